@@ -103,6 +103,19 @@ func (g *Groups) Find(ctx context.Context, groupID string) (metadata.Broker, err
 	return g.runtime.Find(ctx, groupID)
 }
 
+// Partition returns the partition of the offsets topic that stores a group. It creates the topic if
+// the topic does not exist.
+func (g *Groups) Partition(ctx context.Context, groupID string) (int32, error) {
+	if _, err := g.Find(ctx, groupID); err != nil {
+		return 0, err
+	}
+	topic := g.opts.Image().Topic(OffsetsTopic)
+	if topic == nil || len(topic.Partitions) == 0 {
+		return 0, ErrNotAvailable
+	}
+	return runtime.PartitionFor(groupID, len(topic.Partitions)), nil
+}
+
 // Config returns the current settings of groups, with defaults for settings that are not
 // configured.
 func (g *Groups) Config() group.Config {

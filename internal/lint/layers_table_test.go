@@ -70,7 +70,8 @@ var layers = map[string][]string{
 		"internal/compress"},
 	"internal/coordinator": {
 		"internal/coordinator/group", "internal/coordinator/consumer", "internal/coordinator/state",
-		"internal/coordinator/runtime", "internal/replica", "internal/metadata",
+		"internal/coordinator/runtime", "internal/coordinator/transaction", "internal/replica",
+		"internal/logstore", "internal/metadata",
 	},
 	"internal/wire": {"internal/authz", "internal/outage", "internal/sasl", "internal/vfs"},
 	"internal/handler": {

@@ -19,6 +19,8 @@ type Image struct {
 	Policy      AdminPolicy
 	Replication Replication
 	Groups      Groups
+	// Transactions configures the transaction coordinators.
+	Transactions Transactions
 	// GroupOverrides contains the settings of single groups, by group id; it may be nil.
 	GroupOverrides map[string]GroupOverride
 	Defaults       topicconfig.Settings // settings of a topic whose resource sets none
@@ -61,6 +63,8 @@ type Broker struct {
 	// ProducerIDsLost reports that the file of allocated producer ids was unusable when the broker
 	// registered; NextProducerIDs treats the disk as a new one.
 	ProducerIDsLost bool
+	// TransactionVersion is the highest transaction version (KIP-890) that the broker supports.
+	TransactionVersion int16
 	// Leaving reports that the broker is in controlled shutdown. It serves the partitions that it
 	// leads until other brokers lead them, and must not be elected.
 	Leaving bool
@@ -105,6 +109,15 @@ type Groups struct {
 	MetadataBytesMax  int
 	OffsetsPartitions int32 // number of partitions when __consumer_offsets is created
 	OffsetsReplicas   int32
+}
+
+// Transactions is the configuration of transactions. For a field that is 0 the broker uses Kafka's
+// default.
+type Transactions struct {
+	TimeoutMax   time.Duration // limit of the timeouts that clients ask for
+	IDExpiration time.Duration // unused transactional ids are deleted after it
+	Partitions   int32         // number of partitions when __transaction_state is created
+	Replicas     int32
 }
 
 // Topic is a topic and its partitions.
@@ -244,4 +257,17 @@ func (i *Image) Broker(id int32) (b Broker, ok bool) {
 		return Broker{}, false
 	}
 	return i.Brokers[at], true
+}
+
+// TransactionVersion returns the transaction version of the cluster: the highest one that all
+// brokers support.
+func (i *Image) TransactionVersion() int16 {
+	if len(i.Brokers) == 0 {
+		return 0
+	}
+	version := i.Brokers[0].TransactionVersion
+	for n := range i.Brokers {
+		version = min(version, i.Brokers[n].TransactionVersion)
+	}
+	return version
 }

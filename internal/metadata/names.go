@@ -43,9 +43,12 @@ func topicNameRune(r rune) bool {
 // OffsetsTopic is the internal topic that stores consumer groups and their committed offsets.
 const OffsetsTopic = "__consumer_offsets"
 
+// TransactionsTopic is the internal topic that stores transactional ids.
+const TransactionsTopic = "__transaction_state"
+
 // InternalTopic reports whether only brokers write a topic.
 func InternalTopic(name string) bool {
-	return name == OffsetsTopic || name == "__transaction_state"
+	return name == OffsetsTopic || name == TransactionsTopic
 }
 
 // ResourceName returns the name of a topic's Topic resource. If the topic's name is a DNS name of

@@ -1,8 +1,8 @@
 // Package runtime runs coordinators: state machines whose state is stored in the partitions of one
 // internal topic. It runs a shard for each partition of the topic that this broker leads. A shard
 // contains one state machine (Machine) for the keys that hash to its partition. Its users are the
-// group coordinators on __consumer_offsets and the transaction coordinators on __transaction_state. Kafka's CoordinatorRuntime and CoordinatorShard are split in the
-// same way.
+// group coordinators on __consumer_offsets and the transaction coordinators on __transaction_state.
+// Kafka's CoordinatorRuntime and CoordinatorShard are split in the same way.
 //
 // A shard loads its partition when this broker becomes the leader, and stops when the leader epoch
 // changes. In between, the one goroutine of the shard handles requests and timers one at a time:

@@ -34,6 +34,11 @@ func (r *Runtime[S, K, A]) Find(ctx context.Context, key string) (metadata.Broke
 	return metadata.Broker{}, ErrNotAvailable
 }
 
+// Lookup returns the broker that coordinates a key, or false if there is none now.
+func (r *Runtime[S, K, A]) Lookup(key string) (metadata.Broker, bool) {
+	return r.leader(r.opts.Image(), key)
+}
+
 // leader returns the leader of a key's partition, or false if the partition has none or the image
 // does not list that broker.
 func (r *Runtime[S, K, A]) leader(img *metadata.Image, key string) (metadata.Broker, bool) {

@@ -55,6 +55,9 @@ type Shard[S Machine[K, A], K comparable, A any] struct {
 	interval     time.Duration // interval of expiry
 }
 
+// Epoch returns the leader epoch in which the shard coordinates its partition.
+func (s *Shard[S, K, A]) Epoch() int32 { return s.epoch }
+
 // answered is an answer with the offset of the last record that it may depend on. The answer is
 // sent once this offset is below the high watermark.
 type answered[A any] struct {

@@ -1,0 +1,312 @@
+package coordinator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"heartwood.dev/heartwood/internal/coordinator/runtime"
+	"heartwood.dev/heartwood/internal/coordinator/transaction"
+	"heartwood.dev/heartwood/internal/logstore"
+	"heartwood.dev/heartwood/internal/metadata"
+	"heartwood.dev/heartwood/internal/replica"
+)
+
+const (
+	// markersMax limits the markers of one request, so that it stays below 1 MiB.
+	markersMax = 2000
+	// markerTimeout bounds one request. The leader answers within a second: it does not wait longer
+	// for its followers.
+	markerTimeout                    = 10 * time.Second
+	markerDelayFirst, markerDelayMax = 20 * time.Millisecond, time.Second
+	// absentMax is the time after which a marker for a topic that does not exist is taken as
+	// written. The metadata image may be older than that of the topic's leader, so the topic may
+	// still appear.
+	absentMax = time.Minute
+)
+
+// errNoLeader is the reason for which a marker waits for another metadata image.
+var errNoLeader = errors.New("partition has no leader")
+
+// markerSender writes the markers of this broker's transactions to their partitions. A marker is
+// repeated until its partition has written it, or its shard ends: the next coordinator sends it
+// again. For each broker there is a queue with one connection and one request in flight. The
+// markers that arrive meanwhile are sent together in the next request.
+type markerSender struct {
+	opts    *TransactionOptions
+	metrics txnMetrics
+	ctx     context.Context //nolint:containedctx // canceled by close
+	stop    context.CancelFunc
+	tasks   sync.WaitGroup
+
+	mu     sync.Mutex
+	queues map[int32]*markerQueue // by broker; NoBroker: partitions without a leader
+}
+
+// markerQueue contains the markers for the partitions that one broker leads. The sender's mutex
+// guards waiting.
+type markerQueue struct {
+	sender  *markerSender
+	broker  int32
+	waiting []*markerItem
+	wake    chan struct{} // buffer of one
+}
+
+// markerItem is a marker for one partition that is not acknowledged yet.
+type markerItem struct {
+	PartitionMarker
+	of    *sentMarker
+	delay time.Duration // before the next attempt
+	due   time.Time     // of the next attempt
+	// absent is the time since which the metadata image lacks the partition; zero: it does not.
+	absent time.Time
+}
+
+// sentMarker is the marker of one transaction.
+type sentMarker struct {
+	ctx    context.Context //nolint:containedctx // ends when the shard discards the transaction
+	shard  *txnHandle
+	marker *transaction.Marker
+	began  time.Time
+}
+
+func newMarkerSender(opts *TransactionOptions, metrics txnMetrics) *markerSender {
+	s := &markerSender{opts: opts, metrics: metrics, queues: map[int32]*markerQueue{}}
+	s.ctx, s.stop = context.WithCancel(context.Background())
+	return s
+}
+
+func (s *markerSender) close() {
+	s.mu.Lock()
+	s.stop()
+	s.mu.Unlock()
+	s.tasks.Wait()
+}
+
+// send queues the marker of a transaction. It does not block.
+func (s *markerSender) send(ctx context.Context, shard *txnHandle, m *transaction.Marker) {
+	of := &sentMarker{ctx, shard, m, time.Now()}
+	items := make([]*markerItem, len(m.Partitions))
+	for i, p := range m.Partitions {
+		items[i] = &markerItem{of: of, PartitionMarker: PartitionMarker{
+			Partition: replica.PartitionID{Topic: p.Topic, Index: p.Index},
+			Producer:  m.Producer, Commit: m.Commit, CoordinatorEpoch: shard.Epoch(),
+			Version: m.Version,
+		}}
+	}
+	s.metrics.pending.Add(float64(len(items)))
+	s.route(s.opts.Image(), items)
+}
+
+// route queues markers for the leaders of their partitions.
+func (s *markerSender) route(img *metadata.Image, items []*markerItem) {
+	byLeader := map[int32][]*markerItem{}
+	now := time.Now()
+	for _, item := range items {
+		leader, exists := leaderOf(img, item.Partition)
+		switch {
+		case exists || !s.opts.Reachable():
+			item.absent = time.Time{}
+		case item.absent.IsZero():
+			item.absent = now
+		}
+		byLeader[leader] = append(byLeader[leader], item)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for leader, items := range byLeader {
+		s.queueLocked(leader, items)
+	}
+}
+
+func (s *markerSender) queueLocked(broker int32, items []*markerItem) {
+	if s.ctx.Err() != nil {
+		return
+	}
+	q := s.queues[broker]
+	if q == nil {
+		q = &markerQueue{sender: s, broker: broker, wake: make(chan struct{}, 1)}
+		s.queues[broker] = q
+		s.tasks.Go(q.run)
+	}
+	q.waiting = append(q.waiting, items...)
+	q.wakeUp()
+}
+
+func (q *markerQueue) wakeUp() {
+	select {
+	case q.wake <- struct{}{}:
+	default:
+	}
+}
+
+// leaderOf returns the leader of a partition, or NoBroker, and reports whether the partition
+// exists.
+func leaderOf(img *metadata.Image, id replica.PartitionID) (leader int32, exists bool) {
+	topic := img.Topic(id.Topic)
+	if topic == nil || id.Index < 0 || int(id.Index) >= len(topic.Partitions) {
+		return metadata.NoBroker, false
+	}
+	return topic.Partitions[id.Index].Leader, true
+}
+
+// apply moves the markers whose partition has another leader in a new metadata image, and sends
+// them at once.
+func (s *markerSender) apply(img *metadata.Image) {
+	s.mu.Lock()
+	var moved []*markerItem
+	for broker, q := range s.queues {
+		kept := q.waiting[:0]
+		for _, item := range q.waiting {
+			if leader, _ := leaderOf(img, item.Partition); leader != broker {
+				item.due = time.Time{}
+				moved = append(moved, item)
+				continue
+			}
+			kept = append(kept, item)
+		}
+		clear(q.waiting[len(kept):])
+		q.waiting = kept
+	}
+	s.mu.Unlock()
+	if len(moved) > 0 {
+		s.route(img, moved)
+	}
+}
+
+// run is the goroutine of a queue.
+func (q *markerQueue) run() {
+	var connection connector
+	defer connection.close()
+	timer := time.NewTimer(peerIdle)
+	defer timer.Stop()
+	for {
+		items, wait := q.take(time.Now())
+		if len(items) > 0 {
+			q.attempt(&connection, items)
+			continue
+		}
+		timer.Reset(wait)
+		select {
+		case <-q.sender.ctx.Done():
+			return
+		case <-q.wake:
+		case <-timer.C:
+			if wait == peerIdle && q.retire() {
+				return
+			}
+		}
+	}
+}
+
+// take returns the markers that are due, or the time until the next one is.
+func (q *markerQueue) take(now time.Time) (due []*markerItem, wait time.Duration) {
+	q.sender.mu.Lock()
+	defer q.sender.mu.Unlock()
+	wait = peerIdle
+	kept := q.waiting[:0]
+	for _, item := range q.waiting {
+		switch left := item.due.Sub(now); {
+		case item.of.ctx.Err() != nil:
+			q.sender.metrics.pending.Dec()
+		case left <= 0 && len(due) < markersMax:
+			due = append(due, item)
+		default:
+			kept = append(kept, item)
+			wait = min(wait, max(left, 0))
+		}
+	}
+	clear(q.waiting[len(kept):])
+	q.waiting = kept
+	return due, wait
+}
+
+// retire removes an unused queue. It returns false if a marker has arrived meanwhile.
+func (q *markerQueue) retire() bool {
+	q.sender.mu.Lock()
+	defer q.sender.mu.Unlock()
+	if len(q.waiting) > 0 {
+		return false
+	}
+	delete(q.sender.queues, q.broker)
+	return true
+}
+
+// attempt sends markers once. Markers that are not written are queued again.
+func (q *markerQueue) attempt(connection *connector, items []*markerItem) {
+	markers := make([]PartitionMarker, len(items))
+	for i, item := range items {
+		markers[i] = item.PartitionMarker
+	}
+	errs := q.write(connection, markers)
+	var again []*markerItem
+	written := map[*sentMarker][]transaction.Partition{}
+	now := time.Now()
+	for i, item := range items {
+		if q.sender.done(item, errs[i], now) {
+			written[item.of] = append(written[item.of], transaction.Partition{
+				Topic: item.Partition.Topic, Index: item.Partition.Index})
+			continue
+		}
+		q.sender.metrics.retry(errs[i])
+		item.delay = min(max(2*item.delay, markerDelayFirst), markerDelayMax)
+		item.due = now.Add(item.delay)
+		again = append(again, item)
+	}
+	for of, partitions := range written {
+		q.sender.acknowledge(of, partitions, now)
+	}
+	q.sender.route(q.sender.opts.Image(), again)
+}
+
+// write sends markers to the queue's broker. It returns one error for each marker.
+func (q *markerQueue) write(connection *connector, markers []PartitionMarker) []error {
+	opts := q.sender.opts
+	ctx, cancel := context.WithTimeout(q.sender.ctx, markerTimeout)
+	defer cancel()
+	if q.broker == opts.NodeID {
+		return opts.WriteMarkers(ctx, markers)
+	}
+	to, known := opts.Image().Broker(q.broker)
+	if !known {
+		return all(len(markers), errNoLeader)
+	}
+	dialing, stop := context.WithTimeout(ctx, connectTimeout)
+	defer stop()
+	peer, err := connection.connect(dialing, opts, to)
+	if err != nil {
+		return all(len(markers), fmt.Errorf("connect to broker %d: %w", q.broker, err))
+	}
+	errs, err := peer.WriteMarkers(ctx, markers)
+	if err != nil {
+		connection.close()
+		return all(len(markers), fmt.Errorf("write markers on broker %d: %w", q.broker, err))
+	}
+	return errs
+}
+
+// done reports whether a marker needs no further attempt. A log that knows a later epoch of the
+// producer has received the marker before.
+func (s *markerSender) done(item *markerItem, err error, now time.Time) bool {
+	switch {
+	case err == nil, errors.Is(err, logstore.ErrInvalidProducerEpoch):
+		return true
+	case item.absent.IsZero() || now.Sub(item.absent) < absentMax:
+		return false
+	}
+	s.opts.Logger.Warn("topic of a transaction does not exist; its marker is not written",
+		"transactionalID", item.of.marker.ID, "partition", item.Partition)
+	return true
+}
+
+// acknowledge passes written markers to the shard of their transaction.
+func (s *markerSender) acknowledge(of *sentMarker, partitions []transaction.Partition,
+	now time.Time) {
+	s.metrics.pending.Sub(float64(len(partitions)))
+	s.metrics.markerSeconds.Observe(now.Sub(of.began).Seconds())
+	runtime.Post(of.ctx, of.shard, func(now time.Time, shard *txnShard) transaction.Output {
+		return shard.Acknowledged(now, of.marker.ID, of.marker.Serial, partitions)
+	})
+}

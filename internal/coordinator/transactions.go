@@ -1,0 +1,149 @@
+package coordinator
+
+import (
+	"cmp"
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"heartwood.dev/heartwood/internal/coordinator/runtime"
+	"heartwood.dev/heartwood/internal/coordinator/transaction"
+	"heartwood.dev/heartwood/internal/metadata"
+	"heartwood.dev/heartwood/internal/replica"
+)
+
+// TransactionOptions configures Transactions. All fields but TimeoutMax, Expiration, Reachable,
+// Registry and Logger must be set.
+type TransactionOptions struct {
+	NodeID   int32
+	Replicas *replica.Set
+	Image    func() *metadata.Image
+	Await    func(ctx context.Context, enough func(*metadata.Image) bool)
+	Admin    metadata.Admin
+	// Config contains defaults, which the LogCluster's settings override, and ProducerID.
+	Config transaction.Config
+	// Connect connects to another broker.
+	Connect func(ctx context.Context, to metadata.Broker) (Peer, error)
+	// WriteMarkers writes markers to partitions that this broker leads, as Peer.WriteMarkers does
+	// on another broker.
+	WriteMarkers func(ctx context.Context, markers []PartitionMarker) []error
+	// Reachable reports whether the metadata image is current; default: always.
+	Reachable func() bool
+	Registry  prometheus.Registerer // may be nil
+	Logger    *slog.Logger          // default: discards all messages
+}
+
+// Peer is a connection to another broker. One goroutine uses it. After an error that is not the
+// error of a single item, the connection is unusable.
+type Peer interface {
+	// WriteMarkers sends WriteTxnMarkers. It returns one error for each marker.
+	WriteMarkers(ctx context.Context, markers []PartitionMarker) ([]error, error)
+	// Verify sends AddPartitionsToTxn in the form of brokers. It returns one error for each
+	// partition of each question.
+	Verify(ctx context.Context, questions []replica.Verification) ([][]error, error)
+	Close() error
+}
+
+// PartitionMarker is a transaction marker for one partition.
+type PartitionMarker struct {
+	Partition        replica.PartitionID
+	Producer         transaction.Producer
+	Commit           bool
+	CoordinatorEpoch int32 // leader epoch of the coordinator's partition
+	Version          int16 // transaction version
+}
+
+// Transactions is the transaction coordinator of this broker. It also verifies transactions for the
+// partitions that this broker leads (replica.Verifier), by asking their coordinators.
+type Transactions struct {
+	opts     TransactionOptions
+	runtime  *txnRuntime
+	markers  *markerSender
+	verifier *verifier
+	metrics  txnMetrics
+
+	mu     sync.Mutex
+	loaded map[*txnShard]struct{}
+}
+
+type (
+	txnRuntime = runtime.Runtime[*txnShard, transaction.TimerKey, transaction.Result]
+	txnHandle  = runtime.Shard[*txnShard, transaction.TimerKey, transaction.Result]
+)
+
+// txnExpireInterval is the time between two searches for unused transactional ids (Kafka's
+// transaction.remove.expired.transaction.cleanup.interval.ms).
+const txnExpireInterval = time.Hour
+
+// NewTransactions returns a coordinator without shards. Close stops the coordinator.
+func NewTransactions(opts TransactionOptions) *Transactions {
+	if opts.Logger == nil {
+		opts.Logger = slog.New(slog.DiscardHandler)
+	}
+	if opts.Reachable == nil {
+		opts.Reachable = func() bool { return true }
+	}
+	t := &Transactions{opts: opts, metrics: newTxnMetrics(), loaded: map[*txnShard]struct{}{}}
+	t.markers = newMarkerSender(&t.opts, t.metrics)
+	t.verifier = newVerifier(&t.opts)
+	t.runtime = runtime.New(
+		runtime.Options[*txnShard, transaction.TimerKey, transaction.Result]{
+			NodeID: opts.NodeID,
+			Topic: metadata.NewTopic{
+				// -1 lets Admin choose the number, as for other internal topics
+				Name: metadata.TransactionsTopic, Partitions: -1, Replicas: -1,
+				Properties: map[string]string{
+					"cleanup.policy": "compact", "compression.type": "uncompressed",
+					"segment.bytes": "104857600", "unclean.leader.election.enable": "false",
+				},
+			},
+			NewMachine: t.newShard,
+			ConfigChanged: func(before, now *metadata.Image) bool {
+				return before.Transactions != now.Transactions
+			},
+			Release:        t.release,
+			ExpireInterval: func(*metadata.Image) time.Duration { return txnExpireInterval },
+			Replicas:       opts.Replicas, Image: opts.Image, Await: opts.Await, Admin: opts.Admin,
+			Appends: t.metrics.appends, LoadSeconds: t.metrics.load, Logger: opts.Logger,
+		})
+	if opts.Registry != nil {
+		t.metrics.register(opts.Registry, t)
+	}
+	return t
+}
+
+// Apply starts and stops shards, as Groups.Apply does. Markers that wait are sent to new leaders at
+// once.
+func (t *Transactions) Apply(img *metadata.Image) {
+	t.runtime.Apply(img)
+	t.markers.apply(img)
+}
+
+// Close stops all shards and closes the connections to other brokers.
+func (t *Transactions) Close() {
+	t.runtime.Close()
+	t.markers.close()
+	t.verifier.close()
+}
+
+// Find returns the broker that coordinates a transactional id. It creates the topic of
+// transactional ids if the topic does not exist.
+func (t *Transactions) Find(ctx context.Context, id string) (metadata.Broker, error) {
+	return t.runtime.Find(ctx, id)
+}
+
+// configFor returns the configuration of transactions, with the settings of the LogCluster.
+func (t *Transactions) configFor(cluster metadata.Transactions) transaction.Config {
+	c := t.opts.Config
+	c.TimeoutMax = cmp.Or(cluster.TimeoutMax, c.TimeoutMax)
+	c.Expiration = cmp.Or(cluster.IDExpiration, c.Expiration)
+	return c
+}
+
+// release queues the marker of an effect.
+func (t *Transactions) release(ctx context.Context, s *txnHandle, result transaction.Result) {
+	t.markers.send(ctx, s, result.Marker)
+}

@@ -1,0 +1,330 @@
+package coordinator
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"heartwood.dev/heartwood/internal/coordinator/transaction"
+	"heartwood.dev/heartwood/internal/logstore"
+	"heartwood.dev/heartwood/internal/metadata"
+	"heartwood.dev/heartwood/internal/replica"
+	"heartwood.dev/heartwood/internal/vfs"
+	"heartwood.dev/heartwood/test/kit/internaltopic"
+)
+
+// txnBroker runs Transactions with a real log of __transaction_state. Its peer, and the partitions
+// that this broker leads, are replaced by functions that record the markers.
+type txnBroker struct {
+	*Transactions
+	*internaltopic.Broker
+	t *testing.T
+
+	mu      sync.Mutex
+	markers []PartitionMarker // all that were sent, also those that were refused
+	to      []int32           // for each of markers: the broker that it was sent to
+	refuse  error             // the answer to markers; nil: they are written
+	asked   []replica.Verification
+	answer  error // the answer to verifications
+	dials   int
+}
+
+// txnPeer is the connection to a broker of the metadata image.
+type txnPeer struct {
+	*txnBroker
+	to int32
+}
+
+func (p txnPeer) Close() error { return nil }
+
+func (p txnPeer) WriteMarkers(_ context.Context, markers []PartitionMarker) ([]error, error) {
+	return p.write(p.to, markers), nil
+}
+
+func (p txnPeer) Verify(_ context.Context, questions []replica.Verification) ([][]error, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.asked = append(p.asked, questions...)
+	answers := make([][]error, len(questions))
+	for i, q := range questions {
+		answers[i] = all(len(q.Partitions), p.answer)
+	}
+	return answers, nil
+}
+
+func (b *txnBroker) write(to int32, markers []PartitionMarker) []error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, m := range markers {
+		b.markers, b.to = append(b.markers, m), append(b.to, to)
+	}
+	return all(len(markers), b.refuse)
+}
+
+// sent returns the markers that were sent since the last call, and their brokers.
+func (b *txnBroker) sent() (markers []PartitionMarker, to []int32) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	markers, to = b.markers, b.to
+	b.markers, b.to = nil, nil
+	return markers, to
+}
+
+func (b *txnBroker) setRefusal(err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.refuse = err
+}
+
+func newTxnBroker(t *testing.T) *txnBroker {
+	b := &txnBroker{t: t, Broker: internaltopic.New(t, vfs.NewMem(), "/data", metadata.ID{1})}
+	b.Topic.Name = metadata.TransactionsTopic
+	b.OtherTopics = []*metadata.Topic{dataTopic(internaltopic.Self, 2)}
+	next := int64(100)
+	b.Transactions = NewTransactions(TransactionOptions{
+		NodeID: internaltopic.Self, Replicas: b.Replicas, Image: b.Image, Await: b.AwaitImage,
+		Admin: b, Registry: prometheus.NewRegistry(),
+		Config: transaction.Config{ProducerID: func() (int64, error) { next++; return next, nil }},
+		Connect: func(_ context.Context, to metadata.Broker) (Peer, error) {
+			b.dials++
+			return txnPeer{b, to.ID}, nil
+		},
+		WriteMarkers: func(_ context.Context, markers []PartitionMarker) []error {
+			return b.write(internaltopic.Self, markers)
+		},
+	})
+	b.Coordinator = b.Transactions
+	return b
+}
+
+// dataTopic returns the topic t; each of the brokers leads a partition.
+func dataTopic(leaders ...int32) *metadata.Topic {
+	topic := &metadata.Topic{Name: "t", ID: metadata.ID{9}}
+	for i, leader := range leaders {
+		topic.Partitions = append(topic.Partitions, &metadata.Partition{Index: int32(i),
+			Replicas: []int32{2}, Leader: leader, LeaderEpoch: 1, ISR: []int32{2}})
+	}
+	return topic
+}
+
+func (b *txnBroker) awaitLoaded() {
+	b.AwaitLoaded(func() bool {
+		_, err := b.Describe(b.t.Context(), "a")
+		return err == nil || errors.Is(err, transaction.ErrNotFound)
+	})
+}
+
+// begin begins a transaction of version 2 on both partitions of topic t.
+func (b *txnBroker) begin() transaction.Producer {
+	b.t.Helper()
+	p, err := b.Init(b.t.Context(), transaction.Init{ID: "a", Timeout: time.Minute,
+		Expected: transaction.Producer{ID: transaction.NoProducerID, Epoch: -1}})
+	if err == nil {
+		_, err = b.Add(b.t.Context(), transaction.Add{ID: "a", Producer: p, Version: 2,
+			Partitions: []transaction.Partition{{Topic: "t", Index: 0}, {Topic: "t", Index: 1}}})
+	}
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return p
+}
+
+func (b *txnBroker) commit(p transaction.Producer) {
+	b.t.Helper()
+	next, err := b.End(b.t.Context(), transaction.End{ID: "a", Producer: p, Commit: true,
+		Version: 2})
+	if err != nil || next.Epoch != p.Epoch+1 {
+		b.t.Fatalf("got %v, %v", next, err)
+	}
+}
+
+func (b *txnBroker) wantPhase(want transaction.Phase) {
+	b.t.Helper()
+	synctest.Wait()
+	if got, err := b.Describe(b.t.Context(), "a"); got.Phase != want || err != nil {
+		b.t.Errorf("got phase %s, %v, want %s", got.Phase, err, want)
+	}
+}
+
+func testTransactions(t *testing.T, test func(*txnBroker)) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newTxnBroker(t)
+		defer b.Stop()
+		b.Lead(1, internaltopic.Self)
+		b.awaitLoaded()
+		test(b)
+	})
+}
+
+func TestMarkersAreSentUntilTheyAreWritten(t *testing.T) {
+	testTransactions(t, func(b *txnBroker) {
+		b.setRefusal(replica.ErrTimeout)
+		b.commit(b.begin())
+		b.wantPhase(transaction.PrepareCommit)
+		markers, to := b.sent()
+		if len(markers) != 2 || to[0] == to[1] {
+			t.Fatalf("sent %+v to %v, want a marker to each of two brokers", markers, to)
+		}
+		want := PartitionMarker{Partition: markers[0].Partition, Commit: true,
+			Producer: transaction.Producer{ID: 101, Epoch: 1}, CoordinatorEpoch: 1, Version: 2}
+		if markers[0] != want {
+			t.Errorf("sent %+v, want %+v", markers[0], want)
+		}
+		time.Sleep(10 * time.Second)
+		if markers, _ = b.sent(); len(markers) < 20 || len(markers) > 40 {
+			t.Errorf("sent %d markers in 10 s, want about 30", len(markers))
+		}
+		b.setRefusal(nil)
+		time.Sleep(markerDelayMax)
+		b.wantPhase(transaction.CompleteCommit)
+		b.sent()
+		time.Sleep(time.Minute)
+		if markers, _ := b.sent(); len(markers) > 0 {
+			t.Errorf("sent %+v again", markers)
+		}
+	})
+}
+
+// A log that knows a later epoch of the producer has received the marker before.
+func TestMarkerOfEarlierEpochIsWritten(t *testing.T) {
+	testTransactions(t, func(b *txnBroker) {
+		b.setRefusal(logstore.ErrInvalidProducerEpoch)
+		b.commit(b.begin())
+		b.wantPhase(transaction.CompleteCommit)
+	})
+}
+
+func TestMarkersFollowTheLeader(t *testing.T) {
+	testTransactions(t, func(b *txnBroker) {
+		b.setRefusal(replica.ErrNotLeader)
+		b.commit(b.begin())
+		time.Sleep(5 * time.Second)
+		b.sent()
+		b.setRefusal(nil)
+		b.OtherTopics = []*metadata.Topic{dataTopic(2, internaltopic.Self)}
+		b.Lead(1, internaltopic.Self)
+		b.wantPhase(transaction.CompleteCommit) // at once
+		markers, to := b.sent()
+		for i, m := range markers {
+			if want := []int32{2, internaltopic.Self}[m.Partition.Index]; to[i] != want {
+				t.Errorf("marker for %v was sent to broker %d, want %d", m.Partition, to[i], want)
+			}
+		}
+	})
+}
+
+func TestMarkerForDeletedTopicIsDropped(t *testing.T) {
+	testTransactions(t, func(b *txnBroker) {
+		p := b.begin()
+		b.OtherTopics = nil
+		b.Lead(1, internaltopic.Self)
+		b.commit(p)
+		time.Sleep(absentMax - time.Second)
+		b.wantPhase(transaction.PrepareCommit)
+		time.Sleep(3 * time.Second)
+		b.wantPhase(transaction.CompleteCommit)
+	})
+}
+
+// The next coordinator sends the markers again, with its own epoch, and the previous one stops.
+func TestNextCoordinatorSendsMarkersAgain(t *testing.T) {
+	testTransactions(t, func(b *txnBroker) {
+		b.setRefusal(replica.ErrTimeout)
+		b.commit(b.begin())
+		b.Lead(2, internaltopic.Self)
+		b.awaitLoaded()
+		b.sent()
+		b.setRefusal(nil)
+		time.Sleep(markerDelayMax)
+		b.wantPhase(transaction.CompleteCommit)
+		markers, _ := b.sent()
+		for _, m := range markers {
+			if m.CoordinatorEpoch != 2 || !m.Commit {
+				t.Errorf("sent %+v, want a commit of coordinator epoch 2", m)
+			}
+		}
+	})
+}
+
+func TestTransactionTimesOut(t *testing.T) {
+	testTransactions(t, func(b *txnBroker) {
+		b.begin()
+		time.Sleep(time.Minute - time.Second)
+		b.wantPhase(transaction.Ongoing)
+		time.Sleep(2 * time.Second)
+		b.wantPhase(transaction.CompleteAbort)
+	})
+}
+
+func TestVerify(t *testing.T) {
+	testTransactions(t, func(b *txnBroker) {
+		p := b.begin()
+		ask := func(id string, epoch int16, index int32) error {
+			return b.Verify(b.t.Context(), replica.Verification{TransactionalID: id,
+				ProducerID: p.ID, ProducerEpoch: epoch,
+				Partitions: []replica.PartitionID{{Topic: "t", Index: index}}})[0]
+		}
+		for name, test := range map[string]struct {
+			got, want error
+		}{
+			"included":   {ask("a", 0, 1), nil},
+			"absent":     {ask("a", 0, 7), replica.ErrNotInTransaction},
+			"fenced":     {ask("a", -1, 1), logstore.ErrInvalidProducerEpoch},
+			"unknown id": {ask("b", 0, 1), replica.ErrInvalidProducerIDMapping},
+			"empty id":   {ask("", 0, 1), ErrInvalidTransactionalID},
+		} {
+			if !errors.Is(test.got, test.want) {
+				t.Errorf("%s: got %v, want %v", name, test.got, test.want)
+			}
+		}
+		b.Lead(2, 2) // broker 2 is the coordinator now
+		b.answer = replica.ErrNotInTransaction
+		if err := ask("a", 0, 1); !errors.Is(err, replica.ErrNotInTransaction) ||
+			len(b.asked) != 1 || b.asked[0].TransactionalID != "a" {
+			t.Errorf("got %v from another broker, asked %+v", err, b.asked)
+		}
+	})
+}
+
+// The questions of many batches use few connections.
+func TestVerificationsShareConnections(t *testing.T) {
+	testTransactions(t, func(b *txnBroker) {
+		b.Lead(2, 2)
+		var tasks sync.WaitGroup
+		for range 100 {
+			tasks.Go(func() {
+				b.Verify(b.t.Context(), replica.Verification{TransactionalID: "a",
+					Partitions: []replica.PartitionID{{Topic: "t"}}})
+			})
+		}
+		tasks.Wait()
+		if len(b.asked) != 100 || b.dials > verifyConnections {
+			t.Errorf("%d questions on %d connections", len(b.asked), b.dials)
+		}
+		time.Sleep(2 * peerIdle) // the connections are closed, and opened again
+		b.Verify(b.t.Context(), replica.Verification{TransactionalID: "a",
+			Partitions: []replica.PartitionID{{Topic: "t"}}})
+		if len(b.asked) != 101 {
+			t.Errorf("%d questions, want 101", len(b.asked))
+		}
+	})
+}
+
+func TestAbortByAdministrator(t *testing.T) {
+	testTransactions(t, func(b *txnBroker) {
+		b.begin()
+		if err := b.Abort(b.t.Context(), "a"); err != nil {
+			t.Fatal(err)
+		}
+		b.wantPhase(transaction.CompleteAbort)
+		listed, err := b.List(b.t.Context(), transaction.Filter{OpenFor: -1})
+		if err != nil || len(listed) != 1 || listed[0].ID != "a" {
+			t.Errorf("List: got %+v, %v", listed, err)
+		}
+	})
+}
