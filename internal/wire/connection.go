@@ -26,6 +26,7 @@ type connection struct {
 	// session is nil until the client is authenticated.
 	session  atomic.Pointer[Session]
 	exchange *saslExchange // the current authentication; used by the reading goroutine only
+	number   uint64        // copied into each Request
 
 	// first bytes of the frame that is being read; used by the reading goroutine only
 	head [headBytes]byte
@@ -47,6 +48,7 @@ func newConnection(s *Server, socket net.Conn) *connection {
 		idle: make(chan struct{}, 1), address: addressOf(socket),
 		nextRequest: make(chan struct{}, 1),
 		drainEnd:    sync.OnceValue(func() time.Time { return time.Now().Add(s.opts.Drain) }),
+		number:      s.accepted.Add(1),
 	}
 	c.idle <- struct{}{}
 	return c
@@ -185,8 +187,8 @@ func (c *connection) answer(ctx, request context.Context, f frame) error {
 	req := &Request{
 		Key: f.key, Version: f.version, CorrelationID: f.correlationID,
 		Listener: s.opts.Name, Session: c.session.Load(), Remote: c.socket.RemoteAddr(),
-		Address: c.address,
-		Release: f.release, NextRequest: c.nextRequest,
+		Address:    c.address,
+		Connection: c.number, Release: f.release, NextRequest: c.nextRequest,
 	}
 	defer req.ReleaseBody()
 	var err error

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/netip"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -30,6 +31,9 @@ type Request struct {
 	Session *Session
 	Remote  net.Addr
 	Address netip.Addr // IP address of Remote, without zone; IPv4 is not mapped to IPv6
+	// Connection is the number of the client's connection: higher than the numbers of all
+	// connections that the server accepted before it, and at least 1.
+	Connection uint64
 	// Release releases the memory of Body and its bytes of a budget. If it is nil, there is nothing
 	// to release. Handlers call ReleaseBody instead.
 	Release func()
@@ -158,6 +162,8 @@ type Server struct {
 	slots   chan struct{} // contains one token for each open connection
 	peers   peerCounts    // connections by client address
 	conns   sync.WaitGroup
+	// accepted is the number of the newest connection.
+	accepted atomic.Uint64
 
 	failures failures // failed authentications by address
 	// unauthenticated contains one token for each connection that has not authenticated yet, and
@@ -291,8 +297,9 @@ func (s *Server) admit(ctx context.Context, socket net.Conn) {
 			s.opts.Name, "refused", failed)
 	}
 	s.metrics.connections.Inc()
+	c := newConnection(s, socket) // here, so that numbers are in the order of the connections
 	s.conns.Go(func() {
-		newConnection(s, socket).serve(ctx, established)
+		c.serve(ctx, established)
 		s.metrics.connections.Dec()
 		s.peers.release(peer)
 		<-s.slots
