@@ -106,8 +106,9 @@ e2e-image: ## Write the image CLIENT_IMAGE, the client of the e2e tests, to bin/
 	cd hack/image && go run . -image '$(CLIENT_IMAGE)' -binary ../../bin/e2e-client \
 		-version '$(VERSION)' -commit '$(COMMIT)' -out ../../bin/e2e-client.tar
 
-# The clients that are installed: kcat, Python, Java. KAFKA_LIB names the directory of Kafka's jars,
-# COMPAT_CLIENTS further programs, NODE_PATH that of kafkajs.
+# The clients that are installed: kcat, Python, Java, Rust. KAFKA_LIB names the directory of Kafka's
+# jars, COMPAT_CLIENTS further programs, NODE_PATH that of kafkajs, STREAMS_PYTHON the Python with
+# Quix Streams and Faust (test/compat/doc.go).
 .PHONY: compat
 compat: build ## Run the installed Kafka clients and tools against the built binary.
 	HEARTWOOD_BINARY="$(CURDIR)/bin/heartwood" \

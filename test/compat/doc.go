@@ -1,9 +1,10 @@
 // Package compat tests that Kafka's clients work with the built binary without changes: kcat,
 // librdkafka (Python's confluent-kafka), kafka-python, aiokafka, kafkajs, sarama,
-// segmentio/kafka-go, Java's clients and tools. `make compat` runs it; the build tag keeps it out
-// of `make test`, because none of these clients is part of this repository. A test whose client is
-// not installed is skipped with the reason. test/smoke contains the same checks for franz-go, which
-// is a dependency of this repository.
+// segmentio/kafka-go, rust-rdkafka, Java's clients and tools, and programs that are built on these
+// clients: Kafka Connect, MirrorMaker 2, Kafka Streams, Quix Streams and Faust. `make compat` runs
+// it; the build tag keeps it out of `make test`, because none of these programs is part of this
+// repository. A test whose client is not installed is skipped with the reason. test/smoke contains
+// the same checks for franz-go, which is a dependency of this repository.
 //
 // Each program in testdata executes the same list of steps (see program_test.go) and prints its
 // observations as lines of JSON. This package compares the observations with the expected ones, so
@@ -13,7 +14,16 @@
 // The clients come from their package managers: `pip install confluent-kafka kafka-python aiokafka
 // cramjam` for the python3 in PATH (cramjam contains codecs of aiokafka), `npm install kafkajs`,
 // and the package kcat of the operating system. sarama and segmentio/kafka-go are dependencies of
-// the module testdata/goclients, which the tests build with `go build`.
+// the module testdata/goclients, which the tests build with `go build`; rust-rdkafka is one of the
+// package testdata/rustclient, which they build with `cargo build` (it compiles librdkafka, which
+// needs a C compiler and make).
+//
+// Kafka Connect, MirrorMaker 2 and Kafka Streams come from Maven Central (`mvn`,
+// testdata/javaprograms/pom.xml); Quix Streams and Faust by `pip install quixstreams
+// faust-streaming`. They copy and process records until they are stopped, and continue after a
+// restart (service_test.go). STREAMS_PYTHON is the Python that has the last two, if not python3:
+// Quix Streams requires an older confluent-kafka. With COMPAT_ON_KAFKA=1 the tests of these five
+// use brokers of Apache Kafka instead, which come from KAFKA_LIB, to compare the outcome.
 //
 // COMPAT_CLIENTS is a folder with client programs that other projects wrote (smokes_test.go,
 // franz_test.go). They run without changes. Their steps that need unsupported features must fail,

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -102,6 +103,28 @@ func TestSarama(t *testing.T) {
 func TestKafkaGo(t *testing.T) {
 	checks := strings.Replace(programChecks, ", idempotent", "", 1)
 	testProgram(t, newRow(t, "segmentio/kafka-go", checks), goClient(t, "kafkagoclient"))
+}
+
+func TestRustRdkafka(t *testing.T) {
+	testProgram(t, newRow(t, "rust-rdkafka", programChecks), rustClient(t))
+}
+
+// rustClient builds the program testdata/rustclient and returns its path. The folder of compiled
+// crates is kept, because compiling librdkafka takes minutes.
+func rustClient(t *testing.T) string {
+	t.Helper()
+	cargo := need(t, "cargo", "--version")
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		t.Skipf("skipped: no folder for compiled crates: %v", err)
+	}
+	target := filepath.Join(cache, "heartwood", "compat-rust")
+	build := exec.CommandContext(t.Context(), cargo, "build", "--locked", "--target-dir", target)
+	build.Dir = "testdata/rustclient"
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Skipf("skipped: build rustclient: %v: %s", err, out)
+	}
+	return filepath.Join(target, "debug", "rustclient")
 }
 
 // goClient builds a program of the Go module testdata/goclients and returns its path.
