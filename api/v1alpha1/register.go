@@ -20,6 +20,7 @@ func addKnownTypes(scheme *runtime.Scheme) error {
 		&Topic{}, &TopicList{},
 		&Partition{}, &PartitionList{},
 		&LogUser{}, &LogUserList{},
+		&PartitionSet{}, &PartitionSetList{},
 	)
 	metav1.AddToGroupVersion(scheme, GroupVersion)
 	return nil

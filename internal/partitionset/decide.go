@@ -1,0 +1,103 @@
+package partitionset
+
+import (
+	"reflect"
+
+	"heartwood.dev/heartwood/internal/placement"
+)
+
+// Topic is what the operator's decisions depend on in a Topic.
+type Topic struct {
+	Tag          string // Tag of the topic id
+	Partitions   int32
+	AllowUnclean bool // the topic's setting uncleanLeaderElection
+	// AcceptedDataLoss contains users' consents (placement.Options.AcceptedDataLoss), by partition.
+	AcceptedDataLoss map[int32]string
+}
+
+// Input is the input of Decide besides the set.
+type Input struct {
+	Topics  map[string]Topic // by the name of the Topic resource
+	Brokers map[int32]placement.BrokerState
+	// Incarnation is a new unique id for replicas that are added, without commas and blanks.
+	Incarnation string
+	// Preferred selects partitions whose leadership moves back to the preferred leader now.
+	Preferred func(Key) bool
+	// LeaveISR leaves changes that concern only the ISR to the leaders that serve. They notice a
+	// failure themselves and change many partitions in one write, too.
+	LeaveISR bool
+}
+
+// Decided is the decision about a partition.
+type Decided struct {
+	Key           Key
+	Before, After Entry
+	placement.Decision
+}
+
+// Decide decides about every partition, in the order of their keys, and writes the decisions into
+// the set. It retires a partition whose Topic does not exist or has fewer partitions; without a
+// state such a partition has no decision. Decide is idempotent.
+func (s *Set) Decide(in Input) []Decided {
+	var all []Decided
+	for _, key := range s.Keys() {
+		before, _ := s.Get(key)
+		if before.Assignment == nil || s.Invalid(key) {
+			continue
+		}
+		topic, exists := in.Topics[key.Topic]
+		exists = exists && topic.Tag == before.Assignment.Tag && key.Index < topic.Partitions &&
+			before.Assignment.Reclaim != Retained
+		if !exists && before.State == nil {
+			continue
+		}
+		decision := placement.Decision{}
+		if exists {
+			decision = placement.Decide(before.Placed(), in.Brokers, in.options(key, topic, before))
+		} else {
+			decision.Partition = placement.Retire(before.State.Partition)
+		}
+		next := nextState(before.State, decision.Partition)
+		if !in.LeaveISR || !onlyISRDiffers(before.State, next) {
+			s.PutState(key, next)
+		}
+		after, _ := s.Get(key)
+		all = append(all, Decided{Key: key, Before: before, After: after, Decision: decision})
+	}
+	return all
+}
+
+func (in Input) options(key Key, topic Topic, before Entry) placement.Options {
+	return placement.Options{
+		AllowUnclean:       topic.AllowUnclean,
+		ReplicaIncarnation: in.Incarnation,
+		AcceptedDataLoss:   topic.AcceptedDataLoss[key.Index],
+		PreferLeader: in.Preferred != nil && in.Preferred(key) || before.State != nil &&
+			before.State.Prefer != 0 && before.State.Prefer == before.State.LeaderEpoch,
+	}
+}
+
+// nextState returns the state after a decision. A leader of a new leader epoch has not reported yet
+// that it serves, and a request of an earlier leader epoch is void.
+func nextState(before *State, decided placement.Partition) State {
+	next := State{Partition: decided}
+	next.Target = nil
+	if before != nil && before.LeaderEpoch == decided.LeaderEpoch {
+		next.Serving = before.Serving
+		if before.Prefer == decided.LeaderEpoch {
+			next.Prefer = before.Prefer
+		}
+	}
+	return next
+}
+
+// onlyISRDiffers reports whether a decision only changes the ISR of a partition whose leader
+// serves.
+func onlyISRDiffers(before *State, next State) bool {
+	if before == nil || !before.Serving || before.Leader == placement.NoLeader {
+		return false
+	}
+	next.ISR, next.Changes = before.ISR, before.Changes
+	next.LeaderDirectory = before.LeaderDirectory
+	return reflect.DeepEqual(next.Partition, before.Partition) && next.Prefer == before.Prefer
+}

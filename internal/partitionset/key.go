@@ -1,0 +1,52 @@
+package partitionset
+
+import (
+	"cmp"
+	"fmt"
+	"hash/fnv"
+	"strconv"
+	"strings"
+
+	"heartwood.dev/heartwood/internal/metadata"
+)
+
+// Key identifies a partition: the name of its Topic resource, and its number. A Topic that is
+// created again has the same keys, so it finds the records that an earlier Topic has retained.
+type Key struct {
+	Topic string
+	Index int32
+}
+
+// String returns the key as it appears in a PartitionSet, such as "orders/3".
+func (k Key) String() string { return k.Topic + "/" + strconv.Itoa(int(k.Index)) }
+
+// Compare orders keys by topic and number.
+func (k Key) Compare(other Key) int {
+	return cmp.Or(strings.Compare(k.Topic, other.Topic), cmp.Compare(k.Index, other.Index))
+}
+
+// ParseKey is the inverse of Key.String.
+func ParseKey(text string) (Key, error) {
+	topic, number, ok := strings.Cut(text, "/")
+	index, err := strconv.ParseInt(number, 10, 32)
+	key := Key{topic, int32(index)}
+	if !ok || err != nil || topic == "" || index < 0 || key.String() != text {
+		return Key{}, fmt.Errorf("parse key %.100q: want TOPIC/PARTITION", text)
+	}
+	return key, nil
+}
+
+// Number returns the index of the set to which a partition belongs, from 0 to count-1. The
+// partitions of one topic are in different sets as far as possible.
+func Number(key Key, count int32) int32 {
+	hash := fnv.New32a()
+	_, _ = hash.Write([]byte(key.Topic)) // documented never to fail
+	return int32((uint64(hash.Sum32()) + uint64(key.Index)) % uint64(count))
+}
+
+// tagLength is the length of a tag: 6 of the 16 bytes of a topic id.
+const tagLength = 8
+
+// Tag returns the beginning of a topic id's text, which distinguishes a Topic from an earlier one
+// of the same name.
+func Tag(id metadata.ID) string { return id.String()[:tagLength] }

@@ -1,0 +1,116 @@
+package partitionset
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"heartwood.dev/heartwood/internal/metadata"
+	"heartwood.dev/heartwood/internal/placement"
+)
+
+// ChangeISR makes an ISR change that the leader of a partition proposes. After a refusal the set is
+// unchanged, and the error wraps metadata.ErrISRConflict. It also refuses a change that removes
+// only fenced members: these have no effect on the high watermark any more (ADR 0213), and the next
+// change of the ISR removes them.
+func (s *Set) ChangeISR(key Key, change metadata.ISRChange,
+	brokers map[int32]placement.BrokerState) error {
+	entry, _ := s.Get(key)
+	if entry.State == nil {
+		return fmt.Errorf("%w: partition %s has no state", metadata.ErrISRConflict, key)
+	}
+	before := entry.State.Partition
+	changed, err := placement.ChangeISR(before, change.Proposal(), brokers)
+	if err != nil {
+		return errors.Join(fmt.Errorf("%w: partition %s", metadata.ErrISRConflict, key), err)
+	}
+	next := *entry.State
+	next.Partition = changed
+	s.sortISR(&next)
+	if unfenced := before.UnfencedISR(brokers); len(unfenced) < len(before.ISR) &&
+		slices.Equal(unfenced, next.ISR) {
+		return fmt.Errorf("%w: the replicas to remove from partition %s are fenced",
+			metadata.ErrISRConflict, key)
+	}
+	// If the ISR grows, a follower has caught up, so the leader must be serving.
+	next.Serving = next.Serving || len(change.To) > len(change.From)
+	s.PutState(key, next)
+	return nil
+}
+
+// leads reports whether a broker leads a partition in a leader epoch, and in the broker epoch in
+// which it was elected.
+func (s *State) leads(self placement.InSyncReplica, leaderEpoch int32) bool {
+	return s != nil && s.Leader == self.Broker && s.LeaderEpoch == leaderEpoch &&
+		slices.ContainsFunc(s.ISR, func(m placement.InSyncReplica) bool {
+			return m.Broker == self.Broker && m.Epoch == self.Epoch
+		})
+}
+
+// Serve records that a leader serves a partition. It changes nothing if another election has been
+// held since.
+func (s *Set) Serve(key Key, self placement.InSyncReplica, leaderEpoch int32) {
+	entry, _ := s.Get(key)
+	if !entry.State.leads(self, leaderEpoch) {
+		return
+	}
+	next := *entry.State
+	next.Serving = true
+	s.PutState(key, next)
+}
+
+// StopServing records that a leader does not serve a partition any more, because its log has
+// failed. If another broker can lead, the leader leaves the ISR, so that the operator elects
+// another one.
+func (s *Set) StopServing(key Key, self placement.InSyncReplica, leaderEpoch int32,
+	brokers map[int32]placement.BrokerState) {
+	entry, _ := s.Get(key)
+	if !entry.State.leads(self, leaderEpoch) {
+		return
+	}
+	next := *entry.State
+	next.Serving = false
+	if slices.ContainsFunc(next.ISR, func(m placement.InSyncReplica) bool {
+		b, known := brokers[m.Broker]
+		return m.Broker != self.Broker && known && b.Epoch == m.Epoch && !b.Leaving
+	}) {
+		next.ISR = slices.DeleteFunc(slices.Clone(next.ISR),
+			func(m placement.InSyncReplica) bool { return m.Broker == self.Broker })
+		next.LeaderDirectory = entry.State.LeaderDirectory
+	}
+	s.PutState(key, next)
+}
+
+// ReportFoundEpoch records that the log of the leader contains a leader epoch that is not below
+// that of its election (metadata.Served.Ahead).
+func (s *Set) ReportFoundEpoch(key Key, self int32, found int32) {
+	entry, _ := s.Get(key)
+	if entry.State == nil || entry.State.Leader != self || entry.State.LeaderEpoch > found ||
+		entry.State.FoundEpoch != nil && *entry.State.FoundEpoch >= found {
+		return
+	}
+	next := *entry.State
+	next.FoundEpoch = &found
+	s.PutState(key, next)
+}
+
+// RequestPreferred requests the election of the preferred leader. The error wraps
+// metadata.ErrUnknownPartition, metadata.ErrElectionNotNeeded or metadata.ErrPreferredUnavailable.
+func (s *Set) RequestPreferred(key Key) error {
+	entry, _ := s.Get(key)
+	if entry.Assignment == nil || entry.State == nil {
+		return fmt.Errorf("%w: %s", metadata.ErrUnknownPartition, key)
+	}
+	preferred, next := entry.Assignment.Replicas[0], *entry.State
+	switch {
+	case next.Leader == preferred:
+		return metadata.ErrElectionNotNeeded
+	case !slices.ContainsFunc(next.ISR,
+		func(m placement.InSyncReplica) bool { return m.Broker == preferred }):
+		return fmt.Errorf("%w: broker %d is not in sync", metadata.ErrPreferredUnavailable,
+			preferred)
+	}
+	next.Prefer = next.LeaderEpoch
+	s.PutState(key, next)
+	return nil
+}

@@ -1,0 +1,247 @@
+package partitionset
+
+import (
+	"fmt"
+	"iter"
+	"maps"
+	"slices"
+
+	"heartwood.dev/heartwood/api/v1alpha1"
+	"heartwood.dev/heartwood/internal/placement"
+)
+
+// Set is a decoded PartitionSet.
+type Set struct {
+	assignments map[Key]*text[Assignment]
+	states      map[Key]*text[State]
+	directories directories
+	// invalid entries of the spec and of the status, which stay as they are
+	invalidAssignments, invalidStates map[string]string
+	specChanged, statusChanged        bool
+}
+
+// text is a value and its text in the resource. It is immutable.
+type text[T any] struct {
+	raw   string
+	value T
+}
+
+// Decode decodes a PartitionSet. If previous is an earlier version of the same set, entries that
+// have not changed are taken from it; previous may be nil. Each fault names an entry that cannot be
+// parsed.
+func Decode(from *v1alpha1.PartitionSet, previous *Set) (s *Set, faults []error) {
+	s = &Set{assignments: make(map[Key]*text[Assignment], len(from.Spec.Assignments)),
+		states:      make(map[Key]*text[State], len(from.Status.Partitions)),
+		directories: from.Status.Directories}
+	var known *Set
+	if previous != nil {
+		known = &Set{assignments: previous.assignments}
+		if maps.Equal(previous.directories, s.directories) {
+			known.states = previous.states
+		}
+	} else {
+		known = &Set{}
+	}
+	var more []error
+	s.invalidAssignments, faults = decode(from.Spec.Assignments, known.assignments, s.assignments,
+		parseAssignment)
+	s.invalidStates, more = decode(from.Status.Partitions, known.states, s.states,
+		func(raw string) (*State, error) { return parseState(raw, s.directories) })
+	return s, append(faults, more...)
+}
+
+// decode parses the entries of one map of the resource.
+func decode[T any](from map[string]string, known, to map[Key]*text[T],
+	parse func(string) (*T, error)) (invalid map[string]string, faults []error) {
+	for _, name := range slices.Sorted(maps.Keys(from)) {
+		raw := from[name]
+		key, err := ParseKey(name)
+		if err == nil {
+			if last := known[key]; last != nil && last.raw == raw {
+				to[key] = last
+				continue
+			}
+			var value *T
+			if value, err = parse(raw); err == nil {
+				to[key] = &text[T]{raw, *value}
+				continue
+			}
+		}
+		if invalid == nil {
+			invalid = map[string]string{}
+		}
+		invalid[name] = raw
+		faults = append(faults, fmt.Errorf("entry %.100q: %w", name, err))
+	}
+	return invalid, faults
+}
+
+// Clone returns a copy that can be changed independently.
+func (s *Set) Clone() *Set {
+	c := *s
+	c.assignments, c.states = maps.Clone(s.assignments), maps.Clone(s.states)
+	c.directories = maps.Clone(s.directories)
+	return &c
+}
+
+// Get returns the entry of a partition. ok is false if the set contains neither its assignment nor
+// its state.
+func (s *Set) Get(key Key) (entry Entry, ok bool) {
+	if a := s.assignments[key]; a != nil {
+		entry.Assignment = &a.value
+	}
+	if state := s.states[key]; state != nil {
+		entry.State = &state.value
+	}
+	return entry, entry.Assignment != nil || entry.State != nil
+}
+
+// All iterates over the entries in an undefined order.
+func (s *Set) All() iter.Seq2[Key, Entry] {
+	return func(yield func(Key, Entry) bool) {
+		for key := range s.assignments {
+			entry, _ := s.Get(key)
+			if !yield(key, entry) {
+				return
+			}
+		}
+		for key, state := range s.states {
+			if s.assignments[key] == nil && !yield(key, Entry{State: &state.value}) {
+				return
+			}
+		}
+	}
+}
+
+// Keys returns the keys of all entries in order.
+func (s *Set) Keys() []Key {
+	keys := make([]Key, 0, len(s.assignments))
+	for key := range s.All() {
+		keys = append(keys, key)
+	}
+	slices.SortFunc(keys, Key.Compare)
+	return keys
+}
+
+// Invalid reports whether the set has an entry for a partition that cannot be parsed. Such a
+// partition must not be assigned again.
+func (s *Set) Invalid(key Key) bool {
+	_, assignment := s.invalidAssignments[key.String()]
+	_, state := s.invalidStates[key.String()]
+	return assignment || state
+}
+
+// Assign sets the assignment of a partition.
+func (s *Set) Assign(key Key, a Assignment) {
+	raw := a.format()
+	if before := s.assignments[key]; before != nil && before.raw == raw {
+		return
+	}
+	a.Replicas = slices.Clone(a.Replicas)
+	s.assignments[key], s.specChanged = &text[Assignment]{raw, a}, true
+}
+
+// Unassign removes the assignment of a partition.
+func (s *Set) Unassign(key Key) {
+	if s.assignments[key] != nil {
+		delete(s.assignments, key)
+		s.specChanged = true
+	}
+}
+
+// PutState sets the state of a partition, and counts the change in State.Changes unless the state
+// is the present one. The Target of the state is ignored.
+func (s *Set) PutState(key Key, state State) {
+	state.Target, state.Changes = nil, 0
+	state.Serving = state.Serving && state.Leader >= 0
+	s.sortISR(&state)
+	if before := s.states[key]; before != nil {
+		state.Changes = before.value.Changes
+		if before.raw == state.format() && s.knows(state) {
+			return
+		}
+	}
+	state.Changes++
+	for _, m := range state.ISR {
+		if m.Directory != "" {
+			if s.directories == nil {
+				s.directories = directories{}
+			}
+			s.directories[epochKey(m)] = m.Directory
+		}
+	}
+	s.states[key], s.statusChanged = &text[State]{state.format(), state}, true
+}
+
+// sortISR orders the ISR as the replicas, which is the order in which it is stored.
+func (s *Set) sortISR(state *State) {
+	if len(state.ISR) == 0 {
+		state.ISR = nil
+		return
+	}
+	state.ISR = slices.Clone(state.ISR)
+	slices.SortFunc(state.ISR, func(a, b placement.InSyncReplica) int {
+		return slices.Index(state.Replicas, a.Broker) - slices.Index(state.Replicas, b.Broker)
+	})
+}
+
+// knows reports whether the table of directories contains those of the ISR.
+func (s *Set) knows(state State) bool {
+	for _, m := range state.ISR {
+		if m.Directory != "" && s.directories[epochKey(m)] != m.Directory {
+			return false
+		}
+	}
+	return true
+}
+
+// RemoveState removes the state of a partition.
+func (s *Set) RemoveState(key Key) {
+	if s.states[key] != nil {
+		delete(s.states, key)
+		s.statusChanged = true
+	}
+}
+
+// SpecChanged reports whether assignments have changed since Decode, and StatusChanged whether
+// states have.
+func (s *Set) SpecChanged() bool   { return s.specChanged }
+func (s *Set) StatusChanged() bool { return s.statusChanged }
+
+// EncodeSpec writes the assignments into a PartitionSet.
+func (s *Set) EncodeSpec(to *v1alpha1.PartitionSet) {
+	to.Spec.Assignments = encode(s.assignments, s.invalidAssignments)
+}
+
+// EncodeStatus writes the states, and the directories that they name, into a PartitionSet.
+func (s *Set) EncodeStatus(to *v1alpha1.PartitionSet) {
+	to.Status.Partitions = encode(s.states, s.invalidStates)
+	to.Status.Directories = nil
+	if len(s.invalidStates) > 0 {
+		to.Status.Directories = maps.Clone(s.directories) // an invalid entry may name any of them
+		return
+	}
+	for _, state := range s.states {
+		for _, m := range state.value.ISR {
+			key := epochKey(m)
+			if id := s.directories[key]; id != "" {
+				if to.Status.Directories == nil {
+					to.Status.Directories = map[string]string{}
+				}
+				to.Status.Directories[key] = id
+			}
+		}
+	}
+}
+
+func encode[T any](entries map[Key]*text[T], invalid map[string]string) map[string]string {
+	if len(entries)+len(invalid) == 0 {
+		return nil
+	}
+	to := make(map[string]string, len(entries)+len(invalid))
+	maps.Copy(to, invalid)
+	for key, entry := range entries {
+		to[key.String()] = entry.raw
+	}
+	return to
+}
