@@ -48,6 +48,8 @@ var layers = map[string][]string{
 	"internal/metadata": {"api/v1alpha1", "internal/brokerconfig", "internal/placement",
 		"internal/topicconfig",
 		"internal/compress", "internal/record"},
+	"internal/partitionset":        {"api/v1alpha1", "internal/metadata", "internal/placement"},
+	"internal/partitionset/commit": {"api/v1alpha1", "internal/partitionset"},
 	"internal/metadata/local": {"api/v1alpha1", "internal/metadata", "internal/placement",
 		"internal/vfs"},
 	"internal/metadata/kube": {"api/v1alpha1", "internal/lease", "internal/metadata",
@@ -191,4 +193,10 @@ var purePackages = map[string][]string{
 	"internal/replica/isr":     nil,
 	"internal/sasl":            nil,
 	"internal/replica/session": nil,
+	"internal/placement":            nil,
+	"internal/partitionset":         nil,
+	"internal/plan":                 nil,
+	"internal/record":               {"sync"}, // a sync.Pool of buffers
+	"internal/replica/isr":          nil,
+	"internal/replica/session":      nil,
 }

@@ -1,0 +1,330 @@
+package commit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strconv"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"heartwood.dev/heartwood/api/v1alpha1"
+	"heartwood.dev/heartwood/internal/partitionset"
+	"heartwood.dev/heartwood/internal/placement"
+)
+
+// server is an API server with one PartitionSet. Requests take a random time; some answers are
+// lost, and some writes arrive when their sender has given them up.
+type server struct {
+	mu      sync.Mutex
+	stored  v1alpha1.PartitionSet
+	version int
+	writes  int
+	random  *rand.Rand
+	faults  bool
+	late    sync.WaitGroup // writes that have not arrived
+}
+
+func newServer(seed uint64) *server {
+	s := &server{random: rand.New(rand.NewPCG(seed, 1))}
+	s.stored.Name, s.stored.UID = "demo-0", "uid"
+	s.bumpLocked()
+	return s
+}
+
+func (s *server) bumpLocked() {
+	s.version++
+	s.stored.ResourceVersion = strconv.Itoa(s.version)
+}
+
+func (s *server) roll(n int) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.random.IntN(n)
+}
+
+func (s *server) current() *v1alpha1.PartitionSet {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.stored.DeepCopy()
+}
+
+func (s *server) put(set *v1alpha1.PartitionSet, part part) (*v1alpha1.PartitionSet, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if set.ResourceVersion != s.stored.ResourceVersion {
+		return nil, ErrConflict
+	}
+	if part == spec {
+		s.stored.Spec = *set.Spec.DeepCopy()
+	} else {
+		s.stored.Status = *set.Status.DeepCopy()
+	}
+	s.writes++
+	s.bumpLocked()
+	return s.stored.DeepCopy(), nil
+}
+
+// client is the API of one writer, with a watch that lags.
+type client struct {
+	*server
+	watched *v1alpha1.PartitionSet
+}
+
+func (c *client) Latest(string) *v1alpha1.PartitionSet {
+	if c.watched == nil || c.roll(3) == 0 {
+		c.watched = c.current()
+	}
+	return c.watched
+}
+
+func (c *client) Get(ctx context.Context, _ string) (*v1alpha1.PartitionSet, error) {
+	time.Sleep(time.Duration(c.roll(10)) * time.Millisecond)
+	return c.current(), ctx.Err()
+}
+
+func (c *client) UpdateSpec(ctx context.Context,
+	set *v1alpha1.PartitionSet) (*v1alpha1.PartitionSet, error) {
+	return c.update(ctx, set, spec)
+}
+
+func (c *client) UpdateStatus(ctx context.Context,
+	set *v1alpha1.PartitionSet) (*v1alpha1.PartitionSet, error) {
+	return c.update(ctx, set, status)
+}
+
+func (c *client) update(ctx context.Context, set *v1alpha1.PartitionSet,
+	part part) (*v1alpha1.PartitionSet, error) {
+	set = set.DeepCopy()
+	time.Sleep(time.Duration(1+c.roll(10)) * time.Millisecond)
+	if c.faults {
+		switch c.roll(12) {
+		case 0: // the answer is lost
+			_, _ = c.put(set, part)
+			<-ctx.Done()
+			return nil, ctx.Err()
+		case 1: // the write arrives later
+			c.late.Go(func() {
+				time.Sleep(time.Duration(c.roll(30_000)) * time.Millisecond)
+				_, _ = c.put(set, part)
+			})
+			<-ctx.Done()
+			return nil, ctx.Err()
+		}
+	}
+	return c.put(set, part)
+}
+
+var key = partitionset.Key{Topic: "orders"}
+
+// raise returns a change that raises the leader epoch of a partition from its present value.
+func raise(key partitionset.Key, decided *int32) Change {
+	return func(s *partitionset.Set) error {
+		state := partitionset.State{Partition: placement.Partition{Leader: placement.NoLeader,
+			Replicas: []int32{0}}}
+		if entry, ok := s.Get(key); ok {
+			state = *entry.State
+		}
+		state.LeaderEpoch++
+		*decided = state.LeaderEpoch
+		s.PutState(key, state)
+		return nil
+	}
+}
+
+// TestNoChangeIsLost: several writers raise the leader epochs of the partitions of one set, while
+// answers are lost and writes arrive late. Each stored epoch is the number of raises that were
+// stored: none is lost, and none is made on another base than the stored one.
+func TestNoChangeIsLost(t *testing.T) {
+	for seed := range uint64(30) {
+		synctest.Test(t, func(t *testing.T) {
+			server := newServer(seed)
+			server.faults = true
+			const partitions = 4
+			var confirmed, unknown [partitions]int32
+			var mu sync.Mutex
+			var done sync.WaitGroup
+			for range 3 {
+				writer := New(&client{server: server}, Options{Timeout: 5 * time.Second})
+				for worker := range 6 {
+					index := worker % partitions
+					done.Go(func() {
+						for range 10 {
+							ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+							var decided int32
+							err := writer.ChangeStatus(ctx, "demo-0",
+								raise(partitionset.Key{Topic: "orders", Index: int32(index)}, &decided))
+							cancel()
+							mu.Lock()
+							switch {
+							case err == nil:
+								confirmed[index]++
+							case !errors.Is(err, ErrConflict):
+								unknown[index]++
+							}
+							mu.Unlock()
+							time.Sleep(time.Duration(server.roll(100)) * time.Millisecond)
+						}
+					})
+				}
+			}
+			done.Wait()
+			server.late.Wait()
+			final, faults := partitionset.Decode(server.current(), nil)
+			for index := range partitions {
+				entry, _ := final.Get(partitionset.Key{Topic: "orders", Index: int32(index)})
+				got, changes := entry.State.LeaderEpoch, entry.State.Changes
+				low, high := confirmed[index], confirmed[index]+unknown[index]
+				if got < low || got > high || changes != int64(got) || len(faults) > 0 {
+					t.Errorf("seed %d: partition %d has epoch %d after %d changes, want %d to %d",
+						seed, index, got, changes, low, high)
+				}
+			}
+		})
+	}
+}
+
+// TestChangesShareWrites: changes that are requested while a write is in progress share the next
+// write.
+func TestChangesShareWrites(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := newServer(1)
+		writer := New(&client{server: server}, Options{})
+		var done sync.WaitGroup
+		for index := range int32(100) {
+			done.Go(func() {
+				var decided int32
+				if err := writer.ChangeStatus(t.Context(), "demo-0",
+					raise(partitionset.Key{Topic: "orders", Index: index}, &decided)); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		done.Wait()
+		if got := len(server.current().Status.Partitions); got != 100 || server.writes > 3 {
+			t.Errorf("%d partitions were written in %d writes", got, server.writes)
+		}
+	})
+}
+
+// TestRefusalIsDecidedOnTheStoredVersion: a change that is refused on the watched version is
+// decided again on the stored one.
+func TestRefusalIsDecidedOnTheStoredVersion(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := newServer(2)
+		stale := &client{server: server, watched: server.current()}
+		var decided int32
+		other := New(&client{server: server}, Options{})
+		if err := other.ChangeStatus(t.Context(), "demo-0", raise(key, &decided)); err != nil {
+			t.Fatal(err)
+		}
+		refusal := errors.New("there is no such partition")
+		ifPresent := func(s *partitionset.Set) error {
+			if _, ok := s.Get(key); !ok {
+				return refusal
+			}
+			return raise(key, &decided)(s)
+		}
+		never := func(*partitionset.Set) error { return refusal }
+		errs := New(stale, Options{}).ChangeStatuses(t.Context(), "demo-0", false,
+			[]Change{ifPresent, never})
+		if errs[0] != nil || !errors.Is(errs[1], refusal) || decided != 2 {
+			t.Errorf("got %v, epoch %d", errs, decided)
+		}
+	})
+}
+
+// blocked is an API whose writes wait until they are released.
+type blocked struct {
+	*client
+	entered chan string
+	release chan struct{}
+}
+
+func (b *blocked) UpdateStatus(ctx context.Context,
+	set *v1alpha1.PartitionSet) (*v1alpha1.PartitionSet, error) {
+	b.entered <- set.Name
+	select {
+	case <-b.release:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	return b.client.UpdateStatus(ctx, set)
+}
+
+// TestCanceledChangeIsNotWritten: a change whose caller has given up while it waited is not made,
+// and a write for which nobody waits any more ends.
+func TestCanceledChangeIsNotWritten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := newServer(3)
+		api := &blocked{&client{server: server}, make(chan string, 10), make(chan struct{})}
+		writer := New(api, Options{})
+		var decided int32
+		ctx, cancel := context.WithCancel(t.Context())
+		results := make(chan error, 2)
+		go func() {
+			results <- writer.ChangeStatus(t.Context(), "demo-0", raise(key, &decided))
+		}()
+		<-api.entered
+		go func() {
+			results <- writer.ChangeStatus(ctx, "demo-0",
+				raise(partitionset.Key{Topic: "late"}, new(int32)))
+		}()
+		synctest.Wait()
+		cancel()
+		if err := <-results; !errors.Is(err, context.Canceled) {
+			t.Errorf("the caller that gave up got %v", err)
+		}
+		close(api.release)
+		if err := <-results; err != nil {
+			t.Error(err)
+		}
+		synctest.Wait()
+		if got := server.current().Status.Partitions; len(got) != 1 || server.writes != 1 {
+			t.Errorf("%d writes: %v", server.writes, got)
+		}
+	})
+}
+
+// TestUrgentSetsAreWrittenFirst: with one write at a time, sets with urgent changes come before
+// those that were requested earlier.
+func TestUrgentSetsAreWrittenFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := newServer(4)
+		api := &blocked{&client{server: server}, make(chan string, 10), make(chan struct{})}
+		writer := New(named{api}, Options{Concurrent: 1})
+		var done sync.WaitGroup
+		defer done.Wait()
+		for number := range 4 {
+			done.Go(func() {
+				writer.ChangeStatuses(t.Context(), fmt.Sprintf("demo-%d", number), number == 3,
+					[]Change{raise(key, new(int32))})
+			})
+			synctest.Wait()
+		}
+		close(api.release)
+		order := ""
+		for range 4 {
+			order += (<-api.entered)[len("demo-"):]
+		}
+		if order != "0312" {
+			t.Errorf("the sets were written in the order %s, want 0312", order)
+		}
+	})
+}
+
+// named gives each set its own name and a conflict-free version.
+type named struct{ *blocked }
+
+func (n named) Latest(set string) *v1alpha1.PartitionSet {
+	watched := n.current()
+	watched.Name = set
+	return watched
+}
+
+func (n named) Get(_ context.Context, set string) (*v1alpha1.PartitionSet, error) {
+	return n.Latest(set), nil
+}

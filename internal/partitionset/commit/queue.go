@@ -1,0 +1,181 @@
+package commit
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"heartwood.dev/heartwood/api/v1alpha1"
+	"heartwood.dev/heartwood/internal/partitionset"
+)
+
+// Errors of an API.
+var (
+	// ErrConflict means that the set has another resourceVersion, so that nothing was written.
+	ErrConflict = errors.New("the PartitionSet has changed")
+	// ErrNotFound means that the set does not exist.
+	ErrNotFound = errors.New("the PartitionSet does not exist")
+)
+
+// API reads and writes PartitionSets. The objects that it returns are not modified.
+type API interface {
+	// Latest returns the latest version that a watch has delivered, or nil.
+	Latest(set string) *v1alpha1.PartitionSet
+	// Get returns the stored version. The error wraps ErrNotFound if there is none.
+	Get(ctx context.Context, set string) (*v1alpha1.PartitionSet, error)
+	// UpdateSpec and UpdateStatus replace the spec or the status if the stored resourceVersion is
+	// that of the argument, and return the result. The error wraps ErrConflict or ErrNotFound if
+	// nothing was written; after any other error the outcome is unknown.
+	UpdateSpec(ctx context.Context, set *v1alpha1.PartitionSet) (*v1alpha1.PartitionSet, error)
+	UpdateStatus(ctx context.Context, set *v1alpha1.PartitionSet) (*v1alpha1.PartitionSet, error)
+}
+
+// Change changes a set. It is called again for each version of the set on which the change is
+// decided, never concurrently with other changes of the set. After an error, which refuses the
+// change, it must have left the set as it was.
+type Change func(*partitionset.Set) error
+
+// Options of a Writer.
+type Options struct {
+	// Timeout bounds each request; default 10 s.
+	Timeout time.Duration
+	// Concurrent is the number of sets that are written at the same time; default 8.
+	Concurrent int
+}
+
+// Writer writes changes of the sets of one LogCluster. It is safe for concurrent use.
+type Writer struct {
+	api     API
+	options Options
+	mu      struct {
+		sync.Mutex
+		queues  map[string]*queue
+		ready   []*queue // with pending changes, and not being written; in the order of arrival
+		running int      // sets that are being written
+	}
+}
+
+// part is the part of a set that a change writes.
+type part int
+
+const (
+	spec part = iota
+	status
+)
+
+// queue is the pending changes of a set, and what the writer knows about the set.
+type queue struct {
+	set     string
+	pending []*request
+	active  bool // ready or running
+
+	// The goroutine that writes the set uses the following fields without the lock.
+	own     ownVersions
+	decoded *partitionset.Set // the last version that was decoded
+}
+
+// request is a change that a caller waits for.
+type request struct {
+	ctx     context.Context //nolint:containedctx // a pending change ends with its caller's context
+	part    part
+	urgent  bool
+	change  Change
+	settled chan error // has a buffer of one
+}
+
+// New returns a writer.
+func New(api API, options Options) *Writer {
+	options.Timeout = cmp.Or(options.Timeout, 10*time.Second)
+	options.Concurrent = cmp.Or(options.Concurrent, 8)
+	w := &Writer{api: api, options: options}
+	w.mu.queues = map[string]*queue{}
+	return w
+}
+
+// ChangeStatus makes one change of a set's status; see ChangeStatuses.
+func (w *Writer) ChangeStatus(ctx context.Context, set string, change Change) error {
+	return w.submit(ctx, set, status, false, []Change{change})[0]
+}
+
+// ChangeSpec makes one change of a set's assignments; see ChangeStatuses.
+func (w *Writer) ChangeSpec(ctx context.Context, set string, change Change) error {
+	return w.submit(ctx, set, spec, false, []Change{change})[0]
+}
+
+// ChangeStatuses makes changes of a set's status, in one write. If urgent is true, the set is
+// written before sets without urgent changes. It returns one error for each change:
+//
+//   - nil: the change is stored, or there was nothing to change.
+//   - the error of the change: it was refused on the stored version.
+//   - an error that wraps ErrConflict or ErrNotFound: nothing was written.
+//   - any other error, such as that of ctx: the outcome is unknown.
+func (w *Writer) ChangeStatuses(ctx context.Context, set string, urgent bool,
+	changes []Change) []error {
+	return w.submit(ctx, set, status, urgent, changes)
+}
+
+// submit adds changes to the queue of a set and waits for them.
+func (w *Writer) submit(ctx context.Context, set string, part part, urgent bool,
+	changes []Change) []error {
+	requests := make([]*request, len(changes))
+	for i, change := range changes {
+		requests[i] = &request{ctx: ctx, part: part, urgent: urgent, change: change,
+			settled: make(chan error, 1)}
+	}
+	w.add(set, requests)
+	errs := make([]error, len(changes))
+	for i, r := range requests {
+		select {
+		case errs[i] = <-r.settled:
+		case <-ctx.Done():
+			errs[i] = ctx.Err()
+		}
+	}
+	return errs
+}
+
+func (w *Writer) add(set string, requests []*request) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	q := w.mu.queues[set]
+	if q == nil {
+		q = &queue{set: set}
+		w.mu.queues[set] = q
+	}
+	q.pending = append(q.pending, requests...)
+	if !q.active {
+		q.active = true
+		w.mu.ready = append(w.mu.ready, q)
+	}
+	w.dispatchLocked()
+}
+
+// dispatchLocked starts the writes of sets, first of those with urgent changes.
+func (w *Writer) dispatchLocked() {
+	for w.mu.running < w.options.Concurrent && len(w.mu.ready) > 0 {
+		at := max(0, slices.IndexFunc(w.mu.ready, func(q *queue) bool {
+			return slices.ContainsFunc(q.pending, func(r *request) bool { return r.urgent })
+		}))
+		q := w.mu.ready[at]
+		w.mu.ready = slices.Delete(w.mu.ready, at, at+1)
+		w.mu.running++
+		batch := q.pending
+		q.pending = nil
+		go w.run(q, batch)
+	}
+}
+
+// run makes one batch of changes, and queues the set again if more changes have arrived.
+func (w *Writer) run(q *queue, batch []*request) {
+	w.write(q, batch)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.mu.running--
+	if q.active = len(q.pending) > 0; q.active {
+		w.mu.ready = append(w.mu.ready, q)
+	}
+	w.dispatchLocked()
+}

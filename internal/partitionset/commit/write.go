@@ -1,0 +1,189 @@
+package commit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+
+	"heartwood.dev/heartwood/api/v1alpha1"
+	"heartwood.dev/heartwood/internal/partitionset"
+)
+
+// attempts is the number of attempts to write a batch while other writers change the set.
+const attempts = 10
+
+// write makes a batch of changes: first those of the spec, then those of the status.
+func (w *Writer) write(q *queue, batch []*request) {
+	for _, part := range []part{spec, status} {
+		var changes []*request
+		for _, r := range batch {
+			if r.part == part {
+				changes = append(changes, r)
+			}
+		}
+		if len(changes) > 0 {
+			ctx, cancel := whileWanted(changes)
+			w.writePart(ctx, q, part, changes)
+			cancel()
+		}
+	}
+}
+
+// whileWanted returns a context that ends when the contexts of all requests have ended.
+func whileWanted(requests []*request) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(context.Background())
+	var wanted atomic.Int64
+	wanted.Store(int64(len(requests)))
+	stops := make([]func() bool, 0, len(requests))
+	for _, r := range requests {
+		stops = append(stops, context.AfterFunc(r.ctx, func() {
+			if wanted.Add(-1) == 0 {
+				cancel()
+			}
+		}))
+	}
+	return ctx, func() {
+		for _, stop := range stops {
+			stop()
+		}
+		cancel()
+	}
+}
+
+// writePart makes changes of one part of a set, and settles each of them.
+func (w *Writer) writePart(ctx context.Context, q *queue, part part, pending []*request) {
+	base, live := q.own.latest(w.api.Latest(q.set)), false
+	for range attempts {
+		if base == nil {
+			var err error
+			if base, err = w.get(ctx, q); err != nil {
+				settle(pending, err)
+				return
+			}
+			live = true
+		}
+		set, applied, refused := w.apply(q, base, live, pending)
+		err := error(nil)
+		if changed(set, part) {
+			err = w.update(ctx, q, part, base, set)
+		}
+		switch {
+		case errors.Is(err, ErrConflict):
+			pending = append(applied, refused...)
+		case err != nil:
+			settle(applied, err)
+			settle(refused, fmt.Errorf("%w: %w", ErrConflict, err)) // they were not part of the write
+			return
+		default:
+			settle(applied, nil)
+			pending = refused
+		}
+		if len(pending) == 0 {
+			return
+		}
+		base = nil // the stored version decides
+	}
+	settle(pending, fmt.Errorf("%w: %d attempts ended in conflicts", ErrConflict, attempts))
+}
+
+func changed(set *partitionset.Set, part part) bool {
+	if part == spec {
+		return set.SpecChanged()
+	}
+	return set.StatusChanged()
+}
+
+// apply applies changes to a version of the set. It settles a change whose context has ended, and
+// if the version is live one that is refused. It returns the changed set, the changes that it
+// contains, and those that are to be decided on the live version.
+func (w *Writer) apply(q *queue, base *v1alpha1.PartitionSet, live bool,
+	pending []*request) (set *partitionset.Set, applied, refused []*request) {
+	decoded, _ := partitionset.Decode(base, q.decoded) // invalid entries are reported by readers
+	q.decoded = decoded
+	set = decoded.Clone()
+	for _, r := range pending {
+		err := r.ctx.Err()
+		if err == nil {
+			err = r.change(set)
+			if err != nil && !live {
+				refused = append(refused, r)
+				continue
+			}
+		}
+		if err != nil {
+			r.settled <- err
+			continue
+		}
+		applied = append(applied, r)
+	}
+	return set, applied, refused
+}
+
+func (w *Writer) get(ctx context.Context, q *queue) (*v1alpha1.PartitionSet, error) {
+	ctx, cancel := context.WithTimeout(ctx, w.options.Timeout)
+	defer cancel()
+	set, err := w.api.Get(ctx, q.set)
+	if errors.Is(err, ErrNotFound) {
+		return nil, err
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%w: read PartitionSet %s: %w", ErrConflict, q.set, err)
+	}
+	return set, nil
+}
+
+// update writes one part of the set as a replacement of base.
+func (w *Writer) update(ctx context.Context, q *queue, part part, base *v1alpha1.PartitionSet,
+	set *partitionset.Set) error {
+	ctx, cancel := context.WithTimeout(ctx, w.options.Timeout)
+	defer cancel()
+	next := *base // the maps are replaced, not changed
+	update := w.api.UpdateStatus
+	if part == spec {
+		set.EncodeSpec(&next)
+		update = w.api.UpdateSpec
+	} else {
+		set.EncodeStatus(&next)
+	}
+	result, err := update(ctx, &next)
+	if err != nil {
+		return err
+	}
+	q.own.record(base, result)
+	return nil
+}
+
+func settle(requests []*request, err error) {
+	for _, r := range requests {
+		r.settled <- err
+	}
+}
+
+// ownVersions is the result of the writer's last write of a set, until the watch has delivered it
+// or a later version. Without it, a write that follows another one would conflict with it.
+type ownVersions struct {
+	result *v1alpha1.PartitionSet
+	older  map[string]bool // resourceVersions that the result has replaced
+}
+
+// record stores the result of a write.
+func (o *ownVersions) record(base, result *v1alpha1.PartitionSet) {
+	if o.result == nil || o.result.ResourceVersion != base.ResourceVersion {
+		o.older = map[string]bool{}
+	}
+	o.older[base.ResourceVersion] = true
+	o.result = result
+}
+
+// latest returns the later one of the watched version, which may be nil, and the writer's own
+// result. No version of another writer is between a version in older and the result, because each
+// write is a compare-and-swap.
+func (o *ownVersions) latest(watched *v1alpha1.PartitionSet) *v1alpha1.PartitionSet {
+	if o.result != nil && watched != nil && o.older[watched.ResourceVersion] &&
+		o.result.UID == watched.UID {
+		return o.result
+	}
+	*o = ownVersions{}
+	return watched
+}
