@@ -7,6 +7,7 @@ import (
 
 	"heartwood.dev/heartwood/api/v1alpha1"
 	"heartwood.dev/heartwood/internal/metadata"
+	"heartwood.dev/heartwood/internal/partitionset"
 )
 
 // AlterTopic implements metadata.Alterer. It rejects a change of a topic that has a manifest (ADR
@@ -134,27 +135,24 @@ func (s *Store) Reassign(ctx context.Context, moves []metadata.Move) []error {
 	return faults
 }
 
-// reassign sets the target of a partition, and decide then carries out the reassignment. A
+// reassign changes the assignment of a partition, and decide then carries out the reassignment. A
 // partition that never had a leader has no records, so reassign replaces its replicas at once.
 func (d *document) reassign(move metadata.Move) error {
 	at, exists := d.find(move.Topic)
-	if !exists || move.Partition < 0 || int(move.Partition) >= len(d.Topics[at].Partitions) {
+	if !exists || move.Partition < 0 || move.Partition >= d.Topics[at].Spec.Partitions {
 		return fmt.Errorf("%w: %s-%d", metadata.ErrUnknownPartition, move.Topic, move.Partition)
 	}
-	p := &d.Topics[at].Partitions[move.Partition]
-	image := &metadata.Partition{Replicas: p.Replicas, Target: p.Target}
-	if len(p.Target) == 0 {
-		image.Target = nil
-	}
-	target, err := metadata.CheckMove(image, move,
-		func(id int32) bool { return id >= 0 && int(id) < d.Brokers })
+	t := d.Topics[at]
+	key := t.key(move.Partition)
+	p := d.placed(key)
+	target, err := metadata.CheckMove(&metadata.Partition{Replicas: p.Replicas, Target: p.Target},
+		move, func(id int32) bool { return id >= 0 && int(id) < d.Brokers })
 	if err != nil {
 		return err
 	}
+	d.assignPartition(key, t.assignment(target))
 	if p.LeaderEpoch == 0 {
-		p.Replicas, p.Target = target, nil
-	} else if p.Target = target; slices.Equal(target, p.Replicas) {
-		p.Target = nil
+		d.set.RemoveState(key)
 	}
 	return nil
 }
@@ -163,14 +161,14 @@ func (d *document) reassign(move metadata.Move) error {
 func (s *Store) ElectPreferred(ctx context.Context, partitions []metadata.PartitionRef) []error {
 	faults := make([]error, len(partitions))
 	image := s.Image()
-	requested := map[metadata.PartitionRef]bool{}
+	requested := map[partitionset.Key]bool{}
 	for i, ref := range partitions {
 		_, p, err := image.Partition(ref)
 		if err == nil {
 			err = metadata.CheckPreferred(image, p)
 		}
 		if faults[i] = err; err == nil {
-			requested[ref] = true
+			requested[partitionset.Key{Topic: ref.Topic, Index: ref.Partition}] = true
 		}
 	}
 	if len(requested) == 0 {

@@ -163,7 +163,7 @@ func (s *Store) ReportServing(_ context.Context, broker int32, served []metadata
 	s.changing.Lock()
 	defer s.changing.Unlock()
 	return s.changeLocked(electionOptions{}, func(d *document) error {
-		d.raiseEpochs(broker, ahead, s.changing.up)
+		d.reportFoundEpochs(broker, ahead)
 		return nil
 	})
 }

@@ -75,7 +75,7 @@ func (d *document) create(t metadata.NewTopic, up map[int32]metadata.Broker) (*m
 		return nil, err
 	}
 	at, _ := d.find(t.Name)
-	return d.imageTopic(d.Topics[at])
+	return d.imageTopic(d.Topics[at], up)
 }
 
 // states returns the state of the brokers, for the validation of an assignment. Parameter up

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"heartwood.dev/heartwood/internal/metadata"
+	"heartwood.dev/heartwood/internal/partitionset"
 	"heartwood.dev/heartwood/internal/placement"
 )
 
@@ -13,33 +14,36 @@ type electionOptions struct {
 	// preferred elects each preferred leader that is in sync; preferredFor does so for some
 	// partitions.
 	preferred    bool
-	preferredFor map[metadata.PartitionRef]bool
+	preferredFor map[partitionset.Key]bool
 	// allowDataLoss elects any live replica of a partition without a leader, which may lose
 	// records.
 	allowDataLoss bool
 }
 
 // decide sets the leader and the ISR of every partition for the brokers that are up. It also lowers
-// Draining when removed brokers hold no replicas any more. It modifies the partitions, so d must be
-// a clone.
+// Draining when removed brokers hold no replicas any more. It modifies the set, so d must be a
+// clone.
 func (d *document) decide(up map[int32]metadata.Broker, w electionOptions) {
-	brokers := brokerStates(up)
-	incarnation := metadata.NewID().String()
-	used := 0
+	topics := make(map[string]partitionset.Topic, len(d.Topics))
 	for _, t := range d.Topics {
-		opts := placement.Options{AllowUnclean: w.allowDataLoss || d.unclean(t),
-			ReplicaIncarnation: incarnation}
-		for i, p := range t.Partitions {
-			opts.PreferLeader = w.preferred || len(w.preferredFor) > 0 &&
-				w.preferredFor[metadata.PartitionRef{Topic: t.kafkaName(), Partition: int32(i)}]
-			t.Partitions[i] = fromPlacement(placement.Decide(p.placement(), brokers,
-				opts).Partition)
-			used = max(used, int(slices.Max(t.Partitions[i].Replicas))+1)
-		}
+		topics[t.kafkaName()] = partitionset.Topic{Tag: t.tag(), Partitions: t.Spec.Partitions,
+			AllowUnclean: w.allowDataLoss || d.unclean(t)}
 	}
+	decided := d.set.Decide(partitionset.Input{
+		Topics: topics, Brokers: brokerStates(up), Incarnation: metadata.NewID().String(),
+		Preferred: func(key partitionset.Key) bool { return w.preferred || w.preferredFor[key] },
+	})
 	// A draining broker must run until neither it nor a broker with a higher id holds replicas.
-	if d.Draining = used; used <= d.Brokers {
-		d.Draining = 0
+	d.Draining = 0
+	for _, partition := range decided {
+		if isRetained(partition.After) {
+			continue
+		}
+		for _, id := range partition.After.State.Replicas {
+			if int(id) >= d.Brokers {
+				d.Draining = max(d.Draining, int(id)+1)
+			}
+		}
 	}
 }
 
@@ -59,76 +63,37 @@ func brokerStates(up map[int32]metadata.Broker) map[int32]placement.BrokerState 
 	return all
 }
 
-// placement converts a partition to the form that package placement uses. The result shares the
-// partition's lists, which package placement does not modify.
-func (p partition) placement() placement.Partition {
-	to := placement.Partition{
-		Replicas: p.Replicas, Target: p.Target, ReplicaIncarnations: p.ReplicaIncarnations,
-		Leader: p.leader, LeaderEpoch: p.LeaderEpoch, UnprovenEpoch: p.UnprovenEpoch,
-		LeaderDirectory: p.LeaderDirectory,
-	}
-	for _, m := range p.ISR {
-		to.ISR = append(to.ISR, placement.InSyncReplica(m))
-	}
-	return to
-}
-
-// fromPlacement is the inverse of partition.placement.
-func fromPlacement(from placement.Partition) partition {
-	p := partition{
-		Replicas: from.Replicas, Target: from.Target, ReplicaIncarnations: from.ReplicaIncarnations,
-		LeaderEpoch: from.LeaderEpoch, UnprovenEpoch: from.UnprovenEpoch,
-		LeaderDirectory: from.LeaderDirectory, leader: from.Leader,
-	}
-	for _, m := range from.ISR {
-		p.ISR = append(p.ISR, member(m))
-	}
-	return p
-}
-
-// partition returns a pointer to a partition in the document, or nil if the partition does not
-// exist.
-func (d *document) partition(key servedPartition) *partition {
-	id := key.topic.String()
+// topicByID returns the topic with an id.
+func (d *document) topicByID(id metadata.ID) (topic, bool) {
+	text := id.String()
 	for _, t := range d.Topics {
-		if t.ID == id && key.index >= 0 && int(key.index) < len(t.Partitions) {
-			return &t.Partitions[key.index]
+		if t.ID == text {
+			return t, true
 		}
 	}
-	return nil
+	return topic{}, false
 }
 
-// raiseEpochs holds new elections for the partitions in ahead, whose leader has found higher leader
-// epochs in its logs. The new leader epochs are above those in the logs. The document can have
-// lower leader epochs than a log if an earlier metadata file was lost.
-func (d *document) raiseEpochs(leader int32, ahead map[servedPartition]int32,
-	up map[int32]metadata.Broker) {
-	for key, found := range ahead {
-		p := d.partition(key)
-		if p == nil || p.leader != leader {
-			continue
+// reportFoundEpochs records the partitions in ahead, whose leader has found higher leader epochs in
+// its logs, so that the following elections begin higher ones. The document can have lower leader
+// epochs than a log if an earlier metadata file was lost.
+func (d *document) reportFoundEpochs(leader int32, ahead map[servedPartition]int32) {
+	for at, found := range ahead {
+		if t, exists := d.topicByID(at.topic); exists {
+			d.set.ReportFoundEpoch(t.key(at.index), leader, found)
 		}
-		current := p.placement()
-		current.FoundEpoch = &found
-		*p = fromPlacement(placement.Decide(current, brokerStates(up),
-			placement.Options{ReplicaIncarnation: metadata.NewID().String()}).Partition)
 	}
 }
 
 // changeISR applies an ISR change of a leader.
 func (d *document) changeISR(change metadata.ISRChange,
 	brokers map[int32]placement.BrokerState) error {
-	p := d.partition(servedPartition{change.Topic, change.Partition})
-	if p == nil {
+	t, exists := d.topicByID(change.Topic)
+	if !exists || change.Partition >= t.Spec.Partitions {
 		return fmt.Errorf("%w: no partition %d of topic %s", metadata.ErrISRConflict,
 			change.Partition, change.Topic)
 	}
-	changed, err := placement.ChangeISR(p.placement(), change.Proposal(), brokers)
-	if err != nil {
-		return fmt.Errorf("%w: %w", metadata.ErrISRConflict, err)
-	}
-	*p = fromPlacement(changed)
-	return nil
+	return d.set.ChangeISR(t.key(change.Partition), change, brokers)
 }
 
 // image returns the metadata image of the document.
@@ -139,7 +104,7 @@ func (d document) image(up map[int32]metadata.Broker) (*metadata.Image, error) {
 	}
 	topics := make([]*metadata.Topic, 0, len(d.Topics))
 	for _, t := range d.Topics {
-		resolved, err := d.imageTopic(t)
+		resolved, err := d.imageTopic(t, up)
 		if err != nil {
 			return nil, err
 		}
@@ -149,8 +114,10 @@ func (d document) image(up map[int32]metadata.Broker) (*metadata.Image, error) {
 		topics).WithPolicies(d.resource()), nil
 }
 
-// imageTopic returns a topic of the image. Its lists are copies, because images are immutable.
-func (d document) imageTopic(t topic) (*metadata.Topic, error) {
+// imageTopic returns a topic of the image. Its lists are copies, because images are immutable. A
+// leader that is not up in the broker epoch of its election is not in the image: elections may be
+// held (Hold).
+func (d document) imageTopic(t topic, up map[int32]metadata.Broker) (*metadata.Topic, error) {
 	resolved, err := metadata.ResolveTopic(t.resource(), d.resource())
 	if err != nil {
 		return nil, err
@@ -158,11 +125,12 @@ func (d document) imageTopic(t topic) (*metadata.Topic, error) {
 	if resolved.ID, err = metadata.ParseID(t.ID); err != nil {
 		return nil, err
 	}
-	for i, p := range t.Partitions {
+	for i := range t.Spec.Partitions {
+		p := d.placed(t.key(i))
 		added := &metadata.Partition{
-			Index: int32(i), Replicas: slices.Clone(p.Replicas), Leader: p.leader,
-			LeaderEpoch:   p.LeaderEpoch,
-			UnprovenEpoch: p.UnprovenEpoch, ISR: p.members(), Target: slices.Clone(p.Target),
+			Index: i, Replicas: slices.Clone(p.Replicas), Leader: metadata.NoBroker,
+			LeaderEpoch: p.LeaderEpoch, UnprovenEpoch: p.UnprovenEpoch, ISR: memberIDs(p),
+			Target: slices.Clone(p.Target),
 		}
 		for _, broker := range p.Replicas {
 			added.ReplicaIncarnations = append(added.ReplicaIncarnations,
@@ -170,6 +138,9 @@ func (d document) imageTopic(t topic) (*metadata.Topic, error) {
 		}
 		for _, m := range p.ISR {
 			added.ISREpochs = append(added.ISREpochs, m.Epoch)
+			if b, isUp := up[m.Broker]; m.Broker == p.Leader && isUp && b.Epoch == m.Epoch {
+				added.Leader = p.Leader
+			}
 		}
 		resolved.Partitions = append(resolved.Partitions, added)
 	}

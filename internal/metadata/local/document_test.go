@@ -8,11 +8,13 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"heartwood.dev/heartwood/internal/partitionset"
 )
 
 // example is a complete file.
 const example = `{
-  "version": 2,
+  "version": 3,
   "clusterId": "Vx0hXnY7Q0W2p1a0m3l6bA",
   "brokers": 3,
   "brokerEpochs": {
@@ -28,25 +30,20 @@ const example = `{
         "partitions": 1,
         "cleanupPolicy": "Compact",
         "reclaimPolicy": "Retain"
-      },
-      "partitions": [
-        {
-          "replicas": [
-            2
-          ],
-          "leaderEpoch": 4,
-          "isr": [
-            {
-              "broker": 2,
-              "epoch": 3,
-              "directory": "Zx0hXnY7Q0W2p1a0m3l6bA"
-            }
-          ],
-          "leaderDirectory": "Zx0hXnY7Q0W2p1a0m3l6bA"
-        }
-      ]
+      }
     }
-  ]
+  ],
+  "assignments": {
+    "old/0": "5,6 k3f9x2ab retained",
+    "tickets/0": "2,1 0S1Yt0aG"
+  },
+  "partitions": {
+    "old/0": "-@7? 5:9,6 - 3",
+    "tickets/0": "2@4? 2:3 a1b2 11"
+  },
+  "directories": {
+    "2:3": "Zx0hXnY7Q0W2p1a0m3l6bA"
+  }
 }
 `
 
@@ -79,12 +76,13 @@ func TestFormatDocumentation(t *testing.T) {
 	if err != nil {
 		t.Fatalf("the example of the page: %v", err)
 	}
-	if got.find("tickets"); len(got.Topics) != 1 || got.Topics[0].Partitions[0].LeaderEpoch != 4 {
-		t.Errorf("the example of the page decodes to %+v", got)
+	tickets := got.placed(partitionset.Key{Topic: "tickets"})
+	if len(got.Topics) != 1 || tickets.LeaderEpoch != 4 || len(tickets.ISR) != 2 {
+		t.Errorf("the example of the page decodes to %+v with %+v", got, tickets)
 	}
-	for _, name := range []string{"version", "clusterId", "brokers", "brokerEpochs", "cluster",
-		"topics", "retained", "name", "id", "origin", "spec", "partitions",
-		"draining", "racks", "replicas", "target", "leaderEpoch", "isr", "leaderDirectory"} {
+	for _, name := range []string{"version", "clusterId", "brokers", "brokerEpochs", "producerIds",
+		"cluster", "topics", "name", "id", "origin", "spec", "cleanNow", "draining", "racks",
+		"assignments", "partitions", "directories"} {
 		if !strings.Contains(string(page), "| `"+name+"` |") {
 			t.Errorf("the page does not describe %s", name)
 		}
@@ -93,25 +91,30 @@ func TestFormatDocumentation(t *testing.T) {
 
 func TestDecodeRejectsInvalidFiles(t *testing.T) {
 	for _, test := range []struct{ old, new, want string }{
-		{`"version": 2`, `"version": 3`, "version is 3, this release supports versions 1 to 2"},
-		{`"version": 2,`, ``, "version is 0"},
+		{`"version": 3`, `"version": 4`, "version is 4, this release supports versions 1 to 3"},
+		{`"version": 3,`, ``, "version is 0"},
 		{`"brokers": 3`, `"brokers": 3, "draining": 3`, "draining is 3"},
-		{`"broker": 2`, `"broker": 1`, "isr is [1], must be a subset of the replicas [2]"},
-		{`"epoch": 3`, `"epoch": -3`, "negative epoch"},
-		{`"leaderEpoch": 4`, `"leaderEpoch": 0`, "isr is [2] with leaderEpoch 0"},
-		{`"leaderEpoch": 4`, `"target": [0, 0], "leaderEpoch": 4`,
-			"target are [0 0], must be distinct brokers"},
+		{`2@4? 2:3`, `2@0? 2:3`, "ISR [2] in leader epoch 0"},
+		{`2@4? 2:3`, `2@4? 2`, "ISR [] in leader epoch 4"},
+		{`2@4? 2:3`, `2@4? 2,1:3`, "leader 2 is not in the ISR [1]"},
+		{`2@4? 2:3`, `2@4? 2,2:3`, "broker 2 has two replicas"},
+		{`2@4? 2:3 a1b2 11`, `2@4? 2:3 a1b2 11 unproven=5`, "leader epoch 4, unproven epoch 5"},
+		{`2@4? 2:3 a1b2 11`, `2@4? 2:3 a1b2 11 colour=5`, `word "colour=5" is unknown`},
+		{`"2,1 0S1Yt0aG"`, `"0,0 0S1Yt0aG"`, `entry "tickets/0"`},
+		{`"2,1 0S1Yt0aG"`, `"2,3 0S1Yt0aG"`, "brokers must be from 0 to 2"},
+		{`"2,1 0S1Yt0aG"`, `"2,1 0S1Yt0aG retained"`, "retained, but the topic exists"},
+		{`"2,1 0S1Yt0aG"`, `"2,1 1S1Yt0aG"`, "belongs to topic 1S1Yt0aG"},
+		{`"5,6 k3f9x2ab retained"`, `"5,6 k3f9x2ab"`, "neither retained nor a partition"},
+		{`"partitions": 1`, `"partitions": 2`, "partition 1 has no assignment"},
+		{`"partitions": 1`, `"partitions": 0`, "no partitions"},
+		{`"tickets/0": "2@4?`, `"tickets/1": "2@4?`, "state without an assignment"},
 		{`"version"`, `"colour": "blue", "version"`, `unknown field "colour"`},
 		{`Vx0hXnY7Q0W2p1a0m3l6bA`, `short`, "clusterId: parse id"},
 		{`"brokers": 3`, `"brokers": 0`, "must be at least 1"},
 		{`"0": 4`, `"-1": 4`, "neither may be negative"},
-		{`"tickets"`, `"a b"`, "invalid topic name"},
+		{`"name": "tickets"`, `"name": "a b"`, "invalid topic name"},
 		{`"0S1Yt0aGQ5mX9S8hq3sYxQ"`, `""`, "parse id"},
 		{`"origin": "manifest"`, `"origin": "moon"`, `origin is "moon"`},
-		{`"leaderEpoch": 4`, `"leaderEpoch": -1`, "leaderEpoch is -1"},
-		{`            2`, `            3`, "must be distinct brokers from 0 to 2"},
-		{`            2`, `            2, 2`, "must be distinct brokers"},
-		{`            2`, ``, "no replicas"},
 		{`"cleanupPolicy": "Compact"`, `"cleanupPolicy": "Shrink"`,
 			"spec.cleanupPolicy: Unsupported value"},
 		{"\n}\n", "\n}\n{}", "unexpected content after the object"},
@@ -125,7 +128,7 @@ func TestDecodeRejectsInvalidFiles(t *testing.T) {
 			t.Errorf("%s instead of %s: got error %v, want %q", test.new, test.old, err, test.want)
 		}
 	}
-	start, end := strings.Index(example, "    {\n      \"name\""), strings.Index(example, "  ]\n}")
+	start, end := strings.Index(example, "    {\n      \"name\""), strings.Index(example, "  ],\n  \"assign")
 	twice := example[:end-1] + ",\n" + example[start:]
 	if _, err := decode([]byte(twice)); err == nil ||
 		!strings.Contains(err.Error(), `"tickets" is a duplicate`) {
@@ -133,35 +136,11 @@ func TestDecodeRejectsInvalidFiles(t *testing.T) {
 	}
 }
 
-// TestDecodeVersion1: in version 1 every partition has one replica. If the partition has had a
-// leader, this replica becomes the ISR.
-func TestDecodeVersion1(t *testing.T) {
-	d, err := decode(
-		[]byte(
-			`{"version": 1, "clusterId": "Vx0hXnY7Q0W2p1a0m3l6bA", "brokers": 1, "brokerEpochs": {"0": 4}, "topics": [
-		{"name": "a", "id": "0S1Yt0aGQ5mX9S8hq3sYxQ", "origin": "kafka", "spec": {"cluster": "demo", "partitions": 2},
-		 "partitions": [{"replicas": [0], "leaderEpoch": 4}, {"replicas": [0], "leaderEpoch": 0}]}],
-		"retained": {"b": [{"replicas": [0], "leaderEpoch": 2}]}}`,
-		),
-	)
-	if err != nil {
-		t.Fatal(err)
-	}
-	want := []member{{Broker: 0, Epoch: 4}}
-	if diff := cmp.Diff(want, d.Topics[0].Partitions[0].ISR); diff != "" ||
-		d.Topics[0].Partitions[1].ISR != nil {
-		t.Errorf("ISR (-want +got):\n%s, ISR of a partition without a leader: got %v, want none", diff,
-			d.Topics[0].Partitions[1].ISR)
-	}
-	if diff := cmp.Diff(want, d.Retained["b"][0].ISR); diff != "" || d.Version != 2 {
-		t.Errorf("version %d; ISR of a retained partition (-want +got):\n%s", d.Version, diff)
-	}
-}
-
 // FuzzDecode checks that decode does not panic, that an image can be built from a decoded file, and
 // that decoding an encoded file and encoding it again does not change the content.
 func FuzzDecode(f *testing.F) {
 	f.Add([]byte(example))
+	f.Add([]byte(version2))
 	f.Add([]byte(`{}`))
 	f.Add(
 		[]byte(

@@ -231,7 +231,7 @@ func TestPartiallyFailedWriteIsReplaced(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := written.Topics[0].Partitions[0].members(); len(got) != 2 {
+	if got := memberIDs(written.placed(written.Topics[0].key(0))); len(got) != 2 {
 		t.Errorf("the ISR in the file: got %v, want two members", got)
 	}
 }

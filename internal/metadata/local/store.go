@@ -81,10 +81,11 @@ func Open(fsys vfs.FS, file string) (*Store, error) {
 		}
 		s.changing.written = content
 	}
-	if err := s.change(func(*document) error { return nil }); err != nil {
-		return nil, err
-	}
-	return s, nil
+	// No broker is up, so there is nothing to decide: a decision would only begin new leader epochs.
+	s.changing.electionsHeld = true
+	err = s.change(func(*document) error { return nil })
+	s.changing.electionsHeld = false
+	return s, err
 }
 
 // CheckClusters sets the function that validates a LogCluster which admin clients change, with the
