@@ -116,7 +116,7 @@ type sessionRead struct {
 func (s *sessions) readDirty(in *fetchSession, req *FetchRequest) (all sessionRead) {
 	total := 0
 	var remaining []*sessionPartition
-	for _, p := range in.takeDirty() {
+	for _, p := range in.byUrgency(in.takeDirty()) {
 		s.watchPartition(p)
 		want := p.request
 		want.BytesMax = min(want.BytesMax, max(req.BytesMax-total, 0))
@@ -142,6 +142,30 @@ func (s *sessions) readDirty(in *fetchSession, req *FetchRequest) (all sessionRe
 	in.markEach(remaining...)
 	all.enough = all.enough || total >= min(req.BytesMin, req.BytesMax)
 	return all
+}
+
+// byUrgency orders the partitions of a follower: first those that reject acks=all until a follower
+// has caught up. If the other partitions have many records, these would wait for them otherwise.
+func (s *fetchSession) byUrgency(dirty []*sessionPartition) []*sessionPartition {
+	if s.follower == nil || len(dirty) < 2 {
+		return dirty
+	}
+	ordered := make([]*sessionPartition, 0, len(dirty))
+	var others []*sessionPartition
+	for _, p := range dirty {
+		if p.underMinISR() {
+			ordered = append(ordered, p)
+		} else {
+			others = append(others, p)
+		}
+	}
+	return append(ordered, others...)
+}
+
+// underMinISR reports whether the ISR was smaller than min.insync.replicas at the last read.
+func (p *sessionPartition) underMinISR() bool {
+	r := p.at.role
+	return r != nil && r.leaderState != nil && r.leaderState.isrSize() < r.minISR
 }
 
 // mustRespond reports whether the response must contain the result. Parameter first is set for a

@@ -283,3 +283,43 @@ func TestSessionsDuringApply(t *testing.T) {
 		<-done
 	}
 }
+
+// TestPartitionsBelowMinISRAreReadFirst: a follower lacks the record of each partition, and a
+// response has room for one record. It is that of the partition whose producers wait for the
+// follower.
+func TestPartitionsBelowMinISRAreReadFirst(t *testing.T) {
+	s, req := caughtUp(t, 9)
+	before := s.view.Load().image
+	topic := *before.Topics[0]
+	topic.Settings.MinInSyncReplicas = 2
+	topic.Partitions = nil
+	for i := range int32(9) {
+		isr := []int32{self, 2}
+		if i == 6 {
+			isr = isr[:1]
+		}
+		topic.Partitions = append(topic.Partitions, &metadata.Partition{Index: i,
+			Replicas: []int32{self, 2}, Leader: self, LeaderEpoch: 2, ISR: isr})
+	}
+	if _, err := s.Apply(metadata.NewImage("ours", metadata.CleanerBudget{}, before.Brokers,
+		[]*metadata.Topic{&topic})); err != nil {
+		t.Fatal(err)
+	}
+	for i := range req.Partitions {
+		p := &req.Partitions[i]
+		p.Offset, p.DurableEnd, p.HighWater, p.LeaderEpoch, p.LastEpoch = 0, 0, 0, 2, -1
+	}
+	req.BytesMax = 1
+	req = inSession(t, s, req)
+	for range 3 {
+		var got []PartitionID
+		for _, result := range nextFetch(t, s, &req) {
+			if result.Data != nil && result.Data.Length > 0 {
+				got = append(got, result.ID)
+			}
+		}
+		if len(got) != 1 || got[0] != id("a", 6) {
+			t.Errorf("records of partitions %v, want those of partition 6", got)
+		}
+	}
+}

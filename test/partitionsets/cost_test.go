@@ -72,12 +72,19 @@ func drain(w watch.Interface) {
 	}
 }
 
-// create creates a set and returns its name.
-func (s server) create(b *testing.B, cluster string, index, count int32) string {
+// create creates a set to which so many partitions are assigned, and returns its name.
+func (s server) create(b *testing.B, cluster string, index, count int32,
+	first, partitions int) string {
 	b.Helper()
 	set := &v1alpha1.PartitionSet{}
 	set.Namespace, set.Name = s.namespace, v1alpha1.PartitionSetName(cluster, index)
 	set.Spec = v1alpha1.PartitionSetSpec{Cluster: cluster, Index: index, Count: count}
+	assigned, _ := partitionset.Decode(set, nil)
+	for i := range partitions {
+		assigned.Assign(key(first+i),
+			partitionset.Assignment{Replicas: []int32{0, 1, 2}, Tag: "k3f9x2ab"})
+	}
+	assigned.EncodeSpec(set)
 	if err := s.Create(b.Context(), set); err != nil {
 		b.Fatal(err)
 	}
@@ -125,12 +132,15 @@ func state(epoch int32) partitionset.State {
 	return s
 }
 
+func key(topic int) partitionset.Key {
+	return partitionset.Key{Topic: fmt.Sprintf("topic-%04d", topic)}
+}
+
 // change returns a change of so many partitions of a set.
 func change(first, partitions int, epoch int32) commit.Change {
 	return func(s *partitionset.Set) error {
 		for index := range partitions {
-			s.PutState(partitionset.Key{Topic: fmt.Sprintf("topic-%04d", first+index)},
-				state(epoch))
+			s.PutState(key(first+index), state(epoch))
 		}
 		return nil
 	}
@@ -140,7 +150,7 @@ func change(first, partitions int, epoch int32) commit.Change {
 func BenchmarkStatusWrite(b *testing.B) {
 	s := start(b)
 	for i, partitions := range []int{1, 60, 250, 1000, 4000} {
-		name := s.create(b, fmt.Sprintf("cost-%d", i), 0, 1)
+		name := s.create(b, fmt.Sprintf("cost-%d", i), 0, 1, 0, partitions)
 		writer := commit.New(api{s}, commit.Options{})
 		epoch := int32(0)
 		b.Run(strconv.Itoa(partitions), func(b *testing.B) {
@@ -174,7 +184,7 @@ func BenchmarkChangeAll(b *testing.B) {
 		var names []string
 		for index := range sets {
 			names = append(names, s.create(b, fmt.Sprintf("all-%d", sets), int32(index),
-				int32(sets)))
+				int32(sets), index*1000/sets, 1000/sets))
 		}
 		epoch := int32(0)
 		b.Run(strconv.Itoa(sets), func(b *testing.B) {
