@@ -72,10 +72,11 @@ func (s *server) put(set *v1alpha1.PartitionSet, part part) (*v1alpha1.Partition
 type client struct {
 	*server
 	watched *v1alpha1.PartitionSet
+	stuck   bool // the watch delivers nothing
 }
 
 func (c *client) Latest(string) *v1alpha1.PartitionSet {
-	if c.watched == nil || c.roll(3) == 0 {
+	if c.watched == nil || !c.stuck && c.roll(3) == 0 {
 		c.watched = c.current()
 	}
 	return c.watched
@@ -233,6 +234,37 @@ func TestRefusalIsDecidedOnTheStoredVersion(t *testing.T) {
 			[]Change{ifPresent, never})
 		if errs[0] != nil || !errors.Is(errs[1], refusal) || decided != 2 {
 			t.Errorf("got %v, epoch %d", errs, decided)
+		}
+	})
+}
+
+// TestNothingToChangeIsConfirmedByTheStoredVersion: a leader that does not know whether its last
+// ISR change was made proposes a set again, to find out. If that set is in the watched version,
+// which may be old, there seems to be nothing to write. That must not confirm the set.
+func TestNothingToChangeIsConfirmedByTheStoredVersion(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := newServer(5)
+		other := New(&client{server: server}, Options{})
+		epoch := func() error { return other.ChangeStatus(t.Context(), "demo-0", raise(key, new(int32))) }
+		if err := epoch(); err != nil {
+			t.Fatal(err)
+		}
+		stale := New(&client{server: server, watched: server.current(), stuck: true}, Options{})
+		if err := epoch(); err != nil {
+			t.Fatal(err)
+		}
+		moved := errors.New("the epoch is not 1")
+		still := func(s *partitionset.Set) error {
+			if entry, _ := s.Get(key); entry.State.LeaderEpoch != 1 {
+				return moved
+			}
+			return nil
+		}
+		if err := stale.ChangeStatus(t.Context(), "demo-0", still); !errors.Is(err, moved) {
+			t.Errorf("got %v, although another epoch is stored", err)
+		}
+		if server.writes != 2 {
+			t.Errorf("%d writes, want 2: the refused change wrote something", server.writes)
 		}
 	})
 }

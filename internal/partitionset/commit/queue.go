@@ -105,10 +105,15 @@ func (w *Writer) ChangeSpec(ctx context.Context, set string, change Change) erro
 	return w.submit(ctx, set, spec, false, []Change{change})[0]
 }
 
+// ChangeSpecs makes changes of a set's assignments, in one write; see ChangeStatuses.
+func (w *Writer) ChangeSpecs(ctx context.Context, set string, changes []Change) []error {
+	return w.submit(ctx, set, spec, false, changes)
+}
+
 // ChangeStatuses makes changes of a set's status, in one write. If urgent is true, the set is
 // written before sets without urgent changes. It returns one error for each change:
 //
-//   - nil: the change is stored, or there was nothing to change.
+//   - nil: the change is stored, or there was nothing to change on the stored version.
 //   - the error of the change: it was refused on the stored version.
 //   - an error that wraps ErrConflict or ErrNotFound: nothing was written.
 //   - any other error, such as that of ctx: the outcome is unknown.
