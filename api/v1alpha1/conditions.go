@@ -3,8 +3,8 @@ package v1alpha1
 // Condition types.
 const (
 	// ConditionReady is True on a LogCluster if all its brokers are up, on a Topic if every
-	// partition has a serving leader, on a Partition if its leader serves its leaderEpoch, and on a
-	// LogUser if its credentials, ACLs and quotas are valid and its Secret is written.
+	// partition has a serving leader, and on a LogUser if its credentials, ACLs and quotas are valid
+	// and its Secret is written.
 	ConditionReady = "Ready"
 	// ConditionReplicated is True on a Topic if all replicas of all partitions are assigned as
 	// specified and in sync.
@@ -38,21 +38,8 @@ const (
 	ReasonInvalidSettings = "InvalidSettings"
 	// ReasonInvalidInitialReplicas: initialReplicas of a new partition cannot be used.
 	ReasonInvalidInitialReplicas = "InvalidInitialReplicas"
-	// ReasonPartitionNameTaken: Partitions of an earlier Topic or of another LogCluster still have
-	// the names that the Topic's Partitions need.
-	ReasonPartitionNameTaken = "PartitionNameTaken"
-	// ReasonRetained: the Topic was deleted and its records were retained. The Partition states
-	// which brokers store them, for a later Topic of the same name.
-	ReasonRetained = "Retained"
 	// ReasonPartitionsNotReady: some partitions have no serving leader.
 	ReasonPartitionsNotReady = "PartitionsNotReady"
-	// ReasonLeaderOffline: no replica that may lead the Partition is up.
-	ReasonLeaderOffline = "LeaderOffline"
-	// ReasonReplicaLost: the replicas that may lead the Partition have returned with empty disks.
-	ReasonReplicaLost = "ReplicaLost"
-	// ReasonLeaderStarting: the leader was elected and does not serve yet, or no longer serves
-	// because its disk has failed.
-	ReasonLeaderStarting = "LeaderStarting"
 	// ReasonDeleting: the resource is being deleted.
 	ReasonDeleting = "Deleting"
 	// ReasonSecretNameTaken: the Secret of the LogUser exists and was not made for it. The operator
@@ -96,6 +83,24 @@ const (
 	ReasonReassigning = "Reassigning"
 	// ReasonUnderReplicated: some partitions have a replica that is not in sync.
 	ReasonUnderReplicated = "UnderReplicated"
+	// ReasonInvalidReassignment: the annotation heartwood.dev/reassign cannot be used.
+	ReasonInvalidReassignment = "InvalidReassignment"
+)
+
+// Reasons of status.problems of a Topic, from the worst to the mildest, besides ReasonReassigning
+// and ReasonUnderReplicated.
+const (
+	// ReasonReplicaLost: the replicas that may lead the partition have returned with empty disks.
+	ReasonReplicaLost = "ReplicaLost"
+	// ReasonInvalidEntry: the entry of the partition in its PartitionSet cannot be parsed.
+	ReasonInvalidEntry = "InvalidEntry"
+	// ReasonLeaderOffline: no replica that may lead the partition is up.
+	ReasonLeaderOffline = "LeaderOffline"
+	// ReasonLeaderStarting: the leader was elected and does not serve yet, or no longer serves
+	// because its disk has failed.
+	ReasonLeaderStarting = "LeaderStarting"
+	// ReasonUnassigned: the partition is not assigned to brokers yet.
+	ReasonUnassigned = "Unassigned"
 )
 
 // Reasons of ConditionScaled, besides ReasonBrokersNotReady.

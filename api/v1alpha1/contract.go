@@ -9,7 +9,7 @@ import (
 // resources.
 const (
 	// LabelCluster is on everything that belongs to a LogCluster (Pods, Services, broker Leases,
-	// Partitions). Its value is the LogCluster's name.
+	// PartitionSets). Its value is the LogCluster's name.
 	LabelCluster = "heartwood.dev/cluster"
 
 	// AnnotationDirectory, on a broker's Lease, is the directory id of the broker's disk. A broker
@@ -46,15 +46,16 @@ const (
 	// pod ends, the broker epoch has ended.
 	AnnotationPod = "heartwood.dev/pod-uid"
 
-	// AnnotationAcceptDataLoss, on a Partition, allows the operator to elect a leader that may lack
-	// acknowledged records. Its value is the directory id of that leader's disk. If this disk does
-	// not replace a lost disk, @ and status.leaderEpoch follow. One value thus allows one election
-	// only.
+	// AnnotationAcceptDataLoss, on a Topic, allows the operator to elect leaders that may lack
+	// acknowledged records; see Topic.AcceptedDataLoss.
 	AnnotationAcceptDataLoss = "heartwood.dev/accept-data-loss"
 
-	// AnnotationElectPreferred, on a Partition, requests the election of the preferred leader. Its
-	// value is the status.leaderEpoch at the time of the request. The election starts another
-	// leader epoch, so one value requests one election only.
+	// AnnotationReassign, on a Topic, requests other replicas of partitions, such as
+	// "0=1,2,3 4=2,3,0"; see Topic.Reassignments. The operator removes the annotation when it has
+	// written the assignments.
+	AnnotationReassign = "heartwood.dev/reassign"
+
+	// AnnotationElectPreferred, on a Partition, requests the election of the preferred leader.
 	AnnotationElectPreferred = "heartwood.dev/elect-preferred"
 
 	// AnnotationCleanNow, on a compacted Topic, requests one clean of each replica for each new
@@ -65,13 +66,13 @@ const (
 	// password remains valid for PreviousPasswordLifetime.
 	AnnotationRotate = "heartwood.dev/rotate"
 
-	// AnnotationRemembered, on a Partition that was deleted and created again, is the last status
-	// of the deleted Partition, with its ISR and leader epoch. The operator uses it until the first
-	// election.
+	// AnnotationRemembered, on a PartitionSet that was deleted and created again, is the last status
+	// of the deleted PartitionSet. The operator restores it with the first write of the status, and
+	// then removes the annotation.
 	AnnotationRemembered = "heartwood.dev/remembered-status"
 
-	// AnnotationAllowDelete, on a Partition, allows its deletion while its Topic exists; see
-	// config/admission.
+	// AnnotationAllowDelete, on a PartitionSet, allows its deletion while Topics have partitions in
+	// it; see config/admission.
 	AnnotationAllowDelete = "heartwood.dev/allow-delete"
 )
 

@@ -215,9 +215,9 @@ func creations() []TableEntry {
 		Entry(
 			"a Topic whose name is too long",
 			"Topic",
-			"metadata: {name: "+strings.Repeat("a", 241)+"}",
+			"metadata: {name: "+strings.Repeat("a", 250)+"}",
 			"",
-			"metadata.name must have at most 240 characters, as Partitions are named after it: choose a shorter one, and set spec.topicName for a long name",
+			"metadata.name must have at most 249 characters, as it is the topic's name in Kafka: choose a shorter one",
 		),
 	}
 	for _, name := range []string{"1st", "with.dots", strings.Repeat("a", 41)} {

@@ -10,7 +10,9 @@ import (
 // Topic is a topic. The topic's definition is stored in this resource only. Its Kafka topic id is
 // the resource's metadata.uid. Each new value of the annotation heartwood.dev/clean-now on a
 // compacted topic requests one clean of each replica; status.compaction.cleanNow reports the
-// progress.
+// progress. The annotation heartwood.dev/reassign moves partitions to other brokers, such as
+// "0=1,2,3 4=2,3,0". The annotation heartwood.dev/accept-data-loss lets a partition continue without
+// records that were lost; status.problems contains its value.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -26,7 +28,7 @@ import (
 // +kubebuilder:printcolumn:name="Progress",type=integer,priority=1,JSONPath=`.status.compaction.progressPercent`
 // +kubebuilder:printcolumn:name="Last Cleaned",type=date,priority=1,JSONPath=`.status.compaction.lastCleaned`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
-// +kubebuilder:validation:XValidation:rule="self.metadata.name.size() <= 240",message="metadata.name must have at most 240 characters, as Partitions are named after it: choose a shorter one, and set spec.topicName for a long name"
+// +kubebuilder:validation:XValidation:rule="has(self.spec.topicName) || self.metadata.name.size() <= 249",message="metadata.name must have at most 249 characters, as it is the topic's name in Kafka: choose a shorter one"
 type Topic struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
@@ -59,7 +61,7 @@ type TopicSpec struct {
 
 	// Partitions is the number of partitions. The number can be raised but not lowered; for
 	// internal topics such as __consumer_offsets it cannot be changed. If it is absent, the operator
-	// sets it once, before it creates the Partitions: to the LogCluster's topicDefaults.partitions,
+	// sets it once, before it assigns the partitions: to the LogCluster's topicDefaults.partitions,
 	// or 1. For __consumer_offsets it is groups.offsetsTopic.partitions, or 50.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
@@ -69,7 +71,8 @@ type TopicSpec struct {
 
 	// InitialReplicas are the replicas of new partitions, for partitions whose replicas the operator
 	// is not to choose (Kafka's manual replica assignment). The operator uses an entry when it
-	// creates the Partition. To move an existing Partition, edit its spec.replicas.
+	// assigns the new partition. To move an existing partition, use the annotation
+	// heartwood.dev/reassign or Kafka's tools.
 	// +optional
 	// +kubebuilder:validation:MaxItems=10000
 	// +listType=atomic
@@ -109,7 +112,7 @@ type TopicStatus struct {
 	// +optional
 	TopicID string `json:"topicID,omitempty"`
 
-	// Partitions is the number of existing Partition resources of the topic.
+	// Partitions is the number of partitions that are assigned to brokers.
 	// +kubebuilder:default=0
 	Partitions int32 `json:"partitions"`
 
@@ -121,6 +124,14 @@ type TopicStatus struct {
 	// sync.
 	// +kubebuilder:default=0
 	UnderReplicated int32 `json:"underReplicated"`
+
+	// Problems contains the partitions that do not serve or are not fully replicated, the worst
+	// first, at most 5 of them. "heartwood partitions <topic>" prints all partitions.
+	// +optional
+	// +kubebuilder:validation:MaxItems=5
+	// +listType=map
+	// +listMapKey=partition
+	Problems []PartitionProblem `json:"problems,omitempty"`
 
 	// Compression is the compression of stored batches, after the defaults of the cluster and of
 	// the codec have been applied.
@@ -137,6 +148,17 @@ type TopicStatus struct {
 	// +listType=map
 	// +listMapKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
+// PartitionProblem says why a partition does not serve, or is not fully replicated.
+type PartitionProblem struct {
+	// Partition is the number of the partition.
+	Partition int32 `json:"partition"`
+	// Reason is ReplicaLost, InvalidEntry, LeaderOffline, LeaderStarting, Unassigned, Reassigning
+	// or UnderReplicated.
+	Reason string `json:"reason"`
+	// Message says what the partition waits for, and what to do.
+	Message string `json:"message"`
 }
 
 // CompressionStatus is the effective compression of a topic's batches.

@@ -70,9 +70,32 @@ func (e Entry) Reassigning() bool {
 		!slices.Equal(e.State.Replicas, e.Assignment.Replicas)
 }
 
-// UnderReplicated reports whether a replica is not in sync.
+// UnderReplicated reports whether the partition has no leader or a replica that is not in sync.
 func (e Entry) UnderReplicated() bool {
-	return e.State == nil || len(e.State.ISR) < len(e.State.Replicas) || len(e.State.ISR) == 0
+	return e.State == nil || e.State.Leader == placement.NoLeader ||
+		len(e.State.ISR) < len(e.State.Replicas)
+}
+
+// Brokers returns, sorted, the ids of all brokers that hold a replica, are to hold one, or are in
+// sync.
+func (e Entry) Brokers() []int32 {
+	var all []int32
+	if e.Assignment != nil {
+		all = append(all, e.Assignment.Replicas...)
+	}
+	if e.State != nil {
+		all = append(all, e.State.Replicas...)
+		for _, m := range e.State.ISR {
+			all = append(all, m.Broker)
+		}
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+// BelongsTo reports whether the partition is assigned for the Topic with a tag, which exists.
+func (e Entry) BelongsTo(tag string) bool {
+	return e.Assignment != nil && e.Assignment.Tag == tag && e.Assignment.Reclaim != Retained
 }
 
 // Serves reports whether the partition has a leader that serves.
