@@ -15,6 +15,9 @@ import (
 	"heartwood.dev/heartwood/internal/logstore"
 	"heartwood.dev/heartwood/internal/logstore/cleaner"
 	"heartwood.dev/heartwood/internal/metadata"
+	"heartwood.dev/heartwood/internal/partitionset"
+	"heartwood.dev/heartwood/internal/partitionset/commit"
+	"heartwood.dev/heartwood/internal/placement"
 	"heartwood.dev/heartwood/internal/replica"
 	"heartwood.dev/heartwood/internal/vfs"
 )
@@ -41,19 +44,25 @@ type exit struct {
 // liveBroker is one broker process, with one broker epoch.
 type liveBroker struct {
 	*broker
-	ctx      context.Context
-	cancel   context.CancelFunc
-	watcher  *logWatcher
-	store    *logstore.Store
-	cleaner  *cleaner.Cleaner
-	set      *replica.Set
-	wire     *listener    // nil unless profile.overWire is set
-	epoch    atomic.Int64 // 0: not registered yet
-	image    atomic.Pointer[metadata.Image]
-	dead     atomic.Bool // the process has ended, and no longer affects other nodes
-	closes   atomic.Bool // shut was called
-	closed   chan struct{}
-	applying sync.WaitGroup // the goroutine that applies images
+	ctx     context.Context
+	cancel  context.CancelFunc
+	watcher *logWatcher
+	store   *logstore.Store
+	cleaner *cleaner.Cleaner
+	set     *replica.Set
+	wire    *listener    // nil unless profile.overWire is set
+	epoch   atomic.Int64 // 0: not registered yet
+	image   atomic.Pointer[metadata.Image]
+	api     *apiClient
+	writer  *commit.Writer
+	brokers atomic.Pointer[registrations] // as of image
+	reports chan []metadata.Served        // the latest report, with a buffer of one
+	// isrChanges is the number of calls of changeISR that have not returned.
+	isrChanges atomic.Int32
+	dead       atomic.Bool // the process has ended, and no longer affects other nodes
+	closes     atomic.Bool // shut was called
+	closed     chan struct{}
+	applying   sync.WaitGroup // the goroutine that applies images
 }
 
 func newBroker(w *world, id int32) *broker {
@@ -81,11 +90,18 @@ func (b *broker) start() {
 	}
 	l := &liveBroker{broker: b, store: store, watcher: watcher, closed: make(chan struct{})}
 	l.ctx, l.cancel = context.WithCancel(b.w.ctx)
+	l.api = newAPIClient(b.w, b.id, l.dead.Load)
+	l.api.unknown = func() {
+		if l.isrChanges.Load() > 0 {
+			l.isolate(2*b.w.profile.lagMax + 3*time.Second)
+		}
+	}
+	l.writer, l.reports = l.api.writer(), make(chan []metadata.Served, 1)
 	l.cleaner = cleaner.New(store,
 		cleaner.Options{Logger: logger, MemoryBytes: 1 << 20})
 	l.set = replica.NewSet(replica.Options{
 		NodeID: b.id, Cluster: "simulated", Store: store, Logger: logger, Dial: l.dial,
-		ChangeISR: metadata.ChangeISREach(64, l.changeISR), LagMax: b.w.profile.lagMax,
+		ChangeISR: l.changeISR, LagMax: b.w.profile.lagMax,
 	})
 	if b.w.profile.overWire {
 		l.wire = l.listen(logger)
@@ -98,28 +114,13 @@ func (b *broker) start() {
 	})
 }
 
-// callAPI sends a request to the API server and waits for the answer.
-func (l *liveBroker) callAPI(ctx context.Context, request func() error) error {
-	if err := l.w.net.send(ctx, l.id, apiServer); err != nil {
-		return err
-	}
-	if l.dead.Load() {
-		return errLost
-	}
-	err := request()
-	if lost := l.w.net.send(ctx, apiServer, l.id); lost != nil {
-		return lost
-	}
-	return err
-}
-
 // run registers the broker, renews its Lease, and applies images until the process ends.
 func (l *liveBroker) run() {
 	self := metadata.Broker{ID: l.id, Endpoints: "kafka://sim:1",
 		Directory: metadata.ID(l.store.DirectoryID()).String(), CleanEpoch: l.store.CleanEpoch()}
 	for {
 		registered := func() error { l.epoch.Store(l.w.meta.register(self)); return nil }
-		if l.callAPI(l.ctx, registered) == nil {
+		if l.api.call(l.ctx, registered) == nil {
 			break
 		}
 		if sleep(l.ctx, time.Second) != nil {
@@ -127,22 +128,21 @@ func (l *liveBroker) run() {
 		}
 	}
 	l.w.spawn(l.keepLease)
-	retry := time.NewTimer(time.Hour)
-	defer retry.Stop()
+	l.w.spawn(l.reportServing)
+	sets := map[string]*partitionset.Set{}
 	for {
-		image, changed := l.w.meta.image()
-		if err := l.w.net.send(l.ctx, apiServer, l.id); err == nil {
-			l.apply(image)
-		} else if l.ctx.Err() == nil {
-			continue // try again with the current image
-		}
-		select {
-		case <-l.ctx.Done():
+		brokers, err := l.api.next(l.ctx, 3*time.Second)
+		if l.ctx.Err() != nil {
 			return
-		case <-retry.C:
-		case <-changed:
 		}
-		retry.Reset(3 * time.Second)
+		if err != nil {
+			continue
+		}
+		for _, name := range l.w.store.names() {
+			sets[name], _ = partitionset.Decode(l.api.Latest(name), sets[name])
+		}
+		l.brokers.Store(&brokers)
+		l.apply(l.w.meta.image(sets, brokers))
 	}
 }
 
@@ -158,35 +158,85 @@ func (l *liveBroker) apply(image *metadata.Image) {
 		l.w.logger.Warn("failed to apply image", "broker", l.id, "error", err)
 	}
 	l.image.Store(image)
-	ctx, cancel := context.WithTimeout(l.ctx, 5*time.Second)
-	defer cancel()
-	_ = l.callAPI(ctx, func() error { l.w.meta.serving(l.id, served); return nil })
+	select {
+	case <-l.reports: // an earlier report that was not sent
+	default:
+	}
+	l.reports <- served
 }
 
 func (l *liveBroker) keepLease() {
 	for sleep(l.ctx, time.Second) == nil {
 		ctx, cancel := context.WithTimeout(l.ctx, 3*time.Second)
-		_ = l.callAPI(ctx, func() error { l.w.meta.renewLease(l.id, l.epoch.Load()); return nil })
+		_ = l.api.call(ctx,
+			func() error { l.w.meta.renewLease(l.id, l.epoch.Load()); return nil })
 		cancel()
 	}
 }
 
-// changeISR sends one ISR change to the API server, with random failures. After some failures it
-// isolates the broker.
-func (l *liveBroker) changeISR(ctx context.Context, change metadata.ISRChange) error {
-	var late time.Duration
-	failure := l.w.apiFailure(change)
-	if failure == writeLate {
-		late = time.Second + time.Duration(change.LeaderEpoch%7)*time.Second
+// reportServing writes the reports of served partitions, one after the other.
+func (l *liveBroker) reportServing() {
+	for {
+		var served []metadata.Served
+		select {
+		case <-l.ctx.Done():
+			return
+		case served = <-l.reports:
+		}
+		self := placement.InSyncReplica{Broker: l.id, Epoch: l.epoch.Load()}
+		changes := map[string][]commit.Change{}
+		for _, one := range served {
+			t := l.w.meta.topicByID(one.Topic)
+			changes[t.set] = append(changes[t.set], func(s *partitionset.Set) error {
+				if one.Ahead {
+					s.ReportFoundEpoch(t.key(), l.id, one.LeaderEpoch)
+				} else {
+					s.Serve(t.key(), self, one.LeaderEpoch)
+				}
+				return nil
+			})
+		}
+		for _, set := range l.w.store.names() {
+			if len(changes[set]) > 0 {
+				ctx, cancel := context.WithTimeout(l.ctx, 10*time.Second)
+				l.writer.ChangeStatuses(ctx, set, false, changes[set]) // the next report repeats it
+				cancel()
+			}
+		}
 	}
-	err := l.callAPI(ctx, func() error { return l.w.meta.changeISR(ctx, change, late) })
-	if failure != noFailure && change.LeaderEpoch%2 == 0 {
-		l.isolate(2*l.w.profile.lagMax + 3*time.Second)
+}
+
+// changeISR sends ISR changes to the API server: those of a set in one write.
+func (l *liveBroker) changeISR(ctx context.Context, changes []metadata.ISRChange,
+	settled func(change int, err error)) {
+	l.isrChanges.Add(1)
+	defer l.isrChanges.Add(-1)
+	bySet := map[string][]int{}
+	for i, change := range changes {
+		t := l.w.meta.topicByID(change.Topic)
+		bySet[t.set] = append(bySet[t.set], i)
 	}
-	if err == nil && failure == answerLost {
-		return errNoAnswer
+	ctx, cancel := context.WithTimeout(ctx, metadata.ChangeISRTimeout)
+	defer cancel()
+	var sets sync.WaitGroup
+	for set, indexes := range bySet {
+		sets.Go(func() {
+			decisions := make([]commit.Change, len(indexes))
+			for i, index := range indexes {
+				decisions[i] = func(s *partitionset.Set) error {
+					return s.ChangeISR(l.w.meta.topicByID(changes[index].Topic).key(),
+						changes[index], *l.brokers.Load())
+				}
+			}
+			for i, err := range l.writer.ChangeStatuses(ctx, set, false, decisions) {
+				if errors.Is(err, commit.ErrConflict) || errors.Is(err, commit.ErrNotFound) {
+					err = errors.Join(metadata.ErrISRConflict, err)
+				}
+				settled(indexes[i], err)
+			}
+		})
 	}
-	return err
+	sets.Wait()
 }
 
 // isolate disconnects the broker from the API server and all other brokers for a while, but not
@@ -236,7 +286,7 @@ func (l *liveBroker) shut() {
 func (l *liveBroker) stop() {
 	ctx, cancel := context.WithTimeout(l.ctx, 20*time.Second)
 	defer cancel()
-	if l.callAPI(ctx, func() error { l.w.meta.leave(l.id, l.epoch.Load()); return nil }) == nil {
+	if l.api.call(ctx, func() error { l.w.meta.leave(l.id, l.epoch.Load()); return nil }) == nil {
 		for image := l.image.Load(); image != nil && image.DependsOn(l.id); image = l.image.Load() {
 			if sleep(ctx, 50*time.Millisecond) != nil {
 				break

@@ -51,7 +51,7 @@ func newClient(w *world, id int) *client {
 		w: w, id: id, random: rand.New(rand.NewPCG(w.seed, uint64(100+id))),
 		known: map[string]int32{}, tails: map[string]*tail{}, peers: map[*liveBroker]*wire.Peer{},
 	}
-	for _, t := range w.meta.mu.topics {
+	for _, t := range w.meta.topics {
 		c.tails[t.name] = newTail()
 	}
 	c.mu.reached = map[string]int64{}
@@ -99,7 +99,7 @@ func (w *world) writersStopped() bool {
 func (c *client) write() {
 	for !c.w.writersStopped() && sleep(c.w.ctx,
 		time.Duration(20+c.random.IntN(200))*time.Millisecond) == nil {
-		t := c.w.meta.mu.topics[c.random.IntN(len(c.w.meta.mu.topics))]
+		t := c.w.meta.topics[c.random.IntN(len(c.w.meta.topics))]
 		switch c.random.IntN(8) {
 		case 0:
 			if t.settings.Delete && c.random.IntN(3) == 0 {

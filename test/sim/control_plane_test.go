@@ -1,15 +1,16 @@
 package sim
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
+	"heartwood.dev/heartwood/api/v1alpha1"
 	"heartwood.dev/heartwood/internal/metadata"
+	"heartwood.dev/heartwood/internal/partitionset"
 	"heartwood.dev/heartwood/internal/placement"
 	"heartwood.dev/heartwood/internal/topicconfig"
 )
@@ -20,41 +21,29 @@ const (
 	leaseExpiry    = 6 * time.Second
 )
 
-// controlPlane is the API server and the operator: the registered brokers and the partitions, each
-// with a version for compare-and-swap.
+// controlPlane is the topics and the registered brokers. The partitions are in objectStore, and
+// operators (operator_test.go) decide about them.
 type controlPlane struct {
-	w  *world
-	mu struct {
+	w          *world
+	topics     []*topic
+	preferred  atomic.Bool // decisions move leaders to their preferred replicas
+	acceptLoss atomic.Bool // an administrator accepts any data loss
+	mu         struct {
 		sync.Mutex
-		topics       []*topic
-		brokers      map[int32]*registration
-		operatorDown bool   // the operator is down
-		preferred    bool   // the next decision moves leaders to their preferred replicas
-		acceptLoss   bool   // an administrator accepts any data loss
-		lastBrokers  string // the state of the brokers at the last decision, for comparison
-		changed      chan struct{}
+		brokers     map[int32]*registration
+		lastBrokers string // the state of the brokers at the last call of noticeExpiry
 	}
 }
 
 // topic is a topic with one partition.
 type topic struct {
-	name      string
-	id        metadata.ID
-	settings  topicconfig.Settings
-	partition placement.Partition
-	version   int
-	// deferredSince is the time since which the operator leaves an ISR change to the leader; zero:
-	// it leaves none to the leader.
-	deferredSince time.Time
+	name     string
+	id       metadata.ID
+	settings topicconfig.Settings
+	set      string // the name of the PartitionSet
 }
 
-// takeoverDelay is how long the operator leaves an ISR change to the leader. The real operator has
-// the same maximum.
-const takeoverDelay = 30 * time.Second
-
-// newIncarnation returns a replica incarnation id that no earlier decision about the topic has
-// used, unless that decision changed nothing.
-func (t *topic) newIncarnation() string { return fmt.Sprintf("%s@%d", t.name, t.version) }
+func (t *topic) key() partitionset.Key { return partitionset.Key{Topic: t.name} }
 
 // registration is a registered broker and its Lease.
 type registration struct {
@@ -63,11 +52,52 @@ type registration struct {
 	exited bool // the exit of the process was detected
 }
 
+// registrations are the registered brokers and their states as the API server had them when it sent
+// an answer. A node that is disconnected keeps them: no Lease expires for it (ADR 0031).
+type registrations map[int32]placement.BrokerState
+
 func newControlPlane(w *world) *controlPlane {
 	c := &controlPlane{w: w}
 	c.mu.brokers = map[int32]*registration{}
-	c.mu.changed = make(chan struct{})
 	return c
+}
+
+func (c *controlPlane) topicNamed(name string) *topic {
+	for _, t := range c.topics {
+		if t.name == name {
+			return t
+		}
+	}
+	return nil
+}
+
+func (c *controlPlane) topicByID(id metadata.ID) *topic {
+	for _, t := range c.topics {
+		if t.id == id {
+			return t
+		}
+	}
+	return nil
+}
+
+// createSets creates the PartitionSets with the assignments of the topics. With one set all topics
+// are neighbors, whose writers conflict.
+func (c *controlPlane) createSets(count int32) {
+	for index := range count {
+		c.w.store.create(&v1alpha1.PartitionSet{Spec: v1alpha1.PartitionSetSpec{
+			Cluster: "sim", Index: index, Count: count}})
+	}
+	for i, t := range c.topics {
+		t.set = v1alpha1.PartitionSetName("sim", partitionset.Number(t.key(), count))
+		var replicas []int32
+		for j := range c.w.profile.replicas {
+			replicas = append(replicas, int32((i+j)%c.w.profile.brokers))
+		}
+		c.w.store.change(t.set, true, func(s *partitionset.Set) {
+			s.Assign(t.key(), partitionset.Assignment{Replicas: replicas,
+				Tag: partitionset.Tag(t.id)})
+		})
+	}
 }
 
 // liveness returns the state of a broker as the operator knows it.
@@ -81,8 +111,11 @@ func (r *registration) liveness(now time.Time) placement.Liveness {
 	return placement.Up
 }
 
-func (c *controlPlane) brokerStatesLocked() map[int32]placement.BrokerState {
-	all := map[int32]placement.BrokerState{}
+// registered returns the states of all brokers.
+func (c *controlPlane) registered() registrations {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	all := registrations{}
 	for id, r := range c.mu.brokers {
 		all[id] = placement.BrokerState{
 			Liveness: r.liveness(time.Now()), Epoch: r.Epoch, CleanEpoch: r.CleanEpoch,
@@ -92,80 +125,26 @@ func (c *controlPlane) brokerStatesLocked() map[int32]placement.BrokerState {
 	return all
 }
 
-// changedLocked wakes the brokers that wait for an image.
-func (c *controlPlane) changedLocked() {
-	close(c.mu.changed)
-	c.mu.changed = make(chan struct{})
-}
-
-// decide lets the operator decide about every partition, unless it is down.
-func (c *controlPlane) decide() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.mu.operatorDown {
-		return
-	}
-	brokers := c.brokerStatesLocked()
+// noticeExpiry notifies all nodes if the state of a broker has changed because time has passed.
+func (c *controlPlane) noticeExpiry() {
+	brokers := c.registered()
 	summary := ""
 	for _, id := range slices.Sorted(maps.Keys(brokers)) {
 		summary += fmt.Sprint(id, brokers[id].Liveness, " ")
 	}
-	if summary != c.mu.lastBrokers {
-		c.mu.lastBrokers = summary
-		c.changedLocked()
+	c.mu.Lock()
+	changed := summary != c.mu.lastBrokers
+	c.mu.lastBrokers = summary
+	c.mu.Unlock()
+	if changed {
+		c.w.store.notify()
 	}
-	for _, t := range c.mu.topics {
-		options := placement.Options{
-			PreferLeader:       c.mu.preferred,
-			AllowUnclean:       t.settings.UncleanElection || c.mu.acceptLoss,
-			ReplicaIncarnation: t.newIncarnation(),
-		}
-		if c.mu.acceptLoss && t.partition.Leader == placement.NoLeader &&
-			t.partition.LeaderEpoch > 0 {
-			for _, r := range c.mu.brokers {
-				if slices.Contains(t.partition.Replicas, r.ID) &&
-					r.liveness(time.Now()) == placement.Up {
-					options.AcceptedDataLoss = placement.DataLossConsent(r.Directory,
-						t.partition.LeaderEpoch)
-				}
-			}
-		}
-		decision := placement.Decide(t.partition, brokers, options)
-		if !t.leavesToLeader(decision.Partition, time.Now()) {
-			c.putLocked(t, decision.Partition, decision.Unclean)
-		}
-	}
-	c.mu.preferred = false
 }
 
-// leavesToLeader reports whether the operator leaves a change to the leader for now. It does so
-// with a change that only affects the ISR, for at most takeoverDelay.
-func (t *topic) leavesToLeader(next placement.Partition, now time.Time) bool {
-	unchangedISR := next
-	unchangedISR.ISR = t.partition.ISR
-	current := fmt.Sprint(t.partition)
-	if fmt.Sprint(unchangedISR) != current || fmt.Sprint(next) == current {
-		t.deferredSince = time.Time{}
-		return false
-	}
-	if t.deferredSince.IsZero() {
-		t.deferredSince = now
-	}
-	if now.Sub(t.deferredSince) < takeoverDelay {
-		return true
-	}
-	t.deferredSince = time.Time{}
-	return false
-}
-
-// putLocked writes a partition if it has changed.
-func (c *controlPlane) putLocked(t *topic, next placement.Partition, unclean bool) {
-	before := t.partition
-	if fmt.Sprint(before) == fmt.Sprint(next) {
-		return
-	}
+// changed processes a write of a partition's state.
+func (w *world) changed(t *topic, before, next placement.Partition, unclean bool) {
 	if next.LeaderEpoch != before.LeaderEpoch {
-		c.w.tracef(
+		w.tracef(
 			"%s: broker %d leads in epoch %d, ISR %v, replicas %v -> %v, unclean %t (before: %d, ISR %v)",
 			t.name,
 			next.Leader,
@@ -178,51 +157,55 @@ func (c *controlPlane) putLocked(t *topic, next placement.Partition, unclean boo
 			before.ISR,
 		)
 	} else {
-		c.w.tracef("%s: ISR %v, replicas %v -> %v", t.name, next.ISR, next.Replicas, next.Target)
+		w.tracef("%s: ISR %v, replicas %v -> %v", t.name, next.ISR, next.Replicas, next.Target)
 	}
-	c.w.elected(t, before, next, unclean)
-	t.partition = next
-	t.version++
-	c.changedLocked()
+	w.elected(t, before, next, unclean)
 }
 
-// image returns the current metadata image, and a channel that is closed when it changes.
-func (c *controlPlane) image() (image *metadata.Image, changed chan struct{}) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+// image returns the metadata image of a node, from its caches of the sets and of the brokers.
+func (c *controlPlane) image(sets map[string]*partitionset.Set,
+	registered registrations) *metadata.Image {
 	var brokers []metadata.Broker
 	up := map[int32]metadata.Broker{}
-	for _, r := range c.mu.brokers {
-		if r.liveness(time.Now()) != placement.Down {
-			brokers = append(brokers, r.Broker)
-			up[r.ID] = r.Broker
+	for id, state := range registered {
+		if state.Liveness == placement.Down {
+			continue
 		}
+		up[id] = metadata.Broker{ID: id, Endpoints: "kafka://sim:1", Epoch: state.Epoch,
+			CleanEpoch: state.CleanEpoch, Directory: state.Directory, Leaving: state.Leaving}
+		brokers = append(brokers, up[id])
 	}
 	var topics []*metadata.Topic
-	for _, t := range c.mu.topics {
-		p := t.partition
-		imaged := &metadata.Partition{
-			Replicas: slices.Clone(p.Replicas), Leader: placement.NoLeader,
-			LeaderEpoch: p.LeaderEpoch, Target: slices.Clone(p.Target),
-			UnprovenEpoch: p.UnprovenEpoch,
+	for _, t := range c.topics {
+		set := sets[t.set]
+		if set == nil {
+			continue
 		}
-		for _, id := range p.Replicas {
-			imaged.ReplicaIncarnations = append(imaged.ReplicaIncarnations, p.ReplicaIncarnations[id])
-		}
-		imaged.SetISR(p.Leader, p.ISR, up)
-		for _, m := range p.ISR {
-			// As in both metadata stores, a broker that has restarted is not the elected leader.
-			if r := c.mu.brokers[m.Broker]; m.Broker == p.Leader && r.Epoch == m.Epoch &&
-				r.liveness(time.Now()) != placement.Down {
-				imaged.Leader = p.Leader
-			}
-		}
+		entry, _ := set.Get(t.key())
 		topics = append(topics,
 			&metadata.Topic{Name: t.name, ID: t.id, Settings: t.settings,
-				Partitions: []*metadata.Partition{imaged}})
+				Partitions: []*metadata.Partition{imaged(placedOf(entry), up)}})
 	}
-	return metadata.NewImage("simulated", metadata.CleanerBudget{Workers: 1}, brokers, topics),
-		c.mu.changed
+	return metadata.NewImage("simulated", metadata.CleanerBudget{Workers: 1}, brokers, topics)
+}
+
+func imaged(p placement.Partition, up map[int32]metadata.Broker) *metadata.Partition {
+	image := &metadata.Partition{
+		Replicas: slices.Clone(p.Replicas), Leader: placement.NoLeader,
+		LeaderEpoch: p.LeaderEpoch, Target: slices.Clone(p.Target),
+		UnprovenEpoch: p.UnprovenEpoch,
+	}
+	for _, id := range p.Replicas {
+		image.ReplicaIncarnations = append(image.ReplicaIncarnations, p.ReplicaIncarnations[id])
+	}
+	image.SetISR(p.Leader, p.ISR, up)
+	for _, m := range p.ISR {
+		// As in both metadata stores, a broker that has restarted is not the elected leader.
+		if b, isUp := up[m.Broker]; m.Broker == p.Leader && isUp && b.Epoch == m.Epoch {
+			image.Leader = p.Leader
+		}
+	}
+	return image
 }
 
 // register registers a broker with a new broker epoch.
@@ -234,7 +217,7 @@ func (c *controlPlane) register(self metadata.Broker) (epoch int64) {
 		self.Epoch = old.Epoch + 1
 	}
 	c.mu.brokers[self.ID] = &registration{Broker: self, seen: time.Now()}
-	c.changedLocked()
+	c.w.store.notify()
 	return self.Epoch
 }
 
@@ -246,7 +229,7 @@ func (c *controlPlane) renewLease(id int32, epoch int64) {
 		before := r.liveness(time.Now())
 		r.seen = time.Now()
 		if before == placement.Down {
-			c.changedLocked()
+			c.w.store.notify()
 		}
 	}
 }
@@ -258,7 +241,7 @@ func (c *controlPlane) processExited(id int32, epoch int64) {
 	defer c.mu.Unlock()
 	if r := c.mu.brokers[id]; r != nil && r.Epoch == epoch {
 		r.exited = true
-		c.changedLocked()
+		c.w.store.notify()
 	}
 }
 
@@ -267,81 +250,11 @@ func (c *controlPlane) leave(id int32, epoch int64) {
 	defer c.mu.Unlock()
 	if r := c.mu.brokers[id]; r != nil && r.Epoch == epoch {
 		r.Leaving = true
-		c.changedLocked()
+		c.w.store.notify()
 	}
-}
-
-// serving processes the report of a leader whose log contains a later leader epoch. The next
-// election uses a leader epoch that is higher than the one in the log.
-func (c *controlPlane) serving(id int32, served []metadata.Served) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, one := range served {
-		t := c.topicLocked(one.Topic)
-		if !one.Ahead || t == nil || t.partition.Leader != id {
-			continue
-		}
-		asked := t.partition
-		asked.FoundEpoch = &one.LeaderEpoch
-		decision := placement.Decide(asked, c.brokerStatesLocked(),
-			placement.Options{ReplicaIncarnation: t.newIncarnation()})
-		decision.FoundEpoch = nil
-		c.putLocked(t, decision.Partition, decision.Unclean)
-	}
-}
-
-func (c *controlPlane) topicLocked(id metadata.ID) *topic {
-	for _, t := range c.mu.topics {
-		if t.id == id {
-			return t
-		}
-	}
-	return nil
-}
-
-var errNoAnswer = errors.New("no answer from the API server")
-
-// changeISR changes the ISR on behalf of a broker, by compare-and-swap on the version. If late > 0,
-// the write arrives after that time, when the broker has abandoned the request.
-func (c *controlPlane) changeISR(ctx context.Context, change metadata.ISRChange,
-	late time.Duration) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	t := c.topicLocked(change.Topic)
-	if t == nil {
-		return metadata.ErrISRConflict
-	}
-	changed, err := placement.ChangeISR(t.partition, change.Proposal(), c.brokerStatesLocked())
-	if err != nil {
-		return fmt.Errorf("%w: %w", metadata.ErrISRConflict, err)
-	}
-	if late == 0 {
-		c.putLocked(t, changed, false)
-		return nil
-	}
-	version := t.version
-	c.w.spawn(func() {
-		if sleep(c.w.ctx, late) != nil {
-			return
-		}
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		if t.version == version {
-			c.w.tracef("%s: late write arrived", t.name)
-			c.putLocked(t, changed, false)
-		}
-	})
-	return errNoAnswer
 }
 
 // recorded returns the current state of a partition.
 func (c *controlPlane) recorded(name string) placement.Partition {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, t := range c.mu.topics {
-		if t.name == name {
-			return t.partition
-		}
-	}
-	return placement.Partition{}
+	return c.w.store.placed(c.topicNamed(name))
 }

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"heartwood.dev/heartwood/internal/partitionset"
 	"heartwood.dev/heartwood/internal/placement"
 )
 
@@ -37,7 +38,7 @@ func (w *world) randomDuration(low, high time.Duration) time.Duration {
 // injectFault injects one fault, and schedules its end.
 func (w *world) injectFault() {
 	b, other := w.randomBroker(), w.randomBroker()
-	switch w.random.IntN(21) {
+	switch w.random.IntN(24) {
 	case 0, 1, 2:
 		w.kill(b)
 	case 3, 4:
@@ -74,7 +75,29 @@ func (w *world) injectFault() {
 		w.rescale()
 	case 20:
 		w.losePermanently(b)
+	case 21:
+		w.replaceOperator()
+	case 22:
+		w.disconnect(w.randomOperator(), apiServer)
+	case 23:
+		w.stopAPIServer()
 	}
+}
+
+// randomOperator returns the node id of an operator process.
+func (w *world) randomOperator() int32 {
+	if running := w.operators.running; len(running) > 0 {
+		return running[w.random.IntN(len(running))].api.node
+	}
+	return firstOperator
+}
+
+// stopAPIServer disconnects all nodes from the API server for a while.
+func (w *world) stopAPIServer() {
+	d := w.randomDuration(100*time.Millisecond, 14*time.Second)
+	w.tracef("the API server is away for %s", d)
+	w.net.pause(apiServer, 1)
+	w.schedule(d, func() { w.net.pause(apiServer, -1) })
 }
 
 // disconnect disconnects two nodes for a while.
@@ -88,22 +111,29 @@ func (w *world) disconnect(a, b int32) {
 	w.schedule(d, func() { w.net.disconnect(a, b, -1) })
 }
 
-// operator stops the operator for a while, or moves leaders to their preferred replicas.
+// operator stops the operator for a while, pauses it, or lets it or a client move leaders to their
+// preferred replicas.
 func (w *world) operator() {
-	w.meta.mu.Lock()
-	defer w.meta.mu.Unlock()
-	if w.random.IntN(2) == 0 {
+	switch w.random.IntN(4) {
+	case 0:
 		w.tracef("operator moves leaders to their preferred replicas")
-		w.meta.mu.preferred = true
-		return
+		w.meta.preferred.Store(true)
+		w.schedule(500*time.Millisecond, func() { w.meta.preferred.Store(false) })
+	case 1:
+		t := w.randomTopic()
+		w.tracef("%s: a client requests the preferred leader", t.name)
+		w.store.change(t.set, false, func(s *partitionset.Set) {
+			_ = s.RequestPreferred(t.key()) // it may lead already, or be unavailable
+		})
+	case 2:
+		node, d := w.randomOperator(), w.randomDuration(100*time.Millisecond, 12*time.Second)
+		w.tracef("operator %d is paused for %s", node, d)
+		w.net.pause(node, 1)
+		w.schedule(d, func() { w.net.pause(node, -1) })
+	case 3:
+		w.stopOperatorsBut(0, 0)
+		w.schedule(w.randomDuration(time.Second, 8*time.Second), func() { w.startOperator() })
 	}
-	w.tracef("operator is down")
-	w.meta.mu.operatorDown = true
-	w.schedule(w.randomDuration(time.Second, 8*time.Second), func() {
-		w.meta.mu.Lock()
-		defer w.meta.mu.Unlock()
-		w.meta.mu.operatorDown = false
-	})
 }
 
 // reassign moves a partition to random brokers.
@@ -114,7 +144,7 @@ func (w *world) reassign() {
 }
 
 func (w *world) randomTopic() *topic {
-	return w.meta.mu.topics[w.random.IntN(len(w.meta.mu.topics))]
+	return w.meta.topics[w.random.IntN(len(w.meta.topics))]
 }
 
 // move reassigns a partition, if it has had a leader and all target brokers remain in the cluster.
@@ -123,11 +153,12 @@ func (w *world) move(t *topic, target []int32) {
 	if slices.ContainsFunc(target, func(id int32) bool { return !slices.Contains(stay, id) }) {
 		return
 	}
-	w.meta.mu.Lock()
-	defer w.meta.mu.Unlock()
-	if next := t.partition; next.LeaderEpoch > 0 {
-		next.Target = target
-		w.meta.putLocked(t, next, false)
+	if w.meta.recorded(t.name).LeaderEpoch > 0 {
+		w.tracef("%s: to be moved to %v", t.name, target)
+		w.store.change(t.set, true, func(s *partitionset.Set) {
+			s.Assign(t.key(), partitionset.Assignment{Replicas: target,
+				Tag: partitionset.Tag(t.id)})
+		})
 	}
 }
 
@@ -145,7 +176,7 @@ func (w *world) removeAndRestoreReplica(b *broker) (away time.Duration) {
 	away = w.randomDuration(8*time.Second, 14*time.Second)
 	w.endProcess(l, exit{}, away+w.randomDuration(0, 2*time.Second))
 	b.disk = disk
-	for _, t := range w.meta.mu.topics {
+	for _, t := range w.meta.topics {
 		replicas := w.meta.recorded(t.name).Replicas
 		others := slices.DeleteFunc(slices.Clone(replicas),
 			func(id int32) bool { return id == b.id })
@@ -213,7 +244,7 @@ func (w *world) mayLoseData(b *broker) bool {
 	if w.profile.allowLoss {
 		return true
 	}
-	for _, t := range w.meta.mu.topics {
+	for _, t := range w.meta.topics {
 		p := w.meta.recorded(t.name)
 		in := slices.ContainsFunc(p.ISR,
 			func(m placement.InSyncReplica) bool { return m.Broker == b.id })

@@ -27,9 +27,12 @@ func (w *world) heal() {
 		clear(w.net.delays)
 	})
 	w.restartBrokers()
-	w.meta.mu.Lock()
-	w.meta.mu.operatorDown = false
-	w.meta.mu.Unlock()
+	for len(w.operators.running) > 1 {
+		w.stopOperator(w.operators.running[0])
+	}
+	if len(w.operators.running) == 0 {
+		w.startOperator()
+	}
 	for begin, accepted := time.Now(), false; !w.recovered() && !w.failed(); {
 		if time.Since(begin) > healTime {
 			w.fail("not recovered after %s: %s", healTime, w.unrecovered())
@@ -61,12 +64,11 @@ func (w *world) restartBrokers() {
 
 // acceptDataLoss accepts data loss for the partitions that have no leader.
 func (w *world) acceptDataLoss() {
-	w.meta.mu.Lock()
-	defer w.meta.mu.Unlock()
-	if slices.ContainsFunc(w.meta.mu.topics,
-		func(t *topic) bool { return t.partition.Leader == metadata.NoBroker }) {
+	if slices.ContainsFunc(w.meta.topics, func(t *topic) bool {
+		return w.meta.recorded(t.name).Leader == metadata.NoBroker
+	}) {
 		w.tracef("data loss is accepted")
-		w.meta.mu.acceptLoss = true
+		w.meta.acceptLoss.Store(true)
 	}
 }
 
@@ -80,7 +82,7 @@ func (w *world) unrecovered() string {
 		l := w.brokers[m.Broker].live.Load()
 		return l == nil || l.epoch.Load() != m.Epoch
 	}
-	for _, t := range w.meta.mu.topics {
+	for _, t := range w.meta.topics {
 		p := w.meta.recorded(t.name)
 		if p.Leader == metadata.NoBroker || w.scale.mustMove(p) || p.Target != nil ||
 			len(p.ISR) < len(p.Replicas) || slices.ContainsFunc(p.ISR, ended) {
@@ -93,7 +95,7 @@ func (w *world) unrecovered() string {
 // compare compares the replicas of each partition with each other, and the readers' positions with
 // the log end.
 func (w *world) compare() {
-	for _, t := range w.meta.mu.topics {
+	for _, t := range w.meta.topics {
 		p := w.meta.recorded(t.name)
 		var first []byte
 		var values map[string]logRecord

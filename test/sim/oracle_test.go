@@ -76,6 +76,9 @@ type tally struct {
 	// committed and aborted transactions, and records read by read_committed consumers
 	committed, aborted, readCommitted int
 	overWire                          int // runs with profile.overWire
+	// PartitionSets: writes, conflicts, writes that arrived after their sender had abandoned them,
+	// and watches that had to list all sets because the history was compacted
+	writes, conflicts, late, relists int
 	// histories is the number of all histories of keys. unchecked is the number of those whose
 	// check was stopped because it took too long.
 	histories, unchecked int
@@ -104,6 +107,10 @@ func (t *tally) add(o tally) {
 	t.readCommitted += o.readCommitted
 	t.expired += o.expired
 	t.fromFollowers += o.fromFollowers
+	t.writes += o.writes
+	t.conflicts += o.conflicts
+	t.late += o.late
+	t.relists += o.relists
 }
 
 // reaches reports whether a number of runs exercised everything that the simulation must exercise.
@@ -112,7 +119,7 @@ func (t *tally) reaches(runs int) bool {
 		t.unclean, t.duplicates, t.cleaned, t.deleted, t.deletesConfirmed, t.expired,
 		t.fromFollowers, t.repeated, t.discarded,
 		t.added, t.drained, t.lost, t.committed, t.aborted,
-		t.readCommitted, t.overWire,
+		t.readCommitted, t.overWire, t.conflicts, t.late, t.relists,
 	} {
 		if count == 0 {
 			return false
@@ -213,7 +220,7 @@ func (o *oracle) uncleanElection(t *partitionModel, before, next placement.Parti
 			continue
 		}
 		if l := o.w.brokers[m.Broker].live.Load(); l != nil && l.epoch.Load() == m.Epoch &&
-			!o.w.meta.mu.acceptLoss && !t.settings.UncleanElection {
+			!o.w.meta.acceptLoss.Load() && !t.settings.UncleanElection {
 			o.w.fail(
 				"%s: unclean election of broker %d although ISR member %d is alive in epoch %d",
 				t.name,

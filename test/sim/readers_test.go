@@ -131,7 +131,7 @@ func (t *tail) advance(records []logRecord, next, highWater int64) {
 // tail reads all topics until the run ends.
 func (c *client) tail() {
 	for sleep(c.w.ctx, time.Duration(10+c.random.IntN(300))*time.Millisecond) == nil {
-		for _, t := range c.w.meta.mu.topics {
+		for _, t := range c.w.meta.topics {
 			c.poll(t, time.Duration(c.random.IntN(300))*time.Millisecond)
 			c.mu.Lock()
 			c.mu.reached[t.name] = c.tails[t.name].at

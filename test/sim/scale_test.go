@@ -99,12 +99,12 @@ func (w *world) moveOff() {
 		stay = append(stay, placement.Broker{ID: id})
 	}
 	load := map[int32]int{}
-	for _, t := range w.meta.mu.topics {
+	for _, t := range w.meta.topics {
 		for _, id := range w.destination(t) {
 			load[id]++
 		}
 	}
-	for _, t := range w.meta.mu.topics {
+	for _, t := range w.meta.topics {
 		before := w.destination(t)
 		fitted, err := placement.Fit(stay, load, [][]int32{before}, w.profile.replicas)
 		if err != nil {
@@ -136,7 +136,7 @@ func (w *world) continueDraining() {
 	if !waits || w.failed() {
 		return
 	}
-	for _, t := range w.meta.mu.topics {
+	for _, t := range w.meta.topics {
 		p := w.meta.recorded(t.name)
 		if destination := (placement.Partition{Replicas: w.destination(t)}); w.scale.mustMove(
 			destination,

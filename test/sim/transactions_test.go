@@ -30,7 +30,7 @@ type transaction struct {
 func (c *client) transact() {
 	for !c.w.writersStopped() && sleep(c.w.ctx,
 		time.Duration(100+c.random.IntN(700))*time.Millisecond) == nil {
-		c.transaction(c.w.meta.mu.topics[c.random.IntN(len(c.w.meta.mu.topics))])
+		c.transaction(c.w.meta.topics[c.random.IntN(len(c.w.meta.topics))])
 	}
 }
 
@@ -184,7 +184,7 @@ func (c *client) endTransaction(ctx context.Context, l *liveBroker, t *topic, co
 // tailCommitted reads the committed records of all topics until the run ends.
 func (c *client) tailCommitted() {
 	for sleep(c.w.ctx, time.Duration(50+c.random.IntN(400))*time.Millisecond) == nil {
-		for _, t := range c.w.meta.mu.topics {
+		for _, t := range c.w.meta.topics {
 			if l := c.reader(t); l != nil {
 				_ = c.request(l, func(ctx context.Context,
 					l *liveBroker) error {

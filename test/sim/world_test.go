@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"heartwood.dev/heartwood/internal/metadata"
-	"heartwood.dev/heartwood/internal/placement"
 	"heartwood.dev/heartwood/internal/topicconfig"
 )
 
@@ -39,6 +38,9 @@ type profile struct {
 	fetchBytes int // bytes per fetch
 	faultEvery time.Duration
 	expiry     map[string]expiry // by topic
+	sets       int32             // PartitionSets
+	// takeover is how long the operator leaves an ISR change to the leader.
+	takeover time.Duration
 	// overWire is set if followers and consumers use Kafka's protocol over connections.
 	overWire bool
 }
@@ -58,6 +60,11 @@ type world struct {
 
 	net       *network
 	meta      *controlPlane
+	store     *objectStore
+	operators struct { // only the controller uses it
+		started int
+		running []*operator
+	}
 	brokers   []*broker // including those that are not added yet
 	scale     scale
 	oracle    *oracle
@@ -70,7 +77,8 @@ type world struct {
 		sync.Mutex
 		trace          []string // the last traceMax events, for the report of a violation
 		violation      string
-		apiCalls       uint64
+		processes      uint64 // of brokers and operators that have started
+		count          tally
 		healed         bool // all faults have ended
 		writersStopped bool
 	}
@@ -96,6 +104,8 @@ func newProfile(random *rand.Rand) profile {
 		p.minISR = 1
 	}
 	p.expiry, p.overWire = newExpiry(random), random.IntN(5) == 0
+	p.sets = int32(1 + random.IntN(2))
+	p.takeover = []time.Duration{5 * time.Second, 30 * time.Second}[random.IntN(2)]
 	p.stayOdds, p.fetchBytes = 8, 1<<20
 	if p.lazy = random.IntN(2) == 0; p.lazy {
 		p.stayOdds, p.fetchBytes = 2, 600
@@ -103,34 +113,40 @@ func newProfile(random *rand.Rand) profile {
 	return p
 }
 
-// runSeed runs one seed and returns its tally.
+// runSeed runs one seed and returns its tally. It fails if the run violates an invariant.
 func runSeed(t *testing.T, seed uint64, out io.Writer) (reached tally) {
-	var finished *world
+	w := simulate(t, seed, out, func(*world) {})
+	if w == nil {
+		return tally{}
+	}
+	if w.mu.violation != "" {
+		for _, line := range w.mu.trace {
+			t.Log(line)
+		}
+		t.Fatalf("seed %d: %s\nrepeat: go test ./test/sim -sim.seed=%d -v", seed,
+			w.mu.violation, seed)
+	}
+	reached = w.oracle.tally()
+	reached.add(w.scale.count)
+	reached.add(w.mu.count)
+	reached.add(w.store.mu.writes)
+	if w.profile.overWire {
+		reached.overWire++
+	}
+	reached.histories, reached.unchecked = w.history.check(t, seed, w.oracle.lostRecords)
+	return reached
+}
+
+// simulate runs one seed and returns its world after the end, or nil if the test has failed.
+// Parameter prepare is called before the run.
+func simulate(t *testing.T, seed uint64, out io.Writer, prepare func(*world)) (finished *world) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, seed, out)
+		prepare(w)
 		w.run()
-		w.mu.Lock()
-		violation := w.mu.violation
-		w.mu.Unlock()
-		if violation != "" {
-			for _, line := range w.mu.trace {
-				t.Log(line)
-			}
-			t.Fatalf("seed %d: %s\nrepeat: go test ./test/sim -sim.seed=%d -v", seed,
-				violation, seed)
-		}
-		reached = w.oracle.tally()
-		reached.add(w.scale.count)
-		if w.profile.overWire {
-			reached.overWire++
-		}
 		finished = w
 	})
-	if finished != nil {
-		reached.histories, reached.unchecked = finished.history.check(t, seed,
-			finished.oracle.lostRecords)
-	}
-	return reached
+	return finished
 }
 
 func newWorld(t *testing.T, seed uint64, out io.Writer) *world {
@@ -144,7 +160,7 @@ func newWorld(t *testing.T, seed uint64, out io.Writer) *world {
 		w.logger = slog.New(slog.NewTextHandler(out, nil))
 	}
 	w.ctx, w.cancel = context.WithCancel(context.Background())
-	w.meta = newControlPlane(w)
+	w.meta, w.store = newControlPlane(w), newObjectStore(w)
 	w.oracle = newOracle(w)
 	w.addTopics()
 	for id := range w.profile.brokers + spareBrokers {
@@ -173,13 +189,10 @@ func (w *world) addTopics() {
 		settings.Fsync = kind == "synced"
 		w.profile.expiry[kind].set(&settings)
 		t := &topic{name: kind, id: metadata.ID{byte(i + 1)}, settings: settings}
-		for j := range w.profile.replicas {
-			t.partition.Replicas = append(t.partition.Replicas, int32((i+j)%w.profile.brokers))
-		}
-		t.partition.Leader = placement.NoLeader
-		w.meta.mu.topics = append(w.meta.mu.topics, t)
+		w.meta.topics = append(w.meta.topics, t)
 		w.oracle.add(t)
 	}
+	w.meta.createSets(w.profile.sets)
 }
 
 // run injects faults for a while, heals everything, and checks the result.
@@ -189,6 +202,8 @@ func (w *world) run() {
 		b.start()
 	}
 	w.runFor(2 * time.Second) // all brokers register before the first election
+	w.startOperator()
+	w.spawn(w.changeNeighbors)
 	w.startClients()
 	if w.profile.replacesReplica {
 		w.runFor(w.randomDuration(2*time.Second, 5*time.Second))
@@ -212,9 +227,7 @@ func (w *world) runFor(d time.Duration) {
 		w.runDue()
 		w.continueDraining()
 		synctest.Wait()
-		if time.Since(w.begin) > 2*time.Second {
-			w.meta.decide()
-		}
+		w.meta.noticeExpiry()
 		w.oracle.check(false)
 	}
 	synctest.Wait()
@@ -302,18 +315,28 @@ const (
 	writeLate             // the broker receives no answer, and the write is executed later
 )
 
-func (w *world) apiFailure(change metadata.ISRChange) apiFailure {
+func (w *world) isHealed() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.mu.apiCalls++
-	if w.mu.healed {
-		return noFailure
-	}
-	switch rand.New(rand.NewPCG(w.seed, w.mu.apiCalls)).IntN(8) {
-	case 0:
-		return answerLost
-	case 1:
-		return writeLate
-	}
-	return noFailure
+	return w.mu.healed
+}
+
+// nextProcess returns the number of a new process.
+func (w *world) nextProcess() uint64 {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.mu.processes++
+	return w.mu.processes
+}
+
+func (w *world) countLateWrite() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.mu.count.late++
+}
+
+func (w *world) countRelist() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.mu.count.relists++
 }

@@ -1,0 +1,203 @@
+package sim
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"heartwood.dev/heartwood/internal/partitionset"
+	"heartwood.dev/heartwood/internal/partitionset/commit"
+	"heartwood.dev/heartwood/internal/placement"
+)
+
+// firstOperator is the node id of the first operator process. Later ones have lower ids.
+const firstOperator int32 = -10
+
+// decidePeriod is how often an operator decides without news.
+const decidePeriod = 100 * time.Millisecond
+
+// operator is one operator process. It decides about all partitions of a set with one write. Two of
+// them can run at the same time: an old one may not know yet that it has lost its Lease.
+type operator struct {
+	w       *world
+	api     *apiClient
+	writer  *commit.Writer
+	ctx     context.Context
+	cancel  context.CancelFunc
+	brokers atomic.Pointer[registrations]
+	// changed wakes the goroutine of each set; it has a buffer of one.
+	changed   map[string]chan struct{}
+	decisions atomic.Int64 // for unique incarnation ids
+}
+
+// startOperator starts another operator process.
+func (w *world) startOperator() *operator {
+	o := &operator{w: w, changed: map[string]chan struct{}{}}
+	o.ctx, o.cancel = context.WithCancel(w.ctx)
+	w.operators.started++
+	node := firstOperator + 1 - int32(w.operators.started)
+	w.tracef("operator %d starts", node)
+	o.api = newAPIClient(w, node, func() bool { return o.ctx.Err() != nil })
+	o.writer = o.api.writer()
+	w.operators.running = append(w.operators.running, o)
+	w.spawn(o.watch)
+	for _, set := range w.store.names() {
+		o.changed[set] = make(chan struct{}, 1)
+		w.spawn(func() { o.decideAlways(set) })
+	}
+	return o
+}
+
+// stopOperator ends an operator process. Its requests may still arrive.
+func (w *world) stopOperator(o *operator) {
+	w.tracef("operator %d stops", o.api.node)
+	o.cancel()
+	w.operators.running = slices.DeleteFunc(w.operators.running,
+		func(other *operator) bool { return other == o })
+}
+
+// watch keeps the caches up to date until the process ends.
+func (o *operator) watch() {
+	for o.ctx.Err() == nil {
+		brokers, err := o.api.next(o.ctx, decidePeriod)
+		if err != nil {
+			continue
+		}
+		o.brokers.Store(&brokers)
+		for _, changed := range o.changed {
+			select {
+			case changed <- struct{}{}:
+			default:
+			}
+		}
+	}
+}
+
+// decideAlways decides about a set after each change, until the process ends.
+func (o *operator) decideAlways(set string) {
+	var deferral deferral
+	for {
+		select {
+		case <-o.ctx.Done():
+			return
+		case <-o.changed[set]:
+		}
+		ctx, cancel := context.WithTimeout(o.ctx, 20*time.Second)
+		o.decide(ctx, set, &deferral)
+		cancel()
+	}
+}
+
+// deferral is how long the operator has left ISR changes to the leaders.
+type deferral struct {
+	sync.Mutex
+	since time.Time // zero: there is no such change
+}
+
+// decide makes one pass over the partitions of a set.
+func (o *operator) decide(ctx context.Context, set string, deferral *deferral) {
+	preferred := o.w.meta.preferred.Load()
+	latest, _ := partitionset.Decode(o.api.Latest(set), nil)
+	if latest = latest.Clone(); !o.change(latest, preferred, deferral) {
+		return // at rest the operator sends no requests
+	}
+	o.writer.ChangeStatuses(ctx, set, true, []commit.Change{func(s *partitionset.Set) error {
+		o.change(s, preferred, deferral)
+		return nil
+	}}) // after an error the next pass decides again
+}
+
+// change decides about the partitions of a set, and reports whether it has changed the set. It
+// leaves changes of ISRs to the leaders for at most profile.takeover.
+func (o *operator) change(s *partitionset.Set, preferred bool, deferral *deferral) bool {
+	in := o.input()
+	in.Preferred = func(partitionset.Key) bool { return preferred }
+	all := s.Clone()
+	decidedAll := all.Decide(in)
+	deferral.Lock()
+	in.LeaveISR = deferral.since.IsZero() || time.Since(deferral.since) < o.w.profile.takeover
+	decided := decidedAll
+	left := false
+	if in.LeaveISR {
+		decided = s.Decide(in)
+		left = !sameStates(s, all)
+	} else {
+		s.Decide(in)
+	}
+	switch {
+	case !left:
+		deferral.since = time.Time{}
+	case deferral.since.IsZero():
+		deferral.since = time.Now()
+	}
+	deferral.Unlock()
+	for _, d := range decided {
+		if d.Unclean && d.After.State != nil {
+			o.w.store.decidedUnclean(d.Key, *d.After.State)
+		}
+	}
+	return s.StatusChanged()
+}
+
+// sameStates reports whether the states of all partitions are equal.
+func sameStates(a, b *partitionset.Set) bool {
+	for key, entry := range a.All() {
+		other, _ := b.Get(key)
+		if entry.State != nil && other.State != nil &&
+			fmt.Sprint(placedOf(entry)) != fmt.Sprint(placedOf(other)) {
+			return false
+		}
+	}
+	return true
+}
+
+// input returns what the operator's decisions depend on besides the set.
+func (o *operator) input() partitionset.Input {
+	in := partitionset.Input{Topics: map[string]partitionset.Topic{},
+		Incarnation: fmt.Sprintf("o%d-%d", -o.api.node, o.decisions.Add(1))}
+	if brokers := o.brokers.Load(); brokers != nil {
+		in.Brokers = *brokers
+	}
+	for _, t := range o.w.meta.topics {
+		topic := partitionset.Topic{Tag: partitionset.Tag(t.id), Partitions: 1,
+			AllowUnclean: t.settings.UncleanElection || o.w.meta.acceptLoss.Load()}
+		if o.w.meta.acceptLoss.Load() {
+			topic.AcceptedDataLoss = o.consent(t, in.Brokers)
+		}
+		in.Topics[t.name] = topic
+	}
+	return in
+}
+
+// consent accepts any loss of data of a partition that has no leader.
+func (o *operator) consent(t *topic, brokers registrations) map[int32]string {
+	p := o.w.meta.recorded(t.name)
+	if p.Leader != placement.NoLeader || p.LeaderEpoch == 0 {
+		return nil
+	}
+	for id, b := range brokers {
+		if slices.Contains(p.Replicas, id) && b.Liveness == placement.Up {
+			return map[int32]string{0: placement.DataLossConsent(b.Directory, p.LeaderEpoch)}
+		}
+	}
+	return nil
+}
+
+// replaceOperator starts another operator process, and ends the others after a while.
+func (w *world) replaceOperator() {
+	w.startOperator()
+	w.stopOperatorsBut(1, w.randomDuration(0, 10*time.Second))
+}
+
+// stopOperatorsBut ends all operator processes but the last ones, after a time.
+func (w *world) stopOperatorsBut(last int, after time.Duration) {
+	old := slices.Clone(w.operators.running[:max(0, len(w.operators.running)-last)])
+	w.schedule(after, func() {
+		for _, o := range old {
+			w.stopOperator(o)
+		}
+	})
+}
