@@ -53,7 +53,8 @@ var layers = map[string][]string{
 	"internal/metadata/local": {"api/v1alpha1", "internal/metadata", "internal/partitionset",
 		"internal/placement", "internal/vfs"},
 	"internal/metadata/kube": {"api/v1alpha1", "internal/lease", "internal/metadata",
-		"internal/outage", "internal/placement", "internal/restmapper"},
+		"internal/outage", "internal/partitionset", "internal/partitionset/commit",
+		"internal/placement", "internal/restmapper"},
 	"internal/metadata/remote": {"internal/metadata"},
 	"internal/manifest":        {"api/v1alpha1", "config/crd"},
 

@@ -38,9 +38,9 @@ func (s *Set) ChangeISR(key Key, change metadata.ISRChange,
 	return nil
 }
 
-// leads reports whether a broker leads a partition in a leader epoch, and in the broker epoch in
+// Leads reports whether a broker leads a partition in a leader epoch, and in the broker epoch in
 // which it was elected.
-func (s *State) leads(self placement.InSyncReplica, leaderEpoch int32) bool {
+func (s *State) Leads(self placement.InSyncReplica, leaderEpoch int32) bool {
 	return s != nil && s.Leader == self.Broker && s.LeaderEpoch == leaderEpoch &&
 		slices.ContainsFunc(s.ISR, func(m placement.InSyncReplica) bool {
 			return m.Broker == self.Broker && m.Epoch == self.Epoch
@@ -51,7 +51,7 @@ func (s *State) leads(self placement.InSyncReplica, leaderEpoch int32) bool {
 // held since.
 func (s *Set) Serve(key Key, self placement.InSyncReplica, leaderEpoch int32) {
 	entry, _ := s.Get(key)
-	if !entry.State.leads(self, leaderEpoch) {
+	if !entry.State.Leads(self, leaderEpoch) {
 		return
 	}
 	next := *entry.State
@@ -65,7 +65,7 @@ func (s *Set) Serve(key Key, self placement.InSyncReplica, leaderEpoch int32) {
 func (s *Set) StopServing(key Key, self placement.InSyncReplica, leaderEpoch int32,
 	brokers map[int32]placement.BrokerState) {
 	entry, _ := s.Get(key)
-	if !entry.State.leads(self, leaderEpoch) {
+	if !entry.State.Leads(self, leaderEpoch) {
 		return
 	}
 	next := *entry.State

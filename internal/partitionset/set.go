@@ -131,6 +131,19 @@ func (s *Set) Invalid(key Key) bool {
 	return assignment || state
 }
 
+// InvalidKeys returns the keys of the entries that cannot be parsed. It omits entries whose key
+// cannot be parsed.
+func (s *Set) InvalidKeys() (keys []Key) {
+	for _, invalid := range []map[string]string{s.invalidAssignments, s.invalidStates} {
+		for name := range invalid {
+			if key, err := ParseKey(name); err == nil {
+				keys = append(keys, key)
+			}
+		}
+	}
+	return keys
+}
+
 // Assign sets the assignment of a partition.
 func (s *Set) Assign(key Key, a Assignment) {
 	raw := a.format()

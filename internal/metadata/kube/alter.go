@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -129,89 +128,4 @@ func (s *Store) patch(ctx context.Context, resource client.Object,
 		}
 	}
 	return writeError(err)
-}
-
-// Reassign implements metadata.Mover. It writes spec.replicas of each Partition; the operator
-// carries out the reassignment.
-func (s *Store) Reassign(ctx context.Context, moves []metadata.Move) []error {
-	faults := make([]error, len(moves))
-	for i, move := range moves {
-		faults[i] = s.patchPartition(ctx,
-			metadata.PartitionRef{Topic: move.Topic, Partition: move.Partition},
-			func(p *v1alpha1.Partition, brokers int32) error {
-				image := &metadata.Partition{}
-				fillPartition(image, p, nil)
-				target, err := metadata.CheckMove(image, move,
-					func(id int32) bool { return id >= 0 && id < brokers })
-				if err == nil {
-					p.Spec.Replicas = target
-				}
-				return err
-			})
-	}
-	return faults
-}
-
-// ElectPreferred implements metadata.Mover. It requests the election from the operator by an
-// annotation.
-func (s *Store) ElectPreferred(ctx context.Context, partitions []metadata.PartitionRef) []error {
-	faults := make([]error, len(partitions))
-	for i, ref := range partitions {
-		faults[i] = s.patchPartition(ctx, ref, func(p *v1alpha1.Partition, _ int32) error {
-			preferred := p.Spec.Replicas[0]
-			switch {
-			case p.Status.Leader == preferred:
-				return metadata.ErrElectionNotNeeded
-			case !slices.ContainsFunc(p.Status.ISR,
-				func(r v1alpha1.InSyncReplica) bool { return r.Broker == preferred }):
-				return fmt.Errorf("%w: broker %d is not in sync", metadata.ErrPreferredUnavailable,
-					preferred)
-			}
-			if p.Annotations == nil {
-				p.Annotations = map[string]string{}
-			}
-			p.Annotations[v1alpha1.AnnotationElectPreferred] = strconv.Itoa(
-				int(p.Status.LeaderEpoch),
-			)
-			return nil
-		})
-	}
-	return faults
-}
-
-// patchPartition changes a cached Partition by compare-and-swap. change modifies the copy that it
-// receives.
-func (s *Store) patchPartition(ctx context.Context, ref metadata.PartitionRef,
-	change func(p *v1alpha1.Partition, brokers int32) error) error {
-	all, err := s.resources(ctx)
-	if err != nil {
-		return err
-	}
-	unknown := fmt.Errorf("%w: %s-%d", metadata.ErrUnknownPartition, ref.Topic, ref.Partition)
-	if all.cluster == nil {
-		return unknown
-	}
-	topic := all.byKafkaName()[ref.Topic]
-	if topic == nil {
-		return unknown
-	}
-	at := slices.IndexFunc(all.partitions, func(p *v1alpha1.Partition) bool {
-		return p.Spec.Topic == topic.Name && p.Spec.Cluster == topic.Spec.Cluster &&
-			p.Spec.Index == ref.Partition && p.DeletionTimestamp.IsZero()
-	})
-	if at < 0 || ref.Partition >= topic.Spec.Partitions {
-		return unknown
-	}
-	partition := all.partitions[at].DeepCopy() // cached objects are read-only
-	err = s.patch(ctx, partition, func() (client.Object, error) {
-		changed := partition.DeepCopy()
-		return changed, change(changed, all.cluster.Spec.Brokers)
-	})
-	switch {
-	case apierrors.IsNotFound(err):
-		return unknown
-	case apierrors.IsInvalid(err):
-		return fmt.Errorf("%w: %w", metadata.ErrInvalidAssignment, err)
-	}
-	return err
 }

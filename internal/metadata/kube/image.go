@@ -3,6 +3,7 @@ package kube
 import (
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 
 	"github.com/google/uuid"
@@ -10,66 +11,110 @@ import (
 
 	"heartwood.dev/heartwood/api/v1alpha1"
 	"heartwood.dev/heartwood/internal/metadata"
+	"heartwood.dev/heartwood/internal/partitionset"
 )
 
 // resources are the cached resources of a cluster. They are read-only.
 type resources struct {
-	cluster    *v1alpha1.LogCluster
-	topics     []*v1alpha1.Topic
-	partitions []*v1alpha1.Partition
+	name    string // of the LogCluster
+	cluster *v1alpha1.LogCluster
+	topics  []*v1alpha1.Topic
+	sets    partitionSets
+}
+
+// imageCache builds images. It reuses the topics and partitions of the previous image that have not
+// changed: with 10,000 partitions, most changes concern a few of them. The zero value is ready for
+// use.
+type imageCache struct {
+	alive  map[int32]metadata.Broker
+	topics map[types.UID]cachedTopic
+}
+
+// cachedTopic is a topic of the previous image and what it was built from.
+type cachedTopic struct {
+	version topicVersion
+	slots   []slot
+	topic   *metadata.Topic
+}
+
+// topicVersion identifies everything that the settings of a topic depend on.
+type topicVersion struct {
+	cluster                       types.UID
+	clusterGeneration, generation int64
+	name, cleanNow                string
+	valid                         bool // the settings are valid
 }
 
 // image builds an image from the resources and the brokers that are alive. Parameter last is the
 // previous image and may be nil. If a topic's settings have become invalid, the topic keeps the
 // settings that it has in last, because brokers delete the records of a topic that is missing from
-// the image. Each fault names a topic that kept its settings or was omitted.
-func (r resources) image(alive map[int32]metadata.Broker,
-	last *metadata.Image) (image *metadata.Image,
-	faults []error) {
+// the image. Each fault names a topic that kept its settings or was omitted, or an entry of a
+// PartitionSet that cannot be used.
+func (c *imageCache) image(r resources, alive map[int32]metadata.Broker,
+	last *metadata.Image) (image *metadata.Image, faults []error) {
 	clusterID, err := id(r.cluster.UID)
 	if err != nil {
 		return nil, []error{fmt.Errorf("read LogCluster %s: %w", r.cluster.Name, err)}
 	}
-	partitions := map[string][]*v1alpha1.Partition{}
-	for _, p := range r.partitions {
-		if p.Spec.Cluster == r.cluster.Name && p.DeletionTimestamp.IsZero() {
-			partitions[p.Spec.Topic] = append(partitions[p.Spec.Topic], p)
-		}
-	}
+	next := imageCache{alive: alive, topics: make(map[types.UID]cachedTopic, len(r.topics))}
 	var topics []*metadata.Topic
 	byName := r.byKafkaName()
 	// The names are sorted, so that equal faults have equal text, which is logged once.
 	for _, name := range slices.Sorted(maps.Keys(byName)) {
 		t := byName[name]
-		resolved, err := r.topic(t, last)
+		built, err := c.topic(r, t, alive, last)
 		if err != nil {
 			faults = append(faults, fmt.Errorf("topic %s: %w", t.Name, err))
 		}
-		if resolved == nil {
+		if built.topic == nil {
 			continue
 		}
-		resolved.Partitions = imagePartitions(t, partitions[t.Name], alive)
+		next.topics[t.UID] = built
 		// A new topic without partitions is omitted: it cannot be used yet, and clients would treat
-		// it as broken. A topic of the last image is kept: if its Partitions are deleted, its
-		// records must not be.
-		if len(resolved.Partitions) > 0 || last != nil && last.TopicByID(resolved.ID) != nil {
-			topics = append(topics, resolved)
+		// it as broken. A topic of the last image is kept: if its entries are removed, its records
+		// must not be.
+		if len(built.topic.Partitions) > 0 || last != nil && last.TopicByID(built.topic.ID) != nil {
+			topics = append(topics, built.topic)
 		}
 	}
+	*c = next
 	brokers := slices.Collect(maps.Values(alive))
 	return metadata.NewImage(clusterID.String(), metadata.ResolveCleaner(r.cluster), brokers,
-		topics).WithPolicies(r.cluster), faults
+		topics).WithPolicies(r.cluster), append(faults, r.sets.faults...)
 }
 
-// resourceNames returns the names of all Topic resources by topic id.
-func (r resources) resourceNames() map[metadata.ID]string {
-	names := make(map[metadata.ID]string, len(r.topics))
-	for _, t := range r.topics {
-		if topicID, err := id(t.UID); err == nil {
-			names[topicID] = t.Name
-		}
+// topic builds a topic. If nothing has changed, it returns the topic of the previous image.
+func (c *imageCache) topic(r resources, t *v1alpha1.Topic, alive map[int32]metadata.Broker,
+	last *metadata.Image) (next cachedTopic, err error) {
+	topicID, err := id(t.UID)
+	if err != nil {
+		return cachedTopic{}, err
 	}
-	return names
+	next.version = topicVersion{r.cluster.UID, r.cluster.Generation, t.Generation, t.Name,
+		t.CleanNow(), true}
+	next.slots = r.sets.slots(t, partitionset.Tag(topicID))
+	before := c.topics[t.UID]
+	var partitions []*metadata.Partition
+	if before.topic != nil {
+		partitions = before.topic.Partitions
+	}
+	if !slices.Equal(before.slots, next.slots) || !maps.Equal(c.alive, alive) {
+		partitions = before.update(next.slots, alive)
+	}
+	if before.topic != nil && before.version == next.version {
+		next.topic = before.topic
+		if !slices.Equal(partitions, before.topic.Partitions) {
+			changed := *before.topic
+			changed.Partitions, next.topic = partitions, &changed
+		}
+		return next, nil
+	}
+	next.topic, err = r.topic(t, topicID, last)
+	next.version.valid = err == nil
+	if next.topic != nil {
+		next.topic.Partitions = partitions
+	}
+	return next, err
 }
 
 // byKafkaName returns the cluster's Topics that are not being deleted, by Kafka name. If several
@@ -89,11 +134,8 @@ func (r resources) byKafkaName() map[string]*v1alpha1.Topic {
 
 // topic resolves a Topic without its partitions. If its settings are invalid, it returns the topic
 // of the last image together with the error.
-func (r resources) topic(t *v1alpha1.Topic, last *metadata.Image) (*metadata.Topic, error) {
-	topicID, err := id(t.UID)
-	if err != nil {
-		return nil, err
-	}
+func (r resources) topic(t *v1alpha1.Topic, topicID metadata.ID,
+	last *metadata.Image) (*metadata.Topic, error) {
 	resolved, err := metadata.ResolveTopic(t, r.cluster)
 	if err == nil {
 		resolved.ID = topicID
@@ -109,55 +151,99 @@ func (r resources) topic(t *v1alpha1.Topic, last *metadata.Image) (*metadata.Top
 	return nil, err
 }
 
-// imagePartitions returns a topic's partitions by index, up to the highest index that exists. If a
-// Partition with a lower index is missing, the result contains a partition without replicas in its
-// place, so that the partitions after it are kept. Partitions beyond the topic's number of
-// partitions belong to an earlier topic with more partitions and are ignored.
-func imagePartitions(t *v1alpha1.Topic, existing []*v1alpha1.Partition,
-	alive map[int32]metadata.Broker) []*metadata.Partition {
-	byIndex := map[int32]*v1alpha1.Partition{}
-	count := int32(0)
-	for _, p := range existing {
-		if p.Spec.Index >= 0 && p.Spec.Index < t.Spec.Partitions {
-			byIndex[p.Spec.Index] = p
-			count = max(count, p.Spec.Index+1)
+// slot is what the PartitionSets contain about one partition of a topic. Two equal slots have the
+// same content, because entries are immutable.
+type slot struct {
+	entry    partitionset.Entry
+	unusable bool // see partitionSets.find
+}
+
+// slots returns the partitions of a topic by index, up to the highest index that exists. Entries
+// for an earlier topic of the same name, which has another tag, are ignored: the operator has not
+// assigned these partitions to the topic yet. So are entries beyond the topic's number of
+// partitions, which belong to an earlier topic with more partitions.
+func (p partitionSets) slots(t *v1alpha1.Topic, tag string) []slot {
+	all, count := make([]slot, t.Spec.Partitions), 0
+	for index := range all {
+		entry, unusable := p.find(partitionset.Key{Topic: t.Name, Index: int32(index)})
+		if entry.Assignment != nil && entry.Assignment.Tag != tag {
+			continue
+		}
+		all[index] = slot{entry, unusable}
+		if entry.Assignment != nil || unusable {
+			count = index + 1
 		}
 	}
-	all := make([]*metadata.Partition, count)
-	for index := range all {
+	return all[:count]
+}
+
+// update returns the partitions for new slots. It reuses those that have not changed.
+func (c cachedTopic) update(slots []slot, alive map[int32]metadata.Broker) []*metadata.Partition {
+	all := make([]*metadata.Partition, len(slots))
+	for index, slot := range slots {
+		var before *metadata.Partition
+		if c.topic != nil && index < len(c.topic.Partitions) {
+			before = c.topic.Partitions[index]
+		}
+		// If an entry has become unusable, the partition stays what it was. A broker that serves it
+		// is in the same situation as one whose watch is interrupted.
+		if slot.unusable && before != nil {
+			all[index] = stillLed(before, alive)
+			continue
+		}
 		all[index] = &metadata.Partition{Index: int32(index), Leader: metadata.NoBroker}
-		if p := byIndex[int32(index)]; p != nil {
-			fillPartition(all[index], p, alive)
+		if !slot.unusable {
+			fillPartition(all[index], slot.entry, alive)
+		}
+		if before != nil && reflect.DeepEqual(before, all[index]) {
+			all[index] = before
 		}
 	}
 	return all
 }
 
-// fillPartition copies replicas, their incarnation ids and the ISR from a Partition, and its leader
-// if the elected broker epoch is alive.
-func fillPartition(to *metadata.Partition, from *v1alpha1.Partition,
+// stillLed returns a partition of the previous image, without its leader if the broker epoch in
+// which it was elected is not alive.
+func stillLed(p *metadata.Partition, alive map[int32]metadata.Broker) *metadata.Partition {
+	if p.Leader == metadata.NoBroker {
+		return p
+	}
+	at := slices.Index(p.ISR, p.Leader)
+	leader, up := alive[p.Leader]
+	if up && at >= 0 && p.ISREpochs[at] == leader.Epoch {
+		return p
+	}
+	offline := *p
+	offline.Leader = metadata.NoBroker
+	return &offline
+}
+
+// fillPartition copies replicas, their incarnation ids and the ISR from an entry, and its leader if
+// the elected broker epoch is alive. A partition without an assignment stays as it is: one in the
+// place of a partition that is missing has no replicas.
+func fillPartition(to *metadata.Partition, from partitionset.Entry,
 	alive map[int32]metadata.Broker) {
-	to.Replicas, to.Target = slices.Clone(from.Status.Replicas), slices.Clone(from.Spec.Replicas)
-	if len(to.Replicas) == 0 { // the operator has not reconciled the Partition yet
-		to.Replicas = slices.Clone(from.Spec.Replicas)
+	if from.Assignment == nil {
+		return
 	}
-	if slices.Equal(to.Replicas, to.Target) {
-		to.Target = nil
+	placed := from.Placed()
+	to.Replicas = placed.Replicas
+	if !slices.Equal(to.Replicas, placed.Target) {
+		to.Target = placed.Target
 	}
-	for _, assigned := range from.Status.Assignments {
-		if at := slices.Index(to.Replicas, assigned.Broker); at >= 0 {
+	for at, broker := range to.Replicas {
+		if incarnation := placed.ReplicaIncarnations[broker]; incarnation != "" {
 			if to.ReplicaIncarnations == nil {
 				to.ReplicaIncarnations = make([]string, len(to.Replicas))
 			}
-			to.ReplicaIncarnations[at] = assigned.ID
+			to.ReplicaIncarnations[at] = incarnation
 		}
 	}
-	to.LeaderEpoch, to.UnprovenEpoch = from.Status.LeaderEpoch, from.Status.UnprovenEpoch
-	placed := metadata.PlacedPartition(from)
-	to.SetISR(from.Status.Leader, placed.ISR, alive)
+	to.LeaderEpoch, to.UnprovenEpoch = placed.LeaderEpoch, placed.UnprovenEpoch
+	to.SetISR(placed.Leader, placed.ISR, alive)
 	for _, member := range placed.ISR {
 		// A broker leads only in the broker epoch in which it was elected; see doc.go.
-		if broker, ok := alive[member.Broker]; ok && member.Broker == from.Status.Leader &&
+		if broker, ok := alive[member.Broker]; ok && member.Broker == placed.Leader &&
 			member.Epoch == broker.Epoch {
 			to.Leader = member.Broker
 		}

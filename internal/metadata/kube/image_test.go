@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"reflect"
@@ -11,11 +12,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/yaml"
 
 	"heartwood.dev/heartwood/api/v1alpha1"
 	"heartwood.dev/heartwood/internal/metadata"
+	"heartwood.dev/heartwood/internal/partitionset"
 )
 
 const clusterUID = "550e8400-e29b-41d4-a716-446655440000"
@@ -23,10 +26,18 @@ const clusterUID = "550e8400-e29b-41d4-a716-446655440000"
 // uid returns a UUID that ends with the number n.
 func uid(n int) types.UID { return types.UID(fmt.Sprintf("00000000-0000-4000-8000-%012d", n)) }
 
+// partitionEntry is an entry of a PartitionSet in the text of parse. It belongs to the Topic with
+// the resource name in the key, unless Tag is set.
+type partitionEntry struct {
+	Kind                     string
+	Key, Brokers, State, Tag string
+}
+
 // parse reads resources from YAML. The uid of a Topic contains its position in the text.
 func parse(t *testing.T, text string) resources {
 	t.Helper()
-	var all resources
+	all := resources{name: "demo"}
+	var entries []*partitionEntry
 	for i, doc := range strings.Split(text, "---\n") {
 		meta := metav1.TypeMeta{}
 		if err := yaml.Unmarshal([]byte(doc), &meta); err != nil {
@@ -41,8 +52,8 @@ func parse(t *testing.T, text string) resources {
 			topic := &v1alpha1.Topic{ObjectMeta: metav1.ObjectMeta{UID: uid(i)}}
 			all.topics, into = append(all.topics, topic), topic
 		case "Partition":
-			partition := &v1alpha1.Partition{}
-			all.partitions, into = append(all.partitions, partition), partition
+			entry := &partitionEntry{}
+			entries, into = append(entries, entry), entry
 		default:
 			t.Fatalf("kind %q", meta.Kind)
 		}
@@ -50,7 +61,43 @@ func parse(t *testing.T, text string) resources {
 			t.Fatal(err)
 		}
 	}
+	all.sets = (&decodedSets{}).decode("demo", parsedSets(t, all.topics, entries))
 	return all
+}
+
+// parsedSets returns the PartitionSets with the entries.
+func parsedSets(t *testing.T, topics []*v1alpha1.Topic,
+	entries []*partitionEntry) []*v1alpha1.PartitionSet {
+	t.Helper()
+	sets := emptySets("demo")
+	for _, entry := range entries {
+		key, err := partitionset.ParseKey(entry.Key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, topic := range topics {
+			if topic.Name == key.Topic && entry.Tag == "" {
+				topicID, _ := id(topic.UID) // TestInvalidUIDs has no entries
+				entry.Tag = partitionset.Tag(topicID)
+			}
+		}
+		set := sets[partitionset.Number(key, testSets)]
+		if set.Spec.Assignments == nil {
+			set.Spec.Assignments = map[string]string{}
+			set.Status.Partitions = map[string]string{}
+		}
+		set.Spec.Assignments[entry.Key] = entry.Brokers + " " + cmp.Or(entry.Tag, "no-topic")
+		if entry.State != "" {
+			set.Status.Partitions[entry.Key] = entry.State
+		}
+	}
+	return sets
+}
+
+// build builds an image without a previous one to reuse parts of.
+func (r resources) build(alive map[int32]metadata.Broker,
+	last *metadata.Image) (*metadata.Image, []error) {
+	return new(imageCache).image(r, alive, last)
 }
 
 // describe formats an image's topics, one per line: name, then replicas, leader, leader epoch and
@@ -72,16 +119,10 @@ func describe(image *metadata.Image) string {
 
 const demo = "kind: LogCluster\nmetadata: {name: demo}\nspec: {topicDefaults: {compression: {type: zstd}}}\n---\n"
 
-func partitionText(topic string, index int, status string) string {
-	return fmt.Sprintf(
-		"kind: Partition\nmetadata: {name: %s-%d}\nspec: {cluster: demo, topic: %s, index: %d, replicas: [%d]}\nstatus: %s\n",
-		topic,
-		index,
-		topic,
-		index,
-		index%3,
-		status,
-	)
+// partitionText returns the entry of a partition that is assigned to broker index%3.
+func partitionText(topic string, index int, state string) string {
+	return fmt.Sprintf("kind: Partition\nkey: %s/%d\nbrokers: \"%d\"\nstate: %q\n", topic, index,
+		index%3, state)
 }
 
 // TestFaultsHaveAStableOrder: equal faults have equal text in each image. Otherwise every image
@@ -97,7 +138,7 @@ func TestFaultsHaveAStableOrder(t *testing.T) {
 	all := parse(t, strings.TrimSuffix(text, "---\n"))
 	texts := map[string]bool{}
 	for range 10 {
-		_, faults := all.image(nil, nil)
+		_, faults := all.build(nil, nil)
 		if len(faults) != 12 {
 			t.Fatalf("%d faults: %v", len(faults), faults)
 		}
@@ -111,10 +152,9 @@ func TestFaultsHaveAStableOrder(t *testing.T) {
 func TestImageOfResources(t *testing.T) {
 	alive := map[int32]metadata.Broker{0: {ID: 0, Epoch: 4}, 1: {ID: 1, Epoch: 2}}
 	led := func(broker, epoch int) string {
-		return fmt.Sprintf("{leader: %d, leaderEpoch: 7, isr: [{broker: %d, brokerEpoch: %d}]}",
-			broker, broker, epoch)
+		return fmt.Sprintf("%d@7 %d:%d - 1", broker, broker, epoch)
 	}
-	offline := "{leader: -1, leaderEpoch: 0}"
+	offline := ""
 	for _, test := range []struct{ name, text, want string }{
 		{
 			"partitions in any order",
@@ -175,7 +215,7 @@ func TestImageOfResources(t *testing.T) {
 		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			image, faults := parse(t, demo+test.text).image(alive, nil)
+			image, faults := parse(t, demo+test.text).build(alive, nil)
 			if len(faults) > 0 {
 				t.Fatal(faults)
 			}
@@ -189,8 +229,8 @@ func TestImageOfResources(t *testing.T) {
 // TestIDsAreUIDs: the cluster id and topic ids are the uids of the resources (ADR 0002).
 func TestIDsAreUIDs(t *testing.T) {
 	text := demo + "kind: Topic\nmetadata: {name: a}\nspec: {cluster: demo, partitions: 1}\n---\n" +
-		partitionText("a", 0, "{leader: -1, leaderEpoch: 0}")
-	image, _ := parse(t, text).image(nil, nil)
+		partitionText("a", 0, "")
+	image, _ := parse(t, text).build(nil, nil)
 	if image.ClusterID != "VQ6EAOKbQdSnFkRmVUQAAA" {
 		t.Errorf("got cluster id %s", image.ClusterID)
 	}
@@ -210,25 +250,25 @@ func TestTopicWithInvalidSettingsKeepsItsPreviousOnes(t *testing.T) {
 		partitionText(
 			"a",
 			0,
-			"{leader: -1, leaderEpoch: 3}",
+			"-@3 0 - 1",
 		) + "---\n" +
 		partitionText(
 			"new",
 			0,
-			"{leader: -1, leaderEpoch: 0}",
+			"",
 		)
-	before, faults := parse(t, demo+topic).image(nil, nil)
+	before, faults := parse(t, demo+topic).build(nil, nil)
 	if len(faults) > 0 {
 		t.Fatal(faults)
 	}
 	changed := parse(
 		t,
-		"kind: LogCluster\nmetadata: {name: demo}\nspec: {topicDefaults: {compaction: {maxLag: 1m}}}\n---\n"+topic,
+		"kind: LogCluster\nmetadata: {name: demo}\nspec: {topicDefaults: {compaction: {maxLag: 1m}}}\n---\n"+
+			strings.Replace(topic, "-@3", "-@4", 1),
 	)
 	before.Topics = before.Topics[:1] // the last image contains topic a only
 	before = metadata.NewImage(before.ClusterID, before.Cleaner, before.Brokers, before.Topics)
-	changed.partitions[0].Status.LeaderEpoch = 4
-	after, faults := changed.image(nil, before)
+	after, faults := changed.build(nil, before)
 	if len(faults) != 2 || !strings.Contains(fmt.Sprint(faults),
 		"topic a: spec.compaction.minLag: Invalid value") {
 		t.Errorf("got faults %v, want one for each of two topics", faults)
@@ -254,74 +294,88 @@ func TestCleanIsRequestedByAnnotation(t *testing.T) {
 			partitionText(
 				"a",
 				0,
-				"{leader: -1, leaderEpoch: 3}",
+				"-@3 0 - 1",
 			),
 	)
-	before, _ := all.image(nil, nil)
+	before, _ := all.build(nil, nil)
 	if got := before.Topic("a").CleanNow; got != "monday" {
 		t.Errorf("got CleanNow %q, want monday", got)
 	}
 	all.topics[0].Annotations[v1alpha1.AnnotationCleanNow] = "tuesday"
 	all.topics[0].Spec.Compaction = &v1alpha1.Compaction{MinDirtyPercent: new(int32(101))}
-	after, faults := all.image(nil, before)
+	after, faults := all.build(nil, before)
 	if len(faults) != 1 || after.Topic("a").CleanNow != "tuesday" ||
 		before.Topic("a").CleanNow != "monday" {
 		t.Errorf("%v: before %+v, after %+v", faults, before.Topic("a"), after.Topic("a"))
 	}
 }
 
-// TestTopicWithoutPartitionsStays: a topic of the last image stays in the image when its Partitions
-// are deleted. Otherwise brokers would delete its records.
+// TestTopicWithoutPartitionsStays: a topic of the last image stays in the image when its entries are
+// removed. Otherwise brokers would delete its records.
 func TestTopicWithoutPartitionsStays(t *testing.T) {
 	all := parse(
 		t,
 		demo+"kind: Topic\nmetadata: {name: a}\nspec: {cluster: demo, partitions: 1}\n---\n"+
-			partitionText("a", 0, "{leader: -1, leaderEpoch: 3}"),
+			partitionText("a", 0, "-@3 0 - 1"),
 	)
-	before, _ := all.image(nil, nil)
-	all.partitions = nil
-	after, _ := all.image(nil, before)
+	before, _ := all.build(nil, nil)
+	all.sets = (&decodedSets{}).decode("demo", emptySets("demo"))
+	after, _ := all.build(nil, before)
 	if topic := after.Topic("a"); topic == nil || len(topic.Partitions) != 0 {
 		t.Errorf("got topic %+v, want the topic without partitions", topic)
 	}
 }
 
-// TestCacheComplete: cacheComplete returns false while a Topic or Partition of the API server is
-// missing in the caches. The first image must not be built from such caches.
+// TestCacheComplete: cacheComplete returns false while a Topic or a partition of the API server is
+// missing in the caches, or while a PartitionSet of the LogCluster does not exist. The first image
+// must not be built from such caches.
 func TestCacheComplete(t *testing.T) {
-	live := parse(
-		t,
-		demo+"kind: Topic\nmetadata: {name: a, namespace: here}\nspec: {cluster: demo, partitions: 1}\n---\n"+
-			partitionText(
-				"a",
-				0,
-				"{leader: -1, leaderEpoch: 3}",
-			),
-	)
-	live.partitions[0].UID, live.partitions[0].Namespace = uid(100), "here"
-	live.partitions[0].Labels = map[string]string{v1alpha1.LabelCluster: "demo"}
+	const topic = "kind: Topic\nmetadata: {name: a, namespace: here}\nspec: {cluster: demo, partitions: 1}\n---\n"
+	live := parse(t, demo+topic+partitionText("a", 0, "-@3 0 - 1"))
+	none := parse(t, demo+strings.TrimSuffix(topic, "---\n"))
+	key := partitionset.Key{Topic: "a"}
+	set := setOf("", "").DeepCopy()
+	set.Name, set.Spec.Index = setName(key), partitionset.Number(key, testSets)
+	set.Namespace, set.UID, set.ResourceVersion = "here", "", ""
+	set.Spec.Assignments = map[string]string{"a/0": "0 " + partitionset.Tag(metadata.ID{})}
+	other := emptySets("demo")[1-set.Spec.Index]
+	other.Namespace = "here"
 	scheme := runtime.NewScheme()
 	if err := v1alpha1.AddToScheme(scheme); err != nil {
 		t.Fatal(err)
 	}
-	s := &Store{
-		opts: Options{Namespace: "here", Cluster: "demo"},
-		client: fake.NewClientBuilder().WithScheme(scheme).WithObjects(live.topics[0],
-			live.partitions[0]).Build(),
+	complete := func(known resources, stored ...client.Object) bool {
+		s := &Store{
+			opts:   Options{Namespace: "here", Cluster: "demo"},
+			client: fake.NewClientBuilder().WithScheme(scheme).WithObjects(stored...).Build(),
+		}
+		got, err := s.cacheComplete(t.Context(), known)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return got
 	}
+	stored := []client.Object{live.topics[0], set, other}
+	invalid := set.DeepCopy()
+	invalid.Spec.Assignments["a/0"] = "broken"
 	for name, test := range map[string]struct {
-		known resources
-		want  bool
+		known  resources
+		stored []client.Object
+		want   bool
 	}{
-		"all":               {live, true},
-		"topic missing":     {resources{partitions: live.partitions}, false},
-		"partition missing": {resources{topics: live.topics}, false},
+		"all":                        {live, stored, true},
+		"topic missing":              {resources{sets: live.sets}, stored, false},
+		"partition missing":          {none, stored, false},
+		"invalid entry missing":      {none, []client.Object{live.topics[0], invalid, other}, false},
+		"sets missing in the caches": {resources{topics: live.topics}, stored, false},
+		"set missing":                {live, stored[:2], false},
+		"no sets":                    {live, stored[:1], false},
 		"all, and a deleted topic": {resources{topics: append(live.topics, &v1alpha1.Topic{}),
-			partitions: live.partitions}, true},
-		"empty": {resources{}, false},
+			sets: live.sets}, stored, true},
+		"empty": {resources{}, stored, false},
 	} {
-		if got, err := s.cacheComplete(t.Context(), test.known); err != nil || got != test.want {
-			t.Errorf("%s: got complete %t, error %v, want %t", name, got, err, test.want)
+		if got := complete(test.known, test.stored...); got != test.want {
+			t.Errorf("%s: got complete %t, want %t", name, got, test.want)
 		}
 	}
 }
@@ -331,11 +385,11 @@ func TestInvalidUIDs(t *testing.T) {
 		t,
 		demo+"kind: Topic\nmetadata: {name: a, uid: nonsense}\nspec: {cluster: demo, partitions: 1}\n",
 	)
-	if image, faults := all.image(nil, nil); len(faults) != 1 || len(image.Topics) != 0 {
+	if image, faults := all.build(nil, nil); len(faults) != 1 || len(image.Topics) != 0 {
 		t.Errorf("topic with an invalid uid: got image %v, faults %v", image, faults)
 	}
 	all.cluster.UID = "nonsense"
-	if image, faults := all.image(nil, nil); len(faults) != 1 || image != nil {
+	if image, faults := all.build(nil, nil); len(faults) != 1 || image != nil {
 		t.Errorf("cluster with an invalid uid: got image %v, faults %v", image, faults)
 	}
 }
@@ -372,8 +426,8 @@ func TestStatusOfTopicsDoesNotAffectImages(t *testing.T) {
 			&v1alpha1.LogCluster{ObjectMeta: at}, false},
 		"LogCluster spec": {&v1alpha1.LogCluster{ObjectMeta: at},
 			&v1alpha1.LogCluster{ObjectMeta: changed}, true},
-		"Partition": {&v1alpha1.Partition{ObjectMeta: at},
-			&v1alpha1.Partition{ObjectMeta: at}, true},
+		"PartitionSet": {&v1alpha1.PartitionSet{ObjectMeta: at},
+			&v1alpha1.PartitionSet{ObjectMeta: at}, true},
 	} {
 		if got := affectsImage(c.before, c.after); got != c.affects {
 			t.Errorf("%s: affectsImage returned %t, want %t", name, got, c.affects)
@@ -382,23 +436,21 @@ func TestStatusOfTopicsDoesNotAffectImages(t *testing.T) {
 }
 
 // TestImageHasReplicaIncarnations: the image lists the replica incarnation ids in the order of
-// Replicas, whatever the order of Assignments in the resource.
+// Replicas.
 func TestImageHasReplicaIncarnations(t *testing.T) {
-	p := &v1alpha1.Partition{Status: v1alpha1.PartitionStatus{
-		Leader: 2, LeaderEpoch: 9, UnprovenEpoch: 4, Replicas: []int32{2, 0, 1},
-		Assignments: []v1alpha1.ReplicaAssignment{{Broker: 1, ID: "one"},
-			{Broker: 7, ID: "other"}, {Broker: 2, ID: "two"}},
-		ISR: []v1alpha1.InSyncReplica{{Broker: 2, BrokerEpoch: 3},
-			{Broker: 1, BrokerEpoch: 8}},
-	}}
+	set, faults := partitionset.Decode(setOf("2,0,1 abcdefgh",
+		"2@9 2:3,0,1:8 two,-,one 1 unproven=4"), nil)
+	if len(faults) > 0 {
+		t.Fatal(faults)
+	}
+	entry, _ := set.Get(orders(0))
 	got := &metadata.Partition{}
-	fillPartition(got, p, map[int32]metadata.Broker{2: {ID: 2, Epoch: 3}})
+	fillPartition(got, entry, map[int32]metadata.Broker{2: {ID: 2, Epoch: 3}})
 	want := &metadata.Partition{
 		Leader: 2, LeaderEpoch: 9, UnprovenEpoch: 4, Replicas: []int32{2, 0, 1},
 		ReplicaIncarnations: []string{"two", "", "one"},
 		ISR:                 []int32{2, 1}, ISREpochs: []int64{3, 8},
 	}
-	got.Target = nil // the spec of p is empty
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got partition %+v, want %+v", got, want)
 	}

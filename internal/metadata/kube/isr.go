@@ -4,149 +4,105 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
+	"sync"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"heartwood.dev/heartwood/api/v1alpha1"
 	"heartwood.dev/heartwood/internal/metadata"
+	"heartwood.dev/heartwood/internal/partitionset"
+	"heartwood.dev/heartwood/internal/partitionset/commit"
 	"heartwood.dev/heartwood/internal/placement"
 )
 
-const (
-	// isrAttempts is the number of attempts to write an ISR change while other writers change other
-	// parts of the Partition, such as its condition or spec.
-	isrAttempts = 4
-	// concurrentISRChanges is how many Partitions are written at the same time.
-	concurrentISRChanges = 8
-)
-
-// ChangeISR implements metadata.Store with one write per Partition.
-func (s *Store) ChangeISR(ctx context.Context, changes []metadata.ISRChange,
-	settled func(change int, err error)) {
-	metadata.ChangeISREach(concurrentISRChanges, s.changeISR)(ctx, changes,
-		func(change int, err error) {
-			settled(change, err)
-			if len(changes) > concurrentISRChanges {
-				s.writes.throttle(ctx)
-			}
-		})
-}
-
-// changeISR changes an ISR by compare-and-swap on the Partition's resourceVersion. It checks the
-// leader epoch and the ISR of the proposal against the version of the Partition that the write
-// replaces. So the write succeeds only if they are what the caller assumes.
+// ChangeISR implements metadata.Store. The changes of each PartitionSet are one compare-and-swap on
+// its resourceVersion. Each change is decided on the version of the set that the write replaces: it
+// is made only if the leader epoch and the ISR of the partition are what the caller assumes.
 //
-// It checks the broker epochs of the members against the Leases of the last image, which may be
+// The broker epochs of the members are checked against the Leases of the last image, which may be
 // outdated. A member that has just failed stays in the ISR until the operator detects the failure
 // and removes the member. Until then the high watermark does not advance, so no record is
 // acknowledged that the member lacks.
-func (s *Store) changeISR(ctx context.Context, change metadata.ISRChange) error {
-	watched, err := s.partitionOf(ctx, change)
-	if err != nil {
-		return err
-	}
-	defer s.writes.lock(watched.Name)()
-	partition := s.writes.latest(watched)
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+func (s *Store) ChangeISR(ctx context.Context, changes []metadata.ISRChange,
+	settled func(change int, err error)) {
+	ctx, cancel := context.WithTimeout(ctx, metadata.ChangeISRTimeout)
 	defer cancel()
-	for attempt := range isrAttempts {
-		changed, refused := applyProposal(partition, change, s.brokerStates())
-		if refused == nil && removesFencedOnly(partition, changed, s.brokerStates()) {
-			return fmt.Errorf("%w: the replicas to remove from partition %s are fenced",
-				metadata.ErrISRConflict, partition.Name)
+	directory := s.directory.Load()
+	sets := map[string]*isrBatch{}
+	for i, change := range changes {
+		place, ok := directory.place(change.Topic, change.Partition)
+		if !ok {
+			settled(i, fmt.Errorf("%w: partition %d of topic %s is not in the metadata image",
+				metadata.ErrISRConflict, change.Partition, change.Topic))
+			continue
 		}
-		if refused != nil && attempt > 0 {
-			return refused
+		batch := sets[place.set]
+		if batch == nil {
+			batch = &isrBatch{}
+			sets[place.set] = batch
 		}
-		if refused == nil {
-			err := s.writes.update(ctx, s.client, changed)
-			switch {
-			case err == nil:
-				return nil
-			case apierrors.IsNotFound(err), apierrors.IsInvalid(err):
-				return errors.Join(fmt.Errorf("%w: partition %s", metadata.ErrISRConflict,
-					partition.Name), err)
-			case !apierrors.IsConflict(err):
-				return fmt.Errorf("change the ISR of partition %s: %w", partition.Name,
-					err)
+		batch.urgent = batch.urgent || directory.isUrgent(change)
+		batch.indexes = append(batch.indexes, i)
+		batch.changes = append(batch.changes, s.changeISR(place, change))
+	}
+	var writers sync.WaitGroup
+	defer writers.Wait()
+	for set, batch := range sets {
+		writers.Go(func() {
+			errs := s.writer.ChangeStatuses(ctx, set, batch.urgent, batch.changes)
+			for at, i := range batch.indexes {
+				settled(i, isrError(errs[at]))
 			}
+		})
+	}
+}
+
+// isrBatch is the ISR changes of one PartitionSet.
+type isrBatch struct {
+	urgent  bool
+	indexes []int // of the changes, in the argument of ChangeISR
+	changes []commit.Change
+}
+
+// isUrgent reports whether producers with acks=all wait for an ISR change: it removes a replica, or
+// the ISR is below minInSyncReplicas.
+func (d *directory) isUrgent(change metadata.ISRChange) bool {
+	if len(change.To) < len(change.From) {
+		return true
+	}
+	topic := d.image.TopicByID(change.Topic)
+	return topic != nil && len(change.From) < topic.Settings.MinInSyncReplicas
+}
+
+func (s *Store) changeISR(at place, change metadata.ISRChange) commit.Change {
+	return func(set *partitionset.Set) error {
+		if !at.assigned(set) {
+			return fmt.Errorf("%w: PartitionSet %s does not contain partition %s of topic %s",
+				metadata.ErrISRConflict, at.set, at.key, change.Topic)
 		}
-		// The caller may have the result of its last change, which the watch has not delivered yet.
-		// So the next attempt uses the API server's version. If this read fails, nothing has been
-		// changed.
-		live := &v1alpha1.Partition{}
-		if err := s.client.Get(ctx, client.ObjectKeyFromObject(partition), live); err != nil {
-			return errors.Join(fmt.Errorf("%w: partition %s", metadata.ErrISRConflict,
-				partition.Name), err)
-		}
-		partition = live
+		return set.ChangeISR(at.key, change, s.brokerStates())
 	}
-	return fmt.Errorf("%w: partition %s: %d attempts ended in conflicts",
-		metadata.ErrISRConflict, partition.Name, isrAttempts)
 }
 
-// partitionOf returns the cached Partition of a change. It finds the Partition by name and does not
-// iterate over all Partitions, because thousands of Partitions are changed when a broker fails.
-func (s *Store) partitionOf(ctx context.Context, change metadata.ISRChange) (*v1alpha1.Partition,
-	error) {
-	names := s.names.Load()
-	if names == nil {
-		return nil, fmt.Errorf("%w: no metadata image has been built yet", metadata.ErrISRConflict)
+// isrError maps the result of a change to the errors of metadata.Store.ChangeISR. Only an error
+// that proves that nothing was written may become ErrISRConflict.
+func isrError(err error) error {
+	switch {
+	case err == nil, errors.Is(err, metadata.ErrISRConflict):
+		return err
+	case errors.Is(err, commit.ErrConflict), errors.Is(err, commit.ErrNotFound),
+		apierrors.IsInvalid(err):
+		return fmt.Errorf("%w: %w", metadata.ErrISRConflict, err)
 	}
-	partition := &v1alpha1.Partition{}
-	key := client.ObjectKey{Namespace: s.opts.Namespace,
-		Name: v1alpha1.PartitionName((*names)[change.Topic], change.Partition)}
-	if err := s.cache.Get(ctx, key, partition); err != nil {
-		return nil, errors.Join(fmt.Errorf("%w: partition %d of topic %s", metadata.ErrISRConflict,
-			change.Partition, change.Topic), err)
-	}
-	return partition, nil
+	return fmt.Errorf("change the ISR: %w", err)
 }
 
-// applyProposal returns a copy of a Partition in which an ISR change is made. If placement rejects
-// the change, the error wraps ErrISRConflict.
-func applyProposal(p *v1alpha1.Partition, change metadata.ISRChange,
-	brokers map[int32]placement.BrokerState) (*v1alpha1.Partition, error) {
-	placed, err := placement.ChangeISR(metadata.PlacedPartition(p), change.Proposal(), brokers)
-	if err != nil {
-		return nil, errors.Join(fmt.Errorf("%w: partition %s", metadata.ErrISRConflict, p.Name),
-			err)
-	}
-	after := p.DeepCopy()
-	metadata.RecordPlaced(&after.Status, placed)
-	// Only the operator changes replicas and assignments.
-	after.Status.Replicas, after.Status.Assignments = p.Status.Replicas, p.Status.Assignments
-	if len(change.To) > len(change.From) {
-		// The ISR grows. A follower has caught up, so the leader must be serving.
-		metadata.RecordServing(after, change.LeaderEpoch)
-	}
-	return after, nil
-}
-
-// removesFencedOnly reports whether a change only removes fenced members. Such a change need not be
-// written: fenced members have no effect on the high watermark any more (ADR 0213), and the next
-// write of the Partition removes them. When a broker returns just after it was killed, this saves
-// one write for each partition that the broker follows.
-func removesFencedOnly(before, after *v1alpha1.Partition,
-	brokers map[int32]placement.BrokerState) bool {
-	placed, next := metadata.PlacedPartition(before), metadata.PlacedPartition(after)
-	unfenced := placed.UnfencedISR(brokers)
-	return len(unfenced) < len(placed.ISR) && slices.Equal(unfenced, next.ISR)
-}
-
-// brokerStates returns the brokers of the last image in the form that package placement uses.
+// brokerStates returns the brokers of the last image in the form that package placement uses. The
+// map must not be changed.
 func (s *Store) brokerStates() map[int32]placement.BrokerState {
-	all := map[int32]placement.BrokerState{}
-	alive := s.alive.Load()
-	if alive == nil {
-		return all
+	if states := s.states.Load(); states != nil {
+		return *states
 	}
-	for id, broker := range *alive {
-		all[id] = broker.State()
-	}
-	return all
+	return nil
 }
 
 // AnnounceShutdown implements metadata.ShutdownAnnouncer. It writes the announcement into the Lease

@@ -12,25 +12,25 @@ import (
 
 	"heartwood.dev/heartwood/api/v1alpha1"
 	"heartwood.dev/heartwood/internal/metadata"
+	"heartwood.dev/heartwood/internal/partitionset"
 	"heartwood.dev/heartwood/internal/placement"
 )
 
-// replicated returns a partition that broker 0 leads in leader epoch 7. Brokers 0 and 1 are in
-// sync; broker 2 is not.
-func replicated() *v1alpha1.Partition {
-	p := &v1alpha1.Partition{Spec: v1alpha1.PartitionSpec{Cluster: "demo", Topic: "orders",
-		Replicas: []int32{0, 1, 2}}}
-	p.Status = v1alpha1.PartitionStatus{
-		Leader: 0, LeaderEpoch: 7, LeaderDirectory: "disk-0", Replicas: []int32{0, 1, 2},
-		ServingEpoch: new(int32(7)),
-		ISR: []v1alpha1.InSyncReplica{{Broker: 0, BrokerEpoch: 1, Directory: "disk-0"},
-			{Broker: 1, BrokerEpoch: 1, Directory: "disk-1"}},
+// replicated returns a set with a partition that broker 0 leads in leader epoch 7. Brokers 0 and 1
+// are in sync; broker 2 is not.
+func replicated(t *testing.T) *partitionset.Set {
+	t.Helper()
+	resource := setOf("0,1,2 abcdefgh", "0@7 0:1,1:1,2 - 1")
+	resource.Status.Directories = map[string]string{"0:1": "disk-0", "1:1": "disk-1"}
+	set, faults := partitionset.Decode(resource, nil)
+	if len(faults) > 0 {
+		t.Fatal(faults)
 	}
-	return p
+	return set
 }
 
-// TestProposalIsCheckedBeforeItIsWritten: a rejected proposal is a conflict. A valid proposal
-// changes only the ISR in the status.
+// TestProposalIsCheckedBeforeItIsWritten: a rejected proposal is a conflict and changes nothing. A
+// valid proposal changes only the ISR.
 func TestProposalIsCheckedBeforeItIsWritten(t *testing.T) {
 	up := map[int32]placement.BrokerState{
 		0: {Liveness: placement.Up, Epoch: 1, Directory: "disk-0"},
@@ -42,33 +42,44 @@ func TestProposalIsCheckedBeforeItIsWritten(t *testing.T) {
 	}
 	self, other, third := metadata.InSync{Broker: 0, Epoch: 1},
 		metadata.InSync{Broker: 1, Epoch: 1}, metadata.InSync{Broker: 2, Epoch: 4}
+	const tag = "abcdefgh"
 	for name, c := range map[string]struct {
 		change  metadata.ISRChange
+		tag     string
 		leaving int32
 		want    []int32 // nil: rejected
 	}{
-		"ISR grows": {change(7, []int32{1, 0}, self, other, third), -1,
+		"ISR grows": {change(7, []int32{1, 0}, self, other, third), tag, -1,
 			[]int32{0, 1, 2}},
-		"ISR shrinks":          {change(7, []int32{0, 1}, self), -1, []int32{0}},
-		"another leader epoch": {change(6, []int32{0, 1}, self), -1, nil},
-		"another ISR":          {change(7, []int32{0}, self), -1, nil},
+		"ISR shrinks":          {change(7, []int32{0, 1}, self), tag, -1, []int32{0}},
+		"ISR stays":            {change(7, []int32{0, 1}, other, self), tag, -1, []int32{0, 1}},
+		"another leader epoch": {change(6, []int32{0, 1}, self), tag, -1, nil},
+		"another ISR":          {change(7, []int32{0}, self), tag, -1, nil},
 		"an earlier broker epoch": {change(7, []int32{0, 1}, self,
-			metadata.InSync{Broker: 2, Epoch: 3}), -1, nil},
+			metadata.InSync{Broker: 2, Epoch: 3}), tag, -1, nil},
 		"not a replica": {change(7, []int32{0, 1}, self,
-			metadata.InSync{Broker: 9, Epoch: 1}), -1, nil},
-		"a leaving member may stay":    {change(7, []int32{0, 1}, self, other), 1, []int32{0, 1}},
-		"a leaving broker cannot join": {change(7, []int32{0, 1}, self, third), 2, nil},
+			metadata.InSync{Broker: 9, Epoch: 1}), tag, -1, nil},
+		"another replica incarnation": {change(7, []int32{0, 1}, self, metadata.InSync{Broker: 1,
+			Epoch: 1, ReplicaIncarnation: "earlier"}), tag, -1, nil},
+		"without the leader":        {change(7, []int32{0, 1}, other), tag, -1, nil},
+		"an earlier topic":          {change(7, []int32{0, 1}, self), "earliest", -1, nil},
+		"a leaving member may stay": {change(7, []int32{0, 1}, self, other), tag, 1, []int32{0, 1}},
+		"a leaving broker cannot join": {change(7, []int32{0, 1}, self, other, third), tag, 2,
+			nil},
 	} {
 		brokers := map[int32]placement.BrokerState{}
 		for id, broker := range up {
 			broker.Leaving = id == c.leaving
 			brokers[id] = broker
 		}
-		before := replicated()
-		after, err := applyProposal(before, c.change, brokers)
+		s := &Store{}
+		s.states.Store(&brokers)
+		set := replicated(t)
+		err := s.changeISR(place{"demo-0", orders(0), c.tag}, c.change)(set)
+		entry, _ := set.Get(orders(0))
 		if c.want == nil {
-			if !errors.Is(err, metadata.ErrISRConflict) {
-				t.Errorf("%s: got error %v, want ErrISRConflict", name, err)
+			if !errors.Is(err, metadata.ErrISRConflict) || set.StatusChanged() {
+				t.Errorf("%s: got error %v, state %+v, want ErrISRConflict", name, err, entry.State)
 			}
 			continue
 		}
@@ -77,16 +88,16 @@ func TestProposalIsCheckedBeforeItIsWritten(t *testing.T) {
 			continue
 		}
 		var got []int32
-		for _, replica := range after.Status.ISR {
+		for _, replica := range entry.State.ISR {
 			got = append(got, replica.Broker)
 			if replica.Directory != up[replica.Broker].Directory ||
-				replica.BrokerEpoch != up[replica.Broker].Epoch {
+				replica.Epoch != up[replica.Broker].Epoch {
 				t.Errorf("%s: ISR member %+v differs from the broker that is up", name, replica)
 			}
 		}
-		if !slices.Equal(got, c.want) || after.Status.LeaderEpoch != 7 ||
-			*after.Status.ServingEpoch != 7 || len(before.Status.ISR) != 2 {
-			t.Errorf("%s: %+v, before %+v", name, after.Status, before.Status)
+		if !slices.Equal(got, c.want) || entry.State.LeaderEpoch != 7 || !entry.State.Serving ||
+			set.SpecChanged() {
+			t.Errorf("%s: got state %+v", name, entry.State)
 		}
 	}
 }
@@ -94,7 +105,6 @@ func TestProposalIsCheckedBeforeItIsWritten(t *testing.T) {
 // TestLeaderWithAFailedLogLeavesTheISR: a leader whose log has failed leaves the ISR only if
 // another in-sync replica can lead.
 func TestLeaderWithAFailedLogLeavesTheISR(t *testing.T) {
-	self := metadata.Broker{ID: 0, Epoch: 1}
 	for name, c := range map[string]struct {
 		up   map[int32]placement.BrokerState
 		want int
@@ -111,43 +121,60 @@ func TestLeaderWithAFailedLogLeavesTheISR(t *testing.T) {
 		"only the leader itself up": {map[int32]placement.BrokerState{0: {Liveness: placement.Up,
 			Epoch: 1}}, 2},
 	} {
-		partition := replicated()
-		stopped := servedPartition{epoch: 7, stopped: true,
-			successor: successorExists(partition.Status, self, c.up)}
-		stopped.write(partition, self)
-		if status := partition.Status; len(status.ISR) != c.want || status.ServingEpoch != nil {
-			t.Errorf("%s: got status %+v", name, status)
+		set := replicated(t)
+		stopped := report{at: place{"demo-0", orders(0), "abcdefgh"}, epoch: 7, stopped: true}
+		stopped.apply(set, placement.InSyncReplica{Broker: 0, Epoch: 1}, c.up)
+		entry, _ := set.Get(orders(0))
+		if len(entry.State.ISR) != c.want || entry.State.Serving {
+			t.Errorf("%s: got state %+v", name, entry.State)
 		}
+	}
+}
+
+// TestUrgentChanges: producers with acks=all wait for the removal of a replica, and for a new
+// member of an ISR below minInSyncReplicas.
+func TestUrgentChanges(t *testing.T) {
+	topic := &metadata.Topic{Name: "orders", ID: metadata.ID{1}}
+	topic.Settings.MinInSyncReplicas = 2
+	d := &directory{image: metadata.NewImage("demo", metadata.CleanerBudget{}, nil,
+		[]*metadata.Topic{topic})}
+	ids := func(n int32) (all []int32, members []metadata.InSync) {
+		for id := range n {
+			all, members = append(all, id), append(members, metadata.InSync{Broker: id})
+		}
+		return all, members
+	}
+	for _, c := range []struct {
+		from, to int32
+		want     bool
+	}{{1, 2, true}, {2, 3, false}, {3, 2, true}, {2, 1, true}, {2, 2, false}, {1, 1, true}} {
+		from, _ := ids(c.from)
+		_, to := ids(c.to)
+		if got := d.isUrgent(metadata.ISRChange{Topic: topic.ID, From: from, To: to}); got != c.want {
+			t.Errorf("from %d to %d members: got urgent %t, want %t", c.from, c.to, got, c.want)
+		}
+	}
+	if d.isUrgent(metadata.ISRChange{Topic: metadata.ID{2}, From: []int32{0}}) != true {
+		t.Error("the removal of a replica of an unknown topic is not urgent")
 	}
 }
 
 // testChangeISR: the leader adds a follower to the ISR and removes it.
 func testChangeISR(f *fixture) {
 	f.topic("orders", 1)
-	p := &v1alpha1.Partition{}
-	f.get("orders-0", p)
-	p.Spec.Replicas = []int32{0, 1}
-	if err := f.client.Update(f.t.Context(), p); err != nil {
-		f.t.Fatal(err)
-	}
+	f.assign(orders(0), 0, 1)
 	b0, b1 := f.run(0, f.config), f.run(1, f.config)
 	b1.until("both up", up(0, 1))
 	b0.until("both up", up(0, 1))
-	f.elect("orders-0", 0, 3, 1)
+	f.elect(orders(0), 0, 3, 1)
 	image := b0.until("leads", leads("orders", 0, 3))
 	topic := image.Topic("orders").ID
 	change := func(epoch int32, from []int32, to ...metadata.InSync) error {
-		return b0.changeISR(f.t.Context(),
-			metadata.ISRChange{Topic: topic, LeaderEpoch: epoch, From: from, To: to})
+		return b0.changeOne(metadata.ISRChange{Topic: topic, LeaderEpoch: epoch, From: from, To: to})
 	}
 	self, other := metadata.InSync{Broker: 0, Epoch: 1}, metadata.InSync{Broker: 1, Epoch: 1}
-	// Another client changes another part of the Partition. This must not be reported as a
-	// conflict.
-	f.get("orders-0", p)
-	p.Annotations = map[string]string{"note": "written by another client"}
-	if err := f.client.Update(f.t.Context(), p); err != nil {
-		f.t.Fatal(err)
-	}
+	// Another client changes another part of the set. This must not be reported as a conflict.
+	f.note(orders(0))
 	if err := change(3, []int32{0}, self, other); err != nil {
 		f.t.Fatal(err)
 	}
@@ -156,16 +183,19 @@ func testChangeISR(f *fixture) {
 	}
 	b1.until("both in sync", inSync(2))
 	b0.until("both in sync", inSync(2))
-	f.get("orders-0", p)
-	want := v1alpha1.InSyncReplica{Broker: 1, BrokerEpoch: 1, Directory: "disk-1"}
-	if !slices.Contains(p.Status.ISR, want) || p.Annotations["note"] == "" {
-		f.t.Errorf("got partition %+v", p)
+	resource := &v1alpha1.PartitionSet{}
+	f.get(setName(orders(0)), resource)
+	want := placement.InSyncReplica{Broker: 1, Epoch: 1, Directory: "disk-1"}
+	if state := f.state(orders(0)); !slices.Contains(state.ISR, want) ||
+		resource.Annotations["note"] == "" {
+		f.t.Errorf("got state %+v, annotations %v", state, resource.Annotations)
 	}
 	for name, err := range map[string]error{
 		"from another leader epoch": change(2, []int32{0, 1}, self),
 		"from another ISR":          change(3, []int32{0}, self),
 		"to an earlier broker epoch": change(3, []int32{0, 1}, self,
 			metadata.InSync{Broker: 1, Epoch: 7}),
+		"of an unknown topic": b0.changeOne(metadata.ISRChange{Topic: metadata.ID{1}}),
 	} {
 		if !errors.Is(err, metadata.ErrISRConflict) {
 			f.t.Errorf("a change %s: got error %v, want ErrISRConflict", name, err)
@@ -174,18 +204,53 @@ func testChangeISR(f *fixture) {
 	if err := change(3, []int32{0, 1}, self); err != nil {
 		f.t.Error(err)
 	}
-	// Wait until the watch has delivered the change. Otherwise changeISR would first read the
-	// Partition, the read would fail with the cancelled context, and the outcome would be known.
-	b0.until("alone in sync", inSync(1))
 	ended, stop := context.WithCancel(f.t.Context())
 	stop()
-	err := b0.changeISR(ended, metadata.ISRChange{Topic: topic, LeaderEpoch: 3, From: []int32{0},
-		To: []metadata.InSync{self, other}})
+	var err error
+	b0.ChangeISR(ended, []metadata.ISRChange{{Topic: topic, LeaderEpoch: 3, From: []int32{0},
+		To: []metadata.InSync{self, other}}}, func(_ int, result error) { err = result })
 	if err == nil || errors.Is(err, metadata.ErrISRConflict) {
 		f.t.Errorf(
 			"change with a cancelled context: got error %v, want one other than ErrISRConflict",
 			err,
 		)
+	}
+}
+
+// testISRChangesShareWrites: the ISR changes of all partitions of a set are one write, and each of
+// them has its own outcome.
+func testISRChangesShareWrites(f *fixture) {
+	const partitions = 20
+	f.topic("orders", partitions)
+	b0, b1 := f.run(0, f.config), f.run(1, f.config)
+	b1.until("both up", up(0, 1))
+	b0.until("both up", up(0, 1))
+	for index := range int32(partitions) {
+		f.assign(orders(index), 0, 1)
+		f.lead(orders(index), 0, 3, 1)
+	}
+	topic := b0.until("leads all", func(i *metadata.Image) bool {
+		return !slices.ContainsFunc(i.Topic("orders").Partitions, func(p *metadata.Partition) bool {
+			return p.Leader != 0 || len(p.Replicas) != 2
+		})
+	}).Topic("orders").ID
+	var changes []metadata.ISRChange
+	for index := range int32(partitions) {
+		changes = append(changes, metadata.ISRChange{Topic: topic, Partition: index,
+			LeaderEpoch: 3 - index%2, From: []int32{0},
+			To: []metadata.InSync{{Broker: 0, Epoch: 1}, {Broker: 1, Epoch: 1}}})
+	}
+	before, results := b0.writes(), make([]error, partitions)
+	b0.ChangeISR(f.t.Context(), changes, func(i int, err error) { results[i] = err })
+	for i, err := range results {
+		members := len(f.state(orders(int32(i))).ISR)
+		if i%2 == 0 && (err != nil || members != 2) ||
+			i%2 == 1 && (!errors.Is(err, metadata.ErrISRConflict) || members != 1) {
+			f.t.Errorf("partition %d: got error %v, %d in-sync replicas", i, err, members)
+		}
+	}
+	if made := b0.writes() - before; made > testSets {
+		f.t.Errorf("%d writes, want one for each set", made)
 	}
 }
 
@@ -260,21 +325,28 @@ func TestCleanEpochAndLeavingOfALease(t *testing.T) {
 // TestReassignmentIsInTheImage: during a reassignment the image contains the current replicas and
 // the target.
 func TestReassignmentIsInTheImage(t *testing.T) {
-	p := replicated()
-	to := &metadata.Partition{}
-	fillPartition(to, p, nil)
-	if !slices.Equal(to.Replicas, []int32{0, 1, 2}) || to.Target != nil {
+	fill := func(assignment, state string) *metadata.Partition {
+		set, faults := partitionset.Decode(setOf(assignment, state), nil)
+		if len(faults) > 0 {
+			t.Fatal(faults)
+		}
+		entry, _ := set.Get(orders(0))
+		to := &metadata.Partition{}
+		fillPartition(to, entry, nil)
+		return to
+	}
+	const state = "0@7 0:1,1:1,2 - 1"
+	if to := fill("0,1,2 abcdefgh", state); !slices.Equal(to.Replicas, []int32{0, 1, 2}) ||
+		to.Target != nil {
 		t.Errorf("no reassignment: %+v", to)
 	}
-	p.Spec.Replicas = []int32{1, 3}
-	to = &metadata.Partition{}
-	if fillPartition(to, p, nil); !slices.Equal(to.Replicas, []int32{0, 1, 2}) ||
+	if to := fill("1,3 abcdefgh", state); !slices.Equal(to.Replicas, []int32{0, 1, 2}) ||
 		!slices.Equal(to.Target, []int32{1, 3}) {
 		t.Errorf("reassignment: %+v", to)
 	}
-	p.Status.Replicas = nil // an earlier version of the operator did not write it
-	to = &metadata.Partition{}
-	if fillPartition(to, p, nil); !slices.Equal(to.Replicas, []int32{1, 3}) || to.Target != nil {
-		t.Errorf("without status.replicas: %+v", to)
+	// the operator has not decided about the new partition yet
+	if to := fill("1,3 abcdefgh", ""); !slices.Equal(to.Replicas, []int32{1, 3}) ||
+		to.Target != nil {
+		t.Errorf("without a state: %+v", to)
 	}
 }

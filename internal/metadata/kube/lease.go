@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"math"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -20,6 +21,7 @@ import (
 	"heartwood.dev/heartwood/internal/lease"
 	"heartwood.dev/heartwood/internal/metadata"
 	"heartwood.dev/heartwood/internal/outage"
+	"heartwood.dev/heartwood/internal/partitionset"
 )
 
 // errReplaced means that another process has acquired this broker's Lease. This process must then
@@ -118,30 +120,50 @@ func (k *keeper) tryAcquire(ctx context.Context) error {
 	return k.recordWrite(current, err)
 }
 
-// latestEpoch returns the latest epoch of this broker that its disk or a Partition's ISR contains,
-// or 0 if they contain none. It replaces the epoch in the Lease if the Lease was deleted, by a
-// person or with its LogCluster. No epoch may be used twice: a broker that returns without its last
+// latestEpoch returns the latest epoch of this broker that its disk or a PartitionSet contains, or
+// 0 if they contain none. It replaces the epoch in the Lease if the Lease was deleted, by a person
+// or with its LogCluster. No epoch may be used twice: a broker that returns without its last
 // records would be mistaken for its earlier incarnation, which is in the recorded ISR.
+//
+// It also reads the table of directories. If an entry cannot be parsed, the table still contains
+// the epochs that the entry names.
 func (k *keeper) latestEpoch(ctx context.Context) (int32, error) {
-	partitions := &v1alpha1.PartitionList{}
-	err := k.client.List(ctx, partitions, client.InNamespace(k.key.Namespace),
+	sets := &v1alpha1.PartitionSetList{}
+	err := k.client.List(ctx, sets, client.InNamespace(k.key.Namespace),
 		client.MatchingLabels{v1alpha1.LabelCluster: k.cluster})
 	if err != nil {
-		return 0, fmt.Errorf("list partitions: %w", err)
+		return 0, fmt.Errorf("list partition sets: %w", err)
 	}
 	latest := max(0, k.self.CleanEpoch)
-	for i := range partitions.Items {
-		for _, replica := range partitions.Items[i].Status.ISR {
-			if replica.Broker == k.self.ID {
-				latest = max(latest, replica.BrokerEpoch)
-			}
-		}
+	for i := range sets.Items {
+		latest = max(latest, latestRecorded(&sets.Items[i], k.self.ID))
 	}
 	if latest >= math.MaxInt32 {
 		return 0, fmt.Errorf("choose the next epoch of broker %d: %d is the largest", k.self.ID,
 			latest)
 	}
 	return int32(latest), nil
+}
+
+// latestRecorded returns the latest epoch of a broker that a PartitionSet contains, or 0.
+func latestRecorded(resource *v1alpha1.PartitionSet, broker int32) (latest int64) {
+	set, _ := partitionset.Decode(resource, nil) // applyImage reports invalid entries
+	for _, entry := range set.All() {
+		for _, member := range entry.Placed().ISR {
+			if member.Broker == broker {
+				latest = max(latest, member.Epoch)
+			}
+		}
+	}
+	prefix := strconv.Itoa(int(broker)) + ":"
+	for pair := range resource.Status.Directories {
+		if text, ok := strings.CutPrefix(pair, prefix); ok {
+			if epoch, err := strconv.ParseInt(text, 10, 64); err == nil {
+				latest = max(latest, epoch)
+			}
+		}
+	}
+	return latest
 }
 
 // owner returns the owner reference of the Lease, because of which the garbage collector deletes

@@ -10,7 +10,6 @@ import (
 
 	"k8s.io/client-go/rest"
 
-	"heartwood.dev/heartwood/api/v1alpha1"
 	"heartwood.dev/heartwood/internal/metadata"
 )
 
@@ -23,19 +22,14 @@ func (t transport) RoundTrip(request *http.Request) (*http.Response, error) { re
 // conflict with its own write, and the leader would assume that the change was not made.
 func testLostResponse(f *fixture) {
 	f.topic("orders", 1)
-	p := &v1alpha1.Partition{}
-	f.get("orders-0", p)
-	p.Spec.Replicas = []int32{0, 1}
-	if err := f.client.Update(f.t.Context(), p); err != nil {
-		f.t.Fatal(err)
-	}
+	f.assign(orders(0), 0, 1)
 	var armed atomic.Bool
 	losing := rest.CopyConfig(f.config)
 	losing.Wrap(func(next http.RoundTripper) http.RoundTripper {
 		return transport(func(request *http.Request) (*http.Response, error) {
 			response, err := next.RoundTrip(request)
 			if err != nil || request.Method != http.MethodPut ||
-				!strings.Contains(request.URL.Path, "/partitions/") ||
+				!strings.Contains(request.URL.Path, "/partitionsets/") ||
 				!armed.CompareAndSwap(true, false) {
 				return response, err
 			}
@@ -49,16 +43,16 @@ func testLostResponse(f *fixture) {
 	})
 	leader := f.run(0, losing)
 	f.run(1, f.config).until("both up", up(0, 1))
-	f.elect("orders-0", 0, 3, 1)
+	f.elect(orders(0), 0, 3, 1)
 	leader.until("both up", up(0, 1))
 	topic := leader.until("leads", leads("orders", 0, 3)).Topic("orders").ID
 	armed.Store(true)
-	err := leader.changeISR(f.t.Context(), metadata.ISRChange{
+	err := leader.changeOne(metadata.ISRChange{
 		Topic: topic, LeaderEpoch: 3, From: []int32{0},
 		To: []metadata.InSync{{Broker: 0, Epoch: 1}, {Broker: 1, Epoch: 1}},
 	})
-	if f.get("orders-0", p); len(p.Status.ISR) != 2 || armed.Load() {
-		f.t.Fatalf("the ISR is %+v, want the change written", p.Status.ISR)
+	if isr := f.state(orders(0)).ISR; len(isr) != 2 || armed.Load() {
+		f.t.Fatalf("the ISR is %+v, want the change written", isr)
 	}
 	if err == nil || errors.Is(err, metadata.ErrISRConflict) {
 		f.t.Errorf(
@@ -73,7 +67,7 @@ func testLostResponse(f *fixture) {
 // the incarnation in the recorded ISR, although it may have lost records.
 func testEpochsOutliveTheLease(f *fixture) {
 	f.topic("orders", 1)
-	f.lead("orders-0", 0, 3, 7)
+	f.lead(orders(0), 0, 3, 7)
 	b := f.run(0, f.config)
 	b.until("up", up(0))
 	if epoch := b.self.Load().Epoch; epoch != 8 {

@@ -11,7 +11,7 @@ import (
 // newMapper returns a REST mapper for the kinds that a store reads and writes.
 func newMapper() meta.RESTMapper {
 	return restmapper.New(
-		restmapper.Namespaced(v1alpha1.GroupVersion, "LogCluster", "Topic", "Partition"),
+		restmapper.Namespaced(v1alpha1.GroupVersion, "LogCluster", "Topic", "PartitionSet"),
 		restmapper.Namespaced(coordinationv1.SchemeGroupVersion, "Lease"),
 	)
 }

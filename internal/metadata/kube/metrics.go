@@ -1,11 +1,43 @@
 package kube
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"heartwood.dev/heartwood/internal/partitionset/commit"
 )
+
+// metrics counts the store's writes.
+type metrics struct {
+	writes *prometheus.CounterVec // by result
+}
+
+func newMetrics() *metrics {
+	m := &metrics{writes: prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "heartwood_metadata_partition_set_writes_total",
+		Help: "Writes of PartitionSets by this broker, by result: written, conflict or failed. " +
+			"After a conflict the change is decided again on the stored version.",
+	}, []string{"result"})}
+	for _, result := range []string{"written", "conflict", "failed"} {
+		m.writes.WithLabelValues(result)
+	}
+	return m
+}
+
+// wrote counts a write of a PartitionSet.
+func (m *metrics) wrote(err error) {
+	result := "written"
+	switch {
+	case errors.Is(err, commit.ErrConflict):
+		result = "conflict"
+	case err != nil:
+		result = "failed"
+	}
+	m.writes.WithLabelValues(result).Inc()
+}
 
 // register adds the store's metrics to a registry, which may be nil.
 func (s *Store) register(registry prometheus.Registerer) {
@@ -13,6 +45,7 @@ func (s *Store) register(registry prometheus.Registerer) {
 		return
 	}
 	registry.MustRegister(
+		s.metrics.writes,
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "heartwood_metadata_reachable",
 			Help: "1 while the API server is reachable. At 0 the broker serves from the last metadata image.",

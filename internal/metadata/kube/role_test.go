@@ -15,12 +15,12 @@ import (
 func testPermissions(f *fixture) {
 	group := []string{v1alpha1.GroupVersion.Group}
 	f.create(&rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Name: "broker"}, Rules: []rbacv1.PolicyRule{
-		{APIGroups: group, Resources: []string{"logclusters", "topics", "partitions"},
+		{APIGroups: group, Resources: []string{"logclusters", "topics", "partitionsets"},
 			Verbs: []string{"get", "list", "watch"}},
 		{APIGroups: group, Resources: []string{"topics"}, Verbs: []string{"create", "delete"}},
 		{APIGroups: group, Resources: []string{"logclusters"}, ResourceNames: []string{"demo"},
 			Verbs: []string{"patch"}},
-		{APIGroups: group, Resources: []string{"partitions/status"},
+		{APIGroups: group, Resources: []string{"partitionsets/status"},
 			Verbs: []string{"get", "update"}},
 		{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"},
 			Verbs: []string{"get", "list", "watch", "create"}},
@@ -38,7 +38,7 @@ func testPermissions(f *fixture) {
 	f.topic("orders", 1)
 	b := f.run(0, restricted)
 	b.until("up", up(0))
-	f.elect("orders-0", 0, 1, 1)
+	f.elect(orders(0), 0, 1, 1)
 	image := b.until("leads", leads("orders", 0, 1))
 	if err := b.ReportServing(f.t.Context(), 0,
 		[]metadata.Served{{Topic: image.Topic("orders").ID, LeaderEpoch: 1}}); err != nil {

@@ -4,36 +4,23 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	"heartwood.dev/heartwood/api/v1alpha1"
 	"heartwood.dev/heartwood/internal/metadata"
+	"heartwood.dev/heartwood/internal/partitionset"
 	"heartwood.dev/heartwood/internal/placement"
 )
 
-const (
-	// servingWorkers is how many Partitions are written at the same time. A broker that returns may
-	// have to report thousands of Partitions.
-	servingWorkers = 4
-	// servingAttempts is the number of attempts to write one Partition while other writers, such as
-	// the operator, cause conflicts.
-	servingAttempts = 5
-	// servingTimeout bounds all attempts for one Partition together: an API server that accepts
-	// requests and does not respond must not delay the reports about other Partitions.
-	servingTimeout = 10 * time.Second
-)
+// servingTimeout bounds the report about the partitions of one PartitionSet: an API server that
+// accepts requests and does not respond must not delay the reports about other sets.
+const servingTimeout = 10 * time.Second
 
-// ReportServing implements metadata.Store. For each partition in served, it writes servingEpoch
-// unless the status already contains it. It also finds the partitions that this incarnation served
-// before and does not serve any more, because their disk has failed. It clears their servingEpoch
-// and, if another in-sync replica can lead, removes this broker from their ISR. The error names the
-// Partitions that could not be written; the caller retries.
+// ReportServing implements metadata.Store. It records the partitions in served, with one write for
+// each PartitionSet that does not contain the report yet. It also finds the partitions that this
+// incarnation served before and does not serve any more, because their disk has failed. It records
+// that they are not served and, if another in-sync replica can lead, removes this broker from their
+// ISR. The error names the sets that could not be written; the caller retries.
 func (s *Store) ReportServing(ctx context.Context, broker int32, served []metadata.Served) error {
 	self, err := s.registered(broker)
 	if err != nil {
@@ -43,32 +30,40 @@ func (s *Store) ReportServing(ctx context.Context, broker int32, served []metada
 	if err != nil {
 		return err
 	}
-	var faults struct {
-		sync.Mutex
-		all []error
-	}
-	var writers errgroup.Group
-	writers.SetLimit(servingWorkers)
-	pending := slices.DeleteFunc(slices.Concat(all.served(served), all.stopped(served, self)),
-		func(p servedPartition) bool {
-			return p.upToDate(p.resource.Status, self)
-		})
-	for _, partition := range pending {
-		writers.Go(func() error {
-			err := s.serve(ctx, self, partition)
-			if len(pending) > servingWorkers {
-				s.writes.throttle(ctx)
+	ctx, cancel := context.WithTimeout(ctx, servingTimeout)
+	defer cancel()
+	pending := s.reported.pending(all, served, member(self))
+	faults := make(chan error, len(pending))
+	var writers sync.WaitGroup
+	for set, reports := range pending {
+		writers.Go(func() {
+			if err := s.writeReports(ctx, set, reports, member(self)); err != nil {
+				faults <- fmt.Errorf("report %d partitions of PartitionSet %s: %w", len(reports),
+					set, err)
 			}
-			if err != nil {
-				faults.Lock()
-				defer faults.Unlock()
-				faults.all = append(faults.all, err)
-			}
-			return nil
 		})
 	}
-	_ = writers.Wait() // the errors are in faults
-	return errors.Join(faults.all...)
+	writers.Wait()
+	close(faults)
+	var failed []error
+	for fault := range faults {
+		failed = append(failed, fault)
+	}
+	return errors.Join(failed...)
+}
+
+func (s *Store) writeReports(ctx context.Context, set string, reports []report,
+	self placement.InSyncReplica) error {
+	err := s.writer.ChangeStatus(ctx, set, func(set *partitionset.Set) error {
+		for _, r := range reports {
+			r.apply(set, self, s.brokerStates())
+		}
+		return nil
+	})
+	if err == nil {
+		s.reported.record(reports)
+	}
+	return err
 }
 
 // registered returns this broker with the epoch of its registration. It fails if this broker is not
@@ -81,141 +76,136 @@ func (s *Store) registered(broker int32) (metadata.Broker, error) {
 	return *self, nil
 }
 
-// servedPartition is the report about one Partition.
-type servedPartition struct {
-	resource *v1alpha1.Partition
+func member(b metadata.Broker) placement.InSyncReplica {
+	return placement.InSyncReplica{Broker: b.ID, Epoch: b.Epoch}
+}
+
+// report is what this broker reports about a partition.
+type report struct {
+	at place
 	// epoch is the leader epoch in which the partition is served. If ahead is set, it is the latest
 	// leader epoch in the log.
-	epoch     int32
-	ahead     bool // see metadata.Served
-	stopped   bool // the partition was served in epoch and is not served any more
-	successor bool // set only if stopped is set: another broker can lead
+	epoch   int32
+	ahead   bool // see metadata.Served
+	stopped bool // the partition was served in epoch and is not served any more
 }
 
-// upToDate reports whether the status need not be written. Either the status already contains the
-// report, or the leader epoch differs because of another election; the broker reports again after
-// the image of that election.
-func (p servedPartition) upToDate(status v1alpha1.PartitionStatus, self metadata.Broker) bool {
-	if status.Leader != self.ID {
-		return true
-	}
-	if p.ahead {
-		return status.LeaderEpoch > p.epoch || status.FoundEpoch != nil &&
-			*status.FoundEpoch >= p.epoch
-	}
-	return status.LeaderEpoch != p.epoch || servedBy(status, self, p.epoch) != p.stopped
-}
-
-// write writes the report into a Partition's status.
-func (p servedPartition) write(to *v1alpha1.Partition, self metadata.Broker) {
-	status := &to.Status
-	if p.ahead {
-		status.FoundEpoch = new(p.epoch)
-		return
-	}
-	if !p.stopped {
-		metadata.RecordServing(to, p.epoch)
-		return
-	}
-	status.ServingEpoch = nil
-	if p.successor {
+// apply records a report in a set. It changes nothing if another election has been held since. The
+// broker reports again after the image of that election.
+func (r report) apply(set *partitionset.Set, self placement.InSyncReplica,
+	brokers map[int32]placement.BrokerState) {
+	switch {
+	case !r.at.assigned(set):
+	case r.ahead:
+		set.ReportFoundEpoch(r.at.key, self.Broker, r.epoch)
+	case r.stopped:
 		// The operator elects another leader when this broker has left the ISR. The remaining
 		// members have every acknowledged record.
-		metadata.RecordISR(status,
-			slices.DeleteFunc(slices.Clone(status.ISR),
-				func(r v1alpha1.InSyncReplica) bool { return r.Broker == self.ID }))
+		set.StopServing(r.at.key, self, r.epoch, brokers)
+	default:
+		set.Serve(r.at.key, self, r.epoch)
 	}
 }
 
-// successorExists reports whether a broker other than self can lead: it is in sync in its current
-// broker epoch and not in controlled shutdown.
-func successorExists(status v1alpha1.PartitionStatus, self metadata.Broker,
-	brokers map[int32]placement.BrokerState) bool {
-	return slices.ContainsFunc(status.ISR, func(r v1alpha1.InSyncReplica) bool {
-		other, ok := brokers[r.Broker]
-		return r.Broker != self.ID && ok && other.Epoch == r.BrokerEpoch && !other.Leaving
-	})
+// isRecorded reports whether a state contains a report about served partitions, or the report is
+// obsolete because of another election.
+func (r report) isRecorded(state *partitionset.State, self placement.InSyncReplica) bool {
+	switch {
+	case r.ahead:
+		return state == nil || state.Leader != self.Broker || state.LeaderEpoch > r.epoch ||
+			state.FoundEpoch != nil && *state.FoundEpoch >= r.epoch
+	case !state.Leads(self, r.epoch):
+		return true
+	}
+	return state.Serving != r.stopped
 }
 
-// served returns the reports about the partitions in the parameter served. It omits partitions
-// whose Partition does not exist any more.
-func (r resources) served(served []metadata.Served) []servedPartition {
-	topics := r.resourceNames()
-	byName := map[string]*v1alpha1.Partition{}
-	for _, p := range r.partitions {
-		byName[p.Name] = p
+// reportedPartitions are the reports that this broker has written. The watch may not have delivered
+// them yet: the state that it shows is then not the one to which the next report must be compared.
+type reportedPartitions struct {
+	mu struct {
+		sync.Mutex
+		byKey map[partitionset.Key]report // the last report about a served partition
 	}
-	var found []servedPartition
+}
+
+func (p *reportedPartitions) record(reports []report) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.mu.byKey == nil {
+		p.mu.byKey = map[partitionset.Key]report{}
+	}
+	for _, r := range reports {
+		if !r.ahead {
+			p.mu.byKey[r.at.key] = r
+		}
+	}
+}
+
+// pending returns the reports that must be written, by the names of their PartitionSets.
+func (p *reportedPartitions) pending(all resources, served []metadata.Served,
+	self placement.InSyncReplica) map[string][]report {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	pending := map[string][]report{}
+	directory := all.directory(nil)
+	serves := map[partitionset.Key]bool{}
 	for _, one := range served {
-		if p := byName[v1alpha1.PartitionName(topics[one.Topic], one.Partition)]; p != nil {
-			found = append(found,
-				servedPartition{resource: p, epoch: one.LeaderEpoch, ahead: one.Ahead})
+		at, ok := directory.place(one.Topic, one.Partition)
+		if !ok {
+			continue // the Topic does not exist any more
+		}
+		serves[at.key] = true
+		r := report{at: at, epoch: one.LeaderEpoch, ahead: one.Ahead}
+		entry, _ := all.sets.find(at.key)
+		last, known := p.mu.byKey[at.key]
+		reverted := known && !r.ahead && last.stopped && last.epoch == r.epoch
+		if !r.isRecorded(entry.State, self) || reverted {
+			pending[at.set] = append(pending[at.set], r)
 		}
 	}
-	return found
+	for _, r := range p.stoppedLocked(all, directory, self) {
+		if !serves[r.at.key] {
+			pending[r.at.set] = append(pending[r.at.set], r)
+		}
+	}
+	return pending
 }
 
-// stopped returns the reports for Partitions that self served and does not serve any more, because
-// their logs have failed: the status reports that self serves the Partition, but the parameter
-// served does not contain it. Only a status that this incarnation wrote is considered. Such a
-// status results from an image that is not later than the image from which the parameter served was
-// computed. Partitions without a Topic are omitted, because no image contains them.
-func (r resources) stopped(served []metadata.Served, self metadata.Broker) []servedPartition {
-	topics := map[string]bool{}
-	for _, t := range r.topics {
-		topics[t.Name] = true
-	}
-	names := map[string]bool{}
-	for _, p := range r.served(served) {
-		names[p.resource.Name] = true
-	}
-	var found []servedPartition
-	for _, p := range r.partitions {
-		status := p.Status
-		if !names[p.Name] && topics[p.Spec.Topic] && status.Leader == self.ID &&
-			servedBy(status, self, status.LeaderEpoch) {
-			found = append(found,
-				servedPartition{resource: p, epoch: status.LeaderEpoch, stopped: true})
+// stoppedLocked returns reports that partitions are not served any more, for all partitions that
+// this incarnation has reported as served. Such a report results from an image that is not later
+// than the one from which the caller's list of served partitions was computed. It omits partitions
+// without a Topic, because no image contains them.
+func (p *reportedPartitions) stoppedLocked(all resources, directory *directory,
+	self placement.InSyncReplica) (stopped []report) {
+	for _, topic := range all.topics {
+		topicID, err := id(topic.UID)
+		if err != nil {
+			continue
+		}
+		for index := range topic.Spec.Partitions {
+			entry, _ := all.sets.find(partitionset.Key{Topic: topic.Name, Index: index})
+			state := entry.State
+			if state == nil || state.Leader != self.Broker {
+				continue
+			}
+			at, ok := directory.place(topicID, index)
+			if !ok || entry.Assignment == nil || entry.Assignment.Tag != at.tag {
+				continue
+			}
+			last, known := p.mu.byKey[at.key]
+			if known && last.epoch < state.LeaderEpoch {
+				delete(p.mu.byKey, at.key)
+				known = false
+			}
+			served := state.Serving
+			if known && last.epoch == state.LeaderEpoch {
+				served = !last.stopped
+			}
+			if served && state.Leads(self, state.LeaderEpoch) {
+				stopped = append(stopped, report{at: at, epoch: state.LeaderEpoch, stopped: true})
+			}
 		}
 	}
-	return found
-}
-
-// serve writes one Partition's status by compare-and-swap. After a conflict it reads the Partition
-// from the API server: the watch may deliver the other write too late for the caller.
-func (s *Store) serve(ctx context.Context, self metadata.Broker, partition servedPartition) error {
-	defer s.writes.lock(partition.resource.Name)()
-	current := s.writes.latest(partition.resource).DeepCopy()
-	ctx, cancel := context.WithTimeout(ctx, servingTimeout)
-	defer cancel()
-	for range servingAttempts {
-		if partition.upToDate(current.Status, self) {
-			return nil
-		}
-		partition.successor = successorExists(current.Status, self, s.brokerStates())
-		partition.write(current, self)
-		err := s.writes.update(ctx, s.client, current)
-		if client.IgnoreNotFound(err) == nil {
-			return nil
-		}
-		if !apierrors.IsConflict(err) {
-			return fmt.Errorf("report partition %s as served: %w", current.Name, err)
-		}
-		if err := s.client.Get(ctx, client.ObjectKeyFromObject(current), current); err != nil {
-			return client.IgnoreNotFound(err)
-		}
-	}
-	return fmt.Errorf("report partition %s as served: %d attempts ended in conflicts",
-		partition.resource.Name, servingAttempts)
-}
-
-// servedBy reports whether, according to a status, this incarnation of self serves in a leader
-// epoch.
-func servedBy(status v1alpha1.PartitionStatus, self metadata.Broker, epoch int32) bool {
-	return status.ServingEpoch != nil && *status.ServingEpoch == epoch &&
-		slices.ContainsFunc(status.ISR,
-			func(r v1alpha1.InSyncReplica) bool {
-				return r.Broker == self.ID &&
-					r.BrokerEpoch == self.Epoch
-			})
+	return stopped
 }

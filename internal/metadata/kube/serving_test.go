@@ -13,129 +13,113 @@ import (
 
 	"heartwood.dev/heartwood/api/v1alpha1"
 	"heartwood.dev/heartwood/internal/metadata"
+	"heartwood.dev/heartwood/internal/partitionset"
+	"heartwood.dev/heartwood/internal/placement"
 )
 
-// testAhead: a Partition was deleted and created again and has lost its leader epochs, but the log
-// of the leader contains epoch 7. The leader reports epoch 7 once.
+// testAhead: a PartitionSet was deleted and created again and has lost its leader epochs, but the
+// log of the leader contains epoch 7. The leader reports epoch 7 once.
 func testAhead(f *fixture) {
 	f.topic("orders", 1)
 	b := f.run(0, f.config)
-	f.elect("orders-0", 0, 1, 1)
+	f.elect(orders(0), 0, 1, 1)
 	image := b.until("led", leads("orders", 0, 1))
 	ahead := []metadata.Served{{Topic: image.Topic("orders").ID, Partition: 0, LeaderEpoch: 7,
 		Ahead: true}}
 	if err := b.ReportServing(f.t.Context(), 0, ahead); err != nil {
 		f.t.Fatal(err)
 	}
-	reported := &v1alpha1.Partition{}
-	f.get("orders-0", reported)
-	if found := reported.Status.FoundEpoch; found == nil || *found != 7 ||
-		reported.Status.ServingEpoch != nil || reported.Status.LeaderEpoch != 1 {
-		f.t.Fatalf("status %+v, want foundEpoch 7 and no servingEpoch", reported.Status)
+	reported := f.state(orders(0))
+	if found := reported.FoundEpoch; found == nil || *found != 7 || reported.Serving ||
+		reported.LeaderEpoch != 1 {
+		f.t.Fatalf("state %+v, want found epoch 7, and not served", reported)
 	}
-	self, err := b.registered(0)
-	if err != nil {
+	if err := b.ReportServing(f.t.Context(), 0, ahead); err != nil {
 		f.t.Fatal(err)
 	}
-	if err := b.serve(f.t.Context(), self,
-		servedPartition{resource: reported, epoch: 7, ahead: true}); err != nil {
-		f.t.Fatal(err)
-	}
-	again := &v1alpha1.Partition{}
-	if f.get("orders-0", again); again.ResourceVersion != reported.ResourceVersion {
+	if again := f.state(orders(0)); again.Changes != reported.Changes {
 		f.t.Error("the leader epoch was reported twice")
 	}
 }
 
-// serves returns the status of a partition that a broker serves in a leader epoch.
-func serves(broker int32, brokerEpoch int64, epoch int32) v1alpha1.PartitionStatus {
-	return v1alpha1.PartitionStatus{
-		Leader: broker, LeaderEpoch: epoch, ServingEpoch: &epoch,
-		ISR: []v1alpha1.InSyncReplica{{Broker: broker, BrokerEpoch: brokerEpoch}},
-	}
+// serves returns the state of a partition that a broker serves in a leader epoch.
+func serves(broker int32, brokerEpoch int64, epoch int32, serving bool) *partitionset.State {
+	return &partitionset.State{Serving: serving, Partition: placement.Partition{
+		Leader: broker, LeaderEpoch: epoch,
+		ISR: []placement.InSyncReplica{{Broker: broker, Epoch: brokerEpoch}}}}
 }
 
-func TestReportIsUpToDateAfterAnotherElection(t *testing.T) {
-	self := metadata.Broker{ID: 3, Epoch: 9}
+// found adds the latest leader epoch in the log, as reported by the leader, to a state.
+func found(state *partitionset.State, epoch int32) *partitionset.State {
+	state.FoundEpoch = &epoch
+	return state
+}
+
+func TestReportIsRecordedOrObsolete(t *testing.T) {
+	self := placement.InSyncReplica{Broker: 3, Epoch: 9}
 	for name, c := range map[string]struct {
-		partition servedPartition
-		status    v1alpha1.PartitionStatus
-		upToDate  bool
+		report   report
+		state    *partitionset.State
+		recorded bool
 	}{
-		"served": {servedPartition{epoch: 2},
-			v1alpha1.PartitionStatus{Leader: 3, LeaderEpoch: 2}, false},
-		"served; another broker leads": {servedPartition{epoch: 2},
-			v1alpha1.PartitionStatus{Leader: 4, LeaderEpoch: 2}, true},
-		"served; a later leader epoch": {servedPartition{epoch: 2},
-			v1alpha1.PartitionStatus{Leader: 3, LeaderEpoch: 3}, true},
-		"stopped": {servedPartition{epoch: 2, stopped: true}, serves(3, 9, 2),
-			false},
-		"stopped; already reported": {servedPartition{epoch: 2, stopped: true},
-			v1alpha1.PartitionStatus{Leader: 3, LeaderEpoch: 2}, true},
-		"stopped; a later leader epoch": {servedPartition{epoch: 2, stopped: true}, serves(3, 9, 3),
-			true},
-		"stopped; another broker leads": {servedPartition{epoch: 2, stopped: true}, serves(4, 9, 2),
-			true},
-		"stopped; a later broker epoch serves": {servedPartition{epoch: 2, stopped: true},
-			serves(3, 10, 2),
-			true},
-		"ahead": {servedPartition{epoch: 7, ahead: true},
-			v1alpha1.PartitionStatus{Leader: 3, LeaderEpoch: 2}, false},
-		"ahead; another broker leads": {servedPartition{epoch: 7, ahead: true},
-			v1alpha1.PartitionStatus{Leader: 4, LeaderEpoch: 2}, true},
-		"ahead; elected in a higher leader epoch": {servedPartition{epoch: 7, ahead: true},
-			v1alpha1.PartitionStatus{Leader: 3, LeaderEpoch: 8}, true},
-		"ahead; already reported": {servedPartition{epoch: 7, ahead: true},
-			v1alpha1.PartitionStatus{Leader: 3, FoundEpoch: new(int32(7))}, true},
-		"ahead; a lower leader epoch was reported": {servedPartition{epoch: 7, ahead: true},
-			v1alpha1.PartitionStatus{Leader: 3, FoundEpoch: new(int32(6))}, false},
+		"served":                        {report{epoch: 2}, serves(3, 9, 2, false), false},
+		"served; already reported":      {report{epoch: 2}, serves(3, 9, 2, true), true},
+		"served; another broker leads":  {report{epoch: 2}, serves(4, 9, 2, false), true},
+		"served; a later leader epoch":  {report{epoch: 2}, serves(3, 9, 3, false), true},
+		"served; a later broker epoch":  {report{epoch: 2}, serves(3, 10, 2, false), true},
+		"served; no state":              {report{epoch: 2}, nil, true},
+		"stopped":                       {report{epoch: 2, stopped: true}, serves(3, 9, 2, true), false},
+		"stopped; already reported":     {report{epoch: 2, stopped: true}, serves(3, 9, 2, false), true},
+		"stopped; a later leader epoch": {report{epoch: 2, stopped: true}, serves(3, 9, 3, true), true},
+		"stopped; another broker leads": {report{epoch: 2, stopped: true}, serves(4, 9, 2, true), true},
+		"stopped; a later broker epoch serves": {report{epoch: 2, stopped: true},
+			serves(3, 10, 2, true), true},
+		"ahead":                       {report{epoch: 7, ahead: true}, serves(3, 9, 2, false), false},
+		"ahead; another broker leads": {report{epoch: 7, ahead: true}, serves(4, 9, 2, false), true},
+		"ahead; elected in a higher leader epoch": {report{epoch: 7, ahead: true},
+			serves(3, 9, 8, false), true},
+		"ahead; already reported": {report{epoch: 7, ahead: true},
+			found(serves(3, 9, 2, false), 7), true},
+		"ahead; a lower leader epoch was reported": {report{epoch: 7, ahead: true},
+			found(serves(3, 9, 2, false), 6), false},
+		"ahead; no state": {report{epoch: 7, ahead: true}, nil, true},
 	} {
-		if upToDate := c.partition.upToDate(c.status, self); upToDate != c.upToDate {
-			t.Errorf("%s: got up to date %t, want %t", name, upToDate, c.upToDate)
+		if recorded := c.report.isRecorded(c.state, self); recorded != c.recorded {
+			t.Errorf("%s: got %t, want %t", name, recorded, c.recorded)
 		}
 	}
 }
 
-// testStopped: the log of partition 0 fails and is repaired. Its servingEpoch is cleared until the
-// broker serves the partition again; partition 1 is not affected.
+// testStopped: the log of partition 0 fails and is repaired. The partition is not recorded as
+// served until the broker serves it again; partition 1 is not affected. Each report is made before
+// the watch has delivered the previous one.
 func testStopped(f *fixture) {
 	f.topic("orders", 2)
 	b := f.run(0, f.config)
-	f.elect("orders-0", 0, 1, 1)
-	f.elect("orders-1", 0, 1, 1)
+	f.elect(orders(0), 0, 1, 1)
+	f.elect(orders(1), 0, 1, 1)
 	image := b.until("both led", func(i *metadata.Image) bool {
 		return leads("orders", 0, 1)(i) && i.Topic("orders").Partitions[1].Leader == 0
 	})
 	of := image.Topic("orders").ID
 	both := []metadata.Served{{Topic: of, Partition: 0, LeaderEpoch: 1},
 		{Topic: of, Partition: 1, LeaderEpoch: 1}}
-	serving := func() (epochs [2]*int32) {
-		for i := range epochs {
-			p := &v1alpha1.Partition{}
-			f.get(v1alpha1.PartitionName("orders", int32(i)), p)
-			epochs[i] = p.Status.ServingEpoch
-			if p.Status.LeaderEpoch != 1 || p.Status.Leader != 0 {
-				f.t.Errorf("unexpected election: %+v", p.Status)
-			}
-		}
-		return epochs
-	}
 	report := func(served []metadata.Served, first bool) {
 		f.t.Helper()
-		// The watch may not have delivered the previous write, and ReportServing then finds nothing
-		// to clear. The broker calls it again.
-		err := wait.PollUntilContextTimeout(f.t.Context(), 10*time.Millisecond, time.Minute, true,
-			func(ctx context.Context) (bool, error) {
-				err := b.ReportServing(ctx, 0, served)
-				now := serving()
-				return (now[0] != nil) == first && now[1] != nil, err
-			})
-		if err != nil {
-			f.t.Fatalf("got servingEpochs %v, error %v", serving(), err)
+		if err := b.ReportServing(f.t.Context(), 0, served); err != nil {
+			f.t.Fatal(err)
+		}
+		for index, want := range []bool{first, true} {
+			if got := f.state(orders(int32(index))); got.Serving != want || got.LeaderEpoch != 1 ||
+				got.Leader != 0 {
+				f.t.Errorf("partition %d: got state %+v, want serving %t", index, got, want)
+			}
 		}
 	}
-	report(both, true)
-	report(both[1:], false)
+	for range 5 {
+		report(both, true)
+		report(both[1:], false)
+	}
 	report(both, true)
 }
 
@@ -165,40 +149,28 @@ func testLeaseOwner(f *fixture) {
 	}
 }
 
-// testServingConflict: the watched Partition is outdated, so the write conflicts. The report is
-// then decided by the current Partition: it is written if only an annotation has changed, and
-// dropped after another election.
+// testServingConflict: the version of the set on which a report is decided is outdated, so the write
+// conflicts. The report is then decided by the stored version: it is written if only an annotation
+// has changed, and dropped after another election.
 func testServingConflict(f *fixture) {
 	f.topic("orders", 1)
 	b := f.run(0, f.config)
-	f.elect("orders-0", 0, 1, 1)
-	b.until("led", leads("orders", 0, 1))
-	stale := &v1alpha1.Partition{}
-	f.get("orders-0", stale)
-	labelled := stale.DeepCopy()
-	labelled.Annotations = map[string]string{"note": "written by another client"}
-	if err := f.client.Update(f.t.Context(), labelled); err != nil {
+	f.elect(orders(0), 0, 1, 1)
+	topic := b.until("led", leads("orders", 0, 1)).Topic("orders").ID
+	f.note(orders(0))
+	served := []metadata.Served{{Topic: topic, LeaderEpoch: 1}}
+	if err := b.ReportServing(f.t.Context(), 0, served); err != nil {
 		f.t.Fatal(err)
 	}
-	self, err := b.registered(0)
-	if err != nil {
+	if state := f.state(orders(0)); !state.Serving {
+		f.t.Errorf("got state %+v", state)
+	}
+	f.elect(orders(0), 0, 2, 1)
+	if err := b.ReportServing(f.t.Context(), 0, served); err != nil {
 		f.t.Fatal(err)
 	}
-	if err := b.serve(f.t.Context(), self, servedPartition{resource: stale, epoch: 1}); err != nil {
-		f.t.Fatal(err)
-	}
-	now := &v1alpha1.Partition{}
-	f.get("orders-0", now)
-	if now.Status.ServingEpoch == nil || *now.Status.ServingEpoch != 1 ||
-		now.Annotations["note"] == "" {
-		f.t.Errorf("got partition %+v", now)
-	}
-	f.elect("orders-0", 0, 2, 1)
-	if err := b.serve(f.t.Context(), self, servedPartition{resource: stale, epoch: 1}); err != nil {
-		f.t.Fatal(err)
-	}
-	if f.get("orders-0", now); *now.Status.ServingEpoch != 1 || now.Status.LeaderEpoch != 2 {
-		f.t.Errorf("the report of an old leader epoch was written after a new election: %+v", now.Status)
+	if state := f.state(orders(0)); state.Serving || state.LeaderEpoch != 2 {
+		f.t.Errorf("the report of an old leader epoch was written after a new election: %+v", state)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"net/http"
 	"reflect"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -29,6 +30,8 @@ import (
 	"heartwood.dev/heartwood/internal/lease"
 	"heartwood.dev/heartwood/internal/metadata"
 	"heartwood.dev/heartwood/internal/outage"
+	"heartwood.dev/heartwood/internal/partitionset/commit"
+	"heartwood.dev/heartwood/internal/placement"
 )
 
 // librariesLog lets only the first store of a process set the logger of the Kubernetes libraries,
@@ -47,22 +50,27 @@ type Options struct {
 	Logger   *slog.Logger          // default: discards everything
 }
 
-// Store is a broker's metadata store. It watches Topics, Partitions and broker Leases, renews its
-// own Lease, and writes servingEpoch and isr of the partitions that it leads. Its methods are safe
-// for concurrent use.
+// Store is a broker's metadata store. It watches Topics, PartitionSets and broker Leases, renews
+// its own Lease, and writes the state of the partitions that it leads. Its methods are safe for
+// concurrent use.
 type Store struct {
 	opts Options
 	// client reads from the API server, not from the cache.
 	client client.Client
-	cache  cache.Cache                               // fed by the watches
-	self   atomic.Pointer[metadata.Broker]           // this broker, as registered
-	keeper atomic.Pointer[keeper]                    // keeper of this broker's Lease
-	alive  atomic.Pointer[map[int32]metadata.Broker] // brokers of the last image
-	writes *ownWrites
-	names  atomic.Pointer[map[metadata.ID]string] // Topic resources of the last image, by topic id
+	cache  cache.Cache                     // fed by the watches
+	self   atomic.Pointer[metadata.Broker] // this broker, as registered
+	keeper atomic.Pointer[keeper]          // keeper of this broker's Lease
+	writer *commit.Writer                  // writes PartitionSets
+	// alive, states and directory belong to the last image.
+	alive     atomic.Pointer[map[int32]metadata.Broker]
+	states    atomic.Pointer[map[int32]placement.BrokerState]
+	directory atomic.Pointer[directory]
+	decoded   decodedSets
+	reported  reportedPartitions
+	metrics   *metrics
 
 	// Event handlers set these flags. Each channel has a buffer of one.
-	changed chan struct{} // a LogCluster, Topic or Partition has changed
+	changed chan struct{} // a LogCluster, Topic or PartitionSet has changed
 	leases  chan struct{} // a Lease has changed
 }
 
@@ -82,11 +90,12 @@ func New(opts Options) (*Store, error) {
 	}
 	config := rest.CopyConfig(opts.Config)
 	// Client-side rate limiting is disabled, because it would delay the renewal of the Lease behind
-	// the writes of a thousand Partitions.
+	// the writes of PartitionSets.
 	config.QPS = -1
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return noRetry{next} })
-	s := &Store{opts: opts, writes: newOwnWrites(), changed: make(chan struct{}, 1),
-		leases: make(chan struct{}, 1)}
+	s := &Store{opts: opts, changed: make(chan struct{}, 1), leases: make(chan struct{}, 1),
+		metrics: newMetrics()}
+	s.writer = commit.New(commitAPI{s}, commit.Options{Timeout: requestTimeout})
 	var err error
 	mapper := newMapper()
 	if s.client, err = client.New(config,
@@ -117,8 +126,8 @@ func (s *Store) cacheOptions(scheme *runtime.Scheme) cache.Options {
 		// server then keeps them.
 		DefaultTransform: cache.TransformStripManagedFields(),
 		ByObject: map[client.Object]cache.ByObject{
-			&v1alpha1.Partition{}:   {Label: ofCluster},
-			&coordinationv1.Lease{}: {Label: ofCluster},
+			&v1alpha1.PartitionSet{}: {Label: ofCluster},
+			&coordinationv1.Lease{}:  {Label: ofCluster},
 			&v1alpha1.LogCluster{}: {Field: fields.OneTermEqualSelector("metadata.name",
 				s.opts.Cluster)},
 		},
@@ -166,8 +175,7 @@ func (s *Store) addHandlers(ctx context.Context) {
 func (s *Store) tryAddHandlers(ctx context.Context) error {
 	for object, flag := range map[client.Object]chan struct{}{
 		&v1alpha1.LogCluster{}: s.changed, &v1alpha1.Topic{}: s.changed,
-		&v1alpha1.Partition{}:   s.changed,
-		&coordinationv1.Lease{}: s.leases,
+		&v1alpha1.PartitionSet{}: s.changed, &coordinationv1.Lease{}: s.leases,
 	} {
 		informer, err := s.cache.GetInformer(ctx, object, cache.BlockUntilSynced(false))
 		if err != nil {
@@ -195,7 +203,7 @@ func (s *Store) tryAddHandlers(ctx context.Context) error {
 }
 
 // affectsImage reports whether an update can change an image. An image does not depend on the
-// status of LogClusters and Topics. That status only aggregates the status of Partitions, and it is
+// status of LogClusters and Topics. That status only aggregates the state of partitions, and it is
 // written many times while a broker fails or returns. Of their annotations, an image depends on
 // AnnotationCleanNow only.
 func affectsImage(before, after any) bool {
@@ -279,6 +287,7 @@ type view struct {
 
 	changed  bool // resources may differ from the last image
 	alive    map[int32]metadata.Broker
+	cache    imageCache
 	last     *metadata.Image
 	reported string // the text of the faults that were logged last
 }
@@ -306,47 +315,35 @@ func (s *Store) update(ctx context.Context, v *view) (time.Duration, error) {
 		}
 	}
 	v.alive, v.changed = alive, false
-	s.writes.prune(all.partitions)
-	names := all.resourceNames()
-	// Brokers and names are stored before the image is applied, because calls that result from the
-	// image use them.
-	s.alive.Store(&alive)
-	s.names.Store(&names)
 	s.applyImage(v, all)
 	return v.liveness.next(now), nil
 }
 
 // cacheComplete reports whether the caches contain every topic and partition that exists. A watch
 // may begin with an outdated list from an API server's cache. The records of a topic that is
-// missing from the first image are deleted.
+// missing from the first image are deleted. For the same reason all sets of the LogCluster must
+// exist: the operator creates them, also one that was deleted by mistake.
 func (s *Store) cacheComplete(ctx context.Context, all resources) (bool, error) {
-	known := map[types.UID]bool{}
-	for _, t := range all.topics {
-		known[t.UID] = true
-	}
-	for _, p := range all.partitions {
-		known[p.UID] = true
-	}
-	topics, partitions := &v1alpha1.TopicList{}, &v1alpha1.PartitionList{}
+	topics, sets := &v1alpha1.TopicList{}, &v1alpha1.PartitionSetList{}
 	namespace := client.InNamespace(s.opts.Namespace)
 	if err := s.client.List(ctx, topics, namespace); err != nil {
 		return false, fmt.Errorf("list topics: %w", err)
 	}
-	if err := s.client.List(ctx, partitions, namespace,
+	if err := s.client.List(ctx, sets, namespace,
 		client.MatchingLabels{v1alpha1.LabelCluster: s.opts.Cluster}); err != nil {
-		return false, fmt.Errorf("list partitions: %w", err)
+		return false, fmt.Errorf("list partition sets: %w", err)
+	}
+	known := map[types.UID]bool{}
+	for _, t := range all.topics {
+		known[t.UID] = true
 	}
 	for i := range topics.Items {
 		if !known[topics.Items[i].UID] {
 			return false, nil
 		}
 	}
-	for i := range partitions.Items {
-		if !known[partitions.Items[i].UID] {
-			return false, nil
-		}
-	}
-	return true, nil
+	live := (&decodedSets{}).decode(s.opts.Cluster, pointers(sets.Items))
+	return live.complete() && all.sets.contain(live), nil
 }
 
 // applyImage builds an image. It applies the image only if it differs from the last one, because
@@ -358,21 +355,43 @@ func (s *Store) applyImage(v *view, all resources) {
 		s.reportFaults(v, fmt.Errorf("LogCluster %s does not exist", s.opts.Cluster))
 		return
 	}
-	image, faults := all.image(v.alive, v.last)
+	image, faults := v.cache.image(all, v.alive, v.last)
 	s.reportFaults(v, faults...)
-	if image == nil || v.last != nil && reflect.DeepEqual(image, v.last) {
+	if image == nil {
 		return
 	}
-	v.last = image
-	v.apply(image)
+	changed := v.last == nil || !reflect.DeepEqual(image, v.last)
+	if !changed {
+		image = v.last
+	}
+	// These are stored before the image is applied, because calls that result from the image use
+	// them.
+	alive, states := v.alive, make(map[int32]placement.BrokerState, len(v.alive))
+	for id, broker := range alive {
+		states[id] = broker.State()
+	}
+	s.alive.Store(&alive)
+	s.states.Store(&states)
+	s.directory.Store(all.directory(image))
+	if changed {
+		v.last = image
+		v.apply(image)
+	}
 }
+
+// faultsShown is the maximum number of faults in one log line.
+const faultsShown = 5
 
 // reportFaults logs faults if they have changed: every update finds the same faults again.
 func (s *Store) reportFaults(v *view, faults ...error) {
-	text := ""
-	if err := errors.Join(faults...); err != nil {
-		text = err.Error()
+	var lines []string
+	for _, fault := range faults[:min(len(faults), faultsShown)] {
+		lines = append(lines, fault.Error())
 	}
+	if more := len(faults) - len(lines); more > 0 {
+		lines = append(lines, fmt.Sprintf("and %d more", more))
+	}
+	text := strings.Join(lines, "\n")
 	if text != "" && text != v.reported {
 		s.opts.Logger.Error("failed to include resources in the metadata image", "error", text)
 	}
@@ -381,14 +400,15 @@ func (s *Store) reportFaults(v *view, faults ...error) {
 
 // resources lists the cached resources.
 func (s *Store) resources(ctx context.Context) (resources, error) {
-	clusters, topics, partitions := &v1alpha1.LogClusterList{}, &v1alpha1.TopicList{},
-		&v1alpha1.PartitionList{}
-	for _, list := range []client.ObjectList{clusters, topics, partitions} {
+	clusters, topics, sets := &v1alpha1.LogClusterList{}, &v1alpha1.TopicList{},
+		&v1alpha1.PartitionSetList{}
+	for _, list := range []client.ObjectList{clusters, topics, sets} {
 		if err := s.cache.List(ctx, list); err != nil {
 			return resources{}, fmt.Errorf("list %T: %w", list, err)
 		}
 	}
-	all := resources{topics: pointers(topics.Items), partitions: pointers(partitions.Items)}
+	all := resources{name: s.opts.Cluster, topics: pointers(topics.Items),
+		sets: s.decoded.decode(s.opts.Cluster, pointers(sets.Items))}
 	for i := range clusters.Items {
 		if cluster := &clusters.Items[i]; cluster.Name == s.opts.Cluster &&
 			cluster.DeletionTimestamp.IsZero() {

@@ -22,6 +22,7 @@ import (
 	"heartwood.dev/heartwood/api/v1alpha1"
 	"heartwood.dev/heartwood/internal/lease"
 	"heartwood.dev/heartwood/internal/metadata"
+	"heartwood.dev/heartwood/internal/partitionset"
 	"heartwood.dev/heartwood/test/kit/envtest"
 )
 
@@ -60,6 +61,8 @@ func TestWithAPIServer(t *testing.T) {
 		"LogCluster owns Leases":                testLeaseOwner,
 		"re-created LogCluster":                 testRecreatedCluster,
 		"change the ISR":                        testChangeISR,
+		"ISR changes share writes":              testISRChangesShareWrites,
+		"moves share writes":                    testMovesShareWrites,
 		"rejected writes":                       testRejectedWrites,
 		"manual assignment":                     testAssignment,
 		"default number of partitions":          testDefaultPartitions,
@@ -94,6 +97,9 @@ func newFixture(t *testing.T, config *rest.Config) *fixture {
 	f := &fixture{t, config, all, namespace}
 	f.create(&v1alpha1.LogCluster{ObjectMeta: metav1.ObjectMeta{Name: "demo"},
 		Spec: v1alpha1.LogClusterSpec{Brokers: 3}})
+	for _, set := range emptySets("demo") {
+		f.create(set)
+	}
 	return f
 }
 
@@ -113,45 +119,28 @@ func (f *fixture) get(name string, into client.Object) {
 	}
 }
 
-// topic creates a Topic and its Partitions, in place of the operator.
+// topic creates a Topic and assigns its partitions to broker 0, in place of the operator.
 func (f *fixture) topic(name string, partitions int32) {
 	f.t.Helper()
 	f.create(&v1alpha1.Topic{ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec: v1alpha1.TopicSpec{Cluster: "demo", Partitions: partitions}})
 	for index := range partitions {
-		f.create(&v1alpha1.Partition{
-			ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.PartitionName(name, index),
-				Labels: map[string]string{v1alpha1.LabelCluster: "demo"}},
-			Spec: v1alpha1.PartitionSpec{Cluster: "demo", Topic: name, Index: index,
-				Replicas: []int32{0}},
-		})
+		f.assign(partitionset.Key{Topic: name, Index: index}, 0)
 	}
 }
 
-// elect makes a broker the leader of a Partition, in place of the operator, once the broker has
+// elect makes a broker the leader of a partition, in place of the operator, once the broker has
 // registered with brokerEpoch.
-func (f *fixture) elect(partition string, leader, leaderEpoch int32, brokerEpoch int64) {
+func (f *fixture) elect(key partitionset.Key, leader, leaderEpoch int32, brokerEpoch int64) {
 	f.t.Helper()
 	eventually(f.t, "broker registered", func() bool {
 		current := &coordinationv1.Lease{}
-		key := client.ObjectKey{Namespace: f.namespace,
+		name := client.ObjectKey{Namespace: f.namespace,
 			Name: v1alpha1.BrokerLeaseName("demo", leader)}
-		return f.client.Get(f.t.Context(), key, current) == nil &&
+		return f.client.Get(f.t.Context(), name, current) == nil &&
 			lease.Epoch(current) >= brokerEpoch
 	})
-	f.lead(partition, leader, leaderEpoch, brokerEpoch)
-}
-
-// lead writes a leader into a Partition.
-func (f *fixture) lead(partition string, leader, leaderEpoch int32, brokerEpoch int64) {
-	f.t.Helper()
-	p := &v1alpha1.Partition{}
-	f.get(partition, p)
-	p.Status.Leader, p.Status.LeaderEpoch = leader, leaderEpoch
-	p.Status.ISR = []v1alpha1.InSyncReplica{{Broker: leader, BrokerEpoch: brokerEpoch}}
-	if err := f.client.Status().Update(f.t.Context(), p); err != nil {
-		f.t.Fatal(err)
-	}
+	f.lead(key, leader, leaderEpoch, brokerEpoch)
 }
 
 // broker is a running Store and the images that it has applied.
@@ -249,7 +238,7 @@ func testImageFollowsResources(f *fixture) {
 	if self, _ := first.Broker(0); self.Epoch != 1 || self.Directory != "disk-0" {
 		f.t.Errorf("got own broker %+v", self)
 	}
-	f.elect("orders-0", 0, 1, 1)
+	f.elect(orders(0), 0, 1, 1)
 	b.until("broker leads", leads("orders", 0, 1))
 	topic.Spec.CleanupPolicy = v1alpha1.CleanupCompact
 	if err := f.client.Update(f.t.Context(), topic); err != nil {
@@ -276,7 +265,7 @@ func testServing(f *fixture) {
 	f.topic("orders", 3)
 	b := f.run(0, f.config)
 	for index := range int32(3) {
-		f.elect(v1alpha1.PartitionName("orders", index), 0, 4, 1)
+		f.elect(orders(index), 0, 4, 1)
 	}
 	image := b.until("all partitions led", func(image *metadata.Image) bool {
 		topic := image.Topic("orders")
@@ -291,34 +280,33 @@ func testServing(f *fixture) {
 	if err := b.ReportServing(f.t.Context(), 0, served); err != nil {
 		f.t.Fatal(err)
 	}
-	var versions []string
 	for index := range int32(3) {
-		p := &v1alpha1.Partition{}
-		f.get(v1alpha1.PartitionName("orders", index), p)
-		versions = append(versions, p.ResourceVersion)
-		switch serving := p.Status.ServingEpoch; {
-		case index < 2 && (serving == nil || *serving != 4):
-			f.t.Errorf("partition %d: got servingEpoch %v, want 4", index, serving)
-		case index == 2 && serving != nil:
-			f.t.Errorf(
-				"partition 2 is reported as served in leader epoch %d, but the broker has reached epoch 3 only",
-				*serving,
-			)
+		if got, want := f.state(orders(index)).Serving, index < 2; got != want {
+			f.t.Errorf("partition %d: got serving %t, want %t; broker 0 has reached leader epoch 3 "+
+				"of partition 2, and the epoch is 4", index, got, want)
 		}
 	}
+	versions := f.versions()
 	if err := b.ReportServing(f.t.Context(), 0, served); err != nil {
 		f.t.Fatal(err)
 	}
-	for index := range int32(3) {
-		p := &v1alpha1.Partition{}
-		f.get(v1alpha1.PartitionName("orders", index), p)
-		if p.ResourceVersion != versions[index] {
-			f.t.Errorf("partition %d was written again without a change", index)
-		}
+	if again := f.versions(); !slices.Equal(versions, again) {
+		f.t.Errorf("the sets were written again without a change: %v, then %v", versions, again)
 	}
 	if err := b.ReportServing(f.t.Context(), 1, nil); err == nil {
 		f.t.Error("a report for another broker was accepted")
 	}
+}
+
+// versions returns the resourceVersions of all sets.
+func (f *fixture) versions() (all []string) {
+	f.t.Helper()
+	for index := range int32(testSets) {
+		set := &v1alpha1.PartitionSet{}
+		f.get(v1alpha1.PartitionSetName("demo", index), set)
+		all = append(all, set.ResourceVersion)
+	}
+	return all
 }
 
 func testBrokersObserveEachOther(f *fixture) {
@@ -393,7 +381,7 @@ func testOutage(f *fixture) {
 	interrupted, unavailable := f.interruptible()
 	f.topic("orders", 1)
 	b0, b1 := f.run(0, interrupted), f.run(1, f.config)
-	f.elect("orders-0", 0, 1, 1)
+	f.elect(orders(0), 0, 1, 1)
 	b0.until("leads", leads("orders", 0, 1))
 	b0.until("both up", up(0, 1))
 	b1.until("both up", up(0, 1))
@@ -407,7 +395,7 @@ func testOutage(f *fixture) {
 	}
 	unavailable.Store(false)
 	b1.until("broker 0 up again", up(0, 1))
-	f.elect("orders-0", 0, 2, 1)
+	f.elect(orders(0), 0, 2, 1)
 	b0.until("elected again", leads("orders", 0, 2))
 	select {
 	case <-b0.ended:

@@ -1,0 +1,151 @@
+package kube
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"heartwood.dev/heartwood/internal/metadata"
+	"heartwood.dev/heartwood/internal/partitionset"
+	"heartwood.dev/heartwood/internal/partitionset/commit"
+)
+
+// Reassign implements metadata.Mover. It changes the assignments, with one write for each
+// PartitionSet; the operator carries out the reassignment.
+func (s *Store) Reassign(ctx context.Context, moves []metadata.Move) []error {
+	refs := make([]metadata.PartitionRef, len(moves))
+	for i, move := range moves {
+		refs[i] = metadata.PartitionRef{Topic: move.Topic, Partition: move.Partition}
+	}
+	return s.changeSets(ctx, refs, s.writer.ChangeSpecs,
+		func(i int, at place, brokers int32) commit.Change {
+			return func(set *partitionset.Set) error { return reassign(set, at, moves[i], brokers) }
+		})
+}
+
+// reassign changes the assignment of a partition. Parameter brokers is the number of brokers, up or
+// down.
+func reassign(set *partitionset.Set, at place, move metadata.Move, brokers int32) error {
+	entry, _ := set.Get(at.key)
+	image := &metadata.Partition{}
+	fillPartition(image, entry, nil)
+	target, err := metadata.CheckMove(image, move,
+		func(id int32) bool { return id >= 0 && id < brokers })
+	if err != nil {
+		return err
+	}
+	next := *entry.Assignment
+	next.Replicas = target
+	set.Assign(at.key, next)
+	return nil
+}
+
+// ElectPreferred implements metadata.Mover. It requests the elections from the operator.
+func (s *Store) ElectPreferred(ctx context.Context, partitions []metadata.PartitionRef) []error {
+	change := func(ctx context.Context, set string, changes []commit.Change) []error {
+		return s.writer.ChangeStatuses(ctx, set, false, changes)
+	}
+	return s.changeSets(ctx, partitions, change, func(_ int, at place, _ int32) commit.Change {
+		return func(set *partitionset.Set) error { return set.RequestPreferred(at.key) }
+	})
+}
+
+// setChanges are changes of one PartitionSet.
+type setChanges struct {
+	indexes []int // of the requests
+	changes []commit.Change
+}
+
+// changeSets makes one change for each partition, with one write for each PartitionSet. It returns
+// one error for each partition, in the order of refs. Parameter change returns the change for the
+// partition with an index in refs; it is called only for partitions that exist.
+func (s *Store) changeSets(ctx context.Context, refs []metadata.PartitionRef,
+	write func(ctx context.Context, set string, changes []commit.Change) []error,
+	change func(i int, at place, brokers int32) commit.Change) []error {
+	faults := make([]error, len(refs))
+	all, err := s.resources(ctx)
+	if err != nil {
+		for i := range faults {
+			faults[i] = err
+		}
+		return faults
+	}
+	sets := map[string]*setChanges{}
+	find := all.finder()
+	for i, ref := range refs {
+		at, ok := find(ref)
+		if !ok {
+			faults[i] = unknownPartition(ref)
+			continue
+		}
+		of := sets[at.set]
+		if of == nil {
+			of = &setChanges{}
+			sets[at.set] = of
+		}
+		of.indexes = append(of.indexes, i)
+		made := change(i, at, all.cluster.Spec.Brokers)
+		of.changes = append(of.changes, func(set *partitionset.Set) error {
+			if !at.assigned(set) {
+				return unknownPartition(ref)
+			}
+			return made(set)
+		})
+	}
+	var writers sync.WaitGroup
+	for name, of := range sets {
+		writers.Go(func() {
+			for at, err := range write(ctx, name, of.changes) {
+				faults[of.indexes[at]] = setError(err)
+			}
+		})
+	}
+	writers.Wait()
+	return faults
+}
+
+func unknownPartition(ref metadata.PartitionRef) error {
+	return fmt.Errorf("%w: %s-%d", metadata.ErrUnknownPartition, ref.Topic, ref.Partition)
+}
+
+// finder returns a function that finds a partition of a topic that exists.
+func (r resources) finder() func(metadata.PartitionRef) (at place, ok bool) {
+	directory := r.directory(nil)
+	byName := map[string]metadata.ID{}
+	count := map[string]int32{}
+	if r.cluster != nil {
+		for name, t := range r.byKafkaName() {
+			if topicID, err := id(t.UID); err == nil {
+				byName[name], count[name] = topicID, t.Spec.Partitions
+			}
+		}
+	}
+	return func(ref metadata.PartitionRef) (place, bool) {
+		topicID, known := byName[ref.Topic]
+		if !known || ref.Partition < 0 || ref.Partition >= count[ref.Topic] {
+			return place{}, false
+		}
+		return directory.place(topicID, ref.Partition)
+	}
+}
+
+// setError maps the result of a change to the errors of metadata.Mover.
+func setError(err error) error {
+	for _, own := range []error{nil, metadata.ErrUnknownPartition, metadata.ErrInvalidAssignment,
+		metadata.ErrNoReassignment, metadata.ErrElectionNotNeeded,
+		metadata.ErrPreferredUnavailable} {
+		if errors.Is(err, own) {
+			return err
+		}
+	}
+	switch {
+	case apierrors.IsInvalid(err):
+		return fmt.Errorf("%w: %w", metadata.ErrInvalidAssignment, err)
+	case apierrors.IsForbidden(err):
+		return fmt.Errorf("%w: %w", metadata.ErrPolicy, err)
+	}
+	return fmt.Errorf("%w: %w", metadata.ErrUnavailable, err)
+}

@@ -1,0 +1,172 @@
+package kube
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"heartwood.dev/heartwood/api/v1alpha1"
+	"heartwood.dev/heartwood/internal/metadata"
+	"heartwood.dev/heartwood/internal/partitionset"
+)
+
+// partitionSets are the decoded PartitionSets of the LogCluster. They are read-only.
+type partitionSets struct {
+	count   int32 // number of sets of the LogCluster (spec.count); 0: none exists
+	byIndex map[int32]*partitionset.Set
+	faults  []error // entries that cannot be parsed, and sets that contradict others
+}
+
+// complete reports whether all sets of the LogCluster exist.
+func (p partitionSets) complete() bool { return p.count > 0 && len(p.byIndex) == int(p.count) }
+
+// contain reports whether p contains every partition that is in other.
+func (p partitionSets) contain(other partitionSets) bool {
+	for index, set := range other.byIndex {
+		mine := p.byIndex[index]
+		if mine == nil {
+			return false
+		}
+		for key := range set.All() {
+			if _, ok := mine.Get(key); !ok && !mine.Invalid(key) {
+				return false
+			}
+		}
+		for _, key := range set.InvalidKeys() {
+			if _, ok := mine.Get(key); !ok && !mine.Invalid(key) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// find returns the entry of a partition. unusable is true if the set has an entry for the partition
+// that cannot be used: one that cannot be parsed, or a state without an assignment.
+func (p partitionSets) find(key partitionset.Key) (entry partitionset.Entry, unusable bool) {
+	if p.count == 0 {
+		return partitionset.Entry{}, false
+	}
+	set := p.byIndex[partitionset.Number(key, p.count)]
+	if set == nil {
+		return partitionset.Entry{}, false
+	}
+	entry, _ = set.Get(key)
+	if entry.Assignment == nil || entry.State == nil {
+		unusable = set.Invalid(key) || entry.Assignment == nil && entry.State != nil
+	}
+	return entry, unusable
+}
+
+// decodedSets caches the decoded form of each PartitionSet, and decodes only the entries that have
+// changed since the version in the cache.
+type decodedSets struct {
+	mu struct {
+		sync.Mutex
+		byName map[string]decodedSet
+	}
+}
+
+// decodedSet is the decoded form of one version of a PartitionSet.
+type decodedSet struct {
+	uid     types.UID
+	version string // resourceVersion
+	set     *partitionset.Set
+	faults  []error
+}
+
+// decode returns the decoded sets of a LogCluster, of which resources are the cached resources.
+func (d *decodedSets) decode(cluster string, resources []*v1alpha1.PartitionSet) partitionSets {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	all := partitionSets{byIndex: make(map[int32]*partitionset.Set, len(resources))}
+	next := make(map[string]decodedSet, len(resources))
+	// The sets are sorted, so that equal faults have equal text.
+	sorted := slices.Clone(resources)
+	slices.SortFunc(sorted,
+		func(a, b *v1alpha1.PartitionSet) int { return int(a.Spec.Index - b.Spec.Index) })
+	for _, resource := range sorted {
+		spec := resource.Spec
+		if spec.Cluster != cluster ||
+			resource.Name != v1alpha1.PartitionSetName(cluster, spec.Index) {
+			continue
+		}
+		if all.count == 0 {
+			all.count = spec.Count
+		}
+		if spec.Count != all.count || spec.Index < 0 || spec.Index >= spec.Count {
+			all.faults = append(all.faults, fmt.Errorf("PartitionSet %s: set %d of %d does not "+
+				"belong to the %d sets of the LogCluster", resource.Name, spec.Index, spec.Count,
+				all.count))
+			continue
+		}
+		known := d.mu.byName[resource.Name]
+		if known.uid != resource.UID || known.version != resource.ResourceVersion ||
+			known.set == nil {
+			set, faults := partitionset.Decode(resource, known.set)
+			known = decodedSet{resource.UID, resource.ResourceVersion, set, faults}
+		}
+		next[resource.Name] = known
+		all.byIndex[spec.Index] = known.set
+		for _, fault := range known.faults {
+			all.faults = append(all.faults,
+				fmt.Errorf("PartitionSet %s: %w", resource.Name, fault))
+		}
+	}
+	d.mu.byName = next
+	return all
+}
+
+// directory finds the places of partitions. It is immutable.
+type directory struct {
+	sets   []string // names of the PartitionSets
+	topics map[metadata.ID]topicPlace
+	image  *metadata.Image // the metadata image of the same resources; may be nil
+}
+
+// topicPlace is the part of a place that all partitions of a topic share.
+type topicPlace struct {
+	name string // of the Topic resource
+	tag  string // tag of the topic id
+}
+
+// directory returns the directory of the resources.
+func (r resources) directory(image *metadata.Image) *directory {
+	d := &directory{topics: make(map[metadata.ID]topicPlace, len(r.topics)), image: image}
+	for index := range r.sets.count {
+		d.sets = append(d.sets, v1alpha1.PartitionSetName(r.name, index))
+	}
+	for _, t := range r.topics {
+		if topicID, err := id(t.UID); err == nil {
+			d.topics[topicID] = topicPlace{t.Name, partitionset.Tag(topicID)}
+		}
+	}
+	return d
+}
+
+// place returns where a partition is stored. ok is false if the topic is unknown.
+func (d *directory) place(topic metadata.ID, partition int32) (_ place, ok bool) {
+	if d == nil || len(d.sets) == 0 {
+		return place{}, false
+	}
+	of, ok := d.topics[topic]
+	key := partitionset.Key{Topic: of.name, Index: partition}
+	return place{d.sets[partitionset.Number(key, int32(len(d.sets)))], key, of.tag}, ok
+}
+
+// place is where a partition is stored.
+type place struct {
+	set string // name of the PartitionSet
+	key partitionset.Key
+	tag string // tag of the topic id
+}
+
+// assigned reports whether a set contains the partition, and for the same topic. A Topic that was
+// deleted and created again has the same keys. A broker may still lead a partition of the deleted
+// Topic, in a leader epoch that is also one of the new Topic.
+func (p place) assigned(set *partitionset.Set) bool {
+	entry, _ := set.Get(p.key)
+	return entry.Assignment != nil && entry.Assignment.Tag == p.tag
+}
