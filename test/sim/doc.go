@@ -2,7 +2,7 @@
 // bubble, and checks its invariants.
 //
 // Four parts are real: the stores with their cleaners, the replica sets with their fetchers, the
-// decisions of operator and brokers about PartitionSets (internal/partitionset, internal/placement),
+// decisions of operator and brokers on PartitionSets (internal/partitionset, internal/placement),
 // and the writer that both use (internal/partitionset/commit). The disks are in memory and lose
 // what was not synced. Four parts are simulated: the clients, the faults (faults_test.go), the
 // network between all nodes, and the API server (object_store_test.go).

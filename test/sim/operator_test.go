@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -78,7 +77,7 @@ func (o *operator) watch() {
 
 // decideAlways decides about a set after each change, until the process ends.
 func (o *operator) decideAlways(set string) {
-	var deferral deferral
+	var leftSince time.Time // zero: no change was left to the leaders
 	for {
 		select {
 		case <-o.ctx.Done():
@@ -86,60 +85,42 @@ func (o *operator) decideAlways(set string) {
 		case <-o.changed[set]:
 		}
 		ctx, cancel := context.WithTimeout(o.ctx, 20*time.Second)
-		o.decide(ctx, set, &deferral)
+		leave := leftSince.IsZero() || time.Since(leftSince) < o.w.profile.takeover
+		switch left := o.decide(ctx, set, leave); {
+		case !left:
+			leftSince = time.Time{}
+		case leftSince.IsZero():
+			leftSince = time.Now()
+		}
 		cancel()
 	}
 }
 
-// deferral is how long the operator has left ISR changes to the leaders.
-type deferral struct {
-	sync.Mutex
-	since time.Time // zero: there is no such change
-}
-
-// decide makes one pass over the partitions of a set.
-func (o *operator) decide(ctx context.Context, set string, deferral *deferral) {
-	preferred := o.w.meta.preferred.Load()
+// decide makes one pass over the partitions of a set. If leaveISR is set, it leaves changes of ISRs
+// to the leaders that serve, and reports whether there are any.
+func (o *operator) decide(ctx context.Context, set string, leaveISR bool) (left bool) {
 	latest, _ := partitionset.Decode(o.api.Latest(set), nil)
-	if latest = latest.Clone(); !o.change(latest, preferred, deferral) {
-		return // at rest the operator sends no requests
+	latest = latest.Clone()
+	all := latest.Clone()
+	all.Decide(o.input(false))
+	o.change(latest, leaveISR)
+	left = !sameStates(latest, all)
+	if latest.StatusChanged() { // at rest the operator sends no requests
+		o.writer.ChangeStatuses(ctx, set, true, []commit.Change{func(s *partitionset.Set) error {
+			o.change(s, leaveISR)
+			return nil
+		}}) // after an error the next pass decides again
 	}
-	o.writer.ChangeStatuses(ctx, set, true, []commit.Change{func(s *partitionset.Set) error {
-		o.change(s, preferred, deferral)
-		return nil
-	}}) // after an error the next pass decides again
+	return left
 }
 
-// change decides about the partitions of a set, and reports whether it has changed the set. It
-// leaves changes of ISRs to the leaders for at most profile.takeover.
-func (o *operator) change(s *partitionset.Set, preferred bool, deferral *deferral) bool {
-	in := o.input()
-	in.Preferred = func(partitionset.Key) bool { return preferred }
-	all := s.Clone()
-	decidedAll := all.Decide(in)
-	deferral.Lock()
-	in.LeaveISR = deferral.since.IsZero() || time.Since(deferral.since) < o.w.profile.takeover
-	decided := decidedAll
-	left := false
-	if in.LeaveISR {
-		decided = s.Decide(in)
-		left = !sameStates(s, all)
-	} else {
-		s.Decide(in)
-	}
-	switch {
-	case !left:
-		deferral.since = time.Time{}
-	case deferral.since.IsZero():
-		deferral.since = time.Now()
-	}
-	deferral.Unlock()
-	for _, d := range decided {
+// change decides about the partitions of a set.
+func (o *operator) change(s *partitionset.Set, leaveISR bool) {
+	for _, d := range s.Decide(o.input(leaveISR)) {
 		if d.Unclean && d.After.State != nil {
 			o.w.store.decidedUnclean(d.Key, *d.After.State)
 		}
 	}
-	return s.StatusChanged()
 }
 
 // sameStates reports whether the states of all partitions are equal.
@@ -155,8 +136,11 @@ func sameStates(a, b *partitionset.Set) bool {
 }
 
 // input returns what the operator's decisions depend on besides the set.
-func (o *operator) input() partitionset.Input {
-	in := partitionset.Input{Topics: map[string]partitionset.Topic{},
+func (o *operator) input(leaveISR bool) partitionset.Input {
+	preferred := o.w.meta.preferred.Load()
+	in := partitionset.Input{LeaveISR: leaveISR,
+		Preferred:   func(partitionset.Key) bool { return preferred },
+		Topics:      map[string]partitionset.Topic{},
 		Incarnation: fmt.Sprintf("o%d-%d", -o.api.node, o.decisions.Add(1))}
 	if brokers := o.brokers.Load(); brokers != nil {
 		in.Brokers = *brokers
