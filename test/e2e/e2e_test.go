@@ -153,16 +153,12 @@ func (e *environment) compact(t *testing.T) {
 		fields[3] != "True" || !strings.HasSuffix(fields[4], "%") {
 		t.Errorf("row of ledger: %q", row)
 	}
-	t.Logf("kubectl get logclusters,partitions:\n%s", e.kubectl(t, "get", "logclusters,partitions"))
+	t.Logf("kubectl get logclusters,partitionsets:\n%s",
+		e.kubectl(t, "get", "logclusters,partitionsets"))
 }
 
 func (e *environment) brokerDeleted(t *testing.T) {
-	var partition v1alpha1.Partition
-	if err := e.Get(t.Context(), client.ObjectKey{Name: v1alpha1.PartitionName("ledger", 0)},
-		&partition); err != nil {
-		t.Fatal(err)
-	}
-	name := fmt.Sprintf("%s-broker-%d", logCluster, partition.Status.Leader)
+	name := fmt.Sprintf("%s-broker-%d", logCluster, e.partition(t, "ledger", 0).Leader)
 	var before corev1.Pod
 	if err := e.Get(t.Context(), client.ObjectKey{Name: name}, &before); err != nil {
 		t.Fatal(err)

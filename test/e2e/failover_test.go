@@ -68,16 +68,12 @@ func (e *environment) brokersFail(t *testing.T) {
 // leaderPod returns the pod of the leader of the first partition.
 func (e *environment) leaderPod(t *testing.T) string {
 	t.Helper()
-	var partition v1alpha1.Partition
-	if err := e.Get(t.Context(), client.ObjectKey{Name: v1alpha1.PartitionName(failover, 0)},
-		&partition); err != nil {
-		t.Fatal(err)
-	}
-	if partition.Status.Leader < 0 {
-		t.Fatalf("partition %s has no leader: %+v", partition.Name, partition.Status)
+	partition := e.partition(t, failover, 0)
+	if partition.Leader < 0 {
+		t.Fatalf("the first partition has no leader: %+v", partition)
 	}
 	// A broker's pod and its Lease have the same name.
-	return v1alpha1.BrokerLeaseName(logCluster, partition.Status.Leader)
+	return v1alpha1.BrokerLeaseName(logCluster, partition.Leader)
 }
 
 // waitInSync waits until every replica of the topic is in sync.

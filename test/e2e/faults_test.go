@@ -156,7 +156,7 @@ func (e *environment) nodesFail(t *testing.T) {
 			t.Logf("MEASURED while the node is off: unavailable for writes for %v ms",
 				e.mustCall(t, "GET", "stats", "topic", failover).Gaps)
 			t.Logf("pods and partitions:\n%s",
-				e.kubectl(t, "get", "pods,logclusters,topics,partitions", "-o", "wide"))
+				e.kubectl(t, "get", "pods,logclusters,topics,partitionsets", "-o", "wide"))
 			e.mustCall(t, "POST", "mark", "topic", failover)
 			e.faults(t, "power-on", node)
 			e.waitNode(t, node)
@@ -229,15 +229,13 @@ type leads map[int32]int32
 
 func (e *environment) leads(t *testing.T, topic string) leads {
 	t.Helper()
-	var partitions v1alpha1.PartitionList
-	if err := e.List(t.Context(), &partitions); err != nil {
+	partitions, err := e.partitions(t.Context(), topic)
+	if err != nil {
 		t.Fatal(err)
 	}
 	all := leads{}
-	for i := range partitions.Items {
-		if p := &partitions.Items[i]; p.Spec.Topic == topic {
-			all[p.Spec.Index] = p.Status.Leader
-		}
+	for index, p := range partitions {
+		all[index] = p.Leader
 	}
 	return all
 }

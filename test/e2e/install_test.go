@@ -121,7 +121,7 @@ func (e *environment) remove(t *testing.T, crds bool) {
 func (e *environment) dump(t *testing.T) {
 	t.Helper()
 	for _, args := range [][]string{
-		{"get", "pods,services,persistentvolumeclaims,logclusters,topics,partitions,leases", "-o",
+		{"get", "pods,services,persistentvolumeclaims,logclusters,topics,partitionsets,leases", "-o",
 			"wide"},
 		{"get", "events", "--sort-by=.lastTimestamp"},
 		{"logs", "--selector=app.kubernetes.io/component=operator", "--tail=60"},

@@ -116,16 +116,13 @@ func (e *environment) waitTopic(t *testing.T, name string, missing func(*v1alpha
 func (e *environment) waitPreferredLeaders(t *testing.T) {
 	t.Helper()
 	until(t, "all partitions in sync with preferred leaders", func(ctx context.Context) string {
-		var partitions v1alpha1.PartitionList
-		if err := e.List(ctx, &partitions); err != nil {
+		partitions, err := e.partitions(ctx, many)
+		if err != nil {
 			return err.Error()
 		}
-		pending := 0
-		for i := range partitions.Items {
-			p := &partitions.Items[i]
-			if p.Spec.Topic == many &&
-				(len(p.Status.ISR) < len(p.Spec.Replicas) ||
-					p.Status.Leader != p.Spec.Replicas[0]) {
+		pending := manyPartitions - len(partitions)
+		for _, p := range partitions {
+			if len(p.ISR) < len(p.Target) || p.Leader != p.Target[0] {
 				pending++
 			}
 		}

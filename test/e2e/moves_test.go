@@ -25,25 +25,22 @@ func (e *environment) reassign(t *testing.T) {
 		name string
 		do   func(t *testing.T)
 	}{
-		{"edit a Partition", func(t *testing.T) {
+		{"annotate the Topic", func(t *testing.T) {
 			target := e.rotated(t, 0)
-			e.kubectl(t, "patch", "partition", v1alpha1.PartitionName(failover, 0), "--type=merge",
-				"-p",
-				fmt.Sprintf(`{"spec":{"replicas":%s}}`, list(target)))
+			e.kubectl(t, "annotate", "topic", failover,
+				v1alpha1.AnnotationReassign+"=0="+list(target))
 			e.waitReplicas(t, 0, target)
 		}},
 		{"change the number of replicas", func(t *testing.T) {
-			name, full := v1alpha1.PartitionName(failover, 1), e.rotated(t, 1)
+			full := e.rotated(t, 1)
 			for _, target := range [][]int32{full[:2], full} {
 				e.kubectl(t, "patch", "topic", failover, "--type=merge", "-p",
 					fmt.Sprintf(`{"spec":{"replicas":%d}}`, len(target)))
 				until(t, "number of replicas changed", func(ctx context.Context) string {
-					var p v1alpha1.Partition
-					if err := e.Get(ctx, client.ObjectKey{Name: name}, &p); err != nil {
-						return err.Error()
-					}
-					if len(p.Status.Replicas) != len(target) || len(p.Status.ISR) != len(target) {
-						return fmt.Sprintf("replicas %v, ISR %v", p.Status.Replicas, p.Status.ISR)
+					all, err := e.partitions(ctx, failover)
+					p := all[1]
+					if err != nil || len(p.Replicas) != len(target) || len(p.ISR) != len(target) {
+						return fmt.Sprintf("replicas %v, ISR %v, %v", p.Replicas, p.ISR, err)
 					}
 					return ""
 				})
@@ -53,7 +50,7 @@ func (e *environment) reassign(t *testing.T) {
 		{"reassign and elect the preferred leader through Kafka", func(t *testing.T) {
 			target := e.rotated(t, 2)
 			e.mustCall(t, "POST", "reassign", "topic", failover, "partition", "2", "replicas",
-				strings.Trim(list(target), "[]"))
+				list(target))
 			e.waitReplicas(t, 2, target)
 			until(t, "reassignment completed, as Kafka's admin client reports it",
 				func(ctx context.Context) string {
@@ -87,33 +84,27 @@ func (e *environment) reassign(t *testing.T) {
 // leader.
 func (e *environment) rotated(t *testing.T, index int32) []int32 {
 	t.Helper()
-	var p v1alpha1.Partition
-	if err := e.Get(t.Context(), client.ObjectKey{Name: v1alpha1.PartitionName(failover, index)},
-		&p); err != nil {
-		t.Fatal(err)
-	}
-	return append(slices.Clone(p.Spec.Replicas[1:]), p.Spec.Replicas[0])
+	assigned := e.partition(t, failover, index).Target
+	return append(slices.Clone(assigned[1:]), assigned[0])
 }
 
+// list returns the ids as Kafka's clients and annotations of Topics write them, such as "2,0,1".
 func list(ids []int32) string {
 	var texts []string
 	for _, id := range ids {
 		texts = append(texts, strconv.Itoa(int(id)))
 	}
-	return "[" + strings.Join(texts, ",") + "]"
+	return strings.Join(texts, ",")
 }
 
 func (e *environment) waitReplicas(t *testing.T, index int32, target []int32) {
 	t.Helper()
 	until(t, fmt.Sprintf("replicas of partition %d are %v", index, target),
 		func(ctx context.Context) string {
-			var p v1alpha1.Partition
-			if err := e.Get(ctx, client.ObjectKey{Name: v1alpha1.PartitionName(failover, index)},
-				&p); err != nil {
-				return err.Error()
-			}
-			if !slices.Equal(p.Status.Replicas, target) || len(p.Status.ISR) < len(target) {
-				return fmt.Sprintf("replicas %v, ISR %v", p.Status.Replicas, p.Status.ISR)
+			all, err := e.partitions(ctx, failover)
+			p := all[index]
+			if err != nil || !slices.Equal(p.Replicas, target) || len(p.ISR) < len(target) {
+				return fmt.Sprintf("replicas %v, ISR %v, %v", p.Replicas, p.ISR, err)
 			}
 			return ""
 		})
@@ -138,7 +129,7 @@ func (e *environment) scale(t *testing.T) {
 			}
 			return ""
 		})
-		t.Logf("scaled down:\n%s", e.kubectl(t, "get", "logclusters,topics,partitions"))
+		t.Logf("scaled down:\n%s", e.kubectl(t, "get", "logclusters,topics,partitionsets"))
 		e.kubectl(t, "patch", "logcluster", logCluster, "--type=merge", "-p",
 			`{"spec":{"brokers":3,"topicDefaults":{"replicas":3}}}`)
 		e.kubectl(t, "patch", "topic", failover, "--type=merge", "-p", `{"spec":{"replicas":3}}`)

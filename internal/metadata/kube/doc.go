@@ -29,8 +29,8 @@
 //
 // The image names a partition's leader only while the elected broker epoch is alive. A broker that
 // was killed and returns is still named as leader in the PartitionSet, with its earlier broker
-// epoch. It waits until the operator elects it again, so that clients detect by the leader epoch that
-// records that were not synced may be lost.
+// epoch. It waits until the operator elects it again, so that clients detect by the leader epoch
+// that records that were not synced may be lost.
 //
 // Run starts the watches (controller-runtime's cache) and a goroutine that renews the Lease. The
 // goroutine of Run itself is the only one that builds images and calls apply; event handlers only

@@ -1,0 +1,52 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"heartwood.dev/heartwood/api/v1alpha1"
+	"heartwood.dev/heartwood/internal/partitionset"
+	"heartwood.dev/heartwood/internal/placement"
+)
+
+// partitions returns the partitions of a topic with their target assignment, by index. A partition
+// that is not assigned yet, or has no state yet, is omitted.
+func (e *environment) partitions(ctx context.Context,
+	topic string) (map[int32]placement.Partition, error) {
+	var sets v1alpha1.PartitionSetList
+	if err := e.List(ctx, &sets, client.MatchingLabels{v1alpha1.LabelCluster: logCluster}); err != nil {
+		return nil, err
+	}
+	all := map[int32]placement.Partition{}
+	for i := range sets.Items {
+		set, faults := partitionset.Decode(&sets.Items[i], nil)
+		if err := errors.Join(faults...); err != nil {
+			return nil, err
+		}
+		for key, entry := range set.All() {
+			if key.Topic == topic && entry.Assignment != nil && entry.State != nil {
+				all[key.Index] = entry.Placed()
+			}
+		}
+	}
+	return all, nil
+}
+
+// partition returns one partition, which must exist.
+func (e *environment) partition(t *testing.T, topic string, index int32) placement.Partition {
+	t.Helper()
+	all, err := e.partitions(t.Context(), topic)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, ok := all[index]
+	if !ok {
+		t.Fatalf("partition %s-%d has no state", topic, index)
+	}
+	return p
+}
