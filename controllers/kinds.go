@@ -20,7 +20,7 @@ import (
 // server is unavailable (see package restmapper).
 func Mapper(*rest.Config, *http.Client) (meta.RESTMapper, error) {
 	return restmapper.New(
-		restmapper.Namespaced(v1alpha1.GroupVersion, "LogCluster", "Topic", "Partition"),
+		restmapper.Namespaced(v1alpha1.GroupVersion, "LogCluster", "Topic", "PartitionSet"),
 		restmapper.Namespaced(corev1.SchemeGroupVersion, "Service", "ServiceAccount", "Pod"),
 		restmapper.ClusterScoped(corev1.SchemeGroupVersion, "Node"),
 		restmapper.Namespaced(appsv1.SchemeGroupVersion, "StatefulSet"),

@@ -14,14 +14,16 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	"heartwood.dev/heartwood/api/v1alpha1"
+	"heartwood.dev/heartwood/controllers/assignment"
 	"heartwood.dev/heartwood/controllers/broker"
 	"heartwood.dev/heartwood/controllers/brokerstate"
 	"heartwood.dev/heartwood/controllers/conditions"
+	"heartwood.dev/heartwood/controllers/election"
 	"heartwood.dev/heartwood/controllers/index"
 	"heartwood.dev/heartwood/controllers/logcluster"
 	"heartwood.dev/heartwood/controllers/opmetrics"
-	"heartwood.dev/heartwood/controllers/partition"
 	"heartwood.dev/heartwood/controllers/reports"
+	"heartwood.dev/heartwood/controllers/sets"
 	"heartwood.dev/heartwood/controllers/topic"
 	"heartwood.dev/heartwood/internal/operator/render"
 )
@@ -35,8 +37,7 @@ func Setup(mgr ctrl.Manager, settings render.Settings) error {
 
 // CacheByObject restricts the content of a manager's cache. It caches only the Leases and pods of
 // brokers; each node has a Lease too, which the kubelet renews every few seconds. The transforms
-// remove fields that no controller reads. clearManagedFields in package partition depends on the
-// transform of Partitions.
+// remove fields that no controller reads.
 func CacheByObject() map[client.Object]cache.ByObject {
 	ofBrokers, err := labels.NewRequirement(v1alpha1.LabelCluster, selection.Exists, nil)
 	if err != nil {
@@ -46,14 +47,15 @@ func CacheByObject() map[client.Object]cache.ByObject {
 		&coordinationv1.Lease{}: {Label: labels.NewSelector().Add(*ofBrokers)},
 		&corev1.Pod{}: {Label: labels.NewSelector().Add(*ofBrokers),
 			Transform: brokerstate.TrimPod},
-		&v1alpha1.Partition{}: {Transform: partition.TrimManagedFields},
+		&v1alpha1.PartitionSet{}: {Transform: cache.TransformStripManagedFields()},
 	}
 }
 
 // options are settings of the controllers that tests override; the zero value selects the defaults.
 type options struct {
 	reports              reports.Options
-	preferredLeaderDelay time.Duration // see partition.Reconciler
+	preferredLeaderDelay time.Duration // see election.Reconciler
+	topicPace            topic.Pace
 	settleTime           time.Duration // see logcluster.Reconciler
 }
 
@@ -72,17 +74,23 @@ func setup(mgr ctrl.Manager, settings render.Settings, options options) error {
 	}
 	c, events := mgr.GetClient(), conditions.NewRecorder(mgr)
 	brokers := brokerstate.NewTracker(c, mgr.GetAPIReader())
-	partitions, clusters := make(chan event.GenericEvent), make(chan event.GenericEvent)
+	reader, writer := sets.NewReader(c), sets.NewWriter(c, mgr.GetAPIReader())
+	elections, clusters, topics := make(chan event.GenericEvent), make(chan event.GenericEvent),
+		make(chan event.GenericEvent)
 	for _, controller := range []interface{ Setup(ctrl.Manager) error }{
-		&logcluster.Reconciler{Client: c, Settings: settings, Events: events,
+		&logcluster.Reconciler{Client: c, Sets: reader, Settings: settings, Events: events,
 			LastSuccess: lastSuccess, SettleTime: options.settleTime},
-		&logcluster.StatusReconciler{Client: c, Events: events, Brokers: brokers,
+		&logcluster.StatusReconciler{Client: c, Events: events, Brokers: brokers, Sets: reader,
 			BrokerChanges: clusters},
-		&topic.Reconciler{Client: c, Events: events, Reports: collector, LastSuccess: lastSuccess},
+		&assignment.Reconciler{Client: c, Live: mgr.GetAPIReader(), Sets: reader, Writer: writer},
+		&topic.Reconciler{Client: c, Events: events, Brokers: brokers, Sets: reader,
+			Reports: collector, LastSuccess: lastSuccess, BrokerChanges: topics,
+			Pace: options.topicPace},
 		&broker.Reconciler{Client: c, Live: mgr.GetAPIReader(), Brokers: brokers,
-			Partitions: partitions, Clusters: clusters},
-		&partition.Reconciler{Client: c, Events: events, Brokers: brokers,
-			BrokerChanges: partitions, PreferredLeaderDelay: options.preferredLeaderDelay},
+			Notified: []chan<- event.GenericEvent{elections, clusters, topics}},
+		&election.Reconciler{Client: c, Events: events, Brokers: brokers, Sets: reader,
+			Writer: writer, BrokerChanges: elections,
+			PreferredLeaderDelay: options.preferredLeaderDelay},
 	} {
 		if err := controller.Setup(mgr); err != nil {
 			return fmt.Errorf("set up %T: %w", controller, err)

@@ -55,9 +55,6 @@ const (
 	// written the assignments.
 	AnnotationReassign = "heartwood.dev/reassign"
 
-	// AnnotationElectPreferred, on a Partition, requests the election of the preferred leader.
-	AnnotationElectPreferred = "heartwood.dev/elect-preferred"
-
 	// AnnotationCleanNow, on a compacted Topic, requests one clean of each replica for each new
 	// value, regardless of the dirty ratio; see Topic.CleanNow.
 	AnnotationCleanNow = "heartwood.dev/clean-now"
@@ -111,9 +108,4 @@ func LeaseCleanEpoch(annotations map[string]string) int64 {
 // epoch.
 func LeaseLeaves(annotations map[string]string, epoch int64) bool {
 	return annotations[AnnotationLeaving] == strconv.FormatInt(epoch, 10)
-}
-
-// PartitionName returns the name of a Partition resource of a Topic resource.
-func PartitionName(topic string, index int32) string {
-	return topic + "-" + strconv.Itoa(int(index))
 }

@@ -18,7 +18,6 @@ func addKnownTypes(scheme *runtime.Scheme) error {
 	scheme.AddKnownTypes(GroupVersion,
 		&LogCluster{}, &LogClusterList{},
 		&Topic{}, &TopicList{},
-		&Partition{}, &PartitionList{},
 		&LogUser{}, &LogUserList{},
 		&PartitionSet{}, &PartitionSetList{},
 	)

@@ -20,8 +20,8 @@ const (
 	classKept      = "className cannot be set, changed or removed later: make a new LogCluster"
 	clusterName    = "metadata.name must begin with a letter, hold only lower-case letters, digits and dashes, and have at most 40 characters: " +
 		"Services and Pods are named after it"
-	partitionKept = "cluster, topic and index of a Partition cannot be changed: the operator makes Partitions, change the Topic instead"
-	levelless     = "only gzip, lz4 and zstd have levels: remove level, or choose one of these types"
+	setKept   = "cluster, index and count of a PartitionSet cannot be changed: they decide which partitions belong to the set"
+	levelless = "only gzip, lz4 and zstd have levels: remove level, or choose one of these types"
 )
 
 func creations() []TableEntry {
@@ -209,9 +209,6 @@ func creations() []TableEntry {
 		cluster("{rackKey: 'not a label'}", "rackKey",
 			"rackKey must be the key of a node label, such as topology.kubernetes.io/zone"),
 
-		Entry("a Partition with a broker twice", "Partition", "spec: {replicas: [1, 1]}",
-			"spec.replicas",
-			"a broker holds at most one replica of a partition: name each id once"),
 		Entry(
 			"a Topic whose name is too long",
 			"Topic",
@@ -281,11 +278,11 @@ func changes() []TableEntry {
 		Entry("added class", "LogCluster", "{}", "spec: {storage: {className: b}}",
 			"spec.storage", classKept),
 
-		Entry("another topic (another assignment is allowed)", "Partition", "{}",
-			"spec: {topic: other, replicas: [1]}", "spec", partitionKept),
-		Entry("another index", "Partition", "{}", "spec: {index: 1}", "spec", partitionKept),
-		Entry("another cluster of a Partition", "Partition", "{}", "spec: {cluster: other}", "spec",
-			partitionKept),
+		Entry("another index of a PartitionSet (other assignments are allowed)", "PartitionSet", "{}",
+			"spec: {index: 1, assignments: {orders/1: '0 abcdefgh'}}", "spec", setKept),
+		Entry("another count", "PartitionSet", "{}", "spec: {count: 32}", "spec", setKept),
+		Entry("another cluster of a PartitionSet", "PartitionSet", "{}", "spec: {cluster: other}",
+			"spec", setKept),
 	}
 }
 

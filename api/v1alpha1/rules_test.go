@@ -43,10 +43,10 @@ func TestRules(t *testing.T) {
 
 // bases are minimal valid manifests.
 var bases = map[string]string{
-	"LogCluster": `{metadata: {name: main}}`,
-	"Topic":      `{metadata: {name: orders}, spec: {cluster: main}}`,
-	"LogUser":    `{metadata: {name: alice}, spec: {cluster: main}}`,
-	"Partition":  `{metadata: {name: orders-0}, spec: {cluster: main, topic: orders, index: 0, replicas: [0]}}`,
+	"LogCluster":   `{metadata: {name: main}}`,
+	"Topic":        `{metadata: {name: orders}, spec: {cluster: main}}`,
+	"LogUser":      `{metadata: {name: alice}, spec: {cluster: main}}`,
+	"PartitionSet": `{metadata: {name: main-0}, spec: {cluster: main, index: 0, count: 16}}`,
 }
 
 // manifest returns the minimal manifest of a kind, with changes (YAML) merged into it field by
@@ -117,26 +117,6 @@ var _ = Describe("Every rule", Ordered, ContinueOnFailure, func() {
 		},
 		changes(), userChanges(),
 	)
-	It("guards the epochs of a Partition's status", func() {
-		object := manifest("Partition")
-		Expect(api.Create(context.Background(), object)).To(Succeed())
-		DeferCleanup(func() { Expect(api.Delete(context.Background(), object)).To(Succeed()) })
-		Expect(object.Object["status"]).To(Equal(map[string]any{"leader": int64(-1),
-			"leaderEpoch": int64(0)}),
-			"a new Partition has no leader; broker 0 would be the zero value")
-
-		merge(object.Object, map[string]any{"status": map[string]any{"leader": int64(0),
-			"leaderEpoch": int64(3)}})
-		Expect(api.Status().Update(context.Background(), object)).To(Succeed())
-		merge(object.Object, map[string]any{"status": map[string]any{"leaderEpoch": int64(2)}})
-		expectRejected(api.Status().Update(context.Background(), object, client.DryRunAll),
-			"status.leaderEpoch", "leaderEpoch must not go back: read the Partition again")
-		merge(object.Object, map[string]any{"status": map[string]any{"leaderEpoch": int64(3),
-			"servingEpoch": int64(4)}})
-		expectRejected(api.Status().Update(context.Background(), object, client.DryRunAll),
-			"status.servingEpoch",
-			"servingEpoch must not be ahead of leaderEpoch: read the Partition again")
-	})
 	DescribeTable("accepts valid values",
 		func(kind, change string) { Expect(create(manifest(kind, change))).To(Succeed()) },
 		accepted(), securityAccepted(),

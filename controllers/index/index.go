@@ -1,9 +1,8 @@
-// Package index defines the cache indexes by which controllers look up Topics and Partitions.
+// Package index defines the cache indexes by which controllers look up Topics and PartitionSets.
 package index
 
 import (
 	"context"
-	"strconv"
 
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -12,13 +11,11 @@ import (
 )
 
 // Names of the cache indexes. Each lookup also selects a namespace. Without the indexes, every
-// reconciliation of a Topic would scan the Partitions of all clusters. The names look like field
-// paths, but only the cache supports them: a read from the API server itself must not use them.
+// reconciliation of a Topic would scan the Topics of all clusters. The names look like field paths,
+// but only the cache supports them: a read from the API server itself must not use them.
 const (
-	ByCluster   = "spec.cluster"       // Topics and Partitions of a LogCluster
-	ByKafkaName = "cluster/kafkaName"  // Topics with the same Kafka name
-	ByTopic     = "spec.topic"         // Partitions of a Topic resource
-	ByBroker    = "cluster/replicas[]" // Partitions that name a broker in spec or status
+	ByCluster   = "spec.cluster"      // Topics and PartitionSets of a LogCluster
+	ByKafkaName = "cluster/kafkaName" // Topics with the same Kafka name
 )
 
 // Add adds all indexes to a manager's cache. It must run before the manager starts: a running cache
@@ -33,12 +30,10 @@ func Add(mgr ctrl.Manager) error {
 			func(o client.Object) []string { return []string{o.(*v1alpha1.Topic).Spec.Cluster} }},
 		{&v1alpha1.Topic{}, ByKafkaName,
 			func(o client.Object) []string { return []string{KafkaNameKey(o.(*v1alpha1.Topic))} }},
-		{&v1alpha1.Partition{}, ByCluster,
-			func(o client.Object) []string { return []string{o.(*v1alpha1.Partition).Spec.Cluster} }},
-		{&v1alpha1.Partition{}, ByTopic,
-			func(o client.Object) []string { return []string{o.(*v1alpha1.Partition).Spec.Topic} }},
-		{&v1alpha1.Partition{}, ByBroker,
-			func(o client.Object) []string { return brokerKeys(o.(*v1alpha1.Partition)) }},
+		{&v1alpha1.PartitionSet{}, ByCluster,
+			func(o client.Object) []string {
+				return []string{o.(*v1alpha1.PartitionSet).Spec.Cluster}
+			}},
 	} {
 		if err := mgr.GetFieldIndexer().IndexField(context.Background(), index.object, index.name,
 			index.values); err != nil {
@@ -52,17 +47,4 @@ func Add(mgr ctrl.Manager) error {
 // no slash, so Topics of different clusters have different keys.
 func KafkaNameKey(topic *v1alpha1.Topic) string {
 	return topic.Spec.Cluster + "/" + topic.KafkaName()
-}
-
-// BrokerKey returns the value of a broker in index ByBroker.
-func BrokerKey(cluster string, broker int32) string {
-	return cluster + "/" + strconv.Itoa(int(broker))
-}
-
-func brokerKeys(partition *v1alpha1.Partition) []string {
-	var keys []string
-	for _, broker := range partition.Brokers() {
-		keys = append(keys, BrokerKey(partition.Spec.Cluster, broker))
-	}
-	return keys
 }

@@ -1,128 +1,167 @@
-// Package laststatus preserves the status of a Partition across its deletion.
+// Package laststatus preserves the content of a PartitionSet across its deletion.
 //
-// When a Partition is deleted while its Topic exists, the topic controller creates it again. The
-// status of the deleted Partition contains the ISR and the leader epoch. Without this status the
-// partition would be treated as new, and any live replica could lead it, even one that lacks
-// acknowledged records.
+// When a PartitionSet of an existing LogCluster is deleted, the operator creates it again. The
+// deleted set contains the assignments, ISRs and leader epochs. Without them the partitions would be
+// treated as new, and any live replica could lead them, even one that lacks acknowledged records.
 //
 // The API server ignores the status of an object that is created. So the status is stored in an
-// annotation, which is used until the first election.
+// annotation, in the request that creates the set. Until the first write of the status, readers use
+// the annotation instead.
 package laststatus
 
 import (
+	"bytes"
+	"compress/gzip"
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"io"
 	"sync"
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"heartwood.dev/heartwood/api/v1alpha1"
-	"heartwood.dev/heartwood/internal/metadata"
+	"heartwood.dev/heartwood/internal/partitionset"
 	"heartwood.dev/heartwood/internal/placement"
 )
 
-// Cache contains the last status of each deleted Partition whose Topic exists. The zero value is
-// empty and ready for use.
+// Cache knows the sets that have existed, and contains the last version of each set that was
+// deleted. The zero value is empty and ready for use. A Cache is safe for concurrent use.
 //
-// The API server sends the last status with the delete event. If the operator was disconnected at
-// that moment, the cache contains the last status that the operator had observed. A Cache is safe
-// for concurrent use.
+// The API server sends the last version with the delete event. If the operator was disconnected at
+// that moment, the cache contains the last version that the operator had observed.
 type Cache struct {
 	mu struct {
 		sync.Mutex
-		// The keys are the Topic and the Partition's UID. A Partition's name is no key, because
-		// several Partitions may have had the same name.
-		statuses map[types.NamespacedName]map[types.UID]v1alpha1.PartitionStatus
+		seen    map[types.NamespacedName]types.UID
+		deleted map[types.NamespacedName]*v1alpha1.PartitionSet
 	}
 }
 
-// Handler wraps a handler of Partition events. It stores the status of a deleted Partition before
-// it passes the event on, so that the reconciliation that the event causes finds the status.
+// Handler wraps a handler of events of PartitionSets. It stores a deleted set before it passes the
+// event on, so that the reconciliation that the event causes finds the set.
 func (c *Cache) Handler(next handler.EventHandler) handler.EventHandler {
 	return handler.Funcs{
 		CreateFunc: next.Create, UpdateFunc: next.Update, GenericFunc: next.Generic,
 		DeleteFunc: func(ctx context.Context, e event.DeleteEvent,
 			queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
-			if partition, ok := e.Object.(*v1alpha1.Partition); ok {
-				c.store(partition)
+			if set, ok := e.Object.(*v1alpha1.PartitionSet); ok {
+				c.store(set)
 			}
 			next.Delete(ctx, e, queue)
 		},
 	}
 }
 
-func (c *Cache) store(partition *v1alpha1.Partition) {
-	topic := types.NamespacedName{Namespace: partition.Namespace, Name: partition.Spec.Topic}
+func (c *Cache) store(set *v1alpha1.PartitionSet) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.mu.statuses == nil {
-		c.mu.statuses = map[types.NamespacedName]map[types.UID]v1alpha1.PartitionStatus{}
+	if c.mu.deleted == nil {
+		c.mu.deleted = map[types.NamespacedName]*v1alpha1.PartitionSet{}
 	}
-	if c.mu.statuses[topic] == nil {
-		c.mu.statuses[topic] = map[types.UID]v1alpha1.PartitionStatus{}
-	}
-	c.mu.statuses[topic][partition.UID] = *partition.Status.DeepCopy()
+	c.mu.deleted[client.ObjectKeyFromObject(set)] = set.DeepCopy()
 }
 
-// Get returns the last status of a deleted Partition of a Topic. ok is false if the cache contains
-// none, because no deletion of this Partition was observed.
-func (c *Cache) Get(topic types.NamespacedName,
-	partition types.UID) (status v1alpha1.PartitionStatus, ok bool) {
+// Observe notes that a set exists.
+func (c *Cache) Observe(set *v1alpha1.PartitionSet) {
+	key := client.ObjectKeyFromObject(set)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	status, ok = c.mu.statuses[topic][partition]
-	return status, ok
-}
-
-// Retain removes the statuses of a Topic's Partitions except those that keep selects.
-func (c *Cache) Retain(topic types.NamespacedName, keep func(types.UID) bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for uid := range c.mu.statuses[topic] {
-		if !keep(uid) {
-			delete(c.mu.statuses[topic], uid)
-		}
+	if c.mu.seen == nil {
+		c.mu.seen = map[types.NamespacedName]types.UID{}
 	}
-	if len(c.mu.statuses[topic]) == 0 {
-		delete(c.mu.statuses, topic)
+	c.mu.seen[key] = set.UID
+	if last := c.mu.deleted[key]; last != nil && last.UID != set.UID {
+		delete(c.mu.deleted, key)
 	}
 }
 
-// Annotate stores a status in the annotation of a Partition that is to be created again. It stores
-// nothing if the partition never had a leader, because then there are no records.
-func Annotate(partition *v1alpha1.Partition, last v1alpha1.PartitionStatus) error {
-	if last.LeaderEpoch == 0 {
+// Last returns the last version of a set that does not exist. It returns nil if the operator has
+// observed no such set. known is false if the set has existed, but the event of its deletion has
+// not arrived yet.
+func (c *Cache) Last(key types.NamespacedName) (last *v1alpha1.PartitionSet, known bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	uid, seen := c.mu.seen[key]
+	last = c.mu.deleted[key]
+	if seen && (last == nil || last.UID != uid) {
+		return nil, false
+	}
+	return last, true
+}
+
+// Forget removes what is known about a set whose LogCluster does not exist.
+func (c *Cache) Forget(key types.NamespacedName) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.mu.seen, key)
+	delete(c.mu.deleted, key)
+}
+
+// Annotate stores the status of a deleted set in the annotation of the set that is to be created.
+// The text is compressed: the annotations of an object are limited to 256 KiB.
+func Annotate(set *v1alpha1.PartitionSet, last v1alpha1.PartitionSetStatus) error {
+	if len(last.Partitions) == 0 {
 		return nil
 	}
-	last.Conditions, last.ServingEpoch, last.InSync = nil, nil, ""
-	text, err := json.Marshal(last)
-	if err != nil {
-		return fmt.Errorf("encode the last status of partition %s: %w", partition.Name, err)
+	var text bytes.Buffer
+	encoder := base64.NewEncoder(base64.StdEncoding, &text)
+	compressor := gzip.NewWriter(encoder)
+	err := json.NewEncoder(compressor).Encode(last)
+	if err == nil {
+		err = compressor.Close()
 	}
-	partition.Annotations = map[string]string{v1alpha1.AnnotationRemembered: string(text)}
+	if err == nil {
+		err = encoder.Close()
+	}
+	if err != nil {
+		return fmt.Errorf("encode the last status of PartitionSet %s: %w", set.Name, err)
+	}
+	set.Annotations = map[string]string{v1alpha1.AnnotationRemembered: text.String()}
 	return nil
 }
 
-// Restore returns a copy of a Partition with the status that Annotate stored, but without a leader.
-// If the Partition has no valid annotation, or has had an election since it was created again,
-// Restore returns it unchanged.
-func Restore(partition *v1alpha1.Partition) *v1alpha1.Partition {
-	text := partition.Annotations[v1alpha1.AnnotationRemembered]
-	if text == "" || partition.Status.LeaderEpoch != 0 || len(partition.Status.ISR) > 0 {
-		return partition
+// statusBytesMax limits the decoded status. The API server stores at most 1.5 MB.
+const statusBytesMax = 4 << 20
+
+// Restored returns a set with the status that Annotate stored, in which no partition has a leader.
+// It returns the argument if it has no annotation, or its status was written since it was created.
+// The error means that the annotation cannot be decoded; the set must not be used then.
+func Restored(set *v1alpha1.PartitionSet) (*v1alpha1.PartitionSet, error) {
+	text := set.Annotations[v1alpha1.AnnotationRemembered]
+	if text == "" || len(set.Status.Partitions) > 0 {
+		return set, nil
 	}
-	restored := partition.DeepCopy()
-	restored.Status = v1alpha1.PartitionStatus{}
-	if err := json.Unmarshal([]byte(text), &restored.Status); err != nil ||
-		restored.Status.LeaderEpoch <= 0 || len(restored.Status.ISR) == 0 {
-		return partition
+	decompressor, err := gzip.NewReader(base64.NewDecoder(base64.StdEncoding,
+		bytes.NewReader([]byte(text))))
+	restored := set.DeepCopy()
+	restored.Status = v1alpha1.PartitionSetStatus{}
+	if err == nil {
+		err = json.NewDecoder(io.LimitReader(decompressor, statusBytesMax)).Decode(&restored.Status)
 	}
-	restored.Status.Conditions, restored.Status.ServingEpoch = nil, nil
-	metadata.RecordPlaced(&restored.Status, placement.Retire(metadata.PlacedPartition(restored)))
-	return restored
+	if err != nil {
+		return nil, fmt.Errorf("decode annotation %s of PartitionSet %s: %w",
+			v1alpha1.AnnotationRemembered, set.Name, err)
+	}
+	retire(restored)
+	return restored, nil
+}
+
+// retire removes the leaders from the status of a set. Invalid entries stay as they are.
+func retire(set *v1alpha1.PartitionSet) {
+	content, _ := partitionset.Decode(set, nil)
+	for key, entry := range content.Clone().All() {
+		if entry.State != nil {
+			retired := *entry.State
+			retired.Partition, retired.Serving = placement.Retire(retired.Partition), false
+			content.PutState(key, retired)
+		}
+	}
+	content.EncodeStatus(set)
 }

@@ -24,12 +24,12 @@ type draining struct {
 	tooMany []string // Topics with more replicas than spec.brokers, sorted
 }
 
-// drain returns the replicas that are still to be moved. It ignores Partitions whose Topic was
+// drain returns the replicas that are still to be moved. It ignores partitions whose Topic was
 // deleted: a broker that holds only their records may be removed, because its volume with these
 // records is kept.
 func (s *scope) drain() draining {
 	d := draining{brokers: s.cluster.Spec.Brokers}
-	sizes := s.topicSizes()
+	tags := s.topicTags()
 	for i := range s.topics {
 		topic := &s.topics[i]
 		if metadata.Replicas(topic.Spec.TopicSettings, s.cluster) > int(s.cluster.Spec.Brokers) {
@@ -37,19 +37,19 @@ func (s *scope) drain() draining {
 		}
 	}
 	slices.Sort(d.tooMany)
-	for i := range s.partitions {
-		partition, held := &s.partitions[i], int32(0)
-		if partition.Spec.Index >= sizes[partition.Spec.Topic] {
+	for key, entry := range s.sets.All() {
+		held := int32(0)
+		if !entry.BelongsTo(tags[key.Topic]) {
 			continue
 		}
-		for _, id := range partition.Brokers() {
+		for _, id := range entry.Brokers() {
 			if id >= s.cluster.Spec.Brokers {
 				held++
 				d.brokers = max(d.brokers, id+1)
 			}
 		}
 		if held > 0 {
-			d.partitions = append(d.partitions, partition.Name)
+			d.partitions = append(d.partitions, key.String())
 		}
 		d.replicas += held
 	}

@@ -6,56 +6,66 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"heartwood.dev/heartwood/api/v1alpha1"
+	"heartwood.dev/heartwood/controllers/sets"
+	"heartwood.dev/heartwood/internal/partitionset"
 )
 
 func TestScaledConditionNamesWhatDrainingWaitsFor(t *testing.T) {
+	const uid = types.UID("8c9d0d6e-5b1e-4b0e-9b57-1f5a3ad4a1c2")
 	topic := func(replicas int32) v1alpha1.Topic {
-		return v1alpha1.Topic{ObjectMeta: metav1.ObjectMeta{Name: "orders"},
+		return v1alpha1.Topic{ObjectMeta: metav1.ObjectMeta{Name: "orders", UID: uid},
 			Spec: v1alpha1.TopicSpec{
 				Cluster: "main", Partitions: 1,
 				TopicSettings: v1alpha1.TopicSettings{Replicas: &replicas},
 			}}
 	}
-	on := func(replicas ...int32) v1alpha1.Partition {
-		return v1alpha1.Partition{ObjectMeta: metav1.ObjectMeta{Name: "orders-0"},
-			Spec: v1alpha1.PartitionSpec{Topic: "orders", Replicas: replicas}}
+	on := func(replicas ...int32) map[string]partitionset.Assignment {
+		return map[string]partitionset.Assignment{"orders": {Replicas: replicas,
+			Tag: sets.Tag(uid)}}
 	}
-	retained := on(2)
-	retained.Spec.Topic = "deleted"
+	retained := on(0, 1)
+	retained["deleted"] = partitionset.Assignment{Replicas: []int32{2}, Tag: "anything",
+		Reclaim: partitionset.Retained}
 	for _, test := range []struct {
 		name       string
 		running    int32
 		topic      v1alpha1.Topic
-		partitions []v1alpha1.Partition
+		partitions map[string]partitionset.Assignment // of partition 0 of each topic
 		status     metav1.ConditionStatus
 		reason     string
 		message    string
 		brokers    int32 // number of required brokers
 	}{
-		{"scaled", 2, topic(2), []v1alpha1.Partition{on(0, 1)}, metav1.ConditionTrue,
+		{"scaled", 2, topic(2), on(0, 1), metav1.ConditionTrue,
 			v1alpha1.ReasonScaled, "has 2 brokers", 2},
-		{"one replica to move", 3, topic(2), []v1alpha1.Partition{on(0, 2)}, metav1.ConditionFalse,
+		{"one replica to move", 3, topic(2), on(0, 2), metav1.ConditionFalse,
 			v1alpha1.ReasonDraining,
-			"moved to other brokers: 1 replicas of partitions orders-0 remain", 3},
-		{"all replicas have moved", 3, topic(2), []v1alpha1.Partition{on(0, 1)},
+			"moved to other brokers: 1 replicas of partitions orders/0 remain", 3},
+		{"all replicas have moved", 3, topic(2), on(0, 1),
 			metav1.ConditionFalse,
 			v1alpha1.ReasonDraining, "Brokers 2 and above hold no replicas and are being removed.",
 			2},
 		{"a retained partition keeps no broker", 3, topic(2),
-			[]v1alpha1.Partition{on(0, 1), retained}, metav1.ConditionFalse,
+			retained, metav1.ConditionFalse,
 			v1alpha1.ReasonDraining, "hold no replicas", 2},
-		{"too many replicas", 3, topic(3), []v1alpha1.Partition{on(0, 1, 2)}, metav1.ConditionFalse,
+		{"too many replicas", 3, topic(3), on(0, 1, 2), metav1.ConditionFalse,
 			v1alpha1.ReasonReplicasDoNotFit, "the replicas of orders", 3},
-		{"too few brokers running", 1, topic(1), []v1alpha1.Partition{on(0)}, metav1.ConditionFalse,
+		{"too few brokers running", 1, topic(1), on(0), metav1.ConditionFalse,
 			v1alpha1.ReasonBrokersNotReady, "scaled from 1 to 2 brokers", 2},
 	} {
+		set, _ := partitionset.Decode(&v1alpha1.PartitionSet{}, nil)
+		for topic, assignment := range test.partitions {
+			set.Assign(partitionset.Key{Topic: topic}, assignment)
+		}
 		scope := scope{
 			cluster: &v1alpha1.LogCluster{ObjectMeta: metav1.ObjectMeta{Name: "main"},
 				Spec: v1alpha1.LogClusterSpec{Brokers: 2}},
 			brokers: &appsv1.StatefulSet{Spec: appsv1.StatefulSetSpec{Replicas: &test.running}},
-			topics:  []v1alpha1.Topic{test.topic}, partitions: test.partitions,
+			topics:  []v1alpha1.Topic{test.topic},
+			sets:    &sets.Cluster{Count: 1, Sets: map[int32]*partitionset.Set{0: set}},
 		}
 		d := scope.drain()
 		if got := scope.scaledCondition(d); got.Status != test.status ||

@@ -17,6 +17,7 @@ import (
 	"heartwood.dev/heartwood/api/v1alpha1"
 	"heartwood.dev/heartwood/controllers/conditions"
 	"heartwood.dev/heartwood/controllers/opmetrics"
+	"heartwood.dev/heartwood/controllers/sets"
 	"heartwood.dev/heartwood/controllers/watch"
 	"heartwood.dev/heartwood/internal/operator/render"
 )
@@ -31,7 +32,8 @@ import (
 // The operator needs every permission that the brokers' Role grants: RBAC does not allow a user to
 // grant a permission that the user does not have.
 // +kubebuilder:rbac:groups=heartwood.dev,resources=topics,verbs=create;delete;patch
-// +kubebuilder:rbac:groups=heartwood.dev,resources=partitions/status,verbs=get;update
+// +kubebuilder:rbac:groups=heartwood.dev,resources=partitionsets,verbs=get;list;watch;update
+// +kubebuilder:rbac:groups=heartwood.dev,resources=partitionsets/status,verbs=get;update
 // +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,verbs=get;list;watch;create;update
 
 // controllerName is the name of Reconciler's controller in metrics and logs.
@@ -42,6 +44,7 @@ const controllerName = "logcluster"
 // deleted too (see render).
 type Reconciler struct {
 	client.Client
+	Sets        *sets.Reader
 	Settings    render.Settings
 	Events      conditions.Recorder
 	LastSuccess *opmetrics.LastSuccess
@@ -69,7 +72,7 @@ func (r *Reconciler) Setup(mgr ctrl.Manager) error {
 		Owns(&corev1.ServiceAccount{}).
 		Owns(&rbacv1.Role{}).
 		Owns(&rbacv1.RoleBinding{}).
-		Watches(&v1alpha1.Partition{}, watch.Coalesce(watch.ClusterDelay, r.ofChangingCluster)).
+		Watches(&v1alpha1.PartitionSet{}, watch.Coalesce(watch.ClusterDelay, r.ofChangingCluster)).
 		Complete(r)
 }
 

@@ -22,14 +22,13 @@ import (
 // pod.
 const defaultSettleTime = 30 * time.Second
 
-// ofChangingCluster maps a Partition to its LogCluster, but only while a change of the Partition
-// may require an apply: while brokers are being drained, or while a rolling update waits for
+// ofChangingCluster maps a PartitionSet to its LogCluster, but only while a change of the set may require an apply: while brokers are being drained, or while a rolling update waits for
 // in-sync replicas.
 func (r *Reconciler) ofChangingCluster(ctx context.Context,
-	partition client.Object) []reconcile.Request {
-	found := watch.ClusterOf(ctx, partition)
+	set client.Object) []reconcile.Request {
+	found := watch.ClusterOf(ctx, set)
 	cluster, brokers := &v1alpha1.LogCluster{}, &appsv1.StatefulSet{}
-	key := types.NamespacedName{Namespace: partition.GetNamespace(),
+	key := types.NamespacedName{Namespace: set.GetNamespace(),
 		Name: render.BrokersName(found[0].Name)}
 	if r.Get(ctx, found[0].NamespacedName, cluster) != nil || r.Get(ctx, key, brokers) != nil {
 		return nil // not created yet; its creation triggers a reconciliation
@@ -48,11 +47,11 @@ func (r *Reconciler) pace(ctx context.Context,
 	cluster *v1alpha1.LogCluster) (settings render.Settings, requeueAfter time.Duration,
 	err error) {
 	settings = r.Settings
-	scope, err := gather(ctx, r, cluster)
+	scope, err := gather(ctx, r, r.Sets, cluster)
 	if err != nil {
 		return settings, 0, err
 	}
-	settings.Brokers = scope.drain().brokers
+	settings.Brokers, settings.PartitionSets = scope.drain().brokers, scope.sets.Count
 	state := scope.rolloutState(settings.Brokers)
 	now := time.Now()
 	readySince := r.ready.observe(client.ObjectKeyFromObject(cluster), scope.pods, now)

@@ -19,6 +19,7 @@ import (
 	"heartwood.dev/heartwood/api/v1alpha1"
 	"heartwood.dev/heartwood/controllers/brokerstate"
 	"heartwood.dev/heartwood/controllers/conditions"
+	"heartwood.dev/heartwood/controllers/sets"
 	"heartwood.dev/heartwood/controllers/watch"
 	"heartwood.dev/heartwood/internal/operator/render"
 	"heartwood.dev/heartwood/internal/placement"
@@ -31,6 +32,7 @@ type StatusReconciler struct {
 	client.Client
 	Events  conditions.Recorder
 	Brokers *brokerstate.Tracker
+	Sets    *sets.Reader
 	// BrokerChanges delivers a LogCluster when the state of one of its brokers has changed.
 	BrokerChanges <-chan event.GenericEvent
 }
@@ -42,7 +44,7 @@ func (r *StatusReconciler) Setup(mgr ctrl.Manager) error {
 		For(&v1alpha1.LogCluster{}).
 		Owns(&appsv1.StatefulSet{}).
 		Watches(&v1alpha1.Topic{}, ofCluster).
-		Watches(&v1alpha1.Partition{}, ofCluster).
+		Watches(&v1alpha1.PartitionSet{}, ofCluster).
 		Watches(&corev1.Pod{}, ofCluster).
 		WatchesRawSource(source.Channel(r.BrokerChanges, &handler.EnqueueRequestForObject{})).
 		Complete(r)
@@ -56,7 +58,7 @@ func (r *StatusReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctr
 	if err := r.Get(ctx, req.NamespacedName, before); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
-	scope, err := gather(ctx, r, before)
+	scope, err := gather(ctx, r, r.Sets, before)
 	if err != nil {
 		return ctrl.Result{}, err
 	}

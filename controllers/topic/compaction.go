@@ -49,8 +49,8 @@ func (s *scope) compaction(before *v1alpha1.CompactionStatus,
 
 // replicaCount returns the number of replicas of all partitions.
 func (s *scope) replicaCount() (count int) {
-	for _, partition := range s.partitions {
-		count += len(partition.Spec.Replicas)
+	for _, entry := range s.entries {
+		count += len(entry.Assignment.Replicas)
 	}
 	return count
 }

@@ -1,12 +1,10 @@
-// Package topic contains the controller of Topics. It creates the Partitions of a Topic, assigns
-// their replicas by internal/placement, and writes Topic.status.
+// Package topic contains the controller that writes Topic.status. The partitions are assigned and
+// elected by packages assignment and election; this controller only reports on them. It also sets
+// spec.partitions of a Topic that does not specify it.
 //
-// A reconciliation gathers its scope (scope.go), validates it (validation.go), creates and changes
-// Partitions (partitions.go) and writes the status (status.go, compaction.go).
+// A reconciliation gathers its scope (scope.go) and computes the status (status.go, problems.go,
+// compaction.go). pace.go limits the number of writes: a new Topic costs at most two, and a failover
+// that is over within seconds costs none.
 //
-// State between reconciliations is stored in keyed.Map, which is safe with any number of workers:
-// the last known replicas of Partitions (placements.go), and the round of the last status write
-// (compaction.go). Nevertheless only one worker runs, because an assignment depends on the number
-// of replicas on each broker: two Topics that are assigned at the same time would choose the same
-// brokers with the fewest replicas.
+// State between reconciliations is stored in keyed.Map, which is safe with any number of workers.
 package topic

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -11,64 +13,72 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"heartwood.dev/heartwood/api/v1alpha1"
+	"heartwood.dev/heartwood/controllers/brokerstate"
 	"heartwood.dev/heartwood/controllers/conditions"
 	"heartwood.dev/heartwood/controllers/index"
-	"heartwood.dev/heartwood/controllers/laststatus"
 	"heartwood.dev/heartwood/controllers/opmetrics"
 	"heartwood.dev/heartwood/controllers/reports"
+	"heartwood.dev/heartwood/controllers/sets"
 	"heartwood.dev/heartwood/controllers/watch"
 	"heartwood.dev/heartwood/internal/metadata"
 )
 
 // +kubebuilder:rbac:groups=heartwood.dev,resources=topics,verbs=get;list;watch;patch
 // +kubebuilder:rbac:groups=heartwood.dev,resources=topics/status,verbs=get;patch
-// +kubebuilder:rbac:groups=heartwood.dev,resources=topics/finalizers,verbs=update
-// +kubebuilder:rbac:groups=heartwood.dev,resources=partitions,verbs=get;list;watch;create;patch
+// +kubebuilder:rbac:groups=heartwood.dev,resources=partitionsets,verbs=get;list;watch
 
-// controllerName is the name of the topic controller in metrics and logs.
-const controllerName = "topic"
+const (
+	// controllerName is the name of the topic controller in metrics and logs.
+	controllerName = "topic"
+	// workers is the number of Topics that are reconciled at the same time. A worker spends most of
+	// its time waiting for a write to the API server.
+	workers = 4
+)
 
-// Reconciler creates the Partitions of Topics and writes Topic.status. It needs no finalizer for
-// the deletion of a Topic: with reclaimPolicy Delete the Topic owns its Partitions, so Kubernetes
-// deletes them; and brokers observe the deletion and the reclaimPolicy themselves.
+// Reconciler writes Topic.status. It needs no finalizer for the deletion of a Topic: package
+// assignment and the brokers observe the deletion themselves.
 type Reconciler struct {
 	client.Client
 	Events      conditions.Recorder
+	Brokers     *brokerstate.Tracker
+	Sets        *sets.Reader
 	Reports     *reports.Collector
 	LastSuccess *opmetrics.LastSuccess
+	// BrokerChanges delivers a LogCluster when the state of one of its brokers has changed.
+	BrokerChanges <-chan event.GenericEvent
+	Pace          Pace
 
-	placements placements
-	deleted    laststatus.Cache
-	writes     statusWrites
+	writes    statusWrites
+	unsettled unsettledTopics
 }
 
 // Setup adds the controller to a manager. A change of only the status of a Topic or LogCluster does
-// not trigger reconciliations of other Topics. Events of Partitions are coalesced.
+// not trigger reconciliations of other Topics. Events of PartitionSets are coalesced.
 func (r *Reconciler) Setup(mgr ctrl.Manager) error {
+	r.Pace = r.Pace.withDefaults()
 	specChanged := builder.WithPredicates(predicate.GenerationChangedPredicate{})
-	return watch.NewController(mgr, controllerName, 1).
+	return watch.NewController(mgr, controllerName, workers).
 		For(&v1alpha1.Topic{}).
-		Watches(&v1alpha1.Partition{},
-			r.deleted.Handler(watch.Coalesce(watch.TopicDelay, watch.TopicOf))).
+		Watches(&v1alpha1.PartitionSet{}, sets.TopicsOf(watch.TopicDelay)).
 		Watches(&v1alpha1.Topic{}, handler.EnqueueRequestsFromMapFunc(r.ofSameName), specChanged).
 		Watches(&v1alpha1.LogCluster{}, handler.EnqueueRequestsFromMapFunc(r.ofCluster),
 			specChanged).
 		WatchesRawSource(source.Channel(r.Reports.Topics(), &handler.EnqueueRequestForObject{})).
+		WatchesRawSource(source.Channel(r.BrokerChanges,
+			watch.Coalesce(watch.TopicDelay, r.withProblems))).
 		Complete(r)
 }
 
 // Reconcile writes the status in every case, even if the Topic is refused or an error occurs,
-// because users look for the cause in the status. The results are named so that the deferred
-// function can join its error. Owners are set before Partitions are created, so that a change of
-// reclaimPolicy takes effect even if a Partition cannot be created.
-func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (result ctrl.Result,
-	err error) {
+// because users look for the cause in the status.
+func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	scope, err := r.gather(ctx, req.NamespacedName)
 	if err != nil {
 		return ctrl.Result{}, err
@@ -77,31 +87,21 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (result ct
 		r.forget(req.NamespacedName)
 		return ctrl.Result{}, nil
 	}
-	defer func() {
-		if err = errors.Join(err, r.patchStatus(ctx, scope)); err == nil {
-			r.LastSuccess.Record(controllerName, req.NamespacedName)
-		}
-	}()
-	scope.refusal = scope.validate()
-	if scope.refusal != nil {
-		return ctrl.Result{}, nil
+	if scope.refusal == nil && scope.topic.Spec.Partitions == 0 {
+		err = r.setPartitions(ctx, scope)
 	}
-	if scope.topic.Spec.Partitions == 0 {
-		return ctrl.Result{}, r.setPartitions(ctx, scope)
-	}
-	if err := r.setOwners(ctx, scope); err != nil {
+	again, statusErr := r.patchStatus(ctx, scope)
+	if err = errors.Join(err, statusErr); err != nil {
 		return ctrl.Result{}, err
 	}
-	if err := r.createPartitions(ctx, scope); err != nil {
-		return ctrl.Result{}, err
-	}
-	return ctrl.Result{}, r.reassign(ctx, scope)
+	r.LastSuccess.Record(controllerName, req.NamespacedName)
+	return ctrl.Result{RequeueAfter: again}, nil
 }
 
 // setPartitions writes the number of partitions into a Topic that does not specify it, so that a
 // later change of the default does not affect this Topic (ADR 0217). The write is a
 // compare-and-swap, so that it cannot replace a number that a user has written meanwhile. Its event
-// triggers the reconciliation that creates the Partitions.
+// triggers the pass that assigns the partitions.
 func (r *Reconciler) setPartitions(ctx context.Context, s *scope) error {
 	changed := s.topic.DeepCopy()
 	changed.Spec.Partitions = metadata.NewTopicPartitions(s.topic.KafkaName(), s.cluster)
@@ -116,33 +116,53 @@ func (r *Reconciler) setPartitions(ctx context.Context, s *scope) error {
 // forget removes the state of a Topic that does not exist.
 func (r *Reconciler) forget(key types.NamespacedName) {
 	r.LastSuccess.Forget(controllerName, key)
-	r.placements.forget(key)
-	r.deleted.Retain(key, func(types.UID) bool { return false })
 	r.writes.forget(key)
+	r.unsettled.forget(key)
 }
 
-// patchStatus writes the status if it has changed. If only fast-changing numbers have changed, it
-// may defer the write to a later round; see statusWrites. This controller is the only writer of the
-// status, so the write needs no compare-and-swap. The event is created after the write; otherwise a
-// failed write, which is repeated, would create two events for one change.
-func (r *Reconciler) patchStatus(ctx context.Context, scope *scope) error {
+// patchStatus writes the status if it has changed. It may defer the write: again is the time after
+// which the caller must repeat the reconciliation. A write in which only fast-changing numbers have
+// changed waits for a later round of reports instead; see statusWrites. This controller is the only
+// writer of the status, so the write needs no compare-and-swap. Events are created after the write;
+// otherwise a failed write, which is repeated, would create two events for one change.
+func (r *Reconciler) patchStatus(ctx context.Context, scope *scope) (again time.Duration,
+	err error) {
 	before := scope.topic
 	after := before.DeepCopy()
 	after.Status = scope.status()
-	key, round := client.ObjectKeyFromObject(before), scope.report.RoundNumber()
-	if equality.Semantic.DeepEqual(before.Status, after.Status) ||
-		r.writes.deferred(key, before.Status, after.Status, round) {
-		return nil
+	key, round, now := client.ObjectKeyFromObject(before), scope.report.RoundNumber(), time.Now()
+	wait := r.unsettled.wait(key, before.Status, after.Status, settled(after.Status), r.Pace, now)
+	if equality.Semantic.DeepEqual(before.Status, after.Status) {
+		return 0, nil
+	}
+	if wait > 0 || r.writes.deferred(key, before.Status, after.Status, round) {
+		return wait, nil
 	}
 	r.writes.record(key, round)
+	r.unsettled.record(key, now)
 	if err := r.Status().Patch(ctx, after, client.MergeFrom(before)); err != nil {
 		if apierrors.IsNotFound(err) {
-			return nil // the Topic was deleted meanwhile
+			return 0, nil // the Topic was deleted meanwhile
 		}
-		return fmt.Errorf("patch the topic's status: %w", err)
+		return 0, fmt.Errorf("patch the topic's status: %w", err)
 	}
 	r.Events.ReadyChanged(after, before.Status.Conditions, after.Status.Conditions)
-	return nil
+	r.recordLoss(before, after)
+	return 0, nil
+}
+
+// recordLoss creates an event if records of a partition were lost.
+func (r *Reconciler) recordLoss(before, after *v1alpha1.Topic) {
+	lost := func(topic *v1alpha1.Topic) int {
+		return slices.IndexFunc(topic.Status.Problems, func(p v1alpha1.PartitionProblem) bool {
+			return p.Reason == v1alpha1.ReasonReplicaLost
+		})
+	}
+	if at := lost(after); at >= 0 && lost(before) < 0 {
+		problem := after.Status.Problems[at]
+		r.Events.Warning(after, v1alpha1.ReasonReplicaLost, "Elect", "Partition %d: %s",
+			problem.Partition, problem.Message)
+	}
 }
 
 // ofSameName maps a Topic to all Topics that claim the same Kafka name: when the Topic is deleted,
@@ -157,6 +177,20 @@ func (r *Reconciler) ofSameName(ctx context.Context, object client.Object) []rec
 func (r *Reconciler) ofCluster(ctx context.Context, cluster client.Object) []reconcile.Request {
 	return r.list(ctx, cluster.GetNamespace(),
 		client.MatchingFields{index.ByCluster: cluster.GetName()})
+}
+
+// withProblems maps a LogCluster to those of its Topics whose status has problems: what they wait for
+// depends on the state of brokers.
+func (r *Reconciler) withProblems(ctx context.Context,
+	cluster client.Object) []reconcile.Request {
+	topics := &v1alpha1.TopicList{}
+	if err := r.List(ctx, topics, client.InNamespace(cluster.GetNamespace()),
+		client.MatchingFields{index.ByCluster: cluster.GetName()},
+		client.UnsafeDisableDeepCopy); err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "failed to list topics", "cluster", cluster.GetName())
+	}
+	return watch.Requests(slices.DeleteFunc(topics.Items,
+		func(topic v1alpha1.Topic) bool { return len(topic.Status.Problems) == 0 }))
 }
 
 // list returns requests for the Topics with the given index values. It logs an error, because a map

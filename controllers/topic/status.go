@@ -1,39 +1,42 @@
 package topic
 
 import (
-	"encoding/hex"
 	"fmt"
+	"strconv"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"heartwood.dev/heartwood/api/v1alpha1"
 	"heartwood.dev/heartwood/controllers/conditions"
+	"heartwood.dev/heartwood/controllers/sets"
 	"heartwood.dev/heartwood/internal/metadata"
+	"heartwood.dev/heartwood/internal/partitionset"
 )
 
 // namesMax is the maximum number of partitions that a message names.
 const namesMax = 5
 
-// status returns the complete new status. It is computed from the scope, which was read before this
-// reconciliation wrote anything. The events of these writes trigger another reconciliation, which
-// updates the status.
+// status returns the complete new status.
 func (s *scope) status() v1alpha1.TopicStatus {
 	status := *s.topic.Status.DeepCopy()
 	status.ObservedGeneration = s.topic.Generation
-	status.TopicID = topicID(s.topic.UID)
-	status.Partitions = int32(len(s.partitions))
+	status.TopicID = ""
+	if id, ok := sets.ID(s.topic.UID); ok {
+		status.TopicID = id.String()
+	}
+	status.Partitions = int32(len(s.entries))
 	status.ReadyPartitions, status.UnderReplicated = 0, 0
-	for _, partition := range s.partitions {
-		if partition.Ready() {
+	for _, entry := range s.entries {
+		if entry.Serves() {
 			status.ReadyPartitions++
 		}
-		if partition.UnderReplicated() {
+		if entry.UnderReplicated() {
 			status.UnderReplicated++
 		}
 	}
+	status.Problems = s.problems()
 	s.set(&status, s.readyCondition(status))
 	s.set(&status, s.replicatedCondition(status))
 	s.setCompaction(&status)
@@ -74,39 +77,37 @@ func (s *scope) readyCondition(status v1alpha1.TopicStatus) metav1.Condition {
 	if status.ReadyPartitions == s.topic.Spec.Partitions {
 		return conditions.Ready("Every partition has a serving leader.")
 	}
-	names := s.names(func(partition *v1alpha1.Partition) bool {
-		return partition == nil || !partition.Ready()
-	})
 	return conditions.NotReady(v1alpha1.ReasonPartitionsNotReady, fmt.Sprintf(
-		"%d of %d partitions have a serving leader; see condition Ready of Partitions %s.",
-		status.ReadyPartitions, s.topic.Spec.Partitions, names))
+		"%d of %d partitions have a serving leader; status.problems says what these wait for: "+
+			"partitions %s.", status.ReadyPartitions, s.topic.Spec.Partitions,
+		s.numbers(func(entry partitionset.Entry) bool { return !entry.Serves() })))
 }
 
 // replicatedCondition returns condition Replicated. Reason Reassigning takes precedence over
 // UnderReplicated, because during a reassignment the new replicas are not yet in sync.
 func (s *scope) replicatedCondition(status v1alpha1.TopicStatus) metav1.Condition {
 	all, reassigning := s.topic.Spec.Partitions, 0
-	for _, partition := range s.partitions {
-		if partition.Reassigning() {
+	for _, entry := range s.entries {
+		if entry.Reassigning() {
 			reassigning++
 		}
 	}
 	condition := metav1.Condition{Type: v1alpha1.ConditionReplicated, Status: metav1.ConditionFalse}
 	switch {
+	case s.invalidMoves != nil:
+		condition.Reason = v1alpha1.ReasonInvalidReassignment
+		condition.Message = fmt.Sprintf("The annotation %s cannot be used: %v. Correct or remove the "+
+			"annotation.", v1alpha1.AnnotationReassign, s.invalidMoves)
 	case reassigning > 0:
 		condition.Reason = v1alpha1.ReasonReassigning
 		condition.Message = fmt.Sprintf("%d of %d partitions are being reassigned: %s.",
-			reassigning, all, s.names(func(partition *v1alpha1.Partition) bool {
-				return partition != nil && partition.Reassigning()
-			}))
+			reassigning, all, s.numbers(partitionset.Entry.Reassigning))
 	case status.UnderReplicated > 0 || status.Partitions < all:
 		condition.Reason = v1alpha1.ReasonUnderReplicated
 		condition.Message = fmt.Sprintf(
 			"%d of %d partitions are under-replicated: %s.",
 			all-status.Partitions+status.UnderReplicated, all,
-			s.names(func(partition *v1alpha1.Partition) bool {
-				return partition == nil || partition.UnderReplicated()
-			}))
+			s.numbers(partitionset.Entry.UnderReplicated))
 	default:
 		condition.Status, condition.Reason = metav1.ConditionTrue, v1alpha1.ReasonInSync
 		condition.Message = "Every replica is in sync."
@@ -114,31 +115,18 @@ func (s *scope) replicatedCondition(status v1alpha1.TopicStatus) metav1.Conditio
 	return condition
 }
 
-// names joins the names of the first namesMax partitions for which matches returns true. The
-// argument of matches is nil if the Partition does not exist.
-func (s *scope) names(matches func(*v1alpha1.Partition) bool) string {
-	var names []string
+// numbers joins the numbers of the first namesMax partitions for which matches returns true. The
+// entry of a partition that is not assigned is empty.
+func (s *scope) numbers(matches func(partitionset.Entry) bool) string {
+	var numbers []string
 	for index := range s.topic.Spec.Partitions {
-		if !matches(s.partitions[index]) {
+		if !matches(s.entries[index]) {
 			continue
 		}
-		if len(names) == namesMax {
-			return strings.Join(names, " ") + " ..."
+		if len(numbers) == namesMax {
+			return strings.Join(numbers, " ") + " ..."
 		}
-		names = append(names, v1alpha1.PartitionName(s.topic.Name, index))
+		numbers = append(numbers, strconv.Itoa(int(index)))
 	}
-	return strings.Join(names, " ")
-}
-
-// topicID returns a Topic's uid in the format of Kafka topic ids, or "" if the uid is not a UUID.
-func topicID(uid types.UID) string {
-	var id metadata.ID
-	digits := strings.ReplaceAll(string(uid), "-", "")
-	if len(digits) != 2*len(id) {
-		return ""
-	}
-	if _, err := hex.Decode(id[:], []byte(digits)); err != nil {
-		return ""
-	}
-	return id.String()
+	return strings.Join(numbers, " ")
 }

@@ -18,11 +18,10 @@ import (
 	"heartwood.dev/heartwood/api/v1alpha1"
 )
 
-// TopicDelay and ClusterDelay are the times for which events of Partitions are coalesced before the
-// Topic or LogCluster is reconciled, whose status summarizes the Partitions. When one of three
-// brokers fails, a third of all partitions change within seconds. If each change updated these
-// statuses, the updates would cost more than the elections, because every broker receives every
-// update.
+// TopicDelay and ClusterDelay are the times for which events of PartitionSets are coalesced before
+// the Topic or LogCluster is reconciled, whose status summarizes the partitions. When one of three
+// brokers fails, a third of all partitions change at once. If each change updated these statuses,
+// the updates would cost more than the elections, because every broker receives every update.
 const (
 	TopicDelay   = 100 * time.Millisecond
 	ClusterDelay = 500 * time.Millisecond
@@ -49,8 +48,8 @@ type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 // Coalesce returns a handler of events. It maps the object of an event to resources by find, and
 // queues these resources after a delay. The queue contains at most one entry per resource, with the
 // earliest requested time, so further events during the delay neither add entries nor postpone the
-// entry. For an update, only the new object is mapped: the fields that find uses (cluster, topic)
-// are immutable.
+// entry. For an update, only the new object is mapped: the field that find uses (cluster) is
+// immutable.
 func Coalesce(delay time.Duration, find handler.MapFunc) handler.EventHandler {
 	add := func(ctx context.Context, object client.Object, to queue) {
 		for _, request := range find(ctx, object) {
@@ -73,23 +72,18 @@ func Coalesce(delay time.Duration, find handler.MapFunc) handler.EventHandler {
 	}
 }
 
-// ClusterOf maps a Topic, a Partition or a broker's pod to its LogCluster.
+// ClusterOf maps a Topic, a PartitionSet or a broker's pod to its LogCluster.
 func ClusterOf(_ context.Context, object client.Object) []reconcile.Request {
 	var name string
 	switch object := object.(type) {
 	case *v1alpha1.Topic:
 		name = object.Spec.Cluster
-	case *v1alpha1.Partition:
+	case *v1alpha1.PartitionSet:
 		name = object.Spec.Cluster
 	case *corev1.Pod:
 		name = object.Labels[v1alpha1.LabelCluster]
 	}
 	return request(object.GetNamespace(), name)
-}
-
-// TopicOf maps a Partition to the Topic that it names, even if this Topic does not exist.
-func TopicOf(_ context.Context, partition client.Object) []reconcile.Request {
-	return request(partition.GetNamespace(), partition.(*v1alpha1.Partition).Spec.Topic)
 }
 
 func request(namespace, name string) []reconcile.Request {

@@ -19,15 +19,15 @@ func TestStreamOfEventsIsCoalescedWithoutPostponing(t *testing.T) {
 			workqueue.DefaultTypedControllerRateLimiter[reconcile.Request](),
 		)
 		defer queue.ShutDown()
-		handler := Coalesce(TopicDelay, TopicOf)
-		partition := &v1alpha1.Partition{ObjectMeta: metav1.ObjectMeta{Namespace: "logs"},
-			Spec: v1alpha1.PartitionSpec{Topic: "orders"}}
+		handler := Coalesce(TopicDelay, ClusterOf)
+		set := &v1alpha1.PartitionSet{ObjectMeta: metav1.ObjectMeta{Namespace: "logs"},
+			Spec: v1alpha1.PartitionSetSpec{Cluster: "main"}}
 		for range 3 * time.Second / (10 * time.Millisecond) {
-			handler.Create(t.Context(), event.CreateEvent{Object: partition}, queue)
+			handler.Create(t.Context(), event.CreateEvent{Object: set}, queue)
 			handler.Update(t.Context(),
-				event.UpdateEvent{ObjectOld: partition, ObjectNew: partition}, queue)
-			handler.Delete(t.Context(), event.DeleteEvent{Object: partition}, queue)
-			handler.Generic(t.Context(), event.GenericEvent{Object: partition}, queue)
+				event.UpdateEvent{ObjectOld: set, ObjectNew: set}, queue)
+			handler.Delete(t.Context(), event.DeleteEvent{Object: set}, queue)
+			handler.Generic(t.Context(), event.GenericEvent{Object: set}, queue)
 			time.Sleep(10 * time.Millisecond)
 			if queue.Len() > 0 {
 				break
@@ -37,8 +37,8 @@ func TestStreamOfEventsIsCoalescedWithoutPostponing(t *testing.T) {
 		if queue.Len() != 1 {
 			t.Fatalf("got %d entries after 3 s of events, want 1", queue.Len())
 		}
-		if request, _ := queue.Get(); request.String() != "logs/orders" {
-			t.Errorf("got request %s, want logs/orders", request)
+		if request, _ := queue.Get(); request.String() != "logs/main" {
+			t.Errorf("got request %s, want logs/main", request)
 		}
 	})
 }

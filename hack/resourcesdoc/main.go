@@ -29,7 +29,7 @@ the default that its description states.
 `
 
 // kinds are the resources, in the order of their sections on the page.
-var kinds = []string{"logclusters", "topics", "logusers", "partitions"}
+var kinds = []string{"logclusters", "topics", "logusers", "partitionsets"}
 
 func run(out io.Writer, dir string) error {
 	if _, err := io.WriteString(out, intro); err != nil {

@@ -32,6 +32,7 @@ type Input struct {
 type Decided struct {
 	Key           Key
 	Before, After Entry
+	Retired       bool // the Topic does not exist or has fewer partitions
 	placement.Decision
 }
 
@@ -62,7 +63,8 @@ func (s *Set) Decide(in Input) []Decided {
 			s.PutState(key, next)
 		}
 		after, _ := s.Get(key)
-		all = append(all, Decided{Key: key, Before: before, After: after, Decision: decision})
+		all = append(all, Decided{Key: key, Before: before, After: after, Retired: !exists,
+			Decision: decision})
 	}
 	return all
 }

@@ -216,16 +216,6 @@ func (s *Set) RemoveState(key Key) {
 	}
 }
 
-// RestoreStates sets the states of a set that has none to those of an earlier version of the set.
-func (s *Set) RestoreStates(from *Set) {
-	if len(s.states)+len(s.invalidStates) > 0 {
-		return
-	}
-	s.states, s.invalidStates = maps.Clone(from.states), from.invalidStates
-	s.directories = maps.Clone(from.directories)
-	s.statusChanged = true
-}
-
 // Empty reports whether the set contains nothing, not even an entry that cannot be parsed.
 func (s *Set) Empty() bool {
 	return len(s.assignments)+len(s.states)+len(s.invalidAssignments)+len(s.invalidStates) == 0

@@ -16,6 +16,9 @@ type Settings struct {
 	// Held is the number of pods, from ordinal 0, that keep their present template; see
 	// internal/operator/rollout.
 	Held int32
+	// PartitionSets is the number of the LogCluster's PartitionSets; 0 has the effect of
+	// v1alpha1.PartitionSets.
+	PartitionSets int32
 }
 
 // running returns the number of running brokers.

@@ -1,6 +1,8 @@
 package render
 
 import (
+	"cmp"
+
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -8,15 +10,16 @@ import (
 )
 
 // role grants brokers exactly the permissions that internal/metadata/kube needs. Brokers watch the
-// metadata, renew their Leases and update the status of Partitions. For Kafka's admin clients they
-// create, change and delete Topics, reassign Partitions, and change settings of their LogCluster.
+// metadata, renew their Leases and update the status of PartitionSets. For Kafka's admin clients
+// they create, change and delete Topics, reassign partitions, and change settings of their
+// LogCluster.
 // With adminApi ReadOnly they may create Topics only: __consumer_offsets, and topics that are
 // created automatically (autoCreateTopics).
 //
 // A broker may patch only its own LogCluster. RBAC cannot restrict the permission to some fields;
 // the policy in config/admission/logclusters.yaml does.
 //
-// A broker may update only the Leases of its own cluster. RBAC cannot restrict the creation of
+// A broker may update only the Leases and PartitionSets of its own cluster. RBAC cannot restrict the creation of
 // Leases to names, because a create request has no resource name. The rule that names the Leases
 // depends on the number of brokers, so the Role must be applied before new pods are created. The
 // operator itself must have every permission that is granted here (see controllers/logcluster).
@@ -24,6 +27,10 @@ func role(cluster *v1alpha1.LogCluster, settings Settings) *rbacv1.Role {
 	var leases []string
 	for id := range settings.running(cluster) {
 		leases = append(leases, v1alpha1.BrokerLeaseName(cluster.Name, id))
+	}
+	var sets []string
+	for number := range cmp.Or(settings.PartitionSets, v1alpha1.PartitionSets) {
+		sets = append(sets, v1alpha1.PartitionSetName(cluster.Name, number))
 	}
 	topicVerbs := []string{"create"}
 	if cluster.Spec.AdminAPI != v1alpha1.AdminReadOnly {
@@ -33,11 +40,11 @@ func role(cluster *v1alpha1.LogCluster, settings Settings) *rbacv1.Role {
 		[]string{"coordination.k8s.io"}
 	rules := []rbacv1.PolicyRule{
 		{
-			APIGroups: heartwood, Resources: []string{"logclusters", "topics", "partitions"},
+			APIGroups: heartwood, Resources: []string{"logclusters", "topics", "partitionsets"},
 			Verbs: []string{"get", "list", "watch"},
 		},
 		{APIGroups: heartwood, Resources: []string{"topics"}, Verbs: topicVerbs},
-		{APIGroups: heartwood, Resources: []string{"partitions/status"},
+		{APIGroups: heartwood, Resources: []string{"partitionsets/status"}, ResourceNames: sets,
 			Verbs: []string{"get", "update"}},
 		{APIGroups: coordination, Resources: []string{"leases"},
 			Verbs: []string{"get", "list", "watch", "create"}},
@@ -46,7 +53,7 @@ func role(cluster *v1alpha1.LogCluster, settings Settings) *rbacv1.Role {
 	}
 	if cluster.Spec.AdminAPI != v1alpha1.AdminReadOnly {
 		rules = append(rules, rbacv1.PolicyRule{APIGroups: heartwood,
-			Resources: []string{"partitions"}, Verbs: []string{"patch"}},
+			Resources: []string{"partitionsets"}, ResourceNames: sets, Verbs: []string{"update"}},
 			rbacv1.PolicyRule{APIGroups: heartwood, Resources: []string{"logclusters"},
 				ResourceNames: []string{cluster.Name}, Verbs: []string{"patch"}})
 	}

@@ -1,0 +1,17 @@
+// Package assignment contains the controller that assigns partitions to brokers. It is keyed by
+// LogCluster, and one pass decides about all Topics of the LogCluster, so that many new Topics cost
+// one write for each PartitionSet.
+//
+// reconciler.go gathers the input, plan.go and orphans.go decide (they are pure), and write.go
+// writes. sets.go creates missing PartitionSets and deletes those of LogClusters that are gone.
+//
+// Invariants:
+//  1. The state of a partition is removed before its assignment. So an assignment without a state
+//     is always a new partition without records.
+//  2. The entry of a partition whose records are to be deleted is removed only after a read from
+//     the API server itself has proved that the Topic does not exist: the cache may be outdated.
+//  3. A change of an assignment is written only if the entry is the one on which it was decided.
+//
+// Only one worker runs, because an assignment depends on the number of replicas on each broker: two
+// passes at the same time would choose the same brokers with the fewest replicas.
+package assignment

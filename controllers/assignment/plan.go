@@ -1,0 +1,324 @@
+package assignment
+
+import (
+	"slices"
+
+	"heartwood.dev/heartwood/api/v1alpha1"
+	"heartwood.dev/heartwood/controllers/refusal"
+	"heartwood.dev/heartwood/controllers/sets"
+	"heartwood.dev/heartwood/internal/metadata"
+	"heartwood.dev/heartwood/internal/partitionset"
+	"heartwood.dev/heartwood/internal/placement"
+)
+
+// input is the complete input of a plan. It is not changed.
+type input struct {
+	cluster *v1alpha1.LogCluster // nil if it does not exist
+	topics  []*v1alpha1.Topic    // of the LogCluster
+	racks   map[int32]string     // rack of each broker whose Lease contains one
+	sets    *sets.Cluster
+}
+
+// plan contains the changes that one pass makes.
+type plan struct {
+	assign []assignmentChange
+	// removed are partitions whose states are to be removed, and retired those that lose their
+	// leaders before another Topic continues with them.
+	removed, retired []partitionset.Key
+	// taken are Topics whose requested reassignments are written, so that their annotations are to
+	// be removed.
+	taken []*v1alpha1.Topic
+}
+
+// assignmentChange replaces the assignment of a partition.
+type assignmentChange struct {
+	key    partitionset.Key
+	before *partitionset.Assignment // nil: the partition has no assignment
+	after  *partitionset.Assignment // nil: it is removed
+}
+
+// planner is a plan in progress.
+type planner struct {
+	input
+	plan
+	load   map[int32]int // replicas that each broker is assigned, without retained ones
+	owners map[string]owner
+	oldest map[string]*v1alpha1.Topic // by Kafka name
+}
+
+// owner is a Topic to which entries may belong.
+type owner struct {
+	topic   *v1alpha1.Topic
+	tag     string
+	refused bool
+}
+
+// newPlan returns the changes by which the assignments follow the Topics. Older Topics are assigned
+// first.
+func newPlan(in input) plan {
+	p := planner{input: in, load: map[int32]int{}, owners: map[string]owner{},
+		oldest: map[string]*v1alpha1.Topic{}}
+	for _, entry := range in.sets.All() {
+		if a := entry.Assignment; a != nil && a.Reclaim != partitionset.Retained {
+			p.addLoad(a.Replicas)
+		}
+	}
+	p.topics = slices.SortedFunc(slices.Values(in.topics), func(a, b *v1alpha1.Topic) int {
+		if a.OlderThan(b) {
+			return -1
+		}
+		return 1
+	})
+	for _, topic := range p.topics {
+		if p.oldest[topic.KafkaName()] == nil {
+			p.oldest[topic.KafkaName()] = topic
+		}
+	}
+	for _, topic := range p.topics {
+		o := owner{topic: topic, tag: sets.Tag(topic.UID)}
+		o.refused = !p.assignTopic(o)
+		p.owners[topic.Name] = o
+	}
+	p.reclaimOrphans()
+	return p.plan
+}
+
+func (p *planner) addLoad(replicas []int32) {
+	for _, broker := range replicas {
+		p.load[broker]++
+	}
+}
+
+// work is what remains to be done for a Topic, by partition.
+type work struct {
+	fresh   map[int32]*partitionset.Assignment // the value is the entry that is replaced, or nil
+	current map[int32]partitionset.Assignment  // assignments that the Topic keeps or adopts
+	before  map[int32]*partitionset.Assignment // the entries of current
+	blocked []partitionset.Key                 // retained partitions that still have a leader
+	deleted []partitionset.Key                 // states of an earlier Topic without its records
+}
+
+// assignTopic plans the assignments of a Topic. It returns false if the Topic is refused.
+func (p *planner) assignTopic(o owner) bool {
+	w := p.gather(o)
+	moves := map[int32][]int32(nil)
+	if p.cluster != nil && o.topic.Annotations[v1alpha1.AnnotationReassign] != "" {
+		moves, _ = refusal.Reassignments(o.topic, p.cluster) // the topic controller reports errors
+	}
+	if p.settled(o, w) && len(moves) == 0 {
+		return true
+	}
+	in := refusal.Input{Topic: o.topic, Cluster: p.cluster,
+		IsNew: func(index int32) bool { _, fresh := w.fresh[index]; return fresh }}
+	if oldest := p.oldest[o.topic.KafkaName()]; oldest != o.topic {
+		in.Older = oldest
+	}
+	if refusal.Check(in) != nil {
+		return false
+	}
+	p.removed, p.retired = append(p.removed, w.deleted...), append(p.retired, w.blocked...)
+	p.assignFresh(o, w)
+	p.move(o, w, moves)
+	p.fit(o, w)
+	for _, index := range sorted(w.current) {
+		p.change(key(o.topic, index), w.before[index], w.current[index])
+	}
+	return true
+}
+
+// gather classifies the entries of a Topic's partitions.
+func (p *planner) gather(o owner) work {
+	w := work{fresh: map[int32]*partitionset.Assignment{},
+		current: map[int32]partitionset.Assignment{},
+		before:  map[int32]*partitionset.Assignment{}}
+	for index := range o.topic.Spec.Partitions {
+		key := key(o.topic, index)
+		if p.sets.Invalid(key) {
+			continue // a person must correct the entry
+		}
+		entry := p.sets.Get(key)
+		a, state := entry.Assignment, entry.State
+		switch {
+		case a == nil && state == nil:
+			w.fresh[index] = nil
+		case a == nil:
+			w.keep(o, index, nil, state.Replicas)
+		case a.Tag == o.tag:
+			w.keep(o, index, a, a.Replicas)
+		case a.Reclaim == partitionset.Delete && state != nil:
+			w.deleted = append(w.deleted, key)
+		case a.Reclaim == partitionset.Delete:
+			w.fresh[index] = a
+		case state != nil && state.Leader != placement.NoLeader:
+			w.blocked = append(w.blocked, key)
+		default:
+			w.keep(o, index, a, a.Replicas)
+		}
+	}
+	return w
+}
+
+// keep records that a partition keeps its replicas, with the Topic's id and policy.
+func (w work) keep(o owner, index int32, before *partitionset.Assignment, replicas []int32) {
+	w.before[index], w.current[index] = before, o.assignment(replicas)
+}
+
+// assignment returns the entry that assigns a partition of the Topic.
+func (o owner) assignment(replicas []int32) partitionset.Assignment {
+	a := partitionset.Assignment{Replicas: replicas, Tag: o.tag}
+	if o.topic.Spec.ReclaimPolicy == v1alpha1.ReclaimDelete {
+		a.Reclaim = partitionset.Delete
+	}
+	return a
+}
+
+// settled reports whether nothing is to be changed for a Topic.
+func (p *planner) settled(o owner, w work) bool {
+	if len(w.fresh)+len(w.blocked)+len(w.deleted) > 0 {
+		return false
+	}
+	for index, a := range w.current {
+		before := w.before[index]
+		if before == nil || before.Tag != a.Tag || before.Reclaim != a.Reclaim ||
+			p.cluster != nil && !p.hasValidReplicas(o, a) {
+			return false
+		}
+	}
+	return true
+}
+
+// replicas returns the number of replicas that each partition of a Topic should have.
+func (p *planner) replicas(o owner) int {
+	return metadata.Replicas(o.topic.Spec.TopicSettings, p.cluster)
+}
+
+// hasValidReplicas reports whether a partition has as many replicas as the Topic requests, none of
+// them on a broker that is to be removed. Replicas on any other brokers are valid, because a user
+// may have moved them there.
+func (p *planner) hasValidReplicas(o owner, a partitionset.Assignment) bool {
+	return len(a.Replicas) == p.replicas(o) && slices.Max(a.Replicas) < p.cluster.Spec.Brokers
+}
+
+// assignFresh assigns new partitions. A partition with an entry in spec.initialReplicas gets the
+// replicas of the entry. The entry is in the same version of the Topic as the number of partitions,
+// so the operator cannot assign the partition before it reads the entry. All other new partitions
+// with adjacent indexes are assigned by one call of placement.Assign.
+//
+// All brokers of the LogCluster's spec are candidates, even those that are down: an assignment is
+// permanent, so the present state of brokers must not affect it.
+func (p *planner) assignFresh(o owner, w work) {
+	isNew := func(index int32) bool { _, fresh := w.fresh[index]; return fresh }
+	initial, err := metadata.InitialReplicas(&o.topic.Spec, p.cluster, p.cluster.Spec.Brokers, isNew)
+	if err != nil {
+		return // impossible: the Topic would be refused
+	}
+	for index := int32(0); index < o.topic.Spec.Partitions; {
+		if replicas := initial[index]; replicas != nil && isNew(index) {
+			p.create(o, w, index, replicas)
+			index++
+			continue
+		}
+		next := index
+		for next < o.topic.Spec.Partitions && isNew(next) && initial[next] == nil {
+			next++
+		}
+		if next == index {
+			index++
+			continue
+		}
+		assigned, err := placement.Assign(p.brokers(), p.load, int(index), int(next-index),
+			p.replicas(o))
+		if err != nil {
+			return // impossible: the Topic would be refused
+		}
+		for _, replicas := range assigned {
+			p.create(o, w, index, replicas)
+			index++
+		}
+	}
+}
+
+// create adds the assignment of a new partition to the plan and to the load.
+func (p *planner) create(o owner, w work, index int32, replicas []int32) {
+	p.change(key(o.topic, index), w.fresh[index], o.assignment(replicas))
+	p.addLoad(replicas)
+}
+
+// move applies requested reassignments to the partitions that are assigned. A request is taken once
+// all its partitions are assigned as requested.
+func (p *planner) move(o owner, w work, moves map[int32][]int32) {
+	taken := len(moves) > 0
+	for index, replicas := range moves {
+		a, assigned := w.current[index]
+		taken = taken && assigned && w.before[index] != nil &&
+			slices.Equal(w.before[index].Replicas, replicas)
+		if assigned {
+			a.Replicas = replicas
+			w.current[index] = a
+		}
+	}
+	if taken {
+		p.taken = append(p.taken, o.topic)
+	}
+}
+
+// fit changes the replicas of partitions without valid replicas, because the Topic's number of
+// replicas has changed or brokers are to be removed. It moves as few replicas as possible. The
+// change only sets the target; the brokers then copy the records (see placement.Decide).
+func (p *planner) fit(o owner, w work) {
+	var invalid []int32
+	var current [][]int32
+	for _, index := range sorted(w.current) {
+		if a := w.current[index]; !p.hasValidReplicas(o, a) {
+			invalid, current = append(invalid, index), append(current, a.Replicas)
+		}
+	}
+	if len(invalid) == 0 {
+		return
+	}
+	targets, err := placement.Fit(p.brokers(), p.load, current, p.replicas(o))
+	if err != nil {
+		return // impossible: the Topic would be refused
+	}
+	for i, index := range invalid {
+		a := w.current[index]
+		a.Replicas = targets[i]
+		w.current[index] = a
+		p.addLoad(targets[i])
+		for _, id := range current[i] {
+			p.load[id]--
+		}
+	}
+}
+
+// change adds a change of an assignment to the plan, unless nothing would change.
+func (p *planner) change(key partitionset.Key, before *partitionset.Assignment,
+	after partitionset.Assignment) {
+	if before == nil || before.Tag != after.Tag || before.Reclaim != after.Reclaim ||
+		!slices.Equal(before.Replicas, after.Replicas) {
+		p.assign = append(p.assign, assignmentChange{key, before, &after})
+	}
+}
+
+// brokers returns all brokers to which replicas may be assigned, with their racks if known.
+func (p *planner) brokers() []placement.Broker {
+	brokers := make([]placement.Broker, p.cluster.Spec.Brokers)
+	for id := range brokers {
+		brokers[id] = placement.Broker{ID: int32(id), Rack: p.racks[int32(id)]}
+	}
+	return brokers
+}
+
+func key(topic *v1alpha1.Topic, index int32) partitionset.Key {
+	return partitionset.Key{Topic: topic.Name, Index: index}
+}
+
+// sorted returns the indexes of partitions in order.
+func sorted(m map[int32]partitionset.Assignment) []int32 {
+	indexes := make([]int32, 0, len(m))
+	for index := range m {
+		indexes = append(indexes, index)
+	}
+	slices.Sort(indexes)
+	return indexes
+}

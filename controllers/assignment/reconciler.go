@@ -1,0 +1,179 @@
+package assignment
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+
+	"heartwood.dev/heartwood/api/v1alpha1"
+	"heartwood.dev/heartwood/controllers/index"
+	"heartwood.dev/heartwood/controllers/keyed"
+	"heartwood.dev/heartwood/controllers/laststatus"
+	"heartwood.dev/heartwood/controllers/sets"
+	"heartwood.dev/heartwood/controllers/watch"
+	"heartwood.dev/heartwood/internal/partitionset/commit"
+)
+
+// +kubebuilder:rbac:groups=heartwood.dev,resources=topics,verbs=get;list;watch;patch
+// +kubebuilder:rbac:groups=heartwood.dev,resources=partitionsets,verbs=get;list;watch;create;update;delete
+// +kubebuilder:rbac:groups=heartwood.dev,resources=partitionsets/status,verbs=get;update
+
+const (
+	// delay is the time for which events are coalesced before a pass.
+	delay = 30 * time.Millisecond
+	// defaultPause is the minimum time between two passes that write assignments. When many Topics
+	// are created one after the other, it bounds the number of writes; a single Topic never waits
+	// for it.
+	defaultPause = 200 * time.Millisecond
+)
+
+// Reconciler assigns the partitions of Topics to brokers.
+type Reconciler struct {
+	client.Client
+	Live   client.Reader // reads from the API server itself
+	Sets   *sets.Reader
+	Writer *commit.Writer
+	// Pause is the minimum time between two passes that write assignments; default 200 ms.
+	Pause time.Duration
+
+	deleted laststatus.Cache
+	next    keyed.Map[time.Time] // the earliest time of the next pass; lost at a restart
+}
+
+// Setup adds the controller to a manager.
+func (r *Reconciler) Setup(mgr ctrl.Manager) error {
+	r.Pause = cmp.Or(r.Pause, defaultPause)
+	specChanged := builder.WithPredicates(predicate.GenerationChangedPredicate{})
+	ofCluster := watch.Coalesce(delay, watch.ClusterOf)
+	return watch.NewController(mgr, "assignment", 1).
+		For(&v1alpha1.LogCluster{}, specChanged).
+		Watches(&v1alpha1.PartitionSet{}, r.deleted.Handler(ofCluster)).
+		Watches(&v1alpha1.Topic{}, ofCluster, builder.WithPredicates(predicate.Funcs{
+			UpdateFunc: func(e event.UpdateEvent) bool {
+				return e.ObjectOld.GetUID() != e.ObjectNew.GetUID() || changesAssignments.Update(e)
+			},
+		})).
+		Complete(r)
+}
+
+// changesAssignments selects changes of the spec and of annotations of Topics.
+var changesAssignments = predicate.Or[client.Object](predicate.GenerationChangedPredicate{},
+	predicate.AnnotationChangedPredicate{})
+
+// Reconcile makes one pass over all Topics of a LogCluster. After a conflict with another writer of
+// a set, the event of the other write triggers another pass.
+func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	next, _ := r.next.Get(req.NamespacedName)
+	if left := time.Until(next); left > 0 {
+		return ctrl.Result{RequeueAfter: left}, nil
+	}
+	in, complete, err := r.gather(ctx, req.NamespacedName)
+	if err != nil || !complete {
+		return ctrl.Result{}, err
+	}
+	plan := newPlan(in)
+	if err := r.verify(ctx, req.NamespacedName, in, &plan); err != nil {
+		return ctrl.Result{}, err
+	}
+	if len(plan.assign) > 0 {
+		r.next.Set(req.NamespacedName, time.Now().Add(r.Pause))
+	}
+	name := func(number int32) string {
+		return sets.Name(types.NamespacedName{Namespace: req.Namespace,
+			Name: v1alpha1.PartitionSetName(req.Name, number)})
+	}
+	if err := r.write(ctx, name, in, plan); err != nil {
+		return ctrl.Result{}, err
+	}
+	for _, topic := range plan.taken {
+		if err := r.removeRequest(ctx, topic); err != nil {
+			return ctrl.Result{}, err
+		}
+	}
+	if in.cluster == nil {
+		r.next.Delete(req.NamespacedName)
+		return ctrl.Result{}, r.deleteEmpty(ctx, in.sets)
+	}
+	return ctrl.Result{}, nil
+}
+
+// gather reads the input of a pass. complete is false if sets are missing, which then are created:
+// the events of their creation trigger another pass.
+func (r *Reconciler) gather(ctx context.Context, key types.NamespacedName) (in input,
+	complete bool, err error) {
+	if in.sets, err = r.Sets.OfCluster(ctx, key.Namespace, key.Name); err != nil {
+		return in, false, err
+	}
+	cluster := &v1alpha1.LogCluster{}
+	if err := r.Get(ctx, key, cluster); err == nil {
+		in.cluster = cluster
+	} else if !apierrors.IsNotFound(err) {
+		return in, false, fmt.Errorf("get the LogCluster: %w", err)
+	}
+	for number := range in.sets.Count {
+		if set := in.sets.Objects[number]; set != nil {
+			r.deleted.Observe(set)
+		} else if in.cluster == nil {
+			r.deleted.Forget(types.NamespacedName{Namespace: key.Namespace,
+				Name: v1alpha1.PartitionSetName(key.Name, number)})
+		}
+	}
+	if in.cluster != nil {
+		if complete, err := r.createMissing(ctx, key, in.sets); err != nil || !complete {
+			return in, false, err
+		}
+	}
+	topics := &v1alpha1.TopicList{}
+	if err := r.List(ctx, topics, client.InNamespace(key.Namespace),
+		client.MatchingFields{index.ByCluster: key.Name}, client.UnsafeDisableDeepCopy); err != nil {
+		return in, false, fmt.Errorf("list topics: %w", err)
+	}
+	for i := range topics.Items {
+		in.topics = append(in.topics, &topics.Items[i])
+	}
+	in.racks, err = r.racks(ctx, key)
+	return in, true, err
+}
+
+// racks reads the brokers' racks from their Leases. A broker that has never run has no Lease and is
+// treated like a broker without a rack.
+func (r *Reconciler) racks(ctx context.Context, key types.NamespacedName) (map[int32]string,
+	error) {
+	leases := &coordinationv1.LeaseList{}
+	if err := r.List(ctx, leases, client.InNamespace(key.Namespace),
+		client.MatchingLabels{v1alpha1.LabelCluster: key.Name},
+		client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("list the brokers' leases: %w", err)
+	}
+	racks := map[int32]string{}
+	for i := range leases.Items {
+		cluster, broker, ok := v1alpha1.ParseBrokerLeaseName(leases.Items[i].Name)
+		if ok && cluster == key.Name {
+			racks[broker] = leases.Items[i].Annotations[v1alpha1.AnnotationRack]
+		}
+	}
+	return racks, nil
+}
+
+// removeRequest removes the annotation by which a user has requested reassignments. The write is a
+// compare-and-swap, so that it cannot remove another request.
+func (r *Reconciler) removeRequest(ctx context.Context, topic *v1alpha1.Topic) error {
+	changed := topic.DeepCopy()
+	delete(changed.Annotations, v1alpha1.AnnotationReassign)
+	err := r.Patch(ctx, changed,
+		client.MergeFromWithOptions(topic, client.MergeFromWithOptimisticLock{}))
+	if err != nil && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("remove the request of topic %s: %w", topic.Name, err)
+	}
+	return nil
+}

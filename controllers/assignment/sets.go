@@ -1,0 +1,96 @@
+package assignment
+
+import (
+	"context"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"golang.org/x/sync/errgroup"
+
+	"heartwood.dev/heartwood/api/v1alpha1"
+	"heartwood.dev/heartwood/controllers/laststatus"
+	"heartwood.dev/heartwood/controllers/sets"
+)
+
+// createMissing creates the sets of a LogCluster that do not exist, and reports whether all sets
+// exist. A set that was deleted is created with its last content. If that is not known yet, because
+// the event of the deletion has not arrived, this event triggers another pass.
+func (r *Reconciler) createMissing(ctx context.Context, cluster types.NamespacedName,
+	of *sets.Cluster) (complete bool, err error) {
+	var group errgroup.Group
+	complete = true
+	for number := range of.Count {
+		if of.Objects[number] != nil {
+			continue
+		}
+		complete = false
+		set, err := r.newSet(ctx, cluster, of.Count, number)
+		if err != nil {
+			return false, err
+		}
+		if set == nil {
+			continue
+		}
+		group.Go(func() error {
+			if err := r.Create(ctx, set); err != nil && !apierrors.IsAlreadyExists(err) {
+				return fmt.Errorf("create PartitionSet %s: %w", set.Name, err)
+			}
+			return nil
+		})
+	}
+	return complete, group.Wait()
+}
+
+// newSet returns a set that is to be created, or nil if its last content is not known yet.
+func (r *Reconciler) newSet(ctx context.Context, cluster types.NamespacedName, count,
+	number int32) (*v1alpha1.PartitionSet, error) {
+	set := &v1alpha1.PartitionSet{
+		ObjectMeta: metav1.ObjectMeta{
+			Name:      v1alpha1.PartitionSetName(cluster.Name, number),
+			Namespace: cluster.Namespace,
+			Labels:    map[string]string{v1alpha1.LabelCluster: cluster.Name},
+		},
+		Spec: v1alpha1.PartitionSetSpec{Cluster: cluster.Name, Index: number, Count: count},
+	}
+	last, known := r.deleted.Last(client.ObjectKeyFromObject(set))
+	if !known {
+		return nil, nil
+	}
+	if last == nil || last.Spec.Cluster != cluster.Name || last.Spec.Count != count {
+		return set, nil
+	}
+	last, err := laststatus.Restored(last)
+	if err != nil {
+		return nil, err
+	}
+	set.Spec.Assignments = last.Spec.Assignments
+	if err := laststatus.Annotate(set, last.Status); err != nil {
+		return nil, err
+	}
+	if len(set.Spec.Assignments) > 0 {
+		ctrl.LoggerFrom(ctx).Info("a PartitionSet was deleted, creating it again", "set", set.Name)
+	}
+	return set, nil
+}
+
+// deleteEmpty deletes the empty sets of a LogCluster that does not exist. Sets with retained
+// partitions are kept for a LogCluster of the same name.
+func (r *Reconciler) deleteEmpty(ctx context.Context, of *sets.Cluster) error {
+	for number, set := range of.Objects {
+		if !of.Sets[number].Empty() || !set.DeletionTimestamp.IsZero() {
+			continue
+		}
+		version := client.Preconditions{UID: &set.UID, ResourceVersion: &set.ResourceVersion}
+		err := r.Delete(ctx, &v1alpha1.PartitionSet{ObjectMeta: metav1.ObjectMeta{
+			Namespace: set.Namespace, Name: set.Name}}, version)
+		if err != nil && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {
+			return fmt.Errorf("delete PartitionSet %s: %w", set.Name, err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,34 @@
+package election
+
+import (
+	"time"
+
+	"heartwood.dev/heartwood/internal/partitionset"
+)
+
+// memory is what the controller knows about the partitions of a set between reconciliations. It is
+// lost when the operator restarts: present outages are then not measured, and leadership moves back
+// to preferred leaders after another full delay.
+type memory struct {
+	outages   outages
+	preferred preferred
+}
+
+func newMemory() *memory {
+	return &memory{outages: outages{served: map[partitionset.Key]bool{},
+		since: map[partitionset.Key]time.Time{}}, preferred: preferred{}}
+}
+
+// retain removes the partitions that the set does not contain any more.
+func (m *memory) retain(set *partitionset.Set) {
+	for key := range m.outages.served {
+		if _, ok := set.Get(key); !ok {
+			m.outages.forget(key)
+		}
+	}
+	for key := range m.outages.since {
+		if _, ok := set.Get(key); !ok {
+			m.outages.forget(key)
+		}
+	}
+}

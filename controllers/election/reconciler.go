@@ -1,0 +1,297 @@
+package election
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"heartwood.dev/heartwood/api/v1alpha1"
+	"heartwood.dev/heartwood/controllers/brokerstate"
+	"heartwood.dev/heartwood/controllers/conditions"
+	"heartwood.dev/heartwood/controllers/keyed"
+	"heartwood.dev/heartwood/controllers/sets"
+	"heartwood.dev/heartwood/controllers/watch"
+	"heartwood.dev/heartwood/internal/metadata"
+	"heartwood.dev/heartwood/internal/partitionset"
+	"heartwood.dev/heartwood/internal/partitionset/commit"
+	"heartwood.dev/heartwood/internal/placement"
+)
+
+// +kubebuilder:rbac:groups=heartwood.dev,resources=partitionsets,verbs=get;list;watch;patch
+// +kubebuilder:rbac:groups=heartwood.dev,resources=partitionsets/status,verbs=get;update
+// +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
+// +kubebuilder:rbac:groups="",resources=events,verbs=create;patch
+
+// workers is the number of sets that are decided at the same time. A worker spends most of its time
+// waiting for a write to the API server. When a broker fails, all sets of its cluster are decided.
+const workers = 16
+
+// Reconciler elects the leaders of partitions.
+type Reconciler struct {
+	client.Client
+	Events  conditions.Recorder
+	Brokers *brokerstate.Tracker
+	Sets    *sets.Reader
+	Writer  *commit.Writer
+	// BrokerChanges delivers a LogCluster when the state of one of its brokers has changed.
+	BrokerChanges <-chan event.GenericEvent
+	// PreferredLeaderDelay is the time for which a preferred leader must have been able to lead
+	// before leadership is moved back to it; default DefaultPreferredLeaderDelay.
+	PreferredLeaderDelay time.Duration
+
+	seconds  prometheus.Histogram
+	settling settling
+	memories keyed.Map[*memory]
+}
+
+// Setup adds the controller to a manager and registers its metrics. This controller does not watch
+// Leases; see package controllers/broker.
+func (r *Reconciler) Setup(mgr ctrl.Manager) error {
+	var err error
+	if r.seconds, err = newElectionSeconds(); err != nil {
+		return err
+	}
+	r.PreferredLeaderDelay = cmp.Or(r.PreferredLeaderDelay, DefaultPreferredLeaderDelay)
+	return watch.NewController(mgr, "election", workers).
+		For(&v1alpha1.PartitionSet{}).
+		Watches(&v1alpha1.Topic{}, handler.EnqueueRequestsFromMapFunc(r.ofTopic),
+			builder.WithPredicates(predicate.Funcs{
+				// A new Topic has no entries. The event of their set triggers the election.
+				CreateFunc: func(event.CreateEvent) bool { return false },
+				UpdateFunc: func(e event.UpdateEvent) bool {
+					return e.ObjectOld.GetUID() != e.ObjectNew.GetUID() ||
+						changesElections.Update(e)
+				},
+			})).
+		WatchesRawSource(source.Channel(r.BrokerChanges,
+			handler.EnqueueRequestsFromMapFunc(r.ofCluster))).
+		Complete(r)
+}
+
+// changesElections selects the changes of Topics on which elections depend: those of the spec and of
+// annotations. When a broker fails, the statuses of all its Topics change.
+var changesElections = predicate.Or[client.Object](predicate.GenerationChangedPredicate{},
+	predicate.AnnotationChangedPredicate{})
+
+// Reconcile makes the elections of a set, and writes its status if it has changed. A partition is
+// ready when its leader has reported that it serves.
+func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	object := &v1alpha1.PartitionSet{}
+	if err := r.Get(ctx, req.NamespacedName, object); err != nil {
+		if apierrors.IsNotFound(err) {
+			r.memories.Delete(req.NamespacedName)
+		}
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	if !object.DeletionTimestamp.IsZero() {
+		return ctrl.Result{}, nil
+	}
+	var result ctrl.Result
+	var decided []partitionset.Decided
+	var topics map[string]*v1alpha1.Topic
+	err := r.Writer.ChangeStatuses(ctx, sets.Name(req.NamespacedName), true,
+		[]commit.Change{func(set *partitionset.Set) error {
+			// The set may be another version than the object, with other Topics and brokers.
+			var ballot ballot
+			var err error
+			ballot, topics, result.RequeueAfter, err = r.gather(ctx, object, set)
+			if err == nil {
+				decided = ballot.decide(set)
+			}
+			return err
+		}})[0]
+	if err != nil {
+		if errors.Is(err, commit.ErrNotFound) {
+			return ctrl.Result{}, nil
+		}
+		return ctrl.Result{}, fmt.Errorf("elect leaders: %w", err)
+	}
+	r.observe(ctx, req.NamespacedName, topics, decided)
+	return result, r.forgetLastStatus(ctx, object)
+}
+
+// gather reads the complete input of the elections of a set. object is a version of the set. again
+// is the time after which the elections are to be repeated, 0 if they depend on events only.
+func (r *Reconciler) gather(ctx context.Context, object *v1alpha1.PartitionSet,
+	set *partitionset.Set) (b ballot, topics map[string]*v1alpha1.Topic, again time.Duration,
+	err error) {
+	b.Brokers, b.Topics = map[int32]placement.BrokerState{}, map[string]partitionset.Topic{}
+	b.Incarnation = partitionset.Tag(metadata.NewID())
+	if topics, err = r.gatherTopics(ctx, object, set, &b); err != nil {
+		return ballot{}, nil, 0, err
+	}
+	now := time.Now()
+	if err := r.gatherBrokers(ctx, object, set, now, &b); err != nil {
+		return ballot{}, nil, 0, err
+	}
+	memory, known := r.memories.Get(client.ObjectKeyFromObject(object))
+	if !known {
+		memory = newMemory()
+		r.memories.Set(client.ObjectKeyFromObject(object), memory)
+	}
+	memory.retain(set)
+	due, again := memory.preferred.observe(set, b.Brokers, b.Topics, r.PreferredLeaderDelay, now)
+	b.Preferred = func(key partitionset.Key) bool { return due[key] }
+	for _, left := range []time.Duration{b.leaveISR, b.returned} {
+		if left > 0 && (again == 0 || left < again) {
+			again = left
+		}
+	}
+	return b, topics, again, nil
+}
+
+// gatherBrokers reads the state of every broker that the set names.
+func (r *Reconciler) gatherBrokers(ctx context.Context, object *v1alpha1.PartitionSet,
+	set *partitionset.Set, now time.Time, b *ballot) error {
+	for _, entry := range set.All() {
+		for _, id := range entry.Brokers() {
+			if _, known := b.Brokers[id]; known {
+				continue
+			}
+			lease := types.NamespacedName{Namespace: object.Namespace,
+				Name: v1alpha1.BrokerLeaseName(object.Spec.Cluster, id)}
+			state, _, err := r.Brokers.State(ctx, lease)
+			if err != nil {
+				return err
+			}
+			b.Brokers[id] = state
+			left := r.settling.observe(lease, state, now)
+			if state.Liveness == placement.Up {
+				b.returned = max(b.returned, left)
+			} else {
+				b.leaveISR = max(b.leaveISR, left)
+			}
+		}
+	}
+	return nil
+}
+
+// gatherTopics reads the Topics of the set's partitions. If the settings of a Topic and of its
+// LogCluster contradict each other, unclean elections are not allowed.
+func (r *Reconciler) gatherTopics(ctx context.Context, object *v1alpha1.PartitionSet,
+	set *partitionset.Set, b *ballot) (map[string]*v1alpha1.Topic, error) {
+	cluster := &v1alpha1.LogCluster{}
+	err := r.Get(ctx, types.NamespacedName{Namespace: object.Namespace,
+		Name: object.Spec.Cluster}, cluster)
+	if client.IgnoreNotFound(err) != nil {
+		return nil, fmt.Errorf("get the LogCluster: %w", err)
+	}
+	exists := err == nil
+	topics := map[string]*v1alpha1.Topic{}
+	for key := range set.All() {
+		if _, known := topics[key.Topic]; known {
+			continue
+		}
+		topic := &v1alpha1.Topic{}
+		err := r.Get(ctx, types.NamespacedName{Namespace: object.Namespace, Name: key.Topic}, topic)
+		if client.IgnoreNotFound(err) != nil {
+			return nil, fmt.Errorf("get topic %s: %w", key.Topic, err)
+		}
+		topics[key.Topic] = topic
+		if err != nil || topic.Spec.Cluster != object.Spec.Cluster {
+			continue
+		}
+		in := partitionset.Topic{Tag: sets.Tag(topic.UID), Partitions: topic.Spec.Partitions,
+			AcceptedDataLoss: topic.AcceptedDataLoss()}
+		if exists {
+			settings, err := metadata.ResolveSettings(topic.Spec.TopicSettings, cluster)
+			in.AllowUnclean = err == nil && settings.UncleanElection
+		}
+		b.Topics[key.Topic] = in
+	}
+	return topics, nil
+}
+
+// observe measures outages, and reports elections. It creates no event for an unclean restart of
+// the only replica, because no other leader was possible.
+func (r *Reconciler) observe(ctx context.Context, key types.NamespacedName,
+	topics map[string]*v1alpha1.Topic, decided []partitionset.Decided) {
+	memory, _ := r.memories.Get(key)
+	now := time.Now()
+	for _, d := range decided {
+		memory.outages.observe(d, now, r.seconds)
+	}
+	elections, logger := moved(decided), ctrl.LoggerFrom(ctx)
+	if len(elections) > 0 {
+		logger.Info("elected leaders", "partitions", len(elections))
+	}
+	for _, d := range elections {
+		state := d.After.State
+		logger.V(1).Info("leader changed", "partition", d.Key.String(), "leader", state.Leader,
+			"leaderEpoch", state.LeaderEpoch)
+		if topic := topics[d.Key.Topic]; d.Unclean && topic != nil &&
+			len(d.After.Assignment.Replicas) > 1 {
+			r.Events.Warning(topic, v1alpha1.EventUncleanElection, "Elect",
+				"Broker %d was elected leader of partition %d with leader epoch %d and may lack "+
+					"acknowledged records, because no replica that has all of them was up.",
+				state.Leader, d.Key.Index, state.LeaderEpoch)
+		}
+	}
+}
+
+// forgetLastStatus removes the annotation with the last status of a set that was deleted, once the
+// status was written.
+func (r *Reconciler) forgetLastStatus(ctx context.Context, set *v1alpha1.PartitionSet) error {
+	if set.Annotations[v1alpha1.AnnotationRemembered] == "" || len(set.Status.Partitions) == 0 {
+		return nil
+	}
+	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:null}}}`,
+		v1alpha1.AnnotationRemembered)
+	changed := &v1alpha1.PartitionSet{}
+	changed.Namespace, changed.Name = set.Namespace, set.Name
+	if err := r.Patch(ctx, changed, client.RawPatch(types.MergePatchType,
+		patch)); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("remove the last status from PartitionSet %s: %w", set.Name, err)
+	}
+	return nil
+}
+
+// ofTopic maps a Topic to the sets of its partitions. A Topic can have fewer partitions than were
+// retained, but these are in the same sets or need no election.
+func (r *Reconciler) ofTopic(ctx context.Context, object client.Object) []reconcile.Request {
+	topic := object.(*v1alpha1.Topic)
+	of, err := r.Sets.OfCluster(ctx, topic.Namespace, topic.Spec.Cluster)
+	if err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "failed to list the sets of a topic", "topic", topic.Name)
+		return nil
+	}
+	var requests []reconcile.Request
+	for index := range min(topic.Spec.Partitions, of.Count) {
+		number := partitionset.Number(partitionset.Key{Topic: topic.Name, Index: index}, of.Count)
+		if set := of.Objects[number]; set != nil {
+			requests = append(requests,
+				reconcile.Request{NamespacedName: client.ObjectKeyFromObject(set)})
+		}
+	}
+	return requests
+}
+
+// ofCluster maps a LogCluster to its sets.
+func (r *Reconciler) ofCluster(ctx context.Context, cluster client.Object) []reconcile.Request {
+	of, err := r.Sets.OfCluster(ctx, cluster.GetNamespace(), cluster.GetName())
+	if err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "failed to list the sets of a cluster", "cluster",
+			cluster.GetName())
+		return nil
+	}
+	requests := make([]reconcile.Request, 0, len(of.Objects))
+	for _, set := range of.Objects {
+		requests = append(requests,
+			reconcile.Request{NamespacedName: client.ObjectKeyFromObject(set)})
+	}
+	return requests
+}

@@ -1,0 +1,75 @@
+package election
+
+import (
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"heartwood.dev/heartwood/internal/placement"
+)
+
+// The leader of a partition itself detects that the broker of a follower has failed or restarted.
+// It updates the ISR at once, because producers wait for it. So the operator first gives leaders
+// time to update the ISR. After a restart it waits longer, because the leader replaces the earlier
+// broker epoch in the ISR only when it adds the follower to the ISR again.
+const (
+	leaveISRAfterFailure = 5 * time.Second
+	leaveISRAfterReturn  = 30 * time.Second
+)
+
+// change is the latest change of a broker's state.
+type change struct {
+	state placement.BrokerState
+	// pendingSince is the time since which ISR changes are left to the leaders; zero if they are
+	// not.
+	pendingSince time.Time
+}
+
+// remaining returns the time for which ISR changes are still left to the leaders. The delay starts
+// at pendingSince, so repeated failures and returns of the broker do not postpone its end.
+func (c change) remaining(now time.Time) time.Duration {
+	if c.pendingSince.IsZero() {
+		return 0
+	}
+	delay := leaveISRAfterFailure
+	if c.state.Liveness == placement.Up {
+		delay = leaveISRAfterReturn
+	}
+	return max(c.pendingSince.Add(delay).Sub(now), 0)
+}
+
+// settling stores the latest change of each broker's state, by Lease. It is safe for concurrent
+// use. After a restart of the operator, the states that it finds first count as settled.
+type settling struct {
+	mu      sync.Mutex
+	brokers map[types.NamespacedName]change
+}
+
+// observe processes the state of a broker at the time now. It returns the time for which ISR
+// changes that concern this broker are left to the leaders, 0 if they are not.
+func (s *settling) observe(lease types.NamespacedName, state placement.BrokerState,
+	now time.Time) time.Duration {
+	state.AddressStaleFor = 0 // changes with time, and is no reason for an election
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.brokers == nil {
+		s.brokers = map[types.NamespacedName]change{}
+	}
+	last, known := s.brokers[lease]
+	switch {
+	case !known:
+		last = change{state: state}
+	case last.state != state:
+		last.state = state
+		if last.pendingSince.IsZero() {
+			last.pendingSince = now
+		}
+	}
+	left := last.remaining(now)
+	if left == 0 {
+		last.pendingSince = time.Time{}
+	}
+	s.brokers[lease] = last
+	return left
+}

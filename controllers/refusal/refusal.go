@@ -1,0 +1,142 @@
+// Package refusal decides which Topics the operator refuses. The controller of assignments does not
+// assign partitions of a refused Topic, and the topic controller writes the reason into its status.
+// The package is pure.
+package refusal
+
+import (
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"heartwood.dev/heartwood/api/v1alpha1"
+	"heartwood.dev/heartwood/controllers/conditions"
+	"heartwood.dev/heartwood/internal/metadata"
+)
+
+// Input is what the refusal of a Topic depends on.
+type Input struct {
+	Topic   *v1alpha1.Topic
+	Cluster *v1alpha1.LogCluster // nil if it does not exist
+	// Older is an older Topic of the LogCluster with the same Kafka name, nil if there is none.
+	Older *v1alpha1.Topic
+	// IsNew reports whether a partition was never assigned.
+	IsNew func(partition int32) bool
+}
+
+// Check returns a condition that says why the Topic cannot be reconciled, or nil. If there are
+// several reasons, it returns the most basic one. The order also matters because the checks after
+// clusterNotFound require a cluster.
+func Check(in Input) *metav1.Condition {
+	for _, check := range []func() *metav1.Condition{
+		in.deleting, in.clusterNotFound, in.nameTaken, in.invalidSettings, in.notEnoughBrokers,
+		in.invalidInitialReplicas,
+	} {
+		if refusal := check(); refusal != nil {
+			return refusal
+		}
+	}
+	return nil
+}
+
+// refuse returns condition Ready with status False. Its message is values formatted by format.
+func refuse(reason, format string, values ...any) *metav1.Condition {
+	condition := conditions.NotReady(reason, fmt.Sprintf(format, values...))
+	return &condition
+}
+
+func (in Input) deleting() *metav1.Condition {
+	if in.Topic.DeletionTimestamp.IsZero() {
+		return nil
+	}
+	return refuse(v1alpha1.ReasonDeleting,
+		"The Topic is being deleted and waits for its finalizers %v.", in.Topic.Finalizers)
+}
+
+func (in Input) clusterNotFound() *metav1.Condition {
+	if in.Cluster != nil {
+		return nil
+	}
+	return refuse(v1alpha1.ReasonClusterNotFound,
+		"Namespace %s has no LogCluster %s: create the LogCluster, or delete the Topic and create "+
+			"it with the name of another LogCluster in spec.cluster.",
+		in.Topic.Namespace, in.Topic.Spec.Cluster)
+}
+
+// nameTaken refuses the Topic if an older Topic claims the same Kafka name. The oldest Topic keeps
+// the name, so a new Topic cannot take it away.
+func (in Input) nameTaken() *metav1.Condition {
+	if in.Older == nil {
+		return nil
+	}
+	return refuse(v1alpha1.ReasonTopicNameTaken,
+		"The older Topic %s of LogCluster %s has the same Kafka name %s: delete one of these two "+
+			"Topics.", in.Older.Name, in.Topic.Spec.Cluster, in.Topic.KafkaName())
+}
+
+// invalidSettings refuses a Topic whose settings contradict the cluster's defaults. A CEL rule
+// cannot detect this, because it can read only one resource.
+func (in Input) invalidSettings() *metav1.Condition {
+	_, err := metadata.ResolveSettings(in.Topic.Spec.TopicSettings, in.Cluster)
+	if err == nil {
+		err = metadata.CheckReplicas(in.Topic.Spec.TopicSettings, in.Cluster)
+	}
+	if err == nil {
+		return nil
+	}
+	return refuse(v1alpha1.ReasonInvalidSettings,
+		"The settings of the Topic and the topicDefaults of LogCluster %s contradict each other: %v.",
+		in.Cluster.Name, err)
+}
+
+// notEnoughBrokers refuses a Topic with more replicas than the LogCluster has brokers. It uses the
+// number in the LogCluster's spec, because a broker that is down is expected to return.
+func (in Input) notEnoughBrokers() *metav1.Condition {
+	replicas := metadata.Replicas(in.Topic.Spec.TopicSettings, in.Cluster)
+	if replicas <= int(in.Cluster.Spec.Brokers) {
+		return nil
+	}
+	return refuse(v1alpha1.ReasonNotEnoughBrokers,
+		"The Topic requests %d replicas, but LogCluster %s has %d brokers: lower spec.replicas, "+
+			"or raise the LogCluster's spec.brokers.", replicas, in.Cluster.Name,
+		in.Cluster.Spec.Brokers)
+}
+
+// invalidInitialReplicas refuses a Topic whose spec.initialReplicas cannot be used for a new
+// partition: a CEL rule cannot read the number of brokers from the LogCluster. Entries of existing
+// partitions are not checked, because brokers may have been removed since they were used.
+func (in Input) invalidInitialReplicas() *metav1.Condition {
+	_, err := metadata.InitialReplicas(&in.Topic.Spec, in.Cluster, in.Cluster.Spec.Brokers,
+		func(index int32) bool { return index < in.Topic.Spec.Partitions && in.IsNew(index) })
+	if err == nil {
+		return nil
+	}
+	return refuse(v1alpha1.ReasonInvalidInitialReplicas,
+		"The partitions of the Topic cannot be assigned: %v. Change the entry of "+
+			"spec.initialReplicas, or remove it, so that the operator chooses the replicas.", err)
+}
+
+// Reassignments returns the replicas that the annotation heartwood.dev/reassign of a Topic requests,
+// by partition. The error says why the annotation cannot be used.
+func Reassignments(topic *v1alpha1.Topic, cluster *v1alpha1.LogCluster) (map[int32][]int32,
+	error) {
+	requested, err := topic.Reassignments()
+	if err != nil {
+		return nil, err
+	}
+	replicas := metadata.Replicas(topic.Spec.TopicSettings, cluster)
+	for index, ids := range requested {
+		switch {
+		case index >= topic.Spec.Partitions:
+			return nil, fmt.Errorf("the Topic has no partition %d", index)
+		case len(ids) != replicas:
+			return nil, fmt.Errorf("partition %d has %d brokers, but spec.replicas is %d", index,
+				len(ids), replicas)
+		}
+		for _, id := range ids {
+			if id >= cluster.Spec.Brokers {
+				return nil, fmt.Errorf("partition %d: broker %d does not exist", index, id)
+			}
+		}
+	}
+	return requested, nil
+}

@@ -1,0 +1,93 @@
+package sets
+
+import (
+	"context"
+	"encoding/hex"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"heartwood.dev/heartwood/api/v1alpha1"
+	"heartwood.dev/heartwood/internal/metadata"
+	"heartwood.dev/heartwood/internal/partitionset"
+)
+
+type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
+
+// TopicsOf returns a handler of events of PartitionSets. It queues the Topics of the entries that
+// have changed, after a delay during which further events are coalesced.
+func TopicsOf(delay time.Duration) handler.EventHandler {
+	add := func(before, after *v1alpha1.PartitionSet, namespace string, to queue) {
+		for name := range changedTopics(before, after) {
+			key := types.NamespacedName{Namespace: namespace, Name: name}
+			to.AddAfter(reconcile.Request{NamespacedName: key}, delay)
+		}
+	}
+	none := &v1alpha1.PartitionSet{}
+	return handler.Funcs{
+		CreateFunc: func(_ context.Context, e event.CreateEvent, to queue) {
+			if set, ok := e.Object.(*v1alpha1.PartitionSet); ok {
+				add(none, set, set.Namespace, to)
+			}
+		},
+		UpdateFunc: func(_ context.Context, e event.UpdateEvent, to queue) {
+			before, known := e.ObjectOld.(*v1alpha1.PartitionSet)
+			after, ok := e.ObjectNew.(*v1alpha1.PartitionSet)
+			if known && ok {
+				add(before, after, after.Namespace, to)
+			}
+		},
+		DeleteFunc: func(_ context.Context, e event.DeleteEvent, to queue) {
+			if set, ok := e.Object.(*v1alpha1.PartitionSet); ok {
+				add(set, none, set.Namespace, to)
+			}
+		},
+	}
+}
+
+// changedTopics returns the names of the Topics whose entries differ between two versions of a set.
+func changedTopics(before, after *v1alpha1.PartitionSet) map[string]bool {
+	topics := map[string]bool{}
+	compare := func(old, new map[string]string) {
+		for name, text := range new {
+			if last, ok := old[name]; !ok || last != text {
+				note(topics, name)
+			}
+		}
+		for name := range old {
+			if _, ok := new[name]; !ok {
+				note(topics, name)
+			}
+		}
+	}
+	compare(before.Spec.Assignments, after.Spec.Assignments)
+	compare(before.Status.Partitions, after.Status.Partitions)
+	return topics
+}
+
+func note(topics map[string]bool, entry string) {
+	if key, err := partitionset.ParseKey(entry); err == nil {
+		topics[key.Topic] = true
+	}
+}
+
+// ID returns the topic id of a Topic: its uid. ok is false if the uid is not a UUID.
+func ID(uid types.UID) (id metadata.ID, ok bool) {
+	digits := strings.ReplaceAll(string(uid), "-", "")
+	if len(digits) != 2*len(id) {
+		return metadata.ID{}, false
+	}
+	_, err := hex.Decode(id[:], []byte(digits))
+	return id, err == nil
+}
+
+// Tag returns the tag of a Topic's id.
+func Tag(uid types.UID) string {
+	id, _ := ID(uid)
+	return partitionset.Tag(id)
+}

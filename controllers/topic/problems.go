@@ -1,0 +1,141 @@
+package topic
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"heartwood.dev/heartwood/api/v1alpha1"
+	"heartwood.dev/heartwood/internal/partitionset"
+	"heartwood.dev/heartwood/internal/placement"
+)
+
+// problemsMax is the maximum number of problems in a status.
+const problemsMax = 5
+
+// severity orders the reasons of problems, the worst first.
+var severity = []string{v1alpha1.ReasonReplicaLost, v1alpha1.ReasonInvalidEntry,
+	v1alpha1.ReasonLeaderOffline, v1alpha1.ReasonLeaderStarting, v1alpha1.ReasonUnassigned,
+	v1alpha1.ReasonReassigning, v1alpha1.ReasonUnderReplicated}
+
+// problem is a partition that does not serve or is not fully replicated.
+type problem struct {
+	partition int32
+	reason    string
+	entry     partitionset.Entry
+	decision  placement.Decision // of a partition without a leader
+}
+
+// problems returns the worst problems of the Topic's partitions.
+func (s *scope) problems() []v1alpha1.PartitionProblem {
+	var all []problem
+	for index := range s.topic.Spec.Partitions {
+		if p, ok := s.problem(index); ok {
+			all = append(all, p)
+		}
+	}
+	slices.SortFunc(all, func(a, b problem) int {
+		return cmp.Or(slices.Index(severity, a.reason)-slices.Index(severity, b.reason),
+			cmp.Compare(a.partition, b.partition))
+	})
+	var described []v1alpha1.PartitionProblem
+	for _, p := range all[:min(len(all), problemsMax)] {
+		described = append(described, v1alpha1.PartitionProblem{Partition: p.partition,
+			Reason: p.reason, Message: s.describe(p)})
+	}
+	return described
+}
+
+// problem returns the problem of a partition; ok is false if it has none.
+func (s *scope) problem(index int32) (p problem, ok bool) {
+	entry, assigned := s.entries[index]
+	p = problem{partition: index, entry: entry}
+	switch {
+	case s.invalid[index]:
+		p.reason = v1alpha1.ReasonInvalidEntry
+	case !assigned:
+		p.reason = v1alpha1.ReasonUnassigned
+		return p, s.refusal == nil
+	case entry.State == nil || entry.State.Leader == placement.NoLeader:
+		p.reason = v1alpha1.ReasonLeaderOffline
+		p.decision = placement.Decide(entry.Placed(), s.brokers, placement.Options{})
+		if len(p.decision.Lost) > 0 && len(p.decision.Awaited) == 0 {
+			p.reason = v1alpha1.ReasonReplicaLost
+		}
+	case !entry.State.Serving:
+		p.reason = v1alpha1.ReasonLeaderStarting
+	case entry.Reassigning():
+		p.reason = v1alpha1.ReasonReassigning
+	case entry.UnderReplicated():
+		p.reason = v1alpha1.ReasonUnderReplicated
+	default:
+		return problem{}, false
+	}
+	return p, true
+}
+
+// describe returns the message of a problem.
+func (s *scope) describe(p problem) string {
+	switch p.reason {
+	case v1alpha1.ReasonReplicaLost:
+		id := p.decision.Lost[0]
+		return fmt.Sprintf("Broker %d has returned with an empty disk. The partition's records are "+
+			"lost unless the broker's previous disk returns. To continue without these records, "+
+			"run: %s", id, s.acceptCommand(p.partition, s.brokers[id].Directory))
+	case v1alpha1.ReasonInvalidEntry:
+		return fmt.Sprintf("The entry %q of a PartitionSet cannot be parsed, so the operator leaves "+
+			"it as it is: correct the entry; the operator's log contains the error.",
+			key(s.topic, p.partition))
+	case v1alpha1.ReasonLeaderOffline:
+		return s.offline(p)
+	case v1alpha1.ReasonLeaderStarting:
+		return fmt.Sprintf("Broker %d was elected leader with leader epoch %d and does not serve "+
+			"yet. If this persists, check the log of the broker and the response of its "+
+			"GET /api/v1/partitions.", p.entry.State.Leader, p.entry.State.LeaderEpoch)
+	case v1alpha1.ReasonUnassigned:
+		return "The operator is assigning the partition to brokers."
+	case v1alpha1.ReasonReassigning:
+		return fmt.Sprintf("The partition is being moved to brokers %v; they are copying its "+
+			"records.", p.entry.Assignment.Replicas)
+	}
+	return fmt.Sprintf("The replicas on brokers %v are not in sync: the brokers are down or are "+
+		"copying records.", lagging(*p.entry.State))
+}
+
+// lagging returns the replicas that are not in sync.
+func lagging(state partitionset.State) []int32 {
+	return slices.DeleteFunc(slices.Clone(state.Replicas), func(id int32) bool {
+		return slices.ContainsFunc(state.ISR,
+			func(m placement.InSyncReplica) bool { return m.Broker == id })
+	})
+}
+
+// offline describes a partition without a leader whose records are not lost.
+func (s *scope) offline(p problem) string {
+	decision := p.decision
+	if decision.Leader != placement.NoLeader {
+		return "The operator is electing a leader."
+	}
+	if decision.LeaderEpoch == 0 {
+		return fmt.Sprintf("None of the brokers %v, to which the partition is assigned, is up. The "+
+			"partition serves as soon as one of these brokers is up.", decision.Replicas)
+	}
+	message := fmt.Sprintf("The partition waits for brokers %v, whose replicas were in sync. It "+
+		"serves again when one of these brokers returns after a graceful stop, or when all of them "+
+		"have returned after unclean stops.", decision.Awaited)
+	for _, id := range decision.Replicas {
+		if broker := s.brokers[id]; broker.Liveness == placement.Up && broker.Directory != "" {
+			consent := placement.DataLossConsent(broker.Directory, decision.LeaderEpoch)
+			return fmt.Sprintf("%s Broker %d is up, but may lack acknowledged records. To give up "+
+				"the missing records and continue with this broker as leader, run: %s", message, id,
+				s.acceptCommand(p.partition, consent))
+		}
+	}
+	return message
+}
+
+// acceptCommand returns the command by which a user accepts the loss of records.
+func (s *scope) acceptCommand(partition int32, consent string) string {
+	return fmt.Sprintf("kubectl annotate topics.heartwood.dev %s -n %s %s=%d=%s --overwrite",
+		s.topic.Name, s.topic.Namespace, v1alpha1.AnnotationAcceptDataLoss, partition, consent)
+}
