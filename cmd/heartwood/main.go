@@ -56,6 +56,7 @@ func rootCommand() *cobra.Command {
 Run a cluster here:   heartwood dev -f config/samples
 On Kubernetes:        helm install heartwood charts/heartwood && kubectl apply -f config/samples
 Watch the cleaner:    heartwood topics
+Show partitions:      heartwood partitions
 Clean a topic now:    heartwood clean tickets --wait
 Inspect a log:        heartwood log dump DIR
 Size a topic:         heartwood plan --keys 1.6G --record-size 5k`,
@@ -68,7 +69,7 @@ Size a topic:         heartwood plan --keys 1.6G --record-size 5k`,
 	root.SetFlagErrorFunc(misused)
 	root.SetUsageTemplate(wrappedUsage(root.UsageTemplate()))
 	root.CompletionOptions.HiddenDefaultCmd = true
-	root.AddCommand(devCommand(), devBrokerCommand(), topicsCommand(), cleanCommand(),
-		brokerCommand(), operatorCommand(), logCommand(), planCommand(), benchCommand())
+	root.AddCommand(devCommand(), devBrokerCommand(), topicsCommand(), partitionsCommand(),
+		cleanCommand(), brokerCommand(), operatorCommand(), logCommand(), planCommand(), benchCommand())
 	return root
 }

@@ -63,6 +63,8 @@ func TestExitCodes(t *testing.T) {
 			"connect to broker at 127.0.0.1:1: "},
 		{"topics without a broker", []string{"topics", "--address", "http://127.0.0.1:1"}, 1,
 			"connect to broker at 127.0.0.1:1: "},
+		{"partitions without a broker", []string{"partitions", "--address", "127.0.0.1:1"}, 1,
+			"connect to broker at 127.0.0.1:1: "},
 		{"verify of an absent path", []string{"log", "verify", "no/such/path"}, 1, "no/such/path"},
 		{"bench without a name", []string{"bench"}, 0, "purgatory"},
 		{"unknown bench", []string{"bench", "sundial"}, 2,

@@ -27,6 +27,7 @@ type HTTPOptions struct {
 	Detail     func() string
 	Partitions func() []report.Partition // of every broker, in any order
 	Topics     func() summary.Topics
+	Placement  func(topics []string) report.Placement // of the given topics, or of all
 	// CleanNow is Brokers.CleanNow.
 	CleanNow func(topic string, partitions []int32) (report.CleanRequests, error)
 	Pprof    bool // serve profiles (NewPprof)
@@ -38,6 +39,9 @@ func HTTPOf(gatherer prometheus.Gatherer, ready func() error, brokers func() Bro
 		Gatherer: gatherer, Ready: ready,
 		Partitions: func() []report.Partition { return brokers().Report() },
 		Topics:     func() summary.Topics { return brokers().Topics(time.Now()) },
+		Placement: func(topics []string) report.Placement {
+			return brokers().Placement(topics)
+		},
 		CleanNow: func(topic string, partitions []int32) (report.CleanRequests, error) {
 			return brokers().CleanNow(topic, partitions)
 		},
@@ -72,6 +76,9 @@ func NewHTTP(opts HTTPOptions) http.Handler {
 	})
 	mux.HandleFunc("GET /api/v1/topics", func(w http.ResponseWriter, r *http.Request) {
 		respond(w, http.StatusOK, filterTopics(opts.Topics(), r.URL.Query()["topic"]))
+	})
+	mux.HandleFunc("GET /api/v1/placement", func(w http.ResponseWriter, r *http.Request) {
+		respond(w, http.StatusOK, opts.Placement(r.URL.Query()["topic"]))
 	})
 	mux.HandleFunc("POST /api/v1/topics/{topic}/clean",
 		func(w http.ResponseWriter, r *http.Request) {

@@ -29,6 +29,9 @@ type Image struct {
 	ClusterProperties map[string]string
 	Brokers           []Broker // brokers that are up, sorted by ID
 	Topics            []*Topic // sorted by Name
+	// Retained contains the partitions of deleted topics whose records are retained, sorted by
+	// topic and partition.
+	Retained []RetainedPartition
 
 	byName map[string]*Topic
 	byID   map[ID]*Topic
@@ -156,6 +159,20 @@ type Partition struct {
 	// Fenced are the replicas of the recorded ISR that are omitted from ISR, because their broker
 	// epoch is fenced (placement.InSyncReplica.Fenced). The leader may remove them at once.
 	Fenced []InSync
+}
+
+// RetainedPartition is a partition of a topic that was deleted with reclaimPolicy Retain. A topic
+// that is created again under the same name continues with its records.
+type RetainedPartition struct {
+	Topic       string // name of the Topic resource; in heartwood dev the Kafka name
+	Partition   int32
+	Replicas    []int32 // brokers that hold the records
+	LeaderEpoch int32   // of the last election; 0: the partition has no records
+}
+
+// Compare orders retained partitions by topic and number.
+func (p RetainedPartition) Compare(other RetainedPartition) int {
+	return cmp.Or(cmp.Compare(p.Topic, other.Topic), cmp.Compare(p.Partition, other.Partition))
 }
 
 // DependsOn reports whether the controlled shutdown of a broker must still wait for another broker.

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"heartwood.dev/heartwood/api/v1alpha1"
+	"heartwood.dev/heartwood/internal/metadata"
 	"heartwood.dev/heartwood/internal/placement"
 )
 
@@ -121,6 +122,20 @@ func (s *Set) Keys() []Key {
 	}
 	slices.SortFunc(keys, Key.Compare)
 	return keys
+}
+
+// Retained returns the partitions of deleted topics whose records are retained, in order.
+func (s *Set) Retained() (all []metadata.RetainedPartition) {
+	for key, entry := range s.All() {
+		if entry.Assignment == nil || entry.Assignment.Reclaim != Retained {
+			continue
+		}
+		p := entry.Placed()
+		all = append(all, metadata.RetainedPartition{Topic: key.Topic, Partition: key.Index,
+			Replicas: slices.Clone(p.Replicas), LeaderEpoch: p.LeaderEpoch})
+	}
+	slices.SortFunc(all, metadata.RetainedPartition.Compare)
+	return all
 }
 
 // Invalid reports whether the set has an entry for a partition that cannot be parsed. Such a

@@ -46,12 +46,17 @@ func (p *fakeBroker) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // serve starts a fakeBroker on a loopback address; port 0 picks a free port.
 func serve(t *testing.T, p *fakeBroker, address string) string {
 	t.Helper()
+	return serveHandler(t, p, address)
+}
+
+func serveHandler(t *testing.T, handler http.Handler, address string) string {
+	t.Helper()
 	var config net.ListenConfig
 	listener, err := config.Listen(t.Context(), "tcp", address)
 	if err != nil {
 		t.Skipf("this machine has no second loopback address: %v", err)
 	}
-	server := &httptest.Server{Listener: listener, Config: &http.Server{Handler: p}}
+	server := &httptest.Server{Listener: listener, Config: &http.Server{Handler: handler}}
 	server.Start()
 	t.Cleanup(server.Close)
 	return listener.Addr().String()

@@ -58,6 +58,14 @@ func (c *Client) Topics(ctx context.Context, address string,
 	return response, err
 }
 
+// placement requests GET /api/v1/placement. If topics is empty, it returns all topics.
+func (c *Client) placement(ctx context.Context, address string,
+	topics []string) (response report.Placement, err error) {
+	err = c.do(ctx, http.MethodGet, address,
+		"/api/v1/placement?"+url.Values{"topic": topics}.Encode(), &response)
+	return response, err
+}
+
 // partitions requests GET /api/v1/partitions of one topic.
 func (c *Client) partitions(ctx context.Context, address, topic string) (response report.Partitions,
 	err error) {

@@ -79,8 +79,10 @@ func (c *imageCache) image(r resources, alive map[int32]metadata.Broker,
 	}
 	*c = next
 	brokers := slices.Collect(maps.Values(alive))
-	return metadata.NewImage(clusterID.String(), metadata.ResolveCleaner(r.cluster), brokers,
-		topics).WithPolicies(r.cluster), append(faults, r.sets.faults...)
+	image = metadata.NewImage(clusterID.String(), metadata.ResolveCleaner(r.cluster), brokers,
+		topics).WithPolicies(r.cluster)
+	image.Retained = r.sets.retained
+	return image, append(faults, r.sets.faults...)
 }
 
 // topic builds a topic. If nothing has changed, it returns the topic of the previous image.

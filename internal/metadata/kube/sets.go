@@ -17,6 +17,8 @@ type partitionSets struct {
 	count   int32 // number of sets of the LogCluster (spec.count); 0: none exists
 	byIndex map[int32]*partitionset.Set
 	faults  []error // entries that cannot be parsed, and sets that contradict others
+	// retained contains the retained partitions of all sets.
+	retained []metadata.RetainedPartition
 }
 
 // complete reports whether all sets of the LogCluster exist.
@@ -75,6 +77,8 @@ type decodedSet struct {
 	version string // resourceVersion
 	set     *partitionset.Set
 	faults  []error
+	// retained contains the retained partitions of the set.
+	retained []metadata.RetainedPartition
 }
 
 // decode returns the decoded sets of a LogCluster, of which resources are the cached resources.
@@ -106,16 +110,18 @@ func (d *decodedSets) decode(cluster string, resources []*v1alpha1.PartitionSet)
 		if known.uid != resource.UID || known.version != resource.ResourceVersion ||
 			known.set == nil {
 			set, faults := partitionset.Decode(resource, known.set)
-			known = decodedSet{resource.UID, resource.ResourceVersion, set, faults}
+			known = decodedSet{resource.UID, resource.ResourceVersion, set, faults, set.Retained()}
 		}
 		next[resource.Name] = known
 		all.byIndex[spec.Index] = known.set
+		all.retained = append(all.retained, known.retained...)
 		for _, fault := range known.faults {
 			all.faults = append(all.faults,
 				fmt.Errorf("PartitionSet %s: %w", resource.Name, fault))
 		}
 	}
 	d.mu.byName = next
+	slices.SortFunc(all.retained, metadata.RetainedPartition.Compare)
 	return all
 }
 

@@ -2,6 +2,7 @@ package kube
 
 import (
 	"errors"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -208,6 +209,18 @@ func TestFaultyEntriesAreReportedAndFound(t *testing.T) {
 		if _, unusable := got.find(orders(0)); unusable != c.unusable || len(got.faults) != c.faults {
 			t.Errorf("%s: got unusable %t, faults %v", name, unusable, got.faults)
 		}
+	}
+}
+
+// TestRetainedPartitionsAreListed: the image contains the retained partitions of all sets.
+func TestRetainedPartitionsAreListed(t *testing.T) {
+	set := setOf("0,1 abcdefgh retained", "-@4? 0:1,1 - 3")
+	set.Spec.Assignments["orders/1"] = "1 abcdefgh"
+	got := (&decodedSets{}).decode("demo", []*v1alpha1.PartitionSet{set}).retained
+	want := []metadata.RetainedPartition{
+		{Topic: "orders", Replicas: []int32{0, 1}, LeaderEpoch: 4}}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("got %+v, want %+v", got, want)
 	}
 }
 

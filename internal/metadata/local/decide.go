@@ -110,8 +110,10 @@ func (d document) image(up map[int32]metadata.Broker) (*metadata.Image, error) {
 		}
 		topics = append(topics, resolved)
 	}
-	return metadata.NewImage(d.ClusterID, metadata.ResolveCleaner(d.resource()), brokers,
-		topics).WithPolicies(d.resource()), nil
+	image := metadata.NewImage(d.ClusterID, metadata.ResolveCleaner(d.resource()), brokers,
+		topics).WithPolicies(d.resource())
+	image.Retained = d.set.Retained()
+	return image, nil
 }
 
 // imageTopic returns a topic of the image. Its lists are copies, because images are immutable. A

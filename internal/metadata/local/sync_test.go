@@ -328,6 +328,10 @@ func TestRetainedDataIsAdopted(t *testing.T) {
 	fill(`a {partitions: 1}`)
 	fill(`a {partitions: 3}`, `c {partitions: 1}`)
 	s = open(t, mem)
+	if got := s.Image().Retained; len(got) != 2 || got[1].Topic != "b" || got[1].Partition != 1 ||
+		got[1].LeaderEpoch != 2 || len(got[1].Replicas) != 1 {
+		t.Errorf("got retained partitions %+v, want those of b", got)
+	}
 	fill(`a {partitions: 3}`, `c {partitions: 1}`, `b {partitions: 3}`, `gone {partitions: 1}`)
 	b := s.Image().Topic("b")
 	if diff := cmp.Diff(before, brokersOf(t, s, "b")[:2]); diff != "" {

@@ -1,0 +1,44 @@
+package report
+
+// Placement is the response of GET /api/v1/placement: where the partitions are, as the metadata
+// image of the broker describes them.
+type Placement struct {
+	Partitions []PlacedPartition `json:"partitions"`
+	// Retained contains the partitions of deleted topics whose records are retained.
+	Retained []RetainedPartition `json:"retained"`
+	// Brokers contains the brokers that are up.
+	Brokers []BrokerHost `json:"brokers"`
+}
+
+// PlacedPartition is one partition of a topic.
+type PlacedPartition struct {
+	Topic          string  `json:"topic"`
+	Partition      int32   `json:"partition"`
+	Leader         int32   `json:"leader"` // -1: the partition has no leader that is up
+	LeaderEpoch    int32   `json:"leaderEpoch"`
+	Replicas       []int32 `json:"replicas"` // the preferred leader first
+	InSyncReplicas []int32 `json:"inSyncReplicas"`
+	// Target contains the target replicas of a reassignment; absent without a reassignment.
+	Target []int32 `json:"target,omitempty"`
+	// Lag is the number of offsets by which the replica that is behind the most is behind the
+	// leader. It is absent unless the broker leads the partition and serves it.
+	Lag *int64 `json:"lag,omitempty"`
+	// Reason says why the partition does not serve or is not fully replicated: LeaderOffline,
+	// LeaderStarting, UnderMinInSyncReplicas, Reassigning or UnderReplicated; absent if it serves
+	// and all its replicas are in sync. Only the leader itself reports LeaderStarting.
+	Reason string `json:"reason,omitempty"`
+}
+
+// RetainedPartition is one partition of a deleted topic.
+type RetainedPartition struct {
+	Topic       string  `json:"topic"`
+	Partition   int32   `json:"partition"`
+	Replicas    []int32 `json:"replicas"`    // the brokers that hold the records
+	LeaderEpoch int32   `json:"leaderEpoch"` // of the last election
+}
+
+// BrokerHost is a broker, and the host at which clients reach it.
+type BrokerHost struct {
+	Broker int32  `json:"broker"`
+	Host   string `json:"host"`
+}

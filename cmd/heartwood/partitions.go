@@ -1,0 +1,52 @@
+package main
+
+import (
+	"encoding/json"
+
+	"github.com/spf13/cobra"
+
+	"heartwood.dev/heartwood/internal/remote"
+)
+
+func partitionsCommand() *cobra.Command {
+	addresses, retained, asJSON := brokerAddresses{}, false, false
+	cmd := &cobra.Command{
+		Use:   "partitions [TOPIC]...",
+		Short: "Show the leader, the replicas and the lag of partitions",
+		Long: `Show the leader, the replicas and the lag of partitions, one per line.
+
+EPOCH is the leader epoch. REPLICAS are the brokers that hold the partition, the preferred leader
+first, and after an arrow the brokers to which it is being moved. LAG is the number of offsets by
+which the replica that is behind the most is behind the leader. REASON says why the partition does
+not serve or is not fully replicated: LeaderOffline, LeaderStarting, UnderMinInSyncReplicas,
+Reassigning or UnderReplicated.
+
+The command asks one broker over HTTP, and the leaders for the lag, at the same port on the hosts
+that the response contains. The lag is a dash if a leader cannot be reached. On Kubernetes, run the
+command in a pod:
+  kubectl exec demo-broker-0 -- heartwood partitions
+
+With --retained it shows the partitions of deleted topics whose records are retained
+(reclaimPolicy Retain), and the brokers that hold the records.`,
+		Example: `  heartwood partitions
+  heartwood partitions tickets --json | jq '.partitions[] | select(.reason)'`,
+		RunE: func(cmd *cobra.Command, names []string) error {
+			answer, err := (&remote.Client{}).Partitions(cmd.Context(), addresses.orDefault()[0],
+				names)
+			switch {
+			case err != nil:
+				return err
+			case asJSON:
+				return json.NewEncoder(cmd.OutOrStdout()).Encode(answer)
+			case retained:
+				return remote.PrintRetained(cmd.OutOrStdout(), answer.Retained)
+			}
+			return remote.PrintPartitions(cmd.OutOrStdout(), answer.Partitions)
+		},
+	}
+	addresses.addOne(cmd)
+	cmd.Flags().BoolVar(&retained, "retained", false,
+		"show the retained partitions of deleted topics instead")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
+	return cmd
+}

@@ -1,0 +1,102 @@
+package broker
+
+import (
+	"slices"
+
+	"heartwood.dev/heartwood/api/report"
+	"heartwood.dev/heartwood/internal/logstore"
+	"heartwood.dev/heartwood/internal/metadata"
+	"heartwood.dev/heartwood/internal/replica"
+)
+
+// Reasons of report.PlacedPartition.
+const (
+	reasonLeaderOffline   = "LeaderOffline"
+	reasonLeaderStarting  = "LeaderStarting"
+	reasonUnderMinISR     = "UnderMinInSyncReplicas"
+	reasonReassigning     = "Reassigning"
+	reasonUnderReplicated = "UnderReplicated"
+)
+
+// Placement returns the response of GET /api/v1/placement. Parameter topics selects topics; if it
+// is empty, all topics are included.
+func (all Brokers) Placement(topics []string) report.Placement {
+	answer := report.Placement{Partitions: []report.PlacedPartition{},
+		Retained: []report.RetainedPartition{}, Brokers: []report.BrokerHost{}}
+	image := all.image()
+	if image == nil {
+		return answer
+	}
+	selected := func(name string) bool { return len(topics) == 0 || slices.Contains(topics, name) }
+	leads := all.leaders()
+	for _, topic := range image.Topics {
+		if !selected(topic.Name) {
+			continue
+		}
+		for _, p := range topic.Partitions {
+			id := logstore.PartitionID{Topic: topic.Name, Index: p.Index}
+			placed := report.PlacedPartition{
+				Topic: topic.Name, Partition: p.Index, Leader: p.Leader, LeaderEpoch: p.LeaderEpoch,
+				Replicas: append([]int32{}, p.Replicas...), InSyncReplicas: append([]int32{}, p.ISR...),
+				Target: p.Target,
+			}
+			placed.Lag, placed.Reason = all.replication(p, topic.Settings.MinInSyncReplicas,
+				leads[p.Leader], id)
+			answer.Partitions = append(answer.Partitions, placed)
+		}
+	}
+	for _, p := range image.Retained {
+		if selected(p.Topic) {
+			answer.Retained = append(answer.Retained, report.RetainedPartition(p))
+		}
+	}
+	for _, b := range image.Brokers {
+		endpoint, _ := b.Endpoints.On(metadata.DefaultListener)
+		answer.Brokers = append(answer.Brokers, report.BrokerHost{Broker: b.ID, Host: endpoint.Host})
+	}
+	return answer
+}
+
+// leaders returns the partitions that each broker of this process leads.
+func (all Brokers) leaders() map[int32]map[logstore.PartitionID]replica.State {
+	leads := map[int32]map[logstore.PartitionID]replica.State{}
+	for _, b := range all {
+		led := map[logstore.PartitionID]replica.State{}
+		for _, state := range b.replicas.States() {
+			if state.Leader && state.Fault == nil {
+				led[state.ID] = state
+			}
+		}
+		leads[b.opts.NodeID] = led
+	}
+	return leads
+}
+
+// replication returns the lag of a partition, and the reason why it does not serve or is not fully
+// replicated. Parameter led contains the partitions that its leader leads, or is nil if the leader
+// is not in this process.
+func (all Brokers) replication(p *metadata.Partition, minISR int,
+	led map[logstore.PartitionID]replica.State, id logstore.PartitionID) (lag *int64,
+	reason string) {
+	state, leads := led[id]
+	if leads {
+		most := int64(0)
+		for _, behind := range state.Lags {
+			most = max(most, behind)
+		}
+		lag = &most
+	}
+	switch {
+	case p.Leader == metadata.NoBroker:
+		return nil, reasonLeaderOffline
+	case led != nil && !leads:
+		return nil, reasonLeaderStarting
+	case len(p.ISR) < minISR:
+		return lag, reasonUnderMinISR
+	case p.Target != nil:
+		return lag, reasonReassigning
+	case len(p.ISR) < len(p.Replicas):
+		return lag, reasonUnderReplicated
+	}
+	return lag, ""
+}

@@ -1,0 +1,62 @@
+package smoke
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"heartwood.dev/heartwood/test/kit/process"
+)
+
+// placedTopic is a topic whose records are retained when it is deleted.
+const placedTopic = `apiVersion: heartwood.dev/v1alpha1
+kind: Topic
+metadata: {name: tickets}
+spec: {cluster: smoke, partitions: 2, replicas: 3, minInSyncReplicas: 2}
+`
+
+// TestPartitionsAreListed runs `heartwood partitions` on three brokers: all replicas get in sync,
+// and after the deletion of the topic its partitions are listed as retained.
+func TestPartitionsAreListed(t *testing.T) {
+	t.Parallel()
+	cluster := strings.Replace(fmt.Sprintf(limited, 1, fast), "brokers: 1", "brokers: 3", 1)
+	s := process.NewSetup(t, 3, cluster, placedTopic)
+	process.Start(t, s.Args()...).Ready(t)
+	list := func(flags ...string) [][]string {
+		t.Helper()
+		code, out, errOut := heartwood(t,
+			append([]string{"partitions", "--address", s.HTTP}, flags...)...)
+		if code != 0 {
+			t.Fatalf("exit code %d: %s", code, errOut)
+		}
+		var rows [][]string
+		for line := range strings.Lines(out) {
+			rows = append(rows, strings.Fields(line))
+		}
+		return rows[1:]
+	}
+	process.Eventually(t, func() string {
+		rows := list("tickets")
+		if len(rows) != 2 {
+			return fmt.Sprintf("%d partitions: %v", len(rows), rows)
+		}
+		for i, row := range rows {
+			if len(row) != 8 || row[1] != fmt.Sprint(i) || strings.Count(row[5], ",") != 2 ||
+				row[6] != "0" || row[7] != "-" {
+				return fmt.Sprintf("not in sync: %v", row)
+			}
+		}
+		return ""
+	})
+	s.Apply(t, "cluster.yaml", cluster)
+	process.Eventually(t, func() string {
+		rows := list("--retained")
+		if len(rows) != 2 || rows[0][0] != "tickets" || strings.Count(rows[1][3], ",") != 2 {
+			return fmt.Sprintf("retained: %v", rows)
+		}
+		if left := list("tickets"); len(left) != 0 {
+			return fmt.Sprintf("partitions of a deleted topic: %v", left)
+		}
+		return ""
+	})
+}
