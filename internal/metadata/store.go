@@ -3,6 +3,7 @@ package metadata
 import (
 	"context"
 	"errors"
+	"slices"
 )
 
 // Errors of changes to a Store. Package handler maps each to a Kafka error code.
@@ -67,6 +68,11 @@ type ISRChange struct {
 	LeaderEpoch int32    // the leader epoch in which the caller leads
 	From        []int32  // the recorded ISR, as far as the caller knows, in any order
 	To          []InSync // the proposed ISR, which contains the leader
+}
+
+// Adds reports whether the change adds a broker to the ISR.
+func (c ISRChange) Adds() bool {
+	return slices.ContainsFunc(c.To, func(m InSync) bool { return !slices.Contains(c.From, m.Broker) })
 }
 
 // ShutdownAnnouncer is a Store that can announce the controlled shutdown of this broker.

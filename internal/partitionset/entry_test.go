@@ -201,7 +201,7 @@ func TestDecisionsSurviveTheResource(t *testing.T) {
 						placement.InSyncReplica{Broker: p.Leader, Epoch: brokers[p.Leader].Epoch},
 						p.LeaderEpoch,
 					)
-					if entry.State.leads(
+					if entry.State.Leads(
 						placement.InSyncReplica{Broker: p.Leader, Epoch: brokers[p.Leader].Epoch},
 						p.LeaderEpoch,
 					) {

@@ -13,11 +13,24 @@ import (
 // unchanged, and the error wraps metadata.ErrISRConflict. It also refuses a change that removes
 // only fenced members: these have no effect on the high watermark any more (ADR 0213), and the next
 // change of the ISR removes them.
+//
+// If the ISR is the proposed one already, whatever it was before, the change is counted
+// nevertheless. The leader has lost the response to an earlier proposal, or a proxy has repeated
+// the request. The write then gives the set another version, so that no earlier proposal of the
+// leader that is still under way can take effect.
 func (s *Set) ChangeISR(key Key, change metadata.ISRChange,
 	brokers map[int32]placement.BrokerState) error {
 	entry, _ := s.Get(key)
 	if entry.State == nil {
 		return fmt.Errorf("%w: partition %s has no state", metadata.ErrISRConflict, key)
+	}
+	if !entry.State.ledBy(change) {
+		return fmt.Errorf("%w: the proposed leader of partition %s is not the one that was elected, "+
+			"or is not in sync", metadata.ErrISRConflict, key)
+	}
+	if entry.State.hasISR(change.To) {
+		s.confirm(key)
+		return nil
 	}
 	before := entry.State.Partition
 	changed, err := placement.ChangeISR(before, change.Proposal(), brokers)
@@ -36,6 +49,25 @@ func (s *Set) ChangeISR(key Key, change metadata.ISRChange,
 	next.Serving = next.Serving || len(change.To) > len(change.From)
 	s.PutState(key, next)
 	return nil
+}
+
+// ledBy reports whether a proposal is of the present leader epoch, and contains the leader in the
+// broker epoch in which it was elected. Only an election changes the broker epoch of the leader, or
+// makes a leader that has left the ISR a member again.
+func (s *State) ledBy(change metadata.ISRChange) bool {
+	return slices.ContainsFunc(change.To, func(m metadata.InSync) bool {
+		return m.Broker == s.Leader && s.Leads(placement.InSyncReplica{Broker: m.Broker,
+			Epoch: m.Epoch}, change.LeaderEpoch)
+	})
+}
+
+// hasISR reports whether the ISR consists of these members.
+func (s *State) hasISR(members []metadata.InSync) bool {
+	return len(members) == len(s.ISR) &&
+		!slices.ContainsFunc(s.ISR, func(m placement.InSyncReplica) bool {
+			return !slices.Contains(members, metadata.InSync{Broker: m.Broker, Epoch: m.Epoch,
+				ReplicaIncarnation: s.ReplicaIncarnations[m.Broker]})
+		})
 }
 
 // Leads reports whether a broker leads a partition in a leader epoch, and in the broker epoch in

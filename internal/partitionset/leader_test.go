@@ -41,6 +41,11 @@ func TestLeaderChangesISR(t *testing.T) {
 		To: []metadata.InSync{{Broker: 0, Epoch: 7}}}
 	late := grow
 	late.LeaderEpoch = 4
+	same := metadata.ISRChange{LeaderEpoch: 5, From: []int32{0, 1}, To: grow.To[:2]}
+	again := same
+	again.From = []int32{0} // the change was made, and its response was lost
+	restarted := metadata.ISRChange{LeaderEpoch: 5, From: []int32{0, 1},
+		To: []metadata.InSync{{Broker: 0, Epoch: 8}, {Broker: 1, Epoch: 3}}}
 	for _, c := range []struct {
 		name   string
 		change metadata.ISRChange
@@ -49,7 +54,11 @@ func TestLeaderChangesISR(t *testing.T) {
 	}{
 		{"grows, which shows that the leader serves", grow, up(7, 3, 9), "0@5 1:3,0:7,2:9 - 2"},
 		{"shrinks", shrink, up(7, 3, 9), "0@5? 1,0:7,2 - 2"},
+		{"proposes the present ISR", same, up(7, 3, 9), "0@5? 1:3,0:7,2 - 2"},
+		{"was made already", again, up(7, 3, 9), "0@5? 1:3,0:7,2 - 2"},
 		{"is of an earlier leader epoch", late, up(7, 3, 9), ""},
+		{"names the leader in a broker epoch in which it was not elected", restarted, up(8, 3, 9),
+			""},
 		{"names a broker epoch that is over", grow, up(7, 3, 10), ""},
 		{"removes only a fenced member", shrink, up(7, 4, 9), ""},
 	} {
@@ -63,6 +72,13 @@ func TestLeaderChangesISR(t *testing.T) {
 		case c.want != "" && (err != nil || s.raw() != c.want):
 			t.Errorf("a change that %s: got %v, %q, want %q", c.name, err, s.raw(), c.want)
 		}
+	}
+	left := led()
+	left.StopServing(orders, placement.InSyncReplica{Broker: 0, Epoch: 7}, 5, up(7, 3, 9))
+	back := metadata.ISRChange{LeaderEpoch: 5, From: []int32{1}, To: grow.To[:2]}
+	if err := left.ChangeISR(orders, back, up(7, 3, 9)); !errors.Is(err,
+		metadata.ErrISRConflict) {
+		t.Errorf("a leader that has left the ISR adds itself: got %v, %q", err, left.raw())
 	}
 	if err := led().ChangeISR(Key{"other", 0}, grow, up(7, 3, 9)); !errors.Is(err,
 		metadata.ErrISRConflict) {

@@ -201,6 +201,13 @@ func (s *Set) PutState(key Key, state State) {
 	s.states[key], s.statusChanged = &text[State]{state.format(), state}, true
 }
 
+// confirm counts a change that leaves a state as it is.
+func (s *Set) confirm(key Key) {
+	state := s.states[key].value
+	state.Changes++
+	s.states[key], s.statusChanged = &text[State]{state.format(), state}, true
+}
+
 // sortISR orders the ISR as the replicas, which is the order in which it is stored.
 func (s *Set) sortISR(state *State) {
 	if len(state.ISR) == 0 {

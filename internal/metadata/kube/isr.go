@@ -73,13 +73,35 @@ func (d *directory) isUrgent(change metadata.ISRChange) bool {
 	return topic != nil && len(change.From) < topic.Settings.MinInSyncReplicas
 }
 
+// errRepeated means that an ISR change may have been made although its write has conflicted.
+var errRepeated = errors.New("the entry has changed since the first attempt: a proxy may have " +
+	"repeated the request, and the change may have been made")
+
+// changeISR returns the change of a set that makes an ISR change. The change is decided once for
+// each version of the set.
+//
+// A conflict proves that the request which got it wrote nothing. But a proxy before the API server
+// may have sent the request twice, so that the second one conflicts with the first one. If the
+// change adds a replica, and the entry has changed since it was first decided, the outcome is
+// unknown. (If the entry contains the proposed ISR, partitionset confirms it. If a change that only
+// removes replicas was made, the leader waits for more replicas than it must, which is safe.)
 func (s *Store) changeISR(at place, change metadata.ISRChange) commit.Change {
+	decided := int64(-1) // number of changes of the entry when the change was first accepted
 	return func(set *partitionset.Set) error {
 		if !at.assigned(set) {
 			return fmt.Errorf("%w: PartitionSet %s does not contain partition %s of topic %s",
 				metadata.ErrISRConflict, at.set, at.key, change.Topic)
 		}
-		return set.ChangeISR(at.key, change, s.brokerStates())
+		before, _ := set.Get(at.key)
+		err := set.ChangeISR(at.key, change, s.brokerStates())
+		switch {
+		case before.State == nil:
+		case err == nil && decided < 0:
+			decided = before.State.Changes
+		case err != nil && decided >= 0 && decided != before.State.Changes && change.Adds():
+			return fmt.Errorf("partition %s: %w", at.key, errRepeated)
+		}
+		return err
 	}
 }
 

@@ -130,7 +130,7 @@ func (f *fixture) note(key partitionset.Key) {
 	resource := &v1alpha1.PartitionSet{}
 	f.get(setName(key), resource)
 	before := resource.DeepCopy()
-	resource.Annotations = map[string]string{"note": "written by another client"}
+	resource.Annotations = map[string]string{"note": "after " + resource.ResourceVersion}
 	if err := f.client.Patch(f.t.Context(), resource, client.MergeFrom(before)); err != nil {
 		f.t.Fatal(err)
 	}
