@@ -208,10 +208,5 @@ var purePackages = map[string][]string{
 	"internal/replica/isr":     nil,
 	"internal/sasl":            nil,
 	"internal/replica/session": nil,
-	"internal/placement":            nil,
-	"internal/partitionset":         nil,
-	"internal/plan":                 nil,
-	"internal/record":               {"sync"}, // a sync.Pool of buffers
-	"internal/replica/isr":          nil,
-	"internal/replica/session":      nil,
+	"internal/partitionset":    nil,
 }
