@@ -19,7 +19,8 @@ import (
 func (e *environment) partitions(ctx context.Context,
 	topic string) (map[int32]placement.Partition, error) {
 	var sets v1alpha1.PartitionSetList
-	if err := e.List(ctx, &sets, client.MatchingLabels{v1alpha1.LabelCluster: logCluster}); err != nil {
+	if err := e.List(ctx, &sets,
+		client.MatchingLabels{v1alpha1.LabelCluster: logCluster}); err != nil {
 		return nil, err
 	}
 	all := map[int32]placement.Partition{}

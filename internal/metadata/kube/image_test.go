@@ -310,8 +310,8 @@ func TestCleanIsRequestedByAnnotation(t *testing.T) {
 	}
 }
 
-// TestTopicWithoutPartitionsStays: a topic of the last image stays in the image when its entries are
-// removed. Otherwise brokers would delete its records.
+// TestTopicWithoutPartitionsStays: a topic of the last image stays in the image when its entries
+// are removed. Otherwise brokers would delete its records.
 func TestTopicWithoutPartitionsStays(t *testing.T) {
 	all := parse(
 		t,

@@ -149,9 +149,9 @@ func testLeaseOwner(f *fixture) {
 	}
 }
 
-// testServingConflict: the version of the set on which a report is decided is outdated, so the write
-// conflicts. The report is then decided by the stored version: it is written if only an annotation
-// has changed, and dropped after another election.
+// testServingConflict: the version of the set on which a report is decided is outdated, so the
+// write conflicts. The report is then decided by the stored version: it is written if only an
+// annotation has changed, and dropped after another election.
 func testServingConflict(f *fixture) {
 	f.topic("orders", 1)
 	b := f.run(0, f.config)
