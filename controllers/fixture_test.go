@@ -2,6 +2,7 @@ package controllers
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -16,6 +17,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"heartwood.dev/heartwood/api/v1alpha1"
+	"heartwood.dev/heartwood/internal/partitionset"
+	"heartwood.dev/heartwood/internal/placement"
 	"heartwood.dev/heartwood/test/kit/envtest"
 )
 
@@ -77,21 +80,101 @@ func change[T client.Object](f *fixture, name string, object T, how func(T)) {
 	})).To(Succeed())
 }
 
-func (f *fixture) partitions(g Gomega) []v1alpha1.Partition {
-	partitions := &v1alpha1.PartitionList{}
-	g.Expect(api.List(context.Background(), partitions,
-		client.InNamespace(f.namespace))).To(Succeed())
-	return partitions.Items
+// parse returns the key of a partition from its text, such as "orders/0".
+func parse(name string) partitionset.Key {
+	GinkgoHelper()
+	key, err := partitionset.ParseKey(name)
+	Expect(err).NotTo(HaveOccurred())
+	return key
 }
 
-// serve acts as the leader of a partition: it reports that it serves the partition's leader epoch.
-func (f *fixture) serve(name string) {
+// setOf returns the PartitionSet of a partition of cluster main, and its content.
+func (f *fixture) setOf(g Gomega, key partitionset.Key) (*v1alpha1.PartitionSet,
+	*partitionset.Set) {
+	name := v1alpha1.PartitionSetName("main", partitionset.Number(key, v1alpha1.PartitionSets))
+	object := get(g, f, name, &v1alpha1.PartitionSet{})
+	set, faults := partitionset.Decode(object, nil)
+	g.Expect(faults).To(BeEmpty())
+	return object, set
+}
+
+// entry returns the entry of a partition, such as "orders/0", of cluster main.
+func (f *fixture) entry(g Gomega, name string) partitionset.Entry {
+	key := parse(name)
+	_, set := f.setOf(g, key)
+	entry, _ := set.Get(key)
+	return entry
+}
+
+// state returns the state of a partition, which must exist.
+func (f *fixture) state(g Gomega, name string) partitionset.State {
+	entry := f.entry(g, name)
+	g.Expect(entry.State).NotTo(BeNil())
+	return *entry.State
+}
+
+// replicas returns the assigned replicas of a partition, which must be assigned.
+func (f *fixture) replicas(g Gomega, name string) []int32 {
+	entry := f.entry(g, name)
+	g.Expect(entry.Assignment).NotTo(BeNil())
+	return entry.Assignment.Replicas
+}
+
+// assignments returns the assignments in all PartitionSets of the namespace.
+func (f *fixture) assignments(g Gomega) map[string]partitionset.Assignment {
+	list := &v1alpha1.PartitionSetList{}
+	g.Expect(api.List(context.Background(), list, client.InNamespace(f.namespace))).To(Succeed())
+	all := map[string]partitionset.Assignment{}
+	for i := range list.Items {
+		set, faults := partitionset.Decode(&list.Items[i], nil)
+		g.Expect(faults).To(BeEmpty())
+		for key, entry := range set.All() {
+			if entry.Assignment != nil {
+				all[key.String()] = *entry.Assignment
+			}
+		}
+	}
+	return all
+}
+
+// putState changes the state of a partition, as its leader would. The function change is called
+// again after a conflict.
+func (f *fixture) putState(name string, change func(Gomega, *partitionset.State)) {
 	GinkgoHelper()
 	Eventually(func(g Gomega) {
-		partition := get(g, f, name, &v1alpha1.Partition{})
-		g.Expect(partition.Status.Leader).NotTo(Equal(int32(-1)))
-		partition.Status.ServingEpoch = new(partition.Status.LeaderEpoch)
-		g.Expect(api.Status().Update(context.Background(), partition)).To(Succeed())
+		key := parse(name)
+		object, set := f.setOf(g, key)
+		entry, _ := set.Get(key)
+		g.Expect(entry.State).NotTo(BeNil())
+		state := *entry.State
+		change(g, &state)
+		set.PutState(key, state)
+		set.EncodeStatus(object)
+		g.Expect(api.Status().Update(context.Background(), object)).To(Succeed())
+	}).Should(Succeed())
+}
+
+// serve acts as the leader of a partition: it reports that it serves.
+func (f *fixture) serve(name string) {
+	GinkgoHelper()
+	f.putState(name, func(g Gomega, state *partitionset.State) {
+		g.Expect(state.Leader).NotTo(Equal(placement.NoLeader))
+		state.Serving = true
+	})
+}
+
+// expectProblem waits until a Topic has a problem with the given reason and a message that contains
+// all given substrings.
+func (f *fixture) expectProblem(topic, reason string, message ...string) {
+	GinkgoHelper()
+	Eventually(func(g Gomega) {
+		problems := get(g, f, topic, &v1alpha1.Topic{}).Status.Problems
+		at := slices.IndexFunc(problems,
+			func(p v1alpha1.PartitionProblem) bool { return p.Reason == reason })
+		g.Expect(at).To(BeNumerically(">=", 0), "%+v", problems)
+		for _, substring := range message {
+			g.Expect(problems[at].Message).To(ContainSubstring(substring))
+		}
 	}).Should(Succeed())
 }
 
@@ -114,13 +197,6 @@ func (f *fixture) topicConditions(name string) func(Gomega) []metav1.Condition {
 	return func(g Gomega) []metav1.Condition {
 		return get(g, f, name,
 			&v1alpha1.Topic{}).Status.Conditions
-	}
-}
-
-func (f *fixture) partitionConditions(name string) func(Gomega) []metav1.Condition {
-	return func(g Gomega) []metav1.Condition {
-		return get(g, f, name,
-			&v1alpha1.Partition{}).Status.Conditions
 	}
 }
 

@@ -179,7 +179,7 @@ var _ = Describe("A LogCluster", func() {
 		f.cluster(2)
 		f.renew(0, "a", 1, "disk", validThroughout)
 		f.topic("orders", nil)
-		f.serve("orders-0")
+		f.serve("orders/0")
 		as := rest.CopyConfig(config)
 		as.Impersonate.UserName = "system:serviceaccount:" + f.namespace + ":main-broker"
 		broker, err := client.New(as, client.Options{Scheme: api.Scheme()})
@@ -191,7 +191,7 @@ var _ = Describe("A LogCluster", func() {
 		}
 
 		for _, list := range []client.ObjectList{
-			&v1alpha1.LogClusterList{}, &v1alpha1.TopicList{}, &v1alpha1.PartitionList{},
+			&v1alpha1.LogClusterList{}, &v1alpha1.TopicList{}, &v1alpha1.PartitionSetList{},
 			&coordinationv1.LeaseList{},
 		} {
 			// succeeds as soon as the operator has created the RoleBinding
@@ -205,16 +205,21 @@ var _ = Describe("A LogCluster", func() {
 			Spec: v1alpha1.TopicSpec{Cluster: "main"}}
 		Expect(broker.Create(ctx, topic)).To(Succeed())
 		Expect(broker.Delete(ctx, topic)).To(Succeed())
-		partition := get(Default, f, "orders-0", &v1alpha1.Partition{})
-		Expect(broker.Status().Update(ctx, partition)).To(Succeed())
+		set, _ := f.setOf(Default, parse("orders/0"))
+		Expect(broker.Status().Update(ctx, set)).To(Succeed())
 
 		f.create(&coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: "another-lease"}})
+		other := &v1alpha1.PartitionSet{ObjectMeta: metav1.ObjectMeta{Name: "other-0"},
+			Spec: v1alpha1.PartitionSetSpec{Cluster: "other", Count: 16}}
+		// not empty, so that the operator does not delete it
+		other.Spec.Assignments = map[string]string{"kept/0": "0 abcdefgh retained"}
+		f.create(other)
 		for what, err := range map[string]error{
 			"another lease": broker.Update(ctx,
 				get(Default, f, "another-lease", &coordinationv1.Lease{})),
-			"a partition's spec": broker.Update(ctx,
-				get(Default, f, "orders-0", &v1alpha1.Partition{})),
-			"a topic's spec": broker.Update(ctx, get(Default, f, "orders", &v1alpha1.Topic{})),
+			"the assignments":       broker.Update(ctx, set),
+			"another cluster's set": broker.Status().Update(ctx, other),
+			"a topic's spec":        broker.Update(ctx, get(Default, f, "orders", &v1alpha1.Topic{})),
 			"a topic's status": broker.Status().Update(ctx,
 				get(Default, f, "orders", &v1alpha1.Topic{})),
 			"a cluster": broker.Delete(ctx,

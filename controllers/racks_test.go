@@ -60,11 +60,11 @@ var _ = Describe("A broker's rack", func() {
 			spec.Replicas = new(int32(2))
 		})
 		Eventually(func(g Gomega) {
-			partitions := f.partitions(g)
-			g.Expect(partitions).To(HaveLen(4))
-			for _, p := range partitions {
-				g.Expect(p.Spec.Replicas).To(ContainElement(int32(2)),
-					"broker 2 is the only broker in rack west: %v", p.Spec.Replicas)
+			assignments := f.assignments(g)
+			g.Expect(assignments).To(HaveLen(4))
+			for _, a := range assignments {
+				g.Expect(a.Replicas).To(ContainElement(int32(2)),
+					"broker 2 is the only broker in rack west: %v", a.Replicas)
 			}
 		}).Should(Succeed())
 	})

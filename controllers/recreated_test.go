@@ -9,115 +9,145 @@ import (
 	. "github.com/onsi/gomega"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
 	"heartwood.dev/heartwood/api/v1alpha1"
+	"heartwood.dev/heartwood/internal/partitionset"
 	"heartwood.dev/heartwood/internal/placement"
 )
 
-var _ = Describe("A deleted Partition", func() {
-	It("is created again with its ISR and later leader epochs", func() {
+var _ = Describe("A deleted PartitionSet", func() {
+	It("is created again with its ISRs and later leader epochs", func() {
 		f := newFixture()
 		f.cluster(3)
 		f.topic("kept", func(spec *v1alpha1.TopicSpec) { spec.Replicas = new(int32(3)) })
-		expectReason(f.partitionConditions("kept-0"), v1alpha1.ConditionReady,
-			v1alpha1.ReasonLeaderOffline)
+		f.expectProblem("kept", v1alpha1.ReasonLeaderOffline)
 		By("a leader removes a broker from the ISR just before")
-		var before *v1alpha1.Partition
-		Eventually(func(g Gomega) {
-			before = get(g, f, "kept-0", &v1alpha1.Partition{})
-			before.Status.LeaderEpoch, before.Status.Replicas = 7, before.Spec.Replicas
-			before.Status.ISR = []v1alpha1.InSyncReplica{{Broker: 2, BrokerEpoch: 5,
-				Directory: "disk"}}
-			before.Status.Assignments = []v1alpha1.ReplicaAssignment{{Broker: 2, ID: "third"}}
-			g.Expect(api.Status().Update(context.Background(), before)).To(Succeed())
-		}).Should(Succeed())
-		Expect(api.Delete(context.Background(), before)).To(Succeed())
-		Eventually(func(g Gomega) {
-			after := get(g, f, "kept-0", &v1alpha1.Partition{})
-			g.Expect(after.UID).NotTo(Equal(before.UID))
-			g.Expect(after.Status.LeaderEpoch).To(BeNumerically(">=", 7))
-			g.Expect(after.Status.ISR).To(Equal(before.Status.ISR))
-			g.Expect(after.Status.Assignments).To(Equal(before.Status.Assignments))
-		}).Should(Succeed())
+		f.putState("kept/0", func(_ Gomega, state *partitionset.State) {
+			state.LeaderEpoch, state.Leader, state.Serving = 7, placement.NoLeader, false
+			state.ISR = []placement.InSyncReplica{{Broker: 2, Epoch: 5, Directory: "disk"}}
+			state.ReplicaIncarnations = map[int32]string{2: "third"}
+		})
+		deleted, _ := f.setOf(Default, parse("kept/0"))
+		before := f.entry(Default, "kept/0")
+		Expect(api.Delete(context.Background(), deleted)).To(Succeed())
 		By("a replica that is not in sync returns first")
 		f.renew(0, "broker-0", 1, "disk 0", validThroughout)
+		Eventually(func(g Gomega) {
+			set, _ := f.setOf(g, parse("kept/0"))
+			g.Expect(set.UID).NotTo(Equal(deleted.UID))
+		}).Should(Succeed())
+		f.expectProblem("kept", v1alpha1.ReasonLeaderOffline, "waits for brokers [2]")
 		Consistently(func(g Gomega) {
-			g.Expect(get(g, f, "kept-0",
-				&v1alpha1.Partition{}).Status.Leader).To(Equal(placement.NoLeader))
+			if state := f.entry(g, "kept/0").State; state != nil {
+				g.Expect(state.Leader).To(Equal(placement.NoLeader))
+			}
 		}, "1s").Should(Succeed())
 		f.renew(2, "broker-2", 5, "disk", validThroughout)
 		Eventually(func(g Gomega) {
-			g.Expect(get(g, f, "kept-0", &v1alpha1.Partition{}).Status.Leader).To(Equal(int32(2)))
+			after := f.state(g, "kept/0")
+			g.Expect(after.Leader).To(Equal(int32(2)))
+			g.Expect(after.LeaderEpoch).To(BeNumerically(">", 7))
+			g.Expect(after.ISR).To(Equal(before.State.ISR))
+			g.Expect(after.ReplicaIncarnations).To(Equal(before.State.ReplicaIncarnations))
+			g.Expect(after.Changes).To(BeNumerically(">", before.State.Changes))
+			set, _ := f.setOf(g, parse("kept/0"))
+			g.Expect(set.Annotations).NotTo(HaveKey(v1alpha1.AnnotationRemembered))
 		}).Should(Succeed())
+		Expect(f.replicas(Default, "kept/0")).To(Equal(before.Assignment.Replicas))
 	})
 
-	It("is created again on the brokers that have its records, not on the least loaded ones",
-		func() {
-			f := newFixture()
-			f.cluster(3)
-			f.topic("orders", func(spec *v1alpha1.TopicSpec) { spec.Partitions = 4 })
-			Eventually(func(g Gomega) { g.Expect(f.partitions(g)).To(HaveLen(4)) }).Should(Succeed())
-			before := f.partitions(Default)
-			// if replicas were assigned by load, some would move after a few rounds
-			for round := range 3 {
-				for i := range before {
-					if i != round {
-						Expect(api.Delete(context.Background(), &before[i])).To(Succeed())
-					}
+	It("is created again with the same assignments", func() {
+		f := newFixture()
+		f.cluster(3)
+		f.topic("orders", func(spec *v1alpha1.TopicSpec) { spec.Partitions = 4 })
+		Eventually(func(g Gomega) { g.Expect(f.assignments(g)).To(HaveLen(4)) }).Should(Succeed())
+		before := f.assignments(Default)
+		// if replicas were assigned by load, some would move after a few rounds
+		for round := range int32(3) {
+			deleted := map[string]types.UID{}
+			for i := range int32(4) {
+				set, _ := f.setOf(Default, partitionset.Key{Topic: "orders", Index: i})
+				if i != round {
+					Expect(api.Delete(context.Background(), set)).To(Succeed())
+					deleted[set.Name] = set.UID
 				}
-				Eventually(func(g Gomega) {
-					after := f.partitions(g)
-					g.Expect(after).To(HaveLen(4))
-					for i := range after {
-						g.Expect(after[i].Spec).To(Equal(before[i].Spec))
-						g.Expect(after[i].UID != before[i].UID).To(Equal(i != round))
-					}
-				}).Should(Succeed())
-				before = f.partitions(Default)
 			}
-		})
+			Eventually(func(g Gomega) {
+				g.Expect(f.assignments(g)).To(Equal(before))
+				for name, uid := range deleted {
+					g.Expect(get(g, f, name, &v1alpha1.PartitionSet{}).UID).NotTo(Equal(uid))
+				}
+			}).Should(Succeed())
+		}
+		Expect(moved.get(f.namespace)).To(BeZero())
+	})
 
-	It("is protected by a policy while its Topic exists", func() {
+	It("is protected by a policy while Topics have partitions in it", func() {
 		f := newFixture()
 		f.cluster(1)
 		topic := f.topic("kept", nil)
-		expectReason(f.partitionConditions("kept-0"), v1alpha1.ConditionReady,
-			v1alpha1.ReasonLeaderOffline)
+		f.expectProblem("kept", v1alpha1.ReasonLeaderOffline)
 		policy := applyPolicy(f.namespace)
-		partition := get(Default, f, "kept-0", &v1alpha1.Partition{})
+		set, _ := f.setOf(Default, parse("kept/0"))
 		Eventually(func(g Gomega) { // the API server needs a moment to enforce a new policy
-			err := api.Delete(context.Background(), partition, client.DryRunAll)
+			err := api.Delete(context.Background(), set, client.DryRunAll)
 			g.Expect(apierrors.IsInvalid(err) || apierrors.IsForbidden(err)).To(BeTrue(), "%v", err)
-			g.Expect(err.Error()).To(ContainSubstring("delete Topic kept instead"))
+			g.Expect(err.Error()).To(ContainSubstring("delete the Topics of LogCluster main instead"))
 		}).Should(Succeed())
+		empty, _ := f.setOf(Default, parse("kept/1"))
+		Expect(api.Delete(context.Background(), empty, client.DryRunAll)).To(Succeed())
 
 		By("an annotation allows it")
-		change(f, "kept-0", partition, func(partition *v1alpha1.Partition) {
-			partition.Annotations = map[string]string{v1alpha1.AnnotationAllowDelete: "true"}
+		change(f, set.Name, set, func(set *v1alpha1.PartitionSet) {
+			set.Annotations = map[string]string{v1alpha1.AnnotationAllowDelete: "true"}
 		})
-		Expect(api.Delete(context.Background(), partition, client.DryRunAll)).To(Succeed())
-		change(f, "kept-0", partition,
-			func(partition *v1alpha1.Partition) { partition.Annotations = nil })
-		Expect(api.Delete(context.Background(), partition, client.DryRunAll)).NotTo(Succeed())
+		Expect(api.Delete(context.Background(), set, client.DryRunAll)).To(Succeed())
+		change(f, set.Name, set, func(set *v1alpha1.PartitionSet) { set.Annotations = nil })
+		Expect(api.Delete(context.Background(), set, client.DryRunAll)).NotTo(Succeed())
 
-		By("a retained Partition is not protected")
+		By("a set with retained partitions only is not protected")
 		Expect(api.Delete(context.Background(), topic)).To(Succeed())
-		expectReason(f.partitionConditions("kept-0"), v1alpha1.ConditionReady,
-			v1alpha1.ReasonRetained)
-		Expect(api.Delete(context.Background(), partition)).To(Succeed())
+		Eventually(func(g Gomega) {
+			g.Expect(f.entry(g, "kept/0").Assignment.Reclaim).To(Equal(partitionset.Retained))
+		}).Should(Succeed())
+		Expect(api.Delete(context.Background(), set, client.DryRunAll)).To(Succeed())
 		for _, object := range policy {
 			Expect(api.Delete(context.Background(), object)).To(Succeed())
 		}
 	})
+
+	It("keeps retained partitions until a person removes their entries", func() {
+		f := newFixture()
+		f.cluster(1)
+		f.renew(0, "a", 1, "disk", validThroughout)
+		topic := f.topic("kept", nil)
+		f.serve("kept/0")
+		Expect(api.Delete(context.Background(), topic)).To(Succeed())
+		Eventually(func(g Gomega) {
+			g.Expect(f.entry(g, "kept/0").Assignment.Reclaim).To(Equal(partitionset.Retained))
+		}).Should(Succeed())
+		set, _ := f.setOf(Default, parse("kept/0"))
+		Expect(api.Delete(context.Background(), set)).To(Succeed())
+		Eventually(func(g Gomega) {
+			g.Expect(f.entry(g, "kept/0").Assignment).NotTo(BeNil())
+			g.Expect(f.state(g, "kept/0").LeaderEpoch).To(BeNumerically(">", 1))
+		}).Should(Succeed())
+		change(f, set.Name, set,
+			func(set *v1alpha1.PartitionSet) { delete(set.Spec.Assignments, "kept/0") })
+		Eventually(func(g Gomega) {
+			g.Expect(f.entry(g, "kept/0")).To(Equal(partitionset.Entry{}))
+		}).Should(Succeed())
+	})
 })
 
 // applyPolicy creates the objects of config/admission. They apply to one namespace only, because
-// other specs delete Partitions.
+// other specs delete PartitionSets.
 func applyPolicy(namespace string) (created []client.Object) {
 	GinkgoHelper()
-	content, err := os.ReadFile("../config/admission/partitions.yaml")
+	content, err := os.ReadFile("../config/admission/partitionsets.yaml")
 	Expect(err).NotTo(HaveOccurred())
 	for _, document := range strings.Split(string(content), "\n---\n") {
 		object := &unstructured.Unstructured{}

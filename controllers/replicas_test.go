@@ -15,6 +15,8 @@ import (
 
 	"heartwood.dev/heartwood/api/v1alpha1"
 	"heartwood.dev/heartwood/controllers/brokerstate"
+	"heartwood.dev/heartwood/internal/partitionset"
+	"heartwood.dev/heartwood/internal/placement"
 )
 
 // pod creates a broker's pod, and reports its container as running for a minute, as the StatefulSet
@@ -69,15 +71,12 @@ func (f *fixture) annotate(broker int32, annotations map[string]string) {
 		})
 }
 
-var _ = Describe("A Partition of three replicas", func() {
+var _ = Describe("A partition of three replicas", func() {
 	var f *fixture
-	status := func(g Gomega) v1alpha1.PartitionStatus {
-		return get(g, f, "orders-0",
-			&v1alpha1.Partition{}).Status
-	}
-	inSync := func(status v1alpha1.PartitionStatus) (ids []int32) {
-		for _, replica := range status.ISR {
-			ids = append(ids, replica.Broker)
+	status := func(g Gomega) partitionset.State { return f.state(g, "orders/0") }
+	inSync := func(state partitionset.State) (ids []int32) {
+		for _, m := range state.ISR {
+			ids = append(ids, m.Broker)
 		}
 		slices.Sort(ids)
 		return ids
@@ -95,20 +94,18 @@ var _ = Describe("A Partition of three replicas", func() {
 	}
 	join := func(ids ...int32) { // writes the ISR, as the leader does once followers have caught up
 		GinkgoHelper()
-		Eventually(func(g Gomega) {
-			partition := get(g, f, "orders-0", &v1alpha1.Partition{})
-			partition.Status.ISR = nil
+		f.putState("orders/0", func(g Gomega, state *partitionset.State) {
+			state.ISR = nil
 			for _, id := range ids {
 				lease := get(g, f, v1alpha1.BrokerLeaseName("main", id), &coordinationv1.Lease{})
-				partition.Status.ISR = append(partition.Status.ISR, v1alpha1.InSyncReplica{
-					Broker: id, BrokerEpoch: int64(*lease.Spec.LeaseTransitions),
+				state.ISR = append(state.ISR, placement.InSyncReplica{
+					Broker: id, Epoch: int64(*lease.Spec.LeaseTransitions),
 					Directory: lease.Annotations[v1alpha1.AnnotationDirectory],
 				})
 			}
-			g.Expect(api.Status().Update(context.Background(), partition)).To(Succeed())
-		}).Should(Succeed())
+		})
 	}
-	var replicas []int32 // spec.replicas of orders-0, the preferred leader first
+	var replicas []int32 // the assignment of orders/0, the preferred leader first
 	BeforeEach(func() {
 		f = newFixture()
 		f.cluster(3)
@@ -116,12 +113,9 @@ var _ = Describe("A Partition of three replicas", func() {
 			f.renew(broker, "a", 1, "disk"+string('0'+broker), validThroughout)
 		}
 		f.topic("orders", func(spec *v1alpha1.TopicSpec) { spec.Replicas = new(int32(3)) })
-		Eventually(func(g Gomega) {
-			replicas = get(g, f, "orders-0",
-				&v1alpha1.Partition{}).Spec.Replicas
-		}).Should(Succeed())
+		Eventually(func(g Gomega) { replicas = f.replicas(g, "orders/0") }).Should(Succeed())
 		expect(replicas[0], 0, 1, 2)
-		f.serve("orders-0")
+		f.serve("orders/0")
 	})
 
 	It(
@@ -137,9 +131,9 @@ var _ = Describe("A Partition of three replicas", func() {
 			}})
 			epoch := expect(replicas[1], rest...)
 			Expect(epoch).To(Equal(int32(2)))
-			f.serve("orders-0")
+			f.serve("orders/0")
 			expectReason(f.topicConditions("orders"), v1alpha1.ConditionReplicated,
-				v1alpha1.ReasonUnderReplicated, "orders-0")
+				v1alpha1.ReasonUnderReplicated, "1 of 1 partitions are under-replicated: 0")
 
 			By("the pod's earlier exit is no evidence against the restarted broker")
 			f.renew(replicas[0], "b", 2, "disk"+string('0'+replicas[0]), validThroughout)
@@ -155,7 +149,7 @@ var _ = Describe("A Partition of three replicas", func() {
 			)
 			join(0, 1, 2)
 			expect(replicas[0], 0, 1, 2)
-			f.serve("orders-0")
+			f.serve("orders/0")
 			expectReason(f.topicConditions("orders"), v1alpha1.ConditionReplicated,
 				v1alpha1.ReasonInSync)
 		},
@@ -171,10 +165,10 @@ var _ = Describe("A Partition of three replicas", func() {
 	It("fails over when its leader shuts down, and keeps the last leader when all brokers shut down", func() {
 		f.annotate(replicas[0], map[string]string{v1alpha1.AnnotationLeaving: "1"})
 		expect(replicas[1], slices.Sorted(slices.Values(replicas[1:]))...)
-		f.serve("orders-0")
+		f.serve("orders/0")
 		f.annotate(replicas[1], map[string]string{v1alpha1.AnnotationLeaving: "1"})
 		expect(replicas[2], replicas[2])
-		f.serve("orders-0")
+		f.serve("orders/0")
 		f.annotate(replicas[2], map[string]string{v1alpha1.AnnotationLeaving: "1"})
 		Consistently(func(g Gomega) { g.Expect(status(g).Leader).To(Equal(replicas[2])) },
 			"300ms").Should(Succeed())
@@ -190,8 +184,7 @@ var _ = Describe("A Partition of three replicas", func() {
 		f.renew(replicas[2], "", 1, "disk"+string('0'+replicas[2]), validThroughout)
 		expect(-1, replicas[2])
 		f.renew(replicas[0], "b", 2, "disk"+string('0'+replicas[0]), validThroughout)
-		expectReason(f.partitionConditions("orders-0"), v1alpha1.ConditionReady,
-			v1alpha1.ReasonLeaderOffline, "continue with this broker as leader",
+		f.expectProblem("orders", v1alpha1.ReasonLeaderOffline, "continue with this broker as leader",
 			v1alpha1.AnnotationAcceptDataLoss)
 		f.renew(replicas[2], "b", 2, "disk"+string('0'+replicas[2]), validThroughout)
 		expect(replicas[2], replicas[2])
@@ -207,23 +200,62 @@ var _ = Describe("A Partition of three replicas", func() {
 		change(f, "orders", &v1alpha1.Topic{},
 			func(topic *v1alpha1.Topic) { topic.Spec.UncleanLeaderElection = new(true) })
 		expect(replicas[1], replicas[1])
-		f.expectEvent("orders-0", "Warning", v1alpha1.EventUncleanElection)
+		f.expectEvent("orders", "Warning", v1alpha1.EventUncleanElection)
 	})
 
 	It("follows spec.replicas of its Topic down and up", func() {
 		change(f, "orders", &v1alpha1.Topic{},
 			func(topic *v1alpha1.Topic) { topic.Spec.Replicas = new(int32(1)) })
 		Eventually(func(g Gomega) {
-			partition := get(g, f, "orders-0", &v1alpha1.Partition{})
-			g.Expect(partition.Spec.Replicas).To(Equal(replicas[:1]))
-			g.Expect(partition.Status.Replicas).To(Equal(replicas[:1]))
-			g.Expect(inSync(partition.Status)).To(Equal(replicas[:1]))
+			g.Expect(f.replicas(g, "orders/0")).To(Equal(replicas[:1]))
+			g.Expect(status(g).Replicas).To(Equal(replicas[:1]))
+			g.Expect(inSync(status(g))).To(Equal(replicas[:1]))
 		}).Should(Succeed())
 		change(f, "orders", &v1alpha1.Topic{},
 			func(topic *v1alpha1.Topic) { topic.Spec.Replicas = new(int32(2)) })
 		Eventually(func(g Gomega) { g.Expect(status(g).Replicas).To(HaveLen(2)) }).Should(Succeed())
 		expectReason(f.topicConditions("orders"), v1alpha1.ConditionReplicated,
 			v1alpha1.ReasonUnderReplicated)
+	})
+})
+
+var _ = Describe("A Topic with the annotation heartwood.dev/reassign", func() {
+	request := func(f *fixture, value string) {
+		GinkgoHelper()
+		change(f, "orders", &v1alpha1.Topic{}, func(topic *v1alpha1.Topic) {
+			topic.Annotations = map[string]string{v1alpha1.AnnotationReassign: value}
+		})
+	}
+	It("has its partitions assigned as requested, once, and says why it cannot", func() {
+		f := newFixture()
+		f.cluster(4)
+		for broker := range int32(4) {
+			f.renew(broker, "a", 1, "disk", validThroughout)
+		}
+		f.topic("orders", func(spec *v1alpha1.TopicSpec) {
+			spec.Partitions, spec.Replicas = 2, new(int32(2))
+		})
+		f.serve("orders/0")
+		f.serve("orders/1")
+		kept := f.replicas(Default, "orders/1")
+		request(f, "0=3,2")
+		Eventually(func(g Gomega) {
+			g.Expect(f.replicas(g, "orders/0")).To(Equal([]int32{3, 2}))
+			g.Expect(get(g, f, "orders", &v1alpha1.Topic{}).Annotations).NotTo(
+				HaveKey(v1alpha1.AnnotationReassign))
+		}).Should(Succeed())
+		Expect(f.replicas(Default, "orders/1")).To(Equal(kept))
+
+		By("an invalid request is reported and kept")
+		for value, message := range map[string]string{
+			"1=3":   "partition 1 has 1 brokers, but spec.replicas is 2",
+			"1=4,0": "broker 4 does not exist", "2=0,1": "no partition 2", "1": "PARTITION=VALUE",
+		} {
+			request(f, value)
+			expectReason(f.topicConditions("orders"), v1alpha1.ConditionReplicated,
+				v1alpha1.ReasonInvalidReassignment, message)
+		}
+		Expect(f.replicas(Default, "orders/1")).To(Equal(kept))
 	})
 })
 
@@ -239,9 +271,9 @@ var _ = Describe("A LogCluster that is scaled down", func() {
 				spec.Partitions = new(int32(2)), 3
 		})
 		f.topic("wide", func(spec *v1alpha1.TopicSpec) { spec.Replicas = new(int32(3)) })
-		Eventually(func(g Gomega) { g.Expect(f.partitions(g)).To(HaveLen(4)) }).Should(Succeed())
-		for _, partition := range f.partitions(Default) {
-			f.serve(partition.Name)
+		Eventually(func(g Gomega) { g.Expect(f.assignments(g)).To(HaveLen(4)) }).Should(Succeed())
+		for name := range f.assignments(Default) {
+			f.serve(name)
 		}
 		running := func(g Gomega) int32 {
 			return *get(g, f, "main-broker",
@@ -259,23 +291,24 @@ var _ = Describe("A LogCluster that is scaled down", func() {
 		change(f, "wide", &v1alpha1.Topic{},
 			func(topic *v1alpha1.Topic) { topic.Spec.Replicas = new(int32(2)) })
 		expectReason(f.clusterConditions(), v1alpha1.ConditionScaled, v1alpha1.ReasonDraining,
-			"orders-")
+			"orders/")
 		Expect(running(Default)).To(Equal(int32(3)))
 		By("the leaders add the new replicas to the ISR")
 		Eventually(func(g Gomega) {
-			for _, partition := range f.partitions(g) {
-				for _, id := range partition.Spec.Replicas {
+			for name, a := range f.assignments(g) {
+				for _, id := range a.Replicas {
 					g.Expect(id).To(BeNumerically("<", 2))
 				}
-				if slices.Equal(partition.Status.Replicas, partition.Spec.Replicas) {
+				if slices.Equal(f.state(g, name).Replicas, a.Replicas) {
 					continue
 				}
-				partition.Status.ISR = nil
-				for _, id := range partition.Status.Replicas {
-					partition.Status.ISR = append(partition.Status.ISR,
-						v1alpha1.InSyncReplica{Broker: id, BrokerEpoch: 1, Directory: "disk"})
-				}
-				g.Expect(api.Status().Update(context.Background(), &partition)).To(Succeed())
+				f.putState(name, func(_ Gomega, state *partitionset.State) {
+					state.ISR = nil
+					for _, id := range state.Replicas {
+						state.ISR = append(state.ISR,
+							placement.InSyncReplica{Broker: id, Epoch: 1, Directory: "disk"})
+					}
+				})
 			}
 			g.Expect(running(g)).To(Equal(int32(2)))
 		}).Should(Succeed())

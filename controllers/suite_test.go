@@ -2,6 +2,8 @@ package controllers
 
 import (
 	"context"
+	"encoding/json"
+	"io"
 	"net"
 	"net/http"
 	"os"
@@ -26,6 +28,7 @@ import (
 
 	"heartwood.dev/heartwood/api/v1alpha1"
 	"heartwood.dev/heartwood/controllers/reports"
+	"heartwood.dev/heartwood/controllers/topic"
 	"heartwood.dev/heartwood/internal/operator/render"
 	"heartwood.dev/heartwood/test/kit/envtest"
 )
@@ -40,6 +43,9 @@ var (
 	// writes contains the number of write requests of the controllers in each namespace, without
 	// those of events.
 	writes = &counts{of: map[string]int{}}
+	// moved contains, by namespace, the number of assignments that writes of the controllers have
+	// changed after they were first written.
+	moved = &counts{of: map[string]int{}}
 	// hosts maps the brokers' addresses to those of test servers.
 	hosts = &resolver{addresses: map[string]string{}}
 )
@@ -70,7 +76,9 @@ func TestControllers(t *testing.T) {
 func startManager(t *testing.T, scheme *runtime.Scheme) {
 	operator := rest.CopyConfig(config)
 	operator.Impersonate.UserName = operatorUser
-	operator.Wrap(func(next http.RoundTripper) http.RoundTripper { return countWrites{next} })
+	operator.Wrap(func(next http.RoundTripper) http.RoundTripper {
+		return countWrites{next, &sync.Mutex{}, map[string]string{}}
+	})
 	mgr, err := ctrl.NewManager(operator, ctrl.Options{
 		Scheme:         scheme,
 		MapperProvider: Mapper,
@@ -84,6 +92,7 @@ func startManager(t *testing.T, scheme *runtime.Scheme) {
 		reports: reports.Options{Interval: 100 * time.Millisecond,
 			Transport: &http.Transport{DialContext: hosts.dial}},
 		preferredLeaderDelay: 200 * time.Millisecond, settleTime: time.Millisecond,
+		topicPace: topic.Pace{After: 50 * time.Millisecond, Again: 100 * time.Millisecond},
 	}
 	if err := setup(mgr, render.Settings{Image: "registry.example/heartwood:test"},
 		options); err != nil {
@@ -124,8 +133,36 @@ func bindOperator(t *testing.T) {
 	}
 }
 
-// countWrites counts write requests in writes. It ignores requests that write events.
-type countWrites struct{ next http.RoundTripper }
+// countWrites counts write requests in writes, and changed assignments in moved. It ignores requests
+// that write events.
+type countWrites struct {
+	next http.RoundTripper
+	mu   *sync.Mutex
+	last map[string]string // assignments that were written, by namespace and key
+}
+
+// compare counts the assignments in a request that differ from those of an earlier request.
+func (c countWrites) compare(request *http.Request, namespace string) {
+	body, err := request.GetBody()
+	if err != nil {
+		return
+	}
+	content, _ := io.ReadAll(body)
+	set := &v1alpha1.PartitionSet{}
+	if json.Unmarshal(content, set) != nil {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for key, value := range set.Spec.Assignments {
+		key = namespace + " " + key
+		replicas, _, _ := strings.Cut(value, " ")
+		if last, known := c.last[key]; known && last != replicas {
+			moved.add(namespace)
+		}
+		c.last[key] = replicas
+	}
+}
 
 func (c countWrites) RoundTrip(request *http.Request) (*http.Response, error) {
 	path := strings.Split(request.URL.Path, "/")
@@ -133,6 +170,9 @@ func (c countWrites) RoundTrip(request *http.Request) (*http.Response, error) {
 	if request.Method != http.MethodGet && at >= 0 && at+1 < len(path) &&
 		!slices.Contains(path, "events.k8s.io") {
 		writes.add(path[at+1])
+		if request.Method == http.MethodPut && path[len(path)-2] == "partitionsets" {
+			c.compare(request, path[at+1])
+		}
 	}
 	return c.next.RoundTrip(request)
 }

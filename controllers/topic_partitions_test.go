@@ -26,14 +26,14 @@ var _ = Describe("A Topic without a number of partitions", func() {
 		f.create(cluster)
 		f.topic("orders", nil)
 		f.topic("fixed", func(spec *v1alpha1.TopicSpec) { spec.Partitions = 2 })
-		Eventually(func(g Gomega) { g.Expect(f.partitions(g)).To(HaveLen(6)) }).Should(Succeed())
+		Eventually(func(g Gomega) { g.Expect(f.assignments(g)).To(HaveLen(6)) }).Should(Succeed())
 		Eventually(partitions("orders")).Should(Equal(int32(4)))
 
 		change(f, "main", cluster, func(cluster *v1alpha1.LogCluster) {
 			cluster.Spec.TopicDefaults.Partitions = new(int32(7))
 		})
 		f.topic("later", nil)
-		Eventually(func(g Gomega) { g.Expect(f.partitions(g)).To(HaveLen(13)) }).Should(Succeed())
+		Eventually(func(g Gomega) { g.Expect(f.assignments(g)).To(HaveLen(13)) }).Should(Succeed())
 		for name, want := range map[string]int32{"orders": 4, "fixed": 2, "later": 7} {
 			Expect(partitions(name)(Default)).To(Equal(want), name)
 		}
@@ -75,20 +75,20 @@ var _ = Describe("A Topic with initial replicas", func() {
 		}
 		return all
 	}
-	// expectUnmoved waits for count Partitions, which must have the replicas of entries in the
-	// first version of their spec: the operator has never placed them elsewhere.
+	// expectUnmoved waits for count partitions, which must be assigned as in entries. They must never
+	// have been assigned otherwise: the first leaders may have records.
 	expectUnmoved := func(topic string, count int32) {
 		GinkgoHelper()
 		for index := range count {
 			Eventually(func(g Gomega) {
-				partition := get(g, f, v1alpha1.PartitionName(topic, index), &v1alpha1.Partition{})
-				g.Expect(partition.Spec.Replicas).To(Equal([]int32{2, index % 2}))
-				g.Expect(partition.Generation).To(Equal(int64(1)))
+				g.Expect(f.replicas(g, fmt.Sprintf("%s/%d", topic, index))).To(
+					Equal([]int32{2, index % 2}))
 			}).Should(Succeed())
 		}
+		Expect(moved.get(f.namespace)).To(BeZero(), "assignments that were changed")
 	}
 
-	It("has them in the first version of each Partition, however fast the Topics grow", func() {
+	It("has them in the first version of each assignment, however fast the Topics grow", func() {
 		f.cluster(3)
 		for i := range 10 {
 			name := fmt.Sprintf("orders-%d", i)
@@ -115,14 +115,13 @@ var _ = Describe("A Topic with initial replicas", func() {
 			spec.InitialReplicas = entries(1, 2)
 		})
 		Eventually(func(g Gomega) {
-			all := f.partitions(g)
+			all := f.assignments(g)
 			g.Expect(all).To(HaveLen(4))
-			for _, partition := range all {
-				g.Expect(partition.Spec.Replicas).To(HaveLen(2))
+			for _, a := range all {
+				g.Expect(a.Replicas).To(HaveLen(2))
 			}
 		}).Should(Succeed())
-		Expect(get(Default, f, "orders-1",
-			&v1alpha1.Partition{}).Spec.Replicas).To(Equal([]int32{2, 1}))
+		Expect(f.replicas(Default, "orders/1")).To(Equal([]int32{2, 1}))
 	})
 
 	It("is refused while a new partition is assigned to a broker that does not exist", func() {
@@ -134,15 +133,15 @@ var _ = Describe("A Topic with initial replicas", func() {
 		expectReason(f.topicConditions("orders"), v1alpha1.ConditionReady,
 			v1alpha1.ReasonInvalidInitialReplicas, "spec.initialReplicas[0].replicas",
 			"broker 2 does not exist", "remove it")
-		Expect(f.partitions(Default)).To(BeEmpty())
+		Expect(f.assignments(Default)).To(BeEmpty())
 		change(f, "main", &v1alpha1.LogCluster{},
 			func(cluster *v1alpha1.LogCluster) { cluster.Spec.Brokers = 3 })
 		expectUnmoved("orders", 1)
-		// The entry of an existing Partition is not checked any more.
+		// The entry of an existing partition is not checked any more.
 		change(f, "orders", topic, func(topic *v1alpha1.Topic) {
 			topic.Spec.Partitions, topic.Spec.InitialReplicas[0].Replicas = 2, []int32{7, 8}
 		})
-		Eventually(func(g Gomega) { g.Expect(f.partitions(g)).To(HaveLen(2)) }).Should(Succeed())
+		Eventually(func(g Gomega) { g.Expect(f.assignments(g)).To(HaveLen(2)) }).Should(Succeed())
 		expectUnmoved("orders", 1)
 	})
 })

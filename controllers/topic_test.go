@@ -12,51 +12,58 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"heartwood.dev/heartwood/api/v1alpha1"
+	"heartwood.dev/heartwood/internal/partitionset"
 )
 
 var _ = Describe("A Topic", func() {
 	var f *fixture
 	BeforeEach(func() { f = newFixture() })
 
-	It("has a Partition for each of its partitions, spread across the brokers", func() {
+	It("has an assignment for each of its partitions, spread across brokers and sets", func() {
 		f.cluster(3)
 		topic := f.topic("orders", func(spec *v1alpha1.TopicSpec) { spec.Partitions = 6 })
 		Eventually(func(g Gomega) {
 			held := map[int32]int{}
-			partitions := f.partitions(g)
-			g.Expect(partitions).To(HaveLen(6))
-			for _, partition := range partitions {
-				g.Expect(partition.Name).To(Equal(fmt.Sprintf("orders-%d", partition.Spec.Index)))
-				g.Expect(partition.Labels).To(HaveKeyWithValue(v1alpha1.LabelCluster, "main"))
-				g.Expect(partition.Spec.Cluster).To(Equal("main"))
-				g.Expect(partition.Spec.Topic).To(Equal("orders"))
-				g.Expect(partition.Spec.Replicas).To(HaveLen(1))
-				held[partition.Spec.Replicas[0]]++
+			assignments := f.assignments(g)
+			g.Expect(assignments).To(HaveLen(6))
+			for name, a := range assignments {
+				key := parse(name)
+				g.Expect(key.Topic).To(Equal("orders"))
+				set, _ := f.setOf(g, key)
+				g.Expect(set.Labels).To(HaveKeyWithValue(v1alpha1.LabelCluster, "main"))
+				g.Expect(set.Spec.Cluster).To(Equal("main"))
+				g.Expect(set.Spec.Assignments).To(HaveLen(1))
+				g.Expect(a.Replicas).To(HaveLen(1))
+				held[a.Replicas[0]]++
 			}
 			g.Expect(held).To(Equal(map[int32]int{0: 2, 1: 2, 2: 2}))
 			status := get(g, f, "orders", topic).Status
 			g.Expect(status.Partitions).To(Equal(int32(6)))
 			g.Expect(status.TopicID).To(HaveLen(22))
+			for _, a := range assignments {
+				g.Expect(status.TopicID).To(HavePrefix(a.Tag))
+			}
 			g.Expect(status.ObservedGeneration).To(Equal(topic.Generation))
+			g.Expect(status.Problems).To(HaveLen(5))
 		}).Should(Succeed())
 		expectReason(f.topicConditions("orders"), v1alpha1.ConditionReady,
 			v1alpha1.ReasonPartitionsNotReady,
-			"0 of 6 partitions", "orders-0 orders-1 orders-2 orders-3 orders-4 ...")
+			"0 of 6 partitions", "partitions 0 1 2 3 4 ...")
 	})
 
 	It("grows without moving its partitions", func() {
 		f.cluster(3)
 		f.topic("orders", func(spec *v1alpha1.TopicSpec) { spec.Partitions = 2 })
-		var before []v1alpha1.Partition
+		var before map[string]partitionset.Assignment
 		Eventually(
-			func(g Gomega) { before = f.partitions(g); g.Expect(before).To(HaveLen(2)) },
+			func(g Gomega) { before = f.assignments(g); g.Expect(before).To(HaveLen(2)) },
 		).Should(Succeed())
 		change(f, "orders", &v1alpha1.Topic{},
 			func(topic *v1alpha1.Topic) { topic.Spec.Partitions = 5 })
-		Eventually(func(g Gomega) { g.Expect(f.partitions(g)).To(HaveLen(5)) }).Should(Succeed())
-		for _, partition := range before {
-			Expect(get(Default, f, partition.Name,
-				&v1alpha1.Partition{}).Spec).To(Equal(partition.Spec))
+		Eventually(func(g Gomega) { g.Expect(f.assignments(g)).To(HaveLen(5)) }).Should(Succeed())
+		after := f.assignments(Default)
+		for name, a := range before {
+			Expect(after).To(HaveKeyWithValue(name, a))
 		}
 	})
 
@@ -64,10 +71,10 @@ var _ = Describe("A Topic", func() {
 		f.cluster(1)
 		f.renew(0, "a", 1, "disk", validThroughout)
 		f.topic("orders", func(spec *v1alpha1.TopicSpec) { spec.Partitions = 2 })
-		f.serve("orders-0")
+		f.serve("orders/0")
 		expectReason(f.topicConditions("orders"), v1alpha1.ConditionReady,
-			v1alpha1.ReasonPartitionsNotReady, "1 of 2", "orders-1")
-		f.serve("orders-1")
+			v1alpha1.ReasonPartitionsNotReady, "1 of 2", "partitions 1.")
+		f.serve("orders/1")
 		expectReason(f.topicConditions("orders"), v1alpha1.ConditionReady, v1alpha1.ReasonReady)
 		f.expectEvent("orders", "Normal", v1alpha1.ReasonReady)
 		Eventually(func(g Gomega) {
@@ -97,18 +104,18 @@ var _ = Describe("A Topic", func() {
 		})
 
 	It(
-		"with more replicas than brokers is refused, says what to do, and gets no Partitions",
+		"with more replicas than brokers is refused, says what to do, and gets no assignments",
 		func() {
 			f.cluster(2)
 			f.topic("orders", func(spec *v1alpha1.TopicSpec) { spec.Replicas = new(int32(3)) })
 			expectReason(f.topicConditions("orders"), v1alpha1.ConditionReady,
 				v1alpha1.ReasonNotEnoughBrokers, "lower spec.replicas")
 			f.expectEvent("orders", "Warning", v1alpha1.ReasonNotEnoughBrokers)
-			Expect(f.partitions(Default)).To(BeEmpty())
+			Expect(f.assignments(Default)).To(BeEmpty())
 			change(f, "orders", &v1alpha1.Topic{},
 				func(topic *v1alpha1.Topic) { topic.Spec.Replicas = new(int32(2)) })
 			Eventually(
-				func(g Gomega) { g.Expect(f.partitions(g)).To(HaveLen(1)) },
+				func(g Gomega) { g.Expect(f.assignments(g)).To(HaveLen(1)) },
 			).Should(Succeed())
 		},
 	)
@@ -133,7 +140,7 @@ var _ = Describe("A Topic", func() {
 		f.topic("orders", nil)
 		expectReason(f.topicConditions("orders"), v1alpha1.ConditionReady,
 			v1alpha1.ReasonClusterNotFound, "no LogCluster main", "create it")
-		Expect(f.partitions(Default)).To(BeEmpty())
+		Expect(f.assignments(Default)).To(BeEmpty())
 		f.cluster(1)
 		expectReason(f.topicConditions("orders"), v1alpha1.ConditionReady,
 			v1alpha1.ReasonPartitionsNotReady)
@@ -175,72 +182,131 @@ var _ = Describe("A Topic", func() {
 			v1alpha1.ReasonPartitionsNotReady)
 	})
 
-	It("owns its Partitions while its reclaimPolicy is Delete", func() {
+	It("has its reclaimPolicy in its assignments", func() {
 		f.cluster(1)
 		topic := f.topic("orders",
 			func(spec *v1alpha1.TopicSpec) { spec.ReclaimPolicy = v1alpha1.ReclaimDelete })
-		owned := func(g Gomega) bool {
-			return metav1.IsControlledBy(get(g, f, "orders-0", &v1alpha1.Partition{}), topic)
+		policy := func(g Gomega) partitionset.Reclaim {
+			entry := f.entry(g, "orders/0")
+			g.Expect(entry.Assignment).NotTo(BeNil())
+			return entry.Assignment.Reclaim
 		}
-		Eventually(owned).Should(BeTrue())
-		change(f, "orders", topic,
-			func(topic *v1alpha1.Topic) { topic.Spec.ReclaimPolicy = v1alpha1.ReclaimRetain })
-		Eventually(owned).Should(BeFalse())
-		change(f, "orders", topic,
-			func(topic *v1alpha1.Topic) { topic.Spec.ReclaimPolicy = v1alpha1.ReclaimDelete })
-		Eventually(owned).Should(BeTrue())
+		for _, step := range []struct {
+			policy v1alpha1.ReclaimPolicy
+			want   partitionset.Reclaim
+		}{{v1alpha1.ReclaimDelete, partitionset.Delete},
+			{v1alpha1.ReclaimRetain, partitionset.Retain},
+			{v1alpha1.ReclaimDelete, partitionset.Delete}} {
+			change(f, "orders", topic,
+				func(topic *v1alpha1.Topic) { topic.Spec.ReclaimPolicy = step.policy })
+			Eventually(policy).Should(Equal(step.want))
+		}
+	})
+
+	It("with reclaimPolicy Delete is removed with its entries, and a new Topic starts again", func() {
+		f.cluster(1)
+		f.renew(0, "a", 1, "disk", validThroughout)
+		topic := f.topic("orders",
+			func(spec *v1alpha1.TopicSpec) { spec.ReclaimPolicy = v1alpha1.ReclaimDelete })
+		f.serve("orders/0")
+		before := f.state(Default, "orders/0")
+		Expect(api.Delete(context.Background(), topic)).To(Succeed())
+		Eventually(func(g Gomega) {
+			g.Expect(f.entry(g, "orders/0")).To(Equal(partitionset.Entry{}))
+		}).Should(Succeed())
+		f.topic("orders", nil)
+		f.serve("orders/0")
+		after := f.state(Default, "orders/0")
+		Expect(after.LeaderEpoch).To(Equal(int32(1)))
+		Expect(after.ReplicaIncarnations).NotTo(Equal(before.ReplicaIncarnations))
 	})
 
 	It(
-		"with reclaimPolicy Retain leaves its Partitions, and a new Topic of the same name continues with them",
+		"with reclaimPolicy Retain leaves its entries, and a new Topic of the same name continues with them",
 		func() {
 			f.cluster(3)
 			for broker := range int32(3) {
 				f.renew(broker, "a", 1, "disk", validThroughout)
 			}
 			topic := f.topic("orders", nil)
-			f.serve("orders-0")
+			f.serve("orders/0")
 			expectReason(f.topicConditions("orders"), v1alpha1.ConditionReady, v1alpha1.ReasonReady)
-			before := get(Default, f, "orders-0", &v1alpha1.Partition{})
+			before := f.entry(Default, "orders/0")
 
 			Expect(api.Delete(context.Background(), topic)).To(Succeed())
-			expectReason(f.partitionConditions("orders-0"), v1alpha1.ConditionReady,
-				v1alpha1.ReasonRetained)
-			retired := get(Default, f, "orders-0", &v1alpha1.Partition{})
-			Expect(retired.Status.Leader).To(Equal(int32(-1)))
-			Expect(retired.Status.LeaderEpoch).To(Equal(before.Status.LeaderEpoch + 1))
+			Eventually(func(g Gomega) {
+				retired := f.entry(g, "orders/0")
+				g.Expect(retired.Assignment.Reclaim).To(Equal(partitionset.Retained))
+				g.Expect(retired.State.Leader).To(Equal(int32(-1)))
+				g.Expect(retired.State.LeaderEpoch).To(Equal(before.State.LeaderEpoch + 1))
+			}).Should(Succeed())
 
 			f.topic("orders", nil)
-			f.serve("orders-0")
+			f.serve("orders/0")
 			expectReason(f.topicConditions("orders"), v1alpha1.ConditionReady, v1alpha1.ReasonReady)
-			after := get(Default, f, "orders-0", &v1alpha1.Partition{})
-			Expect(after.UID).To(Equal(before.UID))
-			Expect(after.Spec).To(Equal(before.Spec), "the same broker has the records")
-			Expect(after.Status.LeaderEpoch).To(Equal(before.Status.LeaderEpoch + 2))
+			after := f.entry(Default, "orders/0")
+			Expect(after.Assignment.Replicas).To(Equal(before.Assignment.Replicas),
+				"the same broker has the records")
+			Expect(after.Assignment.Tag).NotTo(Equal(before.Assignment.Tag))
+			Expect(after.State.ReplicaIncarnations).To(Equal(before.State.ReplicaIncarnations))
+			Expect(after.State.LeaderEpoch).To(Equal(before.State.LeaderEpoch + 2))
 		},
 	)
 
-	It("does not adopt the Partitions of another LogCluster's Topic", func() {
-		f.create(&v1alpha1.Partition{
-			ObjectMeta: metav1.ObjectMeta{Name: "orders-0"},
-			Spec: v1alpha1.PartitionSpec{Cluster: "former", Topic: "orders",
-				Replicas: []int32{0}},
-		})
-		f.cluster(1)
+	It("continues with the records although it was created again at once", func() {
+		f.cluster(3)
+		for broker := range int32(3) {
+			f.renew(broker, "a", 1, "disk", validThroughout)
+		}
+		topic := f.topic("orders", nil)
+		f.serve("orders/0")
+		before := f.entry(Default, "orders/0")
+		Expect(api.Delete(context.Background(), topic)).To(Succeed())
 		f.topic("orders", nil)
-		expectReason(f.topicConditions("orders"), v1alpha1.ConditionReady,
-			v1alpha1.ReasonPartitionNameTaken, "orders-0")
-		Expect(api.Delete(context.Background(),
-			get(Default, f, "orders-0", &v1alpha1.Partition{}))).To(Succeed())
-		expectReason(f.topicConditions("orders"), v1alpha1.ConditionReady,
-			v1alpha1.ReasonPartitionsNotReady)
+		Eventually(func(g Gomega) {
+			after := f.entry(g, "orders/0")
+			g.Expect(after.Assignment.Tag).NotTo(Equal(before.Assignment.Tag))
+			g.Expect(after.Assignment.Replicas).To(Equal(before.Assignment.Replicas))
+			g.Expect(after.State.LeaderEpoch).To(BeNumerically(">", before.State.LeaderEpoch))
+			g.Expect(after.State.Leader).To(Equal(before.State.Leader))
+		}).Should(Succeed())
+	})
+
+	It("does not adopt the partitions of another LogCluster's Topic", func() {
+		former := &v1alpha1.PartitionSet{ObjectMeta: metav1.ObjectMeta{Name: "former-0"},
+			Spec: v1alpha1.PartitionSetSpec{Cluster: "former", Count: 1,
+				Assignments: map[string]string{"orders/0": "7 abcdefgh retained"}}}
+		f.create(former)
+		f.cluster(1)
+		f.renew(0, "a", 1, "disk", validThroughout)
+		f.topic("orders", nil)
+		f.serve("orders/0")
+		expectReason(f.topicConditions("orders"), v1alpha1.ConditionReady, v1alpha1.ReasonReady)
+		Expect(f.replicas(Default, "orders/0")).To(Equal([]int32{0}))
+		Expect(get(Default, f, "former-0", former).Spec.Assignments).To(HaveLen(1))
+	})
+
+	It("leaves nothing behind with its LogCluster, except retained partitions", func() {
+		cluster := f.cluster(1)
+		topic := f.topic("orders", nil)
+		Eventually(func(g Gomega) { g.Expect(f.assignments(g)).To(HaveLen(1)) }).Should(Succeed())
+		Expect(api.Delete(context.Background(), topic)).To(Succeed())
+		Expect(api.Delete(context.Background(), cluster)).To(Succeed())
+		Eventually(func(g Gomega) {
+			left := &v1alpha1.PartitionSetList{}
+			g.Expect(api.List(context.Background(), left,
+				client.InNamespace(f.namespace))).To(Succeed())
+			g.Expect(left.Items).To(HaveLen(1))
+			g.Expect(left.Items[0].Spec.Assignments).To(HaveLen(1))
+			g.Expect(left.Items[0].Spec.Assignments["orders/0"]).To(HaveSuffix(" retained"))
+		}).Should(Succeed())
 	})
 
 	It("causes no writes while nothing changes", func() {
 		f.cluster(1)
 		f.renew(0, "a", 1, "disk", validThroughout)
 		f.topic("orders", nil)
-		f.serve("orders-0")
+		f.serve("orders/0")
 		expectReason(f.topicConditions("orders"), v1alpha1.ConditionReady, v1alpha1.ReasonReady)
 		// wait for the last expected write, the status of the LogCluster
 		Eventually(func(g Gomega) {
@@ -260,8 +326,8 @@ var _ = Describe("A Topic", func() {
 		written, calm := writes.get(f.namespace), 0
 		for round := 0; round < 20 && calm < 3; round++ {
 			reconciles := map[string]float64{}
-			for _, controller := range []string{"topic", "partition", "logcluster-status",
-				"broker"} {
+			for _, controller := range []string{"topic", "election", "assignment",
+				"logcluster-status", "broker"} {
 				reconciles[controller] = reconciled(Default, controller)
 			}
 			label := func(object client.Object) {
@@ -269,8 +335,8 @@ var _ = Describe("A Topic", func() {
 					v1alpha1.LabelCluster: "main"})
 			}
 			change(f, "orders", &v1alpha1.Topic{}, func(topic *v1alpha1.Topic) { label(topic) })
-			change(f, "orders-0", &v1alpha1.Partition{},
-				func(partition *v1alpha1.Partition) { label(partition) })
+			set, _ := f.setOf(Default, parse("orders/0"))
+			change(f, set.Name, set, func(set *v1alpha1.PartitionSet) { label(set) })
 			f.renew(0, "a", 1, "disk", validThroughout)
 			Eventually(func(g Gomega) {
 				for controller, before := range reconciles {

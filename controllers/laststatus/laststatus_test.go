@@ -23,8 +23,8 @@ func newSet(uid types.UID) *v1alpha1.PartitionSet {
 func TestStatusIsRestoredOnce(t *testing.T) {
 	last := v1alpha1.PartitionSetStatus{
 		Partitions: map[string]string{"orders/3": "1@7 0,1:4,2:5 mZ81 12",
-			"orders/19": "-@3 2:5 - 4 dir=old", "orders/35": "not an entry"},
-		Directories: map[string]string{"1:4": "disk 1", "2:5": "disk 2"},
+			"orders/19": "-@3? 2:5 - 4 dir=old", "orders/35": "not an entry"},
+		Directories: map[string]string{"1:4": "disk-1", "2:5": "disk-2"},
 	}
 	set := newSet("b")
 	if err := Annotate(set, v1alpha1.PartitionSetStatus{}); err != nil || set.Annotations != nil {
@@ -43,7 +43,7 @@ func TestStatusIsRestoredOnce(t *testing.T) {
 	restored, _ := partitionset.Decode(object, nil)
 	entry, _ := restored.Get(partitionset.Key{Topic: "orders", Index: 3})
 	if s := entry.State; s.Leader != placement.NoLeader || s.LeaderEpoch != 8 || len(s.ISR) != 2 ||
-		s.ISR[1].Directory != "disk 2" || s.LeaderDirectory != "disk 1" || s.Serving ||
+		s.ISR[1].Directory != "disk-2" || s.LeaderDirectory != "disk-1" || s.Serving ||
 		s.Changes != 13 {
 		t.Errorf("got %+v, want no leader, epoch 8 and both in-sync replicas", s)
 	}

@@ -1,0 +1,113 @@
+package controllers
+
+import (
+	"context"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"heartwood.dev/heartwood/api/v1alpha1"
+	"heartwood.dev/heartwood/internal/placement"
+)
+
+var _ = Describe("A partition", func() {
+	var f *fixture
+	expectLeader := func(leader, epoch int32) {
+		GinkgoHelper()
+		Eventually(func(g Gomega) {
+			state := f.state(g, "orders/0")
+			g.Expect([]int32{state.Leader, state.LeaderEpoch}).To(Equal([]int32{leader, epoch}))
+		}).Should(Succeed())
+	}
+	BeforeEach(func() {
+		f = newFixture()
+		f.cluster(1)
+		f.topic("orders", nil)
+		f.expectProblem("orders", v1alpha1.ReasonLeaderOffline, "[0]")
+	})
+
+	It(
+		"has a leader as soon as its broker is up, is Ready when the leader serves, and goes offline when the Lease expires",
+		func() {
+			f.renew(0, "a", 1, "disk", validThroughout)
+			expectLeader(0, 1)
+			f.expectProblem("orders", v1alpha1.ReasonLeaderStarting, "leader epoch 1")
+			f.serve("orders/0")
+			expectReason(f.topicConditions("orders"), v1alpha1.ConditionReady, v1alpha1.ReasonReady)
+
+			f.renew(0, "a", 1, "disk", time.Second) // no renewal follows, so the Lease expires
+			expectLeader(-1, 2)
+			f.expectProblem("orders", v1alpha1.ReasonLeaderOffline, "serves again when")
+			expectReason(f.topicConditions("orders"), v1alpha1.ConditionReady,
+				v1alpha1.ReasonPartitionsNotReady)
+
+			f.renew(0, "b", 2, "disk", validThroughout)
+			expectLeader(0, 3)
+			Expect(f.state(Default, "orders/0").ISR).To(Equal([]placement.InSyncReplica{
+				{Broker: 0, Epoch: 2, Directory: "disk"}}))
+
+			By("the outage is measured")
+			f.serve("orders/0")
+			Eventually(measuredOutages).Should(BeNumerically(">", 0))
+		},
+	)
+
+	It("loses its leader at once when the broker stops gracefully", func() {
+		f.renew(0, "a", 1, "disk", validThroughout)
+		expectLeader(0, 1)
+		f.renew(0, "", 1, "disk", validThroughout)
+		expectLeader(-1, 2)
+	})
+
+	It("loses its leader when the Lease is deleted", func() {
+		f.renew(0, "a", 1, "disk", validThroughout)
+		expectLeader(0, 1)
+		lease := get(Default, f, v1alpha1.BrokerLeaseName("main", 0), &coordinationv1.Lease{})
+		Expect(api.Delete(context.Background(), lease)).To(Succeed())
+		expectLeader(-1, 2)
+	})
+
+	It("gets a new leader epoch with each broker epoch, even if the broker was never observed as down",
+		func() {
+			f.renew(0, "a", 1, "disk", validThroughout)
+			expectLeader(0, 1)
+			f.serve("orders/0")
+			f.renew(0, "b", 2, "disk", validThroughout)
+			expectLeader(0, 2)
+			f.expectProblem("orders", v1alpha1.ReasonLeaderStarting)
+		})
+
+	It("is not led by a broker with a replaced disk until a user accepts the data loss", func() {
+		f.renew(0, "a", 1, "old-disk", validThroughout)
+		expectLeader(0, 1)
+		f.renew(0, "b", 2, "new-disk", validThroughout)
+		expectLeader(-1, 2)
+		f.expectProblem("orders", v1alpha1.ReasonReplicaLost,
+			"kubectl annotate topics.heartwood.dev orders -n "+f.namespace+" "+
+				v1alpha1.AnnotationAcceptDataLoss+"=0=new-disk --overwrite")
+		f.expectEvent("orders", "Warning", v1alpha1.ReasonReplicaLost)
+		change(f, "orders", &v1alpha1.Topic{}, func(topic *v1alpha1.Topic) {
+			topic.Annotations = map[string]string{
+				v1alpha1.AnnotationAcceptDataLoss: "0=new-disk"}
+		})
+		expectLeader(0, 3)
+	})
+
+	It("ignores a Lease whose label names another cluster", func() {
+		other := &coordinationv1.Lease{}
+		other.Name = v1alpha1.BrokerLeaseName("main", 0)
+		other.Labels = map[string]string{v1alpha1.LabelCluster: "another"}
+		f.create(other)
+		f.renew(1, "a", 1, "disk", validThroughout) // a broker without replicas of this partition
+		Consistently(func(g Gomega) int32 {
+			if state := f.entry(g, "orders/0").State; state != nil {
+				return state.Leader
+			}
+			return placement.NoLeader
+		}, "300ms").Should(Equal(placement.NoLeader))
+		Expect(api.Delete(context.Background(), other, client.GracePeriodSeconds(0))).To(Succeed())
+	})
+})
