@@ -41,7 +41,7 @@ func brokerCommand() *cobra.Command {
 		Short: "Run one broker of a LogCluster in its pod",
 		Long: `Run one broker of a LogCluster in the pod that the operator created for it.
 
-The broker reads its topics and leaderships from the Topic and Partition resources of its namespace.
+The broker reads its topics and leaderships from the Topics and PartitionSets of its namespace.
 Its node id is the number at the end of the pod's name.`,
 		Args: noArgs,
 	}

@@ -27,7 +27,9 @@ command in a pod:
   kubectl exec demo-broker-0 -- heartwood partitions
 
 With --retained it shows the partitions of deleted topics whose records are retained
-(reclaimPolicy Retain), and the brokers that hold the records.`,
+(reclaimPolicy Retain), and the brokers that hold the records. A topic that is created again under
+its name continues with these records. To delete them, create the topic again with reclaimPolicy
+Delete, and delete it.`,
 		Example: `  heartwood partitions
   heartwood partitions tickets --json | jq '.partitions[] | select(.reason)'`,
 		RunE: func(cmd *cobra.Command, names []string) error {

@@ -16,8 +16,8 @@ import (
 //	2  flexible
 //
 // This API rejects an unclean election, because it loses records. An administrator must allow it in
-// a resource: on the Partition (heartwood.dev/accept-data-loss) or for the Topic
-// (unclean.leader.election.enable).
+// the Topic: once by the annotation heartwood.dev/accept-data-loss, or always by
+// unclean.leader.election.enable.
 
 // electLeadersShape describes the fields of the request (shape.go).
 var electLeadersShape = shape{fixed(1).from(1), array(text(), plainArray(fixed(4))), fixed(4)}
@@ -38,8 +38,8 @@ func (h *Handler) electLeaders(ctx context.Context, raw *wire.Request,
 	}
 	if err == nil && req.ElectionType != 0 {
 		err = fmt.Errorf(
-			"%w: allow unclean elections on the Partition resource or with "+
-				"unclean.leader.election.enable",
+			"%w: allow unclean elections by the Topic's annotation "+
+				"heartwood.dev/accept-data-loss or by unclean.leader.election.enable",
 			metadata.ErrPolicy,
 		)
 	}

@@ -419,8 +419,8 @@ func TestInitProducerIDNeedsIDAndEpochTogether(t *testing.T) {
 }
 
 // TestAdminRequestsOfAPartitionWithoutReplicas sends admin requests for a partition without
-// replicas. An image contains such a partition if a Partition resource is missing although one with
-// a higher index exists.
+// replicas. An image contains such a partition if its entry is missing although that of a partition
+// with a higher index exists.
 func TestAdminRequestsOfAPartitionWithoutReplicas(t *testing.T) {
 	b := newBroker(t)
 	b.topic("tickets", func(t *metadata.Topic) {

@@ -98,7 +98,7 @@ items:
 - {apiVersion: apps/v1, kind: Deployment}
 ---
 apiVersion: heartwood.dev/v1alpha1
-kind: Partition
+kind: PartitionSet
 ---
 `), write(t, "t.json", `{"apiVersion": "heartwood.dev/v1alpha1", "kind": "Topic", "metadata": {"name": "json"}, "spec": {"cluster": "c"}}`)})
 	if err != nil {

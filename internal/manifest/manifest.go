@@ -96,7 +96,7 @@ func (l *loader) add(o object) {
 	}
 	switch {
 	case apiVersion != v1alpha1.GroupVersion.String(),
-		kind != "LogCluster" && kind != "Topic" && kind != "Partition":
+		kind != "LogCluster" && kind != "Topic" && kind != "PartitionSet":
 		l.fault(o, fmt.Sprintf("kind: no matches for kind %q in version %q", kind, apiVersion))
 	case kind == "LogCluster":
 		cluster := &v1alpha1.LogCluster{}
@@ -109,7 +109,7 @@ func (l *loader) add(o object) {
 			l.addTopic(o, topic)
 		}
 	}
-	// The operator owns Partitions, so manifests of Partitions are ignored.
+	// The operator owns PartitionSets, so manifests of PartitionSets are ignored.
 }
 
 // check validates an object and converts it to its type. The conversion can fail for values that

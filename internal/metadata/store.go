@@ -92,7 +92,7 @@ type Served struct {
 	LeaderEpoch int32
 	// Ahead reports that the leader does not serve the partition, because its log contains the
 	// epoch LeaderEpoch, which is above the epoch of its election. This happens if the metadata
-	// store has lost its state: a Partition was deleted and created again, or a metadata file was
+	// store has lost its state: a PartitionSet was deleted and created again, or a metadata file was
 	// lost. The leader must be elected again in an epoch above LeaderEpoch. Otherwise two different
 	// histories would use the same leader epochs.
 	Ahead bool

@@ -207,8 +207,8 @@ func (a *applier) release(img *metadata.Image, old map[PartitionID]*partition,
 // isServedElsewhere reports whether another broker leads a reassigned partition, in the latest
 // leader epoch of this log or in a later one. If so, the new replicas have all records: a
 // reassignment removes a replica only once its replacements are in sync. The epochs are compared
-// because a Partition that was deleted and created again starts with lower leader epochs, and its
-// replicas may be empty.
+// because a partition whose entry was lost starts with lower leader epochs, and its replicas may be
+// empty.
 func isServedElsewhere(topic *metadata.Topic, log *logstore.Log) bool {
 	id := log.ID()
 	if int(id.Index) >= len(topic.Partitions) {

@@ -21,8 +21,8 @@ var errMembershipUndecided = fmt.Errorf("%w: the log must be discarded, "+
 // Two kinds of logs are kept in spite of another incarnation id:
 //
 //   - The log of a leader or of a replica in sync. Its records are the partition's records, for
-//     whatever incarnation the log was created. This happens if the Partition was deleted and
-//     created again, and after accepted data loss. In all other cases a follower joins the ISR only
+//     whatever incarnation the log was created. This happens if the entry of the partition
+//     was lost, and after accepted data loss. In all other cases a follower joins the ISR only
 //     with the incarnation that the leader expects.
 //   - The log of a partition without a leader, because it may be the last copy.
 //
