@@ -25,7 +25,7 @@
 //     compare-and-swap. After a conflict, the change is decided again on the stored version. Every
 //     other status has one writer.
 //
-// Goroutines: those of the manager, of reports.Collector, of the writer in package sets, and of the connections in package broker;
-// all of them end with the manager. While any lock of these packages is held, no other lock is
-// acquired and no I/O is done.
+// Goroutines: those of the manager, of reports.Collector, of the writer in package sets, and of the
+// connections in package broker; all of them end with the manager. While any lock of these packages
+// is held, no other lock is acquired and no I/O is done.
 package controllers

@@ -133,8 +133,8 @@ func bindOperator(t *testing.T) {
 	}
 }
 
-// countWrites counts write requests in writes, and changed assignments in moved. It ignores requests
-// that write events.
+// countWrites counts write requests in writes, and changed assignments in moved. It ignores
+// requests that write events.
 type countWrites struct {
 	next http.RoundTripper
 	mu   *sync.Mutex

@@ -11,8 +11,8 @@ import (
 // the resource's metadata.uid. Each new value of the annotation heartwood.dev/clean-now on a
 // compacted topic requests one clean of each replica; status.compaction.cleanNow reports the
 // progress. The annotation heartwood.dev/reassign moves partitions to other brokers, such as
-// "0=1,2,3 4=2,3,0". The annotation heartwood.dev/accept-data-loss lets a partition continue without
-// records that were lost; status.problems contains its value.
+// "0=1,2,3 4=2,3,0". The annotation heartwood.dev/accept-data-loss lets a partition continue
+// without records that were lost; status.problems contains its value.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status

@@ -82,8 +82,8 @@ func (r *Reconciler) Setup(mgr ctrl.Manager) error {
 		Complete(r)
 }
 
-// changesElections selects the changes of Topics on which elections depend: those of the spec and of
-// annotations. When a broker fails, the statuses of all its Topics change.
+// changesElections selects the changes of Topics on which elections depend: those of the spec and
+// of annotations. When a broker fails, the statuses of all its Topics change.
 var changesElections = predicate.Or[client.Object](predicate.GenerationChangedPredicate{},
 	predicate.AnnotationChangedPredicate{})
 

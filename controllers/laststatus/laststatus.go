@@ -1,8 +1,9 @@
 // Package laststatus preserves the content of a PartitionSet across its deletion.
 //
 // When a PartitionSet of an existing LogCluster is deleted, the operator creates it again. The
-// deleted set contains the assignments, ISRs and leader epochs. Without them the partitions would be
-// treated as new, and any live replica could lead them, even one that lacks acknowledged records.
+// deleted set contains the assignments, ISRs and leader epochs. Without them the partitions would
+// be treated as new, and any live replica could lead them, even one that lacks acknowledged
+// records.
 //
 // The API server ignores the status of an object that is created. So the status is stored in an
 // annotation, in the request that creates the set. Until the first write of the status, readers use

@@ -22,8 +22,9 @@ import (
 // pod.
 const defaultSettleTime = 30 * time.Second
 
-// ofChangingCluster maps a PartitionSet to its LogCluster, but only while a change of the set may require an apply: while brokers are being drained, or while a rolling update waits for
-// in-sync replicas.
+// ofChangingCluster maps a PartitionSet to its LogCluster, but only while a change of the set may
+// require an apply: while brokers are being drained, or while a rolling update waits for in-sync
+// replicas.
 func (r *Reconciler) ofChangingCluster(ctx context.Context,
 	set client.Object) []reconcile.Request {
 	found := watch.ClusterOf(ctx, set)

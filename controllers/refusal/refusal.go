@@ -115,8 +115,8 @@ func (in Input) invalidInitialReplicas() *metav1.Condition {
 			"spec.initialReplicas, or remove it, so that the operator chooses the replicas.", err)
 }
 
-// Reassignments returns the replicas that the annotation heartwood.dev/reassign of a Topic requests,
-// by partition. The error says why the annotation cannot be used.
+// Reassignments returns the replicas that the annotation heartwood.dev/reassign of a Topic
+// requests, by partition. The error says why the annotation cannot be used.
 func Reassignments(topic *v1alpha1.Topic, cluster *v1alpha1.LogCluster) (map[int32][]int32,
 	error) {
 	requested, err := topic.Reassignments()

@@ -40,9 +40,8 @@ func NewReader(cache client.Reader) *Reader {
 	return r
 }
 
-// Decode returns the content of a set; a set that was deleted and created again has its last status.
-// It logs entries that cannot be parsed when their number
-// changes.
+// Decode returns the content of a set; a set that was deleted and created again has its last
+// status. It logs entries that cannot be parsed when their number changes.
 func (r *Reader) Decode(ctx context.Context, set *v1alpha1.PartitionSet) *partitionset.Set {
 	key := client.ObjectKeyFromObject(set)
 	r.mu.Lock()

@@ -3,8 +3,8 @@
 // spec.partitions of a Topic that does not specify it.
 //
 // A reconciliation gathers its scope (scope.go) and computes the status (status.go, problems.go,
-// compaction.go). pace.go limits the number of writes: a new Topic costs at most two, and a failover
-// that is over within seconds costs none.
+// compaction.go). pace.go limits the number of writes: a new Topic costs at most two, and a
+// failover that is over within seconds costs none.
 //
 // State between reconciliations is stored in keyed.Map, which is safe with any number of workers.
 package topic

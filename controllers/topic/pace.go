@@ -38,8 +38,8 @@ type unsettledTopics struct {
 	topics keyed.Map[unsettled]
 }
 
-// wait returns the time after which a changed status is to be written, 0 if it is to be written now.
-// A status that is settled is written at once.
+// wait returns the time after which a changed status is to be written, 0 if it is to be written
+// now. A status that is settled is written at once.
 func (u *unsettledTopics) wait(key types.NamespacedName, before, after v1alpha1.TopicStatus,
 	settled bool, pace Pace, now time.Time) time.Duration {
 	if settled {

@@ -179,8 +179,8 @@ func (r *Reconciler) ofCluster(ctx context.Context, cluster client.Object) []rec
 		client.MatchingFields{index.ByCluster: cluster.GetName()})
 }
 
-// withProblems maps a LogCluster to those of its Topics whose status has problems: what they wait for
-// depends on the state of brokers.
+// withProblems maps a LogCluster to those of its Topics whose status has problems: what they wait
+// for depends on the state of brokers.
 func (r *Reconciler) withProblems(ctx context.Context,
 	cluster client.Object) []reconcile.Request {
 	topics := &v1alpha1.TopicList{}

@@ -87,8 +87,8 @@ func (r *Reconciler) gatherOlder(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// gatherEntries reads the entries of the Topic's partitions. It ignores those of an earlier Topic of
-// this name, with which this Topic will continue, or which will be removed.
+// gatherEntries reads the entries of the Topic's partitions. It ignores those of an earlier Topic
+// of this name, with which this Topic will continue, or which will be removed.
 func (s *scope) gatherEntries(of *sets.Cluster) {
 	s.entries, s.invalid, s.known = map[int32]partitionset.Entry{}, map[int32]bool{},
 		map[int32]bool{}

@@ -127,7 +127,7 @@ var layers = map[string][]string{
 		"api/v1alpha1", "controllers/brokerstate", "controllers/conditions", "controllers/index",
 		"controllers/keyed", "controllers/opmetrics", "controllers/sets", "controllers/watch",
 		"internal/metadata", "internal/operator/render", "internal/operator/rollout",
-		"internal/partitionset", "internal/placement",
+		"internal/placement",
 	},
 	"controllers/topic": {
 		"api/summary", "api/v1alpha1", "controllers/brokerstate", "controllers/conditions",

@@ -224,7 +224,8 @@ func (c counting) UpdateStatus(ctx context.Context,
 	return c.api.UpdateStatus(ctx, set)
 }
 
-// cpu returns the CPU time that the child processes of the test, etcd and kube-apiserver, have used.
+// cpu returns the CPU time that the child processes of the test, etcd and kube-apiserver, have
+// used.
 func cpu(b *testing.B) (total time.Duration) {
 	b.Helper()
 	stats, err := filepath.Glob("/proc/[0-9]*/stat")

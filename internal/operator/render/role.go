@@ -19,10 +19,11 @@ import (
 // A broker may patch only its own LogCluster. RBAC cannot restrict the permission to some fields;
 // the policy in config/admission/logclusters.yaml does.
 //
-// A broker may update only the Leases and PartitionSets of its own cluster. RBAC cannot restrict the creation of
-// Leases to names, because a create request has no resource name. The rule that names the Leases
-// depends on the number of brokers, so the Role must be applied before new pods are created. The
-// operator itself must have every permission that is granted here (see controllers/logcluster).
+// A broker may update only the Leases and PartitionSets of its own cluster. RBAC cannot restrict
+// the creation of Leases to names, because a create request has no resource name. The rule that
+// names the Leases depends on the number of brokers, so the Role must be applied before new pods
+// are created. The operator itself must have every permission that is granted here (see
+// controllers/logcluster).
 func role(cluster *v1alpha1.LogCluster, settings Settings) *rbacv1.Role {
 	var leases []string
 	for id := range settings.running(cluster) {
