@@ -21,9 +21,10 @@ type store struct {
 	live   client.Reader // reads from the API server itself
 }
 
-// NewWriter returns a writer of all PartitionSets. live reads from the API server itself.
+// NewWriter returns a writer of all PartitionSets. live reads from the API server itself. The
+// controllers decide again for each version of a set, so a decision to change nothing needs no read.
 func NewWriter(c client.Client, live client.Reader) *commit.Writer {
-	return commit.New(store{c, live}, commit.Options{})
+	return commit.New(store{c, live}, commit.Options{TrustWatch: true})
 }
 
 // Name returns the name by which a writer of NewWriter identifies a set.

@@ -44,6 +44,10 @@ type Options struct {
 	Timeout time.Duration
 	// Concurrent is the number of sets that are written at the same time; default 8.
 	Concurrent int
+	// TrustWatch makes a change succeed that has no effect on the watched version, although the
+	// stored version may be another. It saves a read for a caller that makes its changes again for
+	// each version that the watch delivers.
+	TrustWatch bool
 }
 
 // Writer writes changes of the sets of one LogCluster. It is safe for concurrent use.
@@ -113,7 +117,8 @@ func (w *Writer) ChangeSpecs(ctx context.Context, set string, changes []Change) 
 // ChangeStatuses makes changes of a set's status, in one write. If urgent is true, the set is
 // written before sets without urgent changes. It returns one error for each change:
 //
-//   - nil: the change is stored, or there was nothing to change on the stored version.
+//   - nil: the change is stored, or there was nothing to change on the stored version (with
+//     Options.TrustWatch: on the watched version).
 //   - the error of the change: it was refused on the stored version.
 //   - an error that wraps ErrConflict or ErrNotFound: nothing was written.
 //   - any other error, such as that of ctx: the outcome is unknown.

@@ -67,7 +67,7 @@ func (w *Writer) writePart(ctx context.Context, q *queue, part part, pending []*
 		err := error(nil)
 		if changed(set, part) {
 			err = w.update(ctx, q, part, base, set)
-		} else if !live && len(applied) > 0 {
+		} else if !live && !w.options.TrustWatch && len(applied) > 0 {
 			// There is nothing to write on this version, but the stored one may be another: only a
 			// compare-and-swap or a read can confirm that the set is as the callers want it.
 			pending, base = append(applied, refused...), nil
