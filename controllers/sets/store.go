@@ -22,7 +22,8 @@ type store struct {
 }
 
 // NewWriter returns a writer of all PartitionSets. live reads from the API server itself. The
-// controllers decide again for each version of a set, so a decision to change nothing needs no read.
+// controllers decide again for each version of a set, so a decision to change nothing needs no
+// read.
 func NewWriter(c client.Client, live client.Reader) *commit.Writer {
 	return commit.New(store{c, live}, commit.Options{TrustWatch: true})
 }
