@@ -207,6 +207,7 @@ var _ = Describe("A LogCluster", func() {
 		Expect(broker.Delete(ctx, topic)).To(Succeed())
 		set, _ := f.setOf(Default, parse("orders/0"))
 		Expect(broker.Status().Update(ctx, set)).To(Succeed())
+		Expect(broker.Update(ctx, set)).To(Succeed(), "reassignments by Kafka clients")
 
 		f.create(&coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: "another-lease"}})
 		other := &v1alpha1.PartitionSet{ObjectMeta: metav1.ObjectMeta{Name: "other-0"},
@@ -217,9 +218,10 @@ var _ = Describe("A LogCluster", func() {
 		for what, err := range map[string]error{
 			"another lease": broker.Update(ctx,
 				get(Default, f, "another-lease", &coordinationv1.Lease{})),
-			"the assignments":       broker.Update(ctx, set),
-			"another cluster's set": broker.Status().Update(ctx, other),
-			"a topic's spec":        broker.Update(ctx, get(Default, f, "orders", &v1alpha1.Topic{})),
+			"another cluster's set":         broker.Status().Update(ctx, other),
+			"another cluster's assignments": broker.Update(ctx, other),
+			"the deletion of a set":         broker.Delete(ctx, set),
+			"a topic's spec":                broker.Update(ctx, get(Default, f, "orders", &v1alpha1.Topic{})),
 			"a topic's status": broker.Status().Update(ctx,
 				get(Default, f, "orders", &v1alpha1.Topic{})),
 			"a cluster": broker.Delete(ctx,

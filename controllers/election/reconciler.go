@@ -109,10 +109,15 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 			var ballot ballot
 			var err error
 			ballot, topics, result.RequeueAfter, err = r.gather(ctx, object, set)
-			if err == nil {
-				decided = ballot.decide(set)
+			if err != nil {
+				return err
 			}
-			return err
+			decided = ballot.decide(set)
+			if object.Annotations[v1alpha1.AnnotationRemembered] != "" &&
+				len(object.Status.Partitions) == 0 && !set.Empty() {
+				set.TouchStatus() // brokers read the status, not the annotation
+			}
+			return nil
 		}})[0]
 	if err != nil {
 		if errors.Is(err, commit.ErrNotFound) {

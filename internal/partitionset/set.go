@@ -238,6 +238,9 @@ func (s *Set) RemoveState(key Key) {
 	}
 }
 
+// TouchStatus causes the status to be written even if no state has changed.
+func (s *Set) TouchStatus() { s.statusChanged = true }
+
 // Empty reports whether the set contains nothing, not even an entry that cannot be parsed.
 func (s *Set) Empty() bool {
 	return len(s.assignments)+len(s.states)+len(s.invalidAssignments)+len(s.invalidStates) == 0
