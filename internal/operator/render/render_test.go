@@ -174,8 +174,8 @@ func TestBrokersMayUpdateLeasesOfTheirOwnClusterOnly(t *testing.T) {
 }
 
 // TestReadOnlyAdminRestrictsTheRole: with adminApi ReadOnly a broker must not be permitted to
-// change or delete Topics or to change Partitions and the LogCluster. It may still create Topics,
-// such as __consumer_offsets.
+// change or delete Topics or to change PartitionSets and the LogCluster. It may still create
+// Topics, such as __consumer_offsets.
 func TestReadOnlyAdminRestrictsTheRole(t *testing.T) {
 	verbs := func(admin v1alpha1.AdminAPI, resource string) (all []string) {
 		cluster := full()
@@ -193,10 +193,10 @@ func TestReadOnlyAdminRestrictsTheRole(t *testing.T) {
 		verbs    []string
 	}{
 		{v1alpha1.AdminReadOnly, "topics", []string{"get", "list", "watch", "create"}},
-		{v1alpha1.AdminReadOnly, "partitions", []string{"get", "list", "watch"}},
+		{v1alpha1.AdminReadOnly, "partitionsets", []string{"get", "list", "watch"}},
 		{v1alpha1.AdminReadWrite, "topics",
 			[]string{"get", "list", "watch", "create", "delete", "patch"}},
-		{v1alpha1.AdminReadWrite, "partitions", []string{"get", "list", "watch", "patch"}},
+		{v1alpha1.AdminReadWrite, "partitionsets", []string{"get", "list", "watch", "update"}},
 		{v1alpha1.AdminReadOnly, "logclusters", []string{"get", "list", "watch"}},
 		{v1alpha1.AdminReadWrite, "logclusters", []string{"get", "list", "watch", "patch"}},
 	} {
