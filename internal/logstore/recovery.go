@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
 	"path/filepath"
 	"slices"
 	"syscall"
@@ -58,7 +57,7 @@ func newLog(env environment, id PartitionID, topic TopicID, dir string, config *
 	l := &Log{id: id, dir: dir, env: env, files: files, snapshots: producerSnapshots{dir: files},
 		epochs: leaderEpochs{fs: env.fs, dir: dir}}
 	l.compaction.init(l)
-	l.stable.undecided = math.MaxInt64
+	l.stable.setOpen(&l.mu.producers)
 	l.topic.Store(&topic)
 	l.config.Store(config)
 	l.compaction.sidecars.enable(config.settings.Compact)

@@ -53,9 +53,9 @@ func (l *Log) NeedsVerification(producerID int64, producerEpoch int16) (needed b
 // OpenTransactions returns the number of open transactions, and the one with the lowest first
 // offset.
 func (l *Log) OpenTransactions() (count int, oldest Transaction) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.mu.producers.Open()
+	l.stable.Lock()
+	defer l.stable.Unlock()
+	return l.stable.open, l.stable.oldest
 }
 
 // Transactions returns all open transactions in ascending order of their first offsets.
@@ -147,6 +147,10 @@ type stability struct {
 	// the earlier elements that begin at or after its first offset: it ends after them, and limits
 	// the last stable offset at least as much.
 	decided []decidedTxn
+	// open is the number of open transactions, and oldest the one with the lowest first offset, for
+	// metrics, which must not wait for the disk either.
+	open   int
+	oldest Transaction
 }
 
 // decidedTxn is a transaction whose marker may not be replicated yet.
@@ -192,7 +196,7 @@ func (s *stability) below(highWatermark int64) int64 {
 func (s *stability) settle(state *producer.State, ended *producer.EndedTxn, highWatermark int64) {
 	s.Lock()
 	defer s.Unlock()
-	s.undecided = state.Undecided()
+	s.setOpen(state)
 	if ended != nil {
 		s.end(ended.FirstOffset, ended.LastOffset, highWatermark)
 	}
@@ -203,7 +207,13 @@ func (s *stability) settle(state *producer.State, ended *producer.EndedTxn, high
 // holds the mutex.
 func (s *stability) truncate(state *producer.State, end int64) {
 	s.decided = slices.DeleteFunc(s.decided, func(d decidedTxn) bool { return d.last >= end })
+	s.setOpen(state)
+}
+
+// setOpen stores what the producer state says about open transactions. The caller holds the mutex.
+func (s *stability) setOpen(state *producer.State) {
 	s.undecided = state.Undecided()
+	s.open, s.oldest = state.Open()
 }
 
 // LastStable returns the last stable offset, below which consumers with read_committed may read.
