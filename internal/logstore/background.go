@@ -2,7 +2,6 @@ package logstore
 
 import (
 	"errors"
-	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -27,6 +26,9 @@ const (
 // waits for its end.
 func (s *Store) run() {
 	defer close(s.done)
+	var deletions sync.WaitGroup
+	deletions.Go(s.deleteReleasedDirectories)
+	defer deletions.Wait()
 	ticker := time.NewTicker(s.opts.FlushInterval)
 	defer ticker.Stop()
 	lastRetention := time.Now()
@@ -39,7 +41,6 @@ func (s *Store) run() {
 			return
 		case <-s.wake:
 			s.reportFailures()
-			s.deleteReleased()
 		case now := <-ticker.C:
 			s.tick(now, now.Sub(lastRetention) >= s.opts.RetentionInterval)
 			if now.Sub(lastRetention) >= s.opts.RetentionInterval {
@@ -144,21 +145,6 @@ func (s *Store) reportFailures() {
 		}
 		if s.opts.Failed != nil {
 			s.opts.Failed(f.id, f.err)
-		}
-	}
-}
-
-// deleteReleased deletes the directories of released partitions. If the store stops before all of
-// them are deleted, the next start deletes the rest.
-func (s *Store) deleteReleased() {
-	s.mu.Lock()
-	doomed := s.mu.released
-	s.mu.released = nil
-	s.mu.Unlock()
-	for _, name := range doomed {
-		if err := s.opts.FS.RemoveAll(filepath.Join(s.opts.Dir, name)); err != nil {
-			s.opts.Logger.Warn("failed to delete the directory of a removed partition",
-				"directory", name, "error", err)
 		}
 	}
 }

@@ -52,9 +52,9 @@
 //
 // # Goroutines
 //
-// A Store has one permanent goroutine, Store.run. It flushes logs, writes checkpoints, rolls
-// segments by time, runs retention, expires producers, deletes released directories and calls
-// Options.Failed. Each of its rounds starts a few worker goroutines and waits for their end. Open,
+// A Store has two permanent goroutines. Store.run flushes logs, writes checkpoints, rolls segments
+// by time, runs retention, expires producers and calls Options.Failed. It starts and joins
+// Store.deleteReleasedDirectories, which deletes the directories of released partitions. Each round of Store.run starts a few worker goroutines and waits for their end. Open,
 // CreateAll and Close do the same. The committer runs up to sixteen goroutines while logs wait for
 // a sync; Close waits for their end.
 package logstore

@@ -193,23 +193,47 @@ func (l *Log) close() error {
 	if err == nil {
 		err = l.snapshots.write(l.logEnd.Load(), state)
 	}
+	l.unpublish(func(handles []*handle) {
+		if err == nil {
+			l.closed = checkpoint.ClosedLog{Segments: summarize(handles),
+				Epochs: checkpoint.SummarizeEpochs(l.epochs.load())}
+		}
+	})
+	return err
+}
+
+// discard closes the log of a partition whose directory will be deleted. Unlike close it writes and
+// syncs nothing: the disk may be busy for seconds, and none of the data is needed.
+func (l *Log) discard() {
+	l.maintain.Lock()
+	defer l.maintain.Unlock()
+	l.mu.Lock()
+	l.mu.stopped = ErrClosed
+	l.mu.Unlock()
+	l.unpublish(func(handles []*handle) {
+		for _, h := range handles {
+			h.Abandon()
+		}
+	})
+}
+
+// unpublish removes the segment list of a log that is being closed, and releases its segments. It
+// first calls last with them, if the log has a list. The caller holds Log.maintain.
+func (l *Log) unpublish(last func(handles []*handle)) {
 	l.mu.Lock()
 	l.mu.aborted = countAborted(l.currentLocked(), l.disk.recoveryPoint)
 	old := l.publishLocked(nil)
 	l.compaction.sidecars.spools.discardAllLocked()
 	l.mu.Unlock()
-	if old != nil {
-		if err == nil {
-			l.closed = checkpoint.ClosedLog{Segments: summarize(old.handles),
-				Epochs: checkpoint.SummarizeEpochs(l.epochs.load())}
-		}
-		for _, h := range old.handles {
-			// Release may rename the directory next, and another log may then use its name
-			h.Freeze()
-		}
-		old.release()
+	if old == nil {
+		return
 	}
-	return err
+	last(old.handles)
+	for _, h := range old.handles {
+		// Release may rename the directory next, and another log may then use its name
+		h.Freeze()
+	}
+	old.release()
 }
 
 // scannedFrom returns the offset at which recovery begins to scan after a crash: the base offset of

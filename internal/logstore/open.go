@@ -38,7 +38,7 @@ func Open(opts Options) (*Store, error) {
 	// The goroutine starts only after load, which uses the store without locks. From here on Close
 	// ends the goroutine.
 	go s.run()
-	s.wakeUp() // the goroutine deletes the directories whose deletion was interrupted
+	s.deleteSoon() // the directories whose deletion was interrupted
 	return s, nil
 }
 
@@ -75,8 +75,8 @@ func newStore(opts Options) *Store {
 	if opts.FlushBytes <= 0 {
 		opts.FlushBytes = flushBytesDefault
 	}
-	s := &Store{opts: opts, wake: make(chan struct{}, 1), stop: make(chan struct{}),
-		done: make(chan struct{})}
+	s := &Store{opts: opts, wake: make(chan struct{}, 1), doomed: make(chan struct{}, 1),
+		stop: make(chan struct{}), done: make(chan struct{})}
 	s.commits = newCommitter(s.durableEndChanged)
 	s.handles = vfs.NewHandles(opts.FS, opts.OpenFilesMax)
 	s.cleanEpoch = -1

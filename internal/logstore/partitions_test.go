@@ -61,6 +61,12 @@ func TestTopicAndPolicySurviveRestart(t *testing.T) {
 	}
 }
 
+// deleteReleased deletes the directories that the store's goroutine has not deleted yet.
+func deleteReleased(s *Store) {
+	for s.deleteNext() {
+	}
+}
+
 func TestReleasedLogIsDeleted(t *testing.T) {
 	fsys := vfs.NewMem()
 	store := openStore(t, fsys)
@@ -75,7 +81,7 @@ func TestReleasedLogIsDeleted(t *testing.T) {
 		t.Fatal(err)
 	}
 	store = openStore(t, fsys)
-	store.deleteReleased()
+	deleteReleased(store)
 	if names := directories(t, fsys); len(names) > 0 {
 		t.Errorf("left: %v", names)
 	}
@@ -201,7 +207,7 @@ func TestSliceSurvivesRelease(t *testing.T) {
 	if err := store.Release(partition, false); err != nil {
 		t.Fatal(err)
 	}
-	store.deleteReleased()
+	deleteReleased(store)
 	if got := len(batchesOf(t, slice)); got != 5 {
 		t.Errorf("%d batches", got)
 	}
@@ -230,7 +236,7 @@ func TestReleaseTraces(t *testing.T) {
 			t.Fatal(err)
 		}
 		got := trace.Take() + "-- background\n"
-		store.deleteReleased()
+		deleteReleased(store)
 		got += trace.Take()
 		if retain {
 			if _, err := store.Create(partition, topicTwo, settings(nil), true); err != nil {
@@ -269,7 +275,7 @@ func TestCrashAtEveryStepOfRelease(t *testing.T) {
 			}
 			if err == nil {
 				store.tick(epoch0, false)
-				store.deleteReleased()
+				deleteReleased(store)
 			}
 			over := err == nil && !dead(fault)
 			for seed := range uint64(4) {

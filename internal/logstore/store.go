@@ -107,10 +107,10 @@ type Store struct {
 		reopened map[PartitionID]bool
 	}
 
-	// receives a value when failures or released is not empty; its buffer has 1 element
-	wake chan struct{}
-	stop chan struct{}
-	done chan struct{}
+	wake   chan struct{} // receives a value when failures is not empty; its buffer has 1 element
+	doomed chan struct{} // the same for released
+	stop   chan struct{}
+	done   chan struct{}
 }
 
 // offline is a log that could not be opened: the error, and the log's values from the checkpoints,
@@ -232,8 +232,8 @@ func (s *Store) logFailed(id PartitionID, err error) {
 	s.wakeUp()
 }
 
-// wakeUp makes the store's goroutine process Store.mu.failures and Store.mu.released. It never
-// blocks: if a wake-up is pending already, that one is enough.
+// wakeUp makes the store's goroutine process Store.mu.failures. It never blocks: if a wake-up is
+// pending already, that one is enough.
 func (s *Store) wakeUp() {
 	select {
 	case s.wake <- struct{}{}:

@@ -184,7 +184,7 @@ func (a *applier) release(img *metadata.Image, old map[PartitionID]*partition,
 				refusal: (&view{image: img}).missing(id)})
 		}
 	}
-	var faults []error
+	var removals []logstore.Removal
 	for _, log := range a.set.store.Logs() {
 		id := log.ID()
 		if topic, ok := topics[id]; ok && topic == metadata.ID(log.TopicID()) {
@@ -197,11 +197,12 @@ func (a *applier) release(img *metadata.Image, old map[PartitionID]*partition,
 		}
 		a.set.logger.Info("releasing log of an unassigned partition", "partition", id,
 			"keepsFiles", retain)
-		if err := a.set.store.Release(id, retain); err != nil {
-			faults = append(faults, fmt.Errorf("release partition %s: %w", id, err))
-		}
+		removals = append(removals, logstore.Removal{ID: id, Retain: retain})
 	}
-	return faults
+	if err := a.set.store.ReleaseAll(removals); err != nil {
+		return []error{err}
+	}
+	return nil
 }
 
 // isServedElsewhere reports whether another broker leads a reassigned partition, in the latest

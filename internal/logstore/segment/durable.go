@@ -353,8 +353,15 @@ func (s *Segment) Remove() error {
 	return removeFiles(s.fsys, s.dir, s.base, s.mu.suffix, s.extensions())
 }
 
-// Close syncs everything that is not durable and closes the files. It syncs nothing of a broken or
-// removed segment.
+// Abandon makes Close write and sync nothing, because the directory will be deleted.
+func (s *Segment) Abandon() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.mu.removed = true
+}
+
+// Close syncs everything that is not durable and closes the files. It syncs nothing of a broken,
+// removed or abandoned segment.
 func (s *Segment) Close() error {
 	s.syncing.Lock()
 	defer s.syncing.Unlock()

@@ -102,7 +102,7 @@ type Segment struct {
 		// starts afterwards, without a reboot, reads these pages, and its sync succeeds because the
 		// pages are clean (ADR 0051).
 		mustRewrite byteRange
-		removed     bool  // the files are deleted; Close syncs nothing
+		removed     bool  // the files are deleted, or will be; Close syncs nothing
 		broken      error // not nil: the files may differ from the view
 	}
 }

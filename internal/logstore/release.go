@@ -1,0 +1,179 @@
+package logstore
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"time"
+)
+
+// Removal names a partition that ReleaseAll removes from this broker.
+type Removal struct {
+	ID     PartitionID
+	Retain bool // the data is kept for a later Create
+}
+
+// Release is ReleaseAll for one partition.
+func (s *Store) Release(id PartitionID, retain bool) error {
+	return s.ReleaseAll([]Removal{{id, retain}})
+}
+
+// ReleaseAll removes partitions from this broker. A goroutine of the store deletes the data, or, if
+// Retain is true, the data is kept for a later Create. A Slice that a reader holds can still be
+// read. Releasing an unknown partition succeeds. The error joins all failures: after ErrStorage the
+// partition is offline, and the caller may call ReleaseAll again.
+//
+// Logs whose data is deleted are closed without a sync. All renames together cost one sync, and one
+// write of the checkpoints, so that the removal of a topic with many partitions does not occupy the
+// caller for long.
+func (s *Store) ReleaseAll(removals []Removal) error {
+	s.changes.Lock()
+	defer s.changes.Unlock()
+	var released []*released
+	s.mu.Lock()
+	closed := s.mu.closed
+	for _, r := range removals {
+		log, broken := s.mu.logs[r.ID], s.mu.offline[r.ID]
+		if log != nil || broken.err != nil {
+			released = append(released, newReleased(r, log, broken))
+		}
+	}
+	s.mu.Unlock()
+	switch {
+	case closed:
+		return ErrClosed
+	case len(released) == 0:
+		return nil
+	}
+	inParallel(released, s.opts.workers(backgroundWorkers), s.closeReleased)
+	faults := s.renameReleased(released)
+	s.deleteSoon()
+	return errors.Join(append(faults, s.save())...)
+}
+
+// released is a partition that ReleaseAll removes.
+type released struct {
+	Removal
+	log   *Log     // nil if the partition is offline
+	state retained // the content of the file "retained", if the data is kept
+	name  string   // new name of the directory
+	err   error    // why the directory could not be renamed
+}
+
+func newReleased(r Removal, log *Log, broken offline) *released {
+	return &released{Removal: r, log: log,
+		state: retained{id: r.ID, released: time.Now(), saved: broken.saved}}
+}
+
+// closeReleased closes the log of a released partition.
+func (s *Store) closeReleased(r *released) {
+	if r.log == nil {
+		return
+	}
+	if r.Retain {
+		err := r.log.close()
+		if err != nil {
+			s.opts.Logger.Warn("failed to close the log of a removed partition", "partition", r.ID,
+				"error", err)
+		}
+		r.state.clean = err == nil
+	} else {
+		r.log.discard()
+	}
+	r.state.saved = r.log.checkpointState()
+}
+
+// renameReleased renames the directories of released partitions. Once the renames are durable, the
+// checkpoints may omit the partitions, and the data may be deleted. If the sync fails, each
+// directory may have either name after a crash, and a start handles both.
+func (s *Store) renameReleased(all []*released) (faults []error) {
+	// No checkpoints may be written meanwhile. Store.save removes the file "retained" of a reopened
+	// log, so it could remove the new file of this log.
+	s.saving.Lock()
+	defer s.saving.Unlock()
+	for _, r := range all {
+		r.err = s.renameOne(r)
+	}
+	synced := s.opts.FS.SyncDir(s.opts.Dir)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, r := range all {
+		if r.err == nil {
+			r.err = synced
+		}
+		delete(s.mu.logs, r.ID)
+		if r.err != nil {
+			// The log is closed already, so the partition is offline until another release succeeds
+			// or the store is opened again.
+			r.err = fmt.Errorf("%w: release log %s: %w", ErrStorage, r.ID, r.err)
+			s.mu.offline[r.ID] = offline{err: r.err, saved: r.state.saved}
+			faults = append(faults, r.err)
+			continue
+		}
+		delete(s.mu.offline, r.ID)
+		delete(s.mu.reopened, r.ID)
+		if !r.Retain {
+			s.mu.released = append(s.mu.released, r.name)
+		}
+	}
+	return faults
+}
+
+// renameOne renames the directory of a released partition.
+func (s *Store) renameOne(r *released) error {
+	dir := filepath.Join(s.opts.Dir, r.ID.String())
+	r.name = releasedName(r.ID, newID(), deleteSuffix)
+	if r.Retain {
+		s.forgetReopened(r.ID) // Store.save must not remove the new file "retained"
+		if err := r.state.write(s.opts.FS, dir); err != nil {
+			return err
+		}
+		r.name = s.retainedName(r.ID, dir)
+	}
+	return s.opts.FS.Rename(dir, filepath.Join(s.opts.Dir, r.name))
+}
+
+// deleteReleasedDirectories is the function of the goroutine that deletes the directories of
+// released partitions. The deletion of a large directory takes seconds, and flushes must not wait
+// for it. If the store stops before all directories are deleted, the next start deletes the rest.
+func (s *Store) deleteReleasedDirectories() {
+	for {
+		select {
+		case <-s.stop:
+			return
+		case <-s.doomed:
+		}
+		for s.deleteNext() {
+			select {
+			case <-s.stop:
+				return
+			default:
+			}
+		}
+	}
+}
+
+// deleteNext deletes the directory of one released partition, and reports whether there was one.
+func (s *Store) deleteNext() bool {
+	s.mu.Lock()
+	if len(s.mu.released) == 0 {
+		s.mu.Unlock()
+		return false
+	}
+	name := s.mu.released[0]
+	s.mu.released = s.mu.released[1:]
+	s.mu.Unlock()
+	if err := s.opts.FS.RemoveAll(filepath.Join(s.opts.Dir, name)); err != nil {
+		s.opts.Logger.Warn("failed to delete the directory of a removed partition",
+			"directory", name, "error", err)
+	}
+	return true
+}
+
+// deleteSoon wakes the goroutine that deletes directories. It never blocks.
+func (s *Store) deleteSoon() {
+	select {
+	case s.doomed <- struct{}{}:
+	default: // a wake-up is pending
+	}
+}
