@@ -36,7 +36,12 @@ func newBroker(t testing.TB, disk vfs.FS, id metadata.ID) *broker {
 // topic. The test calls Stop.
 func newBrokerAt(t testing.TB, disk vfs.FS, dir string, id metadata.ID) *broker {
 	t.Helper()
-	b := &broker{t: t, Broker: internaltopic.New(t, disk, dir, id)}
+	return newBrokerWith(t, internaltopic.New(t, disk, dir, id))
+}
+
+func newBrokerWith(t testing.TB, with *internaltopic.Broker) *broker {
+	t.Helper()
+	b := &broker{t: t, Broker: with}
 	b.Groups = NewGroups(Options{NodeID: self, Replicas: b.Replicas, Image: b.Image,
 		Await: b.AwaitImage, Admin: b, Config: group.Config{Retention: time.Hour,
 			ConsumerAssignment: -1}})

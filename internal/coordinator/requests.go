@@ -103,34 +103,50 @@ func (g *Groups) Commit(ctx context.Context, c group.Commit) ([]error, error) {
 // the group.
 func (g *Groups) Committed(ctx context.Context, groupID string,
 	partitions []group.TopicPartition) ([]group.CommitOffset, error) {
-	return g.CommittedFor(ctx, groupID, group.Reader{Epoch: -1}, partitions)
+	found, _, err := g.CommittedFor(ctx, groupID, group.Reader{Epoch: -1}, partitions)
+	return found, err
 }
 
 // CommittedFor is Committed with a check of the reader: a member of the consumer protocol must send
-// its current epoch.
+// its current epoch. It also reports, for each result, whether an open transaction has a pending
+// offset for the partition. A reader that requires stable offsets must then not use the result: it
+// would read the input of the transaction again (KIP-447).
 func (g *Groups) CommittedFor(ctx context.Context, groupID string, reader group.Reader,
-	partitions []group.TopicPartition) ([]group.CommitOffset, error) {
+	partitions []group.TopicPartition) (found []group.CommitOffset, unstable []bool, err error) {
 	s, err := g.shard(groupID, true)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return query(ctx, s, func(s *groupShard) ([]group.CommitOffset, error) {
+	found, err = query(ctx, s, func(s *groupShard) ([]group.CommitOffset, error) {
 		if err := s.CheckFetch(groupID, reader); err != nil {
 			return nil, err
 		}
-		if partitions == nil {
-			return s.AllCommitted(groupID), nil
+		all := s.committed(groupID, partitions)
+		unstable = make([]bool, len(all))
+		for i, o := range all {
+			unstable[i] = !s.IsStable(groupID, o.Topic, o.Partition)
 		}
-		found := make([]group.CommitOffset, len(partitions))
-		for i, p := range partitions {
-			o, ok := s.Committed(groupID, p.Topic, p.Partition)
-			if !ok {
-				o = group.Offset{Offset: -1, LeaderEpoch: -1}
-			}
-			found[i] = group.CommitOffset{Topic: p.Topic, Partition: p.Partition, Offset: o}
-		}
-		return found, nil
+		return all, nil
 	})
+	return found, unstable, err
+}
+
+// committed returns the committed offsets of the given partitions, or all offsets of the group if
+// partitions is nil.
+func (s *groupShard) committed(groupID string,
+	partitions []group.TopicPartition) []group.CommitOffset {
+	if partitions == nil {
+		return s.AllCommitted(groupID)
+	}
+	found := make([]group.CommitOffset, len(partitions))
+	for i, p := range partitions {
+		o, ok := s.Committed(groupID, p.Topic, p.Partition)
+		if !ok {
+			o = group.Offset{Offset: -1, LeaderEpoch: -1}
+		}
+		found[i] = group.CommitOffset{Topic: p.Topic, Partition: p.Partition, Offset: o}
+	}
+	return found
 }
 
 // DeleteOffsets deletes committed offsets. It returns one error per partition, in the order of

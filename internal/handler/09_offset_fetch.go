@@ -15,7 +15,8 @@ import (
 //	2   all offsets of a group, error of the group
 //	5   leader epochs (KIP-320)
 //	6   flexible
-//	7   stable offsets only (KIP-447); without transactions, all offsets are stable
+//	7   stable offsets only (KIP-447): a partition for which an open transaction has a pending
+//	    offset gets UNSTABLE_OFFSET_COMMIT
 //	8   several groups (KIP-709)
 //	9   member epoch of the consumer protocol (KIP-848)
 //	10  topic ids (KIP-848)
@@ -38,7 +39,7 @@ func (h *Handler) offsetFetch(ctx context.Context, raw *wire.Request,
 	if req.Version >= 8 {
 		for i := range req.Groups {
 			response.Groups = append(response.Groups,
-				h.fetchGroup(ctx, raw, req.Version, &req.Groups[i], &result))
+				h.fetchGroup(ctx, raw, req, &req.Groups[i], &result))
 		}
 		return reply(response, result)
 	}
@@ -52,7 +53,7 @@ func (h *Handler) offsetFetch(ctx context.Context, raw *wire.Request,
 			kmsg.OffsetFetchRequestGroupTopic{Topic: req.Topics[i].Topic,
 				Partitions: req.Topics[i].Partitions})
 	}
-	answer := h.fetchGroup(ctx, raw, req.Version, &requested, &result)
+	answer := h.fetchGroup(ctx, raw, req, &requested, &result)
 	response.ErrorCode = answer.ErrorCode
 	for i := range answer.Topics {
 		topic := kmsg.NewOffsetFetchResponseTopic()
@@ -70,9 +71,9 @@ func (h *Handler) offsetFetch(ctx context.Context, raw *wire.Request,
 
 // fetchGroup returns the answer for one group. A partition without a committed offset has offset -1
 // and no error, even if the group does not exist.
-func (h *Handler) fetchGroup(ctx context.Context, raw *wire.Request, version int16,
+func (h *Handler) fetchGroup(ctx context.Context, raw *wire.Request, req *kmsg.OffsetFetchRequest,
 	requested *kmsg.OffsetFetchRequestGroup, result *outcome) kmsg.OffsetFetchResponseGroup {
-	img := h.opts.Image()
+	img, version := h.opts.Image(), req.Version
 	answer := kmsg.NewOffsetFetchResponseGroup()
 	answer.Group = requested.Group
 	names, faults := h.offsetTopics(img, raw, version, requested)
@@ -91,14 +92,14 @@ func (h *Handler) fetchGroup(ctx context.Context, raw *wire.Request, version int
 	if version >= 9 {
 		to = group.Reader{Member: orEmpty(requested.MemberID), Epoch: requested.MemberEpoch}
 	}
-	var found []group.CommitOffset
+	var found []fetchedOffset
 	err := h.authorize(raw, describeGroup, requested.Group)
 	if err == nil {
-		found, err = h.opts.Groups.CommittedFor(ctx, requested.Group, to, of)
+		found, err = h.fetchOffsets(ctx, req, requested.Group, to, of)
 	}
 	answer.ErrorCode = result.code(err)
 	if requested.Topics == nil {
-		answer.Topics = h.allOffsets(img, raw, version, found)
+		answer.Topics = h.allOffsets(img, raw, version, found, result)
 		return answer
 	}
 	if err != nil && version >= 2 {
@@ -108,15 +109,14 @@ func (h *Handler) fetchGroup(ctx context.Context, raw *wire.Request, version int
 		topic := kmsg.NewOffsetFetchResponseGroupTopic()
 		topic.Topic, topic.TopicID = requested.Topics[i].Topic, requested.Topics[i].TopicID
 		for _, index := range requested.Topics[i].Partitions {
-			part := offsetPart(group.CommitOffset{Partition: index,
-				Offset: group.Offset{Offset: -1, LeaderEpoch: -1}})
+			part := offsetPart(noOffset(index, nil), result)
 			switch {
 			case err != nil:
 				part.ErrorCode = answer.ErrorCode
 			case faults[i] != nil:
 				part.ErrorCode = result.code(faults[i])
 			default:
-				part, found = offsetPart(found[0]), found[1:]
+				part, found = offsetPart(found[0], result), found[1:]
 			}
 			topic.Partitions = append(topic.Partitions, part)
 		}
@@ -146,7 +146,7 @@ func (h *Handler) offsetTopics(img *metadata.Image, raw *wire.Request, version i
 // client may not describe. In version 10 and above it also leaves out deleted topics, because they
 // have no id.
 func (h *Handler) allOffsets(img *metadata.Image, raw *wire.Request, version int16,
-	found []group.CommitOffset) (topics []kmsg.OffsetFetchResponseGroupTopic) {
+	found []fetchedOffset, result *outcome) (topics []kmsg.OffsetFetchResponseGroupTopic) {
 	for _, o := range found {
 		known := img.Topic(o.Topic)
 		if known == nil && version >= 10 || h.authorize(raw, describeTopic, o.Topic) != nil {
@@ -161,14 +161,45 @@ func (h *Handler) allOffsets(img *metadata.Image, raw *wire.Request, version int
 			topics = append(topics, topic)
 		}
 		last := &topics[len(topics)-1]
-		last.Partitions = append(last.Partitions, offsetPart(o))
+		last.Partitions = append(last.Partitions, offsetPart(o, result))
 	}
 	return topics
 }
 
-func offsetPart(o group.CommitOffset) kmsg.OffsetFetchResponseGroupTopicPartition {
+// fetchedOffset is the result for one partition: an offset, or an error with offset -1.
+type fetchedOffset struct {
+	group.CommitOffset
+	err error
+}
+
+func noOffset(index int32, err error) fetchedOffset {
+	return fetchedOffset{group.CommitOffset{Partition: index,
+		Offset: group.Offset{Offset: -1, LeaderEpoch: -1}}, err}
+}
+
+// fetchOffsets returns the committed offsets of partitions of a group; of all partitions if of is
+// nil.
+func (h *Handler) fetchOffsets(ctx context.Context, req *kmsg.OffsetFetchRequest, groupID string,
+	to group.Reader, of []group.TopicPartition) ([]fetchedOffset, error) {
+	committed, unstable, err := h.opts.Groups.CommittedFor(ctx, groupID, to, of)
+	if err != nil {
+		return nil, err
+	}
+	found := make([]fetchedOffset, len(committed))
+	for i, o := range committed {
+		if found[i] = (fetchedOffset{CommitOffset: o}); req.RequireStable && unstable[i] {
+			found[i] = noOffset(o.Partition, group.ErrUnstable)
+			found[i].Topic = o.Topic
+		}
+	}
+	return found, nil
+}
+
+func offsetPart(o fetchedOffset,
+	result *outcome) kmsg.OffsetFetchResponseGroupTopicPartition {
 	part := kmsg.NewOffsetFetchResponseGroupTopicPartition()
 	part.Partition, part.Offset, part.LeaderEpoch, part.Metadata = o.Partition, o.Offset.Offset,
 		o.LeaderEpoch, &o.Metadata
+	part.ErrorCode = result.code(o.err)
 	return part
 }

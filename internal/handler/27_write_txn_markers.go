@@ -2,7 +2,6 @@ package handler
 
 import (
 	"context"
-	"time"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 
@@ -19,16 +18,13 @@ import (
 //	2  transaction version (KIP-1228); below, the markers have transaction version 0
 //
 // The answer for a partition is sent when its marker is below the high watermark. A partition whose
-// replicas do not copy the marker within markerWait gets REQUEST_TIMED_OUT, so that it delays the
+// replicas do not copy the marker within a second gets REQUEST_TIMED_OUT, so that it delays the
 // answers for other partitions only for this time. The sender repeats the marker.
 
 // writeTxnMarkersShape describes the fields of the request (shape.go).
 var writeTxnMarkersShape = shape{
 	array(fixed(11), partitionsOfTopics, fixed(4), fixed(1).from(2)),
 }
-
-// markerWait limits how long the answer waits for the replication of the markers.
-const markerWait = time.Second
 
 func (h *Handler) writeTxnMarkers(ctx context.Context, raw *wire.Request,
 	req *kmsg.WriteTxnMarkersRequest) wire.Reply {
@@ -75,17 +71,14 @@ func markersOf(req *kmsg.WriteTxnMarkersRequest) (markers []replica.Marker) {
 // other.
 func (h *Handler) appendMarkers(ctx context.Context, raw *wire.Request,
 	markers []replica.Marker) []error {
-	errs := make([]error, len(markers))
 	if h.authorize(raw, alterCluster, clusterName) != nil {
 		if err := h.authorize(raw, clusterAction, clusterName); err != nil {
+			errs := make([]error, len(markers))
 			for i := range errs {
 				errs[i] = err
 			}
 			return errs
 		}
 	}
-	for i, result := range h.opts.Replicas.AppendMarkers(markers).Wait(ctx, markerWait) {
-		errs[i] = result.Err
-	}
-	return errs
+	return h.opts.Groups.WriteMarkers(ctx, markers)
 }

@@ -159,7 +159,12 @@ func groupSamples() []sample {
 	consumer.SubscribedTopicNames = []string{"orders"}
 	consumer.Topics = []kmsg.ConsumerGroupHeartbeatRequestTopic{}
 	described.Groups = []string{"consumers"}
+	commit := kmsg.NewPtrTxnOffsetCommitRequest()
+	commit.Group, commit.TransactionalID = "group", "txn"
+	commit.Topics = []kmsg.TxnOffsetCommitRequestTopic{{Topic: "orders",
+		Partitions: []kmsg.TxnOffsetCommitRequestTopicPartition{{}}}}
 	return []sample{
+		{5, commit, topicDenied},
 		{9, commitRequestFor("orders"), topicDenied},
 		{9, fetchAll, groupDenied},
 		{9, fetchOne, groupDenied},

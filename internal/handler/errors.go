@@ -73,6 +73,7 @@ var kafkaErrors = []struct {
 	{group.ErrSubscribed, kafkaError{86, "GROUP_SUBSCRIBED_TO_TOPIC"}},
 	{group.ErrMetadataTooLarge, kafkaError{12, "OFFSET_METADATA_TOO_LARGE"}},
 	{group.ErrRecordTooLarge, unknownError}, // as in Kafka
+	{group.ErrUnstable, kafkaError{88, "UNSTABLE_OFFSET_COMMIT"}},
 	{group.ErrOldProtocol, kafkaError{35, "UNSUPPORTED_VERSION"}},
 	// Errors of groups that use the consumer protocol.
 	{consumer.ErrInvalid, kafkaError{42, "INVALID_REQUEST"}},

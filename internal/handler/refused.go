@@ -27,8 +27,6 @@ var refused = []api{
 		decoded(addPartitionsToTxnShape, (*Handler).addPartitionsToTxn)},
 	{25, "AddOffsetsToTxn", 0, 4, 3, nil, refuse(errNoTransactions)},
 	{26, "EndTxn", 0, 5, 3, nil, refuse(errNoTransactions)},
-	{28, "TxnOffsetCommit", 0, 5, 3, nil,
-		decoded(txnOffsetCommitShape, (*Handler).txnOffsetCommit)},
 	{36, "SaslAuthenticate", 0, 2, 2, nil, refuse(errNoSASL)},
 	{48, "DescribeClientQuotas", 0, 1, 1, nil, refuse(errNoQuotas)},
 	{49, "AlterClientQuotas", 0, 1, 1, nil,

@@ -19,10 +19,6 @@ var (
 		text().to(3), fixed(10).to(3), partitionsOfTopics.to(3),
 		array(text(), fixed(11), partitionsOfTopics).from(4),
 	}
-	txnOffsetCommitShape = shape{
-		text(), text(), fixed(10), fixed(4).from(3), text().from(3), text().from(3),
-		array(text(), array(fixed(12), fixed(4).from(2), text())),
-	}
 	alterClientQuotasShape = shape{array(array(text(), text()), array(text(), fixed(9))), fixed(1)}
 	alterSCRAMShape        = shape{
 		array(text(), fixed(1)),
@@ -46,24 +42,6 @@ func (h *Handler) addPartitionsToTxn(_ context.Context, _ *wire.Request,
 		for _, index := range requested.Partitions {
 			part := kmsg.NewAddPartitionsToTxnResponseTopicPartition()
 			part.Partition, part.ErrorCode = index, result.code(errNoTransactions)
-			topic.Partitions = append(topic.Partitions, part)
-		}
-		response.Topics = append(response.Topics, topic)
-	}
-	return reply(response, result)
-}
-
-func (h *Handler) txnOffsetCommit(_ context.Context, _ *wire.Request,
-	req *kmsg.TxnOffsetCommitRequest) wire.Reply {
-	response, result := kmsg.NewPtrTxnOffsetCommitResponse(), outcome{handler: h}
-	response.Version = req.Version
-	for _, requested := range req.Topics {
-		topic := kmsg.NewTxnOffsetCommitResponseTopic()
-		topic.Topic = requested.Topic
-		for i := range requested.Partitions {
-			part := kmsg.NewTxnOffsetCommitResponseTopicPartition()
-			part.Partition, part.ErrorCode = requested.Partitions[i].Partition,
-				result.code(errNoTransactions)
 			topic.Partitions = append(topic.Partitions, part)
 		}
 		response.Topics = append(response.Topics, topic)

@@ -52,21 +52,12 @@ func codesIn(v reflect.Value) (codes []int16) {
 func refusals() map[int16]kmsg.Request {
 	add := kmsg.NewPtrAddPartitionsToTxnRequest()
 	add.Topics = []kmsg.AddPartitionsToTxnRequestTopic{{Topic: "t", Partitions: []int32{0, 1}}}
-	markers := kmsg.NewPtrWriteTxnMarkersRequest()
-	markers.Markers = []kmsg.WriteTxnMarkersRequestMarker{{
-		Topics: []kmsg.WriteTxnMarkersRequestMarkerTopic{{Topic: "t", Partitions: []int32{0, 1}}}}}
-	commit := kmsg.NewPtrTxnOffsetCommitRequest()
-	commit.Topics = []kmsg.TxnOffsetCommitRequestTopic{{Topic: "t",
-		Partitions: make([]kmsg.TxnOffsetCommitRequestTopicPartition, 2)}}
 	quotas := kmsg.NewPtrAlterClientQuotasRequest()
 	quotas.Entries = make([]kmsg.AlterClientQuotasRequestEntry, 2)
 	quotas.Entries[0].Entity = []kmsg.AlterClientQuotasRequestEntryEntity{{Type: "user"}}
 	scram := kmsg.NewPtrAlterUserSCRAMCredentialsRequest()
 	scram.Deletions = []kmsg.AlterUserSCRAMCredentialsRequestDeletion{{Name: "a"}}
 	scram.Upsertions = []kmsg.AlterUserSCRAMCredentialsRequestUpsertion{{Name: "a"}, {Name: "b"}}
-	producers := kmsg.NewPtrDescribeProducersRequest()
-	producers.Topics = []kmsg.DescribeProducersRequestTopic{{Topic: "t",
-		Partitions: []int32{0, 1}}}
 	transactions := kmsg.NewPtrDescribeTransactionsRequest()
 	transactions.TransactionalIDs = []string{"a", "b"}
 	share, streams := kmsg.NewPtrShareGroupDescribeRequest(),
@@ -78,8 +69,8 @@ func refusals() map[int16]kmsg.Request {
 	create.Creations = make([]kmsg.CreateACLsRequestCreation, 2)
 	remove.Filters = make([]kmsg.DeleteACLsRequestFilter, 2)
 	requests := map[int16]kmsg.Request{}
-	for _, request := range []kmsg.Request{add, markers, commit, quotas, scram, producers,
-		transactions, share, streams, offsets, create, remove} {
+	for _, request := range []kmsg.Request{add, quotas, scram, transactions,
+		share, streams, offsets, create, remove} {
 		requests[request.Key()] = request
 	}
 	return requests
@@ -89,7 +80,7 @@ func refusals() map[int16]kmsg.Request {
 // the error for each item of the request, in the format of the version.
 func TestRefusedAPIs(t *testing.T) {
 	b := newBroker(t)
-	other := map[int16]int16{17: 34, 36: 34, 24: 53, 25: 53, 26: 53, 28: 53, keyDescribeACLs: 54,
+	other := map[int16]int16{17: 34, 36: 34, 24: 53, 25: 53, 26: 53, keyDescribeACLs: 54,
 		keyCreateACLs: 54, keyDeleteACLs: 54, keyCreateToken: 64, keyRenewToken: 64,
 		keyExpireToken: 64, keyDescribeToken: 64}
 	requests := refusals()

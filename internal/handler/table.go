@@ -32,6 +32,7 @@ const (
 	keyInitProducerID          int16 = 22
 	keyOffsetForEpoch          int16 = 23
 	keyWriteTxnMarkers         int16 = 27
+	keyTxnOffsetCommit         int16 = 28
 	keyDescribeACLs            int16 = 29
 	keyCreateACLs              int16 = 30
 	keyDeleteACLs              int16 = 31
@@ -178,6 +179,11 @@ var table = []api{
 	{
 		keyWriteTxnMarkers, "WriteTxnMarkers", 1, 2, 1, requires(alterCluster, clusterAction),
 		decoded(writeTxnMarkersShape, (*Handler).writeTxnMarkers),
+	},
+	{
+		keyTxnOffsetCommit, "TxnOffsetCommit", 0, 5, 3,
+		requires(writeTransactionalID, readGroup, readTopic),
+		decoded(txnOffsetCommitShape, (*Handler).txnOffsetCommit),
 	},
 	{
 		keyDescribeACLs, "DescribeAcls", 1, 3, 2, nil,

@@ -22,6 +22,13 @@ import (
 // regains the leadership meanwhile could append, in the new leader epoch, a batch that was computed
 // in the old one.
 func (s *Set) AppendIn(epoch int32, batch ProducePartition) (last int64, err error) {
+	return s.AppendVerifiedIn(epoch, batch, logstore.Verified{})
+}
+
+// AppendVerifiedIn is AppendIn for a batch that a coordinator appends in the transaction of a
+// producer. VerifyIn returns the argument verified.
+func (s *Set) AppendVerifiedIn(epoch int32, batch ProducePartition,
+	verified logstore.Verified) (last int64, err error) {
 	p, r, err := s.leader(batch.ID, epoch)
 	if err == nil {
 		err = p.checkTopic(batch.Topic)
@@ -30,7 +37,10 @@ func (s *Set) AppendIn(epoch int32, batch ProducePartition) (last int64, err err
 		return -1, err
 	}
 	var result ProduceResult
-	if result.Appended, err = p.appendInRole(r, batch.Batch); err == nil ||
+	if result.Appended, err = p.inRole(r,
+		func() (logstore.Appended, error) {
+			return p.log.AppendVerified(batch.Batch, verified, time.Now())
+		}); err == nil ||
 		!errors.Is(err, ErrNotLeader) {
 		err = s.afterAppend(p, r, batch, &result, err)
 	}
@@ -40,8 +50,52 @@ func (s *Set) AppendIn(epoch int32, batch ProducePartition) (last int64, err err
 	return result.Appended.LastOffset, nil
 }
 
-// appendInRole appends a batch if the partition still has the role in parameter then.
-func (p *partition) appendInRole(then *role, batch []byte) (logstore.Appended, error) {
+// VerifyIn asks the transaction coordinator whether a producer's transaction includes a partition
+// of a coordinator, which this broker leads in the given leader epoch. If the transaction is open
+// in the log, it asks nothing.
+func (s *Set) VerifyIn(ctx context.Context, epoch int32, q Verification) (logstore.Verified,
+	error) {
+	verified := logstore.Verified{Transaction: true, EpochBump: q.Add, Unsequenced: true}
+	p, r, err := s.leader(q.Partitions[0], epoch)
+	if err != nil {
+		return logstore.Verified{}, err
+	}
+	var needed bool
+	needed, verified.Guard, err = p.log.NeedsVerification(q.ProducerID, q.ProducerEpoch)
+	switch {
+	case errors.Is(err, logstore.ErrClosed) || errors.Is(err, logstore.ErrFollows):
+		return logstore.Verified{}, closedError(p, r)
+	case err != nil || !needed:
+		return verified, err
+	}
+	one := questions{all: []question{{Verification: q}}}
+	s.ask(ctx, one)
+	return verified, one.all[0].errs[0]
+}
+
+// AppendMarkerIn appends a transaction marker to a coordinator's partition, as AppendMarkers does,
+// but only in the given leader epoch, in which the coordinator has read. It does not wait for the
+// followers.
+func (s *Set) AppendMarkerIn(epoch int32, m Marker) (logstore.Appended, error) {
+	p, r, err := s.leader(m.ID, epoch)
+	if err != nil {
+		return logstore.Appended{}, err
+	}
+	appended, err := p.inRole(r, func() (logstore.Appended, error) {
+		return p.log.AppendControl(m.End, time.Now())
+	})
+	switch {
+	case errors.Is(err, logstore.ErrClosed) || errors.Is(err, logstore.ErrFollows):
+		return logstore.Appended{}, closedError(p, r)
+	case err == nil:
+		s.appended(p, r)
+	}
+	return appended, err
+}
+
+// inRole appends to the log if the partition still has the role in parameter then.
+func (p *partition) inRole(then *role,
+	appendTo func() (logstore.Appended, error)) (logstore.Appended, error) {
 	p.changing.Lock()
 	defer p.changing.Unlock()
 	if err := p.checkStillLeads(then); err != nil {
@@ -50,7 +104,7 @@ func (p *partition) appendInRole(then *role, batch []byte) (logstore.Appended, e
 	if then.leaderState.isrSize() < then.minISR {
 		return logstore.Appended{}, ErrNotEnoughReplicas
 	}
-	return p.log.Append(batch, time.Now())
+	return appendTo()
 }
 
 // Await waits, for at most timeout, until the record at an offset is below the high watermark. It

@@ -19,7 +19,13 @@
 //	  ^                |    ^                                     |                            |
 //	  +-- no members --+    +----------- join, leave, expired session -------------------------+
 //
+// Offsets that a producer commits in a transaction are pending until the marker of the transaction
+// is replayed (pending.go).
+//
 // Invariants:
+//   - The committed offset of a partition is its last record in the log that took effect: one
+//     without a transaction, or one of a committed transaction. So a coordinator that loads the
+//     compacted log has the same offsets.
 //   - All members that receive a generation receive it with the same protocol and leader. A
 //     member's assignment in a generation never changes.
 //   - A member that was replaced by one with the same group.instance.id, or that was removed, can

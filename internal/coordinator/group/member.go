@@ -85,6 +85,7 @@ type group struct {
 	stored       bool      // a group record is stored; false if only offsets are
 	phaseSince   time.Time // time at which the stored phase began; zero: unknown
 	offsets      map[topicPartition]Offset
+	pending      pendingOffsets // of open transactions; nil before the first one
 	// state of the consumer protocol (consumer.go); nil in a classic group
 	consumer *consumer.Group
 
@@ -123,10 +124,11 @@ func (s *State) groupOrNew(id string) *group {
 	return s.newGroup(id)
 }
 
-// deleteIfUnused deletes a group that has no members, no offsets and no stored state.
+// deleteIfUnused deletes a group that has no members, no offsets and no stored state. A group with
+// pending offsets stays, because they may become committed offsets (KAFKA-19163).
 func (s *State) deleteIfUnused(g *group) {
 	if g.phase == empty && !g.stored && g.consumer == nil && len(g.offsets) == 0 &&
-		len(g.members) == 0 && len(g.pendingIDs) == 0 && !s.loading {
+		len(g.pending) == 0 && len(g.members) == 0 && len(g.pendingIDs) == 0 && !s.loading {
 		delete(s.groups, g.id)
 	}
 }

@@ -33,7 +33,13 @@ func (s *State) Commit(now time.Time, c Commit) (errs []error, out Output, err e
 	if err := s.checkCommit(now, g, &c); err != nil {
 		return nil, Output{}, err
 	}
-	errs = make([]error, len(c.Offsets))
+	errs = s.storeCommit(now, &c)
+	return errs, s.take(), nil
+}
+
+// storeCommit stores the offsets of a commit. It returns one error per offset.
+func (s *State) storeCommit(now time.Time, c *Commit) []error {
+	errs := make([]error, len(c.Offsets))
 	for i, o := range c.Offsets {
 		if len(o.Metadata) > max(0, s.config.MetadataBytesMax) {
 			errs[i] = ErrMetadataTooLarge
@@ -42,7 +48,7 @@ func (s *State) Commit(now time.Time, c Commit) (errs []error, out Output, err e
 		o.CommittedMs = now.UnixMilli()
 		s.store(offsetRecord(c.Group, topicPartition{o.Topic, o.Partition}, o.Offset))
 	}
-	return errs, s.take(), nil
+	return errs
 }
 
 // checkCommit rejects commits of former members, because they could overwrite the offsets that
@@ -126,7 +132,7 @@ func (s *State) DeleteOffsets(groupID string, of []TopicPartition) (errs []error
 		at := topicPartition{one.Topic, one.Partition}
 		if subscribed.has(one.Topic) {
 			errs[i] = ErrSubscribed
-		} else if _, has := g.offsets[at]; has {
+		} else if _, has := g.offsets[at]; has || len(g.pending[at]) > 0 {
 			s.store(Record{Key: offsetKey(g.id, at)})
 		}
 	}
@@ -184,10 +190,16 @@ func (s *State) Delete(groupID string) (Output, error) {
 	return s.take(), nil
 }
 
-// tombstoneAll stores tombstones for all records of a group, including its offsets.
+// tombstoneAll stores tombstones for all records of a group, including its offsets. Those of
+// pending offsets make the later markers of their transactions change nothing.
 func (s *State) tombstoneAll(g *group) {
 	for _, o := range s.AllCommitted(g.id) {
 		s.store(Record{Key: offsetKey(g.id, topicPartition{o.Topic, o.Partition})})
+	}
+	for at := range g.pending {
+		if _, committed := g.offsets[at]; !committed {
+			s.store(Record{Key: offsetKey(g.id, at)})
+		}
 	}
 	s.tombstoneGroup(g)
 }
@@ -206,6 +218,9 @@ func (s *State) tombstoneGroup(g *group) {
 // neither members nor offsets left. While a group has members, the offsets of the topics that the
 // members subscribe to do not expire (KIP-211).
 //
+// An offset with a pending successor does not expire, and neither does a group with pending offsets
+// (KAFKA-19163): the tombstone would also delete the pending offsets.
+//
 // Expire returns about limit records at most, because it checks the limit only between groups. The
 // result more reports whether it must be called again.
 func (s *State) Expire(now time.Time, limit int) (out Output, more bool) {
@@ -219,12 +234,12 @@ func (s *State) Expire(now time.Time, limit int) (out Output, more bool) {
 		}
 		left := len(g.offsets)
 		for at, o := range g.offsets {
-			if !retained.has(at.topic) && s.expired(now, g, o) {
+			if !retained.has(at.topic) && len(g.pending[at]) == 0 && s.expired(now, g, o) {
 				s.deleteOffset(g, at)
 				left--
 			}
 		}
-		if left == 0 && g.phase == empty {
+		if left == 0 && len(g.pending) == 0 && g.phase == empty {
 			s.tombstoneGroup(g)
 		}
 	}
@@ -272,18 +287,39 @@ func (s *State) DeleteStaleOffsets(stale func(topic string, id [16]byte) bool) O
 		id    [16]byte
 	}
 	known := map[identity]bool{}
+	check := func(at topicPartition, o Offset) bool {
+		topic := identity{at.topic, o.TopicID}
+		isStale, checked := known[topic]
+		if !checked {
+			isStale = stale(topic.topic, topic.id)
+			known[topic] = isStale
+		}
+		return isStale
+	}
 	for _, g := range s.groups {
 		for at, o := range g.offsets {
-			topic := identity{at.topic, o.TopicID}
-			isStale, checked := known[topic]
-			if !checked {
-				isStale = stale(topic.topic, topic.id)
-				known[topic] = isStale
+			// The tombstone would also delete the pending offsets of a topic that was created
+			// again.
+			if check(at, o) && allStale(at, g.pending[at], check) {
+				s.deleteOffset(g, at)
 			}
-			if isStale {
+		}
+		for at, of := range g.pending {
+			if _, committed := g.offsets[at]; !committed && allStale(at, of, check) {
 				s.deleteOffset(g, at)
 			}
 		}
 	}
 	return s.take()
+}
+
+// allStale reports whether all pending offsets of a partition are stale.
+func allStale(at topicPartition, of map[int64]Offset,
+	stale func(topicPartition, Offset) bool) bool {
+	for _, o := range of {
+		if !stale(at, o) {
+			return false
+		}
+	}
+	return true
 }

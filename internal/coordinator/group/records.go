@@ -9,6 +9,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"heartwood.dev/heartwood/internal/coordinator/consumer"
+	"heartwood.dev/heartwood/internal/coordinator/state"
 )
 
 // The record formats of __consumer_offsets are Kafka's (GroupCoordinatorRecordHelpers). The version
@@ -45,6 +46,8 @@ type Offset struct {
 	// expiry that the client set in OffsetCommit below version 5; -1: the retention determines the
 	// expiry
 	ExpireMs int64
+	// record is the offset of the record in the log of __consumer_offsets; -1: unknown
+	record int64
 }
 
 func groupKey(group string) []byte {
@@ -103,16 +106,25 @@ func (g *group) emptyRecord(now time.Time) Record {
 	return Record{Key: groupKey(g.id), Value: value.AppendTo(nil)}
 }
 
-// Replay applies a stored record. Records must be replayed in log order. Replay returns the answers
-// of requests that waited for the record.
+// Replay is ReplayAt for a record without a transaction, whose place in the log is unknown.
 func (s *State) Replay(now time.Time, key, value []byte) ([]Answer, error) {
+	return s.ReplayAt(now, state.Stored{Record: Record{Key: key, Value: value}, Offset: -1,
+		ProducerID: state.NoProducer})
+}
+
+// ReplayAt applies a stored record. Records must be replayed in log order. ReplayAt returns the
+// answers of requests that waited for the record. Only offsets are stored in transactions.
+func (s *State) ReplayAt(now time.Time, r state.Stored) ([]Answer, error) {
+	key, value := r.Key, r.Value
 	if len(key) < 2 {
 		return nil, fmt.Errorf("%w: key of %d bytes", ErrCorruptRecord, len(key))
 	}
 	var err error
 	switch version := int16(key[0])<<8 | int16(key[1]); {
 	case version >= 0 && version <= offsetKeyVersion:
-		err = s.replayOffset(key, value)
+		err = s.replayOffset(r)
+	case r.ProducerID != state.NoProducer:
+		err = fmt.Errorf("key version %d in a transaction", version)
 	case version == groupKeyVersion:
 		err = s.replayGroup(now, key, value)
 	case consumer.Owns(version):
@@ -124,25 +136,48 @@ func (s *State) Replay(now time.Time, key, value []byte) ([]Answer, error) {
 	return s.take().Answers, nil
 }
 
-func (s *State) replayOffset(key, value []byte) error {
+func (s *State) replayOffset(r state.Stored) error {
 	var k kmsg.OffsetCommitKey
-	if err := k.ReadFrom(key); err != nil {
+	if err := k.ReadFrom(r.Key); err != nil {
 		return err
 	}
 	at := topicPartition{s.topic(k.Topic), k.Partition}
-	if value == nil {
+	if r.Value == nil {
 		if g := s.groups[k.Group]; g != nil {
-			if _, had := g.offsets[at]; had {
-				s.offsets--
-				delete(g.offsets, at)
-			}
-			s.deleteIfUnused(g)
+			s.deleteOffsetOf(g, at)
 		}
 		return nil
 	}
+	o, err := readOffset(r.Value)
+	if err != nil {
+		return err
+	}
+	o.record = r.Offset
+	g := s.groupOrNew(k.Group)
+	if r.ProducerID != state.NoProducer {
+		s.replayPending(g, at, r.ProducerID, o)
+		return nil
+	}
+	s.setOffset(g, at, o)
+	return nil
+}
+
+// deleteOffsetOf applies a tombstone. It also drops the pending offsets of the partition, whose
+// records lie below the tombstone.
+func (s *State) deleteOffsetOf(g *group, at topicPartition) {
+	if _, had := g.offsets[at]; had {
+		s.offsets--
+		delete(g.offsets, at)
+	}
+	delete(g.pending, at)
+	s.deleteIfUnused(g)
+}
+
+// readOffset decodes the value of an offset's record.
+func readOffset(value []byte) (Offset, error) {
 	var v kmsg.OffsetCommitValue
 	if err := readValue(&v, value, offsetValueVersion); err != nil {
-		return err
+		return Offset{}, err
 	}
 	o := Offset{Offset: v.Offset, LeaderEpoch: -1, Metadata: v.Metadata, TopicID: v.TopicID,
 		CommittedMs: v.CommitTimestamp, ExpireMs: -1}
@@ -152,12 +187,7 @@ func (s *State) replayOffset(key, value []byte) error {
 	if v.Version == expiryValueVersion {
 		o.ExpireMs = v.ExpireTimestamp
 	}
-	g := s.groupOrNew(k.Group)
-	if _, had := g.offsets[at]; !had {
-		s.offsets++
-	}
-	g.offsets[at] = o
-	return nil
+	return o, nil
 }
 
 // topic returns the shared copy of a topic name.

@@ -123,6 +123,9 @@ type State struct {
 	loading bool              // Loaded has not been called yet
 	out     Output            // output of the current call
 	offsets int               // number of committed offsets
+	// producers contains, for each producer with an open transaction, the ids of all groups of
+	// which it has pending offsets.
+	producers map[int64]map[string]bool
 
 	expiredCount uint64 // number of offsets that Expire and DeleteStaleOffsets deleted
 }
@@ -131,7 +134,7 @@ type State struct {
 // and then calls Loaded. After that the State is ready for requests.
 func New(config Config, timers Timers) *State {
 	return &State{config: config.WithDefaults(), timers: timers, groups: map[string]*group{},
-		topics: map[string]string{}, loading: true}
+		topics: map[string]string{}, producers: map[int64]map[string]bool{}, loading: true}
 }
 
 // Configure replaces the configuration. A session that is running keeps its timeout.

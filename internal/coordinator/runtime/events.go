@@ -77,7 +77,7 @@ func (s *Shard[S, K, A]) storeAll(now time.Time, events []event) {
 		ends[i] = len(all)
 	}
 	for i, from := 0, 0; i < len(events); {
-		n, err := s.store(now, state.Output[A]{Records: all[from:]})
+		n, err := s.store(now, state.Output[A]{Records: all[from:]}, noTransaction)
 		for from += n; i < len(events) && ends[i] <= from; i++ {
 			events[i].stored(nil)
 		}

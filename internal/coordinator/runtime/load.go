@@ -28,6 +28,7 @@ func (s *Shard[S, K, A]) load() error {
 	s.waiting = map[state.Token]chan<- answered[A]{}
 	s.timers = map[K]*timer.Entry[dueTimer[S, K, A]]{}
 	s.machine = s.runtime.opts.NewMachine(s)
+	s.transactional, _ = any(s.machine).(TransactionalMachine[A])
 	var buffer []byte
 	end := log.LogEnd()
 	for offset := log.LogStart(); offset < end && s.ctx.Err() == nil; {
@@ -69,7 +70,7 @@ func read(log *logstore.Log, offset, end int64, buffer []byte) ([]byte, error) {
 }
 
 // replay replays batches and returns the offset after the last one. It skips control batches and
-// transactional batches, because coordinators do not store records in transactions yet.
+// transactional batches if the machine is no TransactionalMachine.
 func (s *Shard[S, K, A]) replay(batches []byte, offset int64) (next int64, err error) {
 	now := time.Now()
 	for next = offset; len(batches) > 0; {
@@ -81,18 +82,44 @@ func (s *Shard[S, K, A]) replay(batches []byte, offset int64) (next int64, err e
 			return next, fmt.Errorf("read batch at or after offset %d: %w", next, err)
 		}
 		batches, next = rest, batch.NextOffset()
-		if batch.Control() || batch.Transactional() {
-			continue
-		}
-		err = batch.Records(batchRecordsBytesMax, func(r *record.Record) error {
-			if _, err := s.machine.Replay(now, r.Key, r.Value); err != nil {
-				return fmt.Errorf("replay record at offset %d: %w", r.Offset, err)
-			}
-			return nil
-		})
-		if err != nil {
+		if err := s.replayBatch(now, batch); err != nil {
 			return next, err
 		}
 	}
 	return next, nil
+}
+
+func (s *Shard[S, K, A]) replayBatch(now time.Time, batch record.Batch) error {
+	producer := state.NoProducer
+	if batch.Control() || batch.Transactional() {
+		producer = batch.ProducerID()
+	}
+	switch {
+	case producer == state.NoProducer:
+	case s.transactional == nil:
+		return nil
+	case batch.Control():
+		marker, ends, err := batch.Marker()
+		if err != nil || !ends {
+			return err
+		}
+		_, err = s.transactional.ReplayMarker(now,
+			state.Marker{ProducerID: producer, Commit: marker.Type == record.ControlCommit})
+		return err
+	}
+	return batch.Records(batchRecordsBytesMax, func(r *record.Record) error {
+		stored := state.Stored{Record: state.Record{Key: r.Key, Value: r.Value}, Offset: r.Offset,
+			ProducerID: producer}
+		if _, err := s.replayRecord(now, stored); err != nil {
+			return fmt.Errorf("replay record at offset %d: %w", r.Offset, err)
+		}
+		return nil
+	})
+}
+
+func (s *Shard[S, K, A]) replayRecord(now time.Time, r state.Stored) ([]state.Answer[A], error) {
+	if s.transactional != nil {
+		return s.transactional.ReplayAt(now, r)
+	}
+	return s.machine.Replay(now, r.Key, r.Value)
 }

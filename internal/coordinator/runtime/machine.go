@@ -41,6 +41,18 @@ type Machine[K comparable, A any] interface {
 	slog.LogValuer
 }
 
+// TransactionalMachine is a Machine whose records may belong to transactions of producers. The
+// runtime then calls ReplayAt instead of Replay. A Machine that is no TransactionalMachine receives
+// no record of a transaction.
+type TransactionalMachine[A any] interface {
+	// ReplayAt applies one stored record. A record of a transaction takes effect only when the
+	// transaction is committed.
+	ReplayAt(now time.Time, r state.Stored) ([]state.Answer[A], error)
+	// ReplayMarker applies the marker that ends a transaction. The producer may have no record in
+	// the partition.
+	ReplayMarker(now time.Time, m state.Marker) ([]state.Answer[A], error)
+}
+
 // Delta contains the changes of the cluster's metadata since the machine received its previous
 // Delta. A deleted topic that keeps its records (reclaim policy Retain) is in neither map. If a
 // topic is created again under its name, the new topic adopts the records, and the offsets stored

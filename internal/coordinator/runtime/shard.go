@@ -44,15 +44,17 @@ type Shard[S Machine[K, A], K comparable, A any] struct {
 	}
 
 	// Only the shard's goroutine uses the fields below.
-	machine      S
-	last         int64 // offset of the last record that the state contains
-	waiting      map[state.Token]chan<- answered[A]
-	token        state.Token // token of the newest request in waiting
-	timers       map[K]*timer.Entry[dueTimer[S, K, A]]
-	effects      *effects[A]
-	inconsistent bool // the state must be loaded again
-	expiry       *time.Ticker
-	interval     time.Duration // interval of expiry
+	machine S
+	// transactional is the machine, or nil if it is no TransactionalMachine.
+	transactional TransactionalMachine[A]
+	last          int64 // offset of the last record that the state contains
+	waiting       map[state.Token]chan<- answered[A]
+	token         state.Token // token of the newest request in waiting
+	timers        map[K]*timer.Entry[dueTimer[S, K, A]]
+	effects       *effects[A]
+	inconsistent  bool // the state must be loaded again
+	expiry        *time.Ticker
+	interval      time.Duration // interval of expiry
 }
 
 // Epoch returns the leader epoch in which the shard coordinates its partition.
@@ -158,6 +160,7 @@ func (s *Shard[S, K, A]) unload() {
 	}
 	var none S
 	s.waiting, s.timers, s.machine, s.inconsistent = nil, nil, none, false
+	s.transactional = nil
 }
 
 // reason returns the error for requests that this shard does not serve now.

@@ -29,15 +29,17 @@ const (
 // answers. On an error, it has stored none of the records, or only a prefix of them. The state then
 // still agrees with the log, or apply has marked it inconsistent.
 func (s *Shard[S, K, A]) apply(now time.Time, out state.Output[A]) error {
-	_, err := s.store(now, out)
+	_, err := s.store(now, out, noTransaction)
 	return err
 }
 
-// store does the same as apply, and also returns the number of records that it has stored.
-func (s *Shard[S, K, A]) store(now time.Time, out state.Output[A]) (stored int, err error) {
+// store does the same as apply, and also returns the number of records that it has stored. The
+// records belong to the transaction of a producer, or to none.
+func (s *Shard[S, K, A]) store(now time.Time, out state.Output[A], of Producer) (stored int,
+	err error) {
 	answers := out.Answers
 	for records := out.Records; len(records) > 0; {
-		n, err := s.append(now, records)
+		n, last, err := s.append(now, records, of)
 		if err != nil {
 			s.inconsistent = s.inconsistent || out.VolatileChanged
 			err = storeError(err)
@@ -48,8 +50,9 @@ func (s *Shard[S, K, A]) store(now time.Time, out state.Output[A]) (stored int, 
 			return stored, err
 		}
 		stored += n
-		for _, r := range records[:n] {
-			more, err := s.machine.Replay(now, r.Key, r.Value)
+		for i, r := range records[:n] {
+			more, err := s.replayRecord(now, state.Stored{Record: r, ProducerID: of.ID,
+				Offset: last - int64(n-1-i)})
 			if err != nil { // a later coordinator cannot replay the record either
 				s.logger.Error("failed to replay an appended coordinator record", "error", err)
 				s.inconsistent = true
@@ -78,24 +81,26 @@ func (s *Shard[S, K, A]) answer(a state.Answer[A]) {
 	}
 }
 
-// append appends one batch with as many of the records as fit, and returns their number n.
-func (s *Shard[S, K, A]) append(now time.Time, records []state.Record) (n int, err error) {
-	batch, n, err := s.build(now, records)
+// append appends one batch with as many of the records as fit. It returns their number n and the
+// offset of the last one.
+func (s *Shard[S, K, A]) append(now time.Time, records []state.Record, of Producer) (n int,
+	last int64, err error) {
+	batch, n, err := s.build(now, records, of)
 	if err != nil {
-		return 0, err
+		return 0, -1, err
 	}
-	last, err := s.runtime.opts.Replicas.AppendIn(s.epoch,
-		replica.ProducePartition{ID: s.id, Topic: s.topic, Batch: batch})
+	last, err = s.runtime.opts.Replicas.AppendVerifiedIn(s.epoch,
+		replica.ProducePartition{ID: s.id, Topic: s.topic, Batch: batch}, of.Verified)
 	s.last = max(s.last, last)
 	if err != nil {
-		return 0, err
+		return 0, -1, err
 	}
 	s.runtime.opts.Appends.Inc()
-	return n, nil
+	return n, last, nil
 }
 
-func (s *Shard[S, K, A]) build(now time.Time, records []state.Record) (batch []byte, n int,
-	err error) {
+func (s *Shard[S, K, A]) build(now time.Time, records []state.Record, of Producer) (batch []byte,
+	n int, err error) {
 	size, limit := record.HeaderBytes, batchBytes
 	if most := s.runtime.view.Load().batchBytesMax; most > 0 {
 		limit = min(limit, most)
@@ -106,10 +111,7 @@ func (s *Shard[S, K, A]) build(now time.Time, records []state.Record) (batch []b
 		n++
 	}
 	builder := record.NewBuilder(compress.None, compress.LevelDefault)
-	builder.Reset(record.Identity{
-		LastOffsetDelta: int32(n - 1), LeaderEpoch: -1, ProducerID: -1, ProducerEpoch: -1,
-		BaseSequence: -1,
-	})
+	builder.Reset(of.identity(n))
 	for i, r := range records[:n] {
 		builder.Add(&record.Record{Offset: int64(i), Timestamp: now.UnixMilli(), Key: r.Key,
 			Value: r.Value})
@@ -135,6 +137,9 @@ func storeError(err error) error {
 		errors.Is(err, logstore.ErrClosed),
 		errors.Is(err, replica.ErrUnknownLeaderEpoch):
 		return fmt.Errorf("%w: %w", ErrNotCoordinator, err)
+	case errors.Is(err, logstore.ErrInvalidProducerEpoch),
+		errors.Is(err, logstore.ErrInvalidTxnState):
+		return err // the producer's own fault
 	case errors.Is(err, record.ErrMessageTooLarge), errors.Is(err, logstore.ErrBatchTooLarge):
 		return fmt.Errorf("%w: %w", state.ErrRecordTooLarge, err)
 	default:

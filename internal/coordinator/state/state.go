@@ -30,6 +30,24 @@ type Record struct {
 	Key, Value []byte
 }
 
+// Stored is a record at its place in the log.
+type Stored struct {
+	Record
+	Offset int64
+	// ProducerID is the producer of the transaction to which the record belongs; NoProducer if it
+	// belongs to none.
+	ProducerID int64
+}
+
+// NoProducer is the producer id of a record without a transaction.
+const NoProducer int64 = -1
+
+// Marker ends the transaction of a producer.
+type Marker struct {
+	ProducerID int64
+	Commit     bool
+}
+
 // Output is what one call of a state machine returns. The runtime first appends the records and
 // passes them to Replay, in the order of Records. It sends the answers once the records are below
 // the high watermark.

@@ -16,6 +16,9 @@ type Verified struct {
 	// EpochBump is true if the producer gets a new epoch with each transaction (transaction version
 	// 2).
 	EpochBump bool
+	// Unsequenced is true if a coordinator has built the batch for the producer, from a
+	// TxnOffsetCommit. Its sequence numbers mean nothing, so two equal batches are no duplicates.
+	Unsequenced bool
 	// Guard is the verification guard that was taken before the coordinator was asked. The zero
 	// value is not checked.
 	Guard Guard
@@ -89,7 +92,7 @@ func (s *State) Check(b record.Batch, verified Verified) (duplicate *Batch, err 
 		return nil, nil
 	}
 	known, epoch := s.byID[id], b.ProducerEpoch()
-	if duplicate := known.duplicateOf(b); duplicate != nil {
+	if duplicate := known.duplicateOf(b); duplicate != nil && !verified.Unsequenced {
 		return duplicate, nil
 	}
 	if err := s.CheckEpoch(id, epoch); err != nil {
@@ -104,8 +107,10 @@ func (s *State) Check(b record.Batch, verified Verified) (duplicate *Batch, err 
 		return nil, fmt.Errorf("%w: a transaction of producer %d in epoch %d is still open here",
 			ErrInvalidTxnState, id, known.epoch)
 	}
-	if err := known.checkSequence(b, verified); err != nil {
-		return nil, err
+	if !verified.Unsequenced {
+		if err := known.checkSequence(b, verified); err != nil {
+			return nil, err
+		}
 	}
 	if inTxn && !b.Transactional() {
 		return nil, fmt.Errorf("%w: producer %d writes outside of its open transaction",

@@ -46,13 +46,21 @@ type Broker struct {
 // id is the id of metadata.OffsetsTopic, the internal topic. The test calls Stop.
 func New(t testing.TB, disk vfs.FS, dir string, id metadata.ID) *Broker {
 	t.Helper()
+	return NewVerifying(t, disk, dir, id, nil)
+}
+
+// NewVerifying is New with a Verifier of transactions; nil: the broker accepts no transactional
+// batches.
+func NewVerifying(t testing.TB, disk vfs.FS, dir string, id metadata.ID,
+	verifier replica.Verifier) *Broker {
+	t.Helper()
 	b := &Broker{t: t}
 	b.must(disk.MkdirAll(dir))
 	store, err := logstore.Open(logstore.Options{FS: disk, Dir: dir})
 	b.must(err)
 	b.store = store
 	b.Replicas = replica.NewSet(replica.Options{
-		NodeID: Self, Store: store,
+		NodeID: Self, Store: store, Verifier: verifier,
 		ChangeISR: metadata.ChangeISREach(1, func(context.Context, metadata.ISRChange) error {
 			return errors.New("the test kit rejects ISR changes")
 		}),

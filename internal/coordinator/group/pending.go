@@ -1,0 +1,129 @@
+package group
+
+import (
+	"errors"
+	"time"
+
+	"heartwood.dev/heartwood/internal/coordinator/consumer"
+	"heartwood.dev/heartwood/internal/coordinator/state"
+)
+
+// This file contains the offsets that producers commit in transactions (KIP-98, KIP-447). Such an
+// offset is pending until the marker of its transaction is replayed. A committed transaction then
+// makes it a committed offset, an aborted one drops it.
+//
+// A pending offset becomes a committed offset only if its record lies above that of the committed
+// offset of the partition. So the last record of a key decides, whatever the order of the markers
+// is. A partition of __consumer_offsets is compacted, and keeps only the last record of a key: a
+// coordinator that loads the compacted log must have the same offsets as one that has replayed all
+// records (KAFKA-5247, KAFKA-14505).
+
+// ErrUnstable is the error for the offset of a partition for which an open transaction has a
+// pending offset.
+var ErrUnstable = errors.New("an open transaction has a pending offset for the partition")
+
+// pendingOffsets are the pending offsets of a group, by partition and producer id. No inner map is
+// empty.
+type pendingOffsets map[topicPartition]map[int64]Offset
+
+// replayPending applies an offset that is part of a transaction.
+func (s *State) replayPending(g *group, at topicPartition, producer int64, o Offset) {
+	if g.pending == nil {
+		g.pending = pendingOffsets{}
+	}
+	if g.pending[at] == nil {
+		g.pending[at] = map[int64]Offset{}
+	}
+	g.pending[at][producer] = o
+	if s.producers[producer] == nil {
+		s.producers[producer] = map[string]bool{}
+	}
+	s.producers[producer][g.id] = true
+}
+
+// ReplayMarker applies the marker that ends a producer's transaction. The marker must be replayed
+// in log order, like the records.
+func (s *State) ReplayMarker(_ time.Time, m state.Marker) ([]Answer, error) {
+	for id := range s.producers[m.ProducerID] {
+		g := s.groups[id]
+		if g == nil {
+			continue // the group was deleted with its pending offsets
+		}
+		for at, of := range g.pending {
+			o, had := of[m.ProducerID]
+			if !had {
+				continue
+			}
+			if delete(of, m.ProducerID); len(of) == 0 {
+				delete(g.pending, at)
+			}
+			current, committed := g.offsets[at]
+			if m.Commit && (!committed || o.record > current.record) {
+				s.setOffset(g, at, o)
+			}
+		}
+		s.deleteIfUnused(g)
+	}
+	delete(s.producers, m.ProducerID)
+	return s.take().Answers, nil
+}
+
+// setOffset stores a committed offset.
+func (s *State) setOffset(g *group, at topicPartition, o Offset) {
+	if _, had := g.offsets[at]; !had {
+		s.offsets++
+	}
+	g.offsets[at] = o
+}
+
+// IsStable reports whether no open transaction has a pending offset for a partition.
+func (s *State) IsStable(groupID, topic string, partition int32) bool {
+	g := s.groups[groupID]
+	return g == nil || len(g.pending[topicPartition{topic, partition}]) == 0
+}
+
+// CommitTransactional handles a TxnOffsetCommit. The caller stores the records of the output in a
+// transactional batch of the producer. It returns one error per offset, in the order of c.Offsets,
+// or a single error for the whole request.
+func (s *State) CommitTransactional(now time.Time, c Commit) (errs []error, out Output, err error) {
+	if err := s.groups[c.Group].checkTransactionalCommit(&c); err != nil {
+		return nil, Output{}, err
+	}
+	errs = s.storeCommit(now, &c)
+	return errs, s.take(), nil
+}
+
+// checkTransactionalCommit rejects transactional commits of former members, as checkCommit does for
+// others (KIP-447). It accepts any commit that names no member, because producers before KIP-447
+// send none. Unlike checkCommit it accepts commits while the group completes a rebalance: the
+// generation of the commit is the new one, so its member has left the old one behind. g may be nil.
+func (g *group) checkTransactionalCommit(c *Commit) error {
+	anonymous := c.Generation < 0 && c.Member == "" && c.Instance == ""
+	switch {
+	case anonymous:
+		return nil
+	case g == nil && c.Generation < 0, g != nil && g.isEmpty() && c.Generation < 0:
+		return nil
+	case g == nil:
+		return ErrIllegalGeneration
+	case g.consumer != nil:
+		err := g.checkConsumerCommit(c)
+		if errors.Is(err, consumer.ErrStaleEpoch) {
+			return ErrIllegalGeneration // the error that clients of TxnOffsetCommit know
+		}
+		return err
+	}
+	_, err := g.check(c.Member, c.Instance)
+	if err == nil && g.generation != c.Generation {
+		return ErrIllegalGeneration
+	}
+	return err
+}
+
+// isEmpty reports whether the group has no members.
+func (g *group) isEmpty() bool {
+	if g.consumer != nil {
+		return g.consumer.Members() == 0
+	}
+	return g.phase == empty
+}

@@ -1,0 +1,420 @@
+package group
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"heartwood.dev/heartwood/internal/coordinator/consumer"
+	"heartwood.dev/heartwood/internal/coordinator/state"
+	"heartwood.dev/heartwood/test/kit/seed"
+)
+
+// entry is a record or a marker in the log of a pendingWorld.
+type entry struct {
+	state.Stored
+	at     int32 // partition of topic "t", for which an offset is stored
+	offset int64 // the stored offset; -1: a tombstone
+	marker bool
+	commit bool
+}
+
+// pendingWorld stores offsets of group "g" in and outside of transactions, and keeps the log.
+type pendingWorld struct {
+	t     *testing.T
+	now   time.Time
+	state *State
+	log   []entry // may have gaps once it is compacted
+	end   int64   // offset of the next record
+}
+
+type noPendingTimers struct{}
+
+func (noPendingTimers) Set(TimerKey, time.Duration) {}
+func (noPendingTimers) Clear(TimerKey)              {}
+
+func newPendingWorld(t *testing.T) *pendingWorld {
+	w := &pendingWorld{t: t, now: time.Unix(1_700_000_000, 0)}
+	w.load()
+	return w
+}
+
+// load replaces the State by one that is loaded from the log.
+func (w *pendingWorld) load() {
+	w.t.Helper()
+	w.state = New(Config{Retention: time.Hour}, noPendingTimers{})
+	for _, e := range w.log {
+		w.replay(e)
+	}
+	w.state.Loaded(w.now)
+}
+
+func (w *pendingWorld) replay(e entry) {
+	w.t.Helper()
+	var err error
+	if e.marker {
+		_, err = w.state.ReplayMarker(w.now,
+			state.Marker{ProducerID: e.ProducerID, Commit: e.commit})
+	} else {
+		_, err = w.state.ReplayAt(w.now, e.Stored)
+	}
+	if err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func (w *pendingWorld) append(e entry) {
+	w.t.Helper()
+	e.Offset = w.end
+	w.end++
+	w.log = append(w.log, e)
+	w.replay(e)
+}
+
+// store appends the records of an output, all of which concern the given offset.
+func (w *pendingWorld) store(out Output, producer int64, offset int64) {
+	w.t.Helper()
+	for _, r := range out.Records {
+		e := entry{Stored: state.Stored{Record: r, ProducerID: producer}, offset: offset}
+		if r.Value == nil {
+			e.offset = -1
+		}
+		if _, err := fmt.Sscan(fmt.Sprint(r.Key[len(r.Key)-1]), &e.at); err != nil {
+			w.t.Fatal(err)
+		}
+		w.append(e)
+	}
+}
+
+// commit commits an offset, in a transaction unless producer is state.NoProducer.
+func (w *pendingWorld) commit(producer int64, at int32, offset int64) {
+	w.t.Helper()
+	c := Commit{Group: "g", Generation: -1, Offsets: []CommitOffset{{Topic: "t", Partition: at,
+		Offset: Offset{Offset: offset, LeaderEpoch: -1, ExpireMs: -1}}}}
+	commit := w.state.Commit
+	if producer != state.NoProducer {
+		commit = w.state.CommitTransactional
+	}
+	errs, out, err := commit(w.now, c)
+	if err = errors.Join(append(errs, err)...); err != nil {
+		w.t.Fatal(err)
+	}
+	w.store(out, producer, offset)
+}
+
+func (w *pendingWorld) mark(producer int64, commit bool) {
+	w.t.Helper()
+	w.append(entry{Stored: state.Stored{ProducerID: producer}, marker: true, commit: commit})
+}
+
+// outcome returns whether the transaction of an entry was decided, and committed. Records without a
+// transaction count as committed.
+func (w *pendingWorld) outcome(i int) (decided, committed bool) {
+	producer := w.log[i].ProducerID
+	if producer == state.NoProducer {
+		return true, true
+	}
+	for _, e := range w.log[i:] {
+		if e.marker && e.ProducerID == producer {
+			return true, e.commit
+		}
+	}
+	return false, false
+}
+
+// want returns the committed offsets, and the partitions with pending offsets. The last record that
+// took effect decides, as in a compacted log.
+func (w *pendingWorld) want() (offsets map[int32]int64, pending map[int32]bool) {
+	offsets, pending = map[int32]int64{}, map[int32]bool{}
+	for i, e := range w.log {
+		decided, committed := w.outcome(i)
+		switch {
+		case e.marker:
+		case !decided:
+			pending[e.at] = true
+		case !committed:
+		case e.offset < 0:
+			delete(offsets, e.at)
+			delete(pending, e.at) // the tombstone also drops the pending offsets before it
+		default:
+			offsets[e.at] = e.offset
+		}
+	}
+	return offsets, pending
+}
+
+func (w *pendingWorld) check(step string) {
+	w.t.Helper()
+	offsets, pending := w.want()
+	got := map[int32]int64{}
+	for _, o := range w.state.AllCommitted("g") {
+		got[o.Partition] = o.Offset.Offset
+	}
+	if !maps.Equal(got, offsets) || w.state.Offsets() != len(offsets) {
+		w.t.Fatalf("%s: committed offsets %v (%d), want %v", step, got, w.state.Offsets(), offsets)
+	}
+	for at := range int32(4) {
+		if stable := w.state.IsStable("g", "t", at); stable == pending[at] {
+			w.t.Fatalf("%s: partition %d is stable: %t", step, at, stable)
+		}
+	}
+	if exists := w.state.Groups() > 0; exists != (len(offsets)+len(pending) > 0) {
+		w.t.Fatalf("%s: group exists: %t, offsets %v, pending %v", step, exists, offsets, pending)
+	}
+}
+
+// compact removes what the cleaner removes: below the first offset of the first open transaction
+// the records of aborted transactions, and those that another record of their key supersedes.
+func (w *pendingWorld) compact(random *rand.Rand) {
+	stable := len(w.log)
+	last := map[int32]int{}
+	for i, e := range w.log {
+		if decided, _ := w.outcome(i); !e.marker && !decided {
+			stable = min(stable, i)
+		}
+	}
+	for i, e := range w.log[:stable] {
+		if _, committed := w.outcome(i); !e.marker && committed {
+			last[e.at] = i
+		}
+	}
+	var kept []entry
+	for i, e := range w.log {
+		latest, known := last[e.at]
+		tombstone := e.offset < 0 && random.IntN(2) == 0
+		if e.marker || i >= stable || known && latest == i && !tombstone {
+			kept = append(kept, e)
+		}
+	}
+	w.log = kept
+}
+
+// Random commits in and outside of transactions, markers, deletions, expiries and failovers are
+// compared with the log: the last record of a partition that took effect determines its offset. A
+// failover may load the compacted log.
+func TestPendingOffsetsFollowTheModel(t *testing.T) {
+	for seed := range seed.Sequence(t, 200) {
+		random := rand.New(rand.NewPCG(seed, 0))
+		w := newPendingWorld(t)
+		for i := range 80 {
+			w.check(fmt.Sprintf("seed %d, step %d", seed, i))
+			at, producer := random.Int32N(4), 7+random.Int64N(3)
+			switch n := random.IntN(20); {
+			case n < 4:
+				w.commit(state.NoProducer, at, int64(1000+i))
+			case n < 10:
+				w.commit(producer, at, int64(1000+i))
+			case n < 14:
+				w.mark(producer, random.IntN(2) == 0)
+			case n < 16:
+				_, out, err := w.state.DeleteOffsets("g", []TopicPartition{{"t", at}})
+				if err != nil && !errors.Is(err, ErrNotFound) {
+					t.Fatal(err)
+				}
+				w.store(out, state.NoProducer, -1)
+			case n < 17:
+				w.now = w.now.Add(20 * time.Minute)
+				out, _ := w.state.Expire(w.now, 100)
+				w.store(out, state.NoProducer, -1)
+			case n < 18 && random.IntN(4) == 0:
+				if out, err := w.state.Delete("g"); err == nil {
+					w.store(out, state.NoProducer, -1)
+				}
+			case n < 19:
+				w.compact(random)
+				w.load()
+			default:
+				w.load()
+			}
+		}
+	}
+}
+
+// The offset of a transaction is stored at 5, a plain commit at 7, the marker at 9: the commit at 7
+// counts, before and after a failover, and after the log was cleaned.
+func TestPlainCommitWithinATransactionCounts(t *testing.T) {
+	w := newPendingWorld(t)
+	w.end = 5
+	w.commit(1, 0, 50)
+	w.end = 7
+	w.commit(state.NoProducer, 0, 70)
+	w.end = 9
+	w.mark(1, true)
+	want := func(stage string) {
+		t.Helper()
+		if o, _ := w.state.Committed("g", "t", 0); o.Offset != 70 {
+			t.Errorf("%s: committed offset %d", stage, o.Offset)
+		}
+	}
+	want("live")
+	w.load()
+	want("loaded")
+	w.compact(rand.New(rand.NewPCG(1, 1)))
+	w.load()
+	want("cleaned")
+}
+
+// A group that has only pending offsets does not expire (KAFKA-19163). The abort of the transaction
+// removes it (KAFKA-19164).
+func TestGroupWithPendingOffsetsDoesNotExpire(t *testing.T) {
+	w := newPendingWorld(t)
+	w.commit(1, 0, 50)
+	w.now = w.now.Add(24 * time.Hour)
+	if out, _ := w.state.Expire(w.now, 100); len(out.Records) > 0 || w.state.Groups() != 1 {
+		t.Errorf("expired %d records, %d groups", len(out.Records), w.state.Groups())
+	}
+	w.mark(1, false)
+	if w.state.Groups() != 0 {
+		t.Error("the group exists after the abort")
+	}
+}
+
+// An offset with a pending successor does not expire, because its tombstone would drop the pending
+// offset. OffsetDelete drops it on purpose, even if nothing is committed yet.
+func TestTombstonesOfPendingOffsets(t *testing.T) {
+	w := newPendingWorld(t)
+	w.commit(state.NoProducer, 0, 40)
+	w.commit(1, 0, 50)
+	w.commit(1, 1, 60)
+	w.now = w.now.Add(24 * time.Hour)
+	if out, _ := w.state.Expire(w.now, 100); len(out.Records) > 0 {
+		t.Errorf("expired %d records", len(out.Records))
+	}
+	_, out, err := w.state.DeleteOffsets("g", []TopicPartition{{"t", 1}})
+	if err != nil || len(out.Records) != 1 {
+		t.Fatalf("%d tombstones, %v", len(out.Records), err)
+	}
+	w.store(out, state.NoProducer, -1)
+	w.mark(1, true)
+	if all := w.state.AllCommitted("g"); len(all) != 1 || all[0].Offset.Offset != 50 {
+		t.Errorf("committed %+v", all)
+	}
+}
+
+// The later of two commits for a partition in one transaction counts.
+func TestSecondCommitOfATransactionCounts(t *testing.T) {
+	w := newPendingWorld(t)
+	w.commit(state.NoProducer, 0, 40)
+	w.commit(1, 0, 60)
+	w.commit(1, 0, 50)
+	if o, _ := w.state.Committed("g", "t", 0); o.Offset != 40 || w.state.IsStable("g", "t", 0) {
+		t.Errorf("before the marker: %+v", o)
+	}
+	w.mark(1, true)
+	if o, _ := w.state.Committed("g", "t", 0); o.Offset != 50 || !w.state.IsStable("g", "t", 0) {
+		t.Errorf("committed %+v", o)
+	}
+}
+
+// After a deletion of the group, the marker of a transaction does not bring offsets back, also not
+// to a new group with the same id.
+func TestDeletedGroupDropsPendingOffsets(t *testing.T) {
+	w := newPendingWorld(t)
+	w.commit(1, 0, 50)
+	w.commit(state.NoProducer, 1, 60)
+	out, err := w.state.Delete("g")
+	if err != nil || len(out.Records) != 2 {
+		t.Fatalf("%d tombstones, %v", len(out.Records), err)
+	}
+	w.store(out, state.NoProducer, -1)
+	w.commit(state.NoProducer, 2, 70)
+	w.mark(1, true)
+	if all := w.state.AllCommitted("g"); len(all) != 1 || all[0].Partition != 2 {
+		t.Errorf("committed %+v", all)
+	}
+}
+
+// A topic is deleted with its records while a transaction has a pending offset for it.
+func TestPendingOffsetsOfDeletedTopics(t *testing.T) {
+	w := newPendingWorld(t)
+	w.commit(1, 0, 50)
+	w.store(w.state.DeleteStaleOffsets(func(string, [16]byte) bool { return true }),
+		state.NoProducer, -1)
+	w.mark(1, true)
+	if w.state.Groups() != 0 {
+		t.Errorf("committed %+v", w.state.AllCommitted("g"))
+	}
+}
+
+// KIP-447: members of a group commit with their generation. Producers of older clients send none.
+func TestTransactionalCommitOfClassicGroup(t *testing.T) {
+	p := newFixture(t, Config{InitialDelay: -1})
+	commit := func(group, member, instance string, generation int32) error {
+		_, _, err := p.state.CommitTransactional(p.now, Commit{Group: group, Member: member,
+			Instance: instance, Generation: generation})
+		return err
+	}
+	for _, test := range []struct {
+		name      string
+		err, want error
+	}{
+		{"no group, no member", commit("none", "", "", -1), nil},
+		{"no group, a generation", commit("none", "m", "", 3), ErrIllegalGeneration},
+	} {
+		if !errors.Is(test.err, test.want) || test.want == nil && test.err != nil {
+			t.Errorf("%s: got %v, want %v", test.name, test.err, test.want)
+		}
+	}
+	token := p.join("range")
+	p.advance(time.Second)
+	joined := p.answers[token].Result.Joined
+	if joined.Generation != 1 {
+		t.Fatalf("joined %+v", p.answers[token])
+	}
+	for _, test := range []struct {
+		name             string
+		member, instance string
+		generation       int32
+		want             error
+	}{
+		{"no member", "", "", -1, nil},
+		{"member, while the rebalance completes", joined.Member, "", 1, nil},
+		{"former generation", joined.Member, "", 0, ErrIllegalGeneration},
+		{"former member", "gone", "", 1, ErrUnknownMember},
+		{"unknown instance", joined.Member, "i", 1, ErrUnknownMember},
+	} {
+		if err := commit("g", test.member, test.instance, test.generation); !errors.Is(err,
+			test.want) || test.want == nil && err != nil {
+			t.Errorf("%s: got %v, want %v", test.name, err, test.want)
+		}
+	}
+}
+
+// A member of the consumer protocol commits with its epoch. A stale epoch gets the error that
+// clients of TxnOffsetCommit know.
+func TestTransactionalCommitOfConsumerGroup(t *testing.T) {
+	p := newFixture(t, Config{})
+	answer, err := p.heartbeat("m", consumer.EpochJoin)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, test := range map[string]struct {
+		member string
+		epoch  int32
+		want   error
+	}{
+		"no member":     {"", -1, nil},
+		"member":        {"m", answer.Epoch, nil},
+		"later epoch":   {"m", answer.Epoch + 1, ErrIllegalGeneration},
+		"former member": {"gone", answer.Epoch, ErrUnknownMember},
+	} {
+		_, _, err := p.state.CommitTransactional(p.now, Commit{Group: "g", Member: test.member,
+			Generation: test.epoch})
+		if !errors.Is(err, test.want) || test.want == nil && err != nil {
+			t.Errorf("%s: got %v, want %v", name, err, test.want)
+		}
+	}
+}
+
+// Only offsets are stored in transactions. A record of a group in a transactional batch is corrupt.
+func TestGroupRecordInATransactionIsCorrupt(t *testing.T) {
+	w := newPendingWorld(t)
+	_, err := w.state.ReplayAt(w.now, state.Stored{Record: Record{Key: groupKey("g")},
+		ProducerID: 1})
+	if !errors.Is(err, ErrCorruptRecord) {
+		t.Errorf("got %v", err)
+	}
+}
