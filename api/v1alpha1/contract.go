@@ -42,6 +42,10 @@ const (
 	// must not be elected leader. The value is the broker epoch that shuts down; in another broker
 	// epoch the annotation has no effect.
 	AnnotationLeaving = "heartwood.dev/leaving"
+	// AnnotationTransactionVersion, on a broker's Lease, is the highest transaction version
+	// (KIP-890) that the broker supports. Without it the broker supports version 0 only. The
+	// cluster uses the highest version that all brokers support.
+	AnnotationTransactionVersion = "heartwood.dev/transaction-version"
 	// AnnotationPod, on a broker's Lease, is the uid of the pod in which the broker runs. When this
 	// pod ends, the broker epoch has ended.
 	AnnotationPod = "heartwood.dev/pod-uid"
@@ -102,6 +106,16 @@ func LeaseCleanEpoch(annotations map[string]string) int64 {
 		return -1
 	}
 	return epoch
+}
+
+// LeaseTransactionVersion returns the highest transaction version that the broker supports; 0 if
+// the Lease does not contain a valid one.
+func LeaseTransactionVersion(annotations map[string]string) int16 {
+	version, err := strconv.ParseInt(annotations[AnnotationTransactionVersion], 10, 16)
+	if err != nil {
+		return 0
+	}
+	return int16(max(0, version))
 }
 
 // LeaseLeaves reports whether the broker has announced its controlled shutdown in the given broker

@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"heartwood.dev/heartwood/internal/coordinator"
+	"heartwood.dev/heartwood/internal/coordinator/transaction"
 	"heartwood.dev/heartwood/internal/handler"
 	"heartwood.dev/heartwood/internal/logstore"
 	"heartwood.dev/heartwood/internal/logstore/cleaner"
@@ -66,9 +67,11 @@ type Broker struct {
 	cleanNow *cleanNow
 	replicas *replica.Set
 	groups   *coordinator.Groups
-	ids      *ProducerIDs
-	listener net.Listener
-	server   *wire.Server
+	// transactions is set before the listener serves requests.
+	transactions *coordinator.Transactions
+	ids          *ProducerIDs
+	listener     net.Listener
+	server       *wire.Server
 
 	images images
 	// wakeUp has a buffer of one. A token in it means that follow must apply images.newest.
@@ -139,19 +142,20 @@ func (b *Broker) open() (err error) {
 	b.replicas = replica.NewSet(replica.Options{
 		NodeID: b.opts.NodeID, Cluster: b.cluster, Store: b.store, Registry: b.opts.Registry,
 		Logger: b.logger,
-		Dial:   b.dial, ChangeISR: b.opts.Metadata.ChangeISR,
+		Dial:   b.dial, ChangeISR: b.opts.Metadata.ChangeISR, Verifier: verifier{b},
 	})
 	b.groups = coordinator.NewGroups(coordinator.Options{
 		NodeID: b.opts.NodeID, Replicas: b.replicas, Image: b.image, Await: b.await,
 		Admin:    b.opts.Metadata,
 		Registry: b.opts.Registry, Logger: b.logger,
 	})
+	b.transactions = b.newTransactions()
 	b.server = wire.NewServer(wire.Options{
 		Name:     metadata.DefaultListener,
 		Listener: b.listener,
 		Handler: handler.New(handler.Options{
 			NodeID: b.opts.NodeID, Image: b.image, Await: b.await, Replicas: b.replicas,
-			Groups: b.groups, Admin: b.opts.Metadata,
+			Groups: b.groups, Transactions: b.transactions, Admin: b.opts.Metadata,
 			Alterer: b.opts.Metadata, Mover: b.opts.Metadata, ProducerID: b.ids.Next,
 			DataDir: b.opts.DataDir, Listen: b.listener.Addr().String(), Volume: b.volume,
 			Logger: b.logger,
@@ -206,6 +210,7 @@ func (b *Broker) identity() (metadata.Broker, error) {
 		}),
 		Directory: metadata.ID(b.store.DirectoryID()).String(), CleanEpoch: b.store.CleanEpoch(),
 		ProducerIDs: b.ids.Bound(), ProducerIDsLost: b.ids.Lost() != nil,
+		TransactionVersion: transaction.EpochBumpVersion,
 	}, nil
 }
 
@@ -244,6 +249,7 @@ func (b *Broker) Run(ctx context.Context) error {
 	// follow the metadata, because until then an image may open or close logs. The store, which
 	// owns the logs, is closed last.
 	b.notReady.Store(&errStopping)
+	b.transactions.Close()
 	b.groups.Close()
 	b.replicas.Close()
 	stopFollowing()

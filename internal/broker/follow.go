@@ -83,6 +83,7 @@ func (b *Broker) apply(image *metadata.Image) error {
 	// The groups are applied before requests use the image. If the image refers a client to this
 	// broker as the coordinator, the coordinator then exists, although it may still be loading.
 	b.groups.Apply(image)
+	b.transactions.Apply(image)
 	b.images.apply(image)
 	select {
 	case <-b.applied:

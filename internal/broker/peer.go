@@ -3,7 +3,6 @@ package broker
 import (
 	"context"
 	"fmt"
-	"strconv"
 
 	"heartwood.dev/heartwood/internal/handler"
 	"heartwood.dev/heartwood/internal/metadata"
@@ -20,8 +19,17 @@ type peer struct {
 	topics map[metadata.ID]string
 }
 
-// dial connects to another broker at its peer address or, if it has none, at its endpoint.
+// dial connects to another broker, for a fetcher.
 func (b *Broker) dial(ctx context.Context, to metadata.Broker) (replica.Peer, error) {
+	connection, err := b.connect(ctx, to)
+	if err != nil {
+		return nil, err
+	}
+	return &peer{connection, map[metadata.ID]string{}}, nil
+}
+
+// connect connects to another broker at its peer address or, if it has none, at its endpoint.
+func (b *Broker) connect(ctx context.Context, to metadata.Broker) (*wire.Peer, error) {
 	address := to.Peer
 	if address == "" {
 		endpoint, ok := to.Endpoints.On(metadata.DefaultListener)
@@ -31,12 +39,7 @@ func (b *Broker) dial(ctx context.Context, to metadata.Broker) (replica.Peer, er
 		}
 		address = endpoint.String()
 	}
-	connection, err := wire.DialPeer(ctx, b.opts.Dialer, address,
-		"broker-"+strconv.Itoa(int(b.opts.NodeID)))
-	if err != nil {
-		return nil, err
-	}
-	return &peer{connection, map[metadata.ID]string{}}, nil
+	return wire.DialPeer(ctx, b.opts.Dialer, address, b.clientID())
 }
 
 // Fetch implements replica.Peer.

@@ -18,6 +18,7 @@ func clusterRows() []*Property {
 	rows := append(groupRows(), offsetsRows()...)
 	rows = append(rows, groupBoundRows()...)
 	rows = append(rows, cleanerRows()...)
+	rows = append(rows, transactionFieldRows()...)
 	rows = append(rows,
 		&Property{
 			Name: autoCreateTopics, Type: "boolean", Default: "false",

@@ -68,6 +68,10 @@ func tidy(spec *v1alpha1.LogClusterSpec) {
 		removeEmpty(&spec.Groups.OffsetsTopic)
 	}
 	removeEmpty(&spec.Groups)
+	if spec.Transactions != nil {
+		removeEmpty(&spec.Transactions.StateTopic)
+	}
+	removeEmpty(&spec.Transactions)
 	removeEmpty(&spec.Cleaner)
 	removeEmpty(&spec.Replication)
 	removeEmpty(&spec.TopicDefaults)

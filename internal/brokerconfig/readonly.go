@@ -164,30 +164,25 @@ var fixedRows = []*Property{
 		Doc: "The largest request."},
 }
 
-// transactionRows returns Kafka's settings of transactions, with Kafka's defaults.
+// transactionRows returns Kafka's settings of transactions that have no field, with Kafka's
+// defaults.
 func transactionRows() []*Property {
 	without := func(name, kind, value, doc string) *Property {
 		return &Property{Name: name, Type: kind, Default: value,
-			Doc: "Without effect, as transactions are not supported yet. " + doc}
+			Doc: "Without effect. " + doc}
 	}
-	const interval, most, state = "int", "The longest time-out of a transaction.",
-		"A setting of __transaction_state."
+	const interval, state = "int", "A setting of __transaction_state."
 	return []*Property{
 		without("transaction.abort.timed.out.transaction.cleanup.interval.ms", interval, "10000",
-			"How often transactions that have timed out are aborted."),
-		without("transaction.max.timeout.ms", "int", "900000", most),
+			"Transactions are aborted when they time out."),
 		without("transaction.partition.verification.enable", "boolean", "true",
-			"A partition is verified to be part of a transaction."),
+			"A partition is always verified to be part of a transaction."),
 		without("transaction.remove.expired.transaction.cleanup.interval.ms", interval, "3600000",
 			"How often expired transactional ids are removed."),
 		without("transaction.state.log.load.buffer.size", "int", "5242880", state),
 		without("transaction.state.log.min.isr", "int", "2", state),
-		without("transaction.state.log.num.partitions", "int", "50", state),
-		without("transaction.state.log.replication.factor", "short", "3", state),
 		without("transaction.state.log.segment.bytes", "int", "104857600", state),
 		without("transaction.two.phase.commit.enable", "boolean", "false",
 			"Two-phase commit with an external coordinator."),
-		without("transactional.id.expiration.ms", "int", "604800000",
-			"How long an unused transactional id is kept."),
 	}
 }

@@ -34,19 +34,32 @@ func (g *Groups) CommitTransactional(ctx context.Context, c TransactionalCommit)
 	if err != nil {
 		return nil, err
 	}
+	for attempt := 1; ; attempt++ {
+		errs, err := commitOnce(ctx, s, &c)
+		if errors.Is(err, logstore.ErrVerificationOutdated) && attempt < commitAttempts {
+			continue
+		}
+		if err == nil {
+			g.metrics.committed.Add(float64(len(errs)))
+		}
+		return errs, err
+	}
+}
+
+// commitAttempts is how often a commit is verified. The verification is outdated if it has waited
+// for the end of the producer's previous transaction, whose marker was written meanwhile.
+const commitAttempts = 3
+
+func commitOnce(ctx context.Context, s *shard, c *TransactionalCommit) ([]error, error) {
 	producer, err := s.Verify(ctx, replica.Verification{TransactionalID: c.Transaction.ID,
 		ProducerID: c.ProducerID, ProducerEpoch: c.ProducerEpoch, Add: c.Transaction.Add})
 	if err != nil {
 		return nil, commitVerificationError(err)
 	}
-	errs, err := runtime.CallTransactional(ctx, s, producer,
+	return runtime.CallTransactional(ctx, s, producer,
 		func(now time.Time, s *groupShard) ([]error, group.Output, error) {
 			return s.CommitTransactional(now, c.Commit)
 		})
-	if err == nil {
-		g.metrics.committed.Add(float64(len(errs)))
-	}
-	return errs, err
 }
 
 // commitVerificationError returns the error for a commit whose verification has failed. A client of

@@ -142,7 +142,7 @@ func (t *Transactions) VerifyHere(ctx context.Context, q replica.Verification) [
 	}
 	absent, err := t.Add(ctx, r)
 	if err != nil {
-		return all(len(q.Partitions), verificationError(err))
+		return all(len(q.Partitions), verificationAnswer(err))
 	}
 	errs := make([]error, len(q.Partitions))
 	for i, p := range r.Partitions {
@@ -155,9 +155,9 @@ func (t *Transactions) VerifyHere(ctx context.Context, q replica.Verification) [
 	return errs
 }
 
-// verificationError translates the coordinator's error for the leader of the partition. After
+// verificationAnswer translates the coordinator's error for the leader of the partition. After
 // ErrNotEnoughReplicas the producer repeats its batch.
-func verificationError(err error) error {
+func verificationAnswer(err error) error {
 	switch {
 	case errors.Is(err, transaction.ErrInvalidMapping):
 		return fmt.Errorf("%w: %w", replica.ErrInvalidProducerIDMapping, err)

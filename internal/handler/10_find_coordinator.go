@@ -11,17 +11,16 @@ import (
 	"heartwood.dev/heartwood/internal/wire"
 )
 
-// FindCoordinator (key 10), versions 0-6: returns the broker that coordinates a group.
+// FindCoordinator (key 10), versions 0-6: returns the broker that coordinates a group or a
+// transactional id.
 //
 //	1  transactional ids, error message
 //	3  flexible
 //	4  several keys (KIP-699)
 //	6  share groups (KIP-932), not served
 //
-// The first request creates the topic __consumer_offsets. Transactions are not supported: a request
-// for a transaction coordinator gets TRANSACTIONAL_ID_AUTHORIZATION_FAILED. This error is fatal for
-// the producers of all clients. After BROKER_NOT_AVAILABLE, INVALID_REQUEST or UNSUPPORTED_VERSION
-// librdkafka retries until its timeout (ADR 0222).
+// The first request for a group creates the topic __consumer_offsets, and the first request for a
+// transactional id creates __transaction_state.
 
 // findCoordinatorShape describes the fields of the request (shape.go).
 var findCoordinatorShape = shape{text().to(3), fixed(1).from(1), plainArray(text()).from(4)}
@@ -65,7 +64,7 @@ func (h *Handler) coordinator(ctx context.Context, raw *wire.Request,
 		}
 	case req.CoordinatorType == coordinatorTransaction:
 		if err = h.authorize(raw, describeTransactionalID, key); err == nil {
-			err = h.refuseTransactions(raw, key)
+			broker, err = h.opts.Transactions.Find(ctx, key)
 		}
 	default:
 		err = fmt.Errorf("%w: coordinator type %d", errInvalidRequest, req.CoordinatorType)

@@ -18,8 +18,8 @@ import (
 //
 // A request with an unsupported version gets a response in the format of version 0, with the error
 // UNSUPPORTED_VERSION and the table, so that the client can retry (KIP-511). The response header
-// never contains tags. The only feature is the consumer protocol of groups (KIP-848), which cannot
-// be disabled.
+// never contains tags. The features are the consumer protocol of groups (KIP-848), which cannot be
+// disabled, and the transaction version (KIP-890).
 
 // groupFeature is Kafka's name for the version of consumer groups. Version 1 is the consumer
 // protocol (KIP-848).
@@ -27,6 +27,13 @@ const groupFeature = "group.version"
 
 // groupFeatureLevel is the only level of groupFeature.
 const groupFeatureLevel = 1
+
+// transactionFeature is Kafka's name for the transaction version (KIP-890). The cluster uses
+// version 2 once all brokers support it, and before version 0.
+const transactionFeature = "transaction.version"
+
+// transactionFeatureLevel is the highest level of transactionFeature.
+const transactionFeatureLevel = 2
 
 // softwareName matches the valid names and versions of client software (KIP-511).
 var softwareName = regexp.MustCompile(`^[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?$`)
@@ -58,11 +65,7 @@ func (h *Handler) apiVersionsReply(version int16, err error) wire.Reply {
 	response.Version = version
 	result := outcome{handler: h}
 	response.ErrorCode = result.code(err)
-	response.SupportedFeatures = []kmsg.ApiVersionsResponseSupportedFeature{{Name: groupFeature,
-		MinVersion: groupFeatureLevel, MaxVersion: groupFeatureLevel}}
-	response.FinalizedFeatures = []kmsg.ApiVersionsResponseFinalizedFeature{{Name: groupFeature,
-		MinVersionLevel: groupFeatureLevel, MaxVersionLevel: groupFeatureLevel}}
-	response.FinalizedFeaturesEpoch = 0
+	h.addFeatures(response)
 	for i := range h.apis {
 		if row := &h.apis[i]; row.handle != nil && !h.unlisted[row.key] {
 			key := kmsg.NewApiVersionsResponseApiKey()
@@ -71,4 +74,28 @@ func (h *Handler) apiVersionsReply(version int16, err error) wire.Reply {
 		}
 	}
 	return reply(response, result)
+}
+
+// addFeatures adds the features. The epoch of the finalized features rises when a feature is added
+// to them, because the Java client ignores features of an epoch that it knows.
+func (h *Handler) addFeatures(response *kmsg.ApiVersionsResponse) {
+	add := func(name string, least, most, finalized int16) {
+		response.SupportedFeatures = append(response.SupportedFeatures,
+			kmsg.ApiVersionsResponseSupportedFeature{Name: name, MinVersion: least,
+				MaxVersion: most})
+		if finalized > 0 {
+			response.FinalizedFeatures = append(response.FinalizedFeatures,
+				kmsg.ApiVersionsResponseFinalizedFeature{Name: name, MinVersionLevel: finalized,
+					MaxVersionLevel: finalized})
+		}
+	}
+	version := h.transactionVersion()
+	add(groupFeature, groupFeatureLevel, groupFeatureLevel, groupFeatureLevel)
+	add(transactionFeature, 0, transactionFeatureLevel, version)
+	response.FinalizedFeaturesEpoch = int64(version)
+}
+
+// transactionVersion returns the level of transactionFeature.
+func (h *Handler) transactionVersion() int16 {
+	return min(h.opts.Image().TransactionVersion(), transactionFeatureLevel)
 }

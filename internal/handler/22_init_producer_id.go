@@ -3,13 +3,17 @@ package handler
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"heartwood.dev/heartwood/internal/coordinator"
+	"heartwood.dev/heartwood/internal/coordinator/transaction"
 	"heartwood.dev/heartwood/internal/wire"
 )
 
-// InitProducerId (key 22), versions 0-5: returns a producer id for an idempotent producer (KIP-98).
+// InitProducerId (key 22), versions 0-5: returns a producer id for an idempotent or transactional
+// producer (KIP-98).
 //
 //	2  flexible
 //	3  producer id and epoch to continue (KIP-360)
@@ -21,42 +25,52 @@ import (
 // not send this request to raise their epoch: they raise it themselves, and the leader of a
 // partition fences the earlier epoch with INVALID_PRODUCER_EPOCH.
 //
-// A request with a transactional id gets TRANSACTIONAL_ID_AUTHORIZATION_FAILED. Transactions are
-// not supported, and this error is fatal for the producers of all clients (ADR 0222). The reason is
-// in the log, because the response has no error message.
+// A request with a transactional id is answered by the id's coordinator. It fences earlier
+// instances of the producer, and aborts their transaction.
 
 // initProducerIDShape describes the fields of the request (shape.go).
 var initProducerIDShape = shape{text(), fixed(4), fixed(10).from(3)}
 
-func (h *Handler) initProducerID(_ context.Context, raw *wire.Request,
+func (h *Handler) initProducerID(ctx context.Context, raw *wire.Request,
 	req *kmsg.InitProducerIDRequest) wire.Reply {
 	response := kmsg.NewPtrInitProducerIDResponse()
 	response.Version = req.Version
 	result := outcome{handler: h}
-	id, err := h.producerID(raw, req)
+	producer, err := h.producer(ctx, raw, req)
+	err = fencedError(req.Version >= initFencedVersion, err)
 	response.ErrorCode = result.code(err)
 	if err != nil {
 		response.ProducerID, response.ProducerEpoch = -1, -1
 		return reply(response, result)
 	}
-	response.ProducerID, response.ProducerEpoch = id, 0
+	response.ProducerID, response.ProducerEpoch = producer.ID, producer.Epoch
 	return reply(response, result)
 }
 
-func (h *Handler) producerID(raw *wire.Request, req *kmsg.InitProducerIDRequest) (int64, error) {
+func (h *Handler) producer(ctx context.Context, raw *wire.Request,
+	req *kmsg.InitProducerIDRequest) (producer transaction.Producer, err error) {
 	if err := h.authorizeProducer(raw, req.TransactionalID); err != nil {
-		return -1, err
+		return producer, err
 	}
 	switch {
 	case req.TransactionalID != nil && *req.TransactionalID == "":
-		return -1, fmt.Errorf("%w: the transactional id is empty", errInvalidRequest)
+		return producer, coordinator.ErrInvalidTransactionalID
 	case req.Version >= 3 && (req.ProducerID == -1) != (req.ProducerEpoch == -1):
-		return -1, fmt.Errorf("%w: producer id %d with producer epoch %d; both or none must be -1",
+		return producer, fmt.Errorf(
+			"%w: producer id %d with producer epoch %d; both or none must be -1",
 			errInvalidRequest, req.ProducerID, req.ProducerEpoch)
-	case req.TransactionalID != nil:
-		return -1, h.refuseTransactions(raw, *req.TransactionalID)
+	case req.TransactionalID == nil:
+		producer.ID, err = h.opts.ProducerID()
+		return producer, err
 	}
-	return h.opts.ProducerID()
+	expected := transaction.Producer{ID: transaction.NoProducerID, Epoch: -1}
+	if req.Version >= 3 {
+		expected = transaction.Producer{ID: req.ProducerID, Epoch: req.ProducerEpoch}
+	}
+	return h.opts.Transactions.Init(ctx, transaction.Init{
+		ID: *req.TransactionalID, Expected: expected, Connection: raw.Connection,
+		Timeout: time.Duration(req.TransactionTimeoutMillis) * time.Millisecond,
+	})
 }
 
 // authorizeProducer returns nil if the client may use the transactional id. Without a transactional

@@ -26,6 +26,11 @@ var writeTxnMarkersShape = shape{
 	array(fixed(11), partitionsOfTopics, fixed(4), fixed(1).from(2)),
 }
 
+// writeTxnMarkersResponseShape describes the fields of the response (shape.go).
+var writeTxnMarkersResponseShape = shape{
+	array(fixed(8), array(text(), array(fixed(4), fixed(2)))),
+}
+
 func (h *Handler) writeTxnMarkers(ctx context.Context, raw *wire.Request,
 	req *kmsg.WriteTxnMarkersRequest) wire.Reply {
 	response, result := kmsg.NewPtrWriteTxnMarkersResponse(), outcome{handler: h}

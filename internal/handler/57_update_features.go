@@ -10,7 +10,8 @@ import (
 )
 
 // UpdateFeatures (key 57), versions 0-2 (KIP-584): sets the levels of the cluster's features. Each
-// feature has only one level, so the request succeeds if it sets every feature to that level. Any
+// feature has only one level, or one that the brokers determine, so the request succeeds if it sets
+// every feature to that level. Any
 // other request changes nothing and gets INVALID_UPDATE_VERSION, as in Kafka.
 //
 //	1  upgrade type, validation without a change (KIP-778)
@@ -32,7 +33,7 @@ func (h *Handler) updateFeatures(_ context.Context, raw *wire.Request,
 	err := h.authorize(raw, alterCluster, clusterName)
 	for i := range req.FeatureUpdates {
 		if err == nil {
-			err = checkFeature(req.Version, &req.FeatureUpdates[i])
+			err = checkFeature(req.Version, &req.FeatureUpdates[i], h.transactionVersion())
 		}
 	}
 	response.ErrorCode, response.ErrorMessage = result.code(err), message(err)
@@ -48,12 +49,17 @@ func (h *Handler) updateFeatures(_ context.Context, raw *wire.Request,
 }
 
 // checkFeature returns nil if an update keeps the level of its feature.
-func checkFeature(version int16, update *kmsg.UpdateFeaturesRequestFeatureUpdate) error {
+// Parameter current is the level of transactionFeature.
+func checkFeature(version int16, update *kmsg.UpdateFeaturesRequestFeatureUpdate,
+	current int16) error {
 	reason := ""
 	switch level := update.MaxVersionLevel; {
 	case version >= 1 &&
 		(update.UpgradeType < upgradeOnly || update.UpgradeType > unsafeDowngrade):
 		reason = fmt.Sprintf("the upgrade type %d is unknown", update.UpgradeType)
+	case update.Feature == transactionFeature && level == current: // unchanged
+	case update.Feature == transactionFeature:
+		reason = fmt.Sprintf("the brokers determine the version, which is %d", current)
 	case update.Feature != groupFeature:
 		reason = "the cluster does not have this feature"
 	case level != groupFeatureLevel:

@@ -82,8 +82,27 @@ const (
 // operation that the table lists.
 func samples(t *testing.T, b *broker) []sample {
 	orders := b.image.Load().Topic("orders").ID
-	return slices.Concat(dataSamples(t, orders), groupSamples(), adminSamples(orders),
-		clusterSamples())
+	b.begin("mine", "orders")
+	return slices.Concat(dataSamples(t, orders), transactionSamples(), groupSamples(),
+		adminSamples(orders), clusterSamples())
+}
+
+func transactionSamples() []sample {
+	add, verify := kmsg.NewPtrAddPartitionsToTxnRequest(), kmsg.NewPtrAddPartitionsToTxnRequest()
+	add.TransactionalID = "txn"
+	add.Topics = []kmsg.AddPartitionsToTxnRequestTopic{{Topic: "orders", Partitions: []int32{0}}}
+	offsets, end := kmsg.NewPtrAddOffsetsToTxnRequest(), kmsg.NewPtrEndTxnRequest()
+	offsets.TransactionalID, offsets.Group, end.TransactionalID = "txn", "group", "txn"
+	describe := kmsg.NewPtrDescribeTransactionsRequest()
+	describe.TransactionalIDs = []string{"mine"}
+	return []sample{
+		{3, add, txnDenied},
+		{5, verify, clusterDenied},
+		{4, offsets, txnDenied},
+		{5, end, txnDenied},
+		{0, describe, txnDenied},
+		{2, kmsg.NewPtrListTransactionsRequest(), ""},
+	}
 }
 
 func dataSamples(t *testing.T, orders metadata.ID) []sample {

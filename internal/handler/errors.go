@@ -7,6 +7,7 @@ import (
 	"heartwood.dev/heartwood/internal/coordinator"
 	"heartwood.dev/heartwood/internal/coordinator/consumer"
 	"heartwood.dev/heartwood/internal/coordinator/group"
+	"heartwood.dev/heartwood/internal/coordinator/transaction"
 	"heartwood.dev/heartwood/internal/logstore"
 	"heartwood.dev/heartwood/internal/metadata"
 	"heartwood.dev/heartwood/internal/record"
@@ -30,6 +31,7 @@ var (
 	errReplicaNotAvailable = errors.New("the broker has no replica of the partition")
 
 	errInvalidUpdateVersion = errors.New("invalid update version")
+	errNotAttempted         = errors.New("another part of the request was refused")
 
 	errTopicAuthorization           = errors.New("not authorized to access the topic")
 	errGroupAuthorization           = errors.New("not authorized to access the group")
@@ -96,6 +98,14 @@ var kafkaErrors = []struct {
 	// The producer repeats the batch, and the leader verifies the transaction again.
 	{logstore.ErrVerificationOutdated, kafkaError{19, "NOT_ENOUGH_REPLICAS"}},
 	{logstore.ErrCoordinatorFenced, kafkaError{52, "TRANSACTION_COORDINATOR_FENCED"}},
+	// Errors of transactional ids.
+	{coordinator.ErrInvalidTransactionalID, kafkaError{42, "INVALID_REQUEST"}},
+	{transaction.ErrInvalidTimeout, kafkaError{50, "INVALID_TRANSACTION_TIMEOUT"}},
+	{transaction.ErrInvalidMapping, kafkaError{49, "INVALID_PRODUCER_ID_MAPPING"}},
+	{transaction.ErrFenced, kafkaError{90, "PRODUCER_FENCED"}},
+	{transaction.ErrConcurrent, kafkaError{51, "CONCURRENT_TRANSACTIONS"}},
+	{transaction.ErrInvalidState, kafkaError{48, "INVALID_TXN_STATE"}},
+	{transaction.ErrNotFound, kafkaError{105, "TRANSACTIONAL_ID_NOT_FOUND"}},
 	// Errors of the log.
 	{replica.ErrOffsetNotAvailable, kafkaError{78, "OFFSET_NOT_AVAILABLE"}},
 	{logstore.ErrOffsetOutOfRange, kafkaError{1, "OFFSET_OUT_OF_RANGE"}},
@@ -147,6 +157,7 @@ var kafkaErrors = []struct {
 	{errUnknownTopicID, kafkaError{100, "UNKNOWN_TOPIC_ID"}},
 	{errLeaderNotAvailable, kafkaError{5, "LEADER_NOT_AVAILABLE"}},
 	{errListenerNotFound, kafkaError{72, "LISTENER_NOT_FOUND"}},
+	{errNotAttempted, kafkaError{55, "OPERATION_NOT_ATTEMPTED"}},
 	{errNoTransactions, kafkaError{53, "TRANSACTIONAL_ID_AUTHORIZATION_FAILED"}},
 	{errNoSASL, kafkaError{34, "ILLEGAL_SASL_STATE"}},
 	{errNoAuthorizer, kafkaError{54, "SECURITY_DISABLED"}},

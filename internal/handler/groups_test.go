@@ -130,7 +130,7 @@ func TestGroupSettingsAreDescribed(t *testing.T) {
 
 func TestFindCoordinatorAtEveryVersion(t *testing.T) {
 	everyVersion(t, keyFindCoordinator, func(t *testing.T, b *broker, version int16) {
-		for kind, want := range map[int8]int16{0: 0, 1: 53, 2: 42} {
+		for kind, want := range map[int8]int16{0: 0, 1: 0, 2: 42} {
 			if version == 0 && kind > 0 {
 				continue
 			}
@@ -155,6 +155,11 @@ func TestFindCoordinatorAtEveryVersion(t *testing.T) {
 		if topic == nil || !topic.Internal || len(topic.Partitions) != 50 ||
 			!topic.Settings.Compact || topic.Settings.SegmentBytes != 100<<20 {
 			t.Errorf("the offsets topic was created as %+v", topic)
+		}
+		topic = b.image.Load().Topic(metadata.TransactionsTopic)
+		if version > 0 && (topic == nil || !topic.Internal || len(topic.Partitions) != 50 ||
+			!topic.Settings.Compact || topic.Settings.UncleanElection) {
+			t.Errorf("the topic of transactional ids was created as %+v", topic)
 		}
 	})
 }

@@ -19,13 +19,15 @@ type Options struct {
 	NodeID int32
 	Image  func() *metadata.Image // returns the current metadata image; never nil
 	// Await waits until the current image satisfies enough, or until ctx ends.
-	Await      func(ctx context.Context, enough func(*metadata.Image) bool)
-	Replicas   *replica.Set
-	Groups     *coordinator.Groups
-	Admin      metadata.Admin
-	Alterer    metadata.Alterer
-	Mover      metadata.Mover
-	ProducerID func() (int64, error) // returns an unused producer id
+	Await    func(ctx context.Context, enough func(*metadata.Image) bool)
+	Replicas *replica.Set
+	Groups   *coordinator.Groups
+	// Transactions is the transaction coordinator.
+	Transactions *coordinator.Transactions
+	Admin        metadata.Admin
+	Alterer      metadata.Alterer
+	Mover        metadata.Mover
+	ProducerID   func() (int64, error) // returns an unused producer id
 	// Authorize reports whether a client may perform an action. If it is nil, every client may
 	// perform every action.
 	Authorize func(Action) bool

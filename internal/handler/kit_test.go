@@ -36,9 +36,12 @@ type broker struct {
 	store    *logstore.Store
 	set      *replica.Set
 	groups   *coordinator.Groups
+	txns     *coordinator.Transactions
 	image    atomic.Pointer[metadata.Image]
 	topics   []*metadata.Topic
 	producer int64
+	// transactional counts the producer ids of transactional producers.
+	transactional atomic.Int64
 	// later contains image changes that take effect when a request waits. They are collected there
 	// while lazy is set; otherwise an image change takes effect at once.
 	later    []func()
@@ -54,27 +57,32 @@ func newBroker(t testing.TB) *broker { return newBrokerOn(t, vfs.NewMem()) }
 func newBrokerOn(t testing.TB, disk vfs.FS) *broker { return newBrokerWith(t, disk, nil) }
 
 // newBrokerWith returns a broker that asks a verifier about transactions. Without a verifier it
-// refuses transactional batches.
+// asks its own transaction coordinator.
 func newBrokerWith(t testing.TB, disk vfs.FS, verifier replica.Verifier) *broker {
 	b := &broker{disk: vfs.NewFault(disk)}
 	b.t, _ = t.(*testing.T)
 	must(t, b.disk.MkdirAll("/data"))
 	store, err := logstore.Open(logstore.Options{FS: b.disk, Dir: "/data"})
 	must(t, err)
+	if verifier == nil {
+		verifier = ownVerifier{b}
+	}
 	b.store, b.set = store, replica.NewSet(replica.Options{NodeID: self, Store: store,
 		Verifier: verifier})
+	b.txns = b.newTransactions()
 	b.groups = coordinator.NewGroups(coordinator.Options{
 		NodeID: self, Replicas: b.set, Image: b.image.Load, Await: b.await, Admin: b,
 		Config: group.Config{InitialDelay: -1},
 	})
 	t.Cleanup(func() {
+		b.txns.Close()
 		b.groups.Close()
 		b.set.Close()
 		_ = store.Close() // fails in tests that inject disk errors
 	})
 	b.Handler = New(Options{
 		NodeID: self, Image: b.image.Load, Await: b.await, Replicas: b.set, Groups: b.groups,
-		Admin: b, Alterer: b, Mover: b, DataDir: "/data",
+		Transactions: b.txns, Admin: b, Alterer: b, Mover: b, DataDir: "/data",
 		ProducerID: func() (int64, error) { b.producer++; return b.producer, nil },
 	})
 	must(t, b.apply())
@@ -103,6 +111,7 @@ func (b *broker) apply() error {
 	}
 	_, err := b.set.Apply(img)
 	b.groups.Apply(img)
+	b.txns.Apply(img)
 	b.image.Store(img)
 	return err
 }

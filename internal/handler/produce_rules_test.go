@@ -155,7 +155,7 @@ func TestProduceRules(t *testing.T) {
 			batch(t, compress.None, strings.Repeat("x", 300)), 18, "segments have 300"},
 		{"transactional without verified or ongoing txn", "plain", 9,
 			batchOf(t, compress.None, record.Identity{Transactional: true, ProducerID: 1}, "a"), 53,
-			"transactions"},
+			"no transactional id"},
 	}
 	for _, c := range cases {
 		t.Run(c.rule, func(t *testing.T) { c.check(t, rules(t)) })

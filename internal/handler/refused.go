@@ -23,10 +23,6 @@ import (
 // implemented API moves to table.
 var refused = []api{
 	{17, "SaslHandshake", 0, 1, neverFlexible, nil, refuse(errNoSASL)},
-	{24, "AddPartitionsToTxn", 0, 5, 3, nil,
-		decoded(addPartitionsToTxnShape, (*Handler).addPartitionsToTxn)},
-	{25, "AddOffsetsToTxn", 0, 4, 3, nil, refuse(errNoTransactions)},
-	{26, "EndTxn", 0, 5, 3, nil, refuse(errNoTransactions)},
 	{36, "SaslAuthenticate", 0, 2, 2, nil, refuse(errNoSASL)},
 	{48, "DescribeClientQuotas", 0, 1, 1, nil, refuse(errNoQuotas)},
 	{49, "AlterClientQuotas", 0, 1, 1, nil,
@@ -36,9 +32,6 @@ var refused = []api{
 		decoded(alterSCRAMShape, (*Handler).alterSCRAM)},
 	{55, "DescribeQuorum", 0, 2, 0, nil, refuse(errNoQuorum)},
 	{64, "UnregisterBroker", 0, 0, 0, nil, refuse(errNoQuorum)},
-	{65, "DescribeTransactions", 0, 0, 0, nil,
-		decoded(describeTransactionsShape, (*Handler).describeTransactions)},
-	{66, "ListTransactions", 0, 2, 0, nil, refuse(errNoTransactionCoordinator)},
 	{71, "GetTelemetrySubscriptions", 0, 0, 0, nil, refuse(errNoTelemetry)},
 	{72, "PushTelemetry", 0, 0, 0, nil, refuse(errNoTelemetry)},
 	{76, "ShareGroupHeartbeat", 1, 1, 0, nil, refuse(errNoShareGroups)},
@@ -70,8 +63,6 @@ var (
 	errNoShareGroups   = unsupported("share groups are not supported")
 	errNoStreamsGroups = unsupported("streams groups are not supported")
 	errNoQuorum        = unsupported("no Raft quorum: Kubernetes stores the cluster's metadata")
-
-	errNoTransactionCoordinator = unsupported("transactions are not supported yet")
 )
 
 // unsupported returns an error that maps to UNSUPPORTED_VERSION.

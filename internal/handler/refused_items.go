@@ -13,12 +13,6 @@ import (
 // misses its item waits forever, or reports success.
 
 var (
-	partitionsOfTopics = array(text(), plainArray(fixed(4)))
-
-	addPartitionsToTxnShape = shape{
-		text().to(3), fixed(10).to(3), partitionsOfTopics.to(3),
-		array(text(), fixed(11), partitionsOfTopics).from(4),
-	}
 	alterClientQuotasShape = shape{array(array(text(), text()), array(text(), fixed(9))), fixed(1)}
 	alterSCRAMShape        = shape{
 		array(text(), fixed(1)),
@@ -26,28 +20,8 @@ var (
 	}
 	shareGroupDescribeShape   = shape{plainArray(text()), fixed(1)}
 	streamsGroupDescribeShape = shape{plainArray(text()), fixed(1)}
-	describeTransactionsShape = shape{plainArray(text())}
 	describeShareOffsetsShape = shape{array(text(), partitionsOfTopics)}
 )
-
-// addPartitionsToTxn answers version 4 and above, which brokers send, with one error.
-func (h *Handler) addPartitionsToTxn(_ context.Context, _ *wire.Request,
-	req *kmsg.AddPartitionsToTxnRequest) wire.Reply {
-	response, result := kmsg.NewPtrAddPartitionsToTxnResponse(), outcome{handler: h}
-	response.Version = req.Version
-	response.ErrorCode = result.code(errNoTransactions)
-	for _, requested := range req.Topics {
-		topic := kmsg.NewAddPartitionsToTxnResponseTopic()
-		topic.Topic = requested.Topic
-		for _, index := range requested.Partitions {
-			part := kmsg.NewAddPartitionsToTxnResponseTopicPartition()
-			part.Partition, part.ErrorCode = index, result.code(errNoTransactions)
-			topic.Partitions = append(topic.Partitions, part)
-		}
-		response.Topics = append(response.Topics, topic)
-	}
-	return reply(response, result)
-}
 
 func (h *Handler) alterClientQuotas(_ context.Context, _ *wire.Request,
 	req *kmsg.AlterClientQuotasRequest) wire.Reply {
@@ -86,18 +60,6 @@ func (h *Handler) alterSCRAM(_ context.Context, _ *wire.Request,
 	}
 	for i := range req.Upsertions {
 		answer(req.Upsertions[i].Name)
-	}
-	return reply(response, result)
-}
-
-func (h *Handler) describeTransactions(_ context.Context, _ *wire.Request,
-	req *kmsg.DescribeTransactionsRequest) wire.Reply {
-	response, result := kmsg.NewPtrDescribeTransactionsResponse(), outcome{handler: h}
-	response.Version = req.Version
-	for _, id := range req.TransactionalIDs {
-		state := kmsg.NewDescribeTransactionsResponseTransactionState()
-		state.TransactionalID, state.ErrorCode = id, result.code(errNoTransactionCoordinator)
-		response.TransactionStates = append(response.TransactionStates, state)
 	}
 	return reply(response, result)
 }

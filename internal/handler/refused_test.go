@@ -50,16 +50,12 @@ func codesIn(v reflect.Value) (codes []int16) {
 // refusals returns a request with one or two items for each refused API whose response has an error
 // per item. All other refused APIs need no items.
 func refusals() map[int16]kmsg.Request {
-	add := kmsg.NewPtrAddPartitionsToTxnRequest()
-	add.Topics = []kmsg.AddPartitionsToTxnRequestTopic{{Topic: "t", Partitions: []int32{0, 1}}}
 	quotas := kmsg.NewPtrAlterClientQuotasRequest()
 	quotas.Entries = make([]kmsg.AlterClientQuotasRequestEntry, 2)
 	quotas.Entries[0].Entity = []kmsg.AlterClientQuotasRequestEntryEntity{{Type: "user"}}
 	scram := kmsg.NewPtrAlterUserSCRAMCredentialsRequest()
 	scram.Deletions = []kmsg.AlterUserSCRAMCredentialsRequestDeletion{{Name: "a"}}
 	scram.Upsertions = []kmsg.AlterUserSCRAMCredentialsRequestUpsertion{{Name: "a"}, {Name: "b"}}
-	transactions := kmsg.NewPtrDescribeTransactionsRequest()
-	transactions.TransactionalIDs = []string{"a", "b"}
 	share, streams := kmsg.NewPtrShareGroupDescribeRequest(),
 		kmsg.NewPtrStreamsGroupDescribeRequest()
 	share.GroupIDs, streams.Groups = []string{"a", "b"}, []string{"a", "b"}
@@ -69,7 +65,7 @@ func refusals() map[int16]kmsg.Request {
 	create.Creations = make([]kmsg.CreateACLsRequestCreation, 2)
 	remove.Filters = make([]kmsg.DeleteACLsRequestFilter, 2)
 	requests := map[int16]kmsg.Request{}
-	for _, request := range []kmsg.Request{add, quotas, scram, transactions,
+	for _, request := range []kmsg.Request{quotas, scram,
 		share, streams, offsets, create, remove} {
 		requests[request.Key()] = request
 	}
@@ -80,7 +76,7 @@ func refusals() map[int16]kmsg.Request {
 // the error for each item of the request, in the format of the version.
 func TestRefusedAPIs(t *testing.T) {
 	b := newBroker(t)
-	other := map[int16]int16{17: 34, 36: 34, 24: 53, 25: 53, 26: 53, keyDescribeACLs: 54,
+	other := map[int16]int16{17: 34, 36: 34, keyDescribeACLs: 54,
 		keyCreateACLs: 54, keyDeleteACLs: 54, keyCreateToken: 64, keyRenewToken: 64,
 		keyExpireToken: 64, keyDescribeToken: 64}
 	requests := refusals()
@@ -216,7 +212,9 @@ func TestUpdateFeatures(t *testing.T) {
 			"safe":         {"group.version", 1, 2, 0, ""},
 			"higher level": {"group.version", 2, 1, 95, "supports only version 1"},
 			"disabled":     {"group.version", 0, 3, 95, "supports only version 1"},
-			"unknown":      {"transaction.version", 1, 1, 95, "does not have this feature"},
+			"by brokers":   {"transaction.version", 0, 2, 0, ""},
+			"raised":       {"transaction.version", 2, 1, 95, "which is 0"},
+			"unknown":      {"share.version", 1, 1, 95, "does not have this feature"},
 		} {
 			req := kmsg.NewPtrUpdateFeaturesRequest()
 			req.FeatureUpdates = []kmsg.UpdateFeaturesRequestFeatureUpdate{{Feature: c.feature,

@@ -31,6 +31,9 @@ const (
 	keyDeleteRecords           int16 = 21
 	keyInitProducerID          int16 = 22
 	keyOffsetForEpoch          int16 = 23
+	keyAddPartitionsToTxn      int16 = 24
+	keyAddOffsetsToTxn         int16 = 25
+	keyEndTxn                  int16 = 26
 	keyWriteTxnMarkers         int16 = 27
 	keyTxnOffsetCommit         int16 = 28
 	keyDescribeACLs            int16 = 29
@@ -54,6 +57,8 @@ const (
 	keyUpdateFeatures          int16 = 57
 	keyDescribeCluster         int16 = 60
 	keyDescribeProducers       int16 = 61
+	keyDescribeTransactions    int16 = 65
+	keyListTransactions        int16 = 66
 	keyConsumerHeartbeat       int16 = 68
 	keyConsumerDescribe        int16 = 69
 	keyListConfigResources     int16 = 74
@@ -177,6 +182,19 @@ var table = []api{
 		decoded(offsetForEpochShape, (*Handler).offsetForEpoch),
 	},
 	{
+		keyAddPartitionsToTxn, "AddPartitionsToTxn", 0, 5, 3,
+		requires(writeTransactionalID, writeTopic, clusterAction),
+		decoded(addPartitionsToTxnShape, (*Handler).addPartitionsToTxn),
+	},
+	{
+		keyAddOffsetsToTxn, "AddOffsetsToTxn", 0, 4, 3, requires(writeTransactionalID, readGroup),
+		decoded(addOffsetsToTxnShape, (*Handler).addOffsetsToTxn),
+	},
+	{
+		keyEndTxn, "EndTxn", 0, 5, 3, requires(writeTransactionalID),
+		decoded(endTxnShape, (*Handler).endTxn),
+	},
+	{
 		keyWriteTxnMarkers, "WriteTxnMarkers", 1, 2, 1, requires(alterCluster, clusterAction),
 		decoded(writeTxnMarkersShape, (*Handler).writeTxnMarkers),
 	},
@@ -273,6 +291,15 @@ var table = []api{
 	{
 		keyDescribeProducers, "DescribeProducers", 0, 0, 0, requires(readTopic),
 		decoded(describeProducersShape, (*Handler).describeProducers),
+	},
+	{
+		keyDescribeTransactions, "DescribeTransactions", 0, 0, 0,
+		requires(describeTransactionalID, describeTopic),
+		decoded(describeTransactionsShape, (*Handler).describeTransactions),
+	},
+	{
+		keyListTransactions, "ListTransactions", 0, 2, 0, requires(describeTransactionalID),
+		decoded(listTransactionsShape, (*Handler).listTransactions),
 	},
 	{
 		keyConsumerHeartbeat, "ConsumerGroupHeartbeat", 0, 1, 0, requires(readGroup, describeTopic),

@@ -7,7 +7,6 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"heartwood.dev/heartwood/internal/coordinator"
-	"heartwood.dev/heartwood/internal/metadata"
 	"heartwood.dev/heartwood/internal/replica"
 	"heartwood.dev/heartwood/internal/vfs"
 )
@@ -155,15 +154,5 @@ func TestTxnOffsetCommitOfFormerMembers(t *testing.T) {
 	}
 	if offset, code := b.fetchOffset(8, true); offset != -1 || code != 0 {
 		t.Errorf("offset %d, error %d", offset, code)
-	}
-}
-
-// A broker without transaction coordinator refuses the commit as fatal (ADR 0222).
-func TestTxnOffsetCommitNeedsTransactions(t *testing.T) {
-	b := newBroker(t)
-	b.topic("t", func(*metadata.Topic) {})
-	coordinated(t, b)
-	if got, _ := b.commitIn(5, 7, nil); got != 53 {
-		t.Errorf("error %d", got)
 	}
 }

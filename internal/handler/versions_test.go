@@ -255,13 +255,6 @@ func TestInitProducerIDAtEveryVersion(t *testing.T) {
 				t.Errorf("answer %+v", answer)
 			}
 		}
-		name := "transactional"
-		req := kmsg.NewPtrInitProducerIDRequest()
-		req.TransactionalID = &name
-		if answer := ask[*kmsg.InitProducerIDResponse](b, version, req); answer.ErrorCode != 53 ||
-			answer.ProducerID != -1 {
-			t.Errorf("transactional id: %+v, want error 53", answer)
-		}
 	})
 }
 

@@ -79,7 +79,7 @@ var layers = map[string][]string{
 	"internal/wire": {"internal/authz", "internal/outage", "internal/sasl", "internal/vfs"},
 	"internal/handler": {
 		"internal/coordinator", "internal/coordinator/group", "internal/coordinator/consumer",
-		"internal/coordinator/assignor",
+		"internal/coordinator/assignor", "internal/coordinator/transaction",
 		"internal/authz", "internal/wire", "internal/replica",
 		"internal/replica/session", "internal/logstore",
 		"internal/brokerconfig", "internal/metadata", "internal/topicconfig", "internal/record",
@@ -87,7 +87,7 @@ var layers = map[string][]string{
 	},
 	"internal/broker": {
 		"api/v1alpha1", "api/report", "api/summary", "internal/wire", "internal/handler",
-		"internal/coordinator",
+		"internal/coordinator", "internal/coordinator/transaction",
 		"internal/replica", "internal/replica/session", "internal/logstore",
 		"internal/logstore/cleaner", "internal/metadata",
 		"internal/outage", "internal/version", "internal/vfs",

@@ -45,6 +45,7 @@ func (i *Image) WithPolicies(cluster *v1alpha1.LogCluster) *Image {
 	i.Policy, i.Replication, i.Groups = ResolvePolicy(cluster), ResolveReplication(cluster),
 		ResolveGroups(cluster)
 	i.ClusterProperties = ClusterProperties(cluster)
+	i.Transactions = ResolveTransactions(cluster)
 	i.GroupOverrides = ResolveGroupOverrides(cluster)
 	if defaults, err := ResolveSettings(v1alpha1.TopicSettings{}, cluster); err == nil {
 		i.Defaults = defaults

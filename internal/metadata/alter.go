@@ -237,7 +237,7 @@ func GrownTopic(topic *v1alpha1.Topic, more NewPartitions, cluster *v1alpha1.Log
 	case InternalTopic(topic.KafkaName()):
 		return nil, errorf(
 			ErrInvalidPartitions,
-			"%q must keep its %d partitions: a group is assigned to one by hash, and would lose its offsets",
+			"%q must keep its %d partitions: a hash assigns each group and transactional id to one of them",
 			topic.KafkaName(),
 			existing,
 		)

@@ -52,6 +52,8 @@ var values = map[string]string{
 	"num.partitions": "6", "offset.metadata.max.bytes": "100", "offsets.retention.check.interval.ms": "1000",
 	"offsets.retention.minutes": "5", "offsets.topic.num.partitions": "3",
 	"offsets.topic.replication.factor": "2", "replica.lag.time.max.ms": "2000",
+	"transaction.max.timeout.ms": "60000", "transaction.state.log.num.partitions": "3",
+	"transaction.state.log.replication.factor": "2", "transactional.id.expiration.ms": "3600000",
 	"unclean.leader.election.enable": "true",
 }
 

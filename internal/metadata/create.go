@@ -83,8 +83,11 @@ func WithInternalDefaults(t NewTopic, brokers int32, cluster *v1alpha1.LogCluste
 		return t
 	}
 	t.Replicas = max(1, min(internalReplicas, brokers))
-	if t.Name == OffsetsTopic {
+	switch t.Name {
+	case OffsetsTopic:
 		t.Replicas = cmp.Or(ResolveGroups(cluster).OffsetsReplicas, t.Replicas)
+	case TransactionsTopic:
+		t.Replicas = cmp.Or(ResolveTransactions(cluster).Replicas, t.Replicas)
 	}
 	t.Properties = maps.Clone(t.Properties)
 	if t.Properties == nil {

@@ -111,6 +111,22 @@ func ResolveGroups(cluster *v1alpha1.LogCluster) (resolved Groups) {
 	return resolved
 }
 
+// ResolveTransactions returns the transaction settings of a LogCluster, which may be nil. Values
+// out of range, which the API server rejects, are treated as not set.
+func ResolveTransactions(cluster *v1alpha1.LogCluster) (resolved Transactions) {
+	if cluster == nil || cluster.Spec.Transactions == nil {
+		return Transactions{}
+	}
+	transactions := cluster.Spec.Transactions
+	resolved = Transactions{TimeoutMax: positive(transactions.TimeoutMax),
+		IDExpiration: positive(transactions.IDExpiration)}
+	if topic := transactions.StateTopic; topic != nil {
+		resolved.Partitions, resolved.Replicas = atLeastOne(topic.Partitions),
+			atLeastOne(topic.Replicas)
+	}
+	return resolved
+}
+
 // positive returns a duration that is above 0, and 0 for nil and any other duration.
 func positive(d *metav1.Duration) time.Duration {
 	if d == nil {
@@ -142,6 +158,8 @@ func NewTopicPartitions(kafkaName string, cluster *v1alpha1.LogCluster) int32 {
 	switch {
 	case kafkaName == OffsetsTopic:
 		return cmp.Or(ResolveGroups(cluster).OffsetsPartitions, internalPartitions)
+	case kafkaName == TransactionsTopic:
+		return cmp.Or(ResolveTransactions(cluster).Partitions, internalPartitions)
 	case InternalTopic(kafkaName):
 		return internalPartitions
 	}

@@ -258,6 +258,29 @@ func TestGroupSettingsOfACluster(t *testing.T) {
 	}
 }
 
+func TestTransactionSettingsOfACluster(t *testing.T) {
+	var cluster v1alpha1.LogCluster
+	if err := yaml.Unmarshal([]byte(`spec: {transactions: {timeoutMax: 1h, idExpiration: 2h,
+		stateTopic: {partitions: 3, replicas: 2}}}`), &cluster); err != nil {
+		t.Fatal(err)
+	}
+	want := Transactions{TimeoutMax: time.Hour, IDExpiration: 2 * time.Hour, Partitions: 3,
+		Replicas: 2}
+	if got := new(Image).WithPolicies(&cluster).Transactions; got != want {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+	if got := NewTopicPartitions(TransactionsTopic, &cluster); got != 3 {
+		t.Errorf("%d partitions, want 3", got)
+	}
+	topic := NewTopic{Name: TransactionsTopic, Partitions: -1, Replicas: -1}
+	if got := WithInternalDefaults(topic, 3, &cluster); got.Replicas != 2 {
+		t.Errorf("%d replicas, want 2", got.Replicas)
+	}
+	if got := ResolveTransactions(nil); got != (Transactions{}) {
+		t.Errorf("without a LogCluster: got %+v", got)
+	}
+}
+
 func TestReplicasComeFromTopicThenCluster(t *testing.T) {
 	three := clusterWith(settingsOf(t, `{replicas: 3}`))
 	for _, test := range []struct {

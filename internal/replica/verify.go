@@ -25,6 +25,12 @@ var (
 // coordinator answers within a second even if it must complete the previous transaction first.
 const verifyTimeout = 3 * time.Second
 
+// verifyAttempts is how often a batch is verified. If the producer's previous transaction is not
+// complete, the coordinator answers when it is. Its marker was then written to this log after the
+// guard was taken, so the answer is outdated, although it concerns the next transaction: the
+// question is repeated at once instead of by the producer after its backoff (KAFKA-18575).
+const verifyAttempts = 3
+
 // Verifier asks transaction coordinators about transactions (KIP-890).
 type Verifier interface {
 	// Verify asks the coordinator of one transactional id. It returns one error for each of
@@ -70,16 +76,27 @@ func (s *Set) Transactional() bool { return s.verifier != nil }
 func (s *Set) AppendTransactional(ctx context.Context, of Transaction,
 	batches []ProducePartition) *PendingProduce {
 	pending := &PendingProduce{set: s, results: make([]ProduceResult, len(batches))}
-	questions := s.questions(of, batches)
-	s.ask(ctx, questions)
-	for i, batch := range batches {
-		verified, err := questions.answerFor(i)
-		pending.results[i].ID = batch.ID
-		if err != nil {
-			pending.results[i].Err = err
-			continue
+	left := make([]int, len(batches)) // indexes of the batches to append
+	for i := range left {
+		left[i] = i
+	}
+	for range verifyAttempts {
+		questions := s.questions(of, batches, left)
+		s.ask(ctx, questions)
+		outdated := left[:0]
+		for _, i := range left {
+			verified, err := questions.answerFor(i)
+			pending.results[i] = ProduceResult{ID: batches[i].ID, Err: err}
+			if err == nil {
+				s.appendOne(AcksAll, batches[i], verified, pending, i)
+			}
+			if errors.Is(pending.results[i].Err, logstore.ErrVerificationOutdated) {
+				outdated = append(outdated, i)
+			}
 		}
-		s.appendOne(AcksAll, batch, verified, pending, i)
+		if left = outdated; len(left) == 0 {
+			break
+		}
 	}
 	return pending
 }
@@ -99,11 +116,12 @@ type questions struct {
 	refused map[int]error // by index of the batch
 }
 
-// questions returns the questions that must be asked before the batches may be appended. A batch
-// that cannot be parsed needs none, because the append refuses it.
-func (s *Set) questions(of Transaction, batches []ProducePartition) questions {
+// questions returns the questions that must be asked before the batches with the given indexes may
+// be appended. A batch that cannot be parsed needs none, because the append refuses it.
+func (s *Set) questions(of Transaction, batches []ProducePartition, which []int) questions {
 	var q questions
-	for i, batch := range batches {
+	for _, i := range which {
+		batch := batches[i]
 		b, _, err := record.Next(batch.Batch)
 		if err != nil || !b.Transactional() || b.Control() {
 			continue

@@ -119,11 +119,14 @@ func TestRefusedPartitionIsNotAppended(t *testing.T) {
 }
 
 // KAFKA-14884: the coordinator answers, and then aborts the transaction, before the batch is
-// appended. The batch is refused, and the last stable offset passes the marker. The producer
-// repeats the batch, and the coordinator then refuses it.
+// appended. The leader asks again, and the coordinator then refuses the batch. The last stable
+// offset passes the marker.
 func TestAbortBetweenVerificationAndAppend(t *testing.T) {
 	b, s := transactionalBroker(t)
 	s.answer = func(context.Context, Verification) []error {
+		if len(s.asked) > 1 {
+			return []error{ErrNotInTransaction}
+		}
 		if err := b.mark(logstore.EndTxn{}); err != nil {
 			t.Error(err)
 		}
@@ -131,9 +134,39 @@ func TestAbortBetweenVerificationAndAppend(t *testing.T) {
 	}
 	errs := b.transact(Transaction{ID: "t"}, within(t, 0, 0), 0)
 	log := b.leaderLog(0)
-	if !errors.Is(errs[0], logstore.ErrVerificationOutdated) || log.LogEnd() != 1 ||
-		log.LastStable() != 1 {
+	if !errors.Is(errs[0], ErrNotInTransaction) || log.LogEnd() != 1 || log.LastStable() != 1 {
 		t.Errorf("got %v, log end %d, last stable offset %d", errs, log.LogEnd(), log.LastStable())
+	}
+}
+
+// KAFKA-18575: the first batch of a transaction arrives while the previous transaction ends. The
+// coordinator answers once that is complete, and its marker is then in the log. The batch is
+// appended, and the producer need not repeat it.
+func TestFirstBatchWhilePreviousTransactionEnds(t *testing.T) {
+	b, s := transactionalBroker(t)
+	s.answer = func(context.Context, Verification) []error {
+		if len(s.asked) == 1 {
+			if err := b.mark(logstore.EndTxn{Commit: true}); err != nil {
+				t.Error(err)
+			}
+		}
+		return []error{nil}
+	}
+	errs := b.transact(Transaction{ID: "t", Add: true}, within(t, 0, 0), 0)
+	if errs[0] != nil || len(s.asked) != 2 || b.leaderLog(0).LogEnd() != 2 {
+		t.Errorf("got %v after %d questions, log end %d", errs, len(s.asked),
+			b.leaderLog(0).LogEnd())
+	}
+	s.answer = func(context.Context, Verification) []error { // the transactions never cease to end
+		if err := b.mark(logstore.EndTxn{ProducerEpoch: 1}); err != nil {
+			t.Error(err)
+		}
+		return []error{nil}
+	}
+	s.asked = nil
+	errs = b.transact(Transaction{ID: "t", Add: true}, within(t, 1, 0), 0)
+	if !errors.Is(errs[0], logstore.ErrVerificationOutdated) || len(s.asked) != verifyAttempts {
+		t.Errorf("got %v after %d questions", errs, len(s.asked))
 	}
 }
 

@@ -204,9 +204,10 @@ func (k *keeper) fill(next *coordinationv1.Lease, transitions int32) {
 		v1alpha1.AnnotationProducerIDs: strconv.FormatInt(
 			metadata.NextProducerIDs(producerIDs(next),
 				next.Annotations[v1alpha1.AnnotationDirectory], k.self), 10),
-		v1alpha1.AnnotationCleanEpoch: cleanEpoch,
-		v1alpha1.AnnotationPod:        k.pod,
-		v1alpha1.AnnotationLeaving:    "", // removes the announcement of an earlier incarnation
+		v1alpha1.AnnotationCleanEpoch:         cleanEpoch,
+		v1alpha1.AnnotationPod:                k.pod,
+		v1alpha1.AnnotationTransactionVersion: transactionVersion(k.self),
+		v1alpha1.AnnotationLeaving:            "", // removes the announcement of an earlier incarnation
 	} {
 		next.Annotations[name] = value
 		if value == "" {

@@ -115,8 +115,18 @@ func leaseBroker(from *coordinationv1.Lease) (broker metadata.Broker, ok bool) {
 		Rack:       from.Annotations[v1alpha1.AnnotationRack],
 		Directory:  from.Annotations[v1alpha1.AnnotationDirectory],
 		CleanEpoch: v1alpha1.LeaseCleanEpoch(from.Annotations), ProducerIDs: producerIDs(from),
-		Leaving: lease.Leaving(from),
+		Leaving:            lease.Leaving(from),
+		TransactionVersion: v1alpha1.LeaseTransactionVersion(from.Annotations),
 	}, true
+}
+
+// transactionVersion returns the value of the Lease's annotation; "" for a broker without
+// transactions.
+func transactionVersion(self metadata.Broker) string {
+	if self.TransactionVersion == 0 {
+		return ""
+	}
+	return strconv.Itoa(int(self.TransactionVersion))
 }
 
 // producerIDs returns the bound of a broker's producer ids (metadata.Broker.ProducerIDs), or 0 if

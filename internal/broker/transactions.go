@@ -1,0 +1,75 @@
+package broker
+
+import (
+	"context"
+	"strconv"
+
+	"heartwood.dev/heartwood/internal/coordinator"
+	"heartwood.dev/heartwood/internal/coordinator/transaction"
+	"heartwood.dev/heartwood/internal/handler"
+	"heartwood.dev/heartwood/internal/logstore"
+	"heartwood.dev/heartwood/internal/metadata"
+	"heartwood.dev/heartwood/internal/replica"
+	"heartwood.dev/heartwood/internal/wire"
+)
+
+func (b *Broker) newTransactions() *coordinator.Transactions {
+	return coordinator.NewTransactions(coordinator.TransactionOptions{
+		NodeID: b.opts.NodeID, Replicas: b.replicas, Image: b.image, Await: b.await,
+		Admin:  b.opts.Metadata,
+		Config: transaction.Config{ProducerID: b.ids.Next},
+		Connect: func(ctx context.Context, to metadata.Broker) (coordinator.Peer, error) {
+			peer, err := b.connect(ctx, to)
+			return transactionPeer{peer}, err
+		},
+		WriteMarkers: b.writeMarkers,
+		Registry:     b.opts.Registry, Logger: b.logger,
+	})
+}
+
+// verifier is the replica.Verifier of a broker. The set of replicas is created before the
+// coordinator that it asks.
+type verifier struct{ broker *Broker }
+
+// Verify implements replica.Verifier.
+func (v verifier) Verify(ctx context.Context, q replica.Verification) []error {
+	return v.broker.transactions.Verify(ctx, q)
+}
+
+// writeMarkers writes markers to partitions that this broker leads.
+func (b *Broker) writeMarkers(ctx context.Context, markers []coordinator.PartitionMarker) []error {
+	local := make([]replica.Marker, len(markers))
+	for i, m := range markers {
+		local[i] = replica.Marker{ID: m.Partition, End: logstore.EndTxn{
+			ProducerID: m.Producer.ID, ProducerEpoch: m.Producer.Epoch, Commit: m.Commit,
+			CoordinatorEpoch: m.CoordinatorEpoch, Version: m.Version,
+		}}
+	}
+	return b.groups.WriteMarkers(ctx, local)
+}
+
+// transactionPeer is a coordinator.Peer over the Kafka protocol.
+type transactionPeer struct{ *wire.Peer }
+
+// WriteMarkers implements coordinator.Peer.
+func (p transactionPeer) WriteMarkers(ctx context.Context,
+	markers []coordinator.PartitionMarker) ([]error, error) {
+	body, err := p.Do(ctx, handler.WriteMarkersCall(markers))
+	if err != nil {
+		return nil, err
+	}
+	return handler.DecodeWriteMarkers(body, len(markers))
+}
+
+// Verify implements coordinator.Peer.
+func (p transactionPeer) Verify(ctx context.Context,
+	questions []replica.Verification) ([][]error, error) {
+	body, err := p.Do(ctx, handler.VerifyCall(questions))
+	if err != nil {
+		return nil, err
+	}
+	return handler.DecodeVerify(body, questions)
+}
+
+// clientID identifies this broker in the logs of other brokers.
+func (b *Broker) clientID() string { return "broker-" + strconv.Itoa(int(b.opts.NodeID)) }

@@ -1,0 +1,50 @@
+package handler
+
+import (
+	"context"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"heartwood.dev/heartwood/internal/coordinator"
+	"heartwood.dev/heartwood/internal/coordinator/transaction"
+	"heartwood.dev/heartwood/internal/wire"
+)
+
+// AddOffsetsToTxn (key 25), versions 0-4: adds a group's partition of __consumer_offsets to a
+// transaction (KIP-98). Clients of transaction version 2 do not send it.
+//
+//	2  PRODUCER_FENCED (KIP-588)
+//	3  flexible
+
+// addOffsetsToTxnShape describes the fields of the request (shape.go).
+var addOffsetsToTxnShape = shape{text(), fixed(10), text()}
+
+func (h *Handler) addOffsetsToTxn(ctx context.Context, raw *wire.Request,
+	req *kmsg.AddOffsetsToTxnRequest) wire.Reply {
+	response, result := kmsg.NewPtrAddOffsetsToTxnResponse(), outcome{handler: h}
+	response.Version = req.Version
+	err := fencedError(req.Version >= fencedVersion, h.addOffsets(ctx, raw, req))
+	response.ErrorCode = result.code(err)
+	return reply(response, result)
+}
+
+func (h *Handler) addOffsets(ctx context.Context, raw *wire.Request,
+	req *kmsg.AddOffsetsToTxnRequest) error {
+	if err := h.authorize(raw, writeTransactionalID, req.TransactionalID); err != nil {
+		return err
+	}
+	if err := h.authorize(raw, readGroup, req.Group); err != nil {
+		return err
+	}
+	index, err := h.opts.Groups.Partition(ctx, req.Group)
+	if err != nil {
+		return err
+	}
+	_, err = h.opts.Transactions.Add(ctx, transaction.Add{
+		ID:         req.TransactionalID,
+		Producer:   transaction.Producer{ID: req.ProducerID, Epoch: req.ProducerEpoch},
+		Partitions: []transaction.Partition{{Topic: coordinator.OffsetsTopic, Index: index}},
+		Connection: raw.Connection,
+	})
+	return err
+}
