@@ -44,7 +44,7 @@ func (t *Topic) Reassignments() (map[int32][]int32, error) {
 		for text := range strings.SplitSeq(ids, ",") {
 			id, err := strconv.ParseUint(text, 10, 31)
 			if err != nil {
-				return nil, fmt.Errorf("%.50q: want PARTITION=BROKER,BROKER,...", word)
+				return nil, fmt.Errorf("%.50q: want PARTITION=BROKER,BROKER and so on", word)
 			}
 			if slices.Contains(replicas, int32(id)) {
 				return nil, fmt.Errorf("%.50q names broker %d twice", word, id)

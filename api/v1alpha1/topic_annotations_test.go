@@ -9,12 +9,12 @@ import (
 func TestAcceptedDataLossIgnoresInvalidWords(t *testing.T) {
 	topic := &Topic{}
 	for value, want := range map[string]map[int32]string{
-		"":                          nil,
-		"disk":                      nil,
-		"3=":                        nil,
-		"-1=disk":                   nil,
-		"3=disk":                    {3: "disk"},
-		" 3=disk@7  x=y\n5=other@1": {3: "disk@7", 5: "other@1"},
+		"":                         nil,
+		"disk":                     nil,
+		"3=":                       nil,
+		"-1=disk":                  nil,
+		"3=disk":                   {3: "disk"},
+		"3=disk@7  x=y\n5=other@1": {3: "disk@7", 5: "other@1"},
 	} {
 		topic.Annotations = map[string]string{AnnotationAcceptDataLoss: value}
 		if got := topic.AcceptedDataLoss(); !reflect.DeepEqual(got, want) {

@@ -53,14 +53,14 @@ func TopicsOf(delay time.Duration) handler.EventHandler {
 // changedTopics returns the names of the Topics whose entries differ between two versions of a set.
 func changedTopics(before, after *v1alpha1.PartitionSet) map[string]bool {
 	topics := map[string]bool{}
-	compare := func(old, new map[string]string) {
-		for name, text := range new {
-			if last, ok := old[name]; !ok || last != text {
+	compare := func(before, after map[string]string) {
+		for name, text := range after {
+			if last, ok := before[name]; !ok || last != text {
 				note(topics, name)
 			}
 		}
-		for name := range old {
-			if _, ok := new[name]; !ok {
+		for name := range before {
+			if _, ok := after[name]; !ok {
 				note(topics, name)
 			}
 		}

@@ -99,7 +99,7 @@ func onlyISRDiffers(before *State, next State) bool {
 	if before == nil || !before.Serving || before.Leader == placement.NoLeader {
 		return false
 	}
-	next.ISR, next.Changes = before.ISR, before.Changes
+	next.ISR = before.ISR
 	next.LeaderDirectory = before.LeaderDirectory
 	return reflect.DeepEqual(next.Partition, before.Partition) && next.Prefer == before.Prefer
 }

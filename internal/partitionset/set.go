@@ -246,9 +246,10 @@ func (s *Set) Empty() bool {
 	return len(s.assignments)+len(s.states)+len(s.invalidAssignments)+len(s.invalidStates) == 0
 }
 
-// SpecChanged reports whether assignments have changed since Decode, and StatusChanged whether
-// states have.
-func (s *Set) SpecChanged() bool   { return s.specChanged }
+// SpecChanged reports whether assignments have changed since Decode.
+func (s *Set) SpecChanged() bool { return s.specChanged }
+
+// StatusChanged reports whether states have changed since Decode.
 func (s *Set) StatusChanged() bool { return s.statusChanged }
 
 // EncodeSpec writes the assignments into a PartitionSet.

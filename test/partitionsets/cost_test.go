@@ -68,7 +68,7 @@ func start(b *testing.B) server {
 }
 
 func drain(w watch.Interface) {
-	for range w.ResultChan() { //nolint:revive // the events are not needed, only their cost
+	for range w.ResultChan() { // the events are not needed, only their cost
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync/atomic"
 
 	"heartwood.dev/heartwood/api/v1alpha1"
@@ -70,12 +71,12 @@ func (w *Writer) writePart(ctx context.Context, q *queue, part part, pending []*
 		} else if !live && !w.options.TrustWatch && len(applied) > 0 {
 			// There is nothing to write on this version, but the stored one may be another: only a
 			// compare-and-swap or a read can confirm that the set is as the callers want it.
-			pending, base = append(applied, refused...), nil
+			pending, base = slices.Concat(applied, refused), nil
 			continue
 		}
 		switch {
 		case errors.Is(err, ErrConflict):
-			pending = append(applied, refused...)
+			pending = slices.Concat(applied, refused)
 		case err != nil:
 			settle(applied, err)
 			settle(refused, fmt.Errorf("%w: %w", ErrConflict, err)) // they were not part of the write
