@@ -46,7 +46,6 @@ type Handler struct {
 	apis   []api // rows of table and refused, indexed by key; a row without handle is not served
 	// unlisted contains the keys of refused, which ApiVersions does not list.
 	unlisted map[int16]bool
-	refusals logLimit // refused transactional ids
 	missing  logLimit // requested topics that do not exist; all have the same key
 }
 
