@@ -2,14 +2,13 @@ package smoke
 
 import (
 	"bytes"
-	"errors"
+	"context"
 	"fmt"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"heartwood.dev/heartwood/test/kit/process"
@@ -70,9 +69,9 @@ func TestFranzGoProducesAndConsumes(t *testing.T) {
 		sent[len(sent)-2:])
 }
 
-// TestFranzGoTransactionIsRefusedAtOnce: the cluster supports no transactions. The time limit is
-// below the 30 s for which franz-go retries after an error that it takes for temporary.
-func TestFranzGoTransactionIsRefusedAtOnce(t *testing.T) {
+// TestFranzGoTransaction: a read_committed consumer reads the record of a committed transaction,
+// and not that of an aborted one.
+func TestFranzGoTransaction(t *testing.T) {
 	t.Parallel()
 	s := process.NewSetup(t, 1, cluster, events)
 	bootstrap, _ := process.Start(t, s.Args()...).Ready(t)
@@ -81,15 +80,30 @@ func TestFranzGoTransactionIsRefusedAtOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer client.Close()
-	begin := time.Now()
-	err = client.BeginTransaction()
-	if err == nil {
-		err = client.ProduceSync(t.Context(), &kgo.Record{Topic: "events"}).FirstErr()
+	for value, end := range map[string]kgo.TransactionEndTry{"aborted": kgo.TryAbort,
+		"committed": kgo.TryCommit} {
+		if err := client.BeginTransaction(); err != nil {
+			t.Fatal(err)
+		}
+		record := &kgo.Record{Topic: "events", Value: []byte(value)}
+		if err := client.ProduceSync(t.Context(), record).FirstErr(); err != nil {
+			t.Fatal(err)
+		}
+		if err := client.EndTransaction(t.Context(), end); err != nil {
+			t.Fatal(err)
+		}
 	}
-	if took := time.Since(begin); !errors.Is(err, kerr.TransactionalIDAuthorizationFailed) ||
-		took > 15*time.Second {
-		t.Errorf("got %v after %v, want TRANSACTIONAL_ID_AUTHORIZATION_FAILED within 15 s", err,
-			took)
+	consumer, err := kgo.NewClient(kgo.SeedBrokers(bootstrap...), kgo.ConsumeTopics("events"),
+		kgo.FetchIsolationLevel(kgo.ReadCommitted()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer consumer.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Second)
+	defer cancel()
+	if got := consumer.PollFetches(ctx).Records(); len(got) != 1 ||
+		string(got[0].Value) != "committed" {
+		t.Errorf("got %d records %v, want the committed one", len(got), got)
 	}
 }
 
