@@ -30,6 +30,7 @@ type Metadata interface {
 	metadata.Admin
 	metadata.Alterer
 	metadata.Mover
+	metadata.UserAdmin
 }
 
 // Options configure a Broker.
@@ -41,12 +42,22 @@ type Options struct {
 	// PeerHost is the host at which other brokers reach this broker, on the port of the listener;
 	// default: the advertised address.
 	PeerHost string
-	Rack     string
-	Metadata Metadata
-	Dialer   wire.Dialer           // connects to other brokers; default: a net.Dialer
-	FS       vfs.FS                // the file system of DataDir; default: the operating system's
-	Registry prometheus.Registerer // may be nil
-	Logger   *slog.Logger          // default: discards everything
+	// Listeners are the listeners of clients. If there are none, the broker has one plain listener
+	// on Listen.
+	Listeners []Listener
+	// PeerListen is the host:port on which other brokers connect with mutual TLS. If it is empty,
+	// they connect to the first listener, without TLS.
+	PeerListen string
+	// Certificates are required if a listener has TLS, and with PeerListen.
+	Certificates *Certificates
+	// Namespace and Cluster name the LogCluster in the certificates of brokers.
+	Namespace, Cluster string
+	Rack               string
+	Metadata           Metadata
+	Dialer             wire.Dialer           // connects to other brokers; default: a net.Dialer
+	FS                 vfs.FS                // file system of DataDir; default: that of the system
+	Registry           prometheus.Registerer // may be nil
+	Logger             *slog.Logger          // default: discards everything
 }
 
 // Reasons why a broker is not ready.
@@ -67,11 +78,12 @@ type Broker struct {
 	cleanNow *cleanNow
 	replicas *replica.Set
 	groups   *coordinator.Groups
-	// transactions is set before the listener serves requests.
+	// transactions is set before the listeners serve requests.
 	transactions *coordinator.Transactions
 	ids          *ProducerIDs
-	listener     net.Listener
-	server       *wire.Server
+	// listeners are open once New has returned; their order is that of the options.
+	listeners []*openListener
+	peers     *openListener // nil: other brokers connect to the first listener
 
 	images images
 	// wakeUp has a buffer of one. A token in it means that follow must apply images.newest.
@@ -128,8 +140,11 @@ func (b *Broker) open() (err error) {
 		b.logger.Warn("failed to decode the producer ids file; allocating ids above all earlier ones",
 			"error", lost)
 	}
-	if b.listener, err = listen(b.opts.Listen); err != nil {
-		return fmt.Errorf("listen on %s: %w", b.opts.Listen, err)
+	if err = b.openListeners(); err != nil {
+		return err
+	}
+	if err = b.openPeers(); err != nil {
+		return err
 	}
 	if b.self, err = b.identity(); err != nil {
 		return err
@@ -150,21 +165,16 @@ func (b *Broker) open() (err error) {
 		Registry: b.opts.Registry, Logger: b.logger,
 	})
 	b.transactions = b.newTransactions()
-	b.server = wire.NewServer(wire.Options{
-		Name:     metadata.DefaultListener,
-		Listener: b.listener,
-		Handler: handler.New(handler.Options{
-			NodeID: b.opts.NodeID, Image: b.image, Await: b.await, Replicas: b.replicas,
-			Groups: b.groups, Transactions: b.transactions, Admin: b.opts.Metadata,
-			Alterer: b.opts.Metadata, Mover: b.opts.Metadata, ProducerID: b.ids.Next,
-			DataDir: b.opts.DataDir, Listen: b.listener.Addr().String(), Volume: b.volume,
-			Logger: b.logger,
-		}),
-		APIName:        handler.APIName,
-		ConnectionsMax: connectionsMax(files),
-		Registry:       b.opts.Registry,
-		Logger:         b.logger,
-	})
+	if err := b.serveListeners(handler.New(handler.Options{
+		NodeID: b.opts.NodeID, Image: b.image, Await: b.await, Replicas: b.replicas,
+		Groups: b.groups, Transactions: b.transactions, Admin: b.opts.Metadata,
+		Alterer: b.opts.Metadata, Mover: b.opts.Metadata, Users: b.opts.Metadata,
+		ProducerID: b.ids.Next, Authorize: b.authorize, Explain: b.explain, PlainPeers: b.plainPeers,
+		DataDir: b.opts.DataDir, Listen: b.listeners[0].socket.Addr().String(), Volume: b.volume,
+		Logger: b.logger,
+	}), connectionsMax(files)); err != nil {
+		return err
+	}
 	b.register(b.opts.Registry)
 	return nil
 }
@@ -175,50 +185,29 @@ func listen(address string) (net.Listener, error) {
 	return config.Listen(context.Background(), "tcp", address)
 }
 
-// identity returns the broker as it registers. The listener must be open, because its address
-// contains the port that was chosen for port 0. The store must be open, because it contains the
-// directory id. identity rejects an advertised address to which no client could connect; otherwise
-// only the clients would report an error.
+// identity returns the broker as it registers. The listeners must be open, because their addresses
+// contain the ports that were chosen for port 0. The store must be open, because it contains the
+// directory id.
 func (b *Broker) identity() (metadata.Broker, error) {
-	advertise := b.opts.Advertise
-	if advertise == "" {
-		advertise = b.listener.Addr().String()
+	endpoints := map[string]metadata.Endpoint{}
+	for _, l := range b.listeners {
+		endpoints[l.Name] = l.endpoint
 	}
-	endpoint, err := metadata.ParseEndpoint(advertise)
+	peer, err := b.peerAddress()
 	if err != nil {
-		return metadata.Broker{}, fmt.Errorf("advertised address: %w", err)
-	}
-	if ip := net.ParseIP(endpoint.Host); ip != nil && ip.IsUnspecified() {
-		return metadata.Broker{},
-			fmt.Errorf(
-				"advertised address %q is unspecified: advertise an address that clients can connect to",
-				advertise,
-			)
-	}
-	peer := ""
-	if b.opts.PeerHost != "" {
-		_, listens, err := net.SplitHostPort(b.listener.Addr().String())
-		if err != nil {
-			return metadata.Broker{}, fmt.Errorf("parse the listener's address: %w", err)
-		}
-		peer = net.JoinHostPort(b.opts.PeerHost, listens)
+		return metadata.Broker{}, err
 	}
 	return metadata.Broker{
 		ID: b.opts.NodeID, Peer: peer, Rack: b.opts.Rack,
-		Endpoints: metadata.NewEndpoints(map[string]metadata.Endpoint{
-			metadata.DefaultListener: endpoint,
-		}),
+		Endpoints: metadata.NewEndpoints(endpoints),
 		Directory: metadata.ID(b.store.DirectoryID()).String(), CleanEpoch: b.store.CleanEpoch(),
 		ProducerIDs: b.ids.Bound(), ProducerIDsLost: b.ids.Lost() != nil,
 		TransactionVersion: transaction.EpochBumpVersion,
 	}, nil
 }
 
-// Addr returns the advertised address.
-func (b *Broker) Addr() string {
-	endpoint, _ := b.self.Endpoints.On(metadata.DefaultListener)
-	return endpoint.String()
-}
+// Addr returns the advertised address of the first listener.
+func (b *Broker) Addr() string { return b.listeners[0].endpoint.String() }
 
 // Ready returns nil while the broker accepts requests. Otherwise it returns the reason why not: the
 // first metadata image has not been applied yet, or the broker is shutting down.
@@ -277,7 +266,7 @@ func (b *Broker) serve(ctx context.Context, metadataStore *task) error {
 	// leadership.
 	serving, stopServing := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopServing()
-	server := start(func() error { return b.server.Serve(serving) })
+	server := start(func() error { return b.serveAll(serving) })
 	b.notReady.Store(nil)
 	close(b.serves)
 	b.logger.Info("broker ready", "address", b.Addr())
@@ -303,8 +292,8 @@ func (b *Broker) serve(ctx context.Context, metadataStore *task) error {
 // returns.
 func (b *Broker) Close() (err error) {
 	b.close.Do(func() {
-		if b.listener != nil {
-			_ = b.listener.Close() // if the server ran, it has closed the listener already
+		for _, l := range b.allListeners() {
+			_ = l.socket.Close() // if the server ran, it has closed the listener already
 		}
 		if b.groups != nil {
 			b.groups.Close()

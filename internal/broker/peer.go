@@ -2,7 +2,6 @@ package broker
 
 import (
 	"context"
-	"fmt"
 
 	"heartwood.dev/heartwood/internal/handler"
 	"heartwood.dev/heartwood/internal/metadata"
@@ -21,25 +20,11 @@ type peer struct {
 
 // dial connects to another broker, for a fetcher.
 func (b *Broker) dial(ctx context.Context, to metadata.Broker) (replica.Peer, error) {
-	connection, err := b.connect(ctx, to)
+	connection, err := b.dialPeer(ctx, to)
 	if err != nil {
 		return nil, err
 	}
 	return &peer{connection, map[metadata.ID]string{}}, nil
-}
-
-// connect connects to another broker at its peer address or, if it has none, at its endpoint.
-func (b *Broker) connect(ctx context.Context, to metadata.Broker) (*wire.Peer, error) {
-	address := to.Peer
-	if address == "" {
-		endpoint, ok := to.Endpoints.On(metadata.DefaultListener)
-		if !ok {
-			return nil, fmt.Errorf("broker %d has no endpoint on listener %s", to.ID,
-				metadata.DefaultListener)
-		}
-		address = endpoint.String()
-	}
-	return wire.DialPeer(ctx, b.opts.Dialer, address, b.clientID())
 }
 
 // Fetch implements replica.Peer.

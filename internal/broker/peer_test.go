@@ -21,9 +21,9 @@ func TestPeerAddressIsPreferred(t *testing.T) {
 	}
 	defer func() { _ = b.Close() }()
 	self, err := b.identity()
-	if err != nil || self.Peer != b.listener.Addr().String() {
+	if err != nil || self.Peer != b.listeners[0].socket.Addr().String() {
 		t.Fatalf("got peer address %q, error %v, want the listener's address %s", self.Peer, err,
-			b.listener.Addr())
+			b.listeners[0].socket.Addr())
 	}
 	var ready net.ListenConfig
 	listener, err := ready.Listen(t.Context(), "tcp", "127.0.0.1:0")
@@ -68,7 +68,7 @@ func TestPeersAreDialedByTheBrokersDialer(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = b.Close() }()
-	dialer.to = b.listener.Addr().String()
+	dialer.to = b.listeners[0].socket.Addr().String()
 	peer, err := b.dial(t.Context(), metadata.Broker{ID: 1, Endpoints: "kafka://b1.invalid:9092"})
 	if err != nil {
 		t.Fatal(err)

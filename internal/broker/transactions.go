@@ -19,7 +19,7 @@ func (b *Broker) newTransactions() *coordinator.Transactions {
 		Admin:  b.opts.Metadata,
 		Config: transaction.Config{ProducerID: b.ids.Next},
 		Connect: func(ctx context.Context, to metadata.Broker) (coordinator.Peer, error) {
-			peer, err := b.connect(ctx, to)
+			peer, err := b.dialPeer(ctx, to)
 			return transactionPeer{peer}, err
 		},
 		WriteMarkers: b.writeMarkers,

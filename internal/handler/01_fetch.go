@@ -85,10 +85,9 @@ func (h *Handler) fetch(ctx context.Context, from *wire.Request) (wire.Reply, er
 	}
 	switch {
 	case req.Version >= 15 && req.ReplicaState.ID >= 0:
-		if h.authorize(from, clusterAction, clusterName) != nil {
+		if !h.isFollower(from, req.ReplicaState.ID) {
 			// Kafka returns this error too, although the cluster is denied
 			answer.results = failedFetch(req, errTopicAuthorization)
-			//nolint:nilerr // the response carries the error
 			return encodeFetch(&answer), nil
 		}
 		want.Replica = &metadata.InSync{Broker: req.ReplicaState.ID, Epoch: req.ReplicaState.Epoch}
@@ -96,6 +95,10 @@ func (h *Handler) fetch(ctx context.Context, from *wire.Request) (wire.Reply, er
 	case req.Version < 15 && req.ReplicaID >= 0:
 		answer.results = failedFetch(req,
 			fmt.Errorf("%w: a follower must fetch with version 15 or above", errInvalidRequest))
+		return encodeFetch(&answer), nil
+	}
+	if want.Replica == nil && hasFollowerTags(req) {
+		answer.results = failedFetch(req, errTopicAuthorization)
 		return encodeFetch(&answer), nil
 	}
 	denied := h.fetchPartitions(from, &answer, &want)

@@ -150,7 +150,7 @@ func (h *Handler) requestedTopics(img *metadata.Image, raw *wire.Request,
 	// topics.
 	if req.Topics == nil || (req.Version == 0 && len(req.Topics) == 0) {
 		for _, topic := range img.Topics {
-			if h.authorize(raw, describeTopic, topic.Name) == nil {
+			if h.may(raw, describeTopic, topic.Name) {
 				all = append(all, requestedTopic{kmsg.NewMetadataResponseTopic(), topic, nil})
 			}
 		}

@@ -149,7 +149,7 @@ func (h *Handler) allOffsets(img *metadata.Image, raw *wire.Request, version int
 	found []fetchedOffset, result *outcome) (topics []kmsg.OffsetFetchResponseGroupTopic) {
 	for _, o := range found {
 		known := img.Topic(o.Topic)
-		if known == nil && version >= 10 || h.authorize(raw, describeTopic, o.Topic) != nil {
+		if known == nil && version >= 10 || !h.may(raw, describeTopic, o.Topic) {
 			continue
 		}
 		if n := len(topics); n == 0 || topics[n-1].Topic != o.Topic {

@@ -34,13 +34,13 @@ func (h *Handler) listGroups(ctx context.Context, raw *wire.Request,
 	result := outcome{handler: h}
 	all, err := h.opts.Groups.List(ctx)
 	response.ErrorCode = result.code(err)
-	listsAll := h.authorize(raw, describeCluster, clusterName) == nil
+	listsAll := h.may(raw, describeCluster, clusterName)
 	for _, one := range all {
 		kind := groupType(one)
 		if !matches(req.StatesFilter, one.Phase) || !matches(req.TypesFilter, kind) {
 			continue
 		}
-		if !listsAll && h.authorize(raw, describeGroup, one.ID) != nil {
+		if !listsAll && !h.may(raw, describeGroup, one.ID) {
 			continue
 		}
 		listed := kmsg.NewListGroupsResponseGroup()

@@ -79,9 +79,8 @@ func (h *Handler) authorizeProducer(raw *wire.Request, transactionalID *string) 
 	if transactionalID != nil {
 		return h.authorize(raw, writeTransactionalID, *transactionalID)
 	}
-	err := h.authorize(raw, idempotentWrite, clusterName)
-	if err != nil && h.authorize(raw, writeTopic, anyName) == nil {
+	if h.may(raw, idempotentWrite, clusterName) || h.may(raw, writeTopic, AnyName) {
 		return nil
 	}
-	return err
+	return h.authorize(raw, idempotentWrite, clusterName)
 }

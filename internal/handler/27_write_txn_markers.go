@@ -76,7 +76,7 @@ func markersOf(req *kmsg.WriteTxnMarkersRequest) (markers []replica.Marker) {
 // other.
 func (h *Handler) appendMarkers(ctx context.Context, raw *wire.Request,
 	markers []replica.Marker) []error {
-	if h.authorize(raw, alterCluster, clusterName) != nil {
+	if !h.may(raw, alterCluster, clusterName) {
 		if err := h.authorize(raw, clusterAction, clusterName); err != nil {
 			errs := make([]error, len(markers))
 			for i := range errs {

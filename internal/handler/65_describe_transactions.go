@@ -45,7 +45,7 @@ func (h *Handler) describeTransaction(raw *wire.Request,
 	}
 	for _, p := range of.Partitions { // sorted by topic
 		if n := len(state.Topics); n == 0 || state.Topics[n-1].Topic != p.Topic {
-			if h.authorize(raw, describeTopic, p.Topic) != nil {
+			if !h.may(raw, describeTopic, p.Topic) {
 				continue
 			}
 			topic := kmsg.NewDescribeTransactionsResponseTransactionStateTopic()

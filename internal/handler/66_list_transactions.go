@@ -41,7 +41,7 @@ func (h *Handler) listTransactions(ctx context.Context, raw *wire.Request,
 		}
 	}
 	for i := range listed {
-		if h.authorize(raw, describeTransactionalID, listed[i].ID) != nil {
+		if !h.may(raw, describeTransactionalID, listed[i].ID) {
 			continue
 		}
 		state := kmsg.NewListTransactionsResponseTransactionState()

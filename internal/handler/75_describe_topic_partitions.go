@@ -77,7 +77,7 @@ func (h *Handler) namesToDescribe(img *metadata.Image, raw *wire.Request,
 	}
 	if len(req.Topics) == 0 {
 		for _, topic := range img.Topics {
-			if h.authorize(raw, describeTopic, topic.Name) == nil {
+			if h.may(raw, describeTopic, topic.Name) {
 				names = append(names, topic.Name)
 			}
 		}

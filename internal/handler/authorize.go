@@ -41,9 +41,9 @@ const (
 const (
 	// clusterName is the name of the only resource of type cluster, as in Kafka.
 	clusterName = authz.ClusterName
-	// anyName is the name in an Action that asks whether the principal may perform the operation on
+	// AnyName is the name in an Action that asks whether the principal may perform the operation on
 	// at least one resource of the type (KIP-679).
-	anyName = ""
+	AnyName = ""
 )
 
 // RequiredOperation is an operation and the type of the resources that it acts on. Each row of
@@ -107,21 +107,39 @@ var errUnlistedOperation = errors.New("handler authorizes an operation that tabl
 // A handler calls authorize once for each resource, before it uses the resource, and answers the
 // error for that resource only. A request that acts on the whole cluster passes clusterName.
 func (h *Handler) authorize(req *wire.Request, required RequiredOperation, name string) error {
+	ok, err := h.probe(req, required, name)
+	if err == nil && !ok {
+		h.auditDenied(req, required, name)
+		err = errDenied[required.Type]
+	}
+	return err
+}
+
+// may reports whether the client may perform an operation on a resource that it has not named: for
+// a list that contains only some resources, or before an alternative operation is authorized. Such
+// a denial is not an attempt to use the resource, so it is not in the audit log.
+func (h *Handler) may(req *wire.Request, required RequiredOperation, name string) bool {
+	ok, err := h.probe(req, required, name)
+	return ok && err == nil
+}
+
+// probe is allowed with the check that the API's row in table lists the operation.
+func (h *Handler) probe(req *wire.Request, required RequiredOperation, name string) (bool, error) {
 	if h.opts.Authorize == nil {
-		return nil
+		return true, nil
 	}
 	if row := h.api(req.Key); row == nil || !slices.Contains(row.required, required) {
-		return fmt.Errorf("%w: api key %d, %+v", errUnlistedOperation, req.Key, required)
+		return false, fmt.Errorf("%w: api key %d, %+v", errUnlistedOperation, req.Key, required)
 	}
-	if h.allowed(req, required, name) {
-		return nil
-	}
-	return errDenied[required.Type]
+	return h.allowed(req, required, name), nil
 }
 
 // allowed reports whether the client may perform an operation on the named resource. Only allowed
 // calls the authorizer. Without an authorizer, every client may perform every operation.
 func (h *Handler) allowed(req *wire.Request, required RequiredOperation, name string) bool {
+	if s := req.Session; s != nil && s.Role == wire.RoleBroker && required == clusterAction {
+		return true // the certificate proves that the client is a broker of this cluster
+	}
 	return h.opts.Authorize == nil || h.opts.Authorize(Action{
 		Principal: req.Principal(), Address: req.Address,
 		RequiredOperation: required, Name: name,
@@ -131,7 +149,7 @@ func (h *Handler) allowed(req *wire.Request, required RequiredOperation, name st
 // authorizeCreate returns nil if the client may create the named topic. OpCreate suffices on the
 // cluster or on the topic, as in Kafka.
 func (h *Handler) authorizeCreate(req *wire.Request, name string) error {
-	if h.authorize(req, createCluster, clusterName) == nil {
+	if h.may(req, createCluster, clusterName) {
 		return nil
 	}
 	return h.authorize(req, createTopic, name)

@@ -256,7 +256,22 @@ func clusterSamples() []sample {
 	markers.Markers = []kmsg.WriteTxnMarkersRequestMarker{{
 		Topics: []kmsg.WriteTxnMarkersRequestMarkerTopic{{Topic: "bills",
 			Partitions: []int32{0}}}}}
+	create, remove := kmsg.NewPtrCreateACLsRequest(), kmsg.NewPtrDeleteACLsRequest()
+	create.Creations = []kmsg.CreateACLsRequestCreation{
+		newACL("User:bob", "bills", 3, kmsg.ACLOperationRead)}
+	remove.Filters = []kmsg.DeleteACLsRequestFilter{{ResourceType: 1, ResourcePatternType: 1,
+		Operation: 1, PermissionType: 1}}
+	describe, scram := kmsg.NewPtrDescribeACLsRequest(),
+		kmsg.NewPtrAlterUserSCRAMCredentialsRequest()
+	describe.ResourceType, describe.ResourcePatternType = 1, 1
+	describe.Operation, describe.PermissionType = 1, 1
+	scram.Deletions = []kmsg.AlterUserSCRAMCredentialsRequestDeletion{{Name: "bob", Mechanism: 3}}
 	return []sample{
+		{3, describe, clusterDenied},
+		{3, create, clusterDenied},
+		{3, remove, clusterDenied},
+		{0, kmsg.NewPtrDescribeUserSCRAMCredentialsRequest(), clusterDenied},
+		{0, scram, clusterDenied},
 		{2, markers, clusterDenied},
 		{2, dirs, clusterDenied},
 		{2, kmsg.NewPtrUpdateFeaturesRequest(), clusterDenied},
@@ -290,9 +305,9 @@ func TestOnlyOpenAPIsRequireNoOperation(t *testing.T) {
 			open = append(open, row.name)
 		}
 	}
-	// The APIs of ACLs and delegation tokens are answered with an error only.
-	want := []string{"ApiVersions", "DescribeAcls", "CreateAcls", "DeleteAcls",
-		"CreateDelegationToken", "RenewDelegationToken", "ExpireDelegationToken",
+	// The APIs of SASL and delegation tokens are answered with an error only.
+	want := []string{"SaslHandshake", "ApiVersions", "SaslAuthenticate", "CreateDelegationToken",
+		"RenewDelegationToken", "ExpireDelegationToken",
 		"DescribeDelegationToken", "DescribeCluster"}
 	if !slices.Equal(open, want) {
 		t.Errorf("APIs without required operations: got %v, want %v", open, want)

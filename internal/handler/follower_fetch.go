@@ -76,6 +76,40 @@ func readFollowerTags(tags *kmsg.Tags, want *replica.FetchPartition) {
 	}
 }
 
+// isFollower reports whether a client may fetch as the follower with an id. Kafka checks that the
+// client may perform ClusterAction, whatever the id. Here a broker must prove its own id by its
+// certificate, once all brokers have one (CVE-2018-1288).
+func (h *Handler) isFollower(req *wire.Request, id int32) bool {
+	if s := req.Session; s != nil && s.Role == wire.RoleBroker {
+		if s.Broker == id {
+			return true
+		}
+		h.auditDenied(req, clusterAction, clusterName)
+		return false
+	}
+	if h.opts.PlainPeers != nil && !h.opts.PlainPeers() {
+		h.auditDenied(req, clusterAction, clusterName)
+		return false
+	}
+	return h.authorize(req, clusterAction, clusterName) == nil
+}
+
+// hasFollowerTags reports whether a request contains private fields of followers.
+func hasFollowerTags(req *kmsg.FetchRequest) bool {
+	if omitsUnchanged(req) {
+		return true
+	}
+	found := false
+	for i := range req.Topics {
+		for j := range req.Topics[i].Partitions {
+			req.Topics[i].Partitions[j].UnknownTags.Each(func(tag uint32, _ []byte) {
+				found = found || followerTag <= tag && tag <= tombstoneCleanTag
+			})
+		}
+	}
+	return found
+}
+
 // omitsUnchanged reports whether the request allows a response without the partitions that have not
 // changed.
 func omitsUnchanged(req *kmsg.FetchRequest) (omits bool) {

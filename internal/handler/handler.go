@@ -31,8 +31,14 @@ type Options struct {
 	// Authorize reports whether a client may perform an action. If it is nil, every client may
 	// perform every action.
 	Authorize func(Action) bool
-	DataDir   string // data directory that admin clients are shown
-	Listen    string // host:port of the listener, as admin clients are shown
+	// Explain returns the reason why an action was denied, for the audit log; nil: none is logged.
+	Explain func(Action) string
+	// PlainPeers reports whether followers that have not authenticated as brokers may fetch; nil:
+	// they may.
+	PlainPeers func() bool
+	Users      metadata.UserAdmin
+	DataDir    string // data directory that admin clients are shown
+	Listen     string // host:port of the listener, as admin clients are shown
 	// Volume returns the size and the free space of the disk in bytes, with -1 for an unknown
 	// value. If Volume is nil, both values are unknown.
 	Volume func() (total, usable int64)
@@ -47,6 +53,7 @@ type Handler struct {
 	// unlisted contains the keys of refused, which ApiVersions does not list.
 	unlisted map[int16]bool
 	missing  logLimit // requested topics that do not exist; all have the same key
+	audit    auditLog // denied operations
 }
 
 // New returns a Handler.

@@ -117,19 +117,19 @@ func TestQuirk10ProducerIDs(t *testing.T) {
 	}
 }
 
-// TestQuirk12SASLIsNotAdvertised: ApiVersions does not list the APIs of SASL, and they are answered
-// with ILLEGAL_SASL_STATE, as on a listener of Kafka without authentication. A client that is
-// configured to authenticate then fails at once and reports the reason.
-func TestQuirk12SASLIsNotAdvertised(t *testing.T) {
+// TestQuirk12SASLIsAdvertised: ApiVersions lists the APIs of SASL on every listener, as in Kafka.
+// Without authentication they are answered with ILLEGAL_SASL_STATE. A client that is configured to
+// authenticate then fails at once and reports the reason.
+func TestQuirk12SASLIsAdvertised(t *testing.T) {
 	b := newBroker(t)
 	handshake := kmsg.NewPtrSASLHandshakeRequest()
 	handshake.Mechanism = "PLAIN"
-	if got := ask[*kmsg.SASLHandshakeResponse](b, 1, handshake); b.lists(17) ||
+	if got := ask[*kmsg.SASLHandshakeResponse](b, 1, handshake); !b.lists(17) ||
 		got.ErrorCode != 34 || len(got.SupportedMechanisms) > 0 {
 		t.Errorf("SaslHandshake: listed %v, %+v", b.lists(17), got)
 	}
 	got := ask[*kmsg.SASLAuthenticateResponse](b, 2, kmsg.NewPtrSASLAuthenticateRequest())
-	if b.lists(36) || got.ErrorCode != 34 || !strings.Contains(textOf(got.ErrorMessage), "SASL") {
+	if !b.lists(36) || got.ErrorCode != 34 || !strings.Contains(textOf(got.ErrorMessage), "SASL") {
 		t.Errorf("SaslAuthenticate: listed %v, %+v", b.lists(36), got)
 	}
 }

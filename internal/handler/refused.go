@@ -22,14 +22,9 @@ import (
 // refused lists the APIs that are answered with an error and that ApiVersions does not list. An
 // implemented API moves to table.
 var refused = []api{
-	{17, "SaslHandshake", 0, 1, neverFlexible, nil, refuse(errNoSASL)},
-	{36, "SaslAuthenticate", 0, 2, 2, nil, refuse(errNoSASL)},
 	{48, "DescribeClientQuotas", 0, 1, 1, nil, refuse(errNoQuotas)},
 	{49, "AlterClientQuotas", 0, 1, 1, nil,
 		decoded(alterClientQuotasShape, (*Handler).alterClientQuotas)},
-	{50, "DescribeUserScramCredentials", 0, 0, 0, nil, refuse(errNoSCRAM)},
-	{51, "AlterUserScramCredentials", 0, 0, 0, nil,
-		decoded(alterSCRAMShape, (*Handler).alterSCRAM)},
 	{55, "DescribeQuorum", 0, 2, 0, nil, refuse(errNoQuorum)},
 	{64, "UnregisterBroker", 0, 0, 0, nil, refuse(errNoQuorum)},
 	{71, "GetTelemetrySubscriptions", 0, 0, 0, nil, refuse(errNoTelemetry)},
@@ -54,11 +49,11 @@ var refused = []api{
 // them.
 var (
 	errNoTransactions  = errors.New("transactions are not supported yet")
-	errNoSASL          = errors.New("SASL is not supported: the listener has no authentication")
+	errNoSASL          = errors.New("SASL is not enabled on the listener, or is complete")
 	errNoAuthorizer    = errors.New("No Authorizer is configured") //nolint:staticcheck // Kafka's
 	errNoTokens        = errors.New("delegation tokens need an authenticated connection")
+	errNoUsers         = unsupported("no listener authenticates clients")
 	errNoQuotas        = unsupported("client quotas are not supported")
-	errNoSCRAM         = unsupported("SCRAM credentials are not supported")
 	errNoTelemetry     = unsupported("client telemetry is not supported")
 	errNoShareGroups   = unsupported("share groups are not supported")
 	errNoStreamsGroups = unsupported("streams groups are not supported")

@@ -13,11 +13,7 @@ import (
 // misses its item waits forever, or reports success.
 
 var (
-	alterClientQuotasShape = shape{array(array(text(), text()), array(text(), fixed(9))), fixed(1)}
-	alterSCRAMShape        = shape{
-		array(text(), fixed(1)),
-		array(text(), fixed(5), blob(), blob()),
-	}
+	alterClientQuotasShape    = shape{array(array(text(), text()), array(text(), fixed(9))), fixed(1)}
 	shareGroupDescribeShape   = shape{plainArray(text()), fixed(1)}
 	streamsGroupDescribeShape = shape{plainArray(text()), fixed(1)}
 	describeShareOffsetsShape = shape{array(text(), partitionsOfTopics)}
@@ -36,30 +32,6 @@ func (h *Handler) alterClientQuotas(_ context.Context, _ *wire.Request,
 			entry.Entity = append(entry.Entity, entity)
 		}
 		response.Entries = append(response.Entries, entry)
-	}
-	return reply(response, result)
-}
-
-// alterSCRAM answers once for each user, as Kafka does.
-func (h *Handler) alterSCRAM(_ context.Context, _ *wire.Request,
-	req *kmsg.AlterUserSCRAMCredentialsRequest) wire.Reply {
-	response, result := kmsg.NewPtrAlterUserSCRAMCredentialsResponse(), outcome{handler: h}
-	response.Version = req.Version
-	answered := map[string]bool{}
-	answer := func(user string) {
-		if answered[user] {
-			return
-		}
-		answered[user] = true
-		of := kmsg.NewAlterUserSCRAMCredentialsResponseResult()
-		of.User, of.ErrorCode, of.ErrorMessage = user, result.code(errNoSCRAM), message(errNoSCRAM)
-		response.Results = append(response.Results, of)
-	}
-	for i := range req.Deletions {
-		answer(req.Deletions[i].Name)
-	}
-	for i := range req.Upsertions {
-		answer(req.Upsertions[i].Name)
 	}
 	return reply(response, result)
 }

@@ -39,6 +39,7 @@ var shapes = map[int16]shape{
 	keyDescribePartitions:      describePartitionsShape,
 	keyListConfigResources:     listConfigResourcesShape,
 	keyConsumerHeartbeat:       consumerHeartbeatShape, keyConsumerDescribe: consumerDescribeShape,
+	keyDescribeACLs: describeACLsShape, keyDescribeSCRAM: describeSCRAMShape,
 	keyCreateACLs: createACLsShape, keyDeleteACLs: deleteACLsShape,
 	keyAlterReplicaLogDirs: alterLogDirsShape, keyUpdateFeatures: updateFeaturesShape,
 	24: addPartitionsToTxnShape, 27: writeTxnMarkersShape, 28: txnOffsetCommitShape,
@@ -49,7 +50,7 @@ var shapes = map[int16]shape{
 
 // ignoresBody contains the APIs whose bodies are not decoded (refuse). TestRefusedAPIs checks that
 // their responses do not depend on the body.
-var ignoresBody = map[int16]bool{17: true, 25: true, 26: true, keyDescribeACLs: true, 36: true,
+var ignoresBody = map[int16]bool{17: true, 25: true, 26: true, 36: true,
 	keyCreateToken: true, keyRenewToken: true, keyExpireToken: true, keyDescribeToken: true,
 	48: true, 50: true, 55: true, 64: true, 66: true, 71: true, 72: true, 76: true, 78: true,
 	79: true, 80: true, 81: true, 88: true, 91: true, 92: true}

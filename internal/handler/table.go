@@ -25,6 +25,7 @@ const (
 	keySyncGroup               int16 = 14
 	keyDescribeGroups          int16 = 15
 	keyListGroups              int16 = 16
+	keySASLHandshake           int16 = 17
 	keyAPIVersions             int16 = 18
 	keyCreateTopics            int16 = 19
 	keyDeleteTopics            int16 = 20
@@ -43,6 +44,7 @@ const (
 	keyAlterConfigs            int16 = 33
 	keyAlterReplicaLogDirs     int16 = 34
 	keyDescribeLogDirs         int16 = 35
+	keySASLAuthenticate        int16 = 36
 	keyCreatePartitions        int16 = 37
 	keyCreateToken             int16 = 38
 	keyRenewToken              int16 = 39
@@ -54,6 +56,8 @@ const (
 	keyAlterReassignments      int16 = 45
 	keyListReassignments       int16 = 46
 	keyOffsetDelete            int16 = 47
+	keyDescribeSCRAM           int16 = 50
+	keyAlterSCRAM              int16 = 51
 	keyUpdateFeatures          int16 = 57
 	keyDescribeCluster         int16 = 60
 	keyDescribeProducers       int16 = 61
@@ -155,6 +159,12 @@ var table = []api{
 		keyListGroups, "ListGroups", 0, 5, 3, requires(describeCluster, describeGroup),
 		decoded(listGroupsShape, (*Handler).listGroups),
 	},
+	// Package wire answers the APIs of SASL during authentication. They are listed on every listener,
+	// as in Kafka, and answered here where they do not authenticate the client.
+	{
+		keySASLHandshake, "SaslHandshake", 0, 1, neverFlexible, nil,
+		refuse(errNoSASL),
+	},
 	{
 		keyAPIVersions, "ApiVersions", 0, 4, 3, nil,
 		(*Handler).apiVersions,
@@ -204,15 +214,15 @@ var table = []api{
 		decoded(txnOffsetCommitShape, (*Handler).txnOffsetCommit),
 	},
 	{
-		keyDescribeACLs, "DescribeAcls", 1, 3, 2, nil,
-		refuse(errNoAuthorizer),
+		keyDescribeACLs, "DescribeAcls", 1, 3, 2, requires(describeCluster),
+		decoded(describeACLsShape, (*Handler).describeACLs),
 	},
 	{
-		keyCreateACLs, "CreateAcls", 1, 3, 2, nil,
+		keyCreateACLs, "CreateAcls", 1, 3, 2, requires(alterCluster),
 		decoded(createACLsShape, (*Handler).createACLs),
 	},
 	{
-		keyDeleteACLs, "DeleteAcls", 1, 3, 2, nil,
+		keyDeleteACLs, "DeleteAcls", 1, 3, 2, requires(alterCluster),
 		decoded(deleteACLsShape, (*Handler).deleteACLs),
 	},
 	{
@@ -232,6 +242,10 @@ var table = []api{
 	{
 		keyDescribeLogDirs, "DescribeLogDirs", 1, 5, 2, requires(describeCluster),
 		decoded(describeLogDirsShape, (*Handler).describeLogDirs),
+	},
+	{
+		keySASLAuthenticate, "SaslAuthenticate", 0, 2, 2, nil,
+		refuse(errNoSASL),
 	},
 	{
 		keyCreatePartitions, "CreatePartitions", 0, 3, 2, requires(alterTopic),
@@ -279,6 +293,14 @@ var table = []api{
 	{
 		keyOffsetDelete, "OffsetDelete", 0, 0, neverFlexible, requires(deleteGroup, readTopic),
 		decoded(offsetDeleteShape, (*Handler).offsetDelete),
+	},
+	{
+		keyDescribeSCRAM, "DescribeUserScramCredentials", 0, 0, 0, requires(describeCluster),
+		decoded(describeSCRAMShape, (*Handler).describeSCRAM),
+	},
+	{
+		keyAlterSCRAM, "AlterUserScramCredentials", 0, 0, 0, requires(alterCluster),
+		decoded(alterSCRAMShape, (*Handler).alterSCRAM),
 	},
 	{
 		keyUpdateFeatures, "UpdateFeatures", 0, 2, 0, requires(alterCluster),

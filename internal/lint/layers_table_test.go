@@ -18,6 +18,7 @@ var layers = map[string][]string{
 	"internal/placement":   {},
 	"internal/restmapper":  {},
 	"internal/authz":       {},
+	"internal/certname":    {},
 	"internal/sasl":        {},
 	"internal/lease":       {"api/v1alpha1"},
 	"internal/record":      {"internal/compress"},
@@ -45,8 +46,8 @@ var layers = map[string][]string{
 		"internal/record", "internal/compress", "internal/outage", "internal/vfs",
 	},
 
-	"internal/metadata": {"api/v1alpha1", "internal/brokerconfig", "internal/placement",
-		"internal/topicconfig",
+	"internal/metadata": {"api/v1alpha1", "internal/authz", "internal/brokerconfig",
+		"internal/placement", "internal/sasl", "internal/topicconfig",
 		"internal/compress", "internal/record"},
 	"internal/partitionset":        {"api/v1alpha1", "internal/metadata", "internal/placement"},
 	"internal/partitionset/commit": {"api/v1alpha1", "internal/partitionset"},
@@ -80,13 +81,14 @@ var layers = map[string][]string{
 	"internal/handler": {
 		"internal/coordinator", "internal/coordinator/group", "internal/coordinator/consumer",
 		"internal/coordinator/assignor", "internal/coordinator/transaction",
-		"internal/authz", "internal/wire", "internal/replica",
+		"api/v1alpha1", "internal/authz", "internal/sasl", "internal/wire", "internal/replica",
 		"internal/replica/session", "internal/logstore",
 		"internal/brokerconfig", "internal/metadata", "internal/topicconfig", "internal/record",
 		"internal/compress",
 	},
 	"internal/broker": {
-		"api/v1alpha1", "api/report", "api/summary", "internal/wire", "internal/handler",
+		"api/v1alpha1", "api/report", "api/summary", "internal/authz", "internal/certname",
+		"internal/sasl", "internal/wire", "internal/handler",
 		"internal/coordinator", "internal/coordinator/transaction",
 		"internal/replica", "internal/replica/session", "internal/logstore",
 		"internal/logstore/cleaner", "internal/metadata",
@@ -184,6 +186,7 @@ var testLayers = map[string][]string{
 // imports that the package may use.
 var purePackages = map[string][]string{
 	"api/summary":                      nil,
+	"internal/certname":                nil,
 	"internal/authz":                   {"net/netip"}, // a type of values
 	"internal/brokerconfig":            {"sync"},      // a sync.OnceValue builds the table
 	"internal/coordinator/assignor":    nil,

@@ -27,8 +27,10 @@ type Image struct {
 	// ClusterProperties are the broker settings of the LogCluster, by Kafka name
 	// (ClusterProperties).
 	ClusterProperties map[string]string
-	Brokers           []Broker // brokers that are up, sorted by ID
-	Topics            []*Topic // sorted by Name
+	// Security contains the users; nil: there are none, and every request is allowed.
+	Security *Security
+	Brokers  []Broker // brokers that are up, sorted by ID
+	Topics   []*Topic // sorted by Name
 	// Retained contains the partitions of deleted topics whose records are retained, sorted by
 	// topic and partition.
 	Retained []RetainedPartition
@@ -233,6 +235,7 @@ func NewImage(clusterID string, cleaner CleanerBudget, brokers []Broker, topics 
 // Indexed sorts the brokers and topics of an image, builds its indexes, and returns it. The caller
 // has set the exported fields only, for example by decoding.
 func Indexed(image *Image) *Image {
+	image.Security.Compiled()
 	image.byName, image.byID = make(map[string]*Topic, len(image.Topics)),
 		make(map[ID]*Topic, len(image.Topics))
 	slices.SortFunc(image.Brokers, func(a, b Broker) int { return cmp.Compare(a.ID, b.ID) })

@@ -252,3 +252,18 @@ func CredentialID(v *Verifier) string {
 	sum.Write(v.ServerKey)
 	return base64.RawStdEncoding.EncodeToString(sum.Sum(nil))
 }
+
+// FromSaltedPassword derives the verifier of a salted password (RFC 5802, section 3), which an
+// admin client sends in place of the password (KIP-554).
+func FromSaltedPassword(mechanism string, salted, salt []byte, iterations int) Verifier {
+	hash := hashes[mechanism]
+	sign := func(text string) []byte {
+		mac := hmac.New(hash, salted)
+		mac.Write([]byte(text))
+		return mac.Sum(nil)
+	}
+	stored := hash()
+	stored.Write(sign("Client Key"))
+	return Verifier{Iterations: iterations, Salt: salt, StoredKey: stored.Sum(nil),
+		ServerKey: sign("Server Key")}
+}

@@ -82,6 +82,9 @@ func (c *imageCache) image(r resources, alive map[int32]metadata.Broker,
 	image = metadata.NewImage(clusterID.String(), metadata.ResolveCleaner(r.cluster), brokers,
 		topics).WithPolicies(r.cluster)
 	image.Retained = r.sets.retained
+	// The broker does not read LogUsers yet. A LogCluster with authorization, which its schema does
+	// not allow yet, denies everything.
+	image.Security = metadata.ResolveSecurity(r.cluster, nil, nil, nil)
 	return image, append(faults, r.sets.faults...)
 }
 

@@ -47,6 +47,9 @@ type document struct {
 	ProducerIDs map[int32]producerIDs `json:"producerIds,omitempty"`
 	Cluster     *cluster              `json:"cluster,omitempty"`
 	Topics      []topic               `json:"topics"`
+	// Users are the LogUsers that admin clients have created. Clones share the list, which must not
+	// be modified.
+	Users []user `json:"users,omitempty"`
 	// Assignments, Partitions and Directories are those of one PartitionSet for all partitions
 	// (docs/format/partition-sets.md). Only decode and encode use them. Their keys contain the
 	// Kafka name of the topic instead of the name of the resource.

@@ -41,6 +41,7 @@ type Store struct {
 		written []byte
 		// up are the brokers whose Run is running. They are not stored in the file.
 		up map[int32]metadata.Broker
+		users
 	}
 	requests  sync.WaitGroup // goroutines of request
 	published struct {
@@ -80,6 +81,9 @@ func Open(fsys vfs.FS, file string) (*Store, error) {
 			return nil, fmt.Errorf("read metadata %s: %w", file, err)
 		}
 		s.changing.written = content
+	}
+	if err := s.openUsers(); err != nil {
+		return nil, err
 	}
 	// No broker is up, so there is nothing to decide: a decision would only begin new leader epochs.
 	s.changing.electionsHeld = true
@@ -132,6 +136,7 @@ func (s *Store) changeLocked(w electionOptions, f func(*document) error) error {
 	if err != nil {
 		return err
 	}
+	image.Security = s.securityOf(&d)
 	content, err := d.encode()
 	if err != nil {
 		return fmt.Errorf("encode metadata: %w", err)

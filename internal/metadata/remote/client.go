@@ -256,6 +256,18 @@ func (c *Client) ElectPreferred(ctx context.Context, partitions []metadata.Parti
 	return c.parts(ctx, request{Op: opElect, Elect: partitions}, len(partitions))
 }
 
+// ChangeUser implements metadata.UserAdmin.
+func (c *Client) ChangeUser(ctx context.Context, change metadata.UserChange) error {
+	_, err := c.call(ctx, request{Op: opUser, User: &change})
+	return err
+}
+
+// AlterScram implements metadata.UserAdmin.
+func (c *Client) AlterScram(ctx context.Context, change metadata.ScramChange) error {
+	_, err := c.call(ctx, request{Op: opScram, Scram: &change})
+	return err
+}
+
 // parts sends a request for n changes and returns one error for each change. If the request fails,
 // all changes have its error.
 func (c *Client) parts(ctx context.Context, r request, n int) []error {

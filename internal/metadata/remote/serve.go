@@ -17,6 +17,7 @@ type Backend interface {
 	metadata.Admin
 	metadata.Alterer
 	metadata.Mover
+	metadata.UserAdmin
 	metadata.ShutdownAnnouncer
 }
 
@@ -169,6 +170,10 @@ func (s *session) answer(ctx context.Context, r request) {
 		answer.Parts = partsOf(s.backend.Reassign(ctx, moves))
 	case r.Op == opElect:
 		answer.Parts = partsOf(s.backend.ElectPreferred(ctx, r.Elect))
+	case r.Op == opUser && r.User != nil:
+		err = s.backend.ChangeUser(ctx, *r.User)
+	case r.Op == opScram && r.Scram != nil:
+		err = s.backend.AlterScram(ctx, *r.Scram)
 	default:
 		err = errors.New("unknown request")
 	}

@@ -42,6 +42,8 @@ const (
 	opGrow      = "createPartitions"
 	opReassign  = "reassign"
 	opElect     = "electPreferred"
+	opUser      = "changeUser"
+	opScram     = "alterScram"
 )
 
 // request is a message of the broker. Fields that its operation does not use are absent.
@@ -56,6 +58,8 @@ type request struct {
 	Name   string                  `json:"name,omitempty"`
 	Alter  *metadata.TopicChange   `json:"alter,omitempty"`
 	Grow   *metadata.NewPartitions `json:"grow,omitempty"`
+	User   *metadata.UserChange    `json:"user,omitempty"`
+	Scram  *metadata.ScramChange   `json:"scram,omitempty"`
 	// Cluster is the change of operation opCluster.
 	Cluster *metadata.ClusterChange `json:"cluster,omitempty"`
 	Moves   []move                  `json:"moves,omitempty"`
@@ -93,6 +97,7 @@ var kinds = []error{
 	metadata.ErrPolicy, metadata.ErrUnknownPartition, metadata.ErrInvalidAssignment,
 	metadata.ErrNoReassignment, metadata.ErrElectionNotNeeded,
 	metadata.ErrPreferredUnavailable, metadata.ErrUnavailable, metadata.ErrInvalidProperty,
+	metadata.ErrUnknownUser,
 }
 
 // fail sets the error of a reply.

@@ -1,0 +1,244 @@
+package broker
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"heartwood.dev/heartwood/api/v1alpha1"
+	"heartwood.dev/heartwood/internal/certname"
+	"heartwood.dev/heartwood/internal/wire"
+)
+
+// Certificates contains the certificates and keys of a broker. Update replaces them without a
+// restart: new connections use the new ones, and open connections continue.
+type Certificates struct {
+	updating sync.Mutex
+	current  atomic.Pointer[material]
+}
+
+// material is one state of Certificates. It is immutable.
+type material struct {
+	listeners map[string]*listenerMaterial
+	usersCA   *x509.CertPool // nil: unknown
+	// peerCA and peer are nil until the broker has a certificate for connections between brokers.
+	peerCA *x509.CertPool
+	peer   *tls.Certificate
+}
+
+// listenerMaterial are the certificate of a listener and the CAs of its clients.
+type listenerMaterial struct {
+	certificate *tls.Certificate
+	// clientCAs are the CAs in Authentication.ClientCAs; nil: the users CA applies.
+	clientCAs *x509.CertPool
+}
+
+// NewCertificates returns Certificates without content. Listeners with TLS refuse connections until
+// Update was called.
+func NewCertificates() *Certificates {
+	c := &Certificates{}
+	c.current.Store(&material{})
+	return c
+}
+
+// Update replaces the content by data with the keys of v1alpha1.BrokersTLSSecretName. An entry that
+// is missing or invalid keeps its present value. The error names these entries; it never contains
+// key material.
+func (c *Certificates) Update(data map[string][]byte, listeners []string, broker int32) error {
+	c.updating.Lock()
+	defer c.updating.Unlock()
+	next := *c.current.Load()
+	next.listeners = maps.Clone(next.listeners)
+	if next.listeners == nil {
+		next.listeners = map[string]*listenerMaterial{}
+	}
+	var faults []error
+	pool := func(key string, into **x509.CertPool) {
+		if content, ok := data[key]; ok {
+			if parsed, err := parsePool(content); err != nil {
+				faults = append(faults, fmt.Errorf("read %s: %w", key, err))
+			} else {
+				*into = parsed
+			}
+		}
+	}
+	pair := func(certificateKey, privateKey string, into **tls.Certificate) {
+		if _, ok := data[certificateKey]; !ok {
+			return
+		}
+		if parsed, err := tls.X509KeyPair(data[certificateKey], data[privateKey]); err != nil {
+			faults = append(faults, fmt.Errorf("read %s and %s: %w", certificateKey, privateKey, err))
+		} else {
+			*into = &parsed
+		}
+	}
+	pool(v1alpha1.KeyUsersCA, &next.usersCA)
+	pool(v1alpha1.KeyPeerCA, &next.peerCA)
+	certificateKey, privateKey := v1alpha1.PeerCertificateKeys(broker)
+	pair(certificateKey, privateKey, &next.peer)
+	for _, name := range listeners {
+		of := &listenerMaterial{}
+		if present := next.listeners[name]; present != nil {
+			*of = *present
+		}
+		certificateKey, privateKey := v1alpha1.ListenerCertificateKeys(name)
+		pair(certificateKey, privateKey, &of.certificate)
+		if _, own := data[v1alpha1.ListenerClientCAKey(name)]; own {
+			pool(v1alpha1.ListenerClientCAKey(name), &of.clientCAs)
+		} else {
+			of.clientCAs = nil
+		}
+		next.listeners[name] = of
+	}
+	c.current.Store(&next)
+	return errors.Join(faults...)
+}
+
+// parsePool returns a pool of the certificates in a PEM file. A file without a certificate results
+// in an empty pool: no certificate of a client is valid then.
+func parsePool(content []byte) (*x509.CertPool, error) {
+	pool := x509.NewCertPool()
+	for block, rest := pem.Decode(content); block != nil; block, rest = pem.Decode(rest) {
+		if block.Type != "CERTIFICATE" {
+			continue
+		}
+		certificate, err := x509.ParseCertificate(block.Bytes)
+		if err != nil {
+			return nil, err
+		}
+		pool.AddCert(certificate)
+	}
+	return pool, nil
+}
+
+// Errors of TLS handshakes.
+var (
+	errNoCertificate = errors.New("the listener has no certificate yet")
+	errNoClientCA    = errors.New("the CA of clients is not known yet")
+)
+
+// server returns the function that returns the TLS configuration of a listener for a connection.
+// The configuration is built again only when the certificates have changed.
+func (c *Certificates) server(listener string, mutual bool) func() *tls.Config {
+	return c.cached(func(m *material) *tls.Config {
+		of := m.listeners[listener]
+		if of == nil || of.certificate == nil {
+			return refusing(errNoCertificate)
+		}
+		config := serverConfig(of.certificate)
+		if !mutual {
+			return config
+		}
+		config.ClientCAs = of.clientCAs
+		if config.ClientCAs == nil {
+			config.ClientCAs = m.usersCA
+		}
+		if config.ClientCAs == nil { // a nil pool would stand for the CAs of the system
+			return refusing(errNoClientCA)
+		}
+		requireClients(config)
+		return config
+	})
+}
+
+// peerServer returns the TLS configuration of the listener for other brokers and the operator.
+func (c *Certificates) peerServer() func() *tls.Config {
+	return c.cached(func(m *material) *tls.Config {
+		if m.peer == nil || m.peerCA == nil {
+			return refusing(errNoCertificate)
+		}
+		config := serverConfig(m.peer)
+		config.ClientCAs = m.peerCA
+		requireClients(config)
+		return config
+	})
+}
+
+// cached returns build(c.current), which it calls once for each state of the certificates.
+func (c *Certificates) cached(build func(*material) *tls.Config) func() *tls.Config {
+	type built struct {
+		of     *material
+		config *tls.Config
+	}
+	var last atomic.Pointer[built]
+	return func() *tls.Config {
+		now := c.current.Load()
+		if l := last.Load(); l != nil && l.of == now {
+			return l.config
+		}
+		next := &built{now, build(now)}
+		last.Store(next)
+		return next.config
+	}
+}
+
+func serverConfig(certificate *tls.Certificate) *tls.Config {
+	return &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{*certificate},
+		// Kafka's connections live long: full records cost less than the latency of the first ones.
+		DynamicRecordSizingDisabled: true}
+}
+
+// requireClients requires a certificate of the client. TLS sessions are not resumed: a ticket would
+// otherwise remain valid after the CA was removed.
+func requireClients(config *tls.Config) {
+	config.ClientAuth, config.SessionTicketsDisabled = tls.RequireAndVerifyClientCert, true
+}
+
+// refusing returns a configuration with which every handshake fails.
+func refusing(reason error) *tls.Config {
+	return &tls.Config{MinVersion: tls.VersionTLS12,
+		GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) { return nil, reason }}
+}
+
+// client returns the session of a client with a verified certificate. Without CAs of its own, a
+// listener accepts only certificates of LogUsers, whose principal is the common name. Otherwise the
+// principal is the result of the rules: a common name would let each of these CAs issue
+// certificates in the name of every LogUser.
+func (c *Certificates) client(listener string,
+	rules certname.Rules) func(*tls.ConnectionState) (*wire.Session, error) {
+	return func(state *tls.ConnectionState) (*wire.Session, error) {
+		leaf := state.PeerCertificates[0]
+		of := c.current.Load().listeners[listener]
+		var name string
+		if of == nil || of.clientCAs == nil {
+			var ok bool
+			if name, ok = certname.CommonName(leaf.Subject); !ok {
+				return nil, errors.New("the certificate has no single common name")
+			}
+		} else {
+			dn, err := certname.DN(leaf.RawSubject)
+			if err != nil {
+				return nil, err
+			}
+			if name, err = rules.Apply(dn); err != nil {
+				return nil, err
+			}
+		}
+		return &wire.Session{Principal: wire.Principal{Type: "User", Name: name},
+			Mechanism: wire.MechanismTLS}, nil
+	}
+}
+
+// mechanisms returns the SASL mechanisms of a listener, and whether its clients authenticate by
+// certificates.
+func mechanisms(authentication []v1alpha1.Authentication) (names []string, certificates bool) {
+	byType := map[v1alpha1.AuthenticationType]string{
+		v1alpha1.AuthenticationScramSha256: v1alpha1.ScramSha256,
+		v1alpha1.AuthenticationScramSha512: v1alpha1.ScramSha512,
+		v1alpha1.AuthenticationOAuthBearer: "OAUTHBEARER",
+	}
+	for i := range authentication {
+		if name, ok := byType[authentication[i].Type]; ok {
+			names = append(names, name)
+		}
+		certificates = certificates || authentication[i].Type == v1alpha1.AuthenticationTLS
+	}
+	slices.Sort(names)
+	return names, certificates
+}

@@ -1,0 +1,223 @@
+package broker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"heartwood.dev/heartwood/api/v1alpha1"
+	"heartwood.dev/heartwood/internal/authz"
+	"heartwood.dev/heartwood/internal/certname"
+	"heartwood.dev/heartwood/internal/handler"
+	"heartwood.dev/heartwood/internal/metadata"
+	"heartwood.dev/heartwood/internal/sasl"
+	"heartwood.dev/heartwood/internal/wire"
+)
+
+// Listener is a port on which a broker accepts connections of clients.
+type Listener struct {
+	Name      string
+	Listen    string // host:port; for port 0 the system chooses a port
+	Advertise string // host:port for clients; default: the address of the listener
+	// TLS requires TLS with the certificate of the listener in Options.Certificates.
+	TLS            bool
+	Authentication []v1alpha1.Authentication // none: clients are anonymous
+	// ReauthMax is the time after which a client must authenticate again; 0: no limit.
+	ReauthMax      time.Duration
+	ConnectionsMax int // 0: the limit of the process
+}
+
+// openListener is an open port and its server.
+type openListener struct {
+	Listener
+	socket   net.Listener
+	endpoint metadata.Endpoint
+	server   *wire.Server // nil until the handler exists
+}
+
+// listeners returns the listeners of the options, or the plain listener that Listen and Advertise
+// describe.
+func (o *Options) listeners() []Listener {
+	if len(o.Listeners) > 0 {
+		return o.Listeners
+	}
+	return []Listener{{Name: metadata.DefaultListener, Listen: o.Listen, Advertise: o.Advertise}}
+}
+
+// openListeners opens the ports. It rejects an advertised address to which no client could connect;
+// otherwise only the clients would report an error.
+func (b *Broker) openListeners() error {
+	for _, l := range b.opts.listeners() {
+		socket, err := listen(l.Listen)
+		if err != nil {
+			return fmt.Errorf("listen on %s: %w", l.Listen, err)
+		}
+		open := &openListener{Listener: l, socket: socket}
+		b.listeners = append(b.listeners, open)
+		advertise := l.Advertise
+		if advertise == "" {
+			advertise = socket.Addr().String()
+		}
+		if open.endpoint, err = metadata.ParseEndpoint(advertise); err != nil {
+			return fmt.Errorf("advertised address: %w", err)
+		}
+		if ip := net.ParseIP(open.endpoint.Host); ip != nil && ip.IsUnspecified() {
+			return fmt.Errorf("advertised address %q is unspecified: advertise an address that "+
+				"clients can connect to", advertise)
+		}
+	}
+	return nil
+}
+
+// serveListeners creates the server of each listener.
+func (b *Broker) serveListeners(requests *handler.Handler, connections int) error {
+	for _, l := range b.listeners {
+		security, err := b.security(&l.Listener)
+		if err != nil {
+			return fmt.Errorf("configure listener %s: %w", l.Name, err)
+		}
+		limit := connections
+		if l.ConnectionsMax > 0 {
+			limit = min(limit, l.ConnectionsMax)
+		}
+		l.server = wire.NewServer(wire.Options{
+			Name: l.Name, Listener: l.socket, Handler: requests, APIName: handler.APIName,
+			ConnectionsMax: limit, Registry: b.opts.Registry, Logger: b.logger, Security: security,
+		})
+	}
+	if b.peers != nil {
+		b.peers.server = wire.NewServer(wire.Options{
+			Name: peersListener, Listener: b.peers.socket, Handler: requests,
+			APIName: handler.APIName, ConnectionsMax: connections, Registry: b.opts.Registry,
+			Logger: b.logger, Security: b.peerSecurity(),
+		})
+	}
+	return nil
+}
+
+// allListeners returns the listeners of clients, and that of other brokers if there is one.
+func (b *Broker) allListeners() []*openListener {
+	if b.peers == nil {
+		return b.listeners
+	}
+	return append(slices.Clip(b.listeners), b.peers)
+}
+
+// security returns the TLS and authentication of a listener.
+func (b *Broker) security(l *Listener) (wire.Security, error) {
+	names, byCertificate := mechanisms(l.Authentication)
+	security := wire.Security{Mechanisms: names, ReauthMax: l.ReauthMax, Valid: b.sessionValid}
+	for i := range l.Authentication {
+		if l.Authentication[i].Type == v1alpha1.AuthenticationOAuthBearer {
+			return security, errors.New("authentication OAuthBearer is not supported yet")
+		}
+	}
+	if l.TLS && b.opts.Certificates == nil {
+		return security, errors.New("a listener with TLS needs certificates")
+	}
+	if l.TLS {
+		security.TLS = b.opts.Certificates.server(l.Name, byCertificate)
+	}
+	if byCertificate {
+		rules, err := certname.ParseRules(principalRules(l.Authentication))
+		if err != nil {
+			return security, err
+		}
+		if !l.TLS {
+			return security, errors.New("authentication Tls needs TLS")
+		}
+		security.Certificate = b.opts.Certificates.client(l.Name, rules)
+	}
+	security.SASL = b.saslOptions
+	return security, nil
+}
+
+func principalRules(authentication []v1alpha1.Authentication) []string {
+	for i := range authentication {
+		if authentication[i].Type == v1alpha1.AuthenticationTLS {
+			return authentication[i].PrincipalRules
+		}
+	}
+	return nil
+}
+
+// saslOptions returns the verifiers of the present image.
+func (b *Broker) saslOptions() *sasl.Options {
+	security := b.image().Security
+	o := &sasl.Options{Verifiers: security.Verifiers}
+	if security != nil {
+		o.UnknownKey = security.UnknownUsers
+	}
+	return o
+}
+
+// sessionValid reports whether a session may continue: a password must still be one of the user.
+func (b *Broker) sessionValid(s *wire.Session) bool {
+	if s.Credential == "" {
+		return true
+	}
+	now := time.Now()
+	for _, v := range b.image().Security.Verifiers(s.Mechanism, s.Principal.Name) {
+		if sasl.CredentialID(&v) == s.Credential && (v.NotAfter.IsZero() || now.Before(v.NotAfter)) {
+			return true
+		}
+	}
+	return false
+}
+
+// credentialsInterval is how often the sessions of rotated passwords are checked.
+const credentialsInterval = 5 * time.Second
+
+// endSessions ends the sessions whose credential is not valid any more.
+func (b *Broker) endSessions() {
+	for _, l := range b.listeners {
+		if l.server != nil {
+			l.server.EndSessions()
+		}
+	}
+}
+
+// authorize decides by the ACLs of the present image. Without authorization, it allows every
+// action.
+func (b *Broker) authorize(a handler.Action) bool {
+	m := b.image().Security.Matcher()
+	switch {
+	case m == nil:
+		return true
+	case a.Name == handler.AnyName:
+		return m.AllowedAny(a.Principal, a.Address, a.Operation, a.Type)
+	}
+	return m.Allowed(a.Principal, a.Address, a.Operation, a.Type, a.Name)
+}
+
+// explain returns the rule that has denied an action, for the audit log.
+func (b *Broker) explain(a handler.Action) string {
+	return b.image().Security.Matcher().Explain(a.Principal, authz.Canonical(a.Address),
+		a.Operation, a.Type, a.Name).String()
+}
+
+// serveAll serves all listeners until ctx ends or one of them fails, and returns the first error.
+func (b *Broker) serveAll(ctx context.Context) error {
+	group, ctx := errgroup.WithContext(ctx)
+	for _, l := range b.allListeners() {
+		group.Go(func() error { return l.server.Serve(ctx) })
+	}
+	group.Go(func() error {
+		tick := time.NewTicker(credentialsInterval)
+		defer tick.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return nil
+			case <-tick.C:
+				b.endSessions()
+			}
+		}
+	})
+	return group.Wait()
+}

@@ -1,0 +1,189 @@
+package broker
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"strconv"
+	"strings"
+
+	"heartwood.dev/heartwood/api/v1alpha1"
+	"heartwood.dev/heartwood/internal/metadata"
+	"heartwood.dev/heartwood/internal/wire"
+)
+
+// peersListener is the name of the listener for other brokers and the operator.
+const peersListener = "peers"
+
+// peerTLS begins the peer address of a broker that expects mutual TLS at this address. A broker
+// dials the address as the target has registered it, so a changed cluster needs one rolling
+// restart: brokers that have restarted are dialed with TLS, the others without.
+const peerTLS = "tls://"
+
+// openPeers opens the port for other brokers, if one is configured.
+func (b *Broker) openPeers() error {
+	if b.opts.PeerListen == "" {
+		return b.checkPlainPeers()
+	}
+	if b.opts.Certificates == nil {
+		return errors.New("peer connections with TLS need certificates")
+	}
+	socket, err := listen(b.opts.PeerListen)
+	if err != nil {
+		return fmt.Errorf("listen on %s for other brokers: %w", b.opts.PeerListen, err)
+	}
+	b.peers = &openListener{Listener: Listener{Name: peersListener}, socket: socket}
+	return nil
+}
+
+// checkPlainPeers returns an error if other brokers cannot fetch from this broker: they connect to
+// the first listener, where they cannot authenticate as clients do.
+func (b *Broker) checkPlainPeers() error {
+	if first := b.listeners[0].Listener; first.TLS || len(first.Authentication) > 0 {
+		return fmt.Errorf("other brokers connect to listener %s without TLS and authentication: "+
+			"configure a port for peer connections", first.Name)
+	}
+	return nil
+}
+
+// peerAddress returns the address at which other brokers reach this broker, or "" for the endpoint
+// of the default listener.
+func (b *Broker) peerAddress() (string, error) {
+	listens, scheme, host := b.listeners[0], "", b.opts.PeerHost
+	if b.peers != nil {
+		listens, scheme = b.peers, peerTLS
+		if host == "" {
+			host = b.listeners[0].endpoint.Host
+		}
+	}
+	if host == "" {
+		return "", nil
+	}
+	_, port, err := net.SplitHostPort(listens.socket.Addr().String())
+	if err != nil {
+		return "", fmt.Errorf("parse the listener's address: %w", err)
+	}
+	return scheme + net.JoinHostPort(host, port), nil
+}
+
+// peerSecurity is the security of the listener for other brokers.
+func (b *Broker) peerSecurity() wire.Security {
+	return wire.Security{TLS: b.opts.Certificates.peerServer(), Certificate: b.peerSession}
+}
+
+// peerSession returns the session of a broker or the operator, which the URI in its certificate
+// identifies. The peer CA issues certificates to both only.
+func (b *Broker) peerSession(state *tls.ConnectionState) (*wire.Session, error) {
+	uri, err := singleURI(state.PeerCertificates[0])
+	if err != nil {
+		return nil, err
+	}
+	session := &wire.Session{Mechanism: wire.MechanismTLS, Role: wire.RoleOperator,
+		Principal: wire.Principal{Type: "Peer", Name: uri}}
+	if uri == v1alpha1.OperatorURI(b.opts.Namespace, b.opts.Cluster) {
+		return session, nil
+	}
+	prefix := strings.TrimSuffix(v1alpha1.PeerURI(b.opts.Namespace, b.opts.Cluster, 0), "0")
+	digits, ok := strings.CutPrefix(uri, prefix)
+	id, err := strconv.ParseInt(digits, 10, 32)
+	if !ok || err != nil || uri != v1alpha1.PeerURI(b.opts.Namespace, b.opts.Cluster, int32(id)) {
+		return nil, errors.New("the certificate is not one of a broker of this cluster")
+	}
+	session.Role, session.Broker = wire.RoleBroker, int32(id)
+	return session, nil
+}
+
+// singleURI returns the only URI of a certificate.
+func singleURI(certificate *x509.Certificate) (string, error) {
+	if len(certificate.URIs) != 1 {
+		return "", fmt.Errorf("the certificate has %d URIs, want 1", len(certificate.URIs))
+	}
+	return certificate.URIs[0].String(), nil
+}
+
+// dialPeer connects to another broker, as the broker has registered.
+func (b *Broker) dialPeer(ctx context.Context, to metadata.Broker) (*wire.Peer, error) {
+	name := b.clientID()
+	address, secure := strings.CutPrefix(to.Peer, peerTLS)
+	if address == "" {
+		endpoint, ok := to.Endpoints.On(metadata.DefaultListener)
+		if !ok {
+			return nil, fmt.Errorf("broker %d has no endpoint on listener %s", to.ID,
+				metadata.DefaultListener)
+		}
+		address = endpoint.String()
+	}
+	if !secure {
+		return wire.DialPeer(ctx, b.opts.Dialer, address, name)
+	}
+	config, err := b.peerClient(to.ID)
+	if err != nil {
+		return nil, err
+	}
+	socket, err := b.opts.Dialer.DialContext(ctx, "tcp", address)
+	if err != nil {
+		return nil, err
+	}
+	stream := tls.Client(socket, config)
+	if err := stream.HandshakeContext(ctx); err != nil {
+		_ = socket.Close()
+		return nil, fmt.Errorf("authenticate broker %d: %w", to.ID, err)
+	}
+	return wire.NewPeer(stream, name), nil
+}
+
+// peerClient returns the configuration for a connection to a broker. The address is that of a pod,
+// which may belong to another pod by now. So the certificate is verified by the URI, which contains
+// the id of the broker, and not by a host name.
+func (b *Broker) peerClient(to int32) (*tls.Config, error) {
+	if b.opts.Certificates == nil {
+		return nil, fmt.Errorf("broker %d requires TLS, and this broker has no certificate", to)
+	}
+	m := b.opts.Certificates.current.Load()
+	if m.peer == nil || m.peerCA == nil {
+		return nil, errNoCertificate
+	}
+	want := v1alpha1.PeerURI(b.opts.Namespace, b.opts.Cluster, to)
+	return &tls.Config{
+		MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{*m.peer},
+		//nolint:gosec // VerifyConnection verifies the chain, and the URI instead of a host name
+		InsecureSkipVerify: true,
+		VerifyConnection: func(state tls.ConnectionState) error {
+			return verifyPeer(&state, m.peerCA, want)
+		},
+	}, nil
+}
+
+// verifyPeer verifies the certificate chain of a server and its URI.
+func verifyPeer(state *tls.ConnectionState, roots *x509.CertPool, want string) error {
+	options := x509.VerifyOptions{Roots: roots, Intermediates: x509.NewCertPool(),
+		KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}}
+	for _, intermediate := range state.PeerCertificates[1:] {
+		options.Intermediates.AddCert(intermediate)
+	}
+	leaf := state.PeerCertificates[0]
+	if _, err := leaf.Verify(options); err != nil {
+		return err
+	}
+	if uri, err := singleURI(leaf); err != nil || uri != want {
+		return fmt.Errorf("the certificate is that of %q, want %q", uri, want)
+	}
+	return nil
+}
+
+// plainPeers reports whether followers may still fetch without TLS: some broker has not registered
+// a TLS address yet.
+func (b *Broker) plainPeers() bool {
+	if b.peers == nil {
+		return true
+	}
+	for _, other := range b.image().Brokers {
+		if !strings.HasPrefix(other.Peer, peerTLS) {
+			return true
+		}
+	}
+	return false
+}

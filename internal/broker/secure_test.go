@@ -1,0 +1,342 @@
+package broker
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"errors"
+	"log/slog"
+	"net/url"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+	"github.com/twmb/franz-go/pkg/sasl/scram"
+
+	"heartwood.dev/heartwood/api/v1alpha1"
+	"heartwood.dev/heartwood/internal/metadata/local"
+	"heartwood.dev/heartwood/internal/sasl"
+	"heartwood.dev/heartwood/internal/vfs"
+	"heartwood.dev/heartwood/test/kit/certs"
+)
+
+// secureCluster is a cluster with the listeners tls (SCRAM over TLS) and mtls (certificates), and
+// with peer connections over TLS.
+type secureCluster struct {
+	t       *testing.T
+	store   *local.Store
+	ca      *certs.CA // of the brokers' certificates
+	users   *certs.CA
+	peers   *certs.CA
+	brokers Brokers
+}
+
+// scramOf returns the verifiers of users, by name and password.
+func scramOf(t *testing.T, passwords map[string]string) map[string]*v1alpha1.ScramVerifiers {
+	t.Helper()
+	all := map[string]*v1alpha1.ScramVerifiers{}
+	for name, password := range passwords {
+		of := &v1alpha1.ScramVerifiers{UserName: name}
+		for _, mechanism := range []string{v1alpha1.ScramSha256, v1alpha1.ScramSha512} {
+			v, err := sasl.NewVerifier(mechanism, password, []byte(name+"-salt"),
+				sasl.IterationsDefault)
+			if err != nil {
+				t.Fatal(err)
+			}
+			of.Verifiers = append(of.Verifiers, v1alpha1.ScramVerifier{Mechanism: mechanism,
+				Iterations: v.Iterations, Salt: v.Salt, StoredKey: v.StoredKey,
+				ServerKey: v.ServerKey})
+		}
+		all[name] = of
+	}
+	return all
+}
+
+func newSecureCluster(t *testing.T, brokers int) *secureCluster {
+	store, err := local.Open(vfs.OS{}, t.TempDir()+"/metadata.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(store.Close)
+	c := &secureCluster{t: t, store: store, ca: certs.New(t, "ca"), users: certs.New(t, "users"),
+		peers: certs.New(t, "peers")}
+	cluster := &v1alpha1.LogCluster{}
+	cluster.Name, cluster.Spec.Brokers = "demo", int32(brokers)
+	cluster.Spec.Authorization = &v1alpha1.Authorization{Type: v1alpha1.AuthorizationSimple,
+		SuperUsers: []string{"admin"}}
+	if err := errors.Join(store.Sync(cluster, brokers, nil),
+		store.SyncUsers(nil, scramOf(t, map[string]string{"admin": "admin-secret",
+			"alice": "alice-secret"}))); err != nil {
+		t.Fatal(err)
+	}
+	for id := range brokers {
+		c.brokers = append(c.brokers, c.start(int32(id)))
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	if err := store.AwaitBrokers(ctx, brokers); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// secrets returns the content of Secret v1alpha1.BrokersTLSSecretName for a broker.
+func (c *secureCluster) secrets(id int32) map[string][]byte {
+	c.t.Helper()
+	uri, err := url.Parse(v1alpha1.PeerURI("ns", "demo", id))
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	data := map[string][]byte{v1alpha1.KeyPeerCA: c.peers.PEM(), v1alpha1.KeyUsersCA: c.users.PEM()}
+	put := func(certificate tls.Certificate, certificateKey, key string) {
+		data[certificateKey], data[key] = certs.KeyPEM(c.t, certificate)
+	}
+	certificateKey, key := v1alpha1.PeerCertificateKeys(id)
+	put(c.peers.Leaf(&x509.Certificate{URIs: []*url.URL{uri}, ExtKeyUsage: []x509.ExtKeyUsage{
+		x509.ExtKeyUsageClientAuth, x509.ExtKeyUsageServerAuth}}), certificateKey, key)
+	for _, listener := range []string{"tls", "mtls"} {
+		certificateKey, key := v1alpha1.ListenerCertificateKeys(listener)
+		put(c.ca.Server("broker"), certificateKey, key)
+	}
+	return data
+}
+
+func (c *secureCluster) start(id int32) *Broker {
+	c.t.Helper()
+	certificates := NewCertificates()
+	if err := certificates.Update(c.secrets(id), []string{"tls", "mtls"}, id); err != nil {
+		c.t.Fatal(err)
+	}
+	b, err := New(Options{NodeID: id, DataDir: c.t.TempDir(), PeerListen: "127.0.0.1:0",
+		PeerHost: "127.0.0.1", Namespace: "ns", Cluster: "demo", Certificates: certificates,
+		Listeners: []Listener{
+			{Name: "tls", Listen: "127.0.0.1:0", TLS: true, Authentication: []v1alpha1.Authentication{
+				{Type: v1alpha1.AuthenticationScramSha256},
+				{Type: v1alpha1.AuthenticationScramSha512}}},
+			{Name: "mtls", Listen: "127.0.0.1:0", TLS: true,
+				Authentication: []v1alpha1.Authentication{{Type: v1alpha1.AuthenticationTLS}}},
+		},
+		Metadata: local.Session{Store: c.store, Broker: id},
+		Logger:   slog.New(slog.NewTextHandler(c.t.Output(), nil))})
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- b.Run(ctx) }()
+	c.t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			c.t.Error(err)
+		}
+	})
+	return b
+}
+
+// client returns a client of listener tls.
+func (c *secureCluster) client(user, password string, opts ...kgo.Opt) *kgo.Client {
+	c.t.Helper()
+	return c.connect(append(opts, kgo.SeedBrokers(c.brokers[0].Addr()), kgo.SASL(
+		scram.Auth{User: user, Pass: password}.AsSha512Mechanism()),
+		kgo.DialTLSConfig(&tls.Config{RootCAs: c.ca.Pool(), MinVersion: tls.VersionTLS12}))...)
+}
+
+func (c *secureCluster) connect(opts ...kgo.Opt) *kgo.Client {
+	c.t.Helper()
+	client, err := kgo.NewClient(append(opts, kgo.RetryTimeout(10*time.Second),
+		kgo.RecordDeliveryTimeout(10*time.Second), kgo.UnknownTopicRetries(3))...)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	c.t.Cleanup(client.Close)
+	return client
+}
+
+// createACLs creates ACLs as a Kafka admin client of the super user does.
+func (c *secureCluster) createACLs(b *kadm.ACLBuilder) {
+	c.t.Helper()
+	results, err := kadm.NewClient(c.client("admin", "admin-secret")).CreateACLs(c.t.Context(), b)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	for _, r := range results {
+		if r.Err != nil {
+			c.t.Fatal(r.Err)
+		}
+	}
+}
+
+func produce(ctx context.Context, client *kgo.Client, topic string) error {
+	return client.ProduceSync(ctx, &kgo.Record{Topic: topic, Value: []byte("x")}).FirstErr()
+}
+
+// TestAuthorizedClientOverTLS: a user may do what admin clients allow it, from then on, and nothing
+// else. Records are replicated over the peer connections.
+func TestAuthorizedClientOverTLS(t *testing.T) {
+	c := newSecureCluster(t, 2)
+	admin := kadm.NewClient(c.client("admin", "admin-secret"))
+	if _, err := admin.CreateTopic(t.Context(), 1, 2, nil, "orders"); err != nil {
+		t.Fatal(err)
+	}
+	alice := c.client("alice", "alice-secret", kgo.DisableIdempotentWrite(),
+		kgo.RequiredAcks(kgo.AllISRAcks()))
+	if err := produce(t.Context(), alice, "orders"); !errors.Is(err,
+		kerr.TopicAuthorizationFailed) {
+		t.Fatalf("without an ACL: %v", err)
+	}
+	c.createACLs(kadm.NewACLs().Topics("orders").ResourcePatternType(kadm.ACLPatternLiteral).
+		Operations(kadm.OpWrite).Allow("User:alice").AllowHosts("*"))
+	alice = c.client("alice", "alice-secret", kgo.DisableIdempotentWrite(),
+		kgo.RequiredAcks(kgo.AllISRAcks()))
+	if err := produce(t.Context(), alice, "orders"); err != nil {
+		t.Fatalf("with an ACL: %v", err)
+	}
+	image := c.store.Image()
+	if isr := image.Topic("orders").Partitions[0].ISR; len(isr) != 2 {
+		t.Errorf("the follower is not in sync: %v", isr)
+	}
+	if len(image.Security.ACLs) != 1 {
+		t.Errorf("ACLs: %v", image.Security.ACLs)
+	}
+}
+
+func TestWrongPasswordIsRefused(t *testing.T) {
+	c := newSecureCluster(t, 1)
+	err := c.client("alice", "wrong").Ping(t.Context())
+	if !errors.Is(err, kerr.SaslAuthenticationFailed) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestClientCertificateIsAPrincipal(t *testing.T) {
+	c := newSecureCluster(t, 1)
+	c.createACLs(kadm.NewACLs().Clusters().Operations(kadm.OpCreate).Allow("User:bob").
+		AllowHosts("*"))
+	config := &tls.Config{RootCAs: c.ca.Pool(), MinVersion: tls.VersionTLS12,
+		Certificates: []tls.Certificate{c.users.Client(pkix.Name{CommonName: "bob"})}}
+	bob := c.connect(kgo.SeedBrokers(c.brokers[0].listeners[1].endpoint.String()),
+		kgo.DialTLSConfig(config))
+	if _, err := kadm.NewClient(bob).CreateTopic(t.Context(), 1, 1, nil, "bills"); err != nil {
+		t.Errorf("bob may not create a topic: %v", err)
+	}
+	if _, err := kadm.NewClient(bob).DeleteTopic(t.Context(), "bills"); !errors.Is(err,
+		kerr.TopicAuthorizationFailed) {
+		t.Errorf("bob may delete a topic: %v", err)
+	}
+}
+
+// TestForgedFollowersAreRefused sends a follower's fetch as a client, as the super user, and as a
+// broker with another id.
+func TestForgedFollowersAreRefused(t *testing.T) {
+	c := newSecureCluster(t, 2)
+	admin := c.client("admin", "admin-secret")
+	if _, err := kadm.NewClient(admin).CreateTopic(t.Context(), 1, 1, nil, "orders"); err != nil {
+		t.Fatal(err)
+	}
+	leader := c.store.Image().Topic("orders").Partitions[0].Leader
+	fetch := func(from *kgo.Broker, as int32) int16 {
+		t.Helper()
+		req := kmsg.NewPtrFetchRequest()
+		req.SessionEpoch, req.ReplicaState.ID, req.ReplicaState.Epoch = -1, as, 1
+		topic := kmsg.NewFetchRequestTopic()
+		topic.Topic, topic.TopicID = "orders", c.store.Image().Topic("orders").ID
+		part := kmsg.NewFetchRequestTopicPartition()
+		part.PartitionMaxBytes = 1 << 20
+		topic.Partitions = append(topic.Partitions, part)
+		req.Topics = append(req.Topics, topic)
+		response, err := from.Request(t.Context(), req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		//nolint:forcetypeassert // the response to a FetchRequest
+		return response.(*kmsg.FetchResponse).Topics[0].Partitions[0].ErrorCode
+	}
+	if code := fetch(admin.Broker(int(leader)), 1-leader); code != 29 {
+		t.Errorf("as the super user: error %d", code)
+	}
+	certificates := c.brokers[1-leader].opts.Certificates.current.Load()
+	config := &tls.Config{Certificates: []tls.Certificate{*certificates.peer},
+		InsecureSkipVerify: true}
+	peer := c.connect(kgo.SeedBrokers(c.brokers[leader].peers.socket.Addr().String()),
+		kgo.DialTLSConfig(config))
+	if code := fetch(peer.SeedBrokers()[0], leader); code != 29 {
+		t.Errorf("as another broker: error %d", code)
+	}
+	if code := fetch(peer.SeedBrokers()[0], 1-leader); code == 29 {
+		t.Errorf("as itself: error %d", code)
+	}
+}
+
+// TestPeerMustBeABrokerOfTheCluster: a certificate of the users' CA, or of another cluster, does
+// not open the port of peers.
+func TestPeerMustBeABrokerOfTheCluster(t *testing.T) {
+	c := newSecureCluster(t, 1)
+	other, err := url.Parse(v1alpha1.PeerURI("ns", "other", 0))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, certificates := range map[string][]tls.Certificate{
+		"none": nil, "user": {c.users.Client(pkix.Name{CommonName: "broker"})},
+		"other cluster": {c.peers.Leaf(&x509.Certificate{URIs: []*url.URL{other},
+			ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}})},
+		"no URI": {c.peers.Client(pkix.Name{CommonName: "broker-0"})},
+	} {
+		config := &tls.Config{Certificates: certificates, MinVersion: tls.VersionTLS12,
+			InsecureSkipVerify: true}
+		conn, err := tls.Dial("tcp", c.brokers[0].peers.socket.Addr().String(), config)
+		if err != nil {
+			continue
+		}
+		_ = conn.SetReadDeadline(time.Now().Add(5 * time.Second))
+		if _, err := conn.Read(make([]byte, 1)); err == nil || errors.Is(err,
+			context.DeadlineExceeded) {
+			t.Errorf("%s: the connection was accepted", name)
+		}
+		_ = conn.Close()
+	}
+}
+
+func TestListenersWithAuthenticationNeedAPeerPort(t *testing.T) {
+	store, err := local.Open(vfs.NewMem(), "metadata.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = New(Options{DataDir: t.TempDir(), Metadata: local.Session{Store: store},
+		Listeners: []Listener{{Name: "sasl", Listen: "127.0.0.1:0",
+			Authentication: []v1alpha1.Authentication{{Type: v1alpha1.AuthenticationScramSha512}}}}})
+	if err == nil {
+		t.Error("a broker without a port for peers was started")
+	}
+}
+
+// TestInvalidCertificatesKeepTheOldOnes updates certificates with a broken key.
+func TestInvalidCertificatesKeepTheOldOnes(t *testing.T) {
+	ca := certs.New(t, "ca")
+	chain, key := certs.KeyPEM(t, ca.Server("broker"))
+	certificateKey, privateKey := v1alpha1.ListenerCertificateKeys("tls")
+	c := NewCertificates()
+	if config := c.server("tls", false)(); config.GetConfigForClient == nil {
+		t.Error("a listener without a certificate has a configuration")
+	}
+	if err := c.Update(map[string][]byte{certificateKey: chain, privateKey: key},
+		[]string{"tls"}, 0); err != nil {
+		t.Fatal(err)
+	}
+	before := c.server("tls", false)()
+	if err := c.Update(map[string][]byte{certificateKey: chain, privateKey: []byte("x")},
+		[]string{"tls"}, 0); err == nil {
+		t.Error("a broken key was accepted")
+	}
+	if after := c.server("tls", false)(); len(after.Certificates) != 1 ||
+		!bytes.Equal(after.Certificates[0].Certificate[0], before.Certificates[0].Certificate[0]) {
+		t.Error("the old certificate was dropped")
+	}
+	if config := c.server("tls", true)(); config.GetConfigForClient == nil {
+		t.Error("without a CA of clients, certificates of the system's CAs would be accepted")
+	}
+}

@@ -1,0 +1,208 @@
+package metadata
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"heartwood.dev/heartwood/api/v1alpha1"
+	"heartwood.dev/heartwood/internal/authz"
+)
+
+// ErrUnknownUser means that a user has no credential that could be changed.
+var ErrUnknownUser = errors.New("unknown user")
+
+// UserChange is a change of the ACLs of one principal of type User. All of its changes are applied,
+// or none.
+type UserChange struct {
+	Name   string // name of the principal
+	Add    []authz.ACL
+	Remove []authz.ACL
+}
+
+// ScramChange sets or deletes the password of one user for one mechanism.
+type ScramChange struct {
+	Name      string
+	Mechanism string
+	Verifier  *v1alpha1.ScramVerifier // nil: the password is deleted
+}
+
+// UserAdmin changes users for Kafka admin clients, by changing LogUser resources and the Secret of
+// passwords that admin clients set. Each method returns when the change is stored; brokers apply it
+// with a later image. The errors wrap ErrPolicy, ErrInvalidSettings, ErrUnknownUser or
+// ErrUnavailable.
+type UserAdmin interface {
+	// ChangeUser changes the ACLs of a principal. If the principal has no LogUser and ACLs are
+	// added, a LogUser of type External is created.
+	ChangeUser(ctx context.Context, change UserChange) error
+	// AlterScram sets or deletes a password. The password of a LogUser of type Scram cannot be
+	// changed, because the operator owns it.
+	AlterScram(ctx context.Context, change ScramChange) error
+}
+
+// The names of operations, types and patterns in LogUsers, and their numbers.
+var (
+	aclOperations = map[v1alpha1.ACLOperation]authz.Operation{
+		v1alpha1.ACLAll: authz.OpAll, v1alpha1.ACLRead: authz.OpRead,
+		v1alpha1.ACLWrite: authz.OpWrite, v1alpha1.ACLCreate: authz.OpCreate,
+		v1alpha1.ACLDelete: authz.OpDelete, v1alpha1.ACLAlter: authz.OpAlter,
+		v1alpha1.ACLDescribe:        authz.OpDescribe,
+		v1alpha1.ACLClusterAction:   authz.OpClusterAction,
+		v1alpha1.ACLDescribeConfigs: authz.OpDescribeConfigs,
+		v1alpha1.ACLAlterConfigs:    authz.OpAlterConfigs,
+		v1alpha1.ACLIdempotentWrite: authz.OpIdempotentWrite,
+		v1alpha1.ACLCreateTokens:    authz.OpCreateTokens,
+		v1alpha1.ACLDescribeTokens:  authz.OpDescribeTokens,
+		v1alpha1.ACLTwoPhaseCommit:  authz.OpTwoPhaseCommit,
+	}
+	aclTypes = map[v1alpha1.ACLResourceType]authz.ResourceType{
+		v1alpha1.ACLTopic: authz.ResourceTopic, v1alpha1.ACLGroup: authz.ResourceGroup,
+		v1alpha1.ACLCluster:         authz.ResourceCluster,
+		v1alpha1.ACLTransactionalID: authz.ResourceTransactionalID,
+		v1alpha1.ACLUser:            authz.ResourceUser,
+	}
+	aclOperationNames = inverted(aclOperations)
+	aclTypeNames      = inverted(aclTypes)
+)
+
+func inverted[K, V comparable](m map[K]V) map[V]K {
+	inverse := make(map[V]K, len(m))
+	for k, v := range m {
+		inverse[v] = k
+	}
+	return inverse
+}
+
+// ACLsOf returns the ACLs of a LogUser, one for each operation.
+func ACLsOf(u *v1alpha1.LogUser) (acls []authz.ACL) {
+	principal := authz.Principal{Type: PrincipalUser, Name: u.PrincipalName()}
+	for _, rule := range u.Spec.ACLs {
+		for _, operation := range rule.Operations {
+			a := authz.ACL{Principal: principal, Host: cmp.Or(rule.Host, authz.Wildcard),
+				Operation: aclOperations[operation], Permission: authz.Allow,
+				Type: aclTypes[rule.Resource.Type], Pattern: authz.PatternLiteral,
+				Name: rule.Resource.Name}
+			if rule.Type == v1alpha1.ACLDeny {
+				a.Permission = authz.Deny
+			}
+			if rule.Resource.Pattern == v1alpha1.ACLPrefix {
+				a.Pattern = authz.PatternPrefix
+			}
+			if a.Check() == nil {
+				acls = append(acls, a)
+			}
+		}
+	}
+	return acls
+}
+
+// ruleOf returns the rule of a LogUser for an ACL.
+func ruleOf(a *authz.ACL) v1alpha1.ACL {
+	rule := v1alpha1.ACL{
+		Resource: v1alpha1.ACLResource{Type: aclTypeNames[a.Type], Name: a.Name,
+			Pattern: v1alpha1.ACLLiteral},
+		Operations: []v1alpha1.ACLOperation{aclOperationNames[a.Operation]},
+		Type:       v1alpha1.ACLAllow, Host: a.Host,
+	}
+	if a.Permission == authz.Deny {
+		rule.Type = v1alpha1.ACLDeny
+	}
+	if a.Pattern == authz.PatternPrefix {
+		rule.Resource.Pattern = v1alpha1.ACLPrefix
+	}
+	return rule
+}
+
+// AlteredUser returns a copy of a LogUser with changed ACLs. An operation is added to a rule that
+// differs in the operations only, so that a list of ACLs becomes a short list of rules. Rules that
+// become empty are removed; other rules stay as they were written.
+func AlteredUser(u *v1alpha1.LogUser, change UserChange) *v1alpha1.LogUser {
+	altered := u.DeepCopy()
+	present := ACLsOf(u)
+	for i := range change.Add {
+		if !slices.Contains(present, change.Add[i]) {
+			addRule(&altered.Spec.ACLs, ruleOf(&change.Add[i]))
+		}
+	}
+	for i := range change.Remove {
+		removeRule(altered, &change.Remove[i])
+	}
+	altered.Spec.ACLs = slices.DeleteFunc(altered.Spec.ACLs,
+		func(rule v1alpha1.ACL) bool { return len(rule.Operations) == 0 })
+	return altered
+}
+
+func addRule(rules *[]v1alpha1.ACL, added v1alpha1.ACL) {
+	for i := range *rules {
+		rule := &(*rules)[i]
+		if sameTarget(*rule, added) {
+			rule.Operations = append(rule.Operations, added.Operations...)
+			return
+		}
+	}
+	*rules = append(*rules, added)
+}
+
+// sameTarget reports whether two rules differ in their operations only.
+func sameTarget(a, b v1alpha1.ACL) bool {
+	pattern := func(r v1alpha1.ACL) v1alpha1.ACLPattern {
+		return cmp.Or(r.Resource.Pattern, v1alpha1.ACLLiteral)
+	}
+	return a.Resource.Type == b.Resource.Type && a.Resource.Name == b.Resource.Name &&
+		pattern(a) == pattern(b) &&
+		cmp.Or(a.Type, v1alpha1.ACLAllow) == cmp.Or(b.Type, v1alpha1.ACLAllow) &&
+		cmp.Or(a.Host, authz.Wildcard) == cmp.Or(b.Host, authz.Wildcard)
+}
+
+func removeRule(u *v1alpha1.LogUser, removed *authz.ACL) {
+	target := ruleOf(removed)
+	for i := range u.Spec.ACLs {
+		rule := &u.Spec.ACLs[i]
+		if sameTarget(*rule, target) {
+			rule.Operations = slices.DeleteFunc(rule.Operations,
+				func(o v1alpha1.ACLOperation) bool { return o == target.Operations[0] })
+		}
+	}
+}
+
+// NewUser returns the LogUser of type External that is created for the first ACL of a principal.
+// The name of the resource depends on the name of the principal alone, so that two brokers cannot
+// create two.
+func NewUser(name, cluster string) *v1alpha1.LogUser {
+	u := &v1alpha1.LogUser{
+		TypeMeta:   metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "LogUser"},
+		ObjectMeta: metav1.ObjectMeta{Name: ResourceName(name)},
+	}
+	u.Spec.Cluster, u.Spec.Authentication.Type = cluster, v1alpha1.UserExternal
+	if u.Name != name {
+		u.Spec.UserName = name
+	}
+	return u
+}
+
+// AlteredScram returns the verifiers of a user after a change. Parameter present may be nil. The
+// error wraps ErrUnknownUser if there is nothing to delete.
+func AlteredScram(present *v1alpha1.ScramVerifiers,
+	change ScramChange) (*v1alpha1.ScramVerifiers, error) {
+	altered := &v1alpha1.ScramVerifiers{UserName: change.Name}
+	found := false
+	if present != nil {
+		for _, v := range present.Verifiers {
+			if v.Mechanism == change.Mechanism {
+				found = true
+				continue
+			}
+			altered.Verifiers = append(altered.Verifiers, v)
+		}
+	}
+	switch {
+	case change.Verifier != nil:
+		altered.Verifiers = append(altered.Verifiers, *change.Verifier)
+	case !found:
+		return nil, ErrUnknownUser
+	}
+	return altered, nil
+}

@@ -1,0 +1,243 @@
+package local
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"heartwood.dev/heartwood/api/v1alpha1"
+	"heartwood.dev/heartwood/internal/metadata"
+	"heartwood.dev/heartwood/internal/vfs"
+)
+
+// user is a LogUser that admin clients have created. LogUsers with a manifest are not in the
+// document: the caller of SyncUsers passes them at every start.
+type user struct {
+	Name string               `json:"name"`
+	Spec v1alpha1.LogUserSpec `json:"spec"`
+}
+
+func (u user) resource() *v1alpha1.LogUser {
+	return &v1alpha1.LogUser{
+		TypeMeta:   metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "LogUser"},
+		ObjectMeta: metav1.ObjectMeta{Name: u.Name},
+		Spec:       u.Spec,
+	}
+}
+
+// credentialsName is the name of the file of passwords that admin clients have set, next to the
+// file of the metadata.
+const credentialsName = "credentials.json"
+
+// credentials is the content of the file.
+type credentials struct {
+	// UnknownUsers is the key from which the salts of unknown users are derived.
+	UnknownUsers []byte `json:"unknownUsers"`
+	// Scram are the verifiers of passwords, by user.
+	Scram map[string]*v1alpha1.ScramVerifiers `json:"scram,omitempty"`
+}
+
+// users is the part of the store's state that concerns users. It is guarded by changing.
+type users struct {
+	manifests []*v1alpha1.LogUser                 // LogUsers with a manifest
+	scram     map[string]*v1alpha1.ScramVerifiers // verifiers of LogUsers with a manifest
+	stored    credentials
+	onDisk    bool               // the file of credentials exists
+	security  *metadata.Security // of the published image
+}
+
+// openUsers reads the file of credentials, or creates it with a new key.
+func (s *Store) openUsers() error {
+	file := filepath.Join(filepath.Dir(s.file), credentialsName)
+	content, err := s.fs.ReadFile(file)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		key := make([]byte, 32)
+		_, _ = rand.Read(key) // never fails
+		s.changing.users.stored.UnknownUsers = key
+		return nil
+	case err != nil:
+		return fmt.Errorf("read credentials: %w", err)
+	}
+	if err := json.Unmarshal(content, &s.changing.users.stored); err != nil {
+		return fmt.Errorf("read credentials %s: %w", file, err)
+	}
+	s.changing.onDisk = true
+	return nil
+}
+
+// writeCredentials replaces the file of credentials. Only its owner may read the file: the
+// temporary file, which is renamed, is created with this mode.
+func (s *Store) writeCredentials(c credentials) error {
+	content, err := json.Marshal(c)
+	if err != nil {
+		return fmt.Errorf("encode credentials: %w", err)
+	}
+	file := filepath.Join(filepath.Dir(s.file), credentialsName)
+	if _, ok := s.fs.(vfs.OS); ok {
+		temporary, err := os.OpenFile(file+vfs.TemporarySuffix, os.O_RDWR|os.O_CREATE, 0o600)
+		if err != nil {
+			return fmt.Errorf("%w: %w", ErrNotWritten, err)
+		}
+		if err := temporary.Close(); err != nil {
+			return fmt.Errorf("%w: %w", ErrNotWritten, err)
+		}
+	}
+	if err := vfs.WriteFileAtomic(s.fs, file, content); err != nil {
+		return fmt.Errorf("%w: %w", ErrNotWritten, err)
+	}
+	return nil
+}
+
+// SyncUsers applies the LogUsers of manifests and the verifiers of their passwords, by any key. It
+// replaces those of the previous call.
+func (s *Store) SyncUsers(manifests []*v1alpha1.LogUser,
+	scram map[string]*v1alpha1.ScramVerifiers) error {
+	s.changing.Lock()
+	defer s.changing.Unlock()
+	if !s.changing.onDisk && len(manifests) > 0 {
+		// Without the file, the next start would choose another key, and the salts of unknown users
+		// would change.
+		if err := s.writeCredentials(s.changing.stored); err != nil {
+			return err
+		}
+		s.changing.onDisk = true
+	}
+	before := s.changing.users
+	s.changing.manifests, s.changing.users.scram = manifests, scram
+	err := s.changeLocked(electionOptions{}, func(*document) error { return nil })
+	if err != nil {
+		s.changing.users = before
+	}
+	return err
+}
+
+// securityOf returns the users of a document. It returns the previous value if nothing has changed,
+// so that its ACLs are not compiled again.
+func (s *Store) securityOf(d *document) *metadata.Security {
+	u := &s.changing.users
+	all := slices.Clone(u.manifests)
+	for _, stored := range d.Users {
+		if !slices.ContainsFunc(u.manifests, func(m *v1alpha1.LogUser) bool {
+			return m.PrincipalName() == stored.resource().PrincipalName()
+		}) {
+			all = append(all, stored.resource())
+		}
+	}
+	scram := maps.Clone(u.stored.Scram)
+	if scram == nil {
+		scram = map[string]*v1alpha1.ScramVerifiers{}
+	}
+	for _, v := range u.scram { // a LogUser of type Scram has no other passwords
+		scram[v.UserName] = v
+	}
+	next := metadata.ResolveSecurity(d.resource(), all, scram, u.stored.UnknownUsers)
+	if !reflect.DeepEqual(next, u.security) {
+		u.security = next
+	}
+	return u.security
+}
+
+// ChangeUser implements metadata.UserAdmin. It rejects a change of a LogUser that has a manifest
+// (ADR 0160).
+func (s *Store) ChangeUser(ctx context.Context, change metadata.UserChange) error {
+	return s.request(ctx, func() error {
+		return s.change(func(d *document) error {
+			if m := s.manifestUser(change.Name); m != nil {
+				return fmt.Errorf("%w: user %q has a manifest, which would revert the change: "+
+					"change LogUser/%s in the manifest", metadata.ErrPolicy, change.Name, m.Name)
+			}
+			d.changeUser(change)
+			return nil
+		})
+	})
+}
+
+func (s *Store) manifestUser(name string) *v1alpha1.LogUser {
+	for _, m := range s.changing.manifests {
+		if m.PrincipalName() == name {
+			return m
+		}
+	}
+	return nil
+}
+
+// changeUser changes a LogUser without a manifest. A LogUser without ACLs is removed: it exists for
+// its ACLs only.
+func (d *document) changeUser(change metadata.UserChange) {
+	at := slices.IndexFunc(d.Users, func(u user) bool {
+		return u.resource().PrincipalName() == change.Name
+	})
+	before := metadata.NewUser(change.Name, d.clusterName())
+	if at >= 0 {
+		before = d.Users[at].resource()
+	}
+	altered := metadata.AlteredUser(before, change)
+	d.Users = slices.Clone(d.Users)
+	switch {
+	case len(altered.Spec.ACLs) == 0 && at >= 0:
+		d.Users = slices.Delete(d.Users, at, at+1)
+	case len(altered.Spec.ACLs) == 0:
+	case at >= 0:
+		d.Users[at].Spec = altered.Spec
+	default:
+		d.Users = append(d.Users, user{Name: altered.Name, Spec: altered.Spec})
+	}
+}
+
+func (d *document) clusterName() string {
+	if d.Cluster == nil {
+		return clusterNameDefault
+	}
+	return d.Cluster.Name
+}
+
+// AlterScram implements metadata.UserAdmin.
+func (s *Store) AlterScram(ctx context.Context, change metadata.ScramChange) error {
+	return s.request(ctx, func() error {
+		s.changing.Lock()
+		defer s.changing.Unlock()
+		if m := s.manifestUser(change.Name); m != nil &&
+			m.Spec.Authentication.Type == v1alpha1.UserScram {
+			return fmt.Errorf("%w: the password of user %q comes from LogUser/%s: change it there",
+				metadata.ErrPolicy, change.Name, m.Name)
+		}
+		next, err := s.changing.users.stored.altered(change)
+		if err != nil {
+			return err
+		}
+		if err := s.writeCredentials(next); err != nil {
+			return err
+		}
+		s.changing.users.stored, s.changing.onDisk = next, true
+		return s.changeLocked(electionOptions{}, func(*document) error { return nil })
+	})
+}
+
+// altered returns the credentials after a change. Maps and lists of the present ones stay as they
+// are.
+func (c credentials) altered(change metadata.ScramChange) (credentials, error) {
+	verifiers, err := metadata.AlteredScram(c.Scram[change.Name], change)
+	if err != nil {
+		return c, err
+	}
+	c.Scram = maps.Clone(c.Scram)
+	if c.Scram == nil {
+		c.Scram = map[string]*v1alpha1.ScramVerifiers{}
+	}
+	c.Scram[change.Name] = verifiers
+	if len(verifiers.Verifiers) == 0 {
+		delete(c.Scram, change.Name)
+	}
+	return c, nil
+}

@@ -1,0 +1,125 @@
+package metadata
+
+import (
+	"slices"
+	"time"
+
+	"heartwood.dev/heartwood/api/v1alpha1"
+	"heartwood.dev/heartwood/internal/authz"
+	"heartwood.dev/heartwood/internal/sasl"
+)
+
+// Security contains the users of a cluster: who may do what, and the verifiers of passwords. It is
+// immutable. A metadata store keeps one Security for as long as the users do not change, because
+// its Matcher takes time to build.
+type Security struct {
+	Authorize  bool     // false: every request is allowed
+	SuperUsers []string // names of principals of type User
+	// ACLs are the rules of all LogUsers, in the order of authz.Compare.
+	ACLs []authz.ACL
+	// Scram are the verifiers of passwords, by mechanism and name of the user.
+	Scram map[string]map[string][]sasl.Verifier
+	// UnknownUsers is the key from which the salts of unknown users are derived.
+	UnknownUsers []byte
+
+	matcher *authz.Matcher
+}
+
+// Compiled builds the Matcher and returns s. The caller has set the exported fields only.
+func (s *Security) Compiled() *Security {
+	if s == nil || s.matcher != nil {
+		return s
+	}
+	supers := make([]authz.Principal, 0, len(s.SuperUsers))
+	for _, name := range s.SuperUsers {
+		supers = append(supers, authz.Principal{Type: PrincipalUser, Name: name})
+	}
+	s.matcher = authz.New(s.ACLs, supers)
+	s.ACLs = s.matcher.ACLs()
+	return s
+}
+
+// PrincipalUser is the type of the principals of LogUsers.
+const PrincipalUser = "User"
+
+// Matcher returns the compiled ACLs, or nil if every request is allowed. A nil Security has no
+// authorization.
+func (s *Security) Matcher() *authz.Matcher {
+	if s == nil || !s.Authorize {
+		return nil
+	}
+	return s.matcher
+}
+
+// Verifiers returns the verifiers of a user's passwords for a mechanism.
+func (s *Security) Verifiers(mechanism, user string) []sasl.Verifier {
+	if s == nil {
+		return nil
+	}
+	return s.Scram[mechanism][user]
+}
+
+// ResolveSecurity returns the users of a cluster, or nil if it has none and neither authenticates
+// nor authorizes clients. Of several LogUsers with the same principal, the
+// oldest applies. Parameter cluster may be nil. The operations of LogUsers and their names are
+// validated by the schema; an ACL that is invalid nevertheless is skipped.
+func ResolveSecurity(cluster *v1alpha1.LogCluster, users []*v1alpha1.LogUser,
+	scram map[string]*v1alpha1.ScramVerifiers, unknownUsers []byte) *Security {
+	s := &Security{UnknownUsers: unknownUsers, Scram: map[string]map[string][]sasl.Verifier{}}
+	if cluster != nil {
+		s.Authorize = cluster.Spec.Listeners.Authenticate()
+		if a := cluster.Spec.Authorization; a != nil {
+			s.Authorize = a.Type == v1alpha1.AuthorizationSimple
+			s.SuperUsers = slices.Clone(a.SuperUsers)
+		}
+	}
+	for _, u := range OldestUsers(users) {
+		s.ACLs = append(s.ACLs, ACLsOf(u)...)
+	}
+	for _, of := range scram {
+		s.addScram(of)
+	}
+	if !s.Authorize && len(s.ACLs) == 0 && len(scram) == 0 &&
+		(cluster == nil || !cluster.Spec.Listeners.Authenticate()) {
+		return nil
+	}
+	return s.Compiled()
+}
+
+func (s *Security) addScram(of *v1alpha1.ScramVerifiers) {
+	for _, v := range of.Verifiers {
+		if s.Scram[v.Mechanism] == nil {
+			s.Scram[v.Mechanism] = map[string][]sasl.Verifier{}
+		}
+		var notAfter time.Time
+		if v.NotAfter != nil {
+			notAfter = v.NotAfter.Time
+		}
+		s.Scram[v.Mechanism][of.UserName] = append(s.Scram[v.Mechanism][of.UserName],
+			sasl.Verifier{Iterations: v.Iterations, Salt: v.Salt, StoredKey: v.StoredKey,
+				ServerKey: v.ServerKey, NotAfter: notAfter})
+	}
+}
+
+// OldestUsers returns the users without those whose principal an older LogUser has.
+func OldestUsers(users []*v1alpha1.LogUser) (oldest []*v1alpha1.LogUser) {
+	at := map[string]int{}
+	for _, u := range users {
+		i, exists := at[u.PrincipalName()]
+		switch {
+		case !exists:
+			at[u.PrincipalName()] = len(oldest)
+			oldest = append(oldest, u)
+		case olderUser(u, oldest[i]):
+			oldest[i] = u
+		}
+	}
+	return oldest
+}
+
+func olderUser(a, b *v1alpha1.LogUser) bool {
+	if !a.CreationTimestamp.Equal(&b.CreationTimestamp) {
+		return a.CreationTimestamp.Before(&b.CreationTimestamp)
+	}
+	return a.UID < b.UID || a.UID == b.UID && a.Name < b.Name
+}
