@@ -44,19 +44,20 @@ type exit struct {
 // liveBroker is one broker process, with one broker epoch.
 type liveBroker struct {
 	*broker
-	ctx     context.Context
-	cancel  context.CancelFunc
-	watcher *logWatcher
-	store   *logstore.Store
-	cleaner *cleaner.Cleaner
-	set     *replica.Set
-	wire    *listener    // nil unless profile.overWire is set
-	epoch   atomic.Int64 // 0: not registered yet
-	image   atomic.Pointer[metadata.Image]
-	api     *apiClient
-	writer  *commit.Writer
-	brokers atomic.Pointer[registrations] // as of image
-	reports chan []metadata.Served        // the latest report, with a buffer of one
+	ctx          context.Context
+	cancel       context.CancelFunc
+	watcher      *logWatcher
+	store        *logstore.Store
+	cleaner      *cleaner.Cleaner
+	set          *replica.Set
+	coordinators              // nil unless world.exactlyOnce is set
+	wire         *listener    // nil unless profile.overWire is set
+	epoch        atomic.Int64 // 0: not registered yet
+	image        atomic.Pointer[metadata.Image]
+	api          *apiClient
+	writer       *commit.Writer
+	brokers      atomic.Pointer[registrations] // as of image
+	reports      chan []metadata.Served        // the latest report, with a buffer of one
 	// isrChanges is the number of calls of changeISR that have not returned.
 	isrChanges atomic.Int32
 	dead       atomic.Bool // the process has ended, and no longer affects other nodes
@@ -99,10 +100,17 @@ func (b *broker) start() {
 	l.writer, l.reports = l.api.writer(), make(chan []metadata.Served, 1)
 	l.cleaner = cleaner.New(store,
 		cleaner.Options{Logger: logger, MemoryBytes: 1 << 20})
-	l.set = replica.NewSet(replica.Options{
+	opts := replica.Options{
 		NodeID: b.id, Cluster: "simulated", Store: store, Logger: logger, Dial: l.dial,
 		ChangeISR: l.changeISR, LagMax: b.w.profile.lagMax,
-	})
+	}
+	if b.w.exactlyOnce != nil {
+		opts.Verifier = l
+	}
+	l.set = replica.NewSet(opts)
+	if b.w.exactlyOnce != nil {
+		l.startCoordinators(logger)
+	}
 	if b.w.profile.overWire {
 		l.wire = l.listen(logger)
 	}
@@ -158,6 +166,7 @@ func (l *liveBroker) apply(image *metadata.Image) {
 		l.w.logger.Warn("failed to apply image", "broker", l.id, "error", err)
 	}
 	l.image.Store(image)
+	l.coordinators.apply(image)
 	select {
 	case <-l.reports: // an earlier report that was not sent
 	default:
@@ -275,6 +284,7 @@ func (l *liveBroker) shut() {
 	l.cancel()
 	l.applying.Wait()
 	l.wire.wait()
+	l.coordinators.close()
 	l.set.Close()
 	l.cleaner.Close()
 	if err := l.store.Close(); err != nil && !l.dead.Load() {

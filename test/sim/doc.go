@@ -34,6 +34,8 @@
 //   - A read_committed consumer receives all records of a committed transaction, and no record of
 //     any other transaction. A record of a transaction that was not committed supersedes no record
 //     (transactions_test.go).
+//   - Transactions that clients write through coordinators are atomic, also with the offsets that
+//     they commit, and each ends (TestExactlyOnce, eos_test.go).
 //   - Each write of a set changes an entry only from its stored version: the number of its changes
 //     grows, and its leader epoch does not decrease. No entry is lost.
 //   - A leader epoch has one leader. A record that a deposed leader acknowledges must remain like
@@ -42,11 +44,12 @@
 //
 // Clients produce with acks=all and acks=1, repeat acknowledged batches, read from the leader and
 // from followers (KIP-392), and delete records. Records expire by time and by size. Transactions
-// are written directly to the leaders' logs, because there is no transaction coordinator yet.
-// Brokers are added, drained and lost permanently. In one of five runs followers and consumers use
-// Kafka's protocol through internal/wire and internal/handler. In the other runs leaders evict
-// fetch sessions, and requests arrive twice. The simulation does not cover the local metadata
-// store, producers over the wire, consumer groups, and disk errors.
+// are written directly to the leaders' logs, except in TestExactlyOnce: there all brokers have
+// their coordinators, and clients of the transaction versions 0 and 2 write transactions, some of
+// whose requests arrive late. Brokers are added, drained and lost permanently. In one of five runs
+// followers and consumers use Kafka's protocol through internal/wire and internal/handler. In the
+// other runs leaders evict fetch sessions, and requests arrive twice. The simulation does not cover
+// the local metadata store, producers over the wire, members of consumer groups, and disk errors.
 //
 // The value of a simulation shows when the code is broken on purpose. Each of these faults was
 // found within some hundred seeds, most within a few:

@@ -17,22 +17,7 @@ func (w *world) heal() {
 	if w.failed() {
 		return
 	}
-	w.tracef("all faults end")
-	w.mu.Lock()
-	w.mu.healed = true
-	w.mu.Unlock()
-	w.net.change(func() {
-		clear(w.net.cut)
-		clear(w.net.paused)
-		clear(w.net.delays)
-	})
-	w.restartBrokers()
-	for len(w.operators.running) > 1 {
-		w.stopOperator(w.operators.running[0])
-	}
-	if len(w.operators.running) == 0 {
-		w.startOperator()
-	}
+	w.endFaults()
 	for begin, accepted := time.Now(), false; !w.recovered() && !w.failed(); {
 		if time.Since(begin) > healTime {
 			w.fail("not recovered after %s: %s", healTime, w.unrecovered())
@@ -49,6 +34,26 @@ func (w *world) heal() {
 	w.runFor(3 * time.Second)
 	if !w.failed() {
 		w.compare()
+	}
+}
+
+// endFaults ends all faults, and starts all brokers and an operator.
+func (w *world) endFaults() {
+	w.tracef("all faults end")
+	w.mu.Lock()
+	w.mu.healed = true
+	w.mu.Unlock()
+	w.net.change(func() {
+		clear(w.net.cut)
+		clear(w.net.paused)
+		clear(w.net.delays)
+	})
+	w.restartBrokers()
+	for len(w.operators.running) > 1 {
+		w.stopOperator(w.operators.running[0])
+	}
+	if len(w.operators.running) == 0 {
+		w.startOperator()
 	}
 }
 

@@ -15,9 +15,6 @@ import (
 // firstOperator is the node id of the first operator process. Later ones have lower ids.
 const firstOperator int32 = -10
 
-// decidePeriod is how often an operator decides without news.
-const decidePeriod = 100 * time.Millisecond
-
 // operator is one operator process. It decides about all partitions of a set with one write. Two of
 // them can run at the same time: an old one may not know yet that it has lost its Lease.
 type operator struct {
@@ -61,7 +58,7 @@ func (w *world) stopOperator(o *operator) {
 // watch keeps the caches up to date until the process ends.
 func (o *operator) watch() {
 	for o.ctx.Err() == nil {
-		brokers, err := o.api.next(o.ctx, decidePeriod)
+		brokers, err := o.api.next(o.ctx, o.w.profile.decideEvery)
 		if err != nil {
 			continue
 		}

@@ -13,9 +13,8 @@ import (
 	"heartwood.dev/heartwood/internal/replica"
 )
 
-// Logs and replicas support transactions. Brokers reject the transactions of clients, because there
-// is no transaction coordinator yet. So the clients below call the logs and replicas as a
-// coordinator would.
+// The clients below call the logs and replicas as a coordinator would. So every run has
+// transactions, without the coordinators of TestExactlyOnce.
 
 // transactionKeys is the number of keys that only transactions write. The history of these keys is
 // not checked.

@@ -1,0 +1,160 @@
+package sim
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+
+	"heartwood.dev/heartwood/internal/coordinator"
+	txn "heartwood.dev/heartwood/internal/coordinator/transaction"
+	"heartwood.dev/heartwood/internal/logstore"
+	"heartwood.dev/heartwood/internal/metadata"
+	"heartwood.dev/heartwood/internal/replica"
+)
+
+// coordinators are the group coordinator and the transaction coordinator of a broker process. They
+// are real; the messages between them take the simulated network.
+type coordinators struct {
+	groups       *coordinator.Groups
+	transactions *coordinator.Transactions
+}
+
+// startCoordinators starts the coordinators of a process. It is called before the process applies
+// an image.
+func (l *liveBroker) startCoordinators(logger *slog.Logger) {
+	await := func(context.Context, func(*metadata.Image) bool) {}
+	l.groups = coordinator.NewGroups(coordinator.Options{NodeID: l.id, Replicas: l.set,
+		Image: l.image.Load, Await: await, Admin: noAdmin{}, Logger: logger})
+	l.transactions = coordinator.NewTransactions(coordinator.TransactionOptions{NodeID: l.id,
+		Replicas: l.set, Image: l.image.Load, Await: await, Admin: noAdmin{},
+		Config:  txn.Config{ProducerID: l.w.exactlyOnce.nextProducerID},
+		Connect: l.connectCoordinator, WriteMarkers: l.writeMarkers, Logger: logger})
+}
+
+func (c *coordinators) apply(image *metadata.Image) {
+	if c.groups != nil {
+		c.groups.Apply(image)
+		c.transactions.Apply(image)
+	}
+}
+
+func (c *coordinators) close() {
+	if c.groups != nil {
+		c.transactions.Close()
+		c.groups.Close()
+	}
+}
+
+// noAdmin refuses to create topics. The internal topics exist from the start.
+type noAdmin struct{ metadata.Admin }
+
+func (noAdmin) CreateTopic(context.Context, metadata.NewTopic) (*metadata.Topic, error) {
+	return nil, metadata.ErrTopicExists
+}
+
+// Verify implements replica.Verifier.
+func (l *liveBroker) Verify(ctx context.Context, q replica.Verification) []error {
+	return l.transactions.Verify(ctx, q)
+}
+
+func (l *liveBroker) writeMarkers(ctx context.Context,
+	markers []coordinator.PartitionMarker) []error {
+	all := make([]replica.Marker, 0, len(markers))
+	for _, m := range markers {
+		all = append(all, replica.Marker{ID: m.Partition, End: logstore.EndTxn{
+			ProducerID: m.Producer.ID, ProducerEpoch: m.Producer.Epoch, Commit: m.Commit,
+			CoordinatorEpoch: m.CoordinatorEpoch, Version: m.Version}})
+	}
+	return l.groups.WriteMarkers(ctx, all)
+}
+
+// coordinatorLink is a connection from a coordinator to another broker.
+type coordinatorLink struct{ from, to *liveBroker }
+
+func (l *liveBroker) connectCoordinator(ctx context.Context,
+	to metadata.Broker) (coordinator.Peer, error) {
+	if err := l.w.net.send(ctx, l.id, to.ID); err != nil {
+		return nil, err
+	}
+	other := l.w.brokers[to.ID].live.Load()
+	if l.dead.Load() || other == nil || other.image.Load() == nil {
+		return nil, errUnreachable
+	}
+	if err := l.w.net.send(ctx, to.ID, l.id); err != nil {
+		return nil, err
+	}
+	return &coordinatorLink{l, other}, nil
+}
+
+// exchange sends a request, which do serves, and waits for the response. A request that was sent
+// arrives even if its sender no longer waits for the response, or has ended meanwhile: then it is a
+// late frame.
+func exchange[T any](ctx context.Context, k *coordinatorLink,
+	do func(context.Context) T) (response T, err error) {
+	type answer struct {
+		response T
+		err      error
+	}
+	if k.from.dead.Load() {
+		return response, errLost
+	}
+	done := make(chan answer, 1)
+	w := k.from.w
+	w.spawn(func() {
+		var a answer
+		a.err = w.net.send(w.ctx, k.from.id, k.to.id)
+		if a.err == nil && k.to.dead.Load() {
+			a.err = io.ErrUnexpectedEOF
+		}
+		if a.err == nil {
+			a.response = do(k.to.ctx)
+			a.err = w.net.send(w.ctx, k.to.id, k.from.id)
+		}
+		if a.err == nil && k.to.dead.Load() {
+			a.err = io.ErrUnexpectedEOF
+		}
+		done <- a
+	})
+	select {
+	case a := <-done:
+		return a.response, a.err
+	case <-ctx.Done():
+		return response, ctx.Err()
+	}
+}
+
+// WriteMarkers implements coordinator.Peer.
+func (k *coordinatorLink) WriteMarkers(ctx context.Context,
+	markers []coordinator.PartitionMarker) ([]error, error) {
+	return exchange(ctx, k, func(ctx context.Context) []error {
+		return k.to.writeMarkers(ctx, markers)
+	})
+}
+
+// Verify implements coordinator.Peer.
+func (k *coordinatorLink) Verify(ctx context.Context,
+	questions []replica.Verification) ([][]error, error) {
+	return exchange(ctx, k, func(ctx context.Context) (all [][]error) {
+		for _, q := range questions {
+			all = append(all, k.to.transactions.VerifyHere(ctx, q))
+		}
+		return all
+	})
+}
+
+// Close implements coordinator.Peer.
+func (k *coordinatorLink) Close() error { return nil }
+
+// isFinal reports whether an error of a transactional request cannot succeed when it is repeated.
+func isFinal(err error) bool {
+	for _, final := range []error{txn.ErrFenced, txn.ErrInvalidMapping,
+		txn.ErrInvalidState, logstore.ErrInvalidProducerEpoch, logstore.ErrInvalidTxnState,
+		logstore.ErrOutOfOrderSequence, replica.ErrNotInTransaction,
+		replica.ErrInvalidProducerIDMapping} {
+		if errors.Is(err, final) {
+			return true
+		}
+	}
+	return false
+}
