@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 
@@ -22,10 +23,19 @@ import (
 // deleteTopicsShape describes the fields of the request (shape.go).
 var deleteTopicsShape = shape{plainArray(text()).to(5), array(text(), fixed(16)).from(6), fixed(4)}
 
-// deleteTopics deletes the topics one after the other, and waits until their ids have disappeared
-// from this broker's metadata image. It waits for ids and not for names, because a topic with the
-// same name may have been created meanwhile. A broker removes deleted topics from the image before
-// it deletes their logs, so the response does not wait for its disk.
+// deletesMax is the number of topics of one request that are deleted at the same time.
+const deletesMax = 32
+
+// deletion is the deletion of one topic of a request.
+type deletion struct {
+	name string // of the topic; "" if it is unknown
+	err  error
+}
+
+// deleteTopics deletes the topics, and waits until their ids have disappeared from this broker's
+// metadata image. It waits for ids and not for names, because a topic with the same name may have
+// been created meanwhile. A broker removes deleted topics from the image before it deletes their
+// logs, so the response does not wait for its disk.
 func (h *Handler) deleteTopics(ctx context.Context, raw *wire.Request,
 	req *kmsg.DeleteTopicsRequest) wire.Reply {
 	ctx, cancel := context.WithTimeout(ctx, adminWait(req.TimeoutMillis))
@@ -38,27 +48,22 @@ func (h *Handler) deleteTopics(ctx context.Context, raw *wire.Request,
 	response.Version = req.Version
 	result := outcome{handler: h}
 	img := h.opts.Image()
-	var deleted []metadata.ID
+	deletions := make([]deletion, len(requested))
 	for i := range requested {
+		deletions[i] = h.startDeletion(raw, img, &requested[i])
+	}
+	h.deleteAll(ctx, deletions)
+	var deleted []metadata.ID
+	for i, d := range deletions {
 		topic := kmsg.NewDeleteTopicsResponseTopic()
 		topic.Topic, topic.TopicID = requested[i].Topic, requested[i].TopicID
-		name, err := nameToDelete(img, &requested[i])
-		if err == nil {
-			err = h.authorizeDelete(raw, requested[i].Topic == nil, name)
+		if !errors.Is(d.err, errTopicAuthorization) && d.name != "" {
+			topic.Topic = &d.name
 		}
-		if err == nil || !errors.Is(err, errTopicAuthorization) && name != "" {
-			topic.Topic = &name
-		}
-		if err == nil {
-			err = h.writable()
-		}
-		if err == nil {
-			err = h.opts.Admin.DeleteTopic(ctx, name)
-		}
-		if known := img.Topic(name); err == nil && known != nil {
+		if known := img.Topic(d.name); d.err == nil && known != nil {
 			deleted = append(deleted, known.ID)
 		}
-		topic.ErrorCode, topic.ErrorMessage = result.code(err), message(err)
+		topic.ErrorCode, topic.ErrorMessage = result.code(d.err), message(d.err)
 		response.Topics = append(response.Topics, topic)
 	}
 	if len(deleted) > 0 {
@@ -68,6 +73,38 @@ func (h *Handler) deleteTopics(ctx context.Context, raw *wire.Request,
 		})
 	}
 	return reply(response, result)
+}
+
+// startDeletion returns the deletion of a requested topic, with an error if the client may not
+// delete the topic.
+func (h *Handler) startDeletion(raw *wire.Request, img *metadata.Image,
+	requested *kmsg.DeleteTopicsRequestTopic) (d deletion) {
+	if d.name, d.err = nameToDelete(img, requested); d.err == nil {
+		d.err = h.authorizeDelete(raw, requested.Topic == nil, d.name)
+	}
+	if d.err == nil {
+		d.err = h.writable()
+	}
+	return d
+}
+
+// deleteAll deletes the topics of all deletions without an error. It deletes several at the same
+// time, because the metadata store takes as long for all of them as for one: heartwood dev writes
+// its file once, and the API server handles requests concurrently.
+func (h *Handler) deleteAll(ctx context.Context, deletions []deletion) {
+	var tasks sync.WaitGroup
+	slots := make(chan struct{}, deletesMax)
+	for i := range deletions {
+		if deletions[i].err != nil {
+			continue
+		}
+		slots <- struct{}{}
+		tasks.Go(func() {
+			defer func() { <-slots }()
+			deletions[i].err = h.opts.Admin.DeleteTopic(ctx, deletions[i].name)
+		})
+	}
+	tasks.Wait()
 }
 
 // authorizeDelete returns nil if the client may delete a topic. A client that requested the topic

@@ -6,16 +6,17 @@
 // document.go defines the content of the file and its encoding, partitions.go the part of it that
 // is a PartitionSet, and earlier.go reads files of earlier versions. sync.go, assign.go, create.go,
 // alter.go and decide.go change the document, mostly by pure functions. store.go contains the
-// Store, brokers.go its methods for brokers, and isr.go the ISR changes.
+// Store, queue.go makes concurrent changes together, brokers.go contains the methods for brokers,
+// and isr.go the ISR changes.
 //
 // A change computes the new document, writes it, and then publishes it. So a crash cannot revert
 // metadata that a broker has received. In particular it cannot revert leader epochs, which brokers
 // write into batches.
 //
-// There are two locks, acquired in this order: changing, published. changing serializes changes and
-// is held while the file is written; readers do not acquire it. published protects the image and
-// the brokers' reports, and is held for a few instructions only. Neither lock is held while apply
-// runs.
+// There are three locks. changing serializes changes and is held while the file is written; readers
+// do not acquire it. queue protects the changes that wait for changing, and published the image and
+// the brokers' reports; both are held for a few instructions only. changing is acquired before each
+// of the others. No lock is held while apply runs.
 //
 // Run uses the goroutine of its caller. A change that a client requests runs in a goroutine of its
 // own, because it waits for the disk and its request may end earlier. Close waits for these

@@ -21,8 +21,8 @@ var ErrNotWritten = fmt.Errorf("%w: metadata file was not written",
 // Store stores the metadata of a cluster in one file and publishes it to the brokers of one
 // process.
 //
-// Lock order: changing, published. Image, AwaitServing and the loop of Run acquire only published,
-// so they never wait for the disk.
+// Lock order: changing, then queue or published. Image, AwaitServing and the loop of Run acquire
+// only published, so they never wait for the disk.
 type Store struct {
 	fs   vfs.FS
 	file string
@@ -42,6 +42,10 @@ type Store struct {
 		// up are the brokers whose Run is running. They are not stored in the file.
 		up map[int32]metadata.Broker
 		users
+	}
+	queue struct {
+		sync.Mutex
+		changes []*queuedChange // that no goroutine has begun to make
 	}
 	requests  sync.WaitGroup // goroutines of request
 	published struct {
@@ -97,11 +101,23 @@ func Open(fsys vfs.FS, file string) (*Store, error) {
 func (s *Store) CheckClusters(check func(*v1alpha1.LogCluster) error) { s.checkCluster = check }
 
 // change applies f to the metadata, makes the resulting decisions, writes the file if its content
-// has changed, and publishes the new image. If f or the write fails, nothing has changed.
+// has changed, and publishes the new image. If f or the write fails, nothing has changed. Changes
+// that wait for the lock are made together.
 func (s *Store) change(f func(*document) error) error {
+	c := &queuedChange{f: f}
+	s.queue.Lock()
+	s.queue.changes = append(s.queue.changes, c)
+	s.queue.Unlock()
 	s.changing.Lock()
 	defer s.changing.Unlock()
-	return s.changeLocked(electionOptions{}, f)
+	if !c.done { // another goroutine may have made the change
+		s.queue.Lock()
+		changes := s.queue.changes
+		s.queue.changes = nil
+		s.queue.Unlock()
+		s.changeAllLocked(changes)
+	}
+	return c.err
 }
 
 // request calls the function do for a request of a client. It returns at the latest when ctx ends,
