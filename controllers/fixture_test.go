@@ -2,7 +2,9 @@ package controllers
 
 import (
 	"context"
+	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -221,7 +223,11 @@ func (f *fixture) renew(broker int32, holder string, epoch int32, disk string,
 	err := api.Get(context.Background(), client.ObjectKeyFromObject(lease), lease)
 	Expect(client.IgnoreNotFound(err)).To(Succeed())
 	lease.Labels = map[string]string{v1alpha1.LabelCluster: "main"}
-	lease.Annotations = map[string]string{v1alpha1.AnnotationDirectory: disk}
+	// Like a broker, the test keeps the endpoints that the operator has written.
+	maps.DeleteFunc(lease.Annotations, func(name, _ string) bool {
+		return !strings.HasPrefix(name, v1alpha1.AnnotationEndpointPrefix)
+	})
+	metav1.SetMetaDataAnnotation(&lease.ObjectMeta, v1alpha1.AnnotationDirectory, disk)
 	now := metav1.NowMicro()
 	lease.Spec = coordinationv1.LeaseSpec{
 		HolderIdentity: &holder, LeaseTransitions: &epoch, RenewTime: &now,
@@ -289,4 +295,9 @@ func series(g Gomega, name, label, value string) (values []float64) {
 		}
 	}
 	return values
+}
+
+// lease reads the Lease of a broker of cluster main.
+func (f *fixture) lease(g Gomega, broker int32) *coordinationv1.Lease {
+	return get(g, f, v1alpha1.BrokerLeaseName("main", broker), &coordinationv1.Lease{})
 }

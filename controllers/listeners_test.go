@@ -3,12 +3,14 @@ package controllers
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -16,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"heartwood.dev/heartwood/api/v1alpha1"
+	"heartwood.dev/heartwood/controllers/brokerstate"
 )
 
 // earlierListeners is the schema of spec.listeners in earlier versions.
@@ -116,3 +119,86 @@ func extensionsScheme() *runtime.Scheme {
 	Expect(apiextensionsv1.AddToScheme(scheme)).To(Succeed())
 	return scheme
 }
+
+// runsOn creates a node with an external address, and on this node the pod of a broker that renews
+// its Lease.
+func (f *fixture) runsOn(broker int32, address string) {
+	GinkgoHelper()
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{GenerateName: "node-"}}
+	Expect(api.Create(context.Background(), node)).To(Succeed())
+	DeferCleanup(func() { Expect(api.Delete(context.Background(), node)).To(Succeed()) })
+	node.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP,
+		Address: "10.0.0.1"}, {Type: corev1.NodeExternalIP, Address: address}}
+	Expect(api.Status().Update(context.Background(), node)).To(Succeed())
+	f.create(&corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.BrokerLeaseName("main", broker),
+			Labels: map[string]string{v1alpha1.LabelCluster: "main"}},
+		Spec: corev1.PodSpec{NodeName: node.Name,
+			Containers: []corev1.Container{{Name: brokerstate.BrokerContainer,
+				Image: "image"}}},
+	})
+	f.renew(broker, "holder", 1, "disk", validThroughout)
+}
+
+var _ = Describe("The listeners of a LogCluster", func() {
+	var f *fixture
+	BeforeEach(func() { f = newFixture() })
+
+	// endpoint returns the endpoint of broker 0 at a listener, in its Lease.
+	endpoint := func(g Gomega, listener string) string {
+		return f.lease(g, 0).Annotations[v1alpha1.AnnotationEndpointPrefix+listener]
+	}
+
+	It("have addresses that clients outside the Kubernetes cluster reach", func() {
+		f.create(&v1alpha1.LogCluster{ObjectMeta: metav1.ObjectMeta{Name: "main"},
+			Spec: v1alpha1.LogClusterSpec{Brokers: 1, Listeners: v1alpha1.Listeners{
+				{Name: "kafka", Port: 9092},
+				{Name: "out", Port: 9094, Type: v1alpha1.ListenerNodePort},
+				{Name: "lb", Port: 9095, Type: v1alpha1.ListenerLoadBalancer},
+				{Name: "route", Port: 9096, Type: v1alpha1.ListenerTLSRoute,
+					TLS:        &v1alpha1.ListenerTLS{},
+					Advertised: &v1alpha1.Advertised{Host: "b{id}.example.com"}},
+			}}})
+		f.runsOn(0, "203.0.113.9")
+		Eventually(func(g Gomega) {
+			g.Expect(endpoint(g, "kafka")).To(Equal(
+				"main-broker-0.main-brokers." + f.namespace + ".svc:9092"))
+			port := get(g, f, "main-out-0", &corev1.Service{}).Spec.Ports[0].NodePort
+			g.Expect(port).To(BeNumerically(">", 0))
+			g.Expect(endpoint(g, "out")).To(Equal(fmt.Sprintf("203.0.113.9:%d", port)))
+			g.Expect(endpoint(g, "route")).To(Equal("b0.example.com:443"))
+		}).Should(Succeed())
+		expectReason(f.clusterConditions(), v1alpha1.ConditionListenersReady,
+			v1alpha1.ReasonAddressPending, "Listener lb has no address on brokers [0].")
+
+		By("assigning an address to the load balancer")
+		Eventually(func(g Gomega) {
+			service := get(g, f, "main-lb-0", &corev1.Service{})
+			service.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{
+				{Hostname: "lb.example.com"}}
+			g.Expect(api.Status().Update(context.Background(), service)).To(Succeed())
+		}).Should(Succeed())
+		Eventually(func(g Gomega) {
+			g.Expect(endpoint(g, "lb")).To(Equal("lb.example.com:9095"))
+		}).Should(Succeed())
+		expectReason(f.clusterConditions(), v1alpha1.ConditionListenersReady,
+			v1alpha1.ReasonListenersReady)
+	})
+
+	It("without encryption are named by the condition", func() {
+		f.secured("", v1alpha1.Listener{Name: "plain", Port: 9092,
+			Authentication: []v1alpha1.Authentication{
+				{Type: v1alpha1.AuthenticationScramSha256}}})
+		expectReason(f.clusterConditions(), v1alpha1.ConditionListenersReady,
+			v1alpha1.ReasonAddressPending, "Listener plain has no TLS")
+	})
+
+	It("with the same port are not applied", func() {
+		f.secured("", v1alpha1.Listener{Name: "a", Port: 9092},
+			v1alpha1.Listener{Name: "b", Port: 9092})
+		expectReason(f.clusterConditions(), v1alpha1.ConditionListenersReady,
+			v1alpha1.ReasonAddressPending, "listeners a and b have the same port 9092")
+		Expect(api.Get(context.Background(), client.ObjectKey{Namespace: f.namespace,
+			Name: "main-broker"}, &appsv1.StatefulSet{})).NotTo(Succeed())
+	})
+})

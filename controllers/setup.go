@@ -17,12 +17,15 @@ import (
 	"heartwood.dev/heartwood/controllers/assignment"
 	"heartwood.dev/heartwood/controllers/broker"
 	"heartwood.dev/heartwood/controllers/brokerstate"
+	"heartwood.dev/heartwood/controllers/certificates"
 	"heartwood.dev/heartwood/controllers/conditions"
 	"heartwood.dev/heartwood/controllers/election"
 	"heartwood.dev/heartwood/controllers/index"
 	"heartwood.dev/heartwood/controllers/logcluster"
+	"heartwood.dev/heartwood/controllers/loguser"
 	"heartwood.dev/heartwood/controllers/opmetrics"
 	"heartwood.dev/heartwood/controllers/reports"
+	"heartwood.dev/heartwood/controllers/secrets"
 	"heartwood.dev/heartwood/controllers/sets"
 	"heartwood.dev/heartwood/controllers/topic"
 	"heartwood.dev/heartwood/internal/operator/render"
@@ -36,8 +39,8 @@ func Setup(mgr ctrl.Manager, settings render.Settings) error {
 }
 
 // CacheByObject restricts the content of a manager's cache. It caches only the Leases and pods of
-// brokers; each node has a Lease too, which the kubelet renews every few seconds. The transforms
-// remove fields that no controller reads.
+// brokers, and the Secrets that the operator made; each node has a Lease too, which the kubelet
+// renews every few seconds. The transforms remove fields that no controller reads.
 func CacheByObject() map[client.Object]cache.ByObject {
 	ofBrokers, err := labels.NewRequirement(v1alpha1.LabelCluster, selection.Exists, nil)
 	if err != nil {
@@ -47,6 +50,8 @@ func CacheByObject() map[client.Object]cache.ByObject {
 		&coordinationv1.Lease{}: {Label: labels.NewSelector().Add(*ofBrokers)},
 		&corev1.Pod{}: {Label: labels.NewSelector().Add(*ofBrokers),
 			Transform: brokerstate.TrimPod},
+		// Secrets of users and of other programs are read when they are needed.
+		&corev1.Secret{}:         {Label: labels.NewSelector().Add(*ofBrokers)},
 		&v1alpha1.PartitionSet{}: {Transform: cache.TransformStripManagedFields()},
 	}
 }
@@ -56,7 +61,8 @@ type options struct {
 	reports              reports.Options
 	preferredLeaderDelay time.Duration // see election.Reconciler
 	topicPace            topic.Pace
-	settleTime           time.Duration // see logcluster.Reconciler
+	settleTime           time.Duration    // see logcluster.Reconciler
+	now                  func() time.Time // of certificates and passwords; default: time.Now
 }
 
 // setup creates the objects that the controllers share, and then adds the controllers.
@@ -74,6 +80,12 @@ func setup(mgr ctrl.Manager, settings render.Settings, options options) error {
 	}
 	c, events := mgr.GetClient(), conditions.NewRecorder(mgr)
 	brokers := brokerstate.NewTracker(c, mgr.GetAPIReader())
+	shared := conditions.NewShared()
+	store := secrets.Store{Client: c, Live: mgr.GetAPIReader()}
+	expiries, err := certificates.NewMetrics()
+	if err != nil {
+		return err
+	}
 	reader, writer := sets.NewReader(c), sets.NewWriter(c, mgr.GetAPIReader())
 	elections, clusters, topics := make(chan event.GenericEvent), make(chan event.GenericEvent),
 		make(chan event.GenericEvent)
@@ -81,7 +93,11 @@ func setup(mgr ctrl.Manager, settings render.Settings, options options) error {
 		&logcluster.Reconciler{Client: c, Sets: reader, Settings: settings, Events: events,
 			LastSuccess: lastSuccess, SettleTime: options.settleTime},
 		&logcluster.StatusReconciler{Client: c, Events: events, Brokers: brokers, Sets: reader,
-			BrokerChanges: clusters},
+			BrokerChanges: clusters, Shared: shared},
+		&certificates.Reconciler{Store: store, Conditions: shared, Metrics: expiries,
+			Now: options.now},
+		&loguser.Reconciler{Store: store, Events: events, Now: options.now},
+		&loguser.ScramReconciler{Store: store, Now: options.now},
 		&assignment.Reconciler{Client: c, Live: mgr.GetAPIReader(), Sets: reader, Writer: writer},
 		&topic.Reconciler{Client: c, Events: events, Brokers: brokers, Sets: reader,
 			Reports: collector, LastSuccess: lastSuccess, BrokerChanges: topics,

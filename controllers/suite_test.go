@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -46,6 +47,8 @@ var (
 	// moved contains, by namespace, the number of assignments that writes of the controllers have
 	// changed after they were first written.
 	moved = &counts{of: map[string]int{}}
+	// clock is by how much the time of certificates and passwords is ahead of the real time.
+	clock atomic.Int64
 	// hosts maps the brokers' addresses to those of test servers.
 	hosts = &resolver{addresses: map[string]string{}}
 )
@@ -64,6 +67,7 @@ func TestControllers(t *testing.T) {
 	if api, err = client.New(config, client.Options{Scheme: scheme}); err != nil {
 		t.Fatal(err)
 	}
+	allowUnserved(t)
 	bindOperator(t)
 	startManager(t, scheme)
 	RegisterFailHandler(Fail)
@@ -93,6 +97,7 @@ func startManager(t *testing.T, scheme *runtime.Scheme) {
 			Transport: &http.Transport{DialContext: hosts.dial}},
 		preferredLeaderDelay: 200 * time.Millisecond, settleTime: time.Millisecond,
 		topicPace: topic.Pace{After: 50 * time.Millisecond, Again: 100 * time.Millisecond},
+		now:       func() time.Time { return time.Now().Add(time.Duration(clock.Load())) },
 	}
 	if err := setup(mgr, render.Settings{Image: "registry.example/heartwood:test"},
 		options); err != nil {

@@ -26,5 +26,6 @@ go run ./hack/brokerconfigsdoc > docs/broker-configs.md
 cp config/crd/*.yaml charts/heartwood/files/crds/
 cp config/rbac/role.yaml charts/heartwood/files/operator-role.yaml
 cp config/admission/logclusters.yaml charts/heartwood/files/logcluster-policy.yaml
+cp config/admission/logusers.yaml charts/heartwood/files/loguser-policy.yaml
 cp config/admission/partitionsets.yaml charts/heartwood/files/partitionset-policy.yaml
 cp config/prometheus/rules.yaml charts/heartwood/files/rules.yaml

@@ -49,6 +49,8 @@ const (
 	ReasonUserNameTaken = "UserNameTaken"
 	// ReasonPasswordNotFound: the Secret of passwordFrom does not exist or lacks the key.
 	ReasonPasswordNotFound = "PasswordNotFound"
+	// ReasonNoListener: no listener of the LogCluster authenticates users of this type.
+	ReasonNoListener = "NoListener"
 	// ReasonInvalidPassword: the password is empty or not valid for SCRAM.
 	ReasonInvalidPassword = "InvalidPassword"
 )

@@ -63,6 +63,15 @@ const (
 	// value, regardless of the dirty ratio; see Topic.CleanNow.
 	AnnotationCleanNow = "heartwood.dev/clean-now"
 
+	// AnnotationReplaceCA, on a LogCluster, requests new CAs for each new value. The old ones remain
+	// valid until the last certificate that they issued has expired.
+	AnnotationReplaceCA = "heartwood.dev/replace-ca"
+
+	// AnnotationTrust, on a broker's Lease, is the TrustFingerprint of Secret BrokersTLSSecretName
+	// that the broker uses. A new CA of brokers or users issues certificates only after all brokers
+	// have reported it.
+	AnnotationTrust = "heartwood.dev/trust"
+
 	// AnnotationRotate, on a LogUser, requests new credentials for each new value. The previous
 	// password remains valid for PreviousPasswordLifetime.
 	AnnotationRotate = "heartwood.dev/rotate"

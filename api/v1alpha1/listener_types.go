@@ -101,7 +101,7 @@ const (
 //
 // +kubebuilder:validation:XValidation:rule="(!has(self.type) || self.type == 'Internal') && !has(self.tls) && !has(self.authentication) && !has(self.advertised) && !has(self.maxConnections) && !has(self.annotations)",message="this version serves one listener of type Internal without tls, authentication, advertised, maxConnections and annotations: remove the rest"
 // +kubebuilder:validation:XValidation:rule="!(self.port in [9091, 9644])",fieldPath=".port",message="ports 9091 (connections between brokers) and 9644 (HTTP) are reserved: choose another port"
-// +kubebuilder:validation:XValidation:rule="!(self.name in ['peers', 'http'])",fieldPath=".name",message="the names peers and http are reserved: choose another name"
+// +kubebuilder:validation:XValidation:rule="!(self.name in ['peers', 'http', 'broker', 'brokers', 'bootstrap'])",fieldPath=".name",message="the names peers, http, broker, brokers and bootstrap are reserved: choose another name"
 // +kubebuilder:validation:XValidation:rule="!has(self.type) || self.type != 'TLSRoute' || has(self.tls) && has(self.advertised) && has(self.advertised.host) && self.advertised.host.contains('{id}')",fieldPath=".type",message="type TLSRoute needs tls, and an advertised.host with {id}, such as b{id}.kafka.example.com: a gateway selects the broker by the server name of the TLS connection"
 // +kubebuilder:validation:XValidation:rule="!has(self.authentication) || has(self.tls) || self.authentication.all(a, a.type in ['ScramSha256', 'ScramSha512'] && (!has(self.type) || self.type == 'Internal'))",fieldPath=".tls",message="only SCRAM on a listener of type Internal works without tls: add tls, as without it others could take over connections or tokens"
 // +kubebuilder:validation:XValidation:rule="!has(self.authentication) || !self.authentication.exists(a, a.type == 'Tls') || self.authentication.size() == 1",fieldPath=".authentication",message="Tls excludes other types of authentication: make another listener for them"
@@ -110,7 +110,7 @@ type Listener struct {
 	// Name identifies the listener. It is part of the names of Services.
 	// +required
 	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=15
+	// +kubebuilder:validation:MaxLength=12
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$') && !self.contains('--')",message="the name of a listener must begin with a letter and hold only lower-case letters, digits and single dashes"
 	Name string `json:"name"`
 	// Port is the port on which brokers listen.

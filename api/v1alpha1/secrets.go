@@ -1,6 +1,8 @@
 package v1alpha1
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"strconv"
@@ -70,14 +72,28 @@ func ListenerCertificateKeys(listener string) (certificate, key string) {
 }
 
 // ListenerClientCAKey returns the key of the CAs in Authentication.ClientCAs of a listener, each of
-// which is a trust anchor. The key is absent if the users CA applies.
-func ListenerClientCAKey(listener string) string { return "listener." + listener + ".client-ca.crt" }
+// which is a trust anchor. The key is absent if the users CA applies. A value without a certificate
+// means that no client certificate is valid: the CA could not be read.
+func ListenerClientCAKey(listener string) string {
+	return "listener." + listener + ".client-ca.crt"
+}
 
 // PeerCertificateKeys returns the keys of a broker's peer certificate and private key. The
 // certificate has the URI PeerURI, and the DNS names of the broker's pod in the headless Service.
 func PeerCertificateKeys(broker int32) (certificate, key string) {
 	id := strconv.Itoa(int(broker))
 	return "peer." + id + ".crt", "peer." + id + ".key"
+}
+
+// TrustFingerprint returns a hash of the certificates in Secret BrokersTLSSecretName by which
+// brokers verify other brokers and users.
+func TrustFingerprint(brokersTLS map[string][]byte) string {
+	hash := sha256.New()
+	for _, key := range []string{KeyPeerCA, KeyUsersCA} {
+		sum := sha256.Sum256(brokersTLS[key])
+		hash.Write(sum[:])
+	}
+	return hex.EncodeToString(hash.Sum(nil)[:16])
 }
 
 // PeerURI returns the URI subject alternative name that identifies a broker in its peer

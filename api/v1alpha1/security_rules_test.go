@@ -38,7 +38,7 @@ func listenerCreations() []TableEntry {
 		cluster("{listeners: [{name: a, port: 9091}]}", "listeners[0].port",
 			"ports 9091 (connections between brokers) and 9644 (HTTP) are reserved: choose another port"),
 		cluster("{listeners: [{name: http, port: 9092}]}", "listeners[0].name",
-			"the names peers and http are reserved: choose another name"),
+			"the names peers, http, broker, brokers and bootstrap are reserved: choose another name"),
 		cluster("{listeners: [{name: a--b, port: 9092}]}", "listeners[0].name",
 			"the name of a listener must begin with a letter and hold only lower-case letters, digits and single dashes"),
 		listener("type: TLSRoute, tls: {}", "[0].type", routeText),
@@ -147,7 +147,7 @@ func securityAccepted() []TableEntry {
 	var entries []TableEntry
 	for _, spec := range []string{
 		"{listeners: [{name: a, port: 1}]}",
-		"{listeners: [{name: internal-9092-a, port: 65535, type: Internal}]}",
+		"{listeners: [{name: intern-9-abc, port: 65535, type: Internal}]}",
 		"{listeners: [{name: a, port: 9092, allowFrom: [{cidr: '2001:db8::/32'}, {podSelector: {matchLabels: {app: a}}, namespaceSelector: {}}]}]}",
 		"{authorization: {type: None}, http: {metrics: Open, allowFrom: [{cidr: 10.0.0.0/8}]}, peers: Plain}",
 	} {

@@ -49,8 +49,8 @@ type HTTP struct {
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="self == 'Open'",message="this version serves metrics without authorization: remove metrics, and limit the sources by allowFrom"
 	Metrics HTTPMetrics `json:"metrics,omitempty"`
-	// AllowFrom are the sources, besides the operator, from which the NetworkPolicy of the brokers
-	// admits connections to the HTTP port. Default: all.
+	// AllowFrom are the sources, besides the operator and the brokers, from which the NetworkPolicy
+	// of the brokers admits connections to the HTTP port, such as Prometheus. Default: none.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MinItems=1

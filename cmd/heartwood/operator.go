@@ -145,7 +145,10 @@ func newManager(f operatorFlags) (ctrl.Manager, error) {
 	if err := manager.AddReadyzCheck("ping", healthz.Ping); err != nil {
 		return nil, fmt.Errorf("add readiness check: %w", err)
 	}
-	if err := controllers.Setup(manager, render.Settings{Image: f.image}); err != nil {
+	// Outside a pod the operator has no namespace.
+	namespace, _ := os.ReadFile(namespaceFile)
+	if err := controllers.Setup(manager, render.Settings{Image: f.image,
+		Namespace: strings.TrimSpace(string(namespace))}); err != nil {
 		return nil, fmt.Errorf("set up controllers: %w", err)
 	}
 	return manager, nil

@@ -42,6 +42,7 @@ type Reconciler struct {
 	// state is not the zero value.
 	last        keyed.Map[placement.BrokerState]
 	racks       *racks
+	endpoints   *endpoints
 	connections *connections
 	exited      chan event.GenericEvent // Leases of brokers whose process has exited
 }
@@ -50,6 +51,7 @@ type Reconciler struct {
 func (r *Reconciler) Setup(mgr ctrl.Manager) error {
 	r.exited = make(chan event.GenericEvent)
 	r.racks = newRacks(r.Client, r.Live)
+	r.endpoints = &endpoints{Client: r.Client, nodes: r.Live}
 	r.connections = newConnections(r.processExited)
 	if err := mgr.Add(r.connections); err != nil {
 		return fmt.Errorf("add the connections to brokers: %w", err)
@@ -58,6 +60,7 @@ func (r *Reconciler) Setup(mgr ctrl.Manager) error {
 		For(&coordinationv1.Lease{}).
 		// A broker's pod has the name of its Lease.
 		Watches(&corev1.Pod{}, &handler.EnqueueRequestForObject{}).
+		Watches(&corev1.Service{}, handler.EnqueueRequestsFromMapFunc(leaseOfService)).
 		WatchesRawSource(source.Channel(r.exited, &handler.EnqueueRequestForObject{})).
 		Complete(r)
 }
@@ -93,8 +96,12 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err := r.notify(ctx, req.NamespacedName, cluster, state); err != nil {
 		return ctrl.Result{}, err
 	}
-	// Racks are written after the notifications, so that elections do not wait for them.
+	// Racks and endpoints are written after the notifications, so that elections do not wait for
+	// them.
 	if err := r.racks.write(ctx, req.NamespacedName, cluster); err != nil {
+		return ctrl.Result{}, err
+	}
+	if err := r.endpoints.write(ctx, req.NamespacedName, cluster); err != nil {
 		return ctrl.Result{}, err
 	}
 	if state.Liveness == placement.Down && !time.Now().Before(until) {

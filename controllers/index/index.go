@@ -1,4 +1,5 @@
-// Package index defines the cache indexes by which controllers look up Topics and PartitionSets.
+// Package index defines the cache indexes by which controllers look up Topics, PartitionSets and
+// LogUsers.
 package index
 
 import (
@@ -14,8 +15,9 @@ import (
 // reconciliation of a Topic would scan the Topics of all clusters. The names look like field paths,
 // but only the cache supports them: a read from the API server itself must not use them.
 const (
-	ByCluster   = "spec.cluster"      // Topics and PartitionSets of a LogCluster
+	ByCluster   = "spec.cluster"      // Topics, PartitionSets and LogUsers of a LogCluster
 	ByKafkaName = "cluster/kafkaName" // Topics with the same Kafka name
+	ByPrincipal = "cluster/principal" // LogUsers with the same principal
 )
 
 // Add adds all indexes to a manager's cache. It must run before the manager starts: a running cache
@@ -34,6 +36,10 @@ func Add(mgr ctrl.Manager) error {
 			func(o client.Object) []string {
 				return []string{o.(*v1alpha1.PartitionSet).Spec.Cluster}
 			}},
+		{&v1alpha1.LogUser{}, ByCluster,
+			func(o client.Object) []string { return []string{o.(*v1alpha1.LogUser).Spec.Cluster} }},
+		{&v1alpha1.LogUser{}, ByPrincipal,
+			func(o client.Object) []string { return []string{PrincipalKey(o.(*v1alpha1.LogUser))} }},
 	} {
 		if err := mgr.GetFieldIndexer().IndexField(context.Background(), index.object, index.name,
 			index.values); err != nil {
@@ -47,4 +53,9 @@ func Add(mgr ctrl.Manager) error {
 // no slash, so Topics of different clusters have different keys.
 func KafkaNameKey(topic *v1alpha1.Topic) string {
 	return topic.Spec.Cluster + "/" + topic.KafkaName()
+}
+
+// PrincipalKey returns the value of a LogUser in index ByPrincipal.
+func PrincipalKey(user *v1alpha1.LogUser) string {
+	return user.Spec.Cluster + "/" + user.PrincipalName()
 }

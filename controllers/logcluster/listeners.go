@@ -4,12 +4,19 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
+	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"heartwood.dev/heartwood/api/v1alpha1"
+	"heartwood.dev/heartwood/controllers/watch"
 	"heartwood.dev/heartwood/internal/operator/render"
 )
 
@@ -52,4 +59,76 @@ func rolledOut(brokers *appsv1.StatefulSet, image string) bool {
 		brokers.Status.UpdateRevision != "" &&
 		brokers.Status.UpdateRevision == brokers.Status.CurrentRevision &&
 		len(containers) > 0 && containers[0].Image == image
+}
+
+// ofShard maps a Secret with SCRAM verifiers to its LogCluster: the brokers' Role names these
+// Secrets.
+func ofShard(ctx context.Context, secret client.Object) []reconcile.Request {
+	cluster := secret.GetLabels()[v1alpha1.LabelCluster]
+	if !strings.HasPrefix(secret.GetName(), cluster+"-scram-") {
+		return nil
+	}
+	return watch.ClusterOf(ctx, secret)
+}
+
+// listenersCondition returns condition ListenersReady. Its message names listeners without
+// encryption on which clients authenticate.
+func (s *scope) listenersCondition() metav1.Condition {
+	var pending, plain []string
+	for _, listener := range s.cluster.Spec.Listeners.OrDefault() {
+		if missing := s.withoutEndpoint(listener.Name); len(missing) > 0 {
+			pending = append(pending, fmt.Sprintf("Listener %s has no address on brokers %v.",
+				listener.Name, missing))
+		}
+		if listener.TLS == nil && len(listener.Authentication) > 0 {
+			plain = append(plain, fmt.Sprintf("Listener %s has no TLS: records are not encrypted, "+
+				"and connections can be taken over.", listener.Name))
+		}
+	}
+	condition := metav1.Condition{Type: v1alpha1.ConditionListenersReady,
+		Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonListenersReady,
+		Message: "All listeners have an address on every broker."}
+	if err := s.cluster.Spec.Listeners.Validate(); err != nil {
+		pending = append(pending, fmt.Sprintf("The listeners are invalid: %v.", err))
+	}
+	if len(pending) > 0 {
+		condition.Status, condition.Reason = metav1.ConditionFalse, v1alpha1.ReasonAddressPending
+		condition.Message = strings.Join(pending, " ")
+	}
+	condition.Message = strings.Join(append([]string{condition.Message}, plain...), " ")
+	return condition
+}
+
+// withoutEndpoint returns the brokers whose Leases contain no endpoint of a listener, sorted.
+func (s *scope) withoutEndpoint(listener string) []int32 {
+	found := map[int32]bool{}
+	for i := range s.leases {
+		_, id, ok := v1alpha1.ParseBrokerLeaseName(s.leases[i].Name)
+		found[id] = ok && s.leases[i].Annotations[v1alpha1.AnnotationEndpointPrefix+listener] != ""
+	}
+	var missing []int32
+	for id := range s.cluster.Spec.Brokers {
+		if !found[id] {
+			missing = append(missing, id)
+		}
+	}
+	return missing
+}
+
+// endpointsChanged drops the renewals of Leases.
+var endpointsChanged = predicate.Funcs{
+	UpdateFunc: func(e event.UpdateEvent) bool {
+		return !maps.Equal(endpointsOf(e.ObjectOld), endpointsOf(e.ObjectNew))
+	},
+}
+
+// endpointsOf returns the endpoints in a Lease.
+func endpointsOf(lease client.Object) map[string]string {
+	found := map[string]string{}
+	for name, address := range lease.GetAnnotations() {
+		if strings.HasPrefix(name, v1alpha1.AnnotationEndpointPrefix) {
+			found[name] = address
+		}
+	}
+	return found
 }

@@ -7,6 +7,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -26,12 +27,15 @@ import (
 // +kubebuilder:rbac:groups=heartwood.dev,resources=logclusters/finalizers,verbs=update
 // +kubebuilder:rbac:groups="",resources=services;serviceaccounts,verbs=get;list;watch;create;patch
 // +kubebuilder:rbac:groups=apps,resources=statefulsets,verbs=get;list;watch;create;patch
+// +kubebuilder:rbac:groups=networking.k8s.io,resources=networkpolicies,verbs=get;list;watch;create;patch
 // +kubebuilder:rbac:groups=policy,resources=poddisruptionbudgets,verbs=get;list;watch;create;patch
 // +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=roles;rolebindings,verbs=get;list;watch;create;patch
 //
 // The operator needs every permission that the brokers' Role grants: RBAC does not allow a user to
 // grant a permission that the user does not have.
 // +kubebuilder:rbac:groups=heartwood.dev,resources=topics,verbs=create;delete;patch
+// +kubebuilder:rbac:groups=heartwood.dev,resources=logusers,verbs=get;list;watch;create;patch
+// +kubebuilder:rbac:groups="",resources=secrets,verbs=get;list;watch;patch
 // +kubebuilder:rbac:groups=heartwood.dev,resources=partitionsets,verbs=get;list;watch;update
 // +kubebuilder:rbac:groups=heartwood.dev,resources=partitionsets/status,verbs=get;update
 // +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,verbs=get;list;watch;create;update
@@ -70,8 +74,10 @@ func (r *Reconciler) Setup(mgr ctrl.Manager) error {
 		Owns(&policyv1.PodDisruptionBudget{}, specChanged).
 		Owns(&corev1.Service{}).
 		Owns(&corev1.ServiceAccount{}).
+		Owns(&networkingv1.NetworkPolicy{}, specChanged).
 		Owns(&rbacv1.Role{}).
 		Owns(&rbacv1.RoleBinding{}).
+		Watches(&corev1.Secret{}, watch.Coalesce(watch.ClusterDelay, ofShard)).
 		Watches(&v1alpha1.PartitionSet{}, watch.Coalesce(watch.ClusterDelay, r.ofChangingCluster)).
 		Complete(r)
 }
@@ -88,6 +94,12 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 	// The garbage collector is deleting the objects; an apply would create them again.
 	if !cluster.DeletionTimestamp.IsZero() {
+		return ctrl.Result{}, nil
+	}
+	if err := cluster.Spec.Listeners.Validate(); err != nil {
+		// Condition ListenersReady says why nothing is applied.
+		ctrl.LoggerFrom(ctx).Info("rejected a LogCluster with invalid listeners", "error",
+			err.Error())
 		return ctrl.Result{}, nil
 	}
 	settings, requeueAfter, err := r.pace(ctx, cluster)

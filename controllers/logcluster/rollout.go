@@ -53,6 +53,7 @@ func (r *Reconciler) pace(ctx context.Context,
 		return settings, 0, err
 	}
 	settings.Brokers, settings.PartitionSets = scope.drain().brokers, scope.sets.Count
+	settings.ScramShards = scope.scramShards
 	state := scope.rolloutState(settings.Brokers)
 	now := time.Now()
 	readySince := r.ready.observe(client.ObjectKeyFromObject(cluster), scope.pods, now)

@@ -5,7 +5,9 @@ import (
 	"fmt"
 
 	appsv1 "k8s.io/api/apps/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -23,6 +25,9 @@ type scope struct {
 	topics  []v1alpha1.Topic
 	sets    *sets.Cluster
 	pods    []corev1.Pod
+	leases  []coordinationv1.Lease
+	// scramShards is the number of Secrets with SCRAM verifiers.
+	scramShards int
 
 	// Only StatusReconciler sets these fields.
 	ready     int32   // brokers whose pod is ready and whose Lease is valid
@@ -53,6 +58,24 @@ func gather(ctx context.Context, reader client.Reader, partitions *sets.Reader,
 		client.MatchingLabels{v1alpha1.LabelCluster: cluster.Name}); err != nil {
 		return nil, fmt.Errorf("list the brokers' pods: %w", err)
 	}
+	for {
+		shard := types.NamespacedName{Namespace: cluster.Namespace,
+			Name: v1alpha1.ScramSecretName(cluster.Name, s.scramShards)}
+		err := reader.Get(ctx, shard, &corev1.Secret{})
+		if apierrors.IsNotFound(err) {
+			break
+		} else if err != nil {
+			return nil, fmt.Errorf("get secret %s: %w", shard.Name, err)
+		}
+		s.scramShards++
+	}
+	leases := &coordinationv1.LeaseList{}
+	if err := reader.List(ctx, leases, client.InNamespace(cluster.Namespace),
+		client.MatchingLabels{v1alpha1.LabelCluster: cluster.Name},
+		client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("list leases: %w", err)
+	}
+	s.leases = leases.Items
 	s.topics, s.pods = topics.Items, pods.Items
 	return s, nil
 }

@@ -6,11 +6,13 @@ import (
 	"slices"
 
 	appsv1 "k8s.io/api/apps/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
@@ -35,6 +37,8 @@ type StatusReconciler struct {
 	Sets    *sets.Reader
 	// BrokerChanges delivers a LogCluster when the state of one of its brokers has changed.
 	BrokerChanges <-chan event.GenericEvent
+	// Shared contains conditions that other controllers decide.
+	Shared *conditions.Shared
 }
 
 // Setup adds the controller to a manager.
@@ -46,7 +50,9 @@ func (r *StatusReconciler) Setup(mgr ctrl.Manager) error {
 		Watches(&v1alpha1.Topic{}, ofCluster).
 		Watches(&v1alpha1.PartitionSet{}, ofCluster).
 		Watches(&corev1.Pod{}, ofCluster).
+		Watches(&coordinationv1.Lease{}, ofCluster, builder.WithPredicates(endpointsChanged)).
 		WatchesRawSource(source.Channel(r.BrokerChanges, &handler.EnqueueRequestForObject{})).
+		WatchesRawSource(source.Channel(r.Shared.Changes(), &handler.EnqueueRequestForObject{})).
 		Complete(r)
 }
 
@@ -66,7 +72,7 @@ func (r *StatusReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctr
 		return ctrl.Result{}, err
 	}
 	after := before.DeepCopy()
-	after.Status = scope.status()
+	after.Status = scope.status(r.Shared.Get(req.NamespacedName))
 	if equality.Semantic.DeepEqual(before.Status, after.Status) {
 		return ctrl.Result{}, nil
 	}
@@ -102,9 +108,9 @@ func (r *StatusReconciler) countBrokers(ctx context.Context, scope *scope) error
 	return nil
 }
 
-// status returns the complete new status. Conditions whose status has not changed keep their
-// transition times.
-func (s *scope) status() v1alpha1.LogClusterStatus {
+// status returns the complete new status, with conditions of other controllers. Conditions whose
+// status has not changed keep their transition times.
+func (s *scope) status(shared []metav1.Condition) v1alpha1.LogClusterStatus {
 	status := *s.cluster.Status.DeepCopy()
 	status.ObservedGeneration = s.cluster.Generation
 	status.Bootstrap = render.Bootstrap(s.cluster)
@@ -113,8 +119,8 @@ func (s *scope) status() v1alpha1.LogClusterStatus {
 	status.Partitions, status.UnderReplicated = s.countPartitions()
 	draining := s.drain()
 	status.Draining = draining.replicas
-	for _, condition := range []metav1.Condition{s.readyCondition(status),
-		s.scaledCondition(draining)} {
+	for _, condition := range append([]metav1.Condition{s.readyCondition(status),
+		s.scaledCondition(draining), s.listenersCondition()}, shared...) {
 		condition.ObservedGeneration = s.cluster.Generation
 		meta.SetStatusCondition(&status.Conditions, condition)
 	}

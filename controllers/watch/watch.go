@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
@@ -72,7 +73,8 @@ func Coalesce(delay time.Duration, find handler.MapFunc) handler.EventHandler {
 	}
 }
 
-// ClusterOf maps a Topic, a PartitionSet or a broker's pod to its LogCluster.
+// ClusterOf maps a Topic, a PartitionSet, a LogUser, a broker's pod or Lease, or a Secret to its
+// LogCluster.
 func ClusterOf(_ context.Context, object client.Object) []reconcile.Request {
 	var name string
 	switch object := object.(type) {
@@ -80,8 +82,10 @@ func ClusterOf(_ context.Context, object client.Object) []reconcile.Request {
 		name = object.Spec.Cluster
 	case *v1alpha1.PartitionSet:
 		name = object.Spec.Cluster
-	case *corev1.Pod:
-		name = object.Labels[v1alpha1.LabelCluster]
+	case *v1alpha1.LogUser:
+		name = object.Spec.Cluster
+	case *corev1.Pod, *corev1.Secret, *coordinationv1.Lease:
+		name = object.GetLabels()[v1alpha1.LabelCluster]
 	}
 	return request(object.GetNamespace(), name)
 }

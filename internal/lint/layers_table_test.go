@@ -20,6 +20,7 @@ var layers = map[string][]string{
 	"internal/authz":       {},
 	"internal/certname":    {},
 	"internal/sasl":        {},
+	"internal/credentials": {"api/v1alpha1", "internal/sasl"},
 	"internal/lease":       {"api/v1alpha1"},
 	"internal/record":      {"internal/compress"},
 	"internal/topicconfig": {"internal/compress", "internal/record"},
@@ -123,6 +124,13 @@ var layers = map[string][]string{
 	"controllers/brokerstate": {"api/v1alpha1", "internal/lease", "internal/placement"},
 	// The operator and the brokers resolve a topic's settings by internal/metadata, so that both
 	// apply the same defaults.
+	"controllers/secrets": {"api/v1alpha1"},
+	"controllers/certificates": {"api/v1alpha1", "controllers/conditions", "controllers/index",
+		"controllers/secrets", "controllers/watch", "internal/metadata",
+		"internal/operator/render", "internal/pki"},
+	"controllers/loguser": {"api/v1alpha1", "controllers/conditions", "controllers/index",
+		"controllers/secrets", "controllers/watch", "internal/credentials",
+		"internal/operator/render", "internal/pki"},
 	"controllers/reports": {"api/report", "api/v1alpha1", "controllers/watch", "internal/metadata",
 		"internal/operator/render"},
 	"controllers/logcluster": {
@@ -139,7 +147,7 @@ var layers = map[string][]string{
 	},
 	"controllers/broker": {
 		"api/v1alpha1", "controllers/brokerstate", "controllers/keyed", "controllers/watch",
-		"internal/placement",
+		"internal/operator/render", "internal/placement",
 	},
 	"controllers/election": {
 		"api/v1alpha1", "controllers/brokerstate", "controllers/conditions", "controllers/keyed",
@@ -148,8 +156,9 @@ var layers = map[string][]string{
 	},
 	"controllers": {
 		"api/v1alpha1", "controllers/assignment", "controllers/broker", "controllers/brokerstate",
-		"controllers/conditions", "controllers/election", "controllers/index",
-		"controllers/logcluster", "controllers/opmetrics", "controllers/reports",
+		"controllers/certificates", "controllers/conditions", "controllers/election",
+		"controllers/index", "controllers/logcluster", "controllers/loguser",
+		"controllers/opmetrics", "controllers/reports", "controllers/secrets",
 		"controllers/sets", "controllers/topic", "internal/operator/render",
 		"internal/restmapper",
 	},
@@ -200,7 +209,7 @@ var purePackages = map[string][]string{
 	"internal/logstore/clean":       {"sync/atomic", module + "internal/vfs"},
 	"internal/logstore/leaderepoch": nil,
 	"internal/logstore/producer":    nil,
-	"internal/operator/render":      nil,
+	"internal/operator/render":      {"net"}, // net.JoinHostPort
 	"internal/operator/rollout":     nil,
 	"internal/outage":               nil,
 	// net/netip and net/url: types of the names in certificates

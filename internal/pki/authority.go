@@ -5,10 +5,8 @@ import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
-	"crypto/sha256"
 	"crypto/x509"
 	"crypto/x509/pkix"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"slices"
@@ -168,12 +166,6 @@ func (a *Authority) Bundle() []byte {
 		bundle.Write(encodeCertificate(certificate))
 	}
 	return bundle.Bytes()
-}
-
-// Fingerprint returns a hash of a bundle, by which brokers report the bundle that they have loaded.
-func Fingerprint(bundle []byte) string {
-	sum := sha256.Sum256(bundle)
-	return hex.EncodeToString(sum[:16])
 }
 
 // newCA makes a self-signed CA. It may issue leaves only, and no other CAs.

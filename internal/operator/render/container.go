@@ -34,10 +34,7 @@ func container(cluster *v1alpha1.LogCluster, settings Settings) corev1.Container
 			fieldVariable("POD_UID", "metadata.uid"),
 			fieldVariable("POD_IP", "status.podIP"),
 		},
-		Ports: []corev1.ContainerPort{
-			{Name: portNameKafka, ContainerPort: portKafka(cluster), Protocol: corev1.ProtocolTCP},
-			{Name: portNameHTTP, ContainerPort: portHTTP, Protocol: corev1.ProtocolTCP},
-		},
+		Ports:     containerPorts(cluster),
 		Resources: resources(cluster.Spec.Resources),
 		// Recovery after a crash may read a large part of the disk. The startup probe allows half
 		// an hour (900 times 2 s) for it, during which the other probes do not run.
@@ -73,7 +70,7 @@ func arguments(cluster *v1alpha1.LogCluster) []string {
 		"--data-dir=" + dataDir,
 		fmt.Sprintf("--listen=:%d", port),
 		fmt.Sprintf("--advertise=$(POD_NAME).%s.$(POD_NAMESPACE).svc:%d",
-			headlessName(cluster.Name), port),
+			HeadlessName(cluster.Name), port),
 		fmt.Sprintf("--http=:%d", portHTTP),
 	}
 	if cluster.Spec.Pprof {

@@ -3,6 +3,8 @@ package render
 import (
 	"fmt"
 	"maps"
+	"strconv"
+	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -15,7 +17,7 @@ const portHTTP = v1alpha1.HTTPPort
 
 // Names of ports and of the volume.
 const (
-	portNameKafka = "kafka"
+	portNamePeers = "peers"
 	portNameHTTP  = "http" // the chart's PodMonitor selects the port by this name
 	volumeData    = "data"
 )
@@ -27,20 +29,49 @@ func BrokersName(cluster string) string { return cluster + "-broker" }
 // Bootstrap returns the bootstrap address of clients, host:port inside the Kubernetes cluster; it
 // is LogCluster.status.bootstrap.
 func Bootstrap(cluster *v1alpha1.LogCluster) string {
-	return fmt.Sprintf("%s.%s.svc:%d", bootstrapName(cluster.Name), cluster.Namespace,
-		portKafka(cluster))
+	return ListenerBootstrap(cluster, &cluster.Spec.Listeners.OrDefault()[0])
 }
 
 // HTTPAddress returns the host:port of a broker's HTTP server. The host is the name of the broker's
 // pod in the headless Service. This name resolves even before the broker is ready (see
 // brokersService).
 func HTTPAddress(cluster, namespace string, broker int32) string {
-	return fmt.Sprintf("%s-%d.%s.%s.svc:%d", BrokersName(cluster), broker, headlessName(cluster),
+	return fmt.Sprintf("%s-%d.%s.%s.svc:%d", BrokersName(cluster), broker, HeadlessName(cluster),
 		namespace, portHTTP)
 }
 
-func headlessName(cluster string) string  { return cluster + "-brokers" }
+// HeadlessName returns the name of the headless Service, which gives each broker a host name.
+func HeadlessName(cluster string) string  { return cluster + "-brokers" }
 func bootstrapName(cluster string) string { return cluster + "-bootstrap" }
+
+// BootstrapServices returns the names of the Services by which clients reach any broker at a
+// listener.
+func BootstrapServices(cluster *v1alpha1.LogCluster, listener string) []string {
+	return []string{bootstrapName(cluster.Name), listenerServiceName(cluster.Name, listener)}
+}
+
+// listenerServiceName returns the name of the Service that forwards to any broker at a listener
+// that is not of type Internal.
+func listenerServiceName(cluster, listener string) string {
+	return cluster + "-" + listener + "-bootstrap"
+}
+
+// ListenerBootstrap returns the bootstrap address of a listener of type Internal, host:port.
+func ListenerBootstrap(cluster *v1alpha1.LogCluster, listener *v1alpha1.Listener) string {
+	return fmt.Sprintf("%s.%s.svc:%d", bootstrapName(cluster.Name), cluster.Namespace,
+		listener.Port)
+}
+
+// ListenerCertificateName returns the name of the Certificate of cert-manager for a listener, and
+// of its Secret.
+func ListenerCertificateName(cluster, listener string) string {
+	return cluster + "-listener-" + listener + "-tls"
+}
+
+// AdvertisedHost returns the advertised host of a broker: a host in which {id} is replaced.
+func AdvertisedHost(host string, broker int32) string {
+	return strings.ReplaceAll(host, "{id}", strconv.Itoa(int(broker)))
+}
 
 func portKafka(cluster *v1alpha1.LogCluster) int32 {
 	return cluster.Spec.Listeners.OrDefault()[0].Port

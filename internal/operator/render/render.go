@@ -19,6 +19,10 @@ type Settings struct {
 	// PartitionSets is the number of the LogCluster's PartitionSets; 0 has the effect of
 	// v1alpha1.PartitionSets.
 	PartitionSets int32
+	// Namespace is the operator's own namespace, "" if it is not known.
+	Namespace string
+	// ScramShards is the number of Secrets with SCRAM verifiers.
+	ScramShards int
 }
 
 // running returns the number of running brokers.
@@ -27,17 +31,18 @@ func (s Settings) running(cluster *v1alpha1.LogCluster) int32 {
 }
 
 // Cluster returns the objects of a LogCluster in the order in which they must be applied:
-// ServiceAccount, Role, RoleBinding, headless Service, bootstrap Service, PodDisruptionBudget,
-// StatefulSet. The StatefulSet is last, because its pods need the other objects. The caller may
-// modify the objects; Cluster does not change cluster.
+// ServiceAccount, Role, RoleBinding, NetworkPolicy, headless Service, bootstrap Service, Services
+// of listeners, PodDisruptionBudget, StatefulSet. The StatefulSet is last, because its pods need
+// the other objects. The caller may modify the objects; Cluster does not change cluster.
 func Cluster(cluster *v1alpha1.LogCluster, settings Settings) []client.Object {
-	return []client.Object{
+	objects := []client.Object{
 		serviceAccount(cluster),
 		role(cluster, settings),
 		roleBinding(cluster),
+		networkPolicy(cluster, settings),
 		brokersService(cluster),
 		bootstrapService(cluster),
-		podDisruptionBudget(cluster),
-		statefulSet(cluster, settings),
 	}
+	objects = append(objects, listenerServices(cluster, settings)...)
+	return append(objects, podDisruptionBudget(cluster), statefulSet(cluster, settings))
 }

@@ -56,8 +56,36 @@ func full() *v1alpha1.LogCluster {
 	}
 }
 
+// secured returns a LogCluster with a listener of each type.
+func secured() *v1alpha1.LogCluster {
+	scram := []v1alpha1.Authentication{{Type: v1alpha1.AuthenticationScramSha512}}
+	return &v1alpha1.LogCluster{
+		ObjectMeta: metav1.ObjectMeta{Name: "safe", Namespace: "logs"},
+		Spec: v1alpha1.LogClusterSpec{
+			Brokers: 2, Peers: v1alpha1.PeersMutualTLS,
+			HTTP: &v1alpha1.HTTP{AllowFrom: []v1alpha1.NetworkSource{{
+				NamespaceSelector: &metav1.LabelSelector{
+					MatchLabels: map[string]string{"name": "monitoring"}}}}},
+			Listeners: v1alpha1.Listeners{
+				{Name: "tls", Port: 9093, TLS: &v1alpha1.ListenerTLS{}, Authentication: scram,
+					AllowFrom: []v1alpha1.NetworkSource{{
+						PodSelector: &metav1.LabelSelector{
+							MatchLabels: map[string]string{"app": "a"}}}}},
+				{Name: "out", Port: 9094, Type: v1alpha1.ListenerNodePort,
+					TLS: &v1alpha1.ListenerTLS{}, Authentication: scram,
+					AllowFrom: []v1alpha1.NetworkSource{{CIDR: "203.0.113.0/24"}}},
+				{Name: "lb", Port: 9095, Type: v1alpha1.ListenerLoadBalancer,
+					Annotations: map[string]string{"example.com/subnet": "a"}},
+				{Name: "route", Port: 9096, Type: v1alpha1.ListenerTLSRoute,
+					TLS:        &v1alpha1.ListenerTLS{},
+					Advertised: &v1alpha1.Advertised{Host: "b{id}.example.com"}},
+			},
+		},
+	}
+}
+
 func TestObjectsMatchTheirGoldenFiles(t *testing.T) {
-	for _, cluster := range []*v1alpha1.LogCluster{minimal(), full()} {
+	for _, cluster := range []*v1alpha1.LogCluster{minimal(), full(), secured()} {
 		for _, object := range Cluster(cluster, settings) {
 			kind := strings.ToLower(object.GetObjectKind().GroupVersionKind().Kind)
 			golden := filepath.Join("testdata", fmt.Sprintf("%s-%s.yaml", object.GetName(), kind))
@@ -215,7 +243,7 @@ func TestLongestClusterNameFitsDerivedNames(t *testing.T) {
 		t.Errorf("label controller-revision-hash has %d characters, want at most 63", got)
 	}
 	for _, name := range []string{v1alpha1.BrokerLeaseName(cluster.Name, 999),
-		headlessName(cluster.Name), bootstrapName(cluster.Name)} {
+		HeadlessName(cluster.Name), bootstrapName(cluster.Name)} {
 		if len(name) > 63 {
 			t.Errorf("%s has %d characters: too long for a host name", name, len(name))
 		}

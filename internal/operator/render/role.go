@@ -2,6 +2,7 @@ package render
 
 import (
 	"cmp"
+	"slices"
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -58,9 +59,49 @@ func role(cluster *v1alpha1.LogCluster, settings Settings) *rbacv1.Role {
 			rbacv1.PolicyRule{APIGroups: heartwood, Resources: []string{"logclusters"},
 				ResourceNames: []string{cluster.Name}, Verbs: []string{"patch"}})
 	}
+	rules = append(rules, securityRules(cluster, settings)...)
 	return &rbacv1.Role{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "rbac.authorization.k8s.io/v1", Kind: "Role"},
 		ObjectMeta: metadata(cluster, BrokersName(cluster.Name)),
 		Rules:      rules,
 	}
+}
+
+// securityRules grants what authentication and authorization need. Brokers read the LogUsers; for
+// Kafka's admin clients they create LogUsers and change their ACLs and quotas, as the policy in
+// config/admission/logusers.yaml restricts it. Brokers read only the Secrets that are named here,
+// and can create none: a Secret of type kubernetes.io/service-account-token would contain a token
+// of any ServiceAccount of the namespace. A request to list or watch needs the name of the Secret
+// as a field selector.
+func securityRules(cluster *v1alpha1.LogCluster, settings Settings) []rbacv1.PolicyRule {
+	heartwood := []string{v1alpha1.GroupVersion.Group}
+	rules := []rbacv1.PolicyRule{{APIGroups: heartwood, Resources: []string{"logusers"},
+		Verbs: []string{"get", "list", "watch"}}}
+	writes := cluster.Spec.AdminAPI != v1alpha1.AdminReadOnly
+	if writes {
+		rules = append(rules, rbacv1.PolicyRule{APIGroups: heartwood,
+			Resources: []string{"logusers"}, Verbs: []string{"create", "patch"}})
+	}
+	encrypted := slices.ContainsFunc(cluster.Spec.Listeners,
+		func(l v1alpha1.Listener) bool { return l.TLS != nil })
+	authenticates := cluster.Spec.Listeners.Authenticate()
+	if !encrypted && !authenticates && cluster.Spec.Peers != v1alpha1.PeersMutualTLS {
+		return rules
+	}
+	names := []string{v1alpha1.BrokersTLSSecretName(cluster.Name)}
+	if authenticates {
+		for shard := range max(settings.ScramShards, 1) {
+			names = append(names, v1alpha1.ScramSecretName(cluster.Name, shard))
+		}
+		names = append(names, v1alpha1.ScramAdminSecretName(cluster.Name))
+	}
+	core := []string{""}
+	rules = append(rules, rbacv1.PolicyRule{APIGroups: core, Resources: []string{"secrets"},
+		ResourceNames: names, Verbs: []string{"get", "list", "watch"}})
+	if authenticates && writes {
+		rules = append(rules, rbacv1.PolicyRule{APIGroups: core, Resources: []string{"secrets"},
+			ResourceNames: []string{v1alpha1.ScramAdminSecretName(cluster.Name)},
+			Verbs:         []string{"patch"}})
+	}
+	return rules
 }

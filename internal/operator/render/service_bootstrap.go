@@ -16,7 +16,7 @@ func bootstrapService(cluster *v1alpha1.LogCluster) *corev1.Service {
 		Spec: corev1.ServiceSpec{
 			Type:     corev1.ServiceTypeClusterIP,
 			Selector: selector(cluster),
-			Ports:    []corev1.ServicePort{servicePort(portNameKafka, portKafka(cluster))},
+			Ports:    internalPorts(cluster),
 		},
 	}
 }

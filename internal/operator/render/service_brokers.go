@@ -14,15 +14,12 @@ import (
 func brokersService(cluster *v1alpha1.LogCluster) *corev1.Service {
 	return &corev1.Service{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Service"},
-		ObjectMeta: metadata(cluster, headlessName(cluster.Name)),
+		ObjectMeta: metadata(cluster, HeadlessName(cluster.Name)),
 		Spec: corev1.ServiceSpec{
 			ClusterIP:                corev1.ClusterIPNone,
 			PublishNotReadyAddresses: true,
 			Selector:                 selector(cluster),
-			Ports: []corev1.ServicePort{
-				servicePort(portNameKafka, portKafka(cluster)),
-				servicePort(portNameHTTP, portHTTP),
-			},
+			Ports:                    append(internalPorts(cluster), servicePort(portNameHTTP, portHTTP)),
 		},
 	}
 }

@@ -22,7 +22,7 @@ func statefulSet(cluster *v1alpha1.LogCluster, settings Settings) *appsv1.Statef
 		ObjectMeta: metadata(cluster, BrokersName(cluster.Name)),
 		Spec: appsv1.StatefulSetSpec{
 			Replicas:            new(settings.running(cluster)),
-			ServiceName:         headlessName(cluster.Name),
+			ServiceName:         HeadlessName(cluster.Name),
 			PodManagementPolicy: appsv1.ParallelPodManagement,
 			UpdateStrategy: appsv1.StatefulSetUpdateStrategy{
 				Type: appsv1.RollingUpdateStatefulSetStrategyType,

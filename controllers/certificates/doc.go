@@ -1,0 +1,15 @@
+// Package certificates issues the certificates of LogClusters and stores them in Secrets: the CAs,
+// which only the operator reads, and <cluster>-brokers-tls, which brokers read.
+//
+//   - reconciler.go: the controller.
+//   - authorities.go advances the CAs (package pki) and publishes their certificates.
+//   - leaves.go issues the certificates of listeners and brokers.
+//   - provided.go takes the certificates of listeners that users or cert-manager provide.
+//
+// Invariants:
+//
+//   - A CA that cannot be read or decoded is never replaced.
+//   - A certificate that cannot be renewed or is invalid does not remove the one in use: brokers
+//     keep it, and condition CertificatesReady says what to do.
+//   - A CA is made when the first certificate needs it. LogClusters without TLS have no Secrets.
+package certificates

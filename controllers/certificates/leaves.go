@@ -1,0 +1,154 @@
+package certificates
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"fmt"
+	"strings"
+
+	"heartwood.dev/heartwood/api/v1alpha1"
+	"heartwood.dev/heartwood/internal/metadata"
+	"heartwood.dev/heartwood/internal/operator/render"
+	"heartwood.dev/heartwood/internal/pki"
+)
+
+// unknownUsersBytes is the size of KeyUnknownUsers.
+const unknownUsersBytes = 32
+
+// leaves returns the new content of Secret brokers-tls. Certificates of listeners and brokers that
+// do not exist any more are left out.
+func (s *scope) leaves(ctx context.Context) (map[string][]byte, error) {
+	data := map[string][]byte{}
+	for i := range s.cluster.Spec.Listeners {
+		if err := s.listener(ctx, &s.cluster.Spec.Listeners[i], data); err != nil {
+			return nil, err
+		}
+	}
+	if s.usersCA != nil {
+		data[v1alpha1.KeyUsersCA] = s.usersCA.Bundle()
+	}
+	if s.peers != nil {
+		data[v1alpha1.KeyPeerCA] = s.peers.Bundle()
+		for id := range s.brokers {
+			if err := s.peer(id, data); err != nil {
+				return nil, err
+			}
+		}
+	}
+	data[v1alpha1.KeyUnknownUsers] = s.brokersTLS.Data[v1alpha1.KeyUnknownUsers]
+	if len(data[v1alpha1.KeyUnknownUsers]) != unknownUsersBytes {
+		data[v1alpha1.KeyUnknownUsers] = make([]byte, unknownUsersBytes)
+		_, _ = rand.Read(data[v1alpha1.KeyUnknownUsers]) // never fails
+	}
+	return data, nil
+}
+
+// listener adds the certificate of a listener, and the CAs of its clients.
+func (s *scope) listener(ctx context.Context, listener *v1alpha1.Listener,
+	data map[string][]byte) error {
+	if listener.TLS == nil {
+		return nil
+	}
+	certificate, key := v1alpha1.ListenerCertificateKeys(listener.Name)
+	present, _ := pki.ParseLeaf(s.brokersTLS.Data[certificate], s.brokersTLS.Data[key])
+	var leaf pki.Leaf
+	var err error
+	if listener.TLS.SecretName == "" && listener.TLS.IssuerRef == nil {
+		leaf, err = s.renew(s.listeners, present, s.request(listener))
+	} else {
+		leaf, err = s.providedLeaf(ctx, listener, present)
+	}
+	if err != nil {
+		return err
+	}
+	if leaf.Certificate != nil {
+		data[certificate], data[key] = leaf.Chain, leaf.Key
+		s.expiries["listener."+listener.Name] = leaf.Certificate.NotAfter
+		if s.now.After(leaf.Certificate.NotAfter) {
+			s.fault(v1alpha1.ReasonCertificateExpired,
+				"The certificate of listener %s has expired.", listener.Name)
+		}
+	}
+	return s.clientCAs(ctx, listener, data)
+}
+
+// request returns the request for the certificate of a listener. It certifies the advertised hosts
+// too, which the brokers' Leases contain.
+func (s *scope) request(listener *v1alpha1.Listener) pki.Request {
+	names := pki.ListenerNames{Namespace: s.cluster.Namespace,
+		Services: render.BootstrapServices(s.cluster, listener.Name),
+		Headless: []string{render.HeadlessName(s.cluster.Name)}}
+	for i := range s.leases {
+		address := s.leases[i].Annotations[v1alpha1.AnnotationEndpointPrefix+listener.Name]
+		if endpoint, err := metadata.ParseEndpoint(address); err == nil {
+			names.Hosts = append(names.Hosts, endpoint.Host)
+		}
+	}
+	if advertised := listener.Advertised; advertised != nil {
+		for id := range s.brokers {
+			names.Hosts = append(names.Hosts, render.AdvertisedHost(advertised.Host, id))
+		}
+	}
+	return names.Request(s.cluster.Name + "-" + listener.Name)
+}
+
+// peer adds the peer certificate of a broker.
+func (s *scope) peer(id int32, data map[string][]byte) error {
+	certificate, key := v1alpha1.PeerCertificateKeys(id)
+	present, _ := pki.ParseLeaf(s.brokersTLS.Data[certificate], s.brokersTLS.Data[key])
+	request := pki.PeerRequest(v1alpha1.BrokerLeaseName(s.cluster.Name, id),
+		render.HeadlessName(s.cluster.Name), s.cluster.Namespace,
+		v1alpha1.PeerURI(s.cluster.Namespace, s.cluster.Name, id))
+	leaf, err := s.renew(s.peers, present, request)
+	if err != nil {
+		return err
+	}
+	data[certificate], data[key] = leaf.Chain, leaf.Key
+	s.expiries[fmt.Sprintf("peer.%d", id)] = leaf.Certificate.NotAfter
+	return nil
+}
+
+// renew returns the present leaf, or a new one if it is due.
+func (s *scope) renew(authority *pki.Authority, present pki.Leaf,
+	request pki.Request) (pki.Leaf, error) {
+	if authority.Due(present, request, s.now) == "" {
+		return present, nil
+	}
+	return authority.Issue(request, s.now)
+}
+
+// clientCAs adds the CAs that the listener's clients may have, if they are not the users CA. If one
+// cannot be read, the present ones remain.
+func (s *scope) clientCAs(ctx context.Context, listener *v1alpha1.Listener,
+	data map[string][]byte) error {
+	var all strings.Builder
+	key := v1alpha1.ListenerClientCAKey(listener.Name)
+	for _, authentication := range listener.Authentication {
+		for _, from := range authentication.ClientCAs {
+			value, found, err := s.Key(ctx, s.cluster.Namespace, from)
+			if err != nil {
+				return err
+			}
+			if !found {
+				err = fmt.Errorf("the key %s does not exist", from.Key)
+			} else {
+				_, err = pki.ParseCertificates(value)
+			}
+			if err != nil {
+				s.fault(v1alpha1.ReasonInvalidCertificate, "The client CA of listener %s in "+
+					"Secret %s cannot be used: %v. Correct the Secret.", listener.Name, from.Name,
+					err)
+				// An absent key would select the users CA.
+				data[key] = []byte(cmp.Or(string(s.brokersTLS.Data[key]), "# none\n"))
+				return nil
+			}
+			all.Write(value)
+			all.WriteByte('\n')
+		}
+	}
+	if all.Len() > 0 {
+		data[key] = []byte(all.String())
+	}
+	return nil
+}

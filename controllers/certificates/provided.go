@@ -1,0 +1,145 @@
+package certificates
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	"heartwood.dev/heartwood/api/v1alpha1"
+	"heartwood.dev/heartwood/controllers/conditions"
+	"heartwood.dev/heartwood/internal/operator/render"
+	"heartwood.dev/heartwood/internal/pki"
+)
+
+// Certificate is the kind of cert-manager that the operator creates for an issuerRef.
+var Certificate = schema.GroupVersionKind{Group: "cert-manager.io", Version: "v1",
+	Kind: "Certificate"}
+
+// Keys of a Secret of type kubernetes.io/tls, which cert-manager uses too.
+const (
+	keyCertificate = "tls.crt"
+	keyPrivate     = "tls.key"
+)
+
+// provided reports whether a Secret that the operator does not write provides a certificate.
+func (s *scope) provided() bool {
+	for _, listener := range s.cluster.Spec.Listeners {
+		if tls := listener.TLS; tls != nil && (tls.SecretName != "" || tls.IssuerRef != nil) {
+			return true
+		}
+		for _, authentication := range listener.Authentication {
+			if len(authentication.ClientCAs) > 0 {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// providedLeaf returns the certificate in the listener's Secret, or the present one if the Secret
+// does not contain a valid one.
+func (s *scope) providedLeaf(ctx context.Context, listener *v1alpha1.Listener,
+	present pki.Leaf) (pki.Leaf, error) {
+	name, reason := listener.TLS.SecretName, v1alpha1.ReasonInvalidCertificate
+	advice := "Write a valid certificate and key into the keys tls.crt and tls.key."
+	if listener.TLS.IssuerRef != nil {
+		name, reason = render.ListenerCertificateName(s.cluster.Name, listener.Name),
+			v1alpha1.ReasonCertificatePending
+		advice = fmt.Sprintf("Run: kubectl describe certificate -n %s %s", s.cluster.Namespace,
+			name)
+		if err := s.applyCertificate(ctx, listener, name); isNotInstalled(err) {
+			s.fault(reason, "Listener %s has an issuerRef, but cert-manager is not installed: "+
+				"install it, or use secretName.", listener.Name)
+			return present, nil
+		} else if err != nil {
+			return pki.Leaf{}, err
+		}
+	}
+	leaf, err := s.read(ctx, name)
+	if err != nil {
+		kept := ""
+		if present.Certificate != nil {
+			kept = " Brokers keep the previous certificate."
+		}
+		s.fault(reason, "Listener %s cannot use the certificate in Secret %s: %v.%s %s",
+			listener.Name, name, err, kept, advice)
+		return present, nil
+	}
+	return leaf, nil
+}
+
+// read reads a certificate that others issued. An error is a fault of the Secret.
+func (s *scope) read(ctx context.Context, name string) (pki.Leaf, error) {
+	data, err := s.Foreign(ctx, s.cluster.Namespace, name)
+	switch {
+	case err != nil:
+		return pki.Leaf{}, err
+	case data == nil:
+		return pki.Leaf{}, errors.New("the Secret does not exist")
+	}
+	leaf, err := pki.ParseLeaf(data[keyCertificate], data[keyPrivate])
+	if err != nil {
+		return pki.Leaf{}, err
+	}
+	return leaf, leaf.Check(s.now)
+}
+
+// applyCertificate creates or updates the Certificate of a listener.
+func (s *scope) applyCertificate(ctx context.Context, listener *v1alpha1.Listener,
+	name string) error {
+	request := s.request(listener)
+	var addresses []any
+	for _, address := range request.IPs {
+		addresses = append(addresses, address.String())
+	}
+	issuer := listener.TLS.IssuerRef
+	certificate := &unstructured.Unstructured{Object: map[string]any{
+		"spec": map[string]any{
+			"secretName": name, "dnsNames": anySlice(request.DNSNames),
+			"privateKey": map[string]any{"algorithm": "ECDSA", "size": int64(256),
+				"rotationPolicy": "Always"},
+			"usages": []any{"digital signature", "server auth"},
+			"issuerRef": map[string]any{"name": issuer.Name, "kind": issuer.Kind,
+				"group": issuer.Group},
+		},
+	}}
+	if len(addresses) > 0 {
+		if err := unstructured.SetNestedSlice(certificate.Object, addresses, "spec",
+			"ipAddresses"); err != nil {
+			return err
+		}
+	}
+	certificate.SetGroupVersionKind(Certificate)
+	certificate.SetNamespace(s.cluster.Namespace)
+	certificate.SetName(name)
+	certificate.SetLabels(map[string]string{v1alpha1.LabelCluster: s.cluster.Name})
+	if err := controllerutil.SetControllerReference(s.cluster, certificate,
+		s.Scheme()); err != nil {
+		return fmt.Errorf("set the owner of certificate %s: %w", name, err)
+	}
+	if err := s.Apply(ctx, client.ApplyConfigurationFromUnstructured(certificate),
+		client.FieldOwner(conditions.Operator), client.ForceOwnership); err != nil {
+		return fmt.Errorf("apply certificate %s: %w", name, err)
+	}
+	return nil
+}
+
+func anySlice(values []string) []any {
+	all := make([]any, len(values))
+	for i, value := range values {
+		all[i] = value
+	}
+	return all
+}
+
+// isNotInstalled reports whether the API server does not serve the kind Certificate.
+func isNotInstalled(err error) bool {
+	return meta.IsNoMatchError(err) || apierrors.IsNotFound(err)
+}

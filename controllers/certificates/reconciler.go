@@ -1,0 +1,206 @@
+package certificates
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+
+	"heartwood.dev/heartwood/api/v1alpha1"
+	"heartwood.dev/heartwood/controllers/conditions"
+	"heartwood.dev/heartwood/controllers/index"
+	"heartwood.dev/heartwood/controllers/secrets"
+	"heartwood.dev/heartwood/controllers/watch"
+	"heartwood.dev/heartwood/internal/operator/render"
+	"heartwood.dev/heartwood/internal/pki"
+)
+
+// +kubebuilder:rbac:groups="",resources=secrets,verbs=get;list;watch;create;update;delete
+// +kubebuilder:rbac:groups=cert-manager.io,resources=certificates,verbs=get;create;patch
+// +kubebuilder:rbac:groups=heartwood.dev,resources=logusers,verbs=get;list;watch
+
+// controllerName is the name of the controller in metrics and logs.
+const controllerName = "certificates"
+
+const (
+	// checkInterval is the interval at which certificates are checked. It bounds the delay of a
+	// renewal, which is due a month before the expiry.
+	checkInterval = 10 * time.Minute
+	// providedInterval is the interval at which the Secrets of users and of cert-manager are read.
+	// A watch would cache all Secrets of all namespaces.
+	providedInterval = 30 * time.Second
+)
+
+// Reconciler issues and renews the certificates of LogClusters.
+type Reconciler struct {
+	secrets.Store
+	Conditions *conditions.Shared
+	Metrics    *Metrics
+	Now        func() time.Time // default: time.Now
+}
+
+// Setup adds the controller to a manager.
+func (r *Reconciler) Setup(mgr ctrl.Manager) error {
+	if r.Now == nil {
+		r.Now = time.Now
+	}
+	return watch.NewController(mgr, controllerName, 1).
+		For(&v1alpha1.LogCluster{}, builder.WithPredicates(predicate.Or(
+			predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}))).
+		Owns(&corev1.Secret{}).
+		Owns(&appsv1.StatefulSet{},
+			builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(&v1alpha1.LogUser{}, watch.Coalesce(watch.ClusterDelay, watch.ClusterOf)).
+		Watches(&coordinationv1.Lease{}, watch.Coalesce(watch.ClusterDelay, clusterOfLease),
+			builder.WithPredicates(annotationChanged)).
+		Complete(r)
+}
+
+// scope is one reconciliation of a LogCluster.
+type scope struct {
+	*Reconciler
+	cluster *v1alpha1.LogCluster
+	users   []v1alpha1.LogUser
+	leases  []coordinationv1.Lease
+	brokers int32 // brokers with ids below this number have peer certificates
+	now     time.Time
+
+	listeners, usersCA, peers *pki.Authority // nil if not needed
+	brokersTLS                secrets.Owned
+	faults                    []fault
+	expiries                  map[string]time.Time // of the certificates in use, by name
+}
+
+// fault is a certificate that is not as it should be.
+type fault struct{ reason, message string }
+
+func (s *scope) fault(reason, format string, values ...any) {
+	s.faults = append(s.faults, fault{reason, fmt.Sprintf(format, values...)})
+}
+
+// Reconcile advances the CAs, issues what is due, and sets condition CertificatesReady.
+func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	cluster := &v1alpha1.LogCluster{}
+	if err := r.Get(ctx, req.NamespacedName, cluster); err != nil {
+		r.Metrics.forget(req.NamespacedName)
+		r.Conditions.Forget(req.NamespacedName)
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	if !cluster.DeletionTimestamp.IsZero() {
+		return ctrl.Result{}, nil
+	}
+	s, err := r.gather(ctx, cluster)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	if !s.needed() {
+		return ctrl.Result{}, nil
+	}
+	if err := s.issue(ctx); err != nil {
+		s.fault(v1alpha1.ReasonInvalidCertificate, "The operator failed to %v; it retries.", err)
+		return ctrl.Result{}, errorsOf(err, r.Conditions.Set(ctx, cluster, s.condition()))
+	}
+	r.Metrics.set(req.NamespacedName, s.expiries)
+	if err := r.Conditions.Set(ctx, cluster, s.condition()); err != nil {
+		return ctrl.Result{}, err
+	}
+	if s.provided() {
+		return ctrl.Result{RequeueAfter: providedInterval}, nil
+	}
+	return ctrl.Result{RequeueAfter: checkInterval}, nil
+}
+
+// gather reads the scope from the cache.
+func (r *Reconciler) gather(ctx context.Context,
+	cluster *v1alpha1.LogCluster) (*scope, error) {
+	s := &scope{Reconciler: r, cluster: cluster, now: r.Now(), brokers: cluster.Spec.Brokers,
+		expiries: map[string]time.Time{}}
+	users, leases := &v1alpha1.LogUserList{}, &coordinationv1.LeaseList{}
+	if err := r.List(ctx, users, client.InNamespace(cluster.Namespace),
+		client.MatchingFields{index.ByCluster: cluster.Name}); err != nil {
+		return nil, fmt.Errorf("list users: %w", err)
+	}
+	if err := r.List(ctx, leases, client.InNamespace(cluster.Namespace),
+		client.MatchingLabels{v1alpha1.LabelCluster: cluster.Name}); err != nil {
+		return nil, fmt.Errorf("list leases: %w", err)
+	}
+	brokers := &appsv1.StatefulSet{}
+	err := r.Get(ctx, client.ObjectKey{Namespace: cluster.Namespace,
+		Name: render.BrokersName(cluster.Name)}, brokers)
+	if client.IgnoreNotFound(err) != nil {
+		return nil, fmt.Errorf("get the brokers' StatefulSet: %w", err)
+	}
+	if brokers.Spec.Replicas != nil {
+		s.brokers = max(s.brokers, *brokers.Spec.Replicas)
+	}
+	s.users, s.leases = users.Items, leases.Items
+	return s, nil
+}
+
+// needed reports whether the LogCluster needs any certificate or authenticates clients.
+func (s *scope) needed() bool {
+	return s.mutualTLS() || s.tlsUsers() || slices.ContainsFunc(s.cluster.Spec.Listeners,
+		func(l v1alpha1.Listener) bool { return l.TLS != nil || len(l.Authentication) > 0 })
+}
+
+func (s *scope) mutualTLS() bool { return s.cluster.Spec.Peers == v1alpha1.PeersMutualTLS }
+
+func (s *scope) tlsUsers() bool {
+	return slices.ContainsFunc(s.users, func(u v1alpha1.LogUser) bool {
+		return u.Spec.Authentication.Type == v1alpha1.UserTLS
+	})
+}
+
+// issue writes all Secrets. The CAs are written before the leaves that they issue.
+func (s *scope) issue(ctx context.Context) error {
+	var err error
+	if s.brokersTLS, err = s.Read(ctx, s.cluster,
+		v1alpha1.BrokersTLSSecretName(s.cluster.Name)); err != nil {
+		return err
+	}
+	if err := s.advance(ctx); err != nil {
+		return err
+	}
+	data, err := s.leaves(ctx)
+	if err != nil {
+		return err
+	}
+	return s.Write(ctx, s.cluster, s.cluster.Name, v1alpha1.BrokersTLSSecretName(s.cluster.Name),
+		s.brokersTLS, data)
+}
+
+// condition returns condition CertificatesReady. The reason is that of the first fault.
+func (s *scope) condition() metav1.Condition {
+	condition := metav1.Condition{Type: v1alpha1.ConditionCertificatesReady,
+		Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonCertificatesReady,
+		Message: "All certificates are valid."}
+	if len(s.faults) > 0 {
+		condition.Status, condition.Reason = metav1.ConditionFalse, s.faults[0].reason
+		var messages []string
+		for _, fault := range s.faults {
+			messages = append(messages, fault.message)
+		}
+		condition.Message = strings.Join(messages, " ")
+	}
+	return condition
+}
+
+// errorsOf returns the first error that is not nil.
+func errorsOf(all ...error) error {
+	for _, err := range all {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,87 @@
+package conditions
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"sync"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+
+	"heartwood.dev/heartwood/api/v1alpha1"
+)
+
+// Shared holds conditions of LogClusters that other controllers than the writer of the status
+// decide. A status has one writer, as two writers of one list of conditions would overwrite each
+// other's. After a restart of the operator it is empty; the conditions in the status remain until
+// they are set again. The zero value is not usable.
+type Shared struct {
+	changes chan event.GenericEvent
+
+	mu struct {
+		sync.Mutex
+		conditions map[types.NamespacedName]map[string]metav1.Condition // by type
+	}
+}
+
+// NewShared returns an empty set of conditions.
+func NewShared() *Shared {
+	s := &Shared{changes: make(chan event.GenericEvent)}
+	s.mu.conditions = map[types.NamespacedName]map[string]metav1.Condition{}
+	return s
+}
+
+// Changes delivers each LogCluster whose conditions have changed.
+func (s *Shared) Changes() <-chan event.GenericEvent { return s.changes }
+
+// Set sets a condition, and notifies the writer of the status if it differs from the last one. It
+// returns an error only if ctx ends.
+func (s *Shared) Set(ctx context.Context, cluster *v1alpha1.LogCluster,
+	condition metav1.Condition) error {
+	key := types.NamespacedName{Namespace: cluster.Namespace, Name: cluster.Name}
+	if !s.store(key, condition) {
+		return nil
+	}
+	select {
+	case s.changes <- event.GenericEvent{Object: cluster}:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (s *Shared) store(key types.NamespacedName, condition metav1.Condition) (changed bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	conditions := s.mu.conditions[key]
+	if conditions == nil {
+		conditions = map[string]metav1.Condition{}
+		s.mu.conditions[key] = conditions
+	}
+	if conditions[condition.Type] == condition {
+		return false
+	}
+	conditions[condition.Type] = condition
+	return true
+}
+
+// Get returns the conditions of a LogCluster, sorted by type.
+func (s *Shared) Get(cluster types.NamespacedName) []metav1.Condition {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	all := s.mu.conditions[cluster]
+	var conditions []metav1.Condition
+	for _, kind := range slices.Sorted(maps.Keys(all)) {
+		conditions = append(conditions, all[kind])
+	}
+	return conditions
+}
+
+// Forget removes the conditions of a deleted LogCluster.
+func (s *Shared) Forget(cluster types.NamespacedName) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.mu.conditions, cluster)
+}

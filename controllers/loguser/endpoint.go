@@ -1,0 +1,117 @@
+package loguser
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"heartwood.dev/heartwood/api/v1alpha1"
+	"heartwood.dev/heartwood/internal/credentials"
+	"heartwood.dev/heartwood/internal/operator/render"
+	"heartwood.dev/heartwood/internal/pki"
+)
+
+// bootstrapMax is the maximum number of brokers in the bootstrap addresses of a listener that has
+// no Service for all brokers.
+const bootstrapMax = 3
+
+// endpoint returns how the LogUser's clients connect: by the first listener of type Internal that
+// authenticates users of this type, else by the first one of another type. refused says what is
+// missing; the endpoint then has no address.
+func (s *scope) endpoint(ctx context.Context) (endpoint credentials.Endpoint, refused, err error) {
+	listener, mechanism := choose(s.cluster.Spec.Listeners, s.user.Spec.Authentication.Type)
+	if listener == nil {
+		return endpoint, refuse(v1alpha1.ReasonNoListener, "No listener of LogCluster %s "+
+			"authenticates users of type %s: add one to spec.listeners.", s.cluster.Name,
+			s.user.Spec.Authentication.Type), nil
+	}
+	endpoint = credentials.Endpoint{TLS: listener.TLS != nil, Mechanism: mechanism}
+	if endpoint.Bootstrap, err = s.bootstrap(ctx, listener); err != nil {
+		return endpoint, nil, err
+	}
+	if endpoint.TLS {
+		if endpoint.CA, err = s.listenerCA(ctx, listener); err != nil {
+			return endpoint, nil, err
+		}
+	}
+	if endpoint.Bootstrap == "" {
+		return endpoint, refuse(v1alpha1.ReasonAddressPending,
+			"Listener %s has no address yet.", listener.Name), nil
+	}
+	return endpoint, nil, nil
+}
+
+// choose returns the listener of a user's clients, and the mechanism of SASL, "" for certificates.
+func choose(listeners v1alpha1.Listeners,
+	user v1alpha1.UserAuthenticationType) (chosen *v1alpha1.Listener, mechanism string) {
+	for i := range listeners {
+		listener := &listeners[i]
+		found, ok := mechanismOf(listener, user)
+		if !ok {
+			continue
+		}
+		if listener.Type == v1alpha1.ListenerInternal {
+			return listener, found
+		}
+		if chosen == nil {
+			chosen, mechanism = listener, found
+		}
+	}
+	return chosen, mechanism
+}
+
+// mechanismOf returns the mechanism by which a listener authenticates a type of users.
+func mechanismOf(listener *v1alpha1.Listener,
+	user v1alpha1.UserAuthenticationType) (mechanism string, ok bool) {
+	offers := func(kind v1alpha1.AuthenticationType) bool {
+		return slices.ContainsFunc(listener.Authentication, func(a v1alpha1.Authentication) bool {
+			return a.Type == kind && len(a.ClientCAs) == 0
+		})
+	}
+	switch {
+	case user == v1alpha1.UserTLS:
+		return "", offers(v1alpha1.AuthenticationTLS)
+	case offers(v1alpha1.AuthenticationScramSha512):
+		return v1alpha1.ScramSha512, true
+	default:
+		return v1alpha1.ScramSha256, offers(v1alpha1.AuthenticationScramSha256)
+	}
+}
+
+// bootstrap returns the bootstrap addresses of a listener, "" if there are none yet.
+func (s *scope) bootstrap(ctx context.Context, listener *v1alpha1.Listener) (string, error) {
+	if listener.Type == v1alpha1.ListenerInternal || listener.Type == "" {
+		return render.ListenerBootstrap(s.cluster, listener), nil
+	}
+	leases := &coordinationv1.LeaseList{}
+	if err := s.List(ctx, leases, client.InNamespace(s.cluster.Namespace),
+		client.MatchingLabels{v1alpha1.LabelCluster: s.cluster.Name}); err != nil {
+		return "", fmt.Errorf("list leases: %w", err)
+	}
+	var addresses []string
+	for i := range leases.Items {
+		address := leases.Items[i].Annotations[v1alpha1.AnnotationEndpointPrefix+listener.Name]
+		if address != "" {
+			addresses = append(addresses, address)
+		}
+	}
+	slices.Sort(addresses)
+	return strings.Join(addresses[:min(len(addresses), bootstrapMax)], ","), nil
+}
+
+// listenerCA returns the certificates by which clients verify a listener's certificate. It is empty
+// if the listener's Secret contains none: clients then use the CAs of their system.
+func (s *scope) listenerCA(ctx context.Context, listener *v1alpha1.Listener) ([]byte, error) {
+	name := v1alpha1.CACertSecretName(s.cluster.Name)
+	if listener.TLS.SecretName != "" {
+		name = listener.TLS.SecretName
+	} else if listener.TLS.IssuerRef != nil {
+		name = render.ListenerCertificateName(s.cluster.Name, listener.Name)
+	}
+	data, err := s.Foreign(ctx, s.cluster.Namespace, name)
+	return data[pki.KeyCertificate], err
+}

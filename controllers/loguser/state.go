@@ -1,0 +1,56 @@
+package loguser
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"heartwood.dev/heartwood/api/v1alpha1"
+	"heartwood.dev/heartwood/internal/credentials"
+)
+
+// keyState is the key of the Secret that contains state.
+const keyState = "heartwood.json"
+
+// state is what a LogUser's Secret contains for the operator.
+type state struct {
+	// Rotated is the value of AnnotationRotate for which the credentials were made.
+	Rotated   string                   `json:"rotated,omitempty"`
+	Verifiers []v1alpha1.ScramVerifier `json:"verifiers,omitempty"`
+}
+
+// decodeState returns the state in a Secret, the zero value if there is none. A damaged state is an
+// error, as new credentials would cut off the user's clients.
+func decodeState(data map[string][]byte) (state, error) {
+	var s state
+	if len(data[keyState]) == 0 {
+		return s, nil
+	}
+	if err := json.Unmarshal(data[keyState], &s); err != nil {
+		return s, fmt.Errorf("decode key %s of the LogUser's Secret: %w", keyState, err)
+	}
+	return s, nil
+}
+
+// rotatePassword returns the password and the state that a LogUser must have. given is the password
+// of passwordFrom, "" if the operator chooses the password.
+func rotatePassword(present string, before state, given, rotate string,
+	now time.Time) (password string, after state, err error) {
+	password = present
+	if given != "" {
+		password = given
+	} else if present == "" || rotate != before.Rotated {
+		password = credentials.NewPassword()
+	}
+	after = state{Rotated: rotate}
+	verifiers, _ := credentials.Prune(before.Verifiers, now)
+	if !credentials.Verify(verifiers, password) {
+		made, err := credentials.Verifiers(password, verifiers)
+		if err != nil {
+			return "", state{}, err
+		}
+		verifiers = credentials.Rotate(verifiers, made, now)
+	}
+	after.Verifiers = verifiers
+	return password, after, nil
+}

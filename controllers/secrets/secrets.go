@@ -1,0 +1,162 @@
+// Package secrets reads and writes the Secrets that the operator owns. It reads from the API server
+// itself, because a decision from an outdated cache could replace a CA or a password, and writes by
+// compare-and-swap. It never writes a Secret that another object owns.
+package secrets
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	"heartwood.dev/heartwood/api/v1alpha1"
+)
+
+// ErrNotOwned is the error of a Secret that exists and was not made for the owner.
+var ErrNotOwned = errors.New("the Secret exists and was not made by the operator for this resource")
+
+// Store reads and writes Secrets.
+type Store struct {
+	client.Client
+	Live client.Reader // reads from the API server itself
+}
+
+// Owned is a Secret of an owner, as it was read. Its data is empty if the Secret does not exist.
+type Owned struct {
+	Data   map[string][]byte
+	stored *corev1.Secret // nil if the Secret does not exist
+}
+
+// Read reads a Secret of an owner. It returns ErrNotOwned if the Secret exists and has another
+// owner or none. A Secret of an earlier owner with the same name is deleted, with its content: an
+// owner that was created again does not inherit credentials.
+func (s *Store) Read(ctx context.Context, owner client.Object, name string) (Owned, error) {
+	secret := &corev1.Secret{}
+	key := client.ObjectKey{Namespace: owner.GetNamespace(), Name: name}
+	err := s.Live.Get(ctx, key, secret)
+	switch {
+	case apierrors.IsNotFound(err):
+		return Owned{Data: map[string][]byte{}}, nil
+	case err != nil:
+		return Owned{}, fmt.Errorf("read secret %s: %w", name, err)
+	case metav1.IsControlledBy(secret, owner):
+		data := maps.Clone(secret.Data)
+		if data == nil {
+			data = map[string][]byte{}
+		}
+		return Owned{Data: data, stored: secret}, nil
+	case !s.ofEarlier(secret, owner):
+		return Owned{}, fmt.Errorf("secret %s: %w", name, ErrNotOwned)
+	}
+	if err := s.checkPresent(ctx, owner); err != nil {
+		return Owned{}, err
+	}
+	if err := s.Delete(ctx, secret, client.Preconditions{UID: &secret.UID,
+		ResourceVersion: &secret.ResourceVersion}); client.IgnoreNotFound(err) != nil {
+		return Owned{}, fmt.Errorf("delete secret %s of an earlier owner: %w", name, err)
+	}
+	return Owned{Data: map[string][]byte{}}, nil
+}
+
+// ofEarlier reports whether the controller of a Secret is an earlier object with the kind and name
+// of owner.
+func (s *Store) ofEarlier(secret *corev1.Secret, owner client.Object) bool {
+	controller := metav1.GetControllerOf(secret)
+	kind, err := s.GroupVersionKindFor(owner)
+	return err == nil && controller != nil && controller.Kind == kind.Kind &&
+		controller.APIVersion == kind.GroupVersion().String() &&
+		controller.Name == owner.GetName()
+}
+
+// checkPresent returns an error unless owner is the present object of its name. An owner from an
+// outdated cache may be the earlier one itself.
+func (s *Store) checkPresent(ctx context.Context, owner client.Object) error {
+	kind, err := s.GroupVersionKindFor(owner)
+	if err != nil {
+		return err
+	}
+	present := &metav1.PartialObjectMetadata{}
+	present.SetGroupVersionKind(kind)
+	if err := s.Live.Get(ctx, client.ObjectKeyFromObject(owner), present); err != nil {
+		return fmt.Errorf("read %s %s: %w", kind.Kind, owner.GetName(), err)
+	}
+	if present.UID != owner.GetUID() {
+		return fmt.Errorf("%s %s was created again", kind.Kind, owner.GetName())
+	}
+	return nil
+}
+
+// Write stores data in a Secret that Read has returned, unless it has this data already. It fails
+// with a conflict if the Secret has changed since.
+func (s *Store) Write(ctx context.Context, owner client.Object, cluster, name string, read Owned,
+	data map[string][]byte) error {
+	if read.stored != nil {
+		if equality.Semantic.DeepEqual(read.stored.Data, data) {
+			return nil
+		}
+		changed := read.stored.DeepCopy()
+		changed.Data = data
+		if err := s.Update(ctx, changed); err != nil {
+			return fmt.Errorf("update secret %s: %w", name, err)
+		}
+		return nil
+	}
+	secret := &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: owner.GetNamespace(),
+			Labels: map[string]string{
+				v1alpha1.LabelCluster:          cluster,
+				"app.kubernetes.io/name":       "heartwood",
+				"app.kubernetes.io/instance":   cluster,
+				"app.kubernetes.io/managed-by": "heartwood-operator",
+			}},
+		Data: data,
+	}
+	if err := controllerutil.SetControllerReference(owner, secret, s.Scheme()); err != nil {
+		return fmt.Errorf("set the owner of secret %s: %w", name, err)
+	}
+	if err := s.Create(ctx, secret); err != nil {
+		return fmt.Errorf("create secret %s: %w", name, err)
+	}
+	return nil
+}
+
+// Key reads a key of a Secret that users provide. found is false if the Secret or the key does not
+// exist.
+func (s *Store) Key(ctx context.Context, namespace string,
+	from v1alpha1.SecretKey) (value []byte, found bool, err error) {
+	data, err := s.Foreign(ctx, namespace, from.Name)
+	value, found = data[from.Key]
+	return value, found, err
+}
+
+// Foreign reads a Secret that users provide. The result is nil if it does not exist.
+func (s *Store) Foreign(ctx context.Context, namespace, name string) (map[string][]byte, error) {
+	secret := &corev1.Secret{}
+	err := s.Live.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, secret)
+	if err != nil && !apierrors.IsNotFound(err) {
+		return nil, fmt.Errorf("read secret %s: %w", name, err)
+	}
+	return secret.Data, nil
+}
+
+// Remove deletes a Secret that Read has returned, if it exists.
+func (s *Store) Remove(ctx context.Context, read Owned) error {
+	if read.stored == nil {
+		return nil
+	}
+	if err := s.Delete(ctx, read.stored, client.Preconditions{
+		UID: &read.stored.UID}); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("delete secret %s: %w", read.stored.Name, err)
+	}
+	return nil
+}
+
+// Exists reports whether the Secret existed when it was read.
+func (o Owned) Exists() bool { return o.stored != nil }
