@@ -57,6 +57,7 @@ Run a cluster here:   heartwood dev -f config/samples
 On Kubernetes:        helm install heartwood charts/heartwood && kubectl apply -f config/samples
 Watch the cleaner:    heartwood topics
 Show partitions:      heartwood partitions
+Show transactions:    heartwood transactions
 Clean a topic now:    heartwood clean tickets --wait
 Inspect a log:        heartwood log dump DIR
 Size a topic:         heartwood plan --keys 1.6G --record-size 5k`,
@@ -70,6 +71,7 @@ Size a topic:         heartwood plan --keys 1.6G --record-size 5k`,
 	root.SetUsageTemplate(wrappedUsage(root.UsageTemplate()))
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.AddCommand(devCommand(), devBrokerCommand(), topicsCommand(), partitionsCommand(),
+		transactionsCommand(),
 		cleanCommand(), brokerCommand(), operatorCommand(), logCommand(), planCommand(), benchCommand())
 	return root
 }

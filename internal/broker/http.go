@@ -30,7 +30,9 @@ type HTTPOptions struct {
 	Placement  func(topics []string) report.Placement // of the given topics, or of all
 	// CleanNow is Brokers.CleanNow.
 	CleanNow func(topic string, partitions []int32) (report.CleanRequests, error)
-	Pprof    bool // serve profiles (NewPprof)
+	// Brokers returns the brokers whose transactions are served, or none while they start.
+	Brokers func() Brokers
+	Pprof   bool // serve profiles (NewPprof)
 }
 
 // HTTPOf returns the options for the brokers that brokers returns: an empty list while they start.
@@ -45,6 +47,7 @@ func HTTPOf(gatherer prometheus.Gatherer, ready func() error, brokers func() Bro
 		CleanNow: func(topic string, partitions []int32) (report.CleanRequests, error) {
 			return brokers().CleanNow(topic, partitions)
 		},
+		Brokers: brokers,
 	}
 }
 
@@ -84,6 +87,7 @@ func NewHTTP(opts HTTPOptions) http.Handler {
 		func(w http.ResponseWriter, r *http.Request) {
 			cleanNowHTTP(w, r, opts.CleanNow)
 		})
+	handleTransactions(mux, opts.Brokers)
 	if opts.Pprof {
 		mux.Handle(PprofPath, NewPprof())
 	}

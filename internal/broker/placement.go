@@ -50,10 +50,7 @@ func (all Brokers) Placement(topics []string) report.Placement {
 			answer.Retained = append(answer.Retained, report.RetainedPartition(p))
 		}
 	}
-	for _, b := range image.Brokers {
-		endpoint, _ := b.Endpoints.On(metadata.DefaultListener)
-		answer.Brokers = append(answer.Brokers, report.BrokerHost{Broker: b.ID, Host: endpoint.Host})
-	}
+	answer.Brokers = hostsOf(image)
 	return answer
 }
 

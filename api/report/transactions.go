@@ -1,0 +1,92 @@
+package report
+
+import (
+	"cmp"
+	"slices"
+)
+
+// Transactions is the response of GET /api/v1/transactions: the transactional ids that the brokers
+// of one process coordinate, and the open transactions of the partitions that they lead.
+type Transactions struct {
+	// TransactionalIDs is sorted by id.
+	TransactionalIDs []TransactionalID `json:"transactionalIds"`
+	// Open is sorted by topic, partition and first offset.
+	Open []OpenTransaction `json:"open"`
+	// TimeoutMaxSeconds is the longest timeout that a producer may ask for.
+	TimeoutMaxSeconds float64 `json:"timeoutMaxSeconds"`
+	// Reporting contains the ids of the brokers of this process.
+	Reporting []int32 `json:"reporting"`
+	// Brokers contains the brokers that are up.
+	Brokers []BrokerHost `json:"brokers"`
+}
+
+// TransactionalID is a transactional id and its last transaction. Times are Unix seconds.
+type TransactionalID struct {
+	TransactionalID string `json:"transactionalId"`
+	Coordinator     int32  `json:"coordinator"`
+	// State is Empty, Ongoing, PrepareCommit, PrepareAbort, CompleteCommit or CompleteAbort.
+	State          string  `json:"state"`
+	ProducerID     int64   `json:"producerId"`
+	Epoch          int16   `json:"epoch"`
+	TimeoutSeconds float64 `json:"timeoutSeconds"`
+	// Since is the time at which the last transaction began; absent if there was none.
+	Since *float64 `json:"sinceTimestampSeconds,omitempty"`
+	// Until is the time at which the coordinator aborts the transaction; only in state Ongoing.
+	Until   *float64 `json:"untilTimestampSeconds,omitempty"`
+	Changed float64  `json:"changedTimestampSeconds"` // of the last change of the state
+	// Partitions contains the partitions of the transaction in states Ongoing, PrepareCommit and
+	// PrepareAbort. Unmarked is the number of them that have not written the outcome yet.
+	Partitions []TopicPartition `json:"partitions"`
+	Unmarked   int              `json:"unmarked"`
+}
+
+// TopicPartition identifies a partition.
+type TopicPartition struct {
+	Topic     string `json:"topic"`
+	Partition int32  `json:"partition"`
+}
+
+// OpenTransaction is a transaction that has records in the log of a partition and no marker. The
+// leader of the partition reports it.
+type OpenTransaction struct {
+	Broker int32 `json:"broker"`
+	TopicPartition
+	Transaction
+}
+
+// Aborted is the response to a request that has aborted a transaction.
+type Aborted struct {
+	TransactionalID string           `json:"transactionalId,omitempty"`
+	Partitions      []TopicPartition `json:"partitions,omitempty"`
+}
+
+// Sort sorts the lists in the order of their documentation.
+func (t *Transactions) Sort() {
+	slices.SortFunc(t.TransactionalIDs, func(a, b TransactionalID) int {
+		return cmp.Compare(a.TransactionalID, b.TransactionalID)
+	})
+	slices.SortFunc(t.Open, func(a, b OpenTransaction) int {
+		return cmp.Or(cmp.Compare(a.Topic, b.Topic), cmp.Compare(a.Partition, b.Partition),
+			cmp.Compare(a.FirstOffset, b.FirstOffset))
+	})
+}
+
+// IsOpen reports whether the transaction has not ended in all its partitions.
+func (t *TransactionalID) IsOpen() bool { return slices.Contains(OpenStates, t.State) }
+
+// OpenStates contains the values of TransactionalID.State of a transaction that has not ended in
+// all its partitions.
+var OpenStates = []string{"Ongoing", "PrepareCommit", "PrepareAbort"}
+
+// Owner returns the transactional id whose transaction an open transaction is part of, or nil if
+// none of these coordinators knows it: then the transaction hangs.
+func (t *Transactions) Owner(of *OpenTransaction) *TransactionalID {
+	for i := range t.TransactionalIDs {
+		id := &t.TransactionalIDs[i]
+		if id.ProducerID == of.ProducerID && id.IsOpen() &&
+			slices.Contains(id.Partitions, of.TopicPartition) {
+			return id
+		}
+	}
+	return nil
+}

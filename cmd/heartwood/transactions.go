@@ -1,0 +1,216 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"heartwood.dev/heartwood/api/report"
+	"heartwood.dev/heartwood/internal/remote"
+)
+
+// transactionsFlags are the flags that all subcommands of transactions share.
+type transactionsFlags struct {
+	brokerAddresses
+	asJSON bool
+}
+
+// print prints a value as JSON, or else by the function table.
+func (f *transactionsFlags) print(cmd *cobra.Command, value any,
+	table func(io.Writer) error) error {
+	if f.asJSON {
+		return json.NewEncoder(cmd.OutOrStdout()).Encode(value)
+	}
+	return table(cmd.OutOrStdout())
+}
+
+func transactionsCommand() *cobra.Command {
+	flags := &transactionsFlags{}
+	list := transactionsListCommand(flags)
+	cmd := &cobra.Command{
+		Use:   "transactions",
+		Short: "Show and abort transactions",
+		Long: `Show the transactional ids of producers and the state of their transactions, and abort
+transactions. Without a subcommand it lists them.
+
+The command asks one broker over HTTP, and the other brokers at the same port on the hosts that the
+response contains. If a broker cannot be reached, the command shows what it has received, and fails.
+On Kubernetes, run the command in a pod:
+  kubectl exec demo-broker-0 -- heartwood transactions`,
+		Args: noArgs,
+		RunE: list.RunE,
+	}
+	cmd.Flags().AddFlagSet(list.Flags())
+	flags.add(cmd)
+	cmd.Flags().BoolVar(&flags.asJSON, "json", false, "print one JSON object")
+	for _, sub := range []*cobra.Command{list, transactionsDescribeCommand(flags),
+		transactionsHangingCommand(flags), transactionsAbortCommand(flags)} {
+		flags.add(sub)
+		sub.Flags().BoolVar(&flags.asJSON, "json", false, "print one JSON object")
+		cmd.AddCommand(sub)
+	}
+	return cmd
+}
+
+func transactionsListCommand(flags *transactionsFlags) *cobra.Command {
+	var states []string
+	var olderThan time.Duration
+	cmd := &cobra.Command{
+		Use:   "list",
+		Short: "List transactional ids",
+		Long: `List transactional ids, one per line, sorted by id.
+
+COORDINATOR is the broker that coordinates the id. STATE is Ongoing for an open transaction,
+PrepareCommit or PrepareAbort while its outcome is written to its partitions, and Empty,
+CompleteCommit or CompleteAbort without an open transaction. OPEN is the time since the transaction
+began. ENDS-IN is the time after which the coordinator aborts it.`,
+		Example: `  heartwood transactions --state Ongoing --older-than 1m
+  heartwood transactions list --json | jq '.transactionalIds[].transactionalId'`,
+		Args: noArgs,
+	}
+	cmd.Flags().StringSliceVar(&states, "state", nil,
+		"`STATE`,... of the ids to list (default all)")
+	cmd.Flags().DurationVar(&olderThan, "older-than", 0,
+		"list only transactions that have been open for at least that long")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		all, err := (&remote.Client{}).Transactions(cmd.Context(), flags.orDefault(), states,
+			olderThan)
+		if err != nil {
+			return err
+		}
+		return errors.Join(flags.print(cmd, all.Transactions, func(out io.Writer) error {
+			return remote.PrintTransactions(out, all.TransactionalIDs, time.Now())
+		}), all.Complete())
+	}
+	return cmd
+}
+
+func transactionsDescribeCommand(flags *transactionsFlags) *cobra.Command {
+	return &cobra.Command{
+		Use:   "describe TRANSACTIONAL-ID",
+		Short: "Show the transaction of one transactional id",
+		Long: `Show the state of a transactional id and its last transaction.
+
+PARTITIONS are the partitions of an open transaction. UNMARKED is the number of them that have not
+written the outcome yet.`,
+		Args: oneTransactionalID,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			all, err := (&remote.Client{}).Transactions(cmd.Context(), flags.orDefault(), nil, 0)
+			if err != nil {
+				return err
+			}
+			found, err := all.Find(args[0])
+			if err != nil {
+				return errors.Join(err, all.Complete())
+			}
+			return flags.print(cmd, found, func(out io.Writer) error {
+				return remote.PrintTransaction(out, found)
+			})
+		},
+	}
+}
+
+func transactionsHangingCommand(flags *transactionsFlags) *cobra.Command {
+	var olderThan time.Duration
+	cmd := &cobra.Command{
+		Use:   "find-hanging",
+		Short: "Find transactions that no coordinator will end",
+		Long: `Find open transactions in the logs of partitions that no transaction coordinator knows.
+
+No timeout ends such a transaction. Until it is aborted, consumers with isolation.level
+read_committed receive no record after FIRST-OFFSET, and the cleaner removes none. Brokers verify
+each transaction, so one hangs only in a log that was written elsewhere, or if the records of
+__transaction_state are lost.`,
+		Example: `  heartwood transactions find-hanging
+  heartwood transactions abort --topic orders --partition 3 --first-offset 1042`,
+		Args: noArgs,
+	}
+	cmd.Flags().DurationVar(&olderThan, "older-than", 0,
+		"consider transactions that have been open for at least that long (default: the longest\n"+
+			"timeout that a producer may ask for)")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		all, err := (&remote.Client{}).Transactions(cmd.Context(), flags.orDefault(),
+			report.OpenStates, 0)
+		if err == nil {
+			err = all.Complete()
+		}
+		if err != nil {
+			return err
+		}
+		if olderThan == 0 {
+			olderThan = all.TimeoutMax()
+		}
+		now, hanging := time.Now(), []report.OpenTransaction{}
+		for _, open := range all.Hanging() {
+			if now.Sub(time.UnixMilli(int64(open.Since*1000))) >= olderThan {
+				hanging = append(hanging, open)
+			}
+		}
+		return flags.print(cmd, map[string]any{"open": hanging}, func(out io.Writer) error {
+			return remote.PrintOpen(out, hanging, now)
+		})
+	}
+	return cmd
+}
+
+func transactionsAbortCommand(flags *transactionsFlags) *cobra.Command {
+	var of report.TopicPartition
+	firstOffset := int64(-1)
+	cmd := &cobra.Command{
+		Use:   "abort TRANSACTIONAL-ID | abort --topic TOPIC --partition N --first-offset N",
+		Short: "Abort a transaction",
+		Long: `Abort the open transaction of a transactional id, in all its partitions. Its producer is fenced:
+its next request fails, and a new instance of the application can begin.
+
+With --topic, --partition and --first-offset it aborts a hanging transaction in one partition. It
+refuses that for a transaction that a coordinator knows.`,
+		Example: `  heartwood transactions abort payments-7
+  heartwood transactions abort --topic orders --partition 3 --first-offset 1042`,
+		Args: atMostOneTransactionalID,
+	}
+	cmd.Flags().StringVar(&of.Topic, "topic", "", "topic of a hanging transaction")
+	cmd.Flags().Int32Var(&of.Partition, "partition", 0, "partition of a hanging transaction")
+	cmd.Flags().Int64Var(&firstOffset, "first-offset", -1,
+		"offset at which the hanging transaction begins")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		hanging := of.Topic != ""
+		if hanging == (len(args) == 1) || hanging != (firstOffset >= 0) {
+			return misused(cmd, errors.New(
+				"give a transactional id, or --topic, --partition and --first-offset"))
+		}
+		client := &remote.Client{}
+		var answer report.Aborted
+		var err error
+		if hanging {
+			answer, err = client.AbortHanging(cmd.Context(), flags.orDefault(), of, firstOffset)
+		} else {
+			answer, err = client.AbortTransaction(cmd.Context(), flags.orDefault(), args[0])
+		}
+		if err != nil {
+			return err
+		}
+		return flags.print(cmd, answer, func(out io.Writer) error {
+			_, err := fmt.Fprintln(out, "aborted")
+			return err
+		})
+	}
+	return cmd
+}
+
+func oneTransactionalID(cmd *cobra.Command, args []string) error {
+	if len(args) != 1 {
+		return misused(cmd, errors.New("give one transactional id"))
+	}
+	return nil
+}
+
+func atMostOneTransactionalID(cmd *cobra.Command, args []string) error {
+	if len(args) > 1 {
+		return misused(cmd, errors.New("give one transactional id"))
+	}
+	return nil
+}

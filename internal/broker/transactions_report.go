@@ -1,0 +1,178 @@
+package broker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"heartwood.dev/heartwood/api/report"
+	"heartwood.dev/heartwood/internal/coordinator"
+	"heartwood.dev/heartwood/internal/coordinator/transaction"
+	"heartwood.dev/heartwood/internal/logstore"
+	"heartwood.dev/heartwood/internal/metadata"
+	"heartwood.dev/heartwood/internal/replica"
+)
+
+// ErrNoOpenTransaction is the error of an abort if the transactional id has no open transaction, or
+// if no open transaction begins at the offset.
+var ErrNoOpenTransaction = errors.New("no open transaction")
+
+// TransactionFilter selects the transactions of a report. A zero field selects all.
+type TransactionFilter struct {
+	States    []string      // names of states, of transactional ids
+	OlderThan time.Duration // only transactions that have been open for at least that long
+}
+
+// Transactions returns the transactional ids that these brokers coordinate, and the open
+// transactions of the partitions that they lead. It fails with coordinator.ErrLoading while a
+// partition of __transaction_state is being loaded.
+func (all Brokers) Transactions(ctx context.Context, now time.Time,
+	filter TransactionFilter) (report.Transactions, error) {
+	answer := report.Transactions{TransactionalIDs: []report.TransactionalID{},
+		Open: []report.OpenTransaction{}, Reporting: []int32{}, Brokers: []report.BrokerHost{}}
+	image := all.image()
+	if image == nil {
+		return answer, ErrStarting
+	}
+	answer.Brokers = hostsOf(image)
+	answer.TimeoutMaxSeconds = transactionTimeoutMax(image).Seconds()
+	selected := transaction.Filter{Phases: filter.States, OpenFor: -1}
+	if filter.OlderThan > 0 {
+		selected.OpenFor = filter.OlderThan
+	}
+	for _, b := range all {
+		answer.Reporting = append(answer.Reporting, b.opts.NodeID)
+		described, err := b.transactions.List(ctx, selected)
+		if err != nil {
+			return answer, fmt.Errorf("list transactions of broker %d: %w", b.opts.NodeID, err)
+		}
+		for i := range described {
+			answer.TransactionalIDs = append(answer.TransactionalIDs,
+				transactionalID(b.opts.NodeID, &described[i]))
+		}
+		answer.Open = append(answer.Open, b.openTransactions(now, filter.OlderThan)...)
+	}
+	answer.Sort()
+	return answer, nil
+}
+
+// transactionTimeoutMax returns the longest timeout that a producer may ask for.
+func transactionTimeoutMax(image *metadata.Image) time.Duration {
+	return transaction.Config{TimeoutMax: image.Transactions.TimeoutMax}.WithDefaults().TimeoutMax
+}
+
+// hostsOf returns the brokers that are up.
+func hostsOf(image *metadata.Image) []report.BrokerHost {
+	hosts := make([]report.BrokerHost, 0, len(image.Brokers))
+	for _, b := range image.Brokers {
+		endpoint, _ := b.Endpoints.On(metadata.DefaultListener)
+		hosts = append(hosts, report.BrokerHost{Broker: b.ID, Host: endpoint.Host})
+	}
+	return hosts
+}
+
+func transactionalID(coordinator int32, of *transaction.Description) report.TransactionalID {
+	row := report.TransactionalID{TransactionalID: of.ID, Coordinator: coordinator,
+		State: of.Phase.String(), ProducerID: of.Producer.ID, Epoch: of.Producer.Epoch,
+		TimeoutSeconds: of.Timeout.Seconds(), Changed: unixSeconds(of.Changed),
+		Partitions: make([]report.TopicPartition, 0, len(of.Partitions)), Unmarked: of.Unmarked}
+	if !of.Started.IsZero() {
+		row.Since = new(unixSeconds(of.Started))
+		if of.Phase == transaction.Ongoing {
+			row.Until = new(unixSeconds(of.Started.Add(of.Timeout)))
+		}
+	}
+	for _, p := range of.Partitions {
+		row.Partitions = append(row.Partitions,
+			report.TopicPartition{Topic: p.Topic, Partition: p.Index})
+	}
+	return row
+}
+
+func unixSeconds(t time.Time) float64 { return float64(t.UnixMilli()) / 1000 }
+
+// openTransactions returns the transactions that have been open for at least minAge in the
+// partitions that this broker leads.
+func (b *Broker) openTransactions(now time.Time, minAge time.Duration) (
+	all []report.OpenTransaction) {
+	for _, state := range b.replicas.States() {
+		if !state.Leader || state.Log == nil {
+			continue
+		}
+		if count, _ := state.Log.OpenTransactions(); count == 0 {
+			continue // without the log's lock
+		}
+		for _, open := range state.Log.Transactions() {
+			if minAge > 0 && now.Sub(open.Since) < minAge {
+				continue
+			}
+			all = append(all, report.OpenTransaction{Broker: b.opts.NodeID,
+				TopicPartition: report.TopicPartition{Topic: state.ID.Topic,
+					Partition: state.ID.Index},
+				Transaction: transactionRow(open)})
+		}
+	}
+	return all
+}
+
+func transactionRow(open logstore.Transaction) report.Transaction {
+	return report.Transaction{ProducerID: open.ProducerID, Epoch: open.Epoch,
+		FirstOffset: open.First, Since: unixSeconds(open.Since)}
+}
+
+// AbortTransaction aborts the ongoing transaction of a transactional id, and fences its producer.
+// It fails with coordinator.ErrNotCoordinator if none of these brokers coordinates the id, with
+// transaction.ErrNotFound, or with ErrNoOpenTransaction.
+func (all Brokers) AbortTransaction(ctx context.Context, id string) (report.Aborted, error) {
+	err := ErrStarting
+	for _, b := range all {
+		err = b.transactions.Abort(ctx, id)
+		if !errors.Is(err, coordinator.ErrNotCoordinator) {
+			break
+		}
+	}
+	if errors.Is(err, transaction.ErrInvalidState) {
+		err = ErrNoOpenTransaction
+	}
+	if err != nil {
+		return report.Aborted{}, fmt.Errorf("abort transaction of %q: %w", id, err)
+	}
+	return report.Aborted{TransactionalID: id}, nil
+}
+
+// AbortOpen aborts the open transaction that begins at an offset of a partition, in this partition
+// only, as `kafka-transactions abort` does. This is for transactions that no coordinator knows. It
+// fails with replica.ErrNotLeader if none of these brokers leads the partition.
+func (all Brokers) AbortOpen(ctx context.Context, of report.TopicPartition,
+	firstOffset int64) (report.Aborted, error) {
+	err := ErrStarting
+	for _, b := range all {
+		err = b.abortOpen(ctx, replica.PartitionID{Topic: of.Topic, Index: of.Partition},
+			firstOffset)
+		if !errors.Is(err, replica.ErrNotLeader) && !errors.Is(err, replica.ErrUnknownPartition) {
+			break
+		}
+	}
+	if err != nil {
+		return report.Aborted{}, fmt.Errorf("abort transaction at offset %d of %s-%d: %w",
+			firstOffset, of.Topic, of.Partition, err)
+	}
+	return report.Aborted{Partitions: []report.TopicPartition{of}}, nil
+}
+
+func (b *Broker) abortOpen(ctx context.Context, id replica.PartitionID, firstOffset int64) error {
+	log, err := b.replicas.Leader(id, -1)
+	if err != nil {
+		return err
+	}
+	for _, p := range log.Producers() {
+		if p.TxnFirst != firstOffset {
+			continue
+		}
+		return b.writeMarkers(ctx, []coordinator.PartitionMarker{{Partition: id,
+			Producer:         transaction.Producer{ID: p.ID, Epoch: p.Epoch},
+			CoordinatorEpoch: max(p.CoordinatorEpoch, 0)}})[0]
+	}
+	return ErrNoOpenTransaction
+}
