@@ -37,13 +37,23 @@ Latency starts at the time at which a record is due, and ends at its acknowledge
 the due times are evenly spaced, so the latency includes the time that a record waits for earlier
 records when the broker stalls. Without --rate a record is due when it is sent, and the latency is
 mostly the time in the client's buffer: set a rate to measure latency. Each record contains its due
-time, from which bench consume computes the end-to-end latency.` + "\n" + compareHelp,
+time, from which bench consume computes the end-to-end latency.
+
+With --transaction or --transaction-records each producer has a transactional id. It commits its
+records when that time has passed since the transaction began, or after that number of records, and
+sends the next record after the commit. The latency of a commit is measured from the last record of
+the transaction to the response.` + "\n" + compareHelp,
 		Example: `  heartwood bench produce --records 1000000 --record-bytes 1000 --acks all --codec zstd
-  heartwood bench produce --bootstrap kafka:9092 --rate 20000 --duration 30s --json`,
+  heartwood bench produce --bootstrap kafka:9092 --rate 20000 --duration 30s --json
+  heartwood bench produce --rate 20000 --duration 30s --transaction 10ms`,
 		Args: noArgs,
 	}
 	asJSON := targetFlags(cmd, &opts.Target)
 	flags := cmd.Flags()
+	flags.DurationVar(&opts.Transaction, "transaction", 0,
+		"commit the records of a producer each time that this time has passed; 0: no transactions")
+	flags.Int64Var(&opts.TransactionRecords, "transaction-records", 0,
+		"commit after this number of records; 0: no transactions")
 	flags.BoolVar(&opts.Create, "create", true, "create the topic if it does not exist")
 	flags.IntVar(&opts.Partitions, "partitions", 6, "partitions of a created topic")
 	flags.Int64Var(&opts.Records, "records", 1_000_000, "records to send")

@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kgo"
+
 	"heartwood.dev/heartwood/internal/dev"
 )
 
@@ -126,6 +128,38 @@ func TestProduceAndConsume(t *testing.T) {
 	}
 }
 
+// TestProduceInTransactions: a transaction ends after a number of records or after a time, and all
+// records are committed.
+func TestProduceInTransactions(t *testing.T) {
+	at := cluster(t)
+	byRecords := produceOptions(at)
+	byRecords.TransactionRecords, byRecords.Producers = 100, 2
+	got, err := Produce(t.Context(), byRecords)
+	if err != nil || got.Err() != nil || got.Records != 1000 || got.Transactions != 10 ||
+		got.Commit == nil || got.Commit.Records != 10 {
+		t.Fatalf("%v, %+v", err, got)
+	}
+	byTime := produceOptions(at)
+	byTime.Transaction, byTime.Rate = 10*time.Millisecond, 10_000
+	if got, err = Produce(t.Context(), byTime); err != nil || got.Err() != nil ||
+		got.Records != 1000 || got.Transactions < 2 || got.Transactions > 12 {
+		t.Errorf("a commit each 10 ms of 100 ms: %v, %+v", err, got)
+	}
+	reader, err := at.connect(kgo.ConsumeTopics(at.Topic), kgo.FetchIsolationLevel(
+		kgo.ReadCommitted()), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer reader.Close()
+	for read := 0; read < 2000; {
+		fetches := reader.PollFetches(t.Context())
+		if err := fetches.Err(); err != nil {
+			t.Fatal(err)
+		}
+		read += fetches.NumRecords()
+	}
+}
+
 // TestEndToEndLatency runs a consumer with Latest while a producer sends records. The result must
 // contain the latency of each record.
 func TestEndToEndLatency(t *testing.T) {
@@ -200,6 +234,11 @@ func TestValidateReturnsAllFaults(t *testing.T) {
 	}
 	large := produceOptions(Target{Bootstrap: []string{"a:1"}, Topic: "t"})
 	large.RecordBytes = large.BatchBytes
+	unsafe := produceOptions(Target{Bootstrap: []string{"a:1"}, Topic: "t"})
+	unsafe.Acks, unsafe.Transaction = "1", time.Second
+	if err := unsafe.Validate(); err == nil || !strings.Contains(err.Error(), `acks "1"`) {
+		t.Errorf("transactions with acks=1: %v", err)
+	}
 	if err := large.Validate(); err == nil ||
 		!strings.Contains(err.Error(), "fits in a batch of 16384") {
 		t.Errorf("a record as large as its batch: %v", err)

@@ -6,7 +6,7 @@
 //   - options.go: options and their validation.
 //   - histogram.go: counts latencies in little memory.
 //   - topic.go: the topic, which is created if it does not exist.
-//   - produce.go, consume.go: the two measurements.
+//   - produce.go, consume.go: the two measurements; transaction.go: the transactions of producers.
 //   - result.go: the result.
 //
 // Invariants:

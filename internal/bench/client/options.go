@@ -65,6 +65,16 @@ type ProduceOptions struct {
 	Linger     time.Duration // how long a batch waits for more records
 	Producers  int           // number of clients, each with its own connections
 	Seed       uint64        // seed from which the records are generated
+	// Transaction is the time after which a producer commits its records and begins another
+	// transaction, and TransactionRecords the number of records after which it does so; 0: never.
+	// With 0 in both, the producers use no transactions.
+	Transaction        time.Duration
+	TransactionRecords int64
+}
+
+// transactional reports whether the producers use transactions.
+func (o ProduceOptions) transactional() bool {
+	return o.Transaction > 0 || o.TransactionRecords > 0
 }
 
 // Validate returns all faults of the options at once.
@@ -80,7 +90,12 @@ func (o ProduceOptions) Validate() error {
 		between("rate", o.Rate, 0, 1_000_000_000),
 		between("batch bytes", o.BatchBytes, batchBytesMin, batchBytesMax),
 		between("linger", o.Linger, 0, lingerMax),
-		between("producers", o.Producers, 1, clientsMax))
+		between("producers", o.Producers, 1, clientsMax),
+		between("transaction", o.Transaction, 0, lingerMax),
+		between("transaction records", o.TransactionRecords, 0, recordsMax))
+	if o.transactional() && o.Acks != "all" {
+		faults = append(faults, fmt.Errorf("acks %q: must be all in transactions", o.Acks))
+	}
 	if o.RecordBytes < tickets.SizeMin || o.RecordBytes > o.BatchBytes-recordOverhead {
 		faults = append(
 			faults,

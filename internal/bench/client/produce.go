@@ -73,6 +73,7 @@ type producer struct {
 	index  int          // index of this producer among all producers
 	lock   sync.Mutex   // guards tally: the client's goroutines call acknowledged
 	tally  *tally
+	open   transaction // only run uses it
 }
 
 func newProducer(opts ProduceOptions, index int) (*producer, error) {
@@ -88,6 +89,9 @@ func newProducer(opts ProduceOptions, index int) (*producer, error) {
 	if opts.Acks != "all" {
 		// An idempotent producer requires acks=all.
 		clientOpts = append(clientOpts, kgo.DisableIdempotentWrite())
+	}
+	if opts.transactional() {
+		clientOpts = append(clientOpts, kgo.TransactionalID(transactionalID(opts.Topic, index)))
 	}
 	client, err := opts.connect(clientOpts...)
 	if err != nil {
@@ -115,8 +119,15 @@ func (p *producer) run(ctx context.Context, begin time.Time) {
 		if !ok {
 			break
 		}
+		if !p.begin() {
+			break
+		}
 		p.send(ctx, p.sent[i%int64(len(p.sent))], due)
+		if p.isDue() && !p.commit(ctx) {
+			break
+		}
 	}
+	p.commit(ctx)
 	// The end of ctx stops the sending. Outstanding records have a timeout of their own.
 	flushed, stop := context.WithTimeout(context.WithoutCancel(ctx), answerTimeout)
 	defer stop()

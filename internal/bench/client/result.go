@@ -24,18 +24,23 @@ type Result struct {
 	Bytes  int64            `json:"bytes"`
 	Failed int64            `json:"failed"` // number of records that were not acknowledged
 	Errors map[string]int64 `json:"errors,omitempty"`
-	// WallSeconds is the time from the start of the run to the last acknowledgment or record.
+	// WallSeconds is the time from the start of the run to the last acknowledgment, record or
+	// commit.
 	WallSeconds   float64  `json:"wallSeconds"`
 	RecordsSecond float64  `json:"recordsPerSecond"`
 	MBs           float64  `json:"MBs"`        // 10^6 bytes per second
 	CPUSeconds    float64  `json:"cpuSeconds"` // user and system time of this process
 	Latency       *Latency `json:"latency,omitempty"`
+	// Transactions is the number of committed transactions, and Commit the distribution of the time
+	// from the last record of a transaction to the response to its commit.
+	Transactions int64    `json:"transactions,omitempty"`
+	Commit       *Latency `json:"commit,omitempty"`
 }
 
 // Latency describes the distribution of the time from when a record is due until it is acknowledged
 // (produce) or read (consume).
 type Latency struct {
-	Records int64   `json:"records"` // number of records whose latency was measured
+	Records int64   `json:"records"` // number of records, or of commits, whose latency was measured
 	P50     float64 `json:"p50Millis"`
 	P99     float64 `json:"p99Millis"`
 	P999    float64 `json:"p999Millis"`
@@ -44,7 +49,7 @@ type Latency struct {
 
 // set computes the result from the tallies of the clients and the times of the run.
 func (r *Result) set(parts []*tally, wall, cpu time.Duration) {
-	var all histogram
+	var all, commits histogram
 	r.Errors = map[string]int64{}
 	for _, part := range parts {
 		r.Records += part.records
@@ -54,17 +59,25 @@ func (r *Result) set(parts []*tally, wall, cpu time.Duration) {
 			r.Errors[name] += n
 		}
 		all.merge(&part.latency)
+		r.Transactions += part.transactions
+		commits.merge(&part.commits)
 	}
 	r.WallSeconds, r.CPUSeconds = wall.Seconds(), cpu.Seconds()
 	if wall > 0 {
 		r.RecordsSecond, r.MBs = float64(r.Records)/wall.Seconds(),
 			float64(r.Bytes)/1e6/wall.Seconds()
 	}
-	if all.count > 0 {
-		r.Latency = &Latency{
-			Records: all.count, P50: millis(all.quantile(.5)), P99: millis(all.quantile(.99)),
-			P999: millis(all.quantile(.999)), Max: millis(all.longest),
-		}
+	r.Latency, r.Commit = latencyOf(&all), latencyOf(&commits)
+}
+
+// latencyOf returns the distribution of a histogram, or nil if the histogram is empty.
+func latencyOf(all *histogram) *Latency {
+	if all.count == 0 {
+		return nil
+	}
+	return &Latency{
+		Records: all.count, P50: millis(all.quantile(.5)), P99: millis(all.quantile(.99)),
+		P999: millis(all.quantile(.999)), Max: millis(all.longest),
 	}
 }
 
@@ -85,6 +98,11 @@ client CPU     %.2f s, %.3f us per record
 			"latency        p50 %.3f ms, p99 %.3f ms, p99.9 %.3f ms, max %.3f ms, of %d records\n",
 			r.Latency.P50, r.Latency.P99, r.Latency.P999, r.Latency.Max, r.Latency.Records)
 	}
+	if err == nil && r.Commit != nil {
+		_, err = fmt.Fprintf(out,
+			"transactions   %d, commit p50 %.3f ms, p99 %.3f ms, p99.9 %.3f ms, max %.3f ms\n",
+			r.Transactions, r.Commit.P50, r.Commit.P99, r.Commit.P999, r.Commit.Max)
+	}
 	if err == nil {
 		_, err = fmt.Fprintf(out, "failed         %d records\n", r.Failed)
 	}
@@ -99,9 +117,10 @@ client CPU     %.2f s, %.3f us per record
 // tally contains the counts of one client. Only one goroutine uses it at a time.
 type tally struct {
 	records, bytes, failed int64
-	latency                histogram
+	transactions           int64 // committed ones
+	latency, commits       histogram
 	errors                 map[string]int64
-	last                   time.Time // time of the last acknowledgment or record
+	last                   time.Time // time of the last acknowledgment, record or commit
 }
 
 func newTally() *tally { return &tally{errors: map[string]int64{}} }
@@ -115,8 +134,8 @@ func (t *tally) addError(err error) {
 	t.errors[name]++
 }
 
-// lastEvent returns the time of the last acknowledgment or record of all clients. If no client had
-// any, it returns the time begin.
+// lastEvent returns the time of the last acknowledgment, record or commit of all clients. If no
+// client had any, it returns the time begin.
 func lastEvent(parts []*tally, begin time.Time) time.Time {
 	for _, part := range parts {
 		if part.last.After(begin) {
