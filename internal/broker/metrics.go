@@ -3,6 +3,7 @@ package broker
 import (
 	"runtime"
 	"strconv"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -14,7 +15,7 @@ import (
 type partitionMetrics struct {
 	broker                                        *Broker
 	leader, offline, underReplicated, underMinISR *prometheus.Desc
-	lag                                           *prometheus.Desc
+	lag, late                                     *prometheus.Desc
 }
 
 // register adds the metrics of this broker to a registry, which may be nil. If two brokers share a
@@ -43,6 +44,9 @@ func (b *Broker) register(registry prometheus.Registerer) {
 		lag: prometheus.NewDesc("heartwood_replica_lag_offsets",
 			"Offsets by which a follower is behind the log end offset; exported by the leader.",
 			[]string{"topic", "partition", "replica"}, nil),
+		late: desc("log_late_transactions",
+			"Transactions that are open for longer than the largest timeout of a producer and five "+
+				"minutes; exported by the leader, absent without an open transaction."),
 	})
 	info := prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "heartwood_build_info", Help: "Always 1; the labels identify the binary.",
@@ -58,6 +62,7 @@ func (m *partitionMetrics) Describe(to chan<- *prometheus.Desc) {
 	to <- m.underReplicated
 	to <- m.underMinISR
 	to <- m.lag
+	to <- m.late
 }
 
 // Collect implements prometheus.Collector.
@@ -82,6 +87,10 @@ func (m *partitionMetrics) Collect(to chan<- prometheus.Metric) {
 		for replica, lag := range state.Lags {
 			to <- prometheus.MustNewConstMetric(m.lag, prometheus.GaugeValue, float64(lag),
 				state.ID.Topic, strconv.Itoa(int(state.ID.Index)), strconv.Itoa(int(replica)))
+		}
+		if count, ok := m.broker.lateTransactions(state, time.Now()); ok {
+			to <- prometheus.MustNewConstMetric(m.late, prometheus.GaugeValue, float64(count),
+				state.ID.Topic, strconv.Itoa(int(state.ID.Index)))
 		}
 	}
 }

@@ -121,6 +121,29 @@ func transactionRow(open logstore.Transaction) report.Transaction {
 		FirstOffset: open.First, Since: unixSeconds(open.Since)}
 }
 
+// lateMargin is the time beyond the largest timeout of a producer after which an open transaction
+// is late (KIP-664). Its coordinator should have aborted it by then.
+const lateMargin = 5 * time.Minute
+
+// lateTransactions returns the number of late transactions of a partition. The result ok is false
+// if this broker does not lead the partition, or if the partition has no open transaction.
+func (b *Broker) lateTransactions(state replica.State, now time.Time) (late int, ok bool) {
+	if !state.Leader || state.Log == nil {
+		return 0, false
+	}
+	open, oldest := state.Log.OpenTransactions()
+	limit := transactionTimeoutMax(b.image()) + lateMargin
+	if open == 0 || now.Sub(oldest.Since) < limit {
+		return 0, open > 0
+	}
+	for _, open := range state.Log.Transactions() {
+		if now.Sub(open.Since) >= limit {
+			late++
+		}
+	}
+	return late, true
+}
+
 // AbortTransaction aborts the ongoing transaction of a transactional id, and fences its producer.
 // It fails with coordinator.ErrNotCoordinator if none of these brokers coordinates the id, with
 // transaction.ErrNotFound, or with ErrNoOpenTransaction.

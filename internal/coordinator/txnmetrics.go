@@ -55,6 +55,10 @@ func (m txnMetrics) register(to prometheus.Registerer, t *Transactions) {
 	for _, result := range []string{"commit", "abort", "timeout", "fenced"} {
 		m.ended.WithLabelValues(result)
 	}
+	for _, reason := range retryReasons {
+		m.markerRetry.WithLabelValues(reason.name)
+	}
+	m.markerRetry.WithLabelValues(retryOther)
 }
 
 // count adds the transactions that have ended between two states of the statistics.
@@ -68,25 +72,31 @@ func (m txnMetrics) count(before, now transaction.Ended) {
 	m.ended.WithLabelValues("fenced").Add(float64(now.Fenced - before.Fenced))
 }
 
+// retryOther is the reason of an error that retryReasons lacks.
+const retryOther = "other"
+
+// retryReasons are the reasons for which a marker is repeated.
+var retryReasons = []struct {
+	err  error
+	name string
+}{
+	{errNoLeader, "no_leader"}, {replica.ErrNotLeader, "no_leader"},
+	{replica.ErrUnknownPartition, "no_leader"},
+	{replica.ErrTimeout, "timeout"}, {replica.ErrNotEnoughReplicas, "min_isr"},
+	{replica.ErrNotEnoughReplicasAfterAppend, "min_isr"},
+	{logstore.ErrCoordinatorFenced, "fenced"}, {logstore.ErrStorage, "storage"},
+}
+
 // retry counts a failed attempt to write a marker.
 func (m txnMetrics) retry(err error) {
-	reason := "other"
-	for _, known := range []struct {
-		err  error
-		name string
-	}{
-		{errNoLeader, "no_leader"}, {replica.ErrNotLeader, "no_leader"},
-		{replica.ErrUnknownPartition, "no_leader"},
-		{replica.ErrTimeout, "timeout"}, {replica.ErrNotEnoughReplicas, "min_isr"},
-		{replica.ErrNotEnoughReplicasAfterAppend, "min_isr"},
-		{logstore.ErrCoordinatorFenced, "fenced"}, {logstore.ErrStorage, "storage"},
-	} {
+	name := retryOther
+	for _, known := range retryReasons {
 		if errors.Is(err, known.err) {
-			reason = known.name
+			name = known.name
 			break
 		}
 	}
-	m.markerRetry.WithLabelValues(reason).Inc()
+	m.markerRetry.WithLabelValues(name).Inc()
 }
 
 // txnCollector exports the number of transactional ids in each phase. It implements
