@@ -3,6 +3,7 @@ package broker
 import (
 	"context"
 	"strconv"
+	"time"
 
 	"heartwood.dev/heartwood/internal/coordinator"
 	"heartwood.dev/heartwood/internal/coordinator/transaction"
@@ -22,9 +23,18 @@ func (b *Broker) newTransactions() *coordinator.Transactions {
 			peer, err := b.dialPeer(ctx, to)
 			return transactionPeer{peer}, err
 		},
-		WriteMarkers: b.writeMarkers,
-		Registry:     b.opts.Registry, Logger: b.logger,
+		WriteMarkers: b.writeMarkers, Reachable: b.metadataReachable,
+		Registry: b.opts.Registry, Logger: b.logger,
 	})
+}
+
+// metadataReachable reports whether the metadata image is current, as far as this broker knows. A
+// store without outages need not implement Outage.
+func (b *Broker) metadataReachable() bool {
+	store, ok := b.opts.Metadata.(interface {
+		Outage(now time.Time) time.Duration
+	})
+	return !ok || store.Outage(time.Now()) == 0
 }
 
 // verifier is the replica.Verifier of a broker. The set of replicas is created before the

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -284,8 +285,13 @@ func (q *markerQueue) write(connection *connector, markers []PartitionMarker) []
 		connection.close()
 		return all(len(markers), fmt.Errorf("write markers on broker %d: %w", q.broker, err))
 	}
+	if slices.ContainsFunc(errs, isFenced) {
+		connection.close() // a later connection may have superseded this one
+	}
 	return errs
 }
+
+func isFenced(err error) bool { return errors.Is(err, logstore.ErrCoordinatorFenced) }
 
 // done reports whether a marker needs no further attempt. A log that knows a later epoch of the
 // producer has received the marker before.

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"regexp"
+	"sync"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 
@@ -76,8 +78,9 @@ func (h *Handler) apiVersionsReply(version int16, err error) wire.Reply {
 	return reply(response, result)
 }
 
-// addFeatures adds the features. The epoch of the finalized features rises when a feature is added
-// to them, because the Java client ignores features of an epoch that it knows.
+// addFeatures adds the features. The epoch of the finalized features rises with each change of
+// their levels, because the Java client ignores features of an epoch that it knows or that is
+// earlier.
 func (h *Handler) addFeatures(response *kmsg.ApiVersionsResponse) {
 	add := func(name string, least, most, finalized int16) {
 		response.SupportedFeatures = append(response.SupportedFeatures,
@@ -92,7 +95,26 @@ func (h *Handler) addFeatures(response *kmsg.ApiVersionsResponse) {
 	version := h.transactionVersion()
 	add(groupFeature, groupFeatureLevel, groupFeatureLevel, groupFeatureLevel)
 	add(transactionFeature, 0, transactionFeatureLevel, version)
-	response.FinalizedFeaturesEpoch = int64(version)
+	response.FinalizedFeaturesEpoch = h.features.epochOf(version, time.Now())
+}
+
+// featureEpoch assigns epochs to the level of transactionFeature. An epoch is the time in ms at
+// which this process found the level. So it also rises if the level falls because an older broker
+// registers, and over restarts of this broker, although no epoch is stored. Kafka's epoch is an
+// offset of its metadata log.
+type featureEpoch struct {
+	mu    sync.Mutex
+	level int16
+	epoch int64 // 0: no level is known yet
+}
+
+func (f *featureEpoch) epochOf(level int16, now time.Time) int64 {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.epoch == 0 || level != f.level {
+		f.level, f.epoch = level, max(f.epoch+1, now.UnixMilli())
+	}
+	return f.epoch
 }
 
 // transactionVersion returns the level of transactionFeature.

@@ -2,6 +2,9 @@ package handler
 
 import (
 	"context"
+	"strings"
+	"sync"
+	"sync/atomic"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 
@@ -35,7 +38,7 @@ func (h *Handler) writeTxnMarkers(ctx context.Context, raw *wire.Request,
 	req *kmsg.WriteTxnMarkersRequest) wire.Reply {
 	response, result := kmsg.NewPtrWriteTxnMarkersResponse(), outcome{handler: h}
 	response.Version = req.Version
-	errs := h.appendMarkers(ctx, raw, markersOf(req))
+	errs := h.appendMarkers(ctx, raw, markersOf(req, h.markers.superseded(raw)))
 	for i := range req.Markers {
 		marker := kmsg.NewWriteTxnMarkersResponseMarker()
 		marker.ProducerID = req.Markers[i].ProducerID
@@ -54,13 +57,51 @@ func (h *Handler) writeTxnMarkers(ctx context.Context, raw *wire.Request,
 	return reply(response, result)
 }
 
+// markerSenders contains the newest connection over which each broker has sent markers. A broker
+// uses one connection to each other broker for them, so those that arrive over an earlier one are
+// late (producer.EndTxn).
+type markerSenders struct {
+	mu     sync.Mutex
+	newest map[string]*atomic.Uint64 // by client id
+}
+
+const (
+	brokerClientPrefix = "broker-" // of the client ids of brokers
+	// markerSendersMax limits the client ids, because a client may choose any.
+	markerSendersMax = 10_000
+)
+
+// superseded records the connection of a request. It returns a function that reports whether its
+// sender has used a later one, or nil if the sender is not a broker.
+func (m *markerSenders) superseded(raw *wire.Request) func() bool {
+	if !strings.HasPrefix(raw.ClientID, brokerClientPrefix) {
+		return nil
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	newest := m.newest[raw.ClientID]
+	switch {
+	case newest == nil && len(m.newest) >= markerSendersMax:
+		return nil
+	case newest == nil:
+		if m.newest == nil {
+			m.newest = map[string]*atomic.Uint64{}
+		}
+		newest = new(atomic.Uint64)
+		m.newest[strings.Clone(raw.ClientID)] = newest
+	}
+	connection := raw.Connection
+	newest.Store(max(newest.Load(), connection))
+	return func() bool { return newest.Load() > connection }
+}
+
 // markersOf returns the markers of all partitions, in the order of the request.
-func markersOf(req *kmsg.WriteTxnMarkersRequest) (markers []replica.Marker) {
+func markersOf(req *kmsg.WriteTxnMarkersRequest, superseded func() bool) (markers []replica.Marker) {
 	for i := range req.Markers {
 		of := &req.Markers[i]
 		end := logstore.EndTxn{ProducerID: of.ProducerID, ProducerEpoch: of.ProducerEpoch,
 			Commit: of.Committed, CoordinatorEpoch: of.CoordinatorEpoch,
-			Version: int16(of.TransactionVersion)}
+			Version: int16(of.TransactionVersion), Superseded: superseded}
 		for _, topic := range of.Topics {
 			for _, index := range topic.Partitions {
 				markers = append(markers,

@@ -10,7 +10,8 @@ import (
 )
 
 // DescribeProducers (key 61), version 0: lists the producers that the log of a partition knows,
-// with their open transactions (KIP-664). Only the leader answers.
+// with their open transactions (KIP-664). Each replica answers, as in Kafka:
+// `kafka-transactions find-hanging --broker-id` asks one broker about all its replicas.
 
 // describeProducersShape describes the fields of the request (shape.go).
 var describeProducersShape = shape{partitionsOfTopics}
@@ -40,7 +41,7 @@ func (h *Handler) describeProducers(_ context.Context, raw *wire.Request,
 
 func (h *Handler) activeProducers(topic string,
 	index int32) ([]kmsg.DescribeProducersResponseTopicPartitionActiveProducer, error) {
-	log, err := h.opts.Replicas.Leader(partitionRef(topic, index), -1)
+	log, err := h.opts.Replicas.Log(partitionRef(topic, index))
 	if err != nil {
 		return nil, err
 	}

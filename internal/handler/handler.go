@@ -54,6 +54,8 @@ type Handler struct {
 	unlisted map[int16]bool
 	missing  logLimit // requested topics that do not exist; all have the same key
 	audit    auditLog // denied operations
+	features featureEpoch
+	markers  markerSenders
 }
 
 // New returns a Handler.

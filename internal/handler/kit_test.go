@@ -50,6 +50,8 @@ type broker struct {
 	bounds   metadata.Groups      // settings of groups, which override those of cluster
 	cluster  *v1alpha1.LogCluster // may be nil; admin requests change it
 	listener string               // listener of requests; "": metadata.DefaultListener
+	client   string               // client id of requests
+	number   uint64               // connection of requests
 }
 
 func newBroker(t testing.TB) *broker { return newBrokerOn(t, vfs.NewMem()) }
@@ -322,6 +324,7 @@ func ask[R kmsg.Response](b *broker, version int16, request kmsg.Request) R {
 	body := request.AppendTo(nil)
 	raw := &wire.Request{Key: request.Key(), Version: version, Body: body,
 		Listener: cmp.Or(b.listener, metadata.DefaultListener),
+		ClientID: b.client, Connection: b.number,
 		Release: func() {
 			for i := range body {
 				body[i] = 0xaa

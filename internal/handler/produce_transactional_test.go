@@ -8,6 +8,7 @@ import (
 
 	"heartwood.dev/heartwood/internal/compress"
 	"heartwood.dev/heartwood/internal/logstore"
+	"heartwood.dev/heartwood/internal/metadata"
 	"heartwood.dev/heartwood/internal/record"
 	"heartwood.dev/heartwood/internal/replica"
 	"heartwood.dev/heartwood/internal/vfs"
@@ -159,6 +160,42 @@ func TestWriteTxnMarkers(t *testing.T) {
 	})
 }
 
+// A coordinator repeats a marker over another connection after the first one has broken. If the first
+// marker then arrives, it must not end the next transaction. Below version 2 both transactions have
+// the same epoch.
+func TestLateMarkerOfReplacedConnectionIsFenced(t *testing.T) {
+	b, _ := transactionalBroker(t)
+	log := b.store.Log(logstore.PartitionID{Topic: "t"})
+	mark := func(client string, connection uint64) int16 {
+		b.client, b.number = client, connection
+		got, _ := b.markProducer1(2, func(m *kmsg.WriteTxnMarkersRequestMarker) {
+			m.Committed, m.CoordinatorEpoch = false, 5
+		})
+		return got
+	}
+	produce := func(sequence int32) {
+		t.Helper()
+		if got := b.transact(3, -1, "payments", within(t, sequence)); got != 0 {
+			t.Fatalf("produce %d: error %d", sequence, got)
+		}
+	}
+	produce(0)
+	if got := mark("broker-2", 8); got != 0 {
+		t.Fatalf("first marker: error %d", got)
+	}
+	produce(1)
+	if got := mark("broker-2", 7); got != 52 || log.LastStable() != 2 {
+		t.Errorf("late marker: error %d, last stable offset %d", got, log.LastStable())
+	}
+	if got := mark("broker-3", 6); got != 0 || log.LastStable() != log.LogEnd() {
+		t.Errorf("another coordinator: error %d, last stable offset %d", got, log.LastStable())
+	}
+	produce(2)
+	if got := mark("admin", 5); got != 0 || log.LastStable() != log.LogEnd() {
+		t.Errorf("administrator: error %d, last stable offset %d", got, log.LastStable())
+	}
+}
+
 // DescribeProducers shows the open transaction and the last marker of a producer (KIP-664).
 func TestDescribeProducers(t *testing.T) {
 	b, _ := transactionalBroker(t)
@@ -194,5 +231,14 @@ func TestDescribeProducers(t *testing.T) {
 	part, _ = describe()
 	if p := part.ActiveProducers[0]; p.CurrentTxnStartOffset != -1 || p.CoordinatorEpoch != 7 {
 		t.Errorf("ended transaction: %+v", p)
+	}
+	must(t, b.replace("t", func(topic *metadata.Topic) error { // another broker leads
+		topic.Partitions = []*metadata.Partition{{Replicas: []int32{self, 9}, Leader: 9,
+			LeaderEpoch: 3, ISR: []int32{9}}}
+		return nil
+	}))
+	part, _ = describe()
+	if part.ErrorCode != 0 || len(part.ActiveProducers) != 1 {
+		t.Errorf("a follower: %+v", part)
 	}
 }

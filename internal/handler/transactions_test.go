@@ -250,7 +250,8 @@ func TestDescribeAndListTransactions(t *testing.T) {
 	}
 }
 
-// Transaction version 2 is finalized once all brokers support it. The epoch then rises.
+// Trap 26: transaction version 2 is finalized once all brokers support it. The epoch rises with
+// each change, also when an old broker registers again.
 func TestTransactionFeature(t *testing.T) {
 	b := newBroker(t)
 	features := func(versions ...int16) *kmsg.ApiVersionsResponse {
@@ -262,13 +263,23 @@ func TestTransactionFeature(t *testing.T) {
 		b.image.Store(&img)
 		return ask[*kmsg.ApiVersionsResponse](b, 3, kmsg.NewPtrApiVersionsRequest())
 	}
-	if got := features(2, 0); len(got.FinalizedFeatures) != 1 || got.FinalizedFeaturesEpoch != 0 {
-		t.Errorf("with one old broker: %+v", got)
+	old := features(2, 0)
+	if len(old.FinalizedFeatures) != 1 {
+		t.Errorf("with one old broker: %+v", old)
 	}
 	got := features(2, 2)
 	at := slices.IndexFunc(got.FinalizedFeatures,
 		func(f kmsg.ApiVersionsResponseFinalizedFeature) bool { return f.Name == transactionFeature })
-	if at < 0 || got.FinalizedFeatures[at].MaxVersionLevel != 2 || got.FinalizedFeaturesEpoch == 0 {
+	if at < 0 || got.FinalizedFeatures[at].MaxVersionLevel != 2 ||
+		got.FinalizedFeaturesEpoch <= old.FinalizedFeaturesEpoch {
 		t.Errorf("with new brokers: %+v", got)
+	}
+	if again := features(2, 2); again.FinalizedFeaturesEpoch != got.FinalizedFeaturesEpoch {
+		t.Errorf("the epoch has changed without a change of features: %+v", again)
+	}
+	after := features(2, 0)
+	if len(after.FinalizedFeatures) != 1 ||
+		after.FinalizedFeaturesEpoch <= got.FinalizedFeaturesEpoch {
+		t.Errorf("with an old broker again: %+v", after)
 	}
 }

@@ -158,6 +158,20 @@ func (s *Set) Leader(id PartitionID, epoch int32) (*logstore.Log, error) {
 	return p.log, nil
 }
 
+// Log returns the log of a partition that this broker leads or follows, or ErrNotLeader if it has no
+// replica of the partition.
+func (s *Set) Log(id PartitionID) (*logstore.Log, error) {
+	view := s.view.Load()
+	p := view.partitions[id]
+	switch {
+	case p == nil:
+		return nil, view.missing(id)
+	case p.log == nil: // its disk has failed
+		return nil, ErrNotLeader
+	}
+	return p.log, nil
+}
+
 // CheckEndOffset fails with ErrOffsetNotAvailable while the high watermark of a new leader is below
 // the start of its leader epoch. Until then the predecessor's high watermark may have been higher,
 // so the leader could return an end offset below one that consumers have already received

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"sync/atomic"
+	"time"
 
 	"heartwood.dev/heartwood/internal/coordinator"
 	txn "heartwood.dev/heartwood/internal/coordinator/transaction"
@@ -18,6 +20,8 @@ import (
 type coordinators struct {
 	groups       *coordinator.Groups
 	transactions *coordinator.Transactions
+	// senders contains the newest link over which each broker has sent markers.
+	senders [16]atomic.Uint64
 }
 
 // startCoordinators starts the coordinators of a process. It is called before the process applies
@@ -60,17 +64,32 @@ func (l *liveBroker) Verify(ctx context.Context, q replica.Verification) []error
 
 func (l *liveBroker) writeMarkers(ctx context.Context,
 	markers []coordinator.PartitionMarker) []error {
+	return l.writeMarkersOver(ctx, nil, markers)
+}
+
+// writeMarkersOver writes markers that have arrived over a link, or of this broker if it is nil.
+func (l *liveBroker) writeMarkersOver(ctx context.Context, k *coordinatorLink,
+	markers []coordinator.PartitionMarker) []error {
+	var superseded func() bool
+	if k != nil {
+		newest := &l.senders[k.from.id]
+		newest.Store(max(newest.Load(), k.number))
+		superseded = func() bool { return newest.Load() > k.number }
+	}
 	all := make([]replica.Marker, 0, len(markers))
 	for _, m := range markers {
 		all = append(all, replica.Marker{ID: m.Partition, End: logstore.EndTxn{
 			ProducerID: m.Producer.ID, ProducerEpoch: m.Producer.Epoch, Commit: m.Commit,
-			CoordinatorEpoch: m.CoordinatorEpoch, Version: m.Version}})
+			CoordinatorEpoch: m.CoordinatorEpoch, Version: m.Version, Superseded: superseded}})
 	}
 	return l.groups.WriteMarkers(ctx, all)
 }
 
 // coordinatorLink is a connection from a coordinator to another broker.
-type coordinatorLink struct{ from, to *liveBroker }
+type coordinatorLink struct {
+	from, to *liveBroker
+	number   uint64 // higher than those of earlier links
+}
 
 func (l *liveBroker) connectCoordinator(ctx context.Context,
 	to metadata.Broker) (coordinator.Peer, error) {
@@ -84,12 +103,12 @@ func (l *liveBroker) connectCoordinator(ctx context.Context,
 	if err := l.w.net.send(ctx, to.ID, l.id); err != nil {
 		return nil, err
 	}
-	return &coordinatorLink{l, other}, nil
+	return &coordinatorLink{l, other, l.w.exactlyOnce.links.Add(1)}, nil
 }
 
 // exchange sends a request, which do serves, and waits for the response. A request that was sent
 // arrives even if its sender no longer waits for the response, or has ended meanwhile: then it is a
-// late frame.
+// late frame. Some connections break, and the request arrives seconds later.
 func exchange[T any](ctx context.Context, k *coordinatorLink,
 	do func(context.Context) T) (response T, err error) {
 	type answer struct {
@@ -101,8 +120,15 @@ func exchange[T any](ctx context.Context, k *coordinatorLink,
 	}
 	done := make(chan answer, 1)
 	w := k.from.w
+	late := w.exactlyOnce.lateFrame()
+	if late > 0 {
+		done <- answer{err: io.ErrUnexpectedEOF}
+	}
 	w.spawn(func() {
 		var a answer
+		if late > 0 && sleep(w.ctx, late) != nil {
+			return
+		}
 		a.err = w.net.send(w.ctx, k.from.id, k.to.id)
 		if a.err == nil && k.to.dead.Load() {
 			a.err = io.ErrUnexpectedEOF
@@ -114,7 +140,9 @@ func exchange[T any](ctx context.Context, k *coordinatorLink,
 		if a.err == nil && k.to.dead.Load() {
 			a.err = io.ErrUnexpectedEOF
 		}
-		done <- a
+		if late == 0 {
+			done <- a
+		}
 	})
 	select {
 	case a := <-done:
@@ -124,11 +152,22 @@ func exchange[T any](ctx context.Context, k *coordinatorLink,
 	}
 }
 
+// lateFrame returns how much later than its connection breaks a request arrives, or 0 if the
+// connection does not break.
+func (e *exactlyOnce) lateFrame() time.Duration {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.w.isHealed() || e.mu.random.IntN(15) > 0 {
+		return 0
+	}
+	return time.Duration(1+e.mu.random.IntN(2000)) * time.Millisecond
+}
+
 // WriteMarkers implements coordinator.Peer.
 func (k *coordinatorLink) WriteMarkers(ctx context.Context,
 	markers []coordinator.PartitionMarker) ([]error, error) {
 	return exchange(ctx, k, func(ctx context.Context) []error {
-		return k.to.writeMarkers(ctx, markers)
+		return k.to.writeMarkersOver(ctx, k, markers)
 	})
 }
 

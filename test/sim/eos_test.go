@@ -43,10 +43,12 @@ var outputTopics = []string{"out0", "out1", "out2"}
 //   - no transaction is open, neither in a log nor in its coordinator
 type exactlyOnce struct {
 	w         *world
-	unchecked bool         // an election has lost acknowledged records
-	active    atomic.Int32 // clients that write
+	unchecked bool          // an election has lost acknowledged records
+	active    atomic.Int32  // clients that write
+	links     atomic.Uint64 // connections between coordinators and other brokers
 	mu        struct {
 		sync.Mutex
+		random         *rand.Rand
 		lastProducerID int64
 		transactions   []*sentTransaction
 		observed       map[string]bool // values that read_committed consumers have received
@@ -134,6 +136,7 @@ func runExactlyOnce(t *testing.T, seed uint64) (count [4]int) {
 		w.profile.decideEvery = 500 * time.Millisecond // the operator is not what this run examines
 		e := &exactlyOnce{w: w}
 		e.mu.observed = map[string]bool{}
+		e.mu.random = rand.New(rand.NewPCG(seed, 40))
 		w.exactlyOnce = e
 		e.addTopics()
 		e.run()

@@ -17,8 +17,10 @@ var ErrCorruptRecord = errors.New("corrupt record of __transaction_state")
 const (
 	keyVersion   = 0
 	valueVersion = 1 // 0 is read too
-	// lastEpochTag is the tag of the last producer epoch (KAFKA-20357), which kmsg does not know.
-	lastEpochTag = 4
+	// lastEpochTag is the tag of the last producer epoch. No release up to Kafka 4.4 stores this
+	// epoch (KAFKA-20357), so the tag is our own, and far from the tags that Kafka assigns in
+	// sequence.
+	lastEpochTag = 20357
 )
 
 func compareRecords(a, b Record) int { return bytes.Compare(a.Key, b.Key) }

@@ -38,7 +38,7 @@ func TestRecordBytes(t *testing.T) {
 	}
 	if want := "0001" + "0000000000000007" + "0000" + "0000ea60" + "01" + "02" + "0274" + "02" +
 		"00000001" + "00" + "0000000000000003" + "0000000000000003" + "02" + "0202" + "0002" +
-		"0402" + "0005"; hex.EncodeToString(got.Value) != want {
+		"859f0102" + "0005"; hex.EncodeToString(got.Value) != want {
 		t.Errorf("got value %x, want %s", got.Value, want)
 	}
 }

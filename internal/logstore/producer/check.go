@@ -65,6 +65,9 @@ type EndTxn struct {
 	Commit           bool
 	CoordinatorEpoch int32
 	Version          int16 // of the transaction; see EpochBumpVersion
+	// Superseded reports whether the coordinator has sent markers over a later connection than this
+	// one. It may be nil.
+	Superseded func() bool
 }
 
 // Check decides whether a batch may be appended, by Kafka's rules (KIP-98, ProducerAppendInfo), in
@@ -172,7 +175,16 @@ func (e *entry) checkSequence(b record.Batch, verified Verified) error {
 // it has not received the answer. CheckMarker then reports repeated: the marker must be
 // acknowledged but not written again (KAFKA-19999). If a transaction is open in this epoch, it is
 // the next one, which the marker must not end (KIP-890).
+//
+// Below EpochBumpVersion, successive transactions have the same epoch. A marker that was delayed on
+// a broken connection would end the next transaction, because the coordinator has repeated it over
+// another connection and has completed its transaction. Such a marker is rejected. In Kafka it is
+// not.
 func (s *State) CheckMarker(end EndTxn) (repeated bool, err error) {
+	if end.Version < EpochBumpVersion && end.Superseded != nil && end.Superseded() {
+		return false, fmt.Errorf("%w: the marker of producer %d has arrived over a connection "+
+			"that its sender has replaced", ErrCoordinatorFenced, end.ProducerID)
+	}
 	known := s.byID[end.ProducerID]
 	if known == nil {
 		return false, nil
