@@ -96,7 +96,8 @@ func (m *markerSenders) superseded(raw *wire.Request) func() bool {
 }
 
 // markersOf returns the markers of all partitions, in the order of the request.
-func markersOf(req *kmsg.WriteTxnMarkersRequest, superseded func() bool) (markers []replica.Marker) {
+func markersOf(req *kmsg.WriteTxnMarkersRequest,
+	superseded func() bool) (markers []replica.Marker) {
 	for i := range req.Markers {
 		of := &req.Markers[i]
 		end := logstore.EndTxn{ProducerID: of.ProducerID, ProducerEpoch: of.ProducerEpoch,

@@ -160,9 +160,9 @@ func TestWriteTxnMarkers(t *testing.T) {
 	})
 }
 
-// A coordinator repeats a marker over another connection after the first one has broken. If the first
-// marker then arrives, it must not end the next transaction. Below version 2 both transactions have
-// the same epoch.
+// A coordinator repeats a marker over another connection after the first one has broken. If the
+// first marker then arrives, it must not end the next transaction. Below version 2 both
+// transactions have the same epoch.
 func TestLateMarkerOfReplacedConnectionIsFenced(t *testing.T) {
 	b, _ := transactionalBroker(t)
 	log := b.store.Log(logstore.PartitionID{Topic: "t"})

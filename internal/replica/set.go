@@ -158,8 +158,8 @@ func (s *Set) Leader(id PartitionID, epoch int32) (*logstore.Log, error) {
 	return p.log, nil
 }
 
-// Log returns the log of a partition that this broker leads or follows, or ErrNotLeader if it has no
-// replica of the partition.
+// Log returns the log of a partition that this broker leads or follows, or ErrNotLeader if it has
+// no replica of the partition.
 func (s *Set) Log(id PartitionID) (*logstore.Log, error) {
 	view := s.view.Load()
 	p := view.partitions[id]
