@@ -1,6 +1,8 @@
 package main
 
 import (
+	"encoding/json"
+	"fmt"
 	"log/slog"
 
 	"github.com/spf13/cobra"
@@ -12,13 +14,14 @@ import (
 // texts do not list it.
 func devBrokerCommand() *cobra.Command {
 	var opts dev.ChildOptions
+	var listeners string
 	cmd := &cobra.Command{Use: "dev-broker", Short: "Run one broker of heartwood dev --processes",
 		Hidden: true, Args: noArgs}
 	flags := cmd.Flags()
 	flags.Int32Var(&opts.NodeID, "node-id", 0, "`ID` of the broker")
-	flags.StringVar(&opts.Listen, "listen", "", "`HOST:PORT` to listen on for Kafka clients")
-	flags.StringVar(&opts.Advertise, "advertise", "",
-		"`HOST:PORT` at which clients reach this broker")
+	flags.StringVar(&listeners, "listeners", "", "`JSON` of the listeners")
+	flags.StringVar(&opts.Certificates, "certificates", "", "`DIR` of the broker's certificates")
+	flags.StringVar(&opts.Cluster, "cluster", "", "`NAME` of the LogCluster")
 	flags.StringVar(&opts.DataDir, "data-dir", "", "`DIR` of the logs")
 	flags.StringVar(&opts.Rack, "rack", "", "`NAME` of the rack")
 	flags.StringVar(&opts.HTTP, "http", "", "`HOST:PORT` of metrics and health")
@@ -26,6 +29,9 @@ func devBrokerCommand() *cobra.Command {
 	level := addLogLevel(cmd, slog.LevelWarn)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		opts.Logger = level.textLogger(cmd.ErrOrStderr())
+		if err := json.Unmarshal([]byte(listeners), &opts.Listeners); err != nil {
+			return misused(cmd, fmt.Errorf("invalid argument for --listeners: %w", err))
+		}
 		return dev.RunChild(cmd.Context(), opts)
 	}
 	return cmd

@@ -193,6 +193,11 @@ func (b *Broker) identity() (metadata.Broker, error) {
 	for _, l := range b.listeners {
 		endpoints[l.Name] = l.endpoint
 	}
+	if _, named := endpoints[metadata.DefaultListener]; !named {
+		// Its host is the one at which the HTTP port is found, and its address the one of peers
+		// without TLS.
+		endpoints[metadata.DefaultListener] = b.listeners[0].endpoint
+	}
 	peer, err := b.peerAddress()
 	if err != nil {
 		return metadata.Broker{}, err

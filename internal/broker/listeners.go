@@ -32,6 +32,19 @@ type Listener struct {
 	ConnectionsMax int // 0: the limit of the process
 }
 
+// ListenerOf returns the listener of a LogCluster for a broker.
+func ListenerOf(l *v1alpha1.Listener, listen, advertise string) Listener {
+	of := Listener{Name: l.Name, Listen: listen, Advertise: advertise, TLS: l.TLS != nil,
+		Authentication: l.Authentication}
+	if l.MaxReauth != nil {
+		of.ReauthMax = l.MaxReauth.Duration
+	}
+	if l.MaxConnections != nil {
+		of.ConnectionsMax = int(*l.MaxConnections)
+	}
+	return of
+}
+
 // openListener is an open port and its server.
 type openListener struct {
 	Listener

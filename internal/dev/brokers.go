@@ -62,13 +62,7 @@ func (c *cluster) runBrokers(ctx context.Context, registry prometheus.Registerer
 		return nil
 	})
 	if c.awaitBrokers(ctx) == nil && c.awaitServing(ctx) == nil {
-		var bootstrap []string
-		for _, b := range c.store.Image().Brokers {
-			if endpoint, ok := b.Endpoints.On(metadata.DefaultListener); ok {
-				bootstrap = append(bootstrap, endpoint.String())
-			}
-		}
-		c.announce(bootstrap, httpAddress)
+		c.announce(c.bootstrap(c.initial.listeners()[0].Name), httpAddress)
 		c.follow(ctx)
 	}
 	return group.Wait()
@@ -78,14 +72,13 @@ func (c *cluster) runBrokers(ctx context.Context, registry prometheus.Registerer
 // that a start with other flags can follow at once.
 func (c *cluster) newBrokers(registry prometheus.Registerer) (brokers broker.Brokers, err error) {
 	for i := range c.store.Running() {
-		listen, advertise := c.listen.broker(i)
-		b, err := broker.New(broker.Options{
-			NodeID: int32(i), DataDir: c.brokerDir(i), Listen: listen, Advertise: advertise,
-			Rack:     c.opts.rack(i),
-			Metadata: local.Session{Store: c.store, Broker: int32(i)}, Logger: c.opts.Logger,
+		b, err := broker.New(c.secure(i, broker.Options{
+			NodeID: int32(i), DataDir: c.brokerDir(i), Rack: c.opts.rack(i),
+			Listeners: c.listeners(i),
+			Metadata:  local.Session{Store: c.store, Broker: int32(i)}, Logger: c.opts.Logger,
 			Registry: prometheus.WrapRegistererWith(prometheus.Labels{"broker": strconv.Itoa(i)},
 				registry),
-		})
+		}))
 		if err != nil {
 			for _, started := range brokers {
 				err = errors.Join(err, started.Close())
@@ -96,6 +89,34 @@ func (c *cluster) newBrokers(registry prometheus.Registerer) (brokers broker.Bro
 	}
 	return brokers, nil
 }
+
+// listeners returns the listeners of broker i.
+func (c *cluster) listeners(i int) []broker.Listener {
+	all := c.initial.listeners()
+	of := make([]broker.Listener, len(all))
+	for at := range all {
+		listen, advertise := c.listen.broker(i, at)
+		of[at] = broker.ListenerOf(&all[at], listen, advertise)
+	}
+	return of
+}
+
+// secure adds the certificates of broker i to its options, if brokers need certificates.
+func (c *cluster) secure(i int, opts broker.Options) broker.Options {
+	if c.security == nil {
+		return opts
+	}
+	opts.Certificates = c.security.certificates[i]
+	opts.Namespace, opts.Cluster = devNamespace, c.security.cluster
+	opts.PeerListen, opts.PeerHost = peerListen, peerHost
+	return opts
+}
+
+// Brokers connect to each other on the loopback interface, on any free port.
+const (
+	peerHost   = "127.0.0.1"
+	peerListen = peerHost + ":0"
+)
 
 // stopDrained stops broker i, the broker with the highest id, because it holds no replicas any
 // more.

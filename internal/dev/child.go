@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
@@ -20,13 +21,16 @@ import (
 // ChildOptions configures a broker process of `heartwood dev --processes`.
 type ChildOptions struct {
 	NodeID    int32
-	Listen    string
-	Advertise string // "": the Listen address
-	DataDir   string
-	Rack      string
-	HTTP      string // "": the process serves no HTTP
-	Pprof     bool   // serve profiles on the HTTP port
-	Logger    *slog.Logger
+	Listeners []broker.Listener
+	// Certificates is the directory of the broker's certificates, which the parent keeps up to
+	// date; "": the cluster needs none.
+	Certificates string
+	Cluster      string // name of the LogCluster, with Certificates
+	DataDir      string
+	Rack         string
+	HTTP         string // "": the process serves no HTTP
+	Pprof        bool   // serve profiles on the HTTP port
+	Logger       *slog.Logger
 }
 
 // RunChild runs one broker with the metadata store of its parent process, which it reaches through
@@ -42,11 +46,20 @@ func RunChild(ctx context.Context, opts ChildOptions) error {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	b, err := broker.New(broker.Options{
-		NodeID: opts.NodeID, DataDir: opts.DataDir, Listen: opts.Listen, Advertise: opts.Advertise,
-		Rack:     opts.Rack,
+	options := broker.Options{
+		NodeID: opts.NodeID, DataDir: opts.DataDir, Listeners: opts.Listeners, Rack: opts.Rack,
 		Metadata: remote.NewClient(store), Logger: opts.Logger, Registry: registry,
-	})
+	}
+	if opts.Certificates != "" {
+		options.Certificates = broker.NewCertificates()
+		options.Namespace, options.Cluster = devNamespace, opts.Cluster
+		options.PeerListen, options.PeerHost = peerListen, peerHost
+		err = opts.load(options.Certificates)
+	}
+	var b *broker.Broker
+	if err == nil {
+		b, err = broker.New(options)
+	}
 	if err != nil {
 		return errors.Join(err, store.Close())
 	}
@@ -56,10 +69,43 @@ func RunChild(ctx context.Context, opts ChildOptions) error {
 		defer stopHTTP() // HTTP is served until the broker has stopped
 		return b.Run(ctx)
 	})
+	if opts.Certificates != "" {
+		group.Go(func() error { opts.reload(running, options.Certificates); return nil })
+	}
 	if opts.HTTP != "" {
 		group.Go(func() error { return serveChild(running, opts, b, registry) })
 	}
 	return group.Wait()
+}
+
+// load reads the certificates of the broker.
+func (o *ChildOptions) load(into *broker.Certificates) error {
+	files, err := readPrivate(o.Certificates)
+	if err != nil {
+		return fmt.Errorf("read certificates: %w", err)
+	}
+	names := make([]string, len(o.Listeners))
+	for i := range o.Listeners {
+		names[i] = o.Listeners[i].Name
+	}
+	return into.Update(files, names, o.NodeID)
+}
+
+// reload reads the certificates regularly until ctx ends. The parent replaces them weeks before
+// they expire.
+func (o *ChildOptions) reload(ctx context.Context, into *broker.Certificates) {
+	tick := time.NewTicker(secureInterval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			if err := o.load(into); err != nil {
+				o.Logger.Error("failed to load certificates", "error", err)
+			}
+		}
+	}
 }
 
 // serveChild serves HTTP for a broker until ctx ends.

@@ -38,7 +38,7 @@ const headerTimeout = 10 * time.Second
 // Run runs a development cluster until ctx ends. Errors in options and manifests wrap ErrUsage.
 func Run(ctx context.Context, opts Options) (err error) {
 	opts = opts.withDefaults()
-	c := &cluster{opts: opts, fs: vfs.OS{}}
+	c := &cluster{opts: opts, fs: vfs.OS{}, announced: map[string]string{}}
 	if c.listen, err = parseAddress("listen", opts.Listen); err != nil {
 		return err
 	}
@@ -78,8 +78,12 @@ type cluster struct {
 	http    address
 	watcher *watcher
 	store   *local.Store
-	initial state                          // the state that was requested at the start
-	brokers atomic.Pointer[broker.Brokers] // set once all brokers are open
+	initial state // the state that was requested at the start
+	current state // the state that was applied last
+	// security is nil if no broker needs certificates. Then no client authenticates.
+	security  *security
+	announced map[string]string              // the printed line of each user
+	brokers   atomic.Pointer[broker.Brokers] // set once all brokers are open
 
 	reported string // text of the faults that were logged last
 }
@@ -128,13 +132,24 @@ func (c *cluster) openMetadata(set *manifest.Set) (err error) {
 	if err := c.initial.revertInvalidUpdates(c.store); err != nil {
 		return usage(err)
 	}
-	if err := c.listen.forBrokers(max(c.initial.brokers, c.store.Running())); err != nil {
+	running := max(c.initial.brokers, c.store.Running())
+	if err := c.listen.forBrokers(running, len(c.initial.listeners())); err != nil {
 		return err
+	}
+	c.current = c.initial
+	if c.initial.secured() {
+		if c.security, err = openSecurity(c.opts.DataDir, c.initial.clusterName(),
+			listenerHosts(c.listen), running); err != nil {
+			return fmt.Errorf("open the certificates in %s: %w", c.opts.DataDir, err)
+		}
+		if err := c.security.update(c.initial.listeners()); err != nil {
+			return err
+		}
 	}
 	if err := c.store.SetRacks(c.opts.Racks); err != nil {
 		return err
 	}
-	err = c.initial.sync(c.store)
+	err = c.initial.sync(c.store, c.security)
 	if err != nil && !errors.Is(err, local.ErrNotWritten) {
 		return usage(err)
 	}
@@ -212,6 +227,7 @@ func (c *cluster) announce(bootstrap []string, httpAddress string) {
 	for _, topic := range c.store.Image().Topics {
 		c.print(topicLine(topic))
 	}
+	c.announceSecurity(&c.initial)
 	c.print(readyLine(bootstrap, httpAddress, c.opts.DataDir))
 }
 
@@ -222,12 +238,16 @@ func (c *cluster) print(line string) { _, _ = fmt.Fprintln(c.opts.Out, line) }
 // goroutine of Run, so that manifests are never applied concurrently. If manifests change while
 // they are applied, they are applied once more.
 func (c *cluster) follow(ctx context.Context) {
+	renewal := time.NewTicker(secureInterval)
+	defer renewal.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-c.watcher.changes:
 			c.apply()
+		case <-renewal.C:
+			c.renew()
 		}
 	}
 }
@@ -271,8 +291,10 @@ func (c *cluster) applyManifests() error {
 		return err
 	}
 	next := newState(set, c.opts, c.store)
-	return errors.Join(next.revertBrokers(c.initial.brokers), next.revertInvalidUpdates(c.store),
-		next.sync(c.store))
+	err = errors.Join(next.revertBrokers(c.initial.brokers), next.revertListeners(&c.initial),
+		next.revertInvalidUpdates(c.store), next.sync(c.store, c.security))
+	c.current = next
+	return errors.Join(err, c.writeUsers(&next))
 }
 
 // ready returns nil if every broker accepts requests. If each broker is a separate process, it only

@@ -5,7 +5,9 @@
 //   - state.go: the state that manifests and flags request, and its application to the metadata
 //     store. Flags override manifests.
 //   - watch.go: detects changes of manifests.
-//   - lines.go: the lines on standard output.
+//   - security.go: certificates of brokers and credentials of LogUsers, as files in the data
+//     directory.
+//   - lines.go, announce.go: the lines on standard output.
 //   - dev.go: Run, and the order of start and stop.
 //   - processes.go, child.go: with --processes, each broker is a separate process. processes.go
 //     runs in the parent process, child.go in the broker's process.

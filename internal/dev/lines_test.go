@@ -101,7 +101,7 @@ func TestAddresses(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if listen, advertise := a.broker(2); listen != test.listen || advertise != test.advertise {
+		if listen, advertise := a.broker(2, 0); listen != test.listen || advertise != test.advertise {
 			t.Errorf(
 				"%s: broker 2: got listen address %s, advertised address %s; want %s, %s",
 				test.text,

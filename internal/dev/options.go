@@ -27,8 +27,8 @@ func usage(fault error) error { return &usageError{fault} }
 type Options struct {
 	Manifests []string // files and directories; none: use the state in the data directory
 	Brokers   int      // 0: the number in the LogCluster manifest, or 1 without such a manifest
-	// Listen is the host:port of broker 0, default 127.0.0.1:9092. Broker i listens on port+i; with
-	// port 0 each broker listens on any free port.
+	// Listen is the host:port of broker 0, default 127.0.0.1:9092. Broker i listens on port+i, and
+	// on port+100+i for the second listener. With port 0 each broker listens on any free port.
 	Listen string
 	// HTTP is the host:port of metrics, health and API, default 127.0.0.1:9644; port 0: any free
 	// port.
@@ -105,20 +105,19 @@ func (a address) loopback() bool {
 	return a.host == "localhost" || err == nil && ip.IsLoopback()
 }
 
-// forBrokers checks that n brokers can listen on the address.
-func (a address) forBrokers(n int) error {
+// listenerPorts is the distance between the ports of two listeners of a broker.
+const listenerPorts = 100
+
+// forBrokers checks that n brokers can listen on the address with a number of listeners.
+func (a address) forBrokers(n, listeners int) error {
+	last := a.port + listenerPorts*(listeners-1) + n - 1
 	switch {
-	case a.port+n-1 > 65535:
-		return usage(
-			fmt.Errorf(
-				"--%s %s: %d brokers need the ports %d to %d; the maximum is 65535",
-				a.flag,
-				a,
-				n,
-				a.port,
-				a.port+n-1,
-			),
-		)
+	case last > 65535:
+		return usage(fmt.Errorf("--%s %s: %d brokers need the ports %d to %d; the maximum is 65535",
+			a.flag, a, n, a.port, last))
+	case listeners > 1 && n > listenerPorts:
+		return usage(fmt.Errorf("--%s %s: several listeners allow at most %d brokers", a.flag, a,
+			listenerPorts))
 	case a.port == 0 && a.anyHost():
 		// The broker advertises 127.0.0.1 with the port, so the port must be known before it
 		// listens.
@@ -127,12 +126,12 @@ func (a address) forBrokers(n int) error {
 	return nil
 }
 
-// broker returns the address on which broker i listens, and the advertised address if the two
-// differ. A broker that listens on all interfaces advertises the loopback address, because all
-// clients are local.
-func (a address) broker(i int) (listen, advertise string) {
+// broker returns the address on which broker i listens for a listener, and the advertised address
+// if the two differ. Parameter listener is the index of the listener. A broker that listens on all
+// interfaces advertises the loopback address, because all clients are local.
+func (a address) broker(i, listener int) (listen, advertise string) {
 	if a.port != 0 {
-		a.port += i
+		a.port += i + listenerPorts*listener
 	}
 	listen = a.String()
 	if a.anyHost() {

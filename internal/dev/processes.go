@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"heartwood.dev/heartwood/api/report"
+	"heartwood.dev/heartwood/internal/broker"
 	"heartwood.dev/heartwood/internal/metadata"
 	"heartwood.dev/heartwood/internal/metadata/local"
 	"heartwood.dev/heartwood/internal/metadata/remote"
@@ -41,7 +42,6 @@ const childSocket = 3
 // returns an error, which stops the cluster.
 func (c *cluster) superviseProcess(ctx context.Context, i int) error {
 	p := &process{cluster: c, id: i}
-	p.listen, p.advertise = c.listen.broker(i)
 	for first := true; ; first = false {
 		started := time.Now()
 		err := p.run(ctx)
@@ -75,9 +75,8 @@ func restartPause(lived time.Duration) time.Duration {
 
 // process is the process of a broker, together with the processes that replace it after a restart.
 type process struct {
-	cluster           *cluster
-	id                int
-	listen, advertise string
+	cluster *cluster
+	id      int
 	// registered is the last registration of the broker, or nil if it has not registered yet.
 	registered atomic.Pointer[metadata.Broker]
 }
@@ -162,24 +161,39 @@ func (p *process) command(socket *os.File) (*exec.Cmd, error) {
 	if err != nil {
 		return nil, err
 	}
-	listen := p.listen
-	// After a restart, use the same port, which clients know, even if the system chose it at the
-	// first start.
-	if self := p.registered.Load(); self != nil {
-		if endpoint, ok := self.Endpoints.On(metadata.DefaultListener); ok {
-			listen = endpoint.String()
-		}
-	}
 	c := p.cluster
+	listeners, err := json.Marshal(p.listeners())
+	if err != nil {
+		return nil, fmt.Errorf("encode listeners: %w", err)
+	}
 	// The end of a context would kill the process. wait stops the process gracefully instead.
 	command := exec.CommandContext(context.Background(), binary, "dev-broker", "--node-id",
-		strconv.Itoa(p.id), "--listen", listen, "--advertise", p.advertise,
+		strconv.Itoa(p.id), "--listeners", string(listeners),
 		"--data-dir", c.brokerDir(p.id), "--rack", c.opts.rack(p.id), "--http", c.childHTTP(p.id),
 		"--pprof="+strconv.FormatBool(c.opts.Pprof), "--log-level", c.opts.LogLevel)
+	if c.security != nil {
+		command.Args = append(command.Args, "--certificates", brokerPKIDir(c.opts.DataDir, p.id),
+			"--cluster", c.security.cluster)
+	}
 	command.ExtraFiles = []*os.File{socket}
 	command.Stderr = os.Stderr
 	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	return command, nil
+}
+
+// listeners returns the listeners of the process. After a restart it uses the same ports, which
+// clients know, even if the system chose them at the first start.
+func (p *process) listeners() []broker.Listener {
+	all, self := p.cluster.listeners(p.id), p.registered.Load()
+	if self == nil || p.cluster.listen.port != 0 {
+		return all
+	}
+	for i := range all {
+		if endpoint, ok := self.Endpoints.On(all[i].Name); ok {
+			all[i].Listen = endpoint.String()
+		}
+	}
+	return all
 }
 
 // childHTTP returns the HTTP address of broker i, whose port is the cluster's HTTP port + 1 + i. If

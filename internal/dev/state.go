@@ -3,6 +3,7 @@ package dev
 import (
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -16,6 +17,7 @@ import (
 type state struct {
 	cluster *v1alpha1.LogCluster
 	topics  []*v1alpha1.Topic
+	users   []*v1alpha1.LogUser
 	brokers int
 
 	// set contains the manifests from which the fields above were read. If it is nil, they were
@@ -31,8 +33,9 @@ func newState(set *manifest.Set, opts Options, store *local.Store) state {
 	var s state
 	if set == nil {
 		s.cluster, s.brokers, s.topics = store.Manifests()
+		s.users = store.Users()
 	} else {
-		s = state{cluster: set.Cluster, topics: set.Topics, brokers: 1, set: set}
+		s = state{cluster: set.Cluster, topics: set.Topics, users: set.Users, brokers: 1, set: set}
 		if set.Cluster != nil {
 			s.brokers = int(set.Cluster.Spec.Brokers)
 		}
@@ -87,14 +90,56 @@ func (s *state) revertBrokers(running int) error {
 	return fault
 }
 
+// listeners returns the listeners of the cluster.
+func (s *state) listeners() v1alpha1.Listeners {
+	if s.cluster == nil {
+		return v1alpha1.Listeners(nil).OrDefault()
+	}
+	return s.cluster.Spec.Listeners.OrDefault()
+}
+
+// secured reports whether brokers need certificates.
+func (s *state) secured() bool { return s.cluster != nil && s.cluster.Spec.Secured() }
+
+// clusterName returns the name of the LogCluster; "" if there is none.
+func (s *state) clusterName() string {
+	if s.cluster == nil {
+		return ""
+	}
+	return s.cluster.Name
+}
+
+// revertListeners keeps the listeners of the running brokers, because they cannot change while the
+// cluster runs. It returns an error if other listeners are requested.
+func (s *state) revertListeners(running *state) error {
+	if s.secured() == running.secured() &&
+		reflect.DeepEqual(s.listeners(), running.listeners()) {
+		return nil
+	}
+	if s.cluster == nil || running.cluster == nil {
+		return errors.New("the listeners changed: restart heartwood dev")
+	}
+	fault := &manifest.Error{Resource: "LogCluster/" + s.cluster.Name, Message: "spec.listeners: " +
+		"Invalid value: listeners and peers cannot change while heartwood dev runs: restart it"}
+	s.cluster = s.cluster.DeepCopy()
+	s.cluster.Spec.Listeners, s.cluster.Spec.Peers = running.cluster.Spec.Listeners,
+		running.cluster.Spec.Peers
+	s.cluster.Spec.Authorization = running.cluster.Spec.Authorization
+	return s.located(fault)
+}
+
 // sync applies the state to the store. An error in one topic does not affect other topics
 // (local.Store.Sync).
-func (s *state) sync(store *local.Store) error {
-	err := store.Sync(s.cluster, s.brokers, s.topics)
-	if errors.Is(err, local.ErrBrokersInUse) {
-		return s.brokersFault(err.Error())
+func (s *state) sync(store *local.Store, security *security) error {
+	verifiers, err := security.verifiers(s.users)
+	if err == nil {
+		err = store.SyncUsers(s.users, verifiers)
 	}
-	return s.located(err)
+	synced := store.Sync(s.cluster, s.brokers, s.topics)
+	if errors.Is(synced, local.ErrBrokersInUse) {
+		return errors.Join(err, s.brokersFault(synced.Error()))
+	}
+	return errors.Join(err, s.located(synced))
 }
 
 // brokersFault returns an error about the number of brokers. It names the flag or manifest that

@@ -87,9 +87,12 @@ func (h *Handler) isFollower(req *wire.Request, id int32) bool {
 		h.auditDenied(req, clusterAction, clusterName)
 		return false
 	}
-	if h.opts.PlainPeers != nil && !h.opts.PlainPeers() {
-		h.auditDenied(req, clusterAction, clusterName)
-		return false
+	if h.opts.PlainPeers != nil {
+		if !h.opts.PlainPeers() {
+			h.auditDenied(req, clusterAction, clusterName)
+			return false
+		}
+		return true
 	}
 	return h.authorize(req, clusterAction, clusterName) == nil
 }

@@ -96,9 +96,9 @@ var layers = map[string][]string{
 		"internal/outage", "internal/version", "internal/vfs",
 	},
 	"internal/dev": {
-		"api/v1alpha1", "api/report", "internal/broker", "internal/manifest",
-		"internal/metadata", "internal/metadata/local",
-		"internal/metadata/remote", "internal/vfs",
+		"api/v1alpha1", "api/report", "internal/broker", "internal/credentials",
+		"internal/manifest", "internal/metadata", "internal/metadata/local",
+		"internal/metadata/remote", "internal/pki", "internal/vfs",
 	},
 
 	"internal/remote": {"api/v1alpha1", "api/report", "api/summary"},

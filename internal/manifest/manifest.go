@@ -17,6 +17,7 @@ import (
 type Set struct {
 	Cluster *v1alpha1.LogCluster // at most one
 	Topics  []*v1alpha1.Topic    // sorted by Kafka name
+	Users   []*v1alpha1.LogUser  // sorted by name
 
 	files map[string]string // the file of each resource, by Kind/name
 }
@@ -60,6 +61,11 @@ func Load(paths []string) (*Set, error) {
 	for _, topic := range l.set.Topics {
 		l.checkCluster(topic)
 	}
+	for _, user := range l.set.Users {
+		l.checkUser(user)
+	}
+	slices.SortFunc(l.set.Users,
+		func(a, b *v1alpha1.LogUser) int { return cmp.Compare(a.Name, b.Name) })
 	if len(l.faults) == 0 && l.set.Cluster == nil && len(l.set.Topics) == 0 {
 		l.faults = append(l.faults,
 			&Error{File: strings.Join(paths, " "), Message: "no LogCluster or Topic found"})
@@ -96,7 +102,7 @@ func (l *loader) add(o object) {
 	}
 	switch {
 	case apiVersion != v1alpha1.GroupVersion.String(),
-		kind != "LogCluster" && kind != "Topic" && kind != "PartitionSet":
+		!slices.Contains([]string{"LogCluster", "Topic", "LogUser", "PartitionSet"}, kind):
 		l.fault(o, fmt.Sprintf("kind: no matches for kind %q in version %q", kind, apiVersion))
 	case kind == "LogCluster":
 		cluster := &v1alpha1.LogCluster{}
@@ -107,6 +113,11 @@ func (l *loader) add(o object) {
 		topic := &v1alpha1.Topic{}
 		if l.check(o, &topicRules, topic) {
 			l.addTopic(o, topic)
+		}
+	case kind == "LogUser":
+		user := &v1alpha1.LogUser{}
+		if l.check(o, &logUserRules, user) {
+			l.addUser(o, user)
 		}
 	}
 	// The operator owns PartitionSets, so manifests of PartitionSets are ignored.
@@ -144,6 +155,10 @@ func (l *loader) addCluster(o object, cluster *v1alpha1.LogCluster) {
 	}
 	if err := cluster.Spec.Listeners.Validate(); err != nil {
 		l.fault(o, "spec.listeners: Invalid value: "+err.Error())
+		return
+	}
+	if err := cluster.Spec.ValidatePeers(); err != nil {
+		l.fault(o, "spec.peers: Invalid value: "+err.Error())
 		return
 	}
 	l.set.Cluster = cluster

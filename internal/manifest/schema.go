@@ -39,6 +39,7 @@ type rules struct {
 var (
 	topicRules      = cachedRules{file: "heartwood.dev_topics.yaml"}
 	logClusterRules = cachedRules{file: "heartwood.dev_logclusters.yaml"}
+	logUserRules    = cachedRules{file: "heartwood.dev_logusers.yaml"}
 )
 
 // cachedRules compiles the rules of a kind on demand, and keeps a weak pointer to the compiled

@@ -9,7 +9,8 @@ import (
 	"strings"
 )
 
-// DefaultListener names the listener of a broker that has a single listener.
+// DefaultListener names the listener of a broker that has a single listener. A broker that has no
+// listener of this name has the address of its first listener under it.
 const DefaultListener = "kafka"
 
 // Endpoint is the address of one listener that clients connect to.

@@ -3,6 +3,7 @@ package kube
 import (
 	"maps"
 	"strconv"
+	"strings"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -108,9 +109,7 @@ func leaseBroker(from *coordinationv1.Lease) (broker metadata.Broker, ok bool) {
 	}
 	return metadata.Broker{
 		ID: id, Epoch: lease.Epoch(from),
-		Endpoints: metadata.NewEndpoints(map[string]metadata.Endpoint{
-			metadata.DefaultListener: endpoint,
-		}),
+		Endpoints:  leaseEndpoints(from.Annotations, endpoint),
 		Peer:       from.Annotations[v1alpha1.AnnotationPeer],
 		Rack:       from.Annotations[v1alpha1.AnnotationRack],
 		Directory:  from.Annotations[v1alpha1.AnnotationDirectory],
@@ -118,6 +117,22 @@ func leaseBroker(from *coordinationv1.Lease) (broker metadata.Broker, ok bool) {
 		Leaving:            lease.Leaving(from),
 		TransactionVersion: v1alpha1.LeaseTransactionVersion(from.Annotations),
 	}, true
+}
+
+// leaseEndpoints returns the endpoints that the operator has written into a Lease. Without one of
+// the default listener, it has the address that the broker has written.
+func leaseEndpoints(annotations map[string]string, own metadata.Endpoint) metadata.Endpoints {
+	all := map[string]metadata.Endpoint{metadata.DefaultListener: own}
+	for name, value := range annotations {
+		listener, ok := strings.CutPrefix(name, v1alpha1.AnnotationEndpointPrefix)
+		if !ok {
+			continue
+		}
+		if endpoint, err := metadata.ParseEndpoint(value); err == nil {
+			all[listener] = endpoint
+		}
+	}
+	return metadata.NewEndpoints(all)
 }
 
 // transactionVersion returns the value of the Lease's annotation; "" for a broker without

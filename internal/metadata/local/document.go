@@ -47,9 +47,10 @@ type document struct {
 	ProducerIDs map[int32]producerIDs `json:"producerIds,omitempty"`
 	Cluster     *cluster              `json:"cluster,omitempty"`
 	Topics      []topic               `json:"topics"`
-	// Users are the LogUsers that admin clients have created. Clones share the list, which must not
-	// be modified.
-	Users []user `json:"users,omitempty"`
+	// Users are the LogUsers that admin clients have created, and ManifestUsers those of manifests.
+	// Clones share the lists, which must not be modified.
+	Users         []user `json:"users,omitempty"`
+	ManifestUsers []user `json:"manifestUsers,omitempty"`
 	// Assignments, Partitions and Directories are those of one PartitionSet for all partitions
 	// (docs/format/partition-sets.md). Only decode and encode use them. Their keys contain the
 	// Kafka name of the topic instead of the name of the resource.

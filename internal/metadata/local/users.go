@@ -20,11 +20,18 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// user is a LogUser that admin clients have created. LogUsers with a manifest are not in the
-// document: the caller of SyncUsers passes them at every start.
+// user is a LogUser.
 type user struct {
 	Name string               `json:"name"`
 	Spec v1alpha1.LogUserSpec `json:"spec"`
+}
+
+func resources(users []user) []*v1alpha1.LogUser {
+	all := make([]*v1alpha1.LogUser, len(users))
+	for i := range users {
+		all[i] = users[i].resource()
+	}
+	return all
 }
 
 func (u user) resource() *v1alpha1.LogUser {
@@ -49,11 +56,10 @@ type credentials struct {
 
 // users is the part of the store's state that concerns users. It is guarded by changing.
 type users struct {
-	manifests []*v1alpha1.LogUser                 // LogUsers with a manifest
-	scram     map[string]*v1alpha1.ScramVerifiers // verifiers of LogUsers with a manifest
-	stored    credentials
-	onDisk    bool               // the file of credentials exists
-	security  *metadata.Security // of the published image
+	scram    map[string]*v1alpha1.ScramVerifiers // verifiers of LogUsers with a manifest
+	stored   credentials
+	onDisk   bool               // the file of credentials exists
+	security *metadata.Security // of the published image
 }
 
 // openUsers reads the file of credentials, or creates it with a new key.
@@ -99,8 +105,15 @@ func (s *Store) writeCredentials(c credentials) error {
 	return nil
 }
 
+// Users returns the LogUsers of the last SyncUsers.
+func (s *Store) Users() []*v1alpha1.LogUser {
+	s.changing.Lock()
+	defer s.changing.Unlock()
+	return resources(s.changing.document.ManifestUsers)
+}
+
 // SyncUsers applies the LogUsers of manifests and the verifiers of their passwords, by any key. It
-// replaces those of the previous call.
+// replaces those of the previous call. The LogUsers are stored, their verifiers are not.
 func (s *Store) SyncUsers(manifests []*v1alpha1.LogUser,
 	scram map[string]*v1alpha1.ScramVerifiers) error {
 	s.changing.Lock()
@@ -113,11 +126,17 @@ func (s *Store) SyncUsers(manifests []*v1alpha1.LogUser,
 		}
 		s.changing.onDisk = true
 	}
-	before := s.changing.users
-	s.changing.manifests, s.changing.users.scram = manifests, scram
-	err := s.changeLocked(electionOptions{}, func(*document) error { return nil })
+	before := s.changing.users.scram
+	s.changing.users.scram = scram
+	err := s.changeLocked(electionOptions{}, func(d *document) error {
+		d.ManifestUsers = nil
+		for _, m := range manifests {
+			d.ManifestUsers = append(d.ManifestUsers, user{Name: m.Name, Spec: m.Spec})
+		}
+		return nil
+	})
 	if err != nil {
-		s.changing.users = before
+		s.changing.users.scram = before
 	}
 	return err
 }
@@ -126,9 +145,10 @@ func (s *Store) SyncUsers(manifests []*v1alpha1.LogUser,
 // so that its ACLs are not compiled again.
 func (s *Store) securityOf(d *document) *metadata.Security {
 	u := &s.changing.users
-	all := slices.Clone(u.manifests)
+	manifests := resources(d.ManifestUsers)
+	all := slices.Clone(manifests)
 	for _, stored := range d.Users {
-		if !slices.ContainsFunc(u.manifests, func(m *v1alpha1.LogUser) bool {
+		if !slices.ContainsFunc(manifests, func(m *v1alpha1.LogUser) bool {
 			return m.PrincipalName() == stored.resource().PrincipalName()
 		}) {
 			all = append(all, stored.resource())
@@ -153,7 +173,7 @@ func (s *Store) securityOf(d *document) *metadata.Security {
 func (s *Store) ChangeUser(ctx context.Context, change metadata.UserChange) error {
 	return s.request(ctx, func() error {
 		return s.change(func(d *document) error {
-			if m := s.manifestUser(change.Name); m != nil {
+			if m := d.manifestUser(change.Name); m != nil {
 				return fmt.Errorf("%w: user %q has a manifest, which would revert the change: "+
 					"change LogUser/%s in the manifest", metadata.ErrPolicy, change.Name, m.Name)
 			}
@@ -163,8 +183,9 @@ func (s *Store) ChangeUser(ctx context.Context, change metadata.UserChange) erro
 	})
 }
 
-func (s *Store) manifestUser(name string) *v1alpha1.LogUser {
-	for _, m := range s.changing.manifests {
+// manifestUser returns the LogUser of a principal that has a manifest, or nil.
+func (d *document) manifestUser(name string) *v1alpha1.LogUser {
+	for _, m := range resources(d.ManifestUsers) {
 		if m.PrincipalName() == name {
 			return m
 		}
@@ -207,7 +228,7 @@ func (s *Store) AlterScram(ctx context.Context, change metadata.ScramChange) err
 	return s.request(ctx, func() error {
 		s.changing.Lock()
 		defer s.changing.Unlock()
-		if m := s.manifestUser(change.Name); m != nil &&
+		if m := s.changing.document.manifestUser(change.Name); m != nil &&
 			m.Spec.Authentication.Type == v1alpha1.UserScram {
 			return fmt.Errorf("%w: the password of user %q comes from LogUser/%s: change it there",
 				metadata.ErrPolicy, change.Name, m.Name)

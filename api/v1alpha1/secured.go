@@ -1,0 +1,26 @@
+package v1alpha1
+
+import "errors"
+
+// Secured reports whether brokers need certificates: a listener has TLS or authentication, requests
+// are authorized, or brokers authenticate each other.
+func (s *LogClusterSpec) Secured() bool {
+	for i := range s.Listeners {
+		if s.Listeners[i].TLS != nil || len(s.Listeners[i].Authentication) > 0 {
+			return true
+		}
+	}
+	return s.Peers == PeersMutualTLS ||
+		s.Authorization != nil && s.Authorization.Type == AuthorizationSimple
+}
+
+// ValidatePeers returns an error if a secured LogCluster has plain connections between brokers:
+// everyone who reaches a broker could read all records as a follower. Without a value, a secured
+// LogCluster has MutualTLS.
+func (s *LogClusterSpec) ValidatePeers() error {
+	if s.Secured() && s.Peers == PeersPlain {
+		return errors.New("peers must be MutualTLS with tls, authentication or authorization: " +
+			"remove it, or a client could read all records as a follower")
+	}
+	return nil
+}
