@@ -63,7 +63,7 @@ func (s *Store) run() {
 func (s *Store) tick(now time.Time, retention bool) {
 	inParallel(s.Logs(), s.opts.workers(backgroundWorkers),
 		func(log *Log) { s.maintain(log, now, retention) })
-	err := s.save()
+	err := errors.Join(s.saveEpochs(now), s.save())
 	switch begins, ends, failed := recordOutcome(&s.mu, &s.mu.checkpoints, err, now); {
 	case begins:
 		s.opts.Logger.Warn("failed to write checkpoints", "error", err)

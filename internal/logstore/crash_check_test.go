@@ -115,13 +115,33 @@ func (w *workload) checkEpochs(p *partitionModel, log *Log, read []modelRecord) 
 	}
 	got, want := log.LeaderEpoch(), p.leaderEpoch(log.LogEnd())
 	known := p.clone()
-	for p.epochsChanging && got != want && len(known.epochs) > 0 {
+	for (p.epochsChanging || want > p.certainEpoch(log)) && got != want &&
+		len(known.epochs) > 0 {
 		known.epochs = known.epochs[:len(known.epochs)-1]
 		want = known.leaderEpoch(log.LogEnd())
 	}
 	if got != want {
-		w.failf("%s: leader epoch is %d, want %d", p.id, got, want)
+		w.failf("%s: leader epoch is %d, want %d; %d is certain", p.id, got, want,
+			p.certainEpoch(log))
 	}
+}
+
+// certainEpoch returns the latest leader epoch that a log must know after a crash: that of its last
+// batch, even if cleaning or retention has removed the batch, or one that is in the epoch file.
+// While the disk is full, retention may remove batches although their epoch cannot be saved.
+func (p *partitionModel) certainEpoch(log *Log) int32 {
+	start, end, certain := log.LogStart(), log.LogEnd(), int32(-1)
+	for _, e := range p.epochs {
+		if e.Start <= end && e.Epoch <= p.epochsSaved {
+			certain = max(certain, e.Epoch)
+		}
+	}
+	for _, b := range p.batches {
+		if b.last() < end && (b.last() >= start || !p.wasFull) {
+			certain = max(certain, b.epoch)
+		}
+	}
+	return certain
 }
 
 // adopt updates the model to the state of the log, which is one of those that the model permits
@@ -137,6 +157,7 @@ func (w *workload) adopt(p *partitionModel, log *Log) {
 	}
 	p.truncatedTo, p.cleanable, p.filled = end, min(p.cleanable, end), p.filledTo(end)
 	p.epochs = p.knownEpochs(end, log.LeaderEpoch())
+	p.epochsSaved = min(p.epochsSaved, log.LeaderEpoch())
 	p.epochsChanging, p.synced = false, min(end, p.dataEnd())
 	p.start, p.startMax = log.LogStart(), log.LogStart()
 	p.highWatermark, p.highWatermarkMax = min(p.highWatermark, end), log.HighWatermark()

@@ -14,6 +14,9 @@ func (w *workload) fill(_ *partitionModel, _ *Log) {
 		return
 	}
 	w.fullFor = 1 + w.random.IntN(6)
+	for _, p := range w.models {
+		p.wasFull = true
+	}
 	skip := w.random.IntN(4)
 	for _, op := range []vfs.Op{vfs.OpCreate, vfs.OpWrite, vfs.OpMkdir} {
 		w.fault.Inject(vfs.Rule{Op: op, Skip: skip, Err: syscall.ENOSPC,

@@ -47,6 +47,10 @@ type partitionModel struct {
 	start, startMax                 int64
 	highWatermark, highWatermarkMax int64
 	epochs                          []leaderepoch.Entry
+	// epochsSaved is the latest leader epoch that is certainly in the epoch file; 0: unknown. A crash
+	// loses later epochs, apart from those of batches that it keeps.
+	epochsSaved int32
+	wasFull     bool // the disk has been full since epochsSaved was set
 	// epochsChanging is set while an operation adds or removes leader epochs. A log may then lack
 	// the last ones of epochs.
 	epochsChanging bool

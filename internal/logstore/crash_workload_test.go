@@ -78,7 +78,8 @@ var operations = []operation{
 	{"append again", 4, (*workload).appendAgain, present},
 	{"flush", 6, (*workload).flush, present},
 	{"roll", 3, (*workload).roll, present},
-	{"lead", 4, (*workload).lead, present},
+	{"lead", 6, (*workload).lead, present},
+	{"save epochs", 3, (*workload).saveEpochs, present},
 	{"configure", 2, (*workload).configure, present},
 	{"clean", 12, (*workload).clean, present},
 	{"keys", 10, (*workload).keys, present},
@@ -303,6 +304,13 @@ func (w *workload) lead(p *partitionModel, log *Log) {
 	p.epochsChanging = false
 }
 
+// saveEpochs does what the store's goroutine does some time after the start of a leader epoch.
+func (w *workload) saveEpochs(p *partitionModel, log *Log) {
+	if w.done(log.saveDueEpochs(), "save epochs") {
+		p.epochsSaved, p.wasFull = max(p.epochsSaved, log.LeaderEpoch()), w.fullFor > 0
+	}
+}
+
 func (w *workload) configure(p *partitionModel, log *Log) {
 	p.settings.SegmentBytes = int64(1000 + w.random.IntN(1500))
 	retain := w.random.IntN(2) == 0
@@ -384,10 +392,13 @@ func (w *workload) settle(p *partitionModel, log *Log) {
 }
 
 func (w *workload) restart() {
-	w.done(w.store.Close(), "close")
+	closed := w.done(w.store.Close(), "close")
 	for _, p := range w.models {
 		if log := w.store.Log(p.id); log != nil {
 			w.settle(p, log)
+			if closed {
+				p.epochsSaved, p.wasFull = max(p.epochsSaved, log.LeaderEpoch()), w.fullFor > 0
+			}
 		}
 	}
 	w.freeSpace()

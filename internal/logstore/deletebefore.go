@@ -45,14 +45,7 @@ func (l *Log) DeleteBefore(offset int64) error {
 	if err := l.env.saveCheckpoints(); err != nil {
 		return fmt.Errorf("%w: save the log start: %w", ErrStorage, err)
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.mu.stopped != nil {
-		// The log has stopped. If it was closed, its directory may belong to another log by now, so
-		// no file is written. The next start removes the old leader epochs.
-		return nil
-	}
-	return l.epochs.truncateFront(l.logStart.Load())
+	return l.truncateEpochsFront(l.logStart.Load())
 }
 
 // deleteBefore executes the steps 1 to 3 of DeleteBefore, and reports whether the log start has
@@ -75,6 +68,9 @@ func (l *Log) deleteBefore(offset int64) (moved bool, err error) {
 	// If the disk is full, the deletion continues without the flush, because deleting segments
 	// makes room.
 	if err := l.flushMaintained(); err != nil && !isTemporary(err) {
+		return false, err
+	}
+	if err := l.saveEpochsBelow(offset); err != nil {
 		return false, err
 	}
 	l.mu.Lock()

@@ -24,7 +24,7 @@
 // # Locks
 //
 // Locks are acquired in this order: Store.changes; Log.truncating; Log.maintain or Store.saving,
-// never both; Log.mu; Log.stable; Store.mu.
+// never both; leaderEpochs.writing; Log.mu; Log.stable; Store.mu.
 //
 //   - Log.truncating: one TruncateTo or StartAt at a time.
 //   - Log.stable: the high watermark and the state behind the last stable offset; never held over
@@ -40,8 +40,8 @@
 //   - Log.mu: producer state, leader epochs, durability, the end of the active segment, and every
 //     change of the segment list. An append holds Log.mu while it writes, and may open the files of
 //     a segment meanwhile. The only file that is synced under Log.mu is the small file of leader
-//     epochs: by Lead, by the first replicated batch of an epoch, by a truncation, and when the log
-//     start passes the end of an epoch.
+//     epochs: by a truncation, and when the log start passes the end of an epoch.
+//   - leaderEpochs.writing: one write of the file of leader epochs at a time.
 //   - committer.mu: the logs that wait for a sync. No other lock is acquired while it is held.
 //     Group commit syncs the files without any of these locks (commit.go).
 //   - Store.mu: the map of logs. Store.saving: one writer of checkpoint files at a time.

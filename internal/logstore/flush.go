@@ -132,20 +132,27 @@ func (l *Log) noteCheckpointed(recoveryPoint int64) {
 func (l *Log) checkpointState() checkpointState {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	aborted := l.mu.aborted
+	aborted, recoveryPoint := l.mu.aborted, l.savedRecoveryPointLocked()
 	if handles := l.currentLocked(); handles != nil {
-		aborted = countAborted(handles, l.disk.recoveryPoint)
+		aborted = countAborted(handles, recoveryPoint)
 	}
 	return l.mu.truncation.apply(checkpointState{
 		aborted:        aborted,
 		logStart:       l.logStart.Load(),
-		recoveryPoint:  l.disk.recoveryPoint,
+		recoveryPoint:  recoveryPoint,
 		highWatermark:  l.highWatermark.Load(),
 		firstDirty:     l.compaction.firstDirty.Load(),
 		horizon:        l.compaction.tombstonesDue(),
 		tombstoneClean: l.compaction.tombstoneClean.Load(),
 		progress:       l.compaction.progress.saved(l.compaction.TombstoneClean()),
 	})
+}
+
+// savedRecoveryPointLocked returns the recovery point that the checkpoint stores. It does not
+// exceed the start of an unsaved leader epoch, because a start finds that epoch only in the batches
+// that it scans. The caller holds Log.mu.
+func (l *Log) savedRecoveryPointLocked() int64 {
+	return max(min(l.disk.recoveryPoint, l.epochs.unsavedFrom()), l.disk.checkpointed)
 }
 
 // countAborted returns the number of aborted transactions in each transaction index, in ascending
@@ -192,6 +199,9 @@ func (l *Log) close() error {
 	}
 	if err == nil {
 		err = l.snapshots.write(l.logEnd.Load(), state)
+	}
+	if err == nil {
+		err = l.saveEpochs()
 	}
 	l.unpublish(func(handles []*handle) {
 		if err == nil {

@@ -1,24 +1,62 @@
 package logstore
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
+	"math"
 	"path/filepath"
+	"slices"
+	"sync"
 	"sync/atomic"
+	"time"
 
 	"heartwood.dev/heartwood/internal/logstore/checkpoint"
 	"heartwood.dev/heartwood/internal/logstore/leaderepoch"
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// leaderEpochs are a log's leader epochs together with the file that stores them. Callers that
-// change the epochs hold Log.mu. Recovery does not, because no other goroutine uses the log yet.
-// Readers acquire no lock.
+const (
+	// epochsDelay is how long a leader epoch is known before the store writes it to the epoch file
+	// of its log. After the failure of a broker, hundreds of logs begin an epoch at once. Their
+	// files are written when the failover is over, and an epoch that was soon replaced by another
+	// one is never written.
+	epochsDelay = 30 * time.Second
+	// epochFilesMin is the number of epoch files that one round of maintenance may always write.
+	epochFilesMin = 32
+	// epochRounds is the number of rounds in which the store writes the epoch files of all logs, if
+	// many are due at once.
+	epochRounds = 30
+)
+
+// leaderEpochs are a log's leader epochs together with the file that stores them.
+//
+// A new epoch is added in memory only, and the file follows later (ADR 0252). Until then the
+// recovery point on disk is at or below the start of the epoch. So a start of the store scans all
+// batches of the epoch, which contain its number, and the cleaner removes none of them:
+//
+//	recovery point on disk <= unsavedFrom
+//
+// An epoch without batches that is not in the file is lost in a crash.
+//
+// Epochs are removed from the file before another record can be appended at their offsets.
 type leaderEpochs struct {
 	fs  vfs.FS
 	dir string
-	// cache is stored after its file is durable, so no caller uses an epoch that a crash can
-	// revert.
+	// cache contains the epochs. Log.mu is held while it changes, except by recovery, because no
+	// other goroutine uses the log yet. Readers acquire no lock.
 	cache atomic.Pointer[leaderepoch.Cache]
+	// writing is held while the file changes. It is acquired before Log.mu.
+	writing sync.Mutex
+	// saved is the content of the file. All epochs of cache that are later than its latest one are
+	// unsaved. Guarded by Log.mu.
+	saved leaderepoch.Cache
+	// failed is set if the last write of the file failed: after a crash the file may have the old
+	// or the new content. Guarded by writing.
+	failed bool
+	// unsavedSince is when a round of maintenance first found unsaved epochs; zero: it found none.
+	// Guarded by Log.mu.
+	unsavedSince time.Time
 }
 
 // load returns the current epochs.
@@ -27,37 +65,220 @@ func (e *leaderEpochs) load() leaderepoch.Cache { return *e.cache.Load() }
 // latest returns the latest epoch, which a leader's appends write into their batches.
 func (e *leaderEpochs) latest() int32 { return e.load().Latest() }
 
-// save durably writes new epochs, the argument next, to the file. It then replaces the current
-// epochs by them.
-func (e *leaderEpochs) save(next leaderepoch.Cache) error {
+// assignLocked adds a new epoch, in memory. The caller holds Log.mu.
+func (e *leaderEpochs) assignLocked(epoch int32, start int64) {
+	next := e.load().Assign(epoch, start)
+	e.cache.Store(&next)
+}
+
+// unsavedFrom returns the start of the first epoch that is not in the file, or math.MaxInt64. The
+// caller holds Log.mu.
+func (e *leaderEpochs) unsavedFrom() int64 {
+	for _, entry := range e.load() {
+		if entry.Epoch > e.saved.Latest() {
+			return entry.Start
+		}
+	}
+	return math.MaxInt64
+}
+
+// write durably replaces the file. The caller holds writing.
+func (e *leaderEpochs) write(content leaderepoch.Cache) error {
 	if err := vfs.WriteFileAtomic(e.fs, filepath.Join(e.dir, checkpoint.EpochsFile),
-		checkpoint.EncodeEpochs(next)); err != nil {
+		checkpoint.EncodeEpochs(content)); err != nil {
+		e.failed = true
 		return fmt.Errorf("%w: write leader epochs: %w", ErrStorage, err)
 	}
+	e.failed = false
+	return nil
+}
+
+// save durably writes new epochs, the argument next, to the file. It then replaces the current
+// epochs by them. The caller holds writing and Log.mu, or runs recovery.
+func (e *leaderEpochs) save(next leaderepoch.Cache) error {
+	if err := e.write(next); err != nil {
+		return err
+	}
 	e.cache.Store(&next)
+	e.saved, e.unsavedSince = next, time.Time{}
 	return nil
 }
 
 // truncateEnd removes the epochs that start at or above the offset end, because the next leader may
-// append records of other epochs at those offsets.
+// append records of other epochs at those offsets. It writes the file if the file may contain such
+// epochs. The caller holds writing and Log.mu.
 func (e *leaderEpochs) truncateEnd(end int64) error {
 	epochs := e.load()
 	kept := epochs.Below(end)
-	if len(kept) == len(epochs) {
+	if len(kept) < len(epochs) && e.failed || len(e.saved.Below(end)) < len(e.saved) {
+		return e.save(kept)
+	}
+	e.cache.Store(&kept)
+	return nil
+}
+
+// truncateFront removes the epochs that end at or below the log start. It writes the file only if
+// it removes an epoch, or if an epoch that starts below the log start is unsaved: there may be no
+// batch left that contains its number. Otherwise only the start offset of the first epoch would
+// change. That change affects no lookup at or above the log start, and the next start of the store
+// computes it anyway (recovery.install). The caller holds writing and Log.mu.
+func (e *leaderEpochs) truncateFront(logStart int64) error {
+	epochs := e.load()
+	kept := epochs.TruncateFront(logStart)
+	if len(kept) == len(epochs) && e.unsavedFrom() >= logStart {
 		return nil
 	}
 	return e.save(kept)
 }
 
-// truncateFront removes the epochs that end at or below the log start. It writes the file only if
-// it removes an epoch. Otherwise only the start offset of the first epoch would change. That change
-// affects no lookup at or above the log start, and the next start of the store computes it anyway
-// (recovery.install). So it is not worth two syncs under Log.mu.
-func (e *leaderEpochs) truncateFront(logStart int64) error {
-	epochs := e.load()
-	kept := epochs.TruncateFront(logStart)
-	if len(kept) == len(epochs) {
+// restore sets the epochs that recovery has found. found contains those of the file, or is nil if
+// the file does not exist. If the log has later epochs as well, and the scanned batches contain
+// them, they stay unsaved: after a failover the start of a broker would otherwise write hundreds of
+// files.
+func (e *leaderEpochs) restore(epochs, found leaderepoch.Cache, scannedFrom int64) error {
+	known := len(found)
+	if len(epochs) >= known && slices.Equal(epochs[:known], found) &&
+		(len(epochs) == known || epochs[known].Start >= scannedFrom) {
+		e.cache.Store(&epochs)
+		e.saved = found
 		return nil
 	}
-	return e.save(kept)
+	// The file is also written if no epoch remains. Otherwise an epoch in the file that started
+	// above the log end would reappear, and would apply to records that are appended at those
+	// offsets later.
+	return e.save(epochs)
+}
+
+// due reports whether a round of maintenance at the time now should write the file. rolledAt is the
+// base offset of the active segment: unsaved epochs of other segments are due at once, so that a
+// start does not have to scan these segments. The caller holds Log.mu.
+func (e *leaderEpochs) due(now time.Time, rolledAt int64) bool {
+	from := e.unsavedFrom()
+	if from == math.MaxInt64 {
+		e.unsavedSince = time.Time{}
+		return false
+	}
+	if e.unsavedSince.IsZero() {
+		e.unsavedSince = now
+	}
+	return from < rolledAt || now.Sub(e.unsavedSince) >= epochsDelay
+}
+
+// saveEpochs writes the epoch file if an epoch is unsaved. Appends continue meanwhile. The caller
+// holds Log.maintain, so the log is not closed meanwhile.
+func (l *Log) saveEpochs() error {
+	e := &l.epochs
+	e.writing.Lock()
+	defer e.writing.Unlock()
+	l.mu.Lock()
+	content, unsaved := e.load(), e.unsavedFrom() < math.MaxInt64
+	l.mu.Unlock()
+	if !unsaved {
+		return nil
+	}
+	if err := e.write(content); err != nil {
+		return err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	e.saved, e.unsavedSince = content, time.Time{}
+	return nil
+}
+
+// saveEpochsBelow writes the epoch file if an epoch that starts below the offset end is unsaved. It
+// is called before the batches below this offset are deleted, or the log start passes them. If the
+// disk is full, they are deleted nevertheless, because that makes room. The caller holds
+// Log.maintain.
+func (l *Log) saveEpochsBelow(end int64) error {
+	l.mu.Lock()
+	unsaved := l.epochs.unsavedFrom() < end
+	l.mu.Unlock()
+	if !unsaved {
+		return nil
+	}
+	if err := l.saveEpochs(); err != nil && !isTemporary(err) {
+		return err
+	}
+	return nil
+}
+
+// epochsDue reports whether a round of maintenance should call saveDueEpochs.
+func (l *Log) epochsDue(now time.Time) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	handles := l.currentLocked()
+	return l.mu.stopped == nil && handles != nil &&
+		l.epochs.due(now, handles[len(handles)-1].Base())
+}
+
+// saveDueEpochs writes the epoch file, unless the log has stopped meanwhile.
+func (l *Log) saveDueEpochs() error {
+	l.maintain.Lock()
+	defer l.maintain.Unlock()
+	l.mu.Lock()
+	stopped := l.mu.stopped != nil
+	l.mu.Unlock()
+	if stopped {
+		return nil
+	}
+	return l.saveEpochs()
+}
+
+// saveEpochs writes the epoch files that are due in the round of maintenance at the time now. It
+// limits their number, so that the files of many logs do not occupy the disk at once; the next
+// rounds write the others.
+func (s *Store) saveEpochs(now time.Time) error {
+	var due []*Log
+	for _, log := range s.Logs() {
+		if log.epochsDue(now) {
+			due = append(due, log)
+		}
+	}
+	due = due[:min(len(due), max(epochFilesMin, len(due)/epochRounds))]
+	failed := make(chan error, len(due))
+	inParallel(due, s.opts.workers(backgroundWorkers), func(log *Log) {
+		if err := log.saveDueEpochs(); err != nil {
+			failed <- fmt.Errorf("partition %s: %w", log.id, err)
+		}
+	})
+	close(failed)
+	var faults []error
+	for err := range failed {
+		faults = append(faults, err)
+	}
+	return errors.Join(faults...)
+}
+
+// truncateEpochsFront calls leaderEpochs.truncateFront for a log start that no crash reverts,
+// unless the log has stopped: if it was closed, its directory may belong to another log by now, so
+// no file is written. The next start removes the old leader epochs.
+func (l *Log) truncateEpochsFront(logStart int64) error {
+	l.epochs.writing.Lock()
+	defer l.epochs.writing.Unlock()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.mu.stopped != nil {
+		return nil
+	}
+	return l.epochs.truncateFront(logStart)
+}
+
+// removeEpochs durably removes the epoch file, and all epochs. Without the sync a crash could
+// restore the file, and its epochs would apply to other records at the same offsets.
+func (l *Log) removeEpochs() error {
+	e := &l.epochs
+	e.writing.Lock()
+	defer e.writing.Unlock()
+	err := e.fs.Remove(filepath.Join(e.dir, checkpoint.EpochsFile))
+	if err == nil {
+		err = e.fs.SyncDir(e.dir)
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	e.cache.Store(&leaderepoch.Cache{})
+	e.saved, e.failed, e.unsavedSince = nil, false, time.Time{}
+	return nil
 }

@@ -242,9 +242,11 @@ func (l *Log) Configure(s topicconfig.Settings, retain bool) {
 }
 
 // Lead starts a leader epoch. Later appends write this epoch into their batches. Lead fails with
-// ErrFencedLeaderEpoch if the log has a later epoch, with ErrClosed if the log is closed, and with
-// ErrStorage if the epoch cannot be made durable. After ErrStorage the caller may try again.
-// If the epoch is already the current one, Lead only ends the effect of Follow.
+// ErrFencedLeaderEpoch if the log has a later epoch, and with ErrClosed if the log is closed. If
+// the epoch is already the current one, Lead only ends the effect of Follow.
+//
+// Lead does not access the disk. A crash may lose an epoch in which no batch was appended, so the
+// caller must know from elsewhere in which epochs an earlier process led (ADR 0252).
 func (l *Log) Lead(epoch int32) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -258,11 +260,7 @@ func (l *Log) Lead(epoch int32) error {
 		l.mu.follows = false
 		return nil
 	}
-	// The epoch is written to the file before any batch of the epoch is appended. Otherwise
-	// recovery would have to scan the log for epochs that the file lacks.
-	if err := l.epochs.save(l.epochs.load().Assign(epoch, l.logEnd.Load())); err != nil {
-		return err
-	}
+	l.epochs.assignLocked(epoch, l.logEnd.Load())
 	l.mu.follows = false
 	return nil
 }

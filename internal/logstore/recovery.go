@@ -41,7 +41,8 @@ type recovery struct {
 	producers      producer.State
 	aborted        []segment.AbortedTxn // of the segment that is being scanned
 	epochs         leaderepoch.Cache
-	onDisk         leaderepoch.Cache // content of the epoch file; nil if the file is unusable
+	onDisk         leaderepoch.Cache // content of the epoch file; nil if it is missing or unusable
+	epochsUnusable bool              // the epoch file is malformed, or contradicts the log
 	// batchEnd is the end of the previous batch, or the base offset of its segment; -1 before the
 	// first batch. If a batch has a leader epoch that the epoch file lacks, the epoch is assumed to
 	// start at batchEnd; see Log.followLocked.
@@ -447,14 +448,8 @@ func (r *recovery) install() error {
 	}
 	epochs := r.epochs.Assign(r.lastKnown.Epoch,
 		r.lastKnown.Start).TruncateEnd(end).TruncateFront(start)
-	l.epochs.cache.Store(&epochs)
-	// The file is also written if no epoch remains. Otherwise an epoch in the file that started
-	// above the log end would reappear, and would apply to records that are appended at those
-	// offsets later.
-	if !slices.Equal(epochs, r.onDisk) {
-		if err := l.epochs.save(epochs); err != nil {
-			return err
-		}
+	if err := r.restoreEpochs(epochs); err != nil {
+		return err
 	}
 	l.logStart.Store(start)
 	l.savedStart.Store(r.saved.logStart)

@@ -22,6 +22,7 @@ func (r *recovery) loadEpochs() error {
 	}
 	if err == nil {
 		if r.epochs, err = checkpoint.DecodeEpochs(content); err != nil {
+			r.epochsUnusable = true
 			r.log.env.logger.Warn("malformed leader epochs; rebuilding them from the batches",
 				"partition", r.log.id, "error", err)
 		} else {
@@ -40,13 +41,22 @@ func (r *recovery) loadEpochs() error {
 func (r *recovery) rebuildEpochs(cause string, latest leaderepoch.Entry) {
 	r.log.env.logger.Warn("rebuilding leader epochs from the batches", "partition", r.log.id,
 		"cause", cause)
-	r.epochs, r.onDisk, r.lastKnown = nil, nil, latest
+	r.epochs, r.onDisk, r.epochsUnusable, r.lastKnown = nil, nil, true, latest
 }
 
-// verifyEpochs compares the leader epochs in the file with the first batch of each segment and with
-// the last batch of the log, after an unclean shutdown. The file is durable before the first batch
-// of an epoch is written. So a file that contradicts a batch does not belong to this state of the
-// log; it may be an old copy, which is well-formed too.
+// restoreEpochs stores the recovered epochs in the log. It replaces an unusable file at once.
+func (r *recovery) restoreEpochs(epochs leaderepoch.Cache) error {
+	if r.epochsUnusable {
+		return r.log.epochs.save(epochs)
+	}
+	return r.log.epochs.restore(epochs, r.onDisk, r.saved.recoveryPoint)
+}
+
+// verifyEpochs compares the leader epochs in the file with the first batch of each segment below
+// the recovery point, and with the last batch of these segments, after an unclean shutdown. The
+// file contains every epoch that starts below the recovery point (leaderEpochs). So a file that
+// contradicts such a batch does not belong to this state of the log; it may be an old copy, which
+// is well-formed too.
 func (r *recovery) verifyEpochs() error {
 	if r.clean || r.onDisk == nil {
 		return nil

@@ -16,8 +16,7 @@ var ErrUnexpectedOffset = errors.New("unexpected append offset")
 // was cleaned. AppendReplicated checks length and checksum. It does not check the rules for
 // produced batches, because the leader has checked them with the settings of that time.
 //
-// The log uses the leader epochs in the batches. Each epoch is durable before its first batch is
-// written, as in Lead.
+// The log uses the leader epochs in the batches, as those of Lead.
 //
 // AppendReplicated fails with record.ErrCorrupt or ErrUnexpectedOffset for a malformed batch. It
 // fails with ErrFencedLeaderEpoch if the leader epoch of a batch is lower than the latest one of
@@ -94,9 +93,7 @@ func (l *Log) followLocked(b record.Batch, from int64, config *config, now time.
 			epoch, b.BaseOffset(), l.epochs.latest())
 	}
 	if epoch > l.epochs.latest() {
-		if err := l.epochs.save(l.epochs.load().Assign(epoch, from)); err != nil {
-			return err
-		}
+		l.epochs.assignLocked(epoch, from)
 	}
 	return l.writeAtLocked(record.Whole(b), config, now)
 }

@@ -136,6 +136,9 @@ func (l *Log) deleteFront(handles []*handle, count int) error {
 	if err := l.snapshots.ensureForDeletion(handles, count); err != nil {
 		return err
 	}
+	if err := l.saveEpochsBelow(handles[count].Base()); err != nil {
+		return err
+	}
 	defer func() { l.writePendingSnapshot(handles[count:]) }()
 	d := frontDeletion{log: l, handles: handles}
 	count, failed := d.mark(count)
@@ -190,8 +193,7 @@ func (d frontDeletion) publish(count int) error {
 	// finds that its offset is below the log start.
 	l.raiseLogStartLocked(max(l.logStart.Load(), logStart))
 	old := l.publishLocked(l.currentLocked()[count:])
-	err := l.epochs.truncateFront(logStart)
 	l.mu.Unlock()
 	old.release()
-	return err
+	return l.truncateEpochsFront(logStart)
 }

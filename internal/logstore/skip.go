@@ -1,6 +1,7 @@
 package logstore
 
 import (
+	"errors"
 	"fmt"
 	"math"
 
@@ -67,5 +68,6 @@ func (l *Log) rollAt(offset int64) error {
 	if err != nil {
 		return err
 	}
-	return l.flushMaintained()
+	// an unsaved leader epoch would hold back the recovery point on disk
+	return errors.Join(l.flushMaintained(), l.saveEpochs())
 }

@@ -1,6 +1,7 @@
 package logstore
 
 import (
+	"errors"
 	"path"
 	"path/filepath"
 	"sync"
@@ -120,7 +121,7 @@ func TestReadersDoNotWaitForTheDisk(t *testing.T) {
 			}},
 		{"a leader epoch's sync", vfs.OpSync, checkpoint.EpochsFile + vfs.TemporarySuffix,
 			func(t *testing.T, _ *Store, l *Log) {
-				if err := l.Lead(9); err != nil {
+				if err := errors.Join(l.Lead(9), l.saveDueEpochs()); err != nil {
 					t.Error(err)
 				}
 			}},

@@ -284,6 +284,8 @@ func (t *truncation) stop(cause error) error {
 // truncateEpochs removes the leader epochs that start at or above the offset end.
 func (t *truncation) truncateEpochs(end int64) error {
 	l := t.log
+	l.epochs.writing.Lock()
+	defer l.epochs.writing.Unlock()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.mu.stopped != nil {

@@ -4,12 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"path/filepath"
 	"slices"
 	"time"
 
-	"heartwood.dev/heartwood/internal/logstore/checkpoint"
-	"heartwood.dev/heartwood/internal/logstore/leaderepoch"
 	"heartwood.dev/heartwood/internal/logstore/producer"
 	"heartwood.dev/heartwood/internal/logstore/segment"
 )
@@ -178,16 +175,13 @@ func (t *truncation) replaceFiles(handles []*handle) error {
 	}
 	// Neither the producer snapshots nor the leader epochs apply to the new log. If the file of
 	// leader epochs does not exist, a start rebuilds the epochs from the batches.
-	err = l.env.fs.Remove(filepath.Join(l.dir, checkpoint.EpochsFile))
-	if err == nil || errors.Is(err, fs.ErrNotExist) {
-		err = l.snapshots.removeAbove(held.listed, -1)
+	err = l.snapshots.removeAbove(held.listed, -1)
+	if err == nil {
+		err = l.removeEpochs()
 	}
 	if err != nil {
 		return t.stop(errors.Join(err, active.Close()))
 	}
-	l.mu.Lock()
-	l.epochs.cache.Store(&leaderepoch.Cache{})
-	l.mu.Unlock()
 	held.release() // the segments must be unpinned before publishEmpty closes them
 	t.publishEmpty(handles, active)
 	return nil

@@ -28,6 +28,11 @@ type Store interface {
 	// Run registers the broker self and keeps it registered. It calls apply with each new image, in
 	// order and from one goroutine. The first call follows once an image is complete. Run returns
 	// nil when ctx ends, or an error when it cannot continue.
+	//
+	// Each image contains self in the broker epoch of this registration, and names a broker as the
+	// leader of a partition only in the broker epoch in which it was elected. So an image never
+	// names self as the leader in a leader epoch that began before Run. The broker relies on that:
+	// its log may have lost the records of such an epoch, and the epoch itself (ADR 0252).
 	Run(ctx context.Context, self Broker, apply func(*Image)) error
 	// ReportServing stores which partitions this broker leads and serves, and in which leader
 	// epochs. Parameter served contains all of them in each call. After an error only some of the

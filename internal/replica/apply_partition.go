@@ -13,7 +13,7 @@ import (
 )
 
 // applyConcurrency is the largest number of partitions that the applier, or a fetcher, processes at
-// once. The start of a leader epoch needs two syncs, which only wait for the disk. Concurrent syncs
+// once. A partition may wait for syncs, for example to create or truncate its log. Concurrent syncs
 // share one write of the filesystem's journal.
 const applyConcurrency = 64
 
@@ -124,20 +124,24 @@ func (p *partition) setRoleLocked(r *role) error {
 	return err
 }
 
-// errRestartedLeader is the error if the log contained the leader epoch already when this broker
-// process opened it. This broker does not lead in such an epoch.
-var errRestartedLeader = fmt.Errorf("%w: the log contained it before this broker started; "+
-	"waiting for an election", ErrFencedLeaderEpoch)
+// errRestartedLeader is the error for a leader epoch that began before this broker process started.
+// This broker does not lead in such an epoch.
+var errRestartedLeader = fmt.Errorf("%w: it began before this broker started; waiting for an "+
+	"election", ErrFencedLeaderEpoch)
 
 // beginLeaderEpoch makes this broker the leader in a new leader epoch.
 //
-// If the partition has other replicas, it rejects an epoch that the log contained when this broker
-// process opened it. The broker may have lost the end of its log in a crash, while its followers
-// still have these records. If it continued to lead in that epoch, it would append other records
-// with the same offsets and epoch. Such an image is older than this broker process: the broker
-// waits for its next election.
+// If the partition has other replicas, it rejects an epoch that began in an earlier process of this
+// broker. The broker may have lost the end of its log in a crash, while its followers still have
+// these records. If it continued to lead in that epoch, it would append other records with the same
+// offsets and epoch. The broker waits for its next election. There are two signs of such an epoch:
+//
+//   - The recorded broker epoch of the leader is not the present one. No image of a metadata store
+//     shows such a leader (metadata.Store.Run). The log need not contain the epoch: it may be lost.
+//   - The log contained the epoch when this process opened it. This happens if the metadata store
+//     has lost its state, and assigns leader epochs again.
 func (a *applier) beginLeaderEpoch(p *partition, r, before *role, img *metadata.Image) error {
-	if len(r.replicas) > 1 && r.epoch == p.epochAtOpen {
+	if len(r.replicas) > 1 && (r.epoch == p.epochAtOpen || r.inISR && !r.inSync) {
 		return errRestartedLeader
 	}
 	if before != nil && before.leaderState != nil {

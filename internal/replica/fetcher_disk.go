@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"heartwood.dev/heartwood/internal/logstore"
-	"heartwood.dev/heartwood/internal/record"
 )
 
 // diskWorkerBytesMax limits the total size of the records that are copied for disk workers. Beyond
@@ -23,16 +22,15 @@ type diskWorkers struct {
 }
 
 // applyLater passes a result to a worker if applying the result waits for the disk. Such results
-// are the first batch of a leader epoch, which syncs the epoch file, and a truncation or reset of
-// the log. After a failover hundreds of partitions have such results at once, while the producers
-// of all other partitions wait for the next fetch. The partition is not fetched until its result is
-// applied.
+// are a truncation and a reset of the log. After a failover hundreds of partitions may have such
+// results at once, while the producers of all other partitions wait for the next fetch. The
+// partition is not fetched until its result is applied.
 //
 // applyLater reports whether a worker applies the result. Under durability Fsync no worker does,
 // because the next fetch waits for the disk anyway.
 func (f *fetcher) applyLater(fp *followedPartition, sent *FollowerPartition, got *FollowerResult,
 	now time.Time) bool {
-	if f.fsync || !waitsForDisk(fp.partition.log, got) {
+	if f.fsync || !waitsForDisk(got) {
 		return false
 	}
 	size := int64(len(got.Records))
@@ -63,10 +61,6 @@ func (f *fetcher) resume(fp *followedPartition) {
 }
 
 // waitsForDisk reports whether the log syncs a file when the result is applied.
-func waitsForDisk(log *logstore.Log, got *FollowerResult) bool {
-	if got.DivergingEpoch >= 0 || errors.Is(got.Err, logstore.ErrOffsetOutOfRange) {
-		return true
-	}
-	first, _, err := record.Next(got.Records)
-	return err == nil && len(got.Records) > 0 && first.LeaderEpoch() > log.LeaderEpoch()
+func waitsForDisk(got *FollowerResult) bool {
+	return got.DivergingEpoch >= 0 || errors.Is(got.Err, logstore.ErrOffsetOutOfRange)
 }

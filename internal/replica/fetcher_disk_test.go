@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"heartwood.dev/heartwood/internal/logstore"
-	"heartwood.dev/heartwood/internal/record"
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
@@ -49,11 +48,10 @@ func (f *slowEpochFile) Sync() error {
 	return f.File.Sync()
 }
 
-// TestNewLeaderEpochsDoNotDelayOthers: 19 of 20 partitions have a new leader epoch, and the
-// follower's disk is slow to sync their epoch files. Producers of the partition with the old epoch
-// must not wait for these syncs. Producers of the other partitions wait. No record is lost or
+// TestNewLeaderEpochsDoNotWaitForDisk: 19 of 20 partitions have a new leader epoch, and the disks
+// are slow to sync their epoch files. No producer waits for these syncs, and no record is lost or
 // duplicated.
-func TestNewLeaderEpochsDoNotDelayOthers(t *testing.T) {
+func TestNewLeaderEpochsDoNotWaitForDisk(t *testing.T) {
 	const partitions = 20
 	const syncDelay = 10 * time.Second
 	synctest.Test(t, func(t *testing.T) {
@@ -105,10 +103,8 @@ func TestNewLeaderEpochsDoNotDelayOthers(t *testing.T) {
 			time.Sleep(100 * time.Millisecond)
 		}
 		producers.Wait()
-		if least, most := slices.Min(took[1:]),
-			slices.Max(took[1:]); least < syncDelay || most > 3*syncDelay {
-			t.Errorf("partitions with a new epoch were acknowledged after %v to %v, one sync takes %v",
-				least, most, syncDelay)
+		if most := slices.Max(took[1:]); most > time.Second {
+			t.Errorf("partitions with a new epoch were acknowledged after up to %v", most)
 		}
 		disk.setDelay(0)
 		for i := range int32(partitions) {
@@ -120,32 +116,21 @@ func TestNewLeaderEpochsDoNotDelayOthers(t *testing.T) {
 	})
 }
 
-// TestWaitsForDisk: the first batch of an epoch, a truncation and a restart of the log wait for the
-// disk.
+// TestWaitsForDisk: a truncation and a restart of the log wait for the disk.
 func TestWaitsForDisk(t *testing.T) {
-	b := newBroker(t)
-	b.topic("a", 1, nil)
-	b.apply()
-	log := b.store.Log(id("a", 0))
-	of := func(epoch int32) []byte {
-		one := batch(t, "x")
-		record.Batch(one).SetLeaderEpoch(epoch)
-		return one
-	}
 	for name, c := range map[string]struct {
 		got  FollowerResult
 		want bool
 	}{
-		"nothing":                    {FollowerResult{DivergingEpoch: -1}, false},
-		"batch of the current epoch": {FollowerResult{DivergingEpoch: -1, Records: of(1)}, false},
-		"batch of the next epoch":    {FollowerResult{DivergingEpoch: -1, Records: of(2)}, true},
-		"diverging":                  {FollowerResult{DivergingEpoch: 0}, true},
+		"nothing":   {FollowerResult{DivergingEpoch: -1}, false},
+		"batch":     {FollowerResult{DivergingEpoch: -1, Records: batch(t, "x")}, false},
+		"diverging": {FollowerResult{DivergingEpoch: 0}, true},
 		"out of range": {FollowerResult{DivergingEpoch: -1,
 			Err: fmt.Errorf("%w", logstore.ErrOffsetOutOfRange)}, true},
 		"another error":   {FollowerResult{DivergingEpoch: -1, Err: ErrNotLeader}, false},
 		"malformed batch": {FollowerResult{DivergingEpoch: -1, Records: []byte("x")}, false},
 	} {
-		if got := waitsForDisk(log, &c.got); got != c.want {
+		if got := waitsForDisk(&c.got); got != c.want {
 			t.Errorf("%s: got %t, want %t", name, got, c.want)
 		}
 	}

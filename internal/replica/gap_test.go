@@ -23,11 +23,6 @@ write a-0/copy.gap.tmp 0+<n>
 sync a-0/copy.gap.tmp
 rename a-0/copy.gap.tmp -> a-0/copy.gap
 sync-dir a-0
-create a-0/leader-epoch-checkpoint.tmp
-write a-0/leader-epoch-checkpoint.tmp 0+<n>
-sync a-0/leader-epoch-checkpoint.tmp
-rename a-0/leader-epoch-checkpoint.tmp -> a-0/leader-epoch-checkpoint
-sync-dir a-0
 write a-0/00000000000000000000.log 0+<n>
 write a-0/00000000000000000000.log <n>+<n>
 remove a-0/copy.gap

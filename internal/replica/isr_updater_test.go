@@ -344,3 +344,38 @@ func TestRestartedLeaderWaitsForElection(t *testing.T) {
 		n.equal(1, 2)
 	})
 }
+
+// TestLostLeaderEpochDoesNotBeginAgain: a leader is killed and loses everything that it appended in
+// its leader epoch, and the epoch itself, while its follower has the records. An old image names it
+// as the leader with its earlier broker epoch. It must not lead in that epoch.
+func TestLostLeaderEpochDoesNotBeginAgain(t *testing.T) {
+	inCluster(t, 2, nil, func(t *testing.T, n *nodes) {
+		n.mustProduce(1, "a")
+		n.settle(time.Minute) // the record is synced
+		n.change(func(p *metadata.Partition) {
+			p.ISREpochs = []int64{n.meta.epochs[1], n.meta.epochs[2]}
+		})
+		n.elect(1, 1, 2)
+		lost := n.meta.topic.Partitions[0].LeaderEpoch
+		n.mustProduce(1, "b")
+		n.crash(1, true)
+		n.start(1)
+		served, err := n.nodes[1].Apply(n.meta.image())
+		if got := n.log(1).LeaderEpoch(); got >= lost {
+			t.Fatalf("the log contains leader epoch %d, it should have lost %d", got, lost)
+		}
+		if !errors.Is(err, errRestartedLeader) {
+			t.Errorf("served %v, %v", served, err)
+		}
+		if r := n.produce(1, "c"); r.Err == nil {
+			t.Error("the restarted leader appended a batch in its earlier leader epoch")
+		}
+		n.change(func(p *metadata.Partition) {
+			p.ISREpochs = []int64{n.meta.epochs[2]}
+		})
+		n.elect(2, 2)
+		n.mustProduce(2, "d")
+		n.settle(time.Minute)
+		n.equal(1, 2)
+	})
+}

@@ -84,7 +84,9 @@ func (d *directory) loadEpochs() error {
 
 // add checks the leader epoch of a batch. The epochs of batches must not decrease, and must match
 // leader-epoch-checkpoint. A batch below the first entry of the file is not compared with the file:
-// it has no epoch, or it is below a log start that has advanced.
+// it has no epoch, or it is below a log start that has advanced. A running or killed broker may not
+// have written an epoch to the file that starts above the recovery point; the next start finds it
+// in the batches.
 func (h *epochHistory) add(v *verifier, f file, b batch) {
 	epoch := b.LeaderEpoch()
 	if h.any && epoch < h.latest {
@@ -99,6 +101,8 @@ func (h *epochHistory) add(v *verifier, f file, b batch) {
 	after, _ := slices.BinarySearchFunc(h.lines, b.BaseOffset()+1,
 		func(l epochLine, o int64) int { return cmp.Compare(l.StartOffset, o) })
 	switch {
+	case after == len(h.lines) && b.BaseOffset() >= v.dir.synced &&
+		(after == 0 || epoch > h.lines[after-1].LeaderEpoch):
 	case len(h.lines) == 0 && epoch >= 0:
 		v.findAt(f, b, "leader epoch %d, but %s has none", epoch, epochFile)
 		h.read = false // report only one problem for all batches

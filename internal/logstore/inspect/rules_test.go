@@ -237,6 +237,31 @@ func TestVerifyComparesSnapshotsWithTheLog(t *testing.T) {
 	}
 }
 
+// TestVerifyAcceptsUnsavedLeaderEpochs: the file of a running or killed broker may lack later
+// epochs that start above the recovery point.
+func TestVerifyAcceptsUnsavedLeaderEpochs(t *testing.T) {
+	batches := []batchSpec{{offset: 0, leader: 2}, {offset: 1, leader: 4}, {offset: 2, leader: 5}}
+	for name, c := range map[string]struct {
+		epochs, points string
+		problems       int
+	}{
+		"above the recovery point": {"0\n1\n2 0\n", "0\n1\np 0 1\n", 0},
+		"no epoch saved":           {"0\n0\n", "0\n1\np 0 0\n", 0},
+		"below the recovery point": {"0\n1\n2 0\n", "0\n1\np 0 2\n", 1},
+		"earlier than the file's":  {"0\n2\n2 0\n6 1\n", "0\n1\np 0 1\n", 2},
+		"no recovery point":        {"0\n1\n2 0\n", "", 2},
+	} {
+		mem := logOf(t, batches)
+		must(t, vfs.WriteFileAtomic(mem, "/p-0/"+epochFile, []byte(c.epochs)))
+		if c.points != "" {
+			must(t, vfs.WriteFileAtomic(mem, "/"+recoveryFile, []byte(c.points)))
+		}
+		if problems, out := verify(t, mem, "/p-0"); problems != c.problems {
+			t.Errorf("%s: got %d problems, want %d:\n%s", name, problems, c.problems, out)
+		}
+	}
+}
+
 func TestVerifyComparesLeaderEpochsWithTheLog(t *testing.T) {
 	batches := []batchSpec{{offset: 0, leader: 2}, {offset: 1, leader: 2}, {offset: 2, leader: 5}}
 	for name, c := range map[string]struct{ content, want string }{

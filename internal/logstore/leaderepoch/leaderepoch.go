@@ -21,7 +21,7 @@ type Entry struct {
 // offset. A Cache never changes: a method that adds or removes entries returns another Cache.
 //
 // A Cache cannot be derived from the batches of the log. An epoch without batches, or whose batches
-// were all removed by cleaning, exists only in the Cache and in its file.
+// were all removed by cleaning, exists only in the Cache and, if it was saved, in its file.
 type Cache []Entry
 
 // Latest returns the latest epoch, None if the Cache is empty.
