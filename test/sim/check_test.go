@@ -204,12 +204,12 @@ func (o *oracle) checkLeader(t *partitionModel, l *liveBroker, state replica.Sta
 			)
 		}
 	}
-	if stable == state.Log.LogStart() {
+	before, reported := t.reported[state.LeaderEpoch]
+	if start := state.Log.LogStart(); stable == start || reported && start > before.stable {
 		// The last stable offset may have advanced only because records were deleted. Another log
 		// may still contain an open transaction below it.
 		stable = 0
 	}
-	before := t.reported[state.LeaderEpoch]
 	t.reported[state.LeaderEpoch] = ends{max(before.end, hw), max(before.stable, stable)}
 }
 
