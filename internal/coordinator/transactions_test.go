@@ -32,6 +32,7 @@ type txnBroker struct {
 	asked   []replica.Verification
 	answer  error // the answer to verifications
 	dials   int
+	offline bool // the metadata image may be old
 }
 
 // txnPeer is the connection to a broker of the metadata image.
@@ -90,6 +91,11 @@ func newTxnBroker(t *testing.T) *txnBroker {
 		NodeID: internaltopic.Self, Replicas: b.Replicas, Image: b.Image, Await: b.AwaitImage,
 		Admin: b, Registry: prometheus.NewRegistry(),
 		Config: transaction.Config{ProducerID: func() (int64, error) { next++; return next, nil }},
+		Reachable: func() bool {
+			b.mu.Lock()
+			defer b.mu.Unlock()
+			return !b.offline
+		},
 		Connect: func(_ context.Context, to metadata.Broker) (Peer, error) {
 			b.dials++
 			return txnPeer{b, to.ID}, nil
@@ -227,6 +233,55 @@ func TestMarkerForDeletedTopicIsDropped(t *testing.T) {
 		time.Sleep(absentMax - time.Second)
 		b.wantPhase(transaction.PrepareCommit)
 		time.Sleep(3 * time.Second)
+		b.wantPhase(transaction.CompleteCommit)
+	})
+}
+
+// A topic of a decided transaction is deleted and created again (KAFKA-5202), or the image of the
+// coordinator does not contain it yet. The marker is tried again, and the transaction completes.
+func TestMarkerForTopicThatReturns(t *testing.T) {
+	testTransactions(t, func(b *txnBroker) {
+		topics := b.OtherTopics
+		p := b.begin()
+		b.OtherTopics = nil
+		b.Lead(1, internaltopic.Self)
+		b.commit(p)
+		time.Sleep(absentMax / 2)
+		b.wantPhase(transaction.PrepareCommit)
+		if markers, _ := b.sent(); len(markers) > 0 {
+			t.Errorf("sent %+v to a topic that does not exist", markers)
+		}
+		again := *topics[0]
+		again.ID = metadata.ID{10}
+		b.OtherTopics = []*metadata.Topic{&again}
+		b.Lead(1, internaltopic.Self)
+		time.Sleep(markerDelayMax)
+		b.wantPhase(transaction.CompleteCommit)
+		if markers, _ := b.sent(); len(markers) != 2 {
+			t.Errorf("sent %+v, want a marker for each partition", markers)
+		}
+	})
+}
+
+// A broker whose image may be old does not take a topic that it lacks as deleted.
+func TestMarkerWaitsWhileTheMetadataIsUnreachable(t *testing.T) {
+	testTransactions(t, func(b *txnBroker) {
+		offline := func(now bool) {
+			b.mu.Lock()
+			defer b.mu.Unlock()
+			b.offline = now
+		}
+		p := b.begin()
+		b.OtherTopics = nil
+		b.Lead(1, internaltopic.Self)
+		offline(true)
+		b.commit(p)
+		time.Sleep(5 * absentMax)
+		b.wantPhase(transaction.PrepareCommit)
+		offline(false)
+		time.Sleep(absentMax - 2*time.Second)
+		b.wantPhase(transaction.PrepareCommit)
+		time.Sleep(5 * time.Second)
 		b.wantPhase(transaction.CompleteCommit)
 	})
 }

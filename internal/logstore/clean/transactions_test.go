@@ -1,6 +1,7 @@
 package clean
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -141,6 +142,52 @@ func TestI21TransactionsSpanSegments(t *testing.T) {
 	l.roll()
 	l.pass()
 	l.wantData(" 0:a=1 2:c=1 4:b=2 8:z=1")
+}
+
+// A transaction over several segments that are cleaned in parts, in any order of the passes, stays
+// aborted (KAFKA-8351, KAFKA-13727, KAFKA-20036): its records supersede nothing, none of them
+// remains as committed data, and the index has an entry as long as one of its batches remains.
+func TestAbortedTransactionOverSegmentsCleanedInParts(t *testing.T) {
+	for parts := 1; parts <= 4; parts++ {
+		l := newLog(t)
+		l.job.Rules.SegmentBytes = 300
+		l.put("a=1", "b=1", "c=1", "d=1")
+		for _, key := range []string{"a", "b", "c"} {
+			l.txn(7, compress.None, key+"=aborted")
+			l.roll()
+			l.fill("x"+key, 3)
+		}
+		l.end(7, false)
+		l.roll()
+		l.put("z=1")
+		l.roll()
+		for part := range parts { // each pass has room for another part of the log
+			l.job.Env.FreeBytes = func() (uint64, error) {
+				return spareBytes + uint64(400*(part+1)), nil
+			}
+			if _, err := l.try(t.Context()); err != nil && !errors.Is(err, ErrNoSpace) {
+				t.Fatal(err)
+			}
+			if data := l.data(); strings.Contains(data, "aborted") && len(l.aborted()) != 1 {
+				t.Fatalf("%d parts: index entries %v, log contains%s", parts, l.aborted(), data)
+			}
+			l.now = l.now.Add(time.Hour)
+		}
+		l.job.Env.FreeBytes = nil
+		for range 3 {
+			l.pass()
+			l.now = l.now.Add(time.Hour)
+		}
+		data := l.data()
+		for _, kept := range []string{"0:a=1", "1:b=1", "2:c=1", "3:d=1"} {
+			if !strings.Contains(data, kept) {
+				t.Errorf("%d parts: %s was superseded by an aborted record:%s", parts, kept, data)
+			}
+		}
+		if strings.Contains(data, "aborted") || len(l.aborted()) != 0 {
+			t.Errorf("%d parts: index entries %v, log contains%s", parts, l.aborted(), data)
+		}
+	}
 }
 
 // KAFKA-13727: the marker of an aborted transaction is in another segment than its batch. A pass
