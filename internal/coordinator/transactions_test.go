@@ -29,6 +29,7 @@ type txnBroker struct {
 	markers []PartitionMarker // all that were sent, also those that were refused
 	to      []int32           // for each of markers: the broker that it was sent to
 	refuse  error             // the answer to markers; nil: they are written
+	stuck   string            // topic whose markers time out
 	asked   []replica.Verification
 	answer  error // the answer to verifications
 	dials   int
@@ -61,10 +62,14 @@ func (p txnPeer) Verify(_ context.Context, questions []replica.Verification) ([]
 func (b *txnBroker) write(to int32, markers []PartitionMarker) []error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for _, m := range markers {
+	errs := all(len(markers), b.refuse)
+	for i, m := range markers {
 		b.markers, b.to = append(b.markers, m), append(b.to, to)
+		if m.Partition.Topic == b.stuck {
+			errs[i] = replica.ErrTimeout
+		}
 	}
-	return all(len(markers), b.refuse)
+	return errs
 }
 
 // sent returns the markers that were sent since the last call, and their brokers.
@@ -234,6 +239,44 @@ func TestMarkerForDeletedTopicIsDropped(t *testing.T) {
 		b.wantPhase(transaction.PrepareCommit)
 		time.Sleep(3 * time.Second)
 		b.wantPhase(transaction.CompleteCommit)
+	})
+}
+
+// A partition is below its min.insync.replicas for an hour: the transactions of other partitions on
+// the same broker end within milliseconds, and its own one ends once the partition recovers.
+func TestStuckPartitionDelaysNoOtherTransaction(t *testing.T) {
+	testTransactions(t, func(b *txnBroker) {
+		stuck := dataTopic(2)
+		stuck.Name, stuck.ID, b.stuck = "stuck", metadata.ID{11}, "stuck"
+		b.OtherTopics = append(b.OtherTopics, stuck)
+		b.Lead(1, internaltopic.Self)
+		p, err := b.Init(b.t.Context(), transaction.Init{ID: "waits", Timeout: time.Minute,
+			Expected: transaction.Producer{ID: transaction.NoProducerID, Epoch: -1}})
+		must(b.t, err)
+		_, err = b.Add(b.t.Context(), transaction.Add{ID: "waits", Producer: p, Version: 2,
+			Partitions: []transaction.Partition{{Topic: "stuck", Index: 0}}})
+		must(b.t, err)
+		_, err = b.End(b.t.Context(), transaction.End{ID: "waits", Producer: p, Commit: true,
+			Version: 2})
+		must(b.t, err)
+		for range 60 {
+			time.Sleep(time.Minute)
+			began := time.Now()
+			b.commit(b.begin())
+			b.wantPhase(transaction.CompleteCommit)
+			if took := time.Since(began); took > 10*time.Millisecond {
+				b.t.Fatalf("a transaction of other partitions took %s", took)
+			}
+		}
+		b.mu.Lock()
+		b.stuck = ""
+		b.mu.Unlock()
+		time.Sleep(markerDelayMax + time.Millisecond)
+		synctest.Wait()
+		if got, err := b.Describe(b.t.Context(), "waits"); err != nil ||
+			got.Phase != transaction.CompleteCommit {
+			b.t.Errorf("got %s, %v", got.Phase, err)
+		}
 	})
 }
 

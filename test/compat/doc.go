@@ -25,6 +25,10 @@
 // Quix Streams requires an older confluent-kafka. With COMPAT_ON_KAFKA=1 the tests of these five
 // use brokers of Apache Kafka instead, which come from KAFKA_LIB, to compare the outcome.
 //
+// Transactional programs run on three broker processes of which one is killed every few seconds
+// (exactly_once_test.go, transaction_programs_test.go): Kafka's TransactionalMessageCopier, the
+// smoke test of Kafka Streams with exactly_once_v2, librdkafka, kafka-python and franz-go.
+//
 // COMPAT_CLIENTS is a folder with client programs that other projects wrote (smokes_test.go,
 // franz_test.go). They run without changes. Their steps that need unsupported features must fail,
 // and the table in docs/compatibility.md lists these steps with the reason.

@@ -3,6 +3,7 @@
 package compat
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"os/exec"
@@ -10,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -70,9 +72,10 @@ func (s *service) awaitEnd(limit time.Duration) {
 	}
 }
 
-// TestFranzTxnEtl runs franz-go's own test of exactly-once, TestTxnEtl.
+// TestFranzTxnEtl runs franz-go's own test of exactly-once. It takes every failed fetch as a fault,
+// so no broker is killed; TestCopierFranz does that.
 func TestFranzTxnEtl(t *testing.T) {
-	proof := newRow(t, "franz-go", "its test TestTxnEtl while brokers are killed")
+	proof := newRow(t, "franz-go", "its test TestTxnEtl on three brokers")
 	clone, version := franzClone(t)
 	proof.version = version
 	b := startBrokers(t)
@@ -87,12 +90,69 @@ func TestFranzTxnEtl(t *testing.T) {
 		"-test.timeout", "15m")
 	cmd.Env = append(os.Environ(), "KGO_SEEDS="+b.bootstrap, "KGO_TEST_RF=3",
 		"KGO_TEST_RECORDS=20000")
-	stop := b.killing(2 * killEvery)
-	out, err := cmd.CombinedOutput()
-	stop()
-	if err != nil || b.kills.Load() < 1 {
-		t.Errorf("%v, %d kills\n%s", err, b.kills.Load(), out[max(0, len(out)-6000):])
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Errorf("%v\n%s", err, out[max(0, len(out)-6000):])
 	}
+}
+
+// TestCopierFranz copies a topic with three sessions of franz-go in one group, while brokers are
+// killed. A session that fails is replaced by another one with its transactional id.
+func TestCopierFranz(t *testing.T) {
+	newRow(t, "franz-go", exactlyOnceRow)
+	b := startBrokers(t)
+	b.produceNumbers("in", "out")
+	out := b.read("out")
+	ctx, cancel := context.WithCancel(t.Context())
+	var sessions sync.WaitGroup
+	for i := range 3 {
+		sessions.Go(func() {
+			for ctx.Err() == nil {
+				if err := b.copySession(ctx, fmt.Sprint("franz-", i)); err != nil {
+					t.Logf("session %d: %v", i, err)
+				}
+			}
+		})
+	}
+	stop := b.killing(killEvery)
+	for begin := time.Now(); len(out.seen) < copied && time.Since(begin) < copyDeadline; {
+		out.poll(300 * time.Millisecond)
+	}
+	stop()
+	cancel()
+	sessions.Wait()
+	out.check(t)
+	if b.kills.Load() < 1 {
+		t.Error("no broker was killed")
+	}
+}
+
+// copySession copies until ctx ends or a transaction fails.
+func (b *brokers) copySession(ctx context.Context, id string) error {
+	session, err := kgo.NewGroupTransactSession(kgo.SeedBrokers(b.addresses...),
+		kgo.TransactionalID(id), kgo.ConsumerGroup("copiers"), kgo.ConsumeTopics("in"),
+		kgo.FetchIsolationLevel(kgo.ReadCommitted()), kgo.RequireStableFetchOffsets(),
+		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.SessionTimeout(10*time.Second))
+	if err != nil {
+		return err
+	}
+	defer session.Close()
+	for ctx.Err() == nil {
+		fetches := session.PollRecords(ctx, 10)
+		if ctx.Err() != nil {
+			break
+		}
+		if err := session.Begin(); err != nil {
+			return err
+		}
+		failed := kgo.AbortingFirstErrPromise(session.Client())
+		fetches.EachRecord(func(r *kgo.Record) {
+			session.Produce(ctx, &kgo.Record{Topic: "out", Value: r.Value}, failed.Promise())
+		})
+		if _, err := session.End(ctx, failed.Err() == nil); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // TestCommitsAfterKill measures the time from the kill of a transaction's coordinator, and of the

@@ -309,6 +309,22 @@ func TestSecondCommitOfATransactionCounts(t *testing.T) {
 	}
 }
 
+// A transaction commits only offsets and is aborted: the group keeps its previous offset, also
+// after a failover.
+func TestAbortedOffsetsLeaveThePreviousOffset(t *testing.T) {
+	w := newPendingWorld(t)
+	w.commit(state.NoProducer, 0, 40)
+	w.commit(1, 0, 60)
+	w.mark(1, false)
+	for _, stage := range []string{"live", "loaded"} {
+		o, _ := w.state.Committed("g", "t", 0)
+		if o.Offset != 40 || !w.state.IsStable("g", "t", 0) {
+			t.Errorf("%s: committed %+v", stage, o)
+		}
+		w.load()
+	}
+}
+
 // After a deletion of the group, the marker of a transaction does not bring offsets back, also not
 // to a new group with the same id.
 func TestDeletedGroupDropsPendingOffsets(t *testing.T) {
