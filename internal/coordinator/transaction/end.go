@@ -47,6 +47,8 @@ func (r *End) decideBump(now time.Time, c *Config, e *entry) decision {
 	switch {
 	case r.repeats(e):
 		return r.decideRepeated(e)
+	case e.phase.prepared() && r.Producer == e.answered():
+		return decision{wait: true} // the end of the next transaction, which has no partition yet
 	case r.Producer.ID != e.producer.ID:
 		return refuse(ErrInvalidMapping)
 	case e.phase.prepared() || r.Producer.Epoch != e.producer.Epoch:

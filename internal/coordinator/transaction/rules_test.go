@@ -261,6 +261,28 @@ func TestEmptyAbortBehindCommit(t *testing.T) {
 	l.wantAnswer(l.end(Producer{7, 5}, true, 2, 0), Producer{}, ErrInvalidState)
 }
 
+// The abort behind a commit may also arrive before the commit is complete, from a producer whose
+// batches have all failed. It waits. Found by franz-go's TestTxnEtl.
+func TestEmptyAbortBehindUnfinishedCommit(t *testing.T) {
+	for _, epoch := range []int16{3, lastUsableEpoch} {
+		l := newLog(t, ongoing(epoch, 2))
+		next, after := Producer{7, epoch + 1}, Producer{7, epoch + 2}
+		if epoch == lastUsableEpoch {
+			next, after = Producer{101, 0}, Producer{101, 1}
+		}
+		l.wantAnswer(l.end(Producer{7, epoch}, true, 2, 0), next, nil)
+		abort := l.end(next, false, 2, 0)
+		commit := l.end(next, true, 2, 0)
+		if _, answered := l.answers[abort]; answered {
+			t.Fatalf("epoch %d: the abort was answered before the commit was complete", epoch)
+		}
+		l.acknowledge()
+		l.wantAnswer(abort, after, nil)
+		l.wantAnswer(commit, Producer{}, ErrInvalidState)
+		l.wantPhase(CompleteAbort)
+	}
+}
+
 // KAFKA-9666: while the record cannot be stored, repeated fences do not increase the epoch.
 func TestFenceThatIsNotStored(t *testing.T) {
 	l := newLog(t, ongoing(3, 0))
