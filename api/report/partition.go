@@ -43,6 +43,10 @@ type Transaction struct {
 	// Since is the time at which the transaction's first batch was written; after a restart of the
 	// broker it may be the time of a later batch.
 	Since float64 `json:"sinceTimestampSeconds"`
+	// TransactionalID is the id of the producer, and Until the time at which the coordinator aborts
+	// the transaction; both are absent while the coordinator of the id has not reported.
+	TransactionalID string   `json:"transactionalId,omitempty"`
+	Until           *float64 `json:"untilTimestampSeconds,omitempty"`
 }
 
 // Compaction is the cleaner's report of one partition replica.

@@ -90,3 +90,19 @@ func (t *Transactions) Owner(of *OpenTransaction) *TransactionalID {
 	}
 	return nil
 }
+
+// Identify sets the transactional id and the end of the oldest transaction of each row, as far as
+// these coordinators know it.
+func (t *Transactions) Identify(rows []Partition) {
+	for i := range rows {
+		oldest := rows[i].OldestTransaction
+		if oldest == nil {
+			continue
+		}
+		owner := t.Owner(&OpenTransaction{Transaction: *oldest, TopicPartition: TopicPartition{
+			Topic: rows[i].Topic, Partition: rows[i].Partition}})
+		if owner != nil {
+			oldest.TransactionalID, oldest.Until = owner.TransactionalID, owner.Until
+		}
+	}
+}

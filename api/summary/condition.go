@@ -61,6 +61,9 @@ func Condition(rows Rows, partitions int, polled Polled) metav1.Condition {
 		if known.reason == v1alpha1.ReasonQuarantined {
 			return condition(known.reason, message+failure(quarantined(rows)))
 		}
+		if known.reason == v1alpha1.ReasonBlockedByOpenTransaction {
+			message += transactionOf(rows)
+		}
 		return condition(known.reason, message+".")
 	}
 	return Unknown(fmt.Sprintf(

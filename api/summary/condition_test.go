@@ -61,6 +61,35 @@ func TestConditionHasTheReasonOfHighestPrecedence(t *testing.T) {
 	}
 }
 
+// TestOpenTransactionIsDescribed: the message names the producer of the oldest transaction, when it
+// ends, and what it holds back. Without a report of its coordinator it names the producer id.
+func TestOpenTransactionIsDescribed(t *testing.T) {
+	blocked := func() *report.Compaction {
+		return &report.Compaction{Reason: v1alpha1.ReasonBlockedByOpenTransaction, Phase: "idle",
+			BlockedBytes: map[string]int64{"open_transaction": 1<<30 + 1234}}
+	}
+	rows := leadersOf(blocked(), blocked(), row("UpToDate"))
+	rows.Replicas[0].OldestTransaction = &report.Transaction{ProducerID: 7, FirstOffset: 9,
+		Since: 1767268900}
+	rows.Replicas[1].OldestTransaction = &report.Transaction{ProducerID: 225179, FirstOffset: 1042,
+		Since: 1767268800.5, TransactionalID: "payments-7", Until: new(1767269700.5)}
+	rows.Replicas[2].OldestTransaction = &report.Transaction{ProducerID: 1, Since: 1}
+	const head = "An open transaction blocks compaction (2 of 3 partitions; 1 UpToDate): " +
+		"partition 1: transaction of "
+	const tail = ", holds back 1Gi of cleaning, and read_committed consumers at offset 1042."
+	want := head + "payments-7 (producer 225179), open since 2026-01-01T12:00:00Z, " +
+		"ends by 2026-01-01T12:15:00Z" + tail
+	if got := Condition(rows, 3, Polled{}); got.Message != want {
+		t.Errorf("got  %s\nwant %s", got.Message, want)
+	}
+	rows.Replicas[1].OldestTransaction.TransactionalID = ""
+	rows.Replicas[1].OldestTransaction.Until = nil
+	want = head + "producer 225179, open since 2026-01-01T12:00:00Z" + tail
+	if got := Condition(rows, 3, Polled{}); got.Message != want {
+		t.Errorf("got  %s\nwant %s", got.Message, want)
+	}
+}
+
 // TestQuarantinedFollowerIsReported: a quarantined follower changes the condition although no
 // leader is quarantined, because tombstones stay on all replicas while one replica is not
 // compacted.

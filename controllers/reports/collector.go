@@ -203,6 +203,7 @@ func (c *Collector) poll(ctx context.Context, cluster *v1alpha1.LogCluster) *Clu
 		})
 	}
 	_ = group.Wait() // no function of the group returns an error
+	c.identify(ctx, cluster, responses)
 	merged := merge(responses)
 	merged.Round, merged.At = c.rounds, time.Now()
 	return merged
@@ -225,11 +226,15 @@ func merge(responses []*report.Partitions) *Cluster {
 	return merged
 }
 
-// pollBroker reads one broker's report. A response that is longer than maxReportBytes is truncated,
-// so its decoding fails. Unknown fields of a newer broker are ignored.
+// pollBroker reads one broker's report.
 func (c *Collector) pollBroker(ctx context.Context, address string) (*report.Partitions, error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet,
-		"http://"+address+"/api/v1/partitions", nil)
+	return get[report.Partitions](ctx, c, address, "/api/v1/partitions")
+}
+
+// get reads a response of one broker. A response that is longer than maxReportBytes is truncated,
+// so its decoding fails. Unknown fields of a newer broker are ignored.
+func get[T any](ctx context.Context, c *Collector, address, path string) (*T, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+path, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -241,7 +246,7 @@ func (c *Collector) pollBroker(ctx context.Context, address string) (*report.Par
 	if response.StatusCode != http.StatusOK {
 		return nil, fmt.Errorf("get the report of %s: %s", address, response.Status)
 	}
-	decoded := &report.Partitions{}
+	decoded := new(T)
 	if err := json.NewDecoder(io.LimitReader(response.Body,
 		maxReportBytes)).Decode(decoded); err != nil {
 		return nil, fmt.Errorf("decode the report of %s: %w", address, err)

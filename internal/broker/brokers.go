@@ -24,11 +24,13 @@ var (
 	ErrStarting         = errors.New("broker is starting")
 )
 
-// Report returns the rows of all brokers, in the order of the brokers.
+// Report returns the rows of all brokers, in the order of the brokers. These brokers identify the
+// transactions that they coordinate.
 func (all Brokers) Report() (rows []report.Partition) {
 	for _, b := range all {
 		rows = append(rows, b.Report()...)
 	}
+	all.identify(time.Now(), rows)
 	return rows
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"heartwood.dev/heartwood/api/report"
@@ -55,6 +56,38 @@ func (all Brokers) Transactions(ctx context.Context, now time.Time,
 	}
 	answer.Sort()
 	return answer, nil
+}
+
+const (
+	// identifyAge is the age from which an open transaction is identified. Most end earlier, and
+	// reading the transactional ids takes some milliseconds if there are many.
+	identifyAge = 10 * time.Second
+	// identifyTimeout limits the time for which a report waits for the coordinators.
+	identifyTimeout = time.Second
+)
+
+// identify sets the transactional ids of the transactions in rows that these brokers coordinate.
+// The others, and all while their coordinator is loading, keep only their producer id.
+func (all Brokers) identify(now time.Time, rows []report.Partition) {
+	old := func(row report.Partition) bool {
+		return row.OldestTransaction != nil &&
+			unixSeconds(now)-row.OldestTransaction.Since >= identifyAge.Seconds()
+	}
+	if !slices.ContainsFunc(rows, old) {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), identifyTimeout)
+	defer cancel()
+	var known report.Transactions
+	for _, b := range all {
+		described, _ := b.transactions.List(ctx, transaction.Filter{Phases: report.OpenStates,
+			OpenFor: -1}) // after an error, the transactions have no id
+		for i := range described {
+			known.TransactionalIDs = append(known.TransactionalIDs,
+				transactionalID(b.opts.NodeID, &described[i]))
+		}
+	}
+	known.Identify(rows)
 }
 
 // transactionTimeoutMax returns the longest timeout that a producer may ask for.
