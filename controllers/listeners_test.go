@@ -100,11 +100,9 @@ var _ = Describe("A LogCluster of an earlier version", func() {
 		Expect(f.storedCluster(Default).Object["spec"]).To(HaveKeyWithValue("listeners", object))
 
 		By("completing the rolling update")
+		f.revision("a")
+		f.brokerPod(0, "a")
 		Eventually(func(g Gomega) {
-			brokers := get(g, f, "main-broker", &appsv1.StatefulSet{})
-			brokers.Status = appsv1.StatefulSetStatus{ObservedGeneration: brokers.Generation,
-				CurrentRevision: "a", UpdateRevision: "a"}
-			g.Expect(api.Status().Update(context.Background(), brokers)).To(Succeed())
 			g.Expect(f.storedCluster(g).Object["spec"]).To(HaveKeyWithValue("listeners",
 				[]any{map[string]any{"name": "kafka", "port": int64(19092), "type": "Internal"}}))
 		}).Should(Succeed())

@@ -87,13 +87,15 @@ func setup(mgr ctrl.Manager, settings render.Settings, options options) error {
 		return err
 	}
 	reader, writer := sets.NewReader(c), sets.NewWriter(c, mgr.GetAPIReader())
+	outcomes := &logcluster.Outcomes{}
 	elections, clusters, topics := make(chan event.GenericEvent), make(chan event.GenericEvent),
 		make(chan event.GenericEvent)
 	for _, controller := range []interface{ Setup(ctrl.Manager) error }{
 		&logcluster.Reconciler{Client: c, Sets: reader, Settings: settings, Events: events,
-			LastSuccess: lastSuccess, SettleTime: options.settleTime},
+			LastSuccess: lastSuccess, SettleTime: options.settleTime, Brokers: brokers,
+			Outcomes: outcomes, Changed: clusters, Transport: options.reports.Transport},
 		&logcluster.StatusReconciler{Client: c, Events: events, Brokers: brokers, Sets: reader,
-			BrokerChanges: clusters, Shared: shared},
+			Outcomes: outcomes, BrokerChanges: clusters, Shared: shared},
 		&certificates.Reconciler{Store: store, Conditions: shared, Metrics: expiries,
 			Now: options.now},
 		&loguser.Reconciler{Store: store, Events: events, Now: options.now},

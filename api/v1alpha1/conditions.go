@@ -11,6 +11,12 @@ const (
 	ConditionReplicated = "Replicated"
 	// ConditionScaled is True on a LogCluster if it has spec.brokers brokers.
 	ConditionScaled = "Scaled"
+	// ConditionApplied is True on a LogCluster if the operator has applied its spec to the objects
+	// that run it.
+	ConditionApplied = "Applied"
+	// ConditionRollingOut is True on a LogCluster while brokers are being restarted one after the
+	// other.
+	ConditionRollingOut = "RollingOut"
 	// ConditionListenersReady is True on a LogCluster if every listener has an address on every
 	// broker. Its message also names listeners on which passwords are not encrypted.
 	ConditionListenersReady = "ListenersReady"
@@ -53,6 +59,36 @@ const (
 	ReasonNoListener = "NoListener"
 	// ReasonInvalidPassword: the password is empty or not valid for SCRAM.
 	ReasonInvalidPassword = "InvalidPassword"
+)
+
+// Reasons of ConditionApplied, besides ReasonPaused.
+const (
+	// ReasonApplied: the objects are as the spec requests.
+	ReasonApplied = "Applied"
+	// ReasonApplyFailed: the API server has rejected an object; the message contains its words.
+	ReasonApplyFailed = "ApplyFailed"
+)
+
+// Reasons of ConditionRollingOut.
+const (
+	// ReasonComplete: every broker runs the latest pod template.
+	ReasonComplete = "Complete"
+	// ReasonRestarting: a broker is being restarted.
+	ReasonRestarting = "Restarting"
+	// ReasonWaiting: the next restart waits for a broker, or for replicas of a partition.
+	ReasonWaiting = "Waiting"
+	// ReasonStuck: the rolling update has waited for the same broker or partition for 10 minutes.
+	ReasonStuck = "Stuck"
+	// ReasonPaused: the annotation heartwood.dev/paused pauses changes.
+	ReasonPaused = "Paused"
+)
+
+// Values of BrokerStatus.RestartReason.
+const (
+	// RestartTemplateChanged: the pod has an earlier template.
+	RestartTemplateChanged = "TemplateChanged"
+	// RestartRequested: the annotation heartwood.dev/restart of the pod requests the restart.
+	RestartRequested = "RestartRequested"
 )
 
 // Reasons of ConditionListenersReady.
@@ -148,5 +184,7 @@ const (
 	EventUncleanElection = "UncleanElection"
 	// EventApplyFailed: applying an object of a LogCluster failed; the note names the object and
 	// the error.
-	EventApplyFailed = "ApplyFailed"
+	EventApplyFailed = ReasonApplyFailed
+	// EventRestarting: the operator restarts a broker; the note says why.
+	EventRestarting = ReasonRestarting
 )

@@ -46,6 +46,8 @@ const (
 	// (KIP-890) that the broker supports. Without it the broker supports version 0 only. The
 	// cluster uses the highest version that all brokers support.
 	AnnotationTransactionVersion = "heartwood.dev/transaction-version"
+	// AnnotationVersion, on a broker's Lease, is the version of Heartwood that the broker runs.
+	AnnotationVersion = "heartwood.dev/version"
 	// AnnotationPod, on a broker's Lease, is the uid of the pod in which the broker runs. When this
 	// pod ends, the broker epoch has ended.
 	AnnotationPod = "heartwood.dev/pod-uid"
@@ -71,6 +73,17 @@ const (
 	// that the broker uses. A new CA of brokers or users issues certificates only after all brokers
 	// have reported it.
 	AnnotationTrust = "heartwood.dev/trust"
+
+	// AnnotationRestart, on a LogCluster, requests a rolling restart of all brokers for each new
+	// value. On the pod of a broker, it requests a restart of this broker; the new pod does not
+	// have it.
+	AnnotationRestart = "heartwood.dev/restart"
+	// AnnotationRestartedFor, on the pod of a broker, is the value of AnnotationRestart of the
+	// LogCluster when the pod was created.
+	AnnotationRestartedFor = "heartwood.dev/restarted-for"
+	// AnnotationPaused, with value true on a LogCluster, pauses changes of its objects and rolling
+	// updates. Elections, assignments and certificates continue.
+	AnnotationPaused = "heartwood.dev/paused"
 
 	// AnnotationRotate, on a LogUser, requests new credentials for each new value. The previous
 	// password remains valid for PreviousPasswordLifetime.

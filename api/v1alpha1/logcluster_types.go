@@ -15,6 +15,8 @@ import (
 // +kubebuilder:printcolumn:name="Topics",type=integer,JSONPath=`.status.topics`
 // +kubebuilder:printcolumn:name="Partitions",type=integer,JSONPath=`.status.partitions`
 // +kubebuilder:printcolumn:name="Under-Replicated",type=integer,JSONPath=`.status.underReplicated`
+// +kubebuilder:printcolumn:name="Rollout",type=string,JSONPath=`.status.conditions[?(@.type=="RollingOut")].reason`
+// +kubebuilder:printcolumn:name="Applied",type=string,JSONPath=`.status.conditions[?(@.type=="Applied")].status`
 // +kubebuilder:printcolumn:name="Bootstrap",type=string,JSONPath=`.status.bootstrap`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:validation:XValidation:rule="self.metadata.name.matches('^[a-z]([-a-z0-9]{0,38}[a-z0-9])?$')",message="metadata.name must begin with a letter, hold only lower-case letters, digits and dashes, and have at most 40 characters: Services and Pods are named after it"
@@ -454,38 +456,6 @@ type StateTopic struct {
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=15
 	Replicas *int32 `json:"replicas,omitempty"`
-}
-
-// LogClusterStatus is the observed state of a LogCluster. The operator writes it.
-type LogClusterStatus struct {
-	// ObservedGeneration is the metadata.generation that this status describes.
-	// +optional
-	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
-	// ReadyBrokers is the number of available brokers: their pods are ready, and they renew their
-	// Leases.
-	// +kubebuilder:default=0
-	ReadyBrokers int32 `json:"readyBrokers"`
-	// Bootstrap is the bootstrap address of clients, host:port.
-	// +optional
-	Bootstrap string `json:"bootstrap,omitempty"`
-	// Topics is the number of Topics of the cluster.
-	// +kubebuilder:default=0
-	Topics int32 `json:"topics"`
-	// Partitions is the number of partitions of these Topics.
-	// +kubebuilder:default=0
-	Partitions int32 `json:"partitions"`
-	// UnderReplicated is the number of partitions without a leader or with a replica that is not in
-	// sync.
-	// +kubebuilder:default=0
-	UnderReplicated int32 `json:"underReplicated"`
-	// Draining is the number of replicas on brokers that are to be removed.
-	// +optional
-	Draining int32 `json:"draining,omitempty"`
-	// Conditions are Ready and Scaled.
-	// +optional
-	// +listType=map
-	// +listMapKey=type
-	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
 // LogClusterList is a list of LogClusters.

@@ -37,6 +37,9 @@ const (
 	defaultPause = 200 * time.Millisecond
 )
 
+// removeRequestAgain is the time after which the removal of a request is repeated after a conflict.
+const removeRequestAgain = 200 * time.Millisecond
+
 // Reconciler assigns the partitions of Topics to brokers.
 type Reconciler struct {
 	client.Client
@@ -95,16 +98,21 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err := r.write(ctx, name, in, plan); err != nil {
 		return ctrl.Result{}, err
 	}
+	again := time.Duration(0)
 	for _, topic := range plan.taken {
-		if err := r.removeRequest(ctx, topic); err != nil {
+		removed, err := r.removeRequest(ctx, topic)
+		if err != nil {
 			return ctrl.Result{}, err
+		}
+		if !removed {
+			again = removeRequestAgain
 		}
 	}
 	if in.cluster == nil {
 		r.next.Delete(req.NamespacedName)
 		return ctrl.Result{}, r.deleteEmpty(ctx, in.sets)
 	}
-	return ctrl.Result{}, nil
+	return ctrl.Result{RequeueAfter: again}, nil
 }
 
 // gather reads the input of a pass. complete is false if sets are missing, which then are created:
@@ -166,14 +174,19 @@ func (r *Reconciler) racks(ctx context.Context, key types.NamespacedName) (map[i
 }
 
 // removeRequest removes the annotation by which a user has requested reassignments. The write is a
-// compare-and-swap, so that it cannot remove another request.
-func (r *Reconciler) removeRequest(ctx context.Context, topic *v1alpha1.Topic) error {
+// compare-and-swap, so that it cannot remove another request. removed is false after a conflict:
+// a change of the Topic's status causes one, too, and triggers no other pass.
+func (r *Reconciler) removeRequest(ctx context.Context, topic *v1alpha1.Topic) (removed bool,
+	err error) {
 	changed := topic.DeepCopy()
 	delete(changed.Annotations, v1alpha1.AnnotationReassign)
-	err := r.Patch(ctx, changed,
+	err = r.Patch(ctx, changed,
 		client.MergeFromWithOptions(topic, client.MergeFromWithOptimisticLock{}))
-	if err != nil && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {
-		return fmt.Errorf("remove the request of topic %s: %w", topic.Name, err)
+	if apierrors.IsConflict(err) {
+		return false, nil
 	}
-	return nil
+	if client.IgnoreNotFound(err) != nil {
+		return false, fmt.Errorf("remove the request of topic %s: %w", topic.Name, err)
+	}
+	return true, nil
 }

@@ -9,6 +9,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"heartwood.dev/heartwood/api/v1alpha1"
 )
 
 // BrokerContainer is the name of the container that runs the broker in a broker's pod; see
@@ -145,6 +147,9 @@ func TrimPod(object any) (any, error) {
 	trimmed := &corev1.Pod{TypeMeta: pod.TypeMeta}
 	trimmed.Name, trimmed.Namespace, trimmed.UID = pod.Name, pod.Namespace, pod.UID
 	trimmed.Labels, trimmed.ResourceVersion = pod.Labels, pod.ResourceVersion
+	if request := pod.Annotations[v1alpha1.AnnotationRestart]; request != "" {
+		trimmed.Annotations = map[string]string{v1alpha1.AnnotationRestart: request}
+	}
 	trimmed.DeletionTimestamp = pod.DeletionTimestamp
 	trimmed.Spec.NodeName = pod.Spec.NodeName
 	trimmed.Status.ContainerStatuses = pod.Status.ContainerStatuses

@@ -60,6 +60,11 @@ func (r Recorder) ReadyChanged(object runtime.Object, before, after []metav1.Con
 	r.recorder.Eventf(object, nil, kind, now.Reason, "Reconcile", "%s", now.Message)
 }
 
+// Normal creates an event of type Normal. Its message is values formatted by format.
+func (r Recorder) Normal(object runtime.Object, reason, action, format string, values ...any) {
+	r.recorder.Eventf(object, nil, corev1.EventTypeNormal, reason, action, format, values...)
+}
+
 // Warning creates an event of type Warning. Its message is values formatted by format.
 func (r Recorder) Warning(object runtime.Object, reason, action, format string, values ...any) {
 	r.recorder.Eventf(object, nil, corev1.EventTypeWarning, reason, action, format, values...)

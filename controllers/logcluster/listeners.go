@@ -21,19 +21,13 @@ import (
 )
 
 // rewriteListeners replaces the object that earlier versions stored in spec.listeners by a list.
-// Brokers of earlier versions cannot decode a list, so it waits until all brokers run the image of
-// the present template. The patch fails with a conflict if the LogCluster has changed since it was
-// read; the change causes another reconciliation.
-func (r *Reconciler) rewriteListeners(ctx context.Context, cluster *v1alpha1.LogCluster) error {
-	if !cluster.Spec.Listeners.FromObject() {
-		return nil
-	}
-	brokers := &appsv1.StatefulSet{}
-	if err := r.Get(ctx, types.NamespacedName{Namespace: cluster.Namespace,
-		Name: render.BrokersName(cluster.Name)}, brokers); err != nil {
-		return client.IgnoreNotFound(err)
-	}
-	if !rolledOut(brokers, render.Image(cluster, r.Settings)) {
+// Brokers of earlier versions cannot decode a list, so the caller waits until all brokers run the
+// image of the present template. The patch fails with a conflict if the LogCluster has changed
+// since it was read; the change causes another reconciliation.
+func (r *Reconciler) rewriteListeners(ctx context.Context, s *scope) error {
+	cluster := s.cluster
+	if !cluster.Spec.Listeners.FromObject() || len(s.pods) == 0 ||
+		!hasImage(s.brokers, render.Image(cluster, r.Settings)) {
 		return nil
 	}
 	patch, err := json.Marshal(map[string]any{
@@ -51,14 +45,10 @@ func (r *Reconciler) rewriteListeners(ctx context.Context, cluster *v1alpha1.Log
 	return nil
 }
 
-// rolledOut reports whether all pods of a StatefulSet were created from its present template, and
-// this template has the given image.
-func rolledOut(brokers *appsv1.StatefulSet, image string) bool {
+// hasImage reports whether the template of a StatefulSet has the given image.
+func hasImage(brokers *appsv1.StatefulSet, image string) bool {
 	containers := brokers.Spec.Template.Spec.Containers
-	return brokers.Status.ObservedGeneration == brokers.Generation &&
-		brokers.Status.UpdateRevision != "" &&
-		brokers.Status.UpdateRevision == brokers.Status.CurrentRevision &&
-		len(containers) > 0 && containers[0].Image == image
+	return len(containers) > 0 && containers[0].Image == image
 }
 
 // ofShard maps a Secret with SCRAM verifiers to its LogCluster: the brokers' Role names these

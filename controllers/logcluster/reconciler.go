@@ -3,6 +3,8 @@ package logcluster
 import (
 	"cmp"
 	"context"
+	"fmt"
+	"net/http"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -10,21 +12,27 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"heartwood.dev/heartwood/api/v1alpha1"
+	"heartwood.dev/heartwood/controllers/brokerstate"
 	"heartwood.dev/heartwood/controllers/conditions"
 	"heartwood.dev/heartwood/controllers/opmetrics"
 	"heartwood.dev/heartwood/controllers/sets"
 	"heartwood.dev/heartwood/controllers/watch"
 	"heartwood.dev/heartwood/internal/operator/render"
+	"heartwood.dev/heartwood/internal/operator/rollout"
 )
 
 // +kubebuilder:rbac:groups=heartwood.dev,resources=logclusters,verbs=get;list;watch;patch
 // +kubebuilder:rbac:groups=heartwood.dev,resources=logclusters/finalizers,verbs=update
+// +kubebuilder:rbac:groups="",resources=pods,verbs=get;list;watch;delete
 // +kubebuilder:rbac:groups="",resources=services;serviceaccounts,verbs=get;list;watch;create;patch
 // +kubebuilder:rbac:groups=apps,resources=statefulsets,verbs=get;list;watch;create;patch
 // +kubebuilder:rbac:groups=networking.k8s.io,resources=networkpolicies,verbs=get;list;watch;create;patch
@@ -52,6 +60,12 @@ type Reconciler struct {
 	Settings    render.Settings
 	Events      conditions.Recorder
 	LastSuccess *opmetrics.LastSuccess
+	Brokers     *brokerstate.Tracker
+	Outcomes    *Outcomes
+	// Changed receives a LogCluster when its outcome has changed.
+	Changed chan<- event.GenericEvent
+	// Transport is for requests to brokers; default http.DefaultTransport.
+	Transport http.RoundTripper
 	// SettleTime is the time for which a restarted broker must be ready before the next broker is
 	// restarted; default 30 s.
 	SettleTime time.Duration
@@ -67,8 +81,17 @@ func (r *Reconciler) Setup(mgr ctrl.Manager) error {
 	r.SettleTime = cmp.Or(r.SettleTime, defaultSettleTime)
 	// A change that affects only the status requires no apply.
 	specChanged := builder.WithPredicates(predicate.GenerationChangedPredicate{})
+	// annotations pause changes and request restarts
+	annotated := builder.WithPredicates(predicate.Or[client.Object](
+		predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}))
+	restartRequested := builder.WithPredicates(predicate.NewPredicateFuncs(
+		func(pod client.Object) bool {
+			return pod.GetAnnotations()[v1alpha1.AnnotationRestart] != ""
+		}))
 	return watch.NewController(mgr, controllerName, 1).
-		For(&v1alpha1.LogCluster{}, specChanged).
+		For(&v1alpha1.LogCluster{}, annotated).
+		Watches(&corev1.Pod{}, watch.Coalesce(watch.ClusterDelay, watch.ClusterOf),
+			restartRequested).
 		// including changes of its status, which continue a rolling update
 		Owns(&appsv1.StatefulSet{}).
 		Owns(&policyv1.PodDisruptionBudget{}, specChanged).
@@ -82,40 +105,114 @@ func (r *Reconciler) Setup(mgr ctrl.Manager) error {
 		Complete(r)
 }
 
-// Reconcile applies all objects in the order in which package render returns them. It stops at the
-// first error, because later objects may depend on the failed one, as pods depend on their
-// ServiceAccount. It creates an event for the error; the queue retries with backoff.
+func (r *Reconciler) gatherer() gatherer { return gatherer{r, r.Sets, r.Brokers} }
+
+// ofChangingCluster maps a PartitionSet to its LogCluster, but only while a change of the set may
+// require an apply: while brokers are being drained, or when the PodDisruptionBudget must change.
+// A rolling update continues at intervals.
+func (r *Reconciler) ofChangingCluster(ctx context.Context,
+	set client.Object) []reconcile.Request {
+	found := watch.ClusterOf(ctx, set)
+	cluster, budget := &v1alpha1.LogCluster{}, &policyv1.PodDisruptionBudget{}
+	key := types.NamespacedName{Namespace: set.GetNamespace(),
+		Name: render.BrokersName(found[0].Name)}
+	if r.Get(ctx, found[0].NamespacedName, cluster) != nil || r.Get(ctx, key, budget) != nil {
+		return nil // not created yet; its creation triggers a reconciliation
+	}
+	s, err := r.gatherer().gather(ctx, cluster)
+	if err != nil {
+		return found
+	}
+	drains := s.brokers.Spec.Replicas != nil && *s.brokers.Spec.Replicas > cluster.Spec.Brokers
+	if allowed := budget.Spec.MaxUnavailable; !drains && allowed != nil &&
+		allowed.IntVal == render.MaxUnavailable(s.settings(r.Settings)) {
+		return nil
+	}
+	return found
+}
+
+// Reconcile applies all objects, and then executes the next step of a rolling update. It passes the
+// result to StatusReconciler.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	cluster := &v1alpha1.LogCluster{}
 	if err := r.Get(ctx, req.NamespacedName, cluster); err != nil {
 		r.LastSuccess.Forget(controllerName, req.NamespacedName)
 		r.ready.forget(req.NamespacedName)
+		r.Outcomes.last.Delete(req.NamespacedName)
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	// The garbage collector is deleting the objects; an apply would create them again.
 	if !cluster.DeletionTimestamp.IsZero() {
 		return ctrl.Result{}, nil
 	}
-	if err := cluster.Spec.Listeners.Validate(); err != nil {
-		// Condition ListenersReady says why nothing is applied.
-		ctrl.LoggerFrom(ctx).Info("rejected a LogCluster with invalid listeners", "error",
-			err.Error())
-		return ctrl.Result{}, nil
-	}
-	settings, requeueAfter, err := r.pace(ctx, cluster)
+	s, err := r.gatherer().gather(ctx, cluster)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	for _, object := range render.Cluster(cluster, settings) {
-		if err := apply(ctx, r.Client, cluster, object); err != nil {
-			r.Events.Warning(cluster, v1alpha1.EventApplyFailed, "Apply",
-				"The operator failed to %v; it retries.", err)
+	result, again, err := r.advance(ctx, s)
+	if r.Outcomes.put(req.NamespacedName, result, time.Now()) {
+		if err := watch.Send(ctx, r.Changed, cluster); err != nil {
 			return ctrl.Result{}, err
 		}
 	}
-	if err := r.rewriteListeners(ctx, cluster); err != nil {
+	if err != nil {
 		return ctrl.Result{}, err
 	}
-	r.LastSuccess.Record(controllerName, req.NamespacedName)
-	return ctrl.Result{RequeueAfter: requeueAfter}, nil
+	if result.complete() {
+		if err := r.rewriteListeners(ctx, s); err != nil {
+			return ctrl.Result{}, err
+		}
+	}
+	if result.failure == "" {
+		r.LastSuccess.Record(controllerName, req.NamespacedName)
+	}
+	return ctrl.Result{RequeueAfter: again}, nil
+}
+
+// advance applies a LogCluster and continues its rolling update, unless it is paused. again is the
+// time after which the next step is due; 0 if there is none. It returns no error for an invalid
+// LogCluster: a retry would not help, and a change of the LogCluster triggers the next one.
+func (r *Reconciler) advance(ctx context.Context, s *scope) (result outcome, again time.Duration,
+	err error) {
+	result = outcome{generation: s.cluster.Generation, paused: s.cluster.Paused()}
+	if invalid := s.cluster.Spec.Listeners.Validate(); invalid != nil {
+		result.failure = fmt.Sprintf("accept spec.listeners: %v", invalid)
+		return result, 0, nil
+	}
+	if result.paused {
+		result.step.Decision = rollout.Next(s.rolloutState())
+		return result, 0, nil
+	}
+	if err := r.applyAll(ctx, s); err != nil {
+		result.failure = err.Error()
+		return result, 0, err
+	}
+	result.step, again, err = r.roll(ctx, s)
+	return result, again, err
+}
+
+// applyAll applies all objects in the order in which package render returns them. It stops at the
+// first error, because later objects may depend on the failed one, as pods depend on their
+// ServiceAccount. It creates an event for the error; the queue retries with backoff.
+func (r *Reconciler) applyAll(ctx context.Context, s *scope) error {
+	for _, object := range render.Cluster(s.cluster, s.settings(r.Settings)) {
+		if err := apply(ctx, r.Client, s.cluster, object); err != nil {
+			r.Events.Warning(s.cluster, v1alpha1.EventApplyFailed, "Apply",
+				"The operator failed to %v; it retries.", err)
+			return err
+		}
+	}
+	return nil
+}
+
+// settings returns the settings for package render.
+func (s *scope) settings(base render.Settings) render.Settings {
+	base.Brokers, base.PartitionSets = s.drain().brokers, s.sets.Count
+	base.ScramShards = s.scramShards
+	// The template keeps the last requested restart: removing the annotation restarts nothing.
+	base.RestartRequest = cmp.Or(s.cluster.Annotations[v1alpha1.AnnotationRestart],
+		s.brokers.Spec.Template.Annotations[v1alpha1.AnnotationRestartedFor])
+	_, underReplicated := s.countPartitions()
+	base.NoEvictions = underReplicated > 0
+	return base
 }

@@ -2,19 +2,17 @@ package logcluster
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"heartwood.dev/heartwood/api/v1alpha1"
-	"heartwood.dev/heartwood/controllers/keyed"
-	"heartwood.dev/heartwood/controllers/watch"
-	"heartwood.dev/heartwood/internal/operator/render"
+	"heartwood.dev/heartwood/internal/metadata"
 	"heartwood.dev/heartwood/internal/operator/rollout"
+	"heartwood.dev/heartwood/internal/placement"
 )
 
 // defaultSettleTime is the time for which a restarted broker must be ready before the next broker
@@ -22,145 +20,149 @@ import (
 // pod.
 const defaultSettleTime = 30 * time.Second
 
-// ofChangingCluster maps a PartitionSet to its LogCluster, but only while a change of the set may
-// require an apply: while brokers are being drained, or while a rolling update waits for in-sync
-// replicas.
-func (r *Reconciler) ofChangingCluster(ctx context.Context,
-	set client.Object) []reconcile.Request {
-	found := watch.ClusterOf(ctx, set)
-	cluster, brokers := &v1alpha1.LogCluster{}, &appsv1.StatefulSet{}
-	key := types.NamespacedName{Namespace: set.GetNamespace(),
-		Name: render.BrokersName(found[0].Name)}
-	if r.Get(ctx, found[0].NamespacedName, cluster) != nil || r.Get(ctx, key, brokers) != nil {
-		return nil // not created yet; its creation triggers a reconciliation
-	}
-	drains := brokers.Spec.Replicas != nil && *brokers.Spec.Replicas > cluster.Spec.Brokers
-	if !drains && brokers.Status.UpdateRevision == brokers.Status.CurrentRevision {
-		return nil
-	}
-	return found
-}
+// rolloutInterval is the time between two attempts to continue a rolling update.
+const rolloutInterval = 5 * time.Second
 
-// pace returns the settings for package render, which include the number of running brokers and
-// the number of pods that keep their present template. requeueAfter is the time after which a
-// rolling update may continue because a broker has settled; 0 if the update waits for an event.
-func (r *Reconciler) pace(ctx context.Context,
-	cluster *v1alpha1.LogCluster) (settings render.Settings, requeueAfter time.Duration,
-	err error) {
-	settings = r.Settings
-	scope, err := gather(ctx, r, r.Sets, cluster)
-	if err != nil {
-		return settings, 0, err
-	}
-	settings.Brokers, settings.PartitionSets = scope.drain().brokers, scope.sets.Count
-	settings.ScramShards = scope.scramShards
-	state := scope.rolloutState(settings.Brokers)
+// roll executes the next step of a rolling update, if there is one. It returns the decision, and
+// the time after which the next step is due; 0 if there is none.
+func (r *Reconciler) roll(ctx context.Context, s *scope) (step, time.Duration, error) {
+	state := s.rolloutState()
 	now := time.Now()
-	readySince := r.ready.observe(client.ObjectKeyFromObject(cluster), scope.pods, now)
+	again := rolloutInterval
+	readySince := r.ready.observe(client.ObjectKeyFromObject(s.cluster), s.pods, now)
 	for id, since := range readySince {
-		if left := r.SettleTime - now.Sub(since); id < settings.Brokers && left > 0 {
+		if left := r.SettleTime - now.Sub(since); int(id) < len(state.Brokers) && left > 0 {
 			state.Brokers[id].Settling = true
-			requeueAfter = max(requeueAfter, left)
+			again = min(again, left)
 		}
 	}
-	settings.Held = rollout.Held(state)
-	if _, waits := rollout.Waiting(state); !waits {
-		requeueAfter = 0
+	taken := step{Decision: rollout.Next(state)}
+	if taken.Phase == rollout.Complete {
+		return taken, 0, nil
 	}
-	return settings, requeueAfter, nil
+	if taken.Phase == rollout.Restart {
+		var err error
+		if taken.refusal, err = r.restart(ctx, s, taken.Broker, state); err != nil {
+			return step{}, 0, err
+		}
+	}
+	return taken, again, nil
 }
 
-// rolloutState returns the state of a rolling update of the given number of brokers. If the
-// StatefulSet does not exist, all pods are held: there is only one template, from which they will
-// be created.
-func (s *scope) rolloutState(brokers int32) rollout.State {
-	_, underReplicated := s.countPartitions()
+// restart deletes the pod of a broker, unless a broker refuses. The StatefulSet controller creates
+// it again. It returns the refusal, or "".
+func (r *Reconciler) restart(ctx context.Context, s *scope, id int32,
+	state rollout.State) (refusal string, err error) {
+	pod := s.pod(id)
+	if pod == nil || pod.DeletionTimestamp != nil {
+		return "", nil // the cache is outdated
+	}
+	// A broker that is down serves nobody: whether it may stop is no question, and in a cluster
+	// that is down nobody could answer it.
+	if broker := state.Brokers[id]; broker.Ready || broker.Up {
+		if refusal = r.mayStop(ctx, s, id); refusal != "" {
+			return refusal, nil
+		}
+	}
+	if err := r.Delete(ctx, pod.DeepCopy(),
+		client.Preconditions{UID: &pod.UID}); client.IgnoreNotFound(err) != nil {
+		return "", fmt.Errorf("restart broker %d: %w", id, err)
+	}
+	r.Events.Normal(s.cluster, v1alpha1.EventRestarting, "Restart", "Restarting broker %d: %s.", id,
+		restartTexts[restartReason(pod)])
+	return "", nil
+}
+
+// restartTexts explains the values of BrokerStatus.RestartReason.
+var restartTexts = map[string]string{
+	v1alpha1.RestartTemplateChanged: "its pod has an earlier template",
+	v1alpha1.RestartRequested: "the annotation " + v1alpha1.AnnotationRestart +
+		" of its pod requests it",
+}
+
+// restartReason says why an outdated pod is restarted.
+func restartReason(pod *corev1.Pod) string {
+	if requested(pod) {
+		return v1alpha1.RestartRequested
+	}
+	return v1alpha1.RestartTemplateChanged
+}
+
+// requested reports whether the restart of this pod is requested.
+func requested(pod *corev1.Pod) bool { return pod.Annotations[v1alpha1.AnnotationRestart] != "" }
+
+// rolloutState returns the state of a rolling update. A missing pod, and one that is being deleted,
+// is created from the latest template.
+func (s *scope) rolloutState() rollout.State {
 	status := s.brokers.Status
+	running := s.drain().brokers
 	state := rollout.State{
-		Brokers:         make([]rollout.Broker, brokers),
-		UnderReplicated: underReplicated, Held: brokers,
+		Brokers: make([]rollout.Broker, running),
 		Observed: s.brokers.UID != "" && status.ObservedGeneration == s.brokers.Generation &&
 			status.UpdateRevision != "",
+		Partitions: s.stops(),
 	}
-	if rolling := s.brokers.Spec.UpdateStrategy.RollingUpdate; rolling != nil &&
-		rolling.Partition != nil {
-		state.Held = *rolling.Partition
+	leaders := s.leaders()
+	for id := range state.Brokers {
+		state.Brokers[id] = rollout.Broker{Updated: true, Up: s.up[int32(id)],
+			Leaders: leaders[int32(id)]}
 	}
 	for i := range s.pods {
 		pod := &s.pods[i]
-		// A broker's pod and its Lease have the same name.
 		_, id, ok := v1alpha1.ParseBrokerLeaseName(pod.Name)
-		if !ok || id >= brokers {
+		if !ok || id >= running {
 			continue
 		}
-		state.Brokers[id] = rollout.Broker{
-			Updated: pod.Labels[appsv1.ControllerRevisionHashLabelKey] == status.UpdateRevision,
-			Ready:   podReady(pod),
-		}
-	}
-	if status.UpdateRevision == status.CurrentRevision {
-		// no update is in progress, so a missing pod is created from the latest template
-		for id := range state.Brokers {
-			state.Brokers[id].Updated = true
-		}
+		b := &state.Brokers[id]
+		b.Ready = podReady(pod)
+		b.Updated = pod.DeletionTimestamp != nil || !requested(pod) &&
+			pod.Labels[appsv1.ControllerRevisionHashLabelKey] == status.UpdateRevision
 	}
 	return state
 }
 
-// readiness stores the time at which each broker's pod became ready, by the operator's clock. The
-// times in a pod's conditions are by its node's clock; a clock that is minutes ahead would delay
-// every rolling update by these minutes. After a restart of the operator the stored times are lost,
-// and a rolling update waits for SettleTime once more.
-type readiness struct {
-	pods keyed.Map[map[int32]readyPod] // keys: LogCluster, then broker id
-}
-
-// readyPod identifies a pod and the moment at which it became ready.
-type readyPod struct {
-	uid types.UID
-	// time of becoming ready by the node's clock; another value means that the pod became ready
-	// again
-	at    time.Time
-	since time.Time // when the operator first observed at, by the operator's clock
-}
-
-// observe updates the stored state of a LogCluster's pods at the time now. It returns, for each
-// broker whose pod is ready, the time at which the pod became ready.
-func (r *readiness) observe(cluster types.NamespacedName, pods []corev1.Pod,
-	now time.Time) map[int32]time.Time {
-	before, _ := r.pods.Get(cluster)
-	current, since := map[int32]readyPod{}, map[int32]time.Time{}
-	for i := range pods {
-		_, id, ok := v1alpha1.ParseBrokerLeaseName(pods[i].Name)
-		at, ready := readyAt(&pods[i])
-		if !ok || !ready {
+// stops returns the partitions of existing Topics.
+func (s *scope) stops() []rollout.Partition {
+	tags, minISR := s.topicTags(), make(map[string]int, len(s.topics))
+	for i := range s.topics {
+		topic := &s.topics[i]
+		minISR[topic.Name] = 1
+		settings, err := metadata.ResolveSettings(topic.Spec.TopicSettings, s.cluster)
+		if err == nil {
+			minISR[topic.Name] = settings.MinInSyncReplicas
+		}
+	}
+	var all []rollout.Partition
+	for key, entry := range s.sets.All() {
+		if entry.State == nil || !entry.BelongsTo(tags[key.Topic]) {
 			continue
 		}
-		pod := before[id]
-		if pod.uid != pods[i].UID || !pod.at.Equal(at) {
-			pod = readyPod{uid: pods[i].UID, at: at, since: now}
+		stop := placement.Stop{Replicas: entry.State.Replicas, MinISR: minISR[key.Topic]}
+		for _, member := range entry.State.ISR {
+			stop.InSync = append(stop.InSync, member.Broker)
 		}
-		current[id], since[id] = pod, pod.since
+		all = append(all, rollout.Partition{Name: key.String(), Stop: stop})
 	}
-	r.pods.Set(cluster, current)
-	return since
+	return all
 }
 
-func (r *readiness) forget(cluster types.NamespacedName) { r.pods.Delete(cluster) }
-
-// readyAt returns the time at which a pod became ready, by its node's clock. The result ready is
-// false if the pod is not ready.
-func readyAt(pod *corev1.Pod) (at time.Time, ready bool) {
-	for _, condition := range pod.Status.Conditions {
-		if condition.Type == corev1.PodReady && condition.Status == corev1.ConditionTrue {
-			return condition.LastTransitionTime.Time, true
+// leaders returns the number of partitions that each broker leads.
+func (s *scope) leaders() map[int32]int {
+	leaders := map[int32]int{}
+	for _, entry := range s.sets.All() {
+		if entry.State != nil && entry.State.Leader != placement.NoLeader {
+			leaders[entry.State.Leader]++
 		}
 	}
-	return time.Time{}, false
+	return leaders
 }
 
-// podReady reports whether a pod is ready and not being deleted.
-func podReady(pod *corev1.Pod) bool {
-	_, ready := readyAt(pod)
-	return ready && pod.DeletionTimestamp == nil
+// pod returns the pod of a broker, or nil.
+func (s *scope) pod(id int32) *corev1.Pod {
+	for i := range s.pods {
+		if _, of, ok := v1alpha1.ParseBrokerLeaseName(s.pods[i].Name); ok && of == id {
+			return &s.pods[i]
+		}
+	}
+	return nil
 }

@@ -3,6 +3,7 @@ package logcluster
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -12,9 +13,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"heartwood.dev/heartwood/api/v1alpha1"
+	"heartwood.dev/heartwood/controllers/brokerstate"
 	"heartwood.dev/heartwood/controllers/index"
 	"heartwood.dev/heartwood/controllers/sets"
 	"heartwood.dev/heartwood/internal/operator/render"
+	"heartwood.dev/heartwood/internal/placement"
 )
 
 // scope is the input of a LogCluster's reconciliation. gather reads it from the cache. The objects
@@ -28,40 +31,43 @@ type scope struct {
 	leases  []coordinationv1.Lease
 	// scramShards is the number of Secrets with SCRAM verifiers.
 	scramShards int
+	up          map[int32]bool // brokers that have a pod and renew their Lease
+}
 
-	// Only StatusReconciler sets these fields.
-	ready     int32   // brokers whose pod is ready and whose Lease is valid
-	notLeased []int32 // brokers whose pod is ready and whose Lease is not valid, sorted
+// gatherer reads scopes.
+type gatherer struct {
+	client.Reader
+	sets    *sets.Reader
+	brokers *brokerstate.Tracker
 }
 
 // gather reads the scope of a LogCluster.
-func gather(ctx context.Context, reader client.Reader, partitions *sets.Reader,
-	cluster *v1alpha1.LogCluster) (*scope, error) {
+func (g gatherer) gather(ctx context.Context, cluster *v1alpha1.LogCluster) (*scope, error) {
 	s := &scope{cluster: cluster, brokers: &appsv1.StatefulSet{}}
 	statefulSet := types.NamespacedName{Namespace: cluster.Namespace,
 		Name: render.BrokersName(cluster.Name)}
-	if err := reader.Get(ctx, statefulSet, s.brokers); client.IgnoreNotFound(err) != nil {
+	if err := g.Get(ctx, statefulSet, s.brokers); client.IgnoreNotFound(err) != nil {
 		return nil, fmt.Errorf("get the brokers' StatefulSet: %w", err)
 	}
 	topics, pods := &v1alpha1.TopicList{}, &corev1.PodList{}
 	// The results are not changed, so the cache need not copy them.
 	ofCluster := []client.ListOption{client.InNamespace(cluster.Namespace),
 		client.MatchingFields{index.ByCluster: cluster.Name}, client.UnsafeDisableDeepCopy}
-	if err := reader.List(ctx, topics, ofCluster...); err != nil {
+	if err := g.List(ctx, topics, ofCluster...); err != nil {
 		return nil, fmt.Errorf("list topics: %w", err)
 	}
 	var err error
-	if s.sets, err = partitions.OfCluster(ctx, cluster.Namespace, cluster.Name); err != nil {
+	if s.sets, err = g.sets.OfCluster(ctx, cluster.Namespace, cluster.Name); err != nil {
 		return nil, err
 	}
-	if err := reader.List(ctx, pods, client.InNamespace(cluster.Namespace),
+	if err := g.List(ctx, pods, client.InNamespace(cluster.Namespace),
 		client.MatchingLabels{v1alpha1.LabelCluster: cluster.Name}); err != nil {
 		return nil, fmt.Errorf("list the brokers' pods: %w", err)
 	}
 	for {
 		shard := types.NamespacedName{Namespace: cluster.Namespace,
 			Name: v1alpha1.ScramSecretName(cluster.Name, s.scramShards)}
-		err := reader.Get(ctx, shard, &corev1.Secret{})
+		err := g.Get(ctx, shard, &corev1.Secret{})
 		if apierrors.IsNotFound(err) {
 			break
 		} else if err != nil {
@@ -70,14 +76,51 @@ func gather(ctx context.Context, reader client.Reader, partitions *sets.Reader,
 		s.scramShards++
 	}
 	leases := &coordinationv1.LeaseList{}
-	if err := reader.List(ctx, leases, client.InNamespace(cluster.Namespace),
+	if err := g.List(ctx, leases, client.InNamespace(cluster.Namespace),
 		client.MatchingLabels{v1alpha1.LabelCluster: cluster.Name},
 		client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("list leases: %w", err)
 	}
 	s.leases = leases.Items
 	s.topics, s.pods = topics.Items, pods.Items
-	return s, nil
+	return s, g.observeBrokers(ctx, s)
+}
+
+// observeBrokers reads which brokers are up. A broker whose pod is ready may be down: when a node
+// loses power, Kubernetes reports the node's pods as ready for most of a minute, but the Leases of
+// their brokers expire after seconds, and other brokers are elected.
+func (g gatherer) observeBrokers(ctx context.Context, s *scope) error {
+	s.up = map[int32]bool{}
+	for i := range s.pods {
+		// A pod has the name of its Lease.
+		_, id, ok := v1alpha1.ParseBrokerLeaseName(s.pods[i].Name)
+		if !ok {
+			continue
+		}
+		state, _, err := g.brokers.State(ctx, client.ObjectKeyFromObject(&s.pods[i]))
+		if err != nil {
+			return err
+		}
+		s.up[id] = state.Liveness != placement.Down
+	}
+	return nil
+}
+
+// readyBrokers returns the number of brokers whose pod is ready and that are up, and the brokers
+// whose pod is ready although they are not up, sorted.
+func (s *scope) readyBrokers() (ready int32, notLeased []int32) {
+	for i := range s.pods {
+		_, id, ok := v1alpha1.ParseBrokerLeaseName(s.pods[i].Name)
+		switch {
+		case !ok || !podReady(&s.pods[i]):
+		case s.up[id]:
+			ready++
+		default:
+			notLeased = append(notLeased, id)
+		}
+	}
+	slices.Sort(notLeased)
+	return ready, notLeased
 }
 
 // countPartitions counts the partitions of existing Topics. It ignores retained partitions, whose

@@ -3,7 +3,7 @@ package logcluster
 import (
 	"context"
 	"fmt"
-	"slices"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -24,7 +24,6 @@ import (
 	"heartwood.dev/heartwood/controllers/sets"
 	"heartwood.dev/heartwood/controllers/watch"
 	"heartwood.dev/heartwood/internal/operator/render"
-	"heartwood.dev/heartwood/internal/placement"
 )
 
 // +kubebuilder:rbac:groups=heartwood.dev,resources=logclusters/status,verbs=get;patch
@@ -35,7 +34,10 @@ type StatusReconciler struct {
 	Events  conditions.Recorder
 	Brokers *brokerstate.Tracker
 	Sets    *sets.Reader
-	// BrokerChanges delivers a LogCluster when the state of one of its brokers has changed.
+	// Outcomes are the results of Reconciler.
+	Outcomes *Outcomes
+	// BrokerChanges delivers a LogCluster when the state of one of its brokers, or the outcome of
+	// its reconciliation, has changed.
 	BrokerChanges <-chan event.GenericEvent
 	// Shared contains conditions that other controllers decide.
 	Shared *conditions.Shared
@@ -64,15 +66,16 @@ func (r *StatusReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctr
 	if err := r.Get(ctx, req.NamespacedName, before); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
-	scope, err := gather(ctx, r, r.Sets, before)
+	scope, err := gatherer{r, r.Sets, r.Brokers}.gather(ctx, before)
 	if err != nil {
-		return ctrl.Result{}, err
-	}
-	if err := r.countBrokers(ctx, scope); err != nil {
 		return ctrl.Result{}, err
 	}
 	after := before.DeepCopy()
 	after.Status = scope.status(r.Shared.Get(req.NamespacedName))
+	after.Status.Brokers = scope.describeBrokers()
+	if last, known := r.Outcomes.last.Get(req.NamespacedName); known {
+		last.describe(scope, &after.Status, time.Now())
+	}
 	if equality.Semantic.DeepEqual(before.Status, after.Status) {
 		return ctrl.Result{}, nil
 	}
@@ -83,38 +86,12 @@ func (r *StatusReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctr
 	return ctrl.Result{}, nil
 }
 
-// countBrokers counts the brokers that are up. A broker is up only if its Lease is valid too: when
-// a node loses power, Kubernetes reports the node's pods as ready for most of a minute, but the
-// Leases of their brokers expire after seconds, and other brokers are elected.
-func (r *StatusReconciler) countBrokers(ctx context.Context, scope *scope) error {
-	for i := range scope.pods {
-		pod := &scope.pods[i]
-		// A pod has the name of its Lease.
-		cluster, id, ok := v1alpha1.ParseBrokerLeaseName(pod.Name)
-		if !ok || cluster != scope.cluster.Name || !podReady(pod) {
-			continue
-		}
-		state, _, err := r.Brokers.State(ctx, client.ObjectKeyFromObject(pod))
-		if err != nil {
-			return err
-		}
-		if state.Liveness == placement.Down {
-			scope.notLeased = append(scope.notLeased, id)
-		} else {
-			scope.ready++
-		}
-	}
-	slices.Sort(scope.notLeased)
-	return nil
-}
-
-// status returns the complete new status, with conditions of other controllers. Conditions whose
-// status has not changed keep their transition times.
+// status returns the new status, with conditions of other controllers. Conditions whose status has
+// not changed keep their transition times.
 func (s *scope) status(shared []metav1.Condition) v1alpha1.LogClusterStatus {
 	status := *s.cluster.Status.DeepCopy()
-	status.ObservedGeneration = s.cluster.Generation
 	status.Bootstrap = render.Bootstrap(s.cluster)
-	status.ReadyBrokers = s.ready
+	status.ReadyBrokers, _ = s.readyBrokers()
 	status.Topics = int32(len(s.topics))
 	status.Partitions, status.UnderReplicated = s.countPartitions()
 	draining := s.drain()
@@ -145,9 +122,9 @@ func (s *scope) readyCondition(status v1alpha1.LogClusterStatus) metav1.Conditio
 	}
 	message := fmt.Sprintf("%d of %d brokers are ready.", status.ReadyBrokers,
 		s.cluster.Spec.Brokers)
-	if len(s.notLeased) > 0 {
+	if _, notLeased := s.readyBrokers(); len(notLeased) > 0 {
 		message += fmt.Sprintf(" The pods of brokers %v are ready, but the brokers do not renew "+
-			"their Leases: check the logs of these pods.", s.notLeased)
+			"their Leases: check the logs of these pods.", notLeased)
 	}
 	return conditions.NotReady(v1alpha1.ReasonBrokersNotReady, fmt.Sprintf(
 		"%s For details run: kubectl get pods -n %s -l %s=%s", message, s.cluster.Namespace,

@@ -27,7 +27,8 @@ type HTTPOptions struct {
 	Detail     func() string
 	Partitions func() []report.Partition // of every broker, in any order
 	Topics     func() summary.Topics
-	Placement  func(topics []string) report.Placement // of the given topics, or of all
+	Placement  func(topics []string) report.Placement     // of the given topics, or of all
+	MayStop    func(broker int32) (report.MayStop, error) // Brokers.MayStop
 	// CleanNow is Brokers.CleanNow.
 	CleanNow func(topic string, partitions []int32) (report.CleanRequests, error)
 	// Brokers returns the brokers whose transactions are served, or none while they start.
@@ -44,6 +45,7 @@ func HTTPOf(gatherer prometheus.Gatherer, ready func() error, brokers func() Bro
 		Placement: func(topics []string) report.Placement {
 			return brokers().Placement(topics)
 		},
+		MayStop: func(broker int32) (report.MayStop, error) { return brokers().MayStop(broker) },
 		CleanNow: func(topic string, partitions []int32) (report.CleanRequests, error) {
 			return brokers().CleanNow(topic, partitions)
 		},
@@ -83,6 +85,8 @@ func NewHTTP(opts HTTPOptions) http.Handler {
 	mux.HandleFunc("GET /api/v1/placement", func(w http.ResponseWriter, r *http.Request) {
 		respond(w, http.StatusOK, opts.Placement(r.URL.Query()["topic"]))
 	})
+	mux.HandleFunc("GET /api/v1/may-stop/{broker}",
+		func(w http.ResponseWriter, r *http.Request) { mayStopHTTP(w, r, opts.MayStop) })
 	mux.HandleFunc("POST /api/v1/topics/{topic}/clean",
 		func(w http.ResponseWriter, r *http.Request) {
 			cleanNowHTTP(w, r, opts.CleanNow)

@@ -55,6 +55,7 @@ var layers = map[string][]string{
 	"internal/metadata/local": {"api/v1alpha1", "internal/metadata", "internal/partitionset",
 		"internal/placement", "internal/vfs"},
 	"internal/metadata/kube": {"api/v1alpha1", "internal/lease", "internal/metadata",
+		"internal/version",
 		"internal/outage", "internal/partitionset", "internal/partitionset/commit",
 		"internal/placement", "internal/restmapper"},
 	"internal/metadata/remote": {"internal/metadata"},
@@ -93,7 +94,7 @@ var layers = map[string][]string{
 		"internal/coordinator", "internal/coordinator/transaction",
 		"internal/replica", "internal/replica/session", "internal/logstore",
 		"internal/logstore/cleaner", "internal/metadata",
-		"internal/outage", "internal/version", "internal/vfs",
+		"internal/outage", "internal/version", "internal/vfs", "internal/placement",
 	},
 	"internal/dev": {
 		"api/v1alpha1", "api/report", "internal/broker", "internal/credentials",
@@ -104,7 +105,7 @@ var layers = map[string][]string{
 	"internal/remote": {"api/v1alpha1", "api/report", "api/summary"},
 
 	"internal/operator/render":  {"api/v1alpha1"},
-	"internal/operator/rollout": {},
+	"internal/operator/rollout": {"internal/placement"},
 	"controllers/index":         {"api/v1alpha1"},
 	"controllers/watch":         {"api/v1alpha1"},
 	"controllers/conditions":    {"api/v1alpha1"},
@@ -134,7 +135,7 @@ var layers = map[string][]string{
 	"controllers/reports": {"api/report", "api/v1alpha1", "controllers/watch", "internal/metadata",
 		"internal/operator/render"},
 	"controllers/logcluster": {
-		"api/v1alpha1", "controllers/brokerstate", "controllers/conditions", "controllers/index",
+		"api/report", "api/v1alpha1", "controllers/brokerstate", "controllers/conditions", "controllers/index",
 		"controllers/keyed", "controllers/opmetrics", "controllers/sets", "controllers/watch",
 		"internal/metadata", "internal/operator/render", "internal/operator/rollout",
 		"internal/placement",

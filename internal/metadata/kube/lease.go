@@ -22,6 +22,7 @@ import (
 	"heartwood.dev/heartwood/internal/metadata"
 	"heartwood.dev/heartwood/internal/outage"
 	"heartwood.dev/heartwood/internal/partitionset"
+	"heartwood.dev/heartwood/internal/version"
 )
 
 // errReplaced means that another process has acquired this broker's Lease. This process must then
@@ -206,6 +207,7 @@ func (k *keeper) fill(next *coordinationv1.Lease, transitions int32) {
 				next.Annotations[v1alpha1.AnnotationDirectory], k.self), 10),
 		v1alpha1.AnnotationCleanEpoch:         cleanEpoch,
 		v1alpha1.AnnotationPod:                k.pod,
+		v1alpha1.AnnotationVersion:            version.Version(),
 		v1alpha1.AnnotationTransactionVersion: transactionVersion(k.self),
 		v1alpha1.AnnotationLeaving:            "", // removes the announcement of an earlier incarnation
 	} {

@@ -24,8 +24,12 @@ const rackKeyDefault = "topology.kubernetes.io/zone"
 // podTemplate renders a broker's pod. It satisfies the restricted profile of the Pod Security
 // Standards.
 func podTemplate(cluster *v1alpha1.LogCluster, settings Settings) corev1.PodTemplateSpec {
+	var annotations map[string]string
+	if settings.RestartRequest != "" {
+		annotations = map[string]string{v1alpha1.AnnotationRestartedFor: settings.RestartRequest}
+	}
 	return corev1.PodTemplateSpec{
-		ObjectMeta: metav1.ObjectMeta{Labels: Labels(cluster)},
+		ObjectMeta: metav1.ObjectMeta{Labels: Labels(cluster), Annotations: annotations},
 		Spec: corev1.PodSpec{
 			ServiceAccountName:            BrokersName(cluster.Name),
 			AutomountServiceAccountToken:  new(true),

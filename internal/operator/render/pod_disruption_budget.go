@@ -8,15 +8,28 @@ import (
 	"heartwood.dev/heartwood/api/v1alpha1"
 )
 
-// podDisruptionBudget allows the eviction of one broker at a time. It sets maxUnavailable and not
-// minAvailable: with a single broker, minAvailable 1 would block every node drain.
-func podDisruptionBudget(cluster *v1alpha1.LogCluster) *policyv1.PodDisruptionBudget {
+// podDisruptionBudget allows the eviction of one broker at a time, and of none while partitions are
+// under-replicated: a pod is ready before its replicas have caught up, so drains of two nodes, one
+// after the other, would make both in-sync replicas unavailable. A pod that is not ready may always
+// be evicted. The budget sets maxUnavailable and not minAvailable: with a single broker,
+// minAvailable 1 would block every node drain.
+func podDisruptionBudget(cluster *v1alpha1.LogCluster,
+	settings Settings) *policyv1.PodDisruptionBudget {
 	return &policyv1.PodDisruptionBudget{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "policy/v1", Kind: "PodDisruptionBudget"},
 		ObjectMeta: metadata(cluster, BrokersName(cluster.Name)),
 		Spec: policyv1.PodDisruptionBudgetSpec{
-			MaxUnavailable: new(intstr.FromInt32(1)),
-			Selector:       &metav1.LabelSelector{MatchLabels: selector(cluster)},
+			MaxUnavailable:             new(intstr.FromInt32(MaxUnavailable(settings))),
+			Selector:                   &metav1.LabelSelector{MatchLabels: selector(cluster)},
+			UnhealthyPodEvictionPolicy: new(policyv1.AlwaysAllow),
 		},
 	}
+}
+
+// MaxUnavailable returns the number of brokers that may be evicted at a time.
+func MaxUnavailable(settings Settings) int32 {
+	if settings.NoEvictions {
+		return 0
+	}
+	return 1
 }

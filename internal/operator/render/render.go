@@ -13,9 +13,11 @@ type Settings struct {
 	// Brokers is the number of running brokers. It exceeds spec.brokers while brokers that are to
 	// be removed still hold replicas. A smaller number has the effect of spec.brokers.
 	Brokers int32
-	// Held is the number of pods, from ordinal 0, that keep their present template; see
-	// internal/operator/rollout.
-	Held int32
+	// RestartRequest is an annotation of the pod template: another value requests a restart of all
+	// brokers.
+	RestartRequest string
+	// NoEvictions forbids the eviction of pods, because partitions are under-replicated.
+	NoEvictions bool
 	// PartitionSets is the number of the LogCluster's PartitionSets; 0 has the effect of
 	// v1alpha1.PartitionSets.
 	PartitionSets int32
@@ -44,5 +46,6 @@ func Cluster(cluster *v1alpha1.LogCluster, settings Settings) []client.Object {
 		bootstrapService(cluster),
 	}
 	objects = append(objects, listenerServices(cluster, settings)...)
-	return append(objects, podDisruptionBudget(cluster), statefulSet(cluster, settings))
+	return append(objects, podDisruptionBudget(cluster, settings),
+		statefulSet(cluster, settings))
 }

@@ -14,8 +14,9 @@ const storageSizeDefault = "10Gi"
 
 // statefulSet renders the StatefulSet of the brokers: one pod and one volume per broker id. Pods
 // start in parallel, because a broker can start without other brokers. The operator decides when a
-// pod may be replaced (Settings.Held). When the cluster is scaled down, volumes are always kept
-// (WhenScaled), because some of their records may have no other copy.
+// pod is replaced by the latest template (see package rollout), and deletes it. When the cluster is
+// scaled down, volumes are always kept (WhenScaled), because some of their records may have no
+// other copy.
 func statefulSet(cluster *v1alpha1.LogCluster, settings Settings) *appsv1.StatefulSet {
 	return &appsv1.StatefulSet{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "apps/v1", Kind: "StatefulSet"},
@@ -25,10 +26,7 @@ func statefulSet(cluster *v1alpha1.LogCluster, settings Settings) *appsv1.Statef
 			ServiceName:         HeadlessName(cluster.Name),
 			PodManagementPolicy: appsv1.ParallelPodManagement,
 			UpdateStrategy: appsv1.StatefulSetUpdateStrategy{
-				Type: appsv1.RollingUpdateStatefulSetStrategyType,
-				RollingUpdate: &appsv1.RollingUpdateStatefulSetStrategy{
-					Partition: new(settings.Held),
-				},
+				Type: appsv1.OnDeleteStatefulSetStrategyType,
 			},
 			Selector:             &metav1.LabelSelector{MatchLabels: selector(cluster)},
 			Template:             podTemplate(cluster, settings),

@@ -1,88 +1,150 @@
 package rollout
 
-// Broker is the state of a broker's pod during a rolling update. The zero value is a missing pod.
+import (
+	"cmp"
+	"slices"
+
+	"heartwood.dev/heartwood/internal/placement"
+)
+
+// Broker is the state of a broker and its pod during a rolling update.
 type Broker struct {
-	Updated bool // the pod has the latest template
+	// Updated is true if the pod has the latest template and nobody has requested its restart. A
+	// missing pod, and one that is being deleted, is updated: the pod that replaces it is.
+	Updated bool
 	Ready   bool // the pod is ready and not being deleted
+	// Up is true if the broker renews its Lease. The pods of a node that Kubernetes cannot reach
+	// are not ready although their brokers are up.
+	Up bool
 	// Settling is true if the pod has become ready recently: clients may still use the address of
 	// the broker's previous pod.
 	Settling bool
+	Leaders  int // number of partitions that the broker leads
+}
+
+// Partition is a partition of the LogCluster.
+type Partition struct {
+	Name string // topic/index
+	placement.Stop
 }
 
 // State is the state of a LogCluster's pods and partitions.
 type State struct {
-	Brokers         []Broker // by ordinal
-	UnderReplicated int32    // number of partitions with a replica that is not in sync
-	// Held is the StatefulSet's present rollingUpdate.partition: the StatefulSet controller updates
-	// pods whose ordinal is at least Held.
-	Held int32
+	Brokers    []Broker // by id
+	Partitions []Partition
 	// Observed is true if the StatefulSet controller has observed the latest spec. Otherwise the
-	// StatefulSet's status refers to an earlier template.
+	// pods' templates cannot be compared with the latest one.
 	Observed bool
 }
 
-// Held returns the rollingUpdate.partition that the StatefulSet should have. During an update, it
-// decreases one by one from the number of brokers, so the pod with the highest ordinal is updated
-// first. When the update is complete, it is the number of brokers again, so that a later change of
-// the template does not replace pods by itself.
-//
-// Invariant: a ready broker is restarted only while all other brokers are ready and not settling,
-// and all replicas are in sync. So a rolling update never makes more than one replica of a
-// partition unavailable, and every partition has a leader that clients can find. A broker that is
-// not ready, or whose pod is being deleted, serves no clients and may be restarted at any time.
-// Otherwise it would be impossible to replace a broken template.
-func Held(s State) int32 {
-	count := int32(len(s.Brokers))
-	next := nextToUpdate(s.Brokers)
-	switch {
-	case !s.Observed:
-		return min(s.Held, count)
-	case next < 0 && allReady(s.Brokers):
-		return count
-	// All pods have the latest template, but some are not ready. Held stays, because a higher value
-	// would let a failed pod be created again from the previous template.
-	case next < 0:
-		return min(s.Held, count)
-	case !s.Brokers[next].Ready,
-		s.UnderReplicated == 0 && allReady(s.Brokers) && !anySettling(s.Brokers):
-		return next
-	}
-	return next + 1
+// Phase is the phase of a rolling update.
+type Phase int
+
+const (
+	// Complete means that every pod has the latest template and is ready.
+	Complete Phase = iota
+	// Restart means that the broker may be restarted now.
+	Restart
+	// Waiting means that the update continues when the broker is ready and settled, or when the
+	// partition has enough in-sync replicas.
+	Waiting
+)
+
+// Decision is the next step of a rolling update.
+type Decision struct {
+	Phase Phase
+	// Broker is the broker to restart, or the broker that the update waits for; -1 with Complete,
+	// and while the StatefulSet controller has not observed the latest spec.
+	Broker int32
+	// Partition is the partition that Broker must not leave now; "" if the update waits for
+	// another reason.
+	Partition string
+	Outdated  int // number of brokers that are still to be restarted, 0 if unknown
 }
 
-// nextToUpdate returns the highest ordinal of a pod without the latest template, or -1 if all pods
-// have the latest template.
-func nextToUpdate(brokers []Broker) int32 {
-	for at := len(brokers) - 1; at >= 0; at-- {
-		if !brokers[at].Updated {
-			return int32(at)
+// Next returns the next step of a rolling update.
+//
+// A broker that is neither ready nor up serves nobody and is restarted at once. Otherwise a
+// template that does not start could not be replaced. Every other restart requires that
+//   - no other broker is being replaced: each pod with the latest template is ready and settled.
+//     So a template that does not start stops the update at the first broker;
+//   - every partition keeps enough in-sync replicas (placement.Stop).
+//
+// Of the brokers that may be restarted, the one that leads the fewest partitions is first, and of
+// these the one with the highest id. A partition delays only the restarts of brokers that hold its
+// replicas.
+func Next(s State) Decision {
+	if !s.Observed {
+		return Decision{Phase: Waiting, Broker: -1}
+	}
+	outdated := s.outdated()
+	decision := Decision{Phase: Waiting, Broker: -1, Outdated: len(outdated)}
+	for _, id := range outdated {
+		if b := s.Brokers[id]; !b.Ready && !b.Up {
+			decision.Phase, decision.Broker = Restart, id
+			return decision
+		}
+	}
+	if id := s.unsettled(); id >= 0 && (len(outdated) > 0 || !s.Brokers[id].Ready) {
+		decision.Broker = id
+		return decision
+	}
+	if len(outdated) == 0 {
+		decision.Phase = Complete
+		return decision
+	}
+	for _, id := range outdated {
+		blocking := s.Blocking(id)
+		if blocking == "" {
+			return Decision{Phase: Restart, Broker: id, Outdated: len(outdated)}
+		}
+		if decision.Broker < 0 {
+			decision.Broker, decision.Partition = id, blocking
+		}
+	}
+	return decision
+}
+
+// Blocking returns the name of the first partition that has too few in-sync replicas without a
+// broker; "" if there is none.
+func (s State) Blocking(broker int32) string {
+	for i := range s.Partitions {
+		p := s.Partitions[i].Stop
+		p.InSync = slices.DeleteFunc(slices.Clone(p.InSync),
+			func(id int32) bool { return int(id) >= len(s.Brokers) || !s.Brokers[id].Up })
+		if !p.MayStop(broker) {
+			return s.Partitions[i].Name
+		}
+	}
+	return ""
+}
+
+// outdated returns the brokers that are still to be restarted, in the order of their restarts.
+func (s State) outdated() []int32 {
+	var ids []int32
+	for id, b := range s.Brokers {
+		if !b.Updated {
+			ids = append(ids, int32(id))
+		}
+	}
+	slices.SortFunc(ids, func(a, b int32) int {
+		return cmp.Or(cmp.Compare(s.Brokers[a].Leaders, s.Brokers[b].Leaders), cmp.Compare(b, a))
+	})
+	return ids
+}
+
+// unsettled returns a broker with the latest template that is not ready, or a broker that is
+// settling; -1 if there is none.
+func (s State) unsettled() int32 {
+	for id, b := range s.Brokers {
+		if b.Updated && !b.Ready {
+			return int32(id)
+		}
+	}
+	for id, b := range s.Brokers {
+		if b.Settling {
+			return int32(id)
 		}
 	}
 	return -1
-}
-
-func allReady(brokers []Broker) bool {
-	for _, b := range brokers {
-		if !b.Ready {
-			return false
-		}
-	}
-	return true
-}
-
-func anySettling(brokers []Broker) bool {
-	for _, b := range brokers {
-		if b.Settling {
-			return true
-		}
-	}
-	return false
-}
-
-// Waiting reports whether a rolling update has pods left to update but may not continue now (result
-// waits). Result next is the ordinal of the pod with which the update continues, or -1 if all pods
-// are updated.
-func Waiting(s State) (next int32, waits bool) {
-	next = nextToUpdate(s.Brokers)
-	return next, next >= 0 && Held(s) > next
 }

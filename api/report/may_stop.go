@@ -1,0 +1,23 @@
+package report
+
+// MayStop is the response of GET /api/v1/may-stop/BROKER: whether the partitions that the answering
+// brokers lead keep enough in-sync replicas while a broker is stopped.
+type MayStop struct {
+	Broker  int32 `json:"broker"`
+	MayStop bool  `json:"mayStop"`
+	// Blocking contains partitions that would have too few in-sync replicas, at most
+	// BlockingMax.
+	Blocking []BlockingPartition `json:"blocking"`
+}
+
+// BlockingMax is the maximum length of MayStop.Blocking.
+const BlockingMax = 5
+
+// BlockingPartition is a partition that has too few in-sync replicas without a broker.
+type BlockingPartition struct {
+	Topic             string  `json:"topic"`
+	Partition         int32   `json:"partition"`
+	Replicas          []int32 `json:"replicas"`
+	InSyncReplicas    []int32 `json:"inSyncReplicas"` // brokers that are up
+	MinInSyncReplicas int     `json:"minInSyncReplicas"`
+}

@@ -1,0 +1,63 @@
+package v1alpha1
+
+import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+// LogClusterStatus is the observed state of a LogCluster. The operator writes it.
+type LogClusterStatus struct {
+	// ObservedGeneration is the metadata.generation that this status describes.
+	// +optional
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+	// ReadyBrokers is the number of available brokers: their pods are ready, and they renew their
+	// Leases.
+	// +kubebuilder:default=0
+	ReadyBrokers int32 `json:"readyBrokers"`
+	// Bootstrap is the bootstrap address of clients, host:port.
+	// +optional
+	Bootstrap string `json:"bootstrap,omitempty"`
+	// Topics is the number of Topics of the cluster.
+	// +kubebuilder:default=0
+	Topics int32 `json:"topics"`
+	// Partitions is the number of partitions of these Topics.
+	// +kubebuilder:default=0
+	Partitions int32 `json:"partitions"`
+	// UnderReplicated is the number of partitions without a leader or with a replica that is not in
+	// sync.
+	// +kubebuilder:default=0
+	UnderReplicated int32 `json:"underReplicated"`
+	// Draining is the number of replicas on brokers that are to be removed.
+	// +optional
+	Draining int32 `json:"draining,omitempty"`
+	// Brokers are the brokers by id.
+	// +optional
+	// +listType=map
+	// +listMapKey=id
+	Brokers []BrokerStatus `json:"brokers,omitempty"`
+	// Conditions are Ready, Applied, Scaled and RollingOut.
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
+// BrokerStatus is the status of one broker.
+type BrokerStatus struct {
+	// ID is the broker id.
+	ID int32 `json:"id"`
+	// Version is the version of Heartwood that the broker runs.
+	// +optional
+	Version string `json:"version,omitempty"`
+	// Ready is true if the broker's pod is ready and the broker renews its Lease.
+	Ready bool `json:"ready"`
+	// Leaders is the number of partitions that the broker leads.
+	Leaders int32 `json:"leaders"`
+	// Zone is the rack of the broker: the value of label spec.rackKey of its node.
+	// +optional
+	Zone string `json:"zone,omitempty"`
+	// RestartReason says why the broker is to be restarted: TemplateChanged or RestartRequested.
+	// It is absent if the broker is not to be restarted.
+	// +optional
+	RestartReason string `json:"restartReason,omitempty"`
+}
+
+// Paused reports whether AnnotationPaused pauses changes of the LogCluster.
+func (c *LogCluster) Paused() bool { return c.Annotations[AnnotationPaused] == "true" }

@@ -1,0 +1,101 @@
+package logcluster
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"heartwood.dev/heartwood/api/report"
+	"heartwood.dev/heartwood/internal/operator/render"
+)
+
+const (
+	// mayStopTimeout is the timeout of a request to one broker, including the response body.
+	mayStopTimeout = 2 * time.Second
+	// mayStopConcurrency is the number of brokers that are asked at the same time.
+	mayStopConcurrency = 16
+	// mayStopMaxBytes is the maximum size of a response.
+	mayStopMaxBytes = 1 << 20
+)
+
+// mayStop asks all brokers that are up whether a broker may be stopped. The operator's cache may
+// lag behind: the leaders know of a replica that has just left the ISR before it does. It returns
+// the reason for a refusal, or "". A broker that does not answer refuses. A broker of a version
+// without this request (status 404) has no objection: the operator's own check must suffice.
+func (r *Reconciler) mayStop(ctx context.Context, s *scope, id int32) (refusal string) {
+	var group errgroup.Group
+	group.SetLimit(mayStopConcurrency)
+	var mu sync.Mutex
+	var refusals []string
+	for _, pod := range s.upBrokers() {
+		group.Go(func() error {
+			answer, err := r.ask(ctx, render.HTTPAddress(s.cluster.Name, s.cluster.Namespace, pod), id)
+			mu.Lock()
+			defer mu.Unlock()
+			switch {
+			case err != nil:
+				refusals = append(refusals, fmt.Sprintf("Broker %d did not say whether broker %d "+
+					"may be stopped: %v.", pod, id, err))
+			case !answer.MayStop && len(answer.Blocking) > 0:
+				b := answer.Blocking[0]
+				refusals = append(refusals, fmt.Sprintf("Without broker %d, partition %s/%d has "+
+					"too few in-sync replicas: brokers %v are in sync.", id, b.Topic, b.Partition,
+					b.InSyncReplicas))
+			case !answer.MayStop:
+				refusals = append(refusals,
+					fmt.Sprintf("Broker %d says that broker %d must not be stopped now.", pod, id))
+			}
+			return nil
+		})
+	}
+	_ = group.Wait() // no function of the group returns an error
+	if len(refusals) == 0 {
+		return ""
+	}
+	return slices.Min(refusals)
+}
+
+// upBrokers returns the brokers that are up, sorted.
+func (s *scope) upBrokers() []int32 {
+	var ids []int32
+	for id, up := range s.up {
+		if up {
+			ids = append(ids, id)
+		}
+	}
+	slices.Sort(ids)
+	return ids
+}
+
+// ask sends one request.
+func (r *Reconciler) ask(ctx context.Context, address string, id int32) (report.MayStop, error) {
+	ctx, cancel := context.WithTimeout(ctx, mayStopTimeout)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet,
+		fmt.Sprintf("http://%s/api/v1/may-stop/%d", address, id), nil)
+	if err != nil {
+		return report.MayStop{}, err
+	}
+	response, err := (&http.Client{Transport: r.Transport}).Do(request)
+	if err != nil {
+		return report.MayStop{}, err
+	}
+	defer func() { _ = response.Body.Close() }()
+	switch response.StatusCode {
+	case http.StatusOK:
+	case http.StatusNotFound:
+		return report.MayStop{MayStop: true}, nil
+	default:
+		return report.MayStop{}, fmt.Errorf("status %s", response.Status)
+	}
+	var answer report.MayStop
+	err = json.NewDecoder(io.LimitReader(response.Body, mayStopMaxBytes)).Decode(&answer)
+	return answer, err
+}

@@ -1,0 +1,146 @@
+package logcluster
+
+import (
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"heartwood.dev/heartwood/api/v1alpha1"
+	"heartwood.dev/heartwood/controllers/keyed"
+	"heartwood.dev/heartwood/internal/operator/rollout"
+)
+
+// stuckAfter is the time after which a rolling update that waits for the same broker or partition
+// is reported as stuck.
+const stuckAfter = 10 * time.Minute
+
+// step is a step of a rolling update.
+type step struct {
+	rollout.Decision
+	refusal string // why brokers refused the restart; "" if they did not
+}
+
+// outcome is the result of Reconciler's last reconciliation of a LogCluster.
+type outcome struct {
+	generation int64  // that was applied, or whose apply failed
+	failure    string // error of the apply; "" after success
+	paused     bool
+	step       step
+	since      time.Time // when the rolling update began to wait for what it waits for now
+}
+
+// complete reports whether the spec is applied and every broker runs the latest template.
+func (o outcome) complete() bool {
+	return o.failure == "" && !o.paused && o.step.Phase == rollout.Complete
+}
+
+// Outcomes passes the results of Reconciler to StatusReconciler, which is the only writer of the
+// status. After a restart of the operator the conditions keep their values until every LogCluster
+// has been reconciled once.
+type Outcomes struct{ last keyed.Map[outcome] }
+
+// put stores an outcome. It reports whether the status depends on the difference to the last one.
+func (o *Outcomes) put(key types.NamespacedName, now outcome, at time.Time) (changed bool) {
+	last, known := o.last.Get(key)
+	now.since = at
+	if known && last.step == now.step {
+		now.since = last.since
+	}
+	o.last.Set(key, now)
+	stuck := now.stuck(at)
+	return !known || last != now || stuck
+}
+
+// stuck reports whether the rolling update has waited for too long.
+func (o outcome) stuck(at time.Time) bool {
+	return o.step.Phase != rollout.Complete && at.Sub(o.since) >= stuckAfter
+}
+
+// describe adds conditions Applied and RollingOut to a status. It sets ObservedGeneration to the
+// generation that was applied last.
+func (o outcome) describe(s *scope, status *v1alpha1.LogClusterStatus, now time.Time) {
+	if o.generation == s.cluster.Generation && o.failure == "" && !o.paused {
+		status.ObservedGeneration = s.cluster.Generation
+	}
+	for _, condition := range []metav1.Condition{o.appliedCondition(),
+		o.rollingOutCondition(s, status.Conditions, now)} {
+		condition.ObservedGeneration = s.cluster.Generation
+		meta.SetStatusCondition(&status.Conditions, condition)
+	}
+}
+
+// appliedCondition returns condition Applied.
+func (o outcome) appliedCondition() metav1.Condition {
+	condition := metav1.Condition{Type: v1alpha1.ConditionApplied, Status: metav1.ConditionTrue,
+		Reason:  v1alpha1.ReasonApplied,
+		Message: "The objects of the LogCluster are as its spec requests."}
+	switch {
+	case o.failure != "":
+		condition.Status, condition.Reason = metav1.ConditionFalse, v1alpha1.ReasonApplyFailed
+		condition.Message = fmt.Sprintf("The operator failed to %s. It retries; correct the spec "+
+			"if the error is about it.", o.failure)
+	case o.paused:
+		condition.Status, condition.Reason = metav1.ConditionFalse, v1alpha1.ReasonPaused
+		condition.Message = pausedMessage
+	}
+	return condition
+}
+
+const pausedMessage = "The annotation " + v1alpha1.AnnotationPaused +
+	" pauses changes of the LogCluster's objects and restarts of its brokers. Leaders are still " +
+	"elected. Remove the annotation to continue."
+
+// rollingOutCondition returns condition RollingOut.
+func (o outcome) rollingOutCondition(s *scope, before []metav1.Condition,
+	now time.Time) metav1.Condition {
+	condition := metav1.Condition{Type: v1alpha1.ConditionRollingOut,
+		Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonWaiting}
+	wasRolling := meta.IsStatusConditionTrue(before, v1alpha1.ConditionRollingOut)
+	switch {
+	case o.paused && (wasRolling || o.step.Outdated > 0):
+		condition.Reason, condition.Message = v1alpha1.ReasonPaused, pausedMessage
+	case o.step.Phase == rollout.Complete, o.paused, o.step.Outdated == 0 && !wasRolling:
+		// A broker that is not ready although no restart is pending is no rolling update; Ready
+		// reports it.
+		condition.Status, condition.Reason = metav1.ConditionFalse, v1alpha1.ReasonComplete
+		condition.Message = "Every broker runs the latest pod template."
+	case o.step.Phase == rollout.Restart && o.step.refusal == "":
+		condition.Reason = v1alpha1.ReasonRestarting
+		condition.Message = fmt.Sprintf("Broker %d is being restarted. %s", o.step.Broker,
+			o.remaining())
+	default:
+		if o.stuck(now) {
+			condition.Reason = v1alpha1.ReasonStuck
+		}
+		condition.Message = o.waits(s) + " " + o.remaining()
+	}
+	return condition
+}
+
+// remaining says how many brokers are still to be restarted.
+func (o outcome) remaining() string {
+	return fmt.Sprintf("Brokers still to be restarted: %d.", o.step.Outdated)
+}
+
+// waits says what the rolling update waits for.
+func (o outcome) waits(s *scope) string {
+	switch {
+	case o.step.refusal != "":
+		return o.step.refusal
+	case o.step.Partition != "":
+		return fmt.Sprintf("Broker %d waits for its restart: without it, partition %s has too few "+
+			"in-sync replicas.", o.step.Broker, o.step.Partition)
+	case o.step.Broker < 0:
+		return "The StatefulSet controller has not observed the latest pod template yet."
+	}
+	if pod := s.pod(o.step.Broker); pod != nil && podReady(pod) {
+		return fmt.Sprintf("Broker %d was restarted and is ready; the next broker follows when "+
+			"clients know its address.", o.step.Broker)
+	}
+	return fmt.Sprintf("Broker %d was restarted and is not ready. For details run: kubectl describe "+
+		"pod -n %s %s", o.step.Broker, s.cluster.Namespace,
+		v1alpha1.BrokerLeaseName(s.cluster.Name, o.step.Broker))
+}

@@ -1,0 +1,263 @@
+package controllers
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"heartwood.dev/heartwood/api/report"
+	"heartwood.dev/heartwood/api/v1alpha1"
+	"heartwood.dev/heartwood/internal/operator/render"
+	"heartwood.dev/heartwood/internal/partitionset"
+)
+
+// revision acts as the StatefulSet controller: it reports the revision of the latest template.
+func (f *fixture) revision(name string) {
+	GinkgoHelper()
+	Eventually(func(g Gomega) {
+		brokers := get(g, f, "main-broker", &appsv1.StatefulSet{})
+		brokers.Status = appsv1.StatefulSetStatus{ObservedGeneration: brokers.Generation,
+			CurrentRevision: "first", UpdateRevision: name}
+		g.Expect(api.Status().Update(context.Background(), brokers)).To(Succeed())
+	}).Should(Succeed())
+}
+
+// brokerPod acts as the StatefulSet controller and the kubelet: it creates the ready pod of a
+// broker with a revision of the template.
+func (f *fixture) brokerPod(id int32, revision string) *corev1.Pod {
+	GinkgoHelper()
+	pod := f.pod(id)
+	change(f, pod.Name, pod, func(pod *corev1.Pod) {
+		pod.Labels[appsv1.ControllerRevisionHashLabelKey] = revision
+	})
+	pod.Status.Phase = corev1.PodRunning
+	f.ready(pod)
+	return pod
+}
+
+// expectPods waits until exactly these brokers have a pod.
+func (f *fixture) expectPods(ids ...int32) {
+	GinkgoHelper()
+	Eventually(func(g Gomega) {
+		pods := &corev1.PodList{}
+		g.Expect(api.List(context.Background(), pods, client.InNamespace(f.namespace))).To(Succeed())
+		var found []int32
+		for _, pod := range pods.Items {
+			_, id, _ := v1alpha1.ParseBrokerLeaseName(pod.Name)
+			found = append(found, id)
+		}
+		g.Expect(found).To(ConsistOf(ids))
+	}).Should(Succeed())
+}
+
+func (f *fixture) expectRollout(reason string, message ...string) {
+	GinkgoHelper()
+	expectReason(f.clusterConditions(), v1alpha1.ConditionRollingOut, reason, message...)
+}
+
+var _ = Describe("A rolling update", func() {
+	var f *fixture
+	var refusal atomic.Pointer[report.BlockingPartition]
+	BeforeEach(func() {
+		f = newFixture()
+		refusal.Store(nil)
+		// the server acts as every broker
+		server := httptest.NewServer(http.HandlerFunc(func(out http.ResponseWriter,
+			request *http.Request) {
+			if !strings.HasPrefix(request.URL.Path, "/api/v1/may-stop/") {
+				http.NotFound(out, request)
+				return
+			}
+			answer := report.MayStop{MayStop: true}
+			if blocking := refusal.Load(); blocking != nil {
+				answer.MayStop, answer.Blocking = false, []report.BlockingPartition{*blocking}
+			}
+			_ = json.NewEncoder(out).Encode(answer)
+		}))
+		DeferCleanup(server.Close)
+		for id := range int32(3) {
+			hosts.set(render.HTTPAddress("main", f.namespace, id), server.Listener.Addr().String())
+			f.renew(id, "broker", 1, "disk", validThroughout)
+		}
+		f.cluster(3)
+		f.topic("orders", func(spec *v1alpha1.TopicSpec) {
+			spec.Partitions = 1
+			spec.Replicas, spec.MinInSyncReplicas = new(int32(3)), new(int32(2))
+		})
+		f.revision("first")
+		for id := range int32(3) {
+			f.brokerPod(id, "first")
+		}
+		f.serve("orders/0")
+		f.expectRollout(v1alpha1.ReasonComplete)
+	})
+
+	leader := func() int32 { return f.state(Default, "orders/0").Leader }
+	follower := func(at int) int32 {
+		var ids []int32
+		for id := int32(2); id >= 0; id-- {
+			if id != leader() {
+				ids = append(ids, id)
+			}
+		}
+		return ids[at]
+	}
+
+	It("restarts one broker at a time, the leader last, and shows it", func() {
+		first, second := follower(0), follower(1)
+		f.revision("second")
+		f.expectPods(second, leader())
+		f.expectRollout(v1alpha1.ReasonWaiting, "Brokers still to be restarted: 2")
+		f.expectEvent("main", "Normal", v1alpha1.EventRestarting)
+
+		By("not going on while the restarted broker is not ready")
+		f.pod(first) // created from a template that does not start
+		change(f, v1alpha1.BrokerLeaseName("main", first), &corev1.Pod{}, func(pod *corev1.Pod) {
+			pod.Labels[appsv1.ControllerRevisionHashLabelKey] = "second"
+		})
+		f.expectRollout(v1alpha1.ReasonWaiting, "is not ready", "kubectl describe pod")
+		Consistently(func(g Gomega) {
+			pods := &corev1.PodList{}
+			g.Expect(api.List(context.Background(), pods,
+				client.InNamespace(f.namespace))).To(Succeed())
+			g.Expect(pods.Items).To(HaveLen(3))
+		}, "6s").Should(Succeed())
+
+		By("going on when it is ready")
+		f.ready(get(Default, f, v1alpha1.BrokerLeaseName("main", first), &corev1.Pod{}))
+		f.expectPods(first, leader())
+		f.brokerPod(second, "second")
+		f.expectPods(first, second)
+		f.brokerPod(leader(), "second")
+		f.expectRollout(v1alpha1.ReasonComplete)
+		brokers := get(Default, f, "main", &v1alpha1.LogCluster{}).Status.Brokers
+		Expect(brokers).To(HaveLen(3))
+		Expect(brokers[leader()].Leaders).To(Equal(int32(1)))
+		Expect(brokers[first].RestartReason).To(BeEmpty())
+	})
+
+	It("waits for replicas that are not in sync, and for the consent of the brokers", func() {
+		refusal.Store(&report.BlockingPartition{Topic: "orders", InSyncReplicas: []int32{0, 1}})
+		f.revision("second")
+		f.expectRollout(v1alpha1.ReasonWaiting, "partition orders/0 has too few in-sync replicas")
+		f.expectPods(0, 1, 2)
+		Eventually(func(g Gomega) {
+			for _, broker := range get(g, f, "main", &v1alpha1.LogCluster{}).Status.Brokers {
+				g.Expect(broker.RestartReason).To(Equal(v1alpha1.RestartTemplateChanged))
+			}
+		}).Should(Succeed())
+
+		By("removing a replica from the ISR: its broker and the others must stay")
+		f.putState("orders/0", func(_ Gomega, state *partitionset.State) {
+			state.ISR = state.ISR[:2]
+		})
+		Eventually(func(g Gomega) {
+			budget := get(g, f, "main-broker", &policyv1.PodDisruptionBudget{})
+			g.Expect(budget.Spec.MaxUnavailable.IntVal).To(BeZero())
+		}).Should(Succeed())
+		refusal.Store(nil)
+		f.expectPods(f.outOfSyncKept()...)
+	})
+
+	It("restarts the broker whose pod has the annotation", func() {
+		id := follower(0)
+		change(f, v1alpha1.BrokerLeaseName("main", id), &corev1.Pod{}, func(pod *corev1.Pod) {
+			pod.Annotations = map[string]string{v1alpha1.AnnotationRestart: "now"}
+		})
+		f.expectPods(leader(), follower(1))
+	})
+
+	It("follows the annotation of the LogCluster, and pauses", func() {
+		change(f, "main", &v1alpha1.LogCluster{}, func(cluster *v1alpha1.LogCluster) {
+			cluster.Annotations = map[string]string{v1alpha1.AnnotationPaused: "true",
+				v1alpha1.AnnotationRestart: "1"}
+			cluster.Spec.Image = "registry.example/heartwood:next"
+		})
+		expectReason(f.clusterConditions(), v1alpha1.ConditionApplied, v1alpha1.ReasonPaused,
+			"Remove the annotation")
+		cluster := get(Default, f, "main", &v1alpha1.LogCluster{})
+		Expect(cluster.Status.ObservedGeneration).To(BeNumerically("<", cluster.Generation))
+		template := func(g Gomega) corev1.PodTemplateSpec {
+			return get(g, f, "main-broker", &appsv1.StatefulSet{}).Spec.Template
+		}
+		Expect(template(Default).Annotations).To(BeEmpty())
+		Expect(template(Default).Spec.Containers[0].Image).To(HaveSuffix(":test"))
+
+		By("continuing")
+		change(f, "main", &v1alpha1.LogCluster{}, func(cluster *v1alpha1.LogCluster) {
+			delete(cluster.Annotations, v1alpha1.AnnotationPaused)
+		})
+		Eventually(func(g Gomega) {
+			g.Expect(template(g).Annotations).To(
+				HaveKeyWithValue(v1alpha1.AnnotationRestartedFor, "1"))
+			g.Expect(template(g).Spec.Containers[0].Image).To(HaveSuffix(":next"))
+			cluster := get(g, f, "main", &v1alpha1.LogCluster{})
+			g.Expect(cluster.Status.ObservedGeneration).To(Equal(cluster.Generation))
+		}).Should(Succeed())
+
+		By("removing the annotation, which restarts nothing")
+		change(f, "main", &v1alpha1.LogCluster{}, func(cluster *v1alpha1.LogCluster) {
+			cluster.Annotations = nil
+			cluster.Spec.Image = ""
+		})
+		Eventually(func(g Gomega) {
+			g.Expect(template(g).Spec.Containers[0].Image).To(HaveSuffix(":test"))
+		}).Should(Succeed())
+		Expect(template(Default).Annotations).To(
+			HaveKeyWithValue(v1alpha1.AnnotationRestartedFor, "1"))
+	})
+})
+
+// outOfSyncKept returns the brokers that stay while a replica of partition orders/0 with two
+// in-sync replicas of three, and min.insync.replicas 2, is not in sync: the in-sync ones. The other
+// broker may be restarted, because no producer waits for it.
+func (f *fixture) outOfSyncKept() (ids []int32) {
+	for _, member := range f.state(Default, "orders/0").ISR {
+		ids = append(ids, member.Broker)
+	}
+	return ids
+}
+
+var _ = Describe("An invalid LogCluster", func() {
+	It("is not applied, says so, and is applied once it is corrected", func() {
+		f := newFixture()
+		f.cluster(1)
+		expectReason(f.clusterConditions(), v1alpha1.ConditionApplied, v1alpha1.ReasonApplied)
+		change(f, "main", &v1alpha1.LogCluster{}, func(cluster *v1alpha1.LogCluster) {
+			cluster.Spec.Resources = &v1alpha1.Resources{
+				Requests: map[string]resource.Quantity{"no resource": resource.MustParse("1")}}
+		})
+		expectReason(f.clusterConditions(), v1alpha1.ConditionApplied, v1alpha1.ReasonApplyFailed,
+			"StatefulSet main-broker", "no resource")
+		f.expectEvent("main", "Warning", v1alpha1.EventApplyFailed)
+		Consistently(func(g Gomega) {
+			cluster := get(g, f, "main", &v1alpha1.LogCluster{})
+			g.Expect(cluster.Status.ObservedGeneration).To(BeNumerically("<", cluster.Generation))
+			g.Expect(meta.IsStatusConditionFalse(cluster.Status.Conditions,
+				v1alpha1.ConditionApplied)).To(BeTrue())
+		}, "1s").Should(Succeed())
+
+		change(f, "main", &v1alpha1.LogCluster{}, func(cluster *v1alpha1.LogCluster) {
+			cluster.Spec.Resources, cluster.Spec.Brokers = nil, 2
+		})
+		expectReason(f.clusterConditions(), v1alpha1.ConditionApplied, v1alpha1.ReasonApplied)
+		Eventually(func(g Gomega) {
+			cluster := get(g, f, "main", &v1alpha1.LogCluster{})
+			g.Expect(cluster.Status.ObservedGeneration).To(Equal(cluster.Generation))
+			g.Expect(*get(g, f, "main-broker",
+				&appsv1.StatefulSet{}).Spec.Replicas).To(Equal(int32(2)))
+		}).Should(Succeed())
+	})
+})

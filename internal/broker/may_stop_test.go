@@ -1,0 +1,61 @@
+package broker
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+
+	"heartwood.dev/heartwood/api/report"
+)
+
+// TestMayStop: with min.insync.replicas 2, each of three brokers may stop while all replicas are in
+// sync. When one has stopped, no other may, but the one that has stopped may.
+func TestMayStop(t *testing.T) {
+	c := newTrio(t)
+	all := Brokers(c.brokers[:])
+	mayStop := func(id int32) bool {
+		answer, err := all.MayStop(id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if answer.MayStop != (len(answer.Blocking) == 0) {
+			t.Fatalf("broker %d: got %+v, want blocking partitions exactly if it may not stop", id,
+				answer)
+		}
+		return answer.MayStop
+	}
+	c.await("all brokers to be allowed to stop",
+		func() bool { return mayStop(0) && mayStop(1) && mayStop(2) })
+	if !mayStop(7) {
+		t.Error("broker 7, which has no replicas, may not stop")
+	}
+	c.stop(2)
+	all = all[:2]
+	c.await("no other broker to be allowed to stop",
+		func() bool { return !mayStop(0) && !mayStop(1) })
+}
+
+func TestMayStopOverHTTP(t *testing.T) {
+	handler := NewHTTP(HTTPOptions{MayStop: func(id int32) (report.MayStop, error) {
+		if id == 9 {
+			return report.MayStop{}, ErrStarting
+		}
+		return report.MayStop{Broker: id, MayStop: true}, nil
+	}})
+	for path, want := range map[string]int{"1": http.StatusOK, "9": http.StatusServiceUnavailable,
+		"x": http.StatusBadRequest, "-1": http.StatusBadRequest,
+		"4294967296": http.StatusBadRequest} {
+		response := httptest.NewRecorder()
+		handler.ServeHTTP(response,
+			httptest.NewRequest(http.MethodGet, "/api/v1/may-stop/"+path, nil))
+		if response.Code != want {
+			t.Errorf("broker %s: got status %d, want %d", path, response.Code, want)
+		}
+		var answer report.MayStop
+		if err := json.Unmarshal(response.Body.Bytes(), &answer); err != nil ||
+			want == http.StatusOK && !answer.MayStop {
+			t.Errorf("broker %s: got %+v, error %v", path, answer, err)
+		}
+	}
+}

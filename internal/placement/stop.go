@@ -1,0 +1,27 @@
+package placement
+
+import "slices"
+
+// Stop describes a partition for MayStop.
+type Stop struct {
+	Replicas []int32 // brokers that hold a replica
+	InSync   []int32 // brokers of the ISR that are up, distinct
+	MinISR   int     // min.insync.replicas, at least 1
+}
+
+// MayStop reports whether the partition serves producers with acks=all while a broker is stopped:
+// enough replicas on other brokers are in sync. A replica that is not in sync may be stopped unless
+// the partition has too few in-sync replicas and waits for it.
+//
+// A partition cannot have more in-sync replicas on other brokers than it has other replicas. So a
+// partition with a single replica allows every stop, and one that needs all its replicas allows a
+// stop while all the others are in sync; it is unavailable meanwhile.
+func (p Stop) MayStop(broker int32) bool {
+	if len(p.Replicas) == 1 || !slices.Contains(p.Replicas, broker) {
+		return true
+	}
+	if !slices.Contains(p.InSync, broker) {
+		return len(p.InSync) >= min(p.MinISR, len(p.Replicas))
+	}
+	return len(p.InSync)-1 >= min(p.MinISR, len(p.Replicas)-1)
+}
