@@ -24,6 +24,7 @@ import (
 	"heartwood.dev/heartwood/controllers/logcluster"
 	"heartwood.dev/heartwood/controllers/loguser"
 	"heartwood.dev/heartwood/controllers/opmetrics"
+	"heartwood.dev/heartwood/controllers/peertls"
 	"heartwood.dev/heartwood/controllers/reports"
 	"heartwood.dev/heartwood/controllers/secrets"
 	"heartwood.dev/heartwood/controllers/sets"
@@ -105,6 +106,7 @@ func setup(mgr ctrl.Manager, settings render.Settings, options options) error {
 			Reports: collector, LastSuccess: lastSuccess, BrokerChanges: topics,
 			Pace: options.topicPace},
 		&broker.Reconciler{Client: c, Live: mgr.GetAPIReader(), Brokers: brokers,
+			TLS:      peertls.New(c, options.now),
 			Notified: []chan<- event.GenericEvent{elections, clusters, topics}},
 		&election.Reconciler{Client: c, Events: events, Brokers: brokers, Sets: reader,
 			Writer: writer, BrokerChanges: elections,

@@ -26,6 +26,10 @@ const (
 	// broker. The host is the IP of the broker's pod, so that replication does not depend on DNS.
 	// Without this annotation, other brokers use AnnotationEndpoint.
 	AnnotationPeer = "heartwood.dev/peer"
+	// AnnotationPeerTLS, on a broker's Lease, is "true" if the broker serves mutual TLS at the
+	// address in AnnotationPeer. While it is missing on some broker, as in earlier versions, the
+	// others accept followers without TLS at this address too.
+	AnnotationPeerTLS = "heartwood.dev/peer-tls"
 	// AnnotationRack, on a broker's Lease, is the broker's rack: the label spec.rackKey of its
 	// pod's node. The operator writes it.
 	AnnotationRack = "heartwood.dev/rack"

@@ -99,7 +99,7 @@ const (
 // Listener is a port on which brokers accept connections of Kafka clients. All rules apply to one
 // listener: a rule of the list would fail for a LogCluster with the object of earlier versions.
 //
-// +kubebuilder:validation:XValidation:rule="(!has(self.type) || self.type == 'Internal') && !has(self.tls) && !has(self.authentication) && !has(self.advertised) && !has(self.maxConnections) && !has(self.annotations)",message="this version serves one listener of type Internal without tls, authentication, advertised, maxConnections and annotations: remove the rest"
+// +kubebuilder:validation:XValidation:rule="!has(self.authentication) || self.authentication.all(a, a.type != 'OAuthBearer')",fieldPath=".authentication",message="this version does not serve authentication OAuthBearer yet: remove it"
 // +kubebuilder:validation:XValidation:rule="!(self.port in [9091, 9644])",fieldPath=".port",message="ports 9091 (connections between brokers) and 9644 (HTTP) are reserved: choose another port"
 // +kubebuilder:validation:XValidation:rule="!(self.name in ['peers', 'http', 'broker', 'brokers', 'bootstrap'])",fieldPath=".name",message="the names peers, http, broker, brokers and bootstrap are reserved: choose another name"
 // +kubebuilder:validation:XValidation:rule="!has(self.type) || self.type != 'TLSRoute' || has(self.tls) && has(self.advertised) && has(self.advertised.host) && self.advertised.host.contains('{id}')",fieldPath=".type",message="type TLSRoute needs tls, and an advertised.host with {id}, such as b{id}.kafka.example.com: a gateway selects the broker by the server name of the TLS connection"

@@ -66,7 +66,7 @@ type LogClusterSpec struct {
 	// +listMapKey=name
 	// +kubebuilder:default={{name: "kafka", port: 9092}}
 	// +kubebuilder:validation:MinItems=1
-	// +kubebuilder:validation:MaxItems=1
+	// +kubebuilder:validation:MaxItems=8
 	Listeners Listeners `json:"listeners,omitempty"`
 
 	// Authorization decides which principals may do what. Default: type None while no listener has
@@ -80,9 +80,9 @@ type LogClusterSpec struct {
 
 	// Peers is how brokers connect to each other: Plain, or MutualTLS at port 9091 with
 	// certificates of the cluster's own peer CA. A change restarts the brokers one after the other,
-	// without unavailability. Default Plain.
+	// without unavailability. Default MutualTLS if a listener has tls or authentication, or with
+	// authorization Simple, and else Plain.
 	// +optional
-	// +kubebuilder:validation:XValidation:rule="self == 'Plain'",message="this version does not serve peers: MutualTLS yet: remove it"
 	Peers Peers `json:"peers,omitempty"`
 
 	// RackKey is the node label whose value is a broker's rack. Brokers and replicas are spread

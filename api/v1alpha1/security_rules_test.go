@@ -26,7 +26,7 @@ func listenerCreations() []TableEntry {
 		onlyTLS   = "clientCAs and principalRules apply to type Tls only"
 		oauthText = "set serviceAccounts alone, or issuer, jwksURL and audience"
 		hostText  = "write a host name or IP address, in which {id} stands for the broker's id, such as b{id}.kafka.example.com"
-		unserved  = "this version serves one listener of type Internal without tls, authentication, advertised, maxConnections and annotations: remove the rest"
+		unserved  = "this version does not serve authentication OAuthBearer yet: remove it"
 		source    = "set cidr, or namespaceSelector and podSelector, or one of these two"
 	)
 	oauth := func(fields string) string {
@@ -76,19 +76,9 @@ func listenerCreations() []TableEntry {
 			"write a range of addresses such as 10.0.0.0/8"),
 
 		// what this version does not serve yet
-		listener("tls: {}", "[0]", unserved),
-		listener("authentication: [{type: ScramSha512}]", "[0]", unserved),
-		listener("type: NodePort", "[0]", unserved),
-		listener("advertised: {host: a}", "[0]", unserved),
-		listener("maxConnections: 1", "[0]", unserved),
-		cluster("{listeners: [{name: a, port: 9092}, {name: b, port: 9093}]}", "listeners",
-			"must have at most 1 item"),
-		cluster("{authorization: {type: Simple}}", "authorization",
-			"this version does not authorize requests yet: remove authorization"),
+		listener(oauth("serviceAccounts: true"), "[0].authentication", unserved),
 		cluster("{http: {metrics: Authorized}}", "http.metrics",
 			"this version serves metrics without authorization: remove metrics, and limit the sources by allowFrom"),
-		cluster("{peers: MutualTLS}", "peers",
-			"this version does not serve peers: MutualTLS yet: remove it"),
 	}
 }
 

@@ -29,6 +29,8 @@ type brokerFlags struct {
 	podName, podUID, podIP     string
 	dataDir, listen, advertise string
 	http                       string
+	listeners                  string // JSON
+	peerListen, certificates   string
 	pprof                      bool
 }
 
@@ -58,6 +60,12 @@ Its node id is the number at the end of the pod's name.`,
 	flags.Var(address(&f.listen, ":9092"), "listen", "`HOST:PORT` to listen on for Kafka clients")
 	flags.Var(address(&f.advertise, ""), "advertise",
 		"`HOST:PORT` at which clients reach this broker")
+	flags.StringVar(&f.listeners, "listeners", "", "`JSON` of LogCluster.spec.listeners, instead of "+
+		"--listen; all advertise the host of --advertise")
+	flags.Var(address(&f.peerListen, ""), "peer-listen",
+		"`HOST:PORT` on which other brokers connect with mutual TLS (default: they connect to --listen)")
+	flags.StringVar(&f.certificates, "certificates", "",
+		"`DIR` with the keys of Secret <cluster>-brokers-tls as files; required for TLS")
 	flags.Var(address(&f.http, ":9644"), "http",
 		"`HOST:PORT` of metrics, health and /api/v1/partitions")
 	flags.BoolVar(&f.pprof, "pprof", false,
@@ -71,7 +79,11 @@ Its node id is the number at the end of the pod's name.`,
 		if err != nil {
 			return misused(cmd, err)
 		}
-		return runBroker(cmd.Context(), nodeID, f, level.jsonLogger(cmd.ErrOrStderr()))
+		listeners, err := f.clientListeners()
+		if err != nil {
+			return misused(cmd, err)
+		}
+		return runBroker(cmd.Context(), nodeID, f, listeners, level.jsonLogger(cmd.ErrOrStderr()))
 	}
 	return cmd
 }
@@ -91,7 +103,8 @@ func ordinal(podName string) (int32, error) {
 // runBroker runs a broker and its HTTP server until ctx ends or either fails, and returns the first
 // error. It uses its own metrics registry instead of the global one, so that it exports only
 // metrics of the broker.
-func runBroker(ctx context.Context, nodeID int32, f brokerFlags, logger *slog.Logger) error {
+func runBroker(ctx context.Context, nodeID int32, f brokerFlags, listeners []broker.Listener,
+	logger *slog.Logger) error {
 	config, err := ctrl.GetConfig()
 	if err != nil {
 		return fmt.Errorf("read the configuration of the connection to the API server: %w", err)
@@ -99,18 +112,29 @@ func runBroker(ctx context.Context, nodeID int32, f brokerFlags, logger *slog.Lo
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	store, err := kube.New(kube.Options{
+	kubeOptions := kube.Options{
 		Config: config, Namespace: f.namespace, Cluster: f.cluster, PodUID: f.podUID,
 		Registry: registry, Logger: logger,
-	})
-	if err != nil {
-		return fmt.Errorf("connect to the API server: %w", err)
 	}
 	opts := broker.Options{
 		NodeID: nodeID, DataDir: f.dataDir, Listen: f.listen, Advertise: f.advertise,
-		PeerHost: f.podIP,
-		Metadata: store, Registry: registry, Logger: logger,
+		Listeners: listeners, PeerHost: f.podIP, PeerListen: f.peerListen,
+		Namespace: f.namespace, Cluster: f.cluster, Registry: registry, Logger: logger,
 	}
+	files := f.certificateFiles(nodeID, listeners, logger)
+	if files != nil {
+		opts.Certificates = files.Certificates
+		kubeOptions.Trust, kubeOptions.UnknownUsers = files.Trust, files.UnknownUsers
+		ctx, stopFiles := context.WithCancel(ctx)
+		following := make(chan struct{})
+		go func() { defer close(following); files.Follow(ctx) }()
+		defer func() { stopFiles(); <-following }()
+	}
+	store, err := kube.New(kubeOptions)
+	if err != nil {
+		return fmt.Errorf("connect to the API server: %w", err)
+	}
+	opts.Metadata = store
 	var started atomic.Pointer[broker.Broker]
 	// Start HTTP first: the startup probe must be answered while the broker recovers its logs.
 	return runWithHTTP(ctx, func(ctx context.Context) error {

@@ -2,6 +2,7 @@ package broker
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"net"
 	"sync"
@@ -15,6 +16,8 @@ const (
 	// connectTimeout is the maximum time to connect to a broker's listener. After a timeout, the
 	// broker process may still be running.
 	connectTimeout = time.Second
+	// handshakeTimeout is the maximum time of a TLS handshake.
+	handshakeTimeout = 3 * time.Second
 	// minReconnectDelay is the pause after the first reconnection. The pause doubles with each
 	// further reconnection in a row, and is at most maxReconnectDelay. The first pause is short,
 	// because while a process exits, its listener may accept connections for a moment after its
@@ -23,11 +26,11 @@ const (
 	maxReconnectDelay = time.Second
 )
 
-// connections detects at once that a broker process has exited. It holds an idle connection to each
-// broker's listener. When a process exits for any reason, the kernel of its node closes the
-// connection and, as the listener is closed too, refuses a new connection. The pod's status shows
-// the exit about a second later: the kubelet polls once per second and reports through the API
-// server.
+// connections detects at once that a broker process has exited. It holds an idle connection to the
+// port at which other brokers connect to each broker, with TLS if the broker serves it there. When
+// a process exits for any reason, the kernel of its node closes the connection and, as the listener
+// is closed too, refuses a new connection. The pod's status shows the exit about a second later:
+// the kubelet polls once per second and reports through the API server.
 //
 // Only a refused connection proves the exit, and only after an earlier connection was established.
 // A failed node or a partitioned network does not refuse connections, and a network policy that
@@ -77,7 +80,10 @@ func (c *connections) Start(ctx context.Context) error {
 
 // watch opens a connection to a broker epoch unless one exists. The caller calls watch at each
 // renewal of the broker's Lease, so a failed attempt is repeated at the next renewal.
-func (c *connections) watch(key types.NamespacedName, epoch int64, address string) {
+//
+// Parameter config is nil for a broker without TLS.
+func (c *connections) watch(key types.NamespacedName, epoch int64, address string,
+	config *tls.Config) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	before, ok := c.mu.watched[key]
@@ -93,7 +99,7 @@ func (c *connections) watch(key types.NamespacedName, epoch int64, address strin
 	c.mu.watched[key] = of
 	c.group.Go(func() {
 		defer cancel()
-		if hold(ctx, address) {
+		if hold(ctx, address, config) {
 			c.exited(ctx, key, epoch)
 		}
 		c.forget(key, of)
@@ -123,8 +129,8 @@ func (c *connections) forget(key types.NamespacedName, of *watched) {
 // hold keeps a connection open, and opens it again when it is closed, until ctx ends or an attempt
 // fails. hold reports whether the process has provably exited: a connection was established, and a
 // later one was refused.
-func hold(ctx context.Context, address string) (exited bool) {
-	connection, err := connect(ctx, address)
+func hold(ctx context.Context, address string, config *tls.Config) (exited bool) {
+	connection, err := connect(ctx, address, config)
 	if err != nil {
 		return false
 	}
@@ -136,7 +142,7 @@ func hold(ctx context.Context, address string) (exited bool) {
 			// such as being idle: start again with the shortest pause.
 			delay = minReconnectDelay
 		}
-		if connection, err = connect(ctx, address); err != nil {
+		if connection, err = connect(ctx, address, config); err != nil {
 			return ctx.Err() == nil && errors.Is(err, syscall.ECONNREFUSED)
 		}
 		select {
@@ -146,9 +152,21 @@ func hold(ctx context.Context, address string) (exited bool) {
 	}
 }
 
-func connect(ctx context.Context, address string) (net.Conn, error) {
+// connect opens a connection. A broker closes one that does not authenticate in time.
+func connect(ctx context.Context, address string, config *tls.Config) (net.Conn, error) {
 	dialer := net.Dialer{Timeout: connectTimeout}
-	return dialer.DialContext(ctx, "tcp", address)
+	connection, err := dialer.DialContext(ctx, "tcp", address)
+	if err != nil || config == nil {
+		return connection, err
+	}
+	timed, cancel := context.WithTimeout(ctx, handshakeTimeout)
+	defer cancel()
+	secure := tls.Client(connection, config)
+	if err := secure.HandshakeContext(timed); err != nil {
+		_ = connection.Close()
+		return nil, err
+	}
+	return secure, nil
 }
 
 // waitClosed waits until the peer has closed a connection or it has failed. It returns false if ctx

@@ -85,7 +85,7 @@ var brokerZero = types.NamespacedName{Namespace: "logs", Name: "demo-broker-0"}
 func TestProcessExitIsDetected(t *testing.T) {
 	c, exited := startConnections(t)
 	a := listen(t)
-	c.watch(brokerZero, 7, a.Addr().String())
+	c.watch(brokerZero, 7, a.Addr().String(), nil)
 	first := a.accept(t)
 	_ = first.Close() // The listener remains open, so connections must connect again.
 	second := a.accept(t)
@@ -113,10 +113,10 @@ func TestOnlyARefusalAfterAConnectionIsAnExit(t *testing.T) {
 	closed, a := listen(t), listen(t)
 	_ = closed.Close()
 	c.watch(types.NamespacedName{Namespace: "logs", Name: "demo-broker-1"}, 1,
-		closed.Addr().String())
-	c.watch(brokerZero, 7, a.Addr().String())
+		closed.Addr().String(), nil)
+	c.watch(brokerZero, 7, a.Addr().String(), nil)
 	first := a.accept(t)
-	c.watch(brokerZero, 8, a.Addr().String())
+	c.watch(brokerZero, 8, a.Addr().String(), nil)
 	second := a.accept(t)
 	c.drop(brokerZero)
 	_ = a.Close()
@@ -140,10 +140,10 @@ func TestGoroutineForgetsItsOwnConnectionOnly(t *testing.T) {
 		defer c.mu.Unlock()
 		return c.mu.watched[brokerZero]
 	}
-	c.watch(brokerZero, 7, a.Addr().String())
+	c.watch(brokerZero, 7, a.Addr().String(), nil)
 	first := watched()
 	c.drop(brokerZero)
-	c.watch(brokerZero, 7, a.Addr().String())
+	c.watch(brokerZero, 7, a.Addr().String(), nil)
 	second := watched()
 	c.forget(brokerZero, first)
 	if watched() != second {

@@ -18,6 +18,7 @@ import (
 	"heartwood.dev/heartwood/api/v1alpha1"
 	"heartwood.dev/heartwood/controllers/brokerstate"
 	"heartwood.dev/heartwood/controllers/keyed"
+	"heartwood.dev/heartwood/controllers/peertls"
 	"heartwood.dev/heartwood/controllers/watch"
 	"heartwood.dev/heartwood/internal/placement"
 )
@@ -31,6 +32,8 @@ type Reconciler struct {
 	client.Client
 	// Live reads from the API server itself, not from the cache.
 	Live client.Reader
+	// TLS makes the configurations of connections to brokers.
+	TLS *peertls.Client
 	// Brokers is shared with the controllers that this one notifies, so that all of them use the
 	// same broker states.
 	Brokers *brokerstate.Tracker
@@ -78,7 +81,7 @@ func (r *Reconciler) processExited(ctx context.Context, key types.NamespacedName
 // expires (by RequeueAfter), because a broker whose node fails causes no event. Most runs find that
 // the state is the last one of which the others were notified, and write nothing.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
-	cluster, address, ok, err := r.brokerOf(ctx, req.NamespacedName)
+	cluster, address, secure, ok, err := r.brokerOf(ctx, req.NamespacedName)
 	if err != nil || !ok {
 		return ctrl.Result{}, err
 	}
@@ -89,7 +92,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	// A connection is needed only to detect an unexpected exit. In controlled shutdown, the broker
 	// has already announced its exit.
 	if state.Liveness == placement.Up && !state.Leaving {
-		r.connections.watch(req.NamespacedName, state.Epoch, address)
+		r.watch(ctx, req.NamespacedName, state.Epoch, address, secure)
 	} else {
 		r.connections.drop(req.NamespacedName)
 	}
@@ -110,6 +113,25 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	// The delay is at least a millisecond: until may have passed meanwhile, and a delay of zero
 	// would disable the requeue.
 	return ctrl.Result{RequeueAfter: max(time.Until(until), time.Millisecond)}, nil
+}
+
+// watch holds a connection to a broker. If the operator has no certificate for it, it does so at a
+// later renewal of the Lease.
+func (r *Reconciler) watch(ctx context.Context, key types.NamespacedName, epoch int64,
+	address string, secure bool) {
+	if !secure {
+		r.connections.watch(key, epoch, address, nil)
+		return
+	}
+	cluster, id, _ := v1alpha1.ParseBrokerLeaseName(key.Name)
+	config, err := r.TLS.Config(ctx, types.NamespacedName{Namespace: key.Namespace,
+		Name: cluster}, id)
+	if err != nil {
+		ctrl.LoggerFrom(ctx).V(1).Info("failed to make a certificate for a connection to a broker",
+			"error", err.Error())
+		return
+	}
+	r.connections.watch(key, epoch, address, config)
 }
 
 // notify sends notifications if a broker's state has changed. The state is stored after the
@@ -138,18 +160,19 @@ func (r *Reconciler) notify(ctx context.Context, key types.NamespacedName, clust
 }
 
 // brokerOf returns the LogCluster of the broker to which a Lease belongs, and the address at which
-// other brokers reach the broker ("" if the Lease does not contain it). For a deleted Lease, which
-// has no label, only the name is used. ok is false if the Lease does not belong to a broker, or if
-// its label and its name contradict each other.
+// other brokers reach the broker ("" if the Lease does not contain it), with TLS if secure. For a
+// deleted Lease, which has no label, only the name is used. ok is false if the Lease does not
+// belong to a broker, or if its label and its name contradict each other.
 func (r *Reconciler) brokerOf(ctx context.Context, key types.NamespacedName) (cluster,
-	address string, ok bool, err error) {
+	address string, secure, ok bool, err error) {
 	if cluster, _, ok = v1alpha1.ParseBrokerLeaseName(key.Name); !ok {
-		return "", "", false, nil
+		return "", "", false, false, nil
 	}
 	lease := &coordinationv1.Lease{}
 	if err := r.Get(ctx, key, lease); err != nil {
-		return cluster, "", apierrors.IsNotFound(err), client.IgnoreNotFound(err)
+		return cluster, "", false, apierrors.IsNotFound(err), client.IgnoreNotFound(err)
 	}
 	return cluster, lease.Annotations[v1alpha1.AnnotationPeer],
+		lease.Annotations[v1alpha1.AnnotationPeerTLS] == "true",
 		lease.Labels[v1alpha1.LabelCluster] == cluster, nil
 }

@@ -149,11 +149,11 @@ func (r *Reconciler) gather(ctx context.Context,
 
 // needed reports whether the LogCluster needs any certificate or authenticates clients.
 func (s *scope) needed() bool {
-	return s.mutualTLS() || s.tlsUsers() || slices.ContainsFunc(s.cluster.Spec.Listeners,
-		func(l v1alpha1.Listener) bool { return l.TLS != nil || len(l.Authentication) > 0 })
+	return s.mutualTLS() || s.tlsUsers()
 }
 
-func (s *scope) mutualTLS() bool { return s.cluster.Spec.Peers == v1alpha1.PeersMutualTLS }
+// mutualTLS reports whether brokers need peer certificates.
+func (s *scope) mutualTLS() bool { return s.cluster.Spec.Secured() }
 
 func (s *scope) tlsUsers() bool {
 	return slices.ContainsFunc(s.users, func(u v1alpha1.LogUser) bool {

@@ -1,6 +1,7 @@
 package logcluster
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -78,7 +79,8 @@ func (s *scope) listenersCondition() metav1.Condition {
 	condition := metav1.Condition{Type: v1alpha1.ConditionListenersReady,
 		Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonListenersReady,
 		Message: "All listeners have an address on every broker."}
-	if err := s.cluster.Spec.Listeners.Validate(); err != nil {
+	if err := cmp.Or(s.cluster.Spec.Listeners.Validate(),
+		s.cluster.Spec.ValidatePeers()); err != nil {
 		pending = append(pending, fmt.Sprintf("The listeners are invalid: %v.", err))
 	}
 	if len(pending) > 0 {

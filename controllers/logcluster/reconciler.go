@@ -175,8 +175,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 func (r *Reconciler) advance(ctx context.Context, s *scope) (result outcome, again time.Duration,
 	err error) {
 	result = outcome{generation: s.cluster.Generation, paused: s.cluster.Paused()}
-	if invalid := s.cluster.Spec.Listeners.Validate(); invalid != nil {
-		result.failure = fmt.Sprintf("accept spec.listeners: %v", invalid)
+	if invalid := cmp.Or(s.cluster.Spec.Listeners.Validate(),
+		s.cluster.Spec.ValidatePeers()); invalid != nil {
+		result.failure = fmt.Sprintf("accept the spec: %v", invalid)
 		return result, 0, nil
 	}
 	if result.paused {

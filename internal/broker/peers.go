@@ -18,11 +18,6 @@ import (
 // peersListener is the name of the listener for other brokers and the operator.
 const peersListener = "peers"
 
-// peerTLS begins the peer address of a broker that expects mutual TLS at this address. A broker
-// dials the address as the target has registered it, so a changed cluster needs one rolling
-// restart: brokers that have restarted are dialed with TLS, the others without.
-const peerTLS = "tls://"
-
 // openPeers opens the port for other brokers, if one is configured.
 func (b *Broker) openPeers() error {
 	if b.opts.PeerListen == "" {
@@ -54,7 +49,7 @@ func (b *Broker) checkPlainPeers() error {
 func (b *Broker) peerAddress() (string, error) {
 	listens, scheme, host := b.listeners[0], "", b.opts.PeerHost
 	if b.peers != nil {
-		listens, scheme = b.peers, peerTLS
+		listens, scheme = b.peers, metadata.PeerTLS
 		if host == "" {
 			host = b.listeners[0].endpoint.Host
 		}
@@ -71,7 +66,8 @@ func (b *Broker) peerAddress() (string, error) {
 
 // peerSecurity is the security of the listener for other brokers.
 func (b *Broker) peerSecurity() wire.Security {
-	return wire.Security{TLS: b.opts.Certificates.peerServer(), Certificate: b.peerSession}
+	return wire.Security{TLS: b.opts.Certificates.peerServer(), Certificate: b.peerSession,
+		Plain: b.plainPeers}
 }
 
 // peerSession returns the session of a broker or the operator, which the URI in its certificate
@@ -107,7 +103,7 @@ func singleURI(certificate *x509.Certificate) (string, error) {
 // dialPeer connects to another broker, as the broker has registered.
 func (b *Broker) dialPeer(ctx context.Context, to metadata.Broker) (*wire.Peer, error) {
 	name := b.clientID()
-	address, secure := strings.CutPrefix(to.Peer, peerTLS)
+	address, secure := strings.CutPrefix(to.Peer, metadata.PeerTLS)
 	if address == "" {
 		endpoint, ok := to.Endpoints.On(metadata.DefaultListener)
 		if !ok {
@@ -181,7 +177,7 @@ func (b *Broker) plainPeers() bool {
 		return true
 	}
 	for _, other := range b.image().Brokers {
-		if !strings.HasPrefix(other.Peer, peerTLS) {
+		if !strings.HasPrefix(other.Peer, metadata.PeerTLS) {
 			return true
 		}
 	}

@@ -126,6 +126,7 @@ var layers = map[string][]string{
 	// The operator and the brokers resolve a topic's settings by internal/metadata, so that both
 	// apply the same defaults.
 	"controllers/secrets": {"api/v1alpha1"},
+	"controllers/peertls": {"api/v1alpha1", "internal/pki"},
 	"controllers/certificates": {"api/v1alpha1", "controllers/conditions", "controllers/index",
 		"controllers/secrets", "controllers/watch", "internal/metadata",
 		"internal/operator/render", "internal/pki"},
@@ -147,8 +148,8 @@ var layers = map[string][]string{
 		"internal/partitionset", "internal/placement",
 	},
 	"controllers/broker": {
-		"api/v1alpha1", "controllers/brokerstate", "controllers/keyed", "controllers/watch",
-		"internal/operator/render", "internal/placement",
+		"api/v1alpha1", "controllers/brokerstate", "controllers/keyed", "controllers/peertls",
+		"controllers/watch", "internal/operator/render", "internal/placement",
 	},
 	"controllers/election": {
 		"api/v1alpha1", "controllers/brokerstate", "controllers/conditions", "controllers/keyed",
@@ -159,7 +160,8 @@ var layers = map[string][]string{
 		"api/v1alpha1", "controllers/assignment", "controllers/broker", "controllers/brokerstate",
 		"controllers/certificates", "controllers/conditions", "controllers/election",
 		"controllers/index", "controllers/logcluster", "controllers/loguser",
-		"controllers/opmetrics", "controllers/reports", "controllers/secrets",
+		"controllers/opmetrics", "controllers/peertls", "controllers/reports",
+		"controllers/secrets",
 		"controllers/sets", "controllers/topic", "internal/operator/render",
 		"internal/restmapper",
 	},
@@ -180,6 +182,7 @@ var layers = map[string][]string{
 var testLayers = map[string][]string{
 	// compares the names of pods and Leases
 	"controllers/brokerstate": {"internal/operator/render"},
+	"internal/metadata/kube":  {"internal/credentials"},
 	"internal/bench/client":   {"internal/dev"}, // runs a cluster to measure
 	// measures the compression ratio
 	"internal/bench/tickets": {"internal/compress"},

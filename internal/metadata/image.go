@@ -39,6 +39,12 @@ type Image struct {
 	byID   map[ID]*Topic
 }
 
+// PeerTLS begins the peer address of a broker that serves mutual TLS at this address. A broker
+// dials the address as the target has registered it, so a LogCluster needs one rolling restart to
+// begin with mutual TLS: brokers that have restarted dial each other with TLS. Until all have
+// restarted, they also accept followers without TLS at this address.
+const PeerTLS = "tls://"
+
 // Broker is a broker that is up.
 type Broker struct {
 	ID int32

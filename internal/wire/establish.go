@@ -36,7 +36,13 @@ func (c *connection) establish(ctx context.Context) error {
 		if end.Before(handshake) {
 			handshake = end
 		}
-		if err := c.handshake(ctx, handshake); err != nil {
+		var err error
+		if security.Plain != nil && security.Plain() {
+			err = c.optionalTLS(ctx, handshake)
+		} else {
+			err = c.handshake(ctx, c.socket, handshake)
+		}
+		if err != nil {
 			return err
 		}
 	}

@@ -46,6 +46,8 @@ type Security struct {
 	// TLS returns the TLS configuration for a new connection. A new certificate thus takes effect
 	// without a restart. If the function is nil, the listener has no TLS.
 	TLS func() *tls.Config
+	// Plain reports whether a new connection may also be without TLS; nil: it may not.
+	Plain func() bool
 	// Certificate returns the session of a client from its verified certificate. It is nil if the
 	// listener does not authenticate clients by certificates.
 	Certificate func(state *tls.ConnectionState) (*Session, error)

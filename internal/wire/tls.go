@@ -49,9 +49,9 @@ func (g *gatedConn) Write(b []byte) (int, error) {
 
 // handshake performs the TLS handshake, and replaces c.stream and c.sender. It sets the session if
 // the client has authenticated by its certificate.
-func (c *connection) handshake(ctx context.Context, deadline time.Time) error {
+func (c *connection) handshake(ctx context.Context, socket net.Conn, deadline time.Time) error {
 	security := &c.server.opts.Security
-	gate := &gatedConn{Conn: c.socket}
+	gate := &gatedConn{Conn: socket}
 	stream := tls.Server(gate, security.TLS())
 	c.deadline(ctx, deadline)
 	handshakeGate <- struct{}{}

@@ -11,12 +11,18 @@
 //     compare-and-swap.
 //   - admin.go, alter.go, move.go: requests of Kafka's admin clients to create, delete and change
 //     topics, to reassign partitions and elect leaders, and to change settings of the LogCluster.
+//   - users.go: requests about ACLs and passwords. security.go and secrets.go: rights and
+//     passwords, from LogUsers and the Secrets with verifiers.
 //   - no_retry.go, retry_dial.go: which requests the HTTP clients repeat.
 //
 // A broker needs only these permissions, in its namespace (internal/operator/render contains the
 // Role):
 //
-//	heartwood.dev        logclusters, topics, partitionsets  get list watch
+//	heartwood.dev        logclusters, topics, partitionsets, get list watch
+//	                     logusers
+//	                     secrets                             get list watch: those that the Role
+//	                                                         names
+//	heartwood.dev        logusers                            create patch
 //	heartwood.dev        logclusters                         patch its own
 //	heartwood.dev        topics                              create delete patch
 //	heartwood.dev        partitionsets                       update

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/google/uuid"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"heartwood.dev/heartwood/api/v1alpha1"
@@ -20,14 +21,19 @@ type resources struct {
 	cluster *v1alpha1.LogCluster
 	topics  []*v1alpha1.Topic
 	sets    partitionSets
+	users   []*v1alpha1.LogUser // of all LogClusters of the namespace
+	secrets []*corev1.Secret    // with SCRAM verifiers
+	// unknownUsers is Options.UnknownUsers.
+	unknownUsers []byte
 }
 
 // imageCache builds images. It reuses the topics and partitions of the previous image that have not
 // changed: with 10,000 partitions, most changes concern a few of them. The zero value is ready for
 // use.
 type imageCache struct {
-	alive  map[int32]metadata.Broker
-	topics map[types.UID]cachedTopic
+	alive    map[int32]metadata.Broker
+	topics   map[types.UID]cachedTopic
+	security securityCache
 }
 
 // cachedTopic is a topic of the previous image and what it was built from.
@@ -77,15 +83,15 @@ func (c *imageCache) image(r resources, alive map[int32]metadata.Broker,
 			topics = append(topics, built.topic)
 		}
 	}
+	next.security = c.security
 	*c = next
 	brokers := slices.Collect(maps.Values(alive))
 	image = metadata.NewImage(clusterID.String(), metadata.ResolveCleaner(r.cluster), brokers,
 		topics).WithPolicies(r.cluster)
 	image.Retained = r.sets.retained
-	// The broker does not read LogUsers yet. A LogCluster with authorization, which its schema does
-	// not allow yet, denies everything.
-	image.Security = metadata.ResolveSecurity(r.cluster, nil, nil, nil)
-	return image, append(faults, r.sets.faults...)
+	security, invalid := c.security.security(r)
+	image.Security = security
+	return image, slices.Concat(faults, r.sets.faults, invalid)
 }
 
 // topic builds a topic. If nothing has changed, it returns the topic of the previous image.

@@ -47,6 +47,7 @@ type keeper struct {
 	pod     string // the pod's uid; "" outside a pod
 	holder  string // the holder identity of this incarnation
 	logger  *slog.Logger
+	trust   func() string // Options.Trust, never nil
 
 	// The next two fields are not locked: method acquire uses them first, and after its return only
 	// the goroutine that runs method keep.
@@ -59,10 +60,14 @@ type keeper struct {
 }
 
 func newKeeper(c client.Client, opts Options, self metadata.Broker) *keeper {
+	trust := opts.Trust
+	if trust == nil {
+		trust = func() string { return "" }
+	}
 	return &keeper{
 		client: c, cluster: opts.Cluster, self: self, pod: opts.PodUID, holder: uuid.NewString(),
-		logger: opts.Logger,
-		leave:  make(chan chan<- error), ended: make(chan struct{}),
+		logger: opts.Logger, trust: trust,
+		leave: make(chan chan<- error), ended: make(chan struct{}),
 		key: client.ObjectKey{Namespace: opts.Namespace,
 			Name: v1alpha1.BrokerLeaseName(opts.Cluster, self.ID)},
 	}
@@ -198,9 +203,15 @@ func (k *keeper) fill(next *coordinationv1.Lease, transitions int32) {
 		cleanEpoch = strconv.FormatInt(k.self.CleanEpoch, 10)
 	}
 	endpoint, _ := k.self.Endpoints.On(metadata.DefaultListener)
+	peer, peerTLS := strings.CutPrefix(k.self.Peer, metadata.PeerTLS)
+	acceptsTLS := ""
+	if peerTLS {
+		acceptsTLS = "true"
+	}
 	for name, value := range map[string]string{
 		v1alpha1.AnnotationEndpoint:  endpoint.String(),
-		v1alpha1.AnnotationPeer:      k.self.Peer,
+		v1alpha1.AnnotationPeer:      peer,
+		v1alpha1.AnnotationPeerTLS:   acceptsTLS,
 		v1alpha1.AnnotationDirectory: k.self.Directory,
 		v1alpha1.AnnotationProducerIDs: strconv.FormatInt(
 			metadata.NextProducerIDs(producerIDs(next),
@@ -209,6 +220,7 @@ func (k *keeper) fill(next *coordinationv1.Lease, transitions int32) {
 		v1alpha1.AnnotationPod:                k.pod,
 		v1alpha1.AnnotationVersion:            version.Version(),
 		v1alpha1.AnnotationTransactionVersion: transactionVersion(k.self),
+		v1alpha1.AnnotationTrust:              k.trust(),
 		v1alpha1.AnnotationLeaving:            "", // removes the announcement of an earlier incarnation
 	} {
 		next.Annotations[name] = value
@@ -271,15 +283,18 @@ func (k *keeper) keep(ctx context.Context) error {
 	}
 }
 
-// renew writes the Lease as last written, with a new renewTime. After a conflict, or if the Lease
-// was deleted, it calls reread.
+// renew writes the Lease as last written, with a new renewTime and the present trust. After a
+// conflict, or if the Lease was deleted, it calls reread.
 func (k *keeper) renew(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	next := k.written.DeepCopy()
 	next.Spec.RenewTime = new(metav1.NowMicro())
-	if k.leaving && next.Annotations == nil {
+	if next.Annotations == nil {
 		next.Annotations = map[string]string{}
+	}
+	if next.Annotations[v1alpha1.AnnotationTrust] = k.trust(); k.trust() == "" {
+		delete(next.Annotations, v1alpha1.AnnotationTrust)
 	}
 	if k.leaving {
 		next.Annotations[v1alpha1.AnnotationLeaving] = strconv.FormatInt(lease.Epoch(next), 10)

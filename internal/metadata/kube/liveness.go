@@ -53,7 +53,7 @@ func (l *liveness) observe(leases []*coordinationv1.Lease, ownRenewed, now time.
 		// This broker observes its own controlled shutdown through the watch, as other brokers do.
 		// That is early enough.
 		case ok && broker.Epoch == l.self.Epoch:
-			l.self.Leaving = broker.Leaving
+			l.self.Leaving, l.self.Endpoints = broker.Leaving, broker.Endpoints
 			// renewTime and ownRenewed are from the clock of this broker.
 			if renew := current.Spec.RenewTime; renew != nil && renew.Time.Before(ownRenewed) {
 				ownRenewed = renew.Time
@@ -110,13 +110,21 @@ func leaseBroker(from *coordinationv1.Lease) (broker metadata.Broker, ok bool) {
 	return metadata.Broker{
 		ID: id, Epoch: lease.Epoch(from),
 		Endpoints:  leaseEndpoints(from.Annotations, endpoint),
-		Peer:       from.Annotations[v1alpha1.AnnotationPeer],
+		Peer:       leasePeer(from.Annotations),
 		Rack:       from.Annotations[v1alpha1.AnnotationRack],
 		Directory:  from.Annotations[v1alpha1.AnnotationDirectory],
 		CleanEpoch: v1alpha1.LeaseCleanEpoch(from.Annotations), ProducerIDs: producerIDs(from),
 		Leaving:            lease.Leaving(from),
 		TransactionVersion: v1alpha1.LeaseTransactionVersion(from.Annotations),
 	}, true
+}
+
+// leasePeer returns the peer address in a Lease.
+func leasePeer(annotations map[string]string) string {
+	if annotations[v1alpha1.AnnotationPeerTLS] == "true" {
+		return metadata.PeerTLS + annotations[v1alpha1.AnnotationPeer]
+	}
+	return annotations[v1alpha1.AnnotationPeer]
 }
 
 // leaseEndpoints returns the endpoints that the operator has written into a Lease. Without one of

@@ -15,8 +15,8 @@ import (
 func testPermissions(f *fixture) {
 	group := []string{v1alpha1.GroupVersion.Group}
 	f.create(&rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Name: "broker"}, Rules: []rbacv1.PolicyRule{
-		{APIGroups: group, Resources: []string{"logclusters", "topics", "partitionsets"},
-			Verbs: []string{"get", "list", "watch"}},
+		{APIGroups: group, Resources: []string{"logclusters", "topics", "partitionsets",
+			"logusers"}, Verbs: []string{"get", "list", "watch"}},
 		{APIGroups: group, Resources: []string{"topics"}, Verbs: []string{"create", "delete"}},
 		{APIGroups: group, Resources: []string{"logclusters"}, ResourceNames: []string{"demo"},
 			Verbs: []string{"patch"}},

@@ -46,9 +46,13 @@ type Options struct {
 	Cluster   string // name of the LogCluster
 	// PodUID is the uid of the broker's pod, by which the operator detects that the broker has
 	// exited; "" outside a pod.
-	PodUID   string
-	Registry prometheus.Registerer // for the store's metrics; may be nil
-	Logger   *slog.Logger          // default: discards everything
+	PodUID string
+	// Trust returns the value of AnnotationTrust of this broker's Lease, "" for none; may be nil.
+	Trust func() string
+	// UnknownUsers returns the key v1alpha1.KeyUnknownUsers; may be nil.
+	UnknownUsers func() []byte
+	Registry     prometheus.Registerer // for the store's metrics; may be nil
+	Logger       *slog.Logger          // default: discards everything
 }
 
 // Store is a broker's metadata store. It watches Topics, PartitionSets and broker Leases, renews
@@ -68,6 +72,7 @@ type Store struct {
 	directory atomic.Pointer[directory]
 	decoded   decodedSets
 	reported  reportedPartitions
+	secrets   *secretWatches // used by the goroutine of follow
 	metrics   *metrics
 
 	// Event handlers set these flags. Each channel has a buffer of one.
@@ -112,6 +117,9 @@ func New(opts Options) (*Store, error) {
 	if s.cache, err = cache.New(config, options); err != nil {
 		return nil, fmt.Errorf("create the cache: %w", err)
 	}
+	s.secrets = &secretWatches{config: config, http: watches, mapper: mapper, scheme: scheme,
+		namespace: opts.Namespace, changed: func() { notify(s.changed) },
+		watches: map[string]cache.Cache{}}
 	s.register(opts.Registry)
 	return s, nil
 }
@@ -139,6 +147,7 @@ func (s *Store) cacheOptions(scheme *runtime.Scheme) cache.Options {
 // LogCluster exists.
 func (s *Store) Run(ctx context.Context, self metadata.Broker, apply func(*metadata.Image)) error {
 	ctx, cancel := context.WithCancel(ctx)
+	defer s.secrets.running.Wait()
 	defer cancel()
 	s.addHandlers(ctx)
 	watches := make(chan error, 1)
@@ -177,17 +186,13 @@ func (s *Store) tryAddHandlers(ctx context.Context) error {
 	for object, flag := range map[client.Object]chan struct{}{
 		&v1alpha1.LogCluster{}: s.changed, &v1alpha1.Topic{}: s.changed,
 		&v1alpha1.PartitionSet{}: s.changed, &coordinationv1.Lease{}: s.leases,
+		&v1alpha1.LogUser{}: s.changed,
 	} {
 		informer, err := s.cache.GetInformer(ctx, object, cache.BlockUntilSynced(false))
 		if err != nil {
 			return fmt.Errorf("watch %T: %w", object, err)
 		}
-		set := func() {
-			select {
-			case flag <- struct{}{}:
-			default:
-			}
-		}
+		set := func() { notify(flag) }
 		if _, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
 			AddFunc: func(any) { set() },
 			UpdateFunc: func(before, after any) {
@@ -203,13 +208,21 @@ func (s *Store) tryAddHandlers(ctx context.Context) error {
 	return nil
 }
 
+// notify sets a flag.
+func notify(flag chan<- struct{}) {
+	select {
+	case flag <- struct{}{}:
+	default:
+	}
+}
+
 // affectsImage reports whether an update can change an image. An image does not depend on the
-// status of LogClusters and Topics. That status only aggregates the state of partitions, and it is
-// written many times while a broker fails or returns. Of their annotations, an image depends on
-// AnnotationCleanNow only.
+// status of LogClusters, Topics and LogUsers. That status only aggregates the state of partitions,
+// and it is written many times while a broker fails or returns. Of their annotations, an image
+// depends on AnnotationCleanNow only.
 func affectsImage(before, after any) bool {
 	switch before.(type) {
-	case *v1alpha1.LogCluster, *v1alpha1.Topic:
+	case *v1alpha1.LogCluster, *v1alpha1.Topic, *v1alpha1.LogUser:
 		before, after := before.(client.Object), after.(client.Object)
 		return before.GetUID() != after.GetUID() ||
 			before.GetGeneration() != after.GetGeneration() ||
@@ -310,14 +323,29 @@ func (s *Store) update(ctx context.Context, v *view) (time.Duration, error) {
 	if err != nil {
 		return lease.RenewInterval, err
 	}
-	if v.last == nil {
-		if complete, err := s.cacheComplete(ctx, all); err != nil || !complete {
-			return lease.RenewInterval / 4, err
-		}
+	complete, err := s.addSecrets(ctx, &all)
+	if v.last == nil && complete {
+		complete, err = s.cacheComplete(ctx, all)
+	}
+	if err != nil || !complete {
+		return lease.RenewInterval / 4, err
 	}
 	v.alive, v.changed = alive, false
 	s.applyImage(v, all)
 	return v.liveness.next(now), nil
+}
+
+// addSecrets adds what is needed to authenticate clients. complete is false until it is known:
+// clients treat a login that fails as final.
+func (s *Store) addSecrets(ctx context.Context, all *resources) (complete bool, err error) {
+	if all.cluster == nil {
+		return true, nil
+	}
+	if s.opts.UnknownUsers != nil {
+		all.unknownUsers = s.opts.UnknownUsers()
+	}
+	all.secrets, complete, err = s.secrets.read(ctx, all.cluster)
+	return complete, err
 }
 
 // cacheComplete reports whether the caches contain every topic and partition that exists. A watch
@@ -401,15 +429,16 @@ func (s *Store) reportFaults(v *view, faults ...error) {
 
 // resources lists the cached resources.
 func (s *Store) resources(ctx context.Context) (resources, error) {
-	clusters, topics, sets := &v1alpha1.LogClusterList{}, &v1alpha1.TopicList{},
-		&v1alpha1.PartitionSetList{}
-	for _, list := range []client.ObjectList{clusters, topics, sets} {
+	clusters, topics, sets, users := &v1alpha1.LogClusterList{}, &v1alpha1.TopicList{},
+		&v1alpha1.PartitionSetList{}, &v1alpha1.LogUserList{}
+	for _, list := range []client.ObjectList{clusters, topics, sets, users} {
 		if err := s.cache.List(ctx, list); err != nil {
 			return resources{}, fmt.Errorf("list %T: %w", list, err)
 		}
 	}
 	all := resources{name: s.opts.Cluster, topics: pointers(topics.Items),
-		sets: s.decoded.decode(s.opts.Cluster, pointers(sets.Items))}
+		users: pointers(users.Items),
+		sets:  s.decoded.decode(s.opts.Cluster, pointers(sets.Items))}
 	for i := range clusters.Items {
 		if cluster := &clusters.Items[i]; cluster.Name == s.opts.Cluster &&
 			cluster.DeletionTimestamp.IsZero() {

@@ -55,6 +55,7 @@ func TestWithAPIServer(t *testing.T) {
 		"deleted Lease":                         testDeletedLease,
 		"wait for the LogCluster":               testWaitForTheCluster,
 		"permissions":                           testPermissions,
+		"users and their passwords":             testUsers,
 		"conflict with the operator":            testServingConflict,
 		"log ahead of the metadata":             testAhead,
 		"failed log":                            testStopped,

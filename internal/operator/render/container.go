@@ -2,7 +2,9 @@ package render
 
 import (
 	"cmp"
+	"encoding/json"
 	"fmt"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -10,6 +12,9 @@ import (
 
 	"heartwood.dev/heartwood/api/v1alpha1"
 )
+
+// certificatesDir is the mount path of Secret <cluster>-brokers-tls.
+const certificatesDir = "/etc/heartwood/certificates"
 
 // dataDir is the mount path of a broker's volume. It is the only directory to which the broker can
 // write.
@@ -46,7 +51,7 @@ func container(cluster *v1alpha1.LogCluster, settings Settings) corev1.Container
 			ReadOnlyRootFilesystem:   new(true),
 			Capabilities:             &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
 		},
-		VolumeMounts: []corev1.VolumeMount{{Name: volumeData, MountPath: dataDir}},
+		VolumeMounts: volumeMounts(cluster),
 	}
 }
 
@@ -73,10 +78,69 @@ func arguments(cluster *v1alpha1.LogCluster) []string {
 			HeadlessName(cluster.Name), port),
 		fmt.Sprintf("--http=:%d", portHTTP),
 	}
+	if !plainListener(cluster) {
+		arguments = append(arguments, "--listeners="+listenersArgument(cluster))
+	}
+	if cluster.Spec.Secured() {
+		arguments = append(arguments, fmt.Sprintf("--peer-listen=:%d", v1alpha1.PeerPort),
+			"--certificates="+certificatesDir)
+	}
 	if cluster.Spec.Pprof {
 		arguments = append(arguments, "--pprof")
 	}
 	return arguments
+}
+
+// plainListener reports whether a LogCluster has one listener that is described by its port, as in
+// images of earlier versions.
+func plainListener(cluster *v1alpha1.LogCluster) bool {
+	all := cluster.Spec.Listeners.OrDefault()
+	return len(all) == 1 && all[0].Name == v1alpha1.DefaultListenerName && internal(&all[0]) &&
+		all[0].TLS == nil && len(all[0].Authentication) == 0 && all[0].MaxConnections == nil
+}
+
+// listenersArgument returns the JSON of the listeners. It contains only what brokers use, so that
+// other changes of a listener do not restart them. The kubelet replaces $$ by $.
+func listenersArgument(cluster *v1alpha1.LogCluster) string {
+	var all []v1alpha1.Listener
+	for _, l := range cluster.Spec.Listeners.OrDefault() {
+		used := v1alpha1.Listener{Name: l.Name, Port: l.Port, MaxReauth: l.MaxReauth,
+			MaxConnections: l.MaxConnections}
+		if l.TLS != nil {
+			used.TLS = &v1alpha1.ListenerTLS{}
+		}
+		for _, a := range l.Authentication {
+			a.ClientCAs = nil
+			used.Authentication = append(used.Authentication, a)
+		}
+		all = append(all, used)
+	}
+	encoded, err := json.Marshal(all)
+	if err != nil {
+		panic(err) // impossible: the type has no value that cannot be encoded
+	}
+	return strings.ReplaceAll(string(encoded), "$", "$$")
+}
+
+// volumeMounts returns the mounts of a broker's container.
+func volumeMounts(cluster *v1alpha1.LogCluster) []corev1.VolumeMount {
+	mounts := []corev1.VolumeMount{{Name: volumeData, MountPath: dataDir}}
+	if cluster.Spec.Secured() {
+		mounts = append(mounts, corev1.VolumeMount{Name: volumeCertificates, ReadOnly: true,
+			MountPath: certificatesDir})
+	}
+	return mounts
+}
+
+// volumes returns the volumes of a broker's pod besides its data. Certificates are mounted, so that
+// a broker that starts while the API server is unavailable has them.
+func volumes(cluster *v1alpha1.LogCluster) []corev1.Volume {
+	if !cluster.Spec.Secured() {
+		return nil
+	}
+	return []corev1.Volume{{Name: volumeCertificates, VolumeSource: corev1.VolumeSource{
+		Secret: &corev1.SecretVolumeSource{DefaultMode: new(int32(0o440)),
+			SecretName: v1alpha1.BrokersTLSSecretName(cluster.Name)}}}}
 }
 
 // fieldVariable returns an environment variable whose value is a field of the pod.

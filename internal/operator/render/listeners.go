@@ -48,7 +48,7 @@ func containerPorts(cluster *v1alpha1.LogCluster) []corev1.ContainerPort {
 	for _, listener := range cluster.Spec.Listeners.OrDefault() {
 		ports = append(ports, port(listener.Name, listener.Port))
 	}
-	if cluster.Spec.Peers == v1alpha1.PeersMutualTLS {
+	if cluster.Spec.Secured() {
 		ports = append(ports, port(portNamePeers, v1alpha1.PeerPort))
 	}
 	return append(ports, port(portNameHTTP, portHTTP))

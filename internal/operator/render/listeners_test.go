@@ -57,7 +57,7 @@ func TestEndpoint(t *testing.T) {
 func TestBrokersReadNamedSecretsOnly(t *testing.T) {
 	want := []string{"safe-brokers-tls", "safe-scram-0", "safe-scram-1", "safe-scram-admin"}
 	found := false
-	for _, rule := range role(secured(), Settings{ScramShards: 2}).Rules {
+	for _, rule := range role(secured(), Settings{ScramShards: 1}).Rules {
 		if !slices.Contains(rule.Resources, "secrets") {
 			continue
 		}

@@ -20,6 +20,8 @@ const (
 	portNamePeers = "peers"
 	portNameHTTP  = "http" // the chart's PodMonitor selects the port by this name
 	volumeData    = "data"
+
+	volumeCertificates = "certificates"
 )
 
 // BrokersName returns the name of the brokers' StatefulSet, ServiceAccount, Role, RoleBinding and

@@ -28,7 +28,7 @@ func networkPolicy(cluster *v1alpha1.LogCluster, settings Settings) *networkingv
 		}
 		rules = append(rules, ingress(listener.Port, from))
 	}
-	if cluster.Spec.Peers == v1alpha1.PeersMutualTLS {
+	if cluster.Spec.Secured() {
 		rules = append(rules, ingress(v1alpha1.PeerPort, own))
 	}
 	if cluster.Spec.HTTP != nil {

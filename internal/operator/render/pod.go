@@ -49,6 +49,7 @@ func podTemplate(cluster *v1alpha1.LogCluster, settings Settings) corev1.PodTemp
 			},
 			TopologySpreadConstraints: spread(cluster),
 			Containers:                []corev1.Container{container(cluster, settings)},
+			Volumes:                   volumes(cluster),
 		},
 	}
 }

@@ -2,7 +2,6 @@ package render
 
 import (
 	"cmp"
-	"slices"
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -82,15 +81,13 @@ func securityRules(cluster *v1alpha1.LogCluster, settings Settings) []rbacv1.Pol
 		rules = append(rules, rbacv1.PolicyRule{APIGroups: heartwood,
 			Resources: []string{"logusers"}, Verbs: []string{"create", "patch"}})
 	}
-	encrypted := slices.ContainsFunc(cluster.Spec.Listeners,
-		func(l v1alpha1.Listener) bool { return l.TLS != nil })
-	authenticates := cluster.Spec.Listeners.Authenticate()
-	if !encrypted && !authenticates && cluster.Spec.Peers != v1alpha1.PeersMutualTLS {
+	if !cluster.Spec.Secured() {
 		return rules
 	}
+	authenticates := cluster.Spec.Listeners.Authenticate()
 	names := []string{v1alpha1.BrokersTLSSecretName(cluster.Name)}
 	if authenticates {
-		for shard := range max(settings.ScramShards, 1) {
+		for shard := range settings.ScramShards + 1 { // brokers also watch the next one
 			names = append(names, v1alpha1.ScramSecretName(cluster.Name, shard))
 		}
 		names = append(names, v1alpha1.ScramAdminSecretName(cluster.Name))

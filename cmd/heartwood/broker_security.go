@@ -1,0 +1,52 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"strconv"
+
+	"heartwood.dev/heartwood/api/v1alpha1"
+	"heartwood.dev/heartwood/internal/broker"
+)
+
+// clientListeners returns the listeners of --listeners, nil without this flag. All advertise the
+// host of --advertise; the operator writes other addresses into the broker's Lease.
+func (f *brokerFlags) clientListeners() ([]broker.Listener, error) {
+	if f.listeners == "" {
+		return nil, nil
+	}
+	var of v1alpha1.Listeners
+	if err := json.Unmarshal([]byte(f.listeners), &of); err != nil {
+		return nil, fmt.Errorf("invalid argument for --listeners: %w", err)
+	}
+	if len(of) == 0 {
+		return nil, errors.New("invalid argument for --listeners: give at least one listener")
+	}
+	host, _, err := net.SplitHostPort(f.advertise)
+	if err != nil {
+		return nil, fmt.Errorf("invalid argument %q for --advertise: %w", f.advertise, err)
+	}
+	var all []broker.Listener
+	for i := range of {
+		port := strconv.Itoa(int(of[i].Port))
+		all = append(all, broker.ListenerOf(&of[i], ":"+port, net.JoinHostPort(host, port)))
+	}
+	return all, nil
+}
+
+// certificateFiles returns the certificates of --certificates, nil without this flag.
+func (f *brokerFlags) certificateFiles(node int32, listeners []broker.Listener,
+	logger *slog.Logger) *broker.CertificateFiles {
+	if f.certificates == "" {
+		return nil
+	}
+	files := &broker.CertificateFiles{Dir: f.certificates, Broker: node, Logger: logger,
+		Certificates: broker.NewCertificates()}
+	for i := range listeners {
+		files.Listeners = append(files.Listeners, listeners[i].Name)
+	}
+	return files
+}

@@ -1,0 +1,122 @@
+// Package peertls makes the TLS configurations with which the operator connects to brokers. The
+// operator's certificate is issued by the peer CA, which the operator has, and is never stored.
+package peertls
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"heartwood.dev/heartwood/api/v1alpha1"
+	"heartwood.dev/heartwood/internal/pki"
+)
+
+// Client makes configurations. It is safe for concurrent use.
+type Client struct {
+	reader client.Reader
+	now    func() time.Time
+	mu     struct {
+		sync.Mutex
+		issued map[types.NamespacedName]issued // by LogCluster
+	}
+}
+
+// issued is the operator's certificate for a LogCluster.
+type issued struct {
+	version     string // resource version of the CA's Secret
+	renewal     time.Time
+	certificate tls.Certificate
+	roots       *x509.CertPool
+}
+
+// New returns a Client that reads the Secrets of peer CAs with reader. Parameter now may be nil.
+func New(reader client.Reader, now func() time.Time) *Client {
+	c := &Client{reader: reader, now: now}
+	if c.now == nil {
+		c.now = time.Now
+	}
+	c.mu.issued = map[types.NamespacedName]issued{}
+	return c
+}
+
+// Config returns the configuration for a connection to a broker. The address of a pod may belong to
+// another pod by now, so the certificate is verified by the URI, which contains the broker's id.
+func (c *Client) Config(ctx context.Context, cluster types.NamespacedName,
+	broker int32) (*tls.Config, error) {
+	secret := &corev1.Secret{}
+	if err := c.reader.Get(ctx, types.NamespacedName{Namespace: cluster.Namespace,
+		Name: v1alpha1.PeerCASecretName(cluster.Name)}, secret); err != nil {
+		return nil, fmt.Errorf("read the peer CA: %w", err)
+	}
+	of, err := c.certificate(cluster, secret)
+	if err != nil {
+		return nil, err
+	}
+	want := v1alpha1.PeerURI(cluster.Namespace, cluster.Name, broker)
+	return &tls.Config{
+		MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{of.certificate},
+		//nolint:gosec // VerifyConnection verifies the chain, and the URI instead of a host name
+		InsecureSkipVerify: true,
+		VerifyConnection: func(state tls.ConnectionState) error {
+			return verify(state.PeerCertificates, of.roots, want)
+		},
+	}, nil
+}
+
+// certificate returns the operator's certificate. It issues a new one if the CA has changed.
+func (c *Client) certificate(cluster types.NamespacedName,
+	secret *corev1.Secret) (issued, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	now := c.now()
+	if of, ok := c.mu.issued[cluster]; ok && of.version == secret.ResourceVersion &&
+		now.Before(of.renewal) {
+		return of, nil
+	}
+	authority, err := pki.Decode(secret.Data)
+	if err != nil {
+		return issued{}, fmt.Errorf("decode the peer CA: %w", err)
+	}
+	leaf, err := authority.Issue(pki.Request{CommonName: "operator", Client: true,
+		URIs: []string{v1alpha1.OperatorURI(cluster.Namespace, cluster.Name)}}, now)
+	if err != nil {
+		return issued{}, err
+	}
+	of := issued{version: secret.ResourceVersion, renewal: pki.RenewalOf(leaf.Certificate),
+		roots: x509.NewCertPool()}
+	if of.certificate, err = tls.X509KeyPair(leaf.Chain, leaf.Key); err != nil {
+		return issued{}, fmt.Errorf("decode the operator's certificate: %w", err)
+	}
+	for _, ca := range authority.Certificates() {
+		of.roots.AddCert(ca)
+	}
+	c.mu.issued[cluster] = of
+	return of, nil
+}
+
+// verify verifies the chain and the URI of a server.
+func verify(chain []*x509.Certificate, roots *x509.CertPool, want string) error {
+	if len(chain) == 0 {
+		return errors.New("the server has sent no certificate")
+	}
+	options := x509.VerifyOptions{Roots: roots, Intermediates: x509.NewCertPool(),
+		KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}}
+	for _, intermediate := range chain[1:] {
+		options.Intermediates.AddCert(intermediate)
+	}
+	if _, err := chain[0].Verify(options); err != nil {
+		return err
+	}
+	if uris := chain[0].URIs; len(uris) != 1 || uris[0].String() != want {
+		return fmt.Errorf("the certificate is not one of %s", want)
+	}
+	return nil
+}
