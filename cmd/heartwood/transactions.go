@@ -161,7 +161,7 @@ func transactionsAbortCommand(flags *transactionsFlags) *cobra.Command {
 	var of report.TopicPartition
 	firstOffset := int64(-1)
 	cmd := &cobra.Command{
-		Use:   "abort TRANSACTIONAL-ID | abort --topic TOPIC --partition N --first-offset N",
+		Use:   "abort {ID | --topic TOPIC --partition N --first-offset N}",
 		Short: "Abort a transaction",
 		Long: `Abort the open transaction of a transactional id, in all its partitions. Its producer is fenced:
 its next request fails, and a new instance of the application can begin.

@@ -144,6 +144,11 @@ func (o *Offline) open(id PartitionID) error {
 	if err := o.completeTxnIndexes(); err != nil {
 		return err
 	}
+	// No maintenance writes the leader epochs later, and unsaved ones would hold back the recovery
+	// point and with it the cleaner.
+	if err := o.log.saveEpochs(); err != nil {
+		return err
+	}
 	return s.save()
 }
 
