@@ -1,0 +1,142 @@
+package dev
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/sasl/scram"
+)
+
+const securedCluster = `listeners: [
+  {name: tls, port: 9093, tls: {}, authentication: [{type: ScramSha512}]},
+  {name: mtls, port: 9094, tls: {}, authentication: [{type: Tls}]}],
+  authorization: {type: Simple, superUsers: [admin]}, brokers: 2`
+
+func logUser(name, spec string) string {
+	return "apiVersion: heartwood.dev/v1alpha1\nkind: LogUser\nmetadata: {name: " + name +
+		"}\nspec: {cluster: demo, " + spec + "}\n"
+}
+
+// userFile reads a file of a user.
+func userFile(t *testing.T, opts Options, user, file string) string {
+	t.Helper()
+	content, err := os.ReadFile(filepath.Join(opts.DataDir, "users", user, file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(content)
+}
+
+// connectAs returns a client that connects with the files of a user.
+func connectAs(t *testing.T, opts Options, user string, more ...kgo.Opt) *kgo.Client {
+	t.Helper()
+	config := &tls.Config{RootCAs: x509.NewCertPool(), MinVersion: tls.VersionTLS12}
+	config.RootCAs.AppendCertsFromPEM([]byte(userFile(t, opts, user, "ca.crt")))
+	options := append(more, kgo.DialTLSConfig(config), kgo.RetryTimeout(10*time.Second),
+		kgo.RecordDeliveryTimeout(10*time.Second), kgo.UnknownTopicRetries(3),
+		kgo.SeedBrokers(strings.Split(userFile(t, opts, user, "bootstrap.servers"), ",")...))
+	if _, err := os.Stat(filepath.Join(opts.DataDir, "users", user, "password")); err == nil {
+		options = append(options, kgo.SASL(scram.Auth{User: userFile(t, opts, user, "username"),
+			Pass: userFile(t, opts, user, "password")}.AsSha512Mechanism()))
+	} else {
+		pair, err := tls.X509KeyPair([]byte(userFile(t, opts, user, "user.crt")),
+			[]byte(userFile(t, opts, user, "user.key")))
+		if err != nil {
+			t.Fatal(err)
+		}
+		config.Certificates = []tls.Certificate{pair}
+	}
+	client, err := kgo.NewClient(options...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(client.Close)
+	return client
+}
+
+func produceOne(ctx context.Context, client *kgo.Client, topic string) error {
+	return client.ProduceSync(ctx, &kgo.Record{Topic: topic, Value: []byte("x")}).FirstErr()
+}
+
+// TestUsersConnectWithTheirFiles runs a cluster with TLS, SCRAM and client certificates. Users do
+// what their ACLs allow, which change with the manifests.
+func TestUsersConnectWithTheirFiles(t *testing.T) {
+	opts := options(t, logCluster(securedCluster), topic("orders", "partitions: 2, replicas: 2"),
+		logUser("admin", "authentication: {type: Scram}"),
+		logUser("alice", "authentication: {type: Scram}, acls: [{resource: {type: Topic, name: "+
+			"orders}, operations: [Write]}]"),
+		logUser("bob", "authentication: {type: Tls}"))
+	r := start(t, opts)
+	if err := produceOne(t.Context(), connectAs(t, opts, "alice"), "orders"); err != nil {
+		t.Fatalf("alice: %v", err)
+	}
+	bob := connectAs(t, opts, "bob")
+	if err := produceOne(t.Context(), bob, "orders"); !errors.Is(err,
+		kerr.TopicAuthorizationFailed) {
+		t.Fatalf("bob without an ACL: %v", err)
+	}
+	put(t, opts, "all.yaml", logCluster(securedCluster),
+		topic("orders", "partitions: 2, replicas: 2"),
+		logUser("admin", "authentication: {type: Scram}"),
+		logUser("bob", "authentication: {type: Tls}, acls: [{resource: {type: Topic, name: orders}, "+
+			"operations: [Write]}]"))
+	r.line("user bob authentication=Tls acls=1")
+	if err := produceOne(t.Context(), connectAs(t, opts, "bob"), "orders"); err != nil {
+		t.Fatalf("bob with an ACL: %v", err)
+	}
+	if err := connectAs(t, opts, "alice").Ping(t.Context()); !errors.Is(err,
+		kerr.SaslAuthenticationFailed) {
+		t.Errorf("alice, whose manifest was removed: %v", err)
+	}
+	admin := kadm.NewClient(connectAs(t, opts, "admin"))
+	if _, err := admin.CreateTopic(t.Context(), 1, 2, nil, "bills"); err != nil {
+		t.Errorf("the super user: %v", err)
+	}
+	info, err := os.Stat(filepath.Join(opts.DataDir, "users", "admin", "password"))
+	if err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("the password is readable by others: %v, %v", info.Mode(), err)
+	}
+}
+
+// TestSecurityIsKeptWithoutManifests restarts a cluster without manifests: CAs, users and ACLs
+// remain.
+func TestSecurityIsKeptWithoutManifests(t *testing.T) {
+	opts := options(t, logCluster(securedCluster), topic("orders", "partitions: 1, replicas: 2"),
+		logUser("alice", "authentication: {type: Scram}, acls: [{resource: {type: Topic, name: "+
+			"orders}, operations: [Write]}]"))
+	start(t, opts).stop()
+	before := userFile(t, opts, "alice", "password") + userFile(t, opts, "alice", "ca.crt")
+	opts.Manifests = nil
+	start(t, opts)
+	if after := userFile(t, opts, "alice", "password") + userFile(t, opts, "alice",
+		"ca.crt"); after != before {
+		t.Error("the password or the CA changed")
+	}
+	if err := produceOne(t.Context(), connectAs(t, opts, "alice"), "orders"); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestListenersCannotChangeWhileTheClusterRuns(t *testing.T) {
+	opts := options(t, logCluster("brokers: 1"))
+	r := start(t, opts)
+	put(t, opts, "all.yaml", logCluster("brokers: 1, authorization: {type: Simple}"))
+	r.log.await("listeners and peers cannot change while heartwood dev runs")
+}
+
+func TestSecurityNeedsMutualTLSBetweenBrokers(t *testing.T) {
+	opts := options(t, logCluster("brokers: 1, peers: Plain, authorization: {type: Simple}"))
+	if err := Run(t.Context(), opts); err == nil || !strings.Contains(err.Error(), "spec.peers") {
+		t.Errorf("got %v", err)
+	}
+}
