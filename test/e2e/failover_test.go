@@ -113,6 +113,7 @@ func (e *environment) waitRolled(t *testing.T) {
 		}
 		return ""
 	})
+	e.waitRollout(t, v1alpha1.ReasonComplete, "")
 	if _, err := e.call(t.Context(), "GET", "stats", url.Values{"topic": {failover}}); err != nil {
 		t.Fatal(err)
 	}
