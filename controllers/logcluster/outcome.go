@@ -115,7 +115,7 @@ func (o outcome) rollingOutCondition(s *scope, before []metav1.Condition,
 		if o.stuck(now) {
 			condition.Reason = v1alpha1.ReasonStuck
 		}
-		condition.Message = o.waits(s) + " " + o.remaining()
+		condition.Message = o.remaining() + " " + o.waits(s)
 	}
 	return condition
 }
