@@ -31,9 +31,7 @@ const securedCluster = "secured"
 // a request that only followers send, it is refused.
 func (e *environment) secured(t *testing.T) {
 	e.kubectl(t, "apply", "-f", "test/e2e/testdata/secured.yaml")
-	t.Cleanup(func() {
-		e.kubectl(t, "delete", "-f", "test/e2e/testdata/secured.yaml", "--wait=false")
-	})
+	defer e.kubectl(t, "delete", "-f", "test/e2e/testdata/secured.yaml", "--wait=false")
 	e.waitSecured(t)
 	var secret corev1.Secret
 	if err := e.Get(t.Context(), client.ObjectKey{Name: "writer-logcluster"}, &secret); err != nil {
