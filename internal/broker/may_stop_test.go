@@ -2,8 +2,10 @@ package broker
 
 import (
 	"encoding/json"
+	"errors"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"testing"
 
 	"heartwood.dev/heartwood/api/report"
@@ -16,7 +18,9 @@ func TestMayStop(t *testing.T) {
 	all := Brokers(c.brokers[:])
 	mayStop := func(id int32) bool {
 		answer, err := all.MayStop(id)
-		if err != nil {
+		if errors.Is(err, ErrStarting) {
+			return false
+		} else if err != nil {
 			t.Fatal(err)
 		}
 		if answer.MayStop != (len(answer.Blocking) == 0) {
@@ -25,8 +29,15 @@ func TestMayStop(t *testing.T) {
 		}
 		return answer.MayStop
 	}
-	c.await("all brokers to be allowed to stop",
-		func() bool { return mayStop(0) && mayStop(1) && mayStop(2) })
+	c.await("all replicas to be in sync", func() bool {
+		placed := all.Placement([]string{"rep"}).Partitions
+		return len(placed) == 2 && !slices.ContainsFunc(placed, func(p report.PlacedPartition) bool {
+			return p.Lag == nil || len(p.InSyncReplicas) != 3
+		})
+	})
+	if !mayStop(0) || !mayStop(1) || !mayStop(2) {
+		t.Error("all replicas are in sync, but a broker may not stop")
+	}
 	if !mayStop(7) {
 		t.Error("broker 7, which has no replicas, may not stop")
 	}

@@ -3,6 +3,7 @@ package cleaner
 import (
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -88,8 +89,11 @@ func TestI33EpochsSurviveTheirBatches(t *testing.T) {
 	err := runInScenario(t, func(s *scenario) {
 		s.open() // in leader epoch 0
 		s.runLines([]string{"put a=1", "lead", "put a=2", "lead", "put a=3", "roll", "put b=1"})
-		before := s.epochs()
 		s.runLines([]string{"wait 5s quietly", "log"})
+		before := s.epochs()
+		if want := []string{"0 0", "1 1", "2 2"}; !slices.Equal(before, want) {
+			fail("got epochs %v in the file after the pass, want %v", before, want)
+		}
 		if got := s.out.String(); !strings.Contains(got, "segment 0: 2:a=3\n") {
 			fail("the log is\n%s", got)
 		}
