@@ -42,11 +42,11 @@ func connectAs(t *testing.T, opts Options, user string, more ...kgo.Opt) *kgo.Cl
 	t.Helper()
 	config := &tls.Config{RootCAs: x509.NewCertPool(), MinVersion: tls.VersionTLS12}
 	config.RootCAs.AppendCertsFromPEM([]byte(userFile(t, opts, user, "ca.crt")))
-	options := append(more, kgo.DialTLSConfig(config), kgo.RetryTimeout(10*time.Second),
+	more = append(more, kgo.DialTLSConfig(config), kgo.RetryTimeout(10*time.Second),
 		kgo.RecordDeliveryTimeout(10*time.Second), kgo.UnknownTopicRetries(3),
 		kgo.SeedBrokers(strings.Split(userFile(t, opts, user, "bootstrap.servers"), ",")...))
 	if _, err := os.Stat(filepath.Join(opts.DataDir, "users", user, "password")); err == nil {
-		options = append(options, kgo.SASL(scram.Auth{User: userFile(t, opts, user, "username"),
+		more = append(more, kgo.SASL(scram.Auth{User: userFile(t, opts, user, "username"),
 			Pass: userFile(t, opts, user, "password")}.AsSha512Mechanism()))
 	} else {
 		pair, err := tls.X509KeyPair([]byte(userFile(t, opts, user, "user.crt")),
@@ -56,7 +56,7 @@ func connectAs(t *testing.T, opts Options, user string, more ...kgo.Opt) *kgo.Cl
 		}
 		config.Certificates = []tls.Certificate{pair}
 	}
-	client, err := kgo.NewClient(options...)
+	client, err := kgo.NewClient(more...)
 	if err != nil {
 		t.Fatal(err)
 	}
