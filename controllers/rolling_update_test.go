@@ -119,7 +119,7 @@ var _ = Describe("A rolling update", func() {
 		first, second := follower(0), follower(1)
 		f.revision("second")
 		f.expectPods(second, leader())
-		f.expectRollout(v1alpha1.ReasonWaiting, "Brokers still to be restarted: 2")
+		f.expectRollout(v1alpha1.ReasonWaiting, "Brokers with an outdated pod: 2")
 		f.expectEvent("main", "Normal", v1alpha1.EventRestarting)
 
 		By("not going on while the restarted broker is not ready")
@@ -146,6 +146,22 @@ var _ = Describe("A rolling update", func() {
 		Expect(brokers).To(HaveLen(3))
 		Expect(brokers[leader()].Leaders).To(Equal(int32(1)))
 		Expect(brokers[first].RestartReason).To(BeEmpty())
+	})
+
+	It("is shown from the apply of a changed template on", func() {
+		change(f, "main", &v1alpha1.LogCluster{}, func(cluster *v1alpha1.LogCluster) {
+			cluster.Spec.Image = "registry.example/heartwood:next"
+		})
+		Eventually(func(g Gomega) {
+			cluster := get(g, f, "main", &v1alpha1.LogCluster{})
+			rollingOut := meta.FindStatusCondition(cluster.Status.Conditions,
+				v1alpha1.ConditionRollingOut)
+			if rollingOut.ObservedGeneration == cluster.Generation {
+				Expect(rollingOut.Reason).To(Equal(v1alpha1.ReasonWaiting))
+			}
+			g.Expect(rollingOut.ObservedGeneration).To(Equal(cluster.Generation))
+			g.Expect(cluster.Status.ObservedGeneration).To(Equal(cluster.Generation))
+		}).Should(Succeed())
 	})
 
 	It("waits for replicas that are not in sync, and for the consent of the brokers", func() {

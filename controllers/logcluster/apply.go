@@ -21,7 +21,7 @@ import (
 //
 // The apply forces ownership. Otherwise a rendered field that another manager has set (kubectl
 // edit, an earlier field manager) would turn every apply into a conflict. Errors name the object
-// and wrap the API server's error.
+// and wrap the API server's error. apply sets the object's generation to that of the result.
 func apply(ctx context.Context, c client.Client, owner, object client.Object) error {
 	if err := controllerutil.SetControllerReference(owner, object, c.Scheme()); err != nil {
 		return fmt.Errorf("set the owner of %s: %w", object.GetName(), err)
@@ -31,13 +31,12 @@ func apply(ctx context.Context, c client.Client, owner, object client.Object) er
 		return fmt.Errorf("convert %s: %w", object.GetName(), err)
 	}
 	delete(content, "status")
-	configuration := client.ApplyConfigurationFromUnstructured(
-		&unstructured.Unstructured{Object: content},
-	)
-	if err := c.Apply(ctx, configuration, client.FieldOwner(conditions.Operator),
-		client.ForceOwnership); err != nil {
+	applied := &unstructured.Unstructured{Object: content} // and then the API server's response
+	if err := c.Apply(ctx, client.ApplyConfigurationFromUnstructured(applied),
+		client.FieldOwner(conditions.Operator), client.ForceOwnership); err != nil {
 		return fmt.Errorf("apply %s %s: %w", object.GetObjectKind().GroupVersionKind().Kind,
 			object.GetName(), err)
 	}
+	object.SetGeneration(applied.GetGeneration())
 	return nil
 }

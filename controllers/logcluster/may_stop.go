@@ -19,7 +19,7 @@ import (
 const (
 	// mayStopTimeout is the timeout of a request to one broker, including the response body.
 	mayStopTimeout = 2 * time.Second
-	// mayStopConcurrency is the number of brokers that are asked at the same time.
+	// mayStopConcurrency is the maximum number of concurrent requests.
 	mayStopConcurrency = 16
 	// mayStopMaxBytes is the maximum size of a response.
 	mayStopMaxBytes = 1 << 20

@@ -67,7 +67,7 @@ func (o outcome) describe(s *scope, status *v1alpha1.LogClusterStatus, now time.
 	}
 	for _, condition := range []metav1.Condition{o.appliedCondition(),
 		o.rollingOutCondition(s, status.Conditions, now)} {
-		condition.ObservedGeneration = s.cluster.Generation
+		condition.ObservedGeneration = o.generation
 		meta.SetStatusCondition(&status.Conditions, condition)
 	}
 }
@@ -102,9 +102,10 @@ func (o outcome) rollingOutCondition(s *scope, before []metav1.Condition,
 	switch {
 	case o.paused && (wasRolling || o.step.Outdated > 0):
 		condition.Reason, condition.Message = v1alpha1.ReasonPaused, pausedMessage
-	case o.step.Phase == rollout.Complete, o.paused, o.step.Outdated == 0 && !wasRolling:
-		// A broker that is not ready although no restart is pending is no rolling update; Ready
-		// reports it.
+	case o.step.Phase == rollout.Complete, o.paused, !wasRolling && o.step.Outdated == 0 &&
+		(o.step.Broker >= 0 || s.brokers.UID == ""):
+		// A broker that is not ready although no restart is pending is no rolling update, and
+		// neither is the creation of a LogCluster; Ready reports them.
 		condition.Status, condition.Reason = metav1.ConditionFalse, v1alpha1.ReasonComplete
 		condition.Message = "Every broker runs the latest pod template."
 	case o.step.Phase == rollout.Restart && o.step.refusal == "":
@@ -115,14 +116,17 @@ func (o outcome) rollingOutCondition(s *scope, before []metav1.Condition,
 		if o.stuck(now) {
 			condition.Reason = v1alpha1.ReasonStuck
 		}
-		condition.Message = o.remaining() + " " + o.waits(s)
+		condition.Message = o.waits(s)
+		if o.step.Broker >= 0 {
+			condition.Message = o.remaining() + " " + condition.Message
+		}
 	}
 	return condition
 }
 
-// remaining says how many brokers are still to be restarted.
+// remaining says how many brokers the rolling update will restart.
 func (o outcome) remaining() string {
-	return fmt.Sprintf("Brokers still to be restarted: %d.", o.step.Outdated)
+	return fmt.Sprintf("Brokers with an outdated pod: %d.", o.step.Outdated)
 }
 
 // waits says what the rolling update waits for.
@@ -137,10 +141,10 @@ func (o outcome) waits(s *scope) string {
 		return "The StatefulSet controller has not observed the latest pod template yet."
 	}
 	if pod := s.pod(o.step.Broker); pod != nil && podReady(pod) {
-		return fmt.Sprintf("Broker %d was restarted and is ready; the next broker follows when "+
-			"clients know its address.", o.step.Broker)
+		return fmt.Sprintf("Broker %d is ready; the next broker follows when clients know its "+
+			"address.", o.step.Broker)
 	}
-	return fmt.Sprintf("Broker %d was restarted and is not ready. For details run: kubectl describe "+
-		"pod -n %s %s", o.step.Broker, s.cluster.Namespace,
+	return fmt.Sprintf("Broker %d has the latest pod template and is not ready. For details run: "+
+		"kubectl describe pod -n %s %s", o.step.Broker, s.cluster.Namespace,
 		v1alpha1.BrokerLeaseName(s.cluster.Name, o.step.Broker))
 }

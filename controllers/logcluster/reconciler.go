@@ -23,6 +23,7 @@ import (
 	"heartwood.dev/heartwood/api/v1alpha1"
 	"heartwood.dev/heartwood/controllers/brokerstate"
 	"heartwood.dev/heartwood/controllers/conditions"
+	"heartwood.dev/heartwood/controllers/keyed"
 	"heartwood.dev/heartwood/controllers/opmetrics"
 	"heartwood.dev/heartwood/controllers/sets"
 	"heartwood.dev/heartwood/controllers/watch"
@@ -71,6 +72,10 @@ type Reconciler struct {
 	SettleTime time.Duration
 
 	ready readiness
+	// restarted contains the UID of the last pod that was deleted for a restart. The cache may still
+	// contain that pod as a ready one in the next reconciliation. After a restart of the operator
+	// the UID is lost; the cache is up to date then.
+	restarted keyed.Map[types.UID]
 }
 
 // Setup adds the controller to a manager. It watches the owned objects, so that it can revert
@@ -119,7 +124,7 @@ func (r *Reconciler) ofChangingCluster(ctx context.Context,
 	if r.Get(ctx, found[0].NamespacedName, cluster) != nil || r.Get(ctx, key, budget) != nil {
 		return nil // not created yet; its creation triggers a reconciliation
 	}
-	s, err := r.gatherer().gather(ctx, cluster)
+	s, err := r.gatherer().gatherPartitions(ctx, cluster)
 	if err != nil {
 		return found
 	}
@@ -138,6 +143,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err := r.Get(ctx, req.NamespacedName, cluster); err != nil {
 		r.LastSuccess.Forget(controllerName, req.NamespacedName)
 		r.ready.forget(req.NamespacedName)
+		r.restarted.Delete(req.NamespacedName)
 		r.Outcomes.last.Delete(req.NamespacedName)
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
@@ -148,6 +154,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	s, err := r.gatherer().gather(ctx, cluster)
 	if err != nil {
 		return ctrl.Result{}, err
+	}
+	if restarted, ok := r.restarted.Get(req.NamespacedName); ok {
+		s.removePod(restarted)
 	}
 	result, again, err := r.advance(ctx, s)
 	if r.Outcomes.put(req.NamespacedName, result, time.Now()) {
@@ -201,6 +210,9 @@ func (r *Reconciler) applyAll(ctx context.Context, s *scope) error {
 			r.Events.Warning(s.cluster, v1alpha1.EventApplyFailed, "Apply",
 				"The operator failed to %v; it retries.", err)
 			return err
+		}
+		if brokers, ok := object.(*appsv1.StatefulSet); ok {
+			s.appliedGeneration = brokers.Generation
 		}
 	}
 	return nil

@@ -3,10 +3,12 @@ package logcluster
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"heartwood.dev/heartwood/api/v1alpha1"
@@ -68,6 +70,7 @@ func (r *Reconciler) restart(ctx context.Context, s *scope, id int32,
 		client.Preconditions{UID: &pod.UID}); client.IgnoreNotFound(err) != nil {
 		return "", fmt.Errorf("restart broker %d: %w", id, err)
 	}
+	r.restarted.Set(client.ObjectKeyFromObject(s.cluster), pod.UID)
 	r.Events.Normal(s.cluster, v1alpha1.EventRestarting, "Restart", "Restarting broker %d: %s.", id,
 		restartTexts[restartReason(pod)])
 	return "", nil
@@ -98,8 +101,8 @@ func (s *scope) rolloutState() rollout.State {
 	running := s.drain().brokers
 	state := rollout.State{
 		Brokers: make([]rollout.Broker, running),
-		Observed: s.brokers.UID != "" && status.ObservedGeneration == s.brokers.Generation &&
-			status.UpdateRevision != "",
+		Observed: s.brokers.UID != "" && status.UpdateRevision != "" &&
+			status.ObservedGeneration >= max(s.brokers.Generation, s.appliedGeneration),
 		Partitions: s.stops(),
 	}
 	leaders := s.leaders()
@@ -155,6 +158,11 @@ func (s *scope) leaders() map[int32]int {
 		}
 	}
 	return leaders
+}
+
+// removePod removes a pod that was deleted, if the cache still contains it.
+func (s *scope) removePod(uid types.UID) {
+	s.pods = slices.DeleteFunc(s.pods, func(pod corev1.Pod) bool { return pod.UID == uid })
 }
 
 // pod returns the pod of a broker, or nil.

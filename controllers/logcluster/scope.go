@@ -27,8 +27,12 @@ type scope struct {
 	brokers *appsv1.StatefulSet // zero value if it does not exist yet
 	topics  []v1alpha1.Topic
 	sets    *sets.Cluster
-	pods    []corev1.Pod
-	leases  []coordinationv1.Lease
+	// appliedGeneration is the StatefulSet's generation after it was applied, which the cache may
+	// not contain yet; 0 if it was not applied.
+	appliedGeneration int64
+
+	pods   []corev1.Pod
+	leases []coordinationv1.Lease
 	// scramShards is the number of Secrets with SCRAM verifiers.
 	scramShards int
 	up          map[int32]bool // brokers that have a pod and renew their Lease
@@ -41,25 +45,35 @@ type gatherer struct {
 	brokers *brokerstate.Tracker
 }
 
-// gather reads the scope of a LogCluster.
-func (g gatherer) gather(ctx context.Context, cluster *v1alpha1.LogCluster) (*scope, error) {
+// gatherPartitions reads the StatefulSet, the Topics and the partitions of a LogCluster. The rest of
+// the scope remains empty.
+func (g gatherer) gatherPartitions(ctx context.Context, cluster *v1alpha1.LogCluster) (*scope, error) {
 	s := &scope{cluster: cluster, brokers: &appsv1.StatefulSet{}}
 	statefulSet := types.NamespacedName{Namespace: cluster.Namespace,
 		Name: render.BrokersName(cluster.Name)}
 	if err := g.Get(ctx, statefulSet, s.brokers); client.IgnoreNotFound(err) != nil {
 		return nil, fmt.Errorf("get the brokers' StatefulSet: %w", err)
 	}
-	topics, pods := &v1alpha1.TopicList{}, &corev1.PodList{}
+	topics := &v1alpha1.TopicList{}
 	// The results are not changed, so the cache need not copy them.
 	ofCluster := []client.ListOption{client.InNamespace(cluster.Namespace),
 		client.MatchingFields{index.ByCluster: cluster.Name}, client.UnsafeDisableDeepCopy}
 	if err := g.List(ctx, topics, ofCluster...); err != nil {
 		return nil, fmt.Errorf("list topics: %w", err)
 	}
+	s.topics = topics.Items
 	var err error
-	if s.sets, err = g.sets.OfCluster(ctx, cluster.Namespace, cluster.Name); err != nil {
+	s.sets, err = g.sets.OfCluster(ctx, cluster.Namespace, cluster.Name)
+	return s, err
+}
+
+// gather reads the scope of a LogCluster.
+func (g gatherer) gather(ctx context.Context, cluster *v1alpha1.LogCluster) (*scope, error) {
+	s, err := g.gatherPartitions(ctx, cluster)
+	if err != nil {
 		return nil, err
 	}
+	pods := &corev1.PodList{}
 	if err := g.List(ctx, pods, client.InNamespace(cluster.Namespace),
 		client.MatchingLabels{v1alpha1.LabelCluster: cluster.Name}); err != nil {
 		return nil, fmt.Errorf("list the brokers' pods: %w", err)
@@ -81,8 +95,7 @@ func (g gatherer) gather(ctx context.Context, cluster *v1alpha1.LogCluster) (*sc
 		client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("list leases: %w", err)
 	}
-	s.leases = leases.Items
-	s.topics, s.pods = topics.Items, pods.Items
+	s.leases, s.pods = leases.Items, pods.Items
 	return s, g.observeBrokers(ctx, s)
 }
 

@@ -59,7 +59,7 @@ type Decision struct {
 	// Partition is the partition that Broker must not leave now; "" if the update waits for
 	// another reason.
 	Partition string
-	Outdated  int // number of brokers that are still to be restarted, 0 if unknown
+	Outdated  int // number of brokers that require a restart, 0 if unknown
 }
 
 // Next returns the next step of a rolling update.
@@ -71,8 +71,8 @@ type Decision struct {
 //   - every partition keeps enough in-sync replicas (placement.Stop).
 //
 // Of the brokers that may be restarted, the one that leads the fewest partitions is first, and of
-// these the one with the highest id. A partition delays only the restarts of brokers that hold its
-// replicas.
+// these the one with the highest id. A partition with too few in-sync
+// replicas blocks only the brokers that hold its replicas.
 func Next(s State) Decision {
 	if !s.Observed {
 		return Decision{Phase: Waiting, Broker: -1}
@@ -119,7 +119,7 @@ func (s State) Blocking(broker int32) string {
 	return ""
 }
 
-// outdated returns the brokers that are still to be restarted, in the order of their restarts.
+// outdated returns the brokers that require a restart, in the order of their restarts.
 func (s State) outdated() []int32 {
 	var ids []int32
 	for id, b := range s.Brokers {
