@@ -23,7 +23,7 @@ func outdatedScope() *scope {
 	s.brokers.Status = appsv1.StatefulSetStatus{ObservedGeneration: 2, UpdateRevision: "second"}
 	for id := range int32(3) {
 		pod := corev1.Pod{}
-		pod.Name, pod.UID = v1alpha1.BrokerLeaseName("main", id), types.UID(rune('a'+id))
+		pod.Name, pod.UID = v1alpha1.BrokerLeaseName("main", id), types.UID('a'+id)
 		pod.Labels = map[string]string{appsv1.ControllerRevisionHashLabelKey: "first"}
 		pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady,
 			Status: corev1.ConditionTrue}}

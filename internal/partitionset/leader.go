@@ -10,9 +10,7 @@ import (
 )
 
 // ChangeISR makes an ISR change that the leader of a partition proposes. After a refusal the set is
-// unchanged, and the error wraps metadata.ErrISRConflict. It also refuses a change that removes
-// only fenced members: these have no effect on the high watermark any more (ADR 0213), and the next
-// change of the ISR removes them.
+// unchanged, and the error wraps metadata.ErrISRConflict.
 //
 // If the ISR is the proposed one already, whatever it was before, the change is counted
 // nevertheless. The leader has lost the response to an earlier proposal, or a proxy has repeated
@@ -32,19 +30,13 @@ func (s *Set) ChangeISR(key Key, change metadata.ISRChange,
 		s.confirm(key)
 		return nil
 	}
-	before := entry.State.Partition
-	changed, err := placement.ChangeISR(before, change.Proposal(), brokers)
+	changed, err := placement.ChangeISR(entry.State.Partition, change.Proposal(), brokers)
 	if err != nil {
 		return errors.Join(fmt.Errorf("%w: partition %s", metadata.ErrISRConflict, key), err)
 	}
 	next := *entry.State
 	next.Partition = changed
 	s.sortISR(&next)
-	if unfenced := before.UnfencedISR(brokers); len(unfenced) < len(before.ISR) &&
-		slices.Equal(unfenced, next.ISR) {
-		return fmt.Errorf("%w: the replicas to remove from partition %s are fenced",
-			metadata.ErrISRConflict, key)
-	}
 	// If the ISR grows, a follower has caught up, so the leader must be serving.
 	next.Serving = next.Serving || len(change.To) > len(change.From)
 	s.PutState(key, next)

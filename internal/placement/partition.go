@@ -55,10 +55,10 @@ type InSyncReplica struct {
 
 // Fenced reports whether the process of a member's broker epoch is proved to have exited, and not
 // gracefully: the broker has a later epoch on the same disk. Two processes never use a disk at the
-// same time, so the earlier process has exited. No election will treat the member, in this or a
-// later broker epoch, as intact. So the leader may continue without the member even before the ISR
-// change is stored (ADR 0213). A later epoch on another disk does not prove that the process has
-// exited.
+// same time, so the earlier process has exited. No election will treat a member that is recorded
+// so, in this or a later broker epoch, as intact. An earlier election may have: b may be newer than
+// the recorded member that the caller knows. So the leader removes the member by an ISR change, at
+// once (ADR 0253). A later epoch on another disk does not prove that the process has exited.
 func (m InSyncReplica) Fenced(b BrokerState) bool {
 	return b.Epoch > m.Epoch && b.CleanEpoch != m.Epoch && m.Directory != "" &&
 		m.Directory == b.Directory

@@ -80,8 +80,8 @@ func (a *applier) applyPartition(img *metadata.Image, old *partition,
 		r.leaderState.configure(min(r.minISR, len(r.replicas)), time.Duration(s.lagMax.Load()))
 		was, is := r.leaderState.applyImage(img, ap.partition, time.Now())
 		if was != nil && len(is) < len(was) {
-			s.logger.Info("ISR shrunk: broker epoch fenced", "partition", ap.id, "from", was,
-				"to", is, "leaderEpoch", r.epoch)
+			s.logger.Info("ISR shrunk: replica removed from the partition", "partition", ap.id,
+				"from", was, "to", is, "leaderEpoch", r.epoch)
 			s.metrics.isrChanged(was, is)
 		}
 	}

@@ -97,10 +97,10 @@ func TestDownFollowerLeavesTheISRAtOnce(t *testing.T) {
 	})
 }
 
-// TestFencedFollowerIsNotAwaited: a follower returns after a crash in another broker epoch. Once an
-// image shows that its recorded epoch is fenced, producers no longer wait for it. This needs no ISR
-// update.
-func TestFencedFollowerIsNotAwaited(t *testing.T) {
+// TestFencedFollowerLeavesTheISRAtOnce: a follower returns after a crash in another broker epoch.
+// Once an image shows that its recorded epoch is fenced, the leader removes it from the ISR, and
+// producers no longer wait for it.
+func TestFencedFollowerLeavesTheISRAtOnce(t *testing.T) {
 	recorded := func(topic *metadata.Topic) { topic.Partitions[0].ISREpochs = []int64{1, 1, 1} }
 	// if the recorded epoch 1 is fenced, the follower leaves; if only epoch 0 is fenced, it stays
 	for epoch, out := range map[int64]bool{1: true, 0: false} {
@@ -115,8 +115,7 @@ func TestFencedFollowerIsNotAwaited(t *testing.T) {
 			n.meta.epochs[3] = 2
 			n.meta.mu.Unlock()
 			n.change(func(p *metadata.Partition) {
-				p.ISR, p.ISREpochs, p.Fenced = []int32{1, 2}, []int64{1, 1},
-					[]metadata.InSync{{Broker: 3, Epoch: epoch}}
+				p.Fenced = []metadata.InSync{{Broker: 3, Epoch: epoch}}
 			})
 			n.apply(1, 2)
 			synctest.Wait()

@@ -47,8 +47,7 @@ func (l *leaderState) configure(minISR int, lagMax time.Duration) {
 }
 
 // applyImage passes a metadata image of this leader epoch to the ISR state. It returns the recorded
-// ISR before and after the call. The two differ if the broker epoch of a member is fenced: the
-// leader removes this member from its own view before the metadata contains the removal.
+// ISR before and after the call. The two differ if a member is no longer a replica.
 func (l *leaderState) applyImage(img *metadata.Image, p *metadata.Partition,
 	now time.Time) (before, after []int32) {
 	replicas := make([]isr.Replica, 0, len(p.Replicas))

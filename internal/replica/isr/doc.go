@@ -10,7 +10,6 @@
 //   - update.go proposes ISR changes and processes their outcomes (KIP-497).
 //
 // Invariant: every set that may be the recorded ISR, now or once pending updates arrive, is a
-// subset of the maximal ISR. An exception are members whose broker epoch is fenced, because they
-// cannot be elected. So if the high watermark does not exceed the smallest durable end offset over
-// the maximal ISR, every replica that can be elected has all records below it.
+// subset of the maximal ISR. So if the high watermark does not exceed the smallest durable end
+// offset over the maximal ISR, every replica that can be elected has all records below it.
 package isr

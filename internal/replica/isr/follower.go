@@ -52,8 +52,8 @@ type follower struct {
 	// exitedEpoch is a broker epoch whose process has probably exited, and that has not fetched
 	// since then; -1: none.
 	exitedEpoch int64
-	// Broker epochs below fencedBelow are fenced. A process with a fenced epoch has certainly
-	// exited, unlike that of exitedEpoch; see metadata.Ended.
+	// Broker epochs below fencedBelow are fenced; see Replica.FencedBelow. A process with a fenced
+	// epoch has certainly exited, unlike that of exitedEpoch.
 	fencedBelow int64
 }
 

@@ -57,7 +57,8 @@ type Replica struct {
 	// RecordedEpoch is the broker epoch in which the replica is in the ISR; -1: it is not in the
 	// ISR, or its epoch is unknown.
 	RecordedEpoch int64
-	// Broker epochs below FencedBelow are fenced; 0: no epoch is fenced.
+	// Broker epochs below FencedBelow are fenced: their processes have exited, and no later process
+	// has taken their place in the ISR that the image contains. 0: no epoch is fenced.
 	FencedBelow int64
 }
 
@@ -103,14 +104,16 @@ func (s *State) IsRecorded(broker int32) bool { return slices.Contains(s.recorde
 // Only the first image sets the recorded ISR. A later image may be older than one of the leader's
 // own updates, or may show an update of the operator that was reverted since. If images continue to
 // contradict the leader, a compare-and-swap resolves the contradiction (see Propose). But images
-// arrive in order, so two facts hold even if an image is stale:
+// arrive in order, so one fact holds even if an image is stale: a replica that the image no longer
+// lists, or lists with another incarnation id, was removed from the partition, and at the same time
+// from the recorded ISR. (A replica that is listed without its earlier incarnation id was not
+// necessarily removed: a broker or an operator of an earlier version may have written the
+// resource.)
 //
-//   - A replica that the image no longer lists, or lists with another incarnation id, was removed
-//     from the partition, and at the same time from the recorded ISR. (A replica that is listed
-//     without its earlier incarnation id was not necessarily removed: a broker or an operator of an
-//     earlier version may have written the resource.)
-//   - A fenced broker epoch stays fenced, whether or not it is recorded. It cannot be elected, so
-//     the maximal ISR no longer contains it.
+// A fenced member stays in the maximal ISR until its removal is recorded. It cannot be elected any
+// more, but it may have been elected before its process exited, and the image does not show that if
+// the partition in it is older than the broker (ADR 0253). Then this leader is deposed, and the
+// removal fails.
 func (s *State) ApplyImage(replicas []Replica, isr []int32, now time.Time) {
 	first := s.recorded == nil
 	inMetadata := sortedSet(append([]int32{s.self}, isr...))
@@ -134,17 +137,13 @@ func (s *State) ApplyImage(replicas []Replica, isr []int32, now time.Time) {
 			s.followers[r.Broker] = f
 			changed = true
 		}
-		changed = changed || f.liveEpoch != r.LiveEpoch
+		changed = changed || f.liveEpoch != r.LiveEpoch || f.fencedBelow < r.FencedBelow
 		f.liveEpoch, f.incarnation = r.LiveEpoch, r.Incarnation
 		f.fencedBelow = max(f.fencedBelow, r.FencedBelow)
 		if first && r.RecordedEpoch >= 0 {
 			s.recordedEpochs[r.Broker] = r.RecordedEpoch
 		}
 	}
-	s.recorded = slices.DeleteFunc(slices.Clone(s.recorded), func(id int32) bool {
-		epoch, known := s.recordedEpochs[id]
-		return known && s.isFenced(metadata.InSync{Broker: id, Epoch: epoch})
-	})
 	if changed {
 		s.retryAt, s.conflicts = time.Time{}, 0
 	}
@@ -167,31 +166,25 @@ func (s *State) removeReplaced(replicas []Replica) {
 	}
 }
 
-// isFenced reports whether a member's broker epoch is fenced.
-func (s *State) isFenced(m metadata.InSync) bool {
-	f := s.followers[m.Broker]
-	return f != nil && m.Epoch < f.fencedBelow
+// isFenced reports whether a follower is recorded in the ISR with a broker epoch that is fenced.
+func (s *State) isFenced(id int32, f *follower) bool {
+	epoch, known := s.recordedEpochs[id]
+	return known && epoch < f.fencedBelow
 }
 
-// maximal returns the maximal ISR: the members of all sets that may be recorded now or later,
-// without those whose broker epoch is fenced.
+// maximal returns the maximal ISR: the members of all sets that may be recorded now or later.
 func (s *State) maximal() []int32 {
 	if s.inFlight == nil && len(s.pendingUpdates) == 0 {
 		return s.recorded
 	}
 	all := slices.Clone(s.recorded)
 	for _, p := range s.pendingUpdates {
-		all = append(all, s.electable(p.to)...)
+		all = append(all, idsOf(p.to)...)
 	}
 	if s.inFlight != nil {
-		all = append(all, s.electable(s.inFlight.to)...)
+		all = append(all, idsOf(s.inFlight.to)...)
 	}
 	return sortedSet(all)
-}
-
-// electable returns the sorted broker ids of the members whose broker epoch is not fenced.
-func (s *State) electable(members []metadata.InSync) []int32 {
-	return idsOf(slices.DeleteFunc(slices.Clone(members), s.isFenced))
 }
 
 // HighWatermark returns the offset up to which the high watermark may advance: the smallest durable

@@ -93,27 +93,18 @@ func (m *model) tracef(format string, args ...any) {
 
 func (m *model) recordedISR() []int32 { return slices.Sorted(maps.Keys(m.recorded)) }
 
-// unfencedISR returns the recorded ISR without the members that the metadata store knows to be
-// fenced, because their brokers have restarted.
-func (m *model) unfencedISR() []int32 {
-	return slices.DeleteFunc(m.recordedISR(), func(id int32) bool {
-		n := m.nodes[id]
-		return n != nil && n.up && n.fenced(m.recorded[id])
-	})
-}
-
 func (m *model) makeImage() {
-	image := modelImage{isr: m.unfencedISR()}
+	image := modelImage{isr: m.recordedISR()}
 	for id, n := range m.nodes {
 		replica := Replica{Broker: id, LiveEpoch: -1, RecordedEpoch: -1}
 		if n.up {
 			replica.LiveEpoch = n.epoch
 		}
-		switch epoch, in := m.recorded[id]; {
-		case in && n.up && n.fenced(epoch):
-			replica.FencedBelow = epoch + 1
-		case in:
+		if epoch, in := m.recorded[id]; in {
 			replica.RecordedEpoch = epoch
+			if n.up && n.fenced(epoch) {
+				replica.FencedBelow = epoch + 1
+			}
 		}
 		image.replicas = append(image.replicas, replica)
 	}
@@ -245,11 +236,9 @@ func (m *model) write(to []metadata.InSync) {
 
 func (m *model) extent() Extent { return Extent{HighWatermark: m.hw, End: m.end} }
 
-// matches reports whether the set that an update assumes is the recorded ISR, with or without
-// fenced members.
+// matches reports whether the set that an update assumes is the recorded ISR.
 func (m *model) matches(from []int32) bool {
-	assumed := slices.Sorted(slices.Values(from))
-	return slices.Equal(assumed, m.recordedISR()) || slices.Equal(assumed, m.unfencedISR())
+	return slices.Equal(slices.Sorted(slices.Values(from)), m.recordedISR())
 }
 
 // propose lets the leader propose an update, and chooses its outcome at random.

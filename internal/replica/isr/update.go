@@ -78,7 +78,8 @@ func (s *State) Propose(own int64, log Extent, now time.Time) (from []int32, to 
 		member := s.IsRecorded(id)
 		mayJoin := f.durableEnd >= s.epochStart && f.logStart >= log.Start
 		switch {
-		case member && f.isAlive() && f.fetchEpoch != f.liveEpoch && caughtUp:
+		case member && f.isAlive() && f.fetchEpoch != f.liveEpoch && caughtUp &&
+			!s.isFenced(id, f):
 			// the member has not fetched in its live epoch yet, or the image is stale: wait
 			return nil, nil, false
 		case complete && caughtUp && (member || mayJoin):
@@ -102,7 +103,7 @@ func (s *State) Propose(own int64, log Extent, now time.Time) (from []int32, to 
 func (s *State) assumed(contradicted bool) []int32 {
 	sets := [][]int32{s.recorded}
 	for _, p := range s.pendingUpdates {
-		sets = append(sets, s.electable(p.to))
+		sets = append(sets, idsOf(p.to))
 	}
 	if contradicted {
 		sets = slices.Insert(sets, 0, s.inMetadata)
@@ -129,7 +130,7 @@ func (s *State) Settle(outcome Outcome, now time.Time) {
 	s.inFlight = nil
 	switch ids := idsOf(u.to); outcome {
 	case Recorded:
-		s.recorded, s.conflicts = s.electable(u.to), 0
+		s.recorded, s.conflicts = idsOf(u.to), 0
 		s.metadataStaleUntil, s.lastUpdateConflicted = now.Add(imageDelay), false
 		clear(s.recordedEpochs)
 		for _, m := range u.to {

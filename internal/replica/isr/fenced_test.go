@@ -1,0 +1,40 @@
+package isr
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"heartwood.dev/heartwood/internal/metadata"
+)
+
+// TestFencedMemberCountsUntilItsRemovalIsRecorded: the image shows that a member has restarted
+// after a crash, but its ISR may be old: the member may have been elected before it crashed. The
+// leader proposes the removal at once, although the member was caught up a moment ago, and the high
+// watermark waits for the member until the removal is recorded. If another replica was elected, the
+// removal fails.
+func TestFencedMemberCountsUntilItsRemovalIsRecorded(t *testing.T) {
+	now := time.Unix(1000, 0)
+	for outcome, want := range map[Outcome]int64{Recorded: 20, Conflict: 10, Unknown: 10} {
+		s := New(1, 0, 10*time.Second)
+		isr := []int32{1, 2, 3}
+		s.ApplyImage([]Replica{{Broker: 2, LiveEpoch: 1, RecordedEpoch: 1},
+			{Broker: 3, LiveEpoch: 1, RecordedEpoch: 1}}, isr, now)
+		for id, end := range map[int32]int64{2: 20, 3: 10} {
+			s.Fetched(Fetch{From: metadata.InSync{Broker: id, Epoch: 1}, DurableEnd: end}, 20, now)
+		}
+		s.ApplyImage([]Replica{{Broker: 2, LiveEpoch: 1, RecordedEpoch: 1},
+			{Broker: 3, LiveEpoch: 2, RecordedEpoch: 1, FencedBelow: 2}}, isr, now)
+		if hw := s.HighWatermark(20, 20, now); hw != 10 {
+			t.Errorf("before the removal the high watermark is %d, want 10", hw)
+		}
+		from, to, ok := s.Propose(1, Extent{HighWatermark: 10, End: 20}, now)
+		if !ok || !slices.Equal(from, isr) || !slices.Equal(idsOf(to), []int32{1, 2}) {
+			t.Fatalf("got proposal %v -> %v, %t", from, to, ok)
+		}
+		s.Settle(outcome, now)
+		if hw := s.HighWatermark(20, 20, now); hw != want {
+			t.Errorf("after outcome %d the high watermark is %d, want %d", outcome, hw, want)
+		}
+	}
+}
