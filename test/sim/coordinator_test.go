@@ -108,7 +108,8 @@ func (l *liveBroker) connectCoordinator(ctx context.Context,
 
 // exchange sends a request, which do serves, and waits for the response. A request that was sent
 // arrives even if its sender no longer waits for the response, or has ended meanwhile: then it is a
-// late frame. Some connections break, and the request arrives seconds later.
+// late frame. Some connections break, and the request arrives seconds later. Some responses take
+// long, and requests over other connections overtake them.
 func exchange[T any](ctx context.Context, k *coordinatorLink,
 	do func(context.Context) T) (response T, err error) {
 	type answer struct {
@@ -120,7 +121,7 @@ func exchange[T any](ctx context.Context, k *coordinatorLink,
 	}
 	done := make(chan answer, 1)
 	w := k.from.w
-	late := w.exactlyOnce.lateFrame()
+	late, slow := w.exactlyOnce.lateFrame(15), w.exactlyOnce.lateFrame(5)
 	if late > 0 {
 		done <- answer{err: io.ErrUnexpectedEOF}
 	}
@@ -135,6 +136,7 @@ func exchange[T any](ctx context.Context, k *coordinatorLink,
 		}
 		if a.err == nil {
 			a.response = do(k.to.ctx)
+			_ = sleep(w.ctx, slow)
 			a.err = w.net.send(w.ctx, k.to.id, k.from.id)
 		}
 		if a.err == nil && k.to.dead.Load() {
@@ -152,12 +154,12 @@ func exchange[T any](ctx context.Context, k *coordinatorLink,
 	}
 }
 
-// lateFrame returns how much later than its connection breaks a request arrives, or 0 if the
-// connection does not break.
-func (e *exactlyOnce) lateFrame() time.Duration {
+// lateFrame returns how much later than its connection breaks a request arrives, or how much later
+// than usual a response arrives. It returns 0 if it arrives in time, as all but one in n do.
+func (e *exactlyOnce) lateFrame(n int) time.Duration {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.w.isHealed() || e.mu.random.IntN(15) > 0 {
+	if e.w.isHealed() || e.mu.random.IntN(n) > 0 {
 		return 0
 	}
 	return time.Duration(1+e.mu.random.IntN(2000)) * time.Millisecond

@@ -35,7 +35,8 @@
 //     any other transaction. A record of a transaction that was not committed supersedes no record
 //     (transactions_test.go).
 //   - Transactions that clients write through coordinators are atomic, also with the offsets that
-//     they commit, and each ends (TestExactlyOnce, eos_test.go).
+//     they commit, and each ends (TestExactlyOnce, eos_test.go). At any time a coordinator knows
+//     each transaction that is open in a log (listed_test.go).
 //   - Each write of a set changes an entry only from its stored version: the number of its changes
 //     grows, and its leader epoch does not decrease. No entry is lost.
 //   - A leader epoch has one leader. A record that a deposed leader acknowledges must remain like
@@ -46,10 +47,11 @@
 // from followers (KIP-392), and delete records. Records expire by time and by size. Transactions
 // are written directly to the leaders' logs, except in TestExactlyOnce: there all brokers have
 // their coordinators, and clients of the transaction versions 0 and 2 write transactions, some of
-// whose requests arrive late. Brokers are added, drained and lost permanently. In one of five runs
-// followers and consumers use Kafka's protocol through internal/wire and internal/handler. In the
-// other runs leaders evict fetch sessions, and requests arrive twice. The simulation does not cover
-// the local metadata store, producers over the wire, members of consumer groups, and disk errors.
+// whose requests arrive after their connection broke. Brokers are added, drained and lost
+// permanently. In one of five runs followers and consumers use Kafka's protocol through
+// internal/wire and internal/handler. In the other runs leaders evict fetch sessions, and requests
+// arrive twice. The simulation does not cover the local metadata store, producers over the wire,
+// members of consumer groups, and disk errors.
 //
 // The value of a simulation shows when the code is broken on purpose. Each of these faults was
 // found within some hundred seeds, most within a few:
@@ -72,9 +74,12 @@
 //     although it decided on an older version, and a writer that does so after each conflict
 //   - an ISR change that is decided on an old entry and is written again after a conflict
 //   - an ISR change whose outcome is unknown, and that counts as made, or as not made
+//   - a leader that appends a batch although a marker was written after the coordinator had
 //
-// docs/adr/0185, 0186, 0200, 0206 and 0207 describe faults that the simulation found and no other
-// test had found.
+// verified     the batch
+//
+// docs/adr/0185, 0186, 0200, 0206, 0207 and 0253 describe faults that the simulation found and no
+// other test had found.
 //
 // A seed determines which faults occur and when. This changes whenever a new kind of fault is
 // added. So when a seed has found a fault, a test of the faulty package is added, and the seed is

@@ -41,6 +41,8 @@ var outputTopics = []string{"out0", "out1", "out2"}
 //   - a read_committed consumer has received no value that is not visible in the end
 //   - each input record below the committed offset was copied once, and no other record
 //   - no transaction is open, neither in a log nor in its coordinator
+//
+// During the run the coordinator knows each transaction that is open in a log.
 type exactlyOnce struct {
 	w         *world
 	unchecked bool          // an election has lost acknowledged records
@@ -240,6 +242,7 @@ func (e *exactlyOnce) startClients() {
 		c := e.newClient(copyGroup, 2, uint64(20+i))
 		e.spawn(c.copy)
 	}
+	e.w.spawn(e.watchListed)
 	for i := range 2 {
 		r := rand.New(rand.NewPCG(e.w.seed, uint64(30+i)))
 		e.w.spawn(func() { e.tail(r) })

@@ -49,19 +49,7 @@ func (c *txnClient) exchange(topic string, do func(context.Context, *liveBroker)
 		return errNoLeader
 	}
 	done := make(chan error, 1)
-	c.w.spawn(func() {
-		err := c.w.net.send(c.w.ctx, clients, l.id)
-		if err == nil && l.dead.Load() {
-			err = errLost
-		}
-		if err == nil {
-			err = do(l.ctx, l)
-			if lost := c.w.net.send(c.w.ctx, l.id, clients); lost != nil || l.dead.Load() {
-				err = errLost
-			}
-		}
-		done <- err
-	})
+	c.w.spawn(func() { done <- c.deliver(l, do) })
 	timeout := time.After(4 * time.Second)
 	if c.version < txn.EpochBumpVersion {
 		timeout = nil
@@ -75,6 +63,35 @@ func (c *txnClient) exchange(topic string, do func(context.Context, *liveBroker)
 	case <-c.w.ctx.Done():
 		return c.w.ctx.Err()
 	}
+}
+
+// deliver sends a request to a broker and waits for the response.
+func (c *txnClient) deliver(l *liveBroker, do func(context.Context, *liveBroker) error) error {
+	if err := c.w.net.send(c.w.ctx, clients, l.id); err != nil {
+		return err
+	}
+	if l.dead.Load() {
+		return errLost
+	}
+	err := do(l.ctx, l)
+	if lost := c.w.net.send(c.w.ctx, l.id, clients); lost != nil || l.dead.Load() {
+		return errLost
+	}
+	return err
+}
+
+// sendOnly sends a request over a connection that breaks. The request arrives, some time later or
+// at once, and the client has no response.
+func (c *txnClient) sendOnly(topic string, do func(context.Context, *liveBroker) error) error {
+	if l := c.e.leader(topic); l != nil {
+		late := time.Duration(max(0, c.random.IntN(1000)-500)) * time.Millisecond
+		c.w.spawn(func() {
+			if sleep(c.w.ctx, late) == nil {
+				_ = c.deliver(l, do)
+			}
+		})
+	}
+	return errLost
 }
 
 // retry repeats a request until it succeeds, fails finally, or the time is over. It reports whether
@@ -131,14 +148,21 @@ func (c *txnClient) setProducer(p txn.Producer) {
 	c.producer = p
 }
 
-// append appends a batch to a topic, as part of the transaction if the batch is transactional.
+// append appends a batch to a topic, as part of the transaction if the batch is transactional. Some
+// connections of producers break. Then the client sends the batch again, or fails.
 func (c *txnClient) append(topic string, batch []byte) error {
-	_, err := c.retry(topic, writeTimeout, func(ctx context.Context, l *liveBroker) error {
+	produce := func(ctx context.Context, l *liveBroker) error {
 		batches := []replica.ProducePartition{{ID: replica.PartitionID{Topic: topic},
 			Batch: slices.Clone(batch)}}
 		of := replica.Transaction{ID: c.id, Add: c.version >= txn.EpochBumpVersion}
 		return l.set.AppendTransactional(ctx, of, batches).Wait(ctx, 3*time.Second)[0].Err
-	})
+	}
+	if c.producer.ID >= 0 && c.random.IntN(15) == 0 {
+		if err := c.sendOnly(topic, produce); c.random.IntN(2) == 0 {
+			return err
+		}
+	}
+	_, err := c.retry(topic, writeTimeout, produce)
 	return err
 }
 
