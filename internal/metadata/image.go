@@ -170,6 +170,16 @@ type Partition struct {
 	Fenced []InSync
 }
 
+// Equal reports whether two partitions have the same content.
+func (p *Partition) Equal(other *Partition) bool {
+	return p == other || p.Index == other.Index && p.Leader == other.Leader &&
+		p.UnprovenEpoch == other.UnprovenEpoch && p.LeaderEpoch == other.LeaderEpoch &&
+		slices.Equal(p.Replicas, other.Replicas) && slices.Equal(p.ISR, other.ISR) &&
+		slices.Equal(p.Target, other.Target) &&
+		slices.Equal(p.ReplicaIncarnations, other.ReplicaIncarnations) &&
+		slices.Equal(p.ISREpochs, other.ISREpochs) && slices.Equal(p.Fenced, other.Fenced)
+}
+
 // RetainedPartition is a partition of a topic that was deleted with reclaimPolicy Retain. A topic
 // that is created again under the same name continues with its records.
 type RetainedPartition struct {

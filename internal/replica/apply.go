@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 
 	"heartwood.dev/heartwood/internal/logstore"
 	"heartwood.dev/heartwood/internal/metadata"
@@ -16,8 +17,11 @@ type applier struct {
 	defaults metadata.Replication // used for settings that an image does not contain
 	// cluster is the id of the cluster to which the store's logs belong; "": the store contains no
 	// logs.
-	cluster     string
-	replication metadata.Replication // the settings of the image that was applied last
+	cluster string
+	// replication and brokers are those of the image that was applied last.
+	replication metadata.Replication
+	brokers     []metadata.Broker
+	released    bool // every log of the store belongs to a partition of that image
 }
 
 // assignedPartition is a partition that an image assigns to this broker.
@@ -31,7 +35,9 @@ type assignedPartition struct {
 // begins leader epochs. It returns two kinds of partitions: those that this broker leads and serves
 // now, and those that it does not serve because their log contains a later leader epoch. The error
 // joins the errors of single partitions; all other partitions are served. Apply must be called from
-// one goroutine.
+// one goroutine. Partitions that the image does not change are skipped: after the failure of a
+// broker, tens of images follow each other, and each of them changes a few of a thousand partitions
+// (ADR 0253).
 //
 // The order of the steps matters:
 //
@@ -49,56 +55,82 @@ func (s *Set) Cluster() string { return s.applier.cluster }
 
 func (a *applier) apply(img *metadata.Image) ([]metadata.Served, error) {
 	s := a.set
-	a.configure(img.Replication)
+	configured := a.configure(img)
 	old := s.view.Load().partitions
 	assigned := assignedTo(s.node, img)
 	next := &view{image: img, partitions: make(map[PartitionID]*partition, len(assigned))}
-	faults := a.release(img, old, assigned)
-	if len(faults) == 0 && img.ClusterID != "" {
-		a.cluster = img.ClusterID // release has released the logs of any other cluster
+	var faults []error
+	sameLogs := a.released && img.ClusterID == a.cluster && sameLogs(old, assigned)
+	if !sameLogs {
+		faults = a.release(img, old, assigned)
+		a.released = len(faults) == 0
+		if a.released && img.ClusterID != "" {
+			a.cluster = img.ClusterID // release has released the logs of any other cluster
+		}
+		a.createLogs(old, assigned)
 	}
-
-	a.createLogs(old, assigned)
-	starting, others := a.splitStarting(old, assigned)
+	changed := assigned
+	if !configured {
+		changed = next.keepUnchanged(old, assigned)
+	}
+	starting, others := a.splitStarting(old, changed)
 	failed := map[PartitionID]error{}
 	a.applyPartitions(img, next, others, failed)
 	s.view.Store(s.view.Load().with(next.partitions))
 	// next contains all followed partitions now. The partitions in starting are not followed, even
 	// if their leader epoch fails to begin.
-	s.fetchers.follow(img, next.partitions)
-	s.isrUpdater.enqueueAll()
+	if len(changed) > 0 || !sameLogs {
+		s.fetchers.follow(img, next.partitions)
+	}
+	s.isrUpdater.enqueueEach(others)
 
 	a.applyPartitions(img, next, starting, failed)
 	served, refused := next.served(assigned, failed)
 	faults = append(faults, refused...)
 	s.view.Store(next)
-	s.isrUpdater.enqueueAll()
-	// Advance the high watermarks again. logSynced finds only partitions of the stored view, so a
-	// sync that ended while a partition was only in next advanced no high watermark. There may be
-	// no later sync.
-	for _, p := range next.partitions {
-		p.advance()
+	s.isrUpdater.enqueueEach(starting)
+	a.wake(old, next, changed)
+	return served, errors.Join(faults...)
+}
+
+// configure applies the replication settings of an image. It returns true if the settings or the
+// brokers have changed, on which the roles of all partitions depend.
+func (a *applier) configure(img *metadata.Image) (changed bool) {
+	if slices.Equal(img.Brokers, a.brokers) && img.Replication == a.replication {
+		return false
 	}
-	s.metrics.forgetTopics(old, next.partitions)
-	// Wake the requests that wait under the old roles. This happens after the new view is stored,
-	// so that the requests read the new view.
+	a.brokers, a.replication = img.Brokers, img.Replication
+	a.set.lagMax.Store(int64(cmp.Or(a.replication.LagMax, a.defaults.LagMax)))
+	a.set.catchUp.setRate(a.replication.CatchUpBytesRate)
+	return true
+}
+
+// wake wakes the requests that wait under the old roles of partitions that were changed or removed.
+// It is called after the new view is stored, so that the requests read the new view.
+func (a *applier) wake(old map[PartitionID]*partition, next *view, changed []assignedPartition) {
+	s := a.set
+	ids := make([]PartitionID, 0, len(changed))
+	for _, ap := range changed {
+		// logSynced finds only partitions of the stored view, so a sync that ended while the
+		// partition was only in next advanced no high watermark. There may be no later sync.
+		next.partitions[ap.id].advance()
+		ids = append(ids, ap.id)
+	}
+	removed := false
 	for id := range old {
+		if next.partitions[id] == nil {
+			ids, removed = append(ids, id), true
+		}
+	}
+	if removed {
+		s.metrics.forgetTopics(old, next.partitions)
+	}
+	for _, id := range ids {
 		s.produces.Notify(id)
 		s.consumerFetches.Notify(id)
 		s.followerFetches.Notify(id)
 	}
-	s.sessions.markAll()
-	return served, errors.Join(faults...)
-}
-
-// configure applies the replication settings of an image if they have changed.
-func (a *applier) configure(now metadata.Replication) {
-	if now == a.replication {
-		return
-	}
-	a.replication = now
-	a.set.lagMax.Store(int64(cmp.Or(now.LagMax, a.defaults.LagMax)))
-	a.set.catchUp.setRate(now.CatchUpBytesRate)
+	s.sessions.markImage(ids)
 }
 
 // assignedTo lists the partitions that an image assigns to a broker, in the image's order.
@@ -146,7 +178,7 @@ func (v *view) served(assigned []assignedPartition,
 		}
 		one := metadata.Served{Topic: a.topic.ID, Partition: a.partition.Index,
 			LeaderEpoch: a.partition.LeaderEpoch}
-		if state := p.state(); state.Leader && state.Fault == nil {
+		if p.serves() {
 			served = append(served, one)
 		} else if errors.Is(err, ErrFencedLeaderEpoch) {
 			one.LeaderEpoch, one.Ahead = p.log.LeaderEpoch(), true

@@ -38,9 +38,10 @@ func (a *applier) applyPartitions(img *metadata.Image, next *view, assigned []as
 	}
 	_ = workers.Wait() // the errors are in results
 	for i, ap := range assigned {
-		next.partitions[ap.id] = results[i].partition
+		p := results[i].partition
+		next.partitions[ap.id], p.applied = p, ap
 		if results[i].err != nil {
-			failed[ap.id] = results[i].err
+			failed[ap.id], p.applied = results[i].err, assignedPartition{} // try again
 		}
 	}
 }

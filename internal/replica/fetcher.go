@@ -141,14 +141,19 @@ func (f *fetcher) replacePartitions(leader metadata.Broker, self metadata.InSync
 	defer f.mu.Unlock()
 	otherProcess := f.mu.leader != leader || f.mu.self != self
 	changed = otherProcess
+	roleChanged := len(partitions) != len(f.mu.partitions)
 	for id, fp := range partitions {
 		if old := f.mu.partitions[id]; old != nil && old.partition == fp.partition &&
 			old.role.epoch == fp.role.epoch {
+			roleChanged = roleChanged || old.role != fp.role
 			old.role = fp.role
 			partitions[id] = old
 		} else {
 			changed = true
 		}
+	}
+	if !changed && !roleChanged {
+		return false
 	}
 	f.mu.leader, f.mu.self, f.mu.partitions = leader, self, partitions
 	f.mu.version++

@@ -99,6 +99,19 @@ func (u *isrUpdater) enqueue(id PartitionID) {
 	signal(u.wake)
 }
 
+// enqueueEach makes the updater evaluate partitions soon.
+func (u *isrUpdater) enqueueEach(partitions []assignedPartition) {
+	if len(partitions) == 0 {
+		return
+	}
+	u.mu.Lock()
+	for _, ap := range partitions {
+		u.mu.queue[ap.id] = true
+	}
+	u.mu.Unlock()
+	signal(u.wake)
+}
+
 // enqueueAll makes the updater evaluate every partition soon.
 func (u *isrUpdater) enqueueAll() {
 	u.mu.Lock()

@@ -80,9 +80,20 @@ func (b *broker) topic(name string, partitions int, change func(*metadata.Topic)
 func (b *broker) tryApply() ([]metadata.Served, error) {
 	var topics []*metadata.Topic
 	for _, topic := range b.topics {
-		topics = append(topics, topic)
+		topics = append(topics, copyOf(topic))
 	}
 	return b.Apply(metadata.NewImage(b.cluster, metadata.CleanerBudget{}, nil, topics))
+}
+
+// copyOf returns a copy for an image. Images are immutable, and tests change their topics.
+func copyOf(topic *metadata.Topic) *metadata.Topic {
+	copied := *topic
+	copied.Partitions = nil
+	for _, p := range topic.Partitions {
+		one := *p
+		copied.Partitions = append(copied.Partitions, &one)
+	}
+	return &copied
 }
 
 func (b *broker) apply() []metadata.Served {

@@ -35,7 +35,10 @@ type partition struct {
 	// shows this broker in sync: the image is older than the gap. It is cleared by the first image
 	// that shows this broker out of sync. Guarded by changing.
 	gapNewerThanImage bool
-	role              atomic.Pointer[role] // never nil after Apply has returned
+	// applied is what the image of the present role contains; the zero value if it was not applied
+	// completely. Only the applier uses it.
+	applied assignedPartition
+	role    atomic.Pointer[role] // never nil after Apply has returned
 	// changing is held while the role changes, and while a fetcher applies a leader's response to
 	// the log. So a response is never applied in a later leader epoch, or while this broker leads.
 	changing sync.Mutex
@@ -123,6 +126,11 @@ func (s *Set) States() []State {
 	}
 	slices.SortFunc(states, func(a, b State) int { return comparePartitions(a.ID, b.ID) })
 	return states
+}
+
+// serves reports whether this broker leads the partition and its log accepts appends.
+func (p *partition) serves() bool {
+	return p.role.Load().refusal == nil && p.log.Fault() == nil
 }
 
 func (p *partition) state() State {

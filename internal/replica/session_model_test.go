@@ -84,9 +84,7 @@ func (m *sessionModel) close() {
 func (m *sessionModel) apply() {
 	topics := make([]*metadata.Topic, len(m.topics))
 	for i, topic := range m.topics {
-		clone := *topic
-		clone.Partitions = slices.Clone(topic.Partitions)
-		topics[i] = &clone
+		topics[i] = copyOf(topic)
 	}
 	brokers := []metadata.Broker{{ID: self, Epoch: 1}, {ID: 2, Epoch: 1}}
 	if _, err := m.set.Apply(metadata.NewImage("ours", metadata.CleanerBudget{}, brokers,

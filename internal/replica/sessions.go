@@ -129,9 +129,13 @@ func (s *sessions) markConsumers(id PartitionID) { s.watch.mark(id, false, true)
 // their waiting fetches.
 func (s *sessions) markFollowers(id PartitionID, wake bool) { s.watch.mark(id, true, wake) }
 
-// markAll marks all partitions dirty in all sessions. It is called after a new image was applied.
-func (s *sessions) markAll() {
-	s.watch.each(func(p *sessionPartition) { p.session.mark(p, false) })
+// markImage marks the partitions that an image has changed dirty in all sessions, and wakes the
+// waiting fetches.
+func (s *sessions) markImage(changed []PartitionID) {
+	if len(changed) == 0 {
+		return
+	}
+	s.watch.markEach(changed)
 	for _, in := range s.cache.all() {
 		in.wake()
 	}
@@ -244,14 +248,13 @@ func (w *sessionWatch) mark(id PartitionID, followers, wake bool) {
 	}
 }
 
-// each calls do for every partition of every session. It holds mu meanwhile, so do may lock only
-// the session's mu.
-func (w *sessionWatch) each(do func(*sessionPartition)) {
+// markEach marks partitions dirty in all sessions, without waking fetches. It holds mu meanwhile.
+func (w *sessionWatch) markEach(ids []PartitionID) {
 	w.mu.RLock()
 	defer w.mu.RUnlock()
-	for _, list := range w.partitions {
-		for _, p := range list {
-			do(p)
+	for _, id := range ids {
+		for _, p := range w.partitions[id] {
+			p.session.mark(p, false)
 		}
 	}
 }

@@ -3,7 +3,6 @@ package kube
 import (
 	"fmt"
 	"maps"
-	"reflect"
 	"slices"
 
 	"github.com/google/uuid"
@@ -109,8 +108,9 @@ func (c *imageCache) topic(r resources, t *v1alpha1.Topic, alive map[int32]metad
 	if before.topic != nil {
 		partitions = before.topic.Partitions
 	}
-	if !slices.Equal(before.slots, next.slots) || !maps.Equal(c.alive, alive) {
-		partitions = before.update(next.slots, alive)
+	sameBrokers := maps.Equal(c.alive, alive)
+	if !sameBrokers || !slices.Equal(before.slots, next.slots) {
+		partitions = before.update(next.slots, alive, sameBrokers)
 	}
 	if before.topic != nil && before.version == next.version {
 		next.topic = before.topic
@@ -188,13 +188,19 @@ func (p partitionSets) slots(t *v1alpha1.Topic, tag string) []slot {
 	return all[:count]
 }
 
-// update returns the partitions for new slots. It reuses those that have not changed.
-func (c cachedTopic) update(slots []slot, alive map[int32]metadata.Broker) []*metadata.Partition {
+// update returns the partitions for new slots. It reuses those that have not changed. Parameter
+// sameBrokers reports whether alive is what the topic was built with.
+func (c cachedTopic) update(slots []slot, alive map[int32]metadata.Broker,
+	sameBrokers bool) []*metadata.Partition {
 	all := make([]*metadata.Partition, len(slots))
 	for index, slot := range slots {
 		var before *metadata.Partition
 		if c.topic != nil && index < len(c.topic.Partitions) {
 			before = c.topic.Partitions[index]
+		}
+		if sameBrokers && before != nil && index < len(c.slots) && c.slots[index] == slot {
+			all[index] = before
+			continue
 		}
 		// If an entry has become unusable, the partition stays what it was. A broker that serves it
 		// is in the same situation as one whose watch is interrupted.
@@ -206,7 +212,7 @@ func (c cachedTopic) update(slots []slot, alive map[int32]metadata.Broker) []*me
 		if !slot.unusable {
 			fillPartition(all[index], slot.entry, alive)
 		}
-		if before != nil && reflect.DeepEqual(before, all[index]) {
+		if before != nil && before.Equal(all[index]) {
 			all[index] = before
 		}
 	}

@@ -1,0 +1,30 @@
+package metadata
+
+import (
+	"reflect"
+	"testing"
+)
+
+// TestPartitionEqualComparesEveryField sets each field of a partition in turn: the result must not
+// be equal to the partition without it.
+func TestPartitionEqualComparesEveryField(t *testing.T) {
+	fields := reflect.TypeFor[Partition]()
+	for i := range fields.NumField() {
+		var a, b Partition
+		field := reflect.ValueOf(&a).Elem().Field(i)
+		switch field.Kind() {
+		case reflect.Int32:
+			field.SetInt(1)
+		case reflect.Slice:
+			field.Set(reflect.MakeSlice(field.Type(), 1, 1))
+		default:
+			t.Fatalf("field %s has kind %s", fields.Field(i).Name, field.Kind())
+		}
+		if a.Equal(&b) || b.Equal(&a) {
+			t.Errorf("field %s is not compared", fields.Field(i).Name)
+		}
+		if copied := a; !copied.Equal(&a) {
+			t.Errorf("field %s: a copy is not equal", fields.Field(i).Name)
+		}
+	}
+}
