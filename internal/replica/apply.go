@@ -37,7 +37,7 @@ type assignedPartition struct {
 // joins the errors of single partitions; all other partitions are served. Apply must be called from
 // one goroutine. Partitions that the image does not change are skipped: after the failure of a
 // broker, tens of images follow each other, and each of them changes a few of a thousand partitions
-// (ADR 0253).
+// (ADR 0254).
 //
 // The order of the steps matters:
 //
