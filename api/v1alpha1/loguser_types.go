@@ -64,10 +64,10 @@ type LogUserSpec struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=1000
 	ACLs []ACL `json:"acls,omitempty"`
-	// Quotas limit the principal on each broker. Kafka's admin requests for quotas of users change
+	// Quotas limit the principal on each broker. The quotas of the LogUser * apply to each principal
+	// that has no quota of the same kind itself. Kafka's admin requests for quotas of users change
 	// this field.
 	// +optional
-	// +kubebuilder:validation:XValidation:rule="false",message="this version does not enforce quotas yet: remove quotas"
 	Quotas *Quotas `json:"quotas,omitempty"`
 }
 
@@ -205,7 +205,14 @@ const (
 	ACLTwoPhaseCommit  ACLOperation = "TwoPhaseCommit"
 )
 
-// Quotas limit a principal on each broker.
+// The largest values of quotas.
+const (
+	RequestPercentMax     = 100_000
+	PartitionMutationsMax = 1_000_000
+)
+
+// Quotas limit a principal on each broker. A principal that was idle may use at once what 10 s
+// permit.
 type Quotas struct {
 	// ProduceBytes is the rate at which the principal may produce, in bytes per second
 	// (producer_byte_rate), at least 1.

@@ -112,8 +112,10 @@ func userCreations() []TableEntry {
 			clusterText),
 		user("{quotas: {produceBytes: 0}}", "quotas.produceBytes", atLeastOne),
 		user("{quotas: {fetchBytes: much}}", "quotas.fetchBytes", atLeastOne),
-		user("{quotas: {requestPercent: 50}}", "quotas",
-			"this version does not enforce quotas yet: remove quotas"),
+		user("{quotas: {requestPercent: 0}}", "quotas.requestPercent",
+			"should be greater than or equal to 1"),
+		user("{quotas: {partitionMutations: 1000001}}", "quotas.partitionMutations",
+			"should be less than or equal to 1000000"),
 		Entry("a LogUser whose name is too long", "LogUser",
 			"metadata: {name: "+strings.Repeat("a", 201)+"}", "",
 			"metadata.name must have at most 200 characters, as the Secret is named after it: choose a shorter one, and set spec.userName for a long name"),
@@ -147,6 +149,7 @@ func securityAccepted() []TableEntry {
 		"{}", "{userName: 'CN=a, O=b'}", "{userName: '*'}",
 		"{authentication: {type: Scram, passwordFrom: {name: a, key: b}}}",
 		"{authentication: {type: Tls}}",
+		"{userName: '*', quotas: {produceBytes: 10Mi, fetchBytes: 1, requestPercent: 100000, partitionMutations: 1}}",
 		"{acls: [{resource: {type: Topic, name: '*'}, operations: [All], type: Deny, host: 10.0.0.1}, {resource: {type: Cluster, name: kafka-cluster}, operations: [Alter, IdempotentWrite]}, {resource: {type: Group, name: a, pattern: Prefix}, operations: [Read]}]}",
 	} {
 		entries = append(entries, Entry("LogUser "+spec, "LogUser", "spec: "+spec))

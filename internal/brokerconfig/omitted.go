@@ -28,7 +28,7 @@ var omissions = []Omission{
 	{[]string{"ssl.", "security.providers"}, "TLS is not supported."},
 	{[]string{"quota.", "controller.quota.", "replication.quota.",
 		"alter.log.dirs.replication.quota.", "client.quota.callback.class"},
-		"Quotas are not supported."},
+		"Quotas belong to users: LogUser, spec.quotas. They are measured over 10 s."},
 	{[]string{"controller.", "metadata.", "early.start.listeners", "broker.heartbeat.interval.ms",
 		"broker.session.timeout.ms", "initial.broker.registration.timeout.ms"},
 		"There is no KRaft quorum: Kubernetes stores the metadata, and brokers renew Leases."},

@@ -101,6 +101,7 @@ func (h *Handler) fetch(ctx context.Context, from *wire.Request) (wire.Reply, er
 		answer.results = failedFetch(req, errTopicAuthorization)
 		return encodeFetch(&answer), nil
 	}
+	meterOf(ctx).limitFetch(&want)
 	denied := h.fetchPartitions(from, &answer, &want)
 	answer.changedOnly = want.Replica != nil && omitsUnchanged(req)
 	from.ReleaseBody()

@@ -85,11 +85,12 @@ func (h *Handler) autoCreate(ctx context.Context, raw *wire.Request,
 		h.logMissing(raw, img.Policy, missing)
 		return
 	}
+	quotas := meterOf(ctx)
 	ctx, cancel := context.WithTimeout(ctx, adminWaitMax)
 	defer cancel()
 	var created []string
 	for _, name := range missing {
-		_, err := h.opts.Admin.CreateTopic(ctx,
+		_, err := h.createWithin(ctx, quotas, false,
 			metadata.NewTopic{Name: name, Partitions: -1, Replicas: -1})
 		switch {
 		// ErrTopicExists: another broker has created the topic

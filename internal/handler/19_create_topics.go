@@ -15,6 +15,7 @@ import (
 //
 //	4  clients may send -1 for partitions and replicas: the cluster's default (KIP-464)
 //	5  flexible, settings in the response (KIP-525)
+//	6  the error THROTTLING_QUOTA_EXCEEDED (KIP-599)
 //	7  topic id (KIP-516)
 //
 // The broker accepts -1 in every version, as Kafka does: kafkajs sends it in version 3.
@@ -42,6 +43,7 @@ var createTopicsShape = shape{
 // occurs twice, both occurrences are rejected, because they may differ.
 func (h *Handler) createTopics(ctx context.Context, raw *wire.Request,
 	req *kmsg.CreateTopicsRequest) wire.Reply {
+	quotas := meterOf(ctx)
 	ctx, cancel := context.WithTimeout(ctx, adminWait(req.TimeoutMillis))
 	defer cancel()
 	response := kmsg.NewPtrCreateTopicsResponse()
@@ -66,7 +68,7 @@ func (h *Handler) createTopics(ctx context.Context, raw *wire.Request,
 				err = h.writable()
 			}
 			if err == nil {
-				created, err = h.createTopic(ctx, req, requested)
+				created, err = h.createTopic(ctx, quotas, req, requested)
 			}
 		}
 		topic.ErrorCode, topic.ErrorMessage = result.code(err), message(err)
@@ -115,7 +117,7 @@ func adminWait(millis int32) time.Duration {
 
 // createTopic checks the rules that depend on the version of the request, and creates the topic.
 // Admin checks the other rules.
-func (h *Handler) createTopic(ctx context.Context, req *kmsg.CreateTopicsRequest,
+func (h *Handler) createTopic(ctx context.Context, quotas *meter, req *kmsg.CreateTopicsRequest,
 	requested *kmsg.CreateTopicsRequestTopic) (*metadata.Topic, error) {
 	assignment, err := manualAssignment(requested)
 	if err != nil {
@@ -138,7 +140,26 @@ func (h *Handler) createTopic(ctx context.Context, req *kmsg.CreateTopicsRequest
 		topic.Assignment, topic.Partitions = assignment, int32(len(assignment))
 		topic.Replicas = int32(len(assignment[0]))
 	}
-	return h.opts.Admin.CreateTopic(ctx, topic)
+	return h.createWithin(ctx, quotas, req.Version >= 6, topic)
+}
+
+// createWithin creates a topic within the quota of the client, whose requests are strict from a
+// certain version on.
+func (h *Handler) createWithin(ctx context.Context, quotas *meter, strict bool,
+	topic metadata.NewTopic) (created *metadata.Topic, err error) {
+	if topic.Validate {
+		return h.opts.Admin.CreateTopic(ctx, topic)
+	}
+	charged := max(1, int(topic.Partitions)) // -1: the number is not known yet
+	if err := quotas.mutate(charged, strict); err != nil {
+		return nil, err
+	}
+	if created, err = h.opts.Admin.CreateTopic(ctx, topic); err != nil {
+		quotas.adjust(-charged, strict)
+		return nil, err
+	}
+	quotas.adjust(len(created.Partitions)-charged, strict)
+	return created, nil
 }
 
 // manualAssignment returns the replicas that a request assigns to the partitions of a topic, or nil

@@ -17,7 +17,7 @@ import (
 // determines whether its data is deleted too.
 //
 //	4  flexible
-//	5  error message (KIP-599)
+//	5  error message, THROTTLING_QUOTA_EXCEEDED (KIP-599)
 //	6  by id (KIP-516)
 
 // deleteTopicsShape describes the fields of the request (shape.go).
@@ -30,6 +30,8 @@ const deletesMax = 32
 type deletion struct {
 	name string // of the topic; "" if it is unknown
 	err  error
+	// partitions is the number of partitions that the quota of the client is charged for.
+	partitions int
 }
 
 // deleteTopics deletes the topics, and waits until their ids have disappeared from this broker's
@@ -38,6 +40,7 @@ type deletion struct {
 // logs, so the response does not wait for its disk.
 func (h *Handler) deleteTopics(ctx context.Context, raw *wire.Request,
 	req *kmsg.DeleteTopicsRequest) wire.Reply {
+	quotas := meterOf(ctx)
 	ctx, cancel := context.WithTimeout(ctx, adminWait(req.TimeoutMillis))
 	defer cancel()
 	requested := req.Topics
@@ -51,8 +54,14 @@ func (h *Handler) deleteTopics(ctx context.Context, raw *wire.Request,
 	deletions := make([]deletion, len(requested))
 	for i := range requested {
 		deletions[i] = h.startDeletion(raw, img, &requested[i])
+		deletions[i].charge(quotas, img, req.Version >= 5)
 	}
 	h.deleteAll(ctx, deletions)
+	for _, d := range deletions {
+		if d.err != nil {
+			quotas.adjust(-d.partitions, req.Version >= 5)
+		}
+	}
 	var deleted []metadata.ID
 	for i, d := range deletions {
 		topic := kmsg.NewDeleteTopicsResponseTopic()
@@ -86,6 +95,17 @@ func (h *Handler) startDeletion(raw *wire.Request, img *metadata.Image,
 		d.err = h.writable()
 	}
 	return d
+}
+
+// charge charges the partitions of a topic to the quota of the client.
+func (d *deletion) charge(quotas *meter, img *metadata.Image, strict bool) {
+	topic := img.Topic(d.name)
+	if quotas == nil || topic == nil || d.err != nil {
+		return
+	}
+	if d.err = quotas.mutate(len(topic.Partitions), strict); d.err == nil {
+		d.partitions = len(topic.Partitions)
+	}
 }
 
 // deleteAll deletes the topics of all deletions without an error. It deletes several at the same

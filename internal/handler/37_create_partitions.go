@@ -13,7 +13,7 @@ import (
 // CreatePartitions (key 37), versions 0-3 (KIP-195): raises spec.partitions of Topic resources.
 //
 //	2  flexible
-//	3  the error THROTTLING_QUOTA_EXCEEDED, which this broker never returns (KIP-599)
+//	3  the error THROTTLING_QUOTA_EXCEEDED (KIP-599)
 //
 // The replicas of the new partitions may be assigned, as in CreateTopics.
 
@@ -24,6 +24,7 @@ var createPartitionsShape = shape{array(text(), fixed(4), array(plainArray(fixed
 // once.
 func (h *Handler) createPartitions(ctx context.Context, raw *wire.Request,
 	req *kmsg.CreatePartitionsRequest) wire.Reply {
+	quotas := meterOf(ctx)
 	ctx, cancel := context.WithTimeout(ctx, adminWait(req.TimeoutMillis))
 	defer cancel()
 	response := kmsg.NewPtrCreatePartitionsResponse()
@@ -52,7 +53,7 @@ func (h *Handler) createPartitions(ctx context.Context, raw *wire.Request,
 			for _, assigned := range requested.Assignment {
 				more.Assignment = append(more.Assignment, assigned.Replicas)
 			}
-			err = h.opts.Alterer.CreatePartitions(ctx, more)
+			err = h.growWithin(ctx, quotas, req.Version >= 3, more)
 		}
 		if err == nil && !req.ValidateOnly {
 			grown = append(grown, requested)
@@ -70,4 +71,23 @@ func (h *Handler) createPartitions(ctx context.Context, raw *wire.Request,
 		})
 	}
 	return reply(response, result)
+}
+
+// growWithin adds partitions within the quota of the client, whose requests are strict from a
+// certain version on.
+func (h *Handler) growWithin(ctx context.Context, quotas *meter, strict bool,
+	more metadata.NewPartitions) error {
+	topic := h.opts.Image().Topic(more.Name)
+	if topic == nil || more.Validate {
+		return h.opts.Alterer.CreatePartitions(ctx, more)
+	}
+	added := max(0, int(more.Count)-len(topic.Partitions))
+	if err := quotas.mutate(added, strict); err != nil {
+		return err
+	}
+	err := h.opts.Alterer.CreatePartitions(ctx, more)
+	if err != nil {
+		quotas.adjust(-added, strict)
+	}
+	return err
 }

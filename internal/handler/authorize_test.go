@@ -272,6 +272,8 @@ func clusterSamples() []sample {
 		{3, remove, clusterDenied},
 		{0, kmsg.NewPtrDescribeUserSCRAMCredentialsRequest(), clusterDenied},
 		{0, scram, clusterDenied},
+		{1, kmsg.NewPtrDescribeClientQuotasRequest(), clusterDenied},
+		{1, alterQuotas("bob", kmsg.AlterClientQuotasRequestEntryOp{}), clusterDenied},
 		{2, markers, clusterDenied},
 		{2, dirs, clusterDenied},
 		{2, kmsg.NewPtrUpdateFeaturesRequest(), clusterDenied},

@@ -164,6 +164,7 @@ var kafkaErrors = []struct {
 	{errUnsupportedSASL, kafkaError{33, "UNSUPPORTED_SASL_MECHANISM"}},
 	{errUnknownCredential, kafkaError{91, "RESOURCE_NOT_FOUND"}},
 	{errDuplicateUser, kafkaError{92, "DUPLICATE_RESOURCE"}},
+	{errThrottled, kafkaError{89, "THROTTLING_QUOTA_EXCEEDED"}},
 	{errUnacceptable, kafkaError{93, "UNACCEPTABLE_CREDENTIAL"}},
 	{errNoTokens, kafkaError{64, "DELEGATION_TOKEN_REQUEST_NOT_ALLOWED"}},
 	{errLogDirNotFound, kafkaError{57, "LOG_DIR_NOT_FOUND"}},

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"heartwood.dev/heartwood/internal/coordinator"
@@ -14,7 +15,8 @@ import (
 	"heartwood.dev/heartwood/internal/wire"
 )
 
-// Options configure a Handler. All fields except Authorize, Volume and Logger are required.
+// Options configure a Handler. All fields except Authorize, Volume, Registry and Logger are
+// required.
 type Options struct {
 	NodeID int32
 	Image  func() *metadata.Image // returns the current metadata image; never nil
@@ -41,8 +43,9 @@ type Options struct {
 	Listen     string // host:port of the listener, as admin clients are shown
 	// Volume returns the size and the free space of the disk in bytes, with -1 for an unknown
 	// value. If Volume is nil, both values are unknown.
-	Volume func() (total, usable int64)
-	Logger *slog.Logger // default: discards all messages
+	Volume   func() (total, usable int64)
+	Registry prometheus.Registerer // may be nil
+	Logger   *slog.Logger          // default: discards all messages
 }
 
 // Handler answers the Kafka requests of one broker. It implements wire.Handler.
@@ -54,6 +57,7 @@ type Handler struct {
 	unlisted map[int16]bool
 	missing  logLimit // requested topics that do not exist; all have the same key
 	audit    auditLog // denied operations
+	quotas   quotas
 	features featureEpoch
 	markers  markerSenders
 }
@@ -66,6 +70,7 @@ func New(opts Options) *Handler {
 	}
 	h := &Handler{opts: opts, logger: logger, apis: byKey(refused, table),
 		unlisted: map[int16]bool{}}
+	h.quotas.register(opts.Registry)
 	for i := range refused {
 		h.unlisted[refused[i].key] = true
 	}
@@ -104,7 +109,13 @@ func (h *Handler) Handle(ctx context.Context, req *wire.Request) (wire.Reply, er
 		return wire.Reply{}, fmt.Errorf("%w: %s version %d is not in [%d, %d]", errRefused, a.name,
 			req.Version, a.min, a.max)
 	}
-	answer, err := a.handle(h, ctx, req)
+	var answer wire.Reply
+	var err error
+	if m := h.meter(ctx, req); m != nil {
+		answer, err = h.handleMetered(m, a, req)
+	} else {
+		answer, err = a.handle(h, ctx, req)
+	}
 	if err != nil {
 		err = fmt.Errorf("%s version %d: %w", a.name, req.Version, err)
 	}

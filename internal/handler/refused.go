@@ -22,9 +22,6 @@ import (
 // refused lists the APIs that are answered with an error and that ApiVersions does not list. An
 // implemented API moves to table.
 var refused = []api{
-	{48, "DescribeClientQuotas", 0, 1, 1, nil, refuse(errNoQuotas)},
-	{49, "AlterClientQuotas", 0, 1, 1, nil,
-		decoded(alterClientQuotasShape, (*Handler).alterClientQuotas)},
 	{55, "DescribeQuorum", 0, 2, 0, nil, refuse(errNoQuorum)},
 	{64, "UnregisterBroker", 0, 0, 0, nil, refuse(errNoQuorum)},
 	{71, "GetTelemetrySubscriptions", 0, 0, 0, nil, refuse(errNoTelemetry)},
@@ -53,7 +50,6 @@ var (
 	errNoAuthorizer    = errors.New("No Authorizer is configured") //nolint:staticcheck // Kafka's
 	errNoTokens        = errors.New("delegation tokens need an authenticated connection")
 	errNoUsers         = unsupported("no listener authenticates clients")
-	errNoQuotas        = unsupported("client quotas are not supported")
 	errNoTelemetry     = unsupported("client telemetry is not supported")
 	errNoShareGroups   = unsupported("share groups are not supported")
 	errNoStreamsGroups = unsupported("streams groups are not supported")
@@ -67,6 +63,14 @@ type unsupportedError struct{ text string }
 
 func (e *unsupportedError) Error() string { return e.text }
 func (e *unsupportedError) Unwrap() error { return errUnsupportedVersion }
+
+// invalid returns an error that maps to INVALID_REQUEST.
+func invalid(text string) error { return &invalidError{text} }
+
+type invalidError struct{ text string }
+
+func (e *invalidError) Error() string { return e.text }
+func (e *invalidError) Unwrap() error { return errInvalidRequest }
 
 // refuse returns the handleFunc of an API whose response has one error for the whole request. It
 // does not decode the body, because the response does not depend on it.

@@ -13,28 +13,10 @@ import (
 // misses its item waits forever, or reports success.
 
 var (
-	alterClientQuotasShape    = shape{array(array(text(), text()), array(text(), fixed(9))), fixed(1)}
 	shareGroupDescribeShape   = shape{plainArray(text()), fixed(1)}
 	streamsGroupDescribeShape = shape{plainArray(text()), fixed(1)}
 	describeShareOffsetsShape = shape{array(text(), partitionsOfTopics)}
 )
-
-func (h *Handler) alterClientQuotas(_ context.Context, _ *wire.Request,
-	req *kmsg.AlterClientQuotasRequest) wire.Reply {
-	response, result := kmsg.NewPtrAlterClientQuotasResponse(), outcome{handler: h}
-	response.Version = req.Version
-	for _, requested := range req.Entries {
-		entry := kmsg.NewAlterClientQuotasResponseEntry()
-		entry.ErrorCode, entry.ErrorMessage = result.code(errNoQuotas), message(errNoQuotas)
-		for _, of := range requested.Entity {
-			entity := kmsg.NewAlterClientQuotasResponseEntryEntity()
-			entity.Type, entity.Name = of.Type, of.Name
-			entry.Entity = append(entry.Entity, entity)
-		}
-		response.Entries = append(response.Entries, entry)
-	}
-	return reply(response, result)
-}
 
 func (h *Handler) shareGroupDescribe(_ context.Context, _ *wire.Request,
 	req *kmsg.ShareGroupDescribeRequest) wire.Reply {

@@ -50,9 +50,6 @@ func codesIn(v reflect.Value) (codes []int16) {
 // refusals returns a request with one or two items for each refused API whose response has an error
 // per item. All other refused APIs need no items.
 func refusals() map[int16]kmsg.Request {
-	quotas := kmsg.NewPtrAlterClientQuotasRequest()
-	quotas.Entries = make([]kmsg.AlterClientQuotasRequestEntry, 2)
-	quotas.Entries[0].Entity = []kmsg.AlterClientQuotasRequestEntryEntity{{Type: "user"}}
 	scram := kmsg.NewPtrAlterUserSCRAMCredentialsRequest()
 	scram.Deletions = []kmsg.AlterUserSCRAMCredentialsRequestDeletion{{Name: "a"}}
 	scram.Upsertions = []kmsg.AlterUserSCRAMCredentialsRequestUpsertion{{Name: "a"}, {Name: "b"}}
@@ -65,7 +62,7 @@ func refusals() map[int16]kmsg.Request {
 	create.Creations = make([]kmsg.CreateACLsRequestCreation, 2)
 	remove.Filters = make([]kmsg.DeleteACLsRequestFilter, 2)
 	requests := map[int16]kmsg.Request{}
-	for _, request := range []kmsg.Request{quotas, scram,
+	for _, request := range []kmsg.Request{scram,
 		share, streams, offsets, create, remove} {
 		requests[request.Key()] = request
 	}
@@ -127,22 +124,22 @@ func TestRefusedAPIsAreNotServed(t *testing.T) {
 	}
 }
 
-// TestRefusedRequestsDoNotEndTheConnection: sarama with ApiVersionsRequest off asks for quotas
-// although ApiVersions does not list them. Other requests are pipelined on the same connection. All
-// must be answered in order.
+// TestRefusedRequestsDoNotEndTheConnection: clients that do not ask for the versions send requests
+// that ApiVersions does not list. Other requests are pipelined on the same connection. All must be
+// answered in order.
 func TestRefusedRequestsDoNotEndTheConnection(t *testing.T) {
 	b, path := socketBroker(t)
 	b.mustProduce("tickets", "a")
 	conn, err := net.Dial("unix", path)
 	must(t, err)
 	defer conn.Close()
-	fetch, quotas, metadata := fetchRequestFor("tickets", 1), kmsg.NewPtrDescribeClientQuotasRequest(),
+	fetch, quorum, metadata := fetchRequestFor("tickets", 1), kmsg.NewPtrDescribeQuorumRequest(),
 		allTopics(1)
 	fetch.MaxWaitMillis, fetch.MinBytes = 200, 1 // waits, because there is no record at offset 1
 	fetch.SetVersion(11)
-	quotas.SetVersion(0)
+	quorum.SetVersion(2)
 	metadata.SetVersion(1)
-	requests := []kmsg.Request{fetch, quotas, metadata}
+	requests := []kmsg.Request{fetch, quorum, metadata}
 	var sent []byte
 	for i, request := range requests {
 		frame := framed(b, request)
@@ -162,11 +159,13 @@ func TestRefusedRequestsDoNotEndTheConnection(t *testing.T) {
 			t.Fatalf("response to request %d, want %d", got, i)
 		}
 		response := request.ResponseKind()
-		must(t, response.ReadFrom(frame[4:]))
-		if answer, ok := response.(*kmsg.DescribeClientQuotasResponse); ok &&
-			(answer.ErrorCode != 35 || answer.Entries != nil ||
-				textOf(answer.ErrorMessage) != "client quotas are not supported") {
-			t.Errorf("quotas: %+v", answer)
+		if frame = frame[4:]; response.IsFlexible() {
+			frame = frame[1:] // the tags of the header
+		}
+		must(t, response.ReadFrom(frame))
+		if answer, ok := response.(*kmsg.DescribeQuorumResponse); ok &&
+			(answer.ErrorCode != 35 || textOf(answer.ErrorMessage) != errNoQuorum.Error()) {
+			t.Errorf("quorum: %+v", answer)
 		}
 	}
 }

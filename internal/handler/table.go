@@ -56,6 +56,8 @@ const (
 	keyAlterReassignments      int16 = 45
 	keyListReassignments       int16 = 46
 	keyOffsetDelete            int16 = 47
+	keyDescribeClientQuotas    int16 = 48
+	keyAlterClientQuotas       int16 = 49
 	keyDescribeSCRAM           int16 = 50
 	keyAlterSCRAM              int16 = 51
 	keyUpdateFeatures          int16 = 57
@@ -293,6 +295,14 @@ var table = []api{
 	{
 		keyOffsetDelete, "OffsetDelete", 0, 0, neverFlexible, requires(deleteGroup, readTopic),
 		decoded(offsetDeleteShape, (*Handler).offsetDelete),
+	},
+	{
+		keyDescribeClientQuotas, "DescribeClientQuotas", 0, 1, 1, requires(describeClusterConfigs),
+		decoded(describeClientQuotasShape, (*Handler).describeClientQuotas),
+	},
+	{
+		keyAlterClientQuotas, "AlterClientQuotas", 0, 1, 1, requires(alterClusterConfigs),
+		decoded(alterClientQuotasShape, (*Handler).alterClientQuotas),
 	},
 	{
 		keyDescribeSCRAM, "DescribeUserScramCredentials", 0, 0, 0, requires(describeCluster),

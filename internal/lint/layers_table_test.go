@@ -18,6 +18,7 @@ var layers = map[string][]string{
 	"internal/placement":   {},
 	"internal/restmapper":  {},
 	"internal/authz":       {},
+	"internal/quota":       {},
 	"internal/certname":    {},
 	"internal/sasl":        {},
 	"internal/credentials": {"api/v1alpha1", "internal/sasl"},
@@ -48,7 +49,7 @@ var layers = map[string][]string{
 	},
 
 	"internal/metadata": {"api/v1alpha1", "internal/authz", "internal/brokerconfig",
-		"internal/placement", "internal/sasl", "internal/topicconfig",
+		"internal/placement", "internal/quota", "internal/sasl", "internal/topicconfig",
 		"internal/compress", "internal/record"},
 	"internal/partitionset":        {"api/v1alpha1", "internal/metadata", "internal/placement"},
 	"internal/partitionset/commit": {"api/v1alpha1", "internal/partitionset"},
@@ -83,7 +84,8 @@ var layers = map[string][]string{
 	"internal/handler": {
 		"internal/coordinator", "internal/coordinator/group", "internal/coordinator/consumer",
 		"internal/coordinator/assignor", "internal/coordinator/transaction",
-		"api/v1alpha1", "internal/authz", "internal/sasl", "internal/wire", "internal/replica",
+		"api/v1alpha1", "internal/authz", "internal/quota", "internal/sasl", "internal/wire",
+		"internal/replica",
 		"internal/replica/session", "internal/logstore",
 		"internal/brokerconfig", "internal/metadata", "internal/topicconfig", "internal/record",
 		"internal/compress",
@@ -220,6 +222,7 @@ var purePackages = map[string][]string{
 	"internal/pki":             {"net/netip", "net/url"},
 	"internal/placement":       nil,
 	"internal/plan":            nil,
+	"internal/quota":           nil,
 	"internal/record":          {"sync"}, // a sync.Pool of buffers
 	"internal/replica/isr":     nil,
 	"internal/sasl":            nil,

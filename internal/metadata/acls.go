@@ -15,12 +15,25 @@ import (
 // ErrUnknownUser means that a user has no credential that could be changed.
 var ErrUnknownUser = errors.New("unknown user")
 
-// UserChange is a change of the ACLs of one principal of type User. All of its changes are applied,
-// or none.
+// UserChange is a change of the ACLs and quotas of one principal of type User. All of its changes
+// are applied, or none.
 type UserChange struct {
 	Name   string // name of the principal
 	Add    []authz.ACL
 	Remove []authz.ACL
+	// Quotas are the changed quotas, by their Kafka names; nil: the quota is removed. The values
+	// have passed CheckQuota.
+	Quotas map[string]*int64
+}
+
+// Grants reports whether the change adds something, for which a LogUser must exist.
+func (c *UserChange) Grants() bool {
+	for _, value := range c.Quotas {
+		if value != nil {
+			return true
+		}
+	}
+	return len(c.Add) > 0
 }
 
 // ScramChange sets or deletes the password of one user for one mechanism.
@@ -35,8 +48,8 @@ type ScramChange struct {
 // with a later image. The errors wrap ErrPolicy, ErrInvalidSettings, ErrUnknownUser or
 // ErrUnavailable.
 type UserAdmin interface {
-	// ChangeUser changes the ACLs of a principal. If the principal has no LogUser and ACLs are
-	// added, a LogUser of type External is created.
+	// ChangeUser changes the ACLs and quotas of a principal. If the principal has no LogUser and
+	// something is added, a LogUser of type External is created.
 	ChangeUser(ctx context.Context, change UserChange) error
 	// AlterScram sets or deletes a password. The password of a LogUser of type Scram cannot be
 	// changed, because the operator owns it.
@@ -116,9 +129,9 @@ func ruleOf(a *authz.ACL) v1alpha1.ACL {
 	return rule
 }
 
-// AlteredUser returns a copy of a LogUser with changed ACLs. An operation is added to a rule that
-// differs in the operations only, so that a list of ACLs becomes a short list of rules. Rules that
-// become empty are removed; other rules stay as they were written.
+// AlteredUser returns a copy of a LogUser with changed ACLs and quotas. An operation is added to a
+// rule that differs in the operations only, so that a list of ACLs becomes a short list of rules.
+// Rules that become empty are removed; other rules stay as they were written.
 func AlteredUser(u *v1alpha1.LogUser, change UserChange) *v1alpha1.LogUser {
 	altered := u.DeepCopy()
 	present := ACLsOf(u)
@@ -132,6 +145,9 @@ func AlteredUser(u *v1alpha1.LogUser, change UserChange) *v1alpha1.LogUser {
 	}
 	altered.Spec.ACLs = slices.DeleteFunc(altered.Spec.ACLs,
 		func(rule v1alpha1.ACL) bool { return len(rule.Operations) == 0 })
+	if len(change.Quotas) > 0 {
+		alterQuotas(altered, change.Quotas)
+	}
 	return altered
 }
 
@@ -168,7 +184,8 @@ func removeRule(u *v1alpha1.LogUser, removed *authz.ACL) {
 	}
 }
 
-// NewUser returns the LogUser of type External that is created for the first ACL of a principal.
+// NewUser returns the LogUser of type External that is created for the first ACL or quota of a
+// principal.
 // The name of the resource depends on the name of the principal alone, so that two brokers cannot
 // create two.
 func NewUser(name, cluster string) *v1alpha1.LogUser {

@@ -6,12 +6,13 @@ import (
 
 	"heartwood.dev/heartwood/api/v1alpha1"
 	"heartwood.dev/heartwood/internal/authz"
+	"heartwood.dev/heartwood/internal/quota"
 	"heartwood.dev/heartwood/internal/sasl"
 )
 
-// Security contains the users of a cluster: who may do what, and the verifiers of passwords. It is
-// immutable. A metadata store keeps one Security for as long as the users do not change, because
-// its Matcher takes time to build.
+// Security contains the users of a cluster: who may do what and how much, and the verifiers of
+// passwords. It is immutable. A metadata store keeps one Security for as long as the users do not
+// change, because its Matcher takes time to build.
 type Security struct {
 	Authorize  bool     // false: every request is allowed
 	SuperUsers []string // names of principals of type User
@@ -21,11 +22,17 @@ type Security struct {
 	Scram map[string]map[string][]sasl.Verifier
 	// UnknownUsers is the key from which the salts of unknown users are derived.
 	UnknownUsers []byte
+	// Quotas are the quotas by name of the user and Kafka's name of the quota (QuotaKeys). The name
+	// AllUsers stands for the defaults of all users.
+	Quotas map[string]map[string]int64
 
-	matcher *authz.Matcher
+	matcher       *authz.Matcher
+	limits        map[string]*quota.Limits // by name of the user
+	defaultLimits *quota.Limits            // of other users; nil: none
 }
 
-// Compiled builds the Matcher and returns s. The caller has set the exported fields only.
+// Compiled builds the Matcher and the limits, and returns s. The caller has set the exported fields
+// only.
 func (s *Security) Compiled() *Security {
 	if s == nil || s.matcher != nil {
 		return s
@@ -36,6 +43,7 @@ func (s *Security) Compiled() *Security {
 	}
 	s.matcher = authz.New(s.ACLs, supers)
 	s.ACLs = s.matcher.ACLs()
+	s.compileLimits()
 	return s
 }
 
@@ -59,10 +67,10 @@ func (s *Security) Verifiers(mechanism, user string) []sasl.Verifier {
 	return s.Scram[mechanism][user]
 }
 
-// ResolveSecurity returns the users of a cluster, or nil if it has none and neither authenticates
-// nor authorizes clients. Of several LogUsers with the same principal, the
-// oldest applies. Parameter cluster may be nil. The operations of LogUsers and their names are
-// validated by the schema; an ACL that is invalid nevertheless is skipped.
+// ResolveSecurity returns the users of a cluster, or nil if none has ACLs, quotas or a password and
+// the cluster neither authenticates nor authorizes clients. Of several LogUsers with the same
+// principal, the oldest applies. Parameter cluster may be nil. The operations of LogUsers and their
+// names are validated by the schema; an ACL that is invalid nevertheless is skipped.
 func ResolveSecurity(cluster *v1alpha1.LogCluster, users []*v1alpha1.LogUser,
 	scram map[string]*v1alpha1.ScramVerifiers, unknownUsers []byte) *Security {
 	s := &Security{UnknownUsers: unknownUsers, Scram: map[string]map[string][]sasl.Verifier{}}
@@ -75,15 +83,27 @@ func ResolveSecurity(cluster *v1alpha1.LogCluster, users []*v1alpha1.LogUser,
 	}
 	for _, u := range OldestUsers(users) {
 		s.ACLs = append(s.ACLs, ACLsOf(u)...)
+		s.addQuotas(u)
 	}
 	for _, of := range scram {
 		s.addScram(of)
 	}
-	if !s.Authorize && len(s.ACLs) == 0 && len(scram) == 0 &&
+	if !s.Authorize && len(s.ACLs) == 0 && len(scram) == 0 && len(s.Quotas) == 0 &&
 		(cluster == nil || !cluster.Spec.Listeners.Authenticate()) {
 		return nil
 	}
 	return s.Compiled()
+}
+
+func (s *Security) addQuotas(u *v1alpha1.LogUser) {
+	quotas := QuotasOf(u)
+	if len(quotas) == 0 {
+		return
+	}
+	if s.Quotas == nil {
+		s.Quotas = map[string]map[string]int64{}
+	}
+	s.Quotas[u.PrincipalName()] = quotas
 }
 
 func (s *Security) addScram(of *v1alpha1.ScramVerifiers) {

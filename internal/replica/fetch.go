@@ -47,6 +47,11 @@ type FetchRequest struct {
 	AnyReplica    bool   // the consumer also accepts responses of followers (KIP-392)
 	Replica       *metadata.InSync
 
+	// Suspended reports that the consumer must receive no records now, because it has exceeded its
+	// quota; nil: it may always receive records. It is called before each read. The results are
+	// those of a response whose limit is 0 bytes.
+	Suspended func() bool
+
 	// Only FetchInSession uses the next three fields. Forgotten lists the partitions that the fetch
 	// removes from the session. TopicIDs is set if the fetch names topics by id.
 
@@ -152,12 +157,12 @@ type position struct {
 // were read, or the client must receive new offsets. It is also so if more records exist than one
 // response can hold, which contains batches of one segment at most.
 func (s *Set) read(req *FetchRequest, results []FetchResult, positions []position) (enough bool) {
-	total := 0
+	total, most := 0, req.bytesMax()
 	for i, want := range req.Partitions {
-		if left := req.BytesMax - total; want.BytesMax > left {
+		if left := most - total; want.BytesMax > left {
 			want.BytesMax = max(left, 0)
 		}
-		results[i], positions[i] = s.readOne(req, want, nil, total == 0)
+		results[i], positions[i] = s.readOne(req, want, nil, total == 0 && most > 0)
 		at := &positions[i]
 		if at.partition == nil {
 			enough = true
@@ -170,6 +175,15 @@ func (s *Set) read(req *FetchRequest, results []FetchResult, positions []positio
 		enough = enough || at.more || results[i].OffsetsChanged && at.role.pushHighWatermark
 	}
 	return enough || total >= min(req.BytesMin, req.BytesMax)
+}
+
+// bytesMax returns the limit for the bytes of a read. With the limit 0 not even the first batch is
+// returned.
+func (r *FetchRequest) bytesMax() int {
+	if r.Suspended != nil && r.Suspended() {
+		return 0
+	}
+	return max(r.BytesMax, 1)
 }
 
 // readOne reads one partition once. session is the last fetch of the follower's session; nil: the

@@ -114,14 +114,14 @@ type sessionRead struct {
 // something to report remains dirty until a read finds nothing to report, because the response may
 // be lost, or may not be processed.
 func (s *sessions) readDirty(in *fetchSession, req *FetchRequest) (all sessionRead) {
-	total := 0
+	total, most := 0, req.bytesMax()
 	var remaining []*sessionPartition
 	for _, p := range in.byUrgency(in.takeDirty()) {
 		s.watchPartition(p)
 		want := p.request
-		want.BytesMax = min(want.BytesMax, max(req.BytesMax-total, 0))
+		want.BytesMax = min(want.BytesMax, max(most-total, 0))
 		var result FetchResult
-		result, p.at = s.set.readOne(req, want, &in.lastFetch, total == 0)
+		result, p.at = s.set.readOne(req, want, &in.lastFetch, total == 0 && most > 0)
 		// p.at keeps the original BytesMax; want.BytesMax was reduced by the bytes of others
 		p.at.request = p.request
 		at := &p.at

@@ -37,6 +37,8 @@ type connection struct {
 	// request receives the token.
 	nextRequest chan struct{}
 	sender      sender // used only by the goroutine that handles a request
+	// throttle is Reply.Throttle of the current request; used like sender.
+	throttle time.Duration
 	// drainEnd returns the deadline for sending replies after ctx has ended. It always returns the
 	// same time, so that a reply that is sent in many steps gets Options.Drain as a whole.
 	drainEnd func() time.Time
@@ -110,10 +112,28 @@ func (c *connection) work(ctx context.Context, cancel func()) {
 			cancel() // no token is put into c.idle, so nothing is sent after a part of a reply
 			return
 		}
+		c.mute(request)
 		c.idle <- struct{}{}
 		if request.hasWaited() {
 			return // the goroutine that startNext started reads the next frame
 		}
+	}
+}
+
+// mute waits for the throttle of the request that was answered, or until the connection ends. The
+// next request is not handled before c.idle has its token, so that a client that ignores the
+// throttle is slowed down too (KIP-219). But its first bytes are read, as during a long poll:
+// otherwise the end of the connection would not be detected.
+func (c *connection) mute(request *requestContext) {
+	if c.throttle <= 0 {
+		return
+	}
+	timer := time.NewTimer(c.throttle)
+	defer timer.Stop()
+	c.throttle = 0
+	select {
+	case <-timer.C:
+	case <-request.Done():
 	}
 }
 
@@ -213,6 +233,7 @@ func (c *connection) answer(ctx, request context.Context, f frame) error {
 		err = c.sender.send(f.correlationID, &reply, func() { c.writeUntil(ctx) })
 	}
 	s.metrics.observe(api, time.Since(begin))
+	c.throttle = reply.Throttle
 	return err
 }
 

@@ -77,6 +77,9 @@ type Reply struct {
 	Release  func() // called after the reply was sent or sending it failed; may be nil
 	None     bool   // the request has no response (acks=0)
 	Error    string // name of the first Kafka error, for request_errors_total; empty: none
+	// Throttle is how long no further request of the connection is handled after the reply was
+	// sent (KIP-219).
+	Throttle time.Duration
 }
 
 // Handler answers requests. If it returns an error, the connection is closed. The requests of one

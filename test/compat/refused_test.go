@@ -63,7 +63,7 @@ func testTransactional(t *testing.T, proof *row, command ...string) {
 func TestToolsReportMissingFeatures(t *testing.T) {
 	proof := newRow(t, "Kafka's command line tools",
 		"features that the cluster lacks are named: ACLs, delegation tokens, feature levels, "+
-			"log directories, quorum, quotas, share and streams groups")
+			"log directories, quorum, quotas of client ids, share and streams groups")
 	java, classes := need(t, "java", "-version"), jars(t)
 	proof.version = toolsVersion(classes)
 	t.Parallel()
@@ -89,8 +89,8 @@ func TestToolsReportMissingFeatures(t *testing.T) {
 		tools + "reassign.ReassignPartitionsCommand --execute --reassignment-json-file " +
 			plan: "LogDirNotFoundException",
 		tools + "MetadataQuorumCommand describe --status": "does not support DESCRIBE_QUORUM",
-		"kafka.admin.ConfigCommand --describe --entity-type users --entity-name " +
-			"a": "does not support DESCRIBE_CLIENT_QUOTAS",
+		"kafka.admin.ConfigCommand --alter --entity-type clients --entity-name a --add-config " +
+			"producer_byte_rate=1": "quotas of client ids and of IP addresses are not supported",
 		groups + "ShareGroupCommand --describe --group g": "does not support SHARE_GROUP_DESCRIBE",
 		tools + "streams.StreamsGroupCommand --describe --group " +
 			"g": "does not support STREAMS_GROUP_DESCRIBE",

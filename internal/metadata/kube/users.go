@@ -30,7 +30,7 @@ func (s *Store) tryChangeUser(ctx context.Context, change metadata.UserChange) e
 		return err
 	}
 	if user == nil {
-		if len(change.Add) == 0 {
+		if !change.Grants() {
 			return nil
 		}
 		created := metadata.NewUser(change.Name, s.opts.Cluster)

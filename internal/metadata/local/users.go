@@ -193,8 +193,8 @@ func (d *document) manifestUser(name string) *v1alpha1.LogUser {
 	return nil
 }
 
-// changeUser changes a LogUser without a manifest. A LogUser without ACLs is removed: it exists for
-// its ACLs only.
+// changeUser changes a LogUser without a manifest. A LogUser without ACLs and quotas is removed: it
+// exists for these only.
 func (d *document) changeUser(change metadata.UserChange) {
 	at := slices.IndexFunc(d.Users, func(u user) bool {
 		return u.resource().PrincipalName() == change.Name
@@ -205,10 +205,11 @@ func (d *document) changeUser(change metadata.UserChange) {
 	}
 	altered := metadata.AlteredUser(before, change)
 	d.Users = slices.Clone(d.Users)
+	empty := len(altered.Spec.ACLs) == 0 && altered.Spec.Quotas == nil
 	switch {
-	case len(altered.Spec.ACLs) == 0 && at >= 0:
+	case empty && at >= 0:
 		d.Users = slices.Delete(d.Users, at, at+1)
-	case len(altered.Spec.ACLs) == 0:
+	case empty:
 	case at >= 0:
 		d.Users[at].Spec = altered.Spec
 	default:

@@ -1,0 +1,239 @@
+package handler
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"math"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"heartwood.dev/heartwood/internal/quota"
+	"heartwood.dev/heartwood/internal/replica"
+	"heartwood.dev/heartwood/internal/wire"
+)
+
+// Quotas of users (KIP-13, KIP-124, KIP-219, KIP-599). A request is charged when it is answered.
+// The response contains the throttle time, and package wire handles no further request of the
+// connection before it has passed. A user without quotas costs one lookup for each request.
+//
+// Differences from Kafka: a Fetch response that puts the user into debt is sent with its records,
+// where Kafka discards them and reads them again after the throttle. So a batch that is larger than
+// the quota permits in 10 s can be fetched. While the user is in debt, responses contain no
+// records, as in Kafka. The processing time ends when a request begins to wait, and sending the
+// response is not part of it.
+
+// errThrottled is the error of a change of partitions while the user is in debt (KIP-599).
+var errThrottled = errors.New("the throttling quota has been exceeded")
+
+// quotas contains the charges of all users.
+type quotas struct {
+	mu    sync.Mutex
+	users quota.Users
+
+	requests, seconds [quota.Kinds]prometheus.Counter
+}
+
+// register creates the metrics. Their label is the kind of the quota and never the user, because
+// there may be any number of users.
+func (q *quotas) register(registry prometheus.Registerer) {
+	requests := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "heartwood_broker_throttled_requests_total",
+		Help: "Requests after which a client was throttled, by kind of the exceeded quota.",
+	}, []string{"quota"})
+	seconds := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "heartwood_broker_throttle_seconds_total",
+		Help: "Sum of the times for which connections were throttled, by kind of the exceeded quota.",
+	}, []string{"quota"})
+	for kind := range quota.Kinds {
+		q.requests[kind] = requests.WithLabelValues(kind.String())
+		q.seconds[kind] = seconds.WithLabelValues(kind.String())
+	}
+	if registry != nil {
+		registry.MustRegister(requests, seconds)
+	}
+}
+
+// meter measures one request of a user with quotas. It is the context of the request, so that it
+// learns when the request begins to wait.
+type meter struct {
+	context.Context
+	quotas *quotas
+	user   string
+	limits *quota.Limits
+	begun  time.Time
+	// processed is the processing time in ns if the request has waited, else 0.
+	processed atomic.Int64
+	// mutation is the throttle because of created and deleted partitions.
+	mutation time.Duration
+	// exempt is set for a request that is not charged: the fetch of a follower.
+	exempt bool
+}
+
+// meter returns the meter of a request, or nil if the user has no quotas. Brokers and the operator
+// have none.
+func (h *Handler) meter(ctx context.Context, req *wire.Request) *meter {
+	security := h.opts.Image().Security
+	if security == nil {
+		return nil
+	}
+	if s := req.Session; s != nil && s.Role != wire.RoleClient {
+		return nil
+	}
+	principal := req.Principal()
+	limits := security.Limits(principal)
+	if limits == nil {
+		return nil
+	}
+	return &meter{Context: ctx, quotas: &h.quotas, user: principal.Name, limits: limits,
+		begun: time.Now()}
+}
+
+// meterOf returns the meter of a request, or nil. Parameter ctx is the context that the handler
+// got, and not one that is derived from it.
+func meterOf(ctx context.Context) *meter {
+	m, _ := ctx.(*meter)
+	return m
+}
+
+// Done implements context.Context. The first call ends the processing time: the request waits.
+func (m *meter) Done() <-chan struct{} {
+	m.processed.CompareAndSwap(0, max(1, int64(time.Since(m.begun))))
+	return m.Context.Done()
+}
+
+// handleMetered answers a request and charges it to its user.
+func (h *Handler) handleMetered(m *meter, a *api, req *wire.Request) (wire.Reply, error) {
+	received := len(req.Body) // before the handler releases the body
+	answer, err := a.handle(h, m, req)
+	if err != nil || m.exempt {
+		return answer, err
+	}
+	var units quota.Limits
+	processed := time.Duration(m.processed.Load())
+	if processed == 0 {
+		processed = time.Since(m.begun)
+	}
+	units[quota.Request] = processed.Seconds()
+	switch req.Key {
+	case keyProduce:
+		units[quota.Produce] = float64(received)
+	case keyFetch:
+		units[quota.Fetch] = float64(replyBytesOf(&answer))
+	}
+	if answer.Throttle = m.charge(&units); answer.Throttle > 0 {
+		setThrottle(req, &answer)
+	}
+	return answer, nil
+}
+
+func replyBytesOf(r *wire.Reply) (n int) {
+	for i := range r.Chunks {
+		n += len(r.Chunks[i].Bytes)
+		if r.Chunks[i].File != nil {
+			n += r.Chunks[i].Length
+		}
+	}
+	return n
+}
+
+// charge charges the units of a request to the user. It returns the longest of the throttles.
+func (m *meter) charge(units *quota.Limits) time.Duration {
+	now := time.Now()
+	throttle, by := m.mutation, quota.Mutation
+	m.quotas.mu.Lock()
+	for kind, n := range units {
+		if n == 0 {
+			continue
+		}
+		t := m.quotas.users.Charge(m.user, m.limits, quota.Kind(kind), n, now)
+		if t > throttle {
+			throttle, by = t, quota.Kind(kind)
+		}
+	}
+	m.quotas.mu.Unlock()
+	if throttle > 0 {
+		m.quotas.requests[by].Inc()
+		m.quotas.seconds[by].Add(throttle.Seconds())
+	}
+	return throttle
+}
+
+// limitFetch applies the quota to a fetch: it is exempt for a follower. The response to a consumer
+// contains at most what the quota permits at once, and no records while the user is in debt.
+func (m *meter) limitFetch(want *replica.FetchRequest) {
+	if m == nil {
+		return
+	}
+	if want.Replica != nil {
+		m.exempt = true
+		return
+	}
+	if m.limits[quota.Fetch] > 0 {
+		want.BytesMax = int(min(float64(want.BytesMax), m.limits.Capacity(quota.Fetch)))
+		want.Suspended = func() bool { return m.debt(quota.Fetch) > 0 }
+	}
+}
+
+func (m *meter) debt(kind quota.Kind) time.Duration {
+	m.quotas.mu.Lock()
+	defer m.quotas.mu.Unlock()
+	return m.quotas.users.Debt(m.user, m.limits, kind, time.Now())
+}
+
+// mutate charges created or deleted partitions. A strict request fails if the user is in debt; its
+// API version has the error for that. Other requests are throttled only.
+func (m *meter) mutate(partitions int, strict bool) error {
+	if m == nil || m.limits[quota.Mutation] <= 0 {
+		return nil
+	}
+	if strict {
+		if debt := m.debt(quota.Mutation); debt > 0 {
+			m.mutation = debt
+			return errThrottled
+		}
+	}
+	m.adjust(partitions, strict)
+	return nil
+}
+
+// adjust corrects a charge of mutate. A negative number undoes the charge of a change that failed.
+func (m *meter) adjust(partitions int, strict bool) {
+	if m == nil || m.limits[quota.Mutation] <= 0 {
+		return
+	}
+	m.quotas.mu.Lock()
+	defer m.quotas.mu.Unlock()
+	debt := m.quotas.users.Charge(m.user, m.limits, quota.Mutation, float64(partitions), time.Now())
+	if !strict {
+		m.mutation = debt
+	}
+}
+
+// setThrottle sets the throttle time in an encoded response. Only the response of a throttled
+// client is decoded for that. A response without the field stays as it is.
+func setThrottle(req *wire.Request, answer *wire.Reply) {
+	if answer.None || len(answer.Chunks) == 0 {
+		return
+	}
+	millis := int32(min(math.Ceil(answer.Throttle.Seconds()*1000), math.MaxInt32))
+	if req.Key == keyFetch { // its records are not in memory
+		binary.BigEndian.PutUint32(answer.Chunks[0].Bytes, uint32(millis))
+		return
+	}
+	response := kmsg.ResponseForKey(req.Key)
+	throttled, ok := response.(interface{ SetThrottle(millis int32) })
+	if !ok {
+		return
+	}
+	response.SetVersion(req.Version)
+	if err := response.ReadFrom(answer.Chunks[0].Bytes); err != nil {
+		return // an ApiVersions response in the format of version 0
+	}
+	throttled.SetThrottle(millis)
+	answer.Chunks[0].Bytes = response.AppendTo(nil)
+}

@@ -1,0 +1,164 @@
+package metadata
+
+import (
+	"fmt"
+	"math"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"heartwood.dev/heartwood/api/v1alpha1"
+	"heartwood.dev/heartwood/internal/authz"
+	"heartwood.dev/heartwood/internal/quota"
+)
+
+// AllUsers is the name of the LogUser whose quotas are the defaults of all users: each user has
+// them who has no quota of the same kind. Kafka calls it the default user entity.
+const AllUsers = authz.Wildcard
+
+// QuotaKeys are the Kafka names of quotas, in the order of their names.
+var QuotaKeys = []string{"consumer_byte_rate", "controller_mutation_rate", "producer_byte_rate",
+	"request_percentage"}
+
+// quotaKey is a Kafka name of a quota.
+type quotaKey struct {
+	kind quota.Kind
+	// units are the units of quota.Limits for each unit of the LogUser.
+	units float64
+	// max is the largest value that a LogUser accepts.
+	max   int64
+	value func(*v1alpha1.Quotas) (value int64, set bool)
+	set   func(q *v1alpha1.Quotas, value *int64) // nil: removes the value
+}
+
+var quotaKeys = map[string]quotaKey{
+	"producer_byte_rate": bytesKey(quota.Produce,
+		func(q *v1alpha1.Quotas) **resource.Quantity { return &q.ProduceBytes }),
+	"consumer_byte_rate": bytesKey(quota.Fetch,
+		func(q *v1alpha1.Quotas) **resource.Quantity { return &q.FetchBytes }),
+	"request_percentage": countKey(quota.Request, 0.01, v1alpha1.RequestPercentMax,
+		func(q *v1alpha1.Quotas) **int32 { return &q.RequestPercent }),
+	"controller_mutation_rate": countKey(quota.Mutation, 1, v1alpha1.PartitionMutationsMax,
+		func(q *v1alpha1.Quotas) **int32 { return &q.PartitionMutations }),
+}
+
+func bytesKey(kind quota.Kind, field func(*v1alpha1.Quotas) **resource.Quantity) quotaKey {
+	return quotaKey{kind: kind, units: 1, max: math.MaxInt64,
+		value: func(q *v1alpha1.Quotas) (int64, bool) {
+			if of := *field(q); of != nil {
+				return of.Value(), true
+			}
+			return 0, false
+		},
+		set: func(q *v1alpha1.Quotas, value *int64) {
+			if *field(q) = nil; value != nil {
+				format := resource.DecimalSI
+				if *value%1024 == 0 {
+					format = resource.BinarySI
+				}
+				*field(q) = resource.NewQuantity(*value, format)
+			}
+		}}
+}
+
+func countKey(kind quota.Kind, units float64, most int64,
+	field func(*v1alpha1.Quotas) **int32) quotaKey {
+	return quotaKey{kind: kind, units: units, max: most,
+		value: func(q *v1alpha1.Quotas) (int64, bool) {
+			if of := *field(q); of != nil {
+				return int64(*of), true
+			}
+			return 0, false
+		},
+		set: func(q *v1alpha1.Quotas, value *int64) {
+			if *field(q) = nil; value != nil {
+				count := int32(*value)
+				*field(q) = &count
+			}
+		}}
+}
+
+// CheckQuota returns an error if a LogUser cannot have a value of a quota. The value may come from
+// a client. The texts are those of Kafka, as far as it has them.
+func CheckQuota(key string, value float64) error {
+	of, known := quotaKeys[key]
+	switch {
+	case !known:
+		return fmt.Errorf("Invalid configuration key %s", key) //nolint:staticcheck // text of Kafka
+	case !(value > 0): // also for NaN
+		return fmt.Errorf("Quota %s must be greater than 0", key) //nolint:staticcheck // text of Kafka
+	case value > float64(of.max) || value >= math.MaxInt64:
+		return fmt.Errorf("the value of %s is too large: at most %d", key, of.max)
+	case value != math.Trunc(value):
+		return fmt.Errorf("%s cannot be a fractional value", key)
+	}
+	return nil
+}
+
+// QuotasOf returns the quotas of a LogUser by their Kafka names.
+func QuotasOf(u *v1alpha1.LogUser) map[string]int64 {
+	if u.Spec.Quotas == nil {
+		return nil
+	}
+	all := map[string]int64{}
+	for name, key := range quotaKeys {
+		if value, set := key.value(u.Spec.Quotas); set && value > 0 {
+			all[name] = value
+		}
+	}
+	return all
+}
+
+// alterQuotas sets quotas of a LogUser, or removes those whose value is nil.
+func alterQuotas(u *v1alpha1.LogUser, changes map[string]*int64) {
+	quotas := &v1alpha1.Quotas{}
+	if u.Spec.Quotas != nil {
+		quotas = u.Spec.Quotas
+	}
+	for name, value := range changes {
+		if key, known := quotaKeys[name]; known {
+			key.set(quotas, value)
+		}
+	}
+	if u.Spec.Quotas = quotas; *quotas == (v1alpha1.Quotas{}) {
+		u.Spec.Quotas = nil
+	}
+}
+
+// limitsOf returns the rates of quotas, where the quotas of AllUsers replace missing ones.
+func limitsOf(quotas, defaults map[string]int64) *quota.Limits {
+	limits := &quota.Limits{}
+	for name, key := range quotaKeys {
+		value, set := quotas[name]
+		if !set {
+			value = defaults[name]
+		}
+		limits[key.kind] = float64(value) * key.units
+	}
+	return limits
+}
+
+// compileLimits sets the limits from s.Quotas.
+func (s *Security) compileLimits() {
+	if len(s.Quotas) == 0 {
+		return
+	}
+	defaults := s.Quotas[AllUsers]
+	s.limits = make(map[string]*quota.Limits, len(s.Quotas))
+	for name, quotas := range s.Quotas {
+		s.limits[name] = limitsOf(quotas, defaults)
+	}
+	if len(defaults) > 0 {
+		s.defaultLimits = limitsOf(nil, defaults)
+	}
+}
+
+// Limits returns the quotas of a principal, or nil if it has none.
+func (s *Security) Limits(p authz.Principal) *quota.Limits {
+	if s == nil || len(s.limits) == 0 || p.Type != PrincipalUser {
+		return nil
+	}
+	if limits := s.limits[p.Name]; limits != nil {
+		return limits
+	}
+	return s.defaultLimits
+}

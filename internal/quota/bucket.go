@@ -1,0 +1,82 @@
+package quota
+
+import (
+	"math"
+	"time"
+)
+
+// Kind is what a quota limits.
+type Kind int8
+
+// The kinds of quotas, and their units.
+const (
+	Produce  Kind = iota // bytes of Produce requests
+	Fetch                // bytes of Fetch responses
+	Request              // seconds of processing time
+	Mutation             // partitions created and deleted
+	Kinds                // the number of kinds
+)
+
+// String returns the name of the kind in metrics.
+func (k Kind) String() string {
+	return [Kinds]string{"produce", "fetch", "request", "mutation"}[k]
+}
+
+// Limits are the quotas of one user: the permitted rate of each kind, in units a second. A rate of
+// 0 means that the kind is not limited.
+type Limits [Kinds]float64
+
+const (
+	// Burst is the time for which a full bucket permits the rate of the quota at once.
+	Burst = 10 * time.Second
+	// RequestThrottleMax limits the throttle for Request, as in Kafka (quota.window.size.seconds).
+	// This quota throttles all requests, and a longer throttle would remove consumers from their
+	// groups.
+	RequestThrottleMax = time.Second
+)
+
+// bucket is a token bucket. The zero value is a full bucket.
+type bucket struct {
+	// used is the number of units that have not been refilled by the time at: 0 <= used. The bucket
+	// is in debt if used exceeds the capacity.
+	used float64
+	at   time.Time
+	rate float64 // since at
+}
+
+// capacity returns the units that a full bucket contains.
+func capacity(rate float64) float64 { return rate * Burst.Seconds() }
+
+// refill adds the units of the time since the last call. If the rate has changed, units are added
+// at the previous rate until now. An earlier time than that of the last call adds nothing.
+func (b *bucket) refill(rate float64, now time.Time) {
+	if passed := now.Sub(b.at); passed > 0 {
+		b.used, b.at = max(0, b.used-b.rate*passed.Seconds()), now
+	}
+	b.rate = rate
+}
+
+// debt returns how long the bucket needs to refill to 0; 0 if it is not in debt.
+func (b *bucket) debt() time.Duration {
+	units := b.used - capacity(b.rate)
+	if units <= 0 {
+		return 0
+	}
+	// Rounded up, because a debt of less than a nanosecond is a debt.
+	return time.Duration(min(math.Ceil(units/b.rate*float64(time.Second)), math.MaxInt64/2))
+}
+
+// charge takes units from a bucket that was refilled now. A negative number returns units.
+func (b *bucket) charge(kind Kind, units float64) {
+	b.used = max(0, b.used+units)
+	if kind == Request {
+		// The throttle for Request is limited, so its debt must be limited too. Otherwise a user
+		// would be throttled for hours after a minute of load.
+		b.used = min(b.used, 2*capacity(b.rate))
+	}
+}
+
+// isFull reports whether the bucket equals a new one.
+func (b *bucket) isFull(now time.Time) bool {
+	return b.used <= b.rate*max(0, now.Sub(b.at)).Seconds()
+}
