@@ -4,7 +4,9 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"maps"
 	"net"
+	"slices"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -74,14 +76,20 @@ var _ = Describe("The certificates of a LogCluster", func() {
 		f.secured(v1alpha1.PeersMutualTLS, tlsListener)
 		Eventually(func(g Gomega) {
 			bundle := f.secret(g, "main-ca-cert")
-			g.Expect(bundle).To(HaveLen(1), "the bundle contains no key")
+			g.Expect(slices.Sorted(maps.Keys(bundle))).To(Equal([]string{"ca.crt", "peer-ca.crt"}),
+				"the bundle contains no key")
+			for _, content := range bundle {
+				g.Expect(string(content)).NotTo(ContainSubstring("PRIVATE KEY"))
+			}
 			verify(g, bundle["ca.crt"], f.listenerLeaf(g),
 				"main-bootstrap."+f.namespace+".svc")
 			verify(g, bundle["ca.crt"], f.listenerLeaf(g),
 				"main-broker-1.main-brokers."+f.namespace+".svc")
 			peers := f.secret(g, "main-brokers-tls")["peer-ca.crt"]
 			leaf := f.leafIn(g, "peer.1.crt", "peer.1.key")
+			g.Expect(bundle["peer-ca.crt"]).To(Equal(peers))
 			verify(g, peers, leaf, "main-broker-1.main-brokers."+f.namespace+".svc")
+			verify(g, peers, leaf, "main-brokers."+f.namespace+".svc")
 			g.Expect(leaf.URIs[0].String()).To(Equal(
 				v1alpha1.PeerURI(f.namespace, "main", 1)))
 		}).Should(Succeed())

@@ -75,6 +75,8 @@ func setup(mgr ctrl.Manager, settings render.Settings, options options) error {
 	if err != nil {
 		return err
 	}
+	peers := peertls.New(mgr.GetClient(), options.now)
+	options.reports.TLS = peers
 	collector := reports.NewCollector(mgr.GetClient(), options.reports)
 	if err := mgr.Add(collector); err != nil {
 		return fmt.Errorf("add the collector of reports: %w", err)
@@ -94,7 +96,8 @@ func setup(mgr ctrl.Manager, settings render.Settings, options options) error {
 	for _, controller := range []interface{ Setup(ctrl.Manager) error }{
 		&logcluster.Reconciler{Client: c, Sets: reader, Settings: settings, Events: events,
 			LastSuccess: lastSuccess, SettleTime: options.settleTime, Brokers: brokers,
-			Outcomes: outcomes, Changed: clusters, Transport: options.reports.Transport},
+			Outcomes: outcomes, Changed: clusters, Transport: options.reports.Transport,
+			TLS: peers},
 		&logcluster.StatusReconciler{Client: c, Events: events, Brokers: brokers, Sets: reader,
 			Outcomes: outcomes, BrokerChanges: clusters, Shared: shared},
 		&certificates.Reconciler{Store: store, Conditions: shared, Metrics: expiries,
@@ -106,7 +109,7 @@ func setup(mgr ctrl.Manager, settings render.Settings, options options) error {
 			Reports: collector, LastSuccess: lastSuccess, BrokerChanges: topics,
 			Pace: options.topicPace},
 		&broker.Reconciler{Client: c, Live: mgr.GetAPIReader(), Brokers: brokers,
-			TLS:      peertls.New(c, options.now),
+			TLS:      peers,
 			Notified: []chan<- event.GenericEvent{elections, clusters, topics}},
 		&election.Reconciler{Client: c, Events: events, Brokers: brokers, Sets: reader,
 			Writer: writer, BrokerChanges: elections,

@@ -25,6 +25,9 @@ render "$base" --set 'namespaces={one,two}' --set crds.install=false --set logLe
   --set image.digest="sha256:$(printf '0%.0s' {1..64})"
 render "$base,ClusterRoleBinding,CustomResourceDefinition,$policy,PodMonitor,PrometheusRule" \
   --set monitoring.enabled=true --set monitoring.labels.release=prometheus
+render "$base,ClusterRoleBinding,PodMonitor,PrometheusRule" --set 'namespaces={one}' --set crds.install=false \
+  --set monitoring.enabled=true --set metrics.authorized=true \
+  --set monitoring.brokers.authorization.credentials.name=token --set monitoring.brokers.authorization.credentials.key=token
 
 # Two releases with the same name in different namespaces, which both manage a third namespace, must
 # not contain the same object.

@@ -27,8 +27,8 @@ const (
 	// Without this annotation, other brokers use AnnotationEndpoint.
 	AnnotationPeer = "heartwood.dev/peer"
 	// AnnotationPeerTLS, on a broker's Lease, is "true" if the broker serves mutual TLS at the
-	// address in AnnotationPeer. While it is missing on some broker, as in earlier versions, the
-	// others accept followers without TLS at this address too.
+	// address in AnnotationPeer, and TLS at its HTTP port. While it is missing on some broker, as in
+	// earlier versions, the others accept followers without TLS at this address too.
 	AnnotationPeerTLS = "heartwood.dev/peer-tls"
 	// AnnotationRack, on a broker's Lease, is the broker's rack: the label spec.rackKey of its
 	// pod's node. The operator writes it.

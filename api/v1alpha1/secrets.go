@@ -29,8 +29,8 @@ func UsersCASecretName(cluster string) string { return cluster + "-users-ca" }
 // PeerCASecretName returns the name of the Secret with the CA of the brokers' peer certificates.
 func PeerCASecretName(cluster string) string { return cluster + "-peer-ca" }
 
-// CACertSecretName returns the name of the Secret whose key ca.crt contains the certificates of the
-// listeners' CA.
+// CACertSecretName returns the name of the Secret with the certificates by which clients verify
+// brokers: key ca.crt for listeners with the cluster's own CA, and KeyPeerCA for the HTTP port.
 func CACertSecretName(cluster string) string { return cluster + "-ca-cert" }
 
 // BrokersTLSSecretName returns the name of the Secret with the brokers' certificates.

@@ -3,14 +3,15 @@ package v1alpha1
 import "errors"
 
 // Secured reports whether brokers need certificates: a listener has TLS or authentication, requests
-// are authorized, or brokers authenticate each other.
+// are authorized, metrics need a token, or brokers authenticate each other. The HTTP port then has
+// TLS.
 func (s *LogClusterSpec) Secured() bool {
 	for i := range s.Listeners {
 		if s.Listeners[i].TLS != nil || len(s.Listeners[i].Authentication) > 0 {
 			return true
 		}
 	}
-	return s.Peers == PeersMutualTLS ||
+	return s.Peers == PeersMutualTLS || s.MetricsAuthorized() ||
 		s.Authorization != nil && s.Authorization.Type == AuthorizationSimple
 }
 
@@ -19,8 +20,13 @@ func (s *LogClusterSpec) Secured() bool {
 // LogCluster has MutualTLS.
 func (s *LogClusterSpec) ValidatePeers() error {
 	if s.Secured() && s.Peers == PeersPlain {
-		return errors.New("peers must be MutualTLS with tls, authentication or authorization: " +
-			"remove it, or a client could read all records as a follower")
+		return errors.New("peers must be MutualTLS with tls, authentication, authorization or " +
+			"http.metrics Authorized: remove it, or a client could read all records as a follower")
 	}
 	return nil
+}
+
+// MetricsAuthorized reports whether clients need a token to read the metrics.
+func (s *LogClusterSpec) MetricsAuthorized() bool {
+	return s.HTTP != nil && s.HTTP.Metrics == HTTPMetricsAuthorized
 }

@@ -77,8 +77,6 @@ func listenerCreations() []TableEntry {
 
 		// what this version does not serve yet
 		listener(oauth("serviceAccounts: true"), "[0].authentication", unserved),
-		cluster("{http: {metrics: Authorized}}", "http.metrics",
-			"this version serves metrics without authorization: remove metrics, and limit the sources by allowFrom"),
 	}
 }
 
@@ -141,6 +139,7 @@ func securityAccepted() []TableEntry {
 		"{listeners: [{name: a, port: 1}]}",
 		"{listeners: [{name: intern-9-abc, port: 65535, type: Internal}]}",
 		"{listeners: [{name: a, port: 9092, allowFrom: [{cidr: '2001:db8::/32'}, {podSelector: {matchLabels: {app: a}}, namespaceSelector: {}}]}]}",
+		"{http: {metrics: Authorized}}",
 		"{authorization: {type: None}, http: {metrics: Open, allowFrom: [{cidr: 10.0.0.0/8}]}, peers: Plain}",
 	} {
 		entries = append(entries, Entry("LogCluster "+spec, "LogCluster", "spec: "+spec))

@@ -43,9 +43,9 @@ const (
 // HTTP configures the HTTP port of each broker.
 type HTTP struct {
 	// Metrics is Open (every client may read the metrics) or Authorized (a client needs a token of
-	// a ServiceAccount that may get logclusters/metrics). Default Open.
+	// a ServiceAccount that may get logclusters/metrics). Default Open. With Authorized the HTTP
+	// port has TLS, and brokers connect to each other with mutual TLS.
 	// +optional
-	// +kubebuilder:validation:XValidation:rule="self == 'Open'",message="this version serves metrics without authorization: remove metrics, and limit the sources by allowFrom"
 	Metrics HTTPMetrics `json:"metrics,omitempty"`
 	// AllowFrom are the sources, besides the operator and the brokers, from which the NetworkPolicy
 	// of the brokers admits connections to the HTTP port, such as Prometheus. Default: none.

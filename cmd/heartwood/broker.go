@@ -5,12 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
-	"net/http"
 	"strconv"
 	"strings"
 	"sync/atomic"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
@@ -18,6 +15,8 @@ import (
 	"golang.org/x/sync/errgroup"
 	ctrl "sigs.k8s.io/controller-runtime"
 
+	"heartwood.dev/heartwood/api/v1alpha1"
+	"heartwood.dev/heartwood/internal/access"
 	"heartwood.dev/heartwood/internal/broker"
 	"heartwood.dev/heartwood/internal/metadata/kube"
 )
@@ -28,7 +27,7 @@ type brokerFlags struct {
 	cluster, namespace         string
 	podName, podUID, podIP     string
 	dataDir, listen, advertise string
-	http                       string
+	http, httpMetrics          string
 	listeners                  string // JSON
 	peerListen, certificates   string
 	pprof                      bool
@@ -68,6 +67,9 @@ Its node id is the number at the end of the pod's name.`,
 		"`DIR` with the keys of Secret <cluster>-brokers-tls as files; required for TLS")
 	flags.Var(address(&f.http, ":9644"), "http",
 		"`HOST:PORT` of metrics, health and /api/v1/partitions")
+	flags.StringVar(&f.httpMetrics, "http-metrics", string(v1alpha1.HTTPMetricsOpen),
+		"`WHO` may read the metrics if the port of --http has TLS, as it has with --certificates: "+
+			"Open or Authorized")
 	flags.BoolVar(&f.pprof, "pprof", false,
 		"serve profiles under /debug/pprof on the port of --http")
 	level := addLogLevel(cmd, slog.LevelInfo)
@@ -81,6 +83,9 @@ Its node id is the number at the end of the pod's name.`,
 		}
 		listeners, err := f.clientListeners()
 		if err != nil {
+			return misused(cmd, err)
+		}
+		if err := f.checkHTTP(); err != nil {
 			return misused(cmd, err)
 		}
 		return runBroker(cmd.Context(), nodeID, f, listeners, level.jsonLogger(cmd.ErrOrStderr()))
@@ -135,10 +140,22 @@ func runBroker(ctx context.Context, nodeID int32, f brokerFlags, listeners []bro
 		return fmt.Errorf("connect to the API server: %w", err)
 	}
 	opts.Metadata = store
+	server := httpServer{address: f.http, logger: logger}
+	var gate *access.Gate
+	if files != nil {
+		server.tls = files.Certificates.HTTPServer()
+		var stopGate func()
+		if gate, stopGate, err = f.gate(ctx, config, registry, logger); err != nil {
+			return err
+		}
+		defer stopGate()
+	}
 	var started atomic.Pointer[broker.Broker]
 	// Start HTTP first: the startup probe must be answered while the broker recovers its logs.
 	return runWithHTTP(ctx, func(ctx context.Context) error {
-		return serveHTTP(ctx, f.http, brokerHTTP(&started, registry, store.Detail, f.pprof))
+		options := brokerHTTP(&started, registry)
+		options.Detail, options.Pprof, options.Gate = store.Detail, f.pprof, gate
+		return server.serve(ctx, broker.NewHTTP(options))
 	}, func(ctx context.Context) error {
 		b, err := broker.New(opts)
 		if err != nil {
@@ -165,11 +182,11 @@ func runWithHTTP(ctx context.Context, serve, run func(context.Context) error) er
 // errRecovering is the reason why a broker is not ready before its logs are open.
 var errRecovering = errors.New("recovering logs")
 
-// brokerHTTP returns the HTTP handler of a broker. Another goroutine stores the broker in started,
-// once. Before that, the handler reports that the broker is alive but not ready, and that it has no
-// partitions.
-func brokerHTTP(started *atomic.Pointer[broker.Broker], gatherer prometheus.Gatherer,
-	detail func() string, pprof bool) http.Handler {
+// brokerHTTP returns the options of the HTTP handler of a broker. Another goroutine stores the
+// broker in started, once. Before that, the handler reports that the broker is alive but not ready,
+// and that it has no partitions.
+func brokerHTTP(started *atomic.Pointer[broker.Broker],
+	gatherer prometheus.Gatherer) broker.HTTPOptions {
 	brokers := func() broker.Brokers {
 		if b := started.Load(); b != nil {
 			return broker.Brokers{b}
@@ -182,24 +199,5 @@ func brokerHTTP(started *atomic.Pointer[broker.Broker], gatherer prometheus.Gath
 		}
 		return errRecovering
 	}
-	options := broker.HTTPOf(gatherer, ready, brokers)
-	options.Detail, options.Pprof = detail, pprof
-	return broker.NewHTTP(options)
-}
-
-// serveHTTP serves HTTP until ctx ends and then returns nil. At the end it closes connections
-// without waiting for their requests, because waiting would delay the exit of the process.
-func serveHTTP(ctx context.Context, address string, handler http.Handler) error {
-	var config net.ListenConfig
-	listener, err := config.Listen(ctx, "tcp", address)
-	if err != nil {
-		return fmt.Errorf("listen for http: %w", err)
-	}
-	server := &http.Server{Handler: handler, ReadHeaderTimeout: 10 * time.Second}
-	stop := context.AfterFunc(ctx, func() { _ = server.Close() })
-	defer stop()
-	if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
-		return fmt.Errorf("serve http: %w", err)
-	}
-	return nil
+	return broker.HTTPOf(gatherer, ready, brokers)
 }

@@ -6,52 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strings"
 
 	"github.com/spf13/cobra"
 
 	"heartwood.dev/heartwood/internal/remote"
 )
-
-// httpDefault is the HTTP address of heartwood dev, and of a broker for a client in the same pod.
-const httpDefault = "127.0.0.1:9644"
-
-// brokerAddresses is the value of flag --address.
-type brokerAddresses struct{ list []string }
-
-func (a *brokerAddresses) Type() string { return "HOST:PORT" }
-
-func (a *brokerAddresses) String() string { return strings.Join(a.list, ",") }
-
-func (a *brokerAddresses) Set(text string) error {
-	for one := range strings.SplitSeq(text, ",") {
-		address, err := remote.ParseAddress(one)
-		if err != nil {
-			return err
-		}
-		a.list = append(a.list, address)
-	}
-	return nil
-}
-
-// orDefault returns the addresses of the flag, or httpDefault if the flag was not set.
-func (a *brokerAddresses) orDefault() []string {
-	if len(a.list) == 0 {
-		return []string{httpDefault}
-	}
-	return a.list
-}
-
-func (a *brokerAddresses) add(cmd *cobra.Command) {
-	cmd.Flags().Var(a, "address",
-		"`HOST:PORT` of a broker's HTTP server; may be given several times (default "+
-			httpDefault+")")
-}
-
-// addOne adds flag --address to a command that uses one address only.
-func (a *brokerAddresses) addOne(cmd *cobra.Command) {
-	cmd.Flags().Var(a, "address", "`HOST:PORT` of a broker's HTTP server (default "+httpDefault+")")
-}
 
 func cleanCommand() *cobra.Command {
 	clean, addresses, wait, asJSON := remote.Clean{}, brokerAddresses{}, false, false
@@ -90,7 +49,12 @@ heartwood log clean.`,
 							index))
 				}
 			}
-			cleaning, err := cleanTopic(cmd.Context(), clean, wait, progressTo(cmd, asJSON))
+			client, err := addresses.client(cmd)
+			if err != nil {
+				return err
+			}
+			cleaning, err := cleanTopic(cmd.Context(), client, clean, wait,
+				progressTo(cmd, asJSON))
 			if cleaning == nil {
 				return err
 			}
@@ -131,9 +95,8 @@ func progressTo(cmd *cobra.Command, asJSON bool) func(string) {
 // cleanTopic requests a clean. If the argument wait is true, it then waits until the clean ends. If
 // cleanTopic fails after some replicas accepted the request, it returns these replicas together
 // with the error.
-func cleanTopic(ctx context.Context, clean remote.Clean, wait bool,
+func cleanTopic(ctx context.Context, client *remote.Client, clean remote.Clean, wait bool,
 	progress func(string)) (*remote.Cleaning, error) {
-	client := &remote.Client{}
 	cleaning, err := client.Start(ctx, clean)
 	if err != nil {
 		return nil, err

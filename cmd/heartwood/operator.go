@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
@@ -18,6 +19,7 @@ import (
 
 	"heartwood.dev/heartwood/api/v1alpha1"
 	"heartwood.dev/heartwood/controllers"
+	accesskube "heartwood.dev/heartwood/internal/access/kube"
 	"heartwood.dev/heartwood/internal/broker"
 	"heartwood.dev/heartwood/internal/metadata/kube"
 	"heartwood.dev/heartwood/internal/operator/render"
@@ -29,6 +31,7 @@ type operatorFlags struct {
 	image, metrics, health string
 	namespaces             []string
 	electLeader, pprof     bool
+	authorizeMetrics       bool
 	identity               string
 }
 
@@ -46,6 +49,9 @@ func operatorCommand() *cobra.Command {
 	flags.StringVar(&f.image, "image", "",
 		"`IMAGE` of brokers of a LogCluster without spec.image; usually the operator's own image")
 	flags.Var(address(&f.metrics, ":8080"), "metrics", "`HOST:PORT` of the operator's metrics")
+	flags.BoolVar(&f.authorizeMetrics, "metrics-authorized", false,
+		"serve the metrics with TLS, and only to clients with a token that may get /metrics: the "+
+			"operator must be able to create tokenreviews and subjectaccessreviews")
 	flags.Var(address(&f.health, ":8081"), "health", "`HOST:PORT` of /healthz and /readyz")
 	flags.BoolVar(&f.pprof, "pprof", false,
 		"serve profiles under /debug/pprof on the port of --metrics")
@@ -77,10 +83,20 @@ func operatorCommand() *cobra.Command {
 // metricsOptions returns the options of the metrics server.
 func (f operatorFlags) metricsOptions() metricsserver.Options {
 	options := metricsserver.Options{BindAddress: f.metrics}
+	if f.authorizeMetrics {
+		options.SecureServing = true // with a certificate that the operator makes at its start
+		options.FilterProvider = metricsFilter
+	}
 	if f.pprof {
 		options.ExtraHandlers = map[string]http.Handler{broker.PprofPath: broker.NewPprof()}
 	}
 	return options
+}
+
+// metricsFilter admits requests with a token whose user may get the URL.
+func metricsFilter(config *rest.Config, client *http.Client) (metricsserver.Filter, error) {
+	filter, err := accesskube.NewFilter(config, client)
+	return filter, err
 }
 
 // newManager returns a manager with all controllers; the caller starts the manager. The manager

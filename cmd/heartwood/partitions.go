@@ -33,8 +33,11 @@ Delete, and delete it.`,
 		Example: `  heartwood partitions
   heartwood partitions tickets --json | jq '.partitions[] | select(.reason)'`,
 		RunE: func(cmd *cobra.Command, names []string) error {
-			answer, err := (&remote.Client{}).Partitions(cmd.Context(), addresses.orDefault()[0],
-				names)
+			client, err := addresses.client(cmd)
+			if err != nil {
+				return err
+			}
+			answer, err := client.Partitions(cmd.Context(), addresses.orDefault()[0], names)
 			switch {
 			case err != nil:
 				return err

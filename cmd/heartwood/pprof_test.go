@@ -20,7 +20,9 @@ func TestPprofFlagOfBrokerAndOperator(t *testing.T) {
 	}
 	for enabled, want := range map[bool]int{false: http.StatusNotFound, true: http.StatusOK} {
 		var starting atomic.Pointer[broker.Broker]
-		got := status(brokerHTTP(&starting, prometheus.NewRegistry(), nil, enabled))
+		served := brokerHTTP(&starting, prometheus.NewRegistry())
+		served.Pprof = enabled
+		got := status(broker.NewHTTP(served))
 		if got != want {
 			t.Errorf("broker with pprof=%t: got status %d, want %d", enabled, got, want)
 		}

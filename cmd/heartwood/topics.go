@@ -24,8 +24,11 @@ own replicas. GET /api/v1/partitions returns the state of each replica.`,
 		Example: `  heartwood topics
   heartwood topics tickets --json | jq '.topics[].compaction'`,
 		RunE: func(cmd *cobra.Command, names []string) error {
-			answer, err := (&remote.Client{}).Topics(cmd.Context(), addresses.orDefault()[0],
-				names)
+			client, err := addresses.client(cmd)
+			if err != nil {
+				return err
+			}
+			answer, err := client.Topics(cmd.Context(), addresses.orDefault()[0], names)
 			if err != nil {
 				return err
 			}

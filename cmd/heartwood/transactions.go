@@ -28,6 +28,16 @@ func (f *transactionsFlags) print(cmd *cobra.Command, value any,
 	return table(cmd.OutOrStdout())
 }
 
+// transactions requests the transactions that match.
+func (f *transactionsFlags) transactions(cmd *cobra.Command, states []string,
+	olderThan time.Duration) (*remote.Transactions, error) {
+	client, err := f.client(cmd)
+	if err != nil {
+		return nil, err
+	}
+	return client.Transactions(cmd.Context(), f.orDefault(), states, olderThan)
+}
+
 func transactionsCommand() *cobra.Command {
 	flags := &transactionsFlags{}
 	list := transactionsListCommand(flags)
@@ -77,8 +87,7 @@ began. ENDS-IN is the time after which the coordinator aborts it.`,
 	cmd.Flags().DurationVar(&olderThan, "older-than", 0,
 		"list only transactions that have been open for at least that long")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		all, err := (&remote.Client{}).Transactions(cmd.Context(), flags.orDefault(), states,
-			olderThan)
+		all, err := flags.transactions(cmd, states, olderThan)
 		if err != nil {
 			return err
 		}
@@ -99,7 +108,7 @@ PARTITIONS are the partitions of an open transaction. UNMARKED is the number of 
 written the outcome yet.`,
 		Args: oneTransactionalID,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			all, err := (&remote.Client{}).Transactions(cmd.Context(), flags.orDefault(), nil, 0)
+			all, err := flags.transactions(cmd, nil, 0)
 			if err != nil {
 				return err
 			}
@@ -133,8 +142,7 @@ __transaction_state are lost.`,
 		"consider transactions that have been open for at least that long (default: the longest\n"+
 			"timeout that a producer may ask for)")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		all, err := (&remote.Client{}).Transactions(cmd.Context(), flags.orDefault(),
-			report.OpenStates, 0)
+		all, err := flags.transactions(cmd, report.OpenStates, 0)
 		if err == nil {
 			err = all.Complete()
 		}
@@ -182,9 +190,11 @@ refuses that for a transaction that a coordinator knows.`,
 			return misused(cmd, errors.New(
 				"give a transactional id, or --topic, --partition and --first-offset"))
 		}
-		client := &remote.Client{}
+		client, err := flags.client(cmd)
+		if err != nil {
+			return err
+		}
 		var answer report.Aborted
-		var err error
 		if hanging {
 			answer, err = client.AbortHanging(cmd.Context(), flags.orDefault(), of, firstOffset)
 		} else {

@@ -21,9 +21,6 @@ func (s *scope) advance(ctx context.Context) error {
 			func(*pki.Authority) bool { return true }); err != nil {
 			return err
 		}
-		if err = s.publish(ctx); err != nil {
-			return err
-		}
 	}
 	if s.needsUsersCA() {
 		if s.usersCA, err = s.authority(ctx, "users-ca", v1alpha1.UsersCASecretName(cluster),
@@ -32,10 +29,12 @@ func (s *scope) advance(ctx context.Context) error {
 		}
 	}
 	if s.mutualTLS() {
-		s.peers, err = s.authority(ctx, "peer-ca", v1alpha1.PeerCASecretName(cluster),
-			func(a *pki.Authority) bool { return s.loaded(a, v1alpha1.KeyPeerCA) })
+		if s.peers, err = s.authority(ctx, "peer-ca", v1alpha1.PeerCASecretName(cluster),
+			func(a *pki.Authority) bool { return s.loaded(a, v1alpha1.KeyPeerCA) }); err != nil {
+			return err
+		}
 	}
-	return err
+	return s.publish(ctx)
 }
 
 // ownCA reports whether a listener has a certificate of the cluster's own CA.
@@ -91,15 +90,25 @@ func (s *scope) authority(ctx context.Context, name, secret string,
 	return authority, nil
 }
 
-// publish writes the certificates by which clients verify brokers.
+// publish writes the certificates by which clients verify brokers: at listeners, and at the HTTP
+// port.
 func (s *scope) publish(ctx context.Context) error {
+	data := map[string][]byte{}
+	if s.listeners != nil {
+		data[pki.KeyCertificate] = s.listeners.Bundle()
+	}
+	if s.peers != nil {
+		data[v1alpha1.KeyPeerCA] = s.peers.Bundle()
+	}
+	if len(data) == 0 {
+		return nil
+	}
 	name := v1alpha1.CACertSecretName(s.cluster.Name)
 	read, err := s.Read(ctx, s.cluster, name)
 	if err != nil {
 		return err
 	}
-	return s.Write(ctx, s.cluster, s.cluster.Name, name, read,
-		map[string][]byte{pki.KeyCertificate: s.listeners.Bundle()})
+	return s.Write(ctx, s.cluster, s.cluster.Name, name, read, data)
 }
 
 // loaded reports whether every broker verifies with the whole bundle of an authority: the stored

@@ -11,8 +11,10 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"heartwood.dev/heartwood/api/report"
+	"heartwood.dev/heartwood/api/v1alpha1"
 	"heartwood.dev/heartwood/internal/operator/render"
 )
 
@@ -36,7 +38,7 @@ func (r *Reconciler) mayStop(ctx context.Context, s *scope, id int32) (refusal s
 	var refusals []string
 	for _, pod := range s.upBrokers() {
 		group.Go(func() error {
-			answer, err := r.ask(ctx, render.HTTPAddress(s.cluster.Name, s.cluster.Namespace, pod), id)
+			answer, err := r.ask(ctx, s.cluster, pod, id)
 			mu.Lock()
 			defer mu.Unlock()
 			switch {
@@ -74,16 +76,23 @@ func (s *scope) upBrokers() []int32 {
 	return ids
 }
 
-// ask sends one request.
-func (r *Reconciler) ask(ctx context.Context, address string, id int32) (report.MayStop, error) {
+// ask asks one broker whether broker id may be stopped.
+func (r *Reconciler) ask(ctx context.Context, cluster *v1alpha1.LogCluster, broker,
+	id int32) (report.MayStop, error) {
 	ctx, cancel := context.WithTimeout(ctx, mayStopTimeout)
 	defer cancel()
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet,
-		fmt.Sprintf("http://%s/api/v1/may-stop/%d", address, id), nil)
+	scheme, transport, err := r.TLS.HTTP(ctx, client.ObjectKeyFromObject(cluster), broker,
+		r.Transport)
 	if err != nil {
 		return report.MayStop{}, err
 	}
-	response, err := (&http.Client{Transport: r.Transport}).Do(request)
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet,
+		fmt.Sprintf("%s://%s/api/v1/may-stop/%d", scheme,
+			render.HTTPAddress(cluster.Name, cluster.Namespace, broker), id), nil)
+	if err != nil {
+		return report.MayStop{}, err
+	}
+	response, err := (&http.Client{Transport: transport}).Do(request)
 	if err != nil {
 		return report.MayStop{}, err
 	}

@@ -25,6 +25,7 @@ import (
 	"heartwood.dev/heartwood/controllers/conditions"
 	"heartwood.dev/heartwood/controllers/keyed"
 	"heartwood.dev/heartwood/controllers/opmetrics"
+	"heartwood.dev/heartwood/controllers/peertls"
 	"heartwood.dev/heartwood/controllers/sets"
 	"heartwood.dev/heartwood/controllers/watch"
 	"heartwood.dev/heartwood/internal/operator/render"
@@ -48,6 +49,7 @@ import (
 // +kubebuilder:rbac:groups=heartwood.dev,resources=partitionsets,verbs=get;list;watch;update
 // +kubebuilder:rbac:groups=heartwood.dev,resources=partitionsets/status,verbs=get;update
 // +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,verbs=get;list;watch;create;update
+// +kubebuilder:rbac:groups=authorization.k8s.io,resources=localsubjectaccessreviews,verbs=create
 
 // controllerName is the name of Reconciler's controller in metrics and logs.
 const controllerName = "logcluster"
@@ -65,8 +67,10 @@ type Reconciler struct {
 	Outcomes    *Outcomes
 	// Changed receives a LogCluster when its outcome has changed.
 	Changed chan<- event.GenericEvent
-	// Transport is for requests to brokers; default http.DefaultTransport.
+	// Transport is for requests to brokers without TLS; default http.DefaultTransport.
 	Transport http.RoundTripper
+	// TLS makes the transports of requests to brokers with TLS.
+	TLS *peertls.Client
 	// SettleTime is the time for which a restarted broker must be ready before the next broker is
 	// restarted; default 30 s.
 	SettleTime time.Duration

@@ -1,4 +1,5 @@
-// Package peertls makes the TLS configurations with which the operator connects to brokers. The
+// Package peertls makes the TLS configurations with which the operator connects to brokers: to the
+// port for other brokers, and to the HTTP port. The
 // operator's certificate is issued by the peer CA, which the operator has, and is never stored.
 package peertls
 
@@ -8,9 +9,11 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"net/http"
 	"sync"
 	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -69,6 +72,29 @@ func (c *Client) Config(ctx context.Context, cluster types.NamespacedName,
 			return verify(state.PeerCertificates, of.roots, want)
 		},
 	}, nil
+}
+
+// HTTP returns the URL scheme of the HTTP port of a broker, and the transport of requests to it.
+// Parameter plain is the transport for brokers without TLS; nil: http.DefaultTransport. The Lease
+// of the broker says whether it has TLS: while a LogCluster becomes secured, some brokers have it.
+func (c *Client) HTTP(ctx context.Context, cluster types.NamespacedName, broker int32,
+	plain http.RoundTripper) (scheme string, transport http.RoundTripper, err error) {
+	lease := &coordinationv1.Lease{}
+	err = c.reader.Get(ctx, types.NamespacedName{Namespace: cluster.Namespace,
+		Name: v1alpha1.BrokerLeaseName(cluster.Name, broker)}, lease)
+	if client.IgnoreNotFound(err) != nil {
+		return "", nil, fmt.Errorf("read the lease of broker %d: %w", broker, err)
+	}
+	if lease.Annotations[v1alpha1.AnnotationPeerTLS] != "true" {
+		return "http", plain, nil
+	}
+	config, err := c.Config(ctx, cluster, broker)
+	if err != nil {
+		return "", nil, err
+	}
+	// A connection serves one request: the configuration is that of one broker, and the operator's
+	// certificate may change.
+	return "https", &http.Transport{TLSClientConfig: config, DisableKeepAlives: true}, nil
 }
 
 // certificate returns the operator's certificate. It issues a new one if the CA has changed.

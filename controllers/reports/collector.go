@@ -20,6 +20,7 @@ import (
 
 	"heartwood.dev/heartwood/api/report"
 	"heartwood.dev/heartwood/api/v1alpha1"
+	"heartwood.dev/heartwood/controllers/peertls"
 	"heartwood.dev/heartwood/controllers/watch"
 	"heartwood.dev/heartwood/internal/metadata"
 	"heartwood.dev/heartwood/internal/operator/render"
@@ -63,14 +64,16 @@ func (c *Cluster) RoundNumber() int64 {
 // Options configure a Collector; the zero value selects the defaults.
 type Options struct {
 	Interval  time.Duration     // between the starts of two rounds; default 15 s
-	Transport http.RoundTripper // default: http.DefaultTransport
+	Transport http.RoundTripper // for brokers without TLS; default: http.DefaultTransport
+	TLS       *peertls.Client   // for brokers with TLS; default: one with the collector's reader
 }
 
 // Collector polls the brokers of every LogCluster that has compacted topics. Start runs in one
 // goroutine. mu is held only to read or replace the reports.
 type Collector struct {
 	reader   client.Reader
-	http     *http.Client
+	plain    http.RoundTripper
+	tls      *peertls.Client
 	interval time.Duration
 	topics   chan event.GenericEvent
 	rounds   int64 // number of rounds so far; used only by the goroutine of Start
@@ -85,9 +88,11 @@ type Collector struct {
 // NewCollector returns a collector that lists clusters and topics with reader. It polls brokers
 // only while Start is running.
 func NewCollector(reader client.Reader, options Options) *Collector {
+	if options.TLS == nil {
+		options.TLS = peertls.New(reader, nil)
+	}
 	return &Collector{
-		reader:   reader,
-		http:     &http.Client{Timeout: requestTimeout, Transport: options.Transport},
+		reader: reader, plain: options.Transport, tls: options.TLS,
 		interval: cmp.Or(options.Interval, defaultInterval),
 		topics:   make(chan event.GenericEvent),
 	}
@@ -191,8 +196,7 @@ func (c *Collector) poll(ctx context.Context, cluster *v1alpha1.LogCluster) *Clu
 	group.SetLimit(concurrentRequests)
 	for id := range cluster.Spec.Brokers {
 		group.Go(func() error {
-			response, err := c.pollBroker(ctx,
-				render.HTTPAddress(cluster.Name, cluster.Namespace, id))
+			response, err := c.pollBroker(ctx, cluster, id)
 			if err != nil {
 				ctrl.LoggerFrom(ctx).V(1).Info("failed to read a broker's report", "cluster",
 					cluster.Name, "broker", id, "error", err.Error())
@@ -227,18 +231,27 @@ func merge(responses []*report.Partitions) *Cluster {
 }
 
 // pollBroker reads one broker's report.
-func (c *Collector) pollBroker(ctx context.Context, address string) (*report.Partitions, error) {
-	return get[report.Partitions](ctx, c, address, "/api/v1/partitions")
+func (c *Collector) pollBroker(ctx context.Context, cluster *v1alpha1.LogCluster,
+	broker int32) (*report.Partitions, error) {
+	return get[report.Partitions](ctx, c, cluster, broker, "/api/v1/partitions")
 }
 
 // get reads a response of one broker. A response that is longer than maxReportBytes is truncated,
 // so its decoding fails. Unknown fields of a newer broker are ignored.
-func get[T any](ctx context.Context, c *Collector, address, path string) (*T, error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+path, nil)
+func get[T any](ctx context.Context, c *Collector, cluster *v1alpha1.LogCluster, broker int32,
+	path string) (*T, error) {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	scheme, transport, err := c.tls.HTTP(ctx, client.ObjectKeyFromObject(cluster), broker, c.plain)
 	if err != nil {
 		return nil, err
 	}
-	response, err := c.http.Do(request)
+	address := render.HTTPAddress(cluster.Name, cluster.Namespace, broker)
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, scheme+"://"+address+path, nil)
+	if err != nil {
+		return nil, err
+	}
+	response, err := (&http.Client{Transport: transport}).Do(request)
 	if err != nil {
 		return nil, err
 	}

@@ -9,7 +9,6 @@ import (
 
 	"heartwood.dev/heartwood/api/report"
 	"heartwood.dev/heartwood/api/v1alpha1"
-	"heartwood.dev/heartwood/internal/operator/render"
 )
 
 // identify asks all brokers of a cluster for their transactions if a transaction blocks the cleaner
@@ -30,8 +29,7 @@ func (c *Collector) identify(ctx context.Context, cluster *v1alpha1.LogCluster,
 		}
 		group.Go(func() error {
 			var err error
-			known[id], err = get[report.Transactions](ctx, c,
-				render.HTTPAddress(cluster.Name, cluster.Namespace, id), path)
+			known[id], err = get[report.Transactions](ctx, c, cluster, id, path)
 			if err != nil { // a broker of an earlier version, or one that is loading
 				ctrl.LoggerFrom(ctx).V(1).Info("failed to read a broker's transactions", "cluster",
 					cluster.Name, "broker", id, "error", err.Error())

@@ -15,6 +15,7 @@ import (
 
 	"heartwood.dev/heartwood/api/report"
 	"heartwood.dev/heartwood/api/summary"
+	"heartwood.dev/heartwood/internal/access"
 	"heartwood.dev/heartwood/internal/logstore/cleaner"
 )
 
@@ -34,6 +35,8 @@ type HTTPOptions struct {
 	// Brokers returns the brokers whose transactions are served, or none while they start.
 	Brokers func() Brokers
 	Pprof   bool // serve profiles (NewPprof)
+	// Gate decides on every request; nil: the port is open to everyone.
+	Gate *access.Gate
 }
 
 // HTTPOf returns the options for the brokers that brokers returns: an empty list while they start.
@@ -63,17 +66,8 @@ func NewHTTP(opts HTTPOptions) http.Handler {
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
 		respond(w, http.StatusOK, status{Status: "up"})
 	})
-	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
-		if err := opts.Ready(); err != nil {
-			respond(w, http.StatusServiceUnavailable,
-				report.Failure{Error: "not ready: " + err.Error(), Reason: "NotReady"})
-			return
-		}
-		answer := status{Status: "ready"}
-		if opts.Detail != nil {
-			answer.Detail = opts.Detail()
-		}
-		respond(w, http.StatusOK, answer)
+	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) {
+		readyHTTP(w, r, &opts)
 	})
 	mux.HandleFunc("GET /api/v1/partitions", func(w http.ResponseWriter, r *http.Request) {
 		respond(w, http.StatusOK,
@@ -107,7 +101,29 @@ func NewHTTP(opts HTTPOptions) http.Handler {
 			report.Failure{Error: "cross-origin requests are rejected",
 				Reason: "Forbidden"})
 	}))
-	return protection.Handler(mux)
+	handler := protection.Handler(mux)
+	if opts.Gate != nil {
+		handler = opts.Gate.Handler(handler)
+	}
+	return handler
+}
+
+// readyHTTP responds whether the brokers are ready, and to clients with a right also why not.
+func readyHTTP(w http.ResponseWriter, r *http.Request, opts *HTTPOptions) {
+	detailed := access.Detailed(r)
+	if err := opts.Ready(); err != nil {
+		text := "not ready"
+		if detailed {
+			text += ": " + err.Error()
+		}
+		respond(w, http.StatusServiceUnavailable, report.Failure{Error: text, Reason: "NotReady"})
+		return
+	}
+	answer := status{Status: "ready"}
+	if opts.Detail != nil && detailed {
+		answer.Detail = opts.Detail()
+	}
+	respond(w, http.StatusOK, answer)
 }
 
 // cleanNowHTTP responds with status 202 and the requests that the cleaner accepted. If CleanNow

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"strconv"
 	"strings"
 
 	"heartwood.dev/heartwood/api/v1alpha1"
@@ -71,24 +70,17 @@ func (b *Broker) peerSecurity() wire.Security {
 }
 
 // peerSession returns the session of a broker or the operator, which the URI in its certificate
-// identifies. The peer CA issues certificates to both only.
+// identifies.
 func (b *Broker) peerSession(state *tls.ConnectionState) (*wire.Session, error) {
-	uri, err := singleURI(state.PeerCertificates[0])
+	peer, err := identifyPeer(state.PeerCertificates[0], b.opts.Namespace, b.opts.Cluster)
 	if err != nil {
 		return nil, err
 	}
 	session := &wire.Session{Mechanism: wire.MechanismTLS, Role: wire.RoleOperator,
-		Principal: wire.Principal{Type: "Peer", Name: uri}}
-	if uri == v1alpha1.OperatorURI(b.opts.Namespace, b.opts.Cluster) {
-		return session, nil
+		Principal: wire.Principal{Type: "Peer", Name: peer.uri}}
+	if !peer.operator {
+		session.Role, session.Broker = wire.RoleBroker, peer.broker
 	}
-	prefix := strings.TrimSuffix(v1alpha1.PeerURI(b.opts.Namespace, b.opts.Cluster, 0), "0")
-	digits, ok := strings.CutPrefix(uri, prefix)
-	id, err := strconv.ParseInt(digits, 10, 32)
-	if !ok || err != nil || uri != v1alpha1.PeerURI(b.opts.Namespace, b.opts.Cluster, int32(id)) {
-		return nil, errors.New("the certificate is not one of a broker of this cluster")
-	}
-	session.Role, session.Broker = wire.RoleBroker, int32(id)
 	return session, nil
 }
 

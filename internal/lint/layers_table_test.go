@@ -21,6 +21,9 @@ var layers = map[string][]string{
 	"internal/quota":       {},
 	"internal/certname":    {},
 	"internal/sasl":        {},
+	"internal/tokens":      {"internal/sasl"},
+	"internal/access":      {"api/report", "internal/outage", "internal/sasl"},
+	"internal/access/kube": {"api/v1alpha1", "internal/access", "internal/tokens"},
 	"internal/credentials": {"api/v1alpha1", "internal/sasl"},
 	"internal/lease":       {"api/v1alpha1"},
 	"internal/record":      {"internal/compress"},
@@ -91,8 +94,8 @@ var layers = map[string][]string{
 		"internal/compress",
 	},
 	"internal/broker": {
-		"api/v1alpha1", "api/report", "api/summary", "internal/authz", "internal/certname",
-		"internal/sasl", "internal/wire", "internal/handler",
+		"api/v1alpha1", "api/report", "api/summary", "internal/access", "internal/authz",
+		"internal/certname", "internal/sasl", "internal/wire", "internal/handler",
 		"internal/coordinator", "internal/coordinator/transaction",
 		"internal/replica", "internal/replica/session", "internal/logstore",
 		"internal/logstore/cleaner", "internal/metadata",
@@ -135,11 +138,12 @@ var layers = map[string][]string{
 	"controllers/loguser": {"api/v1alpha1", "controllers/conditions", "controllers/index",
 		"controllers/secrets", "controllers/watch", "internal/credentials",
 		"internal/operator/render", "internal/pki"},
-	"controllers/reports": {"api/report", "api/v1alpha1", "controllers/watch", "internal/metadata",
-		"internal/operator/render"},
+	"controllers/reports": {"api/report", "api/v1alpha1", "controllers/peertls",
+		"controllers/watch", "internal/metadata", "internal/operator/render"},
 	"controllers/logcluster": {
 		"api/report", "api/v1alpha1", "controllers/brokerstate", "controllers/conditions", "controllers/index",
-		"controllers/keyed", "controllers/opmetrics", "controllers/sets", "controllers/watch",
+		"controllers/keyed", "controllers/opmetrics", "controllers/peertls", "controllers/sets",
+		"controllers/watch",
 		"internal/metadata", "internal/operator/render", "internal/operator/rollout",
 		"internal/placement",
 	},
@@ -182,13 +186,15 @@ var layers = map[string][]string{
 // testLayers lists, for some packages, the packages that their tests may import in addition. Every
 // test may also import test/kit, and the direct and indirect imports of its package in layers.
 var testLayers = map[string][]string{
+	"internal/access/kube": {"internal/sasl"}, // verifies real tokens
 	// compares the names of pods and Leases
 	"controllers/brokerstate": {"internal/operator/render"},
 	"internal/metadata/kube":  {"internal/credentials"},
 	"internal/bench/client":   {"internal/dev"}, // runs a cluster to measure
 	// measures the compression ratio
 	"internal/bench/tickets": {"internal/compress"},
-	"internal/broker":        {"internal/metadata/local"}, // runs brokers with a metadata store
+	// runs brokers with a metadata store, and sends tokens to the HTTP port
+	"internal/broker": {"internal/metadata/local", "internal/tokens"},
 	// verifies what a store has written, and compares the described defaults
 	"internal/logstore": {"internal/brokerconfig", "internal/logstore/inspect"},
 	// serves this store to a client

@@ -16,7 +16,8 @@ const module = "heartwood.dev/heartwood/"
 // lists the directories whose packages may import the types of the Kafka protocol.
 var (
 	kubernetes = []string{
-		"api", "controllers", "internal/operator", "internal/metadata/kube", "cmd", "test", "hack",
+		"api", "controllers", "internal/access/kube", "internal/operator", "internal/metadata/kube",
+		"cmd", "test", "hack",
 		// internal/manifest uses the API server's validation code, but no client.
 		"internal/manifest",
 	}

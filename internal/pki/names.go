@@ -53,11 +53,13 @@ func serviceNames(service, namespace string) []string {
 }
 
 // PeerRequest returns the request for the peer certificate of a broker. Brokers connect to each
-// other by IP address and verify the URI, and the host name of the pod in the headless Service.
+// other by IP address and verify the URI. Clients of the HTTP port, such as Prometheus, verify the
+// host name of the pod in the headless Service or, as one name for all brokers, that of the
+// Service.
 func PeerRequest(pod, headless, namespace, uri string) Request {
 	request := Request{CommonName: pod, URIs: []string{uri}, Server: true, Client: true}
 	for _, name := range serviceNames(headless, namespace)[1:] {
-		request.DNSNames = append(request.DNSNames, pod+"."+name)
+		request.DNSNames = append(request.DNSNames, name, pod+"."+name)
 	}
 	slices.Sort(request.DNSNames)
 	return request

@@ -33,10 +33,11 @@ type Refused struct {
 
 func (r *Refused) Error() string { return r.Failure.Error }
 
-// ParseAddress accepts HOST:PORT, and http://HOST:PORT as the ready line of `heartwood dev` prints
-// it. It returns HOST:PORT.
+// ParseAddress accepts HOST:PORT, http://HOST:PORT as the ready line of `heartwood dev` prints it,
+// and https://HOST:PORT. It returns HOST:PORT.
 func ParseAddress(text string) (string, error) {
-	address := strings.TrimSuffix(strings.TrimPrefix(text, "http://"), "/")
+	address := strings.TrimPrefix(strings.TrimPrefix(text, "http://"), "https://")
+	address = strings.TrimSuffix(address, "/")
 	host, port, err := net.SplitHostPort(address)
 	if err != nil || host == "" {
 		return "", errors.New("want HOST:PORT, such as 127.0.0.1:9644")
@@ -47,8 +48,16 @@ func ParseAddress(text string) (string, error) {
 	return address, nil
 }
 
-// Client sends requests to the HTTP ports of brokers. The zero value is ready to use.
-type Client struct{ http http.Client }
+// errNeedsTLS is the error of a request without TLS to a port with TLS.
+var errNeedsTLS = errors.New("the HTTP port may require TLS: give --ca-file, and a token by " +
+	"--token-file")
+
+// Client sends requests to the HTTP ports of brokers. The zero value connects without TLS.
+type Client struct {
+	http  http.Client
+	tls   bool
+	token string // bearer token, "" for none
+}
 
 // Topics requests GET /api/v1/topics. If topics is empty, it returns all topics.
 func (c *Client) Topics(ctx context.Context, address string,
@@ -92,9 +101,16 @@ func (c *Client) clean(ctx context.Context, address, topic string,
 func (c *Client) do(ctx context.Context, method, address, path string, into any) error {
 	ctx, cancel := context.WithTimeout(ctx, responseTimeout)
 	defer cancel()
-	request, err := http.NewRequestWithContext(ctx, method, "http://"+address+path, http.NoBody)
+	scheme := "http://"
+	if c.tls {
+		scheme = "https://"
+	}
+	request, err := http.NewRequestWithContext(ctx, method, scheme+address+path, http.NoBody)
 	if err != nil {
 		return err
+	}
+	if c.token != "" {
+		request.Header.Set("Authorization", "Bearer "+c.token)
 	}
 	response, err := c.http.Do(request)
 	if err != nil {
@@ -109,6 +125,9 @@ func (c *Client) do(ctx context.Context, method, address, path string, into any)
 	if response.StatusCode >= http.StatusBadRequest {
 		refused := &Refused{Address: address, Status: response.StatusCode}
 		if body.Decode(&refused.Failure) != nil || refused.Failure.Error == "" {
+			if !c.tls && response.StatusCode == http.StatusBadRequest {
+				return fmt.Errorf("connect to broker at %s: %w", address, errNeedsTLS)
+			}
 			refused.Failure.Error = fmt.Sprintf("%s is not the HTTP port of a broker: response status %s",
 				address, response.Status)
 		}

@@ -66,8 +66,8 @@ func TestSizesAndAges(t *testing.T) {
 func TestAddresses(t *testing.T) {
 	for text, want := range map[string]string{
 		"127.0.0.1:9644": "127.0.0.1:9644", "http://demo:80": "demo:80",
-		"http://demo:80/": "demo:80", "[::1]:9644": "[::1]:9644",
-		"": "", "demo": "", ":9644": "", "demo:0": "", "demo:70000": "", "https://demo:1": "",
+		"http://demo:80/": "demo:80", "https://demo:80/": "demo:80", "[::1]:9644": "[::1]:9644",
+		"": "", "demo": "", ":9644": "", "demo:0": "", "demo:70000": "", "ftp://demo:1": "",
 	} {
 		if got, err := ParseAddress(text); got != want || (err == nil) != (want != "") {
 			t.Errorf("%q: %q, %v", text, got, err)

@@ -43,9 +43,9 @@ func container(cluster *v1alpha1.LogCluster, settings Settings) corev1.Container
 		Resources: resources(cluster.Spec.Resources),
 		// Recovery after a crash may read a large part of the disk. The startup probe allows half
 		// an hour (900 times 2 s) for it, during which the other probes do not run.
-		StartupProbe:   probe("/healthz", 2, 900),
-		LivenessProbe:  probe("/healthz", 10, 3),
-		ReadinessProbe: probe("/readyz", 2, 3),
+		StartupProbe:   probe(cluster, "/healthz", 2, 900),
+		LivenessProbe:  probe(cluster, "/healthz", 10, 3),
+		ReadinessProbe: probe(cluster, "/readyz", 2, 3),
 		SecurityContext: &corev1.SecurityContext{
 			AllowPrivilegeEscalation: new(false),
 			ReadOnlyRootFilesystem:   new(true),
@@ -84,6 +84,9 @@ func arguments(cluster *v1alpha1.LogCluster) []string {
 	if cluster.Spec.Secured() {
 		arguments = append(arguments, fmt.Sprintf("--peer-listen=:%d", v1alpha1.PeerPort),
 			"--certificates="+certificatesDir)
+	}
+	if cluster.Spec.MetricsAuthorized() {
+		arguments = append(arguments, "--http-metrics="+string(v1alpha1.HTTPMetricsAuthorized))
 	}
 	if cluster.Spec.Pprof {
 		arguments = append(arguments, "--pprof")
@@ -153,12 +156,18 @@ func fieldVariable(name, path string) corev1.EnvVar {
 }
 
 // probe returns an HTTP probe of a path. Each attempt has a timeout of 5 s. The probe fails after
-// the given number of consecutive failed attempts.
-func probe(path string, periodSeconds, failures int32) *corev1.Probe {
+// the given number of consecutive failed attempts. The kubelet does not verify the certificate of a
+// probe with TLS.
+func probe(cluster *v1alpha1.LogCluster, path string, periodSeconds,
+	failures int32) *corev1.Probe {
+	scheme := corev1.URISchemeHTTP
+	if cluster.Spec.Secured() {
+		scheme = corev1.URISchemeHTTPS
+	}
 	return &corev1.Probe{
 		ProbeHandler: corev1.ProbeHandler{
-			HTTPGet: &corev1.HTTPGetAction{Path: path, Port: intstr.FromString(portNameHTTP),
-				Scheme: corev1.URISchemeHTTP},
+			HTTPGet: &corev1.HTTPGetAction{Path: path, Scheme: scheme,
+				Port: intstr.FromString(httpPortName(cluster))},
 		},
 		PeriodSeconds:    periodSeconds,
 		TimeoutSeconds:   5,

@@ -51,7 +51,7 @@ func containerPorts(cluster *v1alpha1.LogCluster) []corev1.ContainerPort {
 	if cluster.Spec.Secured() {
 		ports = append(ports, port(portNamePeers, v1alpha1.PeerPort))
 	}
-	return append(ports, port(portNameHTTP, portHTTP))
+	return append(ports, port(httpPortName(cluster), portHTTP))
 }
 
 // listenerServices renders the Services of the listeners that are not of type Internal: one for all

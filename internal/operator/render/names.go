@@ -18,7 +18,10 @@ const portHTTP = v1alpha1.HTTPPort
 // Names of ports and of the volume.
 const (
 	portNamePeers = "peers"
-	portNameHTTP  = "http" // the chart's PodMonitor selects the port by this name
+	// The chart's PodMonitor selects the HTTP port by one of these names: with TLS it is
+	// portNameHTTPS.
+	portNameHTTP  = "http"
+	portNameHTTPS = "https"
 	volumeData    = "data"
 
 	volumeCertificates = "certificates"
@@ -27,6 +30,14 @@ const (
 // BrokersName returns the name of the brokers' StatefulSet, ServiceAccount, Role, RoleBinding and
 // PodDisruptionBudget. The name of a broker's pod is this name, a dash and the broker id.
 func BrokersName(cluster string) string { return cluster + "-broker" }
+
+// httpPortName returns the name of the HTTP port.
+func httpPortName(cluster *v1alpha1.LogCluster) string {
+	if cluster.Spec.Secured() {
+		return portNameHTTPS
+	}
+	return portNameHTTP
+}
 
 // Bootstrap returns the bootstrap address of clients, host:port inside the Kubernetes cluster; it
 // is LogCluster.status.bootstrap.

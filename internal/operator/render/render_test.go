@@ -63,8 +63,8 @@ func secured() *v1alpha1.LogCluster {
 		ObjectMeta: metav1.ObjectMeta{Name: "safe", Namespace: "logs"},
 		Spec: v1alpha1.LogClusterSpec{
 			Brokers: 2, Peers: v1alpha1.PeersMutualTLS,
-			HTTP: &v1alpha1.HTTP{AllowFrom: []v1alpha1.NetworkSource{{
-				NamespaceSelector: &metav1.LabelSelector{
+			HTTP: &v1alpha1.HTTP{Metrics: v1alpha1.HTTPMetricsAuthorized,
+				AllowFrom: []v1alpha1.NetworkSource{{NamespaceSelector: &metav1.LabelSelector{
 					MatchLabels: map[string]string{"name": "monitoring"}}}}},
 			Listeners: v1alpha1.Listeners{
 				{Name: "tls", Port: 9093, TLS: &v1alpha1.ListenerTLS{}, Authentication: scram,

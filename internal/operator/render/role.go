@@ -84,6 +84,9 @@ func securityRules(cluster *v1alpha1.LogCluster, settings Settings) []rbacv1.Pol
 	if !cluster.Spec.Secured() {
 		return rules
 	}
+	// The HTTP port asks for the permissions of ServiceAccounts, in this namespace only.
+	rules = append(rules, rbacv1.PolicyRule{APIGroups: []string{"authorization.k8s.io"},
+		Resources: []string{"localsubjectaccessreviews"}, Verbs: []string{"create"}})
 	authenticates := cluster.Spec.Listeners.Authenticate()
 	names := []string{v1alpha1.BrokersTLSSecretName(cluster.Name)}
 	if authenticates {

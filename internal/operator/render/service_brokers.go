@@ -19,7 +19,8 @@ func brokersService(cluster *v1alpha1.LogCluster) *corev1.Service {
 			ClusterIP:                corev1.ClusterIPNone,
 			PublishNotReadyAddresses: true,
 			Selector:                 selector(cluster),
-			Ports:                    append(internalPorts(cluster), servicePort(portNameHTTP, portHTTP)),
+			Ports: append(internalPorts(cluster),
+				servicePort(httpPortName(cluster), portHTTP)),
 		},
 	}
 }

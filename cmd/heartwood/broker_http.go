@@ -1,0 +1,100 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/client-go/rest"
+
+	"heartwood.dev/heartwood/api/v1alpha1"
+	"heartwood.dev/heartwood/internal/access"
+	accesskube "heartwood.dev/heartwood/internal/access/kube"
+	"heartwood.dev/heartwood/internal/broker"
+	"heartwood.dev/heartwood/internal/sasl"
+	"heartwood.dev/heartwood/internal/tokens"
+)
+
+const (
+	// headerTimeout limits the TLS handshake, and the time to receive the header of a request.
+	headerTimeout = 10 * time.Second
+	// idleTimeout is how long a connection without requests is kept.
+	idleTimeout = 2 * time.Minute
+	// headerBytesMax limits the header of a request, which contains the token.
+	headerBytesMax = 32 << 10
+)
+
+// checkHTTP checks --http-metrics.
+func (f *brokerFlags) checkHTTP() error {
+	switch v1alpha1.HTTPMetrics(f.httpMetrics) {
+	case v1alpha1.HTTPMetricsOpen:
+		return nil
+	case v1alpha1.HTTPMetricsAuthorized:
+		if f.certificates == "" {
+			return errors.New("--http-metrics=Authorized needs --certificates: without TLS others " +
+				"could read the tokens")
+		}
+		return nil
+	}
+	return fmt.Errorf("invalid argument %q for --http-metrics: give Open or Authorized",
+		f.httpMetrics)
+}
+
+// gate returns the authorization of the HTTP port, which follows the keys of the API server until
+// stop is called.
+func (f *brokerFlags) gate(ctx context.Context, config *rest.Config,
+	registry prometheus.Registerer, logger *slog.Logger) (gate *access.Gate, stop func(),
+	err error) {
+	api, err := accesskube.New(config, f.namespace, f.cluster)
+	if err != nil {
+		return nil, nil, err
+	}
+	audience := v1alpha1.ServiceAccountAudience(f.namespace, f.cluster)
+	source := tokens.New(tokens.Options{Read: api.Keys, Name: "API server", Logger: logger,
+		Accept: sasl.Issuer{Audience: audience}})
+	ctx, cancel := context.WithCancel(ctx)
+	following := make(chan struct{})
+	go func() { defer close(following); source.Run(ctx) }()
+	gate = access.New(access.Options{
+		MetricsOpen: v1alpha1.HTTPMetrics(f.httpMetrics) != v1alpha1.HTTPMetricsAuthorized,
+		Peer:        broker.HTTPPeer(f.namespace, f.cluster), Tokens: source, Review: api.Review,
+		Audience: audience, Registry: registry, Logger: logger,
+	})
+	return gate, func() { cancel(); <-following }, nil
+}
+
+// httpServer is the HTTP port of a broker.
+type httpServer struct {
+	address string
+	tls     *tls.Config // nil: without TLS
+	logger  *slog.Logger
+}
+
+// serve serves HTTP until ctx ends and then returns nil. At the end it closes connections without
+// waiting for their requests, because waiting would delay the exit of the process.
+func (s httpServer) serve(ctx context.Context, handler http.Handler) error {
+	var config net.ListenConfig
+	listener, err := config.Listen(ctx, "tcp", s.address)
+	if err != nil {
+		return fmt.Errorf("listen for http: %w", err)
+	}
+	if s.tls != nil {
+		listener = tls.NewListener(listener, s.tls)
+	}
+	server := &http.Server{Handler: handler, ReadHeaderTimeout: headerTimeout,
+		IdleTimeout: idleTimeout, MaxHeaderBytes: headerBytesMax,
+		// failed handshakes, which everyone who reaches the port can cause
+		ErrorLog: slog.NewLogLogger(s.logger.Handler(), slog.LevelDebug)}
+	stop := context.AfterFunc(ctx, func() { _ = server.Close() })
+	defer stop()
+	if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("serve http: %w", err)
+	}
+	return nil
+}

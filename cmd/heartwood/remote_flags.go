@@ -1,0 +1,98 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"heartwood.dev/heartwood/internal/remote"
+)
+
+// httpDefault is the HTTP address of heartwood dev, and of a broker for a client in the same pod.
+const httpDefault = "127.0.0.1:9644"
+
+// certificatesDefault is the directory of certificates in the pod of a broker of a secured
+// LogCluster.
+const certificatesDefault = "/etc/heartwood/certificates"
+
+// brokerAddresses are the flags of commands that send requests to brokers over HTTP. It is the
+// value of flag --address.
+type brokerAddresses struct {
+	list     []string
+	security remote.Security
+}
+
+func (a *brokerAddresses) Type() string { return "HOST:PORT" }
+
+func (a *brokerAddresses) String() string { return strings.Join(a.list, ",") }
+
+func (a *brokerAddresses) Set(text string) error {
+	for one := range strings.SplitSeq(text, ",") {
+		address, err := remote.ParseAddress(one)
+		if err != nil {
+			return err
+		}
+		a.list = append(a.list, address)
+	}
+	return nil
+}
+
+// orDefault returns the addresses of the flag, or httpDefault if the flag was not set.
+func (a *brokerAddresses) orDefault() []string {
+	if len(a.list) == 0 {
+		return []string{httpDefault}
+	}
+	return a.list
+}
+
+func (a *brokerAddresses) add(cmd *cobra.Command) {
+	cmd.Flags().Var(a, "address",
+		"`HOST:PORT` of a broker's HTTP server; may be given several times (default "+
+			httpDefault+")")
+	a.addSecurity(cmd)
+}
+
+// addSecurity adds the flags of secured LogClusters.
+func (a *brokerAddresses) addSecurity(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.StringVar(&a.security.CAFile, "ca-file", "", "connect with TLS, and verify brokers by "+
+		"the CA in `FILE`: key peer-ca.crt of Secret CLUSTER-ca-cert")
+	flags.StringVar(&a.security.TokenFile, "token-file", "", "`FILE` with a token of a "+
+		"ServiceAccount with audience heartwood/NAMESPACE/CLUSTER")
+	flags.StringVar(&a.security.Certificates, "certificates", "", "connect with TLS by the "+
+		"certificate of the broker in whose pod the command runs, in `DIR` (default "+
+		certificatesDefault+" if it exists)")
+}
+
+// client returns the client of the flags.
+func (a *brokerAddresses) client(cmd *cobra.Command) (*remote.Client, error) {
+	security := a.security
+	if security.CAFile == "" && security.TokenFile == "" && security.Certificates == "" {
+		if _, err := os.Stat(certificatesDefault); err == nil {
+			security.Certificates = certificatesDefault
+		}
+	}
+	if security.CAFile == "" && security.Certificates != "" {
+		name, err := os.Hostname()
+		if err != nil {
+			return nil, fmt.Errorf("read the name of the pod: %w", err)
+		}
+		if security.Broker, err = ordinal(name); err != nil {
+			return nil, misused(cmd, fmt.Errorf("invalid argument %q for --certificates: host %s is "+
+				"not the pod of a broker", security.Certificates, name))
+		}
+	}
+	client, err := remote.NewClient(security)
+	if err != nil {
+		return nil, misused(cmd, err)
+	}
+	return client, nil
+}
+
+// addOne adds flag --address to a command that uses one address only.
+func (a *brokerAddresses) addOne(cmd *cobra.Command) {
+	cmd.Flags().Var(a, "address", "`HOST:PORT` of a broker's HTTP server (default "+httpDefault+")")
+	a.addSecurity(cmd)
+}

@@ -1,0 +1,40 @@
+package access
+
+import (
+	"net/http"
+	"strings"
+)
+
+// Right is a permission on a LogCluster, as RBAC grants it: a verb on logclusters/Subresource.
+type Right struct {
+	Verb        string
+	Subresource string
+}
+
+func (r Right) String() string { return r.Verb + " logclusters/" + r.Subresource }
+
+// The rights that requests need.
+var (
+	ReadMetrics      = Right{"get", "metrics"}
+	ReadReports      = Right{"get", "report"}
+	CleanTopics      = Right{"create", "clean"}
+	AbortTransaction = Right{"create", "abort"}
+)
+
+// open reports whether everyone may send a request.
+func open(path string) bool { return path == "/healthz" || path == "/readyz" }
+
+// rightOf returns the right that a request needs. Reports, profiles, and paths that do not exist
+// need ReadReports.
+func rightOf(method, path string) Right {
+	reads := method == http.MethodGet || method == http.MethodHead
+	switch {
+	case reads && path == "/metrics":
+		return ReadMetrics
+	case reads:
+		return ReadReports
+	case strings.HasSuffix(path, "/clean"):
+		return CleanTopics
+	}
+	return AbortTransaction
+}

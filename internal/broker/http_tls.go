@@ -1,0 +1,72 @@
+package broker
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"strconv"
+	"strings"
+
+	"heartwood.dev/heartwood/api/v1alpha1"
+)
+
+// HTTPServer returns the TLS configuration of the HTTP port. It uses the certificate for
+// connections between brokers, and verifies that of a client if there is one: the kubelet and users
+// have none.
+func (c *Certificates) HTTPServer() *tls.Config {
+	current := c.cached(func(m *material) *tls.Config {
+		if m.peer == nil || m.peerCA == nil {
+			return refusing(errNoCertificate)
+		}
+		config := serverConfig(m.peer)
+		config.DynamicRecordSizingDisabled = false
+		config.ClientCAs, config.SessionTicketsDisabled = m.peerCA, true
+		config.ClientAuth = tls.VerifyClientCertIfGiven
+		return config
+	})
+	return &tls.Config{MinVersion: tls.VersionTLS12,
+		GetConfigForClient: func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
+			config := current()
+			if config.GetConfigForClient != nil {
+				return config.GetConfigForClient(hello)
+			}
+			return config, nil
+		}}
+}
+
+// peerIdentity is who has a certificate of the peer CA.
+type peerIdentity struct {
+	uri      string
+	operator bool
+	broker   int32 // if operator is false
+}
+
+// identifyPeer returns who a certificate of the peer CA of a LogCluster identifies, by its only
+// URI. The CA issues certificates to brokers and the operator only.
+func identifyPeer(leaf *x509.Certificate, namespace, cluster string) (peerIdentity, error) {
+	uri, err := singleURI(leaf)
+	if err != nil {
+		return peerIdentity{}, err
+	}
+	if uri == v1alpha1.OperatorURI(namespace, cluster) {
+		return peerIdentity{uri: uri, operator: true}, nil
+	}
+	prefix := strings.TrimSuffix(v1alpha1.PeerURI(namespace, cluster, 0), "0")
+	digits, ok := strings.CutPrefix(uri, prefix)
+	id, err := strconv.ParseInt(digits, 10, 32)
+	if !ok || err != nil || uri != v1alpha1.PeerURI(namespace, cluster, int32(id)) {
+		return peerIdentity{}, errors.New("the certificate is not one of a broker of this cluster")
+	}
+	return peerIdentity{uri: uri, broker: int32(id)}, nil
+}
+
+// HTTPPeer returns the function of access.Options.Peer for the brokers of a LogCluster.
+func HTTPPeer(namespace, cluster string) func(*tls.ConnectionState) (string, error) {
+	return func(state *tls.ConnectionState) (string, error) {
+		if len(state.VerifiedChains) == 0 {
+			return "", errors.New("the client has no verified certificate")
+		}
+		peer, err := identifyPeer(state.PeerCertificates[0], namespace, cluster)
+		return peer.uri, err
+	}
+}

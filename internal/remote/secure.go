@@ -1,0 +1,128 @@
+package remote
+
+import (
+	"cmp"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"heartwood.dev/heartwood/api/v1alpha1"
+)
+
+// Security says how a client connects to the brokers of a secured LogCluster. The zero value
+// connects without TLS.
+type Security struct {
+	// CAFile is a file with the peer CA (key peer-ca.crt of Secret CLUSTER-ca-cert). TokenFile
+	// contains a token of a ServiceAccount.
+	CAFile, TokenFile string
+	// Certificates is a directory with the certificates of brokers, as it is mounted in the pod of
+	// a broker. The client then acts as broker Broker. CAFile has precedence.
+	Certificates string
+	Broker       int32
+}
+
+// tokenBytesMax limits the size of the file of a token.
+const tokenBytesMax = 64 << 10
+
+// NewClient returns a client.
+func NewClient(s Security) (*Client, error) {
+	switch {
+	case s.CAFile == "" && s.TokenFile != "":
+		return nil, errors.New("a token is sent with TLS only: give --ca-file as well")
+	case s.CAFile == "" && s.Certificates == "":
+		return &Client{}, nil
+	}
+	client := &Client{tls: true}
+	config := &tls.Config{MinVersion: tls.VersionTLS12}
+	if s.CAFile == "" {
+		certificate, key := v1alpha1.PeerCertificateKeys(s.Broker)
+		pair, err := tls.LoadX509KeyPair(filepath.Join(s.Certificates, certificate),
+			filepath.Join(s.Certificates, key))
+		if err != nil {
+			return nil, fmt.Errorf("read the certificate of broker %d: %w", s.Broker, err)
+		}
+		config.Certificates = []tls.Certificate{pair}
+	}
+	roots, err := readRoots(cmp.Or(s.CAFile, filepath.Join(s.Certificates, v1alpha1.KeyPeerCA)))
+	if err != nil {
+		return nil, err
+	}
+	if s.TokenFile != "" {
+		if client.token, err = readToken(s.TokenFile); err != nil {
+			return nil, err
+		}
+	}
+	// VerifyConnection verifies the chain, and the URI instead of a host name.
+	config.InsecureSkipVerify = true
+	config.VerifyConnection = func(state tls.ConnectionState) error {
+		return verifyBroker(state.PeerCertificates, roots)
+	}
+	client.http = http.Client{
+		Transport: &http.Transport{TLSClientConfig: config, ForceAttemptHTTP2: false},
+		CheckRedirect: func(*http.Request, []*http.Request) error {
+			return errors.New("brokers do not redirect")
+		},
+	}
+	return client, nil
+}
+
+func readRoots(path string) (*x509.CertPool, error) {
+	content, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("read the CA: %w", err)
+	}
+	roots := x509.NewCertPool()
+	if !roots.AppendCertsFromPEM(content) {
+		return nil, fmt.Errorf("read the CA: %s contains no certificate", path)
+	}
+	return roots, nil
+}
+
+func readToken(path string) (string, error) {
+	content, err := os.ReadFile(path)
+	if err != nil {
+		return "", fmt.Errorf("read the token: %w", err)
+	}
+	token := strings.TrimSpace(string(content))
+	if token == "" || len(content) > tokenBytesMax || strings.ContainsAny(token, " \r\n\t") {
+		return "", fmt.Errorf("read the token: %s does not contain one token", path)
+	}
+	return token, nil
+}
+
+// verifyBroker verifies the certificate chain of a server, and that the certificate is one of a
+// broker. The peer CA belongs to one LogCluster, so a host name is not compared: a broker is also
+// reached by an address that its certificate cannot contain, such as that of a forwarded port.
+func verifyBroker(chain []*x509.Certificate, roots *x509.CertPool) error {
+	if len(chain) == 0 {
+		return errors.New("the server has sent no certificate")
+	}
+	options := x509.VerifyOptions{Roots: roots, Intermediates: x509.NewCertPool(),
+		KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}}
+	for _, intermediate := range chain[1:] {
+		options.Intermediates.AddCert(intermediate)
+	}
+	if _, err := chain[0].Verify(options); err != nil {
+		return err
+	}
+	if uris := chain[0].URIs; len(uris) != 1 || !brokerURI(uris[0].String()) {
+		return errors.New("the certificate is not one of a broker")
+	}
+	return nil
+}
+
+// brokerURI reports whether a URI is v1alpha1.PeerURI of any broker.
+func brokerURI(uri string) bool {
+	parts := strings.Split(strings.TrimPrefix(uri, "heartwood://"), "/")
+	if len(parts) != 4 {
+		return false
+	}
+	id, err := strconv.ParseInt(parts[3], 10, 32)
+	return err == nil && uri == v1alpha1.PeerURI(parts[0], parts[1], int32(id))
+}

@@ -1,0 +1,227 @@
+package tokens
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"heartwood.dev/heartwood/internal/sasl"
+	"heartwood.dev/heartwood/test/kit/jwts"
+)
+
+const audience = "heartwood/ns/demo"
+
+// keys is an issuer whose keys can change and which can be unavailable.
+type keys struct {
+	mu    sync.Mutex
+	found Found
+	err   error
+	reads int
+}
+
+func (k *keys) read(context.Context) (Found, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.reads++
+	return k.found, k.err
+}
+
+func (k *keys) set(found Found, err error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.found, k.err = found, err
+}
+
+func (k *keys) count() int {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.reads
+}
+
+// follow runs a source in a bubble of synctest.
+func follow(t *testing.T, k *keys) *Source {
+	source := New(Options{Read: k.read, Accept: sasl.Issuer{Audience: audience}, Name: "test"})
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() { defer close(done); source.Run(ctx) }()
+	t.Cleanup(func() { cancel(); <-done })
+	synctest.Wait()
+	return source
+}
+
+func (s *Source) test(t *testing.T, token string) error {
+	t.Helper()
+	identity, err := s.Verify(time.Now(), token)
+	if err == nil && identity.Name != "alice" {
+		t.Errorf("got identity %+v", identity)
+	}
+	return err
+}
+
+func TestKeysAreReadAtTheStartAndEveryHour(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		issuer := jwts.New(t, "https://issuer", "one")
+		k := &keys{err: errors.New("unavailable")}
+		source := follow(t, k)
+		token := issuer.Token("alice", audience, time.Now().Add(24*time.Hour), nil)
+		if err := source.test(t, token); !errors.Is(err, sasl.ErrNoKeys) {
+			t.Errorf("before the keys are known: got %v", err)
+		}
+		k.set(Found{Issuer: "https://issuer", JWKS: jwts.JWKS(t, issuer)}, nil)
+		time.Sleep(2 * retryFirst)
+		synctest.Wait()
+		if err := source.test(t, token); err != nil {
+			t.Error(err)
+		}
+		before := k.count()
+		time.Sleep(10 * time.Hour)
+		synctest.Wait()
+		if n := k.count() - before; n != 10 {
+			t.Errorf("keys were read %d times in 10 h", n)
+		}
+	})
+}
+
+// Trap 9: the issuer is unavailable. Its last keys remain in use, also for days; and an answer
+// without keys does not replace them.
+func TestTrap9UnavailableIssuerKeepsItsKeys(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		issuer := jwts.New(t, "https://issuer", "one")
+		k := &keys{found: Found{Issuer: "https://issuer", JWKS: jwts.JWKS(t, issuer)}}
+		source := follow(t, k)
+		token := issuer.Token("alice", audience, time.Now().Add(99*time.Hour), nil)
+		k.set(Found{}, errors.New("unavailable"))
+		time.Sleep(48 * time.Hour)
+		synctest.Wait()
+		if err := source.test(t, token); err != nil {
+			t.Errorf("while the issuer is unavailable: %v", err)
+		}
+		k.set(Found{Issuer: "https://issuer", JWKS: []byte(`{"keys":[]}`)}, nil)
+		time.Sleep(2 * time.Hour)
+		synctest.Wait()
+		if err := source.test(t, token); err != nil {
+			t.Errorf("after an answer without keys: %v", err)
+		}
+	})
+}
+
+// Trap 9: a storm of tokens with unknown key ids. The keys are read soon after the first one, and
+// then ever less often, until other keys were found.
+func TestTrap9StormOfUnknownKeysIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		issuer, next := jwts.New(t, "https://issuer", "one"), jwts.New(t, "https://issuer", "two")
+		k := &keys{found: Found{Issuer: "https://issuer", JWKS: jwts.JWKS(t, issuer)}}
+		source := follow(t, k)
+		token := next.Token("alice", audience, time.Now().Add(24*time.Hour), nil)
+		began := time.Now()
+		for time.Since(began) < time.Hour-time.Second {
+			if err := source.test(t, token); !errors.Is(err, sasl.ErrUnknownKey) {
+				t.Fatalf("got %v", err)
+			}
+			time.Sleep(500 * time.Millisecond)
+		}
+		// 10 s, doubled up to 10 min
+		if n := k.count(); n < 5 || n > 14 {
+			t.Errorf("keys were read %d times in an hour", n)
+		}
+		// The issuer has changed its keys: they are found within the longest interval.
+		k.set(Found{Issuer: "https://issuer", JWKS: jwts.JWKS(t, issuer, next)}, nil)
+		for began = time.Now(); source.test(t, token) != nil; {
+			if time.Since(began) > unknownLongest+time.Second {
+				t.Fatal("the new key was not found")
+			}
+			time.Sleep(time.Second)
+		}
+		// The next unknown key id is looked up at once again.
+		before := k.count()
+		third := jwts.New(t, "https://issuer", "three")
+		_ = source.test(t, third.Token("alice", audience, time.Now().Add(time.Hour), nil))
+		time.Sleep(unknownFirst + time.Second)
+		synctest.Wait()
+		if n := k.count() - before; n != 1 {
+			t.Errorf("%d reads after a change", n)
+		}
+	})
+}
+
+func TestRetriesOfFailedReadsSlowDown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := &keys{err: errors.New("unavailable")}
+		follow(t, k)
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		if n := k.count(); n < 55 || n > 70 {
+			t.Errorf("%d reads in an hour", n)
+		}
+	})
+}
+
+func TestOwnIssuerHasPrecedence(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		issuer := jwts.New(t, "https://issuer", "one")
+		source := New(Options{Read: (&keys{found: Found{Issuer: "https://issuer",
+			JWKS: jwts.JWKS(t, issuer)}}).read,
+			Accept: sasl.Issuer{Issuer: "https://other", Audience: audience}})
+		if _, err := source.read(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if source.test(t, issuer.Token("alice", audience, time.Now().Add(time.Hour), nil)) == nil {
+			t.Error("a token of another issuer was accepted")
+		}
+	})
+}
+
+// Trap 9: keys come from the configured URL only (CVE-2025-27817): not from another scheme, and not
+// from where a server redirects to. Their size is limited.
+func TestTrap9KeysComeFromTheConfiguredURLOnly(t *testing.T) {
+	for _, bad := range []string{"http://issuer/keys", "file:///etc/passwd", "https://", "", "::"} {
+		if _, err := HTTPS(bad, nil); err == nil {
+			t.Errorf("URL %q was accepted", bad)
+		}
+	}
+	content := jwts.JWKS(t, jwts.New(t, "https://issuer", "one"))
+	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/keys":
+			_, _ = w.Write(content)
+		case "/moved":
+			http.Redirect(w, r, "/keys", http.StatusFound)
+		case "/large":
+			_, _ = w.Write([]byte(strings.Repeat(" ", jwksBytesMax+1)))
+		default:
+			http.NotFound(w, r)
+		}
+	}))
+	defer server.Close()
+	config := server.Client().Transport.(*http.Transport).TLSClientConfig
+	read := func(path string) (Found, error) {
+		from, err := HTTPS(server.URL+path, config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return from(t.Context())
+	}
+	if found, err := read("/keys"); err != nil || !bytes.Equal(found.JWKS, content) {
+		t.Errorf("got %s, %v", found.JWKS, err)
+	}
+	for path, want := range map[string]string{"/moved": "redirects are not followed",
+		"/large": "more than", "/missing": "404"} {
+		if _, err := read(path); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: got error %v, want %s", path, err, want)
+		}
+	}
+	from, err := HTTPS(server.URL+"/keys", nil) // an unknown CA
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := from(t.Context()); err == nil {
+		t.Error("a server with an unknown CA was accepted")
+	}
+}
