@@ -57,6 +57,7 @@ func TestHeartwoodOnKubernetes(t *testing.T) {
 		{"the LogCluster is scaled down and up", e.scale},
 		{"replicas are spread across racks, and consumers read from their rack", e.racks},
 		{"a consumer group survives the failure of its coordinator", e.groups},
+		{"a topic is copied exactly once while brokers are deleted", e.transactions},
 		{"a re-created Topic has its records", e.topicDeleted},
 		{"a secured LogCluster serves users outside the pod network", e.secured},
 		{"brokers of a thousand partitions fail", e.manyPartitionsFailOver},

@@ -136,6 +136,9 @@ type stats struct {
 	Latencies                map[int32]int64 // ms
 	Reassigning, Consumed    int
 	Duplicates               int
+	Committed, Aborted       int // transactions
+	Coordinator              int32
+	Behind, CommitGap        int64
 	Sources                  map[int32]int
 }
 

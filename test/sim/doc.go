@@ -75,8 +75,7 @@
 //   - an ISR change that is decided on an old entry and is written again after a conflict
 //   - an ISR change whose outcome is unknown, and that counts as made, or as not made
 //   - a leader that appends a batch although a marker was written after the coordinator had
-//
-// verified     the batch
+//     verified the batch
 //
 // docs/adr/0185, 0186, 0200, 0206, 0207 and 0253 describe faults that the simulation found and no
 // other test had found.

@@ -27,6 +27,13 @@
 //	        reports the number of records that the group has consumed
 //	POST /leave?topic=T
 //	        commits and leaves the group
+//	POST /copy?topic=T&to=T&group=G&instances=N
+//	        copies the records that are written from now on to another topic, in transactions that
+//	        also commit the offsets
+//	GET  /copying?topic=T
+//	        reports how many records are not copied yet, and the coordinator of a transactional id
+//	POST /endCopy?topic=T
+//	        stops the copy, and checks that the output has each record of the input exactly once
 //	POST /reassign?topic=T&partition=N&replicas=N,N
 //	        sends AlterPartitionReassignments
 //	GET  /reassigning?topic=T

@@ -36,6 +36,7 @@ type account struct {
 	stop   func()     // stops the running stream; nil if no stream is running
 	stream chan int64 // receives the number of sent records when the stream has ended
 	group  *group     // the consumer; nil if the client has joined no group
+	copier *copier    // nil if the topic is not being copied
 }
 
 // Stats is the response of every successful call.
@@ -66,6 +67,18 @@ type Stats struct {
 	// Duplicates is the number of records that the group has consumed again; only in the responses
 	// to /group and /leave.
 	Duplicates int `json:"duplicates"`
+
+	// The following fields are only in the responses to /copying and /endCopy.
+	//
+	// Coordinator is the broker that coordinates a transactional id of the copy.
+	Coordinator int32 `json:"coordinator"`
+	// Behind is the number of input records that are not copied yet.
+	Behind int64 `json:"behind"`
+	// Committed and Aborted are the numbers of transactions.
+	Committed int `json:"committed"`
+	Aborted   int `json:"aborted"`
+	// CommitGap is the longest time between two commits, in milliseconds.
+	CommitGap int64 `json:"commitGap"`
 }
 
 // call handles a request for one topic. It sets the fields of the response that are specific to
@@ -82,6 +95,7 @@ func (s *server) routes() http.Handler {
 		"POST /reassign": s.reassign, "GET /reassigning": s.reassigning, "POST /elect": s.elect,
 		"GET /nearest": s.nearest,
 		"POST /join":   s.join, "GET /group": s.consumed, "POST /leave": s.leave,
+		"POST /copy": s.startCopy, "GET /copying": s.copying, "POST /endCopy": s.endCopy,
 	} {
 		mux.HandleFunc(route, s.serve(call))
 	}
