@@ -43,6 +43,9 @@ type Transaction struct {
 	// Since is the time at which the transaction's first batch was written; after a restart of the
 	// broker it may be the time of a later batch.
 	Since float64 `json:"sinceTimestampSeconds"`
+	// Hanging is true if no transaction coordinator will end the transaction. The leader of the
+	// partition finds out once a minute.
+	Hanging bool `json:"hanging"`
 	// TransactionalID is the id of the producer, and Until the time at which the coordinator aborts
 	// the transaction; both are absent while the coordinator of the id has not reported.
 	TransactionalID string   `json:"transactionalId,omitempty"`

@@ -77,7 +77,8 @@ func transactionsListCommand(flags *transactionsFlags) *cobra.Command {
 COORDINATOR is the broker that coordinates the id. STATE is Ongoing for an open transaction,
 PrepareCommit or PrepareAbort while its outcome is written to its partitions, and Empty,
 CompleteCommit or CompleteAbort without an open transaction. OPEN is the time since the transaction
-began. ENDS-IN is the time after which the coordinator aborts it.`,
+began. ENDS-IN is the time after which the coordinator aborts it. If the leaders of partitions have
+found hanging transactions, a last line says so.`,
 		Example: `  heartwood transactions --state Ongoing --older-than 1m
   heartwood transactions list --json | jq '.transactionalIds[].transactionalId'`,
 		Args: noArgs,
@@ -92,7 +93,8 @@ began. ENDS-IN is the time after which the coordinator aborts it.`,
 			return err
 		}
 		return errors.Join(flags.print(cmd, all.Transactions, func(out io.Writer) error {
-			return remote.PrintTransactions(out, all.TransactionalIDs, time.Now())
+			return errors.Join(remote.PrintTransactions(out, all.TransactionalIDs, time.Now()),
+				remote.PrintHangingCount(out, all.Open))
 		}), all.Complete())
 	}
 	return cmd

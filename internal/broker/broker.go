@@ -79,8 +79,10 @@ type Broker struct {
 	replicas *replica.Set
 	groups   *coordinator.Groups
 	// transactions is set before the listeners serve requests.
-	transactions *coordinator.Transactions
-	ids          *ProducerIDs
+	transactions   *coordinator.Transactions
+	hanging        *hangingWatch
+	hangingAborted prometheus.Counter
+	ids            *ProducerIDs
 	// listeners are open once New has returned; their order is that of the options.
 	listeners []*openListener
 	peers     *openListener // nil: other brokers connect to the first listener
@@ -165,6 +167,7 @@ func (b *Broker) open() (err error) {
 		Registry: b.opts.Registry, Logger: b.logger,
 	})
 	b.transactions = b.newTransactions()
+	b.hanging = &hangingWatch{broker: b}
 	if err := b.serveListeners(handler.New(handler.Options{
 		NodeID: b.opts.NodeID, Image: b.image, Await: b.await, Replicas: b.replicas,
 		Groups: b.groups, Transactions: b.transactions, Admin: b.opts.Metadata,
@@ -236,6 +239,7 @@ func (b *Broker) Run(ctx context.Context) error {
 	reportServing := start(func() error { b.reportServing(following); return nil })
 	metadataStore := start(func() error { return b.opts.Metadata.Run(following, b.self, b.offer) })
 	cleanNow := start(func() error { b.cleanNow.run(following); return nil })
+	hanging := start(func() error { b.hanging.run(following); return nil })
 	err := b.serve(ctx, metadataStore)
 
 	// The server has stopped, so nothing is appended any more and its requests have ended. Closing
@@ -251,6 +255,7 @@ func (b *Broker) Run(ctx context.Context) error {
 	<-reportServing.done
 	<-metadataStore.done
 	<-cleanNow.done
+	<-hanging.done
 	if metadataStore.err != nil {
 		err = errors.Join(err, fmt.Errorf("follow the cluster's metadata: %w", metadataStore.err))
 	}

@@ -15,15 +15,20 @@ import (
 type partitionMetrics struct {
 	broker                                        *Broker
 	leader, offline, underReplicated, underMinISR *prometheus.Desc
-	lag, late                                     *prometheus.Desc
+	lag, late, hanging                            *prometheus.Desc
 }
 
 // register adds the metrics of this broker to a registry, which may be nil. If two brokers share a
 // registry, each must register through a registerer that adds a distinct label.
 func (b *Broker) register(registry prometheus.Registerer) {
+	b.hangingAborted = prometheus.NewCounter(prometheus.CounterOpts{Namespace: "heartwood",
+		Subsystem: "log", Name: "hanging_transactions_aborted_total",
+		Help: "Hanging transactions that this broker has aborted, because no transaction " +
+			"coordinator knew their producer."})
 	if registry == nil {
 		return
 	}
+	registry.MustRegister(b.hangingAborted)
 	desc := func(name, help string) *prometheus.Desc {
 		return prometheus.NewDesc("heartwood_"+name, help, []string{"topic", "partition"}, nil)
 	}
@@ -47,6 +52,9 @@ func (b *Broker) register(registry prometheus.Registerer) {
 		late: desc("log_late_transactions",
 			"Transactions that are open for longer than the largest timeout of a producer and five "+
 				"minutes; exported by the leader, absent without an open transaction."),
+		hanging: desc("log_hanging_transactions",
+			"Late transactions that no transaction coordinator will end; exported by the leader, "+
+				"absent without an open transaction. Updated every minute."),
 	})
 	info := prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "heartwood_build_info", Help: "Always 1; the labels identify the binary.",
@@ -63,6 +71,7 @@ func (m *partitionMetrics) Describe(to chan<- *prometheus.Desc) {
 	to <- m.underMinISR
 	to <- m.lag
 	to <- m.late
+	to <- m.hanging
 }
 
 // Collect implements prometheus.Collector.
@@ -91,6 +100,9 @@ func (m *partitionMetrics) Collect(to chan<- prometheus.Metric) {
 		if count, ok := m.broker.lateTransactions(state, time.Now()); ok {
 			to <- prometheus.MustNewConstMetric(m.late, prometheus.GaugeValue, float64(count),
 				state.ID.Topic, strconv.Itoa(int(state.ID.Index)))
+			to <- prometheus.MustNewConstMetric(m.hanging, prometheus.GaugeValue,
+				float64(len(m.broker.hanging.of(state.ID))), state.ID.Topic,
+				strconv.Itoa(int(state.ID.Index)))
 		}
 	}
 }

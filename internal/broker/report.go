@@ -35,7 +35,7 @@ func (b *Broker) row(state replica.State) report.Partition {
 	row.HighWatermark, row.LastStableOffset = stats.HighWatermark, stats.LastStable
 	var oldest logstore.Transaction
 	if row.OpenTransactions, oldest = state.Log.OpenTransactions(); row.OpenTransactions > 0 {
-		row.OldestTransaction = new(transactionRow(oldest))
+		row.OldestTransaction = new(b.transactionRow(state.ID, oldest))
 	}
 	if row.Compaction = b.cleaner.Status(state.ID); row.Compaction != nil {
 		row.Compaction.CleanNow = b.cleanNow.status(state.ID)

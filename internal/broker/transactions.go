@@ -81,5 +81,15 @@ func (p transactionPeer) Verify(ctx context.Context,
 	return handler.DecodeVerify(body, questions)
 }
 
+// KnownProducers implements coordinator.Peer.
+func (p transactionPeer) KnownProducers(ctx context.Context,
+	producers []int64) (coordinator.KnownProducers, error) {
+	body, err := p.Do(ctx, handler.KnownProducersCall(producers))
+	if err != nil {
+		return coordinator.KnownProducers{}, err
+	}
+	return handler.DecodeKnownProducers(body)
+}
+
 // clientID identifies this broker in the logs of other brokers.
 func (b *Broker) clientID() string { return "broker-" + strconv.Itoa(int(b.opts.NodeID)) }

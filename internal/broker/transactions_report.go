@@ -143,15 +143,17 @@ func (b *Broker) openTransactions(now time.Time, minAge time.Duration) (
 			all = append(all, report.OpenTransaction{Broker: b.opts.NodeID,
 				TopicPartition: report.TopicPartition{Topic: state.ID.Topic,
 					Partition: state.ID.Index},
-				Transaction: transactionRow(open)})
+				Transaction: b.transactionRow(state.ID, open)})
 		}
 	}
 	return all
 }
 
-func transactionRow(open logstore.Transaction) report.Transaction {
+func (b *Broker) transactionRow(of replica.PartitionID,
+	open logstore.Transaction) report.Transaction {
 	return report.Transaction{ProducerID: open.ProducerID, Epoch: open.Epoch,
-		FirstOffset: open.First, Since: unixSeconds(open.Since)}
+		FirstOffset: open.First, Since: unixSeconds(open.Since),
+		Hanging: slices.Contains(b.hanging.of(of), open.First)}
 }
 
 // lateMargin is the time beyond the largest timeout of a producer after which an open transaction

@@ -44,6 +44,8 @@ type Peer interface {
 	// Verify sends AddPartitionsToTxn in the form of brokers. It returns one error for each
 	// partition of each question.
 	Verify(ctx context.Context, questions []replica.Verification) ([][]error, error)
+	// KnownProducers asks for Transactions.KnownHere of the other broker.
+	KnownProducers(ctx context.Context, producers []int64) (KnownProducers, error)
 	Close() error
 }
 

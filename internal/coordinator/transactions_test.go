@@ -33,7 +33,8 @@ type txnBroker struct {
 	asked   []replica.Verification
 	answer  error // the answer to verifications
 	dials   int
-	offline bool // the metadata image may be old
+	offline bool           // the metadata image may be old
+	known   KnownProducers // the answer of other brokers
 }
 
 // txnPeer is the connection to a broker of the metadata image.
@@ -46,6 +47,12 @@ func (p txnPeer) Close() error { return nil }
 
 func (p txnPeer) WriteMarkers(_ context.Context, markers []PartitionMarker) ([]error, error) {
 	return p.write(p.to, markers), nil
+}
+
+func (p txnPeer) KnownProducers(context.Context, []int64) (KnownProducers, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.known, nil
 }
 
 func (p txnPeer) Verify(_ context.Context, questions []replica.Verification) ([][]error, error) {

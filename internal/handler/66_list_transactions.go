@@ -19,6 +19,8 @@ import (
 //
 //	1  duration: only transactions that have been open for at least that long (KIP-994)
 //	2  pattern of the transactional id (KIP-1152)
+//
+// Brokers ask each other with a private tagged field (transactions_known.go).
 
 // listTransactionsShape describes the fields of the request (shape.go).
 var listTransactionsShape = shape{
@@ -27,6 +29,9 @@ var listTransactionsShape = shape{
 
 func (h *Handler) listTransactions(ctx context.Context, raw *wire.Request,
 	req *kmsg.ListTransactionsRequest) wire.Reply {
+	if asksAllProducers(req) {
+		return h.knownProducers(ctx, raw, req)
+	}
 	response, result := kmsg.NewPtrListTransactionsResponse(), outcome{handler: h}
 	response.Version = req.Version
 	filter, err := transactionFilter(req)

@@ -67,6 +67,22 @@ func PrintOpen(out io.Writer, open []report.OpenTransaction, now time.Time) erro
 		})
 }
 
+// PrintHangingCount writes a line if leaders have found hanging transactions.
+func PrintHangingCount(out io.Writer, open []report.OpenTransaction) error {
+	count := 0
+	for i := range open {
+		if open[i].Hanging {
+			count++
+		}
+	}
+	if count == 0 {
+		return nil
+	}
+	_, err := fmt.Fprintf(out, "%d open transactions hang: run heartwood transactions find-hanging\n",
+		count)
+	return err
+}
+
 // at returns the time of a Unix time in seconds.
 func at(unix float64) time.Time {
 	return time.UnixMilli(int64(math.Round(unix * 1000))).UTC()

@@ -184,6 +184,12 @@ func (k *coordinatorLink) Verify(ctx context.Context,
 	})
 }
 
+// KnownProducers implements coordinator.Peer. No transaction hangs, so nobody asks.
+func (k *coordinatorLink) KnownProducers(context.Context, []int64) (coordinator.KnownProducers,
+	error) {
+	return coordinator.KnownProducers{}, errUnreachable
+}
+
 // Close implements coordinator.Peer.
 func (k *coordinatorLink) Close() error { return nil }
 

@@ -28,6 +28,7 @@ const (
 var transient = map[string]bool{
 	"heartwood_cleaner_eta_seconds": true, // exported only while a pass runs
 	// exported only while a transaction is open
+	"heartwood_log_hanging_transactions":                 true,
 	"heartwood_log_late_transactions":                    true,
 	"heartwood_log_oldest_transaction_timestamp_seconds": true,
 	// These metrics are exported after a pass has rewritten a batch with dead records and

@@ -60,6 +60,9 @@ type Shard[S Machine[K, A], K comparable, A any] struct {
 // Epoch returns the leader epoch in which the shard coordinates its partition.
 func (s *Shard[S, K, A]) Epoch() int32 { return s.epoch }
 
+// Partition returns the number of the partition that the shard coordinates.
+func (s *Shard[S, K, A]) Partition() int32 { return s.id.Index }
+
 // answered is an answer with the offset of the last record that it may depend on. The answer is
 // sent once this offset is below the high watermark.
 type answered[A any] struct {

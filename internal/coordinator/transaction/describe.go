@@ -52,8 +52,7 @@ func (f *Filter) selects(now time.Time, t *transaction) bool {
 		f.Pattern != nil && !f.Pattern.MatchString(t.id):
 		return false
 	case f.OpenFor >= 0:
-		open := t.phase == Ongoing || t.phase.prepared()
-		return open && now.Sub(t.started) >= f.OpenFor
+		return t.phase.Open() && now.Sub(t.started) >= f.OpenFor
 	}
 	return true
 }

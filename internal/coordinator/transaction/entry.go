@@ -35,6 +35,9 @@ func (p Phase) String() string {
 // Phases returns the names of all phases.
 func Phases() []string { return phaseNames[:] }
 
+// Open reports whether the transaction has not ended in all its partitions.
+func (p Phase) Open() bool { return p == Ongoing || p.prepared() }
+
 func (p Phase) valid() bool    { return p >= Empty && int(p) < len(phaseNames) }
 func (p Phase) prepared() bool { return p == PrepareCommit || p == PrepareAbort }
 func (p Phase) commits() bool  { return p == PrepareCommit || p == CompleteCommit }

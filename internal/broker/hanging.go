@@ -1,0 +1,158 @@
+package broker
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"heartwood.dev/heartwood/internal/logstore"
+	"heartwood.dev/heartwood/internal/replica"
+)
+
+// A transaction hangs if it is open in a log and no transaction coordinator will end it. Leaders
+// verify each transaction, so this happens only to logs that come from elsewhere, such as those of
+// a restored or adopted data directory, and if __transaction_state is lost (ADR 0242).
+//
+// hangingWatch looks for hanging transactions in the partitions that this broker leads, and aborts
+// those of producers that no transaction coordinator knows.
+const (
+	hangingInterval = time.Minute
+	// hangingObserved is the time for which this broker must have seen a transaction open before it
+	// asks the coordinators. The age of a transaction is not enough: after a restart it is computed
+	// from timestamps of producers. And a coordinator may answer from a metadata image that is old
+	// by this time at most.
+	hangingObserved = 5 * time.Minute
+	// hangingAskTimeout limits the questions to all coordinators.
+	hangingAskTimeout = 30 * time.Second
+)
+
+// openKey identifies an open transaction in the log of a partition, during one leader epoch.
+type openKey struct {
+	id          replica.PartitionID
+	leaderEpoch int32
+	producer    int64
+	epoch       int16
+	first       int64
+}
+
+type hangingWatch struct {
+	broker *Broker
+	first  map[openKey]time.Time // when this broker first saw a late transaction
+
+	mu      sync.Mutex
+	hanging map[openKey]bool // as of the last check
+}
+
+// run checks every hangingInterval until ctx ends. It starts when requests are accepted.
+func (h *hangingWatch) run(ctx context.Context) {
+	select {
+	case <-ctx.Done():
+		return
+	case <-h.broker.serves:
+	}
+	ticker := time.NewTicker(hangingInterval)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+			h.check(ctx, time.Now())
+		}
+	}
+}
+
+// check updates the hanging transactions, and aborts those of unknown producers.
+func (h *hangingWatch) check(ctx context.Context, now time.Time) {
+	suspects := h.suspects(now)
+	hanging := map[openKey]bool{}
+	defer func() {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		h.hanging = hanging
+	}()
+	if len(suspects) == 0 || !h.broker.metadataReachable() {
+		return
+	}
+	var producers []int64
+	for _, key := range suspects {
+		if !slices.Contains(producers, key.producer) {
+			producers = append(producers, key.producer)
+		}
+	}
+	asking, cancel := context.WithTimeout(ctx, hangingAskTimeout)
+	defer cancel()
+	known, err := h.broker.transactions.Known(asking, producers)
+	if err != nil {
+		h.broker.logger.Warn("failed to find out whether open transactions hang",
+			"transactions", len(suspects), "error", err)
+		return
+	}
+	for _, key := range suspects {
+		open, isKnown := known[key.producer]
+		switch {
+		case open: // its coordinator ends it
+		case isKnown || !h.abort(ctx, key):
+			hanging[key] = true
+		}
+	}
+}
+
+// suspects returns the late transactions that this broker has seen open for hangingObserved.
+func (h *hangingWatch) suspects(now time.Time) (all []openKey) {
+	seen := map[openKey]time.Time{}
+	limit := transactionTimeoutMax(h.broker.image()) + lateMargin
+	for _, state := range h.broker.replicas.States() {
+		if !state.Leader || state.Log == nil {
+			continue
+		}
+		if count, _ := state.Log.OpenTransactions(); count == 0 {
+			continue // without the log's lock
+		}
+		for _, open := range state.Log.Transactions() {
+			key := keyOf(state, open)
+			since, before := h.first[key]
+			if !before {
+				since = now
+			}
+			seen[key] = since
+			if now.Sub(open.Since) >= limit && now.Sub(since) >= hangingObserved {
+				all = append(all, key)
+			}
+		}
+	}
+	h.first = seen
+	return all
+}
+
+func keyOf(state replica.State, open logstore.Transaction) openKey {
+	return openKey{state.ID, state.Log.LeaderEpoch(), open.ProducerID, open.Epoch, open.First}
+}
+
+// abort aborts a transaction whose producer no coordinator knows, and reports whether it has ended.
+// The producer cannot have begun another transaction meanwhile, because its id is unknown.
+func (h *hangingWatch) abort(ctx context.Context, key openKey) bool {
+	log := h.broker.logger.With("partition", key.id, "producer", key.producer, "epoch", key.epoch,
+		"firstOffset", key.first)
+	if err := h.broker.abortOpen(ctx, key.id, key.first); err != nil {
+		log.Warn("failed to abort a transaction that no transaction coordinator knows", "error", err)
+		return false
+	}
+	log.Warn("aborted a transaction that no transaction coordinator knows")
+	h.broker.hangingAborted.Inc()
+	return true
+}
+
+// of returns the first offsets of the hanging transactions of a partition.
+func (h *hangingWatch) of(id replica.PartitionID) (first []int64) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for key := range maps.Keys(h.hanging) {
+		if key.id == id {
+			first = append(first, key.first)
+		}
+	}
+	return first
+}

@@ -1,0 +1,114 @@
+package coordinator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"heartwood.dev/heartwood/internal/coordinator/runtime"
+	"heartwood.dev/heartwood/internal/coordinator/transaction"
+	"heartwood.dev/heartwood/internal/metadata"
+)
+
+// ErrUnknownCoordinators is the error for a question to all transaction coordinators that some of
+// them have not answered.
+var ErrUnknownCoordinators = errors.New("not all transaction coordinators have answered")
+
+// KnownProducers is the answer of one broker to the question which producer ids belong to a
+// transactional id.
+type KnownProducers struct {
+	// Open contains the known producer ids. The value is true if a transaction of the producer has
+	// not ended in all its partitions.
+	Open map[int64]bool
+	// Loaded are the partitions of __transaction_state that this answer includes.
+	Loaded []StatePartition
+}
+
+// StatePartition is a partition of __transaction_state that a broker coordinates.
+type StatePartition struct{ Index, LeaderEpoch int32 }
+
+// KnownHere returns those of the producer ids that this broker knows as a transaction coordinator.
+// The answer depends only on records below the high watermark. A partition that is not loaded is
+// missing in the answer.
+func (t *Transactions) KnownHere(ctx context.Context, producers []int64) (KnownProducers, error) {
+	known := KnownProducers{Open: map[int64]bool{}}
+	filter := transaction.Filter{Producers: producers, OpenFor: -1}
+	for _, s := range t.runtime.Shards() {
+		listed, err := runtime.Call(ctx, s, func(now time.Time, s *txnShard) (
+			[]transaction.Description, transaction.Output, error) {
+			return s.List(now, filter), transaction.Output{}, nil
+		})
+		switch {
+		case errors.Is(err, ErrNotCoordinator) || errors.Is(err, ErrLoading):
+			continue
+		case err != nil:
+			return known, err
+		}
+		known.Loaded = append(known.Loaded, StatePartition{s.Partition(), s.Epoch()})
+		for i := range listed {
+			known.add(&listed[i])
+		}
+	}
+	return known, nil
+}
+
+func (k *KnownProducers) add(d *transaction.Description) {
+	id := d.Producer.ID
+	k.Open[id] = k.Open[id] || d.Phase.Open()
+}
+
+// Known asks all transaction coordinators of the cluster about producer ids. The result contains
+// the known ones; its values are those of KnownProducers.Open. It fails with ErrUnknownCoordinators
+// unless each partition of __transaction_state was answered for by the leader, and in the leader
+// epoch, of the metadata image: a previous coordinator may lack the latest transactions. If the
+// image is outdated, the answer may be as old as the image.
+func (t *Transactions) Known(ctx context.Context, producers []int64) (map[int64]bool, error) {
+	image, all := t.opts.Image(), KnownProducers{Open: map[int64]bool{}}
+	topic := image.Topic(metadata.TransactionsTopic)
+	if topic == nil {
+		return all.Open, nil // no transactional id was ever used
+	}
+	var asked []int32
+	for _, p := range topic.Partitions {
+		if slices.Contains(asked, p.Leader) {
+			continue
+		}
+		asked = append(asked, p.Leader)
+		known, err := t.askKnown(ctx, image, p.Leader, producers)
+		if err != nil {
+			return nil, fmt.Errorf("%w: ask broker %d: %w", ErrUnknownCoordinators, p.Leader, err)
+		}
+		all.Loaded = append(all.Loaded, known.Loaded...)
+		for id, open := range known.Open {
+			all.Open[id] = all.Open[id] || open
+		}
+	}
+	for _, p := range topic.Partitions {
+		if !slices.Contains(all.Loaded, StatePartition{p.Index, p.LeaderEpoch}) {
+			return nil, fmt.Errorf("%w: partition %d is not loaded in leader epoch %d",
+				ErrUnknownCoordinators, p.Index, p.LeaderEpoch)
+		}
+	}
+	return all.Open, nil
+}
+
+func (t *Transactions) askKnown(ctx context.Context, image *metadata.Image, broker int32,
+	producers []int64) (KnownProducers, error) {
+	if broker == t.opts.NodeID {
+		return t.KnownHere(ctx, producers)
+	}
+	to, up := image.Broker(broker)
+	if !up {
+		return KnownProducers{}, errNoLeader
+	}
+	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
+	defer cancel()
+	peer, err := t.opts.Connect(ctx, to)
+	if err != nil {
+		return KnownProducers{}, err
+	}
+	known, err := peer.KnownProducers(ctx, producers)
+	return known, errors.Join(err, peer.Close())
+}

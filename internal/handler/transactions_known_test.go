@@ -1,0 +1,39 @@
+package handler
+
+import (
+	"maps"
+	"testing"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"heartwood.dev/heartwood/internal/coordinator"
+)
+
+// TestKnownProducersBetweenBrokers: the response to a broker says in which leader epochs its
+// partitions are loaded. A broker of an earlier version does not say so, and its response is not
+// used.
+func TestKnownProducersBetweenBrokers(t *testing.T) {
+	b := newBroker(t)
+	b.topic("t", nil)
+	p := b.begin("a", "t")
+	req := kmsg.NewPtrListTransactionsRequest()
+	req.ProducerIDFilters = []int64{p.ID, 999}
+	plain := ask[*kmsg.ListTransactionsResponse](b, knownVersion, req)
+	if _, err := DecodeKnownProducers(plain.AppendTo(nil)); err == nil {
+		t.Error("a response without leader epochs: got no error")
+	}
+	req.UnknownTags.Set(knownTag, nil)
+	answer := ask[*kmsg.ListTransactionsResponse](b, knownVersion, req)
+	known, err := DecodeKnownProducers(answer.AppendTo(nil))
+	if err != nil || !maps.Equal(known.Open, map[int64]bool{p.ID: true}) ||
+		len(known.Loaded) == 0 {
+		t.Fatalf("got %+v, %v", known, err)
+	}
+	topic := b.image.Load().Topic("__transaction_state")
+	for i, loaded := range known.Loaded {
+		if want := (coordinator.StatePartition{Index: topic.Partitions[i].Index,
+			LeaderEpoch: topic.Partitions[i].LeaderEpoch}); loaded != want {
+			t.Errorf("got %+v, want %+v", loaded, want)
+		}
+	}
+}
