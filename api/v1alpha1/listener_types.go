@@ -99,7 +99,6 @@ const (
 // Listener is a port on which brokers accept connections of Kafka clients. All rules apply to one
 // listener: a rule of the list would fail for a LogCluster with the object of earlier versions.
 //
-// +kubebuilder:validation:XValidation:rule="!has(self.authentication) || self.authentication.all(a, a.type != 'OAuthBearer')",fieldPath=".authentication",message="this version does not serve authentication OAuthBearer yet: remove it"
 // +kubebuilder:validation:XValidation:rule="!(self.port in [9091, 9644])",fieldPath=".port",message="ports 9091 (connections between brokers) and 9644 (HTTP) are reserved: choose another port"
 // +kubebuilder:validation:XValidation:rule="!(self.name in ['peers', 'http', 'broker', 'brokers', 'bootstrap'])",fieldPath=".name",message="the names peers, http, broker, brokers and bootstrap are reserved: choose another name"
 // +kubebuilder:validation:XValidation:rule="!has(self.type) || self.type != 'TLSRoute' || has(self.tls) && has(self.advertised) && has(self.advertised.host) && self.advertised.host.contains('{id}')",fieldPath=".type",message="type TLSRoute needs tls, and an advertised.host with {id}, such as b{id}.kafka.example.com: a gateway selects the broker by the server name of the TLS connection"
@@ -254,6 +253,7 @@ type Authentication struct {
 
 // OAuth says whose tokens are accepted.
 //
+// +kubebuilder:validation:XValidation:rule="!has(self.ca) || has(self.jwksURL)",fieldPath=".ca",message="ca applies to jwksURL only: remove it"
 // +kubebuilder:validation:XValidation:rule="has(self.serviceAccounts) && self.serviceAccounts ? !has(self.issuer) && !has(self.jwksURL) && !has(self.audience) && !has(self.principalClaim) : has(self.issuer) && has(self.jwksURL) && has(self.audience)",message="set serviceAccounts alone, or issuer, jwksURL and audience"
 type OAuth struct {
 	// ServiceAccounts accepts tokens of ServiceAccounts of this Kubernetes cluster with the
@@ -272,6 +272,9 @@ type OAuth struct {
 	// +kubebuilder:validation:MaxLength=1024
 	// +kubebuilder:validation:XValidation:rule="self.startsWith('https://')",message="jwksURL must be an https URL"
 	JWKSURL string `json:"jwksURL,omitempty"`
+	// CA is the CA of the server of jwksURL, as PEM. Default: the public CAs.
+	// +optional
+	CA *SecretKey `json:"ca,omitempty"`
 	// Audience is a value that the claim aud of a token must contain
 	// (sasl.oauthbearer.expected.audience).
 	// +optional

@@ -78,6 +78,12 @@ func ListenerClientCAKey(listener string) string {
 	return "listener." + listener + ".client-ca.crt"
 }
 
+// ListenerOAuthCAKey returns the key of the CA in OAuth.CA of a listener. The key is absent if the
+// public CAs apply.
+func ListenerOAuthCAKey(listener string) string {
+	return "listener." + listener + ".oauth-ca.crt"
+}
+
 // PeerCertificateKeys returns the keys of a broker's peer certificate and private key. The
 // certificate has the URI PeerURI, and the DNS names of the broker's pod in the headless Service.
 func PeerCertificateKeys(broker int32) (certificate, key string) {
@@ -116,10 +122,11 @@ func ServiceAccountAudience(namespace, cluster string) string {
 // PreviousPasswordLifetime is how long a password remains valid after its rotation.
 const PreviousPasswordLifetime = time.Hour
 
-// Mechanisms of SCRAM, as in SASL.
+// Mechanisms, as in SASL.
 const (
 	ScramSha256 = "SCRAM-SHA-256"
 	ScramSha512 = "SCRAM-SHA-512"
+	OAuthBearer = "OAUTHBEARER"
 )
 
 // ScramVerifiers are the verifiers of one user. A client may authenticate with any of them. They do

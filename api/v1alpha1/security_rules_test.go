@@ -26,7 +26,6 @@ func listenerCreations() []TableEntry {
 		onlyTLS   = "clientCAs and principalRules apply to type Tls only"
 		oauthText = "set serviceAccounts alone, or issuer, jwksURL and audience"
 		hostText  = "write a host name or IP address, in which {id} stands for the broker's id, such as b{id}.kafka.example.com"
-		unserved  = "this version does not serve authentication OAuthBearer yet: remove it"
 		source    = "set cidr, or namespaceSelector and podSelector, or one of these two"
 	)
 	oauth := func(fields string) string {
@@ -74,9 +73,8 @@ func listenerCreations() []TableEntry {
 		listener("allowFrom: [{cidr: 10.0.0.0/8, podSelector: {}}]", "[0].allowFrom[0]", source),
 		listener("allowFrom: [{cidr: 10.0.0.0}]", "[0].allowFrom[0].cidr",
 			"write a range of addresses such as 10.0.0.0/8"),
-
-		// what this version does not serve yet
-		listener(oauth("serviceAccounts: true"), "[0].authentication", unserved),
+		listener(oauth("serviceAccounts: true, ca: {name: a, key: b}"),
+			"[0].authentication[0].oauth.ca", "ca applies to jwksURL only: remove it"),
 	}
 }
 
@@ -140,6 +138,8 @@ func securityAccepted() []TableEntry {
 		"{listeners: [{name: intern-9-abc, port: 65535, type: Internal}]}",
 		"{listeners: [{name: a, port: 9092, allowFrom: [{cidr: '2001:db8::/32'}, {podSelector: {matchLabels: {app: a}}, namespaceSelector: {}}]}]}",
 		"{http: {metrics: Authorized}}",
+		"{listeners: [{name: a, port: 1, tls: {}, authentication: [{type: OAuthBearer, oauth: {serviceAccounts: true}}, {type: ScramSha512}]}]}",
+		"{listeners: [{name: a, port: 1, tls: {}, authentication: [{type: OAuthBearer, oauth: {issuer: a, jwksURL: 'https://a', audience: b, principalClaim: c, ca: {name: d, key: e}}}]}]}",
 		"{authorization: {type: None}, http: {metrics: Open, allowFrom: [{cidr: 10.0.0.0/8}]}, peers: Plain}",
 	} {
 		entries = append(entries, Entry("LogCluster "+spec, "LogCluster", "spec: "+spec))

@@ -19,6 +19,7 @@ import (
 	"heartwood.dev/heartwood/internal/access"
 	"heartwood.dev/heartwood/internal/broker"
 	"heartwood.dev/heartwood/internal/metadata/kube"
+	"heartwood.dev/heartwood/internal/tokens"
 )
 
 // brokerFlags are the flags of the broker command. The operator sets them in the pod (function
@@ -145,10 +146,12 @@ func runBroker(ctx context.Context, nodeID int32, f brokerFlags, listeners []bro
 	if files != nil {
 		server.tls = files.Certificates.HTTPServer()
 		var stopGate func()
-		if gate, stopGate, err = f.gate(ctx, config, registry, logger); err != nil {
+		var accounts *tokens.Source
+		if gate, accounts, stopGate, err = f.gate(ctx, config, registry, logger); err != nil {
 			return err
 		}
 		defer stopGate()
+		opts.ServiceAccounts = accounts
 	}
 	var started atomic.Pointer[broker.Broker]
 	// Start HTTP first: the startup probe must be answered while the broker recovers its logs.

@@ -46,17 +46,17 @@ func (f *brokerFlags) checkHTTP() error {
 		f.httpMetrics)
 }
 
-// gate returns the authorization of the HTTP port, which follows the keys of the API server until
-// stop is called.
+// gate returns the authorization of the HTTP port, and the verifier of tokens of ServiceAccounts,
+// which follows the keys of the API server until stop is called.
 func (f *brokerFlags) gate(ctx context.Context, config *rest.Config,
-	registry prometheus.Registerer, logger *slog.Logger) (gate *access.Gate, stop func(),
-	err error) {
+	registry prometheus.Registerer, logger *slog.Logger) (gate *access.Gate,
+	source *tokens.Source, stop func(), err error) {
 	api, err := accesskube.New(config, f.namespace, f.cluster)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
 	audience := v1alpha1.ServiceAccountAudience(f.namespace, f.cluster)
-	source := tokens.New(tokens.Options{Read: api.Keys, Name: "API server", Logger: logger,
+	source = tokens.New(tokens.Options{Read: api.Keys, Name: "API server", Logger: logger,
 		Accept: sasl.Issuer{Audience: audience}})
 	ctx, cancel := context.WithCancel(ctx)
 	following := make(chan struct{})
@@ -66,7 +66,7 @@ func (f *brokerFlags) gate(ctx context.Context, config *rest.Config,
 		Peer:        broker.HTTPPeer(f.namespace, f.cluster), Tokens: source, Review: api.Review,
 		Audience: audience, Registry: registry, Logger: logger,
 	})
-	return gate, func() { cancel(); <-following }, nil
+	return gate, source, func() { cancel(); <-following }, nil
 }
 
 // httpServer is the HTTP port of a broker.

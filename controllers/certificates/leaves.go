@@ -118,34 +118,48 @@ func (s *scope) renew(authority *pki.Authority, present pki.Leaf,
 	return authority.Issue(request, s.now)
 }
 
-// clientCAs adds the CAs that the listener's clients may have, if they are not the users CA. If one
-// cannot be read, the present ones remain.
+// clientCAs adds the CAs that the listener's clients may have, if they are not the users CA, and
+// the CA of the server with the keys of tokens. If one cannot be read, the present ones remain.
 func (s *scope) clientCAs(ctx context.Context, listener *v1alpha1.Listener,
 	data map[string][]byte) error {
-	var all strings.Builder
-	key := v1alpha1.ListenerClientCAKey(listener.Name)
 	for _, authentication := range listener.Authentication {
-		for _, from := range authentication.ClientCAs {
-			value, found, err := s.Key(ctx, s.cluster.Namespace, from)
-			if err != nil {
+		if err := s.bundle(ctx, listener.Name, "client CA", authentication.ClientCAs,
+			v1alpha1.ListenerClientCAKey(listener.Name), data); err != nil {
+			return err
+		}
+		if of := authentication.OAuth; of != nil && of.CA != nil {
+			if err := s.bundle(ctx, listener.Name, "CA of jwksURL", []v1alpha1.SecretKey{*of.CA},
+				v1alpha1.ListenerOAuthCAKey(listener.Name), data); err != nil {
 				return err
 			}
-			if !found {
-				err = fmt.Errorf("the key %s does not exist", from.Key)
-			} else {
-				_, err = pki.ParseCertificates(value)
-			}
-			if err != nil {
-				s.fault(v1alpha1.ReasonInvalidCertificate, "The client CA of listener %s in "+
-					"Secret %s cannot be used: %v. Correct the Secret.", listener.Name, from.Name,
-					err)
-				// An absent key would select the users CA.
-				data[key] = []byte(cmp.Or(string(s.brokersTLS.Data[key]), "# none\n"))
-				return nil
-			}
-			all.Write(value)
-			all.WriteByte('\n')
 		}
+	}
+	return nil
+}
+
+// bundle adds certificates from Secrets that the operator does not write, under a key.
+func (s *scope) bundle(ctx context.Context, listener, what string, sources []v1alpha1.SecretKey,
+	key string, data map[string][]byte) error {
+	var all strings.Builder
+	for _, from := range sources {
+		value, found, err := s.Key(ctx, s.cluster.Namespace, from)
+		if err != nil {
+			return err
+		}
+		if !found {
+			err = fmt.Errorf("the key %s does not exist", from.Key)
+		} else {
+			_, err = pki.ParseCertificates(value)
+		}
+		if err != nil {
+			s.fault(v1alpha1.ReasonInvalidCertificate, "The %s of listener %s in Secret %s cannot "+
+				"be used: %v. Correct the Secret.", what, listener, from.Name, err)
+			// An absent key would select the users CA, or the public CAs.
+			data[key] = []byte(cmp.Or(string(s.brokersTLS.Data[key]), "# none\n"))
+			return nil
+		}
+		all.Write(value)
+		all.WriteByte('\n')
 	}
 	if all.Len() > 0 {
 		data[key] = []byte(all.String())

@@ -35,7 +35,8 @@ func (s *scope) provided() bool {
 			return true
 		}
 		for _, authentication := range listener.Authentication {
-			if len(authentication.ClientCAs) > 0 {
+			if len(authentication.ClientCAs) > 0 ||
+				authentication.OAuth != nil && authentication.OAuth.CA != nil {
 				return true
 			}
 		}

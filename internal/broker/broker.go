@@ -19,6 +19,8 @@ import (
 	"heartwood.dev/heartwood/internal/logstore/cleaner"
 	"heartwood.dev/heartwood/internal/metadata"
 	"heartwood.dev/heartwood/internal/replica"
+	"heartwood.dev/heartwood/internal/sasl"
+	"heartwood.dev/heartwood/internal/tokens"
 	"heartwood.dev/heartwood/internal/vfs"
 	"heartwood.dev/heartwood/internal/wire"
 )
@@ -50,6 +52,8 @@ type Options struct {
 	PeerListen string
 	// Certificates are required if a listener has TLS, and with PeerListen.
 	Certificates *Certificates
+	// ServiceAccounts verifies tokens of ServiceAccounts for the LogCluster; nil outside Kubernetes.
+	ServiceAccounts sasl.TokenVerifier
 	// Namespace and Cluster name the LogCluster in the certificates of brokers.
 	Namespace, Cluster string
 	Rack               string
@@ -86,6 +90,7 @@ type Broker struct {
 	// listeners are open once New has returned; their order is that of the options.
 	listeners []*openListener
 	peers     *openListener // nil: other brokers connect to the first listener
+	issuers   []*tokens.Source
 
 	images images
 	// wakeUp has a buffer of one. A token in it means that follow must apply images.newest.
@@ -240,6 +245,7 @@ func (b *Broker) Run(ctx context.Context) error {
 	metadataStore := start(func() error { return b.opts.Metadata.Run(following, b.self, b.offer) })
 	cleanNow := start(func() error { b.cleanNow.run(following); return nil })
 	hanging := start(func() error { b.hanging.run(following); return nil })
+	issuers := start(func() error { b.followIssuers(following); return nil })
 	err := b.serve(ctx, metadataStore)
 
 	// The server has stopped, so nothing is appended any more and its requests have ended. Closing
@@ -256,6 +262,7 @@ func (b *Broker) Run(ctx context.Context) error {
 	<-metadataStore.done
 	<-cleanNow.done
 	<-hanging.done
+	<-issuers.done
 	if metadataStore.err != nil {
 		err = errors.Join(err, fmt.Errorf("follow the cluster's metadata: %w", metadataStore.err))
 	}

@@ -37,6 +37,8 @@ type listenerMaterial struct {
 	certificate *tls.Certificate
 	// clientCAs are the CAs in Authentication.ClientCAs; nil: the users CA applies.
 	clientCAs *x509.CertPool
+	// oauthCA is the CA in OAuth.CA; nil: the public CAs apply.
+	oauthCA *x509.CertPool
 }
 
 // NewCertificates returns Certificates without content. Listeners with TLS refuse connections until
@@ -93,6 +95,11 @@ func (c *Certificates) Update(data map[string][]byte, listeners []string, broker
 			pool(v1alpha1.ListenerClientCAKey(name), &of.clientCAs)
 		} else {
 			of.clientCAs = nil
+		}
+		if _, own := data[v1alpha1.ListenerOAuthCAKey(name)]; own {
+			pool(v1alpha1.ListenerOAuthCAKey(name), &of.oauthCA)
+		} else {
+			of.oauthCA = nil
 		}
 		next.listeners[name] = of
 	}
@@ -231,7 +238,7 @@ func mechanisms(authentication []v1alpha1.Authentication) (names []string, certi
 	byType := map[v1alpha1.AuthenticationType]string{
 		v1alpha1.AuthenticationScramSha256: v1alpha1.ScramSha256,
 		v1alpha1.AuthenticationScramSha512: v1alpha1.ScramSha512,
-		v1alpha1.AuthenticationOAuthBearer: "OAUTHBEARER",
+		v1alpha1.AuthenticationOAuthBearer: v1alpha1.OAuthBearer,
 	}
 	for i := range authentication {
 		if name, ok := byType[authentication[i].Type]; ok {

@@ -125,11 +125,6 @@ func (b *Broker) allListeners() []*openListener {
 func (b *Broker) security(l *Listener) (wire.Security, error) {
 	names, byCertificate := mechanisms(l.Authentication)
 	security := wire.Security{Mechanisms: names, ReauthMax: l.ReauthMax, Valid: b.sessionValid}
-	for i := range l.Authentication {
-		if l.Authentication[i].Type == v1alpha1.AuthenticationOAuthBearer {
-			return security, errors.New("authentication OAuthBearer is not supported yet")
-		}
-	}
 	if l.TLS && b.opts.Certificates == nil {
 		return security, errors.New("a listener with TLS needs certificates")
 	}
@@ -146,8 +141,9 @@ func (b *Broker) security(l *Listener) (wire.Security, error) {
 		}
 		security.Certificate = b.opts.Certificates.client(l.Name, rules)
 	}
-	security.SASL = b.saslOptions
-	return security, nil
+	verifier, err := b.tokens(l)
+	security.SASL = func() *sasl.Options { return b.saslOptions(verifier) }
+	return security, err
 }
 
 func principalRules(authentication []v1alpha1.Authentication) []string {
@@ -159,10 +155,10 @@ func principalRules(authentication []v1alpha1.Authentication) []string {
 	return nil
 }
 
-// saslOptions returns the verifiers of the present image.
-func (b *Broker) saslOptions() *sasl.Options {
+// saslOptions returns the verifiers of the present image, and that of tokens; nil without one.
+func (b *Broker) saslOptions(tokens sasl.TokenVerifier) *sasl.Options {
 	security := b.image().Security
-	o := &sasl.Options{Verifiers: security.Verifiers}
+	o := &sasl.Options{Verifiers: security.Verifiers, Tokens: tokens}
 	if security != nil {
 		o.UnknownKey = security.UnknownUsers
 	}

@@ -43,6 +43,8 @@ func securityOf(l *v1alpha1.Listener) string {
 			mechanisms = append(mechanisms, v1alpha1.ScramSha256)
 		case v1alpha1.AuthenticationScramSha512:
 			mechanisms = append(mechanisms, v1alpha1.ScramSha512)
+		case v1alpha1.AuthenticationOAuthBearer:
+			mechanisms = append(mechanisms, v1alpha1.OAuthBearer)
 		}
 	}
 	protocol := "PLAINTEXT"

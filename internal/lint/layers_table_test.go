@@ -95,7 +95,7 @@ var layers = map[string][]string{
 	},
 	"internal/broker": {
 		"api/v1alpha1", "api/report", "api/summary", "internal/access", "internal/authz",
-		"internal/certname", "internal/sasl", "internal/wire", "internal/handler",
+		"internal/certname", "internal/sasl", "internal/tokens", "internal/wire", "internal/handler",
 		"internal/coordinator", "internal/coordinator/transaction",
 		"internal/replica", "internal/replica/session", "internal/logstore",
 		"internal/logstore/cleaner", "internal/metadata",
@@ -193,8 +193,7 @@ var testLayers = map[string][]string{
 	"internal/bench/client":   {"internal/dev"}, // runs a cluster to measure
 	// measures the compression ratio
 	"internal/bench/tickets": {"internal/compress"},
-	// runs brokers with a metadata store, and sends tokens to the HTTP port
-	"internal/broker": {"internal/metadata/local", "internal/tokens"},
+	"internal/broker":        {"internal/metadata/local"}, // runs brokers with a metadata store
 	// verifies what a store has written, and compares the described defaults
 	"internal/logstore": {"internal/brokerconfig", "internal/logstore/inspect"},
 	// serves this store to a client

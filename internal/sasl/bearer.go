@@ -1,6 +1,7 @@
 package sasl
 
 import (
+	"errors"
 	"strings"
 	"time"
 )
@@ -39,6 +40,9 @@ func (b *bearer) Step(now time.Time, message []byte) (reply []byte, done bool, e
 		return nil, false, b.fail("malformed message")
 	}
 	identity, err := b.verify.Verify(now, token)
+	if errors.Is(err, ErrNoKeys) {
+		return nil, false, err
+	}
 	if err != nil {
 		b.failed = b.fail(err.Error())
 		return []byte(invalidToken), false, nil

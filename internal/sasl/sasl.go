@@ -17,7 +17,8 @@ const (
 // client, until it reports done or fails.
 type Conversation interface {
 	// Step returns the reply to a message. If done is set, the client is authenticated as Identity.
-	// An error is a *Failure and ends the conversation.
+	// An error ends the conversation. It is a *Failure, or wraps ErrNoKeys: then the server could
+	// not decide, and a response must not call the credential invalid.
 	Step(now time.Time, message []byte) (reply []byte, done bool, err error)
 	// Identity returns the authenticated client. It is valid after Step has reported done.
 	Identity() Identity

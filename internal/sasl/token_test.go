@@ -88,7 +88,8 @@ func unsigned(header string) string {
 	return encode([]byte(header)) + "." + encode(body) + "."
 }
 
-func TestForgedTokensAreRefused(t *testing.T) {
+// Trap 9: alg none, HS256 with the public key, wrong or missing iss, aud and exp (CVE-2026-33557).
+func TestTrap9ForgedTokensAreRefused(t *testing.T) {
 	keys := jwks(t)
 	other, err := rsa.GenerateKey(rand.Reader, 2048)
 	if err != nil {

@@ -3,32 +3,44 @@ package tokens
 import (
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"net/url"
+	"sync"
+
+	"golang.org/x/crypto/x509roots/fallback/bundle"
 )
 
 // jwksBytesMax limits the size of the keys of an issuer.
 const jwksBytesMax = 1 << 20
 
 // HTTPS returns a function for Options.Read that reads the keys from a URL. It follows no redirect:
-// the URL in the resource is the only one from which keys are accepted. Parameter config may be
-// nil: the certificate of the server is then verified by the CAs of the system.
-func HTTPS(from string, config *tls.Config) (func(context.Context) (Found, error), error) {
+// the URL in the resource is the only one from which keys are accepted. Function roots returns the
+// CAs by which the certificate of the server is verified; nil, or a nil result: PublicRoots.
+func HTTPS(from string, roots func() *x509.CertPool) (func(context.Context) (Found, error),
+	error) {
 	parsed, err := url.Parse(from)
 	if err != nil || parsed.Scheme != "https" || parsed.Host == "" {
 		return nil, fmt.Errorf("the URL of the issuer's keys %q is not an https URL", from)
 	}
-	client := &http.Client{
-		Transport: &http.Transport{Proxy: http.ProxyFromEnvironment, TLSClientConfig: config,
-			DisableKeepAlives: true, ForceAttemptHTTP2: true},
-		CheckRedirect: func(*http.Request, []*http.Request) error {
-			return errors.New("redirects are not followed")
-		},
-	}
 	return func(ctx context.Context) (Found, error) {
+		config := &tls.Config{MinVersion: tls.VersionTLS12}
+		if roots != nil {
+			config.RootCAs = roots()
+		}
+		if config.RootCAs == nil {
+			config.RootCAs = PublicRoots()
+		}
+		client := &http.Client{
+			Transport: &http.Transport{Proxy: http.ProxyFromEnvironment, TLSClientConfig: config,
+				DisableKeepAlives: true},
+			CheckRedirect: func(*http.Request, []*http.Request) error {
+				return errors.New("redirects are not followed")
+			},
+		}
 		request, err := http.NewRequestWithContext(ctx, http.MethodGet, from, http.NoBody)
 		if err != nil {
 			return Found{}, err
@@ -51,3 +63,24 @@ func HTTPS(from string, config *tls.Config) (func(context.Context) (Found, error
 		return Found{JWKS: content}, nil
 	}, nil
 }
+
+// PublicRoots returns the CAs of the system or, if the system has none, as in the container image,
+// those of Mozilla.
+var PublicRoots = sync.OnceValue(func() *x509.CertPool {
+	if pool, err := x509.SystemCertPool(); err == nil && !pool.Equal(x509.NewCertPool()) {
+		return pool
+	}
+	pool := x509.NewCertPool()
+	for root := range bundle.Roots() {
+		certificate, err := x509.ParseCertificate(root.Certificate)
+		if err != nil {
+			continue
+		}
+		if root.Constraint == nil {
+			pool.AddCert(certificate)
+		} else {
+			pool.AddCertWithConstraint(certificate, root.Constraint)
+		}
+	}
+	return pool
+})

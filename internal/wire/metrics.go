@@ -26,6 +26,7 @@ const (
 	rejectUnauthenticated        = "unauthenticated"
 	rejectExpired                = "session_expired"
 	rejectRevoked                = "credential_revoked"
+	rejectNoKeys                 = "no_token_keys"
 	rejectFailures               = "too_many_failures"
 	rejectUnauthenticatedMax     = "too_many_unauthenticated"
 	rejectUnauthenticatedAddress = "too_many_unauthenticated_from_address"
@@ -82,8 +83,8 @@ func newMetrics(registry prometheus.Registerer, listener string, mechanisms []st
 	// event, rate() would not include this event.
 	for _, reason := range []string{rejectConnections, rejectAddress, rejectTooLarge,
 		rejectUnknownAPI, rejectHeader, rejectSlow, rejectHTTP, rejectTLS, rejectPlain,
-		rejectHandshake, rejectUnauthenticated, rejectExpired, rejectRevoked, rejectFailures,
-		rejectUnauthenticatedMax, rejectUnauthenticatedAddress} {
+		rejectHandshake, rejectUnauthenticated, rejectExpired, rejectRevoked, rejectNoKeys,
+		rejectFailures, rejectUnauthenticatedMax, rejectUnauthenticatedAddress} {
 		m.rejections.WithLabelValues(listener, reason)
 	}
 	m.authentications = register(registry, prometheus.NewCounterVec(prometheus.CounterOpts{

@@ -117,6 +117,9 @@ func (x *saslExchange) authenticate(now time.Time, version int16, body []byte) a
 		}
 	}
 	reply, session, err := x.step(now, message)
+	if errors.As(err, new(*rejectedError)) {
+		return answered{err: err}
+	}
 	if err != nil {
 		return answered{
 			body: authenticateBody(version, codeAuthenticationFailed,
@@ -160,6 +163,10 @@ func authenticateBody(version, code int16, text string, message []byte,
 func (x *saslExchange) step(now time.Time, message []byte) (reply []byte, session *Session,
 	err error) {
 	reply, done, err := x.conversation.Step(now, message)
+	if errors.Is(err, sasl.ErrNoKeys) {
+		// Clients take a response with an error for final, but connect again after a disconnection.
+		return nil, nil, &rejectedError{rejectNoKeys, "a token cannot be verified yet: " + err.Error()}
+	}
 	if err != nil {
 		return nil, nil, x.failure(err)
 	}

@@ -114,6 +114,10 @@ func listenersArgument(cluster *v1alpha1.LogCluster) string {
 		}
 		for _, a := range l.Authentication {
 			a.ClientCAs = nil
+			if a.OAuth != nil {
+				a.OAuth = a.OAuth.DeepCopy()
+				a.OAuth.CA = nil
+			}
 			used.Authentication = append(used.Authentication, a)
 		}
 		all = append(all, used)

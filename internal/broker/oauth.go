@@ -1,0 +1,61 @@
+package broker
+
+import (
+	"context"
+	"crypto/x509"
+	"errors"
+	"sync"
+
+	"heartwood.dev/heartwood/api/v1alpha1"
+	"heartwood.dev/heartwood/internal/sasl"
+	"heartwood.dev/heartwood/internal/tokens"
+)
+
+// errOnlyKubernetes is the error of a listener for tokens of ServiceAccounts outside Kubernetes.
+var errOnlyKubernetes = errors.New("oauth.serviceAccounts needs the API server of Kubernetes, " +
+	"which has the keys of the tokens: set issuer, jwksURL and audience instead")
+
+// tokens returns the verifier of the tokens of a listener, nil without OAuthBearer. Run reads the
+// keys of its issuer.
+func (b *Broker) tokens(l *Listener) (sasl.TokenVerifier, error) {
+	for i := range l.Authentication {
+		if l.Authentication[i].Type != v1alpha1.AuthenticationOAuthBearer {
+			continue
+		}
+		of := l.Authentication[i].OAuth
+		switch {
+		case of == nil:
+			return nil, errors.New("authentication OAuthBearer needs oauth")
+		case !l.TLS:
+			return nil, errors.New("authentication OAuthBearer needs TLS")
+		case of.ServiceAccounts && b.opts.ServiceAccounts == nil:
+			return nil, errOnlyKubernetes
+		case of.ServiceAccounts:
+			return b.opts.ServiceAccounts, nil
+		}
+		read, err := tokens.HTTPS(of.JWKSURL, func() *x509.CertPool {
+			if present := b.opts.Certificates.current.Load().listeners[l.Name]; present != nil {
+				return present.oauthCA
+			}
+			return nil
+		})
+		if err != nil {
+			return nil, err
+		}
+		source := tokens.New(tokens.Options{Read: read, Name: of.Issuer, Logger: b.logger,
+			Accept: sasl.Issuer{Issuer: of.Issuer, Audience: of.Audience,
+				NameClaim: of.PrincipalClaim}})
+		b.issuers = append(b.issuers, source)
+		return source, nil
+	}
+	return nil, nil
+}
+
+// followIssuers reads the keys of the issuers of tokens until ctx ends.
+func (b *Broker) followIssuers(ctx context.Context) {
+	var group sync.WaitGroup
+	for _, issuer := range b.issuers {
+		group.Go(func() { issuer.Run(ctx) })
+	}
+	group.Wait()
+}
