@@ -101,7 +101,8 @@ func New(opts Options) (*Store, error) {
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return noRetry{next} })
 	s := &Store{opts: opts, changed: make(chan struct{}, 1), leases: make(chan struct{}, 1),
 		metrics: newMetrics()}
-	s.writer = commit.New(commitAPI{s}, commit.Options{Timeout: requestTimeout})
+	s.writer = commit.New(commitAPI{s}, commit.Options{Timeout: requestTimeout,
+		Writers: s.countBrokers})
 	var err error
 	mapper := newMapper()
 	if s.client, err = client.New(config,
@@ -122,6 +123,14 @@ func New(opts Options) (*Store, error) {
 		watches: map[string]cache.Cache{}}
 	s.register(opts.Registry)
 	return s, nil
+}
+
+// countBrokers returns the number of brokers in the last image.
+func (s *Store) countBrokers() int {
+	if alive := s.alive.Load(); alive != nil {
+		return len(*alive)
+	}
+	return 0
 }
 
 // cacheOptions restrict the watches to this cluster, as far as the API server's selectors allow.

@@ -354,6 +354,67 @@ func TestUrgentSetsAreWrittenFirst(t *testing.T) {
 	})
 }
 
+// TestConflictIsDecidedOnTheWatchedVersion: another writer changes the set, and the watch delivers
+// its version before the write is repeated. The writer reads nothing from the API server.
+func TestConflictIsDecidedOnTheWatchedVersion(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := newServer(5)
+		api := &watching{client{server: server, watched: server.current()}, 0}
+		other := New(&client{server: server}, Options{})
+		if err := other.ChangeStatus(t.Context(), "demo-0", raise(key, new(int32))); err != nil {
+			t.Fatal(err)
+		}
+		var decided int32
+		err := New(api, Options{}).ChangeStatus(t.Context(), "demo-0", raise(key, &decided))
+		if err != nil || decided != 2 || api.reads != 0 || server.writes != 2 {
+			t.Errorf("got %v, leader epoch %d, %d reads, %d writes; want epoch 2 without a read", err,
+				decided, api.reads, server.writes)
+		}
+	})
+}
+
+// watching is a client whose watch delivers the present version after the first one.
+type watching struct {
+	client
+	reads int
+}
+
+func (w *watching) Latest(string) *v1alpha1.PartitionSet {
+	first := w.watched
+	w.watched = w.current()
+	return first
+}
+
+func (w *watching) Get(ctx context.Context, set string) (*v1alpha1.PartitionSet, error) {
+	w.reads++
+	return w.client.Get(ctx, set)
+}
+
+// TestManyWritersWriteFewSetsAtOnce: with 20 writers each may write three sets at once, with 1,000
+// writers one.
+func TestManyWritersWriteFewSetsAtOnce(t *testing.T) {
+	for writers, want := range map[int]int{0: 8, 1: 8, 3: 8, 20: 3, 1000: 1} {
+		synctest.Test(t, func(t *testing.T) {
+			api := &blocked{&client{server: newServer(6)}, make(chan string, 1000),
+				make(chan struct{})}
+			writer := New(named{api}, Options{Writers: func() int { return writers }})
+			var done sync.WaitGroup
+			defer done.Wait()
+			for number := range 16 {
+				done.Go(func() {
+					_ = writer.ChangeStatus(t.Context(), fmt.Sprintf("demo-%d", number),
+						raise(key, new(int32)))
+				})
+			}
+			synctest.Wait()
+			if got := len(api.entered); got != want {
+				t.Errorf("%d writers: %d sets are written at once, want %d", writers, got, want)
+			}
+			close(api.release)
+		})
+	}
+}
+
 // named gives each set its own name and a conflict-free version.
 type named struct{ *blocked }
 

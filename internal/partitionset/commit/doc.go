@@ -4,7 +4,9 @@
 // All changes of a set that are requested while a write of this set is in progress go into the next
 // write (group commit). A change is a function of the decoded set. If another writer has changed
 // the set meanwhile, the writer reads the set and calls the function again, so that every change is
-// decided on the version that it replaces.
+// decided on the version that it replaces. Writers that conflict wait for a random time, as long as
+// the API server takes for a write, and longer with each further conflict; and the more brokers a
+// cluster has, the fewer sets each of them writes at once (ADR 0255, test/sim/scale).
 //
 // Safety: a compare-and-swap that arrives late, when its sender has given it up, fails if the set
 // has been changed at all since the version on which it was decided, even if only other partitions

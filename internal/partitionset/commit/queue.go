@@ -42,8 +42,12 @@ type Change func(*partitionset.Set) error
 type Options struct {
 	// Timeout bounds each request; default 10 s.
 	Timeout time.Duration
-	// Concurrent is the number of sets that are written at the same time; default 8.
+	// Concurrent is the maximum number of sets that are written at the same time; default 8.
 	Concurrent int
+	// Writers returns the number of processes that write the sets; nil: few. If there are many, each
+	// writes fewer sets at the same time, so that the requests of all of them do not wait in the API
+	// server for longer than Timeout.
+	Writers func() int
 	// TrustWatch makes a change succeed that has no effect on the watched version, although the
 	// stored version may be another. It saves a read for a caller that makes its changes again for
 	// each version that the watch delivers.
@@ -163,9 +167,20 @@ func (w *Writer) add(set string, requests []*request) {
 	w.dispatchLocked()
 }
 
+// requestsOfAll is about the number of concurrent requests of all writers together.
+const requestsOfAll = 64
+
+// concurrent returns the number of sets that may be written at the same time.
+func (w *Writer) concurrent() int {
+	if w.options.Writers == nil {
+		return w.options.Concurrent
+	}
+	return max(1, min(w.options.Concurrent, requestsOfAll/max(1, w.options.Writers())))
+}
+
 // dispatchLocked starts the writes of sets, first of those with urgent changes.
 func (w *Writer) dispatchLocked() {
-	for w.mu.running < w.options.Concurrent && len(w.mu.ready) > 0 {
+	for w.mu.running < w.concurrent() && len(w.mu.ready) > 0 {
 		at := max(0, slices.IndexFunc(w.mu.ready, func(q *queue) bool {
 			return slices.ContainsFunc(q.pending, func(r *request) bool { return r.urgent })
 		}))

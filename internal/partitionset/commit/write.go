@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"sync/atomic"
+	"time"
 
 	"heartwood.dev/heartwood/api/v1alpha1"
 	"heartwood.dev/heartwood/internal/partitionset"
@@ -13,6 +15,13 @@ import (
 
 // attempts is the number of attempts to write a batch while other writers change the set.
 const attempts = 10
+
+// The pause after a conflict is up to the time that the write took, and at least pauseShortest. The bound
+// doubles with each further conflict, up to pauseLongest.
+const (
+	pauseShortest = 5 * time.Millisecond
+	pauseLongest = 2 * time.Second
+)
 
 // write makes a batch of changes: first those of the spec, then those of the status.
 func (w *Writer) write(q *queue, batch []*request) {
@@ -55,6 +64,7 @@ func whileWanted(requests []*request) (context.Context, context.CancelFunc) {
 // writePart makes changes of one part of a set, and settles each of them.
 func (w *Writer) writePart(ctx context.Context, q *queue, part part, pending []*request) {
 	base, live := q.own.latest(w.api.Latest(q.set)), false
+	conflicts := 0
 	for range attempts {
 		if base == nil {
 			var err error
@@ -65,7 +75,7 @@ func (w *Writer) writePart(ctx context.Context, q *queue, part part, pending []*
 			live = true
 		}
 		set, applied, refused := w.apply(q, base, live, pending)
-		err := error(nil)
+		err, began := error(nil), time.Now()
 		if changed(set, part) {
 			err = w.update(ctx, q, part, base, set)
 		} else if !live && !w.options.TrustWatch && len(applied) > 0 {
@@ -76,7 +86,11 @@ func (w *Writer) writePart(ctx context.Context, q *queue, part part, pending []*
 		}
 		switch {
 		case errors.Is(err, ErrConflict):
+			conflicts++
 			pending = slices.Concat(applied, refused)
+			pause(ctx, conflicts, time.Since(began))
+			base, live = w.afterConflict(q, base, live), false
+			continue
 		case err != nil:
 			settle(applied, err)
 			settle(refused, fmt.Errorf("%w: %w", ErrConflict, err)) // they were not part of the write
@@ -91,6 +105,32 @@ func (w *Writer) writePart(ctx context.Context, q *queue, part part, pending []*
 		base = nil // the stored version decides
 	}
 	settle(pending, fmt.Errorf("%w: %d attempts ended in conflicts", ErrConflict, attempts))
+}
+
+// afterConflict returns the version that the watch has delivered since a conflict, which costs the
+// API server nothing; nil: the stored version must be read. A version that was read from the API
+// server may be newer than what the watch delivers next, so the next one is read, too.
+func (w *Writer) afterConflict(q *queue, base *v1alpha1.PartitionSet,
+	live bool) *v1alpha1.PartitionSet {
+	watched := w.api.Latest(q.set)
+	if live || watched == nil || watched.ResourceVersion == base.ResourceVersion {
+		return nil
+	}
+	return watched
+}
+
+// pause waits for a random time after conflicts in a row; took is the time of the last one. When a
+// broker of a hundred fails, tens of leaders write the same set. Without the pause each of them
+// would repeat its write after each write of another one, and an API server with a long queue would
+// mostly answer conflicts.
+func pause(ctx context.Context, conflicts int, took time.Duration) {
+	longest := min(max(took, pauseShortest)<<(conflicts-1), pauseLongest)
+	timer := time.NewTimer(rand.N(longest))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
 }
 
 func changed(set *partitionset.Set, part part) bool {
