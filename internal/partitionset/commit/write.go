@@ -16,11 +16,11 @@ import (
 // attempts is the number of attempts to write a batch while other writers change the set.
 const attempts = 10
 
-// The pause after a conflict is up to the time that the write took, and at least pauseShortest. The bound
-// doubles with each further conflict, up to pauseLongest.
+// The pause after a conflict is up to the time that the write took, and at least pauseShortest. The
+// bound doubles with each further conflict, up to pauseLongest.
 const (
 	pauseShortest = 5 * time.Millisecond
-	pauseLongest = 2 * time.Second
+	pauseLongest  = 2 * time.Second
 )
 
 // write makes a batch of changes: first those of the spec, then those of the status.

@@ -323,7 +323,9 @@ func (b *node) proposal(state *partitionset.State, brokers map[int32]placement.B
 }
 
 // share returns a share of a duration, in percent.
-func share(of time.Duration, percent int32) time.Duration { return of / 100 * time.Duration(percent) }
+func share(of time.Duration, percent int32) time.Duration {
+	return of / 100 * time.Duration(percent)
+}
 
 // count returns the number of partitions without a serving leader, and of those that are not fully
 // in sync with the brokers that are up.
