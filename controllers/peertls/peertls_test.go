@@ -1,114 +1,156 @@
 package peertls
 
 import (
+	"context"
 	"crypto/tls"
 	"crypto/x509"
-	"net/http"
-	"net/http/httptest"
+	"errors"
+	"net"
+	"strings"
 	"testing"
 	"time"
 
-	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"heartwood.dev/heartwood/api/v1alpha1"
 	"heartwood.dev/heartwood/internal/pki"
 )
 
-var cluster = types.NamespacedName{Namespace: "logs", Name: "main"}
+var demo = types.NamespacedName{Namespace: "ns", Name: "demo"}
 
-// authority returns a peer CA and the objects of a LogCluster with two brokers, of which broker 0
-// has TLS.
-func authority(t *testing.T) (*pki.Authority, []client.Object) {
-	t.Helper()
-	ca, _, err := (&pki.Authority{}).Step(time.Now(), pki.Input{Name: "peers", Loaded: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	data, err := ca.Encode()
-	if err != nil {
-		t.Fatal(err)
-	}
-	object := func(name string) metav1.ObjectMeta {
-		return metav1.ObjectMeta{Namespace: cluster.Namespace, Name: name}
-	}
-	secure := &coordinationv1.Lease{ObjectMeta: object(v1alpha1.BrokerLeaseName(cluster.Name, 0))}
-	secure.Annotations = map[string]string{v1alpha1.AnnotationPeerTLS: "true"}
-	return ca, []client.Object{secure,
-		&coordinationv1.Lease{ObjectMeta: object(v1alpha1.BrokerLeaseName(cluster.Name, 1))},
-		&corev1.Secret{ObjectMeta: object(v1alpha1.PeerCASecretName(cluster.Name)), Data: data}}
+// secrets reads one Secret, that of a peer CA.
+type secrets struct {
+	client.Reader
+	of corev1.Secret
 }
 
-// serve serves HTTP as a broker with TLS, and responds with the URI of the client.
-func serve(t *testing.T, ca *pki.Authority, broker int32) string {
-	t.Helper()
-	leaf, err := ca.Issue(pki.Request{CommonName: "broker", Server: true, Client: true,
-		URIs: []string{v1alpha1.PeerURI(cluster.Namespace, cluster.Name, broker)}}, time.Now())
-	if err != nil {
-		t.Fatal(err)
+func (s *secrets) Get(_ context.Context, key client.ObjectKey, into client.Object,
+	_ ...client.GetOption) error {
+	secret, ok := into.(*corev1.Secret)
+	if !ok || key.Name != v1alpha1.PeerCASecretName(demo.Name) || key.Namespace != demo.Namespace {
+		return errors.New("another object was read")
 	}
-	pair, err := tls.X509KeyPair(leaf.Chain, leaf.Key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	roots := x509.NewCertPool()
-	for _, root := range ca.Certificates() {
-		roots.AddCert(root)
-	}
-	server := httptest.NewUnstartedServer(http.HandlerFunc(
-		func(w http.ResponseWriter, r *http.Request) {
-			if len(r.TLS.PeerCertificates) > 0 {
-				w.Header().Set("Client", r.TLS.PeerCertificates[0].URIs[0].String())
-			}
-		}))
-	server.TLS = &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{pair},
-		ClientCAs: roots, ClientAuth: tls.VerifyClientCertIfGiven}
-	server.StartTLS()
-	t.Cleanup(server.Close)
-	return server.URL
+	*secret = *s.of.DeepCopy()
+	return nil
 }
 
-// TestHTTPPresentsTheOperatorsCertificate: a broker with TLS gets the operator's certificate, and
-// must be the broker that was meant. A broker that has not restarted yet has no TLS.
-func TestHTTPPresentsTheOperatorsCertificate(t *testing.T) {
-	ca, objects := authority(t)
-	operator := New(fake.NewClientBuilder().WithObjects(objects...).Build(), nil)
-	scheme, transport, err := operator.HTTP(t.Context(), cluster, 0, nil)
-	if err != nil || scheme != "https" {
-		t.Fatalf("got scheme %q, %v", scheme, err)
+// authority makes a CA and stores it.
+func (s *secrets) authority(t *testing.T, version string, now time.Time) *pki.Authority {
+	t.Helper()
+	a, _, err := (&pki.Authority{}).Step(now, pki.Input{Name: "peers", Loaded: true})
+	if err != nil {
+		t.Fatal(err)
 	}
-	get := func(url string) (client string, err error) {
-		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, http.NoBody)
+	if s.of.Data, err = a.Encode(); err != nil {
+		t.Fatal(err)
+	}
+	s.of.ResourceVersion = version
+	return a
+}
+
+// leaf issues a certificate with a URI.
+func leaf(t *testing.T, a *pki.Authority, uri string, server bool) tls.Certificate {
+	t.Helper()
+	issued, err := a.Issue(pki.Request{CommonName: "broker", URIs: []string{uri}, Server: server,
+		Client: true}, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	certificate, err := tls.X509KeyPair(issued.Chain, issued.Key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return certificate
+}
+
+// connect performs a handshake with a server that has a certificate. It returns the certificate of
+// the client, and the client's error.
+func connect(t *testing.T, config *tls.Config, server tls.Certificate) (*x509.Certificate, error) {
+	t.Helper()
+	near, far := net.Pipe()
+	defer near.Close()
+	var seen *x509.Certificate
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		defer far.Close()
+		accepted := tls.Server(far, &tls.Config{Certificates: []tls.Certificate{server},
+			ClientAuth: tls.RequireAnyClientCert, MinVersion: tls.VersionTLS12})
+		if accepted.Handshake() == nil {
+			seen = accepted.ConnectionState().PeerCertificates[0]
+		}
+	}()
+	err := tls.Client(near, config).Handshake()
+	_ = near.Close()
+	<-done
+	return seen, err
+}
+
+// TestOperatorVerifiesTheBroker: the address of a pod may belong to another pod by now, so only the
+// certificate of the broker with this id is accepted, and it must be one of a server of the peer
+// CA.
+func TestOperatorVerifiesTheBroker(t *testing.T) {
+	reader := &secrets{}
+	own := reader.authority(t, "1", time.Now())
+	config, err := New(reader, nil).Config(t.Context(), demo, 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	uri := v1alpha1.PeerURI("ns", "demo", 2)
+	seen, err := connect(t, config, leaf(t, own, uri, true))
+	if err != nil {
+		t.Fatalf("the broker: %v", err)
+	}
+	if len(seen.URIs) != 1 || seen.URIs[0].String() != v1alpha1.OperatorURI("ns", "demo") {
+		t.Errorf("the operator's certificate has the URIs %v", seen.URIs)
+	}
+	foreign := (&secrets{}).authority(t, "1", time.Now())
+	for name, certificate := range map[string]tls.Certificate{
+		"another broker":     leaf(t, own, v1alpha1.PeerURI("ns", "demo", 3), true),
+		"another LogCluster": leaf(t, own, v1alpha1.PeerURI("ns", "other", 2), true),
+		"another CA":         leaf(t, foreign, uri, true),
+		"not a server":       leaf(t, own, uri, false),
+	} {
+		if _, err := connect(t, config, certificate); err == nil {
+			t.Errorf("%s was accepted", name)
+		}
+	}
+}
+
+// TestOperatorCertificateFollowsTheCA: the operator issues its certificate again when the CA has
+// changed, or when two thirds of the certificate's time have passed, and not otherwise.
+func TestOperatorCertificateFollowsTheCA(t *testing.T) {
+	reader, now := &secrets{}, time.Now()
+	reader.authority(t, "1", now)
+	c := New(reader, func() time.Time { return now })
+	issue := func() string {
+		config, err := c.Config(t.Context(), demo, 0)
 		if err != nil {
 			t.Fatal(err)
 		}
-		response, err := transport.RoundTrip(request)
-		if err != nil {
-			return "", err
-		}
-		return response.Header.Get("Client"), response.Body.Close()
+		return string(config.Certificates[0].Certificate[0])
 	}
-	if name, err := get(serve(t, ca, 0)); err != nil || name != "heartwood://logs/main/operator" {
-		t.Errorf("got %q, %v", name, err)
+	first := issue()
+	if now = now.Add(59 * 24 * time.Hour); issue() != first {
+		t.Error("the certificate was issued again too early")
 	}
-	if _, err := get(serve(t, ca, 1)); err == nil {
-		t.Error("another broker was accepted")
+	now = now.Add(2 * 24 * time.Hour)
+	second := issue()
+	if second == first {
+		t.Error("the certificate was not renewed after 61 of 90 days")
 	}
-	other, _, err := (&pki.Authority{}).Step(time.Now(), pki.Input{Name: "x", Loaded: true})
-	if err != nil {
-		t.Fatal(err)
+	reader.authority(t, "2", now)
+	if issue() == second {
+		t.Error("the certificate is still one of the previous CA")
 	}
-	if _, err := get(serve(t, other, 0)); err == nil {
-		t.Error("a broker with a certificate of another CA was accepted")
-	}
-	for _, plain := range []int32{1, 2} { // broker 2 has no Lease yet
-		scheme, transport, err = operator.HTTP(t.Context(), cluster, plain, http.DefaultTransport)
-		if err != nil || scheme != "http" || transport != http.DefaultTransport {
-			t.Errorf("broker %d: got %q, %v", plain, scheme, err)
-		}
+}
+
+func TestInvalidCAIsReported(t *testing.T) {
+	reader := &secrets{of: corev1.Secret{Data: map[string][]byte{"x": nil}}}
+	if _, err := New(reader, nil).Config(t.Context(), demo, 0); err == nil ||
+		!strings.Contains(err.Error(), "peer CA") {
+		t.Errorf("got %v", err)
 	}
 }

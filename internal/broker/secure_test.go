@@ -230,8 +230,9 @@ func TestClientCertificateIsAPrincipal(t *testing.T) {
 	}
 }
 
-// TestForgedFollowersAreRefused sends a follower's fetch as a client, as the super user, and as a
-// broker with another id.
+// TestForgedFollowersAreRefused sends a follower's fetch as the super user, as a broker with
+// another id, and in each way that identifies a follower: replica id, replica state, private tags
+// (CVE-2018-1288).
 func TestForgedFollowersAreRefused(t *testing.T) {
 	c := newSecureCluster(t, 2)
 	admin := c.client("admin", "admin-secret")
@@ -270,7 +271,46 @@ func TestForgedFollowersAreRefused(t *testing.T) {
 	if code := fetch(peer.SeedBrokers()[0], 1-leader); code == 29 {
 		t.Errorf("as itself: error %d", code)
 	}
+	for _, version := range []int16{4, 11, 12} { // by name, with a replica id
+		if code := c.forge(admin.Broker(int(leader)), version, 1-leader); code != 29 {
+			t.Errorf("version %d with a replica id: error %d", version, code)
+		}
+	}
+	if code := c.forge(admin.Broker(int(leader)), 12, -1); code != 29 {
+		t.Errorf("with private tags: error %d", code)
+	}
 }
+
+// forge sends a fetch of topic "orders" that names its topic. With replica -1, it has a private tag
+// of followers instead of a replica id.
+func (c *secureCluster) forge(to *kgo.Broker, version int16, replica int32) int16 {
+	c.t.Helper()
+	req := kmsg.NewPtrFetchRequest()
+	req.ReplicaID, req.SessionEpoch, req.MaxBytes = replica, -1, 1<<20
+	topic := kmsg.NewFetchRequestTopic()
+	topic.Topic = "orders"
+	part := kmsg.NewFetchRequestTopicPartition()
+	part.PartitionMaxBytes = 1 << 20
+	if replica < 0 {
+		part.UnknownTags.Set(0x4857, make([]byte, 24)) // the follower's offsets
+	}
+	topic.Partitions = append(topic.Partitions, part)
+	req.Topics = append(req.Topics, topic)
+	response, err := to.RetriableRequest(c.t.Context(), pinned{req, version})
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	//nolint:forcetypeassert // the response to a FetchRequest
+	return response.(*kmsg.FetchResponse).Topics[0].Partitions[0].ErrorCode
+}
+
+// pinned is a request that is sent in one version.
+type pinned struct {
+	*kmsg.FetchRequest
+	version int16
+}
+
+func (p pinned) MaxVersion() int16 { return p.version }
 
 // TestPeerMustBeABrokerOfTheCluster: a certificate of the users' CA, or of another cluster, does
 // not open the port of peers.

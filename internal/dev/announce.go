@@ -12,6 +12,7 @@ import (
 
 // announceSecurity writes the users' files, and prints a line for each listener and user.
 func (c *cluster) announceSecurity(s *state) {
+	c.warnIgnored(s)
 	if c.security == nil {
 		return
 	}

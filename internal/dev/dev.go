@@ -38,7 +38,8 @@ const headerTimeout = 10 * time.Second
 // Run runs a development cluster until ctx ends. Errors in options and manifests wrap ErrUsage.
 func Run(ctx context.Context, opts Options) (err error) {
 	opts = opts.withDefaults()
-	c := &cluster{opts: opts, fs: vfs.OS{}, announced: map[string]string{}}
+	c := &cluster{opts: opts, fs: vfs.OS{}, announced: map[string]string{},
+		warned: map[string]bool{}}
 	if c.listen, err = parseAddress("listen", opts.Listen); err != nil {
 		return err
 	}
@@ -83,6 +84,7 @@ type cluster struct {
 	// security is nil if no broker needs certificates. Then no client authenticates.
 	security  *security
 	announced map[string]string              // the printed line of each user
+	warned    map[string]bool                // texts of ignored that were logged
 	brokers   atomic.Pointer[broker.Brokers] // set once all brokers are open
 
 	reported string // text of the faults that were logged last
@@ -294,6 +296,7 @@ func (c *cluster) applyManifests() error {
 	err = errors.Join(next.revertBrokers(c.initial.brokers), next.revertListeners(&c.initial),
 		next.revertInvalidUpdates(c.store), next.sync(c.store, c.security))
 	c.current = next
+	c.warnIgnored(&next)
 	return errors.Join(err, c.writeUsers(&next))
 }
 

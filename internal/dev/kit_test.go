@@ -66,12 +66,19 @@ func logCluster(spec string) string {
 // start runs a development cluster and waits for its ready line.
 func start(t *testing.T, opts Options) *running {
 	t.Helper()
+	return startAt(t, opts, slog.LevelInfo)
+}
+
+// startAt is start with a level of the log.
+func startAt(t *testing.T, opts Options, level slog.Level) *running {
+	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	reader, writer := io.Pipe()
 	r := &running{t: t, lines: make(chan string, 1000), cancel: cancel,
 		stopped: make(chan struct{}),
 		log:     &logBuffer{}}
-	opts.Out, opts.Logger = writer, slog.New(slog.NewTextHandler(r.log, nil))
+	opts.Out, opts.Logger = writer, slog.New(slog.NewTextHandler(r.log,
+		&slog.HandlerOptions{Level: level}))
 	go func() {
 		defer close(r.lines)
 		for scanner := bufio.NewScanner(reader); scanner.Scan(); {
@@ -171,6 +178,12 @@ func (b *logBuffer) Write(p []byte) (int, error) {
 	}
 	b.waiting = nil
 	return b.text.Write(p)
+}
+
+func (b *logBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.String()
 }
 
 // await waits until the log contains text.

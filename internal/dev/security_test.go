@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -138,5 +139,74 @@ func TestSecurityNeedsMutualTLSBetweenBrokers(t *testing.T) {
 	opts := options(t, logCluster("brokers: 1, peers: Plain, authorization: {type: Simple}"))
 	if err := Run(t.Context(), opts); err == nil || !strings.Contains(err.Error(), "spec.peers") {
 		t.Errorf("got %v", err)
+	}
+}
+
+// TestKubernetesFieldsAreNamed: what refers to Secrets and issuers of Kubernetes has no effect
+// here, and the log says what to do instead.
+func TestKubernetesFieldsAreNamed(t *testing.T) {
+	const spec = `brokers: 1, listeners: [{name: tls, port: 9093, tls: {secretName: corp},
+  authentication: [{type: ScramSha512}]}]`
+	user := func(annotations, more string) string {
+		return strings.Replace(logUser("alice", "authentication: {type: Scram, passwordFrom: "+
+			"{name: a, key: b}}"+more), "name: alice", "name: alice, annotations: {"+annotations+"}", 1)
+	}
+	opts := options(t, logCluster(spec), user("", ""))
+	r := start(t, opts)
+	r.log.await("tls.secretName and tls.issuerRef need Kubernetes")
+	r.log.await("passwordFrom needs Kubernetes; write the password to " + opts.DataDir)
+	before := userFile(t, opts, "alice", "password")
+	acl := ", acls: [{resource: {type: Topic, name: orders}, operations: [Write]}]"
+	put(t, opts, "all.yaml", logCluster(spec), user("heartwood.dev/rotate: '1'", acl))
+	r.line("user alice authentication=Scram acls=1") // the files of users are written
+	password := filepath.Join(opts.DataDir, "users", "alice", "password")
+	r.log.await("delete " + password)
+	if err := os.Remove(password); err != nil {
+		t.Fatal(err)
+	}
+	put(t, opts, "all.yaml", logCluster(spec), user("heartwood.dev/rotate: '2'", ""))
+	for end := time.Now().Add(10 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+		content, err := os.ReadFile(password)
+		if err == nil && len(content) > 0 && string(content) != before {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatalf("there is no new password: %s", r.log.String())
+		}
+	}
+}
+
+// TestPasswordsAreNotLogged is trap 30 of docs/security.md (CVE-2026-33558): at the level debug, no
+// message contains a password, a proof or a key, whether an authentication succeeds or fails.
+func TestPasswordsAreNotLogged(t *testing.T) {
+	opts := options(t, logCluster(securedCluster), topic("orders", "partitions: 1, replicas: 2"),
+		logUser("admin", "authentication: {type: Scram}"),
+		logUser("bob", "authentication: {type: Tls}"))
+	r := startAt(t, opts, slog.LevelDebug)
+	admin := kadm.NewClient(connectAs(t, opts, "admin"))
+	const chosen = "chosen-password-of-carol"
+	if _, err := admin.AlterUserSCRAMs(t.Context(), nil, []kadm.UpsertSCRAM{{User: "carol",
+		Mechanism: kadm.ScramSha512, Iterations: 4096, Password: chosen}}); err != nil {
+		t.Fatal(err)
+	}
+	secrets := []string{chosen, userFile(t, opts, "admin", "password"), "PRIVATE KEY", ",p="}
+	if err := os.WriteFile(filepath.Join(opts.DataDir, "users", "admin", "password"),
+		[]byte("wrong-password-of-admin"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := connectAs(t, opts, "admin").Ping(t.Context()); !errors.Is(err,
+		kerr.SaslAuthenticationFailed) {
+		t.Errorf("with a wrong password: %v", err)
+	}
+	if err := connectAs(t, opts, "bob").Ping(t.Context()); err != nil {
+		t.Error(err)
+	}
+	r.log.await("authentication failed")
+	r.stop()
+	log := r.log.String()
+	for _, secret := range append(secrets, "wrong-password-of-admin") {
+		if strings.Contains(log, secret) {
+			t.Errorf("the log contains %q", secret)
+		}
 	}
 }

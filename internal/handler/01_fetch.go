@@ -92,6 +92,9 @@ func (h *Handler) fetch(ctx context.Context, from *wire.Request) (wire.Reply, er
 		}
 		want.Replica = &metadata.InSync{Broker: req.ReplicaState.ID, Epoch: req.ReplicaState.Epoch}
 		want.Interrupt = from.NextRequest
+	case req.Version < 15 && req.ReplicaID >= 0 && !h.isFollower(from, req.ReplicaID):
+		answer.results = failedFetch(req, errTopicAuthorization)
+		return encodeFetch(&answer), nil
 	case req.Version < 15 && req.ReplicaID >= 0:
 		answer.results = failedFetch(req,
 			fmt.Errorf("%w: a follower must fetch with version 15 or above", errInvalidRequest))

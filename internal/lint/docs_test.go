@@ -18,6 +18,9 @@ var (
 	quotedPath = regexp.MustCompile(
 		"`((?:internal|cmd|api|controllers|config|charts|docs|hack|test)/[A-Za-z0-9_./*-]+)`",
 	)
+	// quotedTest matches the name of a test in backquotes in a document.
+	quotedTest  = regexp.MustCompile("`((?:Test|Fuzz)[A-Z][A-Za-z0-9]*)`")
+	definedTest = regexp.MustCompile(`(?m)^func ((?:Test|Fuzz)[A-Z][A-Za-z0-9]*)\(`)
 	// docsPath matches the path of a document in a comment. The path of an ADR may end with its
 	// number.
 	docsPath = regexp.MustCompile(`\bdocs/[A-Za-z0-9_./-]*[A-Za-z0-9]`)
@@ -49,6 +52,23 @@ func TestPathsInDocumentsExist(t *testing.T) {
 		for _, named := range docsPath.FindAllString(read(t, file), -1) {
 			if !exists(named) && !exists(named+"-*") {
 				t.Errorf("%s names %s, which does not exist", file, named)
+			}
+		}
+	}
+}
+
+// TestTestsInDocumentsExist checks that the tests that documents name exist.
+func TestTestsInDocumentsExist(t *testing.T) {
+	defined := map[string]bool{}
+	for _, file := range sources(t) {
+		for _, found := range definedTest.FindAllStringSubmatch(read(t, file), -1) {
+			defined[found[1]] = true
+		}
+	}
+	for _, document := range documents(t) {
+		for _, found := range quotedTest.FindAllStringSubmatch(read(t, document), -1) {
+			if !defined[found[1]] {
+				t.Errorf("%s names %s, which does not exist", document, found[1])
 			}
 		}
 	}

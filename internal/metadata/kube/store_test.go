@@ -56,6 +56,7 @@ func TestWithAPIServer(t *testing.T) {
 		"wait for the LogCluster":               testWaitForTheCluster,
 		"permissions":                           testPermissions,
 		"users and their passwords":             testUsers,
+		"passwords of admin clients":            testAdminPasswordsBeforeLogUsers,
 		"conflict with the operator":            testServingConflict,
 		"log ahead of the metadata":             testAhead,
 		"failed log":                            testStopped,

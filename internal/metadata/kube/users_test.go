@@ -1,11 +1,15 @@
 package kube
 
 import (
+	"errors"
+	"slices"
+	"strconv"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 
 	"heartwood.dev/heartwood/api/v1alpha1"
@@ -111,5 +115,86 @@ func TestPasswordOfALogUserTakesPrecedence(t *testing.T) {
 		if len(faults) != 1 || !credentials.Verify(got["alice"].Verifiers, "new") {
 			t.Errorf("got %+v, faults %v", got["alice"], faults)
 		}
+	}
+}
+
+// testAdminPasswordsBeforeLogUsers: a password that an admin client sets works before a LogUser of
+// type Scram, and thus the first shard, exists. Without the Secret for such passwords, the change
+// is refused as one that can be repeated.
+func testAdminPasswordsBeforeLogUsers(f *fixture) {
+	cluster := &v1alpha1.LogCluster{}
+	f.get("demo", cluster)
+	cluster.Spec.Listeners = v1alpha1.Listeners{{Name: "scram", Port: 9092,
+		Authentication: []v1alpha1.Authentication{{Type: v1alpha1.AuthenticationScramSha512}}}}
+	if err := f.client.Update(f.t.Context(), cluster); err != nil {
+		f.t.Fatal(err)
+	}
+	b := f.run(0, f.config)
+	b.until("first image", func(image *metadata.Image) bool { return image.Security.Authorize })
+	verifiers, err := credentials.Verifiers("secret", nil)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	at := slices.IndexFunc(verifiers, func(v v1alpha1.ScramVerifier) bool {
+		return v.Mechanism == v1alpha1.ScramSha512
+	})
+	change := metadata.ScramChange{Name: "carol", Mechanism: v1alpha1.ScramSha512,
+		Verifier: &verifiers[at]}
+	if err := b.AlterScram(f.t.Context(), change); !errors.Is(err, metadata.ErrUnavailable) {
+		f.t.Errorf("without the Secret: %v", err)
+	}
+	f.create(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "demo-scram-admin"}})
+	if err := b.AlterScram(f.t.Context(), change); err != nil {
+		f.t.Fatal(err)
+	}
+	b.until("password of an admin client", knows("carol", true))
+	f.create(shard(f.t, "demo-scram-0", "alice", "1"))
+	b.until("first shard", knows("alice", true))
+	change.Verifier = nil
+	if err := b.AlterScram(f.t.Context(), change); err != nil {
+		f.t.Fatal(err)
+	}
+	b.until("password deleted", knows("carol", false))
+	limit := int64(1 << 20)
+	if err := b.ChangeUser(f.t.Context(), metadata.UserChange{Name: "CN=dave",
+		Quotas: map[string]*int64{"producer_byte_rate": &limit}}); err != nil {
+		f.t.Fatal(err)
+	}
+	b.until("quota of an admin client", func(image *metadata.Image) bool {
+		return image.Security.Quotas["CN=dave"]["producer_byte_rate"] == limit
+	})
+}
+
+// TestUnchangedUsersAreCompiledOnce is trap 32 of docs/security.md: images follow each other
+// quickly, and the ACLs of 5,000 users are compiled only when one of them has changed.
+func TestUnchangedUsersAreCompiledOnce(t *testing.T) {
+	r := resources{cluster: &v1alpha1.LogCluster{}}
+	r.cluster.Name, r.cluster.UID, r.cluster.Generation = "demo", "c", 1
+	r.cluster.Spec.Authorization = &v1alpha1.Authorization{Type: v1alpha1.AuthorizationSimple}
+	for i := range 5000 {
+		name := strconv.Itoa(i)
+		u := &v1alpha1.LogUser{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name),
+			Generation: 1}}
+		u.Spec.Cluster = "demo"
+		u.Spec.ACLs = []v1alpha1.ACL{{Resource: v1alpha1.ACLResource{Type: v1alpha1.ACLTopic,
+			Name: "orders-" + name, Pattern: v1alpha1.ACLPrefix},
+			Operations: []v1alpha1.ACLOperation{v1alpha1.ACLRead, v1alpha1.ACLWrite}}}
+		r.users = append(r.users, u)
+	}
+	var c securityCache
+	first, _ := c.security(r)
+	if len(first.ACLs) != 10_000 {
+		t.Fatalf("%d ACLs", len(first.ACLs))
+	}
+	for range 1000 {
+		if again, _ := c.security(r); again != first {
+			t.Fatal("unchanged users were compiled again")
+		}
+	}
+	changed := r.users[77].DeepCopy()
+	changed.Generation, changed.Spec.ACLs = 2, nil
+	r.users[77] = changed
+	if next, _ := c.security(r); next == first || len(next.ACLs) != 9_998 {
+		t.Error("a changed user has no effect")
 	}
 }

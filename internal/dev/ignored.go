@@ -1,0 +1,45 @@
+package dev
+
+import (
+	"path/filepath"
+
+	"heartwood.dev/heartwood/api/v1alpha1"
+	"heartwood.dev/heartwood/internal/credentials"
+)
+
+// ignored returns a text for each field and annotation of the manifests that have no effect here,
+// because they refer to objects of Kubernetes.
+func (s *state) ignored(dataDir string) (texts []string) {
+	if s.secured() {
+		listeners := s.listeners()
+		for i := range listeners {
+			if tls := listeners[i].TLS; tls != nil && (tls.SecretName != "" || tls.IssuerRef != nil) {
+				texts = append(texts, "LogCluster/"+s.clusterName()+": listener "+
+					listeners[i].Name+": tls.secretName and tls.issuerRef need Kubernetes; the "+
+					"listener has a certificate of the CA in "+filepath.Join(dataDir, pkiDir, "ca"))
+			}
+		}
+	}
+	for _, u := range s.users {
+		password := filepath.Join(dataDir, usersDir, u.Name, credentials.KeyPassword)
+		if u.Spec.Authentication.PasswordFrom != nil {
+			texts = append(texts, "LogUser/"+u.Name+": passwordFrom needs Kubernetes; write the "+
+				"password to "+password)
+		}
+		if u.Annotations[v1alpha1.AnnotationRotate] != "" {
+			texts = append(texts, "LogUser/"+u.Name+": the annotation "+v1alpha1.AnnotationRotate+
+				" needs Kubernetes; delete "+password+", or user.crt and user.key, for new credentials")
+		}
+	}
+	return texts
+}
+
+// warnIgnored logs each text of ignored once.
+func (c *cluster) warnIgnored(s *state) {
+	for _, text := range s.ignored(c.opts.DataDir) {
+		if !c.warned[text] {
+			c.warned[text] = true
+			c.opts.Logger.Warn("part of a manifest has no effect in heartwood dev", "manifest", text)
+		}
+	}
+}

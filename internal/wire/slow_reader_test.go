@@ -1,0 +1,52 @@
+package wire
+
+import (
+	"net"
+	"testing"
+
+	"heartwood.dev/heartwood/internal/vfs"
+)
+
+// measuredConn is a connection without sendfile, as one with TLS. It measures what a sender holds
+// in memory during each write, at which a slow reader would stop it.
+type measuredConn struct {
+	net.Conn
+	sender *sender
+	most   int
+}
+
+func (c *measuredConn) Write(p []byte) (int, error) {
+	held := len(p)
+	for _, buf := range c.sender.copies {
+		held += cap(buf)
+	}
+	c.most = max(c.most, held)
+	return len(p), nil
+}
+
+// TestSlowReadersOverTLSHoldLittleMemory is trap 29 of docs/security.md: over TLS, the bytes of
+// files pass through memory. For any reply, a reader that stops holds three steps of copyStepBytes
+// at most; 1,000 of them hold less than 200 MiB.
+func TestSlowReadersOverTLSHoldLittleMemory(t *testing.T) {
+	file, _ := fileOf(t, vfs.OS{}, 8<<20)
+	replies := map[string][]Chunk{
+		"one large range": {{Bytes: []byte("head")}, {File: file, Length: 8 << 20}},
+	}
+	for range 500 {
+		replies["many ranges"] = append(replies["many ranges"], Chunk{Bytes: make([]byte, 60)},
+			Chunk{File: file, Length: copyBytesMax})
+		replies["mixed ranges"] = append(replies["mixed ranges"], Chunk{Bytes: make([]byte, 60)},
+			Chunk{File: file, Length: 5000}, Chunk{File: file, Length: copyBytesMax + 1})
+	}
+	for name, chunks := range replies {
+		conn := &measuredConn{}
+		s := newSender(conn)
+		conn.sender = &s
+		if err := s.send(1, &Reply{Chunks: chunks}, func() {}); err != nil {
+			t.Fatal(err)
+		}
+		if conn.most > 3*copyStepBytes {
+			t.Errorf("%s: %d bytes are in memory, want at most %d", name, conn.most, 3*copyStepBytes)
+		}
+	}
+}
