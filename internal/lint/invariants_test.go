@@ -35,19 +35,51 @@ func TestEveryCleanerInvariantHasATest(t *testing.T) {
 			}
 		}
 	}
-	for _, name := range regexp.MustCompile("`(Test\\w+)`").FindAllStringSubmatch(string(page),
-		-1) {
+	checkTestsExist(t, string(page), tests)
+}
+
+// TestEveryTransactionFaultHasATest checks that docs/transactions.md names existing tests for each
+// fault.
+func TestEveryTransactionFaultHasATest(t *testing.T) {
+	page, err := os.ReadFile(filepath.Join(root, "docs", "transactions.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows := regexp.MustCompile(`(?m)^\| (\d+) \|.*\|(.*)\|$`).FindAllStringSubmatch(string(page), -1)
+	for i, row := range rows {
+		if row[1] != fmt.Sprint(i+1) || !strings.Contains(row[2], "`Test") {
+			t.Errorf("row %d: got number %s and tests %q", i+1, row[1], row[2])
+		}
+	}
+	if len(rows) != 29 {
+		t.Errorf("got %d faults, want 29", len(rows))
+	}
+	checkTestsExist(t, string(page), testNames(t))
+}
+
+// checkTestsExist checks that the tests that a page names exist.
+func checkTestsExist(t *testing.T, page string, tests map[string]bool) {
+	t.Helper()
+	for _, name := range regexp.MustCompile("`(Test\\w+)`").FindAllStringSubmatch(page, -1) {
 		if !tests[name[1]] {
 			t.Errorf("test %s does not exist", name[1])
 		}
 	}
 }
 
-// testNames returns the names of all tests in directory internal.
+// testNames returns the names of all tests in the directories internal and test.
 func testNames(t *testing.T) map[string]bool {
 	t.Helper()
 	names := map[string]bool{}
-	err := filepath.WalkDir(filepath.Join(root, "internal"),
+	for _, dir := range []string{"internal", "test"} {
+		addTestNames(t, filepath.Join(root, dir), names)
+	}
+	return names
+}
+
+func addTestNames(t *testing.T, dir string, names map[string]bool) {
+	t.Helper()
+	err := filepath.WalkDir(dir,
 		func(path string, _ os.DirEntry, err error) error {
 			if err != nil || !strings.HasSuffix(path, "_test.go") {
 				return err
@@ -61,5 +93,4 @@ func testNames(t *testing.T) map[string]bool {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return names
 }

@@ -1,7 +1,6 @@
 package sim
 
 import (
-	"context"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -17,7 +16,6 @@ import (
 	txn "heartwood.dev/heartwood/internal/coordinator/transaction"
 	"heartwood.dev/heartwood/internal/metadata"
 	"heartwood.dev/heartwood/internal/placement"
-	"heartwood.dev/heartwood/internal/replica"
 	"heartwood.dev/heartwood/internal/topicconfig"
 )
 
@@ -38,7 +36,8 @@ var outputTopics = []string{"out0", "out1", "out2"}
 //
 //   - a transaction whose commit was confirmed is visible as a whole, each value once; one that was
 //     not committed is not visible; one of unknown outcome is visible as a whole or not at all
-//   - a read_committed consumer has received no value that is not visible in the end
+//   - a read_committed consumer has received exactly the values that are visible in the end, up to
+//     its position
 //   - each input record below the committed offset was copied once, and no other record
 //   - no transaction is open, neither in a log nor in its coordinator
 //
@@ -53,7 +52,7 @@ type exactlyOnce struct {
 		random         *rand.Rand
 		lastProducerID int64
 		transactions   []*sentTransaction
-		observed       map[string]bool // values that read_committed consumers have received
+		readers        []*committedReader
 	}
 }
 
@@ -137,7 +136,6 @@ func runExactlyOnce(t *testing.T, seed uint64) (count [4]int) {
 		w.profile.allowLoss, w.profile.overWire = false, false
 		w.profile.decideEvery = 500 * time.Millisecond // the operator is not what this run examines
 		e := &exactlyOnce{w: w}
-		e.mu.observed = map[string]bool{}
 		e.mu.random = rand.New(rand.NewPCG(seed, 40))
 		w.exactlyOnce = e
 		e.addTopics()
@@ -245,7 +243,7 @@ func (e *exactlyOnce) startClients() {
 	e.w.spawn(e.watchListed)
 	for i := range 2 {
 		r := rand.New(rand.NewPCG(e.w.seed, uint64(30+i)))
-		e.w.spawn(func() { e.tail(r) })
+		e.tail(r)
 	}
 }
 
@@ -323,58 +321,6 @@ func (e *exactlyOnce) spawn(run func()) {
 	})
 }
 
-// tail reads the outputs as a read_committed consumer.
-func (e *exactlyOnce) tail(random *rand.Rand) {
-	c := newClient(e.w, 50)
-	c.random = random
-	for sleep(e.w.ctx, time.Duration(50+random.IntN(400))*time.Millisecond) == nil {
-		for _, name := range outputTopics {
-			if l := e.leader(name); l != nil {
-				_ = c.request(l, func(ctx context.Context, l *liveBroker) error {
-					return e.poll(ctx, c, l, name)
-				})
-			}
-		}
-	}
-}
-
-func (e *exactlyOnce) poll(ctx context.Context, c *client, l *liveBroker, name string) error {
-	at := c.tails[name]
-	result, bytes, err := c.fetch(ctx, l, replica.FetchRequest{BytesMin: 1, BytesMax: 1 << 20,
-		ReadCommitted: true, Partitions: []replica.FetchPartition{{
-			ID: replica.PartitionID{Topic: name}, Offset: at.at, BytesMax: 1 << 20,
-			LeaderEpoch: -1, LastEpoch: -1}}})
-	if err != nil || l.dead.Load() || result.Diverging != nil {
-		return err
-	}
-	visible, next, err := e.visible(&result, bytes)
-	if err != nil {
-		e.w.fail("%s: broker %d returned a malformed batch: %v", name, l.id, err)
-		return err
-	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	for _, f := range visible {
-		if f.offset >= at.at {
-			e.mu.observed[f.value] = true
-		}
-	}
-	at.at = max(at.at, next)
-	return nil
-}
-
-func (e *exactlyOnce) visible(result *replica.FetchResult, bytes []byte) ([]logRecord, int64,
-	error) {
-	var aborted []abortedTransaction
-	if result.Data != nil {
-		for _, a := range result.Data.Aborted {
-			aborted = append(aborted, abortedTransaction{a.ProducerID, a.FirstOffset})
-		}
-	}
-	visible, next, _, err := committed(bytes, aborted)
-	return visible, next, err
-}
-
 // leader returns the leader of a topic's partition, or nil.
 func (e *exactlyOnce) leader(name string) *liveBroker {
 	p := e.w.meta.recorded(name)
@@ -389,7 +335,7 @@ func (e *exactlyOnce) leader(name string) *liveBroker {
 
 // check compares the outputs with the transactions of the clients.
 func (e *exactlyOnce) check() {
-	count := map[string]int{}
+	count, visible := map[string]int{}, map[string][]logRecord{}
 	for _, t := range e.w.meta.topics {
 		l := e.leader(t.name)
 		log, err := l.set.Leader(t.partitionID(), -1)
@@ -403,15 +349,16 @@ func (e *exactlyOnce) check() {
 			return
 		}
 		if slices.Contains(outputTopics, t.name) {
-			e.countVisible(l, t.name, count)
+			visible[t.name] = e.allVisible(l, t.name)
+			for _, f := range visible[t.name] {
+				count[f.value]++
+			}
 		}
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	for value := range e.mu.observed {
-		if count[value] == 0 {
-			e.w.fail("a read_committed consumer received %s, which was not committed", value)
-		}
+	for _, r := range e.mu.readers {
+		r.check(visible)
 	}
 	for _, tx := range e.mu.transactions {
 		visible := 0
@@ -429,30 +376,6 @@ func (e *exactlyOnce) check() {
 	}
 	e.checkCopy(count)
 	e.checkEnded()
-}
-
-func (e *exactlyOnce) countVisible(l *liveBroker, name string, count map[string]int) {
-	c := newClient(e.w, 60)
-	for at := int64(0); ; {
-		result, bytes, err := c.fetch(e.w.ctx, l, replica.FetchRequest{BytesMax: 1 << 20,
-			ReadCommitted: true, Partitions: []replica.FetchPartition{{
-				ID: replica.PartitionID{Topic: name}, Offset: at, BytesMax: 1 << 20,
-				LeaderEpoch: -1, LastEpoch: -1}}})
-		if err != nil {
-			e.w.fail("%s: read at %d: %v", name, at, err)
-			return
-		}
-		visible, next, err := e.visible(&result, bytes)
-		if err != nil || next <= at {
-			return
-		}
-		for _, f := range visible {
-			if f.offset >= at {
-				count[f.value]++
-			}
-		}
-		at = next
-	}
 }
 
 // checkEnded checks that the coordinator has completed all transactions.
