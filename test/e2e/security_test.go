@@ -14,6 +14,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/sasl/oauth"
 	"github.com/twmb/franz-go/pkg/sasl/scram"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -81,6 +82,12 @@ func (e *environment) secured(t *testing.T) {
 			t.Errorf("a client %s is not refused", name)
 		}
 	}
+	e.accountClient(t, func(token string) *kgo.Client {
+		return connect(encrypted, kgo.SASL(oauth.Auth{Token: token}.AsMechanism()))
+	})
+	e.anonymousClient(t, writer)
+	e.httpNeedsRights(t)
+	e.brokerRights(t)
 }
 
 // waitSecured waits until the LogCluster's Topics and LogUser are ready and its listeners have
