@@ -100,6 +100,31 @@ var _ = Describe("The certificates of a LogCluster", func() {
 			f.namespace)).To(HaveLen(5), "ca, peer-ca, listener.tls, peer.0 and peer.1")
 	})
 
+	It("contain the CA of the server with the keys of tokens", func() {
+		listener := tlsListener
+		listener.Authentication = []v1alpha1.Authentication{{
+			Type: v1alpha1.AuthenticationOAuthBearer, OAuth: &v1alpha1.OAuth{Issuer: "https://idp",
+				JWKSURL: "https://idp/keys", Audience: "kafka",
+				CA: &v1alpha1.SecretKey{Name: "idp-ca", Key: "ca.crt"}}}}
+		f.secured("", listener)
+		key := v1alpha1.ListenerOAuthCAKey("tls")
+		Eventually(func(g Gomega) {
+			// A key without a certificate verifies no server; an absent one would select the public
+			// CAs.
+			g.Expect(string(f.secret(g, "main-brokers-tls")[key])).To(Equal("# none\n"))
+		}).Should(Succeed())
+		expectReason(f.clusterConditions(), v1alpha1.ConditionCertificatesReady,
+			v1alpha1.ReasonInvalidCertificate, "CA of jwksURL")
+		var ca []byte
+		Eventually(func(g Gomega) { ca = f.secret(g, "main-ca-cert")["ca.crt"] }).Should(Succeed())
+		f.create(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "idp-ca"},
+			Data: map[string][]byte{"ca.crt": ca}})
+		f.advance(time.Minute)
+		Eventually(func(g Gomega) {
+			g.Expect(string(f.secret(g, "main-brokers-tls")[key])).To(Equal(string(ca) + "\n"))
+		}).Should(Succeed())
+	})
+
 	It("are renewed when two thirds of their lifetime have passed", func() {
 		f.secured("", tlsListener)
 		var first, ca []byte
