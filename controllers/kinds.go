@@ -14,6 +14,7 @@ import (
 
 	"heartwood.dev/heartwood/api/v1alpha1"
 	"heartwood.dev/heartwood/controllers/certificates"
+	"heartwood.dev/heartwood/internal/operator/render"
 	"heartwood.dev/heartwood/internal/restmapper"
 )
 
@@ -33,6 +34,7 @@ func Mapper(*rest.Config, *http.Client) (meta.RESTMapper, error) {
 		restmapper.Namespaced(policyv1.SchemeGroupVersion, "PodDisruptionBudget"),
 		restmapper.Namespaced(certificates.Certificate.GroupVersion(),
 			certificates.Certificate.Kind),
+		restmapper.Namespaced(render.TLSRoute.GroupVersion(), render.TLSRoute.Kind),
 		restmapper.Namespaced(rbacv1.SchemeGroupVersion, "Role", "RoleBinding"),
 	), nil
 }

@@ -102,6 +102,7 @@ const (
 // +kubebuilder:validation:XValidation:rule="!(self.port in [9091, 9644])",fieldPath=".port",message="ports 9091 (connections between brokers) and 9644 (HTTP) are reserved: choose another port"
 // +kubebuilder:validation:XValidation:rule="!(self.name in ['peers', 'http', 'broker', 'brokers', 'bootstrap'])",fieldPath=".name",message="the names peers, http, broker, brokers and bootstrap are reserved: choose another name"
 // +kubebuilder:validation:XValidation:rule="!has(self.type) || self.type != 'TLSRoute' || has(self.tls) && has(self.advertised) && has(self.advertised.host) && self.advertised.host.contains('{id}')",fieldPath=".type",message="type TLSRoute needs tls, and an advertised.host with {id}, such as b{id}.kafka.example.com: a gateway selects the broker by the server name of the TLS connection"
+// +kubebuilder:validation:XValidation:rule="!has(self.gateway) || has(self.type) && self.type == 'TLSRoute'",fieldPath=".gateway",message="gateway applies to type TLSRoute only"
 // +kubebuilder:validation:XValidation:rule="!has(self.authentication) || has(self.tls) || self.authentication.all(a, a.type in ['ScramSha256', 'ScramSha512'] && (!has(self.type) || self.type == 'Internal'))",fieldPath=".tls",message="only SCRAM on a listener of type Internal works without tls: add tls, as without it others could take over connections or tokens"
 // +kubebuilder:validation:XValidation:rule="!has(self.authentication) || !self.authentication.exists(a, a.type == 'Tls') || self.authentication.size() == 1",fieldPath=".authentication",message="Tls excludes other types of authentication: make another listener for them"
 // +kubebuilder:validation:XValidation:rule="!has(self.maxReauth) || has(self.authentication) && self.authentication.exists(a, a.type != 'Tls')",fieldPath=".maxReauth",message="maxReauth applies to SCRAM and OAuthBearer: remove it, or add such an authentication"
@@ -140,6 +141,11 @@ type Listener struct {
 	// is determined from the type: the pod's host name, the node, or the load balancer.
 	// +optional
 	Advertised *Advertised `json:"advertised,omitempty"`
+	// Gateway is the Gateway to which the operator attaches a TLSRoute for each broker, for type
+	// TLSRoute. Default: no routes are created; route each advertised host to the Service
+	// <cluster>-<listener>-<id> by other means.
+	// +optional
+	Gateway *Gateway `json:"gateway,omitempty"`
 	// MaxReauth is the time after which a client must authenticate again on its connection
 	// (connections.max.reauth.ms), 1m to 24h. Default: no limit, except the lifetime of a token.
 	// +optional
@@ -168,6 +174,27 @@ type Listener struct {
 
 	// FromObject is set by Listeners.UnmarshalJSON.
 	FromObject bool `json:"-"`
+}
+
+// Gateway names a Gateway of the Gateway API (v1.5 or later), with a listener for TLS in mode
+// Passthrough.
+type Gateway struct {
+	// Name is the name of the Gateway.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Name string `json:"name"`
+	// Namespace is the namespace of the Gateway. Default: that of the LogCluster.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	Namespace string `json:"namespace,omitempty"`
+	// SectionName is the name of a listener of the Gateway. Default: every listener that admits the
+	// routes.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	SectionName string `json:"sectionName,omitempty"`
 }
 
 // ListenerTLS is the certificate of a listener.

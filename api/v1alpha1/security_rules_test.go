@@ -41,6 +41,8 @@ func listenerCreations() []TableEntry {
 		cluster("{listeners: [{name: a--b, port: 9092}]}", "listeners[0].name",
 			"the name of a listener must begin with a letter and hold only lower-case letters, digits and single dashes"),
 		listener("type: TLSRoute, tls: {}", "[0].type", routeText),
+		listener("type: NodePort, gateway: {name: edge}", "[0].gateway",
+			"gateway applies to type TLSRoute only"),
 		listener("type: TLSRoute, tls: {}, advertised: {host: b.example.com}", "[0].type",
 			routeText),
 		listener("type: TLSRoute, advertised: {host: 'b{id}.example.com'}", "[0].type", routeText),

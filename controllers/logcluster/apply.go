@@ -4,12 +4,14 @@ import (
 	"context"
 	"fmt"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"heartwood.dev/heartwood/controllers/conditions"
+	"heartwood.dev/heartwood/internal/operator/render"
 )
 
 // apply creates or updates a rendered object by server-side apply, and sets owner as its owner. It
@@ -34,6 +36,9 @@ func apply(ctx context.Context, c client.Client, owner, object client.Object) er
 	applied := &unstructured.Unstructured{Object: content} // and then the API server's response
 	if err := c.Apply(ctx, client.ApplyConfigurationFromUnstructured(applied),
 		client.FieldOwner(conditions.Operator), client.ForceOwnership); err != nil {
+		if object.GetObjectKind().GroupVersionKind() == render.TLSRoute && apierrors.IsNotFound(err) {
+			err = fmt.Errorf("%w: the Gateway API v1.5 or later is not installed", err)
+		}
 		return fmt.Errorf("apply %s %s: %w", object.GetObjectKind().GroupVersionKind().Kind,
 			object.GetName(), err)
 	}

@@ -35,7 +35,9 @@ import (
 // +kubebuilder:rbac:groups=heartwood.dev,resources=logclusters,verbs=get;list;watch;patch
 // +kubebuilder:rbac:groups=heartwood.dev,resources=logclusters/finalizers,verbs=update
 // +kubebuilder:rbac:groups="",resources=pods,verbs=get;list;watch;delete
-// +kubebuilder:rbac:groups="",resources=services;serviceaccounts,verbs=get;list;watch;create;patch
+// +kubebuilder:rbac:groups="",resources=services,verbs=get;list;watch;create;patch;delete
+// +kubebuilder:rbac:groups="",resources=serviceaccounts,verbs=get;list;watch;create;patch
+// +kubebuilder:rbac:groups=gateway.networking.k8s.io,resources=tlsroutes,verbs=list;create;patch;delete
 // +kubebuilder:rbac:groups=apps,resources=statefulsets,verbs=get;list;watch;create;patch
 // +kubebuilder:rbac:groups=networking.k8s.io,resources=networkpolicies,verbs=get;list;watch;create;patch
 // +kubebuilder:rbac:groups=policy,resources=poddisruptionbudgets,verbs=get;list;watch;create;patch
@@ -209,7 +211,8 @@ func (r *Reconciler) advance(ctx context.Context, s *scope) (result outcome, aga
 // first error, because later objects may depend on the failed one, as pods depend on their
 // ServiceAccount. It creates an event for the error; the queue retries with backoff.
 func (r *Reconciler) applyAll(ctx context.Context, s *scope) error {
-	for _, object := range render.Cluster(s.cluster, s.settings(r.Settings)) {
+	rendered := render.Cluster(s.cluster, s.settings(r.Settings))
+	for _, object := range rendered {
 		if err := apply(ctx, r.Client, s.cluster, object); err != nil {
 			r.Events.Warning(s.cluster, v1alpha1.EventApplyFailed, "Apply",
 				"The operator failed to %v; it retries.", err)
@@ -219,7 +222,7 @@ func (r *Reconciler) applyAll(ctx context.Context, s *scope) error {
 			s.appliedGeneration = brokers.Generation
 		}
 	}
-	return nil
+	return r.prune(ctx, s, rendered)
 }
 
 // settings returns the settings for package render.

@@ -46,6 +46,8 @@ func Cluster(cluster *v1alpha1.LogCluster, settings Settings) []client.Object {
 		bootstrapService(cluster),
 	}
 	objects = append(objects, listenerServices(cluster, settings)...)
-	return append(objects, podDisruptionBudget(cluster, settings),
+	objects = append(objects, podDisruptionBudget(cluster, settings),
 		statefulSet(cluster, settings))
+	// The Gateway API may not be installed, so its objects are last.
+	return append(objects, tlsRoutes(cluster, settings)...)
 }

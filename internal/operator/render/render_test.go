@@ -78,7 +78,9 @@ func secured() *v1alpha1.LogCluster {
 					Annotations: map[string]string{"example.com/subnet": "a"}},
 				{Name: "route", Port: 9096, Type: v1alpha1.ListenerTLSRoute,
 					TLS:        &v1alpha1.ListenerTLS{},
-					Advertised: &v1alpha1.Advertised{Host: "b{id}.example.com"}},
+					Advertised: &v1alpha1.Advertised{Host: "b{id}.example.com"},
+					Gateway: &v1alpha1.Gateway{Name: "edge", Namespace: "gateways",
+						SectionName: "kafka"}},
 			},
 		},
 	}
