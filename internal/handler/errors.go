@@ -162,6 +162,7 @@ var kafkaErrors = []struct {
 	{errNoSASL, kafkaError{34, "ILLEGAL_SASL_STATE"}},
 	{errNoAuthorizer, kafkaError{54, "SECURITY_DISABLED"}},
 	{errUnsupportedSASL, kafkaError{33, "UNSUPPORTED_SASL_MECHANISM"}},
+	{errNotDescribed, kafkaError{91, "RESOURCE_NOT_FOUND"}},
 	{errUnknownCredential, kafkaError{91, "RESOURCE_NOT_FOUND"}},
 	{errDuplicateUser, kafkaError{92, "DUPLICATE_RESOURCE"}},
 	{errThrottled, kafkaError{89, "THROTTLING_QUOTA_EXCEEDED"}},

@@ -30,13 +30,22 @@ var (
 
 // Errors of SCRAM credentials.
 var (
-	errUnknownCredential   = errors.New("the user has no such credential")
+	//nolint:staticcheck // text of Kafka
+	errNotDescribed = errors.New("Attempt to describe a user credential that does not exist")
+	//nolint:staticcheck // text of Kafka
+	errUnknownCredential   = errors.New("Attempt to delete a user credential that does not exist")
 	errDuplicateUser       = errors.New("the request names the user more than once")
 	errUnacceptable        = errors.New("unacceptable credential")
 	errUnsupportedSASL     = errors.New("unknown SCRAM mechanism")
 	mechanismNames         = map[int8]string{1: sasl.ScramSHA256, 2: sasl.ScramSHA512}
 	mechanismOfDescription = []int8{1, 2}
 )
+
+// unacceptableError is errUnacceptable with a text of Kafka.
+type unacceptableError struct{ text string }
+
+func (e *unacceptableError) Error() string { return e.text }
+func (e *unacceptableError) Unwrap() error { return errUnacceptable }
 
 // saltedBytesMax limits salts and salted passwords of admin clients.
 const saltedBytesMax = 1024
@@ -69,7 +78,7 @@ func (h *Handler) describeSCRAM(_ context.Context, raw *wire.Request,
 		case duplicates[name]:
 			err, described.CredentialInfos = errDuplicateUser, nil
 		case len(described.CredentialInfos) == 0:
-			err = errUnknownCredential
+			err = errNotDescribed
 		}
 		described.ErrorCode, described.ErrorMessage = result.code(err), message(err)
 		response.Results = append(response.Results, described)
@@ -166,9 +175,10 @@ func upsertion(u *kmsg.AlterUserSCRAMCredentialsRequestUpsertion) scramChange {
 	switch {
 	case c.Mechanism == "":
 		c.fault = errUnsupportedSASL
-	case u.Iterations < sasl.IterationsMin || u.Iterations > sasl.IterationsMax:
-		c.fault = fmt.Errorf("%w: %d iterations, want %d to %d", errUnacceptable, u.Iterations,
-			sasl.IterationsMin, sasl.IterationsMax)
+	case u.Iterations < sasl.IterationsMin:
+		c.fault = &unacceptableError{"Too few iterations"}
+	case u.Iterations > sasl.IterationsMax:
+		c.fault = &unacceptableError{"Too many iterations"}
 	case len(u.Salt) == 0 || len(u.Salt) > saltedBytesMax:
 		c.fault = fmt.Errorf("%w: the salt has %d bytes", errUnacceptable, len(u.Salt))
 	case len(u.SaltedPassword) != sasl.HashBytes(c.Mechanism):

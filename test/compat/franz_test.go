@@ -14,8 +14,8 @@ import (
 	"heartwood.dev/heartwood/test/kit/process"
 )
 
-// franzTests are franz-go's own tests that need a broker. TestSCRAM (SASL) and TestShareGroup are
-// excluded, because they need unsupported features.
+// franzTests are franz-go's own tests that need a broker. TestFranzGoSecurity runs TestSCRAM.
+// TestShareGroup is excluded, because it needs an unsupported feature.
 const franzTests = "TestProcessHooks|TestPing|TestIssue|TestConsumeTopic|TestConsumeRegex|TestDirectPartitionPurge|TestAddRemovePartitions|TestPause|" +
 	"TestPooling|TestGroup|TestTxnEtl|TestHookPollStart$|TestPollWait|TestClient_"
 
@@ -49,7 +49,7 @@ func TestFranzGo(t *testing.T) {
 	proof.notes = append(proof.notes,
 		fmt.Sprintf("%d pass, with their parts; %d skip themselves", counts["PASS"],
 			counts["SKIP"]),
-		"not run: TestSCRAM (no SASL), TestShareGroup (no share groups)")
+		"not run here: TestSCRAM (needs authentication), TestShareGroup (no share groups)")
 	if err != nil || counts["PASS"] == 0 {
 		t.Errorf("%v\n%s", err, out)
 	}

@@ -22,7 +22,7 @@ func TestMirrorMaker(t *testing.T) {
 
 func TestMirrorMakerFromKafka(t *testing.T) {
 	proof := newRow(t, "MirrorMaker 2", "from Apache Kafka: "+mirrorChecks)
-	testMirror(t, proof, startKafka)
+	testMirror(t, proof, func(t *testing.T) string { return startKafka(t) })
 }
 
 // mirrored is the number of partitions of the topic that is mirrored.

@@ -120,8 +120,9 @@ func startBroker(t *testing.T) string {
 	return bootstrap[0]
 }
 
-// startKafka starts one broker of Apache Kafka and returns its bootstrap address.
-func startKafka(t *testing.T) string {
+// startKafka starts one broker of Apache Kafka, with more properties, and returns its bootstrap
+// address.
+func startKafka(t *testing.T, properties ...string) string {
 	t.Helper()
 	java, classes := need(t, "java", "-version"), jars(t)
 	if found, _ := filepath.Glob(filepath.Join(filepath.Dir(classes), "kafka_2.13-*.jar")); len(
@@ -130,13 +131,14 @@ func startKafka(t *testing.T) string {
 	}
 	bootstrap, controller := process.FreePorts(t, 1), process.FreePorts(t, 1)
 	dir := t.TempDir()
-	config := writeProperties(t, dir, "server.properties", "process.roles=broker,controller",
+	config := writeProperties(t, dir, "server.properties", append(properties,
+		"process.roles=broker,controller",
 		"node.id=1", "controller.quorum.voters=1@"+controller,
 		"listeners=PLAINTEXT://"+bootstrap+",CONTROLLER://"+controller,
 		"advertised.listeners=PLAINTEXT://"+bootstrap, "controller.listener.names=CONTROLLER",
 		"log.dirs="+filepath.Join(dir, "data"), "offsets.topic.replication.factor=1",
 		"offsets.topic.num.partitions=3", "transaction.state.log.replication.factor=1",
-		"transaction.state.log.min.isr=1", "group.initial.rebalance.delay.ms=0")
+		"transaction.state.log.min.isr=1", "group.initial.rebalance.delay.ms=0")...)
 	output(t, "", append(javaTool(java, classes, "kafka.tools.StorageTool"), "format", "-t",
 		"AAAAAAAAAAAAAAAAAAAAAQ", "-c", config)...)
 	broker := startService(t, append(javaTool(java, classes, "kafka.Kafka"), config)...)
