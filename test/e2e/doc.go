@@ -9,5 +9,5 @@
 // FAULTS is the path of a script that stops and starts nodes and the API server, such as
 // hack/e2e-faults.sh. If it is unset, the steps that need the script are skipped.
 // HEARTWOOD_E2E_KEEP=1 keeps all resources for inspection. HEARTWOOD_E2E_MANY=1 adds the step with
-// a thousand partitions.
+// a thousand partitions; a larger number is the number of partitions.
 package e2e

@@ -6,7 +6,9 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -16,10 +18,15 @@ import (
 )
 
 // many is the Topic of testdata/many.yaml.
-const (
-	many           = "many"
-	manyPartitions = 1000
-)
+const many = "many"
+
+// manyPartitions is the number of its partitions.
+func manyPartitions() int {
+	if n, err := strconv.Atoi(os.Getenv("HEARTWOOD_E2E_MANY")); err == nil && n > 1 {
+		return n
+	}
+	return 1000
+}
 
 // manyPartitionsFailOver stops brokers that lead hundreds of partitions, and measures how long it
 // takes until the last partition accepts a write again.
@@ -30,30 +37,42 @@ func (e *environment) manyPartitionsFailOver(t *testing.T) {
 		)
 	}
 	began := time.Now()
-	e.kubectl(t, "apply", "-f", "test/e2e/testdata/many.yaml")
+	manifest, err := os.ReadFile(filepath.Join("testdata", "many.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if out, err := command(t.Context(), strings.Replace(string(manifest), "partitions: 1000",
+		fmt.Sprintf("partitions: %d", manyPartitions()), 1), "kubectl", "--namespace", e.namespace,
+		"apply", "-f", "-"); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
 	e.waitTopic(t, many, func(topic *v1alpha1.Topic) string {
-		if topic.Status.ReadyPartitions < manyPartitions || topic.Status.UnderReplicated > 0 {
+		if int(topic.Status.ReadyPartitions) < manyPartitions() || topic.Status.UnderReplicated > 0 {
 			return fmt.Sprintf("%d partitions ready, %d under-replicated",
 				topic.Status.ReadyPartitions, topic.Status.UnderReplicated)
 		}
 		return ""
 	})
-	t.Logf("MEASURED %d partitions ready after %s", manyPartitions,
+	t.Logf("MEASURED %d partitions ready after %s", manyPartitions(),
 		time.Since(began).Round(100*time.Millisecond))
 	e.probe(t, leads{}, -1) // so that the client has all leaders in its metadata cache
+	kill := func(t *testing.T, broker int32) { e.killProcess(t, brokerPod(broker)) }
+	remove := func(t *testing.T, broker int32) {
+		e.kubectl(t, "delete", "pod", brokerPod(broker), "--wait=false")
+	}
 	for round, failure := range []struct {
 		name string
-		do   func(t *testing.T, pod string)
+		do   func(t *testing.T, broker int32)
 	}{
-		{"killed", e.killProcess},
-		{"deleted", func(t *testing.T,
-			pod string) {
-			e.kubectl(t, "delete", "pod", pod, "--wait=false")
-		}},
-		{"killed again", e.killProcess},
-		{"deleted again", func(t *testing.T,
-			pod string) {
-			e.kubectl(t, "delete", "pod", pod, "--wait=false")
+		{"killed", kill},
+		{"deleted", remove},
+		{"killed again", kill},
+		{"deleted again", remove},
+		// The second fault comes when the first broker is just returning to its ISRs.
+		{"deleted, and another one killed 14 s later", func(t *testing.T, broker int32) {
+			remove(t, broker)
+			time.Sleep(14 * time.Second)
+			kill(t, (broker+1)%brokerCount)
 		}},
 	} {
 		t.Run(failure.name, func(t *testing.T) {
@@ -64,7 +83,7 @@ func (e *environment) manyPartitionsFailOver(t *testing.T) {
 			e.waitAcknowledged(t, many, 500)
 			e.mustCall(t, "POST", "mark", "topic", many)
 			at := time.Now()
-			failure.do(t, brokerPod(broker))
+			failure.do(t, broker)
 			e.probe(t, before, broker)
 			e.waitPreferredLeaders(t)
 			e.waitAcknowledged(t, many, 500)
@@ -88,13 +107,13 @@ func (e *environment) manyPartitionsFailOver(t *testing.T) {
 func (e *environment) probe(t *testing.T, before leads, broker int32) {
 	t.Helper()
 	latencies := e.mustCall(t, "POST", "probe", "topic", many, "partitions",
-		strconv.Itoa(manyPartitions)).Latencies
+		strconv.Itoa(manyPartitions())).Latencies
 	led, others := before.split(latencies, broker)
 	t.Logf(
 		"MEASURED broker %d led %d of %d: the last of them accepted a write after %d ms, the last of the others after %d ms",
 		broker,
 		before.count(broker),
-		manyPartitions,
+		manyPartitions(),
 		led,
 		others,
 	)
@@ -120,7 +139,7 @@ func (e *environment) waitPreferredLeaders(t *testing.T) {
 		if err != nil {
 			return err.Error()
 		}
-		pending := manyPartitions - len(partitions)
+		pending := manyPartitions() - len(partitions)
 		for _, p := range partitions {
 			if len(p.ISR) < len(p.Target) || p.Leader != p.Target[0] {
 				pending++
