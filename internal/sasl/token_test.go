@@ -8,6 +8,8 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"errors"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -134,6 +136,45 @@ func TestTrap9ForgedTokensAreRefused(t *testing.T) {
 	empty := Issuer{}
 	if _, err := empty.Verify(now, keys, with("aud", nil)); err == nil {
 		t.Error("an issuer without a name and audience accepts tokens")
+	}
+}
+
+// Trap 9: a token with a key, or the URL of a key, in its header. Only the keys of the issuer
+// verify, and no URL is requested.
+func TestTrap9KeysInTheHeaderAreIgnored(t *testing.T) {
+	keys := jwks(t)
+	other, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	requested := make(chan string, 10)
+	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		requested <- r.URL.Path
+	}))
+	defer server.Close()
+	for _, kid := range []string{"ec", "rsa", "own"} {
+		for header, value := range map[jose.HeaderKey]any{"": nil, "jku": server.URL + "/jku",
+			"x5u": server.URL + "/x5u"} {
+			options := &jose.SignerOptions{EmbedJWK: header == ""}
+			if header != "" {
+				options = options.WithHeader(header, value)
+			}
+			signer, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.ES256,
+				Key: jose.JSONWebKey{Key: other, KeyID: kid}}, options)
+			if err != nil {
+				t.Fatal(err)
+			}
+			token, err := jwt.Signed(signer).Claims(claims()).Serialize()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got, err := issuer.Verify(now, keys, token); err == nil {
+				t.Errorf("key id %s, header %q: accepted as %+v", kid, header, got)
+			}
+		}
+	}
+	if len(requested) > 0 {
+		t.Errorf("a URL of a token was requested: %s", <-requested)
 	}
 }
 
