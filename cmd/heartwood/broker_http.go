@@ -84,6 +84,7 @@ func (s httpServer) serve(ctx context.Context, handler http.Handler) error {
 	if err != nil {
 		return fmt.Errorf("listen for http: %w", err)
 	}
+	listener = access.Limit(listener)
 	if s.tls != nil {
 		listener = tls.NewListener(listener, s.tls)
 	}

@@ -9,7 +9,8 @@
 //     (rightOf). Decisions are cached for cacheTTL.
 //
 // Every path that is not open needs a right, also unknown ones. The memory is bounded: the cache
-// has at most cacheMax entries, and only verified tokens cause requests to the API server.
+// has at most cacheMax entries, only verified tokens cause requests to the API server, and an
+// address has at most addressConnectionsMax connections (Limit).
 //
 // A Gate is safe for concurrent use. It has one lock, which is not held during requests.
 package access
