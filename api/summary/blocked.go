@@ -43,6 +43,9 @@ func transactionOf(rows Rows) string {
 	if oldest.Until != nil {
 		fmt.Fprintf(text, ", ends by %s", clockTime(*oldest.Until))
 	}
+	if oldest.Hanging {
+		text.WriteString(", hangs (run heartwood transactions find-hanging)")
+	}
 	held := resource.NewQuantity(roundBytes(blocked.Compaction.BlockedBytes[blockedByTransaction]),
 		resource.BinarySI)
 	fmt.Fprintf(text, ", holds back %s of cleaning, and read_committed consumers at offset %d", held,

@@ -62,7 +62,8 @@ func TestConditionHasTheReasonOfHighestPrecedence(t *testing.T) {
 }
 
 // TestOpenTransactionIsDescribed: the message names the producer of the oldest transaction, when it
-// ends, and what it holds back. Without a report of its coordinator it names the producer id.
+// ends, and what it holds back. Without a report of its coordinator it names the producer id, and
+// says whether the transaction hangs.
 func TestOpenTransactionIsDescribed(t *testing.T) {
 	blocked := func() *report.Compaction {
 		return &report.Compaction{Reason: v1alpha1.ReasonBlockedByOpenTransaction, Phase: "idle",
@@ -84,9 +85,13 @@ func TestOpenTransactionIsDescribed(t *testing.T) {
 	}
 	rows.Replicas[1].OldestTransaction.TransactionalID = ""
 	rows.Replicas[1].OldestTransaction.Until = nil
-	want = head + "producer 225179, open since 2026-01-01T12:00:00Z" + tail
-	if got := Condition(rows, 3, Polled{}); got.Message != want {
-		t.Errorf("got  %s\nwant %s", got.Message, want)
+	for hangs, text := range map[bool]string{
+		false: "", true: ", hangs (run heartwood transactions find-hanging)"} {
+		rows.Replicas[1].OldestTransaction.Hanging = hangs
+		want = head + "producer 225179, open since 2026-01-01T12:00:00Z" + text + tail
+		if got := Condition(rows, 3, Polled{}); got.Message != want {
+			t.Errorf("got  %s\nwant %s", got.Message, want)
+		}
 	}
 }
 
