@@ -3,6 +3,7 @@
 Arguments: library, bootstrap, transactional id, group, input, output. After an error that ends the
 producer the program exits with code 1, and its caller starts it again.
 """
+import faulthandler
 import json
 import signal
 import sys
@@ -76,6 +77,9 @@ def kafka_python(bootstrap, transactional_id, group, source, target):
         transaction_timeout_ms=20000)
     producer.init_transactions()
     while running:
+        # After the connection to its coordinator broke, kafka-python 3.0.12 sometimes waits forever in
+        # commit_transaction, without a request in flight. Then the program exits.
+        faulthandler.dump_traceback_later(30, exit=True)
         batches = consumer.poll(500, max_records=10)
         if not batches:
             continue
@@ -97,6 +101,7 @@ def kafka_python(bootstrap, transactional_id, group, source, target):
                     consumer.seek_to_beginning(tp)
                 else:
                     consumer.seek(tp, at)
+    faulthandler.cancel_dump_traceback_later()
 
 
 signal.signal(signal.SIGTERM, stop)
