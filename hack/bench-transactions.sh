@@ -22,56 +22,7 @@ heartwood=${HEARTWOOD:-$dir/heartwood}
 [ -n "${HEARTWOOD:-}" ] || CGO_ENABLED=0 go build -trimpath -ldflags '-s -w' -o "$heartwood" \
   ./cmd/heartwood
 
-cat > "$dir/cluster.yaml" <<YAML
-apiVersion: heartwood.dev/v1alpha1
-kind: LogCluster
-metadata: {name: bench}
-spec: {brokers: 1}
-YAML
-
-pid=
-stop() {
-  [ -z "$pid" ] || { kill -TERM "$pid" 2>/dev/null || true; wait "$pid" 2>/dev/null || true; }
-  pid=
-  rm -rf "$dir/data"
-}
-trap stop EXIT
-
-start() { # KIND
-  rm -rf "$dir/data"; mkdir -p "$dir/data"
-  if [ "$1" = kafka ]; then
-    cat > "$dir/server.properties" <<P
-process.roles=broker,controller
-node.id=1
-controller.quorum.voters=1@127.0.0.1:$((port + 1))
-listeners=PLAINTEXT://127.0.0.1:$port,CONTROLLER://127.0.0.1:$((port + 1))
-advertised.listeners=PLAINTEXT://127.0.0.1:$port
-controller.listener.names=CONTROLLER
-log.dirs=$dir/data/log
-offsets.topic.replication.factor=1
-transaction.state.log.replication.factor=1
-transaction.state.log.min.isr=1
-P
-    java -cp "$KAFKA_LIB/*" kafka.tools.StorageTool format -t AAAAAAAAAAAAAAAAAAAAAQ \
-      -c "$dir/server.properties" > "$dir/kafka.out" 2>&1
-    java -server -Xms1G -Xmx1G -XX:+UseG1GC -XX:MaxGCPauseMillis=20 \
-      -XX:InitiatingHeapOccupancyPercent=35 -Dkafka.logs.dir="$dir" \
-      -cp "$KAFKA_LIB/*" kafka.Kafka "$dir/server.properties" >> "$dir/kafka.out" 2>&1 &
-  else
-    "$heartwood" dev -f "$dir/cluster.yaml" --data-dir "$dir/data/log" \
-      --listen "127.0.0.1:$port" --http "127.0.0.1:$((port + 1))" > "$dir/$1.out" 2>&1 &
-  fi
-  pid=$!
-  for ((i = 0; i < 600; i++)); do
-    (exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null && return
-    kill -0 "$pid" || { tail -5 "$dir/$1.out" >&2; exit 1; }
-    sleep 0.1
-  done
-  echo "the broker did not listen within 60 s" >&2; exit 1
-}
-
-# ticks prints the CPU time that the broker has used, in clock ticks (100 per second).
-ticks() { awk '{print $14 + $15}' "/proc/$pid/stat"; }
+. hack/bench-lib.sh
 
 bench() { # ARGUMENTS...
   "$heartwood" bench produce --bootstrap "127.0.0.1:$port" --records 1000000000 \
@@ -115,7 +66,7 @@ uptime
 printf 'broker\tmeasurement\ttransactions\trecords\tbroker CPU us each\tp50 ms\tp99 ms\n'
 for ((turn = 0; turn < turns; turn++)); do
   for kind in $kinds; do
-    start "$kind"
+    start "$kind" "$heartwood"
     bench --topic warm --duration "${warm}s" --rate "$rate" --transaction 10ms > /dev/null
     bench --topic warm --duration "${warm}s" --transaction-records 1 --producers 10 > /dev/null
     run "$kind" "1 record, 1 producer" transactions --transaction-records 1

@@ -21,6 +21,10 @@ func targetFlags(cmd *cobra.Command, to *client.Target) (asJSON *bool) {
 	flags.StringSliceVar(&to.Bootstrap, "bootstrap", []string{"127.0.0.1:9092"},
 		"`HOST:PORT,...` of brokers of the cluster")
 	flags.StringVar(&to.Topic, "topic", "heartwood-bench", "topic to measure")
+	flags.StringVar(&to.Security.CAFile, "ca-file", "",
+		"`FILE` of the cluster's CAs (PEM): connect with TLS")
+	flags.StringVar(&to.Security.User, "user", "", "authenticate by SCRAM-SHA-512")
+	flags.StringVar(&to.Security.PasswordFile, "password-file", "", "`FILE` of the user's password")
 	return flags.Bool("json", false, "print one JSON object")
 }
 

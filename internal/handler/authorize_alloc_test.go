@@ -2,9 +2,12 @@ package handler
 
 import (
 	"net/netip"
+	"strconv"
+	"strings"
 	"testing"
 
 	"heartwood.dev/heartwood/internal/authz"
+	"heartwood.dev/heartwood/internal/compress"
 	"heartwood.dev/heartwood/internal/wire"
 )
 
@@ -40,4 +43,53 @@ func TestAuthorizationAllocatesNothing(t *testing.T) {
 			}
 		}
 	}
+}
+
+// BenchmarkAuthorizedProduce compares a produce of one batch with its authorization, by the ACLs of
+// 5,000 users. docs/bench/security.md contains the results.
+func BenchmarkAuthorizedProduce(b *testing.B) {
+	var acls []authz.ACL
+	for i := range 5000 {
+		user := wire.Principal{Type: "User", Name: "user-" + strconv.Itoa(i)}
+		acls = append(acls,
+			authz.ACL{Principal: user, Host: "*", Operation: OpWrite, Permission: authz.Allow,
+				Type: ResourceTopic, Pattern: authz.PatternPrefix, Name: "tick"},
+			authz.ACL{Principal: user, Host: "*", Operation: OpRead, Permission: authz.Allow,
+				Type: ResourceTopic, Pattern: authz.PatternLiteral, Name: "tickets"})
+	}
+	matcher := authz.New(acls, nil)
+	with := newBroker(b)
+	with.topic("tickets", nil)
+	with.opts.Authorize = func(a Action) bool {
+		return matcher.Allowed(a.Principal, a.Address, a.Operation, a.Type, a.Name)
+	}
+	session := &wire.Session{Principal: wire.Principal{Type: "User", Name: "user-77"}}
+	address := netip.MustParseAddr("192.0.2.1")
+	b.Run("authorize", func(b *testing.B) {
+		b.ReportAllocs()
+		req := &wire.Request{Key: keyProduce, Address: address, Session: session}
+		for b.Loop() {
+			if err := with.authorize(req, writeTopic, "tickets"); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+	values := make([]string, 100)
+	for i := range values {
+		values[i] = strings.Repeat("v", 100)
+	}
+	produce := produceRequestFor("tickets", -1, batch(b, compress.None, values...))
+	produce.SetVersion(9)
+	encoded := produce.AppendTo(nil)
+	body := make([]byte, len(encoded))
+	b.Run("produce", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			copy(body, encoded) // the append changes the batch
+			if _, err := with.Handle(b.Context(), &wire.Request{Key: keyProduce, Version: 9,
+				Body: body, Address: address, Session: session}); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
 }

@@ -30,6 +30,7 @@ const (
 type Target struct {
 	Bootstrap []string // HOST:PORT of brokers of the cluster
 	Topic     string
+	Security  Security
 }
 
 func (t Target) validate() []error {
@@ -41,6 +42,9 @@ func (t Target) validate() []error {
 		if _, port, err := net.SplitHostPort(address); err != nil || port == "" {
 			faults = append(faults, fmt.Errorf("bootstrap address %q: want HOST:PORT", address))
 		}
+	}
+	if (t.Security.User == "") != (t.Security.PasswordFile == "") {
+		faults = append(faults, errors.New("a user needs a password file, and the reverse"))
 	}
 	if t.Topic == "" {
 		faults = append(faults, errors.New("no topic"))

@@ -25,10 +25,13 @@ var ErrNoTopic = errors.New("no such topic")
 
 // connect returns a client of the target.
 func (t Target) connect(opts ...kgo.Opt) (*kgo.Client, error) {
-	client, err := kgo.NewClient(append([]kgo.Opt{
-		kgo.SeedBrokers(t.Bootstrap...), kgo.ClientID("heartwood-bench"),
-		kgo.DialTimeout(5 * time.Second), kgo.RetryTimeout(answerTimeout),
-	}, opts...)...)
+	all, err := t.Security.options()
+	if err != nil {
+		return nil, err
+	}
+	all = append(all, kgo.SeedBrokers(t.Bootstrap...), kgo.ClientID("heartwood-bench"),
+		kgo.DialTimeout(5*time.Second), kgo.RetryTimeout(answerTimeout))
+	client, err := kgo.NewClient(append(all, opts...)...)
 	if err != nil {
 		return nil, fmt.Errorf("create client: %w", err)
 	}

@@ -1,0 +1,46 @@
+package client
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/sasl/scram"
+)
+
+// Security is how clients connect. The zero value connects without TLS and authentication.
+type Security struct {
+	// CAFile contains the CAs of the cluster (PEM). If it is set, clients connect with TLS.
+	CAFile string
+	// User authenticates by SCRAM-SHA-512; "": without authentication.
+	User string
+	// PasswordFile contains the password of User.
+	PasswordFile string
+}
+
+// options returns the options of a client.
+func (s Security) options() (opts []kgo.Opt, err error) {
+	if s.CAFile != "" {
+		content, err := os.ReadFile(s.CAFile)
+		if err != nil {
+			return nil, fmt.Errorf("read CAs: %w", err)
+		}
+		config := &tls.Config{RootCAs: x509.NewCertPool(), MinVersion: tls.VersionTLS12}
+		if !config.RootCAs.AppendCertsFromPEM(content) {
+			return nil, fmt.Errorf("read CAs: %s contains no certificate", s.CAFile)
+		}
+		opts = append(opts, kgo.DialTLSConfig(config))
+	}
+	if s.User != "" {
+		password, err := os.ReadFile(s.PasswordFile)
+		if err != nil {
+			return nil, fmt.Errorf("read password: %w", err)
+		}
+		opts = append(opts, kgo.SASL(scram.Auth{User: s.User,
+			Pass: strings.TrimRight(string(password), "\r\n")}.AsSha512Mechanism()))
+	}
+	return opts, nil
+}
