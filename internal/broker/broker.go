@@ -177,7 +177,7 @@ func (b *Broker) open() (err error) {
 		NodeID: b.opts.NodeID, Image: b.image, Await: b.await, Replicas: b.replicas,
 		Groups: b.groups, Transactions: b.transactions, Admin: b.opts.Metadata,
 		Alterer: b.opts.Metadata, Mover: b.opts.Metadata, Users: b.opts.Metadata,
-		ProducerID: b.ids.Next, Authorize: b.authorize, Explain: b.explain, PlainPeers: b.plainPeers,
+		ProducerID: b.ids.Next, Authorize: b.authorize, Explain: b.explain, PlainPeers: b.plainFollower,
 		DataDir: b.opts.DataDir, Listen: b.listeners[0].socket.Addr().String(), Volume: b.volume,
 		Registry: b.opts.Registry, Logger: b.logger,
 	}), connectionsMax(files)); err != nil {

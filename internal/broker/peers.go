@@ -92,7 +92,9 @@ func singleURI(certificate *x509.Certificate) (string, error) {
 	return certificate.URIs[0].String(), nil
 }
 
-// dialPeer connects to another broker, as the broker has registered.
+// dialPeer connects to another broker, as the broker has registered. A broker without certificates
+// connects without TLS, which the port for peers accepts while not all brokers have certificates.
+// Otherwise a rolling update to TLS, or back, would stop replication.
 func (b *Broker) dialPeer(ctx context.Context, to metadata.Broker) (*wire.Peer, error) {
 	name := b.clientID()
 	address, secure := strings.CutPrefix(to.Peer, metadata.PeerTLS)
@@ -104,7 +106,7 @@ func (b *Broker) dialPeer(ctx context.Context, to metadata.Broker) (*wire.Peer, 
 		}
 		address = endpoint.String()
 	}
-	if !secure {
+	if !secure || b.opts.Certificates == nil {
 		return wire.DialPeer(ctx, b.opts.Dialer, address, name)
 	}
 	config, err := b.peerClient(to.ID)
@@ -127,9 +129,6 @@ func (b *Broker) dialPeer(ctx context.Context, to metadata.Broker) (*wire.Peer, 
 // which may belong to another pod by now. So the certificate is verified by the URI, which contains
 // the id of the broker, and not by a host name.
 func (b *Broker) peerClient(to int32) (*tls.Config, error) {
-	if b.opts.Certificates == nil {
-		return nil, fmt.Errorf("broker %d requires TLS, and this broker has no certificate", to)
-	}
 	m := b.opts.Certificates.current.Load()
 	if m.peer == nil || m.peerCA == nil {
 		return nil, errNoCertificate
@@ -174,4 +173,10 @@ func (b *Broker) plainPeers() bool {
 		}
 	}
 	return false
+}
+
+// plainFollower reports whether a client of a listener may act as a broker without a certificate. A
+// broker with a port for peers has registered it, so no broker connects to its other listeners.
+func (b *Broker) plainFollower(listener string) bool {
+	return (b.peers == nil || listener == peersListener) && b.plainPeers()
 }

@@ -58,6 +58,16 @@ func scramOf(t *testing.T, passwords map[string]string) map[string]*v1alpha1.Scr
 }
 
 func newSecureCluster(t *testing.T, brokers int) *secureCluster {
+	c := newStoppedCluster(t, brokers, "admin")
+	for id := range brokers {
+		c.brokers = append(c.brokers, c.start(int32(id)))
+	}
+	c.await()
+	return c
+}
+
+// newStoppedCluster is a secureCluster whose brokers have not started.
+func newStoppedCluster(t *testing.T, brokers int, superUsers ...string) *secureCluster {
 	store, err := local.Open(vfs.OS{}, t.TempDir()+"/metadata.json")
 	if err != nil {
 		t.Fatal(err)
@@ -68,21 +78,23 @@ func newSecureCluster(t *testing.T, brokers int) *secureCluster {
 	cluster := &v1alpha1.LogCluster{}
 	cluster.Name, cluster.Spec.Brokers = "demo", int32(brokers)
 	cluster.Spec.Authorization = &v1alpha1.Authorization{Type: v1alpha1.AuthorizationSimple,
-		SuperUsers: []string{"admin"}}
+		SuperUsers: superUsers}
 	if err := errors.Join(store.Sync(cluster, brokers, nil),
 		store.SyncUsers(nil, scramOf(t, map[string]string{"admin": "admin-secret",
 			"alice": "alice-secret"}))); err != nil {
 		t.Fatal(err)
 	}
-	for id := range brokers {
-		c.brokers = append(c.brokers, c.start(int32(id)))
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
-	defer cancel()
-	if err := store.AwaitBrokers(ctx, brokers); err != nil {
-		t.Fatal(err)
-	}
 	return c
+}
+
+// await waits until the brokers have registered.
+func (c *secureCluster) await() {
+	c.t.Helper()
+	ctx, cancel := context.WithTimeout(c.t.Context(), 20*time.Second)
+	defer cancel()
+	if err := c.store.AwaitBrokers(ctx, len(c.brokers)); err != nil {
+		c.t.Fatal(err)
+	}
 }
 
 // secrets returns the content of Secret v1alpha1.BrokersTLSSecretName for a broker.
@@ -106,23 +118,35 @@ func (c *secureCluster) secrets(id int32) map[string][]byte {
 	return data
 }
 
-func (c *secureCluster) start(id int32) *Broker {
+// certificates returns the certificates of a broker.
+func (c *secureCluster) certificates(id int32) *Certificates {
 	c.t.Helper()
 	certificates := NewCertificates()
 	if err := certificates.Update(c.secrets(id), []string{"tls", "mtls"}, id); err != nil {
 		c.t.Fatal(err)
 	}
-	b, err := New(Options{NodeID: id, DataDir: c.t.TempDir(), PeerListen: "127.0.0.1:0",
-		PeerHost: "127.0.0.1", Namespace: "ns", Cluster: "demo", Certificates: certificates,
+	return certificates
+}
+
+func (c *secureCluster) start(id int32) *Broker {
+	c.t.Helper()
+	return c.run(&Options{NodeID: id, DataDir: c.t.TempDir(), PeerListen: "127.0.0.1:0",
+		PeerHost: "127.0.0.1", Namespace: "ns", Cluster: "demo", Certificates: c.certificates(id),
 		Listeners: []Listener{
 			{Name: "tls", Listen: "127.0.0.1:0", TLS: true, Authentication: []v1alpha1.Authentication{
 				{Type: v1alpha1.AuthenticationScramSha256},
 				{Type: v1alpha1.AuthenticationScramSha512}}},
 			{Name: "mtls", Listen: "127.0.0.1:0", TLS: true,
 				Authentication: []v1alpha1.Authentication{{Type: v1alpha1.AuthenticationTLS}}},
-		},
-		Metadata: local.Session{Store: c.store, Broker: id},
-		Logger:   slog.New(slog.NewTextHandler(c.t.Output(), nil))})
+		}})
+}
+
+// run runs a broker until the end of the test.
+func (c *secureCluster) run(opts *Options) *Broker {
+	c.t.Helper()
+	opts.Metadata = local.Session{Store: c.store, Broker: opts.NodeID}
+	opts.Logger = slog.New(slog.NewTextHandler(c.t.Output(), nil))
+	b, err := New(*opts)
 	if err != nil {
 		c.t.Fatal(err)
 	}

@@ -88,7 +88,7 @@ func (h *Handler) isFollower(req *wire.Request, id int32) bool {
 		return false
 	}
 	if h.opts.PlainPeers != nil {
-		if !h.opts.PlainPeers() {
+		if !h.opts.PlainPeers(req.Listener) {
 			h.auditDenied(req, clusterAction, clusterName)
 			return false
 		}

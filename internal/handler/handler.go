@@ -35,9 +35,9 @@ type Options struct {
 	Authorize func(Action) bool
 	// Explain returns the reason why an action was denied, for the audit log; nil: none is logged.
 	Explain func(Action) string
-	// PlainPeers reports whether followers that have not authenticated as brokers may fetch; nil:
-	// they may.
-	PlainPeers func() bool
+	// PlainPeers reports whether clients of a listener may act as brokers without authentication:
+	// fetch as followers, and ClusterAction. If it is nil, Authorize decides about both.
+	PlainPeers func(listener string) bool
 	Users      metadata.UserAdmin
 	DataDir    string // data directory that admin clients are shown
 	Listen     string // host:port of the listener, as admin clients are shown
