@@ -73,9 +73,10 @@ var _ = Describe("A listener of type TLSRoute", func() {
 		}, "20s").Should(Succeed())
 		Expect(names(Default, service)).To(ContainElement("main-route-1"))
 
-		By("removing the gateway, and then the listener")
+		By("changing the type, which keeps the Services, and then removing the listener")
 		change(f, "main", &v1alpha1.LogCluster{}, func(cluster *v1alpha1.LogCluster) {
 			cluster.Spec.Listeners[0].Gateway = nil
+			cluster.Spec.Listeners[0].Type = v1alpha1.ListenerLoadBalancer
 		})
 		Eventually(func(g Gomega) {
 			g.Expect(names(g, render.TLSRoute)).To(BeEmpty())

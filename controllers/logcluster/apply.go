@@ -4,14 +4,12 @@ import (
 	"context"
 	"fmt"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"heartwood.dev/heartwood/controllers/conditions"
-	"heartwood.dev/heartwood/internal/operator/render"
 )
 
 // apply creates or updates a rendered object by server-side apply, and sets owner as its owner. It
@@ -23,7 +21,7 @@ import (
 //
 // The apply forces ownership. Otherwise a rendered field that another manager has set (kubectl
 // edit, an earlier field manager) would turn every apply into a conflict. Errors name the object
-// and wrap the API server's error. apply sets the object's generation to that of the result.
+// and wrap the API server's error. apply sets the object's UID and generation to those of the result.
 func apply(ctx context.Context, c client.Client, owner, object client.Object) error {
 	if err := controllerutil.SetControllerReference(owner, object, c.Scheme()); err != nil {
 		return fmt.Errorf("set the owner of %s: %w", object.GetName(), err)
@@ -36,12 +34,10 @@ func apply(ctx context.Context, c client.Client, owner, object client.Object) er
 	applied := &unstructured.Unstructured{Object: content} // and then the API server's response
 	if err := c.Apply(ctx, client.ApplyConfigurationFromUnstructured(applied),
 		client.FieldOwner(conditions.Operator), client.ForceOwnership); err != nil {
-		if object.GetObjectKind().GroupVersionKind() == render.TLSRoute && apierrors.IsNotFound(err) {
-			err = fmt.Errorf("%w: the Gateway API v1.5 or later is not installed", err)
-		}
 		return fmt.Errorf("apply %s %s: %w", object.GetObjectKind().GroupVersionKind().Kind,
 			object.GetName(), err)
 	}
+	object.SetUID(applied.GetUID())
 	object.SetGeneration(applied.GetGeneration())
 	return nil
 }

@@ -3,6 +3,7 @@ package logcluster
 import (
 	"context"
 	"fmt"
+	"reflect"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -15,61 +16,63 @@ import (
 	"heartwood.dev/heartwood/internal/operator/render"
 )
 
-// prune deletes the Services and TLSRoutes of listeners and brokers that no longer exist. They are
-// the only rendered objects whose number changes. Objects that the LogCluster does not own are
-// kept.
-func (r *Reconciler) prune(ctx context.Context, s *scope, rendered []client.Object) error {
-	services := &corev1.ServiceList{}
-	if err := r.List(ctx, services, ofCluster(s.cluster)...); err != nil {
-		return fmt.Errorf("list services: %w", err)
-	}
-	outdated := false
-	for i := range services.Items {
-		service := &services.Items[i]
-		if metav1.IsControlledBy(service, s.cluster) && !contains[*corev1.Service](rendered, service) {
-			outdated = true
-			if err := r.Delete(ctx, service.DeepCopy()); client.IgnoreNotFound(err) != nil {
-				return fmt.Errorf("delete service %s: %w", service.Name, err)
-			}
+// applyRoutes applies the TLSRoutes, and deletes those of listeners and brokers that no longer exist.
+// The list is read from the API server, not from a cache: the kind may not exist.
+func (r *Reconciler) applyRoutes(ctx context.Context, s *scope) error {
+	rendered := render.TLSRoutes(s.cluster, s.settings(r.Settings))
+	for _, route := range rendered {
+		if err := apply(ctx, r.Client, s.cluster, route); apierrors.IsNotFound(err) {
+			return fmt.Errorf("%w: the Gateway API v1.5 or later is not installed", err)
+		} else if err != nil {
+			return err
 		}
 	}
-	hasRoutes := func(listener v1alpha1.Listener) bool {
-		return listener.Type == v1alpha1.ListenerTLSRoute
-	}
-	if outdated || slices.ContainsFunc(s.cluster.Spec.Listeners, hasRoutes) {
-		return r.pruneRoutes(ctx, s, rendered)
-	}
-	return nil
-}
-
-// pruneRoutes deletes the TLSRoutes that are not rendered. The list is read from the API server,
-// not from a cache: the kind may not exist.
-func (r *Reconciler) pruneRoutes(ctx context.Context, s *scope, rendered []client.Object) error {
 	routes := &unstructured.UnstructuredList{}
 	routes.SetGroupVersionKind(render.TLSRoute)
 	err := r.List(ctx, routes, ofCluster(s.cluster)...)
 	if apierrors.IsNotFound(err) {
-		return nil // the Gateway API is not installed
+		return nil
 	} else if err != nil {
 		return fmt.Errorf("list TLSRoutes: %w", err)
 	}
 	for i := range routes.Items {
-		route := &routes.Items[i]
-		if metav1.IsControlledBy(route, s.cluster) &&
-			!contains[*unstructured.Unstructured](rendered, route) {
-			if err := r.Delete(ctx, route); client.IgnoreNotFound(err) != nil {
-				return fmt.Errorf("delete TLSRoute %s: %w", route.GetName(), err)
-			}
+		if err := r.prune(ctx, s, &routes.Items[i], rendered); err != nil {
+			return err
 		}
+	}
+	return nil
+}
+
+// pruneServices deletes the Services of listeners and brokers that no longer exist.
+func (r *Reconciler) pruneServices(ctx context.Context, s *scope, rendered []client.Object) error {
+	services := &corev1.ServiceList{}
+	if err := r.List(ctx, services, ofCluster(s.cluster)...); err != nil {
+		return fmt.Errorf("list services: %w", err)
+	}
+	for i := range services.Items {
+		if err := r.prune(ctx, s, services.Items[i].DeepCopy(), rendered); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// prune deletes an object that is not rendered, if the LogCluster owns it.
+func (r *Reconciler) prune(ctx context.Context, s *scope, object client.Object,
+	rendered []client.Object) error {
+	if !metav1.IsControlledBy(object, s.cluster) || contains(rendered, object) {
+		return nil
+	}
+	if err := r.Delete(ctx, object); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("delete %T %s: %w", object, object.GetName(), err)
 	}
 	return nil
 }
 
 // contains reports whether the rendered objects contain one of the same type and name.
-func contains[T client.Object](rendered []client.Object, object T) bool {
+func contains(rendered []client.Object, object client.Object) bool {
 	return slices.ContainsFunc(rendered, func(other client.Object) bool {
-		_, same := other.(T)
-		return same && other.GetName() == object.GetName()
+		return reflect.TypeOf(other) == reflect.TypeOf(object) && other.GetName() == object.GetName()
 	})
 }
 

@@ -203,8 +203,24 @@ func (r *Reconciler) advance(ctx context.Context, s *scope) (result outcome, aga
 		result.failure = err.Error()
 		return result, 0, err
 	}
+	// Routes must not delay a rolling update: the Gateway API may be missing or too old.
+	if err := r.applyRoutes(ctx, s); err != nil {
+		result.failure = err.Error()
+		r.applyFailed(s, err)
+	}
 	result.step, again, err = r.roll(ctx, s)
+	if result.failure != "" && again == 0 {
+		again = routesInterval
+	}
 	return result, again, err
+}
+
+// routesInterval is the time between two attempts to apply TLSRoutes.
+const routesInterval = 30 * time.Second
+
+func (r *Reconciler) applyFailed(s *scope, err error) {
+	r.Events.Warning(s.cluster, v1alpha1.EventApplyFailed, "Apply",
+		"The operator failed to %v; it retries.", err)
 }
 
 // applyAll applies all objects in the order in which package render returns them. It stops at the
@@ -214,15 +230,14 @@ func (r *Reconciler) applyAll(ctx context.Context, s *scope) error {
 	rendered := render.Cluster(s.cluster, s.settings(r.Settings))
 	for _, object := range rendered {
 		if err := apply(ctx, r.Client, s.cluster, object); err != nil {
-			r.Events.Warning(s.cluster, v1alpha1.EventApplyFailed, "Apply",
-				"The operator failed to %v; it retries.", err)
+			r.applyFailed(s, err)
 			return err
 		}
 		if brokers, ok := object.(*appsv1.StatefulSet); ok {
-			s.appliedGeneration = brokers.Generation
+			s.applied = brokers
 		}
 	}
-	return r.prune(ctx, s, rendered)
+	return r.pruneServices(ctx, s, rendered)
 }
 
 // settings returns the settings for package render.

@@ -102,7 +102,7 @@ func (s *scope) rolloutState() rollout.State {
 	state := rollout.State{
 		Brokers: make([]rollout.Broker, running),
 		Observed: s.brokers.UID != "" && status.UpdateRevision != "" &&
-			status.ObservedGeneration >= max(s.brokers.Generation, s.appliedGeneration),
+			status.ObservedGeneration >= s.brokers.Generation && s.containsApplied(),
 		Partitions: s.stops(),
 	}
 	leaders := s.leaders()
@@ -158,6 +158,12 @@ func (s *scope) leaders() map[int32]int {
 		}
 	}
 	return leaders
+}
+
+// containsApplied reports whether the cache contains the StatefulSet as it was applied.
+func (s *scope) containsApplied() bool {
+	return s.applied == nil || s.applied.UID == s.brokers.UID &&
+		s.brokers.Generation >= s.applied.Generation
 }
 
 // removePod removes a pod that was deleted, if the cache still contains it.

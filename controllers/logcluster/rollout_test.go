@@ -56,12 +56,23 @@ func TestAppliedTemplateIsNotObserved(t *testing.T) {
 	}
 	for applied, want := range map[int64]string{2: v1alpha1.ReasonComplete,
 		3: v1alpha1.ReasonWaiting} {
-		s.appliedGeneration = applied
+		s.applied = &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{UID: "brokers",
+			Generation: applied}}
 		now := time.Now()
 		o := outcome{step: step{Decision: rollout.Next(s.rolloutState())}, since: now}
 		if got := o.rollingOutCondition(s, nil, now); got.Reason != want {
 			t.Errorf("applied generation %d: got %+v, want reason %s", applied, got, want)
 		}
+	}
+}
+
+// TestRecreatedStatefulSetIsNotObserved: the operator has created the StatefulSet again, and the
+// cache still contains the deleted one.
+func TestRecreatedStatefulSetIsNotObserved(t *testing.T) {
+	s := outdatedScope()
+	s.applied = &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{UID: "others", Generation: 1}}
+	if got := rollout.Next(s.rolloutState()); got.Phase != rollout.Waiting || got.Broker != -1 {
+		t.Errorf("got %+v, want it to wait", got)
 	}
 }
 

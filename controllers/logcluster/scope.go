@@ -27,9 +27,9 @@ type scope struct {
 	brokers *appsv1.StatefulSet // zero value if it does not exist yet
 	topics  []v1alpha1.Topic
 	sets    *sets.Cluster
-	// appliedGeneration is the StatefulSet's generation after it was applied, which the cache may
-	// not contain yet; 0 if it was not applied.
-	appliedGeneration int64
+	// applied is the StatefulSet after it was applied, of which the cache may contain an earlier
+	// version; nil if it was not applied.
+	applied *appsv1.StatefulSet
 
 	pods   []corev1.Pod
 	leases []coordinationv1.Lease

@@ -67,7 +67,7 @@ func (h *hangingWatch) run(ctx context.Context) {
 // check updates the hanging transactions, and aborts those of unknown producers.
 func (h *hangingWatch) check(ctx context.Context, now time.Time) {
 	suspects := h.suspects(now)
-	hanging := map[openKey]bool{}
+	hanging := h.stillHanging(suspects)
 	defer func() {
 		h.mu.Lock()
 		defer h.mu.Unlock()
@@ -90,6 +90,7 @@ func (h *hangingWatch) check(ctx context.Context, now time.Time) {
 			"transactions", len(suspects), "error", err)
 		return
 	}
+	clear(hanging)
 	for _, key := range suspects {
 		open, isKnown := known[key.producer]
 		switch {
@@ -98,6 +99,20 @@ func (h *hangingWatch) check(ctx context.Context, now time.Time) {
 			hanging[key] = true
 		}
 	}
+}
+
+// stillHanging returns those of the suspects that were hanging at the last check. They remain the
+// result if the coordinators do not answer.
+func (h *hangingWatch) stillHanging(suspects []openKey) map[openKey]bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	still := map[openKey]bool{}
+	for _, key := range suspects {
+		if h.hanging[key] {
+			still[key] = true
+		}
+	}
+	return still
 }
 
 // suspects returns the late transactions that this broker has seen open for hangingObserved.
@@ -136,7 +151,10 @@ func keyOf(state replica.State, open logstore.Transaction) openKey {
 func (h *hangingWatch) abort(ctx context.Context, key openKey) bool {
 	log := h.broker.logger.With("partition", key.id, "producer", key.producer, "epoch", key.epoch,
 		"firstOffset", key.first)
-	if err := h.broker.abortOpen(ctx, key.id, key.first); err != nil {
+	err := h.broker.abortOpen(ctx, key.id, key.leaderEpoch, func(p logstore.ProducerInfo) bool {
+		return p.ID == key.producer && p.Epoch == key.epoch && p.TxnFirst == key.first
+	})
+	if err != nil {
 		log.Warn("failed to abort a transaction that no transaction coordinator knows", "error", err)
 		return false
 	}

@@ -206,8 +206,8 @@ func (all Brokers) AbortOpen(ctx context.Context, of report.TopicPartition,
 	firstOffset int64) (report.Aborted, error) {
 	err := ErrStarting
 	for _, b := range all {
-		err = b.abortOpen(ctx, replica.PartitionID{Topic: of.Topic, Index: of.Partition},
-			firstOffset)
+		err = b.abortOpen(ctx, replica.PartitionID{Topic: of.Topic, Index: of.Partition}, -1,
+			func(p logstore.ProducerInfo) bool { return p.TxnFirst == firstOffset })
 		if !errors.Is(err, replica.ErrNotLeader) && !errors.Is(err, replica.ErrUnknownPartition) {
 			break
 		}
@@ -219,13 +219,16 @@ func (all Brokers) AbortOpen(ctx context.Context, of report.TopicPartition,
 	return report.Aborted{Partitions: []report.TopicPartition{of}}, nil
 }
 
-func (b *Broker) abortOpen(ctx context.Context, id replica.PartitionID, firstOffset int64) error {
-	log, err := b.replicas.Leader(id, -1)
+// abortOpen aborts the open transaction of the producer that matches, in a partition that this
+// broker leads in a leader epoch (-1: any).
+func (b *Broker) abortOpen(ctx context.Context, id replica.PartitionID, leaderEpoch int32,
+	matches func(logstore.ProducerInfo) bool) error {
+	log, err := b.replicas.Leader(id, leaderEpoch)
 	if err != nil {
 		return err
 	}
 	for _, p := range log.Producers() {
-		if p.TxnFirst != firstOffset {
+		if !matches(p) {
 			continue
 		}
 		return b.writeMarkers(ctx, []coordinator.PartitionMarker{{Partition: id,

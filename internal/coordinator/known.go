@@ -67,8 +67,12 @@ func (k *KnownProducers) add(d *transaction.Description) {
 func (t *Transactions) Known(ctx context.Context, producers []int64) (map[int64]bool, error) {
 	image, all := t.opts.Image(), KnownProducers{Open: map[int64]bool{}}
 	topic := image.Topic(metadata.TransactionsTopic)
-	if topic == nil {
+	switch {
+	case topic == nil && len(image.Unresolved) == 0:
 		return all.Open, nil // no transactional id was ever used
+	case topic == nil || len(topic.Partitions) == 0:
+		return nil, fmt.Errorf("%w: the partitions of %s are unknown", ErrUnknownCoordinators,
+			metadata.TransactionsTopic)
 	}
 	var asked []int32
 	for _, p := range topic.Partitions {

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"heartwood.dev/heartwood/internal/coordinator/transaction"
+	"heartwood.dev/heartwood/internal/metadata"
 )
 
 // TestKnownProducers: a coordinator knows the producer of a transactional id, whose transaction is
@@ -47,6 +48,16 @@ func TestKnownProducersOfOtherCoordinators(t *testing.T) {
 				t.Errorf("%s: got %v, %v, want %v", name, got, err, test.want)
 			}
 		}
+		image := b.opts.Image()
+		b.opts.Image = func() *metadata.Image {
+			without := metadata.NewImage(image.ClusterID, image.Cleaner, image.Brokers, nil)
+			without.Unresolved = []metadata.ID{{1}}
+			return without
+		}
+		if _, err := b.Known(b.t.Context(), []int64{7}); !errors.Is(err, ErrUnknownCoordinators) {
+			t.Errorf("with an unresolved topic: got %v", err)
+		}
+		b.opts.Image = func() *metadata.Image { return image }
 		b.Lead(3, -1)
 		if _, err := b.Known(b.t.Context(), []int64{7}); !errors.Is(err, ErrUnknownCoordinators) {
 			t.Errorf("without a leader: got %v", err)

@@ -31,6 +31,9 @@ type Image struct {
 	Security *Security
 	Brokers  []Broker // brokers that are up, sorted by ID
 	Topics   []*Topic // sorted by Name
+	// Unresolved are the ids of the topics that exist, but whose settings are invalid and not known
+	// from an earlier image. No broker serves them, and their logs must be kept.
+	Unresolved []ID
 	// Retained contains the partitions of deleted topics whose records are retained, sorted by
 	// topic and partition.
 	Retained []RetainedPartition

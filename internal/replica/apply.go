@@ -222,6 +222,9 @@ func (a *applier) release(img *metadata.Image, old map[PartitionID]*partition,
 		if topic, ok := topics[id]; ok && topic == metadata.ID(log.TopicID()) {
 			continue
 		}
+		if slices.Contains(img.Unresolved, metadata.ID(log.TopicID())) {
+			continue // the topic exists; a later image contains it
+		}
 		retain := log.Retain() || a.isOtherCluster(img)
 		if topic := img.TopicByID(metadata.ID(log.TopicID())); topic != nil &&
 			!isServedElsewhere(topic, log) {

@@ -156,6 +156,27 @@ func TestDeletedTopicsObeyTheirReclaimPolicy(t *testing.T) {
 	}
 }
 
+// TestLogOfAnUnresolvedTopicIsKept: the settings of a topic have become invalid while the broker
+// was down. Its log stays where it is, and is served once the settings are valid.
+func TestLogOfAnUnresolvedTopicIsKept(t *testing.T) {
+	b := newBroker(t)
+	topic := b.topic("a", 1, nil)
+	b.apply()
+	b.mustProduce(id("a", 0), "x")
+	b.stop()
+	b.start()
+	image := metadata.NewImage(b.cluster, metadata.CleanerBudget{}, nil, nil)
+	image.Unresolved = []metadata.ID{topic.ID}
+	if _, err := b.Apply(image); err != nil {
+		t.Fatal(err)
+	}
+	topic.Partitions[0].LeaderEpoch++ // the broker has restarted
+	b.apply()
+	if got := values(t, b.Fetch(t.Context(), fetch(0, 0, id("a", 0)))[0]); len(got) != 1 {
+		t.Errorf("the topic contains %v, want one record", got)
+	}
+}
+
 // TestLogsOfAnotherClusterAreRetained: a broker with the logs of one cluster joins another cluster.
 // It retains the logs whatever their reclaim policy, because a topic that is missing in the new
 // cluster's metadata was not necessarily deleted. Afterwards the logs belong to the new cluster,

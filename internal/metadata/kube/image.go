@@ -63,6 +63,7 @@ func (c *imageCache) image(r resources, alive map[int32]metadata.Broker,
 	}
 	next := imageCache{alive: alive, topics: make(map[types.UID]cachedTopic, len(r.topics))}
 	var topics []*metadata.Topic
+	var unresolved []metadata.ID
 	byName := r.byKafkaName()
 	// The names are sorted, so that equal faults have equal text, which is logged once.
 	for _, name := range slices.Sorted(maps.Keys(byName)) {
@@ -72,6 +73,9 @@ func (c *imageCache) image(r resources, alive map[int32]metadata.Broker,
 			faults = append(faults, fmt.Errorf("topic %s: %w", t.Name, err))
 		}
 		if built.topic == nil {
+			if topicID, err := id(t.UID); err == nil {
+				unresolved = append(unresolved, topicID)
+			}
 			continue
 		}
 		next.topics[t.UID] = built
@@ -87,7 +91,7 @@ func (c *imageCache) image(r resources, alive map[int32]metadata.Broker,
 	brokers := slices.Collect(maps.Values(alive))
 	image = metadata.NewImage(clusterID.String(), metadata.ResolveCleaner(r.cluster), brokers,
 		topics).WithPolicies(r.cluster)
-	image.Retained = r.sets.retained
+	image.Retained, image.Unresolved = r.sets.retained, unresolved
 	security, invalid := c.security.security(r)
 	image.Security = security
 	return image, slices.Concat(faults, r.sets.faults, invalid)

@@ -243,7 +243,7 @@ func TestIDsAreUIDs(t *testing.T) {
 // TestTopicWithInvalidSettingsKeepsItsPreviousOnes: topic a was valid in the last image and becomes
 // invalid through the cluster's defaults. It must stay in the image with its previous settings,
 // because brokers delete the records of a topic that is missing. A new topic with invalid settings
-// is omitted.
+// is omitted. A broker that has just started has no last image and must keep the logs of both.
 func TestTopicWithInvalidSettingsKeepsItsPreviousOnes(t *testing.T) {
 	topic := "kind: Topic\nmetadata: {name: a}\nspec: {cluster: demo, partitions: 1, compaction: {minLag: 1h}}\n---\n" +
 		"kind: Topic\nmetadata: {name: new}\nspec: {cluster: demo, partitions: 1, compaction: {minLag: 1h}}\n---\n" +
@@ -279,6 +279,10 @@ func TestTopicWithInvalidSettingsKeepsItsPreviousOnes(t *testing.T) {
 	}
 	if after.Topic("new") != nil {
 		t.Error("a new topic with invalid settings is in the image")
+	}
+	if first, _ := changed.build(nil, nil); len(after.Unresolved) != 1 || len(first.Unresolved) != 2 {
+		t.Errorf("unresolved topics: %v, and in a first image %v; want one and two",
+			after.Unresolved, first.Unresolved)
 	}
 	if before.Topic("a").Partitions[0].LeaderEpoch != 3 {
 		t.Error("the previous image was changed")

@@ -46,14 +46,15 @@ func (p partitionSets) contain(other partitionSets) bool {
 }
 
 // find returns the entry of a partition. unusable is true if the set has an entry for the partition
-// that cannot be used: one that cannot be parsed, or a state without an assignment.
+// that cannot be used: one that cannot be parsed, or a state without an assignment. It is also true
+// if the set is missing.
 func (p partitionSets) find(key partitionset.Key) (entry partitionset.Entry, unusable bool) {
 	if p.count == 0 {
 		return partitionset.Entry{}, false
 	}
 	set := p.byIndex[partitionset.Number(key, p.count)]
 	if set == nil {
-		return partitionset.Entry{}, false
+		return partitionset.Entry{}, true // the operator restores a set that was deleted
 	}
 	entry, _ = set.Get(key)
 	if entry.Assignment == nil || entry.State == nil {

@@ -46,8 +46,6 @@ func Cluster(cluster *v1alpha1.LogCluster, settings Settings) []client.Object {
 		bootstrapService(cluster),
 	}
 	objects = append(objects, listenerServices(cluster, settings)...)
-	objects = append(objects, podDisruptionBudget(cluster, settings),
+	return append(objects, podDisruptionBudget(cluster, settings),
 		statefulSet(cluster, settings))
-	// The Gateway API may not be installed, so its objects are last.
-	return append(objects, tlsRoutes(cluster, settings)...)
 }

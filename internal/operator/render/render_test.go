@@ -88,7 +88,8 @@ func secured() *v1alpha1.LogCluster {
 
 func TestObjectsMatchTheirGoldenFiles(t *testing.T) {
 	for _, cluster := range []*v1alpha1.LogCluster{minimal(), full(), secured()} {
-		for _, object := range Cluster(cluster, settings) {
+		for _, object := range slices.Concat(Cluster(cluster, settings),
+			TLSRoutes(cluster, settings)) {
 			kind := strings.ToLower(object.GetObjectKind().GroupVersionKind().Kind)
 			golden := filepath.Join("testdata", fmt.Sprintf("%s-%s.yaml", object.GetName(), kind))
 			t.Run(filepath.Base(golden), func(t *testing.T) {

@@ -12,9 +12,10 @@ import (
 var TLSRoute = schema.GroupVersionKind{Group: "gateway.networking.k8s.io", Version: "v1",
 	Kind: "TLSRoute"}
 
-// tlsRoutes renders a TLSRoute for each broker and listener with a Gateway. It forwards connections
-// to the advertised host of the broker, without decrypting them, to the broker's Service.
-func tlsRoutes(cluster *v1alpha1.LogCluster, settings Settings) []client.Object {
+// TLSRoutes renders a TLSRoute for each broker and listener with a Gateway. It forwards connections
+// to the advertised host of the broker, without decrypting them, to the broker's Service. They are
+// separate from the other objects because the Gateway API may not be installed.
+func TLSRoutes(cluster *v1alpha1.LogCluster, settings Settings) []client.Object {
 	var routes []client.Object
 	for _, listener := range cluster.Spec.Listeners {
 		if listener.Type != v1alpha1.ListenerTLSRoute || listener.Gateway == nil {

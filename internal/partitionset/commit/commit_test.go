@@ -390,6 +390,67 @@ func (w *watching) Get(ctx context.Context, set string) (*v1alpha1.PartitionSet,
 	return w.client.Get(ctx, set)
 }
 
+// TestPauseDoesNotDelayOtherSets: one set may be written at once, and the write of set 0 conflicts
+// again and again. The write of set 1 does not wait for its pauses.
+func TestPauseDoesNotDelayOtherSets(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		writer := New(conflicting{&client{server: newServer(7)}}, Options{Concurrent: 1})
+		var first sync.WaitGroup
+		defer first.Wait()
+		first.Go(func() {
+			err := writer.ChangeStatus(t.Context(), "demo-0", raise(key, new(int32)))
+			if !errors.Is(err, ErrConflict) {
+				t.Errorf("got %v, want a conflict", err)
+			}
+		})
+		time.Sleep(100 * time.Millisecond)
+		began := time.Now()
+		if err := writer.ChangeStatus(t.Context(), "demo-1", raise(key, new(int32))); err != nil {
+			t.Error(err)
+		}
+		if took := time.Since(began); took > 50*time.Millisecond {
+			t.Errorf("the other set was written after %s", took)
+		}
+	})
+}
+
+// conflicting is an API whose writes of set 0 conflict.
+type conflicting struct{ *client }
+
+func (c conflicting) Latest(set string) *v1alpha1.PartitionSet {
+	watched := c.current()
+	watched.Name = set
+	return watched
+}
+
+func (c conflicting) UpdateStatus(ctx context.Context,
+	set *v1alpha1.PartitionSet) (*v1alpha1.PartitionSet, error) {
+	if set.Name == "demo-1" {
+		return c.client.UpdateStatus(ctx, set)
+	}
+	time.Sleep(time.Millisecond)
+	return nil, ErrConflict
+}
+
+func (c conflicting) Get(_ context.Context, set string) (*v1alpha1.PartitionSet, error) {
+	return c.Latest(set), nil
+}
+
+// TestRefusalIsReportedAfterAFailure: a change refuses the watched version, and the write of another
+// change fails. The caller gets the refusal, which may say that the outcome is unknown, and not a
+// conflict.
+func TestRefusalIsReportedAfterAFailure(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := &blocked{&client{server: newServer(8)}, make(chan string, 10), make(chan struct{})}
+		refusal := errors.New("the outcome is unknown")
+		errs := New(named{api}, Options{Timeout: time.Second}).ChangeStatuses(t.Context(), "demo-0",
+			false, []Change{raise(key, new(int32)), func(*partitionset.Set) error { return refusal }})
+		if errors.Is(errs[0], ErrConflict) || errs[0] == nil || !errors.Is(errs[1], refusal) {
+			t.Errorf("got %v", errs)
+		}
+	})
+}
+
 // TestManyWritersWriteFewSetsAtOnce: with 20 writers each may write three sets at once, with 1,000
 // writers one.
 func TestManyWritersWriteFewSetsAtOnce(t *testing.T) {

@@ -91,6 +91,7 @@ type request struct {
 	part    part
 	urgent  bool
 	change  Change
+	refusal error      // of the last version that refused the change; nil after it was accepted
 	settled chan error // has a buffer of one
 }
 

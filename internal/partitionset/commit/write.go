@@ -1,6 +1,7 @@
 package commit
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -20,7 +21,7 @@ const attempts = 10
 // bound doubles with each further conflict, up to pauseLongest.
 const (
 	pauseShortest = 5 * time.Millisecond
-	pauseLongest  = 2 * time.Second
+	pauseLongest  = 500 * time.Millisecond
 )
 
 // write makes a batch of changes: first those of the spec, then those of the status.
@@ -65,11 +66,11 @@ func whileWanted(requests []*request) (context.Context, context.CancelFunc) {
 func (w *Writer) writePart(ctx context.Context, q *queue, part part, pending []*request) {
 	base, live := q.own.latest(w.api.Latest(q.set)), false
 	conflicts := 0
-	for range attempts {
+	for attempt := range attempts {
 		if base == nil {
 			var err error
 			if base, err = w.get(ctx, q); err != nil {
-				settle(pending, err)
+				settleUndecided(pending, err)
 				return
 			}
 			live = true
@@ -78,7 +79,7 @@ func (w *Writer) writePart(ctx context.Context, q *queue, part part, pending []*
 		err, began := error(nil), time.Now()
 		if changed(set, part) {
 			err = w.update(ctx, q, part, base, set)
-		} else if !live && !w.options.TrustWatch && len(applied) > 0 {
+		} else if !live && (!w.options.TrustWatch || attempt > 0) && len(applied) > 0 {
 			// There is nothing to write on this version, but the stored one may be another: only a
 			// compare-and-swap or a read can confirm that the set is as the callers want it.
 			pending, base = slices.Concat(applied, refused), nil
@@ -88,12 +89,14 @@ func (w *Writer) writePart(ctx context.Context, q *queue, part part, pending []*
 		case errors.Is(err, ErrConflict):
 			conflicts++
 			pending = slices.Concat(applied, refused)
-			pause(ctx, conflicts, time.Since(began))
-			base, live = w.afterConflict(q, base, live), false
+			if attempt+1 < attempts {
+				w.pause(ctx, conflicts, time.Since(began))
+				base, live = w.afterConflict(q, base, live), false
+			}
 			continue
 		case err != nil:
 			settle(applied, err)
-			settle(refused, fmt.Errorf("%w: %w", ErrConflict, err)) // they were not part of the write
+			settleUndecided(refused, fmt.Errorf("%w: %w", ErrConflict, err))
 			return
 		default:
 			settle(applied, nil)
@@ -104,7 +107,7 @@ func (w *Writer) writePart(ctx context.Context, q *queue, part part, pending []*
 		}
 		base = nil // the stored version decides
 	}
-	settle(pending, fmt.Errorf("%w: %d attempts ended in conflicts", ErrConflict, attempts))
+	settleUndecided(pending, fmt.Errorf("%w: %d attempts ended in conflicts", ErrConflict, attempts))
 }
 
 // afterConflict returns the version that the watch has delivered since a conflict, which costs the
@@ -112,7 +115,7 @@ func (w *Writer) writePart(ctx context.Context, q *queue, part part, pending []*
 // server may be newer than what the watch delivers next, so the next one is read, too.
 func (w *Writer) afterConflict(q *queue, base *v1alpha1.PartitionSet,
 	live bool) *v1alpha1.PartitionSet {
-	watched := w.api.Latest(q.set)
+	watched := q.own.latest(w.api.Latest(q.set))
 	if live || watched == nil || watched.ResourceVersion == base.ResourceVersion {
 		return nil
 	}
@@ -122,8 +125,10 @@ func (w *Writer) afterConflict(q *queue, base *v1alpha1.PartitionSet,
 // pause waits for a random time after conflicts in a row; took is the time of the last one. When a
 // broker of a hundred fails, tens of leaders write the same set. Without the pause each of them
 // would repeat its write after each write of another one, and an API server with a long queue would
-// mostly answer conflicts.
-func pause(ctx context.Context, conflicts int, took time.Duration) {
+// mostly answer conflicts. Other sets may be written meanwhile.
+func (w *Writer) pause(ctx context.Context, conflicts int, took time.Duration) {
+	w.count(-1)
+	defer w.count(1)
 	longest := min(max(took, pauseShortest)<<(conflicts-1), pauseLongest)
 	timer := time.NewTimer(rand.N(longest))
 	defer timer.Stop()
@@ -131,6 +136,15 @@ func pause(ctx context.Context, conflicts int, took time.Duration) {
 	case <-timer.C:
 	case <-ctx.Done():
 	}
+}
+
+// count changes the number of sets that are being written. A set that continues after a pause does
+// not wait for others.
+func (w *Writer) count(change int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.mu.running += change
+	w.dispatchLocked()
 }
 
 func changed(set *partitionset.Set, part part) bool {
@@ -152,6 +166,7 @@ func (w *Writer) apply(q *queue, base *v1alpha1.PartitionSet, live bool,
 		err := r.ctx.Err()
 		if err == nil {
 			err = r.change(set)
+			r.refusal = err
 			if err != nil && !live {
 				refused = append(refused, r)
 				continue
@@ -203,6 +218,14 @@ func (w *Writer) update(ctx context.Context, q *queue, part part, base *v1alpha1
 func settle(requests []*request, err error) {
 	for _, r := range requests {
 		r.settled <- err
+	}
+}
+
+// settleUndecided settles changes that were not part of a write. A change that a version has refused
+// gets its refusal, which may say that the outcome of an earlier attempt is unknown.
+func settleUndecided(requests []*request, err error) {
+	for _, r := range requests {
+		r.settled <- cmp.Or(r.refusal, err)
 	}
 }
 

@@ -38,3 +38,48 @@ func TestFencedMemberCountsUntilItsRemovalIsRecorded(t *testing.T) {
 		}
 	}
 }
+
+// TestFencedMemberThatHasFetchedIsRenewed: the first fetch of a restarted member arrives before the
+// image that shows the restart. The leader records the member with its new broker epoch: a member
+// with a fenced epoch could not be elected.
+func TestFencedMemberThatHasFetchedIsRenewed(t *testing.T) {
+	now := time.Unix(1000, 0)
+	s, isr := New(1, 0, 10*time.Second), []int32{1, 2}
+	s.ApplyImage([]Replica{{Broker: 2, LiveEpoch: 1, RecordedEpoch: 1}}, isr, now)
+	s.Fetched(Fetch{From: metadata.InSync{Broker: 2, Epoch: 2}, DurableEnd: 20}, 20, now)
+	s.ApplyImage([]Replica{{Broker: 2, LiveEpoch: 2, RecordedEpoch: 1, FencedBelow: 2}}, isr, now)
+	log := Extent{HighWatermark: 20, End: 20}
+	from, to, ok := s.Propose(1, log, now)
+	if !ok || !slices.Equal(from, isr) || len(to) != 2 || to[1].Epoch != 2 {
+		t.Fatalf("got proposal %v -> %v, %t; want broker 2 in epoch 2", from, to, ok)
+	}
+	s.Settle(Recorded, now)
+	if _, to, ok := s.Propose(1, log, now); ok {
+		t.Errorf("proposed %v again", to)
+	}
+}
+
+// TestReplicaRemovedDuringAnUpdate: an image removes a replica while an update with it is in
+// flight. Its outcome must not make the high watermark wait for the removed replica.
+func TestReplicaRemovedDuringAnUpdate(t *testing.T) {
+	now := time.Unix(1000, 0)
+	for _, outcome := range []Outcome{Recorded, Unknown} {
+		s := New(1, 0, 10*time.Second)
+		both := []Replica{{Broker: 2, LiveEpoch: 1, RecordedEpoch: -1},
+			{Broker: 3, LiveEpoch: 1, RecordedEpoch: 1}}
+		s.ApplyImage(both, []int32{1, 3}, now)
+		for id := range both {
+			s.Fetched(Fetch{From: metadata.InSync{Broker: both[id].Broker, Epoch: 1},
+				DurableEnd: 20}, 20, now)
+		}
+		if _, to, ok := s.Propose(1, Extent{HighWatermark: 20, End: 20}, now); !ok || len(to) != 3 {
+			t.Fatalf("got proposal %v, %t", to, ok)
+		}
+		s.ApplyImage(both[1:], []int32{1, 3}, now)
+		s.Settle(outcome, now)
+		if hw := s.HighWatermark(20, 20, now); hw != 20 || s.IsRecorded(2) {
+			t.Errorf("after outcome %d the high watermark is %d, the ISR %v", outcome, hw,
+				s.Recorded())
+		}
+	}
+}

@@ -65,13 +65,16 @@ const (
 //
 // While updates are pending, or images continue to contradict the recorded ISR, the leader sends an
 // update even if it does not change the ISR. Each attempt assumes a different one of the ISRs that
-// may be recorded. The first attempt that succeeds resolves the uncertainty.
+// may be recorded. The first attempt that succeeds resolves the uncertainty. An update may also
+// change only the broker epoch of a member: one that is recorded with a fenced epoch could not be
+// elected.
 func (s *State) Propose(own int64, log Extent, now time.Time) (from []int32, to []metadata.InSync,
 	ok bool) {
 	if own < 0 || s.inFlight != nil || now.Before(s.retryAt) {
 		return nil, nil, false
 	}
 	to = []metadata.InSync{{Broker: s.self, Epoch: own, ReplicaIncarnation: s.incarnation}}
+	renewed := false // a member gets another broker epoch
 	for id, f := range s.followers {
 		complete := f.isAlive() && f.fetchEpoch == f.liveEpoch && f.durableEnd >= log.HighWatermark
 		caughtUp := s.isCaughtUp(f, log.End, now)
@@ -85,12 +88,14 @@ func (s *State) Propose(own int64, log Extent, now time.Time) (from []int32, to 
 		case complete && caughtUp && (member || mayJoin):
 			to = append(to, metadata.InSync{Broker: id, Epoch: f.fetchEpoch,
 				ReplicaIncarnation: f.incarnation})
+			renewed = renewed || member && s.isFenced(id, f)
 		}
 	}
 	slices.SortFunc(to, func(a, b metadata.InSync) int { return int(a.Broker) - int(b.Broker) })
 	contradicted := (s.lastUpdateConflicted || now.After(s.metadataStaleUntil)) &&
 		!slices.Equal(s.inMetadata, s.recorded)
-	if len(s.pendingUpdates) == 0 && !contradicted && slices.Equal(idsOf(to), s.recorded) {
+	if len(s.pendingUpdates) == 0 && !contradicted && !renewed &&
+		slices.Equal(idsOf(to), s.recorded) {
 		return nil, nil, false
 	}
 	s.inFlight = &update{from: s.assumed(contradicted), to: to}
@@ -125,12 +130,16 @@ func (s *State) Withdraw() { s.inFlight = nil }
 // later, it fails, because the version of the resource has changed. Only an update that changed
 // nothing may leave the version unchanged. After such an update, pending updates are dropped only
 // when they are older than pendingMax.
+//
+// A replica that an image has removed since the update was proposed does not count: it was removed
+// from the recorded ISR after the update (see ApplyImage).
 func (s *State) Settle(outcome Outcome, now time.Time) {
-	u := s.inFlight
+	u := *s.inFlight
 	s.inFlight = nil
+	u.to = slices.DeleteFunc(slices.Clone(u.to), s.wasRemoved)
 	switch ids := idsOf(u.to); outcome {
 	case Recorded:
-		s.recorded, s.conflicts = idsOf(u.to), 0
+		s.recorded, s.conflicts = ids, 0
 		s.metadataStaleUntil, s.lastUpdateConflicted = now.Add(imageDelay), false
 		clear(s.recordedEpochs)
 		for _, m := range u.to {
@@ -161,4 +170,12 @@ func (s *State) Settle(outcome Outcome, now time.Time) {
 			s.metadataStaleUntil, s.lastUpdateConflicted = now.Add(imageDelay), false
 		}
 	}
+}
+
+// wasRemoved reports whether the last image does not list a member as a replica, or lists it with
+// another incarnation id.
+func (s *State) wasRemoved(m metadata.InSync) bool {
+	f := s.followers[m.Broker]
+	return m.Broker != s.self && (f == nil ||
+		f.incarnation != "" && m.ReplicaIncarnation != "" && f.incarnation != m.ReplicaIncarnation)
 }
