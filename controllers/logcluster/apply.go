@@ -21,7 +21,8 @@ import (
 //
 // The apply forces ownership. Otherwise a rendered field that another manager has set (kubectl
 // edit, an earlier field manager) would turn every apply into a conflict. Errors name the object
-// and wrap the API server's error. apply sets the object's UID and generation to those of the result.
+// and wrap the API server's error. apply sets the object's UID and generation to those of the
+// result.
 func apply(ctx context.Context, c client.Client, owner, object client.Object) error {
 	if err := controllerutil.SetControllerReference(owner, object, c.Scheme()); err != nil {
 		return fmt.Errorf("set the owner of %s: %w", object.GetName(), err)

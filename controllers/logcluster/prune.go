@@ -16,8 +16,8 @@ import (
 	"heartwood.dev/heartwood/internal/operator/render"
 )
 
-// applyRoutes applies the TLSRoutes, and deletes those of listeners and brokers that no longer exist.
-// The list is read from the API server, not from a cache: the kind may not exist.
+// applyRoutes applies the TLSRoutes, and deletes those of listeners and brokers that no longer
+// exist. The list is read from the API server, not from a cache: the kind may not exist.
 func (r *Reconciler) applyRoutes(ctx context.Context, s *scope) error {
 	rendered := render.TLSRoutes(s.cluster, s.settings(r.Settings))
 	for _, route := range rendered {

@@ -436,9 +436,9 @@ func (c conflicting) Get(_ context.Context, set string) (*v1alpha1.PartitionSet,
 	return c.Latest(set), nil
 }
 
-// TestRefusalIsReportedAfterAFailure: a change refuses the watched version, and the write of another
-// change fails. The caller gets the refusal, which may say that the outcome is unknown, and not a
-// conflict.
+// TestRefusalIsReportedAfterAFailure: a change refuses the watched version, and the write of
+// another change fails. The caller gets the refusal, which may say that the outcome is unknown, and
+// not a conflict.
 func TestRefusalIsReportedAfterAFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := &blocked{&client{server: newServer(8)}, make(chan string, 10), make(chan struct{})}

@@ -221,8 +221,8 @@ func settle(requests []*request, err error) {
 	}
 }
 
-// settleUndecided settles changes that were not part of a write. A change that a version has refused
-// gets its refusal, which may say that the outcome of an earlier attempt is unknown.
+// settleUndecided settles changes that were not part of a write. A change that a version has
+// refused gets its refusal, which may say that the outcome of an earlier attempt is unknown.
 func settleUndecided(requests []*request, err error) {
 	for _, r := range requests {
 		r.settled <- cmp.Or(r.refusal, err)
