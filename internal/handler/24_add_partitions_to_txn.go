@@ -38,6 +38,9 @@ var addPartitionsResponseShape = shape{
 	fixed(4), fixed(2), array(text(), array(text(), array(fixed(4), fixed(2)))),
 }
 
+// peerAddVersion is the first version of AddPartitionsToTxn that brokers send each other.
+const peerAddVersion = 4
+
 // Versions from which clients know the error.
 const (
 	fencedVersion        = 2 // of AddPartitionsToTxn, AddOffsetsToTxn and EndTxn
@@ -67,7 +70,7 @@ func (h *Handler) addPartitionsToTxn(ctx context.Context, raw *wire.Request,
 	req *kmsg.AddPartitionsToTxnRequest) wire.Reply {
 	response, result := kmsg.NewPtrAddPartitionsToTxnResponse(), outcome{handler: h}
 	response.Version = req.Version
-	if req.Version >= 4 {
+	if req.Version >= peerAddVersion {
 		h.verifyTransactions(ctx, raw, req, response, &result)
 		return reply(response, result)
 	}

@@ -27,6 +27,12 @@ import (
 // records, as in Kafka. The processing time ends when a request begins to wait, and sending the
 // response is not part of it.
 
+// throttleMax limits one throttle. The debt remains, so the next request is throttled again. During
+// a throttle the connection occupies its slot and at most one request that has arrived, and reads
+// nothing more. A longer throttle would keep the slot of a client that has gone, and would handle
+// the request when its client does not expect that any more.
+const throttleMax = 30 * time.Second
+
 // errThrottled is the error of a change of partitions while the user is in debt (KIP-599).
 var errThrottled = errors.New("the throttling quota has been exceeded")
 
@@ -75,22 +81,31 @@ type meter struct {
 }
 
 // meter returns the meter of a request, or nil if the user has no quotas. Brokers and the operator
-// have none.
+// have none, and neither has a client that has not authenticated yet: it may send ApiVersions.
 func (h *Handler) meter(ctx context.Context, req *wire.Request) *meter {
 	security := h.opts.Image().Security
 	if security == nil {
 		return nil
 	}
-	if s := req.Session; s != nil && s.Role != wire.RoleClient {
+	if s := req.Session; s == nil || s.Role != wire.RoleClient {
 		return nil
 	}
 	principal := req.Principal()
 	limits := security.Limits(principal)
-	if limits == nil {
+	if limits == nil || h.plainPeerRequest(req) {
 		return nil
 	}
 	return &meter{Context: ctx, quotas: &h.quotas, user: principal.Name, limits: limits,
 		begun: time.Now()}
+}
+
+// plainPeerRequest reports whether a request is one of those that brokers send each other for
+// transactions, and may be that of a broker without a certificate. A quota of anonymous clients
+// must not delay transactions.
+func (h *Handler) plainPeerRequest(req *wire.Request) bool {
+	between := req.Key == keyWriteTxnMarkers ||
+		req.Key == keyAddPartitionsToTxn && req.Version >= peerAddVersion
+	return between && h.opts.PlainPeers != nil && h.opts.PlainPeers(req.Listener)
 }
 
 // meterOf returns the meter of a request, or nil. Parameter ctx is the context that the handler
@@ -141,7 +156,8 @@ func replyBytesOf(r *wire.Reply) (n int) {
 	return n
 }
 
-// charge charges the units of a request to the user. It returns the longest of the throttles.
+// charge charges the units of a request to the user. It returns the longest of the throttles, at
+// most throttleMax.
 func (m *meter) charge(units *quota.Limits) time.Duration {
 	now := time.Now()
 	throttle, by := m.mutation, quota.Mutation
@@ -156,6 +172,7 @@ func (m *meter) charge(units *quota.Limits) time.Duration {
 		}
 	}
 	m.quotas.mu.Unlock()
+	throttle = min(throttle, throttleMax)
 	if throttle > 0 {
 		m.quotas.requests[by].Inc()
 		m.quotas.seconds[by].Add(throttle.Seconds())
