@@ -24,6 +24,8 @@ import (
 const (
 	// headerTimeout limits the TLS handshake, and the time to receive the header of a request.
 	headerTimeout = 10 * time.Second
+	// readTimeout limits the time to receive a request, before its handler sets a deadline.
+	readTimeout = 30 * time.Second
 	// idleTimeout is how long a connection without requests is kept.
 	idleTimeout = 2 * time.Minute
 	// headerBytesMax limits the header of a request, which contains the token.
@@ -89,7 +91,7 @@ func (s httpServer) serve(ctx context.Context, handler http.Handler) error {
 		listener = tls.NewListener(listener, s.tls)
 	}
 	server := &http.Server{Handler: handler, ReadHeaderTimeout: headerTimeout,
-		IdleTimeout: idleTimeout, MaxHeaderBytes: headerBytesMax,
+		ReadTimeout: readTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: headerBytesMax,
 		// failed handshakes, which everyone who reaches the port can cause
 		ErrorLog: slog.NewLogLogger(s.logger.Handler(), slog.LevelDebug)}
 	stop := context.AfterFunc(ctx, func() { _ = server.Close() })

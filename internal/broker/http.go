@@ -19,6 +19,15 @@ import (
 	"heartwood.dev/heartwood/internal/logstore/cleaner"
 )
 
+const (
+	// requestTimeout limits the time from the header of a request to the end of its response. A
+	// client that does not read must not hold the memory of a response for longer. Recording a
+	// profile takes as long as its client asks for and has no limit.
+	requestTimeout = 30 * time.Second
+	// scrapesMax limits the concurrent requests for metrics, each of which gathers all metrics.
+	scrapesMax = 10
+)
+
 // HTTPOptions configure NewHTTP. The fields are functions so that the server can respond while the
 // brokers still recover their logs, and so that it does not depend on the number of brokers.
 type HTTPOptions struct {
@@ -62,7 +71,8 @@ func NewHTTP(opts HTTPOptions) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics",
 		promhttp.HandlerFor(opts.Gatherer,
-			promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError}))
+			promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError,
+				MaxRequestsInFlight: scrapesMax}))
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
 		respond(w, http.StatusOK, status{Status: "up"})
 	})
@@ -87,7 +97,7 @@ func NewHTTP(opts HTTPOptions) http.Handler {
 		})
 	handleTransactions(mux, opts.Brokers)
 	if opts.Pprof {
-		mux.Handle(PprofPath, NewPprof())
+		mux.Handle(PprofPath, withDeadline(0, NewPprof()))
 	}
 	// This catch-all also matches known paths with another method, which the mux would answer with
 	// 405 in plain text.
@@ -105,7 +115,22 @@ func NewHTTP(opts HTTPOptions) http.Handler {
 	if opts.Gate != nil {
 		handler = opts.Gate.Handler(handler)
 	}
-	return handler
+	return withDeadline(requestTimeout, handler)
+}
+
+// withDeadline limits the time to receive the rest of a request and to send the response; 0 removes
+// the limit.
+func withDeadline(limit time.Duration, next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var deadline time.Time
+		if limit > 0 {
+			deadline = time.Now().Add(limit)
+		}
+		control := http.NewResponseController(w)
+		// fails only if w is not a connection, as in tests
+		_, _ = control.SetReadDeadline(deadline), control.SetWriteDeadline(deadline)
+		next.ServeHTTP(w, r)
+	})
 }
 
 // readyHTTP responds whether the brokers are ready, and to clients with a right also why not.

@@ -9,9 +9,12 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
 
 	"heartwood.dev/heartwood/api/report"
 	"heartwood.dev/heartwood/api/summary"
@@ -197,4 +200,68 @@ func TestHTTPNotFoundIsJSON(t *testing.T) {
 			t.Errorf("%s %s: got content type %s", c[0], c[1], kind)
 		}
 	}
+}
+
+// deadlines is a response whose deadlines are recorded.
+type deadlines struct {
+	*httptest.ResponseRecorder
+	read, write time.Time
+}
+
+func (d *deadlines) SetReadDeadline(at time.Time) error {
+	d.read = at
+	return nil
+}
+
+func (d *deadlines) SetWriteDeadline(at time.Time) error {
+	d.write = at
+	return nil
+}
+
+// TestHTTPRequestsHaveADeadline: a client that does not read its response occupies memory only for
+// a limited time. The recording of a profile may take longer.
+func TestHTTPRequestsHaveADeadline(t *testing.T) {
+	handler := NewHTTP(HTTPOptions{Gatherer: prometheus.NewRegistry(), Pprof: true})
+	for path, limited := range map[string]bool{"/metrics": true, "/unknown": true,
+		"/debug/pprof/cmdline": false} {
+		began := time.Now()
+		w := &deadlines{httptest.NewRecorder(), began, began}
+		handler.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), "GET", path, http.NoBody))
+		for _, at := range []time.Time{w.read, w.write} {
+			if at.IsZero() == limited || limited && at.Sub(began) < requestTimeout {
+				t.Errorf("%s: got deadline %v after %v", path, at, began)
+			}
+		}
+	}
+}
+
+// TestHTTPStuckScrapesAreBounded: scrapes that do not end do not make the number of gatherings
+// grow.
+func TestHTTPStuckScrapesAreBounded(t *testing.T) {
+	begun, end := make(chan struct{}, scrapesMax), make(chan struct{})
+	gatherer := prometheus.GathererFunc(func() ([]*dto.MetricFamily, error) {
+		begun <- struct{}{}
+		<-end
+		return nil, nil
+	})
+	handler := NewHTTP(HTTPOptions{Gatherer: gatherer})
+	var group sync.WaitGroup
+	for range scrapesMax {
+		group.Go(func() { get(t, handler, "GET", "/metrics") })
+	}
+	for range scrapesMax {
+		<-begun
+	}
+	refused := make(chan int, 1)
+	group.Go(func() { refused <- get(t, handler, "GET", "/metrics").Code })
+	select {
+	case <-begun:
+		t.Error("a further scrape gathers the metrics")
+	case code := <-refused:
+		if code != http.StatusServiceUnavailable {
+			t.Errorf("got status %d", code)
+		}
+	}
+	close(end)
+	group.Wait()
 }
