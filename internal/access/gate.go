@@ -48,10 +48,20 @@ type Gate struct {
 	refused *prometheus.CounterVec
 	mu      struct {
 		sync.Mutex
-		outage       outage.State // of Review
-		unidentified outage.State // requests without a valid token
+		outage  outage.State        // of Review
+		denials outage.Fold[denial] // of requests
 	}
 }
+
+// denial identifies equal denials for the log. Requests without a valid token have no user.
+type denial struct {
+	user   string
+	right  Right
+	reason string
+}
+
+// pathBytesMax is the number of bytes of a path that are logged.
+const pathBytesMax = 128
 
 // New returns a Gate.
 func New(o Options) *Gate {
@@ -95,7 +105,7 @@ func (g *Gate) Handler(next http.Handler) http.Handler {
 		}
 		if right.Verb != "get" {
 			g.o.Logger.Info("HTTP request admitted", "audit", true, "user", user,
-				"right", right.String(), "path", r.URL.Path, "remote", r.RemoteAddr)
+				"right", right.String(), "path", loggedPath(r), "remote", r.RemoteAddr)
 		}
 		next.ServeHTTP(w, r)
 	})
@@ -190,21 +200,28 @@ func (g *Gate) reviewed(err error) {
 	}
 }
 
-// refuse responds to a request that is not admitted. It logs denials of known users, and at most
-// one unidentified client a minute.
+// loggedPath returns the beginning of the path of a request, which may be long.
+func loggedPath(r *http.Request) string {
+	path := r.URL.Path
+	return strings.ToValidUTF8(path[:min(len(path), pathBytesMax)], "")
+}
+
+// refuse responds to a request that is not admitted. It logs equal denials once a minute. Requests
+// without a valid token are equal, whatever they ask for: everyone can send them.
 func (g *Gate) refuse(w http.ResponseWriter, r *http.Request, user string, right Right,
 	refused *refusal) {
 	g.refused.WithLabelValues(refused.reason).Inc()
-	log := user != ""
-	if !log {
-		g.mu.Lock()
-		log = g.mu.unidentified.Fail(time.Now())
-		g.mu.unidentified.Succeed()
-		g.mu.Unlock()
+	key := denial{user, right, refused.reason}
+	if user == "" {
+		key = denial{}
 	}
-	if log {
+	g.mu.Lock()
+	folded, logs := g.mu.denials.Add(key, time.Now())
+	g.mu.Unlock()
+	if logs {
 		g.o.Logger.Info("HTTP request refused", "audit", true, "user", user, "right",
-			right.String(), "reason", refused.reason, "path", r.URL.Path, "remote", r.RemoteAddr)
+			right.String(), "reason", refused.reason, "path", loggedPath(r), "remote", r.RemoteAddr,
+			"deniedAndNotLogged", folded)
 	}
 	w.Header().Set("Content-Type", "application/json")
 	if refused.status == http.StatusUnauthorized {

@@ -1,12 +1,14 @@
 package access
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -186,6 +188,43 @@ func TestDecisionsAreCached(t *testing.T) {
 		a.noKeys.Store(true)
 		if status := scrape(); status != http.StatusServiceUnavailable {
 			t.Errorf("without keys: got %d", status)
+		}
+	})
+}
+
+// TestDenialsAreFolded: an account that repeats a denied request, and clients without a token, do
+// not fill the log. Nor do long paths.
+func TestDenialsAreFolded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		a := &accounts{}
+		gate := New(Options{Tokens: a, Review: a.review, Audience: "aud",
+			Logger: slog.New(slog.NewTextHandler(&log, nil))}).Handler(http.NotFoundHandler())
+		long := "/" + strings.Repeat("p", 10_000)
+		storm := func() (lines int) {
+			log.Reset()
+			for range 100 {
+				for _, token := range []string{"", "forged", "ok-a", "ok-b"} {
+					request{"GET", long, token, ""}.send(t, gate)
+				}
+				request{"GET", "/metrics", "ok-a", ""}.send(t, gate)
+			}
+			return strings.Count(log.String(), "\n")
+		}
+		const kinds = 4 // no valid token, a and b on the long path, a on the metrics
+		if lines := storm(); lines != kinds {
+			t.Errorf("%d lines, want %d", lines, kinds)
+		}
+		if n := log.Len(); n > kinds*(pathBytesMax+300) {
+			t.Errorf("the lines have %d bytes", n)
+		}
+		if lines := storm(); lines != 0 {
+			t.Errorf("%d lines in the same minute", lines)
+		}
+		time.Sleep(time.Minute)
+		want := fmt.Sprintf("deniedAndNotLogged=%d", 2*500-kinds)
+		if lines := storm(); lines != kinds || !strings.Contains(log.String(), want) {
+			t.Errorf("%d lines without %s:\n%s", lines, want, log.String())
 		}
 	})
 }

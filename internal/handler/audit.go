@@ -4,14 +4,8 @@ import (
 	"sync"
 	"time"
 
+	"heartwood.dev/heartwood/internal/outage"
 	"heartwood.dev/heartwood/internal/wire"
-)
-
-const (
-	// auditInterval is the time in which equal denials are folded into one message.
-	auditInterval = time.Minute
-	// auditKeysMax bounds the memory of the audit log. Further denials are counted together.
-	auditKeysMax = 1000
 )
 
 // auditKey identifies equal denials.
@@ -22,33 +16,17 @@ type auditKey struct {
 	api       int16
 }
 
-// auditLog folds denials: it logs the first one of its kind at once, and the number of others when
-// the next one is logged, at most once in auditInterval. The zero value is ready for use.
+// auditLog folds equal denials.
 type auditLog struct {
-	mu     sync.Mutex
-	begun  time.Time
-	counts map[auditKey]int // denials since begun; the first was logged
-	others int              // denials that exceed auditKeysMax
+	mu   sync.Mutex
+	fold outage.Fold[auditKey]
 }
 
-// due reports whether a denial must be logged. The result folded is the number of denials of the
-// previous interval that were not logged.
+// due reports whether a denial must be logged, and how many were not logged before.
 func (l *auditLog) due(key auditKey, now time.Time) (folded int, due bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if now.Sub(l.begun) >= auditInterval {
-		for _, n := range l.counts {
-			folded += n - 1
-		}
-		folded += l.others
-		l.begun, l.counts, l.others = now, map[auditKey]int{}, 0
-	}
-	if _, known := l.counts[key]; !known && len(l.counts) >= auditKeysMax {
-		l.others++
-		return 0, false
-	}
-	l.counts[key]++
-	return folded, l.counts[key] == 1
+	return l.fold.Add(key, now)
 }
 
 // auditDenied logs that a client was denied an operation on a resource that it has named. Checks

@@ -91,7 +91,7 @@ var layers = map[string][]string{
 		"internal/replica",
 		"internal/replica/session", "internal/logstore",
 		"internal/brokerconfig", "internal/metadata", "internal/topicconfig", "internal/record",
-		"internal/compress",
+		"internal/compress", "internal/outage",
 	},
 	"internal/broker": {
 		"api/v1alpha1", "api/report", "api/summary", "internal/access", "internal/authz",
