@@ -96,6 +96,7 @@ func TestRequestsNeedRights(t *testing.T) {
 		{"GET", "/metrics", ReadMetrics}, {"HEAD", "/metrics", ReadMetrics},
 		{"GET", "/api/v1/partitions", ReadReports}, {"GET", "/api/v1/topics?topic=a", ReadReports},
 		{"GET", "/api/v1/may-stop/3", ReadReports}, {"GET", "/debug/pprof/heap", ReadReports},
+		{"POST", "/debug/pprof/symbol", ReadReports}, {"POST", "/debug/pprof", AbortTransaction},
 		{"GET", "/unknown", ReadReports}, {"GET", "/healthz/", ReadReports},
 		{"POST", "/api/v1/topics/orders/clean", CleanTopics},
 		{"POST", "/api/v1/transactions/t/abort", AbortTransaction},

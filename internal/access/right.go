@@ -25,13 +25,13 @@ var (
 func open(path string) bool { return path == "/healthz" || path == "/readyz" }
 
 // rightOf returns the right that a request needs. Reports, profiles, and paths that do not exist
-// need ReadReports.
+// need ReadReports. Profiles need it with every method: go tool pprof sends addresses with POST.
 func rightOf(method, path string) Right {
 	reads := method == http.MethodGet || method == http.MethodHead
 	switch {
 	case reads && path == "/metrics":
 		return ReadMetrics
-	case reads:
+	case reads, strings.HasPrefix(path, "/debug/pprof/"):
 		return ReadReports
 	case strings.HasSuffix(path, "/clean"):
 		return CleanTopics

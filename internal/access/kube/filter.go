@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"strings"
 	"sync"
@@ -107,17 +108,34 @@ func (f *Filter) decide(ctx context.Context, key filterKey, token string) (int, 
 	if ok && now.Before(known.until) {
 		return known.status, nil
 	}
+	// The timeout of the client begins only after it has waited for its rate limit.
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
 	status, err := f.review(ctx, key, token)
 	if err != nil {
 		return 0, err
 	}
+	f.remember(key, status, now)
+	return status, nil
+}
+
+// remember stores a decision. If too many are stored, it removes those that have expired, and then
+// those that refuse a request, which everyone can cause.
+func (f *Filter) remember(key filterKey, status int, now time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if len(f.mu.decisions) >= filterMax {
-		clear(f.mu.decisions)
+	for _, removable := range []func(filterKey, filterDecision) bool{
+		func(_ filterKey, d filterDecision) bool { return !now.Before(d.until) },
+		func(_ filterKey, d filterDecision) bool { return d.status != http.StatusOK },
+		func(filterKey, filterDecision) bool { return status == http.StatusOK },
+	} {
+		if len(f.mu.decisions) >= filterMax {
+			maps.DeleteFunc(f.mu.decisions, removable)
+		}
 	}
-	f.mu.decisions[key] = filterDecision{status, now.Add(filterTTL)}
-	return status, nil
+	if len(f.mu.decisions) < filterMax {
+		f.mu.decisions[key] = filterDecision{status, now.Add(filterTTL)}
+	}
 }
 
 // review asks the API server.
