@@ -18,9 +18,11 @@ const (
 
 // schedule decides when the keys are read. It is pure. The zero value is due at once.
 type schedule struct {
-	last      time.Time // end of the last read
-	failures  int       // consecutive failures
-	fruitless int       // consecutive reads because of an unknown key id that found no other keys
+	last     time.Time // end of the last read
+	failures int       // consecutive failures
+	// fruitless is the number of consecutive reads because of an unknown key id that found no other
+	// keys. Any other read ends them: no unknown key id was seen for an hour.
+	fruitless int
 }
 
 // failed records a read that has failed.
@@ -30,11 +32,10 @@ func (s *schedule) failed(now time.Time) { s.last, s.failures = now, s.failures+
 // changed if the keys are not the previous ones.
 func (s *schedule) succeeded(now time.Time, unknown, changed bool) {
 	s.last, s.failures = now, 0
-	switch {
-	case changed:
-		s.fruitless = 0
-	case unknown:
+	if unknown && !changed {
 		s.fruitless++
+	} else {
+		s.fruitless = 0
 	}
 }
 

@@ -96,8 +96,8 @@ func (s *Source) Run(ctx context.Context) {
 		}
 		if err != nil {
 			if plan.failures == 0 {
-				s.o.Logger.Warn("failed to read the keys of an issuer of tokens; the previous ones "+
-					"remain in use", "issuer", s.o.Name, "error", err)
+				s.o.Logger.Warn("failed to read the keys of an issuer of tokens", "issuer",
+					s.o.Name, "error", err, "meanwhile", s.meanwhile())
 			}
 			plan.failed(time.Now())
 			continue
@@ -109,6 +109,14 @@ func (s *Source) Run(ctx context.Context) {
 		plan.succeeded(time.Now(), unknown, changed)
 		unknown = false
 	}
+}
+
+// meanwhile describes what happens until keys are read.
+func (s *Source) meanwhile() string {
+	if s.current.Load() == nil {
+		return "its tokens cannot be verified until they are read"
+	}
+	return "the previous ones remain in use"
 }
 
 // read reads the keys once. It keeps the previous ones if it fails.

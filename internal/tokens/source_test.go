@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/x509"
 	"errors"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -148,6 +149,65 @@ func TestTrap9StormOfUnknownKeysIsBounded(t *testing.T) {
 		synctest.Wait()
 		if n := k.count() - before; n != 1 {
 			t.Errorf("%d reads after a change", n)
+		}
+	})
+}
+
+// TestQuietHourEndsTheSlowdown: after a storm of unknown key ids and an hour without any, a new key
+// of the issuer is found as soon as before the storm.
+func TestQuietHourEndsTheSlowdown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		issuer, next := jwts.New(t, "https://issuer", "one"), jwts.New(t, "https://issuer", "two")
+		k := &keys{found: Found{Issuer: "https://issuer", JWKS: jwts.JWKS(t, issuer)}}
+		source := follow(t, k)
+		token := next.Token("alice", audience, time.Now().Add(24*time.Hour), nil)
+		for range 3600 {
+			_ = source.test(t, token)
+			time.Sleep(time.Second)
+		}
+		time.Sleep(unknownLongest + time.Second)
+		for storm, began := k.count(), time.Now(); k.count() == storm; {
+			if time.Since(began) > refreshInterval+time.Second {
+				t.Fatal("the keys were not read within an hour")
+			}
+			time.Sleep(time.Second)
+			synctest.Wait()
+		}
+		before := k.count()
+		_ = source.test(t, token)
+		time.Sleep(unknownFirst + time.Second)
+		synctest.Wait()
+		if n := k.count() - before; n != 1 {
+			t.Errorf("%d reads soon after the next unknown key id", n)
+		}
+	})
+}
+
+// TestFailureSaysWhetherKeysRemain: the log does not promise previous keys if there are none.
+func TestFailureSaysWhetherKeysRemain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		k := &keys{err: errors.New("unavailable")}
+		source := New(Options{Read: k.read, Accept: sasl.Issuer{Audience: audience}, Name: "test",
+			Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() { defer close(done); source.Run(ctx) }()
+		defer func() { cancel(); <-done }()
+		synctest.Wait()
+		if got := log.String(); !strings.Contains(got, "cannot be verified") ||
+			strings.Contains(got, "remain in use") {
+			t.Errorf("without keys: %s", got)
+		}
+		k.set(Found{Issuer: "https://issuer",
+			JWKS: jwts.JWKS(t, jwts.New(t, "https://issuer", "one"))}, nil)
+		time.Sleep(retryLongest)
+		k.set(Found{}, errors.New("unavailable"))
+		log.Reset()
+		time.Sleep(refreshInterval + time.Minute)
+		synctest.Wait()
+		if got := log.String(); !strings.Contains(got, "the previous ones remain in use") {
+			t.Errorf("with keys: %s", got)
 		}
 	})
 }

@@ -303,6 +303,8 @@ func (c *connection) logEnd(ctx context.Context, err error) {
 	switch {
 	case errors.As(err, &failed):
 		c.logFailure(failed)
+	case errors.As(err, &rejected) && rejected.reason == rejectNoKeys:
+		c.logNoKeys()
 	case errors.As(err, &rejected):
 		c.server.metrics.rejected(rejected.reason)
 		logger.Warn("connection closed: invalid request", "reason", rejected.reason, "detail",
@@ -312,6 +314,21 @@ func (c *connection) logEnd(ctx context.Context, err error) {
 		logger.Debug("connection closed: client sent or read too little in time")
 	default:
 		logger.Info("connection failed", "error", err)
+	}
+}
+
+// logNoKeys counts a token that cannot be verified yet, and logs it once a minute: clients try
+// again until the keys are known.
+func (c *connection) logNoKeys() {
+	s := c.server
+	s.metrics.rejected(rejectNoKeys)
+	s.noKeys.Lock()
+	folded, logs := s.noKeys.fold.Add(struct{}{}, time.Now())
+	s.noKeys.Unlock()
+	if logs {
+		s.opts.Logger.Warn("connection closed: its token cannot be verified until the keys of the "+
+			"issuer are read", "listener", s.opts.Name, "remote", c.socket.RemoteAddr(),
+			"closedAndNotLogged", folded)
 	}
 }
 

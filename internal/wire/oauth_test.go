@@ -121,6 +121,10 @@ func TestUnknownKeysCloseTheConnection(t *testing.T) {
 		return testutil.ToFloat64(s.metrics.rejections.WithLabelValues("test",
 			rejectNoKeys)) == failuresMax+5
 	}, "connections were not counted")
+	if n := strings.Count(s.log.String(), "cannot be verified"); n != 1 ||
+		strings.Contains(s.log.String(), "invalid request") {
+		t.Errorf("%d messages in the log:\n%s", n, s.log.String())
+	}
 	if got := s.dial().bearer("alice"); got.code != 0 {
 		t.Errorf("a valid token afterwards: %+v", got)
 	}

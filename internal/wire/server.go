@@ -169,6 +169,10 @@ type Server struct {
 	accepted atomic.Uint64
 
 	failures failures // failed authentications by address
+	noKeys   struct {
+		sync.Mutex
+		fold outage.Fold[struct{}] // tokens that cannot be verified yet
+	}
 	// unauthenticated contains one token for each connection that has not authenticated yet, and
 	// pending counts them by address. They are used if connections have a phase before their
 	// first request.
