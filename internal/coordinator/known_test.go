@@ -48,8 +48,9 @@ func TestKnownProducersOfOtherCoordinators(t *testing.T) {
 				t.Errorf("%s: got %v, %v, want %v", name, got, err, test.want)
 			}
 		}
-		image := b.opts.Image()
+		present := b.opts.Image
 		b.opts.Image = func() *metadata.Image {
+			image := present()
 			without := metadata.NewImage(image.ClusterID, image.Cleaner, image.Brokers, nil)
 			without.Unresolved = []metadata.ID{{1}}
 			return without
@@ -57,7 +58,7 @@ func TestKnownProducersOfOtherCoordinators(t *testing.T) {
 		if _, err := b.Known(b.t.Context(), []int64{7}); !errors.Is(err, ErrUnknownCoordinators) {
 			t.Errorf("with an unresolved topic: got %v", err)
 		}
-		b.opts.Image = func() *metadata.Image { return image }
+		b.opts.Image = present
 		b.Lead(3, -1)
 		if _, err := b.Known(b.t.Context(), []int64{7}); !errors.Is(err, ErrUnknownCoordinators) {
 			t.Errorf("without a leader: got %v", err)
