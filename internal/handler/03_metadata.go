@@ -86,7 +86,7 @@ func (h *Handler) autoCreate(ctx context.Context, raw *wire.Request,
 		return
 	}
 	quotas := meterOf(ctx)
-	ctx, cancel := context.WithTimeout(ctx, adminWaitMax)
+	ctx, cancel := withTimeout(ctx, adminWaitMax)
 	defer cancel()
 	var created []string
 	for _, name := range missing {

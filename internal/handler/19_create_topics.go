@@ -44,7 +44,7 @@ var createTopicsShape = shape{
 func (h *Handler) createTopics(ctx context.Context, raw *wire.Request,
 	req *kmsg.CreateTopicsRequest) wire.Reply {
 	quotas := meterOf(ctx)
-	ctx, cancel := context.WithTimeout(ctx, adminWait(req.TimeoutMillis))
+	ctx, cancel := withTimeout(ctx, adminWait(req.TimeoutMillis))
 	defer cancel()
 	response := kmsg.NewPtrCreateTopicsResponse()
 	response.Version = req.Version
@@ -88,7 +88,7 @@ func (h *Handler) createTopics(ctx context.Context, raw *wire.Request,
 // awaitImage waits until this broker's metadata image satisfies enough, after a request has made a
 // change. Clients use a new topic at once, and would otherwise get the error that it is unknown.
 func (h *Handler) awaitImage(ctx context.Context, enough func(*metadata.Image) bool) {
-	ctx, cancel := context.WithTimeout(ctx, imageWaitMax)
+	ctx, cancel := withTimeout(ctx, imageWaitMax)
 	defer cancel()
 	h.opts.Await(ctx, enough)
 }

@@ -41,7 +41,7 @@ type deletion struct {
 func (h *Handler) deleteTopics(ctx context.Context, raw *wire.Request,
 	req *kmsg.DeleteTopicsRequest) wire.Reply {
 	quotas := meterOf(ctx)
-	ctx, cancel := context.WithTimeout(ctx, adminWait(req.TimeoutMillis))
+	ctx, cancel := withTimeout(ctx, adminWait(req.TimeoutMillis))
 	defer cancel()
 	requested := req.Topics
 	for i := range req.TopicNames {

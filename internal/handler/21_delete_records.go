@@ -32,7 +32,7 @@ const offsetHighWatermark = -1
 // others.
 func (h *Handler) deleteRecords(ctx context.Context, raw *wire.Request,
 	req *kmsg.DeleteRecordsRequest) wire.Reply {
-	ctx, cancel := context.WithTimeout(ctx, adminWait(req.TimeoutMillis))
+	ctx, cancel := withTimeout(ctx, adminWait(req.TimeoutMillis))
 	defer cancel()
 	response := kmsg.NewPtrDeleteRecordsResponse()
 	response.Version = req.Version

@@ -25,7 +25,7 @@ var createPartitionsShape = shape{array(text(), fixed(4), array(plainArray(fixed
 func (h *Handler) createPartitions(ctx context.Context, raw *wire.Request,
 	req *kmsg.CreatePartitionsRequest) wire.Reply {
 	quotas := meterOf(ctx)
-	ctx, cancel := context.WithTimeout(ctx, adminWait(req.TimeoutMillis))
+	ctx, cancel := withTimeout(ctx, adminWait(req.TimeoutMillis))
 	defer cancel()
 	response := kmsg.NewPtrCreatePartitionsResponse()
 	response.Version = req.Version

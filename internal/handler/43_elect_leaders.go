@@ -26,7 +26,7 @@ var electLeadersShape = shape{fixed(1).from(1), array(text(), plainArray(fixed(4
 // are null, all partitions are requested.
 func (h *Handler) electLeaders(ctx context.Context, raw *wire.Request,
 	req *kmsg.ElectLeadersRequest) wire.Reply {
-	ctx, cancel := context.WithTimeout(ctx, adminWait(req.TimeoutMillis))
+	ctx, cancel := withTimeout(ctx, adminWait(req.TimeoutMillis))
 	defer cancel()
 	response := kmsg.NewPtrElectLeadersResponse()
 	response.Version = req.Version

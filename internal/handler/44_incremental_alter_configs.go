@@ -109,7 +109,7 @@ func (h *Handler) alterConfigsOf(ctx context.Context, raw *wire.Request,
 // alterTopic changes the settings of a topic. It waits until the metadata image contains the
 // change: until the settings differ from the previous settings, or contain the requested values.
 func (h *Handler) alterTopic(ctx context.Context, change metadata.TopicChange) error {
-	ctx, cancel := context.WithTimeout(ctx, adminWaitMax)
+	ctx, cancel := withTimeout(ctx, adminWaitMax)
 	defer cancel()
 	before := h.opts.Image().Topic(change.Name)
 	if err := h.opts.Alterer.AlterTopic(ctx, change); err != nil || change.Validate ||

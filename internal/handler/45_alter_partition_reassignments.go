@@ -26,7 +26,7 @@ var alterReassignmentsShape = shape{fixed(4), fixed(1).from(1),
 // response.
 func (h *Handler) alterReassignments(ctx context.Context, raw *wire.Request,
 	req *kmsg.AlterPartitionAssignmentsRequest) wire.Reply {
-	ctx, cancel := context.WithTimeout(ctx, adminWait(req.TimeoutMillis))
+	ctx, cancel := withTimeout(ctx, adminWait(req.TimeoutMillis))
 	defer cancel()
 	response := kmsg.NewPtrAlterPartitionAssignmentsResponse()
 	response.Version, response.AllowReplicationFactorChange = req.Version,

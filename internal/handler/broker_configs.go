@@ -126,7 +126,7 @@ func (h *Handler) alterBroker(ctx context.Context, change metadata.TopicChange) 
 // alterCluster changes settings of the LogCluster. It waits until the metadata image contains the
 // change: until the settings differ from the previous settings, or contain the requested values.
 func (h *Handler) alterCluster(ctx context.Context, change metadata.ClusterChange) error {
-	ctx, cancel := context.WithTimeout(ctx, adminWaitMax)
+	ctx, cancel := withTimeout(ctx, adminWaitMax)
 	defer cancel()
 	before := h.opts.Image().ClusterProperties
 	if err := h.opts.Alterer.AlterCluster(ctx, change); err != nil || change.Validate {

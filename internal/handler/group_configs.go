@@ -53,7 +53,7 @@ func (h *Handler) alterGroup(ctx context.Context, change metadata.TopicChange) e
 	if change.Name == "" {
 		return fmt.Errorf("%w: default group resources are not allowed", errInvalidRequest)
 	}
-	ctx, cancel := context.WithTimeout(ctx, adminWaitMax)
+	ctx, cancel := withTimeout(ctx, adminWaitMax)
 	defer cancel()
 	img := h.opts.Image()
 	before := img.GroupOverrides[change.Name]

@@ -117,8 +117,35 @@ func meterOf(ctx context.Context) *meter {
 
 // Done implements context.Context. The first call ends the processing time: the request waits.
 func (m *meter) Done() <-chan struct{} {
-	m.processed.CompareAndSwap(0, max(1, int64(time.Since(m.begun))))
+	m.waits()
 	return m.Context.Done()
+}
+
+func (m *meter) waits() {
+	m.processed.CompareAndSwap(0, max(1, int64(time.Since(m.begun))))
+}
+
+// withTimeout derives a context with a timeout from the context that a handler got. Package context
+// calls Done of the parent at once, which would end the processing time of a meter. So the result
+// has the parent of the meter, and only its own Done ends the processing time.
+func withTimeout(ctx context.Context, timeout time.Duration) (context.Context, context.CancelFunc) {
+	m := meterOf(ctx)
+	if m == nil {
+		return context.WithTimeout(ctx, timeout)
+	}
+	limited, cancel := context.WithTimeout(m.Context, timeout)
+	return &meteredWait{limited, m}, cancel
+}
+
+// meteredWait is a context with a timeout whose Done tells a meter that the request waits.
+type meteredWait struct {
+	context.Context
+	meter *meter
+}
+
+func (w *meteredWait) Done() <-chan struct{} {
+	w.meter.waits()
+	return w.Context.Done()
 }
 
 // handleMetered answers a request and charges it to its user.

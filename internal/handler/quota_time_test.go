@@ -1,0 +1,49 @@
+package handler
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"heartwood.dev/heartwood/internal/wire"
+)
+
+// TestTimeoutIsNoWait: a handler that limits its waits is measured until it waits.
+func TestTimeoutIsNoWait(t *testing.T) {
+	m := &meter{Context: t.Context(), begun: time.Now()}
+	ctx, cancel := withTimeout(m, time.Hour)
+	if m.processed.Load() != 0 {
+		t.Error("the timeout has ended the processing time")
+	}
+	_ = ctx.Done()
+	if m.processed.Load() == 0 {
+		t.Error("a wait has not ended the processing time")
+	}
+	cancel()
+	if ctx.Err() == nil {
+		t.Error("the context has not ended")
+	}
+}
+
+// TestProcessingTimeOfAdminRequestsIsCharged: a request with nothing to wait for is charged for its
+// whole time.
+func TestProcessingTimeOfAdminRequestsIsCharged(t *testing.T) {
+	b := withQuotas(t, map[string]map[string]int64{"alice": {"request_percentage": 1}})
+	raw := kmsg.NewPtrCreateTopicsRequest()
+	raw.TimeoutMillis = 1000
+	for i := range 20_000 { // invalid, so that nothing is created
+		raw.Topics = append(raw.Topics, kmsg.CreateTopicsRequestTopic{NumPartitions: 1,
+			ReplicationFactor: 1, Topic: strings.Repeat("/", 1+i%200)})
+	}
+	raw.SetVersion(5)
+	req := &wire.Request{Key: raw.Key(), Version: 5, Body: raw.AppendTo(nil),
+		Session: &wire.Session{Principal: wire.Principal{Type: "User", Name: "alice"}}}
+	m := b.meter(t.Context(), req)
+	_, err := b.handleMetered(m, b.api(req.Key), req)
+	must(t, err)
+	if m.processed.Load() != 0 {
+		t.Errorf("the processing time has ended after %v", time.Duration(m.processed.Load()))
+	}
+}
