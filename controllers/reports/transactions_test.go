@@ -9,6 +9,8 @@ import (
 	"sync"
 	"testing"
 
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
 	"heartwood.dev/heartwood/api/report"
 	"heartwood.dev/heartwood/api/v1alpha1"
 )
@@ -47,10 +49,11 @@ func (b *brokersOf) RoundTrip(r *http.Request) (*http.Response, error) {
 func TestBlockingTransactionIsIdentified(t *testing.T) {
 	cluster := &v1alpha1.LogCluster{}
 	cluster.Name, cluster.Namespace, cluster.Spec.Brokers = "demo", "default", 2
+	reader := fake.NewClientBuilder().Build() // there are no Leases, so the brokers have no TLS
 	for reason, want := range map[string]string{
 		v1alpha1.ReasonBlockedByOpenTransaction: "payments-7", v1alpha1.ReasonUpToDate: ""} {
 		brokers := &brokersOf{reason: reason}
-		got := NewCollector(nil, Options{Transport: brokers}).poll(t.Context(), cluster)
+		got := NewCollector(reader, Options{Transport: brokers}).poll(t.Context(), cluster)
 		if id := got.Rows["orders"][0].OldestTransaction.TransactionalID; id != want {
 			t.Errorf("%s: got the transactional id %q, want %q", reason, id, want)
 		}
