@@ -203,6 +203,7 @@ func TestFailureSaysWhetherKeysRemain(t *testing.T) {
 			JWKS: jwts.JWKS(t, jwts.New(t, "https://issuer", "one"))}, nil)
 		time.Sleep(retryLongest)
 		k.set(Found{}, errors.New("unavailable"))
+		synctest.Wait() // the log is written by the other goroutine
 		log.Reset()
 		time.Sleep(refreshInterval + time.Minute)
 		synctest.Wait()
