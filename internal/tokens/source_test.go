@@ -186,7 +186,7 @@ func TestQuietHourEndsTheSlowdown(t *testing.T) {
 // TestFailureSaysWhetherKeysRemain: the log does not promise previous keys if there are none.
 func TestFailureSaysWhetherKeysRemain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var log bytes.Buffer
+		var log lockedBuffer
 		k := &keys{err: errors.New("unavailable")}
 		source := New(Options{Read: k.read, Accept: sasl.Issuer{Audience: audience}, Name: "test",
 			Logger: slog.New(slog.NewTextHandler(&log, nil))})
@@ -204,13 +204,31 @@ func TestFailureSaysWhetherKeysRemain(t *testing.T) {
 		time.Sleep(retryLongest)
 		k.set(Found{}, errors.New("unavailable"))
 		synctest.Wait() // the other goroutine writes the log
-		before := log.Len()
+		before := len(log.String())
 		time.Sleep(refreshInterval + time.Minute)
 		synctest.Wait()
 		if got := log.String()[before:]; !strings.Contains(got, "the previous ones remain in use") {
 			t.Errorf("with keys: %s", got)
 		}
 	})
+}
+
+// lockedBuffer is a log that one goroutine writes and another one reads.
+type lockedBuffer struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (b *lockedBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.Write(p)
+}
+
+func (b *lockedBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.String()
 }
 
 func TestRetriesOfFailedReadsSlowDown(t *testing.T) {
