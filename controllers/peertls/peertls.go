@@ -1,13 +1,12 @@
 // Package peertls makes the TLS configurations with which the operator connects to brokers: to the
-// port for other brokers, and to the HTTP port. The
-// operator's certificate is issued by the peer CA, which the operator has, and is never stored.
+// port for other brokers, and to the HTTP port. The operator's certificate is issued by the peer
+// CA, which the operator has, and is never stored.
 package peertls
 
 import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
-	"errors"
 	"fmt"
 	"net/http"
 	"sync"
@@ -69,7 +68,7 @@ func (c *Client) Config(ctx context.Context, cluster types.NamespacedName,
 		//nolint:gosec // VerifyConnection verifies the chain, and the URI instead of a host name
 		InsecureSkipVerify: true,
 		VerifyConnection: func(state tls.ConnectionState) error {
-			return verify(state.PeerCertificates, of.roots, want)
+			return verify(state.PeerCertificates, of.roots, time.Now(), want)
 		},
 	}, nil
 }
@@ -129,20 +128,10 @@ func (c *Client) certificate(cluster types.NamespacedName,
 }
 
 // verify verifies the chain and the URI of a server.
-func verify(chain []*x509.Certificate, roots *x509.CertPool, want string) error {
-	if len(chain) == 0 {
-		return errors.New("the server has sent no certificate")
+func verify(chain []*x509.Certificate, roots *x509.CertPool, now time.Time, want string) error {
+	uri, err := pki.VerifyServer(chain, roots, now)
+	if err == nil && uri != want {
+		err = fmt.Errorf("the certificate is not one of %s", want)
 	}
-	options := x509.VerifyOptions{Roots: roots, Intermediates: x509.NewCertPool(),
-		KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}}
-	for _, intermediate := range chain[1:] {
-		options.Intermediates.AddCert(intermediate)
-	}
-	if _, err := chain[0].Verify(options); err != nil {
-		return err
-	}
-	if uris := chain[0].URIs; len(uris) != 1 || uris[0].String() != want {
-		return fmt.Errorf("the certificate is not one of %s", want)
-	}
-	return nil
+	return err
 }

@@ -107,7 +107,7 @@ var layers = map[string][]string{
 		"internal/metadata/remote", "internal/pki", "internal/vfs",
 	},
 
-	"internal/remote": {"api/v1alpha1", "api/report", "api/summary"},
+	"internal/remote": {"api/v1alpha1", "api/report", "api/summary", "internal/pki"},
 
 	"internal/operator/render":  {"api/v1alpha1"},
 	"internal/operator/rollout": {"internal/placement"},

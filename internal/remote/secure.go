@@ -11,8 +11,10 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"time"
 
 	"heartwood.dev/heartwood/api/v1alpha1"
+	"heartwood.dev/heartwood/internal/pki"
 )
 
 // Security says how a client connects to the brokers of a secured LogCluster. The zero value
@@ -100,21 +102,11 @@ func readToken(path string) (string, error) {
 // broker. The peer CA belongs to one LogCluster, so a host name is not compared: a broker is also
 // reached by an address that its certificate cannot contain, such as that of a forwarded port.
 func verifyBroker(chain []*x509.Certificate, roots *x509.CertPool) error {
-	if len(chain) == 0 {
-		return errors.New("the server has sent no certificate")
+	uri, err := pki.VerifyServer(chain, roots, time.Now())
+	if err == nil && !brokerURI(uri) {
+		err = errors.New("the certificate is not one of a broker")
 	}
-	options := x509.VerifyOptions{Roots: roots, Intermediates: x509.NewCertPool(),
-		KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}}
-	for _, intermediate := range chain[1:] {
-		options.Intermediates.AddCert(intermediate)
-	}
-	if _, err := chain[0].Verify(options); err != nil {
-		return err
-	}
-	if uris := chain[0].URIs; len(uris) != 1 || !brokerURI(uris[0].String()) {
-		return errors.New("the certificate is not one of a broker")
-	}
-	return nil
+	return err
 }
 
 // brokerURI reports whether a URI is v1alpha1.PeerURI of any broker.

@@ -16,6 +16,8 @@ import (
 
 	"github.com/go-jose/go-jose/v4"
 	"github.com/go-jose/go-jose/v4/jwt"
+
+	"heartwood.dev/heartwood/test/kit/jwts"
 )
 
 var (
@@ -50,25 +52,10 @@ func claims() map[string]any {
 		"sub": "alice", "exp": now.Add(time.Hour).Unix(), "iat": now.Unix(), "team": "red"}
 }
 
-func sign(t testing.TB, algorithm jose.SignatureAlgorithm, key any, kid string,
-	claims map[string]any) string {
-	t.Helper()
-	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: algorithm,
-		Key: jose.JSONWebKey{Key: key, KeyID: kid}}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	token, err := jwt.Signed(signer).Claims(claims).Serialize()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return token
-}
-
 func TestTokenOfTheIssuerIsAccepted(t *testing.T) {
 	keys := jwks(t)
-	for _, token := range []string{sign(t, jose.RS256, rsaKey, "rsa", claims()),
-		sign(t, jose.PS512, rsaKey, "rsa", claims()), sign(t, jose.ES256, ecKey, "ec", claims())} {
+	for _, token := range []string{jwts.Sign(t, jose.RS256, rsaKey, "rsa", claims()),
+		jwts.Sign(t, jose.PS512, rsaKey, "rsa", claims()), jwts.Sign(t, jose.ES256, ecKey, "ec", claims())} {
 		got, err := issuer.Verify(now, keys, token)
 		if err != nil || got.Name != "alice" ||
 			!got.Expires.Equal(now.Add(time.Hour+tokenLeeway)) {
@@ -78,7 +65,7 @@ func TestTokenOfTheIssuerIsAccepted(t *testing.T) {
 	named := issuer
 	named.NameClaim = "team"
 	if got, err := named.Verify(now, keys,
-		sign(t, jose.RS256, rsaKey, "rsa", claims())); err != nil || got.Name != "red" {
+		jwts.Sign(t, jose.RS256, rsaKey, "rsa", claims())); err != nil || got.Name != "red" {
 		t.Errorf("name claim: got %+v, %v", got, err)
 	}
 }
@@ -104,15 +91,15 @@ func TestTrap9ForgedTokensAreRefused(t *testing.T) {
 		if c[key] = value; value == nil {
 			delete(c, key)
 		}
-		return sign(t, jose.RS256, rsaKey, "rsa", c)
+		return jwts.Sign(t, jose.RS256, rsaKey, "rsa", c)
 	}
 	for name, token := range map[string]string{
 		"none":              unsigned(`{"alg":"none"}`),
 		"none with key":     unsigned(`{"alg":"none","kid":"rsa"}`),
-		"HS256 public key":  sign(t, jose.HS256, pem, "rsa", claims()),
-		"HS256 listed key":  sign(t, jose.HS256, []byte("0123456789abcdef0123456789abcdef"), "oct", claims()),
-		"key of the header": sign(t, jose.RS256, other, "rsa", claims()),
-		"wrong algorithm":   sign(t, jose.ES256, ecKey, "rsa", claims()),
+		"HS256 public key":  jwts.Sign(t, jose.HS256, pem, "rsa", claims()),
+		"HS256 listed key":  jwts.Sign(t, jose.HS256, []byte("0123456789abcdef0123456789abcdef"), "oct", claims()),
+		"key of the header": jwts.Sign(t, jose.RS256, other, "rsa", claims()),
+		"wrong algorithm":   jwts.Sign(t, jose.ES256, ecKey, "rsa", claims()),
 		"issuer":            with("iss", "https://other"),
 		"no issuer":         with("iss", nil),
 		"audience":          with("aud", "other"),
@@ -179,14 +166,14 @@ func TestTrap9KeysInTheHeaderAreIgnored(t *testing.T) {
 }
 
 func TestUnknownKeyIsReported(t *testing.T) {
-	token := sign(t, jose.RS256, rsaKey, "new", claims())
+	token := jwts.Sign(t, jose.RS256, rsaKey, "new", claims())
 	if _, err := issuer.Verify(now, jwks(t), token); !errors.Is(err, ErrUnknownKey) {
 		t.Errorf("unknown key id: %v", err)
 	}
 	if _, err := issuer.Verify(now, nil, token); !errors.Is(err, ErrNoKeys) {
 		t.Errorf("no keys: %v", err)
 	}
-	if _, err := issuer.Verify(now, jwks(t), sign(t, jose.RS256, rsaKey, "",
+	if _, err := issuer.Verify(now, jwks(t), jwts.Sign(t, jose.RS256, rsaKey, "",
 		claims())); !errors.Is(err, ErrUnknownKey) {
 		t.Errorf("no key id, two keys: %v", err)
 	}
@@ -252,7 +239,7 @@ func FuzzBearer(f *testing.F) {
 
 func FuzzToken(f *testing.F) {
 	keys := jwks(f)
-	f.Add(sign(f, jose.HS256, []byte("0123456789abcdef0123456789abcdef"), "oct", claims()))
+	f.Add(jwts.Sign(f, jose.HS256, []byte("0123456789abcdef0123456789abcdef"), "oct", claims()))
 	f.Add(unsigned(`{"alg":"none"}`))
 	f.Add(unsigned(`{"alg":"RS256","jku":"http://evil","kid":"rsa"}`))
 	f.Fuzz(func(t *testing.T, token string) {
