@@ -32,6 +32,8 @@ func (v *view) keepUnchanged(old map[PartitionID]*partition,
 	for _, ap := range assigned {
 		if p := old[ap.id]; p != nil && ap.sameAs(p.applied) {
 			p.applied = ap
+			// A fetch that finds nothing new does not show whether the fault lasts.
+			p.followFault.Store(nil)
 			v.partitions[ap.id] = p
 		} else {
 			changed = append(changed, ap)
