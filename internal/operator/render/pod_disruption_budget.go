@@ -26,7 +26,7 @@ func podDisruptionBudget(cluster *v1alpha1.LogCluster,
 	}
 }
 
-// MaxUnavailable returns the maximum number of brokers that evictions make unavailable.
+// MaxUnavailable returns maxUnavailable of the brokers' PodDisruptionBudget.
 func MaxUnavailable(settings Settings) int32 {
 	if settings.NoEvictions {
 		return 0

@@ -59,7 +59,7 @@ type Decision struct {
 	// Partition is the partition that Broker must not leave now; "" if the update waits for
 	// another reason.
 	Partition string
-	Outdated  int // number of brokers that require a restart, 0 if unknown
+	Outdated  int // number of brokers with Updated false; 0 if Observed is false
 }
 
 // Next returns the next step of a rolling update.
@@ -119,7 +119,7 @@ func (s State) Blocking(broker int32) string {
 	return ""
 }
 
-// outdated returns the brokers that require a restart, in the order of their restarts.
+// outdated returns the brokers with Updated false, in the order in which they are restarted.
 func (s State) outdated() []int32 {
 	var ids []int32
 	for id, b := range s.Brokers {
