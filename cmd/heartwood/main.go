@@ -56,6 +56,7 @@ func rootCommand() *cobra.Command {
 Run a cluster here:   heartwood dev -f config/samples
 On Kubernetes:        helm install heartwood charts/heartwood && kubectl apply -f config/samples
 Watch the cleaner:    heartwood topics
+Open the console:     heartwood console --bootstrap 127.0.0.1:9092
 Show partitions:      heartwood partitions
 Show transactions:    heartwood transactions
 Clean a topic now:    heartwood clean tickets --wait
@@ -71,7 +72,7 @@ Size a topic:         heartwood plan --keys 1.6G --record-size 5k`,
 	root.SetUsageTemplate(wrappedUsage(root.UsageTemplate()))
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.AddCommand(devCommand(), devBrokerCommand(), topicsCommand(), partitionsCommand(),
-		transactionsCommand(),
+		transactionsCommand(), consoleCommand(),
 		cleanCommand(), brokerCommand(), operatorCommand(), logCommand(), planCommand(), benchCommand())
 	return root
 }

@@ -192,8 +192,10 @@ func (c *cluster) run(ctx context.Context) error {
 	if c.opts.Processes {
 		handler = c.redirectAPI(handler)
 	}
+	pages := c.newConsole(listener.Addr().String())
+	defer pages.Close()
 	server := &http.Server{
-		Handler:           handler,
+		Handler:           withConsole(pages, handler),
 		ReadHeaderTimeout: headerTimeout,
 	}
 	var serving errgroup.Group

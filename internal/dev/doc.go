@@ -8,6 +8,7 @@
 //   - security.go: certificates of brokers and credentials of LogUsers, as files in the data
 //     directory.
 //   - lines.go, announce.go: the lines on standard output.
+//   - console.go: the web console below /console/ on the HTTP port.
 //   - dev.go: Run, and the order of start and stop.
 //   - processes.go, child.go: with --processes, each broker is a separate process. processes.go
 //     runs in the parent process, child.go in the broker's process.

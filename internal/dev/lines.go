@@ -56,8 +56,8 @@ func formatAge(d time.Duration) string {
 
 // readyLine returns the ready line, which contains the addresses. The line is printed exactly once.
 func readyLine(bootstrap []string, http, dataDir string) string {
-	return fmt.Sprintf("ready bootstrap=%s http=http://%s data=%s", strings.Join(bootstrap, ","),
-		http, dataDir)
+	return fmt.Sprintf("ready bootstrap=%s http=http://%s data=%s console=http://%s%s",
+		strings.Join(bootstrap, ","), http, dataDir, http, consolePath)
 }
 
 // changedLines returns a line for each topic that was created, changed or deleted between two

@@ -58,7 +58,8 @@ func TestFormatAge(t *testing.T) {
 }
 
 func TestReadyLine(t *testing.T) {
-	want := "ready bootstrap=127.0.0.1:9092,127.0.0.1:9093 http=http://127.0.0.1:9644 data=here"
+	want := "ready bootstrap=127.0.0.1:9092,127.0.0.1:9093 http=http://127.0.0.1:9644 data=here " +
+		"console=http://127.0.0.1:9644/console/"
 	if got := readyLine([]string{"127.0.0.1:9092", "127.0.0.1:9093"}, "127.0.0.1:9644",
 		"here"); got != want {
 		t.Errorf("got line %q, want %q", got, want)

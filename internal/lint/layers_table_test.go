@@ -101,13 +101,15 @@ var layers = map[string][]string{
 		"internal/logstore/cleaner", "internal/metadata",
 		"internal/outage", "internal/version", "internal/vfs", "internal/placement",
 	},
+	"internal/remote":        {"api/v1alpha1", "api/report", "api/summary", "internal/pki"},
+	"internal/console/kafka": {"internal/compress"},
+	"internal/console": {"api/report", "api/summary", "internal/console/kafka",
+		"internal/remote"},
 	"internal/dev": {
-		"api/v1alpha1", "api/report", "internal/broker", "internal/credentials",
-		"internal/manifest", "internal/metadata", "internal/metadata/local",
+		"api/v1alpha1", "api/report", "internal/broker", "internal/console",
+		"internal/console/kafka", "internal/credentials", "internal/manifest", "internal/remote", "internal/metadata", "internal/metadata/local",
 		"internal/metadata/remote", "internal/pki", "internal/vfs",
 	},
-
-	"internal/remote": {"api/v1alpha1", "api/report", "api/summary", "internal/pki"},
 
 	"internal/operator/render":  {"api/v1alpha1"},
 	"internal/operator/rollout": {"internal/placement"},
@@ -191,6 +193,8 @@ var testLayers = map[string][]string{
 	"controllers/brokerstate": {"internal/operator/render"},
 	"internal/metadata/kube":  {"internal/credentials"},
 	"internal/bench/client":   {"internal/dev"}, // runs a cluster to measure
+	"internal/console":        {"internal/dev"}, // shows a cluster
+	"internal/console/kafka":  {"internal/dev"}, // reads from a cluster
 	// measures the compression ratio
 	"internal/bench/tickets": {"internal/compress"},
 	"internal/broker":        {"internal/metadata/local"}, // runs brokers with a metadata store

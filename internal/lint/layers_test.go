@@ -22,7 +22,7 @@ var (
 		"internal/manifest",
 	}
 	kafka = []string{"internal/wire", "internal/handler", "internal/coordinator", "internal/broker",
-		"internal/bench/client", "test", "hack"}
+		"internal/bench/client", "internal/console", "test", "hack"}
 )
 
 func TestImportsGoDownward(t *testing.T) {

@@ -75,11 +75,11 @@ func (c *Client) placement(ctx context.Context, address string,
 	return response, err
 }
 
-// partitions requests GET /api/v1/partitions of one topic.
-func (c *Client) partitions(ctx context.Context, address, topic string) (response report.Partitions,
-	err error) {
+// rows requests GET /api/v1/partitions. If topics is empty, it returns all topics.
+func (c *Client) rows(ctx context.Context, address string,
+	topics []string) (response report.Partitions, err error) {
 	err = c.do(ctx, http.MethodGet, address,
-		"/api/v1/partitions?"+url.Values{"topic": {topic}}.Encode(), &response)
+		"/api/v1/partitions?"+url.Values{"topic": topics}.Encode(), &response)
 	return response, err
 }
 
@@ -95,22 +95,28 @@ func (c *Client) clean(ctx context.Context, address, topic string,
 	return response, err
 }
 
+// request returns a request to the broker at an address.
+func (c *Client) request(ctx context.Context, method, address, path string) (*http.Request, error) {
+	scheme := "http://"
+	if c.tls {
+		scheme = "https://"
+	}
+	request, err := http.NewRequestWithContext(ctx, method, scheme+address+path, http.NoBody)
+	if err == nil && c.token != "" {
+		request.Header.Set("Authorization", "Bearer "+c.token)
+	}
+	return request, err
+}
+
 // do sends a request and decodes the response into parameter into. It fails with a *Refused if the
 // broker responded with an error. It ignores unknown fields, so brokers may be newer than this
 // client.
 func (c *Client) do(ctx context.Context, method, address, path string, into any) error {
 	ctx, cancel := context.WithTimeout(ctx, responseTimeout)
 	defer cancel()
-	scheme := "http://"
-	if c.tls {
-		scheme = "https://"
-	}
-	request, err := http.NewRequestWithContext(ctx, method, scheme+address+path, http.NoBody)
+	request, err := c.request(ctx, method, address, path)
 	if err != nil {
 		return err
-	}
-	if c.token != "" {
-		request.Header.Set("Authorization", "Bearer "+c.token)
 	}
 	response, err := c.http.Do(request)
 	if err != nil {

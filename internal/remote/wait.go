@@ -35,7 +35,7 @@ func (c *Client) Wait(ctx context.Context, cleaning *Cleaning, printLine func(li
 			return nil
 		}
 		for address := range open {
-			rows, err := c.partitions(ctx, address, cleaning.Topic)
+			rows, err := c.rows(ctx, address, []string{cleaning.Topic})
 			if ctx.Err() != nil {
 				return fmt.Errorf("wait for the cleaning of %s, which continues: %w", cleaning.Topic,
 					ctx.Err())

@@ -1,0 +1,186 @@
+package console
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"heartwood.dev/heartwood/internal/console/kafka"
+	"heartwood.dev/heartwood/internal/remote"
+)
+
+// requestTimeout limits the time from the header of a request to the end of its response. The
+// stream of live updates has no limit.
+const requestTimeout = 30 * time.Second
+
+// Options configures a Console.
+type Options struct {
+	// Cluster is the name of the cluster, for the head of the pages; may be empty.
+	Cluster string
+	// Fleet asks the brokers over HTTP.
+	Fleet *remote.Fleet
+	// Kafka connects to the brokers by the Kafka protocol. It is called once, before the first
+	// page that needs it; after an error it is called again for the next page. The error says what
+	// the user has to do.
+	Kafka func() (*kafka.Client, error)
+	// Loopback is set if the console listens on a loopback address. Otherwise it shows no messages
+	// and accepts no writes, because it does not authenticate its users.
+	Loopback bool
+	// Hosts are names under which the console may be opened, besides addresses and localhost.
+	Hosts []string
+	// PathPrefix is the path below which a proxy serves the console if the proxy does not remove
+	// it, such as /heartwood. Requests without the prefix are served, too.
+	PathPrefix string
+	Logger     *slog.Logger // default: discards everything
+}
+
+// Console is an http.Handler that serves the console at the root path.
+type Console struct {
+	opts    Options
+	handler http.Handler
+
+	mu struct {
+		sync.Mutex
+		kafka *kafka.Client // nil before the first use
+	}
+}
+
+// New returns a console. Close releases its connections.
+func New(opts Options) *Console {
+	if opts.Logger == nil {
+		opts.Logger = slog.New(slog.DiscardHandler)
+	}
+	opts.PathPrefix = strings.TrimSuffix(opts.PathPrefix, "/")
+	c := &Console{opts: opts}
+	c.handler = c.guard(c.routes())
+	return c
+}
+
+// Close ends all streams and closes the connections to the brokers.
+func (c *Console) Close() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.mu.kafka != nil {
+		c.mu.kafka.Close()
+		c.mu.kafka = nil
+	}
+}
+
+// ServeHTTP implements http.Handler.
+func (c *Console) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if prefix := c.opts.PathPrefix; prefix != "" {
+		rest, below := strings.CutPrefix(r.URL.Path, prefix)
+		switch {
+		case below && rest == "":
+			// relative, as the proxy in front of this server may have removed a part of the path
+			redirect(w, prefix[strings.LastIndex(prefix, "/")+1:]+"/")
+			return
+		case below && strings.HasPrefix(rest, "/"):
+			r = withPath(r, rest)
+		}
+	}
+	c.handler.ServeHTTP(w, r)
+}
+
+func withPath(r *http.Request, path string) *http.Request {
+	of := r.Clone(r.Context())
+	of.URL.Path, of.URL.RawPath = path, ""
+	return of
+}
+
+// redirect sends the browser to a relative location. http.Redirect would make the location absolute
+// by the path of the request, which a proxy may have shortened.
+func redirect(w http.ResponseWriter, location string) {
+	w.Header().Set("Location", location)
+	w.WriteHeader(http.StatusSeeOther)
+}
+
+// routes returns the pages.
+func (c *Console) routes() http.Handler {
+	mux := http.NewServeMux()
+	for pattern, page := range map[string]func(*http.Request) (view, error){
+		"GET /{$}":     c.overview,
+		"GET /topics":  c.topics,
+		"GET /topic":   c.topic,
+		"GET /message": c.message,
+		"GET /groups":  c.groups,
+		"GET /group":   c.group,
+		"GET /brokers": c.brokers,
+	} {
+		mux.HandleFunc(pattern, c.page(page))
+	}
+	mux.HandleFunc("GET /assets/{name}", serveAsset)
+	mux.HandleFunc("/", c.page(func(r *http.Request) (view, error) {
+		return view{}, &fault{status: http.StatusNotFound, text: "There is no such page.",
+			cause: errors.New(r.Method + " " + r.URL.Path)}
+	}))
+	return mux
+}
+
+// fault is an error that a page shows with a status.
+type fault struct {
+	status int
+	text   string // one sentence: what happened, and what to do
+	cause  error  // may be nil
+}
+
+func (f *fault) Error() string {
+	if f.cause == nil {
+		return f.text
+	}
+	return f.text + " (" + f.cause.Error() + ")"
+}
+
+func (f *fault) Unwrap() error { return f.cause }
+
+// page returns the handler of a page.
+func (c *Console) page(build func(*http.Request) (view, error)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		control := http.NewResponseController(w)
+		deadline := time.Now().Add(requestTimeout)
+		// fails only if w is not a connection, as in tests
+		_, _ = control.SetReadDeadline(deadline), control.SetWriteDeadline(deadline)
+		ctx, cancel := context.WithDeadline(r.Context(), deadline)
+		defer cancel()
+		v, err := build(r.WithContext(ctx))
+		if err != nil {
+			v = c.failed(r, err)
+		}
+		c.render(w, r, v)
+	}
+}
+
+// failed returns the page of an error.
+func (c *Console) failed(r *http.Request, err error) view {
+	status := http.StatusBadGateway
+	var known *fault
+	if errors.As(err, &known) {
+		status = known.status
+	}
+	return view{Template: "fault", Title: "Not available", Status: status, Page: pageOf(r),
+		Body: err.Error()}
+}
+
+// kafka returns the connection by the Kafka protocol.
+func (c *Console) kafka() (*kafka.Client, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.mu.kafka != nil {
+		return c.mu.kafka, nil
+	}
+	if c.opts.Kafka == nil {
+		return nil, &fault{status: http.StatusNotImplemented,
+			text: "This page needs the Kafka protocol: start the console with --bootstrap."}
+	}
+	client, err := c.opts.Kafka()
+	if err != nil {
+		return nil, &fault{status: http.StatusServiceUnavailable, text: "This page is not available.",
+			cause: err}
+	}
+	c.mu.kafka = client
+	return client, nil
+}

@@ -1,0 +1,27 @@
+// Package console serves the web console: pages that show what the cleaner does, and what topics,
+// consumer groups and brokers contain.
+//
+// One handler serves `heartwood dev` (below /console/), `heartwood console` and the chart's
+// Deployment. Each page is HTML that works without scripts; the scripts in web/ (bundled into
+// assets/ by `make generate`) add live updates and the keyboard.
+//
+// All pages have paths of one segment, such as topics or map?topic=NAME, and all links are
+// relative. So the console works below any path: behind kubectl port-forward, the API server's
+// service proxy, and an Ingress that removes the prefix or keeps it.
+//
+//   - console.go: options, routes, rendering.
+//   - guard.go: which requests are refused, and the headers of every response.
+//   - view.go: the data that all pages have in common. format.go: numbers, sizes and times as text.
+//   - overview.go, topics.go, topic.go, settings.go, messages.go, groups.go, brokers.go: one page
+//     each, with a template of the same name in templates/.
+//
+// Reports on the cleaner come from the brokers' HTTP ports (internal/remote). Messages, groups,
+// settings and disks come by the Kafka protocol (internal/console/kafka), so that the
+// authorization of the listeners applies to them.
+//
+// The console is read-only by default. Invariants:
+//
+//   - Every request has a bound: time, bytes read, and concurrent browses.
+//   - Bytes of records reach the page only as text nodes, by html/template.
+//   - No page contains inline scripts or styles; the Content-Security-Policy forbids them.
+package console

@@ -1,0 +1,88 @@
+package console
+
+import (
+	"net"
+	"net/http"
+	"net/netip"
+	"slices"
+	"strings"
+)
+
+// contentSecurityPolicy permits the console's own files and nothing else: no inline script, no
+// style attribute, no frame around the console.
+const contentSecurityPolicy = "default-src 'none'; script-src 'self'; style-src 'self'; " +
+	"img-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none'; " +
+	"frame-ancestors 'none'"
+
+// guard sets the security headers of every response, and refuses requests that a web page of
+// another site may have caused.
+func (c *Console) guard(next http.Handler) http.Handler {
+	protection := http.NewCrossOriginProtection()
+	protected := protection.Handler(next)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		header := w.Header()
+		header.Set("Content-Security-Policy", contentSecurityPolicy)
+		header.Set("X-Content-Type-Options", "nosniff")
+		header.Set("X-Frame-Options", "DENY")
+		header.Set("Referrer-Policy", "no-referrer")
+		header.Set("Cross-Origin-Opener-Policy", "same-origin")
+		header.Set("Cross-Origin-Resource-Policy", "same-origin")
+		header.Set("Cache-Control", "no-store")
+		if !c.knownHost(r.Host) {
+			refuse(w, http.StatusMisdirectedRequest, "The console is not served under the host name "+
+				r.Host+". If this name is right, start the console with --allow-host.")
+			return
+		}
+		if crossSite(r) {
+			refuse(w, http.StatusForbidden, "Requests from pages of other sites are refused.")
+			return
+		}
+		protected.ServeHTTP(w, r)
+	})
+}
+
+func refuse(w http.ResponseWriter, status int, text string) {
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.WriteHeader(status)
+	_, _ = w.Write([]byte(text + "\n")) // fails only if the client has disconnected
+}
+
+// crossSite reports whether a page of another site has caused the request. A link that a user
+// follows is permitted: it opens a page that the other site cannot read.
+func crossSite(r *http.Request) bool {
+	if r.Header.Get("Sec-Fetch-Site") != "cross-site" {
+		return false
+	}
+	followed := r.Method == http.MethodGet && r.Header.Get("Sec-Fetch-Mode") == "navigate" &&
+		r.Header.Get("Sec-Fetch-Dest") == "document"
+	return !followed
+}
+
+// knownHost reports whether the console may be served under the host of a request. A page of
+// another site can make its own name resolve to the console's address (DNS rebinding), and then
+// read the console as its own origin. Such an attack needs a name, so addresses are accepted.
+func (c *Console) knownHost(host string) bool {
+	name := hostName(host)
+	if loopbackName(name) || slices.Contains(c.opts.Hosts, name) {
+		return true
+	}
+	_, err := netip.ParseAddr(name)
+	return err == nil
+}
+
+// loopbackHost reports whether a request names the console by a loopback name or address.
+func loopbackHost(r *http.Request) bool { return loopbackName(hostName(r.Host)) }
+
+func loopbackName(name string) bool {
+	ip, err := netip.ParseAddr(name)
+	return name == "localhost" || err == nil && ip.IsLoopback()
+}
+
+// hostName returns a Host header without its port, in lower case.
+func hostName(host string) string {
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
+	}
+	host = strings.TrimSuffix(strings.TrimPrefix(host, "["), "]")
+	return strings.ToLower(strings.TrimSuffix(host, "."))
+}

@@ -1,0 +1,135 @@
+package console
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"heartwood.dev/heartwood/internal/remote"
+)
+
+// request sends a request with headers (name, value, ...) to a console and returns the response.
+func request(t *testing.T, c *Console, method, url string,
+	headers ...string) *httptest.ResponseRecorder {
+	t.Helper()
+	r := httptest.NewRequestWithContext(t.Context(), method, url, http.NoBody)
+	for i := 0; i+1 < len(headers); i += 2 {
+		r.Header.Set(headers[i], headers[i+1])
+	}
+	recorder := httptest.NewRecorder()
+	c.ServeHTTP(recorder, r)
+	return recorder
+}
+
+// unreachable is a console whose broker does not respond.
+func unreachable(opts Options) *Console {
+	opts.Fleet = remote.NewFleet(&remote.Client{}, []string{"127.0.0.1:1"}, false)
+	return New(opts)
+}
+
+// TestHostsAreChecked: a page of another site that makes its own name resolve to the console (DNS
+// rebinding) gets no page.
+func TestHostsAreChecked(t *testing.T) {
+	c := unreachable(Options{Loopback: true, Hosts: []string{"console.example.com"}})
+	for host, known := range map[string]bool{
+		"localhost:9644": true, "127.0.0.1:9644": true, "[::1]:9644": true, "[::1]": true,
+		"10.1.2.3": true, "console.example.com": true, "CONSOLE.example.com.:80": true,
+		"evil.example.com": false, "evil.example.com:9644": false, "localhost.evil.com": false,
+		"": false, "127.0.0.1.nip.io": false,
+	} {
+		r := httptest.NewRequestWithContext(t.Context(), "GET", "/assets/console.css", http.NoBody)
+		r.Host = host
+		recorder := httptest.NewRecorder()
+		c.ServeHTTP(recorder, r)
+		want := http.StatusMisdirectedRequest
+		if known {
+			want = http.StatusOK
+		}
+		if recorder.Code != want {
+			t.Errorf("host %q: got status %d, want %d", host, recorder.Code, want)
+		}
+	}
+}
+
+// TestOtherSitesGetNothing: only a link that a user follows may come from another site.
+func TestOtherSitesGetNothing(t *testing.T) {
+	c := unreachable(Options{Loopback: true})
+	for _, test := range []struct {
+		method, site, mode, dest string
+		allowed                  bool
+	}{
+		{"GET", "same-origin", "cors", "empty", true},
+		{"GET", "none", "navigate", "document", true},
+		{"GET", "", "", "", true},
+		{"GET", "cross-site", "navigate", "document", true},
+		{"GET", "cross-site", "navigate", "iframe", false},
+		{"GET", "cross-site", "no-cors", "script", false},
+		{"GET", "cross-site", "cors", "empty", false},
+		{"POST", "cross-site", "navigate", "document", false},
+		{"POST", "same-site", "navigate", "document", false},
+	} {
+		got := request(t, c, test.method, "http://localhost/assets/console.css", "Sec-Fetch-Site",
+			test.site, "Sec-Fetch-Mode", test.mode, "Sec-Fetch-Dest", test.dest)
+		if (got.Code != http.StatusForbidden) != test.allowed {
+			t.Errorf("%+v: got status %d", test, got.Code)
+		}
+	}
+}
+
+func TestEveryResponseHasSecurityHeaders(t *testing.T) {
+	c := unreachable(Options{Loopback: true})
+	for url, host := range map[string]string{"/": "localhost", "/nothing": "localhost",
+		"/assets/console.js": "localhost", "/topics": "evil.example.com"} {
+		header := request(t, c, "GET", "http://"+host+url).Header()
+		for name, part := range map[string]string{"Content-Security-Policy": "default-src 'none'",
+			"X-Content-Type-Options": "nosniff", "X-Frame-Options": "DENY",
+			"Referrer-Policy": "no-referrer"} {
+			if !strings.Contains(header.Get(name), part) {
+				t.Errorf("%s: got %s: %q, want %q", url, name, header.Get(name), part)
+			}
+		}
+		for _, unsafe := range []string{"unsafe", "data:", "*"} {
+			if strings.Contains(header.Get("Content-Security-Policy"), unsafe) {
+				t.Errorf("%s: the policy contains %s", url, unsafe)
+			}
+		}
+	}
+}
+
+// TestMessagesNeedLoopback: a console that other machines reach shows no messages, because it does
+// not authenticate its users.
+func TestMessagesNeedLoopback(t *testing.T) {
+	for _, test := range []struct {
+		loopback bool
+		host     string
+		may      bool
+	}{{true, "localhost", true}, {true, "127.0.0.1:9644", true}, {true, "10.1.2.3", false},
+		{false, "localhost", false}, {false, "10.1.2.3", false}} {
+		c := unreachable(Options{Loopback: test.loopback})
+		r := httptest.NewRequestWithContext(t.Context(), "GET", "http://"+test.host+"/", http.NoBody)
+		if got := c.mayWrite(r) && c.mayRead(r) == nil; got != test.may {
+			t.Errorf("%+v: got %t", test, got)
+		}
+		if got := request(t, c, "GET", "http://"+test.host+"/message?topic=t&partition=0&offset=0"); !test.may &&
+			got.Code != http.StatusForbidden {
+			t.Errorf("%+v: the page of a record has status %d", test, got.Code)
+		}
+	}
+}
+
+// TestPathPrefix: a proxy may keep the prefix of the path, or remove it.
+func TestPathPrefix(t *testing.T) {
+	c := unreachable(Options{Loopback: true, PathPrefix: "/team/heartwood/"})
+	for url, want := range map[string]int{"/team/heartwood/assets/console.css": 200,
+		"/assets/console.css": 200, "/team/heartwood/": 200, "/team/heartwood": 303,
+		"/team/heartwoodx/": 404} {
+		got := request(t, c, "GET", "http://localhost"+url)
+		if got.Code != want {
+			t.Errorf("%s: got status %d, want %d", url, got.Code, want)
+		}
+		if want == 303 && got.Header().Get("Location") != "heartwood/" {
+			t.Errorf("%s: got location %q", url, got.Header().Get("Location"))
+		}
+	}
+}

@@ -1,0 +1,343 @@
+package kafka
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+// Limits of one browse.
+const (
+	RecordsMax      = 500
+	decompressedMax = 8 << 20
+	browseTimeout   = 3 * time.Second
+	fetchBytes      = 512 << 10 // of one request
+	fetchWait       = 250 * time.Millisecond
+)
+
+// Query selects the records of a topic.
+type Query struct {
+	Topic      string
+	Partitions []int32 // none: all
+	// From contains the offset at which to begin, by partition. A partition that is missing begins
+	// at the start of its log, or with Backward at its end.
+	From map[int32]int64
+	// Since begins at the first record whose timestamp is at or after it. It has precedence over
+	// From; not with Backward.
+	Since time.Time
+	// Backward reads records below From, the latest first.
+	Backward bool
+	// Key and Value select records that contain these bytes; empty: all records.
+	Key, Value []byte
+	Limit      int // number of records, at most RecordsMax; 0: RecordsMax
+}
+
+// Record is one record. A null key or value is nil.
+type Record struct {
+	Partition  int32
+	Offset     int64
+	Time       time.Time
+	Key, Value []byte
+	Headers    []Header
+	// Superseded is set if a later record on the same page has the key.
+	Superseded bool
+}
+
+// Header is one header of a record.
+type Header struct {
+	Key   string
+	Value []byte
+}
+
+// Tombstone reports whether the record deletes its key.
+func (r *Record) Tombstone() bool { return r.Value == nil && r.Key != nil }
+
+// Page is the result of a browse.
+type Page struct {
+	Records []Record // by time; with Backward the latest first
+	// Next contains the offsets at which the next page begins, as Query.From; empty if the page
+	// reached the end of all partitions.
+	Next   map[int32]int64
+	Looked int64 // number of records that were read
+	Span   int64 // number of offsets between the start and the end of the partitions
+	// Limited is why the page ended before Query.Limit records were found and before the end:
+	// "time" or "bytes"; otherwise "".
+	Limited string
+}
+
+// browse is the state of one Browse.
+type browse struct {
+	client  *kgo.Client
+	query   Query
+	topic   kadm.TopicDetail
+	spans   map[int32]span
+	budget  budget
+	page    Page
+	stopped bool
+}
+
+// Browse reads records. It reads only records below the last stable offset, and none of aborted
+// transactions. It fails with ErrBusy if too many browses run.
+func (c *Client) Browse(ctx context.Context, query Query) (Page, error) {
+	select {
+	case c.browses <- struct{}{}:
+		defer func() { <-c.browses }()
+	default:
+		return Page{}, ErrBusy
+	}
+	if query.Limit <= 0 || query.Limit > RecordsMax {
+		query.Limit = RecordsMax
+	}
+	ctx, cancel := context.WithTimeout(ctx, browseTimeout)
+	defer cancel()
+	b := &browse{client: c.client, query: query, budget: budget{decompressedMax}}
+	if err := b.locate(ctx, c.admin); err != nil {
+		return Page{}, err
+	}
+	b.page.Next = map[int32]int64{}
+	read := b.forward
+	if query.Backward {
+		read = b.backward
+	}
+	partitions := slices.Sorted(maps.Keys(b.spans))
+	quota := share(query.Limit, len(partitions))
+	for _, p := range partitions {
+		if err := read(ctx, p, quota); err != nil {
+			return Page{}, err
+		}
+	}
+	b.order()
+	return b.page, nil
+}
+
+// locate finds the topic, and the spans and positions of its partitions.
+func (b *browse) locate(ctx context.Context, admin *kadm.Client) error {
+	meta, err := admin.Metadata(ctx, b.query.Topic)
+	if err != nil {
+		return fmt.Errorf("read metadata: %w", err)
+	}
+	b.topic = meta.Topics[b.query.Topic]
+	if b.topic.Err != nil {
+		return fmt.Errorf("read metadata of topic %s: %w", b.query.Topic, b.topic.Err)
+	}
+	starts, err := admin.ListStartOffsets(ctx, b.query.Topic)
+	if err != nil {
+		return fmt.Errorf("list start offsets: %w", err)
+	}
+	ends, err := admin.ListCommittedOffsets(ctx, b.query.Topic)
+	if err != nil {
+		return fmt.Errorf("list end offsets: %w", err)
+	}
+	var since kadm.ListedOffsets
+	if !b.query.Since.IsZero() {
+		since, err = admin.ListOffsetsAfterMilli(ctx, b.query.Since.UnixMilli(), b.query.Topic)
+		if err != nil {
+			return fmt.Errorf("list offsets by time: %w", err)
+		}
+	}
+	b.spans = map[int32]span{}
+	from := map[int32]int64{}
+	for p := range b.topic.Partitions {
+		if len(b.query.Partitions) > 0 && !slices.Contains(b.query.Partitions, p) {
+			continue
+		}
+		start, _ := starts.Lookup(b.query.Topic, p)
+		end, ok := ends.Lookup(b.query.Topic, p)
+		if !ok || end.Err != nil || start.Err != nil {
+			return fmt.Errorf("read offsets of partition %d: %w", p,
+				cmp.Or(end.Err, start.Err, errors.New("the broker did not respond")))
+		}
+		b.spans[p] = span{start.Offset, end.Offset}
+		b.page.Span += end.Offset - start.Offset
+		from[p] = b.begin(p, since)
+	}
+	b.query.From = from
+	return nil
+}
+
+// begin returns the offset at which the browse begins in a partition.
+func (b *browse) begin(p int32, since kadm.ListedOffsets) int64 {
+	of := b.spans[p]
+	if found, ok := since.Lookup(b.query.Topic, p); ok && !b.query.Backward {
+		if found.Offset < 0 {
+			return of.end
+		}
+		return found.Offset
+	}
+	at, given := b.query.From[p]
+	switch {
+	case given:
+		return min(max(at, of.start), of.end)
+	case b.query.Backward:
+		return of.end
+	}
+	return of.start
+}
+
+// forward reads up to quota records of a partition, from its position towards its end.
+func (b *browse) forward(ctx context.Context, p int32, quota int) error {
+	found, next, err := b.read(ctx, p, span{b.query.From[p], b.spans[p].end}, quota)
+	b.page.Records = append(b.page.Records, found...)
+	if next < b.spans[p].end {
+		b.page.Next[p] = next
+	}
+	return err
+}
+
+// backward reads up to quota records of a partition, from its position towards its start.
+func (b *browse) backward(ctx context.Context, p int32, quota int) error {
+	before, wanted := b.query.From[p], int64(quota)
+	var kept []Record
+	for len(kept) < quota && before > b.spans[p].start && !b.stopped {
+		window := b.spans[p].backward(before, wanted)
+		found, next, err := b.read(ctx, p, window, RecordsMax)
+		if err != nil {
+			return err
+		}
+		if next < window.end {
+			// A limit was reached within the window. The part that was read is older than the part
+			// that was not, so another page has to read it. If the page is empty, a smaller window
+			// is tried.
+			if len(kept) > 0 || wanted == 1 || b.page.Limited != "bytes" {
+				break
+			}
+			b.stopped, b.budget.left, b.page.Limited = false, decompressedMax, ""
+			wanted = max(1, wanted/windowFactor)
+			continue
+		}
+		kept = append(found, kept...)
+		before = window.start
+		wanted *= windowFactor
+	}
+	if extra := len(kept) - quota; extra > 0 {
+		kept = kept[extra:]
+		before = kept[0].Offset
+	}
+	b.page.Records = append(b.page.Records, kept...)
+	if before > b.spans[p].start {
+		b.page.Next[p] = before
+	}
+	return nil
+}
+
+// read returns up to most matching records of a window, and the offset up to which it has read.
+func (b *browse) read(ctx context.Context, p int32, window span, most int) (found []Record,
+	at int64, err error) {
+	at = window.start
+	for at < window.end && len(found) < most && !b.stopped {
+		records, next, err := b.fetch(ctx, p, at)
+		switch {
+		case errors.Is(err, errBudget) || b.budget.left <= 0 && err == nil && next == at:
+			b.stop("bytes")
+		case ctx.Err() != nil:
+			b.stop("time")
+		case err != nil:
+			return nil, at, err
+		}
+		for _, r := range records {
+			if r.Offset >= window.end || len(found) >= most {
+				next = min(next, r.Offset)
+				break
+			}
+			b.page.Looked++
+			if b.matches(r) {
+				found = append(found, recordOf(r))
+			}
+		}
+		if next <= at && !b.stopped {
+			return found, at, fmt.Errorf("fetch partition %d: no progress at offset %d", p, at)
+		}
+		at = max(at, min(next, window.end))
+		if b.budget.left <= 0 {
+			b.stop("bytes")
+		}
+	}
+	return found, at, nil
+}
+
+// stop ends the browse because a limit is reached.
+func (b *browse) stop(why string) {
+	if !b.stopped {
+		b.stopped, b.page.Limited = true, why
+	}
+}
+
+func (b *browse) matches(r *kgo.Record) bool {
+	return bytes.Contains(r.Key, b.query.Key) && bytes.Contains(r.Value, b.query.Value)
+}
+
+// fetch requests records from an offset on, and returns the offset after the last batch. A deadline
+// within a request returns no records.
+func (b *browse) fetch(ctx context.Context, p int32, at int64) ([]*kgo.Record, int64, error) {
+	leader := b.topic.Partitions[p].Leader
+	request := kmsg.NewFetchRequest()
+	request.MaxWaitMillis = int32(fetchWait.Milliseconds())
+	request.MinBytes, request.MaxBytes = 1, fetchBytes
+	request.IsolationLevel = 1
+	topic := kmsg.NewFetchRequestTopic()
+	topic.Topic, topic.TopicID = b.query.Topic, b.topic.ID
+	partition := kmsg.NewFetchRequestTopicPartition()
+	partition.Partition, partition.FetchOffset, partition.PartitionMaxBytes = p, at, fetchBytes
+	topic.Partitions = append(topic.Partitions, partition)
+	request.Topics = append(request.Topics, topic)
+	answer, err := b.client.Broker(int(leader)).RetriableRequest(ctx, &request)
+	if err != nil {
+		return nil, at, fmt.Errorf("fetch partition %d from broker %d: %w", p, leader, err)
+	}
+	response := answer.(*kmsg.FetchResponse)
+	if len(response.Topics) != 1 || len(response.Topics[0].Partitions) != 1 {
+		return nil, at, fmt.Errorf("fetch partition %d: broker %d returned no partition", p, leader)
+	}
+	fetched, next := kgo.ProcessFetchPartition(kgo.ProcessFetchPartitionOpts{
+		Offset: at, IsolationLevel: kgo.ReadCommitted(), Topic: b.query.Topic, Partition: p,
+	}, &response.Topics[0].Partitions[0], &b.budget, nil)
+	if fetched.Err != nil && len(fetched.Records) == 0 {
+		return nil, next, fmt.Errorf("fetch partition %d: %w", p, fetched.Err)
+	}
+	return fetched.Records, next, nil
+}
+
+// order sorts the records by time, and marks those that a later record on the page supersedes.
+func (b *browse) order() {
+	slices.SortFunc(b.page.Records, func(x, y Record) int {
+		return cmp.Or(x.Time.Compare(y.Time), cmp.Compare(x.Partition, y.Partition),
+			cmp.Compare(x.Offset, y.Offset))
+	})
+	type place struct {
+		partition int32
+		key       string
+	}
+	latest := map[place]int64{}
+	for i := range b.page.Records {
+		r := &b.page.Records[i]
+		if r.Key != nil {
+			key := place{r.Partition, string(r.Key)}
+			latest[key] = max(latest[key], r.Offset)
+		}
+	}
+	for i := range b.page.Records {
+		r := &b.page.Records[i]
+		r.Superseded = r.Key != nil && latest[place{r.Partition, string(r.Key)}] > r.Offset
+	}
+	if b.query.Backward {
+		slices.Reverse(b.page.Records)
+	}
+}
+
+func recordOf(r *kgo.Record) Record {
+	of := Record{Partition: r.Partition, Offset: r.Offset, Time: r.Timestamp, Key: r.Key,
+		Value: r.Value}
+	for _, h := range r.Headers {
+		of.Headers = append(of.Headers, Header{h.Key, h.Value})
+	}
+	return of
+}

@@ -1,0 +1,73 @@
+package kafka
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"heartwood.dev/heartwood/internal/compress"
+)
+
+// requestTimeout limits one request of a page to a broker.
+const requestTimeout = 3 * time.Second
+
+// browsesMax is the number of browses that may run at the same time: each holds up to
+// decompressedMax bytes of records.
+const browsesMax = 4
+
+// ErrBusy is the error of a browse while browsesMax others run.
+var ErrBusy = errors.New("other pages are reading messages; try again in a few seconds")
+
+// Client reads from one cluster.
+type Client struct {
+	client  *kgo.Client
+	admin   *kadm.Client
+	browses chan struct{} // one element for each browse that runs
+}
+
+// New returns a client of the brokers at bootstrap (HOST:PORT). Further options, such as TLS and
+// SASL, are those of franz-go. New does not connect.
+func New(bootstrap []string, further ...kgo.Opt) (*Client, error) {
+	opts := append([]kgo.Opt{
+		kgo.SeedBrokers(bootstrap...), kgo.ClientID("heartwood-console"),
+		kgo.MetadataMinAge(time.Second), kgo.DialTimeout(requestTimeout),
+		kgo.RequestRetries(1), kgo.RetryTimeout(requestTimeout),
+	}, further...)
+	client, err := kgo.NewClient(opts...)
+	if err != nil {
+		return nil, fmt.Errorf("create kafka client: %w", err)
+	}
+	return &Client{client, kadm.NewClient(client), make(chan struct{}, browsesMax)}, nil
+}
+
+// Close closes the connections.
+func (c *Client) Close() { c.client.Close() }
+
+// budget decompresses batches until their total size exceeds left. Its method implements
+// kgo.Decompressor.
+type budget struct{ left int }
+
+var errBudget = errors.New("the records are larger than one page may read")
+
+// Decompress implements kgo.Decompressor.
+func (b *budget) Decompress(src []byte, codec kgo.CompressionCodecType) ([]byte, error) {
+	if codec == kgo.CodecNone {
+		b.left -= len(src)
+		return src, nil
+	}
+	if b.left <= 0 {
+		return nil, errBudget
+	}
+	out, err := compress.Decompress(nil, src, compress.Codec(codec), b.left)
+	if errors.Is(err, compress.ErrTooLarge) {
+		return nil, errBudget
+	}
+	if err != nil {
+		return nil, fmt.Errorf("decompress batch: %w", err)
+	}
+	b.left -= len(out)
+	return out, nil
+}

@@ -1,0 +1,237 @@
+package kafka
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+)
+
+// GroupsMax is the number of groups that one page shows.
+const GroupsMax = 200
+
+// Group is a consumer group.
+type Group struct {
+	Name        string
+	Type        string // consumer (KIP-848), classic, or another protocol type such as connect
+	State       string
+	Coordinator int32
+	Members     []Member
+	Offsets     []GroupOffset // sorted by topic and partition
+	Err         error         // the group could not be described
+}
+
+// Member is a member of a group.
+type Member struct {
+	ID, Instance, Client, Host string
+	Partitions                 int // number of assigned partitions
+}
+
+// GroupOffset is the committed offset of a group in one partition.
+type GroupOffset struct {
+	Topic     string
+	Partition int32
+	Committed int64 // -1: none
+	Start     int64 // of the log
+	End       int64 // last stable offset
+	Member    string
+	Err       error
+}
+
+// Lag returns the number of offsets between the committed offset, or the start of the log if that
+// is higher, and the end. It returns false if the offset is unknown.
+func (o *GroupOffset) Lag() (int64, bool) {
+	if o.Err != nil || o.Committed < 0 {
+		return 0, false
+	}
+	return max(0, o.End-max(o.Committed, o.Start)), true
+}
+
+// BelowStart reports whether records after the committed offset were deleted: the group will
+// restart by its policy (auto.offset.reset), at the start or at the end of the log.
+func (o *GroupOffset) BelowStart() bool {
+	return o.Err == nil && o.Committed >= 0 && o.Committed < o.Start
+}
+
+// Lag returns the sum over the partitions whose lag is known.
+func (g *Group) Lag() (sum int64) {
+	for i := range g.Offsets {
+		lag, _ := g.Offsets[i].Lag()
+		sum += lag
+	}
+	return sum
+}
+
+// Topics returns the names of the topics that the group has offsets for, sorted.
+func (g *Group) Topics() []string {
+	names := map[string]bool{}
+	for i := range g.Offsets {
+		names[g.Offsets[i].Topic] = true
+	}
+	return slices.Sorted(maps.Keys(names))
+}
+
+// Groups returns the consumer groups with their members and offsets, sorted by name, at most
+// GroupsMax; more reports whether there are further ones. If names is empty, it returns all groups.
+func (c *Client) Groups(ctx context.Context, names ...string) (groups []Group, more bool,
+	err error) {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	listed, err := c.admin.ListGroups(ctx)
+	if err != nil && len(listed) == 0 {
+		return nil, false, fmt.Errorf("list groups: %w", err)
+	}
+	found := listed.Groups()
+	if len(names) > 0 {
+		found = slices.DeleteFunc(found, func(g string) bool { return !slices.Contains(names, g) })
+	}
+	if len(found) == 0 {
+		return nil, false, nil
+	}
+	if more = len(found) > GroupsMax; more {
+		found = found[:GroupsMax]
+	}
+	described := c.describe(ctx, found)
+	offsets := c.admin.FetchManyOffsets(ctx, found...)
+	logs, err := c.logs(ctx, offsets)
+	if err != nil {
+		return nil, false, err
+	}
+	for _, name := range found {
+		group := described[name]
+		group.Name = name
+		group.State = cmp.Or(group.State, listed[name].State)
+		group.Type = cmp.Or(group.Type, listed[name].ProtocolType)
+		group.Err = cmp.Or(group.Err, offsets[name].Err)
+		group.Offsets = logs.offsets(offsets[name].Fetched, group.owners)
+		groups = append(groups, group.Group)
+	}
+	return groups, more, nil
+}
+
+// partition identifies a partition of a topic.
+type partition struct {
+	topic string
+	index int32
+}
+
+// describedGroup is a group, and the member that each partition is assigned to.
+type describedGroup struct {
+	Group
+	owners map[partition]string
+}
+
+// describe describes groups of both protocols. The consumer protocol comes first: a broker answers
+// for a group of the other protocol that it is dead.
+func (c *Client) describe(ctx context.Context, names []string) map[string]describedGroup {
+	described := map[string]describedGroup{}
+	var classic []string
+	modern, _ := c.admin.DescribeConsumerGroups(ctx, names...) // errors are those of each group
+	for _, name := range names {
+		g, ok := modern[name]
+		if !ok || g.Err != nil {
+			classic = append(classic, name)
+			continue
+		}
+		of := describedGroup{Group{Type: "consumer", State: g.State,
+			Coordinator: g.Coordinator.NodeID}, map[partition]string{}}
+		for _, m := range g.Members {
+			of.add(Member{ID: m.MemberID, Instance: text(m.InstanceID), Client: m.ClientID,
+				Host: m.ClientHost}, m.Assignment)
+		}
+		described[name] = of
+	}
+	if len(classic) == 0 {
+		return described
+	}
+	groups, err := c.admin.DescribeGroups(ctx, classic...)
+	for _, name := range classic {
+		g, ok := groups[name]
+		of := describedGroup{Group{Type: "classic", State: g.State,
+			Coordinator: g.Coordinator.NodeID, Err: g.Err}, map[partition]string{}}
+		if !ok {
+			of.Err = err
+		}
+		for _, m := range g.Members {
+			assigned := kadm.TopicsSet{}
+			if a, ok := m.Assigned.AsConsumer(); ok {
+				for _, t := range a.Topics {
+					assigned.Add(t.Topic, t.Partitions...)
+				}
+			}
+			of.add(Member{ID: m.MemberID, Instance: text(m.InstanceID), Client: m.ClientID,
+				Host: m.ClientHost}, assigned)
+		}
+		described[name] = of
+	}
+	return described
+}
+
+func (g *describedGroup) add(m Member, assigned kadm.TopicsSet) {
+	for topic, partitions := range assigned {
+		for index := range partitions {
+			g.owners[partition{topic, index}] = cmp.Or(m.Instance, m.ID)
+			m.Partitions++
+		}
+	}
+	g.Members = append(g.Members, m)
+}
+
+// logOffsets are the first and the last stable offsets of logs.
+type logOffsets struct{ starts, ends kadm.ListedOffsets }
+
+// logs requests the offsets of the topics that groups have committed to.
+func (c *Client) logs(ctx context.Context,
+	of kadm.FetchOffsetsResponses) (logs logOffsets, err error) {
+	topics := map[string]bool{}
+	for _, group := range of {
+		for topic := range group.Fetched {
+			topics[topic] = true
+		}
+	}
+	if len(topics) == 0 {
+		return logOffsets{}, nil
+	}
+	names := slices.Sorted(maps.Keys(topics))
+	if logs.starts, err = c.admin.ListStartOffsets(ctx, names...); err != nil {
+		return logs, fmt.Errorf("list start offsets: %w", err)
+	}
+	if logs.ends, err = c.admin.ListCommittedOffsets(ctx, names...); err != nil {
+		return logs, fmt.Errorf("list end offsets: %w", err)
+	}
+	return logs, nil
+}
+
+// offsets returns the rows of a group, sorted by topic and partition.
+func (l logOffsets) offsets(committed kadm.OffsetResponses,
+	owners map[partition]string) (rows []GroupOffset) {
+	for topic, partitions := range committed {
+		for index, of := range partitions {
+			start, _ := l.starts.Lookup(topic, index)
+			end, ok := l.ends.Lookup(topic, index)
+			row := GroupOffset{Topic: topic, Partition: index, Committed: of.At,
+				Start: start.Offset, End: end.Offset, Member: owners[partition{topic, index}],
+				Err: cmp.Or(of.Err, start.Err, end.Err)}
+			if !ok && row.Err == nil {
+				row.Err = errUnknownPartition
+			}
+			rows = append(rows, row)
+		}
+	}
+	slices.SortFunc(rows, func(a, b GroupOffset) int {
+		return cmp.Or(cmp.Compare(a.Topic, b.Topic), cmp.Compare(a.Partition, b.Partition))
+	})
+	return rows
+}
+
+var errUnknownPartition = fmt.Errorf("the partition does not exist any more")
+
+func text(s *string) string {
+	if s == nil {
+		return ""
+	}
+	return *s
+}

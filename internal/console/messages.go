@@ -1,0 +1,269 @@
+package console
+
+import (
+	"context"
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"heartwood.dev/heartwood/internal/console/kafka"
+)
+
+// Sizes up to which keys, values and headers are shown: in the list, and on a page of their own.
+const (
+	valueBytesMax = 4 << 10
+	wholeBytesMax = 1 << 20
+	headersMax    = 32
+	pageRecords   = 50
+)
+
+// messages is the tab Messages of a topic, and its form.
+type messages struct {
+	Topic     string
+	Partition string // "" for all
+	Position  string // latest, earliest, offset or time
+	At        string // the offset, or the time as the browser's field has it
+	Key       string
+	Value     string
+	Latest    bool // hide records that a later record on the page supersedes
+	Limit     int
+
+	Records []messageRow
+	Hidden  int   // number of superseded records that are hidden
+	Looked  int64 // number of records that were read
+	Span    int64 // number of offsets of the partitions
+	Limited string
+	More    string // relative URL of the next page; "" at the end
+}
+
+// messageRow is one record on a page. Its bytes are text already.
+type messageRow struct {
+	Partition  int32
+	Offset     int64
+	Time       instant
+	Key, Value excerpt
+	NullKey    bool
+	Tombstone  bool
+	Superseded bool
+	Headers    []headerRow
+	Whole      string // relative URL of the whole record
+}
+
+type headerRow struct {
+	Key   string
+	Value excerpt
+}
+
+// excerpt is the beginning of a key or value, as text.
+type excerpt struct {
+	Text  string
+	Hex   bool // Text contains hexadecimal digits
+	Bytes int  // full size
+	Cut   bool // Text lacks the rest
+}
+
+func excerptOf(raw []byte, most int) excerpt {
+	of := excerpt{Bytes: len(raw)}
+	shown := raw
+	if len(raw) > most {
+		text, _ := cut(string(raw), most)
+		shown, of.Cut = []byte(text), true
+	}
+	of.Text, of.Hex = printable(shown)
+	return of
+}
+
+// browse reads the records that the form of a request selects.
+func browse(r *http.Request, client *kafka.Client, topic string) (messages, error) {
+	page, query, err := parseBrowse(r.URL.Query(), topic)
+	if err != nil {
+		return page, err
+	}
+	found, err := client.Browse(r.Context(), query)
+	if err != nil {
+		return page, err
+	}
+	page.Looked, page.Span, page.Limited = found.Looked, found.Span, found.Limited
+	for i := range found.Records {
+		if page.Latest && found.Records[i].Superseded {
+			page.Hidden++
+			continue
+		}
+		page.Records = append(page.Records, messageOf(&found.Records[i], topic, valueBytesMax))
+	}
+	if len(found.Next) > 0 {
+		next := maps.Clone(r.URL.Query())
+		next.Set("cursor", formatCursor(found.Next))
+		page.More = "topic?" + next.Encode()
+	}
+	return page, nil
+}
+
+// parseBrowse parses the form. It returns what the form contained even after an error.
+func parseBrowse(q url.Values, topic string) (page messages, query kafka.Query, err error) {
+	page = messages{Topic: topic, Partition: q.Get("partition"), Position: q.Get("position"),
+		At: q.Get("at"), Key: q.Get("key"), Value: q.Get("value"), Latest: q.Get("latest") != "",
+		Limit: pageRecords}
+	if n, err := strconv.Atoi(q.Get("limit")); err == nil && n > 0 {
+		page.Limit = min(n, kafka.RecordsMax)
+	}
+	query = kafka.Query{Topic: topic, Key: []byte(page.Key), Value: []byte(page.Value),
+		Limit: page.Limit}
+	if page.Partition != "" {
+		n, err := strconv.ParseInt(page.Partition, 10, 32)
+		if err != nil || n < 0 {
+			return page, query, badRequest("The partition " + page.Partition + " is not a number.")
+		}
+		query.Partitions = []int32{int32(n)}
+	}
+	switch page.Position {
+	case "earliest":
+	case "offset":
+		n, err := strconv.ParseInt(strings.ReplaceAll(page.At, ",", ""), 10, 64)
+		if err != nil || n < 0 {
+			return page, query, badRequest("The offset " + page.At + " is not a number.")
+		}
+		query.From = fromOffset{n}.all(query.Partitions)
+		if query.From == nil {
+			return page, query, badRequest("To begin at an offset, choose a partition.")
+		}
+	case "time":
+		if query.Since, err = parseTime(page.At); err != nil {
+			return page, query, badRequest("The time " + page.At +
+				" is invalid: use the form 2026-01-31T23:59:59Z (UTC).")
+		}
+	default:
+		page.Position, query.Backward = "latest", true
+	}
+	if cursor := q.Get("cursor"); cursor != "" {
+		query.Since = time.Time{}
+		if query.From, err = parseCursor(cursor); err != nil {
+			return page, query, badRequest("The cursor is invalid.")
+		}
+		if len(query.Partitions) == 0 {
+			query.Partitions = slices.Sorted(maps.Keys(query.From))
+		}
+	}
+	return page, query, nil
+}
+
+// fromOffset is an offset at which a browse begins.
+type fromOffset struct{ offset int64 }
+
+func (f fromOffset) all(partitions []int32) (from map[int32]int64) {
+	for _, p := range partitions {
+		if from == nil {
+			from = map[int32]int64{}
+		}
+		from[p] = f.offset
+	}
+	return from
+}
+
+func badRequest(text string) error { return &fault{status: http.StatusBadRequest, text: text} }
+
+// parseTime accepts RFC 3339, and the value of a browser's field for local times, as UTC.
+func parseTime(text string) (at time.Time, err error) {
+	for _, layout := range []string{time.RFC3339Nano, "2006-01-02T15:04:05", "2006-01-02T15:04",
+		"2006-01-02 15:04:05", "2006-01-02"} {
+		if at, err = time.Parse(layout, strings.TrimSpace(text)); err == nil {
+			return at, nil
+		}
+	}
+	return at, err
+}
+
+// cursorMax is the number of partitions in a cursor.
+const cursorMax = 10_000
+
+// formatCursor formats offsets by partition: "0:12,1:7".
+func formatCursor(next map[int32]int64) string {
+	var words []string
+	for _, p := range slices.Sorted(maps.Keys(next)) {
+		words = append(words, strconv.Itoa(int(p))+":"+strconv.FormatInt(next[p], 10))
+	}
+	return strings.Join(words, ",")
+}
+
+func parseCursor(text string) (map[int32]int64, error) {
+	next := map[int32]int64{}
+	for word := range strings.SplitSeq(text, ",") {
+		index, offset, _ := strings.Cut(word, ":")
+		p, err := strconv.ParseInt(index, 10, 32)
+		if err != nil {
+			return nil, err
+		}
+		n, err := strconv.ParseInt(offset, 10, 64)
+		if err != nil {
+			return nil, err
+		}
+		if next[int32(p)] = n; len(next) > cursorMax {
+			return nil, strconv.ErrRange
+		}
+	}
+	return next, nil
+}
+
+// messageOf formats a record. Keys, values and headers are cut at most bytes.
+func messageOf(r *kafka.Record, topic string, most int) messageRow {
+	row := messageRow{Partition: r.Partition, Offset: r.Offset, Time: instant{r.Time},
+		Key: excerptOf(r.Key, most), Value: excerptOf(r.Value, most), NullKey: r.Key == nil,
+		Tombstone: r.Tombstone(), Superseded: r.Superseded,
+		Whole: query("message", "topic", topic, "partition", r.Partition, "offset", r.Offset)}
+	for i, h := range r.Headers {
+		if i == headersMax {
+			break
+		}
+		name, _ := printable([]byte(h.Key))
+		row.Headers = append(row.Headers, headerRow{name, excerptOf(h.Value, most)})
+	}
+	return row
+}
+
+// message is the page of one record.
+func (c *Console) message(r *http.Request) (view, error) {
+	if err := c.mayRead(r); err != nil {
+		return view{}, err
+	}
+	client, err := c.kafka()
+	if err != nil {
+		return view{}, err
+	}
+	q := r.URL.Query()
+	topic := q.Get("topic")
+	found, err := findRecord(r.Context(), client, topic, q.Get("partition"), q.Get("offset"))
+	if err != nil {
+		return view{}, err
+	}
+	return view{Template: "message", Title: "Record", Page: "topics", Body: struct {
+		Topic string
+		messageRow
+	}{topic, messageOf(found, topic, wholeBytesMax)}}, nil
+}
+
+// findRecord reads the record at an offset.
+func findRecord(ctx context.Context, client *kafka.Client, topic, partition,
+	offset string) (*kafka.Record, error) {
+	p, err := strconv.ParseInt(partition, 10, 32)
+	if err != nil {
+		return nil, badRequest("The partition is not a number.")
+	}
+	at, err := strconv.ParseInt(offset, 10, 64)
+	if err != nil {
+		return nil, badRequest("The offset is not a number.")
+	}
+	page, err := client.Browse(ctx, kafka.Query{Topic: topic, Partitions: []int32{int32(p)},
+		From: map[int32]int64{int32(p): at}, Limit: 1})
+	if err != nil {
+		return nil, err
+	}
+	if len(page.Records) == 0 || page.Records[0].Offset != at {
+		return nil, &fault{status: http.StatusNotFound, text: "There is no record at this offset: " +
+			"the cleaner has removed it, or it is part of a transaction that was not committed."}
+	}
+	return &page.Records[0], nil
+}

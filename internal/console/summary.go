@@ -1,0 +1,224 @@
+package console
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"time"
+
+	"heartwood.dev/heartwood/api/report"
+	"heartwood.dev/heartwood/api/summary"
+	"heartwood.dev/heartwood/internal/remote"
+)
+
+// topicRow is one topic, as its partitions' leaders report it.
+type topicRow struct {
+	Name       string
+	Internal   bool // a topic of the brokers themselves
+	Partitions int
+	Replicas   int // total number over all partitions
+	Compacted  bool
+	Bytes      int64 // of the leaders' logs
+	Offsets    int64 // number of offsets between the start and the end of the logs
+	Sections   sections
+	// Garbage is known for at least one partition if GarbageKnown is set, and exact if it was
+	// counted by passes in all of them.
+	Garbage                    int64
+	GarbageKnown, GarbageExact bool
+	DirtyRatio                 float64 // the largest one of any partition
+	Running                    int     // number of passes that run, on leaders and followers
+	Progress                   float64 // mean of the leaders' running passes, 0..1
+	Reason, Message            string  // of the condition Compacting
+	LastCleaned                instant // the oldest last pass of any partition
+	Overdue                    time.Duration
+}
+
+// sections are the bytes of a compacted log by their state for the cleaner.
+type sections struct{ Clean, Dirty, Blocked int64 }
+
+func (s *sections) add(c *report.Compaction) {
+	s.Clean += c.CleanBytes
+	s.Dirty += c.DirtyBytes
+	for _, n := range c.BlockedBytes {
+		s.Blocked += n
+	}
+}
+
+// Total returns the sum.
+func (s sections) Total() int64 { return s.Clean + s.Dirty + s.Blocked }
+
+// topicsOf summarizes the answers of the brokers by topic, sorted by name.
+func topicsOf(answers remote.Answers, now time.Time) []topicRow {
+	byName := map[string]*topicRow{}
+	for i := range answers.Placement.Partitions {
+		p := &answers.Placement.Partitions[i]
+		row := byName[p.Topic]
+		if row == nil {
+			row = &topicRow{Name: p.Topic, Internal: strings.HasPrefix(p.Topic, "__"),
+				GarbageExact: true}
+			byName[p.Topic] = row
+		}
+		row.Partitions++
+		row.Replicas += len(p.Replicas)
+	}
+	replicas := map[string][]report.Partition{}
+	for i := range answers.Partitions {
+		p := &answers.Partitions[i]
+		if row := byName[p.Topic]; row != nil {
+			row.add(p)
+			replicas[p.Topic] = append(replicas[p.Topic], *p)
+		}
+	}
+	rows := make([]topicRow, 0, len(byName))
+	for name, row := range byName {
+		of := summary.Of(summary.Metadata{Name: name, Partitions: row.Partitions,
+			Replicas: row.Replicas, Compacted: row.Compacted},
+			summary.Rows{Replicas: replicas[name], At: now},
+			summary.Polled{Brokers: answers.Asked,
+				Responded: answers.Asked - len(answers.Unanswered)})
+		if of.Compacting != nil {
+			row.Reason, row.Message = of.Compacting.Reason, of.Compacting.Message
+		}
+		rows = append(rows, *row)
+	}
+	slices.SortFunc(rows, func(a, b topicRow) int { return strings.Compare(a.Name, b.Name) })
+	return rows
+}
+
+// add adds a replica to the row of its topic.
+func (row *topicRow) add(p *report.Partition) {
+	c := p.Compaction
+	if c != nil {
+		row.Compacted = true
+		if c.RunningPass != nil {
+			row.Running++
+		}
+		row.Overdue = max(row.Overdue, seconds(c.OverdueSeconds))
+	}
+	if !p.Leader {
+		return
+	}
+	row.Bytes += p.SizeBytes
+	row.Offsets += max(0, p.LogEndOffset-p.LogStartOffset)
+	if c == nil {
+		return
+	}
+	row.Sections.add(c)
+	row.DirtyRatio = max(row.DirtyRatio, c.DirtyRatio)
+	row.Progress = max(row.Progress, c.ProgressRatio)
+	if c.ReclaimableBytes != nil {
+		row.Garbage, row.GarbageKnown = row.Garbage+*c.ReclaimableBytes, true
+	}
+	row.GarbageExact = row.GarbageExact && c.ReclaimableExact
+	if last := at(c.LastSuccess); !last.IsZero() &&
+		(row.LastCleaned.IsZero() || last.Before(row.LastCleaned.Time)) {
+		row.LastCleaned = last
+	}
+}
+
+// problem is something that a person may have to act on.
+type problem struct {
+	Severity  int // 0: the worst
+	Kind      string
+	Topic     string
+	Partition int32
+	Text      string
+}
+
+// problemsOf returns what needs attention, the worst first.
+func problemsOf(answers remote.Answers) (found []problem) {
+	for i := range answers.Placement.Partitions {
+		p := &answers.Placement.Partitions[i]
+		if of, ok := placementProblem(p); ok {
+			found = append(found, of)
+		}
+	}
+	for i := range answers.Partitions {
+		found = append(found, replicaProblems(&answers.Partitions[i])...)
+	}
+	slices.SortStableFunc(found, func(a, b problem) int {
+		return cmp.Or(cmp.Compare(a.Severity, b.Severity), strings.Compare(a.Topic, b.Topic),
+			cmp.Compare(a.Partition, b.Partition))
+	})
+	return found
+}
+
+func placementProblem(p *report.PlacedPartition) (problem, bool) {
+	of := problem{Topic: p.Topic, Partition: p.Partition}
+	switch p.Reason {
+	case "":
+		return of, false
+	case "LeaderOffline":
+		of.Kind, of.Text = "Offline", "No in-sync replica is up, so the partition accepts neither "+
+			"reads nor writes."
+	case "LeaderStarting":
+		of.Kind, of.Text = "Starting", "The leader is about to serve the partition."
+	case "UnderMinInSyncReplicas":
+		of.Severity, of.Kind = 1, "Too few in sync"
+		of.Text = plural(len(p.InSyncReplicas), "replica") + " of " +
+			formatCount(len(p.Replicas)) + " in sync: writes with acks=all are refused."
+	case "Reassigning":
+		of.Severity, of.Kind, of.Text = 5, "Moving", "Replicas are being moved to other brokers."
+	default:
+		of.Severity, of.Kind = 4, "Under-replicated"
+		of.Text = plural(len(p.InSyncReplicas), "replica") + " of " +
+			formatCount(len(p.Replicas)) + " in sync."
+	}
+	return of, true
+}
+
+func replicaProblems(p *report.Partition) (found []problem) {
+	add := func(severity int, kind, text string) {
+		found = append(found, problem{severity, kind, p.Topic, p.Partition, text})
+	}
+	broker := "On broker " + formatCount(p.Broker) + ": "
+	if p.Fault != "" {
+		add(0, "Replica failed", broker+p.Fault)
+	}
+	c := p.Compaction
+	if c == nil {
+		return found
+	}
+	if c.Reason == "Quarantined" {
+		add(2, "Quarantined", broker+"the last pass failed and is retried with backoff: "+c.LastError)
+	}
+	if overdue := seconds(c.OverdueSeconds); overdue > 0 && p.Leader {
+		add(3, "Overdue", "Superseded records are "+formatDuration(overdue)+
+			" older than compaction.maxLag allows.")
+	}
+	if c.Reason == "BlockedByOpenTransaction" && p.Leader {
+		add(3, "Blocked", "An open transaction holds back "+
+			formatBytes(c.BlockedBytes["open_transaction"])+" of cleaning.")
+	}
+	return found
+}
+
+// passRow is a running pass.
+type passRow struct {
+	Topic     string
+	Partition int32
+	Broker    int32
+	Leader    bool
+	status
+}
+
+// runningOf returns the running passes, those of leaders first.
+func runningOf(answers remote.Answers) (rows []passRow) {
+	for i := range answers.Partitions {
+		p := &answers.Partitions[i]
+		if p.Compaction != nil && p.Compaction.RunningPass != nil {
+			rows = append(rows, passRow{p.Topic, p.Partition, p.Broker, p.Leader,
+				statusOf(p.Compaction)})
+		}
+	}
+	slices.SortStableFunc(rows, func(a, b passRow) int {
+		switch {
+		case a.Leader == b.Leader:
+			return 0
+		case a.Leader:
+			return -1
+		}
+		return 1
+	})
+	return rows
+}

@@ -1,0 +1,139 @@
+package console
+
+import (
+	"net/http"
+	"slices"
+	"time"
+
+	"heartwood.dev/heartwood/api/report"
+	"heartwood.dev/heartwood/internal/console/kafka"
+	"heartwood.dev/heartwood/internal/remote"
+)
+
+// tabs are the parts of the page of a topic.
+var tabs = []string{"messages", "replicas", "settings", "groups"}
+
+// topicPage is the page of one topic. Only the fields of the tab are set.
+type topicPage struct {
+	Name string
+	Tab  string
+	Row  topicRow
+
+	Messages messages
+	Replicas []replicaRow
+	Settings []kafka.Setting
+	Groups   []kafka.Group
+	// Fault is why the tab cannot be shown; "" if it can.
+	Fault string
+}
+
+// replicaRow is a partition with its replicas.
+type replicaRow struct {
+	report.PlacedPartition
+	Replicas []replicaCell
+}
+
+// replicaCell is one replica of a partition.
+type replicaCell struct {
+	Broker         int32
+	Leader, InSync bool
+	Joining        bool // a reassignment adds it
+	Report         *report.Partition
+	Status         status
+}
+
+func (c *Console) topic(r *http.Request) (view, error) {
+	q := r.URL.Query()
+	page := topicPage{Name: q.Get("name"), Tab: q.Get("tab")}
+	answers := c.opts.Fleet.Ask(r.Context(), []string{page.Name})
+	rows := topicsOf(answers, time.Now())
+	if len(rows) != 1 {
+		return view{}, unknownTopic(page.Name, answers)
+	}
+	page.Row = rows[0]
+	if !slices.Contains(tabs, page.Tab) {
+		page.Tab = tabs[0]
+	}
+	if err := c.fill(r, &page, answers); err != nil {
+		page.Fault = err.Error()
+	}
+	return c.answered(view{Template: "topic", Title: page.Name, Page: "topics", Body: page},
+		answers), nil
+}
+
+// unknownTopic is the error of a page for a topic that no broker knows.
+func unknownTopic(name string, answers remote.Answers) error {
+	if len(answers.Unanswered) == answers.Asked {
+		return &fault{status: http.StatusBadGateway, text: "No broker responds.",
+			cause: answers.Unanswered[0].Err}
+	}
+	return &fault{status: http.StatusNotFound, text: "There is no topic with the name " + name + "."}
+}
+
+// fill sets the fields of the page's tab.
+func (c *Console) fill(r *http.Request, page *topicPage, answers remote.Answers) error {
+	if page.Tab == "replicas" {
+		page.Replicas = replicasOf(answers)
+		return nil
+	}
+	if page.Tab == "messages" {
+		if err := c.mayRead(r); err != nil {
+			return err
+		}
+	}
+	client, err := c.kafka()
+	if err != nil {
+		return err
+	}
+	switch page.Tab {
+	case "messages":
+		page.Messages, err = browse(r, client, page.Name)
+	case "settings":
+		page.Settings, err = client.Settings(r.Context(), page.Name)
+	case "groups":
+		page.Groups, err = groupsOf(r, client, page.Name)
+	}
+	return err
+}
+
+// replicasOf returns the partitions of the answers with their replicas.
+func replicasOf(answers remote.Answers) []replicaRow {
+	rows := make([]replicaRow, 0, len(answers.Placement.Partitions))
+	for i := range answers.Placement.Partitions {
+		p := answers.Placement.Partitions[i]
+		row := replicaRow{PlacedPartition: p}
+		brokers := slices.Clone(p.Replicas)
+		for _, target := range p.Target {
+			if !slices.Contains(brokers, target) {
+				brokers = append(brokers, target)
+			}
+		}
+		for _, broker := range brokers {
+			cell := replicaCell{Broker: broker, Leader: broker == p.Leader,
+				InSync:  slices.Contains(p.InSyncReplicas, broker),
+				Joining: !slices.Contains(p.Replicas, broker)}
+			at := slices.IndexFunc(answers.Partitions, func(other report.Partition) bool {
+				return other.Broker == broker && other.Partition == p.Partition &&
+					other.Topic == p.Topic
+			})
+			if at >= 0 {
+				cell.Report = &answers.Partitions[at]
+				cell.Status = statusOf(cell.Report.Compaction)
+			}
+			row.Replicas = append(row.Replicas, cell)
+		}
+		rows = append(rows, row)
+	}
+	return rows
+}
+
+// groupsOf returns the consumer groups that have offsets of a topic, with only these offsets.
+func groupsOf(r *http.Request, client *kafka.Client, topic string) ([]kafka.Group, error) {
+	all, _, err := client.Groups(r.Context())
+	if err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(all, func(g kafka.Group) bool {
+		return !slices.Contains(g.Topics(), topic)
+	}), nil
+}

@@ -1,0 +1,178 @@
+package console
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"embed"
+	"encoding/hex"
+	"html/template"
+	"io/fs"
+	"net/http"
+	"net/url"
+	"path"
+	"strconv"
+	"strings"
+	"time"
+
+	"heartwood.dev/heartwood/internal/console/kafka"
+	"heartwood.dev/heartwood/internal/remote"
+)
+
+//go:embed templates
+var templateFiles embed.FS
+
+//go:embed assets
+var assetFiles embed.FS
+
+// view is what a page shows. The fields above Body are for templates/frame.html.
+type view struct {
+	Template string // name of the file in templates, without .html
+	Title    string
+	Page     string // first segment of the path, for the navigation
+	Status   int    // 0: 200
+	Cluster  string
+	Brokers  int // number of brokers that were asked; 0: none were asked
+	// Unanswered are the brokers that did not respond. The rest of the page then lacks their part.
+	Unanswered []remote.Unanswered
+	ReadOnly   bool
+	Version    string // of the assets
+	Live       string // relative URL of live updates; "" if the page has none
+	Fragment   bool   // render the body only
+	Body       any
+}
+
+var functions = template.FuncMap{
+	"bytes": formatBytes[int64], "count": formatCount[int64], "percent": formatPercent,
+	"duration": formatDuration, "none": func() string { return none },
+	"plural":   plural[int],
+	"plural64": plural[int64],
+	"query":    query, "share": share,
+	"add":   func(a, b int64) int64 { return a + b },
+	"int64": func(n int) int64 { return int64(n) },
+	"list":  func(items ...any) []any { return items },
+	"title": func(word string) string { return strings.ToUpper(word[:1]) + word[1:] },
+	"lag": func(o kafka.GroupOffset) string {
+		lag, ok := o.Lag()
+		if !ok {
+			return none
+		}
+		return formatCount(lag)
+	},
+}
+
+// share returns a part of a whole in the form of an attribute of SVG, such as "12.3%".
+func share(part, whole int64) string {
+	if whole <= 0 {
+		return "0%"
+	}
+	return strconv.FormatFloat(100*float64(part)/float64(whole), 'f', 2, 64) + "%"
+}
+
+// query returns a relative URL: the path, and pairs of a name and a value.
+func query(to string, pairs ...any) string {
+	values := url.Values{}
+	for i := 0; i+1 < len(pairs); i += 2 {
+		values.Add(textOf(pairs[i]), textOf(pairs[i+1]))
+	}
+	return to + "?" + values.Encode()
+}
+
+// templates contains a template for each page, which includes frame.html and parts.html.
+var templates = parseTemplates()
+
+func parseTemplates() map[string]*template.Template {
+	common := template.Must(template.New("").Funcs(functions).
+		ParseFS(templateFiles, "templates/frame.html", "templates/parts.html"))
+	all := map[string]*template.Template{}
+	names, err := fs.Glob(templateFiles, "templates/*.html")
+	if err != nil {
+		panic(err) // the pattern is valid
+	}
+	for _, name := range names {
+		page := strings.TrimSuffix(path.Base(name), ".html")
+		if page == "frame" || page == "parts" {
+			continue
+		}
+		all[page] = template.Must(template.Must(common.Clone()).ParseFS(templateFiles, name))
+	}
+	return all
+}
+
+// render writes a page. It renders into memory first, so that an error is not a half page.
+func (c *Console) render(w http.ResponseWriter, r *http.Request, v view) {
+	if v.Page == "" {
+		v.Page = pageOf(r)
+	}
+	v.Cluster, v.Version = c.opts.Cluster, assetVersion
+	v.ReadOnly = !c.mayWrite(r)
+	v.Fragment = r.URL.Query().Get("fragment") != ""
+	name := "frame"
+	if v.Fragment {
+		name = "main"
+	}
+	var page bytes.Buffer
+	if err := templates[v.Template].ExecuteTemplate(&page, name, v); err != nil {
+		c.opts.Logger.Error("failed to render page", "page", v.Template, "error", err)
+		refuse(w, http.StatusInternalServerError, "The page could not be rendered; the log of the "+
+			"console contains the error.")
+		return
+	}
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	if v.Status != 0 {
+		w.WriteHeader(v.Status)
+	}
+	_, _ = w.Write(page.Bytes()) // fails only if the client has disconnected
+}
+
+// pageOf returns the first segment of the path.
+func pageOf(r *http.Request) string {
+	page, _, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/")
+	return page
+}
+
+// mayWrite reports whether a request may change something: only if the console listens on a
+// loopback address and was opened by a loopback name, that is by a user of this machine.
+func (c *Console) mayWrite(r *http.Request) bool { return c.opts.Loopback && loopbackHost(r) }
+
+// mayRead reports whether a request may see messages: the condition is that of mayWrite, because
+// the console does not authenticate its users.
+func (c *Console) mayRead(r *http.Request) error {
+	if c.mayWrite(r) {
+		return nil
+	}
+	return &fault{status: http.StatusForbidden, text: "Messages and keys are shown only by a " +
+		"console that listens on a loopback address and is opened as localhost, because it does not " +
+		"authenticate its users. Run `heartwood console` on your machine, or use kubectl port-forward."}
+}
+
+// assetVersion changes with the assets, so that browsers may cache them forever.
+var assetVersion = hashAssets()
+
+func hashAssets() string {
+	sum := sha256.New()
+	for _, name := range []string{"console.css", "console.js"} {
+		content, err := assetFiles.ReadFile("assets/" + name)
+		if err != nil {
+			panic(err) // it is embedded
+		}
+		sum.Write(content)
+	}
+	return hex.EncodeToString(sum.Sum(nil))[:12]
+}
+
+// serveAsset serves a file of assets/.
+func serveAsset(w http.ResponseWriter, r *http.Request) {
+	name := r.PathValue("name")
+	content, err := assetFiles.ReadFile("assets/" + name)
+	if err != nil {
+		refuse(w, http.StatusNotFound, "There is no such file.")
+		return
+	}
+	kinds := map[string]string{".css": "text/css; charset=utf-8", ".svg": "image/svg+xml",
+		".js": "text/javascript; charset=utf-8"}
+	w.Header().Set("Content-Type", kinds[path.Ext(name)])
+	if r.URL.Query().Get("v") == assetVersion {
+		w.Header().Set("Cache-Control", "public, max-age=31536000, immutable")
+	}
+	http.ServeContent(w, r, name, time.Time{}, bytes.NewReader(content))
+}

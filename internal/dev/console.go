@@ -1,0 +1,83 @@
+package dev
+
+import (
+	"errors"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"heartwood.dev/heartwood/internal/console"
+	"heartwood.dev/heartwood/internal/console/kafka"
+	"heartwood.dev/heartwood/internal/remote"
+)
+
+// consolePath is the path of the console on the HTTP port.
+const consolePath = "/console/"
+
+// newConsole returns the console of the cluster. It reaches the brokers as any client does: over
+// HTTP at httpAddress, or with --processes at the port of each process, and by the Kafka protocol.
+func (c *cluster) newConsole(httpAddress string) *console.Console {
+	return console.New(console.Options{
+		Cluster:  c.initial.clusterName(),
+		Fleet:    remote.NewFleet(&remote.Client{}, c.httpAddresses(httpAddress), false),
+		Kafka:    c.consoleKafka,
+		Loopback: c.http.loopback(),
+		Logger:   c.opts.Logger,
+	})
+}
+
+// httpAddresses returns the addresses at which the brokers serve HTTP. With --processes and a port
+// that the system chooses, the brokers serve none; then it returns the address of this process,
+// whose response says so.
+func (c *cluster) httpAddresses(own string) (addresses []string) {
+	if !c.opts.Processes || c.http.port == 0 {
+		_, port, _ := net.SplitHostPort(own) // it is the address of a listener
+		return []string{net.JoinHostPort(c.dialHost(), port)}
+	}
+	for i := range c.store.Running() {
+		addresses = append(addresses, net.JoinHostPort(c.dialHost(), strconv.Itoa(c.http.port+1+i)))
+	}
+	return addresses
+}
+
+// dialHost returns the host at which this machine reaches the HTTP ports.
+func (c *cluster) dialHost() string {
+	if c.http.anyHost() {
+		return "127.0.0.1"
+	}
+	return c.http.host
+}
+
+// consoleKafka connects the console to the brokers.
+func (c *cluster) consoleKafka() (*kafka.Client, error) {
+	listener := &c.initial.listeners()[0]
+	if listener.TLS != nil || len(listener.Authentication) > 0 {
+		return nil, errors.New("the listeners of this cluster need credentials, which this console " +
+			"does not have; pages that need the Kafka protocol are not available")
+	}
+	bootstrap := c.bootstrap(listener.Name)
+	if len(bootstrap) == 0 {
+		return nil, errors.New("the brokers are starting")
+	}
+	return kafka.New(bootstrap)
+}
+
+// withConsole serves the console below consolePath, and everything else by next. A browser that
+// opens the root is sent to the console.
+func withConsole(pages http.Handler, next http.Handler) http.Handler {
+	stripped := http.StripPrefix(strings.TrimSuffix(consolePath, "/"), pages)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case strings.HasPrefix(r.URL.Path, consolePath):
+			stripped.ServeHTTP(w, r)
+		case r.Method == http.MethodGet && (r.URL.Path+"/" == consolePath ||
+			r.URL.Path == "/" && strings.Contains(r.Header.Get("Accept"), "text/html")):
+			// relative, so that it holds behind a proxy that removes a prefix of the path
+			w.Header().Set("Location", "./console/")
+			w.WriteHeader(http.StatusSeeOther)
+		default:
+			next.ServeHTTP(w, r)
+		}
+	})
+}

@@ -1,0 +1,166 @@
+package remote
+
+import (
+	"cmp"
+	"context"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"heartwood.dev/heartwood/api/report"
+)
+
+// fleetTimeout limits the request to one broker of a Fleet. A page of the console waits for all
+// brokers, so a broker that does not respond must not delay it for longer.
+const fleetTimeout = time.Second
+
+// Fleet requests reports from all brokers of a cluster at once.
+type Fleet struct {
+	client    *Client
+	addresses []string
+	// discover is set if the fleet also asks the brokers that a response names, at the same port.
+	discover bool
+}
+
+// NewFleet returns a fleet of the brokers at addresses (HOST:PORT), at least one. If discover is
+// set, the fleet also asks the brokers that their responses name, at the port of the first address;
+// this needs names that resolve, as inside a Kubernetes cluster.
+func NewFleet(client *Client, addresses []string, discover bool) *Fleet {
+	return &Fleet{client: client, addresses: addresses, discover: discover}
+}
+
+// Unanswered is a broker that did not respond.
+type Unanswered struct {
+	Address string
+	Err     error
+}
+
+// Answers are the combined reports of the brokers that responded.
+type Answers struct {
+	Placement  report.Placement
+	Partitions []report.Partition // sorted by topic, partition and broker
+	Unanswered []Unanswered       // sorted by address
+	Asked      int                // number of brokers that were asked
+	Addresses  []string           // of the brokers that were asked
+}
+
+// answer is the response of one broker.
+type answer struct {
+	address   string
+	placement report.Placement
+	rows      []report.Partition
+	err       error
+}
+
+// Ask requests the placement and the partition replicas of topics from all brokers. If topics is
+// empty, the answers contain all topics.
+func (f *Fleet) Ask(ctx context.Context, topics []string) Answers {
+	answers := f.askAll(ctx, f.addresses, topics)
+	if f.discover {
+		answers = append(answers, f.askAll(ctx, f.further(answers), topics)...)
+	}
+	return combine(answers)
+}
+
+func (f *Fleet) askAll(ctx context.Context, addresses, topics []string) []answer {
+	answers := make([]answer, len(addresses))
+	var requests sync.WaitGroup
+	for i, address := range addresses {
+		requests.Go(func() { answers[i] = f.ask(ctx, address, topics) })
+	}
+	requests.Wait()
+	return answers
+}
+
+func (f *Fleet) ask(ctx context.Context, address string, topics []string) answer {
+	ctx, cancel := context.WithTimeout(ctx, fleetTimeout)
+	defer cancel()
+	of := answer{address: address}
+	var rows report.Partitions
+	if of.placement, of.err = f.client.placement(ctx, address, topics); of.err == nil {
+		rows, of.err = f.client.rows(ctx, address, topics)
+	}
+	of.rows = rows.Partitions
+	return of
+}
+
+// further returns the addresses of brokers that answers name and that were not asked.
+func (f *Fleet) further(answers []answer) (addresses []string) {
+	_, port, err := net.SplitHostPort(f.addresses[0])
+	if err != nil {
+		return nil
+	}
+	for _, of := range answers {
+		for _, broker := range of.placement.Brokers {
+			address := net.JoinHostPort(broker.Host, port)
+			if broker.Host != "" && !slices.Contains(addresses, address) &&
+				!slices.Contains(f.addresses, address) {
+				addresses = append(addresses, address)
+			}
+		}
+	}
+	slices.Sort(addresses)
+	return addresses
+}
+
+// combine merges the responses. The entry of a partition is that of its leader if the leader
+// responded, because only the leader reports the lag.
+func combine(answers []answer) Answers {
+	all := Answers{Asked: len(answers)}
+	rows := map[replicaKey]report.Partition{}
+	first := true
+	for _, of := range answers {
+		all.Addresses = append(all.Addresses, of.address)
+		if of.err != nil {
+			all.Unanswered = append(all.Unanswered, Unanswered{of.address, of.err})
+			continue
+		}
+		for _, row := range of.rows {
+			rows[replicaKey{row.Topic, row.Partition, row.Broker}] = row
+		}
+		if first {
+			all.Placement, first = of.placement, false
+		}
+	}
+	for _, of := range answers {
+		if of.err == nil {
+			mergeLeaders(&all.Placement, of.placement)
+		}
+	}
+	for _, row := range rows {
+		all.Partitions = append(all.Partitions, row)
+	}
+	slices.SortFunc(all.Partitions, func(a, b report.Partition) int {
+		return cmp.Or(cmp.Compare(a.Topic, b.Topic), cmp.Compare(a.Partition, b.Partition),
+			cmp.Compare(a.Broker, b.Broker))
+	})
+	slices.SortFunc(all.Unanswered,
+		func(a, b Unanswered) int { return strings.Compare(a.Address, b.Address) })
+	return all
+}
+
+type replicaKey struct {
+	topic     string
+	partition int32
+	broker    int32
+}
+
+// mergeLeaders replaces the partitions whose lag only the responding broker knows.
+func mergeLeaders(placement *report.Placement, of report.Placement) {
+	for _, theirs := range of.Partitions {
+		at, found := slices.BinarySearchFunc(placement.Partitions, theirs,
+			func(a, b report.PlacedPartition) int {
+				return cmp.Or(cmp.Compare(a.Topic, b.Topic), cmp.Compare(a.Partition, b.Partition))
+			})
+		if found && theirs.Lag != nil && theirs.LeaderEpoch >= placement.Partitions[at].LeaderEpoch {
+			placement.Partitions[at] = theirs
+		}
+	}
+}
+
+// Clean requests a pass of all replicas of a topic, or of some partitions, from all brokers.
+func (f *Fleet) Clean(ctx context.Context, topic string, partitions []int32) (*Cleaning, error) {
+	return f.client.Start(ctx, Clean{Topic: topic, Partitions: partitions, Addresses: f.addresses})
+}
