@@ -159,6 +159,11 @@ type PartitionProblem struct {
 	Reason string `json:"reason"`
 	// Message says what the partition waits for, and what to do.
 	Message string `json:"message"`
+	// Consent is the value for this partition in the annotation heartwood.dev/accept-data-loss that
+	// lets it continue without the records that it waits for. It is absent if the partition cannot
+	// continue without them, or need not.
+	// +optional
+	Consent string `json:"consent,omitempty"`
 }
 
 // CompressionStatus is the effective compression of a topic's batches.

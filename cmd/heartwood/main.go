@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"heartwood.dev/heartwood/internal/cli"
 	"heartwood.dev/heartwood/internal/version"
 )
 
@@ -24,24 +25,35 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	// after the first signal: restore the default, so that a second signal exits at once
 	context.AfterFunc(ctx, stop)
-	code := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
+	root := rootCommand()
+	if cli.IsPlugin(os.Args[0]) {
+		root = cli.Root()
+	}
+	code := execute(ctx, root, os.Args[1:], os.Stdout, os.Stderr)
 	stop()
 	os.Exit(code)
 }
 
-// run executes the command line in args and returns the exit code. It prints the error, if any, to
-// errOut; the error output of package cobra is disabled, so that the error is printed once.
+// run executes the command line of heartwood in args and returns the exit code.
 func run(ctx context.Context, args []string, out, errOut io.Writer) int {
-	root := rootCommand()
+	return execute(ctx, rootCommand(), args, out, errOut)
+}
+
+// execute executes a command line and returns the exit code. It prints the error, if any, to
+// errOut; the error output of package cobra is disabled, so that the error is printed once.
+func execute(ctx context.Context, root *cobra.Command, args []string, out, errOut io.Writer) int {
 	root.SetArgs(args)
 	root.SetOut(out)
 	root.SetErr(errOut)
 	err := root.ExecuteContext(ctx)
-	if err == nil {
+	switch {
+	case err == nil:
 		return 0
+	case errors.Is(err, cli.ErrDegraded):
+		return cli.ExitDegraded // the output says what is degraded
 	}
 	_, _ = fmt.Fprintln(errOut, err)
-	if errors.As(err, new(usageError)) {
+	if errors.As(err, new(usageError)) || errors.As(err, new(cli.UsageError)) {
 		return exitUsage
 	}
 	return exitFailed

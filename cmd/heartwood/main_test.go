@@ -8,6 +8,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/spf13/cobra"
+
+	"heartwood.dev/heartwood/internal/cli"
 )
 
 func TestExitCodes(t *testing.T) {
@@ -162,4 +164,26 @@ func TestHelpFitsItsColumns(t *testing.T) {
 		}
 	}
 	check(rootCommand())
+}
+
+// TestPluginExitCodes: under the name of the plugin, the binary has the commands of kubectl
+// heartwood.
+func TestPluginExitCodes(t *testing.T) {
+	for _, c := range []struct {
+		args []string
+		code int
+		text string
+	}{
+		{[]string{"--help"}, 0, "kubectl heartwood status"},
+		{[]string{"cleen"}, 2, `unknown command or argument "cleen"`},
+		{[]string{"why"}, 2, "see 'kubectl heartwood why --help'"},
+		{[]string{"status", "--kubeconfig", "no/such/file"}, 1, "no/such/file"},
+		{[]string{"move", "a", "b", "--kubeconfig", "no/such/file"}, 1, "no/such/file"},
+	} {
+		var out, errOut bytes.Buffer
+		code := execute(t.Context(), cli.Root(), c.args, &out, &errOut)
+		if all := out.String() + errOut.String(); code != c.code || !strings.Contains(all, c.text) {
+			t.Errorf("%v: exit code %d, want %d; output %q", c.args, code, c.code, all)
+		}
+	}
 }

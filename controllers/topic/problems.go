@@ -41,7 +41,7 @@ func (s *scope) problems() []v1alpha1.PartitionProblem {
 	var described []v1alpha1.PartitionProblem
 	for _, p := range all[:min(len(all), problemsMax)] {
 		described = append(described, v1alpha1.PartitionProblem{Partition: p.partition,
-			Reason: p.reason, Message: s.describe(p)})
+			Reason: p.reason, Message: s.describe(p), Consent: s.consent(p)})
 	}
 	return described
 }
@@ -81,7 +81,7 @@ func (s *scope) describe(p problem) string {
 		id := p.decision.Lost[0]
 		return fmt.Sprintf("Broker %d has returned with an empty disk. The partition's records are "+
 			"lost unless the broker's previous disk returns. To continue without these records, "+
-			"run: %s", id, s.acceptCommand(p.partition, s.brokers[id].Directory))
+			"run: %s", id, s.acceptCommand(p.partition, s.consent(p)))
 	case v1alpha1.ReasonInvalidEntry:
 		return fmt.Sprintf("The entry %q of a PartitionSet cannot be parsed, so the operator leaves "+
 			"it as it is: correct the entry; the operator's log contains the error.",
@@ -123,15 +123,39 @@ func (s *scope) offline(p problem) string {
 	message := fmt.Sprintf("The partition waits for brokers %v, whose replicas were in sync. It "+
 		"serves again when one of these brokers returns after a graceful stop, or when all of them "+
 		"have returned after unclean stops.", decision.Awaited)
-	for _, id := range decision.Replicas {
-		if broker := s.brokers[id]; broker.Liveness == placement.Up && broker.Directory != "" {
-			consent := placement.DataLossConsent(broker.Directory, decision.LeaderEpoch)
-			return fmt.Sprintf("%s Broker %d is up, but may lack acknowledged records. To give up "+
-				"the missing records and continue with this broker as leader, run: %s", message, id,
-				s.acceptCommand(p.partition, consent))
-		}
+	if id, ok := s.candidate(decision); ok {
+		return fmt.Sprintf("%s Broker %d is up, but may lack acknowledged records. To give up "+
+			"the missing records and continue with this broker as leader, run: %s", message, id,
+			s.acceptCommand(p.partition, s.consent(p)))
 	}
 	return message
+}
+
+// candidate returns the first replica that could lead a partition without a leader after a consent.
+func (s *scope) candidate(decision placement.Decision) (id int32, ok bool) {
+	for _, id := range decision.Replicas {
+		if broker := s.brokers[id]; broker.Liveness == placement.Up && broker.Directory != "" {
+			return id, true
+		}
+	}
+	return 0, false
+}
+
+// consent returns the value that accepts the loss of a partition's records; "" if the partition can
+// serve again without it, or no replica could lead.
+func (s *scope) consent(p problem) string {
+	decision := p.decision
+	switch {
+	case p.reason == v1alpha1.ReasonReplicaLost:
+		return s.brokers[decision.Lost[0]].Directory
+	case p.reason != v1alpha1.ReasonLeaderOffline || decision.Leader != placement.NoLeader ||
+		decision.LeaderEpoch == 0:
+		return ""
+	}
+	if id, ok := s.candidate(decision); ok {
+		return placement.DataLossConsent(s.brokers[id].Directory, decision.LeaderEpoch)
+	}
+	return ""
 }
 
 // acceptCommand returns the command by which a user accepts the loss of records.

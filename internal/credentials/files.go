@@ -149,3 +149,17 @@ func librdkafka(user User, endpoint Endpoint, directory string) []byte {
 	}
 	return text.Bytes()
 }
+
+// Relocate changes the paths in librdkafka.conf from MountPath to another directory.
+func Relocate(librdkafka []byte, directory string) []byte {
+	var text bytes.Buffer
+	for line := range bytes.Lines(librdkafka) {
+		key, file, found := bytes.Cut(line, []byte("="+MountPath+"/"))
+		if !found || !bytes.HasSuffix(key, []byte(".location")) {
+			text.Write(line)
+			continue
+		}
+		fmt.Fprintf(&text, "%s=%s", key, path.Join(directory, string(file)))
+	}
+	return text.Bytes()
+}

@@ -113,13 +113,22 @@ var layers = map[string][]string{
 
 	"internal/operator/render":  {"api/v1alpha1"},
 	"internal/operator/rollout": {"internal/placement"},
-	"controllers/index":         {"api/v1alpha1"},
-	"controllers/watch":         {"api/v1alpha1"},
-	"controllers/conditions":    {"api/v1alpha1"},
-	"controllers/keyed":         {},
-	"controllers/opmetrics":     {},
-	"controllers/laststatus":    {"api/v1alpha1", "internal/partitionset", "internal/placement"},
-	"controllers/refusal":       {"api/v1alpha1", "controllers/conditions", "internal/metadata"},
+	"internal/cli/forward":      {},
+	"internal/cli/kafka":        {},
+	"internal/cli/health":       {"api/v1alpha1"},
+	"internal/cli": {
+		"api/report", "api/v1alpha1", "internal/cli/forward", "internal/cli/health",
+		"internal/cli/kafka", "internal/credentials", "internal/metadata",
+		"internal/operator/render", "internal/partitionset", "internal/remote",
+		"internal/restmapper", "internal/topicconfig", "internal/version",
+	},
+	"controllers/index":      {"api/v1alpha1"},
+	"controllers/watch":      {"api/v1alpha1"},
+	"controllers/conditions": {"api/v1alpha1"},
+	"controllers/keyed":      {},
+	"controllers/opmetrics":  {},
+	"controllers/laststatus": {"api/v1alpha1", "internal/partitionset", "internal/placement"},
+	"controllers/refusal":    {"api/v1alpha1", "controllers/conditions", "internal/metadata"},
 	"controllers/sets": {
 		"api/v1alpha1", "controllers/index", "controllers/laststatus", "internal/metadata",
 		"internal/partitionset", "internal/partitionset/commit",
@@ -195,6 +204,9 @@ var testLayers = map[string][]string{
 	"internal/bench/client":   {"internal/dev"}, // runs a cluster to measure
 	"internal/console":        {"internal/dev"}, // shows a cluster
 	"internal/console/kafka":  {"internal/dev"}, // reads from a cluster
+	// runs a cluster behind the forwarded ports
+	"internal/cli":       {"internal/dev"},
+	"internal/cli/kafka": {"internal/dev"},
 	// measures the compression ratio
 	"internal/bench/tickets": {"internal/compress"},
 	"internal/broker":        {"internal/metadata/local"}, // runs brokers with a metadata store
@@ -211,6 +223,7 @@ var testLayers = map[string][]string{
 var purePackages = map[string][]string{
 	"api/summary":                      nil,
 	"internal/certname":                nil,
+	"internal/cli/health":              nil,
 	"internal/authz":                   {"net/netip"}, // a type of values
 	"internal/brokerconfig":            {"sync"},      // a sync.OnceValue builds the table
 	"internal/coordinator/assignor":    nil,

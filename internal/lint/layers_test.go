@@ -17,12 +17,12 @@ const module = "heartwood.dev/heartwood/"
 var (
 	kubernetes = []string{
 		"api", "controllers", "internal/access/kube", "internal/operator", "internal/metadata/kube",
-		"cmd", "test", "hack",
+		"cmd", "internal/cli", "test", "hack",
 		// internal/manifest uses the API server's validation code, but no client.
 		"internal/manifest",
 	}
 	kafka = []string{"internal/wire", "internal/handler", "internal/coordinator", "internal/broker",
-		"internal/bench/client", "internal/console", "test", "hack"}
+		"internal/bench/client", "internal/cli", "internal/console", "test", "hack"}
 )
 
 func TestImportsGoDownward(t *testing.T) {

@@ -108,7 +108,8 @@ func (c *Client) request(ctx context.Context, method, address, path string) (*ht
 	return request, err
 }
 
-// do sends a request and decodes the response into parameter into. It fails with a *Refused if the
+// do sends a request and decodes the response, which is JSON, into parameter into; if that is a
+// *[]byte, it contains the response afterwards. It fails with a *Refused if the
 // broker responded with an error. It ignores unknown fields, so brokers may be newer than this
 // client.
 func (c *Client) do(ctx context.Context, method, address, path string, into any) error {
@@ -127,7 +128,8 @@ func (c *Client) do(ctx context.Context, method, address, path string, into any)
 		return fmt.Errorf("connect to broker at %s: %w", address, err)
 	}
 	defer func() { _ = response.Body.Close() }()
-	body := json.NewDecoder(io.LimitReader(response.Body, responseBytesMax))
+	limited := io.LimitReader(response.Body, responseBytesMax)
+	body := json.NewDecoder(limited)
 	if response.StatusCode >= http.StatusBadRequest {
 		refused := &Refused{Address: address, Status: response.StatusCode}
 		if body.Decode(&refused.Failure) != nil || refused.Failure.Error == "" {
@@ -138,6 +140,12 @@ func (c *Client) do(ctx context.Context, method, address, path string, into any)
 				address, response.Status)
 		}
 		return refused
+	}
+	if text, ok := into.(*[]byte); ok {
+		if *text, err = io.ReadAll(limited); err != nil {
+			return fmt.Errorf("read the response of %s: %w", address, err)
+		}
+		return nil
 	}
 	if err := body.Decode(into); err != nil {
 		return fmt.Errorf("%s is not the HTTP port of a broker: decode response: %w", address, err)

@@ -41,7 +41,7 @@ func NewClient(s Security) (*Client, error) {
 		return &Client{}, nil
 	}
 	client := &Client{tls: true}
-	config := &tls.Config{MinVersion: tls.VersionTLS12}
+	var certificates []tls.Certificate
 	if s.CAFile == "" {
 		certificate, key := v1alpha1.PeerCertificateKeys(s.Broker)
 		pair, err := tls.LoadX509KeyPair(filepath.Join(s.Certificates, certificate),
@@ -49,7 +49,7 @@ func NewClient(s Security) (*Client, error) {
 		if err != nil {
 			return nil, fmt.Errorf("read the certificate of broker %d: %w", s.Broker, err)
 		}
-		config.Certificates = []tls.Certificate{pair}
+		certificates = []tls.Certificate{pair}
 	}
 	roots, err := readRoots(cmp.Or(s.CAFile, filepath.Join(s.Certificates, v1alpha1.KeyPeerCA)))
 	if err != nil {
@@ -60,18 +60,23 @@ func NewClient(s Security) (*Client, error) {
 			return nil, err
 		}
 	}
-	// VerifyConnection verifies the chain, and the URI instead of a host name.
-	config.InsecureSkipVerify = true
-	config.VerifyConnection = func(state tls.ConnectionState) error {
-		return verifyBroker(state.PeerCertificates, roots)
-	}
-	client.http = http.Client{
-		Transport: &http.Transport{TLSClientConfig: config, ForceAttemptHTTP2: false},
-		CheckRedirect: func(*http.Request, []*http.Request) error {
-			return errors.New("brokers do not redirect")
+	config := brokerTLS(roots)
+	config.Certificates = certificates
+	client.http = http.Client{CheckRedirect: noRedirect,
+		Transport: &http.Transport{TLSClientConfig: config, ForceAttemptHTTP2: false}}
+	return client, nil
+}
+
+// brokerTLS returns the configuration of connections to brokers.
+func brokerTLS(roots *x509.CertPool) *tls.Config {
+	return &tls.Config{
+		MinVersion: tls.VersionTLS12,
+		// VerifyConnection verifies the chain, and the URI instead of a host name.
+		InsecureSkipVerify: true, //nolint:gosec // the line below verifies
+		VerifyConnection: func(state tls.ConnectionState) error {
+			return verifyBroker(state.PeerCertificates, roots)
 		},
 	}
-	return client, nil
 }
 
 func readRoots(path string) (*x509.CertPool, error) {

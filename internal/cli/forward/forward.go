@@ -1,0 +1,113 @@
+package forward
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/portforward"
+	"k8s.io/client-go/transport/spdy"
+	"k8s.io/streaming/pkg/httpstream"
+)
+
+// errClosed is the error of Dial after Close.
+var errClosed = errors.New("the connections to pods are closed")
+
+// Pods connects to the pods of one namespace.
+type Pods struct {
+	config    *rest.Config
+	namespace string
+	mu        struct {
+		sync.Mutex
+		links  map[string]*link // by pod
+		closed bool
+	}
+}
+
+// New returns a Pods that acts as the user of a configuration.
+func New(config *rest.Config, namespace string) *Pods {
+	p := &Pods{config: config, namespace: namespace}
+	p.mu.links = map[string]*link{}
+	return p
+}
+
+// Dial connects to a port of a pod. The user needs the right to create pods/portforward. If nothing
+// listens on the port, Dial succeeds, and the first Read returns the error.
+func (p *Pods) Dial(ctx context.Context, pod string, port int32) (net.Conn, error) {
+	l, err := p.link(pod)
+	if err == nil {
+		err = l.wait(ctx)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("connect to pod %s: %w", pod, err)
+	}
+	conn, err := l.open(port)
+	if err != nil {
+		return nil, fmt.Errorf("connect to port %d of pod %s: %w", port, pod, err)
+	}
+	return conn, nil
+}
+
+// link returns the link to a pod, or begins a new one if there is none or it has ended.
+func (p *Pods) link(pod string) (*link, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.mu.closed {
+		return nil, errClosed
+	}
+	if l := p.mu.links[pod]; l != nil && !l.ended() {
+		return l, nil
+	}
+	dialer, err := p.dialer(pod)
+	if err != nil {
+		return nil, err
+	}
+	l := newLink()
+	p.mu.links[pod] = l
+	go l.connect(dialer)
+	return l, nil
+}
+
+// dialer returns the dialer of a link.
+func (p *Pods) dialer(pod string) (httpstream.Dialer, error) {
+	host, path, err := rest.DefaultServerUrlFor(p.config)
+	if err != nil {
+		return nil, err
+	}
+	at := &url.URL{Scheme: host.Scheme, Host: host.Host,
+		Path: strings.TrimSuffix(host.Path, "/") + strings.TrimSuffix(path, "/") +
+			"/api/v1/namespaces/" + p.namespace + "/pods/" + pod + "/portforward"}
+	transport, upgrader, err := spdy.RoundTripperFor(p.config)
+	if err != nil {
+		return nil, err
+	}
+	old := spdy.NewDialerForStreaming(upgrader, &http.Client{Transport: transport},
+		http.MethodPost, at)
+	sockets, err := portforward.NewSPDYOverWebsocketDialerForStreaming(at, p.config)
+	if err != nil {
+		return nil, err
+	}
+	refused := func(err error) bool {
+		return httpstream.IsUpgradeFailure(err) || httpstream.IsHTTPSProxyError(err)
+	}
+	return portforward.NewFallbackDialerForStreaming(sockets, old, refused), nil
+}
+
+// Close closes all connections.
+func (p *Pods) Close() error {
+	p.mu.Lock()
+	links := p.mu.links
+	p.mu.links, p.mu.closed = nil, true
+	p.mu.Unlock()
+	var errs []error
+	for _, l := range links {
+		errs = append(errs, l.close())
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,236 @@
+package health
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"heartwood.dev/heartwood/api/v1alpha1"
+)
+
+// Severity is how urgent a Finding is.
+type Severity string
+
+// Severities, the most urgent first. Critical: clients are refused, or data is at risk. Warning:
+// somebody should act, or there is less redundancy than the resources request. Info: work in
+// progress.
+const (
+	Critical Severity = "critical"
+	Warning  Severity = "warning"
+	Info     Severity = "info"
+)
+
+var severities = []Severity{Critical, Warning, Info}
+
+// Finding is something that is not as the resources request it.
+type Finding struct {
+	Severity Severity `json:"severity"`
+	Subject  string   `json:"subject"` // such as "Topic tickets"
+	Reason   string   `json:"reason"`
+	Message  string   `json:"message"`
+	// Next is a command that helps; "" if there is none.
+	Next string `json:"next,omitempty"`
+}
+
+// Input is what the findings depend on. A nil slice means that it could not be read.
+type Input struct {
+	Cluster *v1alpha1.LogCluster
+	Topics  []v1alpha1.Topic
+	Users   []v1alpha1.LogUser
+	Pods    []corev1.Pod // of the brokers
+}
+
+// Findings returns the findings, the most severe first.
+func Findings(in Input) []Finding {
+	findings := slices.Concat(cluster(in.Cluster), pods(in.Pods), topics(in.Topics), users(in.Users))
+	slices.SortStableFunc(findings, func(a, b Finding) int {
+		return cmp.Compare(slices.Index(severities, a.Severity),
+			slices.Index(severities, b.Severity))
+	})
+	return findings
+}
+
+// Degraded reports whether a finding is more severe than Info.
+func Degraded(findings []Finding) bool {
+	return slices.ContainsFunc(findings, func(f Finding) bool { return f.Severity != Info })
+}
+
+// cluster returns the findings of the conditions of a LogCluster.
+func cluster(c *v1alpha1.LogCluster) []Finding {
+	var found []Finding
+	add := func(severity Severity, condition *metav1.Condition, next string) {
+		found = append(found, Finding{severity, "LogCluster " + c.Name, condition.Reason,
+			condition.Message, next})
+	}
+	if len(c.Status.Conditions) == 0 {
+		return []Finding{{Critical, "LogCluster " + c.Name, "NoStatus",
+			"The operator has not written a status: it does not run, or does not watch this " +
+				"namespace.", "kubectl get deployments --all-namespaces -l app.kubernetes.io/name=heartwood"}}
+	}
+	for i := range c.Status.Conditions {
+		condition := &c.Status.Conditions[i]
+		isFalse := condition.Status == metav1.ConditionFalse
+		switch {
+		case condition.Type == v1alpha1.ConditionReady && isFalse:
+			add(Warning, condition, "kubectl heartwood brokers")
+		case condition.Type == v1alpha1.ConditionApplied && isFalse &&
+			condition.Reason != v1alpha1.ReasonPaused:
+			add(Warning, condition, "kubectl edit logcluster "+c.Name)
+		case condition.Type == v1alpha1.ConditionCertificatesReady && isFalse:
+			add(certificates(condition.Reason), condition, "")
+		case condition.Type == v1alpha1.ConditionListenersReady && isFalse:
+			add(Warning, condition, "")
+		case condition.Type == v1alpha1.ConditionScaled && isFalse:
+			add(scaled(condition.Reason), condition, "")
+		case condition.Type == v1alpha1.ConditionRollingOut &&
+			condition.Status == metav1.ConditionTrue:
+			add(rolling(condition.Reason), condition, "")
+		}
+	}
+	if c.Paused() {
+		found = append(found, Finding{Info, "LogCluster " + c.Name, v1alpha1.ReasonPaused,
+			"Changes and restarts are paused by the annotation " + v1alpha1.AnnotationPaused + ".",
+			"kubectl heartwood resume"})
+	}
+	if c.Status.ObservedGeneration < c.Generation && !c.Paused() {
+		found = append(found, Finding{Info, "LogCluster " + c.Name, "NotObserved",
+			"The operator has not applied the latest spec yet.", ""})
+	}
+	return found
+}
+
+func certificates(reason string) Severity {
+	if reason == v1alpha1.ReasonCertificateExpired {
+		return Critical
+	}
+	return Warning
+}
+
+func scaled(reason string) Severity {
+	if reason == v1alpha1.ReasonReplicasDoNotFit {
+		return Warning
+	}
+	return Info
+}
+
+func rolling(reason string) Severity {
+	if reason == v1alpha1.ReasonStuck {
+		return Warning
+	}
+	return Info
+}
+
+// restartsMany is the number of restarts of a container from which on a pod that is not ready is a
+// finding.
+const restartsMany = 3
+
+// pods returns the findings of pods that do not start.
+func pods(pods []corev1.Pod) []Finding {
+	var found []Finding
+	for i := range pods {
+		pod := &pods[i]
+		add := func(reason, message, next string) {
+			found = append(found, Finding{Warning, "Pod " + pod.Name, reason, message, next})
+		}
+		for _, condition := range pod.Status.Conditions {
+			if condition.Type == corev1.PodScheduled && condition.Status == corev1.ConditionFalse {
+				add(condition.Reason, condition.Message, "kubectl describe pod "+pod.Name)
+			}
+		}
+		for _, container := range pod.Status.ContainerStatuses {
+			switch waiting := container.State.Waiting; {
+			case waiting != nil && waiting.Reason != "ContainerCreating" &&
+				waiting.Reason != "PodInitializing":
+				add(waiting.Reason, cmp.Or(waiting.Message, "The container waits."),
+					"kubectl logs --previous "+pod.Name)
+			case !container.Ready && container.RestartCount >= restartsMany:
+				add("RestartedOften", "The container has been restarted "+
+					strconv.Itoa(int(container.RestartCount))+" times and is not ready.",
+					"kubectl logs --previous "+pod.Name)
+			}
+		}
+	}
+	return found
+}
+
+// topics returns the findings of Topics.
+func topics(topics []v1alpha1.Topic) []Finding {
+	var found []Finding
+	for i := range topics {
+		topic := &topics[i]
+		problems := partitions(topic)
+		found = append(found, problems...)
+		for _, condition := range topic.Status.Conditions {
+			if f, ok := topicCondition(topic, condition, len(problems) > 0); ok {
+				found = append(found, f)
+			}
+		}
+	}
+	return found
+}
+
+// partitions returns the findings of a Topic's partitions.
+func partitions(topic *v1alpha1.Topic) []Finding {
+	var found []Finding
+	for _, p := range topic.Status.Problems {
+		name := fmt.Sprintf("%s/%d", topic.Name, p.Partition)
+		f := Finding{Warning, "Partition " + name, p.Reason, p.Message, ""}
+		switch p.Reason {
+		case v1alpha1.ReasonReplicaLost, v1alpha1.ReasonInvalidEntry, v1alpha1.ReasonLeaderOffline:
+			f.Severity = Critical
+			if p.Consent != "" {
+				f.Next = "kubectl heartwood accept-loss " + name
+			}
+		case v1alpha1.ReasonReassigning, v1alpha1.ReasonUnassigned:
+			f.Severity = Info
+		}
+		found = append(found, f)
+	}
+	return found
+}
+
+// topicCondition returns the finding of a condition. Ready and Replicated are left out if the
+// partitions themselves have findings.
+func topicCondition(topic *v1alpha1.Topic, condition metav1.Condition,
+	explained bool) (Finding, bool) {
+	f := Finding{Warning, "Topic " + topic.Name, condition.Reason, condition.Message, ""}
+	isFalse := condition.Status == metav1.ConditionFalse
+	switch condition.Type {
+	case v1alpha1.ConditionReady:
+		f.Severity = Critical
+		return f, isFalse && !explained
+	case v1alpha1.ConditionReplicated:
+		if condition.Reason == v1alpha1.ReasonReassigning {
+			f.Severity = Info
+		}
+		return f, isFalse && !explained
+	case v1alpha1.ConditionCompacting:
+		f.Next = "kubectl heartwood why " + topic.Name
+		switch condition.Reason {
+		case v1alpha1.ReasonQuarantined:
+			return f, true
+		case v1alpha1.ReasonBlockedByOpenTransaction:
+			f.Severity = Info
+			return f, true
+		}
+	}
+	return Finding{}, false
+}
+
+// users returns the findings of LogUsers.
+func users(users []v1alpha1.LogUser) []Finding {
+	var found []Finding
+	for i := range users {
+		ready := meta.FindStatusCondition(users[i].Status.Conditions, v1alpha1.ConditionReady)
+		if ready != nil && ready.Status == metav1.ConditionFalse {
+			found = append(found, Finding{Warning, "LogUser " + users[i].Name, ready.Reason,
+				ready.Message, ""})
+		}
+	}
+	return found
+}

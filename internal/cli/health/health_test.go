@@ -1,0 +1,122 @@
+package health
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"heartwood.dev/heartwood/api/v1alpha1"
+)
+
+func condition(kind, status, reason, message string) metav1.Condition {
+	return metav1.Condition{Type: kind, Status: metav1.ConditionStatus(status), Reason: reason,
+		Message: message}
+}
+
+// healthy returns a LogCluster without problems.
+func healthy(conditions ...metav1.Condition) *v1alpha1.LogCluster {
+	c := &v1alpha1.LogCluster{ObjectMeta: metav1.ObjectMeta{Name: "main", Generation: 2}}
+	c.Status.ObservedGeneration = 2
+	c.Status.Conditions = append([]metav1.Condition{
+		condition("Ready", "True", "Ready", ""), condition("Applied", "True", "Applied", ""),
+		condition("Scaled", "True", "Scaled", ""),
+		condition("RollingOut", "False", "Complete", ""),
+		condition("CertificatesReady", "True", "CertificatesReady", ""),
+	}, conditions...)
+	return c
+}
+
+func topic(problems []v1alpha1.PartitionProblem, conditions ...metav1.Condition) []v1alpha1.Topic {
+	t := v1alpha1.Topic{ObjectMeta: metav1.ObjectMeta{Name: "tickets"}}
+	t.Status.Problems, t.Status.Conditions = problems, conditions
+	return []v1alpha1.Topic{t}
+}
+
+func TestHealthyClusterHasNoFindings(t *testing.T) {
+	in := Input{Cluster: healthy(), Topics: topic(nil, condition("Ready", "True", "Ready", ""),
+		condition("Replicated", "True", "InSync", ""),
+		condition("Compacting", "False", "UpToDate", ""))}
+	if got := Findings(in); len(got) != 0 || Degraded(got) {
+		t.Errorf("findings %+v", got)
+	}
+}
+
+// TestFindings: each row is an input, and the findings as severity, subject, reason and next step.
+func TestFindings(t *testing.T) {
+	lost := []v1alpha1.PartitionProblem{
+		{Partition: 3, Reason: "ReplicaLost", Message: "gone", Consent: "d1"},
+		{Partition: 1, Reason: "Reassigning", Message: "moving"},
+	}
+	paused := healthy()
+	paused.Annotations = map[string]string{v1alpha1.AnnotationPaused: "true"}
+	paused.Generation = 3
+	later := healthy()
+	later.Generation = 3
+	waiting := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "main-broker-1"}}
+	waiting.Status.ContainerStatuses = []corev1.ContainerStatus{{State: corev1.ContainerState{
+		Waiting: &corev1.ContainerStateWaiting{Reason: "ImagePullBackOff"}}}}
+	creating := waiting.DeepCopy()
+	creating.Status.ContainerStatuses[0].State.Waiting.Reason = "ContainerCreating"
+	often := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "main-broker-2"}}
+	often.Status.ContainerStatuses = []corev1.ContainerStatus{{RestartCount: 3}}
+	unscheduled := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "main-broker-0"}}
+	unscheduled.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled,
+		Status: corev1.ConditionFalse, Reason: "Unschedulable"}}
+	user := v1alpha1.LogUser{ObjectMeta: metav1.ObjectMeta{Name: "app"}}
+	user.Status.Conditions = []metav1.Condition{condition("Ready", "False", "NoListener", "")}
+	for name, c := range map[string]struct {
+		in       Input
+		degraded bool
+		want     []string
+	}{
+		"no status": {Input{Cluster: &v1alpha1.LogCluster{ObjectMeta: metav1.ObjectMeta{
+			Name: "main"}}}, true, []string{"critical LogCluster main NoStatus kubectl get " +
+			"deployments --all-namespaces -l app.kubernetes.io/name=heartwood"}},
+		"lost before moving": {Input{Cluster: healthy(), Topics: topic(lost,
+			condition("Ready", "False", "PartitionsNotReady", ""))}, true, []string{
+			"critical Partition tickets/3 ReplicaLost kubectl heartwood accept-loss tickets/3",
+			"info Partition tickets/1 Reassigning "}},
+		"rolling": {Input{Cluster: healthy(condition("RollingOut", "True", "Restarting", ""))},
+			false, []string{"info LogCluster main Restarting "}},
+		"stuck": {Input{Cluster: healthy(condition("RollingOut", "True", "Stuck", ""))}, true,
+			[]string{"warning LogCluster main Stuck "}},
+		"invalid spec": {Input{Cluster: healthy(condition("Applied", "False", "ApplyFailed", ""))},
+			true, []string{"warning LogCluster main ApplyFailed kubectl edit logcluster main"}},
+		"paused": {Input{Cluster: paused}, false,
+			[]string{"info LogCluster main Paused kubectl heartwood resume"}},
+		"later spec": {Input{Cluster: later}, false, []string{"info LogCluster main NotObserved "}},
+		"draining": {Input{Cluster: healthy(condition("Scaled", "False", "Draining", ""))}, false,
+			[]string{"info LogCluster main Draining "}},
+		"replicas do not fit": {Input{Cluster: healthy(condition("Scaled", "False",
+			"ReplicasDoNotFit", ""))}, true, []string{"warning LogCluster main ReplicasDoNotFit "}},
+		"expired": {Input{Cluster: healthy(condition("CertificatesReady", "False",
+			"CertificateExpired", ""))}, true,
+			[]string{"critical LogCluster main CertificateExpired "}},
+		"pods": {Input{Cluster: healthy(), Pods: []corev1.Pod{waiting, *creating, often,
+			unscheduled}}, true, []string{
+			"warning Pod main-broker-1 ImagePullBackOff kubectl logs --previous main-broker-1",
+			"warning Pod main-broker-2 RestartedOften kubectl logs --previous main-broker-2",
+			"warning Pod main-broker-0 Unschedulable kubectl describe pod main-broker-0"}},
+		"topic without problems listed": {Input{Cluster: healthy(), Topics: topic(nil,
+			condition("Ready", "False", "TopicNameTaken", ""))}, true,
+			[]string{"critical Topic tickets TopicNameTaken "}},
+		"quarantined": {Input{Cluster: healthy(), Topics: topic(nil, condition("Compacting", "False",
+			"Quarantined", ""))}, true,
+			[]string{"warning Topic tickets Quarantined kubectl heartwood why tickets"}},
+		"user": {Input{Cluster: healthy(), Users: []v1alpha1.LogUser{user}}, true,
+			[]string{"warning LogUser app NoListener "}},
+	} {
+		var got []string
+		findings := Findings(c.in)
+		for _, f := range findings {
+			got = append(got, strings.Join([]string{string(f.Severity), f.Subject, f.Reason,
+				f.Next}, " "))
+		}
+		if diff := cmp.Diff(c.want, got); diff != "" || Degraded(findings) != c.degraded {
+			t.Errorf("%s: degraded %t (-want +got):\n%s", name, Degraded(findings), diff)
+		}
+	}
+}

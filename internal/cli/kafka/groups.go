@@ -1,0 +1,221 @@
+package kafka
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+// Group is a consumer group.
+type Group struct {
+	Group       string `json:"group"`
+	State       string `json:"state"`
+	Coordinator int32  `json:"coordinator"`
+	Members     int    `json:"members"`
+	// Lag is the number of offsets between the committed offsets and the ends of the partitions. A
+	// compacted partition has fewer records than offsets. It is -1 if it is unknown.
+	Lag        int64            `json:"lag"`
+	Partitions []GroupPartition `json:"partitions"`
+	Error      string           `json:"error,omitempty"`
+}
+
+// GroupPartition is a partition that a group has committed, or that a member consumes.
+type GroupPartition struct {
+	Topic     string `json:"topic"`
+	Partition int32  `json:"partition"`
+	// Committed is the committed offset, -1 without one. Start and End are the first offset of the
+	// partition and the one after the last. Lag is -1 if it is unknown.
+	Committed int64 `json:"committed"`
+	Start     int64 `json:"start"`
+	End       int64 `json:"end"`
+	Lag       int64 `json:"lag"`
+	// BelowStart is true if the committed offset is below the start: records were deleted before
+	// the group has read them.
+	BelowStart bool   `json:"belowStart,omitempty"`
+	Member     string `json:"member,omitempty"`
+	Host       string `json:"host,omitempty"`
+}
+
+// Groups returns the groups with these names, or all groups, sorted by name.
+func Groups(ctx context.Context, o Options, names []string) ([]Group, error) {
+	client, err := Connect(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	defer client.Close()
+	admin := kadm.NewClient(client)
+	if len(names) == 0 {
+		listed, err := admin.ListGroups(ctx)
+		if err != nil {
+			return nil, fmt.Errorf("list groups: %w", err)
+		}
+		if names = listed.Groups(); len(names) == 0 {
+			return []Group{}, nil
+		}
+	}
+	lags, err := admin.Lag(ctx, names...)
+	if err != nil {
+		return nil, fmt.Errorf("request the lag of groups: %w", err)
+	}
+	groups := []Group{}
+	for _, lag := range lags.Sorted() {
+		groups = append(groups, newGroup(lag))
+	}
+	return groups, nil
+}
+
+func newGroup(lag kadm.DescribedGroupLag) Group {
+	g := Group{Group: lag.Group, State: lag.State, Coordinator: lag.Coordinator.NodeID,
+		Members: len(lag.Members), Partitions: []GroupPartition{}}
+	if err := lag.Error(); err != nil {
+		g.Error, g.Lag = err.Error(), -1
+		return g
+	}
+	for _, of := range lag.Lag.Sorted() {
+		p := GroupPartition{Topic: of.Topic, Partition: of.Partition, Committed: of.Commit.At,
+			Start: of.Start.Offset, End: of.End.Offset, Lag: of.Lag}
+		p.BelowStart = p.Committed >= 0 && of.Start.Err == nil && p.Committed < p.Start
+		if of.Member != nil {
+			p.Member, p.Host = of.Member.ClientID, of.Member.ClientHost
+		}
+		if g.Lag >= 0 {
+			if g.Lag += max(0, p.Lag); p.Lag < 0 {
+				g.Lag = -1
+			}
+		}
+		g.Partitions = append(g.Partitions, p)
+	}
+	return g
+}
+
+// Reset says to which offsets a group is to be reset.
+type Reset struct {
+	Group string
+	Topic string // "": every topic that the group has committed
+	// To is Earliest, Latest, AtTime or AtOffset.
+	To     Position
+	Millis int64 // of AtTime, Unix milliseconds
+	Offset int64 // of AtOffset
+}
+
+// Position is a kind of offset.
+type Position int
+
+// Kinds of offsets. AtTime is the offset of the first record that is not older.
+const (
+	Earliest Position = iota
+	Latest
+	AtTime
+	AtOffset
+)
+
+// Change is the change of one committed offset.
+type Change struct {
+	Topic     string `json:"topic"`
+	Partition int32  `json:"partition"`
+	From      int64  `json:"from"` // -1: no offset is committed
+	To        int64  `json:"to"`
+}
+
+// PlanReset returns the changes of a reset, sorted by topic and partition. It fails if the group
+// has members: their commits would undo the reset, and the coordinator refuses it.
+func PlanReset(ctx context.Context, o Options, reset Reset) ([]Change, error) {
+	client, err := Connect(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	defer client.Close()
+	admin := kadm.NewClient(client)
+	described, err := admin.DescribeGroups(ctx, reset.Group)
+	if err != nil {
+		return nil, fmt.Errorf("describe group %s: %w", reset.Group, err)
+	}
+	if group := described[reset.Group]; group.Err == nil && len(group.Members) > 0 {
+		return nil, fmt.Errorf("group %s has %d members: stop them first", reset.Group,
+			len(group.Members))
+	}
+	committed, err := admin.FetchOffsets(ctx, reset.Group)
+	if err != nil {
+		return nil, fmt.Errorf("request the offsets of group %s: %w", reset.Group, err)
+	}
+	topics := slices.Sorted(maps.Keys(committed))
+	if reset.Topic != "" {
+		topics = []string{reset.Topic}
+	}
+	if len(topics) == 0 {
+		return nil, fmt.Errorf("group %s has committed no offsets: name a topic", reset.Group)
+	}
+	return reset.changes(ctx, admin, committed, topics)
+}
+
+func (r Reset) changes(ctx context.Context, admin *kadm.Client, committed kadm.OffsetResponses,
+	topics []string) ([]Change, error) {
+	starts, err := admin.ListStartOffsets(ctx, topics...)
+	if err != nil {
+		return nil, fmt.Errorf("list start offsets: %w", err)
+	}
+	ends, err := admin.ListEndOffsets(ctx, topics...)
+	if err != nil {
+		return nil, fmt.Errorf("list end offsets: %w", err)
+	}
+	var times kadm.ListedOffsets
+	if r.To == AtTime {
+		if times, err = admin.ListOffsetsAfterMilli(ctx, r.Millis, topics...); err != nil {
+			return nil, fmt.Errorf("list offsets by time: %w", err)
+		}
+	}
+	var changes []Change
+	for topic, partitions := range ends {
+		for partition, end := range partitions {
+			start := starts[topic][partition]
+			if err := cmpErr(end.Err, start.Err); err != nil {
+				return nil, fmt.Errorf("list the offsets of %s-%d: %w", topic, partition, err)
+			}
+			to := end.Offset
+			switch r.To {
+			case Earliest:
+				to = start.Offset
+			case AtTime:
+				to = times[topic][partition].Offset
+			case AtOffset:
+				to = r.Offset
+			}
+			from := int64(-1)
+			if offset, found := committed.Lookup(topic, partition); found {
+				from = offset.At
+			}
+			changes = append(changes, Change{topic, partition, from,
+				min(max(to, start.Offset), end.Offset)})
+		}
+	}
+	slices.SortFunc(changes, func(a, b Change) int {
+		return cmp.Or(cmp.Compare(a.Topic, b.Topic), cmp.Compare(a.Partition, b.Partition))
+	})
+	return changes, nil
+}
+
+// Commit commits the offsets of changes for a group.
+func Commit(ctx context.Context, o Options, group string, changes []Change) error {
+	client, err := Connect(ctx, o)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	return commit(ctx, client, group, changes)
+}
+
+func commit(ctx context.Context, client *kgo.Client, group string, changes []Change) error {
+	offsets := kadm.Offsets{}
+	for _, c := range changes {
+		offsets.AddOffset(c.Topic, c.Partition, c.To, -1)
+	}
+	if err := kadm.NewClient(client).CommitAllOffsets(ctx, group, offsets); err != nil {
+		return fmt.Errorf("commit the offsets of group %s: %w", group, err)
+	}
+	return nil
+}

@@ -1,0 +1,271 @@
+package kafka
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/sasl/scram"
+
+	"heartwood.dev/heartwood/test/kit/devcluster"
+)
+
+const manifests = `apiVersion: heartwood.dev/v1alpha1
+kind: LogCluster
+metadata: {name: main}
+spec: {brokers: 3}
+---
+apiVersion: heartwood.dev/v1alpha1
+kind: Topic
+metadata: {name: tickets}
+spec: {cluster: main, partitions: 3, replicas: 3, cleanupPolicy: Compact}
+`
+
+// unroutable returns options by which no advertised address can be reached: the names of the pods
+// do not resolve, and every connection goes through Dial, as to forwarded ports.
+func unroutable(c *devcluster.Cluster) Options {
+	o := Options{Addresses: map[int32]string{}}
+	for id := range c.Bootstrap {
+		o.Addresses[int32(id)] = fmt.Sprintf("main-broker-%d.main-brokers.logs.svc:9092", id)
+	}
+	o.Dial = func(ctx context.Context, broker int32) (net.Conn, error) {
+		var dialer net.Dialer
+		return dialer.DialContext(ctx, "tcp", c.Bootstrap[broker])
+	}
+	return o
+}
+
+// read returns the records as partition/key=value, sorted.
+func read(t *testing.T, o Options, tail Tail) []string {
+	t.Helper()
+	var got []string
+	err := Read(t.Context(), o, tail, func(r Record) error {
+		value := "null"
+		if r.Value != nil {
+			value = string(*r.Value)
+		}
+		got = append(got, fmt.Sprintf("%s=%s", *r.Key, value))
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	slices.Sort(got)
+	return got
+}
+
+func TestRecordsAreWrittenAndRead(t *testing.T) {
+	c := devcluster.Start(t, 3, manifests)
+	o := unroutable(c)
+	lines := "T-1:printer on fire\nT-2:no coffee\nT-1:fire: out\nT-3:\n"
+	n, err := Write(t.Context(), o, Produce{Topic: "tickets", Partition: -1, Separator: ":",
+		Tombstones: true}, strings.NewReader(lines))
+	if err != nil || n != 4 {
+		t.Fatalf("wrote %d records, error %v, want 4", n, err)
+	}
+	all := Tail{Topic: "tickets", FromStart: true}
+	want := []string{"T-1=fire: out", "T-1=printer on fire", "T-2=no coffee", "T-3=null"}
+	if got := read(t, o, all); !slices.Equal(got, want) {
+		t.Errorf("read %q, want %q", got, want)
+	}
+	all.Committed = true
+	if got := read(t, o, all); !slices.Equal(got, want) {
+		t.Errorf("committed: read %q, want %q", got, want)
+	}
+	t.Run("errors", func(t *testing.T) { testErrors(t, o) })
+	t.Run("follow", func(t *testing.T) { testFollow(t, o) })
+	t.Run("last", func(t *testing.T) { testLast(t, o) })
+	t.Run("groups", func(t *testing.T) { testGroups(t, o) })
+}
+
+func testErrors(t *testing.T, o Options) {
+	for want, tail := range map[string]Tail{
+		"UNKNOWN_TOPIC_OR_PARTITION": {Topic: "absent"},
+		"has no partition 7":         {Topic: "tickets", Partitions: []int32{0, 7}},
+	} {
+		err := Read(t.Context(), o, tail, func(Record) error { return nil })
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%+v: %v, want %s", tail, err, want)
+		}
+	}
+	n, err := Write(t.Context(), o, Produce{Topic: "tickets", Partition: 0, Separator: "="},
+		strings.NewReader("a=1\nbroken\n"))
+	if n != 1 || err == nil || !strings.Contains(err.Error(), `line 2: no separator "="`) {
+		t.Errorf("a line without a key: %d records, error %v", n, err)
+	}
+	// A compacted topic refuses records without keys.
+	if n, err := Write(t.Context(), o, Produce{Topic: "tickets", Partition: -1},
+		strings.NewReader("x\n")); n != 0 || err == nil {
+		t.Errorf("a record without a key: %d records, error %v", n, err)
+	}
+	if _, err := newRoutes(o).dialKnown(t.Context(), "tcp", "elsewhere:1"); err == nil ||
+		!strings.Contains(err.Error(), "no broker of the LogCluster advertises this address") {
+		t.Errorf("an unknown address: %v", err)
+	}
+}
+
+// testFollow reads the record of testErrors, and then one that is written while Read follows.
+func testFollow(t *testing.T, o Options) {
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var got []string
+	err := Read(ctx, o, Tail{Topic: "tickets", Partitions: []int32{0}, Last: 1, Follow: true},
+		func(r Record) error {
+			got = append(got, string(*r.Value))
+			if len(got) == 2 {
+				cancel()
+				return nil
+			}
+			_, err := Write(ctx, o, Produce{Topic: "tickets", Partition: 0, Separator: "="},
+				strings.NewReader("a=2\n"))
+			return err
+		})
+	if err != nil || !slices.Equal(got, []string{"1", "2"}) {
+		t.Errorf("followed %q, error %v", got, err)
+	}
+	stop := errors.New("enough")
+	err = Read(t.Context(), o, Tail{Topic: "tickets", FromStart: true},
+		func(Record) error { return stop })
+	if !errors.Is(err, stop) {
+		t.Errorf("the error of the function: %v", err)
+	}
+}
+
+func testLast(t *testing.T, o Options) {
+	tail := Tail{Topic: "tickets", Partitions: []int32{0}, Last: 2}
+	if got := read(t, o, tail); !slices.Equal(got, []string{"a=1", "a=2"}) {
+		t.Errorf("the last two offsets: %q", got)
+	}
+	tail.Last = 0
+	if got := read(t, o, tail); len(got) != 0 {
+		t.Errorf("no offset: %q", got)
+	}
+}
+
+func testGroups(t *testing.T, o Options) {
+	ctx := t.Context()
+	if groups, err := Groups(ctx, o, nil); err != nil || len(groups) != 0 {
+		t.Fatalf("before any group: %+v, error %v", groups, err)
+	}
+	if err := Commit(ctx, o, "billing", []Change{{Topic: "tickets", Partition: 0, To: 1}}); err != nil {
+		t.Fatal(err)
+	}
+	groups, err := Groups(ctx, o, nil)
+	if err != nil || len(groups) != 1 || groups[0].Group != "billing" || groups[0].Members != 0 ||
+		len(groups[0].Partitions) != 3 || groups[0].Partitions[0].Committed != 1 ||
+		groups[0].Partitions[0].Lag != groups[0].Partitions[0].End-1 || groups[0].Lag <= 1 {
+		t.Fatalf("groups %+v, error %v", groups, err)
+	}
+	end := groups[0].Partitions[0].End
+	for _, c := range []struct {
+		reset Reset
+		want  int64
+	}{
+		{Reset{To: Earliest}, 0}, {Reset{To: Latest}, end}, {Reset{To: AtOffset, Offset: 2}, 2},
+		{Reset{To: AtOffset, Offset: 1 << 40}, end}, {Reset{To: AtTime, Millis: 1}, 0},
+	} {
+		c.reset.Group = "billing"
+		changes, err := PlanReset(ctx, o, c.reset)
+		if err != nil || len(changes) != 3 || changes[0].From != 1 || changes[0].To != c.want ||
+			changes[1].From != -1 {
+			t.Errorf("%+v: %+v, error %v, want offset %d", c.reset, changes, err, c.want)
+		}
+	}
+	if _, err := PlanReset(ctx, o, Reset{Group: "none"}); err == nil {
+		t.Error("a group without offsets can be reset without a topic")
+	}
+	testMembers(t, o)
+}
+
+// testMembers: a group with members is shown with them, and is not reset.
+func testMembers(t *testing.T, o Options) {
+	client, err := Connect(t.Context(), o, kgo.ConsumerGroup("live"), kgo.ConsumeTopics("tickets"),
+		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	client.PollFetches(t.Context())
+	if err := client.CommitUncommittedOffsets(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	_, err = PlanReset(t.Context(), o, Reset{Group: "live"})
+	if err == nil || !strings.Contains(err.Error(), "has 1 members: stop them first") {
+		t.Errorf("reset of a group with a member: %v", err)
+	}
+	groups, err := Groups(t.Context(), o, []string{"live"})
+	if err != nil || groups[0].Members != 1 ||
+		!slices.ContainsFunc(groups[0].Partitions,
+			func(p GroupPartition) bool { return p.Member == "kubectl-heartwood" }) {
+		t.Errorf("groups %+v, error %v", groups, err)
+	}
+}
+
+const secured = `apiVersion: heartwood.dev/v1alpha1
+kind: LogCluster
+metadata: {name: main}
+spec:
+  brokers: 1
+  listeners: [{name: tls, port: 9093, tls: {}, authentication: [{type: ScramSha512}]}]
+---
+apiVersion: heartwood.dev/v1alpha1
+kind: LogUser
+metadata: {name: app}
+spec:
+  cluster: main
+  authentication: {type: Scram}
+  acls: [{resource: {type: Topic, name: "*"}, operations: [All]}]
+---
+apiVersion: heartwood.dev/v1alpha1
+kind: Topic
+metadata: {name: events}
+spec: {cluster: main, partitions: 1, replicas: 1, cleanupPolicy: Delete}
+`
+
+func TestSecuredListener(t *testing.T) {
+	c := devcluster.Start(t, 0, secured)
+	files := filepath.Join(c.DataDir, "users", "app")
+	file := func(name string) []byte {
+		content, err := os.ReadFile(filepath.Join(files, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return content
+	}
+	o := unroutable(c)
+	o.Addresses[0] = "localhost:9093" // a name in the certificate
+	o.TLS = &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: x509.NewCertPool()}
+	o.TLS.RootCAs.AppendCertsFromPEM(file("ca.crt"))
+	o.SASL = scram.Auth{User: "app", Pass: string(file("password"))}.AsSha512Mechanism()
+	if n, err := Write(t.Context(), o, Produce{Topic: "events", Partition: -1},
+		strings.NewReader("one\n")); n != 1 || err != nil {
+		t.Fatalf("wrote %d records, error %v", n, err)
+	}
+	o.SASL = scram.Auth{User: "app", Pass: "wrong"}.AsSha512Mechanism()
+	if _, err := Connect(t.Context(), o); err == nil {
+		t.Error("connected with a wrong password")
+	}
+	o.TLS.RootCAs = x509.NewCertPool()
+	if _, err := Connect(t.Context(), o); err == nil ||
+		!strings.Contains(err.Error(), "connect to broker 0 with TLS") {
+		t.Errorf("connected without the CA: %v", err)
+	}
+}
+
+func TestTextIsJSON(t *testing.T) {
+	record := Record{Key: text([]byte("ключ")), Value: text([]byte{0xff, 0})}
+	got, err := json.Marshal(record)
+	if err != nil || !strings.Contains(string(got), `"key":{"text":"ключ"},"value":{"base64":"/wA="}`) {
+		t.Errorf("%s, error %v", got, err)
+	}
+}

@@ -1,0 +1,138 @@
+package kafka
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"maps"
+	"net"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+	"github.com/twmb/franz-go/pkg/sasl"
+)
+
+// requestTimeout limits the metadata request at the start.
+const requestTimeout = 15 * time.Second
+
+// Options say how to reach the brokers.
+type Options struct {
+	// Addresses are the host:port of the brokers by id, as the listener advertises them as far as
+	// that is known. At least one of them must be reachable.
+	Addresses map[int32]string
+	// Dial connects to the listener in the pod of a broker.
+	Dial func(ctx context.Context, broker int32) (net.Conn, error)
+	// TLS is the configuration of connections, without a server name; nil for no TLS.
+	TLS *tls.Config
+	// SASL authenticates connections; nil for no authentication.
+	SASL sasl.Mechanism
+}
+
+// routes maps advertised addresses to brokers.
+type routes struct {
+	o  Options
+	mu struct {
+		sync.Mutex
+		brokers map[string]int32 // id by host:port
+	}
+}
+
+func newRoutes(o Options) *routes {
+	r := &routes{o: o}
+	r.mu.brokers = map[string]int32{}
+	for id, address := range o.Addresses {
+		r.mu.brokers[address] = id
+	}
+	return r
+}
+
+// client returns a client whose connections go to pods.
+func (r *routes) client(dial func(context.Context, string, string) (net.Conn, error),
+	extra ...kgo.Opt) (*kgo.Client, error) {
+	options := []kgo.Opt{kgo.SeedBrokers(slices.Sorted(maps.Values(r.o.Addresses))...),
+		kgo.Dialer(dial), kgo.ClientID("kubectl-heartwood"),
+		kgo.RetryTimeout(requestTimeout)}
+	if r.o.SASL != nil {
+		options = append(options, kgo.SASL(r.o.SASL))
+	}
+	return kgo.NewClient(append(options, extra...)...)
+}
+
+// dial connects to an advertised address. If the address is not known, it asks the brokers first.
+func (r *routes) dial(ctx context.Context, network, address string) (net.Conn, error) {
+	if _, known := r.broker(address); !known {
+		if err := r.discover(ctx); err != nil {
+			return nil, err
+		}
+	}
+	return r.dialKnown(ctx, network, address)
+}
+
+// dialKnown connects to the address of a known broker.
+func (r *routes) dialKnown(ctx context.Context, _, address string) (net.Conn, error) {
+	id, known := r.broker(address)
+	if !known {
+		return nil, fmt.Errorf("connect to %s: no broker of the LogCluster advertises this address",
+			address)
+	}
+	conn, err := r.o.Dial(ctx, id)
+	if err != nil || r.o.TLS == nil {
+		return conn, err
+	}
+	config := r.o.TLS.Clone()
+	if host, _, err := net.SplitHostPort(address); err == nil {
+		config.ServerName = host
+	}
+	secured := tls.Client(conn, config)
+	if err := secured.HandshakeContext(ctx); err != nil {
+		return nil, errors.Join(fmt.Errorf("connect to broker %d with TLS: %w", id, err),
+			conn.Close())
+	}
+	return secured, nil
+}
+
+func (r *routes) broker(address string) (id int32, known bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	id, known = r.mu.brokers[address]
+	return id, known
+}
+
+// discover asks the brokers for their advertised addresses.
+func (r *routes) discover(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	seeds, err := r.client(r.dialKnown)
+	if err != nil {
+		return err
+	}
+	defer seeds.Close()
+	request := kmsg.NewPtrMetadataRequest()
+	request.Topics = []kmsg.MetadataRequestTopic{}
+	response, err := request.RequestWith(ctx, seeds)
+	if err != nil {
+		return fmt.Errorf("request the addresses of the brokers: %w", err)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, broker := range response.Brokers {
+		address := net.JoinHostPort(broker.Host, strconv.Itoa(int(broker.Port)))
+		r.mu.brokers[address] = broker.NodeID
+	}
+	return nil
+}
+
+// Connect connects to the brokers. It fails if none of them accepts the credentials. The caller
+// closes the client.
+func Connect(ctx context.Context, o Options, extra ...kgo.Opt) (*kgo.Client, error) {
+	r := newRoutes(o)
+	if err := r.discover(ctx); err != nil {
+		return nil, err
+	}
+	return r.client(r.dial, extra...)
+}

@@ -1,0 +1,232 @@
+package cli
+
+import (
+	"archive/zip"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	appsv1 "k8s.io/api/apps/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	"heartwood.dev/heartwood/api/v1alpha1"
+	"heartwood.dev/heartwood/internal/operator/render"
+	"heartwood.dev/heartwood/internal/version"
+)
+
+// logBytesMax limits the size of the log of one container in a report.
+const logBytesMax = 16 << 20
+
+func reportCommand(f *flags) *cobra.Command {
+	var account account
+	file := ""
+	cmd := &cobra.Command{
+		Use:   "report",
+		Short: "Write a zip file with everything that is needed to analyse a problem",
+		Long: `Write a zip file with the resources, events and logs of a LogCluster, and the reports and metrics
+of its brokers.
+
+It contains no records, and of Secrets only the names and sizes of their keys: there is no option to
+include more. It does contain names of topics, users, nodes and groups. What you may not read, and
+what could not be read, is listed in errors.txt in the file.`,
+		Args: noArgs,
+	}
+	account.add(cmd)
+	cmd.Flags().StringVar(&file, "file", "", "`FILE` to write (default: heartwood-CLUSTER-TIME.zip)")
+	cmd.RunE = f.run(func(ctx context.Context, s *session, _ []string) error {
+		cluster, err := s.logCluster(ctx)
+		if err != nil {
+			return err
+		}
+		if file == "" {
+			file = "heartwood-" + cluster.Name + "-" + time.Now().UTC().Format("20060102T150405Z") +
+				".zip"
+		}
+		out, err := os.OpenFile(file, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+		if err != nil {
+			return err
+		}
+		a := &archive{zip: zip.NewWriter(out), now: time.Now()}
+		s.collect(ctx, a, cluster, account)
+		a.add("errors.txt", []byte(strings.Join(a.faults, "\n")+"\n"))
+		if err := errors.Join(a.err, a.zip.Close(), out.Close()); err != nil {
+			return fmt.Errorf("write %s: %w", file, err)
+		}
+		if s.json() {
+			return printJSON(s.out, map[string]any{"file": file, "missing": len(a.faults)})
+		}
+		_, err = fmt.Fprintf(s.out, "%s written; parts that are missing: %d\n", file, len(a.faults))
+		return err
+	})
+	return cmd
+}
+
+// archive is a zip file. The first error of a write is kept in err.
+type archive struct {
+	zip    *zip.Writer
+	now    time.Time
+	faults []string // what could not be read
+	err    error
+}
+
+func (a *archive) create(name string) io.Writer {
+	if a.err != nil {
+		return io.Discard
+	}
+	var file io.Writer
+	file, a.err = a.zip.CreateHeader(&zip.FileHeader{Name: name, Method: zip.Deflate,
+		Modified: a.now})
+	if a.err != nil {
+		return io.Discard
+	}
+	return file
+}
+
+func (a *archive) add(name string, content []byte) {
+	if _, err := a.create(name).Write(content); err != nil && a.err == nil {
+		a.err = err
+	}
+}
+
+// missing notes that a part could not be read.
+func (a *archive) missing(name string, err error) {
+	a.faults = append(a.faults, name+": "+err.Error())
+}
+
+// collect adds all parts of a report.
+func (s *session) collect(ctx context.Context, a *archive, cluster *v1alpha1.LogCluster,
+	account account) {
+	about := fmt.Sprintf("LogCluster %s in namespace %s\nkubectl heartwood %s (%s)\n", cluster.Name,
+		s.namespace, version.Version(), version.Commit())
+	a.add("about.txt", []byte(about))
+	for _, kind := range []struct {
+		name string
+		list client.ObjectList
+	}{
+		{"logclusters", &v1alpha1.LogClusterList{}}, {"topics", &v1alpha1.TopicList{}},
+		{"logusers", &v1alpha1.LogUserList{}}, {"partitionsets", &v1alpha1.PartitionSetList{}},
+		{"statefulsets", &appsv1.StatefulSetList{}}, {"pods", &corev1.PodList{}},
+		{"persistentvolumeclaims", &corev1.PersistentVolumeClaimList{}},
+		{"services", &corev1.ServiceList{}}, {"leases", &coordinationv1.LeaseList{}},
+		{"events", &corev1.EventList{}}, {"secrets", &corev1.SecretList{}},
+	} {
+		s.collectList(ctx, a, "resources/"+kind.name+".yaml", kind.list)
+	}
+	s.collectLogs(ctx, a, cluster)
+	s.collectBrokers(ctx, a, cluster, account)
+}
+
+// collectList adds all objects of a kind.
+func (s *session) collectList(ctx context.Context, a *archive, name string,
+	list client.ObjectList) {
+	if err := s.api.List(ctx, list, client.InNamespace(s.namespace)); err != nil {
+		a.missing(name, err)
+		return
+	}
+	err := meta.EachListItem(list, func(object runtime.Object) error {
+		if of, err := meta.Accessor(object); err == nil {
+			of.SetManagedFields(nil)
+			redactAnnotations(of.GetAnnotations())
+		}
+		if secret, ok := object.(*corev1.Secret); ok {
+			redact(secret)
+		}
+		return nil
+	})
+	content, encoded := yaml.Marshal(list)
+	if err = errors.Join(err, encoded); err != nil {
+		a.missing(name, err)
+		return
+	}
+	a.add(name, content)
+}
+
+// redact replaces the values of a Secret by their sizes.
+func redact(secret *corev1.Secret) {
+	sizes := map[string]string{}
+	for key, value := range secret.Data {
+		sizes[key] = fmt.Sprintf("<%d bytes>", len(value))
+	}
+	secret.Data, secret.StringData = nil, sizes
+}
+
+// redactAnnotations removes the copy of an object that kubectl apply stores in an annotation: that
+// of a Secret contains its values.
+func redactAnnotations(annotations map[string]string) {
+	delete(annotations, corev1.LastAppliedConfigAnnotation)
+}
+
+// collectLogs adds the logs of the brokers, and those of their previous containers.
+func (s *session) collectLogs(ctx context.Context, a *archive, cluster *v1alpha1.LogCluster) {
+	pods, err := corev1client.NewForConfig(s.config)
+	if err != nil {
+		a.missing("logs", err)
+		return
+	}
+	for _, id := range brokerIDs(cluster) {
+		pod := v1alpha1.BrokerLeaseName(cluster.Name, id)
+		for _, previous := range []bool{false, true} {
+			name := path.Join("logs", pod+".log")
+			if previous {
+				name = path.Join("logs", pod+".previous.log")
+			}
+			stream, err := pods.Pods(s.namespace).GetLogs(pod, &corev1.PodLogOptions{
+				Previous: previous, LimitBytes: new(int64(logBytesMax))}).Stream(ctx)
+			if err != nil {
+				if !previous { // most containers have no previous one
+					a.missing(name, err)
+				}
+				continue
+			}
+			if _, err := io.Copy(a.create(name), stream); err != nil {
+				a.missing(name, err)
+			}
+			_ = stream.Close()
+		}
+	}
+}
+
+// brokerPaths are the requests to each broker whose responses a report contains.
+var brokerPaths = []string{"/api/v1/partitions", "/api/v1/placement", "/api/v1/transactions"}
+
+// collectBrokers adds the reports and metrics of the brokers.
+func (s *session) collectBrokers(ctx context.Context, a *archive, cluster *v1alpha1.LogCluster,
+	account account) {
+	http, err := s.http(ctx, cluster, account)
+	if err != nil {
+		a.missing("brokers", err)
+		return
+	}
+	for _, id := range brokerIDs(cluster) {
+		directory := fmt.Sprintf("brokers/%d", id)
+		address := render.HTTPAddress(cluster.Name, s.namespace, id)
+		for _, request := range brokerPaths {
+			name := directory + "/" + path.Base(request) + ".json"
+			var content json.RawMessage
+			if err := http.Get(ctx, address, request, &content); err != nil {
+				a.missing(name, err)
+				continue
+			}
+			a.add(name, content)
+		}
+		content, err := http.Text(ctx, address, "/metrics")
+		if err != nil {
+			a.missing(directory+"/metrics.txt", err)
+			continue
+		}
+		a.add(directory+"/metrics.txt", content)
+	}
+}

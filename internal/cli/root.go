@@ -1,0 +1,107 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"heartwood.dev/heartwood/internal/version"
+)
+
+// Exit codes, besides 0 for success and 1 for a failure.
+const (
+	ExitUsage    = 2
+	ExitDegraded = 3
+)
+
+// ErrDegraded is the error of a command that has shown a LogCluster that is degraded.
+var ErrDegraded = errors.New("degraded")
+
+// UsageError is an error in flags or arguments.
+type UsageError struct{ error }
+
+func (e UsageError) Unwrap() error { return e.error }
+
+// misused returns a UsageError: the message, followed by a line that refers to --help.
+func misused(cmd *cobra.Command, format string, args ...any) error {
+	return UsageError{fmt.Errorf("%w\nsee 'kubectl %s --help'", fmt.Errorf(format, args...),
+		strings.TrimPrefix(cmd.CommandPath(), "kubectl "))}
+}
+
+// IsPlugin reports whether the name of the program is that of the kubectl plugin.
+func IsPlugin(program string) bool {
+	switch strings.TrimSuffix(filepath.Base(program), ".exe") {
+	case "kubectl-heartwood", "kubectl_heartwood":
+		return true
+	}
+	return false
+}
+
+// helpColumns is the maximum width of help texts.
+const helpColumns = 100
+
+const rootHelp = `Show, clean, move and repair the LogClusters of a Kubernetes cluster.
+
+The commands have the rights of your kubectl context, and no others. They reach brokers through the
+API server, as kubectl port-forward does. What you may not read is left out, with a line that says
+so. docs/operations/kubectl-heartwood.md lists the rights that each command needs.
+
+If the namespace has several LogClusters, choose one with --cluster.
+
+Exit codes: 0 success and healthy, 1 failure, 2 wrong usage, 3 something that status, brokers,
+topics, top or why has shown is degraded.`
+
+// Root returns the root command of kubectl heartwood.
+func Root() *cobra.Command {
+	f := &flags{}
+	root := &cobra.Command{
+		Use:   "heartwood",
+		Short: "Show, clean, move and repair LogClusters",
+		Long:  rootHelp,
+		Example: `  kubectl heartwood status
+  kubectl heartwood -n logs why tickets
+  kubectl heartwood clean tickets --wait
+  kubectl heartwood tail tickets -k --follow`,
+		Annotations: map[string]string{
+			cobra.CommandDisplayNameAnnotation: "kubectl heartwood"},
+		Version:       version.Version() + " (" + version.Commit() + ")",
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		Args:          noArgs,
+		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return misused(cmd, "%w", err)
+	})
+	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), ".FlagUsages ",
+		".FlagUsagesWrapped "+strconv.Itoa(helpColumns)+" "))
+	root.CompletionOptions.HiddenDefaultCmd = true
+	f.add(root)
+	root.AddCommand(statusCommand(f), topicsCommand(f), brokersCommand(f), whyCommand(f),
+		cleanCommand(f), topCommand(f), tailCommand(f), produceCommand(f), groupsCommand(f),
+		userCommand(f), restartCommand(f), pauseCommand(f), resumeCommand(f), moveCommand(f),
+		acceptLossCommand(f), logsCommand(f), reportCommand(f))
+	return root
+}
+
+// noArgs rejects arguments.
+func noArgs(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	return misused(cmd, "unknown command or argument %q", args[0])
+}
+
+// exactArgs requires one argument for each name.
+func exactArgs(names ...string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) == len(names) {
+			return nil
+		}
+		return misused(cmd, "give %s", strings.Join(names, " and "))
+	}
+}

@@ -1,0 +1,255 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"heartwood.dev/heartwood/api/v1alpha1"
+	"heartwood.dev/heartwood/internal/cli/health"
+)
+
+// watchInterval is the time between two outputs of --watch.
+const watchInterval = 2 * time.Second
+
+func statusCommand(f *flags) *cobra.Command {
+	watch := false
+	cmd := &cobra.Command{
+		Use:   "status",
+		Short: "Show the state of a LogCluster, what is wrong, and what to do next",
+		Long: `Show the conditions and the brokers of a LogCluster, everything that is not as its resources
+request it, the worst first, and what to do next.
+
+The exit code is 3 if a finding is critical or a warning: clients are refused, data is at risk,
+somebody should act, or there is less redundancy than the resources request. Work in progress, such
+as a rolling update, is reported as info.`,
+		Args: noArgs,
+	}
+	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "repeat every 2 s until Ctrl-C")
+	cmd.RunE = f.run(func(ctx context.Context, s *session, _ []string) error {
+		return s.repeat(ctx, watch, func(out io.Writer) error {
+			status, err := s.status(ctx)
+			if err != nil {
+				return err
+			}
+			if err := s.printStatus(out, status); err != nil {
+				return err
+			}
+			s.printUnread()
+			if health.Degraded(status.Findings) {
+				return ErrDegraded
+			}
+			return nil
+		})
+	})
+	return cmd
+}
+
+// status is the output of command status.
+type status struct {
+	Cluster         string             `json:"cluster"`
+	Namespace       string             `json:"namespace"`
+	Degraded        bool               `json:"degraded"`
+	Bootstrap       string             `json:"bootstrap"`
+	Topics          int32              `json:"topics"`
+	Partitions      int32              `json:"partitions"`
+	UnderReplicated int32              `json:"underReplicated"`
+	Conditions      []metav1.Condition `json:"conditions"`
+	Brokers         []broker           `json:"brokers"`
+	Findings        []health.Finding   `json:"findings"`
+}
+
+// status reads the state of the LogCluster.
+func (s *session) status(ctx context.Context) (*status, error) {
+	s.unread = nil
+	cluster, err := s.logCluster(ctx)
+	if err != nil {
+		return nil, err
+	}
+	in := health.Input{Cluster: cluster}
+	if in.Topics, err = s.topicsOf(ctx, cluster.Name); err != nil {
+		return nil, err
+	}
+	if in.Users, err = s.usersOf(ctx, cluster.Name); err != nil {
+		return nil, err
+	}
+	if in.Pods, err = s.podsOf(ctx, cluster.Name); err != nil {
+		return nil, err
+	}
+	findings := health.Findings(in)
+	if findings == nil {
+		findings = []health.Finding{}
+	}
+	return &status{Cluster: cluster.Name, Namespace: s.namespace,
+		Degraded: health.Degraded(findings), Bootstrap: cluster.Status.Bootstrap,
+		Topics: cluster.Status.Topics, Partitions: cluster.Status.Partitions,
+		UnderReplicated: cluster.Status.UnderReplicated, Conditions: cluster.Status.Conditions,
+		Brokers: brokersOf(cluster, in.Pods), Findings: findings}, nil
+}
+
+// usersOf returns the LogUsers of a LogCluster, or nil if the user may not list them.
+func (s *session) usersOf(ctx context.Context, cluster string) ([]v1alpha1.LogUser, error) {
+	list := &v1alpha1.LogUserList{}
+	if may, err := s.optional(ctx, "LogUsers", list); !may {
+		return nil, err
+	}
+	return slices.DeleteFunc(list.Items,
+		func(u v1alpha1.LogUser) bool { return u.Spec.Cluster != cluster }), nil
+}
+
+// podsOf returns the pods of the brokers, or nil if the user may not list them.
+func (s *session) podsOf(ctx context.Context, cluster string) ([]corev1.Pod, error) {
+	list := &corev1.PodList{}
+	_, err := s.optional(ctx, "Pods", list, client.MatchingLabels{v1alpha1.LabelCluster: cluster})
+	slices.SortFunc(list.Items, func(a, b corev1.Pod) int { return cmp.Compare(a.Name, b.Name) })
+	return list.Items, err
+}
+
+func (s *session) printStatus(out io.Writer, st *status) error {
+	if s.json() {
+		return printJSON(out, st)
+	}
+	state := "healthy"
+	if st.Degraded {
+		state = "degraded"
+	}
+	_, _ = fmt.Fprintf(out, "LogCluster %s in namespace %s: %s\n", st.Cluster, st.Namespace, state)
+	_, _ = fmt.Fprintf(out, "Topics: %d, partitions: %d, under-replicated: %d\n", st.Topics,
+		st.Partitions, st.UnderReplicated)
+	_, _ = fmt.Fprintf(out, "Bootstrap: %s\n\n", cmp.Or(st.Bootstrap, "-"))
+	conditions := newTable("CONDITION STATUS REASON MESSAGE")
+	for _, c := range st.Conditions {
+		conditions.add(c.Type, string(c.Status), c.Reason, c.Message)
+	}
+	if err := conditions.print(out, ""); err != nil {
+		return err
+	}
+	_, _ = fmt.Fprintln(out)
+	if err := printBrokers(out, st.Brokers); err != nil {
+		return err
+	}
+	if len(st.Findings) == 0 {
+		_, err := fmt.Fprintln(out, "\nNothing to do.")
+		return err
+	}
+	_, _ = fmt.Fprintln(out, "\nFindings, the worst first:")
+	for _, f := range st.Findings {
+		_, _ = fmt.Fprintf(out, "  %s: %s: %s: %s\n", f.Severity, f.Subject, f.Reason,
+			printable(f.Message))
+		if f.Next != "" {
+			_, _ = fmt.Fprintf(out, "    next: %s\n", f.Next)
+		}
+	}
+	return nil
+}
+
+// repeat calls show once, or with watch until ctx ends. On a terminal each output replaces the
+// previous one.
+func (s *session) repeat(ctx context.Context, watch bool, show func(io.Writer) error) error {
+	for {
+		if watch && isTerminal(s.out) {
+			_, _ = fmt.Fprint(s.out, "\x1b[H\x1b[2J\x1b[3J")
+		}
+		err := show(s.out)
+		if !watch {
+			return err
+		}
+		if err != nil && ctx.Err() == nil && err != ErrDegraded { //nolint:errorlint // not wrapped
+			_, _ = fmt.Fprintln(s.errOut, err)
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(watchInterval):
+		}
+	}
+}
+
+// broker is a row of command brokers.
+type broker struct {
+	ID            int32  `json:"id"`
+	Ready         bool   `json:"ready"`
+	Version       string `json:"version,omitempty"`
+	Zone          string `json:"zone,omitempty"`
+	Leaders       int32  `json:"leaders"`
+	Node          string `json:"node,omitempty"`
+	Restarts      *int32 `json:"restarts,omitempty"` // of the container; absent if unknown
+	RestartReason string `json:"restartReason,omitempty"`
+}
+
+// brokersOf returns the brokers of the status, with what their pods add.
+func brokersOf(cluster *v1alpha1.LogCluster, pods []corev1.Pod) []broker {
+	brokers := []broker{}
+	for _, b := range cluster.Status.Brokers {
+		row := broker{ID: b.ID, Ready: b.Ready, Version: b.Version, Zone: b.Zone,
+			Leaders: b.Leaders, RestartReason: b.RestartReason}
+		for i := range pods {
+			if pods[i].Name != v1alpha1.BrokerLeaseName(cluster.Name, b.ID) {
+				continue
+			}
+			row.Node, row.Restarts = pods[i].Spec.NodeName, new(int32(0))
+			for _, container := range pods[i].Status.ContainerStatuses {
+				*row.Restarts += container.RestartCount
+			}
+		}
+		brokers = append(brokers, row)
+	}
+	return brokers
+}
+
+func printBrokers(out io.Writer, brokers []broker) error {
+	rows := newTable("BROKER READY VERSION ZONE LEADERS NODE RESTARTS RESTART-REASON")
+	for _, b := range brokers {
+		restarts := ""
+		if b.Restarts != nil {
+			restarts = strconv.Itoa(int(*b.Restarts))
+		}
+		rows.add(strconv.Itoa(int(b.ID)), strconv.FormatBool(b.Ready), b.Version, b.Zone,
+			strconv.Itoa(int(b.Leaders)), b.Node, restarts, b.RestartReason)
+	}
+	return rows.print(out, "")
+}
+
+func brokersCommand(f *flags) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "brokers",
+		Short: "Show the brokers: version, zone, leaders, node, restarts",
+		Long: `Show the brokers of a LogCluster, one per line.
+
+RESTARTS is the number of restarts of the container. RESTART-REASON says why the operator is going
+to restart the broker. The exit code is 3 if a broker is not ready.`,
+		Args: noArgs,
+	}
+	cmd.RunE = f.run(func(ctx context.Context, s *session, _ []string) error {
+		cluster, err := s.logCluster(ctx)
+		if err != nil {
+			return err
+		}
+		pods, err := s.podsOf(ctx, cluster.Name)
+		if err != nil {
+			return err
+		}
+		brokers := brokersOf(cluster, pods)
+		if s.json() {
+			err = printJSON(s.out, map[string]any{"brokers": brokers})
+		} else {
+			err = printBrokers(s.out, brokers)
+		}
+		s.printUnread()
+		if err == nil && (int(cluster.Spec.Brokers) > len(brokers) ||
+			slices.ContainsFunc(brokers, func(b broker) bool { return !b.Ready })) {
+			return ErrDegraded
+		}
+		return err
+	})
+	return cmd
+}

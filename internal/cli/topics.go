@@ -1,0 +1,99 @@
+package cli
+
+import (
+	"context"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"heartwood.dev/heartwood/api/v1alpha1"
+	"heartwood.dev/heartwood/internal/remote"
+)
+
+func topicsCommand(f *flags) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "topics",
+		Short: "Show the Topics of a LogCluster and the state of their compaction",
+		Long: `Show the Topics of a LogCluster, one per line.
+
+DIRTY is the highest dirty ratio of any partition. RECLAIMABLE is the size that cleaning all
+partitions would free. CLEANED is the time since the last pass of the partition that has not been
+cleaned for the longest time. WHY is the reason of condition Compacting; 'kubectl heartwood why'
+explains it for each partition. The exit code is 3 if a Topic is not ready or not replicated.`,
+		Args: noArgs,
+	}
+	cmd.RunE = f.run(func(ctx context.Context, s *session, _ []string) error {
+		cluster, err := s.logCluster(ctx)
+		if err != nil {
+			return err
+		}
+		topics, err := s.topicsOf(ctx, cluster.Name)
+		if err != nil {
+			return err
+		}
+		if s.json() {
+			err = printJSON(s.out, map[string]any{"topics": topicRows(topics)})
+		} else {
+			err = topicTable(topics, time.Now()).print(s.out, "")
+		}
+		if err == nil && slices.ContainsFunc(topics, degraded) {
+			return ErrDegraded
+		}
+		return err
+	})
+	return cmd
+}
+
+// topicRow is the JSON of a Topic.
+type topicRow struct {
+	Name   string               `json:"name"`
+	Topic  string               `json:"topic"` // its name in Kafka
+	Status v1alpha1.TopicStatus `json:"status"`
+}
+
+func topicRows(topics []v1alpha1.Topic) []topicRow {
+	rows := []topicRow{}
+	for i := range topics {
+		rows = append(rows, topicRow{topics[i].Name, topics[i].KafkaName(), topics[i].Status})
+	}
+	return rows
+}
+
+func topicTable(topics []v1alpha1.Topic, now time.Time) *table {
+	rows := newTable("TOPIC READY PARTITIONS UNDER-REPLICATED DIRTY RECLAIMABLE CLEANER CLEANED WHY")
+	for i := range topics {
+		status := &topics[i].Status
+		ready, why, dirty, reclaimable, phase, cleaned := "", "", "", "", "", ""
+		if c := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionReady); c != nil {
+			ready = string(c.Status)
+		}
+		if c := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionCompacting); c != nil {
+			why = c.Reason
+		}
+		if c := status.Compaction; c != nil {
+			dirty, phase = c.Dirty, c.Phase
+			if c.Reclaimable != nil {
+				reclaimable = remote.Bytes(c.Reclaimable.Value())
+			}
+			if c.ProgressPercent != nil {
+				phase += " " + strconv.Itoa(int(*c.ProgressPercent)) + "%"
+			}
+			if c.LastCleaned != nil {
+				cleaned = age(now.Sub(c.LastCleaned.Time)) + " ago"
+			}
+		}
+		rows.add(topics[i].Name, ready, strconv.Itoa(int(status.Partitions)),
+			strconv.Itoa(int(status.UnderReplicated)), dirty, reclaimable, phase, cleaned, why)
+	}
+	return rows
+}
+
+// degraded reports whether a Topic is not ready, or lacks replicas.
+func degraded(topic v1alpha1.Topic) bool {
+	ready := meta.FindStatusCondition(topic.Status.Conditions, v1alpha1.ConditionReady)
+	return ready == nil || ready.Status != metav1.ConditionTrue || topic.Status.UnderReplicated > 0
+}

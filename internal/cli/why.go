@@ -1,0 +1,188 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"heartwood.dev/heartwood/api/report"
+	"heartwood.dev/heartwood/api/v1alpha1"
+	"heartwood.dev/heartwood/internal/metadata"
+	"heartwood.dev/heartwood/internal/remote"
+	"heartwood.dev/heartwood/internal/topicconfig"
+)
+
+func whyCommand(f *flags) *cobra.Command {
+	var account account
+	replicas := false
+	cmd := &cobra.Command{
+		Use:   "why TOPIC",
+		Short: "Explain for each partition why it is or is not being compacted",
+		Long: `Explain for each partition of a Topic why it is being compacted now, or why not, with the numbers
+of the partition and the settings that apply. Every replica has its own cleaner; without --replicas
+the command shows those of the leaders, and the replicas whose last pass failed.
+
+The exit code is 3 if a pass has failed or is overdue.`,
+		Args: exactArgs("one TOPIC"),
+	}
+	account.add(cmd)
+	cmd.Flags().BoolVar(&replicas, "replicas", false, "show all replicas")
+	cmd.RunE = f.run(func(ctx context.Context, s *session, args []string) error {
+		topic, cluster, err := s.topicAndCluster(ctx, args[0])
+		if err != nil {
+			return err
+		}
+		resolved, err := metadata.ResolveTopic(topic, cluster)
+		if err != nil {
+			return err
+		}
+		client, err := s.http(ctx, cluster, account)
+		if err != nil {
+			return err
+		}
+		rows, missing, err := s.replicas(ctx, client, cluster, topic.KafkaName())
+		if err != nil {
+			return err
+		}
+		reasons := whys(rows, &resolved.Settings, replicas, time.Now())
+		if s.json() {
+			err = printJSON(s.out, map[string]any{"topic": topic.Name, "replicas": reasons})
+		} else {
+			err = printWhy(s, topic, reasons)
+		}
+		s.printMissing(missing)
+		for _, w := range reasons {
+			if err == nil && w.Degraded {
+				return ErrDegraded
+			}
+		}
+		return err
+	})
+	return cmd
+}
+
+// why is the explanation of one replica.
+type why struct {
+	Partition   int32  `json:"partition"`
+	Broker      int32  `json:"broker"`
+	Leader      bool   `json:"leader"`
+	Reason      string `json:"reason"`
+	Explanation string `json:"explanation"`
+	Degraded    bool   `json:"degraded"`
+
+	report *report.Compaction
+}
+
+// whys returns the explanations of the leaders and of failed replicas, or of all replicas.
+func whys(rows []report.Partition, settings *topicconfig.Settings, all bool,
+	now time.Time) []why {
+	found := []why{}
+	for i := range rows {
+		row := &rows[i]
+		c := row.Compaction
+		if c == nil || !all && !row.Leader && c.Reason != v1alpha1.ReasonQuarantined {
+			continue
+		}
+		found = append(found, why{Partition: row.Partition, Broker: row.Broker, Leader: row.Leader,
+			Reason: c.Reason, Explanation: explain(row, settings, now), report: c,
+			Degraded: c.Reason == v1alpha1.ReasonQuarantined || c.OverdueSeconds > 0})
+	}
+	return found
+}
+
+func printWhy(s *session, topic *v1alpha1.Topic, reasons []why) error {
+	if len(reasons) == 0 {
+		_, err := fmt.Fprintf(s.out, "Topic %s is not compacted, or no leader has answered.\n",
+			topic.Name)
+		return err
+	}
+	rows := newTable("PARTITION BROKER DIRTY GARBAGE REASON EXPLANATION")
+	for _, w := range reasons {
+		broker := strconv.Itoa(int(w.Broker))
+		if w.Leader {
+			broker += " (leader)"
+		}
+		garbage := ""
+		if w.report.ReclaimableBytes != nil {
+			garbage = remote.Bytes(*w.report.ReclaimableBytes)
+		}
+		rows.add(strconv.Itoa(int(w.Partition)), broker, percent(w.report.DirtyRatio), garbage,
+			w.Reason, w.Explanation)
+	}
+	return rows.print(s.out, "")
+}
+
+func percent(ratio float64) string { return fmt.Sprintf("%.0f%%", 100*ratio) }
+
+// explain explains the state of a replica's cleaner in one sentence.
+func explain(row *report.Partition, settings *topicconfig.Settings, now time.Time) string {
+	c := row.Compaction
+	text := reasonText(row, settings, now)
+	if c.OverdueSeconds > 0 {
+		text += fmt.Sprintf("; overdue: compaction.maxLag %s was exceeded by %s", settings.MaxLag,
+			age(seconds(c.OverdueSeconds)))
+	}
+	if c.NextDue != nil && c.RunningPass == nil {
+		if left := unix(*c.NextDue).Sub(now); left > 0 {
+			text += "; a pass is due in " + age(left) + " at the latest"
+		}
+	}
+	return text
+}
+
+// reasonText explains the reason of a replica.
+func reasonText(row *report.Partition, settings *topicconfig.Settings, now time.Time) string {
+	c := row.Compaction
+	switch c.Reason {
+	case v1alpha1.ReasonUpToDate:
+		return "no record is dirty"
+	case v1alpha1.ReasonCleaning:
+		text := fmt.Sprintf("a pass is %s, %s done", c.Phase, percent(c.ProgressRatio))
+		if c.EtaSeconds != nil {
+			text += ", about " + age(seconds(*c.EtaSeconds)) + " left"
+		}
+		return text
+	case v1alpha1.ReasonQueued:
+		return fmt.Sprintf("a pass is due (%s) and waits for a worker slot", c.Trigger)
+	case v1alpha1.ReasonBelowDirtyRatio:
+		return fmt.Sprintf("%s of the cleanable bytes are dirty; a pass starts above %d%% "+
+			"(compaction.minDirtyPercent)", percent(c.DirtyRatio), settings.MinDirtyPercent)
+	case v1alpha1.ReasonNothingToReclaim:
+		return "the log is dirty enough, but has too little garbage for a pass"
+	case v1alpha1.ReasonActiveSegmentOnly:
+		return fmt.Sprintf("all %s of dirty records are in the active segment; kubectl heartwood "+
+			"clean rolls it", remote.Bytes(c.BlockedBytes["active_segment"]))
+	case v1alpha1.ReasonMinLagNotReached:
+		return fmt.Sprintf("all dirty records are younger than compaction.minLag (%s)",
+			settings.MinLag)
+	case v1alpha1.ReasonBlockedByOpenTransaction:
+		return blockedText(row.OldestTransaction, now)
+	case v1alpha1.ReasonQuarantined:
+		return "the last pass failed and is retried: " + printable(c.LastError)
+	case v1alpha1.ReasonCleanerDisabled:
+		return "the cleaner is disabled: set spec.cleaner.workers of the LogCluster"
+	}
+	return "this version does not know the reason"
+}
+
+func blockedText(open *report.Transaction, now time.Time) string {
+	if open == nil {
+		return "an open transaction blocks the cleaner"
+	}
+	text := fmt.Sprintf("a transaction of producer %d is open for %s", open.ProducerID,
+		age(now.Sub(unix(open.Since))))
+	if open.TransactionalID != "" {
+		text += ", transactional id " + printable(open.TransactionalID)
+	}
+	if open.Hanging {
+		text += "; no coordinator will end it: heartwood transactions find-hanging"
+	}
+	return text
+}
+
+func seconds(n float64) time.Duration { return time.Duration(n * float64(time.Second)) }
+
+func unix(n float64) time.Time { return time.UnixMilli(int64(n * 1000)) }
