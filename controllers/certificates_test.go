@@ -195,6 +195,32 @@ var _ = Describe("The certificates of a LogCluster", func() {
 		}).Should(Succeed())
 	})
 
+	It("change with a shorter overlap on request", func() {
+		f.secured("", tlsListener)
+		var first *x509.Certificate
+		Eventually(func(g Gomega) { first = f.listenerLeaf(g) }).Should(Succeed())
+		replace := func(value, overlap string) {
+			change(f, "main", &v1alpha1.LogCluster{}, func(cluster *v1alpha1.LogCluster) {
+				metav1.SetMetaDataAnnotation(&cluster.ObjectMeta, v1alpha1.AnnotationReplaceCA, value)
+				metav1.SetMetaDataAnnotation(&cluster.ObjectMeta,
+					v1alpha1.AnnotationReplaceCAOverlap, overlap)
+			})
+		}
+		replace("1", "48h")
+		expectReason(f.clusterConditions(), v1alpha1.ConditionCertificatesReady,
+			v1alpha1.ReasonInvalidOverlap, `"48h"`, "up to 24h")
+		Expect(f.listenerLeaf(Default).Raw).To(Equal(first.Raw))
+		replace("1", "1s")
+		Eventually(func(g Gomega) {
+			leaf, bundle := f.listenerLeaf(g), f.secret(g, "main-ca-cert")["ca.crt"]
+			g.Expect(leaf.Raw).NotTo(Equal(first.Raw))
+			verify(g, bundle, leaf, "")
+			verify(g, bundle, first, "")
+		}).Should(Succeed())
+		expectReason(f.clusterConditions(), v1alpha1.ConditionCertificatesReady,
+			v1alpha1.ReasonCertificatesReady)
+	})
+
 	It("of a Secret are used, and kept while the Secret is invalid", func() {
 		authority, _, err := (&pki.Authority{}).Step(time.Now(), pki.Input{Name: "corp"})
 		Expect(err).NotTo(HaveOccurred())

@@ -23,6 +23,8 @@ const (
 	// ConditionCertificatesReady is True on a LogCluster if every certificate is valid and none is
 	// due for renewal. If it is False, brokers keep their last valid certificates.
 	ConditionCertificatesReady = "CertificatesReady"
+	// ConditionUsersReady is True on a LogCluster if brokers have the verifiers of all passwords.
+	ConditionUsersReady = "UsersReady"
 	// ConditionCompacting is True on a compacted Topic while a cleaning pass is running and no
 	// replica is quarantined. If it is False, its reason says why.
 	ConditionCompacting = "Compacting"
@@ -48,8 +50,9 @@ const (
 	ReasonPartitionsNotReady = "PartitionsNotReady"
 	// ReasonDeleting: the resource is being deleted.
 	ReasonDeleting = "Deleting"
-	// ReasonSecretNameTaken: the Secret of the LogUser exists and was not made for it. The operator
-	// does not overwrite it.
+	// ReasonSecretNameTaken: a Secret of the LogUser or the LogCluster exists and was not made for
+	// it. The operator does not overwrite it. Also a reason of ConditionCertificatesReady and
+	// ConditionUsersReady.
 	ReasonSecretNameTaken = "SecretNameTaken"
 	// ReasonUserNameTaken: an older LogUser of the same LogCluster has the same principal.
 	ReasonUserNameTaken = "UserNameTaken"
@@ -67,6 +70,9 @@ const (
 	ReasonApplied = "Applied"
 	// ReasonApplyFailed: the API server has rejected an object; the message contains its words.
 	ReasonApplyFailed = "ApplyFailed"
+	// ReasonObjectNameTaken: an object has the name of one of the LogCluster's, and was not made for
+	// it. The operator does not change it.
+	ReasonObjectNameTaken = "ObjectNameTaken"
 )
 
 // Reasons of ConditionRollingOut.
@@ -108,9 +114,15 @@ const (
 	ReasonInvalidCertificate = "InvalidCertificate"
 	// ReasonCertificatePending: cert-manager has not issued a certificate yet.
 	ReasonCertificatePending = "CertificatePending"
+	// ReasonInvalidOverlap: the annotation heartwood.dev/replace-ca-overlap cannot be used.
+	ReasonInvalidOverlap = "InvalidOverlap"
 	// ReasonCertificateExpired: a certificate has expired and could not be renewed.
 	ReasonCertificateExpired = "CertificateExpired"
 )
+
+// ReasonUsersReady is the reason of ConditionUsersReady if it is True: brokers have the verifiers
+// of all passwords.
+const ReasonUsersReady = "UsersReady"
 
 // Reasons of ConditionReplicated.
 const (

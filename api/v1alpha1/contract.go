@@ -73,6 +73,11 @@ const (
 	// valid until the last certificate that they issued has expired.
 	AnnotationReplaceCA = "heartwood.dev/replace-ca"
 
+	// AnnotationReplaceCAOverlap, on a LogCluster, is the duration for which a new CA is published
+	// before it issues certificates, such as 10m. Clients must have the new bundle by then. Default
+	// and maximum: 24h.
+	AnnotationReplaceCAOverlap = "heartwood.dev/replace-ca-overlap"
+
 	// AnnotationTrust, on a broker's Lease, is the TrustFingerprint of Secret BrokersTLSSecretName
 	// that the broker uses. A new CA of brokers or users issues certificates only after all brokers
 	// have reported it.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	"heartwood.dev/heartwood/api/v1alpha1"
 	"heartwood.dev/heartwood/internal/pki"
@@ -35,6 +36,22 @@ func (s *scope) advance(ctx context.Context) error {
 		}
 	}
 	return s.publish(ctx)
+}
+
+// readOverlap returns the time for which a new CA is published before it issues certificates.
+func (s *scope) readOverlap() time.Duration {
+	text := s.cluster.Annotations[v1alpha1.AnnotationReplaceCAOverlap]
+	overlap, err := time.ParseDuration(text)
+	switch {
+	case text == "":
+		return pki.Overlap
+	case err != nil, overlap <= 0, overlap > pki.Overlap:
+		s.fault(v1alpha1.ReasonInvalidOverlap, "The annotation %s has the value %q: set a duration "+
+			"up to 24h, such as 10m. Until then 24h applies.", v1alpha1.AnnotationReplaceCAOverlap,
+			text)
+		return pki.Overlap
+	}
+	return overlap
 }
 
 // ownCA reports whether a listener has a certificate of the cluster's own CA.
@@ -73,6 +90,7 @@ func (s *scope) authority(ctx context.Context, name, secret string,
 		Name:    s.cluster.Namespace + "/" + secret,
 		Loaded:  loaded(authority),
 		Replace: s.cluster.Annotations[v1alpha1.AnnotationReplaceCA],
+		Overlap: s.overlap,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("advance the CA in secret %s: %w", secret, err)
@@ -87,6 +105,12 @@ func (s *scope) authority(ctx context.Context, name, secret string,
 		}
 	}
 	s.expiries[name] = authority.Issuing.Certificate.NotAfter
+	if next := authority.Next; next != nil {
+		// Later, the next CA waits for brokers, whose Leases cause a reconciliation.
+		if left := next.Published.Add(s.overlap).Sub(s.now); left > 0 {
+			s.again = min(s.again, left)
+		}
+	}
 	return authority, nil
 }
 

@@ -9,11 +9,9 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"heartwood.dev/heartwood/api/v1alpha1"
-	"heartwood.dev/heartwood/controllers/conditions"
+	"heartwood.dev/heartwood/controllers/owned"
 	"heartwood.dev/heartwood/internal/operator/render"
 	"heartwood.dev/heartwood/internal/pki"
 )
@@ -58,6 +56,9 @@ func (s *scope) providedLeaf(ctx context.Context, listener *v1alpha1.Listener,
 		if err := s.applyCertificate(ctx, listener, name); isNotInstalled(err) {
 			s.fault(reason, "Listener %s has an issuerRef, but cert-manager is not installed: "+
 				"install it, or use secretName.", listener.Name)
+			return present, nil
+		} else if foreign := owned.AsForeign(err); foreign != nil {
+			s.fault(reason, "Listener %s: %s", listener.Name, foreign.Message())
 			return present, nil
 		} else if err != nil {
 			return pki.Leaf{}, err
@@ -121,15 +122,7 @@ func (s *scope) applyCertificate(ctx context.Context, listener *v1alpha1.Listene
 	certificate.SetNamespace(s.cluster.Namespace)
 	certificate.SetName(name)
 	certificate.SetLabels(map[string]string{v1alpha1.LabelCluster: s.cluster.Name})
-	if err := controllerutil.SetControllerReference(s.cluster, certificate,
-		s.Scheme()); err != nil {
-		return fmt.Errorf("set the owner of certificate %s: %w", name, err)
-	}
-	if err := s.Apply(ctx, client.ApplyConfigurationFromUnstructured(certificate),
-		client.FieldOwner(conditions.Operator), client.ForceOwnership); err != nil {
-		return fmt.Errorf("apply certificate %s: %w", name, err)
-	}
-	return nil
+	return owned.Applier{Client: s.Client, Live: s.Live}.Apply(ctx, s.cluster, certificate)
 }
 
 func anySlice(values []string) []any {

@@ -19,6 +19,7 @@ import (
 	"heartwood.dev/heartwood/api/v1alpha1"
 	"heartwood.dev/heartwood/controllers/conditions"
 	"heartwood.dev/heartwood/controllers/index"
+	"heartwood.dev/heartwood/controllers/owned"
 	"heartwood.dev/heartwood/controllers/secrets"
 	"heartwood.dev/heartwood/controllers/watch"
 	"heartwood.dev/heartwood/internal/operator/render"
@@ -78,6 +79,8 @@ type scope struct {
 	listeners, usersCA, peers *pki.Authority // nil if not needed
 	brokersTLS                secrets.Owned
 	faults                    []fault
+	overlap                   time.Duration        // see pki.Input
+	again                     time.Duration        // when the certificates must be checked again
 	expiries                  map[string]time.Time // of the certificates in use, by name
 }
 
@@ -106,7 +109,14 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if !s.needed() {
 		return ctrl.Result{}, nil
 	}
-	if err := s.issue(ctx); err != nil {
+	s.overlap = s.readOverlap()
+	err = s.issue(ctx)
+	if foreign := owned.AsForeign(err); foreign != nil {
+		s.fault(v1alpha1.ReasonSecretNameTaken, "%s", foreign.Message())
+		return ctrl.Result{RequeueAfter: providedInterval}, r.Conditions.Set(ctx, cluster,
+			s.condition())
+	}
+	if err != nil {
 		s.fault(v1alpha1.ReasonInvalidCertificate, "The operator failed to %v; it retries.", err)
 		return ctrl.Result{}, errorsOf(err, r.Conditions.Set(ctx, cluster, s.condition()))
 	}
@@ -115,16 +125,16 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, err
 	}
 	if s.provided() {
-		return ctrl.Result{RequeueAfter: providedInterval}, nil
+		s.again = min(s.again, providedInterval)
 	}
-	return ctrl.Result{RequeueAfter: checkInterval}, nil
+	return ctrl.Result{RequeueAfter: s.again}, nil
 }
 
 // gather reads the scope from the cache.
 func (r *Reconciler) gather(ctx context.Context,
 	cluster *v1alpha1.LogCluster) (*scope, error) {
 	s := &scope{Reconciler: r, cluster: cluster, now: r.Now(), brokers: cluster.Spec.Brokers,
-		expiries: map[string]time.Time{}}
+		expiries: map[string]time.Time{}, again: checkInterval}
 	users, leases := &v1alpha1.LogUserList{}, &coordinationv1.LeaseList{}
 	if err := r.List(ctx, users, client.InNamespace(cluster.Namespace),
 		client.MatchingFields{index.ByCluster: cluster.Name}); err != nil {

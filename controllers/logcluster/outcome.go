@@ -10,6 +10,7 @@ import (
 
 	"heartwood.dev/heartwood/api/v1alpha1"
 	"heartwood.dev/heartwood/controllers/keyed"
+	"heartwood.dev/heartwood/controllers/owned"
 	"heartwood.dev/heartwood/internal/operator/rollout"
 )
 
@@ -27,9 +28,18 @@ type step struct {
 type outcome struct {
 	generation int64  // that was applied, or whose apply failed
 	failure    string // error of the apply; "" after success
+	foreign    bool   // failure says that a foreign object has the name of one of the LogCluster's
 	paused     bool
 	step       step
 	since      time.Time // when the rolling update began to wait for what it waits for now
+}
+
+// fail stores the error of an apply.
+func (o *outcome) fail(err error) {
+	o.failure, o.foreign = err.Error(), false
+	if foreign := owned.AsForeign(err); foreign != nil {
+		o.failure, o.foreign = foreign.Message(), true
+	}
 }
 
 // complete reports whether the spec is applied and every broker runs the latest template.
@@ -78,6 +88,9 @@ func (o outcome) appliedCondition() metav1.Condition {
 		Reason:  v1alpha1.ReasonApplied,
 		Message: "The objects of the LogCluster are as its spec requests."}
 	switch {
+	case o.foreign:
+		condition.Status, condition.Reason = metav1.ConditionFalse, v1alpha1.ReasonObjectNameTaken
+		condition.Message = o.failure
 	case o.failure != "":
 		condition.Status, condition.Reason = metav1.ConditionFalse, v1alpha1.ReasonApplyFailed
 		condition.Message = fmt.Sprintf("The operator failed to %s. It retries; correct the spec "+

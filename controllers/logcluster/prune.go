@@ -21,7 +21,7 @@ import (
 func (r *Reconciler) applyRoutes(ctx context.Context, s *scope) error {
 	rendered := render.TLSRoutes(s.cluster, s.settings(r.Settings))
 	for _, route := range rendered {
-		if err := apply(ctx, r.Client, s.cluster, route); apierrors.IsNotFound(err) {
+		if err := r.applier().Apply(ctx, s.cluster, route); apierrors.IsNotFound(err) {
 			return fmt.Errorf("%w: the Gateway API v1.5 or later is not installed", err)
 		} else if err != nil {
 			return err

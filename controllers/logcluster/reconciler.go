@@ -25,6 +25,7 @@ import (
 	"heartwood.dev/heartwood/controllers/conditions"
 	"heartwood.dev/heartwood/controllers/keyed"
 	"heartwood.dev/heartwood/controllers/opmetrics"
+	"heartwood.dev/heartwood/controllers/owned"
 	"heartwood.dev/heartwood/controllers/peertls"
 	"heartwood.dev/heartwood/controllers/sets"
 	"heartwood.dev/heartwood/controllers/watch"
@@ -37,7 +38,7 @@ import (
 // +kubebuilder:rbac:groups="",resources=pods,verbs=get;list;watch;delete
 // +kubebuilder:rbac:groups="",resources=services,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups="",resources=serviceaccounts,verbs=get;list;watch;create;patch
-// +kubebuilder:rbac:groups=gateway.networking.k8s.io,resources=tlsroutes,verbs=list;create;patch;delete
+// +kubebuilder:rbac:groups=gateway.networking.k8s.io,resources=tlsroutes,verbs=get;list;create;patch;delete
 // +kubebuilder:rbac:groups=apps,resources=statefulsets,verbs=get;list;watch;create;patch
 // +kubebuilder:rbac:groups=networking.k8s.io,resources=networkpolicies,verbs=get;list;watch;create;patch
 // +kubebuilder:rbac:groups=policy,resources=poddisruptionbudgets,verbs=get;list;watch;create;patch
@@ -61,6 +62,7 @@ const controllerName = "logcluster"
 // deleted too (see render).
 type Reconciler struct {
 	client.Client
+	Live        client.Reader // reads from the API server itself
 	Sets        *sets.Reader
 	Settings    render.Settings
 	Events      conditions.Recorder
@@ -200,23 +202,31 @@ func (r *Reconciler) advance(ctx context.Context, s *scope) (result outcome, aga
 		return result, 0, nil
 	}
 	if err := r.applyAll(ctx, s); err != nil {
-		result.failure = err.Error()
+		result.fail(err)
+		if result.foreign {
+			return result, retryInterval, nil // no event announces the end of a foreign object
+		}
 		return result, 0, err
 	}
 	// Routes must not delay a rolling update: the Gateway API may be missing or too old.
 	if err := r.applyRoutes(ctx, s); err != nil {
-		result.failure = err.Error()
+		result.fail(err)
 		r.applyFailed(s, err)
 	}
 	result.step, again, err = r.roll(ctx, s)
 	if result.failure != "" && again == 0 {
-		again = routesInterval
+		again = retryInterval
 	}
 	return result, again, err
 }
 
-// routesInterval is the time between two attempts to apply TLSRoutes.
-const routesInterval = 30 * time.Second
+// retryInterval is the time between two attempts to apply TLSRoutes, and objects whose names other
+// objects have.
+const retryInterval = 30 * time.Second
+
+func (r *Reconciler) applier() owned.Applier {
+	return owned.Applier{Client: r.Client, Live: r.Live}
+}
 
 func (r *Reconciler) applyFailed(s *scope, err error) {
 	r.Events.Warning(s.cluster, v1alpha1.EventApplyFailed, "Apply",
@@ -229,7 +239,7 @@ func (r *Reconciler) applyFailed(s *scope, err error) {
 func (r *Reconciler) applyAll(ctx context.Context, s *scope) error {
 	rendered := render.Cluster(s.cluster, s.settings(r.Settings))
 	for _, object := range rendered {
-		if err := apply(ctx, r.Client, s.cluster, object); err != nil {
+		if err := r.applier().Apply(ctx, s.cluster, object); err != nil {
 			r.applyFailed(s, err)
 			return err
 		}

@@ -9,6 +9,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -82,8 +83,10 @@ func (g gatherer) gather(ctx context.Context, cluster *v1alpha1.LogCluster) (*sc
 	for {
 		shard := types.NamespacedName{Namespace: cluster.Namespace,
 			Name: v1alpha1.ScramSecretName(cluster.Name, s.scramShards)}
-		err := g.Get(ctx, shard, &corev1.Secret{})
-		if apierrors.IsNotFound(err) {
+		secret := &corev1.Secret{}
+		err := g.Get(ctx, shard, secret)
+		// Brokers must not read the verifiers in a Secret of others.
+		if apierrors.IsNotFound(err) || err == nil && !metav1.IsControlledBy(secret, cluster) {
 			break
 		} else if err != nil {
 			return nil, fmt.Errorf("get secret %s: %w", shard.Name, err)

@@ -23,6 +23,7 @@ import (
 	"heartwood.dev/heartwood/api/v1alpha1"
 	"heartwood.dev/heartwood/controllers/conditions"
 	"heartwood.dev/heartwood/controllers/index"
+	"heartwood.dev/heartwood/controllers/owned"
 	"heartwood.dev/heartwood/controllers/secrets"
 	"heartwood.dev/heartwood/controllers/watch"
 	"heartwood.dev/heartwood/internal/credentials"
@@ -160,12 +161,11 @@ func (s *scope) write(ctx context.Context) error {
 	}
 	name := v1alpha1.UserSecretName(s.user.Name)
 	read, err := s.Read(ctx, s.user, name)
-	if errors.Is(err, secrets.ErrNotOwned) {
+	if foreign := owned.AsForeign(err); foreign != nil {
 		if s.user.Spec.Authentication.Type == v1alpha1.UserExternal {
 			return nil // needs no Secret
 		}
-		return refuse(v1alpha1.ReasonSecretNameTaken, "Secret %s exists and was not made for this "+
-			"LogUser: delete or rename the Secret, or choose another name for the LogUser.", name)
+		return refuse(v1alpha1.ReasonSecretNameTaken, "%s", foreign.Message())
 	} else if err != nil {
 		return err
 	}

@@ -14,7 +14,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	"heartwood.dev/heartwood/api/v1alpha1"
+	"heartwood.dev/heartwood/controllers/conditions"
 	"heartwood.dev/heartwood/controllers/index"
+	"heartwood.dev/heartwood/controllers/owned"
 	"heartwood.dev/heartwood/controllers/secrets"
 	"heartwood.dev/heartwood/controllers/watch"
 	"heartwood.dev/heartwood/internal/credentials"
@@ -26,7 +28,8 @@ const scramDelay = 500 * time.Millisecond
 // ScramReconciler writes the verifiers of a LogCluster's LogUsers into Secrets that brokers read.
 type ScramReconciler struct {
 	secrets.Store
-	Now func() time.Time // default: time.Now
+	Conditions *conditions.Shared
+	Now        func() time.Time // default: time.Now
 }
 
 // Setup adds the controller to a manager.
@@ -53,10 +56,34 @@ func (r *ScramReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	if err := r.writeAdmin(ctx, cluster); err != nil {
+	err = r.writeAdmin(ctx, cluster)
+	if err == nil {
+		err = r.writeShards(ctx, cluster, verifiers)
+	}
+	foreign := owned.AsForeign(err)
+	if err != nil && foreign == nil {
 		return ctrl.Result{}, err
 	}
-	return ctrl.Result{}, r.writeShards(ctx, cluster, verifiers)
+	if foreign == nil && len(verifiers) == 0 && !scramListener(cluster) {
+		return ctrl.Result{}, nil
+	}
+	if err := r.Conditions.Set(ctx, cluster, usersCondition(foreign)); err != nil || foreign == nil {
+		return ctrl.Result{}, err
+	}
+	return ctrl.Result{RequeueAfter: providedInterval}, nil
+}
+
+// usersCondition returns condition UsersReady. Parameter foreign is nil if the Secrets of the
+// LogCluster are written.
+func usersCondition(foreign *owned.ForeignError) metav1.Condition {
+	if foreign != nil {
+		return metav1.Condition{Type: v1alpha1.ConditionUsersReady, Status: metav1.ConditionFalse,
+			Reason:  v1alpha1.ReasonSecretNameTaken,
+			Message: "Brokers do not have new passwords. " + foreign.Message()}
+	}
+	return metav1.Condition{Type: v1alpha1.ConditionUsersReady, Status: metav1.ConditionTrue,
+		Reason:  v1alpha1.ReasonUsersReady,
+		Message: "The verifiers of all passwords are in the Secrets that brokers read."}
 }
 
 // verifiers returns the encoded verifiers of all LogUsers, by the name of the LogUser.

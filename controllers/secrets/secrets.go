@@ -5,7 +5,6 @@ package secrets
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 
@@ -17,10 +16,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"heartwood.dev/heartwood/api/v1alpha1"
+	"heartwood.dev/heartwood/controllers/owned"
 )
-
-// ErrNotOwned is the error of a Secret that exists and was not made for the owner.
-var ErrNotOwned = errors.New("the Secret exists and was not made by the operator for this resource")
 
 // Store reads and writes Secrets.
 type Store struct {
@@ -34,9 +31,9 @@ type Owned struct {
 	stored *corev1.Secret // nil if the Secret does not exist
 }
 
-// Read reads a Secret of an owner. It returns ErrNotOwned if the Secret exists and has another
-// owner or none. A Secret of an earlier owner with the same name is deleted, with its content: an
-// owner that was created again does not inherit credentials.
+// Read reads a Secret of an owner. It returns an owned.ForeignError if the Secret exists and has
+// another owner or none. A Secret of an earlier owner with the same name is deleted, with its
+// content: an owner that was created again does not inherit credentials.
 func (s *Store) Read(ctx context.Context, owner client.Object, name string) (Owned, error) {
 	secret := &corev1.Secret{}
 	key := client.ObjectKey{Namespace: owner.GetNamespace(), Name: name}
@@ -52,8 +49,8 @@ func (s *Store) Read(ctx context.Context, owner client.Object, name string) (Own
 			data = map[string][]byte{}
 		}
 		return Owned{Data: data, stored: secret}, nil
-	case !s.ofEarlier(secret, owner):
-		return Owned{}, fmt.Errorf("secret %s: %w", name, ErrNotOwned)
+	case !owned.ByEarlier(s.Client, secret, owner):
+		return Owned{}, s.foreign(name, owner)
 	}
 	if err := s.checkPresent(ctx, owner); err != nil {
 		return Owned{}, err
@@ -65,14 +62,13 @@ func (s *Store) Read(ctx context.Context, owner client.Object, name string) (Own
 	return Owned{Data: map[string][]byte{}}, nil
 }
 
-// ofEarlier reports whether the controller of a Secret is an earlier object with the kind and name
-// of owner.
-func (s *Store) ofEarlier(secret *corev1.Secret, owner client.Object) bool {
-	controller := metav1.GetControllerOf(secret)
+// foreign returns the error of a Secret that was not made for owner.
+func (s *Store) foreign(name string, owner client.Object) error {
 	kind, err := s.GroupVersionKindFor(owner)
-	return err == nil && controller != nil && controller.Kind == kind.Kind &&
-		controller.APIVersion == kind.GroupVersion().String() &&
-		controller.Name == owner.GetName()
+	if err != nil {
+		return err
+	}
+	return &owned.ForeignError{Kind: "Secret", Name: name, OwnerKind: kind.Kind}
 }
 
 // checkPresent returns an error unless owner is the present object of its name. An owner from an

@@ -2,6 +2,7 @@ package pki
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -19,7 +20,7 @@ const (
 	// LeafLifetime is the maximum lifetime of a leaf.
 	LeafLifetime = 90 * 24 * time.Hour
 	// Overlap is the minimum time for which the certificate of a new CA is published before the CA
-	// issues leaves.
+	// issues leaves, unless Input.Overlap is shorter.
 	Overlap = 24 * time.Hour
 
 	// replaceBefore is the time before its expiry at which a CA is replaced. It leaves time to
@@ -66,6 +67,8 @@ type Input struct {
 	Loaded bool
 	// Replace requests a replacement of the CA if it differs from Authority.Replaced.
 	Replace string
+	// Overlap is used in place of the constant Overlap if it is not 0.
+	Overlap time.Duration
 }
 
 // Step returns the authority after the changes that are due at the time now. changed is false if
@@ -134,7 +137,8 @@ func (a *Authority) replace(now time.Time, input Input) (bool, error) {
 
 // promote lets the next CA issue leaves once its certificate was published for long enough.
 func (a *Authority) promote(now time.Time, input Input) (bool, error) {
-	if a.Next == nil || !input.Loaded || now.Before(a.Next.Published.Add(Overlap)) {
+	overlap := cmp.Or(input.Overlap, Overlap)
+	if a.Next == nil || !input.Loaded || now.Before(a.Next.Published.Add(overlap)) {
 		return false, nil
 	}
 	until := now.Add(LeafLifetime)

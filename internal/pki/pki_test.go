@@ -64,6 +64,20 @@ func TestReplacementOverlaps(t *testing.T) {
 	}
 }
 
+// TestUrgentReplacementOverlapsShortly: the key of a CA may be known to an attacker.
+func TestUrgentReplacementOverlapsShortly(t *testing.T) {
+	a := newAuthority(t)
+	first, input := a.Issuing.Certificate, Input{Replace: "1", Overlap: time.Minute}
+	a = step(t, a, start, input)
+	input.Loaded = true
+	if a = step(t, a, start.Add(time.Minute-1), input); !a.Issuing.Certificate.Equal(first) {
+		t.Fatal("the next CA issues too early")
+	}
+	if a = step(t, a, start.Add(time.Minute), input); a.Issuing.Certificate.Equal(first) {
+		t.Fatal("the next CA does not issue")
+	}
+}
+
 func TestExpiringCAIsReplaced(t *testing.T) {
 	a := newAuthority(t)
 	due := a.Issuing.Certificate.NotAfter.Add(-2 * LeafLifetime)
