@@ -7,6 +7,7 @@
 //   - watch.go: detects changes of manifests.
 //   - security.go: certificates of brokers and credentials of LogUsers, as files in the data
 //     directory.
+//   - secrets.go: files that stand for the Secrets to which manifests refer.
 //   - lines.go, announce.go: the lines on standard output.
 //   - console.go: the web console below /console/ on the HTTP port.
 //   - dev.go: Run, and the order of start and stop.

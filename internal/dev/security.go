@@ -155,10 +155,17 @@ func (s *security) issue(id int, listeners v1alpha1.Listeners) (map[string][]byt
 				pki.ListenerNames{Hosts: s.hosts}.Request("heartwood dev"))
 		}
 	}
+	if err == nil {
+		err = s.addForeignCAs(listeners, data)
+	}
 	if err != nil || maps.EqualFunc(stored, data, slices.Equal) {
 		return data, err
 	}
-	return data, writePrivate(dir, data)
+	if err := writePrivate(dir, data); err != nil {
+		return nil, err
+	}
+	// A process would use the CA of a field that was removed from the manifest.
+	return data, removeOthers(dir, data)
 }
 
 // leaf returns the stored leaf, or a new one if that is due.

@@ -1,0 +1,94 @@
+package dev
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"heartwood.dev/heartwood/api/v1alpha1"
+	"heartwood.dev/heartwood/internal/pki"
+)
+
+// secretsDir contains a directory for each Secret to which manifests refer, with a file for each
+// key.
+const secretsDir = "secrets"
+
+// addForeignCAs adds the CAs that listeners name and that are not those of this cluster: of client
+// certificates, and of the servers with the keys of tokens. Without them, the CAs of LogUsers or
+// the public ones would apply, so an error prevents the start.
+func (s *security) addForeignCAs(listeners v1alpha1.Listeners, data map[string][]byte) error {
+	for i := range listeners {
+		name := listeners[i].Name
+		for _, authentication := range listeners[i].Authentication {
+			if err := s.addBundle(authentication.ClientCAs, v1alpha1.ListenerClientCAKey(name),
+				data); err != nil {
+				return fmt.Errorf("clientCAs of listener %s: %w", name, err)
+			}
+			of := authentication.OAuth
+			if of == nil || of.CA == nil {
+				continue
+			}
+			if err := s.addBundle([]v1alpha1.SecretKey{*of.CA}, v1alpha1.ListenerOAuthCAKey(name),
+				data); err != nil {
+				return fmt.Errorf("oauth.ca of listener %s: %w", name, err)
+			}
+		}
+	}
+	return nil
+}
+
+// addBundle adds the certificates in keys of Secrets under one key of data.
+func (s *security) addBundle(from []v1alpha1.SecretKey, key string, data map[string][]byte) error {
+	if len(from) == 0 {
+		return nil
+	}
+	var all bytes.Buffer
+	for _, of := range from {
+		content, err := s.secretKey(of)
+		if err != nil {
+			return err
+		}
+		if _, err := pki.ParseCertificates(content); err != nil {
+			return fmt.Errorf("read %s: %w", s.secretFile(of), err)
+		}
+		all.Write(content)
+		all.WriteByte('\n')
+	}
+	data[key] = all.Bytes()
+	return nil
+}
+
+// secretKey reads a key of a Secret.
+func (s *security) secretKey(of v1alpha1.SecretKey) ([]byte, error) {
+	content, err := os.ReadFile(s.secretFile(of))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("heartwood dev has no Secrets of Kubernetes: write key %s of Secret "+
+			"%s to the file %s", of.Key, of.Name, s.secretFile(of))
+	}
+	return content, err
+}
+
+// secretFile returns the file that stands for a key of a Secret.
+func (s *security) secretFile(of v1alpha1.SecretKey) string {
+	// A name must not lead out of the directory.
+	return filepath.Join(s.dir, secretsDir, filepath.Base(of.Name), filepath.Base(of.Key))
+}
+
+// removeOthers deletes the files of a directory that have none of the given names.
+func removeOthers(dir string, files map[string][]byte) error {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return err
+	}
+	for _, entry := range entries {
+		if _, kept := files[entry.Name()]; !kept && entry.Type().IsRegular() {
+			if err := os.Remove(filepath.Join(dir, entry.Name())); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
