@@ -29,9 +29,10 @@ import (
 
 // throttleMax limits one throttle. The debt remains, so the next request is throttled again. During
 // a throttle the connection occupies its slot and at most one request that has arrived, and reads
-// nothing more. A longer throttle would keep the slot of a client that has gone, and would handle
-// the request when its client does not expect that any more.
-const throttleMax = 30 * time.Second
+// nothing more. Kafka does not limit the throttle for bytes, but closes a muted connection when it
+// has been idle for that long (connections.max.idle.ms). A much shorter limit would let a client
+// that sends large requests exceed a low quota: one request in each throttle.
+const throttleMax = 10 * time.Minute
 
 // errThrottled is the error of a change of partitions while the user is in debt (KIP-599).
 var errThrottled = errors.New("the throttling quota has been exceeded")
@@ -76,7 +77,7 @@ type meter struct {
 	processed atomic.Int64
 	// mutation is the throttle because of created and deleted partitions.
 	mutation time.Duration
-	// exempt is set for a request that is not charged: the fetch of a follower.
+	// exempt is set for a request that is not charged: one of another broker.
 	exempt bool
 }
 
@@ -106,6 +107,13 @@ func (h *Handler) plainPeerRequest(req *wire.Request) bool {
 	between := req.Key == keyWriteTxnMarkers ||
 		req.Key == keyAddPartitionsToTxn && req.Version >= peerAddVersion
 	return between && h.opts.PlainPeers != nil && h.opts.PlainPeers(req.Listener)
+}
+
+// exempt exempts a request of another broker from its charge. Parameter ctx is that of meterOf.
+func exempt(ctx context.Context) {
+	if m := meterOf(ctx); m != nil {
+		m.exempt = true
+	}
 }
 
 // meterOf returns the meter of a request, or nil. Parameter ctx is the context that the handler
