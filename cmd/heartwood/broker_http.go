@@ -86,7 +86,12 @@ func (s httpServer) serve(ctx context.Context, handler http.Handler) error {
 	if err != nil {
 		return fmt.Errorf("listen for http: %w", err)
 	}
-	listener = access.Limit(listener)
+	return s.serveOn(ctx, access.Limit(listener), handler)
+}
+
+// serveOn is serve on a listener.
+func (s httpServer) serveOn(ctx context.Context, listener net.Listener,
+	handler http.Handler) error {
 	if s.tls != nil {
 		listener = tls.NewListener(listener, s.tls)
 	}

@@ -4,8 +4,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -231,6 +234,37 @@ func TestHTTPRequestsHaveADeadline(t *testing.T) {
 			if at.IsZero() == limited || limited && at.Sub(began) < requestTimeout {
 				t.Errorf("%s: got deadline %v after %v", path, at, began)
 			}
+		}
+	}
+}
+
+// TestHTTPSlowClientsAreEnded: a client that sends a part of a body, and one that does not read the
+// response, hold a connection and a handler only until the deadline.
+func TestHTTPSlowClientsAreEnded(t *testing.T) {
+	ended := make(chan error, 1)
+	server := httptest.NewServer(withDeadline(100*time.Millisecond, http.HandlerFunc(
+		func(w http.ResponseWriter, r *http.Request) {
+			_, err := io.ReadAll(r.Body)
+			for r.Method == http.MethodGet && err == nil {
+				_, err = w.Write(make([]byte, 1<<20))
+			}
+			ended <- err
+		})))
+	t.Cleanup(server.Close)
+	for _, request := range []string{
+		"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\nhalf",
+		"GET / HTTP/1.1\r\nHost: a\r\n\r\n",
+	} {
+		conn, err := net.Dial("tcp", server.Listener.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = conn.Close() })
+		if _, err := io.WriteString(conn, request); err != nil {
+			t.Fatal(err)
+		}
+		if err := <-ended; !errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Errorf("%q: got error %v", request, err)
 		}
 	}
 }

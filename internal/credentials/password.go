@@ -1,6 +1,7 @@
 package credentials
 
 import (
+	"crypto/fips140"
 	"crypto/rand"
 	"errors"
 	"fmt"
@@ -16,6 +17,9 @@ import (
 
 // passwordBytesMax is the maximum size of a password that a user provides.
 const passwordBytesMax = 1024
+
+// fipsPasswordBytesMin is the minimum size of a password for PBKDF2 in FIPS 140-3 mode: 112 bits.
+const fipsPasswordBytesMin = 14
 
 // mechanisms are the mechanisms for which every password has a verifier.
 var mechanisms = []string{v1alpha1.ScramSha256, v1alpha1.ScramSha512}
@@ -76,6 +80,9 @@ func checkPassword(password string) error {
 		return errors.New("the password is empty")
 	case len(password) > passwordBytesMax:
 		return fmt.Errorf("the password has more than %d bytes", passwordBytesMax)
+	case fips140.Enforced() && len(password) < fipsPasswordBytesMin:
+		return fmt.Errorf("the password has fewer than %d bytes, which FIPS 140-3 mode requires "+
+			"(GODEBUG=fips140=only)", fipsPasswordBytesMin)
 	case !utf8.ValidString(password):
 		return errors.New("the password is not valid UTF-8")
 	}

@@ -159,6 +159,14 @@ func Start(t *testing.T, args ...string) *Process {
 	return run(t, exec.Command(binary, args...))
 }
 
+// StartWith is Start with further environment variables, such as "GODEBUG=fips140=on".
+func StartWith(t *testing.T, environment []string, args ...string) *Process {
+	t.Helper()
+	command := exec.Command(binary, args...)
+	command.Env = append(os.Environ(), environment...)
+	return run(t, command)
+}
+
 // StartLimited is Start with a soft limit of open files.
 func StartLimited(t *testing.T, openFiles int, args ...string) *Process {
 	t.Helper()

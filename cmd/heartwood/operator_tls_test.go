@@ -1,0 +1,39 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"net/http"
+	"testing"
+	"time"
+
+	"k8s.io/client-go/rest"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"heartwood.dev/heartwood/test/kit/tlsscan"
+)
+
+// TestAuthorizedMetricsAcceptModernTLSOnly scans the port of the operator's metrics.
+func TestAuthorizedMetricsAcceptModernTLSOnly(t *testing.T) {
+	f := operatorFlags{metrics: "127.0.0.1:0", authorizeMetrics: true}
+	server, err := metricsserver.NewServer(f.metricsOptions(),
+		&rest.Config{Host: "https://127.0.0.1:1"}, &http.Client{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- server.Start(ctx) }()
+	bound, _ := server.(interface{ GetBindAddr() string })
+	for began := time.Now(); bound.GetBindAddr() == ""; time.Sleep(10 * time.Millisecond) {
+		if time.Since(began) > time.Minute {
+			t.Fatal("the server has not started")
+		}
+	}
+	tlsscan.Scan(t, &tlsscan.Server{Address: bound.GetBindAddr(),
+		Config: &tls.Config{InsecureSkipVerify: true}}) // it makes its own certificate
+	stop()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}

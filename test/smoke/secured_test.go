@@ -1,0 +1,178 @@
+package smoke
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/sasl/scram"
+
+	"heartwood.dev/heartwood/test/kit/process"
+	"heartwood.dev/heartwood/test/kit/tlsscan"
+)
+
+// secured is a LogCluster with TLS, users, and TLS between its brokers.
+const secured = `apiVersion: heartwood.dev/v1alpha1
+kind: LogCluster
+metadata: {name: smoke}
+spec:
+  brokers: 2
+  listeners:
+  - {name: tls, port: 9093, tls: {}, authentication: [{type: ScramSha256}, {type: ScramSha512}]}
+  - {name: mtls, port: 9094, tls: {}, authentication: [{type: Tls}]}
+---
+apiVersion: heartwood.dev/v1alpha1
+kind: Topic
+metadata: {name: orders}
+spec: {cluster: smoke, partitions: 2, replicas: 2, minInSyncReplicas: 2}
+---
+apiVersion: heartwood.dev/v1alpha1
+kind: LogUser
+metadata: {name: alice}
+spec: {cluster: smoke, authentication: {type: Scram}, acls: [
+  {resource: {type: Topic, name: orders}, operations: [Read, Write]}]}
+---
+apiVersion: heartwood.dev/v1alpha1
+kind: LogUser
+metadata: {name: bob}
+spec: {cluster: smoke, authentication: {type: Tls}, acls: [
+  {resource: {type: Topic, name: orders}, operations: [Read, Write]}]}
+`
+
+// files are the files of a user.
+type files struct {
+	t   *testing.T
+	dir string
+}
+
+func (f files) read(name string) []byte {
+	f.t.Helper()
+	content, err := os.ReadFile(filepath.Join(f.dir, name))
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return content
+}
+
+// config returns the TLS configuration of the user, with a certificate if there is one.
+func (f files) config() *tls.Config {
+	f.t.Helper()
+	config := &tls.Config{RootCAs: x509.NewCertPool(), MinVersion: tls.VersionTLS12}
+	config.RootCAs.AppendCertsFromPEM(f.read("ca.crt"))
+	if _, err := os.Stat(filepath.Join(f.dir, "user.crt")); err == nil {
+		pair, err := tls.X509KeyPair(f.read("user.crt"), f.read("user.key"))
+		if err != nil {
+			f.t.Fatal(err)
+		}
+		config.Certificates = []tls.Certificate{pair}
+	}
+	return config
+}
+
+func (f files) seeds() []string {
+	f.t.Helper()
+	return strings.Split(string(f.read("bootstrap.servers")), ",")
+}
+
+// roundTrip writes a record to each partition, which both brokers acknowledge, and reads them.
+func (f files) roundTrip(options ...kgo.Opt) {
+	f.t.Helper()
+	client, err := kgo.NewClient(append(options, kgo.SeedBrokers(f.seeds()...),
+		kgo.DialTLSConfig(f.config()), kgo.RecordPartitioner(kgo.ManualPartitioner()),
+		kgo.ConsumeTopics("orders"))...)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	defer client.Close()
+	for partition := range int32(2) {
+		if err := client.ProduceSync(process.WithDeadline(f.t), &kgo.Record{Topic: "orders",
+			Partition: partition, Value: []byte(f.dir)}).FirstErr(); err != nil {
+			f.t.Fatal(err)
+		}
+	}
+	seen := map[int32]bool{}
+	for len(seen) < 2 {
+		polled := client.PollFetches(process.WithDeadline(f.t))
+		if err := polled.Err(); err != nil {
+			f.t.Fatal(err)
+		}
+		polled.EachRecord(func(r *kgo.Record) {
+			seen[r.Partition] = seen[r.Partition] || string(r.Value) == f.dir
+		})
+	}
+}
+
+// users returns the files of the users in the data directory of a process.
+func users(t *testing.T, s process.Setup) (alice, bob files) {
+	of := func(name string) files { return files{t, filepath.Join(s.DataDir, "users", name)} }
+	return of("alice"), of("bob")
+}
+
+// login authenticates with the password of the user.
+func (f files) login() kgo.Opt {
+	f.t.Helper()
+	return kgo.SASL(scram.Auth{User: string(f.read("username")),
+		Pass: string(f.read("password"))}.AsSha512Mechanism())
+}
+
+// TestSecuredProcessAcceptsModernTLSOnly scans the listeners of each broker.
+func TestSecuredProcessAcceptsModernTLSOnly(t *testing.T) {
+	t.Parallel()
+	s := process.NewSetup(t, 2, secured)
+	process.Start(t, s.Args()...).Ready(t)
+	scan(t, s, false)
+}
+
+func scan(t *testing.T, s process.Setup, fips bool) {
+	t.Helper()
+	alice, bob := users(t, s)
+	for _, of := range []files{alice, bob} {
+		config := of.config()
+		for _, address := range of.seeds() {
+			tlsscan.Scan(t, &tlsscan.Server{Address: address, Config: config, FIPS: fips,
+				NeedsCertificate: len(config.Certificates) > 0})
+		}
+	}
+}
+
+// TestFIPSMode runs brokers with the FIPS 140-3 mode of Go: enabled, and with the setting under
+// which every other algorithm fails. Users authenticate by password and by certificate, and the
+// brokers replicate.
+func TestFIPSMode(t *testing.T) {
+	t.Parallel()
+	for _, mode := range []string{"on", "only"} {
+		s := process.NewSetup(t, 2, secured)
+		process.StartWith(t, []string{"GODEBUG=fips140=" + mode}, s.Args()...).Ready(t)
+		alice, bob := users(t, s)
+		alice.roundTrip(alice.login())
+		bob.roundTrip()
+		scan(t, s, true)
+	}
+}
+
+// TestShortPasswordsAreRefusedByFIPS: with fips140=only, PBKDF2 needs a password of 112 bits.
+func TestShortPasswordsAreRefusedByFIPS(t *testing.T) {
+	t.Parallel()
+	s := process.NewSetup(t, 2, secured)
+	dir := filepath.Join(s.DataDir, "users", "alice")
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "password"), []byte("thirteen chrs"),
+		0o600); err != nil {
+		t.Fatal(err)
+	}
+	p := process.StartWith(t, []string{"GODEBUG=fips140=only"}, s.Args()...)
+	if code := p.Wait(t); code == 0 {
+		t.Error("exit code 0")
+	}
+	for _, text := range []string{"LogUser/alice", "14 bytes"} {
+		if !strings.Contains(p.Stderr.String(), text) {
+			t.Errorf("stderr lacks %q: %s", text, p.Stderr.String())
+		}
+	}
+}
