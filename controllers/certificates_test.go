@@ -273,7 +273,7 @@ var _ = Describe("The certificates of a LogCluster", func() {
 			Data: map[string][]byte{"a": []byte("b")}})
 		f.secured("", tlsListener)
 		expectReason(f.clusterConditions(), v1alpha1.ConditionCertificatesReady,
-			v1alpha1.ReasonInvalidCertificate, "was not made by the operator")
+			v1alpha1.ReasonSecretNameTaken, "was not made for this LogCluster")
 		Expect(get(Default, f, "main-ca", &corev1.Secret{}).Data).To(HaveLen(1))
 	})
 
