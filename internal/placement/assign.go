@@ -15,6 +15,18 @@ var ErrNotEnoughBrokers = errors.New("not enough brokers")
 type Broker struct {
 	ID   int32  // unique in each call of Assign or Fit
 	Rack string // "" if unknown; all brokers without a rack form one rack
+	// Cordoned brokers keep their replicas, and get more only if there are too few other brokers
+	// (KIP-1066).
+	Cordoned bool
+}
+
+// open returns the brokers that are not cordoned, or all if fewer than replicas are not.
+func open(brokers []Broker, replicas int) []Broker {
+	others := slices.DeleteFunc(slices.Clone(brokers), func(b Broker) bool { return b.Cordoned })
+	if len(others) < replicas {
+		return brokers
+	}
+	return others
 }
 
 // Assign assigns the replicas of new partitions to brokers. Parameter existing is the number of
@@ -40,7 +52,7 @@ func Assign(brokers []Broker, load map[int32]int, existing, count, replicas int)
 		return nil, fmt.Errorf("%w: %d replicas requested, %d brokers exist", ErrNotEnoughBrokers,
 			replicas, len(brokers))
 	}
-	a := newAssigner(brokers, load, existing)
+	a := newAssigner(open(brokers, replicas), load, existing)
 	assigned := make([][]int32, 0, count)
 	for range count {
 		assigned = append(assigned, a.assign(replicas))

@@ -17,7 +17,8 @@ import (
 // partition has too many replicas. In that case it first removes replicas that share a rack with
 // other replicas of the partition, and among those the replica on the broker with the most
 // replicas. Fit assigns a new replica to a rack with the fewest replicas of the partition, and in
-// that rack to the broker with the fewest replicas. If Fit keeps the first replica, it remains the
+// that rack to the broker with the fewest replicas; cordoned brokers get one only if there is no
+// other broker. If Fit keeps the first replica, it remains the
 // first.
 //
 // Fit moves no replica just because a new broker has few replicas; only the assignment of new
@@ -108,6 +109,10 @@ func (f *fitter) best(kept []int32) int32 {
 	racks := f.racks(kept)
 	free := slices.DeleteFunc(slices.Collect(maps.Keys(f.brokers)),
 		func(id int32) bool { return slices.Contains(kept, id) })
+	if others := slices.DeleteFunc(slices.Clone(free),
+		func(id int32) bool { return f.brokers[id].Cordoned }); len(others) > 0 {
+		free = others
+	}
 	return slices.MinFunc(free, func(a, b int32) int {
 		return cmp.Or(
 			cmp.Compare(racks[f.brokers[a].Rack], racks[f.brokers[b].Rack]),

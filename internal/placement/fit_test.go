@@ -14,7 +14,7 @@ import (
 )
 
 func TestFit(t *testing.T) {
-	four := []Broker{{0, "a"}, {1, "b"}, {2, "a"}, {3, "b"}}
+	four := []Broker{{ID: 0, Rack: "a"}, {ID: 1, Rack: "b"}, {ID: 2, Rack: "a"}, {ID: 3, Rack: "b"}}
 	for _, test := range []struct {
 		name     string
 		brokers  []Broker

@@ -170,6 +170,7 @@ func (d *document) placementBrokers() []placement.Broker {
 	brokers := make([]placement.Broker, d.Brokers)
 	for i := range brokers {
 		brokers[i].ID = int32(i)
+		brokers[i].Cordoned = d.resource() != nil && !d.resource().Spec.MayReceive(int32(i))
 		if len(d.Racks) > 0 {
 			brokers[i].Rack = d.Racks[i%len(d.Racks)]
 		}

@@ -1,0 +1,171 @@
+package balance
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+)
+
+// Broker is a broker of the cluster.
+type Broker struct {
+	ID   int32  // unique in a Cluster
+	Rack string // "" if unknown; all brokers without a rack form one rack
+	// Capacity is the size of the broker's volume in bytes; 0 if unknown: then its disk has no
+	// limit.
+	Capacity int64
+	Cordoned bool // the broker gets no more replicas (KIP-1066)
+	Draining bool // all replicas are to leave the broker
+}
+
+// Partition is a partition and its replicas.
+type Partition struct {
+	Topic    string // Topic and Index identify the partition
+	Index    int32
+	Bytes    int64   // size of a replica, >= 0
+	Rate     int64   // bytes per second that producers append, >= 0
+	Replicas []int32 // ids of distinct brokers in Cluster.Brokers, the preferred leader first
+	// Fixed is true if the partition must not be moved, for example because a move is in progress.
+	Fixed bool
+}
+
+// Cluster is the input of a plan. The planner does not modify it.
+type Cluster struct {
+	Brokers    []Broker
+	Partitions []Partition
+}
+
+// Goal is what a move is for. The order of the constants is that of their priority.
+type Goal int
+
+const (
+	// Drain removes replicas from draining brokers.
+	Drain Goal = iota
+	// Racks spreads the replicas of each partition across racks.
+	Racks
+	// Capacity keeps the disk of each broker below Options.CapacityPercent of its size.
+	Capacity
+	// Disk keeps the bytes on each broker near the mean.
+	Disk
+	// LeaderRate keeps the bytes per second that producers send to each broker near the mean.
+	LeaderRate
+	// TopicReplicas keeps each topic from having most of its replicas on few brokers.
+	TopicReplicas
+	// Leaders keeps the number of partitions that each broker leads near the mean.
+	Leaders
+
+	goals
+)
+
+var goalNames = [goals]string{"Drain", "Racks", "Capacity", "Disk", "LeaderRate", "TopicReplicas",
+	"Leaders"}
+
+// String returns the name of the goal.
+func (g Goal) String() string { return goalNames[g] }
+
+// Potential contains, for each goal, how far the cluster is from reaching it; 0: it is reached.
+type Potential [goals]int64
+
+// Compare compares goal by goal, the first goal first.
+func (p Potential) Compare(q Potential) int { return slices.Compare(p[:], q[:]) }
+
+// Move is one change of a partition's replicas.
+type Move struct {
+	Partition int     // index in Cluster.Partitions
+	Replicas  []int32 // after the move, the preferred leader first
+	// From and To are the broker that loses a replica and the one that gets it, or, if the move
+	// copies nothing, the present and the new preferred leader.
+	From, To int32
+	Copy     bool // false if only the preferred leader changes
+	Goal     Goal
+}
+
+// Blocked is a replica on a draining broker that the plan does not move.
+type Blocked struct {
+	Partition int // index in Cluster.Partitions
+	Broker    int32
+	Goal      Goal // Drain: no broker is left that lacks the partition; else the goal that prevents it
+}
+
+// Plan is an ordered list of moves.
+type Plan struct {
+	Moves []Move
+	// Blocked contains the replicas that remain on draining brokers, except those of fixed
+	// partitions.
+	Blocked []Blocked
+	// Before and After are the potentials of the cluster without and with the moves.
+	Before, After Potential
+}
+
+// Options are limits of a plan. The zero value selects the defaults.
+type Options struct {
+	// TolerancePercent is how far a broker may be from the mean in goals Disk, LeaderRate and
+	// Leaders; default 10.
+	TolerancePercent int64
+	// CapacityPercent is how much of a broker's disk may be used; default 80.
+	CapacityPercent int64
+	// DrainOnly plans only moves for goal Drain.
+	DrainOnly bool
+}
+
+// replicaBytes is added to the size of each replica. So the replicas of empty partitions are
+// balanced by their number.
+const replicaBytes = 4 << 10
+
+// New returns the moves that balance a cluster.
+func New(cluster Cluster, options Options) Plan {
+	p := newPlanner(cluster, options)
+	plan := Plan{Before: p.potential()}
+	for p.round() { // a move for a later goal may make another one for an earlier goal possible
+	}
+	plan.Moves, plan.After, plan.Blocked = p.moves, p.potential(), p.blocked()
+	return plan
+}
+
+// Evaluate returns the potential of a cluster.
+func Evaluate(cluster Cluster, options Options) Potential {
+	return newPlanner(cluster, options).potential()
+}
+
+// round makes moves for each goal until none is possible. It reports whether it has made one.
+func (p *planner) round() bool {
+	before := len(p.moves)
+	last := goals - 1
+	if p.options.DrainOnly {
+		last = Drain
+	}
+	for goal := Drain; goal <= last; goal++ {
+		for p.step(goal) {
+		}
+	}
+	return len(p.moves) > before
+}
+
+// step makes one move for a goal; false if there is none.
+func (p *planner) step(goal Goal) bool {
+	if p.state[goal] == 0 {
+		return false
+	}
+	var found candidate
+	switch goal {
+	case Drain:
+		found = p.searchDrain()
+	case Racks:
+		found = p.searchRacks()
+	case Capacity, Disk:
+		found = p.searchDisk(goal)
+	case TopicReplicas:
+		found = p.searchTopic()
+	case LeaderRate, Leaders:
+		found = p.searchLeader(goal)
+	}
+	if found.of == nil {
+		return false
+	}
+	p.apply(found, goal)
+	return true
+}
+
+// compareKeys orders partitions independently of their order in the input.
+func compareKeys(a, b *partition) int {
+	return cmp.Or(strings.Compare(a.Topic, b.Topic), cmp.Compare(a.Index, b.Index))
+}

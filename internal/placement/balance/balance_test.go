@@ -1,0 +1,197 @@
+package balance
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"heartwood.dev/heartwood/internal/placement"
+)
+
+const largest = 8 << 27 // of the partitions that assigned returns
+
+// assigned returns a cluster whose partitions package placement has assigned to the first brokers
+// of all. The sizes of the partitions differ by up to factor 8.
+func assigned(t testing.TB, all []Broker, first, topics, partitions int) Cluster {
+	t.Helper()
+	random := rand.New(rand.NewPCG(uint64(len(all)), uint64(topics)))
+	c := Cluster{Brokers: all}
+	var brokers []placement.Broker
+	for _, b := range all[:first] {
+		brokers = append(brokers, placement.Broker{ID: b.ID, Rack: b.Rack})
+	}
+	load := map[int32]int{}
+	for topic := range topics {
+		replicas, err := placement.Assign(brokers, load, 0, partitions, 3)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for index, ids := range replicas {
+			for _, id := range ids {
+				load[id]++
+			}
+			c.Partitions = append(c.Partitions, Partition{Topic: fmt.Sprint("topic-", topic),
+				Index: int32(index), Replicas: ids, Bytes: 1<<27 + random.Int64N(7<<27),
+				Rate: 100 + random.Int64N(100)})
+		}
+	}
+	return c
+}
+
+func brokers(n, racks int) (all []Broker) {
+	for id := range n {
+		all = append(all, Broker{ID: int32(id), Rack: fmt.Sprint(id % racks), Capacity: 1 << 40})
+	}
+	return all
+}
+
+// execute returns the cluster after a plan and the bytes that the plan copies.
+func execute(c Cluster, plan Plan) (after Cluster, copied int64) {
+	after = c.clone()
+	for _, m := range plan.Moves {
+		after.Partitions[m.Partition].Replicas = m.Replicas
+		if m.Copy {
+			copied += c.Partitions[m.Partition].Bytes
+		}
+	}
+	return after, copied
+}
+
+// near fails the test if a broker that is not draining is further than 10 % and one partition from
+// the mean.
+func near(t *testing.T, c Cluster, what string, one int64, of func(Partition, int32) int64) {
+	t.Helper()
+	sums, total, n := map[int32]int64{}, int64(0), int64(0)
+	for _, b := range c.Brokers {
+		if !b.Draining {
+			n++
+		}
+		for _, p := range c.Partitions {
+			sums[b.ID] += of(p, b.ID)
+		}
+		total += sums[b.ID]
+	}
+	for _, b := range c.Brokers {
+		mean := total / n
+		if d := max(sums[b.ID]-mean, mean-sums[b.ID]); d > mean/10+one && !b.Draining {
+			t.Errorf("broker %d has %d %s, the mean is %d", b.ID, sums[b.ID], what, mean)
+		}
+	}
+}
+
+func bytesOn(p Partition, id int32) int64 {
+	if slices.Contains(p.Replicas, id) {
+		return p.Bytes + replicaBytes
+	}
+	return 0
+}
+
+func leadersOn(p Partition, id int32) int64 {
+	if p.Replicas[0] == id {
+		return 1
+	}
+	return 0
+}
+
+// TestNewBrokersAreFilled: 3 brokers become 5, with little more copied than the new ones must get.
+func TestNewBrokersAreFilled(t *testing.T) {
+	c := assigned(t, brokers(5, 1), 3, 6, 20)
+	plan := New(c, Options{})
+	after, copied := execute(c, plan)
+	near(t, after, "bytes", largest, bytesOn)
+	near(t, after, "leaders", 1, leadersOn)
+	total := int64(0)
+	for _, b := range c.Brokers {
+		total += c.bytes(b.ID)
+	}
+	// Both new brokers need at least 90 % of the mean.
+	if bound := total / 5 * 2 * 9 / 10; copied > bound*11/10 {
+		t.Errorf("the plan copies %d bytes, the lower bound is %d", copied, bound)
+	}
+}
+
+// TestHundredBrokers: a cluster of 80 brokers and 10,000 partitions in 4 racks gets 20 brokers, and
+// one of the old brokers is drained.
+func TestHundredBrokers(t *testing.T) {
+	all := brokers(100, 4)
+	all[7].Draining = true
+	c := assigned(t, all, 80, 100, 100)
+	plan := New(c, Options{})
+	after, copied := execute(c, plan)
+	if plan.After[Drain]+plan.After[Racks]+plan.After[Capacity] != 0 ||
+		len(plan.Blocked) > 0 {
+		t.Errorf("the potential after the plan is %v", plan.After)
+	}
+	near(t, after, "bytes", largest, bytesOn)
+	near(t, after, "leaders", 1, leadersOn)
+	total := int64(0)
+	for _, b := range c.Brokers {
+		total += c.bytes(b.ID)
+	}
+	if bound := total/99*20*9/10 + c.bytes(7); copied > bound*11/10 {
+		t.Errorf("the plan copies %d bytes, the lower bound is %d", copied, bound)
+	}
+	t.Logf("%d moves", len(plan.Moves))
+}
+
+// TestBalancedClusterGetsNoMoves: package placement balances new partitions of the same size.
+func TestBalancedClusterGetsNoMoves(t *testing.T) {
+	c := assigned(t, brokers(6, 3), 6, 10, 12)
+	for i := range c.Partitions {
+		c.Partitions[i].Bytes, c.Partitions[i].Rate = 1<<30, 1000
+	}
+	if plan := New(c, Options{}); len(plan.Moves) > 0 || plan.Before != (Potential{}) {
+		t.Errorf("got %d moves, potential %v", len(plan.Moves), plan.Before)
+	}
+}
+
+// TestLeadershipMovesWithoutCopies: if all partitions are led by one of three brokers that hold all
+// replicas, nothing is copied.
+func TestLeadershipMovesWithoutCopies(t *testing.T) {
+	c := Cluster{Brokers: brokers(3, 3)}
+	for index := range int32(30) {
+		c.Partitions = append(c.Partitions, Partition{Topic: "orders", Index: index,
+			Bytes: 1 << 30, Rate: 1000, Replicas: []int32{0, 1, 2}})
+	}
+	plan := New(c, Options{})
+	after, copied := execute(c, plan)
+	if copied > 0 || len(plan.Moves) > 20 {
+		t.Errorf("%d moves copy %d bytes", len(plan.Moves), copied)
+	}
+	near(t, after, "leaders", 0, leadersOn)
+}
+
+// TestBlockedDrain: a drain that cannot be completed reports the obstacle and moves nothing that
+// would break it.
+func TestBlockedDrain(t *testing.T) {
+	for name, test := range map[string]struct {
+		change func(c *Cluster)
+		want   Goal
+	}{
+		"as many brokers as replicas": {func(c *Cluster) { c.Brokers = c.Brokers[:3] }, Drain},
+		"the others are cordoned":     {func(c *Cluster) { c.Brokers[3].Cordoned = true }, Drain},
+		"the other one is in the rack of a replica": {func(c *Cluster) {
+			c.Brokers[3].Rack = "1"
+			c.Brokers = append(c.Brokers, Broker{ID: 4, Rack: "0", Cordoned: true})
+		}, Racks},
+		"the other one is too small": {func(c *Cluster) { c.Brokers[3].Capacity = 1 << 30 }, Capacity},
+	} {
+		c := Cluster{Brokers: brokers(4, 3)}
+		c.Brokers[0].Draining = true
+		c.Partitions = []Partition{{Topic: "orders", Bytes: 1 << 30, Replicas: []int32{0, 1, 2}}}
+		test.change(&c)
+		plan := New(c, Options{})
+		want := []Blocked{{Partition: 0, Broker: 0, Goal: test.want}}
+		if len(plan.Moves) > 0 || !slices.Equal(plan.Blocked, want) {
+			t.Errorf("%s: got %+v, want %+v", name, plan, want)
+		}
+	}
+}
+
+func BenchmarkHundredBrokers(b *testing.B) {
+	c := assigned(b, brokers(100, 4), 80, 100, 100)
+	for b.Loop() {
+		New(c, Options{})
+	}
+}

@@ -1,0 +1,326 @@
+package balance
+
+import (
+	"cmp"
+	"slices"
+)
+
+// candidate is a possible move. The replica at index k of a partition moves to broker to, or, if
+// copies is false, becomes the preferred leader.
+type candidate struct {
+	of     *partition // nil: there is none
+	k, to  int
+	copies bool
+	delta  Potential // by which the move changes the potential
+}
+
+// copying returns the candidate that moves the replica at index k to a broker. It must not be on
+// this broker. ok is false if the broker cannot get the replica or the move makes a hard goal
+// worse.
+func (p *planner) copying(of *partition, k, to int) (c candidate, ok bool) {
+	if of.Fixed || p.brokers[to].Cordoned || p.brokers[to].Draining ||
+		slices.Contains(of.replicas, to) {
+		return c, false
+	}
+	from := of.replicas[k]
+	c = candidate{of: of, k: k, to: to, copies: true}
+	if c.delta[Racks] = p.rackExcess(of, k, to) - p.rackExcess(of, -1, -1); c.delta[Racks] > 0 {
+		return c, false
+	}
+	if p.disk.value[to]+of.bytes > p.capacity.bands[to].high {
+		return c, false
+	}
+	if p.brokers[from].Draining {
+		c.delta[Drain] = -1
+	}
+	c.delta[Capacity] = p.capacity.change(from, to, of.bytes)
+	c.delta[Disk] = p.disk.change(from, to, of.bytes)
+	c.delta[TopicReplicas] = p.topics[of.topic].change(from, to, 1)
+	if k == 0 {
+		c.delta[LeaderRate] = p.rate.change(from, to, of.Rate)
+		c.delta[Leaders] = p.leaders.change(from, to, 1)
+	}
+	return c, true
+}
+
+// leading returns the candidate that makes the replica at index k > 0 the preferred leader.
+func (p *planner) leading(of *partition, k int) (c candidate, ok bool) {
+	from, to := of.replicas[0], of.replicas[k]
+	if of.Fixed || p.brokers[to].Draining {
+		return c, false
+	}
+	c = candidate{of: of, k: k, to: to}
+	c.delta[LeaderRate] = p.rate.change(from, to, of.Rate)
+	c.delta[Leaders] = p.leaders.change(from, to, 1)
+	return c, true
+}
+
+// serves reports whether a candidate improves a goal and makes no earlier goal worse.
+func (c candidate) serves(goal Goal) bool {
+	for earlier := range goal {
+		if c.delta[earlier] > 0 {
+			return false
+		}
+	}
+	return c.delta[goal] < 0
+}
+
+// better reports whether a candidate lowers the potential more than another one. rest compares
+// candidates that lower it equally.
+func (c candidate) better(than candidate, rest ...int) bool {
+	if than.of == nil {
+		return true
+	}
+	if order := c.delta.Compare(than.delta); order != 0 {
+		return order < 0
+	}
+	return cmp.Or(rest...) < 0
+}
+
+// apply makes a move.
+func (p *planner) apply(c candidate, goal Goal) {
+	of, from := c.of, c.of.replicas[c.k]
+	if c.copies {
+		p.capacity.move(from, c.to, of.bytes)
+		p.disk.move(from, c.to, of.bytes)
+		p.topics[of.topic].move(from, c.to, 1)
+		if c.k == 0 {
+			p.rate.move(from, c.to, of.Rate)
+			p.leaders.move(from, c.to, 1)
+		}
+		of.replicas[c.k] = c.to
+		p.held[from] = slices.DeleteFunc(p.held[from],
+			func(other *partition) bool { return other == of })
+		at, _ := slices.BinarySearchFunc(p.held[c.to], of, func(a, b *partition) int {
+			return cmp.Or(cmp.Compare(b.bytes, a.bytes), compareKeys(a, b))
+		})
+		p.held[c.to] = slices.Insert(p.held[c.to], at, of)
+	} else {
+		from = of.replicas[0]
+		p.rate.move(from, c.to, of.Rate)
+		p.leaders.move(from, c.to, 1)
+		of.replicas = slices.Insert(slices.Delete(of.replicas, c.k, c.k+1), 0, c.to)
+	}
+	for goal := range p.state {
+		p.state[goal] += c.delta[goal]
+	}
+	ids := make([]int32, len(of.replicas))
+	for i, b := range of.replicas {
+		ids[i] = p.brokers[b].ID
+	}
+	p.moves = append(p.moves, Move{Partition: of.at, Replicas: ids, From: p.brokers[from].ID,
+		To: p.brokers[c.to].ID, Copy: c.copies, Goal: goal})
+}
+
+// byLoad returns all brokers, those with the highest load first.
+func (p *planner) byLoad(l *load) []int {
+	order := make([]int, len(p.brokers))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(l.value[b], l.value[a]) })
+	return order
+}
+
+// searchDrain moves the largest replica of the first draining broker to the broker for which this
+// is best, and among equal ones to the broker with the fewest bytes. Large replicas go first
+// because the small ones then fill the gaps.
+func (p *planner) searchDrain() (best candidate) {
+	for b := range p.brokers {
+		if !p.brokers[b].Draining {
+			continue
+		}
+		for _, of := range p.held[b] {
+			if best = p.bestTarget(of, slices.Index(of.replicas, b), Drain); best.of != nil {
+				return best
+			}
+		}
+	}
+	return best
+}
+
+// bestTarget returns the best broker for a replica.
+func (p *planner) bestTarget(of *partition, k int, goal Goal) (best candidate) {
+	for to := range p.brokers {
+		c, ok := p.copying(of, k, to)
+		if ok && c.serves(goal) && c.better(best, cmp.Compare(p.disk.value[to],
+			p.disk.value[best.to])) {
+			best = c
+		}
+	}
+	return best
+}
+
+// searchRacks moves one replica of the first partition whose racks can be improved.
+func (p *planner) searchRacks() (best candidate) {
+	for _, of := range p.partitions {
+		if p.rackExcess(of, -1, -1) == 0 {
+			continue
+		}
+		for k := range of.replicas {
+			c := p.bestTarget(of, k, Racks)
+			if c.of != nil && c.better(best) {
+				best = c
+			}
+		}
+		if best.of != nil {
+			return best
+		}
+	}
+	return best
+}
+
+// searchDisk moves a replica from the broker with the most bytes to the one with the fewest, if
+// possible, and else between the next ones. Of the replicas it chooses the one that gains the most
+// per byte; most moves gain the same. Then it prefers what is better for the later goals, and then
+// the largest replica: fewer moves.
+func (p *planner) searchDisk(goal Goal) (best candidate) {
+	order := p.byLoad(&p.disk)
+	for _, from := range order {
+		for i := len(order) - 1; i >= 0 && order[i] != from; i-- {
+			for _, of := range p.held[from] {
+				c, ok := p.copying(of, slices.Index(of.replicas, from), order[i])
+				if ok && c.serves(goal) && c.worthwhile(goal) && c.gainsMore(best, goal) {
+					best = c
+				}
+			}
+			if best.of != nil {
+				return best
+			}
+		}
+	}
+	return best
+}
+
+// worthwhile reports whether a copy for the goal Disk gains at least half of its bytes.
+func (c candidate) worthwhile(goal Goal) bool {
+	return goal != Disk || -2*c.delta[Disk] >= c.of.bytes
+}
+
+// gainsMore reports whether a copy gains more per byte than another one.
+func (c candidate) gainsMore(than candidate, goal Goal) bool {
+	if than.of == nil {
+		return true
+	}
+	// Floating-point division, because the products of two sizes exceed 64 bits. The deltas of
+	// replicas that fit into the gap are exact multiples of their sizes, so equal gains are equal.
+	mine := float64(c.delta[goal]) / float64(c.of.bytes)
+	other := float64(than.delta[goal]) / float64(than.of.bytes)
+	return cmp.Or(cmp.Compare(mine, other),
+		slices.Compare(c.delta[goal+1:], than.delta[goal+1:])) < 0
+}
+
+// searchTopic moves a replica of a topic that has too many on one broker to the broker with the
+// fewest of them. It prefers small replicas.
+func (p *planner) searchTopic() (best candidate) {
+	for number := range p.topics {
+		l := &p.topics[number]
+		if l.excess() == 0 {
+			continue
+		}
+		order := p.byLoad(l)
+		for _, from := range order {
+			for i := len(order) - 1; i >= 0 && order[i] != from; i-- {
+				for _, of := range slices.Backward(p.held[from]) {
+					if of.topic != number {
+						continue
+					}
+					c, ok := p.copying(of, slices.Index(of.replicas, from), order[i])
+					if ok && c.serves(TopicReplicas) && c.better(best) {
+						best = c
+					}
+				}
+				if best.of != nil {
+					return best
+				}
+			}
+		}
+	}
+	return best
+}
+
+// searchLeader makes another replica of a partition of the busiest broker its preferred leader. If
+// this is possible for no broker, it moves the replica of a leader, but only for goal LeaderRate:
+// the number of leaders is not worth a copy.
+func (p *planner) searchLeader(goal Goal) (best candidate) {
+	l := &p.rate
+	if goal == Leaders {
+		l = &p.leaders
+	}
+	order := p.byLoad(l)
+	for _, from := range order {
+		for _, of := range p.held[from] {
+			if of.replicas[0] != from {
+				continue
+			}
+			for k := 1; k < len(of.replicas); k++ {
+				c, ok := p.leading(of, k)
+				if ok && c.serves(goal) && c.better(best) {
+					best = c
+				}
+			}
+		}
+		if best.of != nil {
+			return best
+		}
+	}
+	if goal == Leaders {
+		return best
+	}
+	return p.searchLeaderCopy(order)
+}
+
+// searchLeaderCopy moves the replica of a leader for goal LeaderRate.
+func (p *planner) searchLeaderCopy(order []int) (best candidate) {
+	for _, from := range order {
+		for i := len(order) - 1; i >= 0 && order[i] != from; i-- {
+			for _, of := range p.held[from] {
+				if of.replicas[0] != from {
+					continue
+				}
+				c, ok := p.copying(of, 0, order[i])
+				if ok && c.serves(LeaderRate) && -2*c.delta[LeaderRate] >= of.Rate &&
+					c.gainsMore(best, LeaderRate) {
+					best = c
+				}
+			}
+			if best.of != nil {
+				return best
+			}
+		}
+	}
+	return best
+}
+
+// blocked returns the replicas that the plan leaves on draining brokers, and why.
+func (p *planner) blocked() (all []Blocked) {
+	for b := range p.brokers {
+		if !p.brokers[b].Draining {
+			continue
+		}
+		for _, of := range p.held[b] {
+			if !of.Fixed {
+				all = append(all, Blocked{Partition: of.at, Broker: p.brokers[b].ID,
+					Goal: p.obstacle(of, slices.Index(of.replicas, b))})
+			}
+		}
+	}
+	return all
+}
+
+// obstacle returns the goal that prevents the move of a replica: the last one that some broker
+// fails.
+func (p *planner) obstacle(of *partition, k int) Goal {
+	worst := Drain
+	for to := range p.brokers {
+		if p.brokers[to].Cordoned || p.brokers[to].Draining || slices.Contains(of.replicas, to) {
+			continue
+		}
+		if p.rackExcess(of, k, to) > p.rackExcess(of, -1, -1) {
+			worst = max(worst, Racks)
+		} else {
+			worst = Capacity
+		}
+	}
+	return worst
+}

@@ -1,0 +1,247 @@
+package balance
+
+import (
+	"cmp"
+	"slices"
+)
+
+// partition is a partition during the planning. Brokers are identified by their positions in
+// planner.brokers.
+type partition struct {
+	Partition
+	at       int // index in Cluster.Partitions
+	topic    int
+	bytes    int64 // Bytes plus replicaBytes
+	replicas []int
+}
+
+// band contains the bounds of a goal for one broker, inclusive.
+type band struct{ low, high int64 }
+
+// excess returns how far a value is outside the band.
+func (b band) excess(value int64) int64 { return max(0, value-b.high, b.low-value) }
+
+// unbounded is the band of a broker to which a goal does not apply.
+var unbounded = band{low: -1 << 62, high: 1 << 62}
+
+// load is what a broker holds in the measure of one goal, and its bounds.
+type load struct {
+	value []int64
+	bands []band
+}
+
+// change returns by how much the excess changes when amount moves from one broker to another.
+func (l *load) change(from, to int, amount int64) int64 {
+	if amount == 0 || from == to {
+		return 0
+	}
+	before := l.bands[from].excess(l.value[from]) + l.bands[to].excess(l.value[to])
+	return l.bands[from].excess(l.value[from]-amount) + l.bands[to].excess(l.value[to]+amount) -
+		before
+}
+
+func (l *load) move(from, to int, amount int64) {
+	l.value[from] -= amount
+	l.value[to] += amount
+}
+
+func (l *load) excess() int64 {
+	sum := int64(0)
+	for i, value := range l.value {
+		sum += l.bands[i].excess(value)
+	}
+	return sum
+}
+
+// planner is the state of one call of New.
+type planner struct {
+	options    Options
+	brokers    []Broker // sorted by id
+	partitions []*partition
+	held       [][]*partition // by broker, sorted by size, the largest first
+	racks      []int          // rack of each broker
+	rackCount  int            // racks with a broker that is not draining
+
+	capacity, disk, rate, leaders load
+	topics                        []load
+	state                         Potential // kept up to date by apply
+
+	moves []Move
+}
+
+func newPlanner(cluster Cluster, options Options) *planner {
+	options.TolerancePercent = cmp.Or(options.TolerancePercent, 10)
+	options.CapacityPercent = cmp.Or(options.CapacityPercent, 80)
+	p := &planner{options: options, brokers: slices.Clone(cluster.Brokers)}
+	slices.SortFunc(p.brokers, func(a, b Broker) int { return cmp.Compare(a.ID, b.ID) })
+	p.nameRacks()
+	p.addPartitions(cluster.Partitions)
+	p.count()
+	p.state = p.potential()
+	return p
+}
+
+// nameRacks numbers the racks.
+func (p *planner) nameRacks() {
+	numbers, used := map[string]int{}, map[int]bool{}
+	p.racks = make([]int, len(p.brokers))
+	for i, b := range p.brokers {
+		number, known := numbers[b.Rack]
+		if !known {
+			number = len(numbers)
+			numbers[b.Rack] = number
+		}
+		p.racks[i] = number
+		if !b.Draining {
+			used[number] = true
+		}
+	}
+	p.rackCount = max(1, len(used))
+}
+
+// addPartitions converts the partitions, in an order that does not depend on that of the input.
+func (p *planner) addPartitions(all []Partition) {
+	position := make(map[int32]int, len(p.brokers))
+	for i, b := range p.brokers {
+		position[b.ID] = i
+	}
+	p.partitions = make([]*partition, len(all))
+	for i := range all {
+		of := &partition{Partition: all[i], at: i, bytes: all[i].Bytes + replicaBytes}
+		for _, id := range all[i].Replicas {
+			of.replicas = append(of.replicas, position[id])
+		}
+		p.partitions[i] = of
+	}
+	slices.SortFunc(p.partitions, compareKeys)
+	p.held = make([][]*partition, len(p.brokers))
+	topics := -1
+	for i, of := range p.partitions {
+		if i == 0 || of.Topic != p.partitions[i-1].Topic {
+			topics++
+		}
+		of.topic = topics
+		for _, b := range of.replicas {
+			p.held[b] = append(p.held[b], of)
+		}
+	}
+	for _, held := range p.held {
+		slices.SortStableFunc(held, func(a, b *partition) int {
+			return cmp.Compare(b.bytes, a.bytes)
+		})
+	}
+	p.topics = make([]load, topics+1)
+}
+
+// count computes the loads of all brokers and the bounds of all goals.
+func (p *planner) count() {
+	for _, l := range []*load{&p.capacity, &p.disk, &p.rate, &p.leaders} {
+		l.value = make([]int64, len(p.brokers))
+	}
+	for i := range p.topics {
+		p.topics[i].value = make([]int64, len(p.brokers))
+	}
+	for _, of := range p.partitions {
+		for k, b := range of.replicas {
+			p.disk.value[b] += of.bytes
+			p.topics[of.topic].value[b]++
+			if k == 0 {
+				p.rate.value[b] += of.Rate
+				p.leaders.value[b]++
+			}
+		}
+	}
+	copy(p.capacity.value, p.disk.value)
+	p.capacity.bands = make([]band, len(p.brokers))
+	for i, b := range p.brokers {
+		p.capacity.bands[i] = unbounded
+		if b.Capacity > 0 && !b.Draining {
+			p.capacity.bands[i].high = b.Capacity / 100 * p.options.CapacityPercent
+		}
+	}
+	for _, l := range []*load{&p.disk, &p.rate, &p.leaders} {
+		l.bands = p.bands(l.value, func(total, n int64) band {
+			// rounded outwards: a mean of 2.5 leaders allows 2 and 3
+			low := total * (100 - p.options.TolerancePercent) / (100 * n)
+			high := (total*(100+p.options.TolerancePercent) + 100*n - 1) / (100 * n)
+			return band{low, high}
+		})
+	}
+	for i := range p.topics {
+		l := &p.topics[i]
+		l.bands = p.bands(l.value, func(total, n int64) band {
+			mean := (total + n - 1) / n
+			return band{high: max(mean+1, (3*total+2*n-1)/(2*n))}
+		})
+	}
+}
+
+// bands returns the bounds of each broker, given the total of all values and the number of brokers
+// that are not draining. A cordoned broker has no lower bound, because it can get no replica.
+func (p *planner) bands(values []int64, of func(total, n int64) band) []band {
+	total, n := int64(0), int64(0)
+	for i, b := range p.brokers {
+		total += values[i]
+		if !b.Draining {
+			n++
+		}
+	}
+	common := unbounded
+	if n > 0 {
+		common = of(total, n)
+	}
+	bands := make([]band, len(p.brokers))
+	for i, b := range p.brokers {
+		bands[i] = common
+		if b.Draining {
+			bands[i] = unbounded
+		} else if b.Cordoned {
+			bands[i].low = unbounded.low
+		}
+	}
+	return bands
+}
+
+// potential computes the potential from the loads.
+func (p *planner) potential() Potential {
+	var sum Potential
+	for _, of := range p.partitions {
+		for _, b := range of.replicas {
+			if p.brokers[b].Draining {
+				sum[Drain]++
+			}
+		}
+		sum[Racks] += p.rackExcess(of, -1, -1)
+	}
+	sum[Capacity], sum[Disk] = p.capacity.excess(), p.disk.excess()
+	sum[LeaderRate], sum[Leaders] = p.rate.excess(), p.leaders.excess()
+	for i := range p.topics {
+		sum[TopicReplicas] += p.topics[i].excess()
+	}
+	return sum
+}
+
+// rackExcess returns the number of replicas of a partition above the fair share of their rack, if
+// the replica at index k were on another broker. k is -1 for the present replicas.
+func (p *planner) rackExcess(of *partition, k, broker int) int64 {
+	share := (len(of.replicas) + p.rackCount - 1) / p.rackCount
+	excess := int64(0)
+	rack := func(i int) int {
+		if i == k {
+			return p.racks[broker]
+		}
+		return p.racks[of.replicas[i]]
+	}
+	for i := range of.replicas {
+		before := 0 // replicas with a lower index in the same rack
+		for j := range i {
+			if rack(j) == rack(i) {
+				before++
+			}
+		}
+		if before >= share {
+			excess++
+		}
+	}
+	return excess
+}

@@ -1,0 +1,32 @@
+package placement
+
+import (
+	"slices"
+	"testing"
+)
+
+// TestCordonedBrokersGetNoReplicas: neither by new partitions nor by changes of the number of
+// replicas, unless the other brokers do not suffice. They keep their replicas.
+func TestCordonedBrokersGetNoReplicas(t *testing.T) {
+	brokers := []Broker{{ID: 0}, {ID: 1, Cordoned: true}, {ID: 2}, {ID: 3}}
+	assigned, err := Assign(brokers, nil, 0, 20, 3)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, replicas := range assigned {
+		if slices.Contains(replicas, 1) {
+			t.Fatalf("broker 1 gets a replica: %v", assigned)
+		}
+	}
+	if assigned, err = Assign(brokers, nil, 0, 1, 4); err != nil || len(assigned[0]) != 4 {
+		t.Errorf("4 replicas: got %v, %v", assigned, err)
+	}
+	fitted, err := Fit(brokers, nil, [][]int32{{0, 2}, {1, 0}}, 3)
+	if err != nil || slices.Contains(fitted[0], 1) || fitted[1][0] != 1 {
+		t.Errorf("fit: got %v, %v", fitted, err)
+	}
+	if fitted, err = Fit(brokers, nil, [][]int32{{0, 2, 3}}, 4); err != nil ||
+		!slices.Contains(fitted[0], 1) {
+		t.Errorf("fit with 4 replicas: got %v, %v", fitted, err)
+	}
+}
