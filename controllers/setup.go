@@ -25,6 +25,7 @@ import (
 	"heartwood.dev/heartwood/controllers/loguser"
 	"heartwood.dev/heartwood/controllers/opmetrics"
 	"heartwood.dev/heartwood/controllers/peertls"
+	"heartwood.dev/heartwood/controllers/rebalance"
 	"heartwood.dev/heartwood/controllers/reports"
 	"heartwood.dev/heartwood/controllers/secrets"
 	"heartwood.dev/heartwood/controllers/sets"
@@ -63,6 +64,7 @@ type options struct {
 	preferredLeaderDelay time.Duration // see election.Reconciler
 	topicPace            topic.Pace
 	settleTime           time.Duration    // see logcluster.Reconciler
+	rebalanceInterval    time.Duration    // see rebalance.Reconciler
 	now                  func() time.Time // of certificates and passwords; default: time.Now
 }
 
@@ -105,6 +107,10 @@ func setup(mgr ctrl.Manager, settings render.Settings, options options) error {
 		&loguser.Reconciler{Store: store, Events: events, Now: options.now},
 		&loguser.ScramReconciler{Store: store, Conditions: shared, Now: options.now},
 		&assignment.Reconciler{Client: c, Live: mgr.GetAPIReader(), Sets: reader, Writer: writer},
+		&rebalance.Reconciler{Client: c, Sets: reader, Writer: writer, Brokers: brokers,
+			Reports: collector, Events: events, Status: shared,
+			Transport: options.reports.Transport, TLS: peers,
+			Interval: options.rebalanceInterval},
 		&topic.Reconciler{Client: c, Events: events, Brokers: brokers, Sets: reader,
 			Reports: collector, LastSuccess: lastSuccess, BrokerChanges: topics,
 			Pace: options.topicPace},

@@ -22,6 +22,9 @@ type Partition struct {
 	LogEndOffset     int64  `json:"logEndOffset"`
 	HighWatermark    int64  `json:"highWatermark"`
 	LastStableOffset int64  `json:"lastStableOffset"`
+	// ProducedBytes is the number of bytes that this replica has appended for producers since the
+	// broker started.
+	ProducedBytes int64 `json:"producedBytes"`
 	// Fault is why this replica is unavailable, such as a failed disk; absent if it is available.
 	Fault string `json:"fault,omitempty"`
 

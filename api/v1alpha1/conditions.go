@@ -11,6 +11,8 @@ const (
 	ConditionReplicated = "Replicated"
 	// ConditionScaled is True on a LogCluster if it has spec.brokers brokers.
 	ConditionScaled = "Scaled"
+	// ConditionDrained is True on a LogCluster if the brokers in spec.drain hold no replicas.
+	ConditionDrained = "Drained"
 	// ConditionApplied is True on a LogCluster if the operator has applied its spec to the objects
 	// that run it.
 	ConditionApplied = "Applied"
@@ -164,6 +166,14 @@ const (
 	ReasonReplicasDoNotFit = "ReplicasDoNotFit"
 )
 
+// Reasons of ConditionDrained, besides ReasonDraining.
+const (
+	// ReasonDrained: the brokers in spec.drain hold no replicas, or no broker is to be drained.
+	ReasonDrained = "Drained"
+	// ReasonDrainBlocked: replicas cannot leave the brokers in spec.drain, and none is moved.
+	ReasonDrainBlocked = "DrainBlocked"
+)
+
 // Reasons of ConditionCompacting. No other reason is used.
 const (
 	// ReasonUpToDate: the log is clean.
@@ -197,6 +207,10 @@ const (
 	// EventApplyFailed: applying an object of a LogCluster failed; the note names the object and
 	// the error.
 	EventApplyFailed = ReasonApplyFailed
+	// EventRebalanceStarted: moves of replicas have begun; the note says why.
+	EventRebalanceStarted = "RebalanceStarted"
+	// EventRebalanceEnded: moves of replicas have ended; the note says how.
+	EventRebalanceEnded = "RebalanceEnded"
 	// EventRestarting: the operator restarts a broker; the note says why.
 	EventRestarting = ReasonRestarting
 )

@@ -94,6 +94,15 @@ const (
 	// updates. Elections, assignments and certificates continue.
 	AnnotationPaused = "heartwood.dev/paused"
 
+	// AnnotationRebalance, on a LogCluster, requests one run that balances the brokers for each new
+	// value. The value RebalanceCancel cancels the present run, as does the removal of the annotation
+	// if it has started the run; while it is set, no run begins.
+	AnnotationRebalance = "heartwood.dev/rebalance"
+	// AnnotationDrainAnyway, with value true on a LogCluster, lets moves of replicas ignore racks and
+	// the size of disks, so that brokers in spec.drain can be drained although the others do not
+	// suffice.
+	AnnotationDrainAnyway = "heartwood.dev/drain-anyway"
+
 	// AnnotationRotate, on a LogUser, requests new credentials for each new value. The previous
 	// password remains valid for PreviousPasswordLifetime.
 	AnnotationRotate = "heartwood.dev/rotate"

@@ -32,7 +32,10 @@ type LogClusterStatus struct {
 	// +listType=map
 	// +listMapKey=id
 	Brokers []BrokerStatus `json:"brokers,omitempty"`
-	// Conditions are Ready, Applied, Scaled and RollingOut.
+	// Rebalance is the state of the moves of replicas between brokers.
+	// +optional
+	Rebalance *RebalanceStatus `json:"rebalance,omitempty"`
+	// Conditions are Ready, Applied, Scaled, Drained and RollingOut.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

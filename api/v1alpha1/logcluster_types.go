@@ -16,6 +16,7 @@ import (
 // +kubebuilder:printcolumn:name="Partitions",type=integer,JSONPath=`.status.partitions`
 // +kubebuilder:printcolumn:name="Under-Replicated",type=integer,JSONPath=`.status.underReplicated`
 // +kubebuilder:printcolumn:name="Rollout",type=string,JSONPath=`.status.conditions[?(@.type=="RollingOut")].reason`
+// +kubebuilder:printcolumn:name="Rebalance",type=string,JSONPath=`.status.rebalance.phase`
 // +kubebuilder:printcolumn:name="Applied",type=string,JSONPath=`.status.conditions[?(@.type=="Applied")].status`
 // +kubebuilder:printcolumn:name="Bootstrap",type=string,JSONPath=`.status.bootstrap`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
@@ -33,6 +34,8 @@ type LogCluster struct {
 // LogClusterSpec is the desired state of a LogCluster.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.topicDefaults) || !has(self.topicDefaults.replicas) || self.topicDefaults.replicas <= self.brokers",fieldPath=".topicDefaults.replicas",message="topicDefaults.replicas must not be more than brokers: lower it, or raise brokers"
+// +kubebuilder:validation:XValidation:rule="!has(self.drain) || (self.drain.all(id, id < self.brokers) && size(self.drain) < self.brokers)",fieldPath=".drain",message="drain must contain ids below brokers, and not those of all brokers: to remove brokers for good, lower brokers, which removes the highest ids"
+// +kubebuilder:validation:XValidation:rule="!has(self.cordoned) || self.cordoned.all(id, id < self.brokers)",fieldPath=".cordoned",message="cordoned must contain ids below brokers"
 // +kubebuilder:validation:XValidation:rule="!has(self.groups) || !has(self.groups.offsetsTopic) || !has(self.groups.offsetsTopic.replicas) || self.groups.offsetsTopic.replicas <= self.brokers",fieldPath=".groups.offsetsTopic.replicas",message="groups.offsetsTopic.replicas must not be more than brokers: lower it, or raise brokers"
 type LogClusterSpec struct {
 	// Brokers is the number of brokers. Their ids are 0 to brokers-1. When it is lowered, the
@@ -100,6 +103,29 @@ type LogClusterSpec struct {
 	// Replication configures replication between brokers.
 	// +optional
 	Replication *Replication `json:"replication,omitempty"`
+
+	// Rebalance configures how the operator moves replicas between brokers.
+	// +optional
+	Rebalance *Rebalance `json:"rebalance,omitempty"`
+
+	// Cordoned are the ids of brokers that get no more replicas: of new partitions, or by moves that
+	// the operator decides. Their replicas stay (KIP-1066). A Topic that needs more brokers than are
+	// left gets replicas on cordoned brokers, too.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=1000
+	// +kubebuilder:validation:items:Minimum=0
+	Cordoned []int32 `json:"cordoned,omitempty"`
+
+	// Drain are the ids of brokers that all replicas are to leave. Such brokers are also cordoned.
+	// They keep running and keep their volumes; remove an id from the list and rebalance to fill
+	// the broker again. If replicas cannot leave, because of disks, racks or their number, none is
+	// moved, and condition Drained says why.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=1000
+	// +kubebuilder:validation:items:Minimum=0
+	Drain []int32 `json:"drain,omitempty"`
 
 	// Groups configures consumer groups.
 	// +optional

@@ -326,6 +326,7 @@ func accepted() []TableEntry {
 		"{brokers: 1, groups: {consumerSessionTimeout: 1s, consumerHeartbeatInterval: 999ms}}",
 		"{groups: {consumerSessionTimeoutMin: 1s, consumerSessionTimeoutMax: 24h, consumerHeartbeatIntervalMin: 100ms, consumerHeartbeatIntervalMax: 1h}}",
 		"{groups: {consumerSessionTimeout: 2s, consumerHeartbeatInterval: 1s, overrides: [{group: a b, consumerSessionTimeout: 1h}, {group: c, consumerSessionTimeout: 3s, consumerHeartbeatInterval: 2999ms}]}}",
+		"{brokers: 2, cordoned: [0, 1], drain: [1], rebalance: {policy: Manual, concurrentPerBroker: 100, rate: 1Ki, window: {start: '23:59', end: '00:00'}}}",
 		"{rackKey: zone}", "{rackKey: topology.kubernetes.io/zone}",
 	} {
 		entries = append(entries, Entry("LogCluster "+spec, "LogCluster", "spec: "+spec))

@@ -104,7 +104,7 @@ var _ = Describe("Every rule", Ordered, ContinueOnFailure, func() {
 			message string) {
 			expectRejected(create(manifest(kind, change)), field, message)
 		},
-		creations(), securityCreations(),
+		creations(), securityCreations(), rebalanceCreations(),
 	)
 	DescribeTable("rejects an update",
 		func(kind, before, after, field, message string) {

@@ -300,11 +300,12 @@ func (p *planner) change(key partitionset.Key, before *partitionset.Assignment,
 	}
 }
 
-// brokers returns all brokers to which replicas may be assigned, with their racks if known.
+// brokers returns all brokers that may hold replicas, with their racks if known.
 func (p *planner) brokers() []placement.Broker {
 	brokers := make([]placement.Broker, p.cluster.Spec.Brokers)
 	for id := range brokers {
-		brokers[id] = placement.Broker{ID: int32(id), Rack: p.racks[int32(id)]}
+		brokers[id] = placement.Broker{ID: int32(id), Rack: p.racks[int32(id)],
+			Cordoned: !p.cluster.Spec.MayReceive(int32(id))}
 	}
 	return brokers
 }

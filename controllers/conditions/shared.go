@@ -6,6 +6,7 @@ import (
 	"slices"
 	"sync"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/event"
@@ -13,16 +14,18 @@ import (
 	"heartwood.dev/heartwood/api/v1alpha1"
 )
 
-// Shared holds conditions of LogClusters that other controllers than the writer of the status
-// decide. A status has one writer, as two writers of one list of conditions would overwrite each
-// other's. After a restart of the operator it is empty; the conditions in the status remain until
-// they are set again. The zero value is not usable.
+// Shared holds parts of the status of LogClusters that other controllers than the writer of the
+// status decide: conditions, and the state of moves of replicas. A status has one writer, as two
+// writers of one list of conditions would overwrite each other's. After a restart of the operator
+// it is empty; the conditions in the status remain until they are set again. The zero value is not
+// usable.
 type Shared struct {
 	changes chan event.GenericEvent
 
 	mu struct {
 		sync.Mutex
 		conditions map[types.NamespacedName]map[string]metav1.Condition // by type
+		rebalances map[types.NamespacedName]*v1alpha1.RebalanceStatus
 	}
 }
 
@@ -30,6 +33,7 @@ type Shared struct {
 func NewShared() *Shared {
 	s := &Shared{changes: make(chan event.GenericEvent)}
 	s.mu.conditions = map[types.NamespacedName]map[string]metav1.Condition{}
+	s.mu.rebalances = map[types.NamespacedName]*v1alpha1.RebalanceStatus{}
 	return s
 }
 
@@ -44,12 +48,39 @@ func (s *Shared) Set(ctx context.Context, cluster *v1alpha1.LogCluster,
 	if !s.store(key, condition) {
 		return nil
 	}
+	return s.notify(ctx, cluster)
+}
+
+func (s *Shared) notify(ctx context.Context, cluster *v1alpha1.LogCluster) error {
 	select {
 	case s.changes <- event.GenericEvent{Object: cluster}:
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
 	}
+}
+
+// SetRebalance sets the state of moves of replicas, which must not be changed any more, and
+// notifies the writer of the status if it differs from the last one. It returns an error only if
+// ctx ends.
+func (s *Shared) SetRebalance(ctx context.Context, cluster *v1alpha1.LogCluster,
+	status *v1alpha1.RebalanceStatus) error {
+	key := types.NamespacedName{Namespace: cluster.Namespace, Name: cluster.Name}
+	s.mu.Lock()
+	same := equality.Semantic.DeepEqual(s.mu.rebalances[key], status)
+	s.mu.rebalances[key] = status
+	s.mu.Unlock()
+	if same {
+		return nil
+	}
+	return s.notify(ctx, cluster)
+}
+
+// Rebalance returns the state of moves of replicas; nil if it is not known yet.
+func (s *Shared) Rebalance(cluster types.NamespacedName) *v1alpha1.RebalanceStatus {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.mu.rebalances[cluster]
 }
 
 func (s *Shared) store(key types.NamespacedName, condition metav1.Condition) (changed bool) {
@@ -84,4 +115,5 @@ func (s *Shared) Forget(cluster types.NamespacedName) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.mu.conditions, cluster)
+	delete(s.mu.rebalances, cluster)
 }

@@ -73,6 +73,9 @@ func (r *StatusReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctr
 	after := before.DeepCopy()
 	after.Status = scope.status(r.Shared.Get(req.NamespacedName))
 	after.Status.Brokers = scope.describeBrokers()
+	if rebalance := r.Shared.Rebalance(req.NamespacedName); rebalance != nil {
+		after.Status.Rebalance = rebalance.DeepCopy()
+	}
 	if last, known := r.Outcomes.last.Get(req.NamespacedName); known {
 		last.describe(scope, &after.Status, time.Now())
 	}

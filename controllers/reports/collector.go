@@ -51,6 +51,9 @@ type Cluster struct {
 	Responded, Polled int       // numbers of brokers; 0 <= Responded <= Polled
 	// reports on replicas, by the topic's Kafka name
 	Rows map[string][]report.Partition
+	// Rates contains the bytes per second that producers append to partitions, since the previous
+	// round. A partition whose leader has changed has none.
+	Rates map[report.TopicPartition]int64
 }
 
 // RoundNumber returns c.Round, or 0 if c is nil: no round has been completed.
@@ -68,8 +71,8 @@ type Options struct {
 	TLS       *peertls.Client   // for brokers with TLS; default: one with the collector's reader
 }
 
-// Collector polls the brokers of every LogCluster that has compacted topics. Start runs in one
-// goroutine. mu is held only to read or replace the reports.
+// Collector polls the brokers of every LogCluster. Start runs in one goroutine. mu is held only to
+// read or replace the reports.
 type Collector struct {
 	reader   client.Reader
 	plain    http.RoundTripper
@@ -103,7 +106,7 @@ func NewCollector(reader client.Reader, options Options) *Collector {
 func (c *Collector) Topics() <-chan event.GenericEvent { return c.topics }
 
 // Latest returns the report of the last completed round about a cluster. It returns nil if that
-// round did not poll the cluster, or if no round has been completed.
+// round did not know the cluster, or if no round has been completed.
 func (c *Collector) Latest(cluster types.NamespacedName) *Cluster {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -146,9 +149,9 @@ func (c *Collector) round(ctx context.Context) (queued int, err error) {
 	latest := map[types.NamespacedName]*Cluster{}
 	for i := range clusters.Items {
 		cluster := &clusters.Items[i]
-		if key := client.ObjectKeyFromObject(cluster); len(compacted[key]) > 0 {
-			latest[key] = c.poll(ctx, cluster)
-		}
+		key := client.ObjectKeyFromObject(cluster)
+		latest[key] = c.poll(ctx, cluster)
+		latest[key].Rates = rates(c.Latest(key), latest[key])
 	}
 	c.mu.Lock()
 	c.mu.latest = latest

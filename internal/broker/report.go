@@ -22,6 +22,7 @@ func (b *Broker) row(state replica.State) report.Partition {
 	row := report.Partition{
 		Broker: b.opts.NodeID, Topic: state.ID.Topic, Partition: state.ID.Index,
 		Leader: state.Leader, LeaderEpoch: state.LeaderEpoch,
+		ProducedBytes: state.ProducedBytes,
 	}
 	if state.Fault != nil {
 		row.Fault = state.Fault.Error()

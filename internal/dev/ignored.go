@@ -20,6 +20,7 @@ func (s *state) ignored(dataDir string) (texts []string) {
 			}
 		}
 	}
+	texts = append(texts, s.ignoredMoves()...)
 	for _, u := range s.users {
 		password := filepath.Join(dataDir, usersDir, u.Name, credentials.KeyPassword)
 		if u.Spec.Authentication.PasswordFrom != nil {
@@ -29,6 +30,29 @@ func (s *state) ignored(dataDir string) (texts []string) {
 		if u.Annotations[v1alpha1.AnnotationRotate] != "" {
 			texts = append(texts, "LogUser/"+u.Name+": the annotation "+v1alpha1.AnnotationRotate+
 				" needs Kubernetes; delete "+password+", or user.crt and user.key, for new credentials")
+		}
+	}
+	return texts
+}
+
+// ignoredMoves returns texts for fields and annotations that request moves of replicas. Only the
+// operator decides about moves; spec.cordoned has effect here, too.
+func (s *state) ignoredMoves() (texts []string) {
+	if s.cluster == nil {
+		return nil
+	}
+	const instead = " needs the operator; move replicas with kafka-reassign-partitions"
+	name := "LogCluster/" + s.cluster.Name + ": "
+	if len(s.cluster.Spec.Drain) > 0 {
+		texts = append(texts, name+"spec.drain"+instead+". The brokers get no new replicas")
+	}
+	if spec := s.cluster.Spec.Rebalance; spec != nil && spec.Policy == v1alpha1.RebalanceContinuous {
+		texts = append(texts, name+"spec.rebalance.policy Continuous"+instead)
+	}
+	for _, annotation := range []string{v1alpha1.AnnotationRebalance,
+		v1alpha1.AnnotationDrainAnyway} {
+		if s.cluster.Annotations[annotation] != "" {
+			texts = append(texts, name+"the annotation "+annotation+instead)
 		}
 	}
 	return texts

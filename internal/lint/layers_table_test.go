@@ -9,13 +9,16 @@ var layers = map[string][]string{
 	"api/summary":  {"api/v1alpha1", "api/report"},
 	"config/crd":   {},
 
-	"internal/version":     {},
-	"internal/vfs":         {},
-	"internal/timer":       {},
-	"internal/outage":      {},
-	"internal/compress":    {},
-	"internal/pki":         {},
-	"internal/placement":   {},
+	"internal/version":   {},
+	"internal/vfs":       {},
+	"internal/timer":     {},
+	"internal/outage":    {},
+	"internal/compress":  {},
+	"internal/pki":       {},
+	"internal/placement": {},
+
+	"internal/placement/balance": {},
+
 	"internal/restmapper":  {},
 	"internal/authz":       {},
 	"internal/quota":       {},
@@ -111,11 +114,12 @@ var layers = map[string][]string{
 		"internal/metadata/remote", "internal/pki", "internal/vfs",
 	},
 
-	"internal/operator/render":  {"api/v1alpha1"},
-	"internal/operator/rollout": {"internal/placement"},
-	"internal/cli/forward":      {},
-	"internal/cli/kafka":        {},
-	"internal/cli/health":       {"api/v1alpha1"},
+	"internal/operator/render":    {"api/v1alpha1"},
+	"internal/operator/rollout":   {"internal/placement"},
+	"internal/operator/rebalance": {"api/v1alpha1", "internal/placement/balance"},
+	"internal/cli/forward":        {},
+	"internal/cli/kafka":          {},
+	"internal/cli/health":         {"api/v1alpha1"},
 	"internal/cli": {
 		"api/report", "api/v1alpha1", "internal/cli/forward", "internal/cli/health",
 		"internal/cli/kafka", "internal/credentials", "internal/metadata",
@@ -159,6 +163,13 @@ var layers = map[string][]string{
 		"internal/metadata", "internal/operator/render", "internal/operator/rollout",
 		"internal/placement",
 	},
+	"controllers/rebalance": {
+		"api/report", "api/v1alpha1", "controllers/brokerstate", "controllers/conditions",
+		"controllers/index", "controllers/keyed", "controllers/peertls", "controllers/reports",
+		"controllers/sets", "controllers/watch", "internal/metadata",
+		"internal/operator/rebalance", "internal/operator/render", "internal/partitionset",
+		"internal/partitionset/commit", "internal/placement",
+	},
 	"controllers/topic": {
 		"api/summary", "api/v1alpha1", "controllers/brokerstate", "controllers/conditions",
 		"controllers/index", "controllers/keyed", "controllers/opmetrics", "controllers/refusal",
@@ -178,8 +189,8 @@ var layers = map[string][]string{
 		"api/v1alpha1", "controllers/assignment", "controllers/broker", "controllers/brokerstate",
 		"controllers/certificates", "controllers/conditions", "controllers/election",
 		"controllers/index", "controllers/logcluster", "controllers/loguser",
-		"controllers/opmetrics", "controllers/peertls", "controllers/reports",
-		"controllers/secrets",
+		"controllers/opmetrics", "controllers/peertls", "controllers/rebalance",
+		"controllers/reports", "controllers/secrets",
 		"controllers/sets", "controllers/topic", "internal/operator/render",
 		"internal/restmapper",
 	},
@@ -212,7 +223,9 @@ var testLayers = map[string][]string{
 	"internal/bench/tickets": {"internal/compress"},
 	"internal/broker":        {"internal/metadata/local"}, // runs brokers with a metadata store
 	// verifies what a store has written, and compares the described defaults
-	"internal/logstore": {"internal/brokerconfig", "internal/logstore/inspect"},
+	// balances what placement has assigned
+	"internal/placement/balance": {"internal/placement"},
+	"internal/logstore":          {"internal/brokerconfig", "internal/logstore/inspect"},
 	// serves this store to a client
 	"internal/metadata/remote": {"internal/metadata/local", "internal/vfs"},
 	"internal/replica":         {"internal/logstore/cleaner"}, // compacts replicas
@@ -239,16 +252,18 @@ var purePackages = map[string][]string{
 	"internal/logstore/leaderepoch": nil,
 	"internal/logstore/producer":    nil,
 	"internal/operator/render":      {"net"}, // net.JoinHostPort
+	"internal/operator/rebalance":   nil,
 	"internal/operator/rollout":     nil,
 	"internal/outage":               nil,
 	// net/netip and net/url: types of the names in certificates
-	"internal/pki":             {"net/netip", "net/url"},
-	"internal/placement":       nil,
-	"internal/plan":            nil,
-	"internal/quota":           nil,
-	"internal/record":          {"sync"}, // a sync.Pool of buffers
-	"internal/replica/isr":     nil,
-	"internal/sasl":            nil,
-	"internal/replica/session": nil,
-	"internal/partitionset":    nil,
+	"internal/pki":               {"net/netip", "net/url"},
+	"internal/placement":         nil,
+	"internal/placement/balance": nil,
+	"internal/plan":              nil,
+	"internal/quota":             nil,
+	"internal/record":            {"sync"}, // a sync.Pool of buffers
+	"internal/replica/isr":       nil,
+	"internal/sasl":              nil,
+	"internal/replica/session":   nil,
+	"internal/partitionset":      nil,
 }

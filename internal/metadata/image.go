@@ -98,6 +98,9 @@ type Replication struct {
 	// CatchUpBytesRate limits what each broker sends to replicas that are not in sync, in bytes a
 	// second; 0: unlimited.
 	CatchUpBytesRate int64
+	// MoveBytesRate limits what each broker sends to replicas that a reassignment adds, in bytes a
+	// second, instead of CatchUpBytesRate; 0: CatchUpBytesRate applies.
+	MoveBytesRate int64
 }
 
 // Groups is the configuration of consumer groups. For a field that is 0 the broker uses Kafka's

@@ -63,8 +63,14 @@ func ResolveCleaner(cluster *v1alpha1.LogCluster) CleanerBudget {
 // ResolveReplication returns the replication settings of a LogCluster, which may be nil. Values out
 // of range, which the API server rejects, are treated as not set.
 func ResolveReplication(cluster *v1alpha1.LogCluster) (resolved Replication) {
-	if cluster == nil || cluster.Spec.Replication == nil {
+	if cluster == nil {
 		return Replication{}
+	}
+	if spec := cluster.Spec.Rebalance; spec != nil && spec.Rate != nil {
+		resolved.MoveBytesRate = max(0, spec.Rate.Value())
+	}
+	if cluster.Spec.Replication == nil {
+		return resolved
 	}
 	if lag := cluster.Spec.Replication.LagMax; lag != nil && lag.Duration >= time.Second {
 		resolved.LagMax = lag.Duration

@@ -211,6 +211,7 @@ func TestReplicationSettingsOfACluster(t *testing.T) {
 	for text, want := range map[string]Replication{
 		`{}`: {}, `{replication: {}}`: {}, `{replication: {lagMax: 3s}}`: {LagMax: 3 * time.Second},
 		`{replication: {lagMax: 1ms, catchUpRate: 2Mi}}`: {CatchUpBytesRate: 2 << 20},
+		`{rebalance: {rate: 3Mi}}`:                       {MoveBytesRate: 3 << 20},
 	} {
 		var cluster v1alpha1.LogCluster
 		if err := yaml.Unmarshal([]byte("spec: "+text), &cluster); err != nil {

@@ -102,6 +102,7 @@ func (a *applier) configure(img *metadata.Image) (changed bool) {
 	a.brokers, a.replication = img.Brokers, img.Replication
 	a.set.lagMax.Store(int64(cmp.Or(a.replication.LagMax, a.defaults.LagMax)))
 	a.set.catchUp.setRate(a.replication.CatchUpBytesRate)
+	a.set.moves.setRate(a.replication.MoveBytesRate)
 	return true
 }
 

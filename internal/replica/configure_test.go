@@ -38,6 +38,16 @@ func TestImageConfiguresReplication(t *testing.T) {
 		b.catchUp.limiter.Burst() != followerPartitionBytesMax {
 		t.Errorf("configured: lag %s, catch-up rate %v", lag(), b.catchUp.limiter.Limit())
 	}
+	follower, added := int32(1), int32(2)
+	r := &role{replicas: []int32{0, 1, 2}, adding: []int32{2}}
+	if b.throttleOf(r, added) != b.catchUp {
+		t.Error("without a rate for moves, the catch-up rate does not apply to them")
+	}
+	apply(metadata.Replication{CatchUpBytesRate: 1 << 20, MoveBytesRate: 2 << 20})
+	if b.throttleOf(r, added) != b.moves || b.moves.limiter.Limit() != 2<<20 ||
+		b.throttleOf(r, follower) != b.catchUp {
+		t.Error("replicas that are added are not throttled apart from the others")
+	}
 	apply(metadata.Replication{})
 	if lag() != lagMaxDefault || b.catchUp.limiter.Limit() != rate.Inf ||
 		b.catchUp.limiter.Burst() != 0 {

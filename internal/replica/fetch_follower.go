@@ -54,7 +54,8 @@ func (s *Set) readForFollower(want FetchPartition, from fetchingFollower,
 			ErrStaleReplica, from.Broker, from.Epoch, from.ReplicaIncarnation)
 		return result, position{}
 	}
-	bytesMax, throttled := s.catchUp.allow(r, from.Broker, want.BytesMax)
+	throttle := s.throttleOf(r, from.Broker)
+	bytesMax, throttled := throttle.allow(r, from.Broker, want.BytesMax)
 	// Most fetches end here: the follower has all records, and the log is not read.
 	if end := p.log.LogEnd(); want.Offset == end {
 		result.LogStart, result.HighWater, result.Stable = p.log.LogStart(), p.log.HighWatermark(),
@@ -69,7 +70,7 @@ func (s *Set) readForFollower(want FetchPartition, from fetchingFollower,
 		}
 		return result, position{}
 	}
-	s.catchUp.charge(r, from.Broker, data.Length)
+	throttle.charge(r, from.Broker, data.Length)
 	result.setFollowerOffsets(p, r, &want)
 	// limit is the follower's offset, not the log end after the read. If the fetch waits, it must
 	// find the records that were appended during the read, because their notification was already

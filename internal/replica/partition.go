@@ -46,6 +46,8 @@ type partition struct {
 	// State reports it.
 	followFault atomic.Pointer[error]
 	logger      *slog.Logger
+	// produced is the number of bytes that were appended for producers since this broker started.
+	produced atomic.Int64
 	traffic
 }
 
@@ -113,6 +115,9 @@ type State struct {
 	// Lags maps each follower to the number of offsets by which it is behind the leader. Only the
 	// leader sets it.
 	Lags map[int32]int64
+	// ProducedBytes is the number of bytes that were appended for producers since this broker
+	// started.
+	ProducedBytes int64
 	// Fault is the error that prevents this broker from serving or following; nil: none.
 	Fault error
 }
@@ -135,7 +140,8 @@ func (p *partition) serves() bool {
 
 func (p *partition) state() State {
 	r := p.role.Load()
-	state := State{ID: p.id, Log: p.log, Leader: r.refusal == nil, LeaderEpoch: r.epoch}
+	state := State{ID: p.id, Log: p.log, Leader: r.refusal == nil, LeaderEpoch: r.epoch,
+		ProducedBytes: p.produced.Load()}
 	if state.Leader {
 		inSync := r.leaderState.isrSize()
 		state.UnderReplicated, state.UnderMinISR = inSync < len(r.replicas), inSync < r.minISR

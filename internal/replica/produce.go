@@ -119,6 +119,7 @@ func (s *Set) afterAppend(p *partition, r *role, batch ProducePartition, result 
 		return err
 	}
 	if !result.Appended.Duplicate {
+		p.produced.Add(int64(len(batch.Batch)))
 		p.producedBytes.Add(float64(len(batch.Batch)))
 		p.producedRecords.Add(float64(result.Appended.LastOffset - result.Appended.BaseOffset + 1))
 	}

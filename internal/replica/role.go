@@ -18,6 +18,7 @@ type role struct {
 	leader        int32 // metadata.NoBroker if the partition has no leader
 	minISR        int
 	replicas      []int32
+	adding        []int32      // replicas that the present reassignment adds; set for leaders only
 	leaderState   *leaderState // nil unless this broker leads
 	inSync        bool         // the image's ISR contains this broker's present epoch
 	// inISR is set if the image's ISR contains this broker, in its present or an earlier broker
@@ -43,6 +44,9 @@ func newRole(img *metadata.Image, topic *metadata.Topic, p *metadata.Partition, 
 		replicas:          p.Replicas,
 		incarnation:       p.ReplicaIncarnation(node),
 		pushHighWatermark: hasSeveralRacks(img),
+	}
+	if p.Target != nil && p.Leader == node {
+		r.adding, _ = p.Moving()
 	}
 	at := slices.Index(p.ISR, node)
 	r.inISR = at >= 0

@@ -51,7 +51,7 @@ type Set struct {
 	followerFetches *timer.Purgatory[PartitionID]
 	lagMax          atomic.Int64 // a time.Duration
 	verifier        Verifier     // nil: transactional batches are refused
-	catchUp         catchUpThrottle
+	catchUp, moves  catchUpThrottle
 
 	applier    applier
 	fetchers   fetchers
@@ -116,6 +116,7 @@ func NewSet(opts Options) *Set {
 		consumerFetches: purgatory("fetch"),
 		followerFetches: purgatory("replica_fetch"),
 		catchUp:         newCatchUpThrottle(),
+		moves:           newCatchUpThrottle(),
 		verifier:        opts.Verifier,
 	}
 	s.applier = applier{set: s, cluster: opts.Cluster,

@@ -1,14 +1,16 @@
 package replica
 
 import (
+	"slices"
 	"time"
 
 	"golang.org/x/time/rate"
 )
 
-// catchUpThrottle limits the bytes that followers outside the ISR copy from this broker
-// (spec.replication.catchUpRate). Followers in the ISR are not limited, because producers wait for
-// them.
+// catchUpThrottle limits the bytes that followers outside the ISR copy from this broker. Followers
+// in the ISR are not limited, because producers wait for them. One throttle is for replicas that a
+// reassignment adds (spec.rebalance.rate), and another one for all others, such as those on
+// restarted brokers (spec.replication.catchUpRate): the latter must not wait for moves.
 type catchUpThrottle struct{ limiter *rate.Limiter }
 
 func newCatchUpThrottle() catchUpThrottle { return catchUpThrottle{rate.NewLimiter(rate.Inf, 0)} }
@@ -23,6 +25,15 @@ func (t catchUpThrottle) setRate(bytesRate int64) {
 	}
 	t.limiter.SetLimit(limit)
 	t.limiter.SetBurst(burst)
+}
+
+// throttleOf returns the throttle of a follower. Without a rate for moves, the rate of all others
+// applies to them, too.
+func (s *Set) throttleOf(r *role, follower int32) catchUpThrottle {
+	if s.moves.limiter.Burst() > 0 && slices.Contains(r.adding, follower) {
+		return s.moves
+	}
+	return s.catchUp
 }
 
 func (t catchUpThrottle) applies(r *role, follower int32) bool {

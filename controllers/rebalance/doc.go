@@ -1,0 +1,12 @@
+// Package rebalance contains the controller that moves replicas between brokers. It is keyed by
+// LogCluster.
+//
+// gather.go reads the partitions, the brokers' reports and the racks; internal/operator/rebalance
+// decides; reconciler.go writes the assignments into the PartitionSets, by compare-and-swap with
+// the assignment on which the decision is based. It passes the state of the run to the writer of
+// the status (controllers/conditions).
+//
+// One worker runs, because the decisions on a LogCluster depend on each other. While a run is in
+// progress, each change of a PartitionSet causes a decision; events are coalesced, and decisions
+// take at most a tenth of the time of the worker.
+package rebalance

@@ -1,0 +1,190 @@
+package rebalance
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"heartwood.dev/heartwood/api/report"
+	"heartwood.dev/heartwood/api/v1alpha1"
+	"heartwood.dev/heartwood/controllers/index"
+	"heartwood.dev/heartwood/controllers/reports"
+	"heartwood.dev/heartwood/controllers/sets"
+	"heartwood.dev/heartwood/internal/metadata"
+	"heartwood.dev/heartwood/internal/operator/rebalance"
+	"heartwood.dev/heartwood/internal/operator/render"
+	"heartwood.dev/heartwood/internal/partitionset"
+	"heartwood.dev/heartwood/internal/placement"
+)
+
+// input is the input of a decision, and what its execution needs.
+type input struct {
+	rebalance.Input
+	sets   *sets.Cluster
+	topics []*v1alpha1.Topic // of each partition
+}
+
+// key returns the key of a partition.
+func (in *input) key(partition int) partitionset.Key {
+	p := &in.Partitions[partition]
+	return partitionset.Key{Topic: p.Topic, Index: p.Index}
+}
+
+// gather reads the input of a decision.
+func (r *Reconciler) gather(ctx context.Context, cluster *v1alpha1.LogCluster) (*input, error) {
+	key := client.ObjectKeyFromObject(cluster)
+	in := &input{Input: rebalance.Input{Now: time.Now(), Cluster: cluster,
+		Racks: map[int32]string{}, Used: map[int32]int64{}}}
+	var err error
+	if in.sets, err = r.Sets.OfCluster(ctx, key.Namespace, key.Name); err != nil {
+		return nil, err
+	}
+	if err := r.gatherBrokers(ctx, in); err != nil {
+		return nil, err
+	}
+	latest := r.Reports.Latest(key)
+	if in.Obstacle == "" && (latest == nil || latest.Responded < int(cluster.Spec.Brokers)) {
+		in.Obstacle = "Not all brokers have reported the sizes of their replicas."
+	}
+	if latest == nil {
+		latest = &reports.Cluster{}
+	}
+	topics := &v1alpha1.TopicList{}
+	if err := r.List(ctx, topics, client.InNamespace(key.Namespace),
+		client.MatchingFields{index.ByCluster: key.Name}, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("list topics: %w", err)
+	}
+	for i := range topics.Items {
+		in.addTopic(&topics.Items[i], latest)
+	}
+	for _, rows := range latest.Rows {
+		for i := range rows {
+			in.Used[rows[i].Broker] += rows[i].SizeBytes
+		}
+	}
+	return in, nil
+}
+
+// gatherBrokers reads the brokers' racks, and whether all brokers are up.
+func (r *Reconciler) gatherBrokers(ctx context.Context, in *input) error {
+	cluster := in.Cluster
+	for id := range cluster.Spec.Brokers {
+		name := types.NamespacedName{Namespace: cluster.Namespace,
+			Name: v1alpha1.BrokerLeaseName(cluster.Name, id)}
+		state, _, err := r.Brokers.State(ctx, name)
+		if err != nil {
+			return err
+		}
+		if state.Liveness != placement.Up || state.Leaving {
+			in.Obstacle = fmt.Sprintf("Broker %d is not up.", id)
+		}
+		lease := &coordinationv1.Lease{}
+		if err := r.Get(ctx, name, lease); client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("get the lease of broker %d: %w", id, err)
+		}
+		in.Racks[id] = lease.Annotations[v1alpha1.AnnotationRack]
+	}
+	return nil
+}
+
+// addTopic adds the partitions of a Topic that are assigned and have a state.
+func (in *input) addTopic(topic *v1alpha1.Topic, latest *reports.Cluster) {
+	rows := map[int32][]*report.Partition{}
+	all := latest.Rows[topic.KafkaName()]
+	for i := range all {
+		rows[all[i].Partition] = append(rows[all[i].Partition], &all[i])
+	}
+	tag, replicas := sets.Tag(topic.UID), metadata.Replicas(topic.Spec.TopicSettings, in.Cluster)
+	for index := range topic.Spec.Partitions {
+		key := partitionset.Key{Topic: topic.Name, Index: index}
+		entry := in.sets.Get(key)
+		if in.sets.Invalid(key) || !entry.BelongsTo(tag) || entry.State == nil {
+			continue
+		}
+		p := rebalance.Partition{Topic: topic.Name, Index: index,
+			Assigned: entry.Assignment.Replicas, Replicas: entry.State.Replicas,
+			Leader: entry.State.Leader, Sizes: map[int32]int64{},
+			// the assignment controller changes the number of replicas
+			Fixed: len(entry.Assignment.Replicas) != replicas,
+			Rate: latest.Rates[report.TopicPartition{Topic: topic.KafkaName(),
+				Partition: index}]}
+		for _, row := range rows[index] {
+			addRow(&p, row)
+		}
+		in.Partitions = append(in.Partitions, p)
+		in.topics = append(in.topics, topic)
+	}
+}
+
+// addRow adds the report of a replica to a partition.
+func addRow(p *rebalance.Partition, row *report.Partition) {
+	p.Sizes[row.Broker] = row.SizeBytes
+	if row.Broker == p.Leader {
+		p.Bytes = row.SizeBytes
+	}
+	compaction := row.Compaction
+	if compaction == nil {
+		return
+	}
+	switch compaction.Phase {
+	case "idle", "queued":
+	default:
+		p.Cleaning = append(p.Cleaning, row.Broker)
+	}
+	cleans := compaction.Reason != v1alpha1.ReasonQuarantined &&
+		compaction.Reason != v1alpha1.ReasonCleanerDisabled
+	if row.Broker == p.Leader && cleans && compaction.ReclaimableBytes != nil {
+		p.Reclaimable = *compaction.ReclaimableBytes
+	}
+}
+
+// clean asks the leaders of partitions to clean them. A leader that refuses, for example because
+// its cleaner is disabled, delays the move until its time has passed.
+func (r *Reconciler) clean(ctx context.Context, cluster *v1alpha1.LogCluster, of *input,
+	partitions []int) {
+	for _, i := range partitions {
+		p := &of.Partitions[i]
+		if err := r.cleanNow(ctx, cluster, p.Leader, of.topics[i].KafkaName(), p.Index); err != nil {
+			ctrl.LoggerFrom(ctx).Info("failed to request a clean before a move", "partition",
+				p.Key(), "broker", p.Leader, "error", err.Error())
+		}
+	}
+}
+
+// cleanTimeout is the timeout of a request for a clean.
+const cleanTimeout = 3 * time.Second
+
+// cleanNow asks a broker to clean a partition.
+func (r *Reconciler) cleanNow(ctx context.Context, cluster *v1alpha1.LogCluster, broker int32,
+	topic string, index int32) error {
+	ctx, cancel := context.WithTimeout(ctx, cleanTimeout)
+	defer cancel()
+	scheme, transport, err := r.TLS.HTTP(ctx, client.ObjectKeyFromObject(cluster), broker,
+		r.Transport)
+	if err != nil {
+		return err
+	}
+	address := scheme + "://" + render.HTTPAddress(cluster.Name, cluster.Namespace, broker) +
+		"/api/v1/topics/" + url.PathEscape(topic) + "/clean?partition=" + strconv.Itoa(int(index))
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, address, nil)
+	if err != nil {
+		return err
+	}
+	response, err := (&http.Client{Transport: transport}).Do(request)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = response.Body.Close() }()
+	if response.StatusCode != http.StatusAccepted {
+		return fmt.Errorf("status %s", response.Status)
+	}
+	return nil
+}

@@ -1,0 +1,297 @@
+package rebalance
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"heartwood.dev/heartwood/api/v1alpha1"
+	"heartwood.dev/heartwood/internal/placement/balance"
+)
+
+const (
+	// capacityPercent is how much of a disk moves may fill.
+	capacityPercent = 80
+	// leadersMax is the number of preferred leaders that one decision changes. Each change makes
+	// clients refresh their metadata.
+	leadersMax = 20
+	// reclaimablePercent is how much of a partition must be reclaimable for the cleaner to clean it
+	// before a copy.
+	reclaimablePercent = 30
+	// cleanerWaitMax is how long a move waits for the cleaner.
+	cleanerWaitMax = 10 * time.Minute
+)
+
+// cluster returns the input of the planner.
+func (d *decider) cluster() balance.Cluster {
+	spec := &d.Cluster.Spec
+	anyway := d.Cluster.Annotations[v1alpha1.AnnotationDrainAnyway] == "true"
+	var c balance.Cluster
+	add := func(id int32) {
+		b := balance.Broker{ID: id, Rack: d.Racks[id], Capacity: spec.Storage.Size.Value(),
+			Cordoned: slices.Contains(spec.Cordoned, id),
+			// the assignment controller moves the replicas of brokers that are to be removed
+			Draining: slices.Contains(spec.Drain, id) || id >= spec.Brokers}
+		if anyway {
+			b.Rack, b.Capacity = "", 0
+		}
+		c.Brokers = append(c.Brokers, b)
+	}
+	for id := range spec.Brokers {
+		add(id)
+	}
+	for i := range d.Partitions {
+		p := &d.Partitions[i]
+		fixed := p.Fixed || p.reassigning()
+		for _, id := range p.Assigned {
+			if id >= spec.Brokers {
+				fixed = true
+				if !slices.ContainsFunc(c.Brokers,
+					func(b balance.Broker) bool { return b.ID == id }) {
+					add(id)
+				}
+			}
+		}
+		c.Partitions = append(c.Partitions, balance.Partition{Topic: p.Topic, Index: p.Index,
+			// Rates below 1 KiB/s are no load, but would cause moves.
+			Bytes: p.Bytes, Rate: p.Rate >> 10, Replicas: slices.Clone(p.Assigned), Fixed: fixed})
+	}
+	return c
+}
+
+// advance begins moves, or ends the run.
+func (d *decider) advance() {
+	run := d.run()
+	d.Again = interval
+	if run.Phase == v1alpha1.RebalanceCancelling {
+		run.Message = "The run was cancelled; moves that are more than half done are completed."
+		if len(run.Moving) == 0 {
+			d.end(v1alpha1.RebalanceCancelled,
+				"The run was cancelled. Completed moves remain in effect.")
+		}
+		return
+	}
+	inside, until := true, time.Duration(0)
+	if spec := d.Cluster.Spec.Rebalance; spec != nil {
+		inside, until = spec.Window.Contains(d.Now)
+	}
+	switch {
+	case d.Cluster.Paused():
+		d.wait("The annotation " + v1alpha1.AnnotationPaused + " pauses the run.")
+	case d.Obstacle != "":
+		d.wait(d.Obstacle)
+	case !inside:
+		d.wait(fmt.Sprintf("The window spec.rebalance.window begins in %v.",
+			until.Truncate(time.Minute)))
+	case d.Drained.Obstacle != "" && run.Trigger == v1alpha1.TriggerDrain && len(run.Moving) == 0:
+		d.end(v1alpha1.RebalanceBlocked, d.Drained.Obstacle)
+	default:
+		d.execute()
+	}
+}
+
+// wait sets the phase of a run in which no move may begin.
+func (d *decider) wait(why string) {
+	run := d.run()
+	run.Phase, run.Message = v1alpha1.RebalanceWaiting, why
+	if len(run.Moving) > 0 {
+		run.Phase = v1alpha1.RebalanceMoving
+		run.Message = "No further move begins. " + why
+	}
+}
+
+// execute makes a plan and begins moves from its start.
+func (d *decider) execute() {
+	run := d.run()
+	plan := d.plan()
+	d.planned, run.Moves = 0, run.MovesDone+int32(len(run.Moving)+len(plan.Moves))
+	for _, m := range plan.Moves {
+		if m.Copy {
+			d.planned += d.Partitions[m.Partition].Bytes
+		}
+	}
+	if len(plan.Moves) == 0 && len(run.Moving) == 0 {
+		d.end(v1alpha1.RebalanceDone, "The brokers are as balanced as the partitions allow.")
+		return
+	}
+	waits := d.selectMoves(plan)
+	switch {
+	case len(run.Moving) > 0:
+		run.Phase = v1alpha1.RebalanceMoving
+		run.Message = fmt.Sprintf("%d moves are in progress, %d follow.", len(run.Moving),
+			int(run.Moves-run.MovesDone)-len(run.Moving))
+	default:
+		run.Phase, run.Message = v1alpha1.RebalanceWaiting, waits
+	}
+}
+
+// plan returns the moves that are left. A run that only drains brokers makes no other moves, and a
+// run for balance begins only if a broker is further than triggerTolerance from the mean.
+func (d *decider) plan() balance.Plan {
+	run := d.run()
+	cluster := d.cluster()
+	if run.Trigger == v1alpha1.TriggerDrain {
+		return balance.New(cluster, balance.Options{DrainOnly: true})
+	}
+	if run.MovesDone == 0 && len(run.Moving) == 0 {
+		plan := balance.New(cluster, balance.Options{TolerancePercent: triggerTolerance})
+		if len(plan.Moves) == 0 {
+			return plan
+		}
+	}
+	return balance.New(cluster, balance.Options{TolerancePercent: runTolerance})
+}
+
+// selectMoves begins moves within the limits. It returns what the first move that does not begin
+// waits for. A move of a partition that already has an earlier move in the plan begins later.
+func (d *decider) selectMoves(plan balance.Plan) (waits string) {
+	s := selection{decider: d, sends: map[int32]int{}, receives: map[int32]int{},
+		bytes: map[int32]int64{}, cleans: map[int32]int{}}
+	for i := range d.Partitions {
+		s.occupy(&d.Partitions[i])
+	}
+	seen := map[int]bool{}
+	for _, m := range plan.Moves {
+		if seen[m.Partition] {
+			continue
+		}
+		seen[m.Partition] = true
+		if why := s.begin(m); why != "" && waits == "" {
+			waits = why
+		}
+	}
+	return waits
+}
+
+// selection counts what the moves in progress take.
+type selection struct {
+	*decider
+	sends, receives map[int32]int
+	bytes           map[int32]int64 // that brokers will receive
+	leaders         int
+	cleans          map[int32]int // moves to brokers that wait for the cleaner
+}
+
+// occupy counts a reassignment in progress.
+func (s *selection) occupy(p *Partition) {
+	if !p.reassigning() {
+		return
+	}
+	for _, id := range p.adding() {
+		s.sends[p.Leader]++
+		s.receives[id]++
+		s.bytes[id] += max(0, p.Bytes-p.Sizes[id])
+	}
+}
+
+// begin begins a move, or returns what it waits for.
+func (s *selection) begin(m balance.Move) (waits string) {
+	p := &s.Partitions[m.Partition]
+	bytes := int64(0)
+	if m.Copy {
+		if waits := s.obstacle(p, m); waits != "" {
+			return waits
+		}
+		s.sends[p.Leader]++
+		s.receives[m.To]++
+		s.bytes[m.To] += p.Bytes
+		s.planned -= p.Bytes
+		bytes = p.Bytes
+	} else if s.leaders++; s.leaders > leadersMax {
+		return "Further leaders follow."
+	}
+	run, key := s.run(), p.Key()
+	s.Assign = append(s.Assign, Change{Partition: m.Partition, Before: p.Assigned,
+		After: m.Replicas})
+	run.Moving = append(run.Moving, key)
+	run.Targets[key] = Target{Replicas: m.Replicas, At: s.Now, Bytes: bytes}
+	p.Assigned = m.Replicas
+	delete(run.Waits, key)
+	return ""
+}
+
+// obstacle returns what a copy waits for; "" if it may begin.
+func (s *selection) obstacle(p *Partition, m balance.Move) string {
+	capacity := s.Cluster.Spec.Storage.Size.Value() / 100 * capacityPercent
+	anyway := s.Cluster.Annotations[v1alpha1.AnnotationDrainAnyway] == "true"
+	switch {
+	case p.Leader < 0:
+		return fmt.Sprintf("Partition %s has no leader.", p.Key())
+	case s.receives[m.To] >= s.limit || s.sends[p.Leader] >= s.limit:
+		return fmt.Sprintf("Brokers %d and %d copy as many replicas as "+
+			"spec.rebalance.concurrentPerBroker allows.", p.Leader, m.To)
+	case capacity > 0 && !anyway && s.Used[m.To]+s.bytes[m.To]+p.Bytes > capacity:
+		return fmt.Sprintf("The disk of broker %d is filled to more than %d %% until other replicas "+
+			"have left it.", m.To, capacityPercent)
+	}
+	return s.awaitCleaner(p, m)
+}
+
+// awaitCleaner returns what a copy waits for: that the cleaner removes garbage, so that it is not
+// copied, and that no pass is cut off whose replica would be removed.
+func (s *selection) awaitCleaner(p *Partition, m balance.Move) string {
+	garbage := p.Reclaimable*100 > p.Bytes*reclaimablePercent
+	if !garbage && !slices.Contains(p.Cleaning, p.Leader) && !slices.Contains(p.Cleaning, m.From) {
+		return ""
+	}
+	run := s.run()
+	// After a clean long before the move there would be garbage again.
+	if s.cleans[m.To]++; s.cleans[m.To] > 2*s.limit {
+		return "Further partitions follow."
+	}
+	since, waiting := run.Waits[p.Key()]
+	if waiting && s.Now.Sub(since) >= cleanerWaitMax {
+		return ""
+	}
+	if !waiting {
+		run.Waits[p.Key()] = s.Now
+		if garbage {
+			s.Clean = append(s.Clean, m.Partition)
+		}
+	}
+	return fmt.Sprintf("The cleaner cleans partition %s before it moves.", p.Key())
+}
+
+// end ends the run.
+func (d *decider) end(phase v1alpha1.RebalancePhase, message string) {
+	run := d.run()
+	run.Phase, run.Message, run.ETA = phase, message, nil
+	run.CompletionTime = new(metav1.NewTime(d.Now.Truncate(time.Second)))
+	run.Moves = run.MovesDone
+	if phase == v1alpha1.RebalanceDone && run.Trigger != v1alpha1.TriggerDrain {
+		run.Brokers = d.Cluster.Spec.Brokers
+	}
+	d.Again = 0
+	if d.policy == v1alpha1.RebalanceContinuous {
+		d.Again = checkInterval
+	}
+}
+
+// total computes the numbers of bytes, and estimates the end. A decision without a plan keeps the
+// total.
+func (d *decider) total() {
+	run := d.run()
+	if run.StartTime == nil {
+		return
+	}
+	done, rest := run.Completed, max(0, d.planned)
+	for _, key := range run.Moving {
+		p := &d.Partitions[d.byKey[key]]
+		if len(p.adding()) > 0 {
+			done, rest = done+p.copied(), rest+p.Bytes-p.copied()
+		}
+	}
+	run.BytesDone = max(0, done)
+	if d.planned >= 0 || run.Phase != v1alpha1.RebalanceMoving && run.Phase !=
+		v1alpha1.RebalanceWaiting {
+		run.BytesTotal = run.BytesDone + rest
+	}
+	run.ETA = nil
+	elapsed, left := d.Now.Sub(run.StartTime.Time), run.BytesTotal-run.BytesDone
+	if run.Phase == v1alpha1.RebalanceMoving && done > 0 && left > 0 && elapsed > interval {
+		left := time.Duration(float64(elapsed) / float64(done) * float64(left))
+		run.ETA = new(metav1.NewTime(d.Now.Add(left).Truncate(interval)))
+	}
+}

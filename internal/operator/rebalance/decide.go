@@ -1,0 +1,273 @@
+package rebalance
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"heartwood.dev/heartwood/api/v1alpha1"
+	"heartwood.dev/heartwood/internal/placement/balance"
+)
+
+const (
+	// runTolerance is how near to the mean a run brings the brokers, in percent. It is less than
+	// the tolerance that triggers a run, so that the next run is not due at once.
+	runTolerance = 5
+	// triggerTolerance is how far a broker must be from the mean for a run to begin, in percent.
+	triggerTolerance = 10
+	// interval is the time between two decisions of a run; the brokers report in this interval.
+	interval = 15 * time.Second
+	// checkInterval is the time between two checks of policy Continuous.
+	checkInterval = 5 * time.Minute
+	// forgetAfter is the time after which a decided assignment that is still not in the cache is
+	// forgotten: somebody else has assigned the partition.
+	forgetAfter = 30 * time.Second
+)
+
+// decider is a decision in progress.
+type decider struct {
+	Input
+	Decision
+	policy v1alpha1.RebalancePolicy
+	limit  int // moves per broker
+	byKey  map[string]int
+	// planned is the number of bytes that moves which have not begun will copy; -1: no plan was
+	// made.
+	planned int64
+}
+
+// Decide returns what is to be done now.
+func Decide(in Input) Decision {
+	d := newDecider(in)
+	d.progress()
+	d.Drained = d.drained()
+	d.trigger()
+	if d.run().Phase.Active() {
+		d.advance()
+	}
+	d.total()
+	return d.Decision
+}
+
+func (d *decider) run() *Run { return &d.Decision.Run }
+
+func newDecider(in Input) *decider {
+	d := &decider{Input: in, policy: v1alpha1.RebalanceOnScale, limit: 2, byKey: map[string]int{},
+		planned: -1}
+	if spec := in.Cluster.Spec.Rebalance; spec != nil {
+		d.policy, d.limit = cmp.Or(spec.Policy, d.policy), cmp.Or(int(spec.ConcurrentPerBroker), 2)
+	}
+	d.Decision.Run = in.Run
+	run := d.run()
+	restarted := run.Targets == nil
+	run.Phase = cmp.Or(run.Phase, v1alpha1.RebalanceIdle)
+	run.Moving = slices.Clone(run.Moving)
+	run.Targets, run.Waits = maps.Clone(run.Targets), maps.Clone(run.Waits)
+	if run.Targets == nil {
+		run.Targets = map[string]Target{}
+	}
+	if run.Waits == nil {
+		run.Waits = map[string]time.Time{}
+	}
+	d.Input.Partitions = slices.Clone(in.Partitions)
+	for i := range d.Partitions {
+		d.byKey[d.Partitions[i].Key()] = i
+	}
+	if restarted {
+		run.Completed = run.BytesDone
+		for _, key := range run.Moving {
+			if i, exists := d.byKey[key]; exists {
+				run.Completed -= d.Partitions[i].copied()
+			}
+		}
+	}
+	return d
+}
+
+// progress removes the completed moves from the run. A decided assignment that the cache does not
+// contain yet replaces the one in the input.
+func (d *decider) progress() {
+	run := d.run()
+	run.Moving = slices.DeleteFunc(run.Moving, func(key string) bool {
+		i, exists := d.byKey[key]
+		target, known := run.Targets[key]
+		if exists && !known { // since a restart of the operator
+			target = Target{Replicas: d.Partitions[i].Assigned, At: d.Now}
+			if len(d.Partitions[i].adding()) > 0 {
+				target.Bytes = d.Partitions[i].Bytes
+			}
+			run.Targets[key] = target
+		}
+		if exists && !slices.Equal(d.Partitions[i].Assigned, target.Replicas) {
+			if d.Now.Sub(target.At) < forgetAfter {
+				d.Partitions[i].Assigned = target.Replicas
+				return false
+			}
+			exists = false // it is no move of this run any more
+		}
+		if exists && d.Partitions[i].reassigning() {
+			return false
+		}
+		delete(run.Targets, key)
+		if exists {
+			run.MovesDone++
+			run.Completed += target.Bytes
+		}
+		return true
+	})
+}
+
+// drained returns the state of the brokers in spec.drain.
+func (d *decider) drained() Drained {
+	state := Drained{Requested: slices.Sorted(slices.Values(d.Cluster.Spec.Drain))}
+	for i := range d.Partitions {
+		for _, id := range d.Partitions[i].holders() {
+			if slices.Contains(state.Requested, id) {
+				state.Remaining++
+			}
+		}
+	}
+	if state.Remaining == 0 || d.Obstacle != "" {
+		return state
+	}
+	cluster := d.cluster()
+	plan := balance.New(cluster, balance.Options{DrainOnly: true})
+	if len(plan.Blocked) > 0 {
+		state.Obstacle = describeBlocked(cluster, plan.Blocked)
+	}
+	return state
+}
+
+// holders returns the brokers that hold a replica or are to hold one.
+func (p *Partition) holders() []int32 {
+	all := slices.Clone(p.Assigned)
+	for _, id := range p.Replicas {
+		if !slices.Contains(all, id) {
+			all = append(all, id)
+		}
+	}
+	return all
+}
+
+// describeBlocked says why brokers cannot be drained, by the first replica that cannot leave.
+func describeBlocked(cluster balance.Cluster, blocked []balance.Blocked) string {
+	first := blocked[0]
+	of := cluster.Partitions[first.Partition]
+	text := fmt.Sprintf("%d replicas cannot leave: the replica of partition %s/%d on broker %d ",
+		len(blocked), of.Topic, of.Index, first.Broker)
+	const anyway = " Or set the annotation " + v1alpha1.AnnotationDrainAnyway + "=true to ignore it."
+	switch first.Goal {
+	case balance.Racks:
+		return text + "would share a rack with another one. Add a broker in another rack." + anyway
+	case balance.Capacity:
+		return text + "would fill another disk to more than 80 %. Add a broker or disk space." + anyway
+	default:
+		return text + "finds no broker: each has a replica of the partition, is cordoned or is " +
+			"drained, too. Add a broker, or lower spec.replicas of the Topic."
+	}
+}
+
+// trigger begins, cancels or continues a run.
+func (d *decider) trigger() {
+	run := d.run()
+	request := d.Cluster.Annotations[v1alpha1.AnnotationRebalance]
+	brokers := d.Cluster.Spec.Brokers
+	if run.Brokers == 0 || brokers < run.Brokers || d.policy == v1alpha1.RebalanceManual {
+		run.Brokers = brokers
+	}
+	requested := request != "" && request != v1alpha1.RebalanceCancel && request != run.Request
+	if run.Phase.Active() {
+		if d.mustCancel(request) {
+			d.cancel()
+		} else if requested && run.Phase != v1alpha1.RebalanceCancelling {
+			run.Request = request // the run that is in progress does what is requested
+		}
+		return
+	}
+	if d.Cluster.Paused() {
+		return
+	}
+	scaled := brokers > run.Brokers
+	switch {
+	case request == v1alpha1.RebalanceCancel:
+		run.Brokers = brokers
+		return
+	case requested:
+		d.begin(v1alpha1.TriggerManual)
+		run.Request = request
+	case scaled && d.policy != v1alpha1.RebalanceManual:
+		d.begin(v1alpha1.TriggerOnScale)
+	case d.Drained.Obstacle != "":
+		run.Phase, run.Message = v1alpha1.RebalanceBlocked, d.Drained.Obstacle
+		run.Trigger = v1alpha1.TriggerDrain
+	case d.Drained.Remaining > 0:
+		d.begin(v1alpha1.TriggerDrain)
+	case d.policy == v1alpha1.RebalanceContinuous && d.unbalanced():
+		d.begin(v1alpha1.TriggerContinuous)
+	}
+	if d.policy == v1alpha1.RebalanceContinuous {
+		d.Again = checkInterval
+	}
+	if d.Drained.Remaining > 0 {
+		d.Again = interval
+	}
+}
+
+// unbalanced checks the balance, at most once per checkInterval.
+func (d *decider) unbalanced() bool {
+	run := d.run()
+	if d.Obstacle != "" || d.Now.Sub(run.Checked) < checkInterval {
+		return false
+	}
+	run.Checked = d.Now
+	return len(balance.New(d.cluster(),
+		balance.Options{TolerancePercent: triggerTolerance}).Moves) > 0
+}
+
+// mustCancel reports whether nobody wants the run any more.
+func (d *decider) mustCancel(request string) bool {
+	switch run := d.run(); {
+	case run.Phase == v1alpha1.RebalanceCancelling:
+		return false
+	case request == v1alpha1.RebalanceCancel:
+		return true
+	case run.Request != "" && request == run.Request:
+		return false
+	case run.Trigger == v1alpha1.TriggerManual:
+		return request == ""
+	case run.Trigger == v1alpha1.TriggerDrain:
+		return len(d.Drained.Requested) == 0
+	default:
+		return d.policy == v1alpha1.RebalanceManual
+	}
+}
+
+// begin begins a run.
+func (d *decider) begin(trigger v1alpha1.RebalanceTrigger) {
+	last := d.run()
+	*last = Run{RebalanceStatus: v1alpha1.RebalanceStatus{Phase: v1alpha1.RebalanceMoving,
+		Trigger: trigger, Request: last.Request, Brokers: last.Brokers,
+		StartTime: new(metav1.NewTime(d.Now.Truncate(time.Second)))},
+		Targets: map[string]Target{}, Waits: map[string]time.Time{}, Checked: last.Checked}
+}
+
+// cancel takes back the moves of the run that have copied less than half of the bytes.
+func (d *decider) cancel() {
+	run := d.run()
+	run.Phase, run.ETA = v1alpha1.RebalanceCancelling, nil
+	run.Brokers = d.Cluster.Spec.Brokers
+	run.Moving = slices.DeleteFunc(run.Moving, func(key string) bool {
+		p := &d.Partitions[d.byKey[key]]
+		if !p.reassigning() || len(p.adding()) == 0 || 2*p.copied() >= p.Bytes && p.Bytes > 0 {
+			return false
+		}
+		d.Assign = append(d.Assign, Change{Partition: d.byKey[key], Before: p.Assigned,
+			After: slices.Clone(p.origin())})
+		delete(run.Targets, key)
+		return true
+	})
+}

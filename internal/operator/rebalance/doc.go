@@ -1,0 +1,16 @@
+// Package rebalance decides which moves of replicas begin now. It executes the plans of package
+// placement/balance within the limits of a LogCluster. The package is pure; controllers/rebalance
+// is its shell.
+//
+// A run begins by a trigger (v1alpha1.RebalanceTrigger) and ends when the plan has no moves left.
+// Each decision makes a new plan from the present assignments, in which moves in progress count as
+// completed, and begins as many moves from its start as the limits allow. So a run needs no stored
+// plan: after a restart of the operator it continues from the status of the LogCluster.
+//
+// Invariants:
+//  1. A broker receives at most spec.rebalance.concurrentPerBroker replicas at a time, and sends as
+//     many, including those of reassignments that users have requested.
+//  2. No move begins while a broker is down, its report is missing, or the LogCluster is paused.
+//  3. A value of the annotation heartwood.dev/rebalance begins one run.
+//  4. A drain begins only if all replicas can leave the brokers.
+package rebalance

@@ -1,0 +1,126 @@
+package rebalance
+
+import (
+	"slices"
+	"strconv"
+	"time"
+
+	"heartwood.dev/heartwood/api/v1alpha1"
+)
+
+// Input is what a decision depends on.
+type Input struct {
+	Now time.Time
+	// Cluster is the LogCluster. Its status is not used.
+	Cluster *v1alpha1.LogCluster
+	Run     Run // of the last decision
+	// Racks contains the racks of brokers, if known.
+	Racks map[int32]string
+	// Used is the number of bytes that all replicas on each broker take.
+	Used       map[int32]int64
+	Partitions []Partition
+	// Obstacle says why no move may begin; "" if moves may begin.
+	Obstacle string
+}
+
+// Run is the state of the present run, or of the last one. Only the status outlasts a restart of
+// the operator.
+type Run struct {
+	v1alpha1.RebalanceStatus
+	// Targets are the assignments that were decided for the partitions in Moving. Until the cache
+	// contains them, they replace the assignments in Input.
+	Targets map[string]Target
+	// Completed is the number of bytes of completed moves.
+	Completed int64
+	// Waits contains the time since which a partition waits for the cleaner.
+	Waits map[string]time.Time
+	// Checked is when policy Continuous has last checked the balance.
+	Checked time.Time
+}
+
+// Target is a decided assignment.
+type Target struct {
+	Replicas []int32
+	At       time.Time
+	Bytes    int64 // that are copied; 0 if only the preferred leader changes
+}
+
+// Partition is a partition of an existing Topic.
+type Partition struct {
+	Topic    string // name of the Topic resource
+	Index    int32
+	Assigned []int32 // the preferred leader first
+	// Replicas are the brokers that hold a replica. During a reassignment they begin with the
+	// previous assignment.
+	Replicas []int32
+	Leader   int32
+	Bytes    int64           // size of the leader's log
+	Rate     int64           // bytes per second that producers append
+	Sizes    map[int32]int64 // size of each replica
+	// Reclaimable is the number of bytes that the cleaner can remove; 0 if unknown or not
+	// compacted.
+	Reclaimable int64
+	// Cleaning contains the brokers on which the cleaner rewrites the log now.
+	Cleaning []int32
+	// Fixed is true if the partition cannot be moved, because its entry is invalid or the Topic
+	// needs another number of replicas.
+	Fixed bool
+}
+
+// Key is the name of the partition in the status and in its PartitionSet.
+func (p *Partition) Key() string { return p.Topic + "/" + strconv.Itoa(int(p.Index)) }
+
+// reassigning reports whether the replicas differ from the assignment.
+func (p *Partition) reassigning() bool {
+	return len(p.Replicas) > 0 && !slices.Equal(p.Replicas, p.Assigned)
+}
+
+// adding returns the brokers that copy the partition.
+func (p *Partition) adding() (brokers []int32) {
+	origin := p.origin()
+	for _, id := range p.Assigned {
+		if !slices.Contains(origin, id) {
+			brokers = append(brokers, id)
+		}
+	}
+	return brokers
+}
+
+// origin returns the assignment before the present reassignment.
+func (p *Partition) origin() []int32 { return p.Replicas[:min(len(p.Replicas), len(p.Assigned))] }
+
+// copied returns the number of bytes that the new replicas have: that of the one with the fewest.
+func (p *Partition) copied() int64 {
+	fewest := int64(-1)
+	for _, id := range p.adding() {
+		if size := p.Sizes[id]; fewest < 0 || size < fewest {
+			fewest = size
+		}
+	}
+	return min(max(0, fewest), p.Bytes)
+}
+
+// Change is a new assignment of a partition.
+type Change struct {
+	Partition     int // index in Input.Partitions
+	Before, After []int32
+}
+
+// Decision is what is to be done.
+type Decision struct {
+	Run    Run
+	Assign []Change
+	Clean  []int // indexes of partitions that the cleaner is to clean before they move
+	// Drained describes the brokers in spec.drain.
+	Drained Drained
+	// Again is when the next decision is due even if nothing changes; 0: never.
+	Again time.Duration
+}
+
+// Drained is the state of the drain of brokers.
+type Drained struct {
+	Requested []int32 // spec.drain, sorted
+	Remaining int     // replicas on these brokers
+	// Obstacle says why replicas cannot leave, and what to do; "" if they can.
+	Obstacle string
+}
