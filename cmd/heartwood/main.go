@@ -71,6 +71,7 @@ Watch the cleaner:    heartwood topics
 Open the console:     heartwood console --bootstrap 127.0.0.1:9092
 Show partitions:      heartwood partitions
 Show transactions:    heartwood transactions
+Print a key's value:  heartwood get tickets KEY
 Clean a topic now:    heartwood clean tickets --wait
 Inspect a log:        heartwood log dump DIR
 Size a topic:         heartwood plan --keys 1.6G --record-size 5k`,
@@ -84,7 +85,7 @@ Size a topic:         heartwood plan --keys 1.6G --record-size 5k`,
 	root.SetUsageTemplate(wrappedUsage(root.UsageTemplate()))
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.AddCommand(devCommand(), devBrokerCommand(), topicsCommand(), partitionsCommand(),
-		transactionsCommand(), consoleCommand(),
+		transactionsCommand(), getCommand(), consoleCommand(),
 		cleanCommand(), brokerCommand(), operatorCommand(), logCommand(), planCommand(), benchCommand())
 	return root
 }

@@ -95,6 +95,9 @@ func TestRequestsNeedRights(t *testing.T) {
 	}{
 		{"GET", "/metrics", ReadMetrics}, {"HEAD", "/metrics", ReadMetrics},
 		{"GET", "/api/v1/partitions", ReadReports}, {"GET", "/api/v1/topics?topic=a", ReadReports},
+		{"GET", "/api/v1/topics/a/keys?key=a2V5", ReadRecords},
+		{"HEAD", "/api/v1/topics/a/keys", ReadRecords},
+		{"GET", "/api/v1/topics/a/replicas", ReadReports},
 		{"GET", "/api/v1/may-stop/3", ReadReports}, {"GET", "/debug/pprof/heap", ReadReports},
 		{"POST", "/debug/pprof/symbol", ReadReports}, {"POST", "/debug/pprof", AbortTransaction},
 		{"GET", "/unknown", ReadReports}, {"GET", "/healthz/", ReadReports},
@@ -104,7 +107,8 @@ func TestRequestsNeedRights(t *testing.T) {
 		{"POST", "/metrics", AbortTransaction}, {"DELETE", "/healthz/x", AbortTransaction},
 	} {
 		every := map[question]bool{}
-		for _, right := range []Right{ReadMetrics, ReadReports, CleanTopics, AbortTransaction} {
+		for _, right := range []Right{ReadMetrics, ReadReports, ReadRecords, CleanTopics,
+			AbortTransaction} {
 			every[question{"allowed", right}] = right == c.right
 			every[question{"others", right}] = right != c.right
 		}

@@ -17,6 +17,7 @@ func (r Right) String() string { return r.Verb + " logclusters/" + r.Subresource
 var (
 	ReadMetrics      = Right{"get", "metrics"}
 	ReadReports      = Right{"get", "report"}
+	ReadRecords      = Right{"get", "records"}
 	CleanTopics      = Right{"create", "clean"}
 	AbortTransaction = Right{"create", "abort"}
 )
@@ -24,13 +25,16 @@ var (
 // open reports whether everyone may send a request.
 func open(path string) bool { return path == "/healthz" || path == "/readyz" }
 
-// rightOf returns the right that a request needs. Reports, profiles, and paths that do not exist
-// need ReadReports. Profiles need it with every method: go tool pprof sends addresses with POST.
+// rightOf returns the right that a request needs. Looking up a key returns records, so it needs
+// ReadRecords. Reports, profiles, and paths that do not exist need ReadReports. Profiles need it
+// with every method: go tool pprof sends addresses with POST.
 func rightOf(method, path string) Right {
 	reads := method == http.MethodGet || method == http.MethodHead
 	switch {
 	case reads && path == "/metrics":
 		return ReadMetrics
+	case reads && strings.HasPrefix(path, "/api/") && strings.HasSuffix(path, "/keys"):
+		return ReadRecords
 	case reads, strings.HasPrefix(path, "/debug/pprof/"):
 		return ReadReports
 	case strings.HasSuffix(path, "/clean"):

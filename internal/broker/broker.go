@@ -14,9 +14,11 @@ import (
 
 	"heartwood.dev/heartwood/internal/coordinator"
 	"heartwood.dev/heartwood/internal/coordinator/transaction"
+	"heartwood.dev/heartwood/internal/events"
 	"heartwood.dev/heartwood/internal/handler"
 	"heartwood.dev/heartwood/internal/logstore"
 	"heartwood.dev/heartwood/internal/logstore/cleaner"
+	"heartwood.dev/heartwood/internal/logstore/cleaner/passlog"
 	"heartwood.dev/heartwood/internal/metadata"
 	"heartwood.dev/heartwood/internal/replica"
 	"heartwood.dev/heartwood/internal/sasl"
@@ -79,6 +81,8 @@ type Broker struct {
 	logger   *slog.Logger
 	store    *logstore.Store
 	cleaner  *cleaner.Cleaner
+	passes   *passlog.Log
+	events   atomic.Pointer[events.Hub] // nil until the first viewer
 	cleanNow *cleanNow
 	replicas *replica.Set
 	groups   *coordinator.Groups
@@ -158,7 +162,9 @@ func (b *Broker) open() (err error) {
 	}
 	// The cleaner may start at once: it compacts no log until a metadata image has configured the
 	// log.
-	b.cleaner = cleaner.New(b.store, cleaner.Options{Logger: b.logger})
+	b.passes = passlog.Open(passlog.Options{FS: b.opts.FS, Dir: b.opts.DataDir,
+		Broker: b.opts.NodeID, Observer: b.observer(), Logger: b.logger})
+	b.cleaner = cleaner.New(b.store, cleaner.Options{Logger: b.logger, History: b.passes})
 	b.cleanNow = newCleanNow(b.opts.FS, b.opts.DataDir,
 		cleanerAPI{request: b.cleaner.CleanNow, status: b.cleaner.Status}, b.logger)
 	b.replicas = replica.NewSet(replica.Options{

@@ -96,6 +96,11 @@ func NewHTTP(opts HTTPOptions) http.Handler {
 			cleanNowHTTP(w, r, opts.CleanNow)
 		})
 	handleTransactions(mux, opts.Brokers)
+	handleSegments(mux, opts.Brokers)
+	handlePasses(mux, opts.Brokers)
+	handleEvents(mux, opts.Brokers)
+	handleKeys(mux, opts.Brokers)
+	handleReplicas(mux, opts.Brokers)
 	if opts.Pprof {
 		mux.Handle(PprofPath, withDeadline(0, NewPprof()))
 	}

@@ -178,9 +178,11 @@ func (c *Compaction) saveDead(s *segment.Segment, content []byte) error {
 	if stopped != nil {
 		return stopped
 	}
-	if _, found := findSegments(handles, []*segment.Segment{s}); !found {
+	at, found := findSegments(handles, []*segment.Segment{s})
+	if !found {
 		return nil // retention has deleted the segment
 	}
+	defer handles[at].facts.forgetDead()
 	name := c.sidecars.path(s.Base(), segment.DeadExtension, "")
 	if content == nil {
 		if err := l.env.fs.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {

@@ -37,6 +37,8 @@ type PassOptions struct {
 	Started func(truncations int64)
 	// Progress is called from time to time; may be nil.
 	Progress func(clean.PassProgress)
+	// Stage is called for each step of the rewrites; may be nil.
+	Stage func(clean.Step)
 	// Run executes the pass; nil: clean.Run.
 	Run func(ctx context.Context, job clean.Job) (clean.Stats, error)
 }
@@ -184,6 +186,7 @@ func (c *Compaction) passEnv(truncations int64, opts PassOptions) clean.Env {
 		Throttle:  opts.Throttle,
 		Compress:  l.env.compress(siteClean),
 		Report:    opts.Progress,
+		Stage:     opts.Stage,
 	}
 	return env
 }

@@ -73,10 +73,15 @@ type cleanableLimits struct {
 // value is sealed. If something changes later, the result is outdated but harmless: replaceIn
 // checks the segments, sealedEnd and the number of truncations again under the lock.
 func (c *Compaction) limits() (*segmentList, cleanableLimits) {
+	list := c.log.acquire()
+	return list, c.currentLimits()
+}
+
+// currentLimits returns the limits for a list that was acquired before.
+func (c *Compaction) currentLimits() cleanableLimits {
 	l := c.log
-	list := l.acquire()
 	logStart := l.logStart.Load()
-	return list, cleanableLimits{
+	return cleanableLimits{
 		logStart:   logStart,
 		lastStable: l.LastStable(),
 		replicated: l.HighWatermark(),
@@ -85,37 +90,69 @@ func (c *Compaction) limits() (*segmentList, cleanableLimits) {
 	}
 }
 
-// divide computes the sections of a log, and returns the handles of the segments below the bound.
-// No segment is divided between two sections. The whole segment that contains firstDirty is dirty,
-// as in Kafka's ratio (cleaner invariant I4).
+// SegmentState is the section that a segment belongs to.
+type SegmentState int8
+
+// The states of segments.
+const (
+	// SegmentUncompacted is the state of every segment of a log that is not compacted.
+	SegmentUncompacted SegmentState = iota
+	// SegmentExpired is below the log start. Retention will delete it.
+	SegmentExpired
+	SegmentClean
+	SegmentDirty
+	SegmentBlocked
+)
+
+// eachSegment calls visit for each segment of a compacted log, ascending, with its state. blockedBy
+// is the reason of a blocked segment, "" for others. No segment is divided between two sections.
+// The whole segment that contains firstDirty is dirty, as in Kafka's ratio (cleaner invariant I4).
 //
-// The bound is the base offset of the first blocked segment (cleaner invariant I2). Every later
-// segment is blocked for the same reason, because a record above a blocked segment must not
-// supersede a record below it.
-func divide(handles []*handle, limits cleanableLimits, settings *topicconfig.Settings,
-	now time.Time) (s Sections, cleanable []*handle) {
-	s = Sections{LogStart: limits.logStart, Blocked: map[string]int64{}}
+// The cleanable bound is the base offset of the first blocked segment (cleaner invariant I2). There
+// is one, because the active segment is always blocked. Every later segment is blocked for the same
+// reason, because a record above a blocked segment must not supersede a record below it.
+func eachSegment(handles []*handle, limits cleanableLimits, settings *topicconfig.Settings,
+	now time.Time, visit func(h *handle, state SegmentState, blockedBy string)) {
 	blocked := ""
 	for i, h := range handles {
 		last := i == len(handles)-1
 		if !last && handles[i+1].Base() <= limits.logStart {
-			continue // retention will delete the segment
+			visit(h, SegmentExpired, "")
+			continue
 		}
 		dirty := last || handles[i+1].Base() > limits.firstDirty
 		if blocked == "" {
 			blocked = blockedBy(handles, i, dirty, limits, settings, now)
-			// After the loop Bound is the base offset of the first blocked segment. There is one,
-			// because the active segment is always blocked.
-			s.Bound = h.Base()
 		}
 		switch {
 		case blocked != "" && last:
-			s.Blocked[BlockedActive] += h.SizeBytes()
-			continue
+			visit(h, SegmentBlocked, BlockedActive)
 		case blocked != "":
-			s.Blocked[blocked] += h.SizeBytes()
-			continue
+			visit(h, SegmentBlocked, blocked)
 		case dirty:
+			visit(h, SegmentDirty, "")
+		default:
+			visit(h, SegmentClean, "")
+		}
+	}
+}
+
+// divide computes the sections of a log, and returns the handles of the segments below the bound.
+func divide(handles []*handle, limits cleanableLimits, settings *topicconfig.Settings,
+	now time.Time) (s Sections, cleanable []*handle) {
+	s = Sections{LogStart: limits.logStart, Blocked: map[string]int64{}}
+	bounded := false
+	eachSegment(handles, limits, settings, now, func(h *handle, state SegmentState, reason string) {
+		switch state {
+		case SegmentExpired:
+			return
+		case SegmentBlocked:
+			s.Blocked[reason] += h.SizeBytes()
+			if !bounded {
+				s.Bound, bounded = h.Base(), true
+			}
+			return
+		case SegmentDirty:
 			s.DirtyBytes += h.SizeBytes()
 			if written := h.firstWritten(); h.SizeBytes() > 0 &&
 				(s.OldestDirty.IsZero() || written.Before(s.OldestDirty)) {
@@ -126,7 +163,7 @@ func divide(handles []*handle, limits cleanableLimits, settings *topicconfig.Set
 		}
 		cleanable = append(cleanable, h)
 		s.Records += recordsIn(h)
-	}
+	})
 	s.Segments, s.FirstDirty = len(cleanable), min(limits.firstDirty, s.Bound)
 	return s, cleanable
 }

@@ -26,6 +26,8 @@ type handle struct {
 	// sidecar is the state of the segment's key sidecar; nil until that state was read from the
 	// directory.
 	sidecar atomic.Pointer[sidecarState]
+	// facts are what segment reports have read from the segment's files.
+	facts segmentFacts
 
 	// predecessor is the previous handle of the same segment (see successor); nil for most handles.
 	// This handle has a reference to its predecessor.

@@ -159,15 +159,9 @@ func (s *sidecars) invalidateLocked(handles []*handle) {
 // open opens the sidecar of a segment. If verify is true, it compares the sidecar with the data
 // first, unless this process has already built or verified the sidecar.
 func (s *sidecars) open(h *handle, verify bool) (*keys.Reader, error) {
-	salt := s.salt.Load()
-	if salt == nil {
-		return nil, errNoKeys
-	}
-	want := keys.Expect{Identity: keys.Identity{Base: h.Base(), LogBytes: h.SizeBytes()},
-		SaltID: salt.ID()}
-	known := h.sidecarState()
-	if known != nil {
-		want.Digest = known.digest
+	want, known, err := s.expect(h)
+	if err != nil {
+		return nil, err
 	}
 	reader, err := keys.Open(s.fs, s.name(h.Base()), want)
 	if err != nil {
@@ -184,6 +178,20 @@ func (s *sidecars) open(h *handle, verify bool) (*keys.Reader, error) {
 	}
 	h.sidecar.Store(&state)
 	return reader, nil
+}
+
+// expect returns what the sidecar of a segment must match, and the known state of the sidecar.
+func (s *sidecars) expect(h *handle) (want keys.Expect, known *sidecarState, err error) {
+	salt := s.salt.Load()
+	if salt == nil {
+		return want, nil, errNoKeys
+	}
+	want = keys.Expect{Identity: keys.Identity{Base: h.Base(), LogBytes: h.SizeBytes()},
+		SaltID: salt.ID()}
+	if known = h.sidecarState(); known != nil {
+		want.Digest = known.digest
+	}
+	return want, known, nil
 }
 
 // remove deletes the sidecar of a segment. The state in memory keeps the number of records, so that

@@ -1,6 +1,6 @@
 // Package remote is the client of the brokers' HTTP port for the commands `heartwood clean`,
-// `heartwood topics`, `heartwood partitions` and `heartwood transactions`, and for the console,
-// which asks all brokers at once (Fleet).
+// `heartwood topics`, `heartwood partitions`, `heartwood transactions` and `heartwood get`, and for
+// the console, which asks all brokers at once (Fleet).
 //
 // Each broker that holds a replica of the topic serves a clean request for its own replica. The
 // user passes the address of at least one broker. That broker names the other brokers, and the

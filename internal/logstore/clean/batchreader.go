@@ -43,6 +43,8 @@ type batchReader struct {
 	io     *ioMeter
 	memory *memory
 	visit  func(r readBatch, b record.Batch) error
+	stage  func(Step) // may be nil
+	staged int64      // position of the last step
 
 	pending []readBatch
 	buffer  []byte
@@ -62,10 +64,24 @@ func (r *batchReader) run() error {
 		}
 		return r.add(next)
 	})
-	if err != nil {
-		return err
+	if err == nil {
+		err = r.flush()
 	}
-	return r.flush()
+	if err == nil {
+		r.step(r.plan.segment.SizeBytes())
+	}
+	return err
+}
+
+// stepBytes is the number of bytes of a segment between two steps of kind StepRead.
+const stepBytes = 64 << 10
+
+// step reports that the rewrite has processed the segment up to a position.
+func (r *batchReader) step(position int64) {
+	if r.stage != nil {
+		r.staged = position
+		r.stage(Step{Kind: StepRead, Base: r.plan.segment.Base(), Position: position})
+	}
 }
 
 // add queues a batch. If one read cannot cover both the pending batches and this one, add first
@@ -116,6 +132,9 @@ func (r *batchReader) flush() error {
 		}
 		if err := r.visit(next, b); err != nil {
 			return err
+		}
+		if next.end()-r.staged >= stepBytes {
+			r.step(next.end())
 		}
 	}
 	r.memory.touch(int64(cap(r.buffer)))

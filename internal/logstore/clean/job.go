@@ -146,6 +146,8 @@ type Env struct {
 	Compress compress.Func
 	// Report receives the progress of the pass from time to time. May be nil.
 	Report func(PassProgress)
+	// Stage receives each step of the rewrites, after it was taken. May be nil.
+	Stage func(Step)
 }
 
 // SidecarOptions control Env.OpenSidecar.

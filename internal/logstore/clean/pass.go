@@ -219,6 +219,7 @@ func (p *pass) clean(w window) error {
 	chooseSegments(plans, p.job.Rules.MaxGarbagePercent, p.job.Now)
 	groups := rewriteGroups(plans, p.job.Rules.SegmentBytes, p.job.Rules.TimestampSpanMax)
 	p.countRewrites(plans, groups)
+	p.announce(plans, groups)
 	if err := p.rewriteAll(groups); err != nil {
 		return err
 	}

@@ -66,6 +66,7 @@ func (g rewriteGroup) fits(freeBytes func() (uint64, error)) (bool, error) {
 // the next pass decides again about all groups.
 func (p *pass) rewrite(group rewriteGroup) error {
 	p.enter(Rewriting)
+	p.beginGroup(group)
 	r := p.newGroupRewrite(group)
 	defer r.rebuilder.builder.Release()
 	err := r.write()
@@ -87,9 +88,13 @@ func (p *pass) rewrite(group rewriteGroup) error {
 	// Read the sizes of sources and output before Replace: afterwards the segments belong to the
 	// log, which may close them at any time.
 	before, after := sizeOf(sources), sizeOf(r.writer.segments())
+	replaced := p.replacement(group, r.writer.segments())
 	// Do not call discard after an error: Replace owns the output even if it fails.
 	if err := p.job.Env.Replace(sources, r.writer.segments()); err != nil {
 		return fmt.Errorf("replace segments from %d on: %w", group[0].segment.Base(), err)
+	}
+	if p.job.Env.Stage != nil {
+		p.job.Env.Stage(replaced)
 	}
 	p.replaced = append(p.replaced, r.tombstones()...)
 	p.stats.SegmentsRewritten += len(sources)
@@ -137,6 +142,7 @@ type groupRewrite struct {
 	memory    *memory
 	rebuilder batchRebuilder
 	writer    segmentWriter
+	stage     func(Step) // may be nil
 
 	coldSources int // number of sources of which less than half was in the page cache
 }
@@ -148,7 +154,7 @@ func (p *pass) newGroupRewrite(group rewriteGroup) *groupRewrite {
 	remaining := remainingTxns{plans: p.plans, group: group, bound: p.job.Bound,
 		aborted: p.aborted, unknownKeys: p.unknownKeys}
 	return &groupRewrite{
-		group: group, policy: p.policy, io: &p.io, memory: &p.memory,
+		group: group, policy: p.policy, io: &p.io, memory: &p.memory, stage: p.job.Env.Stage,
 		rebuilder: batchRebuilder{
 			rules: rules, now: p.job.Now, hasher: p.job.Hasher,
 			batchBytesMax: p.job.Limits.BatchBytesMax, memory: &p.memory, stats: &p.stats,
@@ -181,7 +187,7 @@ func (r *groupRewrite) writeSource(plan *plan) error {
 	if plan.cache.cold() {
 		r.coldSources++
 	}
-	reader := batchReader{plan: plan, policy: r.policy, io: r.io, memory: r.memory,
+	reader := batchReader{plan: plan, policy: r.policy, io: r.io, memory: r.memory, stage: r.stage,
 		visit: func(in readBatch, b record.Batch) error {
 			out, ok, err := r.rebuilder.apply(in, b)
 			if err != nil || !ok {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"heartwood.dev/heartwood/internal/logstore"
+	"heartwood.dev/heartwood/internal/logstore/cleaner/passlog"
 )
 
 // Options of a Cleaner.
@@ -18,6 +19,8 @@ type Options struct {
 	IOBytesRate int64         // bytes read and written per second by all passes; 0: no limit
 	Interval    time.Duration // between two scans of the logs; default and maximum 1 s
 	Logger      *slog.Logger  // default slog.Default()
+	// History keeps the passes; default: a history in memory. Configure ignores it.
+	History *passlog.Log
 }
 
 // abortWithin is the maximum time that a pass continues after its log was closed. The scheduler
@@ -46,9 +49,10 @@ func (o Options) withDefaults() Options {
 // Cleaner compacts the logs of a store in the background. It compacts the dirtiest log first, and
 // runs at most one pass at a time over a log. It quarantines a log whose pass fails.
 type Cleaner struct {
-	store *logstore.Store
-	limit ioLimit
-	slots workerSlots
+	store   *logstore.Store
+	history *passlog.Log
+	limit   ioLimit
+	slots   workerSlots
 	// sidecarSlot is held while a key sidecar or an estimate is computed. Only one of them is
 	// computed at a time, because each needs much memory.
 	sidecarSlot chan struct{}
@@ -81,9 +85,13 @@ func New(store *logstore.Store, opts Options) *Cleaner {
 
 // newIdle returns a cleaner whose goroutines are not started.
 func newIdle(store *logstore.Store, opts Options) *Cleaner {
-	c := &Cleaner{store: store, wake: make(chan struct{}, 1), sidecarSlot: make(chan struct{}, 1)}
+	c := &Cleaner{store: store, history: opts.History, wake: make(chan struct{}, 1),
+		sidecarSlot: make(chan struct{}, 1)}
 	c.ctx, c.stop = context.WithCancel(context.Background())
 	c.mu.logs = map[logstore.PartitionID]*logState{}
+	if c.history == nil {
+		c.history = passlog.Open(passlog.Options{})
+	}
 	c.Configure(opts)
 	return c
 }

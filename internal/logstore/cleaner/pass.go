@@ -86,6 +86,7 @@ func (c *Cleaner) pass(ctx context.Context, state *logState, view logView,
 	logger.Debug("compaction started", "trigger", state.trigger, "dirtyBytes", view.DirtyBytes,
 		"cleanBytes", view.CleanBytes)
 	began := time.Now()
+	recorded := c.record(state, view.log.ID(), &opts)
 	stats, err := view.log.Pass(ctx, opts)
 	result = resultOf(ctx, view.log, stats, err)
 	summary := []any{
@@ -113,7 +114,8 @@ func (c *Cleaner) pass(ctx context.Context, state *logState, view logView,
 	default:
 		logger.Info("compaction completed", summary...)
 	}
-	c.finish(state, view, stats, result, err)
+	ended, at := c.finish(state, view, stats, result, err)
+	recorded.End(ended, at)
 	return result
 }
 
@@ -131,12 +133,12 @@ func resultOf(ctx context.Context, log *logstore.Compaction, stats clean.Stats, 
 	return runFailed
 }
 
-// finish stores the result of a pass in the state, and marks the pass as ended. It adds the sums of
-// the pass to the counters and clears the progress under one lock, so that a scrape includes the
-// pass exactly once.
+// finish stores the result of a pass in the state, and marks the pass as ended. It returns the
+// report on the pass and the time of its end. It adds the sums of the pass to the counters and
+// clears the progress under one lock, so that a scrape includes the pass exactly once.
 func (c *Cleaner) finish(state *logState, view logView, stats clean.Stats, result string,
-	err error) {
-	now := time.Now()
+	err error) (ended report.Pass, now time.Time) {
+	now = time.Now()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.mu.passes--
@@ -145,6 +147,7 @@ func (c *Cleaner) finish(state *logState, view logView, stats clean.Stats, resul
 	state.cancel, state.progress, state.granted, state.trigger, state.ended = nil,
 		clean.PassProgress{},
 		0, "", now
+	state.chosen, state.passID = nil, 0
 	state.counters = state.counters.add(stats)
 	if state.counters.runs == nil {
 		state.counters.runs = map[string]int64{}
@@ -168,6 +171,7 @@ func (c *Cleaner) finish(state *logState, view logView, stats clean.Stats, resul
 		state.counters.lastError, state.counters.lastFailure = err.Error(), now
 	}
 	c.awake()
+	return *state.last, now
 }
 
 // endPass stores the pass that ends at the time now as the last pass, and marks its request as

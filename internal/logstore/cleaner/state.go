@@ -45,6 +45,10 @@ type logState struct {
 	granted     int64 // bytes of memory that the pass may use
 	progress    clean.PassProgress
 	began       time.Time // when the pass got its first worker slot
+	passID      int64     // of the pass in the history; 0 before it began
+	// chosen contains the base offsets of the segments that the pass will rewrite, and whether it
+	// must.
+	chosen map[int64]bool
 }
 
 // truncationsUnknown is the value of logState.truncations before the pass has read the state of its

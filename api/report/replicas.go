@@ -1,0 +1,40 @@
+package report
+
+// Replicas is the response of GET /api/v1/topics/TOPIC/replicas: the replicas of the partitions of
+// a topic. The lag is known for partitions that brokers of this process lead.
+type Replicas struct {
+	Topic      string                `json:"topic"`
+	Partitions []ReplicatedPartition `json:"partitions"`
+	// Brokers contains the brokers that are up.
+	Brokers []BrokerHost `json:"brokers"`
+}
+
+// ReplicatedPartition is one partition with its replicas.
+type ReplicatedPartition struct {
+	Partition         int32 `json:"partition"`
+	Leader            int32 `json:"leader"` // -1: the partition has no leader that is up
+	LeaderEpoch       int32 `json:"leaderEpoch"`
+	MinInSyncReplicas int   `json:"minInSyncReplicas"`
+	// Reported is true if a broker of this process leads the partition; only then the offsets and
+	// the lags are present.
+	Reported       bool   `json:"reported"`
+	LogStartOffset *int64 `json:"logStartOffset,omitempty"`
+	LogEndOffset   *int64 `json:"logEndOffset,omitempty"`
+	HighWatermark  *int64 `json:"highWatermark,omitempty"`
+	// Reason is that of PlacedPartition.
+	Reason   string             `json:"reason,omitempty"`
+	Replicas []PartitionReplica `json:"replicas"`
+}
+
+// PartitionReplica is a replica of a partition, the preferred leader first.
+type PartitionReplica struct {
+	Broker int32 `json:"broker"`
+	Leader bool  `json:"leader"`
+	InSync bool  `json:"inSync"`
+	// Joining is true if a reassignment keeps or adds the replica and it is not in sync yet, and
+	// Leaving if the reassignment removes it.
+	Joining bool `json:"joining,omitempty"`
+	Leaving bool `json:"leaving,omitempty"`
+	// Lag is the number of offsets by which the replica is behind the leader; absent if unknown.
+	Lag *int64 `json:"lag,omitempty"`
+}

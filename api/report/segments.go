@@ -1,0 +1,114 @@
+package report
+
+// Segments is the response of GET /api/v1/partitions/TOPIC/PARTITION/segments: the segments of one
+// partition replica, ascending. Sizes are bytes, times are Unix seconds.
+type Segments struct {
+	SegmentsOf
+	// Segments has at most SegmentsMax rows.
+	Segments []Segment `json:"segments"`
+	// Next is the parameter from of the request for the rows that follow; absent after the last
+	// row.
+	Next *int64 `json:"next,omitempty"`
+}
+
+// SegmentsMax is the maximum number of rows of one response.
+const SegmentsMax = 500
+
+// SegmentsOf describes the log whose segments a response contains.
+type SegmentsOf struct {
+	Broker    int32  `json:"broker"`
+	Topic     string `json:"topic"`
+	Partition int32  `json:"partition"`
+	Leader    bool   `json:"leader"`
+	// Compacted is false for a log that is not compacted. Then FirstDirtyOffset and BoundOffset are
+	// 0.
+	Compacted      bool  `json:"compacted"`
+	LogStartOffset int64 `json:"logStartOffset"`
+	LogEndOffset   int64 `json:"logEndOffset"`
+	// FirstDirtyOffset is the offset up to which the last pass cleaned. BoundOffset is the
+	// cleanable bound: the base offset of the first segment that cannot be cleaned now.
+	FirstDirtyOffset int64 `json:"firstDirtyOffset"`
+	BoundOffset      int64 `json:"boundOffset"`
+	// Total is the number of segments of the log.
+	Total int `json:"total"`
+}
+
+// Values of Segment.State.
+const (
+	// SegmentClean is below the first dirty offset.
+	SegmentClean = "clean"
+	// SegmentDirty is between the first dirty offset and the cleanable bound.
+	SegmentDirty = "dirty"
+	// SegmentBlocked is at or above the cleanable bound; see Segment.BlockedBy.
+	SegmentBlocked = "blocked"
+	// SegmentExpired is below the log start offset. Retention deletes it.
+	SegmentExpired = "expired"
+	// SegmentUncompacted is the state of all segments of a log that is not compacted.
+	SegmentUncompacted = "uncompacted"
+)
+
+// Segment is one segment of a log. Records, Tombstones and NullKeys are absent while the segment
+// has no key sidecar: the active segment has none.
+type Segment struct {
+	Base int64 `json:"base"`
+	// LastOffset is Base - 1 if the segment is empty.
+	LastOffset int64 `json:"lastOffset"`
+	Bytes      int64 `json:"bytes"`
+	// State is one of the Segment constants.
+	State string `json:"state"`
+	// BlockedBy is the reason of state blocked: active_segment, min_lag, open_transaction or
+	// unreplicated. The reason quarantined occurs in state dirty. Absent otherwise.
+	BlockedBy string `json:"blockedBy,omitempty"`
+	// Records includes tombstones, records without a key, and transaction markers.
+	Records    *int64 `json:"records,omitempty"`
+	Tombstones *int64 `json:"tombstones,omitempty"`
+	// NullKeys is the number of records without a key, including transaction markers.
+	NullKeys *int64 `json:"nullKeys,omitempty"`
+	// GarbageBytes and GarbageRecords are the garbage that the last pass counted in the segment and
+	// left there; absent if no pass has counted it since the segment was written. Garbage of
+	// records that were appended after that pass is not included.
+	GarbageBytes   *int64 `json:"garbageBytes,omitempty"`
+	GarbageRecords *int64 `json:"garbageRecords,omitempty"`
+	// Counted is the start of that pass; absent if it found neither garbage nor tombstones.
+	Counted *float64 `json:"countedTimestampSeconds,omitempty"`
+	// Codec is the codec of the first batch: none, gzip, snappy, lz4 or zstd; absent if the segment
+	// is empty.
+	Codec string `json:"codec,omitempty"`
+	// Oldest is the largest timestamp of the first batch and Newest the largest timestamp of the
+	// segment, as producers set them; absent if the segment is empty.
+	Oldest *float64 `json:"oldestTimestampSeconds,omitempty"`
+	Newest *float64 `json:"newestTimestampSeconds,omitempty"`
+	// Clocks are the tombstones and transaction markers whose retention has begun, in at most 16
+	// groups.
+	Clocks []TombstoneClock `json:"clocks,omitempty"`
+	// Chosen is true if the running pass rewrites the segment, and Forced if it must do so, however
+	// little that frees: because of maxLag, of tombstones that are due, or of deleted records.
+	Chosen bool `json:"chosen"`
+	Forced bool `json:"forced"`
+}
+
+// TombstoneClock is a group of tombstones and transaction markers that became removable in the same
+// pass: none of them has an older record of its key left in the log.
+type TombstoneClock struct {
+	Count int64 `json:"count"`
+	// Since is the start of the pass that found them removable.
+	Since float64 `json:"sinceTimestampSeconds"`
+	// GoesFrom is the time from which a pass may remove the whole group; absent while WaitsFor is
+	// replicas.
+	GoesFrom *float64 `json:"goesFromTimestampSeconds,omitempty"`
+	// WaitsFor is replicas if another replica may still hold an older record of such a key,
+	// retention until GoesFrom, and pass after GoesFrom.
+	WaitsFor string `json:"waitsFor"`
+	// Replicas are the brokers that WaitsFor waits for. Only the leader reports them.
+	Replicas []int32 `json:"replicas,omitempty"`
+}
+
+// Values of TombstoneClock.WaitsFor and KeyRecord.WaitsFor.
+const (
+	WaitsForReplicas  = "replicas"
+	WaitsForRetention = "retention"
+	WaitsForPass      = "pass"
+	// WaitsForOlderRecord is the value for a tombstone while an older record of its key may be in
+	// the log.
+	WaitsForOlderRecord = "older_record"
+)

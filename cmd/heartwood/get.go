@@ -1,0 +1,112 @@
+package main
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"heartwood.dev/heartwood/internal/remote"
+)
+
+// getValueBytesMax is the size at which heartwood get cuts the value that it prints, and
+// getHistoryBytes the one of each value of a history.
+const (
+	getValueBytesMax = 32 << 20
+	getHistoryBytes  = 4 << 10
+)
+
+// getFlags are the flags of heartwood get.
+type getFlags struct {
+	brokerAddresses
+	remote.KeyQuery
+	history, isBase64, asJSON bool
+}
+
+func getCommand() *cobra.Command {
+	flags := &getFlags{}
+	cmd := &cobra.Command{
+		Use:   "get TOPIC KEY",
+		Short: "Print the latest value of a key",
+		Long: `Print the latest value of a key, and a line feed.
+
+The brokers find the record by the key sidecars of a compacted topic, without reading the topic. The
+value is that of the latest committed record below the high watermark, as a consumer with
+read_committed finds it. Segments without a sidecar are read, as far as a limit permits: the active
+segment, and those of topics with very small records.
+
+The exit code is 1 if the key has no value, because no record exists or the latest one is a
+tombstone. With --history the command shows each record of the key that is still on disk, the newest
+first: whether it is live, superseded, aborted, or a tombstone, and when the tombstone may go.
+
+The key is searched in the partition that Kafka's default partitioner chooses for it. If producers
+use another partitioner, give --partition or --all-partitions.
+
+The command asks one broker over HTTP, and the leader of the partition at the same port on the host
+that the response contains. On Kubernetes, run the command in a pod:
+  kubectl exec demo-broker-0 -- heartwood get tickets 4711
+On a secured LogCluster it needs the right to get logclusters/records.`,
+		Example: `  heartwood get tickets 4711
+  heartwood get tickets 4711 --history
+  heartwood get tickets 4711 --json | jq -r '.partitions[].records[0].value | @base64d'`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 2 {
+				return nil
+			}
+			return misused(cmd, errors.New("give one TOPIC and one KEY"))
+		},
+		RunE: flags.run,
+	}
+	cmd.Flags().Int32Var(&flags.Partition, "partition", -1,
+		"`NUMBER` of the partition to search (default: by the hash of the key)")
+	cmd.Flags().Lookup("partition").DefValue = "" // omits the default -1 from the help text
+	cmd.Flags().BoolVar(&flags.All, "all-partitions", false, "search all partitions")
+	cmd.Flags().BoolVar(&flags.history, "history", false, "show every record of the key on disk")
+	cmd.Flags().BoolVar(&flags.isBase64, "base64", false, "KEY is in base64")
+	flags.add(cmd)
+	cmd.Flags().BoolVar(&flags.asJSON, "json", false, "print one JSON object")
+	return cmd
+}
+
+func (f *getFlags) run(cmd *cobra.Command, args []string) error {
+	f.Topic, f.Key, f.ValueBytes = args[0], []byte(args[1]), getHistoryBytes
+	if f.isBase64 {
+		var err error
+		if f.Key, err = base64.StdEncoding.DecodeString(args[1]); err != nil {
+			return misused(cmd, fmt.Errorf("invalid argument %q for KEY: %w", args[1], err))
+		}
+	}
+	switch given := cmd.Flags().Changed("partition"); {
+	case given && f.Partition < 0:
+		return misused(cmd, fmt.Errorf("invalid argument %d for --partition: give 0 or more",
+			f.Partition))
+	case given && f.All:
+		return misused(cmd, errors.New("give either --partition or --all-partitions"))
+	}
+	if !f.history {
+		f.Latest, f.ValueBytes = true, getValueBytesMax
+	}
+	client, err := f.client(cmd)
+	if err != nil {
+		return err
+	}
+	found, err := client.Keys(cmd.Context(), f.orDefault(), f.KeyQuery)
+	if err != nil {
+		return err
+	}
+	latest, missing := remote.LatestValue(&found)
+	switch out := cmd.OutOrStdout(); {
+	case f.asJSON:
+		err = json.NewEncoder(out).Encode(found)
+	case f.history:
+		err = remote.PrintKeys(out, &found)
+	case latest != nil && len(latest.Value) < latest.ValueBytes:
+		return fmt.Errorf("print the value: it has %s, and at most %s are possible",
+			remote.Bytes(int64(latest.ValueBytes)), remote.Bytes(getValueBytesMax))
+	case latest != nil:
+		_, err = out.Write(append(latest.Value, '\n'))
+	}
+	return errors.Join(err, missing)
+}

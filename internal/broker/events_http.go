@@ -1,0 +1,104 @@
+package broker
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"net/http"
+
+	"heartwood.dev/heartwood/api/report"
+	"heartwood.dev/heartwood/internal/events"
+	"heartwood.dev/heartwood/internal/logstore/cleaner/passlog"
+)
+
+// eventTopicsMax is the maximum number of topics of one event stream.
+const eventTopicsMax = 16
+
+// observer returns the functions that pass on passes and steps to the hub of the HTTP port.
+func (b *Broker) observer() passlog.Observer {
+	return passlog.Observer{
+		Pass: func(pass report.PartitionPass) {
+			if hub := b.events.Load(); hub != nil {
+				hub.Pass(pass)
+			}
+		},
+		Step: func(step report.StepEvent) {
+			if hub := b.events.Load(); hub != nil {
+				hub.Step(step)
+			}
+		},
+	}
+}
+
+// handleEvents adds the endpoint of events. It has no deadline, because a stream sets one for each
+// write.
+func handleEvents(mux *http.ServeMux, brokers func() Brokers) {
+	var hub *events.Hub
+	hub = events.NewHub(events.Source{
+		Segments: func(topic string) []report.Segments {
+			all := brokers()
+			all.observe(hub) // brokers may have started since the last call
+			return all.segmentsOf(topic)
+		},
+		Running: func(topics []string) []report.PartitionPass {
+			return brokers().running(topics)
+		},
+	})
+	mux.Handle("GET /api/v1/events", withDeadline(0, http.HandlerFunc(
+		func(w http.ResponseWriter, r *http.Request) {
+			topics, all := r.URL.Query()["topic"], brokers()
+			var err error
+			switch {
+			case len(topics) > eventTopicsMax:
+				err = fmt.Errorf("%w: %d topics, at most %d are possible", errParameter, len(topics),
+					eventTopicsMax)
+			case len(all) == 0:
+				err = ErrStarting
+			default:
+				all.observe(hub)
+				err = hub.Serve(w, r, topics)
+			}
+			switch {
+			case errors.Is(err, events.ErrTooManyStreams), errors.Is(err, events.ErrTooManyTopics):
+				respond(w, http.StatusServiceUnavailable,
+					report.Failure{Error: err.Error(), Reason: "TooManyStreams"})
+			case err != nil:
+				respondReport(w, nil, err)
+			}
+		})))
+}
+
+// observe makes the brokers pass on their passes and steps to a hub.
+func (all Brokers) observe(hub *events.Hub) {
+	for _, b := range all {
+		b.events.Store(hub)
+	}
+}
+
+// segmentsOf returns the segments of each replica of a topic on these brokers.
+func (all Brokers) segmentsOf(topic string) (reports []report.Segments) {
+	for _, b := range all {
+		for _, state := range b.replicas.States() {
+			if state.ID.Topic != topic || state.Log == nil {
+				continue
+			}
+			rows, err := b.cleaner.Segments(state.ID, 0, math.MaxInt32)
+			if err != nil {
+				continue // the log is being closed
+			}
+			rows.Broker, rows.Leader = b.opts.NodeID, state.Leader
+			reports = append(reports, rows)
+		}
+	}
+	return reports
+}
+
+// running returns the running passes of some topics, or of all, with their steps.
+func (all Brokers) running(topics []string) (running []report.PartitionPass) {
+	for _, b := range all {
+		passes, _ := b.cleaner.Passes(passlog.Filter{Topics: topics, Partition: -1, Running: true,
+			Limit: report.PassesMax, Steps: true})
+		running = append(running, passes...)
+	}
+	return running
+}

@@ -1,0 +1,227 @@
+package broker
+
+import (
+	"context"
+	"encoding/base64"
+	"fmt"
+	"net/http"
+	"net/url"
+	"time"
+
+	"heartwood.dev/heartwood/api/report"
+	"heartwood.dev/heartwood/internal/logstore"
+	"heartwood.dev/heartwood/internal/logstore/cleaner"
+	"heartwood.dev/heartwood/internal/metadata"
+)
+
+const (
+	// lookupTimeout limits the lookup of a key in all partitions of a request.
+	lookupTimeout = 2 * time.Second
+	// lookupBytesMax limits the bytes that a request reads, and the bytes of values in its response.
+	lookupBytesMax = 32 << 20
+	// lookupsMax is the number of concurrent requests, each of which may hold lookupBytesMax of
+	// values.
+	lookupsMax = 4
+	// keyBytesMax is the longest key that can be looked up.
+	keyBytesMax = 16 << 10
+	// valueBytesDefault is the size at which values are cut without the parameter valueBytes.
+	valueBytesDefault = 4 << 10
+)
+
+// keysQuery is a request for the records of a key.
+type keysQuery struct {
+	topic      string
+	key        []byte
+	partition  int32 // -1: the one that the default partitioner chooses
+	all        bool  // search all partitions
+	latest     bool  // end at the latest committed record
+	valueBytes int
+}
+
+// parseKeysQuery parses a request.
+func parseKeysQuery(topic string, query url.Values) (q keysQuery, err error) {
+	q.topic = topic
+	if !query.Has("key") {
+		return q, fmt.Errorf("%w: key is missing: give the key in base64url", errParameter)
+	}
+	text := query.Get("key")
+	if base64.RawURLEncoding.DecodedLen(len(text)) > keyBytesMax {
+		return q, fmt.Errorf("%w: key has more than %d bytes", errParameter, keyBytesMax)
+	}
+	encoding := base64.RawURLEncoding
+	if n := len(text); n > 0 && text[n-1] == '=' {
+		encoding = base64.URLEncoding
+	}
+	if q.key, err = encoding.DecodeString(text); err != nil {
+		return q, fmt.Errorf("%w: key=%q is not base64url", errParameter, text)
+	}
+	for name, flag := range map[string]*bool{"all": &q.all, "latest": &q.latest} {
+		switch value := query.Get(name); value {
+		case "", "false":
+		case "true":
+			*flag = true
+		default:
+			return q, fmt.Errorf("%w: %s=%q is neither true nor false", errParameter, name, value)
+		}
+	}
+	partition, err := numberIn(query, "partition", -1, 0, idMax)
+	if err != nil {
+		return q, err
+	}
+	if q.all && partition >= 0 {
+		return q, fmt.Errorf("%w: give either partition or all", errParameter)
+	}
+	valueBytes, err := numberIn(query, "valueBytes", valueBytesDefault, 0, lookupBytesMax)
+	q.partition, q.valueBytes = int32(partition), int(valueBytes)
+	return q, err
+}
+
+// handleKeys adds the endpoint of keys.
+func handleKeys(mux *http.ServeMux, brokers func() Brokers) {
+	running := make(chan struct{}, lookupsMax)
+	mux.HandleFunc("GET /api/v1/topics/{topic}/keys",
+		func(w http.ResponseWriter, r *http.Request) {
+			q, err := parseKeysQuery(r.PathValue("topic"), r.URL.Query())
+			if err != nil {
+				respondReport(w, nil, err)
+				return
+			}
+			select {
+			case running <- struct{}{}:
+				defer func() { <-running }()
+			case <-r.Context().Done():
+				return
+			}
+			ctx, cancel := context.WithTimeout(r.Context(), lookupTimeout)
+			defer cancel()
+			answer, err := brokers().keys(ctx, q)
+			w.Header().Set("Cache-Control", "no-store")
+			respondReport(w, answer, err)
+		})
+}
+
+// keys looks up a key in the partitions that brokers of this process lead.
+func (all Brokers) keys(ctx context.Context, q keysQuery) (report.Keys, error) {
+	answer := report.Keys{Topic: q.topic, Key: q.key, Partitions: []report.KeyPartition{}}
+	image := all.image()
+	if image == nil {
+		return answer, ErrStarting
+	}
+	topic := image.Topic(q.topic)
+	if topic == nil {
+		return answer, fmt.Errorf("%w %q", ErrUnknownTopic, q.topic)
+	}
+	if q.partition < 0 && !q.all {
+		q.partition = partitionOf(q.key, len(topic.Partitions))
+	}
+	if !q.all && int(q.partition) >= len(topic.Partitions) {
+		return answer, fmt.Errorf("%w %d: %s has %d", ErrUnknownPartition, q.partition, q.topic,
+			len(topic.Partitions))
+	}
+	bytesLeft, valuesLeft := int64(lookupBytesMax), lookupBytesMax
+	for _, p := range topic.Partitions {
+		if !q.all && p.Index != q.partition {
+			continue
+		}
+		id := logstore.PartitionID{Topic: q.topic, Index: p.Index}
+		b, leads, err := all.holder(id, -1)
+		if err != nil || !leads {
+			answer.Elsewhere = append(answer.Elsewhere, elsewhere(image, p))
+			continue
+		}
+		found, err := b.lookup(ctx, id, q, max(1, bytesLeft), max(0, valuesLeft))
+		if err != nil {
+			return answer, err
+		}
+		bytesLeft -= found.ReadBytes
+		for _, r := range found.Records {
+			valuesLeft -= len(r.Value)
+		}
+		answer.Partitions = append(answer.Partitions, found)
+	}
+	return answer, nil
+}
+
+// elsewhere returns where a partition is led, by the metadata image.
+func elsewhere(image *metadata.Image, p *metadata.Partition) report.KeyElsewhere {
+	e := report.KeyElsewhere{Partition: p.Index, Broker: metadata.NoBroker}
+	if at, up := image.Broker(p.Leader); up {
+		endpoint, _ := at.Endpoints.On(metadata.DefaultListener)
+		e.Broker, e.Host = p.Leader, endpoint.Host
+	}
+	return e
+}
+
+// lookup looks up a key in a partition that this broker leads.
+func (b *Broker) lookup(ctx context.Context, id logstore.PartitionID, q keysQuery, bytesMax int64,
+	valuesMax int) (report.KeyPartition, error) {
+	log, err := b.replicas.Leader(id, -1)
+	if err != nil {
+		return report.KeyPartition{}, fmt.Errorf("%w: %w", ErrNotHere, err)
+	}
+	now := time.Now()
+	found, err := log.Lookup(ctx, q.key, logstore.LookupOptions{Latest: q.latest,
+		BytesMax: bytesMax, ValueBytesMax: q.valueBytes, ValuesBytesMax: max(1, valuesMax),
+		Now: now})
+	if err != nil {
+		return report.KeyPartition{}, err
+	}
+	return keyPartition(b.opts.NodeID, id.Index, &found, now), nil
+}
+
+// recordStates maps the states of records to those of a report.
+var recordStates = map[logstore.RecordState]string{
+	logstore.RecordLive: report.RecordLive, logstore.RecordTombstone: report.RecordTombstone,
+	logstore.RecordSuperseded: report.RecordSuperseded,
+	logstore.RecordAborted:    report.RecordAborted,
+	logstore.RecordUndecided:  report.RecordUndecided,
+}
+
+// keyPartition returns the report on a lookup.
+func keyPartition(broker, partition int32, found *logstore.KeyRecords,
+	now time.Time) report.KeyPartition {
+	r := report.KeyPartition{Broker: broker, Partition: partition, LogStartOffset: found.LogStart,
+		HighWatermark: found.HighWatermark, LastStableOffset: found.LastStable,
+		Complete: found.Complete, ReadBytes: found.ReadBytes, Segments: found.Segments,
+		Scanned: found.Scanned, Records: make([]report.KeyRecord, 0, len(found.Records))}
+	switch latest := found.Latest(); {
+	case latest == nil && found.Complete:
+		r.State = report.KeyAbsent
+	case latest == nil:
+		r.State = report.KeyUnknown
+	case latest.Tombstone:
+		r.State = report.KeyDeleted
+	default:
+		r.State = report.KeyPresent
+	}
+	for i := range found.Records {
+		r.Records = append(r.Records, keyRecord(&found.Records[i], now))
+	}
+	return r
+}
+
+// keyRecord returns the report on a record at the time now.
+func keyRecord(r *logstore.KeyRecord, now time.Time) report.KeyRecord {
+	one := report.KeyRecord{Offset: r.Offset, Timestamp: float64(r.TimestampMs) / 1000,
+		State: recordStates[r.State], Value: r.Value, ValueBytes: r.ValueBytes, Segment: r.Segment,
+		SegmentState: cleaner.SegmentStateName(r.SegmentState), BlockedBy: r.BlockedBy}
+	for _, h := range r.Headers {
+		one.Headers = append(one.Headers, report.KeyHeader{Key: string(h.Key), Value: h.Value})
+	}
+	if r.State == logstore.RecordSuperseded {
+		one.SupersededBy = &r.SupersededBy
+	}
+	if r.State != logstore.RecordTombstone {
+		return one
+	}
+	if r.Clock == nil {
+		one.WaitsFor = report.WaitsForOlderRecord
+		if r.SegmentState != logstore.SegmentClean {
+			one.WaitsFor = report.WaitsForPass
+		}
+		return one
+	}
+	clock := cleaner.ClockReport(*r.Clock, now)
+	one.GoesFrom, one.WaitsFor = clock.GoesFrom, clock.WaitsFor
+	return one
+}

@@ -1,0 +1,160 @@
+package broker
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strconv"
+
+	"heartwood.dev/heartwood/api/report"
+	"heartwood.dev/heartwood/internal/logstore"
+	"heartwood.dev/heartwood/internal/logstore/cleaner"
+	"heartwood.dev/heartwood/internal/replica"
+)
+
+// errParameter is wrapped by the errors of query parameters.
+var errParameter = errors.New("invalid parameter")
+
+// ErrNotHere is returned if a partition has no replica on the brokers of this process, or none on
+// the requested broker.
+var ErrNotHere = errors.New("no replica of the partition is here")
+
+// reportFailures maps the errors of reports on partitions. The last row applies to all others.
+var reportFailures = []struct {
+	err    error
+	code   int
+	reason string
+}{
+	{errParameter, http.StatusBadRequest, "BadRequest"},
+	{ErrStarting, http.StatusServiceUnavailable, "NotReady"},
+	{ErrUnknownTopic, http.StatusNotFound, "UnknownTopic"},
+	{ErrUnknownPartition, http.StatusNotFound, "UnknownPartition"},
+	{ErrNotHere, http.StatusMisdirectedRequest, "Misdirected"},
+	{cleaner.ErrUnknownPartition, http.StatusServiceUnavailable, "NotReady"},
+	{logstore.ErrClosed, http.StatusServiceUnavailable, "NotReady"},
+	{nil, http.StatusInternalServerError, "Failed"},
+}
+
+// respondReport responds with a report, or with the error.
+func respondReport(w http.ResponseWriter, answer any, err error) {
+	if err == nil {
+		respond(w, http.StatusOK, answer)
+		return
+	}
+	for _, known := range reportFailures {
+		if known.err == nil || errors.Is(err, known.err) {
+			respond(w, known.code, report.Failure{Error: err.Error(), Reason: known.reason})
+			return
+		}
+	}
+}
+
+// numberIn parses a parameter that is a number from least to most. If the parameter is missing, it
+// returns the default.
+func numberIn(query url.Values, name string, otherwise, least, most int64) (int64, error) {
+	text := query.Get(name)
+	if text == "" {
+		return otherwise, nil
+	}
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || n < least || n > most {
+		return 0, fmt.Errorf("%w: %s=%q is not a number from %d to %d", errParameter, name, text,
+			least, most)
+	}
+	return n, nil
+}
+
+const (
+	offsetMax = 1<<63 - 1
+	idMax     = 1<<31 - 1
+)
+
+// segmentsQuery is a request for the segments of a partition.
+type segmentsQuery struct {
+	id     logstore.PartitionID
+	broker int32 // -1: the leader if it is in this process, else any broker with a replica
+	from   int64
+	limit  int
+}
+
+// parseSegmentsQuery parses a request.
+func parseSegmentsQuery(topic, partition string, query url.Values) (q segmentsQuery, err error) {
+	index, err := strconv.ParseInt(partition, 10, 32)
+	if err != nil || index < 0 {
+		return q, fmt.Errorf("%w: partition %q is not a number", errParameter, partition)
+	}
+	q.id = logstore.PartitionID{Topic: topic, Index: int32(index)}
+	broker, err := numberIn(query, "broker", -1, 0, idMax)
+	if err != nil {
+		return q, err
+	}
+	if q.from, err = numberIn(query, "from", 0, 0, offsetMax); err != nil {
+		return q, err
+	}
+	limit, err := numberIn(query, "limit", report.SegmentsMax, 1, report.SegmentsMax)
+	q.broker, q.limit = int32(broker), int(limit)
+	return q, err
+}
+
+// handleSegments adds the endpoint of segments.
+func handleSegments(mux *http.ServeMux, brokers func() Brokers) {
+	mux.HandleFunc("GET /api/v1/partitions/{topic}/{partition}/segments",
+		func(w http.ResponseWriter, r *http.Request) {
+			q, err := parseSegmentsQuery(r.PathValue("topic"), r.PathValue("partition"),
+				r.URL.Query())
+			var answer report.Segments
+			if err == nil {
+				answer, err = brokers().segments(q)
+			}
+			respondReport(w, answer, err)
+		})
+}
+
+// segments returns the segments of one replica of a partition.
+func (all Brokers) segments(q segmentsQuery) (report.Segments, error) {
+	b, leads, err := all.holder(q.id, q.broker)
+	if err != nil {
+		return report.Segments{}, err
+	}
+	answer, err := b.cleaner.Segments(q.id, q.from, q.limit)
+	answer.Broker, answer.Leader = b.opts.NodeID, leads
+	return answer, err
+}
+
+// holder returns a broker of this process that has a replica of a partition, and whether it leads
+// the partition. The parameter broker requires this broker; if it is -1, the leader has precedence.
+func (all Brokers) holder(id logstore.PartitionID, broker int32) (holder *Broker, leads bool,
+	err error) {
+	image := all.image()
+	switch {
+	case image == nil:
+		return nil, false, ErrStarting
+	case image.Topic(id.Topic) == nil:
+		return nil, false, fmt.Errorf("%w %q", ErrUnknownTopic, id.Topic)
+	}
+	err = fmt.Errorf("%w: %s", ErrNotHere, id)
+	for _, b := range all {
+		if broker >= 0 && b.opts.NodeID != broker {
+			continue
+		}
+		switch _, fault := b.replicas.Log(id); {
+		case errors.Is(fault, replica.ErrUnknownPartition):
+			err = fmt.Errorf("%w: %s", ErrUnknownPartition, id)
+			continue
+		case fault != nil:
+			continue
+		}
+		_, fault := b.replicas.Leader(id, -1)
+		if holder == nil || fault == nil {
+			holder, leads = b, fault == nil
+		}
+		if leads {
+			break
+		}
+	}
+	if holder == nil {
+		return nil, false, err
+	}
+	return holder, leads, nil
+}

@@ -1,0 +1,22 @@
+// Package passlog keeps the last passes of a broker's cleaner with their steps: for reports, and
+// for a console that replays them. A pass over a small log takes a tenth of a second, so its steps
+// are only of use afterwards.
+//
+// Log is the list of passes, in memory and in the files cleaner-history and cleaner-history.1
+// (docs/format/cleaner-history.md). A Running is a pass that has begun. Recorder, which is pure,
+// decides which steps of a pass are kept.
+//
+// # Invariants
+//
+//   - A Log has at most report.PassesMax passes. Each has at most report.PassStepsMax steps, and
+//     all together have at most stepsMax: the oldest passes lose their steps first.
+//   - The ids of passes ascend, also across restarts and if the clock is set back.
+//   - The files only inform. If they are lost or damaged, the passes in them are missing in
+//     reports. So they are never synced, and a failed write is logged and otherwise ignored.
+//
+// # Locks
+//
+// Log.writing is acquired before Log.mu, and held while a file is written. Log.mu is held for
+// moments only. The functions of Observer are called without a lock. A Running is used by one
+// goroutine, apart from its part that Log.mu guards.
+package passlog

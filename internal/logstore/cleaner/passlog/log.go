@@ -1,0 +1,204 @@
+package passlog
+
+import (
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"heartwood.dev/heartwood/api/report"
+	"heartwood.dev/heartwood/internal/logstore/clean"
+	"heartwood.dev/heartwood/internal/vfs"
+)
+
+// stepsMax is the number of steps of all passes in memory: some four megabytes.
+const stepsMax = 32 << 10
+
+// Observer receives the passes and the steps of a Log. Its functions are called by the goroutines
+// of the passes, in the order of each pass, and must not block. They may be nil.
+type Observer struct {
+	Pass func(report.PartitionPass) // a pass has begun or ended; without its steps
+	Step func(report.StepEvent)
+}
+
+// Options of a Log.
+type Options struct {
+	FS       vfs.FS // nil: the passes are in memory only
+	Dir      string // data directory of the broker
+	Broker   int32  // in reports
+	Observer Observer
+	Logger   *slog.Logger // default: discards everything
+}
+
+// Log is the list of the last passes.
+type Log struct {
+	opts    Options
+	writing sync.Mutex
+	file    passFile // guarded by writing
+	mu      struct {
+		sync.Mutex
+		passes []*entry // ascending by id
+		steps  int      // of all passes that have ended
+		lastID int64
+	}
+}
+
+// entry is one pass. Log.mu guards it.
+type entry struct {
+	pass     report.PartitionPass // without steps
+	steps    []report.Step        // nil while the pass runs
+	recorder *Recorder            // nil unless the pass runs
+}
+
+// Open returns the list with the passes of the files. It logs what it cannot read.
+func Open(opts Options) *Log {
+	if opts.Logger == nil {
+		opts.Logger = slog.New(slog.DiscardHandler)
+	}
+	l := &Log{opts: opts, file: passFile{fs: opts.FS, dir: opts.Dir, logger: opts.Logger}}
+	if opts.FS == nil {
+		return l
+	}
+	for _, pass := range l.file.load() {
+		pass.Broker = opts.Broker
+		e := &entry{pass: pass, steps: pass.Steps}
+		e.pass.Steps = nil
+		l.mu.passes = append(l.mu.passes, e)
+		l.mu.steps += len(e.steps)
+		l.mu.lastID = max(l.mu.lastID, pass.ID)
+	}
+	l.trimLocked() // nobody else uses l yet
+	return l
+}
+
+// Running is a pass that has begun.
+type Running struct {
+	log   *Log
+	entry *entry
+	id    int64
+}
+
+// Begin adds a pass that begins at a time. Its id is the time in microseconds, or the id of the
+// previous pass plus one.
+func (l *Log) Begin(topic string, partition int32, trigger string, at time.Time) *Running {
+	l.mu.Lock()
+	l.mu.lastID = max(l.mu.lastID+1, at.UnixMicro())
+	e := &entry{recorder: newRecorder(at), pass: report.PartitionPass{
+		ID: l.mu.lastID, Broker: l.opts.Broker, Topic: topic, Partition: partition,
+		Pass: report.Pass{Trigger: trigger, Began: float64(at.UnixMilli()) / 1000}}}
+	l.mu.passes = append(l.mu.passes, e)
+	l.trimLocked()
+	began := e.pass
+	l.mu.Unlock()
+	l.observe(began)
+	return &Running{log: l, entry: e, id: began.ID}
+}
+
+func (l *Log) observe(pass report.PartitionPass) {
+	if l.opts.Observer.Pass != nil {
+		l.opts.Observer.Pass(pass)
+	}
+}
+
+// trimLocked removes passes and steps that exceed the limits, the oldest first.
+func (l *Log) trimLocked() {
+	for len(l.mu.passes) > report.PassesMax {
+		l.mu.steps -= len(l.mu.passes[0].steps)
+		l.mu.passes = slices.Delete(l.mu.passes, 0, 1)
+	}
+	for _, e := range l.mu.passes {
+		if l.mu.steps <= stepsMax {
+			return
+		}
+		l.mu.steps -= len(e.steps)
+		e.pass.OmittedSteps += len(e.steps)
+		e.steps = nil
+	}
+}
+
+// ID returns the id of the pass.
+func (r *Running) ID() int64 { return r.id }
+
+// Step adds a step that was taken at a time.
+func (r *Running) Step(step clean.Step, at time.Time) {
+	r.log.mu.Lock()
+	taken := r.entry.recorder.add(step, at)
+	r.log.mu.Unlock()
+	r.observe(taken)
+}
+
+func (r *Running) observe(step report.Step) {
+	if observe := r.log.opts.Observer.Step; observe != nil {
+		p := &r.entry.pass // the fields that identify the pass do not change
+		observe(report.StepEvent{Broker: p.Broker, Topic: p.Topic, Partition: p.Partition,
+			Pass: r.id, Step: step})
+	}
+}
+
+// End ends the pass at a time with its final report, and writes it to the file.
+func (r *Running) End(final report.Pass, at time.Time) {
+	l := r.log
+	l.mu.Lock()
+	e := r.entry
+	last := e.recorder.end(at)
+	e.pass.Pass, e.steps, e.pass.OmittedSteps = final, e.recorder.steps, e.recorder.omitted
+	e.recorder = nil
+	if slices.Contains(l.mu.passes, e) {
+		l.mu.steps += len(e.steps)
+		l.trimLocked()
+	}
+	ended, stored := e.pass, e.pass
+	stored.Steps, stored.StepCount = e.steps, len(e.steps)
+	ended.StepCount = len(e.steps)
+	l.mu.Unlock()
+	r.observe(last)
+	l.observe(ended)
+	l.writing.Lock()
+	defer l.writing.Unlock()
+	if l.opts.FS != nil {
+		l.file.append(&stored)
+	}
+}
+
+// Filter selects passes.
+type Filter struct {
+	Topics    []string // empty: all
+	Partition int32    // -1: all
+	ID        int64    // 0: all
+	Before    int64    // only passes with lower ids; 0: all
+	Running   bool     // only passes that run
+	Limit     int
+	Steps     bool // with their steps
+}
+
+func (f *Filter) selects(p *report.PartitionPass) bool {
+	return (len(f.Topics) == 0 || slices.Contains(f.Topics, p.Topic)) &&
+		(f.Partition < 0 || p.Partition == f.Partition) && (f.ID == 0 || p.ID == f.ID) &&
+		(f.Before == 0 || p.ID < f.Before) && (!f.Running || p.Ended == nil)
+}
+
+// List returns at most Limit passes, the newest first, and whether there are more. The reports of
+// running passes contain no sums.
+func (l *Log) List(f Filter) (passes []report.PartitionPass, more bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, e := range slices.Backward(l.mu.passes) {
+		if !f.selects(&e.pass) {
+			continue
+		}
+		if len(passes) == f.Limit {
+			return passes, true
+		}
+		pass, steps := e.pass, e.steps
+		if e.recorder != nil {
+			// a copy, because the recorder removes steps in place
+			steps, pass.OmittedSteps = slices.Clone(e.recorder.steps), e.recorder.omitted
+		}
+		pass.StepCount = len(steps)
+		if f.Steps {
+			pass.Steps = steps
+		}
+		passes = append(passes, pass)
+	}
+	return passes, false
+}

@@ -1,0 +1,76 @@
+package cleaner
+
+import (
+	"time"
+
+	"heartwood.dev/heartwood/api/report"
+	"heartwood.dev/heartwood/internal/logstore"
+	"heartwood.dev/heartwood/internal/logstore/clean"
+	"heartwood.dev/heartwood/internal/logstore/cleaner/passlog"
+)
+
+// record adds a pass that begins to the history, and makes the options of the pass add its steps.
+func (c *Cleaner) record(state *logState, id logstore.PartitionID,
+	opts *logstore.PassOptions) *passlog.Running {
+	c.mu.Lock()
+	trigger, began := state.trigger, state.began
+	c.mu.Unlock()
+	recorded := c.history.Begin(id.Topic, id.Index, trigger, began)
+	c.mu.Lock()
+	state.passID = recorded.ID()
+	c.mu.Unlock()
+	opts.Stage = func(step clean.Step) {
+		c.choose(state, &step)
+		recorded.Step(step, time.Now())
+	}
+	return recorded
+}
+
+// choose updates the chosen segments of a pass after a step.
+func (c *Cleaner) choose(state *logState, step *clean.Step) {
+	switch step.Kind {
+	case clean.StepAnnounce:
+		chosen := map[int64]bool{}
+		for _, s := range step.Segments {
+			if s.Chosen {
+				chosen[s.Base] = s.Forced
+			}
+		}
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		state.chosen = chosen
+	case clean.StepReplace:
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		for base := range state.chosen {
+			if step.From <= base && base < step.To {
+				delete(state.chosen, base)
+			}
+		}
+	}
+}
+
+// Passes returns the passes of the history that a filter selects, and whether there are more. The
+// reports of running passes contain the sums so far.
+func (c *Cleaner) Passes(filter passlog.Filter) (passes []report.PartitionPass, more bool) {
+	passes, more = c.history.List(filter)
+	for i := range passes {
+		if passes[i].Ended == nil {
+			passes[i].Pass = c.sumsOf(&passes[i])
+		}
+	}
+	return passes, more
+}
+
+// sumsOf returns the report on a pass with its sums so far, if it still runs.
+func (c *Cleaner) sumsOf(pass *report.PartitionPass) report.Pass {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	state := c.mu.logs[logstore.PartitionID{Topic: pass.Topic, Index: pass.Partition}]
+	if state != nil && state.passID == pass.ID {
+		if running := state.runningPass(); running != nil {
+			return *running
+		}
+	}
+	return pass.Pass
+}

@@ -1,0 +1,406 @@
+package logstore
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"heartwood.dev/heartwood/internal/logstore/segment"
+	"heartwood.dev/heartwood/internal/record"
+)
+
+// LookupOptions limit a Lookup. A lookup that reaches a limit returns what it has found.
+type LookupOptions struct {
+	// Latest ends the lookup at the latest committed record.
+	Latest     bool
+	BytesMax   int64 // bytes that may be read; default 32 MiB
+	RecordsMax int   // records of the result; default 10,000
+	// ValueBytesMax is the size at which each value is cut, ValuesBytesMax that of all values
+	// together; default 0 and 32 MiB.
+	ValueBytesMax, ValuesBytesMax int
+	Now                           time.Time // decides what tombstones wait for; default: the real time
+}
+
+func (o LookupOptions) withDefaults() LookupOptions {
+	if o.BytesMax == 0 {
+		o.BytesMax = 32 << 20
+	}
+	if o.RecordsMax == 0 {
+		o.RecordsMax = 10_000
+	}
+	if o.ValuesBytesMax == 0 {
+		o.ValuesBytesMax = 32 << 20
+	}
+	if o.Now.IsZero() {
+		o.Now = time.Now()
+	}
+	return o
+}
+
+// KeyRecords are the records of one key in a log at one moment, below the high watermark.
+type KeyRecords struct {
+	LogStart, HighWatermark, LastStable int64
+	// Complete is false if a limit or the end of the context ended the lookup. It begins at the end
+	// of the log, so the records that it found are the newest.
+	Complete bool
+	Records  []KeyRecord // the newest first
+	// ReadBytes counts the bytes that were read. Of the Segments segments, Scanned ones were read,
+	// because they have no usable key sidecar.
+	ReadBytes         int64
+	Segments, Scanned int
+}
+
+// Latest returns the latest committed record, or nil if no committed record was found.
+func (k *KeyRecords) Latest() *KeyRecord {
+	at := slices.IndexFunc(k.Records,
+		func(r KeyRecord) bool { return r.State == RecordLive || r.State == RecordTombstone })
+	if at < 0 {
+		return nil
+	}
+	return &k.Records[at]
+}
+
+// RecordState is the state of a record among the records of its key.
+type RecordState int8
+
+// The states of records.
+const (
+	RecordLive       RecordState = iota // the latest committed record
+	RecordTombstone                     // the latest committed record, without a value
+	RecordSuperseded                    // a later record is committed
+	RecordAborted                       // of an aborted transaction
+	// RecordUndecided is at or above the last stable offset.
+	RecordUndecided
+)
+
+// KeyRecord is one record of a key.
+type KeyRecord struct {
+	Offset, TimestampMs int64
+	Tombstone           bool
+	Value               []byte // cut at LookupOptions.ValueBytesMax
+	ValueBytes          int    // full size
+	Headers             []record.Header
+	State               RecordState
+	SupersededBy        int64 // offset of the next committed record, of RecordSuperseded
+	// Segment is the base offset of its segment, with the segment's state.
+	Segment      int64
+	SegmentState SegmentState
+	BlockedBy    string
+	// Clock is that of a RecordTombstone whose retention has begun; else nil.
+	Clock *TombstoneClock
+}
+
+// lookupAttempts is the maximum number of times that a lookup begins again because a pass has
+// replaced segments meanwhile. Each replacement needs a rewrite, which takes longer than a lookup.
+const lookupAttempts = 8
+
+// Lookup finds the records of a key that are in the log, below the high watermark. It reads no
+// segment whose key sidecar shows that the key is not in it. Other segments are scanned, as far as
+// the limits permit: the active segment, and those without a sidecar.
+//
+// The result describes one moment, while records are appended and a pass replaces segments: the
+// lookup reads the segments of one segment list. Each list contains the latest record of every key.
+// But sidecars are opened by name, and a replacement deletes or replaces the files of the sources.
+// A sidecar that is missing or belongs to other data therefore starts the lookup again if its
+// segment was replaced meanwhile. So does a truncation.
+//
+// Lookup fails with ErrClosed and ErrStorage. After the end of ctx it returns what it has found.
+func (l *Log) Lookup(ctx context.Context, key []byte, opts LookupOptions) (KeyRecords, error) {
+	opts = opts.withDefaults()
+	var spent int64
+	for attempt := 1; ; attempt++ {
+		s := keyLookup{log: l, ctx: ctx, key: key, opts: opts}
+		s.result.ReadBytes = spent
+		err := s.run()
+		switch {
+		case err == nil:
+			return s.result, nil
+		case errors.Is(err, errSegmentsChanged) && attempt < lookupAttempts:
+			spent = s.result.ReadBytes
+			continue
+		case errors.Is(err, ErrClosed) || l.list.Load() == nil:
+			return KeyRecords{}, ErrClosed
+		}
+		return KeyRecords{}, fmt.Errorf("%w: look up a key: %w", ErrStorage, err)
+	}
+}
+
+// errLookupLimit ends a lookup early. Lookup does not return it.
+var errLookupLimit = errors.New("limit of the lookup")
+
+// keyLookup is the state of one attempt.
+type keyLookup struct {
+	log    *Log
+	ctx    context.Context
+	key    []byte
+	opts   LookupOptions
+	list   *segmentList
+	states []arrangedSegment // of the segments of list
+	result KeyRecords
+	values int // bytes of values in the result
+	// committed is set once a record below the last stable offset was found that was not aborted.
+	committed bool
+}
+
+// run searches the segments, the newest first.
+func (s *keyLookup) run() error {
+	l := s.log
+	// The number of truncations and the offsets are loaded before the list, for the same reasons as
+	// in Compaction.view and ReadCommitted.
+	truncations := l.truncations.Load()
+	s.result.HighWatermark = min(l.HighWatermark(), l.logEnd.Load())
+	s.result.LastStable = min(l.LastStable(), s.result.HighWatermark)
+	if s.list = l.acquire(); s.list == nil {
+		return ErrClosed
+	}
+	defer s.list.release()
+	c := l.Compaction()
+	var all SegmentRows
+	all, s.states = c.arrange(s.list.handles, c.currentLimits(), c.Settings(), s.opts.Now)
+	s.result.LogStart, s.result.Segments = all.LogStart, all.Total
+	err := s.segments()
+	if errors.Is(err, errLookupLimit) {
+		err = nil
+	} else {
+		s.result.Complete = err == nil
+	}
+	if l.truncations.Load() != truncations {
+		return errSegmentsChanged
+	}
+	s.classify()
+	return err
+}
+
+// segments searches the segments until all are searched or a limit is reached.
+func (s *keyLookup) segments() error {
+	for i, h := range slices.Backward(s.list.handles) {
+		if h.NextOffset() <= s.result.LogStart {
+			break
+		}
+		if h.Base() >= s.result.HighWatermark {
+			continue
+		}
+		err := s.segment(i)
+		if err != nil || s.opts.Latest && s.committed {
+			return err
+		}
+	}
+	return nil
+}
+
+// spend counts n bytes that are about to be read. It fails if a limit is reached.
+func (s *keyLookup) spend(n int) error {
+	if s.ctx.Err() != nil || s.result.ReadBytes+int64(n) > s.opts.BytesMax {
+		return errLookupLimit
+	}
+	s.result.ReadBytes += int64(n)
+	return nil
+}
+
+// segment finds the records of the key in segment i of the list.
+func (s *keyLookup) segment(i int) error {
+	h := s.list.handles[i]
+	if !s.states[i].active {
+		found, err := s.bySidecar(i)
+		if found || err != nil {
+			return err
+		}
+	}
+	s.result.Scanned++
+	return s.scan(i, h)
+}
+
+// lookupBlockBytes is the size of the blocks in which a segment is scanned backwards.
+const lookupBlockBytes = 1 << 20
+
+// scan finds the records of the key in a segment without a sidecar. It reads the newest block
+// first, and a block from its beginning.
+func (s *keyLookup) scan(i int, h *handle) error {
+	end, err := h.Position(s.result.HighWatermark)
+	if err != nil {
+		return err
+	}
+	begin, err := h.Position(s.result.LogStart)
+	if err != nil {
+		return err
+	}
+	for end > begin {
+		from, err := h.Boundary(max(end-lookupBlockBytes, 0))
+		if err != nil {
+			return err
+		}
+		from = max(from, begin)
+		if err := s.spend(int(end - from)); err != nil {
+			return err
+		}
+		block := s.recent()
+		err = h.Scan(from, func(position int64, b record.Batch) error {
+			if position >= end {
+				return errLookupEnd
+			}
+			return s.batch(i, batchAt{h, segment.Header{Batch: b, Position: position,
+				SizeBytes: len(b)}}, block)
+		})
+		if err != nil && !errors.Is(err, errLookupEnd) {
+			return err
+		}
+		if err := s.take(block); err != nil || s.opts.Latest && s.committed {
+			return err
+		}
+		end = from
+	}
+	return nil
+}
+
+// errLookupEnd ends the scan of a block.
+var errLookupEnd = errors.New("end of the block")
+
+// batch adds the records of the key in a batch to a block. It decompresses one record at a time,
+// because a batch may be large.
+func (s *keyLookup) batch(i int, b batchAt, block *recentRecords) error {
+	if b.header.Control() || b.header.Count() == 0 ||
+		b.header.LastOffset() >= s.result.HighWatermark {
+		return nil
+	}
+	records, n := b.records(), 0
+	if whole := b.header.Batch; len(whole) == b.header.SizeBytes {
+		records = whole.Stream(bytes.NewReader(whole[record.HeaderBytes:]), decompressedBytesMax)
+	}
+	for r, err := range records {
+		if n++; err == nil && n%1024 == 0 && s.ctx.Err() != nil {
+			err = errLookupLimit
+		}
+		if err != nil {
+			return err
+		}
+		if r.Key == nil || !bytes.Equal(r.Key, s.key) || r.Offset < s.result.LogStart {
+			continue
+		}
+		found, err := s.record(i, b, r)
+		if err != nil {
+			return err
+		}
+		block.add(found)
+	}
+	return nil
+}
+
+// record returns a record of the key, without the decision between RecordLive, RecordTombstone and
+// RecordSuperseded.
+func (s *keyLookup) record(i int, b batchAt, r *record.Record) (KeyRecord, error) {
+	at := s.states[i]
+	found := KeyRecord{Offset: r.Offset, TimestampMs: r.Timestamp, Tombstone: r.Tombstone(),
+		ValueBytes: len(r.Value), Segment: b.handle.Base(), SegmentState: at.state,
+		BlockedBy: at.blockedBy}
+	if r.Value != nil {
+		n := min(len(r.Value), s.opts.ValueBytesMax)
+		found.Value = append(make([]byte, 0, n), r.Value[:n]...)
+	}
+	for _, header := range r.Headers {
+		found.Headers = append(found.Headers,
+			record.Header{Key: slices.Clone(header.Key), Value: slices.Clone(header.Value)})
+	}
+	aborted, err := s.aborted(i, b, r.Offset)
+	switch {
+	case r.Offset >= s.result.LastStable:
+		found.State = RecordUndecided
+	case aborted:
+		found.State = RecordAborted
+	}
+	return found, err
+}
+
+// recentRecords are the records of the key in a part of the log that is read forwards. If they
+// exceed the limits, the oldest ones lose their values, and then are dropped, because the result of
+// a lookup contains the newest records.
+type recentRecords struct {
+	recordsMax, valuesMax int
+	records               []KeyRecord // ascending
+	values                int         // bytes of values
+	cut                   int         // records[:cut] have lost their values
+	dropped               bool
+}
+
+// recent returns an empty block with what is left of the limits.
+func (s *keyLookup) recent() *recentRecords {
+	return &recentRecords{recordsMax: s.opts.RecordsMax - len(s.result.Records),
+		valuesMax: s.opts.ValuesBytesMax - s.values}
+}
+
+func (b *recentRecords) add(r KeyRecord) {
+	b.records = append(b.records, r)
+	b.values += len(r.Value)
+	for b.values > b.valuesMax {
+		value := b.records[b.cut].Value
+		n := min(len(value), b.values-b.valuesMax)
+		b.values -= n
+		if value != nil {
+			b.records[b.cut].Value = append([]byte{}, value[:len(value)-n]...)
+		}
+		if n == len(value) {
+			b.cut++
+		}
+	}
+	if len(b.records) > b.recordsMax {
+		b.values -= len(b.records[0].Value)
+		b.records, b.cut, b.dropped = b.records[1:], max(0, b.cut-1), true
+	}
+}
+
+// take adds the records of a block to the result.
+func (s *keyLookup) take(block *recentRecords) error {
+	for _, r := range slices.Backward(block.records) {
+		s.result.Records = append(s.result.Records, r)
+		s.committed = s.committed || r.State == RecordLive
+	}
+	s.values += block.values
+	if block.dropped {
+		return errLookupLimit
+	}
+	return nil
+}
+
+// aborted reports whether a record below the last stable offset belongs to an aborted transaction.
+func (s *keyLookup) aborted(i int, b batchAt, offset int64) (aborted bool, err error) {
+	if !b.header.Transactional() || offset >= s.result.LastStable {
+		return false, nil
+	}
+	for _, h := range s.list.handles[i:] {
+		complete, err := h.Aborted(offset, offset+1, func(a segment.AbortedTxn) {
+			aborted = aborted || a.ProducerID == b.header.ProducerID() &&
+				a.FirstOffset <= offset && offset <= a.LastOffset
+		})
+		if aborted || complete || err != nil {
+			return aborted, err
+		}
+	}
+	return false, nil
+}
+
+// classify sets the states of the committed records, which are RecordLive before: the latest one
+// stays, and the next newer one supersedes each of the others.
+func (s *keyLookup) classify() {
+	newer := int64(-1)
+	for i := range s.result.Records {
+		r := &s.result.Records[i]
+		if r.State != RecordLive {
+			continue
+		}
+		switch {
+		case newer >= 0:
+			r.State, r.SupersededBy = RecordSuperseded, newer
+		case r.Tombstone:
+			r.State = RecordTombstone
+		}
+		newer = r.Offset
+	}
+	// Only the latest record keeps its clock.
+	for i := range s.result.Records {
+		if r := &s.result.Records[i]; r.State != RecordTombstone {
+			r.Clock = nil
+		}
+	}
+}

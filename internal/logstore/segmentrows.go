@@ -1,0 +1,160 @@
+package logstore
+
+import (
+	"time"
+
+	"heartwood.dev/heartwood/internal/compress"
+	"heartwood.dev/heartwood/internal/logstore/clean"
+	"heartwood.dev/heartwood/internal/logstore/keys"
+	"heartwood.dev/heartwood/internal/topicconfig"
+)
+
+// SegmentRows is a report of the segments of a log at one moment.
+type SegmentRows struct {
+	Compacted         bool
+	LogStart, LogEnd  int64
+	FirstDirty, Bound int64 // 0 unless Compacted
+	Total             int   // number of segments of the log
+	Rows              []SegmentRow
+	Next              int64 // base offset of the segment after the last row; -1: none
+}
+
+// SegmentRow is a report of one segment. Timestamps are Unix milliseconds.
+type SegmentRow struct {
+	Base, LastOffset, SizeBytes int64 // LastOffset is Base-1 if the segment is empty
+	State                       SegmentState
+	BlockedBy                   string // reason of SegmentBlocked: one of the Blocked constants
+	Counts                      *keys.Counts
+	// Garbage is nil if no pass has counted the garbage of the segment.
+	Garbage *SegmentGarbage
+	// Codec is that of the first batch. Codec and the timestamps are valid if HasBatches is set.
+	HasBatches         bool
+	Codec              compress.Codec
+	OldestMs, NewestMs int64
+	Clocks             []TombstoneClock
+}
+
+// SegmentGarbage is the garbage of a segment as of a pass.
+type SegmentGarbage struct {
+	Bytes, Records int64
+	CountedMs      int64 // start of the pass; 0 if the pass left no .dead file
+}
+
+// TombstoneClock is a group of tombstones and markers whose retention has begun.
+type TombstoneClock struct {
+	Count   int64
+	SinceMs int64
+	// Replicated is false while the group waits for other replicas. GoesFromMs is the time from
+	// which a pass may remove the whole group; it is valid if Replicated is set.
+	Replicated bool
+	GoesFromMs int64
+}
+
+// SegmentRows returns rows for at most limit segments, from the one on that contains the offset
+// from. It reads the headers of files that no earlier call has read. It holds references to the
+// segments of its rows meanwhile, and acquires no lock. It fails with ErrClosed only.
+func (c *Compaction) SegmentRows(from int64, limit int, now time.Time) (SegmentRows, error) {
+	list, limits := c.limits()
+	if list == nil {
+		return SegmentRows{}, ErrClosed
+	}
+	settings := c.Settings()
+	all, selected := c.arrange(list.handles, limits, settings, now)
+	first := list.floor(from)
+	last := min(len(list.handles), first+max(0, limit))
+	selected = selected[first:last]
+	all.Next = -1
+	if last < len(list.handles) {
+		all.Next = list.handles[last].Base()
+	}
+	// The reference to the list is released before files are read, so that a truncation waits at
+	// most for the rows that it truncates.
+	for _, s := range selected {
+		s.handle.acquire()
+	}
+	list.release()
+	all.Rows = make([]SegmentRow, 0, len(selected))
+	for _, s := range selected {
+		all.Rows = append(all.Rows, c.row(s, settings))
+		s.handle.release()
+	}
+	return all, nil
+}
+
+// arrangedSegment is a segment with its state.
+type arrangedSegment struct {
+	handle    *handle
+	state     SegmentState
+	blockedBy string
+	active    bool
+}
+
+// arrange returns the state of every segment, without reading a file.
+func (c *Compaction) arrange(handles []*handle, limits cleanableLimits,
+	settings *topicconfig.Settings, now time.Time) (all SegmentRows, segments []arrangedSegment) {
+	all = SegmentRows{Compacted: settings.Compact, LogStart: limits.logStart,
+		LogEnd: c.log.LogEnd(), Total: len(handles)}
+	segments = make([]arrangedSegment, 0, len(handles))
+	if !settings.Compact {
+		for _, h := range handles {
+			segments = append(segments, arrangedSegment{handle: h})
+		}
+	} else {
+		bounded := false
+		eachSegment(handles, limits, settings, now,
+			func(h *handle, state SegmentState, blockedBy string) {
+				if state == SegmentBlocked && !bounded {
+					all.Bound, bounded = h.Base(), true
+				}
+				segments = append(segments, arrangedSegment{handle: h, state: state,
+					blockedBy: blockedBy})
+			})
+		all.FirstDirty = min(limits.firstDirty, all.Bound)
+	}
+	segments[len(segments)-1].active = true
+	return all, segments
+}
+
+// row returns the row of a segment.
+func (c *Compaction) row(s arrangedSegment, settings *topicconfig.Settings) SegmentRow {
+	h := s.handle
+	row := SegmentRow{Base: h.Base(), LastOffset: h.NextOffset() - 1, SizeBytes: h.SizeBytes(),
+		State: s.state, BlockedBy: s.blockedBy}
+	if row.OldestMs, row.HasBatches = h.FirstTimestamp(); row.HasBatches {
+		row.NewestMs, _ = h.MaxTimestamp()
+		row.Codec, row.HasBatches = h.firstCodec()
+	}
+	if s.state == SegmentUncompacted || s.active {
+		return row
+	}
+	if counts, ok := c.sidecars.countsOf(h); ok {
+		row.Counts = &counts
+	}
+	d := c.deadSummary(h)
+	switch {
+	case d != nil && d.ComputedThrough <= c.log.LogEnd() &&
+		d.Lineage == c.epochBelow(d.ComputedThrough):
+		row.Garbage = &SegmentGarbage{Bytes: d.DeadBytes, Records: int64(d.DeadRecords),
+			CountedMs: d.PassedAtMs}
+		row.Clocks = c.clocks(d, row.LastOffset, settings)
+	case d == nil && s.state == SegmentClean:
+		// A pass writes the .dead files before it moves the first dirty offset.
+		row.Garbage = &SegmentGarbage{}
+	}
+	return row
+}
+
+// clocks returns when the tombstones of a segment that ends at an offset may be removed.
+func (c *Compaction) clocks(d *clean.DeadSummary, last int64,
+	settings *topicconfig.Settings) []TombstoneClock {
+	if len(d.Removable) == 0 {
+		return nil
+	}
+	replicatedMs, ok := c.progress.forPass().Since(last)
+	clocks := make([]TombstoneClock, len(d.Removable))
+	for i, set := range d.Removable {
+		clocks[i] = TombstoneClock{Count: int64(set.Count), SinceMs: set.SinceMs, Replicated: ok,
+			GoesFromMs: max(set.SinceMs, replicatedMs) + settings.TombstoneRetention.Milliseconds()}
+	}
+	return clocks
+}

@@ -1,0 +1,70 @@
+package smoke
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"heartwood.dev/heartwood/test/kit/process"
+)
+
+// keyedTopic is a compacted topic.
+const keyedTopic = `apiVersion: heartwood.dev/v1alpha1
+kind: Topic
+metadata: {name: tickets}
+spec: {cluster: smoke, partitions: 3, cleanupPolicy: Compact}
+`
+
+// TestKeysArePrinted runs `heartwood get` on a cluster: a key with several records, a deleted key,
+// and one that does not exist.
+func TestKeysArePrinted(t *testing.T) {
+	t.Parallel()
+	s := process.NewSetup(t, 1, fmt.Sprintf(limited, 1, fast), keyedTopic)
+	bootstrap, _ := process.Start(t, s.Args()...).Ready(t)
+	client, err := kgo.NewClient(kgo.SeedBrokers(bootstrap...), kgo.DefaultProduceTopic("tickets"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	for _, pair := range [][2]string{{"one", "old\x00"}, {"gone", "value"}, {"one", "new"},
+		{"gone", ""}} {
+		r := &kgo.Record{Key: []byte(pair[0]), Value: []byte(pair[1])}
+		if pair[1] == "" {
+			r.Value = nil
+		}
+		if err := client.ProduceSync(t.Context(), r).FirstErr(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, test := range []struct {
+		args        []string
+		code        int
+		out, errOut string
+	}{
+		{[]string{"one"}, 0, "new", ""},
+		{[]string{"b25l", "--base64"}, 0, "new", ""},
+		{[]string{"one", "--all-partitions"}, 0, "new", ""},
+		{[]string{"gone"}, 1, "", `key "gone" of topic tickets was deleted by offset`},
+		{[]string{"none"}, 1, "", `topic tickets has no record of key "none"`},
+		{[]string{"one", "--partition", "99"}, 1, "", "unknown partition"},
+		{[]string{"one", "--partition", "-1"}, 2, "", "invalid argument -1 for --partition"},
+	} {
+		code, out, errOut := heartwood(t,
+			append([]string{"get", "tickets", "--address", s.HTTP}, test.args...)...)
+		if code != test.code || out != test.out || !strings.Contains(errOut, test.errOut) {
+			t.Errorf("%v: got exit code %d, %q, %q", test.args, code, out, errOut)
+		}
+	}
+	code, out, _ := heartwood(t, "get", "tickets", "one", "--history", "--address", s.HTTP)
+	if lines := strings.Split(out, "\n"); code != 0 || len(lines) != 3 ||
+		!strings.Contains(lines[1], "live") || !strings.Contains(lines[1], `"new"`) ||
+		!strings.Contains(lines[2], "superseded by") || !strings.Contains(lines[2], `"old\x00"`) {
+		t.Errorf("history: got exit code %d, %q", code, out)
+	}
+	code, out, _ = heartwood(t, "get", "tickets", "gone", "--history", "--address", s.HTTP)
+	if code != 1 || !strings.Contains(out, "tombstone, waits for") {
+		t.Errorf("history of a deleted key: got exit code %d, %q", code, out)
+	}
+}
