@@ -60,6 +60,7 @@ func TestHeartwoodOnKubernetes(t *testing.T) {
 		{"a topic is copied exactly once while brokers are deleted", e.transactions},
 		{"a re-created Topic has its records", e.topicDeleted},
 		{"a secured LogCluster serves users outside the pod network", e.secured},
+		{"a LogCluster is secured, and replaces its CAs, under load", e.securityChanges},
 		{"brokers of a thousand partitions fail", e.manyPartitionsFailOver},
 		{"a re-created LogCluster has its volumes and records",
 			e.clusterDeleted},

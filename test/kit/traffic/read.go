@@ -3,6 +3,7 @@ package traffic
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -17,13 +18,14 @@ const fenceKey = "traffic-fence"
 //
 // A reader cannot recognize the end by the end offset, because the last records before it may have
 // been cleaned away. So ReadAll produces a fence record to each partition and reads up to this
-// record. It omits all fence records from the result.
-func ReadAll(ctx context.Context, bootstrap []string, topic string) ([]*kgo.Record, error) {
-	client, err := kgo.NewClient(
+// record. It omits all fence records from the result. The options configure the client.
+func ReadAll(ctx context.Context, bootstrap []string, topic string,
+	options ...kgo.Opt) ([]*kgo.Record, error) {
+	client, err := kgo.NewClient(append(slices.Clip(options),
 		kgo.SeedBrokers(bootstrap...), kgo.ConsumeTopics(topic),
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
 		kgo.RecordPartitioner(kgo.ManualPartitioner()),
-	)
+	)...)
 	if err != nil {
 		return nil, fmt.Errorf("create a consumer: %w", err)
 	}
@@ -97,8 +99,7 @@ func VerifyCompacted(ctx context.Context, bootstrap []string, topic string,
 // VerifyComplete is VerifyCompacted for a topic from which no record is removed: no acknowledged
 // record may be missing, and the records of a key must be in the order in which they were sent.
 func VerifyComplete(ctx context.Context, bootstrap []string, topic string,
-	book *ledger.Ledger) (int,
-	error) {
+	book *ledger.Ledger) (int, error) {
 	read, err := ReadAll(ctx, bootstrap, topic)
 	if err != nil {
 		return 0, err
