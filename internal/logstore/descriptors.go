@@ -132,7 +132,7 @@ func (w *partitionsWarning) due(now time.Time, logs int, limit uint64) bool {
 // descriptors. Only the store's goroutine calls it.
 func (s *Store) warnOfPartitions(w *partitionsWarning, now time.Time) {
 	s.mu.Lock()
-	logs := len(s.mu.logs)
+	logs := s.mu.logs.len()
 	s.mu.Unlock()
 	if limit := s.opts.OpenFilesLimit; w.due(now, logs, limit) {
 		s.opts.Logger.Warn("partitions approach the limit of open files; raise RLIMIT_NOFILE or "+

@@ -130,7 +130,7 @@ func (o *Offline) open(id PartitionID) error {
 	if o.log, _, err = s.recover(id, start{saved: known, clean: true, now: o.now}); err != nil {
 		return err
 	}
-	s.mu.logs[id] = o.log
+	s.mu.logs.put(o.log)
 	if replicated {
 		o.log.AdvanceHighWatermark(o.log.LogEnd())
 	}

@@ -82,7 +82,6 @@ func newStore(opts Options) *Store {
 	s.cleanEpoch = -1
 	s.epoch.Store(-1)
 	s.saving.written = map[string]string{}
-	s.mu.logs = map[PartitionID]*Log{}
 	s.mu.offline = map[PartitionID]offline{}
 	s.mu.reopened = map[PartitionID]bool{}
 	return s
@@ -199,7 +198,7 @@ func (s *Store) openLog(id PartitionID, from start) {
 			saved: known}
 		return
 	}
-	s.mu.logs[id] = log
+	s.mu.logs.put(log)
 	s.opts.Logger.Debug("log opened", "partition", id, "clean", from.clean, "start", log.LogStart(),
 		"end", log.LogEnd(), "took", time.Since(began))
 }

@@ -89,7 +89,7 @@ func (s *Store) CreateAll(specs []LogSpec) []CreateResult {
 // false if the log has to be created.
 func (s *Store) existing(w LogSpec) (result CreateResult, there bool) {
 	s.mu.Lock()
-	log, broken, closed := s.mu.logs[w.ID], s.mu.offline[w.ID].err, s.mu.closed
+	log, broken, closed := s.mu.logs.get(w.ID), s.mu.offline[w.ID].err, s.mu.closed
 	s.mu.Unlock()
 	switch {
 	case closed:
@@ -118,7 +118,7 @@ func (s *Store) addCreated(specs []LogSpec, results []CreateResult, missing []in
 		}
 		results[i].Log.Configure(specs[i].Settings, specs[i].Retain)
 		s.mu.Lock()
-		s.mu.logs[id] = results[i].Log
+		s.mu.logs.put(results[i].Log)
 		s.mu.Unlock()
 	}
 	if err := s.save(); err != nil {

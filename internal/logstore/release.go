@@ -33,7 +33,7 @@ func (s *Store) ReleaseAll(removals []Removal) error {
 	s.mu.Lock()
 	closed := s.mu.closed
 	for _, r := range removals {
-		log, broken := s.mu.logs[r.ID], s.mu.offline[r.ID]
+		log, broken := s.mu.logs.get(r.ID), s.mu.offline[r.ID]
 		if log != nil || broken.err != nil {
 			released = append(released, newReleased(r, log, broken))
 		}
@@ -101,7 +101,7 @@ func (s *Store) renameReleased(all []*released) (faults []error) {
 		if r.err == nil {
 			r.err = synced
 		}
-		delete(s.mu.logs, r.ID)
+		s.mu.logs.remove(r.ID)
 		if r.err != nil {
 			// The log is closed already, so the partition is offline until another release succeeds
 			// or the store is opened again.

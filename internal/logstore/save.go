@@ -24,7 +24,7 @@ func (s *Store) save() error {
 	s.saving.Lock()
 	defer s.saving.Unlock()
 	s.mu.Lock()
-	all := make(map[PartitionID]checkpointState, len(s.mu.logs)+len(s.mu.offline))
+	all := make(map[PartitionID]checkpointState, s.mu.logs.len()+len(s.mu.offline))
 	for id, o := range s.mu.offline {
 		all[id] = o.saved
 	}

@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"maps"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -95,7 +93,7 @@ type Store struct {
 	mu struct {
 		sync.Mutex
 		closed  bool
-		logs    map[PartitionID]*Log
+		logs    logTable
 		offline map[PartitionID]offline // directories whose log could not be opened
 		// logs that stopped and were not reported to Options.Failed yet
 		failures []failure
@@ -135,17 +133,15 @@ func (s *Store) DirectoryID() TopicID { return s.directoryID }
 func (s *Store) Log(id PartitionID) *Log {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.mu.logs[id]
+	return s.mu.logs.get(id)
 }
 
-// Logs returns all logs, sorted by partition. The caller can find the logs of deleted topics by
-// TopicID and Retain.
+// Logs returns all logs, sorted by partition. The caller must not modify the slice. It can find the
+// logs of deleted topics by TopicID and Retain.
 func (s *Store) Logs() []*Log {
 	s.mu.Lock()
-	logs := slices.Collect(maps.Values(s.mu.logs))
-	s.mu.Unlock()
-	slices.SortFunc(logs, func(a, b *Log) int { return a.id.Compare(b.id) })
-	return logs
+	defer s.mu.Unlock()
+	return s.mu.logs.all()
 }
 
 // Offline returns the partitions whose log could not be opened, each with the error.

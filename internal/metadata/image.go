@@ -160,8 +160,12 @@ type Partition struct {
 	// UnprovenEpoch is the latest leader epoch whose leader may have lacked acknowledged records
 	// when it was elected; 0: there is no such epoch.
 	UnprovenEpoch int32
-	LeaderEpoch   int32   // grows with each election; every batch contains it
-	ISR           []int32 // in-sync replicas; each holds all records below the high watermark
+	LeaderEpoch   int32 // grows with each election; every batch contains it
+	// PartitionEpoch grows with each change of the partition's recorded state, as in KRaft
+	// (KIP-497). It may be lower than that of the state that the other fields show, if the change
+	// in between concerns none of them.
+	PartitionEpoch int64
+	ISR            []int32 // in-sync replicas; each holds all records below the high watermark
 	// Target is the assignment after the current reassignment; nil: no reassignment is in progress.
 	Target []int32
 	// ReplicaIncarnations are the replica incarnation ids of Replicas, in the order of Replicas.
@@ -176,7 +180,8 @@ type Partition struct {
 	Fenced []InSync
 }
 
-// Equal reports whether two partitions have the same content.
+// Equal reports whether two partitions have the same content. It ignores PartitionEpoch, so that a
+// partition whose leader reports that it serves is not applied again.
 func (p *Partition) Equal(other *Partition) bool {
 	return p == other || p.Index == other.Index && p.Leader == other.Leader &&
 		p.UnprovenEpoch == other.UnprovenEpoch && p.LeaderEpoch == other.LeaderEpoch &&

@@ -13,16 +13,17 @@ const ChangeISRTimeout = 5 * time.Second
 // ChangeISREach returns an implementation of Store.ChangeISR that calls the function one for each
 // change. At most atOnce calls run at the same time. The timeout of a change starts with its call.
 func ChangeISREach(
-	atOnce int, one func(context.Context, ISRChange) error,
-) func(ctx context.Context, changes []ISRChange, settled func(change int, err error)) {
-	return func(ctx context.Context, changes []ISRChange, settled func(int, error)) {
+	atOnce int, one func(context.Context, ISRChange) (partitionEpoch int64, err error),
+) func(ctx context.Context, changes []ISRChange, settled SettledISR) {
+	return func(ctx context.Context, changes []ISRChange, settled SettledISR) {
 		var workers errgroup.Group
 		workers.SetLimit(atOnce)
 		for i, change := range changes {
 			workers.Go(func() error {
 				ctx, cancel := context.WithTimeout(ctx, ChangeISRTimeout)
 				defer cancel()
-				settled(i, one(ctx, change))
+				partitionEpoch, err := one(ctx, change)
+				settled(i, partitionEpoch, err)
 				return nil
 			})
 		}

@@ -15,7 +15,7 @@ func TestChangeISREachBoundsConcurrency(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex
 		running, most := 0, 0
-		one := func(ctx context.Context, change ISRChange) error {
+		one := func(ctx context.Context, change ISRChange) (int64, error) {
 			mu.Lock()
 			running++
 			most = max(most, running)
@@ -27,17 +27,17 @@ func TestChangeISREachBoundsConcurrency(t *testing.T) {
 			}()
 			if change.Partition%2 == 0 {
 				time.Sleep(ChangeISRTimeout - time.Second)
-				return ctx.Err()
+				return 0, ctx.Err()
 			}
 			<-ctx.Done() // this change hangs until its timeout
-			return ctx.Err()
+			return 0, ctx.Err()
 		}
 		changes := make([]ISRChange, 20)
 		for i := range changes {
 			changes[i].Partition = int32(i)
 		}
 		settled := map[int][]error{}
-		ChangeISREach(4, one)(t.Context(), changes, func(i int, err error) {
+		ChangeISREach(4, one)(t.Context(), changes, func(i int, _ int64, err error) {
 			mu.Lock()
 			defer mu.Unlock()
 			settled[i] = append(settled[i], err)

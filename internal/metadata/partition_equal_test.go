@@ -6,10 +6,16 @@ import (
 )
 
 // TestPartitionEqualComparesEveryField sets each field of a partition in turn: the result must not
-// be equal to the partition without it.
+// be equal to the partition without it. Only the partition epoch is not compared.
 func TestPartitionEqualComparesEveryField(t *testing.T) {
 	fields := reflect.TypeFor[Partition]()
 	for i := range fields.NumField() {
+		if fields.Field(i).Name == "PartitionEpoch" {
+			if !(&Partition{PartitionEpoch: 1}).Equal(&Partition{}) {
+				t.Error("the partition epoch is compared")
+			}
+			continue
+		}
 		var a, b Partition
 		field := reflect.ValueOf(&a).Elem().Field(i)
 		switch field.Kind() {

@@ -46,14 +46,15 @@ type Store interface {
 	// outcome of the change is known. The calls may be concurrent, and all of them have returned
 	// before ChangeISR returns. The error in a call of settled means:
 	//
-	//   - nil: the ISR is now change.To. An image shows it later, or has already shown it.
+	//   - nil: the ISR is now change.To, as of the partition epoch in the call
+	//     (Partition.PartitionEpoch). An image shows it later, or has already shown it.
 	//   - ErrISRConflict (wrapped): the ISR has not changed, because the leader, the leader epoch
 	//     or the ISR differs from the change, or because a proposed member is fenced or in
 	//     controlled shutdown. The caller waits for an image and decides again.
 	//   - any other error: the outcome is unknown. The caller uses the maximal ISR of change.From
 	//     and change.To until an image of this leader epoch shows the recorded ISR. A change that
 	//     takes longer than ChangeISRTimeout, or than ctx, also has an unknown outcome.
-	ChangeISR(ctx context.Context, changes []ISRChange, settled func(change int, err error))
+	ChangeISR(ctx context.Context, changes []ISRChange, settled SettledISR)
 }
 
 // InSync identifies a replica that is in sync in one broker epoch. It does not apply to a later
@@ -74,6 +75,10 @@ type ISRChange struct {
 	From        []int32  // the recorded ISR, as far as the caller knows, in any order
 	To          []InSync // the proposed ISR, which contains the leader
 }
+
+// SettledISR receives the outcome of an ISR change: its index, and the partition epoch after the
+// change, which is 0 after an error.
+type SettledISR func(change int, partitionEpoch int64, err error)
 
 // Adds reports whether the change adds a broker to the ISR.
 func (c ISRChange) Adds() bool {

@@ -9,30 +9,31 @@ import (
 	"heartwood.dev/heartwood/internal/placement"
 )
 
-// ChangeISR makes an ISR change that the leader of a partition proposes. After a refusal the set is
-// unchanged, and the error wraps metadata.ErrISRConflict.
+// ChangeISR makes an ISR change that the leader of a partition proposes, and returns the partition
+// epoch after it, which is State.Changes. After a refusal the set is unchanged, and the error wraps
+// metadata.ErrISRConflict.
 //
 // If the ISR is the proposed one already, whatever it was before, the change is counted
 // nevertheless. The leader has lost the response to an earlier proposal, or a proxy has repeated
 // the request. The write then gives the set another version, so that no earlier proposal of the
 // leader that is still under way can take effect.
 func (s *Set) ChangeISR(key Key, change metadata.ISRChange,
-	brokers map[int32]placement.BrokerState) error {
+	brokers map[int32]placement.BrokerState) (partitionEpoch int64, err error) {
 	entry, _ := s.Get(key)
 	if entry.State == nil {
-		return fmt.Errorf("%w: partition %s has no state", metadata.ErrISRConflict, key)
+		return 0, fmt.Errorf("%w: partition %s has no state", metadata.ErrISRConflict, key)
 	}
 	if !entry.State.ledBy(change) {
-		return fmt.Errorf("%w: the proposed leader of partition %s is not the one that was elected, "+
+		return 0, fmt.Errorf("%w: the proposed leader of partition %s is not the one that was elected, "+
 			"or is not in sync", metadata.ErrISRConflict, key)
 	}
 	if entry.State.hasISR(change.To) {
 		s.confirm(key)
-		return nil
+		return s.states[key].value.Changes, nil
 	}
 	changed, err := placement.ChangeISR(entry.State.Partition, change.Proposal(), brokers)
 	if err != nil {
-		return errors.Join(fmt.Errorf("%w: partition %s", metadata.ErrISRConflict, key), err)
+		return 0, errors.Join(fmt.Errorf("%w: partition %s", metadata.ErrISRConflict, key), err)
 	}
 	next := *entry.State
 	next.Partition = changed
@@ -40,7 +41,7 @@ func (s *Set) ChangeISR(key Key, change metadata.ISRChange,
 	// If the ISR grows, a follower has caught up, so the leader must be serving.
 	next.Serving = next.Serving || len(change.To) > len(change.From)
 	s.PutState(key, next)
-	return nil
+	return s.states[key].value.Changes, nil
 }
 
 // ledBy reports whether a proposal is of the present leader epoch, and contains the leader in the

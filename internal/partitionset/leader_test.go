@@ -64,7 +64,7 @@ func TestLeaderChangesISR(t *testing.T) {
 	} {
 		s := led()
 		before := s.raw()
-		err := s.ChangeISR(orders, c.change, c.up)
+		_, err := s.ChangeISR(orders, c.change, c.up)
 		switch {
 		case c.want == "" && (!errors.Is(err, metadata.ErrISRConflict) || s.raw() != before ||
 			s.StatusChanged()):
@@ -76,11 +76,11 @@ func TestLeaderChangesISR(t *testing.T) {
 	left := led()
 	left.StopServing(orders, placement.InSyncReplica{Broker: 0, Epoch: 7}, 5, up(7, 3, 9))
 	back := metadata.ISRChange{LeaderEpoch: 5, From: []int32{1}, To: grow.To[:2]}
-	if err := left.ChangeISR(orders, back, up(7, 3, 9)); !errors.Is(err,
+	if _, err := left.ChangeISR(orders, back, up(7, 3, 9)); !errors.Is(err,
 		metadata.ErrISRConflict) {
 		t.Errorf("a leader that has left the ISR adds itself: got %v, %q", err, left.raw())
 	}
-	if err := led().ChangeISR(Key{"other", 0}, grow, up(7, 3, 9)); !errors.Is(err,
+	if _, err := led().ChangeISR(Key{"other", 0}, grow, up(7, 3, 9)); !errors.Is(err,
 		metadata.ErrISRConflict) {
 		t.Errorf("a change of an unknown partition: got %v", err)
 	}

@@ -187,34 +187,36 @@ func (n *nodes) stop() {
 }
 
 // changeISR implements metadata.Store, with a compare-and-swap like the real stores.
-func (m *metadataStore) changeISR(_ context.Context, change metadata.ISRChange) error {
+func (m *metadataStore) changeISR(_ context.Context, change metadata.ISRChange) (partitionEpoch int64,
+	err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	p := m.topic.Partitions[change.Partition]
 	if m.refuse != nil {
-		return m.refuse
+		return 0, m.refuse
 	}
 	from, isr := slices.Sorted(slices.Values(change.From)), slices.Sorted(slices.Values(p.ISR))
 	if p.LeaderEpoch != change.LeaderEpoch || !slices.Equal(from, isr) {
-		return fmt.Errorf("%w: %v in epoch %d", metadata.ErrISRConflict, p.ISR, p.LeaderEpoch)
+		return 0, fmt.Errorf("%w: %v in epoch %d", metadata.ErrISRConflict, p.ISR, p.LeaderEpoch)
 	}
 	var to []int32
 	for _, member := range change.To {
 		if epoch, up := m.epochs[member.Broker]; !up || epoch != member.Epoch ||
 			member.ReplicaIncarnation != p.ReplicaIncarnation(member.Broker) {
-			return fmt.Errorf("%w: broker %d", metadata.ErrISRConflict, member.Broker)
+			return 0, fmt.Errorf("%w: broker %d", metadata.ErrISRConflict, member.Broker)
 		}
 		to = append(to, member.Broker)
 	}
 	changed := *p
 	changed.ISR = to
+	changed.PartitionEpoch++
 	m.topic.Partitions[change.Partition] = &changed
 	m.updates = append(m.updates, change)
 	if m.lose > 0 {
 		m.lose--
-		return errors.New("connection lost")
+		return 0, errors.New("connection lost")
 	}
-	return nil
+	return changed.PartitionEpoch, nil
 }
 
 // image returns an image of the current metadata.

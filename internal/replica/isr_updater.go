@@ -88,7 +88,9 @@ func (u *isrUpdater) sendAdditions(ctx context.Context) {
 
 func (u *isrUpdater) send(ctx context.Context, b updateBatch) {
 	u.changeISR(ctx, b.changes,
-		func(i int, err error) { u.settle(b.updates[i], b.changes[i], err) })
+		func(i int, partitionEpoch int64, err error) {
+			u.settle(b.updates[i], b.changes[i], partitionEpoch, err)
+		})
 }
 
 // enqueue makes the updater evaluate a partition soon.
@@ -242,7 +244,8 @@ func (u *isrUpdater) offerAdditions(additions updateBatch) {
 }
 
 // settle processes the outcome of an update.
-func (u *isrUpdater) settle(update proposedUpdate, change metadata.ISRChange, err error) {
+func (u *isrUpdater) settle(update proposedUpdate, change metadata.ISRChange,
+	partitionEpoch int64, err error) {
 	s, p, r := u.set, update.partition, update.role
 	outcome := isr.Unknown
 	switch {
@@ -252,7 +255,7 @@ func (u *isrUpdater) settle(update proposedUpdate, change metadata.ISRChange, er
 		outcome = isr.Conflict
 	}
 	now := time.Now()
-	before, after, advanced := r.leaderState.settle(outcome, now)
+	before, after, advanced := r.leaderState.settle(outcome, partitionEpoch, now)
 	if outcome == isr.Conflict {
 		u.enqueue(p.id)
 	}

@@ -72,7 +72,7 @@ func (l *leaderState) applyImage(img *metadata.Image, p *metadata.Partition,
 	defer l.mu.Unlock()
 	l.mu.brokerEpoch = liveEpoch(img, l.mu.isr.Self())
 	before = l.mu.isr.Recorded()
-	l.mu.isr.ApplyImage(replicas, p.ISR, now)
+	l.mu.isr.ApplyImage(replicas, p.ISR, p.PartitionEpoch, now)
 	return before, l.mu.isr.Recorded()
 }
 
@@ -173,15 +173,15 @@ func (l *leaderState) withdraw() {
 
 // settle processes the outcome of an update. It returns the recorded ISR before and after the
 // update, and whether the high watermark advanced.
-func (l *leaderState) settle(outcome isr.Outcome, now time.Time) (before, after []int32,
-	advanced bool) {
+func (l *leaderState) settle(outcome isr.Outcome, partitionEpoch int64,
+	now time.Time) (before, after []int32, advanced bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.mu.ended {
 		return nil, nil, false
 	}
 	before = l.mu.isr.Recorded()
-	l.mu.isr.Settle(outcome, now)
+	l.mu.isr.Settle(outcome, partitionEpoch, now)
 	return before, l.mu.isr.Recorded(), l.advanceLocked(now)
 }
 

@@ -68,7 +68,7 @@ type view struct {
 
 // ChangeISR is the type of the method ChangeISR of metadata.Store.
 type ChangeISR = func(ctx context.Context, changes []metadata.ISRChange,
-	settled func(change int, err error))
+	settled metadata.SettledISR)
 
 // Options are the options of NewSet.
 type Options struct {

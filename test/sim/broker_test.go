@@ -217,7 +217,7 @@ func (l *liveBroker) reportServing() {
 
 // changeISR sends ISR changes to the API server: those of a set in one write.
 func (l *liveBroker) changeISR(ctx context.Context, changes []metadata.ISRChange,
-	settled func(change int, err error)) {
+	settled metadata.SettledISR) {
 	l.isrChanges.Add(1)
 	defer l.isrChanges.Add(-1)
 	bySet := map[string][]int{}
@@ -230,18 +230,20 @@ func (l *liveBroker) changeISR(ctx context.Context, changes []metadata.ISRChange
 	var sets sync.WaitGroup
 	for set, indexes := range bySet {
 		sets.Go(func() {
-			decisions := make([]commit.Change, len(indexes))
+			decisions, epochs := make([]commit.Change, len(indexes)), make([]atomic.Int64, len(indexes))
 			for i, index := range indexes {
 				decisions[i] = func(s *partitionset.Set) error {
-					return s.ChangeISR(l.w.meta.topicByID(changes[index].Topic).key(),
+					epoch, err := s.ChangeISR(l.w.meta.topicByID(changes[index].Topic).key(),
 						changes[index], *l.brokers.Load())
+					epochs[i].Store(epoch)
+					return err
 				}
 			}
 			for i, err := range l.writer.ChangeStatuses(ctx, set, false, decisions) {
 				if errors.Is(err, commit.ErrConflict) || errors.Is(err, commit.ErrNotFound) {
 					err = errors.Join(metadata.ErrISRConflict, err)
 				}
-				settled(indexes[i], err)
+				settled(indexes[i], epochs[i].Load(), err)
 			}
 		})
 	}

@@ -182,9 +182,12 @@ func (c *controlPlane) image(sets map[string]*partitionset.Set,
 			continue
 		}
 		entry, _ := set.Get(t.key())
-		topics = append(topics,
-			&metadata.Topic{Name: t.name, ID: t.id, Settings: t.settings,
-				Partitions: []*metadata.Partition{imaged(placedOf(entry), up)}})
+		partition := imaged(placedOf(entry), up)
+		if entry.State != nil {
+			partition.PartitionEpoch = entry.State.Changes
+		}
+		topics = append(topics, &metadata.Topic{Name: t.name, ID: t.id, Settings: t.settings,
+			Partitions: []*metadata.Partition{partition}})
 	}
 	return metadata.NewImage("simulated", metadata.CleanerBudget{Workers: 1}, brokers, topics)
 }

@@ -261,6 +261,9 @@ func fillPartition(to *metadata.Partition, from partitionset.Entry,
 		}
 	}
 	to.LeaderEpoch, to.UnprovenEpoch = placed.LeaderEpoch, placed.UnprovenEpoch
+	if from.State != nil {
+		to.PartitionEpoch = from.State.Changes
+	}
 	to.SetISR(placed.Leader, placed.ISR, alive)
 	for _, member := range placed.ISR {
 		// A broker leads only in the broker epoch in which it was elected; see doc.go.

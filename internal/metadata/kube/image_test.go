@@ -451,7 +451,8 @@ func TestImageHasReplicaIncarnations(t *testing.T) {
 	got := &metadata.Partition{}
 	fillPartition(got, entry, map[int32]metadata.Broker{2: {ID: 2, Epoch: 3}})
 	want := &metadata.Partition{
-		Leader: 2, LeaderEpoch: 9, UnprovenEpoch: 4, Replicas: []int32{2, 0, 1},
+		Leader: 2, LeaderEpoch: 9, PartitionEpoch: 1, UnprovenEpoch: 4,
+		Replicas:            []int32{2, 0, 1},
 		ReplicaIncarnations: []string{"two", "", "one"},
 		ISR:                 []int32{2, 1}, ISREpochs: []int64{3, 8},
 	}

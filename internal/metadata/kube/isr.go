@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
@@ -23,7 +24,7 @@ import (
 // and removes the member. Until then the high watermark does not advance, so no record is
 // acknowledged that the member lacks.
 func (s *Store) ChangeISR(ctx context.Context, changes []metadata.ISRChange,
-	settled func(change int, err error)) {
+	settled metadata.SettledISR) {
 	ctx, cancel := context.WithTimeout(ctx, metadata.ChangeISRTimeout)
 	defer cancel()
 	directory := s.directory.Load()
@@ -31,7 +32,7 @@ func (s *Store) ChangeISR(ctx context.Context, changes []metadata.ISRChange,
 	for i, change := range changes {
 		place, ok := directory.place(change.Topic, change.Partition)
 		if !ok {
-			settled(i, fmt.Errorf("%w: partition %d of topic %s is not in the metadata image",
+			settled(i, 0, fmt.Errorf("%w: partition %d of topic %s is not in the metadata image",
 				metadata.ErrISRConflict, change.Partition, change.Topic))
 			continue
 		}
@@ -42,7 +43,9 @@ func (s *Store) ChangeISR(ctx context.Context, changes []metadata.ISRChange,
 		}
 		batch.urgent = batch.urgent || directory.isUrgent(change)
 		batch.indexes = append(batch.indexes, i)
-		batch.changes = append(batch.changes, s.changeISR(place, change))
+		partitionEpoch := &atomic.Int64{}
+		batch.partitionEpochs = append(batch.partitionEpochs, partitionEpoch)
+		batch.changes = append(batch.changes, s.changeISR(place, change, partitionEpoch))
 	}
 	var writers sync.WaitGroup
 	defer writers.Wait()
@@ -50,7 +53,7 @@ func (s *Store) ChangeISR(ctx context.Context, changes []metadata.ISRChange,
 		writers.Go(func() {
 			errs := s.writer.ChangeStatuses(ctx, set, batch.urgent, batch.changes)
 			for at, i := range batch.indexes {
-				settled(i, isrError(errs[at]))
+				settled(i, batch.partitionEpochs[at].Load(), isrError(errs[at]))
 			}
 		})
 	}
@@ -61,6 +64,9 @@ type isrBatch struct {
 	urgent  bool
 	indexes []int // of the changes, in the argument of ChangeISR
 	changes []commit.Change
+	// partitionEpochs are those after the changes. A change that is not stored may still be decided
+	// when ChangeISR has returned.
+	partitionEpochs []*atomic.Int64
 }
 
 // isUrgent reports whether producers with acks=all wait for an ISR change: it removes a replica, or
@@ -77,15 +83,16 @@ func (d *directory) isUrgent(change metadata.ISRChange) bool {
 var errRepeated = errors.New("the entry has changed since the first attempt: a proxy may have " +
 	"repeated the request, and the change may have been made")
 
-// changeISR returns the change of a set that makes an ISR change. The change is decided once for
-// each version of the set.
+// changeISR returns the change of a set that makes an ISR change, and that stores the partition
+// epoch after it. The change is decided once for each version of the set.
 //
 // A conflict proves that the request which got it wrote nothing. But a proxy before the API server
 // may have sent the request twice, so that the second one conflicts with the first one. If the
 // change adds a replica, and the entry has changed since it was first decided, the outcome is
 // unknown. (If the entry contains the proposed ISR, partitionset confirms it. If a change that only
 // removes replicas was made, the leader waits for more replicas than it must, which is safe.)
-func (s *Store) changeISR(at place, change metadata.ISRChange) commit.Change {
+func (s *Store) changeISR(at place, change metadata.ISRChange,
+	partitionEpoch *atomic.Int64) commit.Change {
 	decided := int64(-1) // number of changes of the entry when the change was first accepted
 	return func(set *partitionset.Set) error {
 		if !at.assigned(set) {
@@ -93,7 +100,8 @@ func (s *Store) changeISR(at place, change metadata.ISRChange) commit.Change {
 				metadata.ErrISRConflict, at.set, at.key, change.Topic)
 		}
 		before, _ := set.Get(at.key)
-		err := set.ChangeISR(at.key, change, s.brokerStates())
+		epoch, err := set.ChangeISR(at.key, change, s.brokerStates())
+		partitionEpoch.Store(epoch)
 		switch {
 		case before.State == nil:
 		case err == nil && decided < 0:

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -75,7 +76,7 @@ func TestProposalIsCheckedBeforeItIsWritten(t *testing.T) {
 		s := &Store{}
 		s.states.Store(&brokers)
 		set := replicated(t)
-		err := s.changeISR(place{"demo-0", orders(0), c.tag}, c.change)(set)
+		err := s.changeISR(place{"demo-0", orders(0), c.tag}, c.change, &atomic.Int64{})(set)
 		entry, _ := set.Get(orders(0))
 		if c.want == nil {
 			if !errors.Is(err, metadata.ErrISRConflict) || set.StatusChanged() {
@@ -208,7 +209,7 @@ func testChangeISR(f *fixture) {
 	stop()
 	var err error
 	b0.ChangeISR(ended, []metadata.ISRChange{{Topic: topic, LeaderEpoch: 3, From: []int32{0},
-		To: []metadata.InSync{self, other}}}, func(_ int, result error) { err = result })
+		To: []metadata.InSync{self, other}}}, func(_ int, _ int64, result error) { err = result })
 	if err == nil || errors.Is(err, metadata.ErrISRConflict) {
 		f.t.Errorf(
 			"change with a cancelled context: got error %v, want one other than ErrISRConflict",
@@ -241,7 +242,7 @@ func testISRChangesShareWrites(f *fixture) {
 			To: []metadata.InSync{{Broker: 0, Epoch: 1}, {Broker: 1, Epoch: 1}}})
 	}
 	before, results := b0.writes(), make([]error, partitions)
-	b0.ChangeISR(f.t.Context(), changes, func(i int, err error) { results[i] = err })
+	b0.ChangeISR(f.t.Context(), changes, func(i int, _ int64, err error) { results[i] = err })
 	for i, err := range results {
 		members := len(f.state(orders(int32(i))).ISR)
 		if i%2 == 0 && (err != nil || members != 2) ||

@@ -318,7 +318,7 @@ func testConcurrentWriters(f *fixture) {
 				}
 				var err error
 				leader.ChangeISR(f.t.Context(), []metadata.ISRChange{change},
-					func(_ int, result error) { err = result })
+					func(_ int, _ int64, result error) { err = result })
 				if err != nil {
 					f.t.Errorf("partition %d, round %d: %v", index, round, err)
 					return

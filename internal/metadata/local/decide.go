@@ -85,12 +85,12 @@ func (d *document) reportFoundEpochs(leader int32, ahead map[servedPartition]int
 	}
 }
 
-// changeISR applies an ISR change of a leader.
+// changeISR applies an ISR change of a leader, and returns the partition epoch after it.
 func (d *document) changeISR(change metadata.ISRChange,
-	brokers map[int32]placement.BrokerState) error {
+	brokers map[int32]placement.BrokerState) (partitionEpoch int64, err error) {
 	t, exists := d.topicByID(change.Topic)
 	if !exists || change.Partition >= t.Spec.Partitions {
-		return fmt.Errorf("%w: no partition %d of topic %s", metadata.ErrISRConflict,
+		return 0, fmt.Errorf("%w: no partition %d of topic %s", metadata.ErrISRConflict,
 			change.Partition, change.Topic)
 	}
 	return d.set.ChangeISR(t.key(change.Partition), change, brokers)
@@ -133,6 +133,9 @@ func (d document) imageTopic(t topic, up map[int32]metadata.Broker) (*metadata.T
 			Index: i, Replicas: slices.Clone(p.Replicas), Leader: metadata.NoBroker,
 			LeaderEpoch: p.LeaderEpoch, UnprovenEpoch: p.UnprovenEpoch, ISR: memberIDs(p),
 			Target: slices.Clone(p.Target),
+		}
+		if entry, _ := d.set.Get(t.key(i)); entry.State != nil {
+			added.PartitionEpoch = entry.State.Changes
 		}
 		for _, broker := range p.Replicas {
 			added.ReplicaIncarnations = append(added.ReplicaIncarnations,

@@ -10,25 +10,27 @@ import (
 // ChangeISR implements metadata.Store. It makes all changes in one write of the file. A rejected
 // change does not affect the other changes.
 func (s *Store) ChangeISR(_ context.Context, changes []metadata.ISRChange,
-	settled func(change int, err error)) {
-	for i, err := range s.changeISR(changes) {
-		settled(i, err)
+	settled metadata.SettledISR) {
+	epochs, faults := s.changeISR(changes)
+	for i, err := range faults {
+		settled(i, epochs[i], err)
 	}
 }
 
-func (s *Store) changeISR(changes []metadata.ISRChange) []error {
-	faults := make([]error, len(changes))
+// changeISR returns the partition epoch and the error of each change.
+func (s *Store) changeISR(changes []metadata.ISRChange) (epochs []int64, faults []error) {
+	epochs, faults = make([]int64, len(changes)), make([]error, len(changes))
 	s.changing.Lock()
 	defer s.changing.Unlock()
 	err := s.changeLocked(electionOptions{}, func(d *document) error {
 		brokers := brokerStates(s.changing.up)
 		for i, change := range changes {
-			faults[i] = d.changeISR(change, brokers)
+			epochs[i], faults[i] = d.changeISR(change, brokers)
 		}
 		return nil
 	})
 	for i := range faults {
 		faults[i] = errors.Join(faults[i], err)
 	}
-	return faults
+	return epochs, faults
 }

@@ -156,7 +156,7 @@ func inSync(t *testing.T, s *Store, members ...*testBroker) {
 
 // changeISR makes one ISR change and returns its error.
 func changeISR(t *testing.T, s *Store, change metadata.ISRChange) (err error) {
-	s.ChangeISR(t.Context(), []metadata.ISRChange{change}, func(_ int, fault error) { err = fault })
+	s.ChangeISR(t.Context(), []metadata.ISRChange{change}, func(_ int, _ int64, fault error) { err = fault })
 	return err
 }
 
@@ -259,7 +259,7 @@ func TestISRChangesShareAWrite(t *testing.T) {
 	changes[stale].LeaderEpoch++
 	settled := map[int]int{}
 	before := fs.Count()
-	s.ChangeISR(t.Context(), changes, func(i int, err error) {
+	s.ChangeISR(t.Context(), changes, func(i int, _ int64, err error) {
 		settled[i]++
 		if want := i == stale; errors.Is(err, metadata.ErrISRConflict) != want || err != nil &&
 			!want {

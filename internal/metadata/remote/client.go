@@ -195,11 +195,12 @@ func (c *Client) ReportServing(ctx context.Context, _ int32, served []metadata.S
 
 // ChangeISR implements metadata.Store.
 func (c *Client) ChangeISR(ctx context.Context, changes []metadata.ISRChange,
-	settled func(change int, err error)) {
+	settled metadata.SettledISR) {
 	ctx, cancel := context.WithTimeout(ctx, metadata.ChangeISRTimeout)
 	defer cancel()
-	for i, err := range c.parts(ctx, request{Op: opChangeISR, Change: changes}, len(changes)) {
-		settled(i, err)
+	parts, faults := c.parts(ctx, request{Op: opChangeISR, Change: changes}, len(changes))
+	for i, err := range faults {
+		settled(i, parts[i].PartitionEpoch, err)
 	}
 }
 
@@ -248,12 +249,14 @@ func (c *Client) Reassign(ctx context.Context, moves []metadata.Move) []error {
 	for i, m := range moves {
 		asked[i] = move{metadata.PartitionRef{Topic: m.Topic, Partition: m.Partition}, m.Replicas}
 	}
-	return c.parts(ctx, request{Op: opReassign, Moves: asked}, len(moves))
+	_, faults := c.parts(ctx, request{Op: opReassign, Moves: asked}, len(moves))
+	return faults
 }
 
 // ElectPreferred implements metadata.Mover.
 func (c *Client) ElectPreferred(ctx context.Context, partitions []metadata.PartitionRef) []error {
-	return c.parts(ctx, request{Op: opElect, Elect: partitions}, len(partitions))
+	_, faults := c.parts(ctx, request{Op: opElect, Elect: partitions}, len(partitions))
+	return faults
 }
 
 // ChangeUser implements metadata.UserAdmin.
@@ -268,10 +271,10 @@ func (c *Client) AlterScram(ctx context.Context, change metadata.ScramChange) er
 	return err
 }
 
-// parts sends a request for n changes and returns one error for each change. If the request fails,
-// all changes have its error.
-func (c *Client) parts(ctx context.Context, r request, n int) []error {
-	faults := make([]error, n)
+// parts sends a request for n changes and returns the outcome and the error of each change. If the
+// request fails, all changes have its error.
+func (c *Client) parts(ctx context.Context, r request, n int) (parts []part, faults []error) {
+	parts, faults = make([]part, n), make([]error, n)
 	answer, err := c.call(ctx, r)
 	if err == nil && len(answer.Parts) != n {
 		err = fmt.Errorf("reply of the metadata store has %d results, want %d", len(answer.Parts),
@@ -279,8 +282,8 @@ func (c *Client) parts(ctx context.Context, r request, n int) []error {
 	}
 	for i := range faults {
 		if faults[i] = err; err == nil {
-			faults[i] = answer.Parts[i].err()
+			parts[i], faults[i] = answer.Parts[i], answer.Parts[i].err()
 		}
 	}
-	return faults
+	return parts, faults
 }

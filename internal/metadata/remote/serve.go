@@ -149,7 +149,10 @@ func (s *session) answer(ctx context.Context, r request) {
 		err = s.backend.ReportServing(ctx, s.broker, r.Served)
 	case r.Op == opChangeISR:
 		answer.Parts = make([]part, len(r.Change))
-		s.backend.ChangeISR(ctx, r.Change, func(i int, err error) { answer.Parts[i] = partOf(err) })
+		s.backend.ChangeISR(ctx, r.Change, func(i int, partitionEpoch int64, err error) {
+			answer.Parts[i] = partOf(err)
+			answer.Parts[i].PartitionEpoch = partitionEpoch
+		})
 	case r.Op == opLeave:
 		err = s.backend.AnnounceShutdown(ctx)
 	case r.Op == opCreate && r.Create != nil:

@@ -86,6 +86,8 @@ type reply struct {
 type part struct {
 	Error string `json:"error,omitempty"`
 	Kind  int    `json:"kind,omitempty"`
+	// PartitionEpoch is that after an ISR change that was made.
+	PartitionEpoch int64 `json:"partitionEpoch,omitempty"`
 }
 
 // kinds are the errors that callers distinguish. Both ends run the same binary, so the indexes
@@ -107,7 +109,7 @@ func (r *reply) fail(err error) {
 }
 
 // err returns the error of a reply, or nil.
-func (r *reply) err() error { return part{r.Error, r.Kind}.err() }
+func (r *reply) err() error { return part{Error: r.Error, Kind: r.Kind}.err() }
 
 // partOf encodes an error, which may be nil.
 func partOf(err error) (p part) {

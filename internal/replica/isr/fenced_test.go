@@ -19,12 +19,12 @@ func TestFencedMemberCountsUntilItsRemovalIsRecorded(t *testing.T) {
 		s := New(1, 0, 10*time.Second)
 		isr := []int32{1, 2, 3}
 		s.ApplyImage([]Replica{{Broker: 2, LiveEpoch: 1, RecordedEpoch: 1},
-			{Broker: 3, LiveEpoch: 1, RecordedEpoch: 1}}, isr, now)
+			{Broker: 3, LiveEpoch: 1, RecordedEpoch: 1}}, isr, 0, now)
 		for id, end := range map[int32]int64{2: 20, 3: 10} {
 			s.Fetched(Fetch{From: metadata.InSync{Broker: id, Epoch: 1}, DurableEnd: end}, 20, now)
 		}
 		s.ApplyImage([]Replica{{Broker: 2, LiveEpoch: 1, RecordedEpoch: 1},
-			{Broker: 3, LiveEpoch: 2, RecordedEpoch: 1, FencedBelow: 2}}, isr, now)
+			{Broker: 3, LiveEpoch: 2, RecordedEpoch: 1, FencedBelow: 2}}, isr, 0, now)
 		if hw := s.HighWatermark(20, 20, now); hw != 10 {
 			t.Errorf("before the removal the high watermark is %d, want 10", hw)
 		}
@@ -32,7 +32,7 @@ func TestFencedMemberCountsUntilItsRemovalIsRecorded(t *testing.T) {
 		if !ok || !slices.Equal(from, isr) || !slices.Equal(idsOf(to), []int32{1, 2}) {
 			t.Fatalf("got proposal %v -> %v, %t", from, to, ok)
 		}
-		s.Settle(outcome, now)
+		s.Settle(outcome, 0, now)
 		if hw := s.HighWatermark(20, 20, now); hw != want {
 			t.Errorf("after outcome %d the high watermark is %d, want %d", outcome, hw, want)
 		}
@@ -45,15 +45,15 @@ func TestFencedMemberCountsUntilItsRemovalIsRecorded(t *testing.T) {
 func TestFencedMemberThatHasFetchedIsRenewed(t *testing.T) {
 	now := time.Unix(1000, 0)
 	s, isr := New(1, 0, 10*time.Second), []int32{1, 2}
-	s.ApplyImage([]Replica{{Broker: 2, LiveEpoch: 1, RecordedEpoch: 1}}, isr, now)
+	s.ApplyImage([]Replica{{Broker: 2, LiveEpoch: 1, RecordedEpoch: 1}}, isr, 0, now)
 	s.Fetched(Fetch{From: metadata.InSync{Broker: 2, Epoch: 2}, DurableEnd: 20}, 20, now)
-	s.ApplyImage([]Replica{{Broker: 2, LiveEpoch: 2, RecordedEpoch: 1, FencedBelow: 2}}, isr, now)
+	s.ApplyImage([]Replica{{Broker: 2, LiveEpoch: 2, RecordedEpoch: 1, FencedBelow: 2}}, isr, 0, now)
 	log := Extent{HighWatermark: 20, End: 20}
 	from, to, ok := s.Propose(1, log, now)
 	if !ok || !slices.Equal(from, isr) || len(to) != 2 || to[1].Epoch != 2 {
 		t.Fatalf("got proposal %v -> %v, %t; want broker 2 in epoch 2", from, to, ok)
 	}
-	s.Settle(Recorded, now)
+	s.Settle(Recorded, 0, now)
 	if _, to, ok := s.Propose(1, log, now); ok {
 		t.Errorf("proposed %v again", to)
 	}
@@ -67,7 +67,7 @@ func TestReplicaRemovedDuringAnUpdate(t *testing.T) {
 		s := New(1, 0, 10*time.Second)
 		both := []Replica{{Broker: 2, LiveEpoch: 1, RecordedEpoch: -1},
 			{Broker: 3, LiveEpoch: 1, RecordedEpoch: 1}}
-		s.ApplyImage(both, []int32{1, 3}, now)
+		s.ApplyImage(both, []int32{1, 3}, 0, now)
 		for id := range both {
 			s.Fetched(Fetch{From: metadata.InSync{Broker: both[id].Broker, Epoch: 1},
 				DurableEnd: 20}, 20, now)
@@ -75,8 +75,8 @@ func TestReplicaRemovedDuringAnUpdate(t *testing.T) {
 		if _, to, ok := s.Propose(1, Extent{HighWatermark: 20, End: 20}, now); !ok || len(to) != 3 {
 			t.Fatalf("got proposal %v, %t", to, ok)
 		}
-		s.ApplyImage(both[1:], []int32{1, 3}, now)
-		s.Settle(outcome, now)
+		s.ApplyImage(both[1:], []int32{1, 3}, 0, now)
+		s.Settle(outcome, 0, now)
 		if hw := s.HighWatermark(20, 20, now); hw != 20 || s.IsRecorded(2) {
 			t.Errorf("after outcome %d the high watermark is %d, the ISR %v", outcome, hw,
 				s.Recorded())

@@ -25,8 +25,12 @@ type State struct {
 	// recordedEpochs maps members of recorded to a lower bound of the broker epoch that is recorded
 	// for them. For a member without an entry, the recorded epoch is unknown.
 	recordedEpochs map[int32]int64
+	// partitionEpoch is the lowest partition epoch with which recorded can be recorded.
+	partitionEpoch int64
 	// inMetadata is the ISR of the last metadata image. It is only a hint: images may be stale.
-	inMetadata []int32
+	// metadataEpoch is the partition epoch of that image.
+	inMetadata    []int32
+	metadataEpoch int64
 	// metadataStaleUntil is a point in time. Before it, a metadata image is treated as stale if its
 	// ISR differs from the recorded ISR.
 	metadataStaleUntil time.Time
@@ -101,28 +105,30 @@ func (s *State) IsRecorded(broker int32) bool { return slices.Contains(s.recorde
 // ApplyImage processes a metadata image of this leader epoch: the replicas, and the ISR that was
 // recorded when the image was made.
 //
-// Only the first image sets the recorded ISR. A later image may be older than one of the leader's
-// own updates, or may show an update of the operator that was reverted since. If images continue to
-// contradict the leader, a compare-and-swap resolves the contradiction (see Propose). But images
-// arrive in order, so one fact holds even if an image is stale: a replica that the image no longer
-// lists, or lists with another incarnation id, was removed from the partition, and at the same time
-// from the recorded ISR. (A replica that is listed without its earlier incarnation id was not
-// necessarily removed: a broker or an operator of an earlier version may have written the
-// resource.)
+// The first image sets the recorded ISR. A later image may be older than one of the leader's own
+// updates. Only a partition epoch above that of the last update proves that it is not; then the
+// leader accepts the removal of members (see acceptRemovals). If images continue to contradict the
+// leader, a compare-and-swap resolves the contradiction (see Propose). But images arrive in order,
+// so one fact holds even if an image is stale: a replica that the image no longer lists, or lists
+// with another incarnation id, was removed from the partition, and at the same time from the
+// recorded ISR. (A replica that is listed without its earlier incarnation id was not necessarily
+// removed: a broker or an operator of an earlier version may have written the resource.)
 //
 // A fenced member stays in the maximal ISR until its removal is recorded. It cannot be elected any
 // more, but it may have been elected before its process exited, and the image does not show that if
 // the partition in it is older than the broker (ADR 0253). Then this leader is deposed, and the
 // removal fails.
-func (s *State) ApplyImage(replicas []Replica, isr []int32, now time.Time) {
+func (s *State) ApplyImage(replicas []Replica, isr []int32, partitionEpoch int64,
+	now time.Time) {
 	first := s.recorded == nil
 	inMetadata := sortedSet(append([]int32{s.self}, isr...))
 	changed := first || !slices.Equal(inMetadata, s.inMetadata)
-	s.inMetadata = inMetadata
+	s.inMetadata, s.metadataEpoch = inMetadata, partitionEpoch
 	if first {
-		s.recorded = s.inMetadata
+		s.recorded, s.partitionEpoch = s.inMetadata, partitionEpoch
 	}
 	s.removeReplaced(replicas)
+	s.acceptRemovals()
 	for _, r := range replicas {
 		if r.Broker == s.self {
 			s.incarnation = r.Incarnation
@@ -147,6 +153,24 @@ func (s *State) ApplyImage(replicas []Replica, isr []int32, now time.Time) {
 	if changed {
 		s.retryAt, s.conflicts = time.Time{}, 0
 	}
+}
+
+// acceptRemovals makes the ISR of the last image the recorded one, if the image is newer than the
+// leader's last update and shows only removals. When a broker fails, the operator removes it from
+// the ISRs in the writes that elect other leaders, and the leader need not write again.
+//
+// This is safe because only the leader adds members in its leader epoch: the recorded ISR is a
+// subset of that in the image, unless an update of the leader has added a member since. The last
+// recorded update has not, because the partition epoch of the image is higher. An update in flight,
+// or one that ended without an answer, may have; its members stay in the maximal ISR.
+func (s *State) acceptRemovals() {
+	if s.metadataEpoch <= s.partitionEpoch ||
+		slices.ContainsFunc(s.inMetadata, func(id int32) bool { return !s.IsRecorded(id) }) {
+		return
+	}
+	s.recorded, s.partitionEpoch = s.inMetadata, s.metadataEpoch
+	s.conflicts, s.lastUpdateConflicted, s.retryAt = 0, false, time.Time{}
+	maps.DeleteFunc(s.recordedEpochs, func(id int32, _ int64) bool { return !s.IsRecorded(id) })
 }
 
 // removeReplaced removes the replicas that an image does not list, or lists with another

@@ -18,7 +18,7 @@ func TestNewIncarnationResetsTheFollower(t *testing.T) {
 			{Broker: 1, LiveEpoch: 1, Incarnation: "one"},
 			{Broker: 2, LiveEpoch: 1, Incarnation: "two"},
 			{Broker: 3, LiveEpoch: 1, Incarnation: incarnation},
-		}, isr, now)
+		}, isr, 0, now)
 	}
 	from := func(incarnation string) metadata.InSync {
 		return metadata.InSync{Broker: 3, Epoch: 1, ReplicaIncarnation: incarnation}
@@ -55,7 +55,7 @@ func TestNewIncarnationResetsTheFollower(t *testing.T) {
 	if !ok || !slices.Equal(to, want) {
 		t.Errorf("proposed %+v, want %+v", to, want)
 	}
-	s.Settle(Recorded, now)
+	s.Settle(Recorded, 0, now)
 
 	image("", 1, 2, 3) // written by an operator of an earlier version
 	if !s.IsRecorded(3) || s.followers[3].durableEnd != 10 {
@@ -70,7 +70,7 @@ func TestNewIncarnationResetsTheFollower(t *testing.T) {
 func TestFollowerWithDeletedRecordsDoesNotJoin(t *testing.T) {
 	now := time.Unix(1000, 0)
 	s := New(1, 0, time.Second)
-	s.ApplyImage([]Replica{{Broker: 1, LiveEpoch: 1}, {Broker: 2, LiveEpoch: 1}}, []int32{1}, now)
+	s.ApplyImage([]Replica{{Broker: 1, LiveEpoch: 1}, {Broker: 2, LiveEpoch: 1}}, []int32{1}, 0, now)
 	for _, c := range []struct {
 		logStart int64
 		want     bool
@@ -93,7 +93,7 @@ func TestSessionFetchKeepsFollowerCaughtUp(t *testing.T) {
 	for closed, want := range map[bool]time.Duration{false: time.Minute, true: 0} {
 		s := New(1, 0, time.Second)
 		s.ApplyImage([]Replica{{Broker: 1, LiveEpoch: 1}, {Broker: 2, LiveEpoch: 1}}, []int32{1, 2},
-			begin)
+			0, begin)
 		session := &fakeSession{at: begin}
 		s.Fetched(Fetch{From: metadata.InSync{Broker: 2, Epoch: 1}, Session: session}, 0, begin)
 		if closed {

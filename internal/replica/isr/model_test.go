@@ -31,8 +31,16 @@ type model struct {
 	late     []lateWrite
 	images   []modelImage // built but not delivered yet, oldest first
 	nodes    map[int32]*modelNode
-	tracing  bool // set if only one seed is run
+	answer   *lateAnswer // to the update in flight; nil: none is on its way
+	tracing  bool        // set if only one seed is run
 	trace    []string
+}
+
+// lateAnswer is the answer to an update that was sent some time ago.
+type lateAnswer struct {
+	sent    time.Time
+	outcome Outcome
+	version int
 }
 
 type lateWrite struct {
@@ -42,6 +50,7 @@ type lateWrite struct {
 }
 
 type modelImage struct {
+	version  int
 	isr      []int32
 	replicas []Replica
 }
@@ -94,7 +103,7 @@ func (m *model) tracef(format string, args ...any) {
 func (m *model) recordedISR() []int32 { return slices.Sorted(maps.Keys(m.recorded)) }
 
 func (m *model) makeImage() {
-	image := modelImage{isr: m.recordedISR()}
+	image := modelImage{version: m.version, isr: m.recordedISR()}
 	for id, n := range m.nodes {
 		replica := Replica{Broker: id, LiveEpoch: -1, RecordedEpoch: -1}
 		if n.up {
@@ -119,7 +128,7 @@ func (m *model) deliverImage() {
 	at := m.random.IntN(len(m.images))
 	image := m.images[at]
 	m.images = m.images[at+1:]
-	m.state.ApplyImage(image.replicas, image.isr, m.now)
+	m.state.ApplyImage(image.replicas, image.isr, int64(image.version), m.now)
 	m.tracef("image %v", image.isr)
 }
 
@@ -137,7 +146,7 @@ func (m *model) fetch(id int32, n *modelNode) {
 func (m *model) step() {
 	m.now = m.now.Add(time.Duration(m.random.IntN(1500)) * time.Millisecond)
 	id, n := m.pick()
-	switch m.random.IntN(13) {
+	switch m.random.IntN(14) {
 	case 0, 1:
 		m.end += int64(m.random.IntN(5))
 	case 2, 3, 4:
@@ -161,6 +170,8 @@ func (m *model) step() {
 	case 12: // a sign that the process has exited, true or false
 		m.state.ProcessExited(metadata.InSync{Broker: id, Epoch: n.epoch})
 		m.tracef("process of %d seems to have exited in epoch %d", id, n.epoch)
+	case 13:
+		m.deliverAnswer()
 	}
 	m.propose()
 	m.tracef("  recorded %v, leader's %v, pending %v, in metadata %v, high watermark %d",
@@ -234,6 +245,21 @@ func (m *model) write(to []metadata.InSync) {
 	}
 }
 
+// deliverAnswer delivers the answer to the update in flight. If it is too late, the leader does not
+// wait for it any more.
+func (m *model) deliverAnswer() {
+	if m.answer == nil {
+		return
+	}
+	outcome := m.answer.outcome
+	if m.now.Sub(m.answer.sent) > metadata.ChangeISRTimeout {
+		outcome = Unknown
+	}
+	m.tracef("answer %v to the update", outcome)
+	m.state.Settle(outcome, int64(m.answer.version), m.now)
+	m.answer = nil
+}
+
 func (m *model) extent() Extent { return Extent{HighWatermark: m.hw, End: m.end} }
 
 // matches reports whether the set that an update assumes is the recorded ISR.
@@ -248,7 +274,7 @@ func (m *model) propose() {
 		return
 	}
 	if m.random.IntN(3) == 0 { // the request is lost before it reaches the store
-		m.state.Settle(Unknown, m.now)
+		m.state.Settle(Unknown, 0, m.now)
 		return
 	}
 	m.tracef("propose %v -> %v at high watermark %d", from, to, m.hw)
@@ -260,17 +286,22 @@ func (m *model) propose() {
 	}
 	chance := m.random.IntN(8)
 	switch {
+	case conflict && chance%2 == 0:
+		m.answer = &lateAnswer{sent: m.now, outcome: Conflict}
 	case conflict:
-		m.state.Settle(Conflict, m.now)
+		m.state.Settle(Conflict, 0, m.now)
 	case chance < 2:
 		m.late = append(m.late, lateWrite{m.version, to, m.now})
-		m.state.Settle(Unknown, m.now)
+		m.state.Settle(Unknown, 0, m.now)
 	case chance < 4:
 		m.write(to)
-		m.state.Settle(Unknown, m.now)
+		m.state.Settle(Unknown, 0, m.now)
+	case chance < 6:
+		m.write(to)
+		m.answer = &lateAnswer{m.now, Recorded, m.version}
 	default:
 		m.write(to)
-		m.state.Settle(Recorded, m.now)
+		m.state.Settle(Recorded, int64(m.version), m.now)
 	}
 }
 
@@ -291,6 +322,7 @@ func (m *model) check(t *testing.T, seed uint64) {
 // reaches the log end.
 func (m *model) recover(t *testing.T, seed uint64) {
 	t.Helper()
+	m.deliverAnswer()
 	for range 40 {
 		m.now = m.now.Add(time.Second)
 		m.deliverLateWrite()
@@ -315,9 +347,9 @@ func (m *model) recover(t *testing.T, seed uint64) {
 		if from, to, ok := m.state.Propose(1, m.extent(), m.now); ok {
 			if m.matches(from) {
 				m.write(to)
-				m.state.Settle(Recorded, m.now)
+				m.state.Settle(Recorded, int64(m.version), m.now)
 			} else {
-				m.state.Settle(Conflict, m.now)
+				m.state.Settle(Conflict, 0, m.now)
 			}
 		}
 		m.hw = max(m.hw, m.state.HighWatermark(m.end, m.end, m.now))

@@ -27,6 +27,7 @@ const imageDelay = 2 * time.Second
 type update struct {
 	from []int32
 	to   []metadata.InSync
+	sent time.Time
 }
 
 // pendingUpdate is an ISR that may be recorded already, or may be recorded later.
@@ -98,7 +99,7 @@ func (s *State) Propose(own int64, log Extent, now time.Time) (from []int32, to 
 		slices.Equal(idsOf(to), s.recorded) {
 		return nil, nil, false
 	}
-	s.inFlight = &update{from: s.assumed(contradicted), to: to}
+	s.inFlight = &update{from: s.assumed(contradicted), to: to, sent: now}
 	return s.inFlight.from, to, true
 }
 
@@ -124,22 +125,23 @@ func (s *State) assumed(contradicted bool) []int32 {
 // Withdraw discards the update in flight, which was not sent.
 func (s *State) Withdraw() { s.inFlight = nil }
 
-// Settle processes the outcome of the update in flight.
+// Settle processes the outcome of the update in flight. Parameter partitionEpoch is that after a
+// recorded update.
 //
 // A recorded update replaces every set that was recorded before it. If an earlier update arrives
 // later, it fails, because the version of the resource has changed. Only an update that changed
 // nothing may leave the version unchanged. After such an update, pending updates are dropped only
-// when they are older than pendingMax.
+// if they were older than pendingMax when it was sent.
 //
 // A replica that an image has removed since the update was proposed does not count: it was removed
 // from the recorded ISR after the update (see ApplyImage).
-func (s *State) Settle(outcome Outcome, now time.Time) {
+func (s *State) Settle(outcome Outcome, partitionEpoch int64, now time.Time) {
 	u := *s.inFlight
 	s.inFlight = nil
 	u.to = slices.DeleteFunc(slices.Clone(u.to), s.wasRemoved)
 	switch ids := idsOf(u.to); outcome {
 	case Recorded:
-		s.recorded, s.conflicts = ids, 0
+		s.recorded, s.partitionEpoch, s.conflicts = ids, partitionEpoch, 0
 		s.metadataStaleUntil, s.lastUpdateConflicted = now.Add(imageDelay), false
 		clear(s.recordedEpochs)
 		for _, m := range u.to {
@@ -149,7 +151,7 @@ func (s *State) Settle(outcome Outcome, now time.Time) {
 			s.pendingUpdates = nil
 		}
 		s.pendingUpdates = slices.DeleteFunc(s.pendingUpdates,
-			func(p pendingUpdate) bool { return now.Sub(p.since) > pendingMax })
+			func(p pendingUpdate) bool { return u.sent.Sub(p.since) > pendingMax })
 		if len(s.pendingUpdates) > 0 {
 			s.retryAt = now.Add(RetryDelay)
 		}
@@ -170,6 +172,7 @@ func (s *State) Settle(outcome Outcome, now time.Time) {
 			s.metadataStaleUntil, s.lastUpdateConflicted = now.Add(imageDelay), false
 		}
 	}
+	s.acceptRemovals()
 }
 
 // wasRemoved reports whether the last image does not list a member as a replica, or lists it with

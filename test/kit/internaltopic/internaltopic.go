@@ -61,8 +61,8 @@ func NewVerifying(t testing.TB, disk vfs.FS, dir string, id metadata.ID,
 	b.store = store
 	b.Replicas = replica.NewSet(replica.Options{
 		NodeID: Self, Store: store, Verifier: verifier,
-		ChangeISR: metadata.ChangeISREach(1, func(context.Context, metadata.ISRChange) error {
-			return errors.New("the test kit rejects ISR changes")
+		ChangeISR: metadata.ChangeISREach(1, func(context.Context, metadata.ISRChange) (int64, error) {
+			return 0, errors.New("the test kit rejects ISR changes")
 		}),
 	})
 	settings := topicconfig.Default()

@@ -272,7 +272,8 @@ func (c *cluster) changeISRs(b *node) {
 				entry, _ := decoded.Get(key)
 				if isr := b.proposal(entry.State, brokers, time.Since(changed)); isr != nil {
 					changes = append(changes, func(s *partitionset.Set) error {
-						return s.ChangeISR(key, *isr, brokers)
+						_, err := s.ChangeISR(key, *isr, brokers)
+						return err
 					})
 				}
 			}
