@@ -132,16 +132,39 @@ func (r *Reconciler) ofChangingCluster(ctx context.Context,
 	if r.Get(ctx, found[0].NamespacedName, cluster) != nil || r.Get(ctx, key, budget) != nil {
 		return nil // not created yet; its creation triggers a reconciliation
 	}
+	brokers := &appsv1.StatefulSet{}
+	if r.Get(ctx, key, brokers) != nil {
+		return nil
+	}
+	drains := brokers.Spec.Replicas != nil && *brokers.Spec.Replicas > cluster.Spec.Brokers
+	if allowed := budget.Spec.MaxUnavailable; !drains && allowed != nil &&
+		(allowed.IntVal == 0) == r.isUnderReplicated(ctx, set.(*v1alpha1.PartitionSet)) {
+		return nil // this set alone requires no other budget
+	}
 	s, err := r.gatherer().gatherPartitions(ctx, cluster)
 	if err != nil {
 		return found
 	}
-	drains := s.brokers.Spec.Replicas != nil && *s.brokers.Spec.Replicas > cluster.Spec.Brokers
 	if allowed := budget.Spec.MaxUnavailable; !drains && allowed != nil &&
 		allowed.IntVal == render.MaxUnavailable(s.settings(r.Settings)) {
 		return nil
 	}
 	return found
+}
+
+// isUnderReplicated reports whether a partition of an existing Topic in a set is under-replicated.
+func (r *Reconciler) isUnderReplicated(ctx context.Context, set *v1alpha1.PartitionSet) bool {
+	for key, entry := range r.Sets.Decode(ctx, set).All() {
+		if !entry.UnderReplicated() {
+			continue
+		}
+		topic := &v1alpha1.Topic{}
+		name := types.NamespacedName{Namespace: set.Namespace, Name: key.Topic}
+		if r.Get(ctx, name, topic) == nil && entry.BelongsTo(sets.Tag(topic.UID)) {
+			return true
+		}
+	}
+	return false
 }
 
 // Reconcile applies all objects, and then executes the next step of a rolling update. It passes the

@@ -31,6 +31,16 @@ func (s *servingReport) set(served []metadata.Served) {
 	}
 }
 
+// servingPauseMax is the longest time for which reports of served partitions are collected.
+const servingPauseMax = time.Second
+
+// servingPause returns the time for which changes are collected before a list of served partitions
+// is reported. When a broker with thousands of partitions fails, an image follows each election of
+// a PartitionSet. If each image caused a report, these reports would delay the next elections.
+func servingPause(served int) time.Duration {
+	return min(time.Duration(served)*100*time.Microsecond, servingPauseMax)
+}
+
 // reportServing reports the newest list until ctx ends, one call at a time. After a failure it
 // retries every retryInterval. It starts when requests are accepted, because the cluster must not
 // treat a partition as served before.
@@ -43,6 +53,9 @@ func (b *Broker) reportServing(ctx context.Context) {
 	retry := time.NewTimer(retryInterval)
 	retry.Stop()
 	defer retry.Stop()
+	pause := time.NewTimer(retryInterval)
+	pause.Stop()
+	defer pause.Stop()
 	for reports := (outage.State{}); ; {
 		select {
 		case <-ctx.Done():
@@ -54,6 +67,13 @@ func (b *Broker) reportServing(ctx context.Context) {
 		if served == nil {
 			continue
 		}
+		pause.Reset(servingPause(len(*served)))
+		select {
+		case <-ctx.Done():
+			return
+		case <-pause.C:
+		}
+		served = b.serving.newest.Load()
 		err := b.opts.Metadata.ReportServing(ctx, b.opts.NodeID, *served)
 		if ctx.Err() != nil {
 			return

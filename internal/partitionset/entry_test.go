@@ -258,3 +258,25 @@ func describe(p placement.Partition, serving bool) string {
 	return fmt.Sprint(p.Replicas, p.Leader, p.LeaderEpoch, p.UnprovenEpoch, p.ReplicaIncarnations,
 		p.LeaderDirectory, strings.Join(isr, " "), p.FoundEpoch == nil, serving)
 }
+
+// TestIndexesAreThoseOfNumber: Indexes and Number agree about every partition.
+func TestIndexesAreThoseOfNumber(t *testing.T) {
+	for topic := range 50 {
+		for _, count := range []int32{1, 3, v1alpha1.PartitionSets} {
+			name, partitions := fmt.Sprintf("topic-%d", topic), int32(topic)
+			seen := 0
+			for number := range count {
+				for index := range Indexes(name, number, count, partitions) {
+					if got := Number(Key{name, index}, count); got != number {
+						t.Errorf("partition %d of %s is in set %d of %d, want %d", index, name, got,
+							count, number)
+					}
+					seen++
+				}
+			}
+			if seen != int(partitions) {
+				t.Errorf("%s: %d partitions in %d sets, want %d", name, seen, count, partitions)
+			}
+		}
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"hash/fnv"
+	"iter"
 	"strconv"
 	"strings"
 
@@ -42,6 +43,19 @@ func Number(key Key, count int32) int32 {
 	hash := fnv.New32a()
 	_, _ = hash.Write([]byte(key.Topic)) // documented never to fail
 	return int32((uint64(hash.Sum32()) + uint64(key.Index)) % uint64(count))
+}
+
+// Indexes returns the partitions of a topic that belong to a set: those of partitions 0 to
+// partitions-1 for which Number returns number.
+func Indexes(topic string, number, count, partitions int32) iter.Seq[int32] {
+	first := (number - Number(Key{Topic: topic}, count) + count) % count
+	return func(yield func(int32) bool) {
+		for index := int64(first); index < int64(partitions); index += int64(count) {
+			if !yield(int32(index)) {
+				return
+			}
+		}
+	}
 }
 
 // tagLength is the length of a tag: 6 of the 16 bytes of a topic id.

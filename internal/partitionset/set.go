@@ -100,11 +100,19 @@ func (s *Set) Get(key Key) (entry Entry, ok bool) {
 // All iterates over the entries in an undefined order.
 func (s *Set) All() iter.Seq2[Key, Entry] {
 	return func(yield func(Key, Entry) bool) {
-		for key := range s.assignments {
-			entry, _ := s.Get(key)
+		assigned := 0 // states with an assignment
+		for key, a := range s.assignments {
+			entry := Entry{Assignment: &a.value}
+			if state := s.states[key]; state != nil {
+				entry.State = &state.value
+				assigned++
+			}
 			if !yield(key, entry) {
 				return
 			}
+		}
+		if assigned == len(s.states) {
+			return
 		}
 		for key, state := range s.states {
 			if s.assignments[key] == nil && !yield(key, Entry{State: &state.value}) {

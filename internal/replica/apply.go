@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"sync/atomic"
 
 	"heartwood.dev/heartwood/internal/logstore"
 	"heartwood.dev/heartwood/internal/metadata"
@@ -21,7 +22,9 @@ type applier struct {
 	// replication and brokers are those of the image that was applied last.
 	replication metadata.Replication
 	brokers     []metadata.Broker
-	released    bool // every log of the store belongs to a partition of that image
+	// shrunk is the number of ISRs that the image being applied has shrunk.
+	shrunk   atomic.Int64
+	released bool // every log of the store belongs to a partition of that image
 }
 
 // assignedPartition is a partition that an image assigns to this broker.

@@ -37,6 +37,9 @@ func (a *applier) applyPartitions(img *metadata.Image, next *view, assigned []as
 		})
 	}
 	_ = workers.Wait() // the errors are in results
+	if n := a.shrunk.Swap(0); n > 0 {
+		a.set.logger.Info("ISRs shrunk by the operator", "partitions", n)
+	}
 	for i, ap := range assigned {
 		p := results[i].partition
 		next.partitions[ap.id], p.applied = p, ap
@@ -81,8 +84,9 @@ func (a *applier) applyPartition(img *metadata.Image, old *partition,
 		r.leaderState.configure(min(r.minISR, len(r.replicas)), time.Duration(s.lagMax.Load()))
 		was, is := r.leaderState.applyImage(img, ap.partition, time.Now())
 		if was != nil && len(is) < len(was) {
-			s.logger.Info("ISR shrunk: replica removed from the partition", "partition", ap.id,
+			s.logger.Debug("ISR shrunk by the operator", "partition", ap.id,
 				"from", was, "to", is, "leaderEpoch", r.epoch)
+			a.shrunk.Add(1)
 			s.metrics.isrChanged(was, is)
 		}
 	}

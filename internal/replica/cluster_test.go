@@ -187,8 +187,8 @@ func (n *nodes) stop() {
 }
 
 // changeISR implements metadata.Store, with a compare-and-swap like the real stores.
-func (m *metadataStore) changeISR(_ context.Context, change metadata.ISRChange) (partitionEpoch int64,
-	err error) {
+func (m *metadataStore) changeISR(_ context.Context,
+	change metadata.ISRChange) (partitionEpoch int64, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	p := m.topic.Partitions[change.Partition]

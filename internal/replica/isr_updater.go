@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"heartwood.dev/heartwood/internal/metadata"
@@ -24,6 +25,7 @@ type isrUpdater struct {
 	done      chan struct{}
 	additions chan updateBatch // capacity 1; additionsInFlight ensures that a send never blocks
 	wake      chan struct{}    // capacity 1
+	bulk      bulkRemovals
 	mu        struct {
 		sync.Mutex
 		queue map[PartitionID]bool // the partitions to evaluate
@@ -51,6 +53,13 @@ type updateBatch struct {
 
 func (b *updateBatch) add(change metadata.ISRChange, update proposedUpdate) {
 	b.changes, b.updates = append(b.changes, change), append(b.updates, update)
+}
+
+// withdraw discards the updates, which are not sent.
+func (b *updateBatch) withdraw() {
+	for _, update := range b.updates {
+		update.role.leaderState.withdraw()
+	}
 }
 
 func (u *isrUpdater) start(s *Set, changeISR ChangeISR) {
@@ -87,10 +96,16 @@ func (u *isrUpdater) sendAdditions(ctx context.Context) {
 }
 
 func (u *isrUpdater) send(ctx context.Context, b updateBatch) {
+	var updated atomic.Int64
 	u.changeISR(ctx, b.changes,
 		func(i int, partitionEpoch int64, err error) {
-			u.settle(b.updates[i], b.changes[i], partitionEpoch, err)
+			if u.settle(b.updates[i], b.changes[i], partitionEpoch, err) {
+				updated.Add(1)
+			}
 		})
+	if n := updated.Load(); n > 0 {
+		u.set.logger.Info("ISRs updated", "partitions", n)
+	}
 }
 
 // enqueue makes the updater evaluate a partition soon.
@@ -222,7 +237,12 @@ func (u *isrUpdater) evaluateQueue(ctx context.Context) (interval time.Duration)
 			removals.add(change, proposedUpdate{p, r})
 		}
 	}
-	if len(removals.changes) > 0 {
+	if wait, leave := u.bulk.leave(len(removals.changes), all, time.Now()); leave {
+		removals.withdraw()
+		if wait > 0 {
+			time.AfterFunc(wait, u.enqueueAll)
+		}
+	} else if len(removals.changes) > 0 {
 		u.send(ctx, removals)
 	}
 	if len(additions.changes) > 0 {
@@ -238,14 +258,12 @@ func (u *isrUpdater) offerAdditions(additions updateBatch) {
 		u.additions <- additions
 		return
 	}
-	for _, update := range additions.updates {
-		update.role.leaderState.withdraw()
-	}
+	additions.withdraw()
 }
 
-// settle processes the outcome of an update.
+// settle processes the outcome of an update, and reports whether it changed the ISR.
 func (u *isrUpdater) settle(update proposedUpdate, change metadata.ISRChange,
-	partitionEpoch int64, err error) {
+	partitionEpoch int64, err error) (changed bool) {
 	s, p, r := u.set, update.partition, update.role
 	outcome := isr.Unknown
 	switch {
@@ -260,14 +278,15 @@ func (u *isrUpdater) settle(update proposedUpdate, change metadata.ISRChange,
 		u.enqueue(p.id)
 	}
 	u.logOutcome(p.id, change, outcome, err, now)
-	if !slices.Equal(before, after) {
-		s.logger.Info("ISR updated", "partition", p.id, "from", before, "to", after,
+	if changed = !slices.Equal(before, after); changed {
+		s.logger.Debug("ISR updated", "partition", p.id, "from", before, "to", after,
 			"leaderEpoch", r.epoch)
 		s.metrics.isrChanged(before, after)
 	}
 	if advanced || len(after) < len(before) {
 		s.highWatermarkAdvanced(p, r) // also wakes producers that fail because too few are in sync
 	}
+	return changed
 }
 
 // logOutcome logs why an update failed. A conflict is usual, because the operator may have changed

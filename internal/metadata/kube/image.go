@@ -31,6 +31,7 @@ type resources struct {
 // use.
 type imageCache struct {
 	alive    map[int32]metadata.Broker
+	sets     partitionSets
 	topics   map[types.UID]cachedTopic
 	security securityCache
 }
@@ -61,7 +62,8 @@ func (c *imageCache) image(r resources, alive map[int32]metadata.Broker,
 	if err != nil {
 		return nil, []error{fmt.Errorf("read LogCluster %s: %w", r.cluster.Name, err)}
 	}
-	next := imageCache{alive: alive, topics: make(map[types.UID]cachedTopic, len(r.topics))}
+	next := imageCache{alive: alive, sets: r.sets,
+		topics: make(map[types.UID]cachedTopic, len(r.topics))}
 	var topics []*metadata.Topic
 	var unresolved []metadata.ID
 	byName := r.byKafkaName()
@@ -106,8 +108,13 @@ func (c *imageCache) topic(r resources, t *v1alpha1.Topic, alive map[int32]metad
 	}
 	next.version = topicVersion{r.cluster.UID, r.cluster.Generation, t.Generation, t.Name,
 		t.CleanNow(), true}
-	next.slots = r.sets.slots(t, partitionset.Tag(topicID))
 	before := c.topics[t.UID]
+	if before.topic != nil && before.version.generation == t.Generation &&
+		before.version.name == t.Name {
+		next.slots = r.sets.changedSlots(t, partitionset.Tag(topicID), before.slots, c.sets)
+	} else {
+		next.slots = r.sets.slots(t, partitionset.Tag(topicID))
+	}
 	var partitions []*metadata.Partition
 	if before.topic != nil {
 		partitions = before.topic.Partitions
@@ -178,18 +185,54 @@ type slot struct {
 // assigned these partitions to the topic yet. So are entries beyond the topic's number of
 // partitions, which belong to an earlier topic with more partitions.
 func (p partitionSets) slots(t *v1alpha1.Topic, tag string) []slot {
-	all, count := make([]slot, t.Spec.Partitions), 0
+	all := make([]slot, t.Spec.Partitions)
 	for index := range all {
-		entry, unusable := p.find(partitionset.Key{Topic: t.Name, Index: int32(index)})
-		if entry.Assignment != nil && entry.Assignment.Tag != tag {
+		all[index] = p.slot(t, tag, int32(index))
+	}
+	return existing(all)
+}
+
+// changedSlots is slots for a Topic whose slots were before when the sets were last. It reads only
+// the sets that have changed: with thousands of partitions, most changes concern one set.
+func (p partitionSets) changedSlots(t *v1alpha1.Topic, tag string, before []slot,
+	last partitionSets) []slot {
+	if p.count == 0 || p.count != last.count {
+		return p.slots(t, tag)
+	}
+	all, copied := before, false
+	for number := range p.count {
+		if p.byIndex[number] == last.byIndex[number] {
 			continue
 		}
-		all[index] = slot{entry, unusable}
-		if entry.Assignment != nil || unusable {
-			count = index + 1
+		if !copied {
+			all, copied = make([]slot, t.Spec.Partitions), true
+			copy(all, before)
+		}
+		for index := range partitionset.Indexes(t.Name, number, p.count, t.Spec.Partitions) {
+			all[index] = p.slot(t, tag, index)
 		}
 	}
-	return all[:count]
+	return existing(all)
+}
+
+// slot returns the slot of a partition.
+func (p partitionSets) slot(t *v1alpha1.Topic, tag string, index int32) slot {
+	entry, unusable := p.find(partitionset.Key{Topic: t.Name, Index: index})
+	if entry.Assignment != nil && entry.Assignment.Tag != tag {
+		return slot{}
+	}
+	return slot{entry, unusable}
+}
+
+// existing returns the slots up to the highest partition that exists.
+func existing(all []slot) []slot {
+	for len(all) > 0 {
+		if last := all[len(all)-1]; last.entry.Assignment != nil || last.unusable {
+			break
+		}
+		all = all[:len(all)-1]
+	}
+	return all
 }
 
 // update returns the partitions for new slots. It reuses those that have not changed. Parameter

@@ -103,8 +103,8 @@ func aliveBrokers(epochs ...int64) map[int32]metadata.Broker {
 }
 
 // TestCachedImageIsTheSame: after each of many random changes, the image that reuses parts of the
-// previous one is the same as one that is built from nothing, except for partition epochs, which may
-// be older.
+// previous one is the same as one that is built from nothing, except for partition epochs, which
+// may be older.
 func TestCachedImageIsTheSame(t *testing.T) {
 	for seed := range uint64(20) {
 		random := rand.New(rand.NewPCG(seed, 15))

@@ -138,7 +138,8 @@ func (f *fixture) note(key partitionset.Key) {
 
 // changeOne makes one ISR change.
 func (b *broker) changeOne(change metadata.ISRChange) (result error) {
-	b.ChangeISR(b.t.Context(), []metadata.ISRChange{change}, func(_ int, _ int64, err error) { result = err })
+	b.ChangeISR(b.t.Context(), []metadata.ISRChange{change},
+		func(_ int, _ int64, err error) { result = err })
 	return result
 }
 

@@ -156,7 +156,8 @@ func inSync(t *testing.T, s *Store, members ...*testBroker) {
 
 // changeISR makes one ISR change and returns its error.
 func changeISR(t *testing.T, s *Store, change metadata.ISRChange) (err error) {
-	s.ChangeISR(t.Context(), []metadata.ISRChange{change}, func(_ int, _ int64, fault error) { err = fault })
+	s.ChangeISR(t.Context(), []metadata.ISRChange{change},
+		func(_ int, _ int64, fault error) { err = fault })
 	return err
 }
 

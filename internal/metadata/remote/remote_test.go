@@ -25,7 +25,8 @@ import (
 
 // changeISR makes one ISR change and returns its outcome.
 func changeISR(t *testing.T, s metadata.Store, change metadata.ISRChange) (err error) {
-	s.ChangeISR(t.Context(), []metadata.ISRChange{change}, func(_ int, _ int64, fault error) { err = fault })
+	s.ChangeISR(t.Context(), []metadata.ISRChange{change},
+		func(_ int, _ int64, fault error) { err = fault })
 	return err
 }
 
