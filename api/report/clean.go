@@ -14,6 +14,7 @@ const (
 	TriggerRequested  = "requested"
 	TriggerTombstones = "tombstones"
 	TriggerDirtyRatio = "dirty_ratio"
+	TriggerPressure   = "storage_pressure"
 )
 
 // Pass is one pass of the cleaner over a partition. Sizes are bytes.

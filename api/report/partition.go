@@ -78,8 +78,8 @@ type Compaction struct {
 	// Reason says why the replica is in this phase. It is one of the reasons of condition
 	// Compacting.
 	Reason string `json:"reason"`
-	// Trigger is the reason why a pass is running or queued: max_lag, requested, dirty_ratio or
-	// tombstones. It is absent while no pass is running or queued.
+	// Trigger is the reason why a pass is running or queued: max_lag, requested, storage_pressure,
+	// dirty_ratio or tombstones. It is absent while no pass is running or queued.
 	Trigger string `json:"trigger,omitempty"`
 	// TombstoneCleanOffset is the offset below which no tombstone has an older record of its key
 	// left in this log. ReplicasTombstoneCleanOffset is the smallest TombstoneCleanOffset of all

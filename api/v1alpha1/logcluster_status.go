@@ -35,7 +35,7 @@ type LogClusterStatus struct {
 	// Rebalance is the state of the moves of replicas between brokers.
 	// +optional
 	Rebalance *RebalanceStatus `json:"rebalance,omitempty"`
-	// Conditions are Ready, Applied, Scaled, Drained and RollingOut.
+	// Conditions are Ready, Applied, Scaled, Drained, RollingOut and StoragePressure.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -60,6 +60,9 @@ type BrokerStatus struct {
 	// It is absent if the broker is not to be restarted.
 	// +optional
 	RestartReason string `json:"restartReason,omitempty"`
+	// Volume is the volume of the broker. It is absent until the broker has measured it.
+	// +optional
+	Volume *BrokerVolume `json:"volume,omitempty"`
 }
 
 // Paused reports whether AnnotationPaused pauses changes of the LogCluster.

@@ -207,6 +207,9 @@ type Storage struct {
 	// +optional
 	// +kubebuilder:default=Retain
 	ReclaimPolicy ReclaimPolicy `json:"reclaimPolicy,omitempty"`
+	// Pressure is how full a volume may become before its broker protects the remaining space.
+	// +optional
+	Pressure *StoragePressure `json:"pressure,omitempty"`
 }
 
 // Resources are compute resources, as of a container.

@@ -205,7 +205,8 @@ func (p *planner) hasValidReplicas(o owner, a partitionset.Assignment) bool {
 // with adjacent indexes are assigned by one call of placement.Assign.
 //
 // All brokers of the LogCluster's spec are candidates, even those that are down: an assignment is
-// permanent, so the present state of brokers must not affect it.
+// permanent, so the present state of brokers must not affect it. Only brokers whose volumes are
+// almost full get no new replicas.
 func (p *planner) assignFresh(o owner, w work) {
 	isNew := func(index int32) bool { _, fresh := w.fresh[index]; return fresh }
 	initial, err := metadata.InitialReplicas(&o.topic.Spec, p.cluster, p.cluster.Spec.Brokers, isNew)
@@ -226,7 +227,7 @@ func (p *planner) assignFresh(o owner, w work) {
 			index++
 			continue
 		}
-		assigned, err := placement.Assign(p.brokers(), p.load, int(index), int(next-index),
+		assigned, err := placement.Assign(p.brokers(o), p.load, int(index), int(next-index),
 			p.replicas(o))
 		if err != nil {
 			return // impossible: the Topic would be refused
@@ -276,9 +277,9 @@ func (p *planner) fit(o owner, w work) {
 	if len(invalid) == 0 {
 		return
 	}
-	targets, err := placement.Fit(p.brokers(), p.load, current, p.replicas(o))
+	targets, err := placement.Fit(p.brokers(o), p.load, current, p.replicas(o))
 	if err != nil {
-		return // impossible: the Topic would be refused
+		return // the volumes of too many brokers are almost full; a change of that repeats the pass
 	}
 	for i, index := range invalid {
 		a := w.current[index]
@@ -300,11 +301,15 @@ func (p *planner) change(key partitionset.Key, before *partitionset.Assignment,
 	}
 }
 
-// brokers returns all brokers that may hold replicas, with their racks if known.
-func (p *planner) brokers() []placement.Broker {
-	brokers := make([]placement.Broker, p.cluster.Spec.Brokers)
+// brokers returns all brokers to which replicas of a Topic may be assigned, with their racks if
+// known. An internal topic needs little space and is also assigned to brokers whose volumes are
+// almost full.
+func (p *planner) brokers(o owner) []placement.Broker {
+	internal := metadata.InternalTopic(o.topic.KafkaName())
+	brokers, full := make([]placement.Broker, p.cluster.Spec.Brokers), p.cluster.FullBrokers()
 	for id := range brokers {
 		brokers[id] = placement.Broker{ID: int32(id), Rack: p.racks[int32(id)],
+			Full:     full[int32(id)] && !internal,
 			Cordoned: !p.cluster.Spec.MayReceive(int32(id))}
 	}
 	return brokers

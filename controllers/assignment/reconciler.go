@@ -56,10 +56,10 @@ type Reconciler struct {
 // Setup adds the controller to a manager.
 func (r *Reconciler) Setup(mgr ctrl.Manager) error {
 	r.Pause = cmp.Or(r.Pause, defaultPause)
-	specChanged := builder.WithPredicates(predicate.GenerationChangedPredicate{})
+	placementChanged := builder.WithPredicates(watch.PlacementChanged)
 	ofCluster := watch.Coalesce(delay, watch.ClusterOf)
 	return watch.NewController(mgr, "assignment", 1).
-		For(&v1alpha1.LogCluster{}, specChanged).
+		For(&v1alpha1.LogCluster{}, placementChanged).
 		Watches(&v1alpha1.PartitionSet{}, r.deleted.Handler(ofCluster)).
 		Watches(&v1alpha1.Topic{}, ofCluster, builder.WithPredicates(predicate.Funcs{
 			UpdateFunc: func(e event.UpdateEvent) bool {

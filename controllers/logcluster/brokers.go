@@ -20,6 +20,7 @@ func (s *scope) describeBrokers() []v1alpha1.BrokerStatus {
 		if ok && int(id) < len(all) {
 			all[id].Version = s.leases[i].Annotations[v1alpha1.AnnotationVersion]
 			all[id].Zone = s.leases[i].Annotations[v1alpha1.AnnotationRack]
+			all[id].Volume = v1alpha1.LeaseVolume(s.leases[i].Annotations)
 		}
 	}
 	return all

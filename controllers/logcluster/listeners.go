@@ -114,11 +114,12 @@ var endpointsChanged = predicate.Funcs{
 	},
 }
 
-// endpointsOf returns the endpoints in a Lease.
+// endpointsOf returns the endpoints and the volume in a Lease.
 func endpointsOf(lease client.Object) map[string]string {
 	found := map[string]string{}
 	for name, address := range lease.GetAnnotations() {
-		if strings.HasPrefix(name, v1alpha1.AnnotationEndpointPrefix) {
+		if strings.HasPrefix(name, v1alpha1.AnnotationEndpointPrefix) ||
+			name == v1alpha1.AnnotationVolume {
 			found[name] = address
 		}
 	}

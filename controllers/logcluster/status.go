@@ -76,6 +76,9 @@ func (r *StatusReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctr
 	if rebalance := r.Shared.Rebalance(req.NamespacedName); rebalance != nil {
 		after.Status.Rebalance = rebalance.DeepCopy()
 	}
+	storage := storageCondition(after.Status.Brokers)
+	storage.ObservedGeneration = before.Generation
+	meta.SetStatusCondition(&after.Status.Conditions, storage)
 	if last, known := r.Outcomes.last.Get(req.NamespacedName); known {
 		last.describe(scope, &after.Status, time.Now())
 	}
@@ -86,6 +89,9 @@ func (r *StatusReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctr
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	r.Events.ReadyChanged(after, before.Status.Conditions, after.Status.Conditions)
+	if rose := pressureRose(before.Status.Conditions, after.Status.Conditions); rose != nil {
+		r.Events.Warning(after, v1alpha1.ConditionStoragePressure, "Reconcile", "%s", rose.Message)
+	}
 	return ctrl.Result{}, nil
 }
 

@@ -29,7 +29,7 @@ type Input struct {
 func Check(in Input) *metav1.Condition {
 	for _, check := range []func() *metav1.Condition{
 		in.deleting, in.clusterNotFound, in.nameTaken, in.invalidSettings, in.notEnoughBrokers,
-		in.invalidInitialReplicas,
+		in.invalidInitialReplicas, in.volumesFull,
 	} {
 		if refusal := check(); refusal != nil {
 			return refusal
@@ -113,6 +113,31 @@ func (in Input) invalidInitialReplicas() *metav1.Condition {
 	return refuse(v1alpha1.ReasonInvalidInitialReplicas,
 		"The partitions of the Topic cannot be assigned: %v. Change the entry of "+
 			"spec.initialReplicas, or remove it, so that the operator chooses the replicas.", err)
+}
+
+// volumesFull refuses a Topic with new partitions while the volumes of too many brokers are almost
+// full. The partitions are assigned when space is free.
+func (in Input) volumesFull() *metav1.Condition {
+	full := len(in.Cluster.FullBrokers())
+	replicas := metadata.Replicas(in.Topic.Spec.TopicSettings, in.Cluster)
+	if full == 0 || metadata.InternalTopic(in.Topic.KafkaName()) ||
+		replicas <= int(in.Cluster.Spec.Brokers)-full {
+		return nil
+	}
+	chosen, err := metadata.InitialReplicas(&in.Topic.Spec, in.Cluster, in.Cluster.Spec.Brokers,
+		in.IsNew)
+	if err != nil {
+		return nil // invalidInitialReplicas reports it
+	}
+	for index := range in.Topic.Spec.Partitions {
+		if in.IsNew(index) && chosen[index] == nil {
+			return refuse(v1alpha1.ReasonStoragePressure,
+				"The new partitions need %d replicas, and the volumes of %d of %d brokers of "+
+					"LogCluster %s are almost full: see its condition StoragePressure.",
+				replicas, full, in.Cluster.Spec.Brokers, in.Cluster.Name)
+		}
+	}
+	return nil
 }
 
 // Reassignments returns the replicas that the annotation heartwood.dev/reassign of a Topic

@@ -69,7 +69,7 @@ func (r *Reconciler) Setup(mgr ctrl.Manager) error {
 		Watches(&v1alpha1.PartitionSet{}, sets.TopicsOf(watch.TopicDelay)).
 		Watches(&v1alpha1.Topic{}, handler.EnqueueRequestsFromMapFunc(r.ofSameName), specChanged).
 		Watches(&v1alpha1.LogCluster{}, handler.EnqueueRequestsFromMapFunc(r.ofCluster),
-			specChanged).
+			builder.WithPredicates(watch.PlacementChanged)).
 		WatchesRawSource(source.Channel(r.Reports.Topics(), &handler.EnqueueRequestForObject{})).
 		WatchesRawSource(source.Channel(r.BrokerChanges,
 			watch.Coalesce(watch.TopicDelay, r.withProblems))).

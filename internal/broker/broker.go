@@ -84,6 +84,7 @@ type Broker struct {
 	passes   *passlog.Log
 	events   atomic.Pointer[events.Hub] // nil until the first viewer
 	cleanNow *cleanNow
+	volumes  *volumeWatch
 	replicas *replica.Set
 	groups   *coordinator.Groups
 	// transactions is set before the listeners serve requests.
@@ -165,6 +166,7 @@ func (b *Broker) open() (err error) {
 	b.passes = passlog.Open(passlog.Options{FS: b.opts.FS, Dir: b.opts.DataDir,
 		Broker: b.opts.NodeID, Observer: b.observer(), Logger: b.logger})
 	b.cleaner = cleaner.New(b.store, cleaner.Options{Logger: b.logger, History: b.passes})
+	b.volumes = newVolumeWatch(b)
 	b.cleanNow = newCleanNow(b.opts.FS, b.opts.DataDir,
 		cleanerAPI{request: b.cleaner.CleanNow, status: b.cleaner.Status}, b.logger)
 	b.replicas = replica.NewSet(replica.Options{
@@ -185,7 +187,8 @@ func (b *Broker) open() (err error) {
 		Alterer: b.opts.Metadata, Mover: b.opts.Metadata, Users: b.opts.Metadata,
 		ProducerID: b.ids.Next, Authorize: b.authorize, Explain: b.explain, PlainPeers: b.plainFollower,
 		DataDir: b.opts.DataDir, Listen: b.listeners[0].socket.Addr().String(), Volume: b.volume,
-		Registry: b.opts.Registry, Logger: b.logger,
+		RefuseProduce: b.volumes.refuseProduce,
+		Registry:      b.opts.Registry, Logger: b.logger,
 	}), connectionsMax(files)); err != nil {
 		return err
 	}
@@ -251,6 +254,7 @@ func (b *Broker) Run(ctx context.Context) error {
 	metadataStore := start(func() error { return b.opts.Metadata.Run(following, b.self, b.offer) })
 	cleanNow := start(func() error { b.cleanNow.run(following); return nil })
 	hanging := start(func() error { b.hanging.run(following); return nil })
+	volumes := start(func() error { b.volumes.run(following); return nil })
 	issuers := start(func() error { b.followIssuers(following); return nil })
 	err := b.serve(ctx, metadataStore)
 
@@ -268,6 +272,7 @@ func (b *Broker) Run(ctx context.Context) error {
 	<-metadataStore.done
 	<-cleanNow.done
 	<-hanging.done
+	<-volumes.done
 	<-issuers.done
 	if metadataStore.err != nil {
 		err = errors.Join(err, fmt.Errorf("follow the cluster's metadata: %w", metadataStore.err))

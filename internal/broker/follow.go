@@ -79,6 +79,7 @@ func (b *Broker) apply(image *metadata.Image) error {
 	if first := b.image(); first.ClusterID == "" || first.Cleaner != image.Cleaner {
 		b.cleaner.Configure(cleanerOptions(image.Cleaner, b))
 	}
+	b.volumes.configure(image)
 	b.cleanNow.update(image, b.opts.NodeID)
 	// The groups are applied before requests use the image. If the image refers a client to this
 	// broker as the coordinator, the coordinator then exists, although it may still be loading.

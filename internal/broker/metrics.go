@@ -34,6 +34,7 @@ func (b *Broker) register(registry prometheus.Registerer) {
 	}
 	registry.MustRegister(b.store.Collector())
 	registry.MustRegister(b.cleaner.Collector())
+	registry.MustRegister(b.volumes)
 	registry.MustRegister(&partitionMetrics{
 		broker: b,
 		leader: desc("partition_leader", "1 if this broker leads the partition, else 0."),

@@ -1,10 +1,12 @@
 package broker
 
-import (
-	"syscall"
+import "heartwood.dev/heartwood/internal/pressure"
 
-	"heartwood.dev/heartwood/internal/vfs"
-)
+// sizer is a file system that knows its size.
+type sizer interface {
+	// Size returns the size in bytes of the file system that contains the named file.
+	Size(name string) (uint64, error)
+}
 
 // volume returns the size of the data directory's file system, and the space in it that this
 // process can still use, both in bytes. A value that is unknown is -1.
@@ -13,10 +15,20 @@ func (b *Broker) volume() (total, usable int64) {
 	if free, err := b.opts.FS.Free(b.opts.DataDir); err == nil {
 		usable = int64(free)
 	}
-	var stat syscall.Statfs_t
-	if _, onDisk := b.opts.FS.(vfs.OS); onDisk && syscall.Statfs(b.opts.DataDir, &stat) == nil {
-		//nolint:unconvert // the field types differ between systems
-		total = int64(stat.Blocks) * int64(stat.Bsize)
+	if fs, ok := b.opts.FS.(sizer); ok {
+		if size, err := fs.Size(b.opts.DataDir); err == nil {
+			total = int64(size)
+		}
 	}
 	return total, usable
+}
+
+// measureVolume returns a measurement of the volume. Its size is 0 if the size or the free space is
+// unknown.
+func (b *Broker) measureVolume() pressure.Volume {
+	total, usable := b.volume()
+	if total <= 0 || usable < 0 {
+		return pressure.Volume{}
+	}
+	return pressure.Volume{Total: total, Free: min(usable, total)}
 }

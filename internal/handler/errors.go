@@ -10,6 +10,7 @@ import (
 	"heartwood.dev/heartwood/internal/coordinator/transaction"
 	"heartwood.dev/heartwood/internal/logstore"
 	"heartwood.dev/heartwood/internal/metadata"
+	"heartwood.dev/heartwood/internal/pressure"
 	"heartwood.dev/heartwood/internal/record"
 	"heartwood.dev/heartwood/internal/replica"
 	"heartwood.dev/heartwood/internal/replica/session"
@@ -125,6 +126,8 @@ var kafkaErrors = []struct {
 	{replica.ErrNotEnoughReplicasAfterAppend, kafkaError{20, "NOT_ENOUGH_REPLICAS_AFTER_APPEND"}},
 	{replica.ErrNotLeader, kafkaError{6, "NOT_LEADER_OR_FOLLOWER"}},
 	{replica.ErrNotEnoughReplicas, kafkaError{19, "NOT_ENOUGH_REPLICAS"}},
+	// The error that every client retries, without a new request for metadata.
+	{pressure.ErrRejected, kafkaError{19, "NOT_ENOUGH_REPLICAS"}},
 	// Errors of the verification of a transaction. They may wrap ErrNotEnoughReplicas or
 	// ErrInvalidTxnState, whose rows come first.
 	{replica.ErrNotInTransaction, kafkaError{120, "TRANSACTION_ABORTABLE"}},

@@ -16,6 +16,7 @@ var layers = map[string][]string{
 	"internal/compress":  {},
 	"internal/pki":       {},
 	"internal/placement": {},
+	"internal/pressure":  {},
 
 	"internal/placement/balance": {},
 
@@ -58,8 +59,8 @@ var layers = map[string][]string{
 	},
 
 	"internal/metadata": {"api/v1alpha1", "internal/authz", "internal/brokerconfig",
-		"internal/placement", "internal/quota", "internal/sasl", "internal/topicconfig",
-		"internal/compress", "internal/record"},
+		"internal/placement", "internal/pressure", "internal/quota", "internal/sasl",
+		"internal/topicconfig", "internal/compress", "internal/record"},
 	"internal/partitionset":        {"api/v1alpha1", "internal/metadata", "internal/placement"},
 	"internal/partitionset/commit": {"api/v1alpha1", "internal/partitionset"},
 	"internal/metadata/local": {"api/v1alpha1", "internal/metadata", "internal/partitionset",
@@ -68,7 +69,7 @@ var layers = map[string][]string{
 		"internal/version",
 		"internal/outage", "internal/partitionset", "internal/partitionset/commit",
 		"internal/placement", "internal/restmapper"},
-	"internal/metadata/remote": {"internal/metadata"},
+	"internal/metadata/remote": {"api/v1alpha1", "internal/metadata"},
 	"internal/manifest":        {"api/v1alpha1", "config/crd"},
 
 	"internal/replica/isr":     {"internal/metadata"},
@@ -98,7 +99,7 @@ var layers = map[string][]string{
 		"internal/replica",
 		"internal/replica/session", "internal/logstore",
 		"internal/brokerconfig", "internal/metadata", "internal/topicconfig", "internal/record",
-		"internal/compress", "internal/outage",
+		"internal/compress", "internal/outage", "internal/pressure",
 	},
 	"internal/broker": {
 		"api/v1alpha1", "api/report", "api/summary", "internal/access", "internal/authz",
@@ -107,6 +108,7 @@ var layers = map[string][]string{
 		"internal/replica", "internal/replica/session", "internal/logstore",
 		"internal/logstore/cleaner", "internal/logstore/cleaner/passlog", "internal/metadata",
 		"internal/outage", "internal/version", "internal/vfs", "internal/placement",
+		"internal/pressure",
 	},
 	"internal/remote":        {"api/v1alpha1", "api/report", "api/summary", "internal/pki"},
 	"internal/console/kafka": {"internal/compress"},
@@ -264,6 +266,7 @@ var purePackages = map[string][]string{
 	"internal/placement":         nil,
 	"internal/placement/balance": nil,
 	"internal/plan":              nil,
+	"internal/pressure":          nil,
 	"internal/quota":             nil,
 	"internal/record":            {"sync"}, // a sync.Pool of buffers
 	"internal/replica/isr":       nil,

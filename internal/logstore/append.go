@@ -78,6 +78,9 @@ func (l *Log) AppendVerified(batch []byte, verified Verified, now time.Time) (Ap
 		if err != nil {
 			return err
 		}
+		if err := l.env.checkReserve(); err != nil {
+			return err
+		}
 		if err := l.writeLocked(b, config, now); err != nil {
 			return err
 		}

@@ -77,6 +77,9 @@ func checkReplicated(b record.Batch) error {
 // offset. Above the recovery point, segments must follow each other without gaps, because recovery
 // treats a gap as lost data (ADR 0015).
 func (l *Log) followLocked(b record.Batch, from int64, config *config, now time.Time) error {
+	if err := l.env.checkReserve(); err != nil {
+		return err
+	}
 	if end := l.logEnd.Load(); b.BaseOffset() < end {
 		return fmt.Errorf("%w: a batch at %d, the log ends at %d", ErrUnexpectedOffset,
 			b.BaseOffset(), end)

@@ -82,6 +82,7 @@ type Store struct {
 	handles    *vfs.Handles       // open segment files of all logs
 	durableEnd durableEndCallback // see OnDurableEnd
 
+	reserved   atomic.Bool  // argument of SetReserved
 	cleanEpoch int64        // result of CleanEpoch
 	epoch      atomic.Int64 // argument of SetBrokerEpoch, -1 before the first call
 

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"heartwood.dev/heartwood/internal/placement"
+	"heartwood.dev/heartwood/internal/pressure"
 	"heartwood.dev/heartwood/internal/topicconfig"
 )
 
@@ -21,6 +22,8 @@ type Image struct {
 	Groups      Groups
 	// Transactions configures the transaction coordinators.
 	Transactions Transactions
+	// Pressure are the thresholds of storage pressure; the zero value: the defaults.
+	Pressure pressure.Thresholds
 	// GroupOverrides contains the settings of single groups, by group id; it may be nil.
 	GroupOverrides map[string]GroupOverride
 	Defaults       topicconfig.Settings // settings of a topic whose resource sets none

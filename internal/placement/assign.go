@@ -18,6 +18,9 @@ type Broker struct {
 	// Cordoned brokers keep their replicas, and get more only if there are too few other brokers
 	// (KIP-1066).
 	Cordoned bool
+	// Full is set if the volume of the broker is almost full: it keeps its replicas and gets no new
+	// ones.
+	Full bool
 }
 
 // open returns the brokers that are not cordoned, or all if fewer than replicas are not.
@@ -29,6 +32,21 @@ func open(brokers []Broker, replicas int) []Broker {
 	return others
 }
 
+// withSpace returns the brokers that may get new replicas, and an error that wraps
+// ErrNotEnoughBrokers if there are fewer than replicas.
+func withSpace(brokers []Broker, replicas int) ([]Broker, error) {
+	free := slices.DeleteFunc(slices.Clone(brokers), func(b Broker) bool { return b.Full })
+	switch {
+	case replicas > len(brokers):
+		return nil, fmt.Errorf("%w: %d replicas requested, %d brokers exist", ErrNotEnoughBrokers,
+			replicas, len(brokers))
+	case replicas > len(free):
+		return nil, fmt.Errorf("%w: %d replicas requested, and the volumes of all but %d brokers "+
+			"are almost full", ErrNotEnoughBrokers, replicas, len(free))
+	}
+	return free, nil
+}
+
 // Assign assigns the replicas of new partitions to brokers. Parameter existing is the number of
 // partitions that the topic already has, and count is the number of new partitions. Each partition
 // has the given number of replicas, the preferred leader first. Parameter load contains the number
@@ -38,7 +56,7 @@ func open(brokers []Broker, replicas int) []Broker {
 // The result contains a list of distinct broker ids for each new partition. The parameters existing
 // and count must not be negative; load may be nil. Assign does not modify load: before another
 // call, the caller must add the result to load. Assign returns an error if replicas < 1, and
-// ErrNotEnoughBrokers if replicas > len(brokers).
+// ErrNotEnoughBrokers if replicas exceeds the number of brokers that are not Full.
 //
 // The algorithm is greedy: it assigns each partition without regard to the following partitions. It
 // needs about count * replicas * brokers * replicas comparisons.
@@ -48,11 +66,11 @@ func Assign(brokers []Broker, load map[int32]int, existing, count, replicas int)
 		return nil, fmt.Errorf("assign partitions: %d replicas requested, at least 1 is required",
 			replicas)
 	}
-	if replicas > len(brokers) {
-		return nil, fmt.Errorf("%w: %d replicas requested, %d brokers exist", ErrNotEnoughBrokers,
-			replicas, len(brokers))
+	free, err := withSpace(brokers, replicas)
+	if err != nil {
+		return nil, err
 	}
-	a := newAssigner(open(brokers, replicas), load, existing)
+	a := newAssigner(open(free, replicas), load, existing)
 	assigned := make([][]int32, 0, count)
 	for range count {
 		assigned = append(assigned, a.assign(replicas))

@@ -37,7 +37,8 @@ func TestAssignKnownPlacements(t *testing.T) {
 			[][]int32{{0, 1}, {2, 0}, {1, 2}}},
 		{"the first leader differs between topics", three, map[int32]int{0: 1, 1: 1, 2: 1}, 0, 1, 3,
 			[][]int32{{2, 0, 1}}},
-		{"replicas on different racks", []Broker{{ID: 0, Rack: "a"}, {ID: 1, Rack: "a"}, {ID: 2, Rack: "b"}}, nil, 0, 2, 2,
+		{"replicas on different racks", []Broker{
+			{ID: 0, Rack: "a"}, {ID: 1, Rack: "a"}, {ID: 2, Rack: "b"}}, nil, 0, 2, 2,
 			[][]int32{{0, 2}, {1, 2}}},
 	} {
 		t.Run(test.name, func(t *testing.T) {

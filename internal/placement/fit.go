@@ -23,7 +23,7 @@ import (
 //
 // Fit moves no replica just because a new broker has few replicas; only the assignment of new
 // partitions balances the cluster (see Assign). Fit returns ErrNotEnoughBrokers if replicas >
-// len(brokers).
+// len(brokers), or if a partition lacks brokers that are not Full.
 func Fit(brokers []Broker, load map[int32]int, current [][]int32, replicas int) ([][]int32,
 	error) {
 	if replicas < 1 || replicas > len(brokers) {
@@ -44,6 +44,10 @@ func Fit(brokers []Broker, load map[int32]int, current [][]int32, replicas int) 
 	}
 	targets := make([][]int32, len(current))
 	for i, partition := range current {
+		if f.lacksSpace(partition, replicas) {
+			return nil, fmt.Errorf("%w: the volumes of too many brokers are almost full",
+				ErrNotEnoughBrokers)
+		}
 		targets[i] = f.fit(partition, replicas)
 	}
 	return targets, nil
@@ -55,6 +59,17 @@ type fitter struct {
 	load    map[int32]int // number of replicas on each broker, after the changes so far
 	// number of partitions in which each broker is first, after the changes so far
 	leads map[int32]int
+}
+
+// lacksSpace reports whether too few brokers can get a new replica of a partition.
+func (f *fitter) lacksSpace(current []int32, replicas int) bool {
+	usable := 0
+	for id, b := range f.brokers {
+		if !b.Full || slices.Contains(current, id) {
+			usable++
+		}
+	}
+	return usable < replicas
 }
 
 // fit returns the target replicas of one partition.
@@ -108,7 +123,7 @@ func (f *fitter) removable(kept []int32) int32 {
 func (f *fitter) best(kept []int32) int32 {
 	racks := f.racks(kept)
 	free := slices.DeleteFunc(slices.Collect(maps.Keys(f.brokers)),
-		func(id int32) bool { return slices.Contains(kept, id) })
+		func(id int32) bool { return slices.Contains(kept, id) || f.brokers[id].Full })
 	if others := slices.DeleteFunc(slices.Clone(free),
 		func(id int32) bool { return f.brokers[id].Cordoned }); len(others) > 0 {
 		free = others

@@ -122,3 +122,13 @@ func (OS) Free(name string) (uint64, error) {
 	//nolint:unconvert // the field types differ between systems
 	return uint64(stat.Bavail) * uint64(stat.Bsize), nil
 }
+
+// Size returns the size in bytes of the file system that contains the named file.
+func (OS) Size(name string) (uint64, error) {
+	var stat syscall.Statfs_t
+	if err := syscall.Statfs(name, &stat); err != nil {
+		return 0, fmt.Errorf("statfs %s: %w", name, err)
+	}
+	//nolint:unconvert // the field types differ between systems
+	return uint64(stat.Blocks) * uint64(stat.Bsize), nil
+}

@@ -164,6 +164,8 @@ func (p *promParser) operand() query {
 		return p.aggregation(token)
 	case token == "histogram_quantile":
 		return p.quantile()
+	case token == "predict_linear":
+		return p.prediction()
 	case slices.Contains(rangeFuncs, token):
 		p.expect("(")
 		inner := p.expression()
@@ -192,6 +194,22 @@ func (p *promParser) quantile() query {
 		p.fail("a quantile of series without the label le")
 	}
 	return query{sorted: slices.Delete(slices.Clone(inner.sorted), bound, bound+1)}
+}
+
+// prediction parses the arguments of predict_linear(gauge[1h], 3600).
+func (p *promParser) prediction() query {
+	p.expect("(")
+	inner := p.expression()
+	if !inner.ranged || inner.kind != "gauge" {
+		p.fail("predict_linear requires a range vector of a gauge")
+	}
+	p.expect(",")
+	if !p.operand().scalar {
+		p.fail("the time of the prediction is not a number")
+	}
+	p.expect(")")
+	inner.ranged, inner.kind = false, ""
+	return inner
 }
 
 // aggregation parses the rest of an expression such as sum(...) or sum by (a, b) (...).
@@ -285,6 +303,7 @@ func TestParserRejectsInvalidQueries(t *testing.T) {
 		`count by (topic) (heartwood_a_total)`,
 		`sum by (topic, pod) (increase(heartwood_a_total[$__rate_interval]))`,
 		`histogram_quantile(0.99, sum by (le, pod) (rate(heartwood_h_bucket[5m])))`,
+		`predict_linear(heartwood_b[6h], 3600) < 0`,
 	} {
 		if _, err := parsePromQL(valid, metrics); err != nil {
 			t.Errorf("%s: %v", valid, err)
@@ -300,6 +319,7 @@ func TestParserRejectsInvalidQueries(t *testing.T) {
 		`heartwood_a_total[5m] > 0`:                "a range vector is an operand",
 		`sum(heartwood_b`:                          "unexpected end",
 		`histogram_quantile(0.5, heartwood_b)`:     "without the label le",
+		`predict_linear(heartwood_b, 3600)`:        "range vector of a gauge",
 		`sum(heartwood_b))`:                        "unexpected",
 		`heartwood_b{pod~"x"}`:                     "no token",
 		`max by (pod) (heartwood_b) / heartwood_b`: "different labels",

@@ -327,3 +327,6 @@ func producers(last map[int64]int64) map[int64]Producer {
 	}
 	return all
 }
+
+// freeFor returns the free space of a disk in which a rewrite may use n bytes (rewriteGroup.fits).
+func freeFor(n uint64) uint64 { return n + n/3 }

@@ -39,7 +39,9 @@ func (p *pass) rewriteAll(groups []rewriteGroup) error {
 	return nil
 }
 
-// spareBytes is the free space that a rewrite leaves for concurrent appends.
+// spareBytes is the free space that a rewrite leaves for concurrent appends, or a quarter of the
+// free space if that is less. Otherwise no segment of a small volume could be rewritten when the
+// volume is almost full.
 const spareBytes = 16 << 20
 
 // fits reports whether the disk has room for the output of a group next to its sources.
@@ -55,7 +57,8 @@ func (g rewriteGroup) fits(freeBytes func() (uint64, error)) (bool, error) {
 	for _, plan := range g {
 		needed += plan.liveBytes + plan.keys.SizeBytes()
 	}
-	return needed == 0 || free > math.MaxInt64 || int64(free) > needed+spareBytes, nil
+	spare := min(spareBytes, free/4)
+	return needed == 0 || free > math.MaxInt64 || int64(free-spare) > needed, nil
 }
 
 // rewrite replaces a group by new segments.

@@ -163,7 +163,7 @@ func TestAbortedTransactionOverSegmentsCleanedInParts(t *testing.T) {
 		l.roll()
 		for part := range parts { // each pass has room for another part of the log
 			l.job.Env.FreeBytes = func() (uint64, error) {
-				return spareBytes + uint64(400*(part+1)), nil
+				return freeFor(uint64(400 * (part + 1))), nil
 			}
 			if _, err := l.try(t.Context()); err != nil && !errors.Is(err, ErrNoSpace) {
 				t.Fatal(err)
@@ -205,7 +205,7 @@ func TestI22IndexEntryRemainsWithTheBatchesOfItsTransaction(t *testing.T) {
 	l.put("z=1")
 	l.roll()
 	// The disk has room for a copy of the second segment, and not of the first.
-	l.job.Env.FreeBytes = func() (uint64, error) { return spareBytes + 2000, nil }
+	l.job.Env.FreeBytes = func() (uint64, error) { return freeFor(2000), nil }
 	stats := l.pass()
 	if stats.SegmentsRewritten != 1 || stats.SegmentsNoSpace != 1 ||
 		!strings.Contains(l.data(), " 30:a=1 33:b=2") || len(l.aborted()) != 1 {

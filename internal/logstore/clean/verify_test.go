@@ -121,7 +121,7 @@ func TestF16FullDiskIsReported(t *testing.T) {
 	l := newLog(t)
 	l.put("a=1", "a=2")
 	l.roll()
-	free := uint64(1000)
+	free := uint64(10)
 	l.job.Env.FreeBytes = func() (uint64, error) { return free, nil }
 	l.wantFailure(t.Context(), ErrNoSpace)
 	free = 1 << 30
@@ -141,7 +141,7 @@ func TestF16GroupWithoutRoomIsSplit(t *testing.T) {
 	}
 	l.put("again=3")
 	l.roll()
-	l.job.Env.FreeBytes = func() (uint64, error) { return spareBytes + 250_000, nil }
+	l.job.Env.FreeBytes = func() (uint64, error) { return freeFor(250_000), nil }
 	if stats := l.pass(); stats.SegmentsRewritten != 3 || stats.SegmentsNoSpace != 0 ||
 		l.commits != 3 {
 		t.Errorf("stats %+v, %d commits, want 3", stats, l.commits)

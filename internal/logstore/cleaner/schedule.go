@@ -122,6 +122,7 @@ func (c *Cleaner) schedule(now time.Time) (running bool) {
 		}
 		views = append(views, viewOf(log, now))
 	}
+	c.rollUnderPressure(views, now)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.forgetLocked(views)
@@ -217,8 +218,11 @@ func (c *Cleaner) startLocked(view logView, due passDue) bool {
 	state.granted, state.began, state.due = granted, time.Now(), time.Time{}
 	state.progress = clean.PassProgress{Phase: clean.Indexing}
 	served, thorough := state.request, false
-	if due.trigger == triggerRequested {
+	switch due.trigger {
+	case triggerRequested:
 		state.serving, state.request, thorough = served.ticket, request{}, true
+	case triggerPressure:
+		thorough = true
 	}
 	c.mu.passes++
 	c.mu.grantedBytes += granted
@@ -229,7 +233,7 @@ func (c *Cleaner) startLocked(view logView, due passDue) bool {
 		result := c.pass(ctx, state, view, c.passOptions(state, view, held, passBudget{
 			memoryBytes: granted, workers: workers, thorough: thorough,
 		}))
-		if result == runAborted && thorough {
+		if result == runAborted && due.trigger == triggerRequested {
 			c.requestAgain(state, served)
 		}
 	})

@@ -21,6 +21,8 @@ type logState struct {
 	log       *logstore.Compaction
 	firstSeen time.Time // when the state was created
 	due       time.Time // since when the log has needed a pass; zero if it needs none
+	pressure  bool      // the volume is short of space
+	rolled    time.Time // when the log was last rolled because of storage pressure
 
 	quarantine quarantine
 	request    request
@@ -64,7 +66,7 @@ func (s *logState) running() bool { return s.cancel != nil }
 func (c *Cleaner) stateLocked(log *logstore.Compaction, now time.Time) *logState {
 	state := c.mu.logs[log.ID()]
 	if state == nil {
-		state = &logState{log: log, firstSeen: now}
+		state = &logState{log: log, firstSeen: now, pressure: c.mu.pressure}
 		c.mu.logs[log.ID()] = state
 	}
 	if state.log != log {

@@ -14,13 +14,14 @@ const (
 	triggerRequested  = report.TriggerRequested
 	triggerTombstones = report.TriggerTombstones
 	triggerDirtyRatio = report.TriggerDirtyRatio
+	triggerPressure   = report.TriggerPressure
 )
 
 // passDue is the reason why a log needs a pass now, and the urgency of the pass. Each trigger has
-// its own range of urgency. A request has the highest, followed by a log that exceeds maxLag, and
-// then by tombstones that can be removed, which are as urgent as a log with a dirty ratio of 1.
-// Other logs are as urgent as their dirty ratio. The longer a log waits, the more its priority
-// grows.
+// its own range of urgency. Garbage has the highest while the volume is short of space, followed by
+// a request, a log that exceeds maxLag, and then by tombstones that can be removed, which are as
+// urgent as a log with a dirty ratio of 1. Other logs are as urgent as their dirty ratio. The
+// longer a log waits, the more its priority grows.
 type passDue struct {
 	trigger string  // "" if the log needs no pass now
 	urgency float64 // the dirty ratio, 0 to 1; at least 1 for the other triggers
@@ -40,6 +41,7 @@ type triggerInputs struct {
 	garbageAfter time.Time
 	request      request
 	estimate     estimate
+	pressure     bool // the volume is short of space
 }
 
 // earlyWaitMax is the maximum time that a pass with passDue.early waits.
@@ -49,10 +51,13 @@ const earlyWaitMax = 10 * time.Second
 // do what the other triggers require.
 func decide(s logstore.Sections, settings *topicconfig.Settings, in triggerInputs,
 	now time.Time) passDue {
-	ratio := s.DirtyRatio()
+	ratio, garbage := s.DirtyRatio(), in.underPressure(s, now)
+	urgency := pressureUrgency + float64(garbage)/(1<<20)
 	switch {
 	case !in.request.at.IsZero():
-		return passDue{trigger: triggerRequested, urgency: 3, early: !in.request.ready(s, now)}
+		return passDue{trigger: triggerRequested, urgency: urgency, early: !in.request.ready(s, now)}
+	case garbage > 0:
+		return passDue{trigger: triggerPressure, urgency: urgency, early: in.estimate.stale(s)}
 	case overdueBy(s, settings, time.Time{}, now) > 0,
 		overdueBy(s, settings, in.oldest, now) > 0 && !now.Before(in.garbageAfter):
 		return passDue{trigger: triggerMaxLag, urgency: 2 + ratio} // I5: whatever the dirty ratio
@@ -111,7 +116,7 @@ func (s *logState) passDue(view logView, now time.Time) passDue {
 // inputs returns the values by which decide decides on a log. The caller holds Cleaner.mu.
 func (s *logState) inputs(view logView) triggerInputs {
 	in := triggerInputs{horizon: s.tombstonesDue(view), oldest: s.oldest, request: s.request,
-		estimate: s.estimate}
+		estimate: s.estimate, pressure: s.pressure}
 	if !s.ended.IsZero() {
 		in.garbageAfter = s.ended.Add(garbageRetry)
 	}

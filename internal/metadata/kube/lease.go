@@ -48,6 +48,7 @@ type keeper struct {
 	holder  string // the holder identity of this incarnation
 	logger  *slog.Logger
 	trust   func() string // Options.Trust, never nil
+	volume  func() string // returns the value of AnnotationVolume, "" if it is unknown; never nil
 
 	// The next two fields are not locked: method acquire uses them first, and after its return only
 	// the goroutine that runs method keep.
@@ -66,7 +67,7 @@ func newKeeper(c client.Client, opts Options, self metadata.Broker) *keeper {
 	}
 	return &keeper{
 		client: c, cluster: opts.Cluster, self: self, pod: opts.PodUID, holder: uuid.NewString(),
-		logger: opts.Logger, trust: trust,
+		logger: opts.Logger, trust: trust, volume: func() string { return "" },
 		leave: make(chan chan<- error), ended: make(chan struct{}),
 		key: client.ObjectKey{Namespace: opts.Namespace,
 			Name: v1alpha1.BrokerLeaseName(opts.Cluster, self.ID)},
@@ -221,6 +222,7 @@ func (k *keeper) fill(next *coordinationv1.Lease, transitions int32) {
 		v1alpha1.AnnotationVersion:            version.Version(),
 		v1alpha1.AnnotationTransactionVersion: transactionVersion(k.self),
 		v1alpha1.AnnotationTrust:              k.trust(),
+		v1alpha1.AnnotationVolume:             k.volume(),
 		v1alpha1.AnnotationLeaving:            "", // removes the announcement of an earlier incarnation
 	} {
 		next.Annotations[name] = value
@@ -283,8 +285,8 @@ func (k *keeper) keep(ctx context.Context) error {
 	}
 }
 
-// renew writes the Lease as last written, with a new renewTime and the present trust. After a
-// conflict, or if the Lease was deleted, it calls reread.
+// renew writes the Lease as last written, with a new renewTime and the present trust and volume.
+// After a conflict, or if the Lease was deleted, it calls reread.
 func (k *keeper) renew(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
@@ -293,8 +295,11 @@ func (k *keeper) renew(ctx context.Context) error {
 	if next.Annotations == nil {
 		next.Annotations = map[string]string{}
 	}
-	if next.Annotations[v1alpha1.AnnotationTrust] = k.trust(); k.trust() == "" {
-		delete(next.Annotations, v1alpha1.AnnotationTrust)
+	for name, value := range map[string]string{v1alpha1.AnnotationTrust: k.trust(),
+		v1alpha1.AnnotationVolume: k.volume()} {
+		if next.Annotations[name] = value; value == "" {
+			delete(next.Annotations, name)
+		}
 	}
 	if k.leaving {
 		next.Annotations[v1alpha1.AnnotationLeaving] = strconv.FormatInt(lease.Epoch(next), 10)

@@ -65,6 +65,7 @@ type Store struct {
 	cache  cache.Cache                     // fed by the watches
 	self   atomic.Pointer[metadata.Broker] // this broker, as registered
 	keeper atomic.Pointer[keeper]          // keeper of this broker's Lease
+	volume atomic.Pointer[string]          // last argument of ReportVolume, as annotation
 	writer *commit.Writer                  // writes PartitionSets
 	// alive, states and directory belong to the last image.
 	alive     atomic.Pointer[map[int32]metadata.Broker]
@@ -246,6 +247,7 @@ func affectsImage(before, after any) bool {
 // run acquires the Lease and builds images until ctx ends or the Lease is lost.
 func (s *Store) run(ctx context.Context, self metadata.Broker, apply func(*metadata.Image)) error {
 	keeper := newKeeper(s.client, s.opts, self)
+	keeper.volume = s.reportedVolume
 	epoch, err := keeper.acquire(ctx)
 	if err != nil {
 		return nil // acquire fails only when ctx ends

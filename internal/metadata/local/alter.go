@@ -99,6 +99,7 @@ func (s *Store) changeOrCheck(ctx context.Context, check bool, f func(*document)
 		s.changing.Lock()
 		defer s.changing.Unlock()
 		d := s.changing.document.clone()
+		d.full = s.fullBrokers()
 		return f(&d)
 	})
 }

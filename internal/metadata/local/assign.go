@@ -60,7 +60,7 @@ func (d *document) fitReplicas(t topic, plan []planned) error {
 	if fits {
 		return nil
 	}
-	fitted, err := placement.Fit(d.placementBrokers(), d.load, assignments, replicas)
+	fitted, err := placement.Fit(d.placementBrokers(t), d.load, assignments, replicas)
 	if err != nil {
 		return fmt.Errorf("%w: %w", metadata.ErrInvalidReplication, err)
 	}
@@ -134,7 +134,7 @@ func (d *document) assign(t *topic, plan []planned) ([]planned, error) {
 		for next < t.Spec.Partitions && initial[next] == nil {
 			next++
 		}
-		placed, err := placement.Assign(d.placementBrokers(), load, int(index), int(next-index),
+		placed, err := placement.Assign(d.placementBrokers(*t), load, int(index), int(next-index),
 			metadata.Replicas(t.Spec.TopicSettings, d.resource()))
 		if err != nil {
 			return nil, fmt.Errorf("%w: %w", metadata.ErrInvalidReplication, err)
@@ -165,11 +165,13 @@ func (d *document) adoptRetained(t topic, plan []planned, first int) {
 }
 
 // placementBrokers returns all brokers, up or down, because the placement of a topic must not
-// depend on which brokers are up.
-func (d *document) placementBrokers() []placement.Broker {
+// depend on which brokers are up. Brokers whose volumes are almost full get no new replicas, except
+// of internal topics, which need little space.
+func (d *document) placementBrokers(of topic) []placement.Broker {
+	internal := metadata.InternalTopic(of.kafkaName())
 	brokers := make([]placement.Broker, d.Brokers)
 	for i := range brokers {
-		brokers[i].ID = int32(i)
+		brokers[i].ID, brokers[i].Full = int32(i), d.full[int32(i)] && !internal
 		brokers[i].Cordoned = d.resource() != nil && !d.resource().Spec.MayReceive(int32(i))
 		if len(d.Racks) > 0 {
 			brokers[i].Rack = d.Racks[i%len(d.Racks)]

@@ -44,6 +44,7 @@ func (s *Store) checkNewTopic(t metadata.NewTopic) (*metadata.Topic, error) {
 	s.changing.Lock()
 	defer s.changing.Unlock()
 	d := s.changing.document.clone()
+	d.full = s.fullBrokers()
 	created, err := d.create(t, s.changing.up)
 	if err != nil {
 		return nil, err

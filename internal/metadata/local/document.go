@@ -62,6 +62,9 @@ type document struct {
 	set *partitionset.Set
 	// load is the number of replicas of topics that are assigned to each broker.
 	load map[int32]int
+	// full are the brokers to which no new replicas are assigned. It is not stored, and is set
+	// before each change.
+	full map[int32]bool
 }
 
 // producerIDs is a bound of producer ids (metadata.Broker.ProducerIDs), and the directory of the

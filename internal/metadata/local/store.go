@@ -21,8 +21,8 @@ var ErrNotWritten = fmt.Errorf("%w: metadata file was not written",
 // Store stores the metadata of a cluster in one file and publishes it to the brokers of one
 // process.
 //
-// Lock order: changing, then queue or published. Image, AwaitServing and the loop of Run acquire
-// only published, so they never wait for the disk.
+// Lock order: changing, then queue, published or volumes. Image, AwaitServing and the loop of Run
+// acquire only published, so they never wait for the disk.
 type Store struct {
 	fs   vfs.FS
 	file string
@@ -46,6 +46,10 @@ type Store struct {
 	queue struct {
 		sync.Mutex
 		changes []*queuedChange // that no goroutine has begun to make
+	}
+	volumes struct {
+		sync.Mutex
+		full map[int32]bool // brokers to which no new replicas are assigned; immutable
 	}
 	requests  sync.WaitGroup // goroutines of request
 	published struct {
@@ -142,6 +146,7 @@ func (s *Store) Close() { s.requests.Wait() }
 // replaces the document after the write, so a failure needs no rollback.
 func (s *Store) changeLocked(w electionOptions, f func(*document) error) error {
 	d := s.changing.document.clone()
+	d.full = s.fullBrokers()
 	if err := f(&d); err != nil {
 		return err
 	}

@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 
+	"heartwood.dev/heartwood/api/v1alpha1"
 	"heartwood.dev/heartwood/internal/metadata"
 )
 
@@ -15,11 +17,12 @@ import (
 // whether the store has executed the request.
 var errClosed = errors.New("connection to the metadata store closed")
 
-// Client implements metadata.Store, Admin, Alterer, Mover and ShutdownAnnouncer by requests to a
-// store at the other end of a connection.
+// Client implements metadata.Store, Admin, Alterer, Mover, ShutdownAnnouncer and VolumeReporter by
+// requests to a store at the other end of a connection.
 type Client struct {
 	conn    net.Conn
 	writing sync.Mutex
+	volume  atomic.Pointer[v1alpha1.BrokerVolume] // last argument of ReportVolume
 	waiting struct {
 		sync.Mutex
 		next    uint64
@@ -142,7 +145,7 @@ func (c *Client) heartbeat(ctx context.Context) {
 			return
 		case <-tick.C:
 		}
-		if c.write(request{Op: opHeartbeat}) != nil {
+		if c.write(request{Op: opHeartbeat, Volume: c.volume.Load()}) != nil {
 			return // read fails too, and Run returns that error
 		}
 	}
@@ -209,6 +212,9 @@ func (c *Client) AnnounceShutdown(ctx context.Context) error {
 	_, err := c.call(ctx, request{Op: opLeave})
 	return err
 }
+
+// ReportVolume implements metadata.VolumeReporter. Each heartbeat contains the last report.
+func (c *Client) ReportVolume(volume v1alpha1.BrokerVolume) { c.volume.Store(&volume) }
 
 // CreateTopic implements metadata.Admin.
 func (c *Client) CreateTopic(ctx context.Context, t metadata.NewTopic) (*metadata.Topic, error) {

@@ -19,6 +19,7 @@ type Backend interface {
 	metadata.Mover
 	metadata.UserAdmin
 	metadata.ShutdownAnnouncer
+	metadata.VolumeReporter
 }
 
 // Serve answers one broker until the broker unregisters, its connection is closed, it sends nothing
@@ -72,6 +73,9 @@ func (s *session) read(ctx context.Context) error {
 		}
 		switch {
 		case r.Op == opHeartbeat:
+			if r.Volume != nil {
+				s.backend.ReportVolume(*r.Volume)
+			}
 		case r.Op == opRun:
 			if s.stop != nil || r.Self == nil || r.Self.ID != s.broker {
 				return fmt.Errorf("broker %d registered twice, or with another id", s.broker)

@@ -9,6 +9,7 @@ import (
 	"io"
 	"time"
 
+	"heartwood.dev/heartwood/api/v1alpha1"
 	"heartwood.dev/heartwood/internal/metadata"
 )
 
@@ -64,6 +65,8 @@ type request struct {
 	Cluster *metadata.ClusterChange `json:"cluster,omitempty"`
 	Moves   []move                  `json:"moves,omitempty"`
 	Elect   []metadata.PartitionRef `json:"elect,omitempty"`
+	// Volume is the broker's last report of its volume, with opHeartbeat.
+	Volume *v1alpha1.BrokerVolume `json:"volume,omitempty"`
 }
 
 // move is a metadata.Move whose JSON distinguishes an empty list of replicas from nil.

@@ -174,6 +174,24 @@ func StartLimited(t *testing.T, openFiles int, args ...string) *Process {
 	return run(t, exec.Command("sh", append([]string{"-c", script, "sh", binary}, args...)...))
 }
 
+// StartOnVolume is Start with a data directory on a volume of its own of the given size: a tmpfs
+// that only the process can see. The test is skipped if the system does not allow that.
+func StartOnVolume(t *testing.T, mebibytes int, dataDir string, args ...string) *Process {
+	t.Helper()
+	mount := fmt.Sprintf(`mount -t tmpfs -o size=%dm,mode=0777 tmpfs %q`, mebibytes, dataDir)
+	if err := os.MkdirAll(dataDir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	inNamespace := func(script string, args ...string) *exec.Cmd {
+		return exec.Command("unshare", append([]string{"--map-root-user", "--mount", "sh", "-c",
+			script, "sh"}, args...)...)
+	}
+	if out, err := inNamespace(mount).CombinedOutput(); err != nil {
+		t.Skipf("no volume can be mounted: %v: %s", err, out)
+	}
+	return run(t, inNamespace(mount+` && exec "$@"`, append([]string{binary}, args...)...))
+}
+
 // PID returns the id of the process.
 func (p *Process) PID() int { return p.cmd.Process.Pid }
 

@@ -1,0 +1,30 @@
+package v1alpha1
+
+// StoragePressure are the used shares of a broker's volume, in percent, from which the broker
+// protects the remaining space. A level ends when the share is two percentage points below its
+// threshold. Changes take effect immediately.
+//
+// +kubebuilder:validation:XValidation:rule="(has(self.warn) ? self.warn : 80) <= (has(self.clean) ? self.clean : 85)",fieldPath=".warn",message="warn must not be more than clean, by default 85: lower warn, or raise clean"
+// +kubebuilder:validation:XValidation:rule="(has(self.clean) ? self.clean : 85) <= (has(self.reject) ? self.reject : 92)",fieldPath=".clean",message="clean must not be more than reject, by default 92: lower clean, or raise reject"
+type StoragePressure struct {
+	// Warn is the share from which condition StoragePressure of the LogCluster is True. Default 80.
+	// +optional
+	// +kubebuilder:validation:Minimum=5
+	// +kubebuilder:validation:Maximum=100
+	Warn *int32 `json:"warn,omitempty"`
+	// Clean is the share from which the cleaner reclaims as much as it can: it compacts the logs
+	// with the most garbage first, whatever their dirty ratios are, and also the records of active
+	// segments. Default 85.
+	// +optional
+	// +kubebuilder:validation:Minimum=5
+	// +kubebuilder:validation:Maximum=100
+	Clean *int32 `json:"clean,omitempty"`
+	// Reject is the share from which the broker refuses produce requests of clients with
+	// NOT_ENOUGH_REPLICAS, which clients retry. Replication, committed offsets, transactions,
+	// deletions and the cleaner continue. They stop appending when the space of two segments, or
+	// half of the space above reject, is left for the cleaner. Default 92.
+	// +optional
+	// +kubebuilder:validation:Minimum=5
+	// +kubebuilder:validation:Maximum=100
+	Reject *int32 `json:"reject,omitempty"`
+}

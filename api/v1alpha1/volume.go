@@ -1,0 +1,74 @@
+package v1alpha1
+
+import "encoding/json"
+
+// BrokerVolume is the volume of a broker, as the broker has measured it.
+type BrokerVolume struct {
+	// Pressure is the storage pressure: None, Warn, Clean, Reject or Reserve (spec.storage.pressure).
+	Pressure string `json:"pressure"`
+	// UsedPercent is the used share of the volume.
+	UsedPercent int32 `json:"usedPercent"`
+	// TotalBytes is the size of the volume.
+	TotalBytes int64 `json:"totalBytes"`
+	// ReclaimableBytes is the number of bytes that the cleaner can free, as far as it is known.
+	ReclaimableBytes int64 `json:"reclaimableBytes"`
+}
+
+// Values of BrokerVolume.Pressure from which no new replicas are assigned to the broker. The other
+// values are None, Warn and Clean.
+const (
+	PressureWarn    = "Warn"
+	PressureClean   = "Clean"
+	PressureReject  = "Reject"
+	PressureReserve = "Reserve"
+)
+
+// AnnotationVolume is an annotation on a broker's Lease: the BrokerVolume of the broker as JSON.
+const AnnotationVolume = "heartwood.dev/volume"
+
+// ConditionStoragePressure is True on a LogCluster if the volume of a broker is fuller than
+// spec.storage.pressure.warn.
+const ConditionStoragePressure = "StoragePressure"
+
+// Reasons of ConditionStoragePressure, besides the levels Warn, Clean, Reject and Reserve.
+const (
+	// ReasonEnoughSpace: no volume is fuller than spec.storage.pressure.warn.
+	ReasonEnoughSpace = "EnoughSpace"
+)
+
+// ReasonStoragePressure is a reason of condition Ready of a Topic: new partitions are not assigned,
+// because the volumes of too many brokers are almost full.
+const ReasonStoragePressure = "StoragePressure"
+
+// Full reports whether no new replicas are assigned to the broker. The volume may be nil.
+func (v *BrokerVolume) Full() bool {
+	return v != nil && (v.Pressure == PressureReject || v.Pressure == PressureReserve)
+}
+
+// LeaseVolume returns the volume in the annotations of a broker's Lease, or nil if they contain no
+// valid one, as of a broker of an earlier version.
+func LeaseVolume(annotations map[string]string) *BrokerVolume {
+	text, v := annotations[AnnotationVolume], &BrokerVolume{}
+	if text == "" || json.Unmarshal([]byte(text), v) != nil || v.Pressure == "" {
+		return nil
+	}
+	return v
+}
+
+// Annotation returns the value of AnnotationVolume.
+func (v *BrokerVolume) Annotation() string {
+	text, _ := json.Marshal(v) // cannot fail: the fields are a string and numbers
+	return string(text)
+}
+
+// FullBrokers returns the ids of the brokers to which no new replicas are assigned, because their
+// volumes are almost full.
+func (c *LogCluster) FullBrokers() map[int32]bool {
+	full := map[int32]bool{}
+	for i := range c.Status.Brokers {
+		if c.Status.Brokers[i].Volume.Full() {
+			full[c.Status.Brokers[i].ID] = true
+		}
+	}
+	return full
+}

@@ -1,0 +1,177 @@
+package broker
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"heartwood.dev/heartwood/api/v1alpha1"
+	"heartwood.dev/heartwood/internal/metadata"
+	"heartwood.dev/heartwood/internal/pressure"
+)
+
+// Intervals between two measurements of the volume. The longest one applies unless the volume may
+// otherwise become too full between two measurements.
+const (
+	shortestMeasureInterval = 20 * time.Millisecond
+	longestMeasureInterval  = time.Second
+	// diskBytesPerSecond is the assumed maximum rate at which the volume fills.
+	diskBytesPerSecond = 500e6
+	// reportInterval is the minimum time between two computations of the reclaimable bytes.
+	reportInterval = time.Second
+)
+
+// volumeWatch measures the volume of the broker and applies its storage pressure (package
+// pressure): it makes the cleaner reclaim space, refuses produce requests, and ends all appends in
+// the reserve.
+//
+// One goroutine, run, measures. Requests load only refusal.
+type volumeWatch struct {
+	broker *Broker
+	// refusal is the error of produce requests, nil while they are accepted.
+	refusal atomic.Pointer[error]
+	state   atomic.Pointer[volumeState]
+	limits  atomic.Pointer[volumeLimits]
+	// reported is the last report to the metadata store. Only measure uses it.
+	reported v1alpha1.BrokerVolume
+	checked  time.Time // when the report was last compared; only measure uses it
+}
+
+// volumeState is the result of the last measurement. It is immutable.
+type volumeState struct {
+	pressure.Volume
+	level pressure.Level
+}
+
+// volumeLimits are the settings of volumeWatch from the metadata. They are immutable.
+type volumeLimits struct {
+	pressure.Thresholds
+	segmentBytes int64 // size of the largest segments of all topics
+}
+
+// newVolumeWatch measures the volume for the first time, so that a broker that starts on a full
+// volume does not accept records. The thresholds are the defaults until the first image.
+func newVolumeWatch(b *Broker) *volumeWatch {
+	w := &volumeWatch{broker: b}
+	w.state.Store(&volumeState{})
+	w.limits.Store(&volumeLimits{Thresholds: pressure.Default()})
+	w.measure()
+	return w
+}
+
+// configure applies the settings of an image. The next measurement uses them.
+func (w *volumeWatch) configure(image *metadata.Image) {
+	next := volumeLimits{Thresholds: image.Pressure}
+	if next.Thresholds == (pressure.Thresholds{}) {
+		next.Thresholds = pressure.Default()
+	}
+	for _, topic := range image.Topics {
+		next.segmentBytes = max(next.segmentBytes, topic.Settings.SegmentBytes)
+	}
+	w.limits.Store(&next)
+}
+
+// run measures the volume until ctx ends.
+func (w *volumeWatch) run(ctx context.Context) {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-timer.C:
+		}
+		timer.Reset(measureInterval(w.measure()))
+	}
+}
+
+// measureInterval returns the time until the next measurement, in which a disk can write at most
+// slack bytes. It does not depend on the present rate, because a load may begin at any time.
+// Without slack the level changes only when space becomes free.
+func measureInterval(slack int64) time.Duration {
+	if slack == 0 {
+		return longestMeasureInterval
+	}
+	seconds := float64(slack) / diskBytesPerSecond
+	return max(shortestMeasureInterval,
+		time.Duration(min(seconds, longestMeasureInterval.Seconds())*float64(time.Second)))
+}
+
+// measure measures the volume and applies a change of the level. It returns the number of bytes
+// after which the next level that refuses records begins.
+func (w *volumeWatch) measure() (slack int64) {
+	limits, before := w.limits.Load(), w.state.Load()
+	now := volumeState{Volume: w.broker.measureVolume()}
+	reserve := limits.Reserve(now.Volume, limits.segmentBytes)
+	now.level = limits.Next(before.level, now.Volume, reserve)
+	w.state.Store(&now)
+	w.report(now, now.level != before.level)
+	slack = limits.Slack(now.level, now.Volume, reserve)
+	if now.level == before.level {
+		return slack
+	}
+	var refusal *error
+	if now.level >= pressure.Reject {
+		refusal = new(fmt.Errorf("%w: %.0f%% of the volume is used, and %d%% are allowed",
+			pressure.ErrRejected, now.UsedPercent(), limits.Thresholds.Reject))
+	}
+	w.refusal.Store(refusal)
+	w.broker.store.SetReserved(now.level >= pressure.Reserve)
+	if c := w.broker.cleaner; c != nil {
+		c.SetPressure(now.level >= pressure.Clean)
+	}
+	w.log(before.level, now)
+	return slack
+}
+
+// report reports the volume to the metadata store if it has changed noticeably: its level or size,
+// its used share by more than a percentage point, or the reclaimable bytes by more than 1 % of the
+// volume.
+func (w *volumeWatch) report(now volumeState, changed bool) {
+	reporter, ok := w.broker.opts.Metadata.(metadata.VolumeReporter)
+	if !ok || now.Total <= 0 || !changed && time.Since(w.checked) < reportInterval {
+		return
+	}
+	w.checked = time.Now()
+	next, last := v1alpha1.BrokerVolume{Pressure: now.level.String(),
+		UsedPercent: int32(now.UsedPercent()), TotalBytes: now.Total,
+		ReclaimableBytes: w.broker.reclaimableBytes()}, w.reported
+	if next.Pressure == last.Pressure && next.TotalBytes == last.TotalBytes &&
+		max(next.UsedPercent-last.UsedPercent, last.UsedPercent-next.UsedPercent) <= 1 &&
+		max(next.ReclaimableBytes-last.ReclaimableBytes,
+			last.ReclaimableBytes-next.ReclaimableBytes) <= now.Total/100 {
+		return
+	}
+	w.reported = next
+	reporter.ReportVolume(next)
+}
+
+// log logs a change of the level.
+func (w *volumeWatch) log(before pressure.Level, now volumeState) {
+	fields := []any{"level", now.level.String(), "before", before.String(),
+		"usedPercent", int(now.UsedPercent()), "freeBytes", now.Free, "totalBytes", now.Total,
+		"reclaimableBytes", w.broker.reclaimableBytes()}
+	if now.level > before {
+		w.broker.logger.Warn("storage pressure rose", fields...)
+	} else {
+		w.broker.logger.Info("storage pressure fell", fields...)
+	}
+}
+
+// refuseProduce returns the error of produce requests of clients, or nil.
+func (w *volumeWatch) refuseProduce() error {
+	if refusal := w.refusal.Load(); refusal != nil {
+		return *refusal
+	}
+	return nil
+}
+
+// reclaimableBytes returns the number of bytes that the cleaner can reclaim in all logs, as far as
+// it is known.
+func (b *Broker) reclaimableBytes() int64 {
+	if b.cleaner == nil {
+		return 0
+	}
+	return b.cleaner.ReclaimableBytes()
+}

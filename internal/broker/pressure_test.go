@@ -1,0 +1,110 @@
+package broker
+
+import (
+	"errors"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"heartwood.dev/heartwood/internal/pressure"
+	"heartwood.dev/heartwood/internal/vfs"
+)
+
+// sizedDisk is a disk of 1000 MiB of which free MiB are free.
+type sizedDisk struct {
+	vfs.OS
+	free atomic.Uint64
+}
+
+func (d *sizedDisk) Size(string) (uint64, error) { return 1000 << 20, nil }
+func (d *sizedDisk) Free(string) (uint64, error) { return d.free.Load() << 20, nil }
+
+// level waits until the broker has the given level.
+func (c *cluster) level(want pressure.Level) {
+	c.t.Helper()
+	eventually(c.t, "storage pressure "+want.String(), func() bool {
+		return c.volumes.state.Load().level == want
+	})
+}
+
+// TestFullVolumeRefusesProduce: a client without retries gets NOT_ENOUGH_REPLICAS with the used
+// share, also directly after a restart, and a client with retries continues by itself.
+func TestFullVolumeRefusesProduce(t *testing.T) {
+	c := newCluster(t)
+	disk := &sizedDisk{}
+	disk.free.Store(500)
+	c.fsys = disk
+	c.start()
+	impatient := c.client(kgo.RecordRetries(0), kgo.DisableIdempotentWrite())
+	if err := produceOnce(t, impatient, "accepted"); err != nil {
+		t.Fatal(err)
+	}
+	for _, restart := range []bool{false, true} {
+		disk.free.Store(70)
+		if restart {
+			if err := c.stop(); err != nil {
+				t.Fatal(err)
+			}
+			c.start()
+			impatient = c.client(kgo.RecordRetries(0), kgo.DisableIdempotentWrite())
+			if got := c.volumes.state.Load().level; got != pressure.Reject {
+				t.Errorf("level after the start: %s, want Reject", got)
+			}
+		}
+		c.level(pressure.Reject)
+		if err := produceOnce(t, impatient, "refused"); !errors.Is(err, kerr.NotEnoughReplicas) {
+			t.Errorf("after restart %t: produce to a full volume: %v, want NOT_ENOUGH_REPLICAS",
+				restart, err)
+		}
+		retried := make(chan error, 1)
+		go func() { retried <- produceOnce(t, c.client(), "retried") }()
+		select {
+		case err := <-retried:
+			t.Errorf("the retrying producer has stopped: %v", err)
+		case <-time.After(500 * time.Millisecond):
+		}
+		disk.free.Store(500)
+		if err := <-retried; err != nil {
+			t.Errorf("a retried record: %v", err)
+		}
+	}
+}
+
+func TestReserveIsAppliedAndEnds(t *testing.T) {
+	c := newCluster(t)
+	disk := &sizedDisk{}
+	disk.free.Store(500)
+	c.fsys = disk
+	c.start()
+	disk.free.Store(30)
+	c.level(pressure.Reserve)
+	if err := c.volumes.refuseProduce(); err == nil || !strings.Contains(err.Error(), "97%") {
+		t.Errorf("error of produce requests: %v, want one with the used share", err)
+	}
+	for _, step := range []struct {
+		free  uint64
+		level pressure.Level
+	}{{70, pressure.Reject}, {110, pressure.Clean}, {180, pressure.Warn}, {900, pressure.None}} {
+		disk.free.Store(step.free)
+		c.level(step.level)
+	}
+	if err := c.volumes.refuseProduce(); err != nil {
+		t.Errorf("error of produce requests with free space: %v", err)
+	}
+}
+
+func TestVolumeIsMeasuredMoreOftenBeforeItIsFull(t *testing.T) {
+	for _, test := range []struct {
+		slack int64
+		want  time.Duration
+	}{{0, time.Second}, {1 << 40, time.Second}, {100e6, 200 * time.Millisecond},
+		{1000, shortestMeasureInterval}} {
+		if got := measureInterval(test.slack); got != test.want {
+			t.Errorf("slack of %d bytes: interval %s, want %s", test.slack, got, test.want)
+		}
+	}
+}

@@ -1,0 +1,121 @@
+package cleaner
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"heartwood.dev/heartwood/api/report"
+	"heartwood.dev/heartwood/internal/logstore"
+	"heartwood.dev/heartwood/internal/topicconfig"
+)
+
+// lazy returns the settings of a log that no trigger but storage pressure compacts.
+func lazy(segmentBytes int64) topicconfig.Settings {
+	return compacted(func(s *topicconfig.Settings) {
+		s.SegmentBytes, s.MinDirtyPercent, s.MaxGarbagePercent = segmentBytes, 100, 100
+		s.TombstoneRetention = 1000 * time.Hour
+	})
+}
+
+func TestStoragePressureIgnoresTheDirtyRatio(t *testing.T) {
+	inBubble(t, lazy(20_000), Options{}, func(t *testing.T, f *fixture) {
+		f.fillWith(f.log, 1_000, 100)
+		wait(time.Minute)
+		f.wantReason(reasonBelowDirtyRatio)
+		f.cleaner.SetPressure(true)
+		wait(time.Minute)
+		status := f.cleaner.Status(partition)
+		if status.Runs[runSuccess] == 0 || status.LastPass.Trigger != report.TriggerPressure ||
+			*status.ReclaimableBytes != 0 {
+			t.Errorf("status %+v, want a pass that left no garbage", status)
+		}
+		before := status.Runs[runSuccess] + status.Runs[runNothingToDo]
+		wait(time.Hour)
+		status = f.cleaner.Status(partition)
+		if after := status.Runs[runSuccess] + status.Runs[runNothingToDo]; after > before {
+			t.Errorf("%d passes of a log without garbage", after-before)
+		}
+	})
+}
+
+// TestStoragePressureRollsActiveSegments: all records are in the active segment, which no pass may
+// clean. It is rolled at once, and then at most once a minute.
+func TestStoragePressureRollsActiveSegments(t *testing.T) {
+	inBubble(t, lazy(64<<20), Options{}, func(t *testing.T, f *fixture) {
+		f.fillWith(f.log, 2_000, 100)
+		wait(time.Minute)
+		f.wantReason(reasonActiveSegmentOnly)
+		f.cleaner.SetPressure(true)
+		wait(30 * time.Second)
+		if n := len(readKeys(t, f.log, 0)); n != 100 {
+			t.Fatalf("%d records are left of 100 keys", n)
+		}
+		f.fillWith(f.log, 2_000, 100)
+		wait(20 * time.Second)
+		if n := len(readKeys(t, f.log, 0)); n != 2_100 {
+			t.Errorf("%d records before the next roll, want 2100", n)
+		}
+		wait(time.Minute)
+		if n := len(readKeys(t, f.log, 0)); n != 100 {
+			t.Errorf("%d records are left of 100 keys after the next roll", n)
+		}
+	})
+}
+
+// TestStoragePressurePrefersTheMostGarbage: of two logs, the one with less garbage has waited for
+// its pass much longer and has a higher dirty ratio.
+func TestStoragePressurePrefersTheMostGarbage(t *testing.T) {
+	now := epoch0
+	settings := lazy(1 << 20)
+	priority := func(clean, dirty, garbage int64, waited time.Duration) float64 {
+		s := logstore.Sections{CleanBytes: clean, DirtyBytes: dirty}
+		state := &logState{pressure: true, due: now.Add(-waited)}
+		state.estimate = estimate{made: true,
+			Garbage: logstore.Garbage{Sections: s, Known: true, Bytes: garbage}}
+		due := state.passDue(logView{settings: &settings, Sections: s}, now)
+		if due.trigger != report.TriggerPressure || due.early {
+			t.Fatalf("due %+v, want a pass because of storage pressure", due)
+		}
+		return state.priority(due, now)
+	}
+	const mib = 1 << 20
+	priorities := []float64{
+		priority(0, 10*mib, 2*mib, 5*time.Minute),
+		priority(100*mib, 10*mib, 5*mib, 0),
+		priority(1000*mib, 10*mib, 500*mib, 0),
+	}
+	if !slices.IsSorted(priorities) {
+		t.Errorf("priorities %v, want them in ascending order", priorities)
+	}
+}
+
+// TestLittleGarbageNeedsNoPassUnderPressure: a pass that frees less than 1 % of a log and less than
+// a mebibyte is not worth its cost, and remaining garbage is tried again after a minute only.
+func TestLittleGarbageNeedsNoPassUnderPressure(t *testing.T) {
+	const mib = 1 << 20
+	for _, test := range []struct {
+		clean, dirty, garbage int64
+		known                 bool
+		after                 time.Duration // since the last pass ended
+		want                  int64
+	}{
+		{clean: 10 * mib, dirty: mib, garbage: mib / 20, known: true, want: 0},
+		{clean: mib, dirty: mib, garbage: mib / 20, known: true, want: mib / 20},
+		{clean: 1000 * mib, dirty: mib, garbage: mib, known: true, want: mib},
+		{clean: 10 * mib, dirty: 4 * mib, known: false, want: 2 * mib},
+		{clean: 10 * mib, garbage: 4 * mib, known: true, after: time.Second, want: 0},
+		{clean: 10 * mib, garbage: 4 * mib, known: true, after: time.Hour, want: 4 * mib},
+	} {
+		s := logstore.Sections{CleanBytes: test.clean, DirtyBytes: test.dirty}
+		in := triggerInputs{pressure: true, garbageAfter: epoch0.Add(garbageRetry)}
+		in.estimate.Known, in.estimate.Bytes = test.known, test.garbage
+		if got := in.underPressure(s, epoch0.Add(test.after)); got != test.want {
+			t.Errorf("%+v: garbage %d, want %d", test, got, test.want)
+		}
+		in.pressure = false
+		if got := in.underPressure(s, epoch0.Add(test.after)); got != 0 {
+			t.Errorf("%+v: garbage %d without storage pressure", test, got)
+		}
+	}
+}

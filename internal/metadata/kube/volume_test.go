@@ -1,0 +1,38 @@
+package kube
+
+import (
+	"testing"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+
+	"heartwood.dev/heartwood/api/v1alpha1"
+	"heartwood.dev/heartwood/internal/metadata"
+)
+
+// TestLeaseContainsTheReportedVolume: the report that a store received before it registered is in
+// the Lease, and an incarnation that has not measured its volume removes the report of the previous
+// one.
+func TestLeaseContainsTheReportedVolume(t *testing.T) {
+	store := &Store{}
+	k := newKeeper(nil, Options{Cluster: "main"}, metadata.Broker{})
+	k.volume = store.reportedVolume
+	want := v1alpha1.BrokerVolume{Pressure: "Reject", UsedPercent: 93, TotalBytes: 10 << 30}
+	store.ReportVolume(want)
+	lease := &coordinationv1.Lease{}
+	k.fill(lease, 1)
+	if got := v1alpha1.LeaseVolume(lease.Annotations); got == nil || *got != want || !got.Full() {
+		t.Errorf("volume in the lease: %+v, want %+v", got, want)
+	}
+	newKeeper(nil, Options{Cluster: "main"}, metadata.Broker{}).fill(lease, 2)
+	if got := v1alpha1.LeaseVolume(lease.Annotations); got != nil || got.Full() {
+		t.Errorf("volume in the lease of a broker that has not measured it: %+v", got)
+	}
+}
+
+func TestInvalidVolumeIsIgnored(t *testing.T) {
+	for _, text := range []string{"", "full", "{}", `{"usedPercent": 12}`} {
+		if got := v1alpha1.LeaseVolume(map[string]string{v1alpha1.AnnotationVolume: text}); got != nil {
+			t.Errorf("%q is read as %+v", text, got)
+		}
+	}
+}
