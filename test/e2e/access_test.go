@@ -32,7 +32,7 @@ import (
 	"heartwood.dev/heartwood/api/v1alpha1"
 )
 
-var update = flag.Bool("update", false, "rewrite testdata/broker-rights.txt")
+var update = flag.Bool("update", false, "rewrite golden files in testdata")
 
 // token returns a token of ServiceAccount cleaner.
 func (e *environment) token(t *testing.T, audience string) string {

@@ -47,6 +47,7 @@ func TestHeartwoodOnKubernetes(t *testing.T) {
 		{"invalid manifests are rejected with the rule's message", e.invalid},
 		{"a client produces and consumes", e.produceAndConsume},
 		{"the cleaner runs, and kubectl shows it", e.compact},
+		{"kubectl heartwood has the rights of its user", e.kubectlHeartwood},
 		{"a deleted broker pod is replaced without loss", e.brokerDeleted},
 		{"brokers fail under load without loss of acknowledged records", e.brokersFail},
 		{"brokers fail one after the other", e.successiveFailures},

@@ -1,0 +1,175 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"heartwood.dev/heartwood/api/v1alpha1"
+)
+
+// pluginRules are the rights that docs/operations/kubectl-heartwood.md names for status, why, top,
+// tail, produce, groups and clean.
+var pluginRules = []rbacv1.PolicyRule{
+	{APIGroups: []string{"heartwood.dev"}, Resources: []string{"logclusters", "topics"},
+		Verbs: []string{"get", "list"}},
+	{APIGroups: []string{"heartwood.dev"}, Resources: []string{"topics"}, Verbs: []string{"patch"}},
+	{APIGroups: []string{""}, Resources: []string{"pods/portforward"}, Verbs: []string{"create"}},
+}
+
+// plugin runs kubectl heartwood as a ServiceAccount with few rights.
+type plugin struct{ path, kubeconfig string }
+
+// newPlugin creates the ServiceAccount, its Role and its kubeconfig.
+func (e *environment) newPlugin(t *testing.T) *plugin {
+	t.Helper()
+	const name = "viewer"
+	metadata := metav1.ObjectMeta{Name: name, Namespace: e.namespace}
+	for _, object := range []client.Object{
+		&corev1.ServiceAccount{ObjectMeta: metadata},
+		&rbacv1.Role{ObjectMeta: metadata, Rules: pluginRules},
+		&rbacv1.RoleBinding{ObjectMeta: metadata,
+			RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: name},
+			Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Name: name}}},
+	} {
+		if err := e.Create(t.Context(), object); err != nil {
+			t.Fatal(err)
+		}
+	}
+	admin, err := ctrl.GetConfig()
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := clientcmdapi.NewConfig()
+	config.Clusters["e2e"] = &clientcmdapi.Cluster{Server: admin.Host,
+		CertificateAuthority: admin.CAFile, CertificateAuthorityData: admin.CAData}
+	config.AuthInfos["e2e"] = &clientcmdapi.AuthInfo{
+		Token: strings.TrimSpace(e.kubectl(t, "create", "token", name))}
+	config.Contexts["e2e"] = &clientcmdapi.Context{Cluster: "e2e", AuthInfo: "e2e",
+		Namespace: e.namespace}
+	config.CurrentContext = "e2e"
+	dir := t.TempDir()
+	p := &plugin{path: filepath.Join(dir, "kubectl-heartwood"),
+		kubeconfig: filepath.Join(dir, "config")}
+	if err := clientcmd.WriteToFile(*config, p.kubeconfig); err != nil {
+		t.Fatal(err)
+	}
+	binary, err := filepath.Abs("../../bin/heartwood")
+	if err == nil {
+		err = os.Symlink(binary, p.path)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// run runs a command through kubectl and returns its output and its exit code.
+func (p *plugin) run(t *testing.T, stdin string, args ...string) (out string, code int) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), deadline)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "kubectl", append([]string{"heartwood"}, args...)...)
+	cmd.Env = append(os.Environ(), "KUBECONFIG="+p.kubeconfig,
+		"PATH="+filepath.Dir(p.path)+string(os.PathListSeparator)+os.Getenv("PATH"))
+	cmd.Stdin = strings.NewReader(stdin)
+	text, err := cmd.CombinedOutput()
+	var exit *exec.ExitError
+	switch {
+	case errors.As(err, &exit):
+		return string(text), exit.ExitCode()
+	case err != nil:
+		t.Fatal(err)
+	}
+	return string(text), 0
+}
+
+// ok runs a command that must succeed.
+func (p *plugin) ok(t *testing.T, stdin string, args ...string) string {
+	t.Helper()
+	out, code := p.run(t, stdin, args...)
+	if code != 0 {
+		t.Errorf("kubectl heartwood %s: exit code %d\n%s", strings.Join(args, " "), code, out)
+	}
+	return out
+}
+
+// volatile matches what differs between two runs, with the padding of its column.
+var volatile = regexp.MustCompile(`\b(v?[0-9][0-9A-Za-z.-]*|dev)\b *`)
+
+// kubectlHeartwood runs the plugin with the rights of its documentation, and nothing else, against
+// real brokers: the port-forwards go through the API server and the kubelets.
+func (e *environment) kubectlHeartwood(t *testing.T) {
+	p := e.newPlugin(t)
+	until(t, "a healthy status", func(context.Context) string {
+		out, code := p.run(t, "", "status")
+		if code != 0 {
+			return out
+		}
+		return ""
+	})
+	status := strings.ReplaceAll(p.ok(t, "", "status"), e.namespace, "NAMESPACE")
+	e.goldenFile(t, "plugin-status.txt", volatile.ReplaceAllString(status, "N "))
+	if out := p.ok(t, "", "top", "--limit", "100"); !strings.Contains(out, "ledger") {
+		t.Errorf("top shows no replica of topic ledger:\n%s", out)
+	}
+	if out := p.ok(t, "", "why", "ledger"); strings.Count(out, "(leader)") != 3 {
+		t.Errorf("why does not show the leaders of three partitions:\n%s", out)
+	}
+	lines := "plugin-1\tone\nplugin-2\ttwo\nplugin-1\tthree\n"
+	if out := p.ok(t, lines, "produce", "sessions", "-K", "\t"); !strings.Contains(out,
+		"3 records acknowledged") {
+		t.Errorf("produce: %s", out)
+	}
+	if out := p.ok(t, "", "tail", "sessions", "-k", "--last", "3"); out != lines {
+		t.Errorf("tail: %q, want %q", out, lines)
+	}
+	p.ok(t, "", "groups")
+	p.ok(t, "", "clean", "ledger", "--wait")
+	for _, refused := range [][]string{{"restart", "--yes"}, {"pause", "--yes"},
+		{"logs"}, {"user", "config", "nobody"}} {
+		if out, code := p.run(t, "", refused...); code != 1 || !strings.Contains(out, "forbidden") {
+			t.Errorf("kubectl heartwood %v: exit code %d, want a refusal by RBAC\n%s", refused, code,
+				out)
+		}
+	}
+	set := &v1alpha1.LogCluster{}
+	if err := e.Get(t.Context(), client.ObjectKey{Name: logCluster}, set); err != nil || set.Paused() {
+		t.Errorf("the LogCluster is paused: %v", err)
+	}
+}
+
+// goldenFile compares an output with a golden file; -update writes it.
+func (e *environment) goldenFile(t *testing.T, name, output string) {
+	t.Helper()
+	file := filepath.Join("testdata", name)
+	if *update {
+		if err := os.WriteFile(file, []byte(output), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), output); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", name, diff)
+	}
+}
