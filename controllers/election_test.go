@@ -89,6 +89,8 @@ var _ = Describe("A partition", func() {
 			"kubectl annotate topics.heartwood.dev orders -n "+f.namespace+" "+
 				v1alpha1.AnnotationAcceptDataLoss+"=0=new-disk --overwrite")
 		f.expectEvent("orders", "Warning", v1alpha1.ReasonReplicaLost)
+		lost := get(Default, f, "orders", &v1alpha1.Topic{}).Status.Problems[0]
+		Expect(lost.Consent).To(Equal("new-disk"))
 		change(f, "orders", &v1alpha1.Topic{}, func(topic *v1alpha1.Topic) {
 			topic.Annotations = map[string]string{
 				v1alpha1.AnnotationAcceptDataLoss: "0=new-disk"}

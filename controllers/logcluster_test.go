@@ -54,6 +54,20 @@ var _ = Describe("A LogCluster", func() {
 		).To(Equal("registry.example/heartwood:test"))
 	})
 
+	It("has metrics of its brokers and conditions", func() {
+		f.cluster(3)
+		Eventually(func(g Gomega) {
+			g.Expect(series(g, "heartwood_logcluster_brokers", "namespace",
+				f.namespace)).To(Equal([]float64{3}))
+			g.Expect(series(g, "heartwood_logcluster_ready_brokers", "namespace",
+				f.namespace)).To(Equal([]float64{0}))
+			cluster := get(g, f, "main", &v1alpha1.LogCluster{})
+			g.Expect(cluster.Status.Conditions).NotTo(BeEmpty())
+			g.Expect(series(g, "heartwood_logcluster_condition", "namespace",
+				f.namespace)).To(HaveLen(len(cluster.Status.Conditions)))
+		}).Should(Succeed())
+	})
+
 	It("reverts changes and deletions of its objects", func() {
 		cluster := f.cluster(1)
 		Eventually(func(g Gomega) { rendered(g, cluster) }).Should(Succeed())

@@ -77,6 +77,9 @@ func setup(mgr ctrl.Manager, settings render.Settings, options options) error {
 	if err != nil {
 		return err
 	}
+	if err := opmetrics.RegisterClusters(mgr.GetClient()); err != nil {
+		return err
+	}
 	peers := peertls.New(mgr.GetClient(), options.now)
 	options.reports.TLS = peers
 	collector := reports.NewCollector(mgr.GetClient(), options.reports)

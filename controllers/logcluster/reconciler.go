@@ -54,6 +54,10 @@ import (
 // +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,verbs=get;list;watch;create;update
 // +kubebuilder:rbac:groups=authorization.k8s.io,resources=localsubjectaccessreviews,verbs=create
 
+// resyncInterval is the time after which a LogCluster is reconciled again although nothing has
+// changed, so that an old time of the last success shows that reconciliations fail.
+const resyncInterval = 10 * time.Minute
+
 // controllerName is the name of Reconciler's controller in metrics and logs.
 const controllerName = "logcluster"
 
@@ -205,6 +209,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 	if result.failure == "" {
 		r.LastSuccess.Record(controllerName, req.NamespacedName)
+	}
+	if again == 0 {
+		again = resyncInterval
 	}
 	return ctrl.Result{RequeueAfter: again}, nil
 }

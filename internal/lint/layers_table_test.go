@@ -136,7 +136,7 @@ var layers = map[string][]string{
 	"controllers/watch":      {"api/v1alpha1"},
 	"controllers/conditions": {"api/v1alpha1"},
 	"controllers/keyed":      {},
-	"controllers/opmetrics":  {},
+	"controllers/opmetrics":  {"api/v1alpha1"},
 	"controllers/laststatus": {"api/v1alpha1", "internal/partitionset", "internal/placement"},
 	"controllers/refusal":    {"api/v1alpha1", "controllers/conditions", "internal/metadata"},
 	"controllers/sets": {

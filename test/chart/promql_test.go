@@ -143,8 +143,10 @@ func (p *promParser) expression() query {
 }
 
 var (
-	aggregations  = []string{"sum", "max", "min", "avg", "count"}
-	rangeFuncs    = []string{"rate", "increase"}
+	aggregations = []string{"sum", "max", "min", "avg", "count"}
+	rangeFuncs   = []string{"rate", "increase"}
+	// gaugeFuncs require a range vector of a gauge.
+	gaugeFuncs    = []string{"changes"}
 	timelessFuncs = []string{"time"}
 )
 
@@ -175,6 +177,22 @@ func (p *promParser) operand() query {
 		}
 		inner.ranged, inner.kind = false, ""
 		return inner
+	case slices.Contains(gaugeFuncs, token):
+		p.expect("(")
+		inner := p.expression()
+		p.expect(")")
+		if !inner.ranged || inner.kind != "gauge" {
+			p.fail("%s requires a range vector of a gauge", token)
+		}
+		inner.ranged, inner.kind = false, ""
+		return inner
+	case token == "absent":
+		p.expect("(")
+		if inner := p.expression(); inner.scalar || inner.ranged {
+			p.fail("absent requires an instant vector")
+		}
+		p.expect(")")
+		return query{} // it has the labels of the matchers, which the checks do not need
 	default:
 		return p.selector(token)
 	}
@@ -297,6 +315,7 @@ func TestParserRejectsInvalidQueries(t *testing.T) {
 		"| `heartwood_a_total` | counter | topic, kind | x |\n| `heartwood_b` | gauge |  | x |\n| `heartwood_h` | histogram |  | x |\n",
 	)
 	for _, valid := range []string{
+		`absent(heartwood_b)`, `changes(heartwood_b{pod!=""}[1h]) > 3`,
 		`heartwood_b`, `sum by (topic) (rate(heartwood_a_total{kind="log",pod=~"x.*"}[5m]))`,
 		`max(heartwood_b) > 0`,
 		`time() - max by (pod) (heartwood_b{namespace=~"$n"} > 0)`,
@@ -315,6 +334,8 @@ func TestParserRejectsInvalidQueries(t *testing.T) {
 		`sum by (topic) (heartwood_b)`:             "unknown label topic",
 		`sum(heartwood_a_total)`:                   "without rate",
 		`rate(heartwood_b[5m])`:                    "range vector of a counter",
+		`changes(heartwood_a_total[5m])`:           "range vector of a gauge",
+		`absent(heartwood_b[5m])`:                  "requires an instant vector",
 		`rate(heartwood_a_total)`:                  "range vector of a counter",
 		`heartwood_a_total[5m] > 0`:                "a range vector is an operand",
 		`sum(heartwood_b`:                          "unexpected end",
