@@ -82,11 +82,10 @@ func (all Brokers) segmentsOf(topic string) (reports []report.Segments) {
 			if state.ID.Topic != topic || state.Log == nil {
 				continue
 			}
-			rows, err := b.cleaner.Segments(state.ID, 0, math.MaxInt32)
+			rows, err := b.segments(state.ID, state.Leader, 0, math.MaxInt32)
 			if err != nil {
 				continue // the log is being closed
 			}
-			rows.Broker, rows.Leader = b.opts.NodeID, state.Leader
 			reports = append(reports, rows)
 		}
 	}

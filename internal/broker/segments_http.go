@@ -117,9 +117,26 @@ func (all Brokers) segments(q segmentsQuery) (report.Segments, error) {
 	if err != nil {
 		return report.Segments{}, err
 	}
-	answer, err := b.cleaner.Segments(q.id, q.from, q.limit)
+	return b.segments(q.id, leads, q.from, q.limit)
+}
+
+// segments returns the segments of the replica on this broker.
+func (b *Broker) segments(id logstore.PartitionID, leads bool, from int64,
+	limit int) (report.Segments, error) {
+	answer, err := b.cleaner.Segments(id, from, limit)
+	if err != nil {
+		return answer, err
+	}
 	answer.Broker, answer.Leader = b.opts.NodeID, leads
-	return answer, err
+	for i := range answer.Segments {
+		s := &answer.Segments[i]
+		for c := range s.Clocks {
+			if clock := &s.Clocks[c]; leads && clock.WaitsFor == report.WaitsForReplicas {
+				clock.Replicas = b.replicas.TombstonesWaitFor(id, s.LastOffset)
+			}
+		}
+	}
+	return answer, nil
 }
 
 // holder returns a broker of this process that has a replica of a partition, and whether it leads

@@ -22,6 +22,20 @@ func updateCleaningProgress(p *partition, r *role) int64 {
 	return progress
 }
 
+// TombstonesWaitFor returns the replicas for which a tombstone at an offset waits, ascending. It
+// returns none unless this broker leads the partition.
+func (s *Set) TombstonesWaitFor(id PartitionID, offset int64) []int32 {
+	p := s.view.Load().partitions[id]
+	if p == nil {
+		return nil
+	}
+	r := p.role.Load()
+	if r.leaderState == nil {
+		return nil
+	}
+	return r.leaderState.tombstonesWaitFor(offset)
+}
+
 // resetCleaningProgress sets the replicated cleaning progress for a new role. A new follower has
 // received none from its leader yet, so it starts with 0.
 func resetCleaningProgress(p *partition, before, r *role) {

@@ -217,6 +217,12 @@ func (l *leaderState) tombstoneCleanOffset(own int64) int64 {
 	return l.mu.isr.TombstoneCleanOffset(own)
 }
 
+func (l *leaderState) tombstonesWaitFor(offset int64) []int32 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.mu.isr.TombstonesWaitFor(offset)
+}
+
 func (l *leaderState) lowestLogStart(own int64) int64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()

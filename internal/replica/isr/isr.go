@@ -258,6 +258,18 @@ func (s *State) TombstoneCleanOffset(own int64) int64 {
 	return own
 }
 
+// TombstonesWaitFor returns the followers for which a tombstone at an offset waits, ascending:
+// their tombstone-clean offset is not above it, or unknown.
+func (s *State) TombstonesWaitFor(offset int64) (brokers []int32) {
+	for id, f := range s.followers {
+		if f.tombstoneClean <= offset {
+			brokers = append(brokers, id)
+		}
+	}
+	slices.Sort(brokers)
+	return brokers
+}
+
 // CanServe reports whether a follower can serve a consumer at an offset: the follower is in the
 // recorded ISR, its broker is alive, and its log extends to the offset.
 func (s *State) CanServe(broker int32, offset int64) bool {

@@ -43,6 +43,9 @@ func TestNewIncarnationResetsTheFollower(t *testing.T) {
 	// Broker 3 has a new incarnation. The leader did not receive the image in between, in which
 	// the ISR did not contain broker 3.
 	image("again", 1, 2)
+	if waits := s.TombstonesWaitFor(5); !slices.Contains(waits, 3) {
+		t.Errorf("a tombstone at offset 5 waits for %v, want also the new incarnation", waits)
+	}
 	if s.IsRecorded(3) || s.TombstoneCleanOffset(9) != 0 || s.followers[3].durableEnd != -1 {
 		t.Errorf("after a new incarnation: recorded ISR %v, tombstone-clean offset %d, follower %+v",
 			s.recorded, s.TombstoneCleanOffset(9), s.followers[3])
