@@ -56,6 +56,7 @@ func TestHeartwoodOnKubernetes(t *testing.T) {
 		{"the API server fails and returns", e.apiServerFails},
 		{"partitions are reassigned", e.reassign},
 		{"the LogCluster is scaled down and up", e.scale},
+		{"brokers are added, drained and removed", e.rebalance},
 		{"replicas are spread across racks, and consumers read from their rack", e.racks},
 		{"a consumer group survives the failure of its coordinator", e.groups},
 		{"a topic is copied exactly once while brokers are deleted", e.transactions},

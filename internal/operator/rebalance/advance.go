@@ -113,7 +113,11 @@ func (d *decider) execute() {
 		}
 	}
 	if len(plan.Moves) == 0 && len(run.Moving) == 0 {
-		d.end(v1alpha1.RebalanceDone, "The brokers are as balanced as the partitions allow.")
+		message := "The brokers are as balanced as the partitions allow."
+		if run.Trigger == v1alpha1.TriggerDrain {
+			message = "The drained brokers hold no replicas."
+		}
+		d.end(v1alpha1.RebalanceDone, message)
 		return
 	}
 	waits := d.selectMoves(plan)

@@ -184,7 +184,8 @@ func (d *decider) trigger() {
 		if d.mustCancel(request) {
 			d.cancel()
 		} else if requested && run.Phase != v1alpha1.RebalanceCancelling {
-			run.Request = request // the run that is in progress does what is requested
+			// The run in progress does what is requested. Now the annotation decides about its end.
+			run.Request, run.Trigger = request, v1alpha1.TriggerManual
 		}
 		return
 	}
@@ -235,8 +236,6 @@ func (d *decider) mustCancel(request string) bool {
 		return false
 	case request == v1alpha1.RebalanceCancel:
 		return true
-	case run.Request != "" && request == run.Request:
-		return false
 	case run.Trigger == v1alpha1.TriggerManual:
 		return request == ""
 	case run.Trigger == v1alpha1.TriggerDrain:

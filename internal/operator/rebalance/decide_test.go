@@ -146,3 +146,26 @@ func TestGarbageIsCleanedBeforeItMoves(t *testing.T) {
 		}
 	}
 }
+
+// TestPolicyManualCancelsARun: the policy cancels a run that nobody has requested, even if the
+// annotation has the value of an earlier run. A request while a run is in progress keeps it.
+func TestPolicyManualCancelsARun(t *testing.T) {
+	for _, requested := range []bool{false, true} {
+		m := newModel(t, 5, 3, 60)
+		m.cluster.Annotations = map[string]string{v1alpha1.AnnotationRebalance: "earlier"}
+		m.until(v1alpha1.RebalanceDone)
+		m.cluster.Spec.Brokers = 5
+		m.until(v1alpha1.RebalanceMoving)
+		if requested {
+			m.cluster.Annotations[v1alpha1.AnnotationRebalance] = "now"
+			m.step()
+		}
+		m.cluster.Spec.Rebalance = &v1alpha1.Rebalance{Policy: v1alpha1.RebalanceManual}
+		if requested {
+			m.until(v1alpha1.RebalanceDone)
+			m.settled()
+		} else {
+			m.until(v1alpha1.RebalanceCancelled)
+		}
+	}
+}
