@@ -17,5 +17,6 @@ LABEL org.opencontainers.image.title="heartwood" \
       org.opencontainers.image.version="$VERSION" \
       org.opencontainers.image.revision="$COMMIT"
 COPY --from=build /src/bin/heartwood /heartwood
+ENV PATH=/
 USER 65532:65532
 ENTRYPOINT ["/heartwood"]

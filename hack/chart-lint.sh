@@ -17,7 +17,7 @@ render() { # EXPECTED-KINDS ARGUMENTS...
 }
 
 helm lint --strict --quiet "$chart"
-base=ClusterRole,ConfigMap,Deployment,Role,RoleBinding,Service,ServiceAccount
+base=ClusterRole,ConfigMap,Deployment,PodDisruptionBudget,Role,RoleBinding,Service,ServiceAccount
 policy=ValidatingAdmissionPolicy,ValidatingAdmissionPolicyBinding
 render "$base,ClusterRoleBinding,CustomResourceDefinition,$policy"
 render "$base" --set 'namespaces={one,two}' --set crds.install=false --set logLevel=debug --set pprof=true \

@@ -32,4 +32,5 @@ cp config/rbac/role.yaml charts/heartwood/files/operator-role.yaml
 cp config/admission/logclusters.yaml charts/heartwood/files/logcluster-policy.yaml
 cp config/admission/logusers.yaml charts/heartwood/files/loguser-policy.yaml
 cp config/admission/partitionsets.yaml charts/heartwood/files/partitionset-policy.yaml
+cp config/admission/topics.yaml charts/heartwood/files/topic-policy.yaml
 cp config/prometheus/rules.yaml charts/heartwood/files/rules.yaml

@@ -37,6 +37,7 @@ type LogCluster struct {
 // +kubebuilder:validation:XValidation:rule="!has(self.drain) || (self.drain.all(id, id < self.brokers) && size(self.drain) < self.brokers)",fieldPath=".drain",message="drain must contain ids below brokers, and not those of all brokers: to remove brokers for good, lower brokers, which removes the highest ids"
 // +kubebuilder:validation:XValidation:rule="!has(self.cordoned) || self.cordoned.all(id, id < self.brokers)",fieldPath=".cordoned",message="cordoned must contain ids below brokers"
 // +kubebuilder:validation:XValidation:rule="!has(self.groups) || !has(self.groups.offsetsTopic) || !has(self.groups.offsetsTopic.replicas) || self.groups.offsetsTopic.replicas <= self.brokers",fieldPath=".groups.offsetsTopic.replicas",message="groups.offsetsTopic.replicas must not be more than brokers: lower it, or raise brokers"
+// +kubebuilder:validation:XValidation:rule="!has(self.resources) || !has(self.resources.limits) || !('memory' in self.resources.limits) || !isQuantity(string(self.resources.limits['memory'])) || quantity(has(self.cleaner) && has(self.cleaner.memory) && isQuantity(string(self.cleaner.memory)) ? string(self.cleaner.memory) : '128Mi').compareTo(quantity(string(self.resources.limits['memory']))) < 0",fieldPath=".cleaner.memory",message="cleaner.memory, by default 128Mi, must be less than resources.limits.memory: lower it, or raise the limit"
 type LogClusterSpec struct {
 	// Brokers is the number of brokers. Their ids are 0 to brokers-1. When it is lowered, the
 	// brokers with the highest ids are removed after their replicas have moved to the others;
@@ -51,6 +52,7 @@ type LogClusterSpec struct {
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=512
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([a-zA-Z0-9][a-zA-Z0-9.-]*(:[0-9]+)?/)?[a-z0-9]+([._-]+[a-z0-9]+)*(/[a-z0-9]+([._-]+[a-z0-9]+)*)*(:[a-zA-Z0-9_][a-zA-Z0-9_.-]{0,127})?(@[a-z0-9]+:[a-fA-F0-9]{32,})?$')",message="write the name of an image, such as registry.example.com/heartwood:1.0"
 	Image string `json:"image,omitempty"`
 
 	// Storage is the volume of each broker.
@@ -95,6 +97,16 @@ type LogClusterSpec struct {
 	// +kubebuilder:validation:MaxLength=317
 	// +kubebuilder:validation:XValidation:rule="self.matches('^([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$')",message="rackKey must be the key of a node label, such as topology.kubernetes.io/zone"
 	RackKey string `json:"rackKey,omitempty"`
+
+	// Zones is Preferred or Required: whether brokers must be spread across the values of rackKey.
+	// With Required, the pod of a broker stays pending rather than make the numbers of brokers in
+	// the racks differ by more than one. Default Preferred.
+	// +optional
+	Zones Zones `json:"zones,omitempty"`
+
+	// Pod configures the pods of the brokers.
+	// +optional
+	Pod *Pod `json:"pod,omitempty"`
 
 	// Cleaner is the budget of each broker's cleaner.
 	// +optional
@@ -183,42 +195,17 @@ const (
 	AdminReadOnly AdminAPI = "ReadOnly"
 )
 
-// Storage is the volume of a broker.
-//
-// +kubebuilder:validation:XValidation:rule="has(self.className) == has(oldSelf.className)",message="className cannot be set, changed or removed later: make a new LogCluster"
-type Storage struct {
-	// Size is the size of the volume, at least 100Mi. It cannot be changed. Default 10Gi.
-	// +optional
-	// +kubebuilder:default="10Gi"
-	// +kubebuilder:validation:XIntOrString
-	// +kubebuilder:validation:MaxLength=32
-	// +kubebuilder:validation:XValidation:rule="isQuantity(string(self)) && quantity(string(self)).compareTo(quantity('100Mi')) >= 0",message="write a volume size of at least 100Mi, such as 10Gi"
-	// +kubebuilder:validation:XValidation:rule="!isQuantity(string(self)) || !isQuantity(string(oldSelf)) || quantity(string(self)).compareTo(quantity(string(oldSelf))) == 0",message="storage.size cannot be changed yet, as a StatefulSet keeps the size of its volumes: keep it, or make a new LogCluster"
-	Size resource.Quantity `json:"size,omitzero"`
-	// ClassName is the name of the StorageClass. It cannot be changed. Default: the default
-	// StorageClass of the Kubernetes cluster.
-	// +optional
-	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=253
-	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="className cannot be set, changed or removed later: make a new LogCluster"
-	ClassName *string `json:"className,omitempty"`
-	// ReclaimPolicy is what happens to the volumes when the LogCluster is deleted: Retain or
-	// Delete. Default Retain.
-	// +optional
-	// +kubebuilder:default=Retain
-	ReclaimPolicy ReclaimPolicy `json:"reclaimPolicy,omitempty"`
-	// Pressure is how full a volume may become before its broker protects the remaining space.
-	// +optional
-	Pressure *StoragePressure `json:"pressure,omitempty"`
-}
-
 // Resources are compute resources, as of a container.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.requests) || !has(self.limits) || self.requests.all(name, !(name in self.limits) || quantity(string(self.requests[name])).compareTo(quantity(string(self.limits[name]))) <= 0)",fieldPath=".requests",message="requests must not be more than limits: lower the request, or raise the limit of the same resource"
 type Resources struct {
 	// Requests are the resources that the scheduler reserves.
 	// +optional
+	// +kubebuilder:validation:MaxProperties=6
 	Requests map[string]resource.Quantity `json:"requests,omitempty"`
 	// Limits are the maximum resources that the container may use.
 	// +optional
+	// +kubebuilder:validation:MaxProperties=6
 	Limits map[string]resource.Quantity `json:"limits,omitempty"`
 }
 

@@ -278,6 +278,8 @@ type Retention struct {
 }
 
 // Segment configures when a segment is rolled.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.size) || !has(self.maxAge) || !isQuantity(string(self.size)) || quantity(string(self.size)).compareTo(quantity('16Ki')) >= 0 || self.maxAge.size() == 0 || !self.maxAge.matches('^([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,9}([.][0-9]{1,9})?s)?([0-9]{1,12}([.][0-9]{1,9})?ms)?$') || duration(self.maxAge) >= duration('1s')",fieldPath=".maxAge",message="segments below 16Ki that are rolled more often than once a second exhaust the broker's files: raise size or maxAge"
 type Segment struct {
 	// Size is the maximum size of a segment (segment.bytes), 1Ki to 2147483647 bytes. Default 1Gi.
 	// +optional

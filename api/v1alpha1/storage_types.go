@@ -1,5 +1,36 @@
 package v1alpha1
 
+import "k8s.io/apimachinery/pkg/api/resource"
+
+// Storage is the volume of a broker.
+//
+// +kubebuilder:validation:XValidation:rule="has(self.className) == has(oldSelf.className)",message="className cannot be set, changed or removed later: make a new LogCluster"
+type Storage struct {
+	// Size is the size of the volume, at least 100Mi. It cannot be changed. Default 10Gi.
+	// +optional
+	// +kubebuilder:default="10Gi"
+	// +kubebuilder:validation:XIntOrString
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:XValidation:rule="isQuantity(string(self)) && quantity(string(self)).compareTo(quantity('100Mi')) >= 0",message="write a volume size of at least 100Mi, such as 10Gi"
+	// +kubebuilder:validation:XValidation:rule="!isQuantity(string(self)) || !isQuantity(string(oldSelf)) || quantity(string(self)).compareTo(quantity(string(oldSelf))) == 0",message="storage.size cannot be changed yet, as a StatefulSet keeps the size of its volumes: keep it, or make a new LogCluster"
+	Size resource.Quantity `json:"size,omitzero"`
+	// ClassName is the name of the StorageClass. It cannot be changed. Default: the default
+	// StorageClass of the Kubernetes cluster.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="className cannot be set, changed or removed later: make a new LogCluster"
+	ClassName *string `json:"className,omitempty"`
+	// ReclaimPolicy is what happens to the volumes when the LogCluster is deleted: Retain or
+	// Delete. Default Retain.
+	// +optional
+	// +kubebuilder:default=Retain
+	ReclaimPolicy ReclaimPolicy `json:"reclaimPolicy,omitempty"`
+	// Pressure is how full a volume may become before its broker protects the remaining space.
+	// +optional
+	Pressure *StoragePressure `json:"pressure,omitempty"`
+}
+
 // StoragePressure are the used shares of a broker's volume, in percent, from which the broker
 // protects the remaining space. A level ends when the share is two percentage points below its
 // threshold. Changes take effect immediately.

@@ -23,6 +23,7 @@ import (
 // +kubebuilder:printcolumn:name="Dirty",type=string,JSONPath=`.status.compaction.dirty`
 // +kubebuilder:printcolumn:name="Reclaimable",type=string,JSONPath=`.status.compaction.reclaimable`
 // +kubebuilder:printcolumn:name="Cleaner",type=string,JSONPath=`.status.compaction.phase`
+// +kubebuilder:printcolumn:name="Reason",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
 // +kubebuilder:printcolumn:name="Under-Replicated",type=integer,priority=1,JSONPath=`.status.underReplicated`
 // +kubebuilder:printcolumn:name="Why",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Compacting")].reason`
 // +kubebuilder:printcolumn:name="Progress",type=integer,priority=1,JSONPath=`.status.compaction.progressPercent`
@@ -42,6 +43,7 @@ type Topic struct {
 // +kubebuilder:validation:XValidation:rule="has(self.partitions) || !has(oldSelf.partitions)",fieldPath=".partitions",message="partitions cannot be removed, as a topic keeps its number of partitions: write the present number"
 // +kubebuilder:validation:XValidation:rule="has(self.topicName) == has(oldSelf.topicName)",message="topicName cannot be set, changed or removed later: make a new Topic"
 // +kubebuilder:validation:XValidation:rule="!has(self.topicName) || !(self.topicName in ['__consumer_offsets', '__transaction_state']) || !has(self.partitions) || !has(oldSelf.partitions) || self.partitions == oldSelf.partitions",fieldPath=".partitions",message="the number of partitions of this topic cannot be changed: it determines the partition of each group, so groups would lose their offsets"
+// +kubebuilder:validation:XValidation:rule="!has(self.topicName) || !(self.topicName in ['__consumer_offsets', '__transaction_state']) || !has(self.cleanupPolicy) || self.cleanupPolicy == 'Compact'",fieldPath=".cleanupPolicy",message="cleanupPolicy of this topic must be Compact: with Delete, committed offsets or transactional ids would expire"
 type TopicSpec struct {
 	// Cluster is the name of the LogCluster, in the same namespace, that stores the topic. It
 	// cannot be changed.

@@ -223,7 +223,7 @@ func (r *Reconciler) advance(ctx context.Context, s *scope) (result outcome, aga
 	err error) {
 	result = outcome{generation: s.cluster.Generation, paused: s.cluster.Paused()}
 	if invalid := cmp.Or(s.cluster.Spec.Listeners.Validate(),
-		s.cluster.Spec.ValidatePeers()); invalid != nil {
+		s.cluster.Spec.ValidatePeers(), s.cluster.Spec.Pod.Validate()); invalid != nil {
 		result.failure = fmt.Sprintf("accept the spec: %v", invalid)
 		return result, 0, nil
 	}

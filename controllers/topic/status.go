@@ -27,7 +27,8 @@ func (s *scope) status() v1alpha1.TopicStatus {
 		status.TopicID = id.String()
 	}
 	status.Partitions = int32(len(s.entries))
-	status.ReadyPartitions, status.UnderReplicated = 0, 0
+	// A partition that is not assigned has no replica in sync.
+	status.ReadyPartitions, status.UnderReplicated = 0, s.topic.Spec.Partitions-status.Partitions
 	for _, entry := range s.entries {
 		if entry.Serves() {
 			status.ReadyPartitions++
@@ -102,11 +103,11 @@ func (s *scope) replicatedCondition(status v1alpha1.TopicStatus) metav1.Conditio
 		condition.Reason = v1alpha1.ReasonReassigning
 		condition.Message = fmt.Sprintf("%d of %d partitions are being reassigned: %s.",
 			reassigning, all, s.numbers(partitionset.Entry.Reassigning))
-	case status.UnderReplicated > 0 || status.Partitions < all:
+	case status.UnderReplicated > 0:
 		condition.Reason = v1alpha1.ReasonUnderReplicated
 		condition.Message = fmt.Sprintf(
 			"%d of %d partitions are under-replicated: %s.",
-			all-status.Partitions+status.UnderReplicated, all,
+			status.UnderReplicated, all,
 			s.numbers(partitionset.Entry.UnderReplicated))
 	default:
 		condition.Status, condition.Reason = metav1.ConditionTrue, v1alpha1.ReasonInSync

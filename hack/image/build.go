@@ -74,6 +74,8 @@ func configFile(built v1.Image, spec Spec, entrypoint string) *v1.ConfigFile {
 			User:       user,
 			WorkingDir: "/",
 			Entrypoint: []string{entrypoint},
+			// kubectl exec POD -- heartwood: without it, only /bin and its siblings are searched
+			Env: []string{"PATH=/"},
 			Labels: map[string]string{
 				"org.opencontainers.image.title":       filepath.Base(spec.Binary),
 				"org.opencontainers.image.description": "Compacting log for Kubernetes with the Kafka protocol",

@@ -61,6 +61,9 @@ func TestImageContainsBinaryAndRunsAsNonRoot(t *testing.T) {
 		!slices.Equal(config.Config.Entrypoint, []string{"/program"}) {
 		t.Errorf("got entrypoint %v and user %s, want /program and 65532:65532", config.Config.Entrypoint, config.Config.User)
 	}
+	if !slices.Equal(config.Config.Env, []string{"PATH=/"}) {
+		t.Errorf("got environment %v, want the program in PATH", config.Config.Env)
+	}
 	for label, want := range map[string]string{"version": "v1.2.3", "licenses": "Apache-2.0"} {
 		if got := config.Config.Labels["org.opencontainers.image."+label]; got != want {
 			t.Errorf("label %s: got %q, want %q", label, got, want)

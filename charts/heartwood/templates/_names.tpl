@@ -45,3 +45,38 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- end -}}
+
+{{- /* The objects that an uninstall keeps, as arguments of kubectl. */}}
+{{- define "heartwood.kept" -}}
+{{- range $path, $_ := .Files.Glob "files/crds/*.yaml" -}}
+customresourcedefinition/{{ ($.Files.Get $path | fromYaml).metadata.name }}{{ " " }}
+{{- end -}}
+{{- range $path, $_ := .Files.Glob "files/*-policy.yaml" -}}
+{{- range $document := splitList "\n---\n" ($.Files.Get $path) -}}
+{{- $object := $document | fromYaml -}}
+{{ lower $object.kind }}/{{ $object.metadata.name }}{{ " " }}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{- /* Fails if a CRD, which is kept at an uninstall, belongs to another release. Helm itself would only say "invalid ownership metadata". */}}
+{{- define "heartwood.owned" -}}
+{{- $found := lookup "apiextensions.k8s.io/v1" "CustomResourceDefinition" "" .name }}
+{{- if $found }}
+{{- $annotations := default dict $found.metadata.annotations }}
+{{- $release := default "(none)" (get $annotations "meta.helm.sh/release-name") }}
+{{- $namespace := default "(none)" (get $annotations "meta.helm.sh/release-namespace") }}
+{{- if or (ne $release .root.Release.Name) (ne $namespace .root.Release.Namespace) }}
+{{- $kept := include "heartwood.kept" .root | trim }}
+{{- fail (printf "\n\nCRD %s belongs to release %s in namespace %s. An uninstall keeps CRDs and admission policies, because deleting them would delete every LogCluster.\n\nIf that release is uninstalled, run these commands and then install again:\n\n  KEPT=\"%s\"\n  kubectl annotate --overwrite $KEPT meta.helm.sh/release-name=%s meta.helm.sh/release-namespace=%s\n  kubectl label --overwrite $KEPT app.kubernetes.io/managed-by=Helm\n\nIf it is still installed, or the CRDs are managed without Helm, set crds.install=false.\n" .name $release $namespace $kept .root.Release.Name .root.Release.Namespace) }}
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{- /* Fails if the CRDs of the Prometheus operator are missing. Helm itself would only say "no matches for kind". Without a cluster (helm template) nothing is known about it. */}}
+{{- define "heartwood.monitored" -}}
+{{- $cluster := lookup "v1" "Namespace" "" "kube-system" }}
+{{- if and $cluster (not (.Capabilities.APIVersions.Has (printf "monitoring.coreos.com/v1/%s" .kind))) }}
+{{- fail (printf "\n\nmonitoring.enabled needs kind %s, which the Prometheus operator installs: install its CRDs (such as the chart prometheus-community/prometheus-operator-crds), or set monitoring.enabled=false and use config/prometheus/rules.yaml with your own Prometheus.\n" .kind) }}
+{{- end }}
+{{- end }}

@@ -33,12 +33,12 @@ func container(cluster *v1alpha1.LogCluster, settings Settings) corev1.Container
 		Image:           Image(cluster, settings),
 		ImagePullPolicy: corev1.PullIfNotPresent,
 		Args:            arguments(cluster),
-		Env: []corev1.EnvVar{
+		Env: append([]corev1.EnvVar{
 			fieldVariable("POD_NAME", "metadata.name"),
 			fieldVariable("POD_NAMESPACE", "metadata.namespace"),
 			fieldVariable("POD_UID", "metadata.uid"),
 			fieldVariable("POD_IP", "status.podIP"),
-		},
+		}, memoryLimit(cluster.Spec.Resources)...),
 		Ports:     containerPorts(cluster),
 		Resources: resources(cluster.Spec.Resources),
 		// Recovery after a crash may read a large part of the disk. The startup probe allows half

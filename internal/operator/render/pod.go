@@ -24,12 +24,9 @@ const rackKeyDefault = "topology.kubernetes.io/zone"
 // podTemplate renders a broker's pod. It satisfies the restricted profile of the Pod Security
 // Standards.
 func podTemplate(cluster *v1alpha1.LogCluster, settings Settings) corev1.PodTemplateSpec {
-	var annotations map[string]string
-	if settings.RestartRequest != "" {
-		annotations = map[string]string{v1alpha1.AnnotationRestartedFor: settings.RestartRequest}
-	}
-	return corev1.PodTemplateSpec{
-		ObjectMeta: metav1.ObjectMeta{Labels: Labels(cluster), Annotations: annotations},
+	template := corev1.PodTemplateSpec{
+		ObjectMeta: metav1.ObjectMeta{Labels: Labels(cluster),
+			Annotations: podAnnotations(cluster, settings)},
 		Spec: corev1.PodSpec{
 			ServiceAccountName:            BrokersName(cluster.Name),
 			AutomountServiceAccountToken:  new(true),
@@ -52,10 +49,13 @@ func podTemplate(cluster *v1alpha1.LogCluster, settings Settings) corev1.PodTemp
 			Volumes:                   volumes(cluster),
 		},
 	}
+	placePod(&template, cluster.Spec.Pod)
+	return template
 }
 
-// spread returns constraints that spread brokers across racks and nodes as far as possible. They
-// never prevent scheduling: two brokers on one node are better than a broker whose pod is pending.
+// spread returns constraints that spread brokers across racks and nodes as far as possible. Unless
+// zones is Required, they never prevent scheduling: two brokers on one node are better than a
+// broker whose pod is pending.
 func spread(cluster *v1alpha1.LogCluster) []corev1.TopologySpreadConstraint {
 	rackKey := cluster.Spec.RackKey
 	if rackKey == "" {
@@ -69,6 +69,9 @@ func spread(cluster *v1alpha1.LogCluster) []corev1.TopologySpreadConstraint {
 			WhenUnsatisfiable: corev1.ScheduleAnyway,
 			LabelSelector:     &metav1.LabelSelector{MatchLabels: selector(cluster)},
 		})
+	}
+	if cluster.Spec.Zones == v1alpha1.ZonesRequired {
+		constraints[0].WhenUnsatisfiable = corev1.DoNotSchedule
 	}
 	if rackKey == corev1.LabelHostname {
 		return constraints[:1] // the API server rejects two constraints with the same key

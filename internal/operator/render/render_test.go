@@ -15,6 +15,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/yaml"
 
 	"heartwood.dev/heartwood/api/v1alpha1"
@@ -51,7 +52,22 @@ func full() *v1alpha1.LogCluster {
 			},
 			Listeners: v1alpha1.Listeners{{Name: "kafka", Port: 19092}},
 			RackKey:   "example.com/rack",
+			Zones:     v1alpha1.ZonesRequired,
 			Pprof:     true,
+			Pod: &v1alpha1.Pod{
+				NodeSelector: map[string]string{"disk": "nvme"},
+				Tolerations: []v1alpha1.Toleration{{Key: "dedicated", Operator: "Equal",
+					Value: "logs", Effect: "NoSchedule"}},
+				Affinity: &runtime.RawExtension{Raw: []byte(`{"podAntiAffinity": {
+					"requiredDuringSchedulingIgnoredDuringExecution": [{
+						"topologyKey": "kubernetes.io/hostname",
+						"labelSelector": {"matchLabels": {"app": "database"}}}]}}`)},
+				PriorityClassName: "important",
+				ImagePullSecrets:  []v1alpha1.SecretName{{Name: "registry"}},
+				Annotations:       map[string]string{"example.com/team": "logs"},
+				Labels: map[string]string{"team": "logs",
+					"app.kubernetes.io/name": "not-overwritten"},
+			},
 		},
 	}
 }

@@ -1,0 +1,51 @@
+package chart
+
+import (
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// inPod is a command that a page runs in a container: kubectl exec POD -- COMMAND.
+var inPod = regexp.MustCompile(`kubectl [^\n]*exec [^\n]*? -- ([^\s]+)(?: ([a-z-]+))?`)
+
+// TestCommandsInPodsExist: the image contains only the program heartwood, so that a page must run
+// no other one in a container, and only subcommands that the program has.
+func TestCommandsInPodsExist(t *testing.T) {
+	subcommands := map[string]bool{}
+	sources, err := filepath.Glob(root + "cmd/heartwood/*.go")
+	if err != nil || len(sources) == 0 {
+		t.Fatalf("no sources of the command: %v", err)
+	}
+	use := regexp.MustCompile(`Use:\s+"([a-z-]+)`)
+	for _, source := range sources {
+		content := readFile(t, strings.TrimPrefix(source, root))
+		for _, name := range use.FindAllStringSubmatch(content, -1) {
+			subcommands[name[1]] = true
+		}
+	}
+	found := 0
+	for _, pattern := range []string{"docs/*.md", "docs/runbooks/*.md", "docs/operations/*.md",
+		"README.md"} {
+		pages, err := filepath.Glob(root + pattern)
+		if err != nil || len(pages) == 0 {
+			t.Fatalf("no pages %s: %v", pattern, err)
+		}
+		for _, page := range pages {
+			content := readFile(t, strings.TrimPrefix(page, root))
+			for _, command := range inPod.FindAllStringSubmatch(content, -1) {
+				found++
+				if command[1] != "heartwood" || !subcommands[command[2]] {
+					t.Errorf("%s: the image cannot run %q", page, command[0])
+				}
+			}
+		}
+	}
+	if found < 10 {
+		t.Errorf("%d commands found: the expression does not match them any more", found)
+	}
+	if !strings.Contains(readFile(t, "Dockerfile"), "ENV PATH=/\n") {
+		t.Error("the image of the Dockerfile does not contain heartwood in its PATH")
+	}
+}
