@@ -33,6 +33,9 @@ func (b *bearer) Identity() Identity { return b.identity }
 // Step implements Conversation.
 func (b *bearer) Step(now time.Time, message []byte) (reply []byte, done bool, err error) {
 	if b.failed != nil {
+		if string(message) == separator { // the client has understood the error
+			b.failed.Answer = invalidToken // as in Kafka
+		}
 		return nil, false, b.failed
 	}
 	authzID, token, ok := parseBearer(string(message))

@@ -60,13 +60,15 @@ func New(mechanism string, o *Options) (Conversation, error) {
 var ErrMechanism = errors.New("unsupported SASL mechanism")
 
 // Failure is the error of a failed authentication. Only the fixed text of ClientMessage may be sent
-// to the client.
+// to the client, or Answer.
 type Failure struct {
 	Mechanism string
 	// User is the name that the client has sent, for the log; it may be any text.
 	User string
 	// Reason is why the authentication failed, for the log.
 	Reason string
+	// Answer is the fixed text for the client if it is not that of ClientMessage.
+	Answer string
 	// Hint is what the client's owner can do; "": nothing is known.
 	Hint string
 }

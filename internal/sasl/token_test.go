@@ -215,8 +215,13 @@ func TestBearerMessages(t *testing.T) {
 			if done || err != nil || string(reply) != invalidToken {
 				t.Errorf("%q: %q, %t, %v", message, reply, done, err)
 			}
-			if _, done, err := s.Step(now, []byte("\x01")); done || reason(err) != "bad token" {
+			_, done, err := s.Step(now, []byte("\x01"))
+			if done || reason(err) != "bad token" {
 				t.Errorf("%q: after the error: %t, %v", message, done, err)
+			}
+			var f *Failure
+			if !errors.As(err, &f) || f.Answer != invalidToken {
+				t.Errorf("%q: the client is told %+v", message, f)
 			}
 		default:
 			if reason(err) != want || done {

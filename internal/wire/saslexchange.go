@@ -31,6 +31,7 @@ type authenticationError struct {
 	user      string // as the client has sent it
 	reason    string
 	hint      string
+	answer    string // text for the client; "": sasl.ClientMessage
 }
 
 func (e *authenticationError) Error() string { return e.reason }
@@ -122,8 +123,7 @@ func (x *saslExchange) authenticate(now time.Time, version int16, body []byte) a
 	}
 	if err != nil {
 		return answered{
-			body: authenticateBody(version, codeAuthenticationFailed,
-				sasl.ClientMessage(x.mechanism), nil, 0),
+			body:     authenticateBody(version, codeAuthenticationFailed, x.answer(err), nil, 0),
 			flexible: version >= 2, err: err,
 		}
 	}
@@ -200,6 +200,15 @@ func (x *saslExchange) sessionOf(now time.Time, identity sasl.Identity) *Session
 	return session
 }
 
+// answer returns the text for a client whose authentication failed.
+func (x *saslExchange) answer(err error) string {
+	var failed *authenticationError
+	if errors.As(err, &failed) && failed.answer != "" {
+		return failed.answer
+	}
+	return sasl.ClientMessage(x.mechanism)
+}
+
 func (x *saslExchange) fail(reason string) *authenticationError {
 	return &authenticationError{mechanism: x.mechanism, reason: reason}
 }
@@ -210,6 +219,7 @@ func (x *saslExchange) failure(err error) *authenticationError {
 	var f *sasl.Failure
 	if errors.As(err, &f) {
 		failed.user, failed.reason, failed.hint = f.User, f.Reason, f.Hint
+		failed.answer = f.Answer
 	}
 	return failed
 }
