@@ -33,6 +33,8 @@
 // franz_test.go). They run without changes. Their steps that need unsupported features must fail,
 // and the table in docs/compatibility.md lists these steps with the reason.
 //
+// Apache Kafka verifies tokens (oauth_test.go) with jose4j, whose jar must be in KAFKA_LIB.
+//
 // NODE_PATH is the folder with the module kafkajs.
 //
 // KAFKA_LIB is the folder with the jars of Kafka's clients and tools; default: .cache/kafka-lab/lib

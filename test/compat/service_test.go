@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -129,13 +130,28 @@ func startKafka(t *testing.T, properties ...string) string {
 		found) == 0 {
 		t.Skipf("skipped: no kafka_2.13-*.jar in %s: Apache Kafka cannot run", classes)
 	}
-	bootstrap, controller := process.FreePorts(t, 1), process.FreePorts(t, 1)
-	dir := t.TempDir()
+	bootstrap := process.FreePorts(t, 1)
+	runKafka(t, java, classes, bootstrap, properties)
+	return bootstrap
+}
+
+// runKafka starts a broker of Apache Kafka with a listener without TLS at bootstrap. A property
+// "listeners=NAME://HOST:PORT" adds another listener.
+func runKafka(t *testing.T, java, classes, bootstrap string, properties []string) {
+	t.Helper()
+	others := ""
+	for i, property := range properties {
+		if listener, found := strings.CutPrefix(property, "listeners="); found {
+			others, properties = ","+listener, slices.Delete(slices.Clone(properties), i, i+1)
+			break
+		}
+	}
+	controller, dir := process.FreePorts(t, 1), t.TempDir()
 	config := writeProperties(t, dir, "server.properties", append(properties,
 		"process.roles=broker,controller",
 		"node.id=1", "controller.quorum.voters=1@"+controller,
-		"listeners=PLAINTEXT://"+bootstrap+",CONTROLLER://"+controller,
-		"advertised.listeners=PLAINTEXT://"+bootstrap, "controller.listener.names=CONTROLLER",
+		"listeners=PLAINTEXT://"+bootstrap+others+",CONTROLLER://"+controller,
+		"advertised.listeners=PLAINTEXT://"+bootstrap+others, "controller.listener.names=CONTROLLER",
 		"log.dirs="+filepath.Join(dir, "data"), "offsets.topic.replication.factor=1",
 		"offsets.topic.num.partitions=3", "transaction.state.log.replication.factor=1",
 		"transaction.state.log.min.isr=1", "group.initial.rebalance.delay.ms=0")...)
@@ -150,7 +166,6 @@ func startKafka(t *testing.T, properties ...string) string {
 		}
 		return ""
 	})
-	return bootstrap
 }
 
 func writeProperties(t *testing.T, dir, name string, lines ...string) string {
