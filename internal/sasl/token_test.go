@@ -221,7 +221,7 @@ func TestBearerMessages(t *testing.T) {
 			}
 			var f *Failure
 			if !errors.As(err, &f) || f.Answer != invalidToken {
-				t.Errorf("%q: the client is told %+v", message, f)
+				t.Errorf("%q: the answer is %+v", message, f)
 			}
 		default:
 			if reason(err) != want || done {
