@@ -42,6 +42,8 @@ type Options struct {
 type Console struct {
 	opts    Options
 	handler http.Handler
+	watches watches
+	viewers chan struct{} // one element for each stream of updates
 
 	mu struct {
 		sync.Mutex
@@ -55,13 +57,16 @@ func New(opts Options) *Console {
 		opts.Logger = slog.New(slog.DiscardHandler)
 	}
 	opts.PathPrefix = strings.TrimSuffix(opts.PathPrefix, "/")
-	c := &Console{opts: opts}
+	c := &Console{opts: opts, viewers: make(chan struct{}, viewersMax)}
+	c.watches.fleet = opts.Fleet
 	c.handler = c.guard(c.routes())
 	return c
 }
 
-// Close ends all streams and closes the connections to the brokers.
+// Close ends all watches of topics and closes the connections to the brokers. Streams to pages end
+// with their connections.
 func (c *Console) Close() {
+	c.watches.close()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.mu.kafka != nil {
@@ -110,10 +115,17 @@ func (c *Console) routes() http.Handler {
 		"GET /groups":  c.groups,
 		"GET /group":   c.group,
 		"GET /brokers": c.brokers,
+		"GET /map":     c.cleanerMap,
+		"GET /segment": c.segment,
+		"GET /replay":  c.replay,
+		"GET /clean":   c.cleanForm,
 	} {
 		mux.HandleFunc(pattern, c.page(page))
 	}
 	mux.HandleFunc("GET /assets/{name}", serveAsset)
+	mux.HandleFunc("GET /live", c.live)
+	mux.HandleFunc("GET /frames", c.frames)
+	mux.HandleFunc("POST /clean", c.clean)
 	mux.HandleFunc("/", c.page(func(r *http.Request) (view, error) {
 		return view{}, &fault{status: http.StatusNotFound, text: "There is no such page.",
 			cause: errors.New(r.Method + " " + r.URL.Path)}

@@ -12,6 +12,9 @@
 //   - console.go: options, routes, rendering.
 //   - guard.go: which requests are refused, and the headers of every response.
 //   - view.go: the data that all pages have in common. format.go: numbers, sizes and times as text.
+//   - watch.go: keeps the map of a topic up to date while it has viewers, by the brokers' events.
+//     frame.go: the map at one moment. map.go, segment.go, replay.go, clean.go: its pages. live.go:
+//     the stream of updates to a page.
 //   - overview.go, topics.go, topic.go, settings.go, messages.go, groups.go, brokers.go: one page
 //     each, with a template of the same name in templates/.
 //
@@ -19,7 +22,11 @@
 // settings and disks come by the Kafka protocol (internal/console/kafka), so that the
 // authorization of the listeners applies to them.
 //
-// The console is read-only by default. Invariants:
+// The console is read-only, except for requests to clean by users of the same machine.
+//
+// Each watched topic has one goroutine that polls the brokers' reports, and one for each broker
+// that reads its events, however many pages show it. They end 10 s after the last page is closed,
+// and Close joins them. The lock of watches is taken before that of a watch. Invariants:
 //
 //   - Every request has a bound: time, bytes read, and concurrent browses.
 //   - Bytes of records reach the page only as text nodes, by html/template.

@@ -159,7 +159,7 @@ func TestPagesShowTheCluster(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	c.contains("", "Overview", "demo", "tickets", "Nothing: all partitions are served", "read only")
+	c.contains("", "Overview", "demo", "tickets", "Nothing: all partitions are served", "may clean")
 	c.contains("topics", "tickets", "events", "not compacted", "Only the active segment is dirty")
 	if body := c.contains("topics?search=TICK", "tickets"); strings.Contains(body, ">events<") {
 		t.Error("the search found events")

@@ -47,10 +47,16 @@ var functions = template.FuncMap{
 	"plural":   plural[int],
 	"plural64": plural[int64],
 	"query":    query, "share": share,
-	"add":   func(a, b int64) int64 { return a + b },
-	"int64": func(n int) int64 { return int64(n) },
-	"list":  func(items ...any) []any { return items },
-	"title": func(word string) string { return strings.ToUpper(word[:1]) + word[1:] },
+	"add":    func(a, b int64) int64 { return a + b },
+	"int64":  func(n int) int64 { return int64(n) },
+	"list":   func(items ...any) []any { return items },
+	"title":  func(word string) string { return strings.ToUpper(word[:1]) + word[1:] },
+	"result": func(result string) string { return word(nil, result) },
+	// shapes of a block (templates/parts.html)
+	"garbagetop":    func(b mapBlock) float64 { return round3(4 + 40*(1-b.Garbage)) },
+	"garbageheight": func(b mapBlock) float64 { return round3(40 * b.Garbage) },
+	"readwidth":     func(b mapBlock) float64 { return round3(b.Width * b.Read) },
+	"middle":        func(b mapBlock) float64 { return round3(b.X + b.Width/2) },
 	"lag": func(o kafka.GroupOffset) string {
 		lag, ok := o.Lag()
 		if !ok {

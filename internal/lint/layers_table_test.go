@@ -110,10 +110,11 @@ var layers = map[string][]string{
 		"internal/outage", "internal/version", "internal/vfs", "internal/placement",
 		"internal/pressure",
 	},
-	"internal/remote":        {"api/v1alpha1", "api/report", "api/summary", "internal/pki"},
-	"internal/console/kafka": {"internal/compress"},
-	"internal/console": {"api/report", "api/summary", "internal/console/kafka",
-		"internal/remote"},
+	"internal/remote":             {"api/v1alpha1", "api/report", "api/summary", "internal/pki"},
+	"internal/console/cleanermap": {"api/report"},
+	"internal/console/kafka":      {"internal/compress"},
+	"internal/console": {"api/report", "api/summary", "internal/console/cleanermap",
+		"internal/console/kafka", "internal/remote"},
 	"internal/dev": {
 		"api/v1alpha1", "api/report", "internal/broker", "internal/console",
 		"internal/console/kafka", "internal/credentials", "internal/manifest", "internal/remote", "internal/metadata", "internal/metadata/local",
@@ -246,6 +247,7 @@ var purePackages = map[string][]string{
 	"internal/cli/health":              nil,
 	"internal/authz":                   {"net/netip"}, // a type of values
 	"internal/brokerconfig":            {"sync"},      // a sync.OnceValue builds the table
+	"internal/console/cleanermap":      nil,
 	"internal/coordinator/assignor":    nil,
 	"internal/coordinator/consumer":    nil,
 	"internal/coordinator/group":       nil,

@@ -22,6 +22,11 @@ type Fleet struct {
 	addresses []string
 	// discover is set if the fleet also asks the brokers that a response names, at the same port.
 	discover bool
+
+	mu struct {
+		sync.Mutex
+		asked []string // addresses that the last Ask has asked
+	}
 }
 
 // NewFleet returns a fleet of the brokers at addresses (HOST:PORT), at least one. If discover is
@@ -61,7 +66,21 @@ func (f *Fleet) Ask(ctx context.Context, topics []string) Answers {
 	if f.discover {
 		answers = append(answers, f.askAll(ctx, f.further(answers), topics)...)
 	}
-	return combine(answers)
+	all := combine(answers)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.mu.asked = all.Addresses
+	return all
+}
+
+// known returns the addresses of the brokers that the last Ask has asked.
+func (f *Fleet) known() []string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if len(f.mu.asked) == 0 {
+		return f.addresses
+	}
+	return f.mu.asked
 }
 
 func (f *Fleet) askAll(ctx context.Context, addresses, topics []string) []answer {

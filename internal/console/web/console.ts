@@ -1,6 +1,22 @@
-// The entry point: what every page has. The map has modules of its own.
+// The entry point. Each module adds to a page that works without it.
+import { details } from "./details";
+import { dialog } from "./dialog";
 import { keyboard } from "./keyboard";
+import { live } from "./map";
+import { replay } from "./replay";
 import { localTimes } from "./times";
 
 localTimes(document);
 keyboard();
+for (const field of document.querySelectorAll<HTMLSelectElement>("[data-submit]")) {
+  field.addEventListener("change", () => field.form?.submit());
+}
+const map = document.getElementById("map");
+if (map) {
+  details(map);
+  live(map);
+}
+const player = document.getElementById("replay");
+if (player) void replay(player);
+const clean = document.querySelector<HTMLAnchorElement>("a#clean");
+if (clean) dialog(clean);

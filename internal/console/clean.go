@@ -1,0 +1,79 @@
+package console
+
+import (
+	"errors"
+	"net/http"
+	"time"
+)
+
+// cleanPage is the form that requests a pass now.
+type cleanPage struct {
+	Topic   string
+	Row     topicRow
+	Refusal string // why the request cannot be made; "" if it can
+	Fault   string // why the request failed
+}
+
+// cleanRefusal returns why a request may not clean; "" if it may.
+func (c *Console) cleanRefusal(r *http.Request) string {
+	if c.mayWrite(r) {
+		return ""
+	}
+	return "The console accepts requests to clean only if it listens on a loopback address and is " +
+		"opened as localhost. Use kubectl annotate topic NAME heartwood.dev/clean-now=\"$(date)\"."
+}
+
+func (c *Console) cleanForm(r *http.Request) (view, error) {
+	return c.cleanView(r, r.URL.Query().Get("topic"), "")
+}
+
+func (c *Console) cleanView(r *http.Request, topic, failure string) (view, error) {
+	answers := c.opts.Fleet.Ask(r.Context(), []string{topic})
+	rows := topicsOf(answers, time.Now())
+	if len(rows) != 1 || topic == "" {
+		return view{}, unknownTopic(topic, answers)
+	}
+	page := cleanPage{Topic: topic, Row: rows[0], Refusal: c.cleanRefusal(r), Fault: failure}
+	switch {
+	case page.Refusal != "":
+	case !page.Row.Compacted:
+		page.Refusal = "The topic is not compacted."
+	case page.Row.Reason == "CleanerDisabled":
+		page.Refusal = page.Row.Message + "."
+	}
+	return c.answered(view{Template: "clean", Title: "Clean " + topic + " now", Page: "map",
+		Body: page}, answers), nil
+}
+
+// clean requests a pass of all replicas of a topic, and leads to its map.
+func (c *Console) clean(w http.ResponseWriter, r *http.Request) {
+	const formBytesMax = 4 << 10
+	r.Body = http.MaxBytesReader(w, r.Body, formBytesMax)
+	topic := r.PostFormValue("topic")
+	var err error
+	switch refusal := c.cleanRefusal(r); {
+	case refusal != "":
+		err = &fault{status: http.StatusForbidden, text: refusal}
+	case topic == "":
+		err = badRequest("The request names no topic.")
+	default:
+		_, err = c.opts.Fleet.Clean(r.Context(), topic, nil)
+	}
+	c.opts.Logger.Info("clean requested", "topic", topic, "remote", r.RemoteAddr,
+		"userAgent", r.UserAgent(), "accepted", err == nil)
+	if err == nil {
+		redirect(w, query("map", "topic", topic, "asked", "1"))
+		return
+	}
+	var known *fault
+	if errors.As(err, &known) {
+		c.render(w, r, c.failed(r, err))
+		return
+	}
+	v, failed := c.cleanView(r, topic, err.Error())
+	if failed != nil {
+		v = c.failed(r, errors.Join(err, failed))
+	}
+	v.Status = http.StatusBadGateway
+	c.render(w, r, v)
+}

@@ -1,0 +1,119 @@
+package cleanermap
+
+import "heartwood.dev/heartwood/api/report"
+
+// Piece is one segment of a row.
+type Piece struct {
+	Base, Last     int64
+	Bytes, Garbage int64  // Garbage <= Bytes
+	State          string // report.Segment.State
+	Chosen, Forced bool   // the running pass rewrites it, and must do so
+	Current        bool   // the running pass rewrites it now
+	Read           int64  // bytes that the rewrite has read, <= Bytes
+	Written        bool   // the running pass has written it
+	Known          bool   // the running pass has announced it, chosen or not
+}
+
+// Block is one block of a row: one segment, or several neighbouring ones that folded.
+type Block struct {
+	Piece            // of a folded block: the first base offset, and the sums
+	Segments int     // number of segments, at least 1
+	X, Width float64 // percent of the width of the map
+}
+
+// Limits of a map.
+const (
+	// BlocksMax is the number of blocks on a page. A browser draws as many in a few milliseconds.
+	BlocksMax = 1500
+	// rowBlocksMax is the number of blocks in a row: a block needs some pixels to be seen.
+	rowBlocksMax = 240
+	// widthMin is the smallest width of a block, in percent of the width of the map.
+	widthMin = 0.35
+)
+
+// Blocks returns the blocks of several rows. The width of the longest row is at most 100 percent.
+func Blocks(rows [][]Piece) [][]Block {
+	most := min(rowBlocksMax, max(1, BlocksMax/max(1, len(rows))))
+	blocks := make([][]Block, len(rows))
+	longest := 0.0
+	for i, row := range rows {
+		blocks[i] = fold(row, most)
+		longest = max(longest, lengthOf(blocks[i], scale(rows)))
+	}
+	for i := range blocks {
+		place(blocks[i], scale(rows), longest)
+	}
+	return blocks
+}
+
+// scale returns the width of one byte, in percent, if no block had the minimum width.
+func scale(rows [][]Piece) float64 {
+	most := int64(1)
+	for _, row := range rows {
+		sum := int64(0)
+		for i := range row {
+			sum += row[i].Bytes
+		}
+		most = max(most, sum)
+	}
+	return 100 / float64(most)
+}
+
+func lengthOf(blocks []Block, perByte float64) (sum float64) {
+	for i := range blocks {
+		sum += max(widthMin, float64(blocks[i].Bytes)*perByte)
+	}
+	return sum
+}
+
+// place sets the positions and widths of the blocks of a row. If minimum widths make the longest
+// row longer than the map, all blocks become narrower.
+func place(blocks []Block, perByte, longest float64) {
+	shrink := 1.0
+	if longest > 100 {
+		shrink = 100 / longest
+	}
+	x := 0.0
+	for i := range blocks {
+		b := &blocks[i]
+		b.X, b.Width = x, shrink*max(widthMin, float64(b.Bytes)*perByte)
+		x += b.Width
+	}
+}
+
+// fold combines neighbouring pieces of one state until a row has at most limit blocks, or no
+// neighbours have the same state. Each block combines at most a power of two of pieces, so that
+// blocks of one state stay comparable.
+func fold(row []Piece, limit int) []Block {
+	for size := 1; ; size *= 2 {
+		blocks := foldBy(row, size)
+		if len(blocks) <= limit || size >= len(row) {
+			return blocks
+		}
+	}
+}
+
+func foldBy(row []Piece, size int) []Block {
+	blocks := make([]Block, 0, min(len(row), BlocksMax))
+	for i := range row {
+		last := len(blocks) - 1
+		if last < 0 || blocks[last].Segments >= size || !alike(&blocks[last].Piece, &row[i]) {
+			blocks = append(blocks, Block{Piece: row[i], Segments: 1})
+			continue
+		}
+		b := &blocks[last]
+		b.Segments++
+		b.Last = row[i].Last
+		b.Bytes += row[i].Bytes
+		b.Garbage += row[i].Garbage
+		b.Forced = b.Forced || row[i].Forced
+	}
+	return blocks
+}
+
+// alike reports whether two pieces may share a block. The segments that are being rewritten never
+// do, so that their progress is visible.
+func alike(a, b *Piece) bool {
+	return a.State == b.State && a.Chosen == b.Chosen && a.Written == b.Written &&
+		!a.Current && !b.Current && a.State != report.SegmentBlocked
+}

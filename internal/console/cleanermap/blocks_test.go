@@ -1,0 +1,114 @@
+package cleanermap
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+
+	"heartwood.dev/heartwood/api/report"
+	"heartwood.dev/heartwood/test/kit/seed"
+)
+
+// randomRow returns a row of n pieces.
+func randomRow(random *rand.Rand, n int) []Piece {
+	states := []string{report.SegmentClean, report.SegmentDirty, report.SegmentBlocked}
+	row := make([]Piece, n)
+	state := states[0]
+	for i := range row {
+		if random.IntN(5) == 0 {
+			state = states[random.IntN(len(states))]
+		}
+		bytes := random.Int64N(1 << 20)
+		row[i] = Piece{Base: int64(i * 10), Last: int64(i*10 + 9), Bytes: bytes, State: state,
+			Garbage: random.Int64N(bytes + 1), Chosen: random.IntN(3) == 0,
+			Current: random.IntN(50) == 0}
+	}
+	return row
+}
+
+// TestBlocksContainEverySegmentOnce checks the invariants of doc.go with random rows.
+func TestBlocksContainEverySegmentOnce(t *testing.T) {
+	random := rand.New(rand.NewPCG(seed.New(t), 0))
+	for range 200 {
+		rows := make([][]Piece, 1+random.IntN(20))
+		for i := range rows {
+			rows[i] = randomRow(random, random.IntN(400))
+		}
+		for i, blocks := range Blocks(rows) {
+			if fault := check(rows[i], blocks); fault != nil {
+				t.Fatal(fault)
+			}
+		}
+	}
+}
+
+// check compares the blocks of a row with its pieces.
+func check(row []Piece, blocks []Block) error {
+	at, end := 0, 0.0
+	for i := range blocks {
+		b := &blocks[i]
+		var bytes, garbage int64
+		for range b.Segments {
+			if at >= len(row) {
+				return fmt.Errorf("block %d contains more segments than there are", i)
+			}
+			p := &row[at]
+			if p.State != b.State || p.Chosen != b.Chosen {
+				return fmt.Errorf("block %d: segment %d has another state", i, p.Base)
+			}
+			if p.Current && b.Segments > 1 {
+				return fmt.Errorf("block %d: a segment that is being rewritten was folded", i)
+			}
+			bytes, garbage = bytes+p.Bytes, garbage+p.Garbage
+			at++
+		}
+		first, last := &row[at-b.Segments], &row[at-1]
+		if b.Base != first.Base || b.Last != last.Last || b.Bytes != bytes || b.Garbage != garbage {
+			return fmt.Errorf("block %d: got %+v, which is not the sum of its segments", i, b)
+		}
+		if diff := b.X - end; diff < -1e-6 || diff > 1e-6 || b.Width <= 0 {
+			return fmt.Errorf("block %d begins at %f; the one before ends at %f", i, b.X, end)
+		}
+		end = b.X + b.Width
+	}
+	if at != len(row) || end > 100+1e-6 {
+		return fmt.Errorf("the blocks contain %d of %d segments and end at %f", at, len(row), end)
+	}
+	return nil
+}
+
+// TestLargeLogsFold: segments of one state fold until a page has at most BlocksMax blocks.
+func TestLargeLogsFold(t *testing.T) {
+	rows := make([][]Piece, 6)
+	for i := range rows {
+		for n := range 10_000 {
+			rows[i] = append(rows[i], Piece{Base: int64(n), Last: int64(n), Bytes: 100,
+				State: report.SegmentClean})
+		}
+		rows[i][5000].Current = true
+	}
+	sum := 0
+	for i, blocks := range Blocks(rows) {
+		sum += len(blocks)
+		if fault := check(rows[i], blocks); fault != nil {
+			t.Error(fault)
+		}
+	}
+	if sum == 0 || sum > BlocksMax {
+		t.Errorf("got %d blocks, want at most %d", sum, BlocksMax)
+	}
+	few := Blocks([][]Piece{rows[0][:200]})
+	if len(few[0]) != 200 {
+		t.Errorf("got %d blocks of 200 segments, want no folding", len(few[0]))
+	}
+}
+
+// TestWidthsAreComparable: a byte has the same width in all rows.
+func TestWidthsAreComparable(t *testing.T) {
+	blocks := Blocks([][]Piece{{{Bytes: 600, State: "clean"}, {Base: 1, Bytes: 400, State: "dirty"}},
+		{{Bytes: 500, State: "clean"}}, {}})
+	if blocks[0][0].Width != 60 || blocks[0][1].X != 60 || blocks[1][0].Width != 50 ||
+		len(blocks[2]) != 0 {
+		t.Errorf("got %+v", blocks)
+	}
+}

@@ -1,0 +1,239 @@
+package console
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"heartwood.dev/heartwood/api/report"
+	"heartwood.dev/heartwood/internal/console/cleanermap"
+	"heartwood.dev/heartwood/internal/remote"
+)
+
+// mapFrame is the cleaner map of a topic at one moment: what templates/map.html renders, and what
+// the stream of updates sends as JSON to web/map.ts.
+type mapFrame struct {
+	Cards   []card   `json:"cards"`
+	Rows    []mapRow `json:"rows"`
+	Missing string   `json:"missing"` // brokers that did not respond; "" if all did
+}
+
+// mapRow is one replica.
+type mapRow struct {
+	ID     string     `json:"id"` // partition, and the broker of a follower: "3" or "3@1"
+	Name   string     `json:"name"`
+	Facts  []string   `json:"facts"`
+	Label  string     `json:"label"` // of the row, for screen readers
+	Head   string     `json:"head"`
+	Rest   string     `json:"rest"`
+	Detail string     `json:"detail"`
+	Tone   string     `json:"tone"`
+	Bar    bool       `json:"bar"`
+	Ratio  float64    `json:"ratio"`
+	Pass   int64      `json:"pass"` // ID of the running pass; 0 without one
+	Blocks []mapBlock `json:"blocks"`
+
+	Follower bool  `json:"follower"`
+	Broker   int32 `json:"broker"`
+}
+
+// mapBlock is one block of a row. The names are short, as a frame has up to 1,500 of them.
+type mapBlock struct {
+	Key     string  `json:"k"` // base offset, unique in its row
+	X       float64 `json:"x"` // percent of the width of the map
+	Width   float64 `json:"w"`
+	Class   string  `json:"c"`
+	Garbage float64 `json:"g"` // share of the block's height
+	Read    float64 `json:"r"` // share of the block's width
+	Title   string  `json:"t"`
+	Label   string  `json:"l"` // below the block
+	Link    string  `json:"h"` // relative URL of the details
+}
+
+// frameOf computes the frame of a topic. The rows are those of the leaders, with followers each
+// followed by its other replicas. A partition without a leader shows its preferred one.
+func frameOf(topic string, answers *remote.Answers, logs map[replicaID]*cleanermap.Log,
+	followers bool, now time.Time) *mapFrame {
+	frame := &mapFrame{}
+	var pieces [][]cleanermap.Piece
+	for i := range answers.Placement.Partitions {
+		p := &answers.Placement.Partitions[i]
+		brokers := slices.Clone(p.Replicas)
+		slices.SortStableFunc(brokers, func(a, b int32) int {
+			return cmp.Compare(order(a == p.Leader), order(b == p.Leader))
+		})
+		for at, broker := range brokers {
+			if at > 0 && !followers {
+				break
+			}
+			row, of := rowOf(topic, p, broker, logs[replicaID{p.Partition, broker}],
+				reportOf(answers, p.Partition, broker))
+			if row.Follower = at > 0; row.Follower {
+				row.ID += "@" + strconv.Itoa(int(broker))
+			}
+			frame.Rows = append(frame.Rows, row)
+			pieces = append(pieces, of)
+		}
+	}
+	for i, blocks := range cleanermap.Blocks(pieces) {
+		row := &frame.Rows[i]
+		for at := range blocks {
+			row.Blocks = append(row.Blocks, blockOf(topic, row, &blocks[at]))
+		}
+	}
+	frame.Cards = mapCards(answers, now)
+	return frame
+}
+
+func order(first bool) int {
+	if first {
+		return 0
+	}
+	return 1
+}
+
+func reportOf(answers *remote.Answers, partition, broker int32) *report.Partition {
+	for i := range answers.Partitions {
+		if p := &answers.Partitions[i]; p.Partition == partition && p.Broker == broker {
+			return p
+		}
+	}
+	return nil
+}
+
+func rowOf(topic string, p *report.PlacedPartition, broker int32, log *cleanermap.Log,
+	of *report.Partition) (mapRow, []cleanermap.Piece) {
+	id := strconv.Itoa(int(p.Partition))
+	row := mapRow{ID: id, Name: topic + "-" + id, Broker: broker, Blocks: []mapBlock{}}
+	role := "follows"
+	if broker == p.Leader {
+		role = "leads"
+	} else if !slices.Contains(p.InSyncReplicas, broker) {
+		role = "is not in sync"
+	}
+	row.Facts = []string{fmt.Sprintf("broker %d %s", broker, role)}
+	if of == nil {
+		row.Head, row.Tone = "No report", "bad"
+		row.Rest = ": broker " + strconv.Itoa(int(broker)) + " does not respond"
+	} else {
+		s := statusOf(of.Compaction)
+		row.Head, row.Rest, row.Detail, row.Tone = s.Head, s.Rest, s.Detail, s.Tone
+		row.Bar, row.Ratio = s.Bar, math.Round(s.Ratio*1000)/1000
+		row.Facts = append(row.Facts, formatBytes(of.SizeBytes)+", "+
+			plural(of.Segments, "segment"))
+	}
+	row.Label = "Segments of " + row.Name + " on broker " + strconv.Itoa(int(broker))
+	if log == nil {
+		return row, nil
+	}
+	if log.Pass != nil {
+		row.Pass = log.Pass.ID
+	}
+	return row, log.Pieces()
+}
+
+// blockOf describes a block.
+func blockOf(topic string, row *mapRow, b *cleanermap.Block) mapBlock {
+	of := mapBlock{Key: strconv.FormatInt(b.Base, 10), X: round3(b.X), Width: round3(b.Width),
+		Class: classOf(&b.Piece, b.Segments), Title: titleOf(row, b)}
+	if b.Bytes > 0 {
+		of.Garbage = round3(float64(b.Garbage) / float64(b.Bytes))
+		of.Read = round3(float64(b.Read) / float64(b.Bytes))
+	}
+	partition, _, _ := strings.Cut(row.ID, "@")
+	of.Link = query("segment", "topic", topic, "partition", partition, "broker", row.Broker,
+		"base", b.Base, "last", b.Last)
+	const labelWidth = 4 // percent; a narrower block has no room for a label
+	switch {
+	case b.Width < labelWidth:
+	case b.Current && b.Read > 0:
+		of.Label = formatPercent(of.Read)
+	case b.Written:
+		of.Label = "rewritten"
+	case b.Segments > 1:
+		of.Label = "× " + formatCount(b.Segments)
+	}
+	return of
+}
+
+func round3(x float64) float64 { return math.Round(x*1000) / 1000 }
+
+// classOf returns the classes of a block, for the style sheet.
+func classOf(p *cleanermap.Piece, segments int) string {
+	classes := []string{p.State}
+	for _, mark := range []struct {
+		set  bool
+		name string
+	}{{p.Chosen, "chosen"}, {p.Forced, "forced"}, {p.Current, "current"}, {p.Written, "written"},
+		{segments > 1, "folded"}} {
+		if mark.set {
+			classes = append(classes, mark.name)
+		}
+	}
+	return strings.Join(classes, " ")
+}
+
+// titleOf describes a block in one line.
+func titleOf(row *mapRow, b *cleanermap.Block) string {
+	text := "Segment " + strconv.FormatInt(b.Base, 10)
+	if b.Segments > 1 {
+		text = plural(b.Segments, "segment") + " from " + strconv.FormatInt(b.Base, 10)
+	}
+	text += " of " + row.Name + ": " + b.State + ", " + formatBytes(b.Bytes)
+	if b.Garbage > 0 && b.Bytes > 0 {
+		text += ", " + formatPercent(float64(b.Garbage)/float64(b.Bytes)) + " garbage"
+	}
+	switch {
+	case b.Written:
+		text += ", written by this pass"
+	case b.Current:
+		text += ", being rewritten"
+	case b.Chosen:
+		text += ", this pass rewrites it"
+	}
+	return text
+}
+
+// missingText names the brokers that did not respond.
+func missingText(names []string) string {
+	if len(names) == 0 {
+		return ""
+	}
+	which := "these brokers know"
+	if len(names) == 1 {
+		which = "this broker knows"
+	}
+	return strings.Join(names, ", ") + ": no response. This page lacks what only " + which + "."
+}
+
+// mapCards returns the sums over the leaders' logs.
+func mapCards(answers *remote.Answers, now time.Time) []card {
+	rows := topicsOf(*answers, now)
+	if len(rows) == 0 {
+		return []card{}
+	}
+	row := rows[0]
+	of := func(n int64) string {
+		if total := row.Sections.Total(); total > 0 {
+			return formatBytes(n) + ", " + formatPercent(float64(n)/float64(total))
+		}
+		return formatBytes(n)
+	}
+	garbage := card{Name: "Garbage still to go", Value: none}
+	if row.GarbageKnown {
+		garbage.Value = of(row.Garbage)
+		if !row.GarbageExact {
+			garbage.Note = "estimated"
+		}
+	}
+	passes := card{Name: "Passes running", Value: formatCount(row.Running)}
+	if row.Running > 0 {
+		passes.Tone = "run"
+	}
+	return []card{{Name: "Size of the leaders' logs", Value: formatBytes(row.Bytes)},
+		{Name: "Dirty", Value: of(row.Sections.Dirty)}, garbage, passes}
+}

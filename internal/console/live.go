@@ -1,0 +1,132 @@
+package console
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"slices"
+	"time"
+)
+
+const (
+	// liveGap is the shortest time between two updates of a page. Steps of passes come faster.
+	liveGap = 100 * time.Millisecond
+	// liveComment is the interval of comments, which keep proxies from closing the stream.
+	liveComment = 15 * time.Second
+	// liveWrite limits the time to send one update. A page that does not read is cut off.
+	liveWrite = 20 * time.Second
+	// viewersMax is the number of streams of a console.
+	viewersMax = 200
+)
+
+// update is the data of one event of the stream: the parts of the frame that have changed.
+type update struct {
+	Cards   []card            `json:"cards,omitempty"`
+	Rows    []json.RawMessage `json:"rows"`
+	Order   []string          `json:"order,omitempty"` // IDs of all rows, if they have changed
+	Missing string            `json:"missing"`
+}
+
+// differ finds what has changed between two frames that are sent to one page.
+type differ struct {
+	rows  map[string][]byte // JSON of the rows that were sent, by ID
+	order []string
+	cards []card
+	// missing is the text that was sent.
+	missing string
+}
+
+// next returns the update to a frame, and whether there is anything to send.
+func (d *differ) next(frame *mapFrame) (update, bool) {
+	of := update{Rows: []json.RawMessage{}, Missing: frame.Missing}
+	var order []string
+	sent := map[string][]byte{}
+	for i := range frame.Rows {
+		row := &frame.Rows[i]
+		order = append(order, row.ID)
+		encoded, err := json.Marshal(row)
+		if err != nil {
+			continue // rows contain only numbers that JSON can represent
+		}
+		if sent[row.ID] = encoded; !bytes.Equal(encoded, d.rows[row.ID]) {
+			of.Rows = append(of.Rows, encoded)
+		}
+	}
+	if !slices.Equal(order, d.order) {
+		of.Order = order
+	}
+	if !slices.Equal(frame.Cards, d.cards) {
+		of.Cards = frame.Cards
+	}
+	changed := len(of.Rows) > 0 || of.Order != nil || of.Cards != nil ||
+		frame.Missing != d.missing
+	d.rows, d.order, d.cards, d.missing = sent, order, frame.Cards, frame.Missing
+	return of, changed
+}
+
+// live streams the frames of a topic as server-sent events. Each stream begins with a whole frame,
+// so a page that connects again needs no other state.
+func (c *Console) live(w http.ResponseWriter, r *http.Request) {
+	select {
+	case c.viewers <- struct{}{}:
+		defer func() { <-c.viewers }()
+	default:
+		refuse(w, http.StatusServiceUnavailable, "Too many pages receive updates.")
+		return
+	}
+	watched, leave, err := c.watches.join(r.URL.Query().Get("topic"))
+	if err != nil {
+		refuse(w, http.StatusServiceUnavailable, err.Error())
+		return
+	}
+	defer leave()
+	followers := r.URL.Query().Get("replicas") != ""
+	header := w.Header()
+	header.Set("Content-Type", "text/event-stream")
+	header.Set("X-Accel-Buffering", "no") // nginx would hold updates back
+	w.WriteHeader(http.StatusOK)
+	control := http.NewResponseController(w)
+	watched.await(r.Context())
+	var d differ
+	comment := time.NewTicker(liveComment)
+	defer comment.Stop()
+	for last := int64(-1); ; {
+		frame, version, changed := watched.current(followers, time.Now())
+		if version != last {
+			last = version
+			if of, changed := d.next(frame); changed && send(w, control, of) != nil {
+				return
+			}
+		}
+		select {
+		case <-r.Context().Done():
+			return
+		case <-comment.C:
+			_ = control.SetWriteDeadline(time.Now().Add(liveWrite))
+			if _, err := w.Write([]byte(": \n\n")); err != nil || control.Flush() != nil {
+				return
+			}
+			continue
+		case <-changed:
+		}
+		select {
+		case <-r.Context().Done():
+			return
+		case <-time.After(liveGap):
+		}
+	}
+}
+
+// send writes one event.
+func send(w http.ResponseWriter, control *http.ResponseController, of update) error {
+	encoded, err := json.Marshal(of)
+	if err != nil {
+		return err
+	}
+	_ = control.SetWriteDeadline(time.Now().Add(liveWrite)) // fails only in tests
+	if _, err := fmt.Fprintf(w, "event: frame\ndata: %s\n\n", encoded); err != nil {
+		return err
+	}
+	return control.Flush()
+}

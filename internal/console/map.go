@@ -1,0 +1,132 @@
+package console
+
+import (
+	"cmp"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"heartwood.dev/heartwood/api/report"
+	"heartwood.dev/heartwood/internal/remote"
+)
+
+// mapPage is the page Cleaner map.
+type mapPage struct {
+	Topic     string
+	Topics    []string // compacted topics, for the choice
+	Row       topicRow
+	Followers bool // the rows of followers are shown, too
+	Frame     *mapFrame
+	Passes    []passEntry
+	CleanBy   string // why Clean now is disabled; "" if it is not
+	Asked     bool   // a pass was requested just now
+}
+
+// passEntry is a row of the history.
+type passEntry struct {
+	report.PartitionPass
+	Began  instant
+	Why    string
+	Took   string // "running" while it runs
+	Replay string // relative URL; "" if no steps were kept
+}
+
+// historyMax is the number of passes on the page.
+const historyMax = 25
+
+func (c *Console) cleanerMap(r *http.Request) (view, error) {
+	q := r.URL.Query()
+	all := c.opts.Fleet.Ask(r.Context(), nil)
+	topics := topicsOf(all, time.Now())
+	page := mapPage{Topic: q.Get("topic"), Followers: q.Get("replicas") != "",
+		Asked: q.Get("asked") != ""}
+	page.Topics = compactedTopics(topics)
+	if page.Topic == "" && len(page.Topics) > 0 {
+		page.Topic = busiest(topics)
+	}
+	at := slices.IndexFunc(topics, func(row topicRow) bool { return row.Name == page.Topic })
+	switch {
+	case page.Topic == "":
+		return c.answered(view{Template: "map", Title: "Cleaner map", Body: page}, all), nil
+	case at < 0:
+		return view{}, unknownTopic(page.Topic, all)
+	}
+	page.Row = topics[at]
+	if !page.Row.Compacted {
+		return c.answered(view{Template: "map", Title: "Cleaner map", Body: page}, all), nil
+	}
+	w, leave, err := c.watches.join(page.Topic)
+	if err != nil {
+		return view{}, &fault{status: http.StatusServiceUnavailable, text: err.Error()}
+	}
+	defer leave()
+	w.await(r.Context())
+	page.Frame, _, _ = w.current(page.Followers, time.Now())
+	c.history(r, &page)
+	page.CleanBy = c.cleanRefusal(r)
+	v := view{Template: "map", Title: "Cleaner map: " + page.Topic, Body: page,
+		Live: query("live", "topic", page.Topic)}
+	if page.Followers {
+		v.Live = query("live", "topic", page.Topic, "replicas", "1")
+	}
+	return c.answered(v, all), nil
+}
+
+func compactedTopics(rows []topicRow) (names []string) {
+	for i := range rows {
+		if rows[i].Compacted {
+			names = append(names, rows[i].Name)
+		}
+	}
+	return names
+}
+
+// busiest returns the compacted topic with the most running passes, then the most garbage, then the
+// largest size.
+func busiest(rows []topicRow) string {
+	compacted := slices.DeleteFunc(slices.Clone(rows),
+		func(row topicRow) bool { return !row.Compacted })
+	return slices.MaxFunc(compacted, func(a, b topicRow) int {
+		return cmp.Or(cmp.Compare(order(a.Internal), order(b.Internal)),
+			cmp.Compare(a.Running, b.Running), cmp.Compare(a.Garbage, b.Garbage),
+			cmp.Compare(a.Bytes, b.Bytes), strings.Compare(b.Name, a.Name))
+	}).Name
+}
+
+// history adds the last passes of the topic to the page. A broker that does not respond is named in
+// the head of the page already.
+func (c *Console) history(r *http.Request, page *mapPage) {
+	passes := c.opts.Fleet.Passes(r.Context(), remote.PassQuery{Topic: page.Topic,
+		Limit: historyMax})
+	for i := range passes {
+		p := &passes[i]
+		if !page.Followers && !leads(page.Frame, p) {
+			continue
+		}
+		if len(page.Passes) == historyMax {
+			break
+		}
+		page.Passes = append(page.Passes, entryOf(p))
+	}
+}
+
+// leads reports whether a pass ran on the replica that the page shows.
+func leads(frame *mapFrame, p *report.PartitionPass) bool {
+	return slices.ContainsFunc(frame.Rows, func(row mapRow) bool {
+		return row.ID == strconv.Itoa(int(p.Partition)) && row.Broker == p.Broker
+	})
+}
+
+func entryOf(p *report.PartitionPass) passEntry {
+	of := passEntry{PartitionPass: *p, Began: at(&p.Began), Why: word(triggers, p.Trigger),
+		Took: "running"}
+	if p.Ended != nil {
+		of.Took = formatDuration(seconds(*p.Ended - p.Began))
+	}
+	if p.StepCount > 0 && p.Ended != nil {
+		of.Replay = query("replay", "topic", p.Topic, "broker", p.Broker, "pass", p.ID)
+	}
+	return of
+}

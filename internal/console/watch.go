@@ -1,0 +1,338 @@
+package console
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"heartwood.dev/heartwood/api/report"
+	"heartwood.dev/heartwood/internal/console/cleanermap"
+	"heartwood.dev/heartwood/internal/remote"
+)
+
+const (
+	// watchesMax is the number of topics that a console watches at the same time. A broker serves
+	// eight streams of events.
+	watchesMax = 6
+	// watchLinger is how long a topic is watched after its last viewer has left, so that a page
+	// and its stream of updates share one watch.
+	watchLinger = 10 * time.Second
+	// pollInterval is the interval at which a watch requests the brokers' reports.
+	pollInterval = time.Second
+	// snapshotMax is how long a page waits for the first events of all brokers.
+	snapshotMax = 1500 * time.Millisecond
+)
+
+var errWatches = errors.New("other topics are being watched: close another page with a map")
+
+// replicaID identifies a replica of a topic.
+type replicaID struct {
+	partition int32
+	broker    int32
+}
+
+// watch keeps the cleaner map of one topic up to date while it has viewers: a goroutine for each
+// broker reads its events, and one polls the reports. All goroutines end with its context.
+type watch struct {
+	topic string
+	fleet *remote.Fleet
+
+	mu struct {
+		sync.Mutex
+		logs    map[replicaID]*cleanermap.Log
+		answers remote.Answers // the last reports
+		polled  bool
+		streams map[string]*stream // by address
+		version int64              // grows with every change
+		changed chan struct{}      // closed by the next change
+		// frames are computed once for all viewers: without followers, and with them.
+		frames [2]versionedFrame
+	}
+	wait *sync.WaitGroup // of all watches
+
+	// viewers and stop are guarded by watches.mu.
+	viewers int
+	stop    context.CancelFunc
+	leaving *time.Timer // runs while there are no viewers
+}
+
+// stream is the state of the events of one broker.
+type stream struct {
+	ready bool  // the snapshot is complete
+	fault error // why there are no events; nil while there are
+}
+
+// versionedFrame is the frame of a version of the state.
+type versionedFrame struct {
+	frame   *mapFrame
+	version int64
+}
+
+func newWatch(fleet *remote.Fleet, topic string, wait *sync.WaitGroup) *watch {
+	w := &watch{topic: topic, fleet: fleet, wait: wait}
+	w.mu.logs = map[replicaID]*cleanermap.Log{}
+	w.mu.streams = map[string]*stream{}
+	w.mu.changed = make(chan struct{})
+	return w
+}
+
+// change calls update, which changes the state, and wakes the viewers.
+func (w *watch) change(update func()) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	update()
+	w.mu.version++
+	close(w.mu.changed)
+	w.mu.changed = make(chan struct{})
+}
+
+// poll requests the reports until ctx ends, and starts a goroutine for each broker that is new.
+func (w *watch) poll(ctx context.Context) {
+	tick := time.NewTicker(pollInterval)
+	defer tick.Stop()
+	for {
+		answers := w.fleet.Ask(ctx, []string{w.topic})
+		if ctx.Err() != nil {
+			return
+		}
+		w.change(func() {
+			w.mu.answers, w.mu.polled = answers, true
+			for _, address := range answers.Addresses {
+				if w.mu.streams[address] == nil {
+					w.mu.streams[address] = &stream{}
+					w.wait.Go(func() { w.follow(ctx, address) })
+				}
+			}
+		})
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+// follow reads the events of a broker until ctx ends. It connects again when the stream ends.
+func (w *watch) follow(ctx context.Context, address string) {
+	for ctx.Err() == nil {
+		err := w.fleet.Events(ctx, address, w.topic, func(name string, data []byte) {
+			w.apply(address, name, data)
+		})
+		w.change(func() {
+			w.mu.streams[address].ready, w.mu.streams[address].fault = false, err
+		})
+		select {
+		case <-ctx.Done():
+		case <-time.After(pollInterval):
+		}
+	}
+}
+
+// apply applies one event. It ignores kinds of events that it does not know.
+func (w *watch) apply(address, name string, data []byte) {
+	var update func()
+	switch name {
+	case report.EventSegments:
+		var event report.SegmentsEvent
+		if json.Unmarshal(data, &event) == nil && event.Topic == w.topic {
+			update = func() {
+				w.logOf(event.Partition, event.Broker).ApplySegments(&event)
+				if event.Gone {
+					delete(w.mu.logs, replicaID{event.Partition, event.Broker})
+				}
+			}
+		}
+	case report.EventPass:
+		var event report.PartitionPass
+		if json.Unmarshal(data, &event) == nil && event.Topic == w.topic {
+			update = func() { w.logOf(event.Partition, event.Broker).ApplyPass(&event) }
+		}
+	case report.EventStep:
+		var event report.StepEvent
+		if json.Unmarshal(data, &event) == nil && event.Topic == w.topic {
+			update = func() { w.logOf(event.Partition, event.Broker).ApplyStep(&event) }
+		}
+	case report.EventReady:
+		update = func() { w.mu.streams[address].ready, w.mu.streams[address].fault = true, nil }
+	}
+	if update != nil {
+		w.change(update)
+	}
+}
+
+func (w *watch) logOf(partition, broker int32) *cleanermap.Log {
+	id := replicaID{partition, broker}
+	if w.mu.logs[id] == nil {
+		w.mu.logs[id] = &cleanermap.Log{}
+	}
+	return w.mu.logs[id]
+}
+
+// complete reports whether the reports have arrived, and the snapshot of every broker that
+// responds.
+func (w *watch) complete() bool {
+	if !w.mu.polled {
+		return false
+	}
+	for _, of := range w.mu.streams {
+		if !of.ready && of.fault == nil {
+			return false
+		}
+	}
+	return true
+}
+
+// await waits until the watch is complete, at most snapshotMax.
+func (w *watch) await(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, snapshotMax)
+	defer cancel()
+	for {
+		w.mu.Lock()
+		done, changed := w.complete(), w.mu.changed
+		w.mu.Unlock()
+		if done {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-changed:
+		}
+	}
+}
+
+// current returns the frame of the present state, its version, and a channel that the next change
+// closes.
+func (w *watch) current(followers bool, now time.Time) (*mapFrame, int64, <-chan struct{}) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	of := &w.mu.frames[0]
+	if followers {
+		of = &w.mu.frames[1]
+	}
+	if of.frame == nil || of.version != w.mu.version {
+		*of = versionedFrame{frameOf(w.topic, &w.mu.answers, w.mu.logs, followers, now),
+			w.mu.version}
+		of.frame.Missing = missingText(w.missing())
+	}
+	return of.frame, of.version, w.mu.changed
+}
+
+// missing returns the addresses of the brokers that did not respond, or whose events have ended and
+// not begun again: a broker that was killed restarts within less than the interval of polls.
+func (w *watch) missing() (addresses []string) {
+	for _, b := range w.mu.answers.Unanswered {
+		addresses = append(addresses, b.Address)
+	}
+	for address, of := range w.mu.streams {
+		if of.fault != nil && !slices.Contains(addresses, address) {
+			addresses = append(addresses, address)
+		}
+	}
+	slices.Sort(addresses)
+	return addresses
+}
+
+// with calls read with the log of a replica, and reports whether the replica is known. The function
+// read must not keep the log.
+func (w *watch) with(partition, broker int32, read func(*cleanermap.Log)) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	log := w.mu.logs[replicaID{partition, broker}]
+	if log == nil {
+		return false
+	}
+	read(log)
+	return true
+}
+
+// watches are the topics that a console watches.
+type watches struct {
+	fleet *remote.Fleet
+	wait  sync.WaitGroup // goroutines of all watches
+
+	mu struct {
+		sync.Mutex
+		byTopic map[string]*watch
+		closed  bool
+	}
+}
+
+// join returns the watch of a topic, which it starts if there is none. The caller calls leave once.
+func (all *watches) join(topic string) (w *watch, leave func(), err error) {
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	w = all.mu.byTopic[topic]
+	switch {
+	case all.mu.closed:
+		return nil, nil, errors.New("the console is stopping")
+	case w == nil && len(all.mu.byTopic) >= watchesMax && !all.evict():
+		return nil, nil, errWatches
+	case w == nil:
+		w = newWatch(all.fleet, topic, &all.wait)
+		var ctx context.Context
+		ctx, w.stop = context.WithCancel(context.Background())
+		w.wait.Go(func() { w.poll(ctx) })
+		if all.mu.byTopic == nil {
+			all.mu.byTopic = map[string]*watch{}
+		}
+		all.mu.byTopic[topic] = w
+	}
+	if w.leaving != nil {
+		w.leaving.Stop()
+		w.leaving = nil
+	}
+	w.viewers++
+	return w, sync.OnceFunc(func() { all.leave(w) }), nil
+}
+
+// leave ends the watch after watchLinger if its last viewer has left.
+func (all *watches) leave(w *watch) {
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	if w.viewers--; w.viewers > 0 {
+		return
+	}
+	var timer *time.Timer
+	timer = time.AfterFunc(watchLinger, func() {
+		all.mu.Lock()
+		defer all.mu.Unlock()
+		if w.leaving == timer {
+			all.end(w)
+		}
+	})
+	w.leaving = timer
+}
+
+// end stops a watch. The caller holds all.mu.
+func (all *watches) end(w *watch) {
+	if all.mu.byTopic[w.topic] == w {
+		delete(all.mu.byTopic, w.topic)
+	}
+	w.stop()
+}
+
+// evict ends a watch without viewers, and reports whether there was one. The caller holds all.mu.
+func (all *watches) evict() bool {
+	for _, w := range all.mu.byTopic {
+		if w.viewers == 0 {
+			all.end(w)
+			return true
+		}
+	}
+	return false
+}
+
+// close ends all watches and waits for their goroutines.
+func (all *watches) close() {
+	all.mu.Lock()
+	all.mu.closed = true
+	for _, w := range all.mu.byTopic {
+		all.end(w)
+	}
+	all.mu.Unlock()
+	all.wait.Wait()
+}

@@ -1,0 +1,177 @@
+// Keeps the cleaner map up to date by one EventSource. While the page is hidden there is none.
+import { draw, type Block } from "./shapes";
+
+interface Row {
+  id: string;
+  name: string;
+  facts: string[];
+  label: string;
+  head: string;
+  rest: string;
+  detail: string;
+  tone: string;
+  bar: boolean;
+  ratio: number;
+  pass: number;
+  blocks: Block[];
+  follower: boolean;
+}
+
+interface Card {
+  name: string;
+  value: string;
+  note: string;
+  tone: string;
+}
+
+interface Update {
+  cards?: Card[];
+  rows: Row[];
+  order?: string[];
+  missing: string;
+}
+
+const passes = new Map<string, number>(); // the running pass of each row
+
+export function live(map: HTMLElement): void {
+  const url = document.body.dataset.live;
+  if (!url) return;
+  let source: EventSource | null = null;
+  const open = () => {
+    source?.close();
+    if (document.hidden) {
+      source = null;
+      state("still", "paused");
+      return;
+    }
+    source = new EventSource(url);
+    source.addEventListener("frame", (event) => {
+      state("live", "live");
+      apply(map, JSON.parse((event as MessageEvent<string>).data) as Update);
+    });
+    source.onerror = () => {
+      state("lost", "reconnecting");
+      // The browser connects again by itself, but not after a response such as 503.
+      if (source?.readyState === EventSource.CLOSED) setTimeout(open, 2000);
+    };
+  };
+  document.addEventListener("visibilitychange", open);
+  addEventListener("pagehide", () => source?.close());
+  open();
+}
+
+function state(name: string, text: string): void {
+  const dot = document.getElementById("live");
+  if (!dot) return;
+  dot.dataset.state = name;
+  dot.textContent = text;
+}
+
+function apply(map: HTMLElement, update: Update): void {
+  if (update.cards) cards(update.cards);
+  missing(update.missing);
+  for (const row of update.rows) {
+    const section = find(map, row.id) ?? add(map, row.id);
+    fill(section, row);
+    say(row);
+  }
+  if (update.order) order(map, update.order);
+}
+
+function find(map: HTMLElement, id: string): HTMLElement | null {
+  return map.querySelector<HTMLElement>(`[data-row="${CSS.escape(id)}"]`);
+}
+
+// add copies the shape of another row: partitions may be added while the page is open.
+function add(map: HTMLElement, id: string): HTMLElement {
+  const other = map.querySelector<HTMLElement>("[data-row]");
+  if (!other) {
+    location.reload();
+    return map;
+  }
+  const section = other.cloneNode(true) as HTMLElement;
+  section.dataset.row = id;
+  section.querySelector("svg")!.replaceChildren();
+  map.append(section);
+  return section;
+}
+
+function order(map: HTMLElement, ids: string[]): void {
+  for (const section of map.querySelectorAll<HTMLElement>("[data-row]")) {
+    if (!ids.includes(section.dataset.row!)) section.remove();
+  }
+  for (const id of ids) {
+    const section = find(map, id);
+    if (section) map.append(section);
+  }
+}
+
+function text(within: Element, selector: string, value: string): void {
+  const of = within.querySelector(selector)!;
+  if (of.textContent !== value) of.textContent = value;
+}
+
+function fill(section: HTMLElement, row: Row): void {
+  section.classList.toggle("follower", row.follower);
+  text(section, "h3", row.name);
+  const facts = section.querySelector(".facts-of .note")!;
+  facts.replaceChildren(...row.facts.flatMap((f, i) => (i ? [document.createElement("br"), f] : [f])));
+  const head = section.querySelector<HTMLElement>(".status strong")!;
+  head.className = row.tone;
+  text(section, ".status strong", row.head);
+  text(section, ".status strong + span", row.rest);
+  text(section, ".status .note", row.detail);
+  const bar = section.querySelector("progress")!;
+  bar.hidden = !row.bar;
+  bar.value = row.ratio;
+  const svg = section.querySelector("svg")!;
+  svg.setAttribute("aria-label", row.label);
+  draw(svg, row.blocks);
+}
+
+// say announces the begin and the end of a pass to screen readers.
+function say(row: Row): void {
+  const before = passes.get(row.id);
+  passes.set(row.id, row.pass);
+  if (before === undefined || before === row.pass || row.follower) return;
+  const status = document.getElementById("say");
+  if (status) status.textContent = row.name + (row.pass ? ": a pass began" : ": the pass ended");
+  section: if (!row.pass) {
+    const link = document.getElementById("passes");
+    if (!link || link.dataset.stale) break section;
+    link.dataset.stale = "1";
+    const reload = document.createElement("a");
+    reload.href = location.href;
+    reload.className = "button fresh";
+    reload.textContent = "Show new passes";
+    link.append(" ", reload);
+  }
+}
+
+function cards(all: Card[]): void {
+  const list = document.querySelector("#cards .cards");
+  if (!list) return;
+  list.replaceChildren(
+    ...all.map((card) => {
+      const item = document.createElement("li");
+      item.className = "card " + card.tone;
+      const part = (kind: string, name: string, value: string) => {
+        const of = document.createElement(kind);
+        if (name) of.className = name;
+        of.textContent = value;
+        item.append(of, " ");
+      };
+      part("span", "name", card.name);
+      part("strong", "", card.value);
+      if (card.note) part("span", "note", card.note);
+      return item;
+    }),
+  );
+}
+
+function missing(value: string): void {
+  const of = document.getElementById("missing");
+  if (!of) return;
+  of.hidden = value === "";
+  if (of.textContent !== value) of.textContent = value;
+}
