@@ -1,0 +1,316 @@
+package broker
+
+import (
+	"encoding/json"
+	"flag"
+	"fmt"
+	"go/ast"
+	"go/doc"
+	"go/parser"
+	"go/token"
+	"net/http"
+	"os"
+	"path/filepath"
+	"reflect"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/getkin/kin-openapi/openapi3"
+
+	"heartwood.dev/heartwood/api/report"
+)
+
+var updateOpenAPI = flag.Bool("update", false, "write the schemas of docs/openapi.yaml")
+
+const (
+	openAPIFile = "../../docs/openapi.yaml"
+	reportDir   = "../../api/report"
+)
+
+// openAPITypes are the types of package report with a schema; the types of their fields follow.
+var openAPITypes = []reflect.Type{
+	reflect.TypeFor[report.Partitions](), reflect.TypeFor[report.Segments](),
+	reflect.TypeFor[report.Passes](), reflect.TypeFor[report.SegmentsEvent](),
+	reflect.TypeFor[report.StepEvent](), reflect.TypeFor[report.ReadyEvent](),
+	reflect.TypeFor[report.Keys](), reflect.TypeFor[report.Replicas](),
+	reflect.TypeFor[report.CleanRequests](), reflect.TypeFor[report.Aborted](),
+	reflect.TypeFor[report.Placement](), reflect.TypeFor[report.Transactions](),
+	reflect.TypeFor[report.MayStop](), reflect.TypeFor[report.Failure](),
+}
+
+// openAPIHead are the components that are not made from types.
+const openAPIHead = `components:
+  securitySchemes:
+    token:
+      type: http
+      scheme: bearer
+      description: Token of a ServiceAccount, if the LogCluster is secured (docs/security.md).
+  parameters:
+    topic: {name: topic, in: path, required: true, schema: {type: string}}
+    topics:
+      name: topic
+      in: query
+      description: Selects topics
+      schema: {type: array, items: {type: string}}
+    broker:
+      name: broker
+      in: query
+      description: Selects a broker of the process
+      schema: {type: integer, minimum: 0}
+  responses:
+    Status:
+      description: The state of the process
+      content:
+        application/json:
+          schema:
+            type: object
+            required: [status]
+            properties:
+              status: {type: string}
+              detail: {type: string}
+    Failure:
+      description: An error
+      content: {application/json: {schema: {$ref: "#/components/schemas/Failure"}}}
+  schemas:
+`
+
+// fieldDocs returns the comments of the types and fields of package report, by "Type" and
+// "Type.Field".
+func fieldDocs(t *testing.T) map[string]string {
+	t.Helper()
+	docs, set := map[string]string{}, token.NewFileSet()
+	files, err := filepath.Glob(reportDir + "/*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range files {
+		file, err := parser.ParseFile(set, name, nil, parser.ParseComments)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ast.Inspect(file, func(n ast.Node) bool {
+			decl, ok := n.(*ast.GenDecl)
+			if !ok || decl.Tok != token.TYPE {
+				return true
+			}
+			for _, spec := range decl.Specs {
+				addDocs(docs, decl, spec.(*ast.TypeSpec))
+			}
+			return false
+		})
+	}
+	return docs
+}
+
+func addDocs(docs map[string]string, decl *ast.GenDecl, spec *ast.TypeSpec) {
+	structure, ok := spec.Type.(*ast.StructType)
+	if !ok {
+		return
+	}
+	docs[spec.Name.Name] = new(doc.Package).Synopsis(decl.Doc.Text())
+	for _, field := range structure.Fields.List {
+		text := strings.Join(strings.Fields(field.Doc.Text()+" "+field.Comment.Text()), " ")
+		for _, name := range field.Names {
+			docs[spec.Name.Name+"."+name.Name] = text
+		}
+	}
+}
+
+// schemas makes the schemas of types.
+type schemas struct {
+	docs map[string]string
+	all  map[string]string // YAML by name
+}
+
+// schemaOf returns the schema of a type in one line, and makes the schemas of named structures.
+func (s *schemas) schemaOf(of reflect.Type) string {
+	switch of.Kind() {
+	case reflect.Pointer:
+		return s.schemaOf(of.Elem())
+	case reflect.Bool:
+		return "type: boolean"
+	case reflect.String:
+		return "type: string"
+	case reflect.Float64:
+		return "type: number"
+	case reflect.Int16, reflect.Int32, reflect.Int:
+		return "type: integer"
+	case reflect.Int64:
+		return "type: integer, format: int64"
+	case reflect.Slice:
+		if of.Elem().Kind() == reflect.Uint8 {
+			return "type: string, format: byte, nullable: true"
+		}
+		return "type: array, items: {" + s.schemaOf(of.Elem()) + "}"
+	case reflect.Map:
+		return "type: object, additionalProperties: {" + s.schemaOf(of.Elem()) + "}"
+	case reflect.Struct:
+		s.structure(of)
+		return `$ref: "#/components/schemas/` + of.Name() + `"`
+	}
+	panic("no schema of " + of.String())
+}
+
+func (s *schemas) structure(of reflect.Type) {
+	if _, made := s.all[of.Name()]; made {
+		return
+	}
+	s.all[of.Name()] = ""
+	var required []string
+	var properties strings.Builder
+	for _, field := range reflect.VisibleFields(of) {
+		name, options, _ := strings.Cut(field.Tag.Get("json"), ",")
+		if field.Anonymous || name == "" || name == "-" {
+			continue
+		}
+		if options != "omitempty" {
+			required = append(required, name)
+		}
+		owner := of
+		for _, i := range field.Index[:len(field.Index)-1] {
+			owner = owner.Field(i).Type
+		}
+		schema := s.schemaOf(field.Type)
+		if text := s.docs[owner.Name()+"."+field.Name]; text != "" && !strings.HasPrefix(schema, "$") {
+			schema += ", description: " + strconv.Quote(text)
+		}
+		fmt.Fprintf(&properties, "        %s: {%s}\n", name, schema)
+	}
+	var out strings.Builder
+	fmt.Fprintf(&out, "    %s:\n      type: object\n", of.Name())
+	if text := s.docs[of.Name()]; text != "" {
+		fmt.Fprintf(&out, "      description: %s\n", strconv.Quote(text))
+	}
+	if len(required) > 0 {
+		fmt.Fprintf(&out, "      required: [%s]\n", strings.Join(required, ", "))
+	}
+	s.all[of.Name()] = out.String() + "      properties:\n" + properties.String()
+}
+
+// TestOpenAPISchemasAreThoseOfTheTypes: with -update it writes them.
+func TestOpenAPISchemasAreThoseOfTheTypes(t *testing.T) {
+	s := schemas{docs: fieldDocs(t), all: map[string]string{}}
+	for _, of := range openAPITypes {
+		s.structure(of)
+	}
+	var names []string
+	for name := range s.all {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	want := openAPIHead
+	for _, name := range names {
+		want += s.all[name]
+	}
+	content, err := os.ReadFile(openAPIFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	head, got, found := strings.Cut(string(content), "components:\n")
+	if *updateOpenAPI {
+		//nolint:gosec // a document that everyone may read
+		if err := os.WriteFile(openAPIFile, []byte(head+want), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	} else if !found || "components:\n"+got != want {
+		t.Error("docs/openapi.yaml is outdated: go test ./internal/broker -run OpenAPI -update")
+	}
+}
+
+// loadOpenAPI returns the validated document. Its schemas permit no further properties: a field of
+// a response that is not in the document is a fault.
+func loadOpenAPI(t *testing.T) *openapi3.T {
+	t.Helper()
+	document, err := openapi3.NewLoader().LoadFromFile(openAPIFile)
+	if err == nil {
+		err = document.Validate(t.Context())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, schema := range document.Components.Schemas {
+		schema.Value.AdditionalProperties = openapi3.AdditionalProperties{Has: new(false)}
+	}
+	return document
+}
+
+// TestOpenAPIListsTheEndpointsOfTheManual compares the paths with the table of docs/http.md.
+func TestOpenAPIListsTheEndpointsOfTheManual(t *testing.T) {
+	manual, err := os.ReadFile("../../docs/http.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	variable := regexp.MustCompile(`/(\{\w+\}|[A-Z]+)`)
+	normal := func(method, path string) string {
+		return method + " " + variable.ReplaceAllString(path, "/*")
+	}
+	var want, got []string
+	for _, row := range regexp.MustCompile("(?m)^\\| `(GET|POST) (/\\S+)` \\|").FindAllStringSubmatch(
+		string(manual), -1) {
+		if row[2] != "/metrics" && !strings.HasPrefix(row[2], "/debug") {
+			want = append(want, normal(row[1], row[2]))
+		}
+	}
+	for path, item := range loadOpenAPI(t).Paths.Map() {
+		for method := range item.Operations() {
+			got = append(got, normal(method, path))
+		}
+	}
+	slices.Sort(want)
+	slices.Sort(got)
+	if !slices.Equal(got, want) {
+		t.Errorf("the document has\n%s\nthe manual has\n%s", strings.Join(got, "\n"),
+			strings.Join(want, "\n"))
+	}
+}
+
+// TestOpenAPIHoldsForResponses validates real responses of a broker with records, passes and a
+// tombstone, and failures.
+func TestOpenAPIHoldsForResponses(t *testing.T) {
+	c := newCluster(t)
+	c.start()
+	handler := handlerOf(c.Broker)
+	c.sync(1, 1, 2, "monday")
+	client := c.client()
+	for round := range 3 {
+		c.produce(client, fmt.Sprint("round", round), 200)
+		c.cleanTickets()
+	}
+	document := loadOpenAPI(t)
+	const segments = "/api/v1/partitions/{topic}/{partition}/segments"
+	for path, template := range map[string]string{
+		"/healthz": "/healthz", "/readyz": "/readyz",
+		"/api/v1/partitions":                               "/api/v1/partitions",
+		"/api/v1/partitions/tickets/0/segments?limit=1":    segments,
+		"/api/v1/partitions/tickets/1/segments":            segments,
+		"/api/v1/partitions/tickets/9/segments":            segments,
+		"/api/v1/passes":                                   "/api/v1/passes",
+		"/api/v1/passes?steps=true":                        "/api/v1/passes",
+		"/api/v1/passes?limit=x":                           "/api/v1/passes",
+		"/api/v1/topics":                                   "/api/v1/topics",
+		"/api/v1/topics/tickets/keys?key=a2V5LTc&all=true": "/api/v1/topics/{topic}/keys",
+		"/api/v1/topics/tickets/keys?key=eA":               "/api/v1/topics/{topic}/keys",
+		"/api/v1/topics/tickets/replicas":                  "/api/v1/topics/{topic}/replicas",
+		"/api/v1/placement":                                "/api/v1/placement",
+		"/api/v1/transactions":                             "/api/v1/transactions",
+		"/api/v1/may-stop/0":                               "/api/v1/may-stop/{broker}",
+	} {
+		r := get(t, handler, http.MethodGet, path)
+		responses := document.Paths.Value(template).Get.Responses
+		response := responses.Status(r.Code)
+		if response == nil {
+			response = responses.Default()
+		}
+		var value any
+		if err := json.Unmarshal(r.Body.Bytes(), &value); err != nil {
+			t.Fatalf("%s: %v", path, err)
+		}
+		schema := response.Value.Content.Get("application/json").Schema.Value
+		if err := schema.VisitJSON(value); err != nil {
+			t.Errorf("%s: status %d: %v", path, r.Code, err)
+		}
+	}
+}
