@@ -25,7 +25,7 @@ import (
 
 const (
 	// brokerTimeout limits one request to the HTTP port of a broker.
-	brokerTimeout = 10 * time.Second
+	brokerTimeout = 30 * time.Second
 	// tokenSeconds is the lifetime of a token; it is the shortest that the API server issues.
 	tokenSeconds = 600
 )

@@ -2,9 +2,12 @@ package cli
 
 import (
 	"archive/zip"
+	"bufio"
+	"context"
 	"encoding/json"
 	"errors"
 	"io"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -30,7 +33,7 @@ func TestCommands(t *testing.T) {
 		{"status", f.testStatus}, {"restricted", f.testRestricted}, {"topics", f.testTopics},
 		{"records", f.testRecords}, {"why", f.testWhy}, {"groups", f.testGroups},
 		{"clean", f.testClean}, {"restart", f.testRestart}, {"pause", f.testPause},
-		{"move", f.testMove}, {"user", f.testUser}, {"accept loss", f.testAcceptLoss},
+		{"move", f.testMove}, {"balance", f.testBalance}, {"console", f.testConsole}, {"user", f.testUser}, {"accept loss", f.testAcceptLoss},
 		{"report", f.testReport}, {"secured", f.testSecured}, {"two clusters", f.testTwoClusters},
 	} {
 		t.Run(step.name, step.run)
@@ -50,7 +53,8 @@ func (f *fixture) createCluster(t *testing.T) {
 		c.Status = v1alpha1.LogClusterStatus{ObservedGeneration: c.Generation, ReadyBrokers: 1,
 			Bootstrap: "main-bootstrap.logs.svc:9092", Topics: 2, Partitions: 3,
 			Brokers: []v1alpha1.BrokerStatus{{ID: 0, Ready: true, Version: "v1.0.0", Leaders: 3,
-				Zone: "a"}},
+				Zone: "a", Volume: &v1alpha1.BrokerVolume{UsedPercent: 45, TotalBytes: 10 << 30,
+					Pressure: "None"}}},
 			Conditions: []metav1.Condition{condition("Ready", "True", "Ready", "All brokers are up."),
 				condition("Applied", "True", "Applied", "The spec is applied.")}}
 	})
@@ -278,6 +282,65 @@ func (f *fixture) testMove(t *testing.T) {
 	cluster.Spec.Brokers = 1
 	if err := f.api.Update(t.Context(), cluster); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// testBalance: both partitions are on broker 0 of three. The broker of the test serves the reports
+// of broker 0 only, so the others are removed from the LogCluster for the plan.
+func (f *fixture) testBalance(t *testing.T) {
+	f.run(t, "rebalance", "--yes").ok(t)
+	if out := f.run(t, "rebalance").ok(t); !strings.Contains(out, "the brokers are balanced") {
+		t.Errorf("one broker: %q", out)
+	}
+	f.golden(t, "rebalance-cancel.txt", f.run(t, "rebalance", "--cancel", "--yes").ok(t))
+	got := get(t, f, "main", &v1alpha1.LogCluster{}).Annotations[v1alpha1.AnnotationRebalance]
+	if got != v1alpha1.RebalanceCancel {
+		t.Errorf("annotation %q", got)
+	}
+	f.run(t, "drain", "0", "--yes").fails(t, "cannot leave broker 0: no other broker may take it")
+	f.run(t, "drain", "1", "--yes").fails(t, "has the brokers 0 to 0")
+	f.run(t, "cordon").fails(t, "give the id of a BROKER")
+	f.run(t, "cordon", "0", "--yes").ok(t)
+	if ids := get(t, f, "main", &v1alpha1.LogCluster{}).Spec.Cordoned; len(ids) != 1 {
+		t.Errorf("cordoned %v", ids)
+	}
+	f.run(t, "cordon", "0", "--undo", "--yes").ok(t)
+	if ids := get(t, f, "main", &v1alpha1.LogCluster{}).Spec.Cordoned; len(ids) != 0 {
+		t.Errorf("cordoned after the end: %v", ids)
+	}
+}
+
+// testConsole: the console shows the topic of the broker behind the forwarded port.
+func (f *fixture) testConsole(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	out, in := io.Pipe()
+	root := Root()
+	root.SetArgs([]string{"--kubeconfig", f.restricted, "console", "--port", "0"})
+	root.SetOut(in)
+	ended := make(chan error, 1)
+	go func() { ended <- root.ExecuteContext(ctx) }()
+	line, err := bufio.NewReader(out).ReadString('\n')
+	address, found := strings.CutPrefix(strings.TrimSpace(line), "ready console=")
+	if err != nil || !found {
+		t.Fatalf("%q, error %v", line, err)
+	}
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address, http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	page, err := io.ReadAll(response.Body)
+	_ = response.Body.Close()
+	if err != nil || response.StatusCode != http.StatusOK || !strings.Contains(string(page), "main") {
+		t.Errorf("status %s, error %v: %.200s", response.Status, err, page)
+	}
+	cancel()
+	if err := <-ended; err != nil {
+		t.Error(err)
 	}
 }
 

@@ -84,7 +84,8 @@ func Root() *cobra.Command {
 	root.AddCommand(statusCommand(f), topicsCommand(f), brokersCommand(f), whyCommand(f),
 		cleanCommand(f), topCommand(f), tailCommand(f), produceCommand(f), groupsCommand(f),
 		userCommand(f), restartCommand(f), pauseCommand(f), resumeCommand(f), moveCommand(f),
-		acceptLossCommand(f), logsCommand(f), reportCommand(f))
+		rebalanceCommand(f), drainCommand(f), cordonCommand(f), acceptLossCommand(f),
+		logsCommand(f), reportCommand(f), consoleCommand(f))
 	return root
 }
 

@@ -16,6 +16,7 @@ import (
 
 	"heartwood.dev/heartwood/api/v1alpha1"
 	"heartwood.dev/heartwood/internal/cli/health"
+	"heartwood.dev/heartwood/internal/remote"
 )
 
 // watchInterval is the time between two outputs of --watch.
@@ -184,6 +185,8 @@ type broker struct {
 	Node          string `json:"node,omitempty"`
 	Restarts      *int32 `json:"restarts,omitempty"` // of the container; absent if unknown
 	RestartReason string `json:"restartReason,omitempty"`
+	// Volume is absent until the broker has measured it.
+	Volume *v1alpha1.BrokerVolume `json:"volume,omitempty"`
 }
 
 // brokersOf returns the brokers of the status, with what their pods add.
@@ -191,7 +194,7 @@ func brokersOf(cluster *v1alpha1.LogCluster, pods []corev1.Pod) []broker {
 	brokers := []broker{}
 	for _, b := range cluster.Status.Brokers {
 		row := broker{ID: b.ID, Ready: b.Ready, Version: b.Version, Zone: b.Zone,
-			Leaders: b.Leaders, RestartReason: b.RestartReason}
+			Leaders: b.Leaders, RestartReason: b.RestartReason, Volume: b.Volume}
 		for i := range pods {
 			if pods[i].Name != v1alpha1.BrokerLeaseName(cluster.Name, b.ID) {
 				continue
@@ -207,14 +210,17 @@ func brokersOf(cluster *v1alpha1.LogCluster, pods []corev1.Pod) []broker {
 }
 
 func printBrokers(out io.Writer, brokers []broker) error {
-	rows := newTable("BROKER READY VERSION ZONE LEADERS NODE RESTARTS RESTART-REASON")
+	rows := newTable("BROKER READY VERSION ZONE LEADERS DISK NODE RESTARTS RESTART-REASON")
 	for _, b := range brokers {
-		restarts := ""
+		restarts, disk := "", ""
+		if v := b.Volume; v != nil {
+			disk = fmt.Sprintf("%d%% of %s", v.UsedPercent, remote.Bytes(v.TotalBytes))
+		}
 		if b.Restarts != nil {
 			restarts = strconv.Itoa(int(*b.Restarts))
 		}
 		rows.add(strconv.Itoa(int(b.ID)), strconv.FormatBool(b.Ready), b.Version, b.Zone,
-			strconv.Itoa(int(b.Leaders)), b.Node, restarts, b.RestartReason)
+			strconv.Itoa(int(b.Leaders)), disk, b.Node, restarts, b.RestartReason)
 	}
 	return rows.print(out, "")
 }
@@ -222,11 +228,12 @@ func printBrokers(out io.Writer, brokers []broker) error {
 func brokersCommand(f *flags) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "brokers",
-		Short: "Show the brokers: version, zone, leaders, node, restarts",
+		Short: "Show the brokers: version, zone, leaders, disk, node, restarts",
 		Long: `Show the brokers of a LogCluster, one per line.
 
-RESTARTS is the number of restarts of the container. RESTART-REASON says why the operator is going
-to restart the broker. The exit code is 3 if a broker is not ready.`,
+DISK is the used share of the volume. RESTARTS is the number of restarts of the container.
+RESTART-REASON says why the operator is going to restart the broker. The exit code is 3 if a broker
+is not ready.`,
 		Args: noArgs,
 	}
 	cmd.RunE = f.run(func(ctx context.Context, s *session, _ []string) error {

@@ -129,8 +129,9 @@ var layers = map[string][]string{
 	"internal/cli/health":         {"api/v1alpha1"},
 	"internal/cli": {
 		"api/report", "api/v1alpha1", "internal/cli/forward", "internal/cli/health",
-		"internal/cli/kafka", "internal/credentials", "internal/metadata",
-		"internal/operator/render", "internal/partitionset", "internal/remote",
+		"internal/cli/kafka", "internal/console", "internal/credentials", "internal/metadata",
+		"internal/operator/render", "internal/partitionset", "internal/placement/balance",
+		"internal/remote",
 		"internal/restmapper", "internal/topicconfig", "internal/version",
 	},
 	"controllers/index":      {"api/v1alpha1"},

@@ -87,10 +87,20 @@ func cluster(c *v1alpha1.LogCluster) []Finding {
 			add(Warning, condition, "")
 		case condition.Type == v1alpha1.ConditionScaled && isFalse:
 			add(scaled(condition.Reason), condition, "")
+		case condition.Type == v1alpha1.ConditionDrained && isFalse:
+			add(drained(condition.Reason), condition, "")
+		case condition.Type == v1alpha1.ConditionStoragePressure &&
+			condition.Status == metav1.ConditionTrue:
+			add(pressed(condition.Reason), condition, "kubectl heartwood top")
 		case condition.Type == v1alpha1.ConditionRollingOut &&
 			condition.Status == metav1.ConditionTrue:
 			add(rolling(condition.Reason), condition, "")
 		}
+	}
+	if r := c.Status.Rebalance; r != nil && r.Phase.Active() {
+		found = append(found, Finding{Info, "LogCluster " + c.Name, string(r.Phase), fmt.Sprintf(
+			"Replicas are being moved: %d of %d moves done. %s", r.MovesDone, r.Moves, r.Message),
+			"kubectl heartwood rebalance --cancel"})
 	}
 	if c.Paused() {
 		found = append(found, Finding{Info, "LogCluster " + c.Name, v1alpha1.ReasonPaused,
@@ -116,6 +126,20 @@ func scaled(reason string) Severity {
 		return Warning
 	}
 	return Info
+}
+
+func drained(reason string) Severity {
+	if reason == v1alpha1.ReasonDrainBlocked {
+		return Warning
+	}
+	return Info
+}
+
+func pressed(reason string) Severity {
+	if reason == v1alpha1.PressureReject || reason == v1alpha1.PressureReserve {
+		return Critical
+	}
+	return Warning
 }
 
 func rolling(reason string) Severity {

@@ -53,6 +53,8 @@ func TestFindings(t *testing.T) {
 	paused := healthy()
 	paused.Annotations = map[string]string{v1alpha1.AnnotationPaused: "true"}
 	paused.Generation = 3
+	moving := healthy()
+	moving.Status.Rebalance = &v1alpha1.RebalanceStatus{Phase: v1alpha1.RebalanceMoving}
 	later := healthy()
 	later.Generation = 3
 	waiting := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "main-broker-1"}}
@@ -90,6 +92,14 @@ func TestFindings(t *testing.T) {
 		"later spec": {Input{Cluster: later}, false, []string{"info LogCluster main NotObserved "}},
 		"draining": {Input{Cluster: healthy(condition("Scaled", "False", "Draining", ""))}, false,
 			[]string{"info LogCluster main Draining "}},
+		"full": {Input{Cluster: healthy(condition("StoragePressure", "True", "Reject", ""))}, true,
+			[]string{"critical LogCluster main Reject kubectl heartwood top"}},
+		"filling": {Input{Cluster: healthy(condition("StoragePressure", "True", "Warn", ""))}, true,
+			[]string{"warning LogCluster main Warn kubectl heartwood top"}},
+		"drain blocked": {Input{Cluster: healthy(condition("Drained", "False", "DrainBlocked",
+			""))}, true, []string{"warning LogCluster main DrainBlocked "}},
+		"moving": {Input{Cluster: moving}, false,
+			[]string{"info LogCluster main Moving kubectl heartwood rebalance --cancel"}},
 		"replicas do not fit": {Input{Cluster: healthy(condition("Scaled", "False",
 			"ReplicasDoNotFit", ""))}, true, []string{"warning LogCluster main ReplicasDoNotFit "}},
 		"expired": {Input{Cluster: healthy(condition("CertificatesReady", "False",

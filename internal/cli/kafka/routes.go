@@ -18,7 +18,7 @@ import (
 )
 
 // requestTimeout limits the metadata request at the start.
-const requestTimeout = 15 * time.Second
+const requestTimeout = 30 * time.Second
 
 // Options say how to reach the brokers.
 type Options struct {

@@ -1,0 +1,277 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+
+	"github.com/spf13/cobra"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"heartwood.dev/heartwood/api/v1alpha1"
+	"heartwood.dev/heartwood/internal/partitionset"
+	"heartwood.dev/heartwood/internal/placement/balance"
+)
+
+// movesMax is the number of moves that a plan prints.
+const movesMax = 20
+
+// balanceFlags are the flags of the commands that move replicas between brokers.
+type balanceFlags struct {
+	account account
+	consent consent
+}
+
+func rebalanceCommand(f *flags) *cobra.Command {
+	var b balanceFlags
+	cancel := false
+	cmd := &cobra.Command{
+		Use:   "rebalance",
+		Short: "Move replicas so that brokers are balanced; cancel the moves",
+		Long: `Request one run of the operator that moves replicas until the brokers are balanced, whatever
+spec.rebalance.policy of the LogCluster is.
+
+The plan shows the moves by the sizes that the brokers report now. The operator computes its own
+plan after each move, with the rates of producers too, so it may move other replicas.
+'kubectl heartwood status' shows the progress. --cancel ends the run: moves that are less than half
+done are taken back.`,
+		Args: noArgs,
+	}
+	b.account.add(cmd)
+	b.consent.add(cmd)
+	cmd.Flags().BoolVar(&cancel, "cancel", false, "cancel the present run")
+	cmd.RunE = f.run(func(ctx context.Context, s *session, _ []string) error {
+		cluster, err := s.logCluster(ctx)
+		if err != nil {
+			return err
+		}
+		if cancel {
+			return b.cancel(ctx, s, cluster)
+		}
+		steps, err := b.steps(ctx, s, cluster, balance.Options{})
+		if err != nil {
+			return err
+		}
+		if len(steps) == 0 {
+			return b.consent.done(s, []string{}, "LogCluster "+cluster.Name+": the brokers are "+
+				"balanced")
+		}
+		steps = append(steps, fmt.Sprintf("set annotation %s of LogCluster %s",
+			v1alpha1.AnnotationRebalance, cluster.Name))
+		if confirmed, err := b.consent.confirm(s, steps...); !confirmed {
+			return err
+		}
+		if err := annotate(ctx, s, cluster, v1alpha1.AnnotationRebalance, stamp()); err != nil {
+			return err
+		}
+		return b.consent.done(s, steps, "LogCluster "+cluster.Name+": requested; kubectl heartwood "+
+			"status shows the progress")
+	})
+	return cmd
+}
+
+// cancel cancels the present run.
+func (b *balanceFlags) cancel(ctx context.Context, s *session,
+	cluster *v1alpha1.LogCluster) error {
+	steps := []string{fmt.Sprintf("set annotation %s=%s of LogCluster %s: no move begins, and those "+
+		"that are less than half done are taken back", v1alpha1.AnnotationRebalance,
+		v1alpha1.RebalanceCancel, cluster.Name)}
+	if confirmed, err := b.consent.confirm(s, steps...); !confirmed {
+		return err
+	}
+	if err := annotate(ctx, s, cluster, v1alpha1.AnnotationRebalance,
+		v1alpha1.RebalanceCancel); err != nil {
+		return err
+	}
+	return b.consent.done(s, steps, "LogCluster "+cluster.Name+": cancelled")
+}
+
+// steps returns the moves that would balance the brokers, or only drain them.
+func (b *balanceFlags) steps(ctx context.Context, s *session, cluster *v1alpha1.LogCluster,
+	options balance.Options) ([]string, error) {
+	input, err := b.input(ctx, s, cluster)
+	if err != nil {
+		return nil, err
+	}
+	plan := balance.New(input, options)
+	var steps []string
+	for _, move := range plan.Moves[:min(movesMax, len(plan.Moves))] {
+		p := &input.Partitions[move.Partition]
+		what := fmt.Sprintf("copy the replica of %s/%d from broker %d to broker %d", p.Topic,
+			p.Index, move.From, move.To)
+		if !move.Copy {
+			what = fmt.Sprintf("make broker %d the preferred leader of %s/%d in place of broker %d",
+				move.To, p.Topic, p.Index, move.From)
+		}
+		steps = append(steps, what)
+	}
+	if more := len(plan.Moves) - len(steps); more > 0 {
+		steps = append(steps, strconv.Itoa(more)+" further moves")
+	}
+	for _, blocked := range plan.Blocked {
+		p := &input.Partitions[blocked.Partition]
+		return nil, fmt.Errorf("partition %s/%d cannot leave broker %d: no other broker may take it "+
+			"by its rack, its disk and the number of replicas; annotation %s lifts the first two",
+			p.Topic, p.Index, blocked.Broker, v1alpha1.AnnotationDrainAnyway)
+	}
+	return steps, nil
+}
+
+// input returns the brokers and partitions of a LogCluster for a plan.
+func (b *balanceFlags) input(ctx context.Context, s *session,
+	cluster *v1alpha1.LogCluster) (balance.Cluster, error) {
+	var in balance.Cluster
+	zones := map[int32]string{}
+	for _, broker := range cluster.Status.Brokers {
+		zones[broker.ID] = broker.Zone
+	}
+	for id := range cluster.Spec.Brokers {
+		in.Brokers = append(in.Brokers, balance.Broker{ID: id, Rack: zones[id],
+			Capacity: cluster.Spec.Storage.Size.Value(),
+			Cordoned: slices.Contains(cluster.Spec.Cordoned, id),
+			Draining: slices.Contains(cluster.Spec.Drain, id)})
+	}
+	http, err := s.http(ctx, cluster, b.account)
+	if err != nil {
+		return in, err
+	}
+	rows, missing, err := s.replicas(ctx, http, cluster, "")
+	if err != nil {
+		return in, err
+	}
+	if len(missing) > 0 {
+		return in, fmt.Errorf("plan the moves: broker %d did not answer: %s", missing[0].Broker,
+			missing[0].Error)
+	}
+	topics, err := s.topicsOf(ctx, cluster.Name)
+	if err != nil {
+		return in, err
+	}
+	names := map[string]string{} // in Kafka, by the name of the Topic
+	for i := range topics {
+		names[topics[i].Name] = topics[i].KafkaName()
+	}
+	bytes := map[partitionset.Key]int64{}
+	for i := range rows {
+		if rows[i].Leader {
+			key := partitionset.Key{Topic: rows[i].Topic, Index: rows[i].Partition}
+			bytes[key] = rows[i].SizeBytes
+		}
+	}
+	list := &v1alpha1.PartitionSetList{}
+	if err := s.api.List(ctx, list, client.InNamespace(s.namespace)); err != nil {
+		return in, fmt.Errorf("list the PartitionSets of namespace %s: %w", s.namespace, err)
+	}
+	for i := range list.Items {
+		if list.Items[i].Spec.Cluster != cluster.Name {
+			continue
+		}
+		set, _ := partitionset.Decode(&list.Items[i], nil)
+		for key, entry := range set.All() {
+			name, exists := names[key.Topic]
+			if !exists || entry.Assignment == nil {
+				continue // a retained partition
+			}
+			in.Partitions = append(in.Partitions, balance.Partition{Topic: key.Topic,
+				Index: key.Index, Bytes: bytes[partitionset.Key{Topic: name, Index: key.Index}],
+				Replicas: entry.Assignment.Replicas, Fixed: entry.Reassigning()})
+		}
+	}
+	return in, nil
+}
+
+func drainCommand(f *flags) *cobra.Command {
+	var b balanceFlags
+	undo := false
+	cmd := &cobra.Command{
+		Use:   "drain BROKER...",
+		Short: "Move all replicas off brokers",
+		Long: `Move all replicas off brokers: their ids are added to spec.drain of the LogCluster. Such brokers
+get no new replicas either. Their pods and volumes stay.
+
+The command refuses if replicas would have no place. Condition Drained of the LogCluster, which
+'kubectl heartwood status' shows, reports the progress. --undo removes the ids from spec.drain;
+replicas return with the next rebalance.`,
+		Example: `  kubectl heartwood drain 2
+  kubectl heartwood drain 2 --undo`,
+		Args: someBrokers,
+	}
+	b.account.add(cmd)
+	b.consent.add(cmd)
+	cmd.Flags().BoolVar(&undo, "undo", false, "end the draining of the brokers")
+	cmd.RunE = f.run(func(ctx context.Context, s *session, args []string) error {
+		return b.change(ctx, s, args, undo, "spec.drain",
+			func(spec *v1alpha1.LogClusterSpec) *[]int32 { return &spec.Drain })
+	})
+	return cmd
+}
+
+func cordonCommand(f *flags) *cobra.Command {
+	var b balanceFlags
+	undo := false
+	cmd := &cobra.Command{
+		Use:   "cordon BROKER...",
+		Short: "Place no more replicas on brokers",
+		Long: `Place no more replicas on brokers: their ids are added to spec.cordoned of the LogCluster.
+Replicas that they hold stay; 'kubectl heartwood drain' moves them away.`,
+		Args: someBrokers,
+	}
+	b.consent.add(cmd)
+	cmd.Flags().BoolVar(&undo, "undo", false, "allow replicas on the brokers again")
+	cmd.RunE = f.run(func(ctx context.Context, s *session, args []string) error {
+		return b.change(ctx, s, args, undo, "spec.cordoned",
+			func(spec *v1alpha1.LogClusterSpec) *[]int32 { return &spec.Cordoned })
+	})
+	return cmd
+}
+
+// someBrokers requires at least one argument.
+func someBrokers(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return misused(cmd, "give the id of a BROKER")
+	}
+	return nil
+}
+
+// change adds brokers to a list of the spec, or removes them. For spec.drain the plan contains the
+// moves.
+func (b *balanceFlags) change(ctx context.Context, s *session, args []string, undo bool,
+	field string, list func(*v1alpha1.LogClusterSpec) *[]int32) error {
+	cluster, err := s.logCluster(ctx)
+	if err != nil {
+		return err
+	}
+	before := cluster.DeepCopy()
+	ids := list(&cluster.Spec)
+	for _, arg := range args {
+		id, err := strconv.ParseUint(arg, 10, 31)
+		if err != nil || int32(id) >= cluster.Spec.Brokers {
+			return UsageError{fmt.Errorf("invalid argument %q: LogCluster %s has the brokers 0 to %d",
+				arg, cluster.Name, cluster.Spec.Brokers-1)}
+		}
+		*ids = slices.DeleteFunc(*ids, func(other int32) bool { return other == int32(id) })
+		if !undo {
+			*ids = append(*ids, int32(id))
+		}
+	}
+	slices.Sort(*ids)
+	steps := []string{fmt.Sprintf("set %s of LogCluster %s to %v", field, cluster.Name, *ids)}
+	if field == "spec.drain" && !undo {
+		moves, err := b.steps(ctx, s, cluster, balance.Options{DrainOnly: true})
+		if err != nil {
+			return err
+		}
+		steps = append(steps, moves...)
+	}
+	if confirmed, err := b.consent.confirm(s, steps...); !confirmed {
+		return err
+	}
+	if err := s.api.Patch(ctx, cluster, client.MergeFromWithOptions(before,
+		client.MergeFromWithOptimisticLock{}), client.FieldOwner("kubectl-heartwood")); err != nil {
+		return errors.Join(errors.New("change LogCluster "+cluster.Name), err)
+	}
+	return b.consent.done(s, steps, "LogCluster "+cluster.Name+": changed; kubectl heartwood "+
+		"status shows the progress")
+}
