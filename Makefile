@@ -122,6 +122,13 @@ compat: build ## Run the installed Kafka clients and tools against the built bin
 	HEARTWOOD_BINARY="$(CURDIR)/bin/heartwood" \
 		go test -tags compat -count=1 -timeout 40m -v ./test/compat
 
+# Needs Debian's package chromium, or another Chromium or Chrome: apt-get install
+# --no-install-recommends chromium. PICTURES=1 writes the pictures of the documents.
+BROWSER_RUN ?= .
+.PHONY: browser
+browser: build ## Test the web console in headless Chromium; PICTURES=1 writes the docs' pictures.
+	hack/browser.sh -run '$(BROWSER_RUN)'
+
 # Needs KUBECONFIG; the nodes must have IMAGE and CLIENT_IMAGE. FAULTS names a script that stops and
 # starts nodes and the API server of the cluster, such as hack/e2e-faults.sh; without it those steps
 # are skipped.

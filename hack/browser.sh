@@ -1,0 +1,16 @@
+#!/usr/bin/env bash
+# browser.sh tests the web console in headless Chromium (test/browser). It fetches the script of
+# axe-core, which checks accessibility, from npm if npm is installed.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+axe=4.14.1
+export AXE="$PWD/bin/axe-$axe.min.js"
+if [ ! -e "$AXE" ] && command -v npm > /dev/null; then
+  dir=$(mktemp -d)
+  trap 'rm -rf "$dir"' EXIT
+  (cd "$dir" && npm pack --silent "axe-core@$axe" > /dev/null && tar -xzf "axe-core-$axe.tgz")
+  cp "$dir/package/axe.min.js" "$AXE"
+fi
+export HEARTWOOD_BINARY="${HEARTWOOD_BINARY:-$PWD/bin/heartwood}"
+cd test/browser
+exec go test -count=1 -timeout 20m -v "$@" .

@@ -1,0 +1,300 @@
+package browser
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+)
+
+// block is a block of the map as the browser has it.
+type block struct {
+	Key           string
+	Class         string
+	Garbage, Body float64 // heights in pixels
+	Width         float64
+	Label         string
+}
+
+// blocks is the expression of the blocks of a row.
+func blocks(row string) string {
+	return `[...document.querySelectorAll('[data-row="` + row + `"] a.b')].map((a) => ({
+		key: a.dataset.k, class: a.getAttribute("class"), label: a.getAttribute("aria-label"),
+		garbage: +a.querySelector(".garbage").getAttribute("height"),
+		body: +a.querySelector(".body").getAttribute("height"),
+		width: parseFloat(a.querySelector(".body").getAttribute("width"))}))`
+}
+
+// TestConsole runs the steps on one cluster.
+func TestConsole(t *testing.T) {
+	b := open(t)
+	c := startCluster(t, "")
+	b.t = t
+	for _, seed := range []uint64{0, 1} {
+		c.produce(customers(60_000, seed)...)
+	}
+	for _, step := range []struct {
+		name string
+		run  func(*testing.T, *cluster, *browser)
+	}{
+		{"MapEqualsFiles", mapEqualsFiles}, {"Details", detailsOnHoverAndFocus},
+		{"Keyboard", keyboard}, {"Replay", replayPlays}, {"Dialog", cleanDialog},
+		{"Kill", killShowsAndHeals}, {"WithoutScripts", worksWithoutScripts},
+		{"HostileRecords", hostileRecords}, {"Proxies", worksBehindProxies},
+		{"Accessibility", accessibility}, {"Pictures", pictures},
+		{"ManySegments", manySegments},
+	} {
+		if !t.Run(step.name, func(t *testing.T) {
+			b.t, c.t = t, t
+			step.run(t, c, b)
+			b.checkFaults()
+		}) {
+			t.Logf("step %s failed", step.name)
+		}
+	}
+}
+
+// idle waits until no pass runs or is queued.
+const idle = `document.querySelector("#live").dataset.state === "live" &&
+	![...document.querySelectorAll(".status strong")].some((e) => /run|wait/.test(e.className))`
+
+// mapEqualsFiles compares the blocks with the segment files and the .dead files of the leaders.
+func mapEqualsFiles(t *testing.T, c *cluster, b *browser) {
+	b.visit(c.console + "map?topic=customers")
+	b.await(idle)
+	garbage := 0
+	for partition := range 4 {
+		id := strconv.Itoa(partition)
+		// Segments are deleted a moment after the event of their pass.
+		var fault string
+		for deadline := time.Now().Add(stepMax); time.Now().Before(deadline); {
+			var broker int
+			leads := eval[string](b, `document.querySelector('[data-row="`+id+`"] .note').innerText`)
+			if _, err := fmt.Sscanf(leads, "broker %d leads", &broker); err != nil {
+				t.Fatalf("the row says %q", leads)
+			}
+			found := eval[[]block](b, blocks(id))
+			var n int
+			if fault, n = compare(c, found, broker, "customers-"+id); fault == "" {
+				garbage += n
+				break
+			}
+			time.Sleep(100 * time.Millisecond)
+		}
+		if fault != "" {
+			t.Errorf("customers-%d: %s", partition, fault)
+		}
+	}
+	if garbage == 0 {
+		t.Error("no segment has garbage: the test has compared nothing")
+	}
+}
+
+// compare returns how the blocks differ from the files, and the number of blocks with garbage.
+func compare(c *cluster, found []block, broker int, partition string) (fault string, garbage int) {
+	files, dead := c.logFiles(broker, partition), c.deadBytes(broker, partition)
+	if len(found) != len(files) {
+		return fmt.Sprintf("%d blocks of %d files", len(found), len(files)), 0
+	}
+	perByte := 0.0
+	for _, of := range found {
+		base, _ := strconv.ParseInt(of.Key, 10, 64)
+		size, ok := files[base]
+		if !ok {
+			return fmt.Sprintf("block %d has no file", base), 0
+		}
+		share := of.Garbage / of.Body
+		if want := float64(dead[base]) / float64(max(1, size)); math.Abs(share-want) > 0.03 &&
+			strings.Contains(of.Class, "clean") {
+			return fmt.Sprintf("block %d shows %.2f garbage, the .dead file %.2f", base, share, want), 0
+		}
+		if share > 0.01 {
+			garbage++
+		}
+		if size < 512<<10 || strings.Contains(of.Class, "blocked") {
+			continue // has the smallest width, or grows
+		}
+		if perByte == 0 {
+			perByte = of.Width / float64(size)
+		}
+		if ratio := of.Width / float64(size) / perByte; ratio < 0.97 || ratio > 1.03 {
+			return fmt.Sprintf("block %d: its width per byte differs by %.2f", base, ratio), 0
+		}
+	}
+	return "", garbage
+}
+
+func detailsOnHoverAndFocus(_ *testing.T, c *cluster, b *browser) {
+	for _, how := range []string{`dispatchEvent(new PointerEvent("pointerover", {bubbles: true}))`,
+		`focus()`} {
+		b.visit(c.console + "map?topic=customers")
+		b.await(idle)
+		b.js(`document.querySelector('[data-row="1"] a.b').` + how)
+		b.within(20*time.Second, `!document.querySelector("#box").hidden`)
+		b.within(5*time.Second, `/Segment \d+ of customers-1/.test(document.querySelector("#box").innerText)
+			&& document.querySelector("#box").innerText.includes("on disk")`)
+	}
+}
+
+func keyboard(t *testing.T, c *cluster, b *browser) {
+	b.visit(c.console + "map?topic=customers")
+	b.await(idle)
+	focused := `document.activeElement.dataset.k + "@" +
+		document.activeElement.closest("[data-row]").dataset.row`
+	b.js(`document.querySelector('[data-row="0"] a.b[tabindex="0"]').focus()`)
+	first := eval[string](b, focused)
+	b.key(kb.ArrowRight)
+	if second := eval[string](b, focused); second == first {
+		t.Errorf("arrow right stays at %s", second)
+	}
+	b.key(kb.ArrowDown)
+	if row := eval[string](b, `document.activeElement.closest("[data-row]").dataset.row`); row != "1" {
+		t.Errorf("arrow down leads to row %s", row)
+	}
+	b.key(kb.ArrowUp)
+	b.key(kb.Home)
+	if got := eval[string](b, focused); got != first {
+		t.Errorf("home leads to %s, want %s", got, first)
+	}
+	b.await(`!document.querySelector("#box").hidden`)
+	b.key(kb.Escape)
+	b.await(`document.querySelector("#box").hidden`)
+	b.key("/")
+	if name := eval[string](b, `document.activeElement.name`); name != "topic" {
+		t.Errorf("/ moves to %q, want the choice of the topic", name)
+	}
+	b.js(`document.querySelector('[data-row="0"] a.b').focus()`)
+	b.key(kb.Enter)
+	b.await(`location.pathname.endsWith("/segment") && document.querySelector("h1").innerText.startsWith("Segment")`)
+}
+
+// replayPlays plays a pass to its end: the row becomes shorter, as the pass frees bytes.
+func replayPlays(t *testing.T, c *cluster, b *browser) {
+	b.visit(c.console + "map?topic=customers")
+	b.await(`document.querySelector("a.play")`)
+	b.visit(eval[string](b, `[...document.querySelectorAll("a.play")].at(-1).href`))
+	b.await(`document.querySelector("#play") && !document.querySelector("#play").hidden`)
+	length := `[...document.querySelectorAll("a.b .body")].reduce((s, r) => s + parseFloat(r.getAttribute("width")), 0)`
+	before, chosen := eval[float64](b, length), eval[int](b, `document.querySelectorAll("a.chosen").length`)
+	if chosen == 0 {
+		t.Error("the first step shows no chosen segment")
+	}
+	b.click("#play")
+	b.await(`document.querySelector("a.current")`)
+	b.await(`document.querySelector("#play").innerText === "Play again"`)
+	if after := eval[float64](b, length); after >= before {
+		t.Errorf("the row has %.1f percent after the pass and %.1f before", after, before)
+	}
+	if text := eval[string](b, `document.querySelector("#caption").innerText`); !strings.Contains(text,
+		"are gone") {
+		t.Errorf("the last step says %q", text)
+	}
+	b.js(`(() => { const s = document.querySelector("input[type=range]");
+		s.value = 0; s.dispatchEvent(new Event("input")); })()`)
+	if back := eval[float64](b, length); math.Abs(back-before) > 0.1 {
+		t.Errorf("the slider leads back to %.1f percent, want %.1f", back, before)
+	}
+}
+
+// cleanDialog requests a pass by the dialog.
+func cleanDialog(_ *testing.T, c *cluster, b *browser) {
+	b.visit(c.console + "map?topic=customers")
+	b.await(idle)
+	b.click("a#clean")
+	b.await(`document.querySelector("dialog[open]")`)
+	b.key(kb.Escape)
+	b.await(`!document.querySelector("dialog")`)
+	b.click("a#clean")
+	b.await(`document.querySelector("dialog[open] form button")`)
+	b.click("dialog form button")
+	b.await(`location.search.includes("asked=1") && document.querySelector("main")?.innerText.includes("A pass was requested")`)
+	b.await(`[...document.querySelectorAll("td")].some((e) => e.innerText === "requested") ||
+		(location.reload(), false)`)
+}
+
+// killShowsAndHeals: the page names a broker within 3 s after kill -9, and the notice disappears
+// when the broker has restarted.
+func killShowsAndHeals(t *testing.T, c *cluster, b *browser) {
+	b.visit(c.console + "map?topic=customers")
+	b.await(idle)
+	c.kill(1)
+	took := b.within(3*time.Second, `!document.querySelector("#missing").hidden`)
+	t.Logf("shown after %v", took)
+	b.await(`document.querySelector("#missing").hidden`)
+	b.await(idle)
+	b.await(`!document.body.innerText.includes("No report")`)
+}
+
+func worksWithoutScripts(t *testing.T, c *cluster, b *browser) {
+	disable := func(disabled bool) {
+		call(b, emulation.SetScriptExecutionDisabled,
+			emulation.SetScriptExecutionDisabledParams{Value: disabled})
+	}
+	disable(true)
+	defer disable(false)
+	b.visit(c.console + "map?topic=customers")
+	if got := b.text("main"); !strings.Contains(got, "customers-3") || !strings.Contains(got, "Passes") {
+		t.Errorf("the map contains only %.300q", got)
+	}
+	title := value(b, chromedp.TextContent(`[data-row="0"] a.b title`))
+	link := value(b, chromedp.AttributeValue("a.play", "href")).Value
+	if !strings.HasPrefix(title, "Segment ") {
+		t.Errorf("a block has the title %q", title)
+	}
+	b.visit(c.console + link + "&step=2")
+	if got := b.text("#caption"); got == "" || !strings.HasPrefix(b.text("#count"), "2 of ") {
+		t.Errorf("the replay says %q at %q", got, b.text("#count"))
+	}
+	for path, want := range map[string]string{"": "Garbage by topic", "topics": "customers",
+		"topic?name=customers": "Looked at", "brokers": "free of",
+		"clean?topic=customers": "requests a pass"} {
+		b.visit(c.console + path)
+		if got := b.text("main"); !strings.Contains(got, want) {
+			t.Errorf("%q lacks %q: %.300q", path, want, got)
+		}
+	}
+}
+
+// manySegments: a log of 10,000 segments is drawn within a second.
+func manySegments(t *testing.T, c *cluster, b *browser) {
+	c.produce(many(10_000)...)
+	b.visit(c.console + "map?topic=many") // the first page reads the headers of all segments
+	b.await(`document.querySelector("#live").dataset.state === "live"`)
+	b.visit(c.console + "map?topic=many")
+	b.await(`performance.getEntriesByName("first-contentful-paint").length > 0`)
+	paint := eval[float64](b, `performance.getEntriesByName("first-contentful-paint")[0].startTime`)
+	n := eval[int](b, `document.querySelectorAll("a.b").length`)
+	labels := eval[string](b, `document.querySelector(".facts-of .note").innerText`)
+	t.Logf("first paint after %.0f ms, %d blocks: %s", paint, n, labels)
+	if paint > 1000 {
+		t.Errorf("first paint after %.0f ms, want at most 1000", paint)
+	}
+	if n == 0 || n > 1500 || !strings.Contains(labels, "10,00") {
+		t.Errorf("got %d blocks of %s", n, labels)
+	}
+}
+
+// TestSlowPassFillsBlocks: while a pass runs at a limited rate, the block that it reads fills.
+func TestSlowPassFillsBlocks(t *testing.T) {
+	b := open(t)
+	c := startCluster(t, "1Mi")
+	c.produce(customers(60_000, 0)...)
+	c.produce(customers(60_000, 1)...)
+	b.visit(c.console + "map?topic=customers")
+	b.await(`document.querySelector(".b.chosen")`)
+	read := `Math.max(0, ...[...document.querySelectorAll(".b.current")].map((a) =>
+		parseFloat(a.querySelector(".read").getAttribute("width")) /
+		parseFloat(a.querySelector(".body").getAttribute("width"))))`
+	b.await(read + " > 0.05")
+	first := eval[float64](b, read)
+	b.await(fmt.Sprintf("(%s) > %f || document.querySelector('.b.written')", read, first))
+	b.await(`document.querySelector(".b.written")`)
+	b.await(`document.querySelector("#say").textContent !== ""`)
+	b.checkFaults()
+}
