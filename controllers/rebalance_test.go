@@ -11,6 +11,7 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	"k8s.io/apimachinery/pkg/api/meta"
 
 	"heartwood.dev/heartwood/api/report"
 	"heartwood.dev/heartwood/api/v1alpha1"
@@ -124,12 +125,21 @@ var _ = Describe("A LogCluster whose brokers change", func() {
 		f.expectEvent("main", "Normal", v1alpha1.EventRebalanceStarted)
 		f.expectEvent("main", "Normal", v1alpha1.EventRebalanceEnded)
 
+		// "kubectl wait" must not find the condition before the drain is decided
+		cluster := get(Default, f, "main", &v1alpha1.LogCluster{})
+		Expect(meta.FindStatusCondition(cluster.Status.Conditions,
+			v1alpha1.ConditionDrained)).To(BeNil())
 		change(f, "main", &v1alpha1.LogCluster{},
 			func(c *v1alpha1.LogCluster) { c.Spec.Drain = []int32{1} })
 		ended(v1alpha1.TriggerDrain)
 		Expect(counts(Default)).To(Equal(map[int32]int{0: 4, 2: 4, 3: 4}))
 		expectReason(f.clusterConditions(), v1alpha1.ConditionDrained, v1alpha1.ReasonDrained,
 			"Brokers [1] hold no replicas")
+		Eventually(func(g Gomega) {
+			cluster := get(g, f, "main", &v1alpha1.LogCluster{})
+			condition := meta.FindStatusCondition(cluster.Status.Conditions, v1alpha1.ConditionDrained)
+			g.Expect(condition.ObservedGeneration).To(Equal(cluster.Generation))
+		}).Should(Succeed())
 
 		f.topic("later", func(spec *v1alpha1.TopicSpec) {
 			spec.Partitions, spec.Replicas = 6, new(int32(2))

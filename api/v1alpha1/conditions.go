@@ -11,7 +11,8 @@ const (
 	ConditionReplicated = "Replicated"
 	// ConditionScaled is True on a LogCluster if it has spec.brokers brokers.
 	ConditionScaled = "Scaled"
-	// ConditionDrained is True on a LogCluster if the brokers in spec.drain hold no replicas.
+	// ConditionDrained is True on a LogCluster if the brokers in spec.drain hold no replicas. A
+	// LogCluster without spec.drain does not have it.
 	ConditionDrained = "Drained"
 	// ConditionApplied is True on a LogCluster if the operator has applied its spec to the objects
 	// that run it.
@@ -168,7 +169,7 @@ const (
 
 // Reasons of ConditionDrained, besides ReasonDraining.
 const (
-	// ReasonDrained: the brokers in spec.drain hold no replicas, or no broker is to be drained.
+	// ReasonDrained: the brokers in spec.drain hold no replicas.
 	ReasonDrained = "Drained"
 	// ReasonDrainBlocked: replicas cannot leave the brokers in spec.drain, and none is moved.
 	ReasonDrainBlocked = "DrainBlocked"

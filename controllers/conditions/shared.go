@@ -40,12 +40,23 @@ func NewShared() *Shared {
 // Changes delivers each LogCluster whose conditions have changed.
 func (s *Shared) Changes() <-chan event.GenericEvent { return s.changes }
 
-// Set sets a condition, and notifies the writer of the status if it differs from the last one. It
-// returns an error only if ctx ends.
+// Set sets a condition that was decided with the generation of cluster, and notifies the writer of
+// the status if it differs from the last one. It returns an error only if ctx ends.
 func (s *Shared) Set(ctx context.Context, cluster *v1alpha1.LogCluster,
 	condition metav1.Condition) error {
+	condition.ObservedGeneration = cluster.Generation
 	key := types.NamespacedName{Namespace: cluster.Namespace, Name: cluster.Name}
 	if !s.store(key, condition) {
+		return nil
+	}
+	return s.notify(ctx, cluster)
+}
+
+// Remove removes a condition from the status, and notifies the writer of the status unless it was
+// removed before. It returns an error only if ctx ends.
+func (s *Shared) Remove(ctx context.Context, cluster *v1alpha1.LogCluster, kind string) error {
+	key := types.NamespacedName{Namespace: cluster.Namespace, Name: cluster.Name}
+	if !s.store(key, metav1.Condition{Type: kind}) {
 		return nil
 	}
 	return s.notify(ctx, cluster)
@@ -98,7 +109,8 @@ func (s *Shared) store(key types.NamespacedName, condition metav1.Condition) (ch
 	return true
 }
 
-// Get returns the conditions of a LogCluster, sorted by type.
+// Get returns the conditions of a LogCluster, sorted by type. Those without a status are to be
+// removed.
 func (s *Shared) Get(cluster types.NamespacedName) []metav1.Condition {
 	s.mu.Lock()
 	defer s.mu.Unlock()

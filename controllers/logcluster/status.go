@@ -105,12 +105,25 @@ func (s *scope) status(shared []metav1.Condition) v1alpha1.LogClusterStatus {
 	status.Partitions, status.UnderReplicated = s.countPartitions()
 	draining := s.drain()
 	status.Draining = draining.replicas
-	for _, condition := range append([]metav1.Condition{s.readyCondition(status),
-		s.scaledCondition(draining), s.listenersCondition()}, shared...) {
+	for _, condition := range []metav1.Condition{s.readyCondition(status),
+		s.scaledCondition(draining), s.listenersCondition()} {
 		condition.ObservedGeneration = s.cluster.Generation
 		meta.SetStatusCondition(&status.Conditions, condition)
 	}
+	addShared(&status, shared)
 	return status
+}
+
+// addShared adds the conditions of other controllers to a status. They keep the generation with
+// which they were decided, so that nobody takes them for a result of a later spec.
+func addShared(status *v1alpha1.LogClusterStatus, shared []metav1.Condition) {
+	for _, condition := range shared {
+		if condition.Status == "" {
+			meta.RemoveStatusCondition(&status.Conditions, condition.Type)
+		} else {
+			meta.SetStatusCondition(&status.Conditions, condition)
+		}
+	}
 }
 
 // readyCondition returns condition Ready. While the StatefulSet controller has not observed the

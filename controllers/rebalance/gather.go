@@ -113,9 +113,11 @@ func (in *input) addTopic(topic *v1alpha1.Topic, latest *reports.Cluster) {
 			Assigned: entry.Assignment.Replicas, Replicas: entry.State.Replicas,
 			Leader: entry.State.Leader, Sizes: map[int32]int64{},
 			// the assignment controller changes the number of replicas
-			Fixed: len(entry.Assignment.Replicas) != replicas,
-			Rate: latest.Rates[report.TopicPartition{Topic: topic.KafkaName(),
-				Partition: index}]}
+			Fixed: len(entry.Assignment.Replicas) != replicas, Rate: -1}
+		of := report.TopicPartition{Topic: topic.KafkaName(), Partition: index}
+		if rate, known := latest.Rates[of]; known {
+			p.Rate = int64(rate.PerSecond)
+		}
 		for _, row := range rows[index] {
 			addRow(&p, row)
 		}

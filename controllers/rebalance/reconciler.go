@@ -199,16 +199,18 @@ func (r *Reconciler) setStatus(ctx context.Context, cluster *v1alpha1.LogCluster
 	if err := r.Status.SetRebalance(ctx, cluster, decision.Run.DeepCopy()); err != nil {
 		return err
 	}
+	if len(decision.Drained.Requested) == 0 {
+		return r.Status.Remove(ctx, cluster, v1alpha1.ConditionDrained)
+	}
 	return r.Status.Set(ctx, cluster, drainedCondition(decision))
 }
 
-// drainedCondition returns condition Drained.
+// drainedCondition returns condition Drained of a LogCluster with brokers in spec.drain.
 func drainedCondition(decision *rebalance.Decision) metav1.Condition {
 	condition := metav1.Condition{Type: v1alpha1.ConditionDrained, Status: metav1.ConditionTrue,
-		Reason: v1alpha1.ReasonDrained, Message: "No broker is to be drained."}
+		Reason: v1alpha1.ReasonDrained}
 	drained := decision.Drained
 	switch {
-	case len(drained.Requested) == 0:
 	case drained.Remaining == 0:
 		condition.Message = fmt.Sprintf("Brokers %v hold no replicas.", drained.Requested)
 	case drained.Obstacle != "":

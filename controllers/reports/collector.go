@@ -23,6 +23,7 @@ import (
 	"heartwood.dev/heartwood/controllers/peertls"
 	"heartwood.dev/heartwood/controllers/watch"
 	"heartwood.dev/heartwood/internal/metadata"
+	"heartwood.dev/heartwood/internal/operator/rebalance"
 	"heartwood.dev/heartwood/internal/operator/render"
 )
 
@@ -51,9 +52,9 @@ type Cluster struct {
 	Responded, Polled int       // numbers of brokers; 0 <= Responded <= Polled
 	// reports on replicas, by the topic's Kafka name
 	Rows map[string][]report.Partition
-	// Rates contains the bytes per second that producers append to partitions, since the previous
-	// round. A partition whose leader has changed has none.
-	Rates map[report.TopicPartition]int64
+	// Rates contains the rates at which producers append to partitions, as far as they were
+	// measured since the start of the operator.
+	Rates map[report.TopicPartition]rebalance.Rate
 }
 
 // RoundNumber returns c.Round, or 0 if c is nil: no round has been completed.

@@ -1,16 +1,27 @@
 package reports
 
-import "heartwood.dev/heartwood/api/report"
+import (
+	"heartwood.dev/heartwood/api/report"
+	"heartwood.dev/heartwood/internal/operator/rebalance"
+)
 
-// rates returns the bytes per second that producers appended to each partition between two rounds.
-// before may be nil.
-func rates(before, now *Cluster) map[report.TopicPartition]int64 {
+// rates returns the rates at which producers append to each partition after a round. before is the
+// previous round; it may be nil. A partition keeps its rate in a round in which it cannot be
+// measured, because its leader has changed or has restarted, or did not respond.
+func rates(before, now *Cluster) map[report.TopicPartition]rebalance.Rate {
 	if before == nil {
 		return nil
 	}
-	seconds := now.At.Sub(before.At).Seconds()
-	if seconds <= 0 {
-		return nil
+	found := map[report.TopicPartition]rebalance.Rate{}
+	all := now.Responded == now.Polled
+	for of, rate := range before.Rates {
+		if !all || len(now.Rows[of.Topic]) > 0 {
+			found[of] = rate
+		}
+	}
+	elapsed := now.At.Sub(before.At)
+	if elapsed <= 0 {
+		return found
 	}
 	type leader struct {
 		report.TopicPartition
@@ -20,11 +31,10 @@ func rates(before, now *Cluster) map[report.TopicPartition]int64 {
 	each(before, func(row *report.Partition, of report.TopicPartition) {
 		last[leader{of, row.Broker}] = row.ProducedBytes
 	})
-	found := map[report.TopicPartition]int64{}
 	each(now, func(row *report.Partition, of report.TopicPartition) {
 		// A broker that has restarted counts from 0.
 		if bytes, known := last[leader{of, row.Broker}]; known && row.ProducedBytes >= bytes {
-			found[of] = int64(float64(row.ProducedBytes-bytes) / seconds)
+			found[of] = found[of].Add(row.ProducedBytes-bytes, elapsed)
 		}
 	})
 	return found

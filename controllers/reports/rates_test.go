@@ -1,32 +1,53 @@
 package reports
 
 import (
-	"maps"
+	"math"
 	"testing"
 	"time"
 
 	"heartwood.dev/heartwood/api/report"
 )
 
-func TestRatesOfLeaders(t *testing.T) {
+// TestRatesSurviveChangesOfTheLeader: a partition keeps its rate when it cannot be measured, and a
+// partition that was never measured has none.
+func TestRatesSurviveChangesOfTheLeader(t *testing.T) {
 	at := time.Unix(1000, 0)
-	before := &Cluster{At: at, Rows: map[string][]report.Partition{"a": {
-		{Broker: 0, Partition: 0, Leader: true, ProducedBytes: 1000},
-		{Broker: 1, Partition: 0, ProducedBytes: 10},
-		{Broker: 0, Partition: 1, Leader: true, ProducedBytes: 5000},
-		{Broker: 0, Partition: 2, Leader: true, ProducedBytes: 5000},
-	}}}
-	now := &Cluster{At: at.Add(10 * time.Second), Rows: map[string][]report.Partition{"a": {
-		{Broker: 0, Partition: 0, Leader: true, ProducedBytes: 3000},
-		{Broker: 1, Partition: 1, Leader: true, ProducedBytes: 9000}, // another leader
-		{Broker: 0, Partition: 2, Leader: true, ProducedBytes: 100},  // it has restarted
-		{Broker: 0, Partition: 3, Leader: true, ProducedBytes: 100},  // new
-	}}}
-	want := map[report.TopicPartition]int64{{Topic: "a"}: 200}
-	if got := rates(before, now); !maps.Equal(got, want) {
-		t.Errorf("got %v, want %v", got, want)
+	round := func(rows ...report.Partition) *Cluster {
+		at = at.Add(10 * time.Second)
+		return &Cluster{At: at, Rows: map[string][]report.Partition{"a": rows}}
 	}
-	if got := rates(nil, now); len(got) > 0 {
-		t.Errorf("after the first round: %v", got)
+	leader := func(broker, partition int32, produced int64) report.Partition {
+		return report.Partition{Broker: broker, Partition: partition, Leader: true,
+			ProducedBytes: produced}
+	}
+	rounds := []*Cluster{
+		round(leader(0, 0, 1000), leader(0, 1, 5000), leader(0, 2, 5000)),
+		round(leader(0, 0, 3000), leader(0, 1, 9000), leader(0, 2, 5000),
+			report.Partition{Broker: 1, ProducedBytes: 10}), // a follower
+		round(leader(0, 0, 7000), leader(1, 1, 9), leader(0, 2, 100), // another leader; a restart
+			leader(0, 3, 100)), // new
+		round(leader(1, 1, 1009)), // partition 0 has no leader
+	}
+	var before *Cluster
+	for _, now := range rounds {
+		now.Rates = rates(before, now)
+		before = now
+	}
+	for partition, want := range map[int32]float64{0: 300, 1: 250, 2: 0} {
+		got, known := before.Rates[report.TopicPartition{Topic: "a", Partition: partition}]
+		if !known || math.Abs(got.PerSecond-want) > 1e-6 {
+			t.Errorf("partition %d: got %+v (%v), want %v", partition, got, known, want)
+		}
+	}
+	if len(rounds[0].Rates) > 0 || len(before.Rates) != 3 {
+		t.Errorf("got %v after the first round and %v after the last", rounds[0].Rates, before.Rates)
+	}
+	gone := &Cluster{At: at.Add(time.Second), Polled: 2, Responded: 1}
+	if kept := rates(before, gone); len(kept) != 3 {
+		t.Errorf("while a broker does not respond: %v", kept)
+	}
+	gone.Responded = 2
+	if kept := rates(before, gone); len(kept) != 0 {
+		t.Errorf("after the deletion of the topic: %v", kept)
 	}
 }

@@ -163,7 +163,8 @@ var layers = map[string][]string{
 		"controllers/owned", "controllers/secrets", "controllers/watch", "internal/credentials",
 		"internal/operator/render", "internal/pki"},
 	"controllers/reports": {"api/report", "api/v1alpha1", "controllers/peertls",
-		"controllers/watch", "internal/metadata", "internal/operator/render"},
+		"controllers/watch", "internal/metadata", "internal/operator/rebalance",
+		"internal/operator/render"},
 	"controllers/logcluster": {
 		"api/report", "api/v1alpha1", "controllers/brokerstate", "controllers/conditions", "controllers/index",
 		"controllers/keyed", "controllers/opmetrics", "controllers/owned", "controllers/peertls", "controllers/sets",

@@ -14,9 +14,9 @@ import (
 const (
 	// capacityPercent is how much of a disk moves may fill.
 	capacityPercent = 80
-	// leadersMax is the number of preferred leaders that one decision changes. Each change makes
+	// leadersMax is the number of preferred leaders that are changed per minute. Each change makes
 	// clients refresh their metadata.
-	leadersMax = 20
+	leadersMax = 60
 	// reclaimablePercent is how much of a partition must be reclaimable for the cleaner to clean it
 	// before a copy.
 	reclaimablePercent = 30
@@ -42,6 +42,7 @@ func (d *decider) cluster() balance.Cluster {
 	for id := range spec.Brokers {
 		add(id)
 	}
+	rates := d.ratesKnown()
 	for i := range d.Partitions {
 		p := &d.Partitions[i]
 		fixed := p.Fixed || p.reassigning()
@@ -54,11 +55,22 @@ func (d *decider) cluster() balance.Cluster {
 				}
 			}
 		}
-		c.Partitions = append(c.Partitions, balance.Partition{Topic: p.Topic, Index: p.Index,
-			// Rates below 1 KiB/s are no load, but would cause moves.
-			Bytes: p.Bytes, Rate: p.Rate >> 10, Replicas: slices.Clone(p.Assigned), Fixed: fixed})
+		of := balance.Partition{Topic: p.Topic, Index: p.Index, Bytes: p.Bytes,
+			Replicas: slices.Clone(p.Assigned), Fixed: fixed}
+		if rates {
+			of.Rate = max(0, p.Rate) >> 10 // rates below 1 KiB/s are no load, but would cause moves
+		}
+		_, of.KeepLeader = d.run().Led[p.Key()]
+		c.Partitions = append(c.Partitions, of)
 	}
 	return c
+}
+
+// ratesKnown reports whether the rates of all partitions with a leader are known. If not, the rates
+// are not balanced: an unknown rate is not 0.
+func (d *decider) ratesKnown() bool {
+	return !slices.ContainsFunc(d.Partitions,
+		func(p Partition) bool { return p.Leader >= 0 && p.Rate < 0 })
 }
 
 // advance begins moves, or ends the run.
@@ -156,6 +168,11 @@ func (d *decider) selectMoves(plan balance.Plan) (waits string) {
 	for i := range d.Partitions {
 		s.occupy(&d.Partitions[i])
 	}
+	for _, at := range d.run().Led {
+		if d.Now.Sub(at) < time.Minute {
+			s.leaders++
+		}
+	}
 	seen := map[int]bool{}
 	for _, m := range plan.Moves {
 		if seen[m.Partition] {
@@ -174,8 +191,8 @@ type selection struct {
 	*decider
 	sends, receives map[int32]int
 	bytes           map[int32]int64 // that brokers will receive
-	leaders         int
-	cleans          map[int32]int // moves to brokers that wait for the cleaner
+	leaders         int             // that were changed in the last minute
+	cleans          map[int32]int   // moves to brokers that wait for the cleaner
 }
 
 // occupy counts a reassignment in progress.
@@ -192,8 +209,8 @@ func (s *selection) occupy(p *Partition) {
 
 // begin begins a move, or returns what it waits for.
 func (s *selection) begin(m balance.Move) (waits string) {
-	p := &s.Partitions[m.Partition]
-	bytes := int64(0)
+	p, run := &s.Partitions[m.Partition], s.run()
+	bytes, key := int64(0), p.Key()
 	if m.Copy {
 		if waits := s.obstacle(p, m); waits != "" {
 			return waits
@@ -203,10 +220,13 @@ func (s *selection) begin(m balance.Move) (waits string) {
 		s.bytes[m.To] += p.Bytes
 		s.planned -= p.Bytes
 		bytes = p.Bytes
-	} else if s.leaders++; s.leaders > leadersMax {
+	} else if s.leaders >= leadersMax {
 		return "Further leaders follow."
 	}
-	run, key := s.run(), p.Key()
+	if m.Goal == balance.LeaderRate || m.Goal == balance.Leaders {
+		s.leaders++
+		run.Led[key] = s.Now
+	}
 	s.Assign = append(s.Assign, Change{Partition: m.Partition, Before: p.Assigned,
 		After: m.Replicas})
 	run.Moving = append(run.Moving, key)

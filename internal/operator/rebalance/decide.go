@@ -67,6 +67,9 @@ func newDecider(in Input) *decider {
 	run.Phase = cmp.Or(run.Phase, v1alpha1.RebalanceIdle)
 	run.Moving = slices.Clone(run.Moving)
 	run.Targets, run.Waits = maps.Clone(run.Targets), maps.Clone(run.Waits)
+	if run.Led = maps.Clone(run.Led); run.Led == nil {
+		run.Led = map[string]time.Time{}
+	}
 	if run.Targets == nil {
 		run.Targets = map[string]Target{}
 	}
@@ -251,7 +254,8 @@ func (d *decider) begin(trigger v1alpha1.RebalanceTrigger) {
 	*last = Run{RebalanceStatus: v1alpha1.RebalanceStatus{Phase: v1alpha1.RebalanceMoving,
 		Trigger: trigger, Request: last.Request, Brokers: last.Brokers,
 		StartTime: new(metav1.NewTime(d.Now.Truncate(time.Second)))},
-		Targets: map[string]Target{}, Waits: map[string]time.Time{}, Checked: last.Checked}
+		Targets: map[string]Target{}, Waits: map[string]time.Time{}, Led: map[string]time.Time{},
+		Checked: last.Checked}
 }
 
 // cancel takes back the moves of the run that have copied less than half of the bytes.

@@ -32,6 +32,8 @@ type Run struct {
 	Targets map[string]Target
 	// Completed is the number of bytes of completed moves.
 	Completed int64
+	// Led contains the time at which the run has changed the preferred leader of a partition, by key.
+	Led map[string]time.Time
 	// Waits contains the time since which a partition waits for the cleaner.
 	Waits map[string]time.Time
 	// Checked is when policy Continuous has last checked the balance.
@@ -55,7 +57,7 @@ type Partition struct {
 	Replicas []int32
 	Leader   int32
 	Bytes    int64           // size of the leader's log
-	Rate     int64           // bytes per second that producers append
+	Rate     int64           // bytes per second that producers append; -1: unknown
 	Sizes    map[int32]int64 // size of each replica
 	// Reclaimable is the number of bytes that the cleaner can remove; 0 if unknown or not
 	// compacted.

@@ -26,6 +26,9 @@ type Partition struct {
 	Replicas []int32 // ids of distinct brokers in Cluster.Brokers, the preferred leader first
 	// Fixed is true if the partition must not be moved, for example because a move is in progress.
 	Fixed bool
+	// KeepLeader is true if the preferred leader must not be changed for goals LeaderRate and
+	// Leaders. A copy for another goal may replace the leader's replica.
+	KeepLeader bool
 }
 
 // Cluster is the input of a plan. The planner does not modify it.

@@ -46,7 +46,7 @@ func (p *planner) copying(of *partition, k, to int) (c candidate, ok bool) {
 // leading returns the candidate that makes the replica at index k > 0 the preferred leader.
 func (p *planner) leading(of *partition, k int) (c candidate, ok bool) {
 	from, to := of.replicas[0], of.replicas[k]
-	if of.Fixed || p.brokers[to].Draining {
+	if of.Fixed || of.KeepLeader || p.brokers[to].Draining {
 		return c, false
 	}
 	c = candidate{of: of, k: k, to: to}
@@ -275,7 +275,7 @@ func (p *planner) searchLeaderCopy(order []int) (best candidate) {
 	for _, from := range order {
 		for i := len(order) - 1; i >= 0 && order[i] != from; i-- {
 			for _, of := range p.held[from] {
-				if of.replicas[0] != from {
+				if of.replicas[0] != from || of.KeepLeader {
 					continue
 				}
 				c, ok := p.copying(of, 0, order[i])

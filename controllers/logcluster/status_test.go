@@ -1,0 +1,30 @@
+package logcluster
+
+import (
+	"testing"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"heartwood.dev/heartwood/api/v1alpha1"
+)
+
+// TestSharedConditionsKeepTheirGeneration: a condition of an earlier generation must not end
+// "kubectl wait", nor one that its controller has removed.
+func TestSharedConditionsKeepTheirGeneration(t *testing.T) {
+	s := outdatedScope()
+	s.cluster.Generation = 3
+	drained := metav1.Condition{Type: v1alpha1.ConditionDrained, Status: metav1.ConditionTrue,
+		Reason: v1alpha1.ReasonDrained, ObservedGeneration: 2}
+	status := s.status([]metav1.Condition{drained})
+	got := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionDrained)
+	own := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionReady)
+	if got == nil || got.ObservedGeneration != 2 || own.ObservedGeneration != 3 {
+		t.Errorf("got %+v and %+v", got, own)
+	}
+	s.cluster.Status = status
+	status = s.status([]metav1.Condition{{Type: v1alpha1.ConditionDrained}})
+	if got := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionDrained); got != nil {
+		t.Errorf("the removed condition is %+v", got)
+	}
+}
