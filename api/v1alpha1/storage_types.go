@@ -35,17 +35,22 @@ type Storage struct {
 // protects the remaining space. A level ends when the share is two percentage points below its
 // threshold. Changes take effect immediately.
 //
+// The share is that of df: space that is reserved for root does not count. A threshold that is not
+// set also requires that little space is free, unless a higher one is set. So a broker on a large
+// disk, which it may share with other programs, is not limited while much space is free.
+//
 // +kubebuilder:validation:XValidation:rule="(has(self.warn) ? self.warn : 80) <= (has(self.clean) ? self.clean : 85)",fieldPath=".warn",message="warn must not be more than clean, by default 85: lower warn, or raise clean"
 // +kubebuilder:validation:XValidation:rule="(has(self.clean) ? self.clean : 85) <= (has(self.reject) ? self.reject : 92)",fieldPath=".clean",message="clean must not be more than reject, by default 92: lower clean, or raise reject"
 type StoragePressure struct {
-	// Warn is the share from which condition StoragePressure of the LogCluster is True. Default 80.
+	// Warn is the share from which condition StoragePressure of the LogCluster is True. Default 80,
+	// if less than 50 GiB is free (16 segments, if that is more).
 	// +optional
 	// +kubebuilder:validation:Minimum=5
 	// +kubebuilder:validation:Maximum=100
 	Warn *int32 `json:"warn,omitempty"`
 	// Clean is the share from which the cleaner reclaims as much as it can: it compacts the logs
 	// with the most garbage first, whatever their dirty ratios are, and also the records of active
-	// segments. Default 85.
+	// segments. Default 85, if less than 20 GiB is free (8 segments, if that is more).
 	// +optional
 	// +kubebuilder:validation:Minimum=5
 	// +kubebuilder:validation:Maximum=100
@@ -53,7 +58,8 @@ type StoragePressure struct {
 	// Reject is the share from which the broker refuses produce requests of clients with
 	// NOT_ENOUGH_REPLICAS, which clients retry. Replication, committed offsets, transactions,
 	// deletions and the cleaner continue. They stop appending when the space of two segments, or
-	// half of the space above reject, is left for the cleaner. Default 92.
+	// half of the space above reject, is left for the cleaner. Default 92, if less than 5 GiB is
+	// free (4 segments, if that is more).
 	// +optional
 	// +kubebuilder:validation:Minimum=5
 	// +kubebuilder:validation:Maximum=100

@@ -103,18 +103,18 @@ func measureInterval(slack int64) time.Duration {
 func (w *volumeWatch) measure() (slack int64) {
 	limits, before := w.limits.Load(), w.state.Load()
 	now := volumeState{Volume: w.broker.measureVolume()}
-	reserve := limits.Reserve(now.Volume, limits.segmentBytes)
-	now.level = limits.Next(before.level, now.Volume, reserve)
+	now.level = limits.Next(before.level, now.Volume, limits.segmentBytes)
 	w.state.Store(&now)
 	w.report(now, now.level != before.level)
-	slack = limits.Slack(now.level, now.Volume, reserve)
+	slack = limits.Slack(now.level, now.Volume, limits.segmentBytes)
 	if now.level == before.level {
 		return slack
 	}
 	var refusal *error
 	if now.level >= pressure.Reject {
-		refusal = new(fmt.Errorf("%w: %.0f%% of the volume is used, and %d%% are allowed",
-			pressure.ErrRejected, now.UsedPercent(), limits.Thresholds.Reject))
+		limit, _ := limits.Limit(pressure.Reject, now.Volume, limits.segmentBytes)
+		refusal = new(fmt.Errorf("%w: %.0f%% is used, and %d MiB are free; more than %d MiB must be "+
+			"free", pressure.ErrRejected, now.UsedPercent(), now.Free>>20, limit>>20))
 	}
 	w.refusal.Store(refusal)
 	w.broker.store.SetReserved(now.level >= pressure.Reserve)
@@ -125,9 +125,9 @@ func (w *volumeWatch) measure() (slack int64) {
 	return slack
 }
 
-// report reports the volume to the metadata store if it has changed noticeably: its level or size,
-// its used share by more than a percentage point, or the reclaimable bytes by more than 1 % of the
-// volume.
+// report reports the volume to the metadata store if it has changed noticeably: its level, its
+// used share by more than a percentage point, or its size or the reclaimable bytes by more than 1 %
+// of the volume. The size changes with the blocks that some file systems reserve.
 func (w *volumeWatch) report(now volumeState, changed bool) {
 	reporter, ok := w.broker.opts.Metadata.(metadata.VolumeReporter)
 	if !ok || now.Total <= 0 || !changed && time.Since(w.checked) < reportInterval {
@@ -137,7 +137,8 @@ func (w *volumeWatch) report(now volumeState, changed bool) {
 	next, last := v1alpha1.BrokerVolume{Pressure: now.level.String(),
 		UsedPercent: int32(now.UsedPercent()), TotalBytes: now.Total,
 		ReclaimableBytes: w.broker.reclaimableBytes()}, w.reported
-	if next.Pressure == last.Pressure && next.TotalBytes == last.TotalBytes &&
+	if next.Pressure == last.Pressure &&
+		max(next.TotalBytes-last.TotalBytes, last.TotalBytes-next.TotalBytes) <= now.Total/100 &&
 		max(next.UsedPercent-last.UsedPercent, last.UsedPercent-next.UsedPercent) <= 1 &&
 		max(next.ReclaimableBytes-last.ReclaimableBytes,
 			last.ReclaimableBytes-next.ReclaimableBytes) <= now.Total/100 {

@@ -23,6 +23,27 @@ type sizedDisk struct {
 func (d *sizedDisk) Size(string) (uint64, error) { return 1000 << 20, nil }
 func (d *sizedDisk) Free(string) (uint64, error) { return d.free.Load() << 20, nil }
 
+// largeDisk is a sizedDisk of 1000 GiB.
+type largeDisk struct{ sizedDisk }
+
+func (d *largeDisk) Size(string) (uint64, error) { return 1000 << 30, nil }
+
+// TestLargeDiskAcceptsRecords: the disk of a development machine is 95 % full, mostly with files of
+// other programs.
+func TestLargeDiskAcceptsRecords(t *testing.T) {
+	c := newCluster(t)
+	disk := &largeDisk{}
+	disk.free.Store(48 << 10)
+	c.fsys = disk
+	c.start()
+	c.level(pressure.Warn)
+	if err := produceOnce(t, c.client(kgo.RecordRetries(0)), "accepted"); err != nil {
+		t.Error(err)
+	}
+	disk.free.Store(4 << 10)
+	c.level(pressure.Reject)
+}
+
 // level waits until the broker has the given level.
 func (c *cluster) level(want pressure.Level) {
 	c.t.Helper()

@@ -13,11 +13,13 @@ func ResolvePressure(cluster *v1alpha1.LogCluster) pressure.Thresholds {
 	}
 	spec := cluster.Spec.Storage.Pressure
 	for _, field := range []struct {
-		from *int32
-		to   *int
-	}{{spec.Warn, &resolved.Warn}, {spec.Clean, &resolved.Clean}, {spec.Reject, &resolved.Reject}} {
+		from  *int32
+		to    *int
+		level pressure.Level
+	}{{spec.Warn, &resolved.Warn, pressure.Warn}, {spec.Clean, &resolved.Clean, pressure.Clean},
+		{spec.Reject, &resolved.Reject, pressure.Reject}} {
 		if field.from != nil {
-			*field.to = int(*field.from)
+			*field.to, resolved.Exact = int(*field.from), field.level
 		}
 	}
 	return resolved

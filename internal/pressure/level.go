@@ -52,21 +52,38 @@ const Hysteresis = 2
 
 // Thresholds are the used shares of a volume, in percent, from which the levels apply.
 // 0 < Warn <= Clean <= Reject <= 100.
+//
+// Default thresholds also require that little space is free (caps): 8 % of a disk of 1 TB are 80
+// GB, in which a broker can work for a long time, and a disk that is shared with other programs is
+// often that full.
 type Thresholds struct {
 	Warn, Clean, Reject int
+	// Exact is the highest level whose threshold was set by a user. The levels up to it begin at
+	// their used shares, however much space is free. Otherwise a level could begin after a higher
+	// one.
+	Exact Level
 }
 
 // Default returns the thresholds of a LogCluster that sets none.
 func Default() Thresholds { return Thresholds{Warn: 80, Clean: 85, Reject: 92} }
 
-// Volume is a measurement of a volume. If the size is unknown, Total is 0 or less.
+// caps are the free bytes below which the levels with default thresholds begin: the larger of a
+// number of bytes and the size of a number of segments.
+var caps = [...]struct{ bytes, segments int64 }{
+	Warn:   {50 << 30, 16},
+	Clean:  {20 << 30, 8},
+	Reject: {5 << 30, 4},
+}
+
+// Volume is a measurement of a volume. If the size is unknown, Total is 0 or less. Space that is
+// reserved for privileged processes belongs to neither field, as in the percentage of df: most file
+// systems of development machines reserve 5 %.
 type Volume struct {
 	Total int64 // size in bytes
 	Free  int64 // bytes that the broker can still write; 0 <= Free <= Total
 }
 
-// UsedPercent returns the used share in percent, 0 to 100. Space that is reserved for privileged
-// processes counts as used, because the broker cannot write to it.
+// UsedPercent returns the used share in percent, 0 to 100.
 func (v Volume) UsedPercent() float64 {
 	if v.Total <= 0 {
 		return 0
@@ -74,42 +91,57 @@ func (v Volume) UsedPercent() float64 {
 	return 100 * float64(v.Total-v.Free) / float64(v.Total)
 }
 
+// share returns a share of the volume in bytes.
+func (v Volume) share(percent int) int64 {
+	return int64(float64(v.Total) * float64(percent) / 100)
+}
+
+// Limit returns the free space in bytes at which one of the levels Warn, Clean and Reject begins,
+// and by how many bytes more it ends. segmentBytes is the size of the largest segments.
+func (t Thresholds) Limit(level Level, v Volume, segmentBytes int64) (free, hysteresis int64) {
+	percent := [...]int{Warn: t.Warn, Clean: t.Clean, Reject: t.Reject}[level]
+	free, hysteresis = v.share(100-percent), v.share(Hysteresis)
+	if level > t.Exact {
+		most := max(caps[level].bytes, caps[level].segments*segmentBytes)
+		// A quarter is at least the hysteresis of a volume whose share is below the cap.
+		free, hysteresis = min(free, most), min(hysteresis, most/4)
+	}
+	return free, hysteresis
+}
+
 // Reserve returns the free space in bytes at which level Reserve begins: that of two segments,
 // because the cleaner writes a rewritten segment next to its source. It is at most half of the
-// space above the threshold Reject. Otherwise replication to a small volume would end before
+// space in which level Reject applies. Otherwise replication to a small volume would end before
 // clients are refused: by default a segment has up to 1 GiB, and a volume 10 GiB.
 func (t Thresholds) Reserve(v Volume, segmentBytes int64) int64 {
 	if v.Total <= 0 {
 		return 0
 	}
-	above := int64(float64(v.Total) * float64(100-t.Reject) / 100)
-	return max(0, min(2*segmentBytes, above/2))
+	reject, _ := t.Limit(Reject, v, segmentBytes)
+	return max(0, min(2*segmentBytes, reject/2))
 }
 
-// Next returns the level after a measurement. Parameter current is the level before it, and reserve
-// the result of Thresholds.Reserve. The level of a volume of unknown size is None.
-func (t Thresholds) Next(current Level, v Volume, reserve int64) Level {
+// Next returns the level after a measurement. Parameter current is the level before it. The level
+// of a volume of unknown size is None.
+func (t Thresholds) Next(current Level, v Volume, segmentBytes int64) Level {
 	if v.Total <= 0 {
 		return None
 	}
-	leaveReserve := reserve
+	reserve := t.Reserve(v, segmentBytes)
 	if current >= Reserve {
-		leaveReserve += v.Total * Hysteresis / 200
+		reject, _ := t.Limit(Reject, v, segmentBytes)
+		reserve += max(0, min(v.share(Hysteresis)/2, (reject-reserve)/2))
 	}
-	if v.Free <= leaveReserve {
+	if v.Free <= reserve {
 		return Reserve
 	}
-	used := v.UsedPercent()
-	for _, step := range []struct {
-		level     Level
-		threshold int
-	}{{Reject, t.Reject}, {Clean, t.Clean}, {Warn, t.Warn}} {
-		threshold := float64(step.threshold)
-		if current >= step.level {
-			threshold -= Hysteresis
+	for level := Reject; level > None; level-- {
+		limit, hysteresis := t.Limit(level, v, segmentBytes)
+		if current >= level {
+			limit += hysteresis
 		}
-		if used >= threshold {
-			return step.level
+		if v.Free <= limit {
+			return level
 		}
 	}
 	return None
@@ -117,9 +149,10 @@ func (t Thresholds) Next(current Level, v Volume, reserve int64) Level {
 
 // Slack returns the number of bytes after which level Reject begins, or from Reject on the number
 // of bytes after which level Reserve begins. It is not negative.
-func (t Thresholds) Slack(current Level, v Volume, reserve int64) int64 {
-	if current >= Reject {
-		return max(0, v.Free-reserve)
+func (t Thresholds) Slack(current Level, v Volume, segmentBytes int64) int64 {
+	end := t.Reserve(v, segmentBytes)
+	if current < Reject {
+		end, _ = t.Limit(Reject, v, segmentBytes)
 	}
-	return max(0, v.Free-int64(float64(v.Total)*float64(100-t.Reject)/100))
+	return max(0, v.Free-end)
 }

@@ -27,7 +27,7 @@ func TestLevelFollowsTheUsedShare(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			level := None
 			for _, step := range steps {
-				level = thresholds.Next(level, volume(step.used), 10)
+				level = thresholds.Next(level, volume(step.used), 5)
 				if level != step.want {
 					t.Fatalf("at %v %%: level %s, want %s", step.used, level, step.want)
 				}
@@ -68,18 +68,21 @@ func TestLevelsAreOrdered(t *testing.T) {
 		t1 := 5 + random.IntN(90)
 		t2 := t1 + random.IntN(100-t1+1)
 		thresholds := Thresholds{Warn: t1, Clean: t2, Reject: t2 + random.IntN(100-t2+1)}
-		fuller := Volume{Total: 1 << 20, Free: random.Int64N(1 << 20)}
+		total := int64(1) << (20 + random.IntN(30))
+		fuller := Volume{Total: total, Free: random.Int64N(total)}
 		emptier := fuller
 		emptier.Free += random.Int64N(emptier.Total - emptier.Free + 1)
 		current := Level(random.IntN(int(Reserve) + 1))
-		reserve := thresholds.Reserve(fuller, random.Int64N(1<<16))
-		high := thresholds.Next(current, fuller, reserve)
-		low := thresholds.Next(current, emptier, reserve)
+		thresholds.Exact = Level(random.IntN(int(Reserve)))
+		segmentBytes := random.Int64N(1 << 16)
+		reserve := thresholds.Reserve(fuller, segmentBytes)
+		high := thresholds.Next(current, fuller, segmentBytes)
+		low := thresholds.Next(current, emptier, segmentBytes)
 		if low > high {
 			t.Fatalf("%+v from %s: level %s at %+v, %s at %+v", thresholds, current, low, emptier,
 				high, fuller)
 		}
-		if again := thresholds.Next(high, fuller, reserve); again != high {
+		if again := thresholds.Next(high, fuller, segmentBytes); again != high {
 			t.Fatalf("%+v: level %s becomes %s without a change of %+v", thresholds, high, again,
 				fuller)
 		}
@@ -91,14 +94,52 @@ func TestLevelsAreOrdered(t *testing.T) {
 
 func TestSlackIsTheSpaceUntilTheNextLevelThatRefusesRecords(t *testing.T) {
 	for _, test := range []struct {
-		level   Level
-		used    float64
-		reserve int64
-		want    int64
-	}{{None, 50, 40, 420}, {Clean, 90, 40, 20}, {Clean, 93, 40, 0}, {Reject, 93, 40, 30},
-		{Reserve, 97, 40, 0}} {
-		if got := Default().Slack(test.level, volume(test.used), test.reserve); got != test.want {
+		level        Level
+		used         float64
+		segmentBytes int64
+		want         int64
+	}{{None, 50, 20, 420}, {Clean, 90, 20, 20}, {Clean, 93, 20, 0}, {Reject, 93, 20, 30},
+		{Reserve, 97, 20, 0}} {
+		got := Default().Slack(test.level, volume(test.used), test.segmentBytes)
+		if got != test.want {
 			t.Errorf("%+v: slack %d", test, got)
+		}
+	}
+}
+
+// TestLargeVolumeIsNotRefusedWithMuchFreeSpace: the default thresholds of large volumes, which may
+// be shared with other programs, also require that little space is free. Thresholds of a user and
+// those of the levels below them do not.
+func TestLargeVolumeIsNotRefusedWithMuchFreeSpace(t *testing.T) {
+	const gib = 1 << 30
+	reject := Thresholds{Warn: 80, Clean: 85, Reject: 92, Exact: Reject}
+	warn := Thresholds{Warn: 80, Clean: 85, Reject: 92, Exact: Warn}
+	for _, test := range []struct {
+		thresholds       Thresholds
+		current          Level
+		total, free, seg int64
+		want             Level
+	}{
+		{Default(), None, 1000 * gib, 70 * gib, gib, None},
+		{Default(), Reject, 1000 * gib, 70 * gib, gib, None},
+		{Default(), None, 1000 * gib, 50 * gib, gib, Warn},
+		{Default(), None, 1000 * gib, 20 * gib, gib, Clean},
+		{Default(), None, 1000 * gib, 5 * gib, gib, Reject},
+		{Default(), Reject, 1000 * gib, 6 * gib, gib, Reject},
+		{Default(), Reject, 1000 * gib, 7 * gib, gib, Clean},
+		{Default(), None, 1000 * gib, 2 * gib, gib, Reserve},
+		{Default(), Reserve, 1000 * gib, 3 * gib, gib, Reserve},
+		{Default(), Reserve, 1000 * gib, 4 * gib, gib, Reject},
+		{Default(), None, 1000 * gib, 8 * gib, 2 * gib, Reject},
+		{Default(), None, 10 * gib, 8 * gib / 10, gib, Reject},
+		{Default(), None, 10 * gib, 9 * gib / 10, gib, Clean},
+		{reject, None, 1000 * gib, 70 * gib, gib, Reject},
+		{reject, None, 1000 * gib, 140 * gib, gib, Clean},
+		{warn, None, 1000 * gib, 70 * gib, gib, Warn},
+	} {
+		v := Volume{Total: test.total, Free: test.free}
+		if got := test.thresholds.Next(test.current, v, test.seg); got != test.want {
+			t.Errorf("%+v: level %s, want %s", test, got, test.want)
 		}
 	}
 }

@@ -123,12 +123,23 @@ func (OS) Free(name string) (uint64, error) {
 	return uint64(stat.Bavail) * uint64(stat.Bsize), nil
 }
 
-// Size returns the size in bytes of the file system that contains the named file.
+// Size returns the size in bytes of the file system that contains the named file, without the free
+// space that is reserved for privileged processes. So 1 - Free/Size is the used share in df.
 func (OS) Size(name string) (uint64, error) {
 	var stat syscall.Statfs_t
 	if err := syscall.Statfs(name, &stat); err != nil {
 		return 0, fmt.Errorf("statfs %s: %w", name, err)
 	}
 	//nolint:unconvert // the field types differ between systems
-	return uint64(stat.Blocks) * uint64(stat.Bsize), nil
+	return usableBlocks(uint64(stat.Blocks), uint64(stat.Bfree), uint64(stat.Bavail)) *
+		uint64(stat.Bsize), nil
+}
+
+// usableBlocks returns the number of blocks of a file system that are used or that an unprivileged
+// process can use.
+func usableBlocks(blocks, free, available uint64) uint64 {
+	if free > blocks || available > free {
+		return blocks // no space is reserved
+	}
+	return blocks - free + available
 }

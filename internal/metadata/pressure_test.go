@@ -1,0 +1,34 @@
+package metadata
+
+import (
+	"testing"
+
+	"heartwood.dev/heartwood/api/v1alpha1"
+	"heartwood.dev/heartwood/internal/pressure"
+)
+
+// TestThresholdsOfAUserAreExact: the highest threshold that the LogCluster sets, and those below
+// it, apply however much space is free.
+func TestThresholdsOfAUserAreExact(t *testing.T) {
+	if got := ResolvePressure(&v1alpha1.LogCluster{}); got != pressure.Default() {
+		t.Errorf("no thresholds: %+v, want the defaults", got)
+	}
+	seventy := new(int32(70))
+	for _, test := range []struct {
+		spec v1alpha1.StoragePressure
+		want pressure.Thresholds
+	}{
+		{v1alpha1.StoragePressure{Warn: seventy},
+			pressure.Thresholds{Warn: 70, Clean: 85, Reject: 92, Exact: pressure.Warn}},
+		{v1alpha1.StoragePressure{Warn: seventy, Clean: seventy},
+			pressure.Thresholds{Warn: 70, Clean: 70, Reject: 92, Exact: pressure.Clean}},
+		{v1alpha1.StoragePressure{Warn: seventy, Clean: seventy, Reject: seventy},
+			pressure.Thresholds{Warn: 70, Clean: 70, Reject: 70, Exact: pressure.Reject}},
+	} {
+		cluster := &v1alpha1.LogCluster{}
+		cluster.Spec.Storage.Pressure = &test.spec
+		if got := ResolvePressure(cluster); got != test.want {
+			t.Errorf("%+v, want %+v", got, test.want)
+		}
+	}
+}
