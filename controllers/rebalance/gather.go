@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"time"
 
@@ -42,7 +43,8 @@ func (in *input) key(partition int) partitionset.Key {
 func (r *Reconciler) gather(ctx context.Context, cluster *v1alpha1.LogCluster) (*input, error) {
 	key := client.ObjectKeyFromObject(cluster)
 	in := &input{Input: rebalance.Input{Now: time.Now(), Cluster: cluster,
-		Racks: map[int32]string{}, Used: map[int32]int64{}}}
+		Racks: map[int32]string{}, Used: map[int32]int64{}, Held: map[int32]int{},
+		Down: map[int32]bool{}}}
 	var err error
 	if in.sets, err = r.Sets.OfCluster(ctx, key.Namespace, key.Name); err != nil {
 		return nil, err
@@ -51,7 +53,7 @@ func (r *Reconciler) gather(ctx context.Context, cluster *v1alpha1.LogCluster) (
 		return nil, err
 	}
 	latest := r.Reports.Latest(key)
-	if in.Obstacle == "" && (latest == nil || latest.Responded < int(cluster.Spec.Brokers)) {
+	if in.Obstacle == "" && !reported(latest, &cluster.Spec) {
 		in.Obstacle = "Not all brokers have reported the sizes of their replicas."
 	}
 	if latest == nil {
@@ -62,15 +64,48 @@ func (r *Reconciler) gather(ctx context.Context, cluster *v1alpha1.LogCluster) (
 		client.MatchingFields{index.ByCluster: key.Name}, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("list topics: %w", err)
 	}
+	tags := map[string]string{}
 	for i := range topics.Items {
-		in.addTopic(&topics.Items[i], latest)
+		topic := &topics.Items[i]
+		in.addTopic(topic, latest)
+		tags[topic.Name] = sets.Tag(topic.UID)
 	}
+	in.count(tags)
 	for _, rows := range latest.Rows {
 		for i := range rows {
 			in.Used[rows[i].Broker] += rows[i].SizeBytes
 		}
 	}
 	return in, nil
+}
+
+// reported reports whether all brokers outside spec.drain have reported.
+func reported(latest *reports.Cluster, spec *v1alpha1.LogClusterSpec) bool {
+	return latest != nil && latest.Polled >= int(spec.Brokers) &&
+		!slices.ContainsFunc(latest.Silent, func(id int32) bool {
+			return id < spec.Brokers && !slices.Contains(spec.Drain, id)
+		})
+}
+
+// count counts the replicas on each broker like condition Scaled: of all partitions of existing
+// Topics, whose tags are given.
+func (in *input) count(tags map[string]string) {
+	for key, entry := range in.sets.All() {
+		if !entry.BelongsTo(tags[key.Topic]) {
+			continue
+		}
+		for _, id := range entry.Brokers() {
+			in.Held[id]++
+		}
+	}
+	for _, set := range in.sets.Sets {
+		for _, key := range set.InvalidKeys() {
+			if _, exists := tags[key.Topic]; exists {
+				in.Invalid = append(in.Invalid, key.String())
+			}
+		}
+	}
+	slices.Sort(in.Invalid)
 }
 
 // gatherBrokers reads the brokers' racks, and whether all brokers are up.
@@ -83,9 +118,7 @@ func (r *Reconciler) gatherBrokers(ctx context.Context, in *input) error {
 		if err != nil {
 			return err
 		}
-		if state.Liveness != placement.Up || state.Leaving {
-			in.Obstacle = fmt.Sprintf("Broker %d is not up.", id)
-		}
+		in.addState(id, state)
 		lease := &coordinationv1.Lease{}
 		if err := r.Get(ctx, name, lease); client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("get the lease of broker %d: %w", id, err)
@@ -93,6 +126,17 @@ func (r *Reconciler) gatherBrokers(ctx context.Context, in *input) error {
 		in.Racks[id] = lease.Annotations[v1alpha1.AnnotationRack]
 	}
 	return nil
+}
+
+// addState adds the state of a broker.
+func (in *input) addState(id int32, state placement.BrokerState) {
+	if state.Liveness == placement.Up && !state.Leaving {
+		return
+	}
+	in.Down[id] = true
+	if !slices.Contains(in.Cluster.Spec.Drain, id) {
+		in.Obstacle = fmt.Sprintf("Broker %d is not up.", id)
+	}
 }
 
 // addTopic adds the partitions of a Topic that are assigned and have a state.
@@ -121,6 +165,12 @@ func (in *input) addTopic(topic *v1alpha1.Topic, latest *reports.Cluster) {
 		for _, row := range rows[index] {
 			addRow(&p, row)
 		}
+		var known bool
+		if p.Bytes, known = p.Sizes[p.Leader]; !known { // a drained leader has not reported
+			for _, size := range p.Sizes {
+				p.Bytes = max(p.Bytes, size)
+			}
+		}
 		in.Partitions = append(in.Partitions, p)
 		in.topics = append(in.topics, topic)
 	}
@@ -129,9 +179,6 @@ func (in *input) addTopic(topic *v1alpha1.Topic, latest *reports.Cluster) {
 // addRow adds the report of a replica to a partition.
 func addRow(p *rebalance.Partition, row *report.Partition) {
 	p.Sizes[row.Broker] = row.SizeBytes
-	if row.Broker == p.Leader {
-		p.Bytes = row.SizeBytes
-	}
 	compaction := row.Compaction
 	if compaction == nil {
 		return

@@ -219,7 +219,7 @@ func drainedCondition(decision *rebalance.Decision) metav1.Condition {
 	default:
 		condition.Status, condition.Reason = metav1.ConditionFalse, v1alpha1.ReasonDraining
 		condition.Message = fmt.Sprintf("Brokers %v still hold %d replicas. %s",
-			drained.Requested, drained.Remaining, decision.Run.Message)
+			drained.Requested, drained.Remaining, cmp.Or(drained.Waits, decision.Run.Message))
 	}
 	return condition
 }

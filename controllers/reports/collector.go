@@ -50,6 +50,7 @@ type Cluster struct {
 	Round             int64
 	At                time.Time // the time at which all responses had been read
 	Responded, Polled int       // numbers of brokers; 0 <= Responded <= Polled
+	Silent            []int32   // brokers that did not respond
 	// reports on replicas, by the topic's Kafka name
 	Rows map[string][]report.Partition
 	// Rates contains the rates at which producers append to partitions, as far as they were
@@ -222,8 +223,9 @@ func (c *Collector) poll(ctx context.Context, cluster *v1alpha1.LogCluster) *Clu
 // next round corrects the result.
 func merge(responses []*report.Partitions) *Cluster {
 	merged := &Cluster{Polled: len(responses), Rows: map[string][]report.Partition{}}
-	for _, response := range responses {
+	for id, response := range responses {
 		if response == nil {
+			merged.Silent = append(merged.Silent, int32(id))
 			continue
 		}
 		merged.Responded++

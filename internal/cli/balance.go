@@ -130,7 +130,7 @@ func (b *balanceFlags) input(ctx context.Context, s *session,
 	for id := range cluster.Spec.Brokers {
 		in.Brokers = append(in.Brokers, balance.Broker{ID: id, Rack: zones[id],
 			Capacity: cluster.Spec.Storage.Size.Value(),
-			Cordoned: slices.Contains(cluster.Spec.Cordoned, id),
+			Cordoned: slices.Contains(cluster.Spec.Cordoned, id) || cluster.FullBrokers()[id],
 			Draining: slices.Contains(cluster.Spec.Drain, id)})
 	}
 	http, err := s.http(ctx, cluster, b.account)

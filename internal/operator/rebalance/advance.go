@@ -12,8 +12,10 @@ import (
 )
 
 const (
-	// capacityPercent is how much of a disk moves may fill.
+	// capacityPercent is how much of a disk moves may fill, unless a drain is to begin anyway.
 	capacityPercent = 80
+	// rejectPercent is the default of spec.storage.pressure.reject.
+	rejectPercent = 92
 	// leadersMax is the number of preferred leaders that are changed per minute. Each change makes
 	// clients refresh their metadata.
 	leadersMax = 60
@@ -26,16 +28,16 @@ const (
 
 // cluster returns the input of the planner.
 func (d *decider) cluster() balance.Cluster {
-	spec := &d.Cluster.Spec
-	anyway := d.Cluster.Annotations[v1alpha1.AnnotationDrainAnyway] == "true"
+	spec, full, other := &d.Cluster.Spec, d.Cluster.FullBrokers(), d.other()
 	var c balance.Cluster
 	add := func(id int32) {
-		b := balance.Broker{ID: id, Rack: d.Racks[id], Capacity: spec.Storage.Size.Value(),
-			Cordoned: slices.Contains(spec.Cordoned, id),
+		drain, blocked := slices.Contains(spec.Drain, id), d.Drained.Obstacle != ""
+		b := balance.Broker{ID: id, Rack: d.Racks[id], Capacity: d.capacity(id), Other: other[id],
+			Cordoned: slices.Contains(spec.Cordoned, id) || full[id] || drain && blocked,
 			// the assignment controller moves the replicas of brokers that are to be removed
-			Draining: slices.Contains(spec.Drain, id) || id >= spec.Brokers}
-		if anyway {
-			b.Rack, b.Capacity = "", 0
+			Draining: drain && !blocked || id >= spec.Brokers}
+		if d.anyway() {
+			b.Rack = ""
 		}
 		c.Brokers = append(c.Brokers, b)
 	}
@@ -66,6 +68,73 @@ func (d *decider) cluster() balance.Cluster {
 	return c
 }
 
+// options returns the options of a plan.
+func (d *decider) options(o balance.Options) balance.Options {
+	o.CapacityPercent = d.capacityPercent()
+	return o
+}
+
+// anyway reports whether drains may crowd racks and fill disks.
+func (d *decider) anyway() bool {
+	return d.Cluster.Annotations[v1alpha1.AnnotationDrainAnyway] == "true"
+}
+
+// capacityPercent returns how much of a disk moves may fill. At spec.storage.pressure.reject the
+// broker would refuse records.
+func (d *decider) capacityPercent() int64 {
+	reject := int64(rejectPercent)
+	if p := d.Cluster.Spec.Storage.Pressure; p != nil && p.Reject != nil {
+		reject = int64(*p.Reject)
+	}
+	if d.anyway() {
+		return reject - 1
+	}
+	return min(capacityPercent, reject-1)
+}
+
+// volume returns the volume of a broker, or nil if it was not measured.
+func (d *decider) volume(id int32) *v1alpha1.BrokerVolume {
+	for i := range d.Cluster.Status.Brokers {
+		if b := &d.Cluster.Status.Brokers[i]; b.ID == id && b.Volume != nil &&
+			b.Volume.TotalBytes > 0 {
+			return b.Volume
+		}
+	}
+	return nil
+}
+
+// capacity returns the size of a broker's volume: the measured one if it is known.
+func (d *decider) capacity(id int32) int64 {
+	if v := d.volume(id); v != nil {
+		return v.TotalBytes
+	}
+	return d.Cluster.Spec.Storage.Size.Value()
+}
+
+// used returns the number of bytes in use on a broker's volume. The measured number includes other
+// files, but the replicas' sizes are newer.
+func (d *decider) used(id int32) int64 {
+	if v := d.volume(id); v != nil {
+		return max(d.Used[id], v.TotalBytes/100*int64(v.UsedPercent))
+	}
+	return d.Used[id]
+}
+
+// other returns the number of bytes on each broker that are not of replicas in the input, such as
+// those of retained partitions.
+func (d *decider) other() map[int32]int64 {
+	known, other := map[int32]int64{}, map[int32]int64{}
+	for i := range d.Partitions {
+		for id, size := range d.Partitions[i].Sizes {
+			known[id] += size
+		}
+	}
+	for id := range d.Cluster.Spec.Brokers {
+		other[id] = max(0, d.used(id)-known[id])
+	}
+	return other
+}
+
 // ratesKnown reports whether the rates of all partitions with a leader are known. If not, the rates
 // are not balanced: an unknown rate is not 0.
 func (d *decider) ratesKnown() bool {
@@ -79,7 +148,11 @@ func (d *decider) advance() {
 	d.Again = interval
 	if run.Phase == v1alpha1.RebalanceCancelling {
 		run.Message = "The run was cancelled; moves that are more than half done are completed."
-		if len(run.Moving) == 0 {
+		if d.Cluster.Paused() {
+			run.Message = "The annotation " + v1alpha1.AnnotationPaused + " pauses the run."
+			return
+		}
+		if d.takeBack(); len(run.Moving) == 0 {
 			d.end(v1alpha1.RebalanceCancelled,
 				"The run was cancelled. Completed moves remain in effect.")
 		}
@@ -94,14 +167,27 @@ func (d *decider) advance() {
 		d.wait("The annotation " + v1alpha1.AnnotationPaused + " pauses the run.")
 	case d.Obstacle != "":
 		d.wait(d.Obstacle)
+	case d.Drained.Obstacle != "" && run.Trigger == v1alpha1.TriggerDrain && len(run.Moving) == 0:
+		d.end(v1alpha1.RebalanceBlocked, d.Drained.Obstacle)
+	case d.Drained.Obstacle != "" && d.drainedDown() != "":
+		d.wait(d.drainedDown())
 	case !inside:
 		d.wait(fmt.Sprintf("The window spec.rebalance.window begins in %v.",
 			until.Truncate(time.Minute)))
-	case d.Drained.Obstacle != "" && run.Trigger == v1alpha1.TriggerDrain && len(run.Moving) == 0:
-		d.end(v1alpha1.RebalanceBlocked, d.Drained.Obstacle)
 	default:
 		d.execute()
 	}
+}
+
+// drainedDown says which broker in spec.drain is down, if any. While its drain is blocked it is
+// like any other broker: no move begins while it is down.
+func (d *decider) drainedDown() string {
+	for _, id := range d.Drained.Requested {
+		if d.Down[id] {
+			return fmt.Sprintf("Broker %d is not up, and cannot be drained. %s", id, d.Drained.Obstacle)
+		}
+	}
+	return ""
 }
 
 // wait sets the phase of a run in which no move may begin.
@@ -125,6 +211,10 @@ func (d *decider) execute() {
 		}
 	}
 	if len(plan.Moves) == 0 && len(run.Moving) == 0 {
+		if run.Trigger == v1alpha1.TriggerDrain && d.Drained.Remaining > 0 {
+			d.wait(d.describeRemaining())
+			return
+		}
 		message := "The brokers are as balanced as the partitions allow."
 		if run.Trigger == v1alpha1.TriggerDrain {
 			message = "The drained brokers hold no replicas."
@@ -143,21 +233,31 @@ func (d *decider) execute() {
 	}
 }
 
+// describeRemaining says why a drain without moves has not ended.
+func (d *decider) describeRemaining() string {
+	if len(d.Invalid) > 0 {
+		return fmt.Sprintf("The entry of partition %s in its PartitionSet is invalid, so its brokers "+
+			"are not known: correct the entry.", d.Invalid[0])
+	}
+	return fmt.Sprintf("%d replicas on the drained brokers cannot be moved yet: reassignments are in "+
+		"progress, or the numbers of replicas change.", d.Drained.Remaining)
+}
+
 // plan returns the moves that are left. A run that only drains brokers makes no other moves, and a
 // run for balance begins only if a broker is further than triggerTolerance from the mean.
 func (d *decider) plan() balance.Plan {
 	run := d.run()
 	cluster := d.cluster()
 	if run.Trigger == v1alpha1.TriggerDrain {
-		return balance.New(cluster, balance.Options{DrainOnly: true})
+		return balance.New(cluster, d.options(balance.Options{DrainOnly: true}))
 	}
 	if run.MovesDone == 0 && len(run.Moving) == 0 {
-		plan := balance.New(cluster, balance.Options{TolerancePercent: triggerTolerance})
+		plan := balance.New(cluster, d.options(balance.Options{TolerancePercent: triggerTolerance}))
 		if len(plan.Moves) == 0 {
 			return plan
 		}
 	}
-	return balance.New(cluster, balance.Options{TolerancePercent: runTolerance})
+	return balance.New(cluster, d.options(balance.Options{TolerancePercent: runTolerance}))
 }
 
 // selectMoves begins moves within the limits. It returns what the first move that does not begin
@@ -238,17 +338,18 @@ func (s *selection) begin(m balance.Move) (waits string) {
 
 // obstacle returns what a copy waits for; "" if it may begin.
 func (s *selection) obstacle(p *Partition, m balance.Move) string {
-	capacity := s.Cluster.Spec.Storage.Size.Value() / 100 * capacityPercent
-	anyway := s.Cluster.Annotations[v1alpha1.AnnotationDrainAnyway] == "true"
+	capacity := s.capacity(m.To) / 100 * s.capacityPercent()
 	switch {
 	case p.Leader < 0:
 		return fmt.Sprintf("Partition %s has no leader.", p.Key())
+	case len(p.Sizes) == 0:
+		return fmt.Sprintf("The size of partition %s is not known.", p.Key())
 	case s.receives[m.To] >= s.limit || s.sends[p.Leader] >= s.limit:
 		return fmt.Sprintf("Brokers %d and %d copy as many replicas as "+
 			"spec.rebalance.concurrentPerBroker allows.", p.Leader, m.To)
-	case capacity > 0 && !anyway && s.Used[m.To]+s.bytes[m.To]+p.Bytes > capacity:
+	case capacity > 0 && s.used(m.To)+s.bytes[m.To]+p.Bytes > capacity:
 		return fmt.Sprintf("The disk of broker %d is filled to more than %d %% until other replicas "+
-			"have left it.", m.To, capacityPercent)
+			"have left it.", m.To, s.capacityPercent())
 	}
 	return s.awaitCleaner(p, m)
 }

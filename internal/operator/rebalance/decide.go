@@ -127,50 +127,50 @@ func (d *decider) progress() {
 // drained returns the state of the brokers in spec.drain.
 func (d *decider) drained() Drained {
 	state := Drained{Requested: slices.Sorted(slices.Values(d.Cluster.Spec.Drain))}
-	for i := range d.Partitions {
-		for _, id := range d.Partitions[i].holders() {
-			if slices.Contains(state.Requested, id) {
-				state.Remaining++
-			}
-		}
+	if len(state.Requested) == 0 {
+		return state
 	}
-	if state.Remaining == 0 || d.Obstacle != "" {
+	state.Remaining = len(d.Invalid)
+	for _, id := range state.Requested {
+		state.Remaining += d.Held[id]
+	}
+	if d.Obstacle != "" {
+		state.Waits = d.Obstacle
+		if run := d.run(); run.Phase == v1alpha1.RebalanceBlocked && state.Remaining > 0 {
+			state.Obstacle = run.Message // a plan would need what is unknown now
+		}
+		return state
+	}
+	if state.Remaining == 0 {
 		return state
 	}
 	cluster := d.cluster()
-	plan := balance.New(cluster, balance.Options{DrainOnly: true})
+	plan := balance.New(cluster, d.options(balance.Options{DrainOnly: true}))
 	if len(plan.Blocked) > 0 {
-		state.Obstacle = describeBlocked(cluster, plan.Blocked)
+		state.Obstacle = d.describeBlocked(cluster, plan.Blocked)
 	}
 	return state
 }
 
-// holders returns the brokers that hold a replica or are to hold one.
-func (p *Partition) holders() []int32 {
-	all := slices.Clone(p.Assigned)
-	for _, id := range p.Replicas {
-		if !slices.Contains(all, id) {
-			all = append(all, id)
-		}
-	}
-	return all
-}
-
 // describeBlocked says why brokers cannot be drained, by the first replica that cannot leave.
-func describeBlocked(cluster balance.Cluster, blocked []balance.Blocked) string {
+func (d *decider) describeBlocked(cluster balance.Cluster, blocked []balance.Blocked) string {
 	first := blocked[0]
 	of := cluster.Partitions[first.Partition]
 	text := fmt.Sprintf("%d replicas cannot leave: the replica of partition %s/%d on broker %d ",
 		len(blocked), of.Topic, of.Index, first.Broker)
-	const anyway = " Or set the annotation " + v1alpha1.AnnotationDrainAnyway + "=true to ignore it."
+	anyway := " Or set the annotation " + v1alpha1.AnnotationDrainAnyway + "=true to ignore it."
+	if d.anyway() {
+		anyway = ""
+	}
 	switch first.Goal {
 	case balance.Racks:
 		return text + "would share a rack with another one. Add a broker in another rack." + anyway
 	case balance.Capacity:
-		return text + "would fill another disk to more than 80 %. Add a broker or disk space." + anyway
+		return text + fmt.Sprintf("would fill another disk to more than %d %%. Add a broker or disk "+
+			"space.", d.capacityPercent()) + anyway
 	default:
-		return text + "finds no broker: each has a replica of the partition, is cordoned or is " +
-			"drained, too. Add a broker, or lower spec.replicas of the Topic."
+		return text + "finds no broker: each has a replica of the partition, has an almost full " +
+			"volume, is cordoned or is drained, too. Add a broker, or lower spec.replicas of the Topic."
 	}
 }
 
@@ -181,6 +181,9 @@ func (d *decider) trigger() {
 	brokers := d.Cluster.Spec.Brokers
 	if run.Brokers == 0 || brokers < run.Brokers || d.policy == v1alpha1.RebalanceManual {
 		run.Brokers = brokers
+	}
+	if run.Phase == v1alpha1.RebalanceBlocked && d.Drained.Remaining == 0 {
+		run.Phase, run.Message, run.Trigger = v1alpha1.RebalanceIdle, "", ""
 	}
 	requested := request != "" && request != v1alpha1.RebalanceCancel && request != run.Request
 	if run.Phase.Active() {
@@ -205,6 +208,7 @@ func (d *decider) trigger() {
 		run.Request = request
 	case scaled && d.policy != v1alpha1.RebalanceManual:
 		d.begin(v1alpha1.TriggerOnScale)
+	case d.Obstacle != "":
 	case d.Drained.Obstacle != "":
 		run.Phase, run.Message = v1alpha1.RebalanceBlocked, d.Drained.Obstacle
 		run.Trigger = v1alpha1.TriggerDrain
@@ -229,7 +233,7 @@ func (d *decider) unbalanced() bool {
 	}
 	run.Checked = d.Now
 	return len(balance.New(d.cluster(),
-		balance.Options{TolerancePercent: triggerTolerance}).Moves) > 0
+		d.options(balance.Options{TolerancePercent: triggerTolerance})).Moves) > 0
 }
 
 // mustCancel reports whether nobody wants the run any more.
@@ -258,14 +262,24 @@ func (d *decider) begin(trigger v1alpha1.RebalanceTrigger) {
 		Checked: last.Checked}
 }
 
-// cancel takes back the moves of the run that have copied less than half of the bytes.
+// cancel ends the beginning of moves.
 func (d *decider) cancel() {
 	run := d.run()
 	run.Phase, run.ETA = v1alpha1.RebalanceCancelling, nil
 	run.Brokers = d.Cluster.Spec.Brokers
+}
+
+// takeBack takes back the moves of a cancelled run that have copied less than half of the bytes, or
+// whose target is down. While there is an obstacle, sizes may be unknown.
+func (d *decider) takeBack() {
+	run := d.run()
 	run.Moving = slices.DeleteFunc(run.Moving, func(key string) bool {
 		p := &d.Partitions[d.byKey[key]]
-		if !p.reassigning() || len(p.adding()) == 0 || 2*p.copied() >= p.Bytes && p.Bytes > 0 {
+		if !p.reassigning() || len(p.adding()) == 0 {
+			return false
+		}
+		down := slices.ContainsFunc(p.adding(), func(id int32) bool { return d.Down[id] })
+		if !down && (d.Obstacle != "" || 2*p.copied() >= p.Bytes && p.Bytes > 0) {
 			return false
 		}
 		d.Assign = append(d.Assign, Change{Partition: d.byKey[key], Before: p.Assigned,

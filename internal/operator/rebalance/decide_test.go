@@ -94,7 +94,11 @@ func TestPolicyContinuousChecksRarely(t *testing.T) {
 // TestBlockedDrainMovesNothing: the condition says why, and the annotation lets it begin.
 func TestBlockedDrainMovesNothing(t *testing.T) {
 	m := newModel(t, 3, 3, 30)
-	m.cluster.Spec.Storage.Size = resource.MustParse("1500Mi")
+	need := int64(0) // on each of the two other brokers
+	for i := range m.all {
+		need += m.all[i].Bytes
+	}
+	m.cluster.Spec.Storage.Size = *resource.NewQuantity(need*100/86, resource.BinarySI)
 	m.cluster.Spec.Drain = []int32{0}
 	d := m.step()
 	if len(d.Assign) > 0 || d.Run.Phase != v1alpha1.RebalanceBlocked || d.Again == 0 ||
@@ -105,6 +109,15 @@ func TestBlockedDrainMovesNothing(t *testing.T) {
 	m.until(v1alpha1.RebalanceDone)
 	if m.bytes(0) != 0 {
 		t.Errorf("broker 0 has %d bytes", m.bytes(0))
+	}
+	// Not even the annotation fills a disk until its broker refuses records.
+	m = newModel(t, 3, 3, 30)
+	m.cluster.Annotations = map[string]string{v1alpha1.AnnotationDrainAnyway: "true"}
+	m.cluster.Spec.Storage.Size = *resource.NewQuantity(need*100/95, resource.BinarySI)
+	m.cluster.Spec.Drain = []int32{0}
+	if d := m.step(); len(d.Assign) > 0 || !strings.Contains(d.Drained.Obstacle, "91 %") ||
+		strings.Contains(d.Drained.Obstacle, v1alpha1.AnnotationDrainAnyway) {
+		t.Errorf("got %+v", d)
 	}
 }
 

@@ -10,7 +10,10 @@
 // Invariants:
 //  1. A broker receives at most spec.rebalance.concurrentPerBroker replicas at a time, and sends as
 //     many, including those of reassignments that users have requested.
-//  2. No move begins while a broker is down, its report is missing, or the LogCluster is paused.
+//  2. No move begins while a broker outside spec.drain is down or has not reported, or the
+//     LogCluster is paused.
 //  3. A value of the annotation heartwood.dev/rebalance begins one run.
-//  4. A drain begins only if all replicas can leave the brokers.
+//  4. A drain begins only if all replicas can leave the brokers; until then, all runs treat the
+//     brokers as cordoned. It ends when the brokers hold no replicas.
+//  5. No replica is copied to a broker whose storage pressure is Reject or higher.
 package rebalance

@@ -11,7 +11,7 @@ import (
 // Input is what a decision depends on.
 type Input struct {
 	Now time.Time
-	// Cluster is the LogCluster. Its status is not used.
+	// Cluster is the LogCluster. Of its status only the brokers' volumes are used.
 	Cluster *v1alpha1.LogCluster
 	Run     Run // of the last decision
 	// Racks contains the racks of brokers, if known.
@@ -19,7 +19,15 @@ type Input struct {
 	// Used is the number of bytes that all replicas on each broker take.
 	Used       map[int32]int64
 	Partitions []Partition
-	// Obstacle says why no move may begin; "" if moves may begin.
+	// Held is the number of partitions that have, or are to have, a replica on each broker. It
+	// includes partitions that are not in Partitions, such as those without a state.
+	Held map[int32]int
+	// Invalid contains partitions whose entries cannot be parsed, sorted.
+	Invalid []string
+	// Down contains the brokers that are not up.
+	Down map[int32]bool
+	// Obstacle says why no move may begin; "" if moves may begin. A broker in spec.drain that is
+	// down is none: its replicas are copied from other brokers.
 	Obstacle string
 }
 
@@ -56,7 +64,7 @@ type Partition struct {
 	// previous assignment.
 	Replicas []int32
 	Leader   int32
-	Bytes    int64           // size of the leader's log
+	Bytes    int64           // size of the leader's log; of the largest known one if it is unknown
 	Rate     int64           // bytes per second that producers append; -1: unknown
 	Sizes    map[int32]int64 // size of each replica
 	// Reclaimable is the number of bytes that the cleaner can remove; 0 if unknown or not
@@ -122,7 +130,11 @@ type Decision struct {
 // Drained is the state of the drain of brokers.
 type Drained struct {
 	Requested []int32 // spec.drain, sorted
-	Remaining int     // replicas on these brokers
+	// Remaining is the number of replicas on these brokers. A partition with an invalid entry counts
+	// as one.
+	Remaining int
 	// Obstacle says why replicas cannot leave, and what to do; "" if they can.
 	Obstacle string
+	// Waits says what the drain waits for: Input.Obstacle.
+	Waits string
 }

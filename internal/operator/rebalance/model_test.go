@@ -50,8 +50,13 @@ func newModel(t *testing.T, seed uint64, brokers, partitions int) *model {
 
 func (m *model) input() Input {
 	in := Input{Now: m.now, Cluster: m.cluster, Run: m.run, Used: map[int32]int64{},
-		Partitions: slices.Clone(m.all)}
+		Partitions: slices.Clone(m.all), Held: map[int32]int{}}
 	for i := range m.all {
+		held := slices.Concat(m.all[i].Assigned, m.all[i].Replicas)
+		slices.Sort(held)
+		for _, id := range slices.Compact(held) {
+			in.Held[id]++
+		}
 		for id, size := range m.all[i].Sizes {
 			in.Used[id] += size
 		}

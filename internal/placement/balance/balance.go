@@ -13,6 +13,8 @@ type Broker struct {
 	// Capacity is the size of the broker's volume in bytes; 0 if unknown: then its disk has no
 	// limit.
 	Capacity int64
+	// Other is the number of bytes on the volume that are not of replicas in Cluster.Partitions.
+	Other    int64
 	Cordoned bool // the broker gets no more replicas (KIP-1066)
 	Draining bool // all replicas are to leave the broker
 }

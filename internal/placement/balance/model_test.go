@@ -17,6 +17,7 @@ func randomCluster(random *rand.Rand) Cluster {
 		b := Broker{ID: int32(id * 2), Rack: fmt.Sprint(random.IntN(racks))}
 		if limited {
 			b.Capacity = int64(1+random.IntN(20)) << 20
+			b.Other = int64(random.IntN(3)*random.IntN(3)) << 20
 		}
 		if special {
 			b.Cordoned, b.Draining = random.IntN(6) == 0, random.IntN(6) == 0
@@ -105,7 +106,7 @@ func (c Cluster) check(m Move) string {
 	case c.crowded(after) > c.crowded(p):
 		return "the racks are less balanced"
 	case m.Copy && to.Capacity > 0 &&
-		c.bytes(m.To)+p.Bytes+replicaBytes > to.Capacity/100*80:
+		to.Other+c.bytes(m.To)+p.Bytes+replicaBytes > to.Capacity/100*80:
 		return "the disk of the target is too full"
 	case m.Goal == Drain && !from.Draining:
 		return "the source is not draining"

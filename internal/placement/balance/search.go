@@ -27,7 +27,7 @@ func (p *planner) copying(of *partition, k, to int) (c candidate, ok bool) {
 	if c.delta[Racks] = p.rackExcess(of, k, to) - p.rackExcess(of, -1, -1); c.delta[Racks] > 0 {
 		return c, false
 	}
-	if p.disk.value[to]+of.bytes > p.capacity.bands[to].high {
+	if p.capacity.value[to]+of.bytes > p.capacity.bands[to].high {
 		return c, false
 	}
 	if p.brokers[from].Draining {

@@ -151,9 +151,9 @@ func (p *planner) count() {
 			}
 		}
 	}
-	copy(p.capacity.value, p.disk.value)
 	p.capacity.bands = make([]band, len(p.brokers))
 	for i, b := range p.brokers {
+		p.capacity.value[i] = p.disk.value[i] + b.Other
 		p.capacity.bands[i] = unbounded
 		if b.Capacity > 0 && !b.Draining {
 			p.capacity.bands[i].high = b.Capacity / 100 * p.options.CapacityPercent

@@ -1,0 +1,69 @@
+package rebalance
+
+import (
+	"maps"
+	"slices"
+	"testing"
+
+	"heartwood.dev/heartwood/api/v1alpha1"
+	"heartwood.dev/heartwood/controllers/reports"
+	"heartwood.dev/heartwood/controllers/sets"
+	"heartwood.dev/heartwood/internal/operator/rebalance"
+	"heartwood.dev/heartwood/internal/partitionset"
+	"heartwood.dev/heartwood/internal/placement"
+)
+
+// TestDrainedBrokersNeedNotReport: all other brokers must, and a broker that the last round did not
+// know has not.
+func TestDrainedBrokersNeedNotReport(t *testing.T) {
+	spec := &v1alpha1.LogClusterSpec{Brokers: 3, Drain: []int32{1}}
+	for name, test := range map[string]struct {
+		latest *reports.Cluster
+		want   bool
+	}{
+		"none":     {nil, false},
+		"all":      {&reports.Cluster{Polled: 3}, true},
+		"drained":  {&reports.Cluster{Polled: 3, Silent: []int32{1}}, true},
+		"other":    {&reports.Cluster{Polled: 3, Silent: []int32{1, 2}}, false},
+		"removed":  {&reports.Cluster{Polled: 4, Silent: []int32{3}}, true},
+		"new ones": {&reports.Cluster{Polled: 2}, false},
+	} {
+		if got := reported(test.latest, spec); got != test.want {
+			t.Errorf("%s: got %v", name, got)
+		}
+	}
+}
+
+// TestDrainedBrokerMayBeDown: its replicas are copied from others.
+func TestDrainedBrokerMayBeDown(t *testing.T) {
+	in := &input{Input: rebalance.Input{Cluster: &v1alpha1.LogCluster{}, Down: map[int32]bool{}}}
+	in.Cluster.Spec.Drain = []int32{1}
+	in.addState(0, placement.BrokerState{Liveness: placement.Up})
+	in.addState(1, placement.BrokerState{Liveness: placement.Down})
+	if in.Obstacle != "" || !maps.Equal(in.Down, map[int32]bool{1: true}) {
+		t.Errorf("got %q and %v", in.Obstacle, in.Down)
+	}
+	in.addState(2, placement.BrokerState{Liveness: placement.Up, Leaving: true})
+	if in.Obstacle != "Broker 2 is not up." || !in.Down[2] {
+		t.Errorf("got %q and %v", in.Obstacle, in.Down)
+	}
+}
+
+// TestAllReplicasAreCounted: also those of partitions without a state, which no run moves.
+func TestAllReplicasAreCounted(t *testing.T) {
+	object := &v1alpha1.PartitionSet{
+		Spec: v1alpha1.PartitionSetSpec{Assignments: map[string]string{"orders/0": "0,1 a",
+			"orders/1": "1,2 a", "orders/2": "not an assignment", "deleted/0": "0,1 b",
+			"deleted/1": "not an assignment"}},
+	}
+	content, faults := partitionset.Decode(object, nil)
+	in := &input{Input: rebalance.Input{Held: map[int32]int{}},
+		sets: &sets.Cluster{Count: 1, Sets: map[int32]*partitionset.Set{0: content}}}
+	in.count(map[string]string{"orders": "a"})
+	if want := map[int32]int{0: 1, 1: 2, 2: 1}; !maps.Equal(in.Held, want) || len(faults) != 2 {
+		t.Errorf("got %v, want %v (faults: %v)", in.Held, want, faults)
+	}
+	if !slices.Equal(in.Invalid, []string{"orders/2"}) {
+		t.Errorf("the invalid entries are %v", in.Invalid)
+	}
+}
