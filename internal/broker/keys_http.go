@@ -3,20 +3,26 @@ package broker
 import (
 	"context"
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 	"time"
 
 	"heartwood.dev/heartwood/api/report"
 	"heartwood.dev/heartwood/internal/logstore"
 	"heartwood.dev/heartwood/internal/logstore/cleaner"
 	"heartwood.dev/heartwood/internal/metadata"
+	"heartwood.dev/heartwood/internal/replica"
 )
 
 const (
 	// lookupTimeout limits the lookup of a key in all partitions of a request.
 	lookupTimeout = 2 * time.Second
+	// lookupWait limits the wait for other lookups. Together with lookupTimeout it is below the time
+	// that a client waits for a broker.
+	lookupWait = 500 * time.Millisecond
 	// lookupBytesMax limits the bytes that a request reads, and the bytes of values in its response.
 	lookupBytesMax = 32 << 20
 	// lookupsMax is the number of concurrent requests, each of which may hold lookupBytesMax of
@@ -86,18 +92,31 @@ func handleKeys(mux *http.ServeMux, brokers func() Brokers) {
 				respondReport(w, nil, err)
 				return
 			}
-			select {
-			case running <- struct{}{}:
-				defer func() { <-running }()
-			case <-r.Context().Done():
+			if err := enter(r.Context(), running); err != nil {
+				respondReport(w, nil, err)
 				return
 			}
+			defer func() { <-running }()
 			ctx, cancel := context.WithTimeout(r.Context(), lookupTimeout)
 			defer cancel()
 			answer, err := brokers().keys(ctx, q)
 			w.Header().Set("Cache-Control", "no-store")
 			respondReport(w, answer, err)
 		})
+}
+
+// enter waits until a lookup may run, but not longer than lookupWait.
+func enter(ctx context.Context, running chan<- struct{}) error {
+	timeout := time.NewTimer(lookupWait)
+	defer timeout.Stop()
+	select {
+	case running <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("%w: the request was canceled", errNotReady)
+	case <-timeout.C:
+		return fmt.Errorf("%w: %d lookups run already: try again", errNotReady, cap(running))
+	}
 }
 
 // keys looks up a key in the partitions that brokers of this process lead.
@@ -118,28 +137,42 @@ func (all Brokers) keys(ctx context.Context, q keysQuery) (report.Keys, error) {
 		return answer, fmt.Errorf("%w %d: %s has %d", ErrUnknownPartition, q.partition, q.topic,
 			len(topic.Partitions))
 	}
+	searched := topic.Partitions
+	if !q.all {
+		searched = slices.Clone(searched)
+		searched = slices.DeleteFunc(searched,
+			func(p *metadata.Partition) bool { return p.Index != q.partition })
+	}
 	bytesLeft, valuesLeft := int64(lookupBytesMax), lookupBytesMax
-	for _, p := range topic.Partitions {
-		if !q.all && p.Index != q.partition {
-			continue
-		}
+	for i, p := range searched {
 		id := logstore.PartitionID{Topic: q.topic, Index: p.Index}
 		b, leads, err := all.holder(id, -1)
 		if err != nil || !leads {
 			answer.Elsewhere = append(answer.Elsewhere, elsewhere(image, p))
 			continue
 		}
-		found, err := b.lookup(ctx, id, q, max(1, bytesLeft), max(0, valuesLeft))
+		// Each partition has a share of the limits, so that one that has to be scanned does not
+		// leave the others unsearched.
+		share := len(searched) - i
+		found, err := b.lookup(ctx, id, q, max(1, bytesLeft/int64(share)), valuesLeft/share)
 		if err != nil {
 			return answer, err
 		}
 		bytesLeft -= found.ReadBytes
 		for _, r := range found.Records {
-			valuesLeft -= len(r.Value)
+			valuesLeft = max(0, valuesLeft-len(r.Value)-headerBytes(r.Headers))
 		}
 		answer.Partitions = append(answer.Partitions, found)
 	}
 	return answer, nil
+}
+
+// headerBytes returns the bytes of headers.
+func headerBytes(headers []report.KeyHeader) (n int) {
+	for _, h := range headers {
+		n += len(h.Key) + len(h.Value)
+	}
+	return n
 }
 
 // elsewhere returns where a partition is led, by the metadata image.
@@ -155,9 +188,9 @@ func elsewhere(image *metadata.Image, p *metadata.Partition) report.KeyElsewhere
 // lookup looks up a key in a partition that this broker leads.
 func (b *Broker) lookup(ctx context.Context, id logstore.PartitionID, q keysQuery, bytesMax int64,
 	valuesMax int) (report.KeyPartition, error) {
-	log, err := b.replicas.Leader(id, -1)
+	log, epoch, err := b.replicas.LeaderOfNewest(id)
 	if err != nil {
-		return report.KeyPartition{}, fmt.Errorf("%w: %w", ErrNotHere, err)
+		return report.KeyPartition{}, notLeading(err)
 	}
 	now := time.Now()
 	found, err := log.Lookup(ctx, q.key, logstore.LookupOptions{Latest: q.latest,
@@ -166,7 +199,20 @@ func (b *Broker) lookup(ctx context.Context, id logstore.PartitionID, q keysQuer
 	if err != nil {
 		return report.KeyPartition{}, err
 	}
+	if _, err := b.replicas.Leader(id, epoch); err != nil {
+		return report.KeyPartition{}, notLeading(err)
+	}
 	return keyPartition(b.opts.NodeID, id.Index, &found, now), nil
+}
+
+// notLeading returns the failure of a lookup on a broker that does not lead the partition, or not
+// yet long enough to know all acknowledged records, or not in the epoch in which it began.
+func notLeading(err error) error {
+	if errors.Is(err, replica.ErrOffsetNotAvailable) ||
+		errors.Is(err, replica.ErrFencedLeaderEpoch) {
+		return fmt.Errorf("%w: try again: %w", errNotReady, err)
+	}
+	return fmt.Errorf("%w: %w", ErrNotHere, err)
 }
 
 // recordStates maps the states of records to those of a report.

@@ -20,6 +20,9 @@ var errParameter = errors.New("invalid parameter")
 // the requested broker.
 var ErrNotHere = errors.New("no replica of the partition is here")
 
+// errNotReady is wrapped by the errors of requests that may succeed soon.
+var errNotReady = errors.New("not ready")
+
 // reportFailures maps the errors of reports on partitions. The last row applies to all others.
 var reportFailures = []struct {
 	err    error
@@ -28,6 +31,7 @@ var reportFailures = []struct {
 }{
 	{errParameter, http.StatusBadRequest, "BadRequest"},
 	{ErrStarting, http.StatusServiceUnavailable, "NotReady"},
+	{errNotReady, http.StatusServiceUnavailable, "NotReady"},
 	{ErrUnknownTopic, http.StatusNotFound, "UnknownTopic"},
 	{ErrUnknownPartition, http.StatusNotFound, "UnknownPartition"},
 	{ErrNotHere, http.StatusMisdirectedRequest, "Misdirected"},

@@ -117,14 +117,15 @@ func addKeys(all *report.Keys, answer report.Keys) {
 }
 
 // LatestValue returns the latest committed record of the key. It fails with a *NoValue if the key
-// has no value. With several searched partitions, the record with the latest timestamp counts.
+// has no value. With several searched partitions, the record with the latest timestamp counts, and
+// the search of each one must have found a record or have been complete.
 func LatestValue(keys *report.Keys) (*report.KeyRecord, error) {
 	none := &NoValue{keys: keys}
 	var latest *report.KeyRecord
 	for i := range keys.Partitions {
 		p := &keys.Partitions[i]
-		if p.State == report.KeyUnknown {
-			none.unknown = true
+		if p.State == report.KeyUnknown && !none.unknown {
+			none.unknown, none.unknownIn = true, p.Partition
 		}
 		for n := range p.Records {
 			r := &p.Records[n]
@@ -137,7 +138,7 @@ func LatestValue(keys *report.Keys) (*report.KeyRecord, error) {
 			break
 		}
 	}
-	if latest == nil || latest.State == report.RecordTombstone {
+	if latest == nil || none.unknown || latest.State == report.RecordTombstone {
 		none.tombstone = latest
 		return nil, none
 	}
@@ -145,23 +146,24 @@ func LatestValue(keys *report.Keys) (*report.KeyRecord, error) {
 }
 
 // NoValue is the error for a key without a value: no record was found, or its latest record is a
-// tombstone.
+// tombstone, or a newer one may be in a partition that was not searched to the end.
 type NoValue struct {
 	keys      *report.Keys
 	tombstone *report.KeyRecord
 	partition int32 // of the tombstone
-	unknown   bool
+	unknown   bool  // a record may be in a part of the log that was not searched
+	unknownIn int32 // the first such partition
 }
 
 func (n *NoValue) Error() string {
 	switch {
+	case n.unknown:
+		return fmt.Sprintf("key %q was not found in the newest part of partition %d of topic %s; the "+
+			"search ended at its limit, because segments without a key sidecar have to be read, so "+
+			"the latest value is unknown", n.keys.Key, n.unknownIn, n.keys.Topic)
 	case n.tombstone != nil:
 		return fmt.Sprintf("key %q of topic %s was deleted by offset %d of partition %d", n.keys.Key,
 			n.keys.Topic, n.tombstone.Offset, n.partition)
-	case n.unknown:
-		return fmt.Sprintf("key %q was not found in the newest part of topic %s; the search ended at "+
-			"its limit, because segments without a key sidecar have to be read", n.keys.Key,
-			n.keys.Topic)
 	}
 	return fmt.Sprintf("topic %s has no record of key %q", n.keys.Topic, n.keys.Key)
 }

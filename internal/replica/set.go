@@ -178,15 +178,23 @@ func (s *Set) Log(id PartitionID) (*logstore.Log, error) {
 // so the leader could return an end offset below one that consumers have already received
 // (KIP-207).
 func (s *Set) CheckEndOffset(id PartitionID) error {
+	_, _, err := s.LeaderOfNewest(id)
+	return err
+}
+
+// LeaderOfNewest is Leader for a reader whose result depends on the newest acknowledged records. It
+// fails as CheckEndOffset does. After its reads, the reader passes the epoch to Leader: if that
+// fails, another broker may have acknowledged newer records meanwhile.
+func (s *Set) LeaderOfNewest(id PartitionID) (log *logstore.Log, epoch int32, err error) {
 	p, r, err := s.leader(id, -1)
 	if err != nil {
-		return err
+		return nil, 0, err
 	}
 	if hw := p.log.HighWatermark(); hw < r.leaderState.epochStart {
-		return fmt.Errorf("%w: the high watermark is %d, the leader epoch starts at %d",
+		return nil, 0, fmt.Errorf("%w: the high watermark is %d, the leader epoch starts at %d",
 			ErrOffsetNotAvailable, hw, r.leaderState.epochStart)
 	}
-	return nil
+	return p.log, r.epoch, nil
 }
 
 // leader returns a partition that this broker leads, and its current role.

@@ -1,0 +1,49 @@
+package broker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+
+	"heartwood.dev/heartwood/internal/replica"
+)
+
+// TestLookupsDoNotQueueForever: a request that finds all slots taken is refused after a while, and
+// a canceled one at once.
+func TestLookupsDoNotQueueForever(t *testing.T) {
+	slots := make(chan struct{}, 1)
+	if err := enter(t.Context(), slots); err != nil {
+		t.Fatal(err)
+	}
+	canceled, cancel := context.WithCancel(t.Context())
+	cancel()
+	for name, ctx := range map[string]context.Context{"waiting": t.Context(),
+		"canceled": canceled} {
+		if err := enter(ctx, slots); !errors.Is(err, errNotReady) {
+			t.Errorf("%s: got error %v", name, err)
+		}
+	}
+	<-slots
+	if err := enter(t.Context(), slots); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestLookupFailuresWithoutLeadership: a client may repeat a lookup on a leader that does not know
+// the newest acknowledged record yet, but has to ask another broker if this one does not lead.
+func TestLookupFailuresWithoutLeadership(t *testing.T) {
+	for err, code := range map[error]int{
+		replica.ErrOffsetNotAvailable: http.StatusServiceUnavailable,
+		replica.ErrFencedLeaderEpoch:  http.StatusServiceUnavailable,
+		replica.ErrNotLeader:          http.StatusMisdirectedRequest,
+	} {
+		w := httptest.NewRecorder()
+		respondReport(w, nil, notLeading(fmt.Errorf("%w: detail", err)))
+		if w.Code != code {
+			t.Errorf("%v: got status %d, want %d", err, w.Code, code)
+		}
+	}
+}
