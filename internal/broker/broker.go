@@ -187,8 +187,7 @@ func (b *Broker) open() (err error) {
 		Alterer: b.opts.Metadata, Mover: b.opts.Metadata, Users: b.opts.Metadata,
 		ProducerID: b.ids.Next, Authorize: b.authorize, Explain: b.explain, PlainPeers: b.plainFollower,
 		DataDir: b.opts.DataDir, Listen: b.listeners[0].socket.Addr().String(), Volume: b.volume,
-		RefuseProduce: b.volumes.refuseProduce,
-		Registry:      b.opts.Registry, Logger: b.logger,
+		Registry: b.opts.Registry, Logger: b.logger,
 	}), connectionsMax(files)); err != nil {
 		return err
 	}

@@ -26,13 +26,11 @@ const (
 // pressure): it makes the cleaner reclaim space, refuses produce requests, and ends all appends in
 // the reserve.
 //
-// One goroutine, run, measures. Requests load only refusal.
+// One goroutine, run, measures.
 type volumeWatch struct {
 	broker *Broker
-	// refusal is the error of produce requests, nil while they are accepted.
-	refusal atomic.Pointer[error]
-	state   atomic.Pointer[volumeState]
-	limits  atomic.Pointer[volumeLimits]
+	state  atomic.Pointer[volumeState]
+	limits atomic.Pointer[volumeLimits]
 	// reported is the last report to the metadata store. Only measure uses it.
 	reported v1alpha1.BrokerVolume
 	checked  time.Time // when the report was last compared; only measure uses it
@@ -110,13 +108,13 @@ func (w *volumeWatch) measure() (slack int64) {
 	if now.level == before.level {
 		return slack
 	}
-	var refusal *error
+	var refusal error
 	if now.level >= pressure.Reject {
 		limit, _ := limits.Limit(pressure.Reject, now.Volume, limits.segmentBytes)
-		refusal = new(fmt.Errorf("%w: %.0f%% is used, and %d MiB are free; more than %d MiB must be "+
-			"free", pressure.ErrRejected, now.UsedPercent(), now.Free>>20, limit>>20))
+		refusal = fmt.Errorf("%w: %.0f%% is used, and %d MiB are free; more than %d MiB must be "+
+			"free", pressure.ErrRejected, now.UsedPercent(), now.Free>>20, limit>>20)
 	}
-	w.refusal.Store(refusal)
+	w.broker.store.SetRefusal(refusal)
 	w.broker.store.SetReserved(now.level >= pressure.Reserve)
 	if c := w.broker.cleaner; c != nil {
 		c.SetPressure(now.level >= pressure.Clean)
@@ -158,14 +156,6 @@ func (w *volumeWatch) log(before pressure.Level, now volumeState) {
 	} else {
 		w.broker.logger.Info("storage pressure fell", fields...)
 	}
-}
-
-// refuseProduce returns the error of produce requests of clients, or nil.
-func (w *volumeWatch) refuseProduce() error {
-	if refusal := w.refusal.Load(); refusal != nil {
-		return *refusal
-	}
-	return nil
 }
 
 // reclaimableBytes returns the number of bytes that the cleaner can reclaim in all logs, as far as

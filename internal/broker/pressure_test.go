@@ -2,7 +2,6 @@ package broker
 
 import (
 	"errors"
-	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -103,8 +102,9 @@ func TestReserveIsAppliedAndEnds(t *testing.T) {
 	c.start()
 	disk.free.Store(30)
 	c.level(pressure.Reserve)
-	if err := c.volumes.refuseProduce(); err == nil || !strings.Contains(err.Error(), "97%") {
-		t.Errorf("error of produce requests: %v, want one with the used share", err)
+	impatient := c.client(kgo.RecordRetries(0), kgo.DisableIdempotentWrite())
+	if err := produceOnce(t, impatient, "refused"); !errors.Is(err, kerr.NotEnoughReplicas) {
+		t.Errorf("produce in the reserve: %v, want NOT_ENOUGH_REPLICAS", err)
 	}
 	for _, step := range []struct {
 		free  uint64
@@ -113,8 +113,8 @@ func TestReserveIsAppliedAndEnds(t *testing.T) {
 		disk.free.Store(step.free)
 		c.level(step.level)
 	}
-	if err := c.volumes.refuseProduce(); err != nil {
-		t.Errorf("error of produce requests with free space: %v", err)
+	if err := produceOnce(t, impatient, "accepted"); err != nil {
+		t.Errorf("produce with free space: %v", err)
 	}
 }
 

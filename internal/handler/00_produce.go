@@ -63,7 +63,7 @@ func (h *Handler) produce(ctx context.Context, req *wire.Request) (wire.Reply, e
 func (h *Handler) appendBatches(ctx context.Context, img *metadata.Image, req *wire.Request,
 	p *produceRequest) (failures []error, produced *replica.PendingProduce) {
 	failures = make([]error, len(p.partitions))
-	transactional, refused := false, h.refuseProduce()
+	transactional := false
 	batches := make([]replica.ProducePartition, 0, len(p.partitions))
 	for i := range p.partitions {
 		part := &p.partitions[i]
@@ -75,9 +75,6 @@ func (h *Handler) appendBatches(ctx context.Context, img *metadata.Image, req *w
 		}
 		if failures[i] == nil {
 			failures[i] = checkProduce(p, part)
-		}
-		if failures[i] == nil {
-			failures[i] = refused
 		}
 		if failures[i] == nil && isTransactional(part) {
 			failures[i] = h.checkTransactional(req, p)
@@ -98,15 +95,6 @@ func (h *Handler) appendBatches(ctx context.Context, img *metadata.Image, req *w
 		p.partitions[i].records = nil
 	}
 	return failures, produced
-}
-
-// refuseProduce returns the error of all batches of a request while the volume is too full for
-// them, or nil. The error is retriable, so producers continue when the cleaner has freed space.
-func (h *Handler) refuseProduce() error {
-	if h.opts.RefuseProduce == nil {
-		return nil
-	}
-	return h.opts.RefuseProduce()
 }
 
 // checkProduce checks the rules that do not concern the batch alone, such as those of the request's

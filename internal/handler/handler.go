@@ -15,8 +15,8 @@ import (
 	"heartwood.dev/heartwood/internal/wire"
 )
 
-// Options configure a Handler. All fields except Authorize, Volume, RefuseProduce, Registry and
-// Logger are required.
+// Options configure a Handler. All fields except Authorize, Volume, Registry and Logger are
+// required.
 type Options struct {
 	NodeID int32
 	Image  func() *metadata.Image // returns the current metadata image; never nil
@@ -43,12 +43,9 @@ type Options struct {
 	Listen     string // host:port of the listener, as admin clients are shown
 	// Volume returns the size and the free space of the disk in bytes, with -1 for an unknown
 	// value. If Volume is nil, both values are unknown.
-	Volume func() (total, usable int64)
-	// RefuseProduce returns the error with which produce requests of clients are refused, or nil
-	// while they are accepted. If RefuseProduce is nil, they are always accepted.
-	RefuseProduce func() error
-	Registry      prometheus.Registerer // may be nil
-	Logger        *slog.Logger          // default: discards all messages
+	Volume   func() (total, usable int64)
+	Registry prometheus.Registerer // may be nil
+	Logger   *slog.Logger          // default: discards all messages
 }
 
 // Handler answers the Kafka requests of one broker. It implements wire.Handler.

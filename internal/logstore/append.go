@@ -39,6 +39,20 @@ func (l *Log) Append(batch []byte, now time.Time) (Appended, error) {
 // includes the batch at once, except under durability Fsync. Under Fsync, AppendVerified requests a
 // sync without waiting for it, and DurableEnd includes the batch after that sync.
 func (l *Log) AppendVerified(batch []byte, verified Verified, now time.Time) (Appended, error) {
+	return l.appendBatch(batch, verified, now, (*environment).checkReserve)
+}
+
+// AppendProduced appends a batch of a client like AppendVerified. While produce requests are
+// refused (Store.SetRefusal), it fails with that error, unless the batch is a duplicate or has an
+// outdated producer epoch. The refusal has precedence over a wrong sequence number: the earlier
+// batches of the producer, which the sequence continues, may have been refused as well.
+func (l *Log) AppendProduced(batch []byte, verified Verified, now time.Time) (Appended, error) {
+	return l.appendBatch(batch, verified, now, (*environment).checkProduce)
+}
+
+// appendBatch appends a batch if checkSpace accepts it.
+func (l *Log) appendBatch(batch []byte, verified Verified, now time.Time,
+	checkSpace func(*environment) error) (Appended, error) {
 	// The configuration is loaded once, so that all checks of one batch use the same settings even
 	// if Configure runs concurrently.
 	config := l.config.Load()
@@ -73,12 +87,10 @@ func (l *Log) AppendVerified(batch []byte, verified Verified, now time.Time) (Ap
 		// Whether the batch fits the state is unknown if its verification is outdated. Only an
 		// outdated epoch is certain.
 		if !errors.Is(err, ErrInvalidProducerEpoch) {
-			err = cmp.Or(l.mu.producers.CheckGuard(b.Batch, verified, l.epochs.latest()), err)
+			err = cmp.Or(checkSpace(&l.env),
+				l.mu.producers.CheckGuard(b.Batch, verified, l.epochs.latest()), err)
 		}
 		if err != nil {
-			return err
-		}
-		if err := l.env.checkReserve(); err != nil {
 			return err
 		}
 		if err := l.writeLocked(b, config, now); err != nil {

@@ -145,7 +145,8 @@ type environment struct {
 	// unsynced bytes above which appended calls commit.
 	commit     func(*Log)
 	flushBytes int64
-	reserved   *atomic.Bool // Store.reserved
+	reserved   *atomic.Bool           // Store.reserved
+	refusal    *atomic.Pointer[error] // Store.refusal
 }
 
 // config is a log's settings, with the values derived from them. It is immutable: appends read it

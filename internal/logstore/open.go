@@ -250,6 +250,6 @@ func (s *Store) environment() environment {
 			UnwrittenEntriesMax: s.opts.indexEntriesMax},
 		failed:          s.logFailed,
 		saveCheckpoints: s.save, compress: s.compressed.at, commit: s.commits.request,
-		flushBytes: s.opts.FlushBytes, reserved: &s.reserved,
+		flushBytes: s.opts.FlushBytes, reserved: &s.reserved, refusal: &s.refusal,
 	}
 }

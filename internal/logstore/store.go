@@ -82,9 +82,10 @@ type Store struct {
 	handles    *vfs.Handles       // open segment files of all logs
 	durableEnd durableEndCallback // see OnDurableEnd
 
-	reserved   atomic.Bool  // argument of SetReserved
-	cleanEpoch int64        // result of CleanEpoch
-	epoch      atomic.Int64 // argument of SetBrokerEpoch, -1 before the first call
+	reserved   atomic.Bool           // argument of SetReserved
+	refusal    atomic.Pointer[error] // argument of SetRefusal
+	cleanEpoch int64                 // result of CleanEpoch
+	epoch      atomic.Int64          // argument of SetBrokerEpoch, -1 before the first call
 
 	changes sync.Mutex // one Create, Release or Close at a time
 	saving  struct {

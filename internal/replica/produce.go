@@ -103,7 +103,7 @@ func (s *Set) append(acks int16, batch ProducePartition, verified logstore.Verif
 	case acks == AcksAll && r.leaderState.isrSize() < r.minISR:
 		return nil, nil, ErrNotEnoughReplicas
 	}
-	result.Appended, err = p.log.AppendVerified(batch.Batch, verified, time.Now())
+	result.Appended, err = p.log.AppendProduced(batch.Batch, verified, time.Now())
 	return p, r, s.afterAppend(p, r, batch, result, err)
 }
 
