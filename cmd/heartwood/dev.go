@@ -38,6 +38,8 @@ Ctrl-C shuts the cluster down gracefully; the data stays in --data-dir.`,
 		"Kafka `HOST:PORT` of broker 0; broker i listens on PORT+i")
 	flags.StringVar(&opts.HTTP, "http", "127.0.0.1:9644",
 		"`HOST:PORT` of metrics, health and /api/v1/partitions")
+	flags.StringSliceVar(&opts.Hosts, "allow-host", nil,
+		"`NAME,...` under which clients open the port of --http, besides localhost and addresses")
 	flags.BoolVar(&opts.Pprof, "pprof", false,
 		"serve profiles under /debug/pprof on the port of --http, which must be a loopback address")
 	flags.StringVar(&opts.DataDir, "data-dir", "heartwood-data",

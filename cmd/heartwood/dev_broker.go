@@ -25,6 +25,8 @@ func devBrokerCommand() *cobra.Command {
 	flags.StringVar(&opts.DataDir, "data-dir", "", "`DIR` of the logs")
 	flags.StringVar(&opts.Rack, "rack", "", "`NAME` of the rack")
 	flags.StringVar(&opts.HTTP, "http", "", "`HOST:PORT` of metrics and health")
+	flags.StringSliceVar(&opts.Hosts, "allow-host", nil,
+		"`NAME,...` under which clients open the port of --http, besides localhost and addresses")
 	flags.BoolVar(&opts.Pprof, "pprof", false, "serve profiles on the port of --http")
 	level := addLogLevel(cmd, slog.LevelWarn)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"flag"
+	"net"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -23,6 +24,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"heartwood.dev/heartwood/api/v1alpha1"
+	"heartwood.dev/heartwood/internal/operator/render"
 	"heartwood.dev/heartwood/test/kit/devcluster"
 	"heartwood.dev/heartwood/test/kit/envtest"
 	"heartwood.dev/heartwood/test/kit/podforward"
@@ -78,7 +80,11 @@ func newFixture(t *testing.T) *fixture {
 	if f.namespace, err = envtest.Namespace(t.Context(), f.config); err != nil {
 		t.Fatal(err)
 	}
-	cluster := devcluster.Start(t, 0, manifests)
+	host, _, err := net.SplitHostPort(render.HTTPAddress("main", f.namespace, 0))
+	if err != nil {
+		t.Fatal(err)
+	}
+	cluster := devcluster.Start(t, 0, manifests, host)
 	as := rest.CopyConfig(f.config)
 	as.Impersonate.UserName = user
 	f.kubeconfig = f.write(t, cluster, f.config)

@@ -20,7 +20,7 @@ func (c *Console) cleanRefusal(r *http.Request) string {
 		return ""
 	}
 	return "The console accepts requests to clean only if it listens on a loopback address and is " +
-		"opened as localhost. Use kubectl annotate topic NAME heartwood.dev/clean-now=\"$(date)\"."
+		"opened as localhost and not through a proxy. Use kubectl annotate topic NAME heartwood.dev/clean-now=\"$(date)\"."
 }
 
 func (c *Console) cleanForm(r *http.Request) (view, error) {

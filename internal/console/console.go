@@ -30,7 +30,9 @@ type Options struct {
 	// Loopback is set if the console listens on a loopback address. Otherwise it shows no messages
 	// and accepts no writes, because it does not authenticate its users.
 	Loopback bool
-	// Hosts are names under which the console may be opened, besides addresses and localhost.
+	// Hosts are names under which the console may be opened, in lower case, besides addresses and
+	// localhost. With Hosts or PathPrefix the console is behind a proxy, whose clients may be any
+	// users: it then shows no messages and accepts no writes.
 	Hosts []string
 	// PathPrefix is the path below which a proxy serves the console if the proxy does not remove
 	// it, such as /heartwood. Requests without the prefix are served, too.

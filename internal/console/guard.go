@@ -28,12 +28,12 @@ func (c *Console) guard(next http.Handler) http.Handler {
 		header.Set("Cross-Origin-Opener-Policy", "same-origin")
 		header.Set("Cross-Origin-Resource-Policy", "same-origin")
 		header.Set("Cache-Control", "no-store")
-		if !c.knownHost(r.Host) {
+		if !KnownHost(r.Host, c.opts.Hosts) {
 			refuse(w, http.StatusMisdirectedRequest, "The console is not served under the host name "+
 				r.Host+". If this name is right, start the console with --allow-host.")
 			return
 		}
-		if crossSite(r) {
+		if CrossSite(r) {
 			refuse(w, http.StatusForbidden, "Requests from pages of other sites are refused.")
 			return
 		}
@@ -47,9 +47,9 @@ func refuse(w http.ResponseWriter, status int, text string) {
 	_, _ = w.Write([]byte(text + "\n")) // fails only if the client has disconnected
 }
 
-// crossSite reports whether a page of another site has caused the request. A link that a user
+// CrossSite reports whether a page of another site has caused the request. A link that a user
 // follows is permitted: it opens a page that the other site cannot read.
-func crossSite(r *http.Request) bool {
+func CrossSite(r *http.Request) bool {
 	if r.Header.Get("Sec-Fetch-Site") != "cross-site" {
 		return false
 	}
@@ -58,12 +58,13 @@ func crossSite(r *http.Request) bool {
 	return !followed
 }
 
-// knownHost reports whether the console may be served under the host of a request. A page of
-// another site can make its own name resolve to the console's address (DNS rebinding), and then
-// read the console as its own origin. Such an attack needs a name, so addresses are accepted.
-func (c *Console) knownHost(host string) bool {
+// KnownHost reports whether a server may respond to a request with a Host header: if it contains an
+// address, localhost or one of names, which are in lower case. A page of another site can make its
+// own name resolve to the server's address (DNS rebinding), and then read responses as those of its
+// own origin. Such an attack needs a name, so addresses are accepted.
+func KnownHost(host string, names []string) bool {
 	name := hostName(host)
-	if loopbackName(name) || slices.Contains(c.opts.Hosts, name) {
+	if loopbackName(name) || name != "" && slices.Contains(names, name) {
 		return true
 	}
 	_, err := netip.ParseAddr(name)
@@ -72,6 +73,19 @@ func (c *Console) knownHost(host string) bool {
 
 // loopbackHost reports whether a request names the console by a loopback name or address.
 func loopbackHost(r *http.Request) bool { return loopbackName(hostName(r.Host)) }
+
+// proxied reports whether a request has a header that a reverse proxy adds. The client of a proxy
+// may be any user, although the proxy itself connects from this machine.
+func proxied(header http.Header) bool {
+	for name := range header {
+		switch {
+		case name == "Forwarded", name == "Via", name == "X-Real-Ip",
+			strings.HasPrefix(name, "X-Forwarded-"):
+			return true
+		}
+	}
+	return false
+}
 
 func loopbackName(name string) bool {
 	ip, err := netip.ParseAddr(name)

@@ -118,6 +118,34 @@ func TestMessagesNeedLoopback(t *testing.T) {
 	}
 }
 
+// TestMessagesAreNotForProxies: a reverse proxy on this machine connects by a loopback address, but
+// its clients may be any users.
+func TestMessagesAreNotForProxies(t *testing.T) {
+	for _, test := range []struct {
+		opts   Options
+		header string
+		may    bool
+	}{{Options{}, "", true}, {Options{}, "Accept", true}, {Options{}, "Forwarded", false},
+		{Options{}, "Via", false}, {Options{}, "X-Real-IP", false},
+		{Options{}, "X-Forwarded-For", false}, {Options{}, "x-forwarded-proto", false},
+		{Options{Hosts: []string{"console.example.com"}}, "", false},
+		{Options{PathPrefix: "/heartwood"}, "", false}} {
+		test.opts.Loopback = true
+		c := unreachable(test.opts)
+		for _, page := range []string{"GET /message?topic=t&partition=0&offset=0", "POST /clean"} {
+			method, path, _ := strings.Cut(page, " ")
+			headers := []string{}
+			if test.header != "" {
+				headers = append(headers, test.header, "a")
+			}
+			got := request(t, c, method, "http://localhost"+path, headers...)
+			if may := got.Code != http.StatusForbidden; may != test.may {
+				t.Errorf("%+v: %s: got status %d", test, page, got.Code)
+			}
+		}
+	}
+}
+
 // TestPathPrefix: a proxy may keep the prefix of the path, or remove it.
 func TestPathPrefix(t *testing.T) {
 	c := unreachable(Options{Loopback: true, PathPrefix: "/team/heartwood/"})

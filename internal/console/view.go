@@ -137,8 +137,12 @@ func pageOf(r *http.Request) string {
 }
 
 // mayWrite reports whether a request may change something: only if the console listens on a
-// loopback address and was opened by a loopback name, that is by a user of this machine.
-func (c *Console) mayWrite(r *http.Request) bool { return c.opts.Loopback && loopbackHost(r) }
+// loopback address, is not configured for a proxy, and was opened by a loopback name and not
+// through a proxy, that is by a user of this machine.
+func (c *Console) mayWrite(r *http.Request) bool {
+	return c.opts.Loopback && len(c.opts.Hosts) == 0 && c.opts.PathPrefix == "" &&
+		loopbackHost(r) && !proxied(r.Header)
+}
 
 // mayRead reports whether a request may see messages: the condition is that of mayWrite, because
 // the console does not authenticate its users.
@@ -147,8 +151,8 @@ func (c *Console) mayRead(r *http.Request) error {
 		return nil
 	}
 	return &fault{status: http.StatusForbidden, text: "Messages and keys are shown only by a " +
-		"console that listens on a loopback address and is opened as localhost, because it does not " +
-		"authenticate its users. Run `heartwood console` on your machine, or use kubectl port-forward."}
+		"console that listens on a loopback address and is opened as localhost and not through a " +
+		"proxy, because it does not authenticate its users. Run `heartwood console` on your machine, or use kubectl port-forward."}
 }
 
 // assetVersion changes with the assets, so that browsers may cache them forever.

@@ -29,7 +29,8 @@ type ChildOptions struct {
 	DataDir      string
 	Rack         string
 	HTTP         string // "": the process serves no HTTP
-	Pprof        bool   // serve profiles on the HTTP port
+	Hosts        []string
+	Pprof        bool // serve profiles on the HTTP port
 	Logger       *slog.Logger
 }
 
@@ -119,7 +120,12 @@ func serveChild(ctx context.Context, opts ChildOptions, b *broker.Broker,
 	all := broker.Brokers{b}
 	options := broker.HTTPOf(registry, b.Ready, func() broker.Brokers { return all })
 	options.Pprof = opts.Pprof
-	server := &http.Server{Handler: broker.NewHTTP(options), ReadHeaderTimeout: headerTimeout}
+	at, err := parseAddress("http", opts.HTTP)
+	if err != nil {
+		return err
+	}
+	server := &http.Server{Handler: guard(at, opts.Hosts, withoutRecords(at, broker.NewHTTP(options))),
+		ReadHeaderTimeout: headerTimeout}
 	stop := context.AfterFunc(ctx, func() { _ = server.Close() })
 	defer stop()
 	if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {

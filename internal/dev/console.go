@@ -23,6 +23,7 @@ func (c *cluster) newConsole(httpAddress string) *console.Console {
 		Fleet:    remote.NewFleet(&remote.Client{}, c.httpAddresses(httpAddress), false),
 		Kafka:    c.consoleKafka,
 		Loopback: c.http.loopback(),
+		Hosts:    c.opts.Hosts,
 		Logger:   c.opts.Logger,
 	})
 }

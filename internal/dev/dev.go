@@ -195,7 +195,8 @@ func (c *cluster) run(ctx context.Context) error {
 	pages := c.newConsole(listener.Addr().String())
 	defer pages.Close()
 	server := &http.Server{
-		Handler:           withConsole(pages, handler),
+		Handler: guard(c.http, c.opts.Hosts,
+			withConsole(pages, withoutRecords(c.http, handler))),
 		ReadHeaderTimeout: headerTimeout,
 	}
 	var serving errgroup.Group

@@ -32,7 +32,10 @@ type Options struct {
 	Listen string
 	// HTTP is the host:port of metrics, health and API, default 127.0.0.1:9644; port 0: any free
 	// port.
-	HTTP    string
+	HTTP string
+	// Hosts are names under which clients may open the HTTP port, besides localhost, addresses and
+	// the host of HTTP.
+	Hosts   []string
 	Pprof   bool         // serve profiles on the HTTP port, which must be on a loopback address
 	DataDir string       // default heartwood-data
 	Racks   []string     // broker i is in Racks[i % len(Racks)]

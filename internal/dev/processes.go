@@ -170,7 +170,8 @@ func (p *process) command(socket *os.File) (*exec.Cmd, error) {
 	command := exec.CommandContext(context.Background(), binary, "dev-broker", "--node-id",
 		strconv.Itoa(p.id), "--listeners", string(listeners),
 		"--data-dir", c.brokerDir(p.id), "--rack", c.opts.rack(p.id), "--http", c.childHTTP(p.id),
-		"--pprof="+strconv.FormatBool(c.opts.Pprof), "--log-level", c.opts.LogLevel)
+		"--pprof="+strconv.FormatBool(c.opts.Pprof), "--log-level", c.opts.LogLevel,
+		"--allow-host", strings.Join(c.opts.Hosts, ","))
 	if c.security != nil {
 		command.Args = append(command.Args, "--certificates", brokerPKIDir(c.opts.DataDir, p.id),
 			"--cluster", c.security.cluster)

@@ -24,8 +24,9 @@ type Cluster struct {
 	DataDir   string
 }
 
-// Start runs a cluster with these manifests (YAML) until the test ends.
-func Start(t testing.TB, brokers int, manifests string) *Cluster {
+// Start runs a cluster with these manifests (YAML) until the test ends. Clients may open the HTTP
+// port under the names hosts, besides localhost and addresses.
+func Start(t testing.TB, brokers int, manifests string, hosts ...string) *Cluster {
 	t.Helper()
 	dir := t.TempDir()
 	file := filepath.Join(dir, "cluster.yaml")
@@ -38,7 +39,7 @@ func Start(t testing.TB, brokers int, manifests string) *Cluster {
 	ended := make(chan error, 1)
 	go func() {
 		err := dev.Run(ctx, dev.Options{Listen: "127.0.0.1:0", HTTP: "127.0.0.1:0", Brokers: brokers,
-			DataDir: c.DataDir, Out: out, Manifests: []string{file}})
+			DataDir: c.DataDir, Out: out, Manifests: []string{file}, Hosts: hosts})
 		_ = out.Close()
 		ended <- err
 	}()
