@@ -153,6 +153,9 @@ func (s *session) replicas(ctx context.Context, client *remote.Client,
 	return rows, missing, nil
 }
 
+// orEmpty returns a list that is [] in JSON, also if it is empty.
+func orEmpty(missing []silent) []silent { return append([]silent{}, missing...) }
+
 // printMissing writes a line for each broker that has not answered.
 func (s *session) printMissing(missing []silent) {
 	for _, m := range missing {

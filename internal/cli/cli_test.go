@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -173,7 +174,28 @@ func (f *fixture) testWhy(t *testing.T) {
 	if strings.Count(out, "tickets") != 2 || !strings.HasPrefix(out, "TOPIC") {
 		t.Errorf("top:\n%s", out)
 	}
+	f.testSilentBroker(t)
 	f.run(t, "top", "--sort", "name").fails(t, `invalid argument "name" for --sort`)
+}
+
+// testSilentBroker: what top and why show is degraded if a broker has not answered.
+func (f *fixture) testSilentBroker(t *testing.T) {
+	var before []v1alpha1.BrokerStatus
+	change(t, f, "main", &v1alpha1.LogCluster{}, func(c *v1alpha1.LogCluster) {
+		before = c.Status.Brokers
+		c.Status.Brokers = append(slices.Clone(before), v1alpha1.BrokerStatus{ID: 7})
+	})
+	for _, args := range [][]string{{"top"}, {"why", "tickets"}} {
+		f.run(t, args...).degraded(t)
+		var got struct{ Missing []silent }
+		decode(t, f.run(t, append(args, "-o", "json")...).degraded(t), &got)
+		if len(got.Missing) != 1 || got.Missing[0].Broker != 7 {
+			t.Errorf("%v: missing %v", args, got.Missing)
+		}
+	}
+	change(t, f, "main", &v1alpha1.LogCluster{}, func(c *v1alpha1.LogCluster) {
+		c.Status.Brokers = before
+	})
 }
 
 func decode(t *testing.T, text string, into any) {
@@ -348,7 +370,8 @@ func (f *fixture) testUser(t *testing.T) {
 	f.create(t, &v1alpha1.LogUser{ObjectMeta: metav1.ObjectMeta{Name: "app"},
 		Spec: v1alpha1.LogUserSpec{Cluster: "main",
 			Authentication: v1alpha1.UserAuthentication{Type: v1alpha1.UserScram}}})
-	f.create(t, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "app-logcluster"},
+	f.create(t, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "app-logcluster",
+		Labels: map[string]string{v1alpha1.LabelCluster: "main"}},
 		Data: map[string][]byte{"password": []byte("hunter2"), "client.properties": []byte("a=b\n"),
 			"librdkafka.conf": []byte("ssl.ca.location=/etc/heartwood/ca.crt\n")}})
 	if got := f.run(t, "user", "config", "app").ok(t); got != "a=b\n" {

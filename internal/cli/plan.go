@@ -67,10 +67,10 @@ func (c *consent) confirm(s *session, steps ...string) (bool, error) {
 	return true, nil
 }
 
-// done prints the result of a plan.
+// done prints the result of a plan. A plan without steps has changed nothing.
 func (c *consent) done(s *session, steps []string, result string) error {
 	if s.json() {
-		return printJSON(s.out, plan{Plan: steps, Applied: true})
+		return printJSON(s.out, plan{Plan: steps, Applied: len(steps) > 0})
 	}
 	_, err := fmt.Fprintln(s.out, result)
 	return err

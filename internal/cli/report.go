@@ -13,18 +13,11 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	appsv1 "k8s.io/api/apps/v1"
-	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/runtime"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/yaml"
 
 	"heartwood.dev/heartwood/api/v1alpha1"
 	"heartwood.dev/heartwood/internal/operator/render"
-	"heartwood.dev/heartwood/internal/version"
 )
 
 // logBytesMax limits the size of the log of one container in a report.
@@ -39,8 +32,9 @@ func reportCommand(f *flags) *cobra.Command {
 		Long: `Write a zip file with the resources, events and logs of a LogCluster, and the reports and metrics
 of its brokers.
 
-It contains no records, and of Secrets only the names and sizes of their keys: there is no option to
-include more. It does contain names of topics, users, nodes and groups. What you may not read, and
+It contains no records, and of Heartwood's Secrets only the names and sizes of their keys: there is
+no option to include more. It leaves out objects of other applications, and the environment and
+arguments of other containers in the pods of brokers. It does contain names of topics, users, nodes and groups. What you may not read, and
 what could not be read, is listed in errors.txt in the file.`,
 		Args: noArgs,
 	}
@@ -104,69 +98,6 @@ func (a *archive) add(name string, content []byte) {
 // missing notes that a part could not be read.
 func (a *archive) missing(name string, err error) {
 	a.faults = append(a.faults, name+": "+err.Error())
-}
-
-// collect adds all parts of a report.
-func (s *session) collect(ctx context.Context, a *archive, cluster *v1alpha1.LogCluster,
-	account account) {
-	about := fmt.Sprintf("LogCluster %s in namespace %s\nkubectl heartwood %s (%s)\n", cluster.Name,
-		s.namespace, version.Version(), version.Commit())
-	a.add("about.txt", []byte(about))
-	for _, kind := range []struct {
-		name string
-		list client.ObjectList
-	}{
-		{"logclusters", &v1alpha1.LogClusterList{}}, {"topics", &v1alpha1.TopicList{}},
-		{"logusers", &v1alpha1.LogUserList{}}, {"partitionsets", &v1alpha1.PartitionSetList{}},
-		{"statefulsets", &appsv1.StatefulSetList{}}, {"pods", &corev1.PodList{}},
-		{"persistentvolumeclaims", &corev1.PersistentVolumeClaimList{}},
-		{"services", &corev1.ServiceList{}}, {"leases", &coordinationv1.LeaseList{}},
-		{"events", &corev1.EventList{}}, {"secrets", &corev1.SecretList{}},
-	} {
-		s.collectList(ctx, a, "resources/"+kind.name+".yaml", kind.list)
-	}
-	s.collectLogs(ctx, a, cluster)
-	s.collectBrokers(ctx, a, cluster, account)
-}
-
-// collectList adds all objects of a kind.
-func (s *session) collectList(ctx context.Context, a *archive, name string,
-	list client.ObjectList) {
-	if err := s.api.List(ctx, list, client.InNamespace(s.namespace)); err != nil {
-		a.missing(name, err)
-		return
-	}
-	err := meta.EachListItem(list, func(object runtime.Object) error {
-		if of, err := meta.Accessor(object); err == nil {
-			of.SetManagedFields(nil)
-			redactAnnotations(of.GetAnnotations())
-		}
-		if secret, ok := object.(*corev1.Secret); ok {
-			redact(secret)
-		}
-		return nil
-	})
-	content, encoded := yaml.Marshal(list)
-	if err = errors.Join(err, encoded); err != nil {
-		a.missing(name, err)
-		return
-	}
-	a.add(name, content)
-}
-
-// redact replaces the values of a Secret by their sizes.
-func redact(secret *corev1.Secret) {
-	sizes := map[string]string{}
-	for key, value := range secret.Data {
-		sizes[key] = fmt.Sprintf("<%d bytes>", len(value))
-	}
-	secret.Data, secret.StringData = nil, sizes
-}
-
-// redactAnnotations removes the copy of an object that kubectl apply stores in an annotation: that
-// of a Secret contains its values.
-func redactAnnotations(annotations map[string]string) {
-	delete(annotations, corev1.LastAppliedConfigAnnotation)
 }
 
 // collectLogs adds the logs of the brokers, and those of their previous containers.

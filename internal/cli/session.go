@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -163,20 +165,59 @@ func (s *session) topicsOf(ctx context.Context, cluster string) ([]v1alpha1.Topi
 // errNoTopic is the error of topic if no Topic has the name.
 var errNoTopic = errors.New("not found")
 
-// topic returns the Topic with a name, which is that of the resource or that of the topic in Kafka.
+// topic returns the Topic with a name, which is that of the resource or else that of the topic in
+// Kafka.
 func (s *session) topic(ctx context.Context, name string) (*v1alpha1.Topic, error) {
 	list := &v1alpha1.TopicList{}
 	if err := s.api.List(ctx, list, client.InNamespace(s.namespace)); err != nil {
 		return nil, fmt.Errorf("list the Topics of namespace %s: %w", s.namespace, err)
 	}
-	for i := range list.Items {
-		topic := &list.Items[i]
-		if (topic.Name == name || topic.KafkaName() == name) &&
-			(s.cluster == "" || topic.Spec.Cluster == s.cluster) {
-			return topic, nil
+	found := matches(list.Items, name, s.cluster)
+	switch len(found) {
+	case 0:
+		return nil, fmt.Errorf("topic %s in namespace %s: %w", name, s.namespace, errNoTopic)
+	case 1:
+		return found[0], nil
+	}
+	texts := make([]string, len(found))
+	for i, topic := range found {
+		texts[i] = fmt.Sprintf("Topic %s of LogCluster %s", topic.Name, topic.Spec.Cluster)
+	}
+	return nil, UsageError{fmt.Errorf("topic %s in namespace %s is ambiguous: %s: choose one with "+
+		"--cluster, or give the name of the Topic", name, s.namespace, strings.Join(texts, ", "))}
+}
+
+// matches returns the Topic whose resource has a name, or else the Topics that have the name in
+// Kafka, sorted by LogCluster. Parameter cluster selects a LogCluster, if not "". If several Topics
+// of a LogCluster claim one name in Kafka, matches returns the one that its brokers use.
+func matches(topics []v1alpha1.Topic, name, cluster string) []*v1alpha1.Topic {
+	used := map[string]*v1alpha1.Topic{}
+	for i := range topics {
+		topic := &topics[i]
+		of := topic.Spec.Cluster
+		switch {
+		case cluster != "" && of != cluster:
+		case topic.Name == name:
+			return []*v1alpha1.Topic{topic}
+		case topic.KafkaName() != name:
+		case used[of] == nil || usedBefore(topic, used[of]):
+			used[of] = topic
 		}
 	}
-	return nil, fmt.Errorf("topic %s in namespace %s: %w", name, s.namespace, errNoTopic)
+	found := []*v1alpha1.Topic{}
+	for _, of := range slices.Sorted(maps.Keys(used)) {
+		found = append(found, used[of])
+	}
+	return found
+}
+
+// usedBefore reports whether brokers use the Topic a and not b, which has the same name in Kafka:
+// the oldest one that is not being deleted.
+func usedBefore(a, b *v1alpha1.Topic) bool {
+	if deleted := !a.DeletionTimestamp.IsZero(); deleted != !b.DeletionTimestamp.IsZero() {
+		return !deleted
+	}
+	return a.OlderThan(b)
 }
 
 // topicAndCluster returns a Topic and its LogCluster.

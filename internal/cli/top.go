@@ -33,7 +33,7 @@ func topCommand(f *flags) *cobra.Command {
 		Long: `Show the replicas that are being cleaned, and after them those with the most garbage.
 
 READ and WRITTEN are the bytes of the running pass, or of the last one. The exit code is 3 if the
-last pass of a replica has failed.`,
+last pass of a replica has failed, or if a broker has not answered.`,
 		Args: noArgs,
 	}
 	account.add(cmd)
@@ -59,9 +59,9 @@ last pass of a replica has failed.`,
 					return err
 				}
 				rows = topRows(rows, order)
-				err = s.printTop(out, rows[:min(limit, len(rows))])
+				err = s.printTop(out, rows[:min(limit, len(rows))], missing)
 				s.printMissing(missing)
-				if err == nil && slices.ContainsFunc(rows, failedPass) {
+				if err == nil && (len(missing) > 0 || slices.ContainsFunc(rows, failedPass)) {
 					return ErrDegraded
 				}
 				return err
@@ -97,9 +97,9 @@ func topRows(rows []report.Partition, order string) []report.Partition {
 	return rows
 }
 
-func (s *session) printTop(out io.Writer, rows []report.Partition) error {
+func (s *session) printTop(out io.Writer, rows []report.Partition, missing []silent) error {
 	if s.json() {
-		return printJSON(out, report.Partitions{Partitions: rows})
+		return printJSON(out, map[string]any{"partitions": rows, "missing": orEmpty(missing)})
 	}
 	all := newTable(
 		"TOPIC PARTITION BROKER SIZE DIRTY GARBAGE PHASE PROGRESS LEFT READ WRITTEN REASON")

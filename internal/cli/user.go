@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
@@ -90,7 +91,7 @@ func (s *session) writeFiles(directory string, files map[string][]byte) error {
 		if name == credentials.KeyLibrdkafka {
 			content = credentials.Relocate(content, absolute)
 		}
-		if err := os.WriteFile(filepath.Join(directory, name), content, 0o600); err != nil {
+		if err := writePrivate(filepath.Join(directory, name), content); err != nil {
 			return err
 		}
 	}
@@ -98,6 +99,31 @@ func (s *session) writeFiles(directory string, files map[string][]byte) error {
 		return printJSON(s.out, map[string]any{"directory": absolute, "files": names})
 	}
 	_, err = fmt.Fprintf(s.out, "%d files written to %s\n", len(names), directory)
+	return err
+}
+
+// writePrivate replaces a file by one that only the user can read, whatever the mode of the previous
+// one. It refuses to replace what is not a regular file, such as a symbolic link.
+func writePrivate(file string, content []byte) error {
+	info, err := os.Lstat(file)
+	switch {
+	case err == nil && !info.Mode().IsRegular():
+		return fmt.Errorf("write %s: it exists and is not a regular file", file)
+	case err != nil && !errors.Is(err, fs.ErrNotExist):
+		return err
+	}
+	temporary, err := os.CreateTemp(filepath.Dir(file), ".heartwood-*") // mode 0600
+	if err != nil {
+		return err
+	}
+	_, err = temporary.Write(content)
+	err = errors.Join(err, temporary.Sync(), temporary.Close())
+	if err == nil {
+		err = os.Rename(temporary.Name(), file)
+	}
+	if err != nil {
+		err = errors.Join(err, os.Remove(temporary.Name()))
+	}
 	return err
 }
 

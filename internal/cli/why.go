@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -25,7 +26,7 @@ func whyCommand(f *flags) *cobra.Command {
 of the partition and the settings that apply. Every replica has its own cleaner; without --replicas
 the command shows those of the leaders, and the replicas whose last pass failed.
 
-The exit code is 3 if a pass has failed or is overdue.`,
+The exit code is 3 if a pass has failed or is overdue, or if a broker has not answered.`,
 		Args: exactArgs("one TOPIC"),
 	}
 	account.add(cmd)
@@ -49,15 +50,15 @@ The exit code is 3 if a pass has failed or is overdue.`,
 		}
 		reasons := whys(rows, &resolved.Settings, replicas, time.Now())
 		if s.json() {
-			err = printJSON(s.out, map[string]any{"topic": topic.Name, "replicas": reasons})
+			err = printJSON(s.out, map[string]any{"topic": topic.Name, "replicas": reasons,
+				"missing": orEmpty(missing)})
 		} else {
 			err = printWhy(s, topic, reasons)
 		}
 		s.printMissing(missing)
-		for _, w := range reasons {
-			if err == nil && w.Degraded {
-				return ErrDegraded
-			}
+		if err == nil && (len(missing) > 0 ||
+			slices.ContainsFunc(reasons, func(w why) bool { return w.Degraded })) {
+			return ErrDegraded
 		}
 		return err
 	})

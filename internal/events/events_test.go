@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -319,6 +320,43 @@ func TestStreamsOfOneTopicPollOnce(t *testing.T) {
 				len(h.mu.ring.events))
 		}
 	})
+}
+
+// TestWaitingStreamsAreCounted: streams that wait for a poll count, and end with their clients.
+func TestWaitingStreamsAreCounted(t *testing.T) {
+	h := (&source{}).hub()
+	h.polling <- struct{}{} // a poll that does not end
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, streamsMax)
+	for range streamsMax {
+		go func() {
+			_, err := h.open(ctx, []string{"a"}, "")
+			ended <- err
+		}()
+	}
+	streams := func() int {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		return h.mu.streams
+	}
+	for deadline := time.Now().Add(time.Minute); streams() < streamsMax; {
+		if time.Now().After(deadline) {
+			t.Fatalf("%d streams are counted", streams())
+		}
+		time.Sleep(time.Millisecond)
+	}
+	if _, err := h.open(ctx, []string{"a"}, ""); !errors.Is(err, ErrTooManyStreams) {
+		t.Errorf("one stream too many: error %v", err)
+	}
+	cancel()
+	for range streamsMax {
+		if err := <-ended; !errors.Is(err, context.Canceled) {
+			t.Errorf("a client that has gone: error %v", err)
+		}
+	}
+	if n := streams(); n != 0 {
+		t.Errorf("%d streams remain", n)
+	}
 }
 
 // TestPassesAndSteps: steps are sent at once, but of those of kind read at most twenty a second.

@@ -47,8 +47,9 @@ type Hub struct {
 	source Source
 	epoch  string // of event ids; differs after each start
 	// active is set while passes and steps are collected.
-	active  atomic.Bool
-	polling sync.Mutex
+	active atomic.Bool
+	// polling has one element while rows are computed, as a lock that can be awaited with a context.
+	polling chan struct{}
 	mu      struct {
 		sync.Mutex
 		ring    ring
@@ -80,7 +81,7 @@ type passKey struct {
 
 // NewHub returns a hub without streams.
 func NewHub(source Source) *Hub {
-	h := &Hub{source: source, epoch: rand.Text()[:8]}
+	h := &Hub{source: source, epoch: rand.Text()[:8], polling: make(chan struct{}, 1)}
 	h.mu.added = make(chan struct{})
 	h.mu.topics = map[string]*watched{}
 	h.mu.reads = map[passKey]float64{}
@@ -161,8 +162,12 @@ func (h *Hub) poll(now time.Time) {
 	if !due {
 		return
 	}
-	h.polling.Lock()
-	defer h.polling.Unlock()
+	select {
+	case h.polling <- struct{}{}:
+		defer func() { <-h.polling }()
+	default:
+		return // the rows are being computed; a later poll adds what has changed since
+	}
 	h.mu.Lock()
 	topics := map[string]*watched{}
 	for name, topic := range h.mu.topics {

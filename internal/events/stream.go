@@ -33,13 +33,19 @@ type stream struct {
 	snapshot []report.SegmentsEvent
 }
 
-// open adds a stream. The parameter lastID is the header Last-Event-ID of the request.
-func (h *Hub) open(topics []string, lastID string) (*stream, error) {
-	s := &stream{hub: h, topics: topics}
-	h.polling.Lock()
-	defer h.polling.Unlock()
+// open adds a stream. The parameter lastID is the header Last-Event-ID of the request. The stream
+// is counted before it waits for a poll, so that streamsMax also limits the requests that wait.
+func (h *Hub) open(ctx context.Context, topics []string, lastID string) (*stream, error) {
 	if err := h.enter(topics); err != nil {
 		return nil, err
+	}
+	s := &stream{hub: h, topics: topics}
+	select {
+	case h.polling <- struct{}{}:
+		defer func() { <-h.polling }()
+	case <-ctx.Done():
+		s.close()
+		return nil, fmt.Errorf("wait for a poll: %w", ctx.Err())
 	}
 	s.resumed = h.resumes(s, lastID)
 	for _, name := range topics {
@@ -149,7 +155,7 @@ func (s *stream) selects(e *event) bool {
 // fails, without a response, if there are too many streams.
 func (h *Hub) Serve(w http.ResponseWriter, r *http.Request, topics []string) error {
 	topics = slices.Compact(slices.Sorted(slices.Values(topics)))
-	s, err := h.open(topics, r.Header.Get("Last-Event-ID"))
+	s, err := h.open(r.Context(), topics, r.Header.Get("Last-Event-ID"))
 	if err != nil {
 		return err
 	}

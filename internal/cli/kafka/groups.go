@@ -3,11 +3,13 @@ package kafka
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
 
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
@@ -135,11 +137,13 @@ func PlanReset(ctx context.Context, o Options, reset Reset) ([]Change, error) {
 	if err != nil {
 		return nil, fmt.Errorf("describe group %s: %w", reset.Group, err)
 	}
-	if group := described[reset.Group]; group.Err == nil && len(group.Members) > 0 {
-		return nil, fmt.Errorf("group %s has %d members: stop them first", reset.Group,
-			len(group.Members))
+	if err := inactive(described, reset.Group); err != nil {
+		return nil, err
 	}
 	committed, err := admin.FetchOffsets(ctx, reset.Group)
+	if err == nil {
+		err = committed.Error()
+	}
 	if err != nil {
 		return nil, fmt.Errorf("request the offsets of group %s: %w", reset.Group, err)
 	}
@@ -151,6 +155,20 @@ func PlanReset(ctx context.Context, o Options, reset Reset) ([]Change, error) {
 		return nil, fmt.Errorf("group %s has committed no offsets: name a topic", reset.Group)
 	}
 	return reset.changes(ctx, admin, committed, topics)
+}
+
+// inactive fails if a group has members, or may have some. A group that does not exist has none.
+func inactive(described kadm.DescribedGroups, name string) error {
+	group, found := described[name]
+	switch {
+	case !found:
+		return fmt.Errorf("describe group %s: %w", name, errNoAnswer)
+	case group.Err != nil && !errors.Is(group.Err, kerr.GroupIDNotFound):
+		return fmt.Errorf("describe group %s: %w", name, group.Err)
+	case len(group.Members) > 0:
+		return fmt.Errorf("group %s has %d members: stop them first", name, len(group.Members))
+	}
+	return nil
 }
 
 func (r Reset) changes(ctx context.Context, admin *kadm.Client, committed kadm.OffsetResponses,
@@ -172,31 +190,60 @@ func (r Reset) changes(ctx context.Context, admin *kadm.Client, committed kadm.O
 	var changes []Change
 	for topic, partitions := range ends {
 		for partition, end := range partitions {
-			start := starts[topic][partition]
-			if err := cmpErr(end.Err, start.Err); err != nil {
+			to, err := r.offset(topic, partition, starts, end, times)
+			if err != nil {
 				return nil, fmt.Errorf("list the offsets of %s-%d: %w", topic, partition, err)
-			}
-			to := end.Offset
-			switch r.To {
-			case Earliest:
-				to = start.Offset
-			case AtTime:
-				to = times[topic][partition].Offset
-			case AtOffset:
-				to = r.Offset
 			}
 			from := int64(-1)
 			if offset, found := committed.Lookup(topic, partition); found {
 				from = offset.At
 			}
-			changes = append(changes, Change{topic, partition, from,
-				min(max(to, start.Offset), end.Offset)})
+			changes = append(changes, Change{topic, partition, from, to})
 		}
 	}
 	slices.SortFunc(changes, func(a, b Change) int {
 		return cmp.Or(cmp.Compare(a.Topic, b.Topic), cmp.Compare(a.Partition, b.Partition))
 	})
 	return changes, nil
+}
+
+// errNoAnswer is the error of a group or partition that a response does not contain.
+var errNoAnswer = errors.New("the response does not contain it")
+
+// offset returns the new offset of a partition. It fails if a response lacks the partition: its
+// zero value would reset the group to the start.
+func (r Reset) offset(topic string, partition int32, starts kadm.ListedOffsets,
+	end kadm.ListedOffset, times kadm.ListedOffsets) (int64, error) {
+	start, err := listed(starts, topic, partition)
+	if err != nil {
+		return 0, err
+	}
+	to := end.Offset
+	switch r.To {
+	case Earliest:
+		to = start
+	case AtTime:
+		if to, err = listed(times, topic, partition); err != nil {
+			return 0, err
+		}
+	case AtOffset:
+		to = r.Offset
+	}
+	return min(max(to, start), end.Offset), end.Err
+}
+
+// listed returns the offset of a partition in a response.
+func listed(offsets kadm.ListedOffsets, topic string, partition int32) (int64, error) {
+	found, ok := offsets.Lookup(topic, partition)
+	switch {
+	case !ok:
+		return 0, errNoAnswer
+	case found.Err != nil:
+		return 0, found.Err
+	case found.Offset < 0:
+		return 0, errors.New("the response contains no offset")
+	}
+	return found.Offset, nil
 }
 
 // Commit commits the offsets of changes for a group.

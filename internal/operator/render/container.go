@@ -29,7 +29,7 @@ func Image(cluster *v1alpha1.LogCluster, settings Settings) string {
 // container renders the broker's container. The file system is read-only except for dataDir.
 func container(cluster *v1alpha1.LogCluster, settings Settings) corev1.Container {
 	return corev1.Container{
-		Name:            "broker",
+		Name:            ContainerName,
 		Image:           Image(cluster, settings),
 		ImagePullPolicy: corev1.PullIfNotPresent,
 		Args:            arguments(cluster),

@@ -45,6 +45,9 @@ func Bootstrap(cluster *v1alpha1.LogCluster) string {
 	return ListenerBootstrap(cluster, &cluster.Spec.Listeners.OrDefault()[0])
 }
 
+// ContainerName is the name of the container of a broker's pod.
+const ContainerName = "broker"
+
 // HTTPAddress returns the host:port of a broker's HTTP server. The host is the name of the broker's
 // pod in the headless Service. This name resolves even before the broker is ready (see
 // brokersService).
@@ -89,6 +92,10 @@ func AdvertisedHost(host string, broker int32) string {
 func portKafka(cluster *v1alpha1.LogCluster) int32 {
 	return cluster.Spec.Listeners.OrDefault()[0].Port
 }
+
+// Selector returns the labels by which pods and volume claims of a LogCluster's brokers are found.
+// The caller may modify the map.
+func Selector(cluster *v1alpha1.LogCluster) map[string]string { return selector(cluster) }
 
 // selector returns the labels that select the pods of a cluster's brokers. The labels must never
 // change, because the selector of a StatefulSet is immutable.

@@ -1,0 +1,58 @@
+package kafka
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
+)
+
+// TestResetNeedsAnswers: an error of a partition, or a response without it, never resets a group to
+// the start.
+func TestResetNeedsAnswers(t *testing.T) {
+	of := func(offset int64, err error) kadm.ListedOffsets {
+		return kadm.ListedOffsets{"t": {0: {Topic: "t", Offset: offset, Err: err}}}
+	}
+	failed := kerr.NotLeaderForPartition
+	for _, test := range []struct {
+		to            Position
+		starts, times kadm.ListedOffsets
+		endErr        error
+		want          int64 // -1: an error
+	}{
+		{Earliest, of(5, nil), nil, nil, 5}, {Latest, of(5, nil), nil, nil, 20},
+		{AtOffset, of(5, nil), nil, nil, 10}, {AtTime, of(5, nil), of(12, nil), nil, 12},
+		{AtTime, of(5, nil), of(2, nil), nil, 5}, {AtTime, of(5, nil), of(0, failed), nil, -1},
+		{AtTime, of(5, nil), nil, nil, -1}, {AtTime, of(5, nil), of(-1, nil), nil, -1},
+		{Latest, nil, nil, nil, -1}, {Latest, of(0, failed), nil, nil, -1},
+		{Earliest, of(5, nil), nil, failed, -1},
+	} {
+		end := kadm.ListedOffset{Topic: "t", Offset: 20, Err: test.endErr}
+		got, err := Reset{To: test.to, Offset: 10}.offset("t", 0, test.starts, end, test.times)
+		if err == nil != (test.want >= 0) || err == nil && got != test.want {
+			t.Errorf("%+v: got %d, error %v", test, got, err)
+		}
+	}
+}
+
+// TestResetNeedsGroupWithoutMembers: a group that the coordinator does not describe may have
+// members.
+func TestResetNeedsGroupWithoutMembers(t *testing.T) {
+	member := []kadm.DescribedGroupMember{{MemberID: "m"}}
+	for _, test := range []struct {
+		described kadm.DescribedGroups
+		ok        bool
+	}{
+		{kadm.DescribedGroups{"g": {Group: "g"}}, true},
+		{kadm.DescribedGroups{"g": {Group: "g", Err: kerr.GroupIDNotFound}}, true},
+		{kadm.DescribedGroups{"g": {Group: "g", Members: member}}, false},
+		{kadm.DescribedGroups{"g": {Group: "g", Err: kerr.GroupAuthorizationFailed}}, false},
+		{kadm.DescribedGroups{"g": {Group: "g", Err: errors.New("closed")}}, false},
+		{kadm.DescribedGroups{}, false},
+	} {
+		if err := inactive(test.described, "g"); err == nil != test.ok {
+			t.Errorf("%+v: error %v", test.described, err)
+		}
+	}
+}

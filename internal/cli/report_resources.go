@@ -1,0 +1,183 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+
+	appsv1 "k8s.io/api/apps/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	"heartwood.dev/heartwood/api/v1alpha1"
+	"heartwood.dev/heartwood/internal/operator/render"
+	"heartwood.dev/heartwood/internal/version"
+)
+
+// collect adds all parts of a report.
+func (s *session) collect(ctx context.Context, a *archive, cluster *v1alpha1.LogCluster,
+	account account) {
+	about := fmt.Sprintf("LogCluster %s in namespace %s\nkubectl heartwood %s (%s)\n", cluster.Name,
+		s.namespace, version.Version(), version.Commit())
+	a.add("about.txt", []byte(about))
+	of := &selection{cluster: cluster, names: map[string]bool{}}
+	for _, kind := range []struct {
+		name string
+		list client.ObjectList
+	}{
+		{"logclusters", &v1alpha1.LogClusterList{}}, {"topics", &v1alpha1.TopicList{}},
+		{"logusers", &v1alpha1.LogUserList{}}, {"partitionsets", &v1alpha1.PartitionSetList{}},
+		{"statefulsets", &appsv1.StatefulSetList{}}, {"pods", &corev1.PodList{}},
+		{"persistentvolumeclaims", &corev1.PersistentVolumeClaimList{}},
+		{"services", &corev1.ServiceList{}}, {"leases", &coordinationv1.LeaseList{}},
+		{"secrets", &corev1.SecretList{}}, {"events", &corev1.EventList{}}, // events are last
+	} {
+		s.collectList(ctx, a, "resources/"+kind.name+".yaml", kind.list, of)
+	}
+	s.collectLogs(ctx, a, cluster)
+	s.collectBrokers(ctx, a, cluster, account)
+}
+
+// collectList adds the objects of a kind that belong to the LogCluster.
+func (s *session) collectList(ctx context.Context, a *archive, name string, list client.ObjectList,
+	of *selection) {
+	if err := s.api.List(ctx, list, client.InNamespace(s.namespace)); err != nil {
+		a.missing(name, err)
+		return
+	}
+	all, err := meta.ExtractList(list)
+	if err != nil {
+		a.missing(name, err)
+		return
+	}
+	all = slices.DeleteFunc(all, func(object runtime.Object) bool { return !of.has(object) })
+	for _, object := range all {
+		redact(object)
+	}
+	err = meta.SetList(list, all)
+	content, encoded := yaml.Marshal(list)
+	if err = errors.Join(err, encoded); err != nil {
+		a.missing(name, err)
+		return
+	}
+	a.add(name, content)
+}
+
+// selection decides which objects of the namespace belong to a LogCluster.
+type selection struct {
+	cluster *v1alpha1.LogCluster
+	names   map[string]bool // "KIND/NAME" of the objects that were selected
+}
+
+// has reports whether an object belongs to the LogCluster. An event does if its object was
+// selected, or is a broker's pod, which may be gone.
+func (s *selection) has(object runtime.Object) bool {
+	selected := false
+	switch o := object.(type) {
+	case *v1alpha1.LogCluster:
+		selected = o.Name == s.cluster.Name
+	case *v1alpha1.Topic:
+		selected = o.Spec.Cluster == s.cluster.Name
+	case *v1alpha1.LogUser:
+		selected = o.Spec.Cluster == s.cluster.Name
+	case *v1alpha1.PartitionSet:
+		selected = o.Spec.Cluster == s.cluster.Name
+	case *corev1.Event:
+		cluster, _, ok := v1alpha1.ParseBrokerLeaseName(o.InvolvedObject.Name)
+		return s.names[o.InvolvedObject.Kind+"/"+o.InvolvedObject.Name] ||
+			ok && cluster == s.cluster.Name
+	default:
+		selected = s.owns(object)
+	}
+	if of, err := meta.Accessor(object); err == nil && selected {
+		s.names[reflect.TypeOf(object).Elem().Name()+"/"+of.GetName()] = true
+	}
+	return selected
+}
+
+// owns reports whether an object was made for the LogCluster: by its labels, or by its owner.
+func (s *selection) owns(object runtime.Object) bool {
+	of, err := meta.Accessor(object)
+	if err != nil {
+		return false
+	}
+	if of.GetLabels()[v1alpha1.LabelCluster] == s.cluster.Name {
+		return true
+	}
+	// Volume claims have only the labels that select the pods.
+	brokers := labels.SelectorFromSet(render.Selector(s.cluster))
+	return brokers.Matches(labels.Set(of.GetLabels())) ||
+		slices.ContainsFunc(of.GetOwnerReferences(), func(owner metav1.OwnerReference) bool {
+			return owner.UID == s.cluster.UID
+		})
+}
+
+// redact removes what an object may contain of secrets.
+func redact(object runtime.Object) {
+	if of, err := meta.Accessor(object); err == nil {
+		of.SetManagedFields(nil)
+		// kubectl apply stores a copy of the object: that of a Secret contains its values
+		delete(of.GetAnnotations(), corev1.LastAppliedConfigAnnotation)
+	}
+	switch o := object.(type) {
+	case *corev1.Secret:
+		redactSecret(o)
+	case *corev1.Pod:
+		redactPod(&o.Spec)
+	case *appsv1.StatefulSet:
+		delete(o.Spec.Template.Annotations, corev1.LastAppliedConfigAnnotation)
+		redactPod(&o.Spec.Template.Spec)
+	}
+}
+
+// redactSecret replaces the values of a Secret by their sizes.
+func redactSecret(secret *corev1.Secret) {
+	sizes := map[string]string{}
+	for key, value := range secret.Data {
+		sizes[key] = fmt.Sprintf("<%d bytes>", len(value))
+	}
+	secret.Data, secret.StringData = nil, sizes
+}
+
+// redactPod replaces the environment and the arguments of containers that are not Heartwood's, such
+// as those that a webhook adds.
+func redactPod(pod *corev1.PodSpec) {
+	for i := range pod.InitContainers {
+		c := &pod.InitContainers[i]
+		redactContainer(c.Name, c.Env, c.Command, c.Args)
+	}
+	for i := range pod.Containers {
+		c := &pod.Containers[i]
+		redactContainer(c.Name, c.Env, c.Command, c.Args)
+	}
+	for i := range pod.EphemeralContainers {
+		c := &pod.EphemeralContainers[i]
+		redactContainer(c.Name, c.Env, c.Command, c.Args)
+	}
+}
+
+func redactContainer(name string, variables []corev1.EnvVar, texts ...[]string) {
+	if name == render.ContainerName {
+		return
+	}
+	for i := range variables {
+		if variables[i].Value != "" {
+			variables[i].Value = redacted(variables[i].Value)
+		}
+	}
+	for _, words := range texts {
+		for i := range words {
+			words[i] = redacted(words[i])
+		}
+	}
+}
+
+func redacted(text string) string { return fmt.Sprintf("<%d bytes>", len(text)) }
