@@ -80,7 +80,7 @@ type selection struct {
 // has reports whether an object belongs to the LogCluster. An event does if its object was
 // selected, or is a broker's pod, which may be gone.
 func (s *selection) has(object runtime.Object) bool {
-	selected := false
+	var selected bool
 	switch o := object.(type) {
 	case *v1alpha1.LogCluster:
 		selected = o.Name == s.cluster.Name

@@ -11,7 +11,7 @@ func TestCredentialsStayPrivate(t *testing.T) {
 	dir := t.TempDir()
 	file, target := filepath.Join(dir, "password"), filepath.Join(dir, "target")
 	for _, name := range []string{file, target} {
-		if err := os.WriteFile(name, []byte("old"), 0o644); err != nil { //nolint:gosec // the case
+		if err := os.WriteFile(name, []byte("old"), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
