@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"heartwood.dev/heartwood/api/v1alpha1"
+	"heartwood.dev/heartwood/internal/logstore/cleaner"
 	"heartwood.dev/heartwood/internal/metadata"
 	"heartwood.dev/heartwood/internal/pressure"
 )
@@ -117,10 +118,21 @@ func (w *volumeWatch) measure() (slack int64) {
 	w.broker.store.SetRefusal(refusal)
 	w.broker.store.SetReserved(now.level >= pressure.Reserve)
 	if c := w.broker.cleaner; c != nil {
-		c.SetPressure(now.level >= pressure.Clean)
+		c.SetPressure(cleanerPressure(now.level))
 	}
 	w.log(before.level, now)
 	return slack
+}
+
+// cleanerPressure returns the pressure on the cleaner at a level.
+func cleanerPressure(level pressure.Level) cleaner.Pressure {
+	switch {
+	case level >= pressure.Reject:
+		return cleaner.Severe
+	case level >= pressure.Clean:
+		return cleaner.Moderate
+	}
+	return cleaner.NoPressure
 }
 
 // report reports the volume to the metadata store if it has changed noticeably: its level, its

@@ -19,6 +19,8 @@ type PassOptions struct {
 	Now      time.Time // decides which tombstones may be removed; zero: the real time
 	// Thorough makes the pass ignore Settings.MaxGarbagePercent and leave no garbage.
 	Thorough bool
+	// GarbageMax limits Settings.MaxGarbagePercent; 0: no limit.
+	GarbageMax int
 	// DryRun makes Pass store no result: the first dirty offset, and the time from which a
 	// tombstone may be removed, do not change.
 	DryRun bool
@@ -115,6 +117,9 @@ func (c *Compaction) passOnce(ctx context.Context, opts PassOptions) (clean.Stat
 			Parallel: opts.Parallel},
 		CleaningProgress: c.progress.forPass(), Producers: v.producers, Hasher: salt.Hasher(),
 		Env: c.passEnv(v.Truncations, opts),
+	}
+	if opts.GarbageMax > 0 {
+		job.Rules.MaxGarbagePercent = min(job.Rules.MaxGarbagePercent, opts.GarbageMax)
 	}
 	if opts.Thorough {
 		job.Rules.MaxGarbagePercent = 0

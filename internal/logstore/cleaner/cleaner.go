@@ -72,7 +72,7 @@ type Cleaner struct {
 		grantedBytes int64 // memory that was granted to all passes
 		sidecarBytes int64 // memory that the holder of sidecarSlot may use
 		background   backgroundJob
-		pressure     bool // argument of SetPressure
+		pressure     Pressure // argument of SetPressure
 	}
 }
 

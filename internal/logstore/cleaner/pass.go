@@ -50,6 +50,7 @@ type passBudget struct {
 	memoryBytes int64
 	workers     int // number of hash slices that run at once if enough worker slots are free
 	thorough    bool
+	garbageMax  int // percent; 0: the limit of the topic
 }
 
 // passOptions returns the options of a pass. They connect it to the budgets that all passes share,
@@ -58,6 +59,7 @@ func (c *Cleaner) passOptions(state *logState, view logView, held *heldSlots,
 	budget passBudget) logstore.PassOptions {
 	return logstore.PassOptions{
 		Settings: view.settings, Thorough: budget.thorough,
+		GarbageMax:  budget.garbageMax,
 		MemoryBytes: budget.memoryBytes, Workers: budget.workers, Parallel: held.parallel,
 		Slot: c.sidecarSlotFor(held),
 		Throttle: func(ctx context.Context, n int) error {

@@ -7,10 +7,16 @@ import (
 )
 
 const (
-	// pressureBytesMin and pressureShareMin are the amounts of garbage from which a log needs a pass
-	// under storage pressure: a number of bytes, or 1/pressureShareMin of the log.
-	pressureBytesMin = 1 << 20
-	pressureShareMin = 100
+	// pressureBytesMin is the garbage in bytes from which a log needs a pass under storage pressure.
+	// The garbage must also exceed a share of the log, in percent: pressureGarbageMax, which the
+	// pass then leaves, or severeGarbageMin under severe pressure. Without a share, a large log
+	// with random updates would be rewritten again and again.
+	pressureBytesMin   = 1 << 20
+	pressureGarbageMax = 5
+	severeGarbageMin   = 1
+	// pressureRetry is the minimum time between the end of a pass and the next one of the same log
+	// because of storage pressure.
+	pressureRetry = 10 * time.Second
 	// pressureRollBytes is the size from which an active segment is rolled under storage pressure,
 	// and pressureRollInterval the minimum time between two such rolls of a log. Active segments
 	// cannot be cleaned, and with default settings they alone may fill a volume.
@@ -22,14 +28,26 @@ const (
 	pressureUrgency = 3
 )
 
-// SetPressure sets whether the volume is short of space. While it is, every log with garbage needs
-// a pass, the log with the most garbage first, whatever its dirty ratio is. These passes leave no
-// garbage to save I/O. Active segments are rolled, so that passes include their records.
-func (c *Cleaner) SetPressure(on bool) {
+// Pressure is how short of space the volume is.
+type Pressure int
+
+// The values of Pressure.
+const (
+	NoPressure Pressure = iota
+	// Moderate: every log with more than 5 % of garbage needs a pass, which leaves at most 5 %.
+	Moderate
+	// Severe: every log with more than 1 % of garbage needs a pass, which leaves none.
+	Severe
+)
+
+// SetPressure sets how short of space the volume is. Under pressure, logs with garbage need a pass,
+// the log with the most garbage first, whatever their dirty ratios are. Active segments are rolled,
+// so that passes include their records.
+func (c *Cleaner) SetPressure(pressure Pressure) {
 	c.mu.Lock()
-	c.mu.pressure = on
+	c.mu.pressure = pressure
 	for _, state := range c.mu.logs {
-		state.pressure = on
+		state.pressure = pressure
 	}
 	c.mu.Unlock()
 	c.awake()
@@ -62,12 +80,21 @@ func (in triggerInputs) underPressure(s logstore.Sections, now time.Time) int64 
 		garbage = e.Bytes
 	}
 	switch {
-	case !in.pressure, all == 0, s.DirtyBytes == 0 && now.Before(in.garbageAfter):
+	case in.pressure == NoPressure, all == 0, now.Before(in.pressureAfter),
+		s.DirtyBytes == 0 && now.Before(in.garbageAfter):
 		return 0
-	case garbage < pressureBytesMin && garbage*pressureShareMin < all:
+	case garbage < pressureBytesMin, garbage*100 <= all*in.pressure.leastGarbage():
 		return 0
 	}
 	return garbage
+}
+
+// leastGarbage returns the share of garbage in percent above which a log needs a pass.
+func (p Pressure) leastGarbage() int64 {
+	if p >= Severe {
+		return severeGarbageMin
+	}
+	return pressureGarbageMax
 }
 
 // rollUnderPressure rolls the active segments of compacted logs while the volume is short of space.
@@ -87,7 +114,7 @@ func (c *Cleaner) rollUnderPressure(views []logView, now time.Time) {
 func (c *Cleaner) rollsDue(views []logView, now time.Time) (due []*logstore.Compaction) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !c.mu.pressure || c.mu.opts.Workers == 0 {
+	if c.mu.pressure == NoPressure || c.mu.opts.Workers == 0 {
 		return nil
 	}
 	for _, view := range views {

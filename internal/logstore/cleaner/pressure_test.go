@@ -20,10 +20,10 @@ func lazy(segmentBytes int64) topicconfig.Settings {
 
 func TestStoragePressureIgnoresTheDirtyRatio(t *testing.T) {
 	inBubble(t, lazy(20_000), Options{}, func(t *testing.T, f *fixture) {
-		f.fillWith(f.log, 1_000, 100)
+		f.fillWith(f.log, 10_000, 100)
 		wait(time.Minute)
 		f.wantReason(reasonBelowDirtyRatio)
-		f.cleaner.SetPressure(true)
+		f.cleaner.SetPressure(Severe)
 		wait(time.Minute)
 		status := f.cleaner.Status(partition)
 		if status.Runs[runSuccess] == 0 || status.LastPass.Trigger != report.TriggerPressure ||
@@ -43,18 +43,18 @@ func TestStoragePressureIgnoresTheDirtyRatio(t *testing.T) {
 // clean. It is rolled at once, and then at most once a minute.
 func TestStoragePressureRollsActiveSegments(t *testing.T) {
 	inBubble(t, lazy(64<<20), Options{}, func(t *testing.T, f *fixture) {
-		f.fillWith(f.log, 2_000, 100)
+		f.fillWith(f.log, 10_000, 100)
 		wait(time.Minute)
 		f.wantReason(reasonActiveSegmentOnly)
-		f.cleaner.SetPressure(true)
+		f.cleaner.SetPressure(Severe)
 		wait(30 * time.Second)
 		if n := len(readKeys(t, f.log, 0)); n != 100 {
 			t.Fatalf("%d records are left of 100 keys", n)
 		}
-		f.fillWith(f.log, 2_000, 100)
+		f.fillWith(f.log, 10_000, 100)
 		wait(20 * time.Second)
-		if n := len(readKeys(t, f.log, 0)); n != 2_100 {
-			t.Errorf("%d records before the next roll, want 2100", n)
+		if n := len(readKeys(t, f.log, 0)); n != 10_100 {
+			t.Errorf("%d records before the next roll, want 10100", n)
 		}
 		wait(time.Minute)
 		if n := len(readKeys(t, f.log, 0)); n != 100 {
@@ -70,7 +70,7 @@ func TestStoragePressurePrefersTheMostGarbage(t *testing.T) {
 	settings := lazy(1 << 20)
 	priority := func(clean, dirty, garbage int64, waited time.Duration) float64 {
 		s := logstore.Sections{CleanBytes: clean, DirtyBytes: dirty}
-		state := &logState{pressure: true, due: now.Add(-waited)}
+		state := &logState{pressure: Severe, due: now.Add(-waited)}
 		state.estimate = estimate{made: true,
 			Garbage: logstore.Garbage{Sections: s, Known: true, Bytes: garbage}}
 		due := state.passDue(logView{settings: &settings, Sections: s}, now)
@@ -90,32 +90,60 @@ func TestStoragePressurePrefersTheMostGarbage(t *testing.T) {
 	}
 }
 
-// TestLittleGarbageNeedsNoPassUnderPressure: a pass that frees less than 1 % of a log and less than
-// a mebibyte is not worth its cost, and remaining garbage is tried again after a minute only.
+// TestLittleGarbageNeedsNoPassUnderPressure: a pass that frees less than a mebibyte, or 5 % of a
+// log (1 % under severe pressure), is not worth its cost. The next pass waits for ten seconds, or a
+// minute if nothing was appended.
 func TestLittleGarbageNeedsNoPassUnderPressure(t *testing.T) {
 	const mib = 1 << 20
 	for _, test := range []struct {
+		pressure              Pressure
 		clean, dirty, garbage int64
 		known                 bool
 		after                 time.Duration // since the last pass ended
 		want                  int64
 	}{
-		{clean: 10 * mib, dirty: mib, garbage: mib / 20, known: true, want: 0},
-		{clean: mib, dirty: mib, garbage: mib / 20, known: true, want: mib / 20},
-		{clean: 1000 * mib, dirty: mib, garbage: mib, known: true, want: mib},
-		{clean: 10 * mib, dirty: 4 * mib, known: false, want: 2 * mib},
-		{clean: 10 * mib, garbage: 4 * mib, known: true, after: time.Second, want: 0},
-		{clean: 10 * mib, garbage: 4 * mib, known: true, after: time.Hour, want: 4 * mib},
+		{Moderate, 10 * mib, mib, mib / 20, true, time.Hour, 0},
+		{Severe, mib, mib, mib / 2, true, time.Hour, 0},
+		{Moderate, 1000 * mib, mib, 40 * mib, true, time.Hour, 0},
+		{Moderate, 1000 * mib, mib, 60 * mib, true, time.Hour, 60 * mib},
+		{Severe, 1000 * mib, mib, 5 * mib, true, time.Hour, 0},
+		{Severe, 1000 * mib, mib, 40 * mib, true, time.Hour, 40 * mib},
+		{Severe, 1000 * mib, mib, 40 * mib, true, time.Second, 0},
+		{Moderate, 10 * mib, 4 * mib, 0, false, time.Hour, 2 * mib},
+		{Moderate, 10 * mib, 0, 4 * mib, true, 30 * time.Second, 0},
+		{Moderate, 10 * mib, 0, 4 * mib, true, time.Hour, 4 * mib},
 	} {
 		s := logstore.Sections{CleanBytes: test.clean, DirtyBytes: test.dirty}
-		in := triggerInputs{pressure: true, garbageAfter: epoch0.Add(garbageRetry)}
+		in := triggerInputs{pressure: test.pressure, garbageAfter: epoch0.Add(garbageRetry),
+			pressureAfter: epoch0.Add(pressureRetry)}
 		in.estimate.Known, in.estimate.Bytes = test.known, test.garbage
 		if got := in.underPressure(s, epoch0.Add(test.after)); got != test.want {
 			t.Errorf("%+v: garbage %d, want %d", test, got, test.want)
 		}
-		in.pressure = false
+		in.pressure = NoPressure
 		if got := in.underPressure(s, epoch0.Add(test.after)); got != 0 {
 			t.Errorf("%+v: garbage %d without storage pressure", test, got)
 		}
 	}
+}
+
+// TestModeratePressureKeepsLittleGarbage: a few dead records in each segment are no reason for a
+// pass under moderate pressure, and a pass under severe pressure removes them.
+func TestModeratePressureKeepsLittleGarbage(t *testing.T) {
+	inBubble(t, lazy(20_000), Options{}, func(t *testing.T, f *fixture) {
+		f.fillWith(f.log, 30_000, 29_000)
+		f.cleaner.SetPressure(Moderate)
+		wait(time.Minute)
+		if runs := f.cleaner.Status(partition).Runs[runSuccess]; runs != 0 {
+			t.Errorf("%d passes because of 3 %% of garbage", runs)
+		}
+		f.fillWith(f.log, 29_000, 29_000)
+		wait(2 * time.Minute)
+		status := f.cleaner.Status(partition)
+		share := float64(*status.ReclaimableBytes) /
+			float64(status.CleanBytes+status.DirtyBytes)
+		if status.Runs[runSuccess] == 0 || share > 0.05 {
+			t.Errorf("status %+v, share of garbage %v, want a pass that left at most 5 %%", status, share)
+		}
+	})
 }

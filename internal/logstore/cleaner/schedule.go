@@ -217,12 +217,13 @@ func (c *Cleaner) startLocked(view logView, due passDue) bool {
 	state.truncations = truncationsUnknown
 	state.granted, state.began, state.due = granted, time.Now(), time.Time{}
 	state.progress = clean.PassProgress{Phase: clean.Indexing}
-	served, thorough := state.request, false
+	served, thorough, garbageMax := state.request, false, 0
 	switch due.trigger {
 	case triggerRequested:
 		state.serving, state.request, thorough = served.ticket, request{}, true
 	case triggerPressure:
-		thorough = true
+		// Under moderate pressure a thorough pass would rewrite each segment with one dead record.
+		thorough, garbageMax = state.pressure >= Severe, pressureGarbageMax
 	}
 	c.mu.passes++
 	c.mu.grantedBytes += granted
@@ -232,6 +233,7 @@ func (c *Cleaner) startLocked(view logView, due passDue) bool {
 		c.firstSlot(ctx, state, held)
 		result := c.pass(ctx, state, view, c.passOptions(state, view, held, passBudget{
 			memoryBytes: granted, workers: workers, thorough: thorough,
+			garbageMax: garbageMax,
 		}))
 		if result == runAborted && due.trigger == triggerRequested {
 			c.requestAgain(state, served)

@@ -21,7 +21,7 @@ type logState struct {
 	log       *logstore.Compaction
 	firstSeen time.Time // when the state was created
 	due       time.Time // since when the log has needed a pass; zero if it needs none
-	pressure  bool      // the volume is short of space
+	pressure  Pressure
 	rolled    time.Time // when the log was last rolled because of storage pressure
 
 	quarantine quarantine

@@ -41,7 +41,9 @@ type triggerInputs struct {
 	garbageAfter time.Time
 	request      request
 	estimate     estimate
-	pressure     bool // the volume is short of space
+	pressure     Pressure
+	// pressureAfter is the time before which storage pressure triggers no other pass.
+	pressureAfter time.Time
 }
 
 // earlyWaitMax is the maximum time that a pass with passDue.early waits.
@@ -119,6 +121,7 @@ func (s *logState) inputs(view logView) triggerInputs {
 		estimate: s.estimate, pressure: s.pressure}
 	if !s.ended.IsZero() {
 		in.garbageAfter = s.ended.Add(garbageRetry)
+		in.pressureAfter = s.ended.Add(pressureRetry)
 	}
 	return in
 }
