@@ -5,6 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
@@ -30,7 +34,8 @@ func getCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "get TOPIC KEY",
 		Short: "Print the latest value of a key",
-		Long: `Print the latest value of a key, and a line feed.
+		Long: `Print the latest value of a key, and a line feed. On a terminal, control characters are
+escaped.
 
 The brokers find the record by the key sidecars of a compacted topic, without reading the topic. The
 value is that of the latest committed record below the high watermark, as a consumer with
@@ -106,7 +111,42 @@ func (f *getFlags) run(cmd *cobra.Command, args []string) error {
 		return fmt.Errorf("print the value: it has %s, and at most %s are possible",
 			remote.Bytes(int64(latest.ValueBytes)), remote.Bytes(getValueBytesMax))
 	case latest != nil:
-		_, err = out.Write(append(latest.Value, '\n'))
+		value := latest.Value
+		if isTerminal(out) {
+			value = printable(value)
+		}
+		_, err = out.Write(append(value, '\n'))
 	}
 	return errors.Join(err, missing)
+}
+
+// isTerminal reports whether a writer is a terminal.
+func isTerminal(out io.Writer) bool {
+	file, ok := out.(*os.File)
+	if !ok {
+		return false
+	}
+	info, err := file.Stat()
+	return err == nil && info.Mode()&os.ModeCharDevice != 0
+}
+
+// printable escapes the characters by which a value could control a terminal, as in Go's strings:
+// control characters except line feed and tab, bytes that are not UTF-8, and characters that are
+// not printable, such as those that change the direction of text.
+func printable(value []byte) []byte {
+	var out []byte
+	for len(value) > 0 {
+		r, n := utf8.DecodeRune(value)
+		switch {
+		case r == utf8.RuneError && n == 1:
+			out = fmt.Appendf(out, "\\x%02x", value[0])
+		case r == '\n' || r == '\t' || strconv.IsPrint(r):
+			out = append(out, value[:n]...)
+		default:
+			quoted := strconv.QuoteRune(r)
+			out = append(out, quoted[1:len(quoted)-1]...)
+		}
+		value = value[n:]
+	}
+	return out
 }

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"heartwood.dev/heartwood/internal/compress"
 	"heartwood.dev/heartwood/internal/logstore/segment"
 	"heartwood.dev/heartwood/internal/record"
 )
@@ -18,10 +19,13 @@ type LookupOptions struct {
 	Latest     bool
 	BytesMax   int64 // bytes that may be read; default 32 MiB
 	RecordsMax int   // records of the result; default 10,000
-	// ValueBytesMax is the size at which each value is cut, ValuesBytesMax that of all values
-	// together; default 0 and 32 MiB.
+	// ValueBytesMax is the size at which each value is cut, ValuesBytesMax that of all values and
+	// headers together; default 0 and 32 MiB.
 	ValueBytesMax, ValuesBytesMax int
-	Now                           time.Time // decides what tombstones wait for; default: the real time
+	// DecompressedMax is the number of bytes of records that may be searched; default 512 MiB. A
+	// batch may decompress to many thousand times its size.
+	DecompressedMax int64
+	Now             time.Time // decides what tombstones wait for; default: the real time
 }
 
 func (o LookupOptions) withDefaults() LookupOptions {
@@ -33,6 +37,9 @@ func (o LookupOptions) withDefaults() LookupOptions {
 	}
 	if o.ValuesBytesMax == 0 {
 		o.ValuesBytesMax = 32 << 20
+	}
+	if o.DecompressedMax == 0 {
+		o.DecompressedMax = 512 << 20
 	}
 	if o.Now.IsZero() {
 		o.Now = time.Now()
@@ -82,9 +89,10 @@ type KeyRecord struct {
 	Tombstone           bool
 	Value               []byte // cut at LookupOptions.ValueBytesMax
 	ValueBytes          int    // full size
-	Headers             []record.Header
-	State               RecordState
-	SupersededBy        int64 // offset of the next committed record, of RecordSuperseded
+	// Headers are nil if they exceed LookupOptions.ValuesBytesMax together with newer records.
+	Headers      []record.Header
+	State        RecordState
+	SupersededBy int64 // offset of the next committed record, of RecordSuperseded
 	// Segment is the base offset of its segment, with the segment's state.
 	Segment      int64
 	SegmentState SegmentState
@@ -140,7 +148,10 @@ type keyLookup struct {
 	list   *segmentList
 	states []arrangedSegment // of the segments of list
 	result KeyRecords
-	values int // bytes of values in the result
+	values int // bytes of values and headers in the result
+	// decompressed counts the bytes of the searched records, and unchecked those since the last
+	// check of the context.
+	decompressed, unchecked int64
 	// committed is set once a record below the last stable offset was found that was not aborted.
 	committed bool
 }
@@ -213,8 +224,12 @@ func (s *keyLookup) segment(i int) error {
 	return s.scan(i, h)
 }
 
-// lookupBlockBytes is the size of the blocks in which a segment is scanned backwards.
-const lookupBlockBytes = 1 << 20
+// lookupBlockBytes is the size of the blocks in which a segment is scanned backwards, and
+// lookupBlockMin their least size.
+const (
+	lookupBlockBytes = 1 << 20
+	lookupBlockMin   = 64 << 10
+)
 
 // scan finds the records of the key in a segment without a sidecar. It reads the newest block
 // first, and a block from its beginning.
@@ -228,7 +243,9 @@ func (s *keyLookup) scan(i int, h *handle) error {
 		return err
 	}
 	for end > begin {
-		from, err := h.Boundary(max(end-lookupBlockBytes, 0))
+		// Smaller blocks near the limit, so that a small limit is used too.
+		left := s.opts.BytesMax - s.result.ReadBytes
+		from, err := h.Boundary(max(end-min(lookupBlockBytes, max(left/2, lookupBlockMin)), 0))
 		if err != nil {
 			return err
 		}
@@ -260,18 +277,28 @@ var errLookupEnd = errors.New("end of the block")
 
 // batch adds the records of the key in a batch to a block. It decompresses one record at a time,
 // because a batch may be large.
+//
+// A batch with a record above decompressedBytesMax cannot be searched to its end. It may contain
+// the key, so the block loses all older records, and the lookup ends after the block.
 func (s *keyLookup) batch(i int, b batchAt, block *recentRecords) error {
 	if b.header.Control() || b.header.Count() == 0 ||
 		b.header.LastOffset() >= s.result.HighWatermark {
 		return nil
 	}
-	records, n := b.records(), 0
+	if s.ctx.Err() != nil {
+		return errLookupLimit
+	}
+	records, checked := b.records(), false
 	if whole := b.header.Batch; len(whole) == b.header.SizeBytes {
 		records = whole.Stream(bytes.NewReader(whole[record.HeaderBytes:]), decompressedBytesMax)
 	}
 	for r, err := range records {
-		if n++; err == nil && n%1024 == 0 && s.ctx.Err() != nil {
-			err = errLookupLimit
+		if errors.Is(err, compress.ErrTooLarge) {
+			block.forget()
+			return nil
+		}
+		if err == nil {
+			err = s.searched(r)
 		}
 		if err != nil {
 			return err
@@ -279,7 +306,13 @@ func (s *keyLookup) batch(i int, b batchAt, block *recentRecords) error {
 		if r.Key == nil || !bytes.Equal(r.Key, s.key) || r.Offset < s.result.LogStart {
 			continue
 		}
-		found, err := s.record(i, b, r)
+		if !checked {
+			if err := b.checkCRC(); err != nil {
+				return err
+			}
+			checked = true
+		}
+		found, err := s.record(i, b, r, block.bytesMax)
 		if err != nil {
 			return err
 		}
@@ -288,20 +321,41 @@ func (s *keyLookup) batch(i int, b batchAt, block *recentRecords) error {
 	return nil
 }
 
+// lookupCheckBytes is the number of decompressed bytes after which the context is checked.
+const lookupCheckBytes = 1 << 20
+
+// searched counts the bytes of a record. It fails if a limit is reached.
+func (s *keyLookup) searched(r *record.Record) error {
+	n := int64(len(r.Key) + len(r.Value) + headerBytes(r.Headers) + recordOverheadMin)
+	s.decompressed += n
+	if s.unchecked += n; s.unchecked >= lookupCheckBytes {
+		s.unchecked = 0
+		if s.ctx.Err() != nil {
+			return errLookupLimit
+		}
+	}
+	if s.decompressed > s.opts.DecompressedMax {
+		return errLookupLimit
+	}
+	return nil
+}
+
 // record returns a record of the key, without the decision between RecordLive, RecordTombstone and
-// RecordSuperseded.
-func (s *keyLookup) record(i int, b batchAt, r *record.Record) (KeyRecord, error) {
+// RecordSuperseded. Its value and its headers have at most bytesMax bytes together.
+func (s *keyLookup) record(i int, b batchAt, r *record.Record, bytesMax int) (KeyRecord, error) {
 	at := s.states[i]
 	found := KeyRecord{Offset: r.Offset, TimestampMs: r.Timestamp, Tombstone: r.Tombstone(),
 		ValueBytes: len(r.Value), Segment: b.handle.Base(), SegmentState: at.state,
 		BlockedBy: at.blockedBy}
 	if r.Value != nil {
-		n := min(len(r.Value), s.opts.ValueBytesMax)
+		n := min(len(r.Value), s.opts.ValueBytesMax, max(0, bytesMax))
 		found.Value = append(make([]byte, 0, n), r.Value[:n]...)
 	}
-	for _, header := range r.Headers {
-		found.Headers = append(found.Headers,
-			record.Header{Key: slices.Clone(header.Key), Value: slices.Clone(header.Value)})
+	if len(found.Value)+headerBytes(r.Headers) <= bytesMax {
+		for _, header := range r.Headers {
+			found.Headers = append(found.Headers,
+				record.Header{Key: slices.Clone(header.Key), Value: slices.Clone(header.Value)})
+		}
 	}
 	aborted, err := s.aborted(i, b, r.Offset)
 	switch {
@@ -313,50 +367,13 @@ func (s *keyLookup) record(i int, b batchAt, r *record.Record) (KeyRecord, error
 	return found, err
 }
 
-// recentRecords are the records of the key in a part of the log that is read forwards. If they
-// exceed the limits, the oldest ones lose their values, and then are dropped, because the result of
-// a lookup contains the newest records.
-type recentRecords struct {
-	recordsMax, valuesMax int
-	records               []KeyRecord // ascending
-	values                int         // bytes of values
-	cut                   int         // records[:cut] have lost their values
-	dropped               bool
-}
-
-// recent returns an empty block with what is left of the limits.
-func (s *keyLookup) recent() *recentRecords {
-	return &recentRecords{recordsMax: s.opts.RecordsMax - len(s.result.Records),
-		valuesMax: s.opts.ValuesBytesMax - s.values}
-}
-
-func (b *recentRecords) add(r KeyRecord) {
-	b.records = append(b.records, r)
-	b.values += len(r.Value)
-	for b.values > b.valuesMax {
-		value := b.records[b.cut].Value
-		n := min(len(value), b.values-b.valuesMax)
-		b.values -= n
-		if value != nil {
-			b.records[b.cut].Value = append([]byte{}, value[:len(value)-n]...)
-		}
-		if n == len(value) {
-			b.cut++
-		}
-	}
-	if len(b.records) > b.recordsMax {
-		b.values -= len(b.records[0].Value)
-		b.records, b.cut, b.dropped = b.records[1:], max(0, b.cut-1), true
-	}
-}
-
 // take adds the records of a block to the result.
 func (s *keyLookup) take(block *recentRecords) error {
 	for _, r := range slices.Backward(block.records) {
 		s.result.Records = append(s.result.Records, r)
 		s.committed = s.committed || r.State == RecordLive
 	}
-	s.values += block.values
+	s.values += block.bytes
 	if block.dropped {
 		return errLookupLimit
 	}

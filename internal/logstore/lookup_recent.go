@@ -1,0 +1,91 @@
+package logstore
+
+import (
+	"fmt"
+	"hash/crc32"
+	"io"
+
+	"heartwood.dev/heartwood/internal/record"
+)
+
+const (
+	// recordOverheadMin is the least size of a record without key, value and headers.
+	recordOverheadMin = 7
+	// headerOverhead is the memory of a header besides its bytes: two slices.
+	headerOverhead = 48
+)
+
+// headerBytes returns the memory of headers.
+func headerBytes(headers []record.Header) int {
+	n := headerOverhead * len(headers)
+	for _, h := range headers {
+		n += len(h.Key) + len(h.Value)
+	}
+	return n
+}
+
+// recentRecords are the records of the key in a part of the log that is read forwards. If they
+// exceed the limits, the oldest ones lose their headers and values, and then are dropped, because
+// the result of a lookup contains the newest records.
+type recentRecords struct {
+	recordsMax, bytesMax int
+	records              []KeyRecord // ascending
+	bytes                int         // of values and headers
+	cut                  int         // records[:cut] have lost their values and headers
+	dropped              bool
+}
+
+// recent returns an empty block with what is left of the limits.
+func (s *keyLookup) recent() *recentRecords {
+	return &recentRecords{recordsMax: s.opts.RecordsMax - len(s.result.Records),
+		bytesMax: s.opts.ValuesBytesMax - s.values}
+}
+
+func (b *recentRecords) add(r KeyRecord) {
+	b.records = append(b.records, r)
+	b.bytes += len(r.Value) + headerBytes(r.Headers)
+	for b.bytes > b.bytesMax && b.cut < len(b.records) {
+		oldest := &b.records[b.cut]
+		b.bytes -= headerBytes(oldest.Headers)
+		oldest.Headers = nil
+		n := max(0, min(len(oldest.Value), b.bytes-b.bytesMax))
+		b.bytes -= n
+		if n > 0 {
+			oldest.Value = oldest.Value[:len(oldest.Value)-n]
+		}
+		if cap(oldest.Value) >= 2*len(oldest.Value) && n > 0 { // else each add could copy it
+			oldest.Value = append([]byte{}, oldest.Value...)
+		}
+		if len(oldest.Value) == 0 {
+			b.cut++
+		}
+	}
+	if len(b.records) > b.recordsMax {
+		b.bytes -= len(b.records[0].Value) + headerBytes(b.records[0].Headers)
+		b.records, b.cut, b.dropped = b.records[1:], max(0, b.cut-1), true
+	}
+}
+
+// forget drops all records, because newer ones may be in a batch that cannot be read.
+func (b *recentRecords) forget() {
+	b.records, b.bytes, b.cut, b.dropped = nil, 0, 0, true
+}
+
+// checkCRC fails with record.ErrCorrupt if the stored bytes of the batch contradict its checksum.
+func (p batchAt) checkCRC() error {
+	sum := crc32.New(crc32.MakeTable(crc32.Castagnoli))
+	stored := io.NewSectionReader(p.handle.File(), p.header.Position+crcEnd,
+		int64(p.header.SizeBytes-crcEnd))
+	if _, err := io.Copy(sum, stored); err != nil {
+		return fmt.Errorf("read the batch at %d of segment %d: %w", p.header.Position,
+			p.handle.Base(), err)
+	}
+	if sum.Sum32() != p.header.CRC() {
+		return fmt.Errorf("%w: the batch at %d of segment %d does not match its checksum",
+			record.ErrCorrupt, p.header.Position, p.handle.Base())
+	}
+	return nil
+}
+
+// crcEnd is the position in a batch of the bytes that its checksum covers.
+const crcEnd = 21
