@@ -35,8 +35,7 @@ of its brokers.
 It contains no records, and of Heartwood's Secrets only the names and sizes of their keys: there is
 no option to include more. It leaves out objects of other applications, and the environment and
 arguments of other containers in the pods of brokers. It does contain names of topics, users, nodes
-and groups. What you may not read, and
-what could not be read, is listed in errors.txt in the file.`,
+and groups. What you may not read, and what could not be read, is listed in errors.txt in the file.`,
 		Args: noArgs,
 	}
 	account.add(cmd)

@@ -102,8 +102,8 @@ func (s *session) writeFiles(directory string, files map[string][]byte) error {
 	return err
 }
 
-// writePrivate replaces a file by one that only the user can read, whatever the mode of the
-// previous one. It refuses to replace what is not a regular file, such as a symbolic link.
+// writePrivate replaces a file by one that only the user can read, whatever mode the previous one
+// has. It refuses to replace what is not a regular file, such as a symbolic link.
 func writePrivate(file string, content []byte) error {
 	info, err := os.Lstat(file)
 	switch {
