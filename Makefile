@@ -91,6 +91,10 @@ fuzz: ## Run every fuzz target for FUZZTIME (10s).
 bench: ## Run the Go benchmarks; compare results with benchstat (see CONTRIBUTING.md).
 	go test -run '^$$' -bench . -benchmem ./internal/...
 
+.PHONY: plots
+plots: ## Draw the pictures of docs/bench from docs/bench/results.
+	go run ./hack/plots
+
 .PHONY: lint
 lint: ## Check format, vet, golangci-lint, workflows, generated files and the chart.
 	hack/lint.sh
@@ -107,6 +111,12 @@ verify: ## Check that the generated files are up to date.
 image: build ## Write the image IMAGE to bin/image.tar (docker-archive), without a container engine.
 	cd hack/image && go run . -image '$(IMAGE)' -binary ../../bin/heartwood \
 		-version '$(VERSION)' -commit '$(COMMIT)' -out ../../bin/image.tar
+
+# VERSION must be a semantic version, such as v0.1.0. Users download the archives from RELEASE_URL.
+RELEASE_URL ?= https://heartwood.dev/releases/$(VERSION)
+.PHONY: release
+release: ## Write the archives of VERSION, their sums and the krew manifest to dist.
+	hack/release.sh '$(VERSION)' '$(RELEASE_URL)'
 
 .PHONY: e2e-image
 e2e-image: ## Write the image CLIENT_IMAGE, the client of the e2e tests, to bin/e2e-client.tar.
@@ -129,12 +139,31 @@ BROWSER_RUN ?= .
 browser: build ## Test the web console in headless Chromium; PICTURES=1 writes the docs' pictures.
 	hack/browser.sh -run '$(BROWSER_RUN)'
 
+# Needs promtool of Prometheus (apt-get install --no-install-recommends prometheus), or PROMTOOL
+# names its binary.
+PROMTOOL ?= promtool
+.PHONY: alerts
+alerts: ## Let each alert fire once, with promtool (Debian's package prometheus).
+	PROMTOOL='$(PROMTOOL)' go test -count=1 -v -run TestAlertsFire ./test/chart
+
+# Needs Debian's packages prometheus and prometheus-alertmanager, and the right to make mount
+# namespaces (root has it): apt-get install --no-install-recommends prometheus
+# prometheus-alertmanager. Stop the services that the packages start. The check against Grafana's
+# types needs npm. PICTURES=1 draws the panels to docs/pictures.
+.PHONY: dashboards
+dashboards: build ## Test dashboards and alerts with real Prometheus and Alertmanager (5 minutes).
+	hack/dashboard-schema.sh
+	assets=$(assets); KUBEBUILDER_ASSETS="$$assets" HEARTWOOD_BINARY="$(CURDIR)/bin/heartwood" \
+		go test -tags dashboards -count=1 -v -timeout 20m ./test/dashboards | grep -v '"msg"'
+
 # Needs KUBECONFIG; the nodes must have IMAGE and CLIENT_IMAGE. FAULTS names a script that stops and
 # starts nodes and the API server of the cluster, such as hack/e2e-faults.sh; without it those steps
 # are skipped.
 FAULTS ?=
+# An image of a later version, to which brokers are updated (test/e2e/doc.go).
+LATER_IMAGE ?=
 E2E_RUN ?= .
 .PHONY: e2e
 e2e: ## Run the end-to-end tests on the cluster of KUBECONFIG, with IMAGE and CLIENT_IMAGE.
 	IMAGE='$(IMAGE)' CLIENT_IMAGE='$(CLIENT_IMAGE)' FAULTS='$(abspath $(FAULTS))' \
-		go test -tags e2e -count=1 -timeout 60m -v -run '$(E2E_RUN)' ./test/e2e
+		LATER_IMAGE='$(LATER_IMAGE)' go test -tags e2e -count=1 -timeout 60m -v -run '$(E2E_RUN)' ./test/e2e

@@ -240,6 +240,16 @@ func (f *fixture) renew(broker int32, holder string, epoch int32, disk string,
 	Expect(api.Update(context.Background(), lease)).To(Succeed())
 }
 
+// register acts as the first count brokers of a LogCluster, whose racks are known. Before that,
+// new partitions wait for racks.
+func (f *fixture) register(count int32) {
+	GinkgoHelper()
+	for broker := range count {
+		f.renew(broker, "holder", 1, "disk", validThroughout)
+		f.annotate(broker, map[string]string{v1alpha1.AnnotationRack: "rack"})
+	}
+}
+
 // expectEvent waits for an event on an object.
 func (f *fixture) expectEvent(name, kind, reason string) {
 	GinkgoHelper()

@@ -9,6 +9,7 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/client-go/rest"
 
@@ -26,8 +27,9 @@ func Mapper(*rest.Config, *http.Client) (meta.RESTMapper, error) {
 		restmapper.Namespaced(v1alpha1.GroupVersion, "LogCluster", "Topic", "PartitionSet",
 			"LogUser"),
 		restmapper.Namespaced(corev1.SchemeGroupVersion, "Service", "ServiceAccount", "Pod",
-			"Secret"),
-		restmapper.ClusterScoped(corev1.SchemeGroupVersion, "Node"),
+			"PersistentVolumeClaim", "Secret"),
+		restmapper.ClusterScoped(corev1.SchemeGroupVersion, "Node", "PersistentVolume"),
+		restmapper.ClusterScoped(storagev1.SchemeGroupVersion, "StorageClass"),
 		restmapper.Namespaced(appsv1.SchemeGroupVersion, "StatefulSet"),
 		restmapper.Namespaced(coordinationv1.SchemeGroupVersion, "Lease"),
 		restmapper.Namespaced(networkingv1.SchemeGroupVersion, "NetworkPolicy"),

@@ -2,11 +2,13 @@ package controllers
 
 import (
 	"context"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"heartwood.dev/heartwood/api/v1alpha1"
@@ -67,6 +69,59 @@ var _ = Describe("A broker's rack", func() {
 					"broker 2 is the only broker in rack west: %v", a.Replicas)
 			}
 		}).Should(Succeed())
+		spread := func(g Gomega) string {
+			cluster := get(g, f, "main", &v1alpha1.LogCluster{})
+			condition := meta.FindStatusCondition(cluster.Status.Conditions, v1alpha1.ConditionSpread)
+			g.Expect(condition).NotTo(BeNil())
+			return condition.Reason
+		}
+		Eventually(spread).Should(Equal(v1alpha1.ReasonSpread))
+		f.topic("narrow", func(spec *v1alpha1.TopicSpec) {
+			spec.Partitions, spec.Replicas = 1, new(int32(2))
+			spec.InitialReplicas = []v1alpha1.InitialReplicas{{Replicas: []int32{0, 1}}}
+		})
+		Eventually(spread).Should(Equal(v1alpha1.ReasonReplicasNotSpread))
+	})
+
+	It("is the label of its pod, if the pod has it", func() {
+		runs(0, map[string]string{"example.com/room": "of-the-node"})
+		pod := get(Default, f, v1alpha1.BrokerLeaseName("main", 0), &corev1.Pod{})
+		pod.Labels["example.com/room"] = "east"
+		Expect(api.Update(context.Background(), pod)).To(Succeed())
+		Eventually(func(g Gomega) { g.Expect(rackOf(g, 0)).To(Equal("east")) }).Should(Succeed())
+	})
+
+	It("is awaited by topics that are created with their LogCluster", func() {
+		f.topic("orders", func(spec *v1alpha1.TopicSpec) {
+			spec.Partitions, spec.Replicas = 4, new(int32(2))
+		})
+		f.topic("everywhere", func(spec *v1alpha1.TopicSpec) { spec.Replicas = new(int32(3)) })
+		waits := func(g Gomega) {
+			g.Expect(f.assignments(g)).To(And(HaveLen(1), HaveKey("everywhere/0")))
+		}
+		for broker, room := range []string{"east", "west", "east"} {
+			f.expectProblem("orders", v1alpha1.ReasonUnassigned, "racks")
+			Eventually(waits).Should(Succeed())
+			Consistently(waits, "500ms").Should(Succeed())
+			runs(int32(broker), map[string]string{"example.com/room": room})
+		}
+		Eventually(func(g Gomega) {
+			assignments := f.assignments(g)
+			g.Expect(assignments).To(HaveLen(5))
+			for name, a := range assignments {
+				g.Expect(a.Replicas).To(ContainElement(int32(1)),
+					"%s: broker 1 is the only broker in rack west: %v", name, a.Replicas)
+			}
+			// sooner than after the time for which a broker that does not start is awaited
+		}, 30*time.Second).Should(Succeed())
+	})
+
+	It("is not awaited on nodes without labels", func() {
+		f.topic("orders", func(spec *v1alpha1.TopicSpec) { spec.Replicas = new(int32(2)) })
+		runs(0, nil)
+		Eventually(func(g Gomega) {
+			g.Expect(f.assignments(g)).To(HaveLen(1))
+		}, 30*time.Second).Should(Succeed())
 	})
 
 	It("is removed when the node has no such label", func() {

@@ -229,9 +229,7 @@ var _ = Describe("A Topic with the annotation heartwood.dev/reassign", func() {
 	It("has its partitions assigned as requested, once, and says why it cannot", func() {
 		f := newFixture()
 		f.cluster(4)
-		for broker := range int32(4) {
-			f.renew(broker, "a", 1, "disk", validThroughout)
-		}
+		f.register(4)
 		f.topic("orders", func(spec *v1alpha1.TopicSpec) {
 			spec.Partitions, spec.Replicas = 2, new(int32(2))
 		})

@@ -7,6 +7,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"sync/atomic"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -195,6 +196,18 @@ var _ = Describe("A rolling update", func() {
 		f.expectPods(leader(), follower(1))
 	})
 
+	It("is not caused by another level of the log", func() {
+		before := get(Default, f, "main-broker", &appsv1.StatefulSet{})
+		change(f, "main", &v1alpha1.LogCluster{}, func(cluster *v1alpha1.LogCluster) {
+			cluster.Spec.Logging = &v1alpha1.Logging{Level: v1alpha1.LogDebug}
+		})
+		Eventually(func(g Gomega) {
+			cluster := get(g, f, "main", &v1alpha1.LogCluster{})
+			g.Expect(cluster.Status.ObservedGeneration).To(Equal(cluster.Generation))
+		}).Should(Succeed())
+		Expect(get(Default, f, "main-broker", &appsv1.StatefulSet{}).Spec).To(Equal(before.Spec))
+	})
+
 	It("follows the annotation of the LogCluster, and pauses", func() {
 		change(f, "main", &v1alpha1.LogCluster{}, func(cluster *v1alpha1.LogCluster) {
 			cluster.Annotations = map[string]string{v1alpha1.AnnotationPaused: "true",
@@ -233,6 +246,119 @@ var _ = Describe("A rolling update", func() {
 		}).Should(Succeed())
 		Expect(template(Default).Annotations).To(
 			HaveKeyWithValue(v1alpha1.AnnotationRestartedFor, "1"))
+	})
+})
+
+var _ = Describe("A rolling update with terms", func() {
+	var f *fixture
+	revisions := func(g Gomega) (labels []string) {
+		pods := &corev1.PodList{}
+		g.Expect(api.List(context.Background(), pods, client.InNamespace(f.namespace))).To(Succeed())
+		for _, pod := range pods.Items {
+			labels = append(labels, pod.Labels[appsv1.ControllerRevisionHashLabelKey])
+		}
+		return labels
+	}
+	with := func(rollout *v1alpha1.Rollout) {
+		GinkgoHelper()
+		change(f, "main", &v1alpha1.LogCluster{}, func(cluster *v1alpha1.LogCluster) {
+			cluster.Spec.Rollout = rollout
+		})
+		expectReason(f.clusterConditions(), v1alpha1.ConditionRollingOut, v1alpha1.ReasonComplete)
+	}
+	stays := func() {
+		GinkgoHelper()
+		Consistently(func(g Gomega) {
+			g.Expect(revisions(g)).To(ConsistOf("first", "first"))
+		}, "1s").Should(Succeed())
+	}
+	BeforeEach(func() {
+		f = newFixture()
+		server := httptest.NewServer(http.HandlerFunc(func(out http.ResponseWriter,
+			_ *http.Request) {
+			_ = json.NewEncoder(out).Encode(report.MayStop{MayStop: true})
+		}))
+		DeferCleanup(server.Close)
+		f.cluster(2)
+		f.revision("first")
+		for id := range int32(2) {
+			hosts.set(render.HTTPAddress("main", f.namespace, id), server.Listener.Addr().String())
+			f.renew(id, "broker", 1, "disk", validThroughout)
+			f.brokerPod(id, "first")
+		}
+		f.expectRollout(v1alpha1.ReasonComplete)
+	})
+
+	It("waits for the approval of its revision", func() {
+		with(&v1alpha1.Rollout{Policy: v1alpha1.RolloutOnApproval})
+		f.revision("second")
+		f.expectRollout(v1alpha1.ReasonApprovalRequired, "Brokers with an outdated pod: 2",
+			"kubectl annotate logcluster -n "+f.namespace+
+				" main heartwood.dev/approve-rollout=second --overwrite")
+		stays()
+		cluster := get(Default, f, "main", &v1alpha1.LogCluster{})
+		Expect(cluster.Status.UpdateRevision).To(Equal("second"))
+		Expect(cluster.Status.Brokers[0].RestartReason).To(Equal(v1alpha1.RestartTemplateChanged))
+
+		By("approving another revision")
+		approve := func(revision string) {
+			change(f, "main", &v1alpha1.LogCluster{}, func(cluster *v1alpha1.LogCluster) {
+				cluster.Annotations = map[string]string{v1alpha1.AnnotationApproveRollout: revision}
+			})
+		}
+		approve("third")
+		stays()
+
+		By("restarting one broker on request")
+		change(f, "main-broker-0", &corev1.Pod{}, func(pod *corev1.Pod) {
+			pod.Annotations = map[string]string{v1alpha1.AnnotationRestart: "now"}
+		})
+		f.expectPods(1)
+		f.brokerPod(0, "second")
+		f.expectRollout(v1alpha1.ReasonApprovalRequired, "Brokers with an outdated pod: 1")
+
+		By("approving this one")
+		approve("second")
+		f.expectPods(0)
+		f.brokerPod(1, "second")
+		f.expectRollout(v1alpha1.ReasonComplete)
+
+		By("replacing a broker that is down without an approval")
+		f.revision("third")
+		f.expectRollout(v1alpha1.ReasonApprovalRequired)
+		f.renew(1, "", 1, "disk", validThroughout) // it has stopped
+		pod := get(Default, f, "main-broker-1", &corev1.Pod{})
+		pod.Status.Conditions = nil
+		Expect(api.Status().Update(context.Background(), pod)).To(Succeed())
+		f.revision("third") // the StatefulSet controller reports the pod
+		f.expectPods(0)
+	})
+
+	It("waits for its window", func() {
+		at := func(in time.Duration) string { return time.Now().Add(in).UTC().Format("15:04") }
+		with(&v1alpha1.Rollout{Window: &v1alpha1.Window{Start: at(6 * time.Hour),
+			End: at(7 * time.Hour)}})
+		f.revision("second")
+		f.expectRollout(v1alpha1.ReasonOutsideWindow, "spec.rollout.window", at(6*time.Hour))
+		stays()
+		change(f, "main", &v1alpha1.LogCluster{}, func(cluster *v1alpha1.LogCluster) {
+			cluster.Spec.Rollout.Window = &v1alpha1.Window{Start: at(-2 * time.Hour),
+				End: at(2 * time.Hour)}
+		})
+		f.expectPods(0)
+	})
+
+	It("restarts brokers on request without an approval", func() {
+		with(&v1alpha1.Rollout{Policy: v1alpha1.RolloutOnApproval})
+		change(f, "main", &v1alpha1.LogCluster{}, func(cluster *v1alpha1.LogCluster) {
+			cluster.Annotations = map[string]string{v1alpha1.AnnotationRestart: "1"}
+		})
+		Eventually(func(g Gomega) {
+			template := get(g, f, "main-broker", &appsv1.StatefulSet{}).Spec.Template
+			g.Expect(template.Annotations).To(HaveKey(v1alpha1.AnnotationRestartedFor))
+		}).Should(Succeed())
+		f.revision("second")
+		f.expectPods(0)
 	})
 })
 

@@ -30,6 +30,7 @@ import (
 	"heartwood.dev/heartwood/controllers/secrets"
 	"heartwood.dev/heartwood/controllers/sets"
 	"heartwood.dev/heartwood/controllers/topic"
+	"heartwood.dev/heartwood/controllers/volumes"
 	"heartwood.dev/heartwood/internal/operator/render"
 )
 
@@ -53,7 +54,10 @@ func CacheByObject() map[client.Object]cache.ByObject {
 		&corev1.Pod{}: {Label: labels.NewSelector().Add(*ofBrokers),
 			Transform: brokerstate.TrimPod},
 		// Secrets of users and of other programs are read when they are needed.
-		&corev1.Secret{}:         {Label: labels.NewSelector().Add(*ofBrokers)},
+		&corev1.Secret{}: {Label: labels.NewSelector().Add(*ofBrokers)},
+		&corev1.PersistentVolumeClaim{}: {
+			Label:     labels.SelectorFromSet(render.ClaimLabels()),
+			Transform: cache.TransformStripManagedFields()},
 		&v1alpha1.PartitionSet{}: {Transform: cache.TransformStripManagedFields()},
 	}
 }
@@ -64,7 +68,9 @@ type options struct {
 	preferredLeaderDelay time.Duration // see election.Reconciler
 	topicPace            topic.Pace
 	settleTime           time.Duration    // see logcluster.Reconciler
+	resizeWait           time.Duration    // see logcluster.Reconciler
 	rebalanceInterval    time.Duration    // see rebalance.Reconciler
+	volumesInterval      time.Duration    // see volumes.Reconciler
 	now                  func() time.Time // of certificates and passwords; default: time.Now
 }
 
@@ -96,30 +102,36 @@ func setup(mgr ctrl.Manager, settings render.Settings, options options) error {
 	}
 	reader, writer := sets.NewReader(c), sets.NewWriter(c, mgr.GetAPIReader())
 	outcomes := &logcluster.Outcomes{}
-	elections, clusters, topics := make(chan event.GenericEvent), make(chan event.GenericEvent),
-		make(chan event.GenericEvent)
+	elections, clusters, topics, racks := make(chan event.GenericEvent),
+		make(chan event.GenericEvent), make(chan event.GenericEvent), make(chan event.GenericEvent)
+	brokerStates := &broker.Reconciler{Client: c, Live: mgr.GetAPIReader(), Brokers: brokers,
+		TLS: peers, Events: events, RackKnown: racks,
+		Notified: []chan<- event.GenericEvent{elections, clusters, topics}}
 	for _, controller := range []interface{ Setup(ctrl.Manager) error }{
 		&logcluster.Reconciler{Client: c, Live: mgr.GetAPIReader(), Sets: reader,
-			Settings: settings, Events: events, LastSuccess: lastSuccess,
-			SettleTime: options.settleTime, Brokers: brokers, Outcomes: outcomes,
-			Changed: clusters, Transport: options.reports.Transport, TLS: peers},
+			Writer: writer, Reports: collector, Settings: settings, Events: events, LastSuccess: lastSuccess,
+			SettleTime: options.settleTime, ResizeWait: options.resizeWait,
+			Brokers: brokers, Outcomes: outcomes, Changed: clusters,
+			Transport: options.reports.Transport, TLS: peers},
 		&logcluster.StatusReconciler{Client: c, Events: events, Brokers: brokers, Sets: reader,
 			Outcomes: outcomes, BrokerChanges: clusters, Shared: shared},
 		&certificates.Reconciler{Store: store, Conditions: shared, Metrics: expiries,
 			Now: options.now},
 		&loguser.Reconciler{Store: store, Events: events, Now: options.now},
 		&loguser.ScramReconciler{Store: store, Conditions: shared, Now: options.now},
-		&assignment.Reconciler{Client: c, Live: mgr.GetAPIReader(), Sets: reader, Writer: writer},
+		&assignment.Reconciler{Client: c, Live: mgr.GetAPIReader(), Sets: reader, Writer: writer,
+			Racks: brokerStates.Rack, RackChanges: racks,
+			Events: events},
 		&rebalance.Reconciler{Client: c, Sets: reader, Writer: writer, Brokers: brokers,
 			Reports: collector, Events: events, Status: shared,
 			Transport: options.reports.Transport, TLS: peers,
 			Interval: options.rebalanceInterval},
+		&volumes.Reconciler{Client: c, Live: mgr.GetAPIReader(), Sets: reader, Brokers: brokers,
+			Events: events, Status: shared, Interval: options.volumesInterval},
 		&topic.Reconciler{Client: c, Events: events, Brokers: brokers, Sets: reader,
 			Reports: collector, LastSuccess: lastSuccess, BrokerChanges: topics,
 			Pace: options.topicPace},
-		&broker.Reconciler{Client: c, Live: mgr.GetAPIReader(), Brokers: brokers,
-			TLS:      peers,
-			Notified: []chan<- event.GenericEvent{elections, clusters, topics}},
+		brokerStates,
 		&election.Reconciler{Client: c, Events: events, Brokers: brokers, Sets: reader,
 			Writer: writer, BrokerChanges: elections,
 			PreferredLeaderDelay: options.preferredLeaderDelay},

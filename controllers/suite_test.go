@@ -96,9 +96,10 @@ func startManager(t *testing.T, scheme *runtime.Scheme) {
 		reports: reports.Options{Interval: 100 * time.Millisecond,
 			Transport: &http.Transport{DialContext: hosts.dial}},
 		preferredLeaderDelay: 200 * time.Millisecond, settleTime: time.Millisecond,
-		rebalanceInterval: 200 * time.Millisecond,
-		topicPace:         topic.Pace{After: 50 * time.Millisecond, Again: 100 * time.Millisecond},
-		now:               func() time.Time { return time.Now().Add(time.Duration(clock.Load())) },
+		resizeWait:        time.Millisecond,
+		rebalanceInterval: 200 * time.Millisecond, volumesInterval: 200 * time.Millisecond,
+		topicPace: topic.Pace{After: 50 * time.Millisecond, Again: 100 * time.Millisecond},
+		now:       func() time.Time { return time.Now().Add(time.Duration(clock.Load())) },
 	}
 	if err := setup(mgr, render.Settings{Image: "registry.example/heartwood:test"},
 		options); err != nil {

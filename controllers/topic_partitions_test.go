@@ -110,6 +110,7 @@ var _ = Describe("A Topic with initial replicas", func() {
 
 	It("has its other partitions placed by the operator", func() {
 		f.cluster(3)
+		f.register(3)
 		f.topic("orders", func(spec *v1alpha1.TopicSpec) {
 			spec.Partitions, spec.Replicas = 4, new(int32(2))
 			spec.InitialReplicas = entries(1, 2)
@@ -137,6 +138,7 @@ var _ = Describe("A Topic with initial replicas", func() {
 		change(f, "main", &v1alpha1.LogCluster{},
 			func(cluster *v1alpha1.LogCluster) { cluster.Spec.Brokers = 3 })
 		expectUnmoved("orders", 1)
+		f.register(3)
 		// The entry of an existing partition is not checked any more.
 		change(f, "orders", topic, func(topic *v1alpha1.Topic) {
 			topic.Spec.Partitions, topic.Spec.InitialReplicas[0].Replicas = 2, []int32{7, 8}

@@ -11,6 +11,10 @@ if [ ! -e "$AXE" ] && command -v npm > /dev/null; then
   (cd "$dir" && npm pack --silent "axe-core@$axe" > /dev/null && tar -xzf "axe-core-$axe.tgz")
   cp "$dir/package/axe.min.js" "$AXE"
 fi
+# The login page is tested with a real API server.
+export KUBEBUILDER_ASSETS="${KUBEBUILDER_ASSETS:-$(hack/kubetools/assets.sh)}"
+# The login page is tested with a real API server.
+export KUBEBUILDER_ASSETS="${KUBEBUILDER_ASSETS:-$(hack/kubetools/assets.sh)}"
 export HEARTWOOD_BINARY="${HEARTWOOD_BINARY:-$PWD/bin/heartwood}"
 cd test/browser
 exec go test -count=1 -timeout 20m -v "$@" .

@@ -24,16 +24,25 @@ render "$base" --set 'namespaces={one,two}' --set crds.install=false --set logLe
   --set priorityClassName=high --set 'imagePullSecrets[0].name=pull' \
   --set image.digest="sha256:$(printf '0%.0s' {1..64})"
 render "$base,ClusterRoleBinding,CustomResourceDefinition,$policy,PodMonitor,PrometheusRule" \
-  --set monitoring.enabled=true --set monitoring.labels.release=prometheus
+  --set monitoring.enabled=true --set monitoring.labels.release=prometheus \
+  --set 'monitoring.excludeRules={HeartwoodFileDescriptorsLow}'
 render "$base,ClusterRoleBinding,PodMonitor,PrometheusRule" --set 'namespaces={one}' --set crds.install=false \
   --set monitoring.enabled=true --set metrics.authorized=true \
   --set monitoring.brokers.authorization.credentials.name=token --set monitoring.brokers.authorization.credentials.key=token
+render "$base,ClusterRoleBinding,CustomResourceDefinition,$policy" --set console.enabled=true
+render "$base,Ingress" --set 'namespaces={one,two}' --set crds.install=false \
+  --set console.enabled=true --set console.auth=none --set console.tlsSecretName=console-tls \
+  --set 'console.clusters[0].namespace=one' --set 'console.clusters[0].name=main' \
+  --set console.logUser=console --set console.pathPrefix=/logs --set 'console.hosts={a.example.com}' \
+  --set console.ingress.enabled=true --set console.ingress.host=console.example.com \
+  --set console.ingress.tlsSecretName=console-example
 
 # Two releases with the same name in different namespaces, which both manage a third namespace, must
 # not contain the same object.
 objects() { # NAMESPACE
   helm template demo "$chart" --namespace "$1" --set crds.install=false \
-    --set 'namespaces={shared}' |
+    --set console.enabled=true --set 'console.clusters[0].namespace=shared' \
+    --set 'console.clusters[0].name=main' --set 'namespaces={shared}' |
     awk 'function flush() {if (kind) print kind, space, name; kind = space = name = ""}
       /^---/ {flush()} /^[a-z]/ {part = $1} /^kind:/ {kind = $2}
       part == "metadata:" && /^  name:/ {name = $2}

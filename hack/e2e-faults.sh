@@ -5,12 +5,18 @@
 # cluster, write another script with the same commands.
 #
 #   kill-container ID            kills all processes of a container (SIGKILL)
+#   pause-container ID           stops all processes of a container (SIGSTOP)
+#   resume-container ID          continues them (SIGCONT)
+#   drop FROM TO                 drops the packets that a pod sends to an address
+#   heal                         drops no packets any more
 #   kubelet-stop NODE            kills a kubelet; its pods continue to run
 #   kubelet-start NODE           starts it again
 #   power-off NODE               kills a kubelet, its container runtime and its pods
 #   power-on NODE                starts the container runtime and the kubelet again
 #   apiserver-stop               kills the API server
 #   apiserver-start              starts it again
+#   volume DIR SIZE              mounts a file system of its own at DIR (such as 200M), as a device
+#   volume-remove DIR            removes it, also while it is in use
 set -euo pipefail
 : "${PIDS:?the directory with the pid files}"
 
@@ -73,12 +79,32 @@ shims() {
   done
 }
 
+# signal_container SIGNAL ID sends a signal to all processes of a container. The cgroup names of its
+# processes contain its id.
+signal_container() {
+  local pids
+  pids=$({ grep -l -e "$2" /proc/[0-9]*/cgroup 2> /dev/null || true; } | cut -d / -f 3)
+  [ -n "$pids" ] || { echo "found no process of container $2" >&2; exit 1; }
+  # shellcheck disable=SC2086 # one word per process
+  kill "-$1" $pids
+}
+
+# Rules with this comment drop packets. Table raw sees them before Services and connections do.
+rule_comment=heartwood-e2e
+
 case "${1-}" in
-  kill-container) # the cgroup names of a container's processes contain the container's id
-    pids=$({ grep -l -e "$2" /proc/[0-9]*/cgroup 2> /dev/null || true; } | cut -d / -f 3)
-    [ -n "$pids" ] || { echo "found no process of container $2" >&2; exit 1; }
-    # shellcheck disable=SC2086 # one word per process
-    kill -9 $pids
+  kill-container) signal_container KILL "$2" ;;
+  pause-container) signal_container STOP "$2" ;;
+  resume-container) signal_container CONT "$2" || true ;; # it may have been restarted meanwhile
+  drop)
+    iptables -w -t raw -I PREROUTING -s "$2" -d "$3" -m comment --comment "$rule_comment" -j DROP
+    ;;
+  heal)
+    iptables -w -t raw -S PREROUTING | { grep -e "--comment $rule_comment" || true; } |
+      while read -r _ rule; do
+        # shellcheck disable=SC2086 # the words of the rule
+        iptables -w -t raw -D $rule
+      done
     ;;
   kubelet-stop) kill_parts "kubelet-$2" ;;
   kubelet-start) start "kubelet-$2" ;;
@@ -90,5 +116,16 @@ case "${1-}" in
     ;;
   apiserver-stop) kill_parts apiserver ;;
   apiserver-start) start apiserver ;;
-  *) sed -n '2,13p' "$0" >&2; exit 2 ;;
+  volume)
+    truncate -s "$3" "$2.img"
+    mkfs.ext4 -q -F -m 0 "$2.img"
+    mkdir -p "$2"
+    mount -o loop "$2.img" "$2"
+    chmod 0777 "$2"
+    ;;
+  volume-remove)
+    umount -l "$2" || true # the loop device goes with its last user
+    rm -f "$2.img"
+    ;;
+  *) sed -n '2,19p' "$0" >&2; exit 2 ;;
 esac

@@ -1,8 +1,8 @@
 #!/bin/bash
 # generate.sh regenerates the files that are generated from Go code: deep copies and CRDs (api/),
-# the operator's RBAC (controllers/), docs/resources.md, docs/broker-configs.md, the console's
-# assets (from internal/console/web), and the chart's copies. hack/verify.sh fails when the result
-# differs from the committed files.
+# the operator's RBAC (controllers/), docs/resources.md, docs/broker-configs.md, the pictures of
+# docs/bench (from docs/bench/results), the console's assets (from internal/console/web), and the
+# chart's copies. hack/verify.sh fails when the result differs from the committed files.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export GOTOOLCHAIN=local
@@ -22,6 +22,9 @@ controller_gen rbac:roleName=heartwood-operator paths=./controllers/... output:r
 
 go run ./hack/resourcesdoc > docs/resources.md
 go run ./hack/brokerconfigsdoc > docs/broker-configs.md
+
+# The pictures of docs/bench.
+go run ./hack/plots
 
 # The console's scripts and style sheet.
 (cd hack/tools/web && go run . ../../..)

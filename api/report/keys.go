@@ -74,6 +74,9 @@ type KeyRecord struct {
 	Value      []byte      `json:"value"`
 	ValueBytes int         `json:"valueBytes"`
 	Headers    []KeyHeader `json:"headers,omitempty"`
+	// HeadersOmitted is true if the record has headers that are left out, because they exceed 32 MiB
+	// together with the values and headers of newer records.
+	HeadersOmitted bool `json:"headersOmitted,omitempty"`
 	// Segment is the base offset of the record's segment, with the state and the reason of
 	// Segment.State and Segment.BlockedBy: they say why a superseded record is still there.
 	Segment      int64  `json:"segment"`

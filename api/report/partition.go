@@ -73,6 +73,18 @@ type Compaction struct {
 	// GarbageRatio is ReclaimableBytes / (clean + dirty), 0..1; absent if ReclaimableBytes is
 	// absent.
 	GarbageRatio *float64 `json:"garbageRatio,omitempty"`
+	// Records is the number of records in the log, with tombstones, superseded records and
+	// transaction markers; absent in reports of older brokers. RecordsExact is false if some
+	// segments were not counted: those without a key sidecar that this process has not written.
+	// Their number is then estimated.
+	Records      *int64 `json:"records,omitempty"`
+	RecordsExact bool   `json:"recordsExact"`
+	// DistinctKeys is Records without those that the last pass counted as superseded: an upper
+	// limit of the number of distinct keys if Records is exact. It includes keys whose latest
+	// record is a tombstone, records that no pass has compared yet, and transaction markers. It is
+	// absent while a pass runs, and until one has run since the broker started and since records
+	// were deleted from the start of the log.
+	DistinctKeys *int64 `json:"distinctKeys,omitempty"`
 	// Phase is idle, queued, indexing, deduplicating, rewriting or committing.
 	Phase string `json:"phase"`
 	// Reason says why the replica is in this phase. It is one of the reasons of condition

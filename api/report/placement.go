@@ -4,7 +4,8 @@ package report
 // image of the broker describes them.
 type Placement struct {
 	Partitions []PlacedPartition `json:"partitions"`
-	// Retained contains the partitions of deleted topics whose records are retained.
+	// Retained contains the partitions of deleted topics whose records are retained or being
+	// removed.
 	Retained []RetainedPartition `json:"retained"`
 	// Brokers contains the brokers that are up.
 	Brokers []BrokerHost `json:"brokers"`
@@ -35,6 +36,9 @@ type RetainedPartition struct {
 	Partition   int32   `json:"partition"`
 	Replicas    []int32 `json:"replicas"`    // the brokers that hold the records
 	LeaderEpoch int32   `json:"leaderEpoch"` // of the last election
+	Tag         string  `json:"tag"`         // the first 8 characters of the topic id
+	// Removing is true while brokers delete the records, because a person has given them up.
+	Removing bool `json:"removing,omitempty"`
 }
 
 // BrokerHost is a broker, and the host at which clients reach it.

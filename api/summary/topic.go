@@ -20,6 +20,14 @@ type Topic struct {
 	Compacted  bool   `json:"compacted"`
 	// SizeBytes is the size of the leaders' logs.
 	SizeBytes int64 `json:"sizeBytes"`
+	// Records is the number of records in the leaders' logs, with tombstones, superseded records
+	// and transaction markers. It is absent if the topic is not compacted, or if the leader of some
+	// partition has not reported. RecordsExact is false if the number is partly estimated.
+	Records      *int64 `json:"records,omitempty"`
+	RecordsExact bool   `json:"recordsExact"`
+	// DistinctKeys is Records without the garbage that passes have counted: an upper limit of the
+	// number of keys if Records is exact. It is absent until a pass has covered each partition.
+	DistinctKeys *int64 `json:"distinctKeys,omitempty"`
 	// Compaction and Compacting are absent if the topic is not compacted. Compaction is also absent
 	// while no leader reports.
 	Compaction *v1alpha1.CompactionStatus `json:"compaction,omitempty"`
@@ -55,9 +63,34 @@ func Of(topic Metadata, rows Rows, polled Polled) Topic {
 	}
 	of.Compaction = WithCleanNow(Compaction(rows),
 		CleanNow(topic.CleanNow, nil, rows, topic.Replicas))
+	of.count(rows)
 	condition := Condition(rows, topic.Partitions, polled)
 	of.Compacting = &Compacting{condition.Status, condition.Reason, condition.Message}
 	return of
+}
+
+// count sums the records and the keys of the leaders' logs. It leaves absent what the leader of
+// some partition has not reported.
+func (t *Topic) count(rows Rows) {
+	leaders := rows.leaders()
+	if len(leaders) == 0 || len(leaders) < t.Partitions {
+		return
+	}
+	records, keys, exact, known := int64(0), int64(0), true, true
+	for _, leader := range leaders {
+		if leader.Records == nil {
+			return
+		}
+		records += *leader.Records
+		exact = exact && leader.RecordsExact
+		if known = known && leader.DistinctKeys != nil; known {
+			keys += *leader.DistinctKeys
+		}
+	}
+	t.Records, t.RecordsExact = &records, exact
+	if known {
+		t.DistinctKeys = &keys
+	}
 }
 
 // WithCleanNow sets status.CleanNow and returns status. It creates a status if there is none and

@@ -20,6 +20,9 @@ const (
 	// ConditionRollingOut is True on a LogCluster while brokers are being restarted one after the
 	// other.
 	ConditionRollingOut = "RollingOut"
+	// ConditionVersionSkew is True on a LogCluster if the versions of its brokers and of the operator,
+	// or the format level, do not fit together.
+	ConditionVersionSkew = "VersionSkew"
 	// ConditionListenersReady is True on a LogCluster if every listener has an address on every
 	// broker. Its message also names listeners on which passwords are not encrypted.
 	ConditionListenersReady = "ListenersReady"
@@ -90,13 +93,38 @@ const (
 	ReasonStuck = "Stuck"
 	// ReasonPaused: the annotation heartwood.dev/paused pauses changes.
 	ReasonPaused = "Paused"
+	// ReasonApprovalRequired: spec.rollout.policy is OnApproval, and the latest pod template was not
+	// approved.
+	ReasonApprovalRequired = "ApprovalRequired"
+	// ReasonOutsideWindow: the next restart waits for the window spec.rollout.window.
+	ReasonOutsideWindow = "OutsideWindow"
+	// ReasonVersionSkew: condition VersionSkew is True; its message says what to do.
+	ReasonVersionSkew = "VersionSkew"
+)
+
+// Reasons of ConditionVersionSkew.
+const (
+	// ReasonCompatible: the versions and the format level fit together.
+	ReasonCompatible = "Compatible"
+	// ReasonBrokersBehind: brokers are more than two minor releases behind the operator.
+	ReasonBrokersBehind = "BrokersBehind"
+	// ReasonBrokersAhead: brokers run a later minor release than the operator. Other brokers are not
+	// restarted.
+	ReasonBrokersAhead = "BrokersAhead"
+	// ReasonFormatLevelRefused: spec.formatLevel is below status.formatLevel, or not all brokers
+	// support it.
+	ReasonFormatLevelRefused = "FormatLevelRefused"
+	// ReasonFormatLevelUnsupported: brokers do not support status.formatLevel, and serve nothing.
+	// Other brokers are not restarted.
+	ReasonFormatLevelUnsupported = "FormatLevelUnsupported"
 )
 
 // Values of BrokerStatus.RestartReason.
 const (
 	// RestartTemplateChanged: the pod has an earlier template.
 	RestartTemplateChanged = "TemplateChanged"
-	// RestartRequested: the annotation heartwood.dev/restart of the pod requests the restart.
+	// RestartRequested: the annotation heartwood.dev/restart of the pod or of the LogCluster requests
+	// the restart.
 	RestartRequested = "RestartRequested"
 )
 
@@ -212,6 +240,14 @@ const (
 	EventRebalanceStarted = "RebalanceStarted"
 	// EventRebalanceEnded: moves of replicas have ended; the note says how.
 	EventRebalanceEnded = "RebalanceEnded"
+	// EventBrokerIsolated: a broker is cut off from other brokers; others lead its partitions.
+	EventBrokerIsolated = "BrokerIsolated"
+	// EventBrokerReconnected: a broker that was isolated reaches the other brokers again.
+	EventBrokerReconnected = "BrokerReconnected"
 	// EventRestarting: the operator restarts a broker; the note says why.
 	EventRestarting = ReasonRestarting
+	// EventReplicasLent: partitions with one replica get a second one before their broker restarts.
+	EventReplicasLent = "ReplicasLent"
+	// EventReplicasReturned: partitions lose the second replica that was lent to them.
+	EventReplicasReturned = "ReplicasReturned"
 )

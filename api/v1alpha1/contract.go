@@ -12,6 +12,10 @@ const (
 	// PartitionSets). Its value is the LogCluster's name.
 	LabelCluster = "heartwood.dev/cluster"
 
+	// LabelRemovedBroker is on the volume claims of brokers that were removed, until they return. Its
+	// value is the broker id.
+	LabelRemovedBroker = "heartwood.dev/removed-broker"
+
 	// AnnotationDirectory, on a broker's Lease, is the directory id of the broker's disk. A broker
 	// with a new disk has lost its records; an election must not treat it as if it still had them.
 	AnnotationDirectory = "heartwood.dev/directory-id"
@@ -46,12 +50,22 @@ const (
 	// must not be elected leader. The value is the broker epoch that shuts down; in another broker
 	// epoch the annotation has no effect.
 	AnnotationLeaving = "heartwood.dev/leaving"
+	// AnnotationUnreachable, on a broker's Lease, contains the other brokers that the broker does
+	// not reach, such as "0:5,2:7": ids and broker epochs. It is absent if there are none.
+	AnnotationUnreachable = "heartwood.dev/unreachable"
+	// AnnotationIsolated, on a broker's Lease, is the broker epoch in which the broker is cut off
+	// from a majority of the other brokers. It must not be elected leader or be in sync. The operator
+	// writes it.
+	AnnotationIsolated = "heartwood.dev/isolated"
 	// AnnotationTransactionVersion, on a broker's Lease, is the highest transaction version
 	// (KIP-890) that the broker supports. Without it the broker supports version 0 only. The
 	// cluster uses the highest version that all brokers support.
 	AnnotationTransactionVersion = "heartwood.dev/transaction-version"
 	// AnnotationVersion, on a broker's Lease, is the version of Heartwood that the broker runs.
 	AnnotationVersion = "heartwood.dev/version"
+	// AnnotationFormatLevel, on a broker's Lease, is the highest format level that the broker
+	// supports. Without it the broker supports level 1 only.
+	AnnotationFormatLevel = "heartwood.dev/format-level"
 	// AnnotationPod, on a broker's Lease, is the uid of the pod in which the broker runs. When this
 	// pod ends, the broker epoch has ended.
 	AnnotationPod = "heartwood.dev/pod-uid"
@@ -90,9 +104,29 @@ const (
 	// AnnotationRestartedFor, on the pod of a broker, is the value of AnnotationRestart of the
 	// LogCluster when the pod was created.
 	AnnotationRestartedFor = "heartwood.dev/restarted-for"
+	// AnnotationApproveRollout, on a LogCluster with rollout policy OnApproval, approves the rolling
+	// update to the revision of the pod template that is its value: that of status.updateRevision.
+	AnnotationApproveRollout = "heartwood.dev/approve-rollout"
 	// AnnotationPaused, with value true on a LogCluster, pauses changes of its objects and rolling
 	// updates. Elections, assignments and certificates continue.
 	AnnotationPaused = "heartwood.dev/paused"
+
+	// AnnotationReplaceVolume, on a LogCluster, consents to the replacement of lost volumes of
+	// brokers; see LogCluster.ReplaceVolumes. The operator removes each consent that it has used, and
+	// each that names no lost volume.
+	AnnotationReplaceVolume = "heartwood.dev/replace-volume"
+	// AnnotationFoundDirectory, on a broker's Lease, is the directory id of a volume that the broker
+	// has found in place of the one in AnnotationDirectory. The broker does not serve until
+	// AnnotationVolumeConsent permits it to use this volume.
+	AnnotationFoundDirectory = "heartwood.dev/found-directory-id"
+	// AnnotationVolumeConsent, on a broker's Lease, permits the broker to continue with another
+	// volume; see VolumeConsent. The operator writes it.
+	AnnotationVolumeConsent = "heartwood.dev/volume-consent"
+
+	// AnnotationRemoveRetained, on a LogCluster, gives up the retained records of deleted topics; see
+	// LogCluster.GivenUp. The operator removes each word when the removal has begun, and each that
+	// names no retained records.
+	AnnotationRemoveRetained = "heartwood.dev/remove-retained"
 
 	// AnnotationRebalance, on a LogCluster, requests one run that balances the brokers for each new
 	// value. The value RebalanceCancel cancels the present run, as does the removal of the annotation
@@ -139,6 +173,23 @@ func ParseBrokerLeaseName(name string) (cluster string, broker int32, ok bool) {
 	return name[:at], int32(id), true
 }
 
+// VolumeClaimName returns the name of the PersistentVolumeClaim of a broker.
+func VolumeClaimName(cluster string, broker int32) string {
+	return volumeClaimPrefix + BrokerLeaseName(cluster, broker)
+}
+
+// ParseVolumeClaimName is the inverse of VolumeClaimName.
+func ParseVolumeClaimName(name string) (cluster string, broker int32, ok bool) {
+	pod, ok := strings.CutPrefix(name, volumeClaimPrefix)
+	if !ok {
+		return "", 0, false
+	}
+	return ParseBrokerLeaseName(pod)
+}
+
+// volumeClaimPrefix is the name of the StatefulSet's claim template and a dash.
+const volumeClaimPrefix = "data-"
+
 // LeaseCleanEpoch returns the value of AnnotationCleanEpoch, -1 if it is absent or invalid.
 func LeaseCleanEpoch(annotations map[string]string) int64 {
 	epoch, err := strconv.ParseInt(annotations[AnnotationCleanEpoch], 10, 64)
@@ -158,8 +209,24 @@ func LeaseTransactionVersion(annotations map[string]string) int16 {
 	return int16(max(0, version))
 }
 
+// LeaseFormatLevel returns the highest format level that the broker supports; 1 if the Lease does
+// not contain a valid one.
+func LeaseFormatLevel(annotations map[string]string) int32 {
+	level, err := strconv.ParseInt(annotations[AnnotationFormatLevel], 10, 32)
+	if err != nil {
+		return 1
+	}
+	return int32(max(1, level))
+}
+
 // LeaseLeaves reports whether the broker has announced its controlled shutdown in the given broker
 // epoch.
 func LeaseLeaves(annotations map[string]string, epoch int64) bool {
 	return annotations[AnnotationLeaving] == strconv.FormatInt(epoch, 10)
+}
+
+// LeaseIsolated reports whether the operator has found the broker cut off from other brokers in the
+// given broker epoch.
+func LeaseIsolated(annotations map[string]string, epoch int64) bool {
+	return annotations[AnnotationIsolated] == strconv.FormatInt(epoch, 10)
 }

@@ -27,15 +27,47 @@ type LogClusterStatus struct {
 	// Draining is the number of replicas on brokers that are to be removed.
 	// +optional
 	Draining int32 `json:"draining,omitempty"`
+	// LentReplicas is the number of partitions with one replica that have a second one while their
+	// broker is restarted (spec.rollout.singleReplica).
+	// +optional
+	LentReplicas int32 `json:"lentReplicas,omitempty"`
 	// Brokers are the brokers by id.
 	// +optional
 	// +listType=map
 	// +listMapKey=id
 	Brokers []BrokerStatus `json:"brokers,omitempty"`
+	// UpdateRevision is the revision of the latest pod template of the brokers. With rollout policy
+	// OnApproval, it is the value that approves the rolling update.
+	// +optional
+	UpdateRevision string `json:"updateRevision,omitempty"`
+	// FormatLevel is the format level of the LogCluster: brokers may use formats of files and of
+	// requests between them up to this level. A version that supports it can run the brokers. It is
+	// never lowered.
+	// +optional
+	FormatLevel int32 `json:"formatLevel,omitempty"`
+	// FormatLevelRaise is when formatLevel rises by one. It is absent if not all brokers support a
+	// higher level, and with spec.formatLevel.
+	// +optional
+	FormatLevelRaise *metav1.Time `json:"formatLevelRaise,omitempty"`
 	// Rebalance is the state of the moves of replicas between brokers.
 	// +optional
 	Rebalance *RebalanceStatus `json:"rebalance,omitempty"`
-	// Conditions are Ready, Applied, Scaled, Drained, RollingOut and StoragePressure.
+	// RetainedPartitions is the number of partitions of deleted topics whose records are retained or
+	// being removed.
+	// +optional
+	RetainedPartitions int32 `json:"retainedPartitions,omitempty"`
+	// RetainedTopics are these deleted topics, at most 20, sorted by name.
+	// +optional
+	// +listType=atomic
+	RetainedTopics []RetainedTopic `json:"retainedTopics,omitempty"`
+	// LostVolumes are the brokers whose volumes are lost. They do not serve until their replacement
+	// is permitted.
+	// +optional
+	// +listType=map
+	// +listMapKey=broker
+	LostVolumes []LostVolume `json:"lostVolumes,omitempty"`
+	// Conditions are Ready, Applied, Scaled, Drained, RollingOut, Spread, VersionSkew,
+	// StoragePressure, StorageResized and VolumeLost.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -49,6 +81,9 @@ type BrokerStatus struct {
 	// Version is the version of Heartwood that the broker runs.
 	// +optional
 	Version string `json:"version,omitempty"`
+	// FormatLevel is the highest format level that the broker supports.
+	// +optional
+	FormatLevel int32 `json:"formatLevel,omitempty"`
 	// Ready is true if the broker's pod is ready and the broker renews its Lease.
 	Ready bool `json:"ready"`
 	// Leaders is the number of partitions that the broker leads.
@@ -56,8 +91,8 @@ type BrokerStatus struct {
 	// Zone is the rack of the broker: the value of label spec.rackKey of its node.
 	// +optional
 	Zone string `json:"zone,omitempty"`
-	// RestartReason says why the broker is to be restarted: TemplateChanged or RestartRequested.
-	// It is absent if the broker is not to be restarted.
+	// RestartReason says why the broker is to be restarted: TemplateChanged, RestartRequested,
+	// VolumeResized or StorageClassChanged. It is absent if the broker is not to be restarted.
 	// +optional
 	RestartReason string `json:"restartReason,omitempty"`
 	// Volume is the volume of the broker. It is absent until the broker has measured it.

@@ -18,6 +18,9 @@ import (
 // +kubebuilder:printcolumn:name="Rollout",type=string,JSONPath=`.status.conditions[?(@.type=="RollingOut")].reason`
 // +kubebuilder:printcolumn:name="Rebalance",type=string,JSONPath=`.status.rebalance.phase`
 // +kubebuilder:printcolumn:name="Applied",type=string,JSONPath=`.status.conditions[?(@.type=="Applied")].status`
+// +kubebuilder:printcolumn:name="Volume-Size",type=string,priority=1,JSONPath=`.spec.storage.size`
+// +kubebuilder:printcolumn:name="Volumes",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="StorageResized")].reason`
+// +kubebuilder:printcolumn:name="Retained",type=integer,priority=1,JSONPath=`.status.retainedPartitions`
 // +kubebuilder:printcolumn:name="Bootstrap",type=string,JSONPath=`.status.bootstrap`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:validation:XValidation:rule="self.metadata.name.matches('^[a-z]([-a-z0-9]{0,38}[a-z0-9])?$')",message="metadata.name must begin with a letter, hold only lower-case letters, digits and dashes, and have at most 40 characters: Services and Pods are named after it"
@@ -83,6 +86,14 @@ type LogClusterSpec struct {
 	// +optional
 	HTTP *HTTP `json:"http,omitempty"`
 
+	// Metrics configures which metrics the brokers export.
+	// +optional
+	Metrics *Metrics `json:"metrics,omitempty"`
+
+	// Logging configures the log of the brokers.
+	// +optional
+	Logging *Logging `json:"logging,omitempty"`
+
 	// Peers is how brokers connect to each other: Plain, or MutualTLS at port 9091 with
 	// certificates of the cluster's own peer CA. A change restarts the brokers one after the other,
 	// without unavailability. Default MutualTLS if a listener has tls or authentication, or with
@@ -116,23 +127,35 @@ type LogClusterSpec struct {
 	// +optional
 	Replication *Replication `json:"replication,omitempty"`
 
+	// Rollout configures when brokers are restarted after a change of their pods.
+	// +optional
+	Rollout *Rollout `json:"rollout,omitempty"`
+
+	// FormatLevel is the highest format level that brokers may use (status.formatLevel). It is raised
+	// when all brokers support it, and never lowered; a value below status.formatLevel has no effect.
+	// Default: the highest level that all brokers support, 24 hours after the last one supports it,
+	// so that an update of the brokers can be taken back until then.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	FormatLevel *int32 `json:"formatLevel,omitempty"`
+
 	// Rebalance configures how the operator moves replicas between brokers.
 	// +optional
 	Rebalance *Rebalance `json:"rebalance,omitempty"`
 
-	// Cordoned are the ids of brokers that get no more replicas: of new partitions, or by moves that
-	// the operator decides. Their replicas stay (KIP-1066). A Topic that needs more brokers than are
-	// left gets replicas on cordoned brokers, too.
+	// Cordoned lists the ids of brokers to which the operator assigns no further replicas, neither of
+	// new partitions nor by moves. Replicas on these brokers stay (KIP-1066). A Topic that needs more
+	// replicas than there are other brokers gets replicas on cordoned brokers, too.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=1000
 	// +kubebuilder:validation:items:Minimum=0
 	Cordoned []int32 `json:"cordoned,omitempty"`
 
-	// Drain are the ids of brokers that all replicas are to leave. Such brokers are also cordoned.
-	// They keep running and keep their volumes; remove an id from the list and rebalance to fill
-	// the broker again. If replicas cannot leave, because of disks, racks or their number, none is
-	// moved, and condition Drained says why.
+	// Drain lists the ids of brokers from which the operator moves all replicas. These brokers are
+	// also cordoned. They keep running and keep their volumes; remove an id from the list and
+	// rebalance to fill the broker again. If replicas cannot leave, because of disks, racks or their
+	// number, none is moved, and condition Drained says why.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=1000
@@ -424,50 +447,6 @@ type OffsetsTopic struct {
 	Partitions *int32 `json:"partitions,omitempty"`
 	// Replicas is the number of replicas of each partition (offsets.topic.replication.factor).
 	// Default 3, or the number of brokers if that is less.
-	// +optional
-	// +kubebuilder:validation:Minimum=1
-	// +kubebuilder:validation:Maximum=15
-	Replicas *int32 `json:"replicas,omitempty"`
-}
-
-// Transactions configures transactional producers. Changes take effect at once, except for
-// stateTopic.
-type Transactions struct {
-	// TimeoutMax is the maximum transaction.timeout.ms of a producer (transaction.max.timeout.ms),
-	// 1s to 168h. A transaction that is open for longer than its timeout is aborted. Until a
-	// transaction ends, consumers with read_committed do not read past its first record, and its
-	// partitions are not compacted from there on. Flink's sink asks for 1h. Default 15m.
-	// +optional
-	// +kubebuilder:validation:Type=string
-	// +kubebuilder:validation:MaxLength=64
-	// +kubebuilder:validation:XValidation:rule="self.size() > 0 && self.matches('^([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,9}([.][0-9]{1,9})?s)?([0-9]{1,12}([.][0-9]{1,9})?ms)?$') && duration(self) >= duration('1s') && duration(self) <= duration('168h')",message="write a duration of 1s to 168h, such as 15m"
-	TimeoutMax *metav1.Duration `json:"timeoutMax,omitempty"`
-	// IDExpiration is how long an unused transactional id is kept (transactional.id.expiration.ms),
-	// 1m to 596h. A producer that uses its id again after that gets INVALID_PRODUCER_ID_MAPPING and
-	// must be restarted. Default 168h.
-	// +optional
-	// +kubebuilder:validation:Type=string
-	// +kubebuilder:validation:MaxLength=64
-	// +kubebuilder:validation:XValidation:rule="self.size() > 0 && self.matches('^([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,9}([.][0-9]{1,9})?s)?([0-9]{1,12}([.][0-9]{1,9})?ms)?$') && duration(self) >= duration('1m') && duration(self) <= duration('596h')",message="write a duration of 1m to 596h, such as 168h"
-	IDExpiration *metav1.Duration `json:"idExpiration,omitempty"`
-	// StateTopic configures the creation of __transaction_state when the first producer uses a
-	// transactional id. It has no effect on an existing topic. The Topic resource contains all
-	// other settings of this topic.
-	// +optional
-	StateTopic *StateTopic `json:"stateTopic,omitempty"`
-}
-
-// StateTopic configures the topic that stores transactional ids.
-type StateTopic struct {
-	// Partitions is the number of partitions (transaction.state.log.num.partitions). It can never
-	// change, as the hash of a transactional id selects its partition. Default 50.
-	// +optional
-	// +kubebuilder:validation:Minimum=1
-	// +kubebuilder:validation:Maximum=10000
-	Partitions *int32 `json:"partitions,omitempty"`
-	// Replicas is the number of replicas of each partition
-	// (transaction.state.log.replication.factor). Default 3, or the number of brokers if that is
-	// less.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=15

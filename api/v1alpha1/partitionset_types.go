@@ -54,6 +54,13 @@ type PartitionSetSpec struct {
 	// +optional
 	// +mapType=atomic
 	Assignments map[string]string `json:"assignments,omitempty"`
+	// Lent contains partitions with one replica to which the operator lends a second one while the
+	// broker of the other is restarted (LogCluster spec.rollout.singleReplica), with the same key.
+	// The value is the id of the broker with the lent replica, the second one in the assignment. A
+	// value that is not has no meaning.
+	// +optional
+	// +mapType=atomic
+	Lent map[string]int32 `json:"lent,omitempty"`
 }
 
 // PartitionSetStatus is the state of the partitions.

@@ -16,6 +16,10 @@ func rebalanceCreations() []TableEntry {
 		entry("{brokers: 2, cordoned: [2]}", "cordoned", cordoned),
 		entry("{rebalance: {rate: 1}}", "rebalance.rate", "write at least 1Ki bytes a second, such as "+
 			"20Mi; leave it out for the rate of replication.catchUpRate"),
+		entry("{rollout: {window: {start: '09:00', end: '09:00'}}}", "rollout.window",
+			"start and end of the window must differ; leave the window out for any time"),
+		entry("{rollout: {policy: Never}}", "rollout.policy",
+			`Unsupported value: "Never": supported values: "Automatic", "OnApproval"`),
 		entry("{rebalance: {window: {start: '09:00', end: '09:00'}}}", "rebalance.window",
 			"start and end of the window must differ; leave the window out for any time"),
 	}

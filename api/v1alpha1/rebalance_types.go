@@ -2,7 +2,6 @@ package v1alpha1
 
 import (
 	"slices"
-	"time"
 
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -51,46 +50,6 @@ const (
 	// RebalanceContinuous moves replicas whenever brokers are not balanced.
 	RebalanceContinuous RebalancePolicy = "Continuous"
 )
-
-// Window is a span of time on every day, in UTC. It may contain midnight.
-//
-// +kubebuilder:validation:XValidation:rule="self.start != self.end",message="start and end of the window must differ; leave the window out for any time"
-type Window struct {
-	// Start is the beginning of the window, such as "22:00".
-	// +required
-	// +kubebuilder:validation:Pattern=`^([01][0-9]|2[0-3]):[0-5][0-9]$`
-	Start string `json:"start"`
-	// End is the end of the window, such as "05:30".
-	// +required
-	// +kubebuilder:validation:Pattern=`^([01][0-9]|2[0-3]):[0-5][0-9]$`
-	End string `json:"end"`
-}
-
-// Contains reports whether a time is in the window, and how long it is until the answer changes. A
-// nil window contains every time; then until is 0. So does a window that does not parse, which the
-// API server refuses.
-func (w *Window) Contains(now time.Time) (inside bool, until time.Duration) {
-	if w == nil {
-		return true, 0
-	}
-	start, err1 := time.Parse("15:04", w.Start)
-	end, err2 := time.Parse("15:04", w.End)
-	if err1 != nil || err2 != nil || w.Start == w.End {
-		return true, 0
-	}
-	const day = 24 * time.Hour
-	now = now.UTC()
-	clock := now.Sub(now.Truncate(day))
-	left := func(to time.Time) time.Duration {
-		at := time.Duration(to.Hour())*time.Hour + time.Duration(to.Minute())*time.Minute
-		if at <= clock {
-			at += day
-		}
-		return at - clock
-	}
-	toStart, toEnd := left(start), left(end)
-	return toEnd < toStart, min(toStart, toEnd)
-}
 
 // MayReceive reports whether a broker may get replicas: it is neither cordoned nor drained.
 func (s *LogClusterSpec) MayReceive(broker int32) bool {

@@ -17,7 +17,7 @@ const (
 	messageSize    = "write a size of 1 to 2147483647 bytes, such as 1Mi"
 	topicNameText  = "topicName may hold letters, digits, dots, underscores and dashes only, and must not be '.' or '..'"
 	topicNameKept  = "topicName cannot be set, changed or removed later: make a new Topic"
-	classKept      = "className cannot be set, changed or removed later: make a new LogCluster"
+	classKept      = "className cannot be removed: write the name of a StorageClass"
 	clusterName    = "metadata.name must begin with a letter, hold only lower-case letters, digits and dashes, and have at most 40 characters: " +
 		"Services and Pods are named after it"
 	setKept   = "cluster, index and count of a PartitionSet cannot be changed: they decide which partitions belong to the set"
@@ -300,19 +300,11 @@ func changes() []TableEntry {
 			"spec: {brokers: 3, topicDefaults: {replicas: 3}}", "spec: {brokers: 2}",
 			"spec.topicDefaults.replicas",
 			"topicDefaults.replicas must not be more than brokers: lower it, or raise brokers"),
-		Entry(
-			"a larger volume",
-			"LogCluster",
-			"{}",
-			"spec: {storage: {size: 11Gi}}",
-			"spec.storage.size",
-			"storage.size cannot be changed yet, as a StatefulSet keeps the size of its volumes: keep it, or make a new LogCluster",
-		),
-		Entry("another class", "LogCluster", "spec: {storage: {className: a}}",
-			"spec: {storage: {className: b}}",
-			"spec.storage.className", classKept),
-		Entry("added class", "LogCluster", "{}", "spec: {storage: {className: b}}",
-			"spec.storage", classKept),
+		Entry("a smaller volume", "LogCluster", "spec: {storage: {size: 11Gi}}",
+			"spec: {storage: {size: 10Gi}}", "spec.storage.size",
+			"storage.size cannot be lowered, because volumes cannot shrink: keep the size"),
+		Entry("removed class", "LogCluster", "spec: {storage: {className: a}}",
+			"spec: {storage: {className: null}}", "spec.storage", classKept),
 
 		Entry("another index of a PartitionSet (other assignments are allowed)", "PartitionSet", "{}",
 			"spec: {index: 1, assignments: {orders/1: '0 abcdefgh'}}", "spec", setKept),

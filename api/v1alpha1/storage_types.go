@@ -4,22 +4,23 @@ import "k8s.io/apimachinery/pkg/api/resource"
 
 // Storage is the volume of a broker.
 //
-// +kubebuilder:validation:XValidation:rule="has(self.className) == has(oldSelf.className)",message="className cannot be set, changed or removed later: make a new LogCluster"
+// +kubebuilder:validation:XValidation:rule="has(self.className) || !has(oldSelf.className)",message="className cannot be removed: write the name of a StorageClass"
 type Storage struct {
-	// Size is the size of the volume, at least 100Mi. It cannot be changed. Default 10Gi.
+	// Size is the size of the volume, at least 100Mi. It can be raised: the operator then grows the
+	// volumes, if their StorageClass allows it (condition StorageResized). Default 10Gi.
 	// +optional
 	// +kubebuilder:default="10Gi"
 	// +kubebuilder:validation:XIntOrString
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:XValidation:rule="isQuantity(string(self)) && quantity(string(self)).compareTo(quantity('100Mi')) >= 0",message="write a volume size of at least 100Mi, such as 10Gi"
-	// +kubebuilder:validation:XValidation:rule="!isQuantity(string(self)) || !isQuantity(string(oldSelf)) || quantity(string(self)).compareTo(quantity(string(oldSelf))) == 0",message="storage.size cannot be changed yet, as a StatefulSet keeps the size of its volumes: keep it, or make a new LogCluster"
+	// +kubebuilder:validation:XValidation:rule="!isQuantity(string(self)) || !isQuantity(string(oldSelf)) || quantity(string(self)).compareTo(quantity(string(oldSelf))) >= 0",message="storage.size cannot be lowered, because volumes cannot shrink: keep the size"
 	Size resource.Quantity `json:"size,omitzero"`
-	// ClassName is the name of the StorageClass. It cannot be changed. Default: the default
-	// StorageClass of the Kubernetes cluster.
+	// ClassName is the name of the StorageClass. If it is changed, the operator replaces the volumes
+	// of other classes, one broker after the other: each broker copies its replicas from the others.
+	// It cannot be removed. Default: the default StorageClass of the Kubernetes cluster.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
-	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="className cannot be set, changed or removed later: make a new LogCluster"
 	ClassName *string `json:"className,omitempty"`
 	// ReclaimPolicy is what happens to the volumes when the LogCluster is deleted: Retain or
 	// Delete. Default Retain.

@@ -18,6 +18,7 @@ import (
 	"heartwood.dev/heartwood/api/v1alpha1"
 	"heartwood.dev/heartwood/internal/access"
 	"heartwood.dev/heartwood/internal/broker"
+	"heartwood.dev/heartwood/internal/loglevel"
 	"heartwood.dev/heartwood/internal/metadata/kube"
 	"heartwood.dev/heartwood/internal/tokens"
 )
@@ -32,6 +33,7 @@ type brokerFlags struct {
 	listeners                  string // JSON
 	peerListen, certificates   string
 	pprof                      bool
+	level                      *loglevel.Level
 }
 
 // brokerCommand validates all flags before it opens a file or a connection, so that an invalid flag
@@ -61,7 +63,7 @@ Its node id is the number at the end of the pod's name.`,
 	flags.Var(address(&f.advertise, ""), "advertise",
 		"`HOST:PORT` at which clients reach this broker")
 	flags.StringVar(&f.listeners, "listeners", "", "`JSON` of LogCluster.spec.listeners, instead of "+
-		"--listen; all advertise the host of --advertise")
+		"the port of --listen; all listen on its host and advertise that of --advertise")
 	flags.Var(address(&f.peerListen, ""), "peer-listen",
 		"`HOST:PORT` on which other brokers connect with mutual TLS (default: they connect to --listen)")
 	flags.StringVar(&f.certificates, "certificates", "",
@@ -89,6 +91,7 @@ Its node id is the number at the end of the pod's name.`,
 		if err := f.checkHTTP(); err != nil {
 			return misused(cmd, err)
 		}
+		f.level = level.current()
 		return runBroker(cmd.Context(), nodeID, f, listeners, level.jsonLogger(cmd.ErrOrStderr()))
 	}
 	return cmd
@@ -126,6 +129,7 @@ func runBroker(ctx context.Context, nodeID int32, f brokerFlags, listeners []bro
 		NodeID: nodeID, DataDir: f.dataDir, Listen: f.listen, Advertise: f.advertise,
 		Listeners: listeners, PeerHost: f.podIP, PeerListen: f.peerListen,
 		Namespace: f.namespace, Cluster: f.cluster, Registry: registry, Logger: logger,
+		LogLevel: f.level,
 	}
 	files := f.certificateFiles(nodeID, listeners, logger)
 	if files != nil {

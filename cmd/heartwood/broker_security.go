@@ -12,8 +12,9 @@ import (
 	"heartwood.dev/heartwood/internal/broker"
 )
 
-// clientListeners returns the listeners of --listeners, nil without this flag. All advertise the
-// host of --advertise; the operator writes other addresses into the broker's Lease.
+// clientListeners returns the listeners of --listeners, nil without this flag. All listen on the
+// host of --listen and advertise that of --advertise; the operator writes other addresses into the
+// broker's Lease.
 func (f *brokerFlags) clientListeners() ([]broker.Listener, error) {
 	if f.listeners == "" {
 		return nil, nil
@@ -29,10 +30,15 @@ func (f *brokerFlags) clientListeners() ([]broker.Listener, error) {
 	if err != nil {
 		return nil, fmt.Errorf("invalid argument %q for --advertise: %w", f.advertise, err)
 	}
+	own, _, err := net.SplitHostPort(f.listen)
+	if err != nil {
+		return nil, fmt.Errorf("invalid argument %q for --listen: %w", f.listen, err)
+	}
 	var all []broker.Listener
 	for i := range of {
 		port := strconv.Itoa(int(of[i].Port))
-		all = append(all, broker.ListenerOf(&of[i], ":"+port, net.JoinHostPort(host, port)))
+		all = append(all, broker.ListenerOf(&of[i], net.JoinHostPort(own, port),
+			net.JoinHostPort(host, port)))
 	}
 	return all, nil
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -12,9 +13,13 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
 
 	"heartwood.dev/heartwood/internal/console"
+	"heartwood.dev/heartwood/internal/console/connect"
 	"heartwood.dev/heartwood/internal/console/kafka"
+	consolekube "heartwood.dev/heartwood/internal/console/kube"
 	"heartwood.dev/heartwood/internal/remote"
 )
 
@@ -22,9 +27,19 @@ import (
 type consoleFlags struct {
 	addresses brokerAddresses
 	bootstrap []string
+	userDir   string
 	listen    string
 	hosts     []string
+	auth      string
+	cluster   string
 	options   console.Options
+
+	kubernetes     bool
+	namespaces     []string
+	logUser        string
+	serviceAccount string
+	certificate    string
+	key            string
 }
 
 func consoleCommand() *cobra.Command {
@@ -35,25 +50,25 @@ func consoleCommand() *cobra.Command {
 		Long: `Serve the web console: what the cleaner does with each segment, topics, groups and brokers.
 
 The console asks the brokers at --address over HTTP, and further brokers that these name at the same
-port. It reads messages, groups and settings by the Kafka protocol from --bootstrap. On a loopback
-address it also shows messages and accepts requests to clean; on other addresses it is read-only and
-shows no messages, because it does not authenticate its users. heartwood dev contains the console;
-no second command is needed.`,
+port. It reads messages, groups and settings by the Kafka protocol from --bootstrap, on listeners
+with authentication as the LogUser of --user-dir. heartwood dev contains the console; no second
+command is needed.
+
+On a loopback address the console also shows messages and accepts requests to clean. On other
+addresses it is read-only and shows no messages, unless --auth=kubernetes authenticates its users.
+They then log in with a token that the API server of KUBECONFIG (in a pod: of the pod) accepts, or
+an authenticating proxy sends it in the header Authorization. RBAC decides what they may: get
+logclusters/report for all pages, get logclusters/records for messages and keys, and patch topics
+for requests to clean, which the console sends with the token of the user.
+
+With --kubernetes, which the Helm chart uses (console.enabled), the console serves all LogClusters
+that it may list, and connects to them by the names of their pods. For those that are secured it
+creates tokens of its own ServiceAccount.`,
 		Example: `  kubectl port-forward demo-broker-0 9644 9092 &
   heartwood console --address 127.0.0.1:9644 --bootstrap 127.0.0.1:9092`,
 		Args: noArgs,
 	}
-	flags.addresses.add(cmd)
-	set := cmd.Flags()
-	set.StringSliceVar(&flags.bootstrap, "bootstrap", nil,
-		"`HOST:PORT,...` of the brokers' Kafka listeners; without it, messages, groups and settings "+
-			"are not shown")
-	set.Var(address(&flags.listen, "127.0.0.1:9645"), "http", "`HOST:PORT` of the console")
-	set.StringVar(&flags.options.Cluster, "name", "", "`NAME` of the cluster, shown on each page")
-	set.StringSliceVar(&flags.hosts, "allow-host", nil,
-		"`NAME,...` under which browsers open the console, besides localhost and addresses")
-	set.StringVar(&flags.options.PathPrefix, "path-prefix", "",
-		"`PATH` below which a proxy serves the console, if the proxy does not remove it")
+	flags.add(cmd)
 	level := addLogLevel(cmd, slog.LevelInfo)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		flags.options.Logger = level.textLogger(cmd.ErrOrStderr())
@@ -63,16 +78,8 @@ no second command is needed.`,
 }
 
 func (f *consoleFlags) run(cmd *cobra.Command) error {
-	client, err := f.addresses.client(cmd)
-	if err != nil {
+	if err := f.check(cmd); err != nil {
 		return err
-	}
-	if p := f.options.PathPrefix; p != "" && !strings.HasPrefix(p, "/") {
-		return misused(cmd, fmt.Errorf("invalid argument %q for --path-prefix: begin with /", p))
-	}
-	f.options.Fleet = remote.NewFleet(client, f.addresses.orDefault(), true)
-	if len(f.bootstrap) > 0 {
-		f.options.Kafka = func() (*kafka.Client, error) { return kafka.New(f.bootstrap) }
 	}
 	for _, host := range f.hosts {
 		f.options.Hosts = append(f.options.Hosts, strings.ToLower(host))
@@ -83,10 +90,92 @@ func (f *consoleFlags) run(cmd *cobra.Command) error {
 		return fmt.Errorf("listen for http: %w", err)
 	}
 	f.options.Loopback = loopback(listener.Addr())
-	pages := console.New(f.options)
+	scheme := "http"
+	if f.certificate != "" {
+		scheme, listener = "https", tls.NewListener(listener, f.tls())
+	}
+	pages, err := f.pages(cmd)
+	if err != nil {
+		return errors.Join(err, listener.Close())
+	}
 	defer pages.Close()
-	_, _ = fmt.Fprintf(cmd.OutOrStdout(), "ready console=http://%s/\n", listener.Addr())
+	_, _ = fmt.Fprintf(cmd.OutOrStdout(), "ready console=%s://%s/\n", scheme, listener.Addr())
 	return serveConsole(cmd.Context(), listener, pages)
+}
+
+// consolePages are a Console or a Site.
+type consolePages interface {
+	http.Handler
+	Close()
+}
+
+// pages returns the handler of the flags: with --auth=kubernetes or --kubernetes a site.
+func (f *consoleFlags) pages(cmd *cobra.Command) (consolePages, error) {
+	site := console.SiteOptions{Loopback: f.options.Loopback, Hosts: f.options.Hosts,
+		Prefix: f.options.PathPrefix, Logger: f.options.Logger}
+	if !f.kubernetes {
+		client, err := f.addresses.client(cmd)
+		if err != nil {
+			return nil, err
+		}
+		f.options.Fleet = remote.NewFleet(client, f.addresses.orDefault(), true)
+		if len(f.bootstrap) > 0 || f.userDir != "" {
+			f.options.Kafka = f.kafka
+		}
+		if f.auth == authNone {
+			return console.New(f.options), nil
+		}
+		f.addOnly(&site)
+	}
+	config, err := ctrl.GetConfig()
+	if err != nil {
+		return nil, fmt.Errorf("read the configuration of the connection to the API server: %w", err)
+	}
+	if f.kubernetes {
+		namespace, name, _ := namespaced(f.serviceAccount)
+		clusters, err := consolekube.NewClusters(config, consolekube.ClustersOptions{
+			Namespaces: f.namespaces, LogUser: f.logUser,
+			Account: types.NamespacedName{Namespace: namespace, Name: name}})
+		if err != nil {
+			return nil, err
+		}
+		site.List, site.Connect = clusters.List, clusters.Connect
+	}
+	if f.auth == authKubernetes {
+		authority, err := consolekube.NewAuthority(config)
+		if err != nil {
+			return nil, err
+		}
+		site.Authority = authority
+	}
+	return console.NewSite(site), nil
+}
+
+// addOnly adds the LogCluster of --logcluster to a site.
+func (f *consoleFlags) addOnly(site *console.SiteOptions) {
+	namespace, name, _ := namespaced(f.cluster)
+	only := console.Cluster{ClusterName: console.ClusterName{Namespace: namespace, Name: name}}
+	site.List = func(context.Context) ([]console.Cluster, error) {
+		return []console.Cluster{only}, nil
+	}
+	site.Connect = func(console.Cluster) (console.Connection, error) {
+		return console.Connection{Fleet: f.options.Fleet, Kafka: f.options.Kafka}, nil
+	}
+}
+
+// kafka connects to the brokers by the Kafka protocol.
+func (f *consoleFlags) kafka() (*kafka.Client, error) {
+	if f.userDir == "" {
+		return kafka.New(f.bootstrap)
+	}
+	bootstrap, options, err := connect.Directory(f.userDir).Connect()
+	if err != nil {
+		return nil, err
+	}
+	if len(f.bootstrap) > 0 {
+		bootstrap = f.bootstrap
+	}
+	return kafka.New(bootstrap, options...)
 }
 
 func loopback(addr net.Addr) bool {
@@ -94,12 +183,17 @@ func loopback(addr net.Addr) bool {
 	return err == nil && parsed.Addr().Unmap().IsLoopback()
 }
 
-// consoleHeaderTimeout bounds the time until a request header has been received.
-const consoleHeaderTimeout = 10 * time.Second
+const (
+	// consoleHeaderTimeout bounds the time until a request header has been received.
+	consoleHeaderTimeout = 10 * time.Second
+	// consoleIdleTimeout bounds the time between two requests of a connection.
+	consoleIdleTimeout = 2 * time.Minute
+)
 
 // serveConsole serves until ctx ends.
 func serveConsole(ctx context.Context, listener net.Listener, pages http.Handler) error {
-	server := &http.Server{Handler: pages, ReadHeaderTimeout: consoleHeaderTimeout}
+	server := &http.Server{Handler: pages, ReadHeaderTimeout: consoleHeaderTimeout,
+		IdleTimeout: consoleIdleTimeout}
 	stop := context.AfterFunc(ctx, func() { _ = server.Close() })
 	defer stop()
 	if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {

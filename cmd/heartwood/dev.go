@@ -61,7 +61,7 @@ Ctrl-C shuts the cluster down gracefully; the data stays in --data-dir.`,
 					devBrokersMax))
 		}
 		opts.Out, opts.LogLevel = cmd.OutOrStdout(), level.String()
-		opts.Logger = level.textLogger(cmd.ErrOrStderr())
+		opts.Logger, opts.Level = level.textLogger(cmd.ErrOrStderr()), level.current()
 		err := dev.Run(cmd.Context(), opts)
 		if errors.Is(err, dev.ErrUsage) {
 			return usageError{err}

@@ -30,7 +30,7 @@ func devBrokerCommand() *cobra.Command {
 	flags.BoolVar(&opts.Pprof, "pprof", false, "serve profiles on the port of --http")
 	level := addLogLevel(cmd, slog.LevelWarn)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		opts.Logger = level.textLogger(cmd.ErrOrStderr())
+		opts.Logger, opts.Level = level.textLogger(cmd.ErrOrStderr()), level.current()
 		if err := json.Unmarshal([]byte(listeners), &opts.Listeners); err != nil {
 			return misused(cmd, fmt.Errorf("invalid argument for --listeners: %w", err))
 		}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"heartwood.dev/heartwood/api/report"
 	"heartwood.dev/heartwood/internal/remote"
 )
 
@@ -46,8 +48,10 @@ The exit code is 1 if the key has no value, because no record exists or the late
 tombstone. With --history the command shows each record of the key that is still on disk, the newest
 first: whether it is live, superseded, aborted, or a tombstone, and when the tombstone may go.
 
-The key is searched in the partition that Kafka's default partitioner chooses for it. If producers
-use another partitioner, give --partition or --all-partitions.
+The key is searched in the partition that Kafka's default partitioner chooses for it, and if that
+one has no record of it, in all partitions: clients that are based on librdkafka, such as kcat, hash
+keys in another way. If several partitions have records of the key, give --all-partitions for the
+one with the latest timestamp.
 
 The command asks one broker over HTTP, and the leader of the partition at the same port on the host
 that the response contains. On Kubernetes, run the command in a pod:
@@ -97,11 +101,10 @@ func (f *getFlags) run(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	found, err := client.Keys(cmd.Context(), f.orDefault(), f.KeyQuery)
+	found, latest, missing, err := f.find(cmd.Context(), client)
 	if err != nil {
 		return err
 	}
-	latest, missing := remote.LatestValue(&found)
 	switch out := cmd.OutOrStdout(); {
 	case f.asJSON:
 		err = json.NewEncoder(out).Encode(found)
@@ -118,6 +121,28 @@ func (f *getFlags) run(cmd *cobra.Command, args []string) error {
 		_, err = out.Write(append(value, '\n'))
 	}
 	return errors.Join(err, missing)
+}
+
+// find returns the records of the key, its latest record with a value, and why there is none. If no
+// partition was requested, and the one that Kafka's default partitioner chooses has no record of
+// the key, it searches all partitions.
+func (f *getFlags) find(ctx context.Context, client *remote.Client) (found report.Keys,
+	latest *report.KeyRecord, missing, err error) {
+	if found, err = client.Keys(ctx, f.orDefault(), f.KeyQuery); err != nil {
+		return found, nil, nil, err
+	}
+	latest, missing = remote.LatestValue(&found)
+	var none *remote.NoValue
+	if f.All || f.Partition >= 0 || !errors.As(missing, &none) || !none.NoRecord() {
+		return found, latest, missing, nil
+	}
+	all := f.KeyQuery
+	all.All = true
+	if found, err = client.Keys(ctx, f.orDefault(), all); err != nil {
+		return found, nil, nil, err
+	}
+	latest, missing = remote.LatestValue(&found)
+	return found, latest, missing, nil
 }
 
 // isTerminal reports whether a writer is a terminal.

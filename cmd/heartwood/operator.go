@@ -1,11 +1,13 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
 	"net/http"
 	"os"
 	"strings"
+	"sync"
 
 	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
@@ -21,6 +23,7 @@ import (
 	"heartwood.dev/heartwood/controllers"
 	accesskube "heartwood.dev/heartwood/internal/access/kube"
 	"heartwood.dev/heartwood/internal/broker"
+	"heartwood.dev/heartwood/internal/loglevel"
 	"heartwood.dev/heartwood/internal/metadata/kube"
 	"heartwood.dev/heartwood/internal/operator/render"
 	"heartwood.dev/heartwood/internal/version"
@@ -33,6 +36,7 @@ type operatorFlags struct {
 	electLeader, pprof     bool
 	authorizeMetrics       bool
 	identity               string
+	levelFile              string
 }
 
 // namespaceFile is the file in which Kubernetes provides the pod's own namespace to its containers.
@@ -62,12 +66,24 @@ func operatorCommand() *cobra.Command {
 	flags.StringVar(&f.identity, "identity", "", "`IDENTITY` of the Lease's holder: unique among "+
 		"operators and stable across restarts, such as the pod's name (default: random at each start)")
 	level := addLogLevel(cmd, slog.LevelInfo)
+	flags.StringVar(&f.levelFile, "log-level-file", "", "`FILE` that contains the log level, "+
+		"instead of --log-level; it is read again every few seconds")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if err := required(cmd, "image"); err != nil {
 			return err
 		}
 		logger := level.jsonLogger(cmd.ErrOrStderr())
 		ctrl.SetLogger(logr.FromSlogHandler(logger.Handler()))
+		if f.levelFile != "" {
+			file := loglevel.File{Path: f.levelFile, Level: level.current(), Logger: logger}
+			if err := file.Load(); err != nil {
+				return err
+			}
+			var following sync.WaitGroup
+			ctx, stop := context.WithCancel(cmd.Context())
+			following.Go(func() { file.Follow(ctx) })
+			defer func() { stop(); following.Wait() }()
+		}
 		manager, err := newManager(f)
 		if err != nil {
 			return err

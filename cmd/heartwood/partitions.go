@@ -28,8 +28,9 @@ command in a pod:
 
 With --retained it shows the partitions of deleted topics whose records are retained
 (reclaimPolicy Retain), and the brokers that hold the records. A topic that is created again under
-its name continues with these records. To delete them, create the topic again with reclaimPolicy
-Delete, and delete it.`,
+its name continues with these records. 'kubectl heartwood retained remove TOPIC' deletes them. In
+'heartwood dev', give the LogCluster the annotation heartwood.dev/remove-retained: TOPIC=ID, with
+the ID of the topic in this table. STATE is Removing until all brokers have deleted the records.`,
 		Example: `  heartwood partitions
   heartwood partitions tickets --json | jq '.partitions[] | select(.reason)'`,
 		RunE: func(cmd *cobra.Command, names []string) error {

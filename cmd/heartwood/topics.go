@@ -16,6 +16,7 @@ func topicsCommand() *cobra.Command {
 		Short: "Show topics and the state of their compaction",
 		Long: `Show topics and the state of their compaction, one per line, like kubectl get topics.
 
+RECORDS is the number of records in the leaders' logs of a compacted topic; ~ marks an estimate.
 DIRTY is the highest dirty ratio of any partition. RECLAIMABLE is the size that cleaning all
 partitions would free (a dash if unknown). CLEANED is the time since the last pass of the partition
 that has not been cleaned for the longest time. WHY is the reason and the message of the Topic's

@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"heartwood.dev/heartwood/internal/loglevel"
 )
 
 // usageError is an error in flags, arguments or manifests; its exit code is 2.
@@ -84,7 +86,10 @@ func (a addressFlag) Set(text string) error {
 }
 
 // logLevel is the value of flag --log-level.
-type logLevel struct{ slog.Level }
+type logLevel struct {
+	slog.Level
+	changing *loglevel.Level // set by current
+}
 
 func (l *logLevel) Type() string { return "LEVEL" }
 
@@ -100,20 +105,28 @@ func (l *logLevel) Set(text string) error {
 // addLogLevel adds flag --log-level with a default. The result contains the flag's value once cobra
 // has parsed the flags, that is in RunE.
 func addLogLevel(cmd *cobra.Command, value slog.Level) *logLevel {
-	level := &logLevel{value}
+	level := &logLevel{Level: value}
 	cmd.Flags().Var(level, "log-level",
 		"`LEVEL` of the log on standard error: debug, info, warn or error")
 	return level
 }
 
+// current returns the level of the process's log. It begins with the flag's value and may change.
+func (l *logLevel) current() *loglevel.Level {
+	if l.changing == nil {
+		l.changing = loglevel.New(l.Level)
+	}
+	return l.changing
+}
+
 // textLogger returns a logger that writes text.
 func (l *logLevel) textLogger(out io.Writer) *slog.Logger {
-	return slog.New(slog.NewTextHandler(out, &slog.HandlerOptions{Level: l.Level}))
+	return slog.New(slog.NewTextHandler(out, &slog.HandlerOptions{Level: l.current()}))
 }
 
 // jsonLogger returns a logger that writes JSON.
 func (l *logLevel) jsonLogger(out io.Writer) *slog.Logger {
-	return slog.New(slog.NewJSONHandler(out, &slog.HandlerOptions{Level: l.Level}))
+	return slog.New(slog.NewJSONHandler(out, &slog.HandlerOptions{Level: l.current()}))
 }
 
 // helpColumns is the maximum width of help texts.

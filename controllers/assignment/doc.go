@@ -11,6 +11,8 @@
 //  2. The entry of a partition whose records are to be deleted is removed only after a read from
 //     the API server itself has proved that the Topic does not exist: the cache may be outdated.
 //  3. A change of an assignment is written only if the entry is the one on which it was decided.
+//  4. In a new LogCluster, partitions are assigned when the racks of its brokers are known
+//     (racks.go), because an assignment is permanent.
 //
 // Only one worker runs, because an assignment depends on the number of replicas on each broker: two
 // passes at the same time would choose the same brokers with the fewest replicas.

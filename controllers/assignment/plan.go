@@ -2,6 +2,7 @@ package assignment
 
 import (
 	"slices"
+	"time"
 
 	"heartwood.dev/heartwood/api/v1alpha1"
 	"heartwood.dev/heartwood/controllers/refusal"
@@ -15,8 +16,10 @@ import (
 type input struct {
 	cluster *v1alpha1.LogCluster // nil if it does not exist
 	topics  []*v1alpha1.Topic    // of the LogCluster
-	racks   map[int32]string     // rack of each broker whose Lease contains one
-	sets    *sets.Cluster
+	racks   map[int32]brokerRack // of each broker that has registered
+	// racksAwaited is the time for which new partitions wait for racks; 0 if they do not wait.
+	racksAwaited time.Duration
+	sets         *sets.Cluster
 }
 
 // plan contains the changes that one pass makes.
@@ -28,6 +31,16 @@ type plan struct {
 	// taken are Topics whose requested reassignments are written, so that their annotations are to
 	// be removed.
 	taken []*v1alpha1.Topic
+	waits bool // new partitions wait for racks
+	// begun are the deleted topics of which at least one partition is being removed. The others
+	// follow: no Topic must continue with a part of the records.
+	begun map[v1alpha1.GivenUp]bool
+}
+
+// begins reports whether a change begins the removal of the records of a deleted topic.
+func (p *plan) begins(change assignmentChange) bool {
+	return change.after != nil && change.after.Reclaim == partitionset.Remove &&
+		!p.begun[v1alpha1.GivenUp{Topic: change.key.Topic, ID: change.after.Tag}]
 }
 
 // assignmentChange replaces the assignment of a partition.
@@ -58,9 +71,12 @@ type owner struct {
 func newPlan(in input) plan {
 	p := planner{input: in, load: map[int32]int{}, owners: map[string]owner{},
 		oldest: map[string]*v1alpha1.Topic{}}
-	for _, entry := range in.sets.All() {
-		if a := entry.Assignment; a != nil && a.Reclaim != partitionset.Retained {
+	p.begun = map[v1alpha1.GivenUp]bool{}
+	for key, entry := range in.sets.All() {
+		if a := entry.Assignment; a != nil && !a.Reclaim.Orphaned() {
 			p.addLoad(a.Replicas)
+		} else if a != nil && a.Reclaim == partitionset.Remove {
+			p.begun[v1alpha1.GivenUp{Topic: key.Topic, ID: a.Tag}] = true
 		}
 	}
 	p.topics = slices.SortedFunc(slices.Values(in.topics), func(a, b *v1alpha1.Topic) int {
@@ -94,6 +110,7 @@ type work struct {
 	fresh   map[int32]*partitionset.Assignment // the value is the entry that is replaced, or nil
 	current map[int32]partitionset.Assignment  // assignments that the Topic keeps or adopts
 	before  map[int32]*partitionset.Assignment // the entries of current
+	lent    map[int32]bool                     // partitions whose second replica is lent
 	blocked []partitionset.Key                 // retained partitions that still have a leader
 	deleted []partitionset.Key                 // states of an earlier Topic without its records
 }
@@ -130,7 +147,7 @@ func (p *planner) assignTopic(o owner) bool {
 func (p *planner) gather(o owner) work {
 	w := work{fresh: map[int32]*partitionset.Assignment{},
 		current: map[int32]partitionset.Assignment{},
-		before:  map[int32]*partitionset.Assignment{}}
+		before:  map[int32]*partitionset.Assignment{}, lent: map[int32]bool{}}
 	for index := range o.topic.Spec.Partitions {
 		key := key(o.topic, index)
 		if p.sets.Invalid(key) {
@@ -145,6 +162,10 @@ func (p *planner) gather(o owner) work {
 			w.keep(o, index, nil, state.Replicas)
 		case a.Tag == o.tag:
 			w.keep(o, index, a, a.Replicas)
+			w.lent[index] = entry.Lent
+		case p.removing(key, entry):
+			// The partition is new once the brokers have removed the records: a broker that still
+			// has them would continue with them.
 		case a.Reclaim == partitionset.Delete && state != nil:
 			w.deleted = append(w.deleted, key)
 		case a.Reclaim == partitionset.Delete:
@@ -180,7 +201,7 @@ func (p *planner) settled(o owner, w work) bool {
 	for index, a := range w.current {
 		before := w.before[index]
 		if before == nil || before.Tag != a.Tag || before.Reclaim != a.Reclaim ||
-			p.cluster != nil && !p.hasValidReplicas(o, a) {
+			p.cluster != nil && !p.hasValidReplicas(o, w, index) {
 			return false
 		}
 	}
@@ -192,11 +213,15 @@ func (p *planner) replicas(o owner) int {
 	return metadata.Replicas(o.topic.Spec.TopicSettings, p.cluster)
 }
 
-// hasValidReplicas reports whether a partition has as many replicas as the Topic requests, none of
-// them on a broker that is to be removed. Replicas on any other brokers are valid, because a user
-// may have moved them there.
-func (p *planner) hasValidReplicas(o owner, a partitionset.Assignment) bool {
-	return len(a.Replicas) == p.replicas(o) && slices.Max(a.Replicas) < p.cluster.Spec.Brokers
+// hasValidReplicas reports whether a partition has as many replicas as the Topic requests, besides
+// one that is lent during a rolling update, and none of them on a broker that is to be removed.
+// Replicas on any other brokers are valid, because a user may have moved them there.
+func (p *planner) hasValidReplicas(o owner, w work, index int32) bool {
+	replicas, want := w.current[index].Replicas, p.replicas(o)
+	if w.lent[index] && want == 1 && slices.Equal(replicas, w.before[index].Replicas) {
+		want++
+	}
+	return len(replicas) == want && slices.Max(replicas) < p.cluster.Spec.Brokers
 }
 
 // assignFresh assigns new partitions. A partition with an entry in spec.initialReplicas gets the
@@ -206,7 +231,8 @@ func (p *planner) hasValidReplicas(o owner, a partitionset.Assignment) bool {
 //
 // All brokers of the LogCluster's spec are candidates, even those that are down: an assignment is
 // permanent, so the present state of brokers must not affect it. Only brokers whose volumes are
-// almost full get no new replicas.
+// almost full get no new replicas. While the racks of brokers are awaited, partitions wait for
+// them; those with an entry in spec.initialReplicas do not.
 func (p *planner) assignFresh(o owner, w work) {
 	isNew := func(index int32) bool { _, fresh := w.fresh[index]; return fresh }
 	initial, err := metadata.InitialReplicas(&o.topic.Spec, p.cluster, p.cluster.Spec.Brokers, isNew)
@@ -225,6 +251,10 @@ func (p *planner) assignFresh(o owner, w work) {
 		}
 		if next == index {
 			index++
+			continue
+		}
+		if p.racksAwaited > 0 && racksMatter(p.replicas(o), p.cluster.Spec.Brokers) {
+			p.waits, index = true, next
 			continue
 		}
 		assigned, err := placement.Assign(p.brokers(o), p.load, int(index), int(next-index),
@@ -270,8 +300,9 @@ func (p *planner) fit(o owner, w work) {
 	var invalid []int32
 	var current [][]int32
 	for _, index := range sorted(w.current) {
-		if a := w.current[index]; !p.hasValidReplicas(o, a) {
-			invalid, current = append(invalid, index), append(current, a.Replicas)
+		if !p.hasValidReplicas(o, w, index) {
+			invalid = append(invalid, index)
+			current = append(current, w.current[index].Replicas)
 		}
 	}
 	if len(invalid) == 0 {
@@ -308,7 +339,7 @@ func (p *planner) brokers(o owner) []placement.Broker {
 	internal := metadata.InternalTopic(o.topic.KafkaName())
 	brokers, full := make([]placement.Broker, p.cluster.Spec.Brokers), p.cluster.FullBrokers()
 	for id := range brokers {
-		brokers[id] = placement.Broker{ID: int32(id), Rack: p.racks[int32(id)],
+		brokers[id] = placement.Broker{ID: int32(id), Rack: p.racks[int32(id)].name,
 			Full:     full[int32(id)] && !internal,
 			Cordoned: !p.cluster.Spec.MayReceive(int32(id))}
 	}

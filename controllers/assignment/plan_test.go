@@ -336,3 +336,46 @@ func checkAssigned(t *testing.T, w *world, topic *v1alpha1.Topic, brokers int,
 		}
 	}
 }
+
+func TestLentReplicasStay(t *testing.T) {
+	w := newWorld(3, 1)
+	topic := w.topic("orders", 2, 1)
+	w.pass()
+	for index := range int32(2) {
+		w.lead("orders", index)
+	}
+	set := w.in.sets.Sets[0]
+	home := func() []int32 {
+		entry, _ := set.Get(partitionset.Key{Topic: "orders"})
+		return entry.Assignment.Replicas[:1]
+	}
+	lend := func() {
+		set.Lend(partitionset.Key{Topic: "orders"}, (home()[0]+1)%3)
+	}
+	before := w.texts()
+	lend()
+	if p := newPlan(w.in); len(p.assign) > 0 {
+		t.Errorf("a loan is ended: %+v", p.assign)
+	}
+	set.KeepLent(partitionset.Key{Topic: "orders"})
+	w.pass() // it has one replica too many now
+	w.expect(t, before)
+
+	lend()
+	other := (home()[0] + 2) % 3
+	topic.Annotations = map[string]string{v1alpha1.AnnotationReassign: fmt.Sprintf("0=%d", other)}
+	w.pass()
+	before["orders/0"] = fmt.Sprint(other)
+	if got := w.texts(); !maps.Equal(got, before) {
+		t.Errorf("after a move of a partition with a loan: %v, want %v", got, before)
+	}
+	topic.Annotations = nil
+
+	lend()
+	topic.Spec.Replicas = new(int32(3))
+	w.pass()
+	if entry, _ := set.Get(partitionset.Key{Topic: "orders"}); len(entry.Assignment.Replicas) != 3 ||
+		entry.Lent {
+		t.Errorf("with three replicas: %+v, lent %t", entry.Assignment, entry.Lent)
+	}
+}

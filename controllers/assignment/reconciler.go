@@ -6,16 +6,18 @@ import (
 	"fmt"
 	"time"
 
-	coordinationv1 "k8s.io/api/coordination/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"heartwood.dev/heartwood/api/v1alpha1"
+	"heartwood.dev/heartwood/controllers/conditions"
 	"heartwood.dev/heartwood/controllers/index"
 	"heartwood.dev/heartwood/controllers/keyed"
 	"heartwood.dev/heartwood/controllers/laststatus"
@@ -24,6 +26,7 @@ import (
 	"heartwood.dev/heartwood/internal/partitionset/commit"
 )
 
+// +kubebuilder:rbac:groups=heartwood.dev,resources=logclusters,verbs=get;list;watch;patch
 // +kubebuilder:rbac:groups=heartwood.dev,resources=topics,verbs=get;list;watch;patch
 // +kubebuilder:rbac:groups=heartwood.dev,resources=partitionsets,verbs=get;list;watch;create;update;delete
 // +kubebuilder:rbac:groups=heartwood.dev,resources=partitionsets/status,verbs=get;update
@@ -46,6 +49,13 @@ type Reconciler struct {
 	Live   client.Reader // reads from the API server itself
 	Sets   *sets.Reader
 	Writer *commit.Writer
+	// Racks returns the rack of a broker by the label of its node. known is false until the node was
+	// read; it is true and the rack "" if the node has no such label, or the operator may not read
+	// nodes.
+	Racks func(lease types.NamespacedName) (rack string, known bool)
+	// RackChanges receives the LogCluster of a broker whose rack has become known.
+	RackChanges <-chan event.GenericEvent
+	Events      conditions.Recorder
 	// Pause is the minimum time between two passes that write assignments; default 200 ms.
 	Pause time.Duration
 
@@ -56,7 +66,8 @@ type Reconciler struct {
 // Setup adds the controller to a manager.
 func (r *Reconciler) Setup(mgr ctrl.Manager) error {
 	r.Pause = cmp.Or(r.Pause, defaultPause)
-	placementChanged := builder.WithPredicates(watch.PlacementChanged)
+	placementChanged := builder.WithPredicates(predicate.Or(watch.PlacementChanged,
+		predicate.Predicate(givenUpChanged)))
 	ofCluster := watch.Coalesce(delay, watch.ClusterOf)
 	return watch.NewController(mgr, "assignment", 1).
 		For(&v1alpha1.LogCluster{}, placementChanged).
@@ -66,6 +77,7 @@ func (r *Reconciler) Setup(mgr ctrl.Manager) error {
 				return e.ObjectOld.GetUID() != e.ObjectNew.GetUID() || changesAssignments.Update(e)
 			},
 		})).
+		WatchesRawSource(source.Channel(r.RackChanges, &handler.EnqueueRequestForObject{})).
 		Complete(r)
 }
 
@@ -98,6 +110,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err := r.write(ctx, name, in, plan); err != nil {
 		return ctrl.Result{}, err
 	}
+	if err := r.settle(ctx, in); err != nil {
+		return ctrl.Result{}, err
+	}
 	again := time.Duration(0)
 	for _, topic := range plan.taken {
 		removed, err := r.removeRequest(ctx, topic)
@@ -111,6 +126,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if in.cluster == nil {
 		r.next.Delete(req.NamespacedName)
 		return ctrl.Result{}, r.deleteEmpty(ctx, in.sets)
+	}
+	if plan.waits && (again == 0 || in.racksAwaited < again) {
+		again = in.racksAwaited
 	}
 	return ctrl.Result{RequeueAfter: again}, nil
 }
@@ -149,28 +167,15 @@ func (r *Reconciler) gather(ctx context.Context, key types.NamespacedName) (in i
 	for i := range topics.Items {
 		in.topics = append(in.topics, &topics.Items[i])
 	}
-	in.racks, err = r.racks(ctx, key)
-	return in, true, err
-}
-
-// racks reads the brokers' racks from their Leases. A broker that has never run has no Lease and is
-// treated like a broker without a rack.
-func (r *Reconciler) racks(ctx context.Context, key types.NamespacedName) (map[int32]string,
-	error) {
-	leases := &coordinationv1.LeaseList{}
-	if err := r.List(ctx, leases, client.InNamespace(key.Namespace),
-		client.MatchingLabels{v1alpha1.LabelCluster: key.Name},
-		client.UnsafeDisableDeepCopy); err != nil {
-		return nil, fmt.Errorf("list the brokers' leases: %w", err)
+	racks, err := r.racks(ctx, key)
+	if err != nil {
+		return in, false, err
 	}
-	racks := map[int32]string{}
-	for i := range leases.Items {
-		cluster, broker, ok := v1alpha1.ParseBrokerLeaseName(leases.Items[i].Name)
-		if ok && cluster == key.Name {
-			racks[broker] = leases.Items[i].Annotations[v1alpha1.AnnotationRack]
-		}
+	in.racks = racks.brokers
+	if in.cluster != nil {
+		in.racksAwaited = racks.awaited(in.cluster.Spec.Brokers, time.Now())
 	}
-	return racks, nil
+	return in, true, nil
 }
 
 // removeRequest removes the annotation by which a user has requested reassignments. The write is a

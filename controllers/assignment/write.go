@@ -20,7 +20,8 @@ import (
 // concurrentReads is the number of Topics that are read at the same time.
 const concurrentReads = 8
 
-// verify removes the removals of entries whose Topic exists according to the API server itself.
+// verify removes the removals of entries whose Topic exists according to the API server itself, and
+// the removals of records of Topics that exist again, unless a part of the records was removed.
 func (r *Reconciler) verify(ctx context.Context, cluster types.NamespacedName, in input,
 	p *plan) error {
 	suspects := map[string]*v1alpha1.Topic{}
@@ -28,7 +29,7 @@ func (r *Reconciler) verify(ctx context.Context, cluster types.NamespacedName, i
 		suspects[key.Topic] = &v1alpha1.Topic{}
 	}
 	for _, change := range p.assign {
-		if change.after == nil {
+		if change.after == nil || p.begins(change) {
 			suspects[change.key.Topic] = &v1alpha1.Topic{}
 		}
 	}
@@ -56,7 +57,8 @@ func (r *Reconciler) verify(ctx context.Context, cluster types.NamespacedName, i
 	}
 	p.removed = slices.DeleteFunc(p.removed, exists)
 	p.assign = slices.DeleteFunc(p.assign, func(change assignmentChange) bool {
-		return change.after == nil && exists(change.key)
+		return change.after == nil && exists(change.key) ||
+			p.begins(change) && suspects[change.key.Topic].Spec.Cluster == cluster.Name
 	})
 	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -31,10 +32,11 @@ const (
 
 // racks writes each broker's rack into the broker's Lease. Placement and all brokers read it there.
 //
-// A broker's rack is the value of a label of its pod's node. A broker has no permission to read
-// nodes; the operator has this permission if it watches all namespaces. An operator without this
-// permission does not change the Leases: brokers then have no racks, unless a user wrote racks into
-// the Leases.
+// A broker's rack is the value of a label of its pod's node. Since Kubernetes 1.35 the API server
+// copies the node's region and zone to the labels of the pod (KEP-4742). Otherwise the operator
+// reads the node. A broker has no permission to read nodes; the operator has this permission if it
+// watches all namespaces. An operator without this permission does not change the Leases: brokers
+// then have no racks, unless a user wrote racks into the Leases.
 type racks struct {
 	client.Client
 	// nodes reads from the API server itself. A cache would need a watch of nodes, which would
@@ -43,6 +45,8 @@ type racks struct {
 	// known caches the results of reads, by the broker's Lease. After a restart of the operator it
 	// is empty, which costs one read per broker.
 	known keyed.Map[rack]
+	// forbidden is set while the API server refuses reads of nodes to the operator.
+	forbidden atomic.Bool
 }
 
 // rack is the result of reading the node of a broker.
@@ -57,6 +61,13 @@ type rack struct {
 func newRacks(c client.Client,
 	nodes client.Reader) *racks {
 	return &racks{Client: c, nodes: nodes}
+}
+
+// of returns the rack that a broker's node has by its label. known is false until the node was
+// read. If the operator may not read nodes, no rack will be known: then of returns "" and true.
+func (r *racks) of(key types.NamespacedName) (name string, known bool) {
+	read, _ := r.known.Get(key)
+	return read.name, read.found || r.forbidden.Load()
 }
 
 // write ensures that a broker's Lease contains the rack of its pod's node. If the update conflicts
@@ -77,26 +88,40 @@ func (r *racks) write(ctx context.Context, key types.NamespacedName, cluster str
 		owner); err != nil {
 		return client.IgnoreNotFound(err)
 	}
-	of := r.read(ctx, key, pod.Spec.NodeName, cmp.Or(owner.Spec.RackKey, corev1.LabelTopologyZone))
+	label := cmp.Or(owner.Spec.RackKey, corev1.LabelTopologyZone)
+	of := rack{node: pod.Spec.NodeName, label: label, name: pod.Labels[label], found: true}
+	if of.name == "" {
+		of = r.read(ctx, key, pod.Spec.NodeName, label)
+	} else {
+		r.known.Set(key, of)
+	}
 	if !of.found || lease.Annotations[v1alpha1.AnnotationRack] == of.name {
 		return nil
 	}
-	return r.update(ctx, lease, of.name)
+	_, err = setAnnotation(ctx, r.Client, lease, v1alpha1.AnnotationRack, of.name)
+	return err
 }
 
-// update writes a rack into lease, which was read before. It uses compare-and-swap, so that it
-// cannot overwrite a later holder or renewTime of the Lease.
-func (r *racks) update(ctx context.Context, lease *coordinationv1.Lease, name string) error {
+// setAnnotation sets an annotation of a Lease that was read before, or removes it if the value is
+// empty. It uses compare-and-swap, so that it cannot overwrite a later holder or renewTime of the
+// Lease. written is false after a conflict, and if the Lease does not exist any more.
+func setAnnotation(ctx context.Context, c client.Client, lease *coordinationv1.Lease, name,
+	value string) (written bool, err error) {
 	changed := lease.DeepCopy()
-	changed.Annotations[v1alpha1.AnnotationRack] = name
-	if name == "" {
-		delete(changed.Annotations, v1alpha1.AnnotationRack)
+	if changed.Annotations == nil {
+		changed.Annotations = map[string]string{}
 	}
-	if err := r.Update(ctx, changed); err != nil && !apierrors.IsConflict(err) &&
-		!apierrors.IsNotFound(err) {
-		return fmt.Errorf("write the rack into lease %s: %w", lease.Name, err)
+	if changed.Annotations[name] = value; value == "" {
+		delete(changed.Annotations, name)
 	}
-	return nil
+	switch err := c.Update(ctx, changed); {
+	case err == nil:
+		return true, nil
+	case apierrors.IsConflict(err) || apierrors.IsNotFound(err):
+		return false, nil
+	default:
+		return false, fmt.Errorf("write annotation %s of lease %s: %w", name, lease.Name, err)
+	}
 }
 
 // read returns the rack of a node. It reads the node only if the cached result is no longer valid.
@@ -111,6 +136,7 @@ func (r *racks) read(ctx context.Context, key types.NamespacedName, node, label 
 	read := &metav1.PartialObjectMetadata{}
 	read.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Node"))
 	err := r.nodes.Get(timed, client.ObjectKey{Name: node}, read)
+	r.forbidden.Store(apierrors.IsForbidden(err))
 	found := rack{node: node, label: label, name: read.Labels[label], found: err == nil,
 		validUntil: now.Add(rackReadInterval)}
 	switch {

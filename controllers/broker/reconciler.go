@@ -17,6 +17,7 @@ import (
 
 	"heartwood.dev/heartwood/api/v1alpha1"
 	"heartwood.dev/heartwood/controllers/brokerstate"
+	"heartwood.dev/heartwood/controllers/conditions"
 	"heartwood.dev/heartwood/controllers/keyed"
 	"heartwood.dev/heartwood/controllers/peertls"
 	"heartwood.dev/heartwood/controllers/watch"
@@ -37,14 +38,19 @@ type Reconciler struct {
 	// Brokers is shared with the controllers that this one notifies, so that all of them use the
 	// same broker states.
 	Brokers *brokerstate.Tracker
+	Events  conditions.Recorder
 	// Notified are the channels to which the broker's LogCluster is sent, in this order. Other
 	// controllers receive from them.
 	Notified []chan<- event.GenericEvent
+	// RackKnown is the channel to which the broker's LogCluster is sent when the broker's rack
+	// becomes known.
+	RackKnown chan<- event.GenericEvent
 
 	// last contains the state of which the other controllers were notified, of each broker whose
 	// state is not the zero value.
 	last        keyed.Map[placement.BrokerState]
 	racks       *racks
+	isolation   *isolation
 	endpoints   *endpoints
 	connections *connections
 	exited      chan event.GenericEvent // Leases of brokers whose process has exited
@@ -54,6 +60,7 @@ type Reconciler struct {
 func (r *Reconciler) Setup(mgr ctrl.Manager) error {
 	r.exited = make(chan event.GenericEvent)
 	r.racks = newRacks(r.Client, r.Live)
+	r.isolation = &isolation{Client: r.Client, live: r.Live, brokers: r.Brokers, events: r.Events}
 	r.endpoints = &endpoints{Client: r.Client, nodes: r.Live}
 	r.connections = newConnections(r.processExited)
 	if err := mgr.Add(r.connections); err != nil {
@@ -99,9 +106,13 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err := r.notify(ctx, req.NamespacedName, cluster, state); err != nil {
 		return ctrl.Result{}, err
 	}
+	if err := r.isolation.evaluate(ctx, types.NamespacedName{Namespace: req.Namespace,
+		Name: cluster}); err != nil {
+		return ctrl.Result{}, err
+	}
 	// Racks and endpoints are written after the notifications, so that elections do not wait for
 	// them.
-	if err := r.racks.write(ctx, req.NamespacedName, cluster); err != nil {
+	if err := r.writeRack(ctx, req.NamespacedName, cluster); err != nil {
 		return ctrl.Result{}, err
 	}
 	if err := r.endpoints.write(ctx, req.NamespacedName, cluster); err != nil {
@@ -144,10 +155,8 @@ func (r *Reconciler) notify(ctx context.Context, key types.NamespacedName, clust
 	if last, _ := r.last.Get(key); last == state {
 		return nil
 	}
-	object := &v1alpha1.LogCluster{}
-	object.Namespace, object.Name = key.Namespace, cluster
 	for _, to := range r.Notified {
-		if err := watch.Send(ctx, to, object); err != nil {
+		if err := watch.Send(ctx, to, logCluster(key.Namespace, cluster)); err != nil {
 			return err
 		}
 	}
@@ -157,6 +166,33 @@ func (r *Reconciler) notify(ctx context.Context, key types.NamespacedName, clust
 	}
 	r.last.Set(key, state)
 	return nil
+}
+
+// writeRack writes the broker's rack into its Lease, and sends a notification if it has just become
+// known.
+func (r *Reconciler) writeRack(ctx context.Context, key types.NamespacedName,
+	cluster string) error {
+	_, before := r.racks.of(key)
+	if err := r.racks.write(ctx, key, cluster); err != nil {
+		return err
+	}
+	if _, known := r.racks.of(key); before || !known {
+		return nil
+	}
+	return watch.Send(ctx, r.RackKnown, logCluster(key.Namespace, cluster))
+}
+
+// Rack returns the broker's rack by the label of its node; see assignment.Reconciler. It is safe
+// for concurrent use after Setup.
+func (r *Reconciler) Rack(lease types.NamespacedName) (name string, known bool) {
+	return r.racks.of(lease)
+}
+
+// logCluster returns a LogCluster that contains only its name, for a notification.
+func logCluster(namespace, name string) *v1alpha1.LogCluster {
+	object := &v1alpha1.LogCluster{}
+	object.Namespace, object.Name = namespace, name
+	return object
 }
 
 // brokerOf returns the LogCluster of the broker to which a Lease belongs, and the address at which

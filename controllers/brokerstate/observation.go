@@ -48,7 +48,7 @@ func (o observation) observe(current *coordinationv1.Lease, now time.Time) obser
 			Epoch:      lease.Epoch(current),
 			Directory:  current.Annotations[v1alpha1.AnnotationDirectory],
 			CleanEpoch: v1alpha1.LeaseCleanEpoch(current.Annotations),
-			Leaving:    lease.Leaving(current),
+			Leaving:    lease.Leaving(current) || lease.Isolated(current),
 		},
 		pod: current.Annotations[v1alpha1.AnnotationPod], podChanged: o.podChanged,
 		confirmed: o.confirmed, liveRenewed: o.liveRenewed,

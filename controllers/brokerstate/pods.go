@@ -3,10 +3,12 @@ package brokerstate
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -147,10 +149,16 @@ func TrimPod(object any) (any, error) {
 	trimmed := &corev1.Pod{TypeMeta: pod.TypeMeta}
 	trimmed.Name, trimmed.Namespace, trimmed.UID = pod.Name, pod.Namespace, pod.UID
 	trimmed.Labels, trimmed.ResourceVersion = pod.Labels, pod.ResourceVersion
-	if request := pod.Annotations[v1alpha1.AnnotationRestart]; request != "" {
-		trimmed.Annotations = map[string]string{v1alpha1.AnnotationRestart: request}
+	for _, key := range []string{v1alpha1.AnnotationRestart, v1alpha1.AnnotationRestartedFor} {
+		if value := pod.Annotations[key]; value != "" {
+			metav1.SetMetaDataAnnotation(&trimmed.ObjectMeta, key, value)
+		}
 	}
-	trimmed.DeletionTimestamp = pod.DeletionTimestamp
+	trimmed.CreationTimestamp, trimmed.DeletionTimestamp = pod.CreationTimestamp,
+		pod.DeletionTimestamp
+	if slices.Contains(pod.Finalizers, v1alpha1.FinalizerReplaceVolume) {
+		trimmed.Finalizers = []string{v1alpha1.FinalizerReplaceVolume}
+	}
 	trimmed.Spec.NodeName = pod.Spec.NodeName
 	trimmed.Status.ContainerStatuses = pod.Status.ContainerStatuses
 	for _, condition := range pod.Status.Conditions {

@@ -15,10 +15,10 @@ import (
 )
 
 // Shared holds parts of the status of LogClusters that other controllers than the writer of the
-// status decide: conditions, and the state of moves of replicas. A status has one writer, as two
-// writers of one list of conditions would overwrite each other's. After a restart of the operator
-// it is empty; the conditions in the status remain until they are set again. The zero value is not
-// usable.
+// status decide: conditions, the state of moves of replicas, and lost volumes. A status has one
+// writer, as two writers of one list of conditions would overwrite each other's. After a restart of
+// the operator it is empty; the conditions in the status remain until they are set again. The zero
+// value is not usable.
 type Shared struct {
 	changes chan event.GenericEvent
 
@@ -26,6 +26,7 @@ type Shared struct {
 		sync.Mutex
 		conditions map[types.NamespacedName]map[string]metav1.Condition // by type
 		rebalances map[types.NamespacedName]*v1alpha1.RebalanceStatus
+		volumes    map[types.NamespacedName][]v1alpha1.LostVolume
 	}
 }
 
@@ -34,6 +35,7 @@ func NewShared() *Shared {
 	s := &Shared{changes: make(chan event.GenericEvent)}
 	s.mu.conditions = map[types.NamespacedName]map[string]metav1.Condition{}
 	s.mu.rebalances = map[types.NamespacedName]*v1alpha1.RebalanceStatus{}
+	s.mu.volumes = map[types.NamespacedName][]v1alpha1.LostVolume{}
 	return s
 }
 
@@ -94,6 +96,30 @@ func (s *Shared) Rebalance(cluster types.NamespacedName) *v1alpha1.RebalanceStat
 	return s.mu.rebalances[cluster]
 }
 
+// SetLostVolumes sets the lost volumes, which must not be changed any more, and notifies the writer
+// of the status if they differ from the last ones. It returns an error only if ctx ends.
+func (s *Shared) SetLostVolumes(ctx context.Context, cluster *v1alpha1.LogCluster,
+	lost []v1alpha1.LostVolume) error {
+	key := types.NamespacedName{Namespace: cluster.Namespace, Name: cluster.Name}
+	s.mu.Lock()
+	last, known := s.mu.volumes[key]
+	s.mu.volumes[key] = lost
+	s.mu.Unlock()
+	if known && equality.Semantic.DeepEqual(last, lost) {
+		return nil
+	}
+	return s.notify(ctx, cluster)
+}
+
+// LostVolumes returns the lost volumes; known is false if they are not known yet.
+func (s *Shared) LostVolumes(cluster types.NamespacedName) (lost []v1alpha1.LostVolume,
+	known bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	lost, known = s.mu.volumes[cluster]
+	return lost, known
+}
+
 func (s *Shared) store(key types.NamespacedName, condition metav1.Condition) (changed bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -128,4 +154,5 @@ func (s *Shared) Forget(cluster types.NamespacedName) {
 	defer s.mu.Unlock()
 	delete(s.mu.conditions, cluster)
 	delete(s.mu.rebalances, cluster)
+	delete(s.mu.volumes, cluster)
 }

@@ -143,6 +143,9 @@ func (r *Reconciler) gather(ctx context.Context, object *v1alpha1.PartitionSet,
 	if err := r.gatherBrokers(ctx, object, set, now, &b); err != nil {
 		return ballot{}, nil, 0, err
 	}
+	if err := r.gatherReplaced(ctx, object, set, &b); err != nil {
+		return ballot{}, nil, 0, err
+	}
 	memory, known := r.memories.Get(client.ObjectKeyFromObject(object))
 	if !known {
 		memory = newMemory()

@@ -60,10 +60,7 @@ func (s *scope) drain() draining {
 // scaledCondition returns condition Scaled.
 func (s *scope) scaledCondition(d draining) metav1.Condition {
 	condition := metav1.Condition{Type: v1alpha1.ConditionScaled, Status: metav1.ConditionFalse}
-	target, running := s.cluster.Spec.Brokers, int32(0)
-	if replicas := s.brokers.Spec.Replicas; replicas != nil {
-		running = *replicas
-	}
+	target, running := s.cluster.Spec.Brokers, s.runningBrokers()
 	switch {
 	case d.replicas > 0 && len(d.tooMany) > 0:
 		condition.Reason = v1alpha1.ReasonReplicasDoNotFit

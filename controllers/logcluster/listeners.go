@@ -114,12 +114,13 @@ var endpointsChanged = predicate.Funcs{
 	},
 }
 
-// endpointsOf returns the endpoints and the volume in a Lease.
+// endpointsOf returns the endpoints, the volume and the version in a Lease.
 func endpointsOf(lease client.Object) map[string]string {
 	found := map[string]string{}
 	for name, address := range lease.GetAnnotations() {
 		if strings.HasPrefix(name, v1alpha1.AnnotationEndpointPrefix) ||
-			name == v1alpha1.AnnotationVolume {
+			name == v1alpha1.AnnotationVolume || name == v1alpha1.AnnotationVersion ||
+			name == v1alpha1.AnnotationFormatLevel {
 			found[name] = address
 		}
 	}

@@ -1,7 +1,9 @@
 package logcluster
 
 import (
+	"cmp"
 	"fmt"
+	"reflect"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -22,6 +24,9 @@ const stuckAfter = 10 * time.Minute
 type step struct {
 	rollout.Decision
 	refusal string // why brokers refused the restart; "" if they did not
+	held    held   // with phase Held
+	volume  string // describes the replacement of a volume, if this is the step; or ""
+	lending string // describes the loans of replicas for which the restart waits; or ""
 }
 
 // outcome is the result of Reconciler's last reconciliation of a LogCluster.
@@ -30,6 +35,8 @@ type outcome struct {
 	failure    string // error of the apply; "" after success
 	foreign    bool   // failure says that a foreign object has the name of one of the LogCluster's
 	paused     bool
+	applying   string // what the replacement of the StatefulSet waits for; "" if it is applied
+	storage    storage
 	step       step
 	since      time.Time // when the rolling update began to wait for what it waits for now
 }
@@ -44,7 +51,7 @@ func (o *outcome) fail(err error) {
 
 // complete reports whether the spec is applied and every broker runs the latest template.
 func (o outcome) complete() bool {
-	return o.failure == "" && !o.paused && o.step.Phase == rollout.Complete
+	return o.failure == "" && o.applying == "" && !o.paused && o.step.Phase == rollout.Complete
 }
 
 // Outcomes passes the results of Reconciler to StatusReconciler, which is the only writer of the
@@ -61,22 +68,26 @@ func (o *Outcomes) put(key types.NamespacedName, now outcome, at time.Time) (cha
 	}
 	o.last.Set(key, now)
 	stuck := now.stuck(at)
-	return !known || last != now || stuck
+	return !known || !reflect.DeepEqual(last, now) || stuck
 }
 
 // stuck reports whether the rolling update has waited for too long.
 func (o outcome) stuck(at time.Time) bool {
-	return o.step.Phase != rollout.Complete && at.Sub(o.since) >= stuckAfter
+	return o.step.Phase != rollout.Complete && o.step.Phase != rollout.Held &&
+		at.Sub(o.since) >= stuckAfter
 }
 
-// describe adds conditions Applied and RollingOut to a status. It sets ObservedGeneration to the
-// generation that was applied last.
+// describe adds conditions Applied, StorageResized and RollingOut to a status. It sets
+// ObservedGeneration to the generation that was applied last.
 func (o outcome) describe(s *scope, status *v1alpha1.LogClusterStatus, now time.Time) {
-	if o.generation == s.cluster.Generation && o.failure == "" && !o.paused {
+	if o.generation == s.cluster.Generation && o.failure == "" && o.applying == "" && !o.paused {
 		status.ObservedGeneration = s.cluster.Generation
 	}
-	for _, condition := range []metav1.Condition{o.appliedCondition(),
-		o.rollingOutCondition(s, status.Conditions, now)} {
+	all := []metav1.Condition{o.appliedCondition(), o.storage.condition()}
+	if o.applying == "" { // else no restart was decided, and RollingOut stays
+		all = append(all, o.rollingOutCondition(s, status.Conditions, now))
+	}
+	for _, condition := range all {
 		condition.ObservedGeneration = o.generation
 		meta.SetStatusCondition(&status.Conditions, condition)
 	}
@@ -98,6 +109,10 @@ func (o outcome) appliedCondition() metav1.Condition {
 	case o.paused:
 		condition.Status, condition.Reason = metav1.ConditionFalse, v1alpha1.ReasonPaused
 		condition.Message = pausedMessage
+	case o.applying != "":
+		condition.Status, condition.Reason = metav1.ConditionFalse, v1alpha1.ReasonApplying
+		condition.Message = "The StatefulSet is being replaced, because the templates of its volume " +
+			"claims have changed. The brokers continue to run. " + o.applying
 	}
 	return condition
 }
@@ -121,6 +136,11 @@ func (o outcome) rollingOutCondition(s *scope, before []metav1.Condition,
 		// neither is the creation of a LogCluster; Ready reports them.
 		condition.Status, condition.Reason = metav1.ConditionFalse, v1alpha1.ReasonComplete
 		condition.Message = "Every broker runs the latest pod template."
+	case o.step.Phase == rollout.Held:
+		condition.Reason = o.step.held.reason
+		condition.Message = cmp.Or(o.step.volume, o.remaining()) + " " + o.step.held.text
+	case o.step.Phase == rollout.Restart && o.step.refusal == "" && o.step.volume != "":
+		condition.Reason, condition.Message = v1alpha1.ReasonRestarting, o.step.volume
 	case o.step.Phase == rollout.Restart && o.step.refusal == "":
 		condition.Reason = v1alpha1.ReasonRestarting
 		condition.Message = fmt.Sprintf("Broker %d is being restarted. %s", o.step.Broker,
@@ -130,7 +150,7 @@ func (o outcome) rollingOutCondition(s *scope, before []metav1.Condition,
 			condition.Reason = v1alpha1.ReasonStuck
 		}
 		condition.Message = o.waits(s)
-		if o.step.Broker >= 0 {
+		if o.step.Broker >= 0 && o.step.volume == "" {
 			condition.Message = o.remaining() + " " + condition.Message
 		}
 	}
@@ -147,6 +167,10 @@ func (o outcome) waits(s *scope) string {
 	switch {
 	case o.step.refusal != "":
 		return o.step.refusal
+	case o.step.volume != "":
+		return o.step.volume
+	case o.step.lending != "":
+		return o.step.lending
 	case o.step.Partition != "":
 		return fmt.Sprintf("Broker %d waits for its restart: without it, partition %s has too few "+
 			"in-sync replicas.", o.step.Broker, o.step.Partition)

@@ -12,6 +12,7 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -27,19 +28,21 @@ import (
 	"heartwood.dev/heartwood/controllers/opmetrics"
 	"heartwood.dev/heartwood/controllers/owned"
 	"heartwood.dev/heartwood/controllers/peertls"
+	"heartwood.dev/heartwood/controllers/reports"
 	"heartwood.dev/heartwood/controllers/sets"
 	"heartwood.dev/heartwood/controllers/watch"
 	"heartwood.dev/heartwood/internal/operator/render"
 	"heartwood.dev/heartwood/internal/operator/rollout"
+	"heartwood.dev/heartwood/internal/partitionset/commit"
 )
 
 // +kubebuilder:rbac:groups=heartwood.dev,resources=logclusters,verbs=get;list;watch;patch
 // +kubebuilder:rbac:groups=heartwood.dev,resources=logclusters/finalizers,verbs=update
-// +kubebuilder:rbac:groups="",resources=pods,verbs=get;list;watch;delete
+// +kubebuilder:rbac:groups="",resources=pods,verbs=get;list;watch;patch;delete
 // +kubebuilder:rbac:groups="",resources=services,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups="",resources=serviceaccounts,verbs=get;list;watch;create;patch
 // +kubebuilder:rbac:groups=gateway.networking.k8s.io,resources=tlsroutes,verbs=get;list;create;patch;delete
-// +kubebuilder:rbac:groups=apps,resources=statefulsets,verbs=get;list;watch;create;patch
+// +kubebuilder:rbac:groups=apps,resources=statefulsets,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups=networking.k8s.io,resources=networkpolicies,verbs=get;list;watch;create;patch
 // +kubebuilder:rbac:groups=policy,resources=poddisruptionbudgets,verbs=get;list;watch;create;patch
 // +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=roles;rolebindings,verbs=get;list;watch;create;patch
@@ -68,6 +71,8 @@ type Reconciler struct {
 	client.Client
 	Live        client.Reader // reads from the API server itself
 	Sets        *sets.Reader
+	Writer      *commit.Writer
+	Reports     *reports.Collector
 	Settings    render.Settings
 	Events      conditions.Recorder
 	LastSuccess *opmetrics.LastSuccess
@@ -82,12 +87,24 @@ type Reconciler struct {
 	// SettleTime is the time for which a restarted broker must be ready before the next broker is
 	// restarted; default 30 s.
 	SettleTime time.Duration
+	// ResizeWait is the time that file systems have to grow before their brokers are restarted;
+	// default 3 min.
+	ResizeWait time.Duration
 
 	ready readiness
 	// restarted contains the UID of the last pod that was deleted for a restart. The cache may still
 	// contain that pod as a ready one in the next reconciliation. After a restart of the operator
 	// the UID is lost; the cache is up to date then.
 	restarted keyed.Map[types.UID]
+	// resizes are claims whose file systems are to grow, by broker id. After a restart of the
+	// operator they have ResizeWait once more, and one more restart.
+	resizes keyed.Map[map[int32]pendingResize]
+	// replacing is true for a LogCluster whose StatefulSet was deleted and not created again yet.
+	// After a restart of the operator see removeOrphans.
+	replacing keyed.Map[bool]
+	// stopped are the brokers that have exited for the replacement of their volumes. After a restart
+	// of the operator keepAfter begins again.
+	stopped keyed.Map[stoppedPod]
 }
 
 // Setup adds the controller to a manager. It watches the owned objects, so that it can revert
@@ -96,6 +113,7 @@ type Reconciler struct {
 // kinds, and the predicate would then drop every change.
 func (r *Reconciler) Setup(mgr ctrl.Manager) error {
 	r.SettleTime = cmp.Or(r.SettleTime, defaultSettleTime)
+	r.ResizeWait = cmp.Or(r.ResizeWait, defaultResizeWait)
 	// A change that affects only the status requires no apply.
 	specChanged := builder.WithPredicates(predicate.GenerationChangedPredicate{})
 	// annotations pause changes and request restarts
@@ -103,7 +121,8 @@ func (r *Reconciler) Setup(mgr ctrl.Manager) error {
 		predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}))
 	restartRequested := builder.WithPredicates(predicate.NewPredicateFuncs(
 		func(pod client.Object) bool {
-			return pod.GetAnnotations()[v1alpha1.AnnotationRestart] != ""
+			return pod.GetAnnotations()[v1alpha1.AnnotationRestart] != "" ||
+				len(pod.GetFinalizers()) > 0
 		}))
 	return watch.NewController(mgr, controllerName, 1).
 		For(&v1alpha1.LogCluster{}, annotated).
@@ -111,6 +130,8 @@ func (r *Reconciler) Setup(mgr ctrl.Manager) error {
 			restartRequested).
 		// including changes of its status, which continue a rolling update
 		Owns(&appsv1.StatefulSet{}).
+		// including changes of their status, which report the progress of a resize
+		Watches(&corev1.PersistentVolumeClaim{}, watch.Coalesce(watch.ClusterDelay, ofClaim)).
 		Owns(&policyv1.PodDisruptionBudget{}, specChanged).
 		Owns(&corev1.Service{}).
 		Owns(&corev1.ServiceAccount{}).
@@ -180,19 +201,42 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		r.ready.forget(req.NamespacedName)
 		r.restarted.Delete(req.NamespacedName)
 		r.Outcomes.last.Delete(req.NamespacedName)
-		return ctrl.Result{}, client.IgnoreNotFound(err)
+		r.resizes.Delete(req.NamespacedName)
+		r.stopped.Delete(req.NamespacedName)
+		if !apierrors.IsNotFound(err) {
+			return ctrl.Result{}, err
+		}
+		if err := r.releaseAll(ctx, req.NamespacedName); err != nil {
+			return ctrl.Result{}, err
+		}
+		again, err := r.removeOrphans(ctx, req.NamespacedName)
+		return ctrl.Result{RequeueAfter: again}, err
 	}
 	// The garbage collector is deleting the objects; an apply would create them again.
 	if !cluster.DeletionTimestamp.IsZero() {
-		return ctrl.Result{}, nil
+		return ctrl.Result{}, r.releaseAll(ctx, req.NamespacedName)
+	}
+	volumes, objects, err := r.growClaims(ctx, cluster)
+	if err != nil {
+		return ctrl.Result{}, err
 	}
 	s, err := r.gatherer().gather(ctx, cluster)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	if s.restartedFor, err = r.restartedFor(ctx, s); err != nil {
+		return ctrl.Result{}, err
+	}
+	replacing, err := r.continueReplacements(ctx, s)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
 	if restarted, ok := r.restarted.Get(req.NamespacedName); ok {
 		s.removePod(restarted)
 	}
+	var resized time.Duration
+	volumes.Restarts, resized = r.resizeRestarts(s, objects, time.Now())
+	s.volumes = volumes
 	result, again, err := r.advance(ctx, s)
 	if r.Outcomes.put(req.NamespacedName, result, time.Now()) {
 		if err := watch.Send(ctx, r.Changed, cluster); err != nil {
@@ -210,7 +254,10 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if result.failure == "" {
 		r.LastSuccess.Record(controllerName, req.NamespacedName)
 	}
-	if again == 0 {
+	if len(volumes.Refusals) > 0 {
+		again = shorter(again, retryInterval) // no event announces another StorageClass
+	}
+	if again = shorter(shorter(again, resized), replacing); again == 0 {
 		again = resyncInterval
 	}
 	return ctrl.Result{RequeueAfter: again}, nil
@@ -221,7 +268,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 // LogCluster: a retry would not help, and a change of the LogCluster triggers the next one.
 func (r *Reconciler) advance(ctx context.Context, s *scope) (result outcome, again time.Duration,
 	err error) {
-	result = outcome{generation: s.cluster.Generation, paused: s.cluster.Paused()}
+	result = outcome{generation: s.cluster.Generation, paused: s.cluster.Paused(),
+		storage: describeStorage(s.cluster, s.volumes, s.volumesToReplace().Replace)}
 	if invalid := cmp.Or(s.cluster.Spec.Listeners.Validate(),
 		s.cluster.Spec.ValidatePeers(), s.cluster.Spec.Pod.Validate()); invalid != nil {
 		result.failure = fmt.Sprintf("accept the spec: %v", invalid)
@@ -237,6 +285,11 @@ func (r *Reconciler) advance(ctx context.Context, s *scope) (result outcome, aga
 			return result, retryInterval, nil // no event announces the end of a foreign object
 		}
 		return result, 0, err
+	}
+	if s.replaces != "" {
+		// No broker is restarted meanwhile: its pod would not be created again.
+		result.applying = s.replaces
+		return result, replaceInterval, nil
 	}
 	// Routes must not delay a rolling update: the Gateway API may be missing or too old.
 	if err := r.applyRoutes(ctx, s); err != nil {
@@ -269,12 +322,22 @@ func (r *Reconciler) applyFailed(s *scope, err error) {
 func (r *Reconciler) applyAll(ctx context.Context, s *scope) error {
 	rendered := render.Cluster(s.cluster, s.settings(r.Settings))
 	for _, object := range rendered {
+		if brokers, ok := object.(*appsv1.StatefulSet); ok {
+			var err error
+			if s.replaces, err = r.makeWay(ctx, s, brokers); err != nil {
+				r.applyFailed(s, err)
+				return err
+			} else if s.replaces != "" {
+				break
+			}
+		}
 		if err := r.applier().Apply(ctx, s.cluster, object); err != nil {
 			r.applyFailed(s, err)
 			return err
 		}
 		if brokers, ok := object.(*appsv1.StatefulSet); ok {
 			s.applied = brokers
+			r.replacing.Delete(client.ObjectKeyFromObject(s.cluster))
 		}
 	}
 	return r.pruneServices(ctx, s, rendered)
@@ -285,8 +348,7 @@ func (s *scope) settings(base render.Settings) render.Settings {
 	base.Brokers, base.PartitionSets = s.drain().brokers, s.sets.Count
 	base.ScramShards = s.scramShards
 	// The template keeps the last requested restart: removing the annotation restarts nothing.
-	base.RestartRequest = cmp.Or(s.cluster.Annotations[v1alpha1.AnnotationRestart],
-		s.brokers.Spec.Template.Annotations[v1alpha1.AnnotationRestartedFor])
+	base.RestartRequest = cmp.Or(s.cluster.Annotations[v1alpha1.AnnotationRestart], s.restartedFor)
 	_, underReplicated := s.countPartitions()
 	base.NoEvictions = underReplicated > 0
 	return base

@@ -28,8 +28,9 @@ const rolloutInterval = 5 * time.Second
 // roll executes the next step of a rolling update, if there is one. It returns the decision, and
 // the time after which the next step is due; 0 if there is none.
 func (r *Reconciler) roll(ctx context.Context, s *scope) (step, time.Duration, error) {
-	state := s.rolloutState()
 	now := time.Now()
+	state := s.rolloutState()
+	left := s.hold(&state, now)
 	again := rolloutInterval
 	readySince := r.ready.observe(client.ObjectKeyFromObject(s.cluster), s.pods, now)
 	for id, since := range readySince {
@@ -39,10 +40,25 @@ func (r *Reconciler) roll(ctx context.Context, s *scope) (step, time.Duration, e
 		}
 	}
 	taken := step{Decision: rollout.Next(state)}
-	if taken.Phase == rollout.Complete {
-		return taken, 0, nil
+	lending, lent, err := r.lend(ctx, s, state, taken.Decision)
+	if err != nil {
+		return step{}, 0, err
 	}
-	if taken.Phase == rollout.Restart {
+	taken.lending = lending
+	if taken, next, handled, err := r.nextVolume(ctx, s, state, taken); handled || err != nil {
+		return taken, min(again, next), err
+	}
+	switch taken.Phase {
+	case rollout.Complete:
+		if !lent {
+			again = 0
+		}
+	case rollout.Held:
+		taken.held = s.heldBy(taken.Hold)
+		if !lent {
+			again = heldRequeue(left)
+		}
+	case rollout.Restart:
 		var err error
 		if taken.refusal, err = r.restart(ctx, s, taken.Broker, state); err != nil {
 			return step{}, 0, err
@@ -72,7 +88,7 @@ func (r *Reconciler) restart(ctx context.Context, s *scope, id int32,
 	}
 	r.restarted.Set(client.ObjectKeyFromObject(s.cluster), pod.UID)
 	r.Events.Normal(s.cluster, v1alpha1.EventRestarting, "Restart", "Restarting broker %d: %s.", id,
-		restartTexts[restartReason(pod)])
+		restartTexts[s.restartReason(pod, id)])
 	return "", nil
 }
 
@@ -80,19 +96,31 @@ func (r *Reconciler) restart(ctx context.Context, s *scope, id int32,
 var restartTexts = map[string]string{
 	v1alpha1.RestartTemplateChanged: "its pod has an earlier template",
 	v1alpha1.RestartRequested: "the annotation " + v1alpha1.AnnotationRestart +
-		" of its pod requests it",
+		" requests it",
+	v1alpha1.RestartVolumeResized: "its volume has grown, and its file system grows when its pod " +
+		"starts",
 }
 
-// restartReason says why an outdated pod is restarted.
-func restartReason(pod *corev1.Pod) string {
-	if requested(pod) {
+// restartReason says why the pod of a broker is restarted.
+func (s *scope) restartReason(pod *corev1.Pod, id int32) string {
+	switch {
+	case s.requested(pod):
 		return v1alpha1.RestartRequested
+	case s.volumes.Restarts[id]:
+		return v1alpha1.RestartVolumeResized
 	}
 	return v1alpha1.RestartTemplateChanged
 }
 
-// requested reports whether the restart of this pod is requested.
-func requested(pod *corev1.Pod) bool { return pod.Annotations[v1alpha1.AnnotationRestart] != "" }
+// requested reports whether the annotation of a pod, or that of the LogCluster, requests its
+// restart.
+func (s *scope) requested(pod *corev1.Pod) bool {
+	return restartsPod(pod) || pod.Annotations[v1alpha1.AnnotationRestartedFor] !=
+		s.brokers.Spec.Template.Annotations[v1alpha1.AnnotationRestartedFor]
+}
+
+// restartsPod reports whether the annotation of a pod requests its restart.
+func restartsPod(pod *corev1.Pod) bool { return pod.Annotations[v1alpha1.AnnotationRestart] != "" }
 
 // rolloutState returns the state of a rolling update. A missing pod, and one that is being deleted,
 // is created from the latest template.
@@ -101,9 +129,9 @@ func (s *scope) rolloutState() rollout.State {
 	running := s.drain().brokers
 	state := rollout.State{
 		Brokers: make([]rollout.Broker, running),
-		Observed: s.brokers.UID != "" && status.UpdateRevision != "" &&
-			status.ObservedGeneration >= s.brokers.Generation && s.containsApplied(),
-		Partitions: s.stops(),
+		Observed: s.brokers.UID != "" && s.brokers.DeletionTimestamp == nil &&
+			status.UpdateRevision != "" && status.ObservedGeneration >= s.brokers.Generation && s.containsApplied(),
+		Partitions: s.stops(), Lends: s.cluster.Spec.Rollout.LendsReplicas(),
 	}
 	leaders := s.leaders()
 	for id := range state.Brokers {
@@ -118,7 +146,7 @@ func (s *scope) rolloutState() rollout.State {
 		}
 		b := &state.Brokers[id]
 		b.Ready = podReady(pod)
-		b.Updated = pod.DeletionTimestamp != nil || !requested(pod) &&
+		b.Updated = pod.DeletionTimestamp != nil || !restartsPod(pod) && !s.volumes.Restarts[id] &&
 			pod.Labels[appsv1.ControllerRevisionHashLabelKey] == status.UpdateRevision
 	}
 	return state
@@ -127,9 +155,10 @@ func (s *scope) rolloutState() rollout.State {
 // stops returns the partitions of existing Topics.
 func (s *scope) stops() []rollout.Partition {
 	tags, minISR := s.topicTags(), make(map[string]int, len(s.topics))
+	lends := map[string]bool{}
 	for i := range s.topics {
 		topic := &s.topics[i]
-		minISR[topic.Name] = 1
+		minISR[topic.Name], lends[topic.Name] = 1, s.lendsTo(topic)
 		settings, err := metadata.ResolveSettings(topic.Spec.TopicSettings, s.cluster)
 		if err == nil {
 			minISR[topic.Name] = settings.MinInSyncReplicas
@@ -144,7 +173,9 @@ func (s *scope) stops() []rollout.Partition {
 		for _, member := range entry.State.ISR {
 			stop.InSync = append(stop.InSync, member.Broker)
 		}
-		all = append(all, rollout.Partition{Name: key.String(), Stop: stop})
+		all = append(all, rollout.Partition{Name: key.String(), Stop: stop,
+			// a partition without a leader cannot be copied, and serves nobody
+			Lend: lends[key.Topic] && entry.State.Leader != placement.NoLeader})
 	}
 	return all
 }

@@ -17,6 +17,7 @@ import (
 	"heartwood.dev/heartwood/controllers/brokerstate"
 	"heartwood.dev/heartwood/controllers/index"
 	"heartwood.dev/heartwood/controllers/sets"
+	"heartwood.dev/heartwood/internal/operator/claims"
 	"heartwood.dev/heartwood/internal/operator/render"
 	"heartwood.dev/heartwood/internal/placement"
 )
@@ -31,6 +32,12 @@ type scope struct {
 	// applied is the StatefulSet after it was applied, of which the cache may contain an earlier
 	// version; nil if it was not applied.
 	applied *appsv1.StatefulSet
+	// replaces is what the replacement of the StatefulSet waits for; "" if it is not being replaced.
+	replaces string
+	// restartedFor is the restart request in the pod template of the StatefulSet.
+	restartedFor string
+	volumes      claims.State
+	replaced     map[int32]bool // see rollout.Volumes
 
 	pods   []corev1.Pod
 	leases []coordinationv1.Lease

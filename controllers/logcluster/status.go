@@ -3,6 +3,7 @@ package logcluster
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -70,20 +71,32 @@ func (r *StatusReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctr
 	if err != nil {
 		return ctrl.Result{}, err
 	}
+	last, known := r.Outcomes.last.Get(req.NamespacedName)
+	scope.volumes.Restarts, scope.replaced = last.storage.restarts, last.storage.replaced
 	after := before.DeepCopy()
 	after.Status = scope.status(r.Shared.Get(req.NamespacedName))
 	after.Status.Brokers = scope.describeBrokers()
+	scope.describeSpread(&after.Status)
 	if rebalance := r.Shared.Rebalance(req.NamespacedName); rebalance != nil {
 		after.Status.Rebalance = rebalance.DeepCopy()
+	}
+	skewed := scope.skew(time.Now())
+	describeSkew(&after.Status, skewed, before.Generation)
+	if lost, known := r.Shared.LostVolumes(req.NamespacedName); known {
+		after.Status.LostVolumes = slices.Clone(lost)
 	}
 	storage := storageCondition(after.Status.Brokers)
 	storage.ObservedGeneration = before.Generation
 	meta.SetStatusCondition(&after.Status.Conditions, storage)
-	if last, known := r.Outcomes.last.Get(req.NamespacedName); known {
+	if known {
 		last.describe(scope, &after.Status, time.Now())
 	}
+	result := ctrl.Result{}
+	if !skewed.RaiseAt.IsZero() {
+		result.RequeueAfter = max(time.Second, time.Until(skewed.RaiseAt))
+	}
 	if equality.Semantic.DeepEqual(before.Status, after.Status) {
-		return ctrl.Result{}, nil
+		return result, nil
 	}
 	if err := r.Status().Patch(ctx, after, client.MergeFrom(before)); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
@@ -92,7 +105,14 @@ func (r *StatusReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctr
 	if rose := pressureRose(before.Status.Conditions, after.Status.Conditions); rose != nil {
 		r.Events.Warning(after, v1alpha1.ConditionStoragePressure, "Reconcile", "%s", rose.Message)
 	}
-	return ctrl.Result{}, nil
+	if resize := resizeChanged(before.Status.Conditions, after.Status.Conditions); resize != nil {
+		report := r.Events.Normal
+		if severeResize(resize.Reason) {
+			report = r.Events.Warning
+		}
+		report(after, resize.Reason, "Reconcile", "%s", resize.Message)
+	}
+	return result, nil
 }
 
 // status returns the new status, with conditions of other controllers. Conditions whose status has
@@ -103,6 +123,12 @@ func (s *scope) status(shared []metav1.Condition) v1alpha1.LogClusterStatus {
 	status.ReadyBrokers, _ = s.readyBrokers()
 	status.Topics = int32(len(s.topics))
 	status.Partitions, status.UnderReplicated = s.countPartitions()
+	status.LentReplicas = s.countLent()
+	if s.brokers.Status.UpdateRevision != "" &&
+		s.brokers.Status.ObservedGeneration >= s.brokers.Generation {
+		status.UpdateRevision = s.brokers.Status.UpdateRevision
+	}
+	s.describeRetained(&status)
 	draining := s.drain()
 	status.Draining = draining.replicas
 	for _, condition := range []metav1.Condition{s.readyCondition(status),

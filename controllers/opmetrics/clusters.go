@@ -25,7 +25,7 @@ var (
 		"1 for the present status and reason of each condition of a LogCluster.",
 		[]string{"namespace", "logcluster", "type", "status", "reason"}, nil)
 	brokersDesc = prometheus.NewDesc("heartwood_logcluster_brokers",
-		"Number of brokers that a LogCluster requests.", clusterLabels, nil)
+		"Number of brokers in the spec of a LogCluster.", clusterLabels, nil)
 	readyBrokersDesc = prometheus.NewDesc("heartwood_logcluster_ready_brokers",
 		"Number of available brokers of a LogCluster.", clusterLabels, nil)
 	underReplicatedDesc = prometheus.NewDesc("heartwood_logcluster_under_replicated_partitions",
@@ -34,6 +34,13 @@ var (
 	pausedDesc = prometheus.NewDesc("heartwood_logcluster_paused",
 		"1 if the annotation heartwood.dev/paused pauses the changes of a LogCluster, else 0.",
 		clusterLabels, nil)
+	rebalanceActiveDesc = prometheus.NewDesc("heartwood_logcluster_rebalance_active",
+		"1 while a run of moves of replicas has not ended, unless it waits for its window or for the "+
+			"removal of the annotation heartwood.dev/paused, else 0.", clusterLabels, nil)
+	rebalanceMovesDesc = prometheus.NewDesc("heartwood_logcluster_rebalance_completed_moves",
+		"Number of completed moves of the present or last run.", clusterLabels, nil)
+	rebalanceBytesDesc = prometheus.NewDesc("heartwood_logcluster_rebalance_copied_bytes",
+		"Bytes that the present or last run has copied.", clusterLabels, nil)
 )
 
 // RegisterClusters registers the metrics of LogClusters with controller-runtime's registry. A
@@ -48,7 +55,8 @@ func RegisterClusters(reader client.Reader) error {
 // Describe implements prometheus.Collector.
 func (*clusters) Describe(to chan<- *prometheus.Desc) {
 	for _, desc := range []*prometheus.Desc{conditionDesc, brokersDesc, readyBrokersDesc,
-		underReplicatedDesc, pausedDesc} {
+		underReplicatedDesc, pausedDesc, rebalanceActiveDesc, rebalanceMovesDesc,
+		rebalanceBytesDesc} {
 		to <- desc
 	}
 }
@@ -63,22 +71,47 @@ func (c *clusters) Collect(to chan<- prometheus.Metric) {
 	}
 	for i := range list.Items {
 		cluster := &list.Items[i]
-		gauge := func(desc *prometheus.Desc, value int32) {
-			to <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, float64(value),
+		gauge := func(desc *prometheus.Desc, value float64) {
+			to <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, value,
 				cluster.Namespace, cluster.Name)
 		}
-		gauge(brokersDesc, cluster.Spec.Brokers)
-		gauge(readyBrokersDesc, cluster.Status.ReadyBrokers)
-		gauge(underReplicatedDesc, cluster.Status.UnderReplicated)
-		paused := int32(0)
-		if cluster.Paused() {
-			paused = 1
+		gauge(brokersDesc, float64(cluster.Spec.Brokers))
+		gauge(readyBrokersDesc, float64(cluster.Status.ReadyBrokers))
+		gauge(underReplicatedDesc, float64(cluster.Status.UnderReplicated))
+		gauge(pausedDesc, boolean(cluster.Paused()))
+		run := cluster.Status.Rebalance
+		if run == nil {
+			run = &v1alpha1.RebalanceStatus{}
 		}
-		gauge(pausedDesc, paused)
+		gauge(rebalanceActiveDesc, boolean(rebalances(cluster, run, time.Now())))
+		gauge(rebalanceMovesDesc, float64(run.MovesDone))
+		gauge(rebalanceBytesDesc, float64(run.BytesDone))
 		for _, condition := range cluster.Status.Conditions {
 			to <- prometheus.MustNewConstMetric(conditionDesc, prometheus.GaugeValue, 1,
 				cluster.Namespace, cluster.Name, condition.Type, string(condition.Status),
 				condition.Reason)
 		}
 	}
+}
+
+// rebalances reports whether a run should make progress: it has not ended, and it waits neither for
+// its window nor for the end of a pause. A run outside its window completes the moves that it has
+// begun.
+func rebalances(cluster *v1alpha1.LogCluster, run *v1alpha1.RebalanceStatus, now time.Time) bool {
+	if !run.Phase.Active() || cluster.Paused() {
+		return false
+	}
+	if spec := cluster.Spec.Rebalance; spec != nil && run.Phase == v1alpha1.RebalanceWaiting {
+		inside, _ := spec.Window.Contains(now)
+		return inside
+	}
+	return true
+}
+
+// boolean returns the value of a metric that stands for true or false: 1 or 0.
+func boolean(b bool) float64 {
+	if b {
+		return 1
+	}
+	return 0
 }

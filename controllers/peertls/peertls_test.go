@@ -69,8 +69,22 @@ func leaf(t *testing.T, a *pki.Authority, uri string, server bool) tls.Certifica
 // the client, and the client's error.
 func connect(t *testing.T, config *tls.Config, server tls.Certificate) (*x509.Certificate, error) {
 	t.Helper()
-	near, far := net.Pipe()
+	// Not a net.Pipe, which has no buffer: a client that refuses the certificate sends an alert
+	// while the server still writes, and each would wait for the other.
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	near, err := net.Dial("tcp", listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
 	defer near.Close()
+	far, err := listener.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
 	var seen *x509.Certificate
 	done := make(chan struct{})
 	go func() {
@@ -82,7 +96,7 @@ func connect(t *testing.T, config *tls.Config, server tls.Certificate) (*x509.Ce
 			seen = accepted.ConnectionState().PeerCertificates[0]
 		}
 	}()
-	err := tls.Client(near, config).Handshake()
+	err = tls.Client(near, config).Handshake()
 	_ = near.Close()
 	<-done
 	return seen, err

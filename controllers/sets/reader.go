@@ -90,21 +90,51 @@ func (r *Reader) OfCluster(ctx context.Context, namespace, cluster string) (*Clu
 		client.MatchingFields{index.ByCluster: cluster}, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("list PartitionSets: %w", err)
 	}
-	c := &Cluster{Objects: make(map[int32]*v1alpha1.PartitionSet, len(list.Items)),
-		Sets: make(map[int32]*partitionset.Set, len(list.Items))}
-	for i := range list.Items {
-		set := &list.Items[i]
+	return newCluster(cluster, list.Items,
+		func(set *v1alpha1.PartitionSet) *partitionset.Set { return r.Decode(ctx, set) }), nil
+}
+
+// Live returns the sets of a LogCluster, as they are in the API server, which live reads. It is for
+// decisions that cannot be undone: the cache may be outdated. complete is false if a set does not
+// exist, or has an entry that cannot be parsed: then not all partitions are known.
+func Live(ctx context.Context, live client.Reader, namespace, cluster string) (c *Cluster,
+	complete bool, err error) {
+	list := &v1alpha1.PartitionSetList{}
+	if err := live.List(ctx, list, client.InNamespace(namespace),
+		client.MatchingLabels{v1alpha1.LabelCluster: cluster}); err != nil {
+		return nil, false, fmt.Errorf("list PartitionSets: %w", err)
+	}
+	complete = true
+	c = newCluster(cluster, list.Items, func(set *v1alpha1.PartitionSet) *partitionset.Set {
+		restored, err := laststatus.Restored(set)
+		if err != nil {
+			complete, restored = false, set
+		}
+		content, faults := partitionset.Decode(restored, nil)
+		complete = complete && len(faults) == 0
+		return content
+	})
+	return c, complete && int32(len(c.Sets)) == c.Count, nil
+}
+
+// newCluster returns the sets in items that belong to a LogCluster.
+func newCluster(cluster string, items []v1alpha1.PartitionSet,
+	decode func(*v1alpha1.PartitionSet) *partitionset.Set) *Cluster {
+	c := &Cluster{Objects: make(map[int32]*v1alpha1.PartitionSet, len(items)),
+		Sets: make(map[int32]*partitionset.Set, len(items))}
+	for i := range items {
+		set := &items[i]
 		number := set.Spec.Index
 		if set.Name != v1alpha1.PartitionSetName(cluster, number) || number >= set.Spec.Count {
 			continue // not created by the operator
 		}
 		c.Count = max(c.Count, set.Spec.Count)
-		c.Objects[number], c.Sets[number] = set, r.Decode(ctx, set)
+		c.Objects[number], c.Sets[number] = set, decode(set)
 	}
 	if c.Count == 0 {
 		c.Count = v1alpha1.PartitionSets
 	}
-	return c, nil
+	return c
 }
 
 // Of returns the set to which a partition belongs, and its number; nil if the set does not exist.

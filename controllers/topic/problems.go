@@ -59,7 +59,8 @@ func (s *scope) problem(index int32) (p problem, ok bool) {
 	case entry.State == nil || entry.State.Leader == placement.NoLeader:
 		p.reason = v1alpha1.ReasonLeaderOffline
 		p.decision = placement.Decide(entry.Placed(), s.brokers, placement.Options{})
-		if len(p.decision.Lost) > 0 && len(p.decision.Awaited) == 0 {
+		if len(p.decision.Lost) > 0 && len(p.decision.Awaited) == 0 ||
+			s.lostVolume(p.decision) != nil {
 			p.reason = v1alpha1.ReasonReplicaLost
 		}
 	case !entry.State.Serving:
@@ -78,6 +79,13 @@ func (s *scope) problem(index int32) (p problem, ok bool) {
 func (s *scope) describe(p problem) string {
 	switch p.reason {
 	case v1alpha1.ReasonReplicaLost:
+		if lost := s.lostVolume(p.decision); lost != nil {
+			return fmt.Sprintf("Broker %d has lost its volume, and no other replica has the "+
+				"partition's records. They are lost unless the volume of claim %s is restored. To give "+
+				"them up, run: %s. Then let the volume be replaced: condition VolumeLost of LogCluster "+
+				"%s contains the command.", lost.Broker, lost.Claim,
+				s.acceptCommand(p.partition, s.consent(p)), s.cluster.Name)
+		}
 		id := p.decision.Lost[0]
 		return fmt.Sprintf("Broker %d has returned with an empty disk. The partition's records are "+
 			"lost unless the broker's previous disk returns. To continue without these records, "+
@@ -93,7 +101,12 @@ func (s *scope) describe(p problem) string {
 			"yet. If this persists, check the log of the broker and the response of its "+
 			"GET /api/v1/partitions.", p.entry.State.Leader, p.entry.State.LeaderEpoch)
 	case v1alpha1.ReasonUnassigned:
-		return "The operator is assigning the partition to brokers."
+		if brokers := s.removing[p.partition]; len(brokers) > 0 {
+			return fmt.Sprintf("The retained records of an earlier Topic of this name are being "+
+				"removed. The partition is assigned when brokers %v have removed them.", brokers)
+		}
+		return "The operator is assigning the partition to brokers. In a new LogCluster it waits " +
+			"until the brokers' racks are known, for at most a minute after the first one has started."
 	case v1alpha1.ReasonReassigning:
 		return fmt.Sprintf("The partition is being moved to brokers %v; they are copying its "+
 			"records.", p.entry.Assignment.Replicas)
@@ -141,12 +154,35 @@ func (s *scope) candidate(decision placement.Decision) (id int32, ok bool) {
 	return 0, false
 }
 
+// lostVolume returns the lost volume of an in-sync replica for which a partition waits, if every
+// replica for which it waits was on a lost volume, and no other replica could lead; nil otherwise.
+func (s *scope) lostVolume(decision placement.Decision) *v1alpha1.LostVolume {
+	if _, ok := s.candidate(decision); ok || s.cluster == nil || decision.LeaderEpoch == 0 {
+		return nil
+	}
+	var found *v1alpha1.LostVolume
+	for _, id := range decision.Awaited {
+		at := slices.IndexFunc(s.cluster.Status.LostVolumes,
+			func(v v1alpha1.LostVolume) bool { return v.Broker == id })
+		if at < 0 {
+			return nil
+		}
+		if found == nil {
+			found = &s.cluster.Status.LostVolumes[at]
+		}
+	}
+	return found
+}
+
 // consent returns the value that accepts the loss of a partition's records; "" if the partition can
 // serve again without it, or no replica could lead.
 func (s *scope) consent(p problem) string {
 	decision := p.decision
 	switch {
 	case p.reason == v1alpha1.ReasonReplicaLost:
+		if lost := s.lostVolume(decision); lost != nil {
+			return placement.DataLossConsent(lost.ClaimUID, decision.LeaderEpoch)
+		}
 		return s.brokers[decision.Lost[0]].Directory
 	case p.reason != v1alpha1.ReasonLeaderOffline || decision.Leader != placement.NoLeader ||
 		decision.LeaderEpoch == 0:

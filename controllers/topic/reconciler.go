@@ -70,6 +70,8 @@ func (r *Reconciler) Setup(mgr ctrl.Manager) error {
 		Watches(&v1alpha1.Topic{}, handler.EnqueueRequestsFromMapFunc(r.ofSameName), specChanged).
 		Watches(&v1alpha1.LogCluster{}, handler.EnqueueRequestsFromMapFunc(r.ofCluster),
 			builder.WithPredicates(watch.PlacementChanged)).
+		Watches(&v1alpha1.LogCluster{}, watch.Coalesce(watch.TopicDelay, r.withProblems),
+			builder.WithPredicates(lostVolumesChanged)).
 		WatchesRawSource(source.Channel(r.Reports.Topics(), &handler.EnqueueRequestForObject{})).
 		WatchesRawSource(source.Channel(r.BrokerChanges,
 			watch.Coalesce(watch.TopicDelay, r.withProblems))).
@@ -177,6 +179,15 @@ func (r *Reconciler) ofSameName(ctx context.Context, object client.Object) []rec
 func (r *Reconciler) ofCluster(ctx context.Context, cluster client.Object) []reconcile.Request {
 	return r.list(ctx, cluster.GetNamespace(),
 		client.MatchingFields{index.ByCluster: cluster.GetName()})
+}
+
+// lostVolumesChanged drops events of LogClusters whose lost volumes have not changed.
+var lostVolumesChanged = predicate.Funcs{
+	CreateFunc: func(event.CreateEvent) bool { return false }, // precedes those of all Topics
+	UpdateFunc: func(e event.UpdateEvent) bool {
+		return !equality.Semantic.DeepEqual(e.ObjectOld.(*v1alpha1.LogCluster).Status.LostVolumes,
+			e.ObjectNew.(*v1alpha1.LogCluster).Status.LostVolumes)
+	},
 }
 
 // withProblems maps a LogCluster to those of its Topics whose status has problems: what they wait

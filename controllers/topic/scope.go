@@ -27,6 +27,8 @@ type scope struct {
 	entries map[int32]partitionset.Entry
 	invalid map[int32]bool // partitions whose entries cannot be parsed
 	known   map[int32]bool // partitions that have an entry, of this Topic or of an earlier one
+	// removing are the brokers that still remove the records of an earlier Topic, by partition.
+	removing map[int32][]int32
 	// brokers contains the states of the brokers of partitions without a leader.
 	brokers map[int32]placement.BrokerState
 	report  *reports.Cluster // nil before the first round of reports
@@ -92,6 +94,7 @@ func (r *Reconciler) gatherOlder(ctx context.Context, s *scope) error {
 func (s *scope) gatherEntries(of *sets.Cluster) {
 	s.entries, s.invalid, s.known = map[int32]partitionset.Entry{}, map[int32]bool{},
 		map[int32]bool{}
+	s.removing = map[int32][]int32{}
 	tag := sets.Tag(s.topic.UID)
 	for index := range s.topic.Spec.Partitions {
 		key := key(s.topic, index)
@@ -105,6 +108,12 @@ func (s *scope) gatherEntries(of *sets.Cluster) {
 			// The records of an earlier Topic with policy Delete are not continued.
 			s.known[index] = entry.State != nil || entry.Assignment != nil &&
 				entry.Assignment.Reclaim != partitionset.Delete
+			if a := entry.Assignment; a != nil && a.Reclaim == partitionset.Remove {
+				s.known[index] = false
+				if entry.State != nil {
+					s.removing[index] = entry.State.Replicas
+				}
+			}
 		}
 	}
 }

@@ -7,12 +7,14 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
@@ -86,11 +88,37 @@ func check(objects []runtime.Object,
 			if len(object.Rules) == 0 {
 				faults = append(faults, fmt.Errorf("ClusterRole %s has no rules", object.Name))
 			}
+			faults = append(faults, leastRights(object, object.Rules))
+		case *rbacv1.Role:
+			faults = append(faults, leastRights(object, object.Rules))
 		case *apiextensionsv1.CustomResourceDefinition:
 			faults = append(faults, sameCRD(object, generated[object.Name]))
 		}
 	}
 	return errors.Join(faults...)
+}
+
+// leastRights checks that the console, which many users reach, may change nothing, and reads only
+// Secrets, and creates only tokens, that a Role names.
+func leastRights(role metav1.Object, rules []rbacv1.PolicyRule) error {
+	if role.GetLabels()["app.kubernetes.io/component"] != "console" {
+		return nil
+	}
+	for _, rule := range rules {
+		for _, verb := range rule.Verbs {
+			reads := verb == "get" || verb == "list"
+			token := verb == "create" && slices.Equal(rule.Resources, []string{"serviceaccounts/token"})
+			if !reads && !token {
+				return fmt.Errorf("role %s lets the console %s %v", role.GetName(), verb, rule.Resources)
+			}
+		}
+		list := slices.Contains(rule.Verbs, "list")
+		if public := slices.Equal(rule.Resources, []string{"logclusters"}); !public &&
+			(len(rule.ResourceNames) == 0 || list) {
+			return fmt.Errorf("role %s gives the console all %v", role.GetName(), rule.Resources)
+		}
+	}
+	return nil
 }
 
 // restricted checks that a pod satisfies the restricted profile of the Pod Security Standards. It

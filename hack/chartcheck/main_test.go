@@ -34,6 +34,12 @@ metadata: {name: brokers}
 spec: {}
 `
 
+// role is a Role of the console with one rule.
+func role(rule string) string {
+	return "apiVersion: rbac.authorization.k8s.io/v1\nkind: Role\nmetadata:\n  name: console\n" +
+		"  labels: {app.kubernetes.io/component: console}\nrules: [" + rule + "]\n"
+}
+
 func TestRenderedManifestsAreChecked(t *testing.T) {
 	tests := map[string]struct {
 		in    string
@@ -45,6 +51,16 @@ func TestRenderedManifestsAreChecked(t *testing.T) {
 		"missing kind": {deployment, "Deployment,Service", "no Service"},
 		"unexpected kind": {deployment + "---\n" + monitor, "Deployment",
 			"unexpected PodMonitor"},
+		"console may read named Secrets": {role(
+			`{apiGroups: [""], resources: [secrets], resourceNames: [a], verbs: [get]}`), "Role", ""},
+		"console may read all Secrets": {role(
+			`{apiGroups: [""], resources: [secrets], verbs: [get]}`), "Role", "gives the console all"},
+		"console may list Secrets": {role(
+			`{apiGroups: [""], resources: [secrets], resourceNames: [a], verbs: [list]}`), "Role",
+			"gives the console all"},
+		"console may clean": {role(
+			`{apiGroups: [heartwood.dev], resources: [topics], resourceNames: [a], verbs: [patch]}`),
+			"Role", "lets the console patch"},
 		"not YAML": {"a: [", "", "parse a manifest"},
 		"unknown field": {strings.Replace(deployment, "image:", "imag:", 1),
 			"Deployment", "imag"},

@@ -1,6 +1,7 @@
 package broker
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -16,12 +17,14 @@ import (
 	"heartwood.dev/heartwood/internal/coordinator/transaction"
 	"heartwood.dev/heartwood/internal/events"
 	"heartwood.dev/heartwood/internal/handler"
+	"heartwood.dev/heartwood/internal/loglevel"
 	"heartwood.dev/heartwood/internal/logstore"
 	"heartwood.dev/heartwood/internal/logstore/cleaner"
 	"heartwood.dev/heartwood/internal/logstore/cleaner/passlog"
 	"heartwood.dev/heartwood/internal/metadata"
 	"heartwood.dev/heartwood/internal/replica"
 	"heartwood.dev/heartwood/internal/sasl"
+	"heartwood.dev/heartwood/internal/scrape"
 	"heartwood.dev/heartwood/internal/tokens"
 	"heartwood.dev/heartwood/internal/vfs"
 	"heartwood.dev/heartwood/internal/wire"
@@ -64,6 +67,9 @@ type Options struct {
 	FS                 vfs.FS                // file system of DataDir; default: that of the system
 	Registry           prometheus.Registerer // may be nil
 	Logger             *slog.Logger          // default: discards everything
+	// LogLevel is the level of Logger, which the broker sets to that of the LogCluster; nil: the
+	// level does not change.
+	LogLevel *loglevel.Level
 }
 
 // Reasons why a broker is not ready.
@@ -85,12 +91,16 @@ type Broker struct {
 	events   atomic.Pointer[events.Hub] // nil until the first viewer
 	cleanNow *cleanNow
 	volumes  *volumeWatch
+	reach    reachWatch
+	removals *removals
 	replicas *replica.Set
 	groups   *coordinator.Groups
 	// transactions is set before the listeners serve requests.
 	transactions   *coordinator.Transactions
 	hanging        *hangingWatch
+	groupLag       *groupLag
 	hangingAborted prometheus.Counter
+	level          scrape.Level // of the metrics of partitions
 	ids            *ProducerIDs
 	// listeners are open once New has returned; their order is that of the options.
 	listeners []*openListener
@@ -167,6 +177,8 @@ func (b *Broker) open() (err error) {
 		Broker: b.opts.NodeID, Observer: b.observer(), Logger: b.logger})
 	b.cleaner = cleaner.New(b.store, cleaner.Options{Logger: b.logger, History: b.passes})
 	b.volumes = newVolumeWatch(b)
+	b.reach.broker = b
+	b.removals = newRemovals(b)
 	b.cleanNow = newCleanNow(b.opts.FS, b.opts.DataDir,
 		cleanerAPI{request: b.cleaner.CleanNow, status: b.cleaner.Status}, b.logger)
 	b.replicas = replica.NewSet(replica.Options{
@@ -180,7 +192,7 @@ func (b *Broker) open() (err error) {
 		Registry: b.opts.Registry, Logger: b.logger,
 	})
 	b.transactions = b.newTransactions()
-	b.hanging = &hangingWatch{broker: b}
+	b.hanging, b.groupLag = &hangingWatch{broker: b}, newGroupLag(b)
 	if err := b.serveListeners(handler.New(handler.Options{
 		NodeID: b.opts.NodeID, Image: b.image, Await: b.await, Replicas: b.replicas,
 		Groups: b.groups, Transactions: b.transactions, Admin: b.opts.Metadata,
@@ -233,10 +245,14 @@ func (b *Broker) Addr() string { return b.listeners[0].endpoint.String() }
 // Ready returns nil while the broker accepts requests. Otherwise it returns the reason why not: the
 // first metadata image has not been applied yet, or the broker is shutting down.
 func (b *Broker) Ready() error {
-	if err := b.notReady.Load(); err != nil {
-		return *err
+	err := b.notReady.Load()
+	if err == nil {
+		return nil
 	}
-	return nil
+	if waiter, ok := b.opts.Metadata.(metadata.RegistrationWaiter); ok && errors.Is(*err, errNoImage) {
+		return cmp.Or(waiter.WaitsFor(), errNoImage)
+	}
+	return *err
 }
 
 // Run serves until ctx ends, and then shuts down. The steps are in this order: the controlled
@@ -253,7 +269,10 @@ func (b *Broker) Run(ctx context.Context) error {
 	metadataStore := start(func() error { return b.opts.Metadata.Run(following, b.self, b.offer) })
 	cleanNow := start(func() error { b.cleanNow.run(following); return nil })
 	hanging := start(func() error { b.hanging.run(following); return nil })
+	groupLag := start(func() error { b.groupLag.run(following); return nil })
 	volumes := start(func() error { b.volumes.run(following); return nil })
+	reach := start(func() error { b.reach.run(following); return nil })
+	removals := start(func() error { b.removals.run(following); return nil })
 	issuers := start(func() error { b.followIssuers(following); return nil })
 	err := b.serve(ctx, metadataStore)
 
@@ -271,7 +290,10 @@ func (b *Broker) Run(ctx context.Context) error {
 	<-metadataStore.done
 	<-cleanNow.done
 	<-hanging.done
+	<-groupLag.done
 	<-volumes.done
+	<-reach.done
+	<-removals.done
 	<-issuers.done
 	if metadataStore.err != nil {
 		err = errors.Join(err, fmt.Errorf("follow the cluster's metadata: %w", metadataStore.err))

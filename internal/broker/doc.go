@@ -16,6 +16,7 @@
 //   - The store is closed last, after everything that could append to it has stopped. Only then is
 //     the shutdown marked as clean.
 //
-// Run starts goroutines for the metadata store, follow, reportServing, cleanNow and the wire
-// server. All of them have ended when Run returns.
+// Run starts goroutines for the metadata store, follow, reportServing, cleanNow, the watches of
+// volumes, of hanging transactions and of the lag of groups, and the wire server. All of them have
+// ended when Run returns.
 package broker

@@ -64,6 +64,11 @@ func (b *Broker) follow(ctx context.Context) error {
 // to the cluster (serving.go). This is so even if apply fails, because the failure concerns only
 // some partitions and the other partitions must be served.
 func (b *Broker) apply(image *metadata.Image) error {
+	// A broker that is too old for its cluster has an empty disk: it would not have opened another
+	// one. It must not copy records in formats that it does not know.
+	if err := b.store.RaiseFormatLevel(image.FormatLevel); err != nil {
+		return err
+	}
 	if self, up := image.Broker(b.opts.NodeID); up {
 		b.store.SetBrokerEpoch(self.Epoch) // written to the disk at a clean shutdown
 	}
@@ -80,12 +85,17 @@ func (b *Broker) apply(image *metadata.Image) error {
 		b.cleaner.Configure(cleanerOptions(image.Cleaner, b))
 	}
 	b.volumes.configure(image)
+	b.level.Set(image.Metrics.AllOfPartitions)
+	if b.opts.LogLevel != nil && b.opts.LogLevel.Set(image.LogLevel) {
+		b.logger.Info("log level changed", "to", b.opts.LogLevel.Level())
+	}
 	b.cleanNow.update(image, b.opts.NodeID)
 	// The groups are applied before requests use the image. If the image refers a client to this
 	// broker as the coordinator, the coordinator then exists, although it may still be loading.
 	b.groups.Apply(image)
 	b.transactions.Apply(image)
 	b.images.apply(image)
+	b.removals.update(image)
 	select {
 	case <-b.applied:
 	default:

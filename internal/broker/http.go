@@ -101,6 +101,7 @@ func NewHTTP(opts HTTPOptions) http.Handler {
 	handleEvents(mux, opts.Brokers)
 	handleKeys(mux, opts.Brokers)
 	handleReplicas(mux, opts.Brokers)
+	handleRetained(mux, opts.Brokers)
 	if opts.Pprof {
 		mux.Handle(PprofPath, withDeadline(0, NewPprof()))
 	}

@@ -250,7 +250,8 @@ func keyPartition(broker, partition int32, found *logstore.KeyRecords,
 func keyRecord(r *logstore.KeyRecord, now time.Time) report.KeyRecord {
 	one := report.KeyRecord{Offset: r.Offset, Timestamp: float64(r.TimestampMs) / 1000,
 		State: recordStates[r.State], Value: r.Value, ValueBytes: r.ValueBytes, Segment: r.Segment,
-		SegmentState: cleaner.SegmentStateName(r.SegmentState), BlockedBy: r.BlockedBy}
+		HeadersOmitted: r.HeadersOmitted,
+		SegmentState:   cleaner.SegmentStateName(r.SegmentState), BlockedBy: r.BlockedBy}
 	for _, h := range r.Headers {
 		one.Headers = append(one.Headers, report.KeyHeader{Key: string(h.Key), Value: h.Value})
 	}

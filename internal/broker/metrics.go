@@ -15,7 +15,7 @@ import (
 type partitionMetrics struct {
 	broker                                        *Broker
 	leader, offline, underReplicated, underMinISR *prometheus.Desc
-	lag, late, hanging                            *prometheus.Desc
+	lag, largestLag, late, hanging                *prometheus.Desc
 }
 
 // register adds the metrics of this broker to a registry, which may be nil. If two brokers share a
@@ -32,9 +32,9 @@ func (b *Broker) register(registry prometheus.Registerer) {
 	desc := func(name, help string) *prometheus.Desc {
 		return prometheus.NewDesc("heartwood_"+name, help, []string{"topic", "partition"}, nil)
 	}
-	registry.MustRegister(b.store.Collector())
-	registry.MustRegister(b.cleaner.Collector())
-	registry.MustRegister(b.volumes)
+	registry.MustRegister(b.store.Collector(&b.level))
+	registry.MustRegister(b.cleaner.Collector(&b.level))
+	registry.MustRegister(b.volumes, b.groupLag)
 	registry.MustRegister(&partitionMetrics{
 		broker: b,
 		leader: desc("partition_leader", "1 if this broker leads the partition, else 0."),
@@ -50,6 +50,9 @@ func (b *Broker) register(registry prometheus.Registerer) {
 		lag: prometheus.NewDesc("heartwood_replica_lag_offsets",
 			"Offsets by which a follower is behind the log end offset; exported by the leader.",
 			[]string{"topic", "partition", "replica"}, nil),
+		largestLag: prometheus.NewDesc("heartwood_broker_replica_lag_offsets",
+			"Largest number of offsets by which a follower is behind the log end offset of a "+
+				"partition that this broker leads.", []string{"replica"}, nil),
 		late: desc("log_late_transactions",
 			"Transactions that are open for longer than the largest timeout of a producer and five "+
 				"minutes; exported by the leader, absent without an open transaction."),
@@ -71,12 +74,14 @@ func (m *partitionMetrics) Describe(to chan<- *prometheus.Desc) {
 	to <- m.underReplicated
 	to <- m.underMinISR
 	to <- m.lag
+	to <- m.largestLag
 	to <- m.late
 	to <- m.hanging
 }
 
 // Collect implements prometheus.Collector.
 func (m *partitionMetrics) Collect(to chan<- prometheus.Metric) {
+	largest := map[int32]int64{}
 	for _, state := range m.broker.replicas.States() {
 		gauge := func(desc *prometheus.Desc, yes bool) {
 			value := 0.0
@@ -95,6 +100,10 @@ func (m *partitionMetrics) Collect(to chan<- prometheus.Metric) {
 			gauge(m.underMinISR, state.UnderMinISR)
 		}
 		for replica, lag := range state.Lags {
+			largest[replica] = max(largest[replica], lag)
+			if !m.broker.level.Full() {
+				continue
+			}
 			to <- prometheus.MustNewConstMetric(m.lag, prometheus.GaugeValue, float64(lag),
 				state.ID.Topic, strconv.Itoa(int(state.ID.Index)), strconv.Itoa(int(replica)))
 		}
@@ -105,5 +114,9 @@ func (m *partitionMetrics) Collect(to chan<- prometheus.Metric) {
 				float64(len(m.broker.hanging.of(state.ID))), state.ID.Topic,
 				strconv.Itoa(int(state.ID.Index)))
 		}
+	}
+	for replica, lag := range largest {
+		to <- prometheus.MustNewConstMetric(m.largestLag, prometheus.GaugeValue, float64(lag),
+			strconv.Itoa(int(replica)))
 	}
 }

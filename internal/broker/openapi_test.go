@@ -37,6 +37,7 @@ var openAPITypes = []reflect.Type{
 	reflect.TypeFor[report.StepEvent](), reflect.TypeFor[report.ReadyEvent](),
 	reflect.TypeFor[report.Keys](), reflect.TypeFor[report.Replicas](),
 	reflect.TypeFor[report.CleanRequests](), reflect.TypeFor[report.Aborted](),
+	reflect.TypeFor[report.RetainedLogs](),
 	reflect.TypeFor[report.Placement](), reflect.TypeFor[report.Transactions](),
 	reflect.TypeFor[report.MayStop](), reflect.TypeFor[report.Failure](),
 }
@@ -293,6 +294,7 @@ func TestOpenAPIHoldsForResponses(t *testing.T) {
 		"/api/v1/topics/tickets/keys?key=a2V5LTc&all=true": "/api/v1/topics/{topic}/keys",
 		"/api/v1/topics/tickets/keys?key=eA":               "/api/v1/topics/{topic}/keys",
 		"/api/v1/topics/tickets/replicas":                  "/api/v1/topics/{topic}/replicas",
+		"/api/v1/retained":                                 "/api/v1/retained",
 		"/api/v1/placement":                                "/api/v1/placement",
 		"/api/v1/transactions":                             "/api/v1/transactions",
 		"/api/v1/may-stop/0":                               "/api/v1/may-stop/{broker}",

@@ -176,7 +176,7 @@ func (b *balanceFlags) input(ctx context.Context, s *session,
 			}
 			in.Partitions = append(in.Partitions, balance.Partition{Topic: key.Topic,
 				Index: key.Index, Bytes: bytes[partitionset.Key{Topic: name, Index: key.Index}],
-				Replicas: entry.Assignment.Replicas, Fixed: entry.Reassigning()})
+				Replicas: entry.Assignment.Replicas, Fixed: entry.Reassigning() || entry.Lent})
 		}
 	}
 	return in, nil

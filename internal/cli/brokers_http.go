@@ -19,6 +19,7 @@ import (
 
 	"heartwood.dev/heartwood/api/report"
 	"heartwood.dev/heartwood/api/v1alpha1"
+	"heartwood.dev/heartwood/internal/console/connect"
 	"heartwood.dev/heartwood/internal/operator/render"
 	"heartwood.dev/heartwood/internal/remote"
 )
@@ -53,6 +54,26 @@ func (a *account) token(ctx context.Context, s *session, cluster string) (string
 	return request.Status.Token, nil
 }
 
+// tokens returns a function that returns a token, and creates a new one before it ends.
+func (a *account) tokens(s *session, cluster string) remote.Token {
+	const renewAfter = tokenSeconds * time.Second / 2
+	var mu sync.Mutex
+	var token string
+	var created time.Time
+	return func(ctx context.Context) (string, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		if token != "" && time.Since(created) < renewAfter {
+			return token, nil
+		}
+		fresh, err := a.token(ctx, s, cluster)
+		if err == nil {
+			token, created = fresh, time.Now()
+		}
+		return fresh, err
+	}
+}
+
 // http returns a client for the HTTP ports of a LogCluster's brokers.
 func (s *session) http(ctx context.Context, cluster *v1alpha1.LogCluster,
 	account account) (*remote.Client, error) {
@@ -71,23 +92,13 @@ func (s *session) http(ctx context.Context, cluster *v1alpha1.LogCluster,
 	if err := s.get(ctx, "Secret", v1alpha1.CACertSecretName(cluster.Name), secret); err != nil {
 		return nil, err
 	}
-	token, err := account.token(ctx, s, cluster.Name)
-	if err != nil {
+	tokens := account.tokens(s, cluster.Name)
+	if _, err := tokens(ctx); err != nil {
 		return nil, err
 	}
-	return remote.NewClientThrough(dial, secret.Data[v1alpha1.KeyPeerCA], token)
-}
-
-// brokerIDs returns the ids of the brokers that run or are to run.
-func brokerIDs(cluster *v1alpha1.LogCluster) []int32 {
-	ids := map[int32]bool{}
-	for id := range cluster.Spec.Brokers {
-		ids[id] = true
-	}
-	for _, broker := range cluster.Status.Brokers {
-		ids[broker.ID] = true
-	}
-	return slices.Sorted(maps.Keys(ids))
+	ca := secret.Data[v1alpha1.KeyPeerCA]
+	return remote.NewClientWith(remote.Access{Dial: dial, Token: tokens,
+		CA: func() ([]byte, error) { return ca, nil }}), nil
 }
 
 // silent is a broker that has not answered.
@@ -103,7 +114,7 @@ func ask[T any](ctx context.Context, s *session, client *remote.Client,
 	var mu sync.Mutex
 	var all sync.WaitGroup
 	answers, failed := map[int32]T{}, map[int32]error{}
-	for _, id := range brokerIDs(cluster) {
+	for _, id := range connect.BrokerIDs(cluster) {
 		all.Go(func() {
 			ctx, cancel := context.WithTimeout(ctx, brokerTimeout)
 			defer cancel()

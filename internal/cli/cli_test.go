@@ -2,12 +2,9 @@ package cli
 
 import (
 	"archive/zip"
-	"bufio"
-	"context"
 	"encoding/json"
 	"errors"
 	"io"
-	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -34,7 +31,9 @@ func TestCommands(t *testing.T) {
 		{"status", f.testStatus}, {"restricted", f.testRestricted}, {"topics", f.testTopics},
 		{"records", f.testRecords}, {"why", f.testWhy}, {"groups", f.testGroups},
 		{"clean", f.testClean}, {"restart", f.testRestart}, {"pause", f.testPause},
+		{"approve", f.testApprove},
 		{"move", f.testMove}, {"balance", f.testBalance}, {"console", f.testConsole}, {"user", f.testUser}, {"accept loss", f.testAcceptLoss},
+		{"retained", f.testRetained},
 		{"report", f.testReport}, {"secured", f.testSecured}, {"two clusters", f.testTwoClusters},
 	} {
 		t.Run(step.name, step.run)
@@ -329,40 +328,6 @@ func (f *fixture) testBalance(t *testing.T) {
 	f.run(t, "cordon", "0", "--undo", "--yes").ok(t)
 	if ids := get(t, f, "main", &v1alpha1.LogCluster{}).Spec.Cordoned; len(ids) != 0 {
 		t.Errorf("cordoned after the end: %v", ids)
-	}
-}
-
-// testConsole: the console shows the topic of the broker behind the forwarded port.
-func (f *fixture) testConsole(t *testing.T) {
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	out, in := io.Pipe()
-	root := Root()
-	root.SetArgs([]string{"--kubeconfig", f.restricted, "console", "--port", "0"})
-	root.SetOut(in)
-	ended := make(chan error, 1)
-	go func() { ended <- root.ExecuteContext(ctx) }()
-	line, err := bufio.NewReader(out).ReadString('\n')
-	address, found := strings.CutPrefix(strings.TrimSpace(line), "ready console=")
-	if err != nil || !found {
-		t.Fatalf("%q, error %v", line, err)
-	}
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address, http.NoBody)
-	if err != nil {
-		t.Fatal(err)
-	}
-	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		t.Fatal(err)
-	}
-	page, err := io.ReadAll(response.Body)
-	_ = response.Body.Close()
-	if err != nil || response.StatusCode != http.StatusOK || !strings.Contains(string(page), "main") {
-		t.Errorf("status %s, error %v: %.200s", response.Status, err, page)
-	}
-	cancel()
-	if err := <-ended; err != nil {
-		t.Error(err)
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 
 	"heartwood.dev/heartwood/api/v1alpha1"
+	"heartwood.dev/heartwood/internal/console/connect"
 )
 
 // logsFlags are the flags of command logs.
@@ -62,7 +63,7 @@ func (l *logsFlags) run(ctx context.Context, s *session, _ []string) error {
 	if err != nil {
 		return err
 	}
-	ids := brokerIDs(cluster)
+	ids := connect.BrokerIDs(cluster)
 	for _, id := range l.brokers {
 		if !slices.Contains(ids, id) {
 			return fmt.Errorf("LogCluster %s has no broker %d", cluster.Name, id)

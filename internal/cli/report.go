@@ -17,6 +17,7 @@ import (
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 
 	"heartwood.dev/heartwood/api/v1alpha1"
+	"heartwood.dev/heartwood/internal/console/connect"
 	"heartwood.dev/heartwood/internal/operator/render"
 )
 
@@ -107,7 +108,7 @@ func (s *session) collectLogs(ctx context.Context, a *archive, cluster *v1alpha1
 		a.missing("logs", err)
 		return
 	}
-	for _, id := range brokerIDs(cluster) {
+	for _, id := range connect.BrokerIDs(cluster) {
 		pod := v1alpha1.BrokerLeaseName(cluster.Name, id)
 		for _, previous := range []bool{false, true} {
 			name := path.Join("logs", pod+".log")
@@ -141,7 +142,7 @@ func (s *session) collectBrokers(ctx context.Context, a *archive, cluster *v1alp
 		a.missing("brokers", err)
 		return
 	}
-	for _, id := range brokerIDs(cluster) {
+	for _, id := range connect.BrokerIDs(cluster) {
 		directory := fmt.Sprintf("brokers/%d", id)
 		address := render.HTTPAddress(cluster.Name, s.namespace, id)
 		for _, request := range brokerPaths {

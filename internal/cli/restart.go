@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"heartwood.dev/heartwood/api/v1alpha1"
+	"heartwood.dev/heartwood/internal/console/connect"
 )
 
 func restartCommand(f *flags) *cobra.Command {
@@ -64,7 +65,7 @@ func (s *session) restartBrokers(ctx context.Context, cluster *v1alpha1.LogClust
 	var pods []*corev1.Pod
 	var steps []string
 	for _, id := range sortedPartitions(brokers) {
-		if !slices.Contains(brokerIDs(cluster), id) {
+		if !slices.Contains(connect.BrokerIDs(cluster), id) {
 			return fmt.Errorf("LogCluster %s has no broker %d", cluster.Name, id)
 		}
 		pod := &corev1.Pod{}
@@ -91,66 +92,64 @@ func (s *session) restartBrokers(ctx context.Context, cluster *v1alpha1.LogClust
 		"status shows the progress")
 }
 
-func pauseCommand(f *flags) *cobra.Command {
-	return pausing(f, &cobra.Command{
-		Use:   "pause",
-		Short: "Pause changes and restarts of a LogCluster",
-		Long: `Pause a LogCluster: the operator does not change its objects and restarts no broker.
-
-Leaders are still elected, Topics are still assigned, and certificates are still renewed.
-'kubectl heartwood resume' ends the pause.`,
-		Args: noArgs,
-	}, true)
-}
-
-func resumeCommand(f *flags) *cobra.Command {
-	return pausing(f, &cobra.Command{
-		Use:   "resume",
-		Short: "End the pause of a LogCluster",
-		Args:  noArgs,
-	}, false)
-}
-
-// pausing completes the commands pause and resume.
-func pausing(f *flags, cmd *cobra.Command, pause bool) *cobra.Command {
+func approveCommand(f *flags) *cobra.Command {
 	var consent consent
+	cmd := &cobra.Command{
+		Use:   "approve",
+		Short: "Approve the rolling update that waits",
+		Long: `Approve the rolling update of a LogCluster to the latest pod template.
+
+It is needed with spec.rollout.policy OnApproval. A later change of the pod template needs another
+approval. With spec.rollout.window, the restarts begin in the window.`,
+		Args: noArgs,
+	}
 	consent.add(cmd)
 	cmd.RunE = f.run(func(ctx context.Context, s *session, _ []string) error {
 		cluster, err := s.logCluster(ctx)
 		if err != nil {
 			return err
 		}
-		if cluster.Paused() == pause {
-			return consent.done(s, []string{}, "LogCluster "+cluster.Name+": unchanged")
+		revision := cluster.Status.UpdateRevision
+		outdated := outdatedBrokers(cluster)
+		switch {
+		case !cluster.Spec.Rollout.NeedsApproval():
+			return consent.done(s, []string{}, "LogCluster "+cluster.Name+": no approval is needed")
+		case revision == "" || cluster.Status.ObservedGeneration < cluster.Generation &&
+			!cluster.Paused():
+			return fmt.Errorf("the operator has not applied the latest spec of LogCluster %s yet: "+
+				"try again", cluster.Name)
+		case len(outdated) == 0 || cluster.RolloutApproved(revision):
+			return consent.done(s, []string{}, "LogCluster "+cluster.Name+": no approval is needed")
 		}
-		steps := []string{fmt.Sprintf("set annotation %s=true of LogCluster %s: the operator does "+
-			"not change its objects and restarts no broker", v1alpha1.AnnotationPaused,
-			cluster.Name)}
-		if !pause {
-			steps[0] = fmt.Sprintf("remove annotation %s of LogCluster %s: the operator applies the "+
-				"spec again, which may restart brokers", v1alpha1.AnnotationPaused, cluster.Name)
+		steps := []string{fmt.Sprintf("set annotation %s=%s of LogCluster %s: the operator restarts "+
+			"brokers %v one after the other", v1alpha1.AnnotationApproveRollout, revision,
+			cluster.Name, outdated)}
+		if w := cluster.Spec.Rollout.Window; w != nil {
+			steps = append(steps, fmt.Sprintf("brokers are restarted from %s to %s UTC", w.Start,
+				w.End))
+		}
+		if cluster.Paused() {
+			steps = append(steps, pausedStep)
 		}
 		if confirmed, err := consent.confirm(s, steps...); !confirmed {
 			return err
 		}
-		err = patch(ctx, s, cluster, func(c *v1alpha1.LogCluster) {
-			if !pause {
-				delete(c.Annotations, v1alpha1.AnnotationPaused)
-				return
-			}
-			if c.Annotations == nil {
-				c.Annotations = map[string]string{}
-			}
-			c.Annotations[v1alpha1.AnnotationPaused] = "true"
-		})
+		err = annotate(ctx, s, cluster, v1alpha1.AnnotationApproveRollout, revision)
 		if err != nil {
 			return err
 		}
-		result := "resumed"
-		if pause {
-			result = "paused"
-		}
-		return consent.done(s, steps, "LogCluster "+cluster.Name+": "+result)
+		return consent.done(s, steps, "LogCluster "+cluster.Name+": approved; kubectl heartwood "+
+			"status shows the progress")
 	})
 	return cmd
+}
+
+// outdatedBrokers returns the ids of the brokers that are to be restarted.
+func outdatedBrokers(cluster *v1alpha1.LogCluster) (ids []int32) {
+	for i := range cluster.Status.Brokers {
+		if b := &cluster.Status.Brokers[i]; b.RestartReason != "" {
+			ids = append(ids, b.ID)
+		}
+	}
+	return ids
 }

@@ -67,6 +67,8 @@ type status struct {
 	Conditions      []metav1.Condition `json:"conditions"`
 	Brokers         []broker           `json:"brokers"`
 	Findings        []health.Finding   `json:"findings"`
+	// RetainedTopics are deleted topics whose records are retained, at most 20.
+	RetainedTopics []v1alpha1.RetainedTopic `json:"retainedTopics,omitempty"`
 }
 
 // status reads the state of the LogCluster.
@@ -93,8 +95,24 @@ func (s *session) status(ctx context.Context) (*status, error) {
 	return &status{Cluster: cluster.Name, Namespace: s.namespace,
 		Degraded: health.Degraded(findings), Bootstrap: cluster.Status.Bootstrap,
 		Topics: cluster.Status.Topics, Partitions: cluster.Status.Partitions,
-		UnderReplicated: cluster.Status.UnderReplicated, Conditions: cluster.Status.Conditions,
-		Brokers: brokersOf(cluster, in.Pods), Findings: findings}, nil
+		UnderReplicated: cluster.Status.UnderReplicated,
+		Conditions:      sortedConditions(cluster.Status.Conditions),
+		Brokers:         brokersOf(cluster, in.Pods), Findings: findings,
+		RetainedTopics: cluster.Status.RetainedTopics}, nil
+}
+
+// sortedConditions returns conditions by type, Ready first. The operator appends each condition
+// when it first decides it, so their order in the resource differs between LogClusters.
+func sortedConditions(conditions []metav1.Condition) []metav1.Condition {
+	rank := func(c metav1.Condition) string {
+		if c.Type == v1alpha1.ConditionReady {
+			return ""
+		}
+		return c.Type
+	}
+	return slices.SortedFunc(slices.Values(conditions), func(a, b metav1.Condition) int {
+		return cmp.Compare(rank(a), rank(b))
+	})
 }
 
 // usersOf returns the LogUsers of a LogCluster, or nil if the user may not list them.
@@ -137,6 +155,12 @@ func (s *session) printStatus(out io.Writer, st *status) error {
 	_, _ = fmt.Fprintln(out)
 	if err := printBrokers(out, st.Brokers); err != nil {
 		return err
+	}
+	for _, r := range st.RetainedTopics {
+		if !r.Removing {
+			_, _ = fmt.Fprintf(out, "\nRetained: %d partitions of the deleted topic %s. To remove their "+
+				"records: %s\n", r.Partitions, r.Topic, r.Command)
+		}
 	}
 	if len(st.Findings) == 0 {
 		_, err := fmt.Fprintln(out, "\nNothing to do.")

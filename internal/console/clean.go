@@ -11,16 +11,19 @@ type cleanPage struct {
 	Topic   string
 	Row     topicRow
 	Refusal string // why the request cannot be made; "" if it can
+	Doubt   string // why Kubernetes may refuse the request; "" if it will not
 	Fault   string // why the request failed
 }
 
-// cleanRefusal returns why a request may not clean; "" if it may.
+// cleanRefusal returns why a request may not clean; "" if it may. With an Authority, the API server
+// decides when it receives the request.
 func (c *Console) cleanRefusal(r *http.Request) string {
-	if c.mayWrite(r) {
+	if c.opts.Authority != nil || c.local(r) {
 		return ""
 	}
 	return "The console accepts requests to clean only if it listens on a loopback address and is " +
-		"opened as localhost and not through a proxy. Use kubectl annotate topic NAME heartwood.dev/clean-now=\"$(date)\"."
+		"opened as localhost and not through a proxy, or if it authenticates its users (--auth). Use " +
+		"kubectl annotate topic NAME heartwood.dev/clean-now=\"$(date)\"."
 }
 
 func (c *Console) cleanForm(r *http.Request) (view, error) {
@@ -34,6 +37,11 @@ func (c *Console) cleanView(r *http.Request, topic, failure string) (view, error
 		return view{}, unknownTopic(topic, answers)
 	}
 	page := cleanPage{Topic: topic, Row: rows[0], Refusal: c.cleanRefusal(r), Fault: failure}
+	if c.opts.Authority != nil {
+		if err := c.permit(r, Clean); err != nil {
+			page.Doubt = err.Error()
+		}
+	}
 	switch {
 	case page.Refusal != "":
 	case !page.Row.Compacted:
@@ -57,10 +65,9 @@ func (c *Console) clean(w http.ResponseWriter, r *http.Request) {
 	case topic == "":
 		err = badRequest("The request names no topic.")
 	default:
-		_, err = c.opts.Fleet.Clean(r.Context(), topic, nil)
+		err = c.requestClean(r, topic)
 	}
-	c.opts.Logger.Info("clean requested", "topic", topic, "remote", r.RemoteAddr,
-		"userAgent", r.UserAgent(), "accepted", err == nil)
+	c.audit(r, topic, err)
 	if err == nil {
 		redirect(w, query("map", "topic", topic, "asked", "1"))
 		return

@@ -27,12 +27,21 @@ type Options struct {
 	// page that needs it; after an error it is called again for the next page. The error says what
 	// the user has to do.
 	Kafka func() (*kafka.Client, error)
+	// Authority authenticates the users and decides what they may do. Without one, the console does
+	// not authenticate its users; then Loopback, Hosts and PathPrefix decide.
+	Authority Authority
+	// LogCluster is the name that Authority decides on.
+	LogCluster ClusterName
+	// Root is the relative URL of the Site that contains the console, such as ../; "" without one.
+	Root string
+	// Clean requests a pass of a topic, if there is no Authority. Default: by Fleet.
+	Clean func(ctx context.Context, topic string) error
 	// Loopback is set if the console listens on a loopback address. Otherwise it shows no messages
-	// and accepts no writes, because it does not authenticate its users.
+	// and accepts no writes, unless it has an Authority.
 	Loopback bool
 	// Hosts are names under which the console may be opened, in lower case, besides addresses and
 	// localhost. With Hosts or PathPrefix the console is behind a proxy, whose clients may be any
-	// users: it then shows no messages and accepts no writes.
+	// users: without an Authority it then shows no messages and accepts no writes.
 	Hosts []string
 	// PathPrefix is the path below which a proxy serves the console if the proxy does not remove
 	// it, such as /heartwood. Requests without the prefix are served, too.
@@ -49,7 +58,8 @@ type Console struct {
 
 	mu struct {
 		sync.Mutex
-		kafka *kafka.Client // nil before the first use
+		kafka  *kafka.Client // nil before the first use
+		closed bool
 	}
 }
 
@@ -61,7 +71,7 @@ func New(opts Options) *Console {
 	opts.PathPrefix = strings.TrimSuffix(opts.PathPrefix, "/")
 	c := &Console{opts: opts, viewers: make(chan struct{}, viewersMax)}
 	c.watches.fleet = opts.Fleet
-	c.handler = c.guard(c.routes())
+	c.handler = belowPrefix(opts.PathPrefix, guard(opts.Hosts, c.authorized(c.routes())))
 	return c
 }
 
@@ -71,6 +81,7 @@ func (c *Console) Close() {
 	c.watches.close()
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.mu.closed = true
 	if c.mu.kafka != nil {
 		c.mu.kafka.Close()
 		c.mu.kafka = nil
@@ -78,8 +89,14 @@ func (c *Console) Close() {
 }
 
 // ServeHTTP implements http.Handler.
-func (c *Console) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if prefix := c.opts.PathPrefix; prefix != "" {
+func (c *Console) ServeHTTP(w http.ResponseWriter, r *http.Request) { c.handler.ServeHTTP(w, r) }
+
+// belowPrefix serves next at the root, and below the path of a prefix.
+func belowPrefix(prefix string, next http.Handler) http.Handler {
+	if prefix = strings.TrimSuffix(prefix, "/"); prefix == "" {
+		return next
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		rest, below := strings.CutPrefix(r.URL.Path, prefix)
 		switch {
 		case below && rest == "":
@@ -89,8 +106,8 @@ func (c *Console) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		case below && strings.HasPrefix(rest, "/"):
 			r = withPath(r, rest)
 		}
-	}
-	c.handler.ServeHTTP(w, r)
+		next.ServeHTTP(w, r)
+	})
 }
 
 func withPath(r *http.Request, path string) *http.Request {
@@ -126,6 +143,7 @@ func (c *Console) routes() http.Handler {
 	}
 	mux.HandleFunc("GET /assets/{name}", serveAsset)
 	mux.HandleFunc("GET /live", c.live)
+	mux.HandleFunc("GET /tail", c.tail)
 	mux.HandleFunc("GET /frames", c.frames)
 	mux.HandleFunc("POST /clean", c.clean)
 	mux.HandleFunc("/", c.page(func(r *http.Request) (view, error) {
@@ -170,13 +188,26 @@ func (c *Console) page(build func(*http.Request) (view, error)) http.HandlerFunc
 
 // failed returns the page of an error.
 func (c *Console) failed(r *http.Request, err error) view {
-	status := http.StatusBadGateway
+	return view{Template: "fault", Title: "Not available", Status: statusOfError(err),
+		Page: pageOf(r), Body: err.Error()}
+}
+
+// statusOfError returns the status of a page that shows an error: that of a fault, 404 or 403 if a
+// broker says so, and otherwise 502, because the cluster has failed.
+func statusOfError(err error) int {
 	var known *fault
 	if errors.As(err, &known) {
-		status = known.status
+		return known.status
 	}
-	return view{Template: "fault", Title: "Not available", Status: status, Page: pageOf(r),
-		Body: err.Error()}
+	switch {
+	case errors.Is(err, kafka.ErrBusy):
+		return http.StatusServiceUnavailable
+	case kafka.Unknown(err):
+		return http.StatusNotFound
+	case kafka.Denied(err):
+		return http.StatusForbidden
+	}
+	return http.StatusBadGateway
 }
 
 // kafka returns the connection by the Kafka protocol.
@@ -185,6 +216,10 @@ func (c *Console) kafka() (*kafka.Client, error) {
 	defer c.mu.Unlock()
 	if c.mu.kafka != nil {
 		return c.mu.kafka, nil
+	}
+	if c.mu.closed {
+		return nil, &fault{status: http.StatusServiceUnavailable,
+			text: "The console reconnects to the LogCluster; try again."}
 	}
 	if c.opts.Kafka == nil {
 		return nil, &fault{status: http.StatusNotImplemented,

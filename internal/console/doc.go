@@ -11,18 +11,22 @@
 //
 //   - console.go: options, routes, rendering.
 //   - guard.go: which requests are refused, and the headers of every response.
+//   - access.go: who may see and do what. reviews.go: cached decisions of Kubernetes. login.go: the
+//     login page. site.go: the consoles of several LogClusters.
 //   - view.go: the data that all pages have in common. format.go: numbers, sizes and times as text.
 //   - watch.go: keeps the map of a topic up to date while it has viewers, by the brokers' events.
 //     frame.go: the map at one moment. map.go, segment.go, replay.go, clean.go: its pages. live.go:
 //     the stream of updates to a page.
-//   - overview.go, topics.go, topic.go, settings.go, messages.go, groups.go, brokers.go: one page
-//     each, with a template of the same name in templates/.
+//   - tail.go: the stream of new records to the tab Messages.
+//   - overview.go, topics.go, topic.go, messages.go, keys.go, groups.go, brokers.go: one page or
+//     tab each, with a template of the same name in templates/ or topic.html.
 //
 // Reports on the cleaner come from the brokers' HTTP ports (internal/remote). Messages, groups,
 // settings and disks come by the Kafka protocol (internal/console/kafka), so that the
 // authorization of the listeners applies to them.
 //
-// The console is read-only, except for requests to clean by users of the same machine.
+// The console is read-only, except for requests to clean: by users of the same machine or, with an
+// Authority, with the rights of the user. Package kube implements it by the API server.
 //
 // Each watched topic has one goroutine that polls the brokers' reports, and one for each broker
 // that reads its events, however many pages show it. They end 10 s after the last page is closed,

@@ -65,6 +65,14 @@ func formatDuration(d time.Duration) string {
 	return fmt.Sprintf("%.0f days", d.Hours()/24)
 }
 
+// formatRemaining formats an estimate of the time that is left. It is not precise to milliseconds.
+func formatRemaining(d time.Duration) string {
+	if d >= 0 && d < time.Second {
+		return "under 1 s"
+	}
+	return formatDuration(d)
+}
+
 // seconds converts a number of seconds, which may be any float, to a duration.
 func seconds(s float64) time.Duration {
 	if math.IsNaN(s) || math.Abs(s) > math.MaxInt64/float64(time.Second)/2 {

@@ -60,6 +60,7 @@ func frameOf(topic string, answers *remote.Answers, logs map[replicaID]*cleanerm
 	followers bool, now time.Time) *mapFrame {
 	frame := &mapFrame{}
 	var pieces [][]cleanermap.Piece
+	counted := int64(0) // garbage in the blocks of the leaders
 	for i := range answers.Placement.Partitions {
 		p := &answers.Placement.Partitions[i]
 		brokers := slices.Clone(p.Replicas)
@@ -74,6 +75,8 @@ func frameOf(topic string, answers *remote.Answers, logs map[replicaID]*cleanerm
 				reportOf(answers, p.Partition, broker))
 			if row.Follower = at > 0; row.Follower {
 				row.ID += "@" + strconv.Itoa(int(broker))
+			} else {
+				counted += garbageOf(of)
 			}
 			frame.Rows = append(frame.Rows, row)
 			pieces = append(pieces, of)
@@ -85,7 +88,7 @@ func frameOf(topic string, answers *remote.Answers, logs map[replicaID]*cleanerm
 			row.Blocks = append(row.Blocks, blockOf(topic, row, &blocks[at]))
 		}
 	}
-	frame.Cards = mapCards(answers, now)
+	frame.Cards = mapCards(answers, counted, now)
 	return frame
 }
 
@@ -189,7 +192,9 @@ func titleOf(row *mapRow, b *cleanermap.Block) string {
 	}
 	switch {
 	case b.Written:
-		text += ", written by this pass"
+		text += ", rewritten by this pass"
+	case b.Current && b.Read > 0 && b.Bytes > 0:
+		text += ", being rewritten, " + formatPercent(float64(b.Read)/float64(b.Bytes)) + " read"
 	case b.Current:
 		text += ", being rewritten"
 	case b.Chosen:
@@ -210,8 +215,16 @@ func missingText(names []string) string {
 	return strings.Join(names, ", ") + ": no response. This page lacks what only " + which + "."
 }
 
-// mapCards returns the sums over the leaders' logs.
-func mapCards(answers *remote.Answers, now time.Time) []card {
+func garbageOf(pieces []cleanermap.Piece) (sum int64) {
+	for i := range pieces {
+		sum += pieces[i].Garbage
+	}
+	return sum
+}
+
+// mapCards returns the sums over the leaders' logs. counted is the garbage that the blocks show:
+// while passes run it is more than brokers report, as each reports that of complete passes.
+func mapCards(answers *remote.Answers, counted int64, now time.Time) []card {
 	rows := topicsOf(*answers, now)
 	if len(rows) == 0 {
 		return []card{}
@@ -224,7 +237,13 @@ func mapCards(answers *remote.Answers, now time.Time) []card {
 		return formatBytes(n)
 	}
 	garbage := card{Name: "Garbage still to go", Value: none}
-	if row.GarbageKnown {
+	switch {
+	case counted > row.Garbage:
+		garbage.Value = of(counted)
+		if !row.GarbageExact {
+			garbage.Note = "counted so far"
+		}
+	case row.GarbageKnown:
 		garbage.Value = of(row.Garbage)
 		if !row.GarbageExact {
 			garbage.Note = "estimated"

@@ -2,14 +2,66 @@ package console
 
 import (
 	"net/http"
+	"time"
 
 	"heartwood.dev/heartwood/internal/console/kafka"
 )
 
 // groupList is the page Groups.
 type groupList struct {
-	Groups []kafka.Group
+	Groups []groupRow
 	More   bool // there are more groups than the page shows
+}
+
+// groupRow is a group with its lag in time as text.
+type groupRow struct {
+	kafka.Group
+	Wait string
+	Rows []offsetRow
+}
+
+// offsetRow is a committed offset with its lag in time as text.
+type offsetRow struct {
+	kafka.GroupOffset
+	Wait string
+}
+
+// groupRows describes groups.
+func groupRows(groups []kafka.Group, now time.Time) []groupRow {
+	rows := make([]groupRow, 0, len(groups))
+	for i := range groups {
+		row := groupRow{Group: groups[i], Wait: none}
+		longest, complete := row.Group.Wait(now)
+		switch {
+		case len(row.Offsets) == 0:
+		case complete:
+			row.Wait = waitText(longest)
+		case longest > 0:
+			row.Wait = "at least " + waitText(longest)
+		default:
+			row.Wait = "unknown"
+		}
+		for _, o := range row.Offsets {
+			of := offsetRow{o, none}
+			wait, known := o.Wait(now)
+			if _, lag := o.Lag(); lag {
+				if of.Wait = "unknown"; known {
+					of.Wait = waitText(wait)
+				}
+			}
+			row.Rows = append(row.Rows, of)
+		}
+		rows = append(rows, row)
+	}
+	return rows
+}
+
+// waitText formats a lag in time.
+func waitText(wait time.Duration) string {
+	if wait == 0 {
+		return "0 s"
+	}
+	return formatDuration(wait)
 }
 
 func (c *Console) groups(r *http.Request) (view, error) {
@@ -17,11 +69,13 @@ func (c *Console) groups(r *http.Request) (view, error) {
 	if err != nil {
 		return view{}, err
 	}
-	var page groupList
-	if page.Groups, page.More, err = client.Groups(r.Context()); err != nil {
+	groups, more, err := client.Groups(r.Context())
+	if err != nil {
 		return view{}, err
 	}
-	return view{Template: "groups", Title: "Groups", Body: page}, nil
+	client.AddWaits(r.Context(), groups)
+	return view{Template: "groups", Title: "Groups",
+		Body: groupList{groupRows(groups, time.Now()), more}}, nil
 }
 
 func (c *Console) group(r *http.Request) (view, error) {
@@ -38,5 +92,7 @@ func (c *Console) group(r *http.Request) (view, error) {
 		return view{}, &fault{status: http.StatusNotFound,
 			text: "There is no group with the name " + name + "."}
 	}
-	return view{Template: "group", Title: name, Page: "groups", Body: &found[0]}, nil
+	client.AddWaits(r.Context(), found[:1])
+	return view{Template: "group", Title: name, Page: "groups",
+		Body: &groupRows(found[:1], time.Now())[0]}, nil
 }

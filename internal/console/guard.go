@@ -15,8 +15,8 @@ const contentSecurityPolicy = "default-src 'none'; script-src 'self'; style-src 
 	"frame-ancestors 'none'"
 
 // guard sets the security headers of every response, and refuses requests that a web page of
-// another site may have caused.
-func (c *Console) guard(next http.Handler) http.Handler {
+// another site may have caused. Parameter hosts is Options.Hosts.
+func guard(hosts []string, next http.Handler) http.Handler {
 	protection := http.NewCrossOriginProtection()
 	protected := protection.Handler(next)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -28,7 +28,7 @@ func (c *Console) guard(next http.Handler) http.Handler {
 		header.Set("Cross-Origin-Opener-Policy", "same-origin")
 		header.Set("Cross-Origin-Resource-Policy", "same-origin")
 		header.Set("Cache-Control", "no-store")
-		if !KnownHost(r.Host, c.opts.Hosts) {
+		if !KnownHost(r.Host, hosts) {
 			refuse(w, http.StatusMisdirectedRequest, "The console is not served under the host name "+
 				r.Host+". If this name is right, start the console with --allow-host.")
 			return

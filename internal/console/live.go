@@ -82,12 +82,16 @@ func (c *Console) live(w http.ResponseWriter, r *http.Request) {
 	}
 	defer leave()
 	followers := r.URL.Query().Get("replicas") != ""
+	watched.await(r.Context())
+	if watched.unknown() {
+		refuse(w, http.StatusNotFound, "There is no topic with this name.")
+		return
+	}
 	header := w.Header()
 	header.Set("Content-Type", "text/event-stream")
 	header.Set("X-Accel-Buffering", "no") // nginx would hold updates back
 	w.WriteHeader(http.StatusOK)
 	control := http.NewResponseController(w)
-	watched.await(r.Context())
 	var d differ
 	comment := time.NewTicker(liveComment)
 	defer comment.Stop()

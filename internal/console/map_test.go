@@ -30,7 +30,7 @@ func (c *cluster) fill() {
 }
 
 // eventually calls check until it returns true.
-func eventually(t *testing.T, check func() bool) {
+func eventually(t testing.TB, check func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(time.Minute); !check(); time.Sleep(50 * time.Millisecond) {
 		if time.Now().After(deadline) {

@@ -10,7 +10,9 @@ import (
 	"strings"
 	"time"
 
+	"heartwood.dev/heartwood/api/report"
 	"heartwood.dev/heartwood/internal/console/kafka"
+	"heartwood.dev/heartwood/internal/remote"
 )
 
 // Sizes up to which keys, values and headers are shown: in the list, and on a page of their own.
@@ -25,19 +27,23 @@ const (
 type messages struct {
 	Topic     string
 	Partition string // "" for all
-	Position  string // latest, earliest, offset or time
+	Position  string // latest, tail, earliest, offset or time
 	At        string // the offset, or the time as the browser's field has it
 	Key       string
 	Value     string
-	Latest    bool // hide records that a later record on the page supersedes
+	Latest    bool // hide records that a later record of the log supersedes
 	Limit     int
 
 	Records []messageRow
-	Hidden  int   // number of superseded records that are hidden
-	Looked  int64 // number of records that were read
+	Hidden  int // number of superseded records that are hidden
+	// Unsure is the number of records that were not compared with those on other pages.
+	Unsure  int
+	Looked  int64 // number of records that were read, on this page and on those before it
+	Found   int64 // number of records that were shown, on this page and on those before it
 	Span    int64 // number of offsets of the partitions
 	Limited string
 	More    string // relative URL of the next page; "" at the end
+	Tail    string // relative URL of the stream of new records; "" unless Position is tail
 }
 
 // messageRow is one record on a page. Its bytes are text already.
@@ -51,6 +57,8 @@ type messageRow struct {
 	Superseded bool
 	Headers    []headerRow
 	Whole      string // relative URL of the whole record
+	KeyLink    string // relative URL of the records of the key; "" without one
+	Same       string // equal for the records of one key; only of a tail
 }
 
 type headerRow struct {
@@ -78,7 +86,8 @@ func excerptOf(raw []byte, most int) excerpt {
 }
 
 // browse reads the records that the form of a request selects.
-func browse(r *http.Request, client *kafka.Client, topic string) (messages, error) {
+func (c *Console) browse(r *http.Request, client *kafka.Client, topic string,
+	compacted bool) (messages, error) {
 	page, query, err := parseBrowse(r.URL.Query(), topic)
 	if err != nil {
 		return page, err
@@ -87,20 +96,75 @@ func browse(r *http.Request, client *kafka.Client, topic string) (messages, erro
 	if err != nil {
 		return page, err
 	}
-	page.Looked, page.Span, page.Limited = found.Looked, found.Span, found.Limited
+	if page.Latest && compacted {
+		page.Unsure = c.markSuperseded(r.Context(), topic, found.Records)
+	}
+	page.Looked, page.Span, page.Limited = page.Looked+found.Looked, found.Span, found.Limited
 	for i := range found.Records {
 		if page.Latest && found.Records[i].Superseded {
 			page.Hidden++
 			continue
 		}
-		page.Records = append(page.Records, messageOf(&found.Records[i], topic, valueBytesMax))
+		row := messageOf(&found.Records[i], topic, valueBytesMax)
+		if page.Position == positionTail {
+			row.Same = sameKey(&found.Records[i])
+		}
+		page.Records = append(page.Records, row)
 	}
-	if len(found.Next) > 0 {
+	page.Found += int64(len(page.Records))
+	switch {
+	case page.Position == positionTail:
+		page.follow(found.Ends)
+	case len(found.Next) > 0:
 		next := maps.Clone(r.URL.Query())
 		next.Set("cursor", formatCursor(found.Next))
+		next.Set("looked", strconv.FormatInt(page.Looked, 10))
+		next.Set("found", strconv.FormatInt(page.Found, 10))
 		page.More = "topic?" + next.Encode()
 	}
 	return page, nil
+}
+
+// markLimit limits the time in which a page compares its records with later ones.
+const markLimit = 3 * time.Second
+
+// markSuperseded marks the records of a compacted topic that are not the latest of their keys, also
+// if the later record is not on the page: it looks up each key. It returns the number of records
+// that it could not compare in time.
+func (c *Console) markSuperseded(ctx context.Context, topic string,
+	records []kafka.Record) (unsure int) {
+	ctx, cancel := context.WithTimeout(ctx, markLimit)
+	defer cancel()
+	for i := range records {
+		r := &records[i]
+		if r.Key == nil || r.Superseded {
+			continue
+		}
+		latest, known := c.latestOffset(ctx, remote.KeyQuery{Topic: topic, Key: r.Key,
+			Partition: r.Partition, Latest: true, ValueBytes: 1})
+		if r.Superseded = latest > r.Offset; !known {
+			unsure++
+		}
+	}
+	return unsure
+}
+
+// latestOffset returns the offset of the latest committed record of a key in one partition.
+func (c *Console) latestOffset(ctx context.Context, q remote.KeyQuery) (at int64, known bool) {
+	if len(q.Key) > keyBytesMax || ctx.Err() != nil {
+		return -1, false
+	}
+	found, _, err := c.opts.Fleet.Keys(ctx, q)
+	if err != nil || len(found.Partitions) != 1 {
+		return -1, false
+	}
+	for i := range found.Partitions[0].Records {
+		of := &found.Partitions[0].Records[i]
+		if of.State == report.RecordLive || of.State == report.RecordTombstone {
+			return of.Offset, true
+		}
+	}
+	return -1, false
 }
 
 // parseBrowse parses the form. It returns what the form contained even after an error.
@@ -136,10 +200,14 @@ func parseBrowse(q url.Values, topic string) (page messages, query kafka.Query, 
 			return page, query, badRequest("The time " + page.At +
 				" is invalid: use the form 2026-01-31T23:59:59Z (UTC).")
 		}
+	case positionTail:
+		query.Backward = true
+		return page, query, nil
 	default:
 		page.Position, query.Backward = "latest", true
 	}
 	if cursor := q.Get("cursor"); cursor != "" {
+		page.Looked, page.Found = parseTotal(q.Get("looked")), parseTotal(q.Get("found"))
 		query.Since = time.Time{}
 		if query.From, err = parseCursor(cursor); err != nil {
 			return page, query, badRequest("The cursor is invalid.")
@@ -149,6 +217,16 @@ func parseBrowse(q url.Values, topic string) (page messages, query kafka.Query, 
 		}
 	}
 	return page, query, nil
+}
+
+// parseTotal returns a number of records that the earlier pages have counted; 0 if it is invalid.
+func parseTotal(text string) int64 {
+	n, err := strconv.ParseInt(text, 10, 64)
+	const most = 1 << 60
+	if err != nil || n < 0 || n > most {
+		return 0
+	}
+	return n
 }
 
 // fromOffset is an offset at which a browse begins.
@@ -212,7 +290,7 @@ func parseCursor(text string) (map[int32]int64, error) {
 func messageOf(r *kafka.Record, topic string, most int) messageRow {
 	row := messageRow{Partition: r.Partition, Offset: r.Offset, Time: instant{r.Time},
 		Key: excerptOf(r.Key, most), Value: excerptOf(r.Value, most), NullKey: r.Key == nil,
-		Tombstone: r.Tombstone(), Superseded: r.Superseded,
+		Tombstone: r.Tombstone(), Superseded: r.Superseded, KeyLink: keyLink(topic, r.Key),
 		Whole: query("message", "topic", topic, "partition", r.Partition, "offset", r.Offset)}
 	for i, h := range r.Headers {
 		if i == headersMax {
@@ -248,6 +326,9 @@ func (c *Console) message(r *http.Request) (view, error) {
 // findRecord reads the record at an offset.
 func findRecord(ctx context.Context, client *kafka.Client, topic, partition,
 	offset string) (*kafka.Record, error) {
+	if topic == "" {
+		return nil, badRequest("The request names no topic.")
+	}
 	p, err := strconv.ParseInt(partition, 10, 32)
 	if err != nil {
 		return nil, badRequest("The partition is not a number.")

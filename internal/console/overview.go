@@ -41,7 +41,7 @@ func (c *Console) overview(r *http.Request) (view, error) {
 
 // answered adds to a view which brokers responded.
 func (*Console) answered(v view, answers remote.Answers) view {
-	v.Brokers, v.Unanswered = answers.Asked, answers.Unanswered
+	v.Brokers, v.Unanswered = max(answers.Asked, len(answers.Placement.Brokers)), answers.Unanswered
 	return v
 }
 

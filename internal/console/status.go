@@ -63,7 +63,7 @@ func runningStatus(c *report.Compaction) status {
 	running := status{Head: word(phases, c.Phase) + " " + formatPercent(c.ProgressRatio),
 		Ratio: min(1, max(0, c.ProgressRatio)), Bar: true, Tone: "run"}
 	if c.EtaSeconds != nil {
-		running.Rest = ", " + formatDuration(seconds(*c.EtaSeconds)) + " left"
+		running.Rest = ", " + formatRemaining(seconds(*c.EtaSeconds)) + " left"
 	}
 	running.Rest += "; " + word(triggers, c.RunningPass.Trigger)
 	p := c.RunningPass

@@ -29,8 +29,10 @@ type topicRow struct {
 	Running                    int     // number of passes that run, on leaders and followers
 	Progress                   float64 // mean of the leaders' running passes, 0..1
 	Reason, Message            string  // of the condition Compacting
-	LastCleaned                instant // the oldest last pass of any partition
-	Overdue                    time.Duration
+	// Records and Keys are the numbers of records and of distinct keys as text; "" if unknown.
+	Records, Keys string
+	LastCleaned   instant // the oldest last pass of any partition
+	Overdue       time.Duration
 }
 
 // sections are the bytes of a compacted log by their state for the cleaner.
@@ -79,10 +81,26 @@ func topicsOf(answers remote.Answers, now time.Time) []topicRow {
 		if of.Compacting != nil {
 			row.Reason, row.Message = of.Compacting.Reason, of.Compacting.Message
 		}
+		row.Records, row.Keys = countTexts(&of)
 		rows = append(rows, *row)
 	}
 	slices.SortFunc(rows, func(a, b topicRow) int { return strings.Compare(a.Name, b.Name) })
 	return rows
+}
+
+// countTexts formats the numbers of records and of distinct keys of a topic; "" if unknown.
+func countTexts(of *summary.Topic) (records, keys string) {
+	prefixes := [2]string{"", "at most "}
+	if !of.RecordsExact {
+		prefixes = [2]string{"about ", "about "}
+	}
+	if of.Records != nil {
+		records = prefixes[0] + formatCount(*of.Records)
+	}
+	if of.DistinctKeys != nil {
+		keys = prefixes[1] + formatCount(*of.DistinctKeys)
+	}
+	return records, keys
 }
 
 // add adds a replica to the row of its topic.
@@ -152,7 +170,8 @@ func placementProblem(p *report.PlacedPartition) (problem, bool) {
 		of.Kind, of.Text = "Offline", "No in-sync replica is up, so the partition accepts neither "+
 			"reads nor writes."
 	case "LeaderStarting":
-		of.Kind, of.Text = "Starting", "The leader is about to serve the partition."
+		of.Severity, of.Kind = 4, "Starting"
+		of.Text = "The leader is about to serve the partition."
 	case "UnderMinInSyncReplicas":
 		of.Severity, of.Kind = 1, "Too few in sync"
 		of.Text = plural(len(p.InSyncReplicas), "replica") + " of " +

@@ -11,7 +11,7 @@ import (
 )
 
 // tabs are the parts of the page of a topic.
-var tabs = []string{"messages", "replicas", "settings", "groups"}
+var tabs = []string{"messages", "keys", "replicas", "settings", "groups"}
 
 // topicPage is the page of one topic. Only the fields of the tab are set.
 type topicPage struct {
@@ -20,9 +20,10 @@ type topicPage struct {
 	Row  topicRow
 
 	Messages messages
+	Keys     keys
 	Replicas []replicaRow
 	Settings []kafka.Setting
-	Groups   []kafka.Group
+	Groups   []groupRow
 	// Fault is why the tab cannot be shown; "" if it can.
 	Fault string
 }
@@ -54,11 +55,18 @@ func (c *Console) topic(r *http.Request) (view, error) {
 	if !slices.Contains(tabs, page.Tab) {
 		page.Tab = tabs[0]
 	}
+	status := 0
 	if err := c.fill(r, &page, answers); err != nil {
-		page.Fault = err.Error()
+		page.Fault, status = err.Error(), statusOfError(err)
 	}
-	return c.answered(view{Template: "topic", Title: page.Name, Page: "topics", Body: page},
-		answers), nil
+	v := view{Template: "topic", Title: page.Name, Page: "topics", Status: status, Body: page}
+	if page.Messages.Position == positionTail {
+		v.Live = page.Messages.Tail
+		if status == 0 || status >= http.StatusInternalServerError { // not after a fault of the form
+			v.Refresh = tailRefresh
+		}
+	}
+	return c.answered(v, answers), nil
 }
 
 // unknownTopic is the error of a page for a topic that no broker knows.
@@ -76,10 +84,15 @@ func (c *Console) fill(r *http.Request, page *topicPage, answers remote.Answers)
 		page.Replicas = replicasOf(answers)
 		return nil
 	}
-	if page.Tab == "messages" {
+	if page.Tab == "messages" || page.Tab == "keys" {
 		if err := c.mayRead(r); err != nil {
 			return err
 		}
+	}
+	if page.Tab == "keys" {
+		var err error
+		page.Keys, err = c.lookUp(r, page.Name, page.Row.Partitions)
+		return err
 	}
 	client, err := c.kafka()
 	if err != nil {
@@ -87,7 +100,7 @@ func (c *Console) fill(r *http.Request, page *topicPage, answers remote.Answers)
 	}
 	switch page.Tab {
 	case "messages":
-		page.Messages, err = browse(r, client, page.Name)
+		page.Messages, err = c.browse(r, client, page.Name, page.Row.Compacted)
 	case "settings":
 		page.Settings, err = client.Settings(r.Context(), page.Name)
 	case "groups":
@@ -128,12 +141,19 @@ func replicasOf(answers remote.Answers) []replicaRow {
 }
 
 // groupsOf returns the consumer groups that have offsets of a topic, with only these offsets.
-func groupsOf(r *http.Request, client *kafka.Client, topic string) ([]kafka.Group, error) {
+func groupsOf(r *http.Request, client *kafka.Client, topic string) ([]groupRow, error) {
 	all, _, err := client.Groups(r.Context())
 	if err != nil {
 		return nil, err
 	}
-	return slices.DeleteFunc(all, func(g kafka.Group) bool {
-		return !slices.Contains(g.Topics(), topic)
-	}), nil
+	var found []kafka.Group
+	for _, group := range all {
+		group.Offsets = slices.DeleteFunc(group.Offsets,
+			func(o kafka.GroupOffset) bool { return o.Topic != topic })
+		if len(group.Offsets) > 0 {
+			found = append(found, group)
+		}
+	}
+	client.AddWaits(r.Context(), found)
+	return groupRows(found, time.Now()), nil
 }

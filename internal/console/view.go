@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"html/template"
 	"io/fs"
+	"log/slog"
 	"net/http"
 	"net/url"
 	"path"
@@ -31,14 +32,21 @@ type view struct {
 	Page     string // first segment of the path, for the navigation
 	Status   int    // 0: 200
 	Cluster  string
-	Brokers  int // number of brokers that were asked; 0: none were asked
+	Brokers  int // number of brokers that are up or were asked; 0: none were asked
 	// Unanswered are the brokers that did not respond. The rest of the page then lacks their part.
 	Unanswered []remote.Unanswered
 	ReadOnly   bool
+	Site       bool   // the page is not one of a LogCluster
+	Root       string // relative URL of the list of LogClusters; "" without one
+	User       string // name of the user; "" if the console does not authenticate users
+	Logout     bool   // the user can log out
 	Version    string // of the assets
 	Live       string // relative URL of live updates; "" if the page has none
-	Fragment   bool   // render the body only
-	Body       any
+	// Refresh is the number of seconds after which a browser without scripts loads the page again; 0:
+	// never.
+	Refresh  int
+	Fragment bool // render the body only
+	Body     any
 }
 
 var functions = template.FuncMap{
@@ -104,13 +112,22 @@ func parseTemplates() map[string]*template.Template {
 	return all
 }
 
-// render writes a page. It renders into memory first, so that an error is not a half page.
+// render writes a page.
 func (c *Console) render(w http.ResponseWriter, r *http.Request, v view) {
 	if v.Page == "" {
 		v.Page = pageOf(r)
 	}
-	v.Cluster, v.Version = c.opts.Cluster, assetVersion
+	v.Cluster, v.Root = c.opts.Cluster, c.opts.Root
 	v.ReadOnly = !c.mayWrite(r)
+	writePage(w, r, v, c.opts.Logger)
+}
+
+// writePage renders a page and writes it. It renders into memory first, so that an error is not a
+// half page.
+func writePage(w http.ResponseWriter, r *http.Request, v view, logger *slog.Logger) {
+	v.Version = assetVersion
+	of := callerOf(r)
+	v.User, v.Logout = of.name, of.cookie
 	v.Fragment = r.URL.Query().Get("fragment") != ""
 	name := "frame"
 	if v.Fragment {
@@ -118,7 +135,7 @@ func (c *Console) render(w http.ResponseWriter, r *http.Request, v view) {
 	}
 	var page bytes.Buffer
 	if err := templates[v.Template].ExecuteTemplate(&page, name, v); err != nil {
-		c.opts.Logger.Error("failed to render page", "page", v.Template, "error", err)
+		logger.Error("failed to render page", "page", v.Template, "error", err)
 		refuse(w, http.StatusInternalServerError, "The page could not be rendered; the log of the "+
 			"console contains the error.")
 		return
@@ -134,25 +151,6 @@ func (c *Console) render(w http.ResponseWriter, r *http.Request, v view) {
 func pageOf(r *http.Request) string {
 	page, _, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/")
 	return page
-}
-
-// mayWrite reports whether a request may change something: only if the console listens on a
-// loopback address, is not configured for a proxy, and was opened by a loopback name and not
-// through a proxy, that is by a user of this machine.
-func (c *Console) mayWrite(r *http.Request) bool {
-	return c.opts.Loopback && len(c.opts.Hosts) == 0 && c.opts.PathPrefix == "" &&
-		loopbackHost(r) && !proxied(r.Header)
-}
-
-// mayRead reports whether a request may see messages: the condition is that of mayWrite, because
-// the console does not authenticate its users.
-func (c *Console) mayRead(r *http.Request) error {
-	if c.mayWrite(r) {
-		return nil
-	}
-	return &fault{status: http.StatusForbidden, text: "Messages and keys are shown only by a " +
-		"console that listens on a loopback address and is opened as localhost and not through a " +
-		"proxy, because it does not authenticate its users. Run `heartwood console` on your machine, or use kubectl port-forward."}
 }
 
 // assetVersion changes with the assets, so that browsers may cache them forever.

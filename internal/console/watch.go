@@ -185,6 +185,16 @@ func (w *watch) complete() bool {
 	return true
 }
 
+// unknown reports whether all brokers have responded, and none of them knows the topic.
+func (w *watch) unknown() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	of := &w.mu.answers
+	return w.mu.polled && len(of.Unanswered) == 0 &&
+		!slices.ContainsFunc(of.Placement.Partitions,
+			func(p report.PlacedPartition) bool { return p.Topic == w.topic })
+}
+
 // await waits until the watch is complete, at most snapshotMax.
 func (w *watch) await(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, snapshotMax)

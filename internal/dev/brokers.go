@@ -19,6 +19,8 @@ import (
 const (
 	// startGrace is how long the first elections wait for brokers that have not started yet.
 	startGrace = 3 * time.Second
+	// slowStop is how long the brokers may take to stop before a line says so.
+	slowStop = 3 * time.Second
 	// superviseInterval is the interval of supervise.
 	superviseInterval = time.Second
 	// balanceDelay is how long the set of running brokers must be unchanged before leadership
@@ -65,7 +67,19 @@ func (c *cluster) runBrokers(ctx context.Context, registry prometheus.Registerer
 		c.announce(c.bootstrap(c.initial.listeners()[0].Name), httpAddress)
 		c.follow(ctx)
 	}
-	return group.Wait()
+	<-ctx.Done()
+	return c.announceSlow(group.Wait)
+}
+
+// announceSlow calls wait, which waits until all brokers have stopped. If that takes longer than
+// slowStop, it prints a line, so that the process does not look as if it ignored the signal.
+func (c *cluster) announceSlow(wait func() error) error {
+	slow := time.AfterFunc(slowStop, func() {
+		c.print("stopping: brokers are syncing their logs; a second signal stops this process at " +
+			"once, and the next start then checks the logs")
+	})
+	defer slow.Stop()
+	return wait()
 }
 
 // newBrokers opens all brokers, or none: on failure it releases their ports and directory locks, so
@@ -76,6 +90,7 @@ func (c *cluster) newBrokers(registry prometheus.Registerer) (brokers broker.Bro
 			NodeID: int32(i), DataDir: c.brokerDir(i), Rack: c.opts.rack(i),
 			Listeners: c.listeners(i),
 			Metadata:  local.Session{Store: c.store, Broker: int32(i)}, Logger: c.opts.Logger,
+			LogLevel: c.opts.Level,
 			Registry: prometheus.WrapRegistererWith(prometheus.Labels{"broker": strconv.Itoa(i)},
 				registry),
 		}))

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"heartwood.dev/heartwood/internal/broker"
+	"heartwood.dev/heartwood/internal/loglevel"
 	"heartwood.dev/heartwood/internal/metadata/remote"
 )
 
@@ -32,6 +33,7 @@ type ChildOptions struct {
 	Hosts        []string
 	Pprof        bool // serve profiles on the HTTP port
 	Logger       *slog.Logger
+	Level        *loglevel.Level // of Logger
 }
 
 // RunChild runs one broker with the metadata store of its parent process, which it reaches through
@@ -49,7 +51,8 @@ func RunChild(ctx context.Context, opts ChildOptions) error {
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	options := broker.Options{
 		NodeID: opts.NodeID, DataDir: opts.DataDir, Listeners: opts.Listeners, Rack: opts.Rack,
-		Metadata: remote.NewClient(store), Logger: opts.Logger, Registry: registry,
+		Metadata: remote.NewClient(store), Logger: opts.Logger, LogLevel: opts.Level,
+		Registry: registry,
 	}
 	if opts.Certificates != "" {
 		options.Certificates = broker.NewCertificates()

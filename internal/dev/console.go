@@ -2,8 +2,10 @@ package dev
 
 import (
 	"errors"
+	"fmt"
 	"net"
 	"net/http"
+	"path/filepath"
 	"strconv"
 	"strings"
 
@@ -54,8 +56,9 @@ func (c *cluster) dialHost() string {
 func (c *cluster) consoleKafka() (*kafka.Client, error) {
 	listener := &c.initial.listeners()[0]
 	if listener.TLS != nil || len(listener.Authentication) > 0 {
-		return nil, errors.New("the listeners of this cluster need credentials, which this console " +
-			"does not have; pages that need the Kafka protocol are not available")
+		return nil, fmt.Errorf("the listeners of this cluster need credentials, which this console "+
+			"does not have: run heartwood console --address %s --user-dir %s", c.http,
+			filepath.Join(c.opts.DataDir, usersDir, "USER"))
 	}
 	bootstrap := c.bootstrap(listener.Name)
 	if len(bootstrap) == 0 {

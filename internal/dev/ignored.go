@@ -35,8 +35,8 @@ func (s *state) ignored(dataDir string) (texts []string) {
 	return texts
 }
 
-// ignoredMoves returns texts for fields and annotations that request moves of replicas. Only the
-// operator decides about moves; spec.cordoned has effect here, too.
+// ignoredMoves returns texts for fields and annotations that request moves of replicas or configure
+// restarts. Only the operator decides about these; spec.cordoned has effect here, too.
 func (s *state) ignoredMoves() (texts []string) {
 	if s.cluster == nil {
 		return nil
@@ -48,6 +48,9 @@ func (s *state) ignoredMoves() (texts []string) {
 	}
 	if spec := s.cluster.Spec.Rebalance; spec != nil && spec.Policy == v1alpha1.RebalanceContinuous {
 		texts = append(texts, name+"spec.rebalance.policy Continuous"+instead)
+	}
+	if s.cluster.Spec.Rollout != nil {
+		texts = append(texts, name+"spec.rollout needs Kubernetes: there are no pods to restart")
 	}
 	for _, annotation := range []string{v1alpha1.AnnotationRebalance,
 		v1alpha1.AnnotationDrainAnyway} {

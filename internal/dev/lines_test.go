@@ -1,7 +1,10 @@
 package dev
 
 import (
+	"bytes"
+	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -112,5 +115,21 @@ func TestAddresses(t *testing.T) {
 				test.advertise,
 			)
 		}
+	}
+}
+
+// TestSlowStopIsAnnounced: a line is printed if the brokers take longer than slowStop to stop.
+func TestSlowStopIsAnnounced(t *testing.T) {
+	for took, want := range map[time.Duration]bool{slowStop - 1: false, slowStop + 1: true} {
+		synctest.Test(t, func(t *testing.T) {
+			var out bytes.Buffer
+			c := &cluster{opts: Options{Out: &out}}
+			if err := c.announceSlow(func() error { time.Sleep(took); return nil }); err != nil {
+				t.Fatal(err)
+			}
+			if got := strings.HasPrefix(out.String(), "stopping: "); got != want {
+				t.Errorf("after %v the output is %q", took, out.String())
+			}
+		})
 	}
 }

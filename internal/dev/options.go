@@ -9,6 +9,8 @@ import (
 	"net"
 	"net/netip"
 	"strconv"
+
+	"heartwood.dev/heartwood/internal/loglevel"
 )
 
 // ErrUsage marks errors in flags or manifests.
@@ -47,6 +49,9 @@ type Options struct {
 	Processes      bool   // run each broker in a separate process, with this binary
 	NoRestart      bool   // do not restart a process that has exited
 	LogLevel       string // log level of the broker processes; default: warn
+	// Level is the level of Logger, which the brokers in this process set to that of the
+	// LogCluster; nil: the level does not change.
+	Level *loglevel.Level
 }
 
 // rack returns the rack of broker i, or "" if no racks are set.

@@ -249,7 +249,14 @@ func (s recordingSession) Run(ctx context.Context, self metadata.Broker,
 // socketPair returns a connected pair of sockets. A child process inherits a socket only if it is
 // passed to the child explicitly.
 func socketPair() (ours net.Conn, theirs *os.File, err error) {
-	pair, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
+	// macOS has no SOCK_CLOEXEC. The lock keeps a child from starting before CloseOnExec.
+	syscall.ForkLock.RLock()
+	pair, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM, 0)
+	if err == nil {
+		syscall.CloseOnExec(pair[0])
+		syscall.CloseOnExec(pair[1])
+	}
+	syscall.ForkLock.RUnlock()
 	if err != nil {
 		return nil, nil, fmt.Errorf("create socket pair: %w", err)
 	}

@@ -106,3 +106,8 @@ func Epoch(lease *coordinationv1.Lease) int64 {
 func Leaving(lease *coordinationv1.Lease) bool {
 	return v1alpha1.LeaseLeaves(lease.Annotations, Epoch(lease))
 }
+
+// Isolated reports whether the broker epoch that holds a Lease is cut off from other brokers.
+func Isolated(lease *coordinationv1.Lease) bool {
+	return v1alpha1.LeaseIsolated(lease.Annotations, Epoch(lease))
+}

@@ -17,7 +17,7 @@ const module = "heartwood.dev/heartwood/"
 var (
 	kubernetes = []string{
 		"api", "controllers", "internal/access/kube", "internal/operator", "internal/metadata/kube",
-		"cmd", "internal/cli", "test", "hack",
+		"cmd", "internal/cli", "internal/console/kube", "test", "hack",
 		// internal/manifest uses the API server's validation code, but no client.
 		"internal/manifest",
 	}

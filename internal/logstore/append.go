@@ -183,6 +183,7 @@ func (l *Log) writeAtLocked(b record.Parts, config *config, now time.Time) error
 	if err := active.AppendParts(b); err != nil {
 		return l.appendFailedLocked(active, err)
 	}
+	active.appended.addLocked(active.SizeBytes(), b)
 	ended, err := l.mu.producers.Update(b.Batch, now)
 	if err == nil && ended != nil && ended.Aborted {
 		err = active.AddAborted(ended.AbortedTxn)

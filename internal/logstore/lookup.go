@@ -89,10 +89,12 @@ type KeyRecord struct {
 	Tombstone           bool
 	Value               []byte // cut at LookupOptions.ValueBytesMax
 	ValueBytes          int    // full size
-	// Headers are nil if they exceed LookupOptions.ValuesBytesMax together with newer records.
-	Headers      []record.Header
-	State        RecordState
-	SupersededBy int64 // offset of the next committed record, of RecordSuperseded
+	// Headers are nil if they exceed LookupOptions.ValuesBytesMax together with newer records;
+	// HeadersOmitted is set then.
+	Headers        []record.Header
+	HeadersOmitted bool
+	State          RecordState
+	SupersededBy   int64 // offset of the next committed record, of RecordSuperseded
 	// Segment is the base offset of its segment, with the segment's state.
 	Segment      int64
 	SegmentState SegmentState
@@ -326,7 +328,7 @@ const lookupCheckBytes = 1 << 20
 
 // searched counts the bytes of a record. It fails if a limit is reached.
 func (s *keyLookup) searched(r *record.Record) error {
-	n := int64(len(r.Key) + len(r.Value) + headerBytes(r.Headers) + recordOverheadMin)
+	n := int64(len(r.Key) + len(r.Value) + recordHeaderBytes(r) + recordOverheadMin)
 	s.decompressed += n
 	if s.unchecked += n; s.unchecked >= lookupCheckBytes {
 		s.unchecked = 0
@@ -351,8 +353,10 @@ func (s *keyLookup) record(i int, b batchAt, r *record.Record, bytesMax int) (Ke
 		n := min(len(r.Value), s.opts.ValueBytesMax, max(0, bytesMax))
 		found.Value = append(make([]byte, 0, n), r.Value[:n]...)
 	}
-	if len(found.Value)+headerBytes(r.Headers) <= bytesMax {
-		for _, header := range r.Headers {
+	found.HeadersOmitted = len(found.Value)+recordHeaderBytes(r) > bytesMax &&
+		r.HeaderCount() > 0
+	if !found.HeadersOmitted {
+		for header := range r.AllHeaders() {
 			found.Headers = append(found.Headers,
 				record.Header{Key: slices.Clone(header.Key), Value: slices.Clone(header.Value)})
 		}

@@ -22,8 +22,10 @@ func TestLookupCountsHeaders(t *testing.T) {
 	held := 0
 	for i, r := range block.records {
 		held += len(r.Value) + headerBytes(r.Headers)
-		if kept := r.Headers != nil; kept != (i >= 3) {
-			t.Errorf("record %d of 5: headers are kept: %t", i, kept)
+		if kept := r.Headers != nil; kept != (i >= 3) ||
+			kept == r.HeadersOmitted {
+			t.Errorf("record %d of 5: headers are kept: %t, omitted: %t", i, kept,
+				r.HeadersOmitted)
 		}
 	}
 	if held != block.bytes || held > 1000 || len(block.records) != 5 {

@@ -24,6 +24,15 @@ func headerBytes(headers []record.Header) int {
 	return n
 }
 
+// recordHeaderBytes returns headerBytes of the headers of a record, which need not be decoded.
+func recordHeaderBytes(r *record.Record) int {
+	n := headerOverhead * r.HeaderCount()
+	for h := range r.AllHeaders() {
+		n += len(h.Key) + len(h.Value)
+	}
+	return n
+}
+
 // recentRecords are the records of the key in a part of the log that is read forwards. If they
 // exceed the limits, the oldest ones lose their headers and values, and then are dropped, because
 // the result of a lookup contains the newest records.
@@ -47,6 +56,7 @@ func (b *recentRecords) add(r KeyRecord) {
 	for b.bytes > b.bytesMax && b.cut < len(b.records) {
 		oldest := &b.records[b.cut]
 		b.bytes -= headerBytes(oldest.Headers)
+		oldest.HeadersOmitted = oldest.HeadersOmitted || len(oldest.Headers) > 0
 		oldest.Headers = nil
 		n := max(0, min(len(oldest.Value), b.bytes-b.bytesMax))
 		b.bytes -= n
@@ -73,6 +83,13 @@ func (b *recentRecords) forget() {
 
 // checkCRC fails with record.ErrCorrupt if the stored bytes of the batch contradict its checksum.
 func (p batchAt) checkCRC() error {
+	if whole := p.header.Batch; len(whole) == p.header.SizeBytes {
+		if err := whole.CheckCRC(); err != nil {
+			return fmt.Errorf("the batch at %d of segment %d: %w", p.header.Position,
+				p.handle.Base(), err)
+		}
+		return nil
+	}
 	sum := crc32.New(crc32.MakeTable(crc32.Castagnoli))
 	stored := io.NewSectionReader(p.handle.File(), p.header.Position+crcEnd,
 		int64(p.header.SizeBytes-crcEnd))

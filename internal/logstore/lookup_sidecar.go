@@ -2,11 +2,15 @@ package logstore
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
+	"math"
 	"slices"
 
 	"heartwood.dev/heartwood/internal/logstore/clean"
 	"heartwood.dev/heartwood/internal/logstore/keys"
+	"heartwood.dev/heartwood/internal/logstore/segment"
+	"heartwood.dev/heartwood/internal/record"
 )
 
 // sidecarHeaderBytes is the size of the header of a key sidecar.
@@ -32,8 +36,11 @@ func (s *keyLookup) bySidecar(i int) (ok bool, err error) {
 		return false, err
 	}
 	reader.OnRead(s.spend)
+	records, values, committed := len(s.result.Records), s.values, s.committed
 	ok, err = s.search(i, reader)
 	if err = errors.Join(err, reader.Close()); keys.Unusable(err) {
+		// The scan finds the records before the damage again.
+		s.result.Records, s.values, s.committed = s.result.Records[:records], values, committed
 		return false, s.stillListed(h)
 	}
 	return ok, err
@@ -52,113 +59,131 @@ func (s *keyLookup) stillListed(h *handle) error {
 	return nil
 }
 
-// search finds the records by the entries of an open sidecar.
+// search finds the records by the entries of an open sidecar, the newest first. It holds one page
+// of entries, one batch and one span of the batch index, whatever the number of records of the key.
 func (s *keyLookup) search(i int, reader *keys.Reader) (ok bool, err error) {
 	if reader.Counts().Opaque > 0 {
 		return false, nil
 	}
-	hash := s.log.Compaction().sidecars.salt.Load().Hasher().Hash(s.key)
-	var ordinals []uint32 // ascending
-	entries := reader.Entries(keys.Range{First: hash.High, Last: hash.High})
-	for entries.Next() {
-		if e := entries.Entry(); e.Hash == hash {
-			ordinals = append(ordinals, e.Ordinal)
-		}
-	}
-	if err := entries.Err(); err != nil || len(ordinals) == 0 {
-		return true, err
-	}
-	batches, err := s.locate(i, reader, ordinals)
-	if err != nil {
-		return true, err
-	}
-	for _, b := range slices.Backward(batches) {
-		if err := s.spend(b.header.SizeBytes); err != nil {
-			return true, err
-		}
-		block := s.recent()
-		if err := s.batch(i, b.batchAt, block); err != nil {
-			return true, err
-		}
-		if n := len(block.records); n > 0 && block.records[n-1].Tombstone && !s.committed {
-			block.records[n-1].Clock = s.clock(i, reader, b)
-		}
-		if err := s.take(block); err != nil || s.opts.Latest && s.committed {
-			return true, err
-		}
-	}
-	return true, nil
-}
-
-// locatedBatch is a batch with records of the key.
-type locatedBatch struct {
-	batchAt
-	last      uint32 // ordinal of the last record of the key in it
-	horizonMs int64
-}
-
-// locate returns the batches that contain the records with the given ordinals, ascending.
-func (s *keyLookup) locate(i int, reader *keys.Reader, ordinals []uint32) ([]locatedBatch, error) {
-	h := s.list.handles[i]
-	if int64(reader.Counts().Records) == h.NextOffset()-h.Base() {
-		return s.locateDense(h, ordinals)
-	}
-	var located []locatedBatch
-	batches := reader.Batches()
-	for len(ordinals) > 0 && batches.Next() {
-		b := batches.Batch()
-		end, last := b.FirstOrdinal+uint32(b.Records), -1
-		for ; len(ordinals) > 0 && ordinals[0] < end; ordinals = ordinals[1:] {
-			last = int(ordinals[0])
-		}
-		if last < 0 {
+	newest := reader.Newest(s.log.Compaction().sidecars.salt.Load().Hasher().Hash(s.key))
+	batches := s.locator(i, reader)
+	passed := uint32(math.MaxUint32) // the first ordinal of the batch before
+	for newest.Next() {
+		ordinal := newest.Ordinal()
+		if ordinal >= passed {
 			continue
 		}
+		b, err := batches.locate(ordinal)
+		if err != nil {
+			return true, err
+		}
+		passed = b.FirstOrdinal
+		if b.LastOffset < s.result.LogStart {
+			break // as are all older batches
+		}
+		if b.LastOffset >= s.result.HighWatermark {
+			continue
+		}
+		err = s.locatedBatch(i, reader, b, ordinal)
+		if err != nil || s.opts.Latest && s.committed {
+			return true, err
+		}
+	}
+	return true, newest.Err()
+}
+
+// locatedBatch finds the records of the key in a batch that is described by the sidecar. The
+// argument last is the ordinal of the last one.
+func (s *keyLookup) locatedBatch(i int, reader *keys.Reader, b keys.Batch, last uint32) error {
+	at, err := s.read(s.list.handles[i], b)
+	if err != nil {
+		return err
+	}
+	block := s.recent()
+	if err := s.batch(i, at, block); err != nil {
+		return err
+	}
+	if n := len(block.records); n > 0 && block.records[n-1].Tombstone && !s.committed {
+		block.records[n-1].Clock = s.clock(i, reader, b, last)
+	}
+	return s.take(block)
+}
+
+// read reads a batch, if it is larger than lookupBlockBytes its header only. It fails with
+// keys.ErrStale if the batch is not the one that the sidecar describes.
+func (s *keyLookup) read(h *handle, b keys.Batch) (batchAt, error) {
+	if err := s.spend(b.SizeBytes); err != nil {
+		return batchAt{}, err
+	}
+	at := batchAt{h, segment.Header{Position: b.Position, SizeBytes: b.SizeBytes}}
+	if b.SizeBytes > lookupBlockBytes {
 		header, err := h.HeaderAt(b.Position)
 		if err != nil {
-			return nil, err
+			return batchAt{}, err
 		}
-		if header.CRC() != b.CRC || header.BaseOffset() != b.BaseOffset {
-			return nil, keys.ErrStale
+		at.header = header
+	} else {
+		at.header.Batch = make(record.Batch, b.SizeBytes)
+		if n, err := h.File().ReadAt(at.header.Batch, b.Position); n < b.SizeBytes {
+			return batchAt{}, fmt.Errorf("read the batch at %d of segment %d: %w", b.Position,
+				h.Base(), err)
 		}
-		located = append(located, locatedBatch{batchAt{h, header}, uint32(last), b.HorizonMs})
 	}
-	return located, batches.Err()
+	if size, err := record.PeekSize(at.header.Batch); err != nil || size != b.SizeBytes ||
+		at.header.CRC() != b.CRC || at.header.BaseOffset() != b.BaseOffset {
+		return batchAt{}, fmt.Errorf("%w: another batch at %d of segment %d", keys.ErrStale,
+			b.Position, h.Base())
+	}
+	return at, nil
+}
+
+// batchLocator finds the batch with a record.
+type batchLocator struct {
+	lookup  *keyLookup
+	handle  *handle
+	batches *keys.Locator
+	// dense is set if the offset index leads to the batch: there is no batch index, but a record at
+	// each offset, because the cleaner has not rewritten the segment. So an ordinal gives an offset.
+	dense bool
+}
+
+func (s *keyLookup) locator(i int, reader *keys.Reader) batchLocator {
+	h := s.list.handles[i]
+	return batchLocator{s, h, reader.Locator(), !reader.HasIndex() &&
+		int64(reader.Counts().Records) == h.NextOffset()-h.Base()}
 }
 
 // indexLookupBytes is about the number of bytes that a lookup by the offset index reads: some
 // entries of the index, and the headers of one index interval.
 const indexLookupBytes = 4 << 10
 
-// locateDense is locate for a segment that has a record at each of its offsets: the cleaner has not
-// rewritten it. So the ordinals give the offsets, and the offset index gives the positions.
-func (s *keyLookup) locateDense(h *handle, ordinals []uint32) (located []locatedBatch, err error) {
-	for _, ordinal := range ordinals {
-		offset := h.Base() + int64(ordinal)
-		if n := len(located); n > 0 && located[n-1].header.LastOffset() >= offset {
-			located[n-1].last = ordinal
-			continue
-		}
-		if err := s.spend(indexLookupBytes); err != nil {
-			return nil, err
-		}
-		position, err := h.Position(offset)
-		if err != nil {
-			return nil, err
-		}
-		header, err := h.HeaderAt(position)
-		if err != nil {
-			return nil, err
-		}
-		horizonMs, _ := header.DeleteHorizon()
-		located = append(located, locatedBatch{batchAt{h, header}, ordinal, horizonMs})
+// locate returns the batch with the record of an ordinal. By the offset index it sets only the
+// fields that a lookup uses.
+func (l batchLocator) locate(ordinal uint32) (keys.Batch, error) {
+	if !l.dense {
+		return l.batches.Batch(ordinal)
 	}
-	return located, nil
+	if err := l.lookup.spend(indexLookupBytes); err != nil {
+		return keys.Batch{}, err
+	}
+	position, err := l.handle.Position(l.handle.Base() + int64(ordinal))
+	if err != nil {
+		return keys.Batch{}, err
+	}
+	header, err := l.handle.HeaderAt(position)
+	if err != nil {
+		return keys.Batch{}, err
+	}
+	b := keys.Batch{Position: position, SizeBytes: header.SizeBytes, CRC: header.CRC(),
+		BaseOffset: header.BaseOffset(), LastOffset: header.LastOffset(),
+		FirstOrdinal: uint32(header.BaseOffset() - l.handle.Base())}
+	b.HorizonMs, _ = header.DeleteHorizon()
+	return b, nil
 }
 
-// clock returns the clock of a tombstone, the last record of the key in a batch; nil if its
+// clock returns the clock of a tombstone, the record of the key with the ordinal last; nil if its
 // retention has not begun, or if the .dead file of its segment cannot be used.
-func (s *keyLookup) clock(i int, reader *keys.Reader, b locatedBatch) *TombstoneClock {
+func (s *keyLookup) clock(i int, reader *keys.Reader, b keys.Batch, last uint32) *TombstoneClock {
 	c, h := s.log.Compaction(), s.list.handles[i]
 	content := c.loadDead(h.Segment)
 	if content == nil || s.spend(len(content)) != nil {
@@ -172,7 +197,7 @@ func (s *keyLookup) clock(i int, reader *keys.Reader, b locatedBatch) *Tombstone
 	}
 	for _, set := range d.Removable {
 		for ordinal := range set.All {
-			if ordinal == b.last {
+			if ordinal == last {
 				return c.clockOf(set, b)
 			}
 		}
@@ -181,9 +206,9 @@ func (s *keyLookup) clock(i int, reader *keys.Reader, b locatedBatch) *Tombstone
 }
 
 // clockOf returns the clock of a removable tombstone.
-func (c *Compaction) clockOf(set clean.RemovableSet, b locatedBatch) *TombstoneClock {
-	replicatedMs, ok := c.progress.forPass().Since(b.header.LastOffset())
+func (c *Compaction) clockOf(set clean.RemovableSet, b keys.Batch) *TombstoneClock {
+	replicatedMs, ok := c.progress.forPass().Since(b.LastOffset)
 	retention := c.Settings().TombstoneRetention.Milliseconds()
 	return &TombstoneClock{Count: 1, SinceMs: set.SinceMs, Replicated: ok,
-		GoesFromMs: max(max(set.SinceMs, replicatedMs)+retention, b.horizonMs)}
+		GoesFromMs: max(max(set.SinceMs, replicatedMs)+retention, b.HorizonMs)}
 }

@@ -375,15 +375,16 @@ func TestLookupChecksTheKeyBehindAHash(t *testing.T) {
 	c := log.Compaction()
 	_, s.states = c.arrange(s.list.handles, c.currentLimits(), c.Settings(), epoch0)
 	h := s.list.handles[0]
-	located, err := s.locateDense(h, []uint32{0}) // the entry of k0, as if the hashes were equal
-	if err == nil {
-		block := s.recent()
-		err = s.batch(0, located[0].batchAt, block)
-		if len(block.records) != 0 {
-			t.Errorf("found %+v", block.records)
-		}
-	}
+	reader, err := c.sidecars.open(h, true)
 	if err != nil {
-		t.Error(err)
+		t.Fatal(err)
+	}
+	defer func() { _ = reader.Close() }()
+	b, err := s.locator(0, reader).locate(0) // the entry of k0, as if the hashes were equal
+	if err == nil {
+		err = s.locatedBatch(0, reader, b, 0)
+	}
+	if err != nil || len(s.result.Records) != 0 {
+		t.Errorf("found %+v, error %v", s.result.Records, err)
 	}
 }

@@ -2,13 +2,21 @@ package logstore
 
 import (
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"heartwood.dev/heartwood/internal/scrape"
 )
 
 // collector computes the metrics heartwood_log_* of docs/metrics.md at each scrape.
-type collector struct{ store *Store }
+type collector struct {
+	store *Store
+	level *scrape.Level
+	mu    sync.Mutex // held during a scrape, so that concurrent ones do not disorder totals
+	syncs scrape.Totals[PartitionID]
+}
 
 var partitionLabels = []string{"topic", "partition"}
 
@@ -52,22 +60,41 @@ var (
 			"tombstones below it are removed.")
 	blockedDesc = describe("blocked_bytes",
 		"Bytes of a compacted log that cannot be cleaned now, by reason.", "reason")
+
+	brokerCleanDesc = describeBroker("clean_bytes",
+		"Bytes below the first dirty offsets of all compacted logs.")
+	brokerDirtyDesc = describeBroker("dirty_bytes",
+		"Bytes of all compacted logs from the first dirty offset to the end of what may be cleaned.")
+	brokerBlockedDesc = describeBroker("blocked_bytes",
+		"Bytes of all compacted logs that cannot be cleaned now, by reason.", "reason")
+	brokerSyncsDesc    = describeBroker("syncs_total", "Number of successful syncs of all logs.")
+	brokerSyncTimeDesc = describeBroker("sync_seconds_total",
+		"Time spent in syncs of all logs, including those that seal rolled segments.")
 )
+
+// describeBroker returns the description of the metric heartwood_broker_log_<name>, whose values
+// are sums over all logs.
+func describeBroker(name, help string, labels ...string) *prometheus.Desc {
+	return prometheus.NewDesc("heartwood_broker_log_"+name, help, labels, nil)
+}
 
 // blockedReasons are always exported, so that a series does not disappear when its value is 0.
 // BlockedQuarantined is always exported too.
 var blockedReasons = []string{BlockedActive, BlockedMinLag, BlockedTransaction, BlockedUnreplicated}
 
-// Collector returns the store's metrics.
-func (s *Store) Collector() prometheus.Collector { return collector{s} }
+// Collector returns the store's metrics. The level selects the series of each partition; nil: all.
+func (s *Store) Collector(level *scrape.Level) prometheus.Collector {
+	return &collector{store: s, level: level}
+}
 
 // Describe implements prometheus.Collector.
-func (c collector) Describe(descs chan<- *prometheus.Desc) {
+func (c *collector) Describe(descs chan<- *prometheus.Desc) {
 	for _, desc := range []*prometheus.Desc{
 		sizeDesc, segmentsDesc, startDesc, endDesc, highWatermarkDesc, lastStableDesc,
 		openTransactionsDesc, oldestTransactionDesc, cleanDesc,
 		dirtyDesc, dirtyRatioDesc, tombstoneCleanDesc, replicasTombstoneCleanDesc, blockedDesc,
 		syncsDesc, syncTimeDesc,
+		brokerCleanDesc, brokerDirtyDesc, brokerBlockedDesc, brokerSyncsDesc, brokerSyncTimeDesc,
 		compressedInDesc, compressedOutDesc, compressedTimeDesc,
 	} {
 		descs <- desc
@@ -75,58 +102,114 @@ func (c collector) Describe(descs chan<- *prometheus.Desc) {
 }
 
 // Collect implements prometheus.Collector.
-func (c collector) Collect(metrics chan<- prometheus.Metric) {
-	now := time.Now()
+func (c *collector) Collect(metrics chan<- prometheus.Metric) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	c.store.compressed.collect(metrics)
+	all := brokerSections{blocked: map[string]int64{}}
+	syncs := map[PartitionID][]float64{}
+	now := time.Now()
 	for _, log := range c.store.Logs() {
-		gauge := func(desc *prometheus.Desc, value float64, more ...string) {
-			labels := append([]string{log.id.Topic, strconv.Itoa(int(log.id.Index))}, more...)
-			metrics <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, value, labels...)
-		}
-		stats := log.Stats()
-		gauge(sizeDesc, float64(stats.SizeBytes))
-		gauge(segmentsDesc, float64(stats.Segments))
-		gauge(startDesc, float64(stats.LogStart))
-		gauge(endDesc, float64(stats.LogEnd))
-		gauge(highWatermarkDesc, float64(stats.HighWatermark))
-		gauge(lastStableDesc, float64(stats.LastStable))
-		open, oldest := log.OpenTransactions()
-		gauge(openTransactionsDesc, float64(open))
-		if open > 0 {
-			gauge(oldestTransactionDesc, float64(oldest.Since.UnixMilli())/1000)
-		}
-		labels := []string{log.id.Topic, strconv.Itoa(int(log.id.Index))}
-		metrics <- counter(syncsDesc, float64(log.syncs.count.Load()), labels...)
-		metrics <- counter(syncTimeDesc, time.Duration(log.syncs.spent.Load()).Seconds(),
-			labels...)
-		if log.Settings().Compact {
-			log.compaction.collect(gauge, now)
+		s := logSeries{metrics, []string{log.id.Topic, strconv.Itoa(int(log.id.Index))}, c.level}
+		s.log(log)
+		syncs[log.id] = []float64{float64(log.syncs.count.Load()),
+			time.Duration(log.syncs.spent.Load()).Seconds()}
+		if sections, ok := log.compaction.Sections(now); log.Settings().Compact && ok {
+			s.compaction(&log.compaction, sections)
+			all.add(sections, log.compaction.quarantined.Load())
 		}
 	}
+	all.collect(metrics)
+	sums := c.syncs.Sum(syncs, 2)
+	metrics <- counter(brokerSyncsDesc, sums[0])
+	metrics <- counter(brokerSyncTimeDesc, sums[1])
+}
+
+// logSeries exports the series of one log.
+type logSeries struct {
+	metrics chan<- prometheus.Metric
+	labels  []string // topic and partition; the capacity is 2
+	level   *scrape.Level
+}
+
+func (s logSeries) gauge(desc *prometheus.Desc, value float64, more ...string) {
+	s.metrics <- gauge(desc, value, append(s.labels, more...)...)
+}
+
+// detail exports a series that only the level Full includes.
+func (s logSeries) detail(desc *prometheus.Desc, value float64, more ...string) {
+	if s.level.Full() {
+		s.gauge(desc, value, more...)
+	}
+}
+
+func (s logSeries) log(log *Log) {
+	stats := log.Stats()
+	s.gauge(sizeDesc, float64(stats.SizeBytes))
+	s.detail(segmentsDesc, float64(stats.Segments))
+	s.detail(startDesc, float64(stats.LogStart))
+	s.gauge(endDesc, float64(stats.LogEnd))
+	s.detail(highWatermarkDesc, float64(stats.HighWatermark))
+	s.detail(lastStableDesc, float64(stats.LastStable))
+	open, oldest := log.OpenTransactions()
+	s.detail(openTransactionsDesc, float64(open))
+	if open > 0 {
+		s.gauge(oldestTransactionDesc, float64(oldest.Since.UnixMilli())/1000)
+	}
+	if s.level.Full() {
+		s.metrics <- counter(syncsDesc, float64(log.syncs.count.Load()), s.labels...)
+		s.metrics <- counter(syncTimeDesc, time.Duration(log.syncs.spent.Load()).Seconds(),
+			s.labels...)
+	}
+}
+
+// compaction exports the series of a compacted log with the given sections.
+func (s logSeries) compaction(c *Compaction, sections Sections) {
+	s.gauge(dirtyRatioDesc, sections.DirtyRatio())
+	s.detail(cleanDesc, float64(sections.CleanBytes))
+	s.detail(dirtyDesc, float64(sections.DirtyBytes))
+	s.detail(tombstoneCleanDesc, float64(c.TombstoneClean()))
+	s.detail(replicasTombstoneCleanDesc, float64(c.ReportedReplicasTombstoneClean()))
+	for _, reason := range blockedReasons {
+		s.detail(blockedDesc, float64(sections.Blocked[reason]), reason)
+	}
+	quarantined := int64(0)
+	if c.quarantined.Load() {
+		quarantined = sections.DirtyBytes
+	}
+	s.detail(blockedDesc, float64(quarantined), BlockedQuarantined)
+}
+
+// brokerSections are the sums of the sections of all compacted logs.
+type brokerSections struct {
+	clean, dirty int64
+	blocked      map[string]int64
+}
+
+func (b *brokerSections) add(s Sections, quarantined bool) {
+	b.clean += s.CleanBytes
+	b.dirty += s.DirtyBytes
+	for reason, bytes := range s.Blocked {
+		b.blocked[reason] += bytes
+	}
+	if quarantined {
+		b.blocked[BlockedQuarantined] += s.DirtyBytes
+	}
+}
+
+func (b *brokerSections) collect(metrics chan<- prometheus.Metric) {
+	metrics <- gauge(brokerCleanDesc, float64(b.clean))
+	metrics <- gauge(brokerDirtyDesc, float64(b.dirty))
+	for _, reason := range append(blockedReasons[:len(blockedReasons):len(blockedReasons)],
+		BlockedQuarantined) {
+		metrics <- gauge(brokerBlockedDesc, float64(b.blocked[reason]), reason)
+	}
+}
+
+func gauge(desc *prometheus.Desc, value float64, labels ...string) prometheus.Metric {
+	return prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, value, labels...)
 }
 
 func counter(desc *prometheus.Desc, value float64, labels ...string) prometheus.Metric {
 	return prometheus.MustNewConstMetric(desc, prometheus.CounterValue, value, labels...)
-}
-
-// collect sends the gauges of the log's sections, which it computes in the same way as the cleaner.
-// It changes nothing.
-func (c *Compaction) collect(gauge func(*prometheus.Desc, float64, ...string), now time.Time) {
-	s, ok := c.Sections(now)
-	if !ok {
-		return
-	}
-	gauge(cleanDesc, float64(s.CleanBytes))
-	gauge(dirtyDesc, float64(s.DirtyBytes))
-	gauge(dirtyRatioDesc, s.DirtyRatio())
-	gauge(tombstoneCleanDesc, float64(c.TombstoneClean()))
-	gauge(replicasTombstoneCleanDesc, float64(c.ReportedReplicasTombstoneClean()))
-	for _, reason := range blockedReasons {
-		gauge(blockedDesc, float64(s.Blocked[reason]), reason)
-	}
-	quarantined := 0.0
-	if c.quarantined.Load() {
-		quarantined = float64(s.DirtyBytes)
-	}
-	gauge(blockedDesc, quarantined, BlockedQuarantined)
 }

@@ -59,6 +59,9 @@ func OpenOffline(opts Options, dir string, now time.Time) (*Offline, error) {
 		return nil, fmt.Errorf("lock data directory %s: %w", opts.Dir, err)
 	}
 	o := &Offline{store: s, now: now}
+	if _, err := supportedFormatLevel(opts.FS, opts.Dir); err != nil {
+		return nil, errors.Join(err, o.Close())
+	}
 	if err := o.open(id); err != nil {
 		return nil, errors.Join(fmt.Errorf("open log %s: %w", dir, err), o.Close())
 	}

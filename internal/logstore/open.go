@@ -91,6 +91,11 @@ func newStore(opts Options) *Store {
 // whole store cannot be read or written. A log that cannot be opened becomes offline instead. The
 // store's goroutine does not run yet, so only the workers that open logs acquire Store.mu.
 func (s *Store) load() (err error) {
+	level, err := supportedFormatLevel(s.opts.FS, s.opts.Dir)
+	if err != nil {
+		return err
+	}
+	s.formatLevel.Store(level)
 	if s.directoryID, err = loadDirectoryID(s.opts.FS, s.opts.Dir); err != nil {
 		return err
 	}

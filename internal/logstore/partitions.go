@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io/fs"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"heartwood.dev/heartwood/internal/topicconfig"
@@ -179,24 +178,14 @@ func (s *Store) makeDirectoryOf(w LogSpec, retainedDir string) error {
 // newestRetainedDirs returns, for each partition with retained logs, the directory of the one that
 // was released last.
 func (s *Store) newestRetainedDirs() (map[PartitionID]string, error) {
-	entries, err := s.opts.FS.ReadDir(s.opts.Dir)
+	all, err := s.retainedLogs()
 	if err != nil {
 		return nil, err
 	}
 	newest, released := map[PartitionID]string{}, map[PartitionID]time.Time{}
-	for _, entry := range entries {
-		if !entry.IsDir() || !strings.HasSuffix(entry.Name(), retainedSuffix) {
-			continue
-		}
-		state, ok, err := readRetained(s.opts.FS, filepath.Join(s.opts.Dir, entry.Name()))
-		if err != nil {
-			s.opts.Logger.Warn("failed to read the kept log of a deleted topic", "directory",
-				entry.Name(), "error", err)
-			continue
-		}
-		if _, known := newest[state.id]; ok &&
-			(!known || state.released.After(released[state.id])) {
-			newest[state.id], released[state.id] = entry.Name(), state.released
+	for _, r := range all {
+		if _, known := newest[r.ID]; !known || r.Released.After(released[r.ID]) {
+			newest[r.ID], released[r.ID] = r.directory, r.Released
 		}
 	}
 	return newest, nil

@@ -197,7 +197,7 @@ func TestLogMetrics(t *testing.T) {
 		t.Fatal(err)
 	}
 	registry := prometheus.NewPedanticRegistry()
-	registry.MustRegister(store.Collector())
+	registry.MustRegister(store.Collector(nil))
 	for name, want := range map[string]int{
 		"heartwood_log_size_bytes": 2, "heartwood_log_segments": 2, "heartwood_log_start_offset": 2,
 		"heartwood_log_end_offset":     2,

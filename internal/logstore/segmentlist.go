@@ -28,6 +28,8 @@ type handle struct {
 	sidecar atomic.Pointer[sidecarState]
 	// facts are what segment reports have read from the segment's files.
 	facts segmentFacts
+	// appended counts what this process has appended to the segment.
+	appended appendedCount
 
 	// predecessor is the previous handle of the same segment (see successor); nil for most handles.
 	// This handle has a reference to its predecessor.

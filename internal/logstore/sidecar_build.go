@@ -22,8 +22,9 @@ type sidecarState struct {
 	digest   uint64 // digest of the existing sidecar; 0 if no sidecar exists
 	verified bool   // the sidecar was built from the data or compared with it
 	// records is the number of records in the sidecar. If no sidecar was ever opened or built, it
-	// is an estimate.
+	// is an estimate, and counted is not set.
 	records int
+	counted bool
 	retry   time.Time // after a failed build: the sidecar is not built again before this time
 }
 
@@ -207,7 +208,7 @@ func (s *sidecars) buildFrom(ctx context.Context, h *handle, truncations int64, 
 	}
 	h.sidecar.Store(&sidecarState{
 		logBytes: identity.LogBytes, digest: spool.Identity().Digest, records: built.Records,
-		verified: true,
+		counted: true, verified: true,
 	})
 	return nil
 }

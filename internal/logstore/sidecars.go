@@ -168,7 +168,7 @@ func (s *sidecars) open(h *handle, verify bool) (*keys.Reader, error) {
 		return nil, err
 	}
 	state := sidecarState{logBytes: want.LogBytes, digest: reader.Identity().Digest,
-		records: reader.Counts().Records, verified: verify}
+		records: reader.Counts().Records, counted: true, verified: verify}
 	if known != nil && known.digest != 0 && known.verified {
 		state.verified = true
 	} else if verify {
@@ -212,7 +212,7 @@ func (s *sidecars) remove(h *handle) {
 	}
 	state := sidecarState{logBytes: h.SizeBytes()}
 	if known := h.sidecarState(); known != nil {
-		state.records = known.records
+		state.records, state.counted = known.records, known.counted
 	}
 	h.sidecar.Store(&state)
 }

@@ -1,6 +1,7 @@
 package logstore
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -236,7 +237,9 @@ func (p *producerSnapshots) prune(handles []*handle, limit int64) error {
 		func(f segmentFile) bool { return f.kind != snapshotSuffix || f.base > limit })
 	_, err = removeFiles(p.dir.fs, p.dir.path, files[:max(len(files)-snapshotsKept, 0)],
 		func(f segmentFile) bool {
-			return !slices.ContainsFunc(handles, func(h *handle) bool { return h.Base() == f.base })
+			_, found := slices.BinarySearchFunc(handles, f.base,
+				func(h *handle, base int64) int { return cmp.Compare(h.Base(), base) })
+			return !found
 		})
 	return err
 }

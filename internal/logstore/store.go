@@ -76,6 +76,7 @@ type Store struct {
 	opts        Options
 	lock        io.Closer // held from Open to the end of Close
 	directoryID TopicID
+	formatLevel atomic.Int32 // result of FormatLevel
 
 	compressed compressionMeter
 	commits    *committer

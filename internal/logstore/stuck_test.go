@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"heartwood.dev/heartwood/internal/logstore/checkpoint"
+	"heartwood.dev/heartwood/internal/logstore/segment"
 	"heartwood.dev/heartwood/internal/topicconfig"
 	"heartwood.dev/heartwood/internal/vfs"
 )
@@ -179,8 +180,47 @@ func readEverything(t *testing.T, store *Store, log *Log) {
 		t.Error("the log is closed for the cleaner")
 	}
 	registry := prometheus.NewRegistry()
-	registry.MustRegister(store.Collector())
+	registry.MustRegister(store.Collector(nil))
 	if families, err := registry.Gather(); err != nil || len(families) < 10 {
 		t.Errorf("%d metrics, %v", len(families), err)
+	}
+}
+
+// Each rolled segment needs several syncs. While one of them waits for the disk, a flush seals the
+// others of the same log; otherwise the shutdown of a log with many of them would take minutes.
+func TestManySegmentsAreSealedConcurrently(t *testing.T) {
+	mem := vfs.NewMem()
+	disk := &stuckDisk{FS: mem}
+	log := createLog(t, openStore(t, disk), settings(nil))
+	fill(t, log, 20*sealersMax)
+	bases := log.disk.unsealed
+	if len(bases) < sealersMax {
+		t.Fatalf("%d segments are unsealed, want at least %d", len(bases), sealersMax)
+	}
+	at := disk.hold(vfs.OpSync, segment.Name(0, segment.LogExtension, ""))
+	flushed := make(chan error)
+	go func() { flushed <- log.flush() }()
+	<-at.reached
+	for _, u := range bases[1:] {
+		name := filepath.Join(dataDir, partition.String(), segment.Name(u.end, snapshotSuffix, ""))
+		for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
+			if _, err := mem.Stat(name); err == nil {
+				break
+			}
+			if time.Now().After(deadline) {
+				t.Fatalf("segment %d is not sealed while segment 0 is synced", u.segment.Base())
+			}
+		}
+	}
+	if got := log.disk.sealedEnd.Load(); got != 0 {
+		t.Errorf("segments below %d may be cleaned, although segment 0 is not sealed", got)
+	}
+	close(at.free)
+	if err := <-flushed; err != nil {
+		t.Fatal(err)
+	}
+	again := createLog(t, openStore(t, mem.CrashClone()), settings(nil))
+	if again.LogEnd() != log.LogEnd() {
+		t.Errorf("after a crash the log ends at %d, want %d", again.LogEnd(), log.LogEnd())
 	}
 }

@@ -52,3 +52,10 @@ func ParseID(text string) (ID, error) {
 
 // String returns the id as Kafka's tools print it.
 func (id ID) String() string { return idEncoding.EncodeToString(id[:]) }
+
+// tagLength is the length of a tag: 6 of the 16 bytes of an id.
+const tagLength = 8
+
+// Tag returns the beginning of the id's text. It distinguishes a topic from an earlier one of the
+// same name.
+func (id ID) Tag() string { return id.String()[:tagLength] }

@@ -2,6 +2,7 @@ package metadata
 
 import (
 	"cmp"
+	"log/slog"
 	"slices"
 	"time"
 
@@ -19,11 +20,16 @@ type Image struct {
 	Cleaner     CleanerBudget
 	Policy      AdminPolicy
 	Replication Replication
+	// FormatLevel is the format level of the cluster (docs/format/format-level.md); 0: not known.
+	FormatLevel int32
 	Groups      Groups
 	// Transactions configures the transaction coordinators.
 	Transactions Transactions
 	// Pressure are the thresholds of storage pressure; the zero value: the defaults.
 	Pressure pressure.Thresholds
+	Metrics  Metrics
+	// LogLevel is the log level of the brokers; nil: the one that they have been started with.
+	LogLevel *slog.Level
 	// GroupOverrides contains the settings of single groups, by group id; it may be nil.
 	GroupOverrides map[string]GroupOverride
 	Defaults       topicconfig.Settings // settings of a topic whose resource sets none
@@ -37,8 +43,8 @@ type Image struct {
 	// Unresolved are the ids of the topics that exist, but whose settings are invalid and not known
 	// from an earlier image. No broker serves them, and their logs must be kept.
 	Unresolved []ID
-	// Retained contains the partitions of deleted topics whose records are retained, sorted by
-	// topic and partition.
+	// Retained contains the partitions of deleted topics whose records are retained or being
+	// removed, sorted by topic and partition.
 	Retained []RetainedPartition
 
 	byName map[string]*Topic
@@ -84,7 +90,11 @@ type Broker struct {
 	TransactionVersion int16
 	// Leaving reports that the broker is in controlled shutdown. It serves the partitions that it
 	// leads until other brokers lead them, and must not be elected.
+	//
+	// An isolated broker is Leaving too, until it is no longer isolated.
 	Leaving bool
+	// Isolated reports that the broker is cut off from other brokers (internal/reachability).
+	Isolated bool
 }
 
 // CleanerBudget bounds the resources of a broker's cleaner.
@@ -195,12 +205,15 @@ func (p *Partition) Equal(other *Partition) bool {
 }
 
 // RetainedPartition is a partition of a topic that was deleted with reclaimPolicy Retain. A topic
-// that is created again under the same name continues with its records.
+// that is created again under the same name continues with its records, unless they are being
+// removed.
 type RetainedPartition struct {
 	Topic       string // name of the Topic resource; in heartwood dev the Kafka name
 	Partition   int32
 	Replicas    []int32 // brokers that hold the records
 	LeaderEpoch int32   // of the last election; 0: the partition has no records
+	Tag         string  // the beginning of the id of the deleted topic
+	Removing    bool    // a person has given up the records: brokers delete them
 }
 
 // Compare orders retained partitions by topic and number.

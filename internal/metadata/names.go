@@ -62,7 +62,18 @@ func ResourceName(topic string) string {
 	if len(topic) <= resourceNameBytesMax && len(validation.IsDNS1123Subdomain(topic)) == 0 {
 		return topic
 	}
-	sum := sha256.Sum256([]byte(topic))
+	return hashedName(topic, topic)
+}
+
+// ResourceNameIn returns the name of a topic's Topic resource if a Topic of another LogCluster in
+// the same namespace already has the name ResourceName(topic), such as that of __consumer_offsets.
+func ResourceNameIn(cluster, topic string) string {
+	return hashedName(topic, cluster+"/"+topic) // no topic's name contains a slash
+}
+
+// hashedName returns a name that begins like a topic's name and ends with a hash of id.
+func hashedName(topic, id string) string {
+	sum := sha256.Sum256([]byte(id))
 	suffix := "-" + hex.EncodeToString(sum[:4])
 	stem := dnsStem(topic)
 	stem = strings.TrimRight(stem[:min(len(stem), resourceNameBytesMax-len(suffix))], "-")

@@ -60,6 +60,15 @@ func ResolveCleaner(cluster *v1alpha1.LogCluster) CleanerBudget {
 	return budget
 }
 
+// ResolveFormatLevel returns the format level of a LogCluster, which may be nil; 0 if it is not
+// known.
+func ResolveFormatLevel(cluster *v1alpha1.LogCluster) int32 {
+	if cluster == nil {
+		return 0
+	}
+	return cluster.Status.FormatLevel
+}
+
 // ResolveReplication returns the replication settings of a LogCluster, which may be nil. Values out
 // of range, which the API server rejects, are treated as not set.
 func ResolveReplication(cluster *v1alpha1.LogCluster) (resolved Replication) {

@@ -94,6 +94,21 @@ type ShutdownAnnouncer interface {
 	AnnounceShutdown(ctx context.Context) error
 }
 
+// RegistrationWaiter is a Store in which the registration of a broker may wait for a person.
+type RegistrationWaiter interface {
+	// WaitsFor returns what the registration in Run waits for, nil if it does not wait.
+	WaitsFor() error
+}
+
+// RemovalRecorder is a Store that records which brokers have deleted the records of partitions that
+// are being removed (RetainedPartition.Removing).
+type RemovalRecorder interface {
+	// RecordRemoved records that a broker has no records of these partitions. A partition that is
+	// not being removed any more is ignored. After an error only some of them may be recorded; the
+	// caller repeats the call.
+	RecordRemoved(ctx context.Context, broker int32, removed []RetainedPartition) error
+}
+
 // Served is one partition in the report of its leader: a partition that the leader serves, or one
 // that it refuses to serve (Ahead).
 type Served struct {

@@ -48,7 +48,7 @@ func (s *Set) Decide(in Input) []Decided {
 		}
 		topic, exists := in.Topics[key.Topic]
 		exists = exists && topic.Tag == before.Assignment.Tag && key.Index < topic.Partitions &&
-			before.Assignment.Reclaim != Retained
+			!before.Assignment.Reclaim.Orphaned()
 		if !exists && before.State == nil {
 			continue
 		}

@@ -20,7 +20,13 @@ const (
 	Delete Reclaim = "delete"
 	// Retained is the value after the deletion of a Topic whose records are retained.
 	Retained Reclaim = "retained"
+	// Remove is the value of a retained partition whose records a person has given up: the brokers
+	// delete them, and no Topic continues with them.
+	Remove Reclaim = "remove"
 )
+
+// Orphaned reports whether the entry is that of a deleted Topic whose records were retained.
+func (r Reclaim) Orphaned() bool { return r == Retained || r == Remove }
 
 // Assignment is the requested assignment of a partition.
 type Assignment struct {
@@ -46,6 +52,8 @@ type State struct {
 type Entry struct {
 	Assignment *Assignment // nil: the set has only the state
 	State      *State      // nil: the partition is new
+	// Lent is true if the second of two assigned replicas is lent; see Set.Lend.
+	Lent bool
 }
 
 // Placed returns the partition in the form that package placement uses. Its target is the
@@ -95,7 +103,7 @@ func (e Entry) Brokers() []int32 {
 
 // BelongsTo reports whether the partition is assigned for the Topic with a tag, which exists.
 func (e Entry) BelongsTo(tag string) bool {
-	return e.Assignment != nil && e.Assignment.Tag == tag && e.Assignment.Reclaim != Retained
+	return e.Assignment != nil && e.Assignment.Tag == tag && !e.Assignment.Reclaim.Orphaned()
 }
 
 // Serves reports whether the partition has a leader that serves.
@@ -126,9 +134,9 @@ func parseAssignment(text string) (*Assignment, error) {
 	a := &Assignment{Replicas: replicas, Tag: words[1]}
 	if len(words) == 3 {
 		a.Reclaim = Reclaim(words[2])
-		if a.Reclaim != Delete && a.Reclaim != Retained {
-			return nil, fmt.Errorf("the third word is %.20q, want %s or %s", words[2], Delete,
-				Retained)
+		if a.Reclaim != Delete && !a.Reclaim.Orphaned() {
+			return nil, fmt.Errorf("the third word is %.20q, want %s, %s or %s", words[2], Delete,
+				Retained, Remove)
 		}
 	}
 	return a, nil

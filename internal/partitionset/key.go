@@ -58,9 +58,6 @@ func Indexes(topic string, number, count, partitions int32) iter.Seq[int32] {
 	}
 }
 
-// tagLength is the length of a tag: 6 of the 16 bytes of a topic id.
-const tagLength = 8
-
 // Tag returns the beginning of a topic id's text, which distinguishes a Topic from an earlier one
 // of the same name.
-func Tag(id metadata.ID) string { return id.String()[:tagLength] }
+func Tag(id metadata.ID) string { return id.Tag() }

@@ -15,6 +15,7 @@ import (
 type Set struct {
 	assignments map[Key]*text[Assignment]
 	states      map[Key]*text[State]
+	lent        map[Key]int32 // see Lend; also loans that an assignment has ended
 	directories directories
 	// invalid entries of the spec and of the status, which stay as they are
 	invalidAssignments, invalidStates map[string]string
@@ -33,7 +34,7 @@ type text[T any] struct {
 func Decode(from *v1alpha1.PartitionSet, previous *Set) (s *Set, faults []error) {
 	s = &Set{assignments: make(map[Key]*text[Assignment], len(from.Spec.Assignments)),
 		states:      make(map[Key]*text[State], len(from.Status.Partitions)),
-		directories: from.Status.Directories}
+		directories: from.Status.Directories, lent: decodeLent(from.Spec.Lent)}
 	var known *Set
 	if previous != nil {
 		known = &Set{assignments: previous.assignments}
@@ -81,7 +82,7 @@ func decode[T any](from map[string]string, known, to map[Key]*text[T],
 func (s *Set) Clone() *Set {
 	c := *s
 	c.assignments, c.states = maps.Clone(s.assignments), maps.Clone(s.states)
-	c.directories = maps.Clone(s.directories)
+	c.directories, c.lent = maps.Clone(s.directories), maps.Clone(s.lent)
 	return &c
 }
 
@@ -89,7 +90,7 @@ func (s *Set) Clone() *Set {
 // its state.
 func (s *Set) Get(key Key) (entry Entry, ok bool) {
 	if a := s.assignments[key]; a != nil {
-		entry.Assignment = &a.value
+		entry.Assignment, entry.Lent = &a.value, s.isLent(key, a)
 	}
 	if state := s.states[key]; state != nil {
 		entry.State = &state.value
@@ -102,7 +103,7 @@ func (s *Set) All() iter.Seq2[Key, Entry] {
 	return func(yield func(Key, Entry) bool) {
 		assigned := 0 // states with an assignment
 		for key, a := range s.assignments {
-			entry := Entry{Assignment: &a.value}
+			entry := Entry{Assignment: &a.value, Lent: s.isLent(key, a)}
 			if state := s.states[key]; state != nil {
 				entry.State = &state.value
 				assigned++
@@ -132,15 +133,17 @@ func (s *Set) Keys() []Key {
 	return keys
 }
 
-// Retained returns the partitions of deleted topics whose records are retained, in order.
+// Retained returns the partitions of deleted topics whose records are retained or being removed, in
+// order.
 func (s *Set) Retained() (all []metadata.RetainedPartition) {
 	for key, entry := range s.All() {
-		if entry.Assignment == nil || entry.Assignment.Reclaim != Retained {
+		if entry.Assignment == nil || !entry.Assignment.Reclaim.Orphaned() {
 			continue
 		}
 		p := entry.Placed()
 		all = append(all, metadata.RetainedPartition{Topic: key.Topic, Partition: key.Index,
-			Replicas: slices.Clone(p.Replicas), LeaderEpoch: p.LeaderEpoch})
+			Replicas: slices.Clone(p.Replicas), LeaderEpoch: p.LeaderEpoch,
+			Tag: entry.Assignment.Tag, Removing: entry.Assignment.Reclaim == Remove})
 	}
 	slices.SortFunc(all, metadata.RetainedPartition.Compare)
 	return all
@@ -263,6 +266,7 @@ func (s *Set) StatusChanged() bool { return s.statusChanged }
 // EncodeSpec writes the assignments into a PartitionSet.
 func (s *Set) EncodeSpec(to *v1alpha1.PartitionSet) {
 	to.Spec.Assignments = encode(s.assignments, s.invalidAssignments)
+	to.Spec.Lent = s.encodeLent()
 }
 
 // EncodeStatus writes the states, and the directories that they name, into a PartitionSet.

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
+	"strings"
 )
 
 // Options are the inputs of Decide besides the state of the partition and of the brokers.
@@ -26,10 +28,22 @@ type Options struct {
 }
 
 // DataLossConsent returns the consent to continue with the records of one disk, even if the disk
-// lacks acknowledged records. The consent is valid for one election only, because it contains the
-// leader epoch and the election starts another leader epoch.
-func DataLossConsent(directory string, leaderEpoch int32) string {
-	return fmt.Sprintf("%s@%d", directory, leaderEpoch)
+// lacks acknowledged records. The id is the directory id of the disk. While the disk does not exist
+// yet, because it is to replace a lost volume, it is the UID of the PersistentVolumeClaim of that
+// volume. The consent is valid for one election only, because it contains the leader epoch and the
+// election starts another leader epoch: a claim may lose one volume after the other.
+func DataLossConsent(id string, leaderEpoch int32) string {
+	return fmt.Sprintf("%s@%d", id, leaderEpoch)
+}
+
+// ConsentedID returns the id in a DataLossConsent with a leader epoch; "" if the text has another
+// leader epoch, or none.
+func ConsentedID(consent string, leaderEpoch int32) string {
+	id, epoch, _ := strings.Cut(consent, "@")
+	if epoch != strconv.Itoa(int(leaderEpoch)) {
+		return ""
+	}
+	return id
 }
 
 // Decision is the decided state of a partition.

@@ -426,3 +426,17 @@ func TestDecideGivesNewReplicasAnIncarnationID(t *testing.T) {
 	want(decide(old, "", "unused"), nil)
 	want(decide(old, "012", "added"), map[int32]string{2: "added"})
 }
+
+func TestConsentedID(t *testing.T) {
+	consent := DataLossConsent("claim", 7)
+	for epoch, want := range map[int32]string{7: "claim", 6: "", 8: "", 77: ""} {
+		if got := ConsentedID(consent, epoch); got != want {
+			t.Errorf("leader epoch %d: got %q, want %q", epoch, got, want)
+		}
+	}
+	for _, text := range []string{"", "claim", "@", "claim@", "claim@07"} {
+		if got := ConsentedID(text, 7); got != "" {
+			t.Errorf("consent %q: got %q", text, got)
+		}
+	}
+}

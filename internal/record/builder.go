@@ -218,23 +218,14 @@ func putHeader(b Batch, id Identity, baseTimestamp, maxTimestamp int64) {
 // whose own size depends on its value, so it is computed before the body is encoded.
 func appendRecord(dst []byte, r *Record, timestampDelta, offsetDelta int64) []byte {
 	body := 1 + varintSize(timestampDelta) + varintSize(offsetDelta) + nullableSize(r.Key) +
-		nullableSize(r.Value) +
-		varintSize(int64(len(r.Headers)))
-	for _, h := range r.Headers {
-		body += nullableSize(h.Key) + nullableSize(h.Value)
-	}
+		nullableSize(r.Value) + headersSize(r)
 	dst = appendVarint(dst, int64(body))
 	dst = append(dst, 0) // attributes
 	dst = appendVarint(dst, timestampDelta)
 	dst = appendVarint(dst, offsetDelta)
 	dst = appendNullable(dst, r.Key)
 	dst = appendNullable(dst, r.Value)
-	dst = appendVarint(dst, int64(len(r.Headers)))
-	for _, h := range r.Headers {
-		dst = appendNullable(dst, h.Key)
-		dst = appendNullable(dst, h.Value)
-	}
-	return dst
+	return appendHeaders(dst, r)
 }
 
 // nullableSize returns the number of bytes that appendNullable appends.

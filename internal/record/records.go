@@ -21,8 +21,11 @@ type Record struct {
 	Timestamp int64  // ms
 	Key       []byte // nil when null
 	Value     []byte // nil when null; a record with a key and a null value is a tombstone
-	Headers   []Header
+	// Headers is empty if the record was read from a batch and has more than 1,024 headers: see
+	// AllHeaders.
+	Headers []Header
 
+	encoded encodedHeaders // if Headers is empty
 	// bodyBytes is the result of BodyBytes.
 	bodyBytes int
 }
@@ -160,7 +163,10 @@ func splitRecord(buf []byte) (body, rest []byte, err error) {
 	return buf[:length], buf[length:], nil
 }
 
-var errVarint = errors.New("unterminated varint")
+var (
+	errVarint        = errors.New("unterminated varint")
+	errNullHeaderKey = errors.New("null header key")
+)
 
 // parse decodes a record's body, and fails if bytes remain. It sets Offset and Timestamp to the
 // deltas, and reuses the memory of Headers.
@@ -177,16 +183,19 @@ func (r *Record) parse(body []byte) error {
 	r.Key = cursor.nullable("key")
 	r.Value = cursor.nullable("value")
 	headers := cursor.int32()
-	// A header has at least two bytes, so this check bounds the size of Headers by the size of the
-	// batch.
+	// A header has at least two bytes.
 	if cursor.err == nil && (headers < 0 || int(headers) > len(cursor.rest)/2) {
 		return fmt.Errorf("%d headers in %d bytes", headers, len(cursor.rest))
 	}
-	r.Headers = r.Headers[:0]
+	r.Headers, r.encoded = r.Headers[:0], encodedHeaders{}
+	if headers > headersDecodedMax {
+		cursor.rest, cursor.err = r.encoded.split(cursor.rest, int(headers))
+		headers = 0
+	}
 	for i := int32(0); i < headers && cursor.err == nil; i++ {
 		key := cursor.nullable("header key")
 		if key == nil && cursor.err == nil {
-			return errors.New("null header key")
+			return errNullHeaderKey
 		}
 		r.Headers = append(r.Headers, Header{Key: key, Value: cursor.nullable("header value")})
 	}

@@ -56,7 +56,7 @@ var errNeedsTLS = errors.New("the HTTP port may require TLS: give --ca-file, and
 type Client struct {
 	http  http.Client
 	tls   bool
-	token string // bearer token, "" for none
+	token Token // nil for none
 }
 
 // Topics requests GET /api/v1/topics. If topics is empty, it returns all topics.
@@ -102,10 +102,15 @@ func (c *Client) request(ctx context.Context, method, address, path string) (*ht
 		scheme = "https://"
 	}
 	request, err := http.NewRequestWithContext(ctx, method, scheme+address+path, http.NoBody)
-	if err == nil && c.token != "" {
-		request.Header.Set("Authorization", "Bearer "+c.token)
+	if err != nil || c.token == nil {
+		return request, err
 	}
-	return request, err
+	token, err := c.token(ctx)
+	if err != nil {
+		return nil, err
+	}
+	request.Header.Set("Authorization", "Bearer "+token)
+	return request, nil
 }
 
 // do sends a request and decodes the response, which is JSON, into parameter into; if that is a

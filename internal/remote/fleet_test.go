@@ -2,6 +2,7 @@ package remote
 
 import (
 	"encoding/json"
+	"errors"
 	"net"
 	"net/http"
 	"slices"
@@ -79,5 +80,39 @@ func TestFleetDiscoversBrokers(t *testing.T) {
 			t.Errorf("discover %t: asked %d, got %d rows, unanswered %v", discover, got.Asked,
 				len(got.Partitions), got.Unanswered)
 		}
+	}
+}
+
+// TestFleetKeysSearchesAllLeaders: the records of a key come from all brokers that respond. A
+// partition whose leader does not respond is elsewhere.
+func TestFleetKeysSearchesAllLeaders(t *testing.T) {
+	leader := func(partition, elsewhere int32) string {
+		return serveHandler(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if got := r.URL.RequestURI(); got != "/api/v1/topics/a%2Fb/keys?all=true&key=_w&valueBytes=9" {
+				t.Errorf("got request %s", got)
+			}
+			_ = json.NewEncoder(w).Encode(report.Keys{
+				Partitions: []report.KeyPartition{{Partition: partition}},
+				Elsewhere:  []report.KeyElsewhere{{Partition: elsewhere}, {Partition: 2}}})
+		}), "127.0.0.1:0")
+	}
+	fleet := NewFleet(&Client{}, []string{leader(1, 0), "127.0.0.1:1", leader(0, 1)}, false)
+	got, failed, err := fleet.Keys(t.Context(), KeyQuery{Topic: "a/b", Key: []byte{255},
+		Partition: -1, All: true, ValueBytes: 9})
+	if err != nil || len(failed) != 1 || failed[0].Address != "127.0.0.1:1" {
+		t.Errorf("got failures %v, error %v", failed, err)
+	}
+	if len(got.Partitions) != 2 || got.Partitions[0].Partition != 0 || len(got.Elsewhere) != 1 ||
+		got.Elsewhere[0].Partition != 2 {
+		t.Errorf("got %+v", got)
+	}
+	refusing := serveHandler(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusNotFound)
+		_ = json.NewEncoder(w).Encode(report.Failure{Error: "unknown topic", Reason: "UnknownTopic"})
+	}), "127.0.0.1:0")
+	_, _, err = NewFleet(&Client{}, []string{refusing}, false).Keys(t.Context(), KeyQuery{})
+	var refused *Refused
+	if !errors.As(err, &refused) || refused.Status != http.StatusNotFound {
+		t.Errorf("got error %v, want the refusal", err)
 	}
 }

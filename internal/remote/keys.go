@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -48,28 +49,39 @@ func (q *KeyQuery) path(partition int32, all bool) string {
 
 // Keys requests the records of a key from the leaders of the searched partitions: from the brokers
 // at the addresses, and then from the brokers that their responses name, at the port of the first
-// address. It fails if a leader cannot be reached.
+// address. It fails if a leader cannot be reached. An address that does not respond is skipped if
+// the other responses are enough.
 func (c *Client) Keys(ctx context.Context, addresses []string, q KeyQuery) (report.Keys, error) {
 	all := report.Keys{Topic: q.Topic, Key: q.Key}
+	var silent error // of the addresses that did not respond
+	answered := false
 	for _, address := range addresses {
 		var answer report.Keys
 		err := c.do(ctx, http.MethodGet, address, q.path(q.Partition, q.All), &answer)
-		if err != nil {
+		if errors.As(err, new(*Refused)) {
 			return all, err
 		}
+		if err != nil {
+			silent = errors.Join(silent, err)
+			continue
+		}
+		answered = true
 		addKeys(&all, answer)
 		if len(all.Elsewhere) == 0 {
 			break
 		}
 	}
+	if !answered {
+		return all, silent
+	}
 	_, port, _ := net.SplitHostPort(addresses[0]) // ParseAddress has accepted it
 	for _, missing := range slices.Clone(all.Elsewhere) {
 		if missing.Host == "" {
-			return all, fmt.Errorf("look up the key: partition %d of %s has no leader",
-				missing.Partition, q.Topic)
+			return all, errors.Join(fmt.Errorf("look up the key: partition %d of %s has no leader",
+				missing.Partition, q.Topic), silent)
 		}
 		if err := c.keysOf(ctx, &all, q, missing, net.JoinHostPort(missing.Host, port)); err != nil {
-			return all, err
+			return all, errors.Join(err, silent)
 		}
 	}
 	slices.SortFunc(all.Partitions,
@@ -154,6 +166,16 @@ type NoValue struct {
 	unknown   bool  // a record may be in a part of the log that was not searched
 	unknownIn int32 // the first such partition
 }
+
+// NoRecord reports whether the searched partitions were searched to the end, and have no record of
+// the key.
+func (n *NoValue) NoRecord() bool { return !n.unknown && n.tombstone == nil }
+
+// Unknown reports whether the key may have a value: a part of the log was not searched.
+func (n *NoValue) Unknown() bool { return n.unknown }
+
+// Deleted reports whether the latest record of the key is a tombstone.
+func (n *NoValue) Deleted() bool { return n.tombstone != nil }
 
 func (n *NoValue) Error() string {
 	switch {

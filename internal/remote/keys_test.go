@@ -1,6 +1,9 @@
 package remote
 
 import (
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 
@@ -33,5 +36,26 @@ func TestLatestValueNeedsAllPartitions(t *testing.T) {
 		case test.err != "" && (err == nil || got != nil || !strings.Contains(err.Error(), test.err)):
 			t.Errorf("got %+v, error %v; want an error with %q", got, err, test.err)
 		}
+	}
+}
+
+// TestKeysSkipsAnAddressThatDoesNotRespond: one broker of several has stopped. The others lead its
+// partitions and respond for them.
+func TestKeysSkipsAnAddressThatDoesNotRespond(t *testing.T) {
+	stopped := httptest.NewServer(http.NotFoundHandler())
+	stopped.Close()
+	leader := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_ = json.NewEncoder(w).Encode(report.Keys{Partitions: []report.KeyPartition{{Partition: 2}}})
+	}))
+	defer leader.Close()
+	address := func(s *httptest.Server) string { return strings.TrimPrefix(s.URL, "http://") }
+	query := KeyQuery{Topic: "t", Key: []byte("k"), Partition: 2}
+	got, err := (&Client{}).Keys(t.Context(), []string{address(stopped), address(leader)}, query)
+	if err != nil || len(got.Partitions) != 1 || got.Partitions[0].Partition != 2 {
+		t.Errorf("got %+v, %v", got, err)
+	}
+	_, err = (&Client{}).Keys(t.Context(), []string{address(stopped)}, query)
+	if err == nil || !strings.Contains(err.Error(), "connect to broker at "+address(stopped)) {
+		t.Errorf("no broker responds: got error %v", err)
 	}
 }

@@ -98,10 +98,14 @@ func PrintPartitions(out io.Writer, partitions []report.PlacedPartition) error {
 
 // PrintRetained writes a table with one line for each retained partition.
 func PrintRetained(out io.Writer, partitions []report.RetainedPartition) error {
-	return printTable(out, "TOPIC PARTITION EPOCH REPLICAS", partitions,
+	return printTable(out, "TOPIC PARTITION EPOCH REPLICAS ID STATE", partitions,
 		func(p report.RetainedPartition) []string {
+			state := "Retained"
+			if p.Removing {
+				state = "Removing"
+			}
 			return []string{p.Topic, strconv.Itoa(int(p.Partition)),
-				strconv.Itoa(int(p.LeaderEpoch)), ids(p.Replicas)}
+				strconv.Itoa(int(p.LeaderEpoch)), ids(p.Replicas), p.Tag, state}
 		})
 }
 

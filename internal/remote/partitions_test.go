@@ -81,12 +81,14 @@ tickets   11          -        7       0,1,2          -     -     LeaderOffline
 	}
 	out.Reset()
 	if err := PrintRetained(&out, []report.RetainedPartition{
-		{Topic: "old", Partition: 1, Replicas: []int32{2, 0}, LeaderEpoch: 5}}); err != nil {
+		{Topic: "old", Partition: 1, Replicas: []int32{2, 0}, LeaderEpoch: 5, Tag: "k3f9x2ab"},
+		{Topic: "old", Partition: 2, Replicas: []int32{2}, Tag: "k3f9x2ab", Removing: true}}); err != nil {
 		t.Fatal(err)
 	}
 	want = `
-TOPIC   PARTITION   EPOCH   REPLICAS
-old     1           5       2,0
+TOPIC   PARTITION   EPOCH   REPLICAS   ID         STATE
+old     1           5       2,0        k3f9x2ab   Retained
+old     2           0       2          k3f9x2ab   Removing
 `
 	if diff := cmp.Diff(want, "\n"+out.String()); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)

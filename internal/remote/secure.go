@@ -2,6 +2,7 @@ package remote
 
 import (
 	"cmp"
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
@@ -56,25 +57,32 @@ func NewClient(s Security) (*Client, error) {
 		return nil, err
 	}
 	if s.TokenFile != "" {
-		if client.token, err = readToken(s.TokenFile); err != nil {
+		if _, err := readToken(s.TokenFile); err != nil {
 			return nil, err
 		}
+		// Kubernetes replaces the token in a mounted file before it ends.
+		client.token = func(context.Context) (string, error) { return readToken(s.TokenFile) }
 	}
-	config := brokerTLS(roots)
+	config := brokerTLS(func() (*x509.CertPool, error) { return roots, nil })
 	config.Certificates = certificates
 	client.http = http.Client{CheckRedirect: noRedirect,
 		Transport: &http.Transport{TLSClientConfig: config, ForceAttemptHTTP2: false}}
 	return client, nil
 }
 
-// brokerTLS returns the configuration of connections to brokers.
-func brokerTLS(roots *x509.CertPool) *tls.Config {
+// brokerTLS returns the configuration of connections to brokers. Function roots returns the CAs of
+// brokers; it is called for each connection.
+func brokerTLS(roots func() (*x509.CertPool, error)) *tls.Config {
 	return &tls.Config{
 		MinVersion: tls.VersionTLS12,
 		// VerifyConnection verifies the chain, and the URI instead of a host name.
 		InsecureSkipVerify: true, //nolint:gosec // the line below verifies
 		VerifyConnection: func(state tls.ConnectionState) error {
-			return verifyBroker(state.PeerCertificates, roots)
+			trusted, err := roots()
+			if err != nil {
+				return err
+			}
+			return verifyBroker(state.PeerCertificates, trusted)
 		},
 	}
 }

@@ -11,20 +11,58 @@ import (
 // Dial opens a connection to an address, such as to the pod of a broker.
 type Dial func(ctx context.Context, network, address string) (net.Conn, error)
 
+// Token returns the token of a ServiceAccount for one request.
+type Token func(ctx context.Context) (string, error)
+
+// Access says how a client reaches the HTTP ports of brokers. The zero value connects directly and
+// without TLS.
+type Access struct {
+	Dial Dial // nil: connects directly
+	// CA returns the CA of the brokers (PEM), by which the client verifies them; nil: without TLS.
+	// It is called for each connection.
+	CA func() ([]byte, error)
+	// Token is sent with each request, with TLS only; may be nil.
+	Token Token
+}
+
+// NewClientWith returns a client.
+func NewClientWith(access Access) *Client {
+	transport := &http.Transport{DialContext: access.Dial}
+	client := &Client{tls: access.CA != nil}
+	if client.tls {
+		client.token = access.Token
+		transport.TLSClientConfig = brokerTLS(func() (*x509.CertPool, error) {
+			ca, err := access.CA()
+			if err != nil {
+				return nil, err
+			}
+			return poolOf(ca)
+		})
+	}
+	client.http = http.Client{Transport: transport, CheckRedirect: noRedirect}
+	return client
+}
+
 // NewClientThrough returns a client whose connections dial opens. If ca is not nil, it connects
 // with TLS, verifies brokers by these certificates (PEM), and sends the token of a ServiceAccount.
 func NewClientThrough(dial Dial, ca []byte, token string) (*Client, error) {
-	transport := &http.Transport{DialContext: dial}
-	client := &Client{token: token, tls: ca != nil}
-	if client.tls {
-		roots := x509.NewCertPool()
-		if !roots.AppendCertsFromPEM(ca) {
-			return nil, errors.New("read the CA of the brokers: it contains no certificate")
+	access := Access{Dial: dial}
+	if ca != nil {
+		if _, err := poolOf(ca); err != nil {
+			return nil, err
 		}
-		transport.TLSClientConfig = brokerTLS(roots)
+		access.CA = func() ([]byte, error) { return ca, nil }
+		access.Token = func(context.Context) (string, error) { return token, nil }
 	}
-	client.http = http.Client{Transport: transport, CheckRedirect: noRedirect}
-	return client, nil
+	return NewClientWith(access), nil
+}
+
+func poolOf(ca []byte) (*x509.CertPool, error) {
+	roots := x509.NewCertPool()
+	if !roots.AppendCertsFromPEM(ca) {
+		return nil, errors.New("read the CA of the brokers: it contains no certificate")
+	}
+	return roots, nil
 }
 
 // Get requests a path from the HTTP port of a broker and decodes the response, which is JSON. It

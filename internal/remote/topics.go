@@ -16,7 +16,7 @@ import (
 func PrintTopics(out io.Writer, topics []summary.Topic, now time.Time) error {
 	table := tabwriter.NewWriter(out, 0, 0, 3, ' ', 0)
 	_, _ = fmt.Fprintln(table,
-		strings.Join([]string{"TOPIC", "PARTITIONS", "SIZE", "DIRTY", "RECLAIMABLE", "CLEANER",
+		strings.Join([]string{"TOPIC", "PARTITIONS", "SIZE", "RECORDS", "DIRTY", "RECLAIMABLE", "CLEANER",
 			"CLEANED", "WHY"}, "\t"))
 	for _, topic := range topics {
 		_, _ = fmt.Fprintln(table, strings.Join(line(topic, now), "\t"))
@@ -26,6 +26,12 @@ func PrintTopics(out io.Writer, topics []summary.Topic, now time.Time) error {
 
 // line returns the columns of a topic, with a dash for values that are unknown or do not apply.
 func line(topic summary.Topic, now time.Time) []string {
+	records := "-"
+	if topic.Records != nil {
+		if records = strconv.FormatInt(*topic.Records, 10); !topic.RecordsExact {
+			records = "~" + records
+		}
+	}
 	dirty, reclaimable, cleaner, cleaned, why := "-", "-", "-", "-", "not compacted"
 	if c := topic.Compaction; c != nil {
 		if c.Dirty != "" {
@@ -50,8 +56,8 @@ func line(topic summary.Topic, now time.Time) []string {
 	if topic.Compacting != nil {
 		why = topic.Compacting.Reason + ": " + topic.Compacting.Message
 	}
-	return []string{topic.Topic, strconv.Itoa(topic.Partitions), Bytes(topic.SizeBytes), dirty,
-		reclaimable, cleaner, cleaned, why}
+	return []string{topic.Topic, strconv.Itoa(topic.Partitions), Bytes(topic.SizeBytes), records,
+		dirty, reclaimable, cleaner, cleaned, why}
 }
 
 // age formats a duration in the largest unit of which the duration contains at least two.

@@ -22,6 +22,7 @@ func TestPrintTopics(t *testing.T) {
 		{Topic: "events", Partitions: 1, SizeBytes: 999},
 		{
 			Topic: "tickets", Partitions: 12, SizeBytes: 5 << 30, Compacted: true,
+			Records: new(int64(123_456)),
 			Compaction: &v1alpha1.CompactionStatus{
 				Dirty: "37%", Reclaimable: resource.NewQuantity(1<<30, resource.BinarySI),
 				Phase: "Rewriting", ProgressPercent: new(int32(43)),
@@ -30,7 +31,7 @@ func TestPrintTopics(t *testing.T) {
 			Compacting: &summary.Compacting{Reason: "Cleaning",
 				Message: "a pass runs (1 of 12 partitions; 11 UpToDate)"},
 		},
-		{Topic: "new", Partitions: 1, Compacted: true,
+		{Topic: "new", Partitions: 1, Compacted: true, Records: new(int64(12)), RecordsExact: true,
 			Compacting: &summary.Compacting{Reason: "Unknown",
 				Message: "no leader of this topic reported"}},
 	}, now)
@@ -38,10 +39,10 @@ func TestPrintTopics(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := `
-TOPIC     PARTITIONS   SIZE    DIRTY   RECLAIMABLE   CLEANER                   CLEANED   WHY
-events    1            999 B   -       -             -                         -         not compacted
-tickets   12           5 GiB   37%     1 GiB         Rewriting 43%, 11m left   2d ago    Cleaning: a pass runs (1 of 12 partitions; 11 UpToDate)
-new       1            0 B     -       -             -                         -         Unknown: no leader of this topic reported
+TOPIC     PARTITIONS   SIZE    RECORDS   DIRTY   RECLAIMABLE   CLEANER                   CLEANED   WHY
+events    1            999 B   -         -       -             -                         -         not compacted
+tickets   12           5 GiB   ~123456   37%     1 GiB         Rewriting 43%, 11m left   2d ago    Cleaning: a pass runs (1 of 12 partitions; 11 UpToDate)
+new       1            0 B     12        -       -             -                         -         Unknown: no leader of this topic reported
 `
 	if got := "\n" + out.String(); got != want {
 		t.Errorf("got:%swant:%s", got, want)

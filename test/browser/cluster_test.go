@@ -35,9 +35,9 @@ spec:
   cluster: demo
   partitions: 4
   cleanupPolicy: Compact
-  compaction: {minDirtyPercent: 30, tombstoneRetention: 2m}
+  compaction: {minDirtyPercent: 30, tombstoneRetention: 1h}
   compression: {type: zstd}
-  segment: {size: 1Mi, maxAge: 1h}
+  segment: {size: %s, maxAge: 1h}
 ---
 apiVersion: heartwood.dev/v1alpha1
 kind: Topic
@@ -61,7 +61,9 @@ spec:
 type cluster struct {
 	t         *testing.T
 	dir       string
+	segment   string // size of the segments of customers
 	bootstrap []string
+	http      string // address; the brokers serve HTTP at the next ports
 	console   string // URL
 
 	mu   sync.Mutex
@@ -71,20 +73,21 @@ type cluster struct {
 // startCluster runs the built binary. limit is the I/O rate of the cleaner; "" for none.
 func startCluster(t *testing.T, limit string) *cluster {
 	t.Helper()
+	return startClusterOf(t, limit, "1Mi")
+}
+
+// startClusterOf is startCluster with a size of the segments of customers.
+func startClusterOf(t *testing.T, limit, segment string) *cluster {
+	t.Helper()
 	binary := os.Getenv("HEARTWOOD_BINARY")
 	if binary == "" {
 		t.Skip("SKIPPED: HEARTWOOD_BINARY names no binary; run make browser")
 	}
-	c := &cluster{t: t, dir: t.TempDir(), pids: map[int]int{}}
-	if limit != "" {
-		limit = ", ioRate: " + limit
-	}
-	file := filepath.Join(c.dir, "manifests.yaml")
-	if err := os.WriteFile(file, fmt.Appendf(nil, manifests, limit), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	command := exec.Command(binary, "dev", "-f", file, "--processes", "--listen", freePorts(t, 3),
-		"--http", freePorts(t, 4), "--data-dir", filepath.Join(c.dir, "data"))
+	c := &cluster{t: t, dir: t.TempDir(), segment: segment, pids: map[int]int{}}
+	c.limit(limit)
+	c.http = freePorts(t, 4)
+	command := exec.Command(binary, "dev", "-f", c.manifests(), "--processes", "--listen", freePorts(t, 3),
+		"--http", c.http, "--data-dir", filepath.Join(c.dir, "data"))
 	command.Stderr = os.Stderr
 	out, err := command.StdoutPipe()
 	if err != nil {
@@ -95,7 +98,9 @@ func startCluster(t *testing.T, limit string) *cluster {
 	}
 	t.Cleanup(func() {
 		_ = command.Process.Signal(syscall.SIGTERM)
-		_ = command.Wait()
+		if err := command.Wait(); err != nil { // a broker that does not stop is killed
+			t.Errorf("the cluster did not stop as it should: %v", err)
+		}
 	})
 	ready := make(chan struct{})
 	go c.read(out, ready)
@@ -105,6 +110,19 @@ func startCluster(t *testing.T, limit string) *cluster {
 		t.Fatal("the cluster is not ready after a minute")
 	}
 	return c
+}
+
+func (c *cluster) manifests() string { return filepath.Join(c.dir, "manifests.yaml") }
+
+// limit sets the I/O rate of the cleaner; "" for none. A cluster that runs applies it.
+func (c *cluster) limit(rate string) {
+	c.t.Helper()
+	if rate != "" {
+		rate = ", ioRate: " + rate
+	}
+	if err := os.WriteFile(c.manifests(), fmt.Appendf(nil, manifests, rate, c.segment), 0o600); err != nil {
+		c.t.Fatal(err)
+	}
 }
 
 // read reads the output of the cluster: the pids of the brokers and the ready line.
@@ -123,6 +141,16 @@ func (c *cluster) read(out io.Reader, ready chan<- struct{}) {
 			close(ready)
 		}
 	}
+}
+
+// brokerHTTP returns the addresses at which the three brokers serve HTTP.
+func (c *cluster) brokerHTTP() (addresses []string) {
+	host, port, _ := net.SplitHostPort(c.http)
+	first, _ := strconv.Atoi(port)
+	for i := range 3 {
+		addresses = append(addresses, net.JoinHostPort(host, strconv.Itoa(first+1+i)))
+	}
+	return addresses
 }
 
 // kill ends a broker by SIGKILL. The cluster starts it again.
@@ -160,9 +188,12 @@ func free(first, n int) bool {
 }
 
 // produce writes records and waits until they are acknowledged.
-func (c *cluster) produce(records ...*kgo.Record) {
+func (c *cluster) produce(records ...*kgo.Record) { c.t.Helper(); c.produceWith(nil, records) }
+
+// produceWith is produce by a client with options.
+func (c *cluster) produceWith(opts []kgo.Opt, records []*kgo.Record) {
 	c.t.Helper()
-	client, err := kgo.NewClient(kgo.SeedBrokers(c.bootstrap...))
+	client, err := kgo.NewClient(append(opts, kgo.SeedBrokers(c.bootstrap...))...)
 	if err != nil {
 		c.t.Fatal(err)
 	}
@@ -174,7 +205,10 @@ func (c *cluster) produce(records ...*kgo.Record) {
 
 // customers returns n updates of customers: most of them of a few customers, so that old segments
 // have much garbage and others little. Some are deletions.
-func customers(n int, seed uint64) []*kgo.Record {
+func customers(n int, seed uint64) []*kgo.Record { return updates(n, 60_000, seed) }
+
+// updates is customers with a number of customers.
+func updates(n, keys int, seed uint64) []*kgo.Record {
 	random := rand.New(rand.NewPCG(seed, 0))
 	records := make([]*kgo.Record, n)
 	for i := range records {
@@ -182,7 +216,7 @@ func customers(n int, seed uint64) []*kgo.Record {
 		if random.IntN(10) < 7 {
 			id = max(0, id-1-int(random.ExpFloat64()*8000))
 		}
-		key := fmt.Sprintf("C-%06d", id%60_000)
+		key := fmt.Sprintf("C-%06d", id%keys)
 		value := fmt.Appendf(nil, `{"name":"customer %d","balance":%d,"note":"%x"}`, id,
 			random.IntN(1e6), random.Uint64()^random.Uint64()<<7)
 		for range 8 {
@@ -196,13 +230,14 @@ func customers(n int, seed uint64) []*kgo.Record {
 	return records
 }
 
-// many returns n records, each of which fills a segment of topic many.
+// many returns n records of topic many. Two of them do not fit into a segment, and a broker refuses
+// a batch that is larger than a segment, so each needs a batch of its own.
 func many(n int) []*kgo.Record {
 	records := make([]*kgo.Record, n)
 	random := rand.New(rand.NewPCG(1, 1))
 	for i := range records {
-		value := make([]byte, 0, 1100)
-		for len(value) < 1040 {
+		value := make([]byte, 0, 700)
+		for len(value) < 640 {
 			value = binary.LittleEndian.AppendUint64(value, random.Uint64())
 		}
 		records[i] = &kgo.Record{Topic: "many", Key: strconv.AppendInt(nil, int64(i), 10),

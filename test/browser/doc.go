@@ -9,5 +9,8 @@
 // Without a browser they are skipped, and say so. The check of accessibility needs the script of
 // npm's axe-core, which `make browser` fetches; its path is in the environment variable AXE.
 //
+// TestLogin also runs etcd and kube-apiserver, which hack/kubetools builds; their directory is in
+// the environment variable KUBEBUILDER_ASSETS.
+//
 // With PICTURES=1 the tests also write the pictures of docs/console.md and docs/story.md.
 package browser

@@ -6,9 +6,11 @@ import (
 	"net/http/httputil"
 	"net/url"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/chromedp/chromedp/kb"
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
@@ -32,10 +34,65 @@ func hostileRecords(t *testing.T, c *cluster, b *browser) {
 	if eval[bool](b, `"stolen" in window || document.querySelector("main script, main img") !== null`) {
 		t.Error("a record has become HTML")
 	}
-	b.visit(c.console + "topic?name=orders&tab=messages&key=" + url.QueryEscape(hostile))
-	if eval[bool](b, `"stolen" in window`) {
-		t.Error("the filter has become HTML")
+	links := eval[[]string](b, `[...document.querySelectorAll('a[href*="tab=keys"]')]
+		.filter((a) => a.closest("table")).map((a) => a.href)`)
+	if len(links) != 2 {
+		t.Errorf("got %d links to records of a key, want 2", len(links))
 	}
+	for _, page := range append(links, c.console+"topic?name=orders&tab=messages&key="+
+		url.QueryEscape(hostile)) {
+		b.visit(page)
+		if got := b.text("main"); !strings.Contains(got, "<script>window.stolen") &&
+			!strings.Contains(got, "80 81") || strings.Contains(page, "tab=keys") &&
+			!strings.Contains(got, "live") {
+			t.Errorf("%s lacks the record: %q", page, got)
+		}
+		if eval[bool](b, `"stolen" in window || document.querySelector("main script, main img") !== null`) {
+			t.Errorf("%s has a record or the filter as HTML", page)
+		}
+	}
+}
+
+// focus moves the focus by Tab until it is on an element.
+func (b *browser) focus(selector string) {
+	b.t.Helper()
+	for range 200 {
+		b.key(kb.Tab)
+		if eval[bool](b, `document.activeElement.matches(`+quote(selector)+`)`) {
+			if eval[bool](b, `getComputedStyle(document.activeElement).outlineStyle === "none"`) {
+				b.t.Errorf("the focus on %s is not visible", selector)
+			}
+			return
+		}
+	}
+	b.t.Fatalf("Tab does not lead to %s", selector)
+}
+
+// keyboardOnly finds a record of a key without a pointer, from the first page on.
+func keyboardOnly(_ *testing.T, c *cluster, b *browser) {
+	b.visit(c.console)
+	follow := func(selector, arrived string) {
+		b.t.Helper()
+		b.focus(selector)
+		b.key(kb.Enter)
+		b.await(arrived + ` && document.readyState === "complete"`)
+	}
+	b.focus("a.skip")
+	follow(`nav a[href="topics"]`, `location.pathname.endsWith("/topics")`)
+	follow(`th a[href="topic?name=customers"]`, `location.search === "?name=customers"`)
+	follow(`nav.tabs a[href*="tab=keys"]`, `location.search.includes("tab=keys")`)
+	b.key("/")
+	b.await(`document.activeElement.name === "key"`)
+	b.key(kb.Backspace) // the protocol types the letter although the page prevents it
+	b.await(`document.activeElement.value === ""`)
+	for _, letter := range "C-000001" {
+		b.key(string(letter))
+	}
+	b.key(kb.Enter)
+	b.await(`location.search.includes("key=C-000001") &&
+		document.querySelector("main")?.innerText.includes("The search was complete")`)
+	follow(`table.messages th a`, `location.pathname.endsWith("/message")`)
+	b.await(`document.querySelector("h1").innerText.includes("of customers-")`)
 }
 
 // worksBehindProxies opens the console below other paths: of a proxy that removes the prefix, as an
@@ -72,7 +129,8 @@ func worksBehindProxies(t *testing.T, c *cluster, b *browser) {
 // visited are the pages that the tests of accessibility open.
 var visited = []string{"", "topics", "map?topic=customers", "map?topic=customers&replicas=1",
 	"topic?name=customers&tab=messages", "topic?name=customers&tab=replicas",
-	"topic?name=customers&tab=settings", "topic?name=customers&tab=groups", "groups", "brokers",
+	"topic?name=customers&position=tail", "topic?name=customers&tab=settings", "topic?name=customers&tab=groups", "groups", "brokers",
+	"topic?name=customers&tab=keys", "topic?name=customers&tab=keys&key=C-000001&partition=all",
 	"clean?topic=customers", "unknown"}
 
 // accessibility checks each page, light and dark, by axe-core.
@@ -88,18 +146,42 @@ func accessibility(t *testing.T, c *cluster, b *browser) {
 		href := eval[string](b, `document.querySelector(`+quote(link)+`).getAttribute("href")`)
 		pages = append(pages, href)
 	}
+	for i, path := range pages {
+		pages[i] = c.console + path
+	}
+	// The golden pages have states that the cluster lacks, such as the login page and failures.
+	golden := httptest.NewServer(goldenPages())
+	defer golden.Close()
+	names, err := filepath.Glob(filepath.Join(consoleDir, "testdata", "golden", "*.html"))
+	if err != nil || len(names) == 0 {
+		t.Fatalf("found no golden pages: %v", err)
+	}
+	for _, name := range names {
+		pages = append(pages, golden.URL+"/"+filepath.Base(name))
+	}
 	for _, dark := range []bool{false, true} {
 		b.dark(dark)
-		for _, path := range pages {
-			b.visit(c.console + path)
+		for _, page := range pages {
+			b.visit(page)
+			b.await(`getComputedStyle(document.body).margin === "0px"`) // the style sheet is loaded
 			b.js(string(script))
-			findings := checkAccess(b)
-			for _, f := range findings {
-				t.Errorf("dark %t, %q: %s", dark, path, f)
+			for _, f := range checkAccess(b) {
+				t.Errorf("dark %t, %s: %s", dark, page, f)
 			}
 		}
 	}
 	b.dark(false)
+}
+
+// consoleDir is the package of the console.
+const consoleDir = "../../internal/console"
+
+// goldenPages serves the golden files of the console's pages with its assets.
+func goldenPages() http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle("/", http.FileServer(http.Dir(filepath.Join(consoleDir, "testdata", "golden"))))
+	mux.Handle("/assets/", http.FileServer(http.Dir(consoleDir)))
+	return mux
 }
 
 // checkAccess returns the findings of axe-core, one line each.

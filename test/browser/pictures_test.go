@@ -5,11 +5,12 @@ import (
 	"math"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
+	"time"
 
 	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/cdproto/page"
+	"github.com/twmb/franz-go/pkg/kgo"
 )
 
 const (
@@ -24,16 +25,7 @@ func wanted() bool { return os.Getenv("PICTURES") != "" }
 func (b *browser) picture(name string, width, height int64) {
 	b.t.Helper()
 	b.size(width, height)
-	content := call(b, page.CaptureScreenshot, page.CaptureScreenshotParams{}).Data
-	if len(content) > pictureMax {
-		b.t.Errorf("%s has %d bytes, the limit is %d", name, len(content), pictureMax)
-	}
-	if err := os.MkdirAll(picturesDir, 0o755); err != nil {
-		b.t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(picturesDir, name+".png"), content, 0o644); err != nil {
-		b.t.Fatal(err)
-	}
+	b.write(name, call(b, page.CaptureScreenshot, page.CaptureScreenshotParams{}).Data)
 }
 
 // size sets the size of the window.
@@ -43,24 +35,88 @@ func (b *browser) size(width, height int64) {
 		Width: width, Height: height, DeviceScaleFactor: 1})
 }
 
-// pictures writes the pictures of docs/console.md and docs/story.md that need no running pass.
-func pictures(t *testing.T, c *cluster, b *browser) {
+// TestPictures writes the pictures of README.md, docs/console.md and docs/story.md.
+func TestPictures(t *testing.T) {
 	if !wanted() {
 		t.Skip("PICTURES is not set")
 	}
-	for _, dark := range []bool{false, true} {
-		b.dark(dark)
-		suffix := ""
-		if dark {
-			suffix = "-dark"
-		}
-		b.visit(c.console)
-		b.picture("console-overview"+suffix, 1200, 620)
-		b.visit(c.console + "topic?name=customers&tab=messages&latest=1&limit=14")
-		b.picture("console-messages"+suffix, 1200, 640)
+	b := open(t)
+	c := startClusterOf(t, "", "256Ki")
+	const keys = 120_000
+	small := []kgo.Opt{kgo.ProducerBatchMaxBytes(32 << 10)} // a batch must fit into a segment
+	// The first passes are not limited. They leave a clean log with some garbage.
+	for seed := range uint64(3) {
+		c.produceWith(small, updates(100_000, keys, seed))
 	}
-	b.dark(false)
+	b.visit(c.console + "map?topic=customers")
+	b.within(3*time.Minute, idle)
+	c.limit("1Mi")
+	last := updates(100_000, keys, 3)
+	c.produceWith(small, last)
+	for _, dark := range []bool{false, true} {
+		mapPicture(b, c, dark)
+		keysPicture(b, c, dark, mostUpdated(last))
+	}
+	c.limit("")
+	b.visit(c.console + "map?topic=customers")
+	b.within(3*time.Minute, idle)
 	story(t, c, b)
+}
+
+// mostUpdated returns the key with the most records among the last ones.
+func mostUpdated(records []*kgo.Record) (key string) {
+	times := map[string]int{}
+	for _, r := range records[len(records)-20_000:] {
+		k := string(r.Key)
+		if times[k]++; times[k] > times[key] {
+			key = k
+		}
+	}
+	return key
+}
+
+// palette sets the palette of the browser and returns the suffix of its pictures.
+func (b *browser) palette(dark bool) (suffix string) {
+	b.t.Helper()
+	b.dark(dark)
+	if dark {
+		return "-dark"
+	}
+	return ""
+}
+
+// allKinds finds a row with blocks that a pass has written, reads and will rewrite, while every row
+// has dirty blocks and another row has garbage. Its value is a block, whose details the picture
+// shows.
+const allKinds = `(() => {
+	const all = (row, what) => [...row.querySelectorAll(what)];
+	const red = (b) => +b.querySelector(".garbage").getAttribute("height") > 6;
+	const rows = all(document, "[data-row]");
+	if (!rows.every((row) => all(row, ".b.dirty").length > 1)) return undefined;
+	const row = rows.find((row) => all(row, ".b.written").length > 0 &&
+		all(row, ".b.chosen:not(.current)").filter(red).length > 3 &&
+		all(row, ".b.current .read").some((r) => parseFloat(r.getAttribute("width")) > 0));
+	if (!row || !rows.some((other) => other !== row && all(other, ".b.clean").some(red))) return undefined;
+	return all(rows.at(-1), ".b.clean, .b.dirty").filter(red)[4]; // its details hide no row
+})()`
+
+// mapPicture writes the map while passes run.
+func mapPicture(b *browser, c *cluster, dark bool) {
+	suffix := b.palette(dark)
+	b.size(1440, 900)
+	b.visit(c.console + "map?topic=customers")
+	b.within(3*time.Minute, `(() => { const at = `+allKinds+`; return at !== undefined &&
+		at.dispatchEvent(new PointerEvent("pointerover", {bubbles: true})); })()`)
+	b.await(`!document.querySelector("#box").hidden`)
+	b.picture("console-map"+suffix, 1440, 860)
+}
+
+// keysPicture writes the tab Keys with a key of several records.
+func keysPicture(b *browser, c *cluster, dark bool, key string) {
+	suffix := b.palette(dark)
+	b.size(1200, 640)
+	b.visit(c.console + "topic?name=customers&tab=keys&key=" + key)
+	b.picture("console-keys"+suffix, 1200, 640)
 }
 
 // story writes the five frames of docs/story.md: the replay of the pass with the most segments.
@@ -78,13 +134,17 @@ func story(t *testing.T, c *cluster, b *browser) {
 	b.await("window.kinds")
 	kinds := eval[[]string](b, "window.kinds")
 	steps := storySteps(kinds)
+	b.size(1000, 480)
 	for i, step := range steps {
 		b.js(fmt.Sprintf(`const s = document.querySelector("input[type=range]");
 			s.value = %d; s.dispatchEvent(new Event("input"));`, step))
-		b.size(1000, 480)
-		at := eval[[]float64](b, `(() => { const r = document.querySelector("#replay").getBoundingClientRect();
-			return [r.left, r.top + scrollY, r.width, r.height]; })()`)
-		b.pictureOf(fmt.Sprintf("story-%d", i+1), at)
+		for _, dark := range []bool{false, true} {
+			suffix := b.palette(dark)
+			at := eval[[]float64](b, `(() => {
+				const r = document.querySelector("#replay").getBoundingClientRect();
+				return [r.left, r.top + scrollY, r.width, r.height]; })()`)
+			b.pictureOf(fmt.Sprintf("story-%d%s", i+1, suffix), at)
+		}
 		t.Logf("frame %d: step %d, %s", i+1, step,
 			eval[string](b, `document.querySelector("#caption").innerText`))
 	}
@@ -120,32 +180,19 @@ func (b *browser) pictureOf(name string, at []float64) {
 	content := call(b, page.CaptureScreenshot, page.CaptureScreenshotParams{Clip: &page.Viewport{
 		X: math.Max(0, at[0]-4), Y: math.Max(0, at[1]-4), Width: at[2] + 8, Height: at[3] + 8,
 		Scale: 1}}).Data
-	if err := os.WriteFile(filepath.Join(picturesDir, name+".png"), content, 0o644); err != nil {
-		b.t.Fatal(err)
-	}
+	b.write(name, content)
 }
 
-// TestPictureOfPasses writes the pictures of the map while passes run.
-func TestPictureOfPasses(t *testing.T) {
-	if !wanted() {
-		t.Skip("PICTURES is not set")
+// write writes a picture.
+func (b *browser) write(name string, content []byte) {
+	b.t.Helper()
+	if len(content) > pictureMax {
+		b.t.Errorf("%s has %d bytes, the limit is %d", name, len(content), pictureMax)
 	}
-	b := open(t)
-	c := startCluster(t, "2Mi")
-	for seed := range uint64(3) {
-		c.produce(customers(60_000, seed)...)
+	if err := os.MkdirAll(picturesDir, 0o755); err != nil {
+		b.t.Fatal(err)
 	}
-	for _, dark := range []bool{false, true} {
-		b.dark(dark)
-		b.size(1440, 900)
-		b.visit(c.console + "map?topic=customers")
-		// A moment that shows everything: chosen, being read, garbage, dirty, blocked.
-		b.await(`document.querySelector(".b.current") && document.querySelector(".b.chosen .garbage") &&
-			document.querySelector(".b.dirty")`)
-		name := strings.TrimSuffix("console-map-dark", map[bool]string{false: "-dark"}[dark])
-		b.js(`document.querySelector(".b.current, .b.chosen").dispatchEvent(
-			new PointerEvent("pointerover", {bubbles: true}))`)
-		b.await(`!document.querySelector("#box").hidden`)
-		b.picture(name, 1440, 860)
+	if err := os.WriteFile(filepath.Join(picturesDir, name+".png"), content, 0o644); err != nil {
+		b.t.Fatal(err)
 	}
 }

@@ -186,6 +186,18 @@ func (p *promParser) operand() query {
 		}
 		inner.ranged, inner.kind = false, ""
 		return inner
+	case token == "topk":
+		p.expect("(")
+		if k := p.expression(); !k.scalar {
+			p.fail("topk requires a number")
+		}
+		p.expect(",")
+		inner := p.expression()
+		p.expect(")")
+		if inner.scalar || inner.ranged {
+			p.fail("topk requires an instant vector")
+		}
+		return inner // with all its labels
 	case token == "absent":
 		p.expect("(")
 		if inner := p.expression(); inner.scalar || inner.ranged {
@@ -323,6 +335,7 @@ func TestParserRejectsInvalidQueries(t *testing.T) {
 		`sum by (topic, pod) (increase(heartwood_a_total[$__rate_interval]))`,
 		`histogram_quantile(0.99, sum by (le, pod) (rate(heartwood_h_bucket[5m])))`,
 		`predict_linear(heartwood_b[6h], 3600) < 0`,
+		`topk(20, max by (pod) (heartwood_b))`,
 	} {
 		if _, err := parsePromQL(valid, metrics); err != nil {
 			t.Errorf("%s: %v", valid, err)
@@ -336,6 +349,7 @@ func TestParserRejectsInvalidQueries(t *testing.T) {
 		`rate(heartwood_b[5m])`:                    "range vector of a counter",
 		`changes(heartwood_a_total[5m])`:           "range vector of a gauge",
 		`absent(heartwood_b[5m])`:                  "requires an instant vector",
+		`topk(3, heartwood_b[5m])`:                 "requires an instant vector",
 		`rate(heartwood_a_total)`:                  "range vector of a counter",
 		`heartwood_a_total[5m] > 0`:                "a range vector is an operand",
 		`sum(heartwood_b`:                          "unexpected end",

@@ -24,7 +24,7 @@ const (
 	cluster = `apiVersion: heartwood.dev/v1alpha1
 kind: LogCluster
 metadata: {name: crash}
-spec: {brokers: 1}
+spec: {brokers: 1, metrics: {partitions: Full}}
 `
 	topic = `apiVersion: heartwood.dev/v1alpha1
 kind: Topic

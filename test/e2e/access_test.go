@@ -15,6 +15,7 @@ import (
 	"os"
 	"os/exec"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -47,8 +48,14 @@ func (e *environment) audience() string {
 // forward forwards a port of broker 0 of the secured LogCluster, and returns the local address.
 func (e *environment) forward(t *testing.T, port int) string {
 	t.Helper()
+	return e.forwardTo(t, "pod/"+securedCluster+"-broker-0", strconv.Itoa(port))
+}
+
+// forwardTo forwards a port of a pod or of a Service, and returns the local address.
+func (e *environment) forwardTo(t *testing.T, target, port string) string {
+	t.Helper()
 	forwarder := exec.CommandContext(t.Context(), "kubectl", "--namespace", e.namespace,
-		"port-forward", "pod/"+securedCluster+"-broker-0", fmt.Sprintf(":%d", port))
+		"port-forward", target, ":"+port)
 	out, err := forwarder.StdoutPipe()
 	if err == nil {
 		err = forwarder.Start()
@@ -60,7 +67,7 @@ func (e *environment) forward(t *testing.T, port int) string {
 	line, err := bufio.NewReader(out).ReadString('\n') // Forwarding from 127.0.0.1:40000 -> 9644
 	fields := strings.Fields(line)
 	if err != nil || len(fields) < 3 {
-		t.Fatalf("forward port %d: %q, %v", port, line, err)
+		t.Fatalf("forward port %s: %q, %v", port, line, err)
 	}
 	go func() { _, _ = io.Copy(io.Discard, out) }()
 	return fields[2]

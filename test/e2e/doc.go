@@ -8,6 +8,11 @@
 //
 // FAULTS is the path of a script that stops and starts nodes and the API server, such as
 // hack/e2e-faults.sh. If it is unset, the steps that need the script are skipped.
+// LATER_IMAGE names an image of a later version; the steps that update brokers to it and back are
+// skipped without it. An image with another format level, from the same source, is one:
+//
+//	make image IMAGE=NAME LDFLAGS="-X heartwood.dev/heartwood/internal/version.formatLevel=2"
+//
 // HEARTWOOD_E2E_KEEP=1 keeps all resources for inspection. HEARTWOOD_E2E_MANY=1 adds the step with
 // a thousand partitions; a larger number is the number of partitions.
 package e2e

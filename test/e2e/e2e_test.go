@@ -52,7 +52,16 @@ func TestHeartwoodOnKubernetes(t *testing.T) {
 		{"brokers fail under load without loss of acknowledged records", e.brokersFail},
 		{"brokers fail one after the other", e.successiveFailures},
 		{"a broken image stops at one broker", e.brokenImage},
+		{"volumes grow, or the reason is shown", e.volumesGrow},
+		{"volumes are replaced, and one of them fills", e.volumesReplaced},
+		{"a claim is deleted, and its volume replaced after consent", e.volumeLost},
+		{"brokers are restarted while something else fails", e.rolls},
+		{"partitions with one replica serve during a rolling update", e.lends},
+		{"brokers run a later version and the first one again", e.laterVersion},
+		{"brokers that are too old for their disks do not start", e.tooOld},
+		{"nodes are drained in turn", e.drains},
 		{"nodes fail and return", e.nodesFail},
+		{"the network fails in part", e.networkFails},
 		{"the API server fails and returns", e.apiServerFails},
 		{"partitions are reassigned", e.reassign},
 		{"the LogCluster is scaled down and up", e.scale},
@@ -62,10 +71,12 @@ func TestHeartwoodOnKubernetes(t *testing.T) {
 		{"a topic is copied exactly once while brokers are deleted", e.transactions},
 		{"a re-created Topic has its records", e.topicDeleted},
 		{"a secured LogCluster serves users outside the pod network", e.secured},
+		{"the console shows what its users may see", e.console},
 		{"a LogCluster is secured, and replaces its CAs, under load", e.securityChanges},
 		{"brokers of a thousand partitions fail", e.manyPartitionsFailOver},
 		{"a re-created LogCluster has its volumes and records",
 			e.clusterDeleted},
+		{"the commands of the pages for operators work", e.commandsOfPages},
 	} {
 		if !t.Run(step.name, step.run) {
 			return // later steps depend on this step
@@ -232,6 +243,12 @@ func (e *environment) clusterDeleted(t *testing.T) {
 	}
 	e.kubectl(t, "apply", "-f", "config/samples")
 	e.waitReady(t, 1, topics)
+	until(t, "the new bootstrap Service routed", func(ctx context.Context) string {
+		if _, err := e.call(ctx, "GET", "check", url.Values{"topic": {"ledger"}}); err != nil {
+			return err.Error()
+		}
+		return ""
+	})
 	e.checkCompacted(t, "ledger")
 	e.checkCompacted(t, "tickets")
 }

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -125,8 +124,7 @@ func (e *environment) killProcess(t *testing.T, name string) {
 		}
 		return ""
 	})
-	_, id, _ := strings.Cut(pod.Status.ContainerStatuses[0].ContainerID, "://")
-	e.faults(t, "kill-container", id)
+	e.faults(t, "kill-container", containerID(pod))
 }
 
 // nodesFail stops a kubelet, and then powers off a node, for longer than a Lease is valid.
@@ -280,15 +278,7 @@ func (e *environment) node(t *testing.T, pod string) string {
 // needs them.
 func (e *environment) leaderPodApart(t *testing.T) string {
 	t.Helper()
-	servers, err := e.set.CoreV1().Pods("kube-system").List(t.Context(),
-		metav1.ListOptions{LabelSelector: "k8s-app=kube-dns"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	dns := map[string]bool{}
-	for i := range servers.Items {
-		dns[servers.Items[i].Spec.NodeName] = true
-	}
+	dns := e.dnsNodes(t)
 	second, client := "", e.node(t, "client")
 	for id := range int32(brokerCount) {
 		switch node := e.node(t, brokerPod(id)); {

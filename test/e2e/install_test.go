@@ -6,7 +6,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"slices"
 	"strings"
 	"testing"
 
@@ -53,26 +52,51 @@ func (e *environment) install(t *testing.T) {
 	t.Logf("helm install:\n%s", out)
 }
 
-// upgrade changes a value of the chart. The operator must run with the new value afterwards, and
-// existing resources must stay Ready.
+// upgradedAnnotation is an annotation of the operator's pods that upgrade adds.
+const upgradedAnnotation = "example.com/upgraded"
+
+// upgrade changes the log level, which restarts no operator, and then a value of the chart with
+// which the operators must restart. Existing resources must stay Ready.
 func (e *environment) upgrade(t *testing.T) {
+	before := e.operators(t)
+	e.setValue(t, "logLevel=debug")
+	for _, pod := range before {
+		until(t, "operator "+pod.Name+" logs with another level", func(ctx context.Context) string {
+			out, err := command(ctx, "", "kubectl", "--namespace", e.namespace, "logs",
+				pod.Name)
+			if err != nil || !strings.Contains(out, `"msg":"log level changed","to":"DEBUG"`) {
+				return "the log does not contain the change"
+			}
+			return ""
+		})
+	}
+	e.setValue(t, "podAnnotations."+strings.ReplaceAll(upgradedAnnotation, ".", `\.`)+"=yes")
+	for _, pod := range e.operators(t) {
+		if pod.DeletionTimestamp == nil && pod.Annotations[upgradedAnnotation] != "yes" {
+			t.Errorf("operator %s has the annotations %v", pod.Name, pod.Annotations)
+		}
+	}
+	e.waitReady(t, 1, topics)
+}
+
+// setValue changes a value of the chart.
+func (e *environment) setValue(t *testing.T, value string) {
+	t.Helper()
 	if _, err := helm(t.Context(), "upgrade", "heartwood", "charts/heartwood", "--namespace",
-		e.namespace, "--reuse-values",
-		"--set", "logLevel=debug", "--wait", "--timeout", deadline.String()); err != nil {
+		e.namespace, "--reuse-values", "--set", value, "--wait", "--timeout",
+		deadline.String()); err != nil {
 		t.Fatal(err)
 	}
+}
+
+func (e *environment) operators(t *testing.T) []corev1.Pod {
+	t.Helper()
 	operators, err := e.pods(t.Context(),
 		client.MatchingLabels{"app.kubernetes.io/component": "operator"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	for i := range operators {
-		if pod := &operators[i]; pod.DeletionTimestamp == nil &&
-			!slices.Contains(pod.Spec.Containers[0].Args, "--log-level=debug") {
-			t.Errorf("operator %s runs with %v", pod.Name, pod.Spec.Containers[0].Args)
-		}
-	}
-	e.waitReady(t, 1, topics)
+	return operators
 }
 
 func (e *environment) hasCRDs(ctx context.Context) bool {
@@ -149,7 +173,7 @@ func (e *environment) runClient(t *testing.T, logCluster string) {
 	}
 	yes, no := true, false
 	pod := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Name: "client", Namespace: e.namespace},
+		ObjectMeta: metav1.ObjectMeta{Name: e.client, Namespace: e.namespace},
 		Spec: corev1.PodSpec{
 			SecurityContext: &corev1.PodSecurityContext{
 				RunAsNonRoot: &yes,
@@ -177,7 +201,7 @@ func (e *environment) runClient(t *testing.T, logCluster string) {
 	if err := e.Create(t.Context(), pod); err != nil {
 		t.Fatal(err)
 	}
-	e.waitPod(t, "client", nil)
+	e.waitPod(t, e.client, nil)
 }
 
 // waitDeleted waits until an object no longer exists.

@@ -36,6 +36,8 @@ type environment struct {
 	namespace   string
 	image       string
 	clientImage string
+	cluster     string // the LogCluster of conditions and changes, by default that of config/samples
+	client      string // name of the client's pod
 }
 
 func newEnvironment(namespace, image, clientImage string) (*environment, error) {
@@ -56,7 +58,8 @@ func newEnvironment(namespace, image, clientImage string) (*environment, error) 
 		return nil, err
 	}
 	return &environment{Client: client.NewNamespacedClient(typed, namespace), set: set,
-		namespace: namespace, image: image, clientImage: clientImage}, nil
+		namespace: namespace, image: image, clientImage: clientImage, cluster: logCluster,
+		client: "client"}, nil
 }
 
 // command runs a program in the root directory of the repository and returns its output. If the
@@ -80,6 +83,24 @@ func (e *environment) kubectl(t *testing.T, args ...string) string {
 		t.Fatal(err)
 	}
 	return out
+}
+
+// of returns an environment for another LogCluster, whose client has a pod of its own.
+func (e *environment) of(cluster string) *environment {
+	other := *e
+	other.cluster, other.client = cluster, "client-"+cluster
+	return &other
+}
+
+// atEnd runs kubectl at the end of the test, whose context has ended then. It logs a failure.
+func (e *environment) atEnd(t *testing.T, args ...string) {
+	t.Helper()
+	t.Cleanup(func() {
+		if _, err := command(context.Background(), "", "kubectl",
+			append([]string{"--namespace", e.namespace}, args...)...); err != nil {
+			t.Log(err)
+		}
+	})
 }
 
 // applyInvalid applies a manifest, which the API server must reject, and returns the message of the
@@ -163,7 +184,7 @@ func (e *environment) call(ctx context.Context, verb, path string, query url.Val
 		Verb(verb).
 		Namespace(e.namespace).
 		Resource("pods").
-		Name("client:8080").
+		Name(e.client + ":8080").
 		SubResource("proxy").
 		Suffix(path)
 	for name, values := range query {

@@ -7,8 +7,6 @@ import (
 	"errors"
 	"testing"
 
-	"sigs.k8s.io/controller-runtime/pkg/client"
-
 	"heartwood.dev/heartwood/api/v1alpha1"
 	"heartwood.dev/heartwood/internal/partitionset"
 	"heartwood.dev/heartwood/internal/placement"
@@ -19,8 +17,7 @@ import (
 func (e *environment) partitions(ctx context.Context,
 	topic string) (map[int32]placement.Partition, error) {
 	var sets v1alpha1.PartitionSetList
-	if err := e.List(ctx, &sets,
-		client.MatchingLabels{v1alpha1.LabelCluster: logCluster}); err != nil {
+	if err := e.List(ctx, &sets); err != nil {
 		return nil, err
 	}
 	all := map[int32]placement.Partition{}

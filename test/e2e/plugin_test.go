@@ -64,12 +64,17 @@ func (e *environment) newPlugin(t *testing.T) *plugin {
 	config.Contexts["e2e"] = &clientcmdapi.Context{Cluster: "e2e", AuthInfo: "e2e",
 		Namespace: e.namespace}
 	config.CurrentContext = "e2e"
-	dir := t.TempDir()
-	p := &plugin{path: filepath.Join(dir, "kubectl-heartwood"),
-		kubeconfig: filepath.Join(dir, "config")}
-	if err := clientcmd.WriteToFile(*config, p.kubeconfig); err != nil {
+	file := filepath.Join(t.TempDir(), "config")
+	if err := clientcmd.WriteToFile(*config, file); err != nil {
 		t.Fatal(err)
 	}
+	return e.linkPlugin(t, file)
+}
+
+// linkPlugin makes the plugin of a kubeconfig.
+func (e *environment) linkPlugin(t *testing.T, kubeconfig string) *plugin {
+	t.Helper()
+	p := &plugin{path: filepath.Join(t.TempDir(), "kubectl-heartwood"), kubeconfig: kubeconfig}
 	binary, err := filepath.Abs("../../bin/heartwood")
 	if err == nil {
 		err = os.Symlink(binary, p.path)

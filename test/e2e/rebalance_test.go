@@ -33,9 +33,8 @@ func (e *environment) rebalance(t *testing.T) {
 	e.underLoad(t, func(t *testing.T) {
 		e.addBrokers(t)
 		e.cancelDrain(t)
-		e.patch(t, `{"spec":{"rebalance":null}}`)
 		e.kubectl(t, "annotate", "logcluster", logCluster, v1alpha1.AnnotationRebalance+"-")
-		e.waitRun(t, v1alpha1.TriggerDrain, v1alpha1.RebalanceDone)
+		e.drainWithoutOperator(t)
 		e.kubectl(t, "wait", "logcluster", logCluster, "--for=condition=Drained", "--timeout=60s")
 		if held := e.held(t)[1]; held > 0 {
 			t.Errorf("broker 1 holds %d replicas after the drain", held)
@@ -90,12 +89,34 @@ func (e *environment) cancelDrain(t *testing.T) {
 	}
 }
 
-func (e *environment) patch(t *testing.T, patch string) {
-	t.Helper()
-	e.kubectl(t, "patch", "logcluster", logCluster, "--type=merge", "-p", patch)
+// drainWithoutOperator kills the operators while a drain moves replicas. The next operator
+// continues the same run.
+func (e *environment) drainWithoutOperator(t *testing.T) {
+	e.waitRun(t, v1alpha1.TriggerDrain, v1alpha1.RebalanceMoving)
+	began := e.rebalanceStart(t)
+	e.killOperators(t)
+	e.kubectl(t, "rollout", "status", "deployment", "--timeout=120s")
+	e.patch(t, `{"spec":{"rebalance":null}}`) // no limit of the rate any more
+	e.waitRun(t, v1alpha1.TriggerDrain, v1alpha1.RebalanceDone)
+	if now := e.rebalanceStart(t); now != began {
+		t.Errorf("the run began at %s, that of the killed operator at %s", now, began)
+	}
 }
 
-// waitRun waits until a run with a trigger has a phase.
+// rebalanceStart returns when the last run began.
+func (e *environment) rebalanceStart(t *testing.T) string {
+	t.Helper()
+	return e.kubectl(t, "get", "logcluster", logCluster, "-o",
+		"jsonpath={.status.rebalance.startTime}")
+}
+
+func (e *environment) patch(t *testing.T, patch string) {
+	t.Helper()
+	e.kubectl(t, "patch", "logcluster", e.cluster, "--type=merge", "-p", patch)
+}
+
+// waitRun waits until a run with a trigger, between all brokers of the spec, has a phase. An
+// earlier run may have had the same trigger and phase, between another number of brokers.
 func (e *environment) waitRun(t *testing.T, trigger v1alpha1.RebalanceTrigger,
 	phase v1alpha1.RebalancePhase) {
 	t.Helper()
@@ -105,7 +126,8 @@ func (e *environment) waitRun(t *testing.T, trigger v1alpha1.RebalanceTrigger,
 			return err.Error()
 		}
 		run := cluster.Status.Rebalance
-		if run == nil || run.Trigger != trigger || run.Phase != phase {
+		if run == nil || run.Trigger != trigger || run.Phase != phase ||
+			run.Brokers != cluster.Spec.Brokers {
 			return fmt.Sprintf("%+v", run)
 		}
 		return ""

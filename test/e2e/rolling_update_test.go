@@ -54,7 +54,7 @@ func (e *environment) brokenImage(t *testing.T) {
 
 func (e *environment) patchImage(t *testing.T, image string) {
 	t.Helper()
-	e.kubectl(t, "patch", "logcluster", logCluster, "--type=merge", "-p",
+	e.kubectl(t, "patch", "logcluster", e.cluster, "--type=merge", "-p",
 		fmt.Sprintf(`{"spec":{"image":%q}}`, image))
 }
 
@@ -63,7 +63,7 @@ func (e *environment) waitRollout(t *testing.T, reason, message string) {
 	t.Helper()
 	until(t, "RollingOut to be "+reason, func(ctx context.Context) string {
 		var cluster v1alpha1.LogCluster
-		if err := e.Get(ctx, client.ObjectKey{Name: logCluster}, &cluster); err != nil {
+		if err := e.Get(ctx, client.ObjectKey{Name: e.cluster}, &cluster); err != nil {
 			return err.Error()
 		}
 		rolling := meta.FindStatusCondition(cluster.Status.Conditions,

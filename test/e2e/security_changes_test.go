@@ -49,6 +49,7 @@ func (e *environment) securityChanges(t *testing.T) {
 	}{
 		{"it becomes secured", c.becomesSecured},
 		{"its CAs are replaced", c.replacesCAs},
+		{"it is paused", c.paused},
 		{"a user above its quota is throttled", c.throttles},
 		{"a user that is created again has another password", c.userAgain},
 	} {

@@ -64,6 +64,7 @@ type liveBroker struct {
 	closes     atomic.Bool // shut was called
 	closed     chan struct{}
 	applying   sync.WaitGroup // the goroutine that applies images
+	reach      reach
 }
 
 func newBroker(w *world, id int32) *broker {
@@ -136,6 +137,7 @@ func (l *liveBroker) run() {
 		}
 	}
 	l.w.spawn(l.keepLease)
+	l.w.spawn(l.pingAlways)
 	l.w.spawn(l.reportServing)
 	sets := map[string]*partitionset.Set{}
 	for {
@@ -178,7 +180,7 @@ func (l *liveBroker) keepLease() {
 	for sleep(l.ctx, time.Second) == nil {
 		ctx, cancel := context.WithTimeout(l.ctx, 3*time.Second)
 		_ = l.api.call(ctx,
-			func() error { l.w.meta.renewLease(l.id, l.epoch.Load()); return nil })
+			func() error { l.w.meta.renewLease(l.id, l.epoch.Load(), l.reach.latest()); return nil })
 		cancel()
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"heartwood.dev/heartwood/internal/metadata"
 	"heartwood.dev/heartwood/internal/partitionset"
 	"heartwood.dev/heartwood/internal/placement"
+	"heartwood.dev/heartwood/internal/reachability"
 	"heartwood.dev/heartwood/internal/topicconfig"
 )
 
@@ -50,6 +51,9 @@ type registration struct {
 	metadata.Broker
 	seen   time.Time
 	exited bool // the exit of the process was detected
+	// unreachable is the report in the Lease, and isolated the mark of an operator.
+	unreachable reachability.Report
+	isolated    bool
 }
 
 // registrations are the registered brokers and their states as the API server had them when it sent
@@ -119,7 +123,7 @@ func (c *controlPlane) registered() registrations {
 	for id, r := range c.mu.brokers {
 		all[id] = placement.BrokerState{
 			Liveness: r.liveness(time.Now()), Epoch: r.Epoch, CleanEpoch: r.CleanEpoch,
-			Directory: r.Directory, Leaving: r.Leaving,
+			Directory: r.Directory, Leaving: r.Leaving || r.isolated,
 		}
 	}
 	return all
@@ -225,12 +229,12 @@ func (c *controlPlane) register(self metadata.Broker) (epoch int64) {
 }
 
 // renewLease renews a Lease, unless a later broker epoch has registered.
-func (c *controlPlane) renewLease(id int32, epoch int64) {
+func (c *controlPlane) renewLease(id int32, epoch int64, unreachable reachability.Report) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if r := c.mu.brokers[id]; r != nil && r.Epoch == epoch && !r.exited {
 		before := r.liveness(time.Now())
-		r.seen = time.Now()
+		r.seen, r.unreachable = time.Now(), unreachable
 		if before == placement.Down {
 			c.w.store.notify()
 		}

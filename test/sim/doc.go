@@ -14,6 +14,8 @@
 // Watches (api_client_test.go) lag, deliver events in parts, end and resume, and must list all sets
 // again after the history was compacted; a new process may first receive an old list. Operators
 // (operator_test.go) are paused, disconnected and replaced, and an old one continues for a while.
+// They mark brokers that others report as unreachable (isolation_test.go). Messages may be lost in
+// one direction only.
 //
 // The oracle (oracle_test.go, check_test.go) checks the invariants many times a second of simulated
 // time, and again after all faults have ended:

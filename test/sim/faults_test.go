@@ -38,7 +38,7 @@ func (w *world) randomDuration(low, high time.Duration) time.Duration {
 // injectFault injects one fault, and schedules its end.
 func (w *world) injectFault() {
 	b, other := w.randomBroker(), w.randomBroker()
-	switch w.random.IntN(24) {
+	switch w.random.IntN(26) {
 	case 0, 1, 2:
 		w.kill(b)
 	case 3, 4:
@@ -81,6 +81,15 @@ func (w *world) injectFault() {
 		w.disconnect(w.randomOperator(), apiServer)
 	case 23:
 		w.stopAPIServer()
+	case 24, 25:
+		outgoing := w.random.IntN(2) == 0
+		for _, o := range w.members() {
+			if outgoing {
+				w.disconnectOneWay(b.id, o.id)
+			} else {
+				w.disconnectOneWay(o.id, b.id)
+			}
+		}
 	}
 }
 

@@ -58,6 +58,13 @@ func (n *network) disconnect(a, b int32, by int) {
 	})
 }
 
+// cutOneWay adds (by 1) or removes (by -1) one disconnection in one direction.
+func (n *network) cutOneWay(from, to int32, by int) {
+	n.change(func() {
+		n.cut[[2]int32{from, to}] = max(0, n.cut[[2]int32{from, to}]+by)
+	})
+}
+
 func (n *network) pause(node int32, by int) { n.change(func() { n.paused[node] += by }) }
 
 func (n *network) delay(node int32, d time.Duration) { n.change(func() { n.delays[node] = d }) }

@@ -40,6 +40,7 @@ func (w *world) startOperator() *operator {
 	o.writer = o.api.writer()
 	w.operators.running = append(w.operators.running, o)
 	w.spawn(o.watch)
+	w.spawn(o.isolateAlways)
 	for _, set := range w.store.names() {
 		o.changed[set] = make(chan struct{}, 1)
 		w.spawn(func() { o.decideAlways(set) })

@@ -24,7 +24,7 @@ const (
 	limited = `apiVersion: heartwood.dev/v1alpha1
 kind: LogCluster
 metadata: {name: smoke}
-spec: {brokers: 1, cleaner: {workers: %d, ioRate: %s}}
+spec: {brokers: 1, cleaner: {workers: %d, ioRate: %s}, metrics: {partitions: Full}}
 `
 	slow, fast = "128Ki", "1Gi"
 )

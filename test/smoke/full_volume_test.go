@@ -27,7 +27,10 @@ const volumeMiB = 96
 const pressured = `apiVersion: heartwood.dev/v1alpha1
 kind: LogCluster
 metadata: {name: smoke}
-spec: {brokers: 1, groups: {offsetsTopic: {partitions: 2}}}
+spec:
+  brokers: 1
+  groups: {offsetsTopic: {partitions: 2}}
+  metrics: {partitions: Full}
 ---
 apiVersion: heartwood.dev/v1alpha1
 kind: Topic

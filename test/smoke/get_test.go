@@ -2,6 +2,7 @@ package smoke
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -18,7 +19,7 @@ spec: {cluster: smoke, partitions: 3, cleanupPolicy: Compact}
 `
 
 // TestKeysArePrinted runs `heartwood get` on a cluster: a key with several records, a deleted key,
-// and one that does not exist.
+// one that another partitioner has put elsewhere, and one that does not exist.
 func TestKeysArePrinted(t *testing.T) {
 	t.Parallel()
 	s := process.NewSetup(t, 1, fmt.Sprintf(limited, 1, fast), keyedTopic)
@@ -38,6 +39,18 @@ func TestKeysArePrinted(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	elsewhere := &kgo.Record{Key: []byte("elsewhere"), Value: []byte("found")}
+	chosen := kgo.StickyKeyPartitioner(nil).ForTopic("tickets").Partition(elsewhere, 3)
+	elsewhere.Partition = int32(chosen+1) % 3
+	manual, err := kgo.NewClient(kgo.SeedBrokers(bootstrap...), kgo.DefaultProduceTopic("tickets"),
+		kgo.RecordPartitioner(kgo.ManualPartitioner()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer manual.Close()
+	if err := manual.ProduceSync(t.Context(), elsewhere).FirstErr(); err != nil {
+		t.Fatal(err)
+	}
 	for _, test := range []struct {
 		args        []string
 		code        int
@@ -46,6 +59,9 @@ func TestKeysArePrinted(t *testing.T) {
 		{[]string{"one"}, 0, "new", ""},
 		{[]string{"b25l", "--base64"}, 0, "new", ""},
 		{[]string{"one", "--all-partitions"}, 0, "new", ""},
+		{[]string{"elsewhere"}, 0, "found", ""},
+		{[]string{"elsewhere", "--partition", strconv.Itoa(chosen)}, 1, "",
+			`topic tickets has no record of key "elsewhere"`},
 		{[]string{"gone"}, 1, "", `key "gone" of topic tickets was deleted by offset`},
 		{[]string{"none"}, 1, "", `topic tickets has no record of key "none"`},
 		{[]string{"one", "--partition", "99"}, 1, "", "unknown partition"},

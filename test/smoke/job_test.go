@@ -24,6 +24,13 @@ metadata: {name: smoke}
 spec: {brokers: 1}
 `
 
+// detailed is the same LogCluster; its brokers export every series of their partitions.
+const detailed = `apiVersion: heartwood.dev/v1alpha1
+kind: LogCluster
+metadata: {name: smoke}
+spec: {brokers: 1, metrics: {partitions: Full}}
+`
+
 const partitions = 2
 
 // tickets is the manifest of a compacted topic. Its segments are small, so that the cleaner has
@@ -70,7 +77,7 @@ func checkTopic(t *testing.T, bootstrap []string, topic string, book *ledger.Led
 // to a compacted topic, and waits until the cleaner has compacted it.
 func TestManifestsInCompactingLogOut(t *testing.T) {
 	t.Parallel()
-	s := process.NewSetup(t, 1, cluster, tickets)
+	s := process.NewSetup(t, 1, detailed, tickets)
 	p := process.Start(t, s.Args()...)
 	bootstrap, lines := p.Ready(t)
 	if !slices.ContainsFunc(lines,
@@ -99,7 +106,7 @@ func TestManifestsInCompactingLogOut(t *testing.T) {
 			held)
 	}
 	checkReport(t, s)
-	checkMetricsPage(t, s, client)
+	checkMetricsPage(t, s, client, cluster+"---\n"+tickets)
 
 	if code := p.Stop(t, syscall.SIGINT); code != 0 {
 		t.Errorf("SIGINT ended the process with code %d", code)

@@ -18,7 +18,7 @@ import (
 // The offsets of each partition must increase.
 func TestReadersSeeWholeBatchesWhileSegmentsAreReplaced(t *testing.T) {
 	t.Parallel()
-	s := process.NewSetup(t, 1, cluster, tickets)
+	s := process.NewSetup(t, 1, detailed, tickets)
 	bootstrap, _ := process.Start(t, s.Args()...).Ready(t)
 	ctx, stop := context.WithCancel(process.WithDeadline(t))
 	defer stop()

@@ -41,6 +41,26 @@ app.kubernetes.io/component: operator
 
 {{- define "heartwood.labels" -}}
 {{ include "heartwood.selector" . }}
+{{ include "heartwood.commonLabels" . }}
+{{- end -}}
+
+{{- define "heartwood.console" -}}
+{{ include "heartwood.fullname" . }}-console
+{{- end -}}
+
+{{/* The selector of the console's Deployment and Service. */}}
+{{- define "heartwood.consoleSelector" -}}
+app.kubernetes.io/name: heartwood
+app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/component: console
+{{- end -}}
+
+{{- define "heartwood.consoleLabels" -}}
+{{ include "heartwood.consoleSelector" . }}
+{{ include "heartwood.commonLabels" . }}
+{{- end -}}
+
+{{- define "heartwood.commonLabels" -}}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
 app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}

@@ -136,6 +136,11 @@ func TestLinkIsReplacedAfterItsEnd(t *testing.T) {
 	if _, err := first.Read(make([]byte, 1)); err == nil {
 		t.Error("read from a closed link succeeded")
 	}
+	for deadline := time.Now().Add(time.Minute); !old.ended(); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("a closed link has not ended")
+		}
+	}
 	second, err := p.Dial(t.Context(), "p", 1)
 	if err != nil {
 		t.Fatal(err)

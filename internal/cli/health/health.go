@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -80,7 +81,7 @@ func cluster(c *v1alpha1.LogCluster) []Finding {
 			add(Warning, condition, "kubectl heartwood brokers")
 		case condition.Type == v1alpha1.ConditionApplied && isFalse &&
 			condition.Reason != v1alpha1.ReasonPaused:
-			add(Warning, condition, "kubectl edit logcluster "+c.Name)
+			add(applied(condition.Reason), condition, "kubectl edit logcluster "+c.Name)
 		case condition.Type == v1alpha1.ConditionCertificatesReady && isFalse:
 			add(certificates(condition.Reason), condition, "")
 		case condition.Type == v1alpha1.ConditionListenersReady && isFalse:
@@ -89,19 +90,29 @@ func cluster(c *v1alpha1.LogCluster) []Finding {
 			add(scaled(condition.Reason), condition, "")
 		case condition.Type == v1alpha1.ConditionDrained && isFalse:
 			add(drained(condition.Reason), condition, "")
+		case condition.Type == v1alpha1.ConditionSpread && isFalse:
+			add(spread(condition.Reason), condition, "")
+		case condition.Type == v1alpha1.ConditionVersionSkew &&
+			condition.Status == metav1.ConditionTrue:
+			add(Warning, condition, "kubectl heartwood brokers")
 		case condition.Type == v1alpha1.ConditionStoragePressure &&
 			condition.Status == metav1.ConditionTrue:
 			add(pressed(condition.Reason), condition, "kubectl heartwood top")
+		case condition.Type == v1alpha1.ConditionStorageResized && isFalse &&
+			condition.Reason != v1alpha1.ReasonPaused:
+			add(resized(condition.Reason), condition, "")
+		case condition.Type == v1alpha1.ConditionVolumeLost && !isFalse:
+			add(lost(condition.Reason), condition, replaceVolume(c))
 		case condition.Type == v1alpha1.ConditionRollingOut &&
 			condition.Status == metav1.ConditionTrue:
-			add(rolling(condition.Reason), condition, "")
+			next := ""
+			if condition.Reason == v1alpha1.ReasonApprovalRequired {
+				next = "kubectl heartwood approve"
+			}
+			add(rolling(condition.Reason), condition, next)
 		}
 	}
-	if r := c.Status.Rebalance; r != nil && r.Phase.Active() {
-		found = append(found, Finding{Info, "LogCluster " + c.Name, string(r.Phase), fmt.Sprintf(
-			"Replicas are being moved: %d of %d moves done. %s", r.MovesDone, r.Moves, r.Message),
-			"kubectl heartwood rebalance --cancel"})
-	}
+	found = append(found, replicas(c)...)
 	if c.Paused() {
 		found = append(found, Finding{Info, "LogCluster " + c.Name, v1alpha1.ReasonPaused,
 			"Changes and restarts are paused by the annotation " + v1alpha1.AnnotationPaused + ".",
@@ -114,11 +125,37 @@ func cluster(c *v1alpha1.LogCluster) []Finding {
 	return found
 }
 
+// replicas returns the findings of replicas that are being moved or removed.
+func replicas(c *v1alpha1.LogCluster) []Finding {
+	var found []Finding
+	if r := c.Status.Rebalance; r != nil && r.Phase.Active() {
+		found = append(found, Finding{Info, "LogCluster " + c.Name, string(r.Phase), fmt.Sprintf(
+			"Replicas are being moved: %d of %d moves done. %s", r.MovesDone, r.Moves, r.Message),
+			"kubectl heartwood rebalance --cancel"})
+	}
+	for _, r := range c.Status.RetainedTopics {
+		if r.Removing {
+			found = append(found, Finding{Info, "LogCluster " + c.Name, v1alpha1.EventRemovingRetained,
+				fmt.Sprintf("Brokers %v delete the retained records of the deleted topic %s.", r.WaitsFor,
+					r.Topic), "kubectl heartwood retained"})
+		}
+	}
+	return found
+}
+
 func certificates(reason string) Severity {
 	if reason == v1alpha1.ReasonCertificateExpired {
 		return Critical
 	}
 	return Warning
+}
+
+// spread is Info if only other nodes would help.
+func spread(reason string) Severity {
+	if reason == v1alpha1.ReasonReplicasNotSpread {
+		return Warning
+	}
+	return Info
 }
 
 func scaled(reason string) Severity {
@@ -140,6 +177,48 @@ func pressed(reason string) Severity {
 		return Critical
 	}
 	return Warning
+}
+
+func applied(reason string) Severity {
+	if reason == v1alpha1.ReasonApplying {
+		return Info
+	}
+	return Warning
+}
+
+func resized(reason string) Severity {
+	if reason == v1alpha1.ReasonResizing {
+		return Info
+	}
+	return Warning
+}
+
+func lost(reason string) Severity {
+	switch reason {
+	case v1alpha1.ReasonLastInSyncReplica:
+		return Critical
+	case v1alpha1.ReasonReplacingVolume:
+		return Info
+	}
+	return Warning
+}
+
+// replaceVolume returns the command for the first lost volume for which somebody must act; "" if
+// there is none.
+func replaceVolume(c *v1alpha1.LogCluster) string {
+	for _, v := range c.Status.LostVolumes {
+		switch {
+		case v.Replacing:
+		case len(v.LastInSync) > 0:
+			return "kubectl heartwood accept-loss " + v.LastInSync[0]
+		case len(v.Retained) == 0:
+			return v1alpha1.ReplaceVolumeCommand(c, v.ClaimUID)
+		default:
+			return v1alpha1.RemoveRetainedCommand(c, v.Retained[0][:strings.LastIndexByte(v.Retained[0],
+				'/')])
+		}
+	}
+	return ""
 }
 
 func rolling(reason string) Severity {

@@ -29,6 +29,14 @@ func healthy(conditions ...metav1.Condition) *v1alpha1.LogCluster {
 	return c
 }
 
+// volumeLost returns a LogCluster with a lost volume.
+func volumeLost(reason string, lost v1alpha1.LostVolume) *v1alpha1.LogCluster {
+	c := healthy(condition("VolumeLost", "True", reason, ""))
+	c.Namespace, lost.ClaimUID = "here", "uid"
+	c.Status.LostVolumes = []v1alpha1.LostVolume{lost}
+	return c
+}
+
 func topic(problems []v1alpha1.PartitionProblem, conditions ...metav1.Condition) []v1alpha1.Topic {
 	t := v1alpha1.Topic{ObjectMeta: metav1.ObjectMeta{Name: "tickets"}}
 	t.Status.Problems, t.Status.Conditions = problems, conditions
@@ -53,6 +61,9 @@ func TestFindings(t *testing.T) {
 	paused := healthy()
 	paused.Annotations = map[string]string{v1alpha1.AnnotationPaused: "true"}
 	paused.Generation = 3
+	removing := healthy()
+	removing.Status.RetainedTopics = []v1alpha1.RetainedTopic{{Topic: "orders", Command: "remove"},
+		{Topic: "old", Removing: true, WaitsFor: []int32{2}}}
 	moving := healthy()
 	moving.Status.Rebalance = &v1alpha1.RebalanceStatus{Phase: v1alpha1.RebalanceMoving}
 	later := healthy()
@@ -83,6 +94,10 @@ func TestFindings(t *testing.T) {
 			"info Partition tickets/1 Reassigning "}},
 		"rolling": {Input{Cluster: healthy(condition("RollingOut", "True", "Restarting", ""))},
 			false, []string{"info LogCluster main Restarting "}},
+		"not approved": {Input{Cluster: healthy(condition("RollingOut", "True", "ApprovalRequired",
+			""))}, false, []string{"info LogCluster main ApprovalRequired kubectl heartwood approve"}},
+		"version skew": {Input{Cluster: healthy(condition("VersionSkew", "True", "BrokersAhead",
+			""))}, true, []string{"warning LogCluster main BrokersAhead kubectl heartwood brokers"}},
 		"stuck": {Input{Cluster: healthy(condition("RollingOut", "True", "Stuck", ""))}, true,
 			[]string{"warning LogCluster main Stuck "}},
 		"invalid spec": {Input{Cluster: healthy(condition("Applied", "False", "ApplyFailed", ""))},
@@ -92,12 +107,38 @@ func TestFindings(t *testing.T) {
 		"later spec": {Input{Cluster: later}, false, []string{"info LogCluster main NotObserved "}},
 		"draining": {Input{Cluster: healthy(condition("Scaled", "False", "Draining", ""))}, false,
 			[]string{"info LogCluster main Draining "}},
+		"replicas in one rack": {Input{Cluster: healthy(condition("Spread", "False",
+			"ReplicasNotSpread", ""))}, true, []string{"warning LogCluster main ReplicasNotSpread "}},
+		"unequal racks": {Input{Cluster: healthy(condition("Spread", "False", "BrokersNotSpread",
+			""))}, false, []string{"info LogCluster main BrokersNotSpread "}},
 		"full": {Input{Cluster: healthy(condition("StoragePressure", "True", "Reject", ""))}, true,
 			[]string{"critical LogCluster main Reject kubectl heartwood top"}},
 		"filling": {Input{Cluster: healthy(condition("StoragePressure", "True", "Warn", ""))}, true,
 			[]string{"warning LogCluster main Warn kubectl heartwood top"}},
+		"resizing": {Input{Cluster: healthy(condition("StorageResized", "False", "Resizing", ""))},
+			false, []string{"info LogCluster main Resizing "}},
+		"cannot grow": {Input{Cluster: healthy(condition("StorageResized", "False",
+			"ClassCannotExpand", ""))}, true, []string{"warning LogCluster main ClassCannotExpand "}},
+		"volume lost": {Input{Cluster: volumeLost("WaitingForConsent", v1alpha1.LostVolume{})}, true,
+			[]string{"warning LogCluster main WaitingForConsent kubectl annotate " +
+				"logclusters.heartwood.dev main -n here --overwrite heartwood.dev/replace-volume=uid"}},
+		"last in sync": {Input{Cluster: volumeLost("LastInSyncReplica",
+			v1alpha1.LostVolume{LastInSync: []string{"tickets/3"}})}, true,
+			[]string{"critical LogCluster main LastInSyncReplica kubectl heartwood accept-loss " +
+				"tickets/3"}},
+		"retained records": {Input{Cluster: volumeLost("LastInSyncReplica",
+			v1alpha1.LostVolume{Retained: []string{"tickets/3"}})}, true,
+			[]string{"critical LogCluster main LastInSyncReplica kubectl heartwood retained remove " +
+				"-n here --cluster main tickets"}},
+		"replacing": {Input{Cluster: volumeLost("ReplacingVolume",
+			v1alpha1.LostVolume{Replacing: true})}, false,
+			[]string{"info LogCluster main ReplacingVolume "}},
+		"volumes present": {Input{Cluster: healthy(condition("VolumeLost", "False",
+			"VolumesPresent", ""))}, false, nil},
 		"drain blocked": {Input{Cluster: healthy(condition("Drained", "False", "DrainBlocked",
 			""))}, true, []string{"warning LogCluster main DrainBlocked "}},
+		"removing retained records": {Input{Cluster: removing}, false,
+			[]string{"info LogCluster main RemovingRetained kubectl heartwood retained"}},
 		"moving": {Input{Cluster: moving}, false,
 			[]string{"info LogCluster main Moving kubectl heartwood rebalance --cancel"}},
 		"replicas do not fit": {Input{Cluster: healthy(condition("Scaled", "False",

@@ -127,6 +127,16 @@ func (r *routes) discover(ctx context.Context) error {
 	return nil
 }
 
+// Reach returns the addresses of brokers, and the options by which another client of the Kafka
+// protocol connects to them.
+func Reach(o Options) (addresses []string, options []kgo.Opt) {
+	options = []kgo.Opt{kgo.Dialer(newRoutes(o).dial)}
+	if o.SASL != nil {
+		options = append(options, kgo.SASL(o.SASL))
+	}
+	return slices.Sorted(maps.Values(o.Addresses)), options
+}
+
 // Connect connects to the brokers. It fails if none of them accepts the credentials. The caller
 // closes the client.
 func Connect(ctx context.Context, o Options, extra ...kgo.Opt) (*kgo.Client, error) {

@@ -1,12 +1,11 @@
 package cleanermap
 
-import "heartwood.dev/heartwood/api/report"
-
 // Piece is one segment of a row.
 type Piece struct {
 	Base, Last     int64
 	Bytes, Garbage int64  // Garbage <= Bytes
 	State          string // report.Segment.State
+	BlockedBy      string // report.Segment.BlockedBy
 	Chosen, Forced bool   // the running pass rewrites it, and must do so
 	Current        bool   // the running pass rewrites it now
 	Read           int64  // bytes that the rewrite has read, <= Bytes
@@ -81,23 +80,38 @@ func place(blocks []Block, perByte, longest float64) {
 	}
 }
 
-// fold combines neighbouring pieces of one state until a row has at most limit blocks, or no
-// neighbours have the same state. Each block combines at most a power of two of pieces, so that
-// blocks of one state stay comparable.
-func fold(row []Piece, limit int) []Block {
-	for size := 1; ; size *= 2 {
-		blocks := foldBy(row, size)
-		if len(blocks) <= limit || size >= len(row) {
-			return blocks
+// likeness is how much two neighbouring pieces must have in common to share a block.
+type likeness int
+
+const (
+	sameWork     likeness = iota // the same state, and the pass does the same with them
+	notRewritten                 // the same state, and the pass rewrites neither now
+	sameState
+)
+
+// fold combines neighbouring pieces until a row has at most limit blocks. Each block combines at
+// most a power of two of pieces, so that blocks of one state stay comparable. Pieces of different
+// states never share a block: a row has few changes of the state.
+func fold(row []Piece, limit int) (blocks []Block) {
+	for _, like := range []likeness{sameWork, notRewritten, sameState} {
+		for size := 1; ; size *= 2 {
+			blocks = foldBy(row, size, like)
+			if len(blocks) <= limit {
+				return blocks
+			}
+			if size >= len(row) {
+				break
+			}
 		}
 	}
+	return blocks
 }
 
-func foldBy(row []Piece, size int) []Block {
+func foldBy(row []Piece, size int, like likeness) []Block {
 	blocks := make([]Block, 0, min(len(row), BlocksMax))
 	for i := range row {
 		last := len(blocks) - 1
-		if last < 0 || blocks[last].Segments >= size || !alike(&blocks[last].Piece, &row[i]) {
+		if last < 0 || blocks[last].Segments >= size || !like.holds(&blocks[last].Piece, &row[i]) {
 			blocks = append(blocks, Block{Piece: row[i], Segments: 1})
 			continue
 		}
@@ -106,14 +120,26 @@ func foldBy(row []Piece, size int) []Block {
 		b.Last = row[i].Last
 		b.Bytes += row[i].Bytes
 		b.Garbage += row[i].Garbage
+		b.Read += row[i].Read
 		b.Forced = b.Forced || row[i].Forced
+		b.Chosen = b.Chosen || row[i].Chosen
+		b.Current = b.Current || row[i].Current
+		b.Written = b.Written || row[i].Written
 	}
 	return blocks
 }
 
-// alike reports whether two pieces may share a block. The segments that are being rewritten never
-// do, so that their progress is visible.
-func alike(a, b *Piece) bool {
-	return a.State == b.State && a.Chosen == b.Chosen && a.Written == b.Written &&
-		!a.Current && !b.Current && a.State != report.SegmentBlocked
+// holds reports whether two pieces may share a block. Segments that are being rewritten share one
+// only with sameState, so that their progress is visible; the active segment is always alone.
+func (l likeness) holds(a, b *Piece) bool {
+	if a.State != b.State || a.BlockedBy != b.BlockedBy {
+		return false
+	}
+	switch l {
+	case sameWork:
+		return a.Chosen == b.Chosen && a.Written == b.Written && !a.Current && !b.Current
+	case notRewritten:
+		return !a.Current && !b.Current
+	}
+	return true
 }

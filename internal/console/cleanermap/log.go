@@ -131,7 +131,8 @@ func (l *Log) Pieces() []Piece {
 	for i := range l.Segments {
 		s := &l.Segments[i]
 		pieces[i] = Piece{Base: s.Base, Last: s.LastOffset, Bytes: s.Bytes, State: s.State,
-			Garbage: min(value(s.GarbageBytes), s.Bytes), Chosen: s.Chosen, Forced: s.Forced}
+			BlockedBy: s.BlockedBy, Garbage: min(value(s.GarbageBytes), s.Bytes),
+			Chosen: s.Chosen, Forced: s.Forced}
 		l.Pass.mark(&pieces[i])
 	}
 	return pieces

@@ -66,7 +66,9 @@ type Page struct {
 	Records []Record // by time; with Backward the latest first
 	// Next contains the offsets at which the next page begins, as Query.From; empty if the page
 	// reached the end of all partitions.
-	Next   map[int32]int64
+	Next map[int32]int64
+	// Ends contains the end of each partition, up to which the page could read.
+	Ends   map[int32]int64
 	Looked int64 // number of records that were read
 	Span   int64 // number of offsets between the start and the end of the partitions
 	// Limited is why the page ended before Query.Limit records were found and before the end:
@@ -83,6 +85,8 @@ type browse struct {
 	budget  budget
 	page    Page
 	stopped bool
+	// oneBatch is set if a fetch reads only the first batch.
+	oneBatch bool
 }
 
 // Browse reads records. It reads only records below the last stable offset, and none of aborted
@@ -103,7 +107,10 @@ func (c *Client) Browse(ctx context.Context, query Query) (Page, error) {
 	if err := b.locate(ctx, c.admin); err != nil {
 		return Page{}, err
 	}
-	b.page.Next = map[int32]int64{}
+	b.page.Next, b.page.Ends = map[int32]int64{}, map[int32]int64{}
+	for p, of := range b.spans {
+		b.page.Ends[p] = of.end
+	}
 	read := b.forward
 	if query.Backward {
 		read = b.backward
@@ -142,6 +149,11 @@ func (b *browse) locate(ctx context.Context, admin *kadm.Client) error {
 		since, err = admin.ListOffsetsAfterMilli(ctx, b.query.Since.UnixMilli(), b.query.Topic)
 		if err != nil {
 			return fmt.Errorf("list offsets by time: %w", err)
+		}
+	}
+	for _, p := range b.query.Partitions {
+		if _, found := b.topic.Partitions[p]; !found {
+			return fmt.Errorf("read partition %d of topic %s: %w", p, b.query.Topic, errNoPartition)
 		}
 	}
 	b.spans = map[int32]span{}
@@ -287,6 +299,9 @@ func (b *browse) fetch(ctx context.Context, p int32, at int64) ([]*kgo.Record, i
 	topic.Topic, topic.TopicID = b.query.Topic, b.topic.ID
 	partition := kmsg.NewFetchRequestTopicPartition()
 	partition.Partition, partition.FetchOffset, partition.PartitionMaxBytes = p, at, fetchBytes
+	if b.oneBatch {
+		partition.PartitionMaxBytes = 1 // brokers return at least one batch
+	}
 	topic.Partitions = append(topic.Partitions, partition)
 	request.Topics = append(request.Topics, topic)
 	answer, err := b.client.Broker(int(leader)).RetriableRequest(ctx, &request)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"heartwood.dev/heartwood/internal/compress"
@@ -21,11 +22,28 @@ const browsesMax = 4
 // ErrBusy is the error of a browse while browsesMax others run.
 var ErrBusy = errors.New("other pages are reading messages; try again in a few seconds")
 
+// errNoPartition is the error of a partition that the topic does not have.
+var errNoPartition = errors.New("the topic has no such partition")
+
+// Unknown reports whether an error is that of a topic or partition that does not exist.
+func Unknown(err error) bool {
+	return errors.Is(err, errNoPartition) || errors.Is(err, kerr.UnknownTopicOrPartition) ||
+		errors.Is(err, kerr.InvalidTopicException)
+}
+
+// Denied reports whether an error is a refusal by ACLs.
+func Denied(err error) bool {
+	return errors.Is(err, kerr.TopicAuthorizationFailed) ||
+		errors.Is(err, kerr.GroupAuthorizationFailed) ||
+		errors.Is(err, kerr.ClusterAuthorizationFailed)
+}
+
 // Client reads from one cluster.
 type Client struct {
 	client  *kgo.Client
 	admin   *kadm.Client
 	browses chan struct{} // one element for each browse that runs
+	tails   chan struct{} // one element for each open Tail
 }
 
 // New returns a client of the brokers at bootstrap (HOST:PORT). Further options, such as TLS and
@@ -40,7 +58,8 @@ func New(bootstrap []string, further ...kgo.Opt) (*Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("create kafka client: %w", err)
 	}
-	return &Client{client, kadm.NewClient(client), make(chan struct{}, browsesMax)}, nil
+	return &Client{client: client, admin: kadm.NewClient(client),
+		browses: make(chan struct{}, browsesMax), tails: make(chan struct{}, tailsMax)}, nil
 }
 
 // Close closes the connections.

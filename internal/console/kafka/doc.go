@@ -2,9 +2,10 @@
 // settings and disks. The authorization of the cluster's listeners applies to every request.
 //
 //   - client.go: the connection.
-//   - browse.go: reads records of a topic within a budget. plan.go: which offsets to read next;
-//     it is pure.
-//   - groups.go: consumer groups and their lag. settings.go: settings of a topic, disks of brokers.
+//   - browse.go: reads records of a topic within a budget. tail.go: follows the end of a topic.
+//     plan.go: which offsets to read next; it is pure.
+//   - groups.go: consumer groups and their lag. waits.go: their lag in time. settings.go: settings
+//     of a topic, disks of brokers.
 //
 // A Client starts no goroutines of its own; those of franz-go end with Close.
 package kafka

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
 )
@@ -38,6 +39,7 @@ type GroupOffset struct {
 	Start     int64 // of the log
 	End       int64 // last stable offset
 	Member    string
+	Next      time.Time // timestamp of the next record to read; zero if unknown (AddWaits)
 	Err       error
 }
 

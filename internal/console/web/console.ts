@@ -4,6 +4,7 @@ import { dialog } from "./dialog";
 import { keyboard } from "./keyboard";
 import { live } from "./map";
 import { replay } from "./replay";
+import { tail } from "./tail";
 import { localTimes } from "./times";
 
 localTimes(document);
@@ -20,3 +21,5 @@ const player = document.getElementById("replay");
 if (player) void replay(player);
 const clean = document.querySelector<HTMLAnchorElement>("a#clean");
 if (clean) dialog(clean);
+const status = document.getElementById("tail");
+if (status) tail(status);

@@ -1,5 +1,6 @@
-// Keeps the cleaner map up to date by one EventSource. While the page is hidden there is none.
+// Keeps the cleaner map up to date by a stream of events.
 import { draw, type Block } from "./shapes";
+import { stream } from "./stream";
 
 interface Row {
   id: string;
@@ -36,35 +37,9 @@ const passes = new Map<string, number>(); // the running pass of each row
 export function live(map: HTMLElement): void {
   const url = document.body.dataset.live;
   if (!url) return;
-  let source: EventSource | null = null;
-  const open = () => {
-    source?.close();
-    if (document.hidden) {
-      source = null;
-      state("still", "paused");
-      return;
-    }
-    source = new EventSource(url);
-    source.addEventListener("frame", (event) => {
-      state("live", "live");
-      apply(map, JSON.parse((event as MessageEvent<string>).data) as Update);
-    });
-    source.onerror = () => {
-      state("lost", "reconnecting");
-      // The browser connects again by itself, but not after a response such as 503.
-      if (source?.readyState === EventSource.CLOSED) setTimeout(open, 2000);
-    };
-  };
-  document.addEventListener("visibilitychange", open);
-  addEventListener("pagehide", () => source?.close());
-  open();
-}
-
-function state(name: string, text: string): void {
-  const dot = document.getElementById("live");
-  if (!dot) return;
-  dot.dataset.state = name;
-  dot.textContent = text;
+  stream(() => url, {
+    frame: (event) => apply(map, JSON.parse(event.data) as Update),
+  });
 }
 
 function apply(map: HTMLElement, update: Update): void {
@@ -113,7 +88,7 @@ function text(within: Element, selector: string, value: string): void {
 
 function fill(section: HTMLElement, row: Row): void {
   section.classList.toggle("follower", row.follower);
-  text(section, "h3", row.name);
+  text(section, "h2", row.name);
   const facts = section.querySelector(".facts-of .note")!;
   facts.replaceChildren(...row.facts.flatMap((f, i) => (i ? [document.createElement("br"), f] : [f])));
   const head = section.querySelector<HTMLElement>(".status strong")!;

@@ -38,6 +38,7 @@ function create(key: string): SVGAElement {
 function update(link: SVGAElement, b: Block): void {
   set(link, "class", "b " + b.c);
   if (b.h) set(link, "href", b.h);
+  else set(link, "role", "img"); // of the replay, where a block leads nowhere
   set(link, "aria-label", b.t);
   link.querySelector("title")?.remove(); // the box of the map replaces the browser's own
   const rect = (name: string, y: number, w: number, h: number) => {

@@ -163,6 +163,17 @@ func (s *State) Groups() int { return len(s.groups) }
 // Offsets returns the number of committed offsets of all groups.
 func (s *State) Offsets() int { return s.offsets }
 
+// WithOffsets returns the ids of all groups that have committed offsets, in any order.
+func (s *State) WithOffsets() []string {
+	ids := make([]string, 0, len(s.groups))
+	for id, g := range s.groups {
+		if len(g.offsets) > 0 {
+			ids = append(ids, id)
+		}
+	}
+	return ids
+}
+
 // KnowsTopic reports whether this State has ever replayed an offset of the topic.
 func (s *State) KnowsTopic(topic string) bool {
 	_, known := s.topics[topic]

@@ -20,7 +20,7 @@ func TestCompressionMetricsBySite(t *testing.T) {
 	})
 	inBubble(t, config, Options{}, func(t *testing.T, f *fixture) {
 		registry := prometheus.NewRegistry()
-		registry.MustRegister(f.store.Collector())
+		registry.MustRegister(f.store.Collector(nil))
 		read := func(name, site string) float64 {
 			value, series := total(t, registry, "heartwood_compression_"+name+"_total", "gzip", "7",
 				site)
@@ -54,7 +54,7 @@ func TestCompressionMetricsBySite(t *testing.T) {
 		}
 		// Check only that the series exists: the time in the bubble does not advance during a pass.
 		_ = read("seconds", "clean")
-		if problems, err := testutil.CollectAndLint(f.store.Collector()); err != nil ||
+		if problems, err := testutil.CollectAndLint(f.store.Collector(nil)); err != nil ||
 			len(problems) > 0 {
 			t.Errorf("%v, %v", problems, err)
 		}

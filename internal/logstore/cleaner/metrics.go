@@ -2,6 +2,7 @@ package cleaner
 
 import (
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -9,15 +10,24 @@ import (
 	"heartwood.dev/heartwood/api/report"
 	"heartwood.dev/heartwood/internal/logstore"
 	"heartwood.dev/heartwood/internal/logstore/clean"
+	"heartwood.dev/heartwood/internal/scrape"
 )
 
 // collector exports the cleaner_* metrics of docs/metrics.md and log_reclaimable_*. It computes
 // them at each scrape. Gauges that are set only when something happens would remain after their log
 // was closed, or would disappear when settings change (KAFKA-16574).
-type collector struct{ cleaner *Cleaner }
+type collector struct {
+	cleaner *Cleaner
+	level   *scrape.Level
+	mu      sync.Mutex // held during a scrape, so that concurrent ones do not disorder totals
+	totals  scrape.Totals[logstore.PartitionID]
+}
 
-// Collector returns the cleaner's metrics; the caller registers it.
-func (c *Cleaner) Collector() prometheus.Collector { return collector{c} }
+// Collector returns the cleaner's metrics; the caller registers it. The level selects the series of
+// each partition; nil: all.
+func (c *Cleaner) Collector(level *scrape.Level) prometheus.Collector {
+	return &collector{cleaner: c, level: level}
+}
 
 var partitionLabels = []string{"topic", "partition"}
 
@@ -32,18 +42,26 @@ func describePool(name, help string) *prometheus.Desc {
 	return prometheus.NewDesc("heartwood_cleaner_"+name, help, nil, nil)
 }
 
+// describeBroker returns the description of the metric heartwood_broker_cleaner_<name>, whose
+// values are sums over all logs.
+func describeBroker(name, help string, labels ...string) *prometheus.Desc {
+	return prometheus.NewDesc("heartwood_broker_cleaner_"+name, help, labels, nil)
+}
+
 var (
 	reclaimableDesc = describe("log_reclaimable_bytes",
 		"Bytes of garbage below the cleanable bound; absent while unknown.")
 	reclaimableExactDesc = describe("log_reclaimable_exact",
 		"1 if log_reclaimable_bytes was counted by a pass, 0 if it is estimated.")
 
-	phaseDesc = describe("cleaner_phase", "1 for the phase of the cleaner in a log.", "phase")
+	phaseDesc = describe("cleaner_phase", "1 for the phase of the cleaner in a log; other phases "+
+		"are absent, or 0 with spec.metrics.partitions Full.", "phase")
 	// The values of label reason are those of the Topic's condition Compacting.
 	reasonDesc = describe("cleaner_reason", "1 for the reason of the phase, as in the Topic "+
 		"condition Compacting; other reasons are absent.", "reason")
-	progressDesc = describe("cleaner_progress_ratio", "Share of the running pass that is done.")
-	etaDesc      = describe("cleaner_eta_seconds",
+	progressDesc = describe("cleaner_progress_ratio", "Share of the running pass that is done; "+
+		"while none runs absent, or 0 with spec.metrics.partitions Full.")
+	etaDesc = describe("cleaner_eta_seconds",
 		"Estimated time until the running pass ends; absent while none runs.")
 	runsDesc    = describe("cleaner_runs_total", "Passes that ended, by result.", "result")
 	readDesc    = describe("cleaner_read_bytes_total", "Bytes the cleaner read.", "kind")
@@ -57,6 +75,14 @@ var (
 	overdueDesc = describe("cleaner_overdue_seconds",
 		"Time since maxLag has passed for the oldest dirty segment, or for the oldest garbage "+
 			"that the last pass left; 0 if maxLag has not passed.")
+
+	brokerRunsDesc = describeBroker("runs_total", "Passes over all logs that ended, by result.",
+		"result")
+	brokerReadDesc      = describeBroker("read_bytes_total", "Bytes the cleaner read.", "kind")
+	brokerWrittenDesc   = describeBroker("written_bytes_total", "Bytes the cleaner wrote.", "kind")
+	brokerReclaimedDesc = describeBroker("reclaimed_bytes_total",
+		"Bytes of data files that the cleaner freed.")
+	brokerRemovedDesc = describeBroker("removed_records_total", "Records the cleaner removed.")
 
 	queueDesc   = describePool("queue_length", "Logs that wait for a worker slot.")
 	workersDesc = describePool("workers",
@@ -74,7 +100,8 @@ var (
 		reclaimableDesc, reclaimableExactDesc, phaseDesc, reasonDesc, progressDesc, etaDesc,
 		runsDesc, readDesc, writtenDesc, reclaimedDesc,
 		removedDesc, successDesc, overdueDesc, queueDesc, workersDesc, busyDesc, memoryDesc,
-		memoryLimitDesc, throttledDesc, quarantineDesc,
+		memoryLimitDesc, throttledDesc, quarantineDesc, brokerRunsDesc, brokerReadDesc,
+		brokerWrittenDesc, brokerReclaimedDesc, brokerRemovedDesc,
 	}
 )
 
@@ -86,15 +113,18 @@ const (
 )
 
 // Describe implements prometheus.Collector.
-func (c collector) Describe(to chan<- *prometheus.Desc) {
+func (c *collector) Describe(to chan<- *prometheus.Desc) {
 	for _, desc := range descs {
 		to <- desc
 	}
 }
 
 // Collect implements prometheus.Collector.
-func (c collector) Collect(metrics chan<- prometheus.Metric) {
+func (c *collector) Collect(metrics chan<- prometheus.Metric) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	now := time.Now()
+	counts := map[logstore.PartitionID][]float64{}
 	waiting, quarantined := 0, 0
 	for _, log := range c.cleaner.compactions() {
 		status := c.cleaner.statusOf(viewOf(log, now), now)
@@ -108,14 +138,21 @@ func (c collector) Collect(metrics chan<- prometheus.Metric) {
 			quarantined++
 		}
 		id := log.ID()
-		series{metrics, []string{id.Topic, strconv.Itoa(int(id.Index))}}.log(status,
-			log.SidecarBytes())
+		one := series{metrics, []string{id.Topic, strconv.Itoa(int(id.Index))}}
+		counts[id] = countersOf(status, log.SidecarBytes())
+		one.log(status)
+		if c.level.Full() {
+			one.detail(status, counts[id])
+		} else {
+			one.pass(status)
+		}
 	}
+	series{metrics: metrics}.totals(c.totals.Sum(counts, numCounters))
 	c.pool(series{metrics: metrics}, waiting, quarantined)
 }
 
 // pool exports the metrics that all logs share. waiting and quarantined are numbers of logs.
-func (c collector) pool(s series, waiting, quarantined int) {
+func (c *collector) pool(s series, waiting, quarantined int) {
 	held, limit := c.cleaner.memoryBytes()
 	busy, _ := c.cleaner.slots.usage()
 	s.gauge(queueDesc, float64(waiting))
@@ -144,40 +181,90 @@ func (s series) counter(desc *prometheus.Desc, value float64, more ...string) {
 		append(s.labels[:len(s.labels):len(s.labels)], more...)...)
 }
 
-// log exports the metrics of one log. Counters exist from the start, at 0.
-func (s series) log(status *report.Compaction, background logstore.SidecarBytes) {
-	for _, phase := range clean.Phases {
-		s.gauge(phaseDesc, boolean(phase.String() == status.Phase), phase.String())
-	}
+// log exports the metrics that both levels include.
+func (s series) log(status *report.Compaction) {
 	s.gauge(reasonDesc, 1, status.Reason)
-	s.gauge(progressDesc, status.ProgressRatio)
 	if status.EtaSeconds != nil {
 		s.gauge(etaDesc, *status.EtaSeconds)
 	}
 	if status.ReclaimableBytes != nil {
 		s.gauge(reclaimableDesc, float64(*status.ReclaimableBytes))
-		s.gauge(reclaimableExactDesc, boolean(status.ReclaimableExact))
 	}
 	if status.LastSuccess != nil {
 		s.gauge(successDesc, *status.LastSuccess)
 	}
 	s.gauge(overdueDesc, status.OverdueSeconds)
-	for _, result := range runResults {
-		s.counter(runsDesc, float64(status.Runs[result]), result)
+}
+
+// pass exports the phase and the progress of the running pass, without series that are 0.
+func (s series) pass(status *report.Compaction) {
+	s.gauge(phaseDesc, 1, status.Phase)
+	if status.Phase != clean.Idle.String() {
+		s.gauge(progressDesc, status.ProgressRatio)
 	}
-	for _, total := range []struct {
-		desc         *prometheus.Desc
-		log, sidecar int64
-	}{
-		{readDesc, status.ReadBytes + background.Scanned,
-			status.SidecarReadBytes + background.Read},
-		{writtenDesc, status.WrittenBytes, status.SidecarWrittenBytes + background.Written},
-		{reclaimedDesc, status.ReclaimedBytes, 0},
-		{removedDesc, status.RemovedRecords, 0},
-	} {
-		s.counter(total.desc, float64(total.log), kindLog)
-		s.counter(total.desc, float64(total.sidecar), kindSidecar)
+}
+
+// detail exports the metrics that only the level Full includes, with all values of their labels.
+// counters is the result of countersOf.
+func (s series) detail(status *report.Compaction, counters []float64) {
+	for _, phase := range clean.Phases {
+		s.gauge(phaseDesc, boolean(phase.String() == status.Phase), phase.String())
 	}
+	s.gauge(progressDesc, status.ProgressRatio)
+	if status.ReclaimableBytes != nil {
+		s.gauge(reclaimableExactDesc, boolean(status.ReclaimableExact))
+	}
+	s.counters(counters, runsDesc, readDesc, writtenDesc)
+	for desc, value := range map[*prometheus.Desc]float64{
+		reclaimedDesc: counters[counterReclaimed], removedDesc: counters[counterRemoved]} {
+		s.counter(desc, value, kindLog)
+		s.counter(desc, 0, kindSidecar)
+	}
+}
+
+// Indexes of the result of countersOf, after the passes by result.
+const (
+	counterRead = iota + 4
+	counterSidecarRead
+	counterWritten
+	counterSidecarWritten
+	counterReclaimed
+	counterRemoved
+	numCounters
+)
+
+// countersOf returns the counters of a log: the numbers of passes, in the order of runResults,
+// bytes and records. The bytes include sidecars that were built in the background.
+func countersOf(status *report.Compaction, background logstore.SidecarBytes) []float64 {
+	counters := make([]float64, numCounters)
+	for i, result := range runResults {
+		counters[i] = float64(status.Runs[result])
+	}
+	counters[counterRead] = float64(status.ReadBytes + background.Scanned)
+	counters[counterSidecarRead] = float64(status.SidecarReadBytes + background.Read)
+	counters[counterWritten] = float64(status.WrittenBytes)
+	counters[counterSidecarWritten] = float64(status.SidecarWrittenBytes + background.Written)
+	counters[counterReclaimed] = float64(status.ReclaimedBytes)
+	counters[counterRemoved] = float64(status.RemovedRecords)
+	return counters
+}
+
+// totals exports the sums over all logs. counters is a sum of results of countersOf. Counters exist
+// from the start, at 0.
+func (s series) totals(counters []float64) {
+	s.counters(counters, brokerRunsDesc, brokerReadDesc, brokerWrittenDesc)
+	s.counter(brokerReclaimedDesc, counters[counterReclaimed])
+	s.counter(brokerRemovedDesc, counters[counterRemoved])
+}
+
+func (s series) counters(counters []float64, runs, read, written *prometheus.Desc) {
+	for i, result := range runResults {
+		s.counter(runs, counters[i], result)
+	}
+	s.counter(read, counters[counterRead], kindLog)
+	s.counter(read, counters[counterSidecarRead], kindSidecar)
+	s.counter(written, counters[counterWritten], kindLog)
+	s.counter(written, counters[counterSidecarWritten], kindSidecar)
 }
 
 // boolean returns the value of a metric that stands for true or false: 1 or 0.

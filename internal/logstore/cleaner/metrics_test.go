@@ -43,7 +43,7 @@ func TestCleanerMetrics(t *testing.T) {
 	inBubble(t, compacted(nil), Options{MemoryBytes: 5000000, Workers: 2},
 		func(t *testing.T, f *fixture) {
 			registry := prometheus.NewRegistry()
-			registry.MustRegister(f.store.Collector(), f.cleaner.Collector())
+			registry.MustRegister(f.store.Collector(nil), f.cleaner.Collector(nil))
 			want := func(value float64, name string, labels ...string) {
 				t.Helper()
 				if got, n := total(t, registry, "heartwood_"+name, labels...); got != value ||
@@ -86,7 +86,7 @@ func TestCleanerMetrics(t *testing.T) {
 			want(1, "cleaner_quarantined_partitions")
 			want(float64(f.cleaner.Status(partition).DirtyBytes), "log_blocked_bytes",
 				"quarantined")
-			if problems, err := testutil.CollectAndLint(f.cleaner.Collector()); err != nil ||
+			if problems, err := testutil.CollectAndLint(f.cleaner.Collector(nil)); err != nil ||
 				len(problems) > 0 {
 				t.Errorf("%v, %v", problems, err)
 			}
@@ -105,7 +105,7 @@ func TestPhaseMetrics(t *testing.T) {
 				func(t *testing.T, f *fixture) {
 					f.holdInPhase(phase)
 					registry := prometheus.NewRegistry()
-					registry.MustRegister(f.store.Collector(), f.cleaner.Collector())
+					registry.MustRegister(f.store.Collector(nil), f.cleaner.Collector(nil))
 					for _, one := range clean.Phases {
 						if got, n := total(t, registry, "heartwood_cleaner_phase", "tickets",
 							one.String()); got != boolean(one.String() == phase) || n != 1 {

@@ -116,6 +116,7 @@ func (c *Cleaner) pass(ctx context.Context, state *logState, view logView,
 	default:
 		logger.Info("compaction completed", summary...)
 	}
+	view.log.LoadCounts()
 	ended, at := c.finish(state, view, stats, result, err)
 	recorded.End(ended, at)
 	return result
@@ -165,6 +166,8 @@ func (c *Cleaner) finish(state *logState, view logView, stats clean.Stats, resul
 				Sections: logstore.Sections{Truncations: state.truncations, FirstDirty: stats.CleanedTo},
 				Known:    true, Exact: true, Bytes: stats.GarbageBytes,
 			}}
+			state.garbage = countedGarbage{known: true, records: stats.GarbageRecords,
+				truncations: state.truncations, logStart: view.LogStart}
 		}
 	case runFailed:
 		// The quarantine applies to the settings of the pass. If they have changed during the pass,

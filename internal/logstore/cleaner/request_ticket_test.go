@@ -114,7 +114,7 @@ func TestRequestIsServedByFailedPass(t *testing.T) {
 		wait(20 * time.Second)
 		f.flipBit(f.log, 0)
 		registry := prometheus.NewRegistry()
-		registry.MustRegister(f.cleaner.Collector())
+		registry.MustRegister(f.cleaner.Collector(nil))
 		for round := range int64(2) {
 			f.cleanNow()
 			wait(10 * time.Second)

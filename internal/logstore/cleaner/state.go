@@ -29,6 +29,7 @@ type logState struct {
 	estimate   estimate
 	oldest     time.Time // when the oldest garbage was superseded that the last pass left
 	ended      time.Time // when the last pass ended
+	garbage    countedGarbage
 	counters   counters
 	last       *report.Pass // the last pass that has ended; nil if there is none. Immutable
 	// asked is the highest ticket that CleanNow has issued, served the highest that a pass has
@@ -51,6 +52,25 @@ type logState struct {
 	// chosen contains the base offsets of the segments that the pass will rewrite, and whether it
 	// must.
 	chosen map[int64]bool
+}
+
+// countedGarbage is the number of dead records that the last pass has counted and left. They stay
+// in the log until another pass. The zero value means that no pass has counted them.
+type countedGarbage struct {
+	known       bool
+	records     int64
+	truncations int64 // of the log when the pass counted
+	logStart    int64 // when the pass began; retention above it also deletes garbage
+}
+
+// distinctKeys returns the upper limit of the number of keys in a log with a number of records; nil
+// if it is unknown. The caller holds Cleaner.mu.
+func (s *logState) distinctKeys(view logView, records int64) *int64 {
+	g := s.garbage
+	if !g.known || g.truncations != view.Truncations || g.logStart != view.LogStart || s.running() {
+		return nil
+	}
+	return new(max(0, records-g.records))
 }
 
 // truncationsUnknown is the value of logState.truncations before the pass has read the state of its

@@ -40,13 +40,17 @@ func (c *Cleaner) statusOf(view logView, now time.Time) *report.Compaction {
 	if !view.compacted() {
 		return nil
 	}
+	// before the lock, because it takes time in proportion to the number of segments
+	records, exact := view.log.CountRecords()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	state := c.mu.logs[view.log.ID()]
 	if state == nil || state.log != view.log { // the scheduler has not processed the log yet
 		state = &logState{log: view.log, firstSeen: now}
 	}
-	return c.reportLocked(state, view, now)
+	r := c.reportLocked(state, view, now)
+	r.Records, r.RecordsExact, r.DistinctKeys = &records, exact, state.distinctKeys(view, records)
+	return r
 }
 
 // reportLocked returns the report on a log. The report is consistent, because it is computed while

@@ -141,7 +141,7 @@ func newRecordLine(path string, r *record.Record, control bool, textMax int) rec
 		Key: excerpt{r.Key, textMax}, KeyBytes: len(r.Key), Value: excerpt{r.Value, textMax},
 		ValueBytes: len(r.Value),
 	}
-	for _, h := range r.Headers {
+	for h := range r.AllHeaders() {
 		l.Headers = append(l.Headers,
 			headerLine{Key: excerpt{h.Key, textMax}, Value: excerpt{h.Value, textMax}})
 	}

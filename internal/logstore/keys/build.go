@@ -37,6 +37,7 @@ type build struct {
 	opts  Options
 	fit   int // number of entries that are sorted in memory at once
 	file  *sidecarFile
+	index batchIndex
 	// bodyBytes computes Batch.BodyBytes if the spool contains batches without records (see
 	// Derivation); else it is nil.
 	bodyBytes func(Batch) (int64, error)
@@ -97,6 +98,7 @@ func (b *build) run(rest func() error) (err error) {
 // batches writes the section of batches and sets the probes of the header.
 func (b *build) batches() error {
 	pages := b.file.begin(batchesSection, streamPageBytes)
+	b.index.digest = b.file.header.identity.Digest
 	context, number, next := startOf(b.spool.base), 0, 0
 	last := b.spool.counts.Batches - 1
 	var item []byte
@@ -112,6 +114,7 @@ func (b *build) batches() error {
 			}
 		}
 		item = context.appendItem(item[:0], batch)
+		b.index.add(context, item)
 		context.advance(batch)
 		return pages.write(item)
 	}, nil)
@@ -154,8 +157,8 @@ func (b *build) sorted() (err error) {
 	return b.entries(sorter.each)
 }
 
-// entries writes the sections of entries and buckets. The function each visits the entries in the
-// order of the sidecar.
+// entries writes the sections of entries and buckets, and the batch index between them. The
+// function each visits the entries in the order of the sidecar.
 func (b *build) entries(each func(visit func(packed) error) error) error {
 	buckets := 1 << b.file.header.bucketBits
 	w := entryWriter{
@@ -174,11 +177,27 @@ func (b *build) entries(each func(visit func(packed) error) error) error {
 	if err := b.file.end(); err != nil {
 		return err
 	}
+	if err := b.batchIndex(); err != nil {
+		return err
+	}
 	pages := b.file.begin(bucketsSection, bucketPageBytes)
 	var number [8]byte
 	for _, begin := range w.begins {
 		binary.BigEndian.PutUint64(number[:], uint64(begin))
 		if err := pages.write(number[:]); err != nil {
+			return err
+		}
+	}
+	return b.file.end()
+}
+
+// batchIndex writes the batch index.
+func (b *build) batchIndex() error {
+	pages := b.file.begin(indexSection, indexPageBytes)
+	var raw []byte
+	for _, item := range b.index.items {
+		raw = item.append(raw[:0])
+		if err := pages.write(raw); err != nil {
 			return err
 		}
 	}

@@ -11,7 +11,7 @@ import (
 	"heartwood.dev/heartwood/test/kit/seed"
 )
 
-// readAll reads the batches, records and entries of a sidecar and returns the errors.
+// readAll reads the batches, records, entries and the index of a sidecar and returns the errors.
 func readAll(fsys vfs.FS, name string, want Expect) error {
 	r, err := Open(fsys, name, want)
 	if err != nil {
@@ -27,7 +27,18 @@ func readAll(fsys vfs.FS, name string, want Expect) error {
 	entries := r.Entries(AllHashes)
 	for entries.Next() {
 	}
-	return errors.Join(batches.Err(), records.Err(), entries.Err())
+	return errors.Join(batches.Err(), records.Err(), entries.Err(), readIndex(r))
+}
+
+// readIndex reads all pages of the batch index, and all spans.
+func readIndex(r *Reader) error {
+	locator := r.Locator()
+	for ordinal := range uint32(r.Counts().Records) {
+		if _, err := locator.Batch(ordinal); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (w *world) replace(content []byte) {
@@ -61,7 +72,7 @@ func TestEveryDamagedByteIsDetected(t *testing.T) {
 // A sidecar with zeroed, truncated, shifted or swapped pages, or with pages of another sidecar, is
 // detected as unusable, whichever section is damaged.
 func TestDamagedPagesAreDetectedInEachSection(t *testing.T) {
-	s := shape{batches: 9000, recordsMax: 8, keys: 20_000, valueMax: 3, plain: true}
+	s := shape{batches: 11_000, recordsMax: 8, keys: 20_000, valueMax: 3, plain: true}
 	w := newWorld(t, vfs.NewMem(), seed.New(t), s)
 	r := w.scan(0, 0)
 	content, err := w.fsys.ReadFile(w.name())
@@ -72,13 +83,18 @@ func TestDamagedPagesAreDetectedInEachSection(t *testing.T) {
 	stale, err := other.fsys.ReadFile(other.name())
 	w.must(err)
 
-	for of := batchesSection; of <= bucketsSection; of++ {
+	for _, of := range []section{batchesSection, recordsSection, entriesSection, bucketsSection,
+		indexSection} {
 		where := r.header.extent(of)
 		begin, end := where.begin, where.begin+where.bytes
 		size := int64(map[section]int{entriesSection: 500,
-			bucketsSection: bucketPageBytes + checksumBytes}[of])
+			bucketsSection: bucketPageBytes + checksumBytes,
+			indexSection:   indexPageBytes + checksumBytes}[of])
 		if size == 0 {
 			size = streamPageBytes + checksumBytes
+		}
+		if of == entriesSection {
+			end -= r.header.indexBytes
 		}
 		if where.bytes < 2*size && of != recordsSection {
 			t.Fatalf("section %d has only %d bytes", of, where.bytes)

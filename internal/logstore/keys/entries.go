@@ -211,7 +211,7 @@ func (t *bucketTable) at(r *Reader, number int) (int64, error) {
 		}
 	}
 	begin := binary.BigEndian.Uint64(t.page[8*(number-t.first):])
-	if begin > uint64(r.header.sections[entriesSection-1]) {
+	if begin > uint64(r.header.entriesEnd()) {
 		return 0, fmt.Errorf("%w: bucket %d begins at %d", ErrCorrupt, number, begin)
 	}
 	return int64(begin), nil

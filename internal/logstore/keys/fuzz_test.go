@@ -20,17 +20,21 @@ func FuzzReader(f *testing.F) {
 	r := w.scan(0, 0)
 	content, err := w.fsys.ReadFile(w.name())
 	w.must(err)
-	var parts [sidecarSections][]byte
-	for of := batchesSection; of <= bucketsSection; of++ {
+	var parts [][]byte
+	for _, of := range fuzzedSections {
 		where := r.header.extent(of)
+		if of == entriesSection {
+			where.bytes -= r.header.indexBytes
+		}
 		// each section has one page
-		parts[of-1] = content[where.begin : where.begin+where.bytes-checksumBytes]
+		parts = append(parts, content[where.begin:where.begin+where.bytes-checksumBytes])
 	}
-	f.Add(content[:headerCRCAt], parts[0], parts[1], parts[2], parts[3])
-	f.Add(content[:headerCRCAt], parts[0], parts[1], []byte{}, parts[3])
-	f.Fuzz(func(t *testing.T, head, batches, records, entries, buckets []byte) {
+	f.Add(content[:headerCRCAt], parts[0], parts[1], parts[2], parts[3], parts[4])
+	f.Add(content[:headerCRCAt], parts[0], parts[1], []byte{}, parts[3], parts[4])
+	f.Add(content[:headerCRCAt], parts[0], parts[1], parts[2], []byte{}, parts[4])
+	f.Fuzz(func(t *testing.T, head, batches, records, entries, index, buckets []byte) {
 		fsys := vfs.NewMem()
-		want := assemble(t, fsys, head, batches, records, entries, buckets)
+		want := assemble(t, fsys, head, batches, records, entries, index, buckets)
 		if err := readAll(fsys, "/fuzzed", want); err != nil && !Unusable(err) {
 			t.Errorf("%v, want ErrCorrupt or ErrStale", err)
 		}
@@ -41,9 +45,18 @@ func FuzzReader(f *testing.F) {
 		defer func() { _ = reader.Close() }()
 		ascending(t, reader, AllHashes)
 		ascending(t, reader, Slice(3, 7))
+		for newest := reader.Newest(Hash{}); newest.Next(); {
+			if n := newest.Ordinal(); n >= RecordsMax {
+				t.Fatalf("record %d", n)
+			}
+		}
 		_ = reader.Verify(bytes.NewReader(batches))
 	})
 }
+
+// fuzzedSections are the sections in the order of the file.
+var fuzzedSections = []section{batchesSection, recordsSection, entriesSection, indexSection,
+	bucketsSection}
 
 // assemble writes a sidecar of the given header and section payloads, with valid checksums. It
 // returns the Expect for which Open accepts the sidecar.
@@ -55,13 +68,25 @@ func assemble(t *testing.T, fsys vfs.FS, head []byte, parts ...[]byte) Expect {
 	copy(fixed, headerMagic)
 	digest := binary.BigEndian.Uint64(fixed[40:])
 	var body bytes.Buffer
+	put := func(at int, n int64) { binary.BigEndian.PutUint64(fixed[at:], uint64(n)) }
+	var entriesBytes int64
 	for i, part := range parts {
-		capacity := []int{streamPageBytes, streamPageBytes, entryPageBytes, bucketPageBytes}[i]
-		pages := pageWriter{out: &body, digest: digest, section: section(i + 1), capacity: capacity}
+		capacity := []int{streamPageBytes, streamPageBytes, entryPageBytes, indexPageBytes,
+			bucketPageBytes}[i]
+		of := fuzzedSections[i]
+		pages := pageWriter{out: &body, digest: digest, section: of, capacity: capacity}
 		if err := errors.Join(pages.write(part), pages.end()); err != nil {
 			t.Fatal(err)
 		}
-		binary.BigEndian.PutUint64(fixed[72+8*i:], uint64(pages.written))
+		switch of {
+		case entriesSection:
+			entriesBytes = pages.written
+		case indexSection:
+			put(indexBytesAt, pages.written)
+			put(72+8*int(entriesSection-1), entriesBytes+pages.written)
+		default:
+			put(72+8*int(of-1), pages.written)
+		}
 	}
 	binary.BigEndian.PutUint32(fixed[headerCRCAt:], crc32.Checksum(fixed[:headerCRCAt], castagnoli))
 	file, err := fsys.Create("/fuzzed")

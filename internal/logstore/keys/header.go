@@ -15,7 +15,7 @@ const (
 	hashSIP24           = 1
 	probes              = 8
 	probesAt            = 104
-	probesEnd           = probesAt + 8*probes
+	indexBytesAt        = probesAt + 8*probes
 	headerCRCAt         = headerBytes - 4
 	bucketBitsMax       = 18
 	bucketEntriesTarget = 256 // largest mean number of entries in a bucket
@@ -34,11 +34,20 @@ type header struct {
 	counts     Counts
 	bucketBits int
 	sections   [sidecarSections]int64 // size of each section in bytes, in the order of the file
+	// indexBytes is the size of the batch index, at the end of the section of entries; 0: none
+	indexBytes int64
 	probes     [probes]probe
 }
 
-// extent returns the extent of a section in the file.
+// entriesEnd returns the end of the last bucket in the section of entries.
+func (h *header) entriesEnd() int64 { return h.sections[entriesSection-1] - h.indexBytes }
+
+// extent returns the extent of a section in the file. That of entries includes the batch index.
 func (h *header) extent(of section) extent {
+	if of == indexSection {
+		e := h.extent(entriesSection)
+		return extent{begin: e.begin + h.entriesEnd(), bytes: h.indexBytes}
+	}
 	e := extent{begin: headerBytes}
 	for i := range section(sidecarSections) {
 		e.bytes = h.sections[i]
@@ -72,6 +81,7 @@ func (h *header) encode() []byte {
 		big.PutUint32(b[probesAt+8*i:], p.position)
 		big.PutUint32(b[probesAt+8*i+4:], p.crc)
 	}
+	big.PutUint64(b[indexBytesAt:], uint64(h.indexBytes))
 	big.PutUint32(b[headerCRCAt:], crc32.Checksum(b[:headerCRCAt], castagnoli))
 	return b
 }
@@ -104,6 +114,7 @@ func decodeHeader(b []byte, fileBytes int64) (h header, err error) {
 	for i := range h.probes {
 		h.probes[i] = probe{big.Uint32(b[probesAt+8*i:]), big.Uint32(b[probesAt+8*i+4:])}
 	}
+	h.indexBytes = int64(big.Uint64(b[indexBytesAt:]))
 	err = h.check(fileBytes)
 	return h, err
 }
@@ -135,9 +146,11 @@ func (h *header) check(fileBytes int64) error {
 		h.sections[bucketsSection-1] != bucketsBytes(h.bucketBits):
 		return fmt.Errorf("%w: 2^%d buckets in %d bytes", ErrCorrupt, h.bucketBits,
 			h.sections[bucketsSection-1])
-	case h.sections[entriesSection-1] < int64(c.Entries())*entryBytes:
-		return fmt.Errorf("%w: %d entries in %d bytes", ErrCorrupt, c.Entries(),
-			h.sections[entriesSection-1])
+	case h.indexBytes != 0 && h.indexBytes != indexSize(c.Batches):
+		return fmt.Errorf("%w: a batch index of %d bytes for %d batches", ErrCorrupt, h.indexBytes,
+			c.Batches)
+	case h.entriesEnd() < int64(c.Entries())*entryBytes:
+		return fmt.Errorf("%w: %d entries in %d bytes", ErrCorrupt, c.Entries(), h.entriesEnd())
 	}
 	return nil
 }

@@ -29,6 +29,10 @@ const (
 	markerShift   = 4
 	shapeMask     = producerBit | leaderEpochBit | countBit | gapBit | 0b11<<markerShift
 	batchBytesMin = 61 // size of the header of a batch
+	// itemBytesMax is the largest size of an item: two bytes, the checksum, four numbers of up to 5
+	// bytes, one of 3 and five of up to 10.
+	itemBytesMax = 2 + 4 + 4*binary.MaxVarintLen32 + binary.MaxVarintLen16 +
+		5*binary.MaxVarintLen64
 )
 
 // itemContext contains the values that follow from the previous batch, so an item need not contain

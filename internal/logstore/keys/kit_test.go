@@ -294,6 +294,7 @@ func (w *world) check(r *Reader) {
 		w.t.Fatalf("seed %d: %d records, counts %+v; want %+v", w.seed, n, r.Counts(), want)
 	}
 	w.checkEntries(r)
+	w.checkLookups(r)
 }
 
 // checkEntries reads all entries, slice by slice for several widths of slices, and then the entries

@@ -81,6 +81,11 @@ func (s *sidecarFile) begin(of section, capacity int) *pageWriter {
 // end ends the current section.
 func (s *sidecarFile) end() error {
 	err := s.pages.end()
+	if s.pages.section == indexSection {
+		s.header.indexBytes = s.pages.written
+		s.header.sections[entriesSection-1] += s.pages.written
+		return err
+	}
 	s.header.sections[s.pages.section-1] = s.pages.written
 	return err
 }

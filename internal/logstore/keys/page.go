@@ -19,6 +19,8 @@ const (
 	bucketsSection
 	spoolSection
 	runsSection
+	indexSection
+	spanSection // the items of a span of batches: see indexItem
 )
 
 // Sizes of pages, without their checksum.
@@ -36,10 +38,15 @@ const (
 // pageChecksum covers the payload and its position: the data file's digest, the section, and the
 // position of the page in the section.
 func pageChecksum(digest uint64, of section, position int64, payload []byte) uint32 {
+	return crc32.Update(pageTag(digest, of, position), castagnoli, payload)
+}
+
+// pageTag returns the checksum of what precedes the payload of a page in its checksum.
+func pageTag(digest uint64, of section, position int64) uint32 {
 	var tag [16]byte
 	binary.BigEndian.PutUint64(tag[:], digest)
 	binary.BigEndian.PutUint64(tag[8:], uint64(of)<<56|uint64(position))
-	return crc32.Update(crc32.Checksum(tag[:], castagnoli), castagnoli, payload)
+	return crc32.Checksum(tag[:], castagnoli)
 }
 
 // pageWriter writes a section, page by page.

@@ -47,10 +47,26 @@ func (s *Store) CreateTopic(ctx context.Context, t metadata.NewTopic) (*metadata
 	if t.Validate {
 		options = append(options, client.DryRunAll)
 	}
-	if err := s.client.Create(ctx, resource, options...); err != nil {
+	err = s.client.Create(ctx, resource, options...)
+	existing := &v1alpha1.Topic{}
+	if apierrors.IsAlreadyExists(err) &&
+		s.takenByOther(ctx, resource, existing, &existing.Spec.Cluster) {
+		resource.Name = metadata.ResourceNameIn(s.opts.Cluster, t.Name)
+		resource.Spec.TopicName = t.Name
+		err = s.client.Create(ctx, resource, options...)
+	}
+	if err != nil {
 		return nil, createError(t.Name, err)
 	}
 	return newTopic(resource, all.cluster, t.Validate)
+}
+
+// takenByOther reports whether a resource of another LogCluster has the name of the resource. It
+// reads that resource into existing, whose field spec.cluster is at cluster.
+func (s *Store) takenByOther(ctx context.Context, resource, existing client.Object,
+	cluster *string) bool {
+	err := s.client.Get(ctx, client.ObjectKeyFromObject(resource), existing)
+	return err == nil && *cluster != s.opts.Cluster
 }
 
 // brokers returns the state of the cluster's brokers, for the validation of an assignment.
@@ -139,7 +155,7 @@ func (s *Store) DeleteTopic(ctx context.Context, name string) error {
 
 // findTopic returns the Topic with a Kafka name. The watch may not have delivered a new Topic yet.
 // So if the cache does not contain the Topic, findTopic reads it from the API server, by the
-// resource name that CreateTopic uses.
+// resource names that CreateTopic uses.
 func (s *Store) findTopic(ctx context.Context, name string) (*v1alpha1.Topic, error) {
 	all, err := s.resources(ctx)
 	if err != nil {
@@ -154,15 +170,17 @@ func (s *Store) findTopic(ctx context.Context, name string) (*v1alpha1.Topic, er
 	if metadata.CheckTopicName(name) != nil {
 		return nil, notFound
 	}
-	topic := &v1alpha1.Topic{}
-	err = s.client.Get(ctx, client.ObjectKey{Namespace: s.opts.Namespace,
-		Name: metadata.ResourceName(name)}, topic)
-	switch {
-	case apierrors.IsNotFound(err),
-		err == nil && (topic.KafkaName() != name || topic.Spec.Cluster != s.opts.Cluster):
-		return nil, notFound
-	case err != nil:
-		return nil, fmt.Errorf("find topic %q: %w", name, writeError(err))
+	for _, resource := range []string{metadata.ResourceName(name),
+		metadata.ResourceNameIn(s.opts.Cluster, name)} {
+		topic := &v1alpha1.Topic{}
+		err = s.client.Get(ctx, client.ObjectKey{Namespace: s.opts.Namespace, Name: resource},
+			topic)
+		if err == nil && topic.KafkaName() == name && topic.Spec.Cluster == s.opts.Cluster {
+			return topic, nil
+		}
+		if client.IgnoreNotFound(err) != nil {
+			return nil, fmt.Errorf("find topic %q: %w", name, writeError(err))
+		}
 	}
-	return topic, nil
+	return nil, notFound
 }

@@ -126,3 +126,52 @@ func testCreateAndDeleteTopics(f *fixture) {
 		}
 	}
 }
+
+// testNamesOfAnotherCluster: resources of another LogCluster in the namespace have the names that a
+// topic and a user would have.
+func testNamesOfAnotherCluster(f *fixture) {
+	ctx := f.t.Context()
+	b := f.run(0, f.config)
+	b.until("up", up(0))
+	for _, name := range []string{metadata.OffsetsTopic, "invoices"} {
+		other, err := metadata.TopicResource(metadata.NewTopic{Name: name, Partitions: 1,
+			Replicas: 1}, "other", nil)
+		if err != nil {
+			f.t.Fatal(err)
+		}
+		f.create(other)
+		request := metadata.NewTopic{Name: name, Partitions: 2, Replicas: -1}
+		if _, err := b.CreateTopic(ctx, request); err != nil {
+			f.t.Fatalf("topic %s: %v", name, err)
+		}
+		if _, err := b.CreateTopic(ctx, request); !errors.Is(err, metadata.ErrTopicExists) {
+			f.t.Errorf("second creation of topic %s: error %v, want ErrTopicExists", name, err)
+		}
+		created := &v1alpha1.Topic{}
+		f.get(metadata.ResourceNameIn("demo", name), created)
+		if created.KafkaName() != name || created.Spec.Cluster != "demo" {
+			f.t.Errorf("topic %s has the resource %+v", name, created.Spec)
+		}
+	}
+	if err := b.DeleteTopic(ctx, "invoices"); err != nil {
+		f.t.Error(err)
+	}
+	f.get("invoices", &v1alpha1.Topic{}) // of the other LogCluster
+	if err := b.DeleteTopic(ctx, "invoices"); !errors.Is(err, metadata.ErrTopicNotFound) {
+		f.t.Errorf("deletion of the other LogCluster's topic: error %v", err)
+	}
+
+	f.create(metadata.NewUser("alice", "other"))
+	grant := metadata.UserChange{Name: "alice",
+		Quotas: map[string]*int64{"producer_byte_rate": new(int64(1 << 20))}}
+	for range 2 {
+		if err := b.ChangeUser(ctx, grant); err != nil {
+			f.t.Fatal(err)
+		}
+	}
+	user := &v1alpha1.LogUser{}
+	f.get(metadata.ResourceNameIn("demo", "alice"), user)
+	if user.PrincipalName() != "alice" || user.Spec.Cluster != "demo" {
+		f.t.Errorf("the LogUser is %+v", user.Spec)
+	}
+}

@@ -49,15 +49,19 @@ type keeper struct {
 	logger  *slog.Logger
 	trust   func() string // Options.Trust, never nil
 	volume  func() string // returns the value of AnnotationVolume, "" if it is unknown; never nil
+	// unreachable returns the value of AnnotationUnreachable; never nil.
+	unreachable func() string
 
 	// The next two fields are not locked: method acquire uses them first, and after its return only
 	// the goroutine that runs method keep.
 	written *coordinationv1.Lease // the Lease as last written or read
 	leaving bool                  // every write announces the controlled shutdown
 
-	renewed atomic.Int64      // time of the last successful write, in Unix nanoseconds
-	leave   chan chan<- error // requests to announce the controlled shutdown
-	ended   chan struct{}     // closed when keep has returned
+	waiting atomic.Pointer[error] // why acquire waits for a consent; nil: it does not
+	renewed atomic.Int64          // time of the last successful write, in Unix nanoseconds
+	leave   chan chan<- error     // requests to announce the controlled shutdown
+	hurry   <-chan struct{}       // requests to renew the Lease now; may be nil
+	ended   chan struct{}         // closed when keep has returned
 }
 
 func newKeeper(c client.Client, opts Options, self metadata.Broker) *keeper {
@@ -68,7 +72,7 @@ func newKeeper(c client.Client, opts Options, self metadata.Broker) *keeper {
 	return &keeper{
 		client: c, cluster: opts.Cluster, self: self, pod: opts.PodUID, holder: uuid.NewString(),
 		logger: opts.Logger, trust: trust, volume: func() string { return "" },
-		leave: make(chan chan<- error), ended: make(chan struct{}),
+		unreachable: func() string { return "" }, leave: make(chan chan<- error), ended: make(chan struct{}),
 		key: client.ObjectKey{Namespace: opts.Namespace,
 			Name: v1alpha1.BrokerLeaseName(opts.Cluster, self.ID)},
 	}
@@ -76,14 +80,18 @@ func newKeeper(c client.Client, opts Options, self metadata.Broker) *keeper {
 
 // acquire makes this process the holder of the Lease and returns its broker epoch. It replaces any
 // other holder at once: a StatefulSet runs at most one pod of a name, so the other holder has
-// exited or is about to detect that it was replaced.
+// exited or is about to detect that it was replaced. It waits while the broker has a new volume
+// without consent.
 func (k *keeper) acquire(ctx context.Context) (epoch int64, err error) {
 	for attempts := (outage.State{}); ; {
 		if err = k.tryAcquire(ctx); err == nil {
+			k.waits(nil)
 			return lease.Epoch(k.written), nil
 		}
-		if !apierrors.IsConflict(err) && !apierrors.IsAlreadyExists(err) &&
-			attempts.Fail(time.Now()) {
+		k.waits(err)
+		expected := errors.Is(err, errNewVolume) || apierrors.IsConflict(err) ||
+			apierrors.IsAlreadyExists(err)
+		if !expected && attempts.Fail(time.Now()) {
 			k.logger.Warn("failed to acquire lease", "lease", k.key.Name, "error", err)
 		}
 		select {
@@ -105,6 +113,9 @@ func (k *keeper) tryAcquire(ctx context.Context) error {
 		return err
 	}
 	found := err == nil
+	if v1alpha1.LeaseVolumeLost(current.Annotations, k.self.Directory) {
+		return k.reportFound(ctx, current)
+	}
 	before := int32(0)
 	if transitions := current.Spec.LeaseTransitions; transitions != nil {
 		before = *transitions
@@ -220,16 +231,21 @@ func (k *keeper) fill(next *coordinationv1.Lease, transitions int32) {
 		v1alpha1.AnnotationCleanEpoch:         cleanEpoch,
 		v1alpha1.AnnotationPod:                k.pod,
 		v1alpha1.AnnotationVersion:            version.Version(),
+		v1alpha1.AnnotationFormatLevel:        strconv.Itoa(int(version.FormatLevel())),
 		v1alpha1.AnnotationTransactionVersion: transactionVersion(k.self),
 		v1alpha1.AnnotationTrust:              k.trust(),
 		v1alpha1.AnnotationVolume:             k.volume(),
-		v1alpha1.AnnotationLeaving:            "", // removes the announcement of an earlier incarnation
+		v1alpha1.AnnotationUnreachable:        k.unreachable(),
+		// what an earlier incarnation announced, and the operator's mark of it
+		v1alpha1.AnnotationLeaving: "", v1alpha1.AnnotationFoundDirectory: "",
+		v1alpha1.AnnotationIsolated: "",
 	} {
 		next.Annotations[name] = value
 		if value == "" {
 			delete(next.Annotations, name)
 		}
 	}
+	voidConsent(next.Annotations)
 	// If no rack is configured, the operator sets the annotation to the rack of the node.
 	if k.self.Rack != "" {
 		next.Annotations[v1alpha1.AnnotationRack] = k.self.Rack
@@ -267,6 +283,7 @@ func (k *keeper) keep(ctx context.Context) error {
 		case answer := <-k.leave:
 			answer <- k.announceLeaving(ctx) // the channel has a buffer of one
 			continue
+		case <-k.hurry:
 		case <-ticker.C:
 		}
 		err := k.renew(ctx)
@@ -285,8 +302,8 @@ func (k *keeper) keep(ctx context.Context) error {
 	}
 }
 
-// renew writes the Lease as last written, with a new renewTime and the present trust and volume.
-// After a conflict, or if the Lease was deleted, it calls reread.
+// renew writes the Lease as last written, with a new renewTime, and with the present trust,
+// volume and unreachable peers. After a conflict, or if the Lease was deleted, it calls reread.
 func (k *keeper) renew(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
@@ -296,7 +313,8 @@ func (k *keeper) renew(ctx context.Context) error {
 		next.Annotations = map[string]string{}
 	}
 	for name, value := range map[string]string{v1alpha1.AnnotationTrust: k.trust(),
-		v1alpha1.AnnotationVolume: k.volume()} {
+		v1alpha1.AnnotationVolume:      k.volume(),
+		v1alpha1.AnnotationUnreachable: k.unreachable()} {
 		if next.Annotations[name] = value; value == "" {
 			delete(next.Annotations, name)
 		}

@@ -53,7 +53,8 @@ func (l *liveness) observe(leases []*coordinationv1.Lease, ownRenewed, now time.
 		// This broker observes its own controlled shutdown through the watch, as other brokers do.
 		// That is early enough.
 		case ok && broker.Epoch == l.self.Epoch:
-			l.self.Leaving, l.self.Endpoints = broker.Leaving, broker.Endpoints
+			l.self.Leaving, l.self.Isolated = broker.Leaving, broker.Isolated
+			l.self.Endpoints = broker.Endpoints
 			// renewTime and ownRenewed are from the clock of this broker.
 			if renew := current.Spec.RenewTime; renew != nil && renew.Time.Before(ownRenewed) {
 				ownRenewed = renew.Time
@@ -114,7 +115,8 @@ func leaseBroker(from *coordinationv1.Lease) (broker metadata.Broker, ok bool) {
 		Rack:       from.Annotations[v1alpha1.AnnotationRack],
 		Directory:  from.Annotations[v1alpha1.AnnotationDirectory],
 		CleanEpoch: v1alpha1.LeaseCleanEpoch(from.Annotations), ProducerIDs: producerIDs(from),
-		Leaving:            lease.Leaving(from),
+		Leaving:            lease.Leaving(from) || lease.Isolated(from),
+		Isolated:           lease.Isolated(from),
 		TransactionVersion: v1alpha1.LeaseTransactionVersion(from.Annotations),
 	}, true
 }

@@ -10,6 +10,7 @@ import (
 
 	"k8s.io/client-go/rest"
 
+	"heartwood.dev/heartwood/api/v1alpha1"
 	"heartwood.dev/heartwood/internal/metadata"
 )
 
@@ -91,5 +92,6 @@ func testProducerIDsAfterADiskReplacement(f *fixture) {
 				start.want)
 		}
 		b.stop()
+		f.permit(v1alpha1.VolumeConsent{Claim: "claim", Directory: "b"})
 	}
 }

@@ -32,6 +32,9 @@ func reassign(set *partitionset.Set, at place, move metadata.Move, brokers int32
 	entry, _ := set.Get(at.key)
 	image := &metadata.Partition{}
 	fillPartition(image, entry, nil)
+	if entry.Lent { // a move concerns the replica of the partition, and ends the loan
+		image.Target = entry.Assignment.Replicas[:1]
+	}
 	target, err := metadata.CheckMove(image, move,
 		func(id int32) bool { return id >= 0 && id < brokers })
 	if err != nil {

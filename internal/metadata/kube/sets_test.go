@@ -219,7 +219,7 @@ func TestRetainedPartitionsAreListed(t *testing.T) {
 	set.Spec.Assignments["orders/1"] = "1 abcdefgh"
 	got := (&decodedSets{}).decode("demo", []*v1alpha1.PartitionSet{set}).retained
 	want := []metadata.RetainedPartition{
-		{Topic: "orders", Replicas: []int32{0, 1}, LeaderEpoch: 4}}
+		{Topic: "orders", Replicas: []int32{0, 1}, LeaderEpoch: 4, Tag: "abcdefgh"}}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v, want %+v", got, want)
 	}

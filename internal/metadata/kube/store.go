@@ -65,8 +65,13 @@ type Store struct {
 	cache  cache.Cache                     // fed by the watches
 	self   atomic.Pointer[metadata.Broker] // this broker, as registered
 	keeper atomic.Pointer[keeper]          // keeper of this broker's Lease
-	volume atomic.Pointer[string]          // last argument of ReportVolume, as annotation
-	writer *commit.Writer                  // writes PartitionSets
+	// registering is the keeper that acquires the Lease, or has acquired it.
+	registering atomic.Pointer[keeper]
+	volume      atomic.Pointer[string] // last argument of ReportVolume, as annotation
+	// unreachable is the last argument of ReportUnreachable, and renew has a buffer of one.
+	unreachable atomic.Pointer[string]
+	renew       chan struct{}
+	writer      *commit.Writer // writes PartitionSets
 	// alive, states and directory belong to the last image.
 	alive     atomic.Pointer[map[int32]metadata.Broker]
 	states    atomic.Pointer[map[int32]placement.BrokerState]
@@ -101,7 +106,7 @@ func New(opts Options) (*Store, error) {
 	config.QPS = -1
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return noRetry{next} })
 	s := &Store{opts: opts, changed: make(chan struct{}, 1), leases: make(chan struct{}, 1),
-		metrics: newMetrics()}
+		renew: make(chan struct{}, 1), metrics: newMetrics()}
 	s.writer = commit.New(commitAPI{s}, commit.Options{Timeout: requestTimeout,
 		Writers: s.countBrokers})
 	var err error
@@ -247,7 +252,8 @@ func affectsImage(before, after any) bool {
 // run acquires the Lease and builds images until ctx ends or the Lease is lost.
 func (s *Store) run(ctx context.Context, self metadata.Broker, apply func(*metadata.Image)) error {
 	keeper := newKeeper(s.client, s.opts, self)
-	keeper.volume = s.reportedVolume
+	keeper.volume, keeper.unreachable, keeper.hurry = s.reportedVolume, s.reportedUnreachable, s.renew
+	s.registering.Store(keeper)
 	epoch, err := keeper.acquire(ctx)
 	if err != nil {
 		return nil // acquire fails only when ctx ends

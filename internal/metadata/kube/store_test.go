@@ -45,6 +45,7 @@ func TestWithAPIServer(t *testing.T) {
 		"serving is reported":                   testServing,
 		"brokers observe each other":            testBrokersObserveEachOther,
 		"create and delete topics":              testCreateAndDeleteTopics,
+		"names of another cluster":              testNamesOfAnotherCluster,
 		"alter topics":                          testAlterTopics,
 		"alter the LogCluster":                  testAlterCluster,
 		"alter configs of groups":               testAlterGroups,
@@ -76,6 +77,8 @@ func TestWithAPIServer(t *testing.T) {
 		"lost response":                         testLostResponse,
 		"broker epochs outlive the Lease":       testEpochsOutliveTheLease,
 		"producer ids after a disk replacement": testProducerIDsAfterADiskReplacement,
+		"new volume":                            testNewVolume,
+		"removal of retained records":           testRemoval,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel() // each test waits for Leases to expire, in a separate namespace

@@ -35,7 +35,16 @@ func (s *Store) tryChangeUser(ctx context.Context, change metadata.UserChange) e
 		}
 		created := metadata.NewUser(change.Name, s.opts.Cluster)
 		created.Namespace = s.opts.Namespace
-		return s.client.Create(ctx, metadata.AlteredUser(created, change))
+		created = metadata.AlteredUser(created, change)
+		err := s.client.Create(ctx, created)
+		existing := &v1alpha1.LogUser{}
+		if apierrors.IsAlreadyExists(err) &&
+			s.takenByOther(ctx, created, existing, &existing.Spec.Cluster) {
+			created.Name = metadata.ResourceNameIn(s.opts.Cluster, change.Name)
+			created.Spec.UserName = change.Name
+			err = s.client.Create(ctx, created)
+		}
+		return err
 	}
 	return s.client.Patch(ctx, metadata.AlteredUser(user, change),
 		client.MergeFromWithOptions(user, client.MergeFromWithOptimisticLock{}))

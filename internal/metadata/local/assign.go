@@ -98,6 +98,9 @@ func (d *document) grow(t *topic, plan []planned) ([]planned, error) {
 		)
 		return nil, fmt.Errorf("%w (%w)", fault, metadata.ErrInvalidPartitions)
 	}
+	if err := d.checkRemovals(*t, existing); err != nil {
+		return nil, err
+	}
 	plan, err := d.assign(t, plan)
 	if err != nil {
 		return nil, err
@@ -156,7 +159,7 @@ func (d *document) adoptRetained(t topic, plan []planned, first int) {
 	for i := first; i < len(plan); i++ {
 		entry, exists := d.set.Get(t.key(int32(i)))
 		if !exists {
-			return
+			continue
 		}
 		if adopted, ok := onBrokers(entry, d.running()); ok {
 			plan[i] = adopted

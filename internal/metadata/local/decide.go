@@ -4,9 +4,11 @@ import (
 	"fmt"
 	"slices"
 
+	"heartwood.dev/heartwood/api/v1alpha1"
 	"heartwood.dev/heartwood/internal/metadata"
 	"heartwood.dev/heartwood/internal/partitionset"
 	"heartwood.dev/heartwood/internal/placement"
+	"heartwood.dev/heartwood/internal/version"
 )
 
 // electionOptions apply to the elections of a change, in addition to the settings of topics.
@@ -36,7 +38,7 @@ func (d *document) decide(up map[int32]metadata.Broker, w electionOptions) {
 	// A draining broker must run until neither it nor a broker with a higher id holds replicas.
 	d.Draining = 0
 	for _, partition := range decided {
-		if isRetained(partition.After) {
+		if partition.After.Assignment.Reclaim.Orphaned() {
 			continue
 		}
 		for _, id := range partition.After.State.Replicas {
@@ -113,7 +115,17 @@ func (d document) image(up map[int32]metadata.Broker) (*metadata.Image, error) {
 	image := metadata.NewImage(d.ClusterID, metadata.ResolveCleaner(d.resource()), brokers,
 		topics).WithPolicies(d.resource())
 	image.Retained = d.set.Retained()
+	image.FormatLevel = formatLevel(d.resource())
 	return image, nil
+}
+
+// formatLevel returns the format level of the cluster: spec.formatLevel if this binary supports it.
+// No operator raises the level by itself, so that an earlier version can be used again.
+func formatLevel(cluster *v1alpha1.LogCluster) int32 {
+	if cluster == nil || cluster.Spec.FormatLevel == nil {
+		return 0
+	}
+	return min(*cluster.Spec.FormatLevel, version.FormatLevel())
 }
 
 // imageTopic returns a topic of the image. Its lists are copies, because images are immutable. A

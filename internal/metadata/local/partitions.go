@@ -41,7 +41,7 @@ func (d *document) decodeSet() error {
 // count adds the replicas of an assignment to load, or removes them if sign is -1. The replicas of
 // deleted topics do not count.
 func (d *document) count(a *partitionset.Assignment, sign int) {
-	if a == nil || a.Reclaim == partitionset.Retained {
+	if a == nil || a.Reclaim.Orphaned() {
 		return
 	}
 	for _, id := range a.Replicas {
@@ -158,7 +158,7 @@ func (d document) checkEntries() error {
 		case err != nil:
 		case entry.Assignment == nil:
 			err = errors.New("state without an assignment")
-		case isRetained(entry):
+		case entry.Assignment.Reclaim.Orphaned():
 			if exists && key.Index < t.Spec.Partitions {
 				err = errors.New("retained, but the topic exists")
 			}
@@ -170,7 +170,10 @@ func (d document) checkEntries() error {
 		default:
 			err = checkBrokers(entry, d.running())
 		}
-		if err = errors.Join(err, checkEntry(entry)); err != nil {
+		if !isRemoving(entry) { // brokers leave its ISR and its replicas one after the other
+			err = errors.Join(err, checkEntry(entry))
+		}
+		if err != nil {
 			return fmt.Errorf("partition %s: %w", key, err)
 		}
 	}

@@ -50,6 +50,7 @@ func (d *document) sync(m manifests) (faults []error, err error) {
 			faults = append(faults, &TopicFault{t.Name, err})
 		}
 	}
+	d.giveUp(m.cluster)
 	if err := d.drain(); err != nil {
 		return nil, err
 	}
@@ -152,9 +153,11 @@ func (d *document) remove(kafkaName string) bool {
 	// An earlier topic with the same name may have had more partitions, which are still retained.
 	for _, key := range d.keysOf(kafkaName) {
 		entry, _ := d.set.Get(key)
-		if t.Spec.ReclaimPolicy == v1alpha1.ReclaimDelete {
+		switch {
+		case isRemoving(entry):
+		case t.Spec.ReclaimPolicy == v1alpha1.ReclaimDelete:
 			d.removePartition(key)
-		} else if !isRetained(entry) {
+		case !isRetained(entry):
 			d.assignPartition(key, partitionset.Assignment{Replicas: entry.Placed().Replicas,
 				Tag: t.tag(), Reclaim: partitionset.Retained})
 		}

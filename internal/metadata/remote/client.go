@@ -17,8 +17,8 @@ import (
 // whether the store has executed the request.
 var errClosed = errors.New("connection to the metadata store closed")
 
-// Client implements metadata.Store, Admin, Alterer, Mover, ShutdownAnnouncer and VolumeReporter by
-// requests to a store at the other end of a connection.
+// Client implements metadata.Store, Admin, Alterer, Mover, ShutdownAnnouncer, RemovalRecorder and
+// VolumeReporter by requests to a store at the other end of a connection.
 type Client struct {
 	conn    net.Conn
 	writing sync.Mutex
@@ -210,6 +210,14 @@ func (c *Client) ChangeISR(ctx context.Context, changes []metadata.ISRChange,
 // AnnounceShutdown implements metadata.ShutdownAnnouncer.
 func (c *Client) AnnounceShutdown(ctx context.Context) error {
 	_, err := c.call(ctx, request{Op: opLeave})
+	return err
+}
+
+// RecordRemoved implements metadata.RemovalRecorder. The store identifies the broker by its
+// connection.
+func (c *Client) RecordRemoved(ctx context.Context, _ int32,
+	removed []metadata.RetainedPartition) error {
+	_, err := c.call(ctx, request{Op: opRemoved, Removed: removed})
 	return err
 }
 

@@ -168,6 +168,10 @@ func TestClientIsAStore(t *testing.T) {
 		if err := b.DeleteTopic(t.Context(), "a"); err != nil || s.Image().Topic("a") != nil {
 			t.Errorf("DeleteTopic: error %v, or the topic still exists", err)
 		}
+		if err := b.RecordRemoved(t.Context(), 0, []metadata.RetainedPartition{{Topic: "a",
+			Tag: "abcdefgh"}}); err != nil {
+			t.Errorf("a partition that is not being removed: %v", err)
+		}
 		b.stop()
 		if err := <-b.ran; err != nil {
 			t.Error(err)

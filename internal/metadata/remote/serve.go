@@ -19,6 +19,7 @@ type Backend interface {
 	metadata.Mover
 	metadata.UserAdmin
 	metadata.ShutdownAnnouncer
+	metadata.RemovalRecorder
 	metadata.VolumeReporter
 }
 
@@ -159,6 +160,8 @@ func (s *session) answer(ctx context.Context, r request) {
 		})
 	case r.Op == opLeave:
 		err = s.backend.AnnounceShutdown(ctx)
+	case r.Op == opRemoved:
+		err = s.backend.RecordRemoved(ctx, s.broker, r.Removed)
 	case r.Op == opCreate && r.Create != nil:
 		answer.Topic, err = s.backend.CreateTopic(ctx, *r.Create)
 	case r.Op == opDelete:

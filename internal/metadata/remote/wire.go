@@ -45,6 +45,7 @@ const (
 	opElect     = "electPreferred"
 	opUser      = "changeUser"
 	opScram     = "alterScram"
+	opRemoved   = "recordRemoved"
 )
 
 // request is a message of the broker. Fields that its operation does not use are absent.
@@ -65,6 +66,8 @@ type request struct {
 	Cluster *metadata.ClusterChange `json:"cluster,omitempty"`
 	Moves   []move                  `json:"moves,omitempty"`
 	Elect   []metadata.PartitionRef `json:"elect,omitempty"`
+	// Removed are the partitions of operation opRemoved.
+	Removed []metadata.RetainedPartition `json:"removed,omitempty"`
 	// Volume is the broker's last report of its volume, with opHeartbeat.
 	Volume *v1alpha1.BrokerVolume `json:"volume,omitempty"`
 }

@@ -79,46 +79,19 @@ func (d *decider) anyway() bool {
 	return d.Cluster.Annotations[v1alpha1.AnnotationDrainAnyway] == "true"
 }
 
-// capacityPercent returns how much of a disk moves may fill. At spec.storage.pressure.reject the
-// broker would refuse records.
+// capacityPercent returns how much of a disk moves may fill.
 func (d *decider) capacityPercent() int64 {
-	reject := int64(rejectPercent)
-	if p := d.Cluster.Spec.Storage.Pressure; p != nil && p.Reject != nil {
-		reject = int64(*p.Reject)
-	}
 	if d.anyway() {
-		return reject - 1
+		return rejectsAt(d.Cluster) - 1
 	}
-	return min(capacityPercent, reject-1)
-}
-
-// volume returns the volume of a broker, or nil if it was not measured.
-func (d *decider) volume(id int32) *v1alpha1.BrokerVolume {
-	for i := range d.Cluster.Status.Brokers {
-		if b := &d.Cluster.Status.Brokers[i]; b.ID == id && b.Volume != nil &&
-			b.Volume.TotalBytes > 0 {
-			return b.Volume
-		}
-	}
-	return nil
+	return maxPercent(d.Cluster)
 }
 
 // capacity returns the size of a broker's volume: the measured one if it is known.
-func (d *decider) capacity(id int32) int64 {
-	if v := d.volume(id); v != nil {
-		return v.TotalBytes
-	}
-	return d.Cluster.Spec.Storage.Size.Value()
-}
+func (d *decider) capacity(id int32) int64 { return capacity(d.Cluster, id) }
 
-// used returns the number of bytes in use on a broker's volume. The measured number includes other
-// files, but the replicas' sizes are newer.
-func (d *decider) used(id int32) int64 {
-	if v := d.volume(id); v != nil {
-		return max(d.Used[id], v.TotalBytes/100*int64(v.UsedPercent))
-	}
-	return d.Used[id]
-}
+// used returns the number of bytes in use on a broker's volume.
+func (d *decider) used(id int32) int64 { return inUse(d.Cluster, id, d.Used[id]) }
 
 // other returns the number of bytes on each broker that are not of replicas in the input, such as
 // those of retained partitions.

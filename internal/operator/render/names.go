@@ -97,12 +97,26 @@ func portKafka(cluster *v1alpha1.LogCluster) int32 {
 // The caller may modify the map.
 func Selector(cluster *v1alpha1.LogCluster) map[string]string { return selector(cluster) }
 
+// ClaimLabels returns the labels that the volume claims of all brokers have. The caller may modify
+// the map.
+func ClaimLabels() map[string]string {
+	labels := selector(&v1alpha1.LogCluster{})
+	delete(labels, labelInstance)
+	return labels
+}
+
+// ClaimCluster returns the name of the LogCluster to whose brokers a volume claim belongs.
+func ClaimCluster(claim metav1.Object) string { return claim.GetLabels()[labelInstance] }
+
+// labelInstance is the label of volume claims and pods that contains the name of the LogCluster.
+const labelInstance = "app.kubernetes.io/instance"
+
 // selector returns the labels that select the pods of a cluster's brokers. The labels must never
 // change, because the selector of a StatefulSet is immutable.
 func selector(cluster *v1alpha1.LogCluster) map[string]string {
 	return map[string]string{
 		"app.kubernetes.io/name":      "heartwood",
-		"app.kubernetes.io/instance":  cluster.Name,
+		labelInstance:                 cluster.Name,
 		"app.kubernetes.io/component": "broker",
 	}
 }

@@ -12,13 +12,13 @@ import (
 // networkPolicy renders the NetworkPolicy of the brokers. It has an effect only if the network
 // plugin of the Kubernetes cluster enforces it. It admits connections to a listener from its
 // allowFrom, by default from everywhere, and from brokers and the operator; to the HTTP port from
-// the operator, from brokers and from http.allowFrom; and to the peer port from brokers and the
-// operator. Connections from the node of a broker, such as probes, are not subject to
-// NetworkPolicies.
+// the operator, from brokers, from the console of the chart and from http.allowFrom; and to the
+// peer port from brokers and the operator. Connections from the node of a broker, such as probes,
+// are not subject to NetworkPolicies.
 func networkPolicy(cluster *v1alpha1.LogCluster, settings Settings) *networkingv1.NetworkPolicy {
 	own := []networkingv1.NetworkPolicyPeer{
 		{PodSelector: &metav1.LabelSelector{MatchLabels: selector(cluster)}},
-		operatorPeer(settings),
+		chartPeer(settings, "operator"),
 	}
 	var rules []networkingv1.NetworkPolicyIngressRule
 	for _, listener := range cluster.Spec.Listeners.OrDefault() {
@@ -31,6 +31,7 @@ func networkPolicy(cluster *v1alpha1.LogCluster, settings Settings) *networkingv
 	if cluster.Spec.Secured() {
 		rules = append(rules, ingress(v1alpha1.PeerPort, own))
 	}
+	own = append(own, chartPeer(settings, "console"))
 	if cluster.Spec.HTTP != nil {
 		own = append(own, sources(cluster.Spec.HTTP.AllowFrom)...)
 	}
@@ -57,9 +58,9 @@ func ingress(port int32,
 	}
 }
 
-// operatorPeer selects the pods of the operator. Without its namespace, it selects pods with the
-// operator's labels in all namespaces.
-func operatorPeer(settings Settings) networkingv1.NetworkPolicyPeer {
+// chartPeer selects the pods of a component of the chart, in the namespace of the operator. Without
+// this namespace, it selects pods with their labels in all namespaces.
+func chartPeer(settings Settings, component string) networkingv1.NetworkPolicyPeer {
 	namespaces := &metav1.LabelSelector{}
 	if settings.Namespace != "" {
 		namespaces.MatchLabels = map[string]string{corev1.LabelMetadataName: settings.Namespace}
@@ -67,7 +68,7 @@ func operatorPeer(settings Settings) networkingv1.NetworkPolicyPeer {
 	return networkingv1.NetworkPolicyPeer{NamespaceSelector: namespaces,
 		PodSelector: &metav1.LabelSelector{MatchLabels: map[string]string{
 			"app.kubernetes.io/name":      "heartwood",
-			"app.kubernetes.io/component": "operator",
+			"app.kubernetes.io/component": component,
 		}}}
 }
 

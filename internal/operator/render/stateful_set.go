@@ -1,8 +1,11 @@
 package render
 
 import (
+	"slices"
+
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -39,13 +42,20 @@ func statefulSet(cluster *v1alpha1.LogCluster, settings Settings) *appsv1.Statef
 	}
 }
 
+// SameClaims reports whether the claim templates of two StatefulSets request the same volumes. The
+// templates of a StatefulSet are immutable.
+func SameClaims(a, b *appsv1.StatefulSet) bool {
+	return slices.EqualFunc(a.Spec.VolumeClaimTemplates, b.Spec.VolumeClaimTemplates,
+		func(a, b corev1.PersistentVolumeClaim) bool {
+			return a.Spec.Resources.Requests.Storage().Cmp(
+				*b.Spec.Resources.Requests.Storage()) == 0 &&
+				equality.Semantic.DeepEqual(a.Spec.StorageClassName, b.Spec.StorageClassName)
+		})
+}
+
 // volumeClaim renders the claim of a broker's volume. Without a class name, Kubernetes uses its
 // default StorageClass.
 func volumeClaim(cluster *v1alpha1.LogCluster) corev1.PersistentVolumeClaim {
-	size := cluster.Spec.Storage.Size
-	if size.IsZero() {
-		size = resource.MustParse(storageSizeDefault)
-	}
 	return corev1.PersistentVolumeClaim{
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "PersistentVolumeClaim"},
 		// Templates of volume claims are immutable, so their labels must never change.
@@ -54,10 +64,18 @@ func volumeClaim(cluster *v1alpha1.LogCluster) corev1.PersistentVolumeClaim {
 			AccessModes:      []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
 			StorageClassName: cluster.Spec.Storage.ClassName,
 			Resources: corev1.VolumeResourceRequirements{
-				Requests: corev1.ResourceList{corev1.ResourceStorage: size},
+				Requests: corev1.ResourceList{corev1.ResourceStorage: VolumeSize(cluster)},
 			},
 		},
 	}
+}
+
+// VolumeSize returns the size of each broker's volume.
+func VolumeSize(cluster *v1alpha1.LogCluster) resource.Quantity {
+	if size := cluster.Spec.Storage.Size; !size.IsZero() {
+		return size
+	}
+	return resource.MustParse(storageSizeDefault)
 }
 
 // retention returns Retain unless the LogCluster explicitly specifies Delete.

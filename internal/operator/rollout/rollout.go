@@ -20,12 +20,17 @@ type Broker struct {
 	// the broker's previous pod.
 	Settling bool
 	Leaders  int // number of partitions that the broker leads
+	// Hold is what else the restart must wait for, if the broker serves.
+	Hold Hold
 }
 
 // Partition is a partition of the LogCluster.
 type Partition struct {
 	Name string // topic/index
 	placement.Stop
+	// Lend is true if the broker of the partition's only replica is not restarted before another
+	// broker has a replica; see Lend.
+	Lend bool
 }
 
 // State is the state of a LogCluster's pods and partitions.
@@ -35,6 +40,8 @@ type State struct {
 	// Observed is true if the StatefulSet controller has observed the latest spec. Otherwise the
 	// pods' templates cannot be compared with the latest one.
 	Observed bool
+	// Lends is true if partitions with one replica get a second one before their broker restarts.
+	Lends bool
 }
 
 // Phase is the phase of a rolling update.
@@ -48,18 +55,22 @@ const (
 	// Waiting means that the update continues when the broker is ready and settled, or when the
 	// partition has enough in-sync replicas.
 	Waiting
+	// Held means that all restarts wait for what Decision.Hold says.
+	Held
 )
 
 // Decision is the next step of a rolling update.
 type Decision struct {
 	Phase Phase
-	// Broker is the broker to restart, or the broker that the update waits for; -1 with Complete,
-	// and while the StatefulSet controller has not observed the latest spec.
+	// Broker is the broker to restart, or the broker that the update waits for; with Held, the next
+	// broker. It is -1 with Complete, and while the StatefulSet controller has not observed the
+	// latest spec.
 	Broker int32
 	// Partition is the partition that Broker must not leave now; "" if the update waits for
 	// another reason.
 	Partition string
 	Outdated  int // number of brokers with Updated false; 0 if Observed is false
+	Hold      Hold
 }
 
 // Next returns the next step of a rolling update.
@@ -68,7 +79,9 @@ type Decision struct {
 // template that does not start could not be replaced. Every other restart requires that
 //   - no other broker is being replaced: each pod with the latest template is ready and settled.
 //     So a template that does not start stops the update at the first broker;
-//   - every partition keeps enough in-sync replicas (placement.Stop).
+//   - every partition keeps enough in-sync replicas (placement.Stop), also one with a single
+//     replica if Partition.Lend is set;
+//   - the broker has no Hold.
 //
 // Of the brokers that may be restarted, the one that leads the fewest partitions is first, and of
 // these the one with the highest id. A partition with too few in-sync
@@ -93,7 +106,14 @@ func Next(s State) Decision {
 		decision.Phase = Complete
 		return decision
 	}
+	held := Decision{Phase: Held, Broker: -1, Outdated: len(outdated)}
 	for _, id := range outdated {
+		if hold := s.Brokers[id].Hold; hold != NoHold {
+			if held.Broker < 0 {
+				held.Broker, held.Hold = id, hold
+			}
+			continue
+		}
 		blocking := s.Blocking(id)
 		if blocking == "" {
 			return Decision{Phase: Restart, Broker: id, Outdated: len(outdated)}
@@ -102,21 +122,37 @@ func Next(s State) Decision {
 			decision.Broker, decision.Partition = id, blocking
 		}
 	}
+	if decision.Broker < 0 {
+		return held
+	}
 	return decision
 }
 
 // Blocking returns the name of the first partition that has too few in-sync replicas without a
 // broker; "" if there is none.
 func (s State) Blocking(broker int32) string {
+	name, _ := s.blocking(broker)
+	return name
+}
+
+// blocking is like Blocking. single is true if only partitions with one replica, to which another
+// one can be lent, are blocking.
+func (s State) blocking(broker int32) (name string, single bool) {
 	for i := range s.Partitions {
 		p := s.Partitions[i].Stop
+		if s.Partitions[i].Lend && len(p.Replicas) == 1 && p.Replicas[0] == broker {
+			if name == "" {
+				name, single = s.Partitions[i].Name, true
+			}
+			continue
+		}
 		p.InSync = slices.DeleteFunc(slices.Clone(p.InSync),
 			func(id int32) bool { return int(id) >= len(s.Brokers) || !s.Brokers[id].Up })
 		if !p.MayStop(broker) {
-			return s.Partitions[i].Name
+			return s.Partitions[i].Name, false
 		}
 	}
-	return ""
+	return name, single
 }
 
 // outdated returns the brokers with Updated false, in the order in which they are restarted.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 
 	"heartwood.dev/heartwood/internal/placement"
@@ -11,22 +12,24 @@ import (
 )
 
 // parse parses a text with one letter per broker. Old template: o ready, u up but not ready, O
-// neither. Latest template: n ready, m ready and settling, N not ready. The first broker leads the
+// neither, a ready and not approved, w ready and outside the window, A neither and not approved.
+// Latest template: n ready, m ready and settling, N not ready. The first broker leads the
 // fewest partitions.
 func parse(text string) []Broker {
 	var all []Broker
 	for id, c := range text {
 		all = append(all, Broker{Updated: c == 'n' || c == 'N' || c == 'm',
-			Ready: c == 'o' || c == 'n' || c == 'm', Up: c != 'O' && c != 'N',
-			Settling: c == 'm', Leaders: id})
+			Ready: strings.ContainsRune("onmaw", c), Up: !strings.ContainsRune("ONA", c),
+			Settling: c == 'm', Leaders: id,
+			Hold: map[rune]Hold{'a': Approval, 'A': Approval, 'w': OutsideWindow}[c]})
 	}
 	return all
 }
 
 // partition returns a partition of the given replicas, of which those in isr are in sync.
 func partition(minISR int, replicas, isr []int32) Partition {
-	return Partition{fmt.Sprintf("t/%v", isr),
-		placement.Stop{Replicas: replicas, InSync: isr, MinISR: minISR}}
+	return Partition{Name: fmt.Sprintf("t/%v", isr),
+		Stop: placement.Stop{Replicas: replicas, InSync: isr, MinISR: minISR}}
 }
 
 func TestNext(t *testing.T) {
@@ -36,30 +39,38 @@ func TestNext(t *testing.T) {
 		partitions []Partition
 		want       Decision
 	}{
-		"complete":                   {"nnn", nil, Decision{Complete, -1, "", 0}},
-		"complete, settling":         {"nmn", nil, Decision{Complete, -1, "", 0}},
-		"fewest leaders first":       {"ooo", nil, Decision{Restart, 0, "", 3}},
-		"next":                       {"noo", nil, Decision{Restart, 1, "", 2}},
-		"last pod not ready":         {"Nnn", nil, Decision{Waiting, 0, "", 0}},
-		"new template broken":        {"Noo", nil, Decision{Waiting, 0, "", 2}},
-		"settling":                   {"moo", nil, Decision{Waiting, 0, "", 2}},
-		"broken pod first":           {"ooO", nil, Decision{Restart, 2, "", 3}},
-		"broken pod, other settling": {"moO", nil, Decision{Restart, 2, "", 2}},
-		"all broken":                 {"OOO", nil, Decision{Restart, 0, "", 3}},
-		"unreachable node":           {"uuo", nil, Decision{Restart, 0, "", 3}},
+		"complete":                   {"nnn", nil, Decision{Complete, -1, "", 0, NoHold}},
+		"complete, settling":         {"nmn", nil, Decision{Complete, -1, "", 0, NoHold}},
+		"fewest leaders first":       {"ooo", nil, Decision{Restart, 0, "", 3, NoHold}},
+		"next":                       {"noo", nil, Decision{Restart, 1, "", 2, NoHold}},
+		"last pod not ready":         {"Nnn", nil, Decision{Waiting, 0, "", 0, NoHold}},
+		"new template broken":        {"Noo", nil, Decision{Waiting, 0, "", 2, NoHold}},
+		"settling":                   {"moo", nil, Decision{Waiting, 0, "", 2, NoHold}},
+		"broken pod first":           {"ooO", nil, Decision{Restart, 2, "", 3, NoHold}},
+		"broken pod, other settling": {"moO", nil, Decision{Restart, 2, "", 2, NoHold}},
+		"all broken":                 {"OOO", nil, Decision{Restart, 0, "", 3, NoHold}},
+		"unreachable node":           {"uuo", nil, Decision{Restart, 0, "", 3, NoHold}},
 		"in sync": {"ooo", []Partition{partition(2, three, three)},
-			Decision{Restart, 0, "", 3}},
+			Decision{Restart, 0, "", 3, NoHold}},
 		"a partition delays its brokers only": {"ooo",
 			[]Partition{partition(2, []int32{0, 1}, []int32{0})},
-			Decision{Restart, 2, "", 3}},
+			Decision{Restart, 2, "", 3, NoHold}},
 		"under-replicated, enough in sync": {"ooo", []Partition{partition(1, three, []int32{1, 2})},
-			Decision{Restart, 0, "", 3}},
+			Decision{Restart, 0, "", 3, NoHold}},
 		"too few in sync": {"ooo", []Partition{partition(2, three, []int32{1, 2})},
-			Decision{Restart, 0, "", 3}},
+			Decision{Restart, 0, "", 3, NoHold}},
 		"blocked": {"noo", []Partition{partition(2, three, []int32{1, 2})},
-			Decision{Waiting, 1, "t/[1 2]", 2}},
+			Decision{Waiting, 1, "t/[1 2]", 2, NoHold}},
 		"a member that is down does not count": {"noN",
-			[]Partition{partition(1, three, []int32{1, 2})}, Decision{Waiting, 2, "", 1}},
+			[]Partition{partition(1, three, []int32{1, 2})}, Decision{Waiting, 2, "", 1, NoHold}},
+		"not approved":                    {"aaa", nil, Decision{Held, 0, "", 3, Approval}},
+		"outside the window":              {"nww", nil, Decision{Held, 1, "", 2, OutsideWindow}},
+		"not approved, requested restart": {"aao", nil, Decision{Restart, 2, "", 3, NoHold}},
+		"not approved, broken":            {"aAa", nil, Decision{Restart, 1, "", 3, NoHold}},
+		"not approved, other broken":      {"aNa", nil, Decision{Waiting, 1, "", 2, NoHold}},
+		"not approved, requested restart blocked": {"aao",
+			[]Partition{partition(3, three, three), partition(2, three, []int32{1, 2})},
+			Decision{Waiting, 2, "t/[1 2]", 3, NoHold}},
 	} {
 		state := State{Brokers: parse(c.brokers), Partitions: c.partitions, Observed: true}
 		if got := Next(state); got != c.want {
@@ -144,6 +155,22 @@ func TestRollingUpdateKeepsPartitionsAvailable(t *testing.T) {
 		}
 		if !done {
 			t.Fatalf("seed %d: the update did not complete: %+v", seed, s.state)
+		}
+	}
+}
+
+func TestHold(t *testing.T) {
+	for terms, want := range map[Terms]Hold{
+		{Approved: true, Inside: true}: NoHold,
+		{Approved: true}:               OutsideWindow,
+		{Inside: true}:                 Approval,
+		{}:                             Approval,
+	} {
+		if got := terms.Hold(false); got != want {
+			t.Errorf("%+v: got %v, want %v", terms, got, want)
+		}
+		if got := terms.Hold(true); got != NoHold {
+			t.Errorf("%+v, requested: got %v", terms, got)
 		}
 	}
 }

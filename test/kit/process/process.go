@@ -41,13 +41,27 @@ func Main(m *testing.M) int {
 		}
 		defer os.RemoveAll(dir)
 		binary = filepath.Join(dir, "heartwood")
-		build := exec.Command("go", "build", "-o", binary, "../../cmd/heartwood")
-		build.Env = append(os.Environ(), "CGO_ENABLED=0")
-		if out, err := build.CombinedOutput(); err != nil {
-			panic("build the binary: " + err.Error() + "\n" + string(out))
+		if err := Build(binary, ""); err != nil {
+			panic(err)
 		}
 	}
 	return m.Run()
+}
+
+// Build builds the binary with flags of the linker.
+func Build(path, linkerFlags string) error {
+	build := exec.Command("go", "build", "-o", path, "-ldflags", linkerFlags, "../../cmd/heartwood")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		return fmt.Errorf("build the binary: %w: %s", err, out)
+	}
+	return nil
+}
+
+// StartBinary is Start with another binary.
+func StartBinary(t *testing.T, path string, args ...string) *Process {
+	t.Helper()
+	return run(t, exec.Command(path, args...))
 }
 
 // Setup contains the directories and addresses that the processes of one cluster share.

@@ -1,0 +1,21 @@
+package report
+
+// RetainedLogs is the response of GET /api/v1/retained: the retained logs on the disks of the
+// brokers of the process.
+type RetainedLogs struct {
+	Logs []RetainedLog `json:"logs"`
+}
+
+// RetainedLog is the log of a partition of a deleted topic, or of a replica that was moved away
+// before another one was known to be complete.
+type RetainedLog struct {
+	Broker    int32  `json:"broker"`
+	Topic     string `json:"topic"` // name in Kafka
+	TopicID   string `json:"topicId"`
+	Partition int32  `json:"partition"`
+	SizeBytes int64  `json:"sizeBytes"`
+	// Offsets is the number of offsets from the log start offset to the high watermark. A compacted
+	// log has fewer records.
+	Offsets  int64   `json:"offsets"`
+	Released float64 `json:"released"` // when the log was released, in Unix seconds
+}

@@ -1,0 +1,42 @@
+package v1alpha1
+
+import "testing"
+
+func TestLeaseVolumeLost(t *testing.T) {
+	for _, test := range []struct {
+		registered, consent, directory string
+		lost                           bool
+	}{
+		{"", "", "a", false}, // the first start
+		{"a", "", "a", false},
+		{"a", "", "b", true},
+		{"a", "claim", "b", true}, // the operator has not seen b yet
+		{"a", "claim b", "b", false},
+		{"a", "claim b", "c", true},
+		{"a", "claim a", "b", true}, // was used before
+	} {
+		annotations := map[string]string{AnnotationDirectory: test.registered,
+			AnnotationVolumeConsent: test.consent}
+		if got := LeaseVolumeLost(annotations, test.directory); got != test.lost {
+			t.Errorf("%+v: got %v", test, got)
+		}
+	}
+}
+
+func TestVolumeConsentRoundTrip(t *testing.T) {
+	for _, consent := range []VolumeConsent{{}, {Claim: "claim"}, {Claim: "claim", Directory: "d"}} {
+		if got := ParseVolumeConsent(consent.String()); got != consent {
+			t.Errorf("%+v became %+v", consent, got)
+		}
+	}
+}
+
+func TestReplacedClaimIsThatOfThePresentDirectory(t *testing.T) {
+	for consent, want := range map[string]string{"": "", "claim": "", "claim a": "claim",
+		"claim b": ""} {
+		if got := LeaseReplacedClaim(map[string]string{AnnotationDirectory: "a",
+			AnnotationVolumeConsent: consent}); got != want {
+			t.Errorf("consent %q: got %q, want %q", consent, got, want)
+		}
+	}
+}

@@ -1,0 +1,104 @@
+package main
+
+import (
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+)
+
+// Values of --auth.
+const (
+	authNone       = "none"
+	authKubernetes = "kubernetes"
+)
+
+func (f *consoleFlags) add(cmd *cobra.Command) {
+	f.addresses.add(cmd)
+	set := cmd.Flags()
+	set.StringSliceVar(&f.bootstrap, "bootstrap", nil,
+		"`HOST:PORT,...` of the brokers' Kafka listeners; without it, messages, groups and settings "+
+			"are not shown")
+	set.StringVar(&f.userDir, "user-dir", "", "`DIR` with the keys of the Secret of a LogUser "+
+		"as files, for listeners with authentication; --bootstrap is then optional")
+	set.StringVar(&f.auth, "auth", authNone, "`MODE` in which users are authenticated: none, or "+
+		"kubernetes by tokens")
+	set.StringVar(&f.cluster, "logcluster", "", "`NAMESPACE/NAME` of the LogCluster, with "+
+		"--auth=kubernetes: the permissions of users refer to it")
+	set.Var(address(&f.listen, "127.0.0.1:9645"), "http", "`HOST:PORT` of the console")
+	set.StringVar(&f.certificate, "tls-cert", "", "`FILE` with the certificate of the console, "+
+		"which then serves HTTPS; it is read again for each connection")
+	set.StringVar(&f.key, "tls-key", "", "`FILE` with the key of --tls-cert")
+	set.StringVar(&f.options.Cluster, "name", "", "`NAME` of the cluster, shown on each page")
+	set.StringSliceVar(&f.hosts, "allow-host", nil,
+		"`NAME,...` under which browsers open the console, besides localhost and addresses")
+	set.StringVar(&f.options.PathPrefix, "path-prefix", "",
+		"`PATH` below which a proxy serves the console, if the proxy does not remove it")
+	set.BoolVar(&f.kubernetes, "kubernetes", false, "serve the LogClusters of the Kubernetes "+
+		"cluster in which the console runs")
+	set.StringSliceVar(&f.namespaces, "namespaces", nil, "`NAMESPACES` of LogClusters, with "+
+		"--kubernetes (default: all)")
+	set.StringVar(&f.serviceAccount, "service-account", "", "`NAMESPACE/NAME` of the console's "+
+		"ServiceAccount, with --kubernetes: its tokens are sent to secured LogClusters")
+	set.StringVar(&f.logUser, "log-user", "", "`NAME` of a LogUser, with --kubernetes: its Secret "+
+		"is used for listeners that accept no tokens of ServiceAccounts")
+}
+
+// check reports flags that do not fit.
+func (f *consoleFlags) check(cmd *cobra.Command) error {
+	if p := f.options.PathPrefix; p != "" && !strings.HasPrefix(p, "/") {
+		return misused(cmd, fmt.Errorf("invalid argument %q for --path-prefix: begin with /", p))
+	}
+	if f.auth != authNone && f.auth != authKubernetes {
+		return misused(cmd, fmt.Errorf("invalid argument %q for --auth: give none or kubernetes",
+			f.auth))
+	}
+	if (f.certificate == "") != (f.key == "") {
+		return misused(cmd, errors.New("give both --tls-cert and --tls-key"))
+	}
+	for _, name := range map[bool][]string{
+		true:  {"address", "bootstrap", "user-dir", "logcluster", "ca-file", "token-file", "certificates"},
+		false: {"namespaces", "service-account", "log-user"},
+	}[f.kubernetes] {
+		if cmd.Flags().Changed(name) {
+			with := map[bool]string{true: "without", false: "with"}[f.kubernetes]
+			return misused(cmd, fmt.Errorf("flag --%s is used %s --kubernetes only", name, with))
+		}
+	}
+	if f.kubernetes {
+		return f.required(cmd, "service-account", f.serviceAccount)
+	}
+	if f.auth == authKubernetes {
+		return f.required(cmd, "logcluster", f.cluster)
+	}
+	return nil
+}
+
+// required reports a flag whose value is not NAMESPACE/NAME.
+func (f *consoleFlags) required(cmd *cobra.Command, flag, value string) error {
+	if _, _, ok := namespaced(value); !ok {
+		return misused(cmd, fmt.Errorf("invalid argument %q for --%s: give NAMESPACE/NAME", value,
+			flag))
+	}
+	return nil
+}
+
+// namespaced parses NAMESPACE/NAME.
+func namespaced(text string) (namespace, name string, ok bool) {
+	namespace, name, ok = strings.Cut(text, "/")
+	return namespace, name, ok && namespace != "" && name != "" && !strings.Contains(name, "/")
+}
+
+// tls returns the configuration of the console's port.
+func (f *consoleFlags) tls() *tls.Config {
+	return &tls.Config{MinVersion: tls.VersionTLS12,
+		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+			pair, err := tls.LoadX509KeyPair(f.certificate, f.key)
+			if err != nil {
+				return nil, fmt.Errorf("read the certificate of the console: %w", err)
+			}
+			return &pair, nil
+		}}
+}

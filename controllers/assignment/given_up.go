@@ -1,0 +1,91 @@
+package assignment
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+
+	"heartwood.dev/heartwood/api/v1alpha1"
+	"heartwood.dev/heartwood/internal/partitionset"
+)
+
+// givenUpChanged selects changes of the consents to the removal of retained records.
+var givenUpChanged = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+	return e.ObjectOld.GetAnnotations()[v1alpha1.AnnotationRemoveRetained] !=
+		e.ObjectNew.GetAnnotations()[v1alpha1.AnnotationRemoveRetained]
+}}
+
+// settle removes from a LogCluster the consents of which no partition is retained any more. Before
+// that, their removal has begun, which the entries state from then on; or there was nothing to
+// remove, which an event reports.
+func (r *Reconciler) settle(ctx context.Context, in input) error {
+	if in.cluster == nil || !in.cluster.DeletionTimestamp.IsZero() {
+		return nil
+	}
+	all := in.cluster.GivenUp()
+	left := slices.DeleteFunc(slices.Clone(all), func(g v1alpha1.GivenUp) bool {
+		return in.outcome(g) != waiting
+	})
+	if len(left) == len(all) {
+		return nil
+	}
+	next := in.cluster.DeepCopy()
+	words := make([]string, len(left))
+	for i, g := range left {
+		words[i] = g.String()
+	}
+	next.Annotations[v1alpha1.AnnotationRemoveRetained] = strings.Join(words, " ")
+	if len(left) == 0 {
+		delete(next.Annotations, v1alpha1.AnnotationRemoveRetained)
+	}
+	// A consent that is given meanwhile is kept: the patch then fails with a conflict.
+	if err := r.Patch(ctx, next, client.MergeFromWithOptions(in.cluster,
+		client.MergeFromWithOptimisticLock{})); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("remove annotation %s: %w", v1alpha1.AnnotationRemoveRetained, err)
+	}
+	for _, g := range all {
+		switch in.outcome(g) {
+		case began:
+			r.Events.Normal(next, v1alpha1.EventRemovingRetained, "RemoveRetained",
+				"The brokers delete the retained records of the deleted topic %.249q, id %.8s.", g.Topic,
+				g.ID)
+		case kept:
+			r.Events.Warning(next, v1alpha1.EventRetainedKept, "RemoveRetained",
+				"The annotation %s contained %.258q, but no such records are retained, or the Topic "+
+					"exists again. Nothing was removed.", v1alpha1.AnnotationRemoveRetained, g.String())
+		}
+	}
+	return nil
+}
+
+// Outcomes of a consent.
+const (
+	waiting = iota // partitions are retained, or not marked as retained yet
+	began          // all partitions are being removed
+	kept           // there is nothing to remove
+)
+
+// outcome returns the outcome of a consent before this pass.
+func (in input) outcome(g v1alpha1.GivenUp) int {
+	removing, others := false, false
+	for key, entry := range in.sets.All() {
+		if a := entry.Assignment; a != nil && key.Topic == g.Topic && a.Tag == g.ID {
+			removing = removing || a.Reclaim == partitionset.Remove
+			others = others || a.Reclaim != partitionset.Remove
+		}
+	}
+	exists := slices.ContainsFunc(in.topics,
+		func(topic *v1alpha1.Topic) bool { return topic.Name == g.Topic })
+	switch {
+	case others && (removing || !exists):
+		return waiting
+	case removing:
+		return began
+	}
+	return kept
+}

@@ -1,0 +1,153 @@
+package assignment
+
+import (
+	"maps"
+	"slices"
+	"testing"
+
+	"heartwood.dev/heartwood/api/v1alpha1"
+	"heartwood.dev/heartwood/controllers/sets"
+	"heartwood.dev/heartwood/internal/partitionset"
+)
+
+// giveUp consents to the removal of the records of a topic.
+func (w *world) giveUp(topic *v1alpha1.Topic) v1alpha1.GivenUp {
+	g := v1alpha1.GivenUp{Topic: topic.Name, ID: sets.Tag(topic.UID)}
+	w.in.cluster.Annotations = map[string]string{v1alpha1.AnnotationRemoveRetained: g.String()}
+	return g
+}
+
+// removed reports that a broker has removed the records of a partition.
+func (w *world) removed(topic *v1alpha1.Topic, index, broker int32) {
+	key := partitionset.Key{Topic: topic.Name, Index: index}
+	set, _ := w.in.sets.Of(key)
+	set.RemovedFrom(key, sets.Tag(topic.UID), broker)
+}
+
+// retainedTopic returns a deleted Topic with two partitions, of which only the first had a leader.
+func retainedTopic(w *world) *v1alpha1.Topic {
+	topic := w.topic("orders", 2, 1)
+	topic.Spec.InitialReplicas = []v1alpha1.InitialReplicas{{Partition: 0, Replicas: []int32{0}},
+		{Partition: 1, Replicas: []int32{1}}}
+	w.pass()
+	w.lead("orders", 0)
+	w.delete(topic)
+	w.pass()
+	return topic
+}
+
+// TestRetainedRecordsAreRemovedWithConsent: the entry of a partition is removed after its last
+// replica has reported the removal; that of a partition without a state at once.
+func TestRetainedRecordsAreRemovedWithConsent(t *testing.T) {
+	w := newWorld(3, 4)
+	topic := retainedTopic(w)
+	w.expect(t, map[string]string{"orders/0": "0 retained", "orders/1": "1 retained"})
+	g := w.giveUp(topic)
+	if got := w.in.outcome(g); got != waiting {
+		t.Errorf("outcome %d before the pass, want waiting", got)
+	}
+	w.pass()
+	if got := w.in.outcome(g); got != began {
+		t.Errorf("outcome %d after the pass, want began", got)
+	}
+	w.pass()
+	w.expect(t, map[string]string{"orders/0": "0 remove"})
+	w.removed(topic, 0, 2)
+	w.expect(t, map[string]string{"orders/0": "0 remove"})
+	w.removed(topic, 0, 0)
+	w.pass()
+	w.expect(t, map[string]string{})
+}
+
+// TestConsentIsForOneTopicID: a consent for another topic id, and one for a Topic that was created
+// again, remove nothing.
+func TestConsentIsForOneTopicID(t *testing.T) {
+	w := newWorld(3, 4)
+	topic := retainedTopic(w)
+	g := w.giveUp(topic)
+	for _, text := range []string{"orders=aaaaaaaa", "orders", "other=" + g.ID, "="} {
+		w.in.cluster.Annotations[v1alpha1.AnnotationRemoveRetained] = text
+		w.expect(t, map[string]string{"orders/0": "0 retained", "orders/1": "1 retained"})
+		if got := w.in.outcome(w.in.cluster.GivenUp()[0]); got != kept {
+			t.Errorf("%q: outcome %d, want kept", text, got)
+		}
+	}
+	w.giveUp(topic)
+	w.topic("orders", 1, 1) // has the first partition only
+	if got := w.in.outcome(g); got != kept {
+		t.Errorf("the Topic exists again: outcome %d, want kept", got)
+	}
+	for range 3 {
+		w.pass()
+	}
+	w.expect(t, map[string]string{"orders/0": "0", "orders/1": "1 retained"})
+}
+
+// TestNewTopicWaitsForTheRemoval: a Topic that is created after the removal has begun gets new
+// partitions, once no broker has the old records; also a partition whose removal had not begun.
+func TestNewTopicWaitsForTheRemoval(t *testing.T) {
+	w := newWorld(3, 4)
+	topic := retainedTopic(w)
+	key := partitionset.Key{Topic: "orders"}
+	set, _ := w.in.sets.Of(key)
+	given := *w.in.sets.Get(key).Assignment
+	given.Reclaim = partitionset.Remove
+	set.Assign(key, given) // the write of the other partition's set has failed
+	again := w.topic("orders", 2, 1)
+	for range 3 {
+		w.pass()
+	}
+	texts := w.texts()
+	if len(texts) != 2 || texts["orders/0"] != "0 remove" || texts["orders/1"] == "1 retained" {
+		t.Errorf("got %v, want partition 1 new and partition 0 waiting", texts)
+	}
+	if e := w.in.sets.Get(partitionset.Key{Topic: "orders", Index: 1}); e.Assignment.Tag !=
+		sets.Tag(again.UID) {
+		t.Errorf("partition 1: %+v", e.Assignment)
+	}
+	w.removed(topic, 0, 0)
+	for range 2 {
+		w.pass()
+	}
+	e := w.in.sets.Get(key)
+	if e.State != nil || e.Assignment == nil || e.Assignment.Tag != sets.Tag(again.UID) {
+		t.Errorf("partition 0: %+v, want it new", e)
+	}
+}
+
+// TestRemovedBrokersAreNotAwaited: nobody waits for a replica on a broker that the LogCluster does
+// not have any more.
+func TestRemovedBrokersAreNotAwaited(t *testing.T) {
+	w := newWorld(3, 1)
+	topic := w.topic("orders", 1, 1)
+	topic.Spec.InitialReplicas = []v1alpha1.InitialReplicas{{Partition: 0, Replicas: []int32{2}}}
+	w.pass()
+	w.lead("orders", 0)
+	w.delete(topic)
+	w.pass()
+	w.giveUp(topic)
+	w.pass()
+	w.expect(t, map[string]string{"orders/0": "2 remove"})
+	w.in.cluster.Spec.Brokers = 2
+	for range 3 {
+		w.pass()
+	}
+	w.expect(t, map[string]string{})
+}
+
+// TestBegunRemovalIsRecognized: only the first change of a deleted topic begins a removal; it is
+// verified against the API server.
+func TestBegunRemovalIsRecognized(t *testing.T) {
+	w := newWorld(3, 4)
+	topic := retainedTopic(w)
+	g := w.giveUp(topic)
+	p := newPlan(w.in)
+	if len(p.assign) != 2 || !p.begins(p.assign[0]) || !p.begins(p.assign[1]) {
+		t.Errorf("%+v, want two changes that begin a removal", p.assign)
+	}
+	p.begun = maps.Clone(p.begun)
+	p.begun[g] = true
+	if slices.ContainsFunc(p.assign, p.begins) {
+		t.Error("the removal begins twice")
+	}
+}

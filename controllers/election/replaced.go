@@ -1,0 +1,60 @@
+package election
+
+import (
+	"context"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"heartwood.dev/heartwood/api/v1alpha1"
+	"heartwood.dev/heartwood/controllers/brokerstate"
+	"heartwood.dev/heartwood/internal/partitionset"
+	"heartwood.dev/heartwood/internal/placement"
+)
+
+// gatherReplaced translates consents to the loss of records that name the claim of a lost volume:
+// it replaces them with the directory id of the volume with which the broker has continued. The
+// consent precedes this directory, because the volume is replaced only after it.
+func (r *Reconciler) gatherReplaced(ctx context.Context, object *v1alpha1.PartitionSet,
+	set *partitionset.Set, b *ballot) error {
+	var replaced map[string]string // directory id by UID
+	for name, topic := range b.Topics {
+		for partition, consent := range topic.AcceptedDataLoss {
+			entry, _ := set.Get(partitionset.Key{Topic: name, Index: partition})
+			if entry.State == nil {
+				continue // in another set, or not elected yet
+			}
+			if replaced == nil {
+				var err error
+				if replaced, err = r.replacedClaims(ctx, object, b); err != nil {
+					return err
+				}
+			}
+			if directory := replaced[placement.ConsentedID(consent,
+				entry.State.LeaderEpoch)]; directory != "" {
+				topic.AcceptedDataLoss[partition] = directory
+			}
+		}
+	}
+	return nil
+}
+
+// replacedClaims returns, by the UIDs of claims of lost volumes, the directory ids of the volumes
+// that have replaced them.
+func (r *Reconciler) replacedClaims(ctx context.Context, object *v1alpha1.PartitionSet,
+	b *ballot) (map[string]string, error) {
+	replaced := map[string]string{}
+	for id := range b.Brokers {
+		lease, err := brokerstate.GetLease(ctx, r.Client, types.NamespacedName{
+			Namespace: object.Namespace, Name: v1alpha1.BrokerLeaseName(object.Spec.Cluster, id)})
+		if err != nil {
+			return nil, err
+		}
+		if lease == nil {
+			continue
+		}
+		if claim := v1alpha1.LeaseReplacedClaim(lease.Annotations); claim != "" {
+			replaced[claim] = lease.Annotations[v1alpha1.AnnotationDirectory]
+		}
+	}
+	return replaced, nil
+}

@@ -1,0 +1,182 @@
+package controllers
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync/atomic"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"heartwood.dev/heartwood/api/report"
+	"heartwood.dev/heartwood/api/v1alpha1"
+	"heartwood.dev/heartwood/internal/operator/render"
+	"heartwood.dev/heartwood/internal/partitionset"
+	"heartwood.dev/heartwood/internal/placement"
+)
+
+var _ = Describe("A rolling update with a partition of one replica", func() {
+	var f *fixture
+	var home, other int32
+	BeforeEach(func() {
+		f = newFixture()
+		holder := &atomic.Int32{}
+		// each server acts as a broker
+		for id := range int32(2) {
+			server := httptest.NewServer(http.HandlerFunc(func(out http.ResponseWriter,
+				request *http.Request) {
+				if strings.HasPrefix(request.URL.Path, "/api/v1/may-stop/") {
+					_ = json.NewEncoder(out).Encode(report.MayStop{MayStop: true})
+					return
+				}
+				// the home of the partition has 1 MiB of it, and the other broker none yet
+				answer := report.Partitions{}
+				if id == holder.Load() {
+					answer.Partitions = []report.Partition{{Broker: id, Topic: "orders", Partition: 0,
+						SizeBytes: 1 << 20}}
+				}
+				_ = json.NewEncoder(out).Encode(answer)
+			}))
+			DeferCleanup(server.Close)
+			hosts.set(render.HTTPAddress("main", f.namespace, id), server.Listener.Addr().String())
+			f.renew(id, "broker", 1, diskOf(id), validThroughout)
+		}
+		f.cluster(2)
+		change(f, "main", &v1alpha1.LogCluster{}, func(cluster *v1alpha1.LogCluster) {
+			cluster.Spec.Rollout = &v1alpha1.Rollout{SingleReplica: v1alpha1.SingleReplicaMove}
+		})
+		f.topic("orders", func(spec *v1alpha1.TopicSpec) {
+			spec.Partitions, spec.Replicas = 1, new(int32(1))
+		})
+		f.revision("first")
+		for id := range int32(2) {
+			f.brokerPod(id, "first")
+		}
+		f.serve("orders/0")
+		f.expectRollout(v1alpha1.ReasonComplete)
+		home = f.state(Default, "orders/0").Leader
+		other = 1 - home
+		holder.Store(home)
+	})
+	assigned := func(want ...int32) {
+		GinkgoHelper()
+		Eventually(func(g Gomega) {
+			entry := f.entry(g, "orders/0")
+			g.Expect(entry.Assignment.Replicas).To(Equal(want))
+			g.Expect(entry.Lent).To(Equal(len(want) == 2))
+			g.Expect(get(g, f, "main",
+				&v1alpha1.LogCluster{}).Status.LentReplicas).To(BeEquivalentTo(len(want) - 1))
+		}).Should(Succeed())
+	}
+	// until the home of the partition is the only broker with an outdated pod
+	onlyHomeLeft := func() {
+		GinkgoHelper()
+		f.revision("second")
+		f.expectPods(home)
+		f.brokerPod(other, "second")
+	}
+
+	It("lends a replica before the restart, and takes it back afterwards", func() {
+		onlyHomeLeft()
+		assigned(home, other)
+		f.expectEvent("main", "Normal", v1alpha1.EventReplicasLent)
+		f.expectRollout(v1alpha1.ReasonWaiting, "other brokers copy 1 partitions", "1024 KiB left")
+		Consistently(func(g Gomega) { // several steps of the update
+			g.Expect(f.entry(g, "orders/0").Assignment.Replicas).To(HaveLen(2))
+			g.Expect(get(g, f, "main", &v1alpha1.LogCluster{}).Status.ReadyBrokers).To(
+				BeEquivalentTo(2))
+		}, "6s").Should(Succeed())
+
+		By("restarting the broker when the lent replica is in sync")
+		f.isr("orders/0", home, other)
+		f.expectPods(other)
+		f.renew(home, "", 1, diskOf(home), validThroughout) // it has stopped
+		Eventually(func(g Gomega) {
+			g.Expect(f.state(g, "orders/0").Leader).To(Equal(other))
+		}).Should(Succeed())
+		f.expectRollout(v1alpha1.ReasonWaiting, "is not ready")
+		assigned(home, other)
+
+		By("taking it back when the broker is ready and in sync")
+		f.renew(home, "broker", 2, diskOf(home), validThroughout)
+		f.brokerPod(home, "second")
+		assigned(home)
+		f.expectEvent("main", "Normal", v1alpha1.EventReplicasReturned)
+		Consistently(func(g Gomega) { // its log is not complete yet
+			g.Expect(f.state(g, "orders/0").Leader).To(Equal(other))
+		}, "500ms").Should(Succeed())
+		f.putState("orders/0", func(_ Gomega, state *partitionset.State) {
+			state.ISR = append(slices.Clone(state.ISR),
+				placement.InSyncReplica{Broker: home, Epoch: 2, Directory: diskOf(home)})
+		})
+		Eventually(func(g Gomega) {
+			state := f.state(g, "orders/0")
+			g.Expect(state.Leader).To(Equal(home))
+			g.Expect(state.Replicas).To(Equal([]int32{home}))
+		}).Should(Succeed())
+		f.expectRollout(v1alpha1.ReasonComplete)
+	})
+
+	It("takes the replica back when the update is taken back", func() {
+		onlyHomeLeft()
+		assigned(home, other)
+		f.revision("first")
+		f.expectPods(home) // of the first revision; the other one gets it again
+		f.brokerPod(other, "first")
+		assigned(home)
+		Eventually(func(g Gomega) {
+			state := f.state(g, "orders/0")
+			g.Expect(state.Leader).To(Equal(home))
+			g.Expect(state.Replicas).To(Equal([]int32{home}))
+		}).Should(Succeed())
+		f.expectRollout(v1alpha1.ReasonComplete)
+	})
+
+	It("begins no loan while it is paused, or no broker may receive replicas", func() {
+		change(f, "main", &v1alpha1.LogCluster{}, func(cluster *v1alpha1.LogCluster) {
+			cluster.Spec.Cordoned = []int32{0, 1}
+		})
+		onlyHomeLeft()
+		f.expectRollout(v1alpha1.ReasonWaiting, "no other broker is up and may get one",
+			"set spec.rollout.singleReplica to Accept")
+		change(f, "main", &v1alpha1.LogCluster{}, func(cluster *v1alpha1.LogCluster) {
+			cluster.Annotations = map[string]string{v1alpha1.AnnotationPaused: "true"}
+			cluster.Spec.Cordoned = nil
+		})
+		f.expectRollout(v1alpha1.ReasonPaused)
+		Consistently(func(g Gomega) {
+			g.Expect(f.entry(g, "orders/0").Assignment.Replicas).To(HaveLen(1))
+		}, "6s").Should(Succeed())
+		change(f, "main", &v1alpha1.LogCluster{}, func(cluster *v1alpha1.LogCluster) {
+			cluster.Annotations = nil
+		})
+		assigned(home, other)
+
+		By("accepting that the partition is unavailable")
+		change(f, "main", &v1alpha1.LogCluster{}, func(cluster *v1alpha1.LogCluster) {
+			cluster.Spec.Rollout.SingleReplica = v1alpha1.SingleReplicaAccept
+		})
+		assigned(home)
+		f.expectPods(other)
+	})
+
+	It("leaves the replica to a Topic that needs it now", func() {
+		onlyHomeLeft()
+		assigned(home, other)
+		change(f, "orders", &v1alpha1.Topic{}, func(topic *v1alpha1.Topic) {
+			topic.Spec.Replicas = new(int32(2))
+		})
+		Eventually(func(g Gomega) {
+			entry := f.entry(g, "orders/0")
+			g.Expect(entry.Assignment.Replicas).To(Equal([]int32{home, other}))
+			g.Expect(entry.Lent).To(BeFalse())
+		}).Should(Succeed())
+		f.isr("orders/0", home, other)
+		f.expectPods(other)
+		g := NewWithT(GinkgoT())
+		g.Expect(f.state(g, "orders/0").Leader).NotTo(Equal(placement.NoLeader))
+	})
+})

@@ -1,0 +1,220 @@
+package logcluster
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"heartwood.dev/heartwood/api/v1alpha1"
+	"heartwood.dev/heartwood/internal/operator/claims"
+	"heartwood.dev/heartwood/internal/operator/render"
+)
+
+// +kubebuilder:rbac:groups="",resources=persistentvolumeclaims,verbs=get;list;watch;patch;delete
+// +kubebuilder:rbac:groups=storage.k8s.io,resources=storageclasses,verbs=get
+
+// ofClaim maps the volume claim of a broker to its LogCluster.
+func ofClaim(_ context.Context, claim client.Object) []reconcile.Request {
+	cluster, _, ok := v1alpha1.ParseVolumeClaimName(claim.GetName())
+	if !ok {
+		return nil
+	}
+	return []reconcile.Request{{NamespacedName: types.NamespacedName{
+		Namespace: claim.GetNamespace(), Name: cluster}}}
+}
+
+// growClaims raises the requested size of the volume claims that request less than
+// spec.storage.size, and returns the state of all claims. It needs nothing of the cluster but its
+// spec, and precedes everything else: a full volume must be able to grow while nothing else works.
+// A refusal is part of the result; the error is that of reading the cache.
+func (r *Reconciler) growClaims(ctx context.Context,
+	cluster *v1alpha1.LogCluster) (claims.State, []corev1.PersistentVolumeClaim, error) {
+	state := claims.State{Size: render.VolumeSize(cluster), Refusals: map[int32]claims.Refusal{}}
+	objects, err := r.claimsOf(ctx, cluster)
+	if err != nil {
+		return state, nil, err
+	}
+	for i := range objects {
+		claim := observeClaim(&objects[i])
+		class := cluster.Spec.Storage.ClassName
+		claim.Replaced = class != nil && claim.Class != *class
+		if claim.Growable(state.Size) && !cluster.Paused() {
+			switch refusal := r.grow(ctx, &objects[i], claim, state.Size); {
+			case refusal == nil:
+				claim.Requested = state.Size
+			case !refusal.ByClass || !claim.Replaced: // its successor has the size
+				state.Refusals[claim.Broker] = *refusal
+			}
+		}
+		state.Claims = append(state.Claims, claim)
+	}
+	return state, objects, nil
+}
+
+// claimsOf returns the volume claims of the brokers that run or are to run, by broker id. Those of
+// brokers that were removed are left alone until the brokers return.
+func (r *Reconciler) claimsOf(ctx context.Context,
+	cluster *v1alpha1.LogCluster) ([]corev1.PersistentVolumeClaim, error) {
+	running, brokers := cluster.Spec.Brokers, &appsv1.StatefulSet{}
+	name := types.NamespacedName{Namespace: cluster.Namespace,
+		Name: render.BrokersName(cluster.Name)}
+	if err := r.Get(ctx, name, brokers); client.IgnoreNotFound(err) != nil {
+		return nil, fmt.Errorf("get the brokers' StatefulSet: %w", err)
+	} else if err == nil && brokers.Spec.Replicas != nil {
+		running = max(running, *brokers.Spec.Replicas)
+	}
+	list := &corev1.PersistentVolumeClaimList{}
+	if err := r.List(ctx, list, client.InNamespace(cluster.Namespace),
+		client.MatchingLabels(render.Selector(cluster))); err != nil {
+		return nil, fmt.Errorf("list volume claims: %w", err)
+	}
+	objects := slices.DeleteFunc(list.Items, func(claim corev1.PersistentVolumeClaim) bool {
+		of, id, ok := v1alpha1.ParseVolumeClaimName(claim.Name)
+		return !ok || of != cluster.Name || id >= running || claim.DeletionTimestamp != nil
+	})
+	slices.SortFunc(objects, func(a, b corev1.PersistentVolumeClaim) int {
+		_, idA, _ := v1alpha1.ParseVolumeClaimName(a.Name)
+		_, idB, _ := v1alpha1.ParseVolumeClaimName(b.Name)
+		return int(idA) - int(idB)
+	})
+	return objects, nil
+}
+
+// observeClaim returns what package claims needs of a claim.
+func observeClaim(object *corev1.PersistentVolumeClaim) claims.Claim {
+	_, id, _ := v1alpha1.ParseVolumeClaimName(object.Name)
+	claim := claims.Claim{Broker: id, Name: object.Name,
+		Bound:     object.Status.Phase == corev1.ClaimBound,
+		Requested: *object.Spec.Resources.Requests.Storage(),
+		Capacity:  *object.Status.Capacity.Storage()}
+	if object.Spec.StorageClassName != nil {
+		claim.Class = *object.Spec.StorageClassName
+	}
+	for _, condition := range object.Status.Conditions {
+		if condition.Status != corev1.ConditionTrue {
+			continue
+		}
+		switch condition.Type {
+		case corev1.PersistentVolumeClaimFileSystemResizePending:
+			claim.FileSystemPending = true
+		case corev1.PersistentVolumeClaimControllerResizeError,
+			corev1.PersistentVolumeClaimNodeResizeError:
+			claim.ResizeError = condition.Message
+		}
+	}
+	return claim
+}
+
+// grow raises the requested size of a claim. It returns the refusal, or nil after success. The
+// resource version is a precondition: the cache may be outdated, and somebody else may have raised
+// the size further.
+func (r *Reconciler) grow(ctx context.Context, object *corev1.PersistentVolumeClaim,
+	claim claims.Claim, size resource.Quantity) *claims.Refusal {
+	expansion := r.expansion(ctx, claim.Class)
+	if expansion == claims.Forbidden {
+		return &claims.Refusal{ByClass: true}
+	}
+	after := object.DeepCopy()
+	after.Spec.Resources.Requests[corev1.ResourceStorage] = size
+	err := r.Patch(ctx, after,
+		client.MergeFromWithOptions(object, client.MergeFromWithOptimisticLock{}))
+	switch {
+	case err == nil:
+		*object = *after
+		return nil
+	case apierrors.IsConflict(err):
+		return nil // the event that updates the cache triggers the next reconciliation
+	}
+	// the words of admission plugin PersistentVolumeClaimResize
+	byClass := expansion == claims.Unknown && apierrors.IsForbidden(err) &&
+		strings.Contains(err.Error(), "must support resize")
+	return &claims.Refusal{ByClass: byClass, Message: err.Error()}
+}
+
+// expansion returns whether a StorageClass allows its volumes to grow. It reads the class from the
+// API server itself: that is needed only when a size changes, and an operator that is restricted to
+// some namespaces may not read classes at all.
+func (r *Reconciler) expansion(ctx context.Context, class string) claims.Expansion {
+	if class == "" {
+		return claims.Forbidden
+	}
+	object := &storagev1.StorageClass{}
+	switch err := r.Live.Get(ctx, types.NamespacedName{Name: class}, object); {
+	case apierrors.IsNotFound(err):
+		return claims.Forbidden
+	case err != nil:
+		return claims.Unknown
+	case object.AllowVolumeExpansion != nil && *object.AllowVolumeExpansion:
+		return claims.Allowed
+	}
+	return claims.Forbidden
+}
+
+// defaultResizeWait is the time after which a broker whose volume has grown is restarted, if its
+// file system has not grown by then. Most drivers let it grow while the pod runs: the kubelet
+// notices the size of the volume when it synchronizes the pod, every 60 to 90 s.
+const defaultResizeWait = 3 * time.Minute
+
+// pendingResize is a claim whose file system is still to grow.
+type pendingResize struct {
+	claim     types.UID
+	requested string
+	pod       types.UID // of the pod that had mounted the volume before; "" if there was none
+	since     time.Time // when the operator first observed it
+}
+
+// resizeRestarts returns the brokers that must be restarted so that their file systems grow. For
+// each size of a claim it requests one restart: if the file system has not grown when the next pod
+// has mounted it, another restart does not help.
+func (r *Reconciler) resizeRestarts(s *scope, objects []corev1.PersistentVolumeClaim,
+	now time.Time) (restarts map[int32]bool, again time.Duration) {
+	key := client.ObjectKeyFromObject(s.cluster)
+	before, _ := r.resizes.Get(key)
+	current := map[int32]pendingResize{}
+	for i := range objects {
+		claim := observeClaim(&objects[i])
+		if !claim.FileSystemPending {
+			continue
+		}
+		var pod types.UID
+		if p := s.pod(claim.Broker); p != nil {
+			pod = p.UID
+		}
+		pending, requested := before[claim.Broker], claim.Requested.String()
+		if pending.claim != objects[i].UID || pending.requested != requested {
+			pending = pendingResize{objects[i].UID, requested, pod, now}
+		}
+		current[claim.Broker] = pending
+		switch left := r.ResizeWait - now.Sub(pending.since); {
+		case pod == "" || pod != pending.pod:
+		case left > 0:
+			again = shorter(again, left)
+		default:
+			if restarts == nil {
+				restarts = map[int32]bool{}
+			}
+			restarts[claim.Broker] = true
+		}
+	}
+	r.resizes.Set(key, current)
+	return restarts, again
+}
+
+// shorter returns the shorter of two durations, of which 0 is none.
+func shorter(a, b time.Duration) time.Duration {
+	if a == 0 || b == 0 {
+		return max(a, b)
+	}
+	return min(a, b)
+}

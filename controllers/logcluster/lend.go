@@ -1,0 +1,236 @@
+package logcluster
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"golang.org/x/sync/errgroup"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"heartwood.dev/heartwood/api/report"
+	"heartwood.dev/heartwood/api/v1alpha1"
+	"heartwood.dev/heartwood/controllers/reports"
+	"heartwood.dev/heartwood/controllers/sets"
+	"heartwood.dev/heartwood/internal/metadata"
+	"heartwood.dev/heartwood/internal/operator/rebalance"
+	"heartwood.dev/heartwood/internal/operator/rollout"
+	"heartwood.dev/heartwood/internal/partitionset"
+)
+
+// lend begins and ends loans of replicas (spec.rollout.singleReplica). It returns what the restart
+// of a broker waits for, "" if not for loans, and whether there are loans.
+func (r *Reconciler) lend(ctx context.Context, s *scope, state rollout.State,
+	next rollout.Decision) (waits string, lent bool, err error) {
+	if !state.Lends && s.countLent() == 0 {
+		return "", false, nil
+	}
+	l := s.lending(r.Reports.Latest(client.ObjectKeyFromObject(s.cluster)))
+	d := rollout.Lend(state, l.Lending, next)
+	if err := r.writeLoans(ctx, s, d, l.permanent); err != nil {
+		return "", false, err
+	}
+	if len(d.Begin) > 0 {
+		r.Events.Normal(s.cluster, v1alpha1.EventReplicasLent, "Lend", "Broker %d is to be "+
+			"restarted: %d partitions with one replica on it are copied to other brokers.", d.Lender,
+			len(d.Begin))
+	}
+	if len(d.End) > 0 {
+		r.Events.Normal(s.cluster, v1alpha1.EventReplicasReturned, "Lend", "%d partitions lose the "+
+			"replicas that were lent to them.", len(d.End))
+	}
+	return describeLending(d, l.Loans), len(l.Loans)+len(d.Begin) > 0, nil
+}
+
+// describeLending says which loans the restart of a broker waits for.
+func describeLending(d rollout.LendingDecision, present []rollout.Loan) string {
+	const accept = " Or set spec.rollout.singleReplica to Accept: then the partition is unavailable " +
+		"during the restart."
+	text := fmt.Sprintf("Broker %d waits for its restart: ", d.Lender)
+	only := text + "partition " + d.Partition + " has no other replica, and "
+	switch d.Obstacle {
+	case rollout.NoHost:
+		return only + "no other broker is up and may get one: brokers are down, cordoned, drained or " +
+			"full. Add a broker." + accept
+	case rollout.NoSpace:
+		return only + "no other broker has space for one. Add a broker or disk space." + accept
+	case rollout.UnknownSize:
+		return only + "its size has not been reported yet."
+	case rollout.NoObstacle:
+	}
+	copying, left := 0, int64(0)
+	for _, loan := range slices.Concat(present, d.Begin) {
+		if loan.Home == d.Lender && loan.Left > 0 {
+			copying++
+			left += loan.Left
+		}
+	}
+	if copying == 0 {
+		return "" // all is copied; the message names a partition until its replicas are in sync
+	}
+	// The number of bytes also shows that the copies make progress, so that the update is not
+	// reported as stuck.
+	return text + fmt.Sprintf("other brokers copy %d partitions that have no other replica, with %d "+
+		"KiB left.", copying, left>>10)
+}
+
+// lendsTo reports whether the partitions of a Topic get a second replica while their broker is
+// restarted.
+func (s *scope) lendsTo(topic *v1alpha1.Topic) bool {
+	return s.cluster.Spec.Rollout.LendsReplicas() && s.hasSingleReplica(topic)
+}
+
+func (s *scope) hasSingleReplica(topic *v1alpha1.Topic) bool {
+	return metadata.Replicas(topic.Spec.TopicSettings, s.cluster) == 1
+}
+
+// countLent returns the number of partitions with a lent replica.
+func (s *scope) countLent() (count int32) {
+	tags := s.topicTags()
+	for key, entry := range s.sets.All() {
+		if entry.Lent && entry.BelongsTo(tags[key.Topic]) {
+			count++
+		}
+	}
+	return count
+}
+
+// lending is the input of rollout.Lend.
+type lending struct {
+	rollout.Lending
+	// permanent are partitions with a loan whose Topic has got another number of replicas.
+	permanent []partitionset.Key
+}
+
+// lending gathers the loans, the partitions that may get one, and the brokers. The loans of
+// partitions that are not assigned any more are ignored: the assignment controller changes those.
+func (s *scope) lending(latest *reports.Cluster) (l lending) {
+	byName, sizes := map[string]*v1alpha1.Topic{}, sizesOf(latest)
+	for i := range s.topics {
+		byName[s.topics[i].Name] = &s.topics[i]
+	}
+	for key, entry := range s.sets.All() {
+		topic := byName[key.Topic]
+		if topic == nil || !entry.BelongsTo(sets.Tag(topic.UID)) || entry.State == nil {
+			continue
+		}
+		replicas := entry.Assignment.Replicas
+		home := replicas[0]
+		of := sizes[report.TopicPartition{Topic: topic.KafkaName(), Partition: key.Index}]
+		size, known := of[home]
+		switch {
+		case entry.Lent && !s.hasSingleReplica(topic):
+			l.permanent = append(l.permanent, key)
+		case entry.Lent:
+			l.Loans = append(l.Loans, rollout.Loan{Partition: key.String(), Home: home,
+				Host: replicas[1], Left: max(0, size-of[replicas[1]])})
+		case s.lendsTo(topic) && slices.Equal(replicas, entry.State.Replicas) &&
+			len(replicas) == 1 && entry.Serves():
+			if !known {
+				size = -1
+			}
+			l.Singles = append(l.Singles, rollout.Single{Partition: key.String(), Home: home,
+				Bytes: size})
+		}
+	}
+	l.Hosts = s.hosts(latest)
+	return l
+}
+
+// sizesOf returns the size of each replica, by partition and broker.
+func sizesOf(latest *reports.Cluster) map[report.TopicPartition]map[int32]int64 {
+	sizes := map[report.TopicPartition]map[int32]int64{}
+	if latest == nil {
+		return sizes
+	}
+	for _, rows := range latest.Rows {
+		for i := range rows {
+			key := report.TopicPartition{Topic: rows[i].Topic, Partition: rows[i].Partition}
+			if sizes[key] == nil {
+				sizes[key] = map[int32]int64{}
+			}
+			sizes[key][rows[i].Broker] = rows[i].SizeBytes
+		}
+	}
+	return sizes
+}
+
+// hosts returns the brokers as hosts of lent replicas, by id.
+func (s *scope) hosts(latest *reports.Cluster) []rollout.Host {
+	used := map[int32]int64{}
+	for _, of := range sizesOf(latest) {
+		for id, size := range of {
+			used[id] += size
+		}
+	}
+	full, spec := s.cluster.FullBrokers(), &s.cluster.Spec
+	all := make([]rollout.Host, s.drain().brokers)
+	for i := range all {
+		id := int32(i)
+		all[i] = rollout.Host{Receives: spec.MayReceive(id) && !full[id] && id < spec.Brokers,
+			Leaves: slices.Contains(spec.Drain, id) || id >= spec.Brokers,
+			Free:   rebalance.FreeSpace(s.cluster, id, used[id])}
+	}
+	return all
+}
+
+// writeLoans writes the decided loans into the PartitionSets. A partition whose assignment has
+// changed since the decision is left to the next one.
+func (r *Reconciler) writeLoans(ctx context.Context, s *scope, d rollout.LendingDecision,
+	permanent []partitionset.Key) error {
+	bySet := map[int32][]func(*partitionset.Set){}
+	add := func(key partitionset.Key, change func(*partitionset.Set)) {
+		_, number := s.sets.Of(key)
+		bySet[number] = append(bySet[number], change)
+	}
+	for _, loan := range d.Begin {
+		if key, err := partitionset.ParseKey(loan.Partition); err == nil {
+			add(key, func(set *partitionset.Set) { begin(set, key, loan) })
+		}
+	}
+	for _, loan := range d.End {
+		if key, err := partitionset.ParseKey(loan.Partition); err == nil {
+			add(key, func(set *partitionset.Set) { end(set, key, loan) })
+		}
+	}
+	for _, key := range permanent {
+		add(key, func(set *partitionset.Set) { set.KeepLent(key) })
+	}
+	var group errgroup.Group
+	for number, changes := range bySet {
+		group.Go(func() error {
+			name := sets.Name(types.NamespacedName{Namespace: s.cluster.Namespace,
+				Name: v1alpha1.PartitionSetName(s.cluster.Name, number)})
+			if err := r.Writer.ChangeSpec(ctx, name, func(set *partitionset.Set) error {
+				for _, change := range changes {
+					change(set)
+				}
+				return nil
+			}); err != nil {
+				return fmt.Errorf("write loans of replicas: %w", err)
+			}
+			return nil
+		})
+	}
+	return group.Wait()
+}
+
+// begin begins a loan, if the partition still has its one replica and no other is assigned.
+func begin(set *partitionset.Set, key partitionset.Key, loan rollout.Loan) {
+	only := []int32{loan.Home}
+	now, _ := set.Get(key)
+	if !set.Invalid(key) && now.Assignment != nil && now.State != nil &&
+		slices.Equal(now.Assignment.Replicas, only) && slices.Equal(now.State.Replicas, only) {
+		set.Lend(key, loan.Host)
+	}
+}
+
+// end ends a loan, if it is still the same one.
+func end(set *partitionset.Set, key partitionset.Key, loan rollout.Loan) {
+	now, _ := set.Get(key)
+	if !set.Invalid(key) && now.Lent &&
+		slices.Equal(now.Assignment.Replicas, []int32{loan.Home, loan.Host}) {
+		set.TakeBack(key)
+	}
+}

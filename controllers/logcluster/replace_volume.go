@@ -1,0 +1,370 @@
+package logcluster
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	"heartwood.dev/heartwood/api/v1alpha1"
+	"heartwood.dev/heartwood/controllers/sets"
+	"heartwood.dev/heartwood/internal/operator/rollout"
+	"heartwood.dev/heartwood/internal/placement"
+)
+
+// keepAfter is the time after which a broker that has exited, and is still in an ISR, starts again
+// with its volume. Others remove a broker that has exited from their ISRs within seconds.
+const keepAfter = time.Minute
+
+// volumesToReplace returns the volumes whose StorageClass is another one than that of the spec.
+func (s *scope) volumesToReplace() rollout.Volumes {
+	v := rollout.Volumes{Replace: map[int32]bool{}, Outside: map[int32]bool{},
+		Retained: s.retained()}
+	class := s.cluster.Spec.Storage.ClassName
+	if class == nil {
+		return v // whatever was the default
+	}
+	for _, claim := range s.volumes.Claims {
+		if claim.Class != *class {
+			v.Replace[claim.Broker] = !claim.Bound
+			v.Outside[claim.Broker] = !s.inISR(claim.Broker) && !slices.ContainsFunc(v.Retained,
+				func(p rollout.Partition) bool { return slices.Contains(p.Replicas, claim.Broker) })
+		}
+	}
+	return v
+}
+
+// retained returns the partitions of deleted topics whose records are retained.
+func (s *scope) retained() (all []rollout.Partition) {
+	tags := s.topicTags()
+	for key, entry := range s.sets.All() {
+		if !entry.BelongsTo(tags[key.Topic]) {
+			all = append(all, rollout.Partition{Name: key.String(),
+				Stop: placement.Stop{Replicas: entry.Brokers()}})
+		}
+	}
+	return all
+}
+
+// nextVolume executes the next step of the replacement of volumes, if it is the turn of one after
+// the decision about restarts; again is the time after which the next step is due. The result
+// handled is false if it is not.
+func (r *Reconciler) nextVolume(ctx context.Context, s *scope, state rollout.State,
+	taken step) (next step, again time.Duration, handled bool, err error) {
+	volumes := s.volumesToReplace()
+	decision, why := rollout.NextVolume(state, volumes, taken.Decision)
+	if len(volumes.Replace) == 0 || decision == taken.Decision &&
+		(decision.Phase != rollout.Waiting || decision.Broker < 0 || decision.Outdated > 0) {
+		return taken, 0, false, nil
+	}
+	taken = step{Decision: decision}
+	remaining := fmt.Sprintf("Volumes to be replaced by those of StorageClass %s: %d.",
+		*s.cluster.Spec.Storage.ClassName, len(volumes.Replace))
+	if spec := s.cluster.Spec.Rollout; decision.Phase == rollout.Restart && spec != nil &&
+		state.Brokers[decision.Broker].Up {
+		// The change of the class is the approval; windows hold it up.
+		if inside, left := spec.Window.Contains(time.Now()); !inside {
+			taken.Phase, taken.Hold = rollout.Held, rollout.OutsideWindow
+			taken.held = s.heldBy(taken.Hold)
+			taken.volume = remaining
+			return taken, heldRequeue(left), true, nil
+		}
+	}
+	if decision.Phase == rollout.Restart {
+		taken.volume = fmt.Sprintf("Broker %d is stopping, and its volume is replaced. %s",
+			decision.Broker, remaining)
+		taken.refusal, err = r.replaceVolume(ctx, s, decision.Broker, state)
+		return taken, rolloutInterval, true, err
+	}
+	taken.volume = remaining + " " + describeWait(s, decision, why)
+	return taken, rolloutInterval, true, nil
+}
+
+// describeWait says what the next replacement of a volume waits for.
+func describeWait(s *scope, d rollout.Decision, why rollout.Why) string {
+	switch why {
+	case rollout.NotInSync:
+		return fmt.Sprintf("Broker %d is next, when all replicas of all partitions are in sync: those "+
+			"of partition %s are not.", d.Broker, d.Partition)
+	case rollout.OnlyReplica:
+		return fmt.Sprintf("Broker %d keeps its volume, which has the only replica of partition %s: "+
+			"raise spec.replicas of the Topic, or move the partition.", d.Broker, d.Partition)
+	case rollout.RetainedRecords:
+		return fmt.Sprintf("Broker %d keeps its volume, which has records of partition %s, whose Topic "+
+			"was deleted with reclaimPolicy Retain: create the Topic again, or give up the records: %s",
+			d.Broker, d.Partition, v1alpha1.RemoveRetainedCommand(s.cluster,
+				d.Partition[:max(0, strings.LastIndexByte(d.Partition, '/'))]))
+	case rollout.TooFewInSync:
+		return fmt.Sprintf("Broker %d is next: without it, partition %s has too few in-sync replicas.",
+			d.Broker, d.Partition)
+	}
+	if pod := s.pod(d.Broker); pod != nil && podReady(pod) {
+		return fmt.Sprintf("Broker %d is ready; the next broker follows when clients know its "+
+			"address.", d.Broker)
+	}
+	return fmt.Sprintf("Broker %d is not ready.", d.Broker)
+}
+
+// replaceVolume begins the replacement of a broker's volume: it deletes the broker's pod with a
+// finalizer, so that the broker cannot start again with the volume. continueReplacements does the
+// rest. It returns the reason for a refusal, or "".
+func (r *Reconciler) replaceVolume(ctx context.Context, s *scope, id int32,
+	state rollout.State) (refusal string, err error) {
+	class := *s.cluster.Spec.Storage.ClassName
+	_, complete, err := sets.Live(ctx, r.Live, s.cluster.Namespace, s.cluster.Name)
+	if err != nil {
+		return "", err
+	} else if !complete {
+		return fmt.Sprintf("Broker %d keeps its volume: a PartitionSet is missing or has an invalid "+
+			"entry, so not all partitions are known.", id), nil
+	}
+	if missing, err := r.classMissing(ctx, class); err != nil {
+		return "", err
+	} else if missing {
+		return fmt.Sprintf("Broker %d keeps its volume: StorageClass %s does not exist. Create it, "+
+			"or correct spec.storage.className.", id, class), nil
+	}
+	for _, claim := range s.volumes.Claims {
+		if claim.Broker == id && claim.Requested.Cmp(s.volumes.Size) > 0 {
+			return fmt.Sprintf("Broker %d keeps its volume: claim %s requests %s, and the next one "+
+				"would request %s. Raise spec.storage.size.", id, claim.Name,
+				claim.Requested.String(), s.volumes.Size.String()), nil
+		}
+	}
+	cached := s.pod(id)
+	if cached == nil || cached.DeletionTimestamp != nil {
+		return "", nil // the cache is outdated
+	}
+	if broker := state.Brokers[id]; broker.Ready || broker.Up {
+		if refusal = r.mayStop(ctx, s, id); refusal != "" {
+			return refusal, nil
+		}
+	}
+	pod := &corev1.Pod{} // the cached one is not complete
+	if err := r.Live.Get(ctx, client.ObjectKeyFromObject(cached), pod); err != nil ||
+		pod.UID != cached.UID {
+		return "", client.IgnoreNotFound(err)
+	}
+	before := pod.DeepCopy()
+	if controllerutil.AddFinalizer(pod, v1alpha1.FinalizerReplaceVolume) {
+		if err := r.Patch(ctx, pod, client.MergeFromWithOptions(before,
+			client.MergeFromWithOptimisticLock{})); err != nil {
+			return "", fmt.Errorf("add finalizer to pod %s: %w", pod.Name, err)
+		}
+	}
+	if err := r.Delete(ctx, pod, client.Preconditions{UID: &pod.UID}); ignored(err) != nil {
+		return "", fmt.Errorf("stop broker %d: %w", id, err)
+	}
+	r.restarted.Set(client.ObjectKeyFromObject(s.cluster), pod.UID)
+	r.Events.Normal(s.cluster, v1alpha1.EventRestarting, "ReplaceVolume",
+		"Restarting broker %d: its volume is replaced by one of StorageClass %s.", id, class)
+	return "", nil
+}
+
+// classMissing reports whether a StorageClass does not exist, if the operator may read it.
+func (r *Reconciler) classMissing(ctx context.Context, name string) (bool, error) {
+	err := r.Live.Get(ctx, types.NamespacedName{Name: name}, &storagev1.StorageClass{})
+	if err == nil || apierrors.IsForbidden(err) {
+		return false, nil
+	}
+	return apierrors.IsNotFound(err), client.IgnoreNotFound(err)
+}
+
+// continueReplacements continues the replacement of the volumes of brokers that are stopping. Every
+// step is decided from the present state, so another operator process can continue. While a
+// LogCluster is paused, brokers start again with their volumes. again is the time after which the
+// next step is due; 0 if there is none.
+func (r *Reconciler) continueReplacements(ctx context.Context,
+	s *scope) (again time.Duration, err error) {
+	for i := range s.pods {
+		if !controllerutil.ContainsFinalizer(&s.pods[i], v1alpha1.FinalizerReplaceVolume) {
+			continue
+		}
+		pod := &corev1.Pod{}
+		if err := r.Live.Get(ctx, client.ObjectKeyFromObject(&s.pods[i]), pod); err != nil {
+			if apierrors.IsNotFound(err) {
+				continue
+			}
+			return 0, fmt.Errorf("get pod %s: %w", s.pods[i].Name, err)
+		}
+		waits, err := r.continueReplacement(ctx, s, pod)
+		if err != nil {
+			return 0, err
+		}
+		if waits {
+			again = replaceInterval
+		}
+	}
+	return again, nil
+}
+
+// continueReplacement executes the next step of the replacement of a broker's volume. It returns
+// whether the step waits for something.
+func (r *Reconciler) continueReplacement(ctx context.Context, s *scope,
+	pod *corev1.Pod) (waits bool, err error) {
+	_, id, ok := v1alpha1.ParseBrokerLeaseName(pod.Name)
+	if !ok || !controllerutil.ContainsFinalizer(pod, v1alpha1.FinalizerReplaceVolume) {
+		return false, nil
+	}
+	claim := &corev1.PersistentVolumeClaim{}
+	name := types.NamespacedName{Namespace: pod.Namespace,
+		Name: v1alpha1.VolumeClaimName(s.cluster.Name, id)}
+	if err := r.Live.Get(ctx, name, claim); client.IgnoreNotFound(err) != nil {
+		return false, fmt.Errorf("get claim %s: %w", name.Name, err)
+	}
+	class := s.cluster.Spec.Storage.ClassName
+	state := rollout.Stopping{
+		Wanted: claim.UID != "" && claim.DeletionTimestamp == nil && class != nil &&
+			(claim.Spec.StorageClassName == nil || *claim.Spec.StorageClassName != *class) &&
+			pod.DeletionTimestamp != nil && !s.cluster.Paused(),
+		Stopped: stopped(pod), InISR: s.inISR(id),
+		Forced: pod.DeletionGracePeriodSeconds != nil && *pod.DeletionGracePeriodSeconds == 0,
+	}
+	state.Expired = r.stoppedFor(s, pod, state.Stopped) >= keepAfter
+	action := state.Next()
+	if action == rollout.Discard {
+		// The cache may be older than the exit of the broker.
+		if state.InISR, err = r.mayBeInISR(ctx, s.cluster, id); err != nil {
+			return false, err
+		}
+		action = state.Next()
+	}
+	switch action {
+	case rollout.Wait:
+		return true, nil
+	case rollout.Discard:
+		if err := r.discard(ctx, pod, claim); err != nil {
+			return false, err
+		}
+	case rollout.Release:
+		if state.Wanted {
+			r.Events.Warning(s.cluster, v1alpha1.EventVolumeKept, "ReplaceVolume",
+				"Broker %d starts again with its volume: when it stopped, it was still in the ISR of a "+
+					"partition, or its pod was deleted by force.", id)
+		}
+	}
+	return false, r.release(ctx, pod)
+}
+
+// discard deletes a claim. First it writes into the broker's Lease that the broker may continue
+// with another volume: an operator that is restarted in between continues.
+func (r *Reconciler) discard(ctx context.Context, pod *corev1.Pod,
+	claim *corev1.PersistentVolumeClaim) error {
+	lease := &coordinationv1.Lease{} // has the name of the pod
+	err := r.Live.Get(ctx, client.ObjectKeyFromObject(pod), lease)
+	if err == nil {
+		metav1.SetMetaDataAnnotation(&lease.ObjectMeta, v1alpha1.AnnotationVolumeConsent,
+			v1alpha1.VolumeConsent{Claim: string(claim.UID)}.String())
+		err = r.Update(ctx, lease)
+	}
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("permit another volume in lease %s: %w", pod.Name, err)
+	}
+	if err := r.Delete(ctx, claim,
+		client.Preconditions{UID: &claim.UID}); ignored(err) != nil {
+		return fmt.Errorf("delete claim %s: %w", claim.Name, err)
+	}
+	return nil
+}
+
+// release removes the finalizer from a pod, so that the broker can start again.
+func (r *Reconciler) release(ctx context.Context, pod *corev1.Pod) error {
+	before := pod.DeepCopy()
+	if !controllerutil.RemoveFinalizer(pod, v1alpha1.FinalizerReplaceVolume) {
+		return nil
+	}
+	err := r.Patch(ctx, pod,
+		client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("remove finalizer from pod %s: %w", pod.Name, err)
+	}
+	return nil
+}
+
+// releaseAll releases the pods of a LogCluster that is being deleted.
+func (r *Reconciler) releaseAll(ctx context.Context, cluster types.NamespacedName) error {
+	pods := &corev1.PodList{}
+	if err := r.List(ctx, pods, client.InNamespace(cluster.Namespace),
+		client.MatchingLabels{v1alpha1.LabelCluster: cluster.Name}); err != nil {
+		return fmt.Errorf("list pods: %w", err)
+	}
+	for i := range pods.Items {
+		if !controllerutil.ContainsFinalizer(&pods.Items[i], v1alpha1.FinalizerReplaceVolume) {
+			continue
+		}
+		pod := &corev1.Pod{}
+		if err := r.Live.Get(ctx, client.ObjectKeyFromObject(&pods.Items[i]), pod); err == nil {
+			err = r.release(ctx, pod)
+			if err != nil {
+				return err
+			}
+		} else if !apierrors.IsNotFound(err) {
+			return fmt.Errorf("get pod %s: %w", pods.Items[i].Name, err)
+		}
+	}
+	return nil
+}
+
+// stopped reports whether all containers of a pod have exited.
+func stopped(pod *corev1.Pod) bool {
+	if pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
+		return true
+	}
+	runs := func(c corev1.ContainerStatus) bool { return c.State.Terminated == nil }
+	all := pod.Status.ContainerStatuses
+	return pod.DeletionTimestamp != nil &&
+		(pod.Spec.NodeName == "" || len(all) > 0 && !slices.ContainsFunc(all, runs))
+}
+
+// inISR reports whether a broker is in the ISR of a partition.
+func (s *scope) inISR(id int32) bool { return inISR(s.sets, id) }
+
+// mayBeInISR reports whether a broker is in the ISR of a partition by the PartitionSets that the
+// API server itself returns, or not all partitions are known.
+func (r *Reconciler) mayBeInISR(ctx context.Context, cluster *v1alpha1.LogCluster,
+	id int32) (bool, error) {
+	all, complete, err := sets.Live(ctx, r.Live, cluster.Namespace, cluster.Name)
+	return err != nil || !complete || inISR(all, id), err
+}
+
+func inISR(all *sets.Cluster, id int32) bool {
+	for _, entry := range all.All() {
+		if entry.State != nil && slices.ContainsFunc(entry.State.ISR,
+			func(m placement.InSyncReplica) bool { return m.Broker == id }) {
+			return true
+		}
+	}
+	return false
+}
+
+// stoppedPod is the pod of a broker that has exited.
+type stoppedPod struct {
+	uid   types.UID
+	since time.Time // when the operator first observed it
+}
+
+// stoppedFor returns the time since the operator first observed that the pod of a broker has
+// stopped; 0 if it has not. One volume is replaced at a time, so one pod is stored.
+func (r *Reconciler) stoppedFor(s *scope, pod *corev1.Pod, isStopped bool) time.Duration {
+	key := client.ObjectKeyFromObject(s.cluster)
+	if !isStopped {
+		r.stopped.Delete(key)
+		return 0
+	}
+	last, _ := r.stopped.Get(key)
+	if last.uid != pod.UID {
+		last = stoppedPod{pod.UID, time.Now()}
+		r.stopped.Set(key, last)
+	}
+	return time.Since(last.since)
+}

@@ -1,0 +1,59 @@
+package logcluster
+
+import (
+	"slices"
+	"strings"
+
+	"heartwood.dev/heartwood/api/v1alpha1"
+	"heartwood.dev/heartwood/internal/partitionset"
+)
+
+// retainedTopicsMax is the maximum number of deleted topics in a status.
+const retainedTopicsMax = 20
+
+// describeRetained sets the part of the status about deleted topics whose records are retained.
+func (s *scope) describeRetained(status *v1alpha1.LogClusterStatus) {
+	topics := map[v1alpha1.GivenUp]*v1alpha1.RetainedTopic{}
+	status.RetainedPartitions, status.RetainedTopics = 0, nil
+	for key, entry := range s.sets.All() {
+		a := entry.Assignment
+		if a == nil || !a.Reclaim.Orphaned() {
+			continue
+		}
+		status.RetainedPartitions++
+		of := v1alpha1.GivenUp{Topic: key.Topic, ID: a.Tag}
+		if topics[of] == nil {
+			topics[of] = &v1alpha1.RetainedTopic{Topic: key.Topic, ID: a.Tag}
+		}
+		topics[of].Partitions++
+		if a.Reclaim == partitionset.Remove {
+			topics[of].Removing = true
+			topics[of].WaitsFor = append(topics[of].WaitsFor, replicasOf(entry)...)
+		}
+	}
+	for _, topic := range topics {
+		if !topic.Removing {
+			topic.Command = v1alpha1.RemoveRetainedCommand(s.cluster, topic.Topic)
+		}
+		slices.Sort(topic.WaitsFor)
+		topic.WaitsFor = slices.Compact(topic.WaitsFor)
+		status.RetainedTopics = append(status.RetainedTopics, *topic)
+	}
+	slices.SortFunc(status.RetainedTopics, func(a, b v1alpha1.RetainedTopic) int {
+		if by := strings.Compare(a.Topic, b.Topic); by != 0 {
+			return by
+		}
+		return strings.Compare(a.ID, b.ID)
+	})
+	if len(status.RetainedTopics) > retainedTopicsMax {
+		status.RetainedTopics = status.RetainedTopics[:retainedTopicsMax]
+	}
+}
+
+// replicasOf returns the brokers that have not reported the removal of a partition's records.
+func replicasOf(entry partitionset.Entry) []int32 {
+	if entry.State == nil {
+		return nil
+	}
+	return entry.State.Replicas
+}

@@ -1,0 +1,170 @@
+package logcluster
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"heartwood.dev/heartwood/api/v1alpha1"
+	"heartwood.dev/heartwood/internal/operator/render"
+)
+
+// replaceInterval is the time between two attempts to continue the replacement of a StatefulSet.
+const replaceInterval = time.Second
+
+// makeWay removes the StatefulSet if the templates of its volume claims, which are immutable,
+// differ from those of rendered. Its pods continue to run, and the next StatefulSet adopts them: it
+// has the same name, selector and pod template. It returns whether rendered can be applied now, and
+// else what it waits for.
+//
+// The steps, each of which leaves a state from which the next reconciliation continues:
+//
+//  1. With reclaimPolicy Delete, Kubernetes deletes the claims with the StatefulSet that owns them.
+//     So its policy is set to Retain first, and step 2 waits until it owns no claim: the garbage
+//     collector, which is to remove the owner from its dependents, may not know yet a claim that
+//     has just got it, and would delete this claim.
+//  2. If the API server would accept rendered, the StatefulSet is deleted; its dependents become
+//     orphans. Without this check, an invalid spec would leave the pods without a StatefulSet.
+//  3. When it is gone, rendered is created. Until then no pod is restarted.
+func (r *Reconciler) makeWay(ctx context.Context, s *scope,
+	rendered *appsv1.StatefulSet) (waits string, err error) {
+	live := s.brokers
+	switch {
+	case live.UID == "", live.DeletionTimestamp == nil && render.SameClaims(live, rendered),
+		!metav1.IsControlledBy(live, s.cluster): // Apply reports a foreign object
+		return "", nil
+	case live.DeletionTimestamp != nil:
+		return "Kubernetes is removing the earlier StatefulSet without its pods.", nil
+	}
+	policy := live.Spec.PersistentVolumeClaimRetentionPolicy
+	if policy != nil &&
+		policy.WhenDeleted != appsv1.RetainPersistentVolumeClaimRetentionPolicyType {
+		kept := live.DeepCopy()
+		kept.Spec.PersistentVolumeClaimRetentionPolicy.WhenDeleted =
+			appsv1.RetainPersistentVolumeClaimRetentionPolicyType
+		err := r.Patch(ctx, kept,
+			client.MergeFromWithOptions(live, client.MergeFromWithOptimisticLock{}))
+		if ignored(err) != nil {
+			return "", fmt.Errorf("keep the volume claims of StatefulSet %s: %w", live.Name, err)
+		}
+		return "The volume claims are detached from the earlier StatefulSet.", nil
+	}
+	owned := &corev1.PersistentVolumeClaimList{}
+	if err := r.Live.List(ctx, owned, client.InNamespace(live.Namespace),
+		client.MatchingLabels(render.Selector(s.cluster))); err != nil {
+		return "", fmt.Errorf("list volume claims: %w", err)
+	}
+	for i := range owned.Items {
+		if ownedBy(&owned.Items[i], live.UID) {
+			return fmt.Sprintf("The StatefulSet controller is to detach claim %s from the earlier "+
+				"StatefulSet.", owned.Items[i].Name), nil
+		}
+	}
+	check := rendered.DeepCopy()
+	check.Name += "-check" // the name of the StatefulSet is taken
+	if err := r.Create(ctx, check, client.DryRunAll); err != nil {
+		return "", fmt.Errorf("apply StatefulSet %s: %w", live.Name, err)
+	}
+	err = r.Delete(ctx, live.DeepCopy(), client.Preconditions{UID: &live.UID},
+		client.PropagationPolicy(metav1.DeletePropagationOrphan))
+	if ignored(err) != nil {
+		return "", fmt.Errorf("delete StatefulSet %s without its pods: %w", live.Name, err)
+	}
+	if err == nil {
+		r.replacing.Set(client.ObjectKeyFromObject(s.cluster), true)
+	}
+	return "Kubernetes is removing the earlier StatefulSet without its pods.", nil
+}
+
+// ignored returns an error unless it says that the cache was outdated. The event that updates the
+// cache triggers the next reconciliation.
+func ignored(err error) error {
+	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
+		return nil
+	}
+	return err
+}
+
+// ownedBy reports whether an object has an owner.
+func ownedBy(object metav1.Object, owner types.UID) bool {
+	for _, reference := range object.GetOwnerReferences() {
+		if reference.UID == owner {
+			return true
+		}
+	}
+	return false
+}
+
+// removeOrphans deletes the pods of a LogCluster that was deleted while its StatefulSet was being
+// replaced: nothing else would delete them. It deletes nothing if this process has not replaced the
+// StatefulSet, because somebody who makes pods orphans otherwise wants them to run. again is the
+// time after which it is to be called again; 0 if nothing remains to be done.
+func (r *Reconciler) removeOrphans(ctx context.Context,
+	cluster types.NamespacedName) (again time.Duration, err error) {
+	if replacing, _ := r.replacing.Get(cluster); !replacing {
+		return 0, nil
+	}
+	pods := &corev1.PodList{}
+	if err := r.Live.List(ctx, pods, client.InNamespace(cluster.Namespace),
+		client.MatchingLabels{v1alpha1.LabelCluster: cluster.Name}); err != nil {
+		return 0, fmt.Errorf("list pods: %w", err)
+	}
+	for i := range pods.Items {
+		pod := &pods.Items[i]
+		if metav1.GetControllerOf(pod) != nil {
+			again = replaceInterval // the garbage collector has not released it yet
+			continue
+		}
+		if err := r.Delete(ctx, pod,
+			client.Preconditions{UID: &pod.UID}); ignored(err) != nil {
+			return 0, fmt.Errorf("delete pod %s: %w", pod.Name, err)
+		}
+	}
+	if again == 0 {
+		r.replacing.Delete(cluster)
+	}
+	return again, nil
+}
+
+// restartedFor returns the restart request in the StatefulSet's pod template. While the StatefulSet
+// is being replaced, the youngest pod has it: without it, the next StatefulSet would restart all
+// pods. It reads that pod from the API server, because the cache does not contain it completely.
+func (r *Reconciler) restartedFor(ctx context.Context, s *scope) (string, error) {
+	template := &s.brokers.Spec.Template.ObjectMeta
+	if s.brokers.UID == "" {
+		pods := &corev1.PodList{}
+		if err := r.Live.List(ctx, pods, client.InNamespace(s.cluster.Namespace),
+			client.MatchingLabels{v1alpha1.LabelCluster: s.cluster.Name}); err != nil {
+			return "", fmt.Errorf("list pods: %w", err)
+		}
+		for i := range pods.Items {
+			pod := &pods.Items[i].ObjectMeta
+			if template.CreationTimestamp.Before(&pod.CreationTimestamp) {
+				template = pod
+			}
+		}
+	}
+	return template.Annotations[v1alpha1.AnnotationRestartedFor], nil
+}
+
+// runningBrokers returns the number of brokers that run: that of the StatefulSet or, while it is
+// being replaced, that of the pods.
+func (s *scope) runningBrokers() int32 {
+	if replicas := s.brokers.Spec.Replicas; replicas != nil {
+		return *replicas
+	}
+	running := int32(0)
+	for i := range s.pods {
+		if _, _, ok := v1alpha1.ParseBrokerLeaseName(s.pods[i].Name); ok {
+			running++
+		}
+	}
+	return running
+}

@@ -1,0 +1,38 @@
+package volumes
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"heartwood.dev/heartwood/api/v1alpha1"
+)
+
+// label labels the claims of brokers that were removed, by which a person finds them, and removes
+// the label when a broker returns. While the StatefulSet is being replaced, the number of brokers
+// is not known, and the labels remain as they are.
+func (r *Reconciler) label(ctx context.Context, of *input) error {
+	if of.running == 0 {
+		return nil
+	}
+	for id, claim := range of.claims {
+		want := ""
+		if id >= of.running {
+			want = strconv.Itoa(int(id))
+		}
+		if claim.Labels[v1alpha1.LabelRemovedBroker] == want || claim.DeletionTimestamp != nil {
+			continue
+		}
+		next := claim.DeepCopy()
+		next.Labels[v1alpha1.LabelRemovedBroker] = want
+		if want == "" {
+			delete(next.Labels, v1alpha1.LabelRemovedBroker)
+		}
+		if err := r.Patch(ctx, next, client.MergeFrom(claim)); client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("label claim %s: %w", claim.Name, err)
+		}
+	}
+	return nil
+}

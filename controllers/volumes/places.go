@@ -1,0 +1,142 @@
+package volumes
+
+import (
+	"context"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"heartwood.dev/heartwood/controllers/brokerstate"
+	"heartwood.dev/heartwood/controllers/keyed"
+	"heartwood.dev/heartwood/internal/operator/volumes"
+)
+
+// placeValid is the time for which the place of a PersistentVolume is cached.
+const placeValid = 5 * time.Second
+
+// places finds PersistentVolumes and the nodes on which they are. After a restart of the operator
+// its cache is empty, which costs the reads again.
+type places struct{ known keyed.Map[place] }
+
+// place says whether a PersistentVolume exists, and a node that can mount it.
+type place struct {
+	volume, node volumes.Presence
+	validUntil   time.Time
+}
+
+// find returns whether a PersistentVolume exists, and whether a node exists that can mount it.
+func (p *places) find(ctx context.Context, live client.Reader,
+	name string) (volume, node volumes.Presence) {
+	key := types.NamespacedName{Name: name}
+	now := time.Now()
+	known, _ := p.known.Get(key)
+	if now.Before(known.validUntil) {
+		return known.volume, known.node
+	}
+	ctx, cancel := context.WithTimeout(ctx, brokerstate.ReadTimeout)
+	defer cancel()
+	pv := &corev1.PersistentVolume{}
+	err := live.Get(ctx, key, pv)
+	known = place{presence(ctx, err, "PersistentVolume", name), volumes.Unknown,
+		now.Add(placeValid)}
+	if err == nil {
+		known.node = nodeOf(ctx, live, pv)
+	}
+	p.known.Set(key, known)
+	return known.volume, known.node
+}
+
+// presence returns what the result of a read says about an object.
+func presence(ctx context.Context, err error, kind, name string) volumes.Presence {
+	switch {
+	case err == nil:
+		return volumes.Present
+	case apierrors.IsNotFound(err):
+		return volumes.Absent
+	case !apierrors.IsForbidden(err):
+		ctrl.LoggerFrom(ctx).Info("failed to read the place of a volume", "kind", kind, "object",
+			name, "error", err.Error())
+	}
+	return volumes.Unknown
+}
+
+// nodeOf returns whether a node exists that can mount a PersistentVolume. Volumes of a network
+// storage name no node, but zones at most.
+func nodeOf(ctx context.Context, live client.Reader,
+	pv *corev1.PersistentVolume) volumes.Presence {
+	if pv.Spec.NodeAffinity == nil || pv.Spec.NodeAffinity.Required == nil {
+		return volumes.Present
+	}
+	found := volumes.Absent
+	for _, term := range pv.Spec.NodeAffinity.Required.NodeSelectorTerms {
+		switch ofTerm(ctx, live, term) {
+		case volumes.Present:
+			return volumes.Present
+		case volumes.Unknown:
+			found = volumes.Unknown
+		}
+	}
+	return found
+}
+
+// ofTerm returns whether a node exists that has one of the names in a term. A term without names
+// can match any node. The label of a node's host name may differ from the node's name.
+func ofTerm(ctx context.Context, live client.Reader,
+	term corev1.NodeSelectorTerm) volumes.Presence {
+	found := volumes.Present
+	for _, e := range term.MatchExpressions {
+		if e.Key == corev1.LabelHostname && e.Operator == corev1.NodeSelectorOpIn {
+			found = anyNode(e.Values, func(value string) volumes.Presence {
+				return withHostname(ctx, live, value)
+			})
+		}
+	}
+	for _, e := range term.MatchFields {
+		if e.Key == "metadata.name" && e.Operator == corev1.NodeSelectorOpIn {
+			found = anyNode(e.Values, func(value string) volumes.Presence {
+				return presence(ctx, live.Get(ctx, types.NamespacedName{Name: value}, node()), "Node",
+					value)
+			})
+		}
+	}
+	return found
+}
+
+// anyNode returns Present if one of several nodes exists, and Absent if none does.
+func anyNode(names []string, find func(string) volumes.Presence) volumes.Presence {
+	found := volumes.Absent
+	for _, name := range names {
+		switch find(name) {
+		case volumes.Present:
+			return volumes.Present
+		case volumes.Unknown:
+			found = volumes.Unknown
+		}
+	}
+	return found
+}
+
+// withHostname returns whether a node with a host name exists.
+func withHostname(ctx context.Context, live client.Reader, name string) volumes.Presence {
+	nodes := &metav1.PartialObjectMetadataList{}
+	nodes.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("NodeList"))
+	err := live.List(ctx, nodes, client.MatchingLabels{corev1.LabelHostname: name}, client.Limit(1))
+	if found := presence(ctx, err, "Node", name); found != volumes.Present {
+		return found
+	}
+	if len(nodes.Items) == 0 {
+		return volumes.Absent
+	}
+	return volumes.Present
+}
+
+func node() *metav1.PartialObjectMetadata {
+	object := &metav1.PartialObjectMetadata{}
+	object.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Node"))
+	return object
+}

@@ -1,0 +1,191 @@
+package broker
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"heartwood.dev/heartwood/internal/coordinator/lag"
+	"heartwood.dev/heartwood/internal/metadata"
+)
+
+// fillTopic creates a topic with six partitions of one replica, writes ten records into each, and
+// commits offset 4 for each.
+func fillTopic(t *testing.T, client *kgo.Client, topic, group string) {
+	t.Helper()
+	admin := kadm.NewClient(client)
+	if _, err := admin.CreateTopic(t.Context(), 6, 1, nil, topic); err != nil {
+		t.Fatal(err)
+	}
+	var records []*kgo.Record
+	offsets := kadm.Offsets{}
+	for p := range int32(6) {
+		for range 10 {
+			records = append(records, &kgo.Record{Topic: topic, Partition: p, Value: []byte("v")})
+		}
+		offsets.AddOffset(topic, p, 4, -1)
+	}
+	if err := client.ProduceSync(t.Context(), records...).FirstErr(); err != nil {
+		t.Fatal(err)
+	}
+	if err := admin.CommitAllOffsets(t.Context(), group, offsets); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// lagAtCoordinator computes the lag at the coordinator of a group.
+func lagAtCoordinator(t *testing.T, client *kgo.Client, group string,
+	brokers []*Broker) (*groupLag, *Broker) {
+	t.Helper()
+	found := kadm.NewClient(client).FindGroupCoordinators(t.Context(), group)
+	if err := found[group].Err; err != nil {
+		t.Fatal(err)
+	}
+	at := slices.IndexFunc(brokers, func(b *Broker) bool {
+		return b.opts.NodeID == found[group].NodeID
+	})
+	g := newGroupLag(brokers[at])
+	t.Cleanup(func() {
+		for _, peer := range g.peers {
+			_ = peer.Close()
+		}
+	})
+	return g, brokers[at]
+}
+
+// TestGroupLagInASecuredCluster: leaders tell another broker their end offsets, though no ACL
+// allows its principal to describe the topic. The connections are kept for the next round.
+func TestGroupLagInASecuredCluster(t *testing.T) {
+	c := newSecureCluster(t, 3)
+	client := c.client("admin", "admin-secret", kgo.RecordPartitioner(kgo.ManualPartitioner()))
+	fillTopic(t, client, "orders", "billing")
+	g, coordinator := lagAtCoordinator(t, client, "billing", c.brokers)
+	until(t, "all leaders answer", func() bool { return g.round(t.Context()) == nil })
+	want := []lag.Pair{{Group: "billing", Topic: "orders", Offsets: 36}}
+	if got := g.state.Load(); !slices.Equal(got.Top, want) || got.Offsets != 36 ||
+		got.unanswered != 0 || got.success.IsZero() {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+	kept := map[int32]*lagPeer{}
+	for id, peer := range g.peers {
+		kept[id] = peer
+	}
+	if leaders := leadersOf(coordinator.image(), "orders"); len(kept) != len(leaders)-1 {
+		t.Errorf("%d connections are kept; the leaders are %v", len(kept), leaders)
+	}
+	if err := g.round(t.Context()); err != nil {
+		t.Error(err)
+	}
+	for id, peer := range g.peers {
+		if kept[id] != peer {
+			t.Errorf("the connection to broker %d was not used again", id)
+		}
+	}
+	if _, err := kadm.NewClient(client).DeleteTopic(t.Context(), "orders"); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "the lag of the deleted topic is gone", func() bool {
+		return g.round(t.Context()) == nil && len(g.state.Load().Top) == 0
+	})
+	if len(g.peers) != 0 {
+		t.Errorf("%d connections are open, though there is nothing to ask", len(g.peers))
+	}
+}
+
+func leadersOf(image *metadata.Image, topic string) map[int32]int {
+	leaders := map[int32]int{}
+	for _, p := range image.Topic(topic).Partitions {
+		leaders[p.Leader]++
+	}
+	return leaders
+}
+
+// TestGroupLagOfAnUnavailableLeader: the lag of its partitions remains, and the round counts as
+// incomplete. A coordinator that has never known their end offsets leaves them out.
+func TestGroupLagOfAnUnavailableLeader(t *testing.T) {
+	c := newTrio(t)
+	client, err := kgo.NewClient(c.seeds(), kgo.RecordPartitioner(kgo.ManualPartitioner()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	fillTopic(t, client, "single", "g")
+	g, coordinator := lagAtCoordinator(t, client, "g", c.brokers[:])
+	c.await("all leaders to answer", func() bool { return g.round(t.Context()) == nil })
+	success := g.state.Load().success
+	victim := int((coordinator.opts.NodeID + 1) % 3)
+	led := leadersOf(coordinator.image(), "single")[int32(victim)]
+	c.stop(victim)
+	c.await("an incomplete round", func() bool {
+		return g.round(t.Context()) != nil && g.state.Load().unanswered == led
+	})
+	if got := g.state.Load(); got.Offsets != 36 || got.Unknown != 0 || led == 0 {
+		t.Errorf("%d leaderless partitions: got %+v, want a lag of 36", led, got)
+	}
+	fresh := newGroupLag(coordinator)
+	if err := fresh.round(t.Context()); err == nil {
+		t.Error("a round without all leaders succeeded")
+	}
+	if got := fresh.state.Load(); got.Unknown != led || got.Offsets != int64(36-6*led) ||
+		!got.success.IsZero() {
+		t.Errorf("%d leaderless partitions: got %+v", led, got)
+	}
+	for _, peer := range fresh.peers {
+		_ = peer.Close()
+	}
+	c.start(victim, true)
+	c.await("all leaders to answer again", func() bool { return g.round(t.Context()) == nil })
+	if got := g.state.Load(); got.Offsets != 36 || !got.success.After(success) {
+		t.Errorf("got %+v", got)
+	}
+}
+
+// TestGroupLagMetrics: group ids that are not valid UTF-8 do not break a scrape.
+func TestGroupLagMetrics(t *testing.T) {
+	c := newCluster(t)
+	c.start()
+	client := c.client()
+	c.produce(client, "r", 7)
+	admin := kadm.NewClient(client)
+	for _, group := range []string{"a\xff", "a\xfe", "plain"} {
+		offsets := kadm.Offsets{}
+		offsets.AddOffset("tickets", 0, 0, -1)
+		offsets.AddOffset("tickets", 1, 0, -1)
+		if err := admin.CommitAllOffsets(t.Context(), group, offsets); err != nil {
+			t.Fatal(err)
+		}
+	}
+	g := newGroupLag(c.Broker)
+	until(t, "a round is complete", func() bool { return g.round(t.Context()) == nil })
+	registry := prometheus.NewPedanticRegistry()
+	registry.MustRegister(g)
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := map[string]string{}
+	for _, family := range families {
+		for _, m := range family.GetMetric() {
+			series := strings.TrimPrefix(family.GetName(), "heartwood_")
+			for _, label := range m.GetLabel() {
+				series += " " + label.GetValue()
+			}
+			found[series] = fmt.Sprint(m.GetGauge().GetValue())
+		}
+	}
+	delete(found, "coordinator_lag_last_success_timestamp_seconds")
+	want := map[string]string{
+		"group_lag_offsets a\uFFFD tickets": "14", "group_lag_offsets plain tickets": "7",
+		"coordinator_lag_offsets": "21", "coordinator_lag_omitted_pairs": "0",
+		"coordinator_lag_unanswered_partitions": "0",
+	}
+	if !maps.Equal(found, want) {
+		t.Errorf("got %v, want %v", found, want)
+	}
+}

@@ -1,0 +1,125 @@
+package broker
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"heartwood.dev/heartwood/internal/logstore"
+	"heartwood.dev/heartwood/internal/metadata"
+	"heartwood.dev/heartwood/internal/outage"
+)
+
+// removals deletes the retained records of deleted topics that a person has given up, and reports
+// that to the metadata store (docs/format/partition-sets.md describes the entry of such a
+// partition).
+//
+// The removal is durable before it is reported, and repeated after a restart: the image names this
+// broker until the report is stored. One goroutine, run, removes and reports.
+type removals struct {
+	broker  *Broker
+	changed chan struct{} // buffer of one; a token means that an image names such partitions
+	// removed are the partitions that this process has removed. Only run uses it.
+	removed map[removal]bool
+}
+
+// removal identifies the records of one topic id in a partition of a deleted topic.
+type removal struct {
+	index int32
+	tag   string
+}
+
+func newRemovals(b *Broker) *removals {
+	return &removals{broker: b, changed: make(chan struct{}, 1), removed: map[removal]bool{}}
+}
+
+// update wakes run if an image that was applied names partitions to be removed.
+func (r *removals) update(image *metadata.Image) {
+	if len(removing(image)) == 0 {
+		return
+	}
+	select {
+	case r.changed <- struct{}{}:
+	default:
+	}
+}
+
+// removing returns the partitions of an image that are being removed.
+func removing(image *metadata.Image) (all []metadata.RetainedPartition) {
+	for _, p := range image.Retained {
+		if p.Removing {
+			all = append(all, p)
+		}
+	}
+	return all
+}
+
+// run removes and reports until ctx ends. It repeats a failure every retryInterval.
+func (r *removals) run(ctx context.Context) {
+	retry := time.NewTimer(retryInterval)
+	retry.Stop()
+	defer retry.Stop()
+	for failures := (outage.State{}); ; {
+		select {
+		case <-ctx.Done():
+			return
+		case <-r.changed:
+		case <-retry.C:
+		}
+		err := r.step(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		if err == nil {
+			failures.Succeed()
+			continue
+		}
+		retry.Reset(retryInterval)
+		if failures.Fail(time.Now()) {
+			r.broker.logger.Warn("failed to remove retained records", "error", brief(err))
+		}
+	}
+}
+
+// step removes the records of all partitions that are being removed, and reports those that the
+// image assigns to this broker. Brokers without a replica in the image may have records as well:
+// those of replicas that were moved away.
+func (r *removals) step(ctx context.Context) error {
+	b := r.broker
+	var pending, mine []metadata.RetainedPartition
+	for _, p := range removing(b.image()) {
+		assigned := slices.Contains(p.Replicas, b.opts.NodeID)
+		if assigned {
+			mine = append(mine, p)
+		}
+		if assigned || !r.removed[removal{p.Partition, p.Tag}] {
+			pending = append(pending, p)
+		}
+	}
+	if len(pending) == 0 {
+		return nil
+	}
+	wanted := map[removal]bool{}
+	for _, p := range pending {
+		wanted[removal{p.Partition, p.Tag}] = true
+	}
+	removed, err := b.store.RemoveRetained(func(id logstore.PartitionID, topic logstore.TopicID) bool {
+		return wanted[removal{id.Index, metadata.ID(topic).Tag()}]
+	})
+	for _, log := range removed {
+		b.logger.Info("removing records of a deleted topic", "partition", log.ID, "topicID", log.Topic,
+			"released", log.Released)
+	}
+	if err != nil {
+		return fmt.Errorf("remove retained records: %w", err)
+	}
+	for of := range wanted {
+		r.removed[of] = true
+	}
+	recorder, ok := b.opts.Metadata.(metadata.RemovalRecorder)
+	if !ok || len(mine) == 0 {
+		return nil
+	}
+	return recorder.RecordRemoved(ctx, b.opts.NodeID, mine)
+}

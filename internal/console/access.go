@@ -1,0 +1,244 @@
+package console
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"net/http"
+	"strings"
+	"time"
+)
+
+// ErrToken is the error of a token that Kubernetes does not accept.
+var ErrToken = errors.New("Kubernetes does not accept the token") //nolint:staticcheck // a name
+
+// ErrForbidden is the error of a request that Kubernetes does not permit to its user.
+var ErrForbidden = errors.New("Kubernetes does not permit this") //nolint:staticcheck // a name
+
+// ClusterName is the name of a LogCluster.
+type ClusterName struct{ Namespace, Name string }
+
+func (n ClusterName) String() string { return n.Namespace + "/" + n.Name }
+
+// Right is what a user may do with a LogCluster.
+type Right int
+
+// Rights. ReadReport is get logclusters/report, ReadRecords is get logclusters/records, and Clean
+// is patch topics in the namespace.
+const (
+	ReadReport Right = iota
+	ReadRecords
+	Clean
+)
+
+// Authority authenticates the users of a console, and decides what they may do. Each method acts
+// with the token of the user, never with rights of the console. They fail with ErrToken if the
+// token is not accepted.
+type Authority interface {
+	// User returns the name of the user of a token.
+	User(ctx context.Context, token string) (string, error)
+	// May reports whether the user has a right on a LogCluster.
+	May(ctx context.Context, token string, cluster ClusterName, right Right) (bool, error)
+	// Clean requests a pass of all replicas of a topic. It fails with ErrForbidden if the user may
+	// not.
+	Clean(ctx context.Context, token string, cluster ClusterName, topic string) error
+}
+
+// caller is the user of a request to a console with an Authority.
+type caller struct {
+	name, token string
+	// cookie is set if the token is that of the login page, which can be forgotten.
+	cookie bool
+}
+
+// callerKey is the key of the caller in the context of a request.
+type callerKey struct{}
+
+// callerOf returns the user of a request; the zero value without an Authority.
+func callerOf(r *http.Request) caller {
+	of, _ := r.Context().Value(callerKey{}).(caller)
+	return of
+}
+
+// tokenOf returns the token of a request: that of the header Authorization, which an authenticating
+// proxy sets, or else that of the login page.
+func tokenOf(r *http.Request) (token string, cookie bool) {
+	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+	if token = strings.TrimSpace(token); strings.EqualFold(scheme, "bearer") && token != "" {
+		return token, false
+	}
+	found, err := r.Cookie(tokenCookie)
+	if err != nil {
+		return "", false
+	}
+	return found.Value, true
+}
+
+// identified passes on requests with a token that the authority accepts, with their caller. It
+// sends other browsers to the login page, whose relative URL is login.
+func identified(authority Authority, login string, next http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		token, cookie := tokenOf(r)
+		name, err := "", ErrToken
+		if validToken(token) {
+			name, err = authority.User(r.Context(), token)
+		}
+		switch {
+		case err == nil:
+			of := caller{name: name, token: token, cookie: cookie}
+			next(w, r.WithContext(context.WithValue(r.Context(), callerKey{}, of)))
+		case !errors.Is(err, ErrToken):
+			refuse(w, http.StatusServiceUnavailable, "The API server of Kubernetes cannot verify "+
+				"the token now; try again later.")
+		case r.Method == http.MethodGet && strings.Contains(r.Header.Get("Accept"), "text/html"):
+			redirect(w, login)
+		default:
+			w.Header().Set("WWW-Authenticate", `Bearer realm="heartwood"`)
+			refuse(w, http.StatusUnauthorized, "This request needs a token that Kubernetes accepts.")
+		}
+	}
+}
+
+// authorized passes on the requests of users that may see the reports of the cluster. Without an
+// Authority it passes on all of them.
+func (c *Console) authorized(next http.Handler) http.Handler {
+	if c.opts.Authority == nil {
+		return next
+	}
+	permitted := func(w http.ResponseWriter, r *http.Request) {
+		if err := c.permit(r, ReadReport); err != nil {
+			c.render(w, r, c.failed(r, err))
+			return
+		}
+		if right, found := streams[r.URL.Path]; found {
+			ctx, stop := c.whilePermitted(r, right)
+			defer stop()
+			r = r.WithContext(ctx)
+		}
+		next.ServeHTTP(w, r)
+	}
+	checked := identified(c.opts.Authority, c.opts.Root+"login", permitted)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasPrefix(r.URL.Path, "/assets/") {
+			next.ServeHTTP(w, r)
+			return
+		}
+		checked(w, r)
+	})
+}
+
+// streams are the pages whose responses do not end, with the right that their users must keep.
+var streams = map[string]Right{"/live": ReadReport, "/tail": ReadRecords}
+
+// permit returns nil if the user of a request has a right on the cluster.
+func (c *Console) permit(r *http.Request, right Right) error {
+	return permit(r, c.opts.Authority, c.opts.LogCluster, right)
+}
+
+func permit(r *http.Request, authority Authority, cluster ClusterName, right Right) error {
+	of := callerOf(r)
+	allowed, err := authority.May(r.Context(), of.token, cluster, right)
+	switch {
+	case errors.Is(err, ErrToken):
+		return &fault{status: http.StatusUnauthorized, text: "Your login has ended; log in again."}
+	case err != nil:
+		return &fault{status: http.StatusServiceUnavailable, text: "The API server of Kubernetes " +
+			"cannot be asked for your permissions now; try again later.", cause: err}
+	case !allowed:
+		return &fault{status: http.StatusForbidden, text: of.name + " may not " +
+			rightTexts[right] + " of LogCluster " + cluster.String() +
+			": an administrator of its namespace can grant it by a Role in group heartwood.dev."}
+	}
+	return nil
+}
+
+// rightTexts are the words for rights in refusals.
+var rightTexts = map[Right]string{ReadReport: "get logclusters/report",
+	ReadRecords: "get logclusters/records", Clean: "patch topics"}
+
+// whilePermitted returns a context for a stream that ends when the user has lost the right to it.
+// The caller calls stop, which waits for the end of the checks.
+func (c *Console) whilePermitted(r *http.Request, right Right) (ctx context.Context,
+	stop func()) {
+	ctx, cancel := context.WithCancel(r.Context())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		tick := time.NewTicker(reviewTTL)
+		defer tick.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-tick.C:
+			}
+			var refused *fault
+			if err := c.permit(r, right); errors.As(err, &refused) &&
+				refused.status != http.StatusServiceUnavailable {
+				cancel()
+			}
+		}
+	}()
+	return ctx, func() { cancel(); <-ended }
+}
+
+// local reports whether a request comes from a user of this machine: the console listens on a
+// loopback address, is not configured for a proxy, and was opened by a loopback name and not
+// through a proxy.
+func (c *Console) local(r *http.Request) bool {
+	return c.opts.Loopback && len(c.opts.Hosts) == 0 && c.opts.PathPrefix == "" &&
+		loopbackHost(r) && !proxied(r.Header)
+}
+
+// mayWrite reports whether a request may clean: if its user may patch topics or, without an
+// Authority, is a user of this machine.
+func (c *Console) mayWrite(r *http.Request) bool {
+	if c.opts.Authority != nil {
+		return c.permit(r, Clean) == nil
+	}
+	return c.local(r)
+}
+
+// mayRead returns nil if a request may see records, that is messages and keys: if its user may get
+// logclusters/records or, without an Authority, is a user of this machine.
+func (c *Console) mayRead(r *http.Request) error {
+	switch {
+	case c.opts.Authority != nil:
+		return c.permit(r, ReadRecords)
+	case c.local(r):
+		return nil
+	}
+	return &fault{status: http.StatusForbidden, text: "Messages and keys are shown only by a " +
+		"console that listens on a loopback address and is opened as localhost and not through a " +
+		"proxy, or that authenticates its users (--auth). Run `heartwood console` on your " +
+		"machine, or use kubectl port-forward."}
+}
+
+// requestClean requests a pass of a topic with the rights of the caller.
+func (c *Console) requestClean(r *http.Request, topic string) error {
+	switch {
+	case c.opts.Authority != nil:
+		err := c.opts.Authority.Clean(r.Context(), callerOf(r).token, c.opts.LogCluster, topic)
+		if errors.Is(err, ErrForbidden) {
+			return &fault{status: http.StatusForbidden, text: err.Error() + "."}
+		}
+		return err
+	case c.opts.Clean != nil:
+		return c.opts.Clean(r.Context(), topic)
+	}
+	_, err := c.opts.Fleet.Clean(r.Context(), topic, nil)
+	return err
+}
+
+// audit logs a request that changes something, and who made it.
+func (c *Console) audit(r *http.Request, topic string, err error) {
+	args := []any{"audit", true, "topic", topic, "user", cmp.Or(callerOf(r).name, "local"),
+		"remote", r.RemoteAddr, "userAgent", r.UserAgent(), "accepted", err == nil}
+	if name := c.opts.LogCluster; name != (ClusterName{}) {
+		args = append(args, "logCluster", name.String())
+	}
+	if err != nil {
+		args = append(args, "error", err)
+	}
+	c.opts.Logger.Info("clean requested", args...)
+}

@@ -1,0 +1,197 @@
+// Package connect chooses the listener of a LogCluster that accepts given credentials, and connects
+// clients of the Kafka protocol to it.
+package connect
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"maps"
+	"net"
+	"slices"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/sasl"
+	"github.com/twmb/franz-go/pkg/sasl/oauth"
+	"github.com/twmb/franz-go/pkg/sasl/scram"
+
+	"heartwood.dev/heartwood/api/v1alpha1"
+	"heartwood.dev/heartwood/internal/credentials"
+	"heartwood.dev/heartwood/internal/tokens"
+)
+
+// Credentials are what a client can authenticate with. The zero value has none.
+type Credentials struct {
+	// User contains the keys of the Secret of a LogUser (package credentials); may be nil.
+	User map[string][]byte
+	// Token returns a token of a ServiceAccount with the audience of the LogCluster; may be nil.
+	Token func(ctx context.Context) (string, error)
+}
+
+// Choose returns the listener with a name, or with "" the first one that accepts the credentials.
+// If none does, it returns the first one that needs none: there the client has no name, and only
+// the ACLs of ANONYMOUS.
+func (c Credentials) Choose(listeners []v1alpha1.Listener, name string) (*v1alpha1.Listener,
+	error) {
+	if name != "" {
+		at := slices.IndexFunc(listeners,
+			func(of v1alpha1.Listener) bool { return of.Name == name })
+		switch {
+		case at < 0:
+			return nil, fmt.Errorf("the LogCluster has no listener %s", name)
+		case len(listeners[at].Authentication) > 0 && c.Accepted(&listeners[at]) == "":
+			return nil, fmt.Errorf("listener %s does not accept these credentials", name)
+		}
+		return &listeners[at], nil
+	}
+	if listener := c.First(listeners); listener != nil {
+		return listener, nil
+	}
+	for i := range listeners {
+		if len(listeners[i].Authentication) == 0 {
+			return &listeners[i], nil
+		}
+	}
+	return nil, errors.New("no listener of the LogCluster accepts these credentials")
+}
+
+// First returns the first listener that authenticates with the credentials; nil if there is none.
+func (c Credentials) First(listeners []v1alpha1.Listener) *v1alpha1.Listener {
+	for i := range listeners {
+		if c.Accepted(&listeners[i]) != "" {
+			return &listeners[i]
+		}
+	}
+	return nil
+}
+
+// Accepted returns how a listener authenticates with the credentials; "" if it does not accept
+// them, or needs none.
+func (c Credentials) Accepted(listener *v1alpha1.Listener) v1alpha1.AuthenticationType {
+	for _, way := range listener.Authentication {
+		switch way.Type {
+		case v1alpha1.AuthenticationScramSha256, v1alpha1.AuthenticationScramSha512:
+			if len(c.User[credentials.KeyPassword]) > 0 {
+				return way.Type
+			}
+		case v1alpha1.AuthenticationTLS:
+			if len(c.User[credentials.KeyKey]) > 0 {
+				return way.Type
+			}
+		case v1alpha1.AuthenticationOAuthBearer:
+			if c.Token != nil && way.OAuth != nil && way.OAuth.ServiceAccounts {
+				return way.Type
+			}
+		}
+	}
+	return ""
+}
+
+// SASL returns the mechanism of a way to authenticate; nil for none.
+func (c Credentials) SASL(how v1alpha1.AuthenticationType) sasl.Mechanism {
+	switch how {
+	case v1alpha1.AuthenticationScramSha256:
+		return c.password().AsSha256Mechanism()
+	case v1alpha1.AuthenticationScramSha512:
+		return c.password().AsSha512Mechanism()
+	case v1alpha1.AuthenticationOAuthBearer:
+		return oauth.Oauth(func(ctx context.Context) (oauth.Auth, error) {
+			token, err := c.Token(ctx)
+			return oauth.Auth{Token: token}, err
+		})
+	}
+	return nil
+}
+
+// password returns the name and password of the user.
+func (c Credentials) password() scram.Auth {
+	return scram.Auth{User: string(c.User[credentials.KeyUserName]),
+		Pass: string(c.User[credentials.KeyPassword])}
+}
+
+// TLS returns the configuration of connections to a listener. The brokers are verified by the CA in
+// the Secret of the user or, if it contains none, by ca (PEM); without any, by the public CAs.
+func (c Credentials) TLS(ca []byte) (*tls.Config, error) {
+	config := &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: tokens.PublicRoots()}
+	if own := c.User[credentials.KeyCA]; len(own) > 0 {
+		ca = own
+	}
+	if len(ca) > 0 {
+		config.RootCAs = x509.NewCertPool()
+		if !config.RootCAs.AppendCertsFromPEM(ca) {
+			return nil, errors.New("read the CA of the listener: it contains no certificate")
+		}
+	}
+	if len(c.User[credentials.KeyKey]) > 0 {
+		pair, err := tls.X509KeyPair(c.User[credentials.KeyCertificate], c.User[credentials.KeyKey])
+		if err != nil {
+			return nil, fmt.Errorf("read the certificate of the LogUser: %w", err)
+		}
+		config.Certificates = []tls.Certificate{pair}
+	}
+	return config, nil
+}
+
+// Options returns the options of connections to a listener. If config is not nil, they use TLS; it
+// is called for each connection. Function own returns the credentials, and is called for each
+// authentication, so that changed ones are used.
+func Options(config func(context.Context) (*tls.Config, error), how v1alpha1.AuthenticationType,
+	own func(context.Context) (Credentials, error)) (options []kgo.Opt) {
+	if config != nil {
+		options = append(options, kgo.Dialer(dialTLS(config)))
+	}
+	password := func(ctx context.Context) (scram.Auth, error) {
+		of, err := own(ctx)
+		return of.password(), err
+	}
+	switch how {
+	case v1alpha1.AuthenticationScramSha256:
+		options = append(options, kgo.SASL(scram.Sha256(password)))
+	case v1alpha1.AuthenticationScramSha512:
+		options = append(options, kgo.SASL(scram.Sha512(password)))
+	case v1alpha1.AuthenticationOAuthBearer:
+		options = append(options, kgo.SASL(oauth.Oauth(func(ctx context.Context) (of oauth.Auth,
+			err error) {
+			token, err := own(ctx)
+			if err == nil {
+				of.Token, err = token.Token(ctx)
+			}
+			return of, err
+		})))
+	}
+	return options
+}
+
+// BrokerIDs returns the ids of the brokers that run or are to run.
+func BrokerIDs(cluster *v1alpha1.LogCluster) []int32 {
+	ids := map[int32]bool{}
+	for id := range cluster.Spec.Brokers {
+		ids[id] = true
+	}
+	for _, broker := range cluster.Status.Brokers {
+		ids[broker.ID] = true
+	}
+	return slices.Sorted(maps.Keys(ids))
+}
+
+// dialTimeout limits the time of one connection, with its handshake.
+const dialTimeout = 3 * time.Second
+
+// dialTLS returns a function that connects with TLS. It calls config for each connection, so that a
+// changed CA or certificate is used.
+func dialTLS(config func(context.Context) (*tls.Config, error)) func(context.Context, string,
+	string) (net.Conn, error) {
+	return func(ctx context.Context, network, address string) (net.Conn, error) {
+		ctx, cancel := context.WithTimeout(ctx, dialTimeout)
+		defer cancel()
+		of, err := config(ctx)
+		if err != nil {
+			return nil, err
+		}
+		dialer := tls.Dialer{Config: of} // its server name is that of the address
+		return dialer.DialContext(ctx, network, address)
+	}
+}

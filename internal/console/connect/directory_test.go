@@ -1,0 +1,194 @@
+package connect
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"heartwood.dev/heartwood/api/v1alpha1"
+	"heartwood.dev/heartwood/internal/console/kafka"
+	"heartwood.dev/heartwood/test/kit/devcluster"
+)
+
+// secured is a cluster with both kinds of credentials. The ACLs of user console are those of
+// docs/console.md.
+const secured = `apiVersion: heartwood.dev/v1alpha1
+kind: LogCluster
+metadata: {name: demo}
+spec:
+  brokers: 1
+  listeners:
+    - {name: tls, port: 9093, tls: {}, authentication: [{type: ScramSha512}]}
+    - {name: mtls, port: 9094, tls: {}, authentication: [{type: Tls}]}
+---
+apiVersion: heartwood.dev/v1alpha1
+kind: Topic
+metadata: {name: orders}
+spec: {cluster: demo, partitions: 1, replicas: 1}
+---
+apiVersion: heartwood.dev/v1alpha1
+kind: Topic
+metadata: {name: secret}
+spec: {cluster: demo, partitions: 1, replicas: 1}
+---
+apiVersion: heartwood.dev/v1alpha1
+kind: LogUser
+metadata: {name: console}
+spec:
+  cluster: demo
+  authentication: {type: Scram}
+  acls:
+    - {resource: {type: Topic, name: orders}, operations: [Read, DescribeConfigs]}
+    - {resource: {type: Group, name: "*"}, operations: [Describe]}
+    - {resource: {type: Cluster, name: kafka-cluster}, operations: [Describe]}
+---
+apiVersion: heartwood.dev/v1alpha1
+kind: LogUser
+metadata: {name: app}
+spec:
+  cluster: demo
+  authentication: {type: Tls}
+  acls:
+    - {resource: {type: Topic, name: "*"}, operations: [Read, Write, DescribeConfigs]}
+    - {resource: {type: Group, name: "*"}, operations: [Read]}
+`
+
+// TestDirectoryConnects reads messages, groups and settings of a secured cluster with the files of
+// a LogUser, by password and by certificate, within the ACLs of the user.
+func TestDirectoryConnects(t *testing.T) {
+	cluster := devcluster.Start(t, 1, secured)
+	users := filepath.Join(cluster.DataDir, "users")
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	bootstrap, options, err := Directory(filepath.Join(users, "app")).Connect()
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, err := kgo.NewClient(append(options, kgo.SeedBrokers(bootstrap...),
+		kgo.ConsumerGroup("readers"), kgo.ConsumeTopics("orders"))...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	if err := client.ProduceSync(ctx, &kgo.Record{Topic: "orders", Value: []byte("hello")}).
+		FirstErr(); err != nil {
+		t.Fatal(err)
+	}
+	if fetches := client.PollRecords(ctx, 1); fetches.Err() != nil {
+		t.Fatal(fetches.Err())
+	}
+	if err := client.CommitUncommittedOffsets(ctx); err != nil {
+		t.Fatal(err)
+	}
+	for _, user := range []string{"console", "app"} {
+		bootstrap, options, err := Directory(filepath.Join(users, user)).Connect()
+		if err != nil {
+			t.Fatal(err)
+		}
+		reader, err := kafka.New(bootstrap, options...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(reader.Close)
+		page, err := reader.Browse(ctx, kafka.Query{Topic: "orders"})
+		if err != nil || len(page.Records) != 1 || string(page.Records[0].Value) != "hello" {
+			t.Errorf("%s: messages: %+v, %v", user, page, err)
+		}
+		settings, err := reader.Settings(ctx, "orders")
+		if err != nil || len(settings) == 0 {
+			t.Errorf("%s: settings: %v, %v", user, settings, err)
+		}
+		groups, _, err := reader.Groups(ctx)
+		if err != nil || len(groups) != 1 || groups[0].Name != "readers" {
+			t.Errorf("%s: groups: %+v, %v", user, groups, err)
+		}
+		if page, err := reader.Browse(ctx, kafka.Query{Topic: "secret"}); user == "console" &&
+			(err == nil || len(page.Records) > 0) {
+			t.Errorf("the ACLs do not limit the console: %+v, %v", page, err)
+		}
+	}
+}
+
+// TestIncompleteDirectories: the error says what is missing, and contains no password.
+func TestIncompleteDirectories(t *testing.T) {
+	dir := t.TempDir()
+	write := func(file, text string) {
+		t.Helper()
+		if err := os.WriteFile(filepath.Join(dir, file), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	fails := func(want string) {
+		t.Helper()
+		_, _, err := Directory(dir).Connect()
+		if err == nil || !strings.Contains(err.Error(), want) ||
+			strings.Contains(err.Error(), "hunter2") {
+			t.Errorf("got %v, want %q", err, want)
+		}
+	}
+	fails("no file username")
+	write("username", "console")
+	write("password", "hunter2")
+	fails("no listener accepts the LogUser")
+	write("librdkafka.conf", "security.protocol=sasl_ssl\nsasl.mechanisms=SCRAM-SHA-512\n")
+	if _, options, err := Directory(dir).Connect(); err != nil || len(options) != 2 {
+		t.Errorf("got %d options, %v", len(options), err)
+	}
+	write("ca.crt", strings.Repeat("x", fileBytesMax+1))
+	fails("ca.crt is too large")
+}
+
+// TestChosenListener: the first listener that accepts the credentials is chosen, and one that needs
+// none only if no listener accepts them.
+func TestChosenListener(t *testing.T) {
+	password := map[string][]byte{"username": []byte("u"), "password": []byte("p")}
+	key := map[string][]byte{"username": []byte("u"), "user.key": []byte("k")}
+	token := func(context.Context) (string, error) { return "", errors.New("not used") }
+	way := func(kind v1alpha1.AuthenticationType) v1alpha1.Authentication {
+		return v1alpha1.Authentication{Type: kind}
+	}
+	foreign, accounts := way(v1alpha1.AuthenticationOAuthBearer),
+		way(v1alpha1.AuthenticationOAuthBearer)
+	foreign.OAuth = &v1alpha1.OAuth{Issuer: "https://idp.example.com"}
+	accounts.OAuth = &v1alpha1.OAuth{ServiceAccounts: true}
+	listeners := []v1alpha1.Listener{
+		{Name: "idp", Authentication: []v1alpha1.Authentication{foreign}},
+		{Name: "mtls", Authentication: []v1alpha1.Authentication{
+			way(v1alpha1.AuthenticationTLS)}},
+		{Name: "scram", Authentication: []v1alpha1.Authentication{
+			way(v1alpha1.AuthenticationScramSha256)}},
+		{Name: "pods", Authentication: []v1alpha1.Authentication{accounts}},
+	}
+	plain := slices.Concat([]v1alpha1.Listener{{Name: "plain"}}, listeners)
+	for _, test := range []struct {
+		own       Credentials
+		listeners []v1alpha1.Listener
+		name      string
+		want      string // "": none
+	}{
+		{Credentials{}, listeners, "", ""}, {Credentials{}, plain, "", "plain"},
+		{Credentials{User: password}, listeners, "", "scram"},
+		{Credentials{User: key}, listeners, "", "mtls"},
+		{Credentials{User: key}, plain, "", "mtls"}, {Credentials{User: key}, plain, "plain", "plain"},
+		{Credentials{Token: token}, listeners, "", "pods"},
+		{Credentials{User: password, Token: token}, listeners, "pods", "pods"},
+		{Credentials{User: password}, listeners, "mtls", ""},
+		{Credentials{User: password}, listeners, "nothing", ""},
+	} {
+		got, err := test.own.Choose(test.listeners, test.name)
+		name := ""
+		if got != nil {
+			name = got.Name
+		}
+		if name != test.want || (err == nil) != (test.want != "") {
+			t.Errorf("%+v: got %q, %v", test, name, err)
+		}
+	}
+}

@@ -1,0 +1,216 @@
+package kafka
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+// Limits of tails.
+const (
+	tailsMax = 8 // number of tails that may be open at the same time
+	// TailRecords is the largest number of records that one step returns.
+	TailRecords = 50
+	// tailDecompressed limits the decompressed bytes that one step reads.
+	tailDecompressed = 4 << 20
+)
+
+// ErrTails is the error of Client.Tail while tailsMax others are open.
+var ErrTails = errors.New("too many pages follow topics: close one of them")
+
+// TailQuery selects the records that a Tail returns.
+type TailQuery struct {
+	Topic      string
+	Partitions []int32 // none: all, also those that are added later
+	// From contains the offset at which to begin, by partition. A partition that is missing begins
+	// at its end.
+	From map[int32]int64
+	// Key and Value select records that contain these bytes; empty: all records.
+	Key, Value []byte
+}
+
+// Tail follows the ends of the partitions of a topic, in steps. A step that finds more than it may
+// read skips to the end, so the records are always recent. Its methods are not safe for concurrent
+// use.
+type Tail struct {
+	client *Client
+	query  TailQuery
+	topic  kadm.TopicDetail
+	at     map[int32]int64 // offset of the next record, by partition; nil before the first step
+	stale  bool            // the metadata must be read again
+	first  int             // partition at which the next step begins, so that all get a share
+}
+
+// TailStep is what one step of a Tail has found.
+type TailStep struct {
+	Records []Record // by time, at most TailRecords
+	Looked  int64    // number of records that were read
+	Found   int64    // number of records that match, including those that are not in Records
+	Skipped int64    // number of offsets that were not read
+}
+
+// Tail begins to follow a topic. It fails with ErrTails if too many tails are open. The caller
+// calls Close.
+func (c *Client) Tail(ctx context.Context, query TailQuery) (*Tail, error) {
+	select {
+	case c.tails <- struct{}{}:
+	default:
+		return nil, ErrTails
+	}
+	t := &Tail{client: c, query: query}
+	ctx, cancel := context.WithTimeout(ctx, browseTimeout)
+	defer cancel()
+	err := t.load(ctx)
+	for _, p := range query.Partitions {
+		if _, found := t.topic.Partitions[p]; !found && err == nil {
+			err = fmt.Errorf("read partition %d of topic %s: %w", p, query.Topic, errNoPartition)
+		}
+	}
+	if err != nil {
+		t.Close()
+		return nil, err
+	}
+	return t, nil
+}
+
+// Close permits another tail.
+func (t *Tail) Close() { <-t.client.tails }
+
+// Position returns the offsets of the next records, as TailQuery.From.
+func (t *Tail) Position() map[int32]int64 { return maps.Clone(t.at) }
+
+// load reads the metadata of the topic, not from the client's cache. If the topic was deleted and
+// created again, the tail continues at its start.
+func (t *Tail) load(ctx context.Context) error {
+	request := kmsg.NewPtrMetadataRequest()
+	asked := kmsg.NewMetadataRequestTopic()
+	asked.Topic = &t.query.Topic
+	request.Topics = append(request.Topics, asked)
+	response, err := request.RequestWith(ctx, t.client.client)
+	if err != nil {
+		return fmt.Errorf("read metadata: %w", err)
+	}
+	if len(response.Topics) != 1 {
+		return errors.New("read metadata: the broker returned no topic")
+	}
+	of := &response.Topics[0]
+	if err := kerr.ErrorForCode(of.ErrorCode); err != nil {
+		return fmt.Errorf("read metadata of topic %s: %w", t.query.Topic, err)
+	}
+	topic := kadm.TopicDetail{Topic: t.query.Topic, ID: of.TopicID,
+		Partitions: kadm.PartitionDetails{}}
+	for _, p := range of.Partitions {
+		topic.Partitions[p.Partition] = kadm.PartitionDetail{Leader: p.Leader}
+	}
+	if t.at != nil && t.topic.ID != topic.ID {
+		clear(t.at)
+	}
+	t.topic, t.stale = topic, false
+	return nil
+}
+
+// Next reads the records that were appended since the last step. It returns what it has found even
+// if some partitions failed; the next step reads these again. It waits for no records.
+func (t *Tail) Next(ctx context.Context) (TailStep, error) {
+	ctx, cancel := context.WithTimeout(ctx, browseTimeout)
+	defer cancel()
+	loaded := t.stale
+	if loaded {
+		if err := t.load(ctx); err != nil {
+			return TailStep{}, err
+		}
+	}
+	ends, fault := t.client.admin.ListCommittedOffsets(ctx, t.query.Topic)
+	if fault != nil { // some brokers may have responded
+		t.stale, fault = true, fmt.Errorf("list end offsets: %w", fault)
+	}
+	partitions := t.partitions(ends)
+	b := &browse{client: t.client.client, topic: t.topic, budget: budget{tailDecompressed},
+		query: Query{Topic: t.query.Topic, Key: t.query.Key, Value: t.query.Value}}
+	var step TailStep
+	for i := range partitions {
+		p := partitions[(t.first+i)%len(partitions)]
+		end := ends[t.query.Topic][p]
+		if end.Err == nil && end.Offset < t.at[p] && !loaded {
+			t.stale = true // truncated, or another topic of the same name, which metadata show
+			continue
+		}
+		skipped, err := t.read(ctx, b, p, end, share(RecordsMax, len(partitions)))
+		if step.Skipped += skipped; err != nil {
+			fault, t.stale = err, true
+		}
+	}
+	t.first++
+	b.order()
+	step.Looked, step.Found = b.page.Looked, int64(len(b.page.Records))
+	step.Records = b.page.Records[max(0, len(b.page.Records)-TailRecords):]
+	return step, fault
+}
+
+// partitions returns the partitions that the tail follows, and sets the positions of new ones.
+func (t *Tail) partitions(ends kadm.ListedOffsets) (partitions []int32) {
+	begins := t.at == nil
+	if begins {
+		t.at = map[int32]int64{}
+	}
+	for p, end := range ends[t.query.Topic] {
+		if len(t.query.Partitions) > 0 && !slices.Contains(t.query.Partitions, p) {
+			continue
+		}
+		partitions = append(partitions, p)
+		if _, known := t.topic.Partitions[p]; !known {
+			t.stale = true
+		}
+		if _, known := t.at[p]; known || end.Err != nil {
+			continue
+		}
+		from, given := t.query.From[p]
+		switch {
+		case begins && given:
+			t.at[p] = max(0, from)
+		case begins:
+			t.at[p] = end.Offset
+		default:
+			t.at[p] = 0 // the partition was added after the first step
+		}
+	}
+	slices.Sort(partitions)
+	return partitions
+}
+
+// read reads the new records of one partition into b, at most about quota of them without a filter.
+func (t *Tail) read(ctx context.Context, b *browse, p int32, end kadm.ListedOffset,
+	quota int) (skipped int64, err error) {
+	if end.Err != nil {
+		return 0, fmt.Errorf("read the end offset of partition %d: %w", p, end.Err)
+	}
+	if _, known := t.topic.Partitions[p]; !known {
+		return 0, nil // the next step reads it, with new metadata
+	}
+	filtered := len(t.query.Key)+len(t.query.Value) > 0
+	window, skipped := tailWindow(t.at[p], end.Offset, quota, filtered)
+	t.at[p] = window.start
+	if window.start == window.end {
+		return skipped, nil
+	}
+	found, next, err := b.read(ctx, p, window, RecordsMax)
+	b.page.Records = append(b.page.Records, found...)
+	gone := errors.Is(err, kerr.OffsetOutOfRange) // the records before a new start were deleted
+	full := len(found) >= RecordsMax || b.page.Limited == "bytes"
+	if t.at[p] = next; gone || err == nil && full {
+		skipped += window.end - next
+		t.at[p] = window.end
+		return skipped, nil
+	}
+	return skipped, err
+}
+
+// Closed reports whether an error is that of a client that was closed.
+func Closed(err error) bool { return errors.Is(err, kgo.ErrClientClosed) }

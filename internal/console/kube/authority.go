@@ -1,0 +1,188 @@
+package kube
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/url"
+	"strconv"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	authenticationclient "k8s.io/client-go/kubernetes/typed/authentication/v1"
+	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
+	"k8s.io/client-go/rest"
+
+	"heartwood.dev/heartwood/api/v1alpha1"
+	"heartwood.dev/heartwood/internal/console"
+)
+
+const (
+	// requestTimeout limits one request to the API server.
+	requestTimeout = 5 * time.Second
+	// topicsPage is the number of Topics in one response, and topicsMax that of all of them.
+	topicsPage = 500
+	topicsMax  = 100_000
+)
+
+// Authority implements console.Authority. It is safe for concurrent use.
+type Authority struct {
+	authentication, authorization rest.Interface
+}
+
+// NewAuthority returns an Authority of the API server of a configuration, of which it uses only the
+// address and the CA. It sends no request.
+func NewAuthority(config *rest.Config) (*Authority, error) {
+	anonymous := rest.AnonymousClientConfig(config)
+	anonymous.Timeout, anonymous.QPS = requestTimeout, -1
+	anonymous.WarningHandler = rest.NoWarnings{}
+	anonymous.WarningHandlerWithContext = nil
+	http, err := rest.HTTPClientFor(anonymous)
+	if err != nil {
+		return nil, fmt.Errorf("create the client of users: %w", err)
+	}
+	authentication, err := authenticationclient.NewForConfigAndClient(anonymous, http)
+	if err != nil {
+		return nil, fmt.Errorf("create the client of users: %w", err)
+	}
+	authorization, err := authorizationclient.NewForConfigAndClient(anonymous, http)
+	if err != nil {
+		return nil, fmt.Errorf("create the client of users: %w", err)
+	}
+	return &Authority{authentication.RESTClient(), authorization.RESTClient()}, nil
+}
+
+// User implements console.Authority by a SelfSubjectReview.
+func (a *Authority) User(ctx context.Context, token string) (string, error) {
+	if token == "" { // the request would be anonymous
+		return "", console.ErrToken
+	}
+	review := &authenticationv1.SelfSubjectReview{}
+	err := as(a.authentication.Post(), token).Resource("selfsubjectreviews").Body(review).Do(ctx).
+		Into(review)
+	if err != nil {
+		return "", failure("review the token", err)
+	}
+	name := review.Status.UserInfo.Username
+	if name == "" || name == "system:anonymous" {
+		return "", console.ErrToken
+	}
+	return name, nil
+}
+
+// May implements console.Authority by a SelfSubjectAccessReview.
+func (a *Authority) May(ctx context.Context, token string, cluster console.ClusterName,
+	right console.Right) (bool, error) {
+	if token == "" {
+		return false, console.ErrToken
+	}
+	attributes := &authorizationv1.ResourceAttributes{Namespace: cluster.Namespace, Verb: "get",
+		Group: v1alpha1.GroupVersion.Group, Version: v1alpha1.GroupVersion.Version,
+		Resource: "logclusters", Name: cluster.Name}
+	switch right {
+	case console.ReadReport:
+		attributes.Subresource = "report"
+	case console.ReadRecords:
+		attributes.Subresource = "records"
+	case console.Clean:
+		attributes.Verb, attributes.Resource, attributes.Name = "patch", "topics", ""
+	default:
+		return false, fmt.Errorf("review right %d: unknown right", right)
+	}
+	review := &authorizationv1.SelfSubjectAccessReview{
+		Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: attributes}}
+	err := as(a.authorization.Post(), token).Resource("selfsubjectaccessreviews").Body(review).
+		Do(ctx).Into(review)
+	if err != nil {
+		return false, failure("review permissions", err)
+	}
+	return review.Status.Allowed && !review.Status.Denied, nil
+}
+
+// Clean implements console.Authority: it patches the annotation heartwood.dev/clean-now of the
+// Topic.
+func (a *Authority) Clean(ctx context.Context, token string, cluster console.ClusterName,
+	topic string) error {
+	if token == "" {
+		return console.ErrToken
+	}
+	name, err := a.topic(ctx, token, cluster, topic)
+	if err != nil {
+		return err
+	}
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
+		"annotations": map[string]string{v1alpha1.AnnotationCleanNow: "console-" +
+			time.Now().UTC().Format("20060102T150405.000Z")}}})
+	if err != nil {
+		return err
+	}
+	err = as(a.authorization.Patch(types.MergePatchType), token).
+		AbsPath(topicsPath(cluster.Namespace)+"/"+url.PathEscape(name)).
+		Param("fieldManager", "heartwood-console").Body(patch).Do(ctx).Error()
+	return failure("patch topic "+name, err)
+}
+
+// topic returns the name of the resource of a topic in Kafka.
+func (a *Authority) topic(ctx context.Context, token string, cluster console.ClusterName,
+	kafkaName string) (string, error) {
+	var found *v1alpha1.Topic
+	for next, read := "", 0; read < topicsMax; read += topicsPage {
+		result := as(a.authorization.Get(), token).AbsPath(topicsPath(cluster.Namespace)).
+			Param("limit", strconv.Itoa(topicsPage)).Param("continue", next).Do(ctx)
+		if err := result.Error(); err != nil { // with the message of a refusal, unlike Raw
+			return "", failure("list topics", err)
+		}
+		content, err := result.Raw()
+		if err != nil {
+			return "", failure("list topics", err)
+		}
+		var page v1alpha1.TopicList
+		if err := json.Unmarshal(content, &page); err != nil {
+			return "", fmt.Errorf("list topics: %w", err)
+		}
+		for i := range page.Items {
+			topic := &page.Items[i]
+			// if several Topics claim a name, brokers use the oldest one
+			if topic.Spec.Cluster == cluster.Name && topic.KafkaName() == kafkaName &&
+				topic.DeletionTimestamp.IsZero() && (found == nil || topic.OlderThan(found)) {
+				found = topic
+			}
+		}
+		if next = page.Continue; next == "" {
+			break
+		}
+	}
+	if found == nil {
+		return "", fmt.Errorf("namespace %s has no Topic for %s", cluster.Namespace, kafkaName)
+	}
+	return found.Name, nil
+}
+
+func topicsPath(namespace string) string {
+	return "/apis/" + v1alpha1.GroupVersion.String() + "/namespaces/" + url.PathEscape(namespace) +
+		"/topics"
+}
+
+// as makes a request one of the user of a token, which is not empty.
+func as(request *rest.Request, token string) *rest.Request {
+	return request.SetHeader("Authorization", "Bearer "+token)
+}
+
+// failure is the error of a request to the API server: console.ErrToken if it does not accept the
+// token, else what has failed and why, with console.ErrForbidden if the user may not do it.
+func failure(what string, err error) error {
+	if err == nil {
+		return nil
+	}
+	if apierrors.IsUnauthorized(err) || errors.Is(err, console.ErrToken) {
+		return console.ErrToken
+	}
+	if apierrors.IsForbidden(err) {
+		return fmt.Errorf("%w: %s: %w", console.ErrForbidden, what, err)
+	}
+	return fmt.Errorf("%s: %w", what, err)
+}

@@ -1,0 +1,259 @@
+package kube
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"testing"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"heartwood.dev/heartwood/api/v1alpha1"
+	"heartwood.dev/heartwood/internal/console"
+	"heartwood.dev/heartwood/internal/remote"
+	"heartwood.dev/heartwood/test/kit/envtest"
+)
+
+// fixture is a namespace of a real API server, whose configuration has all rights.
+type fixture struct {
+	t         *testing.T
+	config    *rest.Config
+	api       client.Client
+	namespace string
+}
+
+func newFixture(t *testing.T) *fixture {
+	t.Helper()
+	f := &fixture{t: t, config: envtest.Start(t)}
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme,
+		v1alpha1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var err error
+	if f.api, err = client.New(f.config, client.Options{Scheme: scheme}); err != nil {
+		t.Fatal(err)
+	}
+	if f.namespace, err = envtest.Namespace(t.Context(), f.config); err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+func (f *fixture) create(object client.Object) {
+	f.t.Helper()
+	object.SetNamespace(f.namespace)
+	if err := f.api.Create(f.t.Context(), object); err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+// account creates a ServiceAccount with rules in the namespace.
+func (f *fixture) account(name string, rules ...rbacv1.PolicyRule) {
+	f.t.Helper()
+	of := metav1.ObjectMeta{Name: name}
+	f.create(&corev1.ServiceAccount{ObjectMeta: of})
+	f.create(&rbacv1.Role{ObjectMeta: of, Rules: rules})
+	f.create(&rbacv1.RoleBinding{ObjectMeta: of,
+		RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: name},
+		Subjects: []rbacv1.Subject{{Kind: "ServiceAccount", Name: name,
+			Namespace: f.namespace}}})
+}
+
+// token returns a token of a ServiceAccount. Without an audience, it is one for the API server.
+func (f *fixture) token(account string, audience ...string) string {
+	f.t.Helper()
+	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{
+		Audiences: audience, ExpirationSeconds: new(int64(600))}}
+	of := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: account,
+		Namespace: f.namespace}}
+	if err := f.api.SubResource("token").Create(f.t.Context(), of, request); err != nil {
+		f.t.Fatal(err)
+	}
+	return request.Status.Token
+}
+
+func rule(verb, resource string, names ...string) rbacv1.PolicyRule {
+	return rbacv1.PolicyRule{APIGroups: []string{"heartwood.dev"}, Resources: []string{resource},
+		Verbs: []string{verb}, ResourceNames: names}
+}
+
+// TestUsersActWithTheirOwnRights runs a site whose own configuration may do everything: a user
+// never gets more than RBAC grants to the token.
+func TestUsersActWithTheirOwnRights(t *testing.T) {
+	f := newFixture(t)
+	f.account("nobody")
+	f.account("viewer", rule("get", "logclusters/report", "main"))
+	f.account("reader", rule("get", "logclusters/report"), rule("get", "logclusters/records", "main"))
+	f.account("cleaner", rule("get", "logclusters/report"), rule("list", "topics"),
+		rule("patch", "topics"))
+	f.account("partial", rule("get", "logclusters/report"), rule("list", "topics"),
+		rule("patch", "topics", "other"))
+	f.create(&v1alpha1.LogCluster{ObjectMeta: metav1.ObjectMeta{Name: "main"}})
+	for name, kafka := range map[string]string{"tickets": "", "other": "Other_Topic"} {
+		topic := &v1alpha1.Topic{ObjectMeta: metav1.ObjectMeta{Name: name}}
+		topic.Spec.Cluster, topic.Spec.TopicName = "main", kafka
+		f.create(topic)
+	}
+	authority, err := NewAuthority(f.config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Run("rights", func(t *testing.T) { f.checkRights(t, authority) })
+	t.Run("names", func(t *testing.T) { f.checkNames(t, authority) })
+	t.Run("clean", func(t *testing.T) { f.checkClean(t, authority) })
+	t.Run("site", func(t *testing.T) { f.checkSite(t, authority) })
+}
+
+func (f *fixture) checkRights(t *testing.T, authority *Authority) {
+	main := console.ClusterName{Namespace: f.namespace, Name: "main"}
+	for user, want := range map[string][4]bool{ // report, records, clean, report of another one
+		"nobody": {}, "viewer": {true, false, false, false}, "reader": {true, true, false, true},
+		"cleaner": {true, false, true, true}, "partial": {true, false, false, true},
+	} {
+		token := f.token(user)
+		for i, question := range []struct {
+			of    console.ClusterName
+			right console.Right
+		}{{main, console.ReadReport}, {main, console.ReadRecords}, {main, console.Clean},
+			{console.ClusterName{Namespace: f.namespace, Name: "second"}, console.ReadReport}} {
+			got, err := authority.May(t.Context(), token, question.of, question.right)
+			if err != nil || got != want[i] {
+				t.Errorf("%s, right %d: got %t, %v, want %t", user, i, got, err, want[i])
+			}
+		}
+	}
+}
+
+// checkNames: only a token for the API server is one of a user. The rights of the console's own
+// configuration, which has a client certificate, are part of no request.
+func (f *fixture) checkNames(t *testing.T, authority *Authority) {
+	name, err := authority.User(t.Context(), f.token("viewer"))
+	if want := "system:serviceaccount:" + f.namespace + ":viewer"; name != want || err != nil {
+		t.Errorf("got %q, %v, want %q", name, err, want)
+	}
+	of := console.ClusterName{Namespace: f.namespace, Name: "main"}
+	for _, token := range []string{"", "a.b.c", "-",
+		f.token("cleaner", v1alpha1.ServiceAccountAudience(f.namespace, "main"))} {
+		if name, err := authority.User(t.Context(), token); !errors.Is(err, console.ErrToken) {
+			t.Errorf("token %.10q: got user %q, %v, want ErrToken", token, name, err)
+		}
+		may, err := authority.May(t.Context(), token, of, console.ReadReport)
+		if may || !errors.Is(err, console.ErrToken) {
+			t.Errorf("token %.10q: got %t, %v, want ErrToken", token, may, err)
+		}
+		if err := authority.Clean(t.Context(), token, of, "tickets"); !errors.Is(err,
+			console.ErrToken) {
+			t.Errorf("token %.10q: clean: got %v, want ErrToken", token, err)
+		}
+	}
+}
+
+func (f *fixture) checkClean(t *testing.T, authority *Authority) {
+	of := console.ClusterName{Namespace: f.namespace, Name: "main"}
+	for _, test := range []struct {
+		user, topic, resource string
+		may                   bool
+	}{{"cleaner", "tickets", "tickets", true}, {"reader", "tickets", "tickets", false},
+		{"partial", "tickets", "tickets", false}, {"partial", "Other_Topic", "other", true},
+		{"cleaner", "other", "other", false}} {
+		before := f.requested(t, test.resource)
+		err := authority.Clean(t.Context(), f.token(test.user), of, test.topic)
+		if err != nil && !strings.Contains(err.Error(), "system:serviceaccount:") &&
+			!strings.Contains(err.Error(), "has no Topic") {
+			t.Errorf("%+v: the error does not say who may not do what: %v", test, err)
+		}
+		if (err == nil) != test.may || (f.requested(t, test.resource) != before) != test.may {
+			t.Errorf("%+v: got %v, and a request: %t", test, err,
+				f.requested(t, test.resource) != before)
+		}
+	}
+}
+
+// requested returns the value of the last request to clean a Topic.
+func (f *fixture) requested(t *testing.T, topic string) string {
+	t.Helper()
+	var found v1alpha1.Topic
+	if err := f.api.Get(t.Context(), client.ObjectKey{Namespace: f.namespace, Name: topic},
+		&found); err != nil {
+		t.Fatal(err)
+	}
+	return found.Annotations[v1alpha1.AnnotationCleanNow]
+}
+
+// checkSite uses the site as a browser does: login, a page, and a request to clean.
+func (f *fixture) checkSite(t *testing.T, authority *Authority) {
+	main := console.ClusterName{Namespace: f.namespace, Name: "main"}
+	site := console.NewSite(console.SiteOptions{Authority: authority,
+		List: func(context.Context) ([]console.Cluster, error) {
+			return []console.Cluster{{ClusterName: main}}, nil
+		},
+		Connect: func(console.Cluster) (console.Connection, error) {
+			return console.Connection{Fleet: remote.NewFleet(&remote.Client{},
+				[]string{"127.0.0.1:1"}, false)}, nil
+		}})
+	defer site.Close()
+	server := httptest.NewServer(site)
+	defer server.Close()
+	pages := "/clusters/" + main.String() + "/"
+	for user, want := range map[string][3]int{ // pages, records, clean
+		"nobody": {403, 403, 403}, "viewer": {200, 403, 403}, "reader": {200, 501, 403},
+		"cleaner": {200, 403, 303}} {
+		token := f.token(user)
+		cookie := login(t, server.URL, token)
+		for i, request := range []struct{ method, path, form string }{
+			{"GET", pages + "topics", ""},
+			{"GET", pages + "message?topic=tickets&partition=0&offset=0", ""},
+			{"POST", pages + "clean", "topic=tickets"}} {
+			status, _ := send(t, request.method, server.URL+request.path, request.form, "Cookie",
+				cookie)
+			if status != want[i] {
+				t.Errorf("%s: %s %s: got status %d, want %d", user, request.method, request.path,
+					status, want[i])
+			}
+		}
+	}
+}
+
+// login sends the form of the login page and returns the cookie.
+func login(t *testing.T, server, token string) string {
+	t.Helper()
+	status, cookies := send(t, "POST", server+"/login", url.Values{"token": {token}}.Encode())
+	if len(cookies) != 1 {
+		t.Fatalf("login: got status %d", status)
+	}
+	return cookies[0].Name + "=" + cookies[0].Value
+}
+
+// send sends a request, does not follow redirects, and returns the status and the cookies.
+func send(t *testing.T, method, target, form string, headers ...string) (int, []*http.Cookie) {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), method, target, strings.NewReader(form))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if form != "" {
+		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	}
+	for i := 0; i+1 < len(headers); i += 2 {
+		r.Header.Set(headers[i], headers[i+1])
+	}
+	response, err := http.DefaultTransport.RoundTrip(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = response.Body.Close()
+	return response.StatusCode, response.Cookies()
+}

@@ -1,0 +1,38 @@
+package kube
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+const (
+	// secretTTL is how long a Secret is used before it is read again.
+	secretTTL = time.Minute
+	// tokenLifetime is the lifetime of the tokens of the console's ServiceAccount.
+	tokenLifetime = time.Hour
+)
+
+// cached is a value that is read again after some time. If that fails, get fails: an old CA or
+// token must not be used for long. Its lock is held while the value is read, so that it is read
+// once.
+type cached[T any] struct {
+	read func(ctx context.Context) (value T, valid time.Duration, err error)
+
+	mu    sync.Mutex
+	value T
+	until time.Time
+}
+
+func (c *cached[T]) get(ctx context.Context) (T, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if time.Now().Before(c.until) {
+		return c.value, nil
+	}
+	value, valid, err := c.read(ctx)
+	if err == nil {
+		c.value, c.until = value, time.Now().Add(valid)
+	}
+	return value, err
+}

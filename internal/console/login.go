@@ -1,0 +1,84 @@
+package console
+
+import (
+	"errors"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+)
+
+const (
+	// tokenCookie is the name of the cookie with the token of the login page.
+	tokenCookie = "heartwood-token"
+	// tokenBytesMax is the size of the largest token that browsers keep in a cookie, whose name,
+	// value and attributes may have 4,096 bytes.
+	tokenBytesMax = 3800
+	// headerTokenMax is the size of the largest token of the header Authorization.
+	headerTokenMax = 64 << 10
+)
+
+// loginPage is the form that asks for a token.
+type loginPage struct{ Fault string }
+
+// validToken reports whether a text has the form of a token (token68 of RFC 7235).
+func validToken(text string) bool {
+	return text != "" && len(text) <= headerTokenMax && strings.IndexFunc(text, func(r rune) bool {
+		return (r < '0' || r > '9') && (r < 'A' || r > 'Z') && (r < 'a' || r > 'z') &&
+			!strings.ContainsRune("-._~+/=", r)
+	}) < 0
+}
+
+// loginForm is the page that asks for a token.
+func (s *Site) loginForm(w http.ResponseWriter, r *http.Request) {
+	s.render(w, r, view{Template: "login", Title: "Log in", Body: loginPage{}})
+}
+
+// login verifies a token and gives it to the browser as a cookie. The cookie has no Path: browsers
+// then limit it to the path of this page and those below (RFC 6265, 5.1.4), which the console does
+// not know behind a proxy that removes a prefix. Other servers behind the proxy do not receive it.
+func (s *Site) login(w http.ResponseWriter, r *http.Request) {
+	r.Body = http.MaxBytesReader(w, r.Body, 2*tokenBytesMax)
+	// fails only if w is not a connection, as in tests
+	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(requestTimeout))
+	token := strings.TrimSpace(r.PostFormValue("token"))
+	page := loginPage{}
+	var name string
+	err := ErrToken
+	switch {
+	case len(token) > tokenBytesMax:
+		page.Fault = "The token is too long for a cookie. Use an authenticating proxy that sends it " +
+			"in the header Authorization."
+	case !validToken(token):
+		page.Fault = "This is not a token."
+	default:
+		if name, err = s.opts.Authority.User(r.Context(), token); errors.Is(err, ErrToken) {
+			page.Fault = "Kubernetes does not accept this token: it has expired, or is for another " +
+				"audience."
+		} else if err != nil {
+			page.Fault = "The API server of Kubernetes cannot verify the token now; try again later."
+		}
+	}
+	if err != nil {
+		s.opts.Logger.Debug("login refused", "remote", r.RemoteAddr, "error", err)
+		s.render(w, r, view{Template: "login", Title: "Log in", Body: page,
+			Status: http.StatusUnauthorized})
+		return
+	}
+	s.opts.Logger.Info("login", "audit", true, "user", name, "remote", r.RemoteAddr)
+	http.SetCookie(w, &http.Cookie{Name: tokenCookie, Value: token, HttpOnly: true, Secure: true,
+		SameSite: http.SameSiteStrictMode})
+	redirect(w, "./")
+}
+
+// logout makes the browser forget the token.
+func (s *Site) logout(w http.ResponseWriter, _ *http.Request) {
+	http.SetCookie(w, &http.Cookie{Name: tokenCookie, MaxAge: -1, HttpOnly: true, Secure: true,
+		SameSite: http.SameSiteStrictMode})
+	redirect(w, "login")
+}
+
+// clusterPath returns the relative URL of the console of a LogCluster.
+func clusterPath(name ClusterName) string {
+	return "clusters/" + url.PathEscape(name.Namespace) + "/" + url.PathEscape(name.Name) + "/"
+}

@@ -1,0 +1,163 @@
+package console
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/singleflight"
+)
+
+const (
+	// reviewTTL is how long an answer of an Authority is used. A right that is withdrawn, and a
+	// token that is revoked, remain that long.
+	reviewTTL = 10 * time.Second
+	// reviewsMax is the maximum number of cached answers.
+	reviewsMax = 4096
+	// reviewsRunning is the maximum number of requests to an Authority at the same time. Everyone
+	// who reaches the console can cause them.
+	reviewsRunning = 16
+	// reviewTimeout limits one request to an Authority, with the time that it waits for others.
+	reviewTimeout = 5 * time.Second
+)
+
+// reviews is an Authority that caches the answers of another one. It is safe for concurrent use.
+// Its lock is not held during requests.
+type reviews struct {
+	authority Authority
+	running   chan struct{} // one element for each request that runs
+	group     singleflight.Group
+	mu        struct {
+		sync.Mutex
+		answers map[reviewKey]review
+	}
+}
+
+// reviewKey identifies a question. It contains a hash of the token, so that a token is not kept in
+// memory after its request.
+type reviewKey struct {
+	token   [sha256.Size]byte
+	user    bool // the question is for the user's name
+	cluster ClusterName
+	right   Right
+}
+
+// review is an answer: the name of the user or whether a right exists, or that the token is not
+// accepted.
+type review struct {
+	user    string
+	allowed bool
+	invalid bool
+	until   time.Time
+}
+
+func newReviews(authority Authority) *reviews {
+	r := &reviews{authority: authority, running: make(chan struct{}, reviewsRunning)}
+	r.mu.answers = map[reviewKey]review{}
+	return r
+}
+
+// User implements Authority.
+func (r *reviews) User(ctx context.Context, token string) (string, error) {
+	answer, err := r.ask(ctx, reviewKey{token: sha256.Sum256([]byte(token)), user: true},
+		func(ctx context.Context) (of review, err error) {
+			of.user, err = r.authority.User(ctx, token)
+			return of, err
+		})
+	return answer.user, err
+}
+
+// May implements Authority.
+func (r *reviews) May(ctx context.Context, token string, cluster ClusterName,
+	right Right) (bool, error) {
+	key := reviewKey{token: sha256.Sum256([]byte(token)), cluster: cluster, right: right}
+	answer, err := r.ask(ctx, key, func(ctx context.Context) (of review, err error) {
+		of.allowed, err = r.authority.May(ctx, token, cluster, right)
+		return of, err
+	})
+	return answer.allowed && err == nil, err
+}
+
+// Clean implements Authority. It is not cached.
+func (r *reviews) Clean(ctx context.Context, token string, cluster ClusterName,
+	topic string) error {
+	return r.authority.Clean(ctx, token, cluster, topic)
+}
+
+// ask returns the cached answer, or that of the authority. Equal questions at the same time cause
+// one request, which does not end with that of the first user.
+func (r *reviews) ask(ctx context.Context, key reviewKey,
+	request func(context.Context) (review, error)) (review, error) {
+	if answer, known := r.cached(key, time.Now()); known {
+		return answer, answer.err()
+	}
+	result := r.group.DoChan(key.text(), func() (any, error) {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), reviewTimeout)
+		defer cancel()
+		select {
+		case r.running <- struct{}{}:
+			defer func() { <-r.running }()
+		case <-ctx.Done():
+			return review{}, errors.New("too many requests wait for the API server")
+		}
+		answer, err := request(ctx)
+		if answer.invalid = errors.Is(err, ErrToken); answer.invalid || err == nil {
+			r.put(key, answer, time.Now())
+		}
+		return answer, err
+	})
+	select {
+	case <-ctx.Done():
+		return review{}, ctx.Err()
+	case of := <-result:
+		answer, _ := of.Val.(review)
+		return answer, of.Err
+	}
+}
+
+func (a review) err() error {
+	if a.invalid {
+		return ErrToken
+	}
+	return nil
+}
+
+// text returns the key as text: it is unique, as names of Kubernetes contain no zero byte.
+func (k reviewKey) text() string {
+	kind := byte(k.right)
+	if k.user {
+		kind = 0xff
+	}
+	return string(k.token[:]) + string(kind) + k.cluster.Namespace + "\x00" + k.cluster.Name
+}
+
+func (r *reviews) cached(key reviewKey, now time.Time) (answer review, known bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	answer, known = r.mu.answers[key]
+	// A clock that was set back must not make an answer valid for long.
+	if !known || !now.Before(answer.until) || answer.until.Sub(now) > reviewTTL {
+		return review{}, false
+	}
+	return answer, true
+}
+
+// put adds an answer. If the cache is full, it removes the old ones or, if none is old, all.
+func (r *reviews) put(key reviewKey, answer review, now time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.mu.answers) >= reviewsMax {
+		for old, of := range r.mu.answers {
+			if !now.Before(of.until) {
+				delete(r.mu.answers, old)
+			}
+		}
+	}
+	if len(r.mu.answers) >= reviewsMax {
+		clear(r.mu.answers)
+	}
+	answer.until = now.Add(reviewTTL)
+	r.mu.answers[key] = answer
+}

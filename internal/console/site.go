@@ -1,0 +1,322 @@
+package console
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"heartwood.dev/heartwood/internal/console/kafka"
+	"heartwood.dev/heartwood/internal/remote"
+)
+
+const (
+	// clustersTTL is how long a list of LogClusters is used.
+	clustersTTL = 10 * time.Second
+	// siteIdle is how long the console of a LogCluster stays open after its last request.
+	siteIdle = 10 * time.Minute
+)
+
+// Cluster is a LogCluster that a Site serves.
+type Cluster struct {
+	ClusterName
+	// Version changes when the console has to connect in another way.
+	Version string
+	Brokers int
+	Secured bool
+}
+
+// Connection is how a console reaches a LogCluster.
+type Connection struct {
+	Fleet *remote.Fleet
+	Kafka func() (*kafka.Client, error) // as Options.Kafka
+}
+
+// SiteOptions configures a Site.
+type SiteOptions struct {
+	// List returns the LogClusters.
+	List func(ctx context.Context) ([]Cluster, error)
+	// Connect connects to one of them. It sends no request.
+	Connect func(Cluster) (Connection, error)
+	// Authority authenticates the users; nil: the console has no users. Then it shows reports to
+	// everyone, and messages to users of this machine.
+	Authority Authority
+	Loopback  bool         // as Options.Loopback
+	Hosts     []string     // as Options.Hosts
+	Prefix    string       // as Options.PathPrefix
+	Logger    *slog.Logger // default: discards everything
+}
+
+// Site is an http.Handler that serves the consoles of several LogClusters, below
+// clusters/NAMESPACE/NAME/, and the login page. It opens a console at its first request, and closes
+// it after siteIdle, or when the LogCluster is gone or its Version has changed.
+type Site struct {
+	opts    SiteOptions
+	handler http.Handler
+
+	mu struct {
+		sync.Mutex
+		consoles map[ClusterName]*opened
+		listed   []Cluster
+		at       time.Time // of listed
+	}
+}
+
+// opened is the console of a LogCluster.
+type opened struct {
+	console *Console
+	version string
+	used    time.Time
+	active  int // number of requests that run
+}
+
+// NewSite returns a site. Close releases its connections.
+func NewSite(opts SiteOptions) *Site {
+	if opts.Logger == nil {
+		opts.Logger = slog.New(slog.DiscardHandler)
+	}
+	if opts.Authority != nil {
+		opts.Authority = newReviews(opts.Authority)
+	}
+	s := &Site{opts: opts}
+	s.mu.consoles = map[ClusterName]*opened{}
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /assets/{name}", serveAsset)
+	mux.HandleFunc("GET /{$}", s.page(s.list))
+	mux.HandleFunc("/clusters/{namespace}/{name}/{rest...}", s.cluster)
+	mux.HandleFunc("GET /clusters/{namespace}/{name}", func(w http.ResponseWriter,
+		r *http.Request) {
+		redirect(w, r.PathValue("name")+"/")
+	})
+	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
+		refuse(w, http.StatusNotFound, "There is no such page.")
+	})
+	if opts.Authority != nil {
+		mux.HandleFunc("GET /login", s.loginForm)
+		mux.HandleFunc("POST /login", s.login)
+		mux.HandleFunc("POST /logout", s.logout)
+	}
+	guarded := belowPrefix(opts.Prefix, guard(opts.Hosts, mux))
+	s.handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/healthz" { // open, for probes
+			refuse(w, http.StatusOK, "ok")
+			return
+		}
+		guarded.ServeHTTP(w, r)
+	})
+	return s
+}
+
+// ServeHTTP implements http.Handler.
+func (s *Site) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.handler.ServeHTTP(w, r) }
+
+// Close closes all consoles.
+func (s *Site) Close() {
+	s.mu.Lock()
+	consoles := s.mu.consoles
+	s.mu.consoles = map[ClusterName]*opened{}
+	s.mu.Unlock()
+	for _, of := range consoles {
+		of.console.Close()
+	}
+}
+
+// page returns the handler of a page for users.
+func (s *Site) page(build func(http.ResponseWriter, *http.Request)) http.HandlerFunc {
+	if s.opts.Authority == nil {
+		return build
+	}
+	return identified(s.opts.Authority, "login", build)
+}
+
+// list is the page that lists the LogClusters that the user may see. With only one, it leads there.
+func (s *Site) list(w http.ResponseWriter, r *http.Request) {
+	ctx, cancel := context.WithTimeout(r.Context(), requestTimeout)
+	defer cancel()
+	r = r.WithContext(ctx)
+	all, err := s.clusters(ctx)
+	if err == nil {
+		all, err = s.permitted(r, all)
+	}
+	if err != nil {
+		s.render(w, r, view{Template: "fault", Title: "Not available", Body: err.Error(),
+			Status: http.StatusServiceUnavailable})
+		return
+	}
+	if len(all) == 1 && r.URL.Query().Get("list") == "" {
+		redirect(w, clusterPath(all[0].ClusterName))
+		return
+	}
+	type row struct {
+		Cluster
+		Link string
+	}
+	rows := make([]row, 0, len(all))
+	for _, of := range all {
+		rows = append(rows, row{of, clusterPath(of.ClusterName)})
+	}
+	s.render(w, r, view{Template: "clusters", Title: "LogClusters", Body: rows})
+}
+
+// permitted returns the LogClusters whose reports the user may see.
+func (s *Site) permitted(r *http.Request, all []Cluster) ([]Cluster, error) {
+	if s.opts.Authority == nil {
+		return all, nil
+	}
+	allowed, faults := make([]bool, len(all)), make([]error, len(all))
+	var asked sync.WaitGroup
+	for i := range all {
+		asked.Go(func() {
+			allowed[i], faults[i] = s.opts.Authority.May(r.Context(), callerOf(r).token,
+				all[i].ClusterName, ReadReport)
+		})
+	}
+	asked.Wait()
+	var found []Cluster
+	for i := range all {
+		if allowed[i] {
+			found = append(found, all[i])
+		}
+	}
+	return found, errors.Join(faults...)
+}
+
+// clusters returns the LogClusters, at most clustersTTL old, sorted by namespace and name.
+func (s *Site) clusters(ctx context.Context) ([]Cluster, error) {
+	s.mu.Lock()
+	all, at := s.mu.listed, s.mu.at
+	s.mu.Unlock()
+	if age := time.Since(at); age >= 0 && age < clustersTTL {
+		return all, nil
+	}
+	all, err := s.opts.List(ctx)
+	if err != nil {
+		return nil, err
+	}
+	slices.SortFunc(all, func(a, b Cluster) int {
+		return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
+	})
+	s.mu.Lock()
+	s.mu.listed, s.mu.at = all, time.Now()
+	ended := s.sweepLocked(time.Now())
+	s.mu.Unlock()
+	for _, of := range ended {
+		of.console.Close()
+	}
+	return all, nil
+}
+
+// sweepLocked removes and returns the consoles that are not used, or whose LogCluster has changed.
+func (s *Site) sweepLocked(now time.Time) (ended []*opened) {
+	versions := map[ClusterName]string{}
+	for _, of := range s.mu.listed {
+		versions[of.ClusterName] = of.Version
+	}
+	for name, of := range s.mu.consoles {
+		version, found := versions[name]
+		if idle := of.active == 0 && now.Sub(of.used) > siteIdle; !found || idle ||
+			version != of.version {
+			delete(s.mu.consoles, name)
+			ended = append(ended, of)
+		}
+	}
+	return ended
+}
+
+// cluster serves the console of one LogCluster. A user without rights does not learn whether it
+// exists.
+func (s *Site) cluster(w http.ResponseWriter, r *http.Request) {
+	serve := func(w http.ResponseWriter, r *http.Request) {
+		name := ClusterName{r.PathValue("namespace"), r.PathValue("name")}
+		var of *opened
+		err := s.mayOpen(r, name)
+		if err == nil {
+			of, err = s.open(r.Context(), name)
+		}
+		if err != nil {
+			s.render(w, r, s.unopened(err))
+			return
+		}
+		defer s.leave(of)
+		of.console.ServeHTTP(w, withPath(r, "/"+r.PathValue("rest")))
+	}
+	switch asset, found := strings.CutPrefix(r.PathValue("rest"), "assets/"); {
+	case found:
+		r.SetPathValue("name", asset)
+		serveAsset(w, r)
+		return
+	case s.opts.Authority == nil:
+		serve(w, r)
+		return
+	}
+	identified(s.opts.Authority, strings.Repeat("../", depth(r))+"login", serve)(w, r)
+}
+
+// mayOpen returns nil if the user of a request may see the reports of a LogCluster.
+func (s *Site) mayOpen(r *http.Request, name ClusterName) error {
+	if s.opts.Authority == nil {
+		return nil
+	}
+	return permit(r, s.opts.Authority, name, ReadReport)
+}
+
+// leave records the end of a request.
+func (s *Site) leave(of *opened) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	of.active--
+	of.used = time.Now()
+}
+
+// depth returns how many segments of the path of a request lead to its directory.
+func depth(r *http.Request) int { return strings.Count(r.URL.Path, "/") - 1 }
+
+// unopened returns the page of a LogCluster whose console cannot be opened.
+func (s *Site) unopened(err error) view {
+	status := http.StatusServiceUnavailable
+	var known *fault
+	if errors.As(err, &known) {
+		status = known.status
+	}
+	return view{Template: "fault", Title: "Not available", Status: status, Body: err.Error()}
+}
+
+// open returns the console of a LogCluster. The caller calls leave.
+func (s *Site) open(ctx context.Context, name ClusterName) (*opened, error) {
+	all, err := s.clusters(ctx)
+	if err != nil {
+		return nil, err
+	}
+	at := slices.IndexFunc(all, func(of Cluster) bool { return of.ClusterName == name })
+	if at < 0 {
+		return nil, &fault{status: http.StatusNotFound,
+			text: "There is no LogCluster " + name.String() + "."}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if of := s.mu.consoles[name]; of != nil {
+		of.active++ // its version is the listed one, or clusters will soon remove it
+		return of, nil
+	}
+	connection, err := s.opts.Connect(all[at])
+	if err != nil {
+		return nil, err
+	}
+	pages := New(Options{Cluster: name.Name, LogCluster: name, Fleet: connection.Fleet,
+		Kafka: connection.Kafka, Authority: s.opts.Authority, Root: "../../../",
+		Loopback: s.opts.Loopback && s.opts.Prefix == "", Hosts: s.opts.Hosts, Logger: s.opts.Logger})
+	s.mu.consoles[name] = &opened{console: pages, version: all[at].Version, active: 1}
+	return s.mu.consoles[name], nil
+}
+
+// render writes a page of the site.
+func (s *Site) render(w http.ResponseWriter, r *http.Request, v view) {
+	v.Site, v.ReadOnly = true, true
+	v.Root = strings.Repeat("../", depth(r))
+	writePage(w, r, v, s.opts.Logger)
+}

@@ -1,0 +1,28 @@
+package console
+
+import (
+	"slices"
+	"testing"
+
+	"heartwood.dev/heartwood/api/report"
+	"heartwood.dev/heartwood/internal/remote"
+)
+
+// TestProblemsAreSortedBySeverity: a partition whose leader starts heals by itself, so it comes
+// after partitions that are unavailable or refuse writes.
+func TestProblemsAreSortedBySeverity(t *testing.T) {
+	var answers remote.Answers
+	for i, reason := range []string{"Reassigning", "LeaderStarting", "UnderMinInSyncReplicas",
+		"LeaderOffline"} {
+		answers.Placement.Partitions = append(answers.Placement.Partitions,
+			report.PlacedPartition{Topic: "tickets", Partition: int32(i), Reason: reason})
+	}
+	var got []string
+	for _, p := range problemsOf(answers) {
+		got = append(got, p.Kind)
+	}
+	want := []string{"Offline", "Too few in sync", "Starting", "Moving"}
+	if !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}

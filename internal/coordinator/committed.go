@@ -1,0 +1,93 @@
+package coordinator
+
+import (
+	"context"
+	"errors"
+
+	"heartwood.dev/heartwood/internal/coordinator/group"
+	"heartwood.dev/heartwood/internal/coordinator/lag"
+)
+
+// committedStep is the number of committed offsets after which AllCommitted lets the shard serve
+// other requests. Copying so many takes about a millisecond.
+const committedStep = 5000
+
+// KeepOffset reports whether a committed offset of a partition is wanted. The id is that of the
+// topic at the time of the commit, or zero if the client did not send it.
+type KeepOffset func(topic string, id [16]byte, partition int32) bool
+
+// AllCommitted returns the committed offsets of all groups that this broker coordinates, without
+// those that keep rejects. If some shards cannot answer now, for example because they load, the
+// result lacks their groups and the error says why.
+func (g *Groups) AllCommitted(ctx context.Context, keep KeepOffset) (all []lag.Committed,
+	err error) {
+	for _, s := range g.runtime.Shards() {
+		of, shardErr := allCommitted(ctx, s, keep)
+		if shardErr != nil && !errors.Is(shardErr, ErrNotCoordinator) {
+			err = errors.Join(err, shardErr)
+			continue
+		}
+		all = append(all, of...)
+	}
+	return all, err
+}
+
+// allCommitted returns the committed offsets of the groups of one shard. A group that is deleted
+// meanwhile may be missing.
+func allCommitted(ctx context.Context, s *shard, keep KeepOffset) ([]lag.Committed, error) {
+	groups, err := query(ctx, s, func(s *groupShard) ([]string, error) {
+		return s.WithOffsets(), nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	var all []lag.Committed
+	for len(groups) > 0 {
+		// If ctx ends, the shard may still run the step, so the step shares no variable.
+		read, err := query(ctx, s, committedOf(groups, keep))
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, read.committed...)
+		groups = groups[read.groups:]
+	}
+	return all, nil
+}
+
+// committedRead is the result of one step of allCommitted: the offsets of the first groups.
+type committedRead struct {
+	groups    int
+	committed []lag.Committed
+}
+
+// committedOf returns a function that reads groups until it has read committedStep offsets.
+func committedOf(groups []string, keep KeepOffset) func(*groupShard) (committedRead, error) {
+	return func(s *groupShard) (read committedRead, _ error) {
+		for n := 0; read.groups < len(groups) && n < committedStep; read.groups++ {
+			id := groups[read.groups]
+			offsets := s.AllCommitted(id)
+			read.committed = appendCommitted(read.committed, id, offsets, keep)
+			n += len(offsets)
+		}
+		return read, nil
+	}
+}
+
+// appendCommitted appends the offsets of a group, which are sorted by topic, to all.
+func appendCommitted(all []lag.Committed, groupID string, offsets []group.CommitOffset,
+	keep KeepOffset) []lag.Committed {
+	begin := len(all)
+	for i := range offsets {
+		o := &offsets[i]
+		if !keep(o.Topic, o.TopicID, o.Partition) {
+			continue
+		}
+		if n := len(all); n == begin || all[n-1].Topic != o.Topic {
+			all = append(all, lag.Committed{Group: groupID, Topic: o.Topic})
+		}
+		last := &all[len(all)-1]
+		last.Offsets = append(last.Offsets,
+			lag.Offset{Partition: o.Partition, Offset: o.Offset.Offset})
+	}
+	return all
+}

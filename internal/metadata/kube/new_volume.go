@@ -1,0 +1,64 @@
+package kube
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+
+	"heartwood.dev/heartwood/api/v1alpha1"
+)
+
+// errNewVolume means that this broker's volume is not the one that the broker used last, and that
+// nobody has consented to its use. The records on the volume that was used last are missing on
+// this one, so the broker must not continue as the same replica (ADR 0273).
+var errNewVolume = errors.New("the volume is not the one that this broker used last")
+
+// reportFound writes the directory id of this broker's volume into the Lease, from which the
+// operator learns that the broker waits. It does not renew the Lease. It returns errNewVolume.
+func (k *keeper) reportFound(ctx context.Context, current *coordinationv1.Lease) error {
+	if current.Annotations[v1alpha1.AnnotationFoundDirectory] != k.self.Directory {
+		current.Annotations[v1alpha1.AnnotationFoundDirectory] = k.self.Directory
+		if err := k.client.Update(ctx, current); err != nil {
+			return err
+		}
+	}
+	return errNewVolume
+}
+
+// voidConsent removes the consent to use a volume other than the one of the broker that has just
+// registered: it must not permit the next volume.
+func voidConsent(annotations map[string]string) {
+	consent := v1alpha1.ParseVolumeConsent(annotations[v1alpha1.AnnotationVolumeConsent])
+	if consent.Directory != annotations[v1alpha1.AnnotationDirectory] {
+		delete(annotations, v1alpha1.AnnotationVolumeConsent)
+	}
+}
+
+// waits records whether acquire waits for the consent to use a new volume. It logs once that the
+// broker waits.
+func (k *keeper) waits(err error) {
+	if !errors.Is(err, errNewVolume) {
+		k.waiting.Store(nil)
+		return
+	}
+	if k.waiting.Load() != nil {
+		return
+	}
+	waiting := fmt.Errorf("%w: condition %s of LogCluster %s names the command that permits the "+
+		"broker to use it", errNewVolume, v1alpha1.ConditionVolumeLost, k.cluster)
+	k.waiting.Store(&waiting)
+	k.logger.Error("refused to use a new volume; waiting for consent", "lease", k.key.Name,
+		"directory", k.self.Directory, "logCluster", k.cluster)
+}
+
+// WaitsFor implements metadata.RegistrationWaiter.
+func (s *Store) WaitsFor() error {
+	if keeper := s.registering.Load(); keeper != nil {
+		if waiting := keeper.waiting.Load(); waiting != nil {
+			return *waiting
+		}
+	}
+	return nil
+}

@@ -1,0 +1,93 @@
+package kube
+
+import (
+	"errors"
+	"strings"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+
+	"heartwood.dev/heartwood/api/v1alpha1"
+	"heartwood.dev/heartwood/internal/metadata"
+)
+
+// testNewVolume: a broker registers with its volume and at its first start; with another volume it
+// registers only after the operator has consented to this one.
+func testNewVolume(f *fixture) {
+	registered := func(b *broker, directory string, epoch int64) {
+		f.t.Helper()
+		b.until("registered with "+directory, func(image *metadata.Image) bool {
+			self, ok := image.Broker(0)
+			return ok && self.Directory == directory && self.Epoch == epoch
+		})
+		if err := b.WaitsFor(); err != nil {
+			f.t.Errorf("registered broker waits: %v", err)
+		}
+	}
+	run := func(directory string) *broker {
+		return f.runAs(metadata.Broker{ID: 0, Directory: directory, CleanEpoch: -1,
+			Endpoints: metadata.Endpoints("kafka://demo-broker-0:9092")}, f.config)
+	}
+	annotations := func() map[string]string {
+		lease := &coordinationv1.Lease{}
+		f.get(v1alpha1.BrokerLeaseName("demo", 0), lease)
+		return lease.Annotations
+	}
+	// waits expects that a broker has reported a volume, and has not registered.
+	waits := func(b *broker, found string) {
+		f.t.Helper()
+		eventually(f.t, "volume reported", func() bool {
+			return annotations()[v1alpha1.AnnotationFoundDirectory] == found
+		})
+		if got := annotations()[v1alpha1.AnnotationDirectory]; got != "first" {
+			f.t.Errorf("registered with directory %s", got)
+		}
+		eventually(f.t, "broker waits", func() bool {
+			err := b.WaitsFor()
+			return errors.Is(err, errNewVolume) && strings.Contains(err.Error(), "VolumeLost")
+		})
+	}
+	b := run("first")
+	registered(b, "first", 1)
+	b.stop()
+
+	b = run("second")
+	waits(b, "second")
+	f.permit(v1alpha1.VolumeConsent{Claim: "claim", Directory: "other"})
+	waits(b, "second")
+	b.stop()
+	b = run("third") // was replaced again; the consent for the second does not permit it
+	f.permit(v1alpha1.VolumeConsent{Claim: "claim", Directory: "second"})
+	waits(b, "third")
+	b.stop()
+
+	// The volume is restored: the broker needs no consent, and withdraws what was given.
+	b = run("first")
+	registered(b, "first", 2)
+	for _, name := range []string{v1alpha1.AnnotationFoundDirectory,
+		v1alpha1.AnnotationVolumeConsent} {
+		if value := annotations()[name]; value != "" {
+			f.t.Errorf("annotation %s is still %q", name, value)
+		}
+	}
+	b.stop()
+
+	b = run("second")
+	waits(b, "second")
+	f.permit(v1alpha1.VolumeConsent{Claim: "claim", Directory: "second"})
+	registered(b, "second", 3)
+	// The consent is kept with the directory that it permits, so it names the loss.
+	if got := v1alpha1.LeaseReplacedClaim(annotations()); got != "claim" {
+		f.t.Errorf("replaced claim %q, want claim", got)
+	}
+}
+
+// permit writes a consent into the Lease of broker 0, in place of the operator.
+func (f *fixture) permit(consent v1alpha1.VolumeConsent) {
+	f.t.Helper()
+	eventually(f.t, "consent written", func() bool {
+		lease := &coordinationv1.Lease{}
+		f.get(v1alpha1.BrokerLeaseName("demo", 0), lease)
+		lease.Annotations[v1alpha1.AnnotationVolumeConsent] = consent.String()
+		return f.client.Update(f.t.Context(), lease) == nil // fails if the broker writes meanwhile
+	})
+}

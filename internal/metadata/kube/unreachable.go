@@ -1,0 +1,19 @@
+package kube
+
+// ReportUnreachable implements metadata.ReachabilityReporter. The Lease is renewed at once if the
+// report has changed, so that the operator elects other leaders soon. While all peers answer, there
+// are no additional writes.
+func (s *Store) ReportUnreachable(peers string) {
+	if before := s.unreachable.Swap(&peers); before == nil && peers != "" ||
+		before != nil && *before != peers {
+		notify(s.renew)
+	}
+}
+
+// reportedUnreachable returns the value of AnnotationUnreachable, or "".
+func (s *Store) reportedUnreachable() string {
+	if text := s.unreachable.Load(); text != nil {
+		return *text
+	}
+	return ""
+}

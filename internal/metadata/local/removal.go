@@ -1,0 +1,79 @@
+package local
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"heartwood.dev/heartwood/api/v1alpha1"
+	"heartwood.dev/heartwood/internal/metadata"
+	"heartwood.dev/heartwood/internal/partitionset"
+)
+
+// RecordRemoved implements metadata.RemovalRecorder.
+func (s *Store) RecordRemoved(ctx context.Context, broker int32,
+	removed []metadata.RetainedPartition) error {
+	return s.request(ctx, func() error {
+		return s.change(func(d *document) error {
+			for _, p := range removed {
+				d.set.RemovedFrom(partitionset.Key{Topic: p.Topic, Index: p.Partition}, p.Tag, broker)
+			}
+			d.finishRemovals()
+			return nil
+		})
+	})
+}
+
+// giveUp begins the removal of the retained records that the manifest of the LogCluster gives up
+// (annotation heartwood.dev/remove-retained). The records of a topic that exists are kept.
+func (d *document) giveUp(cluster *v1alpha1.LogCluster) {
+	if cluster == nil {
+		return
+	}
+	for _, g := range cluster.GivenUp() {
+		if _, exists := d.find(g.Topic); exists || g.ID == unknownTag {
+			continue
+		}
+		for _, key := range d.set.Keys() {
+			entry, _ := d.set.Get(key)
+			if key.Topic != g.Topic || !isRetained(entry) || entry.Assignment.Tag != g.ID {
+				continue
+			}
+			given := *entry.Assignment
+			given.Reclaim = partitionset.Remove
+			d.assignPartition(key, given)
+		}
+	}
+	d.finishRemovals()
+}
+
+// finishRemovals removes the partitions whose records are removed from all brokers that run.
+func (d *document) finishRemovals() {
+	for _, key := range d.set.Keys() {
+		entry, _ := d.set.Get(key)
+		if !isRemoving(entry) {
+			continue
+		}
+		if entry.State == nil || !slices.ContainsFunc(entry.State.Replicas,
+			func(id int32) bool { return int(id) < d.running() }) {
+			d.removePartition(key)
+		}
+	}
+}
+
+// isRemoving reports whether the records of a partition are being removed.
+func isRemoving(entry partitionset.Entry) bool {
+	return entry.Assignment != nil && entry.Assignment.Reclaim == partitionset.Remove
+}
+
+// checkRemovals fails if records of an earlier topic with the name are still being removed from
+// partitions that a topic would get. A broker that has such records would continue with them.
+func (d *document) checkRemovals(t topic, first int) error {
+	for index := int32(first); index < t.Spec.Partitions; index++ {
+		if entry, _ := d.set.Get(t.key(index)); isRemoving(entry) {
+			return fmt.Errorf("%w: the records of an earlier topic %s are being removed: try again",
+				metadata.ErrUnavailable, t.kafkaName())
+		}
+	}
+	return nil
+}

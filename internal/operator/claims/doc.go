@@ -1,0 +1,8 @@
+// Package claims decides what happens to the volume claims of a LogCluster's brokers when
+// spec.storage changes. It is pure.
+//
+// A claim that requests less than spec.storage.size grows, if its StorageClass allows it. A claim
+// that requests more is kept: volumes cannot shrink, and a claim that somebody else has grown must
+// not hold up anything else. The package also describes the state of all claims for condition
+// StorageResized.
+package claims

@@ -1,0 +1,187 @@
+package rollout
+
+import (
+	"cmp"
+	"slices"
+)
+
+// Volumes are the volumes that are to be replaced.
+type Volumes struct {
+	// Replace contains the brokers whose volumes are to be replaced by those of another
+	// StorageClass. The value is true if the broker's claim has no volume yet.
+	Replace map[int32]bool
+	// Outside contains the brokers that are in no ISR, and hold no retained records.
+	Outside map[int32]bool
+	// Retained are partitions of deleted topics, whose records are retained.
+	Retained []Partition
+}
+
+// Why is the reason for which a broker keeps its volume for now.
+type Why int
+
+const (
+	// NoReason means that no partition is the reason.
+	NoReason Why = iota
+	// NotInSync means that a replica of the partition, on any broker, is not in sync.
+	NotInSync
+	// OnlyReplica means that the partition has no other in-sync replica.
+	OnlyReplica
+	// RetainedRecords means that the broker holds records of a deleted topic, which no other broker
+	// would copy to the next volume.
+	RetainedRecords
+	// TooFewInSync means that the partition would have too few in-sync replicas without the broker.
+	TooFewInSync
+)
+
+// NextVolume returns the next step of the replacement of volumes, after the decision about
+// restarts. With phase Restart the broker may be stopped and its volume be replaced; Outdated is
+// the number of brokers whose volumes are to be replaced.
+//
+// A claim without a volume is replaced at once if its broker does not run: nothing is lost. Every
+// other replacement requires that no restart is pending, that all brokers are ready and settled,
+// and that all replicas of all partitions are in sync, so that the copies of one broker are
+// complete before the next broker loses its own. A broker that does not run and is in no ISR, for
+// example because its volume cannot be mounted, need not be ready and in sync itself. A broker with
+// the only replica of a partition, or with retained records, keeps its volume; the others
+// continue.
+func NextVolume(s State, v Volumes, restart Decision) (Decision, Why) {
+	ids := s.order(v.Replace)
+	if len(ids) == 0 || !s.Observed {
+		return restart, NoReason
+	}
+	decision := Decision{Phase: Waiting, Broker: -1, Outdated: len(ids)}
+	for _, id := range ids {
+		if b := s.Brokers[id]; v.Replace[id] && !b.Ready && !b.Up {
+			decision.Phase, decision.Broker = Restart, id
+			return decision, NoReason
+		}
+	}
+	if restart.Phase == Waiting && s.mayDiscard(restart, v) {
+		decision.Phase, decision.Broker = Restart, restart.Broker
+		return decision, NoReason
+	}
+	if restart.Phase != Complete {
+		return restart, NoReason
+	}
+	for id, b := range s.Brokers {
+		if !b.Ready || !b.Up || b.Settling {
+			decision.Broker = int32(id)
+			return decision, NoReason
+		}
+	}
+	if name := s.notInSync(-1); name != "" {
+		decision.Broker, decision.Partition = ids[0], name
+		return decision, NotInSync
+	}
+	why := NoReason
+	for _, id := range ids {
+		name, reason := s.keeps(id, v.Retained)
+		if name == "" {
+			return Decision{Phase: Restart, Broker: id, Outdated: len(ids)}, NoReason
+		}
+		if decision.Broker < 0 {
+			decision.Broker, decision.Partition, why = id, name, reason
+		}
+	}
+	return decision, why
+}
+
+// order returns brokers of a set in the order in which their volumes are replaced: as with
+// restarts, the one that leads the fewest partitions is first.
+func (s State) order(set map[int32]bool) (ids []int32) {
+	for id := range set {
+		if int(id) < len(s.Brokers) {
+			ids = append(ids, id)
+		}
+	}
+	slices.SortFunc(ids, func(a, b int32) int {
+		return cmp.Or(cmp.Compare(s.Brokers[a].Leaders, s.Brokers[b].Leaders), cmp.Compare(b, a))
+	})
+	return ids
+}
+
+// mayDiscard reports whether the broker for which restarts wait does not run and is in no ISR, its
+// volume is to be replaced, and all others are ready, settled and in sync.
+func (s State) mayDiscard(restart Decision, v Volumes) bool {
+	_, replace := v.Replace[restart.Broker]
+	if !replace || !v.Outside[restart.Broker] || restart.Outdated > 0 {
+		return false
+	}
+	for id, b := range s.Brokers {
+		if down := int32(id) == restart.Broker; down == (b.Ready || b.Up) || b.Settling {
+			return false
+		}
+	}
+	return s.notInSync(restart.Broker) == ""
+}
+
+// notInSync returns the name of the first partition with a replica that is not in sync, on another
+// broker than except; "" if there is none.
+func (s State) notInSync(except int32) string {
+	for i := range s.Partitions {
+		p := &s.Partitions[i]
+		for _, id := range p.Replicas {
+			if id != except && !slices.Contains(p.InSync, id) {
+				return p.Name
+			}
+		}
+	}
+	return ""
+}
+
+// keeps returns the first partition because of which a broker keeps its volume, and why; "" if
+// there is none.
+func (s State) keeps(broker int32, retained []Partition) (name string, why Why) {
+	for i := range s.Partitions {
+		if slices.Equal(s.Partitions[i].Replicas, []int32{broker}) {
+			return s.Partitions[i].Name, OnlyReplica
+		}
+	}
+	for i := range retained {
+		if slices.Contains(retained[i].Replicas, broker) {
+			return retained[i].Name, RetainedRecords
+		}
+	}
+	return s.Blocking(broker), TooFewInSync
+}
+
+// Stopping is the state of a broker whose volume is to be replaced, and whose pod is being deleted.
+// Until Release the pod remains, so the broker cannot start again with its volume.
+type Stopping struct {
+	// Wanted is true if the claim exists, is not being deleted, and is to be replaced.
+	Wanted  bool
+	Stopped bool // the broker's process has exited
+	Forced  bool // the pod was deleted without waiting for its processes
+	InISR   bool // the broker is in the ISR of a partition
+	Expired bool // the broker has been stopped and in an ISR for a while
+}
+
+// Action is what is done about a broker that is stopping.
+type Action int
+
+const (
+	// Wait means that nothing is done yet.
+	Wait Action = iota
+	// Discard means that the claim is deleted, and then the pod is released.
+	Discard
+	// Release means that the pod is released, and the broker starts with the present claim.
+	Release
+)
+
+// Next returns what is done now. Before the caller discards, it calls Next again with InISR from
+// the API server itself. The claim is deleted only when the broker has exited and is in no ISR:
+// then every acknowledged record is on another broker. A broker that is the last member of an ISR
+// when it stops, because others have failed meanwhile, starts again with its volume.
+func (s Stopping) Next() Action {
+	switch {
+	case !s.Wanted, s.Forced && !s.Stopped:
+		return Release
+	case !s.Stopped:
+		return Wait
+	case !s.InISR:
+		return Discard
+	case s.Expired:
+		return Release
+	}
+	return Wait
+}

@@ -1,0 +1,179 @@
+package skew
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+)
+
+const (
+	// RaiseAfter is the time for which all brokers must support a higher format level before the
+	// LogCluster gets it. In this time the update can be taken back.
+	RaiseAfter = 24 * time.Hour
+	// MinorsMax is by how many minor releases brokers may be behind the operator.
+	MinorsMax = 2
+	// first is the format level of a LogCluster that has none yet.
+	first = 1
+)
+
+// Broker is what a broker has reported when it registered last.
+type Broker struct {
+	Version string // "" if it never registered
+	// Level is the highest format level that the broker supports; 0 if it never registered.
+	Level int32
+}
+
+// Input is the state of a LogCluster.
+type Input struct {
+	Now      time.Time
+	Operator string    // version of the operator
+	Brokers  []Broker  // by id
+	Level    int32     // status.formatLevel; 0 if there is none
+	RaiseAt  time.Time // status.formatLevelRaise; zero if there is none
+	Spec     int32     // spec.formatLevel; 0 if there is none
+}
+
+// Kind is the kind of a skew.
+type Kind int
+
+// The kinds of skew, from the mildest to the worst.
+const (
+	// None means that the versions work together.
+	None Kind = iota
+	// Behind means that brokers are too far behind the operator.
+	Behind
+	// Refused means that spec.formatLevel cannot be had.
+	Refused
+	// Ahead means that brokers are newer than the operator.
+	Ahead
+	// Unsupported means that brokers do not support the format level of the LogCluster.
+	Unsupported
+)
+
+// Holds reports whether other brokers must not be restarted.
+func (k Kind) Holds() bool { return k == Ahead || k == Unsupported }
+
+// Decision is the format level of a LogCluster, and its skew.
+type Decision struct {
+	Level   int32
+	RaiseAt time.Time // when the level rises if nothing changes; zero: never
+	Kind    Kind
+	Brokers []int32 // with Behind, Ahead and Unsupported
+	Message string
+}
+
+// Decide returns the format level and the skew.
+//
+// The level rises to the highest one that all brokers support: at once up to spec.formatLevel if it
+// is given, and otherwise by one, RaiseAfter after the last broker has supported a higher one and
+// after the level has risen last. So if brokers are updated again in this time, the version of the
+// first update can still be used. It never falls.
+func Decide(in Input) Decision {
+	d := Decision{Level: max(in.Level, first)}
+	supported := in.supported()
+	switch {
+	case in.Spec > 0:
+		d.Level = max(d.Level, min(in.Spec, supported))
+	case supported <= d.Level:
+	case in.RaiseAt.IsZero():
+		d.RaiseAt = in.Now.Add(RaiseAfter)
+	case in.Now.Before(in.RaiseAt):
+		d.RaiseAt = in.RaiseAt
+	default:
+		if d.Level++; d.Level < supported {
+			d.RaiseAt = in.Now.Add(RaiseAfter)
+		}
+	}
+	d.describe(&in, supported)
+	return d
+}
+
+// supported returns the highest level that all brokers support; 0 if one has never registered.
+func (in *Input) supported() int32 {
+	if len(in.Brokers) == 0 {
+		return 0
+	}
+	level := in.Brokers[0].Level
+	for _, b := range in.Brokers {
+		level = min(level, b.Level)
+	}
+	return level
+}
+
+// describe sets the worst kind of skew.
+func (d *Decision) describe(in *Input, supported int32) {
+	unsupported := in.which(func(b Broker) bool { return b.Level > 0 && b.Level < d.Level })
+	ahead := in.which(func(b Broker) bool { return behind(b.Version, in.Operator) > 0 })
+	tooOld := in.which(func(b Broker) bool { return behind(in.Operator, b.Version) > MinorsMax })
+	switch {
+	case len(unsupported) > 0:
+		d.Kind, d.Brokers = Unsupported, unsupported
+		d.Message = fmt.Sprintf("Brokers %v run a version that does not support format level %d of "+
+			"the LogCluster, and serve nothing. Other brokers are not restarted. Set spec.image to "+
+			"a version that supports it.", unsupported, d.Level)
+	case len(ahead) > 0:
+		d.Kind, d.Brokers = Ahead, ahead
+		d.Message = fmt.Sprintf("Brokers %v run a later minor release than the operator, which is "+
+			"%s. Other brokers are not restarted. Upgrade the operator first, or set spec.image to "+
+			"its release.", ahead, in.Operator)
+	case in.Spec > 0 && in.Spec < d.Level:
+		d.Kind = Refused
+		d.Message = fmt.Sprintf("spec.formatLevel is %d, but files may have formats of level %d: a "+
+			"level cannot be lowered. Set spec.formatLevel to %d or remove it.", in.Spec, d.Level,
+			d.Level)
+	case in.Spec > d.Level && supported > 0:
+		d.Kind = Refused
+		d.Message = fmt.Sprintf("spec.formatLevel is %d, but not all brokers support more than level "+
+			"%d. The level rises when all of them run a version that supports it.", in.Spec, supported)
+	case len(tooOld) > 0:
+		d.Kind, d.Brokers = Behind, tooOld
+		d.Message = fmt.Sprintf("Brokers %v are more than %d minor releases behind the operator, "+
+			"which is %s. Set spec.image to a later release.", tooOld, MinorsMax, in.Operator)
+	default:
+		d.Message = fmt.Sprintf("The format level is %d; the versions of brokers and operator work "+
+			"together.", d.Level)
+	}
+}
+
+// which returns the ids of the brokers that match.
+func (in *Input) which(match func(Broker) bool) (ids []int32) {
+	for id, b := range in.Brokers {
+		if match(b) {
+			ids = append(ids, int32(id))
+		}
+	}
+	return ids
+}
+
+// behind returns by how many minor releases version b is behind version a: negative if it is ahead,
+// and more than MinorsMax if its major release is lower. It is 0 if one of them is no release, such
+// as that of a development build.
+func behind(a, b string) int {
+	majorA, minorA, ok := release(a)
+	majorB, minorB, known := release(b)
+	switch {
+	case !ok || !known:
+		return 0
+	case majorA > majorB:
+		return MinorsMax + 1
+	case majorA < majorB:
+		return -MinorsMax - 1
+	}
+	return minorA - minorB
+}
+
+// release returns the major and the minor number of a version, such as v1.4.2.
+func release(version string) (major, minor int, ok bool) {
+	numbers, prefixed := strings.CutPrefix(version, "v")
+	parts := strings.SplitN(numbers, ".", 3)
+	if !prefixed || len(parts) != 3 {
+		return 0, 0, false
+	}
+	major, err := strconv.Atoi(parts[0])
+	if err != nil {
+		return 0, 0, false
+	}
+	minor, err = strconv.Atoi(parts[1])
+	return major, minor, err == nil
+}

@@ -1,0 +1,92 @@
+package volumes
+
+import (
+	"slices"
+
+	"heartwood.dev/heartwood/api/v1alpha1"
+	"heartwood.dev/heartwood/internal/placement"
+)
+
+// namesMax is the maximum number of partitions that a LostVolume names.
+const namesMax = 5
+
+// guard finds the partitions whose last in-sync replica would be given up.
+type guard struct {
+	partitions []Partition
+	brokers    map[int32]*Broker
+	lost       map[int32]bool
+}
+
+func newGuard(in Input, causes []v1alpha1.VolumeLossCause) guard {
+	g := guard{partitions: in.Partitions, brokers: map[int32]*Broker{}, lost: map[int32]bool{}}
+	for i := range in.Brokers {
+		g.brokers[in.Brokers[i].ID], g.lost[in.Brokers[i].ID] = &in.Brokers[i], causes[i] != ""
+	}
+	return g
+}
+
+// blocking returns the partitions of which a broker is the last in-sync replica, unless their loss
+// is accepted: those of Topics, and retained ones. Both are sorted.
+func (g guard) blocking(broker int32) (topics, retained []string) {
+	for i := range g.partitions {
+		p := &g.partitions[i]
+		if !g.last(p, broker) || g.accepted(p) {
+			continue
+		}
+		if p.Retained {
+			retained = append(retained, p.Name)
+		} else {
+			topics = append(topics, p.Name)
+		}
+	}
+	return first(topics), first(retained)
+}
+
+// last reports whether a broker is the last member of an ISR: it is a member with its lost volume,
+// and every other member has lost its volume, too.
+func (g guard) last(p *Partition, broker int32) bool {
+	member := false
+	for _, m := range p.ISR {
+		if m.Broker == broker {
+			b := g.brokers[broker]
+			// The broker may have become a member with a later volume than the lost one.
+			member = m.Directory == "" || m.Directory == b.Directory
+		} else if !g.gone(m) {
+			return false
+		}
+	}
+	return member
+}
+
+// gone reports whether the records of a member of an ISR are lost: its broker has lost its volume,
+// or has continued with another one. A broker that does not run has its volume.
+func (g guard) gone(m placement.InSyncReplica) bool {
+	b := g.brokers[m.Broker]
+	if b == nil {
+		return false
+	}
+	return g.lost[m.Broker] || m.Directory != "" && b.Directory != "" && m.Directory != b.Directory
+}
+
+// accepted reports whether the loss of a partition's records is accepted. The consent names the
+// claim of any member of the ISR: all of them are lost. It is the claim of the lost volume, or one
+// that was replaced with consent after the lost volume. The claim of a consent that was used before
+// the member's directory was created does not count: it named an earlier loss.
+func (g guard) accepted(p *Partition) bool {
+	return p.Accepted != "" && slices.ContainsFunc(p.ISR, func(m placement.InSyncReplica) bool {
+		b := g.brokers[m.Broker]
+		switch {
+		case b == nil:
+			return false
+		case p.Accepted == b.Claim.UID:
+			return g.lost[b.ID]
+		}
+		return p.Accepted == b.Consent.Claim && (b.Consent.Directory == "" ||
+			m.Directory != "" && m.Directory != b.Consent.Directory)
+	})
+}
+
+func first(names []string) []string {
+	slices.Sort(names)
+	return names[:min(len(names), namesMax)]
+}

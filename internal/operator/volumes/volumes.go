@@ -1,0 +1,212 @@
+package volumes
+
+import (
+	"slices"
+
+	"heartwood.dev/heartwood/api/v1alpha1"
+	"heartwood.dev/heartwood/internal/placement"
+)
+
+// Presence says whether an object exists.
+type Presence int
+
+// Unknown means that the operator may not read the object, or has failed to.
+const (
+	Unknown Presence = iota
+	Present
+	Absent
+)
+
+// Claim is the PersistentVolumeClaim of a broker.
+type Claim struct {
+	Name string
+	UID  string // "" if the claim does not exist
+	// Lost is true if Kubernetes reports that the PersistentVolume does not exist any more.
+	Lost bool
+	// Volume and Node are the claim's PersistentVolume and a node that can mount it. They are
+	// Present if the claim has none yet, and for a broker that is up, whose volume is not checked.
+	Volume, Node Presence
+}
+
+// Broker is what is known about a broker and its volume.
+type Broker struct {
+	ID int32
+	Up bool // the broker renews its Lease, or may do so
+	// Unverified is true if it is not known yet whether the broker renews its Lease. Up is true then.
+	Unverified bool
+	// Directory is the directory id with which the broker registered last; "" before the first
+	// start.
+	Directory string
+	// Found is the directory id of a volume that the broker has found instead; "" if there is none.
+	Found   string
+	Consent v1alpha1.VolumeConsent // in the Lease
+	Claim   Claim
+	// Unscheduled is true if the broker's pod has not been scheduled to a node for a while.
+	Unscheduled bool
+	// Holds is true if a partition has a replica on the broker, or is assigned to it; also a retained
+	// partition.
+	Holds bool
+}
+
+// Partition is a partition with in-sync replicas.
+type Partition struct {
+	Name string // topic/index
+	ISR  []placement.InSyncReplica
+	// Retained is true for a partition of a deleted topic whose records are retained.
+	Retained bool
+	// Accepted is the consent to the loss of the partition's records, "" without one: for lost
+	// volumes it is the UID of a claim.
+	Accepted string
+}
+
+// Input is the input of a decision.
+type Input struct {
+	Brokers    []Broker // that run, by id
+	Partitions []Partition
+	// Incomplete is true if not all partitions are known. Then no volume is replaced.
+	Incomplete bool
+	Requested  []string // the UIDs in annotation heartwood.dev/replace-volume
+}
+
+// Lost is a lost volume and what is to be done about it.
+type Lost struct {
+	v1alpha1.LostVolume
+	// Write is the VolumeConsent to be written into the Lease; nil: none.
+	Write *v1alpha1.VolumeConsent
+	// Used is the UID in Requested that has taken effect, and is to be removed; "" if there is none.
+	Used string
+	// Delete is true if the claim and the pod are to be deleted, after Write was written.
+	Delete bool
+}
+
+// Decision is the result of Decide.
+type Decision struct {
+	Lost []Lost // by broker id
+	// Unreadable are brokers whose volumes may be lost, but that cannot be known.
+	Unreadable []int32
+	// Unused are UIDs in Requested that name no lost volume.
+	Unused []string
+}
+
+// GivesUp reports whether the decision permits an empty volume in place of a lost one.
+func (d *Decision) GivesUp() bool {
+	return slices.ContainsFunc(d.Lost, func(l Lost) bool { return l.Write != nil || l.Delete })
+}
+
+// AnyLost reports whether a volume is lost. Without lost volumes, the decision does not depend on
+// partitions.
+func (in *Input) AnyLost() bool {
+	return slices.ContainsFunc(in.Brokers, func(b Broker) bool { return b.cause() != "" })
+}
+
+// Decide returns the lost volumes. It does not depend on earlier decisions: a step that failed is
+// decided again.
+func Decide(in Input) Decision {
+	d := Decision{}
+	causes := make([]v1alpha1.VolumeLossCause, len(in.Brokers))
+	for i := range in.Brokers {
+		causes[i] = in.Brokers[i].cause()
+	}
+	guard := newGuard(in, causes)
+	named := map[string]bool{}
+	for i := range in.Brokers {
+		b := &in.Brokers[i]
+		switch {
+		case causes[i] != "":
+			named[b.Claim.UID] = true
+			d.Lost = append(d.Lost, b.decide(causes[i], &in, guard))
+		case b.unreadable():
+			d.Unreadable = append(d.Unreadable, b.ID)
+		}
+		if b.unknown() || b.Unverified || b.foundOther() {
+			named[b.Claim.UID] = true // perhaps the volume is lost
+		}
+	}
+	for _, uid := range in.Requested {
+		if !named[uid] {
+			d.Unused = append(d.Unused, uid)
+		}
+	}
+	return d
+}
+
+// cause returns why the volume of a broker is lost, "" if it is not. A claim that does not exist is
+// no cause: the StatefulSet controller creates it again, and the broker reports the volume.
+func (b *Broker) cause() v1alpha1.VolumeLossCause {
+	switch {
+	case b.Claim.UID == "" || b.Directory == "":
+		return "" // a broker that has never started has no records
+	case b.Up:
+		return ""
+	// These come first: a broker that has found another volume may have lost that one, too.
+	case b.Claim.Lost || b.Claim.Volume == Absent:
+		return v1alpha1.LostVolumeDeleted
+	case b.Claim.Volume == Present && b.Claim.Node == Absent:
+		return v1alpha1.LostNodeDeleted
+	case b.foundOther():
+		return v1alpha1.LostNewVolume
+	}
+	return ""
+}
+
+// foundOther reports whether the broker waits with another volume than the one that it used last.
+// The Lease of the former process may still be valid.
+func (b *Broker) foundOther() bool { return b.Found != "" && b.Found != b.Directory }
+
+// unknown reports whether the operator has failed to read the volume or the node of a broker that
+// is down.
+func (b *Broker) unknown() bool {
+	return !b.Up && b.Directory != "" && b.Claim.UID != "" &&
+		(b.Claim.Volume == Unknown || b.Claim.Node == Unknown)
+}
+
+// unreadable reports whether the volume of a broker may be lost, but that cannot be known. Pods
+// that were scheduled have their volume and node.
+func (b *Broker) unreadable() bool { return b.unknown() && b.Unscheduled }
+
+// decide returns what is to be done about the lost volume of a broker.
+func (b *Broker) decide(cause v1alpha1.VolumeLossCause, in *Input, guard guard) Lost {
+	lost := Lost{LostVolume: v1alpha1.LostVolume{Broker: b.ID, Claim: b.Claim.Name,
+		ClaimUID: b.Claim.UID, Cause: cause}}
+	consents := slices.Contains(in.Requested, b.Claim.UID)
+	if cause == v1alpha1.LostNewVolume && b.Consent.Claim != "" && b.Consent.Directory == b.Found {
+		lost.Replacing = true // the broker is about to register
+		if consents {
+			lost.Used = b.Claim.UID // its removal has failed before
+		}
+		return lost
+	}
+	lost.LastInSync, lost.Retained = guard.blocking(b.ID)
+	claim := b.permitted(cause)
+	if claim == "" && (consents || cause == v1alpha1.LostNewVolume && !b.Holds) {
+		claim = b.Claim.UID
+	}
+	if claim == "" || in.Incomplete || len(lost.LastInSync)+len(lost.Retained) > 0 {
+		return lost
+	}
+	lost.Replacing = true
+	next := v1alpha1.VolumeConsent{Claim: claim}
+	if cause == v1alpha1.LostNewVolume {
+		next.Directory = b.Found
+	} else {
+		lost.Delete = true
+	}
+	if next != b.Consent {
+		lost.Write = &next
+	}
+	if consents {
+		lost.Used = b.Claim.UID
+	}
+	return lost
+}
+
+// permitted returns the UID of the claim of which an earlier consent permits the replacement, "" if
+// there is none. It is this claim if it is to be deleted. If the broker has found a new volume, it
+// is an earlier claim, which was deleted and is replaced by this one.
+func (b *Broker) permitted(cause v1alpha1.VolumeLossCause) string {
+	isThis := b.Consent.Claim == b.Claim.UID
+	if b.Consent.Directory != "" || isThis == (cause == v1alpha1.LostNewVolume) {
+		return ""
+	}
+	return b.Consent.Claim
+}

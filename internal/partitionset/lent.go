@@ -1,0 +1,75 @@
+package partitionset
+
+import "slices"
+
+// Lend assigns a partition with one replica a second one on another broker, as a loan. It does
+// nothing if the partition has not one assigned replica, or has it on that broker. The loan ends
+// with TakeBack or KeepLent, and with each other assignment.
+//
+// The loans are a map of their own, not a word of the assignment: brokers of earlier versions could
+// not read the entry. A broker of such a version removes the loans when it writes an assignment;
+// the operator then removes the second replicas as surplus ones, and lends again if needed.
+func (s *Set) Lend(key Key, broker int32) {
+	a := s.assignments[key]
+	if a == nil || len(a.value.Replicas) != 1 || a.value.Replicas[0] == broker {
+		return
+	}
+	next := a.value
+	next.Replicas = append(slices.Clone(next.Replicas), broker)
+	s.Assign(key, next)
+	if s.lent == nil {
+		s.lent = map[Key]int32{}
+	}
+	s.lent[key] = broker
+}
+
+// TakeBack assigns a partition with a loan only its first replica.
+func (s *Set) TakeBack(key Key) {
+	if a := s.assignments[key]; a != nil && s.isLent(key, a) {
+		next := a.value
+		next.Replicas = next.Replicas[:1]
+		s.Assign(key, next)
+		delete(s.lent, key)
+	}
+}
+
+// KeepLent ends a loan without a change of the assignment: the partition keeps the second replica.
+func (s *Set) KeepLent(key Key) {
+	if a := s.assignments[key]; a != nil && s.isLent(key, a) {
+		delete(s.lent, key)
+		s.specChanged = true
+	}
+}
+
+// isLent reports whether the second replica of an assignment is lent.
+func (s *Set) isLent(key Key, a *text[Assignment]) bool {
+	broker, ok := s.lent[key]
+	return ok && len(a.value.Replicas) == 2 && a.value.Replicas[1] == broker
+}
+
+// decodeLent ignores keys that do not parse: they belong to no partition.
+func decodeLent(from map[string]int32) map[Key]int32 {
+	if len(from) == 0 {
+		return nil
+	}
+	to := make(map[Key]int32, len(from))
+	for name, broker := range from {
+		if key, err := ParseKey(name); err == nil {
+			to[key] = broker
+		}
+	}
+	return to
+}
+
+// encodeLent returns the present loans.
+func (s *Set) encodeLent() (to map[string]int32) {
+	for key, broker := range s.lent {
+		if a := s.assignments[key]; a != nil && s.isLent(key, a) {
+			if to == nil {
+				to = map[string]int32{}
+			}
+			to[key.String()] = broker
+		}
+	}
+	return to
+}

@@ -1,0 +1,78 @@
+package reachability
+
+import (
+	"slices"
+	"time"
+)
+
+const (
+	// PingInterval is the interval at which a broker pings each peer, and calls Observer.Tick.
+	PingInterval = time.Second
+	// UnreachableAfter is the time without an answer after which a peer counts as unreachable. It is
+	// long enough for two pings on a busy machine, and much shorter than the default time after
+	// which a leader removes a follower that does not fetch: a leader that has removed all its
+	// followers from the ISR has no possible successor.
+	UnreachableAfter = 3 * time.Second
+	// firstAnswerWithin replaces UnreachableAfter for a peer that has not answered yet. A broker
+	// registers shortly before it serves.
+	firstAnswerWithin = 10 * time.Second
+)
+
+// Observer observes the answers of a broker's peers. The zero value is ready for use.
+type Observer struct {
+	peers  map[Peer]*observed
+	ticked time.Time // time of the last Tick
+}
+
+// observed is what an Observer knows about a peer.
+type observed struct {
+	last     time.Time // of the last answer; before the first answer, of the first Tick with the peer
+	answered bool
+}
+
+// Answered notes an answer of a peer. It ignores peers that the last Tick did not name.
+func (o *Observer) Answered(p Peer, now time.Time) {
+	if known := o.peers[p]; known != nil {
+		known.last, known.answered = now, true
+	}
+}
+
+// Tick returns the unreachable peers of those that the broker pings.
+//
+// If much more than PingInterval has passed since the last Tick, this process did not run, so its
+// peers may have answered in that time. Tick ignores that time.
+func (o *Observer) Tick(peers []Peer, now time.Time) Report {
+	missed := time.Duration(0)
+	if since := now.Sub(o.ticked); !o.ticked.IsZero() && since >= 2*PingInterval {
+		missed = since - PingInterval
+	}
+	o.ticked = now
+	next := make(map[Peer]*observed, len(peers))
+	var report Report
+	for _, p := range peers {
+		known := o.peers[p]
+		if known == nil {
+			known = &observed{last: now}
+		} else if missed > 0 {
+			known.last = minTime(known.last.Add(missed), now)
+		}
+		next[p] = known
+		limit := UnreachableAfter
+		if !known.answered {
+			limit = firstAnswerWithin
+		}
+		if now.Sub(known.last) >= limit {
+			report = append(report, p)
+		}
+	}
+	o.peers = next
+	slices.SortFunc(report, Peer.compare)
+	return slices.Compact(report)
+}
+
+func minTime(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return a
+	}
+	return b
+}

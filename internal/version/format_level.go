@@ -1,0 +1,23 @@
+package version
+
+import "strconv"
+
+// formatLevel is the highest format level that this binary supports; see FormatLevel. It is a
+// variable so that tests can link binaries with another level, by -X
+// heartwood.dev/heartwood/internal/version.formatLevel=2.
+var formatLevel = "1"
+
+// FormatLevelFirst is the format level of the first release, and of directories and clusters that
+// name none.
+const FormatLevelFirst = 1
+
+// FormatLevel returns the highest format level that this binary supports. A change of the format of
+// files or of requests between brokers that earlier versions cannot read needs the next level
+// (docs/format/format-level.md).
+func FormatLevel() int32 {
+	level, err := strconv.ParseInt(formatLevel, 10, 32)
+	if err != nil || level < FormatLevelFirst {
+		panic("invalid format level of the binary: " + formatLevel)
+	}
+	return int32(level)
+}

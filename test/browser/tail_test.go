@@ -1,0 +1,75 @@
+package browser
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+// tailFollows: the page shows records that are appended while it is open, as text, and marks those
+// that they supersede. It has no stream while it is paused or hidden, and then misses no record.
+func tailFollows(t *testing.T, c *cluster, b *browser) {
+	order := func(key, value string) {
+		t.Helper()
+		c.produce(&kgo.Record{Topic: "orders", Key: []byte(key), Value: []byte(value)})
+	}
+	has := func(text string) string {
+		return `document.querySelector("table.messages").innerText.includes(` + quote(text) + `)`
+	}
+	state := func(name string) {
+		t.Helper()
+		b.await(`document.querySelector("#live").dataset.state === ` + quote(name))
+	}
+	page := c.console + "topic?name=orders&tab=messages&position=tail"
+	order("O-1", "before the page")
+	b.visit(page)
+	b.await(has("before the page"))
+	state("live")
+	order("O-1", hostile)
+	b.await(`document.querySelector("table.messages tr.superseded")?.innerText.includes("before") &&
+		document.querySelector("tr.superseded .tag").innerText === "superseded"`)
+	b.await(has("<script>window.stolen") + ` && !("stolen" in window) &&
+		document.querySelector("main script, main img") === null`)
+
+	b.click("#pause")
+	state("still")
+	order("O-2", "while paused")
+	b.click("#pause")
+	b.await(has("while paused"))
+	hide := func(hidden string) {
+		b.js(`Object.defineProperty(document, "hidden", {value: ` + hidden + `, configurable: true});
+			document.dispatchEvent(new Event("visibilitychange"))`)
+	}
+	hide("true")
+	state("still")
+	order("O-2", "while hidden")
+	hide("false")
+	b.await(has("while hidden"))
+	b.await(`document.querySelector("#tail").innerText.includes("found 3")`)
+
+	b.visit(page + "&latest=1&key=L-")
+	state("live")
+	order("L-1", "first")
+	b.await(has("first"))
+	order("M-1", "another key")
+	order("L-1", "second")
+	b.await(has("second") + " && !(" + has("first") + ")")
+	if eval[bool](b, has("another key")) {
+		t.Error("the tail shows a record that the filter excludes")
+	}
+
+	call(b, emulation.SetScriptExecutionDisabled,
+		emulation.SetScriptExecutionDisabledParams{Value: true})
+	defer call(b, emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{})
+	b.visit(page)
+	order("O-3", "without scripts")
+	for began := time.Now(); !strings.Contains(b.text("main"), "without scripts"); {
+		if time.Since(began) > stepMax {
+			t.Fatalf("the page does not load again: %s", b.text("main"))
+		}
+		time.Sleep(200 * time.Millisecond)
+	}
+}

@@ -1,0 +1,35 @@
+//go:build dashboards
+
+package dashboards
+
+import (
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// expiring creates a LogCluster whose listeners have certificates of their users that soon expire.
+// Its broker never starts, so its first rollout is stuck.
+func (w *world) expiring(p *prometheus) {
+	for name, left := range map[string]time.Duration{"soon": 10 * 24 * time.Hour,
+		"now": 24 * time.Hour} {
+		secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: w.namespace},
+			Data: serverSecret(w.t, left)}
+		if err := w.api.Create(w.t.Context(), secret); err != nil {
+			w.t.Error(err)
+		}
+	}
+	w.apply(`
+apiVersion: heartwood.dev/v1alpha1
+kind: LogCluster
+metadata: {name: expiring}
+spec:
+  brokers: 1
+  listeners:
+    - {name: soon, port: 9092, tls: {secretName: soon}}
+    - {name: now, port: 9093, tls: {secretName: now}}
+`)
+	p.until(2*time.Minute, "HeartwoodCertificateExpiresSoon", "HeartwoodCertificateExpiring",
+		"HeartwoodRolloutStuck")
+}

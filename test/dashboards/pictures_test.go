@@ -1,0 +1,152 @@
+//go:build dashboards
+
+package dashboards
+
+import (
+	"cmp"
+	"maps"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"heartwood.dev/heartwood/internal/plot"
+)
+
+// pictureBytesMax limits the size of a picture in the documents.
+const pictureBytesMax = 300 << 10
+
+// pointsMax limits the points of a line in a picture.
+const pointsMax = 150
+
+// draw writes a picture of each dashboard to docs/pictures.
+func draw(t *testing.T, boards map[string][]shown, titles map[string]string) {
+	t.Helper()
+	for name, panels := range boards {
+		b := plot.Board{Title: titles[name], Notes: []string{
+			"Drawn from the panels' queries, as Prometheus answered them in a run of make " +
+				"dashboards on " + time.Now().UTC().Format(time.DateOnly) + ". No screenshot of " +
+				"Grafana: its colours, fonts and axes differ.",
+			"In the run a cleaner was stopped, a broker was killed, and the API server was " +
+				"unreachable, one after the other.",
+		}}
+		for _, one := range panels {
+			b.Panels = append(b.Panels, one.plot())
+		}
+		picture := b.SVG()
+		if len(picture) > pictureBytesMax {
+			t.Errorf("the picture of %s has %d bytes, more than %d", name, len(picture),
+				pictureBytesMax)
+		}
+		file := filepath.Join("../../docs/pictures", "dashboard-"+name+".svg")
+		if err := os.WriteFile(file, []byte(picture), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// plot returns the panel as it is drawn.
+func (s shown) plot() plot.Panel {
+	defaults := s.FieldConfig.Defaults
+	p := plot.Panel{Title: s.Title, X: s.GridPos.X, Y: s.GridPos.Y, W: s.GridPos.W, H: s.GridPos.H,
+		Unit: plot.Unit(defaults.Unit), Min: defaults.Min, Max: defaults.Max}
+	switch s.Type {
+	case "row":
+		p.Kind = plot.Heading
+	case "table":
+		p.Kind = plot.Table
+		p.Columns, p.Rows = s.table()
+	case "timeseries":
+		p.Kind = plot.TimeSeries
+		p.Lines = s.lines()
+	default:
+		p.Lines = s.lines()
+	}
+	return p
+}
+
+// lines returns the series of all queries of a panel, with gaps where a series has no sample.
+func (s shown) lines() (lines []plot.Line) {
+	for _, target := range s.Targets {
+		for _, one := range s.results[target.RefID] {
+			line := plot.Line{Name: legendOf(target, one.Metric)}
+			for i, v := range one.Values {
+				if gap := 1.5 * scrapeInterval.Seconds(); i > 0 && v.at-one.Values[i-1].at > gap {
+					line.Points = append(line.Points, plot.Sample{At: one.Values[i-1].at + gap/2,
+						Value: math.NaN()})
+				}
+				line.Points = append(line.Points, plot.Sample{At: v.at, Value: v.value})
+			}
+			line.Points = plot.Thin(line.Points, pointsMax)
+			lines = append(lines, line)
+		}
+	}
+	slices.SortStableFunc(lines, func(a, b plot.Line) int { return cmp.Compare(a.Name, b.Name) })
+	return lines
+}
+
+// table merges the results of all queries by their common labels, as the transformation merge does,
+// and names and orders the columns as the transformation organize does. It shows the moment in
+// which most partitions were being cleaned.
+func (s shown) table() (columns []string, rows [][]string) {
+	at := s.busiest()
+	cells := map[string]map[string]string{} // by topic and partition
+	for _, target := range s.Targets {
+		unit := plot.Unit(s.unit(target))
+		for _, one := range s.results[target.RefID] {
+			value, ok := valueAt(one, at)
+			if !ok {
+				continue
+			}
+			key := one.Metric["topic"] + "/" + one.Metric["partition"]
+			if cells[key] == nil {
+				cells[key] = map[string]string{}
+			}
+			maps.Copy(cells[key], one.Metric)
+			cells[key]["Value #"+target.RefID] = unit.Format(value)
+		}
+	}
+	organize := s.Transformations[len(s.Transformations)-1].Options
+	ordered := slices.SortedFunc(maps.Keys(organize.IndexByName), func(a, b string) int {
+		return cmp.Compare(organize.IndexByName[a], organize.IndexByName[b])
+	})
+	for _, name := range ordered {
+		columns = append(columns, cmp.Or(organize.RenameByName[name],
+			strings.TrimPrefix(name, "Value #")))
+	}
+	for _, key := range slices.Sorted(maps.Keys(cells)) {
+		var row []string
+		for _, name := range ordered {
+			row = append(row, cmp.Or(cells[key][name], "-"))
+		}
+		rows = append(rows, row)
+	}
+	return columns, rows
+}
+
+// busiest returns the time in seconds at which the query of the progress has most series.
+func (s shown) busiest() float64 {
+	count := map[float64]int{}
+	best := 0.0
+	for _, one := range s.results["B"] {
+		for _, v := range one.Values {
+			count[v.at]++
+			if n, most := count[v.at], count[best]; n > most {
+				best = v.at
+			}
+		}
+	}
+	return best
+}
+
+func valueAt(of series, at float64) (float64, bool) {
+	for _, v := range of.Values {
+		if v.at == at {
+			return v.value, true
+		}
+	}
+	return 0, false
+}

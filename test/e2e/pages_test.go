@@ -1,0 +1,158 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"heartwood.dev/heartwood/api/v1alpha1"
+	"heartwood.dev/heartwood/test/kit/pages"
+)
+
+// watched matches commands that do not end by themselves; they must run until they are ended.
+var watched = regexp.MustCompile(` (-w|--watch|-f|--follow)\b`)
+
+// shell runs commands as a reader of the documents would, in the namespace of the test.
+type shell struct {
+	*plugin
+	values map[string]string // of the placeholders
+}
+
+// commandsOfPages runs the commands of the runbooks, of docs/operations and of the README, in the
+// order of the pages. Each must succeed. Before and after commands that change the LogCluster, the
+// step brings it into the state that the page assumes.
+func (e *environment) commandsOfPages(t *testing.T) {
+	if os.Getenv("E2E_PAGES") == "" {
+		t.Skip("set E2E_PAGES=1: this step has not passed on a cluster yet (docs/roadmap.md)")
+	}
+	commands, err := pages.All(os.DirFS("../.."))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := e.newShell(t)
+	s.values["TRANSACTIONAL-ID"] = e.transactionalID(t)
+	for _, c := range commands {
+		if _, reason, untested := c.Reason(); untested {
+			t.Logf("not run: %s (%s)", c, reason)
+			continue
+		}
+		e.prepare(t, s, c)
+		s.run(t, c)
+		e.restore(t, s, c)
+	}
+	e.waitReady(t, 1, topics)
+	e.waitInSync(t)
+}
+
+// newShell returns a shell with kubectl heartwood in its PATH and the context in the namespace.
+func (e *environment) newShell(t *testing.T) *shell {
+	t.Helper()
+	content, err := os.ReadFile(os.Getenv("KUBECONFIG"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "config")
+	if err := os.WriteFile(file, content, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := command(t.Context(), "", "kubectl", "--kubeconfig", file, "config", "set-context",
+		"--current", "--namespace", e.namespace); err != nil {
+		t.Fatal(err)
+	}
+	return &shell{e.linkPlugin(t, file), map[string]string{"NAMESPACE": e.namespace,
+		"OPERATOR-NAMESPACE": e.namespace, "CLUSTER": e.cluster, "POD": brokerPod(0),
+		"TOPIC": "tickets"}}
+}
+
+// transactionalID returns the id of a transaction that an earlier step has made.
+func (e *environment) transactionalID(t *testing.T) string {
+	t.Helper()
+	out := e.kubectl(t, "exec", brokerPod(0), "--", "heartwood", "transactions")
+	lines := strings.Split(out, "\n")
+	if len(lines) < 2 || strings.TrimSpace(lines[1]) == "" {
+		t.Fatalf("no transactional id: %s", out)
+	}
+	return strings.Fields(lines[1])[0]
+}
+
+// run runs a command, which must succeed. The exit code 3 of kubectl heartwood is a success: it
+// reports that something is degraded. A grep that finds nothing is one, too.
+func (s *shell) run(t *testing.T, c pages.Command) {
+	t.Helper()
+	text, _, _ := strings.Cut(c.Substitute(s.values), "   #")
+	text = regexp.MustCompile(`\| (grep .*)$`).ReplaceAllString(text,
+		`| { $1 || [ $$? = 1 ]; }`)
+	limit := deadline
+	if watched.MatchString(text) {
+		limit = 10 * time.Second
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "bash", "-o", "pipefail", "-c", text)
+	cmd.Dir = "../.."
+	cmd.Env = append(os.Environ(), "KUBECONFIG="+s.kubeconfig,
+		"PATH="+filepath.Dir(s.path)+string(os.PathListSeparator)+os.Getenv("PATH"))
+	cmd.WaitDelay = time.Second
+	out, err := cmd.CombinedOutput()
+	var exit *exec.ExitError
+	degraded := errors.As(err, &exit) && exit.ExitCode() == 3 &&
+		strings.HasPrefix(text, "kubectl heartwood")
+	switch {
+	case err == nil, degraded, watched.MatchString(text) && ctx.Err() != nil && len(out) > 0:
+		t.Logf("%s", c)
+	default:
+		t.Errorf("%s: %v\n%s", c, err, out)
+	}
+}
+
+// prepare brings the LogCluster into the state that a page assumes for a command.
+func (e *environment) prepare(t *testing.T, s *shell, c pages.Command) {
+	t.Helper()
+	switch {
+	case strings.HasPrefix(c.Text, "kubectl heartwood approve --dry-run"):
+		e.patch(t, `{"spec":{"rollout":{"policy":"OnApproval"}},"metadata":{"annotations":`+
+			`{"heartwood.dev/restart":"pages"}}}`)
+		e.waitRollout(t, v1alpha1.ReasonApprovalRequired, "")
+	case strings.HasPrefix(c.Text, "kubectl heartwood retained remove"):
+		s.values["TOPIC"] = copied // an earlier step has deleted this Topic
+	}
+}
+
+// restore ends what a command has begun, where the page describes that in words.
+func (e *environment) restore(t *testing.T, s *shell, c pages.Command) {
+	t.Helper()
+	switch {
+	case strings.Contains(c.Text, `"cordoned":[2]`):
+		e.patch(t, `{"spec":{"cordoned":null}}`)
+	case strings.Contains(c.Text, "condition=Drained"):
+		e.patch(t, `{"spec":{"drain":null}}`)
+	case strings.HasPrefix(c.Text, "kubectl heartwood approve --yes"):
+		e.waitRollout(t, v1alpha1.ReasonComplete, "")
+		e.patch(t, `{"spec":{"rollout":null}}`)
+	case strings.HasPrefix(c.Text, "kubectl annotate logcluster demo heartwood.dev/restart="),
+		strings.HasPrefix(c.Text, "kubectl annotate pod demo-broker-1 heartwood.dev/restart="):
+		e.waitRollout(t, v1alpha1.ReasonComplete, "")
+	case strings.HasPrefix(c.Text, "kubectl heartwood retained remove"):
+		s.values["TOPIC"] = "tickets"
+		left := e.kubectl(t, "get", "logcluster", e.cluster, "-o",
+			"jsonpath={.status.retainedTopics[*].topic}")
+		if strings.Contains(left, copied) {
+			until(t, "records removed", func(ctx context.Context) string {
+				out, err := command(ctx, "", "kubectl", "-n", e.namespace, "get", "logcluster",
+					e.cluster, "-o", "jsonpath={.status.retainedTopics[*].topic}")
+				if err != nil || strings.Contains(out, copied) {
+					return out
+				}
+				return ""
+			})
+		}
+	}
+}

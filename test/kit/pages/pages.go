@@ -1,0 +1,104 @@
+// Package pages extracts the shell commands of documents, so that a test can run them. It is pure:
+// a command that it cannot classify is an error, so that no command of a page stays untested
+// unnoticed.
+package pages
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// Command is one shell command in a code block of a page.
+type Command struct {
+	Page string // path of the page
+	Line int    // of its first line
+	Text string // without prompt, continuation lines joined
+}
+
+func (c Command) String() string { return fmt.Sprintf("%s:%d: %s", c.Page, c.Line, c.Text) }
+
+// programs are the programs with which a command may begin.
+var programs = []string{"kubectl", "helm", "make", "go", "curl", "kcat", "printf", "ln"}
+
+// placeholders are the words in capitals that a reader replaces.
+var placeholders = []string{"NAMESPACE", "OPERATOR-NAMESPACE", "POD", "CLUSTER", "TOPIC",
+	"TRANSACTIONAL-ID"}
+
+// capitals matches words in capitals outside single quotes and variables, such as NAMESPACE.
+var (
+	capitals = regexp.MustCompile(`(?:^|[\s/])([A-Z][A-Z-]+[A-Z])(?:$|[\s/])`)
+	quoted   = regexp.MustCompile(`'[^']*'`)
+)
+
+// Extract returns the commands of a page in their order. Blocks of sh contain commands only, blocks
+// of console mark them with "$ ". Blocks without a language, and of promql, are queries.
+func Extract(page, content string) (commands []Command, err error) {
+	language, inBlock := "", false
+	lines := strings.Split(content, "\n")
+	for at := 0; at < len(lines); at++ {
+		line := strings.TrimSpace(lines[at])
+		if fence, ok := strings.CutPrefix(line, "```"); ok {
+			inBlock, language = !inBlock, fence
+			if inBlock && !slices.Contains([]string{"", "sh", "console", "promql", "yaml", "json",
+				"text"}, language) {
+				return nil, fmt.Errorf("%s:%d: code block of unknown language %q", page, at+1, language)
+			}
+			continue
+		}
+		text, prompt := strings.CutPrefix(line, "$ ")
+		switch {
+		case !inBlock || line == "":
+			continue
+		case language == "sh" && !strings.HasPrefix(line, "#"), language == "console" && prompt:
+		case slices.Contains(programs, strings.Fields(text)[0]) && language != "console" &&
+			language != "text":
+			return nil, fmt.Errorf("%s:%d: a command in a block of language %q", page, at+1, language)
+		default:
+			continue
+		}
+		command := Command{Page: page, Line: at + 1}
+		for strings.HasSuffix(text, `\`) && at+1 < len(lines) {
+			at++
+			text = strings.TrimSuffix(text, `\`) + strings.TrimSpace(lines[at])
+		}
+		command.Text = text
+		if err := check(command); err != nil {
+			return nil, err
+		}
+		commands = append(commands, command)
+	}
+	if inBlock {
+		return nil, fmt.Errorf("%s: the last code block is not closed", page)
+	}
+	return commands, nil
+}
+
+// check reports a command that cannot be run by a test.
+func check(c Command) error {
+	if program := strings.Fields(c.Text)[0]; !slices.Contains(programs, program) {
+		return fmt.Errorf("%s: program %q is unknown", c, program)
+	}
+	bare, _, _ := strings.Cut(quoted.ReplaceAllString(c.Text, "''"), " #")
+	for _, found := range capitals.FindAllStringSubmatch(strings.ReplaceAll(bare, " ", "  "), -1) {
+		if !slices.Contains(placeholders, found[1]) && found[1] != "WARN" && found[1] != "ERROR" {
+			return fmt.Errorf("%s: placeholder %s is unknown", c, found[1])
+		}
+	}
+	return nil
+}
+
+// Substitute replaces the placeholders of a command.
+func (c Command) Substitute(values map[string]string) string {
+	// The longest ones first: OPERATOR-NAMESPACE contains NAMESPACE.
+	names := slices.SortedFunc(slices.Values(placeholders),
+		func(a, b string) int { return len(b) - len(a) })
+	text := c.Text
+	for _, name := range names {
+		if value, ok := values[name]; ok {
+			text = regexp.MustCompile(`\b`+name+`\b`).ReplaceAllLiteralString(text, value)
+		}
+	}
+	return text
+}

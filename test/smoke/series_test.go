@@ -1,0 +1,110 @@
+package smoke
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"heartwood.dev/heartwood/test/kit/ledger"
+	"heartwood.dev/heartwood/test/kit/process"
+	"heartwood.dev/heartwood/test/kit/traffic"
+)
+
+// seriesMax is the largest number of series that a broker exports by default for a topic with one
+// partition, those with the label topic but not partition included.
+const seriesMax = 20
+
+// busy is the manifest of a cluster in whose topic a pass takes minutes.
+const busy = `apiVersion: heartwood.dev/v1alpha1
+kind: LogCluster
+metadata: {name: smoke}
+spec: {brokers: 3, cleaner: {ioRate: 64Ki}}
+---
+apiVersion: heartwood.dev/v1alpha1
+kind: Topic
+metadata: {name: tickets}
+spec:
+  cluster: smoke
+  partitions: 1
+  replicas: 3
+  cleanupPolicy: Compact
+  compaction: {minDirtyPercent: 1}
+  segment: {size: 256Ki}
+`
+
+// TestDefaultSeriesOfAPartitionAreLimited counts the series of a partition while it has the most: a
+// pass runs and a transaction is open.
+func TestDefaultSeriesOfAPartitionAreLimited(t *testing.T) {
+	t.Parallel()
+	s := process.NewSetup(t, 3, busy)
+	bootstrap, _ := process.Start(t, s.Args()...).Ready(t)
+	book := ledger.New()
+	if err := traffic.Produce(process.WithDeadline(t), producer(t, bootstrap), book,
+		traffic.Updates{Topic: "tickets", Keys: 2000, Rounds: 15, Seed: 1}); err != nil {
+		t.Fatal(err)
+	}
+	pending, err := kgo.NewClient(kgo.SeedBrokers(bootstrap...), kgo.TransactionalID("pay"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pending.Close()
+	if err := pending.BeginTransaction(); err != nil {
+		t.Fatal(err)
+	}
+	if err := pending.ProduceSync(process.WithDeadline(t), &kgo.Record{Topic: "tickets",
+		Key: []byte("open"), Value: []byte("v")}).FirstErr(); err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	process.Eventually(t, func() string {
+		names = largestSeries(s.Metrics(t), "tickets")
+		for _, transient := range []string{"cleaner_eta_seconds", "cleaner_progress_ratio",
+			"log_hanging_transactions", "log_oldest_transaction_timestamp_seconds"} {
+			if !slices.Contains(names, "heartwood_"+transient) {
+				return fmt.Sprintf("no broker exports %s with the others: %v", transient, names)
+			}
+		}
+		return ""
+	})
+	// The first pass has not ended, so that one series is absent.
+	if len(names)+1 > seriesMax {
+		t.Errorf("%d series, want at most %d:\n%s", len(names)+1, seriesMax,
+			strings.Join(names, "\n"))
+	}
+	s.Apply(t, "cluster.yaml", strings.Replace(busy, "spec: {", "spec: {metrics: {partitions: Full}, ",
+		1))
+	process.Eventually(t, func() string {
+		if names := largestSeries(s.Metrics(t), "tickets"); len(names) < 50 {
+			return fmt.Sprintf("only %d series with the level Full", len(names))
+		}
+		return ""
+	})
+}
+
+// largestSeries returns the names of the series of a topic on the broker that has the most of them.
+// A name is repeated for each of its series.
+func largestSeries(metrics process.Metrics, topic string) []string {
+	byBroker := map[string][]string{}
+	for _, name := range slices.Sorted(maps.Keys(metrics)) {
+		for _, metric := range metrics[name].GetMetric() {
+			labels := map[string]string{}
+			for _, pair := range metric.GetLabel() {
+				labels[pair.GetName()] = pair.GetValue()
+			}
+			if labels["topic"] == topic {
+				byBroker[labels["broker"]] = append(byBroker[labels["broker"]], name)
+			}
+		}
+	}
+	var largest []string
+	for _, names := range byBroker {
+		if len(names) > len(largest) {
+			largest = names
+		}
+	}
+	return largest
+}
