@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"heartwood.dev/heartwood/test/kit/process"
@@ -213,8 +214,9 @@ func (r *replicated) signal(id int, signal syscall.Signal) {
 		r.t.Fatalf("signal %s to broker %d, pid %d: %v", signal, id, r.pids[id], err)
 	}
 	if signal == syscall.SIGSTOP {
-		// When all partitions accept writes, the partitions that the stopped broker led have new
-		// leaders.
+		// Responses that the broker sent before the signal may still arrive, so acknowledgements
+		// alone do not show that its Lease has expired.
+		r.awaitExpiry(id)
 		r.settled(r.t)
 		if err := syscall.Kill(r.pids[id], syscall.SIGCONT); err != nil {
 			r.t.Fatal(err)
@@ -224,6 +226,31 @@ func (r *replicated) signal(id int, signal syscall.Signal) {
 	r.settled(r.t)
 	r.t.Logf("broker %d, %s: longest gaps of the partitions %v, all ended after %v", id,
 		signal, r.takeGaps(), time.Since(sent))
+}
+
+// awaitExpiry waits until the other brokers no longer list the broker, which they do until its Lease
+// has expired.
+func (r *replicated) awaitExpiry(id int) {
+	r.t.Helper()
+	others := slices.Delete(slices.Clone(r.bootstrap), id, id+1)
+	process.Eventually(r.t, func() string {
+		ctx, cancel := context.WithTimeout(r.t.Context(), 5*time.Second)
+		defer cancel()
+		client, err := kgo.NewClient(kgo.SeedBrokers(others...))
+		if err != nil {
+			return err.Error()
+		}
+		defer client.Close()
+		// A new client knows its seed brokers only, so it does not ask the broker that is stopped.
+		brokers, err := kadm.NewClient(client).ListBrokers(ctx)
+		switch {
+		case err != nil:
+			return err.Error()
+		case slices.Contains(brokers.NodeIDs(), int32(id)):
+			return fmt.Sprintf("the Lease of broker %d has not expired", id)
+		}
+		return ""
+	})
 }
 
 // end stops the producer, compares the acknowledged records with the topic, and stops the cluster.
