@@ -228,8 +228,8 @@ func (r *replicated) signal(id int, signal syscall.Signal) {
 		signal, r.takeGaps(), time.Since(sent))
 }
 
-// awaitExpiry waits until the other brokers no longer list the broker, which they do until its Lease
-// has expired.
+// awaitExpiry waits until the Lease of the broker has expired, so that the other brokers no longer
+// list it.
 func (r *replicated) awaitExpiry(id int) {
 	r.t.Helper()
 	others := slices.Delete(slices.Clone(r.bootstrap), id, id+1)
