@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"golang.org/x/time/rate"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -28,6 +29,22 @@ const (
 	ClusterDelay = 500 * time.Millisecond
 )
 
+// retryMax is the longest time between two attempts to reconcile a resource. The default of
+// controller-runtime is 17 minutes: after an outage of the API server that lasts longer, condition
+// Applied would stay False for more than the 15 minutes of alert HeartwoodSpecNotApplied, although
+// the spec is valid.
+const retryMax = time.Minute
+
+// retries returns controller-runtime's default backoff, but limits it by retryMax.
+func retries() workqueue.TypedRateLimiter[reconcile.Request] {
+	return workqueue.NewTypedMaxOfRateLimiter(
+		workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](
+			5*time.Millisecond, retryMax),
+		&workqueue.TypedBucketRateLimiter[reconcile.Request]{
+			Limiter: rate.NewLimiter(rate.Limit(10), 100)},
+	)
+}
+
 // NewController returns a builder of a controller with a number of workers. The controller logs
 // less than controller-runtime's default: it logs its start at debug level only, and each line
 // contains the name of the resource once.
@@ -35,6 +52,7 @@ func NewController(mgr ctrl.Manager, name string, workers int) *ctrl.Builder {
 	logger := mgr.GetLogger().WithValues("controller", name)
 	return ctrl.NewControllerManagedBy(mgr).Named(name).WithOptions(controller.Options{
 		MaxConcurrentReconciles: workers,
+		RateLimiter:             retries(),
 		LogConstructor: func(request *ctrl.Request) logr.Logger {
 			if request == nil {
 				return logger.V(1)

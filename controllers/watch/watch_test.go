@@ -42,3 +42,27 @@ func TestStreamOfEventsIsCoalescedWithoutPostponing(t *testing.T) {
 		}
 	})
 }
+
+// TestRetryFollowsAnOutageWithinAMinute lets every attempt fail during an hour.
+func TestRetryFollowsAnOutageWithinAMinute(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		queue := workqueue.NewTypedRateLimitingQueue(retries())
+		defer queue.ShutDown()
+		cluster := request("logs", "main")[0]
+		queue.Add(cluster)
+		end, attempts := time.Now().Add(time.Hour), 0
+		for ; time.Now().Before(end); attempts++ {
+			if item, _ := queue.Get(); item != cluster {
+				t.Fatalf("got %s, want %s", item, cluster)
+			}
+			queue.AddRateLimited(cluster)
+			queue.Done(cluster)
+		}
+		if late := time.Since(end); late > time.Minute {
+			t.Errorf("the first attempt after the outage was %s after its end", late)
+		}
+		if attempts > 80 {
+			t.Errorf("%d attempts within an hour: the backoff is too short", attempts)
+		}
+	})
+}
