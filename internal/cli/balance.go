@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"heartwood.dev/heartwood/api/v1alpha1"
+	"heartwood.dev/heartwood/internal/operator/rebalance"
 	"heartwood.dev/heartwood/internal/partitionset"
 	"heartwood.dev/heartwood/internal/placement/balance"
 )
@@ -95,6 +96,7 @@ func (b *balanceFlags) steps(ctx context.Context, s *session, cluster *v1alpha1.
 	if err != nil {
 		return nil, err
 	}
+	options.CapacityPercent = rebalance.CapacityPercent(cluster)
 	plan := balance.New(input, options)
 	var steps []string
 	for _, move := range plan.Moves[:min(movesMax, len(plan.Moves))] {
@@ -122,48 +124,64 @@ func (b *balanceFlags) steps(ctx context.Context, s *session, cluster *v1alpha1.
 // input returns the brokers and partitions of a LogCluster for a plan.
 func (b *balanceFlags) input(ctx context.Context, s *session,
 	cluster *v1alpha1.LogCluster) (balance.Cluster, error) {
-	var in balance.Cluster
+	stored, partitions, err := b.sizes(ctx, s, cluster)
+	if err != nil {
+		return balance.Cluster{}, err
+	}
 	zones := map[int32]string{}
 	for _, broker := range cluster.Status.Brokers {
 		zones[broker.ID] = broker.Zone
 	}
-	for id := range cluster.Spec.Brokers {
-		in.Brokers = append(in.Brokers, balance.Broker{ID: id, Rack: zones[id],
-			Capacity: cluster.Spec.Storage.Size.Value(),
-			Cordoned: slices.Contains(cluster.Spec.Cordoned, id) || cluster.FullBrokers()[id],
-			Draining: slices.Contains(cluster.Spec.Drain, id)})
+	planned, err := s.planned(ctx, cluster, partitions)
+	if err != nil {
+		return balance.Cluster{}, err
 	}
+	return rebalance.PlanInput(cluster, zones, stored, stored, planned), nil
+}
+
+// sizes returns the number of bytes of the replicas on each broker, and of each partition by the
+// name of its topic in Kafka.
+func (b *balanceFlags) sizes(ctx context.Context, s *session, cluster *v1alpha1.LogCluster) (
+	brokers map[int32]int64, partitions map[partitionset.Key]int64, err error) {
 	http, err := s.http(ctx, cluster, b.account)
 	if err != nil {
-		return in, err
+		return nil, nil, err
 	}
 	rows, missing, err := s.replicas(ctx, http, cluster, "")
-	if err != nil {
-		return in, err
+	switch {
+	case err != nil:
+		return nil, nil, err
+	case len(missing) > 0:
+		return nil, nil, fmt.Errorf("plan the moves: broker %d did not answer: %s",
+			missing[0].Broker, missing[0].Error)
 	}
-	if len(missing) > 0 {
-		return in, fmt.Errorf("plan the moves: broker %d did not answer: %s", missing[0].Broker,
-			missing[0].Error)
+	brokers, partitions = map[int32]int64{}, map[partitionset.Key]int64{}
+	for i := range rows {
+		brokers[rows[i].Broker] += rows[i].SizeBytes
+		if rows[i].Leader {
+			key := partitionset.Key{Topic: rows[i].Topic, Index: rows[i].Partition}
+			partitions[key] = rows[i].SizeBytes
+		}
 	}
+	return brokers, partitions, nil
+}
+
+// planned returns the partitions of a LogCluster for a plan. sizes is by topic name in Kafka.
+func (s *session) planned(ctx context.Context, cluster *v1alpha1.LogCluster,
+	sizes map[partitionset.Key]int64) ([]balance.Partition, error) {
 	topics, err := s.topicsOf(ctx, cluster.Name)
 	if err != nil {
-		return in, err
+		return nil, err
 	}
 	names := map[string]string{} // in Kafka, by the name of the Topic
 	for i := range topics {
 		names[topics[i].Name] = topics[i].KafkaName()
 	}
-	bytes := map[partitionset.Key]int64{}
-	for i := range rows {
-		if rows[i].Leader {
-			key := partitionset.Key{Topic: rows[i].Topic, Index: rows[i].Partition}
-			bytes[key] = rows[i].SizeBytes
-		}
-	}
 	list := &v1alpha1.PartitionSetList{}
 	if err := s.api.List(ctx, list, client.InNamespace(s.namespace)); err != nil {
-		return in, fmt.Errorf("list the PartitionSets of namespace %s: %w", s.namespace, err)
+		return nil, fmt.Errorf("list the PartitionSets of namespace %s: %w", s.namespace, err)
 	}
+	var planned []balance.Partition
 	for i := range list.Items {
 		if list.Items[i].Spec.Cluster != cluster.Name {
 			continue
@@ -174,12 +192,12 @@ func (b *balanceFlags) input(ctx context.Context, s *session,
 			if !exists || entry.Assignment == nil {
 				continue // a retained partition
 			}
-			in.Partitions = append(in.Partitions, balance.Partition{Topic: key.Topic,
-				Index: key.Index, Bytes: bytes[partitionset.Key{Topic: name, Index: key.Index}],
+			planned = append(planned, balance.Partition{Topic: key.Topic, Index: key.Index,
+				Bytes:    sizes[partitionset.Key{Topic: name, Index: key.Index}],
 				Replicas: entry.Assignment.Replicas, Fixed: entry.Reassigning() || entry.Lent})
 		}
 	}
-	return in, nil
+	return planned, nil
 }
 
 func drainCommand(f *flags) *cobra.Command {

@@ -28,63 +28,32 @@ const (
 
 // cluster returns the input of the planner.
 func (d *decider) cluster() balance.Cluster {
-	spec, full, other := &d.Cluster.Spec, d.Cluster.FullBrokers(), d.other()
-	var c balance.Cluster
-	add := func(id int32) {
-		drain, blocked := slices.Contains(spec.Drain, id), d.Drained.Obstacle != ""
-		b := balance.Broker{ID: id, Rack: d.Racks[id], Capacity: d.capacity(id), Other: other[id],
-			Cordoned: slices.Contains(spec.Cordoned, id) || full[id] || drain && blocked,
-			// the assignment controller moves the replicas of brokers that are to be removed
-			Draining: drain && !blocked || id >= spec.Brokers}
-		if d.anyway() {
-			b.Rack = ""
-		}
-		c.Brokers = append(c.Brokers, b)
-	}
-	for id := range spec.Brokers {
-		add(id)
-	}
+	var partitions []balance.Partition
 	rates := d.ratesKnown()
 	for i := range d.Partitions {
 		p := &d.Partitions[i]
-		fixed := p.Fixed || p.reassigning()
-		for _, id := range p.Assigned {
-			if id >= spec.Brokers {
-				fixed = true
-				if !slices.ContainsFunc(c.Brokers,
-					func(b balance.Broker) bool { return b.ID == id }) {
-					add(id)
-				}
-			}
-		}
 		of := balance.Partition{Topic: p.Topic, Index: p.Index, Bytes: p.Bytes,
-			Replicas: slices.Clone(p.Assigned), Fixed: fixed}
+			Replicas: slices.Clone(p.Assigned), Fixed: p.Fixed || p.reassigning()}
 		if rates {
 			of.Rate = max(0, p.Rate) >> 10 // rates below 1 KiB/s are no load, but would cause moves
 		}
 		_, of.KeepLeader = d.run().Led[p.Key()]
-		c.Partitions = append(c.Partitions, of)
+		partitions = append(partitions, of)
+	}
+	c := PlanInput(d.Cluster, d.Racks, d.known(), d.Used, partitions)
+	for i := range c.Brokers {
+		b := &c.Brokers[i]
+		if d.Drained.Obstacle != "" && slices.Contains(d.Cluster.Spec.Drain, b.ID) {
+			b.Cordoned, b.Draining = true, b.ID >= d.Cluster.Spec.Brokers
+		}
 	}
 	return c
 }
 
 // options returns the options of a plan.
 func (d *decider) options(o balance.Options) balance.Options {
-	o.CapacityPercent = d.capacityPercent()
+	o.CapacityPercent = CapacityPercent(d.Cluster)
 	return o
-}
-
-// anyway reports whether drains may crowd racks and fill disks.
-func (d *decider) anyway() bool {
-	return d.Cluster.Annotations[v1alpha1.AnnotationDrainAnyway] == "true"
-}
-
-// capacityPercent returns how much of a disk moves may fill.
-func (d *decider) capacityPercent() int64 {
-	if d.anyway() {
-		return rejectsAt(d.Cluster) - 1
-	}
-	return maxPercent(d.Cluster)
 }
 
 // capacity returns the size of a broker's volume: the measured one if it is known.
@@ -93,19 +62,15 @@ func (d *decider) capacity(id int32) int64 { return capacity(d.Cluster, id) }
 // used returns the number of bytes in use on a broker's volume.
 func (d *decider) used(id int32) int64 { return inUse(d.Cluster, id, d.Used[id]) }
 
-// other returns the number of bytes on each broker that are not of replicas in the input, such as
-// those of retained partitions.
-func (d *decider) other() map[int32]int64 {
-	known, other := map[int32]int64{}, map[int32]int64{}
+// known returns the number of bytes on each broker that are of replicas in the input.
+func (d *decider) known() map[int32]int64 {
+	known := map[int32]int64{}
 	for i := range d.Partitions {
 		for id, size := range d.Partitions[i].Sizes {
 			known[id] += size
 		}
 	}
-	for id := range d.Cluster.Spec.Brokers {
-		other[id] = max(0, d.used(id)-known[id])
-	}
-	return other
+	return known
 }
 
 // ratesKnown reports whether the rates of all partitions with a leader are known. If not, the rates
@@ -311,7 +276,7 @@ func (s *selection) begin(m balance.Move) (waits string) {
 
 // obstacle returns what a copy waits for; "" if it may begin.
 func (s *selection) obstacle(p *Partition, m balance.Move) string {
-	capacity := s.capacity(m.To) / 100 * s.capacityPercent()
+	capacity := s.capacity(m.To) / 100 * CapacityPercent(s.Cluster)
 	switch {
 	case p.Leader < 0:
 		return fmt.Sprintf("Partition %s has no leader.", p.Key())
@@ -322,7 +287,7 @@ func (s *selection) obstacle(p *Partition, m balance.Move) string {
 			"spec.rebalance.concurrentPerBroker allows.", p.Leader, m.To)
 	case capacity > 0 && s.used(m.To)+s.bytes[m.To]+p.Bytes > capacity:
 		return fmt.Sprintf("The disk of broker %d is filled to more than %d %% until other replicas "+
-			"have left it.", m.To, s.capacityPercent())
+			"have left it.", m.To, CapacityPercent(s.Cluster))
 	}
 	return s.awaitCleaner(p, m)
 }

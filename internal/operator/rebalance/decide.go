@@ -159,7 +159,7 @@ func (d *decider) describeBlocked(cluster balance.Cluster, blocked []balance.Blo
 	text := fmt.Sprintf("%d replicas cannot leave: the replica of partition %s/%d on broker %d ",
 		len(blocked), of.Topic, of.Index, first.Broker)
 	anyway := " Or set the annotation " + v1alpha1.AnnotationDrainAnyway + "=true to ignore it."
-	if d.anyway() {
+	if drainsAnyway(d.Cluster) {
 		anyway = ""
 	}
 	switch first.Goal {
@@ -167,7 +167,7 @@ func (d *decider) describeBlocked(cluster balance.Cluster, blocked []balance.Blo
 		return text + "would share a rack with another one. Add a broker in another rack." + anyway
 	case balance.Capacity:
 		return text + fmt.Sprintf("would fill another disk to more than %d %%. Add a broker or disk "+
-			"space.", d.capacityPercent()) + anyway
+			"space.", CapacityPercent(d.Cluster)) + anyway
 	default:
 		return text + "finds no broker: each has a replica of the partition, has an almost full " +
 			"volume, is cordoned or is drained, too. Add a broker, or lower spec.replicas of the Topic."

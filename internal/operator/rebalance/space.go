@@ -1,10 +1,57 @@
 package rebalance
 
 import (
+	"maps"
 	"math"
+	"slices"
 
 	"heartwood.dev/heartwood/api/v1alpha1"
+	"heartwood.dev/heartwood/internal/placement/balance"
 )
+
+// PlanInput returns the input of a plan for the brokers of a LogCluster. known is by broker the
+// number of bytes of its replicas among the partitions, and used that of all its replicas. Bytes on
+// a volume beyond known, such as those of retained partitions, stay where they are. Partitions with
+// replicas on brokers that are to be removed are fixed: the assignment controller moves them.
+func PlanInput(cluster *v1alpha1.LogCluster, racks map[int32]string, known, used map[int32]int64,
+	partitions []balance.Partition) balance.Cluster {
+	in := balance.Cluster{Partitions: partitions}
+	ids := map[int32]bool{}
+	for id := range cluster.Spec.Brokers {
+		ids[id] = true
+	}
+	for i := range partitions {
+		for _, id := range partitions[i].Replicas {
+			ids[id] = true
+			partitions[i].Fixed = partitions[i].Fixed || id >= cluster.Spec.Brokers
+		}
+	}
+	spec, full := &cluster.Spec, cluster.FullBrokers()
+	for _, id := range slices.Sorted(maps.Keys(ids)) {
+		b := balance.Broker{ID: id, Rack: racks[id], Capacity: capacity(cluster, id),
+			Other:    max(0, inUse(cluster, id, used[id])-known[id]),
+			Cordoned: slices.Contains(spec.Cordoned, id) || full[id],
+			Draining: slices.Contains(spec.Drain, id) || id >= spec.Brokers}
+		if drainsAnyway(cluster) {
+			b.Rack = ""
+		}
+		in.Brokers = append(in.Brokers, b)
+	}
+	return in
+}
+
+// CapacityPercent returns how much of a disk the moves of a plan may fill.
+func CapacityPercent(cluster *v1alpha1.LogCluster) int64 {
+	if drainsAnyway(cluster) {
+		return rejectsAt(cluster) - 1
+	}
+	return maxPercent(cluster)
+}
+
+// drainsAnyway reports whether drains may crowd racks and fill disks.
+func drainsAnyway(cluster *v1alpha1.LogCluster) bool {
+	return cluster.Annotations[v1alpha1.AnnotationDrainAnyway] == "true"
+}
 
 // FreeSpace returns the number of bytes that new replicas may add on the volume of a broker: they
 // may fill it as far as moves may. It is negative if the volume is fuller. used is the number of
