@@ -27,6 +27,14 @@ type Pass struct {
 	Result string   `json:"result,omitempty"`
 	Error  string   `json:"error,omitempty"`
 
+	// ThrottledSeconds is the time for which the pass has waited for the limit of the cleaner's I/O
+	// (LogCluster spec.cleaner.ioRate), summed over its goroutines; absent in passes that older
+	// versions have recorded.
+	ThrottledSeconds *float64 `json:"throttledSeconds,omitempty"`
+	// BytesPerSecond is the number of bytes that a running pass reads and writes per second, over
+	// the last 10 seconds; absent in its first second, and once it has ended.
+	BytesPerSecond *float64 `json:"bytesPerSecond,omitempty"`
+
 	ReadBytes           int64 `json:"readBytes"`
 	WrittenBytes        int64 `json:"writtenBytes"`
 	SidecarReadBytes    int64 `json:"sidecarReadBytes"`

@@ -21,8 +21,30 @@ type ioMeter struct {
 	stats    *Stats // LogReadBytes, LogWrittenBytes and SidecarWrittenBytes
 
 	sidecarBytes atomic.Int64 // bytes read from sidecars
-	doneBytes    atomic.Int64 // PassProgress.DoneBytes
+	readBytes    atomic.Int64 // bytes read in the stages so far, corrected at the end of each
+	stageBegin   int64        // readBytes at the begin and the end of the current stage
+	stageEnd     int64
 	unthrottled  atomic.Int64 // bytes that were not passed to throttle yet
+}
+
+// begin begins a stage of the pass that is planned to read n bytes.
+func (m *ioMeter) begin(n int64) {
+	m.stageBegin = m.doneBytes()
+	m.stageEnd = m.stageBegin + n
+	m.readBytes.Store(m.stageBegin)
+}
+
+// end ends the stage. A stage may have read less than planned, as no stage reads a whole sidecar,
+// or more: it may read parts of a sidecar several times.
+func (m *ioMeter) end() {
+	m.stageBegin = m.stageEnd
+	m.readBytes.Store(m.stageEnd)
+}
+
+// doneBytes returns PassProgress.DoneBytes. Until end, it is less than what was planned, so that a
+// stage that reads more than that does not look as if it had ended.
+func (m *ioMeter) doneBytes() int64 {
+	return min(m.readBytes.Load(), max(m.stageBegin, m.stageEnd-1))
 }
 
 // add accounts for n bytes of I/O. It calls throttle once throttleBytes have accumulated, so the
@@ -42,7 +64,7 @@ func (m *ioMeter) add(n int) error {
 // sidecarRead accounts for n bytes that were read from a sidecar.
 func (m *ioMeter) sidecarRead(n int) error {
 	m.sidecarBytes.Add(int64(n))
-	m.doneBytes.Add(int64(n))
+	m.readBytes.Add(int64(n))
 	return m.add(n)
 }
 
@@ -50,7 +72,7 @@ func (m *ioMeter) sidecarRead(n int) error {
 // the size of the output is not known in advance.
 func (m *ioMeter) logRead(n int) error {
 	m.stats.LogReadBytes += int64(n)
-	m.doneBytes.Add(int64(n))
+	m.readBytes.Add(int64(n))
 	return m.add(n)
 }
 

@@ -42,7 +42,7 @@ func newPass(ctx context.Context, job Job) *pass {
 	for i, source := range job.Sources {
 		p.plans = append(p.plans, &plan{index: i, segment: source.Segment,
 			supersededMs: math.MaxInt64, blocks: noRecord, blockedAt: -1})
-		// The initial total assumes that every sidecar is built and every segment is rewritten.
+		// The initial total assumes that every sidecar is built, and that every segment is rewritten.
 		// Later steps replace it by the actual work, which is less. So the reported share of the
 		// work that is done may jump ahead, but never falls.
 		p.progress.TotalBytes += segmentWork * source.Segment.SizeBytes()
@@ -51,8 +51,9 @@ func newPass(ctx context.Context, job Job) *pass {
 }
 
 // segmentWork is the number of times that the initial TotalBytes includes the size of a segment:
-// for building its sidecar, for reading the sidecar, and for rewriting the segment.
-const segmentWork = 3
+// for building its sidecar, for reading the sidecar, for rewriting the segment, and for deriving
+// the sidecar of the output.
+const segmentWork = 4
 
 // run opens the sidecars and cleans the log window by window. A window is a run of neighbouring
 // segments whose bitmaps fit the memory budget together; usually one window covers the log. For
@@ -67,14 +68,15 @@ func (p *pass) run() error {
 		return err
 	}
 	windows := p.windows()
-	p.countSidecarReads(len(windows))
+	perWindow := p.countSidecarReads(len(windows))
 	for _, w := range windows {
-		if err := p.clean(w); err != nil {
+		if err := p.clean(w, perWindow); err != nil {
 			return fmt.Errorf("clean segments %d to %d: %w", p.plans[w.from].segment.Base(),
 				p.plans[w.to-1].segment.Base(), err)
 		}
 	}
-	p.io.doneBytes.Store(p.progress.TotalBytes)
+	p.io.begin(p.progress.TotalBytes - p.io.doneBytes())
+	p.io.end()
 	p.enter(Committing)
 	if p.followUp.undetermined {
 		p.followUp.at(p.job.Now.Add(max(2*p.job.Rules.TombstoneRetention, followUpShortest)))
@@ -89,6 +91,7 @@ func (p *pass) run() error {
 
 // index opens the sidecars of all segments, and builds the sidecars that are missing.
 func (p *pass) index() error {
+	p.io.begin(sizeOfPlans(p.plans))
 	p.enter(Indexing)
 	for i, plan := range p.plans {
 		reader, err := p.job.Env.OpenSidecar(p.io.ctx, plan.segment, p.sidecarOptions(false))
@@ -190,15 +193,17 @@ func (p *pass) windows() []window {
 	return all
 }
 
-// clean cleans one window. The steps before the first rewrite of the window read every section of a
-// sidecar that the rewrites use, so a damaged section is detected before anything is replaced.
-func (p *pass) clean(w window) error {
+// clean cleans one window, for which it is planned to read sidecarBytes of all sidecars. The steps
+// before the first rewrite of the window read every section of a sidecar that the rewrites use, so
+// a damaged section is detected before anything is replaced.
+func (p *pass) clean(w window, sidecarBytes int64) error {
 	plans := p.plans[w.from:w.to]
 	defer func() {
 		for _, plan := range plans {
 			plan.freeBitmaps(&p.memory)
 		}
 	}()
+	p.io.begin(sidecarBytes)
 	p.enter(Deduplicating)
 	if err := p.findTransactions(w); err != nil {
 		return err
@@ -218,6 +223,7 @@ func (p *pass) clean(w window) error {
 	}
 	chooseSegments(plans, p.job.Rules.MaxGarbagePercent, p.job.Now)
 	groups := rewriteGroups(plans, p.job.Rules.SegmentBytes, p.job.Rules.TimestampSpanMax)
+	p.io.end()
 	p.countRewrites(plans, groups)
 	p.announce(plans, groups)
 	if err := p.rewriteAll(groups); err != nil {
@@ -247,16 +253,31 @@ func (p *pass) findTransactions(w window) (err error) {
 }
 
 // countSidecarReads lowers TotalBytes once all sidecars exist: to what was read already, a rewrite
-// of every segment, and one read of all sidecars per window.
-func (p *pass) countSidecarReads(windows int) {
-	p.progress.TotalBytes = p.stats.LogReadBytes
+// of every segment, and one read of all sidecars per window, whose size it returns.
+func (p *pass) countSidecarReads(windows int) (perWindow int64) {
+	p.progress.TotalBytes = p.io.doneBytes()
 	for _, plan := range p.plans {
-		size := plan.segment.SizeBytes()
-		p.progress.TotalBytes += size
-		if plan.keys != nil {
-			p.progress.TotalBytes += min(size, plan.keys.SizeBytes()*int64(windows))
-		}
+		p.progress.TotalBytes += plan.segment.SizeBytes() + plan.sidecarBytes(1)
+		perWindow += plan.sidecarBytes(int64(windows)) / int64(windows)
 	}
+	p.progress.TotalBytes += perWindow * int64(windows)
+	return perWindow
+}
+
+// sidecarBytes returns the number of bytes that are planned for some reads of the sidecar: at most
+// the size of the segment, which the initial TotalBytes includes.
+func (p *plan) sidecarBytes(reads int64) int64 {
+	if p.keys == nil {
+		return 0
+	}
+	return min(p.segment.SizeBytes(), reads*p.keys.SizeBytes())
+}
+
+func sizeOfPlans(plans []*plan) (bytes int64) {
+	for _, plan := range plans {
+		bytes += plan.segment.SizeBytes()
+	}
+	return bytes
 }
 
 // countRewrites reports what rewriting the groups of a window will read, remove and free. It never
@@ -264,11 +285,12 @@ func (p *pass) countSidecarReads(windows int) {
 func (p *pass) countRewrites(plans []*plan, groups []rewriteGroup) {
 	p.progress.Measured = true
 	for _, plan := range plans {
-		p.progress.TotalBytes -= plan.segment.SizeBytes()
+		p.progress.TotalBytes -= plan.segment.SizeBytes() + plan.sidecarBytes(1)
 	}
 	for _, g := range groups {
+		p.progress.TotalBytes += g.readBytes()
 		for _, plan := range g {
-			p.progress.TotalBytes += plan.readBytes
+			p.progress.Chosen.Bytes += plan.readBytes
 			p.progress.ReclaimableBytes += plan.deadBytes
 			p.progress.Chosen.Segments++
 			p.progress.Chosen.Records += plan.removed
@@ -289,7 +311,7 @@ func (p *pass) enter(phase Phase) {
 func (p *pass) report() {
 	now := p.progress
 	now.MemoryBytes = p.memory.used
-	now.DoneBytes = min(p.io.doneBytes.Load(), now.TotalBytes)
+	now.DoneBytes = min(p.io.doneBytes(), now.TotalBytes)
 	now.Stats = p.stats
 	now.Stats.SidecarReadBytes = p.io.sidecarBytes.Load()
 	p.job.Env.Report(now)

@@ -61,6 +61,15 @@ func (g rewriteGroup) fits(freeBytes func() (uint64, error)) (bool, error) {
 	return needed == 0 || free > math.MaxInt64 || int64(free-spare) > needed, nil
 }
 
+// readBytes returns the number of bytes that are planned for reading the group: its segments, and
+// the sidecars from which the sidecars of its output are derived.
+func (g rewriteGroup) readBytes() (bytes int64) {
+	for _, plan := range g {
+		bytes += plan.readBytes + plan.sidecarBytes(1)
+	}
+	return bytes
+}
+
 // rewrite replaces a group by new segments.
 //
 // A crash between the rewrites of two groups is harmless. The record that supersedes a removed
@@ -68,6 +77,7 @@ func (g rewriteGroup) fits(freeBytes func() (uint64, error)) (bool, error) {
 // its key was in the log before the pass began. The state of an unfinished pass is not stored, so
 // the next pass decides again about all groups.
 func (p *pass) rewrite(group rewriteGroup) error {
+	p.io.begin(group.readBytes())
 	p.enter(Rewriting)
 	p.beginGroup(group)
 	r := p.newGroupRewrite(group)
@@ -96,6 +106,7 @@ func (p *pass) rewrite(group rewriteGroup) error {
 	if err := p.job.Env.Replace(sources, r.writer.segments()); err != nil {
 		return fmt.Errorf("replace segments from %d on: %w", group[0].segment.Base(), err)
 	}
+	p.io.end()
 	if p.job.Env.Stage != nil {
 		p.job.Env.Stage(replaced)
 	}

@@ -3,6 +3,8 @@ package clean
 import (
 	"context"
 	"errors"
+	"fmt"
+	"maps"
 	"strings"
 	"testing"
 
@@ -251,5 +253,50 @@ func TestDecompressionBombIsKeptInBoundedMemory(t *testing.T) {
 		stats.RecordsRemoved != 1 {
 		t.Errorf("a segment of %d bytes took %d bytes of memory, stats %+v",
 			l.segments[0].SizeBytes(), allocated, stats)
+	}
+}
+
+// TestProgressEndsWithTheLastReplacement: a pass reads the sidecars to compare keys, and again to
+// derive those of its output. It is not done while a segment that it has chosen is still in the
+// log.
+func TestProgressEndsWithTheLastReplacement(t *testing.T) {
+	for name, memory := range map[string]int64{"one window": 64 << 20, "several windows": 1 << 10} {
+		t.Run(name, func(t *testing.T) {
+			l := newLog(t)
+			l.job.Limits.MemoryBytes, l.job.Rules.SegmentBytes = memory, 1
+			for i := range 6 {
+				l.fill("k", 500)
+				l.fill(fmt.Sprintf("own%d-", i), 200)
+				l.roll()
+			}
+			left, groups, ratio := map[int64]bool{}, 0, 0.0
+			l.job.Env.Stage = func(step Step) {
+				switch step.Kind {
+				case StepAnnounce:
+					for _, s := range step.Segments {
+						if s.Chosen {
+							left[s.Base] = true
+						}
+					}
+				case StepReplace:
+					groups++
+					maps.DeleteFunc(left,
+						func(base int64, _ bool) bool { return step.From <= base && base < step.To })
+				}
+			}
+			l.job.Env.Report = func(p PassProgress) {
+				now := float64(p.DoneBytes) / float64(p.TotalBytes)
+				if now < ratio || now >= 1 && len(left) > 0 {
+					t.Errorf("%s: %d of %d bytes done after a ratio of %f, while %d chosen segments "+
+						"are left", p.Phase, p.DoneBytes, p.TotalBytes, ratio, len(left))
+				}
+				ratio = now
+			}
+			l.pass()
+			if groups < 4 || len(left) != 0 || ratio != 1 {
+				t.Errorf("%d groups were rewritten, %d segments are left, the progress ends with %f",
+					groups, len(left), ratio)
+			}
+		})
 	}
 }

@@ -27,8 +27,10 @@ func (p Phase) String() string {
 
 // PassProgress is a snapshot of a running pass.
 type PassProgress struct {
-	Phase     Phase
-	DoneBytes int64 // bytes of sidecars and segments that the pass has read so far
+	Phase Phase
+	// DoneBytes is the number of bytes of sidecars and segments that the pass has read so far, as
+	// planned. It is less than TotalBytes until the last chosen segment is replaced.
+	DoneBytes int64
 	// TotalBytes is the number of bytes that the whole pass reads: first an upper bound, which
 	// later steps only lower.
 	TotalBytes  int64
@@ -45,7 +47,13 @@ type PassProgress struct {
 // measured so far.
 type Chosen struct {
 	Segments                     int
+	Bytes                        int64 // that the rewrites read from these segments
 	Records, Tombstones, Markers int64 // that will be removed
+}
+
+// IOBytes returns the number of bytes that the pass has read and written.
+func (s *Stats) IOBytes() int64 {
+	return s.SidecarReadBytes + s.SidecarWrittenBytes + s.LogReadBytes + s.LogWrittenBytes
 }
 
 // Stats is the result of a pass.

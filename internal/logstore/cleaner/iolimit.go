@@ -48,6 +48,12 @@ func (l *ioLimit) set(bytesRate int64) {
 // meanwhile; Kafka's cleaner sleeps inside a lock that its threads share. n may exceed the capacity
 // of the bucket, so wait takes the bytes in parts. It fails only if ctx ends.
 func (l *ioLimit) wait(ctx context.Context, n int) error {
+	_, err := l.timedWait(ctx, n)
+	return err
+}
+
+// timedWait is wait, and returns how long it took; 0 without a limit.
+func (l *ioLimit) timedWait(ctx context.Context, n int) (took time.Duration, err error) {
 	began := time.Time{}
 	for n > 0 {
 		from := l.current.Load()
@@ -60,16 +66,17 @@ func (l *ioLimit) wait(ctx context.Context, n int) error {
 		part := min(n, from.Burst())
 		taken, err := from.take(ctx, part)
 		if err != nil {
-			return fmt.Errorf("wait for the I/O budget: %w", err)
+			return 0, fmt.Errorf("wait for the I/O budget: %w", err)
 		}
 		if taken {
 			n -= part
 		}
 	}
 	if !began.IsZero() {
-		l.throttled.Add(int64(time.Since(began)))
+		took = time.Since(began)
+		l.throttled.Add(int64(took))
 	}
-	return nil
+	return took, nil
 }
 
 // take waits for n bytes, which may not exceed the capacity. The result taken is false if the

@@ -155,14 +155,10 @@ func (o OfflineOptions) run(ctx context.Context, job clean.Job) (clean.Stats, er
 			stats.RecordsRead, needed)
 	}
 	stats.ReclaimedBytes = last.ReclaimableBytes
-	rewriting := max(0, last.TotalBytes-last.DoneBytes)
-	if err == nil {
-		rewriting = 0 // the pass tried to create no segment, so it would rewrite none
-	}
 	would := last.Chosen
 	stats.SegmentsRewritten, stats.RecordsRemoved = would.Segments, would.Records
 	stats.TombstonesRemoved, stats.MarkersRemoved = would.Tombstones, would.Markers
-	stats.LogReadBytes, stats.LogWrittenBytes = stats.LogReadBytes+rewriting, rewriting
+	stats.LogReadBytes, stats.LogWrittenBytes = stats.LogReadBytes+would.Bytes, would.Bytes
 	return stats, nil
 }
 

@@ -63,9 +63,13 @@ func (c *Cleaner) passOptions(state *logState, view logView, held *heldSlots,
 		MemoryBytes: budget.memoryBytes, Workers: budget.workers, Parallel: held.parallel,
 		Slot: c.sidecarSlotFor(held),
 		Throttle: func(ctx context.Context, n int) error {
-			if err := c.limit.wait(ctx, n); err != nil {
+			waited, err := c.limit.timedWait(ctx, n)
+			if err != nil {
 				return err
 			}
+			c.mu.Lock()
+			state.throttled += waited
+			c.mu.Unlock()
 			return held.used(ctx, n)
 		},
 		Started: func(truncations int64) {
@@ -77,6 +81,7 @@ func (c *Cleaner) passOptions(state *logState, view logView, held *heldSlots,
 			c.mu.Lock()
 			defer c.mu.Unlock()
 			state.progress = p
+			state.rate.add(time.Now(), p.Stats.IOBytes())
 		},
 	}
 }
@@ -150,7 +155,7 @@ func (c *Cleaner) finish(state *logState, view logView, stats clean.Stats, resul
 	state.cancel, state.progress, state.granted, state.trigger, state.ended = nil,
 		clean.PassProgress{},
 		0, "", now
-	state.chosen, state.passID = nil, 0
+	state.chosen, state.passID, state.rate, state.throttled = nil, 0, ioRate{}, 0
 	state.counters = state.counters.add(stats)
 	if state.counters.runs == nil {
 		state.counters.runs = map[string]int64{}
@@ -183,7 +188,7 @@ func (c *Cleaner) finish(state *logState, view logView, stats clean.Stats, resul
 // served. If the pass was aborted, its request is not served and is repeated. The caller holds
 // Cleaner.mu.
 func (s *logState) endPass(now time.Time, stats clean.Stats, result string, err error) {
-	s.last = passReport(s.trigger, s.began, stats)
+	s.last = s.passReport(stats)
 	s.last.Ended, s.last.Result = unixSeconds(now), result
 	if err != nil {
 		s.last.Error = err.Error()

@@ -68,7 +68,7 @@ func (c *Cleaner) sumsOf(pass *report.PartitionPass) report.Pass {
 	defer c.mu.Unlock()
 	state := c.mu.logs[logstore.PartitionID{Topic: pass.Topic, Index: pass.Partition}]
 	if state != nil && state.passID == pass.ID {
-		if running := state.runningPass(); running != nil {
+		if running := state.runningPass(time.Now()); running != nil {
 			return *running
 		}
 	}

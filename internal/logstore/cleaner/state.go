@@ -47,8 +47,10 @@ type logState struct {
 	waiting     bool  // the pass waits for its first worker slot
 	granted     int64 // bytes of memory that the pass may use
 	progress    clean.PassProgress
-	began       time.Time // when the pass got its first worker slot
-	passID      int64     // of the pass in the history; 0 before it began
+	rate        ioRate
+	throttled   time.Duration // sum of the waits of all its goroutines for the I/O budget
+	began       time.Time     // when the pass got its first worker slot
+	passID      int64         // of the pass in the history; 0 before it began
 	// chosen contains the base offsets of the segments that the pass will rewrite, and whether it
 	// must.
 	chosen map[int64]bool

@@ -89,7 +89,7 @@ func (c *Cleaner) reportLocked(state *logState, view logView, now time.Time) *re
 	if r.Reason == reasonQuarantined {
 		r.BlockedBytes[logstore.BlockedQuarantined] = view.DirtyBytes
 	}
-	r.RunningPass, r.LastPass, r.CleanNowAsked, r.CleanNowServed = state.runningPass(), state.last,
+	r.RunningPass, r.LastPass, r.CleanNowAsked, r.CleanNowServed = state.runningPass(now), state.last,
 		state.asked, state.served
 	if state.running() {
 		r.ProgressRatio, r.EtaSeconds = progressOf(state.progress, now.Sub(state.began))
@@ -163,24 +163,29 @@ func progressOf(p clean.PassProgress, elapsed time.Duration) (ratio float64, eta
 	return ratio, &left
 }
 
-// passReport returns the report on a pass with its statistics so far.
-func passReport(trigger string, began time.Time, s clean.Stats) *report.Pass {
+// passReport returns the report on the running pass with its statistics so far. The caller holds
+// Cleaner.mu.
+func (s *logState) passReport(stats clean.Stats) *report.Pass {
 	return &report.Pass{
-		Trigger: trigger, Began: *unixSeconds(began),
-		ReadBytes: s.LogReadBytes, WrittenBytes: s.LogWrittenBytes,
-		SidecarReadBytes: s.SidecarReadBytes, SidecarWrittenBytes: s.SidecarWrittenBytes,
-		ReclaimedBytes: s.ReclaimedBytes, RemovedRecords: s.RecordsRemoved,
-		RemovedTombstones: s.TombstonesRemoved,
-		RewrittenSegments: s.SegmentsRewritten, UntouchedSegments: s.SegmentsUntouched,
-		MemoryPeakBytes: s.MemoryPeakBytes,
+		Trigger: s.trigger, Began: *unixSeconds(s.began),
+		ThrottledSeconds: new(s.throttled.Seconds()),
+		ReadBytes:        stats.LogReadBytes, WrittenBytes: stats.LogWrittenBytes,
+		SidecarReadBytes: stats.SidecarReadBytes, SidecarWrittenBytes: stats.SidecarWrittenBytes,
+		ReclaimedBytes: stats.ReclaimedBytes, RemovedRecords: stats.RecordsRemoved,
+		RemovedTombstones: stats.TombstonesRemoved,
+		RewrittenSegments: stats.SegmentsRewritten, UntouchedSegments: stats.SegmentsUntouched,
+		MemoryPeakBytes: stats.MemoryPeakBytes,
 	}
 }
 
 // runningPass returns the report on the running pass, or nil if no pass runs or it waits for its
 // first worker slot. The caller holds Cleaner.mu.
-func (s *logState) runningPass() *report.Pass {
+func (s *logState) runningPass(now time.Time) *report.Pass {
 	if !s.running() || s.waiting {
 		return nil
 	}
-	return passReport(s.trigger, s.began, s.progress.Stats)
+	stats := s.progress.Stats
+	of := s.passReport(stats)
+	of.BytesPerSecond = s.rate.perSecond(now, stats.IOBytes())
+	return of
 }

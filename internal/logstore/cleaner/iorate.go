@@ -1,0 +1,52 @@
+package cleaner
+
+import "time"
+
+// ioRate measures the bytes per second of a running pass over the last rateWindow. The mean since
+// the begin of the pass would hide that a pass has become slower. The zero value has no samples.
+type ioRate struct {
+	samples []ioSample // ascending, at least rateGap apart
+}
+
+// ioSample is the number of bytes that a pass had read and written at a time.
+type ioSample struct {
+	at    time.Time
+	bytes int64
+}
+
+const (
+	rateWindow = 10 * time.Second
+	rateGap    = time.Second
+)
+
+// add adds a sample, unless the last one is younger than rateGap.
+func (r *ioRate) add(now time.Time, bytes int64) {
+	if n := len(r.samples); n > 0 && now.Sub(r.samples[n-1].at) < rateGap {
+		return
+	}
+	r.samples = append(r.samples[r.first(now):], ioSample{now, bytes})
+}
+
+// first returns the index of the sample with which the window begins.
+func (r *ioRate) first(now time.Time) (first int) {
+	for i := range r.samples {
+		if now.Sub(r.samples[i].at) >= rateWindow {
+			first = i
+		}
+	}
+	return first
+}
+
+// perSecond returns the rate of a pass that has read and written a number of bytes. It is nil until
+// the first sample is as old as rateGap.
+func (r *ioRate) perSecond(now time.Time, bytes int64) *float64 {
+	if len(r.samples) == 0 {
+		return nil
+	}
+	from := r.samples[r.first(now)]
+	elapsed := now.Sub(from.at)
+	if elapsed < rateGap {
+		return nil
+	}
+	return new(float64(bytes-from.bytes) / elapsed.Seconds())
+}
