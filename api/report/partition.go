@@ -107,7 +107,9 @@ type Compaction struct {
 	NextDue       *float64 `json:"nextDueTimestampSeconds,omitempty"`
 	ProgressRatio float64  `json:"progressRatio"`
 	EtaSeconds    *float64 `json:"etaSeconds,omitempty"`
-	// Runs counts passes by result: success, nothing_to_do, aborted, failed.
+	// Runs counts passes that have ended by result: success, nothing_to_do, aborted, failed. This
+	// and the following sums are those of all passes since the log was created on this broker, also
+	// across restarts; the sums include the running pass.
 	Runs map[string]int64 `json:"runs"`
 	// ReadBytes and WrittenBytes are the cleaner's I/O on data files; SidecarReadBytes and
 	// SidecarWrittenBytes are its I/O on key sidecars.
@@ -117,15 +119,17 @@ type Compaction struct {
 	SidecarWrittenBytes int64 `json:"sidecarWrittenBytes"`
 	ReclaimedBytes      int64 `json:"reclaimedBytes"`
 	RemovedRecords      int64 `json:"removedRecords"`
-	// LastSuccess is the time of the last successful pass; absent if no pass has succeeded.
+	// LastSuccess is the time of the last successful pass, also across restarts; absent if no pass
+	// has succeeded.
 	LastSuccess *float64 `json:"lastSuccessTimestampSeconds,omitempty"`
-	// LastError is the error of the last failed pass, and LastErrorTime its time; both are absent
-	// once a pass has succeeded.
+	// LastError is the error of the last failed pass since the broker started, and LastErrorTime its
+	// time; both are absent once a pass has succeeded.
 	LastError     string   `json:"lastError,omitempty"`
 	LastErrorTime *float64 `json:"lastErrorTimestampSeconds,omitempty"`
 
 	// RunningPass is the running pass with its totals so far; absent while no pass is running.
-	// LastPass is the last pass that ended; absent until the first pass has ended.
+	// LastPass is the last pass that ended, also across restarts; absent until the first pass has
+	// ended.
 	RunningPass *Pass `json:"runningPass,omitempty"`
 	LastPass    *Pass `json:"lastPass,omitempty"`
 	// CleanNowAsked is the ticket of the latest request for an immediate pass. CleanNowServed is

@@ -19,9 +19,12 @@ const (
 type PartitionPass struct {
 	// ID identifies the pass on its broker. It ascends with the time at which passes began, also
 	// across restarts.
-	ID        int64  `json:"id"`
-	Broker    int32  `json:"broker"`
-	Topic     string `json:"topic"`
+	ID     int64  `json:"id"`
+	Broker int32  `json:"broker"`
+	Topic  string `json:"topic"`
+	// TopicID distinguishes the topic from an earlier one with the same name; absent in passes that
+	// an earlier version of the broker has recorded.
+	TopicID   string `json:"topicId,omitempty"`
 	Partition int32  `json:"partition"`
 	Pass
 	// Steps are present if they were requested, ascending by time. StepCount is their number.

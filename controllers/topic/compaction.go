@@ -41,7 +41,7 @@ func (s *scope) compaction(before *v1alpha1.CompactionStatus,
 	after := summary.WithCleanNow(summary.Compaction(rows),
 		summary.CleanNow(s.topic.CleanNow(), cleanNow, rows, s.replicaCount()))
 	if after != nil && after.LastCleaned == nil && before != nil {
-		// restarted brokers do not report the time of an earlier pass
+		// A leader on a broker whose replica is new, or whose version is earlier, reports no time.
 		after.LastCleaned = before.LastCleaned
 	}
 	return after

@@ -174,7 +174,8 @@ func (b *Broker) open() (err error) {
 	// The cleaner may start at once: it compacts no log until a metadata image has configured the
 	// log.
 	b.passes = passlog.Open(passlog.Options{FS: b.opts.FS, Dir: b.opts.DataDir,
-		Broker: b.opts.NodeID, Observer: b.observer(), Logger: b.logger})
+		Broker: b.opts.NodeID, Observer: b.observer(), Logger: b.logger,
+		Logs: func() map[passlog.Key]bool { return cleaner.HistoryKeys(b.store) }})
 	b.cleaner = cleaner.New(b.store, cleaner.Options{Logger: b.logger, History: b.passes})
 	b.volumes = newVolumeWatch(b)
 	b.reach.broker = b

@@ -57,6 +57,9 @@ func (l *Log) Compaction() *Compaction { return &l.compaction }
 // ID returns the partition.
 func (c *Compaction) ID() PartitionID { return c.log.id }
 
+// TopicID returns the id of the topic.
+func (c *Compaction) TopicID() TopicID { return c.log.TopicID() }
+
 // Settings returns the settings in effect. The result is immutable: a change of the settings
 // replaces the pointer. So the settings have not changed between two calls that return the same
 // pointer.

@@ -1,6 +1,7 @@
 package cleaner
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -151,6 +152,11 @@ func (f *fixture) passes() int {
 	return f.cleaner.mu.passes
 }
 
+// aborted returns the number of passes that were aborted. The caller holds Cleaner.mu.
+func (s *logState) aborted() int64 {
+	return s.counters.runs[slices.Index(runResults[:], runAborted)]
+}
+
 // checkQueued checks that the pass of the log still waits for its first worker slot and has read
 // nothing.
 func (f *fixture) checkQueued() {
@@ -158,7 +164,7 @@ func (f *fixture) checkQueued() {
 	f.cleaner.mu.Lock()
 	state := f.cleaner.mu.logs[partition]
 	waits := state != nil && state.log == f.log.Compaction() && state.running() && state.waiting &&
-		state.counters.runs[runAborted] == 0
+		state.aborted() == 0
 	f.cleaner.mu.Unlock()
 	if status := f.cleaner.Status(partition); !waits || status.Phase != "queued" ||
 		status.ReadBytes != 0 {
@@ -172,7 +178,7 @@ func (f *fixture) checkAborted() {
 	f.t.Helper()
 	f.cleaner.mu.Lock()
 	state := f.cleaner.mu.logs[partition]
-	runs := state != nil && state.log == f.log.Compaction() && state.counters.runs[runAborted] != 1
+	runs := state != nil && state.log == f.log.Compaction() && state.aborted() != 1
 	f.cleaner.mu.Unlock()
 	if runs {
 		f.t.Errorf("the pass still runs: %+v", f.cleaner.Status(partition))

@@ -20,8 +20,8 @@
 //
 // The locks are acquired in this order: Cleaner.sidecarSlot, a worker slot, Cleaner.mu, the lock of
 // workerSlots. Cleaner.mu guards the remaining state. It is held only for moments, and never
-// together with a lock of a Log or the Store. No lock is acquired while the lock of workerSlots is
-// held.
+// together with a lock of a Log or the Store. The lock of the history (passlog.Log.mu) may be
+// acquired while it is held. No lock is acquired while the lock of workerSlots is held.
 //
 // Cleaner.sidecarSlot is a channel, because it is held during I/O and a goroutine must be able to
 // stop waiting for it. It is acquired before the locks of a log's sidecars. A pass that waits for

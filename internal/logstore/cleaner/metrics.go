@@ -127,7 +127,7 @@ func (c *collector) Collect(metrics chan<- prometheus.Metric) {
 	counts := map[logstore.PartitionID][]float64{}
 	waiting, quarantined := 0, 0
 	for _, log := range c.cleaner.compactions() {
-		status := c.cleaner.statusOf(viewOf(log, now), now)
+		status, process := c.cleaner.sample(viewOf(log, now), now)
 		if status == nil {
 			continue
 		}
@@ -139,7 +139,7 @@ func (c *collector) Collect(metrics chan<- prometheus.Metric) {
 		}
 		id := log.ID()
 		one := series{metrics, []string{id.Topic, strconv.Itoa(int(id.Index))}}
-		counts[id] = countersOf(status, log.SidecarBytes())
+		counts[id] = countersOf(process, log.SidecarBytes())
 		one.log(status)
 		if c.level.Full() {
 			one.detail(status, counts[id])
@@ -233,20 +233,20 @@ const (
 	numCounters
 )
 
-// countersOf returns the counters of a log: the numbers of passes, in the order of runResults,
-// bytes and records. The bytes include sidecars that were built in the background.
-func countersOf(status *report.Compaction, background logstore.SidecarBytes) []float64 {
-	counters := make([]float64, numCounters)
-	for i, result := range runResults {
-		counters[i] = float64(status.Runs[result])
+// countersOf returns the counters of a log in this process: the numbers of passes, in the order of
+// runResults, bytes and records. The bytes include sidecars that were built in the background.
+func countersOf(process counters, background logstore.SidecarBytes) []float64 {
+	values := make([]float64, numCounters)
+	for i, runs := range process.runs {
+		values[i] = float64(runs)
 	}
-	counters[counterRead] = float64(status.ReadBytes + background.Scanned)
-	counters[counterSidecarRead] = float64(status.SidecarReadBytes + background.Read)
-	counters[counterWritten] = float64(status.WrittenBytes)
-	counters[counterSidecarWritten] = float64(status.SidecarWrittenBytes + background.Written)
-	counters[counterReclaimed] = float64(status.ReclaimedBytes)
-	counters[counterRemoved] = float64(status.RemovedRecords)
-	return counters
+	values[counterRead] = float64(process.read + background.Scanned)
+	values[counterSidecarRead] = float64(process.sidecarRead + background.Read)
+	values[counterWritten] = float64(process.written)
+	values[counterSidecarWritten] = float64(process.sidecarWritten + background.Written)
+	values[counterReclaimed] = float64(process.reclaimed)
+	values[counterRemoved] = float64(process.removedRecords)
+	return values
 }
 
 // totals exports the sums over all logs. counters is a sum of results of countersOf. Counters exist

@@ -2,6 +2,7 @@ package cleaner
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"heartwood.dev/heartwood/api/report"
@@ -17,24 +18,23 @@ const (
 	runFailed      = report.ResultFailed
 )
 
-var runResults = []string{runSuccess, runNothingToDo, runAborted, runFailed}
+var runResults = [...]string{runSuccess, runNothingToDo, runAborted, runFailed}
 
 // counters contains the sums of all passes over a log that have ended. They begin at 0 when the
-// process starts, and when the log is deleted and created again.
+// process starts, and when the log is deleted and created again: the metrics are counters of the
+// process. logState.before contains the sums of earlier passes.
 type counters struct {
-	runs                     map[string]int64 // by result; nil before the first pass
-	read, written, reclaimed int64            // bytes of data files
-	sidecarRead              int64            // bytes of sidecars
+	runs                     [len(runResults)]int64 // in the order of runResults
+	read, written, reclaimed int64                  // bytes of data files
+	sidecarRead              int64                  // bytes of sidecars
 	sidecarWritten           int64
 	removedRecords           int64
-	lastSuccess              time.Time
 	// lastError is the error of the last failed pass, or "" if a later pass has succeeded.
 	lastError   string
 	lastFailure time.Time
 }
 
-// add returns the counters with the statistics of one pass added. It does not change c. The result
-// shares the map runs with c.
+// add returns the counters with the statistics of one pass added. It does not change c.
 func (c counters) add(s clean.Stats) counters {
 	c.read += s.LogReadBytes
 	c.written += s.LogWrittenBytes
@@ -93,7 +93,7 @@ func (c *Cleaner) pass(ctx context.Context, state *logState, view logView,
 	logger.Debug("compaction started", "trigger", state.trigger, "dirtyBytes", view.DirtyBytes,
 		"cleanBytes", view.CleanBytes)
 	began := time.Now()
-	recorded := c.record(state, view.log.ID(), &opts)
+	recorded := c.record(state, view.log, &opts)
 	stats, err := view.log.Pass(ctx, opts)
 	result = resultOf(ctx, view.log, stats, err)
 	summary := []any{
@@ -157,15 +157,12 @@ func (c *Cleaner) finish(state *logState, view logView, stats clean.Stats, resul
 		0, "", now
 	state.chosen, state.passID, state.rate, state.throttled = nil, 0, ioRate{}, 0
 	state.counters = state.counters.add(stats)
-	if state.counters.runs == nil {
-		state.counters.runs = map[string]int64{}
-	}
-	state.counters.runs[result]++
+	state.counters.runs[slices.Index(runResults[:], result)]++
 	switch result { // an aborted pass changes neither the quarantine nor the last error
 	case runSuccess, runNothingToDo:
 		state.quarantine, state.oldest = quarantine{}, stats.OldestGarbage
-		state.counters.lastSuccess, state.counters.lastError, state.counters.lastFailure = now, "",
-			time.Time{}
+		state.lastSuccess = state.last.Ended
+		state.counters.lastError, state.counters.lastFailure = "", time.Time{}
 		if stats.SegmentsTotal > 0 {
 			state.estimate = estimate{made: true, Garbage: logstore.Garbage{
 				Sections: logstore.Sections{Truncations: state.truncations, FirstDirty: stats.CleanedTo},

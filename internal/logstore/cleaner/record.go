@@ -9,13 +9,31 @@ import (
 	"heartwood.dev/heartwood/internal/logstore/cleaner/passlog"
 )
 
+// keyOf returns the key of a log in the history.
+func keyOf(log *logstore.Compaction) passlog.Key {
+	return passlog.Key{TopicID: log.TopicID().String(), Partition: log.ID().Index}
+}
+
+// HistoryKeys returns the keys of the logs of a store, for passlog.Options.Logs. It returns nil if
+// the store has logs that it could not open: their keys are not known.
+func HistoryKeys(store *logstore.Store) map[passlog.Key]bool {
+	if len(store.Offline()) > 0 {
+		return nil
+	}
+	keys := map[passlog.Key]bool{}
+	for _, log := range store.Logs() {
+		keys[keyOf(log.Compaction())] = true
+	}
+	return keys
+}
+
 // record adds a pass that begins to the history, and makes the options of the pass add its steps.
-func (c *Cleaner) record(state *logState, id logstore.PartitionID,
+func (c *Cleaner) record(state *logState, log *logstore.Compaction,
 	opts *logstore.PassOptions) *passlog.Running {
 	c.mu.Lock()
 	trigger, began := state.trigger, state.began
 	c.mu.Unlock()
-	recorded := c.history.Begin(id.Topic, id.Index, trigger, began)
+	recorded := c.history.Begin(log.ID().Topic, keyOf(log), trigger, began)
 	c.mu.Lock()
 	state.passID = recorded.ID()
 	c.mu.Unlock()

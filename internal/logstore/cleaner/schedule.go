@@ -8,6 +8,7 @@ import (
 
 	"heartwood.dev/heartwood/internal/logstore"
 	"heartwood.dev/heartwood/internal/logstore/clean"
+	"heartwood.dev/heartwood/internal/logstore/cleaner/passlog"
 	"heartwood.dev/heartwood/internal/topicconfig"
 )
 
@@ -123,9 +124,11 @@ func (c *Cleaner) schedule(now time.Time) (running bool) {
 		views = append(views, viewOf(log, now))
 	}
 	c.rollUnderPressure(views, now)
+	var removed []passlog.Key
+	defer func() { c.history.Remove(removed) }() // writes a file, so after the unlock
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.forgetLocked(views)
+	removed = c.forgetLocked(views)
 	for _, next := range c.queueLocked(views, now) {
 		if !c.startLocked(next.logView, next.passDue) {
 			break
@@ -136,8 +139,8 @@ func (c *Cleaner) schedule(now time.Time) (running bool) {
 
 // forgetLocked deletes the state of logs that were closed or are no longer compacted, and cancels
 // their passes. It keeps the state of a running pass until the pass has ended, because no other
-// pass may start in the same directory before that.
-func (c *Cleaner) forgetLocked(views []logView) {
+// pass may start in the same directory before that. It returns the keys of the closed logs.
+func (c *Cleaner) forgetLocked(views []logView) (removed []passlog.Key) {
 	compacted := map[*logstore.Compaction]bool{}
 	for _, view := range views {
 		compacted[view.log] = view.compacted()
@@ -149,8 +152,12 @@ func (c *Cleaner) forgetLocked(views []logView) {
 			state.cancel()
 		default:
 			delete(c.mu.logs, id)
+			if state.log.Closed() {
+				removed = append(removed, keyOf(state.log))
+			}
 		}
 	}
+	return removed
 }
 
 // queued is a log that needs a pass now, with the reason and the priority of the pass.

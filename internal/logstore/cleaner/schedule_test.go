@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"heartwood.dev/heartwood/internal/logstore"
+	"heartwood.dev/heartwood/internal/logstore/cleaner/passlog"
 	"heartwood.dev/heartwood/internal/topicconfig"
 	"heartwood.dev/heartwood/internal/vfs"
 	"heartwood.dev/heartwood/test/kit/storetest"
@@ -20,6 +21,8 @@ type fixture struct {
 	store   *logstore.Store
 	cleaner *Cleaner
 	log     *logstore.Log
+	// history opens the history of a new cleaner; nil: in memory.
+	history func() *passlog.Log
 }
 
 // inBubble calls run, in a bubble of synctest, with a new fixture whose log has the given settings.
@@ -60,7 +63,11 @@ func (f *fixture) restart() {
 	settings := f.log.Settings()
 	f.log = f.store.Log(partition)
 	f.log.Configure(settings, true)
-	f.cleaner = New(f.store, Options{Logger: quiet()})
+	opts := Options{Logger: quiet()}
+	if f.history != nil {
+		opts.History = f.history()
+	}
+	f.cleaner = New(f.store, opts)
 }
 
 // put appends one batch for each key.

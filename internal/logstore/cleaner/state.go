@@ -7,6 +7,7 @@ import (
 	"heartwood.dev/heartwood/api/report"
 	"heartwood.dev/heartwood/internal/logstore"
 	"heartwood.dev/heartwood/internal/logstore/clean"
+	"heartwood.dev/heartwood/internal/logstore/cleaner/passlog"
 	"heartwood.dev/heartwood/internal/topicconfig"
 )
 
@@ -31,7 +32,11 @@ type logState struct {
 	ended      time.Time // when the last pass ended
 	garbage    countedGarbage
 	counters   counters
-	last       *report.Pass // the last pass that has ended; nil if there is none. Immutable
+	// before is the totals of the passes that ended before the state was created, also in earlier
+	// processes.
+	before      passlog.Totals
+	last        *report.Pass // the last pass that has ended; nil if there is none. Immutable
+	lastSuccess *float64     // end of the last successful pass, in Unix seconds. Immutable
 	// asked is the highest ticket that CleanNow has issued, served the highest that a pass has
 	// served; served <= asked.
 	asked, served int64
@@ -88,13 +93,22 @@ func (s *logState) running() bool { return s.cancel != nil }
 func (c *Cleaner) stateLocked(log *logstore.Compaction, now time.Time) *logState {
 	state := c.mu.logs[log.ID()]
 	if state == nil {
-		state = &logState{log: log, firstSeen: now, pressure: c.mu.pressure}
+		state = c.newState(log, now)
+		state.pressure = c.mu.pressure
 		c.mu.logs[log.ID()] = state
 	}
 	if state.log != log {
 		return nil
 	}
 	return state
+}
+
+// newState returns the state of a log for which no pass has been started since the state was
+// deleted, or since the broker was started.
+func (c *Cleaner) newState(log *logstore.Compaction, now time.Time) *logState {
+	before := c.history.Totals(keyOf(log))
+	return &logState{log: log, firstSeen: now, before: before, last: before.LastPass,
+		lastSuccess: before.LastSuccess}
 }
 
 // quarantine delays the next pass over a log whose last pass failed, because each attempt may read

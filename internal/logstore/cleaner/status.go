@@ -37,8 +37,15 @@ func (c *Cleaner) Status(id logstore.PartitionID) *report.Compaction {
 
 // statusOf returns the report on the log of a view, or nil if the log is not compacted.
 func (c *Cleaner) statusOf(view logView, now time.Time) *report.Compaction {
+	status, _ := c.sample(view, now)
+	return status
+}
+
+// sample returns the report on the log of a view, nil if the log is not compacted, and the counters
+// of this process, with the running pass.
+func (c *Cleaner) sample(view logView, now time.Time) (*report.Compaction, counters) {
 	if !view.compacted() {
-		return nil
+		return nil, counters{}
 	}
 	// before the lock, because it takes time in proportion to the number of segments
 	records, exact := view.log.CountRecords()
@@ -46,11 +53,11 @@ func (c *Cleaner) statusOf(view logView, now time.Time) *report.Compaction {
 	defer c.mu.Unlock()
 	state := c.mu.logs[view.log.ID()]
 	if state == nil || state.log != view.log { // the scheduler has not processed the log yet
-		state = &logState{log: view.log, firstSeen: now}
+		state = c.newState(view.log, now)
 	}
 	r := c.reportLocked(state, view, now)
 	r.Records, r.RecordsExact, r.DistinctKeys = &records, exact, state.distinctKeys(view, records)
-	return r
+	return r, state.counters.add(state.progress.Stats)
 }
 
 // reportLocked returns the report on a log. The report is consistent, because it is computed while
@@ -58,22 +65,22 @@ func (c *Cleaner) statusOf(view logView, now time.Time) *report.Compaction {
 // quarantine.
 func (c *Cleaner) reportLocked(state *logState, view logView, now time.Time) *report.Compaction {
 	// Include the running pass, so that the counters increase while it runs.
-	sums := state.counters.add(state.progress.Stats)
+	sums, before := state.counters.add(state.progress.Stats), state.before
 	r := &report.Compaction{
 		CleanBytes:                   view.CleanBytes,
 		DirtyBytes:                   view.DirtyBytes,
 		DirtyRatio:                   view.DirtyRatio(),
 		BlockedBytes:                 maps.Clone(view.Blocked),
 		Runs:                         map[string]int64{},
-		ReadBytes:                    sums.read,
-		WrittenBytes:                 sums.written,
-		SidecarReadBytes:             sums.sidecarRead,
-		SidecarWrittenBytes:          sums.sidecarWritten,
-		ReclaimedBytes:               sums.reclaimed,
-		RemovedRecords:               sums.removedRecords,
+		ReadBytes:                    before.ReadBytes + sums.read,
+		WrittenBytes:                 before.WrittenBytes + sums.written,
+		SidecarReadBytes:             before.SidecarReadBytes + sums.sidecarRead,
+		SidecarWrittenBytes:          before.SidecarWrittenBytes + sums.sidecarWritten,
+		ReclaimedBytes:               before.ReclaimedBytes + sums.reclaimed,
+		RemovedRecords:               before.RemovedRecords + sums.removedRecords,
 		LastError:                    sums.lastError,
 		LastErrorTime:                unixSeconds(sums.lastFailure),
-		LastSuccess:                  unixSeconds(sums.lastSuccess),
+		LastSuccess:                  state.lastSuccess,
 		TombstoneCleanOffset:         view.log.TombstoneClean(),
 		ReplicasTombstoneCleanOffset: view.log.ReportedReplicasTombstoneClean(),
 		NextDue:                      unixSeconds(state.nextDue(view, now)),
@@ -83,8 +90,8 @@ func (c *Cleaner) reportLocked(state *logState, view logView, now time.Time) *re
 	var phase clean.Phase
 	phase, r.Reason, r.Trigger = c.phaseLocked(state, view, now)
 	r.Phase = phase.String()
-	for _, result := range runResults {
-		r.Runs[result] = sums.runs[result]
+	for i, result := range runResults {
+		r.Runs[result] = before.Runs[result] + sums.runs[i]
 	}
 	if r.Reason == reasonQuarantined {
 		r.BlockedBytes[logstore.BlockedQuarantined] = view.DirtyBytes

@@ -11,7 +11,7 @@ import (
 // BenchmarkStep measures a step of kind read of a long pass without a viewer. A pass has one for
 // each 64 KiB of a rewritten segment.
 func BenchmarkStep(b *testing.B) {
-	pass := Open(Options{}).Begin("topic", 0, report.TriggerDirtyRatio, start)
+	pass := Open(Options{}).Begin("topic", keyOf("topic"), report.TriggerDirtyRatio, start)
 	position := int64(0)
 	for b.Loop() {
 		position += readStride

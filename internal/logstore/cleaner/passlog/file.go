@@ -1,20 +1,12 @@
 package passlog
 
 import (
-	"bytes"
 	"cmp"
 	"encoding/json"
-	"errors"
-	"fmt"
-	"io/fs"
-	"log/slog"
 	"path/filepath"
 	"slices"
-	"time"
 
 	"heartwood.dev/heartwood/api/report"
-	"heartwood.dev/heartwood/internal/outage"
-	"heartwood.dev/heartwood/internal/vfs"
 )
 
 // Names of the files in the data directory (docs/format/cleaner-history.md).
@@ -32,68 +24,47 @@ const (
 
 // passFile appends passes to the file. The Log serializes its methods.
 type passFile struct {
-	fs     vfs.FS
-	dir    string
-	logger *slog.Logger
-	size   int64 // end of the last complete line
-	writes outage.State
+	lines lineFile
+	old   string // path of the previous file
+}
+
+func newPassFile(opts Options) passFile {
+	return passFile{lines: newLineFile(opts, fileName), old: filepath.Join(opts.Dir, oldFileName)}
 }
 
 // load returns the passes of both files, ascending by id, and prepares append.
 func (f *passFile) load() (all []report.PartitionPass) {
-	for _, name := range []string{oldFileName, fileName} {
-		content, err := f.read(name)
+	for _, path := range []string{f.old, f.lines.path} {
+		content, err := readAtMost(f.lines.fs, path, readBytesMax)
 		if err != nil {
-			f.logger.Warn("failed to read passes of the cleaner", "file", name, "error", err)
+			f.lines.logger.Warn("failed to read passes of the cleaner", "file", path, "error", err)
 		}
 		passes, size, damaged := decode(content)
 		if damaged > 0 {
-			f.logger.Info("lines of passes skipped, which are incomplete after a crash", "file", name,
+			f.lines.logger.Info("lines of passes skipped, which are incomplete after a crash", "file", path,
 				"lines", damaged)
 		}
 		all = append(all, passes...)
-		f.size = int64(size) // at last that of fileName
+		f.lines.size = int64(size) // at last that of fileName
 	}
 	slices.SortStableFunc(all,
 		func(a, b report.PartitionPass) int { return cmp.Compare(a.ID, b.ID) })
 	return slices.CompactFunc(all, func(a, b report.PartitionPass) bool { return a.ID == b.ID })
 }
 
-func (f *passFile) read(name string) ([]byte, error) {
-	path := filepath.Join(f.dir, name)
-	info, err := f.fs.Stat(path)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return nil, nil
-	case err != nil:
-		return nil, err
-	case info.Size() > readBytesMax:
-		return nil, fmt.Errorf("%d bytes, want at most %d", info.Size(), readBytesMax)
-	}
-	return f.fs.ReadFile(path)
-}
-
 // decode returns the passes of a file and the size of its complete lines. It skips lines that are
 // not a pass, and an incomplete last line: damaged is their number.
 func decode(content []byte) (passes []report.PartitionPass, size, damaged int) {
-	for {
-		end := bytes.IndexByte(content[size:], '\n')
-		if end < 0 {
-			if size < len(content) {
-				damaged++
-			}
-			return passes, size, damaged
-		}
-		line := content[size : size+end]
-		size += end + 1
+	size, damaged = eachLine(content, func(line []byte) bool {
 		var pass report.PartitionPass
 		if json.Unmarshal(line, &pass) != nil || !valid(&pass) {
-			damaged++
-			continue
+			return false
 		}
 		pass.StepCount = len(pass.Steps)
 		passes = append(passes, pass)
-	}
+		return true
+	})
+	return passes, size, damaged
 }
 
 // valid reports whether a pass can have been written by encode.
@@ -102,20 +73,8 @@ func valid(p *report.PartitionPass) bool {
 		len(p.Steps) <= report.PassStepsMax
 }
 
-// append writes a pass at the end of the file. An error is logged at the beginning of an outage
-// only: the pass itself has not failed.
-func (f *passFile) append(pass *report.PartitionPass) {
-	err := f.write(pass)
-	if err == nil {
-		if failures, ends := f.writes.Succeed(); ends {
-			f.logger.Info("passes of the cleaner are written again", "failures", failures)
-		}
-		return
-	}
-	if f.writes.Fail(time.Now()) {
-		f.logger.Warn("failed to write a pass of the cleaner to its history", "error", err)
-	}
-}
+// append writes a pass at the end of the file.
+func (f *passFile) append(pass *report.PartitionPass) { f.lines.written(f.write(pass)) }
 
 func (f *passFile) write(pass *report.PartitionPass) error {
 	line, err := json.Marshal(pass)
@@ -123,27 +82,11 @@ func (f *passFile) write(pass *report.PartitionPass) error {
 		return err
 	}
 	line = append(line, '\n')
-	path := filepath.Join(f.dir, fileName)
-	if f.size > 0 && f.size+int64(len(line)) > fileBytesMax {
-		if err := f.fs.Rename(path, filepath.Join(f.dir, oldFileName)); err != nil {
+	if f.lines.size > 0 && f.lines.size+int64(len(line)) > fileBytesMax {
+		if err := f.lines.fs.Rename(f.lines.path, f.old); err != nil {
 			return err
 		}
-		f.size = 0
+		f.lines.size = 0
 	}
-	open := f.fs.OpenReadWrite
-	if f.size == 0 {
-		open = f.fs.Create // also discards a file that begins with an incomplete line
-	}
-	file, err := open(path)
-	if err != nil {
-		return err
-	}
-	// After a failed write, the next one overwrites the incomplete line.
-	if _, err = file.WriteAt(line, f.size); err == nil {
-		err = file.Truncate(f.size + int64(len(line)))
-	}
-	if err = errors.Join(err, file.Close()); err == nil {
-		f.size += int64(len(line))
-	}
-	return err
+	return f.lines.append(line)
 }

@@ -28,18 +28,23 @@ type Options struct {
 	Broker   int32  // in reports
 	Observer Observer
 	Logger   *slog.Logger // default: discards everything
+	// Logs returns the keys of the logs that exist. The totals of others are discarded when their
+	// file is replaced. nil, or a result of nil: none are discarded.
+	Logs func() map[Key]bool
 }
 
-// Log is the list of the last passes.
+// Log is the list of the last passes, and the totals of all passes by log.
 type Log struct {
-	opts    Options
-	writing sync.Mutex
-	file    passFile // guarded by writing
-	mu      struct {
+	opts       Options
+	writing    sync.Mutex
+	file       passFile   // guarded by writing
+	totalsFile totalsFile // guarded by writing
+	mu         struct {
 		sync.Mutex
 		passes []*entry // ascending by id
 		steps  int      // of all passes that have ended
 		lastID int64
+		totals map[Key]Totals
 	}
 }
 
@@ -55,10 +60,13 @@ func Open(opts Options) *Log {
 	if opts.Logger == nil {
 		opts.Logger = slog.New(slog.DiscardHandler)
 	}
-	l := &Log{opts: opts, file: passFile{fs: opts.FS, dir: opts.Dir, logger: opts.Logger}}
+	l := &Log{opts: opts, file: newPassFile(opts)}
+	l.totalsFile.lines = newLineFile(opts, totalsName)
+	l.mu.totals = map[Key]Totals{}
 	if opts.FS == nil {
 		return l
 	}
+	l.mu.totals = l.totalsFile.load()
 	for _, pass := range l.file.load() {
 		pass.Broker = opts.Broker
 		e := &entry{pass: pass, steps: pass.Steps}
@@ -78,14 +86,15 @@ type Running struct {
 	id    int64
 }
 
-// Begin adds a pass that begins at a time. Its id is the time in microseconds, or the id of the
-// previous pass plus one.
-func (l *Log) Begin(topic string, partition int32, trigger string, at time.Time) *Running {
+// Begin adds a pass over a log of a topic that begins at a time. Its id is the time in
+// microseconds, or the id of the previous pass plus one.
+func (l *Log) Begin(topic string, of Key, trigger string, at time.Time) *Running {
 	l.mu.Lock()
 	l.mu.lastID = max(l.mu.lastID+1, at.UnixMicro())
 	e := &entry{recorder: newRecorder(at), pass: report.PartitionPass{
-		ID: l.mu.lastID, Broker: l.opts.Broker, Topic: topic, Partition: partition,
-		Pass: report.Pass{Trigger: trigger, Began: float64(at.UnixMilli()) / 1000}}}
+		ID: l.mu.lastID, Broker: l.opts.Broker, Topic: topic, TopicID: of.TopicID,
+		Partition: of.Partition,
+		Pass:      report.Pass{Trigger: trigger, Began: float64(at.UnixMilli()) / 1000}}}
 	l.mu.passes = append(l.mu.passes, e)
 	l.trimLocked()
 	began := e.pass
@@ -135,7 +144,8 @@ func (r *Running) observe(step report.Step) {
 	}
 }
 
-// End ends the pass at a time with its final report, and writes it to the file.
+// End ends the pass at a time with its final report, adds it to the totals of its log, and writes
+// both to the files.
 func (r *Running) End(final report.Pass, at time.Time) {
 	l := r.log
 	l.mu.Lock()
@@ -158,6 +168,7 @@ func (r *Running) End(final report.Pass, at time.Time) {
 	if l.opts.FS != nil {
 		l.file.append(&stored)
 	}
+	l.addToTotals(Key{stored.TopicID, stored.Partition}, final)
 }
 
 // Filter selects passes.

@@ -29,9 +29,14 @@ func open(t testing.TB, fsys vfs.FS) *Log {
 	return Open(Options{FS: fsys, Dir: dir, Broker: 1})
 }
 
+// keyOf returns the key of partition 3 of a topic.
+func keyOf(topic string) Key {
+	return Key{TopicID: fmt.Sprintf("%-22s", topic), Partition: 3}
+}
+
 // run adds a pass with n steps of kind read, and returns its id.
 func run(l *Log, topic string, n int, at time.Time) int64 {
-	pass := l.Begin(topic, 3, report.TriggerDirtyRatio, at)
+	pass := l.Begin(topic, keyOf(topic), report.TriggerDirtyRatio, at)
 	for i := range n {
 		pass.Step(clean.Step{Kind: clean.StepRead, Base: int64(i), Position: readStride},
 			at.Add(time.Duration(i)*time.Millisecond))
@@ -225,7 +230,7 @@ func TestFilter(t *testing.T) {
 	for i := range 30 {
 		run(l, fmt.Sprint("topic", i%3), i%4, start.Add(time.Duration(i)*time.Hour))
 	}
-	running := l.Begin("topic1", 3, report.TriggerRequested, start.Add(100*time.Hour))
+	running := l.Begin("topic1", keyOf("topic1"), report.TriggerRequested, start.Add(100*time.Hour))
 	running.Step(clean.Step{Kind: clean.StepAnnounce}, start.Add(101*time.Hour))
 	all := list(l)
 	if len(all) != 31 || len(all[0].Steps) != 1 || all[0].Ended != nil {

@@ -1,0 +1,96 @@
+package passlog
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"path/filepath"
+	"time"
+
+	"heartwood.dev/heartwood/internal/outage"
+	"heartwood.dev/heartwood/internal/vfs"
+)
+
+// lineFile is a file of lines that is only appended to. Lines are not synced.
+type lineFile struct {
+	fs     vfs.FS
+	path   string
+	logger *slog.Logger
+	size   int64 // end of the last complete line
+	writes outage.State
+}
+
+func newLineFile(opts Options, name string) lineFile {
+	return lineFile{fs: opts.FS, path: filepath.Join(opts.Dir, name), logger: opts.Logger}
+}
+
+// written logs the result of a write: an error at the beginning of an outage only, because the pass
+// itself has not failed.
+func (f *lineFile) written(err error) {
+	if err == nil {
+		if failures, ends := f.writes.Succeed(); ends {
+			f.logger.Info("file of the cleaner is written again", "file", f.path, "failures",
+				failures)
+		}
+		return
+	}
+	if f.writes.Fail(time.Now()) {
+		f.logger.Warn("failed to write file of the cleaner", "file", f.path, "error", err)
+	}
+}
+
+// append writes complete lines at the end of the last complete line. After a failed write, the next
+// one overwrites the incomplete line.
+func (f *lineFile) append(lines []byte) error {
+	open := f.fs.OpenReadWrite
+	if f.size == 0 {
+		open = f.fs.Create // also discards a file that begins with an incomplete line
+	}
+	file, err := open(f.path)
+	if err != nil {
+		return err
+	}
+	if _, err = file.WriteAt(lines, f.size); err == nil {
+		err = file.Truncate(f.size + int64(len(lines)))
+	}
+	if err = errors.Join(err, file.Close()); err == nil {
+		f.size += int64(len(lines))
+	}
+	return err
+}
+
+// readAtMost returns the content of a file, nil if there is none. It does not read a file of more
+// than bytesMax bytes.
+func readAtMost(fsys vfs.FS, path string, bytesMax int64) ([]byte, error) {
+	info, err := fsys.Stat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, nil
+	case err != nil:
+		return nil, err
+	case info.Size() > bytesMax:
+		return nil, fmt.Errorf("%d bytes, want at most %d", info.Size(), bytesMax)
+	}
+	return fsys.ReadFile(path)
+}
+
+// eachLine calls decode with each complete line of a file, without its line feed. size is the size
+// of the complete lines, and damaged the number of those that decode rejects, plus an incomplete
+// last one.
+func eachLine(content []byte, decode func(line []byte) bool) (size, damaged int) {
+	for {
+		end := bytes.IndexByte(content[size:], '\n')
+		if end < 0 {
+			if size < len(content) {
+				damaged++
+			}
+			return size, damaged
+		}
+		if !decode(content[size : size+end]) {
+			damaged++
+		}
+		size += end + 1
+	}
+}

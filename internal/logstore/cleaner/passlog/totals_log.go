@@ -1,0 +1,72 @@
+package passlog
+
+import "heartwood.dev/heartwood/api/report"
+
+// Totals returns the sums of the passes over a log that have ended.
+func (l *Log) Totals(of Key) Totals {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.mu.totals[of]
+}
+
+// addToTotals adds a pass that has ended to the totals of its log. The caller holds l.writing, so
+// that the lines of a log are in the order of its totals.
+func (l *Log) addToTotals(of Key, ended report.Pass) {
+	l.mu.Lock()
+	sum := l.mu.totals[of].with(ended)
+	l.mu.totals[of] = sum
+	l.mu.Unlock()
+	l.writeTotals([]totalsLine{{TopicID: of.TopicID, Partition: of.Partition, Totals: &sum}})
+}
+
+// Remove discards the totals of logs that were removed from this broker. If such a replica returns,
+// it is a copy that was never cleaned here.
+func (l *Log) Remove(logs []Key) {
+	l.writing.Lock()
+	defer l.writing.Unlock()
+	var lines []totalsLine
+	l.mu.Lock()
+	for _, key := range logs {
+		if _, known := l.mu.totals[key]; known {
+			delete(l.mu.totals, key)
+			lines = append(lines, totalsLine{TopicID: key.TopicID, Partition: key.Partition,
+				Removed: true})
+		}
+	}
+	l.mu.Unlock()
+	if len(lines) > 0 {
+		l.writeTotals(lines)
+	}
+}
+
+// writeTotals writes lines to the file of the totals. The caller holds l.writing.
+func (l *Log) writeTotals(lines []totalsLine) {
+	if l.opts.FS == nil {
+		return
+	}
+	l.mu.Lock()
+	logs := len(l.mu.totals)
+	l.mu.Unlock()
+	l.totalsFile.write(lines, logs, l.currentTotals)
+}
+
+// currentTotals discards the totals of logs that do not exist, and returns the others. A crash
+// leaves such totals if it comes between the removal of a log and Remove.
+func (l *Log) currentTotals() []totalsLine {
+	var existing map[Key]bool
+	if l.opts.Logs != nil {
+		existing = l.opts.Logs()
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	lines := make([]totalsLine, 0, len(l.mu.totals))
+	for key, sum := range l.mu.totals {
+		if existing != nil && !existing[key] {
+			delete(l.mu.totals, key)
+			continue
+		}
+		lines = append(lines, totalsLine{TopicID: key.TopicID, Partition: key.Partition,
+			Totals: &sum})
+	}
+	return lines
+}
