@@ -44,6 +44,7 @@ func TestHeartwoodOnKubernetes(t *testing.T) {
 	}{
 		{"the samples become Ready", e.samples},
 		{"the chart is upgraded", e.upgrade},
+		{"the chart is installed under another release name", e.otherRelease},
 		{"invalid manifests are rejected with the rule's message", e.invalid},
 		{"a client produces and consumes", e.produceAndConsume},
 		{"the cleaner runs, and kubectl shows it", e.compact},

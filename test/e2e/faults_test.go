@@ -185,12 +185,11 @@ func (e *environment) apiServerFails(t *testing.T) {
 			}
 			_, broker, _ := strings.Cut(pod.Status.ContainerStatuses[0].ContainerID, "://")
 			e.kubectl(t, "rollout", "status", "deployment", "--timeout=120s")
-			operators, err := e.pods(t.Context(),
-				client.MatchingLabels{"app.kubernetes.io/component": "operator"})
-			if err != nil || len(operators) == 0 {
-				t.Fatalf("%d operators, %v", len(operators), err)
+			all := e.operators(t)
+			if len(all) == 0 {
+				t.Fatal("no operators")
 			}
-			_, operator, _ := strings.Cut(operators[0].Status.ContainerStatuses[0].ContainerID,
+			_, operator, _ := strings.Cut(all[0].Status.ContainerStatuses[0].ContainerID,
 				"://")
 			e.mustCall(t, "POST", "mark", "topic", failover)
 			e.stopAPI(t)
@@ -297,13 +296,8 @@ func (e *environment) leaderPodApart(t *testing.T) string {
 
 func (e *environment) operatorNodes(t *testing.T) (nodes []string) {
 	t.Helper()
-	pods, err := e.pods(t.Context(),
-		client.MatchingLabels{"app.kubernetes.io/component": "operator"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for i := range pods {
-		nodes = append(nodes, pods[i].Spec.NodeName)
+	for _, pod := range e.operators(t) {
+		nodes = append(nodes, pod.Spec.NodeName)
 	}
 	return nodes
 }

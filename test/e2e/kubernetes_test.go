@@ -115,14 +115,28 @@ func (e *environment) applyInvalid(t *testing.T, manifest string) string {
 	return out
 }
 
-// helm runs Helm: the program that the environment variable HELM names (version 3.17 or later), or
-// by default the version in hack/tools.
+// helm runs Helm in the root directory of the repository and returns its output.
 func helm(ctx context.Context, args ...string) (string, error) {
-	if program := os.Getenv("HELM"); program != "" {
-		return command(ctx, "", program, args...)
+	program, err := helmProgram(ctx)
+	if err != nil {
+		return "", err
 	}
-	return command(ctx, "", "go",
-		append([]string{"tool", "-modfile=hack/tools/helm/go.mod", "helm"}, args...)...)
+	return command(ctx, "", program, args...)
+}
+
+// helmProgram returns the path of Helm: the program that the environment variable HELM names
+// (version 3.17 or later), or by default the version in hack/tools, which it builds.
+func helmProgram(ctx context.Context) (string, error) {
+	if program := os.Getenv("HELM"); program != "" {
+		return exec.LookPath(program)
+	}
+	cmd := exec.CommandContext(ctx, "go", "tool", "-n", "-modfile=hack/tools/helm/go.mod", "helm")
+	cmd.Dir, cmd.Stderr = "../..", os.Stderr
+	path, err := cmd.Output()
+	if err != nil {
+		return "", fmt.Errorf("build Helm: %w", err)
+	}
+	return strings.TrimSpace(string(path)), nil
 }
 
 // until calls poll every second until it returns "". Any other result describes what is still

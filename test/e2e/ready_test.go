@@ -15,8 +15,12 @@ import (
 	"heartwood.dev/heartwood/api/v1alpha1"
 )
 
-var brokers = client.MatchingLabels{"app.kubernetes.io/name": "heartwood",
-	"app.kubernetes.io/component": "broker"}
+// These are the labels of the pods of brokers and of the operator.
+var (
+	brokers = client.MatchingLabels{"app.kubernetes.io/name": "heartwood",
+		"app.kubernetes.io/component": "broker"}
+	operators = client.MatchingLabels{"app.kubernetes.io/component": "operator"}
+)
 
 // notReady returns the reason why a resource is not Ready in its current generation; "" if it is
 // Ready.

@@ -66,29 +66,28 @@ app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- end -}}
 
-{{- /* The objects that an uninstall keeps, as arguments of kubectl. */}}
+{{- /* The objects that an uninstall has kept, as arguments of kubectl. After a failed install some may be missing. */}}
 {{- define "heartwood.kept" -}}
-{{- range $path, $_ := .Files.Glob "files/crds/*.yaml" -}}
-customresourcedefinition/{{ ($.Files.Get $path | fromYaml).metadata.name }}{{ " " }}
-{{- end -}}
-{{- range $path, $_ := .Files.Glob "files/*-policy.yaml" -}}
+{{- range $path, $_ := .Files.Glob "files/{crds/*,*-policy}.yaml" -}}
 {{- range $document := splitList "\n---\n" ($.Files.Get $path) -}}
 {{- $object := $document | fromYaml -}}
+{{- if lookup $object.apiVersion $object.kind "" $object.metadata.name -}}
 {{ lower $object.kind }}/{{ $object.metadata.name }}{{ " " }}
 {{- end -}}
 {{- end -}}
 {{- end -}}
+{{- end -}}
 
-{{- /* Fails if a CRD, which is kept at an uninstall, belongs to another release. Helm itself would only say "invalid ownership metadata". */}}
+{{- /* Fails if a CRD or an admission policy, which are kept at an uninstall, belongs to another release. Helm itself would only say "invalid ownership metadata". */}}
 {{- define "heartwood.owned" -}}
-{{- $found := lookup "apiextensions.k8s.io/v1" "CustomResourceDefinition" "" .name }}
+{{- $found := lookup .object.apiVersion .object.kind "" .object.metadata.name }}
 {{- if $found }}
 {{- $annotations := default dict $found.metadata.annotations }}
 {{- $release := default "(none)" (get $annotations "meta.helm.sh/release-name") }}
 {{- $namespace := default "(none)" (get $annotations "meta.helm.sh/release-namespace") }}
 {{- if or (ne $release .root.Release.Name) (ne $namespace .root.Release.Namespace) }}
 {{- $kept := include "heartwood.kept" .root | trim }}
-{{- fail (printf "\n\nCRD %s belongs to release %s in namespace %s. An uninstall keeps CRDs and admission policies, because deleting them would delete every LogCluster.\n\nIf that release is uninstalled, run these commands and then install again:\n\n  KEPT=\"%s\"\n  kubectl annotate --overwrite $KEPT meta.helm.sh/release-name=%s meta.helm.sh/release-namespace=%s\n  kubectl label --overwrite $KEPT app.kubernetes.io/managed-by=Helm\n\nIf it is still installed, or the CRDs are managed without Helm, set crds.install=false.\n" .name $release $namespace $kept .root.Release.Name .root.Release.Namespace) }}
+{{- fail (printf "\n\n%s %s belongs to release %s in namespace %s. An uninstall keeps CRDs and admission policies, because deleting them would delete every LogCluster.\n\nTo keep that release, or CRDs that are managed without Helm, set crds.install=false. To replace it, first run helm uninstall if it still exists, also if its install has failed. Then run these commands, and install again:\n\n  KEPT=\"%s\"\n  kubectl annotate --overwrite $KEPT meta.helm.sh/release-name=%s meta.helm.sh/release-namespace=%s\n  kubectl label --overwrite $KEPT app.kubernetes.io/managed-by=Helm\n" .object.kind .object.metadata.name $release $namespace $kept .root.Release.Name .root.Release.Namespace) }}
 {{- end }}
 {{- end }}
 {{- end }}
