@@ -71,6 +71,7 @@ func TestHeartwoodOnKubernetes(t *testing.T) {
 		{"a consumer group survives the failure of its coordinator", e.groups},
 		{"a topic is copied exactly once while brokers are deleted", e.transactions},
 		{"a re-created Topic has its records", e.topicDeleted},
+		{"retained records of a deleted Topic are shown and removed", e.retained},
 		{"a secured LogCluster serves users outside the pod network", e.secured},
 		{"the console shows what its users may see", e.console},
 		{"a LogCluster is secured, and replaces its CAs, under load", e.securityChanges},
