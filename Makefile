@@ -166,4 +166,4 @@ E2E_RUN ?= .
 .PHONY: e2e
 e2e: ## Run the end-to-end tests on the cluster of KUBECONFIG, with IMAGE and CLIENT_IMAGE.
 	IMAGE='$(IMAGE)' CLIENT_IMAGE='$(CLIENT_IMAGE)' FAULTS='$(abspath $(FAULTS))' \
-		LATER_IMAGE='$(LATER_IMAGE)' go test -tags e2e -count=1 -timeout 60m -v -run '$(E2E_RUN)' ./test/e2e
+		LATER_IMAGE='$(LATER_IMAGE)' go test -tags e2e -count=1 -timeout 90m -v -run '$(E2E_RUN)' ./test/e2e

@@ -30,9 +30,6 @@ type shell struct {
 // order of the pages. Each must succeed. Before and after commands that change the LogCluster, the
 // step brings it into the state that the page assumes.
 func (e *environment) commandsOfPages(t *testing.T) {
-	if os.Getenv("E2E_PAGES") == "" {
-		t.Skip("set E2E_PAGES=1: this step has not passed on a cluster yet (docs/roadmap.md)")
-	}
 	commands, err := pages.All(os.DirFS("../.."))
 	if err != nil {
 		t.Fatal(err)
@@ -52,7 +49,8 @@ func (e *environment) commandsOfPages(t *testing.T) {
 	e.waitInSync(t)
 }
 
-// newShell returns a shell with kubectl heartwood in its PATH and the context in the namespace.
+// newShell returns a shell with kubectl heartwood and Helm in its PATH and the context in the
+// namespace.
 func (e *environment) newShell(t *testing.T) *shell {
 	t.Helper()
 	content, err := os.ReadFile(os.Getenv("KUBECONFIG"))
@@ -67,7 +65,15 @@ func (e *environment) newShell(t *testing.T) *shell {
 		"--current", "--namespace", e.namespace); err != nil {
 		t.Fatal(err)
 	}
-	return &shell{e.linkPlugin(t, file), map[string]string{"NAMESPACE": e.namespace,
+	p := e.linkPlugin(t, file)
+	program, err := helmProgram(t.Context())
+	if err == nil {
+		err = os.Symlink(program, filepath.Join(filepath.Dir(p.path), "helm"))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &shell{p, map[string]string{"NAMESPACE": e.namespace,
 		"OPERATOR-NAMESPACE": e.namespace, "CLUSTER": e.cluster, "POD": brokerPod(0),
 		"TOPIC": "tickets"}}
 }
@@ -118,8 +124,9 @@ func (e *environment) prepare(t *testing.T, s *shell, c pages.Command) {
 	t.Helper()
 	switch {
 	case strings.HasPrefix(c.Text, "kubectl heartwood approve --dry-run"):
-		e.patch(t, `{"spec":{"rollout":{"policy":"OnApproval"}},"metadata":{"annotations":`+
-			`{"heartwood.dev/restart":"pages"}}}`)
+		// Another template: a restart that the annotation requests needs no approval.
+		e.patch(t, `{"spec":{"rollout":{"policy":"OnApproval"},`+
+			`"resources":{"requests":{"cpu":"120m","memory":"256Mi"}}}}`)
 		e.waitRollout(t, v1alpha1.ReasonApprovalRequired, "")
 	case strings.HasPrefix(c.Text, "kubectl heartwood retained remove"):
 		s.values["TOPIC"] = copied // an earlier step has deleted this Topic
@@ -139,6 +146,7 @@ func (e *environment) restore(t *testing.T, s *shell, c pages.Command) {
 		e.patch(t, `{"spec":{"rollout":null}}`)
 	case strings.HasPrefix(c.Text, "kubectl annotate logcluster demo heartwood.dev/restart="),
 		strings.HasPrefix(c.Text, "kubectl annotate pod demo-broker-1 heartwood.dev/restart="):
+		e.waitRolling(t)
 		e.waitRollout(t, v1alpha1.ReasonComplete, "")
 	case strings.HasPrefix(c.Text, "kubectl heartwood retained remove"):
 		s.values["TOPIC"] = "tickets"
