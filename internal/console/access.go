@@ -24,11 +24,13 @@ func (n ClusterName) String() string { return n.Namespace + "/" + n.Name }
 type Right int
 
 // Rights. ReadReport is get logclusters/report, ReadRecords is get logclusters/records, and Clean
-// is patch topics in the namespace.
+// is patch topics in the namespace. CleanSome is a rule that permits this for the Topics that it
+// names (resourceNames): a user with Clean may have no such rule.
 const (
 	ReadReport Right = iota
 	ReadRecords
 	Clean
+	CleanSome
 )
 
 // Authority authenticates the users of a console, and decides what they may do. Each method acts
@@ -154,7 +156,7 @@ func permit(r *http.Request, authority Authority, cluster ClusterName, right Rig
 
 // rightTexts are the words for rights in refusals.
 var rightTexts = map[Right]string{ReadReport: "get logclusters/report",
-	ReadRecords: "get logclusters/records", Clean: "patch topics"}
+	ReadRecords: "get logclusters/records", Clean: "patch topics", CleanSome: "patch topics"}
 
 // whilePermitted returns a context for a stream that ends when the user has lost the right to it.
 // The caller calls stop, which waits for the end of the checks.
@@ -190,13 +192,17 @@ func (c *Console) local(r *http.Request) bool {
 		loopbackHost(r) && !proxied(r.Header)
 }
 
-// mayWrite reports whether a request may clean: if its user may patch topics or, without an
-// Authority, is a user of this machine.
-func (c *Console) mayWrite(r *http.Request) bool {
-	if c.opts.Authority != nil {
-		return c.permit(r, Clean) == nil
+// writesOf says what a request may clean: what its user may patch or, without an Authority,
+// everything if it is one of this machine.
+func (c *Console) writesOf(r *http.Request) string {
+	authority := c.opts.Authority != nil
+	switch {
+	case !authority && c.local(r), authority && c.permit(r, Clean) == nil:
+		return "may clean"
+	case authority && c.permit(r, CleanSome) == nil:
+		return "may clean some topics"
 	}
-	return c.local(r)
+	return "read only"
 }
 
 // mayRead returns nil if a request may see records, that is messages and keys: if its user may get

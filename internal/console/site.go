@@ -316,7 +316,7 @@ func (s *Site) open(ctx context.Context, name ClusterName) (*opened, error) {
 
 // render writes a page of the site.
 func (s *Site) render(w http.ResponseWriter, r *http.Request, v view) {
-	v.Site, v.ReadOnly = true, true
+	v.Site = true
 	v.Root = strings.Repeat("../", depth(r))
 	writePage(w, r, v, s.opts.Logger)
 }

@@ -57,6 +57,7 @@ func newRights() *rights {
 	return &rights{table: map[string]map[ClusterName][]Right{
 		"none":   {},
 		"report": {blue: {ReadReport}},
+		"some":   {blue: {ReadReport, CleanSome}},
 		"reader": {blue: {ReadReport, ReadRecords}, green: {ReadReport}},
 		"admin":  {blue: {ReadReport, ReadRecords, Clean}, green: {ReadReport, ReadRecords, Clean}},
 	}}
@@ -193,6 +194,18 @@ func TestLogin(t *testing.T) {
 			"same-site")
 		if got.Code != 403 {
 			t.Errorf("%s of another site: got status %d", page, got.Code)
+		}
+	}
+}
+
+// TestHeadSaysWhatTheUserMayClean: everything, the Topics that a rule names, or nothing.
+func TestHeadSaysWhatTheUserMayClean(t *testing.T) {
+	s := newTestSite(t, SiteOptions{Authority: newRights()})
+	for token, want := range map[string]string{"admin": "may clean</p>",
+		"some": "may clean some topics</p>", "reader": "read only</p>"} {
+		got := ask(t, s, "GET", "/clusters/logs/blue/topics", "", "Authorization", "Bearer "+token)
+		if !strings.Contains(got.Body.String(), want) {
+			t.Errorf("%s: the head lacks %q: %s", token, want, got.Body)
 		}
 	}
 }

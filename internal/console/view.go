@@ -35,7 +35,7 @@ type view struct {
 	Brokers  int // number of brokers that are up or were asked; 0: none were asked
 	// Unanswered are the brokers that did not respond. The rest of the page then lacks their part.
 	Unanswered []remote.Unanswered
-	ReadOnly   bool
+	Writes     string // what the user may clean, for the head
 	Site       bool   // the page is not one of a LogCluster
 	Root       string // relative URL of the list of LogClusters; "" without one
 	User       string // name of the user; "" if the console does not authenticate users
@@ -118,7 +118,7 @@ func (c *Console) render(w http.ResponseWriter, r *http.Request, v view) {
 		v.Page = pageOf(r)
 	}
 	v.Cluster, v.Root = c.opts.Cluster, c.opts.Root
-	v.ReadOnly = !c.mayWrite(r)
+	v.Writes = c.writesOf(r)
 	writePage(w, r, v, c.opts.Logger)
 }
 

@@ -119,16 +119,18 @@ func TestUsersActWithTheirOwnRights(t *testing.T) {
 
 func (f *fixture) checkRights(t *testing.T, authority *Authority) {
 	main := console.ClusterName{Namespace: f.namespace, Name: "main"}
-	for user, want := range map[string][4]bool{ // report, records, clean, report of another one
-		"nobody": {}, "viewer": {true, false, false, false}, "reader": {true, true, false, true},
-		"cleaner": {true, false, true, true}, "partial": {true, false, false, true},
+	// report, records, clean, report of another one, clean some topics
+	for user, want := range map[string][5]bool{
+		"nobody": {}, "viewer": {0: true}, "reader": {true, true, false, true, false},
+		"cleaner": {true, false, true, true, false}, "partial": {true, false, false, true, true},
 	} {
 		token := f.token(user)
 		for i, question := range []struct {
 			of    console.ClusterName
 			right console.Right
 		}{{main, console.ReadReport}, {main, console.ReadRecords}, {main, console.Clean},
-			{console.ClusterName{Namespace: f.namespace, Name: "second"}, console.ReadReport}} {
+			{console.ClusterName{Namespace: f.namespace, Name: "second"}, console.ReadReport},
+			{main, console.CleanSome}} {
 			got, err := authority.May(t.Context(), token, question.of, question.right)
 			if err != nil || got != want[i] {
 				t.Errorf("%s, right %d: got %t, %v, want %t", user, i, got, err, want[i])
