@@ -18,6 +18,7 @@
 //     frame.go: the map at one moment. map.go, segment.go, replay.go, clean.go: its pages. live.go:
 //     the stream of updates to a page.
 //   - tail.go: the stream of new records to the tab Messages.
+//   - unfold.go: what a page shows of the map, and its URL. labels.go: the labels below blocks.
 //   - overview.go, topics.go, topic.go, messages.go, keys.go, groups.go, brokers.go: one page or
 //     tab each, with a template of the same name in templates/ or topic.html.
 //

@@ -36,9 +36,11 @@ type mapRow struct {
 	Ratio  float64    `json:"ratio"`
 	Pass   int64      `json:"pass"` // ID of the running pass; 0 without one
 	Blocks []mapBlock `json:"blocks"`
+	Open   *openBlock `json:"open"` // null if no block is unfolded
 
-	Follower bool  `json:"follower"`
-	Broker   int32 `json:"broker"`
+	Follower bool   `json:"follower"`
+	Broker   int32  `json:"broker"`
+	Replica  string `json:"replica"` // as in a parameter open
 }
 
 // mapBlock is one block of a row. The names are short, as a frame has up to 1,500 of them.
@@ -54,12 +56,14 @@ type mapBlock struct {
 	Link    string  `json:"h"` // relative URL of the details
 }
 
-// frameOf computes the frame of a topic. The rows are those of the leaders, with followers each
+// frameOf computes the frame of a view. The rows are those of the leaders, with followers each
 // followed by its other replicas. A partition without a leader shows its preferred one.
-func frameOf(topic string, answers *remote.Answers, logs map[replicaID]*cleanermap.Log,
-	followers bool, now time.Time) *mapFrame {
+func frameOf(shown *mapView, answers *remote.Answers, logs map[replicaID]*cleanermap.Log,
+	now time.Time) *mapFrame {
 	frame := &mapFrame{}
 	var pieces [][]cleanermap.Piece
+	var ids []replicaID // of the rows
+	open := map[int]cleanermap.Span{}
 	counted := int64(0) // garbage in the blocks of the leaders
 	for i := range answers.Placement.Partitions {
 		p := &answers.Placement.Partitions[i]
@@ -68,11 +72,16 @@ func frameOf(topic string, answers *remote.Answers, logs map[replicaID]*cleanerm
 			return cmp.Compare(order(a == p.Leader), order(b == p.Leader))
 		})
 		for at, broker := range brokers {
-			if at > 0 && !followers {
+			if at > 0 && !shown.followers {
 				break
 			}
-			row, of := rowOf(topic, p, broker, logs[replicaID{p.Partition, broker}],
+			id := replicaID{p.Partition, broker}
+			row, of := rowOf(shown.topic, p, broker, logs[id],
 				reportOf(answers, p.Partition, broker))
+			if span, found := shown.open[id]; found {
+				open[len(ids)] = span
+			}
+			ids, row.Replica = append(ids, id), id.text()
 			if row.Follower = at > 0; row.Follower {
 				row.ID += "@" + strconv.Itoa(int(broker))
 			} else {
@@ -82,10 +91,12 @@ func frameOf(topic string, answers *remote.Answers, logs map[replicaID]*cleanerm
 			pieces = append(pieces, of)
 		}
 	}
-	for i, blocks := range cleanermap.Blocks(pieces) {
+	for i, blocks := range cleanermap.Blocks(pieces, open) {
 		row := &frame.Rows[i]
-		for at := range blocks {
-			row.Blocks = append(row.Blocks, blockOf(topic, row, &blocks[at]))
+		row.draw(shown.topic, blocks)
+		if row.Open != nil {
+			folded := shown.without(ids[i])
+			row.Open.Link = folded.url("map")
 		}
 	}
 	frame.Cards = mapCards(answers, counted, now)
@@ -139,10 +150,22 @@ func rowOf(topic string, p *report.PlacedPartition, broker int32, log *cleanerma
 	return row, log.Pieces()
 }
 
-// blockOf describes a block.
+// draw sets the blocks of a row.
+func (row *mapRow) draw(topic string, blocks []cleanermap.Block) {
+	for i := range blocks {
+		row.Blocks = append(row.Blocks, blockOf(topic, row, &blocks[i]))
+	}
+	row.Open = openOf(blocks)
+	labelBlocks(blocks, row.Blocks, row.Open)
+}
+
+// blockOf describes a block, without its label.
 func blockOf(topic string, row *mapRow, b *cleanermap.Block) mapBlock {
 	of := mapBlock{Key: strconv.FormatInt(b.Base, 10), X: round3(b.X), Width: round3(b.Width),
 		Class: classOf(&b.Piece, b.Segments), Title: titleOf(row, b)}
+	if b.Open {
+		of.Class += " open"
+	}
 	if b.Bytes > 0 {
 		of.Garbage = round3(float64(b.Garbage) / float64(b.Bytes))
 		of.Read = round3(float64(b.Read) / float64(b.Bytes))
@@ -150,16 +173,6 @@ func blockOf(topic string, row *mapRow, b *cleanermap.Block) mapBlock {
 	partition, _, _ := strings.Cut(row.ID, "@")
 	of.Link = query("segment", "topic", topic, "partition", partition, "broker", row.Broker,
 		"base", b.Base, "last", b.Last)
-	const labelWidth = 4 // percent; a narrower block has no room for a label
-	switch {
-	case b.Width < labelWidth:
-	case b.Current && b.Read > 0:
-		of.Label = formatPercent(of.Read)
-	case b.Written:
-		of.Label = "rewritten"
-	case b.Segments > 1:
-		of.Label = "× " + formatCount(b.Segments)
-	}
 	return of
 }
 

@@ -28,12 +28,12 @@ var goodQueries = map[string][]string{
 		"name=tickets&position=tail&key=T&value=p&latest=1&partition=0", "name=tickets&tab=settings", "name=events&tab=groups"},
 	"message": {"topic=tickets&partition=0&offset=0"},
 	"group":   {"name=readers"},
-	"map":     {"topic=tickets&replicas=1&asked=1"},
+	"map":     {"topic=tickets&replicas=1&asked=1&open=0@0:0-99&open=1@1:5-0"},
 	"segment": {"topic=tickets&partition=0&broker=0&base=0&last=0"},
 	"replay":  {"topic=tickets&broker=0&pass=1&step=2"},
 	"frames":  {"topic=tickets&broker=0&pass=1"},
 	"clean":   {"topic=tickets"},
-	"live":    {"topic=tickets&replicas=1"},
+	"live":    {"topic=tickets&replicas=1&open=0@0:0-99"},
 	"tail":    {"name=tickets&from=0:1,1:0", "name=tickets&partition=0&key=T&value=p&latest=1"},
 }
 

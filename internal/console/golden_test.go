@@ -62,7 +62,8 @@ func goldenRunning() *report.Compaction {
 		Records:          new(int64(51_000)),
 		ReclaimableBytes: &garbage, Phase: "rewriting", Reason: "Cleaning", Trigger: "dirty_ratio",
 		ProgressRatio: 0.4, EtaSeconds: &eta,
-		RunningPass: &report.Pass{Began: ago(time.Minute), Trigger: "dirty_ratio"}}
+		RunningPass: &report.Pass{Began: ago(time.Minute), Trigger: "dirty_ratio",
+			BytesPerSecond: new(2.5 * (1 << 20)), ThrottledSeconds: new(42.0)}}
 }
 
 func goldenIdle() *report.Compaction {
@@ -115,6 +116,7 @@ func goldenPass() *report.PartitionPass {
 	p.Began, p.Ended, p.Trigger, p.Result = ago(time.Hour), new(ago(time.Hour-time.Second)),
 		"requested", report.ResultSuccess
 	p.ReadBytes, p.WrittenBytes, p.ReclaimedBytes = 3<<20, 1<<20, 2<<20
+	p.ThrottledSeconds = new(0.4)
 	p.RemovedRecords, p.RewrittenSegments, p.UntouchedSegments = 2_500, 1, 2
 	return p
 }
@@ -214,8 +216,8 @@ func goldenViews() map[string]view {
 	pass := goldenPass()
 	ofTopic := goldenAnswers()
 	ofTopic.Placement.Partitions = ofTopic.Placement.Partitions[:2]
-	frame := frameOf("customers", &ofTopic,
-		map[replicaID]*cleanermap.Log{{0, 0}: goldenLog()}, true, goldenNow)
+	frame := frameOf(&mapView{topic: "customers", followers: true}, &ofTopic,
+		map[replicaID]*cleanermap.Log{{0, 0}: goldenLog()}, goldenNow)
 	one, several := segmentPage{Topic: "customers"}, segmentPage{Topic: "customers"}
 	one.describe(goldenLog(), 10_000, 10_000)
 	several.describe(goldenLog(), 0, 20_000)
@@ -241,7 +243,7 @@ func goldenViews() map[string]view {
 		"segments": {Template: "segment", Title: several.Title, Body: several},
 		"replay": {Template: "replay", Title: "Replay", Body: &replayPage{Topic: "customers",
 			Name: "customers-0", Entry: entryOf(pass), Frames: framesOf("customers", pass), At: 2,
-			Data: "frames?pass=7", Here: "replay?pass=7", Stories: []fact{{"read", "3 MiB"}}}},
+			Data: "frames?pass=7", Here: "replay?pass=7", Stories: storiesOf(&pass.Pass)}},
 		"clean": {Template: "clean", Title: "Clean", Body: cleanPage{Topic: "customers",
 			Row: topics[1], Doubt: "ada may not patch topics.", Fault: "No broker responds."}},
 		"fault": {Template: "fault", Title: "Not available", Status: http.StatusNotFound,

@@ -75,13 +75,13 @@ func (c *Console) live(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusServiceUnavailable, "Too many pages receive updates.")
 		return
 	}
-	watched, leave, err := c.watches.join(r.URL.Query().Get("topic"))
+	shown := parseMapView(r.URL.Query())
+	watched, leave, err := c.watches.join(shown.topic)
 	if err != nil {
 		refuse(w, http.StatusServiceUnavailable, err.Error())
 		return
 	}
 	defer leave()
-	followers := r.URL.Query().Get("replicas") != ""
 	watched.await(r.Context())
 	if watched.unknown() {
 		refuse(w, http.StatusNotFound, "There is no topic with this name.")
@@ -96,7 +96,7 @@ func (c *Console) live(w http.ResponseWriter, r *http.Request) {
 	comment := time.NewTicker(liveComment)
 	defer comment.Stop()
 	for last := int64(-1); ; {
-		frame, version, changed := watched.current(followers, time.Now())
+		frame, version, changed := watched.current(&shown, time.Now())
 		if version != last {
 			last = version
 			if of, changed := d.next(frame); changed && send(w, control, of) != nil {

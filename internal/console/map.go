@@ -30,6 +30,7 @@ type passEntry struct {
 	Began  instant
 	Why    string
 	Took   string // "running" while it runs
+	Waited string // for the limit of the cleaner's I/O; "" if it has not waited, or is unknown
 	Replay string // relative URL; "" if no steps were kept
 }
 
@@ -40,8 +41,8 @@ func (c *Console) cleanerMap(r *http.Request) (view, error) {
 	q := r.URL.Query()
 	all := c.opts.Fleet.Ask(r.Context(), nil)
 	topics := topicsOf(all, time.Now())
-	page := mapPage{Topic: q.Get("topic"), Followers: q.Get("replicas") != "",
-		Asked: q.Get("asked") != ""}
+	shown := parseMapView(q)
+	page := mapPage{Topic: shown.topic, Followers: shown.followers, Asked: q.Get("asked") != ""}
 	page.Topics = compactedTopics(topics)
 	if page.Topic == "" && len(page.Topics) > 0 {
 		page.Topic = busiest(topics)
@@ -63,15 +64,12 @@ func (c *Console) cleanerMap(r *http.Request) (view, error) {
 	}
 	defer leave()
 	w.await(r.Context())
-	page.Frame, _, _ = w.current(page.Followers, time.Now())
+	shown.topic = page.Topic
+	page.Frame, _, _ = w.current(&shown, time.Now())
 	c.history(r, &page)
 	page.CleanBy = c.cleanRefusal(r)
-	v := view{Template: "map", Title: "Cleaner map: " + page.Topic, Body: page,
-		Live: query("live", "topic", page.Topic)}
-	if page.Followers {
-		v.Live = query("live", "topic", page.Topic, "replicas", "1")
-	}
-	return c.answered(v, all), nil
+	return c.answered(view{Template: "map", Title: "Cleaner map: " + page.Topic, Body: page,
+		Live: shown.url("live")}, all), nil
 }
 
 func compactedTopics(rows []topicRow) (names []string) {
@@ -121,7 +119,7 @@ func leads(frame *mapFrame, p *report.PartitionPass) bool {
 
 func entryOf(p *report.PartitionPass) passEntry {
 	of := passEntry{PartitionPass: *p, Began: at(&p.Began), Why: word(triggers, p.Trigger),
-		Took: "running"}
+		Took: "running", Waited: waitedOf(&p.Pass)}
 	if p.Ended != nil {
 		of.Took = formatDuration(seconds(*p.Ended - p.Began))
 	}

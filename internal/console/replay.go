@@ -85,15 +85,20 @@ func (c *Console) replayOf(r *http.Request) (*replayPage, error) {
 	}
 	page.Here = query("replay", "topic", topic, "broker", broker, "pass", id)
 	page.Data = query("frames", "topic", topic, "broker", broker, "pass", id)
-	page.Stories = []fact{
+	page.Stories = storiesOf(&pass.Pass)
+	return page, nil
+}
+
+// storiesOf returns the cost and the effect of a pass.
+func storiesOf(pass *report.Pass) []fact {
+	return append(speedOf(pass), []fact{
 		{"read", formatBytes(pass.ReadBytes + pass.SidecarReadBytes)},
 		{"written", formatBytes(pass.WrittenBytes + pass.SidecarWrittenBytes)},
 		{"reclaimed", formatBytes(pass.ReclaimedBytes)},
 		{"records removed", formatCount(pass.RemovedRecords)},
 		{"segments rewritten", formatCount(pass.RewrittenSegments)},
 		{"segments left as they were", formatCount(pass.UntouchedSegments)},
-	}
-	return page, nil
+	}...)
 }
 
 // framesOf returns the frames of a pass. The scale of all of them is that of the first, so that the
@@ -103,18 +108,18 @@ func framesOf(topic string, pass *report.PartitionPass) []replayFrame {
 	if len(steps) == 0 {
 		return nil
 	}
-	row := &mapRow{ID: strconv.Itoa(int(pass.Partition)), Broker: pass.Broker,
-		Name: topic + "-" + strconv.Itoa(int(pass.Partition))}
 	frames := make([]replayFrame, len(steps))
 	for i := range steps {
+		row := &mapRow{ID: strconv.Itoa(int(pass.Partition)), Broker: pass.Broker,
+			Name: topic + "-" + strconv.Itoa(int(pass.Partition)), Blocks: []mapBlock{}}
 		// A second row that stays as it was before the pass sets the scale.
-		placed := cleanermap.Blocks([][]cleanermap.Piece{steps[i].Pieces, steps[0].Pieces})
+		placed := cleanermap.Blocks([][]cleanermap.Piece{steps[i].Pieces, steps[0].Pieces}, nil)
+		row.draw(topic, placed[0])
 		frames[i] = replayFrame{Kind: steps[i].Kind, Text: stepText(&steps[i], pass),
-			After: formatDuration(seconds(steps[i].After)), Blocks: []mapBlock{}}
-		for at := range placed[0] {
-			block := blockOf(topic, row, &placed[0][at])
+			After: formatDuration(seconds(steps[i].After)), Blocks: row.Blocks}
+		for at := range row.Blocks {
+			block := &row.Blocks[at]
 			block.Link = ""
-			frames[i].Blocks = append(frames[i].Blocks, block)
 			frames[i].Length = round3(block.X + block.Width)
 		}
 	}

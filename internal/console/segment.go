@@ -19,6 +19,7 @@ type segmentPage struct {
 	Times     []instantFact // of one segment
 	Rows      []segmentRow  // of several segments, at most segmentRowsMax
 	More      int
+	Unfold    string // relative URL of the map with these segments unfolded; "" for one segment
 }
 
 type fact struct{ Name, Text string }
@@ -89,6 +90,9 @@ func (page *segmentPage) describe(log *cleanermap.Log, base, last int64) {
 		page.Times = timesOf(s)
 	default:
 		page.Title = plural(len(inside), "segment") + " of " + name
+		shown := mapView{topic: page.Topic, followers: !log.Of.Leader,
+			open: map[replicaID]cleanermap.Span{{page.Partition, page.Broker}: {From: base, To: last}}}
+		page.Unfold = shown.url("map")
 		if page.More = len(inside) - segmentRowsMax; page.More > 0 {
 			inside = inside[:segmentRowsMax]
 		}

@@ -67,10 +67,54 @@ func runningStatus(c *report.Compaction) status {
 	}
 	running.Rest += "; " + word(triggers, c.RunningPass.Trigger)
 	p := c.RunningPass
-	running.Detail = "read " + formatBytes(p.ReadBytes+p.SidecarReadBytes) + ", wrote " +
+	if speed := runningSpeed(p); speed != "" {
+		running.Detail = speed + "; "
+	}
+	running.Detail += "read " + formatBytes(p.ReadBytes+p.SidecarReadBytes) + ", wrote " +
 		formatBytes(p.WrittenBytes+p.SidecarWrittenBytes) + ", freed " +
 		formatBytes(p.ReclaimedBytes)
 	return running
+}
+
+// runningSpeed says how fast a running pass is, and how long it has waited; "" if neither is known.
+func runningSpeed(p *report.Pass) string {
+	var parts []string
+	if p.BytesPerSecond != nil {
+		parts = append(parts, formatBytes(int64(*p.BytesPerSecond))+"/s")
+	}
+	if waited := waitedOf(p); waited != "" {
+		parts = append(parts, "throttled for "+waited)
+	}
+	return strings.Join(parts, ", ")
+}
+
+// waitedMin is the shortest throttled time, in seconds, that a page shows.
+const waitedMin = 0.1
+
+// waitedOf returns how long a pass has waited for the limit of the cleaner's I/O; "" if it has not
+// waited, or its broker does not report it.
+func waitedOf(p *report.Pass) string {
+	if p.ThrottledSeconds == nil || *p.ThrottledSeconds < waitedMin {
+		return ""
+	}
+	return formatDuration(seconds(*p.ThrottledSeconds))
+}
+
+// speedOf returns the mean speed of a pass that has ended, and how long it waited.
+func speedOf(p *report.Pass) (facts []fact) {
+	if p.Ended != nil && *p.Ended > p.Began {
+		sum := p.ReadBytes + p.WrittenBytes + p.SidecarReadBytes + p.SidecarWrittenBytes
+		facts = append(facts, fact{"read and written per second",
+			formatBytes(int64(float64(sum)/(*p.Ended-p.Began))) + " on average"})
+	}
+	if p.ThrottledSeconds == nil {
+		return facts
+	}
+	waited := waitedOf(p)
+	if waited == "" {
+		waited = "not at all"
+	}
+	return append(facts, fact{"throttled", waited})
 }
 
 // idleReason says why no pass runs, with the numbers that decide.

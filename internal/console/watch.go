@@ -48,8 +48,9 @@ type watch struct {
 		streams map[string]*stream // by address
 		version int64              // grows with every change
 		changed chan struct{}      // closed by the next change
-		// frames are computed once for all viewers: without followers, and with them.
-		frames [2]versionedFrame
+		// frames are the frames of framesOf, which all viewers of one URL share.
+		frames   map[string]*mapFrame
+		framesOf int64 // version
 	}
 	wait *sync.WaitGroup // of all watches
 
@@ -63,12 +64,6 @@ type watch struct {
 type stream struct {
 	ready bool  // the snapshot is complete
 	fault error // why there are no events; nil while there are
-}
-
-// versionedFrame is the frame of a version of the state.
-type versionedFrame struct {
-	frame   *mapFrame
-	version int64
 }
 
 func newWatch(fleet *remote.Fleet, topic string, wait *sync.WaitGroup) *watch {
@@ -214,21 +209,21 @@ func (w *watch) await(ctx context.Context) {
 	}
 }
 
-// current returns the frame of the present state, its version, and a channel that the next change
-// closes.
-func (w *watch) current(followers bool, now time.Time) (*mapFrame, int64, <-chan struct{}) {
+// current returns the frame of a view of the present state, its version, and a channel that the
+// next change closes.
+func (w *watch) current(shown *mapView, now time.Time) (*mapFrame, int64, <-chan struct{}) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	of := &w.mu.frames[0]
-	if followers {
-		of = &w.mu.frames[1]
+	if w.mu.frames == nil || w.mu.framesOf != w.mu.version {
+		w.mu.frames, w.mu.framesOf = map[string]*mapFrame{}, w.mu.version
 	}
-	if of.frame == nil || of.version != w.mu.version {
-		*of = versionedFrame{frameOf(w.topic, &w.mu.answers, w.mu.logs, followers, now),
-			w.mu.version}
-		of.frame.Missing = missingText(w.missing())
+	key := shown.url("")
+	if w.mu.frames[key] == nil {
+		frame := frameOf(shown, &w.mu.answers, w.mu.logs, now)
+		frame.Missing = missingText(w.missing())
+		w.mu.frames[key] = frame
 	}
-	return of.frame, of.version, w.mu.changed
+	return w.mu.frames[key], w.mu.version, w.mu.changed
 }
 
 // missing returns the addresses of the brokers that did not respond, or whose events have ended and

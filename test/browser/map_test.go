@@ -51,7 +51,8 @@ func TestConsole(t *testing.T) {
 		{"Dialog", cleanDialog}, {"SevenTabs", sevenTabs}, {"Kill", killShowsAndHeals},
 		{"WithoutScripts", worksWithoutScripts},
 		{"HostileRecords", hostileRecords}, {"Tail", tailFollows}, {"Proxies", worksBehindProxies},
-		{"Accessibility", accessibility}, {"ManySegments", manySegments},
+		{"TooManyTails", tooManyTails}, {"Accessibility", accessibility},
+		{"ManySegments", manySegments}, {"Unfold", unfoldsInPlace},
 	} {
 		if !t.Run(step.name, func(t *testing.T) {
 			b.t, c.t = t, t
@@ -313,6 +314,8 @@ func TestSlowPassFillsBlocks(t *testing.T) {
 	b.await(read + " > 0.05")
 	first := eval[float64](b, read)
 	b.await(fmt.Sprintf("(%s) > %f || document.querySelector('.b.written')", read, first))
+	b.await(`[...document.querySelectorAll(".status .note")].some((e) =>
+		/^[\d.]+ [KM]iB\/s, throttled for .* s; read /.test(e.innerText))`)
 	b.await(`document.querySelector(".b.written")`)
 	b.await(`document.querySelector("#say").textContent !== ""`)
 	b.checkFaults()

@@ -1,6 +1,8 @@
 package browser
 
 import (
+	"io"
+	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -72,4 +74,36 @@ func tailFollows(t *testing.T, c *cluster, b *browser) {
 		}
 		time.Sleep(200 * time.Millisecond)
 	}
+}
+
+// tooManyTails: a page that is one too many says why it is not live, and becomes live when another
+// one is closed.
+func tooManyTails(t *testing.T, c *cluster, b *browser) {
+	var streams []io.Closer
+	defer func() {
+		for _, of := range streams {
+			_ = of.Close()
+		}
+	}()
+	for range 9 {
+		response, err := http.Get(c.console + "tail?name=orders")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if streams = append(streams, response.Body); response.StatusCode != http.StatusOK {
+			break
+		}
+	}
+	if len(streams) != 9 {
+		t.Fatalf("the console refused stream %d", len(streams))
+	}
+	b.visit(c.console + "topic?name=orders&tab=messages&position=tail")
+	b.await(`!document.querySelector("#missing").hidden &&
+		document.querySelector("#missing").innerText.includes("too many pages follow topics")`)
+	if text := b.text("#live"); text != "not live" {
+		t.Errorf("the head says %q", text)
+	}
+	_ = streams[0].Close()
+	b.await(`document.querySelector("#missing").hidden &&
+		document.querySelector("#live").dataset.state === "live"`)
 }

@@ -17,12 +17,14 @@ type Piece struct {
 type Block struct {
 	Piece            // of a folded block: the first base offset, and the sums
 	Segments int     // number of segments, at least 1
+	Open     bool    // it is in the unfolded span of its row
 	X, Width float64 // percent of the width of the map
 }
 
 // Limits of a map.
 const (
-	// BlocksMax is the number of blocks on a page. A browser draws as many in a few milliseconds.
+	// BlocksMax is the number of blocks on a page without unfolded ones. A browser draws as many in
+	// a few milliseconds.
 	BlocksMax = 1500
 	// rowBlocksMax is the number of blocks in a row: a block needs some pixels to be seen.
 	rowBlocksMax = 240
@@ -31,16 +33,21 @@ const (
 )
 
 // Blocks returns the blocks of several rows. The width of the longest row is at most 100 percent.
-func Blocks(rows [][]Piece) [][]Block {
+// open contains the span that is unfolded in a row, by the index of the row.
+func Blocks(rows [][]Piece, open map[int]Span) [][]Block {
 	most := min(rowBlocksMax, max(1, BlocksMax/max(1, len(rows))))
 	blocks := make([][]Block, len(rows))
-	longest := 0.0
+	perByte, longest := scale(rows), 0.0
 	for i, row := range rows {
-		blocks[i] = fold(row, most)
-		longest = max(longest, lengthOf(blocks[i], scale(rows)))
+		blocks[i] = fold(most, row)
+		longest = max(longest, lengthOf(blocks[i], perByte)) // an unfolded block changes no other row
+		if span, found := open[i]; found {
+			blocks[i] = foldAround(row, most, span)
+		}
 	}
 	for i := range blocks {
-		place(blocks[i], scale(rows), longest)
+		place(blocks[i], perByte, longest)
+		enlarge(blocks[i])
 	}
 	return blocks
 }
@@ -72,11 +79,18 @@ func place(blocks []Block, perByte, longest float64) {
 	if longest > 100 {
 		shrink = 100 / longest
 	}
+	for i := range blocks {
+		blocks[i].Width = shrink * max(widthMin, float64(blocks[i].Bytes)*perByte)
+	}
+	align(blocks)
+}
+
+// align sets the positions of blocks that have their widths.
+func align(blocks []Block) {
 	x := 0.0
 	for i := range blocks {
-		b := &blocks[i]
-		b.X, b.Width = x, shrink*max(widthMin, float64(b.Bytes)*perByte)
-		x += b.Width
+		blocks[i].X = x
+		x += blocks[i].Width
 	}
 }
 
@@ -89,17 +103,25 @@ const (
 	sameState
 )
 
-// fold combines neighbouring pieces until a row has at most limit blocks. Each block combines at
-// most a power of two of pieces, so that blocks of one state stay comparable. Pieces of different
-// states never share a block: a row has few changes of the state.
-func fold(row []Piece, limit int) (blocks []Block) {
+// fold combines neighbouring pieces until the parts of a row have at most limit blocks together.
+// Each block combines at most a power of two of pieces, so that blocks of one state stay
+// comparable. Pieces of different states never share a block: a row has few changes of the state.
+// No block contains pieces of two parts.
+func fold(limit int, parts ...[]Piece) (blocks []Block) {
+	longest := 0
+	for _, part := range parts {
+		longest = max(longest, len(part))
+	}
 	for _, like := range []likeness{sameWork, notRewritten, sameState} {
 		for size := 1; ; size *= 2 {
-			blocks = foldBy(row, size, like)
+			blocks = blocks[:0]
+			for _, part := range parts {
+				blocks = foldBy(blocks, part, size, like)
+			}
 			if len(blocks) <= limit {
 				return blocks
 			}
-			if size >= len(row) {
+			if size >= longest {
 				break
 			}
 		}
@@ -107,24 +129,26 @@ func fold(row []Piece, limit int) (blocks []Block) {
 	return blocks
 }
 
-func foldBy(row []Piece, size int, like likeness) []Block {
-	blocks := make([]Block, 0, min(len(row), BlocksMax))
-	for i := range row {
+// foldBy appends the blocks of a part of a row.
+func foldBy(blocks []Block, part []Piece, size int, like likeness) []Block {
+	first := len(blocks)
+	for i := range part {
 		last := len(blocks) - 1
-		if last < 0 || blocks[last].Segments >= size || !like.holds(&blocks[last].Piece, &row[i]) {
-			blocks = append(blocks, Block{Piece: row[i], Segments: 1})
+		if last < first || blocks[last].Segments >= size ||
+			!like.holds(&blocks[last].Piece, &part[i]) {
+			blocks = append(blocks, Block{Piece: part[i], Segments: 1})
 			continue
 		}
 		b := &blocks[last]
 		b.Segments++
-		b.Last = row[i].Last
-		b.Bytes += row[i].Bytes
-		b.Garbage += row[i].Garbage
-		b.Read += row[i].Read
-		b.Forced = b.Forced || row[i].Forced
-		b.Chosen = b.Chosen || row[i].Chosen
-		b.Current = b.Current || row[i].Current
-		b.Written = b.Written || row[i].Written
+		b.Last = part[i].Last
+		b.Bytes += part[i].Bytes
+		b.Garbage += part[i].Garbage
+		b.Read += part[i].Read
+		b.Forced = b.Forced || part[i].Forced
+		b.Chosen = b.Chosen || part[i].Chosen
+		b.Current = b.Current || part[i].Current
+		b.Written = b.Written || part[i].Written
 	}
 	return blocks
 }

@@ -34,7 +34,7 @@ func TestBlocksContainEverySegmentOnce(t *testing.T) {
 		for i := range rows {
 			rows[i] = randomRow(random, random.IntN(400))
 		}
-		for i, blocks := range Blocks(rows) {
+		for i, blocks := range Blocks(rows, nil) {
 			if fault := check(rows[i], blocks); fault != nil {
 				t.Fatal(fault)
 			}
@@ -90,7 +90,7 @@ func TestEveryLargeLogFolds(t *testing.T) {
 		active := &row[len(row)-1]
 		*active = Piece{Base: active.Base, Last: active.Last, Bytes: 100,
 			State: report.SegmentBlocked, BlockedBy: "active_segment"}
-		blocks := Blocks([][]Piece{row})[0]
+		blocks := Blocks([][]Piece{row}, nil)[0]
 		if fault := check(row, blocks); fault != nil {
 			t.Errorf("%s: %v", name, fault)
 		}
@@ -112,7 +112,7 @@ func TestLargeLogsFold(t *testing.T) {
 		rows[i][5000].Current = true
 	}
 	sum := 0
-	for i, blocks := range Blocks(rows) {
+	for i, blocks := range Blocks(rows, nil) {
 		sum += len(blocks)
 		if fault := check(rows[i], blocks); fault != nil {
 			t.Error(fault)
@@ -121,7 +121,7 @@ func TestLargeLogsFold(t *testing.T) {
 	if sum == 0 || sum > BlocksMax {
 		t.Errorf("got %d blocks, want at most %d", sum, BlocksMax)
 	}
-	few := Blocks([][]Piece{rows[0][:200]})
+	few := Blocks([][]Piece{rows[0][:200]}, nil)
 	if len(few[0]) != 200 {
 		t.Errorf("got %d blocks of 200 segments, want no folding", len(few[0]))
 	}
@@ -130,7 +130,7 @@ func TestLargeLogsFold(t *testing.T) {
 // TestWidthsAreComparable: a byte has the same width in all rows.
 func TestWidthsAreComparable(t *testing.T) {
 	blocks := Blocks([][]Piece{{{Bytes: 600, State: "clean"}, {Base: 1, Bytes: 400, State: "dirty"}},
-		{{Bytes: 500, State: "clean"}}, {}})
+		{{Bytes: 500, State: "clean"}}, {}}, nil)
 	if blocks[0][0].Width != 60 || blocks[0][1].X != 60 || blocks[1][0].Width != 50 ||
 		len(blocks[2]) != 0 {
 		t.Errorf("got %+v", blocks)

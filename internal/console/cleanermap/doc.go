@@ -5,6 +5,7 @@
 //     date by the events of GET /api/v1/events.
 //   - blocks.go: the blocks of a row. The width of a block is proportional to its bytes, and
 //     neighbouring segments of one state fold into one block where there are too many.
+//   - unfold.go: the blocks of a row of which one folded block is unfolded.
 //   - replay.go: the frames of a pass that has ended.
 //
 // The package is pure. Invariants of a row of blocks, which its tests check:

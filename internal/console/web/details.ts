@@ -8,7 +8,7 @@ export function details(map: HTMLElement): void {
   box.id = "box";
   box.setAttribute("role", "tooltip");
   box.hidden = true;
-  document.body.append(box);
+  document.getElementById("main")!.append(box); // within a landmark
   let shown: SVGAElement | null = null;
   let timer = 0;
   const hide = () => {
@@ -66,7 +66,7 @@ async function load(href: string): Promise<Node[] | null> {
   try {
     const response = await fetch(href + "&fragment=1");
     const page = new DOMParser().parseFromString(await response.text(), "text/html");
-    page.querySelector(".back")?.remove();
+    for (const link of page.querySelectorAll(".back")) link.remove();
     return [...page.body.childNodes].map((node) => document.adoptNode(node));
   } catch {
     return null; // the link still leads to the details

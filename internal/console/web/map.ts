@@ -1,6 +1,7 @@
 // Keeps the cleaner map up to date by a stream of events.
-import { draw, type Block } from "./shapes";
+import { draw, type Block, type Open } from "./shapes";
 import { stream } from "./stream";
+import { unfold } from "./unfold";
 
 interface Row {
   id: string;
@@ -15,7 +16,9 @@ interface Row {
   ratio: number;
   pass: number;
   blocks: Block[];
+  open: Open | null;
   follower: boolean;
+  replica: string;
 }
 
 interface Card {
@@ -35,11 +38,11 @@ interface Update {
 const passes = new Map<string, number>(); // the running pass of each row
 
 export function live(map: HTMLElement): void {
-  const url = document.body.dataset.live;
-  if (!url) return;
-  stream(() => url, {
+  if (!document.body.dataset.live) return;
+  const pause = stream(() => document.body.dataset.live!, {
     frame: (event) => apply(map, JSON.parse(event.data) as Update),
   });
+  unfold(map, () => pause(false));
 }
 
 function apply(map: HTMLElement, update: Update): void {
@@ -71,13 +74,16 @@ function add(map: HTMLElement, id: string): HTMLElement {
   return section;
 }
 
+// order moves only rows that are elsewhere, as an element that is moved loses the focus.
 function order(map: HTMLElement, ids: string[]): void {
   for (const section of map.querySelectorAll<HTMLElement>("[data-row]")) {
     if (!ids.includes(section.dataset.row!)) section.remove();
   }
+  let place = map.firstElementChild;
   for (const id of ids) {
     const section = find(map, id);
-    if (section) map.append(section);
+    if (section === place) place = place?.nextElementSibling ?? null;
+    else if (section) map.insertBefore(section, place);
   }
 }
 
@@ -88,6 +94,7 @@ function text(within: Element, selector: string, value: string): void {
 
 function fill(section: HTMLElement, row: Row): void {
   section.classList.toggle("follower", row.follower);
+  section.dataset.replica = row.replica;
   text(section, "h2", row.name);
   const facts = section.querySelector(".facts-of .note")!;
   facts.replaceChildren(...row.facts.flatMap((f, i) => (i ? [document.createElement("br"), f] : [f])));
@@ -101,7 +108,7 @@ function fill(section: HTMLElement, row: Row): void {
   bar.value = row.ratio;
   const svg = section.querySelector("svg")!;
   svg.setAttribute("aria-label", row.label);
-  draw(svg, row.blocks);
+  draw(svg, row.blocks, row.open);
 }
 
 // say announces the begin and the end of a pass to screen readers.

@@ -12,6 +12,16 @@ export interface Block {
   h: string; // link
 }
 
+// Open is the bracket below the segments of an unfolded block.
+export interface Open {
+  k: string; // base offset of the first segment
+  x: number; // percent
+  w: number; // percent
+  m: number; // middle of the label, percent
+  l: string; // label
+  h: string; // link
+}
+
 const svgNamespace = "http://www.w3.org/2000/svg";
 const height = 40;
 const top = 4;
@@ -39,6 +49,8 @@ function update(link: SVGAElement, b: Block): void {
   set(link, "class", "b " + b.c);
   if (b.h) set(link, "href", b.h);
   else set(link, "role", "img"); // of the replay, where a block leads nowhere
+  if (b.h && b.c.includes("folded")) set(link, "aria-expanded", "false"); // a click unfolds it
+  else link.removeAttribute("aria-expanded");
   set(link, "aria-label", b.t);
   link.querySelector("title")?.remove(); // the box of the map replaces the browser's own
   const rect = (name: string, y: number, w: number, h: number) => {
@@ -58,15 +70,49 @@ function update(link: SVGAElement, b: Block): void {
   if (text.textContent !== b.l) text.textContent = b.l;
 }
 
+function bracket(svg: SVGSVGElement, open: Open | null): void {
+  let link = svg.querySelector<SVGAElement>("a.fold");
+  if (!open) return link?.remove();
+  if (!link) {
+    link = document.createElementNS(svgNamespace, "a") as SVGAElement;
+    link.setAttribute("class", "fold");
+    link.append(shape("", "rect"), shape("", "text"));
+    svg.append(link);
+  }
+  link.dataset.k = open.k;
+  set(link, "href", open.h);
+  const line = link.querySelector("rect")!;
+  const text = link.querySelector("text")!;
+  for (const [of, name, value] of [
+    [line, "x", open.x + "%"],
+    [line, "y", "46"],
+    [line, "width", open.w + "%"],
+    [line, "height", "3"],
+    [text, "x", open.m + "%"],
+    [text, "y", "60"],
+  ] as const) {
+    set(of, name, value);
+  }
+  text.textContent = open.l;
+}
+
 // draw makes the blocks of an <svg> those of the list, in its order.
-export function draw(svg: SVGSVGElement, blocks: Block[]): void {
+export function draw(svg: SVGSVGElement, blocks: Block[], open: Open | null = null): void {
+  bracket(svg, open);
   const present = new Map<string, SVGAElement>();
   for (const link of svg.querySelectorAll<SVGAElement>("a.b")) present.set(link.dataset.k!, link);
-  const focused = svg.contains(document.activeElement) ? document.activeElement : null;
+  const focused = document.activeElement;
+  // Remove first what is gone, as an element that is moved loses the focus.
+  const keys = new Set(blocks.map((b) => b.k));
+  let lost = false;
+  for (const [key, link] of present) {
+    if (keys.has(key)) continue;
+    lost ||= link === focused;
+    link.remove();
+  }
   let before: Element | null = null;
   for (const b of blocks) {
     const link: SVGAElement = present.get(b.k) ?? create(b.k);
-    present.delete(b.k);
     update(link, b);
     const place: Element | null = before ? before.nextElementSibling : svg.querySelector("a.b");
     if (link !== place || !link.parentNode) {
@@ -76,8 +122,6 @@ export function draw(svg: SVGSVGElement, blocks: Block[]): void {
     }
     before = link;
   }
-  const lost = [...present.values()].some((link) => link === focused);
-  for (const link of present.values()) link.remove();
   const first = svg.querySelector<SVGAElement>("a.b");
   if (first && !svg.querySelector('a.b[tabindex="0"]')) first.setAttribute("tabindex", "0");
   if (lost && first) first.focus();

@@ -1,0 +1,89 @@
+package console
+
+import (
+	"math/rand/v2"
+	"testing"
+
+	"heartwood.dev/heartwood/api/report"
+	"heartwood.dev/heartwood/internal/console/cleanermap"
+	"heartwood.dev/heartwood/test/kit/seed"
+)
+
+// pixels is the width of the narrowest map with labels (web/console.css), and letterPixels the mean
+// width of the letters of "rewritten" in DejaVu Sans of 11 px, a wide font.
+const pixels, letterPixels = 617, 5.4
+
+// drawnRow returns a row of clean segments of random sizes, of which the pass has written some.
+func drawnRow(random *rand.Rand, n int, open cleanermap.Span) mapRow {
+	pieces := make([]cleanermap.Piece, n)
+	written := false
+	for i := range pieces {
+		if random.IntN(4) == 0 {
+			written = !written
+		}
+		bytes := 1 + random.Int64N(1<<20)
+		pieces[i] = cleanermap.Piece{Base: int64(i * 10), Last: int64(i*10 + 9), Bytes: bytes,
+			State: report.SegmentClean, Written: written}
+		if pieces[i].Current = !written && random.IntN(10) == 0; pieces[i].Current {
+			pieces[i].Read = random.Int64N(bytes + 1)
+		}
+	}
+	row := mapRow{ID: "0", Name: "a-0"}
+	row.draw("a", cleanermap.Blocks([][]cleanermap.Piece{pieces},
+		map[int]cleanermap.Span{0: open})[0])
+	return row
+}
+
+// TestLabelsDoNotOverlap: in rows with random blocks, no two labels overlap, and each run of blocks
+// that the pass has written has one if it has room.
+func TestLabelsDoNotOverlap(t *testing.T) {
+	random := rand.New(rand.NewPCG(seed.New(t), 0))
+	labels, brackets := 0, 0
+	for range 500 {
+		n := 1 + random.IntN(40)
+		if random.IntN(4) == 0 {
+			n = 300 + random.IntN(3000)
+		}
+		row := drawnRow(random, n, cleanermap.Span{From: random.Int64N(int64(n * 10)),
+			To: random.Int64N(int64(n * 20))})
+		end := 0.0
+		place := func(label string, middle float64) {
+			half := 100 * letterPixels / pixels * float64(len([]rune(label))) / 2
+			if labels++; middle-half < end-1e-9 {
+				t.Fatalf("label %q of %+v begins at %.1f, the one before ends at %.1f", label,
+					row.Blocks, middle-half, end)
+			}
+			end = middle + half
+		}
+		bracket := row.Open
+		for i := range row.Blocks {
+			b := &row.Blocks[i]
+			if bracket != nil && b.X >= bracket.X+bracket.Width {
+				place(bracket.Label, bracket.At)
+				brackets++
+				bracket = nil
+			}
+			if b.Label != "" {
+				place(b.Label, b.X+b.Width/2)
+			}
+		}
+	}
+	if labels < 500 || brackets == 0 {
+		t.Errorf("the rows had only %d labels and %d brackets", labels, brackets)
+	}
+}
+
+// TestWrittenNeighboursShareALabel: blocks that are too narrow for a label of their own have one
+// together.
+func TestWrittenNeighboursShareALabel(t *testing.T) {
+	pieces := []cleanermap.Piece{{Bytes: 5, Written: true}, {Base: 1, Bytes: 5, Written: true},
+		{Base: 2, Bytes: 5, Written: true}, {Base: 3, Bytes: 5}, {Base: 4, Bytes: 5, Written: true},
+		{Base: 5, Bytes: 75, Written: false}}
+	row := mapRow{ID: "0"}
+	row.draw("a", cleanermap.Blocks([][]cleanermap.Piece{pieces}, nil)[0])
+	for i := range row.Blocks {
+		if got, want := row.Blocks[i].Label, map[int]string{1: "rewritten"}[i]; got != want {
+			t.Errorf("block %d has the label %q, want %q", i, got, want)
+		}
+	}
+}

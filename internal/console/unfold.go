@@ -1,0 +1,121 @@
+package console
+
+import (
+	"math"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	"heartwood.dev/heartwood/internal/console/cleanermap"
+)
+
+// openMax is the number of blocks of a page that are unfolded at the same time.
+const openMax = 8
+
+// mapView is what a page shows of the map of a topic. The URL contains it, so that a link shows the
+// same to another person.
+type mapView struct {
+	topic     string
+	followers bool
+	open      map[replicaID]cleanermap.Span // at most openMax
+}
+
+// parseMapView parses the query of the map and of its stream. A parameter open is
+// PARTITION@BROKER:FROM-TO; others are ignored, as is all above openMax.
+func parseMapView(q url.Values) mapView {
+	v := mapView{topic: q.Get("topic"), followers: q.Get("replicas") != "",
+		open: map[replicaID]cleanermap.Span{}}
+	for _, text := range q["open"] {
+		if id, span, ok := parseOpen(text); ok && len(v.open) < openMax {
+			v.open[id] = span
+		}
+	}
+	return v
+}
+
+func parseOpen(text string) (id replicaID, span cleanermap.Span, ok bool) {
+	replica, offsets, _ := strings.Cut(text, ":")
+	partition, broker, _ := strings.Cut(replica, "@")
+	from, to, _ := strings.Cut(offsets, "-")
+	var numbers [4]int64
+	for i, number := range []string{partition, broker, from, to} {
+		bits := 64
+		if i < 2 {
+			bits = 32
+		}
+		n, err := strconv.ParseInt(number, 10, bits)
+		if err != nil || n < 0 {
+			return id, span, false
+		}
+		numbers[i] = n
+	}
+	return replicaID{int32(numbers[0]), int32(numbers[1])},
+		cleanermap.Span{From: numbers[2], To: numbers[3]}, true
+}
+
+// url returns the relative URL of a page or a stream with this view.
+func (v *mapView) url(to string) string {
+	pairs := []any{"topic", v.topic}
+	if v.followers {
+		pairs = append(pairs, "replicas", "1")
+	}
+	var open []string
+	for id, span := range v.open {
+		open = append(open, openText(id, span))
+	}
+	slices.Sort(open)
+	for _, text := range open {
+		pairs = append(pairs, "open", text)
+	}
+	return query(to, pairs...)
+}
+
+func openText(id replicaID, span cleanermap.Span) string {
+	return id.text() + ":" + strconv.FormatInt(span.From, 10) + "-" + strconv.FormatInt(span.To, 10)
+}
+
+// text returns the replica as in a parameter open.
+func (id replicaID) text() string {
+	return strconv.Itoa(int(id.partition)) + "@" + strconv.Itoa(int(id.broker))
+}
+
+// without returns the view with one block less unfolded.
+func (v mapView) without(id replicaID) mapView {
+	open := map[replicaID]cleanermap.Span{}
+	for other, span := range v.open {
+		if other != id {
+			open[other] = span
+		}
+	}
+	v.open = open
+	return v
+}
+
+// openBlock is the bracket below the blocks of an unfolded block, which folds it again.
+type openBlock struct {
+	From  string  `json:"k"` // base offset of its first segment
+	X     float64 `json:"x"` // percent of the width of the map
+	Width float64 `json:"w"`
+	At    float64 `json:"m"` // middle of the label
+	Label string  `json:"l"`
+	Link  string  `json:"h"` // relative URL of the map without it
+}
+
+// openOf returns the bracket of a row; nil if nothing in it is unfolded.
+func openOf(blocks []cleanermap.Block) *openBlock {
+	first := slices.IndexFunc(blocks, func(b cleanermap.Block) bool { return b.Open })
+	if first < 0 {
+		return nil
+	}
+	of := &openBlock{From: strconv.FormatInt(blocks[first].Base, 10), X: round3(blocks[first].X)}
+	segments := 0
+	for i := first; i < len(blocks) && blocks[i].Open; i++ {
+		segments += blocks[i].Segments
+		of.Width = round3(blocks[i].X + blocks[i].Width - of.X)
+	}
+	of.Label = formatCount(segments) + " segments, enlarged: fold"
+	half := textWidth(of.Label) / 2
+	of.At = round3(math.Max(half, math.Min(100-half, of.X+of.Width/2)))
+	return of
+}
