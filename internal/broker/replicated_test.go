@@ -20,6 +20,7 @@ import (
 	"heartwood.dev/heartwood/internal/metadata"
 	"heartwood.dev/heartwood/internal/metadata/local"
 	"heartwood.dev/heartwood/internal/vfs"
+	"heartwood.dev/heartwood/test/kit/ports"
 )
 
 // trio is three brokers with TCP listeners and one metadata store. They have the topic rep: two
@@ -28,9 +29,12 @@ type trio struct {
 	t        *testing.T
 	metadata *local.Store
 	disks    [3]*vfs.Mem
-	brokers  [3]*Broker
-	stops    [3]func() error
-	sent     atomic.Int64 // acknowledged records
+	// listen contains the addresses of the brokers. They do not change with a restart, as those of
+	// pods do not. Otherwise clients would have no valid address after all brokers have restarted.
+	listen  []string
+	brokers [3]*Broker
+	stops   [3]func() error
+	sent    atomic.Int64 // acknowledged records
 }
 
 // brokerStore is the metadata store as one broker uses it. It supports controlled shutdown.
@@ -45,7 +49,7 @@ func (l brokerStore) AnnounceShutdown(ctx context.Context) error { return l.Stor
 const trioWait = 3 * time.Minute
 
 func newTrio(t *testing.T) *trio {
-	c := &trio{t: t}
+	c := &trio{t: t, listen: ports.Each(t, 3)}
 	disk := vfs.NewMem()
 	if err := disk.MkdirAll("/meta"); err != nil {
 		t.Fatal(err)
@@ -81,7 +85,7 @@ func newTrio(t *testing.T) *trio {
 func (c *trio) start(id int, graceful bool) {
 	c.t.Helper()
 	opts := Options{
-		NodeID: int32(id), DataDir: "/data", Listen: c.address(id), FS: c.disks[id],
+		NodeID: int32(id), DataDir: "/data", Listen: c.listen[id], FS: c.disks[id],
 		Metadata: c.metadata,
 		Logger:   slog.New(slog.NewTextHandler(c.t.Output(), nil)),
 	}
@@ -100,15 +104,6 @@ func (c *trio) start(id int, graceful bool) {
 		<-running.done
 		return running.err
 	})
-}
-
-// address returns the listen address of a broker, which must not change with a restart, as that of
-// a pod does not. Otherwise clients would have no valid address after all brokers have restarted.
-func (c *trio) address(id int) string {
-	if c.brokers[id] == nil {
-		return "127.0.0.1:0"
-	}
-	return c.brokers[id].Addr()
 }
 
 func (c *trio) stop(id int) {

@@ -12,7 +12,7 @@ import (
 // unseeded are files whose random numbers do not affect which cases a test covers.
 var unseeded = []string{
 	"test/kit/seed/seed.go",
-	"test/kit/process/process.go", // random ports
+	"test/kit/ports/ports.go", // random ports
 }
 
 // TestSeedsComeFromTheKit checks that tests use neither the global random source nor a seed from

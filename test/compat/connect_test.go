@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"heartwood.dev/heartwood/test/kit/process"
+	"heartwood.dev/heartwood/test/kit/ports"
 )
 
 // connectChecks describes testConnect in the table of docs/compatibility.md.
@@ -51,7 +51,7 @@ func testConnect(t *testing.T, proof *row, distributed bool) {
 	proof.version = version
 	t.Parallel()
 	dir := t.TempDir()
-	c := &connect{t: t, rest: "http://" + process.FreePorts(t, 1),
+	c := &connect{t: t, rest: "http://" + ports.Free(t, 1),
 		in: filepath.Join(dir, "in"), out: filepath.Join(dir, "out")}
 	bootstrap := startBroker(t)
 	worker := []string{"bootstrap.servers=" + bootstrap, "listeners=" + c.rest,

@@ -16,6 +16,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"heartwood.dev/heartwood/test/kit/ports"
 	"heartwood.dev/heartwood/test/kit/process"
 )
 
@@ -81,7 +82,7 @@ type scenario struct {
 func startScenario(t *testing.T, proof *row, command []string) *scenario {
 	t.Helper()
 	setup := process.NewSetup(t, 3, consumerManifest)
-	setup.HTTP = process.FreePorts(t, 4) // one for the cluster and one for each broker
+	setup.HTTP = ports.Free(t, 4) // one for the cluster and one for each broker
 	running := process.Start(t, append(setup.Args(), "--processes")...)
 	bootstrap, before := running.Ready(t)
 	s := &scenario{t: t, proof: proof, command: command, bootstrap: strings.Join(bootstrap, ","),

@@ -24,6 +24,7 @@ import (
 
 	"heartwood.dev/heartwood/test/kit/certs"
 	"heartwood.dev/heartwood/test/kit/jwts"
+	"heartwood.dev/heartwood/test/kit/ports"
 	"heartwood.dev/heartwood/test/kit/process"
 )
 
@@ -123,7 +124,7 @@ func (p *identityProvider) startOAuthKafka(t *testing.T, java, classes string) o
 	ca := certs.New(t, "ca")
 	chain, key := certs.KeyPEM(t, ca.Server("kafka"))
 	store := p.write("keystore.pem", append(key, chain...))
-	plain, listens := process.FreePorts(t, 1), process.FreePorts(t, 1)
+	plain, listens := ports.Free(t, 1), ports.Free(t, 1)
 	runKafka(t, java, classes, plain, []string{"listeners=OAUTH://" + listens,
 		"listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,OAUTH:SASL_SSL",
 		"ssl.keystore.type=PEM", "ssl.keystore.location=" + store, "connections.max.reauth.ms=3600000",

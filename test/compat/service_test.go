@@ -18,6 +18,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"heartwood.dev/heartwood/test/kit/ports"
 	"heartwood.dev/heartwood/test/kit/process"
 )
 
@@ -130,7 +131,7 @@ func startKafka(t *testing.T, properties ...string) string {
 		found) == 0 {
 		t.Skipf("skipped: no kafka_2.13-*.jar in %s: Apache Kafka cannot run", classes)
 	}
-	bootstrap := process.FreePorts(t, 1)
+	bootstrap := ports.Free(t, 1)
 	runKafka(t, java, classes, bootstrap, properties)
 	return bootstrap
 }
@@ -146,7 +147,7 @@ func runKafka(t *testing.T, java, classes, bootstrap string, properties []string
 			break
 		}
 	}
-	controller, dir := process.FreePorts(t, 1), t.TempDir()
+	controller, dir := ports.Free(t, 1), t.TempDir()
 	config := writeProperties(t, dir, "server.properties", append(properties,
 		"process.roles=broker,controller",
 		"node.id=1", "controller.quorum.voters=1@"+controller,

@@ -14,6 +14,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"heartwood.dev/heartwood/test/kit/ports"
 	"heartwood.dev/heartwood/test/kit/process"
 	"heartwood.dev/heartwood/test/kit/seed"
 )
@@ -145,7 +146,7 @@ func TestJudgeFindsWrongLookups(t *testing.T) {
 func TestLookupsDuringKillsAreCurrent(t *testing.T) {
 	t.Parallel()
 	setup := process.NewSetup(t, 3, cluster, lookedUpTopic)
-	setup.HTTP = process.FreePorts(t, 4)
+	setup.HTTP = ports.Free(t, 4)
 	p, pids := process.Start(t, append(setup.Args(), "--processes")...), map[int]int{}
 	bootstrap, before := p.Ready(t)
 	for _, line := range before {

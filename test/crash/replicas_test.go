@@ -17,6 +17,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"heartwood.dev/heartwood/test/kit/ports"
 	"heartwood.dev/heartwood/test/kit/process"
 	"heartwood.dev/heartwood/test/kit/seed"
 	"heartwood.dev/heartwood/test/kit/traffic"
@@ -171,7 +172,7 @@ type replicated struct {
 func startReplicated(t *testing.T) *replicated {
 	t.Helper()
 	setup := process.NewSetup(t, 3, cluster, replicatedTopic)
-	setup.HTTP = process.FreePorts(t, 4) // one for the cluster and one for each broker
+	setup.HTTP = ports.Free(t, 4) // one for the cluster and one for each broker
 	r := &replicated{
 		t: t, p: process.Start(t, append(setup.Args(), "--processes")...), pids: map[int]int{},
 		produced: make(chan error, 1),
@@ -336,7 +337,7 @@ func TestHungBrokersLoseNothing(t *testing.T) {
 func TestBrokersExitWithParent(t *testing.T) {
 	t.Parallel()
 	setup := process.NewSetup(t, 3, cluster, replicatedTopic)
-	setup.HTTP = process.FreePorts(t, 4)
+	setup.HTTP = ports.Free(t, 4)
 	r := &replicated{t: t, p: process.Start(t, append(setup.Args(), "--processes")...),
 		pids: map[int]int{}}
 	bootstrap, before := r.p.Ready(t)

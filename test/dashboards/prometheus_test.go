@@ -19,6 +19,7 @@ import (
 	"testing"
 	"time"
 
+	"heartwood.dev/heartwood/test/kit/ports"
 	"heartwood.dev/heartwood/test/kit/process"
 )
 
@@ -46,11 +47,11 @@ type notification struct {
 // have TLS at their HTTP port.
 func (w *world) startPrometheus(rules string, brokers int, secured map[string]bool) *prometheus {
 	w.t.Helper()
-	p := &prometheus{t: w.t, address: process.FreePorts(w.t, 1),
+	p := &prometheus{t: w.t, address: ports.Free(w.t, 1),
 		notified: map[string][]map[string]string{}}
 	hook := httptest.NewServer(http.HandlerFunc(p.receive))
 	w.t.Cleanup(hook.Close)
-	alertmanager := process.FreePorts(w.t, 1)
+	alertmanager := ports.Free(w.t, 1)
 	dir := filepath.Join(w.dir, "prometheus")
 	write := func(name, content string) string {
 		file := filepath.Join(dir, name)

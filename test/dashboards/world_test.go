@@ -27,6 +27,7 @@ import (
 
 	"heartwood.dev/heartwood/api/v1alpha1"
 	"heartwood.dev/heartwood/test/kit/envtest"
+	"heartwood.dev/heartwood/test/kit/ports"
 	"heartwood.dev/heartwood/test/kit/process"
 )
 
@@ -142,7 +143,7 @@ func newWorld(t *testing.T, clusters ...string) *world {
 		block: 100 + os.Getpid()%100, running: map[string]*container{}, down: map[string]bool{}}
 	k.hosts(5)
 	k.config = kubeconfig(t, config, "https://"+l.listener.Addr().String(), k.dir)
-	w := &world{kubelet: k, link: l, metrics: process.FreePorts(t, 1)}
+	w := &world{kubelet: k, link: l, metrics: ports.Free(t, 1)}
 	w.startOperator()
 	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
 	var following sync.WaitGroup
@@ -155,7 +156,7 @@ func newWorld(t *testing.T, clusters ...string) *world {
 func (w *world) startOperator() {
 	w.operator = process.StartBinary(w.t, "unshare", w.command("operator",
 		"--image=heartwood.example/heartwood:test", "--namespaces="+w.namespace,
-		"--leader-elect=false", "--metrics="+w.metrics, "--health="+process.FreePorts(w.t, 1))...)
+		"--leader-elect=false", "--metrics="+w.metrics, "--health="+ports.Free(w.t, 1))...)
 	process.Eventually(w.t, func() string {
 		return map[bool]string{false: "the operator exports no metrics"}[listens(w.metrics)]
 	})

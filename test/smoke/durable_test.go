@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"heartwood.dev/heartwood/test/kit/ledger"
+	"heartwood.dev/heartwood/test/kit/ports"
 	"heartwood.dev/heartwood/test/kit/process"
 	"heartwood.dev/heartwood/test/kit/traffic"
 )
@@ -64,7 +65,7 @@ func TestSecondStartOnOneDataDirectoryFails(t *testing.T) {
 	bootstrap, _ := process.Start(t, s.Args()...).Ready(t)
 
 	second := s
-	second.Listen, second.HTTP = process.FreePorts(t, 1), process.FreePorts(t, 1)
+	second.Listen, second.HTTP = ports.Free(t, 1), ports.Free(t, 1)
 	failed := process.Start(t, second.Args()...)
 	code := failed.Wait(t)
 	message := failed.Stderr.String()

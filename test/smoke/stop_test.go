@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"heartwood.dev/heartwood/test/kit/ports"
 	"heartwood.dev/heartwood/test/kit/process"
 )
 
@@ -18,7 +19,7 @@ import (
 func TestStreamsDoNotDelayTheShutdown(t *testing.T) {
 	t.Parallel()
 	s := process.NewSetup(t, 2, fmt.Sprintf(limited, 1, fast), keyedTopic)
-	s.HTTP = process.FreePorts(t, 3)
+	s.HTTP = ports.Free(t, 3)
 	p := process.Start(t, append(s.Args(), "--processes")...)
 	p.Ready(t)
 	host, port, _ := strings.Cut(s.HTTP, ":")

@@ -6,8 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -17,6 +15,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"heartwood.dev/heartwood/test/kit/ports"
 )
 
 // Deadline is the time after which a test fails that waits for a condition. It is much longer than
@@ -80,8 +80,8 @@ func NewSetup(t *testing.T, brokers int, documents ...string) Setup {
 	s := Setup{
 		Manifests: filepath.Join(dir, "manifests"),
 		DataDir:   filepath.Join(dir, "data"),
-		Listen:    FreePorts(t, brokers),
-		HTTP:      FreePorts(t, 1),
+		Listen:    ports.Free(t, brokers),
+		HTTP:      ports.Free(t, 1),
 		Brokers:   brokers,
 	}
 	if err := os.Mkdir(s.Manifests, 0o755); err != nil {
@@ -110,52 +110,6 @@ func (s Setup) Args() []string {
 		"dev", "-f", s.Manifests, "--brokers", strconv.Itoa(s.Brokers),
 		"--listen", s.Listen, "--http", s.HTTP, "--data-dir", s.DataDir,
 	}
-}
-
-// Tests use ports below the system's range for outgoing connections. Otherwise the system could
-// assign the port of a killed process to a client's outgoing connection, and the process could not
-// restart on its port.
-const portFirst, portLast = 20000, 32000
-
-// blockPorts is the number of consecutive ports that one call of FreePorts reserves. The test
-// itself listens on the first port of the block.
-const blockPorts = 8
-
-// FreePorts finds n consecutive free ports on loopback and returns the address of the first. It
-// cannot listen on these ports itself, because the heartwood process will. Instead it listens on
-// the port before them until the test ends. Another test, of this or another package, skips a block
-// of ports if that first port is occupied.
-func FreePorts(t *testing.T, n int) string {
-	t.Helper()
-	if n >= blockPorts {
-		t.Fatalf("%d ports requested: a block has %d", n, blockPorts-1)
-	}
-	for range 1000 {
-		block := portFirst + blockPorts*rand.IntN((portLast-portFirst)/blockPorts)
-		keeper, err := net.Listen("tcp", "127.0.0.1:"+strconv.Itoa(block))
-		if err != nil {
-			continue
-		}
-		if free(block+1, n) {
-			t.Cleanup(func() { keeper.Close() })
-			return "127.0.0.1:" + strconv.Itoa(block+1)
-		}
-		keeper.Close()
-	}
-	t.Fatalf("found no %d consecutive free ports", n)
-	return ""
-}
-
-// free reports whether n ports have no listener.
-func free(port, n int) bool {
-	for i := range n {
-		listener, err := net.Listen("tcp", "127.0.0.1:"+strconv.Itoa(port+i))
-		if err != nil {
-			return false
-		}
-		listener.Close()
-	}
-	return true
 }
 
 // Process is a running heartwood process.
