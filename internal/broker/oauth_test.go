@@ -112,7 +112,7 @@ func (c *tokenCluster) run(of Options) {
 			c.t.Error(err)
 		}
 	})
-	await, stop := context.WithTimeout(c.t.Context(), 20*time.Second)
+	await, stop := context.WithTimeout(c.t.Context(), trioWait)
 	defer stop()
 	if err := store.AwaitBrokers(await, 1); err != nil {
 		c.t.Fatal(err)

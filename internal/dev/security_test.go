@@ -165,7 +165,7 @@ func TestKubernetesFieldsAreNamed(t *testing.T) {
 		t.Fatal(err)
 	}
 	put(t, opts, "all.yaml", logCluster(spec), user("heartwood.dev/rotate: '2'", ""))
-	for end := time.Now().Add(10 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
 		content, err := os.ReadFile(password)
 		if err == nil && len(content) > 0 && string(content) != before {
 			return

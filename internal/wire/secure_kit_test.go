@@ -163,7 +163,7 @@ func (s *testServer) wantRejected(c *client, reason, text string) {
 
 func (s *testServer) eventually(done func() bool, what string) {
 	s.t.Helper()
-	for end := time.Now().Add(10 * time.Second); !done(); time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(time.Minute); !done(); time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
 			s.t.Fatalf("%s; log:\n%s", what, s.log.String())
 		}

@@ -98,9 +98,9 @@ func awaitQueued(t *testing.T, s *Store, n int) {
 		defer s.queue.Unlock()
 		return len(s.queue.changes)
 	}
-	for deadline := time.Now().Add(10 * time.Second); queued() != n; time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); queued() != n; time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatalf("%d changes wait after 10 s, want %d", queued(), n)
+			t.Fatalf("%d changes wait after a minute, want %d", queued(), n)
 		}
 	}
 }
