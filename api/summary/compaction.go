@@ -94,7 +94,11 @@ func running(leaders []*report.Compaction, at time.Time) (progress *int32, eta *
 	if longest >= 0 && longest <= etaMax.Seconds() { // false for NaN
 		eta = roundEnd(at, time.Duration(longest*float64(time.Second)))
 	}
-	return new(percent(sum / float64(count))), eta
+	done := percent(sum / float64(count))
+	if sum < float64(count) {
+		done = min(done, 99) // a chosen segment is still to be rewritten
+	}
+	return &done, eta
 }
 
 // etaMax is the longest remaining time that is reported. A longer estimate is omitted: its pass has

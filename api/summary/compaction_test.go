@@ -72,6 +72,16 @@ func TestUnknownValuesAreAbsent(t *testing.T) {
 	}
 }
 
+// TestRunningPassIsNotDone: rounding shows no 100 % while a chosen segment is left.
+func TestRunningPassIsNotDone(t *testing.T) {
+	for ratio, want := range map[float64]int32{0.994: 99, 0.9999: 99, 1: 100} {
+		got := Compaction(leadersOf(&report.Compaction{Phase: "rewriting", ProgressRatio: ratio}))
+		if *got.ProgressPercent != want {
+			t.Errorf("progress %v: got %d, want %d", ratio, *got.ProgressPercent, want)
+		}
+	}
+}
+
 func TestInvalidReportsGiveValidStatus(t *testing.T) {
 	for ratio, want := range map[float64]int32{math.NaN(): 0, math.Inf(1): 100, -3: 0, 7: 100,
 		0.005: 1} {
