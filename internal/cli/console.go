@@ -16,6 +16,7 @@ import (
 	"heartwood.dev/heartwood/internal/console"
 	"heartwood.dev/heartwood/internal/console/connect"
 	consolekafka "heartwood.dev/heartwood/internal/console/kafka"
+	"heartwood.dev/heartwood/internal/console/kube"
 	"heartwood.dev/heartwood/internal/operator/render"
 	"heartwood.dev/heartwood/internal/remote"
 )
@@ -90,8 +91,13 @@ func (s *session) consoleOptions(ctx context.Context, cluster *v1alpha1.LogClust
 	for _, id := range connect.BrokerIDs(cluster) {
 		addresses = append(addresses, render.HTTPAddress(cluster.Name, s.namespace, id))
 	}
+	may, err := kube.Rights(s.config, console.ClusterName{Namespace: s.namespace,
+		Name: cluster.Name})
+	if err != nil {
+		return console.Options{}, err
+	}
 	return console.Options{
-		Cluster: cluster.Name, Loopback: true, Fleet: remote.NewFleet(client, addresses, false),
+		Cluster: cluster.Name, Loopback: true, May: may, Fleet: remote.NewFleet(client, addresses, false),
 		Kafka: func() (*consolekafka.Client, error) {
 			if unreachable != nil {
 				return nil, unreachable

@@ -26,7 +26,7 @@ func (f *fixture) testConsole(t *testing.T) {
 		t.Fatalf("%q, error %v", line, err)
 	}
 	runAs(t.Context(), f.kubeconfig, "console:shown\n", "produce", "tickets", "-K", ":").ok(t)
-	for path, want := range map[string]string{"": "main", "groups": "Groups",
+	for path, want := range map[string]string{"": "read only</p>", "groups": "Groups",
 		"topic?name=tickets&key=console":  "shown",
 		"topic?name=tickets&tab=settings": "cleanup.policy"} {
 		if status, page := f.page(t, http.MethodGet, address+path, ""); status != http.StatusOK ||

@@ -192,17 +192,31 @@ func (c *Console) local(r *http.Request) bool {
 		loopbackHost(r) && !proxied(r.Header)
 }
 
-// writesOf says what a request may clean: what its user may patch or, without an Authority,
-// everything if it is one of this machine.
+// writesOf says what the user of a request may clean. Without an Authority it must be one of this
+// machine.
 func (c *Console) writesOf(r *http.Request) string {
-	authority := c.opts.Authority != nil
 	switch {
-	case !authority && c.local(r), authority && c.permit(r, Clean) == nil:
+	case c.opts.Authority == nil && !c.local(r):
+	case c.may(r, Clean):
 		return "may clean"
-	case authority && c.permit(r, CleanSome) == nil:
+	case c.may(r, CleanSome):
 		return "may clean some topics"
 	}
 	return "read only"
+}
+
+// may reports whether the user of a request has a right.
+func (c *Console) may(r *http.Request, right Right) bool {
+	if c.opts.Authority != nil {
+		return c.permit(r, right) == nil
+	}
+	if c.opts.May == nil {
+		return true
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), reviewTimeout)
+	defer cancel()
+	allowed, err := c.opts.May(ctx, right)
+	return err == nil && allowed
 }
 
 // mayRead returns nil if a request may see records, that is messages and keys: if its user may get

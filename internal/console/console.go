@@ -36,6 +36,9 @@ type Options struct {
 	Root string
 	// Clean requests a pass of a topic, if there is no Authority. Default: by Fleet.
 	Clean func(ctx context.Context, topic string) error
+	// May reports whether the user of this machine has a right, for the head of pages; nil: every
+	// right. It is not used with an Authority, and decides about no request.
+	May func(ctx context.Context, right Right) (bool, error)
 	// Loopback is set if the console listens on a loopback address. Otherwise it shows no messages
 	// and accepts no writes, unless it has an Authority.
 	Loopback bool

@@ -146,7 +146,8 @@ var layers = map[string][]string{
 	"internal/cli": {
 		"api/report", "api/v1alpha1", "internal/cli/forward", "internal/cli/health",
 		"internal/cli/kafka", "internal/console", "internal/console/connect",
-		"internal/console/kafka", "internal/credentials", "internal/metadata",
+		"internal/console/kafka", "internal/console/kube", "internal/credentials",
+		"internal/metadata",
 		"internal/operator/rebalance", "internal/operator/render", "internal/partitionset",
 		"internal/placement/balance", "internal/remote",
 		"internal/restmapper", "internal/topicconfig", "internal/version",

@@ -6,14 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
-	"slices"
 	"strconv"
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
-	authorizationv1 "k8s.io/api/authorization/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	authenticationclient "k8s.io/client-go/kubernetes/typed/authentication/v1"
 	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
@@ -76,61 +73,13 @@ func (a *Authority) User(ctx context.Context, token string) (string, error) {
 	return name, nil
 }
 
-// May implements console.Authority by a SelfSubjectAccessReview, CleanSome by a
-// SelfSubjectRulesReview.
+// May implements console.Authority.
 func (a *Authority) May(ctx context.Context, token string, cluster console.ClusterName,
 	right console.Right) (bool, error) {
 	if token == "" {
 		return false, console.ErrToken
 	}
-	if right == console.CleanSome {
-		return a.mayCleanSome(ctx, token, cluster.Namespace)
-	}
-	attributes := &authorizationv1.ResourceAttributes{Namespace: cluster.Namespace, Verb: "get",
-		Group: v1alpha1.GroupVersion.Group, Version: v1alpha1.GroupVersion.Version,
-		Resource: "logclusters", Name: cluster.Name}
-	switch right {
-	case console.ReadReport:
-		attributes.Subresource = "report"
-	case console.ReadRecords:
-		attributes.Subresource = "records"
-	case console.Clean:
-		attributes.Verb, attributes.Resource, attributes.Name = "patch", "topics", ""
-	default:
-		return false, fmt.Errorf("review right %d: unknown right", right)
-	}
-	review := &authorizationv1.SelfSubjectAccessReview{
-		Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: attributes}}
-	if err := a.review(ctx, token, "selfsubjectaccessreviews", review); err != nil {
-		return false, err
-	}
-	return review.Status.Allowed && !review.Status.Denied, nil
-}
-
-// mayCleanSome reports whether a rule permits to patch the Topics that it names. An access review
-// without a name does not consider such a rule, and one with a name needs the names of the Topics.
-// The list of rules may lack those of authorizers that cannot list them, such as a webhook.
-func (a *Authority) mayCleanSome(ctx context.Context, token, namespace string) (bool, error) {
-	review := &authorizationv1.SelfSubjectRulesReview{
-		Spec: authorizationv1.SelfSubjectRulesReviewSpec{Namespace: namespace}}
-	if err := a.review(ctx, token, "selfsubjectrulesreviews", review); err != nil {
-		return false, err
-	}
-	has := func(all []string, one string) bool {
-		return slices.Contains(all, one) || slices.Contains(all, "*")
-	}
-	return slices.ContainsFunc(review.Status.ResourceRules,
-		func(rule authorizationv1.ResourceRule) bool {
-			return len(rule.ResourceNames) > 0 && has(rule.Verbs, "patch") &&
-				has(rule.APIGroups, v1alpha1.GroupVersion.Group) && has(rule.Resources, "topics")
-		}), nil
-}
-
-// review sends a review of permissions, and sets its status.
-func (a *Authority) review(ctx context.Context, token, resource string,
-	review runtime.Object) error {
-	return failure("review permissions",
-		as(a.authorization.Post(), token).Resource(resource).Body(review).Do(ctx).Into(review))
+	return may(ctx, as(a.authorization.Post(), token), cluster, right)
 }
 
 // Clean implements console.Authority: it patches the annotation heartwood.dev/clean-now of the

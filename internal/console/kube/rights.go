@@ -1,0 +1,79 @@
+package kube
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
+	"k8s.io/client-go/rest"
+
+	"heartwood.dev/heartwood/api/v1alpha1"
+	"heartwood.dev/heartwood/internal/console"
+)
+
+// Rights returns a function that reports whether the user of a configuration has a right on a
+// LogCluster. Rights sends no request.
+func Rights(config *rest.Config, cluster console.ClusterName) (func(context.Context,
+	console.Right) (bool, error), error) {
+	limited := rest.CopyConfig(config)
+	limited.Timeout = requestTimeout
+	client, err := authorizationclient.NewForConfig(limited)
+	if err != nil {
+		return nil, fmt.Errorf("create the client of reviews: %w", err)
+	}
+	return func(ctx context.Context, right console.Right) (bool, error) {
+		return may(ctx, client.RESTClient().Post(), cluster, right)
+	}, nil
+}
+
+// may reports whether the user of a request has a right on a LogCluster: by a
+// SelfSubjectAccessReview or, for CleanSome, a SelfSubjectRulesReview.
+func may(ctx context.Context, request *rest.Request, cluster console.ClusterName,
+	right console.Right) (bool, error) {
+	attributes := &authorizationv1.ResourceAttributes{Namespace: cluster.Namespace, Verb: "get",
+		Group: v1alpha1.GroupVersion.Group, Version: v1alpha1.GroupVersion.Version,
+		Resource: "logclusters", Name: cluster.Name}
+	switch right {
+	case console.ReadReport:
+		attributes.Subresource = "report"
+	case console.ReadRecords:
+		attributes.Subresource = "records"
+	case console.Clean:
+		attributes.Verb, attributes.Resource, attributes.Name = "patch", "topics", ""
+	case console.CleanSome:
+		return mayCleanSome(ctx, request, cluster.Namespace)
+	default:
+		return false, fmt.Errorf("review right %d: unknown right", right)
+	}
+	of := &authorizationv1.SelfSubjectAccessReview{
+		Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: attributes}}
+	err := review(ctx, request, "selfsubjectaccessreviews", of)
+	return err == nil && of.Status.Allowed && !of.Status.Denied, err
+}
+
+// mayCleanSome reports whether a rule permits to patch the Topics that it names. An access review
+// without a name does not consider such a rule, and one with a name needs the names of the Topics.
+// The list of rules may lack those of authorizers that cannot list them, such as a webhook.
+func mayCleanSome(ctx context.Context, request *rest.Request, namespace string) (bool, error) {
+	of := &authorizationv1.SelfSubjectRulesReview{
+		Spec: authorizationv1.SelfSubjectRulesReviewSpec{Namespace: namespace}}
+	if err := review(ctx, request, "selfsubjectrulesreviews", of); err != nil {
+		return false, err
+	}
+	has := func(all []string, one string) bool {
+		return slices.Contains(all, one) || slices.Contains(all, "*")
+	}
+	return slices.ContainsFunc(of.Status.ResourceRules,
+		func(rule authorizationv1.ResourceRule) bool {
+			return len(rule.ResourceNames) > 0 && has(rule.Verbs, "patch") &&
+				has(rule.APIGroups, v1alpha1.GroupVersion.Group) && has(rule.Resources, "topics")
+		}), nil
+}
+
+// review sends a review of permissions, and sets its status.
+func review(ctx context.Context, request *rest.Request, resource string, of runtime.Object) error {
+	return failure("review permissions", request.Resource(resource).Body(of).Do(ctx).Into(of))
+}
