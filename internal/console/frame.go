@@ -150,6 +150,10 @@ func rowOf(topic string, p *report.PlacedPartition, broker int32, log *cleanerma
 	return row, log.Pieces()
 }
 
+// thinWidth is the width below which a block has thin outlines, in percent of the width of the map:
+// others would hide it.
+const thinWidth = 0.8
+
 // draw sets the blocks of a row.
 func (row *mapRow) draw(topic string, blocks []cleanermap.Block) {
 	for i := range blocks {
@@ -165,6 +169,9 @@ func blockOf(topic string, row *mapRow, b *cleanermap.Block) mapBlock {
 		Class: classOf(&b.Piece, b.Segments), Title: titleOf(row, b)}
 	if b.Open {
 		of.Class += " open"
+	}
+	if b.Width < thinWidth {
+		of.Class += " thin"
 	}
 	if b.Bytes > 0 {
 		of.Garbage = round3(float64(b.Garbage) / float64(b.Bytes))
@@ -264,7 +271,7 @@ func mapCards(answers *remote.Answers, counted int64, now time.Time) []card {
 	}
 	passes := card{Name: "Passes running", Value: formatCount(row.Running)}
 	if row.Running > 0 {
-		passes.Tone = "run"
+		passes.Tone, passes.Note = "run", "on all replicas"
 	}
 	return []card{{Name: "Size of the leaders' logs", Value: formatBytes(row.Bytes)},
 		{Name: "Dirty", Value: of(row.Sections.Dirty)}, garbage, passes}

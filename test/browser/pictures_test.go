@@ -61,6 +61,7 @@ func TestPictures(t *testing.T) {
 	b.visit(c.console + "map?topic=customers")
 	b.within(3*time.Minute, idle)
 	story(t, c, b)
+	unfoldedPicture(b, c, updates(40_000, keys, 4))
 }
 
 // mostUpdated returns the key with the most records among the last ones.
@@ -109,6 +110,25 @@ func mapPicture(b *browser, c *cluster, dark bool) {
 		at.dispatchEvent(new PointerEvent("pointerover", {bubbles: true})); })()`)
 	b.await(`!document.querySelector("#box").hidden`)
 	b.picture("console-map"+suffix, 1440, 860)
+}
+
+// unfoldedPicture writes the map of logs of a thousand small segments, with an unfolded block.
+func unfoldedPicture(b *browser, c *cluster, records []*kgo.Record) {
+	c.segment = "1Ki"
+	c.limit("")
+	c.produceWith([]kgo.Opt{kgo.ProducerBatchMaxBytes(1 << 10)}, records)
+	b.size(1440, 900)
+	b.visit(c.console + "map?topic=customers")
+	b.within(5*time.Minute, idle+` && document.querySelectorAll("a.b.folded").length > 300`)
+	b.js(`[...document.querySelectorAll('[data-row="1"] a.b.folded')].filter((a) =>
+		+a.querySelector(".garbage").getAttribute("height") > 4)[15].dispatchEvent(
+			new MouseEvent("click", {bubbles: true, cancelable: true}))`)
+	b.await(opened + " > 1")
+	for _, dark := range []bool{false, true} {
+		b.pictureOf("console-unfolded"+b.palette(dark), eval[[]float64](b, `(() => {
+			const r = document.querySelector("#map").getBoundingClientRect();
+			return [r.left, r.top + scrollY, r.width, r.height]; })()`))
+	}
 }
 
 // keysPicture writes the tab Keys with a key of several records.

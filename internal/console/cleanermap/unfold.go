@@ -9,8 +9,11 @@ const (
 	// OpenMax is the number of blocks of an unfolded block. One with more segments unfolds to
 	// folded blocks.
 	OpenMax = 64
-	// openWidth is the smallest width of these blocks, in percent of the width of the map.
-	openWidth = 0.9
+	// openWidthMin and openWidthMax are limits of the width to which these blocks are enlarged, in
+	// percent of the width of the map. Within them, they have openAim together.
+	openWidthMin = 0.9
+	openWidthMax = 2
+	openAim      = 40
 	// openShare is the part of the map that the unfolded blocks of a row may take from the others,
 	// in percent.
 	openShare = 75
@@ -39,13 +42,20 @@ func foldAround(row []Piece, limit int, open Span) []Block {
 	return slices.Insert(outside, at, inside...)
 }
 
-// enlarge widens the unfolded blocks of a row to openWidth, into the free room on the right or, if
-// there is too little, at the cost of the other blocks.
+// enlarge widens the unfolded blocks of a row, into the free room on the right or, if there is too
+// little, at the cost of the other blocks.
 func enlarge(blocks []Block) {
+	count := 0.0
+	for i := range blocks {
+		if blocks[i].Open {
+			count++
+		}
+	}
+	enlarged := min(openWidthMax, max(openWidthMin, openAim/count))
 	open, others := 0.0, 0.0
 	for i := range blocks {
 		if b := &blocks[i]; b.Open {
-			b.Width = max(b.Width, openWidth)
+			b.Width = max(b.Width, enlarged)
 			open += b.Width
 		} else {
 			others += b.Width

@@ -14,6 +14,10 @@ export function unfold(map: HTMLElement, again: () => void): void {
       of.searchParams.set("topic", stream.searchParams.get("topic")!);
       for (const one of open) of.searchParams.append("open", one);
     }
+    if (document.getElementById("live")?.dataset.state !== "live") {
+      location.href = page.href; // there is no stream that could be opened again
+      return;
+    }
     history.replaceState(null, "", page);
     document.body.dataset.live = "live" + stream.search;
     map.dispatchEvent(new PointerEvent("pointerleave")); // the details are those of other blocks
