@@ -11,11 +11,18 @@ import (
 // period of a pod (internal/operator/render), so that time remains to close the logs.
 const shutdownTimeout = 20 * time.Second
 
+// noticeTime is how long a broker still serves after another broker leads the last of its
+// partitions. Clients that send a request in this time get the new leader with the error. A client
+// whose connection closes before may connect to the same broker again: on Kubernetes to the address
+// of a pod that is gone, where it waits for its connection timeout (ADR 0298).
+const noticeTime = time.Second
+
 // shutDownGracefully performs the controlled shutdown. It announces that this broker stops, and
 // waits until no partition depends on this broker (metadata.Image.DependsOn). In the meantime this
 // broker serves and applies metadata images. Other brokers become the leaders of its partitions
 // where they can, and the leaders remove it from the ISRs. Without this wait, producers would have
-// to wait until each leader has removed the stopped broker from the ISR.
+// to wait until each leader has removed the stopped broker from the ISR. If a broker that remains
+// has taken over partitions, this broker serves for a further noticeTime.
 //
 // A partition without another in-sync replica cannot be handed over. After shutdownTimeout, which
 // can pass during an outage of the metadata store, the broker stops anyway, and its clients wait as
@@ -27,7 +34,7 @@ func (b *Broker) shutDownGracefully(ctx context.Context) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, shutdownTimeout)
 	defer cancel()
-	began := time.Now()
+	began, before := time.Now(), b.image()
 	if err := announcer.AnnounceShutdown(ctx); err != nil {
 		b.logger.Warn("failed to announce shutdown; stopping without leadership transfer", "error",
 			err)
@@ -46,4 +53,28 @@ func (b *Broker) shutDownGracefully(ctx context.Context) {
 		"controlled shutdown completed: every partition that another broker can lead was handed over",
 		"took", time.Since(began),
 	)
+	if takenOver(before, b.image(), b.opts.NodeID) {
+		select {
+		case <-time.After(noticeTime):
+		case <-ctx.Done():
+		}
+	}
+}
+
+// takenOver reports whether a broker that is not shutting down leads a partition that the given
+// broker led before.
+func takenOver(before, now *metadata.Image, broker int32) bool {
+	for _, topic := range before.Topics {
+		after := now.Topic(topic.Name)
+		if after == nil {
+			continue
+		}
+		for i, p := range topic.Partitions[:min(len(topic.Partitions), len(after.Partitions))] {
+			leader, up := now.Broker(after.Partitions[i].Leader)
+			if p.Leader == broker && up && leader.ID != broker && !leader.Leaving {
+				return true
+			}
+		}
+	}
+	return false
 }
