@@ -3,6 +3,7 @@
 package dashboards
 
 import (
+	"cmp"
 	"maps"
 	"os"
 	"slices"
@@ -16,25 +17,15 @@ import (
 // replacement, by alert. All other expressions are those of the chart.
 var shortened = map[string][]string{
 	"HeartwoodCleanerOverdue":        {"> 3600", "> 5"},
-	"HeartwoodRebalanceStuck":        {"[10m]", "[20s]"},
-	"HeartwoodReconcileFailing":      {"> 1800", "> 45"},
+	"HeartwoodRebalanceStuck":        {"[10m]", "[30s]"},
+	"HeartwoodReconcileFailing":      {"> 1800", "> 100"},
 	"HeartwoodAuthenticationFailing": {"[5m]", "[30s]"},
-	"HeartwoodVolumeFullSoon":        {"[6h], 86400", "[30s], 86400000", "< 0.5", "< 1"},
+	"HeartwoodVolumeFullSoon":        {"[6h], 86400", "[30s], 60"},
 }
 
-// always lists alerts that the shortened rules may raise in a healthy cluster, because they see
-// noise: the free space of a disk that other programs use.
-var always = []string{"HeartwoodVolumeFullSoon", "HeartwoodReconcileFailing"}
-
-// unreached lists the alerts that the scenario does not raise: promtool tests them (make alerts).
-// HeartwoodCleanerStalled reports a fault of the cleaner itself: without workers, logs do not wait
-// but become overdue.
-var unreached = []string{"HeartwoodCleanerStalled", "HeartwoodPartitionOffline",
-	"HeartwoodPartitionUnderMinISR", "HeartwoodFileDescriptorsLow",
-	"HeartwoodPartitionQuarantined", "HeartwoodTransactionLate", "HeartwoodTransactionHanging",
-	"HeartwoodTransactionMarkersPending", "HeartwoodRebalanceStuck", "HeartwoodSpecNotApplied",
-	"HeartwoodBrokerRestarting", "HeartwoodAuthenticationFailing", "HeartwoodVolumeFilling",
-	"HeartwoodVolumeFull"}
+// waits contains `for` in the rules of the test where it is not 4 s. The operator reports the bytes
+// that a run of moves has copied every 15 s.
+var waits = map[string]string{"HeartwoodRebalanceStuck": "30s"}
 
 // shortRules returns the rules of the chart with shorter times, and the names of all alerts.
 func shortRules(t *testing.T) (rules string, alerts []string) {
@@ -63,7 +54,7 @@ func shortRules(t *testing.T) (rules string, alerts []string) {
 				expr = strings.ReplaceAll(expr, pair[0], pair[1])
 			}
 			delete(left, name)
-			rule["expr"], rule["for"] = expr, "4s"
+			rule["expr"], rule["for"] = expr, cmp.Or(waits[name], "4s")
 			alerts = append(alerts, name)
 		}
 	}
@@ -77,7 +68,7 @@ func shortRules(t *testing.T) (rules string, alerts []string) {
 	return string(out), alerts
 }
 
-// checkHealthy checks that no alert fired while the cluster was healthy.
+// checkHealthy checks that no alert fired while all clusters were healthy.
 func checkHealthy(t *testing.T, p *prometheus, in span) {
 	t.Helper()
 	found, err := p.query(`ALERTS{alertstate="firing"}`, in)
@@ -85,8 +76,6 @@ func checkHealthy(t *testing.T, p *prometheus, in span) {
 		t.Fatal(err)
 	}
 	for _, s := range found {
-		if !slices.Contains(always, s.Metric["alertname"]) {
-			t.Errorf("an alert fired in a healthy cluster: %v", s.Metric)
-		}
+		t.Errorf("an alert fired in a healthy cluster: %v", s.Metric)
 	}
 }

@@ -30,6 +30,19 @@ spec:
     - {name: soon, port: 9092, tls: {secretName: soon}}
     - {name: now, port: 9093, tls: {secretName: now}}
 `)
-	p.until(2*time.Minute, "HeartwoodCertificateExpiresSoon", "HeartwoodCertificateExpiring",
-		"HeartwoodRolloutStuck")
+	p.until(2*time.Minute, "expiring", "HeartwoodCertificateExpiresSoon",
+		"HeartwoodCertificateExpiring", "HeartwoodRolloutStuck")
+}
+
+// invalid creates a LogCluster whose StatefulSet the API server refuses.
+func (w *world) invalid(p *prometheus) {
+	w.apply(`
+apiVersion: heartwood.dev/v1alpha1
+kind: LogCluster
+metadata: {name: invalid}
+spec:
+  brokers: 1
+  resources: {requests: {no resource: "1"}}
+`)
+	p.until(time.Minute, "invalid", "HeartwoodSpecNotApplied")
 }

@@ -40,11 +40,21 @@ type kubelet struct {
 	config    string // kubeconfig of the processes
 	dir       string
 	block     int // the addresses of pods are 127.<block>.<cluster>.<broker+1>
-	clusters  []string
+	clusters  []pods
 
 	mu      sync.Mutex
 	running map[string]*container // by pod name
 	down    map[string]bool       // pods whose containers must not run
+	// prepare contains, by pod name, shell commands that run before the container's command, as
+	// root in its mount namespace.
+	prepare map[string]string
+}
+
+// pods are the pods of a LogCluster. With TLS the HTTP port of its brokers is secured, too.
+type pods struct {
+	cluster string
+	brokers int
+	secured bool
 }
 
 type container struct {
@@ -60,8 +70,8 @@ func podName(cluster string, broker int) string {
 
 // address returns the IP address of a broker's pod.
 func (k *kubelet) address(cluster string, broker int) string {
-	for i, name := range k.clusters {
-		if name == cluster {
+	for i, of := range k.clusters {
+		if of.cluster == cluster {
 			return fmt.Sprintf("127.%d.%d.%d", k.block, i, broker+1)
 		}
 	}
@@ -73,38 +83,37 @@ func (k *kubelet) dataDir(cluster string, broker int) string {
 }
 
 // hosts writes a file in the format of /etc/hosts with the DNS names of all pods.
-func (k *kubelet) hosts(brokers int) string {
+func (k *kubelet) hosts() {
 	var b strings.Builder
 	b.WriteString("127.0.0.1 localhost\n")
-	for _, cluster := range k.clusters {
-		for broker := range brokers {
-			fmt.Fprintf(&b, "%s %s.%s-brokers.%s.svc\n", k.address(cluster, broker),
-				podName(cluster, broker), cluster, k.namespace)
+	for _, of := range k.clusters {
+		for broker := range of.brokers {
+			fmt.Fprintf(&b, "%s %s.%s-brokers.%s.svc\n", k.address(of.cluster, broker),
+				podName(of.cluster, broker), of.cluster, k.namespace)
 		}
 	}
 	file := filepath.Join(k.dir, "hosts")
 	if err := os.WriteFile(file, []byte(b.String()), 0o644); err != nil {
 		k.t.Fatal(err)
 	}
-	return file
 }
 
 // command returns the arguments of unshare that run the binary where /etc/hosts has the names of
-// pods.
-func (k *kubelet) command(args ...string) []string {
-	script := fmt.Sprintf(`mount --bind %q /etc/hosts && exec env KUBECONFIG=%q "$@"`,
-		filepath.Join(k.dir, "hosts"), k.config)
-	return append([]string{"--map-root-user", "--mount", "sh", "-c", script, "sh",
+// pods, after the shell commands in prepare.
+func (k *kubelet) command(prepare string, args ...string) []string {
+	script := fmt.Sprintf("mount --bind %q /etc/hosts\n%s\nexec env KUBECONFIG=%q \"$@\"",
+		filepath.Join(k.dir, "hosts"), prepare, k.config)
+	return append([]string{"--map-root-user", "--mount", "sh", "-ec", script, "sh",
 		os.Getenv("HEARTWOOD_BINARY")}, args...)
 }
 
 // run follows the StatefulSets until ctx ends, and then ends all processes.
 func (k *kubelet) run(ctx context.Context) {
 	for ctx.Err() == nil {
-		for _, cluster := range k.clusters {
-			if err := k.sync(ctx, cluster); err != nil && ctx.Err() == nil &&
+		for _, of := range k.clusters {
+			if err := k.sync(ctx, of.cluster); err != nil && ctx.Err() == nil &&
 				!apierrors.IsNotFound(err) {
-				k.t.Logf("kubelet: cluster %s: %v", cluster, err)
+				k.t.Logf("kubelet: cluster %s: %v", of.cluster, err)
 			}
 		}
 		select {
@@ -249,7 +258,7 @@ func (k *kubelet) ensure(pod *corev1.Pod, cluster string, broker int) {
 		args = append(args, values.Replace(arg))
 	}
 	started := metav1.NewTime(time.Now().Truncate(time.Second)) // not after the broker's Lease
-	p := process.StartBinary(k.t, "unshare", k.command(args...)...)
+	p := process.StartBinary(k.t, "unshare", k.command(k.prepare[pod.Name], args...)...)
 	c := &container{process: p, uid: pod.UID, started: started, stopped: make(chan struct{})}
 	go func() {
 		defer close(c.stopped)
@@ -267,6 +276,13 @@ func (k *kubelet) stop(pod string, signal syscall.Signal) {
 		c.process.Stop(k.t, signal)
 		delete(k.running, pod)
 	}
+}
+
+// prepared sets the shell commands that run before the next start of a pod's container.
+func (k *kubelet) prepared(pod, commands string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.prepare[pod] = commands
 }
 
 // kill ends the container of a pod as SIGKILL does. It is started again at once, unless down.

@@ -31,7 +31,7 @@ func draw(t *testing.T, boards map[string][]shown, titles map[string]string) {
 				"dashboards on " + time.Now().UTC().Format(time.DateOnly) + ". No screenshot of " +
 				"Grafana: its colours, fonts and axes differ.",
 			"In the run a cleaner was stopped, a broker was killed, and the API server was " +
-				"unreachable, one after the other.",
+				"unreachable, one after the other. Other LogClusters had other faults.",
 		}}
 		for _, one := range panels {
 			b.Panels = append(b.Panels, one.plot())

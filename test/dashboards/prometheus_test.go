@@ -3,6 +3,7 @@
 package dashboards
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -12,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -31,8 +33,11 @@ type prometheus struct {
 	t       *testing.T
 	address string
 
+	began time.Time
+
 	mu       sync.Mutex
 	notified map[string][]map[string]string // labels of firing alerts that Alertmanager sent
+	raised   map[string]bool                // alerts that a state of the scenario is to raise
 }
 
 // notification is the body of a webhook of Alertmanager.
@@ -43,12 +48,11 @@ type notification struct {
 	}
 }
 
-// start runs Prometheus and Alertmanager until the end of the test. Brokers of secured clusters
-// have TLS at their HTTP port.
-func (w *world) startPrometheus(rules string, brokers int, secured map[string]bool) *prometheus {
+// startPrometheus runs Prometheus and Alertmanager until the end of the test.
+func (w *world) startPrometheus(rules string) *prometheus {
 	w.t.Helper()
-	p := &prometheus{t: w.t, address: ports.Free(w.t, 1),
-		notified: map[string][]map[string]string{}}
+	p := &prometheus{t: w.t, address: ports.Free(w.t, 1), began: time.Now(),
+		notified: map[string][]map[string]string{}, raised: map[string]bool{}}
 	hook := httptest.NewServer(http.HandlerFunc(p.receive))
 	w.t.Cleanup(hook.Close)
 	alertmanager := ports.Free(w.t, 1)
@@ -64,7 +68,7 @@ func (w *world) startPrometheus(rules string, brokers int, secured map[string]bo
 		return file
 	}
 	write("rules.yaml", rules)
-	config := write("prometheus.yaml", w.prometheusConfig(alertmanager, brokers, secured))
+	config := write("prometheus.yaml", w.prometheusConfig(alertmanager))
 	route := write("alertmanager.yaml", fmt.Sprintf(`
 route: {receiver: test, group_by: ['...'], group_wait: 0s, group_interval: 1s, repeat_interval: 1h}
 receivers: [{name: test, webhook_configs: [{url: %q, send_resolved: false}]}]
@@ -84,7 +88,7 @@ receivers: [{name: test, webhook_configs: [{url: %q, send_resolved: false}]}]
 }
 
 // prometheusConfig contains the targets with the labels that the PodMonitors of the chart attach.
-func (w *world) prometheusConfig(alertmanager string, brokers int, secured map[string]bool) string {
+func (w *world) prometheusConfig(alertmanager string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "global: {scrape_interval: %s, evaluation_interval: %s, scrape_timeout: %s}\n",
 		scrapeInterval, scrapeInterval, scrapeInterval)
@@ -92,13 +96,14 @@ func (w *world) prometheusConfig(alertmanager string, brokers int, secured map[s
 		"  - static_configs: [{targets: [%q]}]\nscrape_configs:\n", alertmanager)
 	fmt.Fprintf(&b, "- job_name: operator\n  honor_labels: true\n  static_configs:\n"+
 		"  - {targets: [%q], labels: {namespace: system, pod: operator}}\n", w.metrics)
-	for _, cluster := range w.clusters {
-		scheme := map[bool]string{true: "https", false: "http"}[secured[cluster]]
+	for _, of := range w.clusters {
+		scheme := map[bool]string{true: "https", false: "http"}[of.secured]
 		fmt.Fprintf(&b, "- job_name: %s\n  scheme: %s\n  tls_config: {insecure_skip_verify: true}\n"+
-			"  static_configs:\n", cluster, scheme)
-		for broker := range brokers {
+			"  static_configs:\n", of.cluster, scheme)
+		for broker := range of.brokers {
 			fmt.Fprintf(&b, "  - {targets: [%q], labels: {namespace: %q, pod: %q, logcluster: %q}}\n",
-				w.address(cluster, broker)+":9644", w.namespace, podName(cluster, broker), cluster)
+				w.address(of.cluster, broker)+":9644", w.namespace, podName(of.cluster, broker),
+				of.cluster)
 		}
 	}
 	return b.String()
@@ -138,19 +143,30 @@ func (p *prometheus) receive(_ http.ResponseWriter, r *http.Request) {
 	defer p.mu.Unlock()
 	for _, alert := range n.Alerts {
 		if name := alert.Labels["alertname"]; alert.Status == "firing" {
-			if p.notified[name] == nil {
-				p.t.Logf("Alertmanager: %s fires: %v", name, alert.Labels)
+			if !slices.ContainsFunc(p.notified[name], func(labels map[string]string) bool {
+				return clusterOf(labels) == clusterOf(alert.Labels)
+			}) {
+				p.t.Logf("after %s Alertmanager: %s fires: %v", p.elapsed(), name, alert.Labels)
 			}
 			p.notified[name] = append(p.notified[name], alert.Labels)
 		}
 	}
 }
 
-// fired reports whether Alertmanager has sent an alert.
-func (p *prometheus) fired(name string) bool {
+// elapsed returns the time since Prometheus was started.
+func (p *prometheus) elapsed() time.Duration { return time.Since(p.began).Round(time.Second) }
+
+// clusterOf returns the LogCluster that an alert is about; "" if it is about none.
+func clusterOf(labels map[string]string) string {
+	return cmp.Or(labels["logcluster"], labels["cluster"], labels["name"])
+}
+
+// fired reports whether Alertmanager has sent an alert about a LogCluster.
+func (p *prometheus) fired(name, cluster string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return len(p.notified[name]) > 0
+	return slices.ContainsFunc(p.notified[name],
+		func(labels map[string]string) bool { return clusterOf(labels) == cluster })
 }
 
 // forget forgets the notifications of an alert.
@@ -160,15 +176,20 @@ func (p *prometheus) forget(name string) {
 	delete(p.notified, name)
 }
 
-// until waits until all alerts have fired, or the deadline has passed.
-func (p *prometheus) until(deadline time.Duration, alerts ...string) {
+// until waits until all alerts about a LogCluster have fired, or the deadline has passed.
+func (p *prometheus) until(deadline time.Duration, cluster string, alerts ...string) {
+	p.mu.Lock()
+	for _, name := range alerts {
+		p.raised[name] = true
+	}
+	p.mu.Unlock()
 	end := time.Now().Add(deadline)
 	for _, name := range alerts {
-		for !p.fired(name) && time.Now().Before(end) {
+		for !p.fired(name, cluster) && time.Now().Before(end) {
 			time.Sleep(time.Second)
 		}
-		if !p.fired(name) {
-			p.t.Errorf("%s has not fired within %s", name, deadline)
+		if !p.fired(name, cluster) {
+			p.t.Errorf("%s has not fired within %s for LogCluster %q", name, deadline, cluster)
 		}
 	}
 }
@@ -227,6 +248,18 @@ func (p *prometheus) query(expr string, in span) ([]series, error) {
 	err := p.get("/api/v1/query_range", url.Values{"query": {expr}, "start": {seconds(in.from)},
 		"end": {seconds(in.to)}, "step": {scrapeInterval.String()}}, &data)
 	return data.Result, err
+}
+
+// value returns the largest present value of an expression; 0 if it has no series.
+func (p *prometheus) value(expr string) (largest float64) {
+	var data struct{ Result []struct{ Value sample } }
+	if err := p.get("/api/v1/query", url.Values{"query": {expr}}, &data); err != nil {
+		p.t.Error(err)
+	}
+	for _, s := range data.Result {
+		largest = max(largest, s.Value.value)
+	}
+	return largest
 }
 
 // labelValues evaluates label_values(match, label) of Grafana.

@@ -119,8 +119,8 @@ func require(t *testing.T) {
 	}
 }
 
-// newWorld starts the API server, the operator, and the kubelet of the named clusters.
-func newWorld(t *testing.T, clusters ...string) *world {
+// newWorld starts the API server, the operator, and the kubelet of the clusters.
+func newWorld(t *testing.T, clusters ...pods) *world {
 	t.Helper()
 	config := envtest.Start(t)
 	scheme := runtime.NewScheme()
@@ -140,8 +140,9 @@ func newWorld(t *testing.T, clusters ...string) *world {
 	}
 	l := newLink(t, strings.Trim(strings.TrimPrefix(config.Host, "https://"), "/"))
 	k := &kubelet{t: t, api: api, namespace: namespace, dir: t.TempDir(), clusters: clusters,
-		block: 100 + os.Getpid()%100, running: map[string]*container{}, down: map[string]bool{}}
-	k.hosts(5)
+		block: 100 + os.Getpid()%100, running: map[string]*container{}, down: map[string]bool{},
+		prepare: map[string]string{}}
+	k.hosts()
 	k.config = kubeconfig(t, config, "https://"+l.listener.Addr().String(), k.dir)
 	w := &world{kubelet: k, link: l, metrics: ports.Free(t, 1)}
 	w.startOperator()
@@ -154,7 +155,7 @@ func newWorld(t *testing.T, clusters ...string) *world {
 
 // startOperator runs the operator as one process that watches the namespace.
 func (w *world) startOperator() {
-	w.operator = process.StartBinary(w.t, "unshare", w.command("operator",
+	w.operator = process.StartBinary(w.t, "unshare", w.command("", "operator",
 		"--image=heartwood.example/heartwood:test", "--namespaces="+w.namespace,
 		"--leader-elect=false", "--metrics="+w.metrics, "--health="+ports.Free(w.t, 1))...)
 	process.Eventually(w.t, func() string {
