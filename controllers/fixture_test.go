@@ -240,8 +240,8 @@ func (f *fixture) renew(broker int32, holder string, epoch int32, disk string,
 	Expect(api.Update(context.Background(), lease)).To(Succeed())
 }
 
-// register acts as the first count brokers of a LogCluster, whose racks are known. Before that,
-// new partitions wait for racks.
+// register acts as the first count brokers of a LogCluster, whose racks are known. Without racks,
+// new partitions with fewer replicas than brokers wait for a minute.
 func (f *fixture) register(count int32) {
 	GinkgoHelper()
 	for broker := range count {

@@ -29,6 +29,7 @@ var _ = Describe("A LogCluster whose brokers change", func() {
 		f.pod(broker)
 		f.renew(broker, fmt.Sprint("holder-", broker), 1, fmt.Sprint("disk-", broker),
 			validThroughout)
+		f.annotate(broker, map[string]string{v1alpha1.AnnotationRack: "rack"})
 		server := httptest.NewServer(http.HandlerFunc(func(out http.ResponseWriter,
 			request *http.Request) {
 			g := NewGomega(func(string, ...int) { panic(http.ErrAbortHandler) }) // sets are missing

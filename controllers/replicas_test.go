@@ -261,9 +261,7 @@ var _ = Describe("A LogCluster that is scaled down", func() {
 	It("drains brokers before it removes their pods", func() {
 		f := newFixture()
 		f.cluster(3)
-		for broker := range int32(3) {
-			f.renew(broker, "a", 1, "disk", validThroughout)
-		}
+		f.register(3)
 		f.topic("orders", func(spec *v1alpha1.TopicSpec) {
 			spec.Replicas,
 				spec.Partitions = new(int32(2)), 3

@@ -25,9 +25,7 @@ func (f *fixture) giveUp(topic, id string) {
 func (f *fixture) retainedOrders() partitionset.Entry {
 	GinkgoHelper()
 	f.cluster(3)
-	for broker := range int32(3) {
-		f.renew(broker, "a", 1, "disk", validThroughout)
-	}
+	f.register(3)
 	topic := f.topic("orders", func(spec *v1alpha1.TopicSpec) { spec.Replicas = new(int32(2)) })
 	f.serve("orders/0")
 	Expect(api.Delete(context.Background(), topic)).To(Succeed())
