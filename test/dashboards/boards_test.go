@@ -58,10 +58,11 @@ type target struct{ RefID, Expr, LegendFormat, Format string }
 // rateInterval is $__rate_interval of Grafana: four times the scrape interval.
 var rateInterval = (4 * scrapeInterval).String()
 
-// units contains the range of the values of each unit.
+// units contains the range of the values of each unit. The time since an event may be negative: a
+// broker computes the time of the event after the begin of the scrape.
 var units = map[string][2]float64{
 	"percentunit": {0, 1}, "short": {0, 1e9}, "bytes": {0, 1e15}, "Bps": {0, 1e12},
-	"s": {0, 1e9}, "cps": {0, 1e9}, "ops": {0, 1e9}, "reqps": {0, 1e9},
+	"s": {-scrapeInterval.Seconds(), 1e9}, "cps": {0, 1e9}, "ops": {0, 1e9}, "reqps": {0, 1e9},
 }
 
 func readBoards(t *testing.T) map[string]board {
