@@ -307,16 +307,19 @@ func TestSlowPassFillsBlocks(t *testing.T) {
 	c.produce(customers(60_000, 0)...)
 	c.produce(customers(60_000, 1)...)
 	b.visit(c.console + "map?topic=customers")
+	b.js(`window.seen = {}; new MutationObserver(() => {
+		seen.written ||= !!document.querySelector(".b.written");
+		seen.speed ||= [...document.querySelectorAll(".status .note")].some((e) =>
+			/^[\d.]+ [KM]iB\/s, throttled for .* s; read /.test(e.innerText));
+	}).observe(document.querySelector("#map"), {subtree: true, childList: true, attributes: true})`)
 	b.await(`document.querySelector(".b.chosen")`)
 	read := `Math.max(0, ...[...document.querySelectorAll(".b.current")].map((a) =>
 		parseFloat(a.querySelector(".read").getAttribute("width")) /
 		parseFloat(a.querySelector(".body").getAttribute("width"))))`
 	b.await(read + " > 0.05")
 	first := eval[float64](b, read)
-	b.await(fmt.Sprintf("(%s) > %f || document.querySelector('.b.written')", read, first))
-	b.await(`[...document.querySelectorAll(".status .note")].some((e) =>
-		/^[\d.]+ [KM]iB\/s, throttled for .* s; read /.test(e.innerText))`)
-	b.await(`document.querySelector(".b.written")`)
+	b.await(fmt.Sprintf("(%s) > %f || seen.written", read, first))
+	b.await(`seen.written && seen.speed`)
 	b.await(`document.querySelector("#say").textContent !== ""`)
 	b.checkFaults()
 }

@@ -129,16 +129,20 @@ func (b *browser) await(expression string) {
 	b.within(stepMax, expression)
 }
 
-// within waits until an expression in the page is true, and fails the test after a time.
+// within waits until an expression in the page is true, and fails the test after a time. While the
+// browser opens another page, the expression may fail, as its elements are not there yet.
 func (b *browser) within(limit time.Duration, expression string) time.Duration {
 	b.t.Helper()
+	ctx, cancel := context.WithTimeout(b.ctx, stepMax+limit)
+	defer cancel()
 	began := time.Now()
 	for {
-		if eval[bool](b, "Boolean("+expression+")") {
+		holds, err := chromedp.Run(ctx, chromedp.Evaluate[bool]("Boolean("+expression+")"))
+		if holds && err == nil {
 			return time.Since(began)
 		}
 		if time.Since(began) > limit {
-			b.t.Fatalf("not true within %v: %s\nThe page: %.2000s", limit, expression,
+			b.t.Fatalf("not true within %v: %s (%v)\nThe page: %.2000s", limit, expression, err,
 				eval[string](b, "document.body.innerText"))
 		}
 		time.Sleep(50 * time.Millisecond)
