@@ -5,6 +5,7 @@ import (
 	"math"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -303,9 +304,13 @@ func manySegments(t *testing.T, c *cluster, b *browser) {
 // TestSlowPassFillsBlocks: while a pass runs at a limited rate, the block that it reads fills.
 func TestSlowPassFillsBlocks(t *testing.T) {
 	b := open(t)
-	c := startCluster(t, "1Mi")
-	c.produce(customers(60_000, 0)...)
-	c.produce(customers(60_000, 1)...)
+	// A pass replaces several groups of segments. A batch must fit into a segment.
+	c := startClusterOf(t, "1Mi", "256Ki")
+	for seed := range uint64(2) {
+		for part := range slices.Chunk(customers(60_000, seed), 1_000) {
+			c.produce(part...)
+		}
+	}
 	b.visit(c.console + "map?topic=customers")
 	b.js(`window.seen = {}; new MutationObserver(() => {
 		seen.written ||= !!document.querySelector(".b.written");
