@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"heartwood.dev/heartwood/test/kit/ledger"
@@ -182,6 +183,9 @@ func (e *changingCluster) throttles(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(producer.Close)
+		if user == "limited" {
+			awaitPreferredLeader(t, producer, "metered")
+		}
 		group.Go(func() {
 			rate := writeFor(t, producer, used, measured)
 			mu.Lock()
@@ -203,6 +207,22 @@ func (e *changingCluster) throttles(t *testing.T) {
 	if rates["steady"] < 1.2*quota {
 		t.Errorf("the user without a quota has written only %.0f bytes/s", rates["steady"])
 	}
+}
+
+// awaitPreferredLeader waits until the preferred leader leads partition 0. After restarts of the
+// brokers leadership returns to it, and a user's quota is separate on each broker.
+func awaitPreferredLeader(t *testing.T, producer *kgo.Client, topic string) {
+	until(t, "the preferred leader of "+topic, func(ctx context.Context) string {
+		topics, err := kadm.NewClient(producer).ListTopics(ctx, topic)
+		if err != nil {
+			return err.Error()
+		}
+		partition, known := topics[topic].Partitions[0]
+		if !known || len(partition.Replicas) == 0 || partition.Leader != partition.Replicas[0] {
+			return fmt.Sprintf("partition 0 is %+v", partition)
+		}
+		return ""
+	})
 }
 
 // writeFor writes records of 1 KiB with at most 64 in flight, first for the time used. It returns
