@@ -7,6 +7,7 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -17,6 +18,7 @@ import (
 
 // rights is an Authority with a table: which rights a token has on LogClusters.
 type rights struct {
+	mu     sync.Mutex // guards table and failed
 	table  map[string]map[ClusterName][]Right
 	failed error // of all requests
 	asked  atomic.Int32
@@ -25,6 +27,8 @@ type rights struct {
 
 func (a *rights) User(_ context.Context, token string) (string, error) {
 	a.asked.Add(1)
+	a.mu.Lock()
+	defer a.mu.Unlock()
 	if _, known := a.table[token]; !known && a.failed == nil {
 		return "", ErrToken
 	}
@@ -34,6 +38,8 @@ func (a *rights) User(_ context.Context, token string) (string, error) {
 func (a *rights) May(_ context.Context, token string, cluster ClusterName, right Right) (bool,
 	error) {
 	a.asked.Add(1)
+	a.mu.Lock()
+	defer a.mu.Unlock()
 	for _, of := range a.table[token][cluster] {
 		if of == right {
 			return true, a.failed
@@ -45,6 +51,13 @@ func (a *rights) May(_ context.Context, token string, cluster ClusterName, right
 func (a *rights) Clean(_ context.Context, token string, _ ClusterName, topic string) error {
 	a.clean = token + " " + topic
 	return nil
+}
+
+// change makes the change while no request is answered.
+func (a *rights) change(change func()) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	change()
 }
 
 var (
@@ -369,13 +382,15 @@ func TestStreamsEndWithTheRight(t *testing.T) {
 			caller{token: "report"}), "GET", "/live", http.NoBody)
 		ctx, stop := c.whilePermitted(r, ReadReport)
 		defer stop()
-		authority.failed = errors.New("unavailable")
+		authority.change(func() { authority.failed = errors.New("unavailable") })
 		time.Sleep(3 * reviewTTL)
 		if synctest.Wait(); ctx.Err() != nil {
 			t.Error("the stream ended while the API server was unavailable")
 		}
-		authority.failed = nil
-		delete(authority.table, "report")
+		authority.change(func() {
+			authority.failed = nil
+			delete(authority.table, "report")
+		})
 		time.Sleep(reviewTTL + time.Second)
 		if synctest.Wait(); ctx.Err() == nil {
 			t.Error("the stream survived its right")

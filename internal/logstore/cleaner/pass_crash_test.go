@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -59,9 +60,17 @@ type powerCut struct {
 func collectPowerCuts(t *testing.T, seed uint64, take func(op, name string) bool) (cuts []powerCut,
 	book ledger, err error) {
 	err = runInScenario(t, func(s *scenario) {
+		var mu sync.Mutex // passes and the construction of sidecars run at the same time
 		on, steps := false, 0
+		collect := func(next bool) {
+			mu.Lock()
+			defer mu.Unlock()
+			on = next
+		}
 		s.disk = func(mem *vfs.Mem) vfs.FS {
 			return &storetest.Disk{FS: mem, Step: func(op, name string) {
+				mu.Lock()
+				defer mu.Unlock()
 				if steps++; !on || !take(op, name) {
 					return
 				}
@@ -73,10 +82,10 @@ func collectPowerCuts(t *testing.T, seed uint64, take func(op, name string) bool
 		s.open()
 		s.prepare()
 		book = s.ledger.clone()
-		on = true
+		collect(true)
 		s.resume()
 		s.runLine("wait 30s")
-		on = false
+		collect(false)
 		if got := s.out.String(); !strings.Contains(got, "2 success") {
 			fail("want two passes: %s", got)
 		}
