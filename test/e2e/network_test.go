@@ -27,6 +27,9 @@ const (
 	// promptly is the time within which other brokers must lead all partitions, and writes to the
 	// partitions of other leaders must continue, if the other brokers detect the failure.
 	promptly = 10 * time.Second
+	// clientTimeout is the connection timeout of a client that must notice a silent broker, and half
+	// of its request timeout (docs/operations/failures.md, Client timeouts).
+	clientTimeout = "1s"
 )
 
 // networkFailure is an interruption that concerns one broker.
@@ -37,8 +40,21 @@ type networkFailure struct {
 	// isolated is true if the operator must mark the broker as isolated.
 	isolated bool
 	// answers is true if the broker's clients receive answers from it. Otherwise a client waits for
-	// its own timeouts, 20 s in this test, before it writes to the new leader.
+	// its own timeouts before it writes to the new leader: 20 s by default, so it uses
+	// clientTimeout.
 	answers bool
+	// stops is true if the process of the broker is stopped.
+	stops bool
+}
+
+// limit returns the time for which the partitions of an isolated broker may be unavailable. The
+// kernel accepts connections to a stopped process, so a client also waits for responses to the
+// requests that it sends on new connections.
+func (f *networkFailure) limit() time.Duration {
+	if f.stops {
+		return 30 * time.Second
+	}
+	return promptly
 }
 
 // victim is the broker that a failure concerns. It runs on another node than the client, all other
@@ -64,36 +80,40 @@ func (e *environment) networkFails(t *testing.T) {
 	for _, failure := range []networkFailure{
 		{"a broker is cut off from the other brokers", func(t *testing.T, v victim) {
 			both(t, v.pod.Status.PodIP, v.peers)
-		}, true, true},
+		}, true, true, false},
 		{"a broker receives nothing from the other brokers", func(t *testing.T, v victim) {
 			for _, peer := range v.peers {
 				e.faults(t, "drop", peer, v.pod.Status.PodIP)
 			}
-		}, true, true},
+		}, true, true, false},
 		{"the other brokers receive nothing from a broker", func(t *testing.T, v victim) {
 			for _, peer := range v.peers {
 				e.faults(t, "drop", v.pod.Status.PodIP, peer)
 			}
-		}, true, true},
+		}, true, true, false},
 		{"a broker is cut off from the other brokers and the API server",
 			func(t *testing.T, v victim) {
 				both(t, v.pod.Status.PodIP, append(v.peers, v.api))
-			}, true, false},
+			}, true, false, false},
 		{"a zone is cut off", func(t *testing.T, v victim) {
 			both(t, v.pod.Status.PodIP, append(v.others, v.api))
-		}, true, false},
+		}, true, false, false},
 		{"a broker process stops (SIGSTOP)", func(t *testing.T, v victim) {
 			e.faults(t, "pause-container", containerID(v.pod))
 			t.Cleanup(func() { e.faults(t, "resume-container", containerID(v.pod)) })
-		}, true, false},
+		}, true, false, true},
 		{"the connection between two brokers breaks", func(t *testing.T, v victim) {
 			both(t, v.pod.Status.PodIP, v.peers[:1])
-		}, false, false},
+		}, false, false, false},
 		{"a broker is cut off from the API server", func(t *testing.T, v victim) {
 			both(t, v.pod.Status.PodIP, []string{v.api})
-		}, false, false},
+		}, false, false, false},
 	} {
 		t.Run(failure.name, func(t *testing.T) {
+			if failure.isolated && !failure.answers {
+				e.mustCall(t, "POST", "reopen", "timeout", clientTimeout)
+				defer e.mustCall(t, "POST", "reopen")
+			}
 			e.underLoad(t, func(t *testing.T) { e.networkFailure(t, failure) })
 		})
 	}
@@ -124,12 +144,12 @@ func (e *environment) networkFailure(t *testing.T, failure networkFailure) {
 	if gap := time.Duration(others) * time.Millisecond; failure.isolated && gap > promptly {
 		t.Errorf("a partition of another leader was unavailable for writes for %s", gap)
 	}
-	if gap := time.Duration(led) * time.Millisecond; failure.answers && gap > promptly {
-		t.Errorf("a partition was unavailable for writes for %s", gap)
+	if gap := time.Duration(led) * time.Millisecond; failure.isolated && gap > failure.limit() {
+		t.Errorf("a partition was unavailable for writes for %s, want %s", gap, failure.limit())
 	}
 	e.mustCall(t, "POST", "mark", "topic", failover)
 	e.faults(t, "heal")
-	if strings.Contains(failure.name, "SIGSTOP") {
+	if failure.stops {
 		e.faults(t, "resume-container", containerID(v.pod))
 	}
 	e.waitInSync(t)

@@ -8,9 +8,10 @@
 //	        writes at a limited rate until /stop
 //	POST /stop?topic=T
 //	        ends the stream and waits until every request in flight has a response
-//	POST /reopen
+//	POST /reopen?timeout=D
 //	        creates new producers, because a franz-go client does not recognize a topic that was
-//	        deleted and created again with the same name
+//	        deleted and created again with the same name; timeout is their connection timeout, and
+//	        half of how long they wait for a response to Produce
 //	POST /mark?topic=T
 //	        resets the longest gaps, which GET /stats reports
 //	POST /probe?topic=T&partitions=N
@@ -81,7 +82,7 @@ func run(bootstrap []string, listen string) error {
 	defer stop()
 	gaps := &gaps{topics: map[string]map[int32]*gap{}, marked: map[string]time.Time{}}
 	handler := &server{ctx: ctx, bootstrap: bootstrap, gaps: gaps, accounts: map[string]*account{}}
-	if err := handler.open(); err != nil {
+	if err := handler.open(0); err != nil {
 		return err
 	}
 	defer handler.close()

@@ -234,13 +234,18 @@ func (s *server) check(r *http.Request, a *account, response *Stats) (err error)
 	return err
 }
 
-// open creates the producers.
-func (s *server) open() error {
+// open creates the producers. If timeout is not 0, it is their connection timeout, the timeout of
+// their Produce requests, and how long they then still wait for the response.
+func (s *server) open(timeout time.Duration) error {
 	options := []kgo.Opt{
 		kgo.SeedBrokers(s.bootstrap...), kgo.ProducerBatchCompression(kgo.ZstdCompression()),
 		kgo.ProducerBatchMaxBytes(64 << 10),
 		kgo.MaxBufferedRecords(10_000), kgo.MetadataMinAge(100 * time.Millisecond),
 		kgo.UnknownTopicRetries(-1), kgo.WithLogger(logger("")),
+	}
+	if timeout > 0 {
+		options = append(options, kgo.ProduceRequestTimeout(timeout),
+			kgo.RequestTimeoutOverhead(timeout), kgo.DialTimeout(timeout))
 	}
 	producer, err := kgo.NewClient(append(options, kgo.WithHooks(s.gaps))...)
 	if err != nil {
@@ -262,9 +267,16 @@ func (s *server) close() {
 	s.probing().Close()
 }
 
-func (s *server) reopen(*http.Request, *account, *Stats) error {
+func (s *server) reopen(r *http.Request, _ *account, _ *Stats) error {
+	timeout := time.Duration(0)
+	if text := r.FormValue("timeout"); text != "" {
+		var err error
+		if timeout, err = time.ParseDuration(text); err != nil {
+			return fmt.Errorf("parameter timeout: %w", err)
+		}
+	}
 	s.close()
-	return s.open()
+	return s.open(timeout)
 }
 
 func (s *server) producing() *kgo.Client {
