@@ -34,13 +34,13 @@ func (e *changingCluster) paused(t *testing.T) {
 	e.pause(t, 15*time.Second)
 	e.faults(t, "apiserver-start")
 	e.waitAPI(t)
-	until(t, "certificates of the new CA between brokers", func(ctx context.Context) string {
+	until(t, "certificates of the new CAs", func(ctx context.Context) string {
 		bundle.set(e.userSecret(t, "steady")["ca.crt"])
+		if bytes.Equal(bundle.get(), secret["ca.crt"]) {
+			return "the user's Secret has no new CA"
+		}
 		return e.newPeerLeaves(ctx, peerCA)
 	})
-	if bytes.Equal(bundle.get(), secret["ca.crt"]) {
-		t.Error("the user's Secret has no new CA")
-	}
 	e.killLeader(t)
 	if now := e.podUIDs(t); !slices.Equal(pods, now) {
 		t.Errorf("pods were replaced during the pause: %v, before %v", now, pods)
