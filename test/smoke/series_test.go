@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
@@ -44,10 +45,12 @@ func TestDefaultSeriesOfAPartitionAreLimited(t *testing.T) {
 	bootstrap, _ := process.Start(t, s.Args()...).Ready(t)
 	book := ledger.New()
 	if err := traffic.Produce(process.WithDeadline(t), producer(t, bootstrap), book,
-		traffic.Updates{Topic: "tickets", Keys: 2000, Rounds: 15, Seed: 1}); err != nil {
+		traffic.Updates{Topic: "tickets", Keys: 2000, Rounds: 60, Seed: 1}); err != nil {
 		t.Fatal(err)
 	}
-	pending, err := kgo.NewClient(kgo.SeedBrokers(bootstrap...), kgo.TransactionalID("pay"))
+	// The transaction must be open for as long as a pass takes on a busy machine.
+	pending, err := kgo.NewClient(kgo.SeedBrokers(bootstrap...), kgo.TransactionalID("pay"),
+		kgo.TransactionTimeout(10*time.Minute))
 	if err != nil {
 		t.Fatal(err)
 	}
