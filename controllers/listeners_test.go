@@ -58,9 +58,7 @@ func (f *fixture) storedCluster(g Gomega) *unstructured.Unstructured {
 }
 
 var _ = Describe("A LogCluster of an earlier version", func() {
-	// Each change of the schema ends the watches of the operator. In one of some ten runs the list did
-	// not appear within three minutes; the cause is not known, so the spec is repeated once.
-	It("keeps its listener, and gets a list when all brokers decode it", FlakeAttempts(2), func() {
+	It("keeps its listener, and gets a list when all brokers decode it", func() {
 		f := newFixture()
 		present := setListenersSchema(earlierListeners)
 		DeferCleanup(func() { setListenersSchema(present) })

@@ -19,13 +19,22 @@ import (
 	"heartwood.dev/heartwood/internal/placement"
 )
 
-// pod creates a broker's pod, and reports its container as running for a minute, as the StatefulSet
-// controller and the kubelet would.
+// pod creates a broker's pod without a revision. See podOfRevision.
 func (f *fixture) pod(broker int32) *corev1.Pod {
+	GinkgoHelper()
+	return f.podOfRevision(broker, "")
+}
+
+// podOfRevision creates a broker's pod from a revision of the template, and reports its container as
+// running for a minute, as the StatefulSet controller and the kubelet would. The operator restarts
+// a broker whose pod has another revision than the latest, so the label must be there from the
+// start.
+func (f *fixture) podOfRevision(broker int32, revision string) *corev1.Pod {
 	GinkgoHelper()
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.BrokerLeaseName("main", broker),
-			Labels: map[string]string{v1alpha1.LabelCluster: "main"}},
+			Labels: map[string]string{v1alpha1.LabelCluster: "main",
+				appsv1.ControllerRevisionHashLabelKey: revision}},
 		Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: brokerstate.BrokerContainer,
 			Image: "image"}}},
 	}

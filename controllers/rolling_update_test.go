@@ -39,11 +39,7 @@ func (f *fixture) revision(name string) {
 // broker with a revision of the template.
 func (f *fixture) brokerPod(id int32, revision string) *corev1.Pod {
 	GinkgoHelper()
-	pod := f.pod(id)
-	change(f, pod.Name, pod, func(pod *corev1.Pod) {
-		pod.Labels[appsv1.ControllerRevisionHashLabelKey] = revision
-	})
-	pod.Status.Phase = corev1.PodRunning
+	pod := f.podOfRevision(id, revision)
 	f.ready(pod)
 	return pod
 }
@@ -124,10 +120,7 @@ var _ = Describe("A rolling update", func() {
 		f.expectEvent("main", "Normal", v1alpha1.EventRestarting)
 
 		By("not going on while the restarted broker is not ready")
-		f.pod(first) // created from a template that does not start
-		change(f, v1alpha1.BrokerLeaseName("main", first), &corev1.Pod{}, func(pod *corev1.Pod) {
-			pod.Labels[appsv1.ControllerRevisionHashLabelKey] = "second"
-		})
+		f.podOfRevision(first, "second") // of a template that does not start
 		f.expectRollout(v1alpha1.ReasonWaiting, "is not ready", "kubectl describe pod")
 		Consistently(func(g Gomega) {
 			pods := &corev1.PodList{}
