@@ -25,10 +25,9 @@ func (f *fixture) pod(broker int32) *corev1.Pod {
 	return f.podOfRevision(broker, "")
 }
 
-// podOfRevision creates a broker's pod from a revision of the template, and reports its container as
-// running for a minute, as the StatefulSet controller and the kubelet would. The operator restarts
-// a broker whose pod has another revision than the latest, so the label must be there from the
-// start.
+// podOfRevision creates a broker's pod from a revision of the template, and reports its container
+// as running for a minute, as the StatefulSet controller and the kubelet would. The operator
+// restarts a broker whose pod is not of the latest revision, so the pod is created with the label.
 func (f *fixture) podOfRevision(broker int32, revision string) *corev1.Pod {
 	GinkgoHelper()
 	pod := &corev1.Pod{

@@ -12,7 +12,7 @@ const (
 	// PartitionSets). Its value is the LogCluster's name.
 	LabelCluster = "heartwood.dev/cluster"
 
-	// LabelRemovedBroker is on the volume claims of brokers that were removed, until they return. Its
+	// LabelRemovedBroker marks the volume claims of removed brokers until they are added again. Its
 	// value is the broker id.
 	LabelRemovedBroker = "heartwood.dev/removed-broker"
 

@@ -180,8 +180,8 @@ func (r *Reconciler) classMissing(ctx context.Context, name string) (bool, error
 	return apierrors.IsNotFound(err), client.IgnoreNotFound(err)
 }
 
-// continueReplacements continues the replacement of the volumes of brokers that are stopping. Every
-// step is decided from the present state, so another operator process can continue. While a
+// continueReplacements replaces the volumes of brokers that are stopping. It derives each step from
+// the present state, so another operator process can continue. While a
 // LogCluster is paused, brokers start again with their volumes. again is the time after which the
 // next step is due; 0 if there is none.
 func (r *Reconciler) continueReplacements(ctx context.Context,

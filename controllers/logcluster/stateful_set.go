@@ -154,8 +154,8 @@ func (r *Reconciler) restartedFor(ctx context.Context, s *scope) (string, error)
 	return template.Annotations[v1alpha1.AnnotationRestartedFor], nil
 }
 
-// runningBrokers returns the number of brokers that run: that of the StatefulSet or, while it is
-// being replaced, that of the pods.
+// runningBrokers returns the replicas of the StatefulSet, or the number of pods while the
+// StatefulSet is being replaced.
 func (s *scope) runningBrokers() int32 {
 	if replicas := s.brokers.Spec.Replicas; replicas != nil {
 		return *replicas

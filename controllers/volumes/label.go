@@ -10,9 +10,9 @@ import (
 	"heartwood.dev/heartwood/api/v1alpha1"
 )
 
-// label labels the claims of brokers that were removed, by which a person finds them, and removes
-// the label when a broker returns. While the StatefulSet is being replaced, the number of brokers
-// is not known, and the labels remain as they are.
+// label adds LabelRemovedBroker to the claims of removed brokers, so that users can find them, and
+// removes the label when a broker is added again. While the StatefulSet is being replaced, the
+// number of brokers is not known, and the labels remain as they are.
 func (r *Reconciler) label(ctx context.Context, of *input) error {
 	if of.running == 0 {
 		return nil

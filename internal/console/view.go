@@ -32,7 +32,7 @@ type view struct {
 	Page     string // first segment of the path, for the navigation
 	Status   int    // 0: 200
 	Cluster  string
-	Brokers  int // number of brokers that are up or were asked; 0: none were asked
+	Brokers  int // number of brokers, including Unanswered; 0: unknown
 	// Unanswered are the brokers that did not respond. The rest of the page then lacks their part.
 	Unanswered []remote.Unanswered
 	Writes     string // what the user may clean, for the head

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -64,10 +63,6 @@ func Degraded(findings []Finding) bool {
 // cluster returns the findings of the conditions of a LogCluster.
 func cluster(c *v1alpha1.LogCluster) []Finding {
 	var found []Finding
-	add := func(severity Severity, condition *metav1.Condition, next string) {
-		found = append(found, Finding{severity, "LogCluster " + c.Name, condition.Reason,
-			condition.Message, next})
-	}
 	if len(c.Status.Conditions) == 0 {
 		return []Finding{{Critical, "LogCluster " + c.Name, "NoStatus",
 			"The operator has not written a status: it does not run, or does not watch this " +
@@ -75,42 +70,16 @@ func cluster(c *v1alpha1.LogCluster) []Finding {
 	}
 	for i := range c.Status.Conditions {
 		condition := &c.Status.Conditions[i]
-		isFalse := condition.Status == metav1.ConditionFalse
-		switch {
-		case condition.Type == v1alpha1.ConditionReady && isFalse:
-			add(Warning, condition, "kubectl heartwood brokers")
-		case condition.Type == v1alpha1.ConditionApplied && isFalse &&
-			condition.Reason != v1alpha1.ReasonPaused:
-			add(applied(condition.Reason), condition, "kubectl edit logcluster "+c.Name)
-		case condition.Type == v1alpha1.ConditionCertificatesReady && isFalse:
-			add(certificates(condition.Reason), condition, "")
-		case condition.Type == v1alpha1.ConditionListenersReady && isFalse:
-			add(Warning, condition, "")
-		case condition.Type == v1alpha1.ConditionScaled && isFalse:
-			add(scaled(condition.Reason), condition, "")
-		case condition.Type == v1alpha1.ConditionDrained && isFalse:
-			add(drained(condition.Reason), condition, "")
-		case condition.Type == v1alpha1.ConditionSpread && isFalse:
-			add(spread(condition.Reason), condition, "")
-		case condition.Type == v1alpha1.ConditionVersionSkew &&
-			condition.Status == metav1.ConditionTrue:
-			add(Warning, condition, "kubectl heartwood brokers")
-		case condition.Type == v1alpha1.ConditionStoragePressure &&
-			condition.Status == metav1.ConditionTrue:
-			add(pressed(condition.Reason), condition, "kubectl heartwood top")
-		case condition.Type == v1alpha1.ConditionStorageResized && isFalse &&
-			condition.Reason != v1alpha1.ReasonPaused:
-			add(resized(condition.Reason), condition, "")
-		case condition.Type == v1alpha1.ConditionVolumeLost && !isFalse:
-			add(lost(condition.Reason), condition, replaceVolume(c))
-		case condition.Type == v1alpha1.ConditionRollingOut &&
-			condition.Status == metav1.ConditionTrue:
-			next := ""
-			if condition.Reason == v1alpha1.ReasonApprovalRequired {
-				next = "kubectl heartwood approve"
-			}
-			add(rolling(condition.Reason), condition, next)
+		rule, known := rules[condition.Type]
+		if !known || !rule.concerns(condition) {
+			continue
 		}
+		next := ""
+		if rule.next != nil {
+			next = rule.next(c, condition.Reason)
+		}
+		found = append(found, Finding{rule.severity(condition.Reason), "LogCluster " + c.Name,
+			condition.Reason, condition.Message, next})
 	}
 	found = append(found, replicas(c)...)
 	if c.Paused() {
@@ -141,91 +110,6 @@ func replicas(c *v1alpha1.LogCluster) []Finding {
 		}
 	}
 	return found
-}
-
-func certificates(reason string) Severity {
-	if reason == v1alpha1.ReasonCertificateExpired {
-		return Critical
-	}
-	return Warning
-}
-
-// spread is Info if only other nodes would help.
-func spread(reason string) Severity {
-	if reason == v1alpha1.ReasonReplicasNotSpread {
-		return Warning
-	}
-	return Info
-}
-
-func scaled(reason string) Severity {
-	if reason == v1alpha1.ReasonReplicasDoNotFit {
-		return Warning
-	}
-	return Info
-}
-
-func drained(reason string) Severity {
-	if reason == v1alpha1.ReasonDrainBlocked {
-		return Warning
-	}
-	return Info
-}
-
-func pressed(reason string) Severity {
-	if reason == v1alpha1.PressureReject || reason == v1alpha1.PressureReserve {
-		return Critical
-	}
-	return Warning
-}
-
-func applied(reason string) Severity {
-	if reason == v1alpha1.ReasonApplying {
-		return Info
-	}
-	return Warning
-}
-
-func resized(reason string) Severity {
-	if reason == v1alpha1.ReasonResizing {
-		return Info
-	}
-	return Warning
-}
-
-func lost(reason string) Severity {
-	switch reason {
-	case v1alpha1.ReasonLastInSyncReplica:
-		return Critical
-	case v1alpha1.ReasonReplacingVolume:
-		return Info
-	}
-	return Warning
-}
-
-// replaceVolume returns the command for the first lost volume for which somebody must act; "" if
-// there is none.
-func replaceVolume(c *v1alpha1.LogCluster) string {
-	for _, v := range c.Status.LostVolumes {
-		switch {
-		case v.Replacing:
-		case len(v.LastInSync) > 0:
-			return "kubectl heartwood accept-loss " + v.LastInSync[0]
-		case len(v.Retained) == 0:
-			return v1alpha1.ReplaceVolumeCommand(c, v.ClaimUID)
-		default:
-			return v1alpha1.RemoveRetainedCommand(c, v.Retained[0][:strings.LastIndexByte(v.Retained[0],
-				'/')])
-		}
-	}
-	return ""
-}
-
-func rolling(reason string) Severity {
-	if reason == v1alpha1.ReasonStuck {
-		return Warning
-	}
-	return Info
 }
 
 // restartsMany is the number of restarts of a container from which on a pod that is not ready is a

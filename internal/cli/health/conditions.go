@@ -1,0 +1,100 @@
+package health
+
+import (
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"heartwood.dev/heartwood/api/v1alpha1"
+)
+
+// rule says when a condition of a LogCluster is a finding.
+type rule struct {
+	healthy   bool // the condition is True when the LogCluster is healthy, otherwise it is False
+	otherwise Severity
+	reasons   map[string]Severity // severities that differ from otherwise
+	// next returns the command that helps, or "". It may be nil.
+	next func(c *v1alpha1.LogCluster, reason string) string
+}
+
+// rules are by type of the condition.
+var rules = map[string]rule{
+	v1alpha1.ConditionReady: {healthy: true, otherwise: Warning, next: command("brokers")},
+	v1alpha1.ConditionApplied: {healthy: true, otherwise: Warning,
+		reasons: map[string]Severity{v1alpha1.ReasonApplying: Info},
+		next: func(c *v1alpha1.LogCluster, _ string) string {
+			return "kubectl edit logcluster " + c.Name
+		}},
+	v1alpha1.ConditionCertificatesReady: {healthy: true, otherwise: Warning,
+		reasons: map[string]Severity{v1alpha1.ReasonCertificateExpired: Critical}},
+	v1alpha1.ConditionListenersReady: {healthy: true, otherwise: Warning},
+	v1alpha1.ConditionScaled: {healthy: true, otherwise: Info,
+		reasons: map[string]Severity{v1alpha1.ReasonReplicasDoNotFit: Warning}},
+	v1alpha1.ConditionDrained: {healthy: true, otherwise: Info,
+		reasons: map[string]Severity{v1alpha1.ReasonDrainBlocked: Warning}},
+	v1alpha1.ConditionSpread: {healthy: true, otherwise: Info, // only other nodes would help
+		reasons: map[string]Severity{v1alpha1.ReasonReplicasNotSpread: Warning}},
+	v1alpha1.ConditionStorageResized: {healthy: true, otherwise: Warning,
+		reasons: map[string]Severity{v1alpha1.ReasonResizing: Info}},
+	v1alpha1.ConditionVersionSkew: {otherwise: Warning, next: command("brokers")},
+	v1alpha1.ConditionStoragePressure: {otherwise: Warning,
+		reasons: map[string]Severity{v1alpha1.PressureReject: Critical,
+			v1alpha1.PressureReserve: Critical},
+		next: command("top")},
+	v1alpha1.ConditionVolumeLost: {otherwise: Warning,
+		reasons: map[string]Severity{v1alpha1.ReasonLastInSyncReplica: Critical,
+			v1alpha1.ReasonReplacingVolume: Info},
+		next: replaceVolume},
+	v1alpha1.ConditionRollingOut: {otherwise: Info,
+		reasons: map[string]Severity{v1alpha1.ReasonStuck: Warning}, next: approve},
+}
+
+// concerns reports whether a condition is a finding. An unknown state is one only for VolumeLost:
+// the operator cannot read the volumes then. Condition Applied is False while the LogCluster is
+// paused, which is a finding of its own.
+func (r *rule) concerns(condition *metav1.Condition) bool {
+	switch condition.Status {
+	case metav1.ConditionTrue:
+		return !r.healthy
+	case metav1.ConditionFalse:
+		return r.healthy && condition.Reason != v1alpha1.ReasonPaused
+	}
+	return condition.Type == v1alpha1.ConditionVolumeLost
+}
+
+func (r *rule) severity(reason string) Severity {
+	if severity, ok := r.reasons[reason]; ok {
+		return severity
+	}
+	return r.otherwise
+}
+
+// command returns a function that always returns a command of kubectl heartwood.
+func command(name string) func(*v1alpha1.LogCluster, string) string {
+	return func(*v1alpha1.LogCluster, string) string { return "kubectl heartwood " + name }
+}
+
+func approve(_ *v1alpha1.LogCluster, reason string) string {
+	if reason == v1alpha1.ReasonApprovalRequired {
+		return "kubectl heartwood approve"
+	}
+	return ""
+}
+
+// replaceVolume returns the command for the first lost volume for which somebody must act; "" if
+// there is none.
+func replaceVolume(c *v1alpha1.LogCluster, _ string) string {
+	for _, v := range c.Status.LostVolumes {
+		switch {
+		case v.Replacing:
+		case len(v.LastInSync) > 0:
+			return "kubectl heartwood accept-loss " + v.LastInSync[0]
+		case len(v.Retained) == 0:
+			return v1alpha1.ReplaceVolumeCommand(c, v.ClaimUID)
+		default:
+			return v1alpha1.RemoveRetainedCommand(c, v.Retained[0][:strings.LastIndexByte(v.Retained[0],
+				'/')])
+		}
+	}
+	return ""
+}
