@@ -181,6 +181,21 @@ var _ = Describe("A rolling update", func() {
 		f.expectPods(f.outOfSyncKept()...)
 	})
 
+	It("permits no eviction while clients may use the address of a previous pod", func() {
+		maxUnavailable := func(g Gomega) int32 {
+			return get(g, f, "main-broker",
+				&policyv1.PodDisruptionBudget{}).Spec.MaxUnavailable.IntVal
+		}
+		Eventually(maxUnavailable).Should(Equal(int32(1)))
+		f.annotate(1, map[string]string{v1alpha1.AnnotationPod: "another"})
+		// As the StatefulSet controller reports the ready pod:
+		brokers := get(Default, f, "main-broker", &appsv1.StatefulSet{})
+		brokers.Status.ReadyReplicas = 3
+		brokers.Status.Replicas = 3
+		Expect(api.Status().Update(context.Background(), brokers)).To(Succeed())
+		Eventually(maxUnavailable).Should(BeZero())
+	})
+
 	It("restarts the broker whose pod has the annotation", func() {
 		id := follower(0)
 		change(f, v1alpha1.BrokerLeaseName("main", id), &corev1.Pod{}, func(pod *corev1.Pod) {

@@ -257,6 +257,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if len(volumes.Refusals) > 0 {
 		again = shorter(again, retryInterval) // no event announces another StorageClass
 	}
+	// The PodDisruptionBudget permits evictions again when no address is stale.
+	again = shorter(again, s.staleFor)
 	if again = shorter(shorter(again, resized), replacing); again == 0 {
 		again = resyncInterval
 	}
@@ -350,6 +352,6 @@ func (s *scope) settings(base render.Settings) render.Settings {
 	// The template keeps the last requested restart: removing the annotation restarts nothing.
 	base.RestartRequest = cmp.Or(s.cluster.Annotations[v1alpha1.AnnotationRestart], s.restartedFor)
 	_, underReplicated := s.countPartitions()
-	base.NoEvictions = underReplicated > 0
+	base.NoEvictions = underReplicated > 0 || s.staleFor > 0
 	return base
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -44,6 +45,9 @@ type scope struct {
 	// scramShards is the number of Secrets with SCRAM verifiers.
 	scramShards int
 	up          map[int32]bool // brokers that have a pod and renew their Lease
+	// staleFor is the longest time for which clients may still use the address of a broker's
+	// previous pod (placement.BrokerState.AddressStaleFor).
+	staleFor time.Duration
 }
 
 // gatherer reads scopes.
@@ -71,9 +75,17 @@ func (g gatherer) gatherPartitions(ctx context.Context,
 		return nil, fmt.Errorf("list topics: %w", err)
 	}
 	s.topics = topics.Items
+	pods := &corev1.PodList{}
+	if err := g.List(ctx, pods, client.InNamespace(cluster.Namespace),
+		client.MatchingLabels{v1alpha1.LabelCluster: cluster.Name}); err != nil {
+		return nil, fmt.Errorf("list the brokers' pods: %w", err)
+	}
+	s.pods = pods.Items
 	var err error
-	s.sets, err = g.sets.OfCluster(ctx, cluster.Namespace, cluster.Name)
-	return s, err
+	if s.sets, err = g.sets.OfCluster(ctx, cluster.Namespace, cluster.Name); err != nil {
+		return nil, err
+	}
+	return s, g.observeBrokers(ctx, s)
 }
 
 // gather reads the scope of a LogCluster.
@@ -81,11 +93,6 @@ func (g gatherer) gather(ctx context.Context, cluster *v1alpha1.LogCluster) (*sc
 	s, err := g.gatherPartitions(ctx, cluster)
 	if err != nil {
 		return nil, err
-	}
-	pods := &corev1.PodList{}
-	if err := g.List(ctx, pods, client.InNamespace(cluster.Namespace),
-		client.MatchingLabels{v1alpha1.LabelCluster: cluster.Name}); err != nil {
-		return nil, fmt.Errorf("list the brokers' pods: %w", err)
 	}
 	for {
 		shard := types.NamespacedName{Namespace: cluster.Namespace,
@@ -106,11 +113,11 @@ func (g gatherer) gather(ctx context.Context, cluster *v1alpha1.LogCluster) (*sc
 		client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("list leases: %w", err)
 	}
-	s.leases, s.pods = leases.Items, pods.Items
-	return s, g.observeBrokers(ctx, s)
+	s.leases = leases.Items
+	return s, nil
 }
 
-// observeBrokers reads which brokers are up. A broker whose pod is ready may be down: when a node
+// observeBrokers reads which brokers are up, and whether their addresses are stale. A broker whose pod is ready may be down: when a node
 // loses power, Kubernetes reports the node's pods as ready for most of a minute, but the Leases of
 // their brokers expire after seconds, and other brokers are elected.
 func (g gatherer) observeBrokers(ctx context.Context, s *scope) error {
@@ -126,6 +133,7 @@ func (g gatherer) observeBrokers(ctx context.Context, s *scope) error {
 			return err
 		}
 		s.up[id] = state.Liveness != placement.Down
+		s.staleFor = max(s.staleFor, state.AddressStaleFor)
 	}
 	return nil
 }

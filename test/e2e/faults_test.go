@@ -131,7 +131,7 @@ func (e *environment) killProcess(t *testing.T, name string) {
 func (e *environment) nodesFail(t *testing.T) {
 	t.Run("stop a kubelet", func(t *testing.T) {
 		gap := e.underLoad(t, func(t *testing.T) {
-			node := e.node(t, e.leaderPod(t))
+			node := e.node(t, e.leaderPodApart(t))
 			e.faults(t, "kubelet-stop", node)
 			e.pause(t, time.Minute)
 			t.Logf("pods:\n%s", e.kubectl(t, "get", "pods", "-o", "wide"))

@@ -109,7 +109,7 @@ func (e *environment) slowCopy(t *testing.T) {
 }
 
 // drains evicts the brokers from one node after the other. The PodDisruptionBudget must delay each
-// eviction until the replicas of the last broker have caught up.
+// eviction until the replicas of the last broker have caught up and clients know its new address.
 func (e *environment) drains(t *testing.T) {
 	e.underLoad(t, func(t *testing.T) {
 		watch := e.watchBrokers(t)

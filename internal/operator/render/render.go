@@ -16,7 +16,8 @@ type Settings struct {
 	// RestartRequest is an annotation of the pod template: another value requests a restart of all
 	// brokers.
 	RestartRequest string
-	// NoEvictions forbids the eviction of pods, because partitions are under-replicated.
+	// NoEvictions forbids the eviction of pods, because partitions are under-replicated or clients
+	// may still use the address of a broker's previous pod.
 	NoEvictions bool
 	// PartitionSets is the number of the LogCluster's PartitionSets; 0 has the effect of
 	// v1alpha1.PartitionSets.
