@@ -117,9 +117,10 @@ func (g gatherer) gather(ctx context.Context, cluster *v1alpha1.LogCluster) (*sc
 	return s, nil
 }
 
-// observeBrokers reads which brokers are up, and whether their addresses are stale. A broker whose pod is ready may be down: when a node
-// loses power, Kubernetes reports the node's pods as ready for most of a minute, but the Leases of
-// their brokers expire after seconds, and other brokers are elected.
+// observeBrokers reads which brokers are up, and whether their addresses are stale. A broker whose
+// pod is ready may be down: when a node loses power, Kubernetes reports the node's pods as ready
+// for most of a minute, but the Leases of their brokers expire after seconds, and other brokers are
+// elected.
 func (g gatherer) observeBrokers(ctx context.Context, s *scope) error {
 	s.up = map[int32]bool{}
 	for i := range s.pods {
