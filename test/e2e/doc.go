@@ -13,6 +13,11 @@
 //
 //	make image IMAGE=NAME LDFLAGS="-X heartwood.dev/heartwood/internal/version.formatLevel=2"
 //
+// At its end the run prints the steps, and the parts of steps, that were skipped: "SKIPPED
+// SCENARIOS: ...". It fails because of them, unless E2E_PARTIAL=1 is set. Two steps may always be
+// skipped: the growth of volumes, if the default StorageClass cannot expand them, and the thousand
+// partitions.
+//
 // HEARTWOOD_E2E_KEEP=1 keeps all resources for inspection. HEARTWOOD_E2E_MANY=1 adds the step with
 // a thousand partitions; a larger number is the number of partitions.
 package e2e

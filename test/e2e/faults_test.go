@@ -28,7 +28,7 @@ func (e *environment) faults(t *testing.T, args ...string) {
 	t.Helper()
 	script := os.Getenv("FAULTS")
 	if script == "" {
-		t.Skip("FAULTS is not set: see hack/e2e-faults.sh")
+		e.skip(t, "FAULTS is not set: see hack/e2e-faults.sh")
 	}
 	if _, err := command(context.Background(), "", script, args...); err != nil {
 		t.Fatal(err)
@@ -289,7 +289,7 @@ func (e *environment) leaderPodApart(t *testing.T) string {
 		}
 	}
 	if second == "" {
-		t.Skip("no broker leads a partition on another node than the client's")
+		e.skip(t, "no broker leads a partition on another node than the client's")
 	}
 	return second
 }

@@ -6,12 +6,14 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"regexp"
 	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -78,6 +80,51 @@ func (e *environment) upgrade(t *testing.T) {
 		}
 	}
 	e.waitReady(t, 1, topics)
+	e.monitoringNeedsCRDs(t)
+}
+
+// monitored has the kinds of which monitoring.enabled creates objects.
+var monitored = schema.GroupVersion{Group: "monitoring.coreos.com", Version: "v1"}
+
+// monitoringRefused matches the output of Helm without these kinds.
+var monitoringRefused = regexp.MustCompile(`monitoring\.enabled needs kind ` +
+	`(PodMonitor|PrometheusRule), which the Prometheus operator installs: install its CRDs .*` +
+	`or set monitoring\.enabled=false and use config/prometheus/rules\.yaml`)
+
+// monitoringNeedsCRDs enables the objects of the Prometheus operator. Without its CRDs, the chart
+// must refuse the upgrade, say what is missing, and change nothing.
+func (e *environment) monitoringNeedsCRDs(t *testing.T) {
+	t.Helper()
+	_, err := e.set.Discovery().ServerResourcesForGroupVersion(monitored.String())
+	switch {
+	case err == nil:
+		t.Logf("the cluster has %s: the refusal is not tested", monitored)
+		return
+	case !apierrors.IsNotFound(err):
+		t.Fatal(err)
+	}
+	before := e.revisions(t)
+	out, err := helm(t.Context(), "upgrade", release, "charts/heartwood", "--namespace",
+		e.namespace, "--reuse-values", "--set", "monitoring.enabled=true")
+	if err == nil {
+		t.Fatalf("objects of a kind that does not exist were created:\n%s", out)
+	}
+	if !monitoringRefused.MatchString(out) {
+		t.Errorf("refused without the reason:\n%s", out)
+	}
+	if after := e.revisions(t); after != before {
+		t.Errorf("the refused upgrade changed the release:\n%s\nbefore:\n%s", after, before)
+	}
+}
+
+// revisions returns the revisions of the release and their states.
+func (e *environment) revisions(t *testing.T) string {
+	t.Helper()
+	out, err := helm(t.Context(), "history", release, "--namespace", e.namespace)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
 }
 
 // setValue changes a value of the chart.

@@ -38,6 +38,7 @@ type environment struct {
 	clientImage string
 	cluster     string // the LogCluster of conditions and changes, by default that of config/samples
 	client      string // name of the client's pod
+	skips       *skips
 }
 
 func newEnvironment(namespace, image, clientImage string) (*environment, error) {
@@ -59,7 +60,7 @@ func newEnvironment(namespace, image, clientImage string) (*environment, error) 
 	}
 	return &environment{Client: client.NewNamespacedClient(typed, namespace), set: set,
 		namespace: namespace, image: image, clientImage: clientImage, cluster: logCluster,
-		client: "client"}, nil
+		client: "client", skips: &skips{}}, nil
 }
 
 // command runs a program in the root directory of the repository and returns its output. If the

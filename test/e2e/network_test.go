@@ -181,7 +181,7 @@ func (e *environment) victim(t *testing.T) (found victim) {
 		func(context.Context) string {
 			all := e.victims(t)
 			if len(all) == 0 {
-				t.Skip("no broker is on another node than the client and the operator")
+				e.skip(t, "no broker is on another node than the client and the operator")
 			}
 			leads := e.leads(t, failover)
 			all = slices.DeleteFunc(all, func(v victim) bool { return leads.count(v.id) == 0 })

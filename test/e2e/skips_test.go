@@ -1,0 +1,137 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// These steps may be skipped. The reasons are in the code of the steps.
+const (
+	// growStep needs a StorageClass that can expand volumes; envtest covers it, too.
+	growStep = "volumes grow, or the reason is shown"
+	// manyStep is off by default, because it needs a larger machine.
+	manyStep = "brokers of a thousand partitions fail"
+)
+
+// skips collects the steps, and the parts of steps, that were skipped. Package testing reports a
+// run with skipped tests as a success.
+type skips struct {
+	mu    sync.Mutex
+	names []string
+}
+
+// add adds a step, or a part of one, by the name of its test. A skipped step may be added twice.
+func (s *skips) add(test string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !slices.Contains(s.names, test) {
+		s.names = append(s.names, test)
+	}
+}
+
+// report returns a line with the skipped steps, "" if there are none, and whether the run fails
+// because of them. partial is the value of E2E_PARTIAL.
+func (s *skips) report(partial string) (line string, fails bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.names) == 0 {
+		return "", false
+	}
+	line = "SKIPPED SCENARIOS: " + strings.Join(s.names, ", ")
+	required := slices.ContainsFunc(s.names, func(name string) bool {
+		return !slices.Contains([]string{testName(growStep), testName(manyStep)}, name)
+	})
+	if required && partial != "1" {
+		return line + fmt.Sprint("\nset FAULTS and LATER_IMAGE, or E2E_PARTIAL=1 if these may be ",
+			"skipped: see test/e2e/doc.go"), true
+	}
+	return line, false
+}
+
+// testName returns the name of the test of a step.
+func testName(step string) string {
+	return "TestHeartwoodOnKubernetes/" + strings.ReplaceAll(step, " ", "_")
+}
+
+// atEndOf reports the skipped steps when a test ends, after all its other cleanups. It must be
+// called before they are registered.
+func (s *skips) atEndOf(t *testing.T) {
+	t.Cleanup(func() {
+		switch line, fails := s.report(os.Getenv("E2E_PARTIAL")); {
+		case fails:
+			t.Error(line)
+		case line != "":
+			t.Log(line)
+		}
+	})
+}
+
+// watch returns a step that is added if it is skipped.
+func (s *skips) watch(step func(*testing.T)) func(*testing.T) {
+	return func(t *testing.T) {
+		defer func() {
+			if t.Skipped() {
+				s.add(t.Name())
+			}
+		}()
+		step(t)
+	}
+}
+
+// skip skips a step, or a part of one, which t.Skip would not show to the parent test.
+func (e *environment) skip(t *testing.T, reason string) {
+	t.Helper()
+	e.skips.add(t.Name())
+	t.Skip(reason)
+}
+
+// TestSkippedScenariosFailTheRun: only steps that may be skipped, and E2E_PARTIAL=1, let it pass.
+func TestSkippedScenariosFailTheRun(t *testing.T) {
+	const nodes, part = "nodes fail and return", "brokers fail one after the other/kill"
+	for _, test := range []struct {
+		name    string
+		skipped []string
+		partial string
+		line    string // its beginning
+		fails   bool
+	}{
+		{"nothing is skipped", nil, "", "", false},
+		{"these may be skipped", []string{growStep, manyStep}, "", "SKIPPED SCENARIOS: " +
+			testName(growStep) + ", " + testName(manyStep), false},
+		{"a step is skipped", []string{growStep, nodes}, "", "SKIPPED SCENARIOS: " +
+			testName(growStep) + ", " + testName(nodes) + "\nset FAULTS", true},
+		{"a part of a step is skipped", []string{part}, "0", "SKIPPED SCENARIOS: " +
+			testName(part) + "\nset FAULTS", true},
+		{"the run is partial", []string{nodes, part}, "1", "SKIPPED SCENARIOS: " +
+			testName(nodes) + ", " + testName(part), false},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			skipped := &skips{}
+			for _, step := range test.skipped {
+				skipped.add(testName(step))
+				skipped.add(testName(step))
+			}
+			line, fails := skipped.report(test.partial)
+			if !strings.HasPrefix(line, test.line) || test.line == "" && line != "" ||
+				fails != test.fails {
+				t.Errorf("fails: %t, want %t: %q, want %q", fails, test.fails, line, test.line)
+			}
+		})
+	}
+}
+
+// TestStepsThatAreSkippedAreWatched: t.Skip ends the goroutine of the step.
+func TestStepsThatAreSkippedAreWatched(t *testing.T) {
+	watched := &skips{}
+	t.Run("skipped", watched.watch(func(t *testing.T) { t.Skip("as intended") }))
+	t.Run("not skipped", watched.watch(func(*testing.T) {}))
+	if want := []string{t.Name() + "/skipped"}; !slices.Equal(watched.names, want) {
+		t.Errorf("got %q, want %q", watched.names, want)
+	}
+}
