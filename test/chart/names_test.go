@@ -13,8 +13,8 @@ import (
 
 const root = "../../"
 
-// metric matches the names of the broker's metrics in a query or in a page of the documentation.
-var metric = regexp.MustCompile(`\b(?:heartwood|process)_[a-z_]+\b`)
+// metric matches the names of metrics in a query or in a page of the documentation.
+var metric = regexp.MustCompile(`\b(?:heartwood|process|controller_runtime)_[a-z_]+\b`)
 
 // documented returns the names of the metrics in docs/metrics.md that are exported by default.
 // test/smoke checks that the running binary exports exactly these metrics. For a histogram the

@@ -29,7 +29,7 @@ type metricOf struct {
 var targetLabels = []string{"namespace", "logcluster", "pod"}
 
 var metricRow = regexp.MustCompile(
-	"(?m)^\\| `((?:heartwood|process)_[a-z_]+)` \\| ([a-z]+) \\| ([a-z_, ]*) \\|",
+	"(?m)^\\| `((?:heartwood|process|controller_runtime)_[a-z_]+)` \\| ([a-z]+) \\| ([a-z_, ]*) \\|",
 )
 
 // inventory returns the metrics in page, which is the text of docs/metrics.md, by name.

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -145,7 +146,7 @@ func newWorld(t *testing.T, clusters ...pods) *world {
 	k.hosts()
 	k.config = kubeconfig(t, config, "https://"+l.listener.Addr().String(), k.dir)
 	w := &world{kubelet: k, link: l, metrics: ports.Free(t, 1)}
-	w.startOperator()
+	w.startOperator("")
 	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
 	var following sync.WaitGroup
 	following.Go(func() { k.run(ctx) })
@@ -153,11 +154,14 @@ func newWorld(t *testing.T, clusters ...pods) *world {
 	return w
 }
 
-// startOperator runs the operator as one process that watches the namespace.
-func (w *world) startOperator() {
-	w.operator = process.StartBinary(w.t, "unshare", w.command("", "operator",
-		"--image=heartwood.example/heartwood:test", "--namespaces="+w.namespace,
-		"--leader-elect=false", "--metrics="+w.metrics, "--health="+ports.Free(w.t, 1))...)
+// startOperator runs the operator as one process that watches the namespace, after the lines of
+// shell in prepare. Without an identity it does not wait for the Lease: an outage of the API server
+// would end the process.
+func (w *world) startOperator(prepare string, identity ...string) {
+	election := "--leader-elect=" + strconv.FormatBool(len(identity) > 0)
+	w.operator = process.StartBinary(w.t, "unshare", w.command(prepare, append([]string{"operator",
+		"--image=heartwood.example/heartwood:test", "--namespaces=" + w.namespace, election,
+		"--metrics=" + w.metrics, "--health=" + ports.Free(w.t, 1)}, identity...)...)...)
 	process.Eventually(w.t, func() string {
 		return map[bool]string{false: "the operator exports no metrics"}[listens(w.metrics)]
 	})
