@@ -11,8 +11,7 @@
 //	POST /reopen?timeout=D
 //	        creates new producers, because a franz-go client does not recognize a topic that was
 //	        deleted and created again with the same name; timeout is their connection timeout, and
-//	        half of how long they wait for a response to Produce; they then have one request in
-//	        flight to each broker
+//	        half of how long they wait for a response to Produce
 //	POST /mark?topic=T
 //	        resets the longest gaps, which GET /stats reports
 //	POST /probe?topic=T&partitions=N

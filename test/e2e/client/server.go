@@ -235,9 +235,7 @@ func (s *server) check(r *http.Request, a *account, response *Stats) (err error)
 }
 
 // open creates the producers. If timeout is not 0, it is their connection timeout, the timeout of
-// their Produce requests, and how long they then still wait for the response. They then have one
-// request in flight to each broker: franz-go sends every request again to the same broker, one
-// after the other, before it asks another broker for the leader.
+// their Produce requests, and how long they then still wait for the response.
 func (s *server) open(timeout time.Duration) error {
 	options := []kgo.Opt{
 		kgo.SeedBrokers(s.bootstrap...), kgo.ProducerBatchCompression(kgo.ZstdCompression()),
@@ -247,8 +245,7 @@ func (s *server) open(timeout time.Duration) error {
 	}
 	if timeout > 0 {
 		options = append(options, kgo.ProduceRequestTimeout(timeout),
-			kgo.RequestTimeoutOverhead(timeout), kgo.DialTimeout(timeout),
-			kgo.MaxProduceRequestsInflightPerBroker(1))
+			kgo.RequestTimeoutOverhead(timeout), kgo.DialTimeout(timeout))
 	}
 	producer, err := kgo.NewClient(append(options, kgo.WithHooks(s.gaps))...)
 	if err != nil {
