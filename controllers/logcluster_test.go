@@ -132,6 +132,8 @@ var _ = Describe("A LogCluster", func() {
 				status.UnderReplicated}).To(Equal([]int32{1, 2, 2}))
 			g.Expect(status.Bootstrap).To(Equal("main-bootstrap." + f.namespace + ".svc:9092"))
 		}).Should(Succeed())
+		expectReason(f.clusterConditions(), v1alpha1.ConditionReplicated,
+			v1alpha1.ReasonUnderReplicated, "2 of 2", "orders/0 orders/1")
 
 		// Envtest runs no StatefulSet controller, so the test writes the status of the StatefulSet.
 		Eventually(func(g Gomega) {
@@ -149,6 +151,9 @@ var _ = Describe("A LogCluster", func() {
 		Eventually(func(g Gomega) {
 			g.Expect(get(g, f, "main", &v1alpha1.LogCluster{}).Status.UnderReplicated).To(BeZero())
 		}).Should(Succeed())
+		expectReason(f.clusterConditions(), v1alpha1.ConditionReplicated, v1alpha1.ReasonInSync)
+		expectReason(f.clusterConditions(), v1alpha1.ConditionReady, v1alpha1.ReasonReady,
+			"All brokers are up.")
 
 		// The node of broker 1 loses power: its pod still looks ready, but the broker no longer
 		// renews its Lease.

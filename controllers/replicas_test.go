@@ -142,6 +142,9 @@ var _ = Describe("A partition of three replicas", func() {
 			f.serve("orders/0")
 			expectReason(f.topicConditions("orders"), v1alpha1.ConditionReplicated,
 				v1alpha1.ReasonUnderReplicated, "1 of 1 partitions are under-replicated: 0")
+			expectReason(f.clusterConditions(), v1alpha1.ConditionReplicated,
+				v1alpha1.ReasonUnderReplicated, "1 of 1 partitions are under-replicated: orders/0.")
+			f.expectColumns(v1alpha1.ReasonReady, 1)
 
 			By("the pod's earlier exit is no evidence against the restarted broker")
 			f.renew(replicas[0], "b", 2, "disk"+string('0'+replicas[0]), validThroughout)
@@ -160,6 +163,8 @@ var _ = Describe("A partition of three replicas", func() {
 			f.serve("orders/0")
 			expectReason(f.topicConditions("orders"), v1alpha1.ConditionReplicated,
 				v1alpha1.ReasonInSync)
+			expectReason(f.clusterConditions(), v1alpha1.ConditionReplicated, v1alpha1.ReasonInSync)
+			f.expectColumns(v1alpha1.ReasonReady, 0)
 		},
 	)
 

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"strings"
 
+	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
@@ -33,4 +34,14 @@ func (f *fixture) firstRow(g Gomega, resources string) map[string]any {
 		cells[column.Name] = table.Rows[0].Cells[i]
 	}
 	return cells
+}
+
+// expectColumns awaits the columns Reason and Under-Replicated of the first Topic.
+func (f *fixture) expectColumns(reason string, underReplicated int) {
+	GinkgoHelper()
+	Eventually(func(g Gomega) {
+		cells := f.firstRow(g, "topics")
+		g.Expect([]any{cells["Reason"], cells["Under-Replicated"]}).To(Equal([]any{reason,
+			float64(underReplicated)}))
+	}).Should(Succeed())
 }

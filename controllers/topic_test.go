@@ -107,16 +107,22 @@ var _ = Describe("A Topic", func() {
 		"with more replicas than brokers is refused, says what to do, and gets no assignments",
 		func() {
 			f.cluster(2)
-			f.topic("orders", func(spec *v1alpha1.TopicSpec) { spec.Replicas = new(int32(3)) })
+			f.topic("orders", func(spec *v1alpha1.TopicSpec) {
+				spec.Partitions, spec.Replicas = 2, new(int32(3))
+			})
 			expectReason(f.topicConditions("orders"), v1alpha1.ConditionReady,
 				v1alpha1.ReasonNotEnoughBrokers, "lower spec.replicas")
+			expectReason(f.topicConditions("orders"), v1alpha1.ConditionReplicated,
+				v1alpha1.ReasonUnderReplicated, "2 of 2 partitions are under-replicated: 0 1.")
+			f.expectColumns(v1alpha1.ReasonNotEnoughBrokers, 2)
 			f.expectEvent("orders", "Warning", v1alpha1.ReasonNotEnoughBrokers)
 			Expect(f.assignments(Default)).To(BeEmpty())
 			change(f, "orders", &v1alpha1.Topic{},
 				func(topic *v1alpha1.Topic) { topic.Spec.Replicas = new(int32(2)) })
 			Eventually(
-				func(g Gomega) { g.Expect(f.assignments(g)).To(HaveLen(1)) },
+				func(g Gomega) { g.Expect(f.assignments(g)).To(HaveLen(2)) },
 			).Should(Succeed())
+			f.expectColumns(v1alpha1.ReasonPartitionsNotReady, 2)
 		},
 	)
 

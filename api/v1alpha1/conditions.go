@@ -6,8 +6,8 @@ const (
 	// partition has a serving leader, and on a LogUser if its credentials, ACLs and quotas are valid
 	// and its Secret is written.
 	ConditionReady = "Ready"
-	// ConditionReplicated is True on a Topic if all replicas of all partitions are assigned as
-	// specified and in sync.
+	// ConditionReplicated is True on a Topic or a LogCluster if all replicas of all partitions are
+	// assigned as specified and in sync. On a LogCluster it covers the partitions that are assigned.
 	ConditionReplicated = "Replicated"
 	// ConditionScaled is True on a LogCluster if it has spec.brokers brokers.
 	ConditionScaled = "Scaled"

@@ -66,8 +66,8 @@ type LogClusterStatus struct {
 	// +listType=map
 	// +listMapKey=broker
 	LostVolumes []LostVolume `json:"lostVolumes,omitempty"`
-	// Conditions are Ready, Applied, Scaled, Drained, RollingOut, Spread, VersionSkew,
-	// StoragePressure, StorageResized and VolumeLost.
+	// Conditions are Ready, Replicated, Applied, Scaled, Drained, RollingOut, Spread, VersionSkew,
+	// StoragePressure, StorageResized, VolumeLost, ListenersReady, CertificatesReady and UsersReady.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

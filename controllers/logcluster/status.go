@@ -122,7 +122,8 @@ func (s *scope) status(shared []metav1.Condition) v1alpha1.LogClusterStatus {
 	status.Bootstrap = render.Bootstrap(s.cluster)
 	status.ReadyBrokers, _ = s.readyBrokers()
 	status.Topics = int32(len(s.topics))
-	status.Partitions, status.UnderReplicated = s.countPartitions()
+	replicas := s.replication()
+	status.Partitions, status.UnderReplicated = replicas.partitions, replicas.underReplicated
 	status.LentReplicas = s.countLent()
 	if s.brokers.Status.UpdateRevision != "" &&
 		s.brokers.Status.ObservedGeneration >= s.brokers.Generation {
@@ -131,7 +132,8 @@ func (s *scope) status(shared []metav1.Condition) v1alpha1.LogClusterStatus {
 	s.describeRetained(&status)
 	draining := s.drain()
 	status.Draining = draining.replicas
-	for _, condition := range []metav1.Condition{s.readyCondition(status),
+	for _, condition := range []metav1.Condition{
+		s.readyCondition(status, replicas.readyMessage()), replicas.condition(),
 		s.scaledCondition(draining), s.listenersCondition()} {
 		condition.ObservedGeneration = s.cluster.Generation
 		meta.SetStatusCondition(&status.Conditions, condition)
@@ -152,11 +154,12 @@ func addShared(status *v1alpha1.LogClusterStatus, shared []metav1.Condition) {
 	}
 }
 
-// readyCondition returns condition Ready. While the StatefulSet controller has not observed the
-// latest spec, the pods may be those of the previous spec. In this state a LogCluster must not
-// become Ready. But a Ready LogCluster stays Ready, because every step of a rolling update passes
-// through this state.
-func (s *scope) readyCondition(status v1alpha1.LogClusterStatus) metav1.Condition {
+// readyCondition returns condition Ready, with message up if it is True. While the StatefulSet
+// controller has not observed the latest spec, the pods may be those of the previous spec. In this
+// state a LogCluster must not become Ready. But a Ready LogCluster stays Ready, because every step
+// of a rolling update passes through this state. Under-replicated partitions do not change it
+// (docs/adr/0305-condition-replicated.md).
+func (s *scope) readyCondition(status v1alpha1.LogClusterStatus, up string) metav1.Condition {
 	observed := s.brokers.Status.ObservedGeneration >= s.brokers.Generation
 	enough := status.ReadyBrokers >= s.cluster.Spec.Brokers
 	wasReady := meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionReady)
@@ -166,7 +169,7 @@ func (s *scope) readyCondition(status v1alpha1.LogClusterStatus) metav1.Conditio
 			"The LogCluster is being deleted and waits for its finalizers %v.",
 			s.cluster.Finalizers))
 	case enough && (observed || wasReady):
-		return conditions.Ready("All brokers are up.")
+		return conditions.Ready(up)
 	}
 	message := fmt.Sprintf("%d of %d brokers are ready.", status.ReadyBrokers,
 		s.cluster.Spec.Brokers)

@@ -20,6 +20,8 @@ type rule struct {
 // rules are by type of the condition.
 var rules = map[string]rule{
 	v1alpha1.ConditionReady: {healthy: true, otherwise: Warning, next: command("brokers")},
+	v1alpha1.ConditionReplicated: {healthy: true, otherwise: Warning,
+		reasons: map[string]Severity{v1alpha1.ReasonReassigning: Info}, next: command("topics")},
 	v1alpha1.ConditionApplied: {healthy: true, otherwise: Warning,
 		reasons: map[string]Severity{v1alpha1.ReasonApplying: Info},
 		next: func(c *v1alpha1.LogCluster, _ string) string {

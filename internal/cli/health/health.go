@@ -47,7 +47,8 @@ type Input struct {
 
 // Findings returns the findings, the most severe first.
 func Findings(in Input) []Finding {
-	findings := slices.Concat(cluster(in.Cluster), pods(in.Pods), topics(in.Topics), users(in.Users))
+	findings := slices.Concat(cluster(in.Cluster, slices.ContainsFunc(in.Topics, lacksReplicas)),
+		pods(in.Pods), topics(in.Topics), users(in.Users))
 	slices.SortStableFunc(findings, func(a, b Finding) int {
 		return cmp.Compare(slices.Index(severities, a.Severity),
 			slices.Index(severities, b.Severity))
@@ -60,8 +61,15 @@ func Degraded(findings []Finding) bool {
 	return slices.ContainsFunc(findings, func(f Finding) bool { return f.Severity != Info })
 }
 
-// cluster returns the findings of the conditions of a LogCluster.
-func cluster(c *v1alpha1.LogCluster) []Finding {
+// lacksReplicas reports whether the findings of a Topic include its partitions that are not
+// replicated.
+func lacksReplicas(topic v1alpha1.Topic) bool {
+	return meta.IsStatusConditionFalse(topic.Status.Conditions, v1alpha1.ConditionReplicated)
+}
+
+// cluster returns the findings of the conditions of a LogCluster. Replicated is left out if the
+// findings of Topics explain it.
+func cluster(c *v1alpha1.LogCluster, explained bool) []Finding {
 	var found []Finding
 	if len(c.Status.Conditions) == 0 {
 		return []Finding{{Critical, "LogCluster " + c.Name, "NoStatus",
@@ -71,7 +79,8 @@ func cluster(c *v1alpha1.LogCluster) []Finding {
 	for i := range c.Status.Conditions {
 		condition := &c.Status.Conditions[i]
 		rule, known := rules[condition.Type]
-		if !known || !rule.concerns(condition) {
+		if !known || !rule.concerns(condition) ||
+			explained && condition.Type == v1alpha1.ConditionReplicated {
 			continue
 		}
 		next := ""
