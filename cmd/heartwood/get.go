@@ -70,7 +70,7 @@ On a secured LogCluster it needs the right to get logclusters/records.`,
 	}
 	cmd.Flags().Int32Var(&flags.Partition, "partition", -1,
 		"`NUMBER` of the partition to search (default: by the hash of the key)")
-	cmd.Flags().Lookup("partition").DefValue = "" // omits the default -1 from the help text
+	cmd.Flags().Lookup("partition").DefValue = "0" // omits the default -1 from the help text
 	cmd.Flags().BoolVar(&flags.All, "all-partitions", false, "search all partitions")
 	cmd.Flags().BoolVar(&flags.history, "history", false, "show every record of the key on disk")
 	cmd.Flags().BoolVar(&flags.isBase64, "base64", false, "KEY is in base64")

@@ -342,6 +342,13 @@ func (f *fixture) testUser(t *testing.T) {
 	if got := f.run(t, "user", "config", "app").ok(t); got != "a=b\n" {
 		t.Errorf("config: %q", got)
 	}
+	var printed map[string]string
+	if err := json.Unmarshal([]byte(f.run(t, "user", "config", "app", "--format", "librdkafka", "-o",
+		"json").ok(t)), &printed); err != nil || printed["user"] != "app" ||
+		printed["format"] != "librdkafka" ||
+		printed["content"] != "ssl.ca.location=/etc/heartwood/ca.crt\n" {
+		t.Errorf("config as JSON: %v, error %v", printed, err)
+	}
 	dir := filepath.Join(t.TempDir(), "app")
 	f.run(t, "user", "config", "app", "--directory", dir).ok(t)
 	content, err := os.ReadFile(filepath.Join(dir, "librdkafka.conf"))

@@ -63,13 +63,16 @@ func TestPageContainsTheHelp(t *testing.T) {
 	}
 }
 
-// TestHelpFitsTheScreen: no line of a help text is wider than a screen.
+// TestHelpFitsTheScreen: no line of a help text is wider than a screen, or names an empty default.
 func TestHelpFitsTheScreen(t *testing.T) {
 	var text bytes.Buffer
 	help(t, Root(), &text)
 	for line := range strings.Lines(text.String()) {
 		if len(strings.TrimRight(line, "\n")) > helpColumns {
 			t.Errorf("wider than %d columns: %s", helpColumns, line)
+		}
+		if strings.Contains(line, "(default )") {
+			t.Errorf("an empty default: %s", line)
 		}
 	}
 }

@@ -129,7 +129,7 @@ and fails at the first one that was not.`,
 	cmd.Flags().BoolVar(&produce.Tombstones, "tombstones", false, "write null for an empty value")
 	cmd.Flags().Int32Var(&produce.Partition, "partition", -1,
 		"`NUMBER` of the partition (default: by the hash of the key)")
-	cmd.Flags().Lookup("partition").DefValue = ""
+	cmd.Flags().Lookup("partition").DefValue = "0" // omits the default -1 from the help text
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		return f.run(func(ctx context.Context, s *session, args []string) error {
 			name, cluster, err := s.kafkaTopic(ctx, args[0])

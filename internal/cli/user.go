@@ -37,8 +37,9 @@ func userConfigCommand(f *flags) *cobra.Command {
 		Long: `Write the configuration of a client that connects as a LogUser, from the LogUser's Secret.
 
 Without --directory the command prints one configuration: for Java clients, or with --format
-librdkafka for kcat and clients of librdkafka. With --directory it writes all files of the Secret
-into the directory, readable by you only. They contain credentials.`,
+librdkafka for kcat and clients of librdkafka; with -o json as the string content. With --directory
+it writes all files of the Secret into the directory, readable by you only. They contain
+credentials.`,
 		Example: `  kubectl heartwood user config app > client.properties
   kubectl heartwood user config app --directory app && kcat -F app/librdkafka.conf -L`,
 		Args: exactArgs("one USER"),
@@ -64,6 +65,10 @@ into the directory, readable by you only. They contain credentials.`,
 			if !found {
 				return fmt.Errorf("secret %s has no key %s: the LogUser has no listener yet, or no "+
 					"credentials", name, key)
+			}
+			if s.json() {
+				return printJSON(s.out, map[string]string{"user": args[0], "format": format,
+					"content": string(content)})
 			}
 			_, err := s.out.Write(content)
 			return err
