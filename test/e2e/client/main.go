@@ -13,15 +13,15 @@
 //	        deleted and created again with the same name; timeout is their connection timeout, and
 //	        half of how long they wait for a response to Produce
 //	POST /mark?topic=T
-//	        resets the longest gaps, which GET /stats reports
+//	        resets the longest gaps and the latencies, which GET /stats reports
 //	POST /probe?topic=T&partitions=N
 //	        sends a record to each partition, and reports the time until its acknowledgement
 //	GET  /check?topic=T&all=1
 //	        reads the whole topic and compares it with the acknowledged records: with all of them
 //	        if all is set, otherwise with the last record of each key
 //	GET  /stats?topic=T
-//	        reports the number of acknowledged records and the gaps: the longest times for which
-//	        each partition has acknowledged no record
+//	        reports the number of acknowledged records, the gaps (the longest times for which each
+//	        partition has acknowledged no record) and percentiles of the latency of records
 //	POST /join?topic=T&group=G&next=1
 //	        consumes the topic in a group, with the consumer protocol (KIP-848) if next is set
 //	GET  /group?topic=T
@@ -81,7 +81,8 @@ func run(bootstrap []string, listen string) error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
 	gaps := &gaps{topics: map[string]map[int32]*gap{}, marked: map[string]time.Time{}}
-	handler := &server{ctx: ctx, bootstrap: bootstrap, gaps: gaps, accounts: map[string]*account{}}
+	handler := &server{ctx: ctx, bootstrap: bootstrap, gaps: gaps,
+		latencies: &latencies{topics: map[string]map[int64]int{}}, accounts: map[string]*account{}}
 	if err := handler.open(0); err != nil {
 		return err
 	}

@@ -22,6 +22,7 @@ type server struct {
 	ctx       context.Context
 	bootstrap []string
 	gaps      *gaps
+	latencies *latencies
 
 	mu       sync.Mutex
 	producer *kgo.Client
@@ -51,6 +52,12 @@ type Stats struct {
 	Gap   int64           `json:"gap"`
 	Gaps  map[int32]int64 `json:"gaps"`
 	Began map[int32]int64 `json:"began"`
+	// Measured is the number of records of streams that were acknowledged since the same time. P50
+	// and P99 are percentiles of the time, in milliseconds, from their Produce call to their
+	// acknowledgement.
+	Measured int   `json:"measured"`
+	P50      int64 `json:"p50"`
+	P99      int64 `json:"p99"`
 
 	// Latencies contains the time in milliseconds until a record was acknowledged, by partition;
 	// only in the response to /probe.
@@ -119,6 +126,7 @@ func (s *server) serve(call call) http.HandlerFunc {
 		s.mu.Unlock()
 		response.Acknowledged, response.Keys = account.book.Count(), account.book.Keys()
 		response.Gaps, response.Began = s.gaps.longest(topic, streams)
+		response.Measured, response.P50, response.P99 = s.latencies.measured(topic)
 		for _, gap := range response.Gaps {
 			response.Gap = max(response.Gap, gap)
 		}
@@ -181,6 +189,7 @@ func (s *server) stream(r *http.Request, a *account, _ *Stats) error {
 		return fmt.Errorf("topic %s already has a stream", load.Topic)
 	}
 	s.gaps.begin(load.Topic)
+	s.latencies.mark(load.Topic)
 	ctx, cancel := context.WithCancel(s.ctx)
 	a.stop, a.stream = cancel, make(chan int64, 1)
 	go func(producer *kgo.Client,
@@ -203,9 +212,10 @@ func (s *server) stop(r *http.Request, a *account, _ *Stats) error {
 	return s.producing().Flush(r.Context())
 }
 
-// mark resets the longest gaps of a running stream.
+// mark resets the longest gaps and the latencies of a running stream.
 func (s *server) mark(r *http.Request, _ *account, _ *Stats) error {
 	s.gaps.mark(r.FormValue("topic"))
+	s.latencies.mark(r.FormValue("topic"))
 	return nil
 }
 
@@ -247,7 +257,8 @@ func (s *server) open(timeout time.Duration) error {
 		options = append(options, kgo.ProduceRequestTimeout(timeout),
 			kgo.RequestTimeoutOverhead(timeout), kgo.DialTimeout(timeout))
 	}
-	producer, err := kgo.NewClient(append(options, kgo.WithHooks(s.gaps))...)
+	producer, err := kgo.NewClient(append(options, kgo.WithHooks(s.gaps, s.latencies),
+		kgo.RecordPartitioner(roundRobin()))...)
 	if err != nil {
 		return fmt.Errorf("create a producer for %v: %w", s.bootstrap, err)
 	}
