@@ -169,6 +169,8 @@ type stats struct {
 	Gap                      int64           // ms
 	Gaps                     map[int32]int64 // ms
 	Began                    map[int32]int64 // start of each gap, in ms after the mark
+	Measured                 int             // records with a latency
+	P50, P99                 int64           // ms
 	Latencies                map[int32]int64 // ms
 	Reassigning, Consumed    int
 	Duplicates               int

@@ -16,19 +16,35 @@ import (
 // that is not assigned yet, or has no state yet, is omitted.
 func (e *environment) partitions(ctx context.Context,
 	topic string) (map[int32]placement.Partition, error) {
+	all, err := e.allPartitions(ctx)
+	if err != nil {
+		return nil, err
+	}
+	of := map[int32]placement.Partition{}
+	for key, p := range all {
+		if key.Topic == topic {
+			of[key.Index] = p
+		}
+	}
+	return of, nil
+}
+
+// allPartitions returns the partitions of all topics like partitions.
+func (e *environment) allPartitions(
+	ctx context.Context) (map[partitionset.Key]placement.Partition, error) {
 	var sets v1alpha1.PartitionSetList
 	if err := e.List(ctx, &sets); err != nil {
 		return nil, err
 	}
-	all := map[int32]placement.Partition{}
+	all := map[partitionset.Key]placement.Partition{}
 	for i := range sets.Items {
 		set, faults := partitionset.Decode(&sets.Items[i], nil)
 		if err := errors.Join(faults...); err != nil {
 			return nil, err
 		}
 		for key, entry := range set.All() {
-			if key.Topic == topic && entry.Assignment != nil && entry.State != nil {
-				all[key.Index] = entry.Placed()
+			if entry.Assignment != nil && entry.State != nil {
+				all[key] = entry.Placed()
 			}
 		}
 	}

@@ -8,14 +8,23 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"heartwood.dev/heartwood/api/report"
 	"heartwood.dev/heartwood/api/v1alpha1"
+	"heartwood.dev/heartwood/internal/partitionset"
 )
 
-const spread = "spread"
+const (
+	spread = "spread"
+	// The scheduler of a node with few CPUs delays a broker or the client for some tens of
+	// milliseconds. So a 99th percentile up to this one is no effect of the moves.
+	latencyFloor = 50 * time.Millisecond
+	// smallLog is a size of which half may be copied before a drain is cancelled.
+	smallLog = 256 << 10
+)
 
 // rebalance adds two brokers, cancels a drain, drains a broker in the middle, and removes the two
 // brokers again, all under load.
@@ -48,10 +57,18 @@ func (e *environment) rebalance(t *testing.T) {
 	e.kubectl(t, "delete", "topic", spread, "--timeout=120s")
 }
 
-// addBrokers waits until two new brokers have their share of the bytes.
+// addBrokers waits until two new brokers have their share of the bytes, without more copies and
+// more latency than necessary.
 func (e *environment) addBrokers(t *testing.T) {
+	quiet := e.latency(t, "3 brokers, no moves", func() { e.pause(t, 20*time.Second) })
 	e.patch(t, `{"spec":{"brokers":5}}`)
-	e.waitRun(t, v1alpha1.TriggerOnScale, v1alpha1.RebalanceDone)
+	e.waitMoves(t, v1alpha1.TriggerOnScale)
+	moving := e.latency(t, "moves to 2 new brokers",
+		func() { e.waitRun(t, v1alpha1.TriggerOnScale, v1alpha1.RebalanceDone) })
+	if moving > max(2*quiet, latencyFloor) {
+		t.Errorf("the 99th percentile of the latency is %s during the moves, and %s before", moving,
+			quiet)
+	}
 	sizes, largest := e.sizes(t, 5)
 	total := int64(0)
 	for _, bytes := range sizes {
@@ -63,51 +80,125 @@ func (e *environment) addBrokers(t *testing.T) {
 			t.Errorf("broker %d has %d bytes, the mean is %d", id, bytes, total/5)
 		}
 	}
+	// Both new brokers need at least 90 % of the mean. The total includes the records that were
+	// written during the run, as copies do.
+	copied, bound := e.lastRun(t).BytesDone, total/5*2*9/10
+	t.Logf("MEASURED the run copied %d bytes, the lower bound is %d", copied, bound)
+	if copied > bound*11/10 {
+		t.Errorf("the run copied %d bytes, the lower bound is %d", copied, bound)
+	}
 }
 
-// cancelDrain cancels a drain that is too slow to end: replicas that have copied little stay.
+// latency returns the 99th percentile of the latency of acknowledgements of topic failover while a
+// function runs.
+func (e *environment) latency(t *testing.T, name string, during func()) time.Duration {
+	t.Helper()
+	e.mustCall(t, "POST", "mark", "topic", failover)
+	during()
+	got := e.mustCall(t, "GET", "stats", "topic", failover)
+	t.Logf("MEASURED %s: latency of %d records: p50 %d ms, p99 %d ms", name, got.Measured, got.P50,
+		got.P99)
+	if got.Measured < 1000 {
+		t.Fatalf("only %d records were acknowledged", got.Measured)
+	}
+	return time.Duration(got.P99) * time.Millisecond
+}
+
+// waitMoves waits until a run with a trigger moves partitions.
+func (e *environment) waitMoves(t *testing.T, trigger v1alpha1.RebalanceTrigger) {
+	t.Helper()
+	until(t, fmt.Sprintf("moves of run %s", trigger), func(ctx context.Context) string {
+		var cluster v1alpha1.LogCluster
+		if err := e.Get(ctx, client.ObjectKey{Name: logCluster}, &cluster); err != nil {
+			return err.Error()
+		}
+		if run := cluster.Status.Rebalance; run == nil || run.Trigger != trigger ||
+			run.Phase != v1alpha1.RebalanceMoving || len(run.Moving) == 0 {
+			return fmt.Sprintf("%+v", run)
+		}
+		return ""
+	})
+}
+
+// cancelDrain cancels a drain that is too slow to end. The assignments must then be those before
+// the drain, except those of logs that are so small that half of them was copied.
 func (e *environment) cancelDrain(t *testing.T) {
+	before, large := e.targets(t), e.largeLogs(t, 5)
 	e.patch(t, `{"spec":{"drain":[1],"rebalance":{"rate":"1Ki"}}}`)
-	e.waitRun(t, v1alpha1.TriggerDrain, v1alpha1.RebalanceMoving)
+	e.waitMoves(t, v1alpha1.TriggerDrain)
 	e.kubectl(t, "annotate", "logcluster", logCluster,
 		v1alpha1.AnnotationRebalance+"="+v1alpha1.RebalanceCancel)
 	e.waitRun(t, v1alpha1.TriggerDrain, v1alpha1.RebalanceCancelled)
 	until(t, "reassignments ended", func(ctx context.Context) string {
-		all, err := e.partitions(ctx, spread)
+		all, err := e.allPartitions(ctx)
 		if err != nil {
 			return err.Error()
 		}
-		for index, p := range all {
+		for key, p := range all {
 			if !slices.Equal(p.Replicas, p.Target) {
-				return fmt.Sprintf("partition %d: %v, target %v", index, p.Replicas, p.Target)
+				return fmt.Sprintf("partition %s: %v, target %v", key, p.Replicas, p.Target)
 			}
 		}
 		return ""
 	})
-	if e.held(t)[1] == 0 {
-		t.Error("broker 1 was drained although the drain was cancelled")
+	moved := 0
+	for key, replicas := range e.targets(t) {
+		switch {
+		case slices.Equal(replicas, before[key]):
+		case large[key]:
+			t.Errorf("partition %s was on %v and is on %v after the cancelled drain", key,
+				before[key], replicas)
+		default:
+			moved++
+		}
 	}
+	t.Logf("%d large and %d other partitions, %d of the others were moved before the cancel",
+		len(large), len(before)-len(large), moved)
+	if e.held(t)[1] == 0 || len(large) < 40 {
+		t.Errorf("broker 1 holds %d replicas, %d partitions are large", e.held(t)[1], len(large))
+	}
+}
+
+// targets returns the target assignment of each partition.
+func (e *environment) targets(t *testing.T) map[partitionset.Key][]int32 {
+	t.Helper()
+	all, err := e.allPartitions(t.Context())
+	if err != nil || len(all) == 0 {
+		t.Fatalf("%d partitions, %v", len(all), err)
+	}
+	targets := map[partitionset.Key][]int32{}
+	for key, p := range all {
+		targets[key] = p.Target
+	}
+	return targets
 }
 
 // drainWithoutOperator kills the operators while a drain moves replicas. The next operator
-// continues the same run.
+// continues the same run, and no broker goes down.
 func (e *environment) drainWithoutOperator(t *testing.T) {
 	e.waitRun(t, v1alpha1.TriggerDrain, v1alpha1.RebalanceMoving)
-	began := e.rebalanceStart(t)
+	began, watch := e.lastRun(t).StartTime, e.watchAll(t, 5)
+	e.pause(t, 5*time.Second) // some moves are in progress then
 	e.killOperators(t)
-	e.kubectl(t, "rollout", "status", "deployment", "--timeout=120s")
 	e.patch(t, `{"spec":{"rebalance":null}}`) // no limit of the rate any more
 	e.waitRun(t, v1alpha1.TriggerDrain, v1alpha1.RebalanceDone)
-	if now := e.rebalanceStart(t); now != began {
+	if now := e.lastRun(t).StartTime; !now.Equal(began) {
 		t.Errorf("the run began at %s, that of the killed operator at %s", now, began)
 	}
+	watch.check(t, 0)
 }
 
-// rebalanceStart returns when the last run began.
-func (e *environment) rebalanceStart(t *testing.T) string {
+// lastRun returns the state of the last run.
+func (e *environment) lastRun(t *testing.T) v1alpha1.RebalanceStatus {
 	t.Helper()
-	return e.kubectl(t, "get", "logcluster", logCluster, "-o",
-		"jsonpath={.status.rebalance.startTime}")
+	var cluster v1alpha1.LogCluster
+	if err := e.Get(t.Context(), client.ObjectKey{Name: logCluster}, &cluster); err != nil {
+		t.Fatal(err)
+	}
+	if cluster.Status.Rebalance == nil {
+		t.Fatal("there was no run")
+	}
+	return *cluster.Status.Rebalance
 }
 
 func (e *environment) patch(t *testing.T, patch string) {
@@ -135,19 +226,17 @@ func (e *environment) waitRun(t *testing.T, trigger v1alpha1.RebalanceTrigger,
 	t.Log(e.kubectl(t, "get", "logcluster", logCluster, "-o", "jsonpath={.status.rebalance}"))
 }
 
-// held returns the number of replicas of topics spread and failover on each broker.
+// held returns the number of replicas on each broker.
 func (e *environment) held(t *testing.T) map[int32]int {
 	t.Helper()
+	all, err := e.allPartitions(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
 	held := map[int32]int{}
-	for _, topic := range []string{spread, failover} {
-		all, err := e.partitions(t.Context(), topic)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, p := range all {
-			for _, id := range p.Replicas {
-				held[id]++
-			}
+	for _, p := range all {
+		for _, id := range p.Replicas {
+			held[id]++
 		}
 	}
 	return held
@@ -158,16 +247,36 @@ func (e *environment) sizes(t *testing.T, brokers int32) (sizes map[int32]int64,
 	t.Helper()
 	sizes = map[int32]int64{}
 	for id := range brokers {
-		text := e.kubectl(t, "get", "--raw", "/api/v1/namespaces/"+e.namespace+"/pods/"+
-			brokerPod(id)+":9644/proxy/api/v1/partitions")
-		var answer report.Partitions
-		if err := json.Unmarshal([]byte(text), &answer); err != nil {
-			t.Fatal(err)
-		}
-		for i := range answer.Partitions {
-			sizes[id] += answer.Partitions[i].SizeBytes
-			largest = max(largest, answer.Partitions[i].SizeBytes)
+		for _, p := range e.logs(t, id) {
+			sizes[id] += p.SizeBytes
+			largest = max(largest, p.SizeBytes)
 		}
 	}
 	return sizes, largest
+}
+
+// largeLogs returns the partitions that are larger than smallLog.
+func (e *environment) largeLogs(t *testing.T, brokers int32) map[partitionset.Key]bool {
+	t.Helper()
+	large := map[partitionset.Key]bool{}
+	for id := range brokers {
+		for _, p := range e.logs(t, id) {
+			if p.SizeBytes > smallLog {
+				large[partitionset.Key{Topic: p.Topic, Index: p.Partition}] = true
+			}
+		}
+	}
+	return large
+}
+
+// logs returns the replicas of a broker, as it reports them.
+func (e *environment) logs(t *testing.T, broker int32) []report.Partition {
+	t.Helper()
+	text := e.kubectl(t, "get", "--raw", "/api/v1/namespaces/"+e.namespace+"/pods/"+
+		brokerPod(broker)+":9644/proxy/api/v1/partitions")
+	var answer report.Partitions
+	if err := json.Unmarshal([]byte(text), &answer); err != nil {
+		t.Fatal(err)
+	}
+	return answer.Partitions
 }

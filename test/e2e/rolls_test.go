@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -13,10 +14,18 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"heartwood.dev/heartwood/api/v1alpha1"
+)
+
+const (
+	hundred = "hundred" // the Topic of testdata/rolled.yaml with a hundred partitions
+	// maxRollGap is how long a partition may be unavailable for writes during a rolling update.
+	maxRollGap = 3 * time.Second
 )
 
 // rolls restarts all brokers, one after the other, while records are written and something else
@@ -26,12 +35,15 @@ func (e *environment) rolls(t *testing.T) {
 	e.kubectl(t, "apply", "-f", "test/e2e/testdata/rolled.yaml")
 	e.atEnd(t, "delete", "-f", "test/e2e/testdata/rolled.yaml", "--timeout=120s")
 	e.waitReady(t, 1, topics+3)
+	t.Run("a hundred partitions, and one with a single replica", e.rollHundred)
 	for _, roll := range []struct {
 		name      string
 		meanwhile func(t *testing.T)
 	}{
-		{"a hundred partitions, and one with a single replica", func(*testing.T) {}},
-		{"the operator is killed", e.killOperators},
+		{"the operator is killed", func(t *testing.T) {
+			e.pause(t, 5*time.Second)
+			e.killOperators(t)
+		}},
 		{"the API server is away", func(t *testing.T) {
 			e.stopAPI(t)
 			e.pause(t, 20*time.Second)
@@ -42,7 +54,7 @@ func (e *environment) rolls(t *testing.T) {
 		t.Run(roll.name, func(t *testing.T) {
 			e.underLoad(t, func(t *testing.T) {
 				watch := e.watchBrokers(t)
-				e.restartAll(t)
+				e.changeImage(t, e.image)
 				roll.meanwhile(t)
 				e.waitRollout(t, v1alpha1.ReasonComplete, "")
 				watch.check(t, brokerCount)
@@ -50,6 +62,52 @@ func (e *environment) rolls(t *testing.T) {
 		})
 	}
 	t.Run("a partition waits for a copy", e.slowCopy)
+}
+
+// rollHundred changes the image of all brokers while records are written to all partitions of
+// topics failover and hundred. The status must name each broker, and no partition may be
+// unavailable for writes for longer than maxRollGap.
+func (e *environment) rollHundred(t *testing.T) {
+	gap := e.underLoad(t, func(t *testing.T) {
+		// A record every 0.3 s to each partition, so that a gap is measured this precisely.
+		e.mustCall(t, "POST", "stream", "topic", hundred, "keys", "500", "perSecond", "300")
+		e.waitAcknowledged(t, hundred, 1000)
+		watch := e.watchBrokers(t)
+		e.changeImage(t, os.Getenv("LATER_IMAGE"))
+		e.waitRollout(t, v1alpha1.ReasonComplete, "")
+		watch.check(t, brokerCount)
+		watch.checkNamed(t)
+		e.waitAcknowledged(t, hundred, 1000)
+	}).Gap
+	stopped := e.mustCall(t, "POST", "stop", "topic", hundred)
+	t.Logf("MEASURED %d of a hundred partitions were written to, and unavailable for %d ms at most: %s",
+		len(stopped.Gaps), stopped.Gap, stopped.longest())
+	if len(stopped.Gaps) != 100 {
+		t.Errorf("%d partitions were written to", len(stopped.Gaps))
+	}
+	if worst := time.Duration(max(gap, stopped.Gap)) * time.Millisecond; worst > maxRollGap {
+		t.Errorf("a partition was unavailable for writes for %s", worst)
+	}
+	e.checkAllRecords(t, hundred)
+}
+
+// changeImage changes the image of the brokers, of which one is that of a later version. Without
+// one, or if they have the image already, it restarts them, which is the same rolling update.
+func (e *environment) changeImage(t *testing.T, image string) {
+	t.Helper()
+	if image == "" || image == e.brokerImage(t) {
+		t.Logf("THE IMAGE IS NOT CHANGED, the brokers are restarted with %s", e.brokerImage(t))
+		e.restartAll(t)
+		return
+	}
+	e.patchImage(t, image)
+	e.waitRolling(t)
+}
+
+// brokerImage returns the image of the first broker.
+func (e *environment) brokerImage(t *testing.T) string {
+	t.Helper()
+	return e.kubectl(t, "get", "pod", brokerPod(0), "-o", "jsonpath={.spec.containers[0].image}")
 }
 
 // restartAll requests the restart of all brokers.
@@ -71,11 +129,12 @@ func (e *environment) waitRolling(t *testing.T) {
 	})
 }
 
-// killOperators deletes the pods of all operators without a grace period.
+// killOperators deletes the pods of all operators without a grace period, and waits for new ones.
 func (e *environment) killOperators(t *testing.T) {
-	e.pause(t, 5*time.Second)
+	t.Helper()
 	e.kubectl(t, "delete", "pods", "-l", "app.kubernetes.io/component=operator", "--grace-period=0",
 		"--force")
+	e.kubectl(t, "rollout", "status", "deployment", "--timeout=120s")
 }
 
 // slowCopy restarts all brokers while a partition moves from brokers 1 and 2 to brokers 0 and 1, so
@@ -135,20 +194,25 @@ func (e *environment) drains(t *testing.T) {
 
 // brokersWatch observes pods, the status and partitions until it is checked.
 type brokersWatch struct {
-	stop context.CancelFunc
-	done sync.WaitGroup
+	count int32 // number of brokers
+	stop  context.CancelFunc
+	done  sync.WaitGroup
 	// away is the largest set of brokers whose pods were not ready at the same time.
 	away    []string
 	waiting map[int32]bool   // brokers whose restart status.brokers has announced
+	named   map[int32]bool   // brokers that condition RollingOut has named while it was True
 	uids    map[string]bool  // of all pods
 	short   map[string]int32 // partitions of topic failover with fewer than two in-sync replicas
 }
 
 // watchBrokers begins to observe the brokers.
-func (e *environment) watchBrokers(t *testing.T) *brokersWatch {
+func (e *environment) watchBrokers(t *testing.T) *brokersWatch { return e.watchAll(t, brokerCount) }
+
+// watchAll is watchBrokers for a number of brokers.
+func (e *environment) watchAll(t *testing.T, count int32) *brokersWatch {
 	ctx, cancel := context.WithCancel(t.Context())
-	w := &brokersWatch{stop: cancel, waiting: map[int32]bool{}, uids: map[string]bool{},
-		short: map[string]int32{}}
+	w := &brokersWatch{count: count, stop: cancel, waiting: map[int32]bool{},
+		named: map[int32]bool{}, uids: map[string]bool{}, short: map[string]int32{}}
 	w.done.Go(func() {
 		for ctx.Err() == nil {
 			w.observe(ctx, e)
@@ -163,31 +227,12 @@ func (e *environment) watchBrokers(t *testing.T) *brokersWatch {
 
 // observe observes once. A failed request is no observation.
 func (w *brokersWatch) observe(ctx context.Context, e *environment) {
-	pods, err := e.pods(ctx, brokers)
-	if err != nil {
-		return
-	}
-	away := map[string]bool{}
-	for id := range int32(brokerCount) {
-		away[brokerPod(id)] = true
-	}
-	for i := range pods {
-		w.uids[string(pods[i].UID)] = true
-		for _, c := range pods[i].Status.Conditions {
-			if c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue &&
-				pods[i].DeletionTimestamp == nil {
-				delete(away, pods[i].Name)
-			}
-		}
-	}
-	if len(away) > len(w.away) {
-		w.away = slices.Sorted(maps.Keys(away))
+	if pods, err := e.pods(ctx, brokers); err == nil {
+		w.observePods(pods)
 	}
 	var cluster v1alpha1.LogCluster
 	if e.Get(ctx, client.ObjectKey{Name: logCluster}, &cluster) == nil {
-		for _, b := range cluster.Status.Brokers {
-			w.waiting[b.ID] = w.waiting[b.ID] || b.RestartReason != ""
-		}
+		w.observeStatus(cluster.Status)
 	}
 	if partitions, err := e.partitions(ctx, failover); err == nil {
 		for index, p := range partitions {
@@ -198,9 +243,45 @@ func (w *brokersWatch) observe(ctx context.Context, e *environment) {
 	}
 }
 
-// check ends the observation. It fails if two brokers were away at the same time, if a partition
-// had too few in-sync replicas, or if not so many pods were replaced.
+func (w *brokersWatch) observePods(pods []corev1.Pod) {
+	away := map[string]bool{}
+	for id := range w.count {
+		away[brokerPod(id)] = true
+	}
+	for i := range pods {
+		w.uids[string(pods[i].UID)] = true
+		if isReady(&pods[i]) && pods[i].DeletionTimestamp == nil {
+			delete(away, pods[i].Name)
+		}
+	}
+	if len(away) > len(w.away) {
+		w.away = slices.Sorted(maps.Keys(away))
+	}
+}
+
+func (w *brokersWatch) observeStatus(status v1alpha1.LogClusterStatus) {
+	for _, b := range status.Brokers {
+		w.waiting[b.ID] = w.waiting[b.ID] || b.RestartReason != ""
+	}
+	rolling := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionRollingOut)
+	for id := range w.count {
+		w.named[id] = w.named[id] || rolling != nil && rolling.Status == metav1.ConditionTrue &&
+			strings.Contains(rolling.Message, fmt.Sprintf("Broker %d ", id))
+	}
+}
+
+// check ends the observation like end. It also fails if not so many pods were replaced.
 func (w *brokersWatch) check(t *testing.T, replaced int) {
+	t.Helper()
+	w.end(t)
+	if len(w.uids) != int(w.count)+replaced {
+		t.Errorf("%d pods were seen, want %d", len(w.uids), int(w.count)+replaced)
+	}
+}
+
+// end ends the observation. It fails if two brokers were away at the same time, or if a partition
+// had too few in-sync replicas.
+func (w *brokersWatch) end(t *testing.T) {
 	t.Helper()
 	w.stop()
 	w.done.Wait()
@@ -210,8 +291,17 @@ func (w *brokersWatch) check(t *testing.T, replaced int) {
 	if len(w.short) > 0 {
 		t.Errorf("partitions had too few in-sync replicas: %v", w.short)
 	}
-	if len(w.uids) != brokerCount+replaced {
-		t.Errorf("%d pods were seen, want %d", len(w.uids), brokerCount+replaced)
+	t.Logf("restarts announced: %v, brokers named: %v", w.waiting, w.named)
+}
+
+// checkNamed fails if the status has not announced the restart of each broker, or if condition
+// RollingOut has not named each broker. The observation must have ended.
+func (w *brokersWatch) checkNamed(t *testing.T) {
+	t.Helper()
+	for id := range w.count {
+		if !w.waiting[id] || !w.named[id] {
+			t.Errorf("broker %d: status.brokers has announced its restart: %t; RollingOut has named it: "+
+				"%t", id, w.waiting[id], w.named[id])
+		}
 	}
-	t.Logf("restarts announced: %v", w.waiting)
 }

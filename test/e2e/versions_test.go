@@ -4,9 +4,11 @@ package e2e
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -15,6 +17,9 @@ import (
 
 	"heartwood.dev/heartwood/api/v1alpha1"
 )
+
+// sealed is the Topic of testdata/sealed.yaml, which has sealed segments.
+const sealed = "sealed"
 
 // laterImage returns the image of a later version. Without one it skips the test.
 func laterImage(t *testing.T) string {
@@ -28,9 +33,10 @@ func laterImage(t *testing.T) string {
 
 // laterVersion updates the brokers to a later version, which supports a higher format level, and
 // back to the first one. While both versions run, the cleaner compacts a topic and a consumer group
-// commits.
+// commits. The batches of a topic that is not compacted stay as they are.
 func (e *environment) laterVersion(t *testing.T) {
 	later := laterImage(t)
+	batches := e.writeSealed(t)
 	e.mustCall(t, "POST", "join", "topic", failover, "group", "e2e-versions", "next", "")
 	for _, image := range []string{later, e.image} {
 		e.underLoad(t, func(t *testing.T) {
@@ -42,15 +48,69 @@ func (e *environment) laterVersion(t *testing.T) {
 				"deleteEvery", "5")
 			e.waitRollout(t, v1alpha1.ReasonComplete, "")
 			watch.check(t, brokerCount)
+			watch.checkNamed(t)
 			e.checkLevel(t, image == later)
 		})
 		e.kubectl(t, "exec", brokerPod(0), "--", "/heartwood", "clean", "ledger", "--wait")
 		e.checkCompacted(t, "ledger")
+		for id := range int32(brokerCount) {
+			if now := e.batches(t, id); !slices.Equal(now, batches[id]) {
+				t.Errorf("broker %d with image %s has other batches:\n%v, before:\n%v", id, image, now,
+					batches[id])
+			}
+		}
 	}
+	e.checkAllRecords(t, sealed)
 	e.waitConsumed(t)
 	left := e.mustCall(t, "POST", "leave", "topic", failover)
 	t.Logf("MEASURED %d records consumed, %d of them more than once", left.Consumed,
 		left.Duplicates)
+}
+
+// batch is the part of a line of heartwood log dump that no version may change.
+type batch struct {
+	File                                    string
+	Position, Bytes, BaseOffset, LastOffset int64
+	CRC                                     uint32
+}
+
+// writeSealed creates topic sealed, fills several segments of each partition, and returns the
+// batches on each broker.
+func (e *environment) writeSealed(t *testing.T) map[int32][]batch {
+	t.Helper()
+	e.kubectl(t, "apply", "-f", "test/e2e/testdata/sealed.yaml")
+	e.atEnd(t, "delete", "-f", "test/e2e/testdata/sealed.yaml", "--timeout=120s")
+	e.waitReady(t, 1, topics+1)
+	e.mustCall(t, "POST", "produce", "topic", sealed, "keys", "1000", "rounds", "20")
+	all := map[int32][]batch{}
+	for id := range int32(brokerCount) {
+		files := map[string]bool{}
+		all[id] = e.batches(t, id)
+		for _, b := range all[id] {
+			files[b.File] = true
+		}
+		if t.Logf("broker %d: %d batches in %d segments", id, len(all[id]), len(files)); len(files) < 6 {
+			t.Fatal("the partitions have no sealed segments")
+		}
+	}
+	return all
+}
+
+// batches verifies the logs of topic sealed on a broker, and returns their batches.
+func (e *environment) batches(t *testing.T, broker int32) (all []batch) {
+	t.Helper()
+	logs := []string{"/data/sealed-0", "/data/sealed-1", "/data/sealed-2"}
+	heartwood := []string{"exec", brokerPod(broker), "--", "/heartwood", "log"}
+	e.kubectl(t, slices.Concat(heartwood, []string{"verify"}, logs)...)
+	lines := e.kubectl(t, slices.Concat(heartwood, []string{"dump", "--json"}, logs)...)
+	for line := range strings.Lines(lines) {
+		var b batch
+		if err := json.Unmarshal([]byte(line), &b); err != nil {
+			t.Fatalf("%v: %s", err, line)
+		}
+		all = append(all, b)
+	}
+	return all
 }
 
 // checkLevel checks that the format level is the first one, and will be raised if all brokers
@@ -101,7 +161,7 @@ func (e *environment) runTooOld(t *testing.T, later string) {
 	e.kubectl(t, "wait", "logcluster", e.cluster, "--for=jsonpath={.status.formatLevel}=2",
 		"--timeout=60s")
 	e.runClient(t, e.cluster)
-	e.mustCall(t, "POST", "stream", "topic", "levels", "keys", "500", "perSecond", "200")
+	e.mustCall(t, "POST", "stream", "topic", "levels", "keys", "500", "perSecond", "500")
 	e.waitAcknowledged(t, "levels", 500)
 	e.patchImage(t, e.image)
 	e.waitRollout(t, v1alpha1.ReasonWaiting, "is not ready")

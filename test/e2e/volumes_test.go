@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -29,37 +30,12 @@ const filling = "filling"
 // fillingSize is the size of the file system that fills.
 const fillingSize = "200M"
 
-// volumesGrow raises spec.storage.size. The StatefulSet is replaced without its pods. If the class
-// of the volumes cannot expand, they stay as they are, and the LogCluster says so; the rest of this
-// step is then skipped.
+// volumesGrow raises spec.storage.size under load, and kills the operators meanwhile. If the class
+// of the volumes cannot expand, they stay as they are, and the LogCluster says so; then the step is
+// skipped at its end.
 func (e *environment) volumesGrow(t *testing.T) {
-	pods, before := e.podUIDs(t), e.statefulSet(t)
-	e.patch(t, `{"spec":{"storage":{"size":"2Gi"}}}`)
-	until(t, "StatefulSet replaced", func(ctx context.Context) string {
-		after := &appsv1.StatefulSet{}
-		if err := e.Get(ctx, client.ObjectKeyFromObject(before), after); err != nil {
-			return err.Error()
-		}
-		size := after.Spec.VolumeClaimTemplates[0].Spec.Resources.Requests.Storage()
-		if after.UID == before.UID || size.String() != "2Gi" || after.Status.ReadyReplicas != 3 {
-			return fmt.Sprintf("UID %s, %s, %d ready", after.UID, size, after.Status.ReadyReplicas)
-		}
-		return ""
-	})
-	e.waitRollout(t, v1alpha1.ReasonComplete, "")
 	reason := ""
-	until(t, "StorageResized decided", func(ctx context.Context) string {
-		condition := e.condition(ctx, v1alpha1.ConditionStorageResized)
-		if reason = condition.Reason; reason != v1alpha1.ReasonResized &&
-			reason != v1alpha1.ReasonClassCannotExpand {
-			return fmt.Sprintf("%+v", condition)
-		}
-		t.Logf("StorageResized: %s: %s", reason, condition.Message)
-		return ""
-	})
-	if after := e.podUIDs(t); !slices.Equal(pods, after) {
-		t.Errorf("the pods were %v and are %v", pods, after)
-	}
+	e.underLoad(t, func(t *testing.T) { reason = e.growVolumes(t) })
 	want := "2Gi"
 	if reason == v1alpha1.ReasonClassCannotExpand {
 		want = "1Gi"
@@ -75,31 +51,68 @@ func (e *environment) volumesGrow(t *testing.T) {
 	}
 }
 
+// growVolumes raises spec.storage.size, and returns the reason of condition StorageResized at the
+// end. The StatefulSet is replaced without its pods, and no broker goes down.
+func (e *environment) growVolumes(t *testing.T) (reason string) {
+	t.Helper()
+	pods, before, watch := e.podUIDs(t), e.statefulSet(t), e.watchBrokers(t)
+	e.patch(t, `{"spec":{"storage":{"size":"2Gi"}}}`)
+	e.killOperators(t)
+	until(t, "StatefulSet replaced", func(ctx context.Context) string {
+		after := &appsv1.StatefulSet{}
+		if err := e.Get(ctx, client.ObjectKeyFromObject(before), after); err != nil {
+			return err.Error()
+		}
+		size := after.Spec.VolumeClaimTemplates[0].Spec.Resources.Requests.Storage()
+		if after.UID == before.UID || size.String() != "2Gi" || after.Status.ReadyReplicas != 3 {
+			return fmt.Sprintf("UID %s, %s, %d ready", after.UID, size, after.Status.ReadyReplicas)
+		}
+		return ""
+	})
+	e.waitRollout(t, v1alpha1.ReasonComplete, "")
+	until(t, "StorageResized decided", func(ctx context.Context) string {
+		condition := e.condition(ctx, v1alpha1.ConditionStorageResized)
+		if reason = condition.Reason; reason != v1alpha1.ReasonResized &&
+			reason != v1alpha1.ReasonClassCannotExpand {
+			return fmt.Sprintf("%+v", condition)
+		}
+		t.Logf("StorageResized: %s: %s", reason, condition.Message)
+		return ""
+	})
+	if after := e.podUIDs(t); !slices.Equal(pods, after) {
+		t.Errorf("the pods were %v and are %v", pods, after)
+	}
+	watch.check(t, 0)
+	return reason
+}
+
 // volumesReplaced moves the brokers to volumes of another class under load, of which one is a small
-// file system. It fills this one, waits until it recovers, and moves the brokers back.
+// file system. It fills this one, waits until it recovers, and moves the brokers back. When the
+// first broker has moved back, it kills the operators.
 func (e *environment) volumesReplaced(t *testing.T) {
 	first := *e.claims(t)[0].Spec.StorageClassName
 	class := e.localVolumes(t)
 	e.waitInSync(t)
 	uids := e.volumes(t)
-	e.underLoad(t, func(t *testing.T) { e.replaceVolumes(t, class) })
+	e.underLoad(t, func(t *testing.T) { e.replaceVolumes(t, class, func(*testing.T) {}) })
 	for _, uid := range e.volumes(t) {
 		if slices.Contains(uids, uid) {
 			t.Errorf("claim %s was not replaced", uid)
 		}
 	}
 	t.Run("a volume fills", e.fill)
-	e.underLoad(t, func(t *testing.T) { e.replaceVolumes(t, first) })
+	e.underLoad(t, func(t *testing.T) { e.replaceVolumes(t, first, e.killOperators) })
 	e.checkCompacted(t, "ledger")
 	e.checkCompacted(t, "tickets")
 }
 
-// replaceVolumes changes the class, and waits until each broker has a volume of it. At most one
-// broker is away at any time.
-func (e *environment) replaceVolumes(t *testing.T, class string) {
+// replaceVolumes changes the class, and waits until each broker has a volume of it. It calls midway
+// when one broker has. At most one broker is away at any time.
+func (e *environment) replaceVolumes(t *testing.T, class string, midway func(t *testing.T)) {
 	t.Helper()
+	watch := e.watchBrokers(t)
 	e.patch(t, fmt.Sprintf(`{"spec":{"storage":{"className":%q}}}`, class))
-	last := ""
+	last, once := "", sync.Once{}
 	for range 2 { // two deadlines, because each broker settles for 30 s
 		done := e.poll(t, func(ctx context.Context) bool {
 			rolling := e.condition(ctx, v1alpha1.ConditionRollingOut)
@@ -107,36 +120,35 @@ func (e *environment) replaceVolumes(t *testing.T, class string) {
 				last = rolling.Message
 				t.Logf("RollingOut %s: %s", rolling.Reason, last)
 			}
-			pods, err := e.pods(ctx, brokers)
-			away := brokerCount
-			for i := range pods {
-				if isReady(&pods[i]) {
-					away--
-				}
-			}
-			if err == nil && away > 1 {
-				t.Errorf("%d brokers are away", away)
-			}
-			var list corev1.PersistentVolumeClaimList
-			if err := e.List(ctx, &list); err != nil {
-				return false
-			}
-			replaced := 0
-			for i := range list.Items {
-				claim := &list.Items[i]
-				if claim.Spec.StorageClassName != nil && *claim.Spec.StorageClassName == class &&
-					claim.DeletionTimestamp == nil {
-					replaced++
-				}
+			replaced := e.replaced(ctx, class)
+			if replaced > 0 {
+				once.Do(func() { midway(t) })
 			}
 			return replaced == brokerCount && rolling.Reason == v1alpha1.ReasonComplete
 		})
 		if done {
 			e.waitInSync(t)
+			watch.end(t)
 			return
 		}
 	}
 	t.Fatalf("not all volumes were replaced: %s", last)
+}
+
+// replaced returns the number of claims of a class.
+func (e *environment) replaced(ctx context.Context, class string) (count int) {
+	var list corev1.PersistentVolumeClaimList
+	if e.List(ctx, &list) != nil {
+		return 0
+	}
+	for i := range list.Items {
+		claim := &list.Items[i]
+		if claim.Spec.StorageClassName != nil && *claim.Spec.StorageClassName == class &&
+			claim.DeletionTimestamp == nil {
+			count++
+		}
+	}
+	return count
 }
 
 // localVolumes creates a StorageClass and a volume of it on each node, of which the first is a
