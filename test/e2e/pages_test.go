@@ -18,7 +18,13 @@ import (
 )
 
 // watched matches commands that do not end by themselves; they must run until they are ended.
-var watched = regexp.MustCompile(` (-w|--watch|-f|--follow)\b`)
+var watched = regexp.MustCompile(` (-w|--watch|-f|--follow)\b|^kubectl heartwood console\b`)
+
+// asks matches commands that print their plan and ask. The step does not answer: it runs those in
+// sentences with --dry-run, which checks their arguments and computes the plan. Those in code
+// blocks have --yes.
+var asks = regexp.MustCompile(
+	`^kubectl heartwood (-n \S+ )?(restart|move|rebalance|cordon|groups \S+ --reset)\b`)
 
 // shell runs commands as a reader of the documents would, in the namespace of the test.
 type shell struct {
@@ -26,16 +32,17 @@ type shell struct {
 	values map[string]string // of the placeholders
 }
 
-// commandsOfPages runs the commands of the runbooks, of docs/operations and of the README, in the
-// order of the pages. Each must succeed. Before and after commands that change the LogCluster, the
-// step brings it into the state that the page assumes.
+// commandsOfPages runs the commands of the runbooks, of docs/operations and of the README: those in
+// code blocks in the order of the pages, and then those in sentences and tables. Each must succeed.
+// Before and after commands that change the LogCluster, the step brings it into the state that the
+// page assumes.
 func (e *environment) commandsOfPages(t *testing.T) {
 	commands, err := pages.All(os.DirFS("../.."))
 	if err != nil {
 		t.Fatal(err)
 	}
 	s := e.newShell(t)
-	s.values["TRANSACTIONAL-ID"] = e.transactionalID(t)
+	s.values["TRANSACTIONAL-ID"], s.values["GROUP"] = e.transactionalID(t), s.group(t)
 	for _, c := range commands {
 		if _, reason, untested := c.Reason(); untested {
 			t.Logf("not run: %s (%s)", c, reason)
@@ -75,7 +82,7 @@ func (e *environment) newShell(t *testing.T) *shell {
 	}
 	return &shell{p, map[string]string{"NAMESPACE": e.namespace,
 		"OPERATOR-NAMESPACE": e.namespace, "CLUSTER": e.cluster, "POD": brokerPod(0),
-		"TOPIC": "tickets"}}
+		"TOPIC": "tickets", "PARTITION": "0"}}
 }
 
 // transactionalID returns the id of a transaction that an earlier step has made.
@@ -89,6 +96,17 @@ func (e *environment) transactionalID(t *testing.T) string {
 	return strings.Fields(lines[1])[0]
 }
 
+// group returns a consumer group without members that an earlier step has left.
+func (s *shell) group(t *testing.T) string {
+	t.Helper()
+	out := s.ok(t, "", "groups")
+	found := regexp.MustCompile(`(?m)^(\S+) +Empty `).FindStringSubmatch(out)
+	if found == nil {
+		t.Fatalf("no group without members: %s", out)
+	}
+	return found[1]
+}
+
 // run runs a command, which must succeed. The exit code 3 of kubectl heartwood is a success: it
 // reports that something is degraded. A grep that finds nothing is one, too.
 func (s *shell) run(t *testing.T, c pages.Command) {
@@ -96,6 +114,9 @@ func (s *shell) run(t *testing.T, c pages.Command) {
 	text, _, _ := strings.Cut(c.Substitute(s.values), "   #")
 	text = regexp.MustCompile(`\| (grep .*)$`).ReplaceAllString(text,
 		`| { $1 || [ $$? = 1 ]; }`)
+	if c.Inline && asks.MatchString(text) {
+		text += " --dry-run"
+	}
 	limit := deadline
 	if watched.MatchString(text) {
 		limit = 10 * time.Second
@@ -103,7 +124,9 @@ func (s *shell) run(t *testing.T, c pages.Command) {
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "bash", "-o", "pipefail", "-c", text)
-	cmd.Dir = "../.."
+	if cmd.Dir = "../.."; c.Inline {
+		cmd.Dir = t.TempDir() // kubectl heartwood report writes a file
+	}
 	cmd.Env = append(os.Environ(), "KUBECONFIG="+s.kubeconfig,
 		"PATH="+filepath.Dir(s.path)+string(os.PathListSeparator)+os.Getenv("PATH"))
 	cmd.WaitDelay = time.Second
@@ -144,8 +167,7 @@ func (e *environment) restore(t *testing.T, s *shell, c pages.Command) {
 	case strings.HasPrefix(c.Text, "kubectl heartwood approve --yes"):
 		e.waitRollout(t, v1alpha1.ReasonComplete, "")
 		e.patch(t, `{"spec":{"rollout":null}}`)
-	case strings.HasPrefix(c.Text, "kubectl annotate logcluster demo heartwood.dev/restart="),
-		strings.HasPrefix(c.Text, "kubectl annotate pod demo-broker-1 heartwood.dev/restart="):
+	case !c.Inline && strings.HasPrefix(c.Text, "kubectl heartwood restart "):
 		e.waitRolling(t)
 		e.waitRollout(t, v1alpha1.ReasonComplete, "")
 	case strings.HasPrefix(c.Text, "kubectl heartwood retained remove"):

@@ -7,22 +7,44 @@ import (
 	"strings"
 )
 
-// Untested are the commands that test/e2e does not run, by their beginning, with the reasons.
+// Untested are the commands that test/e2e does not run, with the reasons. A text that ends in "*"
+// is the beginning of commands, any other text is a whole command.
 var Untested = map[string]string{
-	"make ":                                 "builds what the test installs",
-	"helm install heartwood ":               "the test installs the chart with its own image",
-	"kubectl krew ":                         "krew is not installed in the lab; a release is needed",
-	"kubectl port-forward ":                 "profiles need spec.pprof, and are read interactively",
-	"go tool pprof ":                        "reads a profile interactively",
-	"curl -s 'http://127.0.0.1:9644":        "needs the forwarded port of the line above it",
-	"kubectl -n NAMESPACE logs --previous ": "needs a container that has restarted",
-	`kubectl patch logcluster demo --type merge -p '{"spec": {"storage"`: "the steps about volumes " +
+	"make *":                                            "builds what the test installs",
+	"helm install heartwood *":                          "the test installs the chart with its own image",
+	"kubectl krew *":                                    "krew is not installed in the lab; a release is needed",
+	"kubectl port-forward *":                            "profiles need spec.pprof, and are read interactively",
+	"go tool pprof *":                                   "reads a profile interactively",
+	"curl -s 'http://127.0.0.1:9644*":                   "needs the forwarded port of the line above it",
+	"kubectl -n NAMESPACE logs --previous *":            "needs a container that has restarted",
+	"kubectl -n OPERATOR-NAMESPACE logs --previous POD": "needs a container that has restarted",
+	`kubectl patch logcluster demo --type merge -p '{"spec": {"storage"*`: "the steps about volumes " +
 		"of test/e2e do it, with classes that the lab has",
-	"kubectl wait --for=condition=StorageResized ": "as above",
+	"kubectl wait --for=condition=StorageResized *": "as above",
+	"kubectl patch storageclass CLASS *":            "changes a class that others use",
+	"kubectl -n NAMESPACE delete pvc *":             lostVolume,
+	"kubectl -n NAMESPACE delete pod POD":           lostVolume,
+	"kubectl -n NAMESPACE annotate logcluster CLUSTER heartwood.dev/replace-volume=CLAIM-UID " +
+		"--overwrite": lostVolume,
+	"kubectl -n NAMESPACE describe certificate *": "cert-manager is not in the lab",
+	"kubectl -n NAMESPACE exec POD -- heartwood transactions abort *": "needs an open transaction; " +
+		"internal/broker aborts one by the same request",
+	"kubectl heartwood accept-loss *": "needs a partition whose records are lost; internal/cli runs " +
+		"it against a real API server, and controllers elect the leader",
+	"kubectl heartwood drain *": "three brokers with three replicas refuse it; the field that it " +
+		"sets is patched with five brokers",
+	"kubectl heartwood retained remove tickets":       "the same page removes the records of a topic",
+	"kubectl heartwood user config app":               "LogCluster demo has no users; internal/cli runs it",
+	"kubectl heartwood -n NAMESPACE user config USER": "LogCluster demo has no users; internal/cli runs it",
+	"heartwood dev *":                                 "needs no Kubernetes; test/smoke runs it",
 }
 
+// lostVolume is the reason of the commands that replace a volume.
+const lostVolume = "the step about a lost volume of test/e2e does it"
+
 // All returns the commands of the runbooks, of the pages about operations, and those with kubectl
-// or helm of the README.
+// or helm of the README. The commands in sentences and tables follow all others, each once, and
+// only if no code block contains it.
 func All(root fs.FS) (commands []Command, err error) {
 	var files []string
 	for _, pattern := range []string{"docs/runbooks/*.md", "docs/operations/*.md", "README.md"} {
@@ -32,6 +54,7 @@ func All(root fs.FS) (commands []Command, err error) {
 		}
 		files = append(files, found...)
 	}
+	var inline []Command
 	for _, file := range files {
 		content, err := fs.ReadFile(root, file)
 		if err != nil {
@@ -42,19 +65,42 @@ func All(root fs.FS) (commands []Command, err error) {
 			return nil, err
 		}
 		for _, c := range all {
-			if path.Base(file) != "README.md" || strings.HasPrefix(c.Text, "kubectl ") ||
-				strings.HasPrefix(c.Text, "helm ") {
+			switch {
+			case path.Base(file) == "README.md" && !strings.HasPrefix(c.Text, "kubectl ") &&
+				!strings.HasPrefix(c.Text, "helm "):
+			case strings.HasPrefix(c.Text, "heartwood ") && !strings.HasPrefix(c.Text, "heartwood dev "):
+				return nil, fmt.Errorf("%s: the brokers have the program: use kubectl exec", c)
+			case c.Inline:
+				inline = append(inline, c)
+			default:
 				commands = append(commands, c)
 			}
 		}
 	}
+	seen := map[string]bool{}
+	for _, c := range commands {
+		seen[c.bare()] = true
+	}
+	for _, c := range inline {
+		if !seen[c.bare()] {
+			commands = append(commands, c)
+		}
+		seen[c.bare()] = true
+	}
 	return commands, nil
+}
+
+// bare returns the text of a command without its comment.
+func (c Command) bare() string {
+	text, _, _ := strings.Cut(c.Text, " #")
+	return strings.TrimSpace(text)
 }
 
 // Reason returns why test/e2e does not run a command, with the text of Untested that applies.
 func (c Command) Reason() (text, reason string, untested bool) {
 	for text, reason := range Untested {
-		if strings.HasPrefix(c.Text, text) {
+		if begin, isBegin := strings.CutSuffix(text, "*"); c.bare() == text ||
+			isBegin && strings.HasPrefix(c.Text, begin) {
 			return text, reason, true
 		}
 	}

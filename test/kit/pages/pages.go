@@ -10,11 +10,12 @@ import (
 	"strings"
 )
 
-// Command is one shell command in a code block of a page.
+// Command is one shell command of a page.
 type Command struct {
-	Page string // path of the page
-	Line int    // of its first line
-	Text string // without prompt, continuation lines joined
+	Page   string // path of the page
+	Line   int    // of its first line
+	Text   string // without prompt, continuation lines joined
+	Inline bool   // in a sentence or a table, not in a code block
 }
 
 func (c Command) String() string { return fmt.Sprintf("%s:%d: %s", c.Page, c.Line, c.Text) }
@@ -24,16 +25,22 @@ var programs = []string{"kubectl", "helm", "make", "go", "curl", "kcat", "printf
 
 // placeholders are the words in capitals that a reader replaces.
 var placeholders = []string{"NAMESPACE", "OPERATOR-NAMESPACE", "POD", "CLUSTER", "TOPIC",
-	"TRANSACTIONAL-ID"}
+	"TRANSACTIONAL-ID", "PARTITION", "OFFSET", "USER", "GROUP", "CLAIM-UID", "CLASS"}
+
+// longestFirst are the placeholders: OPERATOR-NAMESPACE contains NAMESPACE.
+var longestFirst = slices.SortedFunc(slices.Values(placeholders),
+	func(a, b string) int { return len(b) - len(a) })
 
 // capitals matches words in capitals outside single quotes and variables, such as NAMESPACE.
 var (
 	capitals = regexp.MustCompile(`(?:^|[\s/])([A-Z][A-Z-]+[A-Z])(?:$|[\s/])`)
 	quoted   = regexp.MustCompile(`'[^']*'`)
+	known    = regexp.MustCompile(`\b(?:` + strings.Join(longestFirst, "|") + `)\b`)
 )
 
-// Extract returns the commands of a page in their order. Blocks of sh contain commands only, blocks
-// of console mark them with "$ ". Blocks without a language, and of promql, are queries.
+// Extract returns the commands of a page: first those in code blocks, in their order. Blocks of sh
+// contain commands only, blocks of console mark them with "$ ". Blocks without a language, and of
+// promql, are queries. The commands in sentences and tables follow.
 func Extract(page, content string) (commands []Command, err error) {
 	language, inBlock := "", false
 	lines := strings.Split(content, "\n")
@@ -72,17 +79,20 @@ func Extract(page, content string) (commands []Command, err error) {
 	if inBlock {
 		return nil, fmt.Errorf("%s: the last code block is not closed", page)
 	}
-	return commands, nil
+	inline, err := inlineCommands(page, lines)
+	return append(commands, inline...), err
 }
 
 // check reports a command that cannot be run by a test.
 func check(c Command) error {
-	if program := strings.Fields(c.Text)[0]; !slices.Contains(programs, program) {
+	program := strings.Fields(c.Text)[0]
+	if !slices.Contains(programs, program) && !c.Inline {
 		return fmt.Errorf("%s: program %q is unknown", c, program)
 	}
-	bare, _, _ := strings.Cut(quoted.ReplaceAllString(c.Text, "''"), " #")
+	bare, _, _ := strings.Cut(quoted.ReplaceAllString(known.ReplaceAllString(c.Text, "x"), "''"),
+		" #")
 	for _, found := range capitals.FindAllStringSubmatch(strings.ReplaceAll(bare, " ", "  "), -1) {
-		if !slices.Contains(placeholders, found[1]) && found[1] != "WARN" && found[1] != "ERROR" {
+		if found[1] != "WARN" && found[1] != "ERROR" {
 			return fmt.Errorf("%s: placeholder %s is unknown", c, found[1])
 		}
 	}
@@ -91,14 +101,10 @@ func check(c Command) error {
 
 // Substitute replaces the placeholders of a command.
 func (c Command) Substitute(values map[string]string) string {
-	// The longest ones first: OPERATOR-NAMESPACE contains NAMESPACE.
-	names := slices.SortedFunc(slices.Values(placeholders),
-		func(a, b string) int { return len(b) - len(a) })
-	text := c.Text
-	for _, name := range names {
+	return known.ReplaceAllStringFunc(c.Text, func(name string) string {
 		if value, ok := values[name]; ok {
-			text = regexp.MustCompile(`\b`+name+`\b`).ReplaceAllLiteralString(text, value)
+			return value
 		}
-	}
-	return text
+		return name
+	})
 }

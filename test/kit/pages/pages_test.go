@@ -3,15 +3,19 @@ package pages
 import (
 	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
+	"testing/fstest"
 )
 
-const page = "Text with `kubectl get pods`.\n\n" +
+const page = "Text with `kubectl get\n  pods`, and `kubectl drain`.\n\n" +
 	"```\nrate(heartwood_x[5m]) > 0\n```\n\n" +
 	"```sh\n# a comment\nkubectl -n NAMESPACE logs POD | grep -e WARN   # of a broker\n" +
 	"make release \\\n  VERSION=v1\n```\n" +
-	"  ```console\n  $ kubectl get topics -n OPERATOR-NAMESPACE\n  NAME\n  ```\n"
+	"  ```console\n  $ kubectl get topics -n OPERATOR-NAMESPACE\n  NAME\n  ```\n" +
+	"| reason | see `helm list \\| grep x` |\n|---|---|\n| `Ready` | `heartwood log verify D-POD` |\n"
 
 func TestCommandsAreExtracted(t *testing.T) {
 	got, err := Extract("p.md", page)
@@ -24,9 +28,61 @@ func TestCommandsAreExtracted(t *testing.T) {
 			"OPERATOR-NAMESPACE": "op"}))
 	}
 	want := "kubectl -n logs logs b-0 | grep -e WARN   # of a broker;make release VERSION=v1;" +
-		"kubectl get topics -n op"
-	if strings.Join(texts, ";") != want || got[0].Line != 9 || got[2].Line != 14 {
-		t.Errorf("got %q in lines %d and %d, want %q", texts, got[0].Line, got[2].Line, want)
+		"kubectl get topics -n op;kubectl get pods;helm list | grep x;heartwood log verify D-b-0"
+	if strings.Join(texts, ";") != want {
+		t.Fatalf("got %q, want %q", texts, want)
+	}
+	lines := []int{10, 11, 15, 1, 18, 20}
+	for at, c := range got {
+		if c.Line != lines[at] || c.Inline != (at > 2) {
+			t.Errorf("%s: want line %d, inline: %t", c, lines[at], at > 2)
+		}
+	}
+}
+
+// TestCommandsInSentencesFollowOnce: a command in a sentence is not run again if a block contains
+// it, and runs after all blocks.
+func TestCommandsInSentencesFollowOnce(t *testing.T) {
+	text := "Run `kubectl get a`, `kubectl get b`.\n\n```sh\nkubectl get b   # a comment\n```\n"
+	got, err := All(fstest.MapFS{"docs/runbooks/HeartwoodVolumeFull.md": {Data: []byte(text)},
+		"docs/operations/pods.md": {Data: []byte("`kubectl get a`\n\n```sh\nkubectl get c\n```\n")},
+		"README.md":               {Data: []byte("`heartwood plan x`, `kubectl get d`\n")}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var texts []string
+	for _, c := range got {
+		texts = append(texts, c.bare())
+	}
+	want := []string{"kubectl get b", "kubectl get c", "kubectl get a", "kubectl get d"}
+	if !slices.Equal(texts, want) {
+		t.Errorf("got %q, want %q", texts, want)
+	}
+}
+
+// TestProgramOfBrokersIsRunInAPod: a reader has the plugin only, besides heartwood dev.
+func TestProgramOfBrokersIsRunInAPod(t *testing.T) {
+	for text, want := range map[string]bool{"`heartwood partitions T`": false,
+		"`kubectl exec POD -- heartwood partitions TOPIC`": true, "`heartwood dev --pprof`": true} {
+		if _, err := All(fstest.MapFS{"docs/operations/pods.md": {Data: []byte(text)}}); want !=
+			(err == nil) {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+}
+
+// TestUntestedCommandsAreWholeOrABeginning: a reason for one command does not cover longer ones.
+func TestUntestedCommandsAreWholeOrABeginning(t *testing.T) {
+	for text, want := range map[string]bool{
+		"kubectl heartwood retained remove tickets":          true,
+		"kubectl heartwood retained remove tickets   # help": true,
+		"kubectl heartwood retained remove tickets --wait":   false,
+		"kubectl heartwood accept-loss orders/1":             true,
+		"kubectl heartwood":                                  false,
+	} {
+		if _, _, untested := (Command{Text: text}).Reason(); untested != want {
+			t.Errorf("%q: untested: %t, want %t", text, untested, want)
+		}
 	}
 }
 
@@ -40,6 +96,9 @@ func TestUnknownCommandsAreErrors(t *testing.T) {
 		"```yaml\nkubectl get pods\n```":           `a command in a block of language "yaml"`,
 		"```sh\nkubectl get pods":                  "is not closed",
 		"```sh\nkubectl get topic WARN TOPIC\n```": "",
+		"run `kubectl get pod PODNAME`":            "placeholder PODNAME is unknown",
+		"| a | `kubectl get pod |\n| `b` | c |":    "a code span is not closed",
+		"- `kubectl get pod x\n\n- y`":             "a code span is not closed",
 	} {
 		_, err := Extract("p.md", content)
 		switch {
@@ -61,16 +120,38 @@ func TestEveryPageIsClassified(t *testing.T) {
 	if len(commands) < 50 {
 		t.Errorf("only %d commands", len(commands))
 	}
-	unused := map[string]bool{}
+	inline, unused := 0, map[string]bool{}
 	for text := range Untested {
 		unused[text] = true
 	}
 	for _, c := range commands {
 		if text, _, ok := c.Reason(); ok {
 			delete(unused, text)
+		} else if c.Inline {
+			inline++
 		}
+	}
+	if inline < 20 {
+		t.Errorf("only %d commands in sentences are run", inline)
 	}
 	for text := range unused {
 		t.Errorf("no page contains %q", text)
+	}
+}
+
+// TestMentionsAreProgramsAndCommands: a mention has no argument or flag, and a page contains it.
+func TestMentionsAreProgramsAndCommands(t *testing.T) {
+	text := ""
+	for _, page := range documents(t, "docs/runbooks/*.md", "docs/operations/*.md", "README.md") {
+		text += page
+	}
+	for _, mention := range Mentions {
+		if !regexp.MustCompile(`^[a-z]+( [a-z-]*[a-z])+$`).MatchString(mention) ||
+			strings.Contains(mention, " -") {
+			t.Errorf("%q has arguments", mention)
+		}
+		if !strings.Contains(text, "`"+mention+"`") {
+			t.Errorf("no page contains %q", mention)
+		}
 	}
 }

@@ -19,7 +19,27 @@ var table = regexp.MustCompile(`(?m)^\s*\$ kubectl get ([a-z]+)( -o wide)?\n\s*(
 func TestTablesHaveTheColumnsOfTheCRDs(t *testing.T) {
 	columns := columnsOfCRDs(t)
 	found := 0
-	for _, pattern := range []string{"*.md", "docs/*.md", "docs/*/*.md"} {
+	for file, text := range documents(t, "*.md", "docs/*.md", "docs/*/*.md") {
+		for _, match := range table.FindAllStringSubmatch(text, -1) {
+			found++
+			of, wide := match[1], match[2] != ""
+			want := columns(of, wide)
+			if !slices.Equal(strings.Fields(match[3]), strings.Fields(want)) {
+				t.Errorf("%s: kubectl get %s%s has the columns %q, want %q", file, of, match[2],
+					match[3], want)
+			}
+		}
+	}
+	if found < 2 {
+		t.Errorf("only %d tables", found)
+	}
+}
+
+// documents returns the files of the repository that match patterns.
+func documents(t *testing.T, patterns ...string) map[string]string {
+	t.Helper()
+	texts := map[string]string{}
+	for _, pattern := range patterns {
 		files, err := filepath.Glob(filepath.Join("..", "..", "..", pattern))
 		if err != nil {
 			t.Fatal(err)
@@ -29,39 +49,20 @@ func TestTablesHaveTheColumnsOfTheCRDs(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			for _, match := range table.FindAllStringSubmatch(string(content), -1) {
-				found++
-				of, wide := match[1], match[2] != ""
-				want := columns(of, wide)
-				if !slices.Equal(strings.Fields(match[3]), strings.Fields(want)) {
-					t.Errorf("%s: kubectl get %s%s has the columns %q, want %q", file, of, match[2],
-						match[3], want)
-				}
-			}
+			texts[file] = string(content)
 		}
 	}
-	if found < 2 {
-		t.Errorf("only %d tables", found)
-	}
+	return texts
 }
 
 // columnsOfCRDs returns a function that returns the header of kubectl get for a resource.
 func columnsOfCRDs(t *testing.T) func(plural string, wide bool) string {
 	t.Helper()
-	files, err := filepath.Glob(filepath.Join("..", "..", "..", "charts", "heartwood", "files",
-		"crds", "*.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
 	all := map[string][]apiextensionsv1.CustomResourceColumnDefinition{}
-	for _, file := range files {
+	for file, text := range documents(t, "charts/heartwood/files/crds/*.yaml") {
 		var crd apiextensionsv1.CustomResourceDefinition
-		content, err := os.ReadFile(file)
-		if err == nil {
-			err = yaml.Unmarshal(content, &crd)
-		}
-		if err != nil {
-			t.Fatal(err)
+		if err := yaml.Unmarshal([]byte(text), &crd); err != nil {
+			t.Fatalf("%s: %v", file, err)
 		}
 		all[crd.Spec.Names.Plural] = crd.Spec.Versions[0].AdditionalPrinterColumns
 	}

@@ -1,0 +1,82 @@
+package pages
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// inlinePrograms are the programs with which a command in a sentence begins.
+var inlinePrograms = []string{"kubectl", "helm", "heartwood"}
+
+// span matches a code span of Markdown, which may contain the end of a line.
+var span = regexp.MustCompile("`([^`]+)`")
+
+// Mentions name a program or one of its commands without the arguments that it needs. A sentence
+// says what such a command does; a reader does not run it as it is written.
+var Mentions = []string{
+	"heartwood dev",
+	"heartwood partitions",
+	"heartwood plan",
+	"heartwood transactions",
+	"helm install",
+	"helm uninstall",
+	"kubectl apply",
+	"kubectl drain",
+	"kubectl heartwood",
+	"kubectl heartwood retained remove",
+	"kubectl port-forward",
+	"kubectl rollout status",
+}
+
+// inlineCommands returns the commands in the sentences and tables of a page.
+func inlineCommands(page string, lines []string) (commands []Command, err error) {
+	for _, paragraph := range paragraphs(lines) {
+		if strings.Count(paragraph.text, "`")%2 != 0 {
+			return nil, fmt.Errorf("%s:%d: a code span is not closed", page, paragraph.line)
+		}
+		for _, at := range span.FindAllStringSubmatchIndex(paragraph.text, -1) {
+			words := strings.Fields(paragraph.text[at[2]:at[3]])
+			text := strings.ReplaceAll(strings.Join(words, " "), `\|`, "|")
+			if len(words) < 2 || !slices.Contains(inlinePrograms, words[0]) ||
+				slices.Contains(Mentions, text) {
+				continue
+			}
+			command := Command{Page: page, Text: text, Inline: true,
+				Line: paragraph.line + strings.Count(paragraph.text[:at[0]], "\n")}
+			if err := check(command); err != nil {
+				return nil, err
+			}
+			commands = append(commands, command)
+		}
+	}
+	return commands, nil
+}
+
+// paragraph is a part of a page in which a code span ends.
+type paragraph struct {
+	line int // of its begin
+	text string
+}
+
+// paragraphs returns the paragraphs of a page, and the rows of its tables, without code blocks.
+func paragraphs(lines []string) (all []paragraph) {
+	inBlock, open := false, false
+	for at, line := range lines {
+		line = strings.TrimSpace(line)
+		fence := strings.HasPrefix(line, "```")
+		inBlock = inBlock != fence
+		switch {
+		case fence, inBlock, line == "":
+			open = false
+			continue
+		case open && !strings.HasPrefix(line, "|"):
+			all[len(all)-1].text += "\n" + line
+		default:
+			all = append(all, paragraph{at + 1, line})
+		}
+		open = !strings.HasPrefix(line, "|")
+	}
+	return all
+}
