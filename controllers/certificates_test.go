@@ -96,8 +96,15 @@ var _ = Describe("The certificates of a LogCluster", func() {
 		expectReason(f.clusterConditions(), v1alpha1.ConditionCertificatesReady,
 			v1alpha1.ReasonCertificatesReady)
 		Expect(f.secret(Default, "main-brokers-tls")).NotTo(HaveKey("peer.2.crt"))
-		Expect(series(Default, "heartwood_certificate_expiry_timestamp_seconds", "namespace",
-			f.namespace)).To(HaveLen(5), "ca, peer-ca, listener.tls, peer.0 and peer.1")
+		expiries := series(Default, "heartwood_certificate_expiry_timestamp_seconds", "namespace",
+			f.namespace)
+		Expect(expiries).To(HaveLen(5), "ca, peer-ca, listener.tls, peer.0 and peer.1")
+		Eventually(func(g Gomega) {
+			next := get(g, f, "main", &v1alpha1.LogCluster{}).Status.NextCertificateExpiry
+			g.Expect(next).NotTo(BeNil())
+			g.Expect(next.Certificate).To(HavePrefix("listener.tls"))
+			g.Expect(float64(next.Time.Unix())).To(Equal(slices.Min(expiries)))
+		}).Should(Succeed())
 	})
 
 	It("contain the CA of the server with the keys of tokens", func() {

@@ -66,6 +66,9 @@ type LogClusterStatus struct {
 	// +listType=map
 	// +listMapKey=broker
 	LostVolumes []LostVolume `json:"lostVolumes,omitempty"`
+	// NextCertificateExpiry is the certificate that expires first. It is absent without TLS.
+	// +optional
+	NextCertificateExpiry *CertificateExpiry `json:"nextCertificateExpiry,omitempty"`
 	// Conditions are Ready, Replicated, Applied, Scaled, Drained, RollingOut, Spread, VersionSkew,
 	// StoragePressure, StorageResized, VolumeLost, ListenersReady, CertificatesReady and UsersReady.
 	// +optional
@@ -98,6 +101,14 @@ type BrokerStatus struct {
 	// Volume is the volume of the broker. It is absent until the broker has measured it.
 	// +optional
 	Volume *BrokerVolume `json:"volume,omitempty"`
+}
+
+// CertificateExpiry is when a certificate expires. The operator renews its own before.
+type CertificateExpiry struct {
+	// Certificate is its name, as in metric heartwood_certificate_expiry_timestamp_seconds.
+	Certificate string `json:"certificate"`
+	// Time is when it expires.
+	Time metav1.Time `json:"time"`
 }
 
 // Paused reports whether AnnotationPaused pauses changes of the LogCluster.

@@ -3,6 +3,7 @@ package certificates
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -107,7 +108,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, err
 	}
 	if !s.needed() {
-		return ctrl.Result{}, nil
+		return ctrl.Result{}, r.Conditions.SetExpiry(ctx, cluster, nil)
 	}
 	s.overlap = s.readOverlap()
 	err = s.issue(ctx)
@@ -121,7 +122,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, errorsOf(err, r.Conditions.Set(ctx, cluster, s.condition()))
 	}
 	r.Metrics.set(req.NamespacedName, s.expiries)
-	if err := r.Conditions.Set(ctx, cluster, s.condition()); err != nil {
+	if err := errorsOf(r.Conditions.Set(ctx, cluster, s.condition()),
+		r.Conditions.SetExpiry(ctx, cluster, s.nextExpiry())); err != nil {
 		return ctrl.Result{}, err
 	}
 	if s.provided() {
@@ -203,6 +205,17 @@ func (s *scope) condition() metav1.Condition {
 		condition.Message = strings.Join(messages, " ")
 	}
 	return condition
+}
+
+// nextExpiry returns the certificate in use that expires first; of several the first name, so that
+// the status does not change. It returns nil if there is none.
+func (s *scope) nextExpiry() (next *v1alpha1.CertificateExpiry) {
+	for _, name := range slices.Sorted(maps.Keys(s.expiries)) {
+		if at := s.expiries[name]; next == nil || at.Before(next.Time.Time) {
+			next = &v1alpha1.CertificateExpiry{Certificate: name, Time: metav1.NewTime(at)}
+		}
+	}
+	return next
 }
 
 // errorsOf returns the first error that is not nil.

@@ -15,10 +15,10 @@ import (
 )
 
 // Shared holds parts of the status of LogClusters that other controllers than the writer of the
-// status decide: conditions, the state of moves of replicas, and lost volumes. A status has one
-// writer, as two writers of one list of conditions would overwrite each other's. After a restart of
-// the operator it is empty; the conditions in the status remain until they are set again. The zero
-// value is not usable.
+// status decide: conditions, the state of moves of replicas, lost volumes, and the next expiry of a
+// certificate. A status has one writer, as two writers of one list of conditions would overwrite
+// each other's. After a restart of the operator it is empty; the conditions in the status remain
+// until they are set again. The zero value is not usable.
 type Shared struct {
 	changes chan event.GenericEvent
 
@@ -27,6 +27,7 @@ type Shared struct {
 		conditions map[types.NamespacedName]map[string]metav1.Condition // by type
 		rebalances map[types.NamespacedName]*v1alpha1.RebalanceStatus
 		volumes    map[types.NamespacedName][]v1alpha1.LostVolume
+		expiries   map[types.NamespacedName]*v1alpha1.CertificateExpiry
 	}
 }
 
@@ -36,6 +37,7 @@ func NewShared() *Shared {
 	s.mu.conditions = map[types.NamespacedName]map[string]metav1.Condition{}
 	s.mu.rebalances = map[types.NamespacedName]*v1alpha1.RebalanceStatus{}
 	s.mu.volumes = map[types.NamespacedName][]v1alpha1.LostVolume{}
+	s.mu.expiries = map[types.NamespacedName]*v1alpha1.CertificateExpiry{}
 	return s
 }
 
@@ -78,12 +80,19 @@ func (s *Shared) notify(ctx context.Context, cluster *v1alpha1.LogCluster) error
 // ctx ends.
 func (s *Shared) SetRebalance(ctx context.Context, cluster *v1alpha1.LogCluster,
 	status *v1alpha1.RebalanceStatus) error {
+	return put(ctx, s, s.mu.rebalances, cluster, status)
+}
+
+// put sets a value of a LogCluster, and notifies the writer of the status if it differs from the
+// last one. It returns an error only if ctx ends.
+func put[T any](ctx context.Context, s *Shared, values map[types.NamespacedName]T,
+	cluster *v1alpha1.LogCluster, value T) error {
 	key := types.NamespacedName{Namespace: cluster.Namespace, Name: cluster.Name}
 	s.mu.Lock()
-	same := equality.Semantic.DeepEqual(s.mu.rebalances[key], status)
-	s.mu.rebalances[key] = status
+	last, known := values[key]
+	values[key] = value
 	s.mu.Unlock()
-	if same {
+	if known && equality.Semantic.DeepEqual(last, value) {
 		return nil
 	}
 	return s.notify(ctx, cluster)
@@ -100,15 +109,24 @@ func (s *Shared) Rebalance(cluster types.NamespacedName) *v1alpha1.RebalanceStat
 // of the status if they differ from the last ones. It returns an error only if ctx ends.
 func (s *Shared) SetLostVolumes(ctx context.Context, cluster *v1alpha1.LogCluster,
 	lost []v1alpha1.LostVolume) error {
-	key := types.NamespacedName{Namespace: cluster.Namespace, Name: cluster.Name}
+	return put(ctx, s, s.mu.volumes, cluster, lost)
+}
+
+// SetExpiry sets the certificate that expires first, nil if there is none, and notifies the writer
+// of the status if it differs from the last one. It returns an error only if ctx ends.
+func (s *Shared) SetExpiry(ctx context.Context, cluster *v1alpha1.LogCluster,
+	next *v1alpha1.CertificateExpiry) error {
+	return put(ctx, s, s.mu.expiries, cluster, next)
+}
+
+// Expiry returns the certificate that expires first, nil if there is none; known is false if it is
+// not known yet.
+func (s *Shared) Expiry(cluster types.NamespacedName) (next *v1alpha1.CertificateExpiry,
+	known bool) {
 	s.mu.Lock()
-	last, known := s.mu.volumes[key]
-	s.mu.volumes[key] = lost
-	s.mu.Unlock()
-	if known && equality.Semantic.DeepEqual(last, lost) {
-		return nil
-	}
-	return s.notify(ctx, cluster)
+	defer s.mu.Unlock()
+	next, known = s.mu.expiries[cluster]
+	return next, known
 }
 
 // LostVolumes returns the lost volumes; known is false if they are not known yet.
@@ -155,4 +173,5 @@ func (s *Shared) Forget(cluster types.NamespacedName) {
 	delete(s.mu.conditions, cluster)
 	delete(s.mu.rebalances, cluster)
 	delete(s.mu.volumes, cluster)
+	delete(s.mu.expiries, cluster)
 }

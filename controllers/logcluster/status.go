@@ -85,6 +85,9 @@ func (r *StatusReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctr
 	if lost, known := r.Shared.LostVolumes(req.NamespacedName); known {
 		after.Status.LostVolumes = slices.Clone(lost)
 	}
+	if next, known := r.Shared.Expiry(req.NamespacedName); known {
+		after.Status.NextCertificateExpiry = next.DeepCopy()
+	}
 	storage := storageCondition(after.Status.Brokers)
 	storage.ObservedGeneration = before.Generation
 	meta.SetStatusCondition(&after.Status.Conditions, storage)

@@ -55,6 +55,11 @@ func (f *fixture) createCluster(t *testing.T) {
 			Brokers: []v1alpha1.BrokerStatus{{ID: 0, Ready: true, Version: "v1.0.0", Leaders: 3,
 				Zone: "a", Volume: &v1alpha1.BrokerVolume{UsedPercent: 45, TotalBytes: 10 << 30,
 					Pressure: "None"}}},
+			Rebalance: &v1alpha1.RebalanceStatus{Phase: v1alpha1.RebalanceDone,
+				Trigger: v1alpha1.TriggerManual, Moves: 2, MovesDone: 2, BytesDone: 1 << 20,
+				BytesTotal: 1 << 20, CompletionTime: new(metav1.NewTime(time.Now()))},
+			NextCertificateExpiry: &v1alpha1.CertificateExpiry{Certificate: "peer.0",
+				Time: metav1.Date(2020, 1, 2, 0, 0, 0, 0, time.UTC)},
 			Conditions: []metav1.Condition{condition("Ready", "True", "Ready", "All brokers are up."),
 				condition("Applied", "True", "Applied", "The spec is applied.")}}
 	})

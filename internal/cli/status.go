@@ -27,8 +27,9 @@ func statusCommand(f *flags) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "status",
 		Short: "Show the state of a LogCluster, what is wrong, and what to do next",
-		Long: `Show the conditions and the brokers of a LogCluster, everything that is not as its resources
-request it, the worst first, and what to do next.
+		Long: `Show the last or present rebalance, the certificate that expires first, the conditions and the
+brokers of a LogCluster, everything that is not as its resources request it, the worst first, and
+what to do next.
 
 The exit code is 3 if a finding is critical or a warning: clients are refused, data is at risk,
 somebody should act, or there is less redundancy than the resources request. Work in progress, such
@@ -69,6 +70,11 @@ type status struct {
 	Findings        []health.Finding   `json:"findings"`
 	// RetainedTopics are deleted topics whose records are retained, at most 20.
 	RetainedTopics []v1alpha1.RetainedTopic `json:"retainedTopics,omitempty"`
+	// Rebalance is the last or present run that moves replicas; absent until the operator has
+	// written it.
+	Rebalance *v1alpha1.RebalanceStatus `json:"rebalance,omitempty"`
+	// NextCertificateExpiry is the certificate that expires first; absent without TLS.
+	NextCertificateExpiry *v1alpha1.CertificateExpiry `json:"nextCertificateExpiry,omitempty"`
 }
 
 // status reads the state of the LogCluster.
@@ -98,7 +104,8 @@ func (s *session) status(ctx context.Context) (*status, error) {
 		UnderReplicated: cluster.Status.UnderReplicated,
 		Conditions:      sortedConditions(cluster.Status.Conditions),
 		Brokers:         brokersOf(cluster, in.Pods), Findings: findings,
-		RetainedTopics: cluster.Status.RetainedTopics}, nil
+		RetainedTopics: cluster.Status.RetainedTopics, Rebalance: cluster.Status.Rebalance,
+		NextCertificateExpiry: cluster.Status.NextCertificateExpiry}, nil
 }
 
 // sortedConditions returns conditions by type, Ready first. The operator appends each condition
@@ -144,7 +151,9 @@ func (s *session) printStatus(out io.Writer, st *status) error {
 	_, _ = fmt.Fprintf(out, "LogCluster %s in namespace %s: %s\n", st.Cluster, st.Namespace, state)
 	_, _ = fmt.Fprintf(out, "Topics: %d, partitions: %d, under-replicated: %d\n", st.Topics,
 		st.Partitions, st.UnderReplicated)
-	_, _ = fmt.Fprintf(out, "Bootstrap: %s\n\n", cmp.Or(st.Bootstrap, "-"))
+	_, _ = fmt.Fprintf(out, "Bootstrap: %s\n", cmp.Or(st.Bootstrap, "-"))
+	printProgress(out, st, time.Now())
+	_, _ = fmt.Fprintln(out)
 	conditions := newTable("CONDITION STATUS REASON MESSAGE")
 	for _, c := range st.Conditions {
 		conditions.add(c.Type, string(c.Status), c.Reason, c.Message)
