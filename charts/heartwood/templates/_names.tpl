@@ -87,7 +87,8 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- $namespace := default "(none)" (get $annotations "meta.helm.sh/release-namespace") }}
 {{- if or (ne $release .root.Release.Name) (ne $namespace .root.Release.Namespace) }}
 {{- $kept := include "heartwood.kept" .root | trim }}
-{{- fail (printf "\n\n%s %s belongs to release %s in namespace %s. An uninstall keeps CRDs and admission policies, because deleting them would delete every LogCluster.\n\nTo keep that release, or CRDs that are managed without Helm, set crds.install=false. To replace it, first run helm uninstall if it still exists, also if its install has failed. Then run these commands, and install again:\n\n  KEPT=\"%s\"\n  kubectl annotate --overwrite $KEPT meta.helm.sh/release-name=%s meta.helm.sh/release-namespace=%s\n  kubectl label --overwrite $KEPT app.kubernetes.io/managed-by=Helm\n" .object.kind .object.metadata.name $release $namespace $kept .root.Release.Name .root.Release.Namespace) }}
+{{- $again := ternary "Then run" (printf "Then install as release %s in namespace %s again, to which the kept objects belong; or, for another name or namespace, run" $release $namespace) (eq $release "(none)") }}
+{{- fail (printf "\n\n%s %s belongs to release %s in namespace %s. An uninstall keeps CRDs and admission policies, because deleting them would delete every LogCluster.\n\nTo keep that release, or CRDs that are managed without Helm, set crds.install=false. To replace it, first run helm uninstall if it still exists, also if its install has failed. %s these commands, and install again:\n\n  KEPT=\"%s\"\n  kubectl annotate --overwrite $KEPT meta.helm.sh/release-name=%s meta.helm.sh/release-namespace=%s\n  kubectl label --overwrite $KEPT app.kubernetes.io/managed-by=Helm\n" .object.kind .object.metadata.name $release $namespace $again $kept .root.Release.Name .root.Release.Namespace) }}
 {{- end }}
 {{- end }}
 {{- end }}

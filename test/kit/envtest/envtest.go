@@ -40,15 +40,26 @@ const stopMargin = 15 * time.Second
 // Start starts an API server with the CRDs of config/crd, and stops it at the end of the test.
 func Start(t testing.TB) *rest.Config {
 	t.Helper()
-	if err := checkAssets(os.Getenv(assetsVariable)); err != nil {
-		t.Fatal(err)
-	}
 	root, err := moduleRoot()
 	if err != nil {
 		t.Fatal(err)
 	}
+	return start(t, filepath.Join(root, "config", "crd"))
+}
+
+// StartWithoutCRDs starts an API server without CRDs, and stops it at the end of the test.
+func StartWithoutCRDs(t testing.TB) *rest.Config {
+	t.Helper()
+	return start(t)
+}
+
+func start(t testing.TB, crds ...string) *rest.Config {
+	t.Helper()
+	if err := checkAssets(os.Getenv(assetsVariable)); err != nil {
+		t.Fatal(err)
+	}
 	environment := &envtest.Environment{
-		CRDDirectoryPaths:     []string{filepath.Join(root, "config", "crd")},
+		CRDDirectoryPaths:     crds,
 		ErrorIfCRDPathMissing: true,
 
 		ControlPlaneStartTimeout: startTimeout,
