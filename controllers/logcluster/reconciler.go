@@ -351,7 +351,6 @@ func (s *scope) settings(base render.Settings) render.Settings {
 	base.ScramShards = s.scramShards
 	// The template keeps the last requested restart: removing the annotation restarts nothing.
 	base.RestartRequest = cmp.Or(s.cluster.Annotations[v1alpha1.AnnotationRestart], s.restartedFor)
-	_, underReplicated := s.countPartitions()
-	base.NoEvictions = underReplicated > 0 || s.staleFor > 0
+	base.NoEvictions = s.replication().underReplicated > 0 || s.staleFor > 0
 	return base
 }

@@ -156,22 +156,6 @@ func (s *scope) readyBrokers() (ready int32, notLeased []int32) {
 	return ready, notLeased
 }
 
-// countPartitions counts the partitions of existing Topics. It ignores retained partitions, whose
-// Topic was deleted or has fewer partitions, because they do not serve clients.
-func (s *scope) countPartitions() (all, underReplicated int32) {
-	tags := s.topicTags()
-	for key, entry := range s.sets.All() {
-		if !entry.BelongsTo(tags[key.Topic]) {
-			continue
-		}
-		all++
-		if entry.UnderReplicated() {
-			underReplicated++
-		}
-	}
-	return all, underReplicated
-}
-
 // topicTags returns the tag of each Topic's id, by name.
 func (s *scope) topicTags() map[string]string {
 	tags := make(map[string]string, len(s.topics))
