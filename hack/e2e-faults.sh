@@ -52,11 +52,18 @@ kill_parts() {
   await_exit "${pids[@]}"
 }
 
-# start NAME starts a part with the saved command line.
+# start NAME starts a part with the saved command line. The part outlives the test, so it must not
+# inherit other files than its own output: a lock that the caller holds would stay locked.
 start() {
   local words
   mapfile -d '' -t words < "$PIDS/$1.cmdline"
-  setsid nohup "${words[@]}" >> "$(cat "$PIDS/$1.output")" 2>&1 < /dev/null &
+  (
+    for fd in "/proc/$BASHPID/fd"/*; do
+      fd=${fd##*/}
+      [ "$fd" -le 2 ] || exec {fd}>&-
+    done
+    exec setsid nohup "${words[@]}"
+  ) >> "$(cat "$PIDS/$1.output")" 2>&1 < /dev/null &
   echo $! > "$PIDS/$1.pid"
 }
 
