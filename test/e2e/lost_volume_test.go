@@ -5,6 +5,7 @@ package e2e
 import (
 	"context"
 	"fmt"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -36,13 +37,7 @@ func (e *environment) volumeLost(t *testing.T) {
 
 		t.Logf("consenting: %s", command)
 		e.kubectl(t, strings.Fields(command)[1:]...)
-		until(t, "volume replaced", func(ctx context.Context) string {
-			condition := e.condition(ctx, v1alpha1.ConditionVolumeLost)
-			if condition.Reason != v1alpha1.ReasonVolumesPresent {
-				return fmt.Sprintf("%+v", condition)
-			}
-			return ""
-		})
+		e.waitVolumesPresent(t)
 		e.waitInSync(t)
 	})
 	if after := e.directory(t, name); after == before {
@@ -50,6 +45,137 @@ func (e *environment) volumeLost(t *testing.T) {
 	}
 	e.checkCompacted(t, "ledger")
 	e.checkCompacted(t, "tickets")
+}
+
+// nodeDeleted stops the kubelet of a broker's node and deletes the node, under load. The broker's
+// process runs on, without a pod. Its volume must not be replaced before the consent is given by
+// the command in the status. Then the broker copies all its replicas on another node. Finally the
+// node returns, and every acknowledged record is read back.
+func (e *environment) nodeDeleted(t *testing.T) {
+	id, node := e.brokerAlone(t)
+	before, pod := e.directory(t, brokerPod(id)), &corev1.Pod{}
+	claim := &corev1.PersistentVolumeClaim{}
+	for name, object := range map[string]client.Object{brokerPod(id): pod,
+		v1alpha1.VolumeClaimName(logCluster, id): claim} {
+		if err := e.Get(t.Context(), client.ObjectKey{Name: name}, object); err != nil {
+			t.Fatal(err)
+		}
+	}
+	volume := claim.Spec.VolumeName
+	if e.kubectl(t, "get", "pv", volume, "-o", "jsonpath={.spec.nodeAffinity}") == "" {
+		e.skip(t, "the volumes of this cluster are not on nodes")
+	}
+	// The node that returns is another one for Kubernetes, which may not clean the volume up.
+	e.atEnd(t, "delete", "pv", volume, "--ignore-not-found", "--wait=false")
+	e.underLoad(t, func(t *testing.T) {
+		t.Logf("deleting node %s of broker %d", node, id)
+		restore := e.deleteNode(t, node)
+		command := e.waitVolumeLost(t, id, pod.UID)
+		e.checkNodeLoss(t, id, command)
+		e.expectWaiting(t, id, before)
+		t.Logf("consenting: %s", command)
+		e.kubectl(t, strings.Fields(command)[1:]...)
+		e.waitVolumesPresent(t)
+		e.waitInSync(t)
+		restore()
+	})
+	after := &corev1.PersistentVolumeClaim{}
+	if err := e.Get(t.Context(), client.ObjectKeyFromObject(claim), after); err != nil ||
+		after.UID == claim.UID || after.Spec.VolumeName == volume {
+		t.Errorf("claim %s was not replaced: %v", claim.Name, err)
+	}
+	if now := e.directory(t, brokerPod(id)); now == before {
+		t.Errorf("the directory id is still %s", now)
+	}
+	e.waitReady(t, 1, topics)
+	e.checkCompacted(t, "ledger")
+	e.checkCompacted(t, "tickets")
+}
+
+// brokerAlone returns a broker that shares its node neither with another broker nor with the
+// client, and the node. If possible, the node also runs none of the cluster's DNS servers.
+func (e *environment) brokerAlone(t *testing.T) (id int32, node string) {
+	t.Helper()
+	taken, dns := map[string]int{e.node(t, e.client): 1}, e.dnsNodes(t)
+	for id := range int32(brokerCount) {
+		taken[e.node(t, brokerPod(id))]++
+	}
+	for other := range int32(brokerCount) {
+		at := e.node(t, brokerPod(other))
+		if taken[at] == 1 && (node == "" || dns[node]) {
+			id, node = other, at
+		}
+	}
+	if node == "" {
+		e.skip(t, "no broker has a node without the client and other brokers")
+	}
+	return id, node
+}
+
+// deleteNode stops the kubelet of a node and deletes the node. The returned function starts the
+// kubelet, which registers the node again, and restores the labels. It is also called if the test
+// fails before.
+func (e *environment) deleteNode(t *testing.T, name string) (restore func()) {
+	t.Helper()
+	var node corev1.Node
+	if err := e.Get(t.Context(), client.ObjectKey{Name: name}, &node); err != nil {
+		t.Fatal(err)
+	}
+	e.faults(t, "kubelet-stop", name)
+	started := false
+	start := func() {
+		if !started {
+			started = true
+			e.faults(t, "kubelet-start", name)
+		}
+	}
+	t.Cleanup(start)
+	e.kubectl(t, "delete", "node", name)
+	return func() {
+		start()
+		e.waitNode(t, name)
+		labels := []string{"label", "node", name, "--overwrite"}
+		for key, value := range node.Labels {
+			labels = append(labels, key+"="+value)
+		}
+		e.kubectl(t, labels...)
+	}
+}
+
+// checkNodeLoss checks what the condition, the status and the plugin show of a broker whose node
+// was deleted.
+func (e *environment) checkNodeLoss(t *testing.T, id int32, command string) {
+	t.Helper()
+	message := e.condition(t.Context(), v1alpha1.ConditionVolumeLost).Message
+	t.Log(message)
+	if !strings.Contains(message, "is on a node that does not exist any more") {
+		t.Errorf("VolumeLost: %s", message)
+	}
+	var cluster v1alpha1.LogCluster
+	if err := e.Get(t.Context(), client.ObjectKey{Name: e.cluster}, &cluster); err != nil {
+		t.Fatal(err)
+	}
+	if lost := cluster.Status.LostVolumes; len(lost) != 1 || lost[0].Broker != id ||
+		lost[0].Cause != v1alpha1.LostNodeDeleted || lost[0].Replacing {
+		t.Errorf("status.lostVolumes is %+v", lost)
+	}
+	p := e.linkPlugin(t, os.Getenv("KUBECONFIG"))
+	if out, code := p.run(t, "", "status", "-n", e.namespace, "--cluster",
+		e.cluster); code != 3 || !strings.Contains(out, command) {
+		t.Errorf("status without the command %q: exit code %d\n%s", command, code, out)
+	}
+}
+
+// waitVolumesPresent waits until no volume is lost any more.
+func (e *environment) waitVolumesPresent(t *testing.T) {
+	t.Helper()
+	until(t, "volume replaced", func(ctx context.Context) string {
+		condition := e.condition(ctx, v1alpha1.ConditionVolumeLost)
+		if condition.Reason != v1alpha1.ReasonVolumesPresent {
+			return fmt.Sprintf("%+v", condition)
+		}
+		return ""
+	})
 }
 
 // directory returns the directory id with which a broker has registered.

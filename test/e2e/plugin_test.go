@@ -36,14 +36,13 @@ var pluginRules = []rbacv1.PolicyRule{
 // plugin runs kubectl heartwood as a ServiceAccount with few rights.
 type plugin struct{ path, kubeconfig string }
 
-// newPlugin creates the ServiceAccount, its Role and its kubeconfig.
-func (e *environment) newPlugin(t *testing.T) *plugin {
+// newPlugin creates a ServiceAccount, its Role and its kubeconfig.
+func (e *environment) newPlugin(t *testing.T, name string, rules []rbacv1.PolicyRule) *plugin {
 	t.Helper()
-	const name = "viewer"
 	metadata := metav1.ObjectMeta{Name: name, Namespace: e.namespace}
 	for _, object := range []client.Object{
 		&corev1.ServiceAccount{ObjectMeta: metadata},
-		&rbacv1.Role{ObjectMeta: metadata, Rules: pluginRules},
+		&rbacv1.Role{ObjectMeta: metadata, Rules: rules},
 		&rbacv1.RoleBinding{ObjectMeta: metadata,
 			RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: name},
 			Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Name: name}}},
@@ -85,24 +84,41 @@ func (e *environment) linkPlugin(t *testing.T, kubeconfig string) *plugin {
 	return p
 }
 
-// run runs a command through kubectl and returns its output and its exit code.
-func (p *plugin) run(t *testing.T, stdin string, args ...string) (out string, code int) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), deadline)
-	defer cancel()
+// command returns a command that runs through kubectl.
+func (p *plugin) command(ctx context.Context, stdin string, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, "kubectl", append([]string{"heartwood"}, args...)...)
 	cmd.Env = append(os.Environ(), "KUBECONFIG="+p.kubeconfig,
 		"PATH="+filepath.Dir(p.path)+string(os.PathListSeparator)+os.Getenv("PATH"))
 	cmd.Stdin = strings.NewReader(stdin)
-	text, err := cmd.CombinedOutput()
+	return cmd
+}
+
+// output runs a command and returns what it writes to standard output and to standard error, and
+// its exit code.
+func (p *plugin) output(t *testing.T, stdin string, args ...string) (out, errOut string,
+	code int) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), deadline)
+	defer cancel()
+	cmd := p.command(ctx, stdin, args...)
+	var text, errText strings.Builder
+	cmd.Stdout, cmd.Stderr = &text, &errText
+	err := cmd.Run()
 	var exit *exec.ExitError
 	switch {
 	case errors.As(err, &exit):
-		return string(text), exit.ExitCode()
+		code = exit.ExitCode()
 	case err != nil:
 		t.Fatal(err)
 	}
-	return string(text), 0
+	return text.String(), errText.String(), code
+}
+
+// run runs a command and returns both outputs and the exit code.
+func (p *plugin) run(t *testing.T, stdin string, args ...string) (out string, code int) {
+	t.Helper()
+	out, errOut, code := p.output(t, stdin, args...)
+	return out + errOut, code
 }
 
 // ok runs a command that must succeed.
@@ -121,7 +137,7 @@ var volatile = regexp.MustCompile(`\b(v?[0-9][0-9A-Za-z.-]*|dev)\b *`)
 // kubectlHeartwood runs the plugin with the rights of its documentation, and nothing else, against
 // real brokers: the port-forwards go through the API server and the kubelets.
 func (e *environment) kubectlHeartwood(t *testing.T) {
-	p := e.newPlugin(t)
+	p := e.newPlugin(t, "viewer", pluginRules)
 	until(t, "a healthy status", func(context.Context) string {
 		out, code := p.run(t, "", "status")
 		if code != 0 {

@@ -88,6 +88,9 @@ func (e *environment) secured(t *testing.T) {
 	e.anonymousClient(t, writer)
 	e.httpNeedsRights(t)
 	e.brokerRights(t)
+	e.userCommands(t, func(password string) *kgo.Client {
+		return connect(encrypted, login(password))
+	})
 }
 
 // waitSecured waits until the LogCluster's Topics and LogUser are ready and its listeners have
