@@ -204,7 +204,7 @@ func (o *operatedCluster) readAll(t *testing.T) {
 	}
 }
 
-// shownStatus is the part of the output of status, brokers and topics that shows reads.
+// shownStatus is the part of the output of status and brokers that shows reads.
 type shownStatus struct {
 	Degraded *bool
 	Brokers  []struct {
@@ -213,7 +213,11 @@ type shownStatus struct {
 		Node  string
 	}
 	Findings []struct{ Subject, Reason string }
-	Topics   []struct{ Name string }
+}
+
+// shownTopics is the part of the output of topics that shows reads.
+type shownTopics struct {
+	Topics []struct{ Name string }
 }
 
 // shows checks the outputs and the exit codes 0 and 3: a Topic with too many replicas is not ready.
@@ -224,7 +228,8 @@ func (o *operatedCluster) shows(t *testing.T) {
 		}
 		return ""
 	})
-	var status, brokers, topics shownStatus
+	var status, brokers shownStatus
+	var topics shownTopics
 	o.json(t, 0, &status, "status")
 	o.json(t, 0, &brokers, "brokers")
 	o.json(t, 0, &topics, "topics")
