@@ -176,11 +176,11 @@ func (o *operatedCluster) waitSettled(t *testing.T) {
 	})
 }
 
-// fill writes records that do not compress.
+// fill writes 16 MB that do not compress, so that a copy with a low rate takes long.
 func (o *operatedCluster) fill(t *testing.T) {
 	for i := range cargoRecords {
 		var value strings.Builder
-		for range 15 {
+		for range 160 {
 			value.WriteString(rand.Text())
 		}
 		o.records = append(o.records, fmt.Sprintf("%d\t%s", i, value.String()))

@@ -23,8 +23,8 @@ import (
 // rotate, and for report on a secured LogCluster, besides maintainerRules.
 var userRules = []rbacv1.PolicyRule{
 	{APIGroups: []string{"heartwood.dev"}, Resources: []string{"logusers"}, Verbs: []string{"patch"}},
-	{APIGroups: []string{"heartwood.dev"}, Resources: []string{"logclusters/report"},
-		Verbs: []string{"get"}},
+	{APIGroups: []string{"heartwood.dev"}, Verbs: []string{"get"},
+		Resources: []string{"logclusters/report", "logclusters/metrics"}},
 	{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"get"}},
 	{APIGroups: []string{""}, Resources: []string{"serviceaccounts/token"},
 		Verbs: []string{"create"}},
