@@ -93,15 +93,29 @@ func (e *environment) addBrokers(t *testing.T) {
 // function runs.
 func (e *environment) latency(t *testing.T, name string, during func()) time.Duration {
 	t.Helper()
+	before := e.leaderEpochs(t)
 	e.mustCall(t, "POST", "mark", "topic", failover)
 	during()
 	got := e.mustCall(t, "GET", "stats", "topic", failover)
-	t.Logf("MEASURED %s: latency of %d records: p50 %d ms, p99 %d ms", name, got.Measured, got.P50,
-		got.P99)
+	t.Logf("MEASURED %s: latency of %d records: p50 %d ms, p99 %d ms; %d leader changes; %s", name,
+		got.Measured, got.P50, got.P99, e.leaderEpochs(t)-before, got.longest())
 	if got.Measured < 1000 {
 		t.Fatalf("only %d records were acknowledged", got.Measured)
 	}
 	return time.Duration(got.P99) * time.Millisecond
+}
+
+// leaderEpochs returns the sum of the leader epochs of topic failover.
+func (e *environment) leaderEpochs(t *testing.T) (sum int32) {
+	t.Helper()
+	all, err := e.partitions(t.Context(), failover)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range all {
+		sum += p.LeaderEpoch
+	}
+	return sum
 }
 
 // waitMoves waits until a run with a trigger moves partitions.

@@ -53,16 +53,18 @@ func (e *environment) patchImage(t *testing.T, image string) {
 // waitRollout waits until condition RollingOut has a reason and a message that contains a text.
 func (e *environment) waitRollout(t *testing.T, reason, message string) {
 	t.Helper()
+	last := ""
 	until(t, "RollingOut to be "+reason, func(ctx context.Context) string {
 		var cluster v1alpha1.LogCluster
 		if err := e.Get(ctx, client.ObjectKey{Name: e.cluster}, &cluster); err != nil {
-			return err.Error()
+			return err.Error() + last
 		}
 		rolling := meta.FindStatusCondition(cluster.Status.Conditions,
 			v1alpha1.ConditionRollingOut)
 		if rolling == nil || cluster.Status.ObservedGeneration != cluster.Generation ||
 			rolling.Reason != reason || !strings.Contains(rolling.Message, message) {
-			return fmt.Sprintf("%+v", rolling)
+			last = fmt.Sprintf("; %+v", rolling)
+			return last
 		}
 		return ""
 	})

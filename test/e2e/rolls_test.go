@@ -49,6 +49,7 @@ func (e *environment) rolls(t *testing.T) {
 			e.pause(t, 20*time.Second)
 			e.faults(t, "apiserver-start")
 			e.waitAPI(t)
+			e.waitWrites(t)
 		}},
 	} {
 		t.Run(roll.name, func(t *testing.T) {
@@ -56,12 +57,40 @@ func (e *environment) rolls(t *testing.T) {
 				watch := e.watchBrokers(t)
 				e.changeImage(t, e.image)
 				roll.meanwhile(t)
+				// The roll waits until the name of a restarted broker has its new address. After
+				// the API server was away, Kubernetes may update its EndpointSlices minutes later.
+				e.poll(t, func(ctx context.Context) bool {
+					return e.condition(ctx, v1alpha1.ConditionRollingOut).Reason ==
+						v1alpha1.ReasonComplete
+				})
 				e.waitRollout(t, v1alpha1.ReasonComplete, "")
 				watch.check(t, brokerCount)
 			})
 		})
 	}
 	t.Run("a partition waits for a copy", e.slowCopy)
+}
+
+// waitWrites waits until each partition of topic failover accepts writes again, which must be
+// within promptly.
+func (e *environment) waitWrites(t *testing.T) {
+	t.Helper()
+	began := time.Now()
+	for {
+		e.mustCall(t, "POST", "mark", "topic", failover)
+		back := time.Since(began)
+		e.pause(t, time.Second)
+		gap := time.Duration(e.mustCall(t, "GET", "stats", "topic", failover).Gap) * time.Millisecond
+		if gap < 2*time.Second {
+			t.Logf("MEASURED all partitions accept writes %s after the API server",
+				back.Round(100*time.Millisecond))
+			return
+		}
+		if back > promptly {
+			t.Fatalf("a partition is unavailable for writes since %s, and the API server is available "+
+				"since %s", gap, back)
+		}
+	}
 }
 
 // rollHundred changes the image of all brokers while records are written to all partitions of
