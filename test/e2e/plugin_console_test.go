@@ -38,7 +38,7 @@ func (o *operatedCluster) serves(t *testing.T) {
 	page := &browser{t: t, address: found[1], transport: &http.Transport{}}
 	key, _, _ := strings.Cut(o.records[0], "\t")
 	for path, want := range map[string]string{
-		"/":        cargo,
+		"/topics":  cargo,
 		"/brokers": v1alpha1.BrokerLeaseName(operated, 2),
 		"/topic?name=" + cargo + "&position=earliest": key,
 	} {
