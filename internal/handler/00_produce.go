@@ -50,7 +50,7 @@ func (h *Handler) produce(ctx context.Context, req *wire.Request) (wire.Reply, e
 	for i := range results {
 		results[i].Err = transactionError(p.version, results[i].Err)
 	}
-	response, result := h.produceResponse(img, req.Listener, p, failures, results)
+	response, result := h.produceResponse(h.opts.Image(), req.Listener, p, failures, results)
 	if p.acks == 0 {
 		return wire.Reply{None: true, Error: result.name}, result.err
 	}
@@ -85,6 +85,7 @@ func (h *Handler) appendBatches(ctx context.Context, img *metadata.Image, req *w
 				replica.ProducePartition{ID: part.id, Topic: part.topic, Batch: part.records})
 		}
 	}
+	h.opts.Replicas.AwaitLeader(ctx, batches)
 	if transactional && p.acks == replica.AcksAll && p.transactionalID != nil {
 		produced = h.opts.Replicas.AppendTransactional(ctx, replica.Transaction{
 			ID: *p.transactionalID, Add: p.version >= implicitAddVersion}, batches)
@@ -142,11 +143,12 @@ func (h *Handler) produceResponse(
 				answer, results = results[0], results[1:]
 			}
 			part := producePartitionResponse(p.partitions[at].id.Index, &answer, &result)
-			if leader, led := hint(img, p.partitions[at].id); led && p.version >= 10 &&
-				isLeaderError(answer.Err) {
-				part.CurrentLeader.LeaderID, part.CurrentLeader.LeaderEpoch = leader.id,
-					leader.epoch
-				named.add(leader.id)
+			if p.version >= 10 && isLeaderError(answer.Err) {
+				if leader, led := h.hint(img, p.partitions[at].id); led {
+					part.CurrentLeader.LeaderID, part.CurrentLeader.LeaderEpoch = leader.id,
+						leader.epoch
+					named.add(leader.id)
+				}
 			}
 			topic.Partitions = append(topic.Partitions, part)
 		}

@@ -113,6 +113,7 @@ func (h *Handler) fetch(ctx context.Context, from *wire.Request) (wire.Reply, er
 		return fetchFailed(&answer, answer.code(err)), nil
 	}
 	answer.session, answer.results = fetched.Session, fetched.Results
+	answer.image = h.opts.Image() // a leader may have changed during the wait
 	h.withholdDenied(from, want.Replica != nil, answer.results)
 	answer.results = append(answer.results, denied...)
 	if req.Version < 10 {

@@ -170,7 +170,7 @@ func (e *fetchEncoder) partitionTags(r *replica.FetchResult) {
 	}
 	leader, led := leaderHint{}, false
 	if isLeaderError(r.Err) {
-		leader, led = hint(e.image, r.ID)
+		leader, led = e.handler.hint(e.image, r.ID)
 	}
 	private := e.follower && (r.Err != nil || r.ReplicasTombstoneClean > 0)
 	count := byte(0)

@@ -21,16 +21,21 @@ func isLeaderError(err error) bool {
 	return errors.Is(err, replica.ErrNotLeader) || errors.Is(err, replica.ErrFencedLeaderEpoch)
 }
 
-// hint returns the leader of a partition. The result ok is false if the partition does not exist or
-// its leader is not up.
-func hint(img *metadata.Image, id replica.PartitionID) (leader leaderHint, ok bool) {
+// hint returns the leader of a partition. While an image is applied, the replica of this broker may
+// know a later leader than img. If the response names an earlier one, the client backs off. The result ok is
+// false if the partition does not exist or its leader is not up.
+func (h *Handler) hint(img *metadata.Image, id replica.PartitionID) (leader leaderHint, ok bool) {
 	topic := img.Topic(id.Topic)
 	if topic == nil || id.Index < 0 || int(id.Index) >= len(topic.Partitions) {
 		return leaderHint{}, false
 	}
 	p := topic.Partitions[id.Index]
-	_, up := img.Broker(p.Leader)
-	return leaderHint{p.Leader, p.LeaderEpoch}, up
+	leader = leaderHint{p.Leader, p.LeaderEpoch}
+	if known, epoch, led := h.opts.Replicas.KnownLeader(id); led && epoch > leader.epoch {
+		leader = leaderHint{known, epoch}
+	}
+	_, up := img.Broker(leader.id)
+	return leader, up
 }
 
 // leaders contains the ids of the leaders that a response names.

@@ -64,6 +64,31 @@ func TestQuirk7CurrentLeaderIsReturned(t *testing.T) {
 	})
 }
 
+// TestNewerLeaderOfTheReplicaIsReturned applies an image to the replicas only, as if a request
+// arrived while the image is being applied. The response names the leader that the replica knows.
+func TestNewerLeaderOfTheReplicaIsReturned(t *testing.T) {
+	b := newBroker(t)
+	topic := b.topic("a", replicated)
+	old := b.image.Load()
+	p := *topic.Partitions[0]
+	p.Leader, p.LeaderEpoch = 3, 7
+	topic.Partitions[0] = &p
+	must(t, b.apply())
+	b.image.Store(old)
+	produced := ask[*kmsg.ProduceResponse](b, 10, produceRequestFor("a", 1, batch(t, 0, "x")))
+	if leader := produced.Topics[0].Partitions[0].CurrentLeader; leader.LeaderID != 3 ||
+		leader.LeaderEpoch != 7 || len(produced.Brokers) != 1 {
+		t.Errorf("produce: leader %+v, brokers %+v", leader, produced.Brokers)
+	}
+	req := fetchRequestFor("a", 0)
+	req.Topics[0].Partitions[0].CurrentLeaderEpoch = 2
+	fetched := ask[*kmsg.FetchResponse](b, 16, req)
+	if leader := fetched.Topics[0].Partitions[0].CurrentLeader; leader.LeaderID != 3 ||
+		leader.LeaderEpoch != 7 || len(fetched.Brokers) != 1 {
+		t.Errorf("fetch: leader %+v, brokers %+v", leader, fetched.Brokers)
+	}
+}
+
 // TestOffsetForLeaderEpoch checks the end offset of an epoch in every version, and the diverging
 // epoch of a fetch (KIP-320, KIP-595).
 func TestOffsetForLeaderEpoch(t *testing.T) {

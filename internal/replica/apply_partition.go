@@ -63,6 +63,8 @@ func (a *applier) applyPartition(img *metadata.Image, old *partition,
 	}
 	before := p.role.Load()
 	r := newRole(img, ap.topic, ap.partition, s.node)
+	r.formerLeader = before != nil && (before.leaderState != nil ||
+		before.formerLeader && before.epoch == r.epoch)
 	err := a.openLog(p, ap)
 	// changing is locked before the leader epoch begins. Otherwise a response of the previous
 	// leader could be applied afterwards. The log would then contain batches of the old epoch after

@@ -21,7 +21,8 @@
 //     pure parts, and the side of a follower.
 //   - Produce requests (produce.go) and fetches (fetch.go; for followers fetch_follower.go) may
 //     have to wait. There is one purgatory for producers, one for consumers and one for followers,
-//     each keyed by partition. A coordinator appends and waits through coordinate.go.
+//     each keyed by partition. A coordinator appends and waits through coordinate.go. A produce
+//     request that reaches a new leader before the metadata does waits in await_leader.go.
 //
 // Invariants:
 //   - A partition's high watermark never exceeds the durable end offset of any replica in the

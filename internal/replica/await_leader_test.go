@@ -1,0 +1,77 @@
+package replica
+
+import (
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"heartwood.dev/heartwood/internal/metadata"
+)
+
+// produceAwaiting produces to a broker in a goroutine, as a produce request does, and measures how
+// long that takes.
+func (n *nodes) produceAwaiting(to int32) <-chan producedAfter {
+	produced := make(chan producedAfter, 1)
+	start := time.Now()
+	go func() {
+		batches := []ProducePartition{{ID: partitionA, Batch: batch(n.t, "x")}}
+		n.nodes[to].AwaitLeader(n.t.Context(), batches)
+		result := n.nodes[to].Append(1, batches).Wait(n.t.Context(), time.Minute)[0]
+		produced <- producedAfter{result, time.Since(start)}
+	}()
+	synctest.Wait()
+	return produced
+}
+
+type producedAfter struct {
+	result ProduceResult
+	took   time.Duration
+}
+
+// TestProduceAwaitsTheImageOfTheNewLeader sends a produce request to the next leader before the
+// image reaches it. The former leader names the next leader, and answers without a wait.
+func TestProduceAwaitsTheImageOfTheNewLeader(t *testing.T) {
+	inCluster(t, 2, nil, func(t *testing.T, n *nodes) {
+		n.mustProduce(1, "a")
+		n.settle(time.Second)
+		n.change(func(p *metadata.Partition) { p.Leader, p.LeaderEpoch = 2, p.LeaderEpoch+1 })
+		epoch := n.meta.image().Topics[0].Partitions[0].LeaderEpoch
+		n.apply(1)
+		if at := <-n.produceAwaiting(1); !errors.Is(at.result.Err, ErrNotLeader) || at.took != 0 {
+			t.Errorf("former leader: %v after %s, want %v at once", at.result.Err, at.took,
+				ErrNotLeader)
+		}
+		if leader, known, ok := n.nodes[1].KnownLeader(partitionA); !ok || leader != 2 ||
+			known != epoch {
+			t.Errorf("the former leader knows leader %d of epoch %d, want 2 of %d", leader, known,
+				epoch)
+		}
+		produced := n.produceAwaiting(2)
+		time.Sleep(50 * time.Millisecond)
+		n.apply(2)
+		if at := <-produced; at.result.Err != nil || at.took != 50*time.Millisecond {
+			t.Errorf("new leader: %v after %s, want success after 50 ms", at.result.Err, at.took)
+		}
+	})
+}
+
+// TestProduceToAFollowerEndsItsWait produces to a follower that does not become the leader, and to
+// one that cannot, because it is not in sync.
+func TestProduceToAFollowerEndsItsWait(t *testing.T) {
+	inCluster(t, 2, nil, func(t *testing.T, n *nodes) {
+		n.settle(time.Second)
+		at := <-n.produceAwaiting(2)
+		if late := at.took - leaderWaitMax; !errors.Is(at.result.Err, ErrNotLeader) || late < 0 ||
+			late > 2*time.Millisecond {
+			t.Errorf("follower: %v after %s, want %v after %s", at.result.Err, at.took, ErrNotLeader,
+				leaderWaitMax)
+		}
+		n.nodes[2].disconnected.Store(true)
+		n.elect(1, 1)
+		if at := <-n.produceAwaiting(2); !errors.Is(at.result.Err, ErrNotLeader) || at.took != 0 {
+			t.Errorf("replica out of sync: %v after %s, want %v at once", at.result.Err, at.took,
+				ErrNotLeader)
+		}
+	})
+}
