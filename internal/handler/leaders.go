@@ -22,8 +22,8 @@ func isLeaderError(err error) bool {
 }
 
 // hint returns the leader of a partition. While an image is applied, the replica of this broker may
-// know a later leader than img. If the response names an earlier one, the client backs off. The result ok is
-// false if the partition does not exist or its leader is not up.
+// know a later leader than img. If the response names an earlier one, the client backs off. The
+// result ok is false if the partition does not exist or its leader is not up.
 func (h *Handler) hint(img *metadata.Image, id replica.PartitionID) (leader leaderHint, ok bool) {
 	topic := img.Topic(id.Topic)
 	if topic == nil || id.Index < 0 || int(id.Index) >= len(topic.Partitions) {
