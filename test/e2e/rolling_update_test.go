@@ -24,24 +24,32 @@ func (e *environment) brokenImage(t *testing.T) {
 	e.underLoad(t, func(t *testing.T) {
 		e.patchImage(t, absentImage)
 		e.waitRollout(t, v1alpha1.ReasonWaiting, "is not ready")
+		// The condition is also Waiting while the previous pod of the broker stops.
+		until(t, "a pod with the image that does not exist", func(ctx context.Context) string {
+			if broken, err := e.withImage(ctx, absentImage); broken == 0 || err != nil {
+				return fmt.Sprintf("no pod, %v", err)
+			}
+			return ""
+		})
 		for end := time.Now().Add(40 * time.Second); time.Now().Before(end); e.pause(t, time.Second) {
-			pods, err := e.pods(t.Context(), brokers)
-			if err != nil {
-				t.Fatal(err)
-			}
-			broken := 0
-			for i := range pods {
-				if pods[i].Spec.Containers[0].Image == absentImage {
-					broken++
-				}
-			}
-			if broken != 1 {
-				t.Fatalf("%d brokers have the image that does not exist, want 1", broken)
+			if broken, err := e.withImage(t.Context(), absentImage); broken != 1 || err != nil {
+				t.Fatalf("%d brokers have the image that does not exist, want 1; %v", broken, err)
 			}
 		}
 		e.patchImage(t, e.image)
 		e.waitRollout(t, v1alpha1.ReasonComplete, "")
 	})
+}
+
+// withImage returns the number of broker pods with an image.
+func (e *environment) withImage(ctx context.Context, image string) (number int, err error) {
+	pods, err := e.pods(ctx, brokers)
+	for i := range pods {
+		if pods[i].Spec.Containers[0].Image == image {
+			number++
+		}
+	}
+	return number, err
 }
 
 func (e *environment) patchImage(t *testing.T, image string) {
