@@ -31,7 +31,8 @@ func (h *Handler) hint(img *metadata.Image, id replica.PartitionID) (leader lead
 	}
 	p := topic.Partitions[id.Index]
 	leader = leaderHint{p.Leader, p.LeaderEpoch}
-	if known, epoch, led := h.opts.Replicas.KnownLeader(id); led && epoch > leader.epoch {
+	known, epoch, ok := h.opts.Replicas.KnownLeader(id, topic.ID)
+	if ok && epoch > leader.epoch {
 		leader = leaderHint{known, epoch}
 	}
 	_, up := img.Broker(leader.id)

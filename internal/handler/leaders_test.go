@@ -2,6 +2,8 @@ package handler
 
 import (
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 
@@ -14,6 +16,13 @@ func elsewhere(topic *metadata.Topic) {
 	topic.Partitions[0].Leader, topic.Partitions[0].LeaderEpoch = 3, 7
 }
 
+// elsewhereOutOfSync is elsewhere with this broker out of sync. A produce request is refused at
+// once.
+func elsewhereOutOfSync(topic *metadata.Topic) {
+	elsewhere(topic)
+	topic.Partitions[0].ISR = []int32{3}
+}
+
 // TestQuirk7CurrentLeaderIsReturned checks that a response names the current leader if the client
 // sent its request to the wrong broker (KIP-951). Produce does so from version 10 on, and Fetch
 // from version 12 on. The response contains the leader's endpoint, in Fetch from version 16 on.
@@ -22,7 +31,7 @@ func TestQuirk7CurrentLeaderIsReturned(t *testing.T) {
 		if version < 3 {
 			return
 		}
-		b.topic("a", elsewhere)
+		b.topic("a", elsewhereOutOfSync)
 		answer := ask[*kmsg.ProduceResponse](b, version,
 			produceRequestFor("a", -1, batch(t, 0, "x")))
 		part := answer.Topics[0].Partitions[0]
@@ -87,6 +96,66 @@ func TestNewerLeaderOfTheReplicaIsReturned(t *testing.T) {
 		leader.LeaderEpoch != 7 || len(fetched.Brokers) != 1 {
 		t.Errorf("fetch: leader %+v, brokers %+v", leader, fetched.Brokers)
 	}
+}
+
+// TestProduceWaitsForTheImageOfTheNewLeader produces to this broker before the image in which it
+// leads.
+func TestProduceWaitsForTheImageOfTheNewLeader(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBroker(t)
+		topic := b.topic("a", elsewhere)
+		start, answers := time.Now(), make(chan *kmsg.ProduceResponse, 1)
+		go func() {
+			answers <- ask[*kmsg.ProduceResponse](b, 12, produceRequestFor("a", 1, batch(t, 0, "x")))
+		}()
+		time.Sleep(50 * time.Millisecond)
+		p := *topic.Partitions[0]
+		p.Leader, p.LeaderEpoch = self, 8
+		topic.Partitions[0] = &p
+		must(t, b.apply())
+		answer := <-answers
+		if code := answer.Topics[0].Partitions[0].ErrorCode; code != 0 ||
+			time.Since(start) != 50*time.Millisecond {
+			t.Errorf("error %d after %s, want none after 50 ms", code, time.Since(start))
+		}
+	})
+}
+
+// TestLeaderOfTheWaitIsReturned elects broker 3 while requests wait. When they arrived, broker 3
+// was not up.
+func TestLeaderOfTheWaitIsReturned(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBroker(t)
+		topic := b.topic("a", replicated)
+		full := b.image.Load()
+		b.image.Store(metadata.NewImage("cluster-1", metadata.CleanerBudget{}, full.Brokers[:1],
+			[]*metadata.Topic{topic}))
+		produced := make(chan *kmsg.ProduceResponse, 1)
+		fetched := make(chan *kmsg.FetchResponse, 1)
+		go func() { // broker 3 does not fetch the record
+			produced <- ask[*kmsg.ProduceResponse](b, 12,
+				produceRequestFor("a", -1, batch(t, 0, "x")))
+		}()
+		go func() {
+			req := fetchRequestFor("a", 0)
+			req.MaxWaitMillis, req.MinBytes = 60_000, 1
+			req.Topics[0].Partitions[0].CurrentLeaderEpoch = 2
+			fetched <- ask[*kmsg.FetchResponse](b, 16, req)
+		}()
+		synctest.Wait()
+		p := *topic.Partitions[0]
+		p.Leader, p.LeaderEpoch = 3, 7
+		topic.Partitions[0] = &p
+		must(t, b.apply())
+		if a := <-produced; a.Topics[0].Partitions[0].CurrentLeader.LeaderID != 3 ||
+			len(a.Brokers) != 1 {
+			t.Errorf("produce: %+v", a)
+		}
+		if a := <-fetched; a.Topics[0].Partitions[0].CurrentLeader.LeaderID != 3 ||
+			len(a.Brokers) != 1 {
+			t.Errorf("fetch: %+v", a)
+		}
+	})
 }
 
 // TestOffsetForLeaderEpoch checks the end offset of an epoch in every version, and the diverging

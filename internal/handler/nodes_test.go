@@ -77,7 +77,7 @@ func TestLeaderHintsNameEndpointsOfTheListener(t *testing.T) {
 		metadata.DefaultListener: "three.example", outListener: "",
 	} {
 		b := newBroker(t)
-		b.topic("a", elsewhere)
+		b.topic("a", elsewhereOutOfSync)
 		b.listener = listener
 		answer := ask[*kmsg.ProduceResponse](b, 12,
 			produceRequestFor("a", -1, batch(t, 0, "x")))

@@ -63,8 +63,6 @@ func (a *applier) applyPartition(img *metadata.Image, old *partition,
 	}
 	before := p.role.Load()
 	r := newRole(img, ap.topic, ap.partition, s.node)
-	r.formerLeader = before != nil && (before.leaderState != nil ||
-		before.formerLeader && before.epoch == r.epoch)
 	err := a.openLog(p, ap)
 	// changing is locked before the leader epoch begins. Otherwise a response of the previous
 	// leader could be applied afterwards. The log would then contain batches of the old epoch after
@@ -94,6 +92,13 @@ func (a *applier) applyPartition(img *metadata.Image, old *partition,
 	}
 	err = errors.Join(err, p.setRoleLocked(r))
 	p.changing.Unlock()
+	led := before != nil && before.leaderState != nil
+	switch {
+	case led && r.leaderState == nil:
+		p.refuseFor(formerLeaderPeriod)
+	case !led && r.leaderState != nil:
+		s.produces.Notify(p.id) // other partitions of the image may take longer
+	}
 	if p.log != nil {
 		resetCleaningProgress(p, before, r)
 	}

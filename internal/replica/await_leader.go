@@ -7,10 +7,18 @@ import (
 	"heartwood.dev/heartwood/internal/metadata"
 )
 
-// leaderWaitMax limits how long a produce request waits for this broker to become the leader. It is
-// longer than the metadata of two brokers usually differ, and shorter than the backoff of franz-go
-// after NOT_LEADER_OR_FOLLOWER.
-const leaderWaitMax = 200 * time.Millisecond
+const (
+	// leaderWaitMax limits how long a produce request waits for this broker to become the leader.
+	// It is longer than the metadata of two brokers usually differs, and shorter than the backoff
+	// of franz-go after NOT_LEADER_OR_FOLLOWER.
+	leaderWaitMax = 200 * time.Millisecond
+	// formerLeaderPeriod is how long clients may still have metadata in which this broker leads
+	// after another broker became the leader. Clients that write more often learn of it earlier.
+	formerLeaderPeriod = 10 * time.Second
+	// expiredWaitPeriod is how long requests for a partition are refused without a wait after a wait
+	// has expired. A client with old metadata has several requests in flight.
+	expiredWaitPeriod = time.Second
+)
 
 // AwaitLeader waits, for at most 200 ms, until this broker leads those of the partitions that it is
 // about to lead. Produce requests call it before Append. A client that learned of a new leader from
@@ -18,12 +26,13 @@ const leaderWaitMax = 200 * time.Millisecond
 // NOT_LEADER_OR_FOLLOWER and send its records again after a backoff, which is longer than the wait
 // (ADR 0306).
 //
-// A request names no leader epoch, so AwaitLeader infers from the roles whether the client's
-// metadata is newer than this broker's (see role.mayLeadSoon). It returns early if ctx ends.
+// A request contains no leader epoch. So AwaitLeader infers from the state of the partition whether
+// the client's metadata may be newer than this broker's (see mayLeadSoon). It returns early if ctx
+// ends.
 func (s *Set) AwaitLeader(ctx context.Context, partitions []ProducePartition) {
 	var expected []PartitionID
 	for i := range partitions {
-		if s.mayLeadSoon(partitions[i].ID) {
+		if s.mayLeadSoon(partitions[i].ID) != nil {
 			expected = append(expected, partitions[i].ID)
 		}
 	}
@@ -34,21 +43,38 @@ func (s *Set) AwaitLeader(ctx context.Context, partitions []ProducePartition) {
 	wait(ctx, s.produces.Wait(op, leaderWaitMax, expected...), nil, op.done)
 }
 
-func (s *Set) mayLeadSoon(id PartitionID) bool {
-	p := s.view.Load().partitions[id]
-	return p != nil && p.role.Load().mayLeadSoon()
-}
-
-// KnownLeader returns the leader of a partition and its leader epoch. They are those of this
-// broker's role, which may be newer than the image that Apply was called with before. The result ok
-// is false if this broker has no replica of the partition, or if the partition has no leader.
-func (s *Set) KnownLeader(id PartitionID) (leader, epoch int32, ok bool) {
+// mayLeadSoon returns a partition that this broker follows in the ISR, and does not refuse without
+// a wait at present. A client that sends records here may know of a later leader epoch, in which
+// this broker leads. The result is nil for all other partitions.
+func (s *Set) mayLeadSoon(id PartitionID) *partition {
 	p := s.view.Load().partitions[id]
 	if p == nil {
+		return nil
+	}
+	if r := p.role.Load(); !r.mayFollow() || !r.inSync {
+		return nil
+	}
+	if time.Now().UnixNano() < p.refusedUntil.Load() {
+		return nil
+	}
+	return p
+}
+
+// refuseFor makes produce requests fail without a wait while this broker does not lead.
+func (p *partition) refuseFor(d time.Duration) {
+	p.refusedUntil.Store(time.Now().Add(d).UnixNano())
+}
+
+// KnownLeader returns the leader of a partition, or metadata.NoBroker, and its leader epoch. Apply
+// changes roles before requests use its image, so both may be newer than that image. The result ok
+// is false if this broker has no replica of the partition in the topic with the given id.
+func (s *Set) KnownLeader(id PartitionID, topic metadata.ID) (leader, epoch int32, ok bool) {
+	p := s.view.Load().partitions[id]
+	if p == nil || p.topic != topic {
 		return metadata.NoBroker, -1, false
 	}
 	r := p.role.Load()
-	return r.leader, r.epoch, r.leader != metadata.NoBroker
+	return r.leader, r.epoch, true
 }
 
 // delayedLeader is a produce request that waits until this broker leads its partitions.
@@ -61,7 +87,7 @@ type delayedLeader struct {
 // TryComplete implements timer.Operation.
 func (d *delayedLeader) TryComplete() bool {
 	for _, id := range d.partitions {
-		if d.set.mayLeadSoon(id) {
+		if d.set.mayLeadSoon(id) != nil {
 			return false
 		}
 	}
@@ -70,4 +96,11 @@ func (d *delayedLeader) TryComplete() bool {
 }
 
 // Expire implements timer.Operation.
-func (d *delayedLeader) Expire() { close(d.done) }
+func (d *delayedLeader) Expire() {
+	for _, id := range d.partitions {
+		if p := d.set.mayLeadSoon(id); p != nil {
+			p.refuseFor(expiredWaitPeriod)
+		}
+	}
+	close(d.done)
+}

@@ -1,6 +1,7 @@
 package replica
 
 import (
+	"context"
 	"errors"
 	"testing"
 	"testing/synctest"
@@ -42,10 +43,15 @@ func TestProduceAwaitsTheImageOfTheNewLeader(t *testing.T) {
 			t.Errorf("former leader: %v after %s, want %v at once", at.result.Err, at.took,
 				ErrNotLeader)
 		}
-		if leader, known, ok := n.nodes[1].KnownLeader(partitionA); !ok || leader != 2 ||
+		if leader, known, ok := n.nodes[1].KnownLeader(partitionA, n.meta.topic.ID); !ok || leader != 2 ||
 			known != epoch {
 			t.Errorf("the former leader knows leader %d of epoch %d, want 2 of %d", leader, known,
 				epoch)
+		}
+		n.change(func(p *metadata.Partition) { p.ISR = []int32{2, 1} }) // the epoch remains
+		n.apply(1)
+		if at := <-n.produceAwaiting(1); at.took != 0 {
+			t.Errorf("former leader: answer after %s, want at once", at.took)
 		}
 		produced := n.produceAwaiting(2)
 		time.Sleep(50 * time.Millisecond)
@@ -67,11 +73,64 @@ func TestProduceToAFollowerEndsItsWait(t *testing.T) {
 			t.Errorf("follower: %v after %s, want %v after %s", at.result.Err, at.took, ErrNotLeader,
 				leaderWaitMax)
 		}
+		if at := <-n.produceAwaiting(2); !errors.Is(at.result.Err, ErrNotLeader) || at.took != 0 {
+			t.Errorf("after a wait that expired: %v after %s, want %v at once", at.result.Err, at.took,
+				ErrNotLeader)
+		}
+		n.settle(expiredWaitPeriod)
 		n.nodes[2].disconnected.Store(true)
 		n.elect(1, 1)
 		if at := <-n.produceAwaiting(2); !errors.Is(at.result.Err, ErrNotLeader) || at.took != 0 {
 			t.Errorf("replica out of sync: %v after %s, want %v at once", at.result.Err, at.took,
 				ErrNotLeader)
+		}
+	})
+}
+
+// TestFormerLeaderAwaitsLaterElections: some time after this broker led, a client that produces to
+// it knows of a later epoch again.
+func TestFormerLeaderAwaitsLaterElections(t *testing.T) {
+	inCluster(t, 2, nil, func(t *testing.T, n *nodes) {
+		n.settle(time.Second)
+		n.elect(2, 1, 2)
+		n.settle(formerLeaderPeriod)
+		n.change(func(p *metadata.Partition) { p.Leader, p.LeaderEpoch = 1, p.LeaderEpoch+1 })
+		produced := n.produceAwaiting(1)
+		time.Sleep(50 * time.Millisecond)
+		n.apply(1)
+		if at := <-produced; at.result.Err != nil || at.took != 50*time.Millisecond {
+			t.Errorf("%v after %s, want success after 50 ms", at.result.Err, at.took)
+		}
+	})
+}
+
+// TestWaitForTheLeaderEndsWithTheRequest ends the context of a request that waits, and then closes
+// the set while another request waits.
+func TestWaitForTheLeaderEndsWithTheRequest(t *testing.T) {
+	inCluster(t, 2, nil, func(t *testing.T, n *nodes) {
+		n.settle(time.Second)
+		await := func(ctx context.Context) <-chan time.Duration {
+			took, start := make(chan time.Duration, 1), time.Now()
+			go func() {
+				n.nodes[2].AwaitLeader(ctx, []ProducePartition{{ID: id("none", 0)}, {ID: partitionA}})
+				took <- time.Since(start)
+			}()
+			synctest.Wait()
+			return took
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		took := await(ctx)
+		time.Sleep(10 * time.Millisecond)
+		cancel()
+		if d := <-took; d != 10*time.Millisecond {
+			t.Errorf("cancelled request: %s, want 10 ms", d)
+		}
+		n.settle(expiredWaitPeriod)
+		took = await(t.Context())
+		time.Sleep(10 * time.Millisecond)
+		n.nodes[2].produces.Close()
+		if d := <-took; d != 10*time.Millisecond {
+			t.Errorf("closed set: %s, want 10 ms", d)
 		}
 	})
 }

@@ -45,7 +45,10 @@ type partition struct {
 	// followFault is the error that prevents this broker from following the leader; nil: none.
 	// State reports it.
 	followFault atomic.Pointer[error]
-	logger      *slog.Logger
+	// refusedUntil is the time, in Unix nanoseconds, until which produce requests fail without a
+	// wait if this broker does not lead (await_leader.go).
+	refusedUntil atomic.Int64
+	logger       *slog.Logger
 	// produced is the number of bytes that were appended for producers since this broker started.
 	produced atomic.Int64
 	traffic

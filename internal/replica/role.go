@@ -31,9 +31,6 @@ type role struct {
 	// pushHighWatermark is set if the leader reports a new high watermark to followers at once,
 	// because consumers may read from them.
 	pushHighWatermark bool
-	// formerLeader is set if this broker led the partition until this leader epoch. Clients with
-	// the metadata of the previous epoch send their requests here.
-	formerLeader bool
 }
 
 // newRole returns the role that an image assigns to a broker, without the fields that depend on the
@@ -91,11 +88,6 @@ func (r *role) mayFollow() bool {
 	return r.refusal == ErrNotLeader && //nolint:errorlint // set to exactly this value
 		r.leader != metadata.NoBroker
 }
-
-// mayLeadSoon reports whether a client that sends records here may know of a later leader epoch, in
-// which this broker leads: this broker is in the ISR, and the client cannot have the metadata of
-// the previous epoch.
-func (r *role) mayLeadSoon() bool { return r.mayFollow() && r.inSync && !r.formerLeader }
 
 // follows reports whether this broker, which is node, copies another broker's log.
 func (r *role) follows(node int32) bool { return r.mayFollow() && r.leader != node }

@@ -17,8 +17,9 @@
 //     later by mistake, it reads zeros or another frame, but never memory outside of frames (ADR
 //     0062).
 //   - A frame above 16 KiB occupies as many bytes of a budget. It keeps them while its peer sends
-//     it, at a minimum rate, and while its request is appended, but never during a long poll (ADR
-//     0105, ADR 0170).
+//     it, at a minimum rate, and until its request is appended, but never during a long poll (ADR
+//     0105, ADR 0170). Before the append, a request waits for up to 200 ms for the metadata of a
+//     new leader (ADR 0306).
 //   - One client address cannot open all connections (Options.ConnectionsPerAddressMax).
 //   - A listener with TLS or authentication reads no request before the client is authenticated.
 //     Until then, the client may use authFrameMax bytes, AuthenticationTimeout and authFramesMax

@@ -54,8 +54,8 @@ func (e *environment) rebalance(t *testing.T) {
 	e.kubectl(t, "delete", "topic", spread, "--timeout=120s")
 }
 
-// addBrokers waits until two new brokers have their share of the bytes, without more copies and
-// more latency than necessary.
+// addBrokers waits until two new brokers have their share of the bytes, without more copies than
+// necessary, and measures the latency meanwhile.
 func (e *environment) addBrokers(t *testing.T) {
 	quiet := e.latency(t, "3 brokers, no moves", func() { e.pause(t, 20*time.Second) })
 	e.patch(t, `{"spec":{"brokers":5}}`)
