@@ -95,7 +95,7 @@ func (a *applier) applyPartition(img *metadata.Image, old *partition,
 	led := before != nil && before.leaderState != nil
 	switch {
 	case led && r.leaderState == nil:
-		p.refuseFor(formerLeaderPeriod)
+		p.refusedUntil.extend(formerLeaderPeriod)
 	case !led && r.leaderState != nil:
 		s.produces.Notify(p.id) // other partitions of the image may take longer
 	}

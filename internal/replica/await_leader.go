@@ -2,6 +2,7 @@ package replica
 
 import (
 	"context"
+	"sync/atomic"
 	"time"
 
 	"heartwood.dev/heartwood/internal/metadata"
@@ -15,8 +16,9 @@ const (
 	// formerLeaderPeriod is how long clients may still have metadata in which this broker leads
 	// after another broker became the leader. Clients that write more often learn of it earlier.
 	formerLeaderPeriod = 10 * time.Second
-	// expiredWaitPeriod is how long requests for a partition are refused without a wait after a wait
-	// has expired. A client with old metadata has several requests in flight.
+	// expiredWaitPeriod is how long requests are refused without a wait after a wait has expired. A
+	// client with old metadata has several requests in flight, for different partitions, and a
+	// connection handles them one after the other.
 	expiredWaitPeriod = time.Second
 )
 
@@ -32,7 +34,7 @@ const (
 func (s *Set) AwaitLeader(ctx context.Context, partitions []ProducePartition) {
 	var expected []PartitionID
 	for i := range partitions {
-		if s.mayLeadSoon(partitions[i].ID) != nil {
+		if s.mayLeadSoon(partitions[i].ID) {
 			expected = append(expected, partitions[i].ID)
 		}
 	}
@@ -41,29 +43,29 @@ func (s *Set) AwaitLeader(ctx context.Context, partitions []ProducePartition) {
 	}
 	op := &delayedLeader{set: s, partitions: expected, done: make(chan struct{})}
 	wait(ctx, s.produces.Wait(op, leaderWaitMax, expected...), nil, op.done)
+	if op.expired && ctx.Err() == nil {
+		s.refusedUntil.extend(expiredWaitPeriod)
+	}
 }
 
-// mayLeadSoon returns a partition that this broker follows in the ISR, and does not refuse without
-// a wait at present. A client that sends records here may know of a later leader epoch, in which
-// this broker leads. The result is nil for all other partitions.
-func (s *Set) mayLeadSoon(id PartitionID) *partition {
+// mayLeadSoon reports whether a client that sends records here may know of a later leader epoch, in
+// which this broker leads: this broker follows in the ISR, and the client is unlikely to have old
+// metadata.
+func (s *Set) mayLeadSoon(id PartitionID) bool {
 	p := s.view.Load().partitions[id]
 	if p == nil {
-		return nil
+		return false
 	}
-	if r := p.role.Load(); !r.mayFollow() || !r.inSync {
-		return nil
-	}
-	if time.Now().UnixNano() < p.refusedUntil.Load() {
-		return nil
-	}
-	return p
+	r := p.role.Load()
+	return r.mayFollow() && r.inSync &&
+		time.Now().UnixNano() >= max(p.refusedUntil.Load(), s.refusedUntil.Load())
 }
 
-// refuseFor makes produce requests fail without a wait while this broker does not lead.
-func (p *partition) refuseFor(d time.Duration) {
-	p.refusedUntil.Store(time.Now().Add(d).UnixNano())
-}
+// deadline is a time, in Unix nanoseconds, until which produce requests for partitions that this
+// broker does not lead fail without a wait.
+type deadline struct{ atomic.Int64 }
+
+func (d *deadline) extend(by time.Duration) { d.Store(time.Now().Add(by).UnixNano()) }
 
 // KnownLeader returns the leader of a partition, or metadata.NoBroker, and its leader epoch. Apply
 // changes roles before requests use its image, so both may be newer than that image. The result ok
@@ -81,13 +83,14 @@ func (s *Set) KnownLeader(id PartitionID, topic metadata.ID) (leader, epoch int3
 type delayedLeader struct {
 	set        *Set
 	partitions []PartitionID
+	expired    bool // written before done is closed
 	done       chan struct{}
 }
 
 // TryComplete implements timer.Operation.
 func (d *delayedLeader) TryComplete() bool {
 	for _, id := range d.partitions {
-		if d.set.mayLeadSoon(id) != nil {
+		if d.set.mayLeadSoon(id) {
 			return false
 		}
 	}
@@ -97,10 +100,6 @@ func (d *delayedLeader) TryComplete() bool {
 
 // Expire implements timer.Operation.
 func (d *delayedLeader) Expire() {
-	for _, id := range d.partitions {
-		if p := d.set.mayLeadSoon(id); p != nil {
-			p.refuseFor(expiredWaitPeriod)
-		}
-	}
+	d.expired = true
 	close(d.done)
 }

@@ -108,10 +108,15 @@ func (u *isrUpdater) send(ctx context.Context, b updateBatch) {
 	}
 }
 
-// enqueue makes the updater evaluate a partition soon.
-func (u *isrUpdater) enqueue(id PartitionID) {
+// enqueue makes the updater evaluate partitions soon, all of them in one evaluation.
+func (u *isrUpdater) enqueue(ids ...PartitionID) {
+	if len(ids) == 0 {
+		return
+	}
 	u.mu.Lock()
-	u.mu.queue[id] = true
+	for _, id := range ids {
+		u.mu.queue[id] = true
+	}
 	u.mu.Unlock()
 	signal(u.wake)
 }
@@ -326,11 +331,15 @@ func (u *isrUpdater) logOutcome(id PartitionID, change metadata.ISRChange, outco
 // has exited, and producers of every partition that it follows wait for it. The metadata will show
 // the exit too, but up to a second later if the kubelet must detect the exit.
 func (s *Set) processExited(member metadata.InSync) {
+	// The updater counts the removals of one evaluation (bulkRemovals), so they are enqueued
+	// together.
+	var affected []PartitionID
 	for id, p := range s.view.Load().partitions {
 		if r := p.role.Load(); r.leaderState != nil && r.leaderState.processExited(member) {
-			s.isrUpdater.enqueue(id)
+			affected = append(affected, id)
 		}
 	}
+	s.isrUpdater.enqueue(affected...)
 	// A broker that fetches again is alive. Because of the marks, its next fetch reads all its
 	// partitions, so every partition's leaderState processes that fetch.
 	s.sessions.markAllOf(member.Broker)

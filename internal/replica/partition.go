@@ -45,9 +45,8 @@ type partition struct {
 	// followFault is the error that prevents this broker from following the leader; nil: none.
 	// State reports it.
 	followFault atomic.Pointer[error]
-	// refusedUntil is the time, in Unix nanoseconds, until which produce requests fail without a
-	// wait if this broker does not lead (await_leader.go).
-	refusedUntil atomic.Int64
+	// refusedUntil is set when this broker ceases to lead (await_leader.go).
+	refusedUntil deadline
 	logger       *slog.Logger
 	// produced is the number of bytes that were appended for producers since this broker started.
 	produced atomic.Int64

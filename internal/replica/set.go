@@ -52,6 +52,8 @@ type Set struct {
 	lagMax          atomic.Int64 // a time.Duration
 	verifier        Verifier     // nil: transactional batches are refused
 	catchUp, moves  catchUpThrottle
+	// refusedUntil is set after a request has waited for this broker to lead, without success.
+	refusedUntil deadline
 
 	applier    applier
 	fetchers   fetchers
