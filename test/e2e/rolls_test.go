@@ -279,7 +279,11 @@ func (w *brokersWatch) observePods(pods []corev1.Pod) {
 	}
 	for i := range pods {
 		w.uids[string(pods[i].UID)] = true
-		if isReady(&pods[i]) && pods[i].DeletionTimestamp == nil {
+		// After an outage of the API server, kube-controller-manager may set condition Ready of all
+		// pods to False. Only the kubelet sets the states of their containers.
+		ready := slices.ContainsFunc(pods[i].Status.ContainerStatuses,
+			func(c corev1.ContainerStatus) bool { return c.Ready })
+		if ready && pods[i].DeletionTimestamp == nil {
 			delete(away, pods[i].Name)
 		}
 	}
