@@ -62,11 +62,13 @@ func (e *environment) uninstallRelease(t *testing.T, name string) {
 // uninstalls it, as the README says.
 func (e *environment) failedInstall(t *testing.T) {
 	repository, tag := splitImage(absentImage)
-	if out, err := helm(t.Context(), "install", "failed", "charts/heartwood", "--namespace",
+	out, err := helm(t.Context(), "install", "failed", "charts/heartwood", "--namespace",
 		e.namespace, "--set", "image.repository="+repository, "--set", "image.tag="+tag, "--wait",
-		"--timeout", "15s"); err == nil {
+		"--timeout", "15s")
+	if err == nil {
 		t.Fatalf("an image that does not exist was installed:\n%s", out)
 	}
+	t.Log("helm install: ", err)
 	e.uninstallRelease(t, "failed")
 }
 
