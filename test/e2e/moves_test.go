@@ -121,7 +121,8 @@ func (e *environment) scale(t *testing.T) {
 			t.Fatalf("%d brokers are running, %v", len(pods), err)
 		}
 		t.Logf("with ReplicasDoNotFit:\n%s", e.kubectl(t, "describe", "logcluster", logCluster))
-		e.kubectl(t, "patch", "topic", failover, "--type=merge", "-p", `{"spec":{"replicas":2}}`)
+		lowered := e.topicsOfThreeReplicas(t)
+		e.patchReplicas(t, lowered, 2)
 		e.waitScaled(t, v1alpha1.ReasonScaled)
 		until(t, "two brokers running", func(ctx context.Context) string {
 			if pods, err := e.pods(ctx, brokers); err != nil || len(pods) != brokerCount-1 {
@@ -132,10 +133,35 @@ func (e *environment) scale(t *testing.T) {
 		t.Logf("scaled down:\n%s", e.kubectl(t, "get", "logclusters,topics,partitionsets"))
 		e.kubectl(t, "patch", "logcluster", logCluster, "--type=merge", "-p",
 			`{"spec":{"brokers":3,"topicDefaults":{"replicas":3}}}`)
-		e.kubectl(t, "patch", "topic", failover, "--type=merge", "-p", `{"spec":{"replicas":3}}`)
+		e.patchReplicas(t, lowered, 3)
 		e.waitScaled(t, v1alpha1.ReasonScaled)
 		e.waitReady(t, 1, topics)
 	})
+}
+
+// topicsOfThreeReplicas returns the names of the Topics that keep the LogCluster from losing a
+// broker: the topic under load, and __consumer_offsets if an earlier step used a group.
+func (e *environment) topicsOfThreeReplicas(t *testing.T) []string {
+	t.Helper()
+	var all v1alpha1.TopicList
+	if err := e.List(t.Context(), &all); err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, topic := range all.Items {
+		if topic.Spec.Replicas != nil && *topic.Spec.Replicas == brokerCount {
+			names = append(names, topic.Name)
+		}
+	}
+	return names
+}
+
+func (e *environment) patchReplicas(t *testing.T, topics []string, replicas int) {
+	t.Helper()
+	for _, topic := range topics {
+		e.kubectl(t, "patch", "topic", topic, "--type=merge", "-p",
+			fmt.Sprintf(`{"spec":{"replicas":%d}}`, replicas))
+	}
 }
 
 // waitScaled waits until condition Scaled has the given reason for the current generation of the
