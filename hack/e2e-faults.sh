@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # e2e-faults.sh stops and starts parts of a Kubernetes cluster: make e2e FAULTS=hack/e2e-faults.sh
 # The parts must be processes of this machine: apiserver, and for each node kubelet-NODE and
-# containerd-NODE. Directory PIDS must contain a file NAME.pid for each of them. For another kind of
-# cluster, write another script with the same commands.
+# containerd-NODE. Directory PIDS must contain a file NAME.pid for each of them, and may contain
+# kcm.pid and scheduler.pid. For another kind of cluster, write another script with the same
+# commands.
 #
 #   kill-container ID            kills all processes of a container (SIGKILL)
 #   pause-container ID           stops all processes of a container (SIGSTOP)
@@ -14,7 +15,7 @@
 #   power-off NODE               kills a kubelet, its container runtime and its pods
 #   power-on NODE                starts the container runtime and the kubelet again
 #   apiserver-stop               kills the API server
-#   apiserver-start              starts it again
+#   apiserver-start              starts it again, and the controllers as an outage restarts them
 #   volume DIR SIZE              mounts a file system of its own at DIR (such as 200M), as a device
 #   volume-remove DIR            removes it, also while it is in use
 set -euo pipefail
@@ -65,6 +66,25 @@ start() {
     exec setsid nohup "${words[@]}"
   ) >> "$(cat "$PIDS/$1.output")" 2>&1 < /dev/null &
   echo $! > "$PIDS/$1.pid"
+}
+
+# restart_controllers restarts the controller manager and the scheduler if the API server was away
+# for more than 10 s. With leader election, the default, they exit then, because they cannot renew
+# their Leases. Without it, the controller manager may continue with caches that are out of date:
+# it did not update the EndpointSlices of new pods for minutes, and cluster DNS with them.
+restart_controllers() {
+  local name attempt
+  [ $(($(date +%s) - $(stat -c %Y "$PIDS/apiserver.cmdline"))) -gt 10 ] || return 0
+  for name in kcm scheduler; do
+    [ -e "$PIDS/$name.pid" ] || continue
+    kill_parts "$name"
+    for attempt in $(seq 20); do # the controller manager exits until the API server authorizes it
+      start "$name"
+      sleep 3
+      ! kill -0 "$(cat "$PIDS/$name.pid")" 2> /dev/null || break
+      [ "$attempt" -lt 20 ] || { echo "$name does not start" >&2; exit 1; }
+    done
+  done
 }
 
 # family PID prints a process and all its descendants.
@@ -122,7 +142,10 @@ case "${1-}" in
     start "kubelet-$2"
     ;;
   apiserver-stop) kill_parts apiserver ;;
-  apiserver-start) start apiserver ;;
+  apiserver-start)
+    start apiserver
+    restart_controllers > "$PIDS/controllers.output" 2>&1 & # the caller measures from now on
+    ;;
   volume)
     truncate -s "$3" "$2.img"
     mkfs.ext4 -q -F -m 0 "$2.img"
@@ -134,5 +157,5 @@ case "${1-}" in
     umount -l "$2" || true # the loop device goes with its last user
     rm -f "$2.img"
     ;;
-  *) sed -n '2,19p' "$0" >&2; exit 2 ;;
+  *) sed -n '2,20p' "$0" >&2; exit 2 ;;
 esac
