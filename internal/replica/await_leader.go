@@ -49,15 +49,15 @@ func (s *Set) AwaitLeader(ctx context.Context, partitions []ProducePartition) {
 }
 
 // mayLeadSoon reports whether a client that sends records here may know of a later leader epoch, in
-// which this broker leads: this broker follows in the ISR, and the client is unlikely to have old
-// metadata.
+// which this broker leads: this broker follows, and the client is unlikely to have old metadata.
+// The broker may not know yet that it is in the ISR: at the end of a reassignment, a new replica
+// joins the ISR and is elected within milliseconds.
 func (s *Set) mayLeadSoon(id PartitionID) bool {
 	p := s.view.Load().partitions[id]
 	if p == nil {
 		return false
 	}
-	r := p.role.Load()
-	return r.mayFollow() && r.inSync &&
+	return p.role.Load().mayFollow() &&
 		time.Now().UnixNano() >= max(p.refusedUntil.Load(), s.refusedUntil.Load())
 }
 
@@ -67,16 +67,21 @@ type deadline struct{ atomic.Int64 }
 
 func (d *deadline) extend(by time.Duration) { d.Store(time.Now().Add(by).UnixNano()) }
 
-// KnownLeader returns the leader of a partition, or metadata.NoBroker, and its leader epoch. Apply
-// changes roles before requests use its image, so both may be newer than that image. The result ok
-// is false if this broker has no replica of the partition in the topic with the given id.
+// KnownLeader returns the leader of a partition, or metadata.NoBroker, and its leader epoch, in the
+// latest image that Apply has begun to apply. Apply changes roles and releases logs before requests
+// use that image. The result ok is false if the image has no partition with this id in the topic
+// with the given id.
 func (s *Set) KnownLeader(id PartitionID, topic metadata.ID) (leader, epoch int32, ok bool) {
-	p := s.view.Load().partitions[id]
-	if p == nil || p.topic != topic {
+	img := s.latest.Load()
+	if img == nil {
 		return metadata.NoBroker, -1, false
 	}
-	r := p.role.Load()
-	return r.leader, r.epoch, true
+	t := img.Topic(id.Topic)
+	if t == nil || t.ID != topic || id.Index < 0 || int(id.Index) >= len(t.Partitions) {
+		return metadata.NoBroker, -1, false
+	}
+	p := t.Partitions[id.Index]
+	return p.Leader, p.LeaderEpoch, true
 }
 
 // delayedLeader is a produce request that waits until this broker leads its partitions.

@@ -62,8 +62,7 @@ func TestProduceAwaitsTheImageOfTheNewLeader(t *testing.T) {
 	})
 }
 
-// TestProduceToAFollowerEndsItsWait produces to a follower that does not become the leader, and to
-// one that cannot, because it is not in sync.
+// TestProduceToAFollowerEndsItsWait produces to a follower that does not become the leader.
 func TestProduceToAFollowerEndsItsWait(t *testing.T) {
 	inCluster(t, 2, nil, func(t *testing.T, n *nodes) {
 		n.settle(time.Second)
@@ -77,12 +76,47 @@ func TestProduceToAFollowerEndsItsWait(t *testing.T) {
 			t.Errorf("after a wait that expired: %v after %s, want %v at once", at.result.Err, at.took,
 				ErrNotLeader)
 		}
-		n.settle(expiredWaitPeriod)
-		n.nodes[2].disconnected.Store(true)
+	})
+}
+
+// TestProduceAwaitsANewReplica: one image adds a replica to the ISR, and the next one elects it. It
+// has applied neither when a client sends records to it.
+func TestProduceAwaitsANewReplica(t *testing.T) {
+	inCluster(t, 2, nil, func(t *testing.T, n *nodes) {
+		n.settle(time.Second)
 		n.elect(1, 1)
-		if at := <-n.produceAwaiting(2); !errors.Is(at.result.Err, ErrNotLeader) || at.took != 0 {
-			t.Errorf("replica out of sync: %v after %s, want %v at once", at.result.Err, at.took,
-				ErrNotLeader)
+		n.settle(time.Second)
+		n.change(func(p *metadata.Partition) { p.ISR = []int32{1, 2} })
+		n.apply(1)
+		n.change(func(p *metadata.Partition) { p.Leader, p.LeaderEpoch = 2, p.LeaderEpoch+1 })
+		produced := n.produceAwaiting(2)
+		time.Sleep(50 * time.Millisecond)
+		n.apply(2)
+		if at := <-produced; at.result.Err != nil || at.took != 50*time.Millisecond {
+			t.Errorf("%v after %s, want success after 50 ms", at.result.Err, at.took)
+		}
+	})
+}
+
+// TestRemovedLeaderNamesTheNextOne: one image elects another leader and removes the replica of the
+// former one, which still names its successor.
+func TestRemovedLeaderNamesTheNextOne(t *testing.T) {
+	inCluster(t, 2, nil, func(t *testing.T, n *nodes) {
+		n.settle(time.Second)
+		n.change(func(p *metadata.Partition) {
+			p.Replicas, p.ISR, p.Leader, p.LeaderEpoch = []int32{2}, []int32{2}, 2, p.LeaderEpoch+1
+		})
+		epoch := n.meta.image().Topics[0].Partitions[0].LeaderEpoch
+		n.apply(1)
+		leader, known, ok := n.nodes[1].KnownLeader(partitionA, n.meta.topic.ID)
+		if !ok || leader != 2 || known != epoch {
+			t.Errorf("leader %d of epoch %d, %t, want 2 of %d", leader, known, ok, epoch)
+		}
+		if _, _, ok := n.nodes[1].KnownLeader(partitionA, metadata.ID{}); ok {
+			t.Error("a topic with another id has a leader")
+		}
+		if _, _, ok := n.nodes[1].KnownLeader(id(partitionA.Topic, 7), n.meta.topic.ID); ok {
+			t.Error("a partition that does not exist has a leader")
 		}
 	})
 }

@@ -52,6 +52,7 @@ type Set struct {
 	lagMax          atomic.Int64 // a time.Duration
 	verifier        Verifier     // nil: transactional batches are refused
 	catchUp, moves  catchUpThrottle
+	latest          atomic.Pointer[metadata.Image] // nil before the first Apply
 	// refusedUntil is set after a request has waited for this broker to lead, without success.
 	refusedUntil deadline
 
