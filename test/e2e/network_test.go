@@ -48,11 +48,10 @@ type networkFailure struct {
 }
 
 // limit returns the time for which the partitions of an isolated broker may be unavailable. The
-// operator elects other leaders promptly, but nothing closes the connections of clients to a silent
-// broker. franz-go sends each of its requests in flight again, waits for its timeouts each time,
-// and may ask the silent broker for the new leader (docs/operations/failures.md, Client timeouts).
+// kernel accepts connections to a stopped process. franz-go has five requests in flight to it, and
+// sends each of them again, one after the other, before it asks another broker for the leader.
 func (f *networkFailure) limit() time.Duration {
-	if !f.answers {
+	if f.stops {
 		return 30 * time.Second
 	}
 	return promptly
