@@ -21,9 +21,9 @@ func isLeaderError(err error) bool {
 	return errors.Is(err, replica.ErrNotLeader) || errors.Is(err, replica.ErrFencedLeaderEpoch)
 }
 
-// hint returns the leader of a partition. While an image is applied, the replicas of this broker
-// may know a later leader than img. If the response names an earlier one, the client backs off. The
-// result ok is false if the partition does not exist or its leader is not up.
+// hint returns the leader of a partition. While an image is applied, replicas already have its
+// roles, but img is still the image before it. A client backs off if the response names the earlier
+// leader. The result ok is false if the partition does not exist or its leader is not up.
 func (h *Handler) hint(img *metadata.Image, id replica.PartitionID) (leader leaderHint, ok bool) {
 	topic := img.Topic(id.Topic)
 	if topic == nil || id.Index < 0 || int(id.Index) >= len(topic.Partitions) {

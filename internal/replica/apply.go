@@ -58,7 +58,7 @@ func (s *Set) Cluster() string { return s.applier.cluster }
 
 func (a *applier) apply(img *metadata.Image) ([]metadata.Served, error) {
 	s := a.set
-	s.latest.Store(img) // before any role changes: a response names the leader that ended the role
+	s.latest.Store(img) // before any role changes, so that each refusal names the new leader
 	configured := a.configure(img)
 	old := s.view.Load().partitions
 	assigned := assignedTo(s.node, img)
