@@ -27,6 +27,10 @@ const (
 	// promptly is the time within which other brokers must lead all partitions, and writes to the
 	// partitions of other leaders must continue, if the other brokers detect the failure.
 	promptly = 10 * time.Second
+	// hungLimit is the time within which the kubelet must restart a hung broker: 30 s until the
+	// liveness probe has failed three times, up to 10 s until it begins to fail, 5 s until SIGKILL,
+	// and up to 20 s of back-off for a container that has already exited.
+	hungLimit = 70 * time.Second
 	// clientTimeout is the connection timeout of a client that must notice a silent broker, and half
 	// of its request timeout (docs/operations/failures.md, Client timeouts).
 	clientTimeout = "1s"
@@ -117,6 +121,33 @@ func (e *environment) networkFails(t *testing.T) {
 			e.underLoad(t, func(t *testing.T) { e.networkFailure(t, failure) })
 		})
 	}
+	t.Run("a broker process hangs until the kubelet restarts it", func(t *testing.T) {
+		e.underLoad(t, e.hungBrokerRestarts)
+	})
+}
+
+// hungBrokerRestarts stops a broker process and does not continue it. The kubelet must kill and
+// restart it: its liveness probe fails for 30 s, and SIGTERM has no effect.
+func (e *environment) hungBrokerRestarts(t *testing.T) {
+	v := e.victim(t)
+	began := time.Now()
+	e.faults(t, "pause-container", containerID(v.pod))
+	t.Cleanup(func() { e.faults(t, "resume-container", containerID(v.pod)) })
+	until(t, "the hung broker restarted", func(ctx context.Context) string {
+		var now corev1.Pod
+		if err := e.Get(ctx, client.ObjectKeyFromObject(&v.pod), &now); err != nil {
+			return err.Error()
+		}
+		if status := now.Status.ContainerStatuses[0]; status.State.Running == nil ||
+			status.RestartCount == v.pod.Status.ContainerStatuses[0].RestartCount {
+			return fmt.Sprintf("%d restarts, state %+v", status.RestartCount, status.State)
+		}
+		return ""
+	})
+	if after := time.Since(began); after > hungLimit {
+		t.Errorf("the kubelet restarted a hung broker after %s, want %s", after, hungLimit)
+	}
+	e.waitReady(t, 1, topics)
 }
 
 // networkFailure interrupts the network for cutFor, and reports for how long partitions were

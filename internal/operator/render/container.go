@@ -44,7 +44,7 @@ func container(cluster *v1alpha1.LogCluster, settings Settings) corev1.Container
 		// Recovery after a crash may read a large part of the disk. The startup probe allows half
 		// an hour (900 times 2 s) for it, during which the other probes do not run.
 		StartupProbe:   probe(cluster, "/healthz", 2, 900),
-		LivenessProbe:  probe(cluster, "/healthz", 10, 3),
+		LivenessProbe:  liveness(cluster),
 		ReadinessProbe: probe(cluster, "/readyz", 2, 3),
 		SecurityContext: &corev1.SecurityContext{
 			AllowPrivilegeEscalation: new(false),
@@ -177,6 +177,18 @@ func probe(cluster *v1alpha1.LogCluster, path string, periodSeconds,
 		TimeoutSeconds:   5,
 		FailureThreshold: failures,
 	}
+}
+
+// hungSeconds is the time between SIGTERM and SIGKILL for a broker that has failed its liveness
+// probe. Such a broker does not answer HTTP requests, so it would rarely stop within stopSeconds,
+// and until it is killed its clients wait on its open connections.
+const hungSeconds = 5
+
+// liveness returns the probe that restarts a broker that hangs.
+func liveness(cluster *v1alpha1.LogCluster) *corev1.Probe {
+	restarts := probe(cluster, "/healthz", 10, 3)
+	restarts.TerminationGracePeriodSeconds = new(int64(hungSeconds))
+	return restarts
 }
 
 func resources(spec *v1alpha1.Resources) corev1.ResourceRequirements {
