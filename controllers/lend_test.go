@@ -97,7 +97,7 @@ var _ = Describe("A rolling update with a partition of one replica", func() {
 		Eventually(func(g Gomega) {
 			g.Expect(f.state(g, "orders/0").Leader).To(Equal(other))
 		}).Should(Succeed())
-		f.expectRollout(v1alpha1.ReasonWaiting, "is not ready")
+		f.expectRollout(v1alpha1.ReasonRestarting, "is being restarted")
 		assigned(home, other)
 
 		By("taking it back when the broker is ready and in sync")

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -14,6 +15,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -22,6 +24,7 @@ import (
 	"heartwood.dev/heartwood/api/v1alpha1"
 	"heartwood.dev/heartwood/internal/operator/render"
 	"heartwood.dev/heartwood/internal/partitionset"
+	"heartwood.dev/heartwood/internal/placement"
 )
 
 // revision acts as the StatefulSet controller: it reports the revision of the latest template.
@@ -67,14 +70,21 @@ func (f *fixture) expectRollout(reason string, message ...string) {
 var _ = Describe("A rolling update", func() {
 	var f *fixture
 	var refusal atomic.Pointer[report.BlockingPartition]
+	var status atomic.Int32 // of the response of broker 0 about a restart, if it is not 0
 	BeforeEach(func() {
 		f = newFixture()
 		refusal.Store(nil)
+		status.Store(0)
 		// the server acts as every broker
 		server := httptest.NewServer(http.HandlerFunc(func(out http.ResponseWriter,
 			request *http.Request) {
 			if !strings.HasPrefix(request.URL.Path, "/api/v1/may-stop/") {
 				http.NotFound(out, request)
+				return
+			}
+			if code := int(status.Load()); code != 0 &&
+				request.Host == render.HTTPAddress("main", f.namespace, 0) {
+				out.WriteHeader(code)
 				return
 			}
 			answer := report.MayStop{MayStop: true}
@@ -116,12 +126,13 @@ var _ = Describe("A rolling update", func() {
 		first, second := follower(0), follower(1)
 		f.revision("second")
 		f.expectPods(second, leader())
-		f.expectRollout(v1alpha1.ReasonWaiting, "Brokers with an outdated pod: 2")
+		f.expectRollout(v1alpha1.ReasonRestarting, "is being restarted",
+			"Brokers with an outdated pod: 2")
 		f.expectEvent("main", "Normal", v1alpha1.EventRestarting)
 
 		By("not going on while the restarted broker is not ready")
 		f.podOfRevision(first, "second") // of a template that does not start
-		f.expectRollout(v1alpha1.ReasonWaiting, "is not ready", "kubectl describe pod")
+		f.expectRollout(v1alpha1.ReasonRestarting, "is being restarted")
 		Consistently(func(g Gomega) {
 			pods := &corev1.PodList{}
 			g.Expect(api.List(context.Background(), pods,
@@ -151,7 +162,7 @@ var _ = Describe("A rolling update", func() {
 			rollingOut := meta.FindStatusCondition(cluster.Status.Conditions,
 				v1alpha1.ConditionRollingOut)
 			if rollingOut.ObservedGeneration == cluster.Generation {
-				Expect(rollingOut.Reason).To(Equal(v1alpha1.ReasonWaiting))
+				Expect(rollingOut.Reason).To(Equal(v1alpha1.ReasonObserving))
 			}
 			g.Expect(rollingOut.ObservedGeneration).To(Equal(cluster.Generation))
 			g.Expect(cluster.Status.ObservedGeneration).To(Equal(cluster.Generation))
@@ -179,6 +190,64 @@ var _ = Describe("A rolling update", func() {
 		}).Should(Succeed())
 		refusal.Store(nil)
 		f.expectPods(f.outOfSyncKept()...)
+	})
+
+	It("waits for a broker that does not say whether another one may stop", func() {
+		status.Store(http.StatusServiceUnavailable)
+		f.revision("second")
+		f.expectRollout(v1alpha1.ReasonWaiting, "Broker 0 did not say", "503")
+		f.expectPods(0, 1, 2)
+
+		By("restarting that broker itself, as soon as it is not ready either")
+		pod := get(Default, f, v1alpha1.BrokerLeaseName("main", 0), &corev1.Pod{})
+		pod.Status.Conditions = nil
+		Expect(api.Status().Update(context.Background(), pod)).To(Succeed())
+		f.revision("second") // the StatefulSet controller reports the pod
+		f.expectPods(1, 2)
+	})
+
+	It("does not wait for a broker of a version that cannot say it", func() {
+		status.Store(http.StatusNotFound)
+		first := follower(0)
+		f.revision("second")
+		Eventually(func(g Gomega) {
+			g.Expect(api.Get(context.Background(), client.ObjectKey{Namespace: f.namespace,
+				Name: v1alpha1.BrokerLeaseName("main", first)}, &corev1.Pod{})).To(
+				MatchError(apierrors.IsNotFound, "IsNotFound"))
+		}).Should(Succeed())
+	})
+
+	It("is still shown while an invalid spec cannot be applied", func() {
+		refusal.Store(&report.BlockingPartition{Topic: "orders", InSyncReplicas: []int32{0, 1}})
+		f.revision("second")
+		f.expectRollout(v1alpha1.ReasonWaiting, "orders/0")
+		change(f, "main", &v1alpha1.LogCluster{}, func(cluster *v1alpha1.LogCluster) {
+			cluster.Spec.Resources = &v1alpha1.Resources{
+				Requests: map[string]resource.Quantity{"no resource": resource.MustParse("1")}}
+		})
+		expectReason(f.clusterConditions(), v1alpha1.ConditionApplied, v1alpha1.ReasonApplyFailed)
+		f.expectRollout(v1alpha1.ReasonWaiting, "orders/0")
+	})
+
+	It("closes and opens the disruption budget also while it is paused", func() {
+		maxUnavailable := func(g Gomega) int32 {
+			return get(g, f, "main-broker",
+				&policyv1.PodDisruptionBudget{}).Spec.MaxUnavailable.IntVal
+		}
+		change(f, "main", &v1alpha1.LogCluster{}, func(cluster *v1alpha1.LogCluster) {
+			cluster.Annotations = map[string]string{v1alpha1.AnnotationPaused: "true"}
+		})
+		expectReason(f.clusterConditions(), v1alpha1.ConditionApplied, v1alpha1.ReasonPaused)
+		Eventually(maxUnavailable).Should(Equal(int32(1)))
+		var all []placement.InSyncReplica
+		f.putState("orders/0", func(_ Gomega, state *partitionset.State) {
+			all = slices.Clone(state.ISR)
+			state.ISR = state.ISR[:2]
+		})
+		Eventually(maxUnavailable).Should(BeZero())
+		f.putState("orders/0", func(_ Gomega, state *partitionset.State) { state.ISR = all })
+		Eventually(maxUnavailable).Should(Equal(int32(1)))
+		expectReason(f.clusterConditions(), v1alpha1.ConditionApplied, v1alpha1.ReasonPaused)
 	})
 
 	It("permits no eviction while clients may use the address of a previous pod", func() {

@@ -87,6 +87,8 @@ const (
 	ReasonComplete = "Complete"
 	// ReasonRestarting: a broker is being restarted.
 	ReasonRestarting = "Restarting"
+	// ReasonObserving: the StatefulSet was changed, and Kubernetes has not compared its pods with it.
+	ReasonObserving = "Observing"
 	// ReasonWaiting: the next restart waits for a broker, or for replicas of a partition.
 	ReasonWaiting = "Waiting"
 	// ReasonStuck: the rolling update has waited for the same broker or partition for 10 minutes.

@@ -3,9 +3,12 @@ package logcluster
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
+	"net/url"
 	"slices"
 	"sync"
 	"time"
@@ -29,22 +32,26 @@ const (
 
 // mayStop asks all brokers that are up whether a broker may be stopped. The operator's cache may
 // lag behind: the leaders know of a replica that has just left the ISR before it does. It returns
-// the reason for a refusal, or "". A broker that does not answer refuses. A broker of a version
-// without this request (status 404) has no objection: the operator's own check must suffice.
+// the reason for a refusal, or "". A broker that does not answer refuses, unless it is itself to be
+// stopped and its pod is not ready: it may need the restart. A broker of a version without this
+// request (status 404) has no objection: the operator's own check must suffice.
 func (r *Reconciler) mayStop(ctx context.Context, s *scope, id int32) (refusal string) {
 	var group errgroup.Group
 	group.SetLimit(mayStopConcurrency)
 	var mu sync.Mutex
 	var refusals []string
+	stops := s.pod(id)
+	hangs := stops == nil || !podReady(stops)
 	for _, pod := range s.upBrokers() {
 		group.Go(func() error {
 			answer, err := r.ask(ctx, s.cluster, pod, id)
 			mu.Lock()
 			defer mu.Unlock()
 			switch {
+			case err != nil && pod == id && hangs:
 			case err != nil:
 				refusals = append(refusals, fmt.Sprintf("Broker %d did not say whether broker %d "+
-					"may be stopped: %v.", pod, id, err))
+					"may be stopped: %v.", pod, id, cause(err)))
 			case !answer.MayStop && len(answer.Blocking) > 0:
 				b := answer.Blocking[0]
 				refusals = append(refusals, fmt.Sprintf("Without broker %d, partition %s/%d has "+
@@ -62,6 +69,18 @@ func (r *Reconciler) mayStop(ctx context.Context, s *scope, id int32) (refusal s
 		return ""
 	}
 	return slices.Min(refusals)
+}
+
+// cause returns the cause of a failed request, without addresses and ports: the same failure always
+// has the same text.
+func cause(err error) error {
+	if of := (*url.Error)(nil); errors.As(err, &of) {
+		err = of.Err
+	}
+	if of := (*net.OpError)(nil); errors.As(err, &of) {
+		err = fmt.Errorf("%s: %w", of.Op, of.Err)
+	}
+	return err
 }
 
 // upBrokers returns the brokers that are up, sorted.

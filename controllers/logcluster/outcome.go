@@ -13,12 +13,17 @@ import (
 	"heartwood.dev/heartwood/api/v1alpha1"
 	"heartwood.dev/heartwood/controllers/keyed"
 	"heartwood.dev/heartwood/controllers/owned"
+	"heartwood.dev/heartwood/internal/operator/render"
 	"heartwood.dev/heartwood/internal/operator/rollout"
 )
 
 // stuckAfter is the time after which a rolling update that waits for the same broker or partition
 // is reported as stuck.
 const stuckAfter = 10 * time.Minute
+
+// restartsWithin is the time after which the message about a broker that is being restarted says
+// that its pod is not ready.
+const restartsWithin = time.Minute
 
 // step is a step of a rolling update.
 type step struct {
@@ -37,8 +42,21 @@ type outcome struct {
 	paused     bool
 	applying   string // what the replacement of the StatefulSet waits for; "" if it is applied
 	storage    storage
-	step       step
-	since      time.Time // when the rolling update began to wait for what it waits for now
+	// decided is true if step was decided. If an apply fails before, RollingOut stays as it is.
+	decided bool
+	step    step
+	since   time.Time // when the rolling update began to wait for what it waits for now
+	// restarts is true from the decision that brokers have an outdated pod until all pods are ready.
+	restarts bool
+}
+
+// waitsLike reports whether two steps wait for the same. The texts of refusals may differ, because
+// another broker may be the first to refuse.
+func (s step) waitsLike(other step) bool {
+	if s.refusal != "" && other.refusal != "" {
+		s.refusal = other.refusal
+	}
+	return s == other
 }
 
 // fail stores the error of an apply.
@@ -62,13 +80,17 @@ type Outcomes struct{ last keyed.Map[outcome] }
 // put stores an outcome. It reports whether the status depends on the difference to the last one.
 func (o *Outcomes) put(key types.NamespacedName, now outcome, at time.Time) (changed bool) {
 	last, known := o.last.Get(key)
+	if !now.decided {
+		now.decided, now.step = last.decided, last.step
+	}
 	now.since = at
-	if known && last.step == now.step {
+	if known && last.step.waitsLike(now.step) {
 		now.since = last.since
 	}
+	now.restarts = now.step.Outdated > 0 || last.restarts && now.step.Phase != rollout.Complete
 	o.last.Set(key, now)
-	stuck := now.stuck(at)
-	return !known || !reflect.DeepEqual(last, now) || stuck
+	return !known || !reflect.DeepEqual(last, now) || now.step.Phase != rollout.Complete &&
+		at.Sub(now.since) >= restartsWithin
 }
 
 // stuck reports whether the rolling update has waited for too long.
@@ -84,7 +106,7 @@ func (o outcome) describe(s *scope, status *v1alpha1.LogClusterStatus, now time.
 		status.ObservedGeneration = s.cluster.Generation
 	}
 	all := []metav1.Condition{o.appliedCondition(), o.storage.condition()}
-	if o.applying == "" { // else no restart was decided, and RollingOut stays
+	if o.applying == "" && o.decided { // else no restart was decided, and RollingOut stays
 		all = append(all, o.rollingOutCondition(s, status.Conditions, now))
 	}
 	for _, condition := range all {
@@ -126,9 +148,9 @@ func (o outcome) rollingOutCondition(s *scope, before []metav1.Condition,
 	now time.Time) metav1.Condition {
 	condition := metav1.Condition{Type: v1alpha1.ConditionRollingOut,
 		Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonWaiting}
-	wasRolling := meta.IsStatusConditionTrue(before, v1alpha1.ConditionRollingOut)
+	wasRolling := o.restarts || restartsIn(before)
 	switch {
-	case o.paused && (wasRolling || o.step.Outdated > 0):
+	case o.paused && (o.step.Outdated > 0 || wasRolling && o.step.Phase != rollout.Complete):
 		condition.Reason, condition.Message = v1alpha1.ReasonPaused, pausedMessage
 	case o.step.Phase == rollout.Complete, o.paused, !wasRolling && o.step.Outdated == 0 &&
 		(o.step.Broker >= 0 || s.brokers.UID == ""):
@@ -141,13 +163,16 @@ func (o outcome) rollingOutCondition(s *scope, before []metav1.Condition,
 		condition.Message = cmp.Or(o.step.volume, o.remaining()) + " " + o.step.held.text
 	case o.step.Phase == rollout.Restart && o.step.refusal == "" && o.step.volume != "":
 		condition.Reason, condition.Message = v1alpha1.ReasonRestarting, o.step.volume
-	case o.step.Phase == rollout.Restart && o.step.refusal == "":
+	case o.step.Phase == rollout.Restart && o.step.refusal == "", o.starts(s, now):
 		condition.Reason = v1alpha1.ReasonRestarting
 		condition.Message = fmt.Sprintf("Broker %d is being restarted. %s", o.step.Broker,
 			o.remaining())
 	default:
-		if o.stuck(now) {
+		switch {
+		case o.stuck(now):
 			condition.Reason = v1alpha1.ReasonStuck
+		case o.step.Broker < 0:
+			condition.Reason = v1alpha1.ReasonObserving
 		}
 		condition.Message = o.waits(s)
 		if o.step.Broker >= 0 && o.step.volume == "" {
@@ -155,6 +180,25 @@ func (o outcome) rollingOutCondition(s *scope, before []metav1.Condition,
 		}
 	}
 	return condition
+}
+
+// restartsIn reports whether the conditions of a status say that brokers are being restarted. With
+// reason Observing it is not known yet whether the StatefulSet has another template, or another
+// number of brokers.
+func restartsIn(before []metav1.Condition) bool {
+	c := meta.FindStatusCondition(before, v1alpha1.ConditionRollingOut)
+	return c != nil && c.Status == metav1.ConditionTrue && c.Reason != v1alpha1.ReasonObserving
+}
+
+// starts reports whether the rolling update waits for a broker that was restarted a short time ago.
+func (o outcome) starts(s *scope, now time.Time) bool {
+	if o.step.Phase != rollout.Waiting || o.step.Broker < 0 || o.step.Partition != "" ||
+		o.step.refusal != "" || o.step.lending != "" || o.step.volume != "" ||
+		now.Sub(o.since) >= restartsWithin {
+		return false
+	}
+	pod := s.pod(o.step.Broker)
+	return pod == nil || !podReady(pod)
 }
 
 // remaining says how many brokers the rolling update will restart.
@@ -177,7 +221,13 @@ func (o outcome) waits(s *scope) string {
 	case o.step.Broker < 0:
 		return "The StatefulSet controller has not observed the latest pod template yet."
 	}
-	if pod := s.pod(o.step.Broker); pod != nil && podReady(pod) {
+	pod := s.pod(o.step.Broker)
+	if pod == nil {
+		return fmt.Sprintf("Kubernetes has not created the pod of broker %d. For details run: "+
+			"kubectl describe statefulset -n %s %s", o.step.Broker, s.cluster.Namespace,
+			render.BrokersName(s.cluster.Name))
+	}
+	if podReady(pod) {
 		return fmt.Sprintf("Broker %d is ready; the next broker follows when clients know its "+
 			"address.", o.step.Broker)
 	}

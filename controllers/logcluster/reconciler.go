@@ -272,14 +272,15 @@ func (r *Reconciler) advance(ctx context.Context, s *scope) (result outcome, aga
 	err error) {
 	result = outcome{generation: s.cluster.Generation, paused: s.cluster.Paused(),
 		storage: describeStorage(s.cluster, s.volumes, s.volumesToReplace().Replace)}
+	budgetErr := r.applyBudget(ctx, s)
 	if invalid := cmp.Or(s.cluster.Spec.Listeners.Validate(),
 		s.cluster.Spec.ValidatePeers(), s.cluster.Spec.Pod.Validate()); invalid != nil {
 		result.failure = fmt.Sprintf("accept the spec: %v", invalid)
-		return result, 0, nil
+		return result, 0, budgetErr
 	}
 	if result.paused {
-		result.step.Decision = rollout.Next(s.rolloutState())
-		return result, 0, nil
+		result.decided, result.step.Decision = true, rollout.Next(s.rolloutState())
+		return result, 0, budgetErr
 	}
 	if err := r.applyAll(ctx, s); err != nil {
 		result.fail(err)
@@ -299,6 +300,7 @@ func (r *Reconciler) advance(ctx context.Context, s *scope) (result outcome, aga
 		r.applyFailed(s, err)
 	}
 	result.step, again, err = r.roll(ctx, s)
+	result.decided = err == nil || result.step.refusal != ""
 	if result.failure != "" && again == 0 {
 		again = retryInterval
 	}
@@ -316,6 +318,23 @@ func (r *Reconciler) applier() owned.Applier {
 func (r *Reconciler) applyFailed(s *scope, err error) {
 	r.Events.Warning(s.cluster, v1alpha1.EventApplyFailed, "Apply",
 		"The operator failed to %v; it retries.", err)
+}
+
+// applyBudget applies the PodDisruptionBudget, if it exists and permits another number of evictions
+// than the replicas do. Neither a pause nor a spec that cannot be applied may delay that: with an
+// outdated budget, the drain of a node would evict a broker whose replicas others need.
+func (r *Reconciler) applyBudget(ctx context.Context, s *scope) error {
+	budget, settings := &policyv1.PodDisruptionBudget{}, s.settings(r.Settings)
+	key := types.NamespacedName{Namespace: s.cluster.Namespace,
+		Name: render.BrokersName(s.cluster.Name)}
+	if err := r.Get(ctx, key, budget); err != nil {
+		return client.IgnoreNotFound(err) // applyAll creates it
+	}
+	if allowed := budget.Spec.MaxUnavailable; allowed != nil &&
+		allowed.IntVal == render.MaxUnavailable(settings) {
+		return nil
+	}
+	return r.applier().Apply(ctx, s.cluster, render.PodDisruptionBudget(s.cluster, settings))
 }
 
 // applyAll applies all objects in the order in which package render returns them. It stops at the

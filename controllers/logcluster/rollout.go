@@ -61,14 +61,14 @@ func (r *Reconciler) roll(ctx context.Context, s *scope) (step, time.Duration, e
 	case rollout.Restart:
 		var err error
 		if taken.refusal, err = r.restart(ctx, s, taken.Broker, state); err != nil {
-			return step{}, 0, err
+			return taken, 0, err
 		}
 	}
 	return taken, again, nil
 }
 
 // restart deletes the pod of a broker, unless a broker refuses. The StatefulSet controller creates
-// it again. It returns the refusal, or "".
+// it again. It returns the refusal, or "". With an error, the refusal describes it.
 func (r *Reconciler) restart(ctx context.Context, s *scope, id int32,
 	state rollout.State) (refusal string, err error) {
 	pod := s.pod(id)
@@ -84,7 +84,8 @@ func (r *Reconciler) restart(ctx context.Context, s *scope, id int32,
 	}
 	if err := r.Delete(ctx, pod.DeepCopy(),
 		client.Preconditions{UID: &pod.UID}); client.IgnoreNotFound(err) != nil {
-		return "", fmt.Errorf("restart broker %d: %w", id, err)
+		return fmt.Sprintf("The operator failed to delete pod %s, which restarts broker %d: %v.",
+			pod.Name, id, err), fmt.Errorf("restart broker %d: %w", id, err)
 	}
 	r.restarted.Set(client.ObjectKeyFromObject(s.cluster), pod.UID)
 	r.Events.Normal(s.cluster, v1alpha1.EventRestarting, "Restart", "Restarting broker %d: %s.", id,

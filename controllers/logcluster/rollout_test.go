@@ -55,11 +55,11 @@ func TestAppliedTemplateIsNotObserved(t *testing.T) {
 		s.pods[i].Labels[appsv1.ControllerRevisionHashLabelKey] = "second"
 	}
 	for applied, want := range map[int64]string{2: v1alpha1.ReasonComplete,
-		3: v1alpha1.ReasonWaiting} {
+		3: v1alpha1.ReasonObserving} {
 		s.applied = &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{UID: "brokers",
 			Generation: applied}}
 		now := time.Now()
-		o := outcome{step: step{Decision: rollout.Next(s.rolloutState())}, since: now}
+		o := outcome{step: step{Decision: rollout.Next(s.rolloutState())}, decided: true, since: now}
 		if got := o.rollingOutCondition(s, nil, now); got.Reason != want {
 			t.Errorf("applied generation %d: got %+v, want reason %s", applied, got, want)
 		}

@@ -151,6 +151,8 @@ func (e *environment) prepare(t *testing.T, s *shell, c pages.Command) {
 		e.patch(t, `{"spec":{"rollout":{"policy":"OnApproval"},`+
 			`"resources":{"requests":{"cpu":"120m","memory":"256Mi"}}}}`)
 		e.waitRollout(t, v1alpha1.ReasonApprovalRequired, "")
+	case strings.HasPrefix(c.Text, "kubectl wait --for=condition=RollingOut --timeout="):
+		e.restartAll(t) // as the upgrade of the operator before it does
 	case strings.HasPrefix(c.Text, "kubectl heartwood retained remove"):
 		s.values["TOPIC"] = copied // an earlier step has deleted this Topic
 	}

@@ -24,7 +24,6 @@ func (e *environment) brokenImage(t *testing.T) {
 	e.underLoad(t, func(t *testing.T) {
 		e.patchImage(t, absentImage)
 		e.waitRollout(t, v1alpha1.ReasonWaiting, "is not ready")
-		// The condition is also Waiting while the previous pod of the broker stops.
 		until(t, "a pod with the image that does not exist", func(ctx context.Context) string {
 			if broken, err := e.withImage(ctx, absentImage); broken == 0 || err != nil {
 				return fmt.Sprintf("no pod, %v", err)

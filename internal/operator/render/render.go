@@ -47,6 +47,6 @@ func Cluster(cluster *v1alpha1.LogCluster, settings Settings) []client.Object {
 		bootstrapService(cluster),
 	}
 	objects = append(objects, listenerServices(cluster, settings)...)
-	return append(objects, podDisruptionBudget(cluster, settings),
+	return append(objects, PodDisruptionBudget(cluster, settings),
 		statefulSet(cluster, settings))
 }

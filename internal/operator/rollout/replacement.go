@@ -115,34 +115,40 @@ func (s State) mayDiscard(restart Decision, v Volumes) bool {
 	return s.notInSync(restart.Broker) == ""
 }
 
-// notInSync returns the name of the first partition with a replica that is not in sync, on another
-// broker than except; "" if there is none.
+// notInSync returns the smallest name of the partitions with a replica that is not in sync, on
+// another broker than except; "" if there is none.
 func (s State) notInSync(except int32) string {
-	for i := range s.Partitions {
-		p := &s.Partitions[i]
-		for _, id := range p.Replicas {
-			if id != except && !slices.Contains(p.InSync, id) {
-				return p.Name
-			}
-		}
-	}
-	return ""
+	return smallest(s.Partitions, func(p *Partition) bool {
+		return slices.ContainsFunc(p.Replicas, func(id int32) bool {
+			return id != except && !slices.Contains(p.InSync, id)
+		})
+	})
 }
 
-// keeps returns the first partition because of which a broker keeps its volume, and why; "" if
-// there is none.
+// keeps returns a partition because of which a broker keeps its volume, and why; "" if there is
+// none.
 func (s State) keeps(broker int32, retained []Partition) (name string, why Why) {
-	for i := range s.Partitions {
-		if slices.Equal(s.Partitions[i].Replicas, []int32{broker}) {
-			return s.Partitions[i].Name, OnlyReplica
-		}
+	only := smallest(s.Partitions,
+		func(p *Partition) bool { return slices.Equal(p.Replicas, []int32{broker}) })
+	if only != "" {
+		return only, OnlyReplica
 	}
-	for i := range retained {
-		if slices.Contains(retained[i].Replicas, broker) {
-			return retained[i].Name, RetainedRecords
-		}
+	held := smallest(retained,
+		func(p *Partition) bool { return slices.Contains(p.Replicas, broker) })
+	if held != "" {
+		return held, RetainedRecords
 	}
 	return s.Blocking(broker), TooFewInSync
+}
+
+// smallest returns the smallest name of the partitions that match; "" if none does.
+func smallest(all []Partition, matches func(*Partition) bool) (name string) {
+	for i := range all {
+		if matches(&all[i]) {
+			name = smaller(name, all[i].Name)
+		}
+	}
+	return name
 }
 
 // Stopping is the state of a broker whose volume is to be replaced, and whose pod is being deleted.

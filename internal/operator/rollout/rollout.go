@@ -83,9 +83,10 @@ type Decision struct {
 //     replica if Partition.Lend is set;
 //   - the broker has no Hold.
 //
-// Of the brokers that may be restarted, the one that leads the fewest partitions is first, and of
-// these the one with the highest id. A partition with too few in-sync
-// replicas blocks only the brokers that hold its replicas.
+// Of the brokers that may be restarted, one that is not ready is first: while it is away, no broker
+// that serves goes too. Of the others, the one that leads the fewest partitions is first, and of
+// these the one with the highest id. A partition with too few in-sync replicas blocks only the
+// brokers that hold its replicas.
 func Next(s State) Decision {
 	if !s.Observed {
 		return Decision{Phase: Waiting, Broker: -1}
@@ -128,8 +129,9 @@ func Next(s State) Decision {
 	return decision
 }
 
-// Blocking returns the name of the first partition that has too few in-sync replicas without a
-// broker; "" if there is none.
+// Blocking returns the name of a partition that has too few in-sync replicas without a broker; ""
+// if there is none. Of several it is the smallest name, whatever their order is: the time for which
+// an update has waited for a partition is measured by its name.
 func (s State) Blocking(broker int32) string {
 	name, _ := s.blocking(broker)
 	return name
@@ -138,21 +140,31 @@ func (s State) Blocking(broker int32) string {
 // blocking is like Blocking. single is true if only partitions with one replica, to which another
 // one can be lent, are blocking.
 func (s State) blocking(broker int32) (name string, single bool) {
+	var lendable string
 	for i := range s.Partitions {
 		p := s.Partitions[i].Stop
 		if s.Partitions[i].Lend && len(p.Replicas) == 1 && p.Replicas[0] == broker {
-			if name == "" {
-				name, single = s.Partitions[i].Name, true
-			}
+			lendable = smaller(lendable, s.Partitions[i].Name)
 			continue
 		}
 		p.InSync = slices.DeleteFunc(slices.Clone(p.InSync),
 			func(id int32) bool { return int(id) >= len(s.Brokers) || !s.Brokers[id].Up })
 		if !p.MayStop(broker) {
-			return s.Partitions[i].Name, false
+			name = smaller(name, s.Partitions[i].Name)
 		}
 	}
-	return name, single
+	if name == "" {
+		return lendable, lendable != ""
+	}
+	return name, false
+}
+
+// smaller returns the smaller of two names; "" is no name.
+func smaller(a, b string) string {
+	if a == "" || b != "" && b < a {
+		return b
+	}
+	return a
 }
 
 // outdated returns the brokers with Updated false, in the order in which they are restarted.
@@ -164,9 +176,18 @@ func (s State) outdated() []int32 {
 		}
 	}
 	slices.SortFunc(ids, func(a, b int32) int {
-		return cmp.Or(cmp.Compare(s.Brokers[a].Leaders, s.Brokers[b].Leaders), cmp.Compare(b, a))
+		return cmp.Or(s.Brokers[a].rank()-s.Brokers[b].rank(),
+			cmp.Compare(s.Brokers[a].Leaders, s.Brokers[b].Leaders), cmp.Compare(b, a))
 	})
 	return ids
+}
+
+// rank returns 0 for a broker that is not ready, and 1 for one that is.
+func (b Broker) rank() int {
+	if b.Ready {
+		return 1
+	}
+	return 0
 }
 
 // unsettled returns a broker with the latest template that is not ready, or a broker that is

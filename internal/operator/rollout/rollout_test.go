@@ -50,6 +50,9 @@ func TestNext(t *testing.T) {
 		"broken pod, other settling": {"moO", nil, Decision{Restart, 2, "", 2, NoHold}},
 		"all broken":                 {"OOO", nil, Decision{Restart, 0, "", 3, NoHold}},
 		"unreachable node":           {"uuo", nil, Decision{Restart, 0, "", 3, NoHold}},
+		"not ready first":            {"oou", nil, Decision{Restart, 2, "", 3, NoHold}},
+		"not ready, but needed": {"oou", []Partition{partition(2, []int32{1, 2}, []int32{2})},
+			Decision{Restart, 0, "", 3, NoHold}},
 		"in sync": {"ooo", []Partition{partition(2, three, three)},
 			Decision{Restart, 0, "", 3, NoHold}},
 		"a partition delays its brokers only": {"ooo",
@@ -80,6 +83,46 @@ func TestNext(t *testing.T) {
 		if got := Next(state); got.Phase != Waiting || got.Broker != -1 {
 			t.Errorf("%s, spec not observed: got %+v, want it to wait", name, got)
 		}
+	}
+}
+
+// TestBlockingPartitionIsTheSameInAnyOrder: the operator gathers the partitions in random order. An
+// update that waits for the same partitions must name the same one, or it would never be stuck.
+func TestBlockingPartitionIsTheSameInAnyOrder(t *testing.T) {
+	single := func(name string, lend bool) Partition {
+		p := partition(1, []int32{0}, []int32{0})
+		p.Name, p.Lend = name, lend
+		return p
+	}
+	lagging := func(name string) Partition {
+		p := partition(2, []int32{0, 1}, []int32{0})
+		p.Name = name
+		return p
+	}
+	for name, c := range map[string]struct {
+		all  []Partition
+		want string
+	}{
+		"lagging":             {[]Partition{lagging("c"), lagging("b"), lagging("d")}, "b"},
+		"one replica":         {[]Partition{single("c", true), single("b", true)}, "b"},
+		"lagging, not single": {[]Partition{single("a", true), lagging("b")}, "b"},
+	} {
+		for range 2 {
+			s := State{Brokers: parse("oo"), Partitions: c.all, Observed: true}
+			if got := s.Blocking(0); got != c.want {
+				t.Errorf("%s: got %q, want %q", name, got, c.want)
+			}
+			slices.Reverse(c.all)
+		}
+	}
+	s := State{Brokers: parse("nn"), Observed: true,
+		Partitions: []Partition{lagging("c"), lagging("b"), single("a", false)}}
+	if got := s.notInSync(-1); got != "b" {
+		t.Errorf("not in sync: got %q, want b", got)
+	}
+	s.Partitions = []Partition{single("c", false), single("b", false)}
+	if got, why := s.keeps(0, nil); got != "b" || why != OnlyReplica {
+		t.Errorf("keeps its volume because of %q (%d), want b", got, why)
 	}
 }
 
