@@ -132,9 +132,9 @@ const (
 	// value. The value RebalanceCancel cancels the present run, as does the removal of the annotation
 	// if it has started the run; while it is set, no run begins.
 	AnnotationRebalance = "heartwood.dev/rebalance"
-	// AnnotationDrainAnyway, with value true on a LogCluster, lets moves of replicas ignore racks and
-	// the size of disks, so that brokers in spec.drain can be drained although the others do not
-	// suffice.
+	// AnnotationDrainAnyway, with value true on a LogCluster, lets the replicas that cannot leave
+	// the brokers in spec.drain otherwise share racks and fill disks further. It changes no other
+	// moves.
 	AnnotationDrainAnyway = "heartwood.dev/drain-anyway"
 
 	// AnnotationRotate, on a LogUser, requests new credentials for each new value. The previous

@@ -12,7 +12,8 @@ import (
 )
 
 const (
-	// capacityPercent is how much of a disk moves may fill, unless a drain is to begin anyway.
+	// capacityPercent is how much of a disk moves may fill, except those of a drain that is blocked
+	// otherwise and is to begin anyway.
 	capacityPercent = 80
 	// rejectPercent is the default of spec.storage.pressure.reject.
 	rejectPercent = 92
@@ -276,7 +277,11 @@ func (s *selection) begin(m balance.Move) (waits string) {
 
 // obstacle returns what a copy waits for; "" if it may begin.
 func (s *selection) obstacle(p *Partition, m balance.Move) string {
-	capacity := s.capacity(m.To) / 100 * CapacityPercent(s.Cluster)
+	percent := CapacityPercent(s.Cluster)
+	if m.Anyway {
+		percent = anywayPercent(s.Cluster)
+	}
+	capacity := s.capacity(m.To) / 100 * percent
 	switch {
 	case p.Leader < 0:
 		return fmt.Sprintf("Partition %s has no leader.", p.Key())
@@ -287,7 +292,7 @@ func (s *selection) obstacle(p *Partition, m balance.Move) string {
 			"spec.rebalance.concurrentPerBroker allows.", p.Leader, m.To)
 	case capacity > 0 && s.used(m.To)+s.bytes[m.To]+p.Bytes > capacity:
 		return fmt.Sprintf("The disk of broker %d is filled to more than %d %% until other replicas "+
-			"have left it.", m.To, CapacityPercent(s.Cluster))
+			"have left it.", m.To, percent)
 	}
 	return s.awaitCleaner(p, m)
 }

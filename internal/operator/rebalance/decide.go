@@ -158,16 +158,17 @@ func (d *decider) describeBlocked(cluster balance.Cluster, blocked []balance.Blo
 	of := cluster.Partitions[first.Partition]
 	text := fmt.Sprintf("%d replicas cannot leave: the replica of partition %s/%d on broker %d ",
 		len(blocked), of.Topic, of.Index, first.Broker)
-	anyway := " Or set the annotation " + v1alpha1.AnnotationDrainAnyway + "=true to ignore it."
+	anyway, percent := " Or set the annotation "+v1alpha1.AnnotationDrainAnyway+"=true to ignore it.",
+		CapacityPercent(d.Cluster)
 	if drainsAnyway(d.Cluster) {
-		anyway = ""
+		anyway, percent = "", anywayPercent(d.Cluster)
 	}
 	switch first.Goal {
 	case balance.Racks:
 		return text + "would share a rack with another one. Add a broker in another rack." + anyway
 	case balance.Capacity:
 		return text + fmt.Sprintf("would fill another disk to more than %d %%. Add a broker or disk "+
-			"space.", CapacityPercent(d.Cluster)) + anyway
+			"space.", percent) + anyway
 	default:
 		return text + "finds no broker: each has a replica of the partition, has an almost full " +
 			"volume, is cordoned or is drained, too. Add a broker, or lower spec.replicas of the Topic."

@@ -19,6 +19,7 @@ type model struct {
 	random  *rand.Rand
 	now     time.Time
 	cluster *v1alpha1.LogCluster
+	racks   map[int32]string
 	run     Run
 	all     []Partition
 	late    []Change // assignments that the cache does not contain yet
@@ -49,8 +50,8 @@ func newModel(t *testing.T, seed uint64, brokers, partitions int) *model {
 }
 
 func (m *model) input() Input {
-	in := Input{Now: m.now, Cluster: m.cluster, Run: m.run, Used: map[int32]int64{},
-		Partitions: slices.Clone(m.all), Held: map[int32]int{}}
+	in := Input{Now: m.now, Cluster: m.cluster, Run: m.run, Racks: m.racks,
+		Used: map[int32]int64{}, Partitions: slices.Clone(m.all), Held: map[int32]int{}}
 	for i := range m.all {
 		held := slices.Concat(m.all[i].Assigned, m.all[i].Replicas)
 		slices.Sort(held)

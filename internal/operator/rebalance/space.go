@@ -16,6 +16,9 @@ import (
 func PlanInput(cluster *v1alpha1.LogCluster, racks map[int32]string, known, used map[int32]int64,
 	partitions []balance.Partition) balance.Cluster {
 	in := balance.Cluster{Partitions: partitions}
+	if len(cluster.Spec.Drain) > 0 && drainsAnyway(cluster) {
+		in.AnywayPercent = anywayPercent(cluster)
+	}
 	ids := map[int32]bool{}
 	for id := range cluster.Spec.Brokers {
 		ids[id] = true
@@ -32,23 +35,22 @@ func PlanInput(cluster *v1alpha1.LogCluster, racks map[int32]string, known, used
 			Other:    max(0, inUse(cluster, id, used[id])-known[id]),
 			Cordoned: slices.Contains(spec.Cordoned, id) || full[id],
 			Draining: slices.Contains(spec.Drain, id) || id >= spec.Brokers}
-		if drainsAnyway(cluster) {
-			b.Rack = ""
-		}
 		in.Brokers = append(in.Brokers, b)
 	}
 	return in
 }
 
-// CapacityPercent returns how much of a disk the moves of a plan may fill.
+// CapacityPercent returns how much of a disk moves may fill, except those with Move.Anyway.
 func CapacityPercent(cluster *v1alpha1.LogCluster) int64 {
-	if drainsAnyway(cluster) {
-		return rejectsAt(cluster) - 1
-	}
-	return maxPercent(cluster)
+	return min(capacityPercent, anywayPercent(cluster))
 }
 
-// drainsAnyway reports whether drains may crowd racks and fill disks.
+// anywayPercent returns how much of a disk moves with Move.Anyway may fill: its broker still
+// accepts records.
+func anywayPercent(cluster *v1alpha1.LogCluster) int64 { return rejectsAt(cluster) - 1 }
+
+// drainsAnyway reports whether a drain may crowd racks and fill disks where it is blocked
+// otherwise.
 func drainsAnyway(cluster *v1alpha1.LogCluster) bool {
 	return cluster.Annotations[v1alpha1.AnnotationDrainAnyway] == "true"
 }
@@ -62,12 +64,7 @@ func FreeSpace(cluster *v1alpha1.LogCluster, broker int32, used int64) int64 {
 	if size == 0 {
 		return math.MaxInt64
 	}
-	return size/100*maxPercent(cluster) - inUse(cluster, broker, used)
-}
-
-// maxPercent returns how much of a disk moves may fill.
-func maxPercent(cluster *v1alpha1.LogCluster) int64 {
-	return min(capacityPercent, rejectsAt(cluster)-1)
+	return size/100*CapacityPercent(cluster) - inUse(cluster, broker, used)
 }
 
 // rejectsAt returns the percentage from which on a broker refuses records.

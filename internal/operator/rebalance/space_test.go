@@ -43,8 +43,12 @@ func TestPlanInput(t *testing.T) {
 	}
 	cluster.Annotations = map[string]string{v1alpha1.AnnotationDrainAnyway: "true"}
 	in = PlanInput(cluster, map[int32]string{0: "a"}, stored, stored, nil)
-	if in.Brokers[0].Rack != "" || CapacityPercent(cluster) <= 80 {
-		t.Errorf("rack %q, %d %%, want that a drain may begin anyway", in.Brokers[0].Rack,
-			CapacityPercent(cluster))
+	if in.Brokers[0].Rack != "a" || CapacityPercent(cluster) != 80 || in.AnywayPercent != 91 {
+		t.Errorf("rack %q, %d %%, %d %% anyway, want limits that only blocked replicas may exceed",
+			in.Brokers[0].Rack, CapacityPercent(cluster), in.AnywayPercent)
+	}
+	cluster.Spec.Drain = nil
+	if in = PlanInput(cluster, nil, stored, stored, nil); in.AnywayPercent != 0 {
+		t.Errorf("without a drain, replicas may fill a disk to %d %%", in.AnywayPercent)
 	}
 }

@@ -37,6 +37,9 @@ type Partition struct {
 type Cluster struct {
 	Brokers    []Broker
 	Partitions []Partition
+	// AnywayPercent, if not 0, is how much of a disk the replicas may fill that a plan with
+	// Options.DrainOnly leaves on draining brokers otherwise. They may also share racks.
+	AnywayPercent int64
 }
 
 // Goal is what a move is for. The order of the constants is that of their priority.
@@ -82,6 +85,8 @@ type Move struct {
 	From, To int32
 	Copy     bool // false if only the preferred leader changes
 	Goal     Goal
+	// Anyway is true if the move may break goals Racks and Capacity by Cluster.AnywayPercent.
+	Anyway bool
 }
 
 // Blocked is a replica on a draining broker that the plan does not move.
@@ -122,6 +127,10 @@ func New(cluster Cluster, options Options) Plan {
 	plan := Plan{Before: p.potential()}
 	for p.round() { // a move for a later goal may make another one for an earlier goal possible
 	}
+	if p.relax() {
+		for p.round() {
+		}
+	}
 	plan.Moves, plan.After, plan.Blocked = p.moves, p.potential(), p.blocked()
 	return plan
 }
@@ -129,6 +138,24 @@ func New(cluster Cluster, options Options) Plan {
 // Evaluate returns the potential of a cluster.
 func Evaluate(cluster Cluster, options Options) Potential {
 	return newPlanner(cluster, options).potential()
+}
+
+// relax lets the partitions whose replicas remain on draining brokers break goals Racks and
+// Capacity. It reports whether the input allows this and there are such partitions. Partitions that
+// can leave within the limits are not relaxed.
+func (p *planner) relax() (relaxed bool) {
+	if !p.options.DrainOnly || p.anywayPercent == 0 {
+		return false
+	}
+	for b := range p.brokers {
+		if !p.brokers[b].Draining {
+			continue
+		}
+		for _, of := range p.held[b] {
+			of.anyway, relaxed = true, true
+		}
+	}
+	return relaxed
 }
 
 // round makes moves for each goal until none is possible. It reports whether it has made one.

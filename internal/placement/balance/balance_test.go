@@ -189,6 +189,35 @@ func TestBlockedDrain(t *testing.T) {
 	}
 }
 
+// TestDrainAnywayRelaxesOnlyBlockedReplicas: a replica that fits into its rack stays in it, one that
+// does not shares a rack, and one may fill a disk further than other moves. Plans with other goals
+// leave the blocked replicas.
+func TestDrainAnywayRelaxesOnlyBlockedReplicas(t *testing.T) {
+	c := Cluster{Brokers: brokers(4, 2), AnywayPercent: 91, Partitions: []Partition{
+		{Topic: "large", Bytes: 50 << 20, Replicas: []int32{0, 1}},
+		{Topic: "medium", Bytes: 12 << 20, Replicas: []int32{2, 1}},
+		{Topic: "small", Bytes: 2 << 20, Replicas: []int32{2, 1}}}}
+	c.Brokers[1].Draining = true
+	c.Brokers[3].Capacity, c.Brokers[3].Other = 100<<20, 75<<20
+	plan := New(c, Options{DrainOnly: true})
+	type move struct {
+		partition int
+		to        int32
+		anyway    bool
+	}
+	var got []move
+	for _, m := range plan.Moves {
+		got = append(got, move{m.Partition, m.To, m.Anyway})
+	}
+	if want := []move{{2, 3, false}, {0, 2, true}, {1, 3, true}}; !slices.Equal(got, want) ||
+		len(plan.Blocked) > 0 {
+		t.Errorf("got %+v, blocked %+v; want %+v", got, plan.Blocked, want)
+	}
+	if plan := New(c, Options{}); len(plan.Blocked) != 2 {
+		t.Errorf("a plan with all goals blocks %+v, want 2 replicas", plan.Blocked)
+	}
+}
+
 func BenchmarkHundredBrokers(b *testing.B) {
 	c := assigned(b, brokers(100, 4), 80, 100, 100)
 	for b.Loop() {

@@ -3,7 +3,9 @@
 //
 // The planner has goals in a fixed order (type Goal). The first three are hard: no move makes them
 // worse, and a replica is never placed on a broker that is cordoned or draining, or that already
-// holds the partition. The others are soft.
+// holds the partition. The others are soft. Only moves with Move.Anyway may break goals Racks and
+// Capacity: they empty draining brokers on which replicas would remain otherwise. A plan makes them
+// after all others.
 //
 // The state of a goal is a number that is 0 if the goal is reached: how far the brokers are outside
 // the goal's bounds, together. The numbers in the order of the goals are the Potential of the

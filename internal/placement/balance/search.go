@@ -14,9 +14,8 @@ type candidate struct {
 	delta  Potential // by which the move changes the potential
 }
 
-// copying returns the candidate that moves the replica at index k to a broker. It must not be on
-// this broker. ok is false if the broker cannot get the replica or the move makes a hard goal
-// worse.
+// copying returns the candidate that moves the replica at index k to a broker. ok is false if the
+// broker cannot get the replica or the move makes a hard goal worse that it may not break.
 func (p *planner) copying(of *partition, k, to int) (c candidate, ok bool) {
 	if of.Fixed || p.brokers[to].Cordoned || p.brokers[to].Draining ||
 		slices.Contains(of.replicas, to) {
@@ -24,10 +23,11 @@ func (p *planner) copying(of *partition, k, to int) (c candidate, ok bool) {
 	}
 	from := of.replicas[k]
 	c = candidate{of: of, k: k, to: to, copies: true}
-	if c.delta[Racks] = p.rackExcess(of, k, to) - p.rackExcess(of, -1, -1); c.delta[Racks] > 0 {
+	if c.delta[Racks] = p.rackExcess(of, k, to) - p.rackExcess(of, -1, -1); c.delta[Racks] > 0 &&
+		!of.anyway {
 		return c, false
 	}
-	if p.capacity.value[to]+of.bytes > p.capacity.bands[to].high {
+	if p.capacity.value[to]+of.bytes > p.limit(of, to) {
 		return c, false
 	}
 	if p.brokers[from].Draining {
@@ -41,6 +41,15 @@ func (p *planner) copying(of *partition, k, to int) (c candidate, ok bool) {
 		c.delta[Leaders] = p.leaders.change(from, to, 1)
 	}
 	return c, true
+}
+
+// limit returns the number of bytes to which a replica of a partition may fill a broker's disk.
+func (p *planner) limit(of *partition, to int) int64 {
+	high := p.capacity.bands[to].high
+	if of.anyway && p.brokers[to].Capacity > 0 {
+		return max(high, p.brokers[to].Capacity/100*p.anywayPercent)
+	}
+	return high
 }
 
 // leading returns the candidate that makes the replica at index k > 0 the preferred leader.
@@ -109,7 +118,7 @@ func (p *planner) apply(c candidate, goal Goal) {
 		ids[i] = p.brokers[b].ID
 	}
 	p.moves = append(p.moves, Move{Partition: of.at, Replicas: ids, From: p.brokers[from].ID,
-		To: p.brokers[c.to].ID, Copy: c.copies, Goal: goal})
+		To: p.brokers[c.to].ID, Copy: c.copies, Goal: goal, Anyway: of.anyway})
 }
 
 // byLoad returns all brokers, those with the highest load first.
@@ -316,7 +325,7 @@ func (p *planner) obstacle(of *partition, k int) Goal {
 		if p.brokers[to].Cordoned || p.brokers[to].Draining || slices.Contains(of.replicas, to) {
 			continue
 		}
-		if p.rackExcess(of, k, to) > p.rackExcess(of, -1, -1) {
+		if p.rackExcess(of, k, to) > p.rackExcess(of, -1, -1) && !of.anyway {
 			worst = max(worst, Racks)
 		} else {
 			worst = Capacity

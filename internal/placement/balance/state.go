@@ -13,6 +13,7 @@ type partition struct {
 	topic    int
 	bytes    int64 // Bytes plus replicaBytes
 	replicas []int
+	anyway   bool // it may leave draining brokers although racks or disks prevent it
 }
 
 // band contains the bounds of a goal for one broker, inclusive.
@@ -55,7 +56,10 @@ func (l *load) excess() int64 {
 
 // planner is the state of one call of New.
 type planner struct {
-	options    Options
+	options Options
+	// anywayPercent is Cluster.AnywayPercent.
+	anywayPercent int64
+
 	brokers    []Broker // sorted by id
 	partitions []*partition
 	held       [][]*partition // by broker, sorted by size, the largest first
@@ -72,7 +76,8 @@ type planner struct {
 func newPlanner(cluster Cluster, options Options) *planner {
 	options.TolerancePercent = cmp.Or(options.TolerancePercent, 10)
 	options.CapacityPercent = cmp.Or(options.CapacityPercent, 80)
-	p := &planner{options: options, brokers: slices.Clone(cluster.Brokers)}
+	p := &planner{options: options, anywayPercent: cluster.AnywayPercent,
+		brokers: slices.Clone(cluster.Brokers)}
 	slices.SortFunc(p.brokers, func(a, b Broker) int { return cmp.Compare(a.ID, b.ID) })
 	p.nameRacks()
 	p.addPartitions(cluster.Partitions)

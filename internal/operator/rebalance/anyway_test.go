@@ -1,0 +1,72 @@
+package rebalance
+
+import (
+	"slices"
+	"testing"
+
+	"heartwood.dev/heartwood/api/v1alpha1"
+)
+
+// crowded returns the number of partitions with two replicas in one rack.
+func (m *model) crowded() (n int) {
+	for i := range m.all {
+		racks := map[string]bool{}
+		for _, id := range m.all[i].Assigned {
+			racks[m.racks[id]] = true
+		}
+		if len(racks) < len(m.all[i].Assigned) {
+			n++
+		}
+	}
+	return n
+}
+
+// racked returns a model of 4 brokers in racks a, b, a and b with a replica of each partition in
+// each rack.
+func racked(t *testing.T) *model {
+	m := newModel(t, 1, 4, 40)
+	m.racks = map[int32]string{0: "a", 1: "b", 2: "a", 3: "b", 4: "a", 5: "b"}
+	for i := range m.all {
+		p := &m.all[i]
+		p.Assigned = []int32{int32(i % 4), int32((i + 1) % 4)}
+		p.Replicas, p.Leader = slices.Clone(p.Assigned), p.Assigned[0]
+		p.Sizes = map[int32]int64{p.Assigned[0]: p.Bytes, p.Assigned[1]: p.Bytes}
+	}
+	m.step()
+	m.cluster.Annotations = map[string]string{v1alpha1.AnnotationDrainAnyway: "true"}
+	return m
+}
+
+// TestDrainAnywayKeepsTheLimitsOfOtherMoves: the annotation changes neither runs without a drain
+// nor the moves of replicas that are not blocked.
+func TestDrainAnywayKeepsTheLimitsOfOtherMoves(t *testing.T) {
+	m := racked(t)
+	m.cluster.Spec.Brokers = 6
+	m.until(v1alpha1.RebalanceDone)
+	m.settled()
+	if n := m.crowded(); n > 0 || m.run.Trigger != v1alpha1.TriggerOnScale {
+		t.Errorf("%d partitions have two replicas in one rack after %+v", n, m.run.RebalanceStatus)
+	}
+	m = racked(t)
+	m.cluster.Spec.Drain = []int32{1}
+	m.until(v1alpha1.RebalanceDone)
+	if n := m.crowded(); n > 0 || m.bytes(1) > 0 {
+		t.Errorf("%d partitions have two replicas in one rack, broker 1 has %d bytes", n, m.bytes(1))
+	}
+}
+
+// TestDrainAnywayMovesBlockedReplicas: with the other broker of its rack cordoned, a broker is
+// drained by replicas in the other rack. The drain is blocked without the annotation.
+func TestDrainAnywayMovesBlockedReplicas(t *testing.T) {
+	m := racked(t)
+	m.cluster.Spec.Drain, m.cluster.Spec.Cordoned = []int32{1}, []int32{3}
+	anyway := m.cluster.Annotations
+	m.cluster.Annotations = nil
+	m.until(v1alpha1.RebalanceBlocked)
+	m.cluster.Annotations = anyway
+	m.until(v1alpha1.RebalanceDone)
+	if m.bytes(1) > 0 || m.crowded() == 0 {
+		t.Errorf("broker 1 has %d bytes, %d partitions have two replicas in one rack", m.bytes(1),
+			m.crowded())
+	}
+}
