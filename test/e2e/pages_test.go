@@ -153,6 +153,10 @@ func (e *environment) prepare(t *testing.T, s *shell, c pages.Command) {
 		e.waitRollout(t, v1alpha1.ReasonApprovalRequired, "")
 	case strings.HasPrefix(c.Text, "kubectl wait --for=condition=RollingOut --timeout="):
 		e.restartAll(t) // as the upgrade of the operator before it does
+	case strings.Contains(c.Text, `"drain":[1]`):
+		// Broker 1 may be the only one of its zone.
+		e.kubectl(t, "annotate", "logcluster", e.cluster, "--overwrite",
+			v1alpha1.AnnotationDrainAnyway+"=true")
 	case strings.HasPrefix(c.Text, "kubectl heartwood retained remove"):
 		s.values["TOPIC"] = copied // an earlier step has deleted this Topic
 	}
@@ -166,6 +170,7 @@ func (e *environment) restore(t *testing.T, s *shell, c pages.Command) {
 		e.patch(t, `{"spec":{"cordoned":null}}`)
 	case strings.Contains(c.Text, "condition=Drained"):
 		e.patch(t, `{"spec":{"drain":null}}`)
+		e.kubectl(t, "annotate", "logcluster", e.cluster, v1alpha1.AnnotationDrainAnyway+"-")
 	case strings.HasPrefix(c.Text, "kubectl heartwood approve --yes"):
 		e.waitRollout(t, v1alpha1.ReasonComplete, "")
 		e.patch(t, `{"spec":{"rollout":null}}`)

@@ -2,6 +2,7 @@ package rebalance
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
 	"heartwood.dev/heartwood/api/v1alpha1"
@@ -52,6 +53,29 @@ func TestDrainAnywayKeepsTheLimitsOfOtherMoves(t *testing.T) {
 	m.until(v1alpha1.RebalanceDone)
 	if n := m.crowded(); n > 0 || m.bytes(1) > 0 {
 		t.Errorf("%d partitions have two replicas in one rack, broker 1 has %d bytes", n, m.bytes(1))
+	}
+}
+
+// TestDrainOfTheOnlyBrokerOfARackIsBlocked: its replicas would share racks, which needs consent.
+func TestDrainOfTheOnlyBrokerOfARackIsBlocked(t *testing.T) {
+	m := newModel(t, 1, 4, 20)
+	m.racks = map[int32]string{0: "a", 1: "b", 2: "c", 3: "a"}
+	for i := range m.all {
+		p := &m.all[i]
+		p.Assigned, p.Leader = []int32{0, 1, 2}, 0
+		p.Replicas = slices.Clone(p.Assigned)
+		p.Sizes = map[int32]int64{0: p.Bytes, 1: p.Bytes, 2: p.Bytes}
+	}
+	m.cluster.Spec.Drain = []int32{2}
+	d := m.until(v1alpha1.RebalanceBlocked)
+	if m.copied > 0 || !strings.Contains(d.Drained.Obstacle, "would share a rack") ||
+		!strings.Contains(d.Drained.Obstacle, v1alpha1.AnnotationDrainAnyway) {
+		t.Errorf("%d bytes are copied: %+v", m.copied, d)
+	}
+	m.cluster.Annotations = map[string]string{v1alpha1.AnnotationDrainAnyway: "true"}
+	m.until(v1alpha1.RebalanceDone)
+	if m.bytes(2) > 0 {
+		t.Errorf("broker 2 has %d bytes", m.bytes(2))
 	}
 }
 

@@ -34,7 +34,8 @@ func PlanInput(cluster *v1alpha1.LogCluster, racks map[int32]string, known, used
 		b := balance.Broker{ID: id, Rack: racks[id], Capacity: capacity(cluster, id),
 			Other:    max(0, inUse(cluster, id, used[id])-known[id]),
 			Cordoned: slices.Contains(spec.Cordoned, id) || full[id],
-			Draining: slices.Contains(spec.Drain, id) || id >= spec.Brokers}
+			Draining: slices.Contains(spec.Drain, id) || id >= spec.Brokers,
+			Removed:  id >= spec.Brokers}
 		in.Brokers = append(in.Brokers, b)
 	}
 	return in

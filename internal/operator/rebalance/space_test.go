@@ -29,7 +29,7 @@ func TestPlanInput(t *testing.T) {
 		{ID: 0, Rack: "a", Capacity: 1000, Other: 50, Cordoned: true},
 		{ID: 1, Rack: "b", Capacity: 2000, Other: 600, Cordoned: true},
 		{ID: 2, Capacity: 1000, Draining: true},
-		{ID: 4, Capacity: 1000, Draining: true},
+		{ID: 4, Capacity: 1000, Draining: true, Removed: true},
 	}
 	if !reflect.DeepEqual(in.Brokers, want) {
 		t.Errorf("brokers\n%+v, want\n%+v", in.Brokers, want)

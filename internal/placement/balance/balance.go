@@ -17,6 +17,9 @@ type Broker struct {
 	Other    int64
 	Cordoned bool // the broker gets no more replicas (KIP-1066)
 	Draining bool // all replicas are to leave the broker
+	// Removed is true if the broker is being removed. Its rack does not count. A broker that is only
+	// draining may return, so its rack counts: replicas are not to share racks because of a drain.
+	Removed bool
 }
 
 // Partition is a partition and its replicas.
@@ -48,7 +51,7 @@ type Goal int
 const (
 	// Drain removes replicas from draining brokers.
 	Drain Goal = iota
-	// Racks spreads the replicas of each partition across racks.
+	// Racks spreads the replicas of each partition across as many racks as possible, evenly.
 	Racks
 	// Capacity keeps the disk of each broker below Options.CapacityPercent of its size.
 	Capacity

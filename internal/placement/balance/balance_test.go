@@ -175,6 +175,13 @@ func TestBlockedDrain(t *testing.T) {
 			c.Brokers[3].Rack = "1"
 			c.Brokers = append(c.Brokers, Broker{ID: 4, Rack: "0", Cordoned: true})
 		}, Racks},
+		"the other one is in the rack of a replica, and no other in its own": {
+			func(c *Cluster) { c.Brokers[3].Rack = "1" }, Racks},
+		"two racks would have two of four replicas": {func(c *Cluster) {
+			c.Brokers = append(c.Brokers, Broker{ID: 4, Rack: "2"})
+			c.Partitions[0].Replicas = []int32{0, 1, 2, 4}
+			c.Brokers[3].Rack = "1"
+		}, Racks},
 		"the other one is too small": {func(c *Cluster) { c.Brokers[3].Capacity = 1 << 30 }, Capacity},
 	} {
 		c := Cluster{Brokers: brokers(4, 3)}
@@ -189,9 +196,20 @@ func TestBlockedDrain(t *testing.T) {
 	}
 }
 
-// TestDrainAnywayRelaxesOnlyBlockedReplicas: a replica that fits into its rack stays in it, one that
-// does not shares a rack, and one may fill a disk further than other moves. Plans with other goals
-// leave the blocked replicas.
+// TestRackOfRemovedBrokersDoesNotCount: the replicas of a removed broker may share the racks that
+// remain.
+func TestRackOfRemovedBrokersDoesNotCount(t *testing.T) {
+	c := Cluster{Brokers: brokers(4, 3), Partitions: []Partition{{Topic: "orders",
+		Replicas: []int32{0, 1, 2}}}}
+	c.Brokers[2].Draining, c.Brokers[2].Removed = true, true
+	if plan := New(c, Options{DrainOnly: true}); len(plan.Moves) != 1 || plan.Moves[0].To != 3 {
+		t.Errorf("got %+v, want a move to broker 3", plan)
+	}
+}
+
+// TestDrainAnywayRelaxesOnlyBlockedReplicas: a replica that fits into its rack stays in it, one
+// that does not shares a rack, and one may fill a disk further than other moves. Plans with other
+// goals leave the blocked replicas.
 func TestDrainAnywayRelaxesOnlyBlockedReplicas(t *testing.T) {
 	c := Cluster{Brokers: brokers(4, 2), AnywayPercent: 91, Partitions: []Partition{
 		{Topic: "large", Bytes: 50 << 20, Replicas: []int32{0, 1}},

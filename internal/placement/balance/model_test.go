@@ -21,6 +21,7 @@ func randomCluster(random *rand.Rand) Cluster {
 		}
 		if special {
 			b.Cordoned, b.Draining = random.IntN(6) == 0, random.IntN(6) == 0
+			b.Removed = b.Draining && random.IntN(2) == 0
 		}
 		c.Brokers = append(c.Brokers, b)
 	}
@@ -60,11 +61,12 @@ func (c Cluster) bytes(broker int32) (sum int64) {
 	return sum
 }
 
-// crowded returns by how many replicas the racks of a partition have more than their share.
+// crowded returns by how many replicas the racks of a partition have more than their share, plus
+// the number of racks that it lacks.
 func (c Cluster) crowded(p Partition) int {
 	used, count := map[string]bool{}, map[string]int{}
 	for _, b := range c.Brokers {
-		if !b.Draining {
+		if !b.Removed {
 			used[b.Rack] = true
 		}
 	}
@@ -72,7 +74,7 @@ func (c Cluster) crowded(p Partition) int {
 		count[c.broker(id).Rack]++
 	}
 	n := max(1, len(used))
-	crowded := 0
+	crowded := max(0, min(n, len(p.Replicas))-len(count))
 	for _, replicas := range count {
 		crowded += max(0, replicas-(len(p.Replicas)+n-1)/n)
 	}

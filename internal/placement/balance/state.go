@@ -64,7 +64,7 @@ type planner struct {
 	partitions []*partition
 	held       [][]*partition // by broker, sorted by size, the largest first
 	racks      []int          // rack of each broker
-	rackCount  int            // racks with a broker that is not draining
+	rackCount  int            // racks with a broker that is not being removed
 
 	capacity, disk, rate, leaders load
 	topics                        []load
@@ -97,7 +97,7 @@ func (p *planner) nameRacks() {
 			numbers[b.Rack] = number
 		}
 		p.racks[i] = number
-		if !b.Draining {
+		if !b.Removed {
 			used[number] = true
 		}
 	}
@@ -226,11 +226,12 @@ func (p *planner) potential() Potential {
 	return sum
 }
 
-// rackExcess returns the number of replicas of a partition above the fair share of their rack, if
-// the replica at index k were on another broker. k is -1 for the present replicas.
+// rackExcess returns the number of replicas of a partition above the fair share of their rack, plus
+// the number of racks that it lacks, if the replica at index k were on another broker. k is -1 for
+// the present replicas. Of four replicas in three racks two may share a rack, but not two pairs.
 func (p *planner) rackExcess(of *partition, k, broker int) int64 {
 	share := (len(of.replicas) + p.rackCount - 1) / p.rackCount
-	excess := int64(0)
+	excess, missing := int64(0), min(len(of.replicas), p.rackCount)
 	rack := func(i int) int {
 		if i == k {
 			return p.racks[broker]
@@ -247,6 +248,9 @@ func (p *planner) rackExcess(of *partition, k, broker int) int64 {
 		if before >= share {
 			excess++
 		}
+		if before == 0 {
+			missing--
+		}
 	}
-	return excess
+	return excess + int64(max(0, missing))
 }
