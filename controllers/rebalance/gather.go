@@ -53,7 +53,8 @@ func (r *Reconciler) gather(ctx context.Context, cluster *v1alpha1.LogCluster) (
 		return nil, err
 	}
 	latest := r.Reports.Latest(key)
-	if in.Obstacle == "" && !reported(latest, &cluster.Spec) {
+	in.Silent = silent(latest, &cluster.Spec)
+	if in.Obstacle == "" && !reported(in.Silent, &cluster.Spec) {
 		in.Obstacle = "Not all brokers have reported the sizes of their replicas."
 	}
 	if latest == nil {
@@ -79,12 +80,29 @@ func (r *Reconciler) gather(ctx context.Context, cluster *v1alpha1.LogCluster) (
 	return in, nil
 }
 
+// silent returns the brokers that did not respond in the last round, or that it did not know.
+func silent(latest *reports.Cluster, spec *v1alpha1.LogClusterSpec) map[int32]bool {
+	silent, polled := map[int32]bool{}, int32(0)
+	if latest != nil {
+		for _, id := range latest.Silent {
+			silent[id] = true
+		}
+		polled = int32(latest.Polled)
+	}
+	for id := polled; id < spec.Brokers; id++ {
+		silent[id] = true
+	}
+	return silent
+}
+
 // reported reports whether all brokers outside spec.drain have reported.
-func reported(latest *reports.Cluster, spec *v1alpha1.LogClusterSpec) bool {
-	return latest != nil && latest.Polled >= int(spec.Brokers) &&
-		!slices.ContainsFunc(latest.Silent, func(id int32) bool {
-			return id < spec.Brokers && !slices.Contains(spec.Drain, id)
-		})
+func reported(silent map[int32]bool, spec *v1alpha1.LogClusterSpec) bool {
+	for id := range silent {
+		if id < spec.Brokers && !slices.Contains(spec.Drain, id) {
+			return false
+		}
+	}
+	return true
 }
 
 // count counts the replicas on each broker like condition Scaled: of all partitions of existing

@@ -20,16 +20,21 @@ func TestDrainedBrokersNeedNotReport(t *testing.T) {
 	for name, test := range map[string]struct {
 		latest *reports.Cluster
 		want   bool
+		silent []int32
 	}{
-		"none":     {nil, false},
-		"all":      {&reports.Cluster{Polled: 3}, true},
-		"drained":  {&reports.Cluster{Polled: 3, Silent: []int32{1}}, true},
-		"other":    {&reports.Cluster{Polled: 3, Silent: []int32{1, 2}}, false},
-		"removed":  {&reports.Cluster{Polled: 4, Silent: []int32{3}}, true},
-		"new ones": {&reports.Cluster{Polled: 2}, false},
+		"none":     {nil, false, []int32{0, 1, 2}},
+		"all":      {&reports.Cluster{Polled: 3}, true, nil},
+		"drained":  {&reports.Cluster{Polled: 3, Silent: []int32{1}}, true, []int32{1}},
+		"other":    {&reports.Cluster{Polled: 3, Silent: []int32{1, 2}}, false, []int32{1, 2}},
+		"removed":  {&reports.Cluster{Polled: 4, Silent: []int32{3}}, true, []int32{3}},
+		"new ones": {&reports.Cluster{Polled: 2}, false, []int32{2}},
 	} {
-		if got := reported(test.latest, spec); got != test.want {
+		missing := silent(test.latest, spec)
+		if got := reported(missing, spec); got != test.want {
 			t.Errorf("%s: got %v", name, got)
+		}
+		if got := slices.Sorted(maps.Keys(missing)); !slices.Equal(got, test.silent) {
+			t.Errorf("%s: brokers %v are silent, want %v", name, got, test.silent)
 		}
 	}
 }

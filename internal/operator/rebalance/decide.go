@@ -271,7 +271,8 @@ func (d *decider) cancel() {
 }
 
 // takeBack takes back the moves of a cancelled run that have copied less than half of the bytes, or
-// whose target is down. While there is an obstacle, sizes may be unknown.
+// whose target is down. Moves whose progress is unknown stay for a later decision. Other brokers
+// that are down do not matter.
 func (d *decider) takeBack() {
 	run := d.run()
 	run.Moving = slices.DeleteFunc(run.Moving, func(key string) bool {
@@ -280,7 +281,7 @@ func (d *decider) takeBack() {
 			return false
 		}
 		down := slices.ContainsFunc(p.adding(), func(id int32) bool { return d.Down[id] })
-		if !down && (d.Obstacle != "" || 2*p.copied() >= p.Bytes && p.Bytes > 0) {
+		if !down && (d.progressUnknown(p) || 2*p.copied() >= p.Bytes && p.Bytes > 0) {
 			return false
 		}
 		d.Assign = append(d.Assign, Change{Partition: d.byKey[key], Before: p.Assigned,
@@ -288,4 +289,11 @@ func (d *decider) takeBack() {
 		delete(run.Targets, key)
 		return true
 	})
+}
+
+// progressUnknown reports whether the size of a partition or of one of its new replicas may be
+// unknown, because the broker is down or has not reported it.
+func (d *decider) progressUnknown(p *Partition) bool {
+	return p.Leader < 0 || slices.ContainsFunc(append(p.adding(), p.Leader),
+		func(id int32) bool { return d.Down[id] || d.Silent[id] })
 }

@@ -212,6 +212,7 @@ func TestCancelWithoutSizes(t *testing.T) {
 		in.Partitions[i].Sizes = nil
 	}
 	in.Obstacle = "Not all brokers have reported."
+	in.Silent = map[int32]bool{0: true, 1: true, 2: true, 3: true, 4: true}
 	m.cluster.Annotations = map[string]string{v1alpha1.AnnotationRebalance: v1alpha1.RebalanceCancel}
 	d := Decide(in)
 	if len(d.Assign) > 0 || d.Run.Phase != v1alpha1.RebalanceCancelling || len(d.Run.Moving) == 0 {
@@ -238,5 +239,46 @@ func TestCancelWithoutSizes(t *testing.T) {
 	}
 	if d = Decide(in); len(d.Run.Moving) > 0 || d.Run.Phase != v1alpha1.RebalanceCancelled {
 		t.Errorf("when the sizes are known: %+v", d)
+	}
+}
+
+// TestCancelWhileAnotherBrokerIsDown: moves between brokers that are up and have reported are taken
+// back. The others wait, because their progress is unknown.
+func TestCancelWhileAnotherBrokerIsDown(t *testing.T) {
+	for name, missing := range map[string]func(in *Input){
+		"down": func(in *Input) {
+			in.Down, in.Obstacle = map[int32]bool{0: true}, "Broker 0 is not up."
+		},
+		"silent": func(in *Input) {
+			in.Silent, in.Obstacle = map[int32]bool{0: true}, "Not all brokers have reported."
+		},
+	} {
+		m := scaled(t)
+		for m.step(); len(m.late) > 0; m.step() {
+		}
+		in := m.input()
+		m.cluster.Annotations = map[string]string{
+			v1alpha1.AnnotationRebalance: v1alpha1.RebalanceCancel}
+		missing(&in)
+		taken, waiting := map[int]bool{}, 0
+		d := Decide(in)
+		for _, c := range d.Assign {
+			taken[c.Partition] = true
+		}
+		for i := range in.Partitions {
+			p := &in.Partitions[i]
+			if p.reassigning() && len(p.adding()) > 0 {
+				if p.Leader == 0 {
+					waiting++
+				}
+				if less := 2*p.copied() < p.Bytes; taken[i] != (less && p.Leader != 0) {
+					t.Errorf("%s: partition %d with leader %d has %d of %d bytes, taken back: %t", name, i,
+						p.Leader, p.copied(), p.Bytes, taken[i])
+				}
+			}
+		}
+		if len(taken) == 0 || waiting == 0 {
+			t.Errorf("%s: %d moves were taken back, %d wait", name, len(taken), waiting)
+		}
 	}
 }

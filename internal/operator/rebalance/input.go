@@ -26,6 +26,8 @@ type Input struct {
 	Invalid []string
 	// Down contains the brokers that are not up.
 	Down map[int32]bool
+	// Silent contains the brokers that have not reported the sizes of their replicas.
+	Silent map[int32]bool
 	// Obstacle says why no move may begin; "" if moves may begin. A broker in spec.drain that is
 	// down is none: its replicas are copied from other brokers.
 	Obstacle string
