@@ -88,7 +88,7 @@ func (d *decider) advance() {
 	if run.Phase == v1alpha1.RebalanceCancelling {
 		run.Message = "The run was cancelled; moves that are more than half done are completed."
 		if d.Cluster.Paused() {
-			run.Message = "The annotation " + v1alpha1.AnnotationPaused + " pauses the run."
+			run.Message = d.pauses()
 			return
 		}
 		if d.takeBack(); len(run.Moving) == 0 {
@@ -103,7 +103,7 @@ func (d *decider) advance() {
 	}
 	switch {
 	case d.Cluster.Paused():
-		d.wait("The annotation " + v1alpha1.AnnotationPaused + " pauses the run.")
+		d.wait(d.pauses())
 	case d.Obstacle != "":
 		d.wait(d.Obstacle)
 	case d.Drained.Obstacle != "" && run.Trigger == v1alpha1.TriggerDrain && len(run.Moving) == 0:

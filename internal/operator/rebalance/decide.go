@@ -49,6 +49,7 @@ func Decide(in Input) Decision {
 	if d.run().Phase.Active() {
 		d.advance()
 	}
+	d.hold()
 	d.total()
 	return d.Decision
 }
@@ -65,6 +66,7 @@ func newDecider(in Input) *decider {
 	run := d.run()
 	restarted := run.Targets == nil
 	run.Phase = cmp.Or(run.Phase, v1alpha1.RebalanceIdle)
+	run.Message = withoutHold(run.Message)
 	run.Moving = slices.Clone(run.Moving)
 	run.Targets, run.Waits = maps.Clone(run.Targets), maps.Clone(run.Waits)
 	if run.Led = maps.Clone(run.Led); run.Led == nil {
@@ -186,7 +188,7 @@ func (d *decider) trigger() {
 	if run.Phase == v1alpha1.RebalanceBlocked && d.Drained.Remaining == 0 {
 		run.Phase, run.Message, run.Trigger = v1alpha1.RebalanceIdle, "", ""
 	}
-	requested := request != "" && request != v1alpha1.RebalanceCancel && request != run.Request
+	requested := d.requests(request)
 	if run.Phase.Active() {
 		if d.mustCancel(request) {
 			d.cancel()
@@ -202,7 +204,6 @@ func (d *decider) trigger() {
 	scaled := brokers > run.Brokers
 	switch {
 	case request == v1alpha1.RebalanceCancel:
-		run.Brokers = brokers
 		return
 	case requested:
 		d.begin(v1alpha1.TriggerManual)

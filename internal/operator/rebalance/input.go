@@ -137,6 +137,6 @@ type Drained struct {
 	Remaining int
 	// Obstacle says why replicas cannot leave, and what to do; "" if they can.
 	Obstacle string
-	// Waits says what the drain waits for: Input.Obstacle.
+	// Waits says what the drain waits for: Input.Obstacle, or an annotation that prevents all runs.
 	Waits string
 }
