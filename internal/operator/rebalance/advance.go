@@ -20,11 +20,6 @@ const (
 	// leadersMax is the number of preferred leaders that are changed per minute. Each change makes
 	// clients refresh their metadata.
 	leadersMax = 60
-	// reclaimablePercent is how much of a partition must be reclaimable for the cleaner to clean it
-	// before a copy.
-	reclaimablePercent = 30
-	// cleanerWaitMax is how long a move waits for the cleaner.
-	cleanerWaitMax = 10 * time.Minute
 )
 
 // cluster returns the input of the planner.
@@ -132,6 +127,7 @@ func (d *decider) drainedDown() string {
 // wait sets the phase of a run in which no move may begin.
 func (d *decider) wait(why string) {
 	run := d.run()
+	run.Passes = nil
 	run.Phase, run.Message = v1alpha1.RebalanceWaiting, why
 	if len(run.Moving) > 0 {
 		run.Phase = v1alpha1.RebalanceMoving
@@ -203,7 +199,7 @@ func (d *decider) plan() balance.Plan {
 // waits for. A move of a partition that already has an earlier move in the plan begins later.
 func (d *decider) selectMoves(plan balance.Plan) (waits string) {
 	s := selection{decider: d, sends: map[int32]int{}, receives: map[int32]int{},
-		bytes: map[int32]int64{}, cleans: map[int32]int{}}
+		bytes: map[int32]int64{}, cleans: map[int32]int{}, passes: map[string]time.Time{}}
 	for i := range d.Partitions {
 		s.occupy(&d.Partitions[i])
 	}
@@ -222,6 +218,7 @@ func (d *decider) selectMoves(plan balance.Plan) (waits string) {
 			waits = why
 		}
 	}
+	d.run().Passes = s.passes
 	return waits
 }
 
@@ -232,6 +229,7 @@ type selection struct {
 	bytes           map[int32]int64 // that brokers will receive
 	leaders         int             // that were changed in the last minute
 	cleans          map[int32]int   // moves to brokers that wait for the cleaner
+	passes          map[string]time.Time
 }
 
 // occupy counts a reassignment in progress.
@@ -295,31 +293,6 @@ func (s *selection) obstacle(p *Partition, m balance.Move) string {
 			"have left it.", m.To, percent)
 	}
 	return s.awaitCleaner(p, m)
-}
-
-// awaitCleaner returns what a copy waits for: that the cleaner removes garbage, so that it is not
-// copied, and that no pass is cut off whose replica would be removed.
-func (s *selection) awaitCleaner(p *Partition, m balance.Move) string {
-	garbage := p.Reclaimable*100 > p.Bytes*reclaimablePercent
-	if !garbage && !slices.Contains(p.Cleaning, p.Leader) && !slices.Contains(p.Cleaning, m.From) {
-		return ""
-	}
-	run := s.run()
-	// After a clean long before the move there would be garbage again.
-	if s.cleans[m.To]++; s.cleans[m.To] > 2*s.limit {
-		return "Further partitions follow."
-	}
-	since, waiting := run.Waits[p.Key()]
-	if waiting && s.Now.Sub(since) >= cleanerWaitMax {
-		return ""
-	}
-	if !waiting {
-		run.Waits[p.Key()] = s.Now
-		if garbage {
-			s.Clean = append(s.Clean, m.Partition)
-		}
-	}
-	return fmt.Sprintf("The cleaner cleans partition %s before it moves.", p.Key())
 }
 
 // end ends the run.

@@ -44,8 +44,11 @@ type Run struct {
 	Completed int64
 	// Led contains the time at which the run has changed the preferred leader of a partition, by key.
 	Led map[string]time.Time
-	// Waits contains the time since which a partition waits for the cleaner.
+	// Waits contains the time since which a partition waits for the cleaner to remove garbage.
 	Waits map[string]time.Time
+	// Passes contains the time since which a partition waits for the end of a pass on the broker
+	// that is to lose its replica.
+	Passes map[string]time.Time
 	// Checked is when policy Continuous has last checked the balance.
 	Checked time.Time
 }
