@@ -146,15 +146,7 @@ func (d *decider) execute() {
 		}
 	}
 	if len(plan.Moves) == 0 && len(run.Moving) == 0 {
-		if run.Trigger == v1alpha1.TriggerDrain && d.Drained.Remaining > 0 {
-			d.wait(d.describeRemaining())
-			return
-		}
-		message := "The brokers are as balanced as the partitions allow."
-		if run.Trigger == v1alpha1.TriggerDrain {
-			message = "The drained brokers hold no replicas."
-		}
-		d.end(v1alpha1.RebalanceDone, message)
+		d.finish()
 		return
 	}
 	waits := d.selectMoves(plan)
@@ -178,21 +170,17 @@ func (d *decider) describeRemaining() string {
 		"progress, or the numbers of replicas change.", d.Drained.Remaining)
 }
 
-// plan returns the moves that are left. A run that only drains brokers makes no other moves, and a
-// run for balance begins only if a broker is further than triggerTolerance from the mean.
+// plan returns the moves that are left. A run that only drains brokers makes no other moves. A run
+// for balance makes last those that only a plan for a drain has; see balance.Cluster.AnywayPercent.
 func (d *decider) plan() balance.Plan {
-	run := d.run()
 	cluster := d.cluster()
-	if run.Trigger == v1alpha1.TriggerDrain {
-		return balance.New(cluster, d.options(balance.Options{DrainOnly: true}))
-	}
-	if run.MovesDone == 0 && len(run.Moving) == 0 {
-		plan := balance.New(cluster, d.options(balance.Options{TolerancePercent: triggerTolerance}))
-		if len(plan.Moves) == 0 {
+	if d.run().Trigger != v1alpha1.TriggerDrain {
+		plan := d.balance(cluster)
+		if len(plan.Moves) > 0 || d.Drained.Remaining == 0 || d.Drained.Obstacle != "" {
 			return plan
 		}
 	}
-	return balance.New(cluster, d.options(balance.Options{TolerancePercent: runTolerance}))
+	return balance.New(cluster, d.options(balance.Options{DrainOnly: true}))
 }
 
 // selectMoves begins moves within the limits. It returns what the first move that does not begin

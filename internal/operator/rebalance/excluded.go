@@ -1,0 +1,103 @@
+package rebalance
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"heartwood.dev/heartwood/api/v1alpha1"
+	"heartwood.dev/heartwood/internal/placement/balance"
+)
+
+// excluded are the brokers, sorted, that would get replicas for the balance, but may not.
+type excluded struct {
+	full     []int32 // that refuse records, or whose disks would be filled too far
+	cordoned []int32 // in spec.cordoned
+}
+
+// excluded returns the brokers because of which a plan for balance has no moves: those that get
+// replicas in a plan without cordons and with unlimited disks. The potential of the plan does not
+// show this: it is also above 0 if the partitions are too large to be balanced.
+func (d *decider) excluded() (e excluded) {
+	cluster := d.cluster()
+	for i := range cluster.Brokers {
+		b := &cluster.Brokers[i]
+		b.Capacity = 0
+		b.Cordoned = b.Cordoned && slices.Contains(d.Cluster.Spec.Drain, b.ID)
+	}
+	full := d.Cluster.FullBrokers()
+	for i, m := range d.balance(cluster).Moves {
+		if !m.Copy {
+			continue
+		}
+		limit := d.capacity(m.To) / 100 * CapacityPercent(d.Cluster)
+		switch {
+		case slices.Contains(d.Cluster.Spec.Cordoned, m.To):
+			e.cordoned = append(e.cordoned, m.To)
+		// Only a limit can have prevented the first move.
+		case i == 0, full[m.To], limit > 0 && d.used(m.To)+d.Partitions[m.Partition].Bytes > limit:
+			e.full = append(e.full, m.To)
+		}
+	}
+	for _, ids := range []*[]int32{&e.full, &e.cordoned} {
+		slices.Sort(*ids)
+		*ids = slices.Compact(*ids)
+	}
+	return e
+}
+
+// describe says which brokers get no replicas, and why; "" if there are none.
+func (e excluded) describe(percent int64) string {
+	var all []string
+	if len(e.full) > 0 {
+		all = append(all, fmt.Sprintf("Brokers %v get no replicas for balance, because their disks "+
+			"would be filled to more than %d %%, or they refuse records: free disk space, or enlarge "+
+			"their volumes.", e.full, percent))
+	}
+	if len(e.cordoned) > 0 {
+		all = append(all, fmt.Sprintf("Brokers %v get no replicas for balance, because they are in "+
+			"spec.cordoned.", e.cordoned))
+	}
+	return strings.Join(all, " ")
+}
+
+// finish ends a run whose plan has no moves, or lets it wait. While new brokers are excluded it
+// waits, because no other run fills them, even if it has moved replicas between the other brokers.
+// Else it waits for space if it has moved nothing. It does not wait for the end of a cordon of old
+// brokers, which may last.
+func (d *decider) finish() {
+	run := d.run()
+	if run.Trigger == v1alpha1.TriggerDrain {
+		if d.Drained.Remaining > 0 {
+			d.wait(d.describeRemaining())
+		} else {
+			d.end(v1alpha1.RebalanceDone, "The drained brokers hold no replicas.")
+		}
+		return
+	}
+	e := d.excluded()
+	isNew := func(id int32) bool { return id >= run.Brokers }
+	why := e.describe(CapacityPercent(d.Cluster))
+	switch {
+	case why == "":
+		d.end(v1alpha1.RebalanceDone, "The brokers are as balanced as the partitions allow.")
+	case slices.ContainsFunc(e.full, isNew), slices.ContainsFunc(e.cordoned, isNew),
+		run.MovesDone == 0 && len(e.full) > 0:
+		d.wait(why)
+	default:
+		d.end(v1alpha1.RebalanceDone, "The brokers are not balanced. "+why)
+	}
+}
+
+// balance returns the moves that are left for the balance. A run begins only if a broker is further
+// than triggerTolerance from the mean.
+func (d *decider) balance(cluster balance.Cluster) balance.Plan {
+	run := d.run()
+	if run.MovesDone == 0 && len(run.Moving) == 0 {
+		plan := balance.New(cluster, d.options(balance.Options{TolerancePercent: triggerTolerance}))
+		if len(plan.Moves) == 0 {
+			return plan
+		}
+	}
+	return balance.New(cluster, d.options(balance.Options{TolerancePercent: runTolerance}))
+}
