@@ -317,10 +317,5 @@ func (d *decider) total() {
 		v1alpha1.RebalanceWaiting {
 		run.BytesTotal = run.BytesDone + rest
 	}
-	run.ETA = nil
-	elapsed, left := d.Now.Sub(run.StartTime.Time), run.BytesTotal-run.BytesDone
-	if run.Phase == v1alpha1.RebalanceMoving && done > 0 && left > 0 && elapsed > interval {
-		left := time.Duration(float64(elapsed) / float64(done) * float64(left))
-		run.ETA = new(metav1.NewTime(d.Now.Add(left).Truncate(interval)))
-	}
+	d.estimate()
 }

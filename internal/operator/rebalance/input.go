@@ -42,6 +42,8 @@ type Run struct {
 	Targets map[string]Target
 	// Completed is the number of bytes of completed moves.
 	Completed int64
+	// Speed is the speed at which the run copies.
+	Speed Speed
 	// Led contains the time at which the run has changed the preferred leader of a partition, by key.
 	Led map[string]time.Time
 	// Waits contains the time since which a partition waits for the cleaner to remove garbage.

@@ -1,0 +1,54 @@
+package rebalance
+
+import (
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"heartwood.dev/heartwood/api/v1alpha1"
+)
+
+// speedInterval is the time over which the speed of a run is measured at least. The brokers report
+// once in an interval, so in a shorter time bytes may seem not to move.
+const speedInterval = 2 * interval
+
+// Speed is the speed at which a run copies.
+type Speed struct {
+	Rate Rate // its zero value while nothing is copied
+	// At and Bytes are the time of the last measurement, and BytesDone then.
+	At    time.Time
+	Bytes int64
+}
+
+// after returns the speed with a further number of bytes. In a time without copies, such as a wait
+// for the window, the speed is unknown, and it is measured anew afterwards.
+func (s Speed) after(now time.Time, bytes int64) Speed {
+	since := now.Sub(s.At)
+	switch {
+	case s.At.IsZero():
+		return Speed{At: now, Bytes: bytes}
+	case since < speedInterval:
+		return s
+	case bytes <= s.Bytes:
+		return Speed{At: now, Bytes: bytes}
+	}
+	return Speed{Rate: s.Rate.Add(bytes-s.Bytes, since), At: now, Bytes: bytes}
+}
+
+// estimate measures the speed of the run, and estimates its end.
+func (d *decider) estimate() {
+	run := d.run()
+	run.ETA = nil
+	if len(run.Moving) == 0 || !run.Phase.Active() {
+		run.Speed = Speed{}
+		return
+	}
+	run.Speed = run.Speed.after(d.Now, run.BytesDone)
+	left := run.BytesTotal - run.BytesDone
+	if run.Phase != v1alpha1.RebalanceMoving || left <= 0 || run.Speed.Rate.PerSecond <= 0 {
+		return
+	}
+	seconds := float64(left) / run.Speed.Rate.PerSecond
+	run.ETA = new(metav1.NewTime(d.Now.Add(time.Duration(seconds * float64(time.Second))).
+		Truncate(interval)))
+}
