@@ -45,6 +45,10 @@ func condition(kind, status, reason, message string) metav1.Condition {
 		Message: message, LastTransitionTime: metav1.Now()}
 }
 
+func podReady(status corev1.ConditionStatus) []corev1.PodCondition {
+	return []corev1.PodCondition{{Type: corev1.PodReady, Status: status}}
+}
+
 // createCluster creates a LogCluster with one broker and the Topics tickets and logs.
 func (f *fixture) createCluster(t *testing.T) {
 	cluster := &v1alpha1.LogCluster{ObjectMeta: metav1.ObjectMeta{Name: "main"},
@@ -81,6 +85,7 @@ func (f *fixture) createCluster(t *testing.T) {
 	createWithStatus(t, f, pod(0), func(p *corev1.Pod) {
 		p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "broker", Ready: true,
 			RestartCount: 2}}
+		p.Status.Conditions = podReady("True")
 	})
 	set := &v1alpha1.PartitionSet{ObjectMeta: metav1.ObjectMeta{Name: "main-0"},
 		Spec: v1alpha1.PartitionSetSpec{Cluster: "main", Count: 1,
@@ -104,6 +109,14 @@ func (f *fixture) testStatus(t *testing.T) {
 	f.golden(t, "status.txt", f.run(t, "status").ok(t))
 	f.golden(t, "status.json", f.run(t, "status", "-o", "json").ok(t))
 	f.golden(t, "brokers.txt", f.run(t, "brokers").ok(t))
+	change(t, f, "main-broker-0", &corev1.Pod{}, func(p *corev1.Pod) {
+		p.Status.Conditions = podReady("False")
+	})
+	f.golden(t, "status-outdated.txt", f.run(t, "status").degraded(t))
+	f.golden(t, "brokers-outdated.txt", f.run(t, "brokers").degraded(t))
+	change(t, f, "main-broker-0", &corev1.Pod{}, func(p *corev1.Pod) {
+		p.Status.Conditions = podReady("True")
+	})
 	change(t, f, "main", &v1alpha1.LogCluster{}, func(c *v1alpha1.LogCluster) {
 		c.Status.Brokers[0].Ready = false
 		c.Status.Conditions[0] = condition("Ready", "False", "BrokersNotReady",

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -16,7 +15,6 @@ import (
 
 	"heartwood.dev/heartwood/api/v1alpha1"
 	"heartwood.dev/heartwood/internal/cli/health"
-	"heartwood.dev/heartwood/internal/remote"
 )
 
 // watchInterval is the time between two outputs of --watch.
@@ -84,7 +82,7 @@ func (s *session) status(ctx context.Context) (*status, error) {
 	if err != nil {
 		return nil, err
 	}
-	in := health.Input{Cluster: cluster}
+	in := health.Input{Cluster: cluster, Now: time.Now()}
 	if in.Topics, err = s.topicsOf(ctx, cluster.Name); err != nil {
 		return nil, err
 	}
@@ -135,9 +133,13 @@ func (s *session) usersOf(ctx context.Context, cluster string) ([]v1alpha1.LogUs
 // podsOf returns the pods of the brokers, or nil if the user may not list them.
 func (s *session) podsOf(ctx context.Context, cluster string) ([]corev1.Pod, error) {
 	list := &corev1.PodList{}
-	_, err := s.optional(ctx, "Pods", list, client.MatchingLabels{v1alpha1.LabelCluster: cluster})
-	slices.SortFunc(list.Items, func(a, b corev1.Pod) int { return cmp.Compare(a.Name, b.Name) })
-	return list.Items, err
+	may, err := s.optional(ctx, "Pods", list, client.MatchingLabels{v1alpha1.LabelCluster: cluster})
+	if !may {
+		return nil, err
+	}
+	pods := append([]corev1.Pod{}, list.Items...) // not nil, also if there are none
+	slices.SortFunc(pods, func(a, b corev1.Pod) int { return cmp.Compare(a.Name, b.Name) })
+	return pods, nil
 }
 
 func (s *session) printStatus(out io.Writer, st *status) error {
@@ -175,15 +177,23 @@ func (s *session) printStatus(out io.Writer, st *status) error {
 		_, err := fmt.Fprintln(out, "\nNothing to do.")
 		return err
 	}
+	printFindings(out, st.Findings)
+	return nil
+}
+
+// printFindings prints findings, if there are any.
+func printFindings(out io.Writer, findings []health.Finding) {
+	if len(findings) == 0 {
+		return
+	}
 	_, _ = fmt.Fprintln(out, "\nFindings, the worst first:")
-	for _, f := range st.Findings {
+	for _, f := range findings {
 		_, _ = fmt.Fprintf(out, "  %s: %s: %s: %s\n", f.Severity, f.Subject, f.Reason,
 			printable(f.Message))
 		if f.Next != "" {
 			_, _ = fmt.Fprintf(out, "    next: %s\n", f.Next)
 		}
 	}
-	return nil
 }
 
 // repeat calls show once, or with watch until ctx ends. On a terminal each output replaces the
@@ -206,90 +216,4 @@ func (s *session) repeat(ctx context.Context, watch bool, show func(io.Writer) e
 		case <-time.After(watchInterval):
 		}
 	}
-}
-
-// broker is a row of command brokers.
-type broker struct {
-	ID            int32  `json:"id"`
-	Ready         bool   `json:"ready"`
-	Version       string `json:"version,omitempty"`
-	Zone          string `json:"zone,omitempty"`
-	Leaders       int32  `json:"leaders"`
-	Node          string `json:"node,omitempty"`
-	Restarts      *int32 `json:"restarts,omitempty"` // of the container; absent if unknown
-	RestartReason string `json:"restartReason,omitempty"`
-	// Volume is absent until the broker has measured it.
-	Volume *v1alpha1.BrokerVolume `json:"volume,omitempty"`
-}
-
-// brokersOf returns the brokers of the status, with what their pods add.
-func brokersOf(cluster *v1alpha1.LogCluster, pods []corev1.Pod) []broker {
-	brokers := []broker{}
-	for _, b := range cluster.Status.Brokers {
-		row := broker{ID: b.ID, Ready: b.Ready, Version: b.Version, Zone: b.Zone,
-			Leaders: b.Leaders, RestartReason: b.RestartReason, Volume: b.Volume}
-		for i := range pods {
-			if pods[i].Name != v1alpha1.BrokerLeaseName(cluster.Name, b.ID) {
-				continue
-			}
-			row.Node, row.Restarts = pods[i].Spec.NodeName, new(int32(0))
-			for _, container := range pods[i].Status.ContainerStatuses {
-				*row.Restarts += container.RestartCount
-			}
-		}
-		brokers = append(brokers, row)
-	}
-	return brokers
-}
-
-func printBrokers(out io.Writer, brokers []broker) error {
-	rows := newTable("BROKER READY VERSION ZONE LEADERS DISK NODE RESTARTS RESTART-REASON")
-	for _, b := range brokers {
-		restarts, disk := "", ""
-		if v := b.Volume; v != nil {
-			disk = fmt.Sprintf("%d%% of %s", v.UsedPercent, remote.Bytes(v.TotalBytes))
-		}
-		if b.Restarts != nil {
-			restarts = strconv.Itoa(int(*b.Restarts))
-		}
-		rows.add(strconv.Itoa(int(b.ID)), strconv.FormatBool(b.Ready), b.Version, b.Zone,
-			strconv.Itoa(int(b.Leaders)), disk, b.Node, restarts, b.RestartReason)
-	}
-	return rows.print(out, "")
-}
-
-func brokersCommand(f *flags) *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "brokers",
-		Short: "Show the brokers: version, zone, leaders, disk, node, restarts",
-		Long: `Show the brokers of a LogCluster, one per line.
-
-DISK is the used share of the volume. RESTARTS is the number of restarts of the container.
-RESTART-REASON says why the operator is going to restart the broker. The exit code is 3 if a broker
-is not ready.`,
-		Args: noArgs,
-	}
-	cmd.RunE = f.run(func(ctx context.Context, s *session, _ []string) error {
-		cluster, err := s.logCluster(ctx)
-		if err != nil {
-			return err
-		}
-		pods, err := s.podsOf(ctx, cluster.Name)
-		if err != nil {
-			return err
-		}
-		brokers := brokersOf(cluster, pods)
-		if s.json() {
-			err = printJSON(s.out, map[string]any{"brokers": brokers})
-		} else {
-			err = printBrokers(s.out, brokers)
-		}
-		s.printUnread()
-		if err == nil && (int(cluster.Spec.Brokers) > len(brokers) ||
-			slices.ContainsFunc(brokers, func(b broker) bool { return !b.Ready })) {
-			return ErrDegraded
-		}
-		return err
-	})
-	return cmd
 }

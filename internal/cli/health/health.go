@@ -4,7 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"strconv"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -43,12 +43,16 @@ type Input struct {
 	Topics  []v1alpha1.Topic
 	Users   []v1alpha1.LogUser
 	Pods    []corev1.Pod // of the brokers
+	Now     time.Time
 }
+
+// checkOperator is the command that shows whether the operator runs.
+const checkOperator = "kubectl get deployments --all-namespaces -l app.kubernetes.io/name=heartwood"
 
 // Findings returns the findings, the most severe first.
 func Findings(in Input) []Finding {
 	findings := slices.Concat(cluster(in.Cluster, slices.ContainsFunc(in.Topics, lacksReplicas)),
-		pods(in.Pods), topics(in.Topics), users(in.Users))
+		Pods(in), topics(in.Topics), users(in.Users))
 	slices.SortStableFunc(findings, func(a, b Finding) int {
 		return cmp.Compare(slices.Index(severities, a.Severity),
 			slices.Index(severities, b.Severity))
@@ -74,7 +78,7 @@ func cluster(c *v1alpha1.LogCluster, explained bool) []Finding {
 	if len(c.Status.Conditions) == 0 {
 		return []Finding{{Critical, "LogCluster " + c.Name, "NoStatus",
 			"The operator has not written a status: it does not run, or does not watch this " +
-				"namespace.", "kubectl get deployments --all-namespaces -l app.kubernetes.io/name=heartwood"}}
+				"namespace.", checkOperator}}
 	}
 	for i := range c.Status.Conditions {
 		condition := &c.Status.Conditions[i]
@@ -116,39 +120,6 @@ func replicas(c *v1alpha1.LogCluster) []Finding {
 			found = append(found, Finding{Info, "LogCluster " + c.Name, v1alpha1.EventRemovingRetained,
 				fmt.Sprintf("Brokers %v delete the retained records of the deleted topic %s.", r.WaitsFor,
 					r.Topic), "kubectl heartwood retained"})
-		}
-	}
-	return found
-}
-
-// restartsMany is the number of restarts of a container from which on a pod that is not ready is a
-// finding.
-const restartsMany = 3
-
-// pods returns the findings of pods that do not start.
-func pods(pods []corev1.Pod) []Finding {
-	var found []Finding
-	for i := range pods {
-		pod := &pods[i]
-		add := func(reason, message, next string) {
-			found = append(found, Finding{Warning, "Pod " + pod.Name, reason, message, next})
-		}
-		for _, condition := range pod.Status.Conditions {
-			if condition.Type == corev1.PodScheduled && condition.Status == corev1.ConditionFalse {
-				add(condition.Reason, condition.Message, "kubectl describe pod "+pod.Name)
-			}
-		}
-		for _, container := range pod.Status.ContainerStatuses {
-			switch waiting := container.State.Waiting; {
-			case waiting != nil && waiting.Reason != "ContainerCreating" &&
-				waiting.Reason != "PodInitializing":
-				add(waiting.Reason, cmp.Or(waiting.Message, "The container waits."),
-					"kubectl logs --previous "+pod.Name)
-			case !container.Ready && container.RestartCount >= restartsMany:
-				add("RestartedOften", "The container has been restarted "+
-					strconv.Itoa(int(container.RestartCount))+" times and is not ready.",
-					"kubectl logs --previous "+pod.Name)
-			}
 		}
 	}
 	return found

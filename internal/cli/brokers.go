@@ -1,0 +1,107 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+
+	"heartwood.dev/heartwood/api/v1alpha1"
+	"heartwood.dev/heartwood/internal/cli/health"
+	"heartwood.dev/heartwood/internal/remote"
+)
+
+// broker is a row of command brokers.
+type broker struct {
+	ID int32 `json:"id"`
+	// Ready is that of the status; false if the pod is not ready although the status says so.
+	Ready         bool   `json:"ready"`
+	Version       string `json:"version,omitempty"`
+	Zone          string `json:"zone,omitempty"`
+	Leaders       int32  `json:"leaders"`
+	Node          string `json:"node,omitempty"`
+	Restarts      *int32 `json:"restarts,omitempty"` // of the container; absent if unknown
+	RestartReason string `json:"restartReason,omitempty"`
+	// Volume is absent until the broker has measured it.
+	Volume *v1alpha1.BrokerVolume `json:"volume,omitempty"`
+}
+
+// brokersOf returns the brokers of the status, with what their pods add; pods is nil if they could
+// not be read.
+func brokersOf(cluster *v1alpha1.LogCluster, pods []corev1.Pod) []broker {
+	brokers := []broker{}
+	for _, b := range cluster.Status.Brokers {
+		row := broker{ID: b.ID, Version: b.Version, Zone: b.Zone, Leaders: b.Leaders,
+			RestartReason: b.RestartReason, Volume: b.Volume}
+		pod := health.PodOf(pods, cluster.Name, b.ID)
+		row.Ready = b.Ready && (pods == nil || health.PodReady(pod))
+		if pod != nil {
+			row.Node, row.Restarts = pod.Spec.NodeName, new(int32(0))
+			for _, container := range pod.Status.ContainerStatuses {
+				*row.Restarts += container.RestartCount
+			}
+		}
+		brokers = append(brokers, row)
+	}
+	return brokers
+}
+
+func printBrokers(out io.Writer, brokers []broker) error {
+	rows := newTable("BROKER READY VERSION ZONE LEADERS DISK NODE RESTARTS RESTART-REASON")
+	for _, b := range brokers {
+		restarts, disk := "", ""
+		if v := b.Volume; v != nil {
+			disk = fmt.Sprintf("%d%% of %s", v.UsedPercent, remote.Bytes(v.TotalBytes))
+		}
+		if b.Restarts != nil {
+			restarts = strconv.Itoa(int(*b.Restarts))
+		}
+		rows.add(strconv.Itoa(int(b.ID)), strconv.FormatBool(b.Ready), b.Version, b.Zone,
+			strconv.Itoa(int(b.Leaders)), disk, b.Node, restarts, b.RestartReason)
+	}
+	return rows.print(out, "")
+}
+
+func brokersCommand(f *flags) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "brokers",
+		Short: "Show the brokers: version, zone, leaders, disk, node, restarts",
+		Long: `Show the brokers of a LogCluster, one per line.
+
+DISK is the used share of the volume. RESTARTS is the number of restarts of the container.
+RESTART-REASON says why the operator is going to restart the broker. READY is also false if the pod
+is missing, being deleted or not ready, although the status says that the broker is ready: the
+operator may not run. The exit code is 3 if a broker is not ready.`,
+		Args: noArgs,
+	}
+	cmd.RunE = f.run(func(ctx context.Context, s *session, _ []string) error {
+		cluster, err := s.logCluster(ctx)
+		if err != nil {
+			return err
+		}
+		pods, err := s.podsOf(ctx, cluster.Name)
+		if err != nil {
+			return err
+		}
+		brokers := brokersOf(cluster, pods)
+		findings := health.Pods(health.Input{Cluster: cluster, Pods: pods, Now: time.Now()})
+		if s.json() {
+			err = printJSON(s.out, map[string]any{"brokers": brokers,
+				"findings": append([]health.Finding{}, findings...)})
+		} else if err = printBrokers(s.out, brokers); err == nil {
+			printFindings(s.out, findings)
+		}
+		s.printUnread()
+		if err == nil && (int(cluster.Spec.Brokers) > len(brokers) || health.Degraded(findings) ||
+			slices.ContainsFunc(brokers, func(b broker) bool { return !b.Ready })) {
+			return ErrDegraded
+		}
+		return err
+	})
+	return cmd
+}

@@ -1,0 +1,127 @@
+package health
+
+import (
+	"cmp"
+	"fmt"
+	"strconv"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+
+	"heartwood.dev/heartwood/api/v1alpha1"
+)
+
+// restartsMany is the number of restarts of a container from which on a pod that is not ready is a
+// finding.
+const restartsMany = 3
+
+// statusDelay is longer than the operator takes to write what it has observed to the status.
+const statusDelay = time.Minute
+
+// Pods returns the findings of the pods of brokers; none if the pods could not be read. The status
+// can be outdated, because an operator that does not run leaves it as it was. So a pod that is not
+// ready is a finding if the status says that its broker is.
+func Pods(in Input) []Finding {
+	if in.Pods == nil {
+		return nil
+	}
+	var found []Finding
+	explained := map[string]bool{} // by name of the pod
+	for i := range in.Pods {
+		of := starts(&in.Pods[i])
+		found, explained[in.Pods[i].Name] = append(found, of...), len(of) > 0
+	}
+	for _, b := range in.Cluster.Status.Brokers {
+		name := v1alpha1.BrokerLeaseName(in.Cluster.Name, b.ID)
+		problem := unready(PodOf(in.Pods, in.Cluster.Name, b.ID), in.Now)
+		if !b.Ready || problem == nil || explained[name] || restarting(in, b, problem) {
+			continue
+		}
+		found = append(found, Finding{Warning, "Pod " + name, problem.reason, fmt.Sprintf(
+			"%s According to the status, broker %d is ready. If this lasts for more than a minute, "+
+				"the operator probably does not run.", problem.message, b.ID), checkOperator})
+	}
+	return found
+}
+
+// PodOf returns the pod of a broker, or nil.
+func PodOf(pods []corev1.Pod, cluster string, broker int32) *corev1.Pod {
+	for i := range pods {
+		if pods[i].Name == v1alpha1.BrokerLeaseName(cluster, broker) {
+			return &pods[i]
+		}
+	}
+	return nil
+}
+
+// PodReady reports whether a pod exists, is ready and is not being deleted.
+func PodReady(pod *corev1.Pod) bool { return unready(pod, time.Time{}) == nil }
+
+// podProblem is why a pod is not ready.
+type podProblem struct {
+	reason, message string
+	since           time.Time
+}
+
+// unready returns why the pod of a broker is not ready, or nil if it is. A pod that does not exist
+// (nil) is missing since now.
+func unready(pod *corev1.Pod, now time.Time) *podProblem {
+	if pod == nil {
+		return &podProblem{"PodMissing", "The pod does not exist.", now}
+	}
+	if at := pod.DeletionTimestamp; at != nil {
+		var grace time.Duration
+		if seconds := pod.DeletionGracePeriodSeconds; seconds != nil {
+			grace = time.Duration(*seconds) * time.Second
+		}
+		return &podProblem{"PodTerminating", "The pod is being deleted.", at.Add(-grace)}
+	}
+	problem := &podProblem{"PodNotReady", "The pod is not ready.", pod.CreationTimestamp.Time}
+	for _, condition := range pod.Status.Conditions {
+		switch {
+		case condition.Type != corev1.PodReady:
+		case condition.Status == corev1.ConditionTrue:
+			return nil
+		default:
+			problem.since = condition.LastTransitionTime.Time
+			if text := cmp.Or(condition.Message, condition.Reason); text != "" {
+				problem.message = "The pod is not ready: " + text + "."
+			}
+		}
+	}
+	return problem
+}
+
+// restarting reports whether a rolling update explains that the pod of a broker is not ready. The
+// operator deletes the pod before it writes that the broker is not ready.
+func restarting(in Input, b v1alpha1.BrokerStatus, problem *podProblem) bool {
+	return b.RestartReason != "" && in.Now.Sub(problem.since) < statusDelay &&
+		meta.IsStatusConditionTrue(in.Cluster.Status.Conditions, v1alpha1.ConditionRollingOut)
+}
+
+// starts returns the findings of a pod that does not start.
+func starts(pod *corev1.Pod) []Finding {
+	var found []Finding
+	add := func(reason, message, next string) {
+		found = append(found, Finding{Warning, "Pod " + pod.Name, reason, message, next})
+	}
+	for _, condition := range pod.Status.Conditions {
+		if condition.Type == corev1.PodScheduled && condition.Status == corev1.ConditionFalse {
+			add(condition.Reason, condition.Message, "kubectl describe pod "+pod.Name)
+		}
+	}
+	for _, container := range pod.Status.ContainerStatuses {
+		switch waiting := container.State.Waiting; {
+		case waiting != nil && waiting.Reason != "ContainerCreating" &&
+			waiting.Reason != "PodInitializing":
+			add(waiting.Reason, cmp.Or(waiting.Message, "The container waits."),
+				"kubectl logs --previous "+pod.Name)
+		case !container.Ready && container.RestartCount >= restartsMany:
+			add("RestartedOften", "The container has been restarted "+
+				strconv.Itoa(int(container.RestartCount))+" times and is not ready.",
+				"kubectl logs --previous "+pod.Name)
+		}
+	}
+	return found
+}
