@@ -63,7 +63,7 @@ func (f *fixture) createCluster(t *testing.T) {
 				Trigger: v1alpha1.TriggerManual, Moves: 2, MovesDone: 2, BytesDone: 1 << 20,
 				BytesTotal: 1 << 20, CompletionTime: new(metav1.NewTime(time.Now()))},
 			NextCertificateExpiry: &v1alpha1.CertificateExpiry{Certificate: "peer.0",
-				Time: metav1.Date(2020, 1, 2, 0, 0, 0, 0, time.UTC)},
+				Time: metav1.Date(2126, 1, 2, 0, 0, 0, 0, time.UTC)},
 			Conditions: []metav1.Condition{condition("Ready", "True", "Ready", "All brokers are up."),
 				condition("Applied", "True", "Applied", "The spec is applied.")}}
 	})

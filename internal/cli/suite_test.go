@@ -191,7 +191,7 @@ func (r result) degraded(t *testing.T) string {
 }
 
 var (
-	ages       = regexp.MustCompile(`\b[0-9]+[smhd] ago\b`)
+	ages       = regexp.MustCompile(`\b(in )?[0-9]+[smhd]( ago| \()`)
 	timestamps = regexp.MustCompile(`"[0-9]{4}-[0-9]{2}-[0-9]{2}T[^"]*Z"`)
 )
 
@@ -200,7 +200,7 @@ var (
 func (f *fixture) golden(t *testing.T, name, output string) {
 	t.Helper()
 	output = strings.ReplaceAll(output, f.namespace, "NAMESPACE")
-	output = timestamps.ReplaceAllString(ages.ReplaceAllString(output, "AGE ago"), `"TIME"`)
+	output = timestamps.ReplaceAllString(ages.ReplaceAllString(output, "${1}AGE$2"), `"TIME"`)
 	file := filepath.Join("testdata", name)
 	if *update {
 		if err := os.WriteFile(file, []byte(output), 0o600); err != nil {

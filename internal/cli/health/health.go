@@ -52,7 +52,7 @@ const checkOperator = "kubectl get deployments --all-namespaces -l app.kubernete
 // Findings returns the findings, the most severe first.
 func Findings(in Input) []Finding {
 	findings := slices.Concat(cluster(in.Cluster, slices.ContainsFunc(in.Topics, lacksReplicas)),
-		Pods(in), topics(in.Topics), users(in.Users))
+		certificates(in), Pods(in), topics(in.Topics), users(in.Users))
 	slices.SortStableFunc(findings, func(a, b Finding) int {
 		return cmp.Compare(slices.Index(severities, a.Severity),
 			slices.Index(severities, b.Severity))

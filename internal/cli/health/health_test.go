@@ -3,9 +3,11 @@ package health
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"heartwood.dev/heartwood/api/v1alpha1"
@@ -66,6 +68,15 @@ func TestFindings(t *testing.T) {
 		{Topic: "old", Removing: true, WaitsFor: []int32{2}}}
 	moving := healthy()
 	moving.Status.Rebalance = &v1alpha1.RebalanceStatus{Phase: v1alpha1.RebalanceMoving}
+	expired := func(ago time.Duration, conditions ...metav1.Condition) *v1alpha1.LogCluster {
+		c := healthy()
+		for _, condition := range conditions {
+			meta.SetStatusCondition(&c.Status.Conditions, condition)
+		}
+		c.Status.NextCertificateExpiry = &v1alpha1.CertificateExpiry{Certificate: "peer.0",
+			Time: metav1.NewTime(now.Add(-ago))}
+		return c
+	}
 	later := healthy()
 	later.Generation = 3
 	waiting := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "main-broker-1"}}
@@ -155,6 +166,12 @@ func TestFindings(t *testing.T) {
 		"expired": {Input{Cluster: healthy(condition("CertificatesReady", "False",
 			"CertificateExpired", ""))}, true,
 			[]string{"critical LogCluster main CertificateExpired "}},
+		"expired, with its condition": {Input{Cluster: expired(time.Hour, condition(
+			"CertificatesReady", "False", "CertificateExpired", ""))}, true,
+			[]string{"critical LogCluster main CertificateExpired "}},
+		"expired, and the operator does not run": {Input{Cluster: expired(time.Hour)}, true,
+			[]string{"critical LogCluster main CertificateExpired " + checkOperator}},
+		"expires later": {Input{Cluster: expired(-time.Hour)}, false, nil},
 		"pods": {Input{Cluster: healthy(), Pods: []corev1.Pod{waiting, *creating, often,
 			unscheduled}}, true, []string{
 			"warning Pod main-broker-1 ImagePullBackOff kubectl logs --previous main-broker-1",
@@ -170,6 +187,7 @@ func TestFindings(t *testing.T) {
 			[]string{"warning LogUser app NoListener "}},
 	} {
 		var got []string
+		c.in.Now = now
 		findings := Findings(c.in)
 		for _, f := range findings {
 			got = append(got, strings.Join([]string{string(f.Severity), f.Subject, f.Reason,
