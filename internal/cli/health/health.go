@@ -52,7 +52,7 @@ const checkOperator = "kubectl get deployments --all-namespaces -l app.kubernete
 // Findings returns the findings, the most severe first.
 func Findings(in Input) []Finding {
 	findings := slices.Concat(cluster(in.Cluster, slices.ContainsFunc(in.Topics, lacksReplicas)),
-		certificates(in), Pods(in), topics(in.Topics), users(in.Users))
+		unobserved(in), certificates(in), Pods(in), topics(in.Topics), users(in.Users))
 	slices.SortStableFunc(findings, func(a, b Finding) int {
 		return cmp.Compare(slices.Index(severities, a.Severity),
 			slices.Index(severities, b.Severity))
@@ -99,10 +99,6 @@ func cluster(c *v1alpha1.LogCluster, explained bool) []Finding {
 		found = append(found, Finding{Info, "LogCluster " + c.Name, v1alpha1.ReasonPaused,
 			"Changes and restarts are paused by the annotation " + v1alpha1.AnnotationPaused + ".",
 			"kubectl heartwood resume"})
-	}
-	if c.Status.ObservedGeneration < c.Generation && !c.Paused() {
-		found = append(found, Finding{Info, "LogCluster " + c.Name, "NotObserved",
-			"The operator has not applied the latest spec yet.", ""})
 	}
 	return found
 }

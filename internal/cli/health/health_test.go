@@ -77,8 +77,15 @@ func TestFindings(t *testing.T) {
 			Time: metav1.NewTime(now.Add(-ago))}
 		return c
 	}
-	later := healthy()
-	later.Generation = 3
+	later := func(ago time.Duration, observed int64) *v1alpha1.LogCluster {
+		c := healthy()
+		c.Generation, c.Status.Conditions[0].ObservedGeneration = 3, observed
+		c.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "kubectl",
+			Time: new(metav1.NewTime(now.Add(-ago)))}}
+		return c
+	}
+	recent := later(time.Hour, 0)
+	recent.Status.Conditions[1].LastTransitionTime = metav1.NewTime(now.Add(-time.Second))
 	waiting := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "main-broker-1"}}
 	waiting.Status.ContainerStatuses = []corev1.ContainerStatus{{State: corev1.ContainerState{
 		Waiting: &corev1.ContainerStateWaiting{Reason: "ImagePullBackOff"}}}}
@@ -124,7 +131,14 @@ func TestFindings(t *testing.T) {
 			true, []string{"warning LogCluster main ApplyFailed kubectl edit logcluster main"}},
 		"paused": {Input{Cluster: paused}, false,
 			[]string{"info LogCluster main Paused kubectl heartwood resume"}},
-		"later spec": {Input{Cluster: later}, false, []string{"info LogCluster main NotObserved "}},
+		"later spec": {Input{Cluster: later(time.Second, 0)}, false,
+			[]string{"info LogCluster main NotObserved "}},
+		"later spec, and a condition has changed": {Input{Cluster: recent}, false,
+			[]string{"info LogCluster main NotObserved "}},
+		"later spec that is being applied": {Input{Cluster: later(time.Hour, 3)}, false,
+			[]string{"info LogCluster main NotObserved "}},
+		"later spec without an operator": {Input{Cluster: later(time.Hour, 0)}, true,
+			[]string{"warning LogCluster main NotObserved " + checkOperator}},
 		"draining": {Input{Cluster: healthy(condition("Scaled", "False", "Draining", ""))}, false,
 			[]string{"info LogCluster main Draining "}},
 		"replicas in one rack": {Input{Cluster: healthy(condition("Spread", "False",

@@ -2,12 +2,49 @@ package health
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"heartwood.dev/heartwood/api/v1alpha1"
 )
+
+// unobserved returns the finding of a spec that is not applied. It is a warning if the operator has
+// not even observed the spec, and has changed nothing for longer than statusDelay.
+func unobserved(in Input) []Finding {
+	c := in.Cluster
+	if len(c.Status.Conditions) == 0 || c.Status.ObservedGeneration >= c.Generation || c.Paused() {
+		return nil
+	}
+	f := Finding{Info, "LogCluster " + c.Name, "NotObserved",
+		"The operator has not applied the latest spec yet.", ""}
+	observed := slices.ContainsFunc(c.Status.Conditions,
+		func(of metav1.Condition) bool { return of.ObservedGeneration >= c.Generation })
+	if !observed && in.Now.Sub(changed(c)) > statusDelay {
+		f.Severity, f.Next = Warning, checkOperator
+		f.Message = "The operator has not observed the latest spec for more than a minute. It " +
+			"probably does not run, or does not watch this namespace."
+	}
+	return []Finding{f}
+}
+
+// changed returns the time of the last known change of a LogCluster or of its status.
+func changed(c *v1alpha1.LogCluster) time.Time {
+	last := c.CreationTimestamp.Time
+	for _, condition := range c.Status.Conditions {
+		if at := condition.LastTransitionTime.Time; at.After(last) {
+			last = at
+		}
+	}
+	for _, entry := range c.ManagedFields { // the writes of each client
+		if entry.Time != nil && entry.Time.After(last) {
+			last = entry.Time.Time
+		}
+	}
+	return last
+}
 
 // certificates returns the finding of a certificate that has expired. It is left out if a condition
 // reports it. The operator decides the condition, so a condition is outdated if it does not run.
