@@ -25,7 +25,7 @@ var rules = map[string]rule{
 	v1alpha1.ConditionApplied: {healthy: true, otherwise: Warning,
 		reasons: map[string]Severity{v1alpha1.ReasonApplying: Info},
 		next: func(c *v1alpha1.LogCluster, _ string) string {
-			return "kubectl edit logcluster " + c.Name
+			return scoped(c, "kubectl edit logcluster "+c.Name)
 		}},
 	v1alpha1.ConditionCertificatesReady: {healthy: true, otherwise: Warning,
 		reasons: map[string]Severity{v1alpha1.ReasonCertificateExpired: Critical}},
@@ -71,26 +71,38 @@ func (r *rule) severity(reason string) Severity {
 	return r.otherwise
 }
 
-// command returns a function that always returns a command of kubectl heartwood.
-func command(name string) func(*v1alpha1.LogCluster, string) string {
-	return func(*v1alpha1.LogCluster, string) string { return "kubectl heartwood " + name }
+// scoped adds to a command the flags with which it acts on the same LogCluster from
+// any namespace: the namespace, and for kubectl heartwood the LogCluster.
+func scoped(c *v1alpha1.LogCluster, command string) string {
+	command += " -n " + c.Namespace
+	if strings.HasPrefix(command, "kubectl heartwood ") {
+		command += " --cluster " + c.Name
+	}
+	return command
 }
 
-func approve(_ *v1alpha1.LogCluster, reason string) string {
+// command returns a function that always returns a command of kubectl heartwood.
+func command(name string) func(*v1alpha1.LogCluster, string) string {
+	return func(c *v1alpha1.LogCluster, _ string) string {
+		return scoped(c, "kubectl heartwood "+name)
+	}
+}
+
+func approve(c *v1alpha1.LogCluster, reason string) string {
 	if reason == v1alpha1.ReasonApprovalRequired {
-		return "kubectl heartwood approve"
+		return scoped(c, "kubectl heartwood approve")
 	}
 	return ""
 }
 
 // replaceVolume returns the command for the first lost volume for which somebody must act; "" if
-// there is none.
+// there is none. The commands of v1alpha1 contain the namespace.
 func replaceVolume(c *v1alpha1.LogCluster, _ string) string {
 	for _, v := range c.Status.LostVolumes {
 		switch {
 		case v.Replacing:
 		case len(v.LastInSync) > 0:
-			return "kubectl heartwood accept-loss " + v.LastInSync[0]
+			return scoped(c, "kubectl heartwood accept-loss "+v.LastInSync[0])
 		case len(v.Retained) == 0:
 			return v1alpha1.ReplaceVolumeCommand(c, v.ClaimUID)
 		default:

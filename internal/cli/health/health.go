@@ -52,7 +52,7 @@ const checkOperator = "kubectl get deployments --all-namespaces -l app.kubernete
 // Findings returns the findings, the most severe first.
 func Findings(in Input) []Finding {
 	findings := slices.Concat(cluster(in.Cluster, slices.ContainsFunc(in.Topics, lacksReplicas)),
-		unobserved(in), certificates(in), Pods(in), topics(in.Topics), users(in.Users))
+		unobserved(in), certificates(in), Pods(in), topics(in.Cluster, in.Topics), users(in.Users))
 	slices.SortStableFunc(findings, func(a, b Finding) int {
 		return cmp.Compare(slices.Index(severities, a.Severity),
 			slices.Index(severities, b.Severity))
@@ -98,7 +98,7 @@ func cluster(c *v1alpha1.LogCluster, explained bool) []Finding {
 	if c.Paused() {
 		found = append(found, Finding{Info, "LogCluster " + c.Name, v1alpha1.ReasonPaused,
 			"Changes and restarts are paused by the annotation " + v1alpha1.AnnotationPaused + ".",
-			"kubectl heartwood resume"})
+			scoped(c, "kubectl heartwood resume")})
 	}
 	return found
 }
@@ -109,27 +109,27 @@ func replicas(c *v1alpha1.LogCluster) []Finding {
 	if r := c.Status.Rebalance; r != nil && r.Phase.Active() {
 		found = append(found, Finding{Info, "LogCluster " + c.Name, string(r.Phase), fmt.Sprintf(
 			"Replicas are being moved: %d of %d moves done. %s", r.MovesDone, r.Moves, r.Message),
-			"kubectl heartwood rebalance --cancel"})
+			scoped(c, "kubectl heartwood rebalance --cancel")})
 	}
 	for _, r := range c.Status.RetainedTopics {
 		if r.Removing {
 			found = append(found, Finding{Info, "LogCluster " + c.Name, v1alpha1.EventRemovingRetained,
 				fmt.Sprintf("Brokers %v delete the retained records of the deleted topic %s.", r.WaitsFor,
-					r.Topic), "kubectl heartwood retained"})
+					r.Topic), scoped(c, "kubectl heartwood retained")})
 		}
 	}
 	return found
 }
 
 // topics returns the findings of Topics.
-func topics(topics []v1alpha1.Topic) []Finding {
+func topics(c *v1alpha1.LogCluster, topics []v1alpha1.Topic) []Finding {
 	var found []Finding
 	for i := range topics {
 		topic := &topics[i]
-		problems := partitions(topic)
+		problems := partitions(c, topic)
 		found = append(found, problems...)
 		for _, condition := range topic.Status.Conditions {
-			if f, ok := topicCondition(topic, condition, len(problems) > 0); ok {
+			if f, ok := topicCondition(c, topic, condition, len(problems) > 0); ok {
 				found = append(found, f)
 			}
 		}
@@ -138,7 +138,7 @@ func topics(topics []v1alpha1.Topic) []Finding {
 }
 
 // partitions returns the findings of a Topic's partitions.
-func partitions(topic *v1alpha1.Topic) []Finding {
+func partitions(c *v1alpha1.LogCluster, topic *v1alpha1.Topic) []Finding {
 	var found []Finding
 	for _, p := range topic.Status.Problems {
 		name := fmt.Sprintf("%s/%d", topic.Name, p.Partition)
@@ -147,7 +147,7 @@ func partitions(topic *v1alpha1.Topic) []Finding {
 		case v1alpha1.ReasonReplicaLost, v1alpha1.ReasonInvalidEntry, v1alpha1.ReasonLeaderOffline:
 			f.Severity = Critical
 			if p.Consent != "" {
-				f.Next = "kubectl heartwood accept-loss " + name
+				f.Next = scoped(c, "kubectl heartwood accept-loss "+name)
 			}
 		case v1alpha1.ReasonReassigning, v1alpha1.ReasonUnassigned:
 			f.Severity = Info
@@ -159,7 +159,7 @@ func partitions(topic *v1alpha1.Topic) []Finding {
 
 // topicCondition returns the finding of a condition. Ready and Replicated are left out if the
 // partitions themselves have findings.
-func topicCondition(topic *v1alpha1.Topic, condition metav1.Condition,
+func topicCondition(c *v1alpha1.LogCluster, topic *v1alpha1.Topic, condition metav1.Condition,
 	explained bool) (Finding, bool) {
 	f := Finding{Warning, "Topic " + topic.Name, condition.Reason, condition.Message, ""}
 	isFalse := condition.Status == metav1.ConditionFalse
@@ -173,7 +173,7 @@ func topicCondition(topic *v1alpha1.Topic, condition metav1.Condition,
 		}
 		return f, isFalse && !explained
 	case v1alpha1.ConditionCompacting:
-		f.Next = "kubectl heartwood why " + topic.Name
+		f.Next = scoped(c, "kubectl heartwood why "+topic.Name)
 		switch condition.Reason {
 		case v1alpha1.ReasonQuarantined:
 			return f, true

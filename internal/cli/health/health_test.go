@@ -20,7 +20,8 @@ func condition(kind, status, reason, message string) metav1.Condition {
 
 // healthy returns a LogCluster without problems.
 func healthy(conditions ...metav1.Condition) *v1alpha1.LogCluster {
-	c := &v1alpha1.LogCluster{ObjectMeta: metav1.ObjectMeta{Name: "main", Generation: 2}}
+	c := &v1alpha1.LogCluster{ObjectMeta: metav1.ObjectMeta{Name: "main", Namespace: "here",
+		Generation: 2}}
 	c.Status.ObservedGeneration = 2
 	c.Status.Conditions = append([]metav1.Condition{
 		condition("Ready", "True", "Ready", ""), condition("Applied", "True", "Applied", ""),
@@ -34,7 +35,7 @@ func healthy(conditions ...metav1.Condition) *v1alpha1.LogCluster {
 // volumeLost returns a LogCluster with a lost volume.
 func volumeLost(reason string, lost v1alpha1.LostVolume) *v1alpha1.LogCluster {
 	c := healthy(condition("VolumeLost", "True", reason, ""))
-	c.Namespace, lost.ClaimUID = "here", "uid"
+	lost.ClaimUID = "uid"
 	c.Status.LostVolumes = []v1alpha1.LostVolume{lost}
 	return c
 }
@@ -53,6 +54,9 @@ func TestHealthyClusterHasNoFindings(t *testing.T) {
 		t.Errorf("findings %+v", got)
 	}
 }
+
+// scope is the end of the commands for the LogCluster of healthy.
+const scope = " -n here --cluster main"
 
 // TestFindings: each row is an input, and the findings as severity, subject, reason and next step.
 func TestFindings(t *testing.T) {
@@ -87,12 +91,13 @@ func TestFindings(t *testing.T) {
 	recent := later(time.Hour, 0)
 	recent.Status.Conditions[1].LastTransitionTime = metav1.NewTime(now.Add(-time.Second))
 	waiting := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "main-broker-1"}}
-	waiting.Status.ContainerStatuses = []corev1.ContainerStatus{{State: corev1.ContainerState{
-		Waiting: &corev1.ContainerStateWaiting{Reason: "ImagePullBackOff"}}}}
+	waiting.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "broker",
+		State: corev1.ContainerState{
+			Waiting: &corev1.ContainerStateWaiting{Reason: "ImagePullBackOff"}}}}
 	creating := waiting.DeepCopy()
 	creating.Status.ContainerStatuses[0].State.Waiting.Reason = "ContainerCreating"
 	often := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "main-broker-2"}}
-	often.Status.ContainerStatuses = []corev1.ContainerStatus{{RestartCount: 3}}
+	often.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "broker", RestartCount: 3}}
 	unscheduled := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "main-broker-0"}}
 	unscheduled.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled,
 		Status: corev1.ConditionFalse, Reason: "Unschedulable"}}
@@ -108,29 +113,31 @@ func TestFindings(t *testing.T) {
 			"deployments --all-namespaces -l app.kubernetes.io/name=heartwood"}},
 		"lost before moving": {Input{Cluster: healthy(), Topics: topic(lost,
 			condition("Ready", "False", "PartitionsNotReady", ""))}, true, []string{
-			"critical Partition tickets/3 ReplicaLost kubectl heartwood accept-loss tickets/3",
+			"critical Partition tickets/3 ReplicaLost kubectl heartwood accept-loss tickets/3" + scope,
 			"info Partition tickets/1 Reassigning "}},
 		"replicas behind, and Topics cannot be read": {Input{Cluster: healthy(condition("Replicated",
 			"False", "UnderReplicated", ""))}, true,
-			[]string{"warning LogCluster main UnderReplicated kubectl heartwood topics"}},
+			[]string{"warning LogCluster main UnderReplicated kubectl heartwood topics" + scope}},
 		"replicas being copied": {Input{Cluster: healthy(condition("Replicated", "False",
 			"Reassigning", ""))}, false,
-			[]string{"info LogCluster main Reassigning kubectl heartwood topics"}},
+			[]string{"info LogCluster main Reassigning kubectl heartwood topics" + scope}},
 		"replicas of a Topic behind": {Input{Cluster: healthy(condition("Replicated", "False",
 			"UnderReplicated", "")), Topics: topic(nil, condition("Replicated", "False",
 			"UnderReplicated", ""))}, true, []string{"warning Topic tickets UnderReplicated "}},
 		"rolling": {Input{Cluster: healthy(condition("RollingOut", "True", "Restarting", ""))},
 			false, []string{"info LogCluster main Restarting "}},
 		"not approved": {Input{Cluster: healthy(condition("RollingOut", "True", "ApprovalRequired",
-			""))}, false, []string{"info LogCluster main ApprovalRequired kubectl heartwood approve"}},
+			""))}, false,
+			[]string{"info LogCluster main ApprovalRequired kubectl heartwood approve" + scope}},
 		"version skew": {Input{Cluster: healthy(condition("VersionSkew", "True", "BrokersAhead",
-			""))}, true, []string{"warning LogCluster main BrokersAhead kubectl heartwood brokers"}},
+			""))}, true,
+			[]string{"warning LogCluster main BrokersAhead kubectl heartwood brokers" + scope}},
 		"stuck": {Input{Cluster: healthy(condition("RollingOut", "True", "Stuck", ""))}, true,
 			[]string{"warning LogCluster main Stuck "}},
 		"invalid spec": {Input{Cluster: healthy(condition("Applied", "False", "ApplyFailed", ""))},
-			true, []string{"warning LogCluster main ApplyFailed kubectl edit logcluster main"}},
+			true, []string{"warning LogCluster main ApplyFailed kubectl edit logcluster main -n here"}},
 		"paused": {Input{Cluster: paused}, false,
-			[]string{"info LogCluster main Paused kubectl heartwood resume"}},
+			[]string{"info LogCluster main Paused kubectl heartwood resume" + scope}},
 		"later spec": {Input{Cluster: later(time.Second, 0)}, false,
 			[]string{"info LogCluster main NotObserved "}},
 		"later spec, and a condition has changed": {Input{Cluster: recent}, false,
@@ -146,9 +153,9 @@ func TestFindings(t *testing.T) {
 		"unequal racks": {Input{Cluster: healthy(condition("Spread", "False", "BrokersNotSpread",
 			""))}, false, []string{"info LogCluster main BrokersNotSpread "}},
 		"full": {Input{Cluster: healthy(condition("StoragePressure", "True", "Reject", ""))}, true,
-			[]string{"critical LogCluster main Reject kubectl heartwood top"}},
+			[]string{"critical LogCluster main Reject kubectl heartwood top" + scope}},
 		"filling": {Input{Cluster: healthy(condition("StoragePressure", "True", "Warn", ""))}, true,
-			[]string{"warning LogCluster main Warn kubectl heartwood top"}},
+			[]string{"warning LogCluster main Warn kubectl heartwood top" + scope}},
 		"resizing": {Input{Cluster: healthy(condition("StorageResized", "False", "Resizing", ""))},
 			false, []string{"info LogCluster main Resizing "}},
 		"cannot grow": {Input{Cluster: healthy(condition("StorageResized", "False",
@@ -159,7 +166,7 @@ func TestFindings(t *testing.T) {
 		"last in sync": {Input{Cluster: volumeLost("LastInSyncReplica",
 			v1alpha1.LostVolume{LastInSync: []string{"tickets/3"}})}, true,
 			[]string{"critical LogCluster main LastInSyncReplica kubectl heartwood accept-loss " +
-				"tickets/3"}},
+				"tickets/3" + scope}},
 		"retained records": {Input{Cluster: volumeLost("LastInSyncReplica",
 			v1alpha1.LostVolume{Retained: []string{"tickets/3"}})}, true,
 			[]string{"critical LogCluster main LastInSyncReplica kubectl heartwood retained remove " +
@@ -172,9 +179,9 @@ func TestFindings(t *testing.T) {
 		"drain blocked": {Input{Cluster: healthy(condition("Drained", "False", "DrainBlocked",
 			""))}, true, []string{"warning LogCluster main DrainBlocked "}},
 		"removing retained records": {Input{Cluster: removing}, false,
-			[]string{"info LogCluster main RemovingRetained kubectl heartwood retained"}},
+			[]string{"info LogCluster main RemovingRetained kubectl heartwood retained" + scope}},
 		"moving": {Input{Cluster: moving}, false,
-			[]string{"info LogCluster main Moving kubectl heartwood rebalance --cancel"}},
+			[]string{"info LogCluster main Moving kubectl heartwood rebalance --cancel" + scope}},
 		"replicas do not fit": {Input{Cluster: healthy(condition("Scaled", "False",
 			"ReplicasDoNotFit", ""))}, true, []string{"warning LogCluster main ReplicasDoNotFit "}},
 		"expired": {Input{Cluster: healthy(condition("CertificatesReady", "False",
@@ -188,15 +195,17 @@ func TestFindings(t *testing.T) {
 		"expires later": {Input{Cluster: expired(-time.Hour)}, false, nil},
 		"pods": {Input{Cluster: healthy(), Pods: []corev1.Pod{waiting, *creating, often,
 			unscheduled}}, true, []string{
-			"warning Pod main-broker-1 ImagePullBackOff kubectl logs --previous main-broker-1",
-			"warning Pod main-broker-2 RestartedOften kubectl logs --previous main-broker-2",
-			"warning Pod main-broker-0 Unschedulable kubectl describe pod main-broker-0"}},
+			"warning Pod main-broker-1 ImagePullBackOff kubectl logs --previous main-broker-1 " +
+				"-c broker -n here",
+			"warning Pod main-broker-2 RestartedOften kubectl logs --previous main-broker-2 " +
+				"-c broker -n here",
+			"warning Pod main-broker-0 Unschedulable kubectl describe pod main-broker-0 -n here"}},
 		"topic without problems listed": {Input{Cluster: healthy(), Topics: topic(nil,
 			condition("Ready", "False", "TopicNameTaken", ""))}, true,
 			[]string{"critical Topic tickets TopicNameTaken "}},
 		"quarantined": {Input{Cluster: healthy(), Topics: topic(nil, condition("Compacting", "False",
 			"Quarantined", ""))}, true,
-			[]string{"warning Topic tickets Quarantined kubectl heartwood why tickets"}},
+			[]string{"warning Topic tickets Quarantined kubectl heartwood why tickets" + scope}},
 		"user": {Input{Cluster: healthy(), Users: []v1alpha1.LogUser{user}}, true,
 			[]string{"warning LogUser app NoListener "}},
 	} {

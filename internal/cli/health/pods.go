@@ -29,7 +29,7 @@ func Pods(in Input) []Finding {
 	var found []Finding
 	explained := map[string]bool{} // by name of the pod
 	for i := range in.Pods {
-		of := starts(&in.Pods[i])
+		of := starts(in.Cluster, &in.Pods[i])
 		found, explained[in.Pods[i].Name] = append(found, of...), len(of) > 0
 	}
 	for _, b := range in.Cluster.Status.Brokers {
@@ -101,10 +101,11 @@ func restarting(in Input, b v1alpha1.BrokerStatus, problem *podProblem) bool {
 }
 
 // starts returns the findings of a pod that does not start.
-func starts(pod *corev1.Pod) []Finding {
+func starts(c *v1alpha1.LogCluster, pod *corev1.Pod) []Finding {
 	var found []Finding
 	add := func(reason, message, next string) {
-		found = append(found, Finding{Warning, "Pod " + pod.Name, reason, message, next})
+		found = append(found, Finding{Warning, "Pod " + pod.Name, reason, message,
+			scoped(c, next)})
 	}
 	for _, condition := range pod.Status.Conditions {
 		if condition.Type == corev1.PodScheduled && condition.Status == corev1.ConditionFalse {
@@ -112,15 +113,14 @@ func starts(pod *corev1.Pod) []Finding {
 		}
 	}
 	for _, container := range pod.Status.ContainerStatuses {
+		logs := fmt.Sprintf("kubectl logs --previous %s -c %s", pod.Name, container.Name)
 		switch waiting := container.State.Waiting; {
 		case waiting != nil && waiting.Reason != "ContainerCreating" &&
 			waiting.Reason != "PodInitializing":
-			add(waiting.Reason, cmp.Or(waiting.Message, "The container waits."),
-				"kubectl logs --previous "+pod.Name)
+			add(waiting.Reason, cmp.Or(waiting.Message, "The container waits."), logs)
 		case !container.Ready && container.RestartCount >= restartsMany:
 			add("RestartedOften", "The container has been restarted "+
-				strconv.Itoa(int(container.RestartCount))+" times and is not ready.",
-				"kubectl logs --previous "+pod.Name)
+				strconv.Itoa(int(container.RestartCount))+" times and is not ready.", logs)
 		}
 	}
 	return found
