@@ -143,11 +143,6 @@ func (f *fixture) testRestricted(t *testing.T) {
 	runAs(t.Context(), f.restricted, "", "why", "tickets").ok(t)
 }
 
-func (f *fixture) testTopics(t *testing.T) {
-	f.golden(t, "topics.txt", f.run(t, "topics").ok(t))
-	f.golden(t, "topics.json", f.run(t, "topics", "-o", "json").ok(t))
-}
-
 // testRecords writes and reads records of a real broker through a forwarded port.
 func (f *fixture) testRecords(t *testing.T) {
 	lines := "T-1\tprinter on fire\nT-1\tfire out\n"

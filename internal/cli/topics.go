@@ -2,15 +2,14 @@ package cli
 
 import (
 	"context"
-	"slices"
 	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"heartwood.dev/heartwood/api/v1alpha1"
+	"heartwood.dev/heartwood/internal/cli/health"
 	"heartwood.dev/heartwood/internal/remote"
 )
 
@@ -23,7 +22,10 @@ func topicsCommand(f *flags) *cobra.Command {
 DIRTY is the highest dirty ratio of any partition. RECLAIMABLE is the size that cleaning all
 partitions would free. CLEANED is the time since the last pass of the partition that has not been
 cleaned for the longest time. WHY is the reason of condition Compacting; 'kubectl heartwood why'
-explains it for each partition. The exit code is 3 if a Topic is not ready or not replicated.`,
+explains it for each partition. UNDER-REPLICATED includes partitions that are being reassigned.
+
+The exit code is 3 if 'kubectl heartwood status' shows a finding of a Topic or a partition that is
+critical or a warning. Partitions that are being assigned or reassigned are none.`,
 		Args: noArgs,
 	}
 	cmd.RunE = f.run(func(ctx context.Context, s *session, _ []string) error {
@@ -40,7 +42,8 @@ explains it for each partition. The exit code is 3 if a Topic is not ready or no
 		} else {
 			err = topicTable(topics, time.Now()).print(s.out, "")
 		}
-		if err == nil && slices.ContainsFunc(topics, degraded) {
+		if in := (health.Input{Cluster: cluster, Topics: topics, Now: time.Now()}); err == nil &&
+			health.Degraded(health.Topics(in)) {
 			return ErrDegraded
 		}
 		return err
@@ -90,10 +93,4 @@ func topicTable(topics []v1alpha1.Topic, now time.Time) *table {
 			strconv.Itoa(int(status.UnderReplicated)), dirty, reclaimable, phase, cleaned, why)
 	}
 	return rows
-}
-
-// degraded reports whether a Topic is not ready, or lacks replicas.
-func degraded(topic v1alpha1.Topic) bool {
-	ready := meta.FindStatusCondition(topic.Status.Conditions, v1alpha1.ConditionReady)
-	return ready == nil || ready.Status != metav1.ConditionTrue || topic.Status.UnderReplicated > 0
 }

@@ -52,7 +52,7 @@ const checkOperator = "kubectl get deployments --all-namespaces -l app.kubernete
 // Findings returns the findings, the most severe first.
 func Findings(in Input) []Finding {
 	findings := slices.Concat(cluster(in.Cluster, slices.ContainsFunc(in.Topics, lacksReplicas)),
-		unobserved(in), certificates(in), Pods(in), topics(in.Cluster, in.Topics), users(in.Users))
+		unobserved(in), certificates(in), Pods(in), Topics(in), users(in.Users))
 	slices.SortStableFunc(findings, func(a, b Finding) int {
 		return cmp.Compare(slices.Index(severities, a.Severity),
 			slices.Index(severities, b.Severity))
@@ -121,11 +121,14 @@ func replicas(c *v1alpha1.LogCluster) []Finding {
 	return found
 }
 
-// topics returns the findings of Topics.
-func topics(c *v1alpha1.LogCluster, topics []v1alpha1.Topic) []Finding {
+// Topics returns the findings of Topics.
+func Topics(in Input) []Finding {
 	var found []Finding
-	for i := range topics {
-		topic := &topics[i]
+	for i := range in.Topics {
+		c, topic := in.Cluster, &in.Topics[i]
+		if len(topic.Status.Conditions) == 0 {
+			found = append(found, noStatus(topic, in.Now))
+		}
 		problems := partitions(c, topic)
 		found = append(found, problems...)
 		for _, condition := range topic.Status.Conditions {
@@ -135,6 +138,16 @@ func topics(c *v1alpha1.LogCluster, topics []v1alpha1.Topic) []Finding {
 		}
 	}
 	return found
+}
+
+// noStatus returns the finding of a Topic without a status, which a new Topic does not have yet.
+func noStatus(topic *v1alpha1.Topic, now time.Time) Finding {
+	f := Finding{Warning, "Topic " + topic.Name, "NoStatus",
+		"The operator has not written a status of the Topic.", checkOperator}
+	if now.Sub(topic.CreationTimestamp.Time) < statusDelay {
+		f.Severity, f.Next = Info, ""
+	}
+	return f
 }
 
 // partitions returns the findings of a Topic's partitions.

@@ -90,6 +90,11 @@ func TestFindings(t *testing.T) {
 	}
 	recent := later(time.Hour, 0)
 	recent.Status.Conditions[1].LastTransitionTime = metav1.NewTime(now.Add(-time.Second))
+	created := func(ago time.Duration) []v1alpha1.Topic {
+		of := topic(nil)
+		of[0].CreationTimestamp = metav1.NewTime(now.Add(-ago))
+		return of
+	}
 	waiting := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "main-broker-1"}}
 	waiting.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "broker",
 		State: corev1.ContainerState{
@@ -203,6 +208,10 @@ func TestFindings(t *testing.T) {
 		"topic without problems listed": {Input{Cluster: healthy(), Topics: topic(nil,
 			condition("Ready", "False", "TopicNameTaken", ""))}, true,
 			[]string{"critical Topic tickets TopicNameTaken "}},
+		"new Topic": {Input{Cluster: healthy(), Topics: created(time.Second)}, false,
+			[]string{"info Topic tickets NoStatus "}},
+		"Topic without an operator": {Input{Cluster: healthy(), Topics: created(time.Hour)}, true,
+			[]string{"warning Topic tickets NoStatus " + checkOperator}},
 		"quarantined": {Input{Cluster: healthy(), Topics: topic(nil, condition("Compacting", "False",
 			"Quarantined", ""))}, true,
 			[]string{"warning Topic tickets Quarantined kubectl heartwood why tickets" + scope}},
