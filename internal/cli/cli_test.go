@@ -187,6 +187,7 @@ func (f *fixture) testWhy(t *testing.T) {
 		t.Errorf("top:\n%s", out)
 	}
 	f.testSilentBroker(t)
+	f.testLeaderless(t)
 	f.run(t, "top", "--sort", "name").fails(t, `invalid argument "name" for --sort`)
 }
 

@@ -1,8 +1,14 @@
 package cli
 
 import (
+	"fmt"
+	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"heartwood.dev/heartwood/api/report"
 	"heartwood.dev/heartwood/api/v1alpha1"
 )
 
@@ -33,4 +39,37 @@ func (f *fixture) testTopicsAgree(t *testing.T) {
 		}
 	}
 	change(t, f, "tickets", &v1alpha1.Topic{}, func(topic *v1alpha1.Topic) { topic.Status = before })
+}
+
+// testLeaderless: what why shows is degraded if a partition has no leader. The broker of the test
+// does not lead the partition of this Topic.
+func (f *fixture) testLeaderless(t *testing.T) {
+	topic := &v1alpha1.Topic{ObjectMeta: metav1.ObjectMeta{Name: "leaderless"},
+		Spec: v1alpha1.TopicSpec{Cluster: "main", Partitions: 1}}
+	topic.Spec.CleanupPolicy = v1alpha1.CleanupCompact
+	f.create(t, topic)
+	out := f.run(t, "why", "leaderless").degraded(t)
+	if !strings.Contains(out, "0           -1       -       -         NoLeader") {
+		t.Errorf("why:\n%s", out)
+	}
+	if err := f.api.Delete(t.Context(), topic); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestPartitionsWithoutALeaderAreShown: in the order of the partitions.
+func TestPartitionsWithoutALeaderAreShown(t *testing.T) {
+	rows := []report.Partition{{Partition: 0, Broker: 2}, {Partition: 1, Broker: 2},
+		{Partition: 1, Broker: 3, Leader: true}}
+	failed := why{Partition: 0, Broker: 2, Reason: v1alpha1.ReasonQuarantined, Degraded: true}
+	leader := why{Partition: 1, Broker: 3, Leader: true, Reason: v1alpha1.ReasonUpToDate}
+	var got []string
+	for _, w := range withLeaderless([]why{failed, leader}, rows, 3) {
+		got = append(got, fmt.Sprintf("%d %d %s %t", w.Partition, w.Broker, w.Reason, w.Degraded))
+	}
+	want := []string{"0 2 Quarantined true", "0 -1 NoLeader true", "1 3 UpToDate false",
+		"2 -1 NoLeader true"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
 }

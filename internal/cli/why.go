@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -24,9 +25,11 @@ func whyCommand(f *flags) *cobra.Command {
 		Short: "Explain for each partition why it is or is not being compacted",
 		Long: `Explain for each partition of a Topic why it is being compacted now, or why not, with the numbers
 of the partition and the settings that apply. Every replica has its own cleaner; without --replicas
-the command shows those of the leaders, and the replicas whose last pass failed.
+the command shows those of the leaders, and the replicas whose last pass failed. BROKER is -1 for a
+partition without a leader.
 
-The exit code is 3 if a pass has failed or is overdue, or if a broker has not answered.`,
+The exit code is 3 if a pass has failed or is overdue, if a partition has no leader, or if a broker
+has not answered.`,
 		Args: exactArgs("one TOPIC"),
 	}
 	account.add(cmd)
@@ -49,6 +52,9 @@ The exit code is 3 if a pass has failed or is overdue, or if a broker has not an
 			return err
 		}
 		reasons := whys(rows, &resolved.Settings, replicas, time.Now())
+		if resolved.Settings.Compact {
+			reasons = withLeaderless(reasons, rows, topic.Spec.Partitions)
+		}
 		if s.json() {
 			err = printJSON(s.out, map[string]any{"topic": topic.Name, "replicas": reasons,
 				"missing": orEmpty(missing)})
@@ -74,8 +80,11 @@ type why struct {
 	Explanation string `json:"explanation"`
 	Degraded    bool   `json:"degraded"`
 
-	report *report.Compaction
+	report *report.Compaction // nil for a partition without a leader
 }
+
+// reasonNoLeader is the reason of a partition without a leader.
+const reasonNoLeader = "NoLeader"
 
 // whys returns the explanations of the leaders and of failed replicas, or of all replicas.
 func whys(rows []report.Partition, settings *topicconfig.Settings, all bool,
@@ -94,6 +103,23 @@ func whys(rows []report.Partition, settings *topicconfig.Settings, all bool,
 	return found
 }
 
+// withLeaderless adds the partitions that no broker leads, which have no report of a leader.
+func withLeaderless(reasons []why, rows []report.Partition, partitions int32) []why {
+	led := map[int32]bool{}
+	for i := range rows {
+		led[rows[i].Partition] = led[rows[i].Partition] || rows[i].Leader
+	}
+	for partition := range partitions {
+		if !led[partition] {
+			reasons = append(reasons, why{Partition: partition, Broker: -1, Reason: reasonNoLeader,
+				Explanation: "no broker that has answered leads the partition: kubectl heartwood " +
+					"status shows what it waits for", Degraded: true})
+		}
+	}
+	slices.SortStableFunc(reasons, func(a, b why) int { return cmp.Compare(a.Partition, b.Partition) })
+	return reasons
+}
+
 func printWhy(s *session, topic *v1alpha1.Topic, reasons []why) error {
 	if len(reasons) == 0 {
 		_, err := fmt.Fprintf(s.out, "Topic %s is not compacted, or no leader has answered.\n",
@@ -106,12 +132,14 @@ func printWhy(s *session, topic *v1alpha1.Topic, reasons []why) error {
 		if w.Leader {
 			broker += " (leader)"
 		}
-		garbage := ""
-		if w.report.ReclaimableBytes != nil {
-			garbage = remote.Bytes(*w.report.ReclaimableBytes)
+		dirty, garbage := "", ""
+		if w.report != nil {
+			dirty = percent(w.report.DirtyRatio)
+			if w.report.ReclaimableBytes != nil {
+				garbage = remote.Bytes(*w.report.ReclaimableBytes)
+			}
 		}
-		rows.add(strconv.Itoa(int(w.Partition)), broker, percent(w.report.DirtyRatio), garbage,
-			w.Reason, w.Explanation)
+		rows.add(strconv.Itoa(int(w.Partition)), broker, dirty, garbage, w.Reason, w.Explanation)
 	}
 	return rows.print(s.out, "")
 }
