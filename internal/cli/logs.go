@@ -16,6 +16,7 @@ import (
 
 	"heartwood.dev/heartwood/api/v1alpha1"
 	"heartwood.dev/heartwood/internal/console/connect"
+	"heartwood.dev/heartwood/internal/operator/render"
 )
 
 // logsFlags are the flags of command logs.
@@ -46,9 +47,16 @@ func logsCommand(f *flags) *cobra.Command {
 	return cmd
 }
 
+// brokerLog returns the options of the request for the log of a broker. The container is named,
+// because the API server refuses the request for a pod to which a webhook has added another one.
+func brokerLog(previous bool) *corev1.PodLogOptions {
+	return &corev1.PodLogOptions{Container: render.ContainerName, Previous: previous}
+}
+
 // options returns the options of the request for the log of a pod.
 func (l *logsFlags) options() *corev1.PodLogOptions {
-	o := &corev1.PodLogOptions{Follow: l.follow, Previous: l.previous}
+	o := brokerLog(l.previous)
+	o.Follow = l.follow
 	if l.last >= 0 {
 		o.TailLines = &l.last
 	}
@@ -72,6 +80,12 @@ func (l *logsFlags) run(ctx context.Context, s *session, _ []string) error {
 	if len(l.brokers) > 0 {
 		ids = sortedPartitions(l.brokers)
 	}
+	return l.copyAll(ctx, s, cluster, ids)
+}
+
+// copyAll prints the logs of brokers.
+func (l *logsFlags) copyAll(ctx context.Context, s *session, cluster *v1alpha1.LogCluster,
+	ids []int32) error {
 	pods, err := corev1client.NewForConfig(s.config)
 	if err != nil {
 		return err

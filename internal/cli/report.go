@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	corev1 "k8s.io/api/core/v1"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 
 	"heartwood.dev/heartwood/api/v1alpha1"
@@ -115,8 +114,9 @@ func (s *session) collectLogs(ctx context.Context, a *archive, cluster *v1alpha1
 			if previous {
 				name = path.Join("logs", pod+".previous.log")
 			}
-			stream, err := pods.Pods(s.namespace).GetLogs(pod, &corev1.PodLogOptions{
-				Previous: previous, LimitBytes: new(int64(logBytesMax))}).Stream(ctx)
+			options := brokerLog(previous)
+			options.LimitBytes = new(int64(logBytesMax))
+			stream, err := pods.Pods(s.namespace).GetLogs(pod, options).Stream(ctx)
 			if err != nil {
 				if !previous { // most containers have no previous one
 					a.missing(name, err)

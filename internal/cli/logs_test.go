@@ -1,0 +1,90 @@
+package cli
+
+import (
+	"archive/zip"
+	"bytes"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+
+	"heartwood.dev/heartwood/api/v1alpha1"
+)
+
+// logServer is an API server whose pods have a sidecar: it refuses a request for a log that names no
+// container. It returns a session of this server.
+func logServer(t *testing.T, logs map[string]string) *session {
+	t.Helper()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		container := r.URL.Query().Get("container")
+		text, found := logs[r.URL.Path+" "+container]
+		switch {
+		case container == "":
+			http.Error(w, "a container name must be specified", http.StatusBadRequest)
+		case !found || r.URL.Query().Get("previous") == "true":
+			http.NotFound(w, r)
+		default:
+			_, _ = io.WriteString(w, text)
+		}
+	}))
+	t.Cleanup(server.Close)
+	return &session{flags: &flags{namespace: "here"}, config: &rest.Config{Host: server.URL}}
+}
+
+// logOf is the key of the log of broker 0 in logServer.
+const logOf = "/api/v1/namespaces/here/pods/main-broker-0/log broker"
+
+func oneBroker() *v1alpha1.LogCluster {
+	return &v1alpha1.LogCluster{ObjectMeta: metav1.ObjectMeta{Name: "main"},
+		Spec: v1alpha1.LogClusterSpec{Brokers: 1}}
+}
+
+// collected returns the files that a function adds to a report, and what is missing.
+func collected(t *testing.T, add func(a *archive)) (files map[string]string, missing []string) {
+	t.Helper()
+	var content bytes.Buffer
+	a := &archive{zip: zip.NewWriter(&content), now: time.Now()}
+	add(a)
+	if a.err != nil {
+		t.Fatal(a.err)
+	}
+	if err := a.zip.Close(); err != nil {
+		t.Fatal(err)
+	}
+	written, err := zip.NewReader(bytes.NewReader(content.Bytes()), int64(content.Len()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	files = map[string]string{}
+	for _, file := range written.File {
+		from, err := file.Open()
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := io.ReadAll(from)
+		if err != nil {
+			t.Fatal(err)
+		}
+		files[file.Name] = string(text)
+	}
+	return files, a.faults
+}
+
+func TestLogsOfPodsWithASidecar(t *testing.T) {
+	s := logServer(t, map[string]string{logOf: "started\n"})
+	var out bytes.Buffer
+	s.out = &out
+	l := &logsFlags{last: 10}
+	if err := l.copyAll(t.Context(), s, oneBroker(), []int32{0}); err != nil ||
+		out.String() != "[0] started\n" {
+		t.Errorf("logs: %q, %v", out.String(), err)
+	}
+	files, missing := collected(t, func(a *archive) { s.collectLogs(t.Context(), a, oneBroker()) })
+	if files["logs/main-broker-0.log"] != "started\n" || len(missing) > 0 {
+		t.Errorf("report: %v, missing %v", files, missing)
+	}
+}
