@@ -6,6 +6,8 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -86,5 +88,40 @@ func TestLogsOfPodsWithASidecar(t *testing.T) {
 	files, missing := collected(t, func(a *archive) { s.collectLogs(t.Context(), a, oneBroker()) })
 	if files["logs/main-broker-0.log"] != "started\n" || len(missing) > 0 {
 		t.Errorf("report: %v, missing %v", files, missing)
+	}
+}
+
+// TestReportContainsTheNewestLines of a log that is too large, and says so.
+func TestReportContainsTheNewestLines(t *testing.T) {
+	line := strings.Repeat("x", 1023) + "\n"
+	s := logServer(t, map[string]string{logOf: "oldest\n" + strings.Repeat(line, logBytesMax/1024) +
+		"newest\n"})
+	files, missing := collected(t, func(a *archive) { s.collectLogs(t.Context(), a, oneBroker()) })
+	content := files["logs/main-broker-0.log"]
+	if !strings.HasSuffix(content, "newest\n") || strings.Contains(content, "oldest") ||
+		!strings.HasPrefix(content, line) || len(content) > logBytesMax {
+		t.Errorf("a log of %d bytes that begins with %.10q", len(content), content)
+	}
+	if len(missing) != 1 || !strings.Contains(missing[0], "logs/main-broker-0.log: truncated") {
+		t.Errorf("missing %v", missing)
+	}
+}
+
+// TestTailKeepsTheLastLines, however the text is divided into writes.
+func TestTailKeepsTheLastLines(t *testing.T) {
+	for _, c := range []struct{ limit, want int }{{8, 1}, {9, 2}, {12, 2}, {13, 3}, {15, 3}, {16, 4},
+		{99, 4}} {
+		for size := 1; size <= 16; size++ {
+			text := []byte("abc\ndef\nghi\njkl\n")
+			kept := &tail{limit: c.limit}
+			for part := range slices.Chunk(text, size) {
+				_, _ = kept.Write(part)
+			}
+			got := kept.bytes()
+			if want := text[len(text)-4*c.want:]; !bytes.Equal(got, want) || kept.lines != 4 ||
+				kept.dropped != (c.want < 4) {
+				t.Errorf("limit %d, writes of %d bytes: %q, dropped %t", c.limit, size, got, kept.dropped)
+			}
+		}
 	}
 }

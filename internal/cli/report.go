@@ -13,15 +13,11 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 
 	"heartwood.dev/heartwood/api/v1alpha1"
 	"heartwood.dev/heartwood/internal/console/connect"
 	"heartwood.dev/heartwood/internal/operator/render"
 )
-
-// logBytesMax limits the size of the log of one container in a report.
-const logBytesMax = 16 << 20
 
 func reportCommand(f *flags) *cobra.Command {
 	var account account
@@ -98,37 +94,6 @@ func (a *archive) add(name string, content []byte) {
 // missing notes that a part could not be read.
 func (a *archive) missing(name string, err error) {
 	a.faults = append(a.faults, name+": "+err.Error())
-}
-
-// collectLogs adds the logs of the brokers, and those of their previous containers.
-func (s *session) collectLogs(ctx context.Context, a *archive, cluster *v1alpha1.LogCluster) {
-	pods, err := corev1client.NewForConfig(s.config)
-	if err != nil {
-		a.missing("logs", err)
-		return
-	}
-	for _, id := range connect.BrokerIDs(cluster) {
-		pod := v1alpha1.BrokerLeaseName(cluster.Name, id)
-		for _, previous := range []bool{false, true} {
-			name := path.Join("logs", pod+".log")
-			if previous {
-				name = path.Join("logs", pod+".previous.log")
-			}
-			options := brokerLog(previous)
-			options.LimitBytes = new(int64(logBytesMax))
-			stream, err := pods.Pods(s.namespace).GetLogs(pod, options).Stream(ctx)
-			if err != nil {
-				if !previous { // most containers have no previous one
-					a.missing(name, err)
-				}
-				continue
-			}
-			if _, err := io.Copy(a.create(name), stream); err != nil {
-				a.missing(name, err)
-			}
-			_ = stream.Close()
-		}
-	}
 }
 
 // brokerPaths are the requests to each broker whose responses a report contains.
