@@ -1,10 +1,8 @@
 package cli
 
 import (
-	"archive/zip"
 	"encoding/json"
 	"errors"
-	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -405,51 +403,6 @@ func (f *fixture) testAcceptLoss(t *testing.T) {
 		t.Errorf("accepted %v", got)
 	}
 	f.run(t, "status").degraded(t)
-}
-
-// testReport: the report contains no value of any Secret.
-func (f *fixture) testReport(t *testing.T) {
-	secret := get(t, f, "app-logcluster", &corev1.Secret{})
-	secret.Annotations = map[string]string{corev1.LastAppliedConfigAnnotation: "hunter2"}
-	if err := f.api.Update(t.Context(), secret); err != nil {
-		t.Fatal(err)
-	}
-	file := filepath.Join(t.TempDir(), "report.zip")
-	f.run(t, "report", "--file", file).ok(t)
-	archive, err := zip.OpenReader(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = archive.Close() }()
-	contents := map[string]string{}
-	for _, entry := range archive.File {
-		reader, err := entry.Open()
-		if err != nil {
-			t.Fatal(err)
-		}
-		content, err := io.ReadAll(reader)
-		if err != nil {
-			t.Fatal(err)
-		}
-		contents[entry.Name] = string(content)
-		if strings.Contains(string(content), "hunter2") ||
-			strings.Contains(string(content), "aHVudGVyMg") {
-			t.Errorf("%s contains the password", entry.Name)
-		}
-	}
-	for name, want := range map[string]string{
-		"resources/secrets.yaml":       "password: <7 bytes>",
-		"resources/topics.yaml":        "name: tickets",
-		"resources/partitionsets.yaml": "tickets/0: 0 abcdefgh",
-		"brokers/0/partitions.json":    `"topic":"tickets"`,
-		"brokers/0/metrics.txt":        "heartwood_build_info",
-		"errors.txt":                   "logs/main-broker-0.log",
-	} {
-		if !strings.Contains(contents[name], want) {
-			t.Errorf("%s does not contain %q: %.300q", name, want, contents[name])
-		}
-	}
-	f.run(t, "report", "--file", file).fails(t, "exists")
 }
 
 // testSecured: the HTTP port of a secured LogCluster needs the token of a ServiceAccount, and

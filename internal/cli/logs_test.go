@@ -61,19 +61,7 @@ func collected(t *testing.T, add func(a *archive)) (files map[string]string, mis
 	if err != nil {
 		t.Fatal(err)
 	}
-	files = map[string]string{}
-	for _, file := range written.File {
-		from, err := file.Open()
-		if err != nil {
-			t.Fatal(err)
-		}
-		text, err := io.ReadAll(from)
-		if err != nil {
-			t.Fatal(err)
-		}
-		files[file.Name] = string(text)
-	}
-	return files, a.faults
+	return unzipped(t, written), a.faults
 }
 
 func TestLogsOfPodsWithASidecar(t *testing.T) {

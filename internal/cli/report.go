@@ -25,13 +25,15 @@ func reportCommand(f *flags) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "report",
 		Short: "Write a zip file with everything that is needed to analyse a problem",
-		Long: `Write a zip file with the resources, events and logs of a LogCluster, and the reports and metrics
-of its brokers.
+		Long: `Write a zip file with the resources, events and logs of a LogCluster, the reports and metrics of
+its brokers, and the Deployment and logs of the operator.
 
 It contains no records, and of Heartwood's Secrets only the names and sizes of their keys: there is
 no option to include more. It leaves out objects of other applications, and the environment and
 arguments of other containers in the pods of brokers. It does contain names of topics, users, nodes
-and groups. What you may not read, and what could not be read, is listed in errors.txt in the file.`,
+and groups; the logs of the operator also name those of its other LogClusters. A log has at most
+16 MiB, the newest. What you may not read, and what could not be read, is listed in errors.txt in
+the file.`,
 		Args: noArgs,
 	}
 	account.add(cmd)

@@ -43,6 +43,7 @@ func (s *session) collect(ctx context.Context, a *archive, cluster *v1alpha1.Log
 		s.collectList(ctx, a, "resources/"+kind.name+".yaml", kind.list, of)
 	}
 	s.collectLogs(ctx, a, cluster)
+	s.collectOperator(ctx, a)
 	s.collectBrokers(ctx, a, cluster, account)
 }
 
@@ -131,10 +132,11 @@ func redact(object runtime.Object) {
 	case *corev1.Secret:
 		redactSecret(o)
 	case *corev1.Pod:
-		redactPod(&o.Spec)
+		redactPod(&o.Spec, render.ContainerName)
 	case *appsv1.StatefulSet:
-		delete(o.Spec.Template.Annotations, corev1.LastAppliedConfigAnnotation)
-		redactPod(&o.Spec.Template.Spec)
+		redactTemplate(&o.Spec.Template, render.ContainerName)
+	case *appsv1.Deployment:
+		redactTemplate(&o.Spec.Template, operatorContainer)
 	}
 }
 
@@ -147,25 +149,30 @@ func redactSecret(secret *corev1.Secret) {
 	secret.Data, secret.StringData = nil, sizes
 }
 
+func redactTemplate(template *corev1.PodTemplateSpec, own string) {
+	delete(template.Annotations, corev1.LastAppliedConfigAnnotation)
+	redactPod(&template.Spec, own)
+}
+
 // redactPod replaces the environment and the arguments of containers that are not Heartwood's, such
-// as those that a webhook adds.
-func redactPod(pod *corev1.PodSpec) {
+// as those that a webhook adds; own is the name of Heartwood's.
+func redactPod(pod *corev1.PodSpec, own string) {
 	for i := range pod.InitContainers {
 		c := &pod.InitContainers[i]
-		redactContainer(c.Name, c.Env, c.Command, c.Args)
+		redactContainer(c.Name == own, c.Env, c.Command, c.Args)
 	}
 	for i := range pod.Containers {
 		c := &pod.Containers[i]
-		redactContainer(c.Name, c.Env, c.Command, c.Args)
+		redactContainer(c.Name == own, c.Env, c.Command, c.Args)
 	}
 	for i := range pod.EphemeralContainers {
 		c := &pod.EphemeralContainers[i]
-		redactContainer(c.Name, c.Env, c.Command, c.Args)
+		redactContainer(c.Name == own, c.Env, c.Command, c.Args)
 	}
 }
 
-func redactContainer(name string, variables []corev1.EnvVar, texts ...[]string) {
-	if name == render.ContainerName {
+func redactContainer(own bool, variables []corev1.EnvVar, texts ...[]string) {
+	if own {
 		return
 	}
 	for i := range variables {

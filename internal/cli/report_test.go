@@ -1,10 +1,14 @@
 package cli
 
 import (
+	"archive/zip"
 	"encoding/json"
+	"io"
+	"path/filepath"
 	"strings"
 	"testing"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -75,5 +79,93 @@ func TestReportRedactsOtherContainers(t *testing.T) {
 				t.Errorf("the report contains %s%s: %t", kind, name, got)
 			}
 		}
+	}
+}
+
+// readReport returns the files of a report.
+func readReport(t *testing.T, file string) map[string]string {
+	t.Helper()
+	archive, err := zip.OpenReader(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = archive.Close() }()
+	return unzipped(t, &archive.Reader)
+}
+
+func unzipped(t *testing.T, archive *zip.Reader) map[string]string {
+	t.Helper()
+	contents := map[string]string{}
+	for _, entry := range archive.File {
+		reader, err := entry.Open()
+		if err != nil {
+			t.Fatal(err)
+		}
+		content, err := io.ReadAll(reader)
+		if err != nil {
+			t.Fatal(err)
+		}
+		contents[entry.Name] = string(content)
+	}
+	return contents
+}
+
+// createOperator creates the Deployment of an operator, to which an administrator has added a
+// container, and its pod.
+func (f *fixture) createOperator(t *testing.T) {
+	t.Helper()
+	template := corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: operatorLabels},
+		Spec: corev1.PodSpec{Containers: []corev1.Container{
+			{Name: operatorContainer, Image: "heartwood", Args: []string{"operator", "--leader-elect"}},
+			{Name: "side", Image: "side", Args: []string{"--password=hunter2"}}}}}
+	f.create(t, &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: "heartwood-operator",
+		Labels: operatorLabels}, Spec: appsv1.DeploymentSpec{Template: template,
+		Selector: &metav1.LabelSelector{MatchLabels: operatorLabels}}})
+	running := template.Spec
+	running.NodeName = "n1"
+	f.create(t, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "heartwood-operator-0",
+		Labels: operatorLabels}, Spec: running})
+}
+
+// testReport: the report contains no value of any Secret.
+func (f *fixture) testReport(t *testing.T) {
+	secret := get(t, f, "app-logcluster", &corev1.Secret{})
+	secret.Annotations = map[string]string{corev1.LastAppliedConfigAnnotation: "hunter2"}
+	if err := f.api.Update(t.Context(), secret); err != nil {
+		t.Fatal(err)
+	}
+	f.createOperator(t)
+	file := filepath.Join(t.TempDir(), "report.zip")
+	f.run(t, "report", "--file", file).ok(t)
+	contents := readReport(t, file)
+	for name, content := range contents {
+		if strings.Contains(content, "hunter2") || strings.Contains(content, "aHVudGVyMg") {
+			t.Errorf("%s contains the password", name)
+		}
+	}
+	for name, want := range map[string]string{
+		"resources/secrets.yaml":                               "password: <7 bytes>",
+		"resources/topics.yaml":                                "name: tickets",
+		"resources/partitionsets.yaml":                         "tickets/0: 0 abcdefgh",
+		"brokers/0/partitions.json":                            `"topic":"tickets"`,
+		"brokers/0/metrics.txt":                                "heartwood_build_info",
+		"errors.txt":                                           "logs/main-broker-0.log",
+		"operator/" + f.namespace + "/heartwood-operator.yaml": "--leader-elect",
+	} {
+		if !strings.Contains(contents[name], want) {
+			t.Errorf("%s does not contain %q: %.300q", name, want, contents[name])
+		}
+	}
+	log := "operator/" + f.namespace + "/heartwood-operator-0.log"
+	if missing := contents["errors.txt"]; !strings.Contains(missing, log) { // there is no kubelet
+		t.Errorf("errors.txt does not contain %s: %s", log, missing)
+	}
+	f.run(t, "report", "--file", file).fails(t, "exists")
+
+	restricted := filepath.Join(t.TempDir(), "restricted.zip")
+	runAs(t.Context(), f.restricted, "", "report", "--file", restricted).ok(t)
+	if missing := readReport(t, restricted)["errors.txt"]; !strings.Contains(missing,
+		"operator: deployments.apps is forbidden") {
+		t.Errorf("errors.txt of a user with few rights: %s", missing)
 	}
 }

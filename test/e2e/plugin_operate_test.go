@@ -37,7 +37,8 @@ var maintainerRules = []rbacv1.PolicyRule{
 	{APIGroups: []string{""}, Resources: []string{"pods/log"}, Verbs: []string{"get"}},
 	{APIGroups: []string{""}, Verbs: []string{"list"},
 		Resources: []string{"persistentvolumeclaims", "services", "secrets", "events"}},
-	{APIGroups: []string{"apps"}, Resources: []string{"statefulsets"}, Verbs: []string{"list"}},
+	{APIGroups: []string{"apps"}, Resources: []string{"statefulsets", "deployments"},
+		Verbs: []string{"list"}},
 	{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"},
 		Verbs: []string{"list"}},
 }

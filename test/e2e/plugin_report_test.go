@@ -8,8 +8,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -75,6 +77,12 @@ func (e *environment) readReport(t *testing.T, cluster string, brokers int,
 		if name := "resources/" + kind + ".yaml"; !strings.Contains(archive[name], cluster) {
 			t.Errorf("%s does not contain %s:\n%s", name, cluster, archive[name])
 		}
+	}
+	if !slices.ContainsFunc(slices.Collect(maps.Keys(archive)), func(name string) bool {
+		return strings.HasPrefix(name, "operator/"+e.namespace+"/") &&
+			strings.HasSuffix(name, ".log") && strings.Contains(archive[name], `"msg"`)
+	}) {
+		t.Error("the report has no log of the operator")
 	}
 	for id := range brokers {
 		name := v1alpha1.BrokerLeaseName(cluster, int32(id))

@@ -1,0 +1,92 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+)
+
+// operatorContainer is the name of the container in the pods of the chart's Deployment.
+const operatorContainer = "operator"
+
+// operatorLabels select the Deployment of the chart.
+var operatorLabels = client.MatchingLabels{"app.kubernetes.io/name": "heartwood",
+	"app.kubernetes.io/component": "operator"}
+
+// collectOperator adds the Deployments of operators and the logs of their pods.
+func (s *session) collectOperator(ctx context.Context, a *archive) {
+	const directory = "operator"
+	deployments, err := s.operators(ctx)
+	if err != nil {
+		a.missing(directory, err)
+		return
+	}
+	pods, err := corev1client.NewForConfig(s.config)
+	if err != nil {
+		a.missing(directory, err)
+		return
+	}
+	for i := range deployments {
+		of := &deployments[i]
+		in := path.Join(directory, of.Namespace)
+		name := path.Join(in, of.Name+".yaml")
+		redact(of)
+		content, err := yaml.Marshal(of)
+		if err != nil {
+			a.missing(name, err)
+			continue
+		}
+		a.add(name, content)
+		s.collectOperatorLogs(ctx, a, pods, in, of)
+	}
+}
+
+// operators returns the Deployments of operators: those of all namespaces, or of the LogCluster's
+// if the user may not list the others.
+func (s *session) operators(ctx context.Context) ([]appsv1.Deployment, error) {
+	list := &appsv1.DeploymentList{}
+	err := s.api.List(ctx, list, operatorLabels)
+	where := "the API server has"
+	if apierrors.IsForbidden(err) {
+		where = fmt.Sprintf("you may not list the Deployments of all namespaces, and namespace %s has",
+			s.namespace)
+		err = s.api.List(ctx, list, operatorLabels, client.InNamespace(s.namespace))
+	}
+	if err == nil && len(list.Items) == 0 {
+		err = errors.New(where + " no Deployment of an operator")
+	}
+	return list.Items, err
+}
+
+// collectOperatorLogs adds the logs of the pods of a Deployment, and of their previous containers.
+func (s *session) collectOperatorLogs(ctx context.Context, a *archive,
+	pods corev1client.CoreV1Interface, directory string, of *appsv1.Deployment) {
+	selector, err := metav1.LabelSelectorAsSelector(of.Spec.Selector)
+	list := &corev1.PodList{}
+	if err == nil {
+		err = s.api.List(ctx, list, client.InNamespace(of.Namespace),
+			client.MatchingLabelsSelector{Selector: selector})
+	}
+	if err == nil && len(list.Items) == 0 {
+		err = errors.New("the Deployment has no pods")
+	}
+	if err != nil {
+		a.missing(path.Join(directory, of.Name+" logs"), err)
+		return
+	}
+	for i := range list.Items {
+		for _, previous := range []bool{false, true} {
+			a.collectLog(ctx, pods.Pods(of.Namespace), directory, list.Items[i].Name,
+				&corev1.PodLogOptions{Container: operatorContainer, Previous: previous})
+		}
+	}
+}
