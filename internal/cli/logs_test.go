@@ -17,8 +17,8 @@ import (
 	"heartwood.dev/heartwood/api/v1alpha1"
 )
 
-// logServer is an API server whose pods have a sidecar: it refuses a request for a log that names no
-// container. It returns a session of this server.
+// logServer returns a session of an API server whose pods have a sidecar: it refuses a request for
+// a log that names no container.
 func logServer(t *testing.T, logs map[string]string) *session {
 	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

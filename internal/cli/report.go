@@ -29,11 +29,11 @@ func reportCommand(f *flags) *cobra.Command {
 its brokers, and the Deployment and logs of the operator.
 
 It contains no records, and of Heartwood's Secrets only the names and sizes of their keys: there is
-no option to include more. It leaves out objects of other applications, and the environment and
-arguments of other containers in the pods of brokers. It does contain names of topics, users, nodes
-and groups; the logs of the operator also name those of its other LogClusters. A log has at most
-16 MiB, the newest. What you may not read, and what could not be read, is listed in errors.txt in
-the file.`,
+no option to include more. It leaves out objects of other applications, and of other containers in
+the pods the environment, the arguments, and the requests and commands of probes and hooks. It does
+contain names of topics, users, nodes and groups; the logs of the operator also name those of its
+other LogClusters. A log has at most 16 MiB, the newest. What you may not read, and what could not
+be read, is listed in errors.txt in the file.`,
 		Args: noArgs,
 	}
 	account.add(cmd)

@@ -140,13 +140,14 @@ func redact(object runtime.Object) {
 	}
 }
 
-// redactSecret replaces the values of a Secret by their sizes.
+// redactSecret replaces the values of a Secret by their sizes, and removes its annotations: tools
+// other than kubectl also store values there.
 func redactSecret(secret *corev1.Secret) {
 	sizes := map[string]string{}
 	for key, value := range secret.Data {
 		sizes[key] = fmt.Sprintf("<%d bytes>", len(value))
 	}
-	secret.Data, secret.StringData = nil, sizes
+	secret.Data, secret.StringData, secret.Annotations = nil, sizes, nil
 }
 
 func redactTemplate(template *corev1.PodTemplateSpec, own string) {
@@ -154,36 +155,66 @@ func redactTemplate(template *corev1.PodTemplateSpec, own string) {
 	redactPod(&template.Spec, own)
 }
 
-// redactPod replaces the environment and the arguments of containers that are not Heartwood's, such
-// as those that a webhook adds; own is the name of Heartwood's.
+// redactPod replaces the environment, arguments, commands and HTTP requests of containers that are
+// not Heartwood's, such as those that a webhook adds; own is the name of Heartwood's.
 func redactPod(pod *corev1.PodSpec, own string) {
 	for i := range pod.InitContainers {
-		c := &pod.InitContainers[i]
-		redactContainer(c.Name == own, c.Env, c.Command, c.Args)
+		redactContainer(&pod.InitContainers[i], own)
 	}
 	for i := range pod.Containers {
-		c := &pod.Containers[i]
-		redactContainer(c.Name == own, c.Env, c.Command, c.Args)
+		redactContainer(&pod.Containers[i], own)
 	}
 	for i := range pod.EphemeralContainers {
-		c := &pod.EphemeralContainers[i]
-		redactContainer(c.Name == own, c.Env, c.Command, c.Args)
+		c := corev1.Container(pod.EphemeralContainers[i].EphemeralContainerCommon)
+		redactContainer(&c, own)
+		pod.EphemeralContainers[i].EphemeralContainerCommon = corev1.EphemeralContainerCommon(c)
 	}
 }
 
-func redactContainer(own bool, variables []corev1.EnvVar, texts ...[]string) {
-	if own {
+func redactContainer(c *corev1.Container, own string) {
+	if c.Name == own {
 		return
 	}
-	for i := range variables {
-		if variables[i].Value != "" {
-			variables[i].Value = redacted(variables[i].Value)
+	for i := range c.Env {
+		if c.Env[i].Value != "" {
+			c.Env[i].Value = redacted(c.Env[i].Value)
 		}
 	}
-	for _, words := range texts {
-		for i := range words {
-			words[i] = redacted(words[i])
+	redactWords(c.Command)
+	redactWords(c.Args)
+	for _, probe := range []*corev1.Probe{c.LivenessProbe, c.ReadinessProbe, c.StartupProbe} {
+		if probe != nil {
+			redactHandler(probe.Exec, probe.HTTPGet)
 		}
+	}
+	if c.Lifecycle != nil {
+		for _, hook := range []*corev1.LifecycleHandler{c.Lifecycle.PostStart, c.Lifecycle.PreStop} {
+			if hook != nil {
+				redactHandler(hook.Exec, hook.HTTPGet)
+			}
+		}
+	}
+}
+
+// redactHandler redacts a probe or a lifecycle hook. The path of a request may contain a token.
+func redactHandler(exec *corev1.ExecAction, get *corev1.HTTPGetAction) {
+	if exec != nil {
+		redactWords(exec.Command)
+	}
+	if get == nil {
+		return
+	}
+	if get.Path != "" {
+		get.Path = redacted(get.Path)
+	}
+	for i := range get.HTTPHeaders {
+		get.HTTPHeaders[i].Value = redacted(get.HTTPHeaders[i].Value)
+	}
+}
+
+func redactWords(words []string) {
+	for i := range words {
+		words[i] = redacted(words[i])
 	}
 }
 

@@ -59,9 +59,20 @@ func TestReportSelects(t *testing.T) {
 
 // TestReportRedactsOtherContainers: a webhook may add a container with secrets to a broker's pod.
 func TestReportRedactsOtherContainers(t *testing.T) {
+	handler := func(kind, name string) corev1.ProbeHandler {
+		return corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: []string{kind + "exec-" + name}},
+			HTTPGet: &corev1.HTTPGetAction{Path: kind + "path-" + name,
+				HTTPHeaders: []corev1.HTTPHeader{{Name: "Authorization", Value: kind + "header-" + name}}}}
+	}
 	container := func(name string) corev1.Container {
 		return corev1.Container{Name: name, Args: []string{"arg-" + name},
-			Command: []string{"run-" + name}, Env: []corev1.EnvVar{{Name: "A", Value: "env-" + name}}}
+			Command: []string{"run-" + name}, Env: []corev1.EnvVar{{Name: "A", Value: "env-" + name}},
+			LivenessProbe:  &corev1.Probe{ProbeHandler: handler("live-", name)},
+			ReadinessProbe: &corev1.Probe{ProbeHandler: handler("ready-", name)},
+			StartupProbe:   &corev1.Probe{ProbeHandler: handler("startup-", name)},
+			Lifecycle: &corev1.Lifecycle{
+				PostStart: &corev1.LifecycleHandler{Exec: handler("start-", name).Exec},
+				PreStop:   &corev1.LifecycleHandler{HTTPGet: handler("stop-", name).HTTPGet}}}
 	}
 	pod := &corev1.Pod{Spec: corev1.PodSpec{
 		Containers:     []corev1.Container{container(render.ContainerName), container("side")},
@@ -74,7 +85,8 @@ func TestReportRedactsOtherContainers(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, name := range []string{"broker", "side", "init", "debug"} {
-		for _, kind := range []string{"arg-", "run-", "env-"} {
+		for _, kind := range []string{"arg-", "run-", "env-", "live-exec-", "live-path-",
+			"live-header-", "ready-header-", "startup-exec-", "start-exec-", "stop-header-"} {
 			if got := strings.Contains(string(text), kind+name); got != (name == "broker") {
 				t.Errorf("the report contains %s%s: %t", kind, name, got)
 			}
@@ -130,7 +142,8 @@ func (f *fixture) createOperator(t *testing.T) {
 // testReport: the report contains no value of any Secret.
 func (f *fixture) testReport(t *testing.T) {
 	secret := get(t, f, "app-logcluster", &corev1.Secret{})
-	secret.Annotations = map[string]string{corev1.LastAppliedConfigAnnotation: "hunter2"}
+	secret.Annotations = map[string]string{corev1.LastAppliedConfigAnnotation: "hunter2",
+		"example.com/previous": "hunter2"}
 	if err := f.api.Update(t.Context(), secret); err != nil {
 		t.Fatal(err)
 	}
