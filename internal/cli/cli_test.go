@@ -187,6 +187,9 @@ func (f *fixture) testWhy(t *testing.T) {
 	f.testSilentBroker(t)
 	f.testLeaderless(t)
 	f.run(t, "top", "--sort", "name").fails(t, `invalid argument "name" for --sort`)
+	for _, limit := range []string{"0", "-1"} {
+		f.run(t, "top", "--limit", limit).fails(t, "invalid argument "+limit+" for --limit")
+	}
 }
 
 // testSilentBroker: what top and why show is degraded if a broker has not answered.

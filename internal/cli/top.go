@@ -44,6 +44,9 @@ last pass of a replica has failed, or if a broker has not answered.`,
 		if topOrders[order] == nil {
 			return misused(cmd, "invalid argument %q for --sort: give garbage, dirty or size", order)
 		}
+		if limit < 1 {
+			return misused(cmd, "invalid argument %d for --limit: give 1 or more", limit)
+		}
 		return f.run(func(ctx context.Context, s *session, _ []string) error {
 			cluster, err := s.logCluster(ctx)
 			if err != nil {
