@@ -30,8 +30,9 @@ func TestCommands(t *testing.T) {
 		{"records", f.testRecords}, {"why", f.testWhy}, {"groups", f.testGroups},
 		{"clean", f.testClean}, {"restart", f.testRestart}, {"pause", f.testPause},
 		{"approve", f.testApprove},
-		{"move", f.testMove}, {"balance", f.testBalance}, {"console", f.testConsole}, {"user", f.testUser}, {"accept loss", f.testAcceptLoss},
-		{"retained", f.testRetained},
+		{"move", f.testMove}, {"balance", f.testBalance}, {"console", f.testConsole},
+		{"user", f.testUser}, {"rotate refused", f.testRotateRefused},
+		{"accept loss", f.testAcceptLoss}, {"retained", f.testRetained},
 		{"report", f.testReport}, {"secured", f.testSecured}, {"two clusters", f.testTwoClusters},
 	} {
 		t.Run(step.name, step.run)

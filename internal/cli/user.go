@@ -140,7 +140,9 @@ func userRotateCommand(f *flags) *cobra.Command {
 		Long: `Request a new password or certificate for a LogUser: its Secret changes.
 
 The previous password remains valid for an hour, a previous certificate until its expiry. Clients
-that read the Secret must reload it in this time.`,
+that read the Secret must reload it in this time.
+
+The command refuses if spec.authentication.passwordFrom is set: change the Secret that it names.`,
 		Args: exactArgs("one USER"),
 	}
 	consent.add(cmd)
@@ -151,6 +153,11 @@ that read the Secret must reload it in this time.`,
 		}
 		if user.Spec.Authentication.Type == v1alpha1.UserExternal {
 			return errors.New("a LogUser of type External has no credentials to rotate")
+		}
+		if from := user.Spec.Authentication.PasswordFrom; from != nil {
+			return fmt.Errorf("the operator does not rotate LogUser %s: its password is that of "+
+				"spec.authentication.passwordFrom: change key %s of Secret %s", user.Name, from.Key,
+				from.Name)
 		}
 		steps := []string{fmt.Sprintf("set annotation %s of LogUser %s: the operator writes new "+
 			"credentials to Secret %s", v1alpha1.AnnotationRotate, user.Name,
