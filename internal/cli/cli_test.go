@@ -28,6 +28,7 @@ func TestCommands(t *testing.T) {
 	}{
 		{"status", f.testStatus}, {"restricted", f.testRestricted}, {"topics", f.testTopics},
 		{"records", f.testRecords}, {"why", f.testWhy}, {"groups", f.testGroups},
+		{"topic of a reset", f.testResetTopic},
 		{"clean", f.testClean}, {"restart", f.testRestart}, {"pause", f.testPause},
 		{"approve", f.testApprove},
 		{"move", f.testMove}, {"balance", f.testBalance}, {"console", f.testConsole},

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"heartwood.dev/heartwood/api/v1alpha1"
 	"heartwood.dev/heartwood/internal/cli/kafka"
 )
 
@@ -69,7 +70,7 @@ func (g *groupsFlags) run(ctx context.Context, s *session, args []string) error 
 		return err
 	}
 	if g.reset != "" {
-		return g.resetGroup(ctx, s, options, args[0])
+		return g.resetGroup(ctx, s, cluster, options, args[0])
 	}
 	groups, err := kafka.Groups(ctx, options, args)
 	switch {
@@ -140,13 +141,20 @@ func parseReset(text string, now time.Time) (kafka.Reset, error) {
 		"latest, an offset, a time such as 2026-11-23T08:00:00Z, or a duration such as 1h", text)}
 }
 
-func (g *groupsFlags) resetGroup(ctx context.Context, s *session, o kafka.Options,
-	group string) error {
+func (g *groupsFlags) resetGroup(ctx context.Context, s *session, cluster *v1alpha1.LogCluster,
+	o kafka.Options, group string) error {
 	reset, err := parseReset(g.reset, time.Now())
 	if err != nil {
 		return err
 	}
-	reset.Group, reset.Topic = group, g.topic
+	reset.Group = group
+	if g.topic != "" {
+		topic, err := s.topicIn(ctx, g.topic, cluster.Name)
+		if err != nil {
+			return err
+		}
+		reset.Topic = topic.KafkaName()
+	}
 	changes, err := kafka.PlanReset(ctx, o, reset)
 	if err != nil {
 		return err

@@ -168,11 +168,16 @@ var errNoTopic = errors.New("not found")
 // topic returns the Topic with a name, which is that of the resource or else that of the topic in
 // Kafka.
 func (s *session) topic(ctx context.Context, name string) (*v1alpha1.Topic, error) {
+	return s.topicIn(ctx, name, s.cluster)
+}
+
+// topicIn is topic for the Topics of a LogCluster, "" for all LogClusters of the namespace.
+func (s *session) topicIn(ctx context.Context, name, cluster string) (*v1alpha1.Topic, error) {
 	list := &v1alpha1.TopicList{}
 	if err := s.api.List(ctx, list, client.InNamespace(s.namespace)); err != nil {
 		return nil, fmt.Errorf("list the Topics of namespace %s: %w", s.namespace, err)
 	}
-	found := matches(list.Items, name, s.cluster)
+	found := matches(list.Items, name, cluster)
 	switch len(found) {
 	case 0:
 		return nil, fmt.Errorf("topic %s in namespace %s: %w", name, s.namespace, errNoTopic)
