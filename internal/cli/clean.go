@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"heartwood.dev/heartwood/api/v1alpha1"
@@ -23,7 +24,8 @@ The command sets the annotation heartwood.dev/clean-now of the Topic. The cleane
 workers, memory and I/O apply, and so do compaction.minLag and the retention of tombstones.
 Producers and consumers are not interrupted. docs/cleaner.md describes such a pass.
 
-With --wait, Ctrl-C ends the command, but not the cleaning.`,
+With --wait, Ctrl-C ends the command, but not the cleaning. The command fails if the cleaner is
+disabled (spec.cleaner.workers 0).`,
 		Example: `  kubectl heartwood clean tickets --wait`,
 		Args:    exactArgs("one TOPIC"),
 	}
@@ -66,6 +68,11 @@ func (s *session) awaitClean(ctx context.Context, name, value string) error {
 			return fmt.Errorf("wait for topic %s: another clean was requested", name)
 		}
 		now := cleanNowOf(topic, value)
+		if now.State == v1alpha1.CleanNowPending {
+			if err := s.cleanerEnabled(ctx, topic); err != nil {
+				return fmt.Errorf("wait for topic %s: %w", name, err)
+			}
+		}
 		if line := now.line(name); line != printed && !s.json() {
 			printed = line
 			_, _ = fmt.Fprintln(s.out, line)
@@ -79,6 +86,25 @@ func (s *session) awaitClean(ctx context.Context, name, value string) error {
 		case <-time.After(time.Second):
 		}
 	}
+}
+
+// cleanerEnabled fails if the brokers report that the cleaner is disabled, unless the LogCluster
+// has workers: then the brokers have not reported since they were configured.
+func (s *session) cleanerEnabled(ctx context.Context, topic *v1alpha1.Topic) error {
+	reported := meta.FindStatusCondition(topic.Status.Conditions, v1alpha1.ConditionCompacting)
+	if reported == nil || reported.Reason != v1alpha1.ReasonCleanerDisabled {
+		return nil
+	}
+	cluster := &v1alpha1.LogCluster{}
+	if err := s.get(ctx, "LogCluster", topic.Spec.Cluster, cluster); err != nil {
+		return err
+	}
+	c := cluster.Spec.Cleaner
+	if c == nil || c.Workers == nil || *c.Workers > 0 {
+		return nil
+	}
+	return fmt.Errorf("the cleaner of LogCluster %s is disabled: set spec.cleaner.workers to 1 or "+
+		"more; the request remains", cluster.Name)
 }
 
 // cleaned prints the result of a clean. It fails if a pass has failed.
@@ -97,6 +123,8 @@ func (s *session) cleaned(name string, now *cleanNow) error {
 
 // cleanNow is the state of a requested clean.
 type cleanNow struct {
+	Topic    string                 `json:"topic"`
+	Value    string                 `json:"value"`
 	State    v1alpha1.CleanNowState `json:"state"`
 	Replicas string                 `json:"replicas,omitempty"`
 	Finished *metav1.Time           `json:"finished,omitempty"`
@@ -106,12 +134,13 @@ type cleanNow struct {
 // cleanNowOf returns the state of the clean with a value; it is Pending until the operator reports
 // this value.
 func cleanNowOf(topic *v1alpha1.Topic, value string) *cleanNow {
+	now := &cleanNow{Topic: topic.Name, Value: value, State: v1alpha1.CleanNowPending}
 	c := topic.Status.Compaction
 	if c == nil || c.CleanNow == nil || c.CleanNow.Value != value {
-		return &cleanNow{State: v1alpha1.CleanNowPending}
+		return now
 	}
-	now := &cleanNow{State: c.CleanNow.State, Replicas: c.CleanNow.Replicas,
-		Finished: c.CleanNow.Finished}
+	now.State, now.Replicas, now.Finished = c.CleanNow.State, c.CleanNow.Replicas,
+		c.CleanNow.Finished
 	if now.State == v1alpha1.CleanNowRunning {
 		now.Phase = c.Phase
 	}

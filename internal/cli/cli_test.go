@@ -29,7 +29,8 @@ func TestCommands(t *testing.T) {
 		{"status", f.testStatus}, {"restricted", f.testRestricted}, {"topics", f.testTopics},
 		{"records", f.testRecords}, {"why", f.testWhy}, {"groups", f.testGroups},
 		{"topic of a reset", f.testResetTopic},
-		{"clean", f.testClean}, {"restart", f.testRestart}, {"pause", f.testPause},
+		{"clean", f.testClean}, {"clean as JSON", f.testCleanJSON},
+		{"clean without cleaner", f.testCleanDisabled}, {"restart", f.testRestart}, {"pause", f.testPause},
 		{"approve", f.testApprove},
 		{"move", f.testMove}, {"balance", f.testBalance}, {"console", f.testConsole},
 		{"user", f.testUser}, {"rotate refused", f.testRotateRefused},
@@ -243,19 +244,8 @@ func (f *fixture) testClean(t *testing.T) {
 	if !strings.HasPrefix(asked, "kubectl-") {
 		t.Errorf("annotation %q", asked)
 	}
-	done := make(chan result, 1)
-	go func() { done <- runAs(t.Context(), f.kubeconfig, "", "clean", "tickets", "--wait") }()
-	value := ""
-	for deadline := time.Now().Add(time.Minute); value == "" || value == asked; {
-		if value = get(t, f, "tickets", &v1alpha1.Topic{}).CleanNow(); time.Now().After(deadline) {
-			t.Fatal("no annotation after a minute")
-		}
-		time.Sleep(20 * time.Millisecond)
-	}
-	change(t, f, "tickets", &v1alpha1.Topic{}, func(topic *v1alpha1.Topic) {
-		topic.Status.Compaction.CleanNow = &v1alpha1.CleanNowStatus{Value: value,
-			State: v1alpha1.CleanNowDone, Replicas: "2/2"}
-	})
+	done := f.awaitClean(t.Context(), t)
+	f.reportClean(t, asked)
 	if out := (<-done).ok(t); !strings.HasSuffix(out, "tickets: done, 2/2 replicas cleaned\n") {
 		t.Errorf("clean --wait: %q", out)
 	}
