@@ -35,7 +35,8 @@ func rebalanceCommand(f *flags) *cobra.Command {
 spec.rebalance.policy of the LogCluster is.
 
 The plan shows the moves by the sizes that the brokers report now. The operator computes its own
-plan after each move, with the rates of producers too, so it may move other replicas.
+plan after each move, with the rates of producers too, so it may move other replicas, also if the
+plan shows none.
 'kubectl heartwood status' shows the progress. --cancel ends the run: moves that are less than half
 done are taken back.`,
 		Args: noArgs,
@@ -56,11 +57,13 @@ done are taken back.`,
 			return err
 		}
 		if len(steps) == 0 {
-			return b.consent.done(s, []string{}, "LogCluster "+cluster.Name+": the brokers are "+
-				"balanced")
+			steps = []string{balancedStep}
 		}
 		steps = append(steps, fmt.Sprintf("set annotation %s of LogCluster %s",
 			v1alpha1.AnnotationRebalance, cluster.Name))
+		if cluster.Paused() {
+			steps = append(steps, pausedStep)
+		}
 		if confirmed, err := b.consent.confirm(s, steps...); !confirmed {
 			return err
 		}
@@ -73,12 +76,20 @@ done are taken back.`,
 	return cmd
 }
 
+// balancedStep is the step of a plan without moves. Only the operator knows the rates of producers:
+// it measures them over several minutes.
+const balancedStep = "the sizes and the numbers of replicas are balanced; the operator also balances " +
+	"the bytes per second of producers"
+
 // cancel cancels the present run.
 func (b *balanceFlags) cancel(ctx context.Context, s *session,
 	cluster *v1alpha1.LogCluster) error {
 	steps := []string{fmt.Sprintf("set annotation %s=%s of LogCluster %s: no move begins, and those "+
 		"that are less than half done are taken back", v1alpha1.AnnotationRebalance,
 		v1alpha1.RebalanceCancel, cluster.Name)}
+	if cluster.Paused() {
+		steps = append(steps, pausedStep)
+	}
 	if confirmed, err := b.consent.confirm(s, steps...); !confirmed {
 		return err
 	}
@@ -281,7 +292,9 @@ func (b *balanceFlags) change(ctx context.Context, s *session, args []string, un
 		if err != nil {
 			return err
 		}
-		steps = append(steps, moves...)
+		if steps = append(steps, moves...); cluster.Paused() {
+			steps = append(steps, pausedStep)
+		}
 	}
 	if confirmed, err := b.consent.confirm(s, steps...); !confirmed {
 		return err

@@ -32,7 +32,8 @@ func TestCommands(t *testing.T) {
 		{"clean", f.testClean}, {"clean as JSON", f.testCleanJSON},
 		{"clean without cleaner", f.testCleanDisabled}, {"restart", f.testRestart}, {"pause", f.testPause},
 		{"approve", f.testApprove},
-		{"move", f.testMove}, {"balance", f.testBalance}, {"console", f.testConsole},
+		{"move", f.testMove}, {"balance", f.testBalance},
+		{"balance while paused", f.testBalancePaused}, {"console", f.testConsole},
 		{"user", f.testUser}, {"rotate refused", f.testRotateRefused},
 		{"accept loss", f.testAcceptLoss}, {"retained", f.testRetained},
 		{"report", f.testReport}, {"secured", f.testSecured}, {"two clusters", f.testTwoClusters},
@@ -310,31 +311,6 @@ func (f *fixture) testMove(t *testing.T) {
 	cluster.Spec.Brokers = 1
 	if err := f.api.Update(t.Context(), cluster); err != nil {
 		t.Fatal(err)
-	}
-}
-
-// testBalance: both partitions are on broker 0 of three. The broker of the test serves the reports
-// of broker 0 only, so the others are removed from the LogCluster for the plan.
-func (f *fixture) testBalance(t *testing.T) {
-	f.run(t, "rebalance", "--yes").ok(t)
-	if out := f.run(t, "rebalance").ok(t); !strings.Contains(out, "the brokers are balanced") {
-		t.Errorf("one broker: %q", out)
-	}
-	f.golden(t, "rebalance-cancel.txt", f.run(t, "rebalance", "--cancel", "--yes").ok(t))
-	got := get(t, f, "main", &v1alpha1.LogCluster{}).Annotations[v1alpha1.AnnotationRebalance]
-	if got != v1alpha1.RebalanceCancel {
-		t.Errorf("annotation %q", got)
-	}
-	f.run(t, "drain", "0", "--yes").fails(t, "cannot leave broker 0: no other broker may take it")
-	f.run(t, "drain", "1", "--yes").fails(t, "has the brokers 0 to 0")
-	f.run(t, "cordon").fails(t, "give the id of a BROKER")
-	f.run(t, "cordon", "0", "--yes").ok(t)
-	if ids := get(t, f, "main", &v1alpha1.LogCluster{}).Spec.Cordoned; len(ids) != 1 {
-		t.Errorf("cordoned %v", ids)
-	}
-	f.run(t, "cordon", "0", "--undo", "--yes").ok(t)
-	if ids := get(t, f, "main", &v1alpha1.LogCluster{}).Spec.Cordoned; len(ids) != 0 {
-		t.Errorf("cordoned after the end: %v", ids)
 	}
 }
 
