@@ -12,7 +12,6 @@ import (
 
 	"heartwood.dev/heartwood/api/v1alpha1"
 	"heartwood.dev/heartwood/internal/operator/rebalance"
-	"heartwood.dev/heartwood/internal/partitionset"
 	"heartwood.dev/heartwood/internal/placement/balance"
 )
 
@@ -52,14 +51,14 @@ done are taken back.`,
 		if cancel {
 			return b.cancel(ctx, s, cluster)
 		}
-		steps, err := b.steps(ctx, s, cluster, balance.Options{})
+		steps, notes, err := b.steps(ctx, s, cluster, balance.Options{})
 		if err != nil {
 			return err
 		}
 		if len(steps) == 0 {
 			steps = []string{balancedStep}
 		}
-		steps = append(steps, fmt.Sprintf("set annotation %s of LogCluster %s",
+		steps = append(append(steps, notes...), fmt.Sprintf("set annotation %s of LogCluster %s",
 			v1alpha1.AnnotationRebalance, cluster.Name))
 		if cluster.Paused() {
 			steps = append(steps, pausedStep)
@@ -100,16 +99,16 @@ func (b *balanceFlags) cancel(ctx context.Context, s *session,
 	return b.consent.done(s, steps, "LogCluster "+cluster.Name+": cancelled")
 }
 
-// steps returns the moves that would balance the brokers, or only drain them.
+// steps returns the moves that would balance the brokers, or only drain them, and notes about
+// brokers that did not answer.
 func (b *balanceFlags) steps(ctx context.Context, s *session, cluster *v1alpha1.LogCluster,
-	options balance.Options) ([]string, error) {
-	input, err := b.input(ctx, s, cluster)
+	options balance.Options) (steps, notes []string, err error) {
+	input, notes, err := b.input(ctx, s, cluster)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	options.CapacityPercent = rebalance.CapacityPercent(cluster)
 	plan := balance.New(input, options)
-	var steps []string
 	for _, move := range plan.Moves[:min(movesMax, len(plan.Moves))] {
 		p := &input.Partitions[move.Partition]
 		what := fmt.Sprintf("copy the replica of %s/%d from broker %d to broker %d", p.Topic,
@@ -125,90 +124,11 @@ func (b *balanceFlags) steps(ctx context.Context, s *session, cluster *v1alpha1.
 	}
 	for _, blocked := range plan.Blocked {
 		p := &input.Partitions[blocked.Partition]
-		return nil, fmt.Errorf("partition %s/%d cannot leave broker %d: no other broker may take it "+
+		return nil, nil, fmt.Errorf("partition %s/%d cannot leave broker %d: no other broker may take it "+
 			"by its rack, its disk and the number of replicas; annotation %s lifts the first two",
 			p.Topic, p.Index, blocked.Broker, v1alpha1.AnnotationDrainAnyway)
 	}
-	return steps, nil
-}
-
-// input returns the brokers and partitions of a LogCluster for a plan.
-func (b *balanceFlags) input(ctx context.Context, s *session,
-	cluster *v1alpha1.LogCluster) (balance.Cluster, error) {
-	stored, partitions, err := b.sizes(ctx, s, cluster)
-	if err != nil {
-		return balance.Cluster{}, err
-	}
-	zones := map[int32]string{}
-	for _, broker := range cluster.Status.Brokers {
-		zones[broker.ID] = broker.Zone
-	}
-	planned, err := s.planned(ctx, cluster, partitions)
-	if err != nil {
-		return balance.Cluster{}, err
-	}
-	return rebalance.PlanInput(cluster, zones, stored, stored, planned), nil
-}
-
-// sizes returns the number of bytes of the replicas on each broker, and of each partition by the
-// name of its topic in Kafka.
-func (b *balanceFlags) sizes(ctx context.Context, s *session, cluster *v1alpha1.LogCluster) (
-	brokers map[int32]int64, partitions map[partitionset.Key]int64, err error) {
-	http, err := s.http(ctx, cluster, b.account)
-	if err != nil {
-		return nil, nil, err
-	}
-	rows, missing, err := s.replicas(ctx, http, cluster, "")
-	switch {
-	case err != nil:
-		return nil, nil, err
-	case len(missing) > 0:
-		return nil, nil, fmt.Errorf("plan the moves: broker %d did not answer: %s",
-			missing[0].Broker, missing[0].Error)
-	}
-	brokers, partitions = map[int32]int64{}, map[partitionset.Key]int64{}
-	for i := range rows {
-		brokers[rows[i].Broker] += rows[i].SizeBytes
-		if rows[i].Leader {
-			key := partitionset.Key{Topic: rows[i].Topic, Index: rows[i].Partition}
-			partitions[key] = rows[i].SizeBytes
-		}
-	}
-	return brokers, partitions, nil
-}
-
-// planned returns the partitions of a LogCluster for a plan. sizes is by topic name in Kafka.
-func (s *session) planned(ctx context.Context, cluster *v1alpha1.LogCluster,
-	sizes map[partitionset.Key]int64) ([]balance.Partition, error) {
-	topics, err := s.topicsOf(ctx, cluster.Name)
-	if err != nil {
-		return nil, err
-	}
-	names := map[string]string{} // in Kafka, by the name of the Topic
-	for i := range topics {
-		names[topics[i].Name] = topics[i].KafkaName()
-	}
-	list := &v1alpha1.PartitionSetList{}
-	if err := s.api.List(ctx, list, client.InNamespace(s.namespace)); err != nil {
-		return nil, fmt.Errorf("list the PartitionSets of namespace %s: %w", s.namespace, err)
-	}
-	var planned []balance.Partition
-	for i := range list.Items {
-		if list.Items[i].Spec.Cluster != cluster.Name {
-			continue
-		}
-		set, _ := partitionset.Decode(&list.Items[i], nil)
-		for key, entry := range set.All() {
-			name, exists := names[key.Topic]
-			if !exists || entry.Assignment == nil {
-				continue // a retained partition
-			}
-			planned = append(planned, balance.Partition{Topic: key.Topic, Index: key.Index,
-				Bytes:    sizes[partitionset.Key{Topic: name, Index: key.Index}],
-				Replicas: entry.Assignment.Replicas, Fixed: entry.Reassigning() || entry.Lent})
-		}
-	}
-	return planned, nil
+	return steps, notes, nil
 }
 
 func drainCommand(f *flags) *cobra.Command {
@@ -218,7 +138,7 @@ func drainCommand(f *flags) *cobra.Command {
 		Use:   "drain BROKER...",
 		Short: "Move all replicas off brokers",
 		Long: `Move all replicas off brokers: their ids are added to spec.drain of the LogCluster. Such brokers
-get no new replicas either. Their pods and volumes stay.
+get no new replicas either. Their pods and volumes stay. The brokers may be down.
 
 The command refuses if replicas would have no place. Condition Drained of the LogCluster, which
 'kubectl heartwood status' shows, reports the progress. --undo removes the ids from spec.drain;
@@ -288,11 +208,11 @@ func (b *balanceFlags) change(ctx context.Context, s *session, args []string, un
 	slices.Sort(*ids)
 	steps := []string{fmt.Sprintf("set %s of LogCluster %s to %v", field, cluster.Name, *ids)}
 	if field == "spec.drain" && !undo {
-		moves, err := b.steps(ctx, s, cluster, balance.Options{DrainOnly: true})
+		moves, notes, err := b.steps(ctx, s, cluster, balance.Options{DrainOnly: true})
 		if err != nil {
 			return err
 		}
-		if steps = append(steps, moves...); cluster.Paused() {
+		if steps = append(append(steps, moves...), notes...); cluster.Paused() {
 			steps = append(steps, pausedStep)
 		}
 	}

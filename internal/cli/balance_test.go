@@ -4,7 +4,10 @@ import (
 	"strings"
 	"testing"
 
+	"heartwood.dev/heartwood/api/report"
 	"heartwood.dev/heartwood/api/v1alpha1"
+	"heartwood.dev/heartwood/internal/partitionset"
+	"heartwood.dev/heartwood/internal/placement/balance"
 )
 
 // testBalance: both partitions are on broker 0 of three. The broker of the test serves the reports
@@ -59,4 +62,86 @@ func (f *fixture) testBalancePaused(t *testing.T) {
 		}
 	}
 	f.run(t, "resume", "--yes").ok(t)
+}
+
+// testDrainDown: a broker that is down can be drained. Broker 1 does not exist, and holds the only
+// replica of logs/0, whose size no other broker reports.
+func (f *fixture) testDrainDown(t *testing.T) {
+	cluster := get(t, f, "main", &v1alpha1.LogCluster{})
+	cluster.Spec.Brokers = 2
+	cluster.Annotations[v1alpha1.AnnotationPaused] = "true"
+	f.update(t, cluster)
+	set := get(t, f, "main-0", &v1alpha1.PartitionSet{})
+	set.Spec.Assignments["logs/0"] = "1 abcdefgh"
+	f.update(t, set)
+	r := f.run(t, "drain", "1", "--dry-run")
+	for _, want := range []string{"set spec.drain of LogCluster main to [1]",
+		"copy the replica of logs/0 from broker 1 to broker 0", "broker 1 did not answer: partitions " +
+			"without a replica on another broker that is up: 1; they wait until the broker is back",
+		pausedStep} {
+		if out := r.ok(t); !strings.Contains(out, want) {
+			t.Errorf("no %q in the plan:\n%s", want, out)
+		}
+	}
+	if !strings.Contains(r.errOut, "broker 1 did not answer: ") {
+		t.Errorf("standard error: %q", r.errOut)
+	}
+	f.run(t, "rebalance", "--yes").fails(t,
+		"the size of partition logs/0 is unknown: broker 1 did not answer")
+	delete(set.Spec.Assignments, "logs/0")
+	f.update(t, set)
+	cluster.Spec.Brokers = 1
+	delete(cluster.Annotations, v1alpha1.AnnotationPaused)
+	f.update(t, cluster)
+}
+
+// TestSizesWithoutLeader: the size of a partition whose leader has not answered is that of its
+// largest replica, and counts for every broker that has not answered and holds a replica.
+func TestSizesWithoutLeader(t *testing.T) {
+	row := func(index, broker int32, size int64, leader bool) report.Partition {
+		return report.Partition{Topic: "t", Partition: index, Broker: broker, SizeBytes: size,
+			Leader: leader}
+	}
+	rows := []report.Partition{row(0, 0, 9, false), row(0, 1, 7, true), row(0, 2, 8, false),
+		row(1, 0, 5, false), row(1, 1, 6, false), row(1, 2, 4, false)}
+	got := sizes(rows)
+	for index, want := range []int64{7, 6} {
+		if size := got[partitionset.Key{Topic: "t", Index: int32(index)}]; size != want {
+			t.Errorf("partition %d: %d bytes, want %d", index, size, want)
+		}
+	}
+	planned := []balance.Partition{{Topic: "t", Bytes: 7, Replicas: []int32{1, 2}},
+		{Topic: "t", Index: 1, Bytes: 6, Replicas: []int32{3, 0}},
+		{Topic: "t", Index: 2, Bytes: unknownBytes, Replicas: []int32{3}}}
+	held := stored(rows, planned, []silent{{Broker: 3}})
+	if held[0] != 14 || held[1] != 13 || held[3] != 6 || planned[2].Bytes != 0 {
+		t.Errorf("stored %v, planned %+v", held, planned)
+	}
+}
+
+// TestSilentBroker: the silence of a broker ends a plan only if the broker is not being drained and
+// a size is unknown.
+func TestSilentBroker(t *testing.T) {
+	cluster := &v1alpha1.LogCluster{Spec: v1alpha1.LogClusterSpec{Brokers: 3, Drain: []int32{2}}}
+	known := balance.Partition{Topic: "t", Bytes: 7, Replicas: []int32{1, 2}}
+	unknown := balance.Partition{Topic: "t", Index: 1, Bytes: unknownBytes, Replicas: []int32{2}}
+	both := balance.Partition{Topic: "t", Index: 2, Bytes: unknownBytes, Replicas: []int32{2, 1}}
+	for _, test := range []struct {
+		planned []balance.Partition
+		silent  int32
+		note    string // "": the plan fails
+	}{
+		{[]balance.Partition{known, unknown}, 1, "broker 1 did not answer: no move begins"},
+		{[]balance.Partition{known, unknown}, 2, "broker 2 did not answer: partitions without"},
+		{[]balance.Partition{known}, 2, "broker 2 did not answer: the sizes of its replicas"},
+		{[]balance.Partition{known, both}, 1, ""},
+	} {
+		missing := []silent{{Broker: test.silent}}
+		err := answered(cluster, test.planned, missing)
+		notes := silentNotes(cluster, test.planned, missing)
+		if err == nil != (test.note != "") || len(notes) != 1 || !strings.HasPrefix(notes[0],
+			test.note) {
+			t.Errorf("%+v: notes %q, error %v", test, notes, err)
+		}
+	}
 }

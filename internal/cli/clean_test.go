@@ -59,9 +59,7 @@ func (f *fixture) setCleaner(t *testing.T, cleaner *v1alpha1.Cleaner) {
 	t.Helper()
 	cluster := get(t, f, "main", &v1alpha1.LogCluster{})
 	cluster.Spec.Cleaner = cleaner
-	if err := f.api.Update(t.Context(), cluster); err != nil {
-		t.Fatal(err)
-	}
+	f.update(t, cluster)
 }
 
 // awaitClean starts a clean of topic tickets with --wait.

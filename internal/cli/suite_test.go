@@ -122,6 +122,13 @@ func (f *fixture) create(t *testing.T, object client.Object) {
 	}
 }
 
+func (f *fixture) update(t *testing.T, object client.Object) {
+	t.Helper()
+	if err := f.api.Update(t.Context(), object); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // createWithStatus creates an object and writes its status.
 func createWithStatus[T client.Object](t *testing.T, f *fixture, object T, set func(T)) {
 	t.Helper()
