@@ -104,6 +104,9 @@ type InitialReplicas struct {
 	Replicas []int32 `json:"replicas"`
 }
 
+// TopicProblemsMax is the maximum number of partitions in status.problems of a Topic.
+const TopicProblemsMax = 5
+
 // TopicStatus is the observed state of a Topic. The operator writes it.
 type TopicStatus struct {
 	// ObservedGeneration is the metadata.generation that this status describes.

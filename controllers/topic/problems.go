@@ -10,9 +10,6 @@ import (
 	"heartwood.dev/heartwood/internal/placement"
 )
 
-// problemsMax is the maximum number of problems in a status.
-const problemsMax = 5
-
 // severity orders the reasons of problems, the worst first.
 var severity = []string{v1alpha1.ReasonReplicaLost, v1alpha1.ReasonInvalidEntry,
 	v1alpha1.ReasonLeaderOffline, v1alpha1.ReasonLeaderStarting, v1alpha1.ReasonUnassigned,
@@ -39,7 +36,7 @@ func (s *scope) problems() []v1alpha1.PartitionProblem {
 			cmp.Compare(a.partition, b.partition))
 	})
 	var described []v1alpha1.PartitionProblem
-	for _, p := range all[:min(len(all), problemsMax)] {
+	for _, p := range all[:min(len(all), v1alpha1.TopicProblemsMax)] {
 		described = append(described, v1alpha1.PartitionProblem{Partition: p.partition,
 			Reason: p.reason, Message: s.describe(p), Consent: s.consent(p)})
 	}

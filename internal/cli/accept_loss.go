@@ -31,7 +31,8 @@ then sets the annotation heartwood.dev/accept-data-loss of the Topic. The consen
 election: a later loss needs another one. The lost records do not come back, even if the missing
 broker or disk returns.
 
-Wait instead if a broker that status names can return.`,
+Wait instead if a broker that status names can return. If several partitions have lost records,
+begin with those that status shows: the status of a Topic contains the worst 5 partitions.`,
 		Args: exactArgs("one TOPIC/PARTITION"),
 	}
 	account.add(cmd)
@@ -80,8 +81,7 @@ func (s *session) loss(ctx context.Context, text string, account account) (*loss
 	at := slices.IndexFunc(topic.Status.Problems,
 		func(p v1alpha1.PartitionProblem) bool { return p.Partition == partition })
 	if at < 0 {
-		return nil, fmt.Errorf("partition %s is not among the problems in the status of the Topic: "+
-			"there is nothing to accept", l.name())
+		return nil, s.unlisted(ctx, l, cluster)
 	}
 	if l.problem = topic.Status.Problems[at]; l.problem.Consent == "" {
 		return nil, fmt.Errorf("partition %s waits for no records that could be given up: %s: %s",
@@ -107,6 +107,45 @@ func (s *session) loss(ctx context.Context, text string, account account) (*loss
 	l.replicas = slices.DeleteFunc(l.replicas,
 		func(p report.Partition) bool { return p.Partition != partition })
 	return l, nil
+}
+
+// unlisted returns the error of a partition that is not among the problems in the status of the
+// Topic. The status contains only the worst ones, so the partition may have lost records too; the
+// value of the consent to their loss is only in the status.
+func (s *session) unlisted(ctx context.Context, l *loss, cluster *v1alpha1.LogCluster) error {
+	entry, err := s.entry(ctx, l.topic, cluster, l.partition)
+	of := entry.State
+	full := len(l.topic.Status.Problems) >= v1alpha1.TopicProblemsMax
+	switch {
+	case l.partition >= l.topic.Spec.Partitions:
+		return fmt.Errorf("topic %s has no partition %d", l.topic.Name, l.partition)
+	case err == nil && (of == nil || of.Leader >= 0 || of.LeaderEpoch == 0), err != nil && !full:
+		return fmt.Errorf("partition %s is not among the problems in the status of the Topic: "+
+			"there is nothing to accept", l.name())
+	case !full:
+		return fmt.Errorf("partition %s has no leader, and the status of the Topic does not contain "+
+			"it yet: try again", l.name())
+	}
+	state := "has no leader"
+	if err != nil {
+		state = "may have no leader (" + err.Error() + ")"
+	}
+	return fmt.Errorf("partition %s %s, but is not among the %d worst partitions, which alone are in "+
+		"the status of the Topic: %s", l.name(), state, v1alpha1.TopicProblemsMax, l.first())
+}
+
+// first returns what to do first about the partitions in the status.
+func (l *loss) first() string {
+	var names []string
+	for _, p := range l.topic.Status.Problems {
+		if p.Consent != "" {
+			names = append(names, fmt.Sprintf("%s/%d", l.topic.Name, p.Partition))
+		}
+	}
+	if len(names) == 0 {
+		return "none of these waits for lost records; kubectl heartwood status shows what they wait for"
+	}
+	return "accept first the loss of " + strings.Join(names, ", ")
 }
 
 // print shows what is lost.

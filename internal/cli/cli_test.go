@@ -36,6 +36,7 @@ func TestCommands(t *testing.T) {
 		{"balance while paused", f.testBalancePaused},
 		{"drain of a broker that is down", f.testDrainDown}, {"console", f.testConsole},
 		{"user", f.testUser}, {"rotate refused", f.testRotateRefused},
+		{"loss that is not listed", f.testAcceptUnlisted},
 		{"accept loss", f.testAcceptLoss}, {"retained", f.testRetained},
 		{"report", f.testReport}, {"secured", f.testSecured}, {"two clusters", f.testTwoClusters},
 	} {
