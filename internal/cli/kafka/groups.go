@@ -60,14 +60,29 @@ func Groups(ctx context.Context, o Options, names []string) ([]Group, error) {
 			return []Group{}, nil
 		}
 	}
-	lags, err := admin.Lag(ctx, names...)
+	var older []string
+	var newer []kadm.DescribedConsumerGroup
+	for _, group := range describeConsumer(ctx, admin, names...) {
+		if classic(group) {
+			older = append(older, group.Group)
+			continue
+		}
+		newer = append(newer, group)
+	}
+	groups, err := consumerGroups(ctx, admin, newer)
 	if err != nil {
-		return nil, fmt.Errorf("request the lag of groups: %w", err)
+		return nil, err
 	}
-	groups := []Group{}
-	for _, lag := range lags.Sorted() {
-		groups = append(groups, newGroup(lag))
+	if len(older) > 0 { // without names, Lag would return all groups
+		lags, err := admin.Lag(ctx, older...)
+		if err != nil {
+			return nil, fmt.Errorf("request the lag of groups: %w", err)
+		}
+		for _, lag := range lags {
+			groups = append(groups, newGroup(lag))
+		}
 	}
+	slices.SortFunc(groups, func(a, b Group) int { return cmp.Compare(a.Group, b.Group) })
 	return groups, nil
 }
 
@@ -133,11 +148,7 @@ func PlanReset(ctx context.Context, o Options, reset Reset) ([]Change, error) {
 	}
 	defer client.Close()
 	admin := kadm.NewClient(client)
-	described, err := admin.DescribeGroups(ctx, reset.Group)
-	if err != nil {
-		return nil, fmt.Errorf("describe group %s: %w", reset.Group, err)
-	}
-	if err := inactive(described, reset.Group); err != nil {
+	if err := inactive(ctx, admin, reset.Group); err != nil {
 		return nil, err
 	}
 	committed, err := admin.FetchOffsets(ctx, reset.Group)
@@ -157,16 +168,38 @@ func PlanReset(ctx context.Context, o Options, reset Reset) ([]Change, error) {
 	return reset.changes(ctx, admin, committed, topics)
 }
 
-// inactive fails if a group has members, or may have some. A group that does not exist has none.
-func inactive(described kadm.DescribedGroups, name string) error {
+// inactive fails if a group of either protocol has members, or may have some.
+func inactive(ctx context.Context, admin *kadm.Client, name string) error {
+	group := describeConsumer(ctx, admin, name)[name]
+	if !classic(group) {
+		return noMembers(name, len(group.Members), group.Err)
+	}
+	described, err := admin.DescribeGroups(ctx, name)
+	if err != nil {
+		return fmt.Errorf("describe group %s: %w", name, err)
+	}
+	return inactiveClassic(described, name)
+}
+
+// inactiveClassic fails if a group of the classic protocol has members, or may have some. A group
+// that does not exist has none.
+func inactiveClassic(described kadm.DescribedGroups, name string) error {
 	group, found := described[name]
 	switch {
 	case !found:
 		return fmt.Errorf("describe group %s: %w", name, errNoAnswer)
-	case group.Err != nil && !errors.Is(group.Err, kerr.GroupIDNotFound):
-		return fmt.Errorf("describe group %s: %w", name, group.Err)
-	case len(group.Members) > 0:
-		return fmt.Errorf("group %s has %d members: stop them first", name, len(group.Members))
+	case errors.Is(group.Err, kerr.GroupIDNotFound):
+		return nil
+	}
+	return noMembers(name, len(group.Members), group.Err)
+}
+
+func noMembers(name string, members int, err error) error {
+	switch {
+	case err != nil:
+		return fmt.Errorf("describe group %s: %w", name, err)
+	case members > 0:
+		return fmt.Errorf("group %s has %d members: stop them first", name, members)
 	}
 	return nil
 }

@@ -51,7 +51,7 @@ func TestResetNeedsGroupWithoutMembers(t *testing.T) {
 		{kadm.DescribedGroups{"g": {Group: "g", Err: errors.New("closed")}}, false},
 		{kadm.DescribedGroups{}, false},
 	} {
-		if err := inactive(test.described, "g"); err == nil != test.ok {
+		if err := inactiveClassic(test.described, "g"); err == nil != test.ok {
 			t.Errorf("%+v: error %v", test.described, err)
 		}
 	}

@@ -184,13 +184,17 @@ func testGroups(t *testing.T, o Options) {
 	if _, err := PlanReset(ctx, o, Reset{Group: "none"}); err == nil {
 		t.Error("a group without offsets can be reset without a topic")
 	}
-	testMembers(t, o)
+	t.Run("classic members", func(t *testing.T) { testMembers(t, o, "live") })
+	t.Run("consumer members", func(t *testing.T) {
+		testMembers(t, o, "modern", kgo.ServerSideBalancer())
+	})
+	testBothProtocols(t, o)
 }
 
-// testMembers: a group with members is shown with them, and is not reset.
-func testMembers(t *testing.T, o Options) {
-	client, err := Connect(t.Context(), o, kgo.ConsumerGroup("live"), kgo.ConsumeTopics("tickets"),
-		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
+// testMembers: a group with members is shown with them, and is not reset. Without them it is reset.
+func testMembers(t *testing.T, o Options, group string, opts ...kgo.Opt) {
+	client, err := Connect(t.Context(), o, append(opts, kgo.ConsumerGroup(group),
+		kgo.ConsumeTopics("tickets"), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -199,15 +203,50 @@ func testMembers(t *testing.T, o Options) {
 	if err := client.CommitUncommittedOffsets(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	_, err = PlanReset(t.Context(), o, Reset{Group: "live"})
+	_, err = PlanReset(t.Context(), o, Reset{Group: group})
 	if err == nil || !strings.Contains(err.Error(), "has 1 members: stop them first") {
 		t.Errorf("reset of a group with a member: %v", err)
 	}
-	groups, err := Groups(t.Context(), o, []string{"live"})
-	if err != nil || groups[0].Members != 1 ||
-		!slices.ContainsFunc(groups[0].Partitions,
-			func(p GroupPartition) bool { return p.Member == "kubectl-heartwood" }) {
-		t.Errorf("groups %+v, error %v", groups, err)
+	groups, err := Groups(t.Context(), o, []string{group})
+	if err != nil || groups[0].Members != 1 || groups[0].State != "Stable" ||
+		groups[0].Error != "" || len(groups[0].Partitions) != 3 || groups[0].Lag < 0 {
+		t.Fatalf("groups %+v, error %v", groups, err)
+	}
+	committed := 0
+	for _, p := range groups[0].Partitions {
+		if p.Member != "kubectl-heartwood" || p.Host == "" {
+			t.Errorf("partition %+v, want its member", p)
+		}
+		if p.Committed >= 0 {
+			committed++
+		}
+	}
+	if committed == 0 {
+		t.Errorf("no committed offset: %+v", groups[0])
+	}
+	client.Close()
+	changes, err := PlanReset(t.Context(), o, Reset{Group: group})
+	if err == nil {
+		err = Commit(t.Context(), o, group, changes)
+	}
+	if err != nil {
+		t.Errorf("reset of a group without members: %v", err)
+	}
+}
+
+// testBothProtocols: all groups are shown, sorted by name, whatever their protocols are.
+func testBothProtocols(t *testing.T, o Options) {
+	groups, err := Groups(t.Context(), o, nil)
+	var names []string
+	for _, g := range groups {
+		names = append(names, g.Group)
+		if g.State != "Empty" || g.Members != 0 || g.Error != "" || len(g.Partitions) != 3 ||
+			g.Partitions[0].Committed < 0 || g.Lag < 0 {
+			t.Errorf("group %+v", g)
+		}
+	}
+	if err != nil || !slices.Equal(names, []string{"billing", "live", "modern"}) {
+		t.Errorf("groups %q, error %v", names, err)
 	}
 }
 

@@ -1,0 +1,135 @@
+package kafka
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
+)
+
+// describeConsumer describes groups of the consumer protocol (KIP-848). The error of a group of the
+// classic protocol, or of one that does not exist, is GROUP_ID_NOT_FOUND: classic. The result
+// contains every group.
+func describeConsumer(ctx context.Context, admin *kadm.Client,
+	names ...string) kadm.DescribedConsumerGroups {
+	described, err := admin.DescribeConsumerGroups(ctx, names...)
+	if described == nil {
+		described = kadm.DescribedConsumerGroups{}
+	}
+	_, denied := errors.AsType[*kadm.AuthError](err)
+	for _, name := range names {
+		group, found := described[name]
+		if !found && denied && len(names) > 1 {
+			// One group that the user may not describe ends the description of all groups.
+			group, found = describeConsumer(ctx, admin, name)[name], true
+		}
+		if !found {
+			group = kadm.DescribedConsumerGroup{Group: name, Err: cmp.Or(err, errNoAnswer)}
+		}
+		described[name] = group
+	}
+	return described
+}
+
+// classic reports whether a group does not use the consumer protocol.
+func classic(group kadm.DescribedConsumerGroup) bool {
+	return errors.Is(group.Err, kerr.GroupIDNotFound)
+}
+
+// consumerGroups returns groups of the consumer protocol with their lag. kadm.Lag describes only
+// groups of the classic protocol.
+func consumerGroups(ctx context.Context, admin *kadm.Client,
+	described []kadm.DescribedConsumerGroup) ([]Group, error) {
+	names, topics := make([]string, len(described)), map[string]bool{}
+	for i := range described {
+		names[i] = described[i].Group
+		for topic := range described[i].AssignedPartitions() {
+			topics[topic] = true
+		}
+		for _, topic := range described[i].SubscribedTopics() {
+			topics[topic] = true
+		}
+	}
+	if len(names) == 0 {
+		return nil, nil
+	}
+	committed := admin.FetchManyOffsets(ctx, names...)
+	for topic := range committed.CommittedPartitions() {
+		topics[topic] = true
+	}
+	starts, ends, err := logOffsets(ctx, admin, slices.Collect(maps.Keys(topics)))
+	if err != nil {
+		return nil, err
+	}
+	groups := make([]Group, len(described))
+	for i, group := range described {
+		offsets := committed[group.Group]
+		lag := kadm.DescribedGroupLag{Group: group.Group, State: group.State,
+			Coordinator: group.Coordinator, DescribeErr: group.Err, FetchErr: offsets.Err}
+		lag.Lag = kadm.CalculateGroupLagWithStartOffsets(kadm.DescribedGroup{},
+			withAssigned(offsets.Fetched, group), starts, ends)
+		groups[i] = newGroup(lag)
+		groups[i].Members = len(group.Members)
+		groups[i].addOwners(group.Members)
+	}
+	return groups, nil
+}
+
+// logOffsets returns the first offsets and the end offsets of topics. It omits topics that do not
+// exist and brokers that did not answer: the lag of their partitions is unknown.
+func logOffsets(ctx context.Context, admin *kadm.Client,
+	topics []string) (starts, ends kadm.ListedOffsets, err error) {
+	if len(topics) == 0 {
+		return nil, nil, nil
+	}
+	for _, list := range []struct {
+		request func(context.Context, ...string) (kadm.ListedOffsets, error)
+		into    *kadm.ListedOffsets
+	}{{admin.ListStartOffsets, &starts}, {admin.ListEndOffsets, &ends}} {
+		listed, err := list.request(ctx, topics...)
+		if _, partial := errors.AsType[*kadm.ShardErrors](err); err != nil && !partial {
+			return nil, nil, fmt.Errorf("list offsets: %w", err)
+		}
+		for _, partitions := range listed {
+			delete(partitions, -1) // stands for a topic that does not exist
+		}
+		*list.into = listed
+	}
+	return starts, ends, nil
+}
+
+// withAssigned returns committed offsets with all partitions that members consume: those without a
+// committed offset have -1.
+func withAssigned(committed kadm.OffsetResponses,
+	group kadm.DescribedConsumerGroup) kadm.OffsetResponses {
+	all := kadm.OffsetResponses{}
+	add := func(of kadm.OffsetResponse) {
+		if all[of.Topic] == nil {
+			all[of.Topic] = map[int32]kadm.OffsetResponse{}
+		}
+		all[of.Topic][of.Partition] = of
+	}
+	group.AssignedPartitions().Each(func(topic string, partition int32) {
+		add(kadm.OffsetResponse{Offset: kadm.Offset{Topic: topic, Partition: partition, At: -1}})
+	})
+	committed.Each(add)
+	return all
+}
+
+// addOwners adds the member that consumes each partition.
+func (g *Group) addOwners(members []kadm.ConsumerGroupMember) {
+	for i := range g.Partitions {
+		p := &g.Partitions[i]
+		at := slices.IndexFunc(members, func(m kadm.ConsumerGroupMember) bool {
+			return m.Assignment.Lookup(p.Topic, p.Partition)
+		})
+		if at >= 0 {
+			p.Member, p.Host = members[at].ClientID, members[at].ClientHost
+		}
+	}
+}
