@@ -122,7 +122,11 @@ func (b *balanceFlags) steps(ctx context.Context, s *session, cluster *v1alpha1.
 	if more := len(plan.Moves) - len(steps); more > 0 {
 		steps = append(steps, strconv.Itoa(more)+" further moves")
 	}
-	for _, blocked := range plan.Blocked {
+	blocked := plan.Blocked
+	if input.AnywayPercent > 0 && !options.DrainOnly {
+		blocked = nil // the operator drains these brokers anyway, after the run
+	}
+	for _, blocked := range blocked {
 		p := &input.Partitions[blocked.Partition]
 		return nil, nil, fmt.Errorf("partition %s/%d cannot leave broker %d: no other broker may take it "+
 			"by its rack, its disk and the number of replicas; annotation %s lifts the first two",
