@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"heartwood.dev/heartwood/api/v1alpha1"
 	"heartwood.dev/heartwood/controllers/assignment"
@@ -79,7 +80,7 @@ func setup(mgr ctrl.Manager, settings render.Settings, options options) error {
 	if err := index.Add(mgr); err != nil {
 		return fmt.Errorf("add indexes: %w", err)
 	}
-	lastSuccess, err := opmetrics.NewLastSuccess()
+	lastSuccess, err := opmetrics.NewLastSuccess(metrics.Registry)
 	if err != nil {
 		return err
 	}

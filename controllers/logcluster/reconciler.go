@@ -192,12 +192,19 @@ func (r *Reconciler) isUnderReplicated(ctx context.Context, set *v1alpha1.Partit
 	return false
 }
 
+// recordSuccess sets the time of the last success, unless the objects could not be applied.
+func (r *Reconciler) recordSuccess(cluster types.NamespacedName, result outcome) {
+	if result.failure == "" {
+		r.LastSuccess.Record(controllerName, cluster)
+	}
+}
+
 // Reconcile applies all objects, and then executes the next step of a rolling update. It passes the
 // result to StatusReconciler.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	r.LastSuccess.Begin(controllerName, req.NamespacedName)
 	cluster := &v1alpha1.LogCluster{}
 	if err := r.Get(ctx, req.NamespacedName, cluster); err != nil {
-		r.LastSuccess.Forget(controllerName, req.NamespacedName)
 		r.ready.forget(req.NamespacedName)
 		r.restarted.Delete(req.NamespacedName)
 		r.Outcomes.last.Delete(req.NamespacedName)
@@ -206,6 +213,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		if !apierrors.IsNotFound(err) {
 			return ctrl.Result{}, err
 		}
+		r.LastSuccess.Forget(controllerName, req.NamespacedName)
 		if err := r.releaseAll(ctx, req.NamespacedName); err != nil {
 			return ctrl.Result{}, err
 		}
@@ -251,9 +259,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 			return ctrl.Result{}, err
 		}
 	}
-	if result.failure == "" {
-		r.LastSuccess.Record(controllerName, req.NamespacedName)
-	}
+	r.recordSuccess(req.NamespacedName, result)
 	if len(volumes.Refusals) > 0 {
 		again = shorter(again, retryInterval) // no event announces another StorageClass
 	}

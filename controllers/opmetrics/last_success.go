@@ -3,37 +3,70 @@ package opmetrics
 
 import (
 	"fmt"
+	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/metrics"
 )
 
 // LastSuccess is the metric of the time at which each LogCluster and Topic was last reconciled
 // without an error. An old time shows that reconciliations of the resource keep failing. Partitions
 // have no series, because there may be many; the counters of controller-runtime include them.
-type LastSuccess struct{ gauge *prometheus.GaugeVec }
+type LastSuccess struct {
+	gauge *prometheus.GaugeVec
 
-// NewLastSuccess registers the metric with controller-runtime's registry. A second call in the same
-// process fails, because the process has only one such registry.
-func NewLastSuccess() (*LastSuccess, error) {
+	mu    sync.Mutex
+	begun map[resource]bool // the resources that have a series
+}
+
+// resource is a resource of a controller.
+type resource struct {
+	controller string
+	key        types.NamespacedName
+}
+
+// NewLastSuccess registers the metric.
+func NewLastSuccess(registry prometheus.Registerer) (*LastSuccess, error) {
 	gauge := prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "heartwood_operator_reconcile_last_success_timestamp_seconds",
-		Help: "Unix time at which a resource was last reconciled without an error.",
+		Help: "Unix time at which a resource was last reconciled without an error. Until the first " +
+			"success of this process, the time of the first attempt.",
 	}, []string{"controller", "namespace", "name"})
-	if err := metrics.Registry.Register(gauge); err != nil {
+	if err := registry.Register(gauge); err != nil {
 		return nil, fmt.Errorf("register metrics: %w", err)
 	}
-	return &LastSuccess{gauge}, nil
+	return &LastSuccess{gauge: gauge, begun: map[resource]bool{}}, nil
+}
+
+// Begin sets the time of a resource to now if it has no series: a controller begins to reconcile
+// it. Without the series, the time would never become old in an operator whose reconciliations have
+// all failed since its start. The time 0 would look like failures since 1970.
+func (l *LastSuccess) Begin(controller string, key types.NamespacedName) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.begun[resource{controller, key}] {
+		l.set(controller, key)
+	}
 }
 
 // Record sets the time of a resource to now: a controller has just reconciled it.
 func (l *LastSuccess) Record(controller string, key types.NamespacedName) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.set(controller, key)
+}
+
+// set sets the time of a resource to now. The caller holds mu.
+func (l *LastSuccess) set(controller string, key types.NamespacedName) {
+	l.begun[resource{controller, key}] = true
 	l.gauge.WithLabelValues(controller, key.Namespace, key.Name).SetToCurrentTime()
 }
 
 // Forget removes the series of a deleted resource. Otherwise the old time would look like
 // reconciliations that keep failing.
 func (l *LastSuccess) Forget(controller string, key types.NamespacedName) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.begun, resource{controller, key})
 	l.gauge.DeleteLabelValues(controller, key.Namespace, key.Name)
 }

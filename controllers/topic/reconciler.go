@@ -81,6 +81,7 @@ func (r *Reconciler) Setup(mgr ctrl.Manager) error {
 // Reconcile writes the status in every case, even if the Topic is refused or an error occurs,
 // because users look for the cause in the status.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	r.LastSuccess.Begin(controllerName, req.NamespacedName)
 	scope, err := r.gather(ctx, req.NamespacedName)
 	if err != nil {
 		return ctrl.Result{}, err

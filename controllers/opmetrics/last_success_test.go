@@ -1,0 +1,53 @@
+package opmetrics
+
+import (
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// TestFirstAttemptSetsTheTime: the time of a resource whose reconciliations have all failed since
+// the start of the operator becomes old, and further attempts do not renew it.
+func TestFirstAttemptSetsTheTime(t *testing.T) {
+	last, err := NewLastSuccess(prometheus.NewRegistry())
+	if err != nil {
+		t.Fatal(err)
+	}
+	key := types.NamespacedName{Namespace: "n", Name: "main"}
+	series := func() prometheus.Gauge {
+		return last.gauge.WithLabelValues("logcluster", "n", "main")
+	}
+	expectNow := func(after string) {
+		t.Helper()
+		if n := testutil.CollectAndCount(last.gauge); n != 1 {
+			t.Fatalf("%d series after %s, want 1", n, after)
+		}
+		at := time.Unix(int64(testutil.ToFloat64(series())), 0)
+		if age := time.Since(at); age < -time.Minute || age > time.Minute {
+			t.Errorf("%s set the time to %s, want now", after, at)
+		}
+	}
+	last.Begin("logcluster", key)
+	expectNow("the first attempt")
+	series().Set(5)
+	last.Begin("logcluster", key)
+	if got := testutil.ToFloat64(series()); got != 5 {
+		t.Errorf("the second attempt set the time to %v", got)
+	}
+	last.Record("logcluster", key)
+	expectNow("a success")
+	series().Set(5)
+	last.Begin("logcluster", key)
+	if got := testutil.ToFloat64(series()); got != 5 {
+		t.Errorf("an attempt after a success set the time to %v", got)
+	}
+	last.Forget("logcluster", key)
+	if n := testutil.CollectAndCount(last.gauge); n != 0 {
+		t.Errorf("%d series of a deleted resource", n)
+	}
+	last.Begin("logcluster", key)
+	expectNow("the first attempt after a deletion")
+}

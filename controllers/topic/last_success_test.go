@@ -1,0 +1,55 @@
+package topic
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"heartwood.dev/heartwood/api/v1alpha1"
+	"heartwood.dev/heartwood/controllers/opmetrics"
+)
+
+// TestFailedReconciliationsHaveALastSuccess: a Topic has the series also if each reconciliation
+// since the start of the operator has failed, and none once it does not exist.
+func TestFailedReconciliationsHaveALastSuccess(t *testing.T) {
+	scheme := runtime.NewScheme()
+	if err := v1alpha1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	fails := errors.New("forbidden")
+	c := fake.NewClientBuilder().WithScheme(scheme).WithInterceptorFuncs(interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey,
+			object client.Object, options ...client.GetOption) error {
+			if fails != nil {
+				return fails
+			}
+			return c.Get(ctx, key, object, options...)
+		},
+	}).Build()
+	registry := prometheus.NewRegistry()
+	lastSuccess, err := opmetrics.NewLastSuccess(registry)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &Reconciler{Client: c, LastSuccess: lastSuccess}
+	for _, want := range []int{1, 0} {
+		_, err := r.Reconcile(t.Context(), ctrl.Request{
+			NamespacedName: types.NamespacedName{Namespace: "n", Name: "orders"}})
+		if !errors.Is(err, fails) {
+			t.Fatalf("got %v, want %v", err, fails)
+		}
+		if n, err := testutil.GatherAndCount(registry); err != nil || n != want {
+			t.Errorf("%d series, %v, want %d", n, err, want)
+		}
+		fails = nil
+	}
+}
