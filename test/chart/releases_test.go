@@ -31,6 +31,13 @@ func newReleases(t *testing.T) *releases {
 	if err := clientcmd.WriteToFile(*kubeconfig, r.kubeconfig); err != nil {
 		t.Fatal(err)
 	}
+	r.program = buildHelm(t)
+	return r
+}
+
+// buildHelm returns the path of Helm.
+func buildHelm(t *testing.T) string {
+	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "go", "tool", "-n",
 		"-modfile=hack/tools/helm/go.mod", "helm")
 	cmd.Dir, cmd.Stderr = root, os.Stderr
@@ -38,8 +45,7 @@ func newReleases(t *testing.T) *releases {
 	if err != nil {
 		t.Fatalf("build Helm: %v", err)
 	}
-	r.program = strings.TrimSpace(string(program))
-	return r
+	return strings.TrimSpace(string(program))
 }
 
 // helm runs a command of Helm and returns its output, and whether it succeeded.
