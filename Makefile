@@ -151,10 +151,10 @@ alerts: ## Let each alert fire once, with promtool (Debian's package prometheus)
 # prometheus-alertmanager. Stop the services that the packages start. The check against Grafana's
 # types needs npm. PICTURES=1 draws the panels to docs/pictures.
 .PHONY: dashboards
-dashboards: build ## Test dashboards and alerts with real Prometheus and Alertmanager (9 minutes).
+dashboards: build ## Test dashboards and alerts with real Prometheus and Alertmanager (13 minutes).
 	hack/dashboard-schema.sh
 	assets=$(assets); KUBEBUILDER_ASSETS="$$assets" HEARTWOOD_BINARY="$(CURDIR)/bin/heartwood" \
-		go test -tags dashboards -count=1 -v -timeout 20m ./test/dashboards | grep -v '"msg"'
+		go test -tags dashboards -count=1 -v -timeout 30m ./test/dashboards | grep -v '"msg"'
 
 # Needs KUBECONFIG; the nodes must have IMAGE and CLIENT_IMAGE. FAULTS names a script that stops and
 # starts nodes and the API server of the cluster, such as hack/e2e-faults.sh. Steps that are skipped

@@ -1,6 +1,6 @@
 // Package dashboards tests the chart's dashboards and alerts on real software: Prometheus scrapes
 // brokers and an operator, and Alertmanager receives the alerts. `make dashboards` runs it, in
-// about nine minutes. It needs Debian's packages prometheus and prometheus-alertmanager, and the
+// about 13 minutes. It needs Debian's packages prometheus and prometheus-alertmanager, and the
 // right to make mount namespaces. Without them the test is skipped, and says so.
 //
 // Brokers and operator are processes of the built binary. Their API server is real (envtest); what

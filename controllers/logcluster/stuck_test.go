@@ -1,0 +1,42 @@
+package logcluster
+
+import (
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"heartwood.dev/heartwood/api/v1alpha1"
+	"heartwood.dev/heartwood/internal/operator/rollout"
+)
+
+// TestOnlyAWaitForTheSameBrokerIsStuck: alert HeartwoodRolloutStuck depends on the reason. The
+// update of many brokers waits for hours in total, for each of them in turn.
+func TestOnlyAWaitForTheSameBrokerIsStuck(t *testing.T) {
+	s := outdatedScope()
+	key, outcomes := types.NamespacedName{Name: "main"}, &Outcomes{}
+	begin := time.Now()
+	reason := func(minute int, broker int32) string {
+		at := begin.Add(time.Duration(minute) * time.Minute)
+		outcomes.put(key, outcome{step: step{Decision: rollout.Decision{Phase: rollout.Waiting,
+			Broker: broker, Outdated: int(broker) + 1}}}, at)
+		last, _ := outcomes.last.Get(key)
+		return last.rollingOutCondition(s, nil, at).Reason
+	}
+	for minute := range 60 {
+		if got := reason(minute, int32(60-minute)); got != v1alpha1.ReasonWaiting {
+			t.Fatalf("another broker each minute, minute %d: reason %s", minute, got)
+		}
+	}
+	for _, broker := range []int32{0, -1} { // -1: the StatefulSet controller observes no template
+		for minute := range 30 {
+			want := v1alpha1.ReasonWaiting
+			if minute >= 10 {
+				want = v1alpha1.ReasonStuck
+			}
+			if got := reason(minute, broker); got != want {
+				t.Errorf("broker %d, minute %d: reason %s, want %s", broker, minute, got, want)
+			}
+		}
+	}
+}
