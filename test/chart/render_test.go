@@ -5,6 +5,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -15,6 +16,7 @@ import (
 type object struct {
 	Kind     string
 	Metadata struct{ Name string }
+	Spec     rules // of a PrometheusRule
 }
 
 // render returns the objects of release heartwood, or Helm's error.
@@ -71,5 +73,69 @@ func TestPagesNameExistingConfigMaps(t *testing.T) {
 	}
 	if found == 0 {
 		t.Error("no ConfigMap found: the expression does not match any more")
+	}
+}
+
+// TestExcludedRulesAreAbsent: monitoring.excludeRules leaves out the named alerts and no other one,
+// also all of a group, and refuses a name that no alert has.
+func TestExcludedRulesAreAbsent(t *testing.T) {
+	program := buildHelm(t)
+	alerts := func(args ...string) (groups int, names []string) {
+		found := false
+		for _, o := range mustRender(t, program,
+			append([]string{"--set", "monitoring.enabled=true"}, args...)...) {
+			if o.Kind != "PrometheusRule" {
+				continue
+			}
+			found, groups = true, len(o.Spec.Groups)
+			for _, group := range o.Spec.Groups {
+				for _, rule := range group.Rules {
+					names = append(names, rule.Alert)
+				}
+			}
+		}
+		if !found {
+			t.Fatalf("%v: no PrometheusRule", args)
+		}
+		return groups, names
+	}
+	groups, all := alerts()
+	var storage []string // all alerts of the second group
+	for _, name := range all {
+		if strings.HasPrefix(name, "HeartwoodVolume") {
+			storage = append(storage, name)
+		}
+	}
+	if groups != 2 || len(storage) == 0 {
+		t.Fatalf("%d groups of %v, want a second one about volumes", groups, all)
+	}
+	for _, test := range []struct {
+		excluded []string
+		groups   int
+	}{
+		{[]string{"HeartwoodFileDescriptorsLow"}, 2},
+		{[]string{all[0], all[len(all)-1]}, 2},
+		{storage, 1},
+	} {
+		left, got := alerts("--set",
+			"monitoring.excludeRules={"+strings.Join(test.excluded, ",")+"}")
+		want := slices.DeleteFunc(slices.Clone(all),
+			func(name string) bool { return slices.Contains(test.excluded, name) })
+		if left != test.groups || !slices.Equal(got, want) {
+			t.Errorf("without %v: %d groups of %v, want %d of %v", test.excluded, left, got,
+				test.groups, want)
+		}
+	}
+	_, failure := render(t, program, "--set", "monitoring.enabled=true", "--set",
+		"monitoring.excludeRules={HeartwoodFileDescriptorsLow,HeartwoodUnknown}")
+	if !strings.Contains(failure, "monitoring.excludeRules: there is no alert HeartwoodUnknown") {
+		t.Errorf("an unknown name: %q", failure)
+	}
+}
+
+// TestExcludeRulesIsDocumented: the page of the metrics describes the value.
+func TestExcludeRulesIsDocumented(t *testing.T) {
+	if !strings.Contains(readFile(t, "docs/metrics.md"), "monitoring.excludeRules") {
+		t.Error("docs/metrics.md does not describe monitoring.excludeRules")
 	}
 }
