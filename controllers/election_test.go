@@ -22,6 +22,13 @@ var _ = Describe("A partition", func() {
 			g.Expect([]int32{state.Leader, state.LeaderEpoch}).To(Equal([]int32{leader, epoch}))
 		}).Should(Succeed())
 	}
+	expectLeaderless := func(partitions float64) {
+		GinkgoHelper()
+		Eventually(func(g Gomega) {
+			g.Expect(series(g, "heartwood_logcluster_leaderless_partitions", "namespace",
+				f.namespace)).To(Equal([]float64{partitions}))
+		}).Should(Succeed())
+	}
 	BeforeEach(func() {
 		f = newFixture()
 		f.cluster(1)
@@ -32,14 +39,17 @@ var _ = Describe("A partition", func() {
 	It(
 		"has a leader as soon as its broker is up, is Ready when the leader serves, and goes offline when the Lease expires",
 		func() {
+			expectLeaderless(1)
 			f.renew(0, "a", 1, "disk", validThroughout)
 			expectLeader(0, 1)
+			expectLeaderless(0)
 			f.expectProblem("orders", v1alpha1.ReasonLeaderStarting, "leader epoch 1")
 			f.serve("orders/0")
 			expectReason(f.topicConditions("orders"), v1alpha1.ConditionReady, v1alpha1.ReasonReady)
 
 			f.renew(0, "a", 1, "disk", time.Second) // no renewal follows, so the Lease expires
 			expectLeader(-1, 2)
+			expectLeaderless(1)
 			f.expectProblem("orders", v1alpha1.ReasonLeaderOffline, "serves again when")
 			expectReason(f.topicConditions("orders"), v1alpha1.ConditionReady,
 				v1alpha1.ReasonPartitionsNotReady)

@@ -24,6 +24,9 @@ type LogClusterStatus struct {
 	// sync.
 	// +kubebuilder:default=0
 	UnderReplicated int32 `json:"underReplicated"`
+	// Leaderless is the number of partitions without a leader. They serve neither reads nor writes.
+	// +optional
+	Leaderless int32 `json:"leaderless,omitempty"`
 	// Draining is the number of replicas on brokers that are to be removed.
 	// +optional
 	Draining int32 `json:"draining,omitempty"`

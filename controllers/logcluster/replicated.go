@@ -13,7 +13,7 @@ import (
 // replication describes the replicas of the partitions of existing Topics. It ignores retained
 // partitions, whose Topic was deleted or has fewer partitions, because they do not serve clients.
 type replication struct {
-	partitions, underReplicated int32
+	partitions, underReplicated, leaderless int32
 	// behind are the under-replicated partitions that are not being reassigned.
 	behind []partitionset.Key
 	// reassigning are the partitions that are being reassigned. Their new replicas are not in sync
@@ -31,6 +31,9 @@ func (s *scope) replication() replication {
 		r.partitions++
 		if entry.UnderReplicated() {
 			r.underReplicated++
+		}
+		if entry.Leaderless() {
+			r.leaderless++
 		}
 		switch {
 		case entry.Reassigning():

@@ -14,7 +14,7 @@ import (
 
 // partitionsOf returns the partitions of Topic orders, of which a letter describes each: i for in
 // sync, b for a replica that is behind, n for a partition without a leader, r for one that is being
-// reassigned, d for one that is retained.
+// reassigned, d for one that is retained, a for one that is only assigned.
 func partitionsOf(states string) *scope {
 	const uid = types.UID("8c9d0d6e-5b1e-4b0e-9b57-1f5a3ad4a1c2")
 	set, _ := partitionset.Decode(&v1alpha1.PartitionSet{}, nil)
@@ -35,7 +35,9 @@ func partitionsOf(states string) *scope {
 		}
 		key := partitionset.Key{Topic: "orders", Index: int32(index)}
 		set.Assign(key, assignment)
-		set.PutState(key, *state)
+		if letter != 'a' {
+			set.PutState(key, *state)
+		}
 	}
 	topic := v1alpha1.Topic{}
 	topic.Name, topic.UID = "orders", uid
@@ -81,5 +83,16 @@ func TestStatusContainsReplicated(t *testing.T) {
 	}
 	if !slices.Equal(got, want) || status.UnderReplicated != 2 {
 		t.Errorf("%d under-replicated, conditions %q, want %q", status.UnderReplicated, got, want)
+	}
+}
+
+// TestStatusCountsPartitionsWithoutLeader: those of deleted Topics do not count.
+func TestStatusCountsPartitionsWithoutLeader(t *testing.T) {
+	for states, want := range map[string]int32{"": 0, "ibrd": 0, "in": 1, "nbnd": 2, "anr": 2} {
+		s, partitions := outdatedScope(), partitionsOf(states)
+		s.topics, s.sets = partitions.topics, partitions.sets
+		if got := s.status(nil).Leaderless; got != want {
+			t.Errorf("%q: got %d partitions without a leader, want %d", states, got, want)
+		}
 	}
 }

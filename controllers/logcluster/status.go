@@ -127,6 +127,7 @@ func (s *scope) status(shared []metav1.Condition) v1alpha1.LogClusterStatus {
 	status.Topics = int32(len(s.topics))
 	replicas := s.replication()
 	status.Partitions, status.UnderReplicated = replicas.partitions, replicas.underReplicated
+	status.Leaderless = replicas.leaderless
 	status.LentReplicas = s.countLent()
 	if s.brokers.Status.UpdateRevision != "" &&
 		s.brokers.Status.ObservedGeneration >= s.brokers.Generation {

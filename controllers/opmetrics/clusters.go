@@ -31,6 +31,8 @@ var (
 	underReplicatedDesc = prometheus.NewDesc("heartwood_logcluster_under_replicated_partitions",
 		"Number of partitions of a LogCluster without a leader or with a replica that is not in "+
 			"sync.", clusterLabels, nil)
+	leaderlessDesc = prometheus.NewDesc("heartwood_logcluster_leaderless_partitions",
+		"Number of partitions of a LogCluster without a leader.", clusterLabels, nil)
 	pausedDesc = prometheus.NewDesc("heartwood_logcluster_paused",
 		"1 if the annotation heartwood.dev/paused pauses the changes of a LogCluster, else 0.",
 		clusterLabels, nil)
@@ -55,8 +57,8 @@ func RegisterClusters(reader client.Reader) error {
 // Describe implements prometheus.Collector.
 func (*clusters) Describe(to chan<- *prometheus.Desc) {
 	for _, desc := range []*prometheus.Desc{conditionDesc, brokersDesc, readyBrokersDesc,
-		underReplicatedDesc, pausedDesc, rebalanceActiveDesc, rebalanceMovesDesc,
-		rebalanceBytesDesc} {
+		underReplicatedDesc, leaderlessDesc, pausedDesc, rebalanceActiveDesc,
+		rebalanceMovesDesc, rebalanceBytesDesc} {
 		to <- desc
 	}
 }
@@ -78,6 +80,7 @@ func (c *clusters) Collect(to chan<- prometheus.Metric) {
 		gauge(brokersDesc, float64(cluster.Spec.Brokers))
 		gauge(readyBrokersDesc, float64(cluster.Status.ReadyBrokers))
 		gauge(underReplicatedDesc, float64(cluster.Status.UnderReplicated))
+		gauge(leaderlessDesc, float64(cluster.Status.Leaderless))
 		gauge(pausedDesc, boolean(cluster.Paused()))
 		run := cluster.Status.Rebalance
 		if run == nil {

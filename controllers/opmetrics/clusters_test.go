@@ -44,6 +44,31 @@ heartwood_logcluster_rebalance_copied_bytes{logcluster="moving",namespace="n"} 1
 	}
 }
 
+// TestReplicationMetricsShowTheStatus: a broker exports the state of partitions that it leads, so
+// only the operator can export the number of those without a leader.
+func TestReplicationMetricsShowTheStatus(t *testing.T) {
+	scheme := runtime.NewScheme()
+	if err := v1alpha1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	cluster := &v1alpha1.LogCluster{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "c"}}
+	cluster.Status.UnderReplicated, cluster.Status.Leaderless = 5, 2
+	reader := fake.NewClientBuilder().WithScheme(scheme).WithObjects(cluster).Build()
+	want := `
+# HELP heartwood_logcluster_leaderless_partitions Number of partitions of a LogCluster without a leader.
+# TYPE heartwood_logcluster_leaderless_partitions gauge
+heartwood_logcluster_leaderless_partitions{logcluster="c",namespace="n"} 2
+# HELP heartwood_logcluster_under_replicated_partitions Number of partitions of a LogCluster without a leader or with a replica that is not in sync.
+# TYPE heartwood_logcluster_under_replicated_partitions gauge
+heartwood_logcluster_under_replicated_partitions{logcluster="c",namespace="n"} 5
+`
+	if err := testutil.CollectAndCompare(&clusters{reader}, strings.NewReader(want),
+		"heartwood_logcluster_leaderless_partitions",
+		"heartwood_logcluster_under_replicated_partitions"); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestWaitOutsideTheWindowIsNoActiveRun: a run that waits for its window, or is paused, makes no
 // progress for hours although nothing is wrong.
 func TestWaitOutsideTheWindowIsNoActiveRun(t *testing.T) {

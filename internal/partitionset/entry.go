@@ -78,10 +78,14 @@ func (e Entry) Reassigning() bool {
 		!slices.Equal(e.State.Replicas, e.Assignment.Replicas)
 }
 
+// Leaderless reports whether the partition has no leader.
+func (e Entry) Leaderless() bool {
+	return e.State == nil || e.State.Leader == placement.NoLeader
+}
+
 // UnderReplicated reports whether the partition has no leader or a replica that is not in sync.
 func (e Entry) UnderReplicated() bool {
-	return e.State == nil || e.State.Leader == placement.NoLeader ||
-		len(e.State.ISR) < len(e.State.Replicas)
+	return e.Leaderless() || len(e.State.ISR) < len(e.State.Replicas)
 }
 
 // Brokers returns, sorted, the ids of all brokers that hold a replica, are to hold one, or are in
@@ -108,7 +112,7 @@ func (e Entry) BelongsTo(tag string) bool {
 
 // Serves reports whether the partition has a leader that serves.
 func (e Entry) Serves() bool {
-	return e.State != nil && e.State.Leader != placement.NoLeader && e.State.Serving
+	return !e.Leaderless() && e.State.Serving
 }
 
 func (a Assignment) format() string {

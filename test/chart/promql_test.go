@@ -146,7 +146,7 @@ var (
 	aggregations = []string{"sum", "max", "min", "avg", "count"}
 	rangeFuncs   = []string{"rate", "increase"}
 	// gaugeFuncs require a range vector of a gauge.
-	gaugeFuncs    = []string{"changes"}
+	gaugeFuncs    = []string{"changes", "max_over_time"}
 	timelessFuncs = []string{"time"}
 )
 
@@ -329,7 +329,7 @@ func TestParserRejectsInvalidQueries(t *testing.T) {
 	for _, valid := range []string{
 		`absent(heartwood_b)`, `changes(heartwood_b{pod!=""}[1h]) > 3`,
 		`heartwood_b`, `sum by (topic) (rate(heartwood_a_total{kind="log",pod=~"x.*"}[5m]))`,
-		`max(heartwood_b) > 0`,
+		`max(heartwood_b) > 0`, `max(max_over_time(heartwood_b[5m])) < max(heartwood_b)`,
 		`time() - max by (pod) (heartwood_b{namespace=~"$n"} > 0)`,
 		`count by (topic) (heartwood_a_total)`,
 		`sum by (topic, pod) (increase(heartwood_a_total[$__rate_interval]))`,

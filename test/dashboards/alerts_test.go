@@ -24,8 +24,10 @@ var shortened = map[string][]string{
 }
 
 // waits contains `for` in the rules of the test where it is not 4 s. The operator reports the bytes
-// that a run of moves has copied every 15 s.
-var waits = map[string]string{"HeartwoodRebalanceStuck": "30s"}
+// that a run of moves has copied every 15 s. The partitions of a new topic have no leader until the
+// operator has elected one.
+var waits = map[string]string{"HeartwoodRebalanceStuck": "30s",
+	"HeartwoodPartitionWithoutLeader": "15s"}
 
 // shortRules returns the rules of the chart with shorter times, and the names of all alerts.
 func shortRules(t *testing.T) (rules string, alerts []string) {

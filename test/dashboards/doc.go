@@ -13,7 +13,8 @@
 //   - main (scenario_test.go): load, slow passes, wrong passwords, a cleaner without workers, a
 //     killed broker, an unreachable API server;
 //   - pair (pair_test.go): moves of replicas to a broker that crashes and stays away, a transaction
-//     whose partition has too few in-sync replicas, a partition on a read-only file system;
+//     whose partition has too few in-sync replicas, partitions without a leader, a partition on a
+//     read-only file system;
 //   - single (single_test.go): a restored log with an open transaction, a damaged segment, a
 //     cleaner that waits for itself, few file descriptors;
 //   - full (full_test.go): a volume that fills;

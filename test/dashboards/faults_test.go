@@ -10,8 +10,8 @@ import (
 )
 
 // expiring creates a LogCluster whose listeners have certificates of their users that soon expire.
-// No controller observes its StatefulSet, so the operator reports the rollout as stuck after 10
-// minutes.
+// It has no broker, because no controller observes its StatefulSet. So the operator reports its
+// rollout as stuck after 10 minutes.
 func (w *world) expiring(p *prometheus) {
 	for name, left := range map[string]time.Duration{"soon": 10 * 24 * time.Hour,
 		"now": 24 * time.Hour} {
@@ -32,7 +32,7 @@ spec:
     - {name: now, port: 9093, tls: {secretName: now}}
 `)
 	p.until(2*time.Minute, "expiring", "HeartwoodCertificateExpiresSoon",
-		"HeartwoodCertificateExpiring")
+		"HeartwoodCertificateExpiring", "HeartwoodBrokerNotReady")
 	p.until(12*time.Minute, "expiring", "HeartwoodRolloutStuck")
 }
 

@@ -58,8 +58,8 @@ spec:
 `
 
 // disturbPair makes a broker crash several times and stay away, while it receives replicas, and
-// while a transaction is open whose partition needs it. Then it restarts the other broker with a
-// partition that cannot be written.
+// while a transaction is open whose partition needs it. Then it kills the other broker too, so that
+// no partition has a leader, and restarts it with a partition that cannot be written.
 func (w *world) disturbPair(ctx context.Context, p *prometheus) {
 	first, second := podName("pair", 0), podName("pair", 1)
 	w.cluster("pair", `{"metadata":{"annotations":{"heartwood.dev/rebalance":"1"}}}`)
@@ -77,6 +77,7 @@ func (w *world) disturbPair(ctx context.Context, p *prometheus) {
 		"HeartwoodTransactionMarkersPending", "HeartwoodRebalanceStuck")
 
 	w.kill(first, true)
+	p.until(2*time.Minute, "pair", "HeartwoodPartitionWithoutLeader")
 	ledger := filepath.Join(w.dataDir("pair", 0), "ledger-0")
 	w.prepared(first, fmt.Sprintf("mount --bind %q %[1]q\nmount -o remount,bind,ro %[1]q", ledger))
 	w.kill(first, false)
