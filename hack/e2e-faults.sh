@@ -68,8 +68,8 @@ start() {
   echo $! > "$PIDS/$1.pid"
 }
 
-# runs NAME reports whether a part that was just started still runs after 20 s. On a busy machine the
-# controller manager exits only 6 s after its start.
+# runs NAME reports whether a part that was just started still runs after 20 s. On a busy machine,
+# the controller manager exits only 6 s after its start.
 runs() {
   local pid
   pid=$(cat "$PIDS/$1.pid")

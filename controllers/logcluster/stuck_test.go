@@ -18,21 +18,24 @@ func TestOnlyAWaitForTheSameBrokerIsStuck(t *testing.T) {
 	begin := time.Now()
 	reason := func(minute int, broker int32) string {
 		at := begin.Add(time.Duration(minute) * time.Minute)
-		outcomes.put(key, outcome{step: step{Decision: rollout.Decision{Phase: rollout.Waiting,
-			Broker: broker, Outdated: int(broker) + 1}}}, at)
+		outcomes.put(key, decided(rollout.Decision{Phase: rollout.Waiting, Broker: broker,
+			Outdated: int(broker) + 1}), at)
 		last, _ := outcomes.last.Get(key)
 		return last.rollingOutCondition(s, nil, at).Reason
 	}
 	for minute := range 60 {
-		if got := reason(minute, int32(60-minute)); got != v1alpha1.ReasonWaiting {
+		if got := reason(minute, int32(60-minute)); got == v1alpha1.ReasonStuck {
 			t.Fatalf("another broker each minute, minute %d: reason %s", minute, got)
 		}
 	}
 	for _, broker := range []int32{0, -1} { // -1: the StatefulSet controller observes no template
 		for minute := range 30 {
 			want := v1alpha1.ReasonWaiting
-			if minute >= 10 {
+			switch {
+			case minute >= 10:
 				want = v1alpha1.ReasonStuck
+			case broker < 0:
+				want = v1alpha1.ReasonObserving
 			}
 			if got := reason(minute, broker); got != want {
 				t.Errorf("broker %d, minute %d: reason %s, want %s", broker, minute, got, want)
