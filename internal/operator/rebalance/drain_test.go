@@ -254,7 +254,9 @@ func TestCancelWhileAnotherBrokerIsDown(t *testing.T) {
 		},
 	} {
 		m := scaled(t)
-		for m.step(); len(m.late) > 0; m.step() {
+		m.step()
+		for len(m.late) > 0 {
+			m.step()
 		}
 		in := m.input()
 		m.cluster.Annotations = map[string]string{

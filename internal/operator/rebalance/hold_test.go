@@ -15,8 +15,8 @@ func cancelled(t *testing.T) *model {
 	m.all[0].Bytes *= 20 // so that there are moves
 	m.until(v1alpha1.RebalanceMoving)
 	m.cluster.Annotations[v1alpha1.AnnotationRebalance] = v1alpha1.RebalanceCancel
-	d := m.until(v1alpha1.RebalanceCancelled)
-	if d = m.step(); d.Run.Message != "The run was cancelled. Completed moves remain in effect." {
+	m.until(v1alpha1.RebalanceCancelled)
+	if d := m.step(); d.Run.Message != "The run was cancelled. Completed moves remain in effect." {
 		t.Fatalf("nothing is due, and the message is %q", d.Run.Message)
 	}
 	return m
