@@ -68,6 +68,7 @@ type options struct {
 	reports              reports.Options
 	preferredLeaderDelay time.Duration // see election.Reconciler
 	topicPace            topic.Pace
+	sizesWait            time.Duration    // see assignment.Reconciler
 	settleTime           time.Duration    // see logcluster.Reconciler
 	resizeWait           time.Duration    // see logcluster.Reconciler
 	rebalanceInterval    time.Duration    // see rebalance.Reconciler
@@ -122,7 +123,7 @@ func setup(mgr ctrl.Manager, settings render.Settings, options options) error {
 		&loguser.ScramReconciler{Store: store, Conditions: shared, Now: options.now},
 		&assignment.Reconciler{Client: c, Live: mgr.GetAPIReader(), Sets: reader, Writer: writer,
 			Racks: brokerStates.Rack, RackChanges: racks,
-			Events: events},
+			Events: events, Reports: collector, Status: shared, SizesWait: options.sizesWait},
 		&rebalance.Reconciler{Client: c, Sets: reader, Writer: writer, Brokers: brokers,
 			Reports: collector, Events: events, Status: shared,
 			Transport: options.reports.Transport, TLS: peers,

@@ -96,6 +96,7 @@ func startManager(t *testing.T, scheme *runtime.Scheme) {
 		reports: reports.Options{Interval: 100 * time.Millisecond,
 			Transport: &http.Transport{DialContext: hosts.dial}},
 		preferredLeaderDelay: 200 * time.Millisecond, settleTime: time.Millisecond,
+		sizesWait:         500 * time.Millisecond,
 		resizeWait:        time.Millisecond,
 		rebalanceInterval: 200 * time.Millisecond, volumesInterval: 200 * time.Millisecond,
 		topicPace: topic.Pace{After: 50 * time.Millisecond, Again: 100 * time.Millisecond},

@@ -195,6 +195,10 @@ const (
 	// ReasonReplicasDoNotFit: after the requested removal of brokers, a Topic would have more
 	// replicas than there are brokers. No replica is moved, and no broker is removed.
 	ReasonReplicasDoNotFit = "ReplicasDoNotFit"
+	// ReasonDisksDoNotFit: the disks of the remaining brokers are too full for the replicas of the
+	// brokers that are to be removed. No replica is moved for which there is no space, and no broker
+	// is removed.
+	ReasonDisksDoNotFit = "DisksDoNotFit"
 )
 
 // Reasons of ConditionDrained, besides ReasonDraining.

@@ -2,8 +2,9 @@
 // LogCluster, and one pass decides about all Topics of the LogCluster, so that many new Topics cost
 // one write for each PartitionSet.
 //
-// reconciler.go gathers the input, plan.go and orphans.go decide (they are pure), and write.go
-// writes. sets.go creates missing PartitionSets and deletes those of LogClusters that are gone.
+// reconciler.go gathers the input, plan.go, orphans.go and removal.go decide (they are pure), and
+// write.go writes. sets.go creates missing PartitionSets and deletes those of LogClusters that are
+// gone.
 //
 // Invariants:
 //  1. The state of a partition is removed before its assignment. So an assignment without a state
@@ -13,6 +14,8 @@
 //  3. A change of an assignment is written only if the entry is the one on which it was decided.
 //  4. In a new LogCluster, partitions are assigned when the racks of its brokers are known
 //     (racks.go), because an assignment is permanent.
+//  5. Replicas leave brokers that are to be removed only if they fit on the disks of the others
+//     (removal.go), because all of them begin to move at once.
 //
 // Only one worker runs, because an assignment depends on the number of replicas on each broker: two
 // passes at the same time would choose the same brokers with the fewest replicas.

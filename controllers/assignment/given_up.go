@@ -14,10 +14,12 @@ import (
 	"heartwood.dev/heartwood/internal/partitionset"
 )
 
-// givenUpChanged selects changes of the consents to the removal of retained records.
-var givenUpChanged = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
-	return e.ObjectOld.GetAnnotations()[v1alpha1.AnnotationRemoveRetained] !=
-		e.ObjectNew.GetAnnotations()[v1alpha1.AnnotationRemoveRetained]
+// consentChanged selects changes of the consents to the removal of retained records, and to disks
+// that are filled by the removal of brokers.
+var consentChanged = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+	before, after := e.ObjectOld.GetAnnotations(), e.ObjectNew.GetAnnotations()
+	return before[v1alpha1.AnnotationRemoveRetained] != after[v1alpha1.AnnotationRemoveRetained] ||
+		before[v1alpha1.AnnotationDrainAnyway] != after[v1alpha1.AnnotationDrainAnyway]
 }}
 
 // settle removes from a LogCluster the consents of which no partition is retained any more. Before

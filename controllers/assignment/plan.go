@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"heartwood.dev/heartwood/api/v1alpha1"
+	"heartwood.dev/heartwood/controllers/conditions"
 	"heartwood.dev/heartwood/controllers/refusal"
 	"heartwood.dev/heartwood/controllers/sets"
 	"heartwood.dev/heartwood/internal/metadata"
@@ -20,6 +21,9 @@ type input struct {
 	// racksAwaited is the time for which new partitions wait for racks; 0 if they do not wait.
 	racksAwaited time.Duration
 	sets         *sets.Cluster
+	disks        disks
+	// awaitsSizes is true while the removal of brokers waits for sizes that are unknown.
+	awaitsSizes bool
 }
 
 // plan contains the changes that one pass makes.
@@ -35,6 +39,9 @@ type plan struct {
 	// begun are the deleted topics of which at least one partition is being removed. The others
 	// follow: no Topic must continue with a part of the records.
 	begun map[v1alpha1.GivenUp]bool
+	// removal is why replicas of brokers that are to be removed do not move.
+	removal conditions.Removal
+	unsized bool // sizes of partitions on brokers that are to be removed are unknown
 }
 
 // begins reports whether a change begins the removal of the records of a deleted topic.
@@ -57,6 +64,11 @@ type planner struct {
 	load   map[int32]int // replicas that each broker is assigned, without retained ones
 	owners map[string]owner
 	oldest map[string]*v1alpha1.Topic // by Kafka name
+	// keepsRemoved is true if replicas stay on brokers that are to be removed.
+	keepsRemoved bool
+	leaves       bool            // replicas leave such brokers
+	full         []string        // Topics whose replicas cannot leave them: other brokers are Full
+	free         map[int32]int64 // see fitDisks
 }
 
 // owner is a Topic to which entries may belong.
@@ -66,11 +78,10 @@ type owner struct {
 	refused bool
 }
 
-// newPlan returns the changes by which the assignments follow the Topics. Older Topics are assigned
-// first.
-func newPlan(in input) plan {
-	p := planner{input: in, load: map[int32]int{}, owners: map[string]owner{},
-		oldest: map[string]*v1alpha1.Topic{}}
+// makePlan makes a plan; see newPlan. Older Topics are assigned first.
+func makePlan(in input, keepsRemoved bool) *planner {
+	p := &planner{input: in, load: map[int32]int{}, owners: map[string]owner{},
+		oldest: map[string]*v1alpha1.Topic{}, keepsRemoved: keepsRemoved}
 	p.begun = map[v1alpha1.GivenUp]bool{}
 	for key, entry := range in.sets.All() {
 		if a := entry.Assignment; a != nil && !a.Reclaim.Orphaned() {
@@ -96,7 +107,7 @@ func newPlan(in input) plan {
 		p.owners[topic.Name] = o
 	}
 	p.reclaimOrphans()
-	return p.plan
+	return p
 }
 
 func (p *planner) addLoad(replicas []int32) {
@@ -214,14 +225,15 @@ func (p *planner) replicas(o owner) int {
 }
 
 // hasValidReplicas reports whether a partition has as many replicas as the Topic requests, besides
-// one that is lent during a rolling update, and none of them on a broker that is to be removed.
-// Replicas on any other brokers are valid, because a user may have moved them there.
+// one that is lent during a rolling update, and none of them on a broker that is to be removed,
+// unless replicas stay there. Replicas on any other brokers are valid, because a user may have
+// moved them there.
 func (p *planner) hasValidReplicas(o owner, w work, index int32) bool {
 	replicas, want := w.current[index].Replicas, p.replicas(o)
 	if w.lent[index] && want == 1 && slices.Equal(replicas, w.before[index].Replicas) {
 		want++
 	}
-	return len(replicas) == want && slices.Max(replicas) < p.cluster.Spec.Brokers
+	return len(replicas) == want && (p.keepsRemoved || !p.isRemoved(replicas))
 }
 
 // assignFresh assigns new partitions. A partition with an entry in spec.initialReplicas gets the
@@ -308,10 +320,16 @@ func (p *planner) fit(o owner, w work) {
 	if len(invalid) == 0 {
 		return
 	}
-	targets, err := placement.Fit(p.brokers(o), p.load, current, p.replicas(o))
-	if err != nil {
-		return // the volumes of too many brokers are almost full; a change of that repeats the pass
+	leaves := slices.ContainsFunc(current, p.isRemoved)
+	targets, err := placement.FitDisks(p.brokers(o), p.load, current, p.replicas(o),
+		p.fitDisks(o, invalid))
+	if err != nil { // the volumes of too many brokers are almost full
+		if leaves {
+			p.full = append(p.full, o.topic.Name)
+		}
+		return // a change of that repeats the pass
 	}
+	p.leaves = p.leaves || leaves
 	for i, index := range invalid {
 		a := w.current[index]
 		a.Replicas = targets[i]
@@ -342,6 +360,9 @@ func (p *planner) brokers(o owner) []placement.Broker {
 		brokers[id] = placement.Broker{ID: int32(id), Rack: p.racks[int32(id)].name,
 			Full:     full[int32(id)] && !internal,
 			Cordoned: !p.cluster.Spec.MayReceive(int32(id))}
+	}
+	if p.keepsRemoved {
+		brokers = append(brokers, p.removedBrokers()...)
 	}
 	return brokers
 }

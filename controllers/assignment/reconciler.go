@@ -21,6 +21,7 @@ import (
 	"heartwood.dev/heartwood/controllers/index"
 	"heartwood.dev/heartwood/controllers/keyed"
 	"heartwood.dev/heartwood/controllers/laststatus"
+	"heartwood.dev/heartwood/controllers/reports"
 	"heartwood.dev/heartwood/controllers/sets"
 	"heartwood.dev/heartwood/controllers/watch"
 	"heartwood.dev/heartwood/internal/partitionset/commit"
@@ -43,6 +44,15 @@ const (
 // removeRequestAgain is the time after which the removal of a request is repeated after a conflict.
 const removeRequestAgain = 200 * time.Millisecond
 
+const (
+	// defaultSizesWait is the time for which the removal of brokers waits for the sizes of their
+	// partitions.
+	defaultSizesWait = time.Minute
+	// removalPoll is the interval of passes while replicas of removed brokers do not move. The sizes
+	// that brokers report cause no events.
+	removalPoll = 5 * time.Second
+)
+
 // Reconciler assigns the partitions of Topics to brokers.
 type Reconciler struct {
 	client.Client
@@ -56,18 +66,25 @@ type Reconciler struct {
 	// RackChanges receives the LogCluster of a broker whose rack has become known.
 	RackChanges <-chan event.GenericEvent
 	Events      conditions.Recorder
+	Reports     *reports.Collector
+	Status      *conditions.Shared
+	// SizesWait is the time for which the removal of brokers waits for the sizes of partitions;
+	// default 1 min.
+	SizesWait time.Duration
 	// Pause is the minimum time between two passes that write assignments; default 200 ms.
 	Pause time.Duration
 
 	deleted laststatus.Cache
 	next    keyed.Map[time.Time] // the earliest time of the next pass; lost at a restart
+	unsized keyed.Map[time.Time] // since when sizes are unknown; lost at a restart
 }
 
 // Setup adds the controller to a manager.
 func (r *Reconciler) Setup(mgr ctrl.Manager) error {
 	r.Pause = cmp.Or(r.Pause, defaultPause)
+	r.SizesWait = cmp.Or(r.SizesWait, defaultSizesWait)
 	placementChanged := builder.WithPredicates(predicate.Or(watch.PlacementChanged,
-		predicate.Predicate(givenUpChanged)))
+		predicate.Predicate(consentChanged)))
 	ofCluster := watch.Coalesce(delay, watch.ClusterOf)
 	return watch.NewController(mgr, "assignment", 1).
 		For(&v1alpha1.LogCluster{}, placementChanged).
@@ -97,6 +114,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, err
 	}
 	plan := newPlan(in)
+	r.noteUnsized(req.NamespacedName, plan.unsized)
 	if err := r.verify(ctx, req.NamespacedName, in, &plan); err != nil {
 		return ctrl.Result{}, err
 	}
@@ -125,10 +143,18 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 	if in.cluster == nil {
 		r.next.Delete(req.NamespacedName)
+		r.unsized.Delete(req.NamespacedName)
 		return ctrl.Result{}, r.deleteEmpty(ctx, in.sets)
 	}
 	if plan.waits && (again == 0 || in.racksAwaited < again) {
 		again = in.racksAwaited
+	}
+	if poll := min(removalPoll, r.SizesWait); plan.removal.Reason != "" &&
+		(again == 0 || poll < again) {
+		again = poll
+	}
+	if err := r.Status.SetRemoval(ctx, in.cluster, plan.removal); err != nil {
+		return ctrl.Result{}, err
 	}
 	return ctrl.Result{RequeueAfter: again}, nil
 }
@@ -172,6 +198,7 @@ func (r *Reconciler) gather(ctx context.Context, key types.NamespacedName) (in i
 		return in, false, err
 	}
 	in.racks = racks.brokers
+	in.disks, in.awaitsSizes = newDisks(r.Reports.Latest(key)), r.awaitsSizes(key)
 	if in.cluster != nil {
 		in.racksAwaited = racks.awaited(in.cluster.Spec.Brokers, time.Now())
 	}
@@ -194,4 +221,19 @@ func (r *Reconciler) removeRequest(ctx context.Context, topic *v1alpha1.Topic) (
 		return false, fmt.Errorf("remove the request of topic %s: %w", topic.Name, err)
 	}
 	return true, nil
+}
+
+// awaitsSizes reports whether the removal of brokers still waits for the sizes of their partitions.
+func (r *Reconciler) awaitsSizes(cluster types.NamespacedName) bool {
+	since, known := r.unsized.Get(cluster)
+	return !known || time.Since(since) < r.SizesWait
+}
+
+// noteUnsized remembers since when sizes are unknown.
+func (r *Reconciler) noteUnsized(cluster types.NamespacedName, unsized bool) {
+	if _, known := r.unsized.Get(cluster); !unsized {
+		r.unsized.Delete(cluster)
+	} else if !known {
+		r.unsized.Set(cluster, time.Now())
+	}
 }

@@ -28,8 +28,13 @@ type Shared struct {
 		rebalances map[types.NamespacedName]*v1alpha1.RebalanceStatus
 		volumes    map[types.NamespacedName][]v1alpha1.LostVolume
 		expiries   map[types.NamespacedName]*v1alpha1.CertificateExpiry
+		removals   map[types.NamespacedName]Removal
 	}
 }
+
+// Removal is why the replicas of brokers that are to be removed do not move: the reason and the
+// message of condition Scaled. Both are "" if the replicas move.
+type Removal struct{ Reason, Message string }
 
 // NewShared returns an empty set of conditions.
 func NewShared() *Shared {
@@ -38,6 +43,7 @@ func NewShared() *Shared {
 	s.mu.rebalances = map[types.NamespacedName]*v1alpha1.RebalanceStatus{}
 	s.mu.volumes = map[types.NamespacedName][]v1alpha1.LostVolume{}
 	s.mu.expiries = map[types.NamespacedName]*v1alpha1.CertificateExpiry{}
+	s.mu.removals = map[types.NamespacedName]Removal{}
 	return s
 }
 
@@ -112,6 +118,24 @@ func (s *Shared) SetLostVolumes(ctx context.Context, cluster *v1alpha1.LogCluste
 	return put(ctx, s, s.mu.volumes, cluster, lost)
 }
 
+// SetRemoval sets why replicas of brokers that are to be removed do not move, and notifies the
+// writer of the status if it has changed. It returns an error only if ctx ends.
+func (s *Shared) SetRemoval(ctx context.Context, cluster *v1alpha1.LogCluster,
+	removal Removal) error {
+	key := types.NamespacedName{Namespace: cluster.Namespace, Name: cluster.Name}
+	if s.Removal(key) == removal {
+		return nil
+	}
+	return put(ctx, s, s.mu.removals, cluster, removal)
+}
+
+// Removal returns why replicas of brokers that are to be removed do not move.
+func (s *Shared) Removal(cluster types.NamespacedName) Removal {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.mu.removals[cluster]
+}
+
 // SetExpiry sets the certificate that expires first, nil if there is none, and notifies the writer
 // of the status if it differs from the last one. It returns an error only if ctx ends.
 func (s *Shared) SetExpiry(ctx context.Context, cluster *v1alpha1.LogCluster,
@@ -174,4 +198,5 @@ func (s *Shared) Forget(cluster types.NamespacedName) {
 	delete(s.mu.rebalances, cluster)
 	delete(s.mu.volumes, cluster)
 	delete(s.mu.expiries, cluster)
+	delete(s.mu.removals, cluster)
 }

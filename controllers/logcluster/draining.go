@@ -71,6 +71,8 @@ func (s *scope) scaledCondition(d draining) metav1.Condition {
 		condition.Reason = v1alpha1.ReasonDraining
 		condition.Message = fmt.Sprintf(
 			"Brokers %d and above hold no replicas and are being removed.", target)
+	case d.replicas > 0 && s.removal.Reason != "":
+		condition.Reason, condition.Message = s.removal.Reason, s.removal.Message
 	case d.replicas > 0:
 		condition.Reason = v1alpha1.ReasonDraining
 		condition.Message = fmt.Sprintf("Brokers %d and above are removed once their replicas have "+

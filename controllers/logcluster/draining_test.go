@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"heartwood.dev/heartwood/api/v1alpha1"
+	"heartwood.dev/heartwood/controllers/conditions"
 	"heartwood.dev/heartwood/controllers/sets"
 	"heartwood.dev/heartwood/internal/partitionset"
 )
@@ -55,6 +56,10 @@ func TestScaledConditionNamesWhatDrainingWaitsFor(t *testing.T) {
 			v1alpha1.ReasonReplicasDoNotFit, "the replicas of orders", 3},
 		{"too few brokers running", 1, topic(1), on(0), metav1.ConditionFalse,
 			v1alpha1.ReasonBrokersNotReady, "scaled from 1 to 2 brokers", 2},
+		{"disks too small", 3, topic(2), on(0, 2), metav1.ConditionFalse,
+			v1alpha1.ReasonDisksDoNotFit, "broker 0 to 90 %", 3},
+		{"disks too small, too many replicas", 3, topic(3), on(0, 1, 2), metav1.ConditionFalse,
+			v1alpha1.ReasonReplicasDoNotFit, "the replicas of orders", 3},
 	} {
 		set, _ := partitionset.Decode(&v1alpha1.PartitionSet{}, nil)
 		for topic, assignment := range test.partitions {
@@ -66,6 +71,10 @@ func TestScaledConditionNamesWhatDrainingWaitsFor(t *testing.T) {
 			brokers: &appsv1.StatefulSet{Spec: appsv1.StatefulSetSpec{Replicas: &test.running}},
 			topics:  []v1alpha1.Topic{test.topic},
 			sets:    &sets.Cluster{Count: 1, Sets: map[int32]*partitionset.Set{0: set}},
+		}
+		if strings.HasPrefix(test.name, "disks") {
+			scope.removal = conditions.Removal{Reason: v1alpha1.ReasonDisksDoNotFit,
+				Message: "broker 0 to 90 %"}
 		}
 		d := scope.drain()
 		if got := scope.scaledCondition(d); got.Status != test.status ||

@@ -16,6 +16,7 @@ import (
 
 	"heartwood.dev/heartwood/api/v1alpha1"
 	"heartwood.dev/heartwood/controllers/brokerstate"
+	"heartwood.dev/heartwood/controllers/conditions"
 	"heartwood.dev/heartwood/controllers/index"
 	"heartwood.dev/heartwood/controllers/sets"
 	"heartwood.dev/heartwood/internal/operator/claims"
@@ -38,7 +39,8 @@ type scope struct {
 	// restartedFor is the restart request in the pod template of the StatefulSet.
 	restartedFor string
 	volumes      claims.State
-	replaced     map[int32]bool // see rollout.Volumes
+	removal      conditions.Removal // set only for the status
+	replaced     map[int32]bool     // see rollout.Volumes
 
 	pods   []corev1.Pod
 	leases []coordinationv1.Lease

@@ -73,6 +73,7 @@ func (r *StatusReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctr
 	}
 	last, known := r.Outcomes.last.Get(req.NamespacedName)
 	scope.volumes.Restarts, scope.replaced = last.storage.restarts, last.storage.replaced
+	scope.removal = r.Shared.Removal(req.NamespacedName)
 	after := before.DeepCopy()
 	after.Status = scope.status(r.Shared.Get(req.NamespacedName))
 	after.Status.Brokers = scope.describeBrokers()

@@ -196,10 +196,12 @@ func Compacted(topic *v1alpha1.Topic, cluster *v1alpha1.LogCluster) bool {
 // poll reads the reports of all brokers of a cluster. A broker that does not respond is omitted
 // without an error; if it is down, condition Ready of the LogCluster reports it.
 func (c *Collector) poll(ctx context.Context, cluster *v1alpha1.LogCluster) *Cluster {
-	responses := make([]*report.Partitions, cluster.Spec.Brokers)
+	// Brokers that are to be removed are in the status as long as they hold replicas.
+	brokers := max(cluster.Spec.Brokers, int32(len(cluster.Status.Brokers)))
+	responses := make([]*report.Partitions, brokers)
 	var group errgroup.Group
 	group.SetLimit(concurrentRequests)
-	for id := range cluster.Spec.Brokers {
+	for id := range brokers {
 		group.Go(func() error {
 			response, err := c.pollBroker(ctx, cluster, id)
 			if err != nil {
@@ -213,22 +215,27 @@ func (c *Collector) poll(ctx context.Context, cluster *v1alpha1.LogCluster) *Clu
 	}
 	_ = group.Wait() // no function of the group returns an error
 	c.identify(ctx, cluster, responses)
-	merged := merge(responses)
+	merged := merge(responses, int(cluster.Spec.Brokers))
 	merged.Round, merged.At = c.rounds, time.Now()
 	return merged
 }
 
 // merge groups the rows of all responses by topic. Brokers respond at different moments. So while
 // leadership of a partition moves, two brokers may report that they lead it, or no broker may. The
-// next round corrects the result.
-func merge(responses []*report.Partitions) *Cluster {
-	merged := &Cluster{Polled: len(responses), Rows: map[string][]report.Partition{}}
+// next round corrects the result. Only the first brokers responses count as polled: the others are
+// to be removed.
+func merge(responses []*report.Partitions, brokers int) *Cluster {
+	merged := &Cluster{Polled: brokers, Rows: map[string][]report.Partition{}}
 	for id, response := range responses {
-		if response == nil {
+		switch {
+		case response == nil && id < brokers:
 			merged.Silent = append(merged.Silent, int32(id))
 			continue
+		case response == nil:
+			continue
+		case id < brokers:
+			merged.Responded++
 		}
-		merged.Responded++
 		for _, row := range response.Partitions {
 			merged.Rows[row.Topic] = append(merged.Rows[row.Topic], row)
 		}

@@ -163,11 +163,6 @@ var layers = map[string][]string{
 		"api/v1alpha1", "controllers/index", "controllers/laststatus", "internal/metadata",
 		"internal/partitionset", "internal/partitionset/commit",
 	},
-	"controllers/assignment": {
-		"api/v1alpha1", "controllers/conditions", "controllers/index", "controllers/keyed", "controllers/laststatus",
-		"controllers/refusal", "controllers/sets", "controllers/watch", "internal/metadata",
-		"internal/partitionset", "internal/partitionset/commit", "internal/placement",
-	},
 	"controllers/brokerstate": {"api/v1alpha1", "internal/lease", "internal/placement"},
 	// The operator and the brokers resolve a topic's settings by internal/metadata, so that both
 	// apply the same defaults.
@@ -183,6 +178,13 @@ var layers = map[string][]string{
 	"controllers/reports": {"api/report", "api/v1alpha1", "controllers/peertls",
 		"controllers/watch", "internal/metadata", "internal/operator/rebalance",
 		"internal/operator/render"},
+	"controllers/assignment": {
+		"api/report", "api/v1alpha1", "controllers/conditions", "controllers/index",
+		"controllers/keyed", "controllers/laststatus", "controllers/refusal", "controllers/reports",
+		"controllers/sets", "controllers/watch", "internal/metadata",
+		"internal/operator/rebalance", "internal/partitionset", "internal/partitionset/commit",
+		"internal/placement",
+	},
 	"controllers/logcluster": {
 		"api/report", "api/v1alpha1", "controllers/brokerstate", "controllers/conditions", "controllers/index",
 		"controllers/keyed", "controllers/opmetrics", "controllers/owned", "controllers/peertls",

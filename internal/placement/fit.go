@@ -26,11 +26,28 @@ import (
 // len(brokers), or if a partition lacks brokers that are not Full.
 func Fit(brokers []Broker, load map[int32]int, current [][]int32, replicas int) ([][]int32,
 	error) {
+	return FitDisks(brokers, load, current, replicas, Disks{})
+}
+
+// Disks is what FitDisks considers besides the number of replicas. The zero value has no effect.
+type Disks struct {
+	Bytes []int64 // size of each partition; nil if unknown
+	// Free contains the bytes that new replicas may add on each broker. FitDisks subtracts those that
+	// it assigns. A broker without an entry has no limit.
+	Free map[int32]int64
+}
+
+// FitDisks is Fit that, among the brokers of a rack, prefers those whose disks have space for a new
+// replica. If none has, the replica is assigned nevertheless, and an entry of disks.Free becomes
+// negative.
+func FitDisks(brokers []Broker, load map[int32]int, current [][]int32, replicas int,
+	disks Disks) ([][]int32, error) {
 	if replicas < 1 || replicas > len(brokers) {
 		return nil, fmt.Errorf("%w: %d replicas requested, %d brokers exist", ErrNotEnoughBrokers,
 			replicas, len(brokers))
 	}
-	f := fitter{brokers: map[int32]Broker{}, load: maps.Clone(load), leads: map[int32]int{}}
+	f := fitter{brokers: map[int32]Broker{}, load: maps.Clone(load), leads: map[int32]int{},
+		free: disks.Free}
 	if f.load == nil {
 		f.load = map[int32]int{}
 	}
@@ -48,6 +65,9 @@ func Fit(brokers []Broker, load map[int32]int, current [][]int32, replicas int) 
 			return nil, fmt.Errorf("%w: the volumes of too many brokers are almost full",
 				ErrNotEnoughBrokers)
 		}
+		if f.bytes = 0; disks.Bytes != nil {
+			f.bytes = disks.Bytes[i]
+		}
 		targets[i] = f.fit(partition, replicas)
 	}
 	return targets, nil
@@ -59,6 +79,8 @@ type fitter struct {
 	load    map[int32]int // number of replicas on each broker, after the changes so far
 	// number of partitions in which each broker is first, after the changes so far
 	leads map[int32]int
+	free  map[int32]int64 // see Disks
+	bytes int64           // size of the present partition
 }
 
 // lacksSpace reports whether too few brokers can get a new replica of a partition.
@@ -91,6 +113,9 @@ func (f *fitter) fit(current []int32, replicas int) []int32 {
 		id := f.best(kept)
 		kept = append(kept, id)
 		f.load[id]++
+		if _, limited := f.free[id]; limited {
+			f.free[id] -= f.bytes
+		}
 	}
 	// The preferred leader was removed. The new one is the broker that is first in the fewest
 	// partitions.
@@ -131,11 +156,20 @@ func (f *fitter) best(kept []int32) int32 {
 	return slices.MinFunc(free, func(a, b int32) int {
 		return cmp.Or(
 			cmp.Compare(racks[f.brokers[a].Rack], racks[f.brokers[b].Rack]),
+			cmp.Compare(f.overfull(a), f.overfull(b)),
 			cmp.Compare(f.load[a], f.load[b]),
 			cmp.Compare(f.leads[a], f.leads[b]),
 			cmp.Compare(a, b),
 		)
 	})
+}
+
+// overfull returns 1 if the disk of a broker lacks space for the present partition, else 0.
+func (f *fitter) overfull(id int32) int {
+	if free, limited := f.free[id]; limited && free < f.bytes {
+		return 1
+	}
+	return 0
 }
 
 // racks returns the number of replicas of one partition in each rack.

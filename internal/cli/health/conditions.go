@@ -31,7 +31,8 @@ var rules = map[string]rule{
 		reasons: map[string]Severity{v1alpha1.ReasonCertificateExpired: Critical}},
 	v1alpha1.ConditionListenersReady: {healthy: true, otherwise: Warning},
 	v1alpha1.ConditionScaled: {healthy: true, otherwise: Info,
-		reasons: map[string]Severity{v1alpha1.ReasonReplicasDoNotFit: Warning}},
+		reasons: map[string]Severity{v1alpha1.ReasonReplicasDoNotFit: Warning,
+			v1alpha1.ReasonDisksDoNotFit: Warning}},
 	v1alpha1.ConditionDrained: {healthy: true, otherwise: Info,
 		reasons: map[string]Severity{v1alpha1.ReasonDrainBlocked: Warning}},
 	v1alpha1.ConditionSpread: {healthy: true, otherwise: Info, // only other nodes would help

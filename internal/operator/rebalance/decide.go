@@ -162,7 +162,7 @@ func (d *decider) describeBlocked(cluster balance.Cluster, blocked []balance.Blo
 		len(blocked), of.Topic, of.Index, first.Broker)
 	anyway, percent := " Or set the annotation "+v1alpha1.AnnotationDrainAnyway+"=true to ignore it.",
 		CapacityPercent(d.Cluster)
-	if drainsAnyway(d.Cluster) {
+	if DrainsAnyway(d.Cluster) {
 		anyway, percent = "", anywayPercent(d.Cluster)
 	}
 	switch first.Goal {

@@ -16,7 +16,7 @@ import (
 func PlanInput(cluster *v1alpha1.LogCluster, racks map[int32]string, known, used map[int32]int64,
 	partitions []balance.Partition) balance.Cluster {
 	in := balance.Cluster{Partitions: partitions}
-	if len(cluster.Spec.Drain) > 0 && drainsAnyway(cluster) {
+	if len(cluster.Spec.Drain) > 0 && DrainsAnyway(cluster) {
 		in.AnywayPercent = anywayPercent(cluster)
 	}
 	ids := map[int32]bool{}
@@ -46,13 +46,21 @@ func CapacityPercent(cluster *v1alpha1.LogCluster) int64 {
 	return min(capacityPercent, anywayPercent(cluster))
 }
 
+// RemovalPercent returns how much of a disk the replicas of removed brokers may fill.
+func RemovalPercent(cluster *v1alpha1.LogCluster) int64 {
+	if DrainsAnyway(cluster) {
+		return anywayPercent(cluster)
+	}
+	return CapacityPercent(cluster)
+}
+
 // anywayPercent returns how much of a disk moves with Move.Anyway may fill: its broker still
 // accepts records.
 func anywayPercent(cluster *v1alpha1.LogCluster) int64 { return rejectsAt(cluster) - 1 }
 
-// drainsAnyway reports whether a drain may crowd racks and fill disks where it is blocked
-// otherwise.
-func drainsAnyway(cluster *v1alpha1.LogCluster) bool {
+// DrainsAnyway reports whether brokers that are drained or removed may fill disks, and drained ones
+// crowd racks, where they are blocked otherwise.
+func DrainsAnyway(cluster *v1alpha1.LogCluster) bool {
 	return cluster.Annotations[v1alpha1.AnnotationDrainAnyway] == "true"
 }
 
@@ -66,6 +74,26 @@ func FreeSpace(cluster *v1alpha1.LogCluster, broker int32, used int64) int64 {
 		return math.MaxInt64
 	}
 	return size/100*CapacityPercent(cluster) - inUse(cluster, broker, used)
+}
+
+// Free returns the number of bytes that replicas of removed brokers may add on the volume of a
+// broker: they may fill RemovalPercent of it. They may always add 1 % of its size, which is the
+// precision of the measurement, unless its cleaner reclaims space already. used is the number of
+// bytes of the present replicas. If the size of the volume is unknown, limited is false.
+func Free(cluster *v1alpha1.LogCluster, broker int32, used int64) (free int64, limited bool) {
+	size := capacity(cluster, broker)
+	free = size/100*RemovalPercent(cluster) - inUse(cluster, broker, used)
+	v := volume(cluster, broker)
+	if v == nil || v.Pressure != v1alpha1.PressureClean && !v.Full() {
+		free = max(free, size/100)
+	}
+	return free, size > 0
+}
+
+// Percent returns the used share of the volume of a broker, in percent, once added bytes are on it.
+func Percent(cluster *v1alpha1.LogCluster, broker int32, used, added int64) int64 {
+	size := max(1, capacity(cluster, broker)/100)
+	return (inUse(cluster, broker, used) + added + size - 1) / size
 }
 
 // rejectsAt returns the percentage from which on a broker refuses records.
