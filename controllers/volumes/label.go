@@ -11,12 +11,8 @@ import (
 )
 
 // label adds LabelRemovedBroker to the claims of removed brokers, so that users can find them, and
-// removes the label when a broker is added again. While the StatefulSet is being replaced, the
-// number of brokers is not known, and the labels remain as they are.
+// removes the label when a broker is added again.
 func (r *Reconciler) label(ctx context.Context, of *input) error {
-	if of.running == 0 {
-		return nil
-	}
 	for id, claim := range of.claims {
 		want := ""
 		if id >= of.running {

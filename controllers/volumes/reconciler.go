@@ -106,6 +106,11 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err != nil {
 		return ctrl.Result{}, err
 	}
+	if of.running == 0 {
+		// While the StatefulSet is being replaced, the number of brokers is not known: each consent
+		// would name no lost volume. The status and the consents remain.
+		return ctrl.Result{RequeueAfter: r.Interval}, nil
+	}
 	if err := r.report(ctx, of, decision); err != nil {
 		return ctrl.Result{}, err
 	}

@@ -1,0 +1,75 @@
+package volumes
+
+import (
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	"heartwood.dev/heartwood/api/v1alpha1"
+	"heartwood.dev/heartwood/controllers/brokerstate"
+	"heartwood.dev/heartwood/controllers/conditions"
+	"heartwood.dev/heartwood/internal/operator/render"
+)
+
+// TestConsentIsKeptWithoutStatefulSet: while the operator replaces the StatefulSet, because volumes
+// grow or get another class, a consent remains, and condition VolumeLost is not decided again.
+func TestConsentIsKeptWithoutStatefulSet(t *testing.T) {
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme,
+		v1alpha1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cluster := &v1alpha1.LogCluster{ObjectMeta: metav1.ObjectMeta{Namespace: "space", Name: "main",
+		Annotations: map[string]string{v1alpha1.AnnotationReplaceVolume: "claim-1"}},
+		Spec: v1alpha1.LogClusterSpec{Brokers: 3}}
+	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(cluster).Build()
+	status := conditions.NewShared()
+	go func() {
+		for range status.Changes() {
+		}
+	}()
+	r := &Reconciler{Client: c, Live: c, Status: status, Brokers: brokerstate.NewTracker(c, c),
+		Interval: time.Second}
+	key := client.ObjectKeyFromObject(cluster)
+	result, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: key})
+	if err != nil || result.RequeueAfter != time.Second {
+		t.Fatalf("result %+v, %v, want another decision after the interval", result, err)
+	}
+	after := &v1alpha1.LogCluster{}
+	if err := c.Get(t.Context(), key, after); err != nil ||
+		after.Annotations[v1alpha1.AnnotationReplaceVolume] != "claim-1" {
+		t.Errorf("annotations %v, %v, want the consent kept", after.Annotations, err)
+	}
+	if set := status.Get(key); len(set) > 0 {
+		t.Errorf("conditions %+v, want the last ones kept", set)
+	}
+
+	// With a StatefulSet the condition is decided.
+	brokers := &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Namespace: "space",
+		Name: render.BrokersName("main")}, Spec: appsv1.StatefulSetSpec{Replicas: new(int32(1))}}
+	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: "space",
+		Name: v1alpha1.BrokerLeaseName("main", 0)}}
+	after.Annotations = nil
+	for _, err := range []error{c.Create(t.Context(), brokers), c.Create(t.Context(), lease),
+		c.Update(t.Context(), after)} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: key}); err != nil {
+		t.Fatal(err)
+	}
+	if set := status.Get(key); len(set) != 1 || set[0].Reason != v1alpha1.ReasonVolumesPresent {
+		t.Errorf("conditions %+v, want VolumesPresent", set)
+	}
+}
