@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 
@@ -92,6 +93,46 @@ func TestFullVolumeRefusesProduce(t *testing.T) {
 			t.Errorf("a retried record: %v", err)
 		}
 	}
+}
+
+// TestRejectFreeBytesIsTheLimitOfProduce: the metric is the free space at which level Reject
+// begins.
+func TestRejectFreeBytesIsTheLimitOfProduce(t *testing.T) {
+	for _, test := range []struct {
+		limits pressure.Thresholds
+		want   float64
+	}{
+		{pressure.Default(), 80 << 20},
+		{pressure.Thresholds{Warn: 50, Clean: 60, Reject: 70, Exact: pressure.Reject}, 300 << 20},
+	} {
+		w := &volumeWatch{}
+		w.limits.Store(&volumeLimits{Thresholds: test.limits})
+		w.state.Store(&volumeState{Volume: pressure.Volume{Total: 1000 << 20, Free: 500 << 20}})
+		if got := rejectFreeBytes(t, w); len(got) != 1 || got[0] != test.want {
+			t.Errorf("thresholds %+v: %v, want %v", test.limits, got, test.want)
+		}
+		w.state.Store(&volumeState{})
+		if got := rejectFreeBytes(t, w); len(got) > 0 {
+			t.Errorf("volume of unknown size: %v, want no metric", got)
+		}
+	}
+}
+
+// rejectFreeBytes returns the values of heartwood_volume_reject_free_bytes.
+func rejectFreeBytes(t *testing.T, w *volumeWatch) (values []float64) {
+	t.Helper()
+	registry := prometheus.NewPedanticRegistry()
+	registry.MustRegister(w)
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, family := range families {
+		if family.GetName() == "heartwood_volume_reject_free_bytes" {
+			values = append(values, family.GetMetric()[0].GetGauge().GetValue())
+		}
+	}
+	return values
 }
 
 func TestReserveIsAppliedAndEnds(t *testing.T) {
