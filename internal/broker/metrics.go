@@ -41,7 +41,8 @@ func (b *Broker) register(registry prometheus.Registerer) {
 		offline: desc("partition_offline",
 			"1 if this broker is a replica of the partition and cannot serve it, else 0."),
 		underReplicated: desc("partition_under_replicated",
-			"1 if the ISR is smaller than the replica set, else 0; exported by the leader."),
+			"1 if a replica is not in the ISR, except one that a reassignment adds, else 0; exported "+
+				"by the leader."),
 		underMinISR: desc(
 			"partition_under_min_isr",
 			"1 if the ISR is smaller than minInSyncReplicas, so that acks=all is rejected, else 0; "+

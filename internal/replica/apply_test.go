@@ -282,6 +282,30 @@ func TestStatesReportUnderReplication(t *testing.T) {
 	}
 }
 
+// TestAddedReplicasAreNotUnderReplication: a reassignment copies for as long as the partition is
+// large, and no replica is missing meanwhile (KIP-352).
+func TestAddedReplicasAreNotUnderReplication(t *testing.T) {
+	for name, test := range map[string]struct {
+		isr  []int32
+		want bool
+	}{
+		"the new replica copies":               {[]int32{self, 2}, false},
+		"all are in sync":                      {[]int32{self, 2, 3}, false},
+		"a former one is missing":              {[]int32{self}, true},
+		"a former one is missing, not the new": {[]int32{self, 3}, true},
+	} {
+		b := newBroker(t)
+		b.topic("a", 1, func(topic *metadata.Topic) {
+			p := topic.Partitions[0]
+			p.Replicas, p.Target, p.ISR = []int32{self, 2, 3}, []int32{self, 3}, test.isr
+		})
+		b.apply()
+		if got := b.States()[0].UnderReplicated; got != test.want {
+			t.Errorf("%s: under-replicated %t, want %t", name, got, test.want)
+		}
+	}
+}
+
 // TestLogWithLaterEpochIsNotServed: the metadata has lost its leader epochs, so the image's leader
 // epoch is below the log's. The partition is not served. Otherwise other records could be appended
 // in a leader epoch that the log already contains.

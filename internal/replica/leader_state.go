@@ -199,6 +199,13 @@ func (l *leaderState) isrSize() int {
 	return len(l.mu.isr.Recorded())
 }
 
+// recordedISR returns the recorded ISR.
+func (l *leaderState) recordedISR() []int32 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Clone(l.mu.isr.Recorded())
+}
+
 func (l *leaderState) isRecorded(broker int32) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -108,8 +108,8 @@ type State struct {
 	Log         *logstore.Log // nil if the log could not be opened
 	Leader      bool          // this broker leads and serves the partition
 	LeaderEpoch int32
-	// UnderReplicated is set if the recorded ISR is smaller than the assignment. Only the leader
-	// sets it.
+	// UnderReplicated is set if a replica is not in the recorded ISR, except one that the present
+	// reassignment adds (KIP-352). Only the leader sets it.
 	UnderReplicated bool
 	// UnderMinISR is set if the recorded ISR is smaller than min.insync.replicas, so that the
 	// leader rejects acks=all. Only the leader sets it.
@@ -145,8 +145,11 @@ func (p *partition) state() State {
 	state := State{ID: p.id, Log: p.log, Leader: r.refusal == nil, LeaderEpoch: r.epoch,
 		ProducedBytes: p.produced.Load()}
 	if state.Leader {
-		inSync := r.leaderState.isrSize()
-		state.UnderReplicated, state.UnderMinISR = inSync < len(r.replicas), inSync < r.minISR
+		recorded := r.leaderState.recordedISR()
+		state.UnderReplicated = slices.ContainsFunc(r.replicas, func(id int32) bool {
+			return !slices.Contains(recorded, id) && !slices.Contains(r.adding, id)
+		})
+		state.UnderMinISR = len(recorded) < r.minISR
 		state.Lags = r.leaderState.lags()
 	}
 	switch {
