@@ -71,7 +71,8 @@ var _ = Describe("A broker with the Role of its LogCluster", func() {
 		}
 		Expect(broker.Create(ctx, lease("main-broker-7", "main"))).To(Succeed())
 		for _, other := range []*coordinationv1.Lease{lease("other-broker-0", "other"),
-			lease("other-broker-0", "main")} {
+			lease("other-broker-0", "main"),
+			lease("main-broker-broker-0", "main")} { // of LogCluster main-broker
 			Expect(broker.Create(ctx, other)).
 				To(MatchError(ContainSubstring("only Leases of brokers of its own LogCluster")))
 		}
