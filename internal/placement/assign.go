@@ -23,7 +23,8 @@ type Broker struct {
 	Full bool
 }
 
-// open returns the brokers that are not cordoned, or all if fewer than replicas are not.
+// open returns the brokers that are not cordoned, or all if fewer than replicas are not. Method
+// assign then prefers those that are not.
 func open(brokers []Broker, replicas int) []Broker {
 	others := slices.DeleteFunc(slices.Clone(brokers), func(b Broker) bool { return b.Cordoned })
 	if len(others) < replicas {
@@ -87,6 +88,14 @@ type candidate struct {
 	order int // rank of the broker, 0 to n-1, which breaks ties; see newAssigner
 }
 
+// cordoned returns 1 if the broker is cordoned, else 0.
+func (c *candidate) cordoned() int {
+	if c.Cordoned {
+		return 1
+	}
+	return 0
+}
+
 // assigner is the state of one call of Assign.
 type assigner struct {
 	brokers []*candidate // sorted by id, so that the result does not depend on the caller's order
@@ -123,8 +132,8 @@ func scatter(x uint64) uint64 {
 }
 
 // assign chooses the brokers of one partition, one after the other, each from a rack with the
-// fewest replicas of this partition. The last criterion, order, differs for each broker, so the
-// choice is always unique.
+// fewest replicas of this partition, and there from those that are not cordoned. The last
+// criterion, order, differs for each broker, so the choice is always unique.
 func (a *assigner) assign(replicas int) []int32 {
 	var chosen []*candidate
 	racks := map[string]int{}
@@ -132,6 +141,7 @@ func (a *assigner) assign(replicas int) []int32 {
 		best := slices.MinFunc(without(a.brokers, chosen), func(x, y *candidate) int {
 			return cmp.Or(
 				cmp.Compare(racks[x.Rack], racks[y.Rack]),
+				cmp.Compare(x.cordoned(), y.cordoned()),
 				// The replicas that this call has assigned are compared before the earlier load.
 				// Otherwise a new, empty broker would receive all partitions of the next topic,
 				// with all of its traffic.

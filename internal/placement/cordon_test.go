@@ -30,3 +30,38 @@ func TestCordonedBrokersGetNoReplicas(t *testing.T) {
 		t.Errorf("fit with 4 replicas: got %v, %v", fitted, err)
 	}
 }
+
+// TestCordonedBrokersGetOnlyTheRest: if there are too few other brokers, each of them gets a
+// replica of each partition, as far as racks permit.
+func TestCordonedBrokersGetOnlyTheRest(t *testing.T) {
+	for name, racks := range map[string][]string{
+		"no racks":         {"", "", "", "", "", ""},
+		"three racks":      {"a", "b", "c", "a", "b", "c"},
+		"others in a rack": {"a", "b", "c", "b", "c", "a"}, // brokers 0 and 5
+	} {
+		var brokers []Broker
+		for id, rack := range racks {
+			brokers = append(brokers, Broker{ID: int32(id), Rack: rack,
+				Cordoned: id != 0 && id != 5})
+		}
+		want := 2 // replicas on brokers 0 and 5
+		if racks[0] == "a" && racks[5] == "a" {
+			want = 1
+		}
+		assigned, err := Assign(brokers, map[int32]int{0: 90, 5: 90}, 0, 20, 3)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, replicas := range assigned {
+			others := 0
+			for _, id := range replicas {
+				if id == 0 || id == 5 {
+					others++
+				}
+			}
+			if others != want {
+				t.Errorf("%s: replicas %v, want %d on brokers 0 and 5", name, replicas, want)
+			}
+		}
+	}
+}
