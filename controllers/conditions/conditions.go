@@ -2,6 +2,7 @@
 package conditions
 
 import (
+	"fmt"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -68,4 +69,14 @@ func (r Recorder) Normal(object runtime.Object, reason, action, format string, v
 // Warning creates an event of type Warning. Its message is values formatted by format.
 func (r Recorder) Warning(object runtime.Object, reason, action, format string, values ...any) {
 	r.recorder.Eventf(object, nil, corev1.EventTypeWarning, reason, action, format, values...)
+}
+
+// Retained returns a sentence with a leading space about retained records on the volumes of brokers
+// without replicas; "" if there are none. The deletion of the volumes deletes the records.
+func Retained(partitions int) string {
+	if partitions == 0 {
+		return ""
+	}
+	return fmt.Sprintf(" Their volumes have records of %d retained partitions of deleted topics, "+
+		"which do not move.", partitions)
 }

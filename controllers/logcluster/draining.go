@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"heartwood.dev/heartwood/api/v1alpha1"
+	"heartwood.dev/heartwood/controllers/conditions"
 	"heartwood.dev/heartwood/internal/metadata"
 )
 
@@ -21,7 +22,10 @@ type draining struct {
 	// brokers is the number of running brokers until draining is done: the highest id of a broker
 	// with replicas, plus one, and at least spec.brokers.
 	brokers int32
-	tooMany []string // Topics with more replicas than spec.brokers, sorted
+	// retained is the number of retained partitions of deleted topics with a replica on a broker that
+	// is to be removed, or was. They do not move.
+	retained int
+	tooMany  []string // Topics with more replicas than spec.brokers, sorted
 }
 
 // drain returns the replicas that are still to be moved. It ignores partitions whose Topic was
@@ -39,6 +43,10 @@ func (s *scope) drain() draining {
 	slices.Sort(d.tooMany)
 	for key, entry := range s.sets.All() {
 		held := int32(0)
+		if entry.Retained() && slices.ContainsFunc(entry.Brokers(),
+			func(id int32) bool { return id >= s.cluster.Spec.Brokers }) {
+			d.retained++
+		}
 		if !entry.BelongsTo(tags[key.Topic]) {
 			continue
 		}
@@ -70,7 +78,8 @@ func (s *scope) scaledCondition(d draining) metav1.Condition {
 	case d.replicas == 0 && running > target:
 		condition.Reason = v1alpha1.ReasonDraining
 		condition.Message = fmt.Sprintf(
-			"Brokers %d and above hold no replicas and are being removed.", target)
+			"Brokers %d and above hold no replicas and are being removed.%s", target,
+			conditions.Retained(d.retained))
 	case d.replicas > 0 && s.removal.Reason != "":
 		condition.Reason, condition.Message = s.removal.Reason, s.removal.Message
 	case d.replicas > 0:
@@ -85,6 +94,10 @@ func (s *scope) scaledCondition(d draining) metav1.Condition {
 	default:
 		condition.Status, condition.Reason = metav1.ConditionTrue, v1alpha1.ReasonScaled
 		condition.Message = fmt.Sprintf("The LogCluster has %d brokers.", running)
+		if d.retained > 0 {
+			condition.Message += fmt.Sprintf(" Volumes of removed brokers have records of %d retained "+
+				"partitions of deleted topics.", d.retained)
+		}
 	}
 	return condition
 }

@@ -51,7 +51,10 @@ func TestScaledConditionNamesWhatDrainingWaitsFor(t *testing.T) {
 			2},
 		{"a retained partition keeps no broker", 3, topic(2),
 			retained, metav1.ConditionFalse,
-			v1alpha1.ReasonDraining, "hold no replicas", 2},
+			v1alpha1.ReasonDraining, "are being removed. Their volumes have records of 1 retained " +
+				"partitions of deleted topics, which do not move.", 2},
+		{"a retained partition on a removed broker", 2, topic(2), retained, metav1.ConditionTrue,
+			v1alpha1.ReasonScaled, "removed brokers have records of 1 retained partitions", 2},
 		{"too many replicas", 3, topic(3), on(0, 1, 2), metav1.ConditionFalse,
 			v1alpha1.ReasonReplicasDoNotFit, "the replicas of orders", 3},
 		{"too few brokers running", 1, topic(1), on(0), metav1.ConditionFalse,

@@ -106,9 +106,14 @@ func reported(silent map[int32]bool, spec *v1alpha1.LogClusterSpec) bool {
 }
 
 // count counts the replicas on each broker like condition Scaled: of all partitions of existing
-// Topics, whose tags are given.
+// Topics, whose tags are given. It counts retained partitions on drained brokers separately.
 func (in *input) count(tags map[string]string) {
 	for key, entry := range in.sets.All() {
+		if entry.Retained() && slices.ContainsFunc(entry.Brokers(), func(id int32) bool {
+			return slices.Contains(in.Cluster.Spec.Drain, id)
+		}) {
+			in.Retained++
+		}
 		if !entry.BelongsTo(tags[key.Topic]) {
 			continue
 		}

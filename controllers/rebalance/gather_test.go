@@ -59,14 +59,24 @@ func TestAllReplicasAreCounted(t *testing.T) {
 	object := &v1alpha1.PartitionSet{
 		Spec: v1alpha1.PartitionSetSpec{Assignments: map[string]string{"orders/0": "0,1 a",
 			"orders/1": "1,2 a", "orders/2": "not an assignment", "deleted/0": "0,1 b",
-			"deleted/1": "not an assignment"}},
+			"deleted/1": "not an assignment", "kept/0": "0,1 c retained", "kept/1": "1,2 c retained",
+			"kept/2": "1,2 c remove"}},
 	}
 	content, faults := partitionset.Decode(object, nil)
-	in := &input{Input: rebalance.Input{Held: map[int32]int{}},
+	cluster := &v1alpha1.LogCluster{Spec: v1alpha1.LogClusterSpec{Drain: []int32{0}}}
+	in := &input{Input: rebalance.Input{Cluster: cluster, Held: map[int32]int{}},
 		sets: &sets.Cluster{Count: 1, Sets: map[int32]*partitionset.Set{0: content}}}
 	in.count(map[string]string{"orders": "a"})
 	if want := map[int32]int{0: 1, 1: 2, 2: 1}; !maps.Equal(in.Held, want) || len(faults) != 2 {
 		t.Errorf("got %v, want %v (faults: %v)", in.Held, want, faults)
+	}
+	if in.Retained != 1 {
+		t.Errorf("%d retained partitions on drained brokers, want 1", in.Retained)
+	}
+	decision := rebalance.Decision{Drained: rebalance.Drained{Requested: []int32{0}, Retained: 1}}
+	if message := drainedCondition(&decision).Message; message != "Brokers [0] hold no replicas. "+
+		"Their volumes have records of 1 retained partitions of deleted topics, which do not move." {
+		t.Errorf("message %q", message)
 	}
 	if !slices.Equal(in.Invalid, []string{"orders/2"}) {
 		t.Errorf("the invalid entries are %v", in.Invalid)

@@ -212,7 +212,8 @@ func drainedCondition(decision *rebalance.Decision) metav1.Condition {
 	drained := decision.Drained
 	switch {
 	case drained.Remaining == 0:
-		condition.Message = fmt.Sprintf("Brokers %v hold no replicas.", drained.Requested)
+		condition.Message = fmt.Sprintf("Brokers %v hold no replicas.%s", drained.Requested,
+			conditions.Retained(drained.Retained))
 	case drained.Obstacle != "":
 		condition.Status, condition.Reason = metav1.ConditionFalse, v1alpha1.ReasonDrainBlocked
 		condition.Message = "No replica is moved. " + drained.Obstacle

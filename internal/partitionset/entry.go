@@ -110,6 +110,11 @@ func (e Entry) BelongsTo(tag string) bool {
 	return e.Assignment != nil && e.Assignment.Tag == tag && !e.Assignment.Reclaim.Orphaned()
 }
 
+// Retained reports whether the partition is one of a deleted topic whose records are retained.
+func (e Entry) Retained() bool {
+	return e.Assignment != nil && e.Assignment.Reclaim == Retained
+}
+
 // Serves reports whether the partition has a leader that serves.
 func (e Entry) Serves() bool {
 	return !e.Leaderless() && e.State.Serving

@@ -128,7 +128,8 @@ func (d *decider) progress() {
 
 // drained returns the state of the brokers in spec.drain.
 func (d *decider) drained() Drained {
-	state := Drained{Requested: slices.Sorted(slices.Values(d.Cluster.Spec.Drain))}
+	state := Drained{Requested: slices.Sorted(slices.Values(d.Cluster.Spec.Drain)),
+		Retained: d.Input.Retained}
 	if len(state.Requested) == 0 {
 		return state
 	}

@@ -22,6 +22,9 @@ type Input struct {
 	// Held is the number of partitions that have, or are to have, a replica on each broker. It
 	// includes partitions that are not in Partitions, such as those without a state.
 	Held map[int32]int
+	// Retained is the number of retained partitions of deleted topics that have a replica on a broker
+	// in spec.drain. They do not move.
+	Retained int
 	// Invalid contains partitions whose entries cannot be parsed, sorted.
 	Invalid []string
 	// Down contains the brokers that are not up.
@@ -140,6 +143,7 @@ type Drained struct {
 	// Remaining is the number of replicas on these brokers. A partition with an invalid entry counts
 	// as one.
 	Remaining int
+	Retained  int // Input.Retained
 	// Obstacle says why replicas cannot leave, and what to do; "" if they can.
 	Obstacle string
 	// Waits says what the drain waits for: Input.Obstacle, or an annotation that prevents all runs.
