@@ -355,11 +355,11 @@ func (p *planner) change(key partitionset.Key, before *partitionset.Assignment,
 // almost full.
 func (p *planner) brokers(o owner) []placement.Broker {
 	internal := metadata.InternalTopic(o.topic.KafkaName())
-	brokers, full := make([]placement.Broker, p.cluster.Spec.Brokers), p.cluster.FullBrokers()
-	for id := range brokers {
-		brokers[id] = placement.Broker{ID: int32(id), Rack: p.racks[int32(id)].name,
-			Full:     full[int32(id)] && !internal,
-			Cordoned: !p.cluster.Spec.MayReceive(int32(id))}
+	full := p.cluster.FullBrokers()
+	var brokers []placement.Broker
+	for id := range p.cluster.Spec.Brokers {
+		brokers = append(brokers, placement.Broker{ID: id, Rack: p.racks[id].name,
+			Full: full[id] && !internal, Cordoned: !p.cluster.Spec.MayReceive(id)})
 	}
 	if p.keepsRemoved {
 		brokers = append(brokers, p.removedBrokers()...)
