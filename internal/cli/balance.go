@@ -126,13 +126,28 @@ func (b *balanceFlags) steps(ctx context.Context, s *session, cluster *v1alpha1.
 	if input.AnywayPercent > 0 && !options.DrainOnly {
 		blocked = nil // the operator drains these brokers anyway, after the run
 	}
-	for _, blocked := range blocked {
-		p := &input.Partitions[blocked.Partition]
-		return nil, nil, fmt.Errorf("partition %s/%d cannot leave broker %d: no other broker may take it "+
-			"by its rack, its disk and the number of replicas; annotation %s lifts the first two",
-			p.Topic, p.Index, blocked.Broker, v1alpha1.AnnotationDrainAnyway)
+	if len(blocked) > 0 {
+		p := &input.Partitions[blocked[0].Partition]
+		return nil, nil, fmt.Errorf("partition %s/%d cannot leave broker %d: %s", p.Topic, p.Index,
+			blocked[0].Broker, whyBlocked(blocked[0].Goal, options.CapacityPercent))
 	}
 	return steps, notes, nil
+}
+
+// whyBlocked says why a replica cannot leave a broker, and what to do.
+func whyBlocked(goal balance.Goal, percent int64) string {
+	const anyway = ", or set the annotation " + v1alpha1.AnnotationDrainAnyway +
+		"=true of the LogCluster before"
+	switch goal {
+	case balance.Racks:
+		return "it would share a rack with another replica: add a broker in another rack" + anyway
+	case balance.Capacity:
+		return fmt.Sprintf("it would fill another disk to more than %d %%: add a broker or disk space",
+			percent) + anyway
+	default:
+		return "every other broker has a replica of it, has an almost full volume, is cordoned or is " +
+			"drained, too: add a broker, or lower spec.replicas of the Topic"
+	}
 }
 
 func drainCommand(f *flags) *cobra.Command {

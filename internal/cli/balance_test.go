@@ -18,7 +18,7 @@ func (f *fixture) testBalance(t *testing.T) {
 	if got := f.rebalanceRequest(t); got != v1alpha1.RebalanceCancel {
 		t.Errorf("annotation %q", got)
 	}
-	f.run(t, "drain", "0", "--yes").fails(t, "cannot leave broker 0: no other broker may take it")
+	f.run(t, "drain", "0", "--yes").fails(t, "cannot leave broker 0: every other broker has a replica")
 	f.run(t, "drain", "1", "--yes").fails(t, "has the brokers 0 to 0")
 	f.run(t, "cordon").fails(t, "give the id of a BROKER")
 	f.run(t, "cordon", "0", "--yes").ok(t)

@@ -298,7 +298,7 @@ func (o *operatedCluster) refuses(t *testing.T) {
 		{"move cargo/99 0,1 --yes", 1, "has no partition 99"},
 		{"drain --yes", 2, "give the id of a BROKER"},
 		{"drain 9 --yes", 2, "has the brokers 0 to 2"},
-		{"drain 1 2 --yes", 1, "no other broker may take it"},
+		{"drain 1 2 --yes", 1, "cannot leave broker "},
 		{"cordon x --yes", 2, "has the brokers 0 to 2"},
 		{"accept-loss cargo/0 --name cargo/0", 1, "there is nothing to accept"},
 	} {
