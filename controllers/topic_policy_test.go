@@ -69,12 +69,15 @@ var _ = Describe("A broker with the Role of its LogCluster", func() {
 			return &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: name,
 				Namespace: f.namespace, Labels: map[string]string{v1alpha1.LabelCluster: cluster}}}
 		}
+		foreignLease := MatchError(ContainSubstring("only Leases of brokers of its own LogCluster"))
+		Eventually(func() error { // it is another policy than that of Topics
+			return broker.Create(ctx, lease("other-broker-0", "other"), client.DryRunAll)
+		}).Should(foreignLease)
 		Expect(broker.Create(ctx, lease("main-broker-7", "main"))).To(Succeed())
 		for _, other := range []*coordinationv1.Lease{lease("other-broker-0", "other"),
 			lease("other-broker-0", "main"),
 			lease("main-broker-broker-0", "main")} { // of LogCluster main-broker
-			Expect(broker.Create(ctx, other)).
-				To(MatchError(ContainSubstring("only Leases of brokers of its own LogCluster")))
+			Expect(broker.Create(ctx, other)).To(foreignLease)
 		}
 	})
 })
