@@ -29,16 +29,19 @@ remember() {
   readlink "/proc/$pid/fd/1" > "$PIDS/$1.output"
 }
 
-# await_exit PID... waits until the processes have exited and so released their ports. A zombie
-# counts as exited, unless other threads of it are still exiting: then it still holds its ports.
+# alive PID reports whether a process may hold ports. A zombie does not, unless other threads of it
+# are still exiting.
+alive() {
+  [ -e "/proc/$1" ] && ! { grep -q '^State:.Z' "/proc/$1/status" &&
+    [ "$(find "/proc/$1/task" -mindepth 1 -maxdepth 1 | wc -l)" -le 1 ]; } 2> /dev/null
+}
+
+# await_exit PID... waits until the processes have exited and so released their ports.
 await_exit() {
   local pid
   for pid in "$@"; do
-    while [ -e "/proc/$pid" ] && ! { grep -q '^State:.Z' "/proc/$pid/status" &&
-      [ "$(find "/proc/$pid/task" -mindepth 1 -maxdepth 1 | wc -l)" -le 1 ]; }; do
-      sleep 0.05
-    done
-  done 2> /dev/null
+    while alive "$pid"; do sleep 0.05; done
+  done
 }
 
 # kill_parts NAME... kills the processes of these parts, and the processes whose pids are in EXTRA.
@@ -53,10 +56,12 @@ kill_parts() {
   await_exit "${pids[@]}"
 }
 
-# start NAME starts a part with the saved command line. The part outlives the test, so it must not
+# start NAME starts a part with the saved command line, unless it runs: after a failed step the test
+# starts the API server without knowing its state. The part outlives the test, so it must not
 # inherit other files than its own output: a lock that the caller holds would stay locked.
 start() {
   local words
+  ! alive "$(cat "$PIDS/$1.pid")" || return 0
   mapfile -d '' -t words < "$PIDS/$1.cmdline"
   (
     for fd in "/proc/$BASHPID/fd"/*; do
@@ -74,7 +79,7 @@ runs() {
   local pid
   pid=$(cat "$PIDS/$1.pid")
   for _ in $(seq 40); do
-    kill -0 "$pid" 2> /dev/null || return 1
+    alive "$pid" || return 1
     sleep 0.5
   done
 }
