@@ -137,7 +137,7 @@ rule_comment=heartwood-e2e
 case "${1-}" in
   kill-container) signal_container KILL "$2" ;;
   pause-container) signal_container STOP "$2" ;;
-  resume-container) signal_container CONT "$2" || true ;; # it may have been restarted meanwhile
+  resume-container) (signal_container CONT "$2") || true ;; # it may have been restarted meanwhile
   drop)
     iptables -w -t raw -I PREROUTING -s "$2" -d "$3" -m comment --comment "$rule_comment" -j DROP
     ;;
