@@ -22,14 +22,18 @@ const topicsMax = 5
 type disks struct {
 	sizes map[report.TopicPartition]map[int32]int64 // of each replica
 	used  map[int32]int64                           // of all replicas on each broker
+	// silent are the brokers that did not report. The measured use of their volumes contains their
+	// replicas.
+	silent []int32
 }
 
 // newDisks returns the sizes in a report, which may be nil.
 func newDisks(latest *reports.Cluster) disks {
-	d := disks{map[report.TopicPartition]map[int32]int64{}, map[int32]int64{}}
+	d := disks{sizes: map[report.TopicPartition]map[int32]int64{}, used: map[int32]int64{}}
 	if latest == nil {
 		return d
 	}
+	d.silent = latest.Silent
 	for _, rows := range latest.Rows {
 		for i := range rows {
 			key := report.TopicPartition{Topic: rows[i].Topic, Partition: rows[i].Partition}
@@ -165,6 +169,10 @@ func (p *planner) project() (added map[int32]int64, unsized []string) {
 			if slices.ContainsFunc(entry.State.ISR,
 				func(m placement.InSyncReplica) bool { return m.Broker == id }) {
 				continue
+			}
+			if slices.Contains(p.disks.silent, id) && !entry.Reassigning() &&
+				slices.Contains(entry.State.Replicas, id) {
+				continue // the replica is on the disk already
 			}
 			added[id] += max(0, bytes-p.disks.sizes[of][id])
 			if !known && entry.Assignment != nil && p.isRemoved(entry.Assignment.Replicas) {

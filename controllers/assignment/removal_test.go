@@ -129,6 +129,33 @@ func TestBrokersAreRemovedIfTheDisksSuffice(t *testing.T) {
 	}
 }
 
+// TestBrokersAreRemovedWhileAnotherIsDown: the broker has no report and is in no ISR, but its
+// replicas are on its disk, whose measured use contains them.
+func TestBrokersAreRemovedWhileAnotherIsDown(t *testing.T) {
+	w, _ := filled(30)
+	for key, entry := range w.in.sets.All() {
+		set, _ := w.in.sets.Of(key)
+		state := *entry.State
+		state.ISR = slices.DeleteFunc(slices.Clone(state.ISR),
+			func(m placement.InSyncReplica) bool { return m.Broker == 1 })
+		if state.Leader == 1 {
+			state.Leader = state.ISR[0].Broker
+		}
+		set.PutState(key, state)
+	}
+	for _, sizes := range w.in.disks.sizes {
+		delete(sizes, 1)
+	}
+	delete(w.in.disks.used, 1)
+	w.in.disks.silent = []int32{1}
+	w.in.cluster.Status.Brokers = []v1alpha1.BrokerStatus{{ID: 1, Volume: &v1alpha1.BrokerVolume{
+		TotalBytes: 1000, UsedPercent: 60, Pressure: "None"}}}
+	w.in.cluster.Spec.Brokers = 3
+	if p := w.pass(); p.removal.Reason != "" || w.on(3) > 0 {
+		t.Errorf("%+v, %d replicas stay", p.removal, w.on(3))
+	}
+}
+
 // TestBrokersAreRemovedAlthoughSizesAreUnknown: it waits for the sizes for a limited time.
 func TestBrokersAreRemovedAlthoughSizesAreUnknown(t *testing.T) {
 	w, _ := filled(40)

@@ -285,8 +285,12 @@ func (r *Reconciler) advance(ctx context.Context, s *scope) (result outcome, aga
 		return result, 0, budgetErr
 	}
 	if result.paused {
-		result.decided, result.step.Decision = true, rollout.Next(s.rolloutState())
-		return result, 0, budgetErr
+		result.decided, result.step.Decision = true, s.pausedStep()
+		if foreign := owned.AsForeign(budgetErr); foreign != nil {
+			result.failure, result.foreign = foreign.Message(), true
+			again, budgetErr = retryInterval, nil
+		}
+		return result, again, budgetErr
 	}
 	if err := r.applyAll(ctx, s); err != nil {
 		result.fail(err)
@@ -324,6 +328,15 @@ func (r *Reconciler) applier() owned.Applier {
 func (r *Reconciler) applyFailed(s *scope, err error) {
 	r.Events.Warning(s.cluster, v1alpha1.EventApplyFailed, "Apply",
 		"The operator failed to %v; it retries.", err)
+}
+
+// pausedStep returns the step that a pause holds up. The replacement of volumes is one, too.
+func (s *scope) pausedStep() rollout.Decision {
+	next := rollout.Next(s.rolloutState())
+	if volumes := len(s.volumesToReplace().Replace); next.Phase == rollout.Complete && volumes > 0 {
+		next = rollout.Decision{Phase: rollout.Waiting, Broker: -1, Outdated: volumes}
+	}
+	return next
 }
 
 // applyBudget applies the PodDisruptionBudget, if it exists and permits another number of evictions

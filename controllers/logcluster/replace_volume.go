@@ -83,7 +83,10 @@ func (r *Reconciler) nextVolume(ctx context.Context, s *scope, state rollout.Sta
 	if decision.Phase == rollout.Restart {
 		taken.volume = fmt.Sprintf("Broker %d is stopping, and its volume is replaced. %s",
 			decision.Broker, remaining)
-		taken.refusal, err = r.replaceVolume(ctx, s, decision.Broker, state)
+		if taken.refusal, err = r.replaceVolume(ctx, s, decision.Broker, state); err != nil {
+			taken.refusal = fmt.Sprintf("The operator failed to replace the volume of broker %d: %v.",
+				decision.Broker, err)
+		}
 		return taken, rolloutInterval, true, err
 	}
 	taken.volume = remaining + " " + describeWait(s, decision, why)

@@ -26,7 +26,11 @@ func (d *decider) excluded() (e excluded) {
 		b.Cordoned = b.Cordoned && slices.Contains(d.Cluster.Spec.Drain, b.ID)
 	}
 	full := d.Cluster.FullBrokers()
-	for i, m := range d.balance(cluster).Moves {
+	plan := d.begins(cluster)
+	if d.hasMoved() {
+		plan = d.balance(cluster)
+	}
+	for i, m := range plan.Moves {
 		if !m.Copy {
 			continue
 		}
@@ -61,10 +65,11 @@ func (e excluded) describe(percent int64) string {
 	return strings.Join(all, " ")
 }
 
-// finish ends a run whose plan has no moves, or lets it wait. While new brokers are excluded it
-// waits, because no other run fills them, even if it has moved replicas between the other brokers.
-// Else it waits for space if it has moved nothing. It does not wait for the end of a cordon of old
-// brokers, which may last.
+// finish ends a run whose plan has no moves, or lets it wait. It waits while new brokers are
+// excluded that hold no replica, because no other run fills them. Else it waits for space if it has
+// moved nothing. It does not wait until new brokers that hold replicas have their share: on full
+// disks the last moves may never fit. Nor does it wait for the end of a cordon of old brokers,
+// which may last.
 func (d *decider) finish() {
 	run := d.run()
 	if run.Trigger == v1alpha1.TriggerDrain {
@@ -76,12 +81,12 @@ func (d *decider) finish() {
 		return
 	}
 	e := d.excluded()
-	isNew := func(id int32) bool { return id >= run.Brokers }
+	isEmpty := func(id int32) bool { return id >= run.Brokers && d.Held[id] == 0 }
 	why := e.describe(CapacityPercent(d.Cluster))
 	switch {
 	case why == "":
 		d.end(v1alpha1.RebalanceDone, "The brokers are as balanced as the partitions allow.")
-	case slices.ContainsFunc(e.full, isNew), slices.ContainsFunc(e.cordoned, isNew),
+	case slices.ContainsFunc(e.full, isEmpty), slices.ContainsFunc(e.cordoned, isEmpty),
 		run.MovesDone == 0 && len(e.full) > 0:
 		d.wait(why)
 	default:
@@ -89,13 +94,21 @@ func (d *decider) finish() {
 	}
 }
 
-// balance returns the moves that are left for the balance. A run begins only if a broker is further
-// than triggerTolerance from the mean.
+// begins returns the moves of a plan for which a run begins: only if a broker is further than
+// triggerTolerance from the mean.
+func (d *decider) begins(cluster balance.Cluster) balance.Plan {
+	return balance.New(cluster, d.options(balance.Options{TolerancePercent: triggerTolerance}))
+}
+
+// hasMoved reports whether the run has begun moves.
+func (d *decider) hasMoved() bool {
+	return d.run().MovesDone > 0 || len(d.run().Moving) > 0
+}
+
+// balance returns the moves that are left for the balance.
 func (d *decider) balance(cluster balance.Cluster) balance.Plan {
-	run := d.run()
-	if run.MovesDone == 0 && len(run.Moving) == 0 {
-		plan := balance.New(cluster, d.options(balance.Options{TolerancePercent: triggerTolerance}))
-		if len(plan.Moves) == 0 {
+	if !d.hasMoved() {
+		if plan := d.begins(cluster); len(plan.Moves) == 0 {
 			return plan
 		}
 	}

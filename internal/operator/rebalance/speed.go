@@ -12,6 +12,10 @@ import (
 // once in an interval, so in a shorter time bytes may seem not to move.
 const speedInterval = 2 * interval
 
+// etaMax is the longest time for which an end is estimated. After the first bytes of a run the
+// speed may be so low that the time does not fit into a Duration.
+const etaMax = 30 * 24 * time.Hour
+
 // Speed is the speed at which a run copies.
 type Speed struct {
 	Rate Rate // its zero value while nothing is copied
@@ -49,6 +53,9 @@ func (d *decider) estimate() {
 		return
 	}
 	seconds := float64(left) / run.Speed.Rate.PerSecond
+	if seconds > etaMax.Seconds() {
+		return
+	}
 	run.ETA = new(metav1.NewTime(d.Now.Add(time.Duration(seconds * float64(time.Second))).
 		Truncate(interval)))
 }

@@ -43,6 +43,22 @@ func TestETAIgnoresWaits(t *testing.T) {
 	}
 }
 
+// TestETAIsAbsentIfItIsFar: the first bytes were few.
+func TestETAIsAbsentIfItIsFar(t *testing.T) {
+	m := newModel(t, 1, 3, 400)
+	m.step()
+	m.cluster.Spec.Brokers = 5
+	m.until(v1alpha1.RebalanceMoving)
+	for m.run.ETA == nil {
+		m.step()
+	}
+	in := m.input()
+	in.Run.Speed.Rate.PerSecond = 1e-3
+	if d := Decide(in); d.Run.ETA != nil || len(d.Run.Moving) == 0 {
+		t.Errorf("the run is %+v", d.Run.RebalanceStatus)
+	}
+}
+
 // TestETAIsAbsentWhileMovesStall: replicas in progress receive no bytes.
 func TestETAIsAbsentWhileMovesStall(t *testing.T) {
 	m := newModel(t, 1, 3, 400)
