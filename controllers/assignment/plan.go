@@ -38,8 +38,7 @@ type plan struct {
 	waits bool // new partitions wait for racks
 	// begun are the deleted topics of which at least one partition is being removed. The others
 	// follow: no Topic must continue with a part of the records.
-	begun map[v1alpha1.GivenUp]bool
-	// removal is why replicas of brokers that are to be removed do not move.
+	begun   map[v1alpha1.GivenUp]bool
 	removal conditions.Removal
 	unsized bool // sizes of partitions on brokers that are to be removed are unknown
 }

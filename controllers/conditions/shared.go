@@ -32,8 +32,8 @@ type Shared struct {
 	}
 }
 
-// Removal is why the replicas of brokers that are to be removed do not move: the reason and the
-// message of condition Scaled. Both are "" if the replicas move.
+// Removal is the obstacle to the removal of brokers, whose replicas then stay: the reason and the
+// message of condition Scaled. Both are "" if there is none.
 type Removal struct{ Reason, Message string }
 
 // NewShared returns an empty set of conditions.
@@ -118,8 +118,8 @@ func (s *Shared) SetLostVolumes(ctx context.Context, cluster *v1alpha1.LogCluste
 	return put(ctx, s, s.mu.volumes, cluster, lost)
 }
 
-// SetRemoval sets why replicas of brokers that are to be removed do not move, and notifies the
-// writer of the status if it has changed. It returns an error only if ctx ends.
+// SetRemoval sets the obstacle to the removal of brokers, and notifies the writer of the status if
+// it has changed. It returns an error only if ctx ends.
 func (s *Shared) SetRemoval(ctx context.Context, cluster *v1alpha1.LogCluster,
 	removal Removal) error {
 	key := types.NamespacedName{Namespace: cluster.Namespace, Name: cluster.Name}
@@ -129,7 +129,7 @@ func (s *Shared) SetRemoval(ctx context.Context, cluster *v1alpha1.LogCluster,
 	return put(ctx, s, s.mu.removals, cluster, removal)
 }
 
-// Removal returns why replicas of brokers that are to be removed do not move.
+// Removal returns the obstacle to the removal of brokers.
 func (s *Shared) Removal(cluster types.NamespacedName) Removal {
 	s.mu.Lock()
 	defer s.mu.Unlock()
