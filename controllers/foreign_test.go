@@ -15,6 +15,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"heartwood.dev/heartwood/api/v1alpha1"
@@ -55,6 +56,19 @@ var _ = Describe("An object with the name of one of a LogCluster's", func() {
 	selector := &metav1.LabelSelector{MatchLabels: map[string]string{"app": "theirs"}}
 	tlsListener := v1alpha1.Listener{Name: "tls", Port: 9093, TLS: &v1alpha1.ListenerTLS{},
 		Authentication: []v1alpha1.Authentication{{Type: v1alpha1.AuthenticationScramSha512}}}
+
+	It("is named also while the LogCluster is paused", func() {
+		f.create(&policyv1.PodDisruptionBudget{
+			ObjectMeta: metav1.ObjectMeta{Name: "main-broker"},
+			Spec: policyv1.PodDisruptionBudgetSpec{Selector: selector,
+				MaxUnavailable: new(intstr.FromInt32(2))}})
+		f.create(&v1alpha1.LogCluster{ObjectMeta: metav1.ObjectMeta{Name: "main",
+			Annotations: map[string]string{v1alpha1.AnnotationPaused: "true"}},
+			Spec: v1alpha1.LogClusterSpec{Brokers: 1}})
+		f.expectRefused(&policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{
+			Name: "main-broker"}}, "PodDisruptionBudget", v1alpha1.ConditionApplied,
+			v1alpha1.ReasonObjectNameTaken)
+	})
 
 	DescribeTable("is not changed", func(kind string, object client.Object) {
 		f.create(object)

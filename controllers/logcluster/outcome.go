@@ -50,8 +50,8 @@ type outcome struct {
 	restarts bool
 }
 
-// waitsLike reports whether two steps wait for the same. The texts of refusals may differ, because
-// another broker may be the first to refuse.
+// waitsLike reports whether two steps wait for the same broker or partition. The texts of refusals
+// are not compared, because each attempt may be refused by another broker.
 func (s step) waitsLike(other step) bool {
 	if s.refusal != "" && other.refusal != "" {
 		s.refusal = other.refusal

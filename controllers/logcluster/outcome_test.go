@@ -6,12 +6,14 @@ import (
 	"testing"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"heartwood.dev/heartwood/api/v1alpha1"
+	"heartwood.dev/heartwood/internal/operator/claims"
 	"heartwood.dev/heartwood/internal/operator/rollout"
 )
 
@@ -153,4 +155,21 @@ func TestPauseDuringTheLastRestartEnds(t *testing.T) {
 		v1alpha1.ReasonPaused)
 	s.put(time.Second, paused(rollout.Decision{Phase: rollout.Complete, Broker: -1}),
 		v1alpha1.ReasonComplete)
+}
+
+// TestPauseHoldsUpTheReplacementOfVolumes: every pod has the latest template, and a volume does not
+// have the class of the spec.
+func TestPauseHoldsUpTheReplacementOfVolumes(t *testing.T) {
+	s := newStatus(t)
+	for i := range s.scope.pods {
+		s.scope.pods[i].Labels[appsv1.ControllerRevisionHashLabelKey] = "second"
+	}
+	s.scope.cluster.Spec.Storage.ClassName = new("fast")
+	s.scope.volumes.Claims = []claims.Claim{{Broker: 0, Class: "fast", Bound: true},
+		{Broker: 1, Class: "slow", Bound: true}}
+	paused := outcome{decided: true, paused: true, step: step{Decision: s.scope.pausedStep()}}
+	s.put(0, paused, v1alpha1.ReasonPaused)
+	s.scope.volumes.Claims[1].Class = "fast"
+	paused.step.Decision = s.scope.pausedStep()
+	s.put(time.Second, paused, v1alpha1.ReasonComplete)
 }
