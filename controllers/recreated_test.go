@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"strings"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -83,6 +84,25 @@ var _ = Describe("A deleted PartitionSet", func() {
 			}).Should(Succeed())
 		}
 		Expect(moved.get(f.namespace)).To(BeZero())
+	})
+
+	It("is created again however often and quickly it is deleted", func() {
+		f := newFixture()
+		f.cluster(3)
+		f.topic("orders", nil)
+		Eventually(func(g Gomega) { g.Expect(f.assignments(g)).To(HaveLen(1)) }).Should(Succeed())
+		before := f.assignments(Default)
+		set, _ := f.setOf(Default, partitionset.Key{Topic: "orders"})
+		last := types.UID("")
+		for range 30 {
+			Eventually(func(g Gomega) { // without a pause: the controller may not have observed it yet
+				set := get(g, f, set.Name, &v1alpha1.PartitionSet{})
+				g.Expect(set.UID).NotTo(Equal(last))
+				g.Expect(api.Delete(context.Background(), set)).To(Succeed())
+				last = set.UID
+			}).WithPolling(time.Millisecond).Should(Succeed())
+		}
+		Eventually(func(g Gomega) { g.Expect(f.assignments(g)).To(Equal(before)) }).Should(Succeed())
 	})
 
 	It("is protected by a policy while Topics have partitions in it", func() {

@@ -21,6 +21,7 @@ import (
 	"sync"
 
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
@@ -37,19 +38,50 @@ import (
 //
 // The API server sends the last version with the delete event. If the operator was disconnected at
 // that moment, the cache contains the last version that the operator had observed.
+//
+// A set may be created and deleted several times before a pass observes it, and a pass may observe
+// it before its events are handled. So both the passes and the events report what they observe, and
+// resource versions, which the API server only increases, tell which observation is the latest
+// (KEP-5504).
 type Cache struct {
 	mu struct {
 		sync.Mutex
-		seen    map[types.NamespacedName]types.UID
+		latest  map[types.NamespacedName]version
 		deleted map[types.NamespacedName]*v1alpha1.PartitionSet
 	}
+}
+
+// version identifies a version of a set.
+type version struct {
+	uid      types.UID
+	resource string // resourceVersion
+}
+
+// after reports whether v is later than another version of a set of the same name.
+func (v version) after(other version) bool {
+	order, err := resourceversion.CompareResourceVersion(v.resource, other.resource)
+	return err != nil || order > 0
 }
 
 // Handler wraps a handler of events of PartitionSets. It stores a deleted set before it passes the
 // event on, so that the reconciliation that the event causes finds the set.
 func (c *Cache) Handler(next handler.EventHandler) handler.EventHandler {
 	return handler.Funcs{
-		CreateFunc: next.Create, UpdateFunc: next.Update, GenericFunc: next.Generic,
+		CreateFunc: func(ctx context.Context, e event.CreateEvent,
+			queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+			if set, ok := e.Object.(*v1alpha1.PartitionSet); ok {
+				c.Observe(set)
+			}
+			next.Create(ctx, e, queue)
+		},
+		UpdateFunc: func(ctx context.Context, e event.UpdateEvent,
+			queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+			if set, ok := e.ObjectNew.(*v1alpha1.PartitionSet); ok {
+				c.Observe(set)
+			}
+			next.Update(ctx, e, queue)
+		},
+		GenericFunc: next.Generic,
 		DeleteFunc: func(ctx context.Context, e event.DeleteEvent,
 			queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
 			if set, ok := e.Object.(*v1alpha1.PartitionSet); ok {
@@ -60,9 +92,14 @@ func (c *Cache) Handler(next handler.EventHandler) handler.EventHandler {
 	}
 }
 
+// store stores the last version of a set that was deleted, unless a later set of the same name is
+// known.
 func (c *Cache) store(set *v1alpha1.PartitionSet) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if !c.advance(set) {
+		return
+	}
 	if c.mu.deleted == nil {
 		c.mu.deleted = map[types.NamespacedName]*v1alpha1.PartitionSet{}
 	}
@@ -71,16 +108,30 @@ func (c *Cache) store(set *v1alpha1.PartitionSet) {
 
 // Observe notes that a set exists.
 func (c *Cache) Observe(set *v1alpha1.PartitionSet) {
-	key := client.ObjectKeyFromObject(set)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.mu.seen == nil {
-		c.mu.seen = map[types.NamespacedName]types.UID{}
-	}
-	c.mu.seen[key] = set.UID
-	if last := c.mu.deleted[key]; last != nil && last.UID != set.UID {
+	key := client.ObjectKeyFromObject(set)
+	last := c.mu.deleted[key]
+	if c.advance(set) && last != nil && last.UID != set.UID {
 		delete(c.mu.deleted, key)
 	}
+}
+
+// advance notes a version of a set. It returns false if a later set of the same name is known. The
+// caller holds c.mu.
+func (c *Cache) advance(set *v1alpha1.PartitionSet) bool {
+	key, next := client.ObjectKeyFromObject(set), version{set.UID, set.ResourceVersion}
+	latest, known := c.mu.latest[key]
+	if known && latest.uid != next.uid && !next.after(latest) {
+		return false
+	}
+	if c.mu.latest == nil {
+		c.mu.latest = map[types.NamespacedName]version{}
+	}
+	if !known || next.after(latest) {
+		c.mu.latest[key] = next
+	}
+	return true
 }
 
 // Last returns the last version of a set that does not exist. It returns nil if the operator has
@@ -89,9 +140,9 @@ func (c *Cache) Observe(set *v1alpha1.PartitionSet) {
 func (c *Cache) Last(key types.NamespacedName) (last *v1alpha1.PartitionSet, known bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	uid, seen := c.mu.seen[key]
+	latest, seen := c.mu.latest[key]
 	last = c.mu.deleted[key]
-	if seen && (last == nil || last.UID != uid) {
+	if seen && (last == nil || last.UID != latest.uid) {
 		return nil, false
 	}
 	return last, true
@@ -101,7 +152,7 @@ func (c *Cache) Last(key types.NamespacedName) (last *v1alpha1.PartitionSet, kno
 func (c *Cache) Forget(key types.NamespacedName) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	delete(c.mu.seen, key)
+	delete(c.mu.latest, key)
 	delete(c.mu.deleted, key)
 }
 

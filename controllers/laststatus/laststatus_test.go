@@ -5,6 +5,8 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
 
 	"heartwood.dev/heartwood/api/v1alpha1"
 	"heartwood.dev/heartwood/internal/partitionset"
@@ -67,24 +69,68 @@ func TestStatusIsRestoredOnce(t *testing.T) {
 	}
 }
 
+// at returns a set with a resource version.
+func at(uid types.UID, version string) *v1alpha1.PartitionSet {
+	set := newSet(uid)
+	set.ResourceVersion = version
+	return set
+}
+
+// expectLast checks what a cache knows about the set; uid is empty if it knows no last version.
+func expectLast(t *testing.T, cache *Cache, what string, uid types.UID, known bool) {
+	t.Helper()
+	last, ok := cache.Last(name)
+	if ok != known || (last == nil) != (uid == "") || last != nil && last.UID != uid {
+		t.Errorf("%s: got %v, known %t; want UID %q, %t", what, last, ok, uid, known)
+	}
+}
+
 func TestCacheKnowsTheLastVersionOfADeletedSet(t *testing.T) {
 	var cache Cache
-	expect := func(what string, uid types.UID, known bool) {
-		t.Helper()
-		last, ok := cache.Last(name)
-		if ok != known || (last == nil) != (uid == "") || last != nil && last.UID != uid {
-			t.Errorf("%s: got %v, known %t; want UID %q, %t", what, last, ok, uid, known)
-		}
-	}
-	expect("never observed", "", true)
-	cache.Observe(newSet("a"))
-	expect("the event of the deletion has not arrived", "", false)
-	cache.store(newSet("a"))
-	expect("deleted", "a", true)
-	cache.Observe(newSet("b"))
-	expect("created again and deleted", "", false)
-	cache.store(newSet("b"))
-	expect("deleted twice", "b", true)
+	expectLast(t, &cache, "never observed", "", true)
+	cache.Observe(at("a", "9"))
+	expectLast(t, &cache, "the event of the deletion has not arrived", "", false)
+	cache.store(at("a", "10"))
+	expectLast(t, &cache, "deleted", "a", true)
+	cache.Observe(at("a", "9"))
+	expectLast(t, &cache, "deleted during a pass", "a", true)
+	cache.Observe(at("b", "11"))
+	expectLast(t, &cache, "created again and deleted", "", false)
+	cache.store(at("b", "12"))
+	expectLast(t, &cache, "deleted twice", "b", true)
+	cache.store(at("c", "11"))
+	expectLast(t, &cache, "the event of an earlier deletion", "b", true)
 	cache.Forget(name)
-	expect("forgotten", "", true)
+	expectLast(t, &cache, "forgotten", "", true)
+}
+
+// TestEventsNeedNoPass: a set may be created and deleted again between two passes, and a pass may
+// observe a set before the events of earlier sets are handled.
+func TestEventsNeedNoPass(t *testing.T) {
+	var cache Cache
+	events := cache.Handler(handler.Funcs{})
+	created := func(set *v1alpha1.PartitionSet) {
+		events.Create(t.Context(), event.CreateEvent{Object: set}, nil)
+	}
+	deleted := func(set *v1alpha1.PartitionSet) {
+		events.Delete(t.Context(), event.DeleteEvent{Object: set}, nil)
+	}
+	cache.Observe(at("a", "1"))
+	deleted(at("a", "2"))
+	created(at("b", "3"))
+	deleted(at("b", "4"))
+	expectLast(t, &cache, "created and deleted between two passes", "b", true)
+	events.Update(t.Context(), event.UpdateEvent{ObjectOld: at("b", "3"), ObjectNew: at("c", "6")},
+		nil)
+	deleted(at("c", "7"))
+	expectLast(t, &cache, "created while the watch was interrupted", "c", true)
+
+	cache.Observe(at("e", "10"))
+	created(at("d", "8"))
+	expectLast(t, &cache, "an earlier event after a pass", "", false)
+	deleted(at("d", "9"))
+	expectLast(t, &cache, "an earlier deletion after a pass", "", false)
+	created(at("e", "10"))
+	deleted(at("e", "11"))
+	expectLast(t, &cache, "all events handled", "e", true)
 }
