@@ -217,6 +217,14 @@ var _ = Describe("A rolling update", func() {
 		}).Should(Succeed())
 	})
 
+	It("says that it may not delete a pod, until it may", func() {
+		allow := forbidPodDeletions(f.namespace, follower(0))
+		f.revision("second")
+		f.expectRollout(v1alpha1.ReasonWaiting, "failed to delete pod", "denied request")
+		allow()
+		f.expectPods(follower(1), leader())
+	})
+
 	It("is still shown while an invalid spec cannot be applied", func() {
 		refusal.Store(&report.BlockingPartition{Topic: "orders", InSyncReplicas: []int32{0, 1}})
 		f.revision("second")
