@@ -327,14 +327,21 @@ func (w *brokersWatch) end(t *testing.T) {
 	t.Logf("restarts announced: %v, brokers named: %v", w.waiting, w.named)
 }
 
-// checkNamed fails if the status has not announced the restart of each broker, or if condition
-// RollingOut has not named each broker. The observation must have ended.
+// checkNamed fails if condition RollingOut has not named each broker, or if the status has not
+// announced the restart of each broker but the first: its restart may begin before the status is
+// written. The observation must have ended.
 func (w *brokersWatch) checkNamed(t *testing.T) {
 	t.Helper()
+	announced := int32(0)
 	for id := range w.count {
-		if !w.waiting[id] || !w.named[id] {
-			t.Errorf("broker %d: status.brokers has announced its restart: %t; RollingOut has named it: "+
-				"%t", id, w.waiting[id], w.named[id])
+		if w.waiting[id] {
+			announced++
 		}
+		if !w.named[id] {
+			t.Errorf("RollingOut has not named broker %d", id)
+		}
+	}
+	if announced < w.count-1 {
+		t.Errorf("status.brokers has announced the restart of %d brokers only", announced)
 	}
 }
