@@ -26,6 +26,9 @@ type draining struct {
 	// is to be removed, or was. They do not move.
 	retained int
 	tooMany  []string // Topics with more replicas than spec.brokers, sorted
+	// unknown describes the PartitionSets and partitions whose replicas are unknown, sorted. No broker
+	// is removed until they are known.
+	unknown []string
 }
 
 // drain returns the replicas that are still to be moved. It ignores partitions whose Topic was
@@ -62,7 +65,31 @@ func (s *scope) drain() draining {
 		d.replicas += held
 	}
 	slices.Sort(d.partitions)
+	if d.unknown = s.unknownReplicas(tags); len(d.unknown) > 0 {
+		d.brokers = max(d.brokers, s.runningBrokers())
+	}
 	return d
+}
+
+// unknownReplicas describes the PartitionSets that do not exist, because they were deleted and are
+// created again, and the partitions of existing Topics whose entries cannot be parsed.
+func (s *scope) unknownReplicas(tags map[string]string) (unknown []string) {
+	for number := range s.sets.Count {
+		set := s.sets.Sets[number]
+		if set == nil {
+			unknown = append(unknown, "PartitionSet "+
+				v1alpha1.PartitionSetName(s.cluster.Name, number)+" (does not exist)")
+			continue
+		}
+		for _, key := range set.InvalidKeys() {
+			if _, exists := tags[key.Topic]; exists {
+				unknown = append(unknown, key.String()+" (correct its entry in PartitionSet "+
+					v1alpha1.PartitionSetName(s.cluster.Name, number)+")")
+			}
+		}
+	}
+	slices.Sort(unknown)
+	return unknown
 }
 
 // scaledCondition returns condition Scaled.
@@ -75,6 +102,10 @@ func (s *scope) scaledCondition(d draining) metav1.Condition {
 		condition.Message = fmt.Sprintf("No broker is removed, because %d brokers are too few for "+
 			"the replicas of %s: lower spec.replicas of these Topics, or raise spec.brokers.",
 			target, firstNames(d.tooMany))
+	case d.replicas == 0 && running > target && len(d.unknown) > 0:
+		condition.Reason = v1alpha1.ReasonDraining
+		condition.Message = fmt.Sprintf("No broker is removed, because the replicas of %d partitions or "+
+			"PartitionSets are unknown: %s.", len(d.unknown), d.unknown[0])
 	case d.replicas == 0 && running > target:
 		condition.Reason = v1alpha1.ReasonDraining
 		condition.Message = fmt.Sprintf(

@@ -89,3 +89,46 @@ func TestScaledConditionNamesWhatDrainingWaitsFor(t *testing.T) {
 		}
 	}
 }
+
+// TestNoBrokerIsRemovedWhileReplicasAreUnknown: a broker may hold a replica of a partition whose
+// entry cannot be parsed, or whose PartitionSet was deleted.
+func TestNoBrokerIsRemovedWhileReplicasAreUnknown(t *testing.T) {
+	const uid = types.UID("8c9d0d6e-5b1e-4b0e-9b57-1f5a3ad4a1c2")
+	decode := func(assignments map[string]string) *partitionset.Set {
+		set, _ := partitionset.Decode(&v1alpha1.PartitionSet{
+			Spec: v1alpha1.PartitionSetSpec{Assignments: assignments}}, nil)
+		return set
+	}
+	valid := decode(map[string]string{"orders/0": "0,1 " + sets.Tag(uid)})
+	for _, test := range []struct {
+		name    string
+		sets    map[int32]*partitionset.Set
+		brokers int32
+		message string
+	}{
+		{"all known", map[int32]*partitionset.Set{0: valid, 1: decode(nil)}, 2, "being removed"},
+		{"a missing set", map[int32]*partitionset.Set{0: valid}, 4,
+			"unknown: PartitionSet main-1 (does not exist)"},
+		{"an invalid entry", map[int32]*partitionset.Set{0: valid,
+			1: decode(map[string]string{"orders/1": "no entry"})}, 4,
+			"unknown: orders/1 (correct its entry in PartitionSet main-1)"},
+		{"an invalid entry of a deleted Topic", map[int32]*partitionset.Set{0: valid,
+			1: decode(map[string]string{"deleted/1": "no entry"})}, 2, "being removed"},
+	} {
+		running := int32(4)
+		scope := scope{
+			cluster: &v1alpha1.LogCluster{ObjectMeta: metav1.ObjectMeta{Name: "main"},
+				Spec: v1alpha1.LogClusterSpec{Brokers: 2}},
+			brokers: &appsv1.StatefulSet{Spec: appsv1.StatefulSetSpec{Replicas: &running}},
+			topics:  []v1alpha1.Topic{{ObjectMeta: metav1.ObjectMeta{Name: "orders", UID: uid}}},
+			sets:    &sets.Cluster{Count: 2, Sets: test.sets},
+		}
+		d := scope.drain()
+		got := scope.scaledCondition(d)
+		if d.brokers != test.brokers || got.Status != metav1.ConditionFalse ||
+			!strings.Contains(got.Message, test.message) {
+			t.Errorf("%s: got %d brokers, %s %q; want %d, False %q", test.name, d.brokers, got.Status,
+				got.Message, test.brokers, test.message)
+		}
+	}
+}

@@ -39,7 +39,8 @@ func (in *input) key(partition int) partitionset.Key {
 	return partitionset.Key{Topic: p.Topic, Index: p.Index}
 }
 
-// gather reads the input of a decision.
+// gather reads the input of a decision. It returns nil if PartitionSets are missing, which the
+// assignment controller creates.
 func (r *Reconciler) gather(ctx context.Context, cluster *v1alpha1.LogCluster) (*input, error) {
 	key := client.ObjectKeyFromObject(cluster)
 	in := &input{Input: rebalance.Input{Now: time.Now(), Cluster: cluster,
@@ -48,6 +49,9 @@ func (r *Reconciler) gather(ctx context.Context, cluster *v1alpha1.LogCluster) (
 	var err error
 	if in.sets, err = r.Sets.OfCluster(ctx, key.Namespace, key.Name); err != nil {
 		return nil, err
+	}
+	if int32(len(in.sets.Sets)) < in.sets.Count {
+		return nil, nil
 	}
 	if err := r.gatherBrokers(ctx, in); err != nil {
 		return nil, err

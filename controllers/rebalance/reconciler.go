@@ -40,6 +40,9 @@ const (
 	// defaultInterval is the time between two decisions if no event occurs. The numbers that the
 	// brokers report cause no events.
 	defaultInterval = 15 * time.Second
+	// setsAgain is the time between two attempts while a PartitionSet that was deleted is missing.
+	// Without it, a drained broker would seem to hold fewer replicas.
+	setsAgain = time.Second
 )
 
 // Reconciler moves replicas.
@@ -101,6 +104,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	of, err := r.gather(ctx, cluster)
 	if err != nil {
 		return ctrl.Result{}, err
+	}
+	if of == nil {
+		return ctrl.Result{RequeueAfter: setsAgain}, nil
 	}
 	before, known := r.runs.Get(req.NamespacedName)
 	if !known && cluster.Status.Rebalance != nil {
