@@ -14,6 +14,7 @@ import (
 
 	"heartwood.dev/heartwood/api/v1alpha1"
 	"heartwood.dev/heartwood/internal/credentials"
+	"heartwood.dev/heartwood/internal/operator/render"
 	"heartwood.dev/heartwood/internal/pki"
 )
 
@@ -146,6 +147,27 @@ var _ = Describe("A LogUser", func() {
 			g.Expect(credentials.Verify(f.verifiers(g, "carol"), "hunter2")).To(BeTrue())
 			g.Expect(string(f.credentials(g, "carol")["username"])).To(Equal("CN=Carol"))
 		}).Should(Succeed())
+	})
+
+	It("has the CA of a certificate that cert-manager issues later", func() {
+		listener := scram
+		listener.TLS = &v1alpha1.ListenerTLS{IssuerRef: &v1alpha1.IssuerRef{Name: "corp"}}
+		f.secured("", listener)
+		f.user("alice", v1alpha1.UserScram)
+		name := render.ListenerCertificateName("main", "tls")
+		expectReason(f.userConditions("alice"), v1alpha1.ConditionReady,
+			v1alpha1.ReasonCertificatePending, "Secret "+name+" does not exist")
+		ca := func(g Gomega) string { return string(f.credentials(g, "alice")["ca.crt"]) }
+		Expect(ca(Default)).To(BeEmpty())
+		// No event follows: the operator does not watch this Secret.
+		f.create(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: name},
+			Data: map[string][]byte{"ca.crt": []byte("first")}})
+		Eventually(ca).Should(Equal("first"))
+		expectReason(f.userConditions("alice"), v1alpha1.ConditionReady, v1alpha1.ReasonReady)
+		change(f, name, &corev1.Secret{}, func(secret *corev1.Secret) {
+			secret.Data["ca.crt"] = []byte("second")
+		})
+		Eventually(ca).Should(Equal("second"))
 	})
 
 	It("does not overwrite the Secret of others", func() {

@@ -73,6 +73,7 @@ type options struct {
 	resizeWait           time.Duration    // see logcluster.Reconciler
 	rebalanceInterval    time.Duration    // see rebalance.Reconciler
 	volumesInterval      time.Duration    // see volumes.Reconciler
+	providedInterval     time.Duration    // see loguser.Reconciler
 	now                  func() time.Time // of certificates and passwords; default: time.Now
 }
 
@@ -119,7 +120,8 @@ func setup(mgr ctrl.Manager, settings render.Settings, options options) error {
 			Outcomes: outcomes, BrokerChanges: clusters, Shared: shared},
 		&certificates.Reconciler{Store: store, Conditions: shared, Metrics: expiries,
 			Now: options.now},
-		&loguser.Reconciler{Store: store, Events: events, Now: options.now},
+		&loguser.Reconciler{Store: store, Events: events, Now: options.now,
+			ProvidedInterval: options.providedInterval},
 		&loguser.ScramReconciler{Store: store, Conditions: shared, Now: options.now},
 		&assignment.Reconciler{Client: c, Live: mgr.GetAPIReader(), Sets: reader, Writer: writer,
 			Racks: brokerStates.Rack, RackChanges: racks,

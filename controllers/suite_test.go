@@ -99,8 +99,9 @@ func startManager(t *testing.T, scheme *runtime.Scheme) {
 		sizesWait:         500 * time.Millisecond,
 		resizeWait:        time.Millisecond,
 		rebalanceInterval: 200 * time.Millisecond, volumesInterval: 200 * time.Millisecond,
-		topicPace: topic.Pace{After: 50 * time.Millisecond, Again: 100 * time.Millisecond},
-		now:       func() time.Time { return time.Now().Add(time.Duration(clock.Load())) },
+		providedInterval: time.Second,
+		topicPace:        topic.Pace{After: 50 * time.Millisecond, Again: 100 * time.Millisecond},
+		now:              func() time.Time { return time.Now().Add(time.Duration(clock.Load())) },
 	}
 	if err := setup(mgr, render.Settings{Image: "registry.example/heartwood:test"},
 		options); err != nil {

@@ -145,7 +145,8 @@ const (
 	ReasonCertificatesReady = "CertificatesReady"
 	// ReasonInvalidCertificate: a Secret does not contain a usable certificate and key.
 	ReasonInvalidCertificate = "InvalidCertificate"
-	// ReasonCertificatePending: cert-manager has not issued a certificate yet.
+	// ReasonCertificatePending: cert-manager has not issued a certificate yet. Also a reason of
+	// condition Ready of a LogUser: a Secret with a CA does not exist yet.
 	ReasonCertificatePending = "CertificatePending"
 	// ReasonInvalidOverlap: the annotation heartwood.dev/replace-ca-overlap cannot be used.
 	ReasonInvalidOverlap = "InvalidOverlap"

@@ -21,7 +21,7 @@ const bootstrapMax = 3
 
 // endpoint returns how the LogUser's clients connect: by the first listener of type Internal that
 // authenticates users of this type, else by the first one of another type. refused says what is
-// missing; the endpoint then has no address.
+// missing; the endpoint then has no address or no CA.
 func (s *scope) endpoint(ctx context.Context) (endpoint credentials.Endpoint, refused, err error) {
 	listener, mechanism := choose(s.cluster.Spec.Listeners, s.user.Spec.Authentication.Type)
 	if listener == nil {
@@ -34,15 +34,15 @@ func (s *scope) endpoint(ctx context.Context) (endpoint credentials.Endpoint, re
 		return endpoint, nil, err
 	}
 	if endpoint.TLS {
-		if endpoint.CA, err = s.listenerCA(ctx, listener); err != nil {
+		if endpoint.CA, refused, err = s.listenerCA(ctx, listener); err != nil {
 			return endpoint, nil, err
 		}
 	}
 	if endpoint.Bootstrap == "" {
-		return endpoint, refuse(v1alpha1.ReasonAddressPending,
-			"Listener %s has no address yet.", listener.Name), nil
+		refused = refuse(v1alpha1.ReasonAddressPending, "Listener %s has no address yet.",
+			listener.Name)
 	}
-	return endpoint, nil, nil
+	return endpoint, refused, nil
 }
 
 // choose returns the listener of a user's clients, and the mechanism of SASL, "" for certificates.
@@ -104,14 +104,28 @@ func (s *scope) bootstrap(ctx context.Context, listener *v1alpha1.Listener) (str
 }
 
 // listenerCA returns the certificates by which clients verify a listener's certificate. It is empty
-// if the listener's Secret contains none: clients then use the CAs of their system.
-func (s *scope) listenerCA(ctx context.Context, listener *v1alpha1.Listener) ([]byte, error) {
-	name := v1alpha1.CACertSecretName(s.cluster.Name)
+// if the listener's Secret contains none: clients then use the CAs of their system. refused says
+// that the Secret does not exist yet.
+func (s *scope) listenerCA(ctx context.Context,
+	listener *v1alpha1.Listener) (ca []byte, refused, err error) {
+	own := v1alpha1.CACertSecretName(s.cluster.Name)
+	name := own
 	if listener.TLS.SecretName != "" {
 		name = listener.TLS.SecretName
 	} else if listener.TLS.IssuerRef != nil {
 		name = render.ListenerCertificateName(s.cluster.Name, listener.Name)
 	}
+	if name != own {
+		s.reconcileWithin(s.ProvidedInterval) // no event announces a change of the Secret
+	}
 	data, err := s.Foreign(ctx, s.cluster.Namespace, name)
-	return data[pki.KeyCertificate], err
+	if err != nil {
+		return nil, nil, err
+	}
+	if data == nil {
+		refused = refuse(v1alpha1.ReasonCertificatePending, "Clients cannot verify listener %s "+
+			"yet: Secret %s does not exist. Condition %s of LogCluster %s says why.",
+			listener.Name, name, v1alpha1.ConditionCertificatesReady, s.cluster.Name)
+	}
+	return data[pki.KeyCertificate], refused, nil
 }

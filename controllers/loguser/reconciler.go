@@ -38,8 +38,7 @@ import (
 const (
 	// checkInterval is the interval at which a certificate is checked for its renewal.
 	checkInterval = time.Hour
-	// providedInterval is the interval at which the Secret of passwordFrom is read. A watch would
-	// cache all Secrets of all namespaces.
+	// providedInterval is the default of Reconciler.ProvidedInterval.
 	providedInterval = 30 * time.Second
 )
 
@@ -48,6 +47,9 @@ type Reconciler struct {
 	secrets.Store
 	Events conditions.Recorder
 	Now    func() time.Time // default: time.Now
+	// ProvidedInterval is the interval at which the Secrets of passwordFrom and of listeners are
+	// read; default 30 s. A watch would cache all Secrets of all namespaces.
+	ProvidedInterval time.Duration
 }
 
 // Setup adds the controller to a manager. The credentials of a LogUser depend on the listeners of
@@ -56,6 +58,7 @@ func (r *Reconciler) Setup(mgr ctrl.Manager) error {
 	if r.Now == nil {
 		r.Now = time.Now
 	}
+	r.ProvidedInterval = cmp.Or(r.ProvidedInterval, providedInterval)
 	changed := builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{},
 		predicate.AnnotationChangedPredicate{}))
 	return watch.NewController(mgr, "loguser", 4).
@@ -108,6 +111,13 @@ type scope struct {
 	again time.Duration
 }
 
+// reconcileWithin ensures that the LogUser is reconciled again within a time.
+func (s *scope) reconcileWithin(limit time.Duration) {
+	if s.again == 0 || limit < s.again {
+		s.again = limit
+	}
+}
+
 // Reconcile writes the Secret and the status of a LogUser.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	before := &v1alpha1.LogUser{}
@@ -129,7 +139,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 			return ctrl.Result{}, err
 		}
 		condition = conditions.NotReady(refused.reason, refused.message)
-		s.again = providedInterval
+		s.reconcileWithin(s.ProvidedInterval)
 	}
 	condition.ObservedGeneration = before.Generation
 	meta.SetStatusCondition(&s.status.Conditions, condition)
@@ -255,7 +265,7 @@ func (s *scope) password(ctx context.Context, present string,
 			return "", state{}, refuse(v1alpha1.ReasonInvalidPassword,
 				"The password in Secret %s is empty: correct the Secret.", from.Name)
 		}
-		s.again = providedInterval
+		s.reconcileWithin(s.ProvidedInterval)
 	}
 	password, after, err := rotatePassword(present, before, given,
 		s.user.Annotations[v1alpha1.AnnotationRotate], s.now)
@@ -264,9 +274,7 @@ func (s *scope) password(ctx context.Context, present string,
 			"The password cannot be used: %v. Correct the Secret of passwordFrom.", err)
 	}
 	if _, next := credentials.Prune(after.Verifiers, s.now); !next.IsZero() {
-		if left := max(next.Sub(s.now), time.Second); s.again == 0 || left < s.again {
-			s.again = left
-		}
+		s.reconcileWithin(max(next.Sub(s.now), time.Second))
 	}
 	return password, after, nil
 }
@@ -295,6 +303,6 @@ func (s *scope) certificate(ctx context.Context, present map[string][]byte,
 		}
 	}
 	s.status.Expires = new(metav1.NewTime(leaf.Certificate.NotAfter))
-	s.again = checkInterval
+	s.reconcileWithin(checkInterval)
 	return leaf.Chain, leaf.Key, nil
 }
