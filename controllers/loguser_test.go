@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/x509"
 	"fmt"
+	"strings"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -147,6 +148,24 @@ var _ = Describe("A LogUser", func() {
 			g.Expect(credentials.Verify(f.verifiers(g, "carol"), "hunter2")).To(BeTrue())
 			g.Expect(string(f.credentials(g, "carol")["username"])).To(Equal("CN=Carol"))
 		}).Should(Succeed())
+	})
+
+	It("has the addresses of brokers as they become known", func() {
+		listener := scram
+		listener.Type = v1alpha1.ListenerNodePort
+		f.secured("", listener)
+		f.user("alice", v1alpha1.UserScram)
+		expectReason(f.userConditions("alice"), v1alpha1.ConditionReady,
+			v1alpha1.ReasonAddressPending)
+		bootstrap := func(g Gomega) []string {
+			return strings.Split(string(f.credentials(g, "alice")["bootstrap.servers"]), ",")
+		}
+		f.runsOn(0, "203.0.113.7")
+		expectReason(f.userConditions("alice"), v1alpha1.ConditionReady, v1alpha1.ReasonReady)
+		Expect(bootstrap(Default)).To(ConsistOf(HavePrefix("203.0.113.7:")))
+		f.runsOn(1, "203.0.113.8")
+		Eventually(bootstrap).Should(ConsistOf(HavePrefix("203.0.113.7:"),
+			HavePrefix("203.0.113.8:")))
 	})
 
 	It("has the CA of a certificate that cert-manager issues later", func() {

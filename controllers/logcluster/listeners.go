@@ -5,15 +5,12 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/event"
-	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"heartwood.dev/heartwood/api/v1alpha1"
@@ -107,22 +104,10 @@ func (s *scope) withoutEndpoint(listener string) []int32 {
 	return missing
 }
 
-// endpointsChanged drops the renewals of Leases.
-var endpointsChanged = predicate.Funcs{
-	UpdateFunc: func(e event.UpdateEvent) bool {
-		return !maps.Equal(endpointsOf(e.ObjectOld), endpointsOf(e.ObjectNew))
-	},
-}
-
-// endpointsOf returns the endpoints, the volume and the version in a Lease.
-func endpointsOf(lease client.Object) map[string]string {
-	found := map[string]string{}
-	for name, address := range lease.GetAnnotations() {
-		if strings.HasPrefix(name, v1alpha1.AnnotationEndpointPrefix) ||
-			name == v1alpha1.AnnotationVolume || name == v1alpha1.AnnotationVersion ||
-			name == v1alpha1.AnnotationFormatLevel {
-			found[name] = address
-		}
-	}
-	return found
-}
+// endpointsChanged drops the renewals of Leases: the status depends on the endpoints, the volume
+// and the versions in a Lease only.
+var endpointsChanged = watch.AnnotationsChanged(func(name string) bool {
+	return strings.HasPrefix(name, v1alpha1.AnnotationEndpointPrefix) ||
+		name == v1alpha1.AnnotationVolume || name == v1alpha1.AnnotationVersion ||
+		name == v1alpha1.AnnotationFormatLevel
+})

@@ -6,8 +6,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -53,7 +55,7 @@ type Reconciler struct {
 }
 
 // Setup adds the controller to a manager. The credentials of a LogUser depend on the listeners of
-// its LogCluster and on the CAs.
+// its LogCluster, on the CAs, and on the addresses in the brokers' Leases.
 func (r *Reconciler) Setup(mgr ctrl.Manager) error {
 	if r.Now == nil {
 		r.Now = time.Now
@@ -67,6 +69,8 @@ func (r *Reconciler) Setup(mgr ctrl.Manager) error {
 		Watches(&v1alpha1.LogCluster{}, handler.EnqueueRequestsFromMapFunc(r.ofCluster),
 			builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(r.ofCA)).
+		Watches(&coordinationv1.Lease{}, watch.Coalesce(watch.ClusterDelay, r.ofLease),
+			builder.WithPredicates(endpointsChanged)).
 		Complete(r)
 }
 
@@ -89,6 +93,17 @@ func (r *Reconciler) ofCA(ctx context.Context, secret client.Object) []reconcile
 	}
 	return r.ofCluster(ctx, &v1alpha1.LogCluster{ObjectMeta: metav1.ObjectMeta{
 		Namespace: secret.GetNamespace(), Name: cluster}})
+}
+
+// endpointsChanged drops the renewals of Leases.
+var endpointsChanged = watch.AnnotationsChanged(func(name string) bool {
+	return strings.HasPrefix(name, v1alpha1.AnnotationEndpointPrefix)
+})
+
+// ofLease maps a broker's Lease to the LogUsers of its LogCluster.
+func (r *Reconciler) ofLease(ctx context.Context, lease client.Object) []reconcile.Request {
+	return r.ofCluster(ctx, &v1alpha1.LogCluster{ObjectMeta: metav1.ObjectMeta{
+		Namespace: lease.GetNamespace(), Name: lease.GetLabels()[v1alpha1.LabelCluster]}})
 }
 
 // refusal is an error that the user must correct; it becomes condition Ready.
