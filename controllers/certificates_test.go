@@ -12,6 +12,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"heartwood.dev/heartwood/api/v1alpha1"
@@ -64,6 +65,22 @@ func (f *fixture) advance(by time.Duration) {
 	change(f, "main", &v1alpha1.LogCluster{}, func(cluster *v1alpha1.LogCluster) {
 		metav1.SetMetaDataAnnotation(&cluster.ObjectMeta, "test", time.Now().String())
 	})
+}
+
+// dropListeners replaces the listeners of LogCluster main by one without TLS and authentication.
+func (f *fixture) dropListeners() {
+	GinkgoHelper()
+	change(f, "main", &v1alpha1.LogCluster{}, func(cluster *v1alpha1.LogCluster) {
+		cluster.Spec.Listeners = v1alpha1.Listeners{{Name: "kafka", Port: 9092}}
+	})
+}
+
+// expectNoCondition waits until LogCluster main does not have a condition.
+func (f *fixture) expectNoCondition(kind string) {
+	GinkgoHelper()
+	Eventually(func(g Gomega) {
+		g.Expect(meta.FindStatusCondition(f.clusterConditions()(g), kind)).To(BeNil())
+	}).Should(Succeed())
 }
 
 var _ = Describe("The certificates of a LogCluster", func() {
@@ -282,6 +299,22 @@ var _ = Describe("The certificates of a LogCluster", func() {
 		expectReason(f.clusterConditions(), v1alpha1.ConditionCertificatesReady,
 			v1alpha1.ReasonSecretNameTaken, "was not made for this LogCluster")
 		Expect(get(Default, f, "main-ca", &corev1.Secret{}).Data).To(HaveLen(1))
+	})
+
+	It("are not reported any more when no listener needs them", func() {
+		provided := tlsListener
+		provided.Name, provided.Port = "provided", 9094
+		provided.TLS = &v1alpha1.ListenerTLS{SecretName: "missing"}
+		f.secured("", tlsListener, provided)
+		expiries := func(g Gomega) []float64 {
+			return series(g, "heartwood_certificate_expiry_timestamp_seconds", "namespace", f.namespace)
+		}
+		expectReason(f.clusterConditions(), v1alpha1.ConditionCertificatesReady,
+			v1alpha1.ReasonInvalidCertificate)
+		Eventually(expiries).ShouldNot(BeEmpty())
+		f.dropListeners()
+		f.expectNoCondition(v1alpha1.ConditionCertificatesReady)
+		Eventually(expiries).Should(BeEmpty())
 	})
 
 	It("serve a TLS connection", func() {

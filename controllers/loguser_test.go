@@ -202,6 +202,17 @@ var _ = Describe("A LogUser", func() {
 		}).Should(Succeed())
 	})
 
+	It("is not reported by its LogCluster when no listener authenticates by passwords", func() {
+		for _, name := range []string{"main-scram-admin", "main-scram-0"} {
+			f.create(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: name}})
+		}
+		f.secured("", scram)
+		expectReason(f.clusterConditions(), v1alpha1.ConditionUsersReady,
+			v1alpha1.ReasonSecretNameTaken)
+		f.dropListeners()
+		f.expectNoCondition(v1alpha1.ConditionUsersReady)
+	})
+
 	It("that is created again does not inherit the password", func() {
 		f.secured("", scram)
 		user := f.user("alice", v1alpha1.UserScram)

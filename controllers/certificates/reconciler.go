@@ -92,7 +92,8 @@ func (s *scope) fault(reason, format string, values ...any) {
 	s.faults = append(s.faults, fault{reason, fmt.Sprintf(format, values...)})
 }
 
-// Reconcile advances the CAs, issues what is due, and sets condition CertificatesReady.
+// Reconcile advances the CAs, issues what is due, and sets condition CertificatesReady. A
+// LogCluster that needs no certificates has neither the condition nor series of their expiry.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	cluster := &v1alpha1.LogCluster{}
 	if err := r.Get(ctx, req.NamespacedName, cluster); err != nil {
@@ -108,7 +109,10 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, err
 	}
 	if !s.needed() {
-		return ctrl.Result{}, r.Conditions.SetExpiry(ctx, cluster, nil)
+		r.Metrics.forget(req.NamespacedName)
+		return ctrl.Result{}, errorsOf(
+			r.Conditions.Remove(ctx, cluster, v1alpha1.ConditionCertificatesReady),
+			r.Conditions.SetExpiry(ctx, cluster, nil))
 	}
 	s.overlap = s.readOverlap()
 	err = s.issue(ctx)

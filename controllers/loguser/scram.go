@@ -64,8 +64,9 @@ func (r *ScramReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl
 	if err != nil && foreign == nil {
 		return ctrl.Result{}, err
 	}
-	if foreign == nil && len(verifiers) == 0 && !scramListener(cluster) {
-		return ctrl.Result{}, nil
+	if len(verifiers) == 0 && !scramListener(cluster) {
+		// Without passwords, the Secrets of others are no obstacle.
+		return ctrl.Result{}, r.Conditions.Remove(ctx, cluster, v1alpha1.ConditionUsersReady)
 	}
 	if err := r.Conditions.Set(ctx, cluster, usersCondition(foreign)); err != nil || foreign == nil {
 		return ctrl.Result{}, err
