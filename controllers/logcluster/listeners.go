@@ -104,10 +104,10 @@ func (s *scope) withoutEndpoint(listener string) []int32 {
 	return missing
 }
 
-// endpointsChanged drops the renewals of Leases: the status depends on the endpoints, the volume
-// and the versions in a Lease only.
+// endpointsChanged drops the renewals of Leases: the status depends on the endpoints, the rack,
+// the volume and the versions in a Lease only.
 var endpointsChanged = watch.AnnotationsChanged(func(name string) bool {
 	return strings.HasPrefix(name, v1alpha1.AnnotationEndpointPrefix) ||
-		name == v1alpha1.AnnotationVolume || name == v1alpha1.AnnotationVersion ||
-		name == v1alpha1.AnnotationFormatLevel
+		name == v1alpha1.AnnotationRack || name == v1alpha1.AnnotationVolume ||
+		name == v1alpha1.AnnotationVersion || name == v1alpha1.AnnotationFormatLevel
 })
