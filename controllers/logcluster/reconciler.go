@@ -102,9 +102,9 @@ type Reconciler struct {
 	// replacing is true for a LogCluster whose StatefulSet was deleted and not created again yet.
 	// After a restart of the operator see removeOrphans.
 	replacing keyed.Map[bool]
-	// stopped are the brokers that have exited for the replacement of their volumes. After a restart
-	// of the operator keepAfter begins again.
-	stopped keyed.Map[stoppedPod]
+	// stopped contains, by the UIDs of their pods, since when the brokers have exited that stop for
+	// the replacement of their volumes. After a restart of the operator keepAfter begins again.
+	stopped keyed.Map[map[types.UID]time.Time]
 }
 
 // Setup adds the controller to a manager. It watches the owned objects, so that it can revert

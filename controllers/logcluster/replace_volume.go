@@ -3,6 +3,7 @@ package logcluster
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -189,6 +190,7 @@ func (r *Reconciler) classMissing(ctx context.Context, name string) (bool, error
 // next step is due; 0 if there is none.
 func (r *Reconciler) continueReplacements(ctx context.Context,
 	s *scope) (again time.Duration, err error) {
+	r.forgetStopped(s)
 	for i := range s.pods {
 		if !controllerutil.ContainsFinalizer(&s.pods[i], v1alpha1.FinalizerReplaceVolume) {
 			continue
@@ -233,7 +235,7 @@ func (r *Reconciler) continueReplacement(ctx context.Context, s *scope,
 		Stopped: stopped(pod), InISR: s.inISR(id),
 		Forced: pod.DeletionGracePeriodSeconds != nil && *pod.DeletionGracePeriodSeconds == 0,
 	}
-	state.Expired = r.stoppedFor(s, pod, state.Stopped) >= keepAfter
+	state.Expired = r.stoppedFor(s, pod, state.Stopped, time.Now()) >= keepAfter
 	action := state.Next()
 	if action == rollout.Discard {
 		// The cache may be older than the exit of the broker.
@@ -350,24 +352,30 @@ func inISR(all *sets.Cluster, id int32) bool {
 	return false
 }
 
-// stoppedPod is the pod of a broker that has exited.
-type stoppedPod struct {
-	uid   types.UID
-	since time.Time // when the operator first observed it
-}
-
-// stoppedFor returns the time since the operator first observed that the pod of a broker has
-// stopped; 0 if it has not. One volume is replaced at a time, so one pod is stored.
-func (r *Reconciler) stoppedFor(s *scope, pod *corev1.Pod, isStopped bool) time.Duration {
+// stoppedFor returns the time since the operator first observed that a pod has stopped; 0 if it has
+// not.
+func (r *Reconciler) stoppedFor(s *scope, pod *corev1.Pod, isStopped bool,
+	now time.Time) time.Duration {
 	key := client.ObjectKeyFromObject(s.cluster)
+	since, ok := r.stopped.Get(key)
 	if !isStopped {
-		r.stopped.Delete(key)
+		delete(since, pod.UID)
 		return 0
 	}
-	last, _ := r.stopped.Get(key)
-	if last.uid != pod.UID {
-		last = stoppedPod{pod.UID, time.Now()}
-		r.stopped.Set(key, last)
+	if !ok {
+		since = map[types.UID]time.Time{}
+		r.stopped.Set(key, since)
 	}
-	return time.Since(last.since)
+	if _, ok := since[pod.UID]; !ok {
+		since[pod.UID] = now
+	}
+	return now.Sub(since[pod.UID])
+}
+
+// forgetStopped removes the times of pods that no longer exist.
+func (r *Reconciler) forgetStopped(s *scope) {
+	since, _ := r.stopped.Get(client.ObjectKeyFromObject(s.cluster))
+	maps.DeleteFunc(since, func(uid types.UID, _ time.Time) bool {
+		return !slices.ContainsFunc(s.pods, func(p corev1.Pod) bool { return p.UID == uid })
+	})
 }

@@ -1,0 +1,44 @@
+package logcluster
+
+import (
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"heartwood.dev/heartwood/api/v1alpha1"
+)
+
+// TestStoppedPodsHaveTimesOfTheirOwn: a broker that waits for the end of keepAfter does not wait
+// longer because another broker stops too.
+func TestStoppedPodsHaveTimesOfTheirOwn(t *testing.T) {
+	r := &Reconciler{}
+	s := &scope{cluster: &v1alpha1.LogCluster{ObjectMeta: metav1.ObjectMeta{Name: "main"}},
+		pods: []corev1.Pod{{ObjectMeta: metav1.ObjectMeta{UID: "a"}},
+			{ObjectMeta: metav1.ObjectMeta{UID: "b"}}}}
+	begin := time.Now()
+	expect := func(pod int, stopped bool, second int, want time.Duration) {
+		t.Helper()
+		now := begin.Add(time.Duration(second) * time.Second)
+		if got := r.stoppedFor(s, &s.pods[pod], stopped, now); got != want {
+			t.Errorf("pod %d after %d s: got %s, want %s", pod, second, got, want)
+		}
+	}
+	expect(0, true, 0, 0)
+	expect(1, false, 0, 0)
+	expect(0, true, 10, 10*time.Second)
+	expect(1, true, 10, 0)
+	expect(0, true, 70, 70*time.Second)
+	expect(1, true, 70, time.Minute)
+	expect(1, false, 80, 0)
+	expect(1, true, 80, 0)
+
+	s.pods = s.pods[1:]
+	r.forgetStopped(s)
+	since, _ := r.stopped.Get(client.ObjectKeyFromObject(s.cluster))
+	if _, ok := since["b"]; !ok || len(since) != 1 {
+		t.Errorf("got the times %v, want only that of the pod that exists", since)
+	}
+}
