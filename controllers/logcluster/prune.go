@@ -57,13 +57,15 @@ func (r *Reconciler) pruneServices(ctx context.Context, s *scope, rendered []cli
 	return nil
 }
 
-// prune deletes an object that is not rendered, if the LogCluster owns it.
+// prune deletes an object that is not rendered, if the LogCluster owns it. The cache may be older
+// than an object that was created again under the same name by others, which stays.
 func (r *Reconciler) prune(ctx context.Context, s *scope, object client.Object,
 	rendered []client.Object) error {
 	if !metav1.IsControlledBy(object, s.cluster) || contains(rendered, object) {
 		return nil
 	}
-	if err := r.Delete(ctx, object); client.IgnoreNotFound(err) != nil {
+	uid := object.GetUID()
+	if err := r.Delete(ctx, object, client.Preconditions{UID: &uid}); ignored(err) != nil {
 		return fmt.Errorf("delete %T %s: %w", object, object.GetName(), err)
 	}
 	return nil
