@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"sync"
 	"time"
 
@@ -149,6 +150,7 @@ func (p *reportedPartitions) pending(all resources, served []metadata.Served,
 	defer p.mu.Unlock()
 	pending := map[string][]report{}
 	directory := all.directory(nil)
+	p.forgetLocked(directory)
 	serves := map[partitionset.Key]bool{}
 	for _, one := range served {
 		at, ok := directory.place(one.Topic, one.Partition)
@@ -170,6 +172,19 @@ func (p *reportedPartitions) pending(all resources, served []metadata.Served,
 		}
 	}
 	return pending
+}
+
+// forgetLocked removes the reports about topics that do not exist. A Topic that was deleted and
+// created again has the same keys, and its leader epochs begin again. A report about the deleted
+// Topic must not be used for the new one.
+func (p *reportedPartitions) forgetLocked(directory *directory) {
+	tags := make(map[string]string, len(directory.topics))
+	for _, topic := range directory.topics {
+		tags[topic.name] = topic.tag
+	}
+	maps.DeleteFunc(p.mu.byKey, func(key partitionset.Key, last report) bool {
+		return tags[key.Topic] != last.at.tag
+	})
 }
 
 // stoppedLocked returns reports that partitions are not served any more, for all partitions that

@@ -123,6 +123,70 @@ func testStopped(f *fixture) {
 	report(both, true)
 }
 
+// testRecreatedTopic: a Topic is deleted and created again, and the same leader is elected in the
+// same leader epoch. A report that is computed from an earlier image does not contain the new
+// partition, which was never served. The leader stays in the ISR.
+func testRecreatedTopic(f *fixture) {
+	b := f.run(0, f.config)
+	f.run(1, f.config)
+	b.until("both up", up(0, 1))
+	create := func() metadata.ID {
+		f.t.Helper()
+		f.topic("orders", 1)
+		f.assign(orders(0), 0, 1)
+		f.change(orders(0), func(set *partitionset.Set) {
+			set.PutState(orders(0), partitionset.State{Partition: placement.Partition{
+				Replicas: []int32{0, 1}, Leader: 0, LeaderEpoch: 1,
+				ISR: []placement.InSyncReplica{{Broker: 0, Epoch: 1}, {Broker: 1, Epoch: 1}}}})
+		})
+		topic := &v1alpha1.Topic{}
+		f.get("orders", topic)
+		of, err := id(topic.UID)
+		if err != nil {
+			f.t.Fatal(err)
+		}
+		b.until("led", func(image *metadata.Image) bool {
+			return leads("orders", 0, 1)(image) && image.Topic("orders").ID == of
+		})
+		return of
+	}
+	served := []metadata.Served{{Topic: create(), LeaderEpoch: 1}}
+	if err := b.ReportServing(f.t.Context(), 0, served); err != nil {
+		f.t.Fatal(err)
+	}
+	if !f.state(orders(0)).Serving {
+		f.t.Fatal("the report was not written")
+	}
+	deleted := &v1alpha1.Topic{}
+	f.get("orders", deleted)
+	if err := f.client.Delete(f.t.Context(), deleted); err != nil {
+		f.t.Fatal(err)
+	}
+	b.until("deleted", func(image *metadata.Image) bool { return image.Topic("orders") == nil })
+	f.change(orders(0), func(set *partitionset.Set) {
+		set.RemoveState(orders(0))
+		set.Unassign(orders(0))
+	})
+	create()
+	before := f.state(orders(0))
+	if err := b.ReportServing(f.t.Context(), 0, nil); err != nil {
+		f.t.Fatal(err)
+	}
+	if after := f.state(orders(0)); len(after.ISR) != 2 || after.Changes != before.Changes {
+		f.t.Errorf("got state %+v, want that before the report, %+v", after, before)
+	}
+}
+
+// TestReportsOfDeletedTopicsAreForgotten: reports about topics that do not exist take no memory.
+func TestReportsOfDeletedTopicsAreForgotten(t *testing.T) {
+	var p reportedPartitions
+	p.record([]report{{at: place{key: orders(0), tag: "deleted"}, epoch: 1}})
+	p.pending(resources{name: "demo"}, nil, placement.InSyncReplica{Broker: 0, Epoch: 1})
+	if len(p.mu.byKey) != 0 {
+		t.Errorf("got %v, want no report", p.mu.byKey)
+	}
+}
+
 // testLeaseOwner: a Lease is owned by the LogCluster, so that the garbage collector deletes the
 // Leases of a deleted LogCluster.
 func testLeaseOwner(f *fixture) {

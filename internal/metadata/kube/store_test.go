@@ -61,6 +61,7 @@ func TestWithAPIServer(t *testing.T) {
 		"conflict with the operator":            testServingConflict,
 		"log ahead of the metadata":             testAhead,
 		"failed log":                            testStopped,
+		"re-created Topic":                      testRecreatedTopic,
 		"LogCluster owns Leases":                testLeaseOwner,
 		"re-created LogCluster":                 testRecreatedCluster,
 		"change the ISR":                        testChangeISR,
