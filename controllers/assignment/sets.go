@@ -15,6 +15,7 @@ import (
 	"heartwood.dev/heartwood/api/v1alpha1"
 	"heartwood.dev/heartwood/controllers/laststatus"
 	"heartwood.dev/heartwood/controllers/sets"
+	"heartwood.dev/heartwood/internal/partitionset"
 )
 
 // createMissing creates the sets of a LogCluster that do not exist, and reports whether all sets
@@ -69,7 +70,7 @@ func (r *Reconciler) newSet(ctx context.Context, cluster types.NamespacedName, c
 		return nil, err
 	}
 	set.Spec.Assignments = last.Spec.Assignments
-	if err := laststatus.Annotate(set, last.Status); err != nil {
+	if err := partitionset.Remember(set, last.Status); err != nil {
 		return nil, err
 	}
 	if len(set.Spec.Assignments) > 0 {

@@ -6,18 +6,12 @@
 // records.
 //
 // The API server ignores the status of an object that is created. So the status is stored in an
-// annotation, in the request that creates the set. Until the first write of the status, readers use
-// the annotation instead.
+// annotation, in the request that creates the set (partitionset.Remember). Until the first write of
+// the status, readers use the annotation instead.
 package laststatus
 
 import (
-	"bytes"
-	"compress/gzip"
 	"context"
-	"encoding/base64"
-	"encoding/json"
-	"fmt"
-	"io"
 	"sync"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -156,51 +150,19 @@ func (c *Cache) Forget(key types.NamespacedName) {
 	delete(c.mu.deleted, key)
 }
 
-// Annotate stores the status of a deleted set in the annotation of the set that is to be created.
-// The text is compressed: the annotations of an object are limited to 256 KiB.
-func Annotate(set *v1alpha1.PartitionSet, last v1alpha1.PartitionSetStatus) error {
-	if len(last.Partitions) == 0 {
-		return nil
-	}
-	var text bytes.Buffer
-	encoder := base64.NewEncoder(base64.StdEncoding, &text)
-	compressor := gzip.NewWriter(encoder)
-	err := json.NewEncoder(compressor).Encode(last)
-	if err == nil {
-		err = compressor.Close()
-	}
-	if err == nil {
-		err = encoder.Close()
-	}
-	if err != nil {
-		return fmt.Errorf("encode the last status of PartitionSet %s: %w", set.Name, err)
-	}
-	set.Annotations = map[string]string{v1alpha1.AnnotationRemembered: text.String()}
-	return nil
-}
-
-// statusBytesMax limits the decoded status. The API server stores at most 1.5 MB.
-const statusBytesMax = 4 << 20
-
-// Restored returns a set with the status that Annotate stored, in which no partition has a leader.
-// It returns the argument if it has no annotation, or its status was written since it was created.
-// The error means that the annotation cannot be decoded; the set must not be used then.
+// Restored returns a set with the status that partitionset.Remember stored, in which no partition
+// has a leader. It returns the argument if it has no annotation, or if its status was written since
+// then. The error means that the annotation cannot be decoded; the set must not be used then.
 func Restored(set *v1alpha1.PartitionSet) (*v1alpha1.PartitionSet, error) {
-	text := set.Annotations[v1alpha1.AnnotationRemembered]
-	if text == "" || len(set.Status.Partitions) > 0 {
+	last, err := partitionset.Remembered(set)
+	if err != nil {
+		return nil, err
+	}
+	if last == nil {
 		return set, nil
 	}
-	decompressor, err := gzip.NewReader(base64.NewDecoder(base64.StdEncoding,
-		bytes.NewReader([]byte(text))))
 	restored := set.DeepCopy()
-	restored.Status = v1alpha1.PartitionSetStatus{}
-	if err == nil {
-		err = json.NewDecoder(io.LimitReader(decompressor, statusBytesMax)).Decode(&restored.Status)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("decode annotation %s of PartitionSet %s: %w",
-			v1alpha1.AnnotationRemembered, set.Name, err)
-	}
+	restored.Status = *last
 	retire(restored)
 	return restored, nil
 }

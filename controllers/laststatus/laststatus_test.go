@@ -29,13 +29,14 @@ func TestStatusIsRestoredOnce(t *testing.T) {
 		Directories: map[string]string{"1:4": "disk-1", "2:5": "disk-2"},
 	}
 	set := newSet("b")
-	if err := Annotate(set, v1alpha1.PartitionSetStatus{}); err != nil || set.Annotations != nil {
+	if err := partitionset.Remember(set, v1alpha1.PartitionSetStatus{}); err != nil ||
+		set.Annotations != nil {
 		t.Errorf("without partitions: got annotations %v, error %v, want none", set.Annotations, err)
 	}
 	if restored, err := Restored(set); restored != set || err != nil {
 		t.Errorf("without an annotation: got %v, %v, want the set itself", restored, err)
 	}
-	if err := Annotate(set, last); err != nil {
+	if err := partitionset.Remember(set, last); err != nil {
 		t.Fatal(err)
 	}
 	object, err := Restored(set)

@@ -5,6 +5,7 @@
 //   - entry.go: the text of one entry. set.go: a whole set, and changes of it.
 //   - decide.go: what the operator decides, by package placement.
 //   - leader.go: what brokers change: the ISR, which partitions they serve, requested elections.
+//   - remembered.go: the status of a deleted set in an annotation of the set that replaces it.
 //
 // A Set is not safe for concurrent use. Its entries are immutable, so a clone of a set is cheap and
 // its entries may be shared. Package partitionset/commit writes sets to the API server.

@@ -152,9 +152,18 @@ func (k *keeper) latestEpoch(ctx context.Context) (int32, error) {
 	if err != nil {
 		return 0, fmt.Errorf("list partition sets: %w", err)
 	}
+	// The operator creates a set again that was deleted.
+	if all := sets.Items; len(all) > 0 && len(all) < int(all[0].Spec.Count) {
+		return 0, fmt.Errorf("choose the next epoch of broker %d: %d of %d partition sets exist",
+			k.self.ID, len(all), all[0].Spec.Count)
+	}
 	latest := max(0, k.self.CleanEpoch)
 	for i := range sets.Items {
-		latest = max(latest, latestRecorded(&sets.Items[i], k.self.ID))
+		recorded, err := latestRecorded(&sets.Items[i], k.self.ID)
+		if err != nil {
+			return 0, err
+		}
+		latest = max(latest, recorded)
 	}
 	if latest >= math.MaxInt32 {
 		return 0, fmt.Errorf("choose the next epoch of broker %d: %d is the largest", k.self.ID,
@@ -163,8 +172,14 @@ func (k *keeper) latestEpoch(ctx context.Context) (int32, error) {
 	return int32(latest), nil
 }
 
-// latestRecorded returns the latest epoch of a broker that a PartitionSet contains, or 0.
-func latestRecorded(resource *v1alpha1.PartitionSet, broker int32) (latest int64) {
+// latestRecorded returns the latest epoch of a broker that a PartitionSet contains, or 0. If the
+// set was deleted and created again, its status is in an annotation until the operator restores it.
+func latestRecorded(resource *v1alpha1.PartitionSet, broker int32) (latest int64, err error) {
+	if last, err := partitionset.Remembered(resource); err != nil {
+		return 0, err
+	} else if last != nil {
+		resource.Status = *last
+	}
 	set, _ := partitionset.Decode(resource, nil) // applyImage reports invalid entries
 	for _, entry := range set.All() {
 		for _, member := range entry.Placed().ISR {
@@ -181,7 +196,7 @@ func latestRecorded(resource *v1alpha1.PartitionSet, broker int32) (latest int64
 			}
 		}
 	}
-	return latest
+	return latest, nil
 }
 
 // owner returns the owner reference of the Lease, because of which the garbage collector deletes
