@@ -123,7 +123,7 @@ func runBroker(ctx context.Context, nodeID int32, f brokerFlags, listeners []bro
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	kubeOptions := kube.Options{
 		Config: config, Namespace: f.namespace, Cluster: f.cluster, PodUID: f.podUID,
-		Registry: registry, Logger: logger,
+		Passwords: passwords(listeners), Registry: registry, Logger: logger,
 	}
 	opts := broker.Options{
 		NodeID: nodeID, DataDir: f.dataDir, Listen: f.listen, Advertise: f.advertise,

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"slices"
 	"strconv"
 
 	"heartwood.dev/heartwood/api/v1alpha1"
@@ -41,6 +42,16 @@ func (f *brokerFlags) clientListeners() ([]broker.Listener, error) {
 			net.JoinHostPort(host, port)))
 	}
 	return all, nil
+}
+
+// passwords reports whether a listener authenticates by passwords.
+func passwords(listeners []broker.Listener) bool {
+	return slices.ContainsFunc(listeners, func(l broker.Listener) bool {
+		return slices.ContainsFunc(l.Authentication, func(a v1alpha1.Authentication) bool {
+			return a.Type == v1alpha1.AuthenticationScramSha256 ||
+				a.Type == v1alpha1.AuthenticationScramSha512
+		})
+	})
 }
 
 // certificateFiles returns the certificates of --certificates, nil without this flag.

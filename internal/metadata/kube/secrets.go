@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -21,7 +22,8 @@ import (
 
 // secretWatches watch the Secrets with SCRAM verifiers, each by its name: the Role of brokers names
 // the Secrets that they may read. The shards have numbers without gaps, and the Role contains one
-// more than exist, so the watches are those of the existing shards and of the next one.
+// more than exist, once the operator has applied it. So the watches are those of the existing
+// shards and of the next one.
 //
 // Only the goroutine of follow uses it. Each watch has a goroutine, which ends with the ctx of
 // ensure.
@@ -37,23 +39,78 @@ type secretWatches struct {
 	running sync.WaitGroup
 }
 
+// addSecrets adds what is needed to authenticate clients. unread is that of secretWatches.read.
+func (s *Store) addSecrets(ctx context.Context, all *resources) (unread string, err error) {
+	if all.cluster == nil {
+		return "", nil
+	}
+	if s.opts.UnknownUsers != nil {
+		all.unknownUsers = s.opts.UnknownUsers()
+	}
+	all.secrets, unread, err = s.secrets.read(ctx, all.cluster)
+	return unread, err
+}
+
 // read returns the Secrets that exist: the shards, and that of admin clients. It starts missing
-// watches. complete is false until every watch has delivered its Secret, or that it does not exist.
+// watches. unread is the name of a Secret whose watch has not delivered it yet, or that it does not
+// exist; "" if there is none. Such a Secret is left out: its users cannot log in yet.
+//
+// A Secret stays unread while the Role does not name it. The broker follows the LogCluster, but the
+// operator does not update the Role while the LogCluster is paused or cannot be applied. Secrets
+// that were read before must not wait for it: a user that was removed must lose access.
 func (w *secretWatches) read(ctx context.Context, cluster *v1alpha1.LogCluster) (
-	secrets []*corev1.Secret, complete bool, err error) {
+	secrets []*corev1.Secret, unread string, err error) {
 	if !cluster.Spec.Listeners.Authenticate() {
-		return nil, true, nil
+		return nil, "", nil
 	}
-	secret, complete, err := w.get(ctx, v1alpha1.ScramAdminSecretName(cluster.Name))
-	for shard := 0; complete && err == nil; shard++ {
-		if secret != nil {
-			secrets = append(secrets, secret)
-		} else if shard > 0 {
-			return secrets, true, nil
+	name := v1alpha1.ScramAdminSecretName(cluster.Name)
+	secret, synced, err := w.get(ctx, name)
+	if err != nil {
+		return nil, "", err
+	}
+	if !synced {
+		unread = name
+	}
+	if secret != nil {
+		secrets = append(secrets, secret)
+	}
+	for shard := 0; ; shard++ {
+		name := v1alpha1.ScramSecretName(cluster.Name, shard)
+		secret, synced, err := w.get(ctx, name)
+		switch {
+		case err != nil:
+			return nil, "", err
+		case !synced:
+			return secrets, name, nil
+		case secret == nil:
+			return secrets, unread, nil
 		}
-		secret, complete, err = w.get(ctx, v1alpha1.ScramSecretName(cluster.Name, shard))
+		secrets = append(secrets, secret)
 	}
-	return nil, false, err
+}
+
+// unreadTolerance is the time for which a Secret may be unread before that is logged. The Role of
+// brokers names a new shard some time after its creation.
+const unreadTolerance = 10 * time.Second
+
+// unreadSecret limits the logging of Secrets that cannot be read.
+type unreadSecret struct {
+	since  time.Time // zero: all Secrets were read
+	logged bool
+}
+
+// note notes the result of secretWatches.read. It returns true if the caller must log it.
+func (u *unreadSecret) note(unread string, now time.Time) (logs bool) {
+	switch {
+	case unread == "":
+		*u = unreadSecret{}
+	case u.since.IsZero():
+		u.since = now
+	case !u.logged && now.Sub(u.since) >= unreadTolerance:
+		u.logged = true
+		return true
+	}
+	return false
 }
 
 // get returns a Secret, nil if it does not exist. synced is false while this is not known.

@@ -49,6 +49,9 @@ type Options struct {
 	PodUID string
 	// Trust returns the value of AnnotationTrust of this broker's Lease, "" for none; may be nil.
 	Trust func() string
+	// Passwords is set if a listener of this broker authenticates by passwords. The first image then
+	// waits for the Secrets with verifiers: clients treat a login that fails as final.
+	Passwords bool
 	// UnknownUsers returns the key v1alpha1.KeyUnknownUsers; may be nil.
 	UnknownUsers func() []byte
 	Registry     prometheus.Registerer // for the store's metrics; may be nil
@@ -321,6 +324,7 @@ type view struct {
 	cache    imageCache
 	last     *metadata.Image
 	reported string // the text of the faults that were logged last
+	unread   unreadSecret
 }
 
 // update brings the view up to date and applies a new image if it differs from the last one. It
@@ -340,29 +344,23 @@ func (s *Store) update(ctx context.Context, v *view) (time.Duration, error) {
 	if err != nil {
 		return lease.RenewInterval, err
 	}
-	complete, err := s.addSecrets(ctx, &all)
-	if v.last == nil && complete {
+	unread, err := s.addSecrets(ctx, &all)
+	if v.unread.note(unread, now) {
+		s.opts.Logger.Warn("failed to read a Secret with passwords; retrying", "secret", unread)
+	}
+	complete := unread == "" || v.last != nil || !s.opts.Passwords
+	if err == nil && v.last == nil && complete {
 		complete, err = s.cacheComplete(ctx, all)
 	}
 	if err != nil || !complete {
 		return lease.RenewInterval / 4, err
 	}
-	v.alive, v.changed = alive, false
+	v.alive, v.changed = alive, unread != ""
 	s.applyImage(v, all)
+	if v.changed {
+		return min(v.liveness.next(now), lease.RenewInterval), nil
+	}
 	return v.liveness.next(now), nil
-}
-
-// addSecrets adds what is needed to authenticate clients. complete is false until it is known:
-// clients treat a login that fails as final.
-func (s *Store) addSecrets(ctx context.Context, all *resources) (complete bool, err error) {
-	if all.cluster == nil {
-		return true, nil
-	}
-	if s.opts.UnknownUsers != nil {
-		all.unknownUsers = s.opts.UnknownUsers()
-	}
-	all.secrets, complete, err = s.secrets.read(ctx, all.cluster)
-	return complete, err
 }
 
 // cacheComplete reports whether the caches contain every topic and partition that exists. A watch

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net/http"
 	"os"
 	"slices"
@@ -57,6 +56,9 @@ func TestWithAPIServer(t *testing.T) {
 		"wait for the LogCluster":               testWaitForTheCluster,
 		"permissions":                           testPermissions,
 		"users and their passwords":             testUsers,
+		"Role without Secrets":                  testRoleWithoutSecrets,
+		"Role without the next shard":           testRoleWithoutNextShard,
+		"first image waits for passwords":       testFirstImageWaitsForPasswords,
 		"passwords of admin clients":            testAdminPasswordsBeforeLogUsers,
 		"conflict with the operator":            testServingConflict,
 		"log ahead of the metadata":             testAhead,
@@ -166,18 +168,34 @@ type broker struct {
 // run starts a broker and does not wait until it is registered.
 func (f *fixture) run(id int32, config *rest.Config) *broker {
 	f.t.Helper()
-	return f.runAs(metadata.Broker{
+	return f.runAs(registration(id), config)
+}
+
+// registration returns what a broker registers as.
+func registration(id int32) metadata.Broker {
+	return metadata.Broker{
 		ID: id, Endpoints: metadata.Endpoints(fmt.Sprintf("kafka://demo-broker-%d:9092", id)),
 		Directory: fmt.Sprintf("disk-%d", id), CleanEpoch: -1,
 		Peer: fmt.Sprintf("10.0.0.%d:9092", id),
-	}, config)
+	}
 }
 
 // runAs starts a broker that registers as self.
 func (f *fixture) runAs(self metadata.Broker, config *rest.Config) *broker {
 	f.t.Helper()
-	store, err := New(Options{Config: config, Namespace: f.namespace, Cluster: "demo",
-		Logger: slog.New(slog.DiscardHandler)})
+	return f.runWith(self, Options{Config: config})
+}
+
+// runWithPasswords starts a broker with a listener that authenticates by passwords.
+func (f *fixture) runWithPasswords(id int32, config *rest.Config) *broker {
+	f.t.Helper()
+	return f.runWith(registration(id), Options{Config: config, Passwords: true})
+}
+
+func (f *fixture) runWith(self metadata.Broker, opts Options) *broker {
+	f.t.Helper()
+	opts.Namespace, opts.Cluster = f.namespace, "demo"
+	store, err := New(opts)
 	if err != nil {
 		f.t.Fatal(err)
 	}

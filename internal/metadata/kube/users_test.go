@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strconv"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -62,9 +63,9 @@ func knows(user string, want bool) func(*metadata.Image) bool {
 	}
 }
 
-// testUsers: the first image contains the passwords and ACLs of all users, as clients treat a login
-// that fails as final. Later images follow all shards.
-func testUsers(f *fixture) {
+// authenticate makes the listener of the LogCluster authenticate by passwords.
+func (f *fixture) authenticate() {
+	f.t.Helper()
 	cluster := &v1alpha1.LogCluster{}
 	f.get("demo", cluster)
 	cluster.Spec.Listeners = v1alpha1.Listeners{{Name: "scram", Port: 9092,
@@ -72,13 +73,109 @@ func testUsers(f *fixture) {
 	if err := f.client.Update(f.t.Context(), cluster); err != nil {
 		f.t.Fatal(err)
 	}
+}
+
+// permitSecrets replaces the names of the Secrets in the Role of restricted.
+func (f *fixture) permitSecrets(names ...string) {
+	f.t.Helper()
+	role := &rbacv1.Role{}
+	f.get("broker", role)
+	role.Rules[len(role.Rules)-1].ResourceNames = names
+	if err := f.client.Update(f.t.Context(), role); err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+// testRoleWithoutSecrets: a listener of a paused LogCluster gets authentication, and the operator
+// does not change the Role. Brokers that run still apply images, and so does a broker that is
+// restarted with its previous listeners. Passwords work when the Role names their Secrets.
+func testRoleWithoutSecrets(f *fixture) {
+	f.topic("orders", 1)
+	config := f.restricted("of-another-cluster") // without a name, all Secrets would be permitted
+	b := f.run(0, config)
+	b.until("up", up(0))
+	f.authenticate()
+	f.create(shard(f.t, "demo-scram-0", "alice", "1"))
+	b.until("authentication enabled",
+		func(image *metadata.Image) bool { return image.Security != nil && image.Security.Authorize })
+	f.elect(orders(0), 0, 1, 1)
+	b.until("elected", leads("orders", 0, 1))
+	restarted := f.run(1, config)
+	restarted.until("restarted", up(0, 1))
+	if !knows("alice", false)(b.last) || !knows("alice", false)(restarted.last) {
+		f.t.Error("brokers have read a Secret that the Role does not name")
+	}
+	f.permitSecrets("demo-scram-admin", "demo-scram-0", "demo-scram-1")
+	b.until("Role updated", knows("alice", true))
+}
+
+// testRoleWithoutNextShard: a new shard of passwords exists, and the operator does not add the next
+// one to the Role. The users of all other shards are still added and removed.
+func testRoleWithoutNextShard(f *fixture) {
+	f.authenticate()
+	first := shard(f.t, "demo-scram-0", "alice", "1")
+	f.create(first)
+	b := f.runWithPasswords(0, f.restricted("demo-scram-admin", "demo-scram-0", "demo-scram-1"))
+	b.until("first shard", knows("alice", true))
+	f.create(shard(f.t, "demo-scram-1", "bob", "2"))
+	b.until("second shard", knows("bob", true))
+	first.Data = nil
+	if err := f.client.Update(f.t.Context(), first); err != nil {
+		f.t.Fatal(err)
+	}
+	b.until("user removed", knows("alice", false))
+	if !knows("bob", true)(b.last) {
+		f.t.Error("the user of another shard was removed")
+	}
+}
+
+// testFirstImageWaitsForPasswords: a broker whose listener authenticates by passwords is started
+// before it may read them. Clients treat a login that fails as final, so it must not serve yet.
+func testFirstImageWaitsForPasswords(f *fixture) {
+	f.authenticate()
+	f.create(shard(f.t, "demo-scram-0", "alice", "1"))
+	config := f.restricted("of-another-cluster")
+	f.run(1, config).until("broker without passwords", up(1))
+	b := f.runWithPasswords(0, config)
+	eventually(f.t, "broker registered", func() bool { return b.self.Load() != nil })
+	f.permitSecrets("demo-scram-admin", "demo-scram-0", "demo-scram-1")
+	b.until("first image", func(image *metadata.Image) bool {
+		if !knows("alice", true)(image) {
+			f.t.Error("the first image lacks a user")
+		}
+		return true
+	})
+}
+
+// TestUnreadSecretIsLoggedOnce: the Role names a new shard a moment after its creation, which is
+// not a fault.
+func TestUnreadSecretIsLoggedOnce(t *testing.T) {
+	var u unreadSecret
+	began := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	for _, step := range []struct {
+		after  time.Duration
+		unread string
+		logs   bool
+	}{{0, "a", false}, {unreadTolerance - 1, "a", false}, {unreadTolerance, "a", true},
+		{time.Hour, "a", false}, {time.Hour, "", false}, {2 * time.Hour, "a", false},
+		{3 * time.Hour, "a", true}} {
+		if logs := u.note(step.unread, began.Add(step.after)); logs != step.logs {
+			t.Errorf("after %v: got %t, want %t", step.after, logs, step.logs)
+		}
+	}
+}
+
+// testUsers: the first image contains the passwords and ACLs of all users, as clients treat a login
+// that fails as final. Later images follow all shards.
+func testUsers(f *fixture) {
+	f.authenticate()
 	config := f.restricted("demo-scram-admin", "demo-scram-0", "demo-scram-1", "demo-scram-2")
 	f.create(&v1alpha1.LogUser{ObjectMeta: metav1.ObjectMeta{Name: "alice"},
 		Spec: v1alpha1.LogUserSpec{Cluster: "demo", ACLs: []v1alpha1.ACL{{
 			Resource:   v1alpha1.ACLResource{Type: v1alpha1.ACLTopic, Name: "orders"},
 			Operations: []v1alpha1.ACLOperation{v1alpha1.ACLRead}}}}})
 	f.create(shard(f.t, "demo-scram-0", "alice", "1"))
-	b := f.run(0, config)
+	b := f.runWithPasswords(0, config)
 	b.until("first image", func(image *metadata.Image) bool {
 		if !knows("alice", true)(image) || len(image.Security.ACLs) != 1 ||
 			!image.Security.Authorize {
@@ -122,14 +219,8 @@ func TestPasswordOfALogUserTakesPrecedence(t *testing.T) {
 // type Scram, and thus the first shard, exists. Without the Secret for such passwords, the change
 // is refused as one that can be repeated.
 func testAdminPasswordsBeforeLogUsers(f *fixture) {
-	cluster := &v1alpha1.LogCluster{}
-	f.get("demo", cluster)
-	cluster.Spec.Listeners = v1alpha1.Listeners{{Name: "scram", Port: 9092,
-		Authentication: []v1alpha1.Authentication{{Type: v1alpha1.AuthenticationScramSha512}}}}
-	if err := f.client.Update(f.t.Context(), cluster); err != nil {
-		f.t.Fatal(err)
-	}
-	b := f.run(0, f.config)
+	f.authenticate()
+	b := f.runWithPasswords(0, f.config)
 	b.until("first image", func(image *metadata.Image) bool { return image.Security.Authorize })
 	verifiers, err := credentials.Verifiers("secret", nil)
 	if err != nil {
