@@ -86,11 +86,17 @@ var _ = Describe("A deleted PartitionSet", func() {
 		Expect(moved.get(f.namespace)).To(BeZero())
 	})
 
-	It("is created again however often and quickly it is deleted", func() {
+	It("is created again with its ISRs however often and quickly it is deleted", func() {
 		f := newFixture()
 		f.cluster(3)
-		f.topic("orders", nil)
-		Eventually(func(g Gomega) { g.Expect(f.assignments(g)).To(HaveLen(1)) }).Should(Succeed())
+		f.topic("orders", func(spec *v1alpha1.TopicSpec) { spec.Replicas = new(int32(3)) })
+		f.expectProblem("orders", v1alpha1.ReasonLeaderOffline)
+		isr := []placement.InSyncReplica{{Broker: 2, Epoch: 5, Directory: "disk"}}
+		f.putState("orders/0", func(_ Gomega, state *partitionset.State) {
+			state.LeaderEpoch, state.Leader, state.Serving = 7, placement.NoLeader, false
+			state.ISR = isr
+		})
+		f.renew(0, "broker-0", 1, "disk 0", validThroughout) // would lead a new partition
 		before := f.assignments(Default)
 		set, _ := f.setOf(Default, partitionset.Key{Topic: "orders"})
 		last := types.UID("")
@@ -102,7 +108,14 @@ var _ = Describe("A deleted PartitionSet", func() {
 				last = set.UID
 			}).WithPolling(time.Millisecond).Should(Succeed())
 		}
-		Eventually(func(g Gomega) { g.Expect(f.assignments(g)).To(Equal(before)) }).Should(Succeed())
+		Eventually(func(g Gomega) {
+			g.Expect(f.assignments(g)).To(Equal(before))
+			state := f.state(g, "orders/0")
+			g.Expect(state.ISR).To(Equal(isr))
+			g.Expect(state.Leader).To(Equal(placement.NoLeader))
+			set, _ := f.setOf(g, parse("orders/0"))
+			g.Expect(set.Annotations).NotTo(HaveKey(v1alpha1.AnnotationRemembered))
+		}).Should(Succeed())
 	})
 
 	It("is protected by a policy while Topics have partitions in it", func() {

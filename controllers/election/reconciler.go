@@ -113,9 +113,10 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 				return err
 			}
 			decided = ballot.decide(set)
-			if object.Annotations[v1alpha1.AnnotationRemembered] != "" &&
+			// Another version has another event. Brokers read the status, not the annotation.
+			if set.IsOf(object) && object.Annotations[v1alpha1.AnnotationRemembered] != "" &&
 				len(object.Status.Partitions) == 0 && !set.Empty() {
-				set.TouchStatus() // brokers read the status, not the annotation
+				set.TouchStatus()
 			}
 			return nil
 		}})[0]
@@ -252,17 +253,19 @@ func (r *Reconciler) observe(ctx context.Context, key types.NamespacedName,
 }
 
 // forgetLastStatus removes the annotation with the last status of a set that was deleted, once the
-// status was written.
+// status was written. It removes it from this version of the set only: the set may have been
+// deleted and created again meanwhile, and then the status is in the annotation only. After a
+// conflict, the event of the other version triggers another reconciliation.
 func (r *Reconciler) forgetLastStatus(ctx context.Context, set *v1alpha1.PartitionSet) error {
 	if set.Annotations[v1alpha1.AnnotationRemembered] == "" || len(set.Status.Partitions) == 0 {
 		return nil
 	}
-	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:null}}}`,
-		v1alpha1.AnnotationRemembered)
+	patch := fmt.Appendf(nil, `{"metadata":{"uid":%q,"resourceVersion":%q,"annotations":{%q:null}}}`,
+		set.UID, set.ResourceVersion, v1alpha1.AnnotationRemembered)
 	changed := &v1alpha1.PartitionSet{}
 	changed.Namespace, changed.Name = set.Namespace, set.Name
-	if err := r.Patch(ctx, changed, client.RawPatch(types.MergePatchType,
-		patch)); client.IgnoreNotFound(err) != nil {
+	err := r.Patch(ctx, changed, client.RawPatch(types.MergePatchType, patch))
+	if err != nil && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("remove the last status from PartitionSet %s: %w", set.Name, err)
 	}
 	return nil

@@ -20,6 +20,7 @@ type Set struct {
 	// invalid entries of the spec and of the status, which stay as they are
 	invalidAssignments, invalidStates map[string]string
 	specChanged, statusChanged        bool
+	uid, version                      string // metadata.uid and metadata.resourceVersion
 }
 
 // text is a value and its text in the resource. It is immutable.
@@ -34,7 +35,8 @@ type text[T any] struct {
 func Decode(from *v1alpha1.PartitionSet, previous *Set) (s *Set, faults []error) {
 	s = &Set{assignments: make(map[Key]*text[Assignment], len(from.Spec.Assignments)),
 		states:      make(map[Key]*text[State], len(from.Status.Partitions)),
-		directories: from.Status.Directories, lent: decodeLent(from.Spec.Lent)}
+		directories: from.Status.Directories, lent: decodeLent(from.Spec.Lent),
+		uid: string(from.UID), version: from.ResourceVersion}
 	var known *Set
 	if previous != nil {
 		known = &Set{assignments: previous.assignments}
@@ -84,6 +86,11 @@ func (s *Set) Clone() *Set {
 	c.assignments, c.states = maps.Clone(s.assignments), maps.Clone(s.states)
 	c.directories, c.lent = maps.Clone(s.directories), maps.Clone(s.lent)
 	return &c
+}
+
+// IsOf reports whether the set was decoded from this version of a PartitionSet.
+func (s *Set) IsOf(version *v1alpha1.PartitionSet) bool {
+	return s.uid == string(version.UID) && s.version == version.ResourceVersion
 }
 
 // Get returns the entry of a partition. ok is false if the set contains neither its assignment nor
