@@ -89,17 +89,13 @@ func (r *Reconciler) Setup(mgr ctrl.Manager) error {
 	return watch.NewController(mgr, "assignment", 1).
 		For(&v1alpha1.LogCluster{}, placementChanged).
 		Watches(&v1alpha1.PartitionSet{}, r.deleted.Handler(ofCluster)).
-		Watches(&v1alpha1.Topic{}, ofCluster, builder.WithPredicates(predicate.Funcs{
-			UpdateFunc: func(e event.UpdateEvent) bool {
-				return e.ObjectOld.GetUID() != e.ObjectNew.GetUID() || changesAssignments.Update(e)
-			},
-		})).
+		Watches(&v1alpha1.Topic{}, ofCluster, builder.WithPredicates(changesAssignments)).
 		WatchesRawSource(source.Channel(r.RackChanges, &handler.EnqueueRequestForObject{})).
 		Complete(r)
 }
 
 // changesAssignments selects changes of the spec and of annotations of Topics.
-var changesAssignments = predicate.Or[client.Object](predicate.GenerationChangedPredicate{},
+var changesAssignments = predicate.Or[client.Object](watch.SpecChanged,
 	predicate.AnnotationChangedPredicate{})
 
 // Reconcile makes one pass over all Topics of a LogCluster. After a conflict with another writer of

@@ -58,10 +58,10 @@ func (r *Reconciler) Setup(mgr ctrl.Manager) error {
 	}
 	return watch.NewController(mgr, controllerName, 1).
 		For(&v1alpha1.LogCluster{}, builder.WithPredicates(predicate.Or(
-			predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}))).
+			watch.SpecChanged, predicate.AnnotationChangedPredicate{}))).
 		Owns(&corev1.Secret{}).
 		Owns(&appsv1.StatefulSet{},
-			builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+			builder.WithPredicates(watch.SpecChanged)).
 		Watches(&v1alpha1.LogUser{}, watch.Coalesce(watch.ClusterDelay, watch.ClusterOf)).
 		Watches(&coordinationv1.Lease{}, watch.Coalesce(watch.ClusterDelay, clusterOfLease),
 			builder.WithPredicates(annotationChanged)).

@@ -72,10 +72,7 @@ func (r *Reconciler) Setup(mgr ctrl.Manager) error {
 			builder.WithPredicates(predicate.Funcs{
 				// A new Topic has no entries. The event of their set triggers the election.
 				CreateFunc: func(event.CreateEvent) bool { return false },
-				UpdateFunc: func(e event.UpdateEvent) bool {
-					return e.ObjectOld.GetUID() != e.ObjectNew.GetUID() ||
-						changesElections.Update(e)
-				},
+				UpdateFunc: changesElections.Update,
 			})).
 		WatchesRawSource(source.Channel(r.BrokerChanges,
 			handler.EnqueueRequestsFromMapFunc(r.ofCluster))).
@@ -84,7 +81,7 @@ func (r *Reconciler) Setup(mgr ctrl.Manager) error {
 
 // changesElections selects the changes of Topics on which elections depend: those of the spec and
 // of annotations. When a broker fails, the statuses of all its Topics change.
-var changesElections = predicate.Or[client.Object](predicate.GenerationChangedPredicate{},
+var changesElections = predicate.Or[client.Object](watch.SpecChanged,
 	predicate.AnnotationChangedPredicate{})
 
 // Reconcile makes the elections of a set, and writes its status if it has changed. A partition is

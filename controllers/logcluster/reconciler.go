@@ -115,10 +115,10 @@ func (r *Reconciler) Setup(mgr ctrl.Manager) error {
 	r.SettleTime = cmp.Or(r.SettleTime, defaultSettleTime)
 	r.ResizeWait = cmp.Or(r.ResizeWait, defaultResizeWait)
 	// A change that affects only the status requires no apply.
-	specChanged := builder.WithPredicates(predicate.GenerationChangedPredicate{})
+	specChanged := builder.WithPredicates(watch.SpecChanged)
 	// annotations pause changes and request restarts
 	annotated := builder.WithPredicates(predicate.Or[client.Object](
-		predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}))
+		watch.SpecChanged, predicate.AnnotationChangedPredicate{}))
 	restartRequested := builder.WithPredicates(predicate.NewPredicateFuncs(
 		func(pod client.Object) bool {
 			return pod.GetAnnotations()[v1alpha1.AnnotationRestart] != "" ||

@@ -61,13 +61,13 @@ func (r *Reconciler) Setup(mgr ctrl.Manager) error {
 		r.Now = time.Now
 	}
 	r.ProvidedInterval = cmp.Or(r.ProvidedInterval, providedInterval)
-	changed := builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{},
+	changed := builder.WithPredicates(predicate.Or(watch.SpecChanged,
 		predicate.AnnotationChangedPredicate{}))
 	return watch.NewController(mgr, "loguser", 4).
 		For(&v1alpha1.LogUser{}, changed).
 		Owns(&corev1.Secret{}).
 		Watches(&v1alpha1.LogCluster{}, handler.EnqueueRequestsFromMapFunc(r.ofCluster),
-			builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+			builder.WithPredicates(watch.SpecChanged)).
 		Watches(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(r.ofCA)).
 		Watches(&coordinationv1.Lease{}, watch.Coalesce(watch.ClusterDelay, r.ofLease),
 			builder.WithPredicates(endpointsChanged)).

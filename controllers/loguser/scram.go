@@ -11,7 +11,6 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	"heartwood.dev/heartwood/api/v1alpha1"
 	"heartwood.dev/heartwood/controllers/conditions"
@@ -39,7 +38,7 @@ func (r *ScramReconciler) Setup(mgr ctrl.Manager) error {
 	}
 	return watch.NewController(mgr, "loguser-scram", 1).
 		For(&v1alpha1.LogCluster{},
-			builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+			builder.WithPredicates(watch.SpecChanged)).
 		Watches(&v1alpha1.LogUser{}, watch.Coalesce(scramDelay, watch.ClusterOf)).
 		Watches(&corev1.Secret{}, watch.Coalesce(scramDelay, watch.ClusterOf)).
 		Complete(r)

@@ -68,7 +68,7 @@ type Reconciler struct {
 func (r *Reconciler) Setup(mgr ctrl.Manager) error {
 	r.Interval = cmp.Or(r.Interval, defaultInterval)
 	changed := builder.WithPredicates(predicate.Or[client.Object](
-		predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}))
+		watch.SpecChanged, predicate.AnnotationChangedPredicate{}))
 	ofActive := builder.WithPredicates(predicate.NewPredicateFuncs(r.isActive))
 	return watch.NewController(mgr, "rebalance", 1).
 		For(&v1alpha1.LogCluster{}, changed).

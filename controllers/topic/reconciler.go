@@ -63,7 +63,7 @@ type Reconciler struct {
 // not trigger reconciliations of other Topics. Events of PartitionSets are coalesced.
 func (r *Reconciler) Setup(mgr ctrl.Manager) error {
 	r.Pace = r.Pace.withDefaults()
-	specChanged := builder.WithPredicates(predicate.GenerationChangedPredicate{})
+	specChanged := builder.WithPredicates(watch.SpecChanged)
 	return watch.NewController(mgr, controllerName, workers).
 		For(&v1alpha1.Topic{}).
 		Watches(&v1alpha1.PartitionSet{}, sets.TopicsOf(watch.TopicDelay)).

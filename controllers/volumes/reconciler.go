@@ -61,7 +61,7 @@ type Reconciler struct {
 func (r *Reconciler) Setup(mgr ctrl.Manager) error {
 	r.Interval = cmp.Or(r.Interval, defaultInterval)
 	changed := builder.WithPredicates(predicate.Or[client.Object](
-		predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}))
+		watch.SpecChanged, predicate.AnnotationChangedPredicate{}))
 	return watch.NewController(mgr, "volumes", 1).
 		For(&v1alpha1.LogCluster{}, changed).
 		Watches(&corev1.PersistentVolumeClaim{}, watch.Coalesce(watch.ClusterDelay, ofClaim)).

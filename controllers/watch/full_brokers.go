@@ -12,7 +12,7 @@ import (
 
 // PlacementChanged selects changes of a LogCluster that may change where new replicas are assigned:
 // of its spec, and of the brokers whose volumes are almost full.
-var PlacementChanged = predicate.Or[client.Object](predicate.GenerationChangedPredicate{},
+var PlacementChanged = predicate.Or[client.Object](SpecChanged,
 	predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		before, ok := e.ObjectOld.(*v1alpha1.LogCluster)
 		after, both := e.ObjectNew.(*v1alpha1.LogCluster)

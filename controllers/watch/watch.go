@@ -67,8 +67,8 @@ type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 // Coalesce returns a handler of events. It maps the object of an event to resources by find, and
 // queues these resources after a delay. The queue contains at most one entry per resource, with the
 // earliest requested time, so further events during the delay neither add entries nor postpone the
-// entry. For an update, only the new object is mapped: the field that find uses (cluster) is
-// immutable.
+// entry. The old object of an update is mapped only if it is another one than the new object (see
+// SpecChanged): the field that find uses (cluster) is immutable.
 func Coalesce(delay time.Duration, find handler.MapFunc) handler.EventHandler {
 	add := func(ctx context.Context, object client.Object, to queue) {
 		for _, request := range find(ctx, object) {
@@ -80,6 +80,9 @@ func Coalesce(delay time.Duration, find handler.MapFunc) handler.EventHandler {
 			add(ctx, e.Object, to)
 		},
 		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, to queue) {
+			if replaced(e) {
+				add(ctx, e.ObjectOld, to)
+			}
 			add(ctx, e.ObjectNew, to)
 		},
 		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, to queue) {

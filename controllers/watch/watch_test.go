@@ -1,11 +1,13 @@
 package watch
 
 import (
+	"maps"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -63,6 +65,70 @@ func TestRetryFollowsAnOutageWithinAMinute(t *testing.T) {
 		}
 		if attempts > 80 {
 			t.Errorf("%d attempts within an hour: the backoff is too short", attempts)
+		}
+	})
+}
+
+// topic returns a Topic named orders.
+func topic(uid types.UID, generation int64, cluster string) *v1alpha1.Topic {
+	return &v1alpha1.Topic{ObjectMeta: metav1.ObjectMeta{Namespace: "logs", Name: "orders",
+		UID: uid, Generation: generation}, Spec: v1alpha1.TopicSpec{Cluster: cluster}}
+}
+
+// TestReplacedObjectHasAChangedSpec: an object that was deleted and created again while the watch
+// was interrupted arrives as an update with the same generation.
+func TestReplacedObjectHasAChangedSpec(t *testing.T) {
+	before := topic("first", 1, "main")
+	for name, c := range map[string]struct {
+		after *v1alpha1.Topic
+		want  bool
+	}{
+		"only the status has changed":       {topic("first", 1, "main"), false},
+		"the spec has changed":              {topic("first", 2, "main"), true},
+		"it was deleted and created again":  {topic("second", 1, "main"), true},
+		"it was created again, and changed": {topic("second", 2, "main"), true},
+	} {
+		update := event.UpdateEvent{ObjectOld: before, ObjectNew: c.after}
+		if got := SpecChanged.Update(update); got != c.want {
+			t.Errorf("%s: got %t, want %t", name, got, c.want)
+		}
+	}
+	clusters := event.UpdateEvent{
+		ObjectOld: &v1alpha1.LogCluster{ObjectMeta: metav1.ObjectMeta{UID: "first", Generation: 1}},
+		ObjectNew: &v1alpha1.LogCluster{ObjectMeta: metav1.ObjectMeta{UID: "second", Generation: 1}}}
+	if !PlacementChanged.Update(clusters) {
+		t.Error("a LogCluster that was created again does not change the placement")
+	}
+}
+
+// TestClusterOfReplacedObjectIsQueued: the Topic that was created again belongs to another
+// LogCluster. Both LogClusters are reconciled, but only one if the Topic is the same.
+func TestClusterOfReplacedObjectIsQueued(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		queue := workqueue.NewTypedRateLimitingQueue(
+			workqueue.DefaultTypedControllerRateLimiter[reconcile.Request](),
+		)
+		defer queue.ShutDown()
+		queued := func(before, after *v1alpha1.Topic) map[string]bool {
+			Coalesce(TopicDelay, ClusterOf).Update(t.Context(),
+				event.UpdateEvent{ObjectOld: before, ObjectNew: after}, queue)
+			time.Sleep(TopicDelay)
+			synctest.Wait()
+			all := map[string]bool{}
+			for queue.Len() > 0 {
+				request, _ := queue.Get()
+				queue.Done(request)
+				all[request.Name] = true
+			}
+			return all
+		}
+		got := queued(topic("first", 1, "main"), topic("second", 1, "other"))
+		if want := map[string]bool{"main": true, "other": true}; !maps.Equal(got, want) {
+			t.Errorf("after a replacement: got %v, want %v", got, want)
+		}
+		got = queued(topic("first", 1, "main"), topic("first", 1, "main"))
+		if want := map[string]bool{"main": true}; !maps.Equal(got, want) {
+			t.Errorf("after a change of the status: got %v, want %v", got, want)
 		}
 	})
 }
