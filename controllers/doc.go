@@ -5,8 +5,8 @@
 //	logcluster  LogCluster -> the objects of internal/operator/render, by server-side apply;
 //	            StatefulSet, Topics, PartitionSets -> LogCluster.status (logcluster-status)
 //	assignment  LogCluster, Topics -> spec of PartitionSets, by internal/placement
-//	election    PartitionSet, brokers that are up -> its status: leaders, elected by
-//	            internal/placement
+//	election    PartitionSet, LogCluster, Topics, brokers that are up -> its status: leaders,
+//	            elected by internal/placement
 //	topic       PartitionSets, brokers' reports -> Topic.status
 //	broker      Leases, pods, connections -> the brokers that are up; notifies election, topic and
 //	            logcluster-status of changes

@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"heartwood.dev/heartwood/api/v1alpha1"
+	"heartwood.dev/heartwood/internal/partitionset"
 	"heartwood.dev/heartwood/internal/placement"
 )
 
@@ -121,5 +122,34 @@ var _ = Describe("A partition", func() {
 			return placement.NoLeader
 		}, "300ms").Should(Equal(placement.NoLeader))
 		Expect(api.Delete(context.Background(), other, client.GracePeriodSeconds(0))).To(Succeed())
+	})
+})
+
+var _ = Describe("A partition without a leader", func() {
+	It("gets one when the defaults of its LogCluster allow the loss of records", func() {
+		f := newFixture()
+		f.cluster(3)
+		f.renew(1, "a", 1, "disk1", validThroughout)
+		f.topic("orders", func(spec *v1alpha1.TopicSpec) { spec.Replicas = new(int32(3)) })
+		expectLeader := func(leader int32) {
+			GinkgoHelper()
+			Eventually(func(g Gomega) {
+				g.Expect(f.state(g, "orders/0").Leader).To(Equal(leader))
+			}).Should(Succeed())
+		}
+		expectLeader(1)
+		// No state of a broker has changed, so that no election is repeated after a time.
+		f.putState("orders/0", func(_ Gomega, state *partitionset.State) {
+			state.LeaderEpoch, state.Leader, state.Serving = 7, placement.NoLeader, false
+			state.ISR = []placement.InSyncReplica{{Broker: 2, Epoch: 5, Directory: "disk2"}}
+		})
+		f.expectProblem("orders", v1alpha1.ReasonLeaderOffline, "waits for brokers [2]")
+		Expect(f.state(Default, "orders/0").Leader).To(Equal(placement.NoLeader))
+		change(f, "main", &v1alpha1.LogCluster{}, func(cluster *v1alpha1.LogCluster) {
+			cluster.Spec.TopicDefaults = &v1alpha1.TopicDefaults{
+				TopicSettings: v1alpha1.TopicSettings{UncleanLeaderElection: new(true)}}
+		})
+		expectLeader(1)
+		f.expectEvent("orders", "Warning", v1alpha1.EventUncleanElection)
 	})
 })

@@ -31,6 +31,7 @@ import (
 	"heartwood.dev/heartwood/internal/placement"
 )
 
+// +kubebuilder:rbac:groups=heartwood.dev,resources=logclusters,verbs=get;list;watch
 // +kubebuilder:rbac:groups=heartwood.dev,resources=partitionsets,verbs=get;list;watch;patch
 // +kubebuilder:rbac:groups=heartwood.dev,resources=partitionsets/status,verbs=get;update
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
@@ -74,6 +75,9 @@ func (r *Reconciler) Setup(mgr ctrl.Manager) error {
 				CreateFunc: func(event.CreateEvent) bool { return false },
 				UpdateFunc: changesElections.Update,
 			})).
+		// the defaults of its Topics decide whether a replica that lacks records may lead
+		Watches(&v1alpha1.LogCluster{}, handler.EnqueueRequestsFromMapFunc(r.ofCluster),
+			builder.WithPredicates(watch.SpecChanged)).
 		WatchesRawSource(source.Channel(r.BrokerChanges,
 			handler.EnqueueRequestsFromMapFunc(r.ofCluster))).
 		Complete(r)
