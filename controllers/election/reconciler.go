@@ -70,11 +70,7 @@ func (r *Reconciler) Setup(mgr ctrl.Manager) error {
 	return watch.NewController(mgr, "election", workers).
 		For(&v1alpha1.PartitionSet{}).
 		Watches(&v1alpha1.Topic{}, handler.EnqueueRequestsFromMapFunc(r.ofTopic),
-			builder.WithPredicates(predicate.Funcs{
-				// A new Topic has no entries. The event of their set triggers the election.
-				CreateFunc: func(event.CreateEvent) bool { return false },
-				UpdateFunc: changesElections.Update,
-			})).
+			builder.WithPredicates(changesElections)).
 		// the defaults of its Topics decide whether a replica that lacks records may lead
 		Watches(&v1alpha1.LogCluster{}, handler.EnqueueRequestsFromMapFunc(r.ofCluster),
 			builder.WithPredicates(watch.SpecChanged)).
@@ -83,8 +79,8 @@ func (r *Reconciler) Setup(mgr ctrl.Manager) error {
 		Complete(r)
 }
 
-// changesElections selects the changes of Topics on which elections depend: those of the spec and
-// of annotations. When a broker fails, the statuses of all its Topics change.
+// changesElections selects the events of Topics on which elections depend: all but changes of the
+// status. When a broker fails, the statuses of all its Topics change.
 var changesElections = predicate.Or[client.Object](watch.SpecChanged,
 	predicate.AnnotationChangedPredicate{})
 
@@ -272,8 +268,10 @@ func (r *Reconciler) forgetLastStatus(ctx context.Context, set *v1alpha1.Partiti
 	return nil
 }
 
-// ofTopic maps a Topic to the sets of its partitions. A Topic can have fewer partitions than were
-// retained, but these are in the same sets or need no election.
+// ofTopic maps a Topic to the sets that have entries of its partitions. A new Topic usually has no
+// entries yet: the event of the set triggers the election. But the watch of Topics may deliver the
+// Topic after the set. A Topic can have fewer partitions than were retained, but these are in the
+// same sets or need no election.
 func (r *Reconciler) ofTopic(ctx context.Context, object client.Object) []reconcile.Request {
 	topic := object.(*v1alpha1.Topic)
 	of, err := r.Sets.OfCluster(ctx, topic.Namespace, topic.Spec.Cluster)
@@ -282,11 +280,14 @@ func (r *Reconciler) ofTopic(ctx context.Context, object client.Object) []reconc
 		return nil
 	}
 	var requests []reconcile.Request
-	for index := range min(topic.Spec.Partitions, of.Count) {
-		number := partitionset.Number(partitionset.Key{Topic: topic.Name, Index: index}, of.Count)
-		if set := of.Objects[number]; set != nil {
-			requests = append(requests,
-				reconcile.Request{NamespacedName: client.ObjectKeyFromObject(set)})
+	for number, set := range of.Objects {
+		for index := range partitionset.Indexes(topic.Name, number, of.Count,
+			topic.Spec.Partitions) {
+			if _, ok := of.Sets[number].Get(partitionset.Key{Topic: topic.Name, Index: index}); ok {
+				requests = append(requests,
+					reconcile.Request{NamespacedName: client.ObjectKeyFromObject(set)})
+				break
+			}
 		}
 	}
 	return requests
