@@ -237,11 +237,8 @@ func (c *connection) answer(ctx, request context.Context, f frame) error {
 	return err
 }
 
-// Limits of linger.
-const (
-	lingerMax      = time.Second // how long a connection that is being closed receives bytes
-	lingerBytesMax = 16 << 20    // how many bytes it receives
-)
+// lingerBytesMax is how many bytes a connection that is being closed receives.
+const lingerBytesMax = 16 << 20
 
 // refusedError is an error of the handler: the request has no reply, and the connection is closed.
 type refusedError struct{ error }
@@ -258,7 +255,7 @@ func (c *connection) linger(ctx context.Context, err error) {
 		return
 	}
 	_ = socket.CloseWrite()
-	c.readUntil(ctx, lingerMax)
+	c.readUntil(ctx, c.server.opts.Linger)
 	_, _ = io.Copy(io.Discard, io.LimitReader(c.stream, lingerBytesMax))
 }
 

@@ -9,6 +9,7 @@ import (
 	"net"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/twmb/franz-go/pkg/kbin"
@@ -116,6 +117,15 @@ func (b *syncBuffer) String() string {
 	return b.buf.String()
 }
 
+// lengthen sets the times that a test has not set. A slow machine must not exceed them.
+func lengthen(o *Options) {
+	o.Stall, o.Drain = defaulted(o.Stall, time.Hour), defaulted(o.Drain, time.Hour)
+	o.Idle, o.Linger = defaulted(o.Idle, time.Hour), defaulted(o.Linger, time.Hour)
+	security := &o.Security
+	security.HandshakeTimeout = defaulted(security.HandshakeTimeout, time.Hour)
+	security.AuthenticationTimeout = defaulted(security.AuthenticationTimeout, time.Hour)
+}
+
 func startServer(t *testing.T, change func(*Options)) *testServer {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -131,6 +141,7 @@ func startServer(t *testing.T, change func(*Options)) *testServer {
 	if change != nil {
 		change(&opts)
 	}
+	lengthen(&opts)
 	s.Server = NewServer(opts)
 	ctx, cancel := context.WithCancel(t.Context())
 	s.stop = cancel

@@ -126,6 +126,9 @@ type Options struct {
 	// Drain is how long the server continues to send replies after the context of Serve has ended.
 	// The default is 5 s.
 	Drain time.Duration
+	// Linger is how long a connection that is closed after an invalid request still receives bytes.
+	// The default is 1 s.
+	Linger time.Duration
 }
 
 func (o *Options) setDefaults() {
@@ -145,6 +148,7 @@ func (o *Options) setDefaults() {
 	o.Idle = defaulted(o.Idle, 10*time.Minute)
 	o.Stall = defaulted(o.Stall, 30*time.Second)
 	o.Drain = defaulted(o.Drain, 5*time.Second)
+	o.Linger = defaulted(o.Linger, time.Second)
 	o.Security.setDefaults()
 }
 
