@@ -31,10 +31,12 @@ func admin(t *testing.T) (*trio, *kadm.Client, context.Context) {
 		t.Fatal(err)
 	}
 	a := kadm.NewClient(client)
+	a.SetTimeoutMillis(int32(trioWait.Milliseconds()))
 	if _, err := a.CreateTopic(ctx, 1, 2,
 		map[string]*string{"min.insync.replicas": kadm.StringPtr("1")}, "made"); err != nil {
 		t.Fatal(err)
 	}
+	awaitTopic(t, c.brokers[:], "made")
 	for range 10 {
 		if err := client.ProduceSync(ctx,
 			&kgo.Record{Topic: "made", Value: []byte("v")}).FirstErr(); err != nil {

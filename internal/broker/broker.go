@@ -115,6 +115,10 @@ type Broker struct {
 	serving  servingReport         // the served partitions, to be reported
 	notReady atomic.Pointer[error] // nil: ready
 
+	// shutdownTimeout and notice have the same values except in tests, which change them before Run.
+	shutdownTimeout time.Duration
+	notice          func(context.Context) // waitNotice
+
 	close sync.Once // Run calls Close, and so may its caller
 }
 
@@ -122,7 +126,8 @@ type Broker struct {
 // Run starts serving. If the caller does not call Run, it must call Close.
 func New(opts Options) (*Broker, error) {
 	b := &Broker{opts: opts, logger: opts.Logger, wakeUp: make(chan struct{}, 1),
-		applied: make(chan struct{}), serves: make(chan struct{})}
+		applied: make(chan struct{}), serves: make(chan struct{}),
+		shutdownTimeout: shutdownTimeout, notice: waitNotice}
 	b.serving.changed = make(chan struct{}, 1)
 	if b.logger == nil {
 		b.logger = slog.New(slog.DiscardHandler)

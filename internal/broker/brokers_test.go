@@ -49,7 +49,7 @@ func (c *cluster) sync(workers int32, brokers int, partitions int32, cleanNow st
 // test.
 func until(t *testing.T, what string, done func() bool) {
 	t.Helper()
-	for end := time.Now().Add(time.Minute); !done(); time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(trioWait); !done(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("timed out waiting for %s", what)
 		}

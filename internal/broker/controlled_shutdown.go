@@ -32,7 +32,7 @@ func (b *Broker) shutDownGracefully(ctx context.Context) {
 	if !ok || !b.image().DependsOn(b.opts.NodeID) {
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, shutdownTimeout)
+	ctx, cancel := context.WithTimeout(ctx, b.shutdownTimeout)
 	defer cancel()
 	began, before := time.Now(), b.image()
 	if err := announcer.AnnounceShutdown(ctx); err != nil {
@@ -54,10 +54,15 @@ func (b *Broker) shutDownGracefully(ctx context.Context) {
 		"took", time.Since(began),
 	)
 	if takenOver(before, b.image(), b.opts.NodeID) {
-		select {
-		case <-time.After(noticeTime):
-		case <-ctx.Done():
-		}
+		b.notice(ctx)
+	}
+}
+
+// waitNotice waits for noticeTime.
+func waitNotice(ctx context.Context) {
+	select {
+	case <-time.After(noticeTime):
+	case <-ctx.Done():
 	}
 }
 

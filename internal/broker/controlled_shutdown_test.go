@@ -25,12 +25,14 @@ func TestClientsLearnTheNewLeaderBeforeAConnectionCloses(t *testing.T) {
 	if err := leaderError(t.Context(), client.Broker(int(leader))); err != nil {
 		t.Fatalf("before the shutdown: %v", err)
 	}
+	noticed := make(chan struct{}) // the broker serves until then
+	c.brokers[leader].notice = func(context.Context) { <-noticed }
 	stopped := make(chan struct{})
 	go func() {
 		defer close(stopped)
 		_ = c.stops[leader]()
 	}()
-	defer func() { <-stopped }()
+	defer func() { close(noticed); <-stopped }()
 	for {
 		// Requests at an interval that is much longer than the hand-over.
 		time.Sleep(100 * time.Millisecond)

@@ -23,8 +23,8 @@ type consumer struct {
 	read   []string
 }
 
-// join starts a member of a group that consumes topic rep, with short timeouts. The member commits
-// its offsets after each poll.
+// join starts a member of a group that consumes topic rep, with a short heartbeat interval. The
+// member commits its offsets after each poll.
 func (c *trio) join(group string, more ...kgo.Opt) *consumer {
 	c.t.Helper()
 	m := &consumer{owned: map[int32]bool{}, done: make(chan struct{})}
@@ -44,7 +44,7 @@ func (c *trio) join(group string, more ...kgo.Opt) *consumer {
 		kgo.ConsumeTopics("rep"),
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.DisableAutoCommit(),
 		kgo.MetadataMinAge(10*time.Millisecond),
-		kgo.SessionTimeout(6*time.Second), kgo.HeartbeatInterval(100*time.Millisecond),
+		kgo.SessionTimeout(trioWait), kgo.HeartbeatInterval(100*time.Millisecond),
 		kgo.OnPartitionsAssigned(change(true)), kgo.OnPartitionsRevoked(change(false)),
 		kgo.OnPartitionsLost(change(false)))...)
 	if err != nil {
@@ -143,7 +143,7 @@ func groupSurvivesItsCoordinator(t *testing.T, kind string, opts ...kgo.Opt) {
 	c.send(20)
 	first := c.join("g", opts...)
 	c.await("the first member to own all partitions",
-		func() bool { return first.owns() == 2 && first.has() == 20 })
+		func() bool { return first.owns() == 2 && first.has() >= 20 })
 	second := c.join("g", opts...)
 	c.await("the members to share the partitions",
 		func() bool { return first.owns() == 1 && second.owns() == 1 })

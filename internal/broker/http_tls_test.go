@@ -110,7 +110,7 @@ func (s *securedHTTP) send(method, path, token string,
 	if token != "" {
 		request.Header.Set("Authorization", "Bearer "+token)
 	}
-	response, err := (&http.Client{Transport: transport, Timeout: 10 * time.Second}).Do(request)
+	response, err := (&http.Client{Transport: transport, Timeout: trioWait}).Do(request)
 	if err != nil {
 		return 0, "", err
 	}
@@ -130,13 +130,10 @@ func TestSecuredHTTPPort(t *testing.T) {
 	const clean, audience = "/api/v1/topics/orders/clean", "heartwood/ns/demo"
 	later := time.Now().Add(time.Hour)
 	token := s.issuer.Token(cleanerAccount, audience, later, nil)
-	for began := time.Now(); ; time.Sleep(10 * time.Millisecond) { // until the keys were read
-		if status, _, err := s.send("POST", clean, token); status == http.StatusAccepted {
-			break
-		} else if time.Since(began) > 20*time.Second {
-			t.Fatalf("with the right token: status %d, %v", status, err)
-		}
-	}
+	until(t, "the keys are read, and the right token is accepted", func() bool {
+		status, _, _ := s.send("POST", clean, token)
+		return status == http.StatusAccepted
+	})
 	s.cleaned = nil
 	other := jwts.New(t, "https://api", "one")
 	operator := leaf(t, s.ca, v1alpha1.OperatorURI("ns", "demo"))

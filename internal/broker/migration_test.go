@@ -30,6 +30,7 @@ func newHalfMigrated(t *testing.T) (*secureCluster, *kgo.Client) {
 	if err = errors.Join(err, topic.Err); err != nil {
 		t.Fatal(err)
 	}
+	awaitTopic(t, c.brokers, "orders")
 	return c, client
 }
 
@@ -58,9 +59,9 @@ func TestBrokersReplicateDuringTheMigration(t *testing.T) {
 				t.Fatalf("leader %d: %v", leader, err)
 			}
 		}
-		if isr := c.store.Image().Topic("orders").Partitions[partition].ISR; len(isr) != 2 {
-			t.Errorf("leader %d: the follower is not in sync: %v", leader, isr)
-		}
+		until(t, "the follower is in sync", func() bool {
+			return len(c.store.Image().Topic("orders").Partitions[partition].ISR) == 2
+		})
 	}
 }
 

@@ -173,8 +173,9 @@ func (c *secureCluster) client(user, password string, opts ...kgo.Opt) *kgo.Clie
 
 func (c *secureCluster) connect(opts ...kgo.Opt) *kgo.Client {
 	c.t.Helper()
-	client, err := kgo.NewClient(append(opts, kgo.RetryTimeout(10*time.Second),
-		kgo.RecordDeliveryTimeout(10*time.Second), kgo.UnknownTopicRetries(3))...)
+	client, err := kgo.NewClient(append(opts, kgo.RetryTimeout(trioWait),
+		kgo.RecordDeliveryTimeout(trioWait), kgo.UnknownTopicRetries(-1),
+		kgo.MetadataMinAge(10*time.Millisecond))...)
 	if err != nil {
 		c.t.Fatal(err)
 	}
@@ -216,17 +217,20 @@ func TestAuthorizedClientOverTLS(t *testing.T) {
 	}
 	c.createACLs(kadm.NewACLs().Topics("orders").ResourcePatternType(kadm.ACLPatternLiteral).
 		Operations(kadm.OpWrite).Allow("User:alice").AllowHosts("*"))
-	alice = c.client("alice", "alice-secret", kgo.DisableIdempotentWrite(),
-		kgo.RequiredAcks(kgo.AllISRAcks()))
-	if err := produce(t.Context(), alice, "orders"); err != nil {
-		t.Fatalf("with an ACL: %v", err)
-	}
-	image := c.store.Image()
-	if isr := image.Topic("orders").Partitions[0].ISR; len(isr) != 2 {
-		t.Errorf("the follower is not in sync: %v", isr)
-	}
-	if len(image.Security.ACLs) != 1 {
-		t.Errorf("ACLs: %v", image.Security.ACLs)
+	until(t, "alice is allowed to write", func() bool { // once the leader has the ACL in its image
+		alice = c.client("alice", "alice-secret", kgo.DisableIdempotentWrite(),
+			kgo.RequiredAcks(kgo.AllISRAcks()))
+		err := produce(t.Context(), alice, "orders")
+		if err != nil && !errors.Is(err, kerr.TopicAuthorizationFailed) {
+			t.Fatalf("with an ACL: %v", err)
+		}
+		return err == nil
+	})
+	until(t, "the follower is in sync", func() bool {
+		return len(c.store.Image().Topic("orders").Partitions[0].ISR) == 2
+	})
+	if acls := c.store.Image().Security.ACLs; len(acls) != 1 {
+		t.Errorf("ACLs: %v", acls)
 	}
 }
 
@@ -264,6 +268,7 @@ func TestForgedFollowersAreRefused(t *testing.T) {
 	if _, err := kadm.NewClient(admin).CreateTopic(t.Context(), 1, 1, nil, "orders"); err != nil {
 		t.Fatal(err)
 	}
+	awaitTopic(t, c.brokers, "orders")
 	leader := c.store.Image().Topic("orders").Partitions[0].Leader
 	fetch := func(from *kgo.Broker, as int32) int16 {
 		t.Helper()
