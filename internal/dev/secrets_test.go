@@ -44,8 +44,8 @@ func listenerClient(t *testing.T, opts Options, r *running, certificates []tls.C
 	}
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(ca)
-	client, err := kgo.NewClient(append(more, kgo.SeedBrokers(strings.Split(r.ready["bootstrap"],
-		",")...), kgo.RetryTimeout(20*time.Second), kgo.DialTLSConfig(&tls.Config{RootCAs: roots,
+	more = append(more, lasting(r.ready["bootstrap"])...)
+	client, err := kgo.NewClient(append(more, kgo.DialTLSConfig(&tls.Config{RootCAs: roots,
 		MinVersion: tls.VersionTLS12, Certificates: certificates}))...)
 	if err != nil {
 		t.Fatal(err)
