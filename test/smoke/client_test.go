@@ -99,7 +99,7 @@ func TestFranzGoTransaction(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer consumer.Close()
-	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	if got := consumer.PollFetches(ctx).Records(); len(got) != 1 ||
 		string(got[0].Value) != "committed" {
