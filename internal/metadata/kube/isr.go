@@ -25,7 +25,7 @@ import (
 // acknowledged that the member lacks.
 func (s *Store) ChangeISR(ctx context.Context, changes []metadata.ISRChange,
 	settled metadata.SettledISR) {
-	ctx, cancel := context.WithTimeout(ctx, metadata.ChangeISRTimeout)
+	ctx, cancel := context.WithTimeout(ctx, s.opts.times.changeISR)
 	defer cancel()
 	directory := s.directory.Load()
 	sets := map[string]*isrBatch{}

@@ -294,9 +294,10 @@ func testOutageIsReported(f *fixture) {
 	interrupted, unavailable := f.interruptible()
 	b := f.run(0, interrupted)
 	b.until("up", up(0))
-	if b.Detail() != "" || b.Outage(time.Now()) != 0 {
-		f.t.Errorf("while the API server is available, got Detail %q", b.Detail())
-	}
+	// On a slow machine, a renewal may be late at first.
+	eventually(f.t, "no outage", func() bool {
+		return b.Outage(time.Now()) == 0 && b.Detail() == ""
+	})
 	unavailable.Store(true)
 	eventually(f.t, "outage detected", func() bool { return b.Outage(time.Now()) > 0 })
 	if detail := b.Detail(); !strings.Contains(detail, "serving from the last metadata image") {

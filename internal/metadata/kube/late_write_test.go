@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"k8s.io/client-go/rest"
 
@@ -316,9 +317,10 @@ func testConcurrentWriters(f *fixture) {
 				if round%2 == 1 {
 					change.From, change.To = []int32{0, 1}, alone
 				}
-				var err error
-				leader.ChangeISR(f.t.Context(), []metadata.ISRChange{change},
-					func(_ int, _ int64, result error) { err = result })
+				err := leader.changeOne(change)
+				for errors.Is(err, commit.ErrConflict) { // ten attempts were too late
+					err = leader.changeOne(change)
+				}
 				if err != nil {
 					f.t.Errorf("partition %d, round %d: %v", index, round, err)
 					return
@@ -332,7 +334,7 @@ func testConcurrentWriters(f *fixture) {
 			select {
 			case <-stopped:
 				return
-			default:
+			case <-time.After(20 * time.Millisecond): // between the writes of the brokers
 				f.note(orders(0)) // a change of the same objects
 				f.note(orders(1))
 			}

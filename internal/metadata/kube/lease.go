@@ -47,6 +47,7 @@ type keeper struct {
 	pod     string // the pod's uid; "" outside a pod
 	holder  string // the holder identity of this incarnation
 	logger  *slog.Logger
+	times   times         // with defaults
 	trust   func() string // Options.Trust, never nil
 	volume  func() string // returns the value of AnnotationVolume, "" if it is unknown; never nil
 	// unreachable returns the value of AnnotationUnreachable; never nil.
@@ -71,7 +72,7 @@ func newKeeper(c client.Client, opts Options, self metadata.Broker) *keeper {
 	}
 	return &keeper{
 		client: c, cluster: opts.Cluster, self: self, pod: opts.PodUID, holder: uuid.NewString(),
-		logger: opts.Logger, trust: trust, volume: func() string { return "" },
+		logger: opts.Logger, times: opts.times.withDefaults(), trust: trust, volume: func() string { return "" },
 		unreachable: func() string { return "" }, leave: make(chan chan<- error), ended: make(chan struct{}),
 		key: client.ObjectKey{Namespace: opts.Namespace,
 			Name: v1alpha1.BrokerLeaseName(opts.Cluster, self.ID)},
@@ -105,7 +106,7 @@ func (k *keeper) acquire(ctx context.Context) (epoch int64, err error) {
 // tryAcquire writes the Lease with the next number of transitions, by compare-and-swap. If two
 // incarnations start at the same time, one of them gets a conflict, so no epoch is used twice.
 func (k *keeper) tryAcquire(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	ctx, cancel := context.WithTimeout(ctx, k.times.request)
 	defer cancel()
 	current := &coordinationv1.Lease{}
 	err := k.client.Get(ctx, k.key, current)
@@ -268,7 +269,7 @@ func (k *keeper) fill(next *coordinationv1.Lease, transitions int32) {
 	now := metav1.NowMicro()
 	next.Spec.HolderIdentity = &k.holder
 	next.Spec.LeaseTransitions = &transitions
-	next.Spec.LeaseDurationSeconds = new(int32(lease.Duration / time.Second))
+	next.Spec.LeaseDurationSeconds = new(int32(k.times.lease / time.Second))
 	next.Spec.AcquireTime, next.Spec.RenewTime = &now, &now
 }
 
@@ -320,7 +321,7 @@ func (k *keeper) keep(ctx context.Context) error {
 // renew writes the Lease as last written, with a new renewTime, and with the present trust,
 // volume and unreachable peers. After a conflict, or if the Lease was deleted, it calls reread.
 func (k *keeper) renew(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	ctx, cancel := context.WithTimeout(ctx, k.times.request)
 	defer cancel()
 	next := k.written.DeepCopy()
 	next.Spec.RenewTime = new(metav1.NowMicro())
@@ -416,7 +417,7 @@ func (k *keeper) reread(ctx context.Context) error {
 // release clears the holder of the Lease after a graceful stop, so that observers need not wait
 // until the Lease expires.
 func (k *keeper) release(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	ctx, cancel := context.WithTimeout(ctx, k.times.request)
 	defer cancel()
 	err := k.tryRelease(ctx)
 	// A renewal that was cancelled with keep's context may have been written nevertheless. It then

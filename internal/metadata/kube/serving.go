@@ -31,7 +31,7 @@ func (s *Store) ReportServing(ctx context.Context, broker int32, served []metada
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, servingTimeout)
+	ctx, cancel := context.WithTimeout(ctx, s.opts.times.serving)
 	defer cancel()
 	pending := s.reported.pending(all, served, member(self))
 	faults := make(chan error, len(pending))

@@ -56,6 +56,8 @@ type Options struct {
 	UnknownUsers func() []byte
 	Registry     prometheus.Registerer // for the store's metrics; may be nil
 	Logger       *slog.Logger          // default: discards everything
+
+	times times
 }
 
 // Store is a broker's metadata store. It watches Topics, PartitionSets and broker Leases, renews
@@ -97,6 +99,7 @@ func New(opts Options) (*Store, error) {
 	if opts.Config == nil || opts.Namespace == "" || opts.Cluster == "" {
 		return nil, errors.New("create the store: Config, Namespace and Cluster are required")
 	}
+	opts.times = opts.times.withDefaults()
 	librariesLog.Do(func() { ctrllog.SetLogger(logr.FromSlogHandler(opts.Logger.Handler())) })
 	scheme := runtime.NewScheme()
 	if err := errors.Join(v1alpha1.AddToScheme(scheme),
@@ -110,7 +113,7 @@ func New(opts Options) (*Store, error) {
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return noRetry{next} })
 	s := &Store{opts: opts, changed: make(chan struct{}, 1), leases: make(chan struct{}, 1),
 		renew: make(chan struct{}, 1), metrics: newMetrics()}
-	s.writer = commit.New(commitAPI{s}, commit.Options{Timeout: requestTimeout,
+	s.writer = commit.New(commitAPI{s}, commit.Options{Timeout: opts.times.request,
 		Writers: s.countBrokers})
 	var err error
 	mapper := newMapper()
