@@ -10,12 +10,13 @@ import (
 // lost when the operator restarts: present outages are then not measured, and leadership moves back
 // to preferred leaders after another full delay.
 type memory struct {
+	cluster   string // the name of the LogCluster
 	outages   outages
 	preferred preferred
 }
 
-func newMemory() *memory {
-	return &memory{outages: outages{served: map[partitionset.Key]bool{},
+func newMemory(cluster string) *memory {
+	return &memory{cluster: cluster, outages: outages{served: map[partitionset.Key]bool{},
 		since: map[partitionset.Key]time.Time{}}, preferred: preferred{}}
 }
 

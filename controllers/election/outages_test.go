@@ -36,7 +36,7 @@ func TestOutageLastsUntilTheNextLeaderServes(t *testing.T) {
 	} {
 		// Either the operator writes the change, or it finds that the leader has written it.
 		for _, written := range []bool{false, true} {
-			o := newMemory().outages
+			o := newMemory("main").outages
 			seconds := prometheus.NewHistogram(prometheus.HistogramOpts{Name: "seconds"})
 			for i := range c.after {
 				d := partitionset.Decided{Before: c.after[i], After: c.after[i],

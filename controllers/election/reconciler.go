@@ -90,9 +90,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	object := &v1alpha1.PartitionSet{}
 	if err := r.Get(ctx, req.NamespacedName, object); err != nil {
 		if apierrors.IsNotFound(err) {
-			r.memories.Delete(req.NamespacedName)
+			return ctrl.Result{}, r.forget(ctx, req.NamespacedName)
 		}
-		return ctrl.Result{}, client.IgnoreNotFound(err)
+		return ctrl.Result{}, err
 	}
 	if !object.DeletionTimestamp.IsZero() {
 		return ctrl.Result{}, nil
@@ -127,6 +127,26 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	return result, r.forgetLastStatus(ctx, object)
 }
 
+// forget removes what is known about a set that does not exist, and about the brokers of its
+// LogCluster if no other set of the LogCluster exists.
+func (r *Reconciler) forget(ctx context.Context, set types.NamespacedName) error {
+	r.Sets.Forget(set)
+	r.Writer.Forget(sets.Name(set))
+	memory, known := r.memories.Get(set)
+	if !known {
+		return nil
+	}
+	of, err := r.Sets.OfCluster(ctx, set.Namespace, memory.cluster)
+	if err != nil {
+		return err
+	}
+	if len(of.Objects) == 0 {
+		r.settling.forget(set.Namespace, memory.cluster)
+	}
+	r.memories.Delete(set)
+	return nil
+}
+
 // gather reads the complete input of the elections of a set. object is a version of the set. again
 // is the time after which the elections are to be repeated, 0 if they depend on events only.
 func (r *Reconciler) gather(ctx context.Context, object *v1alpha1.PartitionSet,
@@ -146,7 +166,7 @@ func (r *Reconciler) gather(ctx context.Context, object *v1alpha1.PartitionSet,
 	}
 	memory, known := r.memories.Get(client.ObjectKeyFromObject(object))
 	if !known {
-		memory = newMemory()
+		memory = newMemory(object.Spec.Cluster)
 		r.memories.Set(client.ObjectKeyFromObject(object), memory)
 	}
 	memory.retain(set)
@@ -283,7 +303,8 @@ func (r *Reconciler) ofTopic(ctx context.Context, object client.Object) []reconc
 	for number, set := range of.Objects {
 		for index := range partitionset.Indexes(topic.Name, number, of.Count,
 			topic.Spec.Partitions) {
-			if _, ok := of.Sets[number].Get(partitionset.Key{Topic: topic.Name, Index: index}); ok {
+			key := partitionset.Key{Topic: topic.Name, Index: index}
+			if _, ok := of.Sets[number].Get(key); ok {
 				requests = append(requests,
 					reconcile.Request{NamespacedName: client.ObjectKeyFromObject(set)})
 				break

@@ -60,3 +60,47 @@ func TestTopicThatIsDeliveredLateIsElected(t *testing.T) {
 		t.Errorf("with the Topic: got %v, want a state", got)
 	}
 }
+
+// TestDeletedSetIsForgotten: the operator stores nothing about a set that was deleted, and nothing
+// about the brokers of a LogCluster without sets.
+func TestDeletedSetIsForgotten(t *testing.T) {
+	set := func(cluster string, number int32) *v1alpha1.PartitionSet {
+		return &v1alpha1.PartitionSet{ObjectMeta: metav1.ObjectMeta{Namespace: "space",
+			Name: v1alpha1.PartitionSetName(cluster, number), UID: "uid"},
+			Spec: v1alpha1.PartitionSetSpec{Cluster: cluster, Index: number,
+				Count:       v1alpha1.PartitionSets,
+				Assignments: map[string]string{"orders/0": "0,1 tag"}}}
+	}
+	first, second, other := set("main", 0), set("main", 1), set("other", 0)
+	r, c := newReconciler(t, interceptor.Funcs{}, first, second, other)
+	reconcile := func(set *v1alpha1.PartitionSet) {
+		t.Helper()
+		request := ctrl.Request{NamespacedName: client.ObjectKeyFromObject(set)}
+		if _, err := r.Reconcile(t.Context(), request); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, set := range []*v1alpha1.PartitionSet{first, second, other} {
+		reconcile(set)
+	}
+	for _, step := range []struct {
+		set  *v1alpha1.PartitionSet
+		want int // brokers of both LogClusters
+	}{{first, 4}, {second, 2}, {other, 0}} {
+		decoded := r.Sets.Decode(t.Context(), step.set)
+		if err := c.Delete(t.Context(), step.set); err != nil {
+			t.Fatal(err)
+		}
+		reconcile(step.set)
+		if got := len(r.settling.brokers); got != step.want {
+			t.Errorf("after the deletion of %s: %d brokers are known, want %d", step.set.Name, got,
+				step.want)
+		}
+		if _, known := r.memories.Get(client.ObjectKeyFromObject(step.set)); known {
+			t.Errorf("the memory of %s remains", step.set.Name)
+		}
+		if r.Sets.Decode(t.Context(), step.set) == decoded {
+			t.Errorf("the decoded content of %s remains", step.set.Name)
+		}
+	}
+}

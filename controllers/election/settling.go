@@ -1,11 +1,13 @@
 package election
 
 import (
+	"maps"
 	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"heartwood.dev/heartwood/api/v1alpha1"
 	"heartwood.dev/heartwood/internal/placement"
 )
 
@@ -72,4 +74,14 @@ func (s *settling) observe(lease types.NamespacedName, state placement.BrokerSta
 	}
 	s.brokers[lease] = last
 	return left
+}
+
+// forget removes the brokers of a LogCluster.
+func (s *settling) forget(namespace, cluster string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	maps.DeleteFunc(s.brokers, func(lease types.NamespacedName, _ change) bool {
+		of, _, _ := v1alpha1.ParseBrokerLeaseName(lease.Name)
+		return lease.Namespace == namespace && of == cluster
+	})
 }

@@ -79,6 +79,7 @@ type queue struct {
 	set     string
 	pending []*request
 	active  bool // ready or running
+	gone    bool // see Forget; removed when it is not active
 
 	// The goroutine that writes the set uses the following fields without the lock.
 	own     ownVersions
@@ -168,6 +169,24 @@ func (w *Writer) add(set string, requests []*request) {
 	w.dispatchLocked()
 }
 
+// Forget removes what the writer knows about a set that does not exist. Pending changes are still
+// settled.
+func (w *Writer) Forget(set string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if q := w.mu.queues[set]; q != nil {
+		q.gone = true
+		w.removeLocked(q)
+	}
+}
+
+// removeLocked removes the queue of a set that does not exist, unless a goroutine uses it.
+func (w *Writer) removeLocked(q *queue) {
+	if q.gone && !q.active {
+		delete(w.mu.queues, q.set)
+	}
+}
+
 // requestsOfAll is about the number of concurrent requests of all writers together.
 const requestsOfAll = 64
 
@@ -203,5 +222,6 @@ func (w *Writer) run(q *queue, batch []*request) {
 	if q.active = len(q.pending) > 0; q.active {
 		w.mu.ready = append(w.mu.ready, q)
 	}
+	w.removeLocked(q)
 	w.dispatchLocked()
 }
