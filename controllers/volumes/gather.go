@@ -163,7 +163,8 @@ func (r *Reconciler) broker(ctx context.Context, in *input, id int32) (volumes.B
 	b.Claim.Name, b.Claim.UID = claim.Name, string(claim.UID)
 	b.Claim.Lost = claim.Status.Phase == corev1.ClaimLost
 	if !b.Up && claim.Spec.VolumeName != "" {
-		b.Claim.Volume, b.Claim.Node = r.places.find(ctx, r.Live, claim.Spec.VolumeName)
+		b.Claim.Volume, b.Claim.Node = r.places.find(ctx, r.Live,
+			client.ObjectKeyFromObject(in.cluster), claim.Spec.VolumeName)
 	}
 	return b, nil
 }

@@ -2,6 +2,7 @@ package volumes
 
 import (
 	"context"
+	"maps"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -21,7 +22,7 @@ const placeValid = 5 * time.Second
 
 // places finds PersistentVolumes and the nodes on which they are. After a restart of the operator
 // its cache is empty, which costs the reads again.
-type places struct{ known keyed.Map[place] }
+type places struct{ known keyed.Map[map[string]place] } // by LogCluster and PersistentVolume
 
 // place says whether a PersistentVolume exists, and a node that can mount it.
 type place struct {
@@ -29,27 +30,35 @@ type place struct {
 	validUntil   time.Time
 }
 
-// find returns whether a PersistentVolume exists, and whether a node exists that can mount it.
-func (p *places) find(ctx context.Context, live client.Reader,
+// find returns whether a PersistentVolume of a LogCluster exists, and whether a node exists that
+// can mount it.
+func (p *places) find(ctx context.Context, live client.Reader, cluster types.NamespacedName,
 	name string) (volume, node volumes.Presence) {
-	key := types.NamespacedName{Name: name}
+	all, _ := p.known.Get(cluster)
+	if all == nil {
+		all = map[string]place{}
+		p.known.Set(cluster, all)
+	}
 	now := time.Now()
-	known, _ := p.known.Get(key)
-	if now.Before(known.validUntil) {
+	maps.DeleteFunc(all, func(_ string, of place) bool { return !now.Before(of.validUntil) })
+	if known, ok := all[name]; ok {
 		return known.volume, known.node
 	}
 	ctx, cancel := context.WithTimeout(ctx, brokerstate.ReadTimeout)
 	defer cancel()
 	pv := &corev1.PersistentVolume{}
-	err := live.Get(ctx, key, pv)
-	known = place{presence(ctx, err, "PersistentVolume", name), volumes.Unknown,
+	err := live.Get(ctx, types.NamespacedName{Name: name}, pv)
+	known := place{presence(ctx, err, "PersistentVolume", name), volumes.Unknown,
 		now.Add(placeValid)}
 	if err == nil {
 		known.node = nodeOf(ctx, live, pv)
 	}
-	p.known.Set(key, known)
+	all[name] = known
 	return known.volume, known.node
 }
+
+// forget removes the places of a LogCluster that does not exist.
+func (p *places) forget(cluster types.NamespacedName) { p.known.Delete(cluster) }
 
 // presence returns what the result of a read says about an object.
 func presence(ctx context.Context, err error, kind, name string) volumes.Presence {

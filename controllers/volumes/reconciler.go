@@ -97,6 +97,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	cluster := &v1alpha1.LogCluster{}
 	if err := r.Get(ctx, req.NamespacedName, cluster); err != nil {
 		r.reported.Delete(req.NamespacedName)
+		r.places.forget(req.NamespacedName)
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	if !cluster.DeletionTimestamp.IsZero() {

@@ -19,9 +19,8 @@ import (
 	"heartwood.dev/heartwood/internal/operator/render"
 )
 
-// TestConsentIsKeptWithoutStatefulSet: while the operator replaces the StatefulSet, because volumes
-// grow or get another class, a consent remains, and condition VolumeLost is not decided again.
-func TestConsentIsKeptWithoutStatefulSet(t *testing.T) {
+func newScheme(t *testing.T) *runtime.Scheme {
+	t.Helper()
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme,
 		v1alpha1.AddToScheme} {
@@ -29,6 +28,13 @@ func TestConsentIsKeptWithoutStatefulSet(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	return scheme
+}
+
+// TestConsentIsKeptWithoutStatefulSet: while the operator replaces the StatefulSet, because volumes
+// grow or get another class, a consent remains, and condition VolumeLost is not decided again.
+func TestConsentIsKeptWithoutStatefulSet(t *testing.T) {
+	scheme := newScheme(t)
 	cluster := &v1alpha1.LogCluster{ObjectMeta: metav1.ObjectMeta{Namespace: "space", Name: "main",
 		Annotations: map[string]string{v1alpha1.AnnotationReplaceVolume: "claim-1"}},
 		Spec: v1alpha1.LogClusterSpec{Brokers: 3}}

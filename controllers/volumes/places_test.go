@@ -1,0 +1,44 @@
+package volumes
+
+import (
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	"heartwood.dev/heartwood/internal/operator/volumes"
+)
+
+// TestPlacesAreForgotten: a place is removed when it is not valid any more, and with its
+// LogCluster.
+func TestPlacesAreForgotten(t *testing.T) {
+	c := fake.NewClientBuilder().WithScheme(newScheme(t)).WithObjects(&corev1.PersistentVolume{
+		ObjectMeta: metav1.ObjectMeta{Name: "present"}}).Build()
+	r := &Reconciler{Client: c, Live: c}
+	cluster := types.NamespacedName{Namespace: "space", Name: "main"}
+	for name, want := range map[string]volumes.Presence{"present": volumes.Present,
+		"absent": volumes.Absent} {
+		if got, _ := r.places.find(t.Context(), c, cluster, name); got != want {
+			t.Errorf("volume %s: got %v, want %v", name, got, want)
+		}
+	}
+	known := func() map[string]place {
+		all, _ := r.places.known.Get(cluster)
+		return all
+	}
+	known()["absent"] = place{validUntil: time.Now()}
+	_, _ = r.places.find(t.Context(), c, cluster, "present")
+	if _, ok := known()["absent"]; ok || len(known()) != 1 {
+		t.Errorf("got %v, want only the valid place", known())
+	}
+	if _, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: cluster}); err != nil {
+		t.Fatal(err)
+	}
+	if len(known()) > 0 {
+		t.Errorf("got %v for a LogCluster that does not exist", known())
+	}
+}
