@@ -103,6 +103,11 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	} else {
 		r.connections.drop(req.NamespacedName)
 	}
+	if state == (placement.BrokerState{}) {
+		// The Lease was deleted, perhaps with its LogCluster. Connections need a Lease, so the
+		// certificate is issued again only if the LogCluster has other brokers.
+		r.TLS.Forget(types.NamespacedName{Namespace: req.Namespace, Name: cluster})
+	}
 	if err := r.notify(ctx, req.NamespacedName, cluster, state); err != nil {
 		return ctrl.Result{}, err
 	}

@@ -127,6 +127,13 @@ func (c *Client) certificate(cluster types.NamespacedName,
 	return of, nil
 }
 
+// Forget removes the certificate for a LogCluster. If it is needed again, it is issued again.
+func (c *Client) Forget(cluster types.NamespacedName) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.mu.issued, cluster)
+}
+
 // verify verifies the chain and the URI of a server.
 func verify(chain []*x509.Certificate, roots *x509.CertPool, now time.Time, want string) error {
 	uri, err := pki.VerifyServer(chain, roots, now)
