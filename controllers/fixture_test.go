@@ -14,7 +14,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
@@ -69,17 +68,40 @@ func get[T client.Object](g Gomega, f *fixture, name string, object T) T {
 	return object
 }
 
-// change applies how to the stored object and updates the object. It retries after conflicts.
+// change applies how to the stored object and updates the object. It retries after conflicts with
+// writes of the operator.
 func change[T client.Object](f *fixture, name string, object T, how func(T)) {
 	GinkgoHelper()
-	Expect(retry.RetryOnConflict(retry.DefaultRetry, func() error {
-		if err := api.Get(context.Background(),
-			client.ObjectKey{Namespace: f.namespace, Name: name}, object); err != nil {
-			return err
-		}
+	f.write(name, object, func() error {
 		how(object)
 		return api.Update(context.Background(), object)
-	})).To(Succeed())
+	})
+}
+
+// changeStatus applies how to the stored object and updates its status. It retries after conflicts
+// with writes of the operator.
+func changeStatus[T client.Object](f *fixture, name string, object T, how func(T)) {
+	GinkgoHelper()
+	f.write(name, object, func() error {
+		how(object)
+		return api.Status().Update(context.Background(), object)
+	})
+}
+
+// write reads an object and calls update, until update has no conflict with another writer.
+func (f *fixture) write(name string, object client.Object, update func() error) {
+	GinkgoHelper()
+	Eventually(func() error {
+		err := api.Get(context.Background(),
+			client.ObjectKey{Namespace: f.namespace, Name: name}, object)
+		if err == nil {
+			err = update()
+		}
+		if err != nil && !apierrors.IsConflict(err) {
+			return StopTrying("failed to change " + name).Wrap(err)
+		}
+		return err
+	}).Should(Succeed())
 }
 
 // parse returns the key of a partition from its text, such as "orders/0".
@@ -217,27 +239,30 @@ const validThroughout = time.Hour
 func (f *fixture) renew(broker int32, holder string, epoch int32, disk string,
 	duration time.Duration) {
 	GinkgoHelper()
-	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{
-		Name: v1alpha1.BrokerLeaseName("main", broker), Namespace: f.namespace,
-	}}
-	err := api.Get(context.Background(), client.ObjectKeyFromObject(lease), lease)
-	Expect(client.IgnoreNotFound(err)).To(Succeed())
-	lease.Labels = map[string]string{v1alpha1.LabelCluster: "main"}
-	// Like a broker, the test keeps the endpoints that the operator has written.
-	maps.DeleteFunc(lease.Annotations, func(name, _ string) bool {
-		return !strings.HasPrefix(name, v1alpha1.AnnotationEndpointPrefix)
-	})
-	metav1.SetMetaDataAnnotation(&lease.ObjectMeta, v1alpha1.AnnotationDirectory, disk)
-	now := metav1.NowMicro()
-	lease.Spec = coordinationv1.LeaseSpec{
-		HolderIdentity: &holder, LeaseTransitions: &epoch, RenewTime: &now,
-		LeaseDurationSeconds: new(int32(duration / time.Second)),
-	}
-	if apierrors.IsNotFound(err) {
-		Expect(api.Create(context.Background(), lease)).To(Succeed())
-		return
-	}
-	Expect(api.Update(context.Background(), lease)).To(Succeed())
+	Eventually(func() error { // the operator writes annotations of the same Lease
+		lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{
+			Name: v1alpha1.BrokerLeaseName("main", broker), Namespace: f.namespace,
+		}}
+		err := api.Get(context.Background(), client.ObjectKeyFromObject(lease), lease)
+		if client.IgnoreNotFound(err) != nil {
+			return err
+		}
+		lease.Labels = map[string]string{v1alpha1.LabelCluster: "main"}
+		// Like a broker, the test keeps the endpoints that the operator has written.
+		maps.DeleteFunc(lease.Annotations, func(name, _ string) bool {
+			return !strings.HasPrefix(name, v1alpha1.AnnotationEndpointPrefix)
+		})
+		metav1.SetMetaDataAnnotation(&lease.ObjectMeta, v1alpha1.AnnotationDirectory, disk)
+		now := metav1.NowMicro()
+		lease.Spec = coordinationv1.LeaseSpec{
+			HolderIdentity: &holder, LeaseTransitions: &epoch, RenewTime: &now,
+			LeaseDurationSeconds: new(int32(duration / time.Second)),
+		}
+		if apierrors.IsNotFound(err) {
+			return api.Create(context.Background(), lease)
+		}
+		return api.Update(context.Background(), lease)
+	}).Should(Succeed())
 }
 
 // register acts as the first count brokers of a LogCluster, whose racks are known. Without racks,

@@ -14,7 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"heartwood.dev/heartwood/api/v1alpha1"
@@ -36,7 +35,7 @@ func setListenersSchema(
 	GinkgoHelper()
 	crds, err := client.New(config, client.Options{Scheme: extensionsScheme()})
 	Expect(err).NotTo(HaveOccurred())
-	Expect(retry.RetryOnConflict(retry.DefaultRetry, func() error {
+	Eventually(func() error { // the API server writes the status of the same object
 		crd := &apiextensionsv1.CustomResourceDefinition{}
 		if err := crds.Get(context.Background(),
 			client.ObjectKey{Name: "logclusters.heartwood.dev"}, crd); err != nil {
@@ -46,7 +45,7 @@ func setListenersSchema(
 		before = spec.Properties["listeners"]
 		spec.Properties["listeners"] = listeners
 		return crds.Update(context.Background(), crd)
-	})).To(Succeed())
+	}).Should(Succeed())
 	return before
 }
 

@@ -167,9 +167,9 @@ var _ = Describe("A LogCluster", func() {
 	})
 
 	It("runs pods that the restricted profile of the Pod Security Standards admits", func() {
-		namespace := get(Default, &fixture{}, f.namespace, &corev1.Namespace{})
-		namespace.Labels["pod-security.kubernetes.io/enforce"] = "restricted"
-		Expect(api.Update(context.Background(), namespace)).To(Succeed())
+		change(&fixture{}, f.namespace, &corev1.Namespace{}, func(namespace *corev1.Namespace) {
+			namespace.Labels["pod-security.kubernetes.io/enforce"] = "restricted"
+		})
 		f.cluster(1)
 		var brokers *appsv1.StatefulSet
 		Eventually(func(g Gomega) {
@@ -218,15 +218,19 @@ var _ = Describe("A LogCluster", func() {
 		}
 		Expect(broker.Create(ctx,
 			&coordinationv1.Lease{ObjectMeta: meta("main-broker-1")})).To(Succeed())
-		Expect(broker.Update(ctx,
-			get(Default, f, "main-broker-0", &coordinationv1.Lease{}))).To(Succeed())
+		Eventually(func(g Gomega) { // the operator writes the same Lease
+			g.Expect(broker.Update(ctx, f.lease(g, 0))).To(Succeed())
+		}).Should(Succeed())
 		topic := &v1alpha1.Topic{ObjectMeta: meta("by-kafka"),
 			Spec: v1alpha1.TopicSpec{Cluster: "main"}}
 		Expect(broker.Create(ctx, topic)).To(Succeed())
 		Expect(broker.Delete(ctx, topic)).To(Succeed())
-		set, _ := f.setOf(Default, parse("orders/0"))
-		Expect(broker.Status().Update(ctx, set)).To(Succeed())
-		Expect(broker.Update(ctx, set)).To(Succeed(), "reassignments by Kafka clients")
+		var set *v1alpha1.PartitionSet
+		Eventually(func(g Gomega) { // the operator writes the same set
+			set, _ = f.setOf(g, parse("orders/0"))
+			g.Expect(broker.Status().Update(ctx, set)).To(Succeed())
+			g.Expect(broker.Update(ctx, set)).To(Succeed(), "reassignments by Kafka clients")
+		}).Should(Succeed())
 
 		f.create(&coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: "another-lease"}})
 		other := &v1alpha1.PartitionSet{ObjectMeta: metav1.ObjectMeta{Name: "other-0"},

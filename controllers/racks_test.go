@@ -85,9 +85,8 @@ var _ = Describe("A broker's rack", func() {
 
 	It("is the label of its pod, if the pod has it", func() {
 		runs(0, map[string]string{"example.com/room": "of-the-node"})
-		pod := get(Default, f, v1alpha1.BrokerLeaseName("main", 0), &corev1.Pod{})
-		pod.Labels["example.com/room"] = "east"
-		Expect(api.Update(context.Background(), pod)).To(Succeed())
+		change(f, v1alpha1.BrokerLeaseName("main", 0), &corev1.Pod{},
+			func(pod *corev1.Pod) { pod.Labels["example.com/room"] = "east" })
 		Eventually(func(g Gomega) { g.Expect(rackOf(g, 0)).To(Equal("east")) }).Should(Succeed())
 	})
 

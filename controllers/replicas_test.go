@@ -52,19 +52,33 @@ func (f *fixture) podOfRevision(broker int32, revision string) *corev1.Pod {
 // container acts as the kubelet: it reports the state of the broker's container in a pod.
 func (f *fixture) container(pod *corev1.Pod, state corev1.ContainerState) {
 	GinkgoHelper()
-	pod.Status = corev1.PodStatus{Phase: corev1.PodRunning,
-		ContainerStatuses: []corev1.ContainerStatus{
-			{Name: brokerstate.BrokerContainer, State: state, Image: "image", ImageID: "image"},
-		}}
-	Expect(api.Status().Update(context.Background(), pod)).To(Succeed())
+	changeStatus(f, pod.Name, pod, func(pod *corev1.Pod) {
+		pod.Status = corev1.PodStatus{Phase: corev1.PodRunning,
+			ContainerStatuses: []corev1.ContainerStatus{
+				{Name: brokerstate.BrokerContainer, State: state, Image: "image", ImageID: "image"},
+			}}
+	})
 }
 
 // ready acts as the kubelet: it reports a pod as ready.
 func (f *fixture) ready(pod *corev1.Pod) {
 	GinkgoHelper()
-	pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady,
-		Status: corev1.ConditionTrue, LastTransitionTime: metav1.Now()}}
-	Expect(api.Status().Update(context.Background(), pod)).To(Succeed())
+	changeStatus(f, pod.Name, pod, func(pod *corev1.Pod) {
+		pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady,
+			Status: corev1.ConditionTrue, LastTransitionTime: metav1.Now()}}
+	})
+}
+
+// unready acts as the kubelet and the StatefulSet controller: they report that the pod of one
+// broker is not ready any more.
+func (f *fixture) unready(broker int32) {
+	GinkgoHelper()
+	changeStatus(f, v1alpha1.BrokerLeaseName("main", broker), &corev1.Pod{},
+		func(pod *corev1.Pod) { pod.Status.Conditions = nil })
+	changeStatus(f, "main-broker", &appsv1.StatefulSet{}, func(brokers *appsv1.StatefulSet) {
+		brokers.Status.Replicas = *brokers.Spec.Replicas
+		brokers.Status.ReadyReplicas = brokers.Status.Replicas - 1
+	})
 }
 
 // annotate adds annotations to a broker's Lease and sets the acquireTime of the Lease to now.
@@ -149,7 +163,6 @@ var _ = Describe("A partition of three replicas", func() {
 			By("the pod's earlier exit is no evidence against the restarted broker")
 			f.renew(replicas[0], "b", 2, "disk"+string('0'+replicas[0]), validThroughout)
 			f.annotate(replicas[0], map[string]string{v1alpha1.AnnotationPod: string(pod.UID)})
-			change(f, pod.Name, pod, func(*corev1.Pod) {})
 			f.container(
 				pod,
 				corev1.ContainerState{

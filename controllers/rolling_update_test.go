@@ -199,10 +199,7 @@ var _ = Describe("A rolling update", func() {
 		f.expectPods(0, 1, 2)
 
 		By("restarting that broker itself, as soon as it is not ready either")
-		pod := get(Default, f, v1alpha1.BrokerLeaseName("main", 0), &corev1.Pod{})
-		pod.Status.Conditions = nil
-		Expect(api.Status().Update(context.Background(), pod)).To(Succeed())
-		f.revision("second") // the StatefulSet controller reports the pod
+		f.unready(0)
 		f.expectPods(1, 2)
 	})
 
@@ -412,10 +409,7 @@ var _ = Describe("A rolling update with terms", func() {
 		f.revision("third")
 		f.expectRollout(v1alpha1.ReasonApprovalRequired)
 		f.renew(1, "", 1, "disk", validThroughout) // it has stopped
-		pod := get(Default, f, "main-broker-1", &corev1.Pod{})
-		pod.Status.Conditions = nil
-		Expect(api.Status().Update(context.Background(), pod)).To(Succeed())
-		f.revision("third") // the StatefulSet controller reports the pod
+		f.unready(1)
 		f.expectPods(0)
 	})
 

@@ -7,6 +7,8 @@ import (
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"heartwood.dev/heartwood/api/v1alpha1"
@@ -24,17 +26,21 @@ func allowUnserved(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, name := range []string{"logclusters.heartwood.dev", "logusers.heartwood.dev"} {
-		crd := &apiextensionsv1.CustomResourceDefinition{}
-		if err := crds.Get(t.Context(), client.ObjectKey{Name: name}, crd); err != nil {
-			t.Fatal(err)
-		}
-		schema := crd.Spec.Versions[0].Schema.OpenAPIV3Schema
-		removeUnserved(schema)
-		if listeners, ok := schema.Properties["spec"].Properties["listeners"]; ok {
-			listeners.MaxItems = new(int64(8))
-			schema.Properties["spec"].Properties["listeners"] = listeners
-		}
-		if err := crds.Update(t.Context(), crd); err != nil {
+		// The API server writes the status of the same object.
+		backoff := wait.Backoff{Steps: 600, Duration: 100 * time.Millisecond}
+		if err := retry.RetryOnConflict(backoff, func() error {
+			crd := &apiextensionsv1.CustomResourceDefinition{}
+			if err := crds.Get(t.Context(), client.ObjectKey{Name: name}, crd); err != nil {
+				return err
+			}
+			schema := crd.Spec.Versions[0].Schema.OpenAPIV3Schema
+			removeUnserved(schema)
+			if listeners, ok := schema.Properties["spec"].Properties["listeners"]; ok {
+				listeners.MaxItems = new(int64(8))
+				schema.Properties["spec"].Properties["listeners"] = listeners
+			}
+			return crds.Update(t.Context(), crd)
+		}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -44,10 +44,11 @@ func (f *fixture) claim(id int32) *corev1.PersistentVolumeClaim {
 	}).Should(Succeed())
 	claim.Name = v1alpha1.VolumeClaimName("main", id)
 	f.create(claim)
-	claim.Status.Phase = corev1.ClaimBound
-	claim.Status.Capacity = corev1.ResourceList{
-		corev1.ResourceStorage: *claim.Spec.Resources.Requests.Storage()}
-	Expect(api.Status().Update(context.Background(), claim)).To(Succeed())
+	size := *claim.Spec.Resources.Requests.Storage() // before the operator can change it
+	f.putClaim(id, func(status *corev1.PersistentVolumeClaimStatus) {
+		status.Phase = corev1.ClaimBound
+		status.Capacity = corev1.ResourceList{corev1.ResourceStorage: size}
+	})
 	return claim
 }
 
