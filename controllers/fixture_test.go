@@ -231,6 +231,21 @@ func (f *fixture) clusterConditions() func(Gomega) []metav1.Condition {
 	}
 }
 
+// expectObserved waits until the operator has applied the latest spec of LogCluster main and has
+// decided on a rolling update by it. Until then, an event of another object may be handled with an
+// earlier spec, because the operator watches each kind on its own.
+func (f *fixture) expectObserved() {
+	GinkgoHelper()
+	Eventually(func(g Gomega) {
+		cluster := get(g, f, "main", &v1alpha1.LogCluster{})
+		g.Expect(cluster.Status.ObservedGeneration).To(Equal(cluster.Generation))
+		rollingOut := meta.FindStatusCondition(cluster.Status.Conditions,
+			v1alpha1.ConditionRollingOut)
+		g.Expect(rollingOut).NotTo(BeNil())
+		g.Expect(rollingOut.ObservedGeneration).To(Equal(cluster.Generation))
+	}).Should(Succeed())
+}
+
 // validThroughout is the duration of a Lease that must not expire during a spec.
 const validThroughout = time.Hour
 

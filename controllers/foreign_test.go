@@ -129,6 +129,11 @@ var _ = Describe("An object with the name of one of a LogCluster's", func() {
 		cluster := f.cluster(1)
 		expectReason(f.clusterConditions(), v1alpha1.ConditionApplied, v1alpha1.ReasonApplied)
 		Expect(api.Delete(context.Background(), cluster)).To(Succeed())
+		// A reconciliation that has not ended may still apply objects with the deleted owner.
+		Eventually(func(g Gomega) {
+			g.Expect(series(g, "heartwood_operator_reconcile_last_success_timestamp_seconds",
+				"namespace", f.namespace)).To(BeEmpty())
+		}).Should(Succeed())
 		// The garbage collector, which does not run here, removes the owner of orphaned objects.
 		rendered := render.Cluster(cluster, render.Settings{})
 		for _, object := range rendered {

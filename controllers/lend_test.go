@@ -10,6 +10,7 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"heartwood.dev/heartwood/api/report"
 	"heartwood.dev/heartwood/api/v1alpha1"
@@ -44,10 +45,9 @@ var _ = Describe("A rolling update with a partition of one replica", func() {
 			hosts.set(render.HTTPAddress("main", f.namespace, id), server.Listener.Addr().String())
 			f.renew(id, "broker", 1, diskOf(id), validThroughout)
 		}
-		f.cluster(2)
-		change(f, "main", &v1alpha1.LogCluster{}, func(cluster *v1alpha1.LogCluster) {
-			cluster.Spec.Rollout = &v1alpha1.Rollout{SingleReplica: v1alpha1.SingleReplicaMove}
-		})
+		f.create(&v1alpha1.LogCluster{ObjectMeta: metav1.ObjectMeta{Name: "main"},
+			Spec: v1alpha1.LogClusterSpec{Brokers: 2, Rollout: &v1alpha1.Rollout{
+				SingleReplica: v1alpha1.SingleReplicaMove}}})
 		f.topic("orders", func(spec *v1alpha1.TopicSpec) {
 			spec.Partitions, spec.Replicas = 1, new(int32(1))
 		})
@@ -139,6 +139,7 @@ var _ = Describe("A rolling update with a partition of one replica", func() {
 		change(f, "main", &v1alpha1.LogCluster{}, func(cluster *v1alpha1.LogCluster) {
 			cluster.Spec.Cordoned = []int32{0, 1}
 		})
+		f.expectObserved()
 		onlyHomeLeft()
 		f.expectRollout(v1alpha1.ReasonWaiting, "no other broker is up and may get one",
 			"set spec.rollout.singleReplica to Accept")

@@ -346,7 +346,8 @@ var _ = Describe("A rolling update with terms", func() {
 		change(f, "main", &v1alpha1.LogCluster{}, func(cluster *v1alpha1.LogCluster) {
 			cluster.Spec.Rollout = rollout
 		})
-		expectReason(f.clusterConditions(), v1alpha1.ConditionRollingOut, v1alpha1.ReasonComplete)
+		f.expectObserved()
+		f.expectRollout(v1alpha1.ReasonComplete)
 	}
 	stays := func() {
 		GinkgoHelper()

@@ -42,7 +42,8 @@ var _ = Describe("The format level", func() {
 		}
 		expectReason(f.clusterConditions(), v1alpha1.ConditionVersionSkew,
 			v1alpha1.ReasonCompatible)
-		Expect(status(Default).FormatLevel).To(Equal(int32(1)))
+		Eventually(func(g Gomega) { g.Expect(status(g).FormatLevel).To(Equal(int32(1))) }).
+			Should(Succeed())
 	})
 
 	It("rises a day after the last broker supports it, and not after a downgrade", func() {

@@ -32,6 +32,7 @@ var _ = Describe("A Topic without a number of partitions", func() {
 		change(f, "main", cluster, func(cluster *v1alpha1.LogCluster) {
 			cluster.Spec.TopicDefaults.Partitions = new(int32(7))
 		})
+		f.expectObserved() // else the Topic, of another watch, may get the previous default for good
 		f.topic("later", nil)
 		Eventually(func(g Gomega) { g.Expect(f.assignments(g)).To(HaveLen(13)) }).Should(Succeed())
 		for name, want := range map[string]int32{"orders": 4, "fixed": 2, "later": 7} {
