@@ -179,9 +179,9 @@ var _ = Describe("The certificates of a LogCluster", func() {
 			cluster.Spec.Listeners[0].Advertised = nil
 		})
 		f.runsOn(0, "203.0.113.7")
-		Eventually(func(g Gomega) {
+		f.eventuallyRenewing(func(g Gomega) {
 			g.Expect(f.listenerLeaf(g).VerifyHostname("203.0.113.7")).To(Succeed())
-		}).Should(Succeed())
+		}, 0)
 	})
 
 	It("change their CA with overlap, after all brokers have loaded the new one", func() {

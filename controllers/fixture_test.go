@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"heartwood.dev/heartwood/api/v1alpha1"
+	"heartwood.dev/heartwood/internal/lease"
 	"heartwood.dev/heartwood/internal/partitionset"
 	"heartwood.dev/heartwood/internal/placement"
 	"heartwood.dev/heartwood/test/kit/envtest"
@@ -278,6 +279,37 @@ func (f *fixture) renew(broker int32, holder string, epoch int32, disk string,
 		}
 		return api.Update(context.Background(), lease)
 	}).Should(Succeed())
+}
+
+// eventuallyRenewing waits until condition succeeds, while these brokers renew their Leases as
+// often as live brokers do. The operator reads nodes and pods from the API server itself, with a
+// timeout; only the next renewal repeats a read that has failed.
+func (f *fixture) eventuallyRenewing(condition func(Gomega), brokers ...int32) {
+	GinkgoHelper()
+	last := time.Now()
+	Eventually(func(g Gomega) {
+		if time.Since(last) >= lease.RenewInterval {
+			for _, id := range brokers {
+				change(f, v1alpha1.BrokerLeaseName("main", id), &coordinationv1.Lease{},
+					func(l *coordinationv1.Lease) { l.Spec.RenewTime = new(metav1.NowMicro()) })
+			}
+			last = time.Now()
+		}
+		condition(g)
+	}).Should(Succeed())
+}
+
+// expectSeen waits until the operator has seen the Leases of the first count brokers of a
+// LogCluster without listeners: it has written the endpoint of the default listener into them. The
+// initial ISR of a partition contains only brokers that the operator has seen.
+func (f *fixture) expectSeen(count int32) {
+	GinkgoHelper()
+	for id := range count {
+		f.eventuallyRenewing(func(g Gomega) {
+			g.Expect(f.lease(g, id).Annotations).To(
+				HaveKey(v1alpha1.AnnotationEndpointPrefix + v1alpha1.DefaultListenerName))
+		}, id)
+	}
 }
 
 // register acts as the first count brokers of a LogCluster, whose racks are known. Without racks,

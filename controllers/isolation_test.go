@@ -35,6 +35,7 @@ var _ = Describe("A broker that is cut off from the other brokers", func() {
 		for id := range int32(3) {
 			f.renew(id, "holder", 1, "disk", validThroughout)
 		}
+		f.expectSeen(3)
 		f.topic("orders", func(spec *v1alpha1.TopicSpec) { spec.Replicas = new(int32(3)) })
 		Eventually(func(g Gomega) {
 			g.Expect(f.state(g, "orders/0").ISR).To(HaveLen(3))

@@ -157,14 +157,14 @@ var _ = Describe("The listeners of a LogCluster", func() {
 					Advertised: &v1alpha1.Advertised{Host: "b{id}.example.com"}},
 			}}})
 		f.runsOn(0, "203.0.113.9")
-		Eventually(func(g Gomega) {
+		f.eventuallyRenewing(func(g Gomega) {
 			g.Expect(endpoint(g, "kafka")).To(Equal(
 				"main-broker-0.main-brokers." + f.namespace + ".svc:9092"))
 			port := get(g, f, "main-out-0", &corev1.Service{}).Spec.Ports[0].NodePort
 			g.Expect(port).To(BeNumerically(">", 0))
 			g.Expect(endpoint(g, "out")).To(Equal(fmt.Sprintf("203.0.113.9:%d", port)))
 			g.Expect(endpoint(g, "route")).To(Equal("b0.example.com:443"))
-		}).Should(Succeed())
+		}, 0)
 		expectReason(f.clusterConditions(), v1alpha1.ConditionListenersReady,
 			v1alpha1.ReasonAddressPending, "Listener lb has no address on brokers [0].")
 

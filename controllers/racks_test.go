@@ -2,7 +2,6 @@ package controllers
 
 import (
 	"context"
-	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -49,10 +48,9 @@ var _ = Describe("A broker's rack", func() {
 		for broker, room := range []string{"east", "east", "west"} {
 			runs(int32(broker),
 				map[string]string{"example.com/room": room, corev1.LabelTopologyZone: "another"})
-			Eventually(func(g Gomega) {
-				g.Expect(rackOf(g,
-					int32(broker))).To(Equal(room))
-			}).Should(Succeed())
+			f.eventuallyRenewing(func(g Gomega) {
+				g.Expect(rackOf(g, int32(broker))).To(Equal(room))
+			}, int32(broker))
 		}
 		holder := *get(Default, f, v1alpha1.BrokerLeaseName("main", 2),
 			&coordinationv1.Lease{}).Spec.HolderIdentity
@@ -104,28 +102,25 @@ var _ = Describe("A broker's rack", func() {
 			Consistently(waits, "500ms").Should(Succeed())
 			runs(int32(broker), map[string]string{"example.com/room": room})
 		}
-		Eventually(func(g Gomega) {
+		f.eventuallyRenewing(func(g Gomega) {
 			assignments := f.assignments(g)
 			g.Expect(assignments).To(HaveLen(5))
 			for name, a := range assignments {
 				g.Expect(a.Replicas).To(ContainElement(int32(1)),
 					"%s: broker 1 is the only broker in rack west: %v", name, a.Replicas)
 			}
-			// sooner than after the time for which a broker that does not start is awaited
-		}, 30*time.Second).Should(Succeed())
+		}, 0, 1, 2)
 	})
 
 	It("is not awaited on nodes without labels", func() {
 		f.topic("orders", func(spec *v1alpha1.TopicSpec) { spec.Replicas = new(int32(2)) })
 		runs(0, nil)
-		Eventually(func(g Gomega) {
-			g.Expect(f.assignments(g)).To(HaveLen(1))
-		}, 30*time.Second).Should(Succeed())
+		f.eventuallyRenewing(func(g Gomega) { g.Expect(f.assignments(g)).To(HaveLen(1)) }, 0)
 	})
 
 	It("is removed when the node has no such label", func() {
 		runs(0, nil)
 		f.annotate(0, map[string]string{v1alpha1.AnnotationRack: "of-the-previous-node"})
-		Eventually(func(g Gomega) { g.Expect(rackOf(g, 0)).To(BeEmpty()) }).Should(Succeed())
+		f.eventuallyRenewing(func(g Gomega) { g.Expect(rackOf(g, 0)).To(BeEmpty()) }, 0)
 	})
 })

@@ -134,6 +134,7 @@ var _ = Describe("A partition of three replicas", func() {
 		for broker := range int32(3) {
 			f.renew(broker, "a", 1, "disk"+string('0'+broker), validThroughout)
 		}
+		f.expectSeen(3)
 		f.topic("orders", func(spec *v1alpha1.TopicSpec) { spec.Replicas = new(int32(3)) })
 		Eventually(func(g Gomega) { replicas = f.replicas(g, "orders/0") }).Should(Succeed())
 		expect(replicas[0], 0, 1, 2)
@@ -185,6 +186,9 @@ var _ = Describe("A partition of three replicas", func() {
 		pod := f.pod(replicas[0])
 		f.annotate(replicas[0], map[string]string{v1alpha1.AnnotationPod: string(pod.UID)})
 		Expect(api.Delete(context.Background(), pod, client.GracePeriodSeconds(0))).To(Succeed())
+		f.eventuallyRenewing(func(g Gomega) {
+			g.Expect(status(g).Leader).To(Equal(replicas[1]))
+		}, replicas[0])
 		expect(replicas[1], slices.Sorted(slices.Values(replicas[1:]))...)
 	})
 

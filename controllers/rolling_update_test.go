@@ -94,11 +94,12 @@ var _ = Describe("A rolling update", func() {
 			_ = json.NewEncoder(out).Encode(answer)
 		}))
 		DeferCleanup(server.Close)
+		f.cluster(3)
 		for id := range int32(3) {
 			hosts.set(render.HTTPAddress("main", f.namespace, id), server.Listener.Addr().String())
 			f.renew(id, "broker", 1, "disk", validThroughout)
 		}
-		f.cluster(3)
+		f.expectSeen(3)
 		f.topic("orders", func(spec *v1alpha1.TopicSpec) {
 			spec.Partitions = 1
 			spec.Replicas, spec.MinInSyncReplicas = new(int32(3)), new(int32(2))

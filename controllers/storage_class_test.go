@@ -113,6 +113,7 @@ var _ = Describe("Volumes of another StorageClass", func() {
 			f.renew(id, "broker", 1, "disk", validThroughout)
 			f.claim(id)
 		}
+		f.expectSeen(3)
 		f.topic("orders", func(spec *v1alpha1.TopicSpec) {
 			spec.Partitions = 1
 			spec.Replicas, spec.MinInSyncReplicas = new(int32(3)), new(int32(2))
