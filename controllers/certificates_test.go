@@ -113,10 +113,10 @@ var _ = Describe("The certificates of a LogCluster", func() {
 		expectReason(f.clusterConditions(), v1alpha1.ConditionCertificatesReady,
 			v1alpha1.ReasonCertificatesReady)
 		Expect(f.secret(Default, "main-brokers-tls")).NotTo(HaveKey("peer.2.crt"))
-		expiries := series(Default, "heartwood_certificate_expiry_timestamp_seconds", "namespace",
-			f.namespace)
-		Expect(expiries).To(HaveLen(5), "ca, peer-ca, listener.tls, peer.0 and peer.1")
 		Eventually(func(g Gomega) {
+			expiries := series(g, "heartwood_certificate_expiry_timestamp_seconds", "namespace",
+				f.namespace)
+			g.Expect(expiries).To(HaveLen(5), "ca, peer-ca, listener.tls, peer.0 and peer.1")
 			next := get(g, f, "main", &v1alpha1.LogCluster{}).Status.NextCertificateExpiry
 			g.Expect(next).NotTo(BeNil())
 			g.Expect(next.Certificate).To(HavePrefix("listener.tls"))

@@ -2,6 +2,7 @@ package controllers
 
 import (
 	"context"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -70,8 +71,8 @@ var _ = Describe("A listener of type TLSRoute", func() {
 		Eventually(func(g Gomega) {
 			f.advance(0) // the queue tries again after a backoff
 			g.Expect(names(g, render.TLSRoute)).To(ConsistOf("main-route-0", "main-route-1"))
-		}, "20s").Should(Succeed())
-		Expect(names(Default, service)).To(ContainElement("main-route-1"))
+			g.Expect(names(g, service)).To(ContainElement("main-route-1"))
+		}).WithPolling(time.Second).Should(Succeed())
 
 		By("changing the type, which keeps the Services, and then removing the listener")
 		change(f, "main", &v1alpha1.LogCluster{}, func(cluster *v1alpha1.LogCluster) {
