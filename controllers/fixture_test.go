@@ -145,18 +145,27 @@ func (f *fixture) replicas(g Gomega, name string) []int32 {
 	return entry.Assignment.Replicas
 }
 
-// assignments returns the assignments in all PartitionSets of the namespace.
-func (f *fixture) assignments(g Gomega) map[string]partitionset.Assignment {
+// entries returns the entries of all PartitionSets of the namespace, by partition.
+func (f *fixture) entries(g Gomega) map[string]partitionset.Entry {
 	list := &v1alpha1.PartitionSetList{}
 	g.Expect(api.List(context.Background(), list, client.InNamespace(f.namespace))).To(Succeed())
-	all := map[string]partitionset.Assignment{}
+	all := map[string]partitionset.Entry{}
 	for i := range list.Items {
 		set, faults := partitionset.Decode(&list.Items[i], nil)
 		g.Expect(faults).To(BeEmpty())
 		for key, entry := range set.All() {
-			if entry.Assignment != nil {
-				all[key.String()] = *entry.Assignment
-			}
+			all[key.String()] = entry
+		}
+	}
+	return all
+}
+
+// assignments returns the assignments in all PartitionSets of the namespace.
+func (f *fixture) assignments(g Gomega) map[string]partitionset.Assignment {
+	all := map[string]partitionset.Assignment{}
+	for name, entry := range f.entries(g) {
+		if entry.Assignment != nil {
+			all[name] = *entry.Assignment
 		}
 	}
 	return all

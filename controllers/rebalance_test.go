@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"slices"
 	"strings"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -34,8 +35,9 @@ var _ = Describe("A LogCluster whose brokers change", func() {
 			request *http.Request) {
 			g := NewGomega(func(string, ...int) { panic(http.ErrAbortHandler) }) // sets are missing
 			rows := []report.Partition{}
+			entries := f.entries(g) // one request: the operator asks all brokers every 100 ms
 			for index := range partitions {
-				entry := f.entry(g, name(index))
+				entry := entries[name(index)]
 				if entry.State == nil || !slices.Contains(entry.State.Replicas, broker) {
 					continue
 				}
@@ -50,13 +52,15 @@ var _ = Describe("A LogCluster whose brokers change", func() {
 	}
 	// replicate acts as the leaders: it adds new replicas to the ISRs.
 	replicate := func(g Gomega) {
+		entries := f.entries(g)
 		for index := range partitions {
-			key := parse(name(index))
-			object, set := f.setOf(g, key)
-			entry, _ := set.Get(key)
+			entry := entries[name(index)]
 			if entry.State == nil || len(entry.State.ISR) == len(entry.State.Replicas) {
 				continue
 			}
+			key := parse(name(index))
+			object, set := f.setOf(g, key)
+			entry, _ = set.Get(key)
 			state := *entry.State
 			state.ISR = nil
 			for _, id := range state.Replicas {
@@ -71,8 +75,8 @@ var _ = Describe("A LogCluster whose brokers change", func() {
 	}
 	counts := func(g Gomega) map[int32]int {
 		counts := map[int32]int{}
-		for index := range partitions {
-			for _, id := range f.replicas(g, name(index)) {
+		for _, assignment := range f.assignments(g) {
+			for _, id := range assignment.Replicas {
 				counts[id]++
 			}
 		}
@@ -89,7 +93,7 @@ var _ = Describe("A LogCluster whose brokers change", func() {
 			g.Expect(run.Trigger).To(Equal(trigger))
 			g.Expect(run.MovesDone).To(BeNumerically(">", 0))
 			g.Expect(run.Moves).To(Equal(run.MovesDone))
-		}).Should(Succeed())
+		}).WithPolling(200 * time.Millisecond).Should(Succeed())
 	}
 
 	BeforeEach(func() {
@@ -102,8 +106,11 @@ var _ = Describe("A LogCluster whose brokers change", func() {
 			start(id)
 		}
 		Eventually(func(g Gomega) {
+			entries := f.entries(g)
 			for index := range partitions {
-				g.Expect(f.state(g, name(index)).Leader).NotTo(Equal(placement.NoLeader))
+				g.Expect(entries).To(HaveKey(name(index)))
+				g.Expect(entries[name(index)].State).NotTo(BeNil())
+				g.Expect(entries[name(index)].State.Leader).NotTo(Equal(placement.NoLeader))
 			}
 			run := get(g, f, "main", &v1alpha1.LogCluster{}).Status.Rebalance
 			g.Expect(run).NotTo(BeNil())
