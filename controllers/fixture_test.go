@@ -31,6 +31,12 @@ func newFixture() *fixture {
 	GinkgoHelper()
 	namespace, err := envtest.Namespace(context.Background(), config)
 	Expect(err).NotTo(HaveOccurred())
+	// Otherwise the operator continues the LogClusters of earlier specs, such as a rolling update
+	// whose brokers do not respond any more, and later specs wait for it.
+	DeferCleanup(func() {
+		Expect(api.DeleteAllOf(context.Background(), &v1alpha1.LogCluster{},
+			client.InNamespace(namespace))).To(Succeed())
+	})
 	return &fixture{namespace}
 }
 
