@@ -84,11 +84,11 @@ var _ = Describe("A rolling update with a partition of one replica", func() {
 		assigned(home, other)
 		f.expectEvent("main", "Normal", v1alpha1.EventReplicasLent)
 		f.expectRollout(v1alpha1.ReasonWaiting, "other brokers copy 1 partitions", "1024 KiB left")
-		Consistently(func(g Gomega) { // several steps of the update
+		Consistently(func(g Gomega) {
 			g.Expect(f.entry(g, "orders/0").Assignment.Replicas).To(HaveLen(2))
 			g.Expect(get(g, f, "main", &v1alpha1.LogCluster{}).Status.ReadyBrokers).To(
 				BeEquivalentTo(2))
-		}, "6s").Should(Succeed())
+		}, several(rolloutInterval)).Should(Succeed())
 
 		By("restarting the broker when the lent replica is in sync")
 		f.isr("orders/0", home, other)
@@ -150,7 +150,7 @@ var _ = Describe("A rolling update with a partition of one replica", func() {
 		f.expectRollout(v1alpha1.ReasonPaused)
 		Consistently(func(g Gomega) {
 			g.Expect(f.entry(g, "orders/0").Assignment.Replicas).To(HaveLen(1))
-		}, "6s").Should(Succeed())
+		}, several(rolloutInterval)).Should(Succeed())
 		change(f, "main", &v1alpha1.LogCluster{}, func(cluster *v1alpha1.LogCluster) {
 			cluster.Annotations = nil
 		})

@@ -139,7 +139,7 @@ var _ = Describe("A rolling update", func() {
 			g.Expect(api.List(context.Background(), pods,
 				client.InNamespace(f.namespace))).To(Succeed())
 			g.Expect(pods.Items).To(HaveLen(3))
-		}, "6s").Should(Succeed())
+		}, several(rolloutInterval)).Should(Succeed())
 
 		By("going on when it is ready")
 		f.ready(get(Default, f, v1alpha1.BrokerLeaseName("main", first), &corev1.Pod{}))

@@ -71,6 +71,7 @@ type options struct {
 	sizesWait            time.Duration    // see assignment.Reconciler
 	settleTime           time.Duration    // see logcluster.Reconciler
 	resizeWait           time.Duration    // see logcluster.Reconciler
+	rolloutInterval      time.Duration    // see logcluster.Reconciler
 	rebalanceInterval    time.Duration    // see rebalance.Reconciler
 	volumesInterval      time.Duration    // see volumes.Reconciler
 	providedInterval     time.Duration    // see loguser.Reconciler
@@ -114,8 +115,8 @@ func setup(mgr ctrl.Manager, settings render.Settings, options options) error {
 		&logcluster.Reconciler{Client: c, Live: mgr.GetAPIReader(), Sets: reader,
 			Writer: writer, Reports: collector, Settings: settings, Events: events, LastSuccess: lastSuccess,
 			SettleTime: options.settleTime, ResizeWait: options.resizeWait,
-			Brokers: brokers, Outcomes: outcomes, Changed: clusters,
-			Transport: options.reports.Transport, TLS: peers},
+			RolloutInterval: options.rolloutInterval, Brokers: brokers, Outcomes: outcomes,
+			Changed: clusters, Transport: options.reports.Transport, TLS: peers},
 		&logcluster.StatusReconciler{Client: c, Events: events, Brokers: brokers, Sets: reader,
 			Outcomes: outcomes, BrokerChanges: clusters, Shared: shared},
 		&certificates.Reconciler{Store: store, Conditions: shared, Metrics: expiries,

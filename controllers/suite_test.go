@@ -34,6 +34,12 @@ import (
 	"heartwood.dev/heartwood/test/kit/envtest"
 )
 
+// rolloutInterval is the time between two steps of a rolling update in these tests.
+const rolloutInterval = 500 * time.Millisecond
+
+// several returns the time of several intervals.
+func several(interval time.Duration) time.Duration { return 4 * interval }
+
 // operatorUser is the user of the controllers in these tests. It has only the permissions of
 // config/rbac.
 const operatorUser = "heartwood-operator-under-test"
@@ -98,6 +104,7 @@ func startManager(t *testing.T, scheme *runtime.Scheme) {
 		preferredLeaderDelay: 200 * time.Millisecond, settleTime: time.Millisecond,
 		sizesWait:         500 * time.Millisecond,
 		resizeWait:        time.Millisecond,
+		rolloutInterval:   rolloutInterval,
 		rebalanceInterval: 200 * time.Millisecond, volumesInterval: 200 * time.Millisecond,
 		providedInterval: time.Second,
 		topicPace:        topic.Pace{After: 50 * time.Millisecond, Again: 100 * time.Millisecond},

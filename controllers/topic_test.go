@@ -311,6 +311,8 @@ var _ = Describe("A Topic", func() {
 	It("causes no writes while nothing changes", func() {
 		f.cluster(1)
 		f.renew(0, "a", 1, "disk", validThroughout)
+		f.revision("first") // a rolling update is applied again at intervals
+		f.brokerPod(0, "first")
 		f.topic("orders", nil)
 		f.serve("orders/0")
 		expectReason(f.topicConditions("orders"), v1alpha1.ConditionReady, v1alpha1.ReasonReady)
@@ -325,6 +327,7 @@ var _ = Describe("A Topic", func() {
 		expectReason(f.topicConditions("orders"), v1alpha1.ConditionReplicated,
 			v1alpha1.ReasonInSync)
 		expectReason(f.clusterConditions(), v1alpha1.ConditionScaled, v1alpha1.ReasonScaled)
+		f.expectRollout(v1alpha1.ReasonComplete)
 
 		// Each round changes a label of each resource, which triggers reconciliations. Writes that
 		// are still in progress from above may disturb the first rounds; then three rounds in a row

@@ -100,8 +100,8 @@ var _ = Describe("The volumes of a LogCluster", func() {
 		f.brokerPod(1, "first")
 		pods := f.podUIDs()
 		f.expectRollout(v1alpha1.ReasonComplete)
-		Consistently(func(g Gomega) { g.Expect(f.podUIDs()).To(Equal(pods)) }, "3s").Should(
-			Succeed())
+		Consistently(func(g Gomega) { g.Expect(f.podUIDs()).To(Equal(pods)) },
+			several(rolloutInterval)).Should(Succeed())
 		f.grown("20Gi", 1)
 		f.expectStorage(v1alpha1.ReasonResized)
 	})

@@ -90,6 +90,8 @@ type Reconciler struct {
 	// ResizeWait is the time that file systems have to grow before their brokers are restarted;
 	// default 3 min.
 	ResizeWait time.Duration
+	// RolloutInterval is the time between two attempts to continue a rolling update; default 5 s.
+	RolloutInterval time.Duration
 
 	ready readiness
 	// restarted contains the UID of the last pod that was deleted for a restart. The cache may still
@@ -114,6 +116,7 @@ type Reconciler struct {
 func (r *Reconciler) Setup(mgr ctrl.Manager) error {
 	r.SettleTime = cmp.Or(r.SettleTime, defaultSettleTime)
 	r.ResizeWait = cmp.Or(r.ResizeWait, defaultResizeWait)
+	r.RolloutInterval = cmp.Or(r.RolloutInterval, rolloutInterval)
 	// A change that affects only the status requires no apply.
 	specChanged := builder.WithPredicates(watch.SpecChanged)
 	// annotations pause changes and request restarts

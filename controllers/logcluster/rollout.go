@@ -22,7 +22,7 @@ import (
 // pod.
 const defaultSettleTime = 30 * time.Second
 
-// rolloutInterval is the time between two attempts to continue a rolling update.
+// rolloutInterval is the default time between two attempts to continue a rolling update.
 const rolloutInterval = 5 * time.Second
 
 // roll executes the next step of a rolling update, if there is one. It returns the decision, and
@@ -31,7 +31,7 @@ func (r *Reconciler) roll(ctx context.Context, s *scope) (step, time.Duration, e
 	now := time.Now()
 	state := s.rolloutState()
 	left := s.hold(&state, now)
-	again := rolloutInterval
+	again := r.RolloutInterval
 	readySince := r.ready.observe(client.ObjectKeyFromObject(s.cluster), s.pods, now)
 	for id, since := range readySince {
 		if left := r.SettleTime - now.Sub(since); int(id) < len(state.Brokers) && left > 0 {
