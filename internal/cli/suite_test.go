@@ -93,6 +93,7 @@ func newFixture(t *testing.T) *fixture {
 	f.create(t, &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Name: user},
 		RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: user},
 		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}}})
+	envtest.AwaitRule(t, f.config, user, f.namespace, &userRole[0])
 	return f
 }
 

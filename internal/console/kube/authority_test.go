@@ -8,10 +8,8 @@ import (
 	"net/url"
 	"strings"
 	"testing"
-	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
-	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -73,33 +71,8 @@ func (f *fixture) account(name string, rules ...rbacv1.PolicyRule) {
 		Subjects: []rbacv1.Subject{{Kind: "ServiceAccount", Name: name,
 			Namespace: f.namespace}}})
 	if len(rules) > 0 {
-		f.awaitRule(name, &rules[0])
-	}
-}
-
-// awaitRule waits until the API server grants an account a rule of its Role. The API server
-// authorizes by a cache of Roles and RoleBindings.
-func (f *fixture) awaitRule(account string, of *rbacv1.PolicyRule) {
-	f.t.Helper()
-	resource, subresource, _ := strings.Cut(of.Resources[0], "/")
-	attributes := authorizationv1.ResourceAttributes{Namespace: f.namespace, Verb: of.Verbs[0],
-		Group: of.APIGroups[0], Resource: resource, Subresource: subresource}
-	if len(of.ResourceNames) > 0 {
-		attributes.Name = of.ResourceNames[0]
-	}
-	user := "system:serviceaccount:" + f.namespace + ":" + account
-	for end := time.Now().Add(3 * time.Minute); ; time.Sleep(10 * time.Millisecond) {
-		review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
-			User: user, ResourceAttributes: &attributes}}
-		if err := f.api.Create(f.t.Context(), review); err != nil {
-			f.t.Fatal(err)
-		}
-		if review.Status.Allowed {
-			return
-		}
-		if time.Now().After(end) {
-			f.t.Fatalf("%s has no right: %+v", user, attributes)
-		}
+		envtest.AwaitRule(f.t, f.config, "system:serviceaccount:"+f.namespace+":"+name, f.namespace,
+			&rules[0])
 	}
 }
 

@@ -1,0 +1,44 @@
+package envtest
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+)
+
+// AwaitRule waits until the API server grants a user a rule of a new Role. The API server
+// authorizes by a cache of Roles and RoleBindings, which may not contain the new ones yet.
+func AwaitRule(t testing.TB, config *rest.Config, user, namespace string, of *rbacv1.PolicyRule) {
+	t.Helper()
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resource, subresource, _ := strings.Cut(of.Resources[0], "/")
+	attributes := authorizationv1.ResourceAttributes{Namespace: namespace, Verb: of.Verbs[0],
+		Group: of.APIGroups[0], Resource: resource, Subresource: subresource}
+	if len(of.ResourceNames) > 0 {
+		attributes.Name = of.ResourceNames[0]
+	}
+	review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+		User: user, ResourceAttributes: &attributes}}
+	for end := time.Now().Add(3 * time.Minute); ; time.Sleep(10 * time.Millisecond) {
+		answer, err := client.AuthorizationV1().SubjectAccessReviews().Create(t.Context(), review,
+			metav1.CreateOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if answer.Status.Allowed {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatalf("user %s has no right: %+v", user, attributes)
+		}
+	}
+}
