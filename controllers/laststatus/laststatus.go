@@ -122,9 +122,9 @@ func (c *Cache) advance(set *v1alpha1.PartitionSet) bool {
 	if c.mu.latest == nil {
 		c.mu.latest = map[types.NamespacedName]version{}
 	}
-	if !known || next.after(latest) {
-		c.mu.latest[key] = next
-	}
+	// Versions of the same set replace each other in any order. So after a restore of etcd, which
+	// takes versions back, a set that is created later has a later version again.
+	c.mu.latest[key] = next
 	return true
 }
 
