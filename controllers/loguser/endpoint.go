@@ -19,10 +19,15 @@ import (
 // no Service for all brokers.
 const bootstrapMax = 3
 
+// caFactor is how much longer than ProvidedInterval the CA of a listener is used before it is read
+// again. Every LogUser of the listener reads it.
+const caFactor = 10
+
 // endpoint returns how the LogUser's clients connect: by the first listener of type Internal that
 // authenticates users of this type, else by the first one of another type. refused says what is
-// missing; the endpoint then has no address or no CA.
-func (s *scope) endpoint(ctx context.Context) (endpoint credentials.Endpoint, refused, err error) {
+// missing; the endpoint then has no address, or the CA of the present Secret.
+func (s *scope) endpoint(ctx context.Context, present map[string][]byte) (
+	endpoint credentials.Endpoint, refused, err error) {
 	listener, mechanism := choose(s.cluster.Spec.Listeners, s.user.Spec.Authentication.Type)
 	if listener == nil {
 		return endpoint, refuse(v1alpha1.ReasonNoListener, "No listener of LogCluster %s "+
@@ -36,6 +41,8 @@ func (s *scope) endpoint(ctx context.Context) (endpoint credentials.Endpoint, re
 	if endpoint.TLS {
 		if endpoint.CA, refused, err = s.listenerCA(ctx, listener); err != nil {
 			return endpoint, nil, err
+		} else if refused != nil {
+			endpoint.CA = present[credentials.KeyCA] // the Secret may be missing for a moment only
 		}
 	}
 	if endpoint.Bootstrap == "" {
@@ -116,7 +123,7 @@ func (s *scope) listenerCA(ctx context.Context,
 		name = render.ListenerCertificateName(s.cluster.Name, listener.Name)
 	}
 	if name != own {
-		s.reconcileWithin(s.ProvidedInterval) // no event announces a change of the Secret
+		s.reconcileWithin(caFactor * s.ProvidedInterval) // no event announces a change of the Secret
 	}
 	data, err := s.Foreign(ctx, s.cluster.Namespace, name)
 	if err != nil {

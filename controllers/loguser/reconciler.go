@@ -49,8 +49,8 @@ type Reconciler struct {
 	secrets.Store
 	Events conditions.Recorder
 	Now    func() time.Time // default: time.Now
-	// ProvidedInterval is the interval at which the Secrets of passwordFrom and of listeners are
-	// read; default 30 s. A watch would cache all Secrets of all namespaces.
+	// ProvidedInterval is the interval at which the Secrets of passwordFrom are read, and those of
+	// listeners until they exist; default 30 s. A watch would cache all Secrets of all namespaces.
 	ProvidedInterval time.Duration
 }
 
@@ -251,7 +251,7 @@ func (s *scope) secret(ctx context.Context,
 		return nil, nil, err
 	}
 	s.status.Rotated = after.Rotated
-	endpoint, listenerError, err := s.endpoint(ctx)
+	endpoint, listenerError, err := s.endpoint(ctx, present)
 	if err != nil {
 		return nil, nil, err
 	}

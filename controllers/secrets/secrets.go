@@ -132,12 +132,17 @@ func (s *Store) Key(ctx context.Context, namespace string,
 	return value, found, err
 }
 
-// Foreign reads a Secret that users provide. The result is nil if it does not exist.
+// Foreign reads a Secret that users provide. The result is nil only if it does not exist.
 func (s *Store) Foreign(ctx context.Context, namespace, name string) (map[string][]byte, error) {
 	secret := &corev1.Secret{}
 	err := s.Live.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, secret)
-	if err != nil && !apierrors.IsNotFound(err) {
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil, nil
+	case err != nil:
 		return nil, fmt.Errorf("read secret %s: %w", name, err)
+	case secret.Data == nil:
+		return map[string][]byte{}, nil
 	}
 	return secret.Data, nil
 }
