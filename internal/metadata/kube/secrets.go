@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
@@ -58,13 +59,16 @@ func (s *Store) addSecrets(ctx context.Context, all *resources) (unread string, 
 // A Secret stays unread while the Role does not name it. The broker follows the LogCluster, but the
 // operator does not update the Role while the LogCluster is paused or cannot be applied. Secrets
 // that were read before must not wait for it: a user that was removed must lose access.
+//
+// A Secret that the LogCluster does not own counts as missing. The Role names the next shard before
+// it exists, so anyone who may create Secrets could else add users.
 func (w *secretWatches) read(ctx context.Context, cluster *v1alpha1.LogCluster) (
 	secrets []*corev1.Secret, unread string, err error) {
 	if !cluster.Spec.Listeners.Authenticate() {
 		return nil, "", nil
 	}
 	name := v1alpha1.ScramAdminSecretName(cluster.Name)
-	secret, synced, err := w.get(ctx, name)
+	secret, synced, err := w.get(ctx, cluster, name)
 	if err != nil {
 		return nil, "", err
 	}
@@ -76,7 +80,7 @@ func (w *secretWatches) read(ctx context.Context, cluster *v1alpha1.LogCluster) 
 	}
 	for shard := 0; ; shard++ {
 		name := v1alpha1.ScramSecretName(cluster.Name, shard)
-		secret, synced, err := w.get(ctx, name)
+		secret, synced, err := w.get(ctx, cluster, name)
 		switch {
 		case err != nil:
 			return nil, "", err
@@ -113,9 +117,10 @@ func (u *unreadSecret) note(unread string, now time.Time) (logs bool) {
 	return false
 }
 
-// get returns a Secret, nil if it does not exist. synced is false while this is not known.
-func (w *secretWatches) get(ctx context.Context, name string) (secret *corev1.Secret, synced bool,
-	err error) {
+// get returns a Secret, nil if the LogCluster owns none of the name. synced is false while this is
+// not known.
+func (w *secretWatches) get(ctx context.Context, cluster *v1alpha1.LogCluster, name string) (
+	secret *corev1.Secret, synced bool, err error) {
 	watch, ok := w.watches[name]
 	if !ok {
 		if watch, err = w.start(ctx, name); err != nil {
@@ -134,6 +139,8 @@ func (w *secretWatches) get(ctx context.Context, name string) (secret *corev1.Se
 		return nil, true, nil
 	case err != nil:
 		return nil, false, err
+	case !metav1.IsControlledBy(secret, cluster):
+		return nil, true, nil
 	}
 	return secret, true, nil
 }

@@ -322,7 +322,10 @@ type view struct {
 	renewed  func() time.Time // returns the time of the last renewal of the own Lease
 	apply    func(*metadata.Image)
 
-	changed  bool // resources may differ from the last image
+	changed bool // resources may differ from the last image
+	// again is when the resources must be read again although no event has announced a change; zero:
+	// never. No event announces that a Secret does not exist.
+	again    time.Time
 	alive    map[int32]metadata.Broker
 	cache    imageCache
 	last     *metadata.Image
@@ -340,8 +343,8 @@ func (s *Store) update(ctx context.Context, v *view) (time.Duration, error) {
 	}
 	v.liveness.observe(pointers(leases.Items), v.renewed(), now)
 	alive := v.liveness.brokers(now)
-	if !v.changed && maps.Equal(alive, v.alive) {
-		return v.liveness.next(now), nil
+	if !v.changed && maps.Equal(alive, v.alive) && (v.again.IsZero() || now.Before(v.again)) {
+		return v.next(now), nil
 	}
 	all, err := s.resources(ctx)
 	if err != nil {
@@ -358,12 +361,21 @@ func (s *Store) update(ctx context.Context, v *view) (time.Duration, error) {
 	if err != nil || !complete {
 		return lease.RenewInterval / 4, err
 	}
-	v.alive, v.changed = alive, unread != ""
-	s.applyImage(v, all)
-	if v.changed {
-		return min(v.liveness.next(now), lease.RenewInterval), nil
+	v.alive, v.changed, v.again = alive, false, time.Time{}
+	if unread != "" {
+		v.again = now.Add(lease.RenewInterval)
 	}
-	return v.liveness.next(now), nil
+	s.applyImage(v, all)
+	return v.next(now), nil
+}
+
+// next returns the time after which update must be called again at the latest.
+func (v *view) next(now time.Time) time.Duration {
+	next := v.liveness.next(now)
+	if !v.again.IsZero() {
+		next = min(next, max(v.again.Sub(now), 0))
+	}
+	return next
 }
 
 // cacheComplete reports whether the caches contain every topic and partition that exists. A watch

@@ -58,6 +58,7 @@ func TestWithAPIServer(t *testing.T) {
 		"users and their passwords":             testUsers,
 		"Role without Secrets":                  testRoleWithoutSecrets,
 		"Role without the next shard":           testRoleWithoutNextShard,
+		"foreign Secret with passwords":         testForeignSecret,
 		"first image waits for passwords":       testFirstImageWaitsForPasswords,
 		"passwords of admin clients":            testAdminPasswordsBeforeLogUsers,
 		"conflict with the operator":            testServingConflict,

@@ -56,6 +56,22 @@ func shard(t *testing.T, name, user, password string) *corev1.Secret {
 		Data: map[string][]byte{user: encoded}}
 }
 
+// shard returns a Secret that the LogCluster owns, as the operator creates it.
+func (f *fixture) shard(name, user, password string) *corev1.Secret {
+	f.t.Helper()
+	return f.owned(shard(f.t, name, user, password))
+}
+
+// owned makes the LogCluster the owner of a Secret.
+func (f *fixture) owned(secret *corev1.Secret) *corev1.Secret {
+	f.t.Helper()
+	cluster := &v1alpha1.LogCluster{}
+	f.get("demo", cluster)
+	secret.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(cluster,
+		v1alpha1.GroupVersion.WithKind("LogCluster"))}
+	return secret
+}
+
 // knows returns the condition that the image has a verifier of a user.
 func knows(user string, want bool) func(*metadata.Image) bool {
 	return func(image *metadata.Image) bool {
@@ -95,7 +111,7 @@ func testRoleWithoutSecrets(f *fixture) {
 	b := f.run(0, config)
 	b.until("up", up(0))
 	f.authenticate()
-	f.create(shard(f.t, "demo-scram-0", "alice", "1"))
+	f.create(f.shard("demo-scram-0", "alice", "1"))
 	b.until("authentication enabled",
 		func(image *metadata.Image) bool { return image.Security != nil && image.Security.Authorize })
 	f.elect(orders(0), 0, 1, 1)
@@ -113,11 +129,11 @@ func testRoleWithoutSecrets(f *fixture) {
 // one to the Role. The users of all other shards are still added and removed.
 func testRoleWithoutNextShard(f *fixture) {
 	f.authenticate()
-	first := shard(f.t, "demo-scram-0", "alice", "1")
+	first := f.shard("demo-scram-0", "alice", "1")
 	f.create(first)
 	b := f.runWithPasswords(0, f.restricted("demo-scram-admin", "demo-scram-0", "demo-scram-1"))
 	b.until("first shard", knows("alice", true))
-	f.create(shard(f.t, "demo-scram-1", "bob", "2"))
+	f.create(f.shard("demo-scram-1", "bob", "2"))
 	b.until("second shard", knows("bob", true))
 	first.Data = nil
 	if err := f.client.Update(f.t.Context(), first); err != nil {
@@ -129,11 +145,25 @@ func testRoleWithoutNextShard(f *fixture) {
 	}
 }
 
+// testForeignSecret: a person who may create Secrets, but no LogUsers, creates one with the name of
+// the next shard. Its user cannot log in, and brokers start as if it did not exist.
+func testForeignSecret(f *fixture) {
+	f.authenticate()
+	f.create(f.shard("demo-scram-0", "alice", "1"))
+	f.create(shard(f.t, "demo-scram-1", "mallory", "2"))
+	f.create(shard(f.t, "demo-scram-admin", "mallory", "2"))
+	b := f.runWithPasswords(0, f.restricted("demo-scram-admin", "demo-scram-0", "demo-scram-1"))
+	b.until("first image", knows("alice", true))
+	if !knows("mallory", false)(b.last) {
+		f.t.Error("a Secret that the LogCluster does not own has added a user")
+	}
+}
+
 // testFirstImageWaitsForPasswords: a broker whose listener authenticates by passwords is started
 // before it may read them. Clients treat a login that fails as final, so it must not serve yet.
 func testFirstImageWaitsForPasswords(f *fixture) {
 	f.authenticate()
-	f.create(shard(f.t, "demo-scram-0", "alice", "1"))
+	f.create(f.shard("demo-scram-0", "alice", "1"))
 	config := f.restricted("of-another-cluster")
 	f.run(1, config).until("broker without passwords", up(1))
 	b := f.runWithPasswords(0, config)
@@ -174,7 +204,7 @@ func testUsers(f *fixture) {
 		Spec: v1alpha1.LogUserSpec{Cluster: "demo", ACLs: []v1alpha1.ACL{{
 			Resource:   v1alpha1.ACLResource{Type: v1alpha1.ACLTopic, Name: "orders"},
 			Operations: []v1alpha1.ACLOperation{v1alpha1.ACLRead}}}}})
-	f.create(shard(f.t, "demo-scram-0", "alice", "1"))
+	f.create(f.shard("demo-scram-0", "alice", "1"))
 	b := f.runWithPasswords(0, config)
 	b.until("first image", func(image *metadata.Image) bool {
 		if !knows("alice", true)(image) || len(image.Security.ACLs) != 1 ||
@@ -183,7 +213,7 @@ func testUsers(f *fixture) {
 		}
 		return true
 	})
-	second := shard(f.t, "demo-scram-1", "bob", "2")
+	second := f.shard("demo-scram-1", "bob", "2")
 	f.create(second)
 	b.until("second shard", knows("bob", true))
 	if err := f.client.Delete(f.t.Context(), second); err != nil {
@@ -234,12 +264,12 @@ func testAdminPasswordsBeforeLogUsers(f *fixture) {
 	if err := b.AlterScram(f.t.Context(), change); !errors.Is(err, metadata.ErrUnavailable) {
 		f.t.Errorf("without the Secret: %v", err)
 	}
-	f.create(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "demo-scram-admin"}})
+	f.create(f.owned(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "demo-scram-admin"}}))
 	if err := b.AlterScram(f.t.Context(), change); err != nil {
 		f.t.Fatal(err)
 	}
 	b.until("password of an admin client", knows("carol", true))
-	f.create(shard(f.t, "demo-scram-0", "alice", "1"))
+	f.create(f.shard("demo-scram-0", "alice", "1"))
 	b.until("first shard", knows("alice", true))
 	change.Verifier = nil
 	if err := b.AlterScram(f.t.Context(), change); err != nil {
