@@ -41,7 +41,7 @@ const (
 	// brokers report cause no events.
 	defaultInterval = 15 * time.Second
 	// setsAgain is the time between two attempts while a PartitionSet that was deleted is missing.
-	// Without it, a drained broker would seem to hold fewer replicas.
+	// Without the set, a drained broker would seem to hold fewer replicas.
 	setsAgain = time.Second
 )
 
