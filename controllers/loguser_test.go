@@ -187,6 +187,13 @@ var _ = Describe("A LogUser", func() {
 			secret.Data["ca.crt"] = []byte("second")
 		})
 		Eventually(ca).Should(Equal("second"))
+
+		By("keeping it while the Secret is issued again")
+		Expect(api.Delete(context.Background(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{
+			Name: name, Namespace: f.namespace}})).To(Succeed())
+		expectReason(f.userConditions("alice"), v1alpha1.ConditionReady,
+			v1alpha1.ReasonCertificatePending)
+		Expect(ca(Default)).To(Equal("second"))
 	})
 
 	It("does not overwrite the Secret of others", func() {

@@ -135,3 +135,15 @@ func TestEventsNeedNoPass(t *testing.T) {
 	deleted(at("e", "11"))
 	expectLast(t, &cache, "all events handled", "e", true)
 }
+
+// TestVersionsMayGoBack: after etcd was restored from a backup, the versions of a set are lower
+// than those that were observed before, and so are those of a set that is created later.
+func TestVersionsMayGoBack(t *testing.T) {
+	var cache Cache
+	cache.Observe(at("a", "1000"))
+	cache.Observe(at("a", "500"))
+	cache.store(at("a", "510"))
+	cache.Observe(at("b", "520"))
+	cache.store(at("b", "530"))
+	expectLast(t, &cache, "restored from a backup", "b", true)
+}
