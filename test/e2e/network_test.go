@@ -51,13 +51,11 @@ type networkFailure struct {
 	stops bool
 }
 
-// limit returns the time for which the partitions of an isolated broker may be unavailable to the
-// client. It depends on the client if the broker does not answer: franz-go may send each of its
-// five requests in flight again, and may ask the silent broker for the new leaders several times,
-// before it asks another broker. The time until other brokers lead is limited by promptly in any
-// case.
+// limit returns the time for which the partitions of an isolated broker may be unavailable. The
+// kernel accepts connections to a stopped process. franz-go has five requests in flight to it, and
+// sends each of them again, one after the other, before it asks another broker for the leader.
 func (f *networkFailure) limit() time.Duration {
-	if !f.answers {
+	if f.stops {
 		return 30 * time.Second
 	}
 	return promptly
