@@ -72,7 +72,8 @@ func newKeeper(c client.Client, opts Options, self metadata.Broker) *keeper {
 	}
 	return &keeper{
 		client: c, cluster: opts.Cluster, self: self, pod: opts.PodUID, holder: uuid.NewString(),
-		logger: opts.Logger, times: opts.times.withDefaults(), trust: trust, volume: func() string { return "" },
+		logger: opts.Logger, times: opts.times.withDefaults(), trust: trust,
+		volume:      func() string { return "" },
 		unreachable: func() string { return "" }, leave: make(chan chan<- error), ended: make(chan struct{}),
 		key: client.ObjectKey{Namespace: opts.Namespace,
 			Name: v1alpha1.BrokerLeaseName(opts.Cluster, self.ID)},
