@@ -23,7 +23,12 @@ func devCommand() *cobra.Command {
 
 The manifests are watched, and changes are applied. Kafka's tools can create topics as well. Once
 the cluster is ready, the command prints a line that starts with "ready" and contains the addresses.
-Ctrl-C shuts the cluster down gracefully; the data stays in --data-dir.`,
+Ctrl-C shuts the cluster down gracefully; the data stays in --data-dir.
+
+To delete a topic, delete it in its manifest: the topic is deleted 5 seconds after the file is
+saved, with its records if its reclaimPolicy is Delete. While the file is missing, empty or invalid,
+its topics stay, and kafka-topics --delete deletes them. That command also deletes topics without a
+manifest, but none that a manifest describes.`,
 		Example: `  heartwood dev -f config/samples
   echo 'T-1:printer on fire' | kcat -b 127.0.0.1:9092 -t tickets -P -K:
   curl -s 127.0.0.1:9644/api/v1/partitions`,

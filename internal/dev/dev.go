@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"sync/atomic"
 	"syscall"
@@ -87,7 +88,13 @@ type cluster struct {
 	warned    map[string]bool                // texts of ignored that were logged
 	brokers   atomic.Pointer[broker.Brokers] // set once all brokers are open
 
-	reported string // text of the faults that were logged last
+	sources  sources   // the file of each resource
+	removals removals  // decides when resources without a manifest are removed
+	kept     []absence // resources without a manifest that stay
+	// removalIn is the time until removals must be asked again; 0: it need not.
+	removalIn time.Duration
+
+	reported string // text of the faults and kept resources that were logged last
 }
 
 // open validates the manifests, locks the data directory, and applies the manifests to the
@@ -95,7 +102,7 @@ type cluster struct {
 func (c *cluster) open() (unlock func(), err error) {
 	set, err := loadManifests(c.opts.Manifests)
 	if err != nil {
-		return nil, usage(err)
+		return nil, usage(c.withoutManifests(err))
 	}
 	if err := c.fs.MkdirAll(c.opts.DataDir); err != nil {
 		return nil, usage(fmt.Errorf("--data-dir: %w", err))
@@ -120,6 +127,20 @@ func (c *cluster) open() (unlock func(), err error) {
 	}, nil
 }
 
+// withoutManifests adds to an error of the start how to start while a manifest is missing.
+func (c *cluster) withoutManifests(fault error) error {
+	_, absent := c.fs.Stat(filepath.Join(c.opts.DataDir, metadataFile))
+	missing := slices.ContainsFunc(c.opts.Manifests, func(path string) bool {
+		_, err := os.Stat(path)
+		return errors.Is(err, fs.ErrNotExist)
+	})
+	if absent != nil || !missing {
+		return fault
+	}
+	return fmt.Errorf("%w\nwithout -f, heartwood dev runs with the topics in --data-dir %s", fault,
+		c.opts.DataDir)
+}
+
 // openMetadata opens the metadata store, validates flags and manifests against its content, and
 // applies the manifests.
 func (c *cluster) openMetadata(set *manifest.Set) (err error) {
@@ -130,7 +151,13 @@ func (c *cluster) openMetadata(set *manifest.Set) (err error) {
 			"manifests adopt the existing records under new topic ids", err)
 	}
 	c.store.CheckClusters(manifest.CheckCluster)
-	c.initial = newState(set, c.opts, c.store)
+	if c.sources, err = readSources(c.fs, filepath.Join(c.opts.DataDir, sourcesFile)); err != nil {
+		c.opts.Logger.Warn("failed to read which manifests contained the topics; a topic that the "+
+			"manifests do not contain stays", "error", err)
+	}
+	if c.initial, err = c.nextState(set, time.Now()); err != nil {
+		return err
+	}
 	if err := c.initial.revertInvalidUpdates(c.store); err != nil {
 		return usage(err)
 	}
@@ -232,6 +259,8 @@ func (c *cluster) announce(bootstrap []string, httpAddress string) {
 	for _, topic := range c.store.Image().Topics {
 		c.print(topicLine(topic))
 	}
+	c.warnKept()
+	c.reported = c.keptText()
 	c.announceSecurity(&c.initial)
 	c.print(readyLine(bootstrap, httpAddress, c.opts.DataDir))
 }
@@ -251,10 +280,21 @@ func (c *cluster) follow(ctx context.Context) {
 			return
 		case <-c.watcher.changes:
 			c.apply()
+		case <-c.removalDue():
+			c.apply()
 		case <-renewal.C:
 			c.renew()
 		}
 	}
+}
+
+// removalDue returns a channel that receives when resources may have to be removed; nil if none
+// waits for its removal.
+func (c *cluster) removalDue() <-chan time.Time {
+	if c.removalIn == 0 {
+		return nil
+	}
+	return time.After(c.removalIn)
 }
 
 // apply applies the current manifests except for invalid changes, prints the topics that changed,
@@ -268,12 +308,12 @@ func (c *cluster) apply() {
 	c.report(fault)
 }
 
-// report logs faults of manifests if they differ from the last ones, and prints a line when the
-// manifests have no faults any more.
+// report logs faults of manifests and kept resources if they differ from the last ones, and prints
+// a line when there are none any more.
 func (c *cluster) report(fault error) {
-	text := ""
+	text := c.keptText()
 	if fault != nil {
-		text = fault.Error()
+		text += fault.Error()
 	}
 	switch {
 	case text == c.reported:
@@ -284,6 +324,7 @@ func (c *cluster) report(fault error) {
 		for _, one := range faults(fault) {
 			c.opts.Logger.Error("failed to apply manifest", "error", one)
 		}
+		c.warnKept()
 	}
 	c.reported = text
 }
@@ -293,9 +334,12 @@ func (c *cluster) report(fault error) {
 func (c *cluster) applyManifests() error {
 	set, err := loadManifests(c.opts.Manifests)
 	if err != nil {
+		return errors.Join(err, c.keepUnread(err))
+	}
+	next, err := c.nextState(set, time.Now())
+	if err != nil {
 		return err
 	}
-	next := newState(set, c.opts, c.store)
 	err = errors.Join(next.revertBrokers(c.initial.brokers), next.revertListeners(&c.initial),
 		next.revertInvalidUpdates(c.store), next.sync(c.store, c.security))
 	c.current = next

@@ -362,7 +362,7 @@ func TestDataDirectoryLayout(t *testing.T) {
 		found[entry.Name()] = true
 	}
 	want := map[string]bool{".lock": true, "metadata.json": true, "broker-0": true,
-		"broker-1": true}
+		"broker-1": true, "manifest-sources.json": true}
 	if !maps.Equal(found, want) {
 		t.Errorf("got files %v in the data directory, want %v", found, want)
 	}

@@ -19,31 +19,59 @@ type state struct {
 	topics  []*v1alpha1.Topic
 	users   []*v1alpha1.LogUser
 	brokers int
+	// keepCluster: the metadata store contains the cluster, and no manifest does.
+	keepCluster bool
+	keptTopics  []string // Kafka names of topics without a manifest that stay
 
-	// set contains the manifests from which the fields above were read. If it is nil, they were
-	// read from the metadata store.
+	// set contains the manifests; nil: there are none, and the state is that of the metadata store.
 	set         *manifest.Set
 	brokersFlag bool // --brokers has set brokers
 }
 
-// newState returns the state that manifests and flags request. If the argument set is nil, newState
-// uses the manifests in the store, so that a start without -f does not delete the topics of earlier
-// manifests.
-func newState(set *manifest.Set, opts Options, store *local.Store) state {
-	var s state
-	if set == nil {
-		s.cluster, s.brokers, s.topics = store.Manifests()
-		s.users = store.Users()
-	} else {
-		s = state{cluster: set.Cluster, topics: set.Topics, users: set.Users, brokers: 1, set: set}
-		if set.Cluster != nil {
-			s.brokers = int(set.Cluster.Spec.Brokers)
+// newState returns the state that manifests and flags request. Kept resources are not in the
+// manifests, and stay.
+func newState(set *manifest.Set, opts Options, store *local.Store, kept []absence) state {
+	s := state{cluster: set.Cluster, topics: set.Topics, users: set.Users, brokers: 1, set: set}
+	stored, _, _ := store.Manifests()
+	for _, a := range kept {
+		switch {
+		case a.topic != "":
+			s.keptTopics = append(s.keptTopics, a.topic)
+		case stored != nil && a.resource == "LogCluster/"+stored.Name:
+			s.cluster, s.keepCluster = stored, true
 		}
 	}
+	for _, user := range store.Users() {
+		if slices.ContainsFunc(kept, func(a absence) bool {
+			return a.resource == "LogUser/"+user.Name
+		}) {
+			s.users = append(slices.Clone(s.users), user)
+		}
+	}
+	if s.cluster != nil {
+		s.brokers = int(s.cluster.Spec.Brokers)
+	}
+	s.setBrokers(opts)
+	return s
+}
+
+// storedState returns the state in the metadata store, for a start without manifests.
+func storedState(opts Options, store *local.Store) (s state) {
+	var topics []*v1alpha1.Topic
+	s.cluster, s.brokers, topics = store.Manifests()
+	s.users, s.keepCluster = store.Users(), s.cluster != nil
+	for _, topic := range topics {
+		s.keptTopics = append(s.keptTopics, topic.KafkaName())
+	}
+	s.setBrokers(opts)
+	return s
+}
+
+// setBrokers applies --brokers.
+func (s *state) setBrokers(opts Options) {
 	if opts.Brokers != 0 {
 		s.brokers, s.brokersFlag = opts.Brokers, true
 	}
-	return s
 }
 
 // loadManifests loads manifests. It returns nil if there are no paths.
@@ -129,13 +157,14 @@ func (s *state) revertListeners(running *state) error {
 }
 
 // sync applies the state to the store. An error in one topic does not affect other topics
-// (local.Store.Sync).
+// (local.Store.Apply).
 func (s *state) sync(store *local.Store, security *security) error {
 	verifiers, err := security.verifiers(s.users)
 	if err == nil {
 		err = store.SyncUsers(s.users, verifiers)
 	}
-	synced := store.Sync(s.cluster, s.brokers, s.topics)
+	synced := store.Apply(&local.Manifests{Cluster: s.cluster, KeepCluster: s.keepCluster,
+		Brokers: s.brokers, Topics: s.topics, KeepTopics: s.keptTopics})
 	if errors.Is(synced, local.ErrBrokersInUse) {
 		return errors.Join(err, s.brokersFault(synced.Error()))
 	}

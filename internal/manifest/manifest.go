@@ -20,7 +20,14 @@ type Set struct {
 	Users   []*v1alpha1.LogUser  // sorted by name
 
 	files map[string]string // the file of each resource, by Kind/name
+	read  []string          // the files that were read
 }
+
+// Files returns the files that were read, also those without a resource.
+func (s *Set) Files() []string { return s.read }
+
+// Resources returns the file of each resource, by Kind/name.
+func (s *Set) Resources() map[string]string { return s.files }
 
 // File returns the file that contains a resource Kind/name, or "" if the set does not contain the
 // resource.
@@ -88,6 +95,7 @@ type loader struct {
 // load adds the objects and faults of a file.
 func (l *loader) load(file string) {
 	objects, faults := read(file)
+	l.set.read = append(l.set.read, file)
 	l.faults = append(l.faults, faults...)
 	for _, o := range objects {
 		l.add(o)

@@ -10,11 +10,11 @@ import (
 	"heartwood.dev/heartwood/internal/partitionset"
 )
 
-// AlterTopic implements metadata.Alterer. It rejects a change of a topic that has a manifest (ADR
-// 0160).
+// AlterTopic implements metadata.Alterer. It rejects a change of a topic that a manifest describes
+// (ADR 0160).
 func (s *Store) AlterTopic(ctx context.Context, change metadata.TopicChange) error {
 	return s.changeOrCheck(ctx, change.Validate, func(d *document) error {
-		at, err := d.alterable(change.Name)
+		at, err := d.changeable(change.Name, "change")
 		if err != nil {
 			return err
 		}
@@ -76,7 +76,7 @@ func (d *document) alterCluster(change metadata.ClusterChange,
 func (s *Store) CreatePartitions(ctx context.Context,
 	partitions metadata.NewPartitions) error {
 	return s.changeOrCheck(ctx, partitions.Validate, func(d *document) error {
-		at, err := d.alterable(partitions.Name)
+		at, err := d.changeable(partitions.Name, "change")
 		if err != nil {
 			return err
 		}
@@ -104,16 +104,17 @@ func (s *Store) changeOrCheck(ctx context.Context, check bool, f func(*document)
 	})
 }
 
-// alterable returns the index of a topic. It fails if the topic does not exist, or has a manifest
-// and so must not be changed through Kafka.
-func (d *document) alterable(name string) (at int, err error) {
+// changeable returns the index of a topic that admin clients may change or delete, which verb
+// names. It fails if the topic does not exist, or if a manifest describes it: the next start, or
+// the next save of the file, would revert the change or create the topic again (ADR 0160).
+func (d *document) changeable(name, verb string) (at int, err error) {
 	at, exists := d.find(name)
 	switch {
 	case !exists:
 		return at, fmt.Errorf("%w: %q", metadata.ErrTopicNotFound, name)
-	case d.Topics[at].Origin == originManifest:
-		return at, fmt.Errorf("%w: topic %q has a manifest, which would revert the change: change "+
-			"Topic/%s in the manifest", metadata.ErrPolicy, name, d.Topics[at].Name)
+	case d.Topics[at].Origin == originManifest && d.described[name]:
+		return at, fmt.Errorf("%w: topic %q has a manifest, which would revert this: %s Topic/%s in "+
+			"the manifest", metadata.ErrPolicy, name, verb, d.Topics[at].Name)
 	}
 	return at, nil
 }

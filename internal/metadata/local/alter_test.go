@@ -73,19 +73,52 @@ func TestAlterTopicsCreatedThroughKafka(t *testing.T) {
 	}
 }
 
-// TestTopicsOfManifestsCannotBeAltered: see ADR 0160.
-func TestTopicsOfManifestsCannotBeAltered(t *testing.T) {
-	topic := &v1alpha1.Topic{}
-	topic.Name, topic.Spec.Partitions = "orders", 1
-	s := openAltered(t, 1, topic)
-	for _, err := range []error{
-		s.AlterTopic(t.Context(),
-			metadata.TopicChange{Name: "orders", Properties: setProperty("retention.ms", "1")}),
-		s.CreatePartitions(t.Context(), metadata.NewPartitions{Name: "orders", Count: 5}),
-	} {
-		if !errors.Is(err, metadata.ErrPolicy) {
-			t.Error(err)
+// TestTopicsOfManifestsCannotBeChanged: admin clients neither change nor delete a topic that a
+// manifest describes (ADR 0160). They may when its manifest cannot be read any more.
+func TestTopicsOfManifestsCannotBeChanged(t *testing.T) {
+	s := openAltered(t, 1, topics(t, `orders {partitions: 1}`, `other {partitions: 1}`)...)
+	change := func(name string) []error {
+		return []error{
+			s.AlterTopic(t.Context(),
+				metadata.TopicChange{Name: name, Properties: setProperty("retention.ms", "1")}),
+			s.CreatePartitions(t.Context(), metadata.NewPartitions{Name: name, Count: 5}),
+			s.DeleteTopic(t.Context(), name),
 		}
+	}
+	for _, err := range change("orders") {
+		if !errors.Is(err, metadata.ErrPolicy) || !strings.Contains(err.Error(), "Topic/orders") {
+			t.Errorf("got error %v, want ErrPolicy", err)
+		}
+	}
+	if err := s.Keep([]string{"orders"}); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.DeleteTopic(t.Context(), "other"); !errors.Is(err, metadata.ErrPolicy) {
+		t.Errorf("other topic: got error %v, want ErrPolicy", err)
+	}
+	if err := errors.Join(change("orders")...); err != nil {
+		t.Error(err)
+	}
+	if err := s.Apply(&Manifests{Brokers: 1, KeepTopics: []string{"other"}}); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(change("other")...); err != nil {
+		t.Errorf("kept topic: %v", err)
+	}
+	if left := s.Image().Topics; len(left) != 0 {
+		t.Errorf("got topics %v, want none", left)
+	}
+}
+
+// TestChangedTopicStaysWithoutItsManifest: a kept topic that an admin client changes belongs to
+// Kafka from then on.
+func TestChangedTopicStaysWithoutItsManifest(t *testing.T) {
+	s := openAltered(t, 1, topics(t, `orders {partitions: 1}`)...)
+	err := errors.Join(s.Keep([]string{"orders"}), s.AlterTopic(t.Context(),
+		metadata.TopicChange{Name: "orders", Properties: setProperty("retention.ms", "1")}),
+		s.Sync(nil, 1, nil))
+	if err != nil || s.Image().Topic("orders") == nil {
+		t.Errorf("got error %v and topic %v", err, s.Image().Topic("orders"))
 	}
 }
 

@@ -91,15 +91,16 @@ func (d *document) states(up map[int32]metadata.Broker) metadata.Brokers {
 	}
 }
 
-// DeleteTopic implements metadata.Admin. If the topic has a manifest, the next Sync creates the
-// topic again, as the next kubectl apply would do on Kubernetes.
+// DeleteTopic implements metadata.Admin. It rejects the deletion of a topic that a manifest
+// describes (ADR 0160).
 func (s *Store) DeleteTopic(ctx context.Context, name string) error {
 	return s.request(ctx, func() error {
 		return s.change(func(d *document) error {
-			if !d.remove(name) {
-				return fmt.Errorf("%w: %q", metadata.ErrTopicNotFound, name)
+			at, err := d.changeable(name, "remove")
+			if err == nil {
+				d.remove(at)
 			}
-			return nil
+			return err
 		})
 	})
 }

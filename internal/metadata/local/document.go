@@ -60,6 +60,9 @@ type document struct {
 	// set contains the partitions. A later topic adopts the retained partitions of its name with
 	// their brokers and leader epochs, because the logs reject lower leader epochs.
 	set *partitionset.Set
+	// described are the Kafka names of the topics that the manifests of the last Apply contain. It is
+	// not stored. Clones share it, so it must not be modified.
+	described map[string]bool
 	// load is the number of replicas of topics that are assigned to each broker.
 	load map[int32]int
 	// full are the brokers to which no new replicas are assigned. It is not stored, and is set
@@ -87,7 +90,7 @@ type cluster struct {
 type topic struct {
 	Name   string             `json:"name"`
 	ID     string             `json:"id"`
-	Origin string             `json:"origin"` // Sync deletes topics of originManifest only
+	Origin string             `json:"origin"` // Apply deletes topics of originManifest only
 	Spec   v1alpha1.TopicSpec `json:"spec"`
 	// CleanNow is the value of the annotation in the manifest; see v1alpha1.Topic.CleanNow.
 	CleanNow string `json:"cleanNow,omitempty"`

@@ -1,6 +1,7 @@
 package local
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -15,6 +16,7 @@ import (
 // modelTopic is the expected state of a topic.
 type modelTopic struct {
 	manifest   bool
+	described  bool // by the manifests of the last Apply since the last crash
 	partitions int
 	replicas   int
 }
@@ -59,13 +61,18 @@ func (m *model) step(t *testing.T, random *rand.Rand, s *Store, mem *vfs.Mem) (s
 			t.Fatalf("create %s: %v; exists: %t", name, err, exists)
 		}
 		if err == nil {
-			m.topics[name] = modelTopic{false, partitions, replicas}
+			m.topics[name] = modelTopic{partitions: partitions, replicas: replicas}
 		}
 		return "create " + name, s, mem
 	case 1:
 		err := s.DeleteTopic(t.Context(), name)
-		if _, exists := m.topics[name]; exists != (err == nil) {
-			t.Fatalf("delete %s: %v; exists: %t", name, err, exists)
+		before, exists := m.topics[name]
+		if before.described != errors.Is(err, metadata.ErrPolicy) ||
+			!before.described && exists != (err == nil) {
+			t.Fatalf("delete %s: %v; exists: %t, %+v", name, err, exists, before)
+		}
+		if before.described {
+			return "refused deletion of " + name, s, mem
 		}
 		if !m.topics[name].manifest {
 			m.forget(name) // its data and leader epochs are not retained
@@ -76,6 +83,10 @@ func (m *model) step(t *testing.T, random *rand.Rand, s *Store, mem *vfs.Mem) (s
 		return "sync", s, m.sync(t, random, s, mem)
 	case 3:
 		crashed := mem.CrashClone()
+		for name, topic := range m.topics {
+			topic.described = false
+			m.topics[name] = topic
+		}
 		return "crash", open(t, crashed), crashed
 	case 4:
 		m.lead(t, random, s)
@@ -86,14 +97,21 @@ func (m *model) step(t *testing.T, random *rand.Rand, s *Store, mem *vfs.Mem) (s
 	}
 }
 
-// sync applies random manifests that reduce the number of partitions of no topic.
+// sync applies random manifests that reduce the number of partitions of no topic, and keeps some of
+// the topics that they do not contain.
 func (m *model) sync(t *testing.T, random *rand.Rand, s *Store, mem *vfs.Mem) *vfs.Mem {
 	var manifests []*v1alpha1.Topic
+	var kept []string
 	for _, name := range []string{"a", "b", "c", "d"} {
 		before := m.topics[name]
-		if random.IntN(3) == 0 {
-			if before.manifest {
+		if absent := random.IntN(5); absent < 2 {
+			switch {
+			case before.manifest && absent == 0:
 				delete(m.topics, name)
+			case before.manifest:
+				kept = append(kept, name)
+				before.described = false
+				m.topics[name] = before
 			}
 			continue
 		}
@@ -101,9 +119,10 @@ func (m *model) sync(t *testing.T, random *rand.Rand, s *Store, mem *vfs.Mem) *v
 		manifests = append(manifests,
 			topics(t, fmt.Sprintf("%s {partitions: %d, replicas: %d}", name, partitions,
 				replicas))...)
-		m.topics[name] = modelTopic{true, partitions, replicas}
+		m.topics[name] = modelTopic{true, true, partitions, replicas}
 	}
-	if err := s.Sync(nil, 3, manifests); err != nil {
+	err := s.Apply(&Manifests{Brokers: 3, Topics: manifests, KeepTopics: kept})
+	if err != nil {
 		t.Fatal(err)
 	}
 	return mem

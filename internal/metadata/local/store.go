@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"reflect"
 	"sync"
 
@@ -187,17 +188,22 @@ func (s *Store) publish(f func()) {
 	s.published.changed = make(chan struct{})
 }
 
-// Sync applies manifests. It deletes the topics of earlier manifests that are not in topics,
-// according to their reclaim policy; topics created through Kafka stay. If single topics are
-// invalid, Sync applies the other topics and returns the joined errors.
+// Sync applies manifests that are complete: it keeps no topic that they do not contain.
+func (s *Store) Sync(cluster *v1alpha1.LogCluster, brokers int, topics []*v1alpha1.Topic) error {
+	return s.Apply(&Manifests{Cluster: cluster, Brokers: brokers, Topics: topics})
+}
+
+// Apply applies manifests. It deletes the topics of earlier manifests that are neither in m nor
+// kept, according to their reclaim policy; topics created through Kafka stay. If single topics are
+// invalid, Apply applies the other topics and returns the joined errors.
 //
 // Replicas on removed brokers get a new target, and the removed brokers must run until these
-// replicas have moved: see Running. If fewer brokers than replicas of a topic would remain, Sync
+// replicas have moved: see Running. If fewer brokers than replicas of a topic would remain, Apply
 // changes nothing and returns ErrBrokersInUse.
-func (s *Store) Sync(cluster *v1alpha1.LogCluster, brokers int, topics []*v1alpha1.Topic) error {
+func (s *Store) Apply(m *Manifests) error {
 	var faults []error
 	err := s.change(func(d *document) (err error) {
-		faults, err = d.sync(manifests{cluster, brokers, topics})
+		faults, err = d.sync(m)
 		return err
 	})
 	if err != nil {
@@ -228,6 +234,18 @@ func (s *Store) Image() *metadata.Image {
 	s.published.Lock()
 	defer s.published.Unlock()
 	return s.published.image
+}
+
+// Keep lets admin clients change and delete the topics with these Kafka names, whose manifests
+// cannot be read any more. The next Apply replaces what Keep has set.
+func (s *Store) Keep(topics []string) error {
+	return s.change(func(d *document) error {
+		d.described = maps.Clone(d.described)
+		for _, name := range topics {
+			delete(d.described, name)
+		}
+		return nil
+	})
 }
 
 // Manifests returns the effective result of the last Sync: the LogCluster (nil if there is no

@@ -16,41 +16,45 @@ var ErrBrokersInUse = errors.New(
 	"brokers cannot be removed, because too few would remain for the replicas of some topics",
 )
 
-// manifests is the content of the manifests that Sync applies.
-type manifests struct {
-	cluster *v1alpha1.LogCluster
-	brokers int
-	topics  []*v1alpha1.Topic
+// Manifests is the content of the manifests that Apply applies. The LogCluster and the topics that
+// are kept have no manifest at present, and stay as they are.
+type Manifests struct {
+	Cluster     *v1alpha1.LogCluster
+	KeepCluster bool // instead of Cluster
+	Brokers     int
+	Topics      []*v1alpha1.Topic
+	KeepTopics  []string // Kafka names
 }
 
 // sync applies manifests. Each fault is an error in one topic, which stays unchanged or is not
 // created. If err is not nil, the caller must discard the document.
-func (d *document) sync(m manifests) (faults []error, err error) {
+func (d *document) sync(m *Manifests) (faults []error, err error) {
 	d.syncCluster(m)
-	present := map[string]bool{}
-	for _, t := range m.topics {
-		present[t.KafkaName()] = true
+	d.described = map[string]bool{}
+	for _, t := range m.Topics {
+		d.described[t.KafkaName()] = true
 	}
-	for _, t := range slices.Clone(d.Topics) {
-		if t.Origin == originManifest && !present[t.kafkaName()] {
-			d.remove(t.kafkaName())
+	for at, t := range slices.Backward(d.Topics) {
+		name := t.kafkaName()
+		if t.Origin == originManifest && !d.described[name] && !slices.Contains(m.KeepTopics, name) {
+			d.remove(at)
 		}
 	}
-	if m.brokers < 1 {
-		return nil, fmt.Errorf("number of brokers is %d, must be at least 1", m.brokers)
+	if m.Brokers < 1 {
+		return nil, fmt.Errorf("number of brokers is %d, must be at least 1", m.Brokers)
 	}
 	before := d.running()
-	d.Brokers = m.brokers
+	d.Brokers = m.Brokers
 	d.Draining = before // decide lowers Draining
 	if d.Draining <= d.Brokers {
 		d.Draining = 0
 	}
-	for _, t := range m.topics {
+	for _, t := range m.Topics {
 		if err := d.put(t.DeepCopy(), originManifest); err != nil {
 			faults = append(faults, &TopicFault{t.Name, err})
 		}
 	}
-	d.giveUp(m.cluster)
+	d.giveUp(m.Cluster)
 	if err := d.drain(); err != nil {
 		return nil, err
 	}
@@ -63,13 +67,14 @@ func (d *document) sync(m manifests) (faults []error, err error) {
 
 // syncCluster replaces the LogCluster by that of the manifests. Without one, a LogCluster that
 // admin clients have created stays, with the new number of brokers.
-func (d *document) syncCluster(m manifests) {
+func (d *document) syncCluster(m *Manifests) {
 	switch {
-	case m.cluster != nil:
-		d.Cluster = &cluster{Name: m.cluster.Name, Spec: *m.cluster.Spec.DeepCopy()}
+	case m.KeepCluster:
+	case m.Cluster != nil:
+		d.Cluster = &cluster{Name: m.Cluster.Name, Spec: *m.Cluster.Spec.DeepCopy()}
 	case d.Cluster != nil && d.Cluster.Origin == originKafka:
 		kept := *d.Cluster
-		kept.Spec.Brokers = int32(m.brokers)
+		kept.Spec.Brokers = int32(m.Brokers)
 		d.Cluster = &kept
 	default:
 		d.Cluster = nil
@@ -141,14 +146,11 @@ func (d *document) put(resource *v1alpha1.Topic, origin string) error {
 	return nil
 }
 
-// remove deletes a topic, and retains its partitions unless its reclaim policy deletes them. It
-// reports whether the topic existed.
-func (d *document) remove(kafkaName string) bool {
-	at, exists := d.find(kafkaName)
-	if !exists {
-		return false
-	}
+// remove deletes the topic at an index, and retains its partitions unless its reclaim policy
+// deletes them.
+func (d *document) remove(at int) {
 	t := d.Topics[at]
+	kafkaName := t.kafkaName()
 	d.Topics = slices.Delete(d.Topics, at, at+1)
 	// An earlier topic with the same name may have had more partitions, which are still retained.
 	for _, key := range d.keysOf(kafkaName) {
@@ -162,7 +164,6 @@ func (d *document) remove(kafkaName string) bool {
 				Tag: t.tag(), Reclaim: partitionset.Retained})
 		}
 	}
-	return true
 }
 
 // TopicFault is an error in one topic. Its text begins with the path of the field. Sync returns
