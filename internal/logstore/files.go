@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"heartwood.dev/heartwood/internal/logstore/checkpoint"
 	"heartwood.dev/heartwood/internal/logstore/keys"
 	"heartwood.dev/heartwood/internal/logstore/segment"
 	"heartwood.dev/heartwood/internal/vfs"
@@ -77,7 +78,7 @@ func listDirectory(fsys vfs.FS, dir string) (files []segmentFile, temporary []st
 		}
 		// A spool is both a segment file and a temporary file. It is removed together with its
 		// segment, or else by the next start, which cannot continue the spool.
-		if strings.HasSuffix(entry.Name(), vfs.TemporarySuffix) {
+		if isTemporaryFile(entry.Name()) {
 			temporary = append(temporary, entry.Name())
 		}
 	}
@@ -94,6 +95,18 @@ func listDirectory(fsys vfs.FS, dir string) (files []segmentFile, temporary []st
 		return 0
 	})
 	return files, temporary, nil
+}
+
+// isTemporaryFile reports whether a file is a leftover of vfs.WriteFileAtomic or of a build of a
+// sidecar. Recovery removes these files. A file with another name and the same suffix belongs to
+// somebody else.
+func isTemporaryFile(name string) bool {
+	name, found := strings.CutSuffix(name, vfs.TemporarySuffix)
+	if _, _, ofSegment := segment.ParseName(name); !found || ofSegment {
+		return found
+	}
+	return slices.Contains([]string{partitionFile, policyFile, retainedFile, assignmentFile,
+		copySourceFile, copyGapFile, checkpoint.EpochsFile, keys.SaltFile}, name)
 }
 
 // removeFiles removes the files that match, in the given order. It returns the number of files that

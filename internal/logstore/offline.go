@@ -62,6 +62,9 @@ func OpenOffline(opts Options, dir string, now time.Time) (*Offline, error) {
 	if _, err := supportedFormatLevel(opts.FS, opts.Dir); err != nil {
 		return nil, errors.Join(err, o.Close())
 	}
+	if err := checkForeign(opts.FS, dir); err != nil {
+		return nil, errors.Join(fmt.Errorf("open log %s: %w: %w", dir, ErrForeign, err), o.Close())
+	}
 	if err := o.open(id); err != nil {
 		return nil, errors.Join(fmt.Errorf("open log %s: %w", dir, err), o.Close())
 	}

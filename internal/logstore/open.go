@@ -96,9 +96,7 @@ func (s *Store) load() (err error) {
 		return err
 	}
 	s.formatLevel.Store(level)
-	if s.directoryID, err = loadDirectoryID(s.opts.FS, s.opts.Dir); err != nil {
-		return err
-	}
+	// Everything that another program may have written is read before the first file is changed.
 	checkpoints, _, err := s.loadCheckpoints()
 	if err != nil {
 		return err
@@ -109,6 +107,12 @@ func (s *Store) load() (err error) {
 	}
 	ids, err := s.partitions()
 	if err != nil {
+		return err
+	}
+	if err := s.refuseForeign(ids); err != nil {
+		return err
+	}
+	if s.directoryID, err = loadDirectoryID(s.opts.FS, s.opts.Dir); err != nil {
 		return err
 	}
 	var sealed map[PartitionID]checkpoint.ClosedLog
@@ -166,6 +170,8 @@ func (s *Store) partitions() ([]PartitionID, error) {
 		case !entry.IsDir(), strings.HasSuffix(name, retainedSuffix):
 		case strings.HasSuffix(name, deleteSuffix):
 			s.mu.released = append(s.mu.released, name)
+		case isPartition && id.Topic == metadataLog:
+			s.opts.Logger.Info("metadata log of Apache Kafka ignored", "directory", name)
 		case isPartition:
 			ids = append(ids, id)
 		case name == lostAndFound:

@@ -88,6 +88,9 @@ func (r *recovery) run() (err error) {
 			}
 		}
 	}()
+	if err := r.refuseOtherFormats(); err != nil {
+		return err
+	}
 	if r.files, err = repairDirectory(r.log.env.fs, r.log.dir); err != nil {
 		return err
 	}
@@ -269,12 +272,16 @@ func (r *recovery) loadSnapshot(limit int64) (from int64, err error) {
 			continue
 		}
 		name := filepath.Join(r.log.dir, f.name)
+		content, err := r.log.env.fs.ReadFile(name)
+		if err != nil {
+			return 0, fmt.Errorf("read producer snapshot: %w", err)
+		}
+		state, err := producer.Decode(content, f.base)
+		if errors.Is(err, producer.ErrVersion) {
+			return 0, fmt.Errorf("read %s: %w", f.name, err)
+		}
 		if f.base <= limit {
-			content, err := r.log.env.fs.ReadFile(name)
-			if err != nil {
-				return 0, fmt.Errorf("read producer snapshot: %w", err)
-			}
-			if state, err := producer.Decode(content, f.base); err == nil {
+			if err == nil {
 				r.producers = state
 				return f.base, nil
 			}

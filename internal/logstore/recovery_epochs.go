@@ -21,7 +21,11 @@ func (r *recovery) loadEpochs() error {
 		return fmt.Errorf("read leader epochs: %w", err)
 	}
 	if err == nil {
-		if r.epochs, err = checkpoint.DecodeEpochs(content); err != nil {
+		r.epochs, err = checkpoint.DecodeEpochs(content)
+		if errors.Is(err, checkpoint.ErrVersion) {
+			return fmt.Errorf("read %s: %w", checkpoint.EpochsFile, err)
+		}
+		if err != nil {
 			r.epochsUnusable = true
 			r.log.env.logger.Warn("malformed leader epochs; rebuilding them from the batches",
 				"partition", r.log.id, "error", err)

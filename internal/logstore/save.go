@@ -171,7 +171,8 @@ func (s *Store) loadCheckpoints() (all map[PartitionID]checkpointState, malforme
 }
 
 // loadCheckpoint reads one file and stores its values in the map all. If the file is malformed, it
-// adds the name of the file to the map malformed instead. It fails only if the disk fails.
+// adds the name of the file to the map malformed instead. It fails if the disk fails, or if another
+// program has written the file in a later version.
 func loadCheckpoint[V any](s *Store, all map[PartitionID]checkpointState, malformed map[string]bool,
 	name string, decode func([]byte) (map[PartitionID]V, error),
 	set func(*checkpointState, V)) error {
@@ -184,6 +185,9 @@ func loadCheckpoint[V any](s *Store, all map[PartitionID]checkpointState, malfor
 	}
 	s.saving.written[name] = string(content)
 	values, err := decode(content)
+	if errors.Is(err, checkpoint.ErrVersion) {
+		return fmt.Errorf("read %s: %w", name, err)
+	}
 	if err != nil {
 		s.opts.Logger.Warn("checkpoint is malformed and will be rebuilt", "file", name, "error",
 			err)

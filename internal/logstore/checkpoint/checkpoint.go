@@ -14,6 +14,10 @@ import (
 // ErrMalformed is wrapped by every error about the content of a checkpoint file.
 var ErrMalformed = errors.New("malformed checkpoint")
 
+// ErrVersion is wrapped, besides ErrMalformed, by the error about a checkpoint file of a later
+// version. Such a file belongs to another program and must not be replaced.
+var ErrVersion = errors.New("unsupported version")
+
 // The checkpoint files of a data directory. docs/format/checkpoints.md describes the purpose of
 // each file.
 const (
@@ -76,6 +80,9 @@ func encodeLines(lines []string) []byte {
 // number of lines serves as a checksum, because it does not match a truncated file.
 func decodeLines(content []byte) ([][]string, error) {
 	lines := strings.Split(strings.TrimSuffix(string(content), "\n"), "\n")
+	if version, err := strconv.ParseUint(lines[0], 10, 16); err == nil && version > 0 {
+		return nil, fmt.Errorf("%w: %w %d, want 0", ErrMalformed, ErrVersion, version)
+	}
 	if lines[0] != "0" {
 		return nil, fmt.Errorf("%w: version %q, want 0", ErrMalformed, lines[0])
 	}

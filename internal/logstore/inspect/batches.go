@@ -2,6 +2,7 @@ package inspect
 
 import (
 	"bufio"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -27,27 +28,40 @@ type batch struct {
 
 // batchReader reads a data file batch by batch.
 type batchReader struct {
+	file     vfs.File
 	in       *bufio.Reader
 	size     int64 // of the file
 	position int64 // position of the batch that next returns
+	end      int64 // end offset of the batches so far, or the base offset of the segment
 	// maximum size of a batch that is read as a whole; of a larger batch, only the header is read
 	bytesMax int
 	buffer   []byte
 }
 
-func newBatchReader(f vfs.File, bytesMax int) (*batchReader, error) {
+func newBatchReader(f vfs.File, base int64, bytesMax int) (*batchReader, error) {
 	size, err := f.Size()
 	if err != nil {
 		return nil, err
 	}
-	return &batchReader{in: bufio.NewReaderSize(io.NewSectionReader(f, 0, size), readAhead),
-		size: size, bytesMax: bytesMax}, nil
+	return &batchReader{file: f,
+		in:   bufio.NewReaderSize(io.NewSectionReader(f, 0, size), readAhead),
+		size: size, end: base, bytesMax: bytesMax}, nil
 }
 
 // next returns the next batch, which is valid until the next call. At the end of the file it
 // returns io.EOF. If no batch begins at position, it returns an error that wraps record.ErrCorrupt,
-// and the remaining bytes cannot be read.
+// or record.ErrFormat if records in another message format follow. The remaining bytes cannot be
+// read then.
 func (r *batchReader) next() (batch, error) {
+	found, err := r.read()
+	if errors.Is(err, record.ErrCorrupt) {
+		err = cmp.Or(record.FindOtherFormat(r.file, r.position, r.size, r.end,
+			false), err)
+	}
+	return found, err
+}
+
+func (r *batchReader) read() (batch, error) {
 	left := r.size - r.position
 	header, err := r.in.Peek(int(min(left, record.HeaderBytes)))
 	switch {
@@ -84,5 +98,6 @@ func (r *batchReader) next() (batch, error) {
 		return batch{}, fmt.Errorf("skip batch at position %d: %w", r.position, err)
 	}
 	r.position += int64(size)
+	r.end = max(r.end, found.NextOffset())
 	return found, nil
 }

@@ -140,7 +140,7 @@ func dumpSmall[L line](d *dumper, opened vfs.File, path string,
 
 // dumpData prints a data file batch by batch. It stops if the output fails.
 func (d *dumper) dumpData(f file, opened vfs.File) error {
-	batches, err := newBatchReader(opened, d.opts.BatchBytesMax)
+	batches, err := newBatchReader(opened, f.base, d.opts.BatchBytesMax)
 	if err != nil {
 		return err
 	}

@@ -154,7 +154,7 @@ func (v *verifier) verify(f file) (next int64, err error) {
 		return f.base, err
 	}
 	defer func() { err = errors.Join(err, opened.Close()) }()
-	batches, err := newBatchReader(opened, v.opts.BatchBytesMax)
+	batches, err := newBatchReader(opened, f.base, v.opts.BatchBytesMax)
 	if err != nil {
 		return f.base, err
 	}
@@ -195,7 +195,7 @@ func (v *verifier) walk(f file, c segmentChecks) (next int64, err error) {
 		switch {
 		case errors.Is(err, io.EOF):
 			return next, errors.Join(c.indexes.end(v, f, next), c.txns.end(), c.sidecar.end())
-		case errors.Is(err, record.ErrCorrupt):
+		case errors.Is(err, record.ErrCorrupt), errors.Is(err, record.ErrFormat):
 			// The position of the next batch is unknown. If the remaining index entries were
 			// compared, they would only cause more problems with the same reason.
 			v.sum.Problems++

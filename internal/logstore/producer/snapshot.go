@@ -28,6 +28,10 @@ const (
 // ErrSnapshot is wrapped by every error about the content of a snapshot.
 var ErrSnapshot = errors.New("malformed producer snapshot")
 
+// ErrVersion is wrapped, besides ErrSnapshot, by the error about an intact snapshot of a later
+// version. Such a file belongs to another program and must not be removed.
+var ErrVersion = errors.New("unsupported version")
+
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // Encode returns the snapshot of the state as of an offset. The snapshot contains the offset, so
@@ -91,11 +95,14 @@ func Decode(content []byte, offset int64) (State, error) {
 	if len(content) < snapshotHeaderBytes {
 		return State{}, fmt.Errorf("%w: %d bytes", ErrSnapshot, len(content))
 	}
-	if version := binary.BigEndian.Uint16(content); version != snapshotVersion {
-		return State{}, fmt.Errorf("%w: version %d", ErrSnapshot, version)
-	}
 	if binary.BigEndian.Uint32(content[2:]) != crc32.Checksum(content[6:], castagnoli) {
 		return State{}, fmt.Errorf("%w: checksum does not match", ErrSnapshot)
+	}
+	switch version := binary.BigEndian.Uint16(content); {
+	case version > snapshotVersion:
+		return State{}, fmt.Errorf("%w: %w %d", ErrSnapshot, ErrVersion, version)
+	case version != snapshotVersion:
+		return State{}, fmt.Errorf("%w: version %d", ErrSnapshot, version)
 	}
 	count := int64(binary.BigEndian.Uint32(content[6:]))
 	entries := content[snapshotHeaderBytes:]

@@ -1,6 +1,7 @@
 package segment
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -62,7 +63,8 @@ func (s *Segment) closeFiles() error {
 
 // Open opens a segment that was closed cleanly or sealed, and rebuilds missing or wrong index
 // files. It reads only the ends of the files. It fails with an error that wraps record.ErrCorrupt
-// if the data file is not a sequence of batches; the caller then uses Recover.
+// if the data file is not a sequence of batches; the caller then uses Recover. If it contains
+// records in another message format, the error wraps record.ErrFormat instead.
 func Open(fsys vfs.FS, dir string, base int64, cfg Config) (*Segment, error) {
 	s := newSegment(fsys, dir, base, cfg)
 	if err := s.open(); err != nil {
@@ -264,6 +266,10 @@ func (s *Segment) checkTimes(v *view) error {
 func (s *Segment) rebuild(size int64) error {
 	v := emptyView(s.base)
 	if err := s.count(&v, size); err != nil {
+		if errors.Is(err, record.ErrCorrupt) {
+			other := record.FindOtherFormat(s.data, v.size, size, v.next, false)
+			err = cmp.Or(other, err)
+		}
 		return err
 	}
 	return s.writeIndexes(v)

@@ -30,7 +30,8 @@ type Recovered struct {
 //
 // Batches that end at or below Config.Synced are known to be on the disk. Later bytes are rewritten
 // before they are synced, because they may be only in the page cache (see mu.mustRewrite). Recover
-// truncates nothing if the disk or visit returns an error.
+// truncates nothing if the disk or visit returns an error, or if records in another message format
+// follow the valid batches (record.ErrFormat).
 func Recover(fsys vfs.FS, dir string, base int64, cfg Config,
 	visit func(record.Batch) error) (*Segment, Recovered, error) {
 	s := newSegment(fsys, dir, base, cfg)
@@ -129,7 +130,8 @@ func (s *Segment) checkBatches(v *view, size int64,
 	case visitFailed != nil:
 		return found, visitFailed
 	case errors.Is(err, record.ErrCorrupt):
-		found.Cause, err = err, nil
+		found.Cause = err
+		err = record.FindOtherFormat(s.data, v.size, size, v.next, false)
 	}
 	return found, err
 }
