@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"heartwood.dev/heartwood/api/v1alpha1"
+	"heartwood.dev/heartwood/test/kit/await"
 )
 
 // allowUnserved removes the rules of the CRDs that reject what brokers do not serve yet, so that
@@ -48,13 +49,12 @@ func allowUnserved(t *testing.T) {
 		Listeners: v1alpha1.Listeners{{Name: "a", Port: 1, TLS: &v1alpha1.ListenerTLS{}},
 			{Name: "b", Port: 2}}}}
 	probe.Name, probe.Namespace = "probe", "default"
-	for range 600 {
-		if err = api.Create(t.Context(), probe.DeepCopy(), client.DryRunAll); err == nil {
-			return
+	await.For(t, func() string {
+		if err := api.Create(t.Context(), probe.DeepCopy(), client.DryRunAll); err != nil {
+			return "the API server uses the changed CRDs: " + err.Error()
 		}
-		time.Sleep(100 * time.Millisecond)
-	}
-	t.Fatalf("the API server does not use the changed CRDs: %v", err)
+		return ""
+	})
 }
 
 // removeUnserved removes the rules, which have messages that begin with "this version".

@@ -5,11 +5,11 @@ import (
 	"crypto/tls"
 	"net/http"
 	"testing"
-	"time"
 
 	"k8s.io/client-go/rest"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
+	"heartwood.dev/heartwood/test/kit/await"
 	"heartwood.dev/heartwood/test/kit/tlsscan"
 )
 
@@ -25,11 +25,7 @@ func TestAuthorizedMetricsAcceptModernTLSOnly(t *testing.T) {
 	done := make(chan error, 1)
 	go func() { done <- server.Start(ctx) }()
 	bound, _ := server.(interface{ GetBindAddr() string })
-	for began := time.Now(); bound.GetBindAddr() == ""; time.Sleep(10 * time.Millisecond) {
-		if time.Since(began) > time.Minute {
-			t.Fatal("the server has not started")
-		}
-	}
+	await.Until(t, "the server listens", func() bool { return bound.GetBindAddr() != "" })
 	tlsscan.Scan(t, &tlsscan.Server{Address: bound.GetBindAddr(),
 		Config: &tls.Config{InsecureSkipVerify: true}}) // it makes its own certificate
 	stop()

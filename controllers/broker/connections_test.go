@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+
+	"heartwood.dev/heartwood/test/kit/await"
 )
 
 // timeout is the time after which a step of these tests has failed. Steps take milliseconds.
@@ -67,17 +69,12 @@ func startConnections(t *testing.T) (*connections, <-chan int64) {
 		cancel()
 		<-stopped
 	})
-	for deadline := time.Now().Add(timeout); ; time.Sleep(time.Millisecond) {
+	await.Until(t, "connections started", func() bool {
 		c.mu.Lock()
-		started := c.mu.ctx != nil
-		c.mu.Unlock()
-		if started {
-			return c, exited
-		}
-		if time.Now().After(deadline) {
-			t.Fatal("connections did not start")
-		}
-	}
+		defer c.mu.Unlock()
+		return c.mu.ctx != nil
+	})
+	return c, exited
 }
 
 var brokerZero = types.NamespacedName{Namespace: "logs", Name: "demo-broker-0"}

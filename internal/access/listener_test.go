@@ -8,6 +8,8 @@ import (
 	"os"
 	"testing"
 	"time"
+
+	"heartwood.dev/heartwood/test/kit/await"
 )
 
 // TestOneAddressCannotOccupyThePort opens as many idle connections from one address as it gets.
@@ -67,9 +69,7 @@ func TestOneAddressCannotOccupyThePort(t *testing.T) {
 	for _, conn := range idle {
 		_ = conn.Close()
 	}
-	for began := time.Now(); get("127.0.0.1") != nil; time.Sleep(10 * time.Millisecond) {
-		if time.Since(began) > time.Minute {
-			t.Fatal("the first address is not served after its connections were closed")
-		}
-	}
+	await.Until(t, "the first address is served after its connections were closed", func() bool {
+		return get("127.0.0.1") == nil
+	})
 }

@@ -1,12 +1,10 @@
 package broker
 
 import (
-	"context"
 	"os"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -14,6 +12,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"heartwood.dev/heartwood/internal/vfs"
+	"heartwood.dev/heartwood/test/kit/await"
 )
 
 // block makes all operations that change files of fault wait until release is called.
@@ -48,20 +47,6 @@ func listed(t *testing.T, client *kgo.Client) (names []string) {
 	return names
 }
 
-// eventually waits until done reports true.
-func eventually(t *testing.T, what string, done func() bool) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), trioWait)
-	defer cancel()
-	for !done() {
-		select {
-		case <-ctx.Done():
-			t.Fatalf("timed out: %s", what)
-		case <-time.After(10 * time.Millisecond):
-		}
-	}
-}
-
 // TestDeleteTopicsDoesNotWaitForTheLogs: the disk with the logs blocks. DeleteTopics responds, and
 // from then on requests treat the topic as deleted. So does the deletion of a second topic, while
 // the broker still waits for the disk to apply the first deletion. Once the disk works again, the
@@ -93,7 +78,7 @@ func TestDeleteTopicsDoesNotWaitForTheLogs(t *testing.T) {
 		}
 	}
 	release()
-	eventually(t, "the deletion of the logs", func() bool {
+	await.Until(t, "the deletion of the logs", func() bool {
 		entries, err := os.ReadDir(c.options().DataDir)
 		if err != nil {
 			t.Fatal(err)
@@ -129,7 +114,7 @@ func TestDeleteTopicsEndsWithItsTimeout(t *testing.T) {
 		t.Errorf("error code %d, want REQUEST_TIMED_OUT", code)
 	}
 	release()
-	eventually(t, "the deletion of the topic", func() bool {
+	await.Until(t, "the deletion of the topic", func() bool {
 		return !slices.Contains(listed(t, client), "tickets")
 	})
 	c.metadata.Close()

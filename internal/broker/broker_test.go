@@ -22,6 +22,7 @@ import (
 	"heartwood.dev/heartwood/internal/metadata"
 	"heartwood.dev/heartwood/internal/metadata/local"
 	"heartwood.dev/heartwood/internal/vfs"
+	"heartwood.dev/heartwood/test/kit/await"
 )
 
 // cluster is one broker with a TCP listener and a real disk. It has the topic tickets.
@@ -218,12 +219,9 @@ func TestLostMetadataDeletesNoData(t *testing.T) {
 // awaitPending waits until count fetches are in the purgatory.
 func awaitPending(t *testing.T, c *cluster, count float64) {
 	t.Helper()
-	for begin := time.Now(); gauge(t, c.registry, "heartwood_purgatory_pending", "operation",
-		"fetch") < count; time.Sleep(time.Millisecond) {
-		if time.Since(begin) > time.Minute {
-			t.Fatal("timed out waiting for fetches in the purgatory")
-		}
-	}
+	await.Until(t, "fetches wait in the purgatory", func() bool {
+		return gauge(t, c.registry, "heartwood_purgatory_pending", "operation", "fetch") >= count
+	})
 }
 
 // gauge returns the sum over the series of a metric whose label has the given value.

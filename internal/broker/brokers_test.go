@@ -12,6 +12,7 @@ import (
 	"heartwood.dev/heartwood/api/v1alpha1"
 	"heartwood.dev/heartwood/internal/logstore/cleaner"
 	"heartwood.dev/heartwood/internal/metadata"
+	"heartwood.dev/heartwood/test/kit/await"
 )
 
 // sync changes the manifests and waits until the broker has applied them. The manifests set the
@@ -42,17 +43,6 @@ func (c *cluster) sync(workers int32, brokers int, partitions int32, cleanNow st
 	})
 	if ctx.Err() != nil {
 		c.t.Fatal("the broker has not applied the manifests")
-	}
-}
-
-// until calls the function done repeatedly until it returns true. After one minute, it fails the
-// test.
-func until(t *testing.T, what string, done func() bool) {
-	t.Helper()
-	for end := time.Now().Add(trioWait); !done(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("timed out waiting for %s", what)
-		}
 	}
 }
 
@@ -90,7 +80,7 @@ func TestCleanNowListsReplicasElsewhere(t *testing.T) {
 			t.Errorf("elsewhere lists %+v, want broker 1, which is down, without a host", other)
 		}
 	}
-	until(t, "the requests to be served", func() bool {
+	await.Until(t, "the requests to be served", func() bool {
 		served := 0
 		for _, row := range c.rowsOf() {
 			served += int(row.CleanNowServed)
@@ -148,7 +138,7 @@ func TestTopicSummaries(t *testing.T) {
 	c := newCluster(t)
 	c.start()
 	c.sync(1, 1, 2, "monday")
-	until(t, "the annotation to be carried out", func() bool {
+	await.Until(t, "the annotation to be carried out", func() bool {
 		topics := (Brokers{c.Broker}).Topics(time.Now()).Topics
 		if len(topics) != 2 || topics[0].Topic != "events" || topics[0].Compacted ||
 			topics[0].Compaction != nil || topics[0].Compacting != nil {

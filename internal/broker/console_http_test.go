@@ -14,6 +14,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"heartwood.dev/heartwood/api/report"
+	"heartwood.dev/heartwood/test/kit/await"
 )
 
 // fetch sends a GET request, checks the status, and decodes the response.
@@ -38,7 +39,7 @@ func (c *cluster) cleanTickets() {
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	until(c.t, "the requests to be served", func() bool {
+	await.Until(c.t, "the requests to be served", func() bool {
 		for i, row := range c.rowsOf() {
 			if row.CleanNowServed < answer.Requests[i].Ticket {
 				return false

@@ -14,6 +14,7 @@ import (
 
 	"heartwood.dev/heartwood/internal/coordinator/lag"
 	"heartwood.dev/heartwood/internal/metadata"
+	"heartwood.dev/heartwood/test/kit/await"
 )
 
 // fillTopic creates a topic with six partitions of one replica, writes ten records into each, and
@@ -36,7 +37,7 @@ func fillTopic(t *testing.T, client *kgo.Client, topic, group string, brokers []
 	if err := client.ProduceSync(t.Context(), records...).FirstErr(); err != nil {
 		t.Fatal(err)
 	}
-	until(t, "the offsets are committed", func() bool {
+	await.Until(t, "the offsets are committed", func() bool {
 		return admin.CommitAllOffsets(t.Context(), group, offsets) == nil
 	})
 }
@@ -45,7 +46,7 @@ func fillTopic(t *testing.T, client *kgo.Client, topic, group string, brokers []
 // waits for its own image only.
 func awaitTopic(t *testing.T, brokers []*Broker, topic string) {
 	t.Helper()
-	until(t, "topic "+topic+" is in the images of all brokers", func() bool {
+	await.Until(t, "topic "+topic+" is in the images of all brokers", func() bool {
 		return !slices.ContainsFunc(brokers, func(b *Broker) bool {
 			return b.image().Topic(topic) == nil
 		})
@@ -57,7 +58,7 @@ func lagAtCoordinator(t *testing.T, client *kgo.Client, group string,
 	brokers []*Broker) (*groupLag, *Broker) {
 	t.Helper()
 	var found kadm.FindCoordinatorResponses
-	until(t, "the coordinator is found", func() bool {
+	await.Until(t, "the coordinator is found", func() bool {
 		found = kadm.NewClient(client).FindGroupCoordinators(t.Context(), group)
 		return found[group].Err == nil
 	})
@@ -80,7 +81,7 @@ func TestGroupLagInASecuredCluster(t *testing.T) {
 	client := c.client("admin", "admin-secret", kgo.RecordPartitioner(kgo.ManualPartitioner()))
 	fillTopic(t, client, "orders", "billing", c.brokers)
 	g, coordinator := lagAtCoordinator(t, client, "billing", c.brokers)
-	until(t, "all leaders answer", func() bool { return g.round(t.Context()) == nil })
+	await.Until(t, "all leaders answer", func() bool { return g.round(t.Context()) == nil })
 	want := []lag.Pair{{Group: "billing", Topic: "orders", Offsets: 36}}
 	if got := g.state.Load(); !slices.Equal(got.Top, want) || got.Offsets != 36 ||
 		got.unanswered != 0 || got.success.IsZero() {
@@ -89,14 +90,14 @@ func TestGroupLagInASecuredCluster(t *testing.T) {
 	if leaders := leadersOf(coordinator.image(), "orders"); len(g.peers) != len(leaders)-1 {
 		t.Errorf("%d connections are kept; the leaders are %v", len(g.peers), leaders)
 	}
-	until(t, "a round uses all connections again", func() bool { // unless a leader is too slow
+	await.Until(t, "a round uses all connections again", func() bool { // unless a leader is too slow
 		kept := maps.Clone(g.peers)
 		return g.round(t.Context()) == nil && maps.Equal(g.peers, kept)
 	})
 	if _, err := kadm.NewClient(client).DeleteTopic(t.Context(), "orders"); err != nil {
 		t.Fatal(err)
 	}
-	until(t, "the lag of the deleted topic is gone", func() bool {
+	await.Until(t, "the lag of the deleted topic is gone", func() bool {
 		return g.round(t.Context()) == nil && len(g.state.Load().Top) == 0
 	})
 	if len(g.peers) != 0 {
@@ -167,12 +168,12 @@ func TestGroupLagMetrics(t *testing.T) {
 		offsets := kadm.Offsets{}
 		offsets.AddOffset("tickets", 0, 0, -1)
 		offsets.AddOffset("tickets", 1, 0, -1)
-		until(t, "the offsets are committed", func() bool {
+		await.Until(t, "the offsets are committed", func() bool {
 			return admin.CommitAllOffsets(t.Context(), group, offsets) == nil
 		})
 	}
 	g := newGroupLag(c.Broker)
-	until(t, "a round is complete", func() bool { return g.round(t.Context()) == nil })
+	await.Until(t, "a round is complete", func() bool { return g.round(t.Context()) == nil })
 	registry := prometheus.NewPedanticRegistry()
 	registry.MustRegister(g)
 	families, err := registry.Gather()

@@ -15,6 +15,7 @@ import (
 	"heartwood.dev/heartwood/internal/logstore"
 	"heartwood.dev/heartwood/internal/record"
 	"heartwood.dev/heartwood/internal/replica"
+	"heartwood.dev/heartwood/test/kit/await"
 )
 
 // leaveOpen writes a transactional batch into partition 0 of tickets while the broker is stopped,
@@ -54,7 +55,7 @@ func (c *cluster) restartWithOpen(p transaction.Producer) (handler http.Handler)
 	c.leaveOpen(p)
 	c.start()
 	handler = c.http()
-	until(c.t, "the coordinator is loaded", func() bool {
+	await.Until(c.t, "the coordinator is loaded", func() bool {
 		return get(c.t, handler, "GET", "/api/v1/transactions").Code == http.StatusOK
 	})
 	return handler
@@ -117,7 +118,7 @@ func TestHangingTransactionOfAKnownProducerIsReported(t *testing.T) {
 	}
 	var id report.TransactionalID
 	before := c.http()
-	until(t, "the transaction is complete", func() bool {
+	await.Until(t, "the transaction is complete", func() bool {
 		id = transactionsOf(t, before, "").TransactionalIDs[0]
 		return id.State == "CompleteCommit"
 	})

@@ -21,6 +21,7 @@ import (
 	"heartwood.dev/heartwood/internal/access"
 	"heartwood.dev/heartwood/internal/sasl"
 	"heartwood.dev/heartwood/internal/tokens"
+	"heartwood.dev/heartwood/test/kit/await"
 	"heartwood.dev/heartwood/test/kit/certs"
 	"heartwood.dev/heartwood/test/kit/jwts"
 )
@@ -130,7 +131,7 @@ func TestSecuredHTTPPort(t *testing.T) {
 	const clean, audience = "/api/v1/topics/orders/clean", "heartwood/ns/demo"
 	later := time.Now().Add(time.Hour)
 	token := s.issuer.Token(cleanerAccount, audience, later, nil)
-	until(t, "the keys are read, and the right token is accepted", func() bool {
+	await.Until(t, "the keys are read, and the right token is accepted", func() bool {
 		status, _, _ := s.send("POST", clean, token)
 		return status == http.StatusAccepted
 	})

@@ -9,6 +9,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"heartwood.dev/heartwood/internal/metadata"
+	"heartwood.dev/heartwood/test/kit/await"
 )
 
 // newHalfMigrated returns a cluster in the middle of a rolling update: broker 0 has no certificates
@@ -59,7 +60,7 @@ func TestBrokersReplicateDuringTheMigration(t *testing.T) {
 				t.Fatalf("leader %d: %v", leader, err)
 			}
 		}
-		until(t, "the follower is in sync", func() bool {
+		await.Until(t, "the follower is in sync", func() bool {
 			return len(c.store.Image().Topic("orders").Partitions[partition].ISR) == 2
 		})
 	}

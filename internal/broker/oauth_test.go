@@ -23,6 +23,7 @@ import (
 	"heartwood.dev/heartwood/internal/sasl"
 	"heartwood.dev/heartwood/internal/tokens"
 	"heartwood.dev/heartwood/internal/vfs"
+	"heartwood.dev/heartwood/test/kit/await"
 	"heartwood.dev/heartwood/test/kit/certs"
 	"heartwood.dev/heartwood/test/kit/jwts"
 )
@@ -113,9 +114,9 @@ func (c *tokenCluster) run(of Options) {
 			c.t.Error(err)
 		}
 	})
-	await, stop := context.WithTimeout(c.t.Context(), trioWait)
+	limited, stop := context.WithTimeout(c.t.Context(), trioWait)
 	defer stop()
-	if err := store.AwaitBrokers(await, 1); err != nil {
+	if err := store.AwaitBrokers(limited, 1); err != nil {
 		c.t.Fatal(err)
 	}
 }
@@ -209,7 +210,7 @@ func TestTrap7SessionEndsWithItsToken(t *testing.T) {
 	}
 	defer client.Close()
 	// A client on a busy machine may be too late, and then connects again.
-	until(t, "the client authenticates again on the same connection", func() bool {
+	await.Until(t, "the client authenticates again on the same connection", func() bool {
 		if err := client.Ping(t.Context()); err != nil {
 			t.Log(err)
 		}

@@ -12,6 +12,7 @@ import (
 
 	"heartwood.dev/heartwood/internal/pressure"
 	"heartwood.dev/heartwood/internal/vfs"
+	"heartwood.dev/heartwood/test/kit/await"
 )
 
 // sizedDisk is a disk of 1000 MiB of which free MiB are free.
@@ -47,7 +48,7 @@ func TestLargeDiskAcceptsRecords(t *testing.T) {
 // level waits until the broker has the given level.
 func (c *cluster) level(want pressure.Level) {
 	c.t.Helper()
-	eventually(c.t, "storage pressure "+want.String(), func() bool {
+	await.Until(c.t, "storage pressure "+want.String(), func() bool {
 		return c.volumes.state.Load().level == want
 	})
 }

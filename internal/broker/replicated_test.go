@@ -20,6 +20,7 @@ import (
 	"heartwood.dev/heartwood/internal/metadata"
 	"heartwood.dev/heartwood/internal/metadata/local"
 	"heartwood.dev/heartwood/internal/vfs"
+	"heartwood.dev/heartwood/test/kit/await"
 	"heartwood.dev/heartwood/test/kit/ports"
 )
 
@@ -127,11 +128,12 @@ func (c *trio) kill(id int) {
 // await waits until a condition of the metadata is satisfied.
 func (c *trio) await(what string, holds func() bool) {
 	c.t.Helper()
-	for deadline := time.Now().Add(trioWait); !holds(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			c.t.Fatalf("timed out waiting for %s after %v: %s", what, trioWait, c.describe())
+	await.For(c.t, func() string {
+		if holds() {
+			return ""
 		}
-	}
+		return what + ": " + c.describe()
+	})
 }
 
 func (c *trio) describe() string {

@@ -23,6 +23,7 @@ import (
 	"heartwood.dev/heartwood/internal/metadata/local"
 	"heartwood.dev/heartwood/internal/sasl"
 	"heartwood.dev/heartwood/internal/vfs"
+	"heartwood.dev/heartwood/test/kit/await"
 	"heartwood.dev/heartwood/test/kit/certs"
 )
 
@@ -217,7 +218,7 @@ func TestAuthorizedClientOverTLS(t *testing.T) {
 	}
 	c.createACLs(kadm.NewACLs().Topics("orders").ResourcePatternType(kadm.ACLPatternLiteral).
 		Operations(kadm.OpWrite).Allow("User:alice").AllowHosts("*"))
-	until(t, "alice is allowed to write", func() bool { // once the leader has the ACL in its image
+	await.Until(t, "alice is allowed to write", func() bool { // once the leader has the ACL in its image
 		alice = c.client("alice", "alice-secret", kgo.DisableIdempotentWrite(),
 			kgo.RequiredAcks(kgo.AllISRAcks()))
 		err := produce(t.Context(), alice, "orders")
@@ -226,7 +227,7 @@ func TestAuthorizedClientOverTLS(t *testing.T) {
 		}
 		return err == nil
 	})
-	until(t, "the follower is in sync", func() bool {
+	await.Until(t, "the follower is in sync", func() bool {
 		return len(c.store.Image().Topic("orders").Partitions[0].ISR) == 2
 	})
 	if acls := c.store.Image().Security.ACLs; len(acls) != 1 {

@@ -12,6 +12,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"heartwood.dev/heartwood/api/report"
+	"heartwood.dev/heartwood/test/kit/await"
 )
 
 // transactionsOf requests GET /api/v1/transactions.
@@ -69,7 +70,7 @@ func TestTransactionsOverHTTP(t *testing.T) {
 	if r := get(t, handler, "POST", abort); r.Code != http.StatusOK {
 		t.Errorf("abort: response %d %s", r.Code, r.Body)
 	}
-	until(t, "the transaction is aborted", func() bool {
+	await.Until(t, "the transaction is aborted", func() bool {
 		all = transactionsOf(t, handler, "")
 		return len(all.Open) == 0 && all.TransactionalIDs[0].State == "CompleteAbort"
 	})

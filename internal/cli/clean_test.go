@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 
 	"heartwood.dev/heartwood/api/v1alpha1"
+	"heartwood.dev/heartwood/test/kit/await"
 )
 
 // testCleanJSON: both forms of the command name the Topic and the value of the request.
@@ -76,12 +77,10 @@ func (f *fixture) awaitClean(ctx context.Context, t *testing.T, args ...string) 
 // reportClean waits for a request other than before, and writes the status of its completion.
 func (f *fixture) reportClean(t *testing.T, before string) (value string) {
 	t.Helper()
-	for deadline := time.Now().Add(time.Minute); value == "" || value == before; {
-		if value = get(t, f, "tickets", &v1alpha1.Topic{}).CleanNow(); time.Now().After(deadline) {
-			t.Fatal("no annotation after a minute")
-		}
-		time.Sleep(20 * time.Millisecond)
-	}
+	await.Until(t, "the Topic has a new annotation", func() bool {
+		value = get(t, f, "tickets", &v1alpha1.Topic{}).CleanNow()
+		return value != "" && value != before
+	})
 	change(t, f, "tickets", &v1alpha1.Topic{}, func(topic *v1alpha1.Topic) {
 		topic.Status.Compaction.CleanNow = &v1alpha1.CleanNowStatus{Value: value,
 			State: v1alpha1.CleanNowDone, Replicas: "2/2"}

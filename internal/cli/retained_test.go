@@ -4,10 +4,10 @@ import (
 	"errors"
 	"strings"
 	"testing"
-	"time"
 
 	"heartwood.dev/heartwood/api/v1alpha1"
 	"heartwood.dev/heartwood/internal/partitionset"
+	"heartwood.dev/heartwood/test/kit/await"
 )
 
 // testRetained: retained records are shown, and given up with the name of the topic only. The test
@@ -82,12 +82,9 @@ func (f *fixture) testRemovalIsAwaited(t *testing.T) {
 			done <- runAs(t.Context(), f.kubeconfig, "", "retained", "remove", "orders", "--name",
 				"orders", "--wait")
 		}()
-		for deadline := time.Now().Add(time.Minute); len(get(t, f, "main",
-			&v1alpha1.LogCluster{}).GivenUp()) == 0; time.Sleep(20 * time.Millisecond) {
-			if time.Now().After(deadline) {
-				t.Fatal("no consent after a minute")
-			}
-		}
+		await.Until(t, "the LogCluster has the consent", func() bool {
+			return len(get(t, f, "main", &v1alpha1.LogCluster{}).GivenUp()) > 0
+		})
 		c.act()
 		r := <-done
 		if c.want != "" {

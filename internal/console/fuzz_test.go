@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/twmb/franz-go/pkg/kgo"
+
+	"heartwood.dev/heartwood/test/kit/await"
 )
 
 // queried are the pages that read a query.
@@ -96,7 +98,7 @@ func FuzzQueries(f *testing.F) {
 		}
 		var status int
 		var body string
-		eventually(t, func() bool {
+		await.Until(t, "the page reports the whole cluster", func() bool {
 			status, body = exchange(t, request)
 			return !partial(status, body)
 		})

@@ -9,9 +9,10 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
+
+	"heartwood.dev/heartwood/test/kit/await"
 )
 
 // fill writes updates of few keys to topic tickets until passes have something to do.
@@ -29,16 +30,6 @@ func (c *cluster) fill() {
 	}
 }
 
-// eventually calls check until it returns true.
-func eventually(t testing.TB, check func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(time.Minute); !check(); time.Sleep(50 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("the condition did not become true")
-		}
-	}
-}
-
 // TestMapShowsSegmentsAndPasses opens the map of a topic, the details of a block, the replay of a
 // pass, and requests another pass.
 func TestMapShowsSegmentsAndPasses(t *testing.T) {
@@ -46,7 +37,7 @@ func TestMapShowsSegmentsAndPasses(t *testing.T) {
 	c.fill()
 	replay := regexp.MustCompile(`href="(replay[^"]*)"`)
 	var body string
-	eventually(t, func() bool {
+	await.Until(t, "the map links a replay", func() bool {
 		_, body = c.get("map?topic=tickets")
 		return replay.MatchString(body)
 	})
@@ -91,7 +82,7 @@ func TestMapShowsSegmentsAndPasses(t *testing.T) {
 		got.Query().Get("asked") != "1" {
 		t.Errorf("the request led to %s with status %d", got, response.StatusCode)
 	}
-	eventually(t, func() bool {
+	await.Until(t, "the map shows the requested pass", func() bool {
 		_, body := c.get("map?topic=tickets&replicas=1")
 		return strings.Contains(body, "<td>requested</td>")
 	})

@@ -19,6 +19,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"heartwood.dev/heartwood/internal/dev"
+	"heartwood.dev/heartwood/test/kit/await"
 )
 
 const manifests = `apiVersion: heartwood.dev/v1alpha1
@@ -142,7 +143,7 @@ func (c *cluster) containsWith(want int, path string, texts ...string) string {
 	c.t.Helper()
 	var status int
 	var body string
-	eventually(c.t, func() bool {
+	await.Until(c.t, "the page reports the whole cluster", func() bool {
 		status, body = c.get(path)
 		return !partial(status, body)
 	})
@@ -183,7 +184,7 @@ func TestPagesShowTheCluster(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	eventually(t, func() bool { // leaders may still be starting
+	await.Until(t, "all leaders serve", func() bool {
 		_, body := c.get("")
 		return strings.Contains(body, "Nothing: all partitions are served")
 	})

@@ -12,6 +12,8 @@ import (
 	"testing"
 
 	"github.com/twmb/franz-go/pkg/kgo"
+
+	"heartwood.dev/heartwood/test/kit/await"
 )
 
 // tailed is the data of an event of a tail.
@@ -34,7 +36,7 @@ func (c *cluster) tail(query, last string) (next func() tailed) {
 		request.Header.Set("Last-Event-ID", last)
 	}
 	var response *http.Response
-	eventually(c.t, func() bool {
+	await.Until(c.t, "the stream opens", func() bool {
 		response, err = http.DefaultClient.Do(request)
 		if err != nil {
 			return false

@@ -13,18 +13,16 @@ import (
 	"heartwood.dev/heartwood/internal/metadata"
 	"heartwood.dev/heartwood/internal/replica"
 	"heartwood.dev/heartwood/internal/vfs"
+	"heartwood.dev/heartwood/test/kit/await"
 )
 
 // pollLoaded is awaitLoaded for use outside a synctest bubble.
 func (b *broker) pollLoaded() {
 	b.t.Helper()
-	for range 60_000 {
-		if _, err := b.List(b.t.Context()); err == nil {
-			return
-		}
-		time.Sleep(time.Millisecond)
-	}
-	b.t.Fatal("the shard was not loaded within a minute")
+	await.Until(b.t, "the shard is loaded", func() bool {
+		_, err := b.List(b.t.Context())
+		return err == nil
+	})
 }
 
 // BenchmarkLoad loads a partition that contains 10,000 groups with 100 offsets each, as after a

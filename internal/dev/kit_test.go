@@ -136,16 +136,6 @@ func (r *running) line(prefix string) string {
 // waitMax is the timeout of what must succeed. A busy machine must not exceed it.
 const waitMax = 3 * time.Minute
 
-// until waits until done reports true.
-func until(t *testing.T, what string, done func() bool) {
-	t.Helper()
-	for end := time.Now().Add(waitMax); !done(); time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("timed out: %s", what)
-		}
-	}
-}
-
 // lasting makes a client try for long. A client may ask a broker whose image is not the newest one.
 func lasting(bootstrap string) []kgo.Opt {
 	return []kgo.Opt{kgo.SeedBrokers(strings.Split(bootstrap, ",")...), kgo.RetryTimeout(waitMax),

@@ -10,12 +10,13 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/sasl/scram"
+
+	"heartwood.dev/heartwood/test/kit/await"
 )
 
 const securedCluster = `listeners: [
@@ -92,14 +93,14 @@ func TestUsersConnectWithTheirFiles(t *testing.T) {
 			"operations: [Write]}]"))
 	r.line("user bob authentication=Tls acls=1")
 	// Each broker applies the change on its own, and a client asks any of them.
-	until(t, "bob is allowed to write", func() bool {
+	await.Until(t, "bob is allowed to write", func() bool {
 		err := produceOne(t.Context(), connectAs(t, opts, "bob"), "orders")
 		if err != nil && !errors.Is(err, kerr.TopicAuthorizationFailed) {
 			t.Fatalf("bob with an ACL: %v", err)
 		}
 		return err == nil
 	})
-	until(t, "alice, whose manifest was removed, is refused", func() bool {
+	await.Until(t, "alice, whose manifest was removed, is refused", func() bool {
 		err := connectAs(t, opts, "alice").Ping(t.Context())
 		if err != nil && !errors.Is(err, kerr.SaslAuthenticationFailed) {
 			t.Fatalf("alice, whose manifest was removed: %v", err)
@@ -172,15 +173,13 @@ func TestKubernetesFieldsAreNamed(t *testing.T) {
 		t.Fatal(err)
 	}
 	put(t, opts, "all.yaml", logCluster(spec), user("heartwood.dev/rotate: '2'", ""))
-	for end := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
+	await.For(t, func() string {
 		content, err := os.ReadFile(password)
 		if err == nil && len(content) > 0 && string(content) != before {
-			return
+			return ""
 		}
-		if time.Now().After(end) {
-			t.Fatalf("there is no new password: %s", r.log.String())
-		}
-	}
+		return "there is a new password: " + r.log.String()
+	})
 }
 
 // TestPasswordsAreNotLogged is trap 30 of docs/security.md (CVE-2026-33558): at the level debug, no

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"heartwood.dev/heartwood/api/report"
+	"heartwood.dev/heartwood/test/kit/await"
 	"heartwood.dev/heartwood/test/kit/seed"
 )
 
@@ -339,12 +340,7 @@ func TestWaitingStreamsAreCounted(t *testing.T) {
 		defer h.mu.Unlock()
 		return h.mu.streams
 	}
-	for deadline := time.Now().Add(time.Minute); streams() < streamsMax; {
-		if time.Now().After(deadline) {
-			t.Fatalf("%d streams are counted", streams())
-		}
-		time.Sleep(time.Millisecond)
-	}
+	await.Until(t, "all streams are counted", func() bool { return streams() == streamsMax })
 	if _, err := h.open(ctx, []string{"a"}, ""); !errors.Is(err, ErrTooManyStreams) {
 		t.Errorf("one stream too many: error %v", err)
 	}

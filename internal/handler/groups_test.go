@@ -13,6 +13,7 @@ import (
 	"heartwood.dev/heartwood/api/v1alpha1"
 	"heartwood.dev/heartwood/internal/coordinator"
 	"heartwood.dev/heartwood/internal/metadata"
+	"heartwood.dev/heartwood/test/kit/await"
 )
 
 // coordinated makes a broker the coordinator of all groups, and waits until the coordinator has
@@ -33,14 +34,10 @@ func coordinated(t *testing.T, b *broker) *broker {
 		answer.NodeID != self {
 		t.Fatalf("coordinator: %+v", answer)
 	}
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
-		if ask[*kmsg.ListGroupsResponse](b, 0, kmsg.NewPtrListGroupsRequest()).ErrorCode == 0 {
-			return b
-		}
-		if time.Now().After(deadline) {
-			t.Fatal("the coordinator has not loaded within a minute")
-		}
-	}
+	await.Until(t, "the coordinator has loaded", func() bool {
+		return ask[*kmsg.ListGroupsResponse](b, 0, kmsg.NewPtrListGroupsRequest()).ErrorCode == 0
+	})
+	return b
 }
 
 func joinRequest(member string) *kmsg.JoinGroupRequest {

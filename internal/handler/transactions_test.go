@@ -11,6 +11,7 @@ import (
 	"heartwood.dev/heartwood/internal/coordinator/transaction"
 	"heartwood.dev/heartwood/internal/metadata"
 	"heartwood.dev/heartwood/internal/record"
+	"heartwood.dev/heartwood/test/kit/await"
 )
 
 // awaitTransactions waits until the broker serves transactional ids.
@@ -19,14 +20,10 @@ func (b *broker) awaitTransactions() {
 	if b.image.Load().Topic(metadata.TransactionsTopic) == nil {
 		b.topic(metadata.TransactionsTopic, nil)
 	}
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
-		if _, err := b.txns.List(b.t.Context(), transaction.Filter{OpenFor: -1}); err == nil {
-			return
-		}
-		if time.Now().After(deadline) {
-			b.t.Fatal("the coordinator has not loaded within a minute")
-		}
-	}
+	await.Until(b.t, "the coordinator has loaded", func() bool {
+		_, err := b.txns.List(b.t.Context(), transaction.Filter{OpenFor: -1})
+		return err == nil
+	})
 }
 
 // begin begins a transaction on partition 0 of a topic, without a client.
@@ -106,11 +103,7 @@ func TestTransactionAtEveryVersion(t *testing.T) {
 		if end.ErrorCode != 0 || end.ProducerID != want.ID || end.ProducerEpoch != want.Epoch {
 			t.Errorf("EndTxn: %+v, want producer %+v", end, want)
 		}
-		for deadline := time.Now().Add(time.Minute); log.LastStable() != 2; time.Sleep(time.Millisecond) {
-			if time.Now().After(deadline) {
-				t.Fatalf("the last stable offset is %d after the commit", log.LastStable())
-			}
-		}
+		await.Until(t, "the last stable offset is 2", func() bool { return log.LastStable() == 2 })
 	})
 }
 
@@ -208,6 +201,7 @@ func TestAddPartitionsOfBrokers(t *testing.T) {
 func TestDescribeAndListTransactions(t *testing.T) {
 	b := newBroker(t)
 	b.topic("t", nil)
+	begin := time.Now()
 	p := b.begin("a", "t")
 	b.initOnly("b")
 	describe := kmsg.NewPtrDescribeTransactionsRequest()
@@ -215,7 +209,8 @@ func TestDescribeAndListTransactions(t *testing.T) {
 	states := ask[*kmsg.DescribeTransactionsResponse](b, 0, describe).TransactionStates
 	if s := states[0]; s.ErrorCode != 0 || s.State != "Ongoing" || s.ProducerID != p.ID ||
 		s.TimeoutMillis != 60_000 || len(s.Topics) != 1 || s.Topics[0].Topic != "t" ||
-		time.Since(time.UnixMilli(s.StartTimestamp)) > time.Minute {
+		time.UnixMilli(s.StartTimestamp).Before(begin.Truncate(time.Millisecond)) ||
+		time.UnixMilli(s.StartTimestamp).After(time.Now()) {
 		t.Errorf("described as %+v", s)
 	}
 	if states[1].ErrorCode != 105 {

@@ -15,6 +15,7 @@ import (
 	"heartwood.dev/heartwood/internal/logstore/segment"
 	"heartwood.dev/heartwood/internal/topicconfig"
 	"heartwood.dev/heartwood/internal/vfs"
+	"heartwood.dev/heartwood/test/kit/await"
 )
 
 // stuckDisk is a disk on which the operations that hold selects do not return until the test allows
@@ -203,14 +204,10 @@ func TestManySegmentsAreSealedConcurrently(t *testing.T) {
 	<-at.reached
 	for _, u := range bases[1:] {
 		name := filepath.Join(dataDir, partition.String(), segment.Name(u.end, snapshotSuffix, ""))
-		for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
-			if _, err := mem.Stat(name); err == nil {
-				break
-			}
-			if time.Now().After(deadline) {
-				t.Fatalf("segment %d is not sealed while segment 0 is synced", u.segment.Base())
-			}
-		}
+		await.Until(t, "the other segments are sealed while segment 0 is synced", func() bool {
+			_, err := mem.Stat(name)
+			return err == nil
+		})
 	}
 	if got := log.disk.sealedEnd.Load(); got != 0 {
 		t.Errorf("segments below %d may be cleaned, although segment 0 is not sealed", got)

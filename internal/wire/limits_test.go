@@ -1,12 +1,15 @@
 package wire
 
 import (
+	"fmt"
 	"net"
 	"net/netip"
 	"testing"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"heartwood.dev/heartwood/test/kit/await"
 )
 
 func TestConnectionsOfAnAddressAreLimited(t *testing.T) {
@@ -109,10 +112,5 @@ func TestIncompleteFrameIsClosedUnderContention(t *testing.T) {
 // awaitWaiting waits until n frames wait for the budget.
 func awaitWaiting(t *testing.T, s *testServer, n int64) {
 	t.Helper()
-	deadline := time.Now().Add(time.Minute)
-	for ; s.medium.waiting.Load() < n; time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("%d frames wait, want %d", s.medium.waiting.Load(), n)
-		}
-	}
+	await.Until(t, fmt.Sprint(n, " frames wait"), func() bool { return s.medium.waiting.Load() >= n })
 }

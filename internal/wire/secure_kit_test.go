@@ -14,6 +14,7 @@ import (
 	"github.com/xdg-go/scram"
 
 	"heartwood.dev/heartwood/internal/sasl"
+	"heartwood.dev/heartwood/test/kit/await"
 	"heartwood.dev/heartwood/test/kit/certs"
 )
 
@@ -163,9 +164,10 @@ func (s *testServer) wantRejected(c *client, reason, text string) {
 
 func (s *testServer) eventually(done func() bool, what string) {
 	s.t.Helper()
-	for end := time.Now().Add(time.Minute); !done(); time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			s.t.Fatalf("%s; log:\n%s", what, s.log.String())
+	await.For(s.t, func() string {
+		if done() {
+			return ""
 		}
-	}
+		return what + "; log:\n" + s.log.String()
+	})
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"heartwood.dev/heartwood/test/kit/await"
 	"heartwood.dev/heartwood/test/kit/ports"
 	"heartwood.dev/heartwood/test/kit/process"
 )
@@ -116,7 +117,7 @@ func (s *scenario) member(group, instance, subscription string) *member {
 // round-robin.
 func (s *scenario) send(n int) {
 	s.t.Helper()
-	ctx, cancel := context.WithTimeout(s.t.Context(), process.Deadline)
+	ctx, cancel := context.WithTimeout(s.t.Context(), await.Limit)
 	defer cancel()
 	for range n {
 		record := &kgo.Record{Partition: int32(s.sent % partitions),
@@ -131,7 +132,7 @@ func (s *scenario) send(n int) {
 // committed waits until the offsets of all produced records are committed.
 func (s *scenario) committed() {
 	s.t.Helper()
-	process.Eventually(s.t, func() string {
+	await.For(s.t, func() string {
 		offsets, err := kadm.NewClient(s.client).FetchOffsets(process.WithDeadline(s.t), "readers")
 		if err != nil {
 			return err.Error()
@@ -237,7 +238,7 @@ func (s *scenario) describe() {
 		return
 	}
 	group := []string{"--describe", "--group", "readers"}
-	process.Eventually(s.t, func() string {
+	await.For(s.t, func() string {
 		if state := s.tools(append(group, "--state", "--verbose")...); !strings.Contains(state,
 			"Stable") {
 			return state

@@ -18,6 +18,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"heartwood.dev/heartwood/test/kit/await"
 	"heartwood.dev/heartwood/test/kit/process"
 )
 
@@ -212,7 +213,7 @@ func (b *brokers) produceNumbers(from string, others ...string) {
 func (b *brokers) createTopic(name string) {
 	b.t.Helper()
 	admin := kadm.NewClient(b.client())
-	process.Eventually(b.t, func() string {
+	await.For(b.t, func() string {
 		_, err := admin.CreateTopic(b.t.Context(), 3, 3,
 			map[string]*string{"min.insync.replicas": kadm.StringPtr("2")}, name)
 		if err != nil && !errors.Is(err, kerr.TopicAlreadyExists) {

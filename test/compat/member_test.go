@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"heartwood.dev/heartwood/test/kit/process"
+	"heartwood.dev/heartwood/test/kit/await"
 )
 
 // partitions is the number of partitions of the topic.
@@ -119,7 +119,7 @@ func (m *member) leave() {
 	_ = m.stdin.Close()
 	select {
 	case <-m.ended:
-	case <-time.After(process.Deadline):
+	case <-time.After(await.Limit):
 		m.t.Fatal("a member has not left")
 	}
 }
@@ -128,7 +128,7 @@ func (m *member) leave() {
 // partitions, which is the parameter each.
 func share(t *testing.T, each int, members ...*member) {
 	t.Helper()
-	process.Eventually(t, func() string {
+	await.For(t, func() string {
 		owners := map[string]int{}
 		for i, m := range members {
 			owned := m.observed().owned
@@ -151,7 +151,7 @@ func share(t *testing.T, each int, members ...*member) {
 // read waits until the members together have read all records with numbers in the range [from, to).
 func read(t *testing.T, from, to int, members ...*member) {
 	t.Helper()
-	process.Eventually(t, func() string {
+	await.For(t, func() string {
 		missing := map[int]bool{}
 		for number := from; number < to; number++ {
 			missing[number] = true

@@ -18,7 +18,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
-	"heartwood.dev/heartwood/test/kit/process"
+	"heartwood.dev/heartwood/test/kit/await"
 )
 
 // line is an observation that a program in testdata prints as a line of JSON. Each program executes
@@ -183,7 +183,7 @@ func testProgram(t *testing.T, proof *row, command ...string) {
 // channel.
 func run(ctx context.Context, command []string, lines chan<- line) error {
 	defer close(lines)
-	ctx, cancel := context.WithTimeout(ctx, process.Deadline)
+	ctx, cancel := context.WithTimeout(ctx, await.Limit)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, command[0], command[1:]...)
 	var stderr bytes.Buffer

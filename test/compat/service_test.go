@@ -18,6 +18,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"heartwood.dev/heartwood/test/kit/await"
 	"heartwood.dev/heartwood/test/kit/ports"
 	"heartwood.dev/heartwood/test/kit/process"
 )
@@ -78,7 +79,7 @@ func (s *service) stop() {
 	_ = s.cmd.Process.Signal(syscall.SIGTERM)
 	select {
 	case <-s.ended:
-	case <-time.After(process.Deadline):
+	case <-time.After(await.Limit):
 		s.t.Fatalf("%v does not exit after SIGTERM", s.cmd.Args)
 	}
 }
@@ -86,7 +87,7 @@ func (s *service) stop() {
 // await waits until check returns "". It fails at once if the program exits before.
 func (s *service) await(check func() string) {
 	s.t.Helper()
-	process.Eventually(s.t, func() string {
+	await.For(s.t, func() string {
 		missing := check()
 		select {
 		case <-s.ended:
@@ -208,7 +209,7 @@ func createTopic(t *testing.T, bootstrap, name string, partitions int32) {
 func readAll(t *testing.T, bootstrap, name string) map[int32][]*kgo.Record {
 	t.Helper()
 	// The context of the test has ended when a cleanup reads a topic.
-	ctx, cancel := context.WithTimeout(context.Background(), process.Deadline)
+	ctx, cancel := context.WithTimeout(context.Background(), await.Limit)
 	defer cancel()
 	ends, err := newAdmin(t, bootstrap).ListEndOffsets(ctx, name)
 	if err == nil {

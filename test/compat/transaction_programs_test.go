@@ -19,6 +19,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"heartwood.dev/heartwood/test/kit/await"
 	"heartwood.dev/heartwood/test/kit/process"
 )
 
@@ -259,7 +260,7 @@ func TestTransactionsTool(t *testing.T) {
 		t.Errorf("%d reports of the hanging transaction, want 2", found)
 	}
 	tool("abort", "--topic", topic, "--partition", "0", "--start-offset", "0")
-	process.Eventually(t, func() string {
+	await.For(t, func() string {
 		if found := hanging(); strings.Contains(found, topic) {
 			return found
 		}

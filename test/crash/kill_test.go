@@ -12,6 +12,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"heartwood.dev/heartwood/test/kit/await"
 	"heartwood.dev/heartwood/test/kit/ledger"
 	"heartwood.dev/heartwood/test/kit/process"
 	"heartwood.dev/heartwood/test/kit/seed"
@@ -131,7 +132,7 @@ func (r *run) killOnce() {
 func (r *run) acknowledged(n int) {
 	r.t.Helper()
 	before := r.book.Count()
-	process.Eventually(r.t, func() string {
+	await.For(r.t, func() string {
 		if more := r.book.Count() - before; more < n {
 			return fmt.Sprintf("%d of %d records acknowledged", more, n)
 		}
@@ -142,7 +143,7 @@ func (r *run) acknowledged(n int) {
 // cleaning polls without a delay until a pass runs, and returns the phase of the pass.
 func (r *run) cleaning() (phase string) {
 	r.t.Helper()
-	ctx, cancel := context.WithTimeout(r.t.Context(), process.Deadline)
+	ctx, cancel := context.WithTimeout(r.t.Context(), await.Limit)
 	defer cancel()
 	for ctx.Err() == nil {
 		metrics := r.Metrics(r.t)
@@ -159,7 +160,7 @@ func (r *run) cleaning() (phase string) {
 // check compares the log with the ledger and returns the number of records in the log.
 func (r *run) check() int {
 	r.t.Helper()
-	ctx, cancel := context.WithTimeout(r.t.Context(), process.Deadline)
+	ctx, cancel := context.WithTimeout(r.t.Context(), await.Limit)
 	defer cancel()
 	stored, err := traffic.VerifyCompacted(ctx, []string{r.Listen}, "tickets", r.book)
 	if err != nil {
@@ -172,7 +173,7 @@ func (r *run) check() int {
 // for each key and no tombstones.
 func (r *run) settle() {
 	r.t.Helper()
-	process.Eventually(r.t, func() string {
+	await.For(r.t, func() string {
 		// The record that marks the end for ReadAll makes the active segment roll.
 		read, err := traffic.ReadAll(process.WithDeadline(r.t), []string{r.Listen}, "tickets")
 		if err != nil {

@@ -9,6 +9,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"heartwood.dev/heartwood/internal/record"
+	"heartwood.dev/heartwood/test/kit/await"
 	"heartwood.dev/heartwood/test/kit/process"
 )
 
@@ -55,7 +56,7 @@ func (r *run) fetchAt(topic kadm.TopicID, offset int64) int64 {
 	r.t.Helper()
 	// process.WithDeadline would keep a context for each of thousands of requests until the test
 	// ends.
-	ctx, cancel := context.WithTimeout(r.t.Context(), process.Deadline)
+	ctx, cancel := context.WithTimeout(r.t.Context(), await.Limit)
 	defer cancel()
 	request := kmsg.NewPtrFetchRequest()
 	request.ReplicaID = -1

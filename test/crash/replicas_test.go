@@ -17,6 +17,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"heartwood.dev/heartwood/test/kit/await"
 	"heartwood.dev/heartwood/test/kit/ports"
 	"heartwood.dev/heartwood/test/kit/process"
 	"heartwood.dev/heartwood/test/kit/seed"
@@ -234,7 +235,7 @@ func (r *replicated) signal(id int, signal syscall.Signal) {
 func (r *replicated) awaitExpiry(id int) {
 	r.t.Helper()
 	others := slices.Delete(slices.Clone(r.bootstrap), id, id+1)
-	process.Eventually(r.t, func() string {
+	await.For(r.t, func() string {
 		ctx, cancel := context.WithTimeout(r.t.Context(), 5*time.Second)
 		defer cancel()
 		client, err := kgo.NewClient(kgo.SeedBrokers(others...))
@@ -283,7 +284,7 @@ func (r *replicated) end() {
 // awaitExit waits until all broker processes have exited.
 func (r *replicated) awaitExit() {
 	r.t.Helper()
-	process.Eventually(r.t, func() string {
+	await.For(r.t, func() string {
 		for id, pid := range r.pids {
 			if err := syscall.Kill(pid, 0); !errors.Is(err, syscall.ESRCH) {
 				return fmt.Sprintf("broker %d still runs: %v", id, err)
@@ -375,13 +376,7 @@ func TestBrokersExitWithParent(t *testing.T) {
 func (p *promises) settled(t *testing.T) {
 	t.Helper()
 	since := time.Now()
-	process.Eventually(t, func() string {
-		missing := p.silent(6, since)
-		if missing != "" && time.Since(since) > stallMax {
-			t.Fatalf("after %s: %s", stallMax, missing)
-		}
-		return missing
-	})
+	await.For(t, func() string { return p.silent(6, since) })
 }
 
 // recordPID stores the process id in pids if line reports the start of a broker process.
@@ -400,7 +395,7 @@ func recordPID(pids map[int]int, line string) (id int, ok bool) {
 // restarted waits for the line of the output that reports a new process of the broker.
 func restarted(t *testing.T, p *process.Process, id int, pids map[int]int) {
 	t.Helper()
-	expired := time.After(process.Deadline)
+	expired := time.After(await.Limit)
 	for {
 		select {
 		case line, ok := <-p.Lines:

@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"heartwood.dev/heartwood/api/v1alpha1"
-	"heartwood.dev/heartwood/test/kit/process"
+	"heartwood.dev/heartwood/test/kit/await"
 )
 
 // pairCluster has all replicas of topic bulk on broker 0. A run of moves copies a part of them to
@@ -92,7 +92,7 @@ func (w *world) disturbPair(ctx context.Context, p *prometheus) {
 // moves waits until replicas of a cluster are being moved.
 func (w *world) moves(cluster string) {
 	w.t.Helper()
-	process.Eventually(w.t, func() string {
+	await.For(w.t, func() string {
 		c := &v1alpha1.LogCluster{}
 		if err := w.api.Get(w.t.Context(), client.ObjectKey{Namespace: w.namespace, Name: cluster},
 			c); err != nil {
@@ -112,7 +112,7 @@ func (w *world) crash(p *prometheus, pod string, times int) {
 	for range times {
 		before := p.value(starts)
 		w.kill(pod, false)
-		process.Eventually(w.t, func() string {
+		await.For(w.t, func() string {
 			if p.value(starts) > before {
 				return ""
 			}

@@ -21,8 +21,8 @@ import (
 	"testing"
 	"time"
 
+	"heartwood.dev/heartwood/test/kit/await"
 	"heartwood.dev/heartwood/test/kit/ports"
-	"heartwood.dev/heartwood/test/kit/process"
 )
 
 // scrapeInterval is short, so that a state that lasts for ten seconds is seen.
@@ -78,7 +78,7 @@ receivers: [{name: test, webhook_configs: [{url: %q, send_resolved: false}]}]
 		"--web.listen-address="+alertmanager)
 	run(w.t, "prometheus", "--config.file="+config, "--web.listen-address="+p.address,
 		"--storage.tsdb.path="+filepath.Join(dir, "data"), "--query.lookback-delta=10s")
-	process.Eventually(w.t, func() string {
+	await.For(w.t, func() string {
 		if !listens(p.address) || !listens(alertmanager) {
 			return "Prometheus and Alertmanager do not listen"
 		}

@@ -18,7 +18,7 @@ import (
 
 	"heartwood.dev/heartwood/api/report"
 	"heartwood.dev/heartwood/api/v1alpha1"
-	"heartwood.dev/heartwood/test/kit/process"
+	"heartwood.dev/heartwood/test/kit/await"
 )
 
 // singleDescriptors is the limit of file descriptors of the broker of cluster single.
@@ -68,7 +68,7 @@ func (w *world) restore() {
 		w.t.Fatal(err)
 	}
 	w.kill(pod, false)
-	process.Eventually(w.t, func() string { return w.unfinished("restored") })
+	await.For(w.t, func() string { return w.unfinished("restored") })
 	w.kill(pod, true)
 	if err := os.RemoveAll(log); err != nil {
 		w.t.Fatal(err)
@@ -163,7 +163,7 @@ func (w *world) stall(p *prometheus) {
 	w.apply(stallTopics)
 	unique := func(i int) []byte { return fmt.Appendf(nil, "%d", i) }
 	w.records("single", "first", 0, 30_000, 200, unique)
-	process.Eventually(w.t, func() string {
+	await.For(w.t, func() string {
 		if p.value(`heartwood_cleaner_memory_bytes{logcluster="single"}`) > 0 {
 			return ""
 		}

@@ -27,6 +27,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"heartwood.dev/heartwood/api/v1alpha1"
+	"heartwood.dev/heartwood/test/kit/await"
 	"heartwood.dev/heartwood/test/kit/envtest"
 	"heartwood.dev/heartwood/test/kit/ports"
 	"heartwood.dev/heartwood/test/kit/process"
@@ -162,7 +163,7 @@ func (w *world) startOperator(prepare string, identity ...string) {
 	w.operator = process.StartBinary(w.t, "unshare", w.command(prepare, append([]string{"operator",
 		"--image=heartwood.example/heartwood:test", "--namespaces=" + w.namespace, election,
 		"--metrics=" + w.metrics, "--health=" + ports.Free(w.t, 1)}, identity...)...)...)
-	process.Eventually(w.t, func() string {
+	await.For(w.t, func() string {
 		return map[bool]string{false: "the operator exports no metrics"}[listens(w.metrics)]
 	})
 }
@@ -233,7 +234,7 @@ func (w *world) cluster(name, patch string) {
 func (w *world) secret(name, key string) string {
 	w.t.Helper()
 	value := ""
-	process.Eventually(w.t, func() string {
+	await.For(w.t, func() string {
 		secret := &corev1.Secret{}
 		if err := w.api.Get(w.t.Context(), client.ObjectKey{Namespace: w.namespace, Name: name},
 			secret); err != nil {
@@ -248,7 +249,7 @@ func (w *world) secret(name, key string) string {
 // ready waits until all partitions of a cluster's topics have all replicas in sync.
 func (w *world) ready(cluster string, topics int32) {
 	w.t.Helper()
-	process.Eventually(w.t, func() string {
+	await.For(w.t, func() string {
 		c := &v1alpha1.LogCluster{}
 		if err := w.api.Get(w.t.Context(), client.ObjectKey{Namespace: w.namespace, Name: cluster},
 			c); err != nil {

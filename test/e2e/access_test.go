@@ -31,6 +31,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"heartwood.dev/heartwood/api/v1alpha1"
+	"heartwood.dev/heartwood/test/kit/await"
 )
 
 var update = flag.Bool("update", false, "rewrite golden files in testdata")
@@ -92,15 +93,12 @@ func (e *environment) accountClient(t *testing.T, connect func(token string) *kg
 		return account.ProduceSync(t.Context(), &kgo.Record{Topic: topic,
 			Value: []byte("v")}).FirstErr()
 	}
-	for began := time.Now(); ; time.Sleep(time.Second) { // until the brokers have the LogUser
-		err := write("allowed")
-		if err == nil {
-			break
+	await.For(t, func() string { // until the brokers have the LogUser
+		if err := write("allowed"); err != nil {
+			return fmt.Sprint("produce with the token of a ServiceAccount: ", err)
 		}
-		if time.Since(began) > time.Minute {
-			t.Fatalf("produce with the token of a ServiceAccount: %v", err)
-		}
-	}
+		return ""
+	})
 	if err := write("forbidden"); !errors.Is(err, kerr.TopicAuthorizationFailed) {
 		t.Errorf("produce to a topic without an ACL: %v", err)
 	}

@@ -12,6 +12,7 @@ import (
 	"heartwood.dev/heartwood/api/report"
 	"heartwood.dev/heartwood/api/summary"
 	"heartwood.dev/heartwood/api/v1alpha1"
+	"heartwood.dev/heartwood/test/kit/await"
 	"heartwood.dev/heartwood/test/kit/ledger"
 	"heartwood.dev/heartwood/test/kit/process"
 	"heartwood.dev/heartwood/test/kit/traffic"
@@ -182,7 +183,7 @@ func TestCleanIsObservable(t *testing.T) {
 	output := []string{}
 	seen := peaks{}
 	// The pass is slow (see limited), so that the test can observe all metrics of a running pass.
-	process.Eventually(t, func() string {
+	await.For(t, func() string {
 		output = append(output, read(clean.Lines)...)
 		seen.scrape(t, s.Metrics(t))
 		if missing := seen.missing(metricsDuringAPass); len(missing) > 0 {
@@ -297,7 +298,7 @@ func checkAfter(t *testing.T, m process.Metrics) {
 		}
 		cleaned := valueOf(t, m, partition, "cleaner_last_success_timestamp_seconds")
 		if ago := time.Since(time.UnixMilli(int64(cleaned * 1000))); ago < -time.Second ||
-			ago > process.Deadline {
+			ago > await.Limit {
 			t.Errorf("partition %d was cleaned %s ago", partition, ago)
 		}
 		if _, found := m.Value("cleaner_eta_seconds", "tickets", partition); found {
@@ -345,7 +346,7 @@ func TestDisabledCleanerIsReported(t *testing.T) {
 	s := process.NewSetup(t, 1, fmt.Sprintf(limited, 0, fast), onRequest("maxLag: 1s", ""))
 	bootstrap, _ := process.Start(t, s.Args()...).Ready(t)
 	load(t, bootstrap, ledger.New(), 2)
-	process.Eventually(t, func() string {
+	await.For(t, func() string {
 		m := s.Metrics(t)
 		for partition := range partitions {
 			if valueOf(t, m, partition, "cleaner_overdue_seconds") <= 0 {
@@ -386,7 +387,7 @@ func TestCleanNowAnnotation(t *testing.T) {
 	s.Apply(t, "cluster.yaml", cluster+"---\n"+onRequest("minDirtyPercent: 100", "monday"))
 	wantDone := func(value string) {
 		t.Helper()
-		process.Eventually(t, func() string {
+		await.For(t, func() string {
 			var answer summary.Topics
 			s.GetJSON(t, "/api/v1/topics?topic=tickets", &answer)
 			if len(answer.Topics) != 1 || answer.Topics[0].Compaction == nil ||

@@ -3,5 +3,5 @@
 // contains the path of the binary; if it is unset, the package builds the binary.
 //
 // Each test has its own process, ports and folders, so tests run in parallel. Tests wait for
-// conditions, never for a fixed time. process.Deadline ends a test whose condition is never met.
+// conditions, never for a fixed time. await.Limit ends a test whose condition is never met.
 package smoke

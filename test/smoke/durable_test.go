@@ -7,6 +7,7 @@ import (
 	"syscall"
 	"testing"
 
+	"heartwood.dev/heartwood/test/kit/await"
 	"heartwood.dev/heartwood/test/kit/ledger"
 	"heartwood.dev/heartwood/test/kit/ports"
 	"heartwood.dev/heartwood/test/kit/process"
@@ -30,7 +31,7 @@ func TestKillLosesNothingAcknowledged(t *testing.T) {
 		streamed := make(chan int64)
 		go func() { streamed <- traffic.Stream(ctx, client, book, load) }()
 		before := book.Count()
-		process.Eventually(t, func() string {
+		await.For(t, func() string {
 			if more := book.Count() - before; more < 5000 {
 				return fmt.Sprintf("%d records acknowledged in round %d", more, round)
 			}
@@ -41,7 +42,7 @@ func TestKillLosesNothingAcknowledged(t *testing.T) {
 
 		p = process.Start(t, s.Args()...)
 		bootstrap, _ = p.Ready(t)
-		process.Eventually(t, func() string { // wait until the same producer continues
+		await.For(t, func() string { // wait until the same producer continues
 			if book.Count() <= killed {
 				return "an acknowledgement after the restart"
 			}

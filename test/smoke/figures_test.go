@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"heartwood.dev/heartwood/api/report"
+	"heartwood.dev/heartwood/test/kit/await"
 	"heartwood.dev/heartwood/test/kit/ledger"
 	"heartwood.dev/heartwood/test/kit/process"
 )
@@ -82,7 +83,7 @@ func TestCleanerFiguresSurviveKill(t *testing.T) {
 	p.Ready(t)
 	check("after SIGINT")
 	load(t, bootstrap, book, 2)
-	process.Eventually(t, func() string {
+	await.For(t, func() string {
 		if code, _, errOut := heartwood(t, "clean", "tickets", "--address", s.HTTP); code != 0 {
 			t.Fatalf("clean ended with code %d, %s", code, errOut)
 		}
@@ -117,7 +118,7 @@ func TestCleanerFiguresSurviveKill(t *testing.T) {
 	check("after SIGINT, with an incomplete line")
 
 	s.Apply(t, "cluster.yaml", fmt.Sprintf(limited, 1, fast))
-	process.Eventually(t, func() string {
+	await.For(t, func() string {
 		if left := compactions(t, s); len(left) > 0 {
 			return fmt.Sprintf("partitions of a deleted topic: %v", left)
 		}
@@ -125,7 +126,7 @@ func TestCleanerFiguresSurviveKill(t *testing.T) {
 	})
 	s.Apply(t, "cluster.yaml", fmt.Sprintf(limited, 1, fast)+"---\n"+topic)
 	var anew map[int32]report.Compaction
-	process.Eventually(t, func() string {
+	await.For(t, func() string {
 		if anew = compactions(t, s); len(anew) < partitions {
 			return fmt.Sprintf("%d partitions", len(anew))
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"heartwood.dev/heartwood/test/kit/await"
 	"heartwood.dev/heartwood/test/kit/ledger"
 	"heartwood.dev/heartwood/test/kit/process"
 	"heartwood.dev/heartwood/test/kit/seed"
@@ -78,7 +79,7 @@ func TestFullVolumeRecovers(t *testing.T) {
 	// until it has reclaimed the garbage. Then fill the rest.
 	impatient := impatientProducer(t, bootstrap)
 	fill(ctx, t, impatient, random)
-	process.Eventually(t, func() string {
+	await.For(t, func() string {
 		bytes, level := reclaimed(t, s), gauge(t, s.Metrics(t), "volume_pressure_level")
 		if bytes < 36<<20 || level > 2 {
 			return fmt.Sprintf("%v bytes are reclaimed, level %v", bytes, level)

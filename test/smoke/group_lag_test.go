@@ -7,6 +7,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"heartwood.dev/heartwood/test/kit/await"
 	"heartwood.dev/heartwood/test/kit/ledger"
 	"heartwood.dev/heartwood/test/kit/process"
 	"heartwood.dev/heartwood/test/kit/traffic"
@@ -63,7 +64,7 @@ func TestGroupLagMetric(t *testing.T) {
 		if got := lags["billing"].Lag.Total(); got != want {
 			t.Errorf("the client computes a lag of %d, want %d", got, want)
 		}
-		process.Eventually(t, func() string {
+		await.For(t, func() string {
 			metrics := s.Metrics(t)
 			for _, m := range metrics["heartwood_group_lag_offsets"].GetMetric() {
 				if got := int64(m.GetGauge().GetValue()); got == want {

@@ -13,6 +13,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"heartwood.dev/heartwood/api/report"
+	"heartwood.dev/heartwood/test/kit/await"
 	"heartwood.dev/heartwood/test/kit/ledger"
 	"heartwood.dev/heartwood/test/kit/process"
 	"heartwood.dev/heartwood/test/kit/traffic"
@@ -122,7 +123,7 @@ func TestManifestsInCompactingLogOut(t *testing.T) {
 // freed bytes in it. A log that was never cleaned has a dirty ratio of 1.
 func waitForCleans(t *testing.T, s process.Setup) {
 	t.Helper()
-	process.Eventually(t, func() string {
+	await.For(t, func() string {
 		m := s.Metrics(t)
 		for partition := range partitions {
 			runs, found := m.Value("cleaner_runs_total", "tickets", partition, "result", "success")
@@ -193,7 +194,7 @@ func TestAddedManifestIsApplied(t *testing.T) {
 
 	client := producer(t, bootstrap)
 	admin := kadm.NewClient(client)
-	process.Eventually(t, func() string {
+	await.For(t, func() string {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		topics, err := admin.ListTopics(ctx, "orders")

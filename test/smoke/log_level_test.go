@@ -8,6 +8,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"heartwood.dev/heartwood/test/kit/await"
 	"heartwood.dev/heartwood/test/kit/process"
 )
 
@@ -35,7 +36,7 @@ func TestLogLevelChangesWithoutARestart(t *testing.T) {
 				t.Helper()
 				s.Apply(t, "cluster.yaml", logged(settings))
 				for _, broker := range changes {
-					process.Eventually(t, func() string {
+					await.For(t, func() string {
 						return missingLine(p, "log level changed", "to="+level, broker)
 					})
 				}
@@ -49,7 +50,7 @@ func TestLogLevelChangesWithoutARestart(t *testing.T) {
 			// The first group creates __consumer_offsets, whose coordinators both brokers load.
 			kadm.NewClient(client).FindGroupCoordinators(process.WithDeadline(t), "g")
 			for _, broker := range []string{"broker=0", "broker=1"} {
-				process.Eventually(t, func() string {
+				await.For(t, func() string {
 					return missingLine(p, "level=DEBUG", "coordinator shard loaded", broker)
 				})
 			}

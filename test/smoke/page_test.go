@@ -13,6 +13,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"heartwood.dev/heartwood/test/kit/await"
 	"heartwood.dev/heartwood/test/kit/process"
 )
 
@@ -57,7 +58,7 @@ func checkMetricsPage(t *testing.T, s process.Setup, client *kgo.Client, manifes
 	full := s.Metrics(t)
 	s.Apply(t, "cluster.yaml", manifests)
 	var basic process.Metrics
-	process.Eventually(t, func() string {
+	await.For(t, func() string {
 		if basic = s.Metrics(t); basic["heartwood_log_segments"] != nil {
 			return "the process exports the metrics of level Full"
 		}

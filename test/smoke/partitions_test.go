@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"heartwood.dev/heartwood/test/kit/await"
 	"heartwood.dev/heartwood/test/kit/process"
 )
 
@@ -37,7 +38,7 @@ func TestPartitionsAreListed(t *testing.T) {
 		}
 		return rows[1:]
 	}
-	process.Eventually(t, func() string {
+	await.For(t, func() string {
 		rows := list("tickets")
 		if len(rows) != 2 {
 			return fmt.Sprintf("%d partitions: %v", len(rows), rows)
@@ -51,7 +52,7 @@ func TestPartitionsAreListed(t *testing.T) {
 		return ""
 	})
 	s.Apply(t, "cluster.yaml", cluster)
-	process.Eventually(t, func() string {
+	await.For(t, func() string {
 		rows := list("--retained")
 		if len(rows) != 2 || rows[0][0] != "tickets" || strings.Count(rows[1][3], ",") != 2 {
 			return fmt.Sprintf("retained: %v", rows)
@@ -69,7 +70,7 @@ func TestPartitionsAreListed(t *testing.T) {
 	}
 	s.Apply(t, "cluster.yaml", strings.Replace(cluster, "metadata: {name: smoke",
 		"metadata: {annotations: {heartwood.dev/remove-retained: tickets="+id+"}, name: smoke", 1))
-	process.Eventually(t, func() string {
+	await.For(t, func() string {
 		if rows := list("--retained"); len(rows) != 0 {
 			return fmt.Sprintf("still retained: %v", rows)
 		}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"heartwood.dev/heartwood/test/kit/await"
 	"heartwood.dev/heartwood/test/kit/ledger"
 	"heartwood.dev/heartwood/test/kit/process"
 	"heartwood.dev/heartwood/test/kit/traffic"
@@ -63,7 +64,7 @@ func TestDefaultSeriesOfAPartitionAreLimited(t *testing.T) {
 		t.Fatal(err)
 	}
 	var names []string
-	process.Eventually(t, func() string {
+	await.For(t, func() string {
 		names = largestSeries(s.Metrics(t), "tickets")
 		for _, transient := range []string{"cleaner_eta_seconds", "cleaner_progress_ratio",
 			"log_hanging_transactions", "log_oldest_transaction_timestamp_seconds"} {
@@ -80,7 +81,7 @@ func TestDefaultSeriesOfAPartitionAreLimited(t *testing.T) {
 	}
 	s.Apply(t, "cluster.yaml", strings.Replace(busy, "spec: {", "spec: {metrics: {partitions: Full}, ",
 		1))
-	process.Eventually(t, func() string {
+	await.For(t, func() string {
 		if names := largestSeries(s.Metrics(t), "tickets"); len(names) < 50 {
 			return fmt.Sprintf("only %d series with the level Full", len(names))
 		}

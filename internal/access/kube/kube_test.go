@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/go-logr/logr"
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -25,6 +24,7 @@ import (
 	"heartwood.dev/heartwood/internal/access"
 	"heartwood.dev/heartwood/internal/sasl"
 	"heartwood.dev/heartwood/internal/tokens"
+	"heartwood.dev/heartwood/test/kit/await"
 	"heartwood.dev/heartwood/test/kit/envtest"
 )
 
@@ -134,19 +134,16 @@ func TestTokensOfServiceAccounts(t *testing.T) {
 	const clean = "/api/v1/topics/orders/clean"
 	cleaner := f.token("cleaner", audience)
 	prometheus := f.token("prometheus", audience)
-	for began := time.Now(); ; { // until the keys were read, and RBAC has taken effect
+	await.For(t, func() string { // until the keys were read, and RBAC has taken effect
 		status, body := send("POST", clean, cleaner)
+		if status == http.StatusOK { // prometheus got its right last
+			status, body = send("GET", "/metrics", prometheus)
+		}
 		if status == http.StatusOK {
-			// prometheus got its right last
-			if status, body = send("GET", "/metrics", prometheus); status == http.StatusOK {
-				break
-			}
+			return ""
 		}
-		if time.Since(began) > 3*time.Minute {
-			t.Fatalf("the accounts with the rights: got %d %s", status, body)
-		}
-		time.Sleep(50 * time.Millisecond)
-	}
+		return fmt.Sprintf("the accounts with the rights: got %d %s", status, body)
+	})
 	name := "system:serviceaccount:" + namespace + ":"
 	for _, c := range []struct {
 		method, path, token string
@@ -239,12 +236,9 @@ func testFilter(f *fixture, config *rest.Config) {
 		return answer.Code
 	}
 	reader := "Bearer " + f.token("prometheus", "")
-	for began := time.Now(); send("/metrics", reader) != http.StatusOK; {
-		if time.Since(began) > 3*time.Minute {
-			t.Fatalf("with the right: got %d", send("/metrics", reader))
-		}
-		time.Sleep(time.Second)
-	}
+	await.Until(t, "the account with the right reads the metrics", func() bool {
+		return send("/metrics", reader) == http.StatusOK
+	})
 	for _, c := range []struct {
 		path, authorization string
 		status              int

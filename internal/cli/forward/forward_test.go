@@ -12,6 +12,7 @@ import (
 
 	"k8s.io/client-go/rest"
 
+	"heartwood.dev/heartwood/test/kit/await"
 	"heartwood.dev/heartwood/test/kit/podforward"
 )
 
@@ -136,11 +137,7 @@ func TestLinkIsReplacedAfterItsEnd(t *testing.T) {
 	if _, err := first.Read(make([]byte, 1)); err == nil {
 		t.Error("read from a closed link succeeded")
 	}
-	for deadline := time.Now().Add(time.Minute); !old.ended(); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("a closed link has not ended")
-		}
-	}
+	await.Until(t, "the closed link has ended", old.ended)
 	second, err := p.Dial(t.Context(), "p", 1)
 	if err != nil {
 		t.Fatal(err)

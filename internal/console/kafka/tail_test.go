@@ -4,12 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"testing"
-	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"heartwood.dev/heartwood/internal/console/kafka"
+	"heartwood.dev/heartwood/test/kit/await"
 )
 
 // follow begins a tail, which ends with the test.
@@ -27,7 +27,10 @@ func follow(t *testing.T, client *kafka.Client, query kafka.TailQuery) *kafka.Ta
 // sum. A step may fail while a partition has no leader.
 func steps(t *testing.T, tail *kafka.Tail, offsets int64) (sum kafka.TailStep) {
 	t.Helper()
-	for began := time.Now(); sum.Looked+sum.Skipped < offsets; {
+	await.For(t, func() string {
+		if sum.Looked+sum.Skipped >= offsets {
+			return ""
+		}
 		step, err := tail.Next(t.Context())
 		if len(step.Records) > kafka.TailRecords {
 			t.Fatalf("a step returned %d records", len(step.Records))
@@ -36,11 +39,9 @@ func steps(t *testing.T, tail *kafka.Tail, offsets int64) (sum kafka.TailStep) {
 		sum.Looked += step.Looked
 		sum.Found += step.Found
 		sum.Skipped += step.Skipped
-		if time.Since(began) > time.Minute {
-			t.Fatalf("got %d looked, %d skipped, want %d offsets: %v", sum.Looked, sum.Skipped,
-				offsets, err)
-		}
-	}
+		return fmt.Sprintf("got %d looked, %d skipped, want %d offsets: %v", sum.Looked,
+			sum.Skipped, offsets, err)
+	})
 	if sum.Looked+sum.Skipped > offsets {
 		t.Fatalf("got %d looked, %d skipped of %d offsets", sum.Looked, sum.Skipped, offsets)
 	}
@@ -153,14 +154,10 @@ func TestTailContinuesInARecreatedTopic(t *testing.T) {
 	if _, err := kadm.NewClient(admin).DeleteTopic(t.Context(), "again"); err != nil {
 		t.Fatal(err)
 	}
-	for began := time.Now(); ; {
-		if _, err = tail.Next(t.Context()); kafka.Unknown(err) {
-			break
-		}
-		if time.Since(began) > time.Minute {
-			t.Fatalf("the deleted topic is followed: %v", err)
-		}
-	}
+	await.Until(t, "the topic is unknown after its deletion", func() bool {
+		_, err = tail.Next(t.Context())
+		return kafka.Unknown(err)
+	})
 	produce(t, bootstrap, "again", 1, 3, func(i int) string { return fmt.Sprint("new ", i) })
 	if got := steps(t, tail, 3).Records; len(got) != 3 || string(got[0].Value) != "new 0" {
 		t.Errorf("got %v", got)

@@ -6,6 +6,7 @@ import (
 
 	"heartwood.dev/heartwood/api/v1alpha1"
 	"heartwood.dev/heartwood/internal/metadata"
+	"heartwood.dev/heartwood/test/kit/await"
 )
 
 // testAssignment: the replicas that a Kafka client assigns are in the Topic in the same version as
@@ -58,7 +59,7 @@ func testDefaultPartitions(f *fixture) {
 	}
 	b := f.run(0, f.config)
 	b.until("up", up(0))
-	eventually(f.t, "default delivered", func() bool {
+	await.Until(f.t, "default delivered", func() bool {
 		all, err := b.resources(f.t.Context())
 		return err == nil && metadata.DefaultPartitions(all.cluster) == 6
 	})

@@ -15,6 +15,7 @@ import (
 	"heartwood.dev/heartwood/internal/metadata"
 	"heartwood.dev/heartwood/internal/partitionset"
 	"heartwood.dev/heartwood/internal/placement"
+	"heartwood.dev/heartwood/test/kit/await"
 )
 
 // replicated returns a set with a partition that broker 0 leads in leader epoch 7. Brokers 0 and 1
@@ -275,7 +276,7 @@ func testAnnounceShutdown(f *fixture) {
 	lease := &coordinationv1.Lease{}
 	f.get("demo-broker-0", lease)
 	first := lease.Spec.RenewTime.Time
-	eventually(f.t, "lease renewed with the announcement", func() bool {
+	await.Until(f.t, "lease renewed with the announcement", func() bool {
 		f.get("demo-broker-0", lease)
 		return lease.Spec.RenewTime.After(first) &&
 			lease.Annotations[v1alpha1.AnnotationLeaving] == "1"
@@ -295,16 +296,16 @@ func testOutageIsReported(f *fixture) {
 	b := f.run(0, interrupted)
 	b.until("up", up(0))
 	// On a slow machine, a renewal may be late at first.
-	eventually(f.t, "no outage", func() bool {
+	await.Until(f.t, "no outage", func() bool {
 		return b.Outage(time.Now()) == 0 && b.Detail() == ""
 	})
 	unavailable.Store(true)
-	eventually(f.t, "outage detected", func() bool { return b.Outage(time.Now()) > 0 })
+	await.Until(f.t, "outage detected", func() bool { return b.Outage(time.Now()) > 0 })
 	if detail := b.Detail(); !strings.Contains(detail, "serving from the last metadata image") {
 		f.t.Errorf("got Detail %q", detail)
 	}
 	unavailable.Store(false)
-	eventually(f.t, "outage over", func() bool { return b.Detail() == "" })
+	await.Until(f.t, "outage over", func() bool { return b.Detail() == "" })
 }
 
 // TestCleanEpochAndLeavingOfALease: the announcement of a controlled shutdown applies only if it

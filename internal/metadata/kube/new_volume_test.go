@@ -8,6 +8,7 @@ import (
 
 	"heartwood.dev/heartwood/api/v1alpha1"
 	"heartwood.dev/heartwood/internal/metadata"
+	"heartwood.dev/heartwood/test/kit/await"
 )
 
 // testNewVolume: a broker registers with its volume and at its first start; with another volume it
@@ -35,13 +36,13 @@ func testNewVolume(f *fixture) {
 	// waits expects that a broker has reported a volume, and has not registered.
 	waits := func(b *broker, found string) {
 		f.t.Helper()
-		eventually(f.t, "volume reported", func() bool {
+		await.Until(f.t, "volume reported", func() bool {
 			return annotations()[v1alpha1.AnnotationFoundDirectory] == found
 		})
 		if got := annotations()[v1alpha1.AnnotationDirectory]; got != "first" {
 			f.t.Errorf("registered with directory %s", got)
 		}
-		eventually(f.t, "broker waits", func() bool {
+		await.Until(f.t, "broker waits", func() bool {
 			err := b.WaitsFor()
 			return errors.Is(err, errNewVolume) && strings.Contains(err.Error(), "VolumeLost")
 		})
@@ -84,7 +85,7 @@ func testNewVolume(f *fixture) {
 // permit writes a consent into the Lease of broker 0, in place of the operator.
 func (f *fixture) permit(consent v1alpha1.VolumeConsent) {
 	f.t.Helper()
-	eventually(f.t, "consent written", func() bool {
+	await.Until(f.t, "consent written", func() bool {
 		lease := &coordinationv1.Lease{}
 		f.get(v1alpha1.BrokerLeaseName("demo", 0), lease)
 		lease.Annotations[v1alpha1.AnnotationVolumeConsent] = consent.String()

@@ -14,6 +14,7 @@ import (
 
 	"heartwood.dev/heartwood/api/v1alpha1"
 	"heartwood.dev/heartwood/internal/metadata"
+	"heartwood.dev/heartwood/test/kit/await"
 )
 
 // testPolicy: with the permission to patch its LogCluster, a broker may change settings, but not
@@ -47,7 +48,7 @@ func testPolicy(f *fixture) {
 		"annotation": func(c *v1alpha1.LogCluster) { c.Annotations = map[string]string{"a": "b"} },
 	} {
 		// The API server needs a moment to enforce a new policy.
-		eventually(f.t, what+" rejected", func() bool {
+		await.Until(f.t, what+" rejected", func() bool {
 			err := patch(change)
 			return (apierrors.IsInvalid(err) || apierrors.IsForbidden(err)) &&
 				strings.Contains(err.Error(), "a broker may ")

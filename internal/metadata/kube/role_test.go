@@ -8,6 +8,7 @@ import (
 
 	"heartwood.dev/heartwood/api/v1alpha1"
 	"heartwood.dev/heartwood/internal/metadata"
+	"heartwood.dev/heartwood/test/kit/await"
 )
 
 // testPermissions: the permissions in doc.go suffice for a broker that changes neither topics nor
@@ -58,7 +59,7 @@ func testPermissions(f *fixture) {
 	renewed := &coordinationv1.Lease{}
 	f.get("demo-broker-0", renewed)
 	first := renewed.Spec.RenewTime.Time
-	eventually(f.t, "lease renewed", func() bool {
+	await.Until(f.t, "lease renewed", func() bool {
 		f.get("demo-broker-0", renewed)
 		return renewed.Spec.RenewTime.After(first)
 	})

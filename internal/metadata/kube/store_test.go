@@ -22,6 +22,7 @@ import (
 	"heartwood.dev/heartwood/internal/lease"
 	"heartwood.dev/heartwood/internal/metadata"
 	"heartwood.dev/heartwood/internal/partitionset"
+	"heartwood.dev/heartwood/test/kit/await"
 	"heartwood.dev/heartwood/test/kit/envtest"
 )
 
@@ -145,7 +146,7 @@ func (f *fixture) topic(name string, partitions int32) {
 // registered with brokerEpoch.
 func (f *fixture) elect(key partitionset.Key, leader, leaderEpoch int32, brokerEpoch int64) {
 	f.t.Helper()
-	eventually(f.t, "broker registered", func() bool {
+	await.Until(f.t, "broker registered", func() bool {
 		current := &coordinationv1.Lease{}
 		name := client.ObjectKey{Namespace: f.namespace,
 			Name: v1alpha1.BrokerLeaseName("demo", leader)}
@@ -397,7 +398,7 @@ func testDeletedLease(f *fixture) {
 	if err := f.client.Delete(f.t.Context(), lease); err != nil {
 		f.t.Fatal(err)
 	}
-	eventually(f.t, "lease created again", func() bool {
+	await.Until(f.t, "lease created again", func() bool {
 		again := &coordinationv1.Lease{}
 		err := f.client.Get(f.t.Context(), client.ObjectKeyFromObject(lease), again)
 		return err == nil && *again.Spec.HolderIdentity == *lease.Spec.HolderIdentity &&
@@ -457,27 +458,11 @@ func testWaitForTheCluster(f *fixture) {
 		f.t.Fatal(err)
 	}
 	b := f.run(0, f.config)
-	eventually(f.t, "broker registered", func() bool { return b.self.Load() != nil })
+	await.Until(f.t, "broker registered", func() bool { return b.self.Load() != nil })
 	if len(b.images) > 0 {
 		f.t.Error("an image was applied without a LogCluster")
 	}
 	f.create(&v1alpha1.LogCluster{ObjectMeta: metav1.ObjectMeta{Name: "demo"},
 		Spec: v1alpha1.LogClusterSpec{Brokers: 1}})
 	b.until("up", up(0))
-}
-
-func eventually(t *testing.T, what string, happened func() bool) {
-	t.Helper()
-	deadline := time.After(waitMax)
-	for again := time.NewTicker(50 * time.Millisecond); ; {
-		if happened() {
-			again.Stop()
-			return
-		}
-		select {
-		case <-again.C:
-		case <-deadline:
-			t.Fatalf("not within the timeout: %s", what)
-		}
-	}
 }

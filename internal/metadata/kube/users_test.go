@@ -16,6 +16,7 @@ import (
 	"heartwood.dev/heartwood/api/v1alpha1"
 	"heartwood.dev/heartwood/internal/credentials"
 	"heartwood.dev/heartwood/internal/metadata"
+	"heartwood.dev/heartwood/test/kit/await"
 )
 
 // restricted returns a configuration that may read what a broker reads, and of the Secrets only
@@ -167,7 +168,7 @@ func testFirstImageWaitsForPasswords(f *fixture) {
 	config := f.restricted("of-another-cluster")
 	f.run(1, config).until("broker without passwords", up(1))
 	b := f.runWithPasswords(0, config)
-	eventually(f.t, "broker registered", func() bool { return b.self.Load() != nil })
+	await.Until(f.t, "broker registered", func() bool { return b.self.Load() != nil })
 	f.permitSecrets("demo-scram-admin", "demo-scram-0", "demo-scram-1")
 	b.until("first image", func(image *metadata.Image) bool {
 		if !knows("alice", true)(image) {

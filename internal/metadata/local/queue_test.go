@@ -5,10 +5,10 @@ import (
 	"fmt"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"heartwood.dev/heartwood/internal/metadata"
 	"heartwood.dev/heartwood/internal/vfs"
+	"heartwood.dev/heartwood/test/kit/await"
 )
 
 // countingFS counts the writes of the metadata file, each of which ends with a rename.
@@ -98,9 +98,10 @@ func awaitQueued(t *testing.T, s *Store, n int) {
 		defer s.queue.Unlock()
 		return len(s.queue.changes)
 	}
-	for deadline := time.Now().Add(time.Minute); queued() != n; time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("%d changes wait after a minute, want %d", queued(), n)
+	await.For(t, func() string {
+		if got := queued(); got != n {
+			return fmt.Sprintf("%d changes wait, want %d", got, n)
 		}
-	}
+		return ""
+	})
 }

@@ -7,7 +7,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
+
+	"heartwood.dev/heartwood/test/kit/await"
 )
 
 func TestMissingAssetsErrorNamesTheFix(t *testing.T) {
@@ -30,7 +31,7 @@ func TestGuardKillsChildrenOfAKilledTest(t *testing.T) {
 	if err := victim.Start(); err != nil {
 		t.Fatal(err)
 	}
-	child := waitFor(t, func() (string, bool) {
+	child := waitFor(t, "the child wrote its process id", func() (string, bool) {
 		content, err := os.ReadFile(filepath.Join(directory, "child"))
 		return string(content), err == nil && len(content) > 0
 	})
@@ -38,7 +39,7 @@ func TestGuardKillsChildrenOfAKilledTest(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = victim.Wait()
-	waitFor(t, func() (string, bool) {
+	waitFor(t, "the child has exited", func() (string, bool) {
 		state, err := os.ReadFile("/proc/" + child + "/stat")
 		// The child is gone, or it is a zombie ("Z") that nobody has waited for.
 		return "", err != nil || strings.Contains(string(state), ") Z ")
@@ -74,15 +75,11 @@ func TestVictim(t *testing.T) {
 	select {} // blocks until the process is killed
 }
 
-func waitFor(t *testing.T, found func() (string, bool)) string {
+func waitFor(t *testing.T, what string, found func() (string, bool)) (value string) {
 	t.Helper()
-	deadline := time.Now().Add(3 * time.Minute)
-	for time.Now().Before(deadline) {
-		if value, ok := found(); ok {
-			return value
-		}
-		time.Sleep(5 * time.Millisecond)
-	}
-	t.Fatal("timed out")
-	return ""
+	await.Until(t, what, func() (ok bool) {
+		value, ok = found()
+		return ok
+	})
+	return value
 }

@@ -1,15 +1,17 @@
 package envtest
 
 import (
+	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+
+	"heartwood.dev/heartwood/test/kit/await"
 )
 
 // AwaitRule waits until the API server grants a user a rule of a new Role. The API server
@@ -28,17 +30,15 @@ func AwaitRule(t testing.TB, config *rest.Config, user, namespace string, of *rb
 	}
 	review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
 		User: user, ResourceAttributes: &attributes}}
-	for end := time.Now().Add(3 * time.Minute); ; time.Sleep(10 * time.Millisecond) {
+	await.For(t, func() string {
 		answer, err := client.AuthorizationV1().SubjectAccessReviews().Create(t.Context(), review,
 			metav1.CreateOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
 		if answer.Status.Allowed {
-			return
+			return ""
 		}
-		if time.Now().After(end) {
-			t.Fatalf("user %s has no right: %+v", user, attributes)
-		}
-	}
+		return fmt.Sprintf("user %s has the right: %+v", user, attributes)
+	})
 }

@@ -16,12 +16,9 @@ import (
 	"testing"
 	"time"
 
+	"heartwood.dev/heartwood/test/kit/await"
 	"heartwood.dev/heartwood/test/kit/ports"
 )
-
-// Deadline is the time after which a test fails that waits for a condition. It is much longer than
-// any step takes, even on a busy machine.
-const Deadline = 5 * time.Minute
 
 // dumpMax is how long a test waits until a process has written the stacks of its goroutines. A
 // process that is stopped by SIGSTOP never writes them.
@@ -219,7 +216,7 @@ func (p *Process) dump() {
 // addresses in this line, and the lines before it.
 func (p *Process) Ready(t *testing.T) (bootstrap, before []string) {
 	t.Helper()
-	expired := time.After(Deadline)
+	expired := time.After(await.Limit)
 	for {
 		select {
 		case line, ok := <-p.Lines:
@@ -264,7 +261,7 @@ func (p *Process) Wait(t *testing.T) int {
 	select {
 	case <-p.exited:
 		return p.Code()
-	case <-time.After(Deadline):
+	case <-time.After(await.Limit):
 		t.Fatalf("%v has not exited", p.cmd.Args)
 		return -1
 	}
@@ -288,30 +285,10 @@ func (b *safeBuffer) String() string {
 	return b.buf.String()
 }
 
-// Eventually calls check repeatedly until it returns "". Any other result describes what is still
-// missing; the test fails with it after Deadline.
-func Eventually(t *testing.T, check func() string) {
-	t.Helper()
-	ctx := WithDeadline(t)
-	ticker := time.NewTicker(100 * time.Millisecond)
-	defer ticker.Stop()
-	for {
-		missing := check()
-		if missing == "" {
-			return
-		}
-		select {
-		case <-ticker.C:
-		case <-ctx.Done():
-			t.Fatalf("timed out: %s", missing)
-		}
-	}
-}
-
-// WithDeadline returns the test's context with a timeout of Deadline.
+// WithDeadline returns the test's context with a timeout of await.Limit.
 func WithDeadline(t *testing.T) context.Context {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), Deadline)
+	ctx, cancel := context.WithTimeout(t.Context(), await.Limit)
 	t.Cleanup(cancel)
 	return ctx
 }
