@@ -9,6 +9,8 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
+
+	"heartwood.dev/heartwood/test/kit/await"
 )
 
 // keeps returns the number of records of a topic of one partition, or -1 if it does not exist.
@@ -80,7 +82,7 @@ func TestMissingManifestRemovesNothing(t *testing.T) {
 	}
 	put(t, opts, "lost.yaml", topic("lost", erased), topic("other", erased))
 	r.line("topic lost ")
-	until(t, "the topic is created again, empty", func() bool { return r.keeps("lost") == 0 })
+	await.Until(t, "the topic is created again, empty", func() bool { return r.keeps("lost") == 0 })
 	put(t, opts, "cluster.yaml", "# none")
 	put(t, opts, "lost.yaml", topic("lost", "partitions: 1, retention: {time: 2h}"))
 	r.line("topic other deleted records=deleted")
@@ -112,7 +114,7 @@ func TestUnreadableManifestRemovesNothing(t *testing.T) {
 		if err := change(); err != nil {
 			t.Fatal(err)
 		}
-		until(t, "warning after "+fault, func() bool {
+		await.Until(t, "warning after "+fault, func() bool {
 			return strings.Count(r.log.String(), "--delete --topic a") > before
 		})
 		if got := r.keeps("a"); got != 1 {
