@@ -132,6 +132,11 @@ type Compaction struct {
 	// ended.
 	RunningPass *Pass `json:"runningPass,omitempty"`
 	LastPass    *Pass `json:"lastPass,omitempty"`
+	// MaxGarbagePercent is the topic's compaction.maxGarbagePercent, and CleanCompression its
+	// compression.clean, as a codec with its level; absent if the topic has none. Neither has a name
+	// in Kafka, and both are absent in reports of older brokers.
+	MaxGarbagePercent *int   `json:"maxGarbagePercent,omitempty"`
+	CleanCompression  string `json:"cleanCompression,omitempty"`
 	// CleanNowAsked is the ticket of the latest request for an immediate pass. CleanNowServed is
 	// the highest ticket whose request a pass has fulfilled. Both are 0 when the broker starts.
 	CleanNowAsked  int64 `json:"cleanNowAsked"`

@@ -107,16 +107,29 @@ func belowPrefix(prefix string, next http.Handler) http.Handler {
 			redirect(w, prefix[strings.LastIndex(prefix, "/")+1:]+"/")
 			return
 		case below && strings.HasPrefix(rest, "/"):
-			r = withPath(r, rest)
+			r = withPath(r, rest, strings.TrimPrefix(r.URL.RawPath, prefix))
 		}
 		next.ServeHTTP(w, r)
 	})
 }
 
-func withPath(r *http.Request, path string) *http.Request {
+// withPath returns the request with another path: decoded, and as the browser has sent it.
+func withPath(r *http.Request, path, raw string) *http.Request {
 	of := r.Clone(r.Context())
-	of.URL.Path, of.URL.RawPath = path, ""
+	of.URL.Path, of.URL.RawPath = path, raw
 	return of
+}
+
+// cleanPaths passes on the requests whose paths http.ServeMux would not redirect because of empty
+// segments. Its redirect is absolute, and leads out of a console below another path.
+func cleanPaths(mux http.Handler, unknown http.HandlerFunc) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.Contains(r.URL.Path, "//") {
+			unknown(w, r)
+			return
+		}
+		mux.ServeHTTP(w, r)
+	})
 }
 
 // redirect sends the browser to a relative location. http.Redirect would make the location absolute
@@ -149,11 +162,13 @@ func (c *Console) routes() http.Handler {
 	mux.HandleFunc("GET /tail", c.tail)
 	mux.HandleFunc("GET /frames", c.frames)
 	mux.HandleFunc("POST /clean", c.clean)
-	mux.HandleFunc("/", c.page(func(r *http.Request) (view, error) {
-		return view{}, &fault{status: http.StatusNotFound, text: "There is no such page.",
-			cause: errors.New(r.Method + " " + r.URL.Path)}
-	}))
-	return mux
+	mux.HandleFunc("/", c.page(unknownPage))
+	return cleanPaths(mux, c.page(unknownPage))
+}
+
+func unknownPage(r *http.Request) (view, error) {
+	return view{}, &fault{status: http.StatusNotFound, text: "There is no such page.",
+		cause: errors.New(r.Method + " " + r.URL.Path)}
 }
 
 // fault is an error that a page shows with a status.

@@ -6,6 +6,7 @@ import (
 	"flag"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -188,12 +189,19 @@ func goldenTopic(tab string) topicPage {
 	case "replicas":
 		page.Replicas = replicasOf(answers)
 	case "settings":
-		page.Settings = []kafka.Setting{{Name: "cleanup.policy", Value: "compact", Source: "topic",
-			Overridden: "delete"}, {Name: "retention.ms", Value: "604800000", Source: "default"}}
+		page.Settings = settingRows([]kafka.Setting{{Name: "cleanup.policy", Value: "compact",
+			Source: "topic", Overridden: "delete"},
+			{Name: "flush.messages", Value: "1", Source: "topic", Overridden: "9223372036854775807"},
+			{Name: "retention.ms", Value: "604800000", Source: "default"}}, answers)
 	case "groups":
-		page.Groups = groupRows(goldenGroups(), goldenNow)
+		page.Groups, page.Sort = groupRows(goldenGroups(), goldenNow), goldenSort("")
 	}
 	return page
+}
+
+func goldenSort(by string) sorting {
+	return sorted("page", url.Values{"search": {hostileText}, "sort": {by}}, []topicRow{},
+		append(topicColumns, column[topicRow]{name: "lag"}))
 }
 
 // goldenTail returns the tab Messages while it follows the topic.
@@ -221,7 +229,7 @@ func goldenViews() map[string]view {
 	one, several := segmentPage{Topic: "customers"}, segmentPage{Topic: "customers"}
 	one.describe(goldenLog(), 10_000, 10_000)
 	several.describe(goldenLog(), 0, 20_000)
-	list := topicList{Rows: topics, Search: hostileText, Most: 12 << 20, More: 3}
+	list := topicList{Rows: topics, Search: hostileText, Most: 12 << 20, More: 3, Sort: goldenSort("size"), SortBy: "size"}
 	brokers := brokerList{Rows: brokersOf(answers), Fault: "This page is not available."}
 	brokers.Rows[0].Disks = []kafka.Disk{{Dir: "/data", LogBytes: 36 << 20, TotalBytes: 10 << 30,
 		Usable: 9 << 30, Replicas: 3}}
@@ -229,11 +237,11 @@ func goldenViews() map[string]view {
 	views := map[string]view{
 		"overview": {Template: "overview", Title: "Overview", Body: overviewOf(answers, goldenNow)},
 		"topics":   {Template: "topics", Title: "Topics", Body: list},
-		"message": {Template: "message", Title: "Record", Body: struct {
-			Topic string
-			messageRow
-		}{"customers", messageOf(&record, "customers", wholeBytesMax)}},
-		"groups":  {Template: "groups", Title: "Groups", Body: groupList{groupRows(goldenGroups(), goldenNow), true}},
+		"message": {Template: "message", Title: "Record", Body: recordPage{Topic: "customers",
+			messageRow: messageOf(&record, "customers", wholeBytesMax), JSON: true,
+			Toggle: "message?raw=1", Back: "topic?name=customers", Edge: "next",
+			Previous: "message?go=previous"}},
+		"groups":  {Template: "groups", Title: "Groups", Body: groupList{groupRows(goldenGroups(), goldenNow), true, goldenSort("-lag")}},
 		"group":   {Template: "group", Title: "readers", Body: &groupRows(goldenGroups(), goldenNow)[0]},
 		"brokers": {Template: "brokers", Title: "Brokers", Body: brokers},
 		"map": {Template: "map", Title: "Cleaner map", Live: "live?topic=customers", Body: mapPage{

@@ -1,6 +1,7 @@
 package console
 
 import (
+	"cmp"
 	"net/http"
 	"time"
 
@@ -11,13 +12,25 @@ import (
 type groupList struct {
 	Groups []groupRow
 	More   bool // there are more groups than the page shows
+	Sort   sorting
+}
+
+// groupColumns are the columns by which a table of groups can be sorted.
+var groupColumns = []column[groupRow]{
+	{"name", func(a, b *groupRow) int { return cmp.Compare(a.Name, b.Name) }},
+	{"state", func(a, b *groupRow) int { return cmp.Compare(a.State, b.State) }},
+	{"type", func(a, b *groupRow) int { return cmp.Compare(a.Type, b.Type) }},
+	{"members", func(a, b *groupRow) int { return cmp.Compare(len(a.Members), len(b.Members)) }},
+	{"lag", func(a, b *groupRow) int { return cmp.Compare(a.Lag(), b.Lag()) }},
+	{"wait", func(a, b *groupRow) int { return cmp.Compare(a.longest, b.longest) }},
 }
 
 // groupRow is a group with its lag in time as text.
 type groupRow struct {
 	kafka.Group
-	Wait string
-	Rows []offsetRow
+	Wait    string
+	Rows    []offsetRow
+	longest time.Duration // as far as it is known
 }
 
 // offsetRow is a committed offset with its lag in time as text.
@@ -32,6 +45,7 @@ func groupRows(groups []kafka.Group, now time.Time) []groupRow {
 	for i := range groups {
 		row := groupRow{Group: groups[i], Wait: none}
 		longest, complete := row.Group.Wait(now)
+		row.longest = longest
 		switch {
 		case len(row.Offsets) == 0:
 		case complete:
@@ -74,8 +88,9 @@ func (c *Console) groups(r *http.Request) (view, error) {
 		return view{}, err
 	}
 	client.AddWaits(r.Context(), groups)
-	return view{Template: "groups", Title: "Groups",
-		Body: groupList{groupRows(groups, time.Now()), more}}, nil
+	rows := groupRows(groups, time.Now())
+	return view{Template: "groups", Title: "Groups", Body: groupList{rows, more,
+		sorted("groups", r.URL.Query(), rows, groupColumns)}}, nil
 }
 
 func (c *Console) group(r *http.Request) (view, error) {

@@ -1,8 +1,11 @@
 package console
 
 import (
+	"html"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -159,5 +162,57 @@ func TestPathPrefix(t *testing.T) {
 		if want == 303 && got.Header().Get("Location") != "heartwood/" {
 			t.Errorf("%s: got location %q", url, got.Header().Get("Location"))
 		}
+	}
+}
+
+var (
+	styleSheet = regexp.MustCompile(`<link rel="stylesheet" href="([^"]+)"`)
+	pageLink   = regexp.MustCompile(`<a href="([^"]+)">Topics<`)
+)
+
+// TestUnknownPathsHaveStyles: the page of a path that does not exist finds the style sheet and the
+// other pages, at any depth, below a prefix, and in a console of several LogClusters.
+func TestUnknownPathsHaveStyles(t *testing.T) {
+	one := unreachable(Options{Loopback: true, PathPrefix: "/team/heartwood"})
+	several := newTestSite(t, SiteOptions{Prefix: "/team"})
+	for _, test := range []struct {
+		to   http.Handler
+		root string
+		page bool // it has links to pages
+	}{{one, "/", true}, {one, "/team/heartwood/", true}, {several, "/", false},
+		{several, "/team/", false}, {several, "/clusters/logs/blue/", true},
+		{several, "/team/clusters/logs/blue/", true},
+		{several, "/clusters/logs/nothing/", false}} {
+		for _, path := range []string{"a", "a/", "a/b", "a/b/c/d", "a%2Fb/c", "a//b", "a/%2F/b"} {
+			got := ask(t, test.to, "GET", test.root+path, "")
+			if got.Code != http.StatusNotFound {
+				t.Errorf("%s%s: got status %d, location %q", test.root, path, got.Code,
+					got.Header().Get("Location"))
+				continue
+			}
+			expectLink(t, test.to, test.root+path, styleSheet.FindStringSubmatch(got.Body.String()))
+			empty := strings.Contains(path, "//") || strings.Contains(path, "/%2F")
+			if test.page && (test.to == one || !empty) { // for these a site answers, without links
+				expectLink(t, test.to, test.root+path, pageLink.FindStringSubmatch(got.Body.String()))
+			}
+		}
+	}
+}
+
+// expectLink fails the test if a link of a page does not exist, or leads to an error.
+func expectLink(t *testing.T, to http.Handler, page string, link []string) {
+	t.Helper()
+	from, err := url.Parse("http://localhost" + page)
+	if err != nil || link == nil {
+		t.Errorf("%s: no link, %v", page, err)
+		return
+	}
+	target, err := from.Parse(html.UnescapeString(link[1]))
+	if err != nil {
+		t.Errorf("%s: link %q: %v", page, link[1], err)
+		return
+	}
+	if got := ask(t, to, "GET", target.RequestURI(), ""); got.Code != http.StatusOK {
+		t.Errorf("%s: link %q to %s: got status %d", page, link[1], target, got.Code)
 	}
 }

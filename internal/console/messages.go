@@ -96,6 +96,7 @@ func (c *Console) browse(r *http.Request, client *kafka.Client, topic string,
 	if err != nil {
 		return page, err
 	}
+	list := r.URL.Query().Encode()
 	if page.Latest && compacted {
 		page.Unsure = c.markSuperseded(r.Context(), topic, found.Records)
 	}
@@ -106,6 +107,7 @@ func (c *Console) browse(r *http.Request, client *kafka.Client, topic string,
 			continue
 		}
 		row := messageOf(&found.Records[i], topic, valueBytesMax)
+		row.Whole += "&" + url.Values{"list": {list}}.Encode()
 		if page.Position == positionTail {
 			row.Same = sameKey(&found.Records[i])
 		}
@@ -300,51 +302,4 @@ func messageOf(r *kafka.Record, topic string, most int) messageRow {
 		row.Headers = append(row.Headers, headerRow{name, excerptOf(h.Value, most)})
 	}
 	return row
-}
-
-// message is the page of one record.
-func (c *Console) message(r *http.Request) (view, error) {
-	if err := c.mayRead(r); err != nil {
-		return view{}, err
-	}
-	client, err := c.kafka()
-	if err != nil {
-		return view{}, err
-	}
-	q := r.URL.Query()
-	topic := q.Get("topic")
-	found, err := findRecord(r.Context(), client, topic, q.Get("partition"), q.Get("offset"))
-	if err != nil {
-		return view{}, err
-	}
-	return view{Template: "message", Title: "Record", Page: "topics", Body: struct {
-		Topic string
-		messageRow
-	}{topic, messageOf(found, topic, wholeBytesMax)}}, nil
-}
-
-// findRecord reads the record at an offset.
-func findRecord(ctx context.Context, client *kafka.Client, topic, partition,
-	offset string) (*kafka.Record, error) {
-	if topic == "" {
-		return nil, badRequest("The request names no topic.")
-	}
-	p, err := strconv.ParseInt(partition, 10, 32)
-	if err != nil {
-		return nil, badRequest("The partition is not a number.")
-	}
-	at, err := strconv.ParseInt(offset, 10, 64)
-	if err != nil {
-		return nil, badRequest("The offset is not a number.")
-	}
-	page, err := client.Browse(ctx, kafka.Query{Topic: topic, Partitions: []int32{int32(p)},
-		From: map[int32]int64{int32(p): at}, Limit: 1})
-	if err != nil {
-		return nil, err
-	}
-	if len(page.Records) == 0 || page.Records[0].Offset != at {
-		return nil, &fault{status: http.StatusNotFound, text: "There is no record at this offset: " +
-			"the cleaner has removed it, or it is part of a transaction that was not committed."}
-	}
-	return &page.Records[0], nil
 }

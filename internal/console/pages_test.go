@@ -195,8 +195,8 @@ func TestPagesShowTheCluster(t *testing.T) {
 	}
 	c.contains("brokers", "up", "free of", "broker-1")
 	c.contains("topic?name=tickets&tab=replicas", "leader", "in sync", "only the active segment")
-	c.contains("topic?name=tickets&tab=settings", "min.cleanable.dirty.ratio", "0.1", "topic",
-		"default", "delete.retention.ms")
+	c.contains("topic?name=tickets&tab=settings", "min.cleanable.dirty.ratio", "10 %", "topic",
+		"default", "delete.retention.ms", "maxGarbagePercent", "durability", "Replicated")
 	c.contains("topic?name=tickets&tab=groups", "readers", "Empty")
 	c.contains("groups", "readers", "tickets")
 	c.contains("group?name=readers", "Offsets", "tickets", "Lag: 2")
@@ -224,6 +224,14 @@ func TestPagesShowTheCluster(t *testing.T) {
 		c.containsWith(http.StatusBadRequest, "topic?name=tickets"+path, text)
 	}
 	c.contains("message?topic=tickets&partition=1&offset=0", strings.Repeat("v", 5000))
+	c.contains("message?topic=tickets&partition=0&offset=2&go=previous", "Record 1 of tickets-0",
+		"fire out")
+	c.contains("message?topic=tickets&partition=0&offset=1&go=next&list=name%3Dtickets%26key%3DT",
+		"Record 2 of tickets-0", `href="topic?key=T&name=tickets"`)
+	c.contains("message?topic=tickets&partition=0&offset=0&go=previous", "Record 0 of tickets-0",
+		"the first record of the partition")
+	c.contains("message?topic=tickets&partition=0&offset=3&go=next", "Record 3 of tickets-0",
+		"the last record of the partition", "position=offset")
 	for path, want := range map[string]int{"message?topic=tickets&partition=0&offset=99": 404,
 		"message?topic=tickets&partition=x&offset=0": 400, "topic?name=unknown": 404,
 		"group?name=unknown": 404, "unknown": 404} {

@@ -93,15 +93,13 @@ func NewSite(opts SiteOptions) *Site {
 		r *http.Request) {
 		redirect(w, r.PathValue("name")+"/")
 	})
-	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
-		refuse(w, http.StatusNotFound, "There is no such page.")
-	})
+	mux.HandleFunc("/", s.unknown)
 	if opts.Authority != nil {
 		mux.HandleFunc("GET /login", s.loginForm)
 		mux.HandleFunc("POST /login", s.login)
 		mux.HandleFunc("POST /logout", s.logout)
 	}
-	guarded := belowPrefix(opts.Prefix, guard(opts.Hosts, mux))
+	guarded := belowPrefix(opts.Prefix, guard(opts.Hosts, cleanPaths(mux, s.unknown)))
 	s.handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/healthz" { // open, for probes
 			refuse(w, http.StatusOK, "ok")
@@ -243,7 +241,7 @@ func (s *Site) cluster(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 		defer s.leave(of)
-		of.console.ServeHTTP(w, withPath(r, "/"+r.PathValue("rest")))
+		of.console.ServeHTTP(w, withPath(r, "/"+r.PathValue("rest"), "/"+restOf(r)))
 	}
 	switch asset, found := strings.CutPrefix(r.PathValue("rest"), "assets/"); {
 	case found:
@@ -254,7 +252,7 @@ func (s *Site) cluster(w http.ResponseWriter, r *http.Request) {
 		serve(w, r)
 		return
 	}
-	identified(s.opts.Authority, strings.Repeat("../", depth(r))+"login", serve)(w, r)
+	identified(s.opts.Authority, upFrom(r)+"login", serve)(w, r)
 }
 
 // mayOpen returns nil if the user of a request may see the reports of a LogCluster.
@@ -273,8 +271,23 @@ func (s *Site) leave(of *opened) {
 	of.used = time.Now()
 }
 
+// unknown is the page of a path that does not exist.
+func (s *Site) unknown(w http.ResponseWriter, r *http.Request) {
+	s.render(w, r, view{Template: "fault", Title: "Not available", Status: http.StatusNotFound,
+		Body: "There is no such page."})
+}
+
+// restOf returns the path of a request below that of its LogCluster, as the browser has sent it.
+func restOf(r *http.Request) string {
+	const segments = 5 // "", clusters, NAMESPACE, NAME, rest
+	return strings.SplitN(r.URL.EscapedPath(), "/", segments)[segments-1]
+}
+
+// upFrom returns the relative URL that leads from the directory of a request to the root.
+func upFrom(r *http.Request) string { return strings.Repeat("../", depth(r)) }
+
 // depth returns how many segments of the path of a request lead to its directory.
-func depth(r *http.Request) int { return strings.Count(r.URL.Path, "/") - 1 }
+func depth(r *http.Request) int { return strings.Count(r.URL.EscapedPath(), "/") - 1 }
 
 // unopened returns the page of a LogCluster whose console cannot be opened.
 func (s *Site) unopened(err error) view {
@@ -316,7 +329,6 @@ func (s *Site) open(ctx context.Context, name ClusterName) (*opened, error) {
 
 // render writes a page of the site.
 func (s *Site) render(w http.ResponseWriter, r *http.Request, v view) {
-	v.Site = true
-	v.Root = strings.Repeat("../", depth(r))
+	v.Site, v.Base = true, upFrom(r)
 	writePage(w, r, v, s.opts.Logger)
 }

@@ -30,9 +30,10 @@ type topicRow struct {
 	Progress                   float64 // mean of the leaders' running passes, 0..1
 	Reason, Message            string  // of the condition Compacting
 	// Records and Keys are the numbers of records and of distinct keys as text; "" if unknown.
-	Records, Keys string
-	LastCleaned   instant // the oldest last pass of any partition
-	Overdue       time.Duration
+	Records, Keys         string
+	RecordCount, KeyCount *int64  // nil if unknown
+	LastCleaned           instant // the oldest last pass of any partition
+	Overdue               time.Duration
 }
 
 // sections are the bytes of a compacted log by their state for the cleaner.
@@ -82,6 +83,7 @@ func topicsOf(answers remote.Answers, now time.Time) []topicRow {
 			row.Reason, row.Message = of.Compacting.Reason, of.Compacting.Message
 		}
 		row.Records, row.Keys = countTexts(&of)
+		row.RecordCount, row.KeyCount = of.Records, of.DistinctKeys
 		rows = append(rows, *row)
 	}
 	slices.SortFunc(rows, func(a, b topicRow) int { return strings.Compare(a.Name, b.Name) })

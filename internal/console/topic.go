@@ -22,8 +22,9 @@ type topicPage struct {
 	Messages messages
 	Keys     keys
 	Replicas []replicaRow
-	Settings []kafka.Setting
+	Settings []settingRow
 	Groups   []groupRow
+	Sort     sorting // of Groups
 	// Fault is why the tab cannot be shown; "" if it can.
 	Fault string
 }
@@ -102,9 +103,12 @@ func (c *Console) fill(r *http.Request, page *topicPage, answers remote.Answers)
 	case "messages":
 		page.Messages, err = c.browse(r, client, page.Name, page.Row.Compacted)
 	case "settings":
-		page.Settings, err = client.Settings(r.Context(), page.Name)
+		var settings []kafka.Setting
+		settings, err = client.Settings(r.Context(), page.Name)
+		page.Settings = settingRows(settings, answers)
 	case "groups":
 		page.Groups, err = groupsOf(r, client, page.Name)
+		page.Sort = sorted("topic", r.URL.Query(), page.Groups, groupColumns)
 	}
 	return err
 }

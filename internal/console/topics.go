@@ -1,6 +1,7 @@
 package console
 
 import (
+	"cmp"
 	"net/http"
 	"slices"
 	"strings"
@@ -15,6 +16,34 @@ type topicList struct {
 	Hidden   int // number of internal topics that are not shown
 	More     int // number of topics that were found and are not shown
 	Most     int64
+	Sort     sorting
+	SortBy   string // parameter sort
+}
+
+// topicColumns are the columns by which the page can be sorted.
+var topicColumns = []column[topicRow]{
+	{"name", func(a, b *topicRow) int { return cmp.Compare(a.Name, b.Name) }},
+	{"partitions", func(a, b *topicRow) int { return cmp.Compare(a.Partitions, b.Partitions) }},
+	{"size", func(a, b *topicRow) int { return cmp.Compare(a.Bytes, b.Bytes) }},
+	{"offsets", func(a, b *topicRow) int { return cmp.Compare(a.Offsets, b.Offsets) }},
+	{"records", func(a, b *topicRow) int { return comparePointers(a.RecordCount, b.RecordCount) }},
+	{"keys", func(a, b *topicRow) int { return comparePointers(a.KeyCount, b.KeyCount) }},
+	{"dirty", func(a, b *topicRow) int { return cmp.Compare(a.DirtyRatio, b.DirtyRatio) }},
+	{"garbage", func(a, b *topicRow) int { return cmp.Compare(a.Garbage, b.Garbage) }},
+	{"cleaner", func(a, b *topicRow) int { return cmp.Compare(a.Message, b.Message) }},
+}
+
+// comparePointers compares two numbers. One that is unknown is below all others.
+func comparePointers(a, b *int64) int {
+	switch {
+	case a == nil && b == nil:
+		return 0
+	case a == nil:
+		return -1
+	case b == nil:
+		return 1
+	}
+	return cmp.Compare(*a, *b)
 }
 
 // topicsMax limits the rows of the page; a search narrows them.
@@ -32,6 +61,8 @@ func (c *Console) topics(r *http.Request) (view, error) {
 		}
 		return !strings.Contains(strings.ToLower(row.Name), strings.ToLower(page.Search))
 	})
+	page.SortBy = q.Get("sort")
+	page.Sort = sorted("topics", q, page.Rows, topicColumns)
 	if page.More = len(page.Rows) - topicsMax; page.More > 0 {
 		page.Rows = page.Rows[:topicsMax]
 	}

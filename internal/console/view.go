@@ -37,7 +37,8 @@ type view struct {
 	Unanswered []remote.Unanswered
 	Writes     string // what the user may clean, for the head
 	Site       bool   // the page is not one of a LogCluster
-	Root       string // relative URL of the list of LogClusters; "" without one
+	Base       string // relative URL of the root of the console; "" if the page is there
+	Root       string // relative URL of the list of LogClusters from there; "" without one
 	User       string // name of the user; "" if the console does not authenticate users
 	Logout     bool   // the user can log out
 	Version    string // of the assets
@@ -45,7 +46,8 @@ type view struct {
 	// Refresh is the number of seconds after which a browser without scripts loads the page again; 0:
 	// never.
 	Refresh  int
-	Fragment bool // render the body only
+	Location string // relative URL to which the response leads; "" for a page
+	Fragment bool   // render the body only
 	Body     any
 }
 
@@ -55,6 +57,7 @@ var functions = template.FuncMap{
 	"plural":   plural[int],
 	"plural64": plural[int64],
 	"query":    query, "share": share,
+	"long":   func(key string) bool { return len(key) > keyLineMax },
 	"add":    func(a, b int64) int64 { return a + b },
 	"int64":  func(n int) int64 { return int64(n) },
 	"list":   func(items ...any) []any { return items },
@@ -73,6 +76,9 @@ var functions = template.FuncMap{
 		return formatCount(lag)
 	},
 }
+
+// keyLineMax is the length of the longest key that a table shows in one line.
+const keyLineMax = 40
 
 // share returns a part of a whole in the form of an attribute of SVG, such as "12.3%".
 func share(part, whole int64) string {
@@ -117,7 +123,11 @@ func (c *Console) render(w http.ResponseWriter, r *http.Request, v view) {
 	if v.Page == "" {
 		v.Page = pageOf(r)
 	}
-	v.Cluster, v.Root = c.opts.Cluster, c.opts.Root
+	if v.Location != "" {
+		redirect(w, v.Location)
+		return
+	}
+	v.Cluster, v.Root, v.Base = c.opts.Cluster, c.opts.Root, upFrom(r)
 	v.Writes = c.writesOf(r)
 	writePage(w, r, v, c.opts.Logger)
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -100,6 +101,17 @@ type CleanCodec struct {
 	Set   bool
 	Codec compress.Codec
 	Level int // compress.LevelDefault: the codec's default
+}
+
+// String returns the codec and, unless it is the default, its level; "" if no codec is set.
+func (c CleanCodec) String() string {
+	switch {
+	case !c.Set:
+		return ""
+	case c.Level == compress.LevelDefault:
+		return c.Codec.String()
+	}
+	return c.Codec.String() + " " + strconv.Itoa(c.Level)
 }
 
 // Default returns the settings of a topic that sets none. They are Kafka's defaults.

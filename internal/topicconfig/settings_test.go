@@ -305,3 +305,14 @@ func propertyOf(t *testing.T, s Settings, name string) Property {
 	t.Fatalf("no property %s", name)
 	return Property{}
 }
+
+func TestNameOfCleanCodec(t *testing.T) {
+	for want, codec := range map[string]CleanCodec{"": {},
+		"zstd":    {Set: true, Codec: compress.Zstd, Level: compress.LevelDefault},
+		"gzip 9":  {Set: true, Codec: compress.Gzip, Level: 9},
+		"zstd -5": {Set: true, Codec: compress.Zstd, Level: -5}} {
+		if got := codec.String(); got != want {
+			t.Errorf("%+v: got %q, want %q", codec, got, want)
+		}
+	}
+}

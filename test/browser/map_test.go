@@ -51,6 +51,8 @@ func TestConsole(t *testing.T) {
 		{"Keyboard", keyboard}, {"KeyboardOnly", keyboardOnly}, {"Replay", replayPlays},
 		{"Dialog", cleanDialog}, {"SevenTabs", sevenTabs}, {"Kill", killShowsAndHeals},
 		{"WithoutScripts", worksWithoutScripts},
+		{"UnknownPath", unknownPathHasStyles}, {"Garbage", garbageHasAPattern},
+		{"Record", recordPage}, {"Sorted", tablesAreSorted}, {"Layout", pagesFit},
 		{"HostileRecords", hostileRecords}, {"Tail", tailFollows}, {"Proxies", worksBehindProxies},
 		{"TooManyTails", tooManyTails}, {"Accessibility", accessibility},
 		{"ManySegments", manySegments}, {"Unfold", unfoldsInPlace},

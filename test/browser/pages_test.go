@@ -131,7 +131,8 @@ var visited = []string{"", "topics", "map?topic=customers", "map?topic=customers
 	"topic?name=customers&tab=messages", "topic?name=customers&tab=replicas",
 	"topic?name=customers&position=tail", "topic?name=customers&tab=settings", "topic?name=customers&tab=groups", "groups", "brokers",
 	"topic?name=customers&tab=keys", "topic?name=customers&tab=keys&key=C-000001&partition=all",
-	"clean?topic=customers", "unknown"}
+	"clean?topic=customers", "unknown", "un/known/path", "topics?sort=-size&internal=1",
+	"message?topic=customers&partition=0&offset=100000&go=previous"}
 
 // accessibility checks each page, light and dark, by axe-core.
 func accessibility(t *testing.T, c *cluster, b *browser) {

@@ -1,4 +1,5 @@
 // The entry point. Each module adds to a page that works without it.
+import { copies } from "./copy";
 import { details } from "./details";
 import { dialog } from "./dialog";
 import { keyboard } from "./keyboard";
@@ -9,6 +10,7 @@ import { localTimes } from "./times";
 
 localTimes(document);
 keyboard();
+copies();
 for (const field of document.querySelectorAll<HTMLSelectElement>("[data-submit]")) {
   field.addEventListener("change", () => field.form?.submit());
 }

@@ -87,6 +87,8 @@ func (c *Cleaner) reportLocked(state *logState, view logView, now time.Time) *re
 		OverdueSeconds: overdueBy(view.Sections, view.settings, state.oldest,
 			now).Seconds(),
 	}
+	r.MaxGarbagePercent, r.CleanCompression = new(view.settings.MaxGarbagePercent),
+		view.settings.CleanCodec.String()
 	var phase clean.Phase
 	phase, r.Reason, r.Trigger = c.phaseLocked(state, view, now)
 	r.Phase = phase.String()

@@ -1,0 +1,187 @@
+package console
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"net/http"
+	"net/url"
+	"strconv"
+
+	"heartwood.dev/heartwood/internal/console/kafka"
+)
+
+// recordPage is the page of one record.
+type recordPage struct {
+	Topic string
+	messageRow
+	// JSON is set if the value is JSON, and Raw if it is shown as it is stored. Toggle is the
+	// relative URL of the other form.
+	JSON, Raw bool
+	Toggle    string
+	// Back is the relative URL of the list of records that led here, or of this record in its topic.
+	Back           string
+	Previous, Next string // relative URLs of the neighbours in the partition
+	// Edge is "previous" or "next" if the partition has no such neighbour.
+	Edge string
+}
+
+// message is the page of one record. With parameter go it leads to a neighbour of the record.
+func (c *Console) message(r *http.Request) (view, error) {
+	if err := c.mayRead(r); err != nil {
+		return view{}, err
+	}
+	client, err := c.kafka()
+	if err != nil {
+		return view{}, err
+	}
+	q := r.URL.Query()
+	at, err := placeOf(q)
+	if err != nil {
+		return view{}, err
+	}
+	if to := q.Get("go"); to != "" {
+		return neighbour(r.Context(), client, at, to, q)
+	}
+	found, err := findRecord(r.Context(), client, at)
+	if err != nil {
+		return view{}, err
+	}
+	page := recordPage{Topic: at.topic, messageRow: messageOf(found, at.topic, wholeBytesMax),
+		Raw: q.Get("raw") != "", Edge: q.Get("edge"), Back: backOf(q, at)}
+	if pretty, ok := prettyJSON(found.Value); ok && !page.Value.Cut {
+		page.JSON = true
+		if !page.Raw {
+			page.Value.Text, page.Value.Hex = printable(pretty)
+		}
+	}
+	page.Previous, page.Next = at.link(q, "go", "previous"), at.link(q, "go", "next")
+	page.Toggle = at.link(q, "raw", "1")
+	if page.Raw {
+		page.Toggle = at.link(q)
+	}
+	return view{Template: "message", Title: "Record", Page: "topics", Body: page}, nil
+}
+
+// place is the partition and the offset of a record.
+type place struct {
+	topic     string
+	partition int32
+	offset    int64
+}
+
+func placeOf(q url.Values) (at place, err error) {
+	if at.topic = q.Get("topic"); at.topic == "" {
+		return at, badRequest("The request names no topic.")
+	}
+	p, err := strconv.ParseInt(q.Get("partition"), 10, 32)
+	if err != nil {
+		return at, badRequest("The partition is not a number.")
+	}
+	at.partition = int32(p)
+	if at.offset, err = strconv.ParseInt(q.Get("offset"), 10, 64); err != nil {
+		return at, badRequest("The offset is not a number.")
+	}
+	return at, nil
+}
+
+// link returns the relative URL of the page of the record, with the list of the current page and
+// further parameters.
+func (at place) link(q url.Values, further ...any) string {
+	pairs := []any{"topic", at.topic, "partition", at.partition, "offset", at.offset}
+	if list := q.Get("list"); list != "" {
+		pairs = append(pairs, "list", list)
+	}
+	return query("message", append(pairs, further...)...)
+}
+
+// backOf returns the relative URL of the list in the parameter list, or of the records of the topic
+// from this one on. The list is always one of the topic's page.
+func backOf(q url.Values, at place) string {
+	if list, err := url.ParseQuery(q.Get("list")); err == nil && list.Get("name") == at.topic {
+		return "topic?" + list.Encode()
+	}
+	return query("topic", "name", at.topic, "tab", "messages", "position", "offset", "partition",
+		at.partition, "at", at.offset)
+}
+
+// neighbour leads to the record before or after another one in its partition.
+func neighbour(ctx context.Context, client *kafka.Client, at place, to string,
+	q url.Values) (view, error) {
+	wanted := kafka.Query{Topic: at.topic, Partitions: []int32{at.partition}, Limit: 1,
+		From: map[int32]int64{at.partition: at.offset + 1}}
+	if to == "previous" {
+		wanted.Backward, wanted.From[at.partition] = true, at.offset
+	}
+	found, err := client.Browse(ctx, wanted)
+	switch {
+	case err != nil:
+		return view{}, err
+	case len(found.Records) == 1:
+		at.offset = found.Records[0].Offset
+		return view{Location: at.link(q)}, nil
+	case found.Limited != "":
+		return view{}, &fault{status: http.StatusGatewayTimeout, text: "The neighbour was not found " +
+			"within the limits of a page: look for it in the tab Messages, from an offset on."}
+	}
+	return view{Location: at.link(q, "edge", to)}, nil
+}
+
+// findRecord reads a record.
+func findRecord(ctx context.Context, client *kafka.Client, at place) (*kafka.Record, error) {
+	page, err := client.Browse(ctx, kafka.Query{Topic: at.topic, Partitions: []int32{at.partition},
+		From: map[int32]int64{at.partition: at.offset}, Limit: 1})
+	if err != nil {
+		return nil, err
+	}
+	if len(page.Records) == 0 || page.Records[0].Offset != at.offset {
+		return nil, &fault{status: http.StatusNotFound, text: "There is no record at this offset: " +
+			"the cleaner has removed it, or it is part of a transaction that was not committed."}
+	}
+	return &page.Records[0], nil
+}
+
+// jsonBytesMax is the size of the largest value that is indented, with its indentation.
+const jsonBytesMax = 4 * wholeBytesMax
+
+// prettyJSON returns a JSON object or array with indentation. It returns false for any other text,
+// and if the result would be larger than jsonBytesMax: with deep nesting it grows with the square
+// of the size.
+func prettyJSON(raw []byte) ([]byte, bool) {
+	trimmed := bytes.TrimSpace(raw)
+	if len(trimmed) == 0 || trimmed[0] != '{' && trimmed[0] != '[' || !json.Valid(trimmed) ||
+		indentedSize(trimmed) > jsonBytesMax {
+		return nil, false
+	}
+	var out bytes.Buffer
+	if err := json.Indent(&out, trimmed, "", "  "); err != nil {
+		return nil, false
+	}
+	return out.Bytes(), true
+}
+
+// indentedSize returns an upper limit of the size of a valid JSON text with indentation.
+func indentedSize(text []byte) (size int) {
+	depth, inString := 0, false
+	for i := 0; i < len(text); i++ {
+		size++
+		switch b := text[i]; {
+		case inString && b == '\\':
+			i, size = i+1, size+1
+		case b == '"':
+			inString = !inString
+		case inString:
+		case b == '{' || b == '[':
+			depth++
+			size += 1 + 2*depth
+		case b == '}' || b == ']':
+			depth--
+			size += 1 + 2*depth
+		case b == ',':
+			size += 1 + 2*depth
+		case b == ':':
+			size++
+		}
+	}
+	return size
+}

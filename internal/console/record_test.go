@@ -1,0 +1,50 @@
+package console
+
+import (
+	"net/url"
+	"strings"
+	"testing"
+)
+
+// TestIndentedJSON: objects and arrays are indented, and their numbers and strings are not changed.
+func TestIndentedJSON(t *testing.T) {
+	got, ok := prettyJSON([]byte(` {"a":[1e400,"x\"{,"],"b":{}} `))
+	if want := "{\n  \"a\": [\n    1e400,\n    \"x\\\"{,\"\n  ],\n  \"b\": {}\n}"; !ok ||
+		string(got) != want {
+		t.Errorf("got %q, %t, want %q", got, ok, want)
+	}
+	for _, text := range []string{"", " ", "12", `"text"`, "{", `{"a":}`, "null", "<a/>",
+		strings.Repeat("[", 5000) + strings.Repeat("]", 5000)} {
+		if got, ok := prettyJSON([]byte(text)); ok {
+			t.Errorf("%.20q became %.20q", text, got)
+		}
+	}
+}
+
+// FuzzIndentedJSON: the estimate of the size, which limits memory, is never below the size.
+func FuzzIndentedJSON(f *testing.F) {
+	f.Add(`{"a":[1,{"b":"\\\"[,"}],"c":[]}`)
+	f.Add(`[[[[]]],{}]`)
+	f.Fuzz(func(t *testing.T, text string) {
+		if got, ok := prettyJSON([]byte(text)); ok &&
+			len(got) > indentedSize([]byte(strings.TrimSpace(text))) {
+			t.Errorf("%q became %d bytes", text, len(got))
+		}
+	})
+}
+
+// TestBackLeadsToATopicOnly: the parameter list cannot make the page lead elsewhere.
+func TestBackLeadsToATopicOnly(t *testing.T) {
+	at := place{"orders", 1, 7}
+	for list, want := range map[string]string{
+		"name=orders&tab=messages&key=a%26b": "topic?key=a%26b&name=orders&tab=messages",
+		"":                                   "topic?at=7&name=orders&partition=1&position=offset&tab=messages",
+		"https://evil.example.com/":          "topic?at=7&name=orders&partition=1&position=offset&tab=messages",
+		"name=other":                         "topic?at=7&name=orders&partition=1&position=offset&tab=messages",
+		"%zz":                                "topic?at=7&name=orders&partition=1&position=offset&tab=messages",
+	} {
+		if got := backOf(url.Values{"list": {list}}, at); got != want {
+			t.Errorf("%q: got %q, want %q", list, got, want)
+		}
+	}
+}

@@ -1,0 +1,137 @@
+package console
+
+import (
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"heartwood.dev/heartwood/internal/console/kafka"
+	"heartwood.dev/heartwood/internal/remote"
+)
+
+// settingRow is a setting of a topic, with its values for people.
+type settingRow struct {
+	kafka.Setting
+	Text          string // "" if Value says it all
+	OtherwiseText string
+}
+
+// settingRows describes the settings of a topic: first those that have no name in Kafka, which the
+// reports of the brokers contain.
+func settingRows(settings []kafka.Setting, answers remote.Answers) []settingRow {
+	var rows []settingRow
+	for _, of := range settings {
+		row := settingRow{of, settingText(of.Name, of.Value), settingText(of.Name, of.Overridden)}
+		if of.Name == "flush.messages" {
+			rows = append(rows, settingRow{Setting: kafka.Setting{Name: "durability",
+				Value: durabilityOf(of.Value), Source: of.Source,
+				Overridden: durabilityOf(of.Overridden)}})
+		}
+		rows = append(rows, row)
+	}
+	rows = append(rows, cleanerSettings(answers)...)
+	slices.SortStableFunc(rows, func(a, b settingRow) int { return own(a) - own(b) })
+	return rows
+}
+
+// own orders settings that have no name in Kafka before the others: their names have no dot.
+func own(row settingRow) int {
+	if strings.ContainsRune(row.Name, '.') || row.Name == "preallocate" {
+		return 1
+	}
+	return 0
+}
+
+// cleanerSettings returns the settings of the cleaner that have no name in Kafka. The reports do
+// not say whether they come from the Topic.
+func cleanerSettings(answers remote.Answers) (rows []settingRow) {
+	for i := range answers.Partitions {
+		c := answers.Partitions[i].Compaction
+		if c == nil || c.MaxGarbagePercent == nil {
+			continue
+		}
+		source := "Topic or LogCluster"
+		rows = append(rows, settingRow{Setting: kafka.Setting{Name: "maxGarbagePercent",
+			Value: strconv.Itoa(*c.MaxGarbagePercent), Source: source},
+			Text: strconv.Itoa(*c.MaxGarbagePercent) + " %"})
+		if c.CleanCompression != "" {
+			rows = append(rows, settingRow{Setting: kafka.Setting{Name: "cleanCompression",
+				Value: c.CleanCompression, Source: source}})
+		}
+		return rows
+	}
+	return nil
+}
+
+// durabilityOf returns the field durability of a Topic that flush.messages stands for.
+func durabilityOf(flushMessages string) string {
+	switch flushMessages {
+	case "":
+		return ""
+	case "1":
+		return "Fsync"
+	}
+	return "Replicated"
+}
+
+// settingText returns a value with a unit, by the last part of the name of the setting; "" if the
+// value has none.
+func settingText(name, value string) string {
+	n, err := strconv.ParseInt(value, 10, 64)
+	_, unit, _ := cutLast(name, ".")
+	switch {
+	case unit == "ratio":
+		return ratioText(value)
+	case err != nil:
+		return ""
+	case n == math.MaxInt64, n == -1 && strings.HasPrefix(name, "retention."):
+		return "no limit"
+	case n < 0:
+		return ""
+	case unit == "ms":
+		return exactDuration(n)
+	case unit == "bytes":
+		return formatBytes(n)
+	}
+	return ""
+}
+
+func cutLast(text, separator string) (before, after string, found bool) {
+	at := strings.LastIndex(text, separator)
+	if at < 0 {
+		return text, "", false
+	}
+	return text[:at], text[at+len(separator):], true
+}
+
+func ratioText(value string) string {
+	ratio, err := strconv.ParseFloat(value, 64)
+	if err != nil || ratio < 0 || ratio > 1 {
+		return ""
+	}
+	return strconv.FormatFloat(math.Round(ratio*1e6)/1e4, 'f', -1, 64) + " %"
+}
+
+// exactDuration formats milliseconds in the largest unit of which they are a multiple, and a
+// number that is a multiple of none, such as 604800001, approximately.
+func exactDuration(milliseconds int64) string {
+	const ms = int64(time.Millisecond)
+	if milliseconds == 0 {
+		return "0 s"
+	}
+	for _, unit := range []struct {
+		length time.Duration
+		name   string
+	}{{24 * time.Hour, "day"}, {time.Hour, "hour"}, {time.Minute, "minute"},
+		{time.Second, "second"}} {
+		if in := int64(unit.length) / ms; milliseconds%in == 0 {
+			return plural(milliseconds/in, unit.name)
+		}
+	}
+	if milliseconds > math.MaxInt64/ms || milliseconds < int64(time.Second)/ms {
+		return formatCount(milliseconds) + " ms"
+	}
+	return "about " + formatDuration(time.Duration(milliseconds*ms))
+}

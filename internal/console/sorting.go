@@ -1,0 +1,68 @@
+package console
+
+import (
+	"net/url"
+	"slices"
+	"strings"
+)
+
+// column is a column by which a table can be sorted: its name in URLs, and the order of two rows.
+type column[T any] struct {
+	name    string
+	compare func(a, b *T) int
+}
+
+// sorting is the order of a table: the column, and whether it is descending. It makes the links in
+// the heads of the columns.
+type sorting struct {
+	path       string
+	query      url.Values
+	by         string
+	descending bool
+}
+
+// sorted sorts rows by the parameter sort of a query: the name of a column, after a "-" in
+// descending order. Without a known column the rows keep their order, which is that of the first
+// column.
+func sorted[T any](path string, query url.Values, rows []T, columns []column[T]) sorting {
+	by, descending := strings.CutPrefix(query.Get("sort"), "-")
+	at := slices.IndexFunc(columns, func(c column[T]) bool { return c.name == by })
+	if at < 0 {
+		return sorting{path: path, query: query, by: columns[0].name}
+	}
+	slices.SortStableFunc(rows, func(a, b T) int {
+		if descending {
+			return columns[at].compare(&b, &a)
+		}
+		return columns[at].compare(&a, &b)
+	})
+	return sorting{path, query, by, descending}
+}
+
+// sortHead is the head of a column.
+type sortHead struct {
+	Label, Class string
+	Link         string // relative URL of the table in the order of the column
+	Aria         string // value of attribute aria-sort; "" for other columns
+}
+
+// Head returns the head of a column. A column of numbers is first sorted in descending order.
+func (s sorting) Head(name, label, class string) sortHead {
+	head := sortHead{Label: label, Class: class}
+	next := name
+	switch {
+	case s.by == name && s.descending:
+		head.Aria = "descending"
+	case s.by == name:
+		head.Aria, next = "ascending", "-"+name
+	case class == "num":
+		next = "-" + name
+	}
+	query := url.Values{}
+	for key, values := range s.query {
+		query[key] = values
+	}
+	query.Set("sort", next)
+	head.Link = s.path + "?" + query.Encode()
+	return head
+}

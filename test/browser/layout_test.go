@@ -1,0 +1,97 @@
+package browser
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/chromedp"
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+// pageHeightMax is how high the list of 50 long records may be on a telephone, in pixels.
+const pageHeightMax = 20_000
+
+// overflow is how many pixels of a page or of a table are cut off.
+const overflow = `Math.max(document.documentElement.scrollWidth - innerWidth,
+	...[...document.querySelectorAll(".scroll")].map((e) => e.scrollWidth - e.clientWidth))`
+
+// pagesFit: no column of Topics and Messages is cut off in a window of a usual width, short keys
+// are not broken, and long records do not make the page of a telephone endless.
+func pagesFit(t *testing.T, c *cluster, b *browser) {
+	records := make([]*kgo.Record, 60)
+	for i := range records {
+		records[i] = &kgo.Record{Topic: "orders", Key: []byte("order-of-the-year-2026-11-28"),
+			Value: []byte(strings.Repeat("lorem ipsum ", 400))}
+	}
+	c.produce(records...)
+	defer call(b, emulation.SetDeviceMetricsOverride, emulation.SetDeviceMetricsOverrideParams{
+		Width: 1440, Height: 1000, DeviceScaleFactor: 1})
+	for _, width := range []int64{1440, 1280, 1024, 390} {
+		b.size(width, 900)
+		for _, page := range []string{"topics", "topic?name=orders", "topic?name=customers"} {
+			b.visit(c.console + page)
+			if got := eval[int](b, overflow); got > 0 && (width > 390 || page != "topics") {
+				t.Errorf("%s at %d pixels: %d are cut off", page, width, got)
+			}
+		}
+		b.visit(c.console + "topic?name=orders")
+		height := eval[int](b, `document.documentElement.scrollHeight`)
+		lines := eval[int](b, `Math.round(document.querySelector("td.key code").offsetHeight /
+			parseFloat(getComputedStyle(document.querySelector("td.key code")).lineHeight))`)
+		if height > pageHeightMax || lines != 1 {
+			t.Errorf("Messages at %d pixels: %d high, a key has %d lines", width, height, lines)
+		}
+	}
+}
+
+// garbageHasAPattern: garbage differs from clean segments by more than its colour.
+func garbageHasAPattern(t *testing.T, c *cluster, b *browser) {
+	b.visit(c.console + "map?topic=customers")
+	fill := eval[string](b, `getComputedStyle(document.querySelector(".legend .garbage")).fill`)
+	if !strings.Contains(fill, "#waste") ||
+		!eval[bool](b, `document.querySelector("pattern#waste") !== null`) {
+		t.Errorf("garbage is filled with %s", fill)
+	}
+}
+
+// unknownPathHasStyles opens a path that does not exist, and a page from there.
+func unknownPathHasStyles(_ *testing.T, c *cluster, b *browser) {
+	b.visit(c.console + "no/such/page")
+	b.await(`getComputedStyle(document.body).margin === "0px"`)
+	b.click(`nav a[href$="topics"]`)
+	b.await(`location.pathname.endsWith("/console/topics") && document.querySelector("table.topics")`)
+}
+
+// tablesAreSorted clicks the head of a column twice, without scripts.
+func tablesAreSorted(t *testing.T, c *cluster, b *browser) {
+	call(b, emulation.SetScriptExecutionDisabled,
+		emulation.SetScriptExecutionDisabledParams{Value: true})
+	defer call(b, emulation.SetScriptExecutionDisabled,
+		emulation.SetScriptExecutionDisabledParams{})
+	b.visit(c.console + "topics")
+	for _, want := range []string{"descending", "ascending"} {
+		b.click(`a.sort[href*="size"]`)
+		value(b, chromedp.WaitVisible(`th[aria-sort="`+want+`"]`))
+	}
+	if first := b.text("tbody th"); strings.Contains(first, "customers") {
+		t.Errorf("the smallest topic is %s", first)
+	}
+}
+
+// recordPage walks from a record to its neighbours and back to the list, and copies its value.
+func recordPage(_ *testing.T, c *cluster, b *browser) {
+	b.visit(c.console + "topic?name=customers&key=C-00&position=earliest&limit=5")
+	b.click(`td[data-name="offset"] a`)
+	b.await(`location.pathname.endsWith("/message") && !document.querySelector("[data-copy]")?.hidden`)
+	b.js(`window.copied = ""; navigator.clipboard.writeText = async (text) => { window.copied = text; }`)
+	b.click("[data-copy]")
+	b.await(`JSON.parse(window.copied).balance !== undefined && window.copied.includes("\n  \"balance\"")`)
+	first := b.text("h1")
+	b.click(`a[rel="next"]`)
+	b.await(`document.querySelector("h1").innerText !== ` + quote(first))
+	b.click(`a[rel="prev"]`)
+	b.await(`document.querySelector("h1").innerText === ` + quote(first))
+	b.click(`.controls a:not(.button)`)
+	b.await(`location.search.includes("key=C-00") && location.search.includes("limit=5")`)
+}
