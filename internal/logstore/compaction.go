@@ -26,7 +26,7 @@ type Compaction struct {
 	// firstDirty is the first dirty offset: every record below it was cleaned.
 	firstDirty atomic.Int64
 	// horizon is the time (Unix milliseconds) from which the first tombstone below firstDirty may
-	// be removed, or TombstonesNone or TombstonesUnknown.
+	// be removed, or TombstonesNone, TombstonesAfterAppend or TombstonesUnknown.
 	horizon atomic.Int64
 	// tombstoneClean is clean.Stats.TombstoneCleanOffset of the last pass; 0 if that value is not
 	// known. See TombstoneClean.
@@ -43,6 +43,9 @@ const (
 	TombstonesUnknown = 0 // no pass has run, or its result was lost
 	// the last pass left no tombstone that a later pass can remove
 	TombstonesNone = math.MaxInt64
+	// the last pass left no tombstone that a later pass can remove, except for the last record of
+	// the log, which a pass can remove after more records are appended
+	TombstonesAfterAppend = TombstonesNone - 1
 )
 
 // init connects the Compaction to its log. It is called once, before the log is used.
@@ -131,8 +134,11 @@ func (c *Compaction) setFirstDirty(offset int64) error {
 // with errSegmentsChanged and stores nothing.
 func (c *Compaction) setCleaned(truncations int64, stats clean.Stats) error {
 	ms := int64(TombstonesNone)
-	if !stats.NextPass.IsZero() {
+	switch {
+	case !stats.NextPass.IsZero(): // that pass finds out again whether the last record may go
 		ms = stats.NextPass.UnixMilli()
+	case stats.KeptLastRecord:
+		ms = TombstonesAfterAppend
 	}
 	l := c.log
 	l.mu.Lock() // a truncation changes Log.truncations and the first dirty offset under this lock

@@ -40,7 +40,7 @@ type Sections struct {
 	// sections were computed.
 	Truncations int64
 	// TombstonesDue is the time (Unix milliseconds) from which the log needs a pass for its
-	// tombstones, or TombstonesNone or TombstonesUnknown.
+	// tombstones, or TombstonesNone, TombstonesAfterAppend or TombstonesUnknown.
 	TombstonesDue int64
 }
 

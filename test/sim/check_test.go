@@ -104,6 +104,7 @@ func (o *oracle) checkLog(t *partitionModel, l *liveBroker, state replica.State,
 	until.to = hw
 	if whole {
 		o.checkComplete(t, l, log.LogStart(), hw, records)
+		o.checkLastRecord(t, l, state)
 	}
 	o.checkLeader(t, l, state, hw)
 	return hw

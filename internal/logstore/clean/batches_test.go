@@ -81,18 +81,74 @@ func TestEmptyBatchesAloneDoNotCauseARewrite(t *testing.T) {
 	}
 }
 
-func TestI29BatchThatEndsAtTheBoundRemainsEmpty(t *testing.T) { // KAFKA-17076
-	l := newLog(t)
-	l.put("a=1")
-	l.put("a", "a") // the batch that ends at the bound; the second pass removes its records
-	l.roll()
-	l.job.Rules.TombstoneRetention = 0
-	l.pass()
-	l.pass()
-	l.want("")
-	all := l.batches()
-	if len(all) != 1 || all[0].NextOffset() != 3 || all[0].Count() != 0 {
-		t.Errorf("%d batches remain, want an empty one that ends at 3", len(all))
+// The last record below the bound remains, whatever kind of record it is: it may be the last record
+// of the log. It is no garbage, and no pass is planned for it. Once more records are appended, a
+// pass removes it.
+func TestI29LastRecordBelowTheBoundRemains(t *testing.T) { // KAFKA-17076
+	for name, of := range map[string]struct {
+		put                func(l *fakeLog)
+		removable          bool
+		last, afterAnother string
+	}{
+		"tombstone": {func(l *fakeLog) { l.put("a", "a") }, true, "2:a", "3:z=1"},
+		"only tombstones": {func(l *fakeLog) { l.put("b", "c") }, true, "0:a=1 2:c",
+			"0:a=1 3:z=1"},
+		"value": {func(l *fakeLog) { l.put("b", "a=2") }, false, "2:a=2", "2:a=2 3:z=1"},
+		"without a key": {func(l *fakeLog) { l.put("=1", "=2") }, false, "0:a=1 2:=2",
+			"0:a=1 3:z=1"},
+		"marker": {func(l *fakeLog) {
+			l.txn(7, compress.None, "a")
+			l.end(7, false)
+		}, true, "0:a=1 2:\x00\x00\x00\x00=\x00\x00\x00\x00\x00\x00", "0:a=1 3:z=1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := newLog(t)
+			l.put("a=1")
+			of.put(l)
+			l.roll()
+			l.job.Rules.TombstoneRetention = 0
+			var stats Stats
+			for range 4 {
+				stats = l.pass()
+			}
+			l.want(of.last)
+			if stats.GarbageBytes != 0 || !stats.NextPass.IsZero() ||
+				stats.KeptLastRecord != of.removable {
+				t.Errorf("stats %+v", stats)
+			}
+			l.put("z=1")
+			l.roll()
+			for range 3 {
+				l.pass()
+			}
+			l.want(of.afterAnother)
+		})
+	}
+}
+
+// The batch that ends at the bound remains even if its records must go: they were deleted, so no
+// consumer waits for them, or a marker above the bound aborts their transaction.
+func TestI29BatchThatEndsAtTheBoundRemainsEmpty(t *testing.T) {
+	for name, act := range map[string]func(l *fakeLog){
+		"deleted": func(l *fakeLog) {
+			l.put("a=1", "b=1")
+			l.roll()
+			l.job.LogStart = 2
+		},
+		"aborted": func(l *fakeLog) {
+			l.txn(7, compress.None, "a=1", "b=1")
+			l.roll()
+			l.end(7, false)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := newLog(t)
+			act(l)
+			l.pass()
+			if b := l.batches()[0]; b.NextOffset() != 2 || b.Count() != 0 {
+				t.Errorf("the first batch ends at %d and has %d records", b.NextOffset(), b.Count())
+			}
+		})
 	}
 }
 

@@ -47,7 +47,7 @@
 //   - A tombstone is removed only if the log has contained no older record of its key for at least
 //     the tombstone retention before the pass.
 //   - The offsets of records do not change, nor does the last offset of a batch. The batch that
-//     ends at the bound remains, without records if necessary.
+//     ends at the bound remains with its last record, unless that was deleted or aborted.
 //   - Memory stays within Limits.MemoryBytes for any number of keys. Not included are the buffers
 //     of one batch (about twice its decompressed size) and a few dozen bytes per segment and per
 //     aborted transaction. The bitmaps of a single segment may exceed the budget.

@@ -24,6 +24,9 @@ func (f *followUp) at(t time.Time) {
 	}
 }
 
+// afterAppend requests a pass once more records are appended: see Stats.KeptLastRecord.
+func (f *followUp) afterAppend() { f.stats.KeptLastRecord = true }
+
 // removable requests a pass for a tombstone or marker at an offset that has been removable on this
 // replica since sinceMs. The requested time is one retention after the record became removable on
 // all replicas. If it is not removable on all replicas yet, the pass waits for them: see

@@ -73,11 +73,12 @@ func (m *measurer) markUnkeyed(plan *plan) error {
 	}
 	records := plan.keys.Records()
 	err := plan.batches(func(b keys.Batch) error {
+		end := m.policy.removableEnd(b)
 		for range b.Records {
 			if !records.Next() {
 				break
 			}
-			if records.Record().NullKey && b.Marker == keys.NoMarker {
+			if records.Record().NullKey && b.Marker == keys.NoMarker && records.Ordinal() < end {
 				plan.dead.set(records.Ordinal())
 			}
 		}
@@ -119,14 +120,18 @@ func (m *measurer) markDue(plan *plan) error {
 	plan.removable = stillRemovable(previous, fresh)
 	merge := newMergeIterator(plan.removable)
 	err := plan.batches(func(b keys.Batch) error {
-		for range merge.within(b.FirstOrdinal, b.FirstOrdinal+uint32(b.Records)) {
+		end := m.policy.removableEnd(b)
+		for range merge.within(b.FirstOrdinal, end) {
 			m.markIfDue(plan, b, merge.ordinal, merge.sinceMs)
 		}
-		end := b.FirstOrdinal + uint32(b.Records)
 		if fresh.count(b.FirstOrdinal, end) > 0 {
 			m.followUp.removable(b.LastOffset, m.now.UnixMilli())
 		}
-		if plan.blockedAt < 0 && plan.blocked.count(b.FirstOrdinal, end) > 0 {
+		if all := b.FirstOrdinal + uint32(b.Records); plan.latest.count(end, all) > 0 {
+			m.followUp.afterAppend()
+		}
+		if plan.blockedAt < 0 &&
+			plan.blocked.count(b.FirstOrdinal, b.FirstOrdinal+uint32(b.Records)) > 0 {
 			plan.blockedAt = b.LastOffset
 		}
 		return nil

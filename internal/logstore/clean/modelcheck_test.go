@@ -141,20 +141,22 @@ func (m *model) checkKey(key string, history []modelRecord, read map[int64]strin
 		m.t.Fatalf("%s has %d records below the bound %d", key, below, bound)
 	}
 	if last != nil && last.tombstone {
-		m.checkTombstone(key, last.offset, read)
+		m.checkTombstone(key, last.offset, read, bound)
 	}
 }
 
 // checkTombstone is called after a pass with the latest record of a key, which is a tombstone. It
 // checks that a pass removes the tombstone once its retention is over and not earlier (invariant
-// I16), and that this pass is later than the one that removed the key's older records (I17).
-func (m *model) checkTombstone(key string, offset int64, read map[int64]string) {
+// I16), and that this pass is later than the one that removed the key's older records (I17). The
+// last record below the bound remains (I29).
+func (m *model) checkTombstone(key string, offset int64, read map[int64]string, bound int64) {
 	m.t.Helper()
 	since, removable := m.removableAt[offset]
 	if _, exists := read[offset]; exists {
 		if !removable {
 			m.removableAt[offset] = m.now
-		} else if !m.now.Before(since.Add(m.job.Rules.TombstoneRetention)) && !m.lateAllowed {
+		} else if !m.now.Before(since.Add(m.job.Rules.TombstoneRetention)) && !m.lateAllowed &&
+			offset+1 != bound {
 			m.t.Fatalf("the tombstone of %s at %d remains %s after it became removable", key,
 				offset, m.now.Sub(since))
 		}
@@ -192,7 +194,26 @@ func (m *model) checkBatches(bound int64) {
 			m.t.Fatalf("last batch of producer %d ends at %d, want %d", id, last[id], offset)
 		}
 	}
-	if end != bound && !m.truncated {
+	if m.truncated {
+		return
+	}
+	if end != bound {
 		m.t.Fatalf("last batch below the bound ends at %d, want %d", end, bound)
+	}
+	m.checkLastRecord(bound)
+}
+
+// checkLastRecord checks that the last record below the bound remains, unless its transaction was
+// aborted (I29).
+func (m *model) checkLastRecord(bound int64) {
+	m.t.Helper()
+	for _, b := range m.batches() {
+		of := modelRecord{offset: b.LastOffset(), producer: -1}
+		if b.Transactional() && !b.Control() {
+			of.producer = b.ProducerID()
+		}
+		if _, ok := m.records()[bound-1]; b.NextOffset() == bound && !ok && !m.aborted(of) {
+			m.t.Fatalf("the last record below the bound %d is missing", bound)
+		}
 	}
 }

@@ -108,4 +108,8 @@ type Stats struct {
 	// waits for other replicas. The log needs a pass one retention after the progress passes this
 	// offset, even if NextPass is later.
 	AwaitsReplicasAt int64
+	// KeptLastRecord is set if the last record below Bound is a tombstone or marker that may only
+	// be removed after more records are appended (I29). Then the log needs another pass, even if
+	// NextPass is later or zero.
+	KeptLastRecord bool
 }

@@ -142,6 +142,9 @@ func (s *logState) nextDue(view logView, now time.Time) time.Time {
 }
 
 // tombstonesDue returns when a pass can next remove tombstones of the log, or zero if it has none.
+// A tombstone that was the last record of the log is removed within one retention after the append
+// of later records, so that such tombstones cause at most one pass in a retention.
+//
 // The time is unknown if the checkpoint was lost or the files come from another cluster. Then a
 // pass runs one tombstone retention after the state of the log was created, when the retention of
 // all existing tombstones has passed.
@@ -149,6 +152,11 @@ func (s *logState) tombstonesDue(view logView) time.Time {
 	switch view.TombstonesDue {
 	case logstore.TombstonesNone:
 		return time.Time{}
+	case logstore.TombstonesAfterAppend:
+		if view.OldestDirty.IsZero() {
+			return time.Time{}
+		}
+		return view.OldestDirty.Add(view.settings.TombstoneRetention)
 	case logstore.TombstonesUnknown:
 		return s.firstSeen.Add(view.settings.TombstoneRetention)
 	}
