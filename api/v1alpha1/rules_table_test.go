@@ -33,8 +33,10 @@ func creations() []TableEntry {
 	}
 	level := "compression.level"
 	entries := []TableEntry{
-		topic("{compression: {type: gzip, level: 0}}", level, "the level of gzip must be 1 to 9"),
-		topic("{compression: {type: gzip, level: 10}}", level, "the level of gzip must be 1 to 9"),
+		topic("{compression: {level: 5}}", level,
+			"level belongs to a type: write type, or remove level"),
+		topic("{compression: {type: gzip, level: 0}}", level, "the level of gzip must be 1 to 9, or -1 for its default"),
+		topic("{compression: {type: gzip, level: 10}}", level, "the level of gzip must be 1 to 9, or -1 for its default"),
 		topic("{compression: {type: lz4, level: 0}}", level, "the level of lz4 must be 1 to 17"),
 		topic("{compression: {type: lz4, level: 18}}", level, "the level of lz4 must be 1 to 17"),
 		topic("{compression: {type: zstd, level: 23}}", level,
@@ -98,7 +100,7 @@ func creations() []TableEntry {
 		cluster("{brokers: 1, topicDefaults: {replicas: 2}}", "topicDefaults.replicas",
 			"topicDefaults.replicas must not be more than brokers: lower it, or raise brokers"),
 		cluster("{topicDefaults: {compression: {type: gzip, level: 10}}}",
-			"topicDefaults.compression.level", "the level of gzip must be 1 to 9"),
+			"topicDefaults.compression.level", "the level of gzip must be 1 to 9, or -1 for its default"),
 		cluster("{image: 'my image'}", "image",
 			"write the name of an image, such as registry.example.com/heartwood:1.0"),
 		cluster("{image: 'https://registry.example.com/heartwood:1.0'}", "image",
@@ -320,7 +322,8 @@ func accepted() []TableEntry {
 	var entries []TableEntry
 	for _, spec := range []string{
 		"{}",
-		"{compression: {type: gzip, level: 1}}", "{compression: {type: gzip, level: 9}}",
+		"{compression: {type: gzip, level: 1}}", "{compression: {type: gzip, level: -1}}",
+		"{compression: {clean: {type: zstd}}}", "{compression: {type: gzip, level: 9}}",
 		"{compression: {type: lz4, level: 1}}", "{compression: {type: lz4, level: 17}}",
 		"{compression: {type: zstd, level: -131072}}", "{compression: {type: zstd, level: 22}}",
 		"{compression: {type: producer}}", "{compression: {type: snappy}}",

@@ -221,16 +221,19 @@ type Compaction struct {
 
 // Compression is a codec and its level (KIP-390).
 //
-// +kubebuilder:validation:XValidation:rule="!has(self.level) || !(self.type in ['producer', 'uncompressed', 'snappy'])",fieldPath=".level",message="only gzip, lz4 and zstd have levels: remove level, or choose one of these types"
-// +kubebuilder:validation:XValidation:rule="!has(self.level) || self.type != 'gzip' || (self.level >= 1 && self.level <= 9)",fieldPath=".level",message="the level of gzip must be 1 to 9"
-// +kubebuilder:validation:XValidation:rule="!has(self.level) || self.type != 'lz4' || (self.level >= 1 && self.level <= 17)",fieldPath=".level",message="the level of lz4 must be 1 to 17"
-// +kubebuilder:validation:XValidation:rule="!has(self.level) || self.type != 'zstd' || (self.level >= -131072 && self.level <= 22)",fieldPath=".level",message="the level of zstd must be -131072 to 22"
+// +kubebuilder:validation:XValidation:rule="!has(self.level) || has(self.type)",fieldPath=".level",message="level belongs to a type: write type, or remove level"
+// +kubebuilder:validation:XValidation:rule="!has(self.level) || !has(self.type) || !(self.type in ['producer', 'uncompressed', 'snappy'])",fieldPath=".level",message="only gzip, lz4 and zstd have levels: remove level, or choose one of these types"
+// +kubebuilder:validation:XValidation:rule="!has(self.level) || !has(self.type) || self.type != 'gzip' || (self.level >= 1 && self.level <= 9) || self.level == -1",fieldPath=".level",message="the level of gzip must be 1 to 9, or -1 for its default"
+// +kubebuilder:validation:XValidation:rule="!has(self.level) || !has(self.type) || self.type != 'lz4' || (self.level >= 1 && self.level <= 17)",fieldPath=".level",message="the level of lz4 must be 1 to 17"
+// +kubebuilder:validation:XValidation:rule="!has(self.level) || !has(self.type) || self.type != 'zstd' || (self.level >= -131072 && self.level <= 22)",fieldPath=".level",message="the level of zstd must be -131072 to 22"
 type Compression struct {
 	// Type is the codec. The value producer stores each batch as its producer compressed it.
-	Type CompressionType `json:"type"`
+	// Default: the type and the level of the LogCluster's topicDefaults, or producer.
+	// +optional
+	Type CompressionType `json:"type,omitempty"`
 
-	// Level is the compression level: gzip 1 to 9, lz4 1 to 17, zstd -131072 to 22. Default: the
-	// codec's default.
+	// Level is the compression level: gzip 1 to 9 or -1, lz4 1 to 17, zstd -131072 to 22. Default:
+	// the codec's default.
 	// +optional
 	Level *int32 `json:"level,omitempty"`
 
@@ -245,15 +248,15 @@ type Compression struct {
 //
 // +kubebuilder:validation:XValidation:rule="self.type != 'producer'",fieldPath=".type",message="the cleaner's codec must be uncompressed, gzip, snappy, lz4 or zstd: remove clean to keep each batch's own codec"
 // +kubebuilder:validation:XValidation:rule="!has(self.level) || !(self.type in ['producer', 'uncompressed', 'snappy'])",fieldPath=".level",message="only gzip, lz4 and zstd have levels: remove level, or choose one of these types"
-// +kubebuilder:validation:XValidation:rule="!has(self.level) || self.type != 'gzip' || (self.level >= 1 && self.level <= 9)",fieldPath=".level",message="the level of gzip must be 1 to 9"
+// +kubebuilder:validation:XValidation:rule="!has(self.level) || self.type != 'gzip' || (self.level >= 1 && self.level <= 9) || self.level == -1",fieldPath=".level",message="the level of gzip must be 1 to 9, or -1 for its default"
 // +kubebuilder:validation:XValidation:rule="!has(self.level) || self.type != 'lz4' || (self.level >= 1 && self.level <= 17)",fieldPath=".level",message="the level of lz4 must be 1 to 17"
 // +kubebuilder:validation:XValidation:rule="!has(self.level) || self.type != 'zstd' || (self.level >= -131072 && self.level <= 22)",fieldPath=".level",message="the level of zstd must be -131072 to 22"
 type CleanCompression struct {
 	// Type is the codec.
 	Type CompressionType `json:"type"`
 
-	// Level is the compression level: gzip 1 to 9, lz4 1 to 17, zstd -131072 to 22. Default: the
-	// codec's default.
+	// Level is the compression level: gzip 1 to 9 or -1, lz4 1 to 17, zstd -131072 to 22. Default:
+	// the codec's default.
 	// +optional
 	Level *int32 `json:"level,omitempty"`
 }

@@ -73,7 +73,7 @@ func (h *Handler) createTopics(ctx context.Context, raw *wire.Request,
 		}
 		topic.ErrorCode, topic.ErrorMessage = result.code(err), message(err)
 		if err == nil {
-			describeCreated(&topic, created,
+			describeCreated(&topic, created, h.opts.Image(),
 				h.authorize(raw, describeTopicConfigs, created.Name))
 			ids = append(ids, created.ID)
 		}
@@ -203,7 +203,7 @@ func manualAssignment(requested *kmsg.CreateTopicsRequestTopic) ([][]int32, erro
 // describeCreated sets the fields of the created topic with its settings, including defaults
 // (KIP-525). The settings are left out if the client may not describe them.
 func describeCreated(answer *kmsg.CreateTopicsResponseTopic, topic *metadata.Topic,
-	configsDenied error) {
+	img *metadata.Image, configsDenied error) {
 	answer.TopicID = topic.ID
 	if configsDenied != nil {
 		answer.ConfigErrorCode = 29 // TOPIC_AUTHORIZATION_FAILED
@@ -213,10 +213,9 @@ func describeCreated(answer *kmsg.CreateTopicsResponseTopic, topic *metadata.Top
 	if len(topic.Partitions) > 0 {
 		answer.ReplicationFactor = int16(len(topic.Partitions[0].Replicas))
 	}
-	for _, property := range topic.Settings.Properties() {
+	for _, c := range topicConfigs(topic, img) {
 		config := kmsg.NewCreateTopicsResponseTopicConfig()
-		config.Name, config.Value, config.Source = property.Name, &property.Value,
-			int8(topicSource(&property))
+		config.Name, config.Value, config.Source = c.Name, &c.Value, int8(c.source)
 		answer.Configs = append(answer.Configs, config)
 	}
 }

@@ -86,7 +86,7 @@ func (h *Handler) resourceConfigs(img *metadata.Image, raw *wire.Request,
 		if topic == nil {
 			return nil, metadata.ErrTopicNotFound
 		}
-		return topicConfigs(topic, img.Defaults), nil
+		return topicConfigs(topic, img), nil
 	case kmsg.ConfigResourceTypeBroker:
 		if requested.ResourceName == "" {
 			return clusterConfigs(img), nil
@@ -123,36 +123,23 @@ func (h *Handler) authorizeConfigs(raw *wire.Request, op Operation, kind kmsg.Co
 
 // topicConfigs returns the settings of a topic with their sources. The source of a value is the
 // Topic, the LogCluster's topicDefaults (shown as Kafka's dynamic default of all brokers) or
-// Kafka's own default. If a Topic sets the same value as topicDefaults, the source is
-// topicDefaults.
-func topicConfigs(topic *metadata.Topic, defaults topicconfig.Settings) []config {
-	properties, clusters := topic.Settings.Properties(), defaults.Properties()
-	kafkas := topicconfig.Default().Properties()
+// Kafka's own default.
+func topicConfigs(topic *metadata.Topic, img *metadata.Image) []config {
+	properties, kafkas := topic.Settings.Properties(), topicconfig.Default().Properties()
 	configs := make([]config, 0, len(properties))
 	for i, p := range properties {
 		var from []synonym
-		if p.Value != clusters[i].Value {
+		if slices.Contains(topic.Own, p.Name) {
 			from = append(from, synonym{p.Name, p.Value, kmsg.ConfigSourceDynamicTopicConfig})
 		}
-		if !clusters[i].Default {
-			from = append(from,
-				synonym{brokerconfig.OfTopic(p.Name).Name, clusters[i].Value,
-					kmsg.ConfigSourceDynamicDefaultBrokerConfig})
+		name := brokerconfig.OfTopic(p.Name).Name
+		if value, ok := img.ClusterProperties[name]; ok {
+			from = append(from, synonym{name, value, kmsg.ConfigSourceDynamicDefaultBrokerConfig})
 		}
-		from = append(from, synonym{brokerconfig.OfTopic(p.Name).Name, kafkas[i].Value,
-			kmsg.ConfigSourceDefaultConfig})
+		from = append(from, synonym{name, kafkas[i].Value, kmsg.ConfigSourceDefaultConfig})
 		configs = append(configs, config{Property: p, source: from[0].source, synonyms: from})
 	}
 	return configs
-}
-
-// topicSource returns Kafka's default or the topic as the source of a value. It cannot distinguish
-// the Topic from the LogCluster's topicDefaults, because both are merged in the topic's settings.
-func topicSource(property *topicconfig.Property) kmsg.ConfigSource {
-	if property.Default {
-		return kmsg.ConfigSourceDefaultConfig
-	}
-	return kmsg.ConfigSourceDynamicTopicConfig
 }
 
 // checkBroker returns an error for the id of another broker, as in Kafka, because only a broker

@@ -3,7 +3,9 @@ package handler
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 
@@ -117,17 +119,25 @@ func (h *Handler) alterTopic(ctx context.Context, change metadata.TopicChange) e
 		return err
 	}
 	h.awaitTopic(ctx, change.Name, func(topic *metadata.Topic) bool {
-		return topic.Settings != before.Settings || matchesChange(topic, change)
+		return topic.Settings != before.Settings || !slices.Equal(topic.Own, before.Own) ||
+			matchesChange(topic, change)
 	})
 	return nil
 }
 
-// matchesChange reports whether a topic has every value that a change sets. It does not check
-// deletions, appends and subtractions.
+// matchesChange reports whether a topic itself sets every value that a change sets. It does not
+// check deletions, appends and subtractions.
 func matchesChange(topic *metadata.Topic, change metadata.TopicChange) bool {
 	target := topic.Settings
 	for _, p := range change.Properties {
-		if p.Op == metadata.PropertySet && target.Set(p.Name, p.Value) != nil {
+		if p.Op != metadata.PropertySet {
+			continue
+		}
+		if isLevel := strings.HasSuffix(p.Name, ".level"); !isLevel &&
+			!slices.Contains(topic.Own, p.Name) {
+			return false // the default, which a level of another codec keeps
+		}
+		if target.Set(p.Name, p.Value) != nil {
 			// Set fails, for example, for the level of a codec that is set after it; the store
 			// accepted the change, so it is valid
 			return true

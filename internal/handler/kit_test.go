@@ -44,14 +44,16 @@ type broker struct {
 	transactional atomic.Int64
 	// later contains image changes that take effect when a request waits. They are collected there
 	// while lazy is set; otherwise an image change takes effect at once.
-	later    []func()
-	lazy     bool
-	policy   metadata.AdminPolicy // overrides that of cluster
-	bounds   metadata.Groups      // settings of groups, which override those of cluster
-	cluster  *v1alpha1.LogCluster // may be nil; admin requests change it
-	listener string               // listener of requests; "": metadata.DefaultListener
-	client   string               // client id of requests
-	number   uint64               // connection of requests
+	later   []func()
+	lazy    bool
+	policy  metadata.AdminPolicy // overrides that of cluster
+	bounds  metadata.Groups      // settings of groups, which override those of cluster
+	cluster *v1alpha1.LogCluster // may be nil; admin requests change it
+	// specs are the settings that admin requests have given to topics, by Kafka name.
+	specs    map[string]v1alpha1.TopicSettings
+	listener string // listener of requests; "": metadata.DefaultListener
+	client   string // client id of requests
+	number   uint64 // connection of requests
 }
 
 func newBroker(t testing.TB) *broker { return newBrokerOn(t, vfs.NewMem()) }
@@ -61,7 +63,7 @@ func newBrokerOn(t testing.TB, disk vfs.FS) *broker { return newBrokerWith(t, di
 // newBrokerWith returns a broker that asks a verifier about transactions. Without a verifier it
 // asks its own transaction coordinator.
 func newBrokerWith(t testing.TB, disk vfs.FS, verifier replica.Verifier) *broker {
-	b := &broker{disk: vfs.NewFault(disk)}
+	b := &broker{disk: vfs.NewFault(disk), specs: map[string]v1alpha1.TopicSettings{}}
 	b.t, _ = t.(*testing.T)
 	must(t, b.disk.MkdirAll("/data"))
 	store, err := logstore.Open(logstore.Options{FS: b.disk, Dir: "/data"})
@@ -127,6 +129,11 @@ func (b *broker) topic(name string, change func(*metadata.Topic)) *metadata.Topi
 	if change != nil {
 		change(topic)
 	}
+	for _, p := range topic.Settings.Properties() {
+		if !p.Default {
+			topic.Own = append(topic.Own, p.Name)
+		}
+	}
 	b.topics = append(b.topics, topic)
 	if err := b.apply(); err != nil && b.t != nil {
 		b.t.Fatal(err)
@@ -166,6 +173,7 @@ func (b *broker) CreateTopic(_ context.Context, t metadata.NewTopic) (*metadata.
 		return topic, nil
 	}
 	topic.ID = metadata.NewID()
+	b.specs[t.Name] = resource.Spec.TopicSettings
 	b.topics = append(b.topics, topic)
 	return topic, b.changed()
 }
@@ -220,14 +228,21 @@ func (b *broker) replace(name string, change func(*metadata.Topic) error) error 
 func (b *broker) AlterTopic(_ context.Context, change metadata.TopicChange) error {
 	return b.replace(change.Name, func(topic *metadata.Topic) error {
 		resource := &v1alpha1.Topic{}
-		resource.Spec.TopicSettings = metadata.ResourceSettings(topic.Settings,
-			topicconfig.Default())
+		resource.Spec.TopicSettings = metadata.ResourceSettings(topic.Settings)
+		if written, ok := b.specs[topic.Name]; ok {
+			resource.Spec.TopicSettings = written
+		}
 		altered, err := metadata.AlteredTopic(resource, change, nil)
 		if err != nil || change.Validate {
 			return err
 		}
-		topic.Settings, err = metadata.ResolveSettings(altered.Spec.TopicSettings, nil)
-		return err
+		resolved, err := metadata.ResolveTopic(altered, nil)
+		if err != nil {
+			return err
+		}
+		b.specs[topic.Name] = altered.Spec.TopicSettings
+		topic.Settings, topic.Own = resolved.Settings, resolved.Own
+		return nil
 	})
 }
 

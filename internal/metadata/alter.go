@@ -3,10 +3,10 @@ package metadata
 import (
 	"encoding/json"
 	"fmt"
-	"maps"
 	"slices"
 
 	"heartwood.dev/heartwood/api/v1alpha1"
+	"heartwood.dev/heartwood/internal/compress"
 	"heartwood.dev/heartwood/internal/topicconfig"
 )
 
@@ -15,8 +15,9 @@ func errorf(kind error, format string, args ...any) error {
 	return fmt.Errorf("%w: %s", kind, fmt.Sprintf(format, args...))
 }
 
-// AlteredTopic returns a copy of the Topic resource with changed settings. A field that the change
-// does not name keeps its value, even if the value equals a default. cluster may be nil.
+// AlteredTopic returns a copy of the Topic resource with changed settings. Every setting that the
+// change sets is written, even if the value equals the default in force (ADR 0310). Other fields
+// keep their values. cluster may be nil.
 func AlteredTopic(topic *v1alpha1.Topic, change TopicChange,
 	cluster *v1alpha1.LogCluster) (*v1alpha1.Topic, error) {
 	properties := change.Properties
@@ -44,20 +45,16 @@ func alteredSettings(settings v1alpha1.TopicSettings, properties []PropertyChang
 	if err != nil {
 		return settings, err
 	}
-	after, cleared, err := alter(before, base, properties)
+	after, err := alter(before, base, properties)
 	if err != nil {
 		return settings, &kindError{err, ErrInvalidSettings}
 	}
-	changed := ResourceSettings(after, before)
-	if slices.ContainsFunc(cleared,
-		func(name string) bool { return slices.Equal(fields[name], []string{"compression"}) }) {
-		// The group compression is replaced as a whole: by the values in after that differ from the
-		// defaults, or by nil if none differs.
-		changed.Compression = ResourceSettings(after, base).Compression
-	}
-	altered, err := rewritten(settings, changed, cleared)
+	altered, err := rewritten(settings, after, properties)
 	if err != nil {
 		return settings, err
+	}
+	if altered.Compression == nil {
+		after.CleanCodec = base.CleanCodec // it has no Kafka name, and is deleted with its group
 	}
 	// The settings that were built must resolve to the settings in after; cleared fields resolve to
 	// the cluster's defaults. A difference means that the table fields is wrong.
@@ -89,20 +86,19 @@ func replacement(properties []PropertyChange) []PropertyChange {
 }
 
 // alter applies property changes to the settings in the parameter before. A deletion restores the
-// value in base; cleared contains the names of the deleted properties. Deletions are applied first,
-// so that the level of the old codec is deleted before another codec is set.
+// value in base. Deletions are applied first, so that the level of the old codec is deleted before
+// another codec is set.
 func alter(before, base topicconfig.Settings,
-	properties []PropertyChange) (after topicconfig.Settings, cleared []string, err error) {
-	after = before
+	properties []PropertyChange) (topicconfig.Settings, error) {
+	after := before
 	set, named := map[string]string{}, map[string]bool{}
 	for _, p := range properties {
 		if named[p.Name] {
-			return before, nil, fmt.Errorf("property %s is named more than once", p.Name)
+			return before, fmt.Errorf("property %s is named more than once", p.Name)
 		}
 		named[p.Name] = true
 		if p.Op == PropertyDelete {
 			after.Reset(p.Name, base)
-			cleared = append(cleared, p.Name)
 		}
 	}
 	for _, p := range properties {
@@ -111,16 +107,17 @@ func alter(before, base topicconfig.Settings,
 		case PropertySet:
 			set[p.Name] = p.Value
 		case PropertyAppend, PropertySubtract:
+			var err error
 			if set[p.Name], err = after.Listed(p.Name, p.Value,
 				p.Op == PropertyAppend); err != nil {
-				return before, nil, err
+				return before, err
 			}
 		default:
-			return before, nil, fmt.Errorf("unknown operation %d on property %s", p.Op, p.Name)
+			return before, fmt.Errorf("unknown operation %d on property %s", p.Op, p.Name)
 		}
 	}
-	err = after.SetAll(set) // changes after, so it must run before the return statement
-	return after, cleared, err
+	err := after.SetAll(set) // changes after, so it must run before the return statement
+	return after, err
 }
 
 // fields maps each Kafka property to the path of its field in a Topic's spec.
@@ -153,39 +150,87 @@ var fields = map[string][]string{
 	"unclean.leader.election.enable":  {"uncleanLeaderElection"},
 }
 
-// rewritten returns a copy of the resource's settings in the parameter written. It merges in the
-// fields of the parameter changed, and removes the fields of the cleared properties. It replaces
-// the group compression as a whole (resolver.compression). The parameter changed contains either
-// all fields of the group or none.
-func rewritten(written, changed v1alpha1.TopicSettings, cleared []string) (v1alpha1.TopicSettings,
-	error) {
-	to, over := map[string]any{}, map[string]any{}
+// rewritten returns a copy of the settings of a resource, in the parameter written. It writes the
+// fields of the properties that are set, with their values in after, and removes the fields of the
+// deleted properties.
+func rewritten(written v1alpha1.TopicSettings, after topicconfig.Settings,
+	properties []PropertyChange) (v1alpha1.TopicSettings, error) {
+	to, all := map[string]any{}, map[string]any{}
 	if err := convert(written, &to); err != nil {
 		return written, err
 	}
-	if err := convert(changed, &over); err != nil {
+	if err := convert(ResourceSettings(after), &all); err != nil {
 		return written, err
 	}
-	for _, name := range cleared {
-		if path := fields[name]; path != nil {
+	for _, p := range properties {
+		path := fields[p.Name]
+		switch {
+		case path == nil || path[0] == "compression":
+		case p.Op == PropertyDelete:
 			clearField(to, path)
-			if path[0] != "compression" {
-				clearField(over, path)
-			}
-		}
-	}
-	for name, value := range over {
-		group, isGroup := value.(map[string]any)
-		existing, exists := to[name].(map[string]any)
-		if isGroup && exists && name != "compression" {
-			maps.Copy(existing, group)
-		} else {
-			to[name] = value
+		default:
+			copyField(to, all, path)
 		}
 	}
 	var result v1alpha1.TopicSettings
-	err := convert(to, &result) // fills result, so it must run before the return statement
-	return result, err
+	if err := convert(to, &result); err != nil {
+		return result, err
+	}
+	result.Compression = rewrittenCompression(written.Compression, after, properties)
+	return result, nil
+}
+
+// rewrittenCompression returns the group compression after changes of its properties. The resource
+// has one level, which belongs to its type: who sets a level also sets the type, and a level that
+// is not the codec's default is written with the type.
+func rewrittenCompression(written *v1alpha1.Compression, after topicconfig.Settings,
+	properties []PropertyChange) *v1alpha1.Compression {
+	resolved := compression(after)
+	var group v1alpha1.Compression
+	if written != nil {
+		group = *written.DeepCopy()
+	}
+	deletions, sets := map[string]bool{}, map[string]bool{}
+	for _, p := range properties {
+		if fields[p.Name] != nil && fields[p.Name][0] == "compression" {
+			deletions[p.Name], sets[p.Name] = p.Op == PropertyDelete, p.Op != PropertyDelete
+		}
+	}
+	if len(deletions)+len(sets) == 0 {
+		return written
+	}
+	level := fmt.Sprintf("compression.%s.level", after.Codec)
+	if deletions["compression.type"] {
+		group.Type, group.Level = "", nil
+	}
+	if deletions[level] || group.Type != resolved.Type {
+		group.Level = nil
+	}
+	if group.Type != "" || sets["compression.type"] || sets[level] && !after.KeepCodec {
+		group.Type = resolved.Type
+		if sets[level] || group.Level != nil || after.CodecLevel != compress.LevelDefault {
+			group.Level = resolved.Level
+		}
+		if group.Clean == nil {
+			group.Clean = resolved.Clean // that of the cluster, which a group replaces as a whole
+		}
+	}
+	return nilIfZero(group)
+}
+
+// copyField copies the field at path, which has one or two elements.
+func copyField(to, from map[string]any, path []string) {
+	if len(path) == 1 {
+		to[path[0]] = from[path[0]]
+		return
+	}
+	group, ok := to[path[0]].(map[string]any)
+	if !ok {
+		group = map[string]any{}
+		to[path[0]] = group
+	}
+	all, _ := from[path[0]].(map[string]any)
+	group[path[1]] = all[path[1]]
 }
 
 // clearField removes the field at path, which has one or two elements. If the field was the last

@@ -2,7 +2,7 @@ package metadata
 
 import (
 	"fmt"
-	"reflect"
+	"slices"
 
 	"heartwood.dev/heartwood/api/v1alpha1"
 	"heartwood.dev/heartwood/internal/brokerconfig"
@@ -102,71 +102,9 @@ func alterDefaults(cluster *v1alpha1.LogCluster, properties []PropertyChange) er
 	if err != nil {
 		return &kindError{err, ErrInvalidProperty}
 	}
-	if defaults.TopicSettings, err = withDefaults(altered, properties); err != nil {
-		return err
-	}
+	defaults.TopicSettings = altered
 	cluster.Spec.TopicDefaults = nilIfZero(defaults)
 	return nil
-}
-
-// withDefaults adds the fields that properties set to their default values, which alteredSettings
-// omits. Without them, a tool that sets log.retention.ms to seven days would read that it has no
-// value.
-func withDefaults(settings v1alpha1.TopicSettings,
-	properties []PropertyChange) (v1alpha1.TopicSettings, error) {
-	resolved, err := ResolveSettings(settings, nil)
-	if err != nil {
-		return settings, err
-	}
-	to, all := map[string]any{}, map[string]any{}
-	if err := convert(settings, &to); err != nil {
-		return settings, err
-	}
-	if err := convert(ResourceSettings(resolved, unlike(resolved)), &all); err != nil {
-		return settings, err
-	}
-	for _, p := range properties {
-		if p.Op == PropertyDelete || isWritten(to, p.Name) || !isWritten(all, p.Name) {
-			continue
-		}
-		path := fields[p.Name]
-		if len(path) == 1 {
-			to[path[0]] = all[path[0]]
-			continue
-		}
-		from, _ := all[path[0]].(map[string]any)
-		group, exists := to[path[0]].(map[string]any)
-		if !exists {
-			group = map[string]any{}
-			to[path[0]] = group
-		}
-		group[path[1]] = from[path[1]]
-	}
-	var written v1alpha1.TopicSettings
-	err = convert(to, &written) // fills written, so it must run before the return statement
-	return written, err
-}
-
-// unlike returns settings that differ from s in each field, so that ResourceSettings(s, unlike(s))
-// omits none.
-func unlike(s topicconfig.Settings) topicconfig.Settings {
-	change(reflect.ValueOf(&s).Elem())
-	return s
-}
-
-func change(v reflect.Value) {
-	switch {
-	case v.Kind() == reflect.Struct:
-		for i := range v.NumField() {
-			change(v.Field(i))
-		}
-	case v.Kind() == reflect.Bool:
-		v.SetBool(!v.Bool())
-	case v.CanInt():
-		v.SetInt(v.Int() + 1)
-	case v.CanUint():
-		v.SetUint(v.Uint() + 1)
-	}
 }
 
 // CheckTopics returns an error that wraps ErrInvalidSettings if a change of the LogCluster makes
@@ -200,13 +138,14 @@ func ClusterProperties(cluster *v1alpha1.LogCluster) map[string]string {
 	if cluster.Spec.TopicDefaults == nil {
 		return set
 	}
-	defaults, written := cluster.Spec.TopicDefaults.TopicSettings, map[string]any{}
+	defaults := cluster.Spec.TopicDefaults.TopicSettings
 	resolved, err := ResolveSettings(defaults, nil)
-	if err != nil || convert(defaults, &written) != nil {
+	if err != nil {
 		return set
 	}
+	own := ownProperties(defaults)
 	for _, p := range resolved.Properties() {
-		if isWritten(written, p.Name) {
+		if slices.Contains(own, p.Name) {
 			set[brokerconfig.OfTopic(p.Name).Name] = p.Value
 		}
 	}
@@ -221,7 +160,10 @@ func isWritten(settings map[string]any, property string) bool {
 	switch {
 	case !ok:
 		return false
-	case path[0] == "compression" && property != "compression.type":
+	case property == "compression.type":
+		_, ok = group["type"]
+		return ok
+	case path[0] == "compression":
 		// The level belongs to the codec that the group names.
 		_, hasLevel := group["level"]
 		return hasLevel && property == fmt.Sprintf("compression.%s.level", group["type"])
@@ -230,6 +172,21 @@ func isWritten(settings map[string]any, property string) bool {
 	}
 	_, ok = group[path[1]]
 	return ok
+}
+
+// ownProperties returns the names of the properties whose fields are in the settings of a resource,
+// sorted.
+func ownProperties(settings v1alpha1.TopicSettings) []string {
+	written, own := map[string]any{}, []string(nil)
+	if convert(settings, &written) != nil {
+		return nil // ResolveSettings reports invalid settings
+	}
+	for _, p := range topicconfig.Default().Properties() {
+		if isWritten(written, p.Name) {
+			own = append(own, p.Name)
+		}
+	}
+	return own
 }
 
 // HasChange reports whether an image contains every value that a change sets, and none that it

@@ -115,7 +115,7 @@ func TestSettingIsStoredWithItsDefault(t *testing.T) {
 	for _, p := range topicconfig.Default().Properties() {
 		name := brokerconfig.OfTopic(p.Name).Name
 		if strings.HasSuffix(name, ".level") {
-			continue // a codec's default level is not stored
+			continue // the level of a codec that the LogCluster does not select
 		}
 		altered := alterCluster(t, &v1alpha1.LogCluster{}, setting(name, p.Value))
 		if got := ClusterProperties(altered)[name]; got != p.Value {

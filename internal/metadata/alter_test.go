@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 
@@ -72,10 +73,45 @@ func TestAlteredTopicWritesChangedFields(t *testing.T) {
 				""})}, `{}`,
 		},
 		{
-			"level deleted that equals the cluster's default",
-			`{compression: {type: zstd, level: 9}}`,
+			"level deleted: the type stays, with the level of the cluster's default",
+			`{compression: {type: zstd, level: 5}}`,
 			TopicChange{Properties: changes(PropertyChange{"compression.zstd.level", PropertyDelete,
-				""})}, `{}`,
+				""})}, `{compression: {type: zstd, level: 9}}`,
+		},
+		{
+			"codec deleted: the clean codec keeps its value",
+			`{compression: {type: lz4, level: 9, clean: {type: zstd}}}`,
+			TopicChange{Properties: changes(PropertyChange{"compression.type", PropertyDelete,
+				""})}, `{compression: {clean: {type: zstd}}}`,
+		},
+		{
+			"values that equal the defaults are written", `{}`,
+			TopicChange{Properties: changes(PropertyChange{"retention.ms", PropertySet, "172800000"},
+				PropertyChange{"compression.type", PropertySet, "zstd"},
+				PropertyChange{"cleanup.policy", PropertySet, "delete"},
+				PropertyChange{"unclean.leader.election.enable", PropertySet, "false"},
+				PropertyChange{"flush.messages", PropertySet, "9223372036854775807"},
+				PropertyChange{"max.compaction.lag.ms", PropertySet, "9223372036854775807"},
+				PropertyChange{"min.compaction.lag.ms", PropertySet, "0"})},
+			`{retention: {time: 48h}, compression: {type: zstd, level: 9}, cleanupPolicy: Delete,
+			  uncleanLeaderElection: false, durability: Replicated,
+			  compaction: {maxLag: 999999h, minLag: 0s}}`,
+		},
+		{
+			"the level of a codec is its default",
+			`{compression: {type: gzip}}`,
+			TopicChange{Properties: changes(PropertyChange{"compression.gzip.level", PropertySet,
+				"-1"})}, `{compression: {type: gzip, level: -1}}`,
+		},
+		{
+			"gzip's level 6 is not its default", `{compression: {type: gzip}}`,
+			TopicChange{Properties: changes(PropertyChange{"compression.gzip.level", PropertySet,
+				"6"})}, `{compression: {type: gzip, level: 6}}`,
+		},
+		{
+			"Kafka's largest duration", `{}`,
+			TopicChange{Properties: changes(PropertyChange{"segment.ms", PropertySet,
+				"9223372036854775807"})}, `{segment: {maxAge: 999999h}}`,
 		},
 		{
 			"AlterConfigs resets the properties that it does not name", `{retention: {time: 1h}, replicas: 3, compaction: {maxGarbagePercent: 5, minLag: 1s}, compression: {type: lz4}}`,
@@ -146,14 +182,14 @@ func TestAlteredTopicRejectsInvalidChanges(t *testing.T) {
 func TestAlteredTopicMatchesItsModel(t *testing.T) {
 	for seed := range seed.Sequence(t, 2000) {
 		random := rand.New(rand.NewPCG(seed, 7))
-		cluster := clusterWith(ResourceSettings(randomSettings(random), topicconfig.Default()))
+		cluster := clusterWith(ResourceSettings(randomSettings(random)))
 		cluster.Spec.TopicDefaults.MinInSyncReplicas = nil
 		base, err := ResolveSettings(v1alpha1.TopicSettings{}, cluster)
 		if err != nil {
 			t.Fatal(err)
 		}
 		topic := &v1alpha1.Topic{}
-		topic.Spec.TopicSettings = ResourceSettings(randomSettings(random), base)
+		topic.Spec.TopicSettings = ResourceSettings(randomSettings(random))
 		topic.Spec.Replicas = new(int32(15))
 		want, err := ResolveSettings(topic.Spec.TopicSettings, cluster)
 		if err != nil {
@@ -195,6 +231,49 @@ func randomChanges(random *rand.Rand, target, base,
 		properties = append(properties, change)
 	}
 	return properties, want
+}
+
+// TestSetValuesStayWhenTheDefaultChanges sets each property to its default. The topic must name the
+// property as its own, and keep the value when the LogCluster has another default; a deletion takes
+// it back.
+func TestSetValuesStayWhenTheDefaultChanges(t *testing.T) {
+	later := clusterWith(settingsOf(t, everything))
+	later.Spec.TopicDefaults.MinInSyncReplicas = nil
+	for i, p := range topicconfig.Default().Properties() {
+		if strings.HasSuffix(p.Name, ".level") {
+			continue // the level of a codec that the topic does not use
+		}
+		created, err := TopicResource(NewTopic{Name: "t", Partitions: 1, Replicas: 1,
+			Properties: map[string]string{p.Name: p.Value}}, "demo", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		altered, err := AlteredTopic(&v1alpha1.Topic{}, TopicChange{
+			Properties: changes(PropertyChange{p.Name, PropertySet, p.Value})}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for how, topic := range map[string]*v1alpha1.Topic{"created": created, "altered": altered} {
+			resolved, err := ResolveTopic(topic, later)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := resolved.Settings.Properties()[i].Value; got != p.Value ||
+				!slices.Equal(resolved.Own, []string{p.Name}) {
+				t.Errorf("%s: %s is %s with a later default, want %s; own properties are %v", how,
+					p.Name, got, p.Value, resolved.Own)
+			}
+			reset, err := AlteredTopic(topic, TopicChange{
+				Properties: changes(PropertyChange{p.Name, PropertyDelete, ""})}, later)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(v1alpha1.TopicSettings{Replicas: topic.Spec.Replicas},
+				reset.Spec.TopicSettings); diff != "" {
+				t.Errorf("%s: %s after its deletion (-want +got):\n%s", how, p.Name, diff)
+			}
+		}
+	}
 }
 
 func TestEveryPropertyHasAField(t *testing.T) {

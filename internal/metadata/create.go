@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"slices"
 	"strconv"
 	"time"
 
@@ -99,20 +100,16 @@ func WithInternalDefaults(t NewTopic, brokers int32, cluster *v1alpha1.LogCluste
 	return t
 }
 
-// propertySettings converts Kafka's properties to the settings of a Topic resource. It omits values
-// that equal the cluster's defaults (ResourceSettings). An error about an unknown or invalid
+// propertySettings converts Kafka's properties to the settings of a Topic resource. Each of them is
+// written, even if it equals the cluster's default (ADR 0310). An error about an unknown or invalid
 // property wraps ErrInvalidSettings.
 func propertySettings(properties map[string]string,
 	cluster *v1alpha1.LogCluster) (v1alpha1.TopicSettings, error) {
-	base, err := ResolveSettings(v1alpha1.TopicSettings{}, cluster)
-	if err != nil {
-		return v1alpha1.TopicSettings{}, err
+	changes := make([]PropertyChange, 0, len(properties))
+	for _, name := range slices.Sorted(maps.Keys(properties)) {
+		changes = append(changes, PropertyChange{Name: name, Value: properties[name]})
 	}
-	settings := base
-	if err := settings.SetAll(properties); err != nil {
-		return v1alpha1.TopicSettings{}, fmt.Errorf("%w: %w", ErrInvalidSettings, err)
-	}
-	return ResourceSettings(settings, base), nil
+	return alteredSettings(v1alpha1.TopicSettings{}, changes, cluster)
 }
 
 // setReplicas sets the requested number of replicas; -1 leaves the number to the cluster's default.
@@ -132,73 +129,47 @@ func setReplicas(topic *v1alpha1.Topic, replicas int32, cluster *v1alpha1.LogClu
 	return CheckReplicas(topic.Spec.TopicSettings, cluster)
 }
 
-// ResourceSettings returns the fields of a Topic resource that change the settings base into s. It
-// omits a value that equals its value in base: if base contains the cluster's defaults, the topic
-// follows later changes of the default. It writes a value that differs from base even if the value
-// is Kafka's default.
-func ResourceSettings(s, base topicconfig.Settings) v1alpha1.TopicSettings {
-	var to v1alpha1.TopicSettings
-	to.MinInSyncReplicas = integer(s.MinInSyncReplicas, base.MinInSyncReplicas)
-	if s.Delete != base.Delete || s.Compact != base.Compact {
-		to.CleanupPolicy = cleanupPolicy(s)
+// ResourceSettings returns settings as fields of a Topic resource: each setting is written.
+func ResourceSettings(s topicconfig.Settings) v1alpha1.TopicSettings {
+	to := v1alpha1.TopicSettings{
+		MinInSyncReplicas: new(int32(s.MinInSyncReplicas)),
+		CleanupPolicy:     cleanupPolicy(s),
+		Compaction: &v1alpha1.Compaction{
+			MinDirtyPercent:    new(int32(s.MinDirtyPercent)),
+			MaxGarbagePercent:  new(int32(s.MaxGarbagePercent)),
+			MinLag:             duration(s.MinLag),
+			MaxLag:             maxLag(s.MaxLag),
+			TombstoneRetention: duration(s.TombstoneRetention),
+		},
+		Compression: compression(s),
+		Retention: &v1alpha1.Retention{Time: duration(s.RetentionTime),
+			Size: size(s.RetentionBytes)},
+		Segment: &v1alpha1.Segment{
+			Size:          size(s.SegmentBytes),
+			MaxAge:        duration(s.SegmentAge),
+			Jitter:        duration(s.SegmentJitter),
+			IndexSize:     size(int64(s.SegmentIndexBytes)),
+			IndexInterval: size(int64(s.IndexIntervalBytes)),
+		},
+		MaxMessageSize: size(int64(s.MessageBytesMax)),
+		TimestampType:  timestampCreate,
+		TimestampLimits: &v1alpha1.TimestampLimits{Past: duration(s.TimestampBeforeMax),
+			Future: duration(s.TimestampAfterMax)},
+		Durability:            v1alpha1.DurabilityReplicated,
+		UncleanLeaderElection: &s.UncleanElection,
+		WithoutEffect: &v1alpha1.WithoutEffect{
+			FlushInterval:   duration(s.WithoutEffect.FlushInterval),
+			FileDeleteDelay: duration(s.WithoutEffect.FileDeleteDelay),
+			Preallocate:     &s.WithoutEffect.Preallocate,
+		},
 	}
-	to.Compaction = nilIfZero(v1alpha1.Compaction{
-		MinDirtyPercent:    integer(s.MinDirtyPercent, base.MinDirtyPercent),
-		MaxGarbagePercent:  integer(s.MaxGarbagePercent, base.MaxGarbagePercent),
-		MinLag:             duration(s.MinLag, base.MinLag),
-		MaxLag:             maxLag(s.MaxLag, base.MaxLag),
-		TombstoneRetention: duration(s.TombstoneRetention, base.TombstoneRetention),
-	})
-	if s.KeepCodec != base.KeepCodec || s.Codec != base.Codec || s.CodecLevel != base.CodecLevel ||
-		s.CleanCodec != base.CleanCodec {
-		to.Compression = compression(s)
+	if s.TimestampType == record.LogAppendTime {
+		to.TimestampType = timestampLogAppend
 	}
-	to.Retention = nilIfZero(v1alpha1.Retention{
-		Time: duration(s.RetentionTime, base.RetentionTime),
-		Size: size(s.RetentionBytes, base.RetentionBytes),
-	})
-	to.Segment = nilIfZero(v1alpha1.Segment{
-		Size:          size(s.SegmentBytes, base.SegmentBytes),
-		MaxAge:        duration(s.SegmentAge, base.SegmentAge),
-		Jitter:        duration(s.SegmentJitter, base.SegmentJitter),
-		IndexSize:     size(int64(s.SegmentIndexBytes), int64(base.SegmentIndexBytes)),
-		IndexInterval: size(int64(s.IndexIntervalBytes), int64(base.IndexIntervalBytes)),
-	})
-	to.MaxMessageSize = size(int64(s.MessageBytesMax), int64(base.MessageBytesMax))
-	if s.TimestampType != base.TimestampType {
-		to.TimestampType = timestampCreate
-		if s.TimestampType == record.LogAppendTime {
-			to.TimestampType = timestampLogAppend
-		}
+	if s.Fsync {
+		to.Durability = v1alpha1.DurabilityFsync
 	}
-	to.TimestampLimits = nilIfZero(v1alpha1.TimestampLimits{
-		Past:   duration(s.TimestampBeforeMax, base.TimestampBeforeMax),
-		Future: duration(s.TimestampAfterMax, base.TimestampAfterMax),
-	})
-	if s.Fsync != base.Fsync {
-		to.Durability = v1alpha1.DurabilityReplicated
-		if s.Fsync {
-			to.Durability = v1alpha1.DurabilityFsync
-		}
-	}
-	if s.UncleanElection != base.UncleanElection {
-		to.UncleanLeaderElection = &s.UncleanElection
-	}
-	to.WithoutEffect = withoutEffect(s.WithoutEffect, base.WithoutEffect)
 	return to
-}
-
-// withoutEffect converts the settings that have no effect in Heartwood; only Kafka's tools read
-// them.
-func withoutEffect(s, base topicconfig.WithoutEffect) *v1alpha1.WithoutEffect {
-	to := v1alpha1.WithoutEffect{
-		FlushInterval:   duration(s.FlushInterval, base.FlushInterval),
-		FileDeleteDelay: duration(s.FileDeleteDelay, base.FileDeleteDelay),
-	}
-	if s.Preallocate != base.Preallocate {
-		to.Preallocate = &s.Preallocate
-	}
-	return nilIfZero(to)
 }
 
 // cleanupPolicy returns the schema's name of the cleanup policies. Settings without a policy become
@@ -214,70 +185,53 @@ func cleanupPolicy(s topicconfig.Settings) v1alpha1.CleanupPolicy {
 	}
 }
 
-// compression converts all codecs and levels together, because the resolver reads them together. It
-// omits a level that is the codec's default.
+// compression converts all codecs and levels together, because the resolver reads them together.
 func compression(s topicconfig.Settings) *v1alpha1.Compression {
-	c := &v1alpha1.Compression{Type: v1alpha1.CompressionType(s.Codec.String())}
-	switch {
-	case s.KeepCodec:
-		c.Type = compressionProducer
-	case s.Codec == compress.None:
-		c.Type = compressionNone
-	case s.CodecLevel != compress.LevelDefault:
-		level := int32(s.CodecLevel)
-		c.Level = &level
+	c := &v1alpha1.Compression{Type: compressionProducer}
+	if !s.KeepCodec {
+		c.Type, c.Level = codec(s.Codec, s.CodecLevel)
 	}
 	if s.CleanCodec.Set {
-		c.Clean = &v1alpha1.CleanCompression{
-			Type: v1alpha1.CompressionType(s.CleanCodec.Codec.String()),
-		}
-		if s.CleanCodec.Codec == compress.None {
-			c.Clean.Type = compressionNone
-		}
-		if s.CleanCodec.Level != compress.LevelDefault {
-			level := int32(s.CleanCodec.Level)
-			c.Clean.Level = &level
-		}
+		c.Clean = &v1alpha1.CleanCompression{}
+		c.Clean.Type, c.Clean.Level = codec(s.CleanCodec.Codec, s.CleanCodec.Level)
 	}
 	return c
 }
 
-// integer returns value as a field of the resource, or nil if it equals base.
-func integer(value, base int) *int32 {
-	if value == base {
-		return nil
+// codec returns the schema's name of a codec, and its level, which is nil for a codec without
+// levels.
+func codec(c compress.Codec, level int) (v1alpha1.CompressionType, *int32) {
+	if c == compress.None {
+		return compressionNone, nil
 	}
-	n := int32(value)
-	return &n
+	if _, _, _, ok := c.Levels(); !ok {
+		return v1alpha1.CompressionType(c.String()), nil
+	}
+	if level == compress.LevelDefault {
+		level = topicconfig.DefaultLevel(c)
+	}
+	return v1alpha1.CompressionType(c.String()), new(int32(level))
 }
 
-// duration returns value as a field of the resource, or nil if it equals base. Unlimited becomes
-// -1s; other values are limited to durationMax.
-func duration(value, base time.Duration) *metav1.Duration {
-	switch {
-	case value == base:
-		return nil
-	case value == topicconfig.Unlimited:
-		return &metav1.Duration{Duration: -time.Second}
-	default:
-		return &metav1.Duration{Duration: min(value, durationMax)}
+// duration returns value as a field of the resource. Unlimited becomes -1s.
+func duration(value time.Duration) *metav1.Duration {
+	if value == topicconfig.Unlimited {
+		value = -time.Second
 	}
+	return &metav1.Duration{Duration: value}
 }
 
 // maxLag converts max.compaction.lag.ms. The schema rejects -1s in this field, so unlimited becomes
-// durationMax.
-func maxLag(value, base time.Duration) *metav1.Duration {
-	if value == topicconfig.Unlimited && base != topicconfig.Unlimited {
-		value = durationMax
+// DurationMax.
+func maxLag(value time.Duration) *metav1.Duration {
+	if value == topicconfig.Unlimited {
+		value = topicconfig.DurationMax
 	}
-	return duration(value, base)
+	return duration(value)
 }
 
-// size returns value in bytes as a field of the resource, or nil if it equals base.
-func size(value, base int64) *resource.Quantity {
-	if value == base {
-		return nil
-	}
+// size returns value in bytes as a field of the resource.
+func size(value int64) *resource.Quantity {
 	return resource.NewQuantity(value, resource.BinarySI)
 }
 

@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"heartwood.dev/heartwood/api/v1alpha1"
+	"heartwood.dev/heartwood/internal/topicconfig"
 )
 
 func TestTopicResourceOfAKafkaRequest(t *testing.T) {
@@ -39,6 +40,16 @@ func TestTopicResourceOfAKafkaRequest(t *testing.T) {
 				}}, nil,
 			`{metadata: {name: t}, spec: {cluster: demo, partitions: 1, reclaimPolicy: Delete, cleanupPolicy: Compact,
 			  compression: {type: zstd, level: 7}, segment: {maxAge: 1s}}}`,
+		},
+		{
+			"properties that equal the cluster's defaults are written",
+			NewTopic{Name: "t", Partitions: 1, Replicas: -1, Properties: map[string]string{
+				"retention.ms": "172800000", "cleanup.policy": "compact,delete",
+				"segment.bytes": "67108864", "flush.messages": "1",
+			}}, clusterWith(settingsOf(t, everything)),
+			`{metadata: {name: t}, spec: {cluster: demo, partitions: 1, reclaimPolicy: Delete,
+			  cleanupPolicy: CompactDelete, retention: {time: 48h}, segment: {size: 64Mi},
+			  durability: Fsync}}`,
 		},
 		{
 			"Kafka's default is written where the cluster has another",
@@ -103,7 +114,7 @@ func TestTopicResourceRejectsInvalidRequests(t *testing.T) {
 }
 
 // TestDurationsFitTheSchema: Kafka allows durations of 292 million years; the CRD allows six digits
-// of hours. Longer durations are written as durationMax.
+// of hours. Longer durations are written as topicconfig.DurationMax.
 func TestDurationsFitTheSchema(t *testing.T) {
 	for property, field := range map[string]func(v1alpha1.TopicSettings) time.Duration{
 		"delete.retention.ms":   func(s v1alpha1.TopicSettings) time.Duration { return s.Compaction.TombstoneRetention.Duration },
@@ -115,8 +126,8 @@ func TestDurationsFitTheSchema(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := field(topic.Spec.TopicSettings); got != durationMax {
-			t.Errorf("%s in the resource: got %s, want %s", property, got, durationMax)
+		if got := field(topic.Spec.TopicSettings); got != topicconfig.DurationMax {
+			t.Errorf("%s in the resource: got %s, want %s", property, got, topicconfig.DurationMax)
 		}
 	}
 }

@@ -155,8 +155,9 @@ type Topic struct {
 	Name       string
 	ID         ID
 	Settings   topicconfig.Settings
-	Internal   bool // written by brokers only; clients hide it by default
-	RetainData bool // reclaimPolicy Retain: the data stays when the topic is deleted
+	Own        []string // properties that the Topic itself sets, sorted; others have defaults
+	Internal   bool     // written by brokers only; clients hide it by default
+	RetainData bool     // reclaimPolicy Retain: the data stays when the topic is deleted
 	// CleanNow is v1alpha1.Topic.CleanNow: after each change of the value, each replica is
 	// compacted once.
 	CleanNow   string

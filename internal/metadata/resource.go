@@ -16,11 +16,6 @@ import (
 	"heartwood.dev/heartwood/internal/topicconfig"
 )
 
-// durationMax is the longest duration that a resource can express, 114 years: the schema allows six
-// digits of hours. In a field that may be unlimited it means unlimited. Field maxLag has no other
-// value with which a topic can lift the limit in its cluster's defaults.
-const durationMax = 999999 * time.Hour
-
 // cleanerMemoryDefault is the memory budget of a broker's cleaner if the LogCluster does not set
 // one.
 const cleanerMemoryDefault = 128 << 20
@@ -35,6 +30,7 @@ func ResolveTopic(topic *v1alpha1.Topic, cluster *v1alpha1.LogCluster) (*Topic, 
 	return &Topic{
 		Name:       topic.KafkaName(),
 		Settings:   settings,
+		Own:        ownProperties(topic.Spec.TopicSettings),
 		Internal:   InternalTopic(topic.KafkaName()),
 		RetainData: topic.Spec.ReclaimPolicy != v1alpha1.ReclaimDelete,
 		CleanNow:   topic.CleanNow(),
@@ -349,10 +345,10 @@ func (r *resolver) duration(to *time.Duration, from *metav1.Duration, lowest tim
 	*to = from.Duration
 }
 
-// age sets a duration that may be unlimited. A negative value, and a value of at least durationMax,
+// age sets a duration that may be unlimited. A negative value, and a value of at least topicconfig.DurationMax,
 // mean unlimited. Any other value is checked like a field of type duration whose minimum is 0.
 func (r *resolver) age(to *time.Duration, from *metav1.Duration, path *field.Path) {
-	if from != nil && (from.Duration < 0 || from.Duration >= durationMax) {
+	if from != nil && (from.Duration < 0 || from.Duration >= topicconfig.DurationMax) {
 		*to = topicconfig.Unlimited
 		return
 	}
@@ -384,7 +380,7 @@ func (r *resolver) bytes(to *int, from *resource.Quantity, lowest int64, path *f
 
 // interval is like age, for flush.ms, which must be at least the interval of the background sync.
 func (r *resolver) interval(to *time.Duration, from *metav1.Duration, path *field.Path) {
-	if from != nil && (from.Duration < 0 || from.Duration >= durationMax) {
+	if from != nil && (from.Duration < 0 || from.Duration >= topicconfig.DurationMax) {
 		*to = topicconfig.Unlimited
 		return
 	}
@@ -414,7 +410,12 @@ func (r *resolver) cleanupPolicy(policy v1alpha1.CleanupPolicy, path *field.Path
 // codec must not inherit the level in the cluster's defaults, which applies to the cluster's codec.
 func (r *resolver) compression(c v1alpha1.Compression, path *field.Path) {
 	s := &r.settings
-	if codec, level, ok := r.codec(c.Type, c.Level, path); ok {
+	if c.Type == "" && c.Level != nil {
+		r.faults = append(r.faults,
+			field.Invalid(path.Child("level"), *c.Level, "must be absent without a type"))
+	} else if c.Type == "" {
+		// The codec and the level are the cluster's.
+	} else if codec, level, ok := r.codec(c.Type, c.Level, path); ok {
 		s.KeepCodec, s.Codec, s.CodecLevel = c.Type == compressionProducer, codec, level
 	}
 	s.CleanCodec = topicconfig.CleanCodec{}
@@ -444,17 +445,15 @@ func (r *resolver) codec(name v1alpha1.CompressionType, requested *int32,
 		}
 	}
 	level = compress.LevelDefault
-	if requested != nil {
+	// A resource with the codec's default level and a resource without a level must resolve to
+	// equal settings.
+	if _, _, _, has := codec.Levels(); requested != nil &&
+		(!has || int(*requested) != topicconfig.DefaultLevel(codec)) {
 		level = int(*requested)
 	}
 	if err := codec.CheckLevel(level); err != nil {
 		r.faults = append(r.faults, field.Invalid(path.Child("level"), level, err.Error()))
 		return codec, 0, false
-	}
-	// A resource with the codec's default level and a resource without a level must resolve to
-	// equal settings. Otherwise ResourceSettings would write a difference.
-	if _, _, standard, has := codec.Levels(); has && level == standard {
-		level = compress.LevelDefault
 	}
 	return codec, level, true
 }

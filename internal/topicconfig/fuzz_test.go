@@ -11,7 +11,7 @@ func FuzzSet(f *testing.F) {
 	f.Add("min.cleanable.dirty.ratio", "1e-2")
 	f.Add("retention.ms", "9223372036854775808")
 	f.Add("max.compaction.lag.ms", " 1 ")
-	f.Add("segment.ms", "60480480000000000") // above durationMax; found by this test
+	f.Add("segment.ms", "60480480000000000") // above DurationMax; found by this test
 	f.Fuzz(func(t *testing.T, name, value string) {
 		s := Default()
 		if s.Set(name, value) != nil {

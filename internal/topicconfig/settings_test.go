@@ -133,8 +133,8 @@ func TestPropertiesRoundTrip(t *testing.T) {
 		{"unclean.leader.election.enable", "true", "",
 			func(s *Settings) { s.UncleanElection = true }},
 		{"unclean.leader.election.enable", " False", "false", func(*Settings) {}},
-		{"segment.ms", "9223372036854775807", "9223372036854",
-			func(s *Settings) { s.SegmentAge = durationMax }},
+		{"segment.ms", "9223372036854775807", "",
+			func(s *Settings) { s.SegmentAge = DurationMax }},
 	} {
 		t.Run(c.name+"="+c.value, func(t *testing.T) {
 			got, want := Default(), Default()

@@ -223,7 +223,7 @@ func setCompressionType(s *Settings, value string) error {
 // that it has an effect.
 func levelProperty(name string, codec compress.Codec) property {
 	lowest, highest, _, _ := codec.Levels()
-	standard := defaultLevel(codec)
+	standard := DefaultLevel(codec)
 	return property{
 		name: name, kind: "int",
 		allowed: fmt.Sprintf("%d to %d, default %d, when compression.type is %s", lowest, highest,
@@ -239,8 +239,8 @@ func levelProperty(name string, codec compress.Codec) property {
 	}
 }
 
-// defaultLevel returns a codec's default level as Kafka prints it. For gzip it is -1, as in zlib.
-func defaultLevel(codec compress.Codec) int {
+// DefaultLevel returns a codec's default level as Kafka prints it. For gzip it is -1, as in zlib.
+func DefaultLevel(codec compress.Codec) int {
 	if codec == compress.Gzip {
 		return -1
 	}
@@ -249,14 +249,14 @@ func defaultLevel(codec compress.Codec) int {
 }
 
 // setLevel sets the level of a codec. If the topic uses another codec, it rejects every level
-// except the default. A level that equals defaultLevel becomes LevelDefault, so that the printed
+// except the default. A level that equals DefaultLevel becomes LevelDefault, so that the printed
 // value can be set again.
 func setLevel(s *Settings, codec compress.Codec, value string) error {
 	level, err := parseInteger(value, -1<<31+1, 1<<31-1)
 	if err != nil {
 		return err
 	}
-	if int(level) == defaultLevel(codec) {
+	if int(level) == DefaultLevel(codec) {
 		level = compress.LevelDefault
 	}
 	isDefault := level == compress.LevelDefault

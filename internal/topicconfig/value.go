@@ -9,21 +9,23 @@ import (
 	"time"
 )
 
-// durationMax is the longest time.Duration of whole milliseconds, 292 years. Kafka allows more
-// milliseconds; a larger value becomes durationMax. The printed value of durationMax parses to the
-// same duration, because it is whole milliseconds.
-const durationMax = time.Duration(math.MaxInt64/1_000_000) * time.Millisecond
+// DurationMax is the longest duration of a setting, 114 years: the schema of the resources allows
+// six digits of hours. Kafka allows more milliseconds; a larger value becomes DurationMax, which is
+// printed as Kafka's largest value. For a setting that may be unlimited, DurationMax means
+// unlimited: field maxLag of a resource has no other value with which a topic can lift the limit in
+// its cluster's defaults.
+const DurationMax = 999999 * time.Hour
 
 var errOutOfRange = errors.New("out of range")
 
 // durationProperty returns the row of a property in milliseconds. Its value must not be below the
-// parameter lowest, and is truncated to durationMax.
+// parameter lowest, and is truncated to DurationMax.
 func durationProperty(name, doc string, lowest int64,
 	field func(*Settings) *time.Duration) property {
 	return property{
 		name: name, kind: "long", allowed: fmt.Sprintf("%d to 9223372036854775807", lowest),
 		doc: doc,
-		get: func(s *Settings) string { return strconv.FormatInt(field(s).Milliseconds(), 10) },
+		get: func(s *Settings) string { return formatLimit(*field(s), math.MaxInt64) },
 		set: func(s *Settings, value string) error {
 			d, err := parseMilliseconds(value, lowest)
 			*field(s) = d
@@ -120,7 +122,7 @@ func parseInteger(value string, lowest, highest int64) (int64, error) {
 	return n, nil
 }
 
-// parseMilliseconds parses a duration in milliseconds, and truncates it to durationMax. If lowest
+// parseMilliseconds parses a duration in milliseconds, and truncates it to DurationMax. If lowest
 // is -1, the value -1 means Unlimited.
 func parseMilliseconds(value string, lowest int64) (time.Duration, error) {
 	ms, err := parseInteger(value, lowest, math.MaxInt64)
@@ -129,25 +131,25 @@ func parseMilliseconds(value string, lowest int64) (time.Duration, error) {
 		return 0, err
 	case ms == Unlimited:
 		return Unlimited, nil
-	case ms > durationMax.Milliseconds():
-		return durationMax, nil
+	case ms > DurationMax.Milliseconds():
+		return DurationMax, nil
 	}
 	return time.Duration(ms) * time.Millisecond, nil
 }
 
-// unlimitedIfBeyond converts durationMax to Unlimited: parseMilliseconds returns durationMax for
+// unlimitedIfBeyond converts DurationMax to Unlimited: parseMilliseconds returns DurationMax for
 // Kafka's "no limit", which is the largest int64.
 func unlimitedIfBeyond(d time.Duration) time.Duration {
-	if d == durationMax {
+	if d == DurationMax {
 		return Unlimited
 	}
 	return d
 }
 
-// formatLimit prints a duration in milliseconds. For Unlimited it prints the parameter unlimited,
-// which is the property's value for no limit.
+// formatLimit prints a duration in milliseconds. For Unlimited and DurationMax it prints the
+// parameter unlimited, which is the property's value for no limit.
 func formatLimit(d time.Duration, unlimited int64) string {
-	if d == Unlimited {
+	if d == Unlimited || d >= DurationMax {
 		return strconv.FormatInt(unlimited, 10)
 	}
 	return strconv.FormatInt(d.Milliseconds(), 10)

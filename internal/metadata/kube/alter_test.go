@@ -2,8 +2,11 @@ package kube
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"heartwood.dev/heartwood/api/v1alpha1"
 	"heartwood.dev/heartwood/internal/metadata"
@@ -53,11 +56,36 @@ func testAlterTopics(f *fixture) {
 			f.t.Errorf("got error %v, want %v", test.err, test.want)
 		}
 	}
+	testDefaultsThatAreSet(f, b)
 	// The rules of the CRD reject invalid values that the broker does not check.
 	if err := b.AlterTopic(ctx, set("max.message.bytes", "0")); !errors.Is(err,
 		metadata.ErrInvalidSettings) || !strings.Contains(err.Error(), "spec.maxMessageSize") {
 		f.t.Errorf("a value that the CRD rejects: got error %v, want ErrInvalidSettings", err)
 	}
+}
+
+// testDefaultsThatAreSet: settings that equal the defaults, set through Kafka and by applying a
+// manifest, are fields of the Topic and the topic's own in the image.
+func testDefaultsThatAreSet(f *fixture, b *broker) {
+	f.t.Helper()
+	if err := b.AlterTopic(f.t.Context(), metadata.TopicChange{Name: "orders",
+		Properties: []metadata.PropertyChange{{Name: "retention.ms", Value: "604800000"},
+			{Name: "segment.jitter.ms", Value: "0"},
+			{Name: "unclean.leader.election.enable", Value: "false"}}}); err != nil {
+		f.t.Fatal(err)
+	}
+	topic := &v1alpha1.Topic{}
+	f.get("orders", topic)
+	topic.Spec.Compaction = &v1alpha1.Compaction{MinLag: &metav1.Duration{}}
+	topic.Spec.CleanupPolicy = v1alpha1.CleanupDelete
+	if err := f.client.Update(f.t.Context(), topic); err != nil {
+		f.t.Fatal(err)
+	}
+	want := []string{"cleanup.policy", "min.compaction.lag.ms", "retention.ms",
+		"segment.jitter.ms", "unclean.leader.election.enable"}
+	b.until("own properties delivered", func(i *metadata.Image) bool {
+		return slices.Equal(i.Topic("orders").Own, want)
+	})
 }
 
 // testAlterCluster: a Kafka client changes settings of the LogCluster. Only the named fields

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -211,6 +212,33 @@ func TestClusterIsAlteredThroughTheClient(t *testing.T) {
 		}
 		if err := set("group.max.size", "x"); !errors.Is(err, metadata.ErrInvalidProperty) {
 			t.Errorf("got error %v, want ErrInvalidProperty", err)
+		}
+		b.stop()
+		<-b.ran
+	})
+}
+
+// TestSettingsThroughTheClientAreTheTopics: the image of the broker names the settings that a topic
+// sets itself, although they equal the defaults.
+func TestSettingsThroughTheClientAreTheTopics(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := start(t, store(t), 0)
+		<-b.images
+		created, err := b.CreateTopic(t.Context(), metadata.NewTopic{Name: "t", Partitions: 1,
+			Replicas: -1, Properties: map[string]string{"retention.ms": "604800000"}})
+		if err != nil || !slices.Equal(created.Own, []string{"retention.ms"}) {
+			t.Errorf("got topic %+v and error %v", created, err)
+		}
+		if err := b.AlterTopic(t.Context(), metadata.TopicChange{Name: "t",
+			Properties: []metadata.PropertyChange{{Name: "segment.ms",
+				Value: "604800000"}}}); err != nil {
+			t.Error(err)
+		}
+		for image := range b.images {
+			if topic := image.Topic("t"); topic != nil &&
+				slices.Equal(topic.Own, []string{"retention.ms", "segment.ms"}) {
+				break
+			}
 		}
 		b.stop()
 		<-b.ran
