@@ -20,7 +20,9 @@ const (
 	classKept      = "className cannot be removed: write the name of a StorageClass"
 	clusterName    = "metadata.name must begin with a letter, hold only lower-case letters, digits and dashes, and have at most 40 characters: " +
 		"Services and Pods are named after it"
-	setKept   = "cluster, index and count of a PartitionSet cannot be changed: they decide which partitions belong to the set"
+	setKept     = "cluster, index and count of a PartitionSet cannot be changed: they decide which partitions belong to the set"
+	noRetention = "this topic has no retention, as committed offsets or transactional ids would " +
+		"expire: remove retention"
 	levelless = "only gzip, lz4 and zstd have levels: remove level, or choose one of these types"
 )
 
@@ -35,8 +37,10 @@ func creations() []TableEntry {
 	entries := []TableEntry{
 		topic("{compression: {level: 5}}", level,
 			"level belongs to a type: write type, or remove level"),
-		topic("{compression: {type: gzip, level: 0}}", level, "the level of gzip must be 1 to 9, or -1 for its default"),
-		topic("{compression: {type: gzip, level: 10}}", level, "the level of gzip must be 1 to 9, or -1 for its default"),
+		topic("{compression: {type: gzip, level: 0}}", level,
+			"the level of gzip must be 1 to 9, or -1 for its default"),
+		topic("{compression: {type: gzip, level: 10}}", level,
+			"the level of gzip must be 1 to 9, or -1 for its default"),
 		topic("{compression: {type: lz4, level: 0}}", level, "the level of lz4 must be 1 to 17"),
 		topic("{compression: {type: lz4, level: 18}}", level, "the level of lz4 must be 1 to 17"),
 		topic("{compression: {type: zstd, level: 23}}", level,
@@ -127,6 +131,9 @@ func creations() []TableEntry {
 			"segments below 16Ki that are rolled more often than once a second exhaust the broker's files: raise size or maxAge"),
 		topic("{topicName: __consumer_offsets, cleanupPolicy: Delete}", "cleanupPolicy",
 			"cleanupPolicy of this topic must be Compact: with Delete, committed offsets or transactional ids would expire"),
+		topic("{topicName: __transaction_state, retention: {size: 1Gi}}", "retention", noRetention),
+		topic("{topicName: __consumer_offsets, cleanupPolicy: Compact, retention: {time: 1h}}",
+			"retention", noRetention),
 		cluster("{storage: {pressure: {warn: 86}}}", "storage.pressure.warn",
 			"warn must not be more than clean, by default 85: lower warn, or raise clean"),
 		cluster("{storage: {pressure: {clean: 90, reject: 89}}}", "storage.pressure.clean",
@@ -289,6 +296,13 @@ func changes() []TableEntry {
 			"spec.partitions",
 			"the number of partitions of this topic cannot be changed: it determines the partition of each group, so groups would lose their offsets",
 		),
+		Entry("no policy of the offsets topic", "Topic",
+			"spec: {topicName: __consumer_offsets, cleanupPolicy: Compact}",
+			"spec: {cleanupPolicy: null}", "spec.cleanupPolicy",
+			"cleanupPolicy of this topic cannot be removed: keep Compact"),
+		Entry("retention of the offsets topic", "Topic",
+			"spec: {topicName: __consumer_offsets}", "spec: {retention: {time: 1h}}",
+			"spec.retention", noRetention),
 		Entry("another cluster", "Topic", "{}", "spec: {cluster: other}", "spec.cluster",
 			"cluster cannot be changed: make a new Topic in the other cluster"),
 		Entry("another topicName", "Topic", "spec: {topicName: A}", "spec: {topicName: B}",
@@ -326,6 +340,7 @@ func accepted() []TableEntry {
 		"{compression: {clean: {type: zstd}}}", "{compression: {type: gzip, level: 9}}",
 		"{compression: {type: lz4, level: 1}}", "{compression: {type: lz4, level: 17}}",
 		"{compression: {type: zstd, level: -131072}}", "{compression: {type: zstd, level: 22}}",
+		"{topicName: __consumer_offsets}", "{topicName: __transaction_state, cleanupPolicy: Compact}",
 		"{compression: {type: producer}}", "{compression: {type: snappy}}",
 		"{compression: {type: uncompressed}}",
 		"{replicas: 3, minInSyncReplicas: 3}", "{minInSyncReplicas: 3}",

@@ -76,7 +76,8 @@ type TopicSettings struct {
 	// +optional
 	UncleanLeaderElection *bool `json:"uncleanLeaderElection,omitempty"`
 
-	// CleanupPolicy is Delete, Compact or CompactDelete (cleanup.policy). Default Delete.
+	// CleanupPolicy is Delete, Compact or CompactDelete (cleanup.policy). Default Delete. It is
+	// always Compact for __consumer_offsets and __transaction_state.
 	// +optional
 	CleanupPolicy CleanupPolicy `json:"cleanupPolicy,omitempty"`
 

@@ -44,6 +44,8 @@ type Topic struct {
 // +kubebuilder:validation:XValidation:rule="has(self.topicName) == has(oldSelf.topicName)",message="topicName cannot be set, changed or removed later: make a new Topic"
 // +kubebuilder:validation:XValidation:rule="!has(self.topicName) || !(self.topicName in ['__consumer_offsets', '__transaction_state']) || !has(self.partitions) || !has(oldSelf.partitions) || self.partitions == oldSelf.partitions",fieldPath=".partitions",message="the number of partitions of this topic cannot be changed: it determines the partition of each group, so groups would lose their offsets"
 // +kubebuilder:validation:XValidation:rule="!has(self.topicName) || !(self.topicName in ['__consumer_offsets', '__transaction_state']) || !has(self.cleanupPolicy) || self.cleanupPolicy == 'Compact'",fieldPath=".cleanupPolicy",message="cleanupPolicy of this topic must be Compact: with Delete, committed offsets or transactional ids would expire"
+// +kubebuilder:validation:XValidation:rule="!has(self.topicName) || !(self.topicName in ['__consumer_offsets', '__transaction_state']) || has(self.cleanupPolicy) || !has(oldSelf.cleanupPolicy)",fieldPath=".cleanupPolicy",message="cleanupPolicy of this topic cannot be removed: keep Compact"
+// +kubebuilder:validation:XValidation:rule="!has(self.topicName) || !(self.topicName in ['__consumer_offsets', '__transaction_state']) || !has(self.retention)",fieldPath=".retention",message="this topic has no retention, as committed offsets or transactional ids would expire: remove retention"
 type TopicSpec struct {
 	// Cluster is the name of the LogCluster, in the same namespace, that stores the topic. It
 	// cannot be changed.

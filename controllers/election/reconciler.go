@@ -234,7 +234,7 @@ func (r *Reconciler) gatherTopics(ctx context.Context, object *v1alpha1.Partitio
 		in := partitionset.Topic{Tag: sets.Tag(topic.UID), Partitions: topic.Spec.Partitions,
 			AcceptedDataLoss: topic.AcceptedDataLoss()}
 		if exists {
-			settings, err := metadata.ResolveSettings(topic.Spec.TopicSettings, cluster)
+			settings, err := metadata.SettingsOf(topic, cluster)
 			in.AllowUnclean = err == nil && settings.UncleanElection
 		}
 		b.Topics[key.Topic] = in

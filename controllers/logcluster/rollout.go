@@ -160,7 +160,7 @@ func (s *scope) stops() []rollout.Partition {
 	for i := range s.topics {
 		topic := &s.topics[i]
 		minISR[topic.Name], lends[topic.Name] = 1, s.lendsTo(topic)
-		settings, err := metadata.ResolveSettings(topic.Spec.TopicSettings, s.cluster)
+		settings, err := metadata.SettingsOf(topic, s.cluster)
 		if err == nil {
 			minISR[topic.Name] = settings.MinInSyncReplicas
 		}

@@ -76,7 +76,7 @@ func (in Input) nameTaken() *metav1.Condition {
 // invalidSettings refuses a Topic whose settings contradict the cluster's defaults. A CEL rule
 // cannot detect this, because it can read only one resource.
 func (in Input) invalidSettings() *metav1.Condition {
-	_, err := metadata.ResolveSettings(in.Topic.Spec.TopicSettings, in.Cluster)
+	_, err := metadata.SettingsOf(in.Topic, in.Cluster)
 	if err == nil {
 		err = metadata.CheckReplicas(in.Topic.Spec.TopicSettings, in.Cluster)
 	}

@@ -189,7 +189,7 @@ func compactedTopics(clusters []v1alpha1.LogCluster,
 // Compacted reports whether a topic is compacted. A topic with contradictory settings is not
 // compacted.
 func Compacted(topic *v1alpha1.Topic, cluster *v1alpha1.LogCluster) bool {
-	settings, err := metadata.ResolveSettings(topic.Spec.TopicSettings, cluster)
+	settings, err := metadata.SettingsOf(topic, cluster)
 	return err == nil && settings.Compact
 }
 

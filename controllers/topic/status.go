@@ -53,8 +53,7 @@ func (s *scope) setCompression(status *v1alpha1.TopicStatus) {
 	if s.cluster == nil {
 		return
 	}
-	if settings, err := metadata.ResolveSettings(s.topic.Spec.TopicSettings,
-		s.cluster); err == nil {
+	if settings, err := metadata.SettingsOf(s.topic, s.cluster); err == nil {
 		status.Compression = metadata.Compression(settings)
 	}
 }

@@ -136,7 +136,8 @@ func TestErrorNamesFieldThenFileAndResource(t *testing.T) {
 		topicHead+"metadata: {name: tickets}\nspec: {cluster: demo, compression: {type: gzip, level: 30}}\n",
 	)
 	_, err := Load([]string{file})
-	want := "spec.compression.level: Invalid value: the level of gzip must be 1 to 9 (" + file +
+	want := "spec.compression.level: Invalid value: the level of gzip must be 1 to 9, " +
+		"or -1 for its default (" + file +
 		" Topic/tickets)"
 	if err == nil || err.Error() != want {
 		t.Errorf("got error\n%v\nwant\n%s", err, want)

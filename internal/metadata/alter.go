@@ -24,12 +24,18 @@ func AlteredTopic(topic *v1alpha1.Topic, change TopicChange,
 	if change.Replace {
 		properties = replacement(properties)
 	}
-	settings, err := alteredSettings(topic.Spec.TopicSettings, properties, cluster)
+	if err := checkInternalChange(topic, properties); err != nil {
+		return nil, err
+	}
+	settings, err := alteredSettings(internalSettings(topic), properties, cluster)
 	if err != nil {
 		return nil, err
 	}
 	altered := topic.DeepCopy()
 	altered.Spec.TopicSettings = settings
+	if err := CheckInternal(altered, topic); err != nil {
+		return nil, err
+	}
 	return altered, CheckReplicas(settings, cluster)
 }
 

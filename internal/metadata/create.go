@@ -59,6 +59,10 @@ func TopicResource(t NewTopic, clusterName string, cluster *v1alpha1.LogCluster)
 		return nil, err
 	}
 	topic.Spec.TopicSettings = settings
+	if err := CheckInternal(topic, nil); err != nil {
+		return nil, err
+	}
+	topic.Spec.TopicSettings = internalSettings(topic)
 	return topic, setReplicas(topic, t.Replicas, cluster)
 }
 

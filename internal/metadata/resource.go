@@ -23,14 +23,14 @@ const cleanerMemoryDefault = 128 << 20
 // ResolveTopic converts a Topic resource to a Topic, with the defaults of its cluster, which may be
 // nil. It does not set the id and the partitions.
 func ResolveTopic(topic *v1alpha1.Topic, cluster *v1alpha1.LogCluster) (*Topic, error) {
-	settings, err := ResolveSettings(topic.Spec.TopicSettings, cluster)
+	settings, err := SettingsOf(topic, cluster)
 	if err != nil {
 		return nil, err
 	}
 	return &Topic{
 		Name:       topic.KafkaName(),
 		Settings:   settings,
-		Own:        ownProperties(topic.Spec.TopicSettings),
+		Own:        ownProperties(internalSettings(topic)),
 		Internal:   InternalTopic(topic.KafkaName()),
 		RetainData: topic.Spec.ReclaimPolicy != v1alpha1.ReclaimDelete,
 		CleanNow:   topic.CleanNow(),
@@ -223,6 +223,12 @@ func CheckReplicas(topic v1alpha1.TopicSettings, cluster *v1alpha1.LogCluster) e
 	return &kindError{fault, ErrInvalidSettings}
 }
 
+// SettingsOf returns the settings of a topic: those of ResolveSettings, and cleanup policy Compact
+// for an internal topic, whatever its resource contains.
+func SettingsOf(topic *v1alpha1.Topic, cluster *v1alpha1.LogCluster) (topicconfig.Settings, error) {
+	return ResolveSettings(internalSettings(topic), cluster)
+}
+
 // ResolveSettings returns a topic's settings. For each setting it uses the topic's value, else the
 // cluster's default, else Kafka's default. cluster may be nil. The error wraps ErrInvalidSettings
 // and begins with the path of the field.
@@ -345,8 +351,9 @@ func (r *resolver) duration(to *time.Duration, from *metav1.Duration, lowest tim
 	*to = from.Duration
 }
 
-// age sets a duration that may be unlimited. A negative value, and a value of at least topicconfig.DurationMax,
-// mean unlimited. Any other value is checked like a field of type duration whose minimum is 0.
+// age sets a duration that may be unlimited. A negative value, and a value of at least
+// topicconfig.DurationMax, mean unlimited. Any other value is checked like a field of type duration
+// whose minimum is 0.
 func (r *resolver) age(to *time.Duration, from *metav1.Duration, path *field.Path) {
 	if from != nil && (from.Duration < 0 || from.Duration >= topicconfig.DurationMax) {
 		*to = topicconfig.Unlimited

@@ -71,6 +71,7 @@ func TestHeartwoodOnKubernetes(t *testing.T) {
 		{"brokers are added, drained and removed", e.rebalance},
 		{"replicas are spread across racks, and consumers read from their rack", e.racks},
 		{"a consumer group survives the failure of its coordinator", e.groups},
+		{"no change makes internal topics lose records", e.internalTopics},
 		{"a topic is copied exactly once while brokers are deleted", e.transactions},
 		{"a re-created Topic has its records", e.topicDeleted},
 		{"retained records of a deleted Topic are shown and removed", e.retained},

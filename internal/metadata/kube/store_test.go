@@ -47,6 +47,7 @@ func TestWithAPIServer(t *testing.T) {
 		"create and delete topics":              testCreateAndDeleteTopics,
 		"names of another cluster":              testNamesOfAnotherCluster,
 		"alter topics":                          testAlterTopics,
+		"internal topics keep their records":    testInternalTopics,
 		"alter the LogCluster":                  testAlterCluster,
 		"alter configs of groups":               testAlterGroups,
 		"policy about LogClusters":              testPolicy,

@@ -51,7 +51,7 @@ func (d *document) decide(up map[int32]metadata.Broker, w electionOptions) {
 
 // unclean reports whether a topic allows unclean leader elections.
 func (d *document) unclean(t topic) bool {
-	settings, err := metadata.ResolveSettings(t.Spec.TopicSettings, d.resource())
+	settings, err := metadata.SettingsOf(t.resource(), d.resource())
 	return err == nil && settings.UncleanElection // image reports the error
 }
 

@@ -117,6 +117,13 @@ func (d *document) put(resource *v1alpha1.Topic, origin string) error {
 		return err
 	}
 	at, exists := d.find(resource.KafkaName())
+	var before *v1alpha1.Topic
+	if exists && d.Topics[at].Origin == origin { // a manifest that takes over has its own fields
+		before = d.Topics[at].resource()
+	}
+	if err := metadata.CheckInternal(resource, before); err != nil {
+		return err
+	}
 	switch {
 	case resource.Spec.Partitions != 0:
 	case exists: // the default may have changed since the topic was created

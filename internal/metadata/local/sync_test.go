@@ -353,3 +353,31 @@ func TestRetainedDataIsAdopted(t *testing.T) {
 		}
 	}
 }
+
+// TestInternalTopicsOfManifestsKeepTheirPolicy: a manifest that takes the policy of an internal
+// topic away, or sets a retention, is rejected, and the topic stays compacted. One without a policy
+// is compacted.
+func TestInternalTopicsOfManifestsKeepTheirPolicy(t *testing.T) {
+	s := open(t, memory(t))
+	compact := `offsets {topicName: __consumer_offsets, partitions: 1, cleanupPolicy: Compact}`
+	if err := s.Sync(nil, 1, topics(t, compact,
+		`transactions {topicName: __transaction_state, partitions: 1}`)); err != nil {
+		t.Fatal(err)
+	}
+	for _, line := range []string{
+		`offsets {topicName: __consumer_offsets, partitions: 1}`,
+		`offsets {topicName: __consumer_offsets, partitions: 1, cleanupPolicy: Delete}`,
+		`offsets {topicName: __consumer_offsets, partitions: 1, cleanupPolicy: Compact, retention: {time: 1m}}`,
+	} {
+		if err := s.Sync(nil, 1, topics(t, line,
+			`transactions {topicName: __transaction_state, partitions: 1}`)); !errors.Is(err, metadata.ErrInvalidSettings) {
+			t.Errorf("%s: got error %v", line, err)
+		}
+	}
+	for _, name := range []string{metadata.OffsetsTopic, metadata.TransactionsTopic} {
+		if topic := s.Image().Topic(name); topic == nil || !topic.Settings.Compact ||
+			topic.Settings.Delete {
+			t.Errorf("%s: got topic %+v", name, topic)
+		}
+	}
+}

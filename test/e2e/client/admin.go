@@ -73,6 +73,34 @@ func (s *server) elect(r *http.Request, _ *account, _ *Stats) error {
 	return responses[topic][partition].Err
 }
 
+// configs changes one setting of a topic, by IncrementalAlterConfigs or AlterConfigs.
+func (s *server) configs(r *http.Request, _ *account, _ *Stats) error {
+	value := r.FormValue("value")
+	change := kadm.AlterConfig{Name: r.FormValue("key"), Value: &value}
+	alter := kadm.NewClient(s.producing()).AlterTopicConfigs
+	if op := r.FormValue("op"); op == "replace" {
+		alter = kadm.NewClient(s.producing()).AlterTopicConfigsState
+	} else {
+		number, err := strconv.ParseInt(op, 10, 8)
+		if err != nil {
+			return fmt.Errorf("parameter op: %w", err)
+		}
+		change.Op = kadm.IncrementalOp(number)
+	}
+	responses, err := alter(r.Context(), []kadm.AlterConfig{change}, r.FormValue("topic"))
+	if err != nil {
+		return err
+	}
+	response, err := responses.On(r.FormValue("topic"), nil)
+	if err != nil {
+		return err
+	}
+	if response.Err != nil {
+		return fmt.Errorf("%w: %s", response.Err, response.ErrMessage)
+	}
+	return nil
+}
+
 // nearest reads the whole topic as a consumer in a rack, and counts the batches that each broker
 // sent.
 func (s *server) nearest(r *http.Request, a *account, response *Stats) error {

@@ -41,6 +41,9 @@
 //	        sends ListPartitionReassignments
 //	POST /elect?topic=T&partition=N
 //	        sends ElectLeaders for the preferred leader
+//	POST /configs?topic=T&key=K&value=V&op=N
+//	        sends IncrementalAlterConfigs with one setting; op is Kafka's number of the operation, or
+//	        "replace" for AlterConfigs
 //	GET  /nearest?topic=T&rack=R
 //	        reads the topic as a consumer in a rack, and counts the batches that each broker sent
 //

@@ -100,8 +100,9 @@ func (s *server) routes() http.Handler {
 		"GET /check":     s.check,
 		"GET /stats":     func(*http.Request, *account, *Stats) error { return nil },
 		"POST /reassign": s.reassign, "GET /reassigning": s.reassigning, "POST /elect": s.elect,
-		"GET /nearest": s.nearest,
-		"POST /join":   s.join, "GET /group": s.consumed, "POST /leave": s.leave,
+		"POST /configs": s.configs,
+		"GET /nearest":  s.nearest,
+		"POST /join":    s.join, "GET /group": s.consumed, "POST /leave": s.leave,
 		"POST /copy": s.startCopy, "GET /copying": s.copying, "POST /endCopy": s.endCopy,
 	} {
 		mux.HandleFunc(route, s.serve(call))
