@@ -71,11 +71,11 @@ func logVerifyCommand() *cobra.Command {
   - that producer snapshots, leader epochs and key sidecars agree with the batches.
 
 Each problem is printed with its file, position and offset; the last line is a summary. Harmless
-findings, such as files that a broker removes when it starts, are printed as notes. The exit code is
-0 if there are no problems, 1 if there are problems, and 2 if the command line is invalid. The end
-of a log that a broker is writing may look truncated. If a running or killed broker has not written
-some index entries, the missing entries are printed as notes: recovery-point-offset-checkpoint
-contains the offset up to which indexes are complete.`,
+findings, such as files that a broker removes or rebuilds when it starts, are printed as notes. The
+exit code is 0 if there are no problems, 1 if there are problems, and 2 if the command line is
+invalid. The end of a log that a broker is writing may look truncated. If a running or killed broker
+has not written some index entries, the missing entries are printed as notes:
+recovery-point-offset-checkpoint contains the offset up to which indexes are complete.`,
 		Example: `  heartwood log verify /var/lib/heartwood/data
   heartwood log verify --json /var/lib/heartwood/data/tickets-0 | jq 'select(.problem)'`,
 		Args: someArgs,

@@ -20,7 +20,7 @@ func (r *recovery) loadEpochs() error {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("read leader epochs: %w", err)
 	}
-	if err == nil {
+	if err == nil && len(content) > 0 { // Apache Kafka creates the file empty
 		r.epochs, err = checkpoint.DecodeEpochs(content)
 		if errors.Is(err, checkpoint.ErrVersion) {
 			return fmt.Errorf("read %s: %w", checkpoint.EpochsFile, err)

@@ -177,8 +177,8 @@ func loadCheckpoint[V any](s *Store, all map[PartitionID]checkpointState, malfor
 	name string, decode func([]byte) (map[PartitionID]V, error),
 	set func(*checkpointState, V)) error {
 	content, err := s.opts.FS.ReadFile(filepath.Join(s.opts.Dir, name))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
+	if errors.Is(err, fs.ErrNotExist) || err == nil && len(content) == 0 {
+		return nil // Apache Kafka creates the file empty
 	}
 	if err != nil {
 		return fmt.Errorf("read %s: %w", name, err)

@@ -58,8 +58,7 @@ func (v *verifier) enter(f file) error {
 		case ok && rest == snapshotExtension:
 			v.dir.snapshots = append(v.dir.snapshots, snapshotFile{path, base}) // sorted by name
 		case leftover(entry.Name()):
-			v.printer.print(note{File: path,
-				Note: "leftover of an interrupted operation; the next start removes it"})
+			v.note(path, "leftover of an interrupted operation; the next start removes it")
 		}
 	}
 	return v.dir.loadEpochs()

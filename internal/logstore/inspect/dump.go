@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 
 	"heartwood.dev/heartwood/internal/logstore/segment"
 	"heartwood.dev/heartwood/internal/record"
@@ -95,20 +96,20 @@ func (d *dumper) dump(f file) (err error) {
 	}
 	switch f.extension {
 	case segment.IndexExtension:
-		return eachEntry(opened, segment.OffsetEntryBytes, func(_ int64, b []byte) {
+		return d.eachEntry(f, opened, segment.OffsetEntryBytes, func(b []byte) {
 			entry := segment.ParseOffsetEntry(b)
 			d.printer.print(offsetLine{File: f.path(), Offset: f.base + int64(entry.Relative),
 				Position: entry.Position})
 		})
 	case segment.TimeIndexExtension:
-		return eachEntry(opened, segment.TimeEntryBytes, func(_ int64, b []byte) {
+		return d.eachEntry(f, opened, segment.TimeEntryBytes, func(b []byte) {
 			entry := segment.ParseTimeEntry(b)
 			d.printer.print(timeLine{File: f.path(), Timestamp: entry.Timestamp,
 				Offset: f.base + int64(entry.Relative)})
 		})
 	case segment.TxnIndexExtension:
-		return eachEntry(opened, segment.AbortedTxnBytes,
-			func(_ int64, b []byte) { d.printer.print(newTxnLine(f.path(), b)) })
+		return d.eachEntry(f, opened, segment.AbortedTxnBytes,
+			func(b []byte) { d.printer.print(newTxnLine(f.path(), b)) })
 	case snapshotExtension:
 		return dumpSmall(d, opened, f.path(), parseSnapshot)
 	case epochFile:
@@ -185,15 +186,15 @@ func (b batch) check() error {
 	return b.CheckCRC()
 }
 
-// eachEntry visits the entries of an index file, each with its position in the file. It fails if
-// the file ends within an entry.
-func eachEntry(f vfs.File, entryBytes int, visit func(position int64, entry []byte)) error {
-	entries, err := newEntryReader(f, entryBytes)
+// eachEntry visits the entries of an index file, and prints a note in place of zeros up to the end
+// of the file. It fails if the file ends within an entry.
+func (d *dumper) eachEntry(f file, opened vfs.File, entryBytes int,
+	visit func(entry []byte)) error {
+	entries, err := newEntryReader(opened, entryBytes)
 	if err != nil {
 		return err
 	}
 	for {
-		position := entries.position
 		entry, err := entries.next()
 		if errors.Is(err, io.EOF) {
 			return nil
@@ -201,12 +202,21 @@ func eachEntry(f vfs.File, entryBytes int, visit func(position int64, entry []by
 		if err != nil {
 			return err
 		}
-		visit(position, entry)
+		padded, err := entries.padded()
+		if padded {
+			d.printer.print(note{File: f.path(), Note: paddingNote})
+		}
+		if padded || err != nil {
+			return err
+		}
+		visit(entry)
 	}
 }
 
 // entryReader reads an index file entry by entry.
 type entryReader struct {
+	file     vfs.File
+	size     int64 // of the file
 	in       *bufio.Reader
 	entry    []byte
 	position int64
@@ -218,7 +228,7 @@ func newEntryReader(f vfs.File, entryBytes int) (*entryReader, error) {
 		return nil, err
 	}
 	in := bufio.NewReaderSize(io.NewSectionReader(f, 0, size), readAhead)
-	return &entryReader{in: in, entry: make([]byte, entryBytes)}, nil
+	return &entryReader{file: f, size: size, in: in, entry: make([]byte, entryBytes)}, nil
 }
 
 // next returns the next entry, which is valid until the next call. At the end of the file it
@@ -235,24 +245,22 @@ func (r *entryReader) next() ([]byte, error) {
 	return r.entry, nil
 }
 
-// zeros reports whether the given entry and all following ones consist of zeros. It reads to the
-// end of the file, or to the first entry with another byte.
-func (r *entryReader) zeros(entry []byte) (bool, error) {
+// padded reports whether the entry that next has returned and all following bytes of the file are
+// zeros. Apache Kafka preallocates the index files of active segments. The first entry of a time
+// index may have the timestamp 0 and the relative offset 0, so a single entry is no padding.
+func (r *entryReader) padded() (bool, error) {
+	start := r.position - int64(len(r.entry))
+	if start == 0 && r.position == r.size ||
+		slices.ContainsFunc(r.entry, func(b byte) bool { return b != 0 }) {
+		return false, nil
+	}
+	rest := bufio.NewReader(io.NewSectionReader(r.file, r.position, r.size-r.position))
 	for {
-		for _, b := range entry {
-			if b != 0 {
-				return false, nil
-			}
-		}
-		var err error
-		entry, err = r.next()
+		b, err := rest.ReadByte()
 		if errors.Is(err, io.EOF) {
 			return true, nil
 		}
-		if errors.Is(err, io.ErrUnexpectedEOF) {
-			return false, nil
-		}
-		if err != nil {
+		if err != nil || b != 0 {
 			return false, err
 		}
 	}

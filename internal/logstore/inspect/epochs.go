@@ -79,6 +79,10 @@ func (d *directory) loadEpochs() error {
 		return nil
 	}
 	d.epochs.read = true
+	if len(content) == 0 {
+		d.v.note(d.epochs.path, "the file is empty, as in a replica of Apache Kafka that has no "+
+			"records; the next start rebuilds it")
+	}
 	return nil
 }
 

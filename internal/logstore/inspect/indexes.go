@@ -28,7 +28,8 @@ type cursor[E any] struct {
 	parse   func([]byte) E
 	ascend  func(before, entry E) bool
 	find    func(path string, position int64, format string, args ...any)
-	padded  func() // called for zeros after the last entry; if nil, such zeros are a problem
+	note    func(path, text string)
+	last    bool // zeros after the last entry are not a problem
 
 	entry    E
 	position int64
@@ -51,10 +52,8 @@ func (v *verifier) openIndexes(f file) (*indexes, error) {
 			return a.Relative < b.Relative && a.Timestamp < b.Timestamp
 		},
 	}
-	if f.last {
-		x.offsets.padded = func() { v.printer.print(note{File: x.offsets.path, Note: paddingNote}) }
-		x.times.padded = func() { v.printer.print(note{File: x.times.path, Note: paddingNote}) }
-	}
+	x.offsets.note, x.times.note = v.note, v.note
+	x.offsets.last, x.times.last = f.last, f.last
 	err := errors.Join(x.offsets.open(v.fsys, segment.OffsetEntryBytes),
 		x.times.open(v.fsys, segment.TimeEntryBytes))
 	if err != nil {
@@ -79,13 +78,13 @@ func (x *indexes) close() error {
 	return errors.Join(failed[0], failed[1])
 }
 
-// open opens the file and reads the first entry. A missing file is reported as a problem, although
-// opening the log would rebuild it.
+// open opens the file and reads the first entry. A missing file is not a problem, because opening
+// the log rebuilds it.
 func (c *cursor[E]) open(fsys vfs.FS, entryBytes int) (err error) {
 	c.file, err = fsys.Open(c.path)
 	if errors.Is(err, fs.ErrNotExist) {
 		c.file = nil
-		c.find(c.path, 0, "the file is missing")
+		c.note(c.path, "the file is missing; the next start rebuilds it")
 		return nil
 	}
 	if err != nil {
@@ -99,8 +98,8 @@ func (c *cursor[E]) open(fsys vfs.FS, entryBytes int) (err error) {
 }
 
 // step reads the next entry. If the entry does not ascend, step reports one problem for the
-// remaining part of the file, and reads no further. If padded is set, zeros up to the end of the
-// file are not a problem.
+// remaining part of the file, and reads no further. In the last segment of a log, zeros up to the
+// end of the file are not a problem.
 func (c *cursor[E]) step() error {
 	before, first := c.entry, !c.any
 	c.has = false
@@ -116,13 +115,16 @@ func (c *cursor[E]) step() error {
 		return fmt.Errorf("read %s: %w", c.path, err)
 	}
 	c.entry, c.any = c.parse(raw), true
-	if !first && !c.ascend(before, c.entry) {
-		if c.padded != nil {
-			if zeros, err := c.entries.zeros(raw); err != nil || zeros {
-				c.padded()
-				return err
-			}
+	if c.last {
+		padded, err := c.entries.padded()
+		if padded {
+			c.note(c.path, paddingNote)
 		}
+		if padded || err != nil {
+			return err
+		}
+	}
+	if !first && !c.ascend(before, c.entry) {
 		c.find(c.path, c.position,
 			"entry %+v does not ascend after %+v; the rest of the file was not checked", c.entry,
 			before)

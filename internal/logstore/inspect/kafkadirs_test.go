@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 
+	"heartwood.dev/heartwood/internal/compress"
+	"heartwood.dev/heartwood/internal/record"
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
@@ -27,5 +29,67 @@ func TestVerifyFindsNothingInDirectoriesOfAKilledKafka(t *testing.T) {
 	if problems != 0 || strings.Count(out, "note: padded with zeros") != 8 ||
 		strings.Count(out, "\n") != 9 {
 		t.Errorf("got %d problems, want 0 and 8 notes:\n%s", problems, out)
+	}
+}
+
+// TestVerifyFindsNothingInSmallLogsOfARunningKafka: the files of a log as a running, copied or
+// killed Kafka broker leaves them: preallocated indexes without an entry, of a log without records
+// and of one with less than an index interval, a file of leader epochs without content, and files
+// that older versions did not have. Verify prints notes and finds no problem; dump prints no zeros.
+func TestVerifyFindsNothingInSmallLogsOfARunningKafka(t *testing.T) {
+	batch := batchOf(t, compress.None, 0, record.Record{Key: []byte("k"), Timestamp: 9},
+		record.Record{Key: []byte("l"), Timestamp: 9})
+	empty := 1 // number of empty files of leader epochs
+	for _, records := range [][]byte{nil, batch} {
+		mem := vfs.NewMem()
+		must(t, mem.MkdirAll("/d/p-0"))
+		for name, content := range map[string][]byte{
+			"p-0/00000000000000000000.log":       records,
+			"p-0/00000000000000000000.index":     make([]byte, 10<<10),
+			"p-0/00000000000000000000.timeindex": make([]byte, 12<<10),
+			"p-0/leader-epoch-checkpoint":        nil,
+			"recovery-point-offset-checkpoint":   nil,
+		} {
+			must(t, vfs.WriteFileAtomic(mem, "/d/"+name, content))
+		}
+		if records != nil {
+			must(t, vfs.WriteFileAtomic(mem, "/d/p-0/"+epochFile, []byte("0\n1\n0 0\n")))
+			empty = 0
+		}
+		problems, out := verify(t, mem, "/d")
+		if problems != 0 || strings.Count(out, "note: padded with zeros") != 2 ||
+			strings.Count(out, "note: the file is empty") != empty {
+			t.Errorf("got %d problems, want 0, and notes:\n%s", problems, out)
+		}
+		if out := dump(t, mem, DumpOptions{}, "/d/p-0/00000000000000000000.index"); strings.Count(out,
+			"\n") != 2 || !strings.Contains(out, "note: padded with zeros") {
+			t.Errorf("dump: got %d bytes, want a note", len(out))
+		}
+		for _, extension := range []string{".index", ".timeindex"} {
+			must(t, mem.Remove("/d/p-0/00000000000000000000"+extension))
+		}
+		problems, out = verify(t, mem, "/d")
+		if problems != 0 || strings.Count(out, "note: the file is missing") != 2 {
+			t.Errorf("got %d problems, want 0 and 2 notes:\n%s", problems, out)
+		}
+	}
+}
+
+// TestPaddingBeforeTheLastSegmentIsAProblem: a broker truncates the indexes of a segment when it
+// rolls the segment. In the time index, one entry of zeros may be valid.
+func TestPaddingBeforeTheLastSegmentIsAProblem(t *testing.T) {
+	mem := partition(t, "/p-0", 1, 1)
+	must(t, vfs.WriteFileAtomic(mem, "/p-0/00000000000000000005.index", make([]byte, 80)))
+	if problems, out := verify(t, mem, "/p-0"); problems == 0 {
+		t.Errorf("got no problem:\n%s", out)
+	}
+	mem = vfs.NewMem()
+	must(t, mem.MkdirAll("/p-0"))
+	b := batchOf(t, compress.None, 0, record.Record{Key: []byte("k"), Timestamp: 0})
+	must(t, vfs.WriteFileAtomic(mem, "/p-0/00000000000000000000.log", b))
+	must(t, vfs.WriteFileAtomic(mem, "/p-0/00000000000000000000.index", nil))
+	must(t, vfs.WriteFileAtomic(mem, "/p-0/00000000000000000000.timeindex", make([]byte, 12)))
+	if problems, out := verify(t, mem, "/p-0"); problems != 0 || strings.Contains(out, "note") {
+		t.Errorf("got %d problems, want 0 and no note:\n%s", problems, out)
 	}
 }

@@ -280,7 +280,7 @@ func TestVerifyComparesLeaderEpochsWithTheLog(t *testing.T) {
 		"truncated": {"0\n2\n2 0\n",
 			"invalid checkpoint: want version 0 and the number of lines"},
 		"not numbers": {"0\n1\nx y\n", `invalid checkpoint: line "x y"`},
-		"empty":       {"", "invalid checkpoint"},
+		"empty":       {"", "offset 0: leader epoch 2, but leader-epoch-checkpoint has none"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			mem := logOf(t, batches)

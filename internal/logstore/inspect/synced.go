@@ -67,8 +67,12 @@ func parseRecoveryPoints(content []byte) (map[string]int64, error) {
 }
 
 // checkpointLines returns the lines of a checkpoint file after the version and the number of lines.
-// It fails with errCheckpoint if the content is malformed.
+// It fails with errCheckpoint if the content is malformed. An empty file has no lines: Apache Kafka
+// creates it so, and writes it with the first line.
 func checkpointLines(content []byte) ([]string, error) {
+	if len(content) == 0 {
+		return nil, nil
+	}
 	lines := strings.Split(strings.TrimSuffix(string(content), "\n"), "\n")
 	if lines[0] != "0" || len(lines) < 2 || lines[1] != strconv.Itoa(len(lines)-2) {
 		return nil, fmt.Errorf("%w: want version 0 and the number of lines", errCheckpoint)
@@ -81,8 +85,7 @@ func checkpointLines(content []byte) ([]string, error) {
 func (v *verifier) findUnlessOpen(end int64, path string, position int64, format string,
 	args ...any) {
 	if end >= v.dir.synced {
-		v.printer.print(note{File: path,
-			Note: fmt.Sprintf(format, args...) + "; not synced yet, the next start rebuilds it"})
+		v.note(path, fmt.Sprintf(format, args...)+"; not synced yet, the next start rebuilds it")
 		return
 	}
 	v.find(path, position, format, args...)

@@ -139,6 +139,9 @@ func (v *verifier) find(path string, position int64, format string, args ...any)
 	v.printer.print(finding{File: path, Position: position, Problem: fmt.Sprintf(format, args...)})
 }
 
+// note prints an observation that is not a problem.
+func (v *verifier) note(path, text string) { v.printer.print(note{File: path, Note: text}) }
+
 // findAt prints and counts a problem of a batch.
 func (v *verifier) findAt(f file, b batch, format string, args ...any) {
 	v.sum.Problems++

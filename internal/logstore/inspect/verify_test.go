@@ -103,8 +103,6 @@ func TestVerifyReportsProblems(t *testing.T) {
 			edit(mem, log,
 				func(b []byte) []byte { b[7] = 1; return b })
 		}, "want at least 5"},
-		"missing index": {func(mem *vfs.Mem) { must(t, mem.Remove(index)) },
-			index + ": position 0: the file is missing"},
 		"incomplete entry": {func(mem *vfs.Mem) {
 			edit(mem, times,
 				func(b []byte) []byte { return b[:len(b)-1] })
@@ -144,7 +142,7 @@ func TestVerifyReportsProblems(t *testing.T) {
 }
 
 // TestVerifyChecksRecords: a batch with a valid checksum contains an invalid record or a wrong
-// maximum timestamp; verify reports the problem. The two missing index files are reported too.
+// maximum timestamp; verify reports the problem.
 func TestVerifyChecksRecords(t *testing.T) {
 	truncated := batchOf(t, compress.None, 0,
 		record.Record{Key: []byte("k"), Value: []byte("value"), Timestamp: 9})
@@ -156,9 +154,9 @@ func TestVerifyChecksRecords(t *testing.T) {
 		"max timestamp 77": resealed(wrongTime)} {
 		mem := vfs.NewMem()
 		must(t, vfs.WriteFileAtomic(mem, "/00000000000000000000.log", b))
-		if problems, out := verify(t, mem, "/00000000000000000000.log"); problems != 3 ||
+		if problems, out := verify(t, mem, "/00000000000000000000.log"); problems != 1 ||
 			!strings.Contains(out, want) {
-			t.Errorf("got %d problems, want 3, one of them with %q:\n%s", problems, want, out)
+			t.Errorf("got %d problems, want one with %q:\n%s", problems, want, out)
 		}
 	}
 }
@@ -166,10 +164,17 @@ func TestVerifyChecksRecords(t *testing.T) {
 func TestVerifyPrintsJSON(t *testing.T) {
 	mem := partition(t, "/p-0", 8, 1)
 	must(t, mem.Remove("/p-0/00000000000000000005.index"))
+	must(t, mem.Remove("/p-0/00000000000000000005.timeindex"))
+	must(t, vfs.WriteFileAtomic(mem, "/p-0/"+epochFile, []byte("x")))
 	var out bytes.Buffer
 	problems, err := Verify(mem, []string{"/p-0"}, VerifyOptions{JSON: true}, &out)
 	must(t, err)
-	want := `{"file":"/p-0/00000000000000000005.index","position":0,"problem":"the file is missing"}` + "\n" +
+	want := `{"file":"/p-0/leader-epoch-checkpoint","position":0,"problem":"invalid checkpoint: want ` +
+		`version 0 and the number of lines"}` + "\n" +
+		`{"file":"/p-0/00000000000000000005.index","note":"the file is missing; the next start ` +
+		`rebuilds it"}` + "\n" +
+		`{"file":"/p-0/00000000000000000005.timeindex","note":"the file is missing; the next start ` +
+		`rebuilds it"}` + "\n" +
 		`{"segments":2,"batches":9,"records":18,"bytes":873,"problems":1}` + "\n"
 	if problems != 1 || out.String() != want {
 		t.Errorf("got %d problems:\n%swant 1:\n%s", problems, out.String(), want)
