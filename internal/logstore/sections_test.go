@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"heartwood.dev/heartwood/internal/logstore/clean"
+	"heartwood.dev/heartwood/internal/logstore/producer"
 	"heartwood.dev/heartwood/internal/record"
 	"heartwood.dev/heartwood/internal/topicconfig"
 	"heartwood.dev/heartwood/internal/vfs"
@@ -166,7 +167,8 @@ func TestI25ViewHasLastBatchesOfProducers(t *testing.T) { // I25
 	_, log := compactLog(t, vfs.NewMem(), nil)
 	appendBatch(t, log, storetest.Batch{Producer: 7, Keys: []string{"a", "b"}}.Bytes(t))
 	if got, want := log.compaction.producers(),
-		(map[int64]clean.Producer{7: {LastOffset: 51}}); !reflect.DeepEqual(got, want) {
+		(map[int64]clean.Producer{
+			7: {LastOffset: 51, ExpiresAt: epoch0.Add(producer.Expiry)}}); !reflect.DeepEqual(got, want) {
 		t.Errorf("%v, want %v", got, want)
 	}
 }

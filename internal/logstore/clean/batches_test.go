@@ -68,9 +68,10 @@ func TestI28EmptyBatchIsRemovedAfterALaterBatchOfItsProducer(t *testing.T) {
 	}
 }
 
-func TestEmptyBatchesAloneDoNotCauseARewrite(t *testing.T) {
+func TestFewEmptyBatchesDoNotCauseARewrite(t *testing.T) {
 	l := newLog(t)
 	l.batch(compress.None, record.Identity{ProducerID: 7, BaseSequence: 0}, "a=1")
+	l.fill("live", 100)
 	l.put("a=2", "b=1")
 	l.roll()
 	l.job.Producers = producers(map[int64]int64{7: 0})

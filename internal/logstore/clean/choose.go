@@ -25,16 +25,21 @@ func chooseSegments(plans []*plan, maxGarbagePercent int, now time.Time) {
 	}
 }
 
-// dueMarkersShare limits rewrites that remove only markers: the due markers of a segment force a
-// rewrite only if they take at least 1/dueMarkersShare of its bytes. Markers become due one by one,
-// each after the last records of its transaction are removed. If each due marker forced a rewrite,
-// a log of many small transactions would be rewritten every day.
-const dueMarkersShare = 100
+// dueShare limits rewrites that remove only markers and batches without records: they force a
+// rewrite of their segment only if they take at least 1/dueShare of its bytes. They become
+// removable one by one, each after the last records of its transaction are removed or its producer
+// has expired. If each forced a rewrite, a log of many small transactions would be rewritten every
+// day.
+const dueShare = 100
+
+// hasMuchDue reports whether due markers and unneeded empty batches force a rewrite.
+func (p *plan) hasMuchDue() bool {
+	return p.dueBytes > 0 && p.dueBytes*dueShare >= p.segment.SizeBytes()
+}
 
 // forced reports whether the segment must be rewritten, however little that frees.
 func (p *plan) forced() bool {
-	return p.overdue || p.hasDueTombstone || p.hasDeleted || p.allDropped ||
-		p.dueMarkers > 0 && p.dueMarkers*dueMarkersShare >= p.segment.SizeBytes()
+	return p.overdue || p.hasDueTombstone || p.hasDeleted || p.allDropped || p.hasMuchDue()
 }
 
 // candidate is the input of choose for one segment.

@@ -12,7 +12,7 @@ type followUp struct {
 	stats     *Stats
 	progress  CleaningProgress
 	retention time.Duration
-	// undetermined is set if a tombstone or marker is not removable yet, and only a later pass can
+	// undetermined is set if a tombstone is not removable yet, and only a later pass can
 	// determine when it becomes removable.
 	undetermined bool
 }

@@ -62,6 +62,8 @@ type Producer struct {
 	// batch of the producer, only markers. Then the markers of its epoch remain.
 	LastOffset int64
 	Epoch      int16
+	// ExpiresAt is the time from which its batches need not remain; zero if it is not known.
+	ExpiresAt time.Time
 }
 
 // Codec is the compression of rebuilt batches.

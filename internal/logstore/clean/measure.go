@@ -18,8 +18,12 @@ type measurement struct {
 	removed    int64 // number of records that a rewrite removes
 	tombstones int64 // part of removed: tombstones whose retention has ended
 	markers    int64 // part of removed: markers whose retention has ended
-	dueMarkers int64 // bytes of the markers whose retention has ended
-	allDropped bool  // the segment has batches, and a rewrite drops all of them without reading any
+	dueBytes   int64 // bytes of the markers whose retention has ended, and of unneeded empty batches
+	// keptBytes are the bytes of markers and batches without records that remain because of active
+	// producers, the last of which expires at keptUntil.
+	keptBytes  int64
+	keptUntil  time.Time
+	allDropped bool // the segment has batches, and a rewrite drops all of them without reading any
 
 	hasDueTombstone bool
 	hasDeleted      bool // the segment contains records below the log start offset
@@ -163,7 +167,7 @@ func (m *measurer) markIfDue(plan *plan, b keys.Batch, ordinal uint32, sinceMs i
 	plan.dead.set(ordinal)
 	if b.Marker != keys.NoMarker {
 		plan.markers++
-		plan.dueMarkers += int64(b.SizeBytes)
+		plan.dueBytes += int64(b.SizeBytes)
 		return
 	}
 	plan.tombstones++
@@ -181,6 +185,9 @@ func (m *measurer) measureBatches(plan *plan) error {
 		live := int64(b.SizeBytes)
 		switch action {
 		case dropBatch:
+			if b.Records == 0 {
+				plan.dueBytes += live
+			}
 			return nil
 		case emptyBatch:
 			live = emptyBatchBytes
@@ -195,6 +202,9 @@ func (m *measurer) measureBatches(plan *plan) error {
 		default:
 			plan.readBytes += int64(b.SizeBytes)
 		}
+		if dead == b.Records || b.Marker != keys.NoMarker {
+			m.keepUntilExpiry(plan, b, live)
+		}
 		plan.allDropped = false
 		plan.liveBytes += live
 		return nil
@@ -203,12 +213,30 @@ func (m *measurer) measureBatches(plan *plan) error {
 		return err
 	}
 	plan.deadBytes = plan.segment.SizeBytes() - plan.liveBytes
-	if plan.removed == 0 && !plan.allDropped {
-		// Batches that contain no records already do not justify a rewrite, unless the segment
-		// contains no other batches.
+	if plan.removed == 0 && !plan.allDropped && !plan.hasMuchDue() {
+		// A few batches that contain no records already do not justify a rewrite, unless the
+		// segment contains no other batches.
 		plan.liveBytes, plan.deadBytes = plan.segment.SizeBytes(), 0
 	}
+	if plan.keptBytes > 0 && plan.keptBytes*dueShare >= plan.liveBytes {
+		m.followUp.at(latest(plan.keptUntil, m.now.Add(followUpShortest)))
+	}
 	return nil
+}
+
+// keepUntilExpiry adds a batch without records, or a marker, that remains until its producer
+// expires. When the bytes of these batches justify a rewrite, a pass is planned for that time.
+func (m *measurer) keepUntilExpiry(plan *plan, b keys.Batch, bytes int64) {
+	if at, ok := m.policy.expires(b); ok {
+		plan.keptBytes, plan.keptUntil = plan.keptBytes+bytes, latest(plan.keptUntil, at)
+	}
+}
+
+func latest(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
 }
 
 // deadShare returns the share of dead records in the uncompressed size of a batch, 0 to 1. It

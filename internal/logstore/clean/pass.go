@@ -25,7 +25,8 @@ type pass struct {
 	// unknownKeys is set if a segment has no sidecar or has opaque batches. Any key may have an
 	// older record in such a segment, so no tombstone becomes removable or is removed.
 	unknownKeys bool
-	replaced    []outputTombstones // tombstones of the segments that the current window has written
+	replaced    []*outputSegment // that the current window has written, and that have a sidecar
+	emptied     emptiedTxns
 }
 
 // newPass returns a pass that has not read anything yet.
@@ -35,6 +36,7 @@ func newPass(ctx context.Context, job Job) *pass {
 		policy: batchPolicy{bound: job.Bound, producers: job.Producers},
 	}
 	p.io = ioMeter{ctx: ctx, throttle: job.Env.Throttle, report: p.report, stats: &p.stats}
+	p.emptied = emptiedTxns{policy: p.policy, open: map[int64]bool{}}
 	p.followUp = followUp{stats: &p.stats, progress: job.CleaningProgress,
 		retention: job.Rules.TombstoneRetention}
 	p.stats.CleanedTo, p.stats.SegmentsTotal = job.FirstDirty, len(job.Sources)
@@ -248,7 +250,6 @@ func (p *pass) findTransactions(w window) (err error) {
 	if err != nil {
 		return err
 	}
-	p.followUp.undetermined = p.followUp.undetermined || len(p.aborted) > 0
 	return findIgnored(p.plans, p.aborted, p.job.LogStart)
 }
 

@@ -57,6 +57,8 @@ type plan struct {
 
 	measurement
 	removable []RemovableSet // including the records that this pass removes, which are also in dead
+	// emptied are the markers of transactions whose last batch this pass has removed.
+	emptied RemovableSet
 	// blockedAt is the last offset of the first batch with a blocked tombstone; -1 if no tombstone
 	// is blocked.
 	blockedAt int64

@@ -1,6 +1,10 @@
 package clean
 
-import "heartwood.dev/heartwood/internal/logstore/keys"
+import (
+	"time"
+
+	"heartwood.dev/heartwood/internal/logstore/keys"
+)
 
 // emptyBatchBytes is the size of a batch without records: its header (docs/format/batch.md).
 const emptyBatchBytes = 61
@@ -67,6 +71,16 @@ func (p batchPolicy) required(b keys.Batch) bool {
 		return producer.LastOffset < 0 && producer.Epoch == b.ProducerEpoch
 	}
 	return producer.LastOffset == b.LastOffset
+}
+
+// expires returns the time from which a batch need not remain any longer, because its producer
+// expires; ok is false if the batch does not remain because of its producer.
+func (p batchPolicy) expires(b keys.Batch) (at time.Time, ok bool) {
+	if b.LastOffset+1 == p.bound || !p.required(b) {
+		return time.Time{}, false
+	}
+	at = p.producers[b.ProducerID].ExpiresAt
+	return at, !at.IsZero()
 }
 
 // action returns what a rewrite does with a batch, and the number of its dead records.

@@ -110,7 +110,11 @@ func (p *pass) rewrite(group rewriteGroup) error {
 	if p.job.Env.Stage != nil {
 		p.job.Env.Stage(replaced)
 	}
-	p.replaced = append(p.replaced, r.tombstones()...)
+	for _, out := range r.writer.outputs {
+		if out.bound { // without a sidecar, the retention of its tombstones starts again
+			p.replaced = append(p.replaced, out)
+		}
+	}
 	p.stats.SegmentsRewritten += len(sources)
 	p.stats.ReclaimedBytes += max(0, before-after)
 	for _, plan := range group {

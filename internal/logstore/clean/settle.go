@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"heartwood.dev/heartwood/internal/logstore/keys"
@@ -18,6 +19,9 @@ func (p *pass) settle(w window) error {
 		lineage: p.job.Lineage(p.job.Bound), saveDead: p.job.Env.SaveDead,
 		unknownKeys: p.unknownKeys, memory: &p.memory, stats: &p.stats, followUp: &p.followUp,
 		lowestBlocked: int(lowestBlocked(p.plans).segment),
+	}
+	if err := p.findEmptied(w); err != nil {
+		return err
 	}
 	for _, plan := range p.plans[w.from:w.to] {
 		if plan.rewritten {
@@ -34,6 +38,25 @@ func (p *pass) settle(w window) error {
 	}
 	p.replaced = nil
 	return nil
+}
+
+// findEmptied finds the markers of the window whose transactions this pass has emptied, and
+// requests the pass that removes them. Before the first rewrite there are none.
+func (p *pass) findEmptied(w window) error {
+	controlRecords := 0
+	for _, plan := range p.plans {
+		controlRecords += plan.controlRecords
+	}
+	if p.stats.SegmentsRewritten == 0 || controlRecords == 0 || p.unknownKeys {
+		return nil
+	}
+	return p.emptied.advance(p.plans, w, func(b keys.Batch) {
+		if b.FirstOrdinal >= p.policy.removableEnd(b) {
+			p.followUp.afterAppend()
+			return
+		}
+		p.followUp.removable(b.LastOffset, p.job.Now.UnixMilli())
+	})
 }
 
 // settler writes .dead files after the rewrites of a window.
@@ -73,18 +96,37 @@ func (s *settler) settleSource(plan *plan) error {
 	if plan.blocking() {
 		d.BlockingSinceMs = plan.blockingSince(s.now).UnixMilli()
 	}
-	d.Removable = mergeRemovable(s.addUnblocked(plan.removable, plan.blockedSet(), plan))
+	d.Removable = mergeRemovable(s.removable(plan))
 	return s.save(plan.segment, d, plan.previous != nil)
 }
 
-// settleOutput writes the .dead file of an output segment.
-func (s *settler) settleOutput(out outputTombstones) error {
-	removable := out.removable
-	for _, blocked := range out.blocked {
-		removable = s.addUnblocked(removable, blocked.RemovableSet, blocked.source)
+// settleOutput writes the .dead file of an output segment: with the tombstones and markers that
+// were copied from its sources, by their ordinals in the output segment.
+func (s *settler) settleOutput(out *outputSegment) error {
+	var removable []RemovableSet
+	base := uint32(0)
+	for _, part := range out.parts {
+		for _, set := range s.removable(part.plan) {
+			if moved := part.renumber(set, base); moved.Count > 0 {
+				removable = append(removable, moved)
+			}
+		}
+		base += part.end - part.first - uint32(part.plan.dead.count(part.first, part.end))
 	}
 	d := &DeadFile{Binding: out.binding, Removable: mergeRemovable(removable)}
 	return s.save(out.segment, d, false)
+}
+
+// removable returns the tombstones and markers of a source that are removable after this pass. The
+// retention of those that this pass has made removable begins at its start (X3): tombstones whose
+// older records it has removed, and markers whose last batch it has removed.
+func (s *settler) removable(source *plan) []RemovableSet {
+	sets := s.addUnblocked(slices.Clone(source.removable), source.blockedSet(), source)
+	if emptied := source.emptied; emptied.Count > 0 {
+		emptied.SinceMs = s.now.UnixMilli()
+		sets = append(sets, emptied)
+	}
+	return sets
 }
 
 // scheduleGarbage requests a pass for the time at which the remaining garbage of a segment must be
@@ -118,8 +160,7 @@ func (p *plan) blockedSet() RemovableSet {
 }
 
 // addUnblocked appends to sets the tombstones of a source that were blocked when the pass began, if
-// this pass has removed the records that blocked them. The retention of these tombstones begins at
-// the start of this pass (X3).
+// this pass has removed the records that blocked them.
 func (s *settler) addUnblocked(sets []RemovableSet, blocked RemovableSet,
 	source *plan) []RemovableSet {
 	switch {
@@ -152,47 +193,6 @@ func (s *settler) save(of *segment.Segment, d *DeadFile, exists bool) error {
 		return fmt.Errorf("save .dead file of segment %d: %w", of.Base(), err)
 	}
 	return nil
-}
-
-// outputTombstones are the tombstones and markers that were copied from the sources to an output
-// segment, by their ordinals in the output segment.
-type outputTombstones struct {
-	segment   *segment.Segment
-	binding   Binding
-	removable []RemovableSet
-	blocked   []blockedTombstones
-}
-
-// blockedTombstones are tombstones of one source that were blocked when the pass began.
-type blockedTombstones struct {
-	RemovableSet
-	source *plan
-}
-
-// tombstones returns the tombstones and markers in the output segments. It omits an output segment
-// without a sidecar: such a segment can have no .dead file, so the retention of its tombstones
-// starts again.
-func (r *groupRewrite) tombstones() (all []outputTombstones) {
-	for _, out := range r.writer.outputs {
-		if !out.bound {
-			continue
-		}
-		t := outputTombstones{segment: out.segment, binding: out.binding}
-		base := uint32(0)
-		for _, part := range out.parts {
-			for _, set := range part.plan.removable {
-				if moved := part.renumber(set, base); moved.Count > 0 {
-					t.removable = append(t.removable, moved)
-				}
-			}
-			if moved := part.renumber(part.plan.blockedSet(), base); moved.Count > 0 {
-				t.blocked = append(t.blocked, blockedTombstones{moved, part.plan})
-			}
-			base += part.end - part.first - uint32(part.plan.dead.count(part.first, part.end))
-		}
-		all = append(all, t)
-	}
-	return all
 }
 
 // renumber converts a set of ordinals in the source to ordinals in the output segment, where the

@@ -100,8 +100,9 @@ type Stats struct {
 	// no superseded record remains.
 	OldestGarbage time.Time
 	// NextPass is the time at which the log needs another pass even if no record is appended: when
-	// the retention of a tombstone or marker ends, when remaining garbage reaches MaxLag, or when a
-	// record has blocked a tombstone for two retentions. It is zero if no such pass is needed.
+	// the retention of a tombstone or marker ends, when remaining garbage reaches MaxLag, when a
+	// record has blocked a tombstone for two retentions, or when the producers expire because of
+	// which empty batches remain. It is zero if no such pass is needed.
 	NextPass time.Time
 	// AwaitsReplicasAt is the lowest offset of a tombstone or marker that is removable on this
 	// replica but above the replicated cleaning progress (Job.CleaningProgress); -1 if no record

@@ -289,7 +289,7 @@ func TestOfflineRebuildsMalformedCheckpoints(t *testing.T) {
 
 // checkpointDamages lists ways to make a checkpoint file malformed.
 var checkpointDamages = map[string]func(content []byte) []byte{
-	"flipped":   func(content []byte) []byte { content[0] ^= 4; return content },
+	"flipped":   func(content []byte) []byte { content[0] ^= 0x40; return content },
 	"emptied":   func([]byte) []byte { return nil },
 	"truncated": func(content []byte) []byte { return content[:1] },
 }

@@ -54,9 +54,10 @@ type powerCut struct {
 	why string
 }
 
-// collectPowerCuts runs the setup and two passes, one over the dirty section and one for
-// tombstones. It returns the disks after power cuts before those steps for which take returns true,
-// and the ledger as of the start of the passes.
+// collectPowerCuts runs the setup and three passes: one over the dirty section, one for the markers
+// that the pass of the setup has made removable, and one for tombstones. It returns the disks after
+// power cuts before those steps for which take returns true, and the ledger as of the start of the
+// passes.
 func collectPowerCuts(t *testing.T, seed uint64, take func(op, name string) bool) (cuts []powerCut,
 	book ledger, err error) {
 	err = runInScenario(t, func(s *scenario) {
@@ -86,8 +87,8 @@ func collectPowerCuts(t *testing.T, seed uint64, take func(op, name string) bool
 		s.resume()
 		s.runLine("wait 30s")
 		collect(false)
-		if got := s.out.String(); !strings.Contains(got, "2 success") {
-			fail("want two passes: %s", got)
+		if got := s.out.String(); !strings.Contains(got, "3 success") {
+			fail("want three passes: %s", got)
 		}
 		s.runLines(passSettle)
 	})

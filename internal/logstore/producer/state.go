@@ -214,6 +214,7 @@ func (s *State) Producers() []Info {
 type Last struct {
 	LastOffset int64 // -1 if only a marker of the epoch is known
 	Epoch      int16
+	ExpiresAt  time.Time // unless the producer writes again
 }
 
 // LastBatches returns the last data batch of each producer. Cleaning keeps these batches, without
@@ -222,7 +223,8 @@ type Last struct {
 func (s *State) LastBatches() map[int64]Last {
 	all := make(map[int64]Last, len(s.byID))
 	for id, e := range s.byID {
-		last := Last{LastOffset: -1, Epoch: e.epoch}
+		last := Last{LastOffset: -1, Epoch: e.epoch,
+			ExpiresAt: time.UnixMilli(e.lastSeen).Add(Expiry)}
 		if len(e.batches) > 0 {
 			last.LastOffset = e.batches[len(e.batches)-1].LastOffset
 		}

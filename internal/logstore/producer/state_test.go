@@ -158,7 +158,7 @@ func TestLastBatches(t *testing.T) {
 	updateWith(t, &known, step{0, 0, 5, nil}.batchAt(t, 10))
 	updateWith(t, &known, step{1, 0, 1, nil}.batchAt(t, 20))
 	if got := known.LastBatches(); !reflect.DeepEqual(got,
-		map[int64]Last{9: {LastOffset: 20, Epoch: 1}}) {
+		map[int64]Last{9: {LastOffset: 20, Epoch: 1, ExpiresAt: epoch0.Add(Expiry)}}) {
 		t.Errorf("got %v, want offset 20 and epoch 1 for producer 9", got)
 	}
 }
