@@ -288,7 +288,7 @@ var _ = Describe("The certificates of a LogCluster", func() {
 			secret.Data["ca.key"] = []byte("no key")
 		})
 		expectReason(f.clusterConditions(), v1alpha1.ConditionCertificatesReady,
-			v1alpha1.ReasonInvalidCertificate, "restore it, or delete it")
+			v1alpha1.ReasonInvalidCertificate, "Restore the Secret, or delete it")
 		Expect(f.secret(Default, "main-ca-cert")["ca.crt"]).To(Equal(ca))
 	})
 

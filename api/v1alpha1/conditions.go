@@ -143,6 +143,9 @@ const (
 const (
 	// ReasonCertificatesReady: every certificate is valid.
 	ReasonCertificatesReady = "CertificatesReady"
+	// ReasonCALost: every certificate is valid, but a CA was lost, and its successor issues
+	// certificates soon. Also the reason of an event.
+	ReasonCALost = "CALost"
 	// ReasonInvalidCertificate: a Secret does not contain a usable certificate and key.
 	ReasonInvalidCertificate = "InvalidCertificate"
 	// ReasonCertificatePending: cert-manager has not issued a certificate yet. Also a reason of
@@ -157,6 +160,9 @@ const (
 // ReasonUsersReady is the reason of ConditionUsersReady if it is True: brokers have the verifiers
 // of all passwords.
 const ReasonUsersReady = "UsersReady"
+
+// ReasonSecretLost is the reason of an event of a LogUser: its Secret was lost and made again.
+const ReasonSecretLost = "SecretLost"
 
 // Reasons of ConditionReplicated.
 const (

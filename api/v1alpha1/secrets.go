@@ -132,7 +132,9 @@ const (
 // ScramVerifiers are the verifiers of one user. A client may authenticate with any of them. They do
 // not contain the password, but allow to guess it offline.
 type ScramVerifiers struct {
-	UserName  string          `json:"userName"`
+	UserName string `json:"userName"`
+	// UID is that of the LogUser. Verifiers of earlier versions have none.
+	UID       string          `json:"uid,omitempty"`
 	Verifiers []ScramVerifier `json:"verifiers"`
 }
 

@@ -3,35 +3,48 @@ package certificates
 import (
 	"bytes"
 	"context"
+	"crypto/x509"
 	"fmt"
 	"slices"
 	"time"
 
 	"heartwood.dev/heartwood/api/v1alpha1"
+	"heartwood.dev/heartwood/controllers/secrets"
 	"heartwood.dev/heartwood/internal/pki"
 )
 
+// ca is one of the CAs of a LogCluster.
+type ca struct {
+	name      string // in metrics
+	secret    string
+	loaded    func(*pki.Authority) bool // see pki.Input
+	published []bundle                  // published copies of its certificates, the best first
+	// leaves returns the certificates of its kind that are in use. It is given the data of the
+	// LogUsers' Secrets.
+	leaves func(users []map[string][]byte) []*x509.Certificate
+	advice string // what clients must do when its successor issues certificates
+}
+
 // advance reads the CAs that are needed, applies the changes that are due, and publishes their
-// certificates.
+// certificates. A CA that cannot be decoded is nil.
 func (s *scope) advance(ctx context.Context) error {
-	cluster := s.cluster.Name
 	var err error
+	if s.caCert, err = s.Read(ctx, s.cluster,
+		v1alpha1.CACertSecretName(s.cluster.Name)); err != nil {
+		return err
+	}
 	if s.ownCA() {
-		// Clients do not report which bundle they use.
-		if s.listeners, err = s.authority(ctx, "ca", v1alpha1.CASecretName(cluster),
-			func(*pki.Authority) bool { return true }); err != nil {
+		if s.listeners, err = s.authority(ctx, s.listenersCA()); err != nil {
 			return err
 		}
 	}
 	if s.needsUsersCA() {
-		if s.usersCA, err = s.authority(ctx, "users-ca", v1alpha1.UsersCASecretName(cluster),
-			func(a *pki.Authority) bool { return s.loaded(a, v1alpha1.KeyUsersCA) }); err != nil {
+		if s.usersCA, err = s.authority(ctx, s.clientsCA()); err != nil {
 			return err
 		}
 	}
 	if s.mutualTLS() {
-		if s.peers, err = s.authority(ctx, "peer-ca", v1alpha1.PeerCASecretName(cluster),
-			func(a *pki.Authority) bool { return s.loaded(a, v1alpha1.KeyPeerCA) }); err != nil {
+		if s.peers, err = s.authority(ctx, s.peersCA()); err != nil {
 			return err
 		}
 	}
@@ -57,8 +70,14 @@ func (s *scope) readOverlap() time.Duration {
 // ownCA reports whether a listener has a certificate of the cluster's own CA.
 func (s *scope) ownCA() bool {
 	return slices.ContainsFunc(s.cluster.Spec.Listeners, func(l v1alpha1.Listener) bool {
-		return l.TLS != nil && l.TLS.SecretName == "" && l.TLS.IssuerRef == nil
+		return ownCertificate(&l)
 	})
+}
+
+// ownCertificate reports whether a listener has a certificate of the cluster's own CA.
+func ownCertificate(listener *v1alpha1.Listener) bool {
+	tls := listener.TLS
+	return tls != nil && tls.SecretName == "" && tls.IssuerRef == nil
 }
 
 // needsUsersCA reports whether the users CA issues certificates, or verifies clients of a listener.
@@ -71,68 +90,84 @@ func (s *scope) needsUsersCA() bool {
 		})
 }
 
-// authority reads a CA, and stores it if it has changed. name is its name in metrics.
-func (s *scope) authority(ctx context.Context, name, secret string,
-	loaded func(*pki.Authority) bool) (*pki.Authority, error) {
-	read, err := s.Read(ctx, s.cluster, secret)
+// authority reads a CA, and stores it if it has changed. The result is nil if it cannot be decoded.
+func (s *scope) authority(ctx context.Context, of ca) (*pki.Authority, error) {
+	read, err := s.Read(ctx, s.cluster, of.secret)
 	if err != nil {
 		return nil, err
 	}
-	authority := &pki.Authority{}
+	before := &pki.Authority{}
 	if len(read.Data) > 0 {
-		if authority, err = pki.Decode(read.Data); err != nil {
-			return nil, fmt.Errorf(
-				"decode the CA in secret %s (restore it, or delete it to make a new CA): %w",
-				secret, err)
+		if before, err = pki.Decode(read.Data); err != nil {
+			s.fault(v1alpha1.ReasonInvalidCertificate, "The CA in Secret %s cannot be decoded: %v. "+
+				"Its certificates remain in use and are not renewed. Restore the Secret, or delete "+
+				"it: a new CA then takes its place, with overlap.", of.secret, err)
+			return nil, nil
 		}
 	}
-	authority, changed, err := authority.Step(s.now, pki.Input{
-		Name:    s.cluster.Namespace + "/" + secret,
-		Loaded:  loaded(authority),
+	published, lost, err := s.published(ctx, of, read, before)
+	if err != nil {
+		return nil, err
+	}
+	after, changed, err := before.Step(s.now, pki.Input{
+		Name:    s.cluster.Namespace + "/" + of.secret,
+		Loaded:  of.loaded(before),
 		Replace: s.cluster.Annotations[v1alpha1.AnnotationReplaceCA],
-		Overlap: s.overlap,
+		Overlap: s.overlap, Published: published, Lost: lost,
 	})
 	if err != nil {
-		return nil, fmt.Errorf("advance the CA in secret %s: %w", secret, err)
+		return nil, fmt.Errorf("advance the CA in secret %s: %w", of.secret, err)
 	}
 	if changed {
-		data, err := authority.Encode()
+		data, err := after.Encode()
 		if err != nil {
-			return nil, fmt.Errorf("encode the CA in secret %s: %w", secret, err)
+			return nil, fmt.Errorf("encode the CA in secret %s: %w", of.secret, err)
 		}
-		if err := s.Write(ctx, s.cluster, s.cluster.Name, secret, read, data); err != nil {
+		if err := s.Write(ctx, s.cluster, s.cluster.Name, of.secret, read, data); err != nil {
 			return nil, err
 		}
 	}
-	s.expiries[name] = authority.Issuing.Certificate.NotAfter
-	if next := authority.Next; next != nil {
+	s.reportLoss(of, before, after)
+	s.expiries[of.name] = after.Issuing.Certificate.NotAfter
+	if next := after.Next; next != nil {
 		// Later, the next CA waits for brokers, whose Leases cause a reconciliation.
-		if left := next.Published.Add(s.overlap).Sub(s.now); left > 0 {
-			s.again = min(s.again, left)
-		}
+		s.checkAt(next.Published.Add(s.overlap))
 	}
-	return authority, nil
+	return after, nil
+}
+
+// checkAt ensures that the certificates are checked again at a time, unless it has passed.
+func (s *scope) checkAt(at time.Time) {
+	if left := at.Sub(s.now); left > 0 {
+		s.again = min(s.again, left)
+	}
 }
 
 // publish writes the certificates by which clients verify brokers: at listeners, and at the HTTP
 // port.
 func (s *scope) publish(ctx context.Context) error {
 	data := map[string][]byte{}
-	if s.listeners != nil {
-		data[pki.KeyCertificate] = s.listeners.Bundle()
+	if s.ownCA() {
+		putBundle(data, pki.KeyCertificate, s.listeners, s.caCert)
 	}
-	if s.peers != nil {
-		data[v1alpha1.KeyPeerCA] = s.peers.Bundle()
+	if s.mutualTLS() {
+		putBundle(data, v1alpha1.KeyPeerCA, s.peers, s.caCert)
 	}
 	if len(data) == 0 {
 		return nil
 	}
-	name := v1alpha1.CACertSecretName(s.cluster.Name)
-	read, err := s.Read(ctx, s.cluster, name)
-	if err != nil {
-		return err
+	return s.Write(ctx, s.cluster, s.cluster.Name, v1alpha1.CACertSecretName(s.cluster.Name),
+		s.caCert, data)
+}
+
+// putBundle puts the certificates of a CA under a key, or the present ones if it is nil.
+func putBundle(data map[string][]byte, key string, of *pki.Authority, present secrets.Owned) {
+	switch {
+	case of != nil:
+		data[key] = of.Bundle()
+	case len(present.Data[key]) > 0:
+		data[key] = present.Data[key]
 	}
-	return s.Write(ctx, s.cluster, s.cluster.Name, name, read, data)
 }
 
 // loaded reports whether every broker verifies with the whole bundle of an authority: the stored

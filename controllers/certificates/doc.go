@@ -3,12 +3,15 @@
 //
 //   - reconciler.go: the controller.
 //   - authorities.go advances the CAs (package pki) and publishes their certificates.
+//   - lost.go finds the published certificates of CAs that were lost.
 //   - leaves.go issues the certificates of listeners and brokers.
 //   - provided.go takes the certificates of listeners that users or cert-manager provide.
 //
 // Invariants:
 //
-//   - A CA that cannot be read or decoded is never replaced.
+//   - A CA that cannot be read or decoded is never replaced, and the others advance.
+//   - A CA whose Secret was deleted or replaced stays in the bundles, and its certificates in use,
+//     for as long as a published copy of its certificate exists.
 //   - A certificate that cannot be renewed or is invalid does not remove the one in use: brokers
 //     keep it, and condition CertificatesReady says what to do.
 //   - A CA is made when the first certificate needs it. LogClusters without TLS have no Secrets.

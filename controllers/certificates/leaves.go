@@ -25,11 +25,11 @@ func (s *scope) leaves(ctx context.Context) (map[string][]byte, error) {
 			return nil, err
 		}
 	}
-	if s.usersCA != nil {
-		data[v1alpha1.KeyUsersCA] = s.usersCA.Bundle()
+	if s.needsUsersCA() {
+		putBundle(data, v1alpha1.KeyUsersCA, s.usersCA, s.brokersTLS)
 	}
-	if s.peers != nil {
-		data[v1alpha1.KeyPeerCA] = s.peers.Bundle()
+	if s.mutualTLS() {
+		putBundle(data, v1alpha1.KeyPeerCA, s.peers, s.brokersTLS)
 		for id := range s.brokers {
 			if err := s.peer(id, data); err != nil {
 				return nil, err
@@ -50,20 +50,18 @@ func (s *scope) listener(ctx context.Context, listener *v1alpha1.Listener,
 	if listener.TLS == nil {
 		return nil
 	}
-	certificate, key := v1alpha1.ListenerCertificateKeys(listener.Name)
-	present, _ := pki.ParseLeaf(s.brokersTLS.Data[certificate], s.brokersTLS.Data[key])
-	var leaf pki.Leaf
-	var err error
-	if listener.TLS.SecretName == "" && listener.TLS.IssuerRef == nil {
-		leaf, err = s.renew(s.listeners, present, s.request(listener))
+	of := listenerKeys(listener)
+	leaf, err := s.present(of), error(nil)
+	if ownCertificate(listener) {
+		leaf, err = s.renew(s.listeners, leaf, s.request(listener))
 	} else {
-		leaf, err = s.providedLeaf(ctx, listener, present)
+		leaf, err = s.providedLeaf(ctx, listener, leaf)
 	}
 	if err != nil {
 		return err
 	}
 	if leaf.Certificate != nil {
-		data[certificate], data[key] = leaf.Chain, leaf.Key
+		data[of.certificate], data[of.private] = leaf.Chain, leaf.Key
 		s.expiries["listener."+listener.Name] = leaf.Certificate.NotAfter
 		if s.now.After(leaf.Certificate.NotAfter) {
 			s.fault(v1alpha1.ReasonCertificateExpired,
@@ -95,24 +93,23 @@ func (s *scope) request(listener *v1alpha1.Listener) pki.Request {
 
 // peer adds the peer certificate of a broker.
 func (s *scope) peer(id int32, data map[string][]byte) error {
-	certificate, key := v1alpha1.PeerCertificateKeys(id)
-	present, _ := pki.ParseLeaf(s.brokersTLS.Data[certificate], s.brokersTLS.Data[key])
+	of := peerKeys(id)
 	request := pki.PeerRequest(v1alpha1.BrokerLeaseName(s.cluster.Name, id),
 		render.HeadlessName(s.cluster.Name), s.cluster.Namespace,
 		v1alpha1.PeerURI(s.cluster.Namespace, s.cluster.Name, id))
-	leaf, err := s.renew(s.peers, present, request)
-	if err != nil {
+	leaf, err := s.renew(s.peers, s.present(of), request)
+	if err != nil || leaf.Certificate == nil {
 		return err
 	}
-	data[certificate], data[key] = leaf.Chain, leaf.Key
+	data[of.certificate], data[of.private] = leaf.Chain, leaf.Key
 	s.expiries[fmt.Sprintf("peer.%d", id)] = leaf.Certificate.NotAfter
 	return nil
 }
 
-// renew returns the present leaf, or a new one if it is due.
+// renew returns the present leaf, or a new one if it is due and the authority is not nil.
 func (s *scope) renew(authority *pki.Authority, present pki.Leaf,
 	request pki.Request) (pki.Leaf, error) {
-	if authority.Due(present, request, s.now) == "" {
+	if authority == nil || authority.Due(present, request, s.now) == "" {
 		return present, nil
 	}
 	return authority.Issue(request, s.now)

@@ -47,6 +47,7 @@ const (
 type Reconciler struct {
 	secrets.Store
 	Conditions *conditions.Shared
+	Events     conditions.Recorder
 	Metrics    *Metrics
 	Now        func() time.Time // default: time.Now
 }
@@ -77,9 +78,10 @@ type scope struct {
 	brokers int32 // brokers with ids below this number have peer certificates
 	now     time.Time
 
-	listeners, usersCA, peers *pki.Authority // nil if not needed
-	brokersTLS                secrets.Owned
+	listeners, usersCA, peers *pki.Authority // nil if not needed, or if they cannot be decoded
+	brokersTLS, caCert        secrets.Owned
 	faults                    []fault
+	losses                    []string             // sentences about lost CAs
 	overlap                   time.Duration        // see pki.Input
 	again                     time.Duration        // when the certificates must be checked again
 	expiries                  map[string]time.Time // of the certificates in use, by name
@@ -195,19 +197,24 @@ func (s *scope) issue(ctx context.Context) error {
 		s.brokersTLS, data)
 }
 
-// condition returns condition CertificatesReady. The reason is that of the first fault.
+// condition returns condition CertificatesReady. The reason is that of the first fault. A lost CA
+// is no fault while the certificates in use are valid, but clients must act before they are not.
 func (s *scope) condition() metav1.Condition {
 	condition := metav1.Condition{Type: v1alpha1.ConditionCertificatesReady,
 		Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonCertificatesReady,
 		Message: "All certificates are valid."}
+	messages := []string{condition.Message}
+	if len(s.losses) > 0 {
+		condition.Reason = v1alpha1.ReasonCALost
+	}
 	if len(s.faults) > 0 {
 		condition.Status, condition.Reason = metav1.ConditionFalse, s.faults[0].reason
-		var messages []string
+		messages = nil
 		for _, fault := range s.faults {
 			messages = append(messages, fault.message)
 		}
-		condition.Message = strings.Join(messages, " ")
 	}
+	condition.Message = strings.Join(append(messages, s.losses...), " ")
 	return condition
 }
 

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -87,8 +88,9 @@ func (r *Reconciler) ofCluster(ctx context.Context, cluster client.Object) []rec
 // ofCA maps the Secrets with the CAs of a LogCluster to all its LogUsers.
 func (r *Reconciler) ofCA(ctx context.Context, secret client.Object) []reconcile.Request {
 	cluster := secret.GetLabels()[v1alpha1.LabelCluster]
-	if name := secret.GetName(); cluster == "" || name != v1alpha1.UsersCASecretName(cluster) &&
-		name != v1alpha1.CACertSecretName(cluster) {
+	if cluster == "" || !slices.Contains([]string{v1alpha1.UsersCASecretName(cluster),
+		v1alpha1.CACertSecretName(cluster), v1alpha1.BrokersTLSSecretName(cluster)},
+		secret.GetName()) {
 		return nil
 	}
 	return r.ofCluster(ctx, &v1alpha1.LogCluster{ObjectMeta: metav1.ObjectMeta{
@@ -122,6 +124,7 @@ type scope struct {
 	cluster *v1alpha1.LogCluster
 	now     time.Time
 	status  v1alpha1.LogUserStatus
+	lost    string // sentences about a lost Secret, with a leading space; "" if it was not lost
 	// again is the time after which the LogUser must be reconciled again, 0 if an event does.
 	again time.Duration
 }
@@ -156,6 +159,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		condition = conditions.NotReady(refused.reason, refused.message)
 		s.reconcileWithin(s.ProvidedInterval)
 	}
+	condition.Message += s.lost
 	condition.ObservedGeneration = before.Generation
 	meta.SetStatusCondition(&s.status.Conditions, condition)
 	if !equality.Semantic.DeepEqual(before.Status, s.status) {
@@ -204,6 +208,10 @@ func (s *scope) write(ctx context.Context) error {
 	if err := s.Write(ctx, s.user, s.user.Spec.Cluster, name, read, data); err != nil {
 		return err
 	}
+	if s.lost != "" && !hasState(read.Data) {
+		s.Events.Warning(s.user, v1alpha1.ReasonSecretLost, "MakeCredentials", "%s",
+			strings.TrimSpace(s.lost))
+	}
 	s.status.SecretName = name
 	return listenerError
 }
@@ -236,7 +244,7 @@ func older(a, b *v1alpha1.LogUser) bool {
 func (s *scope) secret(ctx context.Context,
 	present map[string][]byte) (data map[string][]byte, listenerError, err error) {
 	user := credentials.User{Name: s.user.PrincipalName()}
-	before, err := decodeState(present)
+	before, err := s.before(ctx, present)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -251,6 +259,7 @@ func (s *scope) secret(ctx context.Context,
 		return nil, nil, err
 	}
 	s.status.Rotated = after.Rotated
+	s.keepLoss(before, &after)
 	endpoint, listenerError, err := s.endpoint(ctx, present)
 	if err != nil {
 		return nil, nil, err
@@ -308,7 +317,17 @@ func (s *scope) certificate(ctx context.Context, present map[string][]byte,
 	}
 	authority, err := pki.Decode(data.Data)
 	if err != nil {
-		return nil, nil, fmt.Errorf("decode the CA in secret %s: %w", name, err)
+		return nil, nil, refuse(v1alpha1.ReasonCertificatePending, "The CA in Secret %s cannot be "+
+			"decoded. Condition %s of LogCluster %s says what to do.", name,
+			v1alpha1.ConditionCertificatesReady, s.cluster.Name)
+	}
+	brokersTLS, err := s.Read(ctx, s.cluster, v1alpha1.BrokersTLSSecretName(s.cluster.Name))
+	if err != nil {
+		return nil, nil, err
+	}
+	if !authority.PublishedIn(brokersTLS.Data[v1alpha1.KeyUsersCA]) {
+		return nil, nil, refuse(v1alpha1.ReasonCertificatePending,
+			"The CA in Secret %s is being published.", name)
 	}
 	request := pki.Request{CommonName: s.user.PrincipalName(), Client: true}
 	leaf, _ := pki.ParseLeaf(present[credentials.KeyCertificate], present[credentials.KeyKey])

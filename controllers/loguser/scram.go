@@ -98,14 +98,24 @@ func (r *ScramReconciler) verifiers(ctx context.Context,
 		client.MatchingLabels{v1alpha1.LabelCluster: cluster.Name}); err != nil {
 		return nil, fmt.Errorf("list secrets: %w", err)
 	}
-	byName := map[string]*corev1.Secret{}
+	byName, shards := map[string]*corev1.Secret{}, map[string]map[string][]byte{}
 	for i := range owned.Items {
-		byName[owned.Items[i].Name] = &owned.Items[i]
+		secret := &owned.Items[i]
+		byName[secret.Name] = secret
+		if metav1.IsControlledBy(secret, cluster) {
+			shards[secret.Name] = secret.Data
+		}
 	}
 	all := map[string][]byte{}
 	for _, user := range effective(users.Items) {
 		secret := byName[v1alpha1.UserSecretName(user.Name)]
-		if secret == nil || !metav1.IsControlledBy(secret, user) {
+		if secret != nil && !metav1.IsControlledBy(secret, user) {
+			continue
+		}
+		if secret == nil || !hasState(secret.Data) {
+			if present := presentVerifiers(shards, user); present != nil {
+				all[user.Name] = present // until the Secret is made again
+			}
 			continue
 		}
 		stored, err := decodeState(secret.Data)
@@ -114,7 +124,7 @@ func (r *ScramReconciler) verifiers(ctx context.Context,
 		}
 		kept, _ := credentials.Prune(stored.Verifiers, r.Now())
 		encoded, err := (&v1alpha1.ScramVerifiers{UserName: user.PrincipalName(),
-			Verifiers: kept}).Encode()
+			UID: string(user.UID), Verifiers: kept}).Encode()
 		if err != nil {
 			return nil, fmt.Errorf("encode verifiers of user %s: %w", user.Name, err)
 		}

@@ -17,13 +17,20 @@ type state struct {
 	// Rotated is the value of AnnotationRotate for which the credentials were made.
 	Rotated   string                   `json:"rotated,omitempty"`
 	Verifiers []v1alpha1.ScramVerifier `json:"verifiers,omitempty"`
+	// Lost is the time at which the Secret was found to be lost, and Kept whether the previous
+	// password remains valid. Both are zero PreviousPasswordLifetime later.
+	Lost time.Time `json:"lost,omitzero"`
+	Kept bool      `json:"kept,omitempty"`
 }
+
+// hasState reports whether the data of a Secret contains the state of a LogUser.
+func hasState(data map[string][]byte) bool { return len(data[keyState]) > 0 }
 
 // decodeState returns the state in a Secret, the zero value if there is none. A damaged state is an
 // error, as new credentials would cut off the user's clients.
 func decodeState(data map[string][]byte) (state, error) {
 	var s state
-	if len(data[keyState]) == 0 {
+	if !hasState(data) {
 		return s, nil
 	}
 	if err := json.Unmarshal(data[keyState], &s); err != nil {

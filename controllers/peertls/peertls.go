@@ -34,7 +34,7 @@ type Client struct {
 // issued is the operator's certificate for a LogCluster.
 type issued struct {
 	version     string // resource version of the CA's Secret
-	renewal     time.Time
+	leaf        pki.Leaf
 	certificate tls.Certificate
 	roots       *x509.CertPool
 }
@@ -96,30 +96,30 @@ func (c *Client) HTTP(ctx context.Context, cluster types.NamespacedName, broker 
 	return "https", &http.Transport{TLSClientConfig: config, DisableKeepAlives: true}, nil
 }
 
-// certificate returns the operator's certificate. It issues a new one if the CA has changed.
+// certificate returns the operator's certificate. It issues a new one if it is due.
 func (c *Client) certificate(cluster types.NamespacedName,
 	secret *corev1.Secret) (issued, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	now := c.now()
-	if of, ok := c.mu.issued[cluster]; ok && of.version == secret.ResourceVersion &&
-		now.Before(of.renewal) {
+	now, request := c.now(), pki.Request{CommonName: "operator", Client: true,
+		URIs: []string{v1alpha1.OperatorURI(cluster.Namespace, cluster.Name)}}
+	of, ok := c.mu.issued[cluster]
+	if ok && of.version == secret.ResourceVersion && now.Before(pki.RenewalOf(of.leaf.Certificate)) {
 		return of, nil
 	}
 	authority, err := pki.Decode(secret.Data)
 	if err != nil {
 		return issued{}, fmt.Errorf("decode the peer CA: %w", err)
 	}
-	leaf, err := authority.Issue(pki.Request{CommonName: "operator", Client: true,
-		URIs: []string{v1alpha1.OperatorURI(cluster.Namespace, cluster.Name)}}, now)
-	if err != nil {
-		return issued{}, err
+	if authority.Due(of.leaf, request, now) != "" {
+		if of.leaf, err = authority.Issue(request, now); err != nil {
+			return issued{}, err
+		}
+		if of.certificate, err = tls.X509KeyPair(of.leaf.Chain, of.leaf.Key); err != nil {
+			return issued{}, fmt.Errorf("decode the operator's certificate: %w", err)
+		}
 	}
-	of := issued{version: secret.ResourceVersion, renewal: pki.RenewalOf(leaf.Certificate),
-		roots: x509.NewCertPool()}
-	if of.certificate, err = tls.X509KeyPair(leaf.Chain, leaf.Key); err != nil {
-		return issued{}, fmt.Errorf("decode the operator's certificate: %w", err)
-	}
+	of.version, of.roots = secret.ResourceVersion, x509.NewCertPool()
 	for _, ca := range authority.Certificates() {
 		of.roots.AddCert(ca)
 	}

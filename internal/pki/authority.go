@@ -40,11 +40,16 @@ type CA struct {
 // Authority is a certificate authority over time. Its methods do not change it: Step returns a new
 // one. The zero value has no certificate; the first Step makes one.
 type Authority struct {
-	Issuing CA         // issues leaves
+	// Issuing issues leaves. It has no key if the key was lost: Next then issues the leaves that are
+	// missing, and replaces the others once it was published for long enough.
+	Issuing CA
 	Next    *Candidate // published, and will issue leaves; nil if no replacement is in progress
 	Retired []Retired  // do not issue any more; leaves of them may be in use
 	// Replaced is the last value of Input.Replace that was followed.
 	Replaced string
+	// Lost is the time at which the previous CA was found to be lost. It is zero if none was, and
+	// after the overlap with its successor.
+	Lost time.Time
 }
 
 // Candidate is a CA that is published and does not issue yet.
@@ -69,6 +74,11 @@ type Input struct {
 	Replace string
 	// Overlap is used in place of the constant Overlap if it is not 0.
 	Overlap time.Duration
+	// Published are the certificates that were published last, that of the issuing CA first. If the
+	// authority does not have the first one, it is another one than before, and keeps them.
+	Published []*x509.Certificate
+	// Lost reports that an authority without a certificate is not the first one.
+	Lost bool
 }
 
 // Step returns the authority after the changes that are due at the time now. changed is false if
@@ -76,8 +86,8 @@ type Input struct {
 func (a *Authority) Step(now time.Time, input Input) (next *Authority, changed bool, err error) {
 	after := *a
 	after.Retired = slices.Clone(a.Retired)
-	steps := []func(time.Time, Input) (bool, error){after.dropExpired, after.begin, after.promote,
-		after.replace}
+	steps := []func(time.Time, Input) (bool, error){after.dropExpired, after.recoverLost, after.begin,
+		after.promote, after.settle, after.replace}
 	for _, step := range steps {
 		did, err := step(now, input)
 		if err != nil {
@@ -102,7 +112,8 @@ func (a *Authority) dropExpired(now time.Time, _ Input) (bool, error) {
 // begin makes the first CA, and replaces an expired one. In both cases no leaf is valid, so there
 // is nothing to overlap with.
 func (a *Authority) begin(now time.Time, input Input) (bool, error) {
-	if a.Issuing.Certificate != nil && !expired(a.Issuing.Certificate, now) {
+	if a.Issuing.Certificate != nil && !expired(a.Issuing.Certificate, now) &&
+		(a.Issuing.Key != nil || a.Next != nil) {
 		return false, nil
 	}
 	if a.Next != nil {
@@ -141,11 +152,7 @@ func (a *Authority) promote(now time.Time, input Input) (bool, error) {
 	if a.Next == nil || !input.Loaded || now.Before(a.Next.Published.Add(overlap)) {
 		return false, nil
 	}
-	until := now.Add(LeafLifetime)
-	if end := a.Issuing.Certificate.NotAfter; end.Before(until) {
-		until = end
-	}
-	a.Retired = append(a.Retired, Retired{Certificate: a.Issuing.Certificate, Until: until})
+	a.Retired = append(a.Retired, retire(a.Issuing.Certificate, now))
 	a.Issuing, a.Next = a.Next.CA, nil
 	return true, nil
 }
@@ -153,7 +160,10 @@ func (a *Authority) promote(now time.Time, input Input) (bool, error) {
 // Certificates returns the certificates that verify leaves: of the issuing CA, of the next one, and
 // of retired ones.
 func (a *Authority) Certificates() []*x509.Certificate {
-	all := []*x509.Certificate{a.Issuing.Certificate}
+	var all []*x509.Certificate
+	if a.Issuing.Certificate != nil {
+		all = append(all, a.Issuing.Certificate)
+	}
 	if a.Next != nil {
 		all = append(all, a.Next.Certificate)
 	}

@@ -4,6 +4,7 @@
 //
 //   - Authority (authority.go) is a CA over time: the certificate that issues, the next one while
 //     it is being published, and retired ones whose leaves may still be in use.
+//   - lost.go continues with the published certificates of a CA whose private key was lost.
 //   - Leaf (leaf.go) is a certificate with its key, and the decision when it must be renewed.
 //   - encoding.go converts authorities from and to the keys of a Secret; names.go computes the
 //     names of a listener's certificate.
@@ -11,7 +12,8 @@
 // Invariants, which the model test checks:
 //
 //   - A leaf is valid under every bundle that was published at least Overlap ago and since the CA
-//     of the leaf was published. Exceptions are the first CA and one that replaces an expired CA.
+//     of the leaf was published. Exceptions are the first CA, one that replaces an expired CA, and
+//     leaves that could not wait while the key of a CA was lost.
 //   - The bundle contains the CA of every leaf that has not expired.
 //   - A leaf does not outlive its CA.
 package pki

@@ -23,6 +23,8 @@ const (
 	keyState           = "state.json"
 )
 
+var errNotCA = errors.New("the certificate is not that of a CA")
+
 // certificatesMax is the maximum number of certificates in one PEM text.
 const certificatesMax = 64
 
@@ -31,17 +33,19 @@ type state struct {
 	Published time.Time   `json:"published,omitzero"` // of the next CA
 	Retired   []time.Time `json:"retired,omitempty"`  // until, in the order of keyRetired
 	Replaced  string      `json:"replaced,omitempty"`
+	Lost      time.Time   `json:"lost,omitzero"`
 }
 
 // Encode returns the data of a Secret.
 func (a *Authority) Encode() (map[string][]byte, error) {
-	key, err := encodeKey(a.Issuing.Key)
-	if err != nil {
-		return nil, err
+	data := map[string][]byte{KeyCertificate: encodeCertificate(a.Issuing.Certificate)}
+	encoded := state{Replaced: a.Replaced, Lost: a.Lost}
+	var err error
+	if a.Issuing.Key != nil {
+		if data[KeyPrivate], err = encodeKey(a.Issuing.Key); err != nil {
+			return nil, err
+		}
 	}
-	data := map[string][]byte{KeyCertificate: encodeCertificate(a.Issuing.Certificate),
-		KeyPrivate: key}
-	encoded := state{Replaced: a.Replaced}
 	if a.Next != nil {
 		if data[keyNextPrivate], err = encodeKey(a.Next.Key); err != nil {
 			return nil, err
@@ -66,9 +70,9 @@ func Decode(data map[string][]byte) (*Authority, error) {
 	if err := json.Unmarshal(data[keyState], &encoded); err != nil {
 		return nil, fmt.Errorf("decode %s: %w", keyState, err)
 	}
-	a := &Authority{Replaced: encoded.Replaced}
+	a := &Authority{Replaced: encoded.Replaced, Lost: encoded.Lost}
 	var err error
-	if a.Issuing, err = decodeCA(data[KeyCertificate], data[KeyPrivate]); err != nil {
+	if a.Issuing, err = decodeIssuing(data, encoded); err != nil {
 		return nil, fmt.Errorf("decode %s: %w", KeyCertificate, err)
 	}
 	if len(data[keyNextCertificate]) > 0 {
@@ -94,6 +98,21 @@ func Decode(data map[string][]byte) (*Authority, error) {
 	return a, nil
 }
 
+// decodeIssuing decodes the issuing CA, which has no key if the key was lost.
+func decodeIssuing(data map[string][]byte, encoded state) (CA, error) {
+	if encoded.Lost.IsZero() || len(data[KeyPrivate]) > 0 || len(data[keyNextCertificate]) == 0 {
+		return decodeCA(data[KeyCertificate], data[KeyPrivate])
+	}
+	certificates, err := ParseCertificates(data[KeyCertificate])
+	if err != nil {
+		return CA{}, err
+	}
+	if !certificates[0].IsCA {
+		return CA{}, errNotCA
+	}
+	return CA{Certificate: certificates[0]}, nil
+}
+
 func decodeCA(certificate, key []byte) (CA, error) {
 	pair, err := tls.X509KeyPair(certificate, key)
 	if err != nil {
@@ -104,7 +123,7 @@ func decodeCA(certificate, key []byte) (CA, error) {
 	case !ok:
 		return CA{}, errors.New("the key is not an ECDSA key")
 	case !pair.Leaf.IsCA:
-		return CA{}, errors.New("the certificate is not that of a CA")
+		return CA{}, errNotCA
 	}
 	return CA{Certificate: pair.Leaf, Key: private}, nil
 }

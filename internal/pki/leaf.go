@@ -35,7 +35,8 @@ type Leaf struct {
 
 // Issue returns a new leaf, which is valid for LeafLifetime but not longer than its CA.
 func (a *Authority) Issue(request Request, now time.Time) (Leaf, error) {
-	if a.Issuing.Certificate == nil {
+	issuer := a.issuer()
+	if issuer.Key == nil {
 		return Leaf{}, fmt.Errorf("issue certificate %s: %w", request.CommonName, errNoCA)
 	}
 	template, err := request.template()
@@ -43,14 +44,14 @@ func (a *Authority) Issue(request Request, now time.Time) (Leaf, error) {
 		return Leaf{}, err
 	}
 	template.NotBefore, template.NotAfter = now.Add(-backdate), now.Add(LeafLifetime)
-	if end := a.Issuing.Certificate.NotAfter; end.Before(template.NotAfter) {
+	if end := issuer.Certificate.NotAfter; end.Before(template.NotAfter) {
 		template.NotAfter = end
 	}
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return Leaf{}, fmt.Errorf("generate a key: %w", err)
 	}
-	certificate, err := sign(template, a.Issuing.Certificate, &key.PublicKey, a.Issuing.Key)
+	certificate, err := sign(template, issuer.Certificate, &key.PublicKey, issuer.Key)
 	if err != nil {
 		return Leaf{}, err
 	}
@@ -87,6 +88,13 @@ func (r Request) template() (*x509.Certificate, error) {
 	return template, nil
 }
 
+// Reasons of Due.
+const (
+	dueOtherCA = "issued by another CA"
+	dueExpiry  = "expires soon"
+	dueNames   = "other names"
+)
+
 // Due returns the reason why a leaf must be issued again, "" if it need not be. A nil certificate
 // is due.
 func (a *Authority) Due(leaf Leaf, request Request, now time.Time) string {
@@ -94,12 +102,14 @@ func (a *Authority) Due(leaf Leaf, request Request, now time.Time) string {
 	switch {
 	case certificate == nil:
 		return "missing"
+	case a.Issuing.Key == nil:
+		return a.dueWithoutKey(certificate, request, now)
 	case certificate.CheckSignatureFrom(a.Issuing.Certificate) != nil:
-		return "issued by another CA"
+		return dueOtherCA
 	case !now.Before(RenewalOf(certificate)):
-		return "expires soon"
+		return dueExpiry
 	case names(certificate) != request.names():
-		return "other names"
+		return dueNames
 	}
 	return ""
 }

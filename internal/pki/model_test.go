@@ -26,8 +26,10 @@ type world struct {
 	issued    []Leaf
 	// immediate: the issuing CA replaced an expired one, or is the first
 	immediate bool
-	bundles   []published
-	replace   int // value of the last request for a replacement
+	// urgent: the leaf in use was issued by the next CA, because the key of the issuing one was lost
+	urgent  bool
+	bundles []published
+	replace int // value of the last request for a replacement
 }
 
 type published struct {
@@ -40,13 +42,15 @@ type published struct {
 func (w *world) step(loaded bool) {
 	w.t.Helper()
 	before := w.authority
-	after, changed, err := before.Step(w.now, Input{Name: "test", Loaded: loaded,
-		Replace: strconv.Itoa(w.replace)})
+	input := Input{Name: "test", Loaded: loaded, Replace: strconv.Itoa(w.replace),
+		Published: w.published()}
+	after, changed, err := before.Step(w.now, input)
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	if again, more, err := after.Step(w.now, Input{Name: "test", Loaded: false,
-		Replace: strconv.Itoa(w.replace)}); err != nil || more || !sameAuthority(again, after) {
+	input.Loaded = false
+	if again, more, err := after.Step(w.now, input); err != nil || more ||
+		!sameAuthority(again, after) {
 		w.t.Fatalf("a second step changes the authority again (error %v)", err)
 	}
 	if !changed && !sameAuthority(before, after) {
@@ -71,10 +75,46 @@ func (w *world) step(loaded bool) {
 	w.check()
 }
 
+// published returns the certificates in the last bundle.
+func (w *world) published() []*x509.Certificate {
+	if len(w.bundles) == 0 {
+		return nil
+	}
+	certificates, err := ParseCertificates(w.bundles[len(w.bundles)-1].bundle)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return certificates
+}
+
+// lose removes the authority, or replaces it by another one.
+func (w *world) lose(replace bool) {
+	w.t.Helper()
+	w.authority = &Authority{}
+	if replace {
+		other, _, err := w.authority.Step(w.now, Input{Name: "other",
+			Replace: strconv.Itoa(w.replace)})
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		w.authority = other
+	}
+}
+
 // checkPromotion checks that a CA begins to issue only after all brokers have loaded it and it was
 // published for Overlap, except in place of an expired CA.
 func (w *world) checkPromotion(before, after *Authority, loaded bool) {
 	w.t.Helper()
+	if old := w.published(); len(old) > 0 && !before.Has(old[0]) {
+		if expired(old[0], w.now) {
+			w.immediate = true
+			return
+		}
+		if !after.Issuing.Certificate.Equal(old[0]) || after.Next == nil {
+			w.t.Fatalf("%s: the CA in place of a lost one issues at once", w.now)
+		}
+		return
+	}
 	if before.Issuing.Certificate == nil || expired(before.Issuing.Certificate, w.now) {
 		w.immediate = true
 		return
@@ -101,6 +141,7 @@ func (w *world) renew() {
 		!w.authority.Issuing.Certificate.NotAfter.Before(w.now.Add(LeafLifetime)) {
 		w.t.Fatalf("a new leaf is due again: %s", reason)
 	}
+	w.urgent = w.authority.Issuing.Key == nil
 	w.leaf = leaf
 	w.issued = append(w.issued, leaf)
 }
@@ -123,7 +164,7 @@ func (w *world) check() {
 	for i, bundle := range w.bundles {
 		// A client has a bundle that was current Overlap ago, or a later one.
 		superseded := i+1 < len(w.bundles) && !w.bundles[i+1].at.After(w.now.Add(-Overlap))
-		if superseded || w.immediate || last.Certificate.NotAfter.Before(w.now) {
+		if superseded || w.immediate || w.urgent || last.Certificate.NotAfter.Before(w.now) {
 			continue
 		}
 		if err := verifies(bundle.bundle, last.Certificate, w.now); err != nil {
@@ -161,7 +202,8 @@ func (a *Authority) encodeAny() (map[string][]byte, error) {
 }
 
 // TestAuthorityModel runs random histories of a CA: regular steps, pauses of the operator of up to
-// four years, brokers that do not load the bundle, requested replacements, and other names.
+// four years, brokers that do not load the bundle, requested replacements, other names, and CAs
+// that are lost or replaced by hand.
 func TestAuthorityModel(t *testing.T) {
 	for s := range seed.Sequence(t, 30) {
 		random := rand.New(rand.NewPCG(s, 0))
@@ -182,6 +224,9 @@ func TestAuthorityModel(t *testing.T) {
 			}
 			if random.IntN(20) == 0 {
 				w.request.DNSNames = []string{strconv.Itoa(random.IntN(5))}
+			}
+			if random.IntN(15) == 0 {
+				w.lose(random.IntN(2) == 0)
 			}
 			w.step(random.IntN(3) > 0)
 		}

@@ -13,6 +13,8 @@ type rule struct {
 	healthy   bool // the condition is True when the LogCluster is healthy, otherwise it is False
 	otherwise Severity
 	reasons   map[string]Severity // severities that differ from otherwise
+	// notable is the reason with which a healthy condition is a finding too, "" if there is none.
+	notable string
 	// next returns the command that helps, or "". It may be nil.
 	next func(c *v1alpha1.LogCluster, reason string) string
 }
@@ -28,6 +30,7 @@ var rules = map[string]rule{
 			return scoped(c, "kubectl edit logcluster "+c.Name)
 		}},
 	v1alpha1.ConditionCertificatesReady: {healthy: true, otherwise: Warning,
+		notable: v1alpha1.ReasonCALost,
 		reasons: map[string]Severity{v1alpha1.ReasonCertificateExpired: Critical}},
 	v1alpha1.ConditionListenersReady: {healthy: true, otherwise: Warning},
 	v1alpha1.ConditionScaled: {healthy: true, otherwise: Info,
@@ -56,6 +59,9 @@ var rules = map[string]rule{
 // the operator cannot read the volumes then. Condition Applied is False while the LogCluster is
 // paused, which is a finding of its own.
 func (r *rule) concerns(condition *metav1.Condition) bool {
+	if r.notable != "" && condition.Reason == r.notable {
+		return true
+	}
 	switch condition.Status {
 	case metav1.ConditionTrue:
 		return !r.healthy
