@@ -25,12 +25,18 @@ type Right int
 
 // Rights. ReadReport is get logclusters/report, ReadRecords is get logclusters/records, and Clean
 // is patch topics in the namespace. CleanSome is a rule that permits this for the Topics that it
-// names (resourceNames): a user with Clean may have no such rule.
+// names (resourceNames): a user with Clean may have no such rule. WriteRecords is create
+// logclusters/records, WriteGroups is update logclusters/groups, Abort is create logclusters/abort,
+// and ListUsers is list logusers in the namespace.
 const (
 	ReadReport Right = iota
 	ReadRecords
 	Clean
 	CleanSome
+	WriteRecords
+	WriteGroups
+	Abort
+	ListUsers
 )
 
 // Authority authenticates the users of a console, and decides what they may do. Each method acts
@@ -44,6 +50,9 @@ type Authority interface {
 	// Clean requests a pass of all replicas of a topic. It fails with ErrForbidden if the user may
 	// not.
 	Clean(ctx context.Context, token string, cluster ClusterName, topic string) error
+	// LogUsers returns the LogUsers of a LogCluster, sorted by name. It fails with ErrForbidden if
+	// the user may not list them.
+	LogUsers(ctx context.Context, token string, cluster ClusterName) ([]LogUser, error)
 }
 
 // caller is the user of a request to a console with an Authority.
@@ -156,7 +165,9 @@ func permit(r *http.Request, authority Authority, cluster ClusterName, right Rig
 
 // rightTexts are the words for rights in refusals.
 var rightTexts = map[Right]string{ReadReport: "get logclusters/report",
-	ReadRecords: "get logclusters/records", Clean: "patch topics", CleanSome: "patch topics"}
+	ReadRecords: "get logclusters/records", Clean: "patch topics", CleanSome: "patch topics",
+	WriteRecords: "create logclusters/records", WriteGroups: "update logclusters/groups",
+	Abort: "create logclusters/abort", ListUsers: "list logusers"}
 
 // whilePermitted returns a context for a stream that ends when the user has lost the right to it.
 // The caller calls stop, which waits for the end of the checks.
@@ -251,14 +262,14 @@ func (c *Console) requestClean(r *http.Request, topic string) error {
 }
 
 // audit logs a request that changes something, and who made it.
-func (c *Console) audit(r *http.Request, topic string, err error) {
-	args := []any{"audit", true, "topic", topic, "user", cmp.Or(callerOf(r).name, "local"),
-		"remote", r.RemoteAddr, "userAgent", r.UserAgent(), "accepted", err == nil}
+func (c *Console) audit(r *http.Request, what string, err error, subject ...any) {
+	args := append([]any{"audit", true, "user", cmp.Or(callerOf(r).name, "local"),
+		"remote", r.RemoteAddr, "userAgent", r.UserAgent(), "accepted", err == nil}, subject...)
 	if name := c.opts.LogCluster; name != (ClusterName{}) {
 		args = append(args, "logCluster", name.String())
 	}
 	if err != nil {
 		args = append(args, "error", err)
 	}
-	c.opts.Logger.Info("clean requested", args...)
+	c.opts.Logger.Info(what, args...)
 }

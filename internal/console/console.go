@@ -154,12 +154,21 @@ func (c *Console) routes() http.Handler {
 		"GET /segment": c.segment,
 		"GET /replay":  c.replay,
 		"GET /clean":   c.cleanForm,
+		"GET /users":   c.users,
+
+		"GET /transactions": c.transactions,
+		"GET /transaction":  c.transaction,
 	} {
 		mux.HandleFunc(pattern, c.page(page))
+	}
+	for path, of := range c.actions() {
+		mux.HandleFunc("GET "+path, c.page(c.get(of)))
+		mux.HandleFunc("POST "+path, c.post(of))
 	}
 	mux.HandleFunc("GET /assets/{name}", serveAsset)
 	mux.HandleFunc("GET /live", c.live)
 	mux.HandleFunc("GET /tail", c.tail)
+	mux.HandleFunc("GET /download", c.download)
 	mux.HandleFunc("GET /frames", c.frames)
 	mux.HandleFunc("POST /clean", c.clean)
 	mux.HandleFunc("/", c.page(unknownPage))

@@ -19,6 +19,8 @@
 //     the stream of updates to a page.
 //   - tail.go: the stream of new records to the tab Messages.
 //   - unfold.go: what a page shows of the map, and its URL. labels.go: the labels below blocks.
+//   - action.go: pages with a form that changes something: produce.go, offsets.go, transactions.go.
+//     sorting.go: the order of tables. record.go, download.go: one record, and many as a file.
 //   - overview.go, topics.go, topic.go, messages.go, keys.go, groups.go, brokers.go: one page or
 //     tab each, with a template of the same name in templates/ or topic.html.
 //
@@ -26,8 +28,9 @@
 // settings and disks come by the Kafka protocol (internal/console/kafka), so that the
 // authorization of the listeners applies to them.
 //
-// The console is read-only, except for requests to clean: by users of the same machine or, with an
-// Authority, with the rights of the user. Package kube implements it by the API server.
+// The console changes only what a person requests: by users of the same machine or, with an
+// Authority, by users that have the right. Package kube implements it by the API server. Requests
+// to clean are sent with the token of the user, and all others as the console (ADR 0340).
 //
 // Each watched topic has one goroutine that polls the brokers' reports, and one for each broker
 // that reads its events, however many pages show it. They end 10 s after the last page is closed,

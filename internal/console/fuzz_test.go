@@ -15,8 +15,8 @@ import (
 
 // queried are the pages that read a query.
 var queried = []string{"", "topics", "topic", "message", "groups", "group", "brokers", "map",
-	"segment", "replay", "clean", "live", "tail", "frames",
-	"unknown"}
+	"segment", "replay", "clean", "live", "tail", "frames", "download", "produce", "offsets",
+	"deletegroup", "users", "transactions", "transaction", "abort", "unknown"}
 
 // goodQueries are queries that pages understand, by page.
 var goodQueries = map[string][]string{
@@ -28,7 +28,11 @@ var goodQueries = map[string][]string{
 		"name=tickets&tab=keys&key=T-1", "name=tickets&tab=keys&key=AP8%3D&as=base64&partition=all",
 		"name=tickets&tab=keys&key=00ff&as=hex&partition=1", "name=tickets&tab=replicas",
 		"name=tickets&position=tail&key=T&value=p&latest=1&partition=0", "name=tickets&tab=settings", "name=events&tab=groups"},
-	"message": {"topic=tickets&partition=0&offset=0"},
+	"message": {"topic=tickets&partition=0&offset=0", "topic=tickets&partition=0&offset=0&raw=1",
+		"topic=tickets&partition=0&offset=0&go=next&list=name%3Dtickets"},
+	"download": {"name=tickets&position=earliest", "name=tickets&key=T&position=tail"},
+	"produce":  {"topic=tickets&key=a&value=b&as=hex"}, "abort": {"id=a"},
+	"users": {"sort=-resource"}, "transactions": {"sort=began"},
 	"group":   {"name=readers"},
 	"map":     {"topic=tickets&replicas=1&asked=1&open=0@0:0-99&open=1@1:5-0"},
 	"segment": {"topic=tickets&partition=0&broker=0&base=0&last=0"},
@@ -49,7 +53,12 @@ var badQueries = map[string][]string{
 		"name=tickets&tab=keys&key=a&partition=9", "name=tickets&tab=keys&key=%&as=hex",
 		"name=tickets&position=tail&partition=x",
 		"name=tickets&position=tail&cursor=x", "name=..%2F..&tab=keys&key=a", "name=%00", "name=tickets;tab=keys"},
-	"message": {"", "partition=0&offset=0", "topic=unknown&partition=0&offset=0",
+	"topics": {"sort=x", "sort=-"}, "groups": {"sort=%00"}, "produce": {""},
+	"download": {"", "name=unknown", "name=tickets&partition=9", "name=tickets&cursor=x"},
+	"offsets":  {"", "group=unknown&to=latest"}, "deletegroup": {"", "group=%00"},
+	"transaction": {"", "id=%00"}, "abort": {"", "topic=tickets&partition=x"},
+	"message": {"", "topic=tickets&partition=0&offset=-9223372036854775808&go=previous",
+		"topic=tickets&partition=0&offset=9223372036854775807&go=next", "partition=0&offset=0", "topic=unknown&partition=0&offset=0",
 		"topic=tickets&partition=7&offset=0",
 		"topic=tickets&partition=-1&offset=0", "topic=tickets&partition=0&offset=-1",
 		"topic=tickets&partition=0&offset=9223372036854775807", "topic=%00&partition=0&offset=0"},

@@ -178,7 +178,7 @@ func goldenTopic(tab string) topicPage {
 	switch tab {
 	case "messages":
 		page.Messages = messages{Topic: "customers", Position: "latest", Limit: pageRecords,
-			Looked: 40_000, Found: 3, Span: 2_100_000, Limited: "time", Hidden: 1, Unsure: 2,
+			Download: "download?name=customers", Looked: 40_000, Found: 3, Span: 2_100_000, Limited: "time", Hidden: 1, Unsure: 2,
 			More: "topic?cursor=0%3A40&name=customers"}
 		for _, r := range goldenRecords() {
 			page.Messages.Records = append(page.Messages.Records,
@@ -197,6 +197,20 @@ func goldenTopic(tab string) topicPage {
 		page.Groups, page.Sort = groupRows(goldenGroups(), goldenNow), goldenSort("")
 	}
 	return page
+}
+
+func goldenTransactions() *remote.Transactions {
+	open := func(partition int32, producer int64, hanging bool) report.OpenTransaction {
+		return report.OpenTransaction{Broker: 1, TopicPartition: report.TopicPartition{
+			Topic: "customers", Partition: partition}, Transaction: report.Transaction{
+			ProducerID: producer, FirstOffset: 5, Since: ago(time.Hour), Hanging: hanging}}
+	}
+	return &remote.Transactions{Transactions: report.Transactions{
+		TransactionalIDs: []report.TransactionalID{{TransactionalID: "payments", State: "Ongoing",
+			Coordinator: 1, ProducerID: 7, TimeoutSeconds: 60, Since: new(ago(time.Hour)),
+			Until: new(ago(-time.Hour)), Changed: ago(time.Minute), Unmarked: 1,
+			Partitions: []report.TopicPartition{{Topic: "customers"}}}},
+		Open: []report.OpenTransaction{open(0, 7, false), open(1, 9, true), open(2, 8, false)}}}
 }
 
 func goldenSort(by string) sorting {
@@ -254,6 +268,34 @@ func goldenViews() map[string]view {
 			Data: "frames?pass=7", Here: "replay?pass=7", Stories: storiesOf(&pass.Pass)}},
 		"clean": {Template: "clean", Title: "Clean", Body: cleanPage{Topic: "customers",
 			Row: topics[1], Doubt: "ada may not patch topics.", Fault: "No broker responds."}},
+		"produce": {Template: "produce", Title: "Produce", Fault: "The value is not hex.",
+			Body: producePage{Topic: "customers", Key: hostileText, Value: hostileText, As: "hex",
+				Headers: hostileText, Tombstone: true}},
+		"offsets": {Template: "offsets", Title: "Offsets", Fault: hostileText, Body: offsetsPage{
+			Group: "readers", Topics: []string{"customers", hostileText}, To: kafka.ToOffset,
+			At: hostileText, Targets: targets, Changes: changeRows([]kafka.Change{
+				{Topic: "customers", Before: 40_000, After: 100, Cut: true},
+				{Topic: "customers", Partition: 1, Before: -1, After: 7},
+				{Topic: hostileText, Before: 7, After: -1}})}},
+		"offsets-refused": {Template: "offsets", Title: "Offsets", Refusal: "ada may not.",
+			Body: offsetsPage{Group: "readers", Members: 2}},
+		"deletegroup": {Template: "deletegroup", Title: "Delete", Body: &goldenGroups()[0]},
+		"users": {Template: "users", Title: "Users", Body: userList{Sort: goldenSort("principal"),
+			LogUsers: []LogUser{{Name: "orders", Principal: "User:orders", Authentication: "Scram",
+				ACLs: 2, Ready: true}, {Name: "new", Authentication: "Tls", Message: hostileText}},
+			Users: []kafka.User{{Name: hostileText, Mechanisms: []string{"SCRAM-SHA-512"}}},
+			ACLs: []kafka.ACL{{Principal: "User:*", Host: "*", Resource: "topic", Name: "orders-",
+				Pattern: "prefixed", Operation: "read"}, {Principal: "User:a", Host: "10.0.0.1",
+				Resource: "group", Name: hostileText, Pattern: "literal", Operation: "all",
+				Deny: true}}, More: 3, Fault: "No broker responds."}},
+		"users-none": {Template: "users", Title: "Users", Body: userList{Unsecured: true}},
+		"transactions": {Template: "transactions", Title: "Transactions", Body: transactionList{
+			Open: openRows(goldenTransactions()), Sort: goldenSort("id"),
+			IDs: []idRow{idRowOf(goldenTransactions().TransactionalIDs[0])}, More: 1}},
+		"transaction": {Template: "transaction", Title: "payments",
+			Body: idRowOf(goldenTransactions().TransactionalIDs[0])},
+		"abort": {Template: "abort", Title: "Abort", Body: abortPage{What: "the transaction of " +
+			hostileText, ID: hostileText}},
 		"fault": {Template: "fault", Title: "Not available", Status: http.StatusNotFound,
 			Body: "There is no topic with the name " + hostileText + "."},
 	}

@@ -108,6 +108,6 @@ func (c *Console) group(r *http.Request) (view, error) {
 			text: "There is no group with the name " + name + "."}
 	}
 	client.AddWaits(r.Context(), found[:1])
-	return view{Template: "group", Title: name, Page: "groups",
+	return view{Template: "group", Title: name, Page: "groups", Refusal: c.refusalOf(r, WriteGroups),
 		Body: &groupRows(found[:1], time.Now())[0]}, nil
 }

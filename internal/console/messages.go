@@ -37,13 +37,14 @@ type messages struct {
 	Records []messageRow
 	Hidden  int // number of superseded records that are hidden
 	// Unsure is the number of records that were not compared with those on other pages.
-	Unsure  int
-	Looked  int64 // number of records that were read, on this page and on those before it
-	Found   int64 // number of records that were shown, on this page and on those before it
-	Span    int64 // number of offsets of the partitions
-	Limited string
-	More    string // relative URL of the next page; "" at the end
-	Tail    string // relative URL of the stream of new records; "" unless Position is tail
+	Unsure   int
+	Looked   int64 // number of records that were read, on this page and on those before it
+	Found    int64 // number of records that were shown, on this page and on those before it
+	Span     int64 // number of offsets of the partitions
+	Limited  string
+	More     string // relative URL of the next page; "" at the end
+	Download string // relative URL of the records as a file
+	Tail     string // relative URL of the stream of new records; "" unless Position is tail
 }
 
 // messageRow is one record on a page. Its bytes are text already.
@@ -97,6 +98,7 @@ func (c *Console) browse(r *http.Request, client *kafka.Client, topic string,
 		return page, err
 	}
 	list := r.URL.Query().Encode()
+	page.Download = "download?" + list
 	if page.Latest && compacted {
 		page.Unsure = c.markSuperseded(r.Context(), topic, found.Records)
 	}

@@ -86,6 +86,12 @@ func (r *reviews) Clean(ctx context.Context, token string, cluster ClusterName,
 	return r.authority.Clean(ctx, token, cluster, topic)
 }
 
+// LogUsers implements Authority. It is not cached.
+func (r *reviews) LogUsers(ctx context.Context, token string, cluster ClusterName) ([]LogUser,
+	error) {
+	return r.authority.LogUsers(ctx, token, cluster)
+}
+
 // ask returns the cached answer, or that of the authority. Equal questions at the same time cause
 // one request, which does not end with that of the first user.
 func (r *reviews) ask(ctx context.Context, key reviewKey,

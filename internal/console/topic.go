@@ -27,6 +27,8 @@ type topicPage struct {
 	Sort     sorting // of Groups
 	// Fault is why the tab cannot be shown; "" if it can.
 	Fault string
+	// Refusal is why the user may not produce records; "" if the user may.
+	Refusal string
 }
 
 // replicaRow is a partition with its replicas.
@@ -55,6 +57,9 @@ func (c *Console) topic(r *http.Request) (view, error) {
 	page.Row = rows[0]
 	if !slices.Contains(tabs, page.Tab) {
 		page.Tab = tabs[0]
+	}
+	if page.Tab == "messages" {
+		page.Refusal = c.refusalOf(r, WriteRecords)
 	}
 	status := 0
 	if err := c.fill(r, &page, answers); err != nil {

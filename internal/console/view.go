@@ -48,7 +48,10 @@ type view struct {
 	Refresh  int
 	Location string // relative URL to which the response leads; "" for a page
 	Fragment bool   // render the body only
-	Body     any
+	// Refusal is why the user may not do what the page offers; "" if the user may. Fault is why a
+	// request of its form failed.
+	Refusal, Fault string
+	Body           any
 }
 
 var functions = template.FuncMap{

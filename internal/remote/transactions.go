@@ -151,9 +151,8 @@ func (c *Client) AbortTransaction(ctx context.Context, addresses []string,
 	if err != nil {
 		return answer, errors.Join(err, all.Complete())
 	}
-	err = c.do(ctx, http.MethodPost, all.addresses[found.Coordinator],
-		"/api/v1/transactions/"+url.PathEscape(id)+"/abort", &answer)
-	return answer, err
+	return c.abort(ctx, all.addresses[found.Coordinator],
+		"/api/v1/transactions/"+url.PathEscape(id)+"/abort")
 }
 
 // AbortHanging aborts a transaction that no coordinator knows, in one partition. It fails with
@@ -164,27 +163,7 @@ func (c *Client) AbortHanging(ctx context.Context, addresses []string,
 	if err != nil {
 		return answer, err
 	}
-	if err := all.Complete(); err != nil {
-		return answer, err
-	}
-	at := slices.IndexFunc(all.Open, func(o report.OpenTransaction) bool {
-		return o.TopicPartition == of && o.FirstOffset == firstOffset
-	})
-	if at < 0 {
-		return answer, fmt.Errorf("no transaction begins at offset %d of %s-%d", firstOffset,
-			of.Topic, of.Partition)
-	}
-	open := &all.Open[at]
-	if owner := all.Owner(open); owner != nil {
-		return answer, fmt.Errorf("%w: it is that of transactional id %q; abort it with\n"+
-			"heartwood transactions abort %s", ErrOwned, owner.TransactionalID,
-			strconv.Quote(owner.TransactionalID))
-	}
-	query := url.Values{"partition": {strconv.Itoa(int(of.Partition))},
-		"firstOffset": {strconv.FormatInt(firstOffset, 10)}}
-	err = c.do(ctx, http.MethodPost, all.addresses[open.Broker],
-		"/api/v1/topics/"+url.PathEscape(of.Topic)+"/abort-transaction?"+query.Encode(), &answer)
-	return answer, err
+	return c.abortHanging(ctx, all, of, firstOffset)
 }
 
 // partitionNames formats partitions, such as "orders-0 orders-1"; "-" if there are none.

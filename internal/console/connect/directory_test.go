@@ -109,10 +109,43 @@ func TestDirectoryConnects(t *testing.T) {
 		if err != nil || len(groups) != 1 || groups[0].Name != "readers" {
 			t.Errorf("%s: groups: %+v, %v", user, groups, err)
 		}
+		checkUsers(ctx, t, reader, user == "console")
 		if page, err := reader.Browse(ctx, kafka.Query{Topic: "secret"}); user == "console" &&
 			(err == nil || len(page.Records) > 0) {
 			t.Errorf("the ACLs do not limit the console: %+v, %v", page, err)
 		}
+	}
+}
+
+// checkUsers: a client that may describe the cluster reads users and ACLs, and no other one. Nobody
+// without the right to write produces or changes a group.
+func checkUsers(ctx context.Context, t *testing.T, reader *kafka.Client, may bool) {
+	t.Helper()
+	acls, err := reader.ACLs(ctx)
+	users, failed := reader.Users(ctx)
+	read := kafka.ACL{Principal: "User:console", Host: "*", Resource: "topic", Name: "orders",
+		Pattern: "literal", Operation: "read"}
+	if may && (err != nil || failed != nil || !slices.Contains(acls, read) || len(users) != 1 ||
+		users[0].Name != "console" || len(users[0].Mechanisms) == 0) {
+		t.Errorf("got ACLs %+v, %v, users %+v, %v", acls, err, users, failed)
+	}
+	if !may {
+		if !kafka.Denied(err) || !kafka.Denied(failed) {
+			t.Errorf("got errors %v and %v, want refusals", err, failed)
+		}
+		return
+	}
+	_, _, err = reader.Produce(ctx, "orders", kafka.Record{Partition: kafka.AnyPartition,
+		Value: []byte("x")})
+	if !kafka.Denied(err) {
+		t.Errorf("produce: got %v, want a refusal", err)
+	}
+	if err := reader.DeleteGroup(ctx, "readers"); !kafka.Denied(err) {
+		t.Errorf("delete group: got %v, want a refusal", err)
+	}
+	if err := reader.ChangeOffsets(ctx, "readers", []kafka.Change{{Topic: "orders"}}); !kafka.Denied(
+		err) {
+		t.Errorf("change offsets: got %v, want a refusal", err)
 	}
 }
 

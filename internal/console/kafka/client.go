@@ -38,7 +38,7 @@ func Denied(err error) bool {
 		errors.Is(err, kerr.ClusterAuthorizationFailed)
 }
 
-// Client reads from one cluster.
+// Client reads from one cluster, and makes the few changes that the console offers.
 type Client struct {
 	client  *kgo.Client
 	admin   *kadm.Client
@@ -53,6 +53,8 @@ func New(bootstrap []string, further ...kgo.Opt) (*Client, error) {
 		kgo.SeedBrokers(bootstrap...), kgo.ClientID("heartwood-console"),
 		kgo.MetadataMinAge(time.Second), kgo.DialTimeout(requestTimeout),
 		kgo.RequestRetries(1), kgo.RetryTimeout(requestTimeout),
+		kgo.RecordPartitioner(chosenPartitioner{kgo.StickyKeyPartitioner(nil)}),
+		kgo.AllowIdempotentProduceCancellation(),
 	}, further...)
 	client, err := kgo.NewClient(opts...)
 	if err != nil {

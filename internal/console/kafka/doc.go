@@ -1,11 +1,13 @@
 // Package kafka reads, by the Kafka protocol, what the console shows of messages, consumer groups,
-// settings and disks. The authorization of the cluster's listeners applies to every request.
+// settings, users and disks, and makes the changes that a person requests there. The authorization
+// of the cluster's listeners applies to every request.
 //
 //   - client.go: the connection.
 //   - browse.go: reads records of a topic within a budget. tail.go: follows the end of a topic.
 //     plan.go: which offsets to read next; it is pure.
 //   - groups.go: consumer groups and their lag. waits.go: their lag in time. settings.go: settings
-//     of a topic, disks of brokers.
+//     of a topic, disks of brokers. users.go: users with passwords, ACLs.
+//   - produce.go: appends a record. reset.go: moves and deletes the offsets of groups.
 //
 // A Client starts no goroutines of its own; those of franz-go end with Close.
 package kafka

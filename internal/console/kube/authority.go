@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
-	"strconv"
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -23,9 +22,9 @@ import (
 const (
 	// requestTimeout limits one request to the API server.
 	requestTimeout = 5 * time.Second
-	// topicsPage is the number of Topics in one response, and topicsMax that of all of them.
-	topicsPage = 500
-	topicsMax  = 100_000
+	// listPage is the number of resources in one response, and listMax that of all of them.
+	listPage = 500
+	listMax  = 100_000
 )
 
 // Authority implements console.Authority. It is safe for concurrent use.
@@ -109,31 +108,24 @@ func (a *Authority) Clean(ctx context.Context, token string, cluster console.Clu
 func (a *Authority) topic(ctx context.Context, token string, cluster console.ClusterName,
 	kafkaName string) (string, error) {
 	var found *v1alpha1.Topic
-	for next, read := "", 0; read < topicsMax; read += topicsPage {
-		result := as(a.authorization.Get(), token).AbsPath(topicsPath(cluster.Namespace)).
-			Param("limit", strconv.Itoa(topicsPage)).Param("continue", next).Do(ctx)
-		if err := result.Error(); err != nil { // with the message of a refusal, unlike Raw
-			return "", failure("list topics", err)
-		}
-		content, err := result.Raw()
-		if err != nil {
-			return "", failure("list topics", err)
-		}
-		var page v1alpha1.TopicList
-		if err := json.Unmarshal(content, &page); err != nil {
-			return "", fmt.Errorf("list topics: %w", err)
-		}
-		for i := range page.Items {
-			topic := &page.Items[i]
-			// if several Topics claim a name, brokers use the oldest one
-			if topic.Spec.Cluster == cluster.Name && topic.KafkaName() == kafkaName &&
-				topic.DeletionTimestamp.IsZero() && (found == nil || topic.OlderThan(found)) {
-				found = topic
+	err := a.pages(ctx, token, topicsPath(cluster.Namespace), "list topics",
+		func(content []byte) (string, error) {
+			var page v1alpha1.TopicList
+			if err := json.Unmarshal(content, &page); err != nil {
+				return "", err
 			}
-		}
-		if next = page.Continue; next == "" {
-			break
-		}
+			for i := range page.Items {
+				topic := &page.Items[i]
+				// if several Topics claim a name, brokers use the oldest one
+				if topic.Spec.Cluster == cluster.Name && topic.KafkaName() == kafkaName &&
+					topic.DeletionTimestamp.IsZero() && (found == nil || topic.OlderThan(found)) {
+					found = topic
+				}
+			}
+			return page.Continue, nil
+		})
+	if err != nil {
+		return "", err
 	}
 	if found == nil {
 		return "", fmt.Errorf("namespace %s has no Topic for %s", cluster.Namespace, kafkaName)

@@ -105,6 +105,9 @@ func TestUsersActWithTheirOwnRights(t *testing.T) {
 		rule("patch", "topics"))
 	f.account("partial", rule("get", "logclusters/report"), rule("list", "topics"),
 		rule("patch", "topics", "other"))
+	f.account("writer", rule("create", "logclusters/records", "main"),
+		rule("update", "logclusters/groups"), rule("create", "logclusters/abort"),
+		rule("list", "logusers"))
 	f.create(&v1alpha1.LogCluster{ObjectMeta: metav1.ObjectMeta{Name: "main"}})
 	for name, kafka := range map[string]string{"tickets": "", "other": "Other_Topic"} {
 		topic := &v1alpha1.Topic{ObjectMeta: metav1.ObjectMeta{Name: name}}
@@ -117,6 +120,8 @@ func TestUsersActWithTheirOwnRights(t *testing.T) {
 	}
 	t.Run("rights", func(t *testing.T) { f.checkRights(t, authority) })
 	t.Run("names", func(t *testing.T) { f.checkNames(t, authority) })
+	t.Run("writes", func(t *testing.T) { f.checkWrites(t, authority) })
+	t.Run("users", func(t *testing.T) { f.checkUsers(t, authority) })
 	t.Run("clean", func(t *testing.T) { f.checkClean(t, authority) })
 	t.Run("site", func(t *testing.T) { f.checkSite(t, authority) })
 }
@@ -140,6 +145,48 @@ func (f *fixture) checkRights(t *testing.T, authority *Authority) {
 				t.Errorf("%s, right %d: got %t, %v, want %t", user, i, got, err, want[i])
 			}
 		}
+	}
+}
+
+// checkWrites: each change needs a right of its own, which no right to read includes.
+func (f *fixture) checkWrites(t *testing.T, authority *Authority) {
+	of := console.ClusterName{Namespace: f.namespace, Name: "main"}
+	for _, right := range []console.Right{console.WriteRecords, console.WriteGroups, console.Abort,
+		console.ListUsers} {
+		for user, want := range map[string]bool{"writer": true, "reader": false, "cleaner": false} {
+			got, err := authority.May(t.Context(), f.token(user), of, right)
+			if err != nil || got != want {
+				t.Errorf("%s, right %d: got %t, %v, want %t", user, right, got, err, want)
+			}
+		}
+	}
+	other := console.ClusterName{Namespace: f.namespace, Name: "second"}
+	if got, err := authority.May(t.Context(), f.token("writer"), other,
+		console.WriteRecords); got || err != nil {
+		t.Errorf("records of another LogCluster: got %t, %v", got, err)
+	}
+}
+
+// checkUsers: the LogUsers of the LogCluster are listed with the token of the user.
+func (f *fixture) checkUsers(t *testing.T, authority *Authority) {
+	of := console.ClusterName{Namespace: f.namespace, Name: "main"}
+	for name, cluster := range map[string]string{"orders": "main", "app": "main",
+		"else": "second"} {
+		user := &v1alpha1.LogUser{ObjectMeta: metav1.ObjectMeta{Name: name}}
+		user.Spec.Cluster = cluster
+		f.create(user)
+	}
+	got, err := authority.LogUsers(t.Context(), f.token("writer"), of)
+	if err != nil || len(got) != 2 || got[0].Name != "app" || got[1].Principal != "User:orders" ||
+		got[0].Ready || got[0].Authentication != "External" {
+		t.Errorf("got %+v, %v", got, err)
+	}
+	if _, err := authority.LogUsers(t.Context(), f.token("reader"), of); !errors.Is(err,
+		console.ErrForbidden) {
+		t.Errorf("without the right: got %v", err)
+	}
+	if _, err := authority.LogUsers(t.Context(), "", of); !errors.Is(err, console.ErrToken) {
+		t.Errorf("without a token: got %v", err)
 	}
 }
 

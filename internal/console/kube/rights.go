@@ -43,6 +43,14 @@ func may(ctx context.Context, request *rest.Request, cluster console.ClusterName
 		attributes.Subresource = "records"
 	case console.Clean:
 		attributes.Verb, attributes.Resource, attributes.Name = "patch", "topics", ""
+	case console.WriteRecords:
+		attributes.Verb, attributes.Subresource = "create", "records"
+	case console.WriteGroups:
+		attributes.Verb, attributes.Subresource = "update", "groups"
+	case console.Abort:
+		attributes.Verb, attributes.Subresource = "create", "abort"
+	case console.ListUsers:
+		attributes.Verb, attributes.Resource, attributes.Name = "list", "logusers", ""
 	case console.CleanSome:
 		return mayCleanSome(ctx, request, cluster.Namespace)
 	default:

@@ -1,0 +1,81 @@
+package console
+
+import (
+	"errors"
+	"net/http"
+)
+
+// action is a change that a page offers: a form (GET) and its request (POST).
+type action struct {
+	log      string // message of the audit log, such as "record produced"
+	subject  string // name of the parameter that the audit log contains
+	right    Right
+	bytesMax int64 // of the body of a request
+	form     func(r *http.Request) (view, error)
+	do       func(r *http.Request) (location string, err error)
+}
+
+// formBytesMax is the size of the largest form without records.
+const formBytesMax = 16 << 10
+
+// get returns the page of the form. A user without the right sees why.
+func (c *Console) get(a *action) func(*http.Request) (view, error) {
+	return func(r *http.Request) (view, error) {
+		v, err := a.form(r)
+		v.Refusal = c.refusalOf(r, a.right)
+		return v, err
+	}
+}
+
+// post makes the change of a form, and leads to the page that shows it. If it fails, the form says
+// why.
+func (c *Console) post(a *action) http.HandlerFunc {
+	return c.page(func(r *http.Request) (view, error) {
+		if err := c.mayDo(r, a.right); err != nil {
+			c.audit(r, a.log, err)
+			return view{}, err
+		}
+		r.Body = http.MaxBytesReader(nil, r.Body, a.bytesMax)
+		if err := r.ParseForm(); err != nil {
+			return view{}, &fault{status: http.StatusRequestEntityTooLarge,
+				text: "The request is too large or not a form.", cause: err}
+		}
+		location, err := a.do(r)
+		c.audit(r, a.log, err, a.subject, r.Form.Get(a.subject))
+		if err == nil {
+			return view{Location: location}, nil
+		}
+		v, failed := a.form(r)
+		if failed != nil {
+			return view{}, errors.Join(err, failed)
+		}
+		v.Fault, v.Status = err.Error(), statusOfError(err)
+		return v, nil
+	})
+}
+
+// refusalOf returns why the user of a request may not use a right; "" if the user may.
+func (c *Console) refusalOf(r *http.Request, right Right) string {
+	if err := c.mayDo(r, right); err != nil {
+		return err.Error()
+	}
+	return ""
+}
+
+// mayDo returns nil if the user of a request has a right or, without an Authority, is a user of
+// this machine: then the brokers decide what the console may do.
+func (c *Console) mayDo(r *http.Request, right Right) error {
+	switch {
+	case c.opts.Authority != nil:
+		return c.permit(r, right)
+	case c.local(r):
+		return nil
+	}
+	return &fault{status: http.StatusForbidden, text: "This console " + actionTexts[right] +
+		" only if it listens on a loopback address and is opened as localhost and not through a " +
+		"proxy, or if it authenticates its users (--auth)."}
+}
+
+// actionTexts say what a console does for users with a right.
+var actionTexts = map[Right]string{WriteRecords: "produces records",
+	WriteGroups: "changes groups", Abort: "aborts transactions", ListUsers: "shows users"}

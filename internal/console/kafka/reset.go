@@ -1,0 +1,199 @@
+package kafka
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+)
+
+// Kinds of a Target.
+const (
+	ToEarliest = "earliest" // the start of the log
+	ToLatest   = "latest"   // the end of the log
+	ToOffset   = "offset"
+	ToTime     = "time"   // the first record at or after a time, or the end of the log
+	ToNothing  = "delete" // no committed offset
+)
+
+// Target is where the committed offsets of a group are moved to.
+type Target struct {
+	Kind   string
+	Offset int64     // of ToOffset
+	Time   time.Time // of ToTime
+}
+
+// Change is a planned change of a committed offset.
+type Change struct {
+	Topic         string
+	Partition     int32
+	Before, After int64 // -1: none
+	// Cut is set if the requested offset is not in the log, so that After is its start or its end.
+	Cut bool
+}
+
+// PlanOffsets returns the changes that move the offsets of a group, sorted by topic and partition:
+// those of a topic or, if topic is "", all that the group has committed. Partition is one of the
+// topic, or AnyPartition for all.
+func (c *Client) PlanOffsets(ctx context.Context, group *Group, topic string, partition int32,
+	to Target) (changes []Change, err error) {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	before := map[string]map[int32]int64{}
+	for i := range group.Offsets {
+		o := &group.Offsets[i]
+		if before[o.Topic] == nil {
+			before[o.Topic] = map[int32]int64{}
+		}
+		before[o.Topic][o.Partition] = o.Committed
+	}
+	topics := slices.Sorted(maps.Keys(before))
+	if topic != "" {
+		topics = []string{topic}
+	}
+	if len(topics) == 0 {
+		return nil, nil
+	}
+	if to.Kind == ToNothing {
+		return withoutOffsets(before, topics, partition), nil
+	}
+	logs, err := c.bounds(ctx, topics, to)
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range topics {
+		for index, start := range logs.starts[name] {
+			if partition != AnyPartition && partition != index {
+				continue
+			}
+			committed, known := before[name][index]
+			switch {
+			case known:
+			case topic == "":
+				continue // only what the group has committed
+			default:
+				committed = -1
+			}
+			change, err := logs.change(start, to)
+			if err != nil {
+				return nil, err
+			}
+			change.Before = committed
+			changes = append(changes, change)
+		}
+	}
+	if len(changes) == 0 {
+		return nil, fmt.Errorf("plan offsets of topic %s: %w", topic, errNoPartition)
+	}
+	sortChanges(changes)
+	return changes, nil
+}
+
+// withoutOffsets returns the changes that delete offsets.
+func withoutOffsets(before map[string]map[int32]int64, topics []string,
+	partition int32) (changes []Change) {
+	for _, name := range topics {
+		for index, committed := range before[name] {
+			if partition == AnyPartition || partition == index {
+				changes = append(changes, Change{Topic: name, Partition: index, Before: committed,
+					After: -1})
+			}
+		}
+	}
+	sortChanges(changes)
+	return changes
+}
+
+func sortChanges(changes []Change) {
+	slices.SortFunc(changes, func(a, b Change) int {
+		return cmp.Or(cmp.Compare(a.Topic, b.Topic), cmp.Compare(a.Partition, b.Partition))
+	})
+}
+
+// logBounds are the starts and ends of logs, and the offsets of a time.
+type logBounds struct{ starts, ends, times kadm.ListedOffsets }
+
+func (c *Client) bounds(ctx context.Context, topics []string, to Target) (b logBounds, err error) {
+	if b.starts, err = c.admin.ListStartOffsets(ctx, topics...); err != nil {
+		return b, fmt.Errorf("list start offsets: %w", err)
+	}
+	if b.ends, err = c.admin.ListEndOffsets(ctx, topics...); err != nil {
+		return b, fmt.Errorf("list end offsets: %w", err)
+	}
+	if to.Kind == ToTime {
+		b.times, err = c.admin.ListOffsetsAfterMilli(ctx, to.Time.UnixMilli(), topics...)
+		if err != nil {
+			return b, fmt.Errorf("list offsets by time: %w", err)
+		}
+	}
+	return b, nil
+}
+
+// change returns where the offset of a partition is moved to.
+func (b logBounds) change(start kadm.ListedOffset, to Target) (Change, error) {
+	change := Change{Topic: start.Topic, Partition: start.Partition}
+	end, ok := b.ends.Lookup(start.Topic, start.Partition)
+	if !ok || start.Err != nil || end.Err != nil {
+		return change, fmt.Errorf("read offsets of %s-%d: %w", start.Topic, start.Partition,
+			cmp.Or(start.Err, end.Err, errors.New("the broker did not respond")))
+	}
+	switch to.Kind {
+	case ToEarliest:
+		change.After = start.Offset
+	case ToLatest:
+		change.After = end.Offset
+	case ToTime:
+		change.After = end.Offset
+		if at, ok := b.times.Lookup(start.Topic, start.Partition); ok && at.Offset >= 0 {
+			change.After = at.Offset
+		}
+	default:
+		change.After = min(max(to.Offset, start.Offset), end.Offset)
+		change.Cut = change.After != to.Offset
+	}
+	return change, nil
+}
+
+// ChangeOffsets makes the changes. The group must have no members. It returns the first error, and
+// changes as many of the others as it can.
+func (c *Client) ChangeOffsets(ctx context.Context, group string, changes []Change) error {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	commit, remove := kadm.Offsets{}, kadm.TopicsSet{}
+	for _, change := range changes {
+		if change.After < 0 {
+			remove.Add(change.Topic, change.Partition)
+		} else {
+			commit.AddOffset(change.Topic, change.Partition, change.After, -1)
+		}
+	}
+	if len(commit) > 0 {
+		if err := c.admin.CommitAllOffsets(ctx, group, commit); err != nil {
+			return fmt.Errorf("commit offsets of group %s: %w", group, err)
+		}
+	}
+	if len(remove) == 0 {
+		return nil
+	}
+	removed, err := c.admin.DeleteOffsets(ctx, group, remove)
+	if err = cmp.Or(err, removed.Error()); err != nil {
+		return fmt.Errorf("delete offsets of group %s: %w", group, err)
+	}
+	return nil
+}
+
+// DeleteGroup deletes a group with its offsets. The group must have no members.
+func (c *Client) DeleteGroup(ctx context.Context, group string) error {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	deleted, err := c.admin.DeleteGroup(ctx, group)
+	if err = cmp.Or(err, deleted.Err); err != nil {
+		return fmt.Errorf("delete group %s: %w", group, err)
+	}
+	return nil
+}

@@ -1,0 +1,92 @@
+package kafka
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+// ErrUnsecured is the error of a cluster without authorization: it has no ACLs.
+var ErrUnsecured = errors.New("the cluster has no authorization: every client may do everything")
+
+// ACL is one rule: a principal may, or may not, do an operation on resources.
+type ACL struct {
+	Principal, Host         string
+	Resource, Name, Pattern string // such as topic, orders, prefixed
+	Operation               string
+	Deny                    bool
+}
+
+// ACLs returns the ACLs of the cluster, sorted by principal and resource.
+func (c *Client) ACLs(ctx context.Context) ([]ACL, error) {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	request := kmsg.NewPtrDescribeACLsRequest()
+	request.ResourceType, request.ResourcePatternType = kmsg.ACLResourceTypeAny,
+		kmsg.ACLResourcePatternTypeAny
+	request.Operation, request.PermissionType = kmsg.ACLOperationAny, kmsg.ACLPermissionTypeAny
+	response, err := request.RequestWith(ctx, c.client)
+	if err == nil {
+		err = kerr.ErrorForCode(response.ErrorCode)
+	}
+	if errors.Is(err, kerr.SecurityDisabled) {
+		return nil, ErrUnsecured
+	}
+	if err != nil {
+		return nil, fmt.Errorf("describe ACLs: %w", err)
+	}
+	var acls []ACL
+	for i := range response.Resources {
+		of := &response.Resources[i]
+		for _, rule := range of.ACLs {
+			acls = append(acls, ACL{rule.Principal, rule.Host, words(of.ResourceType),
+				of.ResourceName, words(of.ResourcePatternType), words(rule.Operation),
+				rule.PermissionType == kmsg.ACLPermissionTypeDeny})
+		}
+	}
+	slices.SortFunc(acls, func(a, b ACL) int {
+		return cmp.Or(strings.Compare(a.Principal, b.Principal),
+			strings.Compare(a.Resource, b.Resource), strings.Compare(a.Name, b.Name),
+			strings.Compare(a.Operation, b.Operation))
+	})
+	return acls, nil
+}
+
+// words returns the name of a value of the protocol, such as DESCRIBE_CONFIGS, in lower case.
+func words(of fmt.Stringer) string {
+	return strings.ReplaceAll(strings.ToLower(of.String()), "_", " ")
+}
+
+// User is a principal with a password.
+type User struct {
+	Name       string
+	Mechanisms []string
+}
+
+// Users returns the users with passwords, sorted by name.
+func (c *Client) Users(ctx context.Context) ([]User, error) {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	described, err := c.admin.DescribeUserSCRAMs(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("describe users: %w", err)
+	}
+	var users []User
+	for _, of := range described.Sorted() {
+		if of.Err != nil {
+			return nil, fmt.Errorf("describe user %s: %w", of.User, of.Err)
+		}
+		user := User{Name: of.User}
+		for _, credential := range of.CredInfos {
+			user.Mechanisms = append(user.Mechanisms, credential.Mechanism.String())
+		}
+		users = append(users, user)
+	}
+	return users, nil
+}

@@ -1,0 +1,94 @@
+package remote
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"sync"
+
+	"heartwood.dev/heartwood/api/report"
+)
+
+// ErrUnknownTransaction is the error of a transaction that no leader has in its log.
+var ErrUnknownTransaction = errors.New("no such transaction")
+
+// Transactions requests the transactions from the brokers that the last Ask has asked. The result
+// lacks those of the brokers that did not respond.
+func (f *Fleet) Transactions(ctx context.Context) (*Transactions, []Unanswered) {
+	addresses := f.known()
+	answers, faults := make([]report.Transactions, len(addresses)), make([]error, len(addresses))
+	var requests sync.WaitGroup
+	for i, address := range addresses {
+		requests.Go(func() {
+			ctx, cancel := context.WithTimeout(ctx, fleetTimeout)
+			defer cancel()
+			faults[i] = f.client.do(ctx, http.MethodGet, address, "/api/v1/transactions", &answers[i])
+		})
+	}
+	requests.Wait()
+	all := &Transactions{addresses: map[int32]string{}}
+	var unanswered []Unanswered
+	for i, address := range addresses {
+		if faults[i] != nil {
+			unanswered = append(unanswered, Unanswered{address, faults[i]})
+			continue
+		}
+		all.add(address, answers[i])
+	}
+	all.Sort()
+	return all, unanswered
+}
+
+// AbortTransaction aborts the ongoing transaction of a transactional id. Its producer is fenced.
+func (f *Fleet) AbortTransaction(ctx context.Context, id string) (report.Aborted, error) {
+	all, _ := f.Transactions(ctx)
+	found, err := all.Find(id)
+	if err != nil {
+		return report.Aborted{}, errors.Join(err, all.Complete())
+	}
+	return f.client.abort(ctx, all.addresses[found.Coordinator],
+		"/api/v1/transactions/"+url.PathEscape(id)+"/abort")
+}
+
+// AbortHanging aborts a transaction that no coordinator knows, in one partition. As
+// Client.AbortHanging it fails with ErrOwned if a coordinator knows it.
+func (f *Fleet) AbortHanging(ctx context.Context, of report.TopicPartition,
+	firstOffset int64) (report.Aborted, error) {
+	all, _ := f.Transactions(ctx)
+	return f.client.abortHanging(ctx, all, of, firstOffset)
+}
+
+func (c *Client) abort(ctx context.Context, address, path string) (answer report.Aborted,
+	err error) {
+	err = c.do(ctx, http.MethodPost, address, path, &answer)
+	return answer, err
+}
+
+// abortHanging aborts a transaction of all, which must be complete.
+func (c *Client) abortHanging(ctx context.Context, all *Transactions, of report.TopicPartition,
+	firstOffset int64) (answer report.Aborted, err error) {
+	if err := all.Complete(); err != nil {
+		return answer, err
+	}
+	at := slices.IndexFunc(all.Open, func(o report.OpenTransaction) bool {
+		return o.TopicPartition == of && o.FirstOffset == firstOffset
+	})
+	if at < 0 {
+		return answer, fmt.Errorf("%w: none begins at offset %d of %s-%d", ErrUnknownTransaction,
+			firstOffset, of.Topic, of.Partition)
+	}
+	open := &all.Open[at]
+	if owner := all.Owner(open); owner != nil {
+		return answer, fmt.Errorf("%w: it is that of transactional id %q; abort it with\n"+
+			"heartwood transactions abort %s", ErrOwned, owner.TransactionalID,
+			strconv.Quote(owner.TransactionalID))
+	}
+	query := url.Values{"partition": {strconv.Itoa(int(of.Partition))},
+		"firstOffset": {strconv.FormatInt(firstOffset, 10)}}
+	return c.abort(ctx, all.addresses[open.Broker],
+		"/api/v1/topics/"+url.PathEscape(of.Topic)+"/abort-transaction?"+query.Encode())
+}
