@@ -18,7 +18,7 @@ func TestF4CleaningProgressIsTruncatedWithTheLog(t *testing.T) {
 		settings(func(s *topicconfig.Settings) { s.Compact, s.Delete = true, false }))
 	fill(t, log, 50)
 	store.tick(epoch0, false)
-	if err := log.compaction.setCleaned(log.truncations.Load(),
+	if err := log.compaction.setCleaned(passBasis{truncations: log.truncations.Load()},
 		clean.Stats{CleanedTo: 40, TombstoneCleanOffset: 40, AwaitsReplicasAt: -1}); err != nil {
 		t.Fatal(err)
 	}

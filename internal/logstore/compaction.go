@@ -127,12 +127,17 @@ func (c *Compaction) setFirstDirty(offset int64) error {
 	return c.log.env.saveCheckpoints()
 }
 
+// passBasis is the state of the log that the result of a pass is based on.
+type passBasis struct {
+	truncations int64 // number of truncations when the pass took its view of the log
+	logStart    int64 // the pass has removed the deleted records below this offset
+}
+
 // setCleaned stores the result of a pass: the first dirty offset, the tombstone-clean offset, and
 // the time from which the first tombstone may be removed. It stores that time before the first
-// dirty offset, for the same reason as offsetCheckpoints. truncations is the number of truncations
-// when the pass took its view of the log. If the log was truncated after that, setCleaned fails
-// with errSegmentsChanged and stores nothing.
-func (c *Compaction) setCleaned(truncations int64, stats clean.Stats) error {
+// dirty offset, for the same reason as offsetCheckpoints. If the log was truncated since the pass
+// took its view, setCleaned fails with errSegmentsChanged and stores nothing.
+func (c *Compaction) setCleaned(basis passBasis, stats clean.Stats) error {
 	ms := int64(TombstonesNone)
 	switch {
 	case !stats.NextPass.IsZero(): // that pass finds out again whether the last record may go
@@ -142,9 +147,12 @@ func (c *Compaction) setCleaned(truncations int64, stats clean.Stats) error {
 	}
 	l := c.log
 	l.mu.Lock() // a truncation changes Log.truncations and the first dirty offset under this lock
-	if l.truncations.Load() != truncations {
+	if l.truncations.Load() != basis.truncations {
 		defer l.mu.Unlock()
 		return errSegmentsChanged
+	}
+	if l.logStart.Load() > basis.logStart && l.currentLocked()[0].Base() < l.logStart.Load() {
+		ms = min(ms, time.Now().Add(erasureDelay).UnixMilli()) // deleted during the pass
 	}
 	c.progress.setWaitsAt(stats.AwaitsReplicasAt)
 	c.horizon.Store(ms)
@@ -152,6 +160,31 @@ func (c *Compaction) setCleaned(truncations int64, stats clean.Stats) error {
 	c.firstDirty.Store(stats.CleanedTo)
 	l.mu.Unlock()
 	return l.env.saveCheckpoints()
+}
+
+// erasureDelay is the time between DeleteRecords and the pass that removes the deleted records of
+// segments with other records. So a client that deletes records all the time causes at most one
+// pass in that time.
+const erasureDelay = time.Minute
+
+// planErasure plans a pass if the first segment contains records below the log start, which
+// DeleteRecords has deleted. The pass removes them also if the log is idle.
+func (c *Compaction) planErasure() {
+	list := c.log.acquire()
+	if list == nil {
+		return
+	}
+	first := list.handles[0].Base()
+	list.release()
+	if !c.Settings().Compact || first >= c.log.LogStart() {
+		return
+	}
+	at := time.Now().Add(erasureDelay).UnixMilli()
+	for was := c.horizon.Load(); was > at || was == TombstonesUnknown; was = c.horizon.Load() {
+		if c.horizon.CompareAndSwap(was, at) {
+			return
+		}
+	}
 }
 
 // SetReplicasTombstoneClean sets the replicated cleaning progress: the smallest TombstoneClean of

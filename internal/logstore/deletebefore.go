@@ -20,7 +20,8 @@ import (
 //  1. A flush writes a producer snapshot at the end of each segment that will be deleted. It also
 //     ensures that the log does not end below its start after a crash.
 //  2. The log start moves in memory, so that readers do not read deleted records.
-//  3. The segments are deleted.
+//  3. The segments are deleted. In a compacted log a pass is planned that removes the deleted
+//     records of the first remaining segment.
 //  4. The checkpoints are written.
 //  5. The leader epochs that end below the log start are removed.
 //
@@ -42,6 +43,7 @@ func (l *Log) DeleteBefore(offset int64) error {
 		// the first dirty offset must be within the log (cleaner invariant I3)
 		l.compaction.firstDirty.Store(within)
 	}
+	l.compaction.planErasure()
 	if err := l.env.saveCheckpoints(); err != nil {
 		return fmt.Errorf("%w: save the log start: %w", ErrStorage, err)
 	}

@@ -35,15 +35,15 @@ type EstimateOptions struct {
 	Throttle    func(ctx context.Context, n int) error // called before n bytes are read; may be nil
 }
 
-// EstimateGarbage returns the garbage of the log. If nothing is dirty, the result is exact, from
-// the .dead files that the last pass wrote. Otherwise the result is an estimate from a sample of
-// the keys. EstimateGarbage builds no sidecar: for a log whose records are too small to keep
-// sidecars, building them would cost as much as a pass.
+// EstimateGarbage returns the garbage of the log. If nothing is dirty or deleted, the result is
+// exact, from the .dead files that the last pass wrote. Otherwise the result is an estimate from a
+// sample of the keys. EstimateGarbage builds no sidecar: for a log whose records are too small to
+// keep sidecars, building them would cost as much as a pass.
 func (c *Compaction) EstimateGarbage(ctx context.Context, opts EstimateOptions) (Garbage, error) {
 	v := c.view(time.Now())
 	defer v.release()
 	found := Garbage{Sections: v.Sections}
-	if v.DirtyBytes == 0 {
+	if v.DirtyBytes == 0 && !v.Deleted { // the last pass may not know of the deleted records
 		if bytes, ok := c.countedGarbage(v); ok {
 			found.Known, found.Exact, found.Bytes = true, true, bytes
 			return found, nil

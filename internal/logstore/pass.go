@@ -59,23 +59,22 @@ func (c *Compaction) Pass(ctx context.Context, opts PassOptions) (clean.Stats, e
 		return clean.Stats{CleanedTo: c.firstDirty.Load()}, err
 	}
 	defer c.sidecars.trim()
-	stats, truncations, err := c.passOnce(ctx, opts)
+	stats, basis, err := c.passOnce(ctx, opts)
 	if opts.DryRun {
 		return stats, err
 	}
 	if errors.Is(err, clean.ErrSidecar) && ctx.Err() == nil {
 		c.log.env.logger.Warn("key sidecar contradicts its segment; repeating the pass",
 			"partition", c.log.id, "error", err)
-		stats, truncations, err = c.passOnce(ctx, opts)
+		stats, basis, err = c.passOnce(ctx, opts)
 	}
 	if err != nil {
 		return stats, err
 	}
-	return stats, c.setCleaned(truncations, stats)
+	return stats, c.setCleaned(basis, stats)
 }
 
-// passOnce runs the pass. It returns the number of truncations (Compaction.Truncations) at the time
-// of its view of the log.
+// passOnce runs the pass. It also returns the state of the log that the pass was based on.
 //
 // The view is taken here, because the sections that the scheduler used may be outdated: the
 // cleanable bound may have risen, and retention may have deleted segments. The view holds
@@ -86,15 +85,17 @@ func (c *Compaction) Pass(ctx context.Context, opts PassOptions) (clean.Stats, e
 // When the pass replaces segments, it does not know whether they are still in the log. replaceIn
 // checks that under Log.maintain and fails with errSegmentsChanged if not. The pass is then
 // aborted, and the next pass starts from the current segments.
-func (c *Compaction) passOnce(ctx context.Context, opts PassOptions) (clean.Stats, int64, error) {
+func (c *Compaction) passOnce(ctx context.Context, opts PassOptions) (clean.Stats, passBasis,
+	error) {
 	now := opts.Now
 	if now.IsZero() {
 		now = time.Now()
 	}
 	v := c.view(now)
 	defer v.release()
+	basis := passBasis{v.Truncations, c.deletedBelow(v)}
 	if len(v.segments) == 0 { // the log was closed or truncated meanwhile
-		return clean.Stats{CleanedTo: v.FirstDirty}, v.Truncations, nil
+		return clean.Stats{CleanedTo: v.FirstDirty}, basis, nil
 	}
 	if opts.Started != nil {
 		opts.Started(v.Truncations)
@@ -103,14 +104,14 @@ func (c *Compaction) passOnce(ctx context.Context, opts PassOptions) (clean.Stat
 	// batch, the producer's last batch would be one that the pass has removed. A retry of that
 	// removed batch would then be appended again.
 	if err := c.log.flush(); err != nil {
-		return clean.Stats{CleanedTo: v.FirstDirty}, v.Truncations, err
+		return clean.Stats{CleanedTo: v.FirstDirty}, basis, err
 	}
 	salt := c.sidecars.salt.Load()
 	if salt == nil {
-		return clean.Stats{CleanedTo: v.FirstDirty}, v.Truncations, errNoKeys
+		return clean.Stats{CleanedTo: v.FirstDirty}, basis, errNoKeys
 	}
 	job := clean.Job{
-		LogStart: c.deletedBelow(v), FirstDirty: v.FirstDirty, Bound: v.Bound,
+		LogStart: basis.logStart, FirstDirty: v.FirstDirty, Bound: v.Bound,
 		AbortedAcrossBound: v.aborted, Lineage: c.epochBelow,
 		Now: now, Rules: PassRules(opts.Settings),
 		Limits: clean.Limits{MemoryBytes: opts.MemoryBytes, Workers: opts.Workers,
@@ -132,7 +133,7 @@ func (c *Compaction) passOnce(ctx context.Context, opts PassOptions) (clean.Stat
 		run = opts.Run
 	}
 	stats, err := run(ctx, job)
-	return stats, v.Truncations, err
+	return stats, basis, err
 }
 
 // PassRules returns the rules that a topic's settings define for a pass.

@@ -117,8 +117,9 @@ func (s *Store) writeCheckpoints(all map[PartitionID]checkpointState) error {
 }
 
 // offsetCheckpoints are the files that contain one offset per partition, in the order in which they
-// are written. The delete horizon is written before the first dirty offset. Otherwise a crash could
-// lose the horizon of a clean section, and the tombstones of this section would never be removed.
+// are written. The delete horizon is written before the log start and the first dirty offset.
+// Otherwise a crash could lose the horizon, and the deleted records or the tombstones of a clean
+// section would never be removed.
 var offsetCheckpoints = []struct {
 	name  string
 	field func(*checkpointState) *int64
@@ -127,10 +128,10 @@ var offsetCheckpoints = []struct {
 }{
 	{checkpoint.RecoveryPointFile, func(s *checkpointState) *int64 { return &s.recoveryPoint },
 		unknownOffset},
-	{checkpoint.LogStartFile, func(s *checkpointState) *int64 { return &s.logStart }, 0},
-	{checkpoint.HighWatermarkFile, func(s *checkpointState) *int64 { return &s.highWatermark }, 0},
 	{checkpoint.HorizonFile, func(s *checkpointState) *int64 { return &s.horizon },
 		TombstonesUnknown},
+	{checkpoint.LogStartFile, func(s *checkpointState) *int64 { return &s.logStart }, 0},
+	{checkpoint.HighWatermarkFile, func(s *checkpointState) *int64 { return &s.highWatermark }, 0},
 	{checkpoint.FirstDirtyFile, func(s *checkpointState) *int64 { return &s.firstDirty }, 0},
 }
 

@@ -34,8 +34,13 @@ type Sections struct {
 	// OldestDirty is the time at which the first batch of the oldest dirty segment was written;
 	// zero if no segment is dirty.
 	OldestDirty time.Time
-	Segments    int   // number of segments below Bound
-	Records     int64 // estimated number of records below Bound
+	// Deleted is true if the first segment begins below the log start, because DeleteRecords has
+	// deleted a part of it. A pass may have removed the deleted records already.
+	Deleted bool
+	// DeletedActive is true if that segment is the active one, which must be rolled first.
+	DeletedActive bool
+	Segments      int   // number of segments below Bound
+	Records       int64 // estimated number of records below Bound
 	// Truncations is the number of truncations of the log (Compaction.Truncations) when the
 	// sections were computed.
 	Truncations int64
@@ -165,6 +170,8 @@ func divide(handles []*handle, limits cleanableLimits, settings *topicconfig.Set
 		s.Records += recordsIn(h)
 	})
 	s.Segments, s.FirstDirty = len(cleanable), min(limits.firstDirty, s.Bound)
+	s.DeletedActive = handles[len(handles)-1].Base() < limits.logStart
+	s.Deleted = len(cleanable) > 0 && cleanable[0].Base() < limits.logStart
 	return s, cleanable
 }
 

@@ -302,7 +302,7 @@ func TestI35TruncateEndsPasses(t *testing.T) {
 		errSegmentsChanged) {
 		t.Errorf("an earlier pass replaced segments: %v", err)
 	}
-	if err := log.compaction.setCleaned(view.Truncations,
+	if err := log.compaction.setCleaned(passBasis{truncations: view.Truncations},
 		clean.Stats{CleanedTo: 40, NextPass: epoch0}); !errors.Is(err, errSegmentsChanged) {
 		t.Errorf("the result of an earlier pass was stored: %v", err)
 	}

@@ -215,12 +215,17 @@ func (r *batchRebuilder) decode(in readBatch, b record.Batch,
 	return err
 }
 
-// eachRecord calls visit for each record of a batch. The decompressed size may exceed batchBytesMax
-// if the sidecar lists a larger size: the batch was decoded under a higher limit when the sidecar
-// was built.
+// decodeLimit returns the largest decompressed size of a batch that is decoded. It may exceed
+// batchBytesMax if the sidecar lists a larger size: the batch was decoded under a higher limit when
+// the sidecar was built.
+func decodeLimit(batchBytesMax int, b keys.Batch) int {
+	return int(max(int64(batchBytesMax), b.BodyBytes+16*int64(b.Records)+1024))
+}
+
+// eachRecord calls visit for each record of a batch.
 func (r *batchRebuilder) eachRecord(in readBatch, b record.Batch,
 	visit func(*record.Record) error) error {
-	limit := int(max(int64(r.batchBytesMax), in.BodyBytes+16*int64(in.Records)+1024))
+	limit := decodeLimit(r.batchBytesMax, in.Batch)
 	if in.BodyBytes <= decodeWholeBytesMax {
 		return b.Records(limit, visit)
 	}

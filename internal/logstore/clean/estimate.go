@@ -84,7 +84,7 @@ func (p *pass) findIgnored() error {
 		plain = plain && p.job.Sources[i].NoAbortedTxns && plan.counts.NullKeys == 0
 	}
 	if plain {
-		return findIgnored(p.plans, nil, p.job.LogStart)
+		return findIgnored(p.plans, nil, p.deletion())
 	}
 	// The window is empty, because an estimate counts records and needs no bitmaps.
 	return p.findTransactions(window{})

@@ -37,7 +37,6 @@ type measurement struct {
 type measurer struct {
 	rules       *Rules
 	now         time.Time
-	logStart    int64
 	progress    CleaningProgress
 	policy      batchPolicy
 	unknownKeys bool // see pass.unknownKeys
@@ -270,7 +269,7 @@ const blockingRetentions = 2
 
 // setDeadlines sets hasDeleted and overdue, which force a rewrite however little it frees.
 func (m *measurer) setDeadlines(plan *plan) {
-	plan.hasDeleted = plan.segment.Base() < m.logStart && plan.removed > 0
+	plan.hasDeleted = plan.deleted > 0
 	if m.rules.MaxLag > 0 && plan.supersededMs != math.MaxInt64 && plan.removed > 0 {
 		deadline := time.UnixMilli(plan.supersededMs).Add(m.rules.MaxLag)
 		plan.overdue = plan.overdue || !m.now.Before(deadline)

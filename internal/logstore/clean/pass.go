@@ -214,7 +214,7 @@ func (p *pass) clean(w window, sidecarBytes int64) error {
 		return err
 	}
 	m := measurer{
-		rules: &p.job.Rules, now: p.job.Now, logStart: p.job.LogStart,
+		rules: &p.job.Rules, now: p.job.Now,
 		progress: p.job.CleaningProgress, policy: p.policy, unknownKeys: p.unknownKeys,
 		memory: &p.memory, followUp: &p.followUp,
 	}
@@ -250,7 +250,11 @@ func (p *pass) findTransactions(w window) (err error) {
 	if err != nil {
 		return err
 	}
-	return findIgnored(p.plans, p.aborted, p.job.LogStart)
+	return findIgnored(p.plans, p.aborted, p.deletion())
+}
+
+func (p *pass) deletion() deletion {
+	return deletion{logStart: p.job.LogStart, batchBytesMax: p.job.Limits.BatchBytesMax, io: &p.io}
 }
 
 // countSidecarReads lowers TotalBytes once all sidecars exist: to what was read already, a rewrite

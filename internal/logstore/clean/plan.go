@@ -28,6 +28,7 @@ type plan struct {
 	// disjoint ascending ranges, which need less memory than a bitmap: every hash slice needs the
 	// ignored records of all segments, not only of the segments in its window.
 	ignored []ordinalRange
+	deleted int64 // number of ignored records that are below the log start offset
 	// controlRecords is the number of records in control batches. The sidecar lists them as records
 	// without a key, but they are not dead (I12).
 	controlRecords int

@@ -96,18 +96,26 @@ func findTransactions(plans []*plan, acrossBound []segment.AbortedTxn, bound int
 
 // findIgnored sets the ignored ranges of all plans: records of aborted transactions, and records
 // below the log start. The result is the same for every window.
-func findIgnored(plans []*plan, aborted abortedTxns, logStart int64) error {
+func findIgnored(plans []*plan, aborted abortedTxns, of deletion) error {
 	for i, plan := range plans {
-		plan.ignored = nil
-		if len(aborted) == 0 && plan.segment.Base() >= logStart {
+		plan.ignored, plan.deleted = nil, 0
+		if len(aborted) == 0 && plan.segment.Base() >= of.logStart {
 			continue
 		}
 		err := plan.batches(func(b keys.Batch) error {
-			if b.Records > 0 && b.Marker == keys.NoMarker &&
-				(b.LastOffset < logStart || aborted.covers(b)) {
-				plan.ignore(b.FirstOrdinal, b.FirstOrdinal+uint32(b.Records))
+			if b.Records == 0 || b.Marker != keys.NoMarker {
+				return nil
 			}
-			return nil
+			deleted, err := of.records(plan, b)
+			ignored := deleted
+			if aborted.covers(b) {
+				ignored = b.Records
+			}
+			if ignored > 0 {
+				plan.ignore(b.FirstOrdinal, b.FirstOrdinal+uint32(ignored))
+			}
+			plan.deleted += int64(deleted)
+			return err
 		})
 		if err != nil {
 			return fmt.Errorf("segment %d of %d: %w", i, len(plans), err)

@@ -25,6 +25,7 @@ func (e estimate) stale(s logstore.Sections) bool {
 	was := e.Sections
 	grown := s.DirtyBytes - was.DirtyBytes
 	return !e.made || was.Truncations != s.Truncations || was.FirstDirty != s.FirstDirty ||
+		s.Deleted && was.LogStart != s.LogStart ||
 		grown < 0 || grown > 0 && (grown*reestimateShare > s.CleanBytes+s.DirtyBytes || e.Exact)
 }
 

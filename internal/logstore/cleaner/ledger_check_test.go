@@ -316,6 +316,11 @@ func (l *ledger) checkSettled(s *scenario) {
 		keys[string(r.Key)] = r.Offset
 	}
 	for _, b := range there.batches {
+		for _, r := range recordsOf(b) {
+			if r.Offset < l.start && b.NextOffset() <= bound && !b.Control() {
+				fail("the record at %d was deleted, and is still on disk", r.Offset)
+			}
+		}
 		if b.Control() && b.Count() > 0 && b.NextOffset() < bound &&
 			len(l.batchesOf(b.ProducerID())) == 0 {
 			fail("the marker at %d is not removed", b.BaseOffset())

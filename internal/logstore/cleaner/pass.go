@@ -165,8 +165,9 @@ func (c *Cleaner) finish(state *logState, view logView, stats clean.Stats, resul
 		state.counters.lastError, state.counters.lastFailure = "", time.Time{}
 		if stats.SegmentsTotal > 0 {
 			state.estimate = estimate{made: true, Garbage: logstore.Garbage{
-				Sections: logstore.Sections{Truncations: state.truncations, FirstDirty: stats.CleanedTo},
-				Known:    true, Exact: true, Bytes: stats.GarbageBytes,
+				Sections: logstore.Sections{Truncations: state.truncations,
+					FirstDirty: stats.CleanedTo, LogStart: view.LogStart},
+				Known: true, Exact: true, Bytes: stats.GarbageBytes,
 			}}
 			state.garbage = countedGarbage{known: true, records: stats.GarbageRecords,
 				truncations: state.truncations, logStart: view.LogStart}

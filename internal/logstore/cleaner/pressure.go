@@ -97,32 +97,38 @@ func (p Pressure) leastGarbage() int64 {
 	return pressureGarbageMax
 }
 
-// rollUnderPressure rolls the active segments of compacted logs while the volume is short of space.
-// It is called before the logs are viewed for the queue. A log that was rolled becomes cleanable
-// with the next flush, within a second.
-func (c *Cleaner) rollUnderPressure(views []logView, now time.Time) {
+// rollActive rolls active segments whose records must become cleanable: those of logs that rollsDue
+// returns. It is called before the logs are viewed for the queue. A log that was rolled becomes
+// cleanable with the next flush, within a second.
+func (c *Cleaner) rollActive(views []logView, now time.Time) {
 	for _, log := range c.rollsDue(views, now) {
 		if _, err := log.Roll(); err != nil {
-			c.options().Logger.Debug("failed to roll a log under storage pressure",
-				"partition", log.ID(), "error", err)
+			c.options().Logger.Debug("failed to roll a log before a pass", "partition", log.ID(),
+				"error", err)
 		}
 	}
 }
 
-// rollsDue returns the logs to roll, and records that they are rolled now. Logs are rolled without
-// Cleaner.mu.
+// rollsDue returns the logs to roll, and records that they are rolled now: logs with large active
+// segments while the volume is short of space, and logs whose active segment contains records that
+// DeleteRecords has deleted. Logs are rolled without Cleaner.mu.
 func (c *Cleaner) rollsDue(views []logView, now time.Time) (due []*logstore.Compaction) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.mu.pressure == NoPressure || c.mu.opts.Workers == 0 {
+	if c.mu.opts.Workers == 0 {
 		return nil
 	}
 	for _, view := range views {
-		if !view.compacted() || view.Blocked[logstore.BlockedActive] < pressureRollBytes {
+		large := c.mu.pressure != NoPressure &&
+			view.Blocked[logstore.BlockedActive] >= pressureRollBytes
+		if !view.compacted() || !large && !view.DeletedActive {
 			continue
 		}
 		state := c.stateLocked(view.log, now)
 		if state == nil || now.Sub(state.rolled) < pressureRollInterval {
+			continue
+		}
+		if at := state.tombstonesDue(view); !large && (at.IsZero() || now.Before(at)) {
 			continue
 		}
 		state.rolled = now

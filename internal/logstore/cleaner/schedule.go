@@ -123,7 +123,7 @@ func (c *Cleaner) schedule(now time.Time) (running bool) {
 		}
 		views = append(views, viewOf(log, now))
 	}
-	c.rollUnderPressure(views, now)
+	c.rollActive(views, now)
 	var removed []passlog.Key
 	defer func() { c.history.Remove(removed) }() // writes a file, so after the unlock
 	c.mu.Lock()

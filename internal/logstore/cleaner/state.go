@@ -23,7 +23,7 @@ type logState struct {
 	firstSeen time.Time // when the state was created
 	due       time.Time // since when the log has needed a pass; zero if it needs none
 	pressure  Pressure
-	rolled    time.Time // when the log was last rolled because of storage pressure
+	rolled    time.Time // when the log was last rolled by rollActive
 
 	quarantine quarantine
 	request    request

@@ -67,8 +67,9 @@ func decide(s logstore.Sections, settings *topicconfig.Settings, in triggerInput
 	case s.DirtyBytes > 0 && ratio*100 > float64(settings.MinDirtyPercent) &&
 		in.estimate.worthPass(s, settings, now):
 		return passDue{trigger: triggerDirtyRatio, urgency: ratio, early: in.estimate.stale(s)}
-	case s.CleanBytes > 0 && !in.horizon.IsZero() && !now.Before(in.horizon):
-		// This also removes tombstones of a log to which nothing is appended any more (I18).
+	case (s.CleanBytes > 0 || s.Deleted) && !in.horizon.IsZero() && !now.Before(in.horizon):
+		// This also removes tombstones of a log to which nothing is appended any more (I18), and
+		// records that DeleteRecords has deleted.
 		return passDue{trigger: triggerTombstones, urgency: 1}
 	}
 	return passDue{}
