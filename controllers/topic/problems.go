@@ -84,6 +84,9 @@ func (s *scope) describe(p problem) string {
 				s.acceptCommand(p.partition, s.consent(p)), s.cluster.Name)
 		}
 		id := p.decision.Lost[0]
+		if lostLog(p.decision) {
+			return s.describeLostLog(p, id)
+		}
 		return fmt.Sprintf("Broker %d has returned with an empty disk. The partition's records are "+
 			"lost unless the broker's previous disk returns. To continue without these records, "+
 			"run: %s", id, s.acceptCommand(p.partition, s.consent(p)))
@@ -110,6 +113,24 @@ func (s *scope) describe(p problem) string {
 	}
 	return fmt.Sprintf("The replicas on brokers %v are not in sync: the brokers are down or are "+
 		"copying records.", lagging(*p.entry.State))
+}
+
+// lostLog reports whether the last in-sync replica of a partition has lost its log.
+func lostLog(decision placement.Decision) bool {
+	return slices.ContainsFunc(decision.ISR, placement.InSyncReplica.LostLog)
+}
+
+// describeLostLog describes a partition whose last in-sync replica, on broker id, has lost its log.
+func (s *scope) describeLostLog(p problem, id int32) string {
+	message := fmt.Sprintf("The log on broker %d, which was the last in-sync replica, has lost "+
+		"records: the directory of the partition is missing or incomplete, or is an older one; the "+
+		"log of the broker contains the cause.", id)
+	leader, ok := s.candidate(p.decision)
+	if !ok {
+		return message + " No replica is up that could continue without these records."
+	}
+	return fmt.Sprintf("%s To continue with the records of broker %d, run: %s", message, leader,
+		s.acceptCommand(p.partition, s.consent(p)))
 }
 
 // lagging returns the replicas that are not in sync.
@@ -142,13 +163,26 @@ func (s *scope) offline(p problem) string {
 }
 
 // candidate returns the first replica that could lead a partition without a leader after a consent.
+// A replica that has lost its log is the last choice: another one has old records at least.
 func (s *scope) candidate(decision placement.Decision) (id int32, ok bool) {
-	for _, id := range decision.Replicas {
+	replicas := slices.Clone(decision.Replicas)
+	slices.SortStableFunc(replicas, func(a, b int32) int {
+		return cmp.Compare(s.rank(decision, a), s.rank(decision, b))
+	})
+	for _, id := range replicas {
 		if broker := s.brokers[id]; broker.Liveness == placement.Up && broker.Directory != "" {
 			return id, true
 		}
 	}
 	return 0, false
+}
+
+// rank returns 1 for a replica that has lost its log, 0 for others.
+func (s *scope) rank(decision placement.Decision, id int32) int {
+	if lostLog(decision) && slices.Contains(decision.Lost, id) {
+		return 1
+	}
+	return 0
 }
 
 // lostVolume returns the lost volume of an in-sync replica for which a partition waits, if every
@@ -179,6 +213,13 @@ func (s *scope) consent(p problem) string {
 	case p.reason == v1alpha1.ReasonReplicaLost:
 		if lost := s.lostVolume(decision); lost != nil {
 			return placement.DataLossConsent(lost.ClaimUID, decision.LeaderEpoch)
+		}
+		if lostLog(decision) {
+			id, ok := s.candidate(decision)
+			if !ok {
+				return ""
+			}
+			return placement.DataLossConsent(s.brokers[id].Directory, decision.LeaderEpoch)
 		}
 		return s.brokers[decision.Lost[0]].Directory
 	case p.reason != v1alpha1.ReasonLeaderOffline || decision.Leader != placement.NoLeader ||

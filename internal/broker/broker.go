@@ -191,6 +191,7 @@ func (b *Broker) open() (err error) {
 		NodeID: b.opts.NodeID, Cluster: b.cluster, Store: b.store, Registry: b.opts.Registry,
 		Logger: b.logger,
 		Dial:   b.dial, ChangeISR: b.opts.Metadata.ChangeISR, Verifier: verifier{b},
+		LostLog: b.wake,
 	})
 	b.groups = coordinator.NewGroups(coordinator.Options{
 		NodeID: b.opts.NodeID, Replicas: b.replicas, Image: b.image, Await: b.await,

@@ -35,6 +35,9 @@ func (w *workload) checkAll() {
 			continue
 		}
 		log := w.store.Log(p.id)
+		if loss := log.Loss(); loss != "" {
+			w.failf("%s has lost records: %s", p.id, loss)
+		}
 		if p.restart != none {
 			w.checkRestart(p, log)
 		}

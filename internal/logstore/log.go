@@ -91,6 +91,7 @@ type Log struct {
 	snapshots producerSnapshots
 	// fault is the error that stopped the log, nil while the log works. It is set at most once.
 	fault      atomic.Pointer[error]
+	loss       atomic.Pointer[loss] // nil: none
 	compaction Compaction
 
 	// closed is a summary of the log, which close computes if it succeeds. Store.Close reads it

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"path/filepath"
 	"time"
 
@@ -133,8 +134,14 @@ func (o *Offline) open(id PartitionID) error {
 	if !listed {
 		known.recoveryPoint = unknownOffset
 	}
-	if o.log, _, err = s.recover(id, start{saved: known, clean: true, now: o.now}); err != nil {
+	if o.log, _, err = s.recover(id, start{saved: known, clean: true, offline: true,
+		now: o.now}); err != nil {
 		return err
+	}
+	if loss := o.log.Loss(); loss != "" {
+		o.log.discard()
+		return fmt.Errorf("%w: it has lost records: %s; a broker copies them from another replica",
+			ErrStorage, loss)
 	}
 	s.mu.logs.put(o.log)
 	if replicated {
@@ -154,6 +161,13 @@ func (o *Offline) open(id PartitionID) error {
 	// point and with it the cleaner.
 	if err := o.log.saveEpochs(); err != nil {
 		return err
+	}
+	// A pass removes segments that the summaries of the last clean shutdown contain.
+	if err := s.opts.FS.Remove(filepath.Join(s.opts.Dir,
+		checkpoint.SegmentsFile)); !errors.Is(err, fs.ErrNotExist) {
+		if err = errors.Join(err, s.opts.FS.SyncDir(s.opts.Dir)); err != nil {
+			return fmt.Errorf("remove %s: %w", checkpoint.SegmentsFile, err)
+		}
 	}
 	return s.save()
 }

@@ -83,6 +83,7 @@ func newStore(opts Options) *Store {
 	s.epoch.Store(-1)
 	s.saving.written = map[string]string{}
 	s.mu.offline = map[PartitionID]offline{}
+	s.mu.missing = map[PartitionID]checkpointState{}
 	s.mu.reopened = map[PartitionID]bool{}
 	return s
 }
@@ -115,16 +116,18 @@ func (s *Store) load() (err error) {
 	if s.directoryID, err = loadDirectoryID(s.opts.FS, s.opts.Dir); err != nil {
 		return err
 	}
+	s.noteMissing(checkpoints, ids)
 	var sealed map[PartitionID]checkpoint.ClosedLog
+	current := false
 	if clean {
-		sealed = s.loadSummaries()
+		sealed, current = s.loadSummaries(cleanEpoch)
 	}
 	inParallel(ids, s.opts.workers(openWorkers), func(id PartitionID) {
 		known, ok := checkpoints[id]
 		if !ok {
 			known.recoveryPoint = unknownOffset
 		}
-		s.openLog(id, start{saved: known, clean: clean, closed: sealed[id],
+		s.openLog(id, start{saved: known, clean: clean, closed: sealed[id], current: current,
 			allSummarized: sealed != nil, now: time.Now()})
 	})
 	if !clean {
@@ -192,6 +195,9 @@ type start struct {
 	clean         bool // the store was shut down cleanly
 	closed        checkpoint.ClosedLog
 	allSummarized bool // closed summarizes every segment without a transaction index
+	current       bool // closed was written at the last clean shutdown
+	missing       bool // the directory was missing when the store was opened
+	offline       bool // the log is opened by OpenOffline, which does not know whether clean is true
 	now           time.Time
 }
 
@@ -242,6 +248,10 @@ func (s *Store) recover(id PartitionID, from start) (log *Log, known checkpointS
 	r := recovery{log: log, batchEnd: -1, saved: known, clean: from.clean, now: from.now,
 		closed: from.closed, allSummarized: from.clean && from.allSummarized}
 	if err := r.run(); err != nil {
+		return nil, known, err
+	}
+	if err := r.recordLoss(from); err != nil {
+		log.discard()
 		return nil, known, err
 	}
 	if wasRetained {

@@ -75,13 +75,23 @@ func (s *Store) CreateAll(specs []LogSpec) []CreateResult {
 		if results[i].Err = errors.Join(results[i].Err, err); results[i].Err == nil {
 			// clean is only true for a new log. For a reopened log recover also uses the file
 			// "retained", which contains whether the log was closed cleanly.
-			results[i].Log, _, results[i].Err = s.recover(specs[i].ID,
-				start{saved: checkpointState{recoveryPoint: unknownOffset}, clean: true,
-					now: time.Now()})
+			results[i].Log, _, results[i].Err = s.recover(specs[i].ID, s.startOfNew(specs[i].ID))
 		}
 	})
 	s.addCreated(specs, results, missing)
 	return results
+}
+
+// startOfNew returns what is known about a log that CreateAll opens: nothing, unless the directory
+// of the log was missing when the store was opened.
+func (s *Store) startOfNew(id PartitionID) start {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	saved, missing := s.mu.missing[id]
+	if !missing {
+		saved = checkpointState{recoveryPoint: unknownOffset}
+	}
+	return start{saved: saved, missing: missing, clean: true, now: time.Now()}
 }
 
 // existing returns the result for a log that exists, mostly without access to the disk. there is
@@ -117,6 +127,7 @@ func (s *Store) addCreated(specs []LogSpec, results []CreateResult, missing []in
 		}
 		results[i].Log.Configure(specs[i].Settings, specs[i].Retain)
 		s.mu.Lock()
+		delete(s.mu.missing, id) // the directory contains the loss now
 		s.mu.logs.put(results[i].Log)
 		s.mu.Unlock()
 	}

@@ -102,6 +102,9 @@ func (r *recovery) run() (err error) {
 		return err
 	}
 	scanFrom := len(bases)
+	if r.clean && scanFrom > 0 && r.isTruncated(bases[scanFrom-1]) {
+		scanFrom--
+	}
 	if !r.clean {
 		// The scan begins at the base offset of the segment that contains the recovery point,
 		// because only a whole segment can be scanned and its indexes rebuilt. Without a recovery
@@ -447,12 +450,6 @@ func (r *recovery) install() error {
 	l := r.log
 	end := r.end()
 	start := max(r.saved.logStart, r.handles[0].Base())
-	if r.saved.recoveryPoint > end || r.clean && r.saved.highWatermark > end {
-		// Synced records are missing. The loss cannot be repaired here, so it is logged.
-		l.env.logger.Warn("log ends below its recovery point or high watermark: the disk lost data",
-			"partition", l.id, "end", end, "recoveryPoint", r.saved.recoveryPoint,
-			"highWatermark", r.saved.highWatermark)
-	}
 	epochs := r.epochs.Assign(r.lastKnown.Epoch,
 		r.lastKnown.Start).TruncateEnd(end).TruncateFront(start)
 	if err := r.restoreEpochs(epochs); err != nil {

@@ -379,7 +379,7 @@ func TestLossOfSyncedDataIsLogged(t *testing.T) {
 			t.Fatal(err)
 		}
 		if log := store.Log(partition); log.LogEnd() != 50 ||
-			!strings.Contains(out.String(), "the disk lost data") {
+			!strings.Contains(out.String(), "level=ERROR msg=\"log has lost records") {
 			t.Errorf("clean %t: the log ends at %d, and logs\n%s", clean, log.LogEnd(),
 				out.String())
 		}

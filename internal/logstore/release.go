@@ -47,8 +47,12 @@ func (s *Store) ReleaseAll(removals []Removal) error {
 	}
 	inParallel(released, s.opts.workers(backgroundWorkers), s.closeReleased)
 	faults := s.renameReleased(released)
+	// The directories are deleted after the checkpoints omit their partitions. Otherwise a start
+	// after a crash would treat a deleted directory as one that is missing (noteMissing). If the
+	// checkpoints cannot be written, as on a full disk, the deletion has priority.
+	faults = append(faults, s.save())
 	s.deleteSoon()
-	return errors.Join(append(faults, s.save())...)
+	return errors.Join(faults...)
 }
 
 // released is a partition that ReleaseAll removes.

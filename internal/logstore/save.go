@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"path/filepath"
 
 	"heartwood.dev/heartwood/internal/logstore/checkpoint"
@@ -28,6 +29,7 @@ func (s *Store) save() error {
 	for id, o := range s.mu.offline {
 		all[id] = o.saved
 	}
+	maps.Copy(all, s.mu.missing)
 	s.mu.Unlock()
 	logs := s.Logs()
 	for _, log := range logs {

@@ -14,28 +14,31 @@ import (
 )
 
 // loadSummaries reads segment-checkpoint after a clean shutdown. It returns nil if the file is
-// missing or malformed; the start is then slower but correct.
-func (s *Store) loadSummaries() map[PartitionID]checkpoint.ClosedLog {
+// missing or malformed; the start is then slower but correct. current reports whether the process
+// with this broker epoch, which wrote the clean-shutdown marker, wrote the file too. Otherwise
+// another program has used the directory since, as Kafka may, and segments may have been deleted.
+func (s *Store) loadSummaries(epoch int64) (all map[PartitionID]checkpoint.ClosedLog,
+	current bool) {
 	content, err := s.opts.FS.ReadFile(filepath.Join(s.opts.Dir, checkpoint.SegmentsFile))
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil
+		return nil, false
 	}
-	var all map[PartitionID]checkpoint.ClosedLog
+	writer := checkpoint.UnknownWriter
 	if err == nil {
-		all, err = checkpoint.DecodeClosedLogs(content)
+		all, writer, err = checkpoint.DecodeClosedLogs(content)
 	}
 	if err != nil {
 		s.opts.Logger.Warn("segment checkpoint is malformed and will be rebuilt", "file",
 			checkpoint.SegmentsFile, "error", err)
 	}
-	return all
+	return all, writer == epoch
 }
 
 // saveSummaries writes segment-checkpoint after all logs are closed. The clean-shutdown marker is
 // written only after this file.
 func (s *Store) saveSummaries(all map[PartitionID]checkpoint.ClosedLog) error {
 	if err := vfs.WriteFileAtomic(s.opts.FS, filepath.Join(s.opts.Dir, checkpoint.SegmentsFile),
-		checkpoint.EncodeClosedLogs(all)); err != nil {
+		checkpoint.EncodeClosedLogs(all, s.epoch.Load())); err != nil {
 		return fmt.Errorf("write %s: %w", checkpoint.SegmentsFile, err)
 	}
 	return nil

@@ -101,6 +101,8 @@ type Store struct {
 		// logs that stopped and were not reported to Options.Failed yet
 		failures []failure
 		released []string // names of the directories that are to be deleted
+		// missing are the checkpointed logs whose directory did not exist when the store was opened.
+		missing map[PartitionID]checkpointState
 		// checkpoints tracks failures to write the checkpoints in the background.
 		checkpoints outage.State
 		// reopened are the partitions whose retained log was reopened, or whose release was

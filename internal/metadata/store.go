@@ -109,8 +109,9 @@ type RemovalRecorder interface {
 	RecordRemoved(ctx context.Context, broker int32, removed []RetainedPartition) error
 }
 
-// Served is one partition in the report of its leader: a partition that the leader serves, or one
-// that it refuses to serve (Ahead).
+// Served is one partition in the report of a broker: a partition that the broker leads and serves,
+// one that it was elected to lead and refuses to serve (Ahead), or one of which it has lost the log
+// (Lost).
 type Served struct {
 	Topic       ID
 	Partition   int32
@@ -121,6 +122,11 @@ type Served struct {
 	// lost. The leader must be elected again in an epoch above LeaderEpoch. Otherwise two different
 	// histories would use the same leader epochs.
 	Ahead bool
+	// Lost reports that this broker, which has a replica, has lost records that were in its log. The
+	// loss concerns the replica incarnation with the id ReplicaIncarnation: the replica must get
+	// another id, and must not be elected cleanly before it is in sync again (placement.LoseLog).
+	Lost               bool   `json:",omitempty"`
+	ReplicaIncarnation string `json:",omitempty"`
 }
 
 // NewTopic is a request to create a topic, as in Kafka's CreateTopics. The topic's reclaim policy

@@ -106,6 +106,21 @@ func (s *Set) StopServing(key Key, self placement.InSyncReplica, leaderEpoch int
 	s.PutState(key, next)
 }
 
+// ReportLostLog records that a replica has lost records that were in its log of an incarnation
+// (placement.LoseLog). next is a new unique incarnation id.
+func (s *Set) ReportLostLog(key Key, self int32, incarnation, next string) {
+	entry, _ := s.Get(key)
+	if entry.State == nil {
+		return
+	}
+	changed := *entry.State
+	changed.Partition = placement.LoseLog(entry.State.Partition, self, incarnation, next)
+	if changed.LeaderEpoch != entry.State.LeaderEpoch {
+		changed.Serving = false
+	}
+	s.PutState(key, changed)
+}
+
 // ReportFoundEpoch records that the log of the leader contains a leader epoch that is not below
 // that of its election (metadata.Served.Ahead).
 func (s *Set) ReportFoundEpoch(key Key, self int32, found int32) {

@@ -54,8 +54,8 @@ type Decision struct {
 	// topic or a user has accepted the loss of records.
 	Unclean bool
 	// Awaited and Lost are set for a partition without a leader. Awaited are the in-sync replicas
-	// that the partition waits for. Lost are the in-sync replicas that returned with another disk,
-	// so their records are lost.
+	// that the partition waits for. Lost are the in-sync replicas whose records are lost, because
+	// they returned with another disk or without their log.
 	Awaited, Lost []int32
 }
 
@@ -171,7 +171,8 @@ type memberState int
 const (
 	// memberDown is a member that is down or cannot be observed. It may return with all records.
 	memberDown memberState = iota
-	// memberReplaced is a member that is up with another disk: its records are lost.
+	// memberReplaced is a member that is up with another disk, or that has lost its log: its
+	// records are lost.
 	memberReplaced
 	// memberUnclean is a member that is up with its disk after an unclean stop. It may lack records
 	// that were not synced.
@@ -187,6 +188,8 @@ const (
 func (e *election) state(m InSyncReplica) memberState {
 	b := e.brokers[m.Broker]
 	switch {
+	case m.LostLog():
+		return memberReplaced
 	case b.Liveness == Down:
 		return memberDown
 	case b.Epoch == m.Epoch && b.Liveness == Unknown:
@@ -341,7 +344,7 @@ func (e *election) dataLossAccepted(id int32) bool {
 	if directory == "" || e.options.AcceptedDataLoss == "" {
 		return false
 	}
-	if m, ok := e.member(id); ok && e.state(m) == memberReplaced &&
+	if m, ok := e.member(id); ok && e.state(m) == memberReplaced && !m.LostLog() &&
 		e.options.AcceptedDataLoss == directory {
 		// AcceptedDataLoss contains the id of the new disk, so it does not apply to a later
 		// replacement. The user has accepted only the loss of this broker's old disk. A member

@@ -12,12 +12,12 @@ import (
 )
 
 // TestDecideKeepsAcknowledgedRecords simulates five brokers and one partition with random steps.
-// Brokers are killed, lose unsynced writes or their disks, are observed as down although they run,
-// shut down and return. Meanwhile leaders accept writes, based on the last metadata image that they
-// have received. After each step, Decide runs, and its result is checked against the simulated
-// logs: it must satisfy the guarantees in doc.go.
+// Brokers are killed, lose unsynced writes, their logs or their disks, are observed as down
+// although they run, shut down and return. Meanwhile leaders accept writes, based on the last
+// metadata image that they have received. After each step, Decide runs, and its result is checked
+// against the simulated logs: it must satisfy the guarantees in doc.go.
 func TestDecideKeepsAcknowledgedRecords(t *testing.T) {
-	acknowledged, elections, unclean := 0, 0, 0
+	acknowledged, elections, unclean, accepted := 0, 0, 0, 0
 	for seed := range seed.Sequence(t, 600) {
 		s := newSimulation(seed)
 		for step := range 120 {
@@ -30,13 +30,14 @@ func TestDecideKeepsAcknowledgedRecords(t *testing.T) {
 		acknowledged += len(s.acknowledged)
 		elections += int(s.partition.LeaderEpoch)
 		unclean += s.uncleanElections
+		accepted += s.acceptedLosses
 	}
-	t.Logf("%d writes acknowledged, %d elections, %d of them unclean", acknowledged, elections,
-		unclean)
+	t.Logf("%d writes acknowledged, %d elections, %d of them unclean, %d with an accepted loss",
+		acknowledged, elections, unclean, accepted)
 	if _, alone := seed.Single(t); alone {
 		return
 	}
-	if acknowledged < 500 || elections < 500 || unclean < 100 {
+	if acknowledged < 500 || elections < 500 || unclean < 100 || accepted < 10 {
 		t.Error("got too few acknowledged writes, elections or unclean elections to cover the guarantees")
 	}
 }
@@ -52,7 +53,9 @@ type simulation struct {
 	acknowledged     map[int]bool
 	writes           int
 	disks            int
+	incarnations     int
 	uncleanElections int
+	acceptedLosses   int
 }
 
 // simulatedBroker is a broker with its log. The embedded BrokerState is the state that the operator
@@ -63,6 +66,11 @@ type simulatedBroker struct {
 	image   Partition // the partition in the last metadata image that the broker received
 	log     []int     // the numbers of the writes in the broker's log
 	synced  int       // number of writes in log that survive a power failure
+	lost    bool      // writes of the log are missing
+	// lostIn is the replica incarnation id in the first image after the loss; "": none yet.
+	lostIn string
+	// incarnation is the replica incarnation id of the log.
+	incarnation string
 }
 
 func newSimulation(seed uint64) *simulation {
@@ -79,13 +87,33 @@ func newSimulation(seed uint64) *simulation {
 func (s *simulation) replaceDisk(a *simulatedBroker) {
 	s.disks++
 	a.Directory, a.log, a.synced, a.CleanEpoch = fmt.Sprint("disk", s.disks), nil, 0, -1
+	a.lost, a.incarnation = false, ""
+}
+
+// unreported reports whether a broker has lost its log and its last image does not show that. It
+// neither leads nor follows then.
+func (a *simulatedBroker) unreported(id int32) bool {
+	return a.lost && a.image.ReplicaIncarnations[id] == a.lostIn
+}
+
+// reportLoss lets a broker report that it has lost its log, if it has.
+func (s *simulation) reportLoss(id int32, a *simulatedBroker) {
+	if a.running && a.unreported(id) {
+		s.partition = LoseLog(s.partition, id, a.lostIn, s.nextIncarnation())
+	}
+}
+
+// nextIncarnation returns a new replica incarnation id.
+func (s *simulation) nextIncarnation() string {
+	s.incarnations++
+	return fmt.Sprint("i", s.incarnations)
 }
 
 // step makes one random change and returns a description of it.
 func (s *simulation) step() string {
 	id := int32(s.random.IntN(len(s.brokers)))
 	a := s.brokers[id]
-	switch s.random.IntN(12) {
+	switch s.random.IntN(15) {
 	case 0:
 		return s.stop(id, a)
 	case 1, 2:
@@ -117,9 +145,16 @@ func (s *simulation) step() string {
 		return "a sync"
 	case 9:
 		if a.running {
-			a.image = s.partition
+			s.receive(id, a)
 		}
 		return fmt.Sprintf("broker %d receives the image", id)
+	case 10, 11:
+		for id, a := range s.brokers {
+			s.reportLoss(int32(id), a)
+		}
+		return "reports of lost logs"
+	case 12:
+		return s.restartAll(id, a)
 	default:
 		return s.write(id, a)
 	}
@@ -132,8 +167,14 @@ func (s *simulation) stop(id int32, a *simulatedBroker) string {
 	}
 	a.running, a.Leaving = false, false
 	a.Liveness = Liveness(s.random.IntN(2)) // Down or Unknown
-	how := s.random.IntN(8)
+	how := s.random.IntN(11)
 	switch {
+	case how >= 8:
+		a.CleanEpoch = -1
+		if s.random.IntN(2) == 0 {
+			a.CleanEpoch = a.Epoch
+		}
+		s.removeFiles(a)
 	case how < 3:
 		a.CleanEpoch = a.Epoch
 	case how < 5:
@@ -147,6 +188,29 @@ func (s *simulation) stop(id int32, a *simulatedBroker) string {
 	return fmt.Sprintf("broker %d stops, kind %d", id, how)
 }
 
+// removeFiles makes a stopped broker lose a part of its log, as if a person had removed files. The
+// next start finds that.
+func (s *simulation) removeFiles(a *simulatedBroker) {
+	a.lost, a.lostIn = a.lost || len(a.log) > 0, ""
+	a.log = a.log[:s.random.IntN(len(a.log)+1)]
+	a.synced = min(a.synced, len(a.log))
+}
+
+// restartAll stops all brokers gracefully, lets one of them lose its log, and starts all of them.
+func (s *simulation) restartAll(id int32, loses *simulatedBroker) string {
+	for _, a := range s.brokers {
+		if a.running {
+			a.CleanEpoch, a.running = a.Epoch, false
+		}
+	}
+	s.removeFiles(loses)
+	for id, a := range s.brokers {
+		a.Leaving = false
+		s.start(int32(id), a)
+	}
+	return fmt.Sprintf("all brokers restart, broker %d has lost its log", id)
+}
+
 // start starts a broker with the next broker epoch.
 func (s *simulation) start(id int32, a *simulatedBroker) string {
 	if a.running {
@@ -154,13 +218,33 @@ func (s *simulation) start(id int32, a *simulatedBroker) string {
 	}
 	a.Epoch++
 	a.running, a.Liveness = true, Up
-	a.image = s.partition
+	s.receive(id, a)
 	return fmt.Sprintf("broker %d starts with broker epoch %d", id, a.Epoch)
+}
+
+// receive gives a broker the present image. A log of another incarnation is discarded, unless its
+// broker leads or is in sync.
+func (s *simulation) receive(id int32, a *simulatedBroker) {
+	a.image = s.partition
+	incarnation := a.image.ReplicaIncarnations[id]
+	inISR := slices.Contains(ids(a.image.ISR), id)
+	if a.lost && a.lostIn == "" {
+		a.lostIn = incarnation
+	}
+	switch {
+	case incarnation == a.incarnation || incarnation == "":
+	case a.incarnation == "":
+		a.incarnation = incarnation
+	case s.leads(id, a):
+		a.incarnation, a.lost = incarnation, false
+	case a.image.Leader != NoLeader && !inISR:
+		a.incarnation, a.lost, a.log, a.synced = incarnation, false, nil, 0
+	}
 }
 
 // leads reports whether a broker considers itself the leader, according to its last image.
 func (s *simulation) leads(id int32, a *simulatedBroker) bool {
-	return a.running && a.image.Leader == id &&
+	return a.running && a.image.Leader == id && !a.unreported(id) &&
 		slices.ContainsFunc(a.image.ISR,
 			func(m InSyncReplica) bool { return m.Broker == id && m.Epoch == a.Epoch })
 }
@@ -181,7 +265,7 @@ func (s *simulation) write(id int32, a *simulatedBroker) string {
 			continue
 		}
 		if !follower.running || follower.Epoch != m.Epoch ||
-			follower.image.LeaderEpoch != a.image.LeaderEpoch || s.random.IntN(8) == 0 {
+			follower.image.LeaderEpoch != a.image.LeaderEpoch || follower.lost || s.random.IntN(8) == 0 {
 			all = false
 			continue
 		}
@@ -215,7 +299,7 @@ func (s *simulation) propose(id int32, a *simulatedBroker) string {
 	to := slices.DeleteFunc(slices.Clone(a.image.ISR),
 		func(m InSyncReplica) bool { return m.Broker == other })
 	if len(to) == len(a.image.ISR) {
-		if !b.running || b.image.LeaderEpoch != a.image.LeaderEpoch {
+		if !b.running || b.image.LeaderEpoch != a.image.LeaderEpoch || b.lost {
 			return "nothing"
 		}
 		s.fetch(b, a)
@@ -244,6 +328,8 @@ func (s *simulation) states() map[int32]BrokerState {
 // description of a violated guarantee, or "".
 func (s *simulation) decide() string {
 	s.before = s.partition.clone()
+	s.options.ReplicaIncarnation = s.nextIncarnation()
+	s.acceptLoss()
 	d := Decide(s.before, s.states(), s.options)
 	s.partition = d.Partition
 	if again := Decide(d.Partition, s.states(), s.options); !cmp.Equal(again.Partition,
@@ -255,10 +341,14 @@ func (s *simulation) decide() string {
 	}
 	// A random part of the running brokers receives the new image at once; the others keep their
 	// older image.
-	for _, a := range s.brokers {
+	for id, a := range s.brokers {
 		if a.running && s.random.IntN(3) > 0 {
-			a.image = s.partition
+			s.receive(int32(id), a)
 		}
+	}
+	if d.Leader != NoLeader && s.brokers[d.Leader].lost &&
+		d.ReplicaIncarnations[d.Leader] == s.brokers[d.Leader].lostIn {
+		return "" // the broker refuses to lead, and reports its loss
 	}
 	if d.Unclean {
 		return s.loss(d)
@@ -278,21 +368,38 @@ func (s *simulation) decide() string {
 	return ""
 }
 
+// acceptLoss lets a user accept, now and then, that the last in-sync replica has lost its log.
+func (s *simulation) acceptLoss() {
+	s.options.AcceptedDataLoss = ""
+	if len(s.partition.ISR) != 1 || !s.partition.ISR[0].LostLog() || s.random.IntN(2) == 0 {
+		return
+	}
+	replica := s.partition.Replicas[s.random.IntN(len(s.partition.Replicas))]
+	s.options.AcceptedDataLoss = DataLossConsent(s.brokers[replica].Directory,
+		s.partition.LeaderEpoch)
+}
+
 // loss checks that an unclean election was necessary or allowed. It removes the lost records from
 // s.acknowledged.
 func (s *simulation) loss(d Decision) string {
 	s.uncleanElections++
 	disk := s.brokers[d.Leader].Directory
+	if s.options.AcceptedDataLoss == DataLossConsent(disk, s.before.LeaderEpoch) {
+		s.acceptedLosses++
+		s.forgetLost(d.Leader)
+		return ""
+	}
 	if !s.options.AllowUnclean && !slices.ContainsFunc(s.before.ISR,
 		func(m InSyncReplica) bool { return m.Broker == d.Leader && m.Directory == disk }) {
 		return fmt.Sprintf("broker %d is elected with a disk that was not in the ISR", d.Leader)
 	}
 	for _, m := range s.before.ISR {
 		b := s.brokers[m.Broker]
-		held := b.Epoch == m.Epoch && b.Liveness != Down || b.Liveness == Up &&
+		held := !m.LostLog() && b.Epoch == m.Epoch && b.Liveness != Down || b.Liveness == Up &&
 			b.CleanEpoch == m.Epoch &&
 			b.Directory == m.Directory
-		if held && !b.Leaving || !s.options.AllowUnclean && (held || b.Liveness == Down) {
+		if held && !b.Leaving ||
+			!s.options.AllowUnclean && (held || b.Liveness == Down || m.LostLog()) {
 			return fmt.Sprintf(
 				"broker %d is elected uncleanly, although broker %d is up or may return",
 				d.Leader,
@@ -300,12 +407,17 @@ func (s *simulation) loss(d Decision) string {
 			)
 		}
 	}
+	s.forgetLost(d.Leader)
+	return ""
+}
+
+// forgetLost removes the records that the log of a leader lacks from s.acknowledged.
+func (s *simulation) forgetLost(leader int32) {
 	for id := range s.acknowledged {
-		if !slices.Contains(s.brokers[d.Leader].log, id) {
+		if !slices.Contains(s.brokers[leader].log, id) {
 			delete(s.acknowledged, id)
 		}
 	}
-	return ""
 }
 
 // shape checks the invariants of a decision that do not depend on the logs.

@@ -440,3 +440,46 @@ func TestConsentedID(t *testing.T) {
 		}
 	}
 }
+
+// TestLoseLog: a report of a lost log takes the replica out, unless it is outdated. The last member
+// of the ISR can be elected only by a consent in this leader epoch.
+func TestLoseLog(t *testing.T) {
+	member := func(id int32) InSyncReplica {
+		return InSyncReplica{Broker: id, Epoch: 4, Directory: "d"}
+	}
+	before := Partition{Replicas: []int32{0, 1}, Leader: 0, LeaderEpoch: 7, LeaderDirectory: "d",
+		ISR: []InSyncReplica{member(0), member(1)}, ReplicaIncarnations: map[int32]string{0: "x"}}
+	brokers := map[int32]BrokerState{0: {Liveness: Up, Epoch: 5, CleanEpoch: 4, Directory: "d"}}
+	for name, p := range map[string]Partition{
+		"outdated":      LoseLog(before, 0, "w", "y"),
+		"not a replica": LoseLog(before, 2, "", "y"),
+		"new": LoseLog(Partition{Replicas: []int32{0}, Leader: NoLeader}, 0, "",
+			"y"),
+	} {
+		if p.ReplicaIncarnations[0] == "y" {
+			t.Errorf("%s: %+v", name, p)
+		}
+	}
+	after := LoseLog(before, 0, "x", "y")
+	if after.Leader != NoLeader || after.LeaderEpoch != 8 || !slices.Equal(ids(after.ISR),
+		[]int32{1}) || after.ReplicaIncarnations[0] != "y" || before.ReplicaIncarnations[0] != "x" {
+		t.Errorf("the leader lost its log: %+v", after)
+	}
+	after = LoseLog(before, 1, "", "y")
+	if after.Leader != 0 || after.LeaderEpoch != 7 || !slices.Equal(ids(after.ISR), []int32{0}) {
+		t.Errorf("a follower lost its log: %+v", after)
+	}
+	before.ISR = before.ISR[:1]
+	after = LoseLog(before, 0, "x", "y")
+	for name, consent := range map[string]string{"no consent": "", "no leader epoch": "d",
+		"another leader epoch": DataLossConsent("d", 7)} {
+		if d := Decide(after, brokers, Options{AcceptedDataLoss: consent}); d.Leader != NoLeader ||
+			!slices.Equal(d.Lost, []int32{0}) || len(d.Awaited) > 0 {
+			t.Errorf("%s: %+v", name, d)
+		}
+	}
+	d := Decide(after, brokers, Options{AcceptedDataLoss: DataLossConsent("d", 8)})
+	if d.Leader != 0 || !d.Unclean || d.ISR[0].LostLog() || d.UnprovenEpoch != d.LeaderEpoch {
+		t.Errorf("with a consent: %+v", d)
+	}
+}

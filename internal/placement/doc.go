@@ -19,13 +19,14 @@
 // moves as few replicas as possible.
 //
 // Decide elects the leader of one partition and decides ISR, replicas and leader epoch (decide.go).
-// ChangeISR checks an ISR change that a leader proposes (partition.go). They guarantee the
-// following, which decide_model_test.go checks against simulated brokers and logs:
+// ChangeISR checks an ISR change that a leader proposes, and LoseLog takes a replica out that has
+// lost its log (partition.go). They guarantee the following, which decide_model_test.go checks
+// against simulated brokers and logs:
 //  1. A new leader has every record that was acknowledged with acks=all. The exceptions are unclean
 //     elections: no in-sync replica has returned with its complete log, or the topic or a user has
 //     accepted the loss of records.
 //  2. Each leader epoch has at most one leader, with one broker epoch. The leader epoch grows if
 //     and only if the leader or its broker epoch changes, or the partition loses its leader.
 //  3. After the first election, the ISR is never empty, so it always identifies a replica that has
-//     the records.
+//     the records, or the last one that had them.
 package placement

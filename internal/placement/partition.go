@@ -53,6 +53,47 @@ type InSyncReplica struct {
 	Directory string // directory id of the broker's disk; "" if unknown
 }
 
+// lostDirectory is the directory id of a member that has lost its log. No disk has this id, and no
+// broker has epoch 0, so versions that do not know LostLog treat the disk as replaced.
+const lostDirectory = "lost"
+
+// LostLog reports whether the member has lost its log (LoseLog).
+func (m InSyncReplica) LostLog() bool { return m.Epoch == 0 && m.Directory == lostDirectory }
+
+// LoseLog returns the partition after a report that a replica has lost records that it had: its log
+// is missing, damaged or an older one (ADR 0315). The caller must write the result by
+// compare-and-swap. incarnation is the incarnation id of the lost log. If it is not recorded, the
+// loss is known already, or the log is not that of this replica, and the partition is unchanged.
+// A new partition is unchanged too, because it has no records. Otherwise the replica gets the
+// incarnation id next, which must be new and unique. So it discards
+// what is left of its log before it becomes a follower, and a repeated report has no effect.
+//
+// If the replica leads, the partition loses its leader. The replica is removed from the ISR,
+// because the other members have every acknowledged record. If there is no other member, it
+// remains, and the records are lost: it is a member that an election may elect only uncleanly
+// (LostLog).
+func LoseLog(p Partition, broker int32, incarnation, next string) Partition {
+	if !slices.Contains(p.Replicas, broker) || p.ReplicaIncarnations[broker] != incarnation ||
+		len(p.ISR) == 0 {
+		return p
+	}
+	p = p.clone()
+	if p.ReplicaIncarnations == nil {
+		p.ReplicaIncarnations = map[int32]string{}
+	}
+	p.ReplicaIncarnations[broker] = next
+	if p.Leader == broker {
+		p.Leader = NoLeader
+		p.LeaderEpoch++
+	}
+	if len(p.ISR) == 1 && p.ISR[0].Broker == broker {
+		p.ISR[0] = InSyncReplica{Broker: broker, Directory: lostDirectory}
+		return p
+	}
+	p.ISR = slices.DeleteFunc(p.ISR, func(m InSyncReplica) bool { return m.Broker == broker })
+	return p
+}
+
 // Fenced reports whether the process of a member's broker epoch is proved to have exited, and not
 // gracefully: the broker has a later epoch on the same disk. Two processes never use a disk at the
 // same time, so the earlier process has exited. No election will treat a member that is recorded

@@ -35,8 +35,8 @@ type assignedPartition struct {
 }
 
 // Apply makes the set match a metadata image: it creates, opens, configures and releases logs, and
-// begins leader epochs. It returns two kinds of partitions: those that this broker leads and serves
-// now, and those that it does not serve because their log contains a later leader epoch. The error
+// begins leader epochs. It returns the partitions that this broker reports to the metadata store
+// (metadata.Served). The error
 // joins the errors of single partitions; all other partitions are served. Apply must be called from
 // one goroutine. Partitions that the image does not change are skipped: after the failure of a
 // broker, tens of images follow each other, and each of them changes a few of a thousand partitions
@@ -171,9 +171,9 @@ func (a *applier) splitStarting(old map[PartitionID]*partition,
 	return starting, others
 }
 
-// served returns two kinds of partitions of the view: those that this broker serves, and those that
-// it does not serve because their log contains a later leader epoch. It also returns the errors of
-// all partitions that failed.
+// served returns three kinds of partitions of the view: those that this broker serves, those that
+// it does not serve because their log contains a later leader epoch, and those whose log has lost
+// records. It also returns the errors of all partitions that failed.
 func (v *view) served(assigned []assignedPartition,
 	failed map[PartitionID]error) (served []metadata.Served, faults []error) {
 	for _, a := range assigned {
@@ -183,7 +183,10 @@ func (v *view) served(assigned []assignedPartition,
 		}
 		one := metadata.Served{Topic: a.topic.ID, Partition: a.partition.Index,
 			LeaderEpoch: a.partition.LeaderEpoch}
-		if p.serves() {
+		if r := p.role.Load(); r.lossUnreported {
+			one.Lost, one.ReplicaIncarnation = true, r.incarnation
+			served = append(served, one)
+		} else if p.serves() {
 			served = append(served, one)
 		} else if errors.Is(err, ErrFencedLeaderEpoch) {
 			one.LeaderEpoch, one.Ahead = p.log.LeaderEpoch(), true
@@ -238,6 +241,12 @@ func (a *applier) release(img *metadata.Image, old map[PartitionID]*partition,
 		a.set.logger.Info("releasing log of an unassigned partition", "partition", id,
 			"keepsFiles", retain)
 		removals = append(removals, logstore.Removal{ID: id, Retain: retain})
+	}
+	if len(img.Unresolved) == 0 {
+		a.set.store.ForgetMissing(func(id PartitionID) bool {
+			_, ok := topics[id]
+			return ok && !a.isOtherCluster(img)
+		})
 	}
 	if err := a.set.store.ReleaseAll(removals); err != nil {
 		return []error{err}

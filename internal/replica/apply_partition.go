@@ -68,9 +68,15 @@ func (a *applier) applyPartition(img *metadata.Image, old *partition,
 	// leader could be applied afterwards. The log would then contain batches of the old epoch after
 	// the start of the new one, and followers would diverge there in every fetch.
 	p.changing.Lock()
+	p.foundLost.Store(false)
+	if err == nil {
+		err = p.stampLoss(r.incarnation)
+	}
 	switch {
 	case err != nil:
 		r.refusal = err
+	case p.lossUnreported(r):
+		// adoptIncarnation sets the refusal
 	case ap.partition.Leader != s.node:
 		r.refusal = ErrNotLeader
 	case before != nil && before.leaderState != nil && before.epoch == r.epoch:

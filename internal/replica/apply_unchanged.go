@@ -30,7 +30,7 @@ func sameLogs(old map[PartitionID]*partition, assigned []assignedPartition) bool
 func (v *view) keepUnchanged(old map[PartitionID]*partition,
 	assigned []assignedPartition) (changed []assignedPartition) {
 	for _, ap := range assigned {
-		if p := old[ap.id]; p != nil && ap.sameAs(p.applied) {
+		if p := old[ap.id]; p != nil && ap.sameAs(p.applied) && !p.foundLost.Load() {
 			p.applied = ap
 			// A fetch that finds nothing new does not show whether the fault lasts.
 			p.followFault.Store(nil)

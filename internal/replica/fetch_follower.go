@@ -37,6 +37,11 @@ func (s *Set) readForFollower(want FetchPartition, from fetchingFollower,
 		result.Err = err
 		return result, position{}
 	}
+	if p.leaderLost(r, &want) {
+		s.noteLeaderLost(p, r, &want, from.Broker)
+		result.Err = p.lossError()
+		return result, position{}
+	}
 	result.Diverging, err = p.diverging(r, want, want.HighWater)
 	if start, end := p.log.LogStart(), p.log.LogEnd(); err == nil && result.Diverging == nil &&
 		(want.Offset < start || want.Offset > end) {

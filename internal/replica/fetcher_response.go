@@ -3,6 +3,7 @@ package replica
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -111,7 +112,12 @@ func (f *fetcher) fail(fp *followedPartition, err error, now time.Time) {
 	}
 	p := fp.partition
 	if last := p.followFault.Load(); last == nil || (*last).Error() != err.Error() {
-		f.set.logger.Warn("failed to follow leader", "partition", p.id, "error", err)
+		level := slog.LevelWarn
+		if errors.Is(err, errTruncatesCommitted) {
+			level = slog.LevelError
+		}
+		f.set.logger.Log(context.Background(), level, "failed to follow leader", "partition", p.id,
+			"error", err)
 	}
 	p.followFault.Store(&err)
 }

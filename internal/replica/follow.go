@@ -47,7 +47,7 @@ func (p *partition) applyResponse(r *role, sent *FollowerPartition, got *Followe
 	}
 	switch {
 	case errors.Is(got.Err, logstore.ErrOffsetOutOfRange):
-		return false, p.restartAtLeader(sent, got)
+		return false, p.restartAtLeader(r, sent, got)
 	case got.Err != nil:
 		return false, got.Err
 	case got.DivergingEpoch >= 0:
@@ -142,7 +142,8 @@ func hasGap(batches []byte, end int64) bool {
 //
 // A compacted log that extends above its high watermark is not truncated below it: the leader may
 // lack records there because it removed them as superseded. If acknowledged records were lost, the
-// whole log is discarded.
+// whole log is discarded. Any other log is truncated below its high watermark only if the metadata
+// shows that acknowledged records were lost: otherwise the leader has lost them without notice.
 func (p *partition) truncate(r *role, sent *FollowerPartition, got *FollowerResult) error {
 	to := min(got.DivergingEnd, p.log.LogEnd())
 	if _, end := p.log.EndOffsetFor(got.DivergingEpoch); end >= 0 {
@@ -154,6 +155,8 @@ func (p *partition) truncate(r *role, sent *FollowerPartition, got *FollowerResu
 		return p.discardDiverged(sent, to)
 	case compacted && hw < p.log.LogEnd():
 		to = max(to, hw)
+	case to < hw && !r.lostSince(sent.LastEpoch):
+		return errTruncatesCommitted
 	case to < hw:
 		p.logger.Warn(MessageTruncateBelowHW,
 			"partition", p.id, "to", to, "highWatermark", hw, "leaderEpoch", sent.LeaderEpoch)
@@ -186,7 +189,10 @@ func (p *partition) discardDiverged(sent *FollowerPartition, divergesAt int64) e
 
 // restartAtLeader restarts this log at the leader's log start if the two logs do not overlap: this
 // log is empty, or it ends below the leader's log start.
-func (p *partition) restartAtLeader(sent *FollowerPartition, got *FollowerResult) error {
+func (p *partition) restartAtLeader(r *role, sent *FollowerPartition, got *FollowerResult) error {
+	if got.LogEnd >= 0 && got.LogEnd < p.log.HighWatermark() && !r.lostSince(sent.LastEpoch) {
+		return errTruncatesCommitted
+	}
 	if got.LogStart < 0 || sent.Offset >= got.LogStart && sent.Offset > sent.LogStart {
 		return fmt.Errorf("%w: the leader's log is [%d, %d), this log ends at %d", got.Err,
 			got.LogStart, got.LogEnd, sent.Offset)

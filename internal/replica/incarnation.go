@@ -34,6 +34,9 @@ func (p *partition) adoptIncarnation(r *role) error {
 	if p.log == nil {
 		return nil
 	}
+	if p.log.Loss() != "" {
+		return p.resolveLoss(r)
+	}
 	if r.incarnation != "" && r.incarnation != p.incarnation {
 		switch {
 		case r.inSync || r.leaderState != nil || p.log.LogEnd() == 0:

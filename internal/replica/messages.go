@@ -8,6 +8,7 @@ const (
 		"truncation cannot restore records removed by cleaning"
 	MessageDiscardCopy        = "discarding incomplete copy of a leader's log: copying it again"
 	MessageDiscardIncarnation = "discarding log of another replica incarnation: copying the leader's log"
+	MessageDiscardLost        = "discarding log that has lost records: copying the leader's log"
 	MessageRestartAtLogStart  = "restarting log at the leader's log start"
 	MessageTruncateBelowHW    = "truncating below the high watermark: the leader lacks these records"
 )

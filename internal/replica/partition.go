@@ -42,6 +42,9 @@ type partition struct {
 	// changing is held while the role changes, and while a fetcher applies a leader's response to
 	// the log. So a response is never applied in a later leader epoch, or while this broker leads.
 	changing sync.Mutex
+	// foundLost is set when this broker, as the leader, has found that its log has lost records. It
+	// is cleared when an image is applied.
+	foundLost atomic.Bool
 	// followFault is the error that prevents this broker from following the leader; nil: none.
 	// State reports it.
 	followFault atomic.Pointer[error]

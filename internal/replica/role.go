@@ -28,6 +28,9 @@ type role struct {
 	// none. logIncarnation is the incarnation id for which the log was created; fetches report it
 	// to the leader.
 	incarnation, logIncarnation string
+	// lossUnreported is set if the log has lost records, and the image was made without that
+	// knowledge.
+	lossUnreported bool
 	// pushHighWatermark is set if the leader reports a new high watermark to followers at once,
 	// because consumers may read from them.
 	pushHighWatermark bool

@@ -51,6 +51,7 @@ type Set struct {
 	followerFetches *timer.Purgatory[PartitionID]
 	lagMax          atomic.Int64 // a time.Duration
 	verifier        Verifier     // nil: transactional batches are refused
+	lostLog         func()
 	catchUp, moves  catchUpThrottle
 	latest          atomic.Pointer[metadata.Image] // nil before the first Apply
 	// refusedUntil is set after a request has waited for this broker to lead, without success.
@@ -91,6 +92,10 @@ type Options struct {
 	// Verifier asks transaction coordinators whether a transaction includes a partition. Without
 	// Verifier the set accepts no transactional batch of a client.
 	Verifier Verifier
+	// LostLog is called, by a request, when this broker finds that it leads a partition with a log
+	// that has lost records. The caller then calls Apply with the newest image, which also reports
+	// the loss. It may be nil.
+	LostLog func()
 	// LagMax is how long a follower that is not caught up stays in the ISR. An image may set
 	// another value. The default is 10 s. (In Kafka, replica.lag.time.max.ms is 30 s.)
 	LagMax time.Duration
@@ -105,6 +110,9 @@ func NewSet(opts Options) *Set {
 	}
 	if opts.LagMax <= 0 {
 		opts.LagMax = lagMaxDefault
+	}
+	if opts.LostLog == nil {
+		opts.LostLog = func() {}
 	}
 	purgatory := func(operation string) *timer.Purgatory[PartitionID] {
 		return timer.NewPurgatory[PartitionID](timer.Options{Operation: operation,
@@ -121,6 +129,7 @@ func NewSet(opts Options) *Set {
 		catchUp:         newCatchUpThrottle(),
 		moves:           newCatchUpThrottle(),
 		verifier:        opts.Verifier,
+		lostLog:         opts.LostLog,
 	}
 	s.applier = applier{set: s, cluster: opts.Cluster,
 		defaults: metadata.Replication{LagMax: opts.LagMax}}

@@ -199,9 +199,13 @@ func (l *liveBroker) reportServing() {
 		for _, one := range served {
 			t := l.w.meta.topicByID(one.Topic)
 			changes[t.set] = append(changes[t.set], func(s *partitionset.Set) error {
-				if one.Ahead {
+				switch {
+				case one.Lost:
+					s.ReportLostLog(t.key(), l.id, one.ReplicaIncarnation,
+						partitionset.Tag(metadata.NewID()))
+				case one.Ahead:
 					s.ReportFoundEpoch(t.key(), l.id, one.LeaderEpoch)
-				} else {
+				default:
 					s.Serve(t.key(), self, one.LeaderEpoch)
 				}
 				return nil

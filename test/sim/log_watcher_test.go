@@ -44,7 +44,7 @@ func (t *logWatcher) Handle(ctx context.Context, record slog.Record) error {
 	})
 	switch message := record.Message; message {
 	case replica.MessageDiscardDiverged, replica.MessageDiscardCopy,
-		replica.MessageDiscardIncarnation, replica.MessageRestartAtLogStart:
+		replica.MessageDiscardIncarnation, replica.MessageDiscardLost, replica.MessageRestartAtLogStart:
 		t.mu.Lock()
 		t.discarded[topic] = true
 		t.mu.Unlock()

@@ -158,19 +158,21 @@ func FuzzDecodeClosedLogs(f *testing.F) {
 	segments := []segment.Summary{{Base: 0, Next: 5, FirstTimestamp: 1, MaxTimestamp: 2,
 		MaxTimestampOffset: 4}}
 	f.Add(EncodeClosedLogs(map[PartitionID]ClosedLog{{"t", 0}: {Segments: segments,
-		Epochs: SummarizeEpochs(leaderepoch.Cache{{Epoch: 3, Start: 2}})}}))
+		Epochs: SummarizeEpochs(leaderepoch.Cache{{Epoch: 3, Start: 2}})}}, 7))
 	line := "t 0 0 5 1 2 4 0 0 100 7 0 7 12 7"
 	f.Add([]byte("0\n1\n" + line + " " + checksum([]byte(line)) + "\n"))
 	f.Add([]byte("0\n1\n" + line + " 00000000\n"))
 	f.Add([]byte("0\n1\n" + line + "\n"))
 	f.Fuzz(func(t *testing.T, content []byte) {
-		all, err := DecodeClosedLogs(content)
+		all, writer, err := DecodeClosedLogs(content)
 		if err != nil {
 			return
 		}
-		again, err := DecodeClosedLogs(EncodeClosedLogs(all))
-		if err != nil || fmt.Sprint(again) != fmt.Sprint(all) {
-			t.Errorf("logs %v: decoded again as %v, error %v", all, again, err)
+		again, sameWriter, err := DecodeClosedLogs(EncodeClosedLogs(all, writer))
+		// a file without a writer gets one that no broker has
+		if err != nil || fmt.Sprint(again) != fmt.Sprint(all) || sameWriter != max(writer, -1) {
+			t.Errorf("logs %v of %d: decoded again as %v of %d, error %v", all, writer, again,
+				sameWriter, err)
 		}
 	})
 }

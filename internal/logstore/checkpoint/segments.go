@@ -40,7 +40,10 @@ func SummarizeEpochs(cache leaderepoch.Cache) ClosedEpochs {
 	return sum
 }
 
-// The number of fields distinguishes the two kinds of lines in segment-checkpoint. The last field
+// UnknownWriter is the broker epoch of a segment-checkpoint that does not contain one.
+const UnknownWriter int64 = -2
+
+// The number of fields distinguishes the three kinds of lines in segment-checkpoint. The last field
 // of a line is the checksum of the fields before it.
 //
 // The other checkpoint files need no checksum, because a start compares their values with the log.
@@ -49,11 +52,14 @@ func SummarizeEpochs(cache leaderepoch.Cache) ClosedEpochs {
 const (
 	segmentFields = 16
 	epochFields   = 6
+	writerFields  = 2
 )
 
-// EncodeClosedLogs encodes segment-checkpoint.
-func EncodeClosedLogs(all map[PartitionID]ClosedLog) []byte {
-	var lines []string
+// EncodeClosedLogs encodes segment-checkpoint. writer is the broker epoch in the clean-shutdown
+// marker that follows it.
+func EncodeClosedLogs(all map[PartitionID]ClosedLog, writer int64) []byte {
+	line := strconv.AppendInt(nil, writer, 10)
+	lines := []string{string(fmt.Appendf(line, " %s", checksum(line)))}
 	for _, id := range sortedIDs(all) {
 		if epochs := all[id].Epochs; epochs.Known {
 			line := fmt.Appendf(nil, "%s %d %d %d %s", id.Topic, id.Index, epochs.Latest.Epoch,
@@ -80,41 +86,53 @@ func checksum(content []byte) string {
 	return fmt.Sprintf("%08x", crc32.Checksum(content, castagnoli))
 }
 
-// DecodeClosedLogs decodes segment-checkpoint.
-func DecodeClosedLogs(content []byte) (map[PartitionID]ClosedLog, error) {
+// DecodeClosedLogs decodes segment-checkpoint. writer is the broker epoch in it, UnknownWriter if
+// an earlier version has written the file.
+func DecodeClosedLogs(content []byte) (all map[PartitionID]ClosedLog, writer int64, err error) {
 	lines, err := decodeLines(content)
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
-	all := map[PartitionID]ClosedLog{}
+	all, writer = map[PartitionID]ClosedLog{}, UnknownWriter
 	for _, line := range lines {
-		if len(line) != segmentFields && len(line) != epochFields {
-			return nil, fmt.Errorf("%w: %d fields in a line, want %d or %d", ErrMalformed,
-				len(line), segmentFields, epochFields)
-		}
 		last := len(line) - 1
 		if want := checksum([]byte(strings.Join(line[:last], " "))); line[last] != want {
-			return nil, fmt.Errorf("%w: checksum %q of a line, want %s", ErrMalformed, line[last],
+			return nil, 0, fmt.Errorf("%w: checksum %q of a line, want %s", ErrMalformed, line[last],
 				want)
 		}
-		id, err := parsePartition(line[0], line[1])
-		if err != nil {
-			return nil, err
+		if len(line) == writerFields {
+			numbers, err := parseNumbers(line[:last])
+			if err != nil {
+				return nil, 0, err
+			}
+			writer = max(numbers[0], -1)
+		} else if err := decodeClosedLine(line, all); err != nil {
+			return nil, 0, err
 		}
-		of := all[id]
-		if len(line) == epochFields {
-			of.Epochs, err = parseClosedEpochs(line[2:last])
-		} else {
-			var sum segment.Summary
-			sum, err = parseSummary(line[2:last])
-			of.Segments = append(of.Segments, sum)
-		}
-		if err != nil {
-			return nil, err
-		}
-		all[id] = of
 	}
-	return all, nil
+	return all, writer, nil
+}
+
+// decodeClosedLine decodes a line that describes the leader epochs or a segment of a partition.
+func decodeClosedLine(line []string, all map[PartitionID]ClosedLog) error {
+	if len(line) != segmentFields && len(line) != epochFields {
+		return fmt.Errorf("%w: %d fields in a line, want %d, %d or %d", ErrMalformed, len(line),
+			writerFields, epochFields, segmentFields)
+	}
+	id, err := parsePartition(line[0], line[1])
+	if err != nil {
+		return err
+	}
+	of, last := all[id], len(line)-1
+	if len(line) == epochFields {
+		of.Epochs, err = parseClosedEpochs(line[2:last])
+	} else {
+		var sum segment.Summary
+		sum, err = parseSummary(line[2:last])
+		of.Segments = append(of.Segments, sum)
+	}
+	all[id] = of
+	return err
 }
 
 // parseClosedEpochs parses the fields between the partition and the checksum of the line.

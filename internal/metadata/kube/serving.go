@@ -21,7 +21,8 @@ const servingTimeout = 10 * time.Second
 // each PartitionSet that does not contain the report yet. It also finds the partitions that this
 // incarnation served before and does not serve any more, because their disk has failed. It records
 // that they are not served and, if another in-sync replica can lead, removes this broker from their
-// ISR. The error names the sets that could not be written; the caller retries.
+// ISR. It records the loss of logs. The error names the sets that could not be written; the caller
+// retries.
 func (s *Store) ReportServing(ctx context.Context, broker int32, served []metadata.Served) error {
 	self, err := s.registered(broker)
 	if err != nil {
@@ -86,9 +87,12 @@ type report struct {
 	at place
 	// epoch is the leader epoch in which the partition is served. If ahead is set, it is the latest
 	// leader epoch in the log.
-	epoch   int32
-	ahead   bool // see metadata.Served
-	stopped bool // the partition was served in epoch and is not served any more
+	epoch int32
+	ahead bool // see metadata.Served
+	lost  bool // the same
+	// incarnation is the replica incarnation id of the lost log.
+	incarnation string
+	stopped     bool // the partition was served in epoch and is not served any more
 }
 
 // apply records a report in a set. It changes nothing if another election has been held since. The
@@ -99,6 +103,9 @@ func (r report) apply(set *partitionset.Set, self placement.InSyncReplica,
 	case !r.at.assigned(set):
 	case r.ahead:
 		set.ReportFoundEpoch(r.at.key, self.Broker, r.epoch)
+	case r.lost:
+		set.ReportLostLog(r.at.key, self.Broker, r.incarnation,
+			partitionset.Tag(metadata.NewID()))
 	case r.stopped:
 		// The operator elects another leader when this broker has left the ISR. The remaining
 		// members have every acknowledged record.
@@ -112,6 +119,8 @@ func (r report) apply(set *partitionset.Set, self placement.InSyncReplica,
 // obsolete because of another election.
 func (r report) isRecorded(state *partitionset.State, self placement.InSyncReplica) bool {
 	switch {
+	case r.lost:
+		return state == nil || state.ReplicaIncarnations[self.Broker] != r.incarnation
 	case r.ahead:
 		return state == nil || state.Leader != self.Broker || state.LeaderEpoch > r.epoch ||
 			state.FoundEpoch != nil && *state.FoundEpoch >= r.epoch
@@ -137,7 +146,7 @@ func (p *reportedPartitions) record(reports []report) {
 		p.mu.byKey = map[partitionset.Key]report{}
 	}
 	for _, r := range reports {
-		if !r.ahead {
+		if !r.ahead && !r.lost {
 			p.mu.byKey[r.at.key] = r
 		}
 	}
@@ -158,10 +167,11 @@ func (p *reportedPartitions) pending(all resources, served []metadata.Served,
 			continue // the Topic does not exist any more
 		}
 		serves[at.key] = true
-		r := report{at: at, epoch: one.LeaderEpoch, ahead: one.Ahead}
+		r := report{at: at, epoch: one.LeaderEpoch, ahead: one.Ahead, lost: one.Lost,
+			incarnation: one.ReplicaIncarnation}
 		entry, _ := all.sets.find(at.key)
 		last, known := p.mu.byKey[at.key]
-		reverted := known && !r.ahead && last.stopped && last.epoch == r.epoch
+		reverted := known && !r.ahead && !r.lost && last.stopped && last.epoch == r.epoch
 		if !r.isRecorded(entry.State, self) || reverted {
 			pending[at.set] = append(pending[at.set], r)
 		}

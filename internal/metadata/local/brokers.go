@@ -149,21 +149,26 @@ func (s *Store) leave(which func(id int32) bool) error {
 func (s *Store) ReportServing(_ context.Context, broker int32, served []metadata.Served) error {
 	epochs := make(map[servedPartition]int32, len(served))
 	ahead := map[servedPartition]int32{}
+	var lost []metadata.Served
 	for _, p := range served {
-		if key := (servedPartition{p.Topic, p.Partition}); p.Ahead {
+		switch key := (servedPartition{p.Topic, p.Partition}); {
+		case p.Lost:
+			lost = append(lost, p)
+		case p.Ahead:
 			ahead[key] = p.LeaderEpoch
-		} else {
+		default:
 			epochs[key] = p.LeaderEpoch
 		}
 	}
 	s.publish(func() { s.published.served[broker] = epochs })
-	if len(ahead) == 0 {
+	if len(ahead)+len(lost) == 0 {
 		return nil
 	}
 	s.changing.Lock()
 	defer s.changing.Unlock()
 	return s.changeLocked(electionOptions{}, func(d *document) error {
 		d.reportFoundEpochs(broker, ahead)
+		d.reportLostLogs(broker, lost)
 		return nil
 	})
 }

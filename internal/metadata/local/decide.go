@@ -87,6 +87,17 @@ func (d *document) reportFoundEpochs(leader int32, ahead map[servedPartition]int
 	}
 }
 
+// reportLostLogs records the partitions of which a broker has lost the log. The elections that
+// follow in the same change take that into account.
+func (d *document) reportLostLogs(broker int32, lost []metadata.Served) {
+	for _, p := range lost {
+		if t, exists := d.topicByID(p.Topic); exists {
+			d.set.ReportLostLog(t.key(p.Partition), broker, p.ReplicaIncarnation,
+				metadata.NewID().String())
+		}
+	}
+}
+
 // changeISR applies an ISR change of a leader, and returns the partition epoch after it.
 func (d *document) changeISR(change metadata.ISRChange,
 	brokers map[int32]placement.BrokerState) (partitionEpoch int64, err error) {

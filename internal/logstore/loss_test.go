@@ -1,0 +1,391 @@
+package logstore
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"heartwood.dev/heartwood/internal/logstore/checkpoint"
+	"heartwood.dev/heartwood/internal/logstore/segment"
+	"heartwood.dev/heartwood/internal/vfs"
+	"heartwood.dev/heartwood/test/kit/seed"
+)
+
+// lossModel is a model of what a disk contains about one log: the records by offset, those of them
+// that are synced, and what the checkpoints list.
+type lossModel struct {
+	bases               []int64
+	start, synced, end  int64
+	point, hw, hwListed int64
+}
+
+// TestLossIsFoundExactlyWhereSyncedRecordsAreMissing plays a log's life in a model: appends, rolls,
+// flushes, checkpoints and retention. Then the log either loses what a crash may lose, which is no
+// loss, or something that was synced.
+func TestLossIsFoundExactlyWhereSyncedRecordsAreMissing(t *testing.T) {
+	for n := range seed.Sequence(t, 400) {
+		r := rand.New(rand.NewPCG(n, 1))
+		m := lossModel{bases: []int64{0}}
+		for range 40 {
+			switch r.IntN(6) {
+			case 0, 1:
+				m.end += 1 + r.Int64N(9)
+			case 2:
+				if m.end > m.bases[len(m.bases)-1] {
+					m.bases = append(m.bases, m.end)
+				}
+			case 3:
+				m.synced = m.end
+			case 4:
+				m.hw = m.start + r.Int64N(m.end-m.start+1)
+				m.point, m.hwListed = m.synced, m.hw
+			case 5:
+				if len(m.bases) > 2 && m.bases[1] <= m.hw {
+					m.bases, m.start = m.bases[1:], m.bases[1]
+				}
+			}
+		}
+		m.crashLosesNothing(t, r)
+		m.cleanStopThenDamage(t, r)
+	}
+}
+
+func (m *lossModel) crashLosesNothing(t *testing.T, r *rand.Rand) {
+	t.Helper()
+	end := m.synced + r.Int64N(m.end-m.synced+1)
+	base := slices.DeleteFunc(slices.Clone(m.bases), func(b int64) bool { return b > end })
+	known := evidence{recoveryPoint: m.point, highWatermark: m.hwListed}
+	if cause := lossOf(known, base, ends(base, end), end); cause != "" {
+		t.Errorf("%+v: after a crash the log ends at %d: %s", m, end, cause)
+	}
+	if m.point > m.start {
+		end = m.start + r.Int64N(m.point-m.start)
+		if lossOf(known, base[:1], []int64{end}, end) == "" {
+			t.Errorf("%+v: after a crash the log ends at %d: no loss found", m, end)
+		}
+	}
+}
+
+func (m *lossModel) cleanStopThenDamage(t *testing.T, r *rand.Rand) {
+	t.Helper()
+	known := evidence{clean: true, recoveryPoint: m.end, highWatermark: m.hw}
+	next := ends(m.bases, m.end)
+	for i, base := range m.bases {
+		known.segments = append(known.segments, segment.Summary{Base: base, Next: next[i]})
+	}
+	if cause := lossOf(known, m.bases, next, m.end); cause != "" {
+		t.Errorf("%+v: after a clean shutdown: %s", m, cause)
+	}
+	at := r.IntN(len(m.bases))
+	if shorter := slices.Clone(next); shorter[at] > m.bases[at] {
+		shorter[at]--
+		if lossOf(known, m.bases, shorter, shorter[len(shorter)-1]) == "" {
+			t.Errorf("%+v: segment %d ends at %d: no loss found", m, m.bases[at], shorter[at])
+		}
+	}
+	base := slices.Delete(slices.Clone(m.bases), at, at+1)
+	next = slices.Delete(next, at, at+1)
+	if len(base) > 0 && lossOf(known, base, next, next[len(next)-1]) == "" {
+		t.Errorf("%+v: without segment %d: no loss found", m, m.bases[at])
+	}
+	known.missing, known.segments = true, nil
+	if got := lossOf(known, []int64{m.start}, []int64{m.start}, m.start) != ""; got !=
+		(m.end > m.start) {
+		t.Errorf("%+v: the directory is missing: loss %t", m, got)
+	}
+}
+
+// ends returns the ends of adjoining segments.
+func ends(bases []int64, end int64) (next []int64) {
+	for _, base := range bases[min(1, len(bases)):] {
+		next = append(next, base)
+	}
+	return append(next, end)
+}
+
+// stoppedDisk returns the disk of a store with a log of four segments of ten records, after Close.
+func stoppedDisk(t *testing.T) *vfs.Mem {
+	t.Helper()
+	fsys := vfs.NewMem()
+	store := openStore(t, fsys)
+	log := createLog(t, store, settings(nil))
+	for range 3 {
+		fill(t, log, 10)
+		rollNow(t, log)
+	}
+	fill(t, log, 10)
+	closeStore(t, store)
+	return fsys
+}
+
+func closeStore(t *testing.T, store *Store) {
+	t.Helper()
+	if err := store.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// reopened opens the store and creates the log again, as a broker does at its start.
+func reopened(t *testing.T, fsys vfs.FS) *Log {
+	t.Helper()
+	return createLog(t, openStore(t, fsys), settings(nil))
+}
+
+func segmentName(base int64) string {
+	return filepath.Join(dataDir, partition.String(), segment.Name(base, segment.LogExtension, ""))
+}
+
+// older makes the directory of the log an older copy, which contains the first segments only.
+func older(t *testing.T, fsys *vfs.Mem) {
+	for _, base := range []int64{20, 30} {
+		must(t, fsys.Remove(segmentName(base)))
+	}
+}
+
+// without returns a function that removes a segment.
+func without(base int64) func(t *testing.T, fsys *vfs.Mem) {
+	return func(t *testing.T, fsys *vfs.Mem) { must(t, fsys.Remove(segmentName(base))) }
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// shorten removes the last bytes of a file.
+func shorten(t *testing.T, fsys vfs.FS, name string, bytes int64) {
+	t.Helper()
+	file, err := fsys.OpenReadWrite(name)
+	must(t, err)
+	size, err := file.Size()
+	must(t, err)
+	must(t, file.Truncate(size-bytes))
+	must(t, file.Close())
+}
+
+// TestDamageIsFoundAtTheNextStart: each kind of damage is found, is still known after another
+// crash, and the log keeps the records that are left.
+func TestDamageIsFoundAtTheNextStart(t *testing.T) {
+	marker := filepath.Join(dataDir, cleanShutdownFile)
+	for name, c := range map[string]struct {
+		damage func(t *testing.T, fsys *vfs.Mem)
+		want   string
+		left   int
+	}{
+		"directory missing": {func(t *testing.T, fsys *vfs.Mem) {
+			must(t, fsys.RemoveAll(filepath.Join(dataDir, partition.String())))
+		}, "the directory is missing; its log ended at 40 or later", 0},
+		"directory missing after a crash": {func(t *testing.T, fsys *vfs.Mem) {
+			must(t, fsys.Remove(marker))
+			must(t, fsys.RemoveAll(filepath.Join(dataDir, partition.String())))
+		}, "the directory is missing; its log ended at 40 or later", 0},
+		"directory empty": {func(t *testing.T, fsys *vfs.Mem) {
+			must(t, fsys.RemoveAll(filepath.Join(dataDir, partition.String())))
+			must(t, fsys.MkdirAll(filepath.Join(dataDir, partition.String())))
+		}, "the log ends at 0, but was synced up to 40", 0},
+		"older copy": {older, "the log ends at 20, but was synced up to 40", 20},
+		"older copy after a crash": {func(t *testing.T, fsys *vfs.Mem) {
+			older(t, fsys)
+			must(t, fsys.Remove(marker))
+		}, "the log ends at 20, but was synced up to 40", 20},
+		"first segment missing": {without(0), "segment 0 is missing", 30},
+		"segment missing":       {without(10), "segment 10 is missing", 30},
+		"last segment missing":  {without(30), "the log ends at 30, but was synced up to 40", 30},
+		"last segment truncated": {func(t *testing.T, fsys *vfs.Mem) {
+			shorten(t, fsys, segmentName(30), 5)
+		}, "the log ends at 39, but was synced up to 40", 39},
+		"last segment truncated after a crash": {func(t *testing.T, fsys *vfs.Mem) {
+			must(t, fsys.Remove(marker))
+			shorten(t, fsys, segmentName(30), 5)
+		}, "the log ends at 39, but was synced up to 40", 39},
+	} {
+		t.Run(name, func(t *testing.T) {
+			fsys := stoppedDisk(t)
+			c.damage(t, fsys)
+			log := reopened(t, fsys)
+			if log.Loss() != c.want {
+				t.Errorf("loss %q, want %q", log.Loss(), c.want)
+			}
+			if got := len(readKeys(t, log, log.LogStart())); got != c.left {
+				t.Errorf("%d records are left, want %d", got, c.left)
+			}
+			crashed := fsys.CrashClone()
+			again := reopened(t, crashed)
+			if again.Loss() != c.want {
+				t.Errorf("after a crash: loss %q, want %q", again.Loss(), c.want)
+			}
+			must(t, again.StartAt(0))
+			must(t, again.SetLoss(""))
+			if loss := reopened(t, crashed.CrashClone()).Loss(); loss != "" {
+				t.Errorf("after the loss was removed: %q", loss)
+			}
+		})
+	}
+}
+
+// TestNoLoss: what a crash, a truncation, retention and DeleteRecords remove is no loss, nor is a
+// log that does not belong to this broker any more.
+func TestNoLoss(t *testing.T) {
+	unflushed := func(t *testing.T, store *Store) {
+		log := createLog(t, store, settings(nil))
+		fill(t, log, 5)
+		store.tick(epoch0, false)
+		fill(t, log, 5)
+	}
+	for name, play := range map[string]func(t *testing.T, fsys *vfs.Mem) vfs.FS{
+		"power cut": func(t *testing.T, fsys *vfs.Mem) vfs.FS {
+			unflushed(t, openStore(t, fsys))
+			return fsys.CrashClone()
+		},
+		"kill": func(t *testing.T, fsys *vfs.Mem) vfs.FS {
+			unflushed(t, openStore(t, fsys))
+			return fsys.KillClone()
+		},
+		"truncation": func(t *testing.T, fsys *vfs.Mem) vfs.FS {
+			store := openStore(t, fsys)
+			unflushed(t, store)
+			must(t, store.Log(partition).TruncateTo(3))
+			return fsys.CrashClone()
+		},
+		"start again at a lower offset": func(t *testing.T, fsys *vfs.Mem) vfs.FS {
+			store := openStore(t, fsys)
+			unflushed(t, store)
+			store.tick(epoch0, false)
+			must(t, store.Log(partition).StartAt(0))
+			return fsys.CrashClone()
+		},
+		"all records deleted": func(t *testing.T, fsys *vfs.Mem) vfs.FS {
+			store := openStore(t, fsys)
+			unflushed(t, store)
+			rollNow(t, store.Log(partition))
+			must(t, store.Log(partition).DeleteBefore(10))
+			closeStore(t, store)
+			return fsys
+		},
+		"retention before its checkpoint": func(t *testing.T, fsys *vfs.Mem) vfs.FS {
+			store := openStore(t, fsys)
+			unflushed(t, store)
+			rollNow(t, store.Log(partition))
+			store.tick(epoch0, false)
+			must(t, store.Log(partition).applyRetention(epoch0.Add(30*24*time.Hour)))
+			return fsys.CrashClone()
+		},
+		"empty log whose directory is missing": func(t *testing.T, fsys *vfs.Mem) vfs.FS {
+			store := openStore(t, fsys)
+			createLog(t, store, settings(nil))
+			closeStore(t, store)
+			must(t, fsys.RemoveAll(filepath.Join(dataDir, partition.String())))
+			return fsys
+		},
+		"deleted and created again": func(t *testing.T, fsys *vfs.Mem) vfs.FS {
+			store := openStore(t, fsys)
+			unflushed(t, store)
+			store.tick(epoch0, false)
+			must(t, store.Release(partition, false))
+			return fsys.CrashClone()
+		},
+		"released, before the checkpoints were written": func(t *testing.T, fsys *vfs.Mem) vfs.FS {
+			faults := vfs.NewFault(fsys)
+			store := openStore(t, faults)
+			unflushed(t, store)
+			store.tick(epoch0, false)
+			faults.Inject(vfs.Rule{Op: vfs.OpRename, Name: checkpoint.RecoveryPointFile + "*",
+				Err: vfs.ErrLocked})
+			_ = store.Release(partition, false)
+			return fsys.CrashClone()
+		},
+		"retained, and created again": func(t *testing.T, fsys *vfs.Mem) vfs.FS {
+			store := openStore(t, fsys)
+			unflushed(t, store)
+			must(t, store.Release(partition, true))
+			return fsys.CrashClone()
+		},
+		"segment-checkpoint of another program": func(t *testing.T, _ *vfs.Mem) vfs.FS {
+			fsys := stoppedDisk(t)
+			must(t, fsys.Remove(segmentName(0)))
+			must(t, vfs.WriteFileAtomic(fsys, filepath.Join(dataDir, cleanShutdownFile),
+				[]byte(`{"version":0,"brokerEpoch":77}`)))
+			return fsys
+		},
+		"no checkpoints at all": func(t *testing.T, _ *vfs.Mem) vfs.FS {
+			fsys := stoppedDisk(t)
+			older(t, fsys)
+			for _, file := range offsetCheckpoints {
+				_ = fsys.Remove(filepath.Join(dataDir, file.name)) // some were never written
+			}
+			must(t, fsys.Remove(filepath.Join(dataDir, cleanShutdownFile)))
+			return fsys
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if loss := reopened(t, play(t, vfs.NewMem())).Loss(); loss != "" {
+				t.Errorf("loss: %s", loss)
+			}
+		})
+	}
+}
+
+// TestMissingLogStaysListed: while nobody has created a missing log again, its checkpoints remain,
+// so that a directory that returns is still found to be complete, or not.
+func TestMissingLogStaysListed(t *testing.T) {
+	fsys := stoppedDisk(t)
+	must(t, fsys.Rename(filepath.Join(dataDir, partition.String()), "aside"))
+	closeStore(t, openStore(t, fsys))
+	must(t, fsys.Rename("aside", filepath.Join(dataDir, partition.String())))
+	if loss := reopened(t, fsys).Loss(); loss != "" {
+		t.Errorf("the directory has returned: loss %q", loss)
+	}
+}
+
+// TestOfflineCleaningIsNoLoss: a pass removes segments that the last shutdown summarized. A log
+// that has lost records is refused, and its checkpoints remain.
+func TestOfflineCleaningIsNoLoss(t *testing.T) {
+	fsys, dir := stoppedDisk(t), filepath.Join(dataDir, partition.String())
+	offline, err := OpenOffline(Options{FS: fsys, Logger: quiet()}, dir, epoch0)
+	must(t, err)
+	must(t, offline.Close())
+	must(t, fsys.Remove(segmentName(10))) // as a pass may, which leaves no batch of a segment
+	if loss := reopened(t, fsys).Loss(); loss != "" {
+		t.Errorf("after cleaning: loss %q", loss)
+	}
+	fsys = stoppedDisk(t)
+	older(t, fsys)
+	if _, err := OpenOffline(Options{FS: fsys, Logger: quiet()}, dir, epoch0); !errors.Is(err,
+		ErrStorage) {
+		t.Errorf("open a log that has lost records: %v", err)
+	}
+	if log := reopened(t, fsys); log.Loss() == "" {
+		t.Error("after cleaning was refused: no loss")
+	}
+}
+
+// TestMissingLogOfADeletedTopicIsForgotten: a later topic of the same name has lost nothing.
+func TestMissingLogOfADeletedTopicIsForgotten(t *testing.T) {
+	fsys := stoppedDisk(t)
+	must(t, fsys.RemoveAll(filepath.Join(dataDir, partition.String())))
+	store := openStore(t, fsys)
+	store.ForgetMissing(func(PartitionID) bool { return false })
+	if loss := createLog(t, store, settings(nil)).Loss(); loss != "" {
+		t.Errorf("loss: %s", loss)
+	}
+}
+
+// TestReleasedNamesAreRecognized: the names of released directories are recognized, also those of
+// partitions whose names are shortened.
+func TestReleasedNamesAreRecognized(t *testing.T) {
+	for _, topic := range []string{"a", "a.b", strings.Repeat("x", 249)} {
+		id, other := PartitionID{Topic: topic, Index: 7}, PartitionID{Topic: topic + "c", Index: 7}
+		name := releasedName(id, newID(), deleteSuffix)
+		if !releaseOf(id)(name) || topic == "a" && releaseOf(other)(name) ||
+			releaseOf(id)(fmt.Sprintf("%s-7", topic)) {
+			t.Errorf("%s: wrong answer for %s", id, name)
+		}
+	}
+}

@@ -1,0 +1,109 @@
+package replica
+
+import (
+	"errors"
+	"fmt"
+)
+
+// ErrLostLog is the reason for not leading and not following a partition: its log has lost records
+// that were on the disk (logstore.Log.Loss), and the metadata does not show yet that they are lost,
+// or shows that no other replica has them.
+var ErrLostLog = fmt.Errorf("%w: the log has lost records", ErrNotLeader)
+
+// lossUnreported reports whether the log has lost records, and the image was made without that
+// knowledge: it contains the same replica incarnation id as when the loss was found. So an election
+// of this broker in the image is not valid, nor is its membership in the ISR (ADR 0315).
+func (p *partition) lossUnreported(r *role) bool {
+	if p.log == nil {
+		return false
+	}
+	incarnation, lost := p.log.LossOf()
+	return lost && incarnation == r.incarnation
+}
+
+// resolveLoss decides what happens to a log that has lost records. While the image contains the
+// same incarnation id as when the loss was found, the broker waits: Served reports the loss.
+// Another id shows that the loss was taken into account. Then there are three cases:
+//
+//   - This broker leads: no other replica has the records, and the loss was accepted. The log keeps
+//     what is left.
+//   - Another broker leads, and this one is not in the ISR. The records are discarded, because they
+//     need not be a part of the leader's log: a segment in between may be missing, or a value whose
+//     tombstone all other replicas have removed already.
+//   - Otherwise the broker waits. The log may be the last one.
+//
+// The loss is removed before the new id is stored. After a crash in between, the log is treated as
+// one of an earlier incarnation, with the same result. The caller holds changing.
+func (p *partition) resolveLoss(r *role) error {
+	switch {
+	case p.lossUnreported(r):
+		r.refusal, r.lossUnreported = p.lossError(), true
+		return nil
+	case r.leaderState != nil:
+		p.logger.Warn("leading without records that the log has lost", "partition", p.id,
+			"cause", p.log.Loss(), "logStart", p.log.LogStart(), "logEnd", p.log.LogEnd())
+	case r.mayFollow() && !r.inISR:
+		p.logger.Info(MessageDiscardLost, "partition",
+			p.id, "cause", p.log.Loss(), "logEnd", p.log.LogEnd(), "leader", r.leader)
+		p.log.Compaction().SetReplicasTombstoneClean(0)
+		if err := p.resetLog(0); err != nil {
+			return fmt.Errorf("discard a log that has lost records: %w", err)
+		}
+	default:
+		r.refusal = p.lossError()
+		return nil
+	}
+	if err := p.log.SetLoss(""); err != nil {
+		return err
+	}
+	return p.adoptIncarnation(r)
+}
+
+func (p *partition) lossError() error {
+	return fmt.Errorf("%w: %s. If no other replica has them, put the log directory back while this "+
+		"broker is stopped, or leave it as it is, and accept the loss", ErrLostLog, p.log.Loss())
+}
+
+// stampLoss stores the replica incarnation id in the first image after a loss was found. No
+// decision about this image, or an earlier one, can have taken the loss into account. This may be
+// another id than that of the log: the broker may have been elected with it and have stopped before
+// it stored the id.
+func (p *partition) stampLoss(incarnation string) error {
+	if _, stamped := p.log.LossOf(); stamped || p.log.Loss() == "" {
+		return nil
+	}
+	return p.log.StampLoss(incarnation)
+}
+
+// leaderLost reports whether a fetch proves that this leader has lost records: the follower knows
+// of a high watermark above the end of the leader's log. No clean election chooses such a leader,
+// and after an unclean one the follower's high watermark may be that of records which are no longer
+// part of the partition.
+func (p *partition) leaderLost(r *role, want *FetchPartition) bool {
+	return want.HighWater > p.log.LogEnd() && !r.lostSince(want.LastEpoch)
+}
+
+// noteLeaderLost stores that this leader has lost records, and ends its leadership. The next image
+// is applied to the partition even if it is unchanged, and Served then reports the loss.
+func (s *Set) noteLeaderLost(p *partition, r *role, want *FetchPartition, follower int32) {
+	if !p.foundLost.CompareAndSwap(false, true) {
+		return
+	}
+	r.leaderState.end()
+	cause := fmt.Sprintf("the log ends at %d, and broker %d knows of the high watermark %d",
+		p.log.LogEnd(), follower, want.HighWater)
+	s.logger.Error("leader has lost acknowledged records that a follower has", "partition", p.id,
+		"leaderEpoch", r.epoch, "logEnd", p.log.LogEnd(), "follower", follower,
+		"highWatermark", want.HighWater)
+	if err := p.log.SetLoss(cause); err != nil {
+		p.foundLost.Store(false)
+		s.logger.Warn("failed to store the loss of records", "partition", p.id, "error", err)
+		return
+	}
+	s.lostLog()
+}
+
+// errTruncatesCommitted is the error of a follower whose leader does not have records that were
+// below the follower's high watermark. The follower keeps them, and does not follow this leader.
+var errTruncatesCommitted = errors.New("the leader lacks records below this replica's high " +
+	"watermark, so it has lost them; this replica keeps its log and does not follow")
