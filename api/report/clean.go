@@ -98,4 +98,6 @@ type Failure struct {
 	// Reason is the machine-readable cause: one of UnknownTopic, UnknownPartition, NotCompacted,
 	// CleanerDisabled, NotReady, BadRequest, NotFound, Misdirected.
 	Reason string `json:"reason,omitempty"`
+	// Addresses are the HTTP ports of the brokers, HOST:PORT, if this process runs none.
+	Addresses []string `json:"addresses,omitempty"`
 }

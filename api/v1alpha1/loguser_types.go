@@ -129,16 +129,18 @@ type ACL struct {
 
 // ACLResource selects resources.
 //
-// +kubebuilder:validation:XValidation:rule="self.type != 'Cluster' || self.name == 'kafka-cluster' && (!has(self.pattern) || self.pattern == 'Literal')",fieldPath=".name",message="the name of the Cluster is kafka-cluster, with pattern Literal"
+// +kubebuilder:validation:XValidation:rule="self.type != 'Cluster' || (!has(self.name) || self.name == 'kafka-cluster') && (!has(self.pattern) || self.pattern == 'Literal')",fieldPath=".name",message="the name of the Cluster is kafka-cluster, with pattern Literal"
+// +kubebuilder:validation:XValidation:rule="self.type == 'Cluster' || has(self.name)",fieldPath=".name",message="write a name, or * for all resources of the type"
 type ACLResource struct {
 	// Type is Topic, Group, Cluster, TransactionalId or User.
 	// +required
 	Type ACLResourceType `json:"type"`
 	// Name is a name, * for all resources of the type, or with pattern Prefix the start of names.
-	// +required
+	// Type Cluster needs none: its only resource is kafka-cluster.
+	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=1024
-	Name string `json:"name"`
+	Name string `json:"name,omitempty"`
 	// Pattern is Literal or Prefix.
 	// +optional
 	// +kubebuilder:default=Literal
@@ -160,6 +162,14 @@ const (
 
 // ClusterResourceName is the name of the only resource of type Cluster.
 const ClusterResourceName = "kafka-cluster"
+
+// KafkaName returns the name of the resource in Kafka.
+func (r ACLResource) KafkaName() string {
+	if r.Type == ACLCluster {
+		return ClusterResourceName
+	}
+	return r.Name
+}
 
 // ACLPattern is how an ACL selects names.
 // +kubebuilder:validation:Enum=Literal;Prefix

@@ -41,7 +41,7 @@ heartwood log clean.`,
   heartwood clean tickets --wait --json | jq '.replicas[].pass.reclaimedBytes'`,
 		Args: oneTopic,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			clean.Topic, clean.Addresses = args[0], addresses.orDefault()
+			clean.Topic = args[0]
 			for _, index := range clean.Partitions {
 				if index < 0 {
 					return misused(cmd,
@@ -53,8 +53,13 @@ heartwood log clean.`,
 			if err != nil {
 				return err
 			}
-			cleaning, err := cleanTopic(cmd.Context(), client, clean, wait,
-				progressTo(cmd, asJSON))
+			var cleaning *remote.Cleaning
+			err = addresses.ask(func(at []string) (err error) {
+				clean.Addresses = at
+				cleaning, err = cleanTopic(cmd.Context(), client, clean, wait,
+					progressTo(cmd, asJSON))
+				return err
+			})
 			if cleaning == nil {
 				return err
 			}

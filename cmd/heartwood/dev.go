@@ -41,6 +41,9 @@ manifest, but none that a manifest describes.`,
 		"number of brokers, 1 to 100 (default: spec.brokers of the LogCluster, else 1)")
 	flags.StringVar(&opts.Listen, "listen", "127.0.0.1:9092",
 		"Kafka `HOST:PORT` of broker 0; broker i listens on PORT+i")
+	flags.StringVar(&opts.Advertise, "advertise", "",
+		"`HOST:PORT` at which clients reach broker 0, as through a mapped port of a container; PORT+i "+
+			"for broker i, and PORT+100+i for the second listener (default: that of --listen)")
 	flags.StringVar(&opts.HTTP, "http", "127.0.0.1:9644",
 		"`HOST:PORT` of metrics, health and /api/v1/partitions")
 	flags.StringSliceVar(&opts.Hosts, "allow-host", nil,

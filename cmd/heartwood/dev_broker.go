@@ -20,6 +20,7 @@ func devBrokerCommand() *cobra.Command {
 	flags := cmd.Flags()
 	flags.Int32Var(&opts.NodeID, "node-id", 0, "`ID` of the broker")
 	flags.StringVar(&listeners, "listeners", "", "`JSON` of the listeners")
+	flags.StringVar(&opts.PeerHost, "peer-host", "", "`HOST` at which other brokers connect")
 	flags.StringVar(&opts.Certificates, "certificates", "", "`DIR` of the broker's certificates")
 	flags.StringVar(&opts.Cluster, "cluster", "", "`NAME` of the LogCluster")
 	flags.StringVar(&opts.DataDir, "data-dir", "", "`DIR` of the logs")

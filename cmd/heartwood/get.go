@@ -101,8 +101,13 @@ func (f *getFlags) run(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	found, latest, missing, err := f.find(cmd.Context(), client)
-	if err != nil {
+	var found report.Keys
+	var latest *report.KeyRecord
+	var missing error
+	if err := f.ask(func(at []string) (err error) {
+		found, latest, missing, err = f.find(cmd.Context(), client, at)
+		return err
+	}); err != nil {
 		return err
 	}
 	switch out := cmd.OutOrStdout(); {
@@ -126,9 +131,10 @@ func (f *getFlags) run(cmd *cobra.Command, args []string) error {
 // find returns the records of the key, its latest record with a value, and why there is none. If no
 // partition was requested, and the one that Kafka's default partitioner chooses has no record of
 // the key, it searches all partitions.
-func (f *getFlags) find(ctx context.Context, client *remote.Client) (found report.Keys,
+func (f *getFlags) find(ctx context.Context, client *remote.Client,
+	addresses []string) (found report.Keys,
 	latest *report.KeyRecord, missing, err error) {
-	if found, err = client.Keys(ctx, f.orDefault(), f.KeyQuery); err != nil {
+	if found, err = client.Keys(ctx, addresses, f.KeyQuery); err != nil {
 		return found, nil, nil, err
 	}
 	latest, missing = remote.LatestValue(&found)
@@ -138,7 +144,7 @@ func (f *getFlags) find(ctx context.Context, client *remote.Client) (found repor
 	}
 	all := f.KeyQuery
 	all.All = true
-	if found, err = client.Keys(ctx, f.orDefault(), all); err != nil {
+	if found, err = client.Keys(ctx, addresses, all); err != nil {
 		return found, nil, nil, err
 	}
 	latest, missing = remote.LatestValue(&found)

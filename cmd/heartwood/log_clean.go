@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"os"
 	"path/filepath"
 	"strconv"
 	"syscall"
@@ -182,6 +183,12 @@ func cleanOne(ctx context.Context, dir string, f cleanFlags,
 	dir, err = filepath.Abs(dir)
 	if err != nil {
 		return cleaned, err
+	}
+	switch info, err := os.Stat(dir); {
+	case err != nil:
+		return cleaned, err
+	case !info.IsDir():
+		return cleaned, fmt.Errorf("%s is not a directory", dir)
 	}
 	o, err := logstore.OpenOffline(logstore.Options{FS: vfs.OS{}, Logger: logger}, dir, f.at)
 	if errors.Is(err, vfs.ErrLocked) {

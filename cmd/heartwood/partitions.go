@@ -2,9 +2,12 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
+	"io"
 
 	"github.com/spf13/cobra"
 
+	"heartwood.dev/heartwood/api/report"
 	"heartwood.dev/heartwood/internal/remote"
 )
 
@@ -30,7 +33,9 @@ With --retained it shows the partitions of deleted topics whose records are reta
 (reclaimPolicy Retain), and the brokers that hold the records. A topic that is created again under
 its name continues with these records. 'kubectl heartwood retained remove TOPIC' deletes them. In
 'heartwood dev', give the LogCluster the annotation heartwood.dev/remove-retained: TOPIC=ID, with
-the ID of the topic in this table. STATE is Removing until all brokers have deleted the records.`,
+the ID of the topic in this table. STATE is Removing until all brokers have deleted the records.
+
+The exit code is 1 if a TOPIC does not exist, or with --retained has no retained partitions.`,
 		Example: `  heartwood partitions
   heartwood partitions tickets --json | jq '.partitions[] | select(.reason)'`,
 		RunE: func(cmd *cobra.Command, names []string) error {
@@ -38,16 +43,14 @@ the ID of the topic in this table. STATE is Removing until all brokers have dele
 			if err != nil {
 				return err
 			}
-			answer, err := client.Partitions(cmd.Context(), addresses.orDefault()[0], names)
-			switch {
-			case err != nil:
+			var answer report.Placement
+			if err := addresses.ask(func(at []string) (err error) {
+				answer, err = client.Partitions(cmd.Context(), at, names)
 				return err
-			case asJSON:
-				return json.NewEncoder(cmd.OutOrStdout()).Encode(answer)
-			case retained:
-				return remote.PrintRetained(cmd.OutOrStdout(), answer.Retained)
+			}); err != nil {
+				return err
 			}
-			return remote.PrintPartitions(cmd.OutOrStdout(), answer.Partitions)
+			return printPlacement(cmd.OutOrStdout(), answer, names, retained, asJSON)
 		},
 	}
 	addresses.addOne(cmd)
@@ -55,4 +58,33 @@ the ID of the topic in this table. STATE is Removing until all brokers have dele
 		"show the retained partitions of deleted topics instead")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
 	return cmd
+}
+
+// printPlacement prints the partitions, or the retained ones. It returns an error that names the
+// topics of names that have none.
+func printPlacement(out io.Writer, answer report.Placement, names []string,
+	retained, asJSON bool) (err error) {
+	var found []string
+	what := "topic"
+	if retained {
+		what = "retained topic"
+		for i := range answer.Retained {
+			found = append(found, answer.Retained[i].Topic)
+		}
+	} else {
+		for i := range answer.Partitions {
+			found = append(found, answer.Partitions[i].Topic)
+		}
+	}
+	unknown := remote.Unknown(what, names, found)
+	switch {
+	case asJSON:
+		err = json.NewEncoder(out).Encode(answer)
+	case unknown != nil && len(found) == 0: // no table without a line
+	case retained:
+		err = remote.PrintRetained(out, answer.Retained)
+	default:
+		err = remote.PrintPartitions(out, answer.Partitions)
+	}
+	return errors.Join(err, unknown)
 }

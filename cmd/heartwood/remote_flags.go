@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -45,6 +46,17 @@ func (a *brokerAddresses) orDefault() []string {
 		return []string{httpDefault}
 	}
 	return a.list
+}
+
+// ask calls f with the addresses. If the process at an address runs no broker, as the parent of
+// heartwood dev --processes, and names those of its brokers, ask calls f again with these.
+func (a *brokerAddresses) ask(f func(addresses []string) error) error {
+	err := f(a.orDefault())
+	var refused *remote.Refused
+	if errors.As(err, &refused) && len(refused.Addresses) > 0 {
+		return f(refused.Addresses)
+	}
+	return err
 }
 
 func (a *brokerAddresses) add(cmd *cobra.Command) {

@@ -2,10 +2,12 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"heartwood.dev/heartwood/api/summary"
 	"heartwood.dev/heartwood/internal/remote"
 )
 
@@ -21,7 +23,8 @@ DIRTY is the highest dirty ratio of any partition. RECLAIMABLE is the size that 
 partitions would free (a dash if unknown). CLEANED is the time since the last pass of the partition
 that has not been cleaned for the longest time. WHY is the reason and the message of the Topic's
 condition Compacting. heartwood dev summarizes all partitions; a broker in a pod summarizes only its
-own replicas. GET /api/v1/partitions returns the state of each replica.`,
+own replicas. GET /api/v1/partitions returns the state of each replica. The exit code is 1 if a
+TOPIC does not exist.`,
 		Example: `  heartwood topics
   heartwood topics tickets --json | jq '.topics[].compaction'`,
 		RunE: func(cmd *cobra.Command, names []string) error {
@@ -29,14 +32,25 @@ own replicas. GET /api/v1/partitions returns the state of each replica.`,
 			if err != nil {
 				return err
 			}
-			answer, err := client.Topics(cmd.Context(), addresses.orDefault()[0], names)
-			if err != nil {
+			var answer summary.Topics
+			if err := addresses.ask(func(at []string) (err error) {
+				answer, err = client.Topics(cmd.Context(), at, names)
+				return err
+			}); err != nil {
 				return err
 			}
-			if asJSON {
-				return json.NewEncoder(cmd.OutOrStdout()).Encode(answer)
+			found := make([]string, len(answer.Topics))
+			for i := range answer.Topics {
+				found[i] = answer.Topics[i].Topic
 			}
-			return remote.PrintTopics(cmd.OutOrStdout(), answer.Topics, time.Now())
+			unknown := remote.Unknown("topic", names, found)
+			switch {
+			case asJSON:
+				err = json.NewEncoder(cmd.OutOrStdout()).Encode(answer)
+			case len(found) > 0 || unknown == nil:
+				err = remote.PrintTopics(cmd.OutOrStdout(), answer.Topics, time.Now())
+			}
+			return errors.Join(err, unknown)
 		},
 	}
 	addresses.addOne(cmd)

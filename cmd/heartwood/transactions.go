@@ -30,12 +30,16 @@ func (f *transactionsFlags) print(cmd *cobra.Command, value any,
 
 // transactions requests the transactions that match.
 func (f *transactionsFlags) transactions(cmd *cobra.Command, states []string,
-	olderThan time.Duration) (*remote.Transactions, error) {
+	olderThan time.Duration) (all *remote.Transactions, err error) {
 	client, err := f.client(cmd)
 	if err != nil {
 		return nil, err
 	}
-	return client.Transactions(cmd.Context(), f.orDefault(), states, olderThan)
+	err = f.ask(func(at []string) (err error) {
+		all, err = client.Transactions(cmd.Context(), at, states, olderThan)
+		return err
+	})
+	return all, err
 }
 
 func transactionsCommand() *cobra.Command {
@@ -197,12 +201,14 @@ refuses that for a transaction that a coordinator knows.`,
 			return err
 		}
 		var answer report.Aborted
-		if hanging {
-			answer, err = client.AbortHanging(cmd.Context(), flags.orDefault(), of, firstOffset)
-		} else {
-			answer, err = client.AbortTransaction(cmd.Context(), flags.orDefault(), args[0])
-		}
-		if err != nil {
+		if err := flags.ask(func(at []string) (err error) {
+			if hanging {
+				answer, err = client.AbortHanging(cmd.Context(), at, of, firstOffset)
+			} else {
+				answer, err = client.AbortTransaction(cmd.Context(), at, args[0])
+			}
+			return err
+		}); err != nil {
 			return err
 		}
 		return flags.print(cmd, answer, func(out io.Writer) error {

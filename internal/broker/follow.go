@@ -3,11 +3,13 @@ package broker
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"heartwood.dev/heartwood/internal/logstore"
 	"heartwood.dev/heartwood/internal/logstore/cleaner"
 	"heartwood.dev/heartwood/internal/metadata"
+	"heartwood.dev/heartwood/internal/replica"
 )
 
 // retryInterval is how long the broker waits before it applies an image again, or repeats a report,
@@ -32,7 +34,8 @@ func (b *Broker) wake() {
 
 // follow applies the newest image whenever wake was called. All images are applied by this one
 // goroutine, as replica.Set requires. follow returns nil when ctx ends. It retries a failed image
-// every retryInterval, and logs a failure only if its text has changed.
+// every retryInterval, and logs a failure only if its text has changed. It does not log that a
+// partition waits for an election.
 func (b *Broker) follow(ctx context.Context) error {
 	retry := time.NewTimer(retryInterval)
 	retry.Stop()
@@ -50,8 +53,10 @@ func (b *Broker) follow(ctx context.Context) error {
 			continue // a failed log called wake before the first image
 		}
 		if err := b.apply(image); err != nil {
-			fault = brief(err)
 			retry.Reset(retryInterval)
+			if rest := slices.DeleteFunc(joined(err), replica.AwaitsElection); len(rest) > 0 {
+				fault = brief(errors.Join(rest...))
+			}
 		}
 		if fault != "" && fault != reported {
 			b.logger.Error("failed to apply metadata image", "error", fault)

@@ -76,6 +76,8 @@ func (g *groupsFlags) run(ctx context.Context, s *session, args []string) error 
 	switch {
 	case err != nil:
 		return err
+	case len(args) == 1 && len(groups) == 1 && groups[0].Absent():
+		return fmt.Errorf("LogCluster %s has no consumer group %q", cluster.Name, args[0])
 	case s.json():
 		return printJSON(s.out, map[string]any{"groups": groups})
 	case len(args) == 1:

@@ -111,13 +111,28 @@ func (c *cluster) listeners(i int) []broker.Listener {
 	of := make([]broker.Listener, len(all))
 	for at := range all {
 		listen, advertise := c.listen.broker(i, at)
+		if c.advertise != (address{}) {
+			advertise, _ = c.advertise.broker(i, at)
+		}
 		of[at] = broker.ListenerOf(&all[at], listen, advertise)
 	}
 	return of
 }
 
-// secure adds the certificates of broker i to its options, if brokers need certificates.
+// plainPeerHost returns the host at which the brokers reach each other on the port of the first
+// listener; "" for the advertised address. An address that --advertise names may lead here only
+// from outside, such as from outside of a container.
+func (c *cluster) plainPeerHost() string {
+	if c.advertise == (address{}) {
+		return ""
+	}
+	return c.listen.dialHost()
+}
+
+// secure adds the host for other brokers to the options of broker i, and its certificates if
+// brokers need certificates.
 func (c *cluster) secure(i int, opts broker.Options) broker.Options {
+	opts.PeerHost = c.plainPeerHost()
 	if c.security == nil {
 		return opts
 	}

@@ -23,6 +23,8 @@ import (
 type ChildOptions struct {
 	NodeID    int32
 	Listeners []broker.Listener
+	// PeerHost is the host at which other brokers reach the broker; "": the advertised address.
+	PeerHost string
 	// Certificates is the directory of the broker's certificates, which the parent keeps up to
 	// date; "": the cluster needs none.
 	Certificates string
@@ -50,7 +52,8 @@ func RunChild(ctx context.Context, opts ChildOptions) error {
 	registry.MustRegister(collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	options := broker.Options{
-		NodeID: opts.NodeID, DataDir: opts.DataDir, Listeners: opts.Listeners, Rack: opts.Rack,
+		NodeID: opts.NodeID, DataDir: opts.DataDir, Listeners: opts.Listeners, PeerHost: opts.PeerHost,
+		Rack:     opts.Rack,
 		Metadata: remote.NewClient(store), Logger: opts.Logger, LogLevel: opts.Level,
 		Registry: registry,
 	}

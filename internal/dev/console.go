@@ -1,6 +1,7 @@
 package dev
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -36,20 +37,12 @@ func (c *cluster) newConsole(httpAddress string) *console.Console {
 func (c *cluster) httpAddresses(own string) (addresses []string) {
 	if !c.opts.Processes || c.http.port == 0 {
 		_, port, _ := net.SplitHostPort(own) // it is the address of a listener
-		return []string{net.JoinHostPort(c.dialHost(), port)}
+		return []string{net.JoinHostPort(c.http.dialHost(), port)}
 	}
 	for i := range c.store.Running() {
-		addresses = append(addresses, net.JoinHostPort(c.dialHost(), strconv.Itoa(c.http.port+1+i)))
+		addresses = append(addresses, net.JoinHostPort(c.http.dialHost(), strconv.Itoa(c.http.port+1+i)))
 	}
 	return addresses
-}
-
-// dialHost returns the host at which this machine reaches the HTTP ports.
-func (c *cluster) dialHost() string {
-	if c.http.anyHost() {
-		return "127.0.0.1"
-	}
-	return c.http.host
 }
 
 // consoleKafka connects the console to the brokers.
@@ -64,7 +57,22 @@ func (c *cluster) consoleKafka() (*kafka.Client, error) {
 	if len(bootstrap) == 0 {
 		return nil, errors.New("the brokers are starting")
 	}
-	return kafka.New(bootstrap)
+	return kafka.New(bootstrap, kafka.Through(c.dialBroker))
+}
+
+// dialBroker connects to the address of a broker in the metadata that clients get. The brokers
+// listen on other ports than they advertise if --advertise names the outside of a container.
+func (c *cluster) dialBroker(ctx context.Context, network, endpoint string) (net.Conn, error) {
+	var dialer net.Dialer
+	for i := range c.store.Running() {
+		if outside, _ := c.advertise.broker(i, 0); outside == endpoint && c.advertise.port != 0 {
+			at := c.listen
+			at.host = at.dialHost()
+			endpoint, _ = at.broker(i, 0)
+			break
+		}
+	}
+	return dialer.DialContext(ctx, network, endpoint)
 }
 
 // withConsole serves the console below consolePath, and everything else by next. A browser that

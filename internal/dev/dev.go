@@ -44,6 +44,9 @@ func Run(ctx context.Context, opts Options) (err error) {
 	if c.listen, err = parseAddress("listen", opts.Listen); err != nil {
 		return err
 	}
+	if c.advertise, err = parseAdvertise(opts.Advertise, c.listen); err != nil {
+		return err
+	}
 	if c.http, err = parseAddress("http", opts.HTTP); err != nil {
 		return err
 	}
@@ -74,14 +77,16 @@ func Run(ctx context.Context, opts Options) (err error) {
 
 // cluster is the state of Run.
 type cluster struct {
-	opts    Options
-	fs      vfs.FS
-	listen  address
-	http    address
-	watcher *watcher
-	store   *local.Store
-	initial state // the state that was requested at the start
-	current state // the state that was applied last
+	opts   Options
+	fs     vfs.FS
+	listen address
+	http   address
+	// advertise is the address at which clients reach broker 0; the zero value: that of listen.
+	advertise address
+	watcher   *watcher
+	store     *local.Store
+	initial   state // the state that was requested at the start
+	current   state // the state that was applied last
 	// security is nil if no broker needs certificates. Then no client authenticates.
 	security  *security
 	announced map[string]string              // the printed line of each user
@@ -162,13 +167,18 @@ func (c *cluster) openMetadata(set *manifest.Set) (err error) {
 		return usage(err)
 	}
 	running := max(c.initial.brokers, c.store.Running())
-	if err := c.listen.forBrokers(running, len(c.initial.listeners())); err != nil {
-		return err
+	for _, a := range []address{c.listen, c.advertise} {
+		if a == (address{}) {
+			continue
+		}
+		if err := a.forBrokers(running, len(c.initial.listeners())); err != nil {
+			return err
+		}
 	}
 	c.current = c.initial
 	if c.initial.secured() {
 		if c.security, err = openSecurity(c.opts.DataDir, c.initial.clusterName(),
-			listenerHosts(c.listen), running); err != nil {
+			listenerHosts(c.listen, c.advertise), running); err != nil {
 			return fmt.Errorf("open the certificates in %s: %w", c.opts.DataDir, err)
 		}
 		if err := c.security.update(c.initial.listeners()); err != nil {
@@ -301,7 +311,12 @@ func (c *cluster) removalDue() <-chan time.Time {
 // and logs the faults.
 func (c *cluster) apply() {
 	before := c.store.Image()
+	cluster, _, _ := c.store.Manifests()
 	fault := c.applyManifests()
+	after, _, _ := c.store.Manifests()
+	if line := clusterLine(cluster, after); line != "" {
+		c.print(line)
+	}
 	for _, line := range changedLines(before, c.store.Image()) {
 		c.print(line)
 	}

@@ -144,6 +144,13 @@ func TestInvalidFlagsAndManifests(t *testing.T) {
 			"3 brokers need the ports 65534 to 65536"},
 		"any port on all interfaces": {func(o *Options) { o.Listen = ":0" },
 			"--listen :0: port 0 requires a host"},
+		"advertised address of no host": {func(o *Options) { o.Advertise = ":9092" },
+			`--advertise ":9092": want a host and a port`},
+		"advertised without a port to lead to": {func(o *Options) { o.Advertise = "kafka:9092" },
+			"--advertise kafka:9092: --listen needs a port"},
+		"not enough advertised ports": {func(o *Options) {
+			o.Listen, o.Advertise, o.Brokers = "127.0.0.1:20000", "kafka:65535", 2
+		}, "--advertise kafka:65535: 2 brokers need the ports 65535 to 65536"},
 		"port in use": {func(o *Options) { o.Listen = busy.Addr().String() },
 			"address already in use; choose another --listen"},
 		"http port in use": {func(o *Options) { o.HTTP = busy.Addr().String() },
@@ -288,7 +295,8 @@ func TestFaultsNameTheirFile(t *testing.T) {
 // TestLostMetadataFile: if the metadata file is missing, a warning is logged and topics adopt their
 // records. If the file is corrupt, Run fails.
 func TestLostMetadataFile(t *testing.T) {
-	opts := options(t, topic("a", "partitions: 1"))
+	opts := options(t, topic("a", "partitions: 1, replicas: 2"))
+	opts.Brokers = 2
 	r := start(t, opts)
 	if err := r.client().ProduceSync(t.Context(),
 		&kgo.Record{Topic: "a", Value: []byte("kept")}).FirstErr(); err != nil {
@@ -308,6 +316,9 @@ func TestLostMetadataFile(t *testing.T) {
 	}
 	r = start(t, opts)
 	r.log.await("metadata file is missing")
+	if log := r.log.String(); strings.Contains(log, "level=ERROR") {
+		t.Errorf("the start logged an error: %s", log)
+	}
 	ends, err := r.admin().ListEndOffsets(t.Context(), "a")
 	if err != nil {
 		t.Fatal(err)

@@ -21,6 +21,12 @@ func (s *state) ignored(dataDir string) (texts []string) {
 		}
 	}
 	texts = append(texts, s.ignoredMoves()...)
+	for _, l := range s.listeners() {
+		if l.Advertised != nil {
+			texts = append(texts, "LogCluster/"+s.clusterName()+": listener "+l.Name+": advertised "+
+				"needs Kubernetes; heartwood dev advertises the address of --advertise")
+		}
+	}
 	for _, u := range s.users {
 		password := filepath.Join(dataDir, usersDir, u.Name, credentials.KeyPassword)
 		if u.Spec.Authentication.PasswordFrom != nil {

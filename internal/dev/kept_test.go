@@ -83,6 +83,11 @@ func TestMissingManifestRemovesNothing(t *testing.T) {
 	put(t, opts, "lost.yaml", topic("lost", erased), topic("other", erased))
 	r.line("topic lost ")
 	await.Until(t, "the topic is created again, empty", func() bool { return r.keeps("lost") == 0 })
+	const changed = "logcluster demo spec.topicDefaults.retention.time=4h"
+	put(t, opts, "cluster.yaml", logCluster("brokers: 1, topicDefaults: {retention: {time: 4h}}"))
+	if line := r.line("logcluster demo "); line != changed {
+		t.Errorf("got line %q", line)
+	}
 	put(t, opts, "cluster.yaml", "# none")
 	put(t, opts, "lost.yaml", topic("lost", "partitions: 1, retention: {time: 2h}"))
 	r.line("topic other deleted records=deleted")

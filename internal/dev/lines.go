@@ -1,7 +1,10 @@
 package dev
 
 import (
+	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -81,4 +84,55 @@ func changedLines(before, after *metadata.Image) []string {
 		lines = append(lines, fmt.Sprintf("topic %s deleted records=%s", topic.Name, records))
 	}
 	return lines
+}
+
+// clusterLine returns the line for a change of the LogCluster: its name, and the new values of the
+// changed fields. It returns "" without a change.
+func clusterLine(before, after *v1alpha1.LogCluster) string {
+	switch {
+	case before == nil && after == nil:
+		return ""
+	case after == nil:
+		return "logcluster " + before.Name + " deleted: the defaults apply"
+	case before == nil:
+		before = &v1alpha1.LogCluster{}
+	}
+	old, current := map[string]string{}, map[string]string{}
+	flatten(old, "spec", before.Spec)
+	flatten(current, "spec", after.Spec)
+	var fields []string
+	for _, path := range slices.Sorted(maps.Keys(current)) {
+		if current[path] != old[path] {
+			fields = append(fields, path+"="+current[path])
+		}
+	}
+	for _, path := range slices.Sorted(maps.Keys(old)) {
+		if _, set := current[path]; !set {
+			fields = append(fields, path+"=unset")
+		}
+	}
+	if len(fields) == 0 {
+		return ""
+	}
+	return "logcluster " + after.Name + " " + strings.Join(fields, " ")
+}
+
+// flatten adds the fields of a value, in the form of its JSON, by their paths. A list is one field.
+func flatten(into map[string]string, path string, value any) {
+	content, err := json.Marshal(value)
+	if err != nil {
+		return // a spec has been read from JSON
+	}
+	var fields map[string]json.RawMessage
+	if json.Unmarshal(content, &fields) != nil {
+		text := strings.Trim(string(content), `"`)
+		if duration, err := time.ParseDuration(text); err == nil && strings.HasSuffix(text, "s") {
+			text = formatAge(duration)
+		}
+		into[path] = text
+		return
+	}
+	for name, field := range fields {
+		flatten(into, path+"."+name, field)
+	}
 }

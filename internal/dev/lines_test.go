@@ -2,6 +2,8 @@ package dev
 
 import (
 	"bytes"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -11,6 +13,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"heartwood.dev/heartwood/api/v1alpha1"
+	"heartwood.dev/heartwood/internal/manifest"
 	"heartwood.dev/heartwood/internal/metadata"
 )
 
@@ -132,4 +135,41 @@ func TestSlowStopIsAnnounced(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestClusterLine: the line of a changed LogCluster contains the fields that have changed.
+func TestClusterLine(t *testing.T) {
+	cluster := func(spec string) *v1alpha1.LogCluster {
+		set, err := manifest.Load([]string{write(t, logCluster(spec))})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return set.Cluster
+	}
+	before := cluster("brokers: 3, cleaner: {workers: 1}, topicDefaults: {retention: {time: 1h}}")
+	for _, test := range []struct {
+		after *v1alpha1.LogCluster
+		want  string
+	}{
+		{before, ""},
+		{nil, "logcluster demo deleted: the defaults apply"},
+		{cluster("brokers: 3, cleaner: {workers: 2}"),
+			"logcluster demo spec.cleaner.workers=2 spec.topicDefaults.retention.time=unset"},
+	} {
+		if got := clusterLine(before, test.after); got != test.want {
+			t.Errorf("got %q, want %q", got, test.want)
+		}
+	}
+	if got := clusterLine(nil, before); !strings.Contains(got, "spec.topicDefaults.retention.time=1h") {
+		t.Errorf("for a new LogCluster: got %q", got)
+	}
+}
+
+func write(t *testing.T, text string) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "manifest.yaml")
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
 }

@@ -32,6 +32,9 @@ type Options struct {
 	// Listen is the host:port of broker 0, default 127.0.0.1:9092. Broker i listens on port+i, and
 	// on port+100+i for the second listener. With port 0 each broker listens on any free port.
 	Listen string
+	// Advertise is the host:port at which clients reach broker 0; "": the address of Listen. The
+	// ports of other brokers and of the second listener follow as those of Listen do.
+	Advertise string
 	// HTTP is the host:port of metrics, health and API, default 127.0.0.1:9644; port 0: any free
 	// port.
 	HTTP string
@@ -143,8 +146,35 @@ func (a address) broker(i, listener int) (listen, advertise string) {
 	}
 	listen = a.String()
 	if a.anyHost() {
-		a.host = "127.0.0.1"
+		a.host = a.dialHost()
 		advertise = a.String()
 	}
 	return listen, advertise
+}
+
+// dialHost returns the host at which this machine reaches the address.
+func (a address) dialHost() string {
+	if a.anyHost() {
+		return "127.0.0.1"
+	}
+	return a.host
+}
+
+// parseAdvertise parses the value of --advertise for brokers that listen on an address.
+func parseAdvertise(text string, listen address) (address, error) {
+	if text == "" {
+		return address{}, nil
+	}
+	a, err := parseAddress("advertise", text)
+	switch {
+	case err != nil:
+		return a, err
+	case a.port == 0 || a.anyHost():
+		return a, usage(fmt.Errorf("--advertise %q: want a host and a port that clients can connect "+
+			"to, such as kafka.example.com:9092", text))
+	case listen.port == 0:
+		return a, usage(fmt.Errorf("--advertise %s: --listen needs a port, to which the advertised "+
+			"one leads", text))
+	}
+	return a, nil
 }

@@ -171,7 +171,7 @@ func (p *process) command(socket *os.File) (*exec.Cmd, error) {
 		strconv.Itoa(p.id), "--listeners", string(listeners),
 		"--data-dir", c.brokerDir(p.id), "--rack", c.opts.rack(p.id), "--http", c.childHTTP(p.id),
 		"--pprof="+strconv.FormatBool(c.opts.Pprof), "--log-level", c.opts.LogLevel,
-		"--allow-host", strings.Join(c.opts.Hosts, ","))
+		"--allow-host", strings.Join(c.opts.Hosts, ","), "--peer-host", c.plainPeerHost())
 	if c.security != nil {
 		command.Args = append(command.Args, "--certificates", brokerPKIDir(c.opts.DataDir, p.id),
 			"--cluster", c.security.cluster)
@@ -208,29 +208,43 @@ func (c *cluster) childHTTP(i int) string {
 	return next.String()
 }
 
-// redirectAPI responds to API requests with status 421 and the HTTP addresses of the brokers. No
-// broker runs in this process, and an empty list would look like an empty cluster.
+// redirectAPI responds to API requests with status 421 and the HTTP addresses of the brokers, at
+// the host of the request. No broker runs in this process, and an empty list would look like an
+// empty cluster.
 func (c *cluster) redirectAPI(own http.Handler) http.Handler {
-	where := "set a port with --http to enable these ports"
+	answer := report.Failure{Reason: "Misdirected", Error: "with --processes each broker has its " +
+		"own HTTP port: set a port with --http to enable these ports"}
 	if c.http.port != 0 {
-		where = fmt.Sprintf("use %s for broker 0, and the following ports for the other brokers",
-			c.childHTTP(0))
+		answer.Error = fmt.Sprintf("with --processes each broker has its own HTTP port: use %s for "+
+			"broker 0, and the following ports for the other brokers", c.childHTTP(0))
 	}
-	body, _ := json.Marshal(
-		report.Failure{
-			Error:  "with --processes each broker has its own HTTP port: " + where,
-			Reason: "Misdirected",
-		},
-	)
 	return http.HandlerFunc(func(to http.ResponseWriter, request *http.Request) {
 		if !strings.HasPrefix(request.URL.Path, "/api/") {
 			own.ServeHTTP(to, request)
 			return
 		}
+		answer := answer
+		answer.Addresses = c.childrenHTTP(request.Host)
 		to.Header().Set("Content-Type", "application/json")
 		to.WriteHeader(http.StatusMisdirectedRequest)
-		_, _ = to.Write(body)
+		_ = json.NewEncoder(to).Encode(answer)
 	})
+}
+
+// childrenHTTP returns the HTTP addresses of all brokers for a client that has connected to host,
+// with or without a port.
+func (c *cluster) childrenHTTP(host string) (addresses []string) {
+	if c.http.port == 0 {
+		return nil
+	}
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
+	}
+	for i := range c.store.Running() {
+		addresses = append(addresses,
+			net.JoinHostPort(strings.Trim(host, "[]"), strconv.Itoa(c.http.port+1+i)))
+	}
+	return addresses
 }
 
 // recordingSession is a local.Session that stores the registration of its broker in process.

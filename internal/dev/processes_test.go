@@ -97,9 +97,17 @@ func TestParentReturnsTheAddressesOfBrokers(t *testing.T) {
 		_ *http.Request) {
 		to.WriteHeader(http.StatusOK)
 	})
+	store, err := local.Open(vfs.NewMem(), "/metadata.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := store.Sync(nil, 2, nil); err != nil {
+		t.Fatal(err)
+	}
 	for port, want := range map[int]string{9644: "use 127.0.0.1:9645 for broker 0",
 		0: "set a port with --http"} {
-		handler := (&cluster{http: address{host: "127.0.0.1", port: port}}).redirectAPI(own)
+		c := &cluster{http: address{host: "127.0.0.1", port: port}, store: store}
+		handler := c.redirectAPI(own)
 		for path, status := range map[string]int{"/api/v1/topics": http.StatusMisdirectedRequest,
 			"/readyz": http.StatusOK} {
 			answer := httptest.NewRecorder()
@@ -109,6 +117,12 @@ func TestParentReturnsTheAddressesOfBrokers(t *testing.T) {
 			}
 			if status != http.StatusOK && !strings.Contains(answer.Body.String(), want) {
 				t.Errorf("%s: got %s, want text %q", path, answer.Body, want)
+			}
+			// The client has reached the parent as example.com.
+			addresses := strings.Contains(answer.Body.String(),
+				`"addresses":["example.com:9645","example.com:9646"]`)
+			if status != http.StatusOK && addresses != (port != 0) {
+				t.Errorf("%s: got %s", path, answer.Body)
 			}
 		}
 	}

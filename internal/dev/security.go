@@ -261,12 +261,14 @@ func (s *security) writeUser(u *v1alpha1.LogUser, endpoint credentials.Endpoint)
 	return dir, writePrivate(dir, credentials.Files(user, endpoint, absolute))
 }
 
-// listenerHosts returns the hosts of the listeners' certificate: the host at which brokers listen,
-// and the names of this machine's loopback interface.
-func listenerHosts(listen address) []string {
+// listenerHosts returns the hosts of the listeners' certificate: the hosts at which brokers listen
+// and which they advertise, and the names of this machine's loopback interface.
+func listenerHosts(addresses ...address) []string {
 	hosts := []string{"localhost", "127.0.0.1", "::1"}
-	if !listen.anyHost() {
-		hosts = append(hosts, listen.host)
+	for _, a := range addresses {
+		if !a.anyHost() && !slices.Contains(hosts, a.host) {
+			hosts = append(hosts, a.host)
+		}
 	}
 	return hosts
 }

@@ -142,7 +142,7 @@ func (h *Handler) produceResponse(
 			if failures[at] == nil {
 				answer, results = results[0], results[1:]
 			}
-			part := producePartitionResponse(p.partitions[at].id.Index, &answer, &result)
+			part := producePartitionResponse(p.partitions[at].id, &answer, &result)
 			if p.version >= 10 && isLeaderError(answer.Err) {
 				if leader, led := h.hint(img, p.partitions[at].id); led {
 					part.CurrentLeader.LeaderID, part.CurrentLeader.LeaderEpoch = leader.id,
@@ -163,10 +163,10 @@ func (h *Handler) produceResponse(
 
 // producePartitionResponse returns the response for one partition. If the partition has an error,
 // the offsets and the time are -1, and each invalid record is listed (KIP-467).
-func producePartitionResponse(index int32, answer *replica.ProduceResult,
+func producePartitionResponse(id replica.PartitionID, answer *replica.ProduceResult,
 	result *outcome) kmsg.ProduceResponseTopicPartition {
 	out := kmsg.NewProduceResponseTopicPartition()
-	out.Partition = index
+	out.Partition = id.Index
 	out.ErrorCode = result.code(answer.Err)
 	if answer.Err == nil {
 		out.BaseOffset = answer.Appended.BaseOffset
@@ -178,10 +178,13 @@ func producePartitionResponse(index int32, answer *replica.ProduceResult,
 	out.ErrorMessage = message(answer.Err)
 	var batch *record.BatchError
 	if errors.As(answer.Err, &batch) {
+		// Clients print these texts without the partition.
+		*out.ErrorMessage += fmt.Sprintf(" in topic partition %s-%d", id.Topic, id.Index)
 		for _, r := range batch.Records {
+			text := fmt.Sprintf("%s in topic partition %s-%d", r.Message, id.Topic, id.Index)
 			out.ErrorRecords = append(out.ErrorRecords,
 				kmsg.ProduceResponseTopicPartitionErrorRecord{
-					RelativeOffset: r.Index, ErrorMessage: &r.Message,
+					RelativeOffset: r.Index, ErrorMessage: &text,
 				})
 		}
 	}

@@ -120,7 +120,8 @@ func TestProduceNamesInvalidRecords(t *testing.T) {
 	})
 	answer := b.produce(8, "compacted", batch(t, compress.None, "a", "b"))
 	if len(answer.ErrorRecords) == 0 || answer.ErrorRecords[0].RelativeOffset != 0 ||
-		*answer.ErrorRecords[0].ErrorMessage == "" {
+		!strings.HasSuffix(*answer.ErrorRecords[0].ErrorMessage, "in topic partition compacted-0") ||
+		!strings.HasSuffix(*answer.ErrorMessage, "in topic partition compacted-0") {
 		t.Errorf("answer %+v", answer)
 	}
 }

@@ -97,7 +97,7 @@ func ACLsOf(u *v1alpha1.LogUser) (acls []authz.ACL) {
 			a := authz.ACL{Principal: principal, Host: cmp.Or(rule.Host, authz.Wildcard),
 				Operation: aclOperations[operation], Permission: authz.Allow,
 				Type: aclTypes[rule.Resource.Type], Pattern: authz.PatternLiteral,
-				Name: rule.Resource.Name}
+				Name: rule.Resource.KafkaName()}
 			if rule.Type == v1alpha1.ACLDeny {
 				a.Permission = authz.Deny
 			}
@@ -167,7 +167,7 @@ func sameTarget(a, b v1alpha1.ACL) bool {
 	pattern := func(r v1alpha1.ACL) v1alpha1.ACLPattern {
 		return cmp.Or(r.Resource.Pattern, v1alpha1.ACLLiteral)
 	}
-	return a.Resource.Type == b.Resource.Type && a.Resource.Name == b.Resource.Name &&
+	return a.Resource.Type == b.Resource.Type && a.Resource.KafkaName() == b.Resource.KafkaName() &&
 		pattern(a) == pattern(b) &&
 		cmp.Or(a.Type, v1alpha1.ACLAllow) == cmp.Or(b.Type, v1alpha1.ACLAllow) &&
 		cmp.Or(a.Host, authz.Wildcard) == cmp.Or(b.Host, authz.Wildcard)

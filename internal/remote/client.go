@@ -9,12 +9,12 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"heartwood.dev/heartwood/api/report"
-	"heartwood.dev/heartwood/api/summary"
 )
 
 const (
@@ -59,12 +59,15 @@ type Client struct {
 	token Token // nil for none
 }
 
-// Topics requests GET /api/v1/topics. If topics is empty, it returns all topics.
-func (c *Client) Topics(ctx context.Context, address string,
-	topics []string) (response summary.Topics, err error) {
-	err = c.do(ctx, http.MethodGet, address,
-		"/api/v1/topics?"+url.Values{"topic": topics}.Encode(), &response)
-	return response, err
+// Unknown returns an error that names the requested names that are not among those found, or nil.
+func Unknown(what string, requested, found []string) error {
+	var faults []error
+	for _, name := range requested {
+		if !slices.Contains(found, name) {
+			faults = append(faults, fmt.Errorf("unknown %s %q", what, name))
+		}
+	}
+	return errors.Join(faults...)
 }
 
 // placement requests GET /api/v1/placement. If topics is empty, it returns all topics.

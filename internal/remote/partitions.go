@@ -20,11 +20,20 @@ import (
 // reachable from here, for example through kubectl port-forward.
 const leaderTimeout = 3 * time.Second
 
-// Partitions requests the placement of topics from the broker at an address, and the lag of their
-// replicas from the leaders, at the same port. If topics is empty, it returns all topics. If a
-// leader cannot be reached, the lag of its partitions stays unknown.
-func (c *Client) Partitions(ctx context.Context, address string,
+// Partitions requests the placement of topics from the broker at the first address, and the lag of
+// their replicas from the leaders: at the other addresses, or without these at the same port. If
+// topics is empty, it returns all topics. If a leader cannot be reached, the lag of its partitions
+// stays unknown.
+func (c *Client) Partitions(ctx context.Context, addresses,
 	topics []string) (report.Placement, error) {
+	if len(addresses) > 1 {
+		all := NewFleet(c, addresses, false).Ask(ctx, topics)
+		if len(all.Unanswered) == len(addresses) {
+			return report.Placement{}, all.Unanswered[0].Err
+		}
+		return all.Placement, ctx.Err()
+	}
+	address := addresses[0]
 	placement, err := c.placement(ctx, address, topics)
 	if err != nil {
 		return report.Placement{}, err

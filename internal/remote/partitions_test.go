@@ -48,7 +48,7 @@ func TestLagComesFromTheLeaders(t *testing.T) {
 		placed(1, 1, new(int64(12)), "UnderReplicated"),
 		placed(3, 2, nil, ""), // it does not lead any more
 	}}, net.JoinHostPort("127.0.0.2", port))
-	got, err := (&Client{}).Partitions(t.Context(), address, []string{"tickets"})
+	got, err := (&Client{}).Partitions(t.Context(), []string{address}, []string{"tickets"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -65,7 +65,7 @@ func TestClientOfASecuredCluster(t *testing.T) {
 		t.Fatal(err)
 	}
 	ask := func(address string) (string, error) {
-		topics, err := client.Topics(t.Context(), address, nil)
+		topics, err := client.Topics(t.Context(), []string{address}, nil)
 		if err != nil {
 			return "", err
 		}
@@ -136,7 +136,7 @@ func TestInvalidSecurityFiles(t *testing.T) {
 // TestPlainClientOfASecuredBrokerGetsAHint: the server answers a request without TLS in plain text.
 func TestPlainClientOfASecuredBrokerGetsAHint(t *testing.T) {
 	address := secureBroker(t, certs.New(t, "peers"), v1alpha1.PeerURI("ns", "demo", 1))
-	_, err := (&Client{}).Topics(t.Context(), address, nil)
+	_, err := (&Client{}).Topics(t.Context(), []string{address}, nil)
 	if err == nil || !strings.Contains(err.Error(), "--ca-file") {
 		t.Errorf("got %v", err)
 	}

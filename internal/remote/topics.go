@@ -1,15 +1,71 @@
 package remote
 
 import (
+	"context"
 	"fmt"
 	"io"
+	"net/http"
+	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
 
+	"heartwood.dev/heartwood/api/report"
 	"heartwood.dev/heartwood/api/summary"
 )
+
+// Topics requests GET /api/v1/topics. If topics is empty, it returns all topics. From several
+// addresses, it requests the reports of all replicas and summarizes them, because a broker in a
+// process of its own knows only those of its own replicas.
+func (c *Client) Topics(ctx context.Context, addresses, topics []string) (summary.Topics, error) {
+	if len(addresses) > 1 {
+		return c.summarize(ctx, addresses, topics)
+	}
+	var response summary.Topics
+	err := c.do(ctx, http.MethodGet, addresses[0],
+		"/api/v1/topics?"+url.Values{"topic": topics}.Encode(), &response)
+	return response, err
+}
+
+// summarize summarizes the topics from the reports of all brokers that answer.
+func (c *Client) summarize(ctx context.Context, addresses,
+	topics []string) (summary.Topics, error) {
+	all := NewFleet(c, addresses, false).Ask(ctx, topics)
+	if len(all.Unanswered) == len(addresses) {
+		return summary.Topics{}, all.Unanswered[0].Err
+	}
+	found := summary.Topics{Topics: []summary.Topic{}}
+	polled := summary.Polled{Brokers: len(addresses),
+		Responded: len(addresses) - len(all.Unanswered)}
+	for _, name := range names(all.Placement.Partitions) {
+		of, rows := summary.Metadata{Name: name}, summary.Rows{At: time.Now()}
+		for i := range all.Placement.Partitions {
+			if p := &all.Placement.Partitions[i]; p.Topic == name {
+				of.Partitions++
+				of.Replicas += len(p.Replicas)
+			}
+		}
+		for i := range all.Partitions {
+			if row := &all.Partitions[i]; row.Topic == name {
+				rows.Replicas = append(rows.Replicas, *row)
+				of.Compacted = of.Compacted || row.Compaction != nil
+			}
+		}
+		found.Topics = append(found.Topics, summary.Of(of, rows, polled))
+	}
+	return found, ctx.Err()
+}
+
+// names returns the topics of partitions, sorted.
+func names(partitions []report.PlacedPartition) (topics []string) {
+	for i := range partitions {
+		topics = append(topics, partitions[i].Topic)
+	}
+	slices.Sort(topics)
+	return slices.Compact(topics)
+}
 
 // PrintTopics writes a table with one line for each topic, as `kubectl get topics` does. now is the
 // current time on the reader's machine.

@@ -88,15 +88,25 @@ func TestAddressOfAnotherServerIsReported(t *testing.T) {
 	defer server.Close()
 	address := server.Listener.Addr().String()
 	for _, topics := range [][]string{nil, {"t"}} {
-		if _, err := (&Client{}).Topics(t.Context(), address, topics); err == nil ||
+		if _, err := (&Client{}).Topics(t.Context(), []string{address}, topics); err == nil ||
 			!strings.Contains(err.Error(), address+" is not the HTTP port of a broker") {
 			t.Errorf("got error %v, want one that the address is not that of a broker", err)
 		}
 	}
 	server.Close()
-	if _, err := (&Client{}).Topics(t.Context(), address, nil); err == nil ||
+	if _, err := (&Client{}).Topics(t.Context(), []string{address}, nil); err == nil ||
 		strings.Count(err.Error(), address) > 2 ||
 		!strings.Contains(err.Error(), "connect to broker at "+address) {
 		t.Errorf("got error %v, want one about the connection that names the address", err)
+	}
+}
+
+func TestUnknownNamesAreReported(t *testing.T) {
+	if err := Unknown("topic", []string{"a"}, []string{"a", "b"}); err != nil {
+		t.Error(err)
+	}
+	err := Unknown("topic", []string{"a", "c", "d"}, []string{"a"})
+	if err == nil || err.Error() != "unknown topic \"c\"\nunknown topic \"d\"" {
+		t.Errorf("got error %v", err)
 	}
 }

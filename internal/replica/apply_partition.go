@@ -147,6 +147,10 @@ func (p *partition) setRoleLocked(r *role) error {
 var errRestartedLeader = fmt.Errorf("%w: it began before this broker started; waiting for an "+
 	"election", ErrFencedLeaderEpoch)
 
+// AwaitsElection reports whether an error of Apply for one partition ends by itself: with the next
+// election, which the report of the served partitions requests.
+func AwaitsElection(err error) bool { return errors.Is(err, errRestartedLeader) }
+
 // beginLeaderEpoch makes this broker the leader in a new leader epoch.
 //
 // If the partition has other replicas, it rejects an epoch that began in an earlier process of this

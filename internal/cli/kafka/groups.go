@@ -26,6 +26,10 @@ type Group struct {
 	Error      string           `json:"error,omitempty"`
 }
 
+// Absent reports whether the group does not exist: a coordinator describes a group that it does not
+// know as dead.
+func (g *Group) Absent() bool { return g.State == "Dead" && len(g.Partitions) == 0 }
+
 // GroupPartition is a partition that a group has committed, or that a member consumes.
 type GroupPartition struct {
 	Topic     string `json:"topic"`

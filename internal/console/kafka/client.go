@@ -1,8 +1,10 @@
 package kafka
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"net"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -62,6 +64,11 @@ func New(bootstrap []string, further ...kgo.Opt) (*Client, error) {
 	}
 	return &Client{client: client, admin: kadm.NewClient(client),
 		browses: make(chan struct{}, browsesMax), tails: make(chan struct{}, tailsMax)}, nil
+}
+
+// Through is an option of New: dial connects to the address of a broker.
+func Through(dial func(ctx context.Context, network, address string) (net.Conn, error)) kgo.Opt {
+	return kgo.Dialer(dial)
 }
 
 // Close closes the connections.
