@@ -63,7 +63,8 @@ type TopicSettings struct {
 	Replicas *int32 `json:"replicas,omitempty"`
 
 	// MinInSyncReplicas is the number of in-sync replicas that a write with acks=all requires in
-	// order to be accepted and acknowledged (min.insync.replicas). Default 1.
+	// order to be accepted and acknowledged (min.insync.replicas). Default 1. A default of
+	// spec.topicDefaults applies as the number of replicas of the topic if that is smaller.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=15

@@ -15,8 +15,8 @@ import (
 //	0  flexible
 //	1  whether the replication factor may change (KIP-860)
 //
-// A reassignment must not change the replication factor: the operator would restore the factor that
-// the Topic resource contains.
+// A request that moves all partitions of a topic to another number of replicas also changes the
+// number in the Topic resource (metadata.ReplicaNumbers).
 
 // alterReassignmentsShape describes the fields of the request (shape.go).
 var alterReassignmentsShape = shape{fixed(4), fixed(1).from(1),
@@ -44,7 +44,8 @@ func (h *Handler) alterReassignments(ctx context.Context, raw *wire.Request,
 	for _, topic := range req.Topics {
 		for _, p := range topic.Partitions {
 			moves = append(moves,
-				metadata.Move{Topic: topic.Topic, Partition: p.Partition, Replicas: p.Replicas})
+				metadata.Move{Topic: topic.Topic, Partition: p.Partition, Replicas: p.Replicas,
+					SameNumber: req.Version >= 1 && !req.AllowReplicationFactorChange})
 		}
 	}
 	faults := h.opts.Mover.Reassign(ctx, moves)

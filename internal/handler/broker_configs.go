@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -97,9 +98,15 @@ func brokerConfig(p *brokerconfig.Property, value string) config {
 	}
 }
 
+// throttles are the settings with which kafka-reassign-partitions --throttle limits the replication
+// of a broker while it moves partitions. They are accepted without effect, so that the tool works:
+// spec.replication.catchUpRate of the LogCluster already limits replicas that copy.
+var throttles = []string{"leader.replication.throttled.rate", "follower.replication.throttled.rate",
+	"replica.alter.log.dirs.io.max.bytes.per.second"}
+
 // alterBroker changes settings of all brokers, if the name of the resource is empty. It returns an
-// error for a single broker, unless the request only deletes settings: no setting applies to a
-// single broker, so none is set. Tools delete throttles that are not set.
+// error for a single broker, unless the request only deletes settings or sets throttles: no setting
+// applies to a single broker, so none is set. Tools delete throttles that are not set.
 func (h *Handler) alterBroker(ctx context.Context, change metadata.TopicChange) error {
 	if change.Name == "" {
 		return h.alterCluster(ctx, metadata.ClusterChange{Properties: change.Properties,
@@ -110,6 +117,11 @@ func (h *Handler) alterBroker(ctx context.Context, change metadata.TopicChange) 
 	}
 	for _, p := range change.Properties {
 		if p.Op == metadata.PropertyDelete {
+			continue
+		}
+		if slices.Contains(throttles, p.Name) {
+			h.logger.Warn("replication throttle has no effect: spec.replication.catchUpRate of the "+
+				"LogCluster limits the copying of replicas", "setting", p.Name, "value", p.Value)
 			continue
 		}
 		if property := brokerconfig.Find(p.Name); property != nil && property.Alterable() {

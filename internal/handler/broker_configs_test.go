@@ -143,6 +143,8 @@ func TestBrokerSettingsAreAltered(t *testing.T) {
 			{"1", set("node.id", "2"), 42, "[node.id]"},
 			{"1", remove("log.retention.ms"), 0, ""},
 			{"1", remove("leader.replication.throttled.rate"), 0, ""},
+			{"1", set("leader.replication.throttled.rate", "5000000"), 0, ""},
+			{"1", set("follower.replication.throttled.rate", "5000000"), 0, ""},
 			{"2", set("log.retention.ms", "1000"), 42, `broker "2"`},
 			{"x", set("log.retention.ms", "1000"), 42, "must be an integer"},
 		} {

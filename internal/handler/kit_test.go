@@ -274,31 +274,6 @@ func (b *broker) CreatePartitions(_ context.Context, more metadata.NewPartitions
 	})
 }
 
-// Reassign implements metadata.Mover. Reassignments start and never complete.
-func (b *broker) Reassign(_ context.Context, moves []metadata.Move) []error {
-	faults := make([]error, len(moves))
-	for i, move := range moves {
-		_, p, err := b.image.Load().Partition(metadata.PartitionRef{Topic: move.Topic,
-			Partition: move.Partition})
-		if err == nil {
-			_, err = metadata.CheckMove(p, move,
-				func(id int32) bool { return id == self || id == 3 })
-		}
-		if faults[i] = err; err == nil {
-			faults[i] = b.replace(move.Topic, func(topic *metadata.Topic) error {
-				topic.Partitions = slices.Clone(topic.Partitions)
-				moved := *topic.Partitions[move.Partition]
-				if moved.Target = move.Replicas; move.Replicas != nil {
-					moved.Replicas = append(slices.Clone(moved.Replicas), move.Replicas...)
-				}
-				topic.Partitions[move.Partition] = &moved
-				return nil
-			})
-		}
-	}
-	return faults
-}
-
 // ElectPreferred implements metadata.Mover.
 func (b *broker) ElectPreferred(_ context.Context, partitions []metadata.PartitionRef) []error {
 	faults := make([]error, len(partitions))

@@ -10,9 +10,10 @@ import (
 func TestReassignmentsAtEveryVersion(t *testing.T) {
 	everyVersion(t, keyAlterReassignments, func(t *testing.T, b *broker, version int16) {
 		b.topic("tickets", nil)
+		mayChange := true
 		reassign := func(topic string, replicas []int32) int16 {
 			req := kmsg.NewPtrAlterPartitionAssignmentsRequest()
-			req.TimeoutMillis = 1000
+			req.TimeoutMillis, req.AllowReplicationFactorChange = 1000, mayChange
 			req.Topics = []kmsg.AlterPartitionAssignmentsRequestTopic{{
 				Topic: topic,
 				Partitions: []kmsg.AlterPartitionAssignmentsRequestTopicPartition{
@@ -31,10 +32,15 @@ func TestReassignmentsAtEveryVersion(t *testing.T) {
 		}
 		got := []int16{
 			reassign("none", []int32{3}), reassign("tickets", nil), reassign("tickets", []int32{7}),
-			reassign("tickets", []int32{self, 3}), reassign("tickets", []int32{}),
+			reassign("tickets", []int32{self, self}), reassign("tickets", []int32{}),
 		}
 		if !slices.Equal(got, []int16{3, 85, 39, 39, 39}) || len(list()) != 0 {
 			t.Errorf("error codes %v", got)
+		}
+		if mayChange = false; version >= 1 {
+			if code := reassign("tickets", []int32{self, 3}); code != 38 {
+				t.Errorf("a change of the number that the request forbids: error %d", code)
+			}
 		}
 		if code := reassign("tickets", []int32{3}); code != 0 {
 			t.Errorf("error %d", code)

@@ -50,7 +50,7 @@ func (i *Image) WithPolicies(cluster *v1alpha1.LogCluster) *Image {
 	i.Transactions, i.Pressure = ResolveTransactions(cluster), ResolvePressure(cluster)
 	i.GroupOverrides, i.Metrics = ResolveGroupOverrides(cluster), ResolveMetrics(cluster)
 	i.LogLevel = ResolveLogLevel(cluster)
-	if defaults, err := ResolveSettings(v1alpha1.TopicSettings{}, cluster); err == nil {
+	if defaults, err := resolve(v1alpha1.TopicSettings{}, cluster); err == nil {
 		i.Defaults = defaults
 	}
 	return i
@@ -120,16 +120,20 @@ type Alterer interface {
 type Move struct {
 	Topic     string
 	Partition int32
-	// Replicas is the new assignment, with the preferred leader first. Its length must be the
-	// topic's replication factor. nil cancels the current reassignment.
+	// Replicas is the new assignment, with the preferred leader first. nil cancels the current
+	// reassignment.
 	Replicas []int32
+	// SameNumber is true if the number of replicas must not change (KIP-860).
+	SameNumber bool
 }
 
 // Mover reassigns partitions and elects leaders for Kafka admin clients. Each method returns when
 // the requests are stored, with one error per request (nil: success).
 type Mover interface {
-	// Reassign starts or cancels reassignments. Its errors wrap ErrUnknownPartition,
-	// ErrInvalidAssignment or ErrNoReassignment.
+	// Reassign starts or cancels reassignments. Moves of all partitions of a topic to another number
+	// of replicas also change the number in the topic's resource. The errors wrap
+	// ErrUnknownPartition, ErrInvalidAssignment, ErrInvalidReplication, ErrPolicy or
+	// ErrNoReassignment.
 	Reassign(ctx context.Context, moves []Move) []error
 	// ElectPreferred requests that the preferred leader, the first replica, is elected. The
 	// election may happen after ElectPreferred has returned. Its errors wrap ErrUnknownPartition,
@@ -189,26 +193,6 @@ func LedByPreferred(p *Partition) bool { return p.Leader == p.preferred() }
 func AssignedTo(p *Partition, replicas []int32) bool {
 	return slices.Equal(p.destination(),
 		replicas)
-}
-
-// CheckMove validates a move and returns the assignment that it requests. Parameter known reports
-// whether a broker with an id exists, up or down.
-func CheckMove(p *Partition, move Move, known func(id int32) bool) ([]int32, error) {
-	target := move.Replicas
-	switch {
-	case target == nil && p.Target == nil:
-		return nil, ErrNoReassignment
-	case target == nil:
-		return slices.Clone(p.origin()), nil
-	case len(target) != len(p.destination()):
-		return nil, errorf(
-			ErrInvalidAssignment,
-			"%d replicas requested, but the Topic resource has replication factor %d",
-			len(target),
-			len(p.destination()),
-		)
-	}
-	return slices.Clone(target), checkReplicas(target, known)
 }
 
 // CheckPreferred returns nil if, according to the image, the preferred leader of a partition can be

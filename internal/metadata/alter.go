@@ -43,7 +43,7 @@ func AlteredTopic(topic *v1alpha1.Topic, change TopicChange,
 // about a property wraps ErrInvalidSettings.
 func alteredSettings(settings v1alpha1.TopicSettings, properties []PropertyChange,
 	cluster *v1alpha1.LogCluster) (v1alpha1.TopicSettings, error) {
-	base, err := ResolveSettings(v1alpha1.TopicSettings{}, cluster)
+	base, err := ResolveSettings(v1alpha1.TopicSettings{Replicas: settings.Replicas}, cluster)
 	if err != nil {
 		return settings, err
 	}

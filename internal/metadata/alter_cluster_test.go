@@ -211,10 +211,10 @@ func TestFieldsOfTopicDefaults(t *testing.T) {
 }
 
 func TestTopicsStayValid(t *testing.T) {
-	before, topic := &v1alpha1.LogCluster{}, &v1alpha1.Topic{}
+	before, topic := clusterWith(v1alpha1.TopicSettings{Replicas: new(int32(3))}), &v1alpha1.Topic{}
 	topic.Name = "orders"
-	topic.Spec.Replicas = new(int32(1))
-	after := alterCluster(t, before, setting("min.insync.replicas", "2"))
+	topic.Spec.MinInSyncReplicas = new(int32(2))
+	after := alterCluster(t, before, setting("default.replication.factor", "1"))
 	err := CheckTopics([]*v1alpha1.Topic{topic}, before, after)
 	if !errors.Is(err, ErrInvalidSettings) || !strings.Contains(err.Error(), `topic "orders"`) {
 		t.Errorf("got error %v", err)

@@ -198,28 +198,18 @@ func Replicas(topic v1alpha1.TopicSettings, cluster *v1alpha1.LogCluster) int {
 	return int(*topic.Replicas)
 }
 
-// CheckReplicas rejects a topic whose minInSyncReplicas is above its number of replicas. Such a
+// CheckReplicas rejects a topic whose own minInSyncReplicas is above its number of replicas. Such a
 // topic could never accept a write with acks=all. The CRD's rule validates one resource only;
-// CheckReplicas also compares the topic's own fields with the cluster's defaults. The error wraps
-// ErrInvalidSettings. It begins with the path of minInSyncReplicas: in the topic, or in the
-// cluster's defaults if the topic sets neither field.
+// CheckReplicas also uses the cluster's default number of replicas. A default of minInSyncReplicas
+// is never too large (ResolveSettings). The error wraps ErrInvalidSettings.
 func CheckReplicas(topic v1alpha1.TopicSettings, cluster *v1alpha1.LogCluster) error {
 	replicas, inSync := Replicas(topic, cluster), topic.MinInSyncReplicas
-	if inSync == nil && cluster != nil && cluster.Spec.TopicDefaults != nil {
-		inSync = cluster.Spec.TopicDefaults.MinInSyncReplicas
-	}
 	if inSync == nil || int(*inSync) <= replicas {
 		return nil
 	}
-	path := field.NewPath("spec", "minInSyncReplicas")
-	if topic.MinInSyncReplicas == nil && topic.Replicas == nil {
-		path = field.NewPath("spec", "topicDefaults", "minInSyncReplicas")
-	}
-	fault := field.Invalid(path, *inSync, fmt.Sprintf(
-		"with the cluster's topicDefaults the topic has %d replicas and cannot require more "+
-			"in sync: lower it, or raise replicas",
-		replicas,
-	))
+	fault := field.Invalid(field.NewPath("spec", "minInSyncReplicas"), *inSync, fmt.Sprintf(
+		"the topic has %d replicas and cannot require more in sync: lower it, or raise replicas",
+		replicas))
 	return &kindError{fault, ErrInvalidSettings}
 }
 
@@ -230,9 +220,21 @@ func SettingsOf(topic *v1alpha1.Topic, cluster *v1alpha1.LogCluster) (topicconfi
 }
 
 // ResolveSettings returns a topic's settings. For each setting it uses the topic's value, else the
-// cluster's default, else Kafka's default. cluster may be nil. The error wraps ErrInvalidSettings
-// and begins with the path of the field.
+// cluster's default, else Kafka's default. A default of minInSyncReplicas applies as the number of
+// replicas if that is smaller, as in Kafka: otherwise every client that creates a topic with few
+// replicas would have to set both. cluster may be nil. The error wraps ErrInvalidSettings and
+// begins with the path of the field.
 func ResolveSettings(topic v1alpha1.TopicSettings,
+	cluster *v1alpha1.LogCluster) (topicconfig.Settings, error) {
+	settings, err := resolve(topic, cluster)
+	if err == nil && topic.MinInSyncReplicas == nil {
+		settings.MinInSyncReplicas = min(settings.MinInSyncReplicas, Replicas(topic, cluster))
+	}
+	return settings, err
+}
+
+// resolve is ResolveSettings with the default of minInSyncReplicas as it is.
+func resolve(topic v1alpha1.TopicSettings,
 	cluster *v1alpha1.LogCluster) (topicconfig.Settings, error) {
 	r := resolver{settings: topicconfig.Default()}
 	if cluster != nil && cluster.Spec.TopicDefaults != nil {

@@ -91,7 +91,7 @@ func TestSettingsOfATopicThatSetsEverything(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("as the topic's own (-want +got):\n%s", diff)
 	}
-	got, err = ResolveSettings(v1alpha1.TopicSettings{}, clusterWith(settingsOf(t, everything)))
+	got, err = resolve(v1alpha1.TopicSettings{}, clusterWith(settingsOf(t, everything)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -300,9 +300,8 @@ func TestCheckReplicas(t *testing.T) {
 	safe := clusterWith(settingsOf(t, `{replicas: 3, minInSyncReplicas: 2}`))
 	for topic, path := range map[string]string{
 		`{}`: "", `{replicas: 2}`: "", `{minInSyncReplicas: 3}`: "",
-		`{replicas: 1, minInSyncReplicas: 1}`: "",
-		`{replicas: 1}`:                       "spec.minInSyncReplicas",
-		`{minInSyncReplicas: 4}`:              "spec.minInSyncReplicas",
+		`{replicas: 1, minInSyncReplicas: 1}`: "", `{replicas: 1}`: "",
+		`{minInSyncReplicas: 4}`: "spec.minInSyncReplicas",
 	} {
 		err := CheckReplicas(settingsOf(t, topic), safe)
 		if path == "" && err != nil || path != "" &&
@@ -311,13 +310,30 @@ func TestCheckReplicas(t *testing.T) {
 			t.Errorf("%s: %v", topic, err)
 		}
 	}
-	bad := clusterWith(settingsOf(t, `{minInSyncReplicas: 2}`))
-	if err := CheckReplicas(settingsOf(t, `{}`), bad); err == nil ||
-		!strings.HasPrefix(err.Error(), "spec.topicDefaults.minInSyncReplicas") {
-		t.Errorf("cluster with minInSyncReplicas 2 and the default of 1 replica: got error %v", err)
-	}
 	if err := CheckReplicas(settingsOf(t, `{}`), nil); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestDefaultOfMinInSyncReplicasIsLimited: a default applies as the number of replicas if that is
+// smaller, and follows the number; the topic's own value applies as it is.
+func TestDefaultOfMinInSyncReplicasIsLimited(t *testing.T) {
+	for _, c := range []struct {
+		topic, defaults string
+		want            int
+	}{
+		{`{replicas: 1}`, `{replicas: 3, minInSyncReplicas: 2}`, 1},
+		{`{replicas: 2}`, `{replicas: 3, minInSyncReplicas: 2}`, 2},
+		{`{}`, `{replicas: 3, minInSyncReplicas: 2}`, 2},
+		{`{}`, `{minInSyncReplicas: 2}`, 1},
+		{`{replicas: 3, minInSyncReplicas: 1}`, `{minInSyncReplicas: 2}`, 1},
+		{`{replicas: 3}`, `{}`, 1},
+	} {
+		got, err := ResolveSettings(settingsOf(t, c.topic), clusterWith(settingsOf(t, c.defaults)))
+		if err != nil || got.MinInSyncReplicas != c.want {
+			t.Errorf("%s with %s: got %d, error %v, want %d", c.topic, c.defaults,
+				got.MinInSyncReplicas, err, c.want)
+		}
 	}
 }
 

@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"heartwood.dev/heartwood/api/v1alpha1"
 	"heartwood.dev/heartwood/internal/metadata"
 	"heartwood.dev/heartwood/internal/partitionset"
 	"heartwood.dev/heartwood/internal/partitionset/commit"
@@ -15,15 +17,77 @@ import (
 
 // Reassign implements metadata.Mover. It changes the assignments, with one write for each
 // PartitionSet; the operator carries out the reassignment.
+//
+// If the moves change the number of replicas of a topic, its resource is changed first. Until the
+// assignments are written, the operator may already assign the replicas to other brokers, and the
+// write replaces them. In the opposite order it would restore the former number.
 func (s *Store) Reassign(ctx context.Context, moves []metadata.Move) []error {
-	refs := make([]metadata.PartitionRef, len(moves))
-	for i, move := range moves {
-		refs[i] = metadata.PartitionRef{Topic: move.Topic, Partition: move.Partition}
+	faults, err := s.changeNumbers(ctx, moves)
+	if err != nil {
+		return slices.Repeat([]error{err}, len(moves))
 	}
-	return s.changeSets(ctx, refs, s.writer.ChangeSpecs,
+	var accepted []int // indexes of moves
+	var refs []metadata.PartitionRef
+	for i, move := range moves {
+		if faults[i] == nil {
+			accepted = append(accepted, i)
+			refs = append(refs, metadata.PartitionRef{Topic: move.Topic,
+				Partition: move.Partition})
+		}
+	}
+	failed := s.changeSets(ctx, refs, s.writer.ChangeSpecs,
 		func(i int, at place, brokers int32) commit.Change {
-			return func(set *partitionset.Set) error { return reassign(set, at, moves[i], brokers) }
+			return func(set *partitionset.Set) error {
+				return reassign(set, at, moves[accepted[i]], brokers)
+			}
 		})
+	for i, err := range failed {
+		faults[accepted[i]] = err
+	}
+	return faults
+}
+
+// changeNumbers changes the numbers of replicas that the moves change. It returns one error for
+// each move. The brokers of the moves are checked first: a move that is refused must not change a
+// number.
+func (s *Store) changeNumbers(ctx context.Context, moves []metadata.Move) ([]error, error) {
+	all, err := s.resources(ctx)
+	if err != nil {
+		return nil, err
+	}
+	byName := all.byKafkaName()
+	numbers, faults := metadata.ReplicaNumbers(moves,
+		func(name string) *v1alpha1.Topic { return byName[name] }, all.cluster)
+	for name, number := range numbers {
+		err := checkBrokers(moves, name, all.cluster)
+		if err == nil {
+			err = s.patchTopic(ctx, name, false,
+				func(t *v1alpha1.Topic, cluster *v1alpha1.LogCluster) (*v1alpha1.Topic, error) {
+					return metadata.WithReplicas(t, number, cluster)
+				})
+		}
+		for i, move := range moves {
+			if move.Topic == name && err != nil {
+				faults[i] = err
+			}
+		}
+	}
+	return faults, nil
+}
+
+// checkBrokers checks the replicas that the moves request for a topic.
+func checkBrokers(moves []metadata.Move, topic string, cluster *v1alpha1.LogCluster) error {
+	for _, move := range moves {
+		if move.Topic != topic || move.Replicas == nil || cluster == nil {
+			continue
+		}
+		_, err := metadata.CheckMove(&metadata.Partition{}, move,
+			func(id int32) bool { return id >= 0 && id < cluster.Spec.Brokers })
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // reassign changes the assignment of a partition. Parameter brokers is the number of brokers, up or

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"heartwood.dev/heartwood/api/v1alpha1"
 	"heartwood.dev/heartwood/internal/metadata"
 	"heartwood.dev/heartwood/internal/partitionset"
 	"heartwood.dev/heartwood/internal/placement"
@@ -48,6 +49,52 @@ func testReassignAndElect(f *fixture) {
 		got.Tag != before.Tag || got.Reclaim != before.Reclaim {
 		f.t.Errorf("got assignment %+v, want the one of broker 1", got)
 	}
+}
+
+// testReassignChangesReplicas: a move of all partitions to another number of replicas changes the
+// number in the Topic, and a move to a broker that does not exist changes nothing.
+func testReassignChangesReplicas(f *fixture) {
+	f.topic("orders", 2)
+	for index := range int32(2) {
+		f.assign(orders(index), 0)
+	}
+	b := f.run(0, f.config)
+	b.until("partitions delivered", func(i *metadata.Image) bool {
+		return i.Topic("orders") != nil && len(i.Topic("orders").Partitions) == 2
+	})
+	to := func(second int32) []metadata.Move {
+		return []metadata.Move{{Topic: "orders", Replicas: []int32{1, 0}},
+			{Topic: "orders", Partition: 1, Replicas: []int32{0, second}}}
+	}
+	before := f.replicas("orders")
+	for _, moves := range [][]metadata.Move{to(99), to(1)[:1]} {
+		if faults := b.Reassign(f.t.Context(), moves); !errors.Is(faults[0],
+			metadata.ErrInvalidAssignment) {
+			f.t.Errorf("%v: got errors %v, want an invalid assignment", moves, faults)
+		}
+	}
+	if got := f.replicas("orders"); (got == nil) != (before == nil) ||
+		got != nil && *got != *before {
+		f.t.Errorf("a refused move has changed the number of replicas to %v", got)
+	}
+	if err := errors.Join(b.Reassign(f.t.Context(), to(1))...); err != nil {
+		f.t.Fatal(err)
+	}
+	if got := f.replicas("orders"); got == nil || *got != 2 {
+		f.t.Errorf("got %v replicas, want 2", got)
+	}
+	for index, want := range [][]int32{{1, 0}, {0, 1}} {
+		if got := f.entry(orders(int32(index))).Assignment; !slices.Equal(got.Replicas, want) {
+			f.t.Errorf("partition %d: got assignment %+v, want %v", index, got, want)
+		}
+	}
+}
+
+// replicas returns spec.replicas of a Topic.
+func (f *fixture) replicas(topic string) *int32 {
+	resource := &v1alpha1.Topic{}
+	f.get(topic, resource)
+	return resource.Spec.Replicas
 }
 
 // testMovesShareWrites: the requests for all partitions of a set are one write. A move of a

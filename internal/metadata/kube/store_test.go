@@ -52,6 +52,7 @@ func TestWithAPIServer(t *testing.T) {
 		"alter configs of groups":               testAlterGroups,
 		"policy about LogClusters":              testPolicy,
 		"reassign and elect":                    testReassignAndElect,
+		"reassign changes replicas":             testReassignChangesReplicas,
 		"replaced incarnation stops":            testReplaced,
 		"API server unavailable":                testOutage,
 		"deleted Lease":                         testDeletedLease,

@@ -120,13 +120,23 @@ func (d *document) changeable(name, verb string) (at int, err error) {
 }
 
 // Reassign implements metadata.Mover. It also accepts topics that have a manifest, because
-// manifests contain no assignments.
+// manifests contain no assignments; but it does not change their number of replicas.
 func (s *Store) Reassign(ctx context.Context, moves []metadata.Move) []error {
 	faults := make([]error, len(moves))
 	err := s.request(ctx, func() error {
 		return s.change(func(d *document) error {
+			var numbers map[string]int32
+			numbers, faults = metadata.ReplicaNumbers(moves, d.topicResource, d.resource())
 			for i, move := range moves {
-				faults[i] = d.reassign(move)
+				if faults[i] == nil {
+					faults[i] = d.checkMove(move, numbers)
+				}
+			}
+			d.changeNumbers(moves, numbers, faults)
+			for i, move := range moves {
+				if faults[i] == nil {
+					d.reassign(move)
+				}
 			}
 			return nil
 		})
@@ -137,26 +147,79 @@ func (s *Store) Reassign(ctx context.Context, moves []metadata.Move) []error {
 	return faults
 }
 
-// reassign changes the assignment of a partition, and decide then carries out the reassignment. A
-// partition that never had a leader has no records, so reassign replaces its replicas at once.
-func (d *document) reassign(move metadata.Move) error {
-	at, exists := d.find(move.Topic)
-	if !exists || move.Partition < 0 || move.Partition >= d.Topics[at].Spec.Partitions {
-		return fmt.Errorf("%w: %s-%d", metadata.ErrUnknownPartition, move.Topic, move.Partition)
+// topicResource returns the resource of a topic, nil if it does not exist.
+func (d *document) topicResource(name string) *v1alpha1.Topic {
+	at, exists := d.find(name)
+	if !exists {
+		return nil
 	}
-	t := d.Topics[at]
-	key := t.key(move.Partition)
-	p := d.placed(key)
-	target, err := metadata.CheckMove(&metadata.Partition{Replicas: p.Replicas, Target: p.Target},
-		move, func(id int32) bool { return id >= 0 && int(id) < d.Brokers })
-	if err != nil {
+	return d.Topics[at].resource()
+}
+
+// checkMove validates a move. Topics in the parameter numbers also get another number of replicas.
+func (d *document) checkMove(move metadata.Move, numbers map[string]int32) error {
+	if _, err := d.target(move); err != nil {
 		return err
 	}
-	d.assignPartition(key, t.assignment(target))
-	if p.LeaderEpoch == 0 {
+	number, changes := numbers[move.Topic]
+	if !changes {
+		return nil
+	}
+	if _, err := d.changeable(move.Topic, "change spec.replicas of"); err != nil {
+		return err
+	}
+	_, err := metadata.WithReplicas(d.topicResource(move.Topic), number, d.resource())
+	return err
+}
+
+// changeNumbers changes the numbers of replicas. If one of the moves of a topic is refused, it
+// refuses the others, too, because they would leave the partitions with different numbers.
+func (d *document) changeNumbers(moves []metadata.Move, numbers map[string]int32, faults []error) {
+	for name, number := range numbers {
+		var refused error
+		for i, move := range moves {
+			if move.Topic == name && refused == nil {
+				refused = faults[i]
+			}
+		}
+		for i, move := range moves {
+			if move.Topic == name && faults[i] == nil {
+				faults[i] = refused
+			}
+		}
+		if at, exists := d.find(name); exists && refused == nil {
+			d.Topics[at].Spec.Replicas = &number
+		}
+	}
+}
+
+// target returns the assignment that a move requests.
+func (d *document) target(move metadata.Move) ([]int32, error) {
+	at, exists := d.find(move.Topic)
+	if !exists || move.Partition < 0 || move.Partition >= d.Topics[at].Spec.Partitions {
+		return nil, fmt.Errorf("%w: %s-%d", metadata.ErrUnknownPartition, move.Topic,
+			move.Partition)
+	}
+	p := d.placed(d.Topics[at].key(move.Partition))
+	return metadata.CheckMove(&metadata.Partition{Replicas: p.Replicas, Target: p.Target}, move,
+		func(id int32) bool { return id >= 0 && int(id) < d.Brokers })
+}
+
+// reassign changes the assignment of a partition as a valid move requests, and decide then carries
+// out the reassignment. A partition that never had a leader has no records, so reassign replaces
+// its replicas at once.
+func (d *document) reassign(move metadata.Move) {
+	target, err := d.target(move)
+	if err != nil {
+		return // impossible: checkMove has accepted the move
+	}
+	at, _ := d.find(move.Topic)
+	key := d.Topics[at].key(move.Partition)
+	fresh := d.placed(key).LeaderEpoch == 0
+	d.assignPartition(key, d.Topics[at].assignment(target))
+	if fresh {
 		d.set.RemoveState(key)
 	}
-	return nil
 }
 
 // ElectPreferred implements metadata.Mover.

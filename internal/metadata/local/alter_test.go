@@ -188,7 +188,6 @@ func TestInvalidChangesOfTheClusterChangeNothing(t *testing.T) {
 	}{
 		{"nonsense", "1", metadata.ErrInvalidProperty},
 		{"group.max.size", "13", metadata.ErrInvalidSettings},
-		{"min.insync.replicas", "2", metadata.ErrInvalidSettings}, // orders has one replica
 	} {
 		if err := alterCluster(t, s, setProperty(test.name, test.value)...); !errors.Is(err,
 			test.want) {
@@ -218,60 +217,6 @@ func TestClusterOfManifestCannotBeAltered(t *testing.T) {
 	}
 	if got := s.Image().Groups.MembersMax; got != 0 {
 		t.Errorf("got %d members, want the value of the manifest", got)
-	}
-}
-
-func (s *Store) partitionOf(topic string) *metadata.Partition {
-	return s.Image().Topic(topic).Partitions[0]
-}
-
-func TestReassign(t *testing.T) {
-	s := openAltered(t, 3)
-	startAll(t, s, 3)
-	if _, err := s.CreateTopic(t.Context(),
-		metadata.NewTopic{Name: "orders", Partitions: 1, Replicas: 2}); err != nil {
-		t.Fatal(err)
-	}
-	before := slices.Clone(s.partitionOf("orders").Replicas)
-	other := 3 - before[0] - before[1]
-	move := func(replicas ...int32) error {
-		return s.Reassign(t.Context(), []metadata.Move{{Topic: "orders", Replicas: replicas}})[0]
-	}
-	for _, bad := range [][]int32{{0}, {0, 0}, {0, 7}, {0, 1, 2}, {-1, 0}, {}} {
-		if err := s.Reassign(t.Context(),
-			[]metadata.Move{{Topic: "orders",
-				Replicas: append([]int32{}, bad...)}})[0]; !errors.Is(err,
-			metadata.ErrInvalidAssignment) {
-			t.Errorf("reassignment to %v: got error %v, want ErrInvalidAssignment", bad, err)
-		}
-	}
-	if err := move(); !errors.Is(err, metadata.ErrNoReassignment) {
-		t.Errorf("cancel without a reassignment: got error %v, want ErrNoReassignment", err)
-	}
-	if err := s.Reassign(t.Context(),
-		[]metadata.Move{{Topic: "orders", Partition: 1}})[0]; !errors.Is(err,
-		metadata.ErrUnknownPartition) {
-		t.Error(err)
-	}
-	if err := move(before[1], other); err != nil {
-		t.Fatal(err)
-	}
-	p := s.partitionOf("orders")
-	adding, removing := p.Moving()
-	if !slices.Equal(adding, []int32{other}) || !slices.Equal(removing, before[:1]) ||
-		len(p.Replicas) != 3 {
-		t.Fatalf(
-			"during the reassignment: got partition %+v, adding %v, removing %v",
-			p,
-			adding,
-			removing,
-		)
-	}
-	if err := move(); err != nil { // no replicas: cancels the reassignment
-		t.Fatal(err)
-	}
-	if p = s.partitionOf("orders"); !slices.Equal(p.Replicas, before) || p.Target != nil {
-		t.Errorf("after the cancellation: got %+v, want replicas %v", p, before)
 	}
 }
 

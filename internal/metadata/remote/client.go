@@ -261,7 +261,8 @@ func (c *Client) CreatePartitions(ctx context.Context, partitions metadata.NewPa
 func (c *Client) Reassign(ctx context.Context, moves []metadata.Move) []error {
 	asked := make([]move, len(moves))
 	for i, m := range moves {
-		asked[i] = move{metadata.PartitionRef{Topic: m.Topic, Partition: m.Partition}, m.Replicas}
+		asked[i] = move{metadata.PartitionRef{Topic: m.Topic, Partition: m.Partition}, m.Replicas,
+			m.SameNumber}
 	}
 	_, faults := c.parts(ctx, request{Op: opReassign, Moves: asked}, len(moves))
 	return faults

@@ -175,7 +175,8 @@ func (s *session) answer(ctx context.Context, r request) {
 	case r.Op == opReassign:
 		moves := make([]metadata.Move, len(r.Moves))
 		for i, m := range r.Moves {
-			moves[i] = metadata.Move{Topic: m.Topic, Partition: m.Partition, Replicas: m.Replicas}
+			moves[i] = metadata.Move{Topic: m.Topic, Partition: m.Partition, Replicas: m.Replicas,
+				SameNumber: m.SameNumber}
 		}
 		answer.Parts = partsOf(s.backend.Reassign(ctx, moves))
 	case r.Op == opElect:

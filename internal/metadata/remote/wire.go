@@ -75,7 +75,8 @@ type request struct {
 // move is a metadata.Move whose JSON distinguishes an empty list of replicas from nil.
 type move struct {
 	metadata.PartitionRef
-	Replicas []int32 `json:"replicas"`
+	Replicas   []int32 `json:"replicas"`
+	SameNumber bool    `json:"sameNumber,omitempty"`
 }
 
 // reply is a message of the store: an image, or the response to a request.
