@@ -35,6 +35,12 @@ func creations() []TableEntry {
 	}
 	level := "compression.level"
 	entries := []TableEntry{
+		topic("{compaction: {minDirtyPercent: 100.5}}", "compaction.minDirtyPercent",
+			"write a percentage from 0 to 100, such as 50 or 0.1"),
+		topic("{compaction: {minDirtyPercent: -0.1}}", "compaction.minDirtyPercent",
+			"write a percentage from 0 to 100, such as 50 or 0.1"),
+		topic("{compaction: {minDirtyPercent: ten}}", "compaction.minDirtyPercent",
+			"must be of type number"),
 		topic("{compression: {level: 5}}", level,
 			"level belongs to a type: write type, or remove level"),
 		topic("{compression: {type: gzip, level: 0}}", level,
@@ -357,6 +363,8 @@ func accepted() []TableEntry {
 		// As in Kafka, settings that apply only to another cleanup policy are accepted.
 		"{cleanupPolicy: Compact, retention: {time: 24h}}",
 		"{cleanupPolicy: Delete, compaction: {minDirtyPercent: 1}}",
+		"{compaction: {minDirtyPercent: 0.1}}", "{compaction: {minDirtyPercent: 12.5}}",
+		"{compaction: {minDirtyPercent: 0}}", "{compaction: {minDirtyPercent: 100.0}}",
 	} {
 		entries = append(entries, Entry("Topic "+spec, "Topic", "spec: "+spec))
 	}

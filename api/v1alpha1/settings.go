@@ -181,11 +181,11 @@ type WithoutEffect struct {
 // +kubebuilder:validation:XValidation:rule="!has(self.minLag) || !has(self.maxLag) || !self.minLag.matches('^([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,9}([.][0-9]{1,9})?s)?([0-9]{1,12}([.][0-9]{1,9})?ms)?$') || self.minLag.size() == 0 || !self.maxLag.matches('^([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,9}([.][0-9]{1,9})?s)?([0-9]{1,12}([.][0-9]{1,9})?ms)?$') || self.maxLag.size() == 0 || duration(self.minLag) <= duration(self.maxLag)",fieldPath=".minLag",message="minLag must not be longer than maxLag: lower minLag, or raise maxLag"
 type Compaction struct {
 	// MinDirtyPercent is the dirty ratio in percent above which a log is cleaned
-	// (min.cleanable.dirty.ratio). Default 50.
+	// (min.cleanable.dirty.ratio), with decimals if needed, such as 0.1 or 12.5. Default 50.
 	// +optional
-	// +kubebuilder:validation:Minimum=0
-	// +kubebuilder:validation:Maximum=100
-	MinDirtyPercent *int32 `json:"minDirtyPercent,omitempty"`
+	// +kubebuilder:validation:Type=number
+	// +kubebuilder:validation:XValidation:rule="self >= 0.0 && self <= 100.0",message="write a percentage from 0 to 100, such as 50 or 0.1"
+	MinDirtyPercent *Percent `json:"minDirtyPercent,omitempty"`
 
 	// MaxGarbagePercent is the maximum share of garbage, in percent, in the clean section after a
 	// pass. A pass rewrites segments, first those that free the most bytes for their I/O, until the

@@ -145,8 +145,7 @@ func (f *cleanFlags) resolve() error {
 	}
 	f.MemoryBytes, f.IOBytesRate, f.SegmentBytes = int64(f.memory), int64(f.ioRate),
 		int64(f.segment)
-	// The minimum dirty ratio is rounded up: 0.5 % must not become 0, which would always clean.
-	f.MinDirtyPercent, f.MaxGarbagePercent = int(f.dirty*100+0.999), int(f.garbage*100)
+	f.MinDirtyPercent, f.MaxGarbagePercent = f.dirty*100, int(f.garbage*100)
 	return errors.Join(faults...)
 }
 

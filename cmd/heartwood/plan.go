@@ -11,7 +11,7 @@ import (
 func planCommand() *cobra.Command {
 	defaults := topicconfig.Default()
 	in := plan.Input{
-		HotShare: 1, DirtyRatio: float64(defaults.MinDirtyPercent) / 100,
+		HotShare: 1, DirtyRatio: defaults.MinDirtyPercent / 100,
 		GarbageShare: float64(defaults.MaxGarbagePercent) / 100,
 	}
 	asJSON := false

@@ -25,7 +25,7 @@ func (c *cluster) sync(workers int32, brokers int, partitions int32, cleanNow st
 	tickets := &v1alpha1.Topic{ObjectMeta: metav1.ObjectMeta{Name: "tickets"},
 		Spec: v1alpha1.TopicSpec{Cluster: "test", Partitions: partitions}}
 	tickets.Spec.CleanupPolicy = v1alpha1.CleanupCompact
-	tickets.Spec.Compaction = &v1alpha1.Compaction{MinDirtyPercent: new(int32(100))}
+	tickets.Spec.Compaction = &v1alpha1.Compaction{MinDirtyPercent: v1alpha1.PercentOf(100)}
 	if cleanNow != "" {
 		tickets.Annotations = map[string]string{v1alpha1.AnnotationCleanNow: cleanNow}
 	}

@@ -177,7 +177,7 @@ func reasonText(row *report.Partition, settings *topicconfig.Settings, now time.
 	case v1alpha1.ReasonQueued:
 		return fmt.Sprintf("a pass is due (%s) and waits for a worker slot", c.Trigger)
 	case v1alpha1.ReasonBelowDirtyRatio:
-		return fmt.Sprintf("%s of the cleanable bytes are dirty; a pass starts above %d%% "+
+		return fmt.Sprintf("%s of the cleanable bytes are dirty; a pass starts above %v%% "+
 			"(compaction.minDirtyPercent)", percent(c.DirtyRatio), settings.MinDirtyPercent)
 	case v1alpha1.ReasonNothingToReclaim:
 		return "the log is dirty enough, but has too little garbage for a pass"

@@ -30,7 +30,7 @@ func topicLine(t *metadata.Topic) string {
 	}
 	fields = append(fields, "compression="+metadata.CompressionText(t.Settings))
 	if s.Compact {
-		fields = append(fields, fmt.Sprintf("minDirtyPercent=%d", s.MinDirtyPercent))
+		fields = append(fields, fmt.Sprintf("minDirtyPercent=%v", s.MinDirtyPercent))
 	}
 	if s.Delete {
 		fields = append(fields, "retention="+formatAge(s.RetentionTime))

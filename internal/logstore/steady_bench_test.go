@@ -69,7 +69,7 @@ func newSteady(b *testing.B, order string, dirty, garbage int) *steady {
 	s := &steady{B: b, store: store, now: epoch0}
 	s.log = createLog(b, store, keyedSettings(func(s *topicconfig.Settings) {
 		s.KeepCodec, s.SegmentBytes, s.MessageBytesMax = true, steadySegmentBytes, 1<<20
-		s.MinDirtyPercent, s.MaxGarbagePercent = dirty, garbage
+		s.MinDirtyPercent, s.MaxGarbagePercent = float64(dirty), garbage
 	}))
 	random := rand.New(rand.NewPCG(4, 2))
 	zipf := rand.NewZipf(random, 1.2, 1, steadyKeys-1)
@@ -125,7 +125,7 @@ func (s *steady) run() {
 func (s *steady) pass() {
 	c := s.log.Compaction()
 	sections, _ := c.Sections(s.now)
-	if sections.DirtyRatio()*100 <= float64(c.Settings().MinDirtyPercent) {
+	if sections.DirtyRatio()*100 <= c.Settings().MinDirtyPercent {
 		return
 	}
 	before := s.log.Stats().SizeBytes

@@ -139,7 +139,7 @@ func ResourceSettings(s topicconfig.Settings) v1alpha1.TopicSettings {
 		MinInSyncReplicas: new(int32(s.MinInSyncReplicas)),
 		CleanupPolicy:     cleanupPolicy(s),
 		Compaction: &v1alpha1.Compaction{
-			MinDirtyPercent:    new(int32(s.MinDirtyPercent)),
+			MinDirtyPercent:    v1alpha1.PercentOf(s.MinDirtyPercent),
 			MaxGarbagePercent:  new(int32(s.MaxGarbagePercent)),
 			MinLag:             duration(s.MinLag),
 			MaxLag:             maxLag(s.MaxLag),

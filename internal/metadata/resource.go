@@ -56,15 +56,6 @@ func ResolveCleaner(cluster *v1alpha1.LogCluster) CleanerBudget {
 	return budget
 }
 
-// ResolveFormatLevel returns the format level of a LogCluster, which may be nil; 0 if it is not
-// known.
-func ResolveFormatLevel(cluster *v1alpha1.LogCluster) int32 {
-	if cluster == nil {
-		return 0
-	}
-	return cluster.Status.FormatLevel
-}
-
 // ResolveReplication returns the replication settings of a LogCluster, which may be nil. Values out
 // of range, which the API server rejects, are treated as not set.
 func ResolveReplication(cluster *v1alpha1.LogCluster) (resolved Replication) {
@@ -282,7 +273,7 @@ func (r *resolver) apply(from v1alpha1.TopicSettings, path *field.Path) {
 		path.Child("minInSyncReplicas"))
 	r.cleanupPolicy(from.CleanupPolicy, path.Child("cleanupPolicy"))
 	if c, at := from.Compaction, path.Child("compaction"); c != nil {
-		r.integer(&s.MinDirtyPercent, c.MinDirtyPercent, 0, 100, at.Child("minDirtyPercent"))
+		r.percent(&s.MinDirtyPercent, c.MinDirtyPercent, at.Child("minDirtyPercent"))
 		r.integer(&s.MaxGarbagePercent, c.MaxGarbagePercent, 0, 99, at.Child("maxGarbagePercent"))
 		r.duration(&s.MinLag, c.MinLag, 0, at.Child("minLag"))
 		r.age(&s.MaxLag, c.MaxLag, at.Child("maxLag"))
@@ -336,6 +327,19 @@ func (r *resolver) integer(to *int, from *int32, lowest, highest int, path *fiel
 		return
 	}
 	*to = int(*from)
+}
+
+// percent is like integer, for a percentage from 0 to 100 with decimals.
+func (r *resolver) percent(to *float64, from *v1alpha1.Percent, path *field.Path) {
+	if from == nil {
+		return
+	}
+	percent, err := from.Float()
+	if err != nil || !(percent >= 0 && percent <= 100) { // also false for NaN
+		r.faults = append(r.faults, field.Invalid(path, percent, "must be 0 to 100"))
+		return
+	}
+	*to = percent
 }
 
 // duration copies *from, which must not be below the parameter lowest, to *to. If the pointer from

@@ -374,7 +374,7 @@ func randomSettings(random *rand.Rand) topicconfig.Settings {
 	}
 	some(func() { s.Delete, s.Compact = false, true })
 	some(func() { s.Compact = true })
-	some(func() { s.MinDirtyPercent = random.IntN(101) })
+	some(func() { s.MinDirtyPercent = float64(random.IntN(100_001)) / 1000 })
 	some(func() { s.MaxGarbagePercent = random.IntN(100) })
 	some(func() {
 		s.CleanCodec = topicconfig.CleanCodec{Set: true, Codec: compress.Codec(random.IntN(5)),

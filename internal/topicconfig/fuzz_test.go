@@ -9,6 +9,7 @@ func FuzzSet(f *testing.F) {
 		f.Add(p.Name, p.Value)
 	}
 	f.Add("min.cleanable.dirty.ratio", "1e-2")
+	f.Add("min.cleanable.dirty.ratio", "0.3333333333333333")
 	f.Add("retention.ms", "9223372036854775808")
 	f.Add("max.compaction.lag.ms", " 1 ")
 	f.Add("segment.ms", "60480480000000000") // above DurationMax; found by this test

@@ -33,9 +33,10 @@ const FlushIntervalShortest = time.Second
 
 // Settings are the resolved settings of a topic: every field has a value.
 type Settings struct {
-	Delete          bool // segments are deleted by age and size
-	Compact         bool // the cleaner compacts the log
-	MinDirtyPercent int  // 0..100: a pass starts above this dirty ratio (docs/cleaner.md)
+	Delete  bool // segments are deleted by age and size
+	Compact bool // the cleaner compacts the log
+	// MinDirtyPercent (0..100) is the dirty ratio above which a pass starts (docs/cleaner.md).
+	MinDirtyPercent float64
 	// MaxGarbagePercent (0..99) is the share of garbage that a pass may leave in the clean section
 	// (ADR 0087).
 	MaxGarbagePercent int

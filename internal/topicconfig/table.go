@@ -40,9 +40,8 @@ const flushMessages = "flush.messages"
 // requires. The rows are built on first use, because most programs that import the package do not
 // need them.
 //
-// Some ranges differ from Kafka's: segment.bytes may be smaller, segment.index.bytes must be
-// larger, and a dirty ratio must be a whole percentage. The reasons are given at the row or the
-// constant.
+// Some ranges differ from Kafka's: segment.bytes may be smaller, and segment.index.bytes must be
+// larger. The reasons are given at the constants.
 var table = sync.OnceValue(func() []property {
 	return []property{
 		{
@@ -102,7 +101,7 @@ var table = sync.OnceValue(func() []property {
 			get: getTimestampType, set: setTimestampType,
 		},
 		{
-			name: "min.cleanable.dirty.ratio", kind: "double", allowed: "0 to 1 in steps of 0.01",
+			name: "min.cleanable.dirty.ratio", kind: "double", allowed: "0 to 1",
 			doc: "The share of the log that must be dirty before it is cleaned.",
 			get: getDirtyRatio, set: setDirtyRatio,
 		},

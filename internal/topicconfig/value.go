@@ -155,16 +155,12 @@ func formatLimit(d time.Duration, unlimited int64) string {
 	return strconv.FormatInt(d.Milliseconds(), 10)
 }
 
-// getDirtyRatio prints a double as Java does, with at least one decimal.
-func getDirtyRatio(s *Settings) string {
-	ratio := strconv.FormatFloat(float64(s.MinDirtyPercent)/100, 'f', -1, 64)
-	if !strings.Contains(ratio, ".") {
-		ratio += ".0"
-	}
-	return ratio
-}
+// getDirtyRatio prints a double as Java does.
+func getDirtyRatio(s *Settings) string { return javaDouble(movePoint(s.MinDirtyPercent, -2)) }
 
-// setDirtyRatio rejects values that are not a whole percentage instead of rounding them silently.
+// setDirtyRatio converts a ratio to a percentage by moving the decimal point of its digits. A ratio
+// of up to 15 digits, which a double identifies, is printed as it was set. A multiplication by 100
+// would make 33.300000000000004 of 0.333.
 func setDirtyRatio(s *Settings, value string) error {
 	ratio, err := strconv.ParseFloat(strings.TrimSpace(value), 64)
 	if err != nil {
@@ -173,10 +169,32 @@ func setDirtyRatio(s *Settings, value string) error {
 	if !(ratio >= 0 && ratio <= 1) { // also false for NaN
 		return errOutOfRange
 	}
-	percent := math.Round(ratio * 100)
-	if math.Abs(percent-ratio*100) > 1e-9 {
-		return errors.New("not a multiple of 0.01")
-	}
-	s.MinDirtyPercent = int(percent)
+	s.MinDirtyPercent = movePoint(ratio, 2)
 	return nil
+}
+
+// movePoint returns the double that is nearest to the decimal digits of a number, at most 100 and
+// not negative, after their decimal point is moved to the right.
+func movePoint(number float64, places int) float64 {
+	digits, exponent, _ := strings.Cut(strconv.FormatFloat(math.Abs(number), 'e', -1, 64), "e")
+	power, _ := strconv.Atoi(exponent)
+	moved, _ := strconv.ParseFloat(fmt.Sprintf("%se%d", digits, power+places), 64)
+	return moved
+}
+
+// javaDouble formats a number from 0 to 1 as Java's Double.toString does: with at least one
+// decimal, and below 0.001 with an exponent.
+func javaDouble(number float64) string {
+	format, exponent := byte('f'), ""
+	if number != 0 && number < 1e-3 {
+		format = 'e'
+	}
+	text := strconv.FormatFloat(number, format, -1, 64)
+	if digits, power, ok := strings.Cut(text, "e-"); ok {
+		text, exponent = digits, "E-"+strings.TrimLeft(power, "0")
+	}
+	if !strings.Contains(text, ".") {
+		text += ".0"
+	}
+	return text + exponent
 }

@@ -24,7 +24,7 @@ type OfflineOptions struct {
 	IOBytesRate int64 // bytes read and written per second; 0: no limit
 	// MinDirtyPercent is the dirty ratio up to which no pass runs, unless a tombstone can be
 	// removed now. With 0 a pass always runs.
-	MinDirtyPercent    int
+	MinDirtyPercent    float64
 	MaxGarbagePercent  int           // percentage of garbage that a pass may leave to save I/O
 	MinLag             time.Duration // segments with younger records are not compacted
 	TombstoneRetention time.Duration
@@ -104,7 +104,7 @@ func (o OfflineOptions) settings(log *logstore.Offline) topicconfig.Settings {
 
 // passDue reports whether the options require a first pass.
 func (o OfflineOptions) passDue(view logView, now time.Time) bool {
-	return o.MinDirtyPercent <= 0 || view.DirtyRatio()*100 > float64(o.MinDirtyPercent) ||
+	return o.MinDirtyPercent <= 0 || view.DirtyRatio()*100 > o.MinDirtyPercent ||
 		view.TombstonesDue != logstore.TombstonesNone &&
 			view.TombstonesDue != logstore.TombstonesUnknown &&
 			view.TombstonesDue <= now.UnixMilli()

@@ -146,7 +146,7 @@ func (c *Cleaner) phaseLocked(state *logState, view logView, now time.Time) (pha
 // remove.
 func idleReason(s logstore.Sections, settings *topicconfig.Settings) string {
 	switch {
-	case s.DirtyBytes > 0 && s.DirtyRatio()*100 > float64(settings.MinDirtyPercent):
+	case s.DirtyBytes > 0 && s.DirtyRatio()*100 > settings.MinDirtyPercent:
 		return reasonNothingToReclaim
 	case s.DirtyBytes > 0:
 		return reasonBelowDirtyRatio

@@ -64,7 +64,7 @@ func decide(s logstore.Sections, settings *topicconfig.Settings, in triggerInput
 		overdueBy(s, settings, in.oldest, now) > 0 && !now.Before(in.garbageAfter):
 		return passDue{trigger: triggerMaxLag, urgency: 2 + ratio} // I5: whatever the dirty ratio
 	// I4: the dirty ratio is above the minimum, and the pass is worth its cost
-	case s.DirtyBytes > 0 && ratio*100 > float64(settings.MinDirtyPercent) &&
+	case s.DirtyBytes > 0 && ratio*100 > settings.MinDirtyPercent &&
 		in.estimate.worthPass(s, settings, now):
 		return passDue{trigger: triggerDirtyRatio, urgency: ratio, early: in.estimate.stale(s)}
 	case (s.CleanBytes > 0 || s.Deleted) && !in.horizon.IsZero() && !now.Before(in.horizon):

@@ -306,7 +306,7 @@ func TestCleanIsRequestedByAnnotation(t *testing.T) {
 		t.Errorf("got CleanNow %q, want monday", got)
 	}
 	all.topics[0].Annotations[v1alpha1.AnnotationCleanNow] = "tuesday"
-	all.topics[0].Spec.Compaction = &v1alpha1.Compaction{MinDirtyPercent: new(int32(101))}
+	all.topics[0].Spec.Compaction = &v1alpha1.Compaction{MinDirtyPercent: v1alpha1.PercentOf(101)}
 	after, faults := all.build(nil, before)
 	if len(faults) != 1 || after.Topic("a").CleanNow != "tuesday" ||
 		before.Topic("a").CleanNow != "monday" {

@@ -1,0 +1,38 @@
+package v1alpha1
+
+import (
+	"encoding/json"
+	"fmt"
+	"strconv"
+)
+
+// Percent is a percentage as a decimal number, such as 12.5. It is a number in JSON and YAML, and
+// contains its digits as text, so that no calculation in binary floating point changes them. It is
+// a struct, because Kubernetes' converters of unstructured objects use no UnmarshalJSON of a
+// string.
+//
+// +kubebuilder:validation:Type=number
+type Percent struct {
+	Text string `json:"-"`
+}
+
+// PercentOf returns the shortest decimal number that a number is the nearest one to.
+func PercentOf(value float64) *Percent {
+	return &Percent{strconv.FormatFloat(value, 'f', -1, 64)}
+}
+
+// Float returns the number. It fails if the text is not a number.
+func (p Percent) Float() (float64, error) { return strconv.ParseFloat(p.Text, 64) }
+
+// MarshalJSON implements json.Marshaler.
+func (p Percent) MarshalJSON() ([]byte, error) { return json.Marshal(json.Number(p.Text)) }
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (p *Percent) UnmarshalJSON(text []byte) error {
+	var number json.Number
+	if err := json.Unmarshal(text, &number); err != nil {
+		return fmt.Errorf("percentage %s: %w", text, err)
+	}
+	p.Text = string(number)
+	return nil
+}
