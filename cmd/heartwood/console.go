@@ -54,12 +54,13 @@ port. It reads messages, groups and settings by the Kafka protocol from --bootst
 with authentication as the LogUser of --user-dir. heartwood dev contains the console; no second
 command is needed.
 
-On a loopback address the console also shows messages and accepts requests to clean. On other
-addresses it is read-only and shows no messages, unless --auth=kubernetes authenticates its users.
-They then log in with a token that the API server of KUBECONFIG (in a pod: of the pod) accepts, or
-an authenticating proxy sends it in the header Authorization. RBAC decides what they may: get
-logclusters/report for all pages, get logclusters/records for messages and keys, and patch topics
-for requests to clean, which the console sends with the token of the user.
+On a loopback address the console also shows messages and makes changes: requests to clean, records,
+offsets of groups, the abort of transactions. On other addresses it is read-only and shows no
+messages, unless --auth=kubernetes authenticates its users. They then log in with a token that the
+API server of KUBECONFIG (in a pod: of the pod) accepts, or an authenticating proxy sends it in the
+header Authorization. RBAC decides what they may: get logclusters/report for all pages, get
+logclusters/records for messages and keys, patch topics for requests to clean, which the console
+sends with the token of the user, and further rights for other changes (docs/console.md).
 
 With --kubernetes, which the Helm chart uses (console.enabled), the console serves all LogClusters
 that it may list, and connects to them by the names of their pods. For those that are secured it

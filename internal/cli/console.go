@@ -32,8 +32,8 @@ func consoleCommand(f *flags) *cobra.Command {
 		Short: "Serve the web console of a LogCluster on this machine",
 		Long: `Serve the web console of a LogCluster on a loopback address of this machine until Ctrl-C, and print
 its address. The console reaches the brokers as the other commands do, with your rights; every user
-of this machine can open it. Requests to clean set the annotation heartwood.dev/clean-now of the
-Topic.
+of this machine can open it, and make the changes that it offers. Requests to clean set the
+annotation heartwood.dev/clean-now of the Topic.
 
 On a secured LogCluster, --service-account is needed. If no listener accepts its tokens, give --user
 as well: otherwise messages, groups and settings are not shown.`,

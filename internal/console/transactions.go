@@ -22,6 +22,8 @@ type transactionList struct {
 	IDs  []idRow
 	More int // number of transactional ids that are not shown
 	Sort sorting
+	// Missing names the brokers whose transactions are missing; "" if all have reported.
+	Missing string
 }
 
 // openRow is an open transaction in a partition.
@@ -59,6 +61,9 @@ func (c *Console) transactions(r *http.Request) (view, error) {
 		return view{}, err
 	}
 	page := transactionList{Open: openRows(all)}
+	if err := all.Complete(); err != nil {
+		page.Missing = err.Error()
+	}
 	for _, of := range all.TransactionalIDs {
 		page.IDs = append(page.IDs, idRowOf(of))
 	}

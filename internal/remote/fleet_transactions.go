@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"net/url"
 	"slices"
@@ -16,10 +17,31 @@ import (
 // ErrUnknownTransaction is the error of a transaction that no leader has in its log.
 var ErrUnknownTransaction = errors.New("no such transaction")
 
-// Transactions requests the transactions from the brokers that the last Ask has asked. The result
-// lacks those of the brokers that did not respond.
+// Transactions requests the transactions from the brokers that the last Ask has asked and, if the
+// fleet discovers brokers, from those that their responses name. The result lacks those of the
+// brokers that did not respond.
 func (f *Fleet) Transactions(ctx context.Context) (*Transactions, []Unanswered) {
+	all := &Transactions{addresses: map[int32]string{}}
 	addresses := f.known()
+	unanswered := f.addTransactions(ctx, all, addresses)
+	if _, port, err := net.SplitHostPort(f.addresses[0]); f.discover && err == nil {
+		var further []string
+		for _, broker := range all.Brokers {
+			address := net.JoinHostPort(broker.Host, port)
+			if broker.Host != "" && all.addresses[broker.Broker] == "" &&
+				!slices.Contains(addresses, address) {
+				further = append(further, address)
+			}
+		}
+		unanswered = append(unanswered, f.addTransactions(ctx, all, further)...)
+	}
+	all.Sort()
+	return all, unanswered
+}
+
+// addTransactions adds the responses of addresses, and returns those without one.
+func (f *Fleet) addTransactions(ctx context.Context, all *Transactions,
+	addresses []string) (unanswered []Unanswered) {
 	answers, faults := make([]report.Transactions, len(addresses)), make([]error, len(addresses))
 	var requests sync.WaitGroup
 	for i, address := range addresses {
@@ -30,8 +52,6 @@ func (f *Fleet) Transactions(ctx context.Context) (*Transactions, []Unanswered) 
 		})
 	}
 	requests.Wait()
-	all := &Transactions{addresses: map[int32]string{}}
-	var unanswered []Unanswered
 	for i, address := range addresses {
 		if faults[i] != nil {
 			unanswered = append(unanswered, Unanswered{address, faults[i]})
@@ -39,8 +59,7 @@ func (f *Fleet) Transactions(ctx context.Context) (*Transactions, []Unanswered) 
 		}
 		all.add(address, answers[i])
 	}
-	all.Sort()
-	return all, unanswered
+	return unanswered
 }
 
 // AbortTransaction aborts the ongoing transaction of a transactional id. Its producer is fenced.

@@ -1,6 +1,7 @@
 package browser
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -81,7 +82,11 @@ func tablesAreSorted(t *testing.T, c *cluster, b *browser) {
 
 // recordPage walks from a record to its neighbours and back to the list, and copies its value.
 func recordPage(_ *testing.T, c *cluster, b *browser) {
-	b.visit(c.console + "topic?name=customers&key=C-00&position=earliest&limit=5")
+	for i := range 3 {
+		c.produce(&kgo.Record{Topic: "orders", Key: []byte("json"),
+			Value: fmt.Appendf(nil, `{"balance":%d,"tags":["a"]}`, i)})
+	}
+	b.visit(c.console + "topic?name=orders&key=json&position=earliest&limit=5")
 	b.click(`td[data-name="offset"] a`)
 	b.await(`location.pathname.endsWith("/message") && !document.querySelector("[data-copy]")?.hidden`)
 	b.js(`window.copied = ""; navigator.clipboard.writeText = async (text) => { window.copied = text; }`)
@@ -93,5 +98,5 @@ func recordPage(_ *testing.T, c *cluster, b *browser) {
 	b.click(`a[rel="prev"]`)
 	b.await(`document.querySelector("h1").innerText === ` + quote(first))
 	b.click(`.controls a:not(.button)`)
-	b.await(`location.search.includes("key=C-00") && location.search.includes("limit=5")`)
+	b.await(`location.search.includes("key=json") && location.search.includes("limit=5")`)
 }

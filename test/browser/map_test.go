@@ -52,9 +52,10 @@ func TestConsole(t *testing.T) {
 		{"Dialog", cleanDialog}, {"SevenTabs", sevenTabs}, {"Kill", killShowsAndHeals},
 		{"WithoutScripts", worksWithoutScripts},
 		{"UnknownPath", unknownPathHasStyles}, {"Garbage", garbageHasAPattern},
-		{"Record", recordPage}, {"Sorted", tablesAreSorted}, {"Layout", pagesFit},
+		{"Sorted", tablesAreSorted},
 		{"HostileRecords", hostileRecords}, {"Tail", tailFollows}, {"Proxies", worksBehindProxies},
-		{"TooManyTails", tooManyTails}, {"Accessibility", accessibility},
+		{"TooManyTails", tooManyTails}, {"Record", recordPage}, {"Layout", pagesFit},
+		{"Changes", changes}, {"Accessibility", accessibility},
 		{"ManySegments", manySegments}, {"Unfold", unfoldsInPlace},
 	} {
 		if !t.Run(step.name, func(t *testing.T) {

@@ -131,7 +131,9 @@ var visited = []string{"", "topics", "map?topic=customers", "map?topic=customers
 	"topic?name=customers&tab=messages", "topic?name=customers&tab=replicas",
 	"topic?name=customers&position=tail", "topic?name=customers&tab=settings", "topic?name=customers&tab=groups", "groups", "brokers",
 	"topic?name=customers&tab=keys", "topic?name=customers&tab=keys&key=C-000001&partition=all",
-	"clean?topic=customers", "unknown", "un/known/path", "topics?sort=-size&internal=1",
+	"clean?topic=customers", "users", "transactions", "transaction?id=payments",
+	"abort?id=payments", "produce?topic=customers", "offsets?group=readers&to=latest",
+	"deletegroup?group=readers", "group?name=readers", "unknown", "un/known/path", "topics?sort=-size&internal=1",
 	"message?topic=customers&partition=0&offset=100000&go=previous"}
 
 // accessibility checks each page, light and dark, by axe-core.
