@@ -120,9 +120,11 @@ func unfoldedPicture(b *browser, c *cluster, records []*kgo.Record) {
 	b.size(1440, 900)
 	b.visit(c.console + "map?topic=customers")
 	b.within(5*time.Minute, idle+` && document.querySelectorAll("a.b.folded").length > 300`)
-	b.js(`[...document.querySelectorAll('[data-row="1"] a.b.folded')].filter((a) =>
-		+a.querySelector(".garbage").getAttribute("height") > 4)[15].dispatchEvent(
-			new MouseEvent("click", {bubbles: true, cancelable: true}))`)
+	// the block with the most garbage
+	b.js(`const garbage = (a) => +a.querySelector(".garbage").getAttribute("height");
+		[...document.querySelectorAll('[data-row="1"] a.b.folded')].sort((x, y) =>
+			garbage(y) - garbage(x))[0].dispatchEvent(
+				new MouseEvent("click", {bubbles: true, cancelable: true}))`)
 	b.await(opened + " > 1")
 	for _, dark := range []bool{false, true} {
 		b.pictureOf("console-unfolded"+b.palette(dark), eval[[]float64](b, `(() => {
