@@ -13,7 +13,7 @@ import (
 
 // reasons are the reasons of condition Compacting in order of precedence: the first one that any
 // partition reports is the topic's. Reasons that require action or waiting come before reasons why
-// no pass is needed. ReasonUnknown is not listed, because no broker reports it.
+// no pass is needed.
 var reasons = []struct{ reason, meaning string }{
 	{v1alpha1.ReasonQuarantined, "The last cleaning pass failed and is retried with backoff"},
 	{v1alpha1.ReasonCleaning, "A cleaning pass is running"},
@@ -26,6 +26,7 @@ var reasons = []struct{ reason, meaning string }{
 	{v1alpha1.ReasonBelowDirtyRatio, "The dirty ratio is below compaction.minDirtyPercent"},
 	{v1alpha1.ReasonNothingToReclaim,
 		"The dirty section contains too little garbage for a cleaning pass"},
+	{v1alpha1.ReasonUnknown, "The garbage of the dirty section is not estimated yet"},
 	{v1alpha1.ReasonActiveSegmentOnly, "Only the active segment is dirty"},
 	{v1alpha1.ReasonUpToDate, "The log is clean"},
 }
@@ -36,8 +37,8 @@ type Polled struct{ Brokers, Responded int }
 
 // Condition returns condition Compacting; its message summarizes the partitions' reasons in one
 // sentence. Its status is True only while a pass is running and no replica is quarantined. Its
-// status is Unknown if no leader reported, or if newer brokers reported only reasons that this
-// version does not list.
+// status is Unknown if no leader reported, if the garbage that decides on a pass is not estimated
+// yet, or if newer brokers reported only reasons that this version does not list.
 func Condition(rows Rows, partitions int, polled Polled) metav1.Condition {
 	count := map[string]int{}
 	leaders := rows.leaders()
@@ -63,6 +64,9 @@ func Condition(rows Rows, partitions int, polled Polled) metav1.Condition {
 		}
 		if known.reason == v1alpha1.ReasonBlockedByOpenTransaction {
 			message += transactionOf(rows)
+		}
+		if known.reason == v1alpha1.ReasonUnknown {
+			return Unknown(message + ".")
 		}
 		return condition(known.reason, message+".")
 	}

@@ -45,6 +45,9 @@ func TestConditionHasTheReasonOfHighestPrecedence(t *testing.T) {
 			v1alpha1.ReasonBelowDirtyRatio,
 			"The dirty ratio is below compaction.minDirtyPercent (1 of 3 partitions; 1 ActiveSegmentOnly).",
 		},
+		{[]*report.Compaction{row("UpToDate"), row("Unknown")}, metav1.ConditionUnknown,
+			v1alpha1.ReasonUnknown, "The garbage of the dirty section is not estimated yet " +
+				"(1 of 3 partitions; 1 UpToDate; partitions without a report: 1)."},
 		{[]*report.Compaction{row("OfAFutureBroker")}, metav1.ConditionUnknown,
 			v1alpha1.ReasonUnknown, `"OfAFutureBroker"`},
 	} {

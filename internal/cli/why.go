@@ -181,6 +181,8 @@ func reasonText(row *report.Partition, settings *topicconfig.Settings, now time.
 			"(compaction.minDirtyPercent)", percent(c.DirtyRatio), settings.MinDirtyPercent)
 	case v1alpha1.ReasonNothingToReclaim:
 		return "the log is dirty enough, but has too little garbage for a pass"
+	case v1alpha1.ReasonUnknown:
+		return "the log is dirty enough; its garbage is not estimated yet"
 	case v1alpha1.ReasonActiveSegmentOnly:
 		return fmt.Sprintf("all %s of dirty records are in the active segment; kubectl heartwood "+
 			"clean rolls it", remote.Bytes(c.BlockedBytes["active_segment"]))

@@ -17,7 +17,8 @@ type brokerRow struct {
 	Lagging         int // replicas that are not in sync
 	Bytes           int64
 	Garbage         int64
-	Running, Queued int // passes
+	GarbageUnknown  bool // the garbage of a replica is unknown
+	Running, Queued int  // passes
 	Disks           []kafka.Disk
 }
 
@@ -79,6 +80,8 @@ func brokersOf(answers remote.Answers) []brokerRow {
 		if c := p.Compaction; c != nil {
 			if c.ReclaimableBytes != nil {
 				of.Garbage += *c.ReclaimableBytes
+			} else {
+				of.GarbageUnknown = true
 			}
 			if c.RunningPass != nil {
 				of.Running++

@@ -68,11 +68,20 @@ func overviewOf(answers remote.Answers, now time.Time) overview {
 
 func overviewCards(answers remote.Answers, topics []topicRow, page *overview) []card {
 	var bytes, garbage int64
-	partitions := 0
+	partitions, unknown := 0, 0
 	for i := range topics {
 		bytes += topics[i].Bytes
 		garbage += topics[i].Garbage
 		partitions += topics[i].Partitions
+		if topics[i].Compacted && !topics[i].GarbageKnown {
+			unknown++
+		}
+	}
+	onDisk := card{Name: "Garbage still on disk", Value: formatBytes(garbage),
+		Note: "in leaders' logs"}
+	if unknown > 0 {
+		onDisk.Value = "at least " + onDisk.Value
+		onDisk.Note += ", unknown in " + plural(unknown, "topic")
 	}
 	up := card{Name: "Brokers up", Value: formatCount(len(answers.Placement.Brokers))}
 	if missing := len(answers.Unanswered); missing > 0 {
@@ -88,7 +97,7 @@ func overviewCards(answers remote.Answers, topics []topicRow, page *overview) []
 		running.Tone = "run"
 	}
 	return []card{up, attention, running,
-		{Name: "Garbage still on disk", Value: formatBytes(garbage), Note: "in leaders' logs"},
+		onDisk,
 		{Name: "Topics", Value: formatCount(len(topics)),
 			Note: plural(partitions, "partition") + ", " + formatBytes(bytes)}}
 }

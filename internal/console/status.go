@@ -130,6 +130,8 @@ func idleReason(c *report.Compaction) string {
 			garbage = "only " + formatPercent(*c.GarbageRatio)
 		}
 		return formatPercent(c.DirtyRatio) + " dirty, but " + garbage + " of it is garbage"
+	case "Unknown":
+		return formatPercent(c.DirtyRatio) + " dirty; the garbage is not estimated yet"
 	case "ActiveSegmentOnly":
 		return "only the active segment is dirty"
 	case "MinLagNotReached":

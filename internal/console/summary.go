@@ -21,10 +21,11 @@ type topicRow struct {
 	Bytes      int64 // of the leaders' logs
 	Offsets    int64 // number of offsets between the start and the end of the logs
 	Sections   sections
-	// Garbage is known for at least one partition if GarbageKnown is set, and exact if it was
-	// counted by passes in all of them.
+	// Garbage is the garbage of all partitions if GarbageKnown is set, else a part of it. It is
+	// exact if it was counted by passes in all of them.
 	Garbage                    int64
 	GarbageKnown, GarbageExact bool
+	reported                   int     // number of leaders that reported on their cleaner
 	DirtyRatio                 float64 // the largest one of any partition
 	Running                    int     // number of passes that run, on leaders and followers
 	Progress                   float64 // mean of the leaders' running passes, 0..1
@@ -58,7 +59,7 @@ func topicsOf(answers remote.Answers, now time.Time) []topicRow {
 		row := byName[p.Topic]
 		if row == nil {
 			row = &topicRow{Name: p.Topic, Internal: strings.HasPrefix(p.Topic, "__"),
-				GarbageExact: true}
+				GarbageKnown: true, GarbageExact: true}
 			byName[p.Topic] = row
 		}
 		row.Partitions++
@@ -82,6 +83,7 @@ func topicsOf(answers remote.Answers, now time.Time) []topicRow {
 		if of.Compacting != nil {
 			row.Reason, row.Message = of.Compacting.Reason, of.Compacting.Message
 		}
+		row.GarbageKnown = row.GarbageKnown && row.reported == row.Partitions
 		row.Records, row.Keys = countTexts(&of)
 		row.RecordCount, row.KeyCount = of.Records, of.DistinctKeys
 		rows = append(rows, *row)
@@ -123,11 +125,14 @@ func (row *topicRow) add(p *report.Partition) {
 	if c == nil {
 		return
 	}
+	row.reported++
 	row.Sections.add(c)
 	row.DirtyRatio = max(row.DirtyRatio, c.DirtyRatio)
 	row.Progress = max(row.Progress, c.ProgressRatio)
 	if c.ReclaimableBytes != nil {
-		row.Garbage, row.GarbageKnown = row.Garbage+*c.ReclaimableBytes, true
+		row.Garbage += *c.ReclaimableBytes
+	} else {
+		row.GarbageKnown = false
 	}
 	row.GarbageExact = row.GarbageExact && c.ReclaimableExact
 	if last := at(c.LastSuccess); !last.IsZero() &&

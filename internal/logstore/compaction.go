@@ -32,7 +32,9 @@ type Compaction struct {
 	// known. See TombstoneClean.
 	tombstoneClean atomic.Int64
 	progress       cleaningProgress
-	sidecars       sidecars
+	// pass describes the pass that runs; nil while no pass has replaced segments.
+	pass     atomic.Pointer[runningPass]
+	sidecars sidecars
 	// quarantined is set while the cleaner skips the log because a pass failed. Only the metrics
 	// use it.
 	quarantined atomic.Bool
@@ -87,7 +89,10 @@ func (c *Compaction) Sections(now time.Time) (s Sections, ok bool) {
 		return Sections{}, false
 	}
 	defer list.release()
-	s, _ = divide(list.handles, limits, c.Settings(), now)
+	s, cleanable := divide(list.handles, limits, c.Settings(), now)
+	if pass := c.pass.Load(); pass != nil {
+		s.during(pass, cleanable)
+	}
 	s.Truncations, s.TombstonesDue = truncations, c.tombstonesDue()
 	return s, true
 }

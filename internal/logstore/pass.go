@@ -59,6 +59,7 @@ func (c *Compaction) Pass(ctx context.Context, opts PassOptions) (clean.Stats, e
 		return clean.Stats{CleanedTo: c.firstDirty.Load()}, err
 	}
 	defer c.sidecars.trim()
+	defer c.pass.Store(nil)
 	stats, basis, err := c.passOnce(ctx, opts)
 	if opts.DryRun {
 		return stats, err
@@ -117,7 +118,7 @@ func (c *Compaction) passOnce(ctx context.Context, opts PassOptions) (clean.Stat
 		Limits: clean.Limits{MemoryBytes: opts.MemoryBytes, Workers: opts.Workers,
 			Parallel: opts.Parallel},
 		CleaningProgress: c.progress.forPass(), Producers: v.producers, Hasher: salt.Hasher(),
-		Env: c.passEnv(v.Truncations, opts),
+		Env: c.passEnv(v.Sections, opts),
 	}
 	if opts.GarbageMax > 0 {
 		job.Rules.MaxGarbagePercent = min(job.Rules.MaxGarbagePercent, opts.GarbageMax)
@@ -163,8 +164,8 @@ func spanMax(s *topicconfig.Settings) time.Duration {
 }
 
 // passEnv returns the functions with which a pass works on the log. Its function Replace fails if
-// the log's number of truncations differs from the parameter truncations.
-func (c *Compaction) passEnv(truncations int64, opts PassOptions) clean.Env {
+// the log's number of truncations differs from that in the sections when the pass began.
+func (c *Compaction) passEnv(began Sections, opts PassOptions) clean.Env {
 	l := c.log
 	env := clean.Env{
 		OpenSidecar: func(ctx context.Context, s *segment.Segment,
@@ -184,7 +185,10 @@ func (c *Compaction) passEnv(truncations int64, opts PassOptions) clean.Env {
 			return c.sidecars.path(base, keys.Extension, cleanedSuffix)
 		},
 		Replace: func(sources, cleaned []*segment.Segment) error {
-			return l.replaceIn(truncations, sources, cleaned)
+			if c.pass.Load() == nil {
+				c.pass.Store(&runningPass{began.Bound, began.DirtyRatio()})
+			}
+			return l.replaceIn(began.Truncations, sources, cleaned)
 		},
 		Producers: c.producers,
 		SaveDead:  c.saveDead,

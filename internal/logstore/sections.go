@@ -1,6 +1,7 @@
 package logstore
 
 import (
+	"math"
 	"time"
 
 	"heartwood.dev/heartwood/internal/topicconfig"
@@ -47,6 +48,28 @@ type Sections struct {
 	// TombstonesDue is the time (Unix milliseconds) from which the log needs a pass for its
 	// tombstones, or TombstonesNone, TombstonesAfterAppend or TombstonesUnknown.
 	TombstonesDue int64
+}
+
+// runningPass describes a pass that has replaced segments and has not ended yet.
+type runningPass struct {
+	bound int64
+	ratio float64 // the dirty ratio below the bound when the pass began
+}
+
+// during corrects the sections while a pass replaces segments: below its bound they keep the dirty
+// ratio that they had when it began. An output segment may extend over the first dirty offset,
+// which moves only when the pass ends. So the whole log could count as dirty until then.
+func (s *Sections) during(p *runningPass, cleanable []*handle) {
+	below := int64(0)
+	for _, h := range cleanable {
+		if h.Base() < p.bound {
+			below += h.SizeBytes()
+		}
+	}
+	above := s.CleanBytes + s.DirtyBytes - below
+	s.DirtyBytes = int64(math.Round(p.ratio * float64(below)))
+	s.CleanBytes = below - s.DirtyBytes
+	s.DirtyBytes += above
 }
 
 // DirtyRatio returns Kafka's dirty ratio, 0 to 1 (cleaner invariant I4).

@@ -56,7 +56,7 @@ func (s *logState) reclaimable(of logstore.Sections) (bytes *int64, exact bool) 
 		return &left, true
 	case of.CleanBytes+of.DirtyBytes == 0:
 		return new(int64), false // no segment is cleanable
-	case !e.Known || e.Sections.Truncations != of.Truncations:
+	case !e.Known || e.stale(of): // the estimate of the log as it is now is still to be made
 		return nil, false
 	}
 	return &e.Bytes, e.Exact && of.DirtyBytes == 0

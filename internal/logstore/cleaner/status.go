@@ -22,6 +22,7 @@ const (
 	reasonOpenTransaction   = "BlockedByOpenTransaction"
 	reasonQuarantined       = "Quarantined"
 	reasonCleanerDisabled   = "CleanerDisabled"
+	reasonUnknown           = "Unknown"
 )
 
 // Status returns the cleaner's report on a log, or nil if the log does not exist or is not
@@ -139,7 +140,11 @@ func (c *Cleaner) phaseLocked(state *logState, view logView, now time.Time) (pha
 	if due := state.passDue(view, now); due.trigger != "" {
 		return clean.Queued, reasonQueued, due.trigger
 	}
-	return clean.Idle, idleReason(view.Sections, view.settings), ""
+	reason = idleReason(view.Sections, view.settings)
+	if reason == reasonNothingToReclaim && state.estimate.stale(view.Sections) {
+		reason = reasonUnknown
+	}
+	return clean.Idle, reason, ""
 }
 
 // idleReason returns why a log needs no pass now, although it may contain records that a pass could
