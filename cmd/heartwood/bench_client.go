@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"sync/atomic"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -16,7 +17,7 @@ ends after --records or --duration, whichever comes first. The CPU time is that 
 process. docs/bench/README.md describes how to compare.`
 
 // targetFlags adds the flags that bench produce and bench consume share.
-func targetFlags(cmd *cobra.Command, to *client.Target) (asJSON *bool) {
+func targetFlags(cmd *cobra.Command, to *client.Target) (asJSON, quiet *bool) {
 	flags := cmd.Flags()
 	flags.StringSliceVar(&to.Bootstrap, "bootstrap", []string{"127.0.0.1:9092"},
 		"`HOST:PORT,...` of brokers of the cluster")
@@ -25,7 +26,7 @@ func targetFlags(cmd *cobra.Command, to *client.Target) (asJSON *bool) {
 		"`FILE` of the cluster's CAs (PEM): connect with TLS")
 	flags.StringVar(&to.Security.User, "user", "", "authenticate by SCRAM-SHA-512")
 	flags.StringVar(&to.Security.PasswordFile, "password-file", "", "`FILE` of the user's password")
-	return flags.Bool("json", false, "print one JSON object")
+	return flags.Bool("json", false, "print one JSON object"), addQuiet(cmd)
 }
 
 // benchProduceCommand runs internal/bench/client once.
@@ -52,7 +53,7 @@ the transaction to the response.` + "\n" + compareHelp,
   heartwood bench produce --rate 20000 --duration 30s --transaction 10ms`,
 		Args: noArgs,
 	}
-	asJSON := targetFlags(cmd, &opts.Target)
+	asJSON, quiet := targetFlags(cmd, &opts.Target)
 	flags := cmd.Flags()
 	flags.DurationVar(&opts.Transaction, "transaction", 0,
 		"commit the records of a producer each time that this time has passed; 0: no transactions")
@@ -75,7 +76,12 @@ the transaction to the response.` + "\n" + compareHelp,
 	flags.Uint64Var(&opts.Seed, "seed", 1, "seed of the records")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		return measured(cmd, *asJSON, opts.Validate(),
-			func(ctx context.Context) (*client.Result, error) { return client.Produce(ctx, opts) })
+			func(ctx context.Context) (*client.Result, error) {
+				opts.Done = new(atomic.Int64)
+				end := showProgress(cmd, *quiet, "records", opts.Expected(), opts.Done)
+				defer end()
+				return client.Produce(ctx, opts)
+			})
 	}
 	return cmd
 }
@@ -99,7 +105,7 @@ The run uses no consumer group: the partitions are distributed among --consumers
   heartwood bench produce --rate 20000 --duration 25s`,
 		Args: noArgs,
 	}
-	asJSON := targetFlags(cmd, &opts.Target)
+	asJSON, quiet := targetFlags(cmd, &opts.Target)
 	flags := cmd.Flags()
 	flags.BoolVar(&opts.Latest, "latest", false, "read only records produced from now on")
 	flags.Int64Var(&opts.Records, "records", 0, "maximum number of records to read; 0: no limit")
@@ -111,7 +117,12 @@ The run uses no consumer group: the partitions are distributed among --consumers
 	flags.IntVar(&opts.MaxBytes, "max-bytes", 50<<20, "maximum bytes of a fetch")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		return measured(cmd, *asJSON, opts.Validate(),
-			func(ctx context.Context) (*client.Result, error) { return client.Consume(ctx, opts) })
+			func(ctx context.Context) (*client.Result, error) {
+				opts.Done = new(atomic.Int64)
+				end := showProgress(cmd, *quiet, "records", -1, opts.Done)
+				defer end()
+				return client.Consume(ctx, opts)
+			})
 	}
 	return cmd
 }

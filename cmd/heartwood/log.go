@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"sync/atomic"
 
 	"github.com/spf13/cobra"
 
@@ -79,13 +80,16 @@ recovery-point-offset-checkpoint contains the offset up to which indexes are com
 		Example: `  heartwood log verify /var/lib/heartwood/data
   heartwood log verify --json /var/lib/heartwood/data/tickets-0 | jq 'select(.problem)'`,
 		Args: someArgs,
-		RunE: func(cmd *cobra.Command, paths []string) error {
-			problems, err := inspect.Verify(vfs.OS{}, paths, opts, cmd.OutOrStdout())
-			if err == nil && problems > 0 {
-				err = fmt.Errorf("%d problems found", problems)
-			}
-			return err
-		},
+	}
+	quiet := addQuiet(cmd)
+	cmd.RunE = func(cmd *cobra.Command, paths []string) error {
+		end := showProgress(cmd, *quiet, "", -1, new(atomic.Int64))
+		defer end()
+		problems, err := inspect.Verify(vfs.OS{}, paths, opts, cmd.OutOrStdout())
+		if err == nil && problems > 0 {
+			err = fmt.Errorf("%d problems found", problems)
+		}
+		return err
 	}
 	cmd.Flags().BoolVar(&opts.JSON, "json", false, "print one JSON object per line")
 	return cmd

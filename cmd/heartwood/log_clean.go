@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -28,6 +29,7 @@ type cleanFlags struct {
 	now                     string
 	at                      time.Time // now, parsed; zero if flag --now is not set
 	asJSON                  bool
+	done                    atomic.Int64 // directories
 }
 
 // cleanReport is the result of log clean, summed over all directories. Scripts depend on the JSON
@@ -99,13 +101,16 @@ it repairs files that a crash has left incomplete.`,
 	flags.BoolVar(&f.DryRun, "dry-run", false,
 		"report what would be removed, without rewriting anything")
 	flags.BoolVar(&f.asJSON, "json", false, "print one JSON object")
+	quiet := addQuiet(cmd)
 	cmd.RunE = func(cmd *cobra.Command, dirs []string) error {
 		if err := f.resolve(); err != nil {
 			return misused(cmd, err)
 		}
 		logger := slog.New(slog.NewTextHandler(cmd.ErrOrStderr(),
 			&slog.HandlerOptions{Level: slog.LevelWarn}))
-		report, err := cleanAll(cmd.Context(), dirs, f, logger)
+		end := showProgress(cmd, *quiet, "directories", int64(len(dirs)), &f.done)
+		report, err := cleanAll(cmd.Context(), dirs, &f, logger)
+		end()
 		if printed := report.print(cmd.OutOrStdout(), f.asJSON); err == nil {
 			err = printed
 		}
@@ -159,7 +164,7 @@ func parseTime(text string) (time.Time, error) {
 
 // cleanAll cleans one directory after the other. If a directory fails, it continues with the next
 // one.
-func cleanAll(ctx context.Context, dirs []string, f cleanFlags,
+func cleanAll(ctx context.Context, dirs []string, f *cleanFlags,
 	logger *slog.Logger) (cleanReport, error) {
 	began, cpu := time.Now(), cpuSeconds()
 	report := cleanReport{DryRun: f.DryRun}
@@ -172,12 +177,13 @@ func cleanAll(ctx context.Context, dirs []string, f cleanFlags,
 		cleaned, err := cleanOne(ctx, dir, f, logger)
 		report.add(cleaned)
 		failed = append(failed, err)
+		f.done.Add(1)
 	}
 	report.WallSeconds, report.CPUSeconds = time.Since(began).Seconds(), cpuSeconds()-cpu
 	return report, errors.Join(failed...)
 }
 
-func cleanOne(ctx context.Context, dir string, f cleanFlags,
+func cleanOne(ctx context.Context, dir string, f *cleanFlags,
 	logger *slog.Logger) (cleaned cleaner.OfflineResult, err error) {
 	dir, err = filepath.Abs(dir)
 	if err != nil {

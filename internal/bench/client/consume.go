@@ -149,6 +149,7 @@ func (c *consumer) count(fetches kgo.Fetches, enough func(), begin time.Time) {
 			return
 		}
 		c.tally.records++
+		c.opts.count()
 		c.tally.bytes += int64(len(r.Key) + len(r.Value))
 		c.tally.last = now
 		// The latency of records that were due before the run would contain the time until the run

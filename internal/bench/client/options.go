@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"sync/atomic"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -31,6 +32,15 @@ type Target struct {
 	Bootstrap []string // HOST:PORT of brokers of the cluster
 	Topic     string
 	Security  Security
+	// Done counts the records while the run lasts, for a display of the progress; nil: it does not.
+	Done *atomic.Int64
+}
+
+// count counts a record that is done.
+func (t Target) count() {
+	if t.Done != nil {
+		t.Done.Add(1)
+	}
 }
 
 func (t Target) validate() []error {
@@ -50,6 +60,14 @@ func (t Target) validate() []error {
 		faults = append(faults, errors.New("no topic"))
 	}
 	return faults
+}
+
+// Expected returns the number of records that a run sends if the cluster is fast enough.
+func (o ProduceOptions) Expected() int64 {
+	if o.Rate == 0 {
+		return o.Records
+	}
+	return min(o.Records, int64(float64(o.Rate)*o.Duration.Seconds()))
 }
 
 // ProduceOptions configures a measurement of producing.

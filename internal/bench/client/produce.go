@@ -187,6 +187,7 @@ func (p *producer) acknowledged(r *kgo.Record, due time.Time, err error) {
 		return
 	}
 	p.tally.records++
+	p.opts.count()
 	p.tally.bytes += int64(len(r.Key) + len(r.Value))
 	p.tally.last = now
 	if p.opts.Acks != "0" { // with acks=0 there are no acknowledgments to measure

@@ -26,8 +26,9 @@ func New(seed uint64) *Stream {
 		now: 1_700_000_000_000, id: 10_000_000}
 }
 
-// Next returns a record whose key and value have size bytes together. The text of the record is
-// truncated or extended to this size.
+// Next returns a record whose key and value have size bytes together, which is at least SizeMin.
+// The value is JSON. Its text is truncated or extended to this size; a value that is too small for
+// the fields of a ticket has those of an event, or only one field.
 func (t *Stream) Next(size int) (key, value []byte, timestampMs int64) {
 	t.now += t.random.Int64N(40)
 	t.id += 1 + t.random.Int64N(3)
@@ -36,10 +37,15 @@ func (t *Stream) Next(size int) (key, value []byte, timestampMs int64) {
 		id -= t.random.Int64N(5000)
 	}
 	key = fmt.Appendf(nil, "ticket:%d", id)
-	if room := size - len(key); room < 400 {
-		value = t.event(room)
-	} else {
+	room := size - len(key)
+	if room >= 400 {
 		value = t.ticket(id, room)
+	}
+	if value == nil {
+		value = t.event(room)
+	}
+	if value == nil {
+		value = t.fill([]byte(`{"to":"`), `"}`, room)
 	}
 	return key, value, t.now
 }
@@ -53,14 +59,16 @@ func (t *Stream) Letters(size int) (value []byte, timestampMs int64) {
 	return value, t.now
 }
 
-// event returns the value of a short record, which describes one changed field.
+// event returns the value of a short record, which describes one changed field; nil if the size is
+// too small.
 func (t *Stream) event(size int) []byte {
 	head := fmt.Appendf(nil, `{"at":%d,"by":%d,"set":%q,"to":"`, t.now, 400_000+t.common.Uint64(),
 		pick(t.random, fields))
 	return t.fill(head, `"}`, size)
 }
 
-// ticket returns the value of a record that contains a complete ticket.
+// ticket returns the value of a record that contains a complete ticket; nil if the size is too
+// small.
 func (t *Stream) ticket(id int64, size int) []byte {
 	first, last := t.name(), t.name()
 	head := fmt.Appendf(
@@ -108,9 +116,11 @@ func (t *Stream) ticket(id int64, size int) []byte {
 }
 
 // fill appends sentences and tail to head, and truncates the sentences so that the result has size
-// bytes. If size is too small for the fields in head, it truncates head, and the result is not
-// valid JSON.
+// bytes. It returns nil if size is too small for head and tail.
 func (t *Stream) fill(head []byte, tail string, size int) []byte {
+	if len(head)+len(tail) > size {
+		return nil
+	}
 	for len(head) < size {
 		if t.random.IntN(6) == 0 {
 			head = fmt.Appendf(head, "Order %08d, device %x. ", t.random.IntN(1e8),
@@ -123,7 +133,7 @@ func (t *Stream) fill(head []byte, tail string, size int) []byte {
 		}
 		head = append(head, ". "...)
 	}
-	return append(head[:max(0, size-len(tail))], tail...)
+	return append(head[:size-len(tail)], tail...)
 }
 
 // sentence returns a sentence of n words.

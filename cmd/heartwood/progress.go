@@ -1,0 +1,60 @@
+package main
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/schollz/progressbar/v3"
+	"github.com/spf13/cobra"
+)
+
+// progressInterval is the interval at which a line of progress is drawn again.
+const progressInterval = 200 * time.Millisecond
+
+// addQuiet adds flag --quiet to a command that shows its progress.
+func addQuiet(cmd *cobra.Command) *bool {
+	return cmd.Flags().BoolP("quiet", "q", false, "show no progress")
+}
+
+// showProgress draws a line on standard error until the returned function is called, which removes
+// the line: a number of units, of which count counts those that are done. With a total of -1 the
+// line shows only that the command runs, and for how long. It draws nothing if quiet is set, or if
+// standard error is not a terminal.
+func showProgress(cmd *cobra.Command, quiet bool, unit string, total int64,
+	count *atomic.Int64) (end func()) {
+	if quiet || !isTerminal(cmd.ErrOrStderr()) {
+		return func() {}
+	}
+	options := []progressbar.Option{progressbar.OptionSetWriter(cmd.ErrOrStderr()),
+		progressbar.OptionSetDescription(cmd.Name()), progressbar.OptionClearOnFinish(),
+		progressbar.OptionSetElapsedTime(true), progressbar.OptionSetWidth(20)}
+	if unit != "" {
+		options = append(options, progressbar.OptionShowCount(), progressbar.OptionShowIts(),
+			progressbar.OptionSetItsString(unit))
+	}
+	bar := progressbar.NewOptions64(total, options...)
+	ctx, stop := context.WithCancel(cmd.Context())
+	var drawing sync.WaitGroup
+	drawing.Go(func() { drawProgress(ctx, bar, count) })
+	return func() {
+		stop()
+		drawing.Wait()
+		_ = bar.Finish() // the output is only for a person who watches it
+	}
+}
+
+// drawProgress draws the line until ctx ends.
+func drawProgress(ctx context.Context, bar *progressbar.ProgressBar, count *atomic.Int64) {
+	tick := time.NewTicker(progressInterval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			_ = bar.Set64(count.Load()) // see Finish
+		}
+	}
+}
