@@ -31,7 +31,7 @@ help: ## List the targets.
 
 .PHONY: build
 build: ## Build the static binary bin/heartwood.
-	CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o bin/heartwood ./cmd/heartwood
+	CGO_ENABLED=0 go build -v -trimpath -ldflags '$(LDFLAGS)' -o bin/heartwood ./cmd/heartwood
 
 # The version of Go's cryptographic module; "certified" is that with a FIPS 140-3 certificate.
 FIPS_MODULE ?= certified

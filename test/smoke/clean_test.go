@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -142,11 +143,15 @@ func (p peaks) add(name string, value float64) { p[name] = max(p[name], value) }
 func heartwood(t *testing.T, args ...string) (code int, out, errOut string) {
 	t.Helper()
 	p := process.Start(t, args...)
-	code = p.Wait(t)
 	var lines []string
-	for line := range p.Lines {
-		lines = append(lines, line)
-	}
+	var reading sync.WaitGroup
+	reading.Go(func() { // a process that prints more than a buffer contains would wait
+		for line := range p.Lines {
+			lines = append(lines, line)
+		}
+	})
+	code = p.Wait(t)
+	reading.Wait()
 	return code, strings.Join(lines, "\n"), p.Stderr.String()
 }
 

@@ -21,7 +21,8 @@ type Command struct {
 func (c Command) String() string { return fmt.Sprintf("%s:%d: %s", c.Page, c.Line, c.Text) }
 
 // programs are the programs with which a command may begin.
-var programs = []string{"kubectl", "helm", "make", "go", "curl", "kcat", "printf", "ln"}
+var programs = []string{"kubectl", "helm", "make", "go", "curl", "kcat", "printf", "ln",
+	"bin/heartwood"}
 
 // placeholders are the words in capitals that a reader replaces.
 var placeholders = []string{"NAMESPACE", "OPERATOR-NAMESPACE", "POD", "CLUSTER", "TOPIC",

@@ -1,0 +1,126 @@
+package smoke
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"heartwood.dev/heartwood/test/kit/pages"
+	"heartwood.dev/heartwood/test/kit/process"
+)
+
+// TestReadmeCommands runs the commands of the README that need no Kubernetes, one after the other,
+// on other ports and in another data directory. bench runs for a shorter time. Without kcat, the
+// test produces its records.
+func TestReadmeCommands(t *testing.T) {
+	t.Parallel()
+	content, err := os.ReadFile("../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, err := pages.Extract("README.md", string(content))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := process.NewSetup(t, 3)
+	r := readme{t: t, setup: s}
+	for _, c := range all {
+		if strings.HasPrefix(c.Text, "kubectl ") || strings.HasPrefix(c.Text, "make image") {
+			break // the section on Kubernetes
+		}
+		if !c.Inline && !strings.HasPrefix(c.Text, "make build") {
+			r.run(c.Text)
+		}
+	}
+	want := []string{"dev", "bench", "printf", "get", "clean", "get", "get", "topics", "curl", "curl",
+		"log"}
+	if !slices.Equal(r.ran, want) {
+		t.Errorf("ran %v, want %v", r.ran, want)
+	}
+}
+
+// readme runs commands of the README.
+type readme struct {
+	t       *testing.T
+	setup   process.Setup
+	ran     []string
+	cleaned bool
+}
+
+func (r *readme) run(text string) {
+	t, s := r.t, r.setup
+	t.Helper()
+	text, _, _ = strings.Cut(text, "  #")
+	text = strings.NewReplacer("127.0.0.1:9092", s.Listen, "127.0.0.1:9644", s.HTTP, "heartwood-data",
+		s.DataDir, "config/samples", filepath.Join("..", "..", "config", "samples")).Replace(text)
+	words := strings.Fields(text)
+	if words[0] != "bin/heartwood" {
+		r.ran = append(r.ran, words[0])
+		r.shell(text)
+		return
+	}
+	r.ran = append(r.ran, words[1])
+	args, _, _ := strings.Cut(strings.Join(words[1:], " "), " | ")
+	words = strings.Fields(args)
+	switch words[0] {
+	case "dev":
+		process.Start(t, append(words, "--listen", s.Listen, "--http", s.HTTP, "--data-dir",
+			s.DataDir)...).Ready(t)
+		return
+	case "bench":
+		words = append(words, "--bootstrap", s.Listen, "--duration", "3s")
+	case "get", "clean", "topics":
+		words = append(words, "--address", s.HTTP)
+	}
+	code, out, errOut := heartwood(t, words...)
+	if code != 0 {
+		t.Fatalf("%v: exit code %d: %s", words, code, errOut)
+	}
+	r.check(words, out)
+}
+
+// check checks the output of a command.
+func (r *readme) check(words []string, out string) {
+	history := slices.Contains(words, "--history")
+	switch {
+	case words[0] == "clean":
+		r.cleaned = true
+	case words[0] == "get" && history && r.cleaned && strings.Contains(out, "printer on fire"),
+		words[0] == "get" && history && !strings.Contains(out, "fire out"),
+		words[0] == "get" && !history && out != "fire out":
+		r.t.Errorf("%v printed %s", words, out)
+	}
+}
+
+// shell runs a command in bash.
+func (r *readme) shell(text string) {
+	r.t.Helper()
+	if _, err := exec.LookPath("kcat"); err != nil && strings.Contains(text, "kcat") {
+		r.produce(text)
+		return
+	}
+	out, err := exec.CommandContext(r.t.Context(), "bash", "-o", "pipefail", "-c",
+		text).CombinedOutput()
+	if err != nil {
+		r.t.Fatalf("%s: %v: %s", text, err, out)
+	}
+}
+
+// produce produces the lines KEY:VALUE of a printf command to tickets.
+func (r *readme) produce(text string) {
+	r.t.Helper()
+	lines := strings.Split(text, "'")[1]
+	client := producer(r.t, []string{r.setup.Listen})
+	for line := range strings.SplitSeq(strings.TrimSuffix(lines, `\n`), `\n`) {
+		key, value, _ := strings.Cut(line, ":")
+		if err := client.ProduceSync(process.WithDeadline(r.t), &kgo.Record{Topic: "tickets",
+			Key: []byte(key), Value: []byte(value)}).FirstErr(); err != nil {
+			r.t.Fatal(err)
+		}
+	}
+}
