@@ -124,6 +124,75 @@ var _ = Describe("The volumes of a LogCluster", func() {
 		f.expectRequested("20Gi", 0, 1, 2)
 	})
 
+	// template returns the size of the volumes of new brokers.
+	template := func(g Gomega) string {
+		claims := get(g, f, "main-broker", &appsv1.StatefulSet{}).Spec.VolumeClaimTemplates
+		return claims[0].Spec.Resources.Requests.Storage().String()
+	}
+
+	It("do not follow a mistaken size that is taken back", func() {
+		before := start(f.class("refuses", true), v1alpha1.ReclaimRetain)
+		f.resize("40Gi")
+		f.expectRequested("40Gi", 0, 1, 2)
+		f.collect(before.UID)
+		before = f.expectReplaced(before.UID)
+		Expect(template(Default)).To(Equal("40Gi"))
+		for id := range int32(3) { // the driver refuses
+			f.putClaim(id, func(status *corev1.PersistentVolumeClaimStatus) {
+				status.AllocatedResourceStatuses = map[corev1.ResourceName]corev1.ClaimResourceStatus{
+					corev1.ResourceStorage: corev1.PersistentVolumeClaimControllerResizeInfeasible}
+			})
+		}
+		f.expectStorage(v1alpha1.ReasonResizeFailed, "the driver has given up",
+			"not below 10Gi")
+		f.adopt("first")
+		f.resize("10Gi")
+		f.expectRequested("10241Mi", 0, 1, 2) // the smallest request that Kubernetes accepts
+		f.expectStorage(v1alpha1.ReasonResized)
+		f.collect(before.UID)
+		f.expectReplaced(before.UID)
+		Expect(template(Default)).To(Equal("10Gi"))
+	})
+
+	It("are not grown again after somebody has lowered their requests", func() {
+		start(f.class("lowered", true), v1alpha1.ReclaimRetain)
+		f.resize("40Gi")
+		f.expectRequested("40Gi", 0, 1, 2)
+		change(f, v1alpha1.VolumeClaimName("main", 1), &corev1.PersistentVolumeClaim{},
+			func(claim *corev1.PersistentVolumeClaim) {
+				claim.Spec.Resources.Requests[corev1.ResourceStorage] = resource.MustParse("12Gi")
+			})
+		f.expectStorage(v1alpha1.ReasonGrowthWithdrawn, "data-main-broker-1", "from 40Gi to 12Gi",
+			v1alpha1.AnnotationRequestedSize)
+		f.expectEvent("main", "Warning", v1alpha1.ReasonGrowthWithdrawn)
+		Expect(f.requested(Default, 1)).To(Equal("12Gi"))
+		f.resize("12Gi")
+		f.expectRequested("12Gi", 0, 1, 2)
+		f.grown("12Gi", 0, 1, 2)
+		f.expectStorage(v1alpha1.ReasonResized)
+	})
+
+	It("of a class that forbids growth have a way back", func() {
+		before := start(f.class("rigid", false), v1alpha1.ReclaimRetain)
+		f.resize("40Gi")
+		f.expectStorage(v1alpha1.ReasonClassCannotExpand, "set spec.storage.size to 10Gi")
+		f.collect(before.UID)
+		before = f.expectReplaced(before.UID)
+		f.adopt("first")
+		f.resize("5Gi")
+		f.expectStorage(v1alpha1.ReasonShrinkRefused, "has a volume of 10Gi",
+			"Set spec.storage.size to 10Gi")
+		f.collect(before.UID)
+		before = f.expectReplaced(before.UID)
+		Expect(template(Default)).To(Equal("5Gi"))
+		f.adopt("first")
+		f.resize("10Gi")
+		f.expectStorage(v1alpha1.ReasonResized)
+		f.collect(before.UID)
+		f.expectReplaced(before.UID)
+		Expect(template(Default)).To(Equal("10Gi"))
+	})
+
 	It("are never shrunk, and one that others have grown holds up nothing", func() {
 		before := start(f.class("larger", true), v1alpha1.ReclaimRetain)
 		change(f, v1alpha1.VolumeClaimName("main", 1), &corev1.PersistentVolumeClaim{},

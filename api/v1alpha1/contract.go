@@ -97,6 +97,11 @@ const (
 	// have reported it.
 	AnnotationTrust = "heartwood.dev/trust"
 
+	// AnnotationRequestedSize, on the volume claim of a broker, is the size that the operator
+	// requested last. If somebody lowers the request, the operator does not raise it to this size
+	// again.
+	AnnotationRequestedSize = "heartwood.dev/requested-size"
+
 	// AnnotationRestart, on a LogCluster, requests a rolling restart of all brokers for each new
 	// value. On the pod of a broker, it requests a restart of this broker; the new pod does not
 	// have it.

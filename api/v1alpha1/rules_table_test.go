@@ -322,9 +322,6 @@ func changes() []TableEntry {
 			"spec: {brokers: 3, topicDefaults: {replicas: 3}}", "spec: {brokers: 2}",
 			"spec.topicDefaults.replicas",
 			"topicDefaults.replicas must not be more than brokers: lower it, or raise brokers"),
-		Entry("a smaller volume", "LogCluster", "spec: {storage: {size: 11Gi}}",
-			"spec: {storage: {size: 10Gi}}", "spec.storage.size",
-			"storage.size cannot be lowered, because volumes cannot shrink: keep the size"),
 		Entry("removed class", "LogCluster", "spec: {storage: {className: a}}",
 			"spec: {storage: {className: null}}", "spec.storage", classKept),
 

@@ -15,7 +15,9 @@ const (
 	// ReasonResizeFailed: the API server has refused the growth of a claim, or the driver of its
 	// volume has failed; the message contains their words.
 	ReasonResizeFailed = "ResizeFailed"
-	// ReasonShrinkRefused: a claim requests more than spec.storage.size. It is kept.
+	// ReasonGrowthWithdrawn: somebody has lowered the request of a claim whose growth had failed.
+	ReasonGrowthWithdrawn = "GrowthWithdrawn"
+	// ReasonShrinkRefused: a volume or a claim is larger than spec.storage.size. It is kept.
 	ReasonShrinkRefused = "ShrinkRefused"
 )
 

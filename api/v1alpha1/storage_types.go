@@ -6,14 +6,14 @@ import "k8s.io/apimachinery/pkg/api/resource"
 //
 // +kubebuilder:validation:XValidation:rule="has(self.className) || !has(oldSelf.className)",message="className cannot be removed: write the name of a StorageClass"
 type Storage struct {
-	// Size is the size of the volume, at least 100Mi. It can be raised: the operator then grows the
-	// volumes, if their StorageClass allows it (condition StorageResized). Default 10Gi.
+	// Size is the size of the volume, at least 100Mi. If it is raised, the operator grows the
+	// volumes, if their StorageClass allows it. It can be lowered to the size of the largest volume:
+	// volumes cannot shrink (condition StorageResized). Default 10Gi.
 	// +optional
 	// +kubebuilder:default="10Gi"
 	// +kubebuilder:validation:XIntOrString
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:XValidation:rule="isQuantity(string(self)) && quantity(string(self)).compareTo(quantity('100Mi')) >= 0",message="write a volume size of at least 100Mi, such as 10Gi"
-	// +kubebuilder:validation:XValidation:rule="!isQuantity(string(self)) || !isQuantity(string(oldSelf)) || quantity(string(self)).compareTo(quantity(string(oldSelf))) >= 0",message="storage.size cannot be lowered, because volumes cannot shrink: keep the size"
 	Size resource.Quantity `json:"size,omitzero"`
 	// ClassName is the name of the StorageClass. If it is changed, the operator replaces the volumes
 	// of other classes, one broker after the other: each broker copies its replicas from the others.

@@ -12,6 +12,7 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -35,7 +36,8 @@ func ofClaim(_ context.Context, claim client.Object) []reconcile.Request {
 }
 
 // growClaims raises the requested size of the volume claims that request less than
-// spec.storage.size, and returns the state of all claims. It needs nothing of the cluster but its
+// spec.storage.size, withdraws growths to an earlier, larger size that have not happened, and
+// returns the state of all claims. It needs nothing of the cluster but its
 // spec, and precedes everything else: a full volume must be able to grow while nothing else works.
 // A refusal is part of the result; the error is that of reading the cache.
 func (r *Reconciler) growClaims(ctx context.Context,
@@ -49,10 +51,10 @@ func (r *Reconciler) growClaims(ctx context.Context,
 		claim := observeClaim(&objects[i])
 		class := cluster.Spec.Storage.ClassName
 		claim.Replaced = class != nil && claim.Class != *class
-		if claim.Growable(state.Size) && !cluster.Paused() {
-			switch refusal := r.grow(ctx, &objects[i], claim, state.Size); {
+		if next, changed := claim.Next(state.Size); changed && !cluster.Paused() {
+			switch refusal := r.request(ctx, &objects[i], claim, next); {
 			case refusal == nil:
-				claim.Requested = state.Size
+				claim.Requested, claim.Asked = next, &next
 			case !refusal.ByClass || !claim.Replaced: // its successor has the size
 				state.Refusals[claim.Broker] = *refusal
 			}
@@ -101,6 +103,16 @@ func observeClaim(object *corev1.PersistentVolumeClaim) claims.Claim {
 	if object.Spec.StorageClassName != nil {
 		claim.Class = *object.Spec.StorageClassName
 	}
+	if text := object.Annotations[v1alpha1.AnnotationRequestedSize]; text != "" {
+		if asked, err := resource.ParseQuantity(text); err == nil {
+			claim.Asked = &asked
+		}
+	}
+	switch status := object.Status.AllocatedResourceStatuses[corev1.ResourceStorage]; status {
+	case corev1.PersistentVolumeClaimControllerResizeInfeasible,
+		corev1.PersistentVolumeClaimNodeResizeInfeasible:
+		claim.ResizeError = fmt.Sprintf("the driver has given up (%s)", status)
+	}
 	for _, condition := range object.Status.Conditions {
 		if condition.Status != corev1.ConditionTrue {
 			continue
@@ -116,17 +128,18 @@ func observeClaim(object *corev1.PersistentVolumeClaim) claims.Claim {
 	return claim
 }
 
-// grow raises the requested size of a claim. It returns the refusal, or nil after success. The
-// resource version is a precondition: the cache may be outdated, and somebody else may have raised
-// the size further.
-func (r *Reconciler) grow(ctx context.Context, object *corev1.PersistentVolumeClaim,
+// request changes the requested size of a claim, and notes it in an annotation. It returns the
+// refusal, or nil after success. The resource version is a precondition: the cache may be outdated,
+// and somebody else may have changed the size.
+func (r *Reconciler) request(ctx context.Context, object *corev1.PersistentVolumeClaim,
 	claim claims.Claim, size resource.Quantity) *claims.Refusal {
 	expansion := r.expansion(ctx, claim.Class)
-	if expansion == claims.Forbidden {
+	if expansion == claims.Forbidden && claim.Requested.Cmp(size) < 0 {
 		return &claims.Refusal{ByClass: true}
 	}
 	after := object.DeepCopy()
 	after.Spec.Resources.Requests[corev1.ResourceStorage] = size
+	metav1.SetMetaDataAnnotation(&after.ObjectMeta, v1alpha1.AnnotationRequestedSize, size.String())
 	err := r.Patch(ctx, after,
 		client.MergeFromWithOptions(object, client.MergeFromWithOptimisticLock{}))
 	switch {

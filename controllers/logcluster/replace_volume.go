@@ -139,10 +139,10 @@ func (r *Reconciler) replaceVolume(ctx context.Context, s *scope, id int32,
 			"or correct spec.storage.className.", id, class), nil
 	}
 	for _, claim := range s.volumes.Claims {
-		if claim.Broker == id && claim.Requested.Cmp(s.volumes.Size) > 0 {
-			return fmt.Sprintf("Broker %d keeps its volume: claim %s requests %s, and the next one "+
-				"would request %s. Raise spec.storage.size.", id, claim.Name,
-				claim.Requested.String(), s.volumes.Size.String()), nil
+		if claim.Broker == id && claim.Capacity.Cmp(s.volumes.Size) > 0 {
+			return fmt.Sprintf("Broker %d keeps its volume: that of claim %s has %s, and the next one "+
+				"would have %s. Raise spec.storage.size.", id, claim.Name,
+				claim.Capacity.String(), s.volumes.Size.String()), nil
 		}
 	}
 	cached := s.pod(id)

@@ -21,7 +21,7 @@ func describeStorage(cluster *v1alpha1.LogCluster, state claims.State,
 	verdict := state.Verdict()
 	if cluster.Paused() {
 		for _, claim := range state.Claims {
-			if claim.Growable(state.Size) {
+			if _, changed := claim.Next(state.Size); changed {
 				verdict = claims.Verdict{Reason: v1alpha1.ReasonPaused, Message: pausedMessage}
 			}
 		}
@@ -54,5 +54,6 @@ func resizeChanged(before, after []metav1.Condition) *metav1.Condition {
 // severeResize reports whether somebody must act upon a reason of condition StorageResized.
 func severeResize(reason string) bool {
 	return reason == v1alpha1.ReasonClassCannotExpand ||
-		reason == v1alpha1.ReasonResizeFailed || reason == v1alpha1.ReasonShrinkRefused
+		reason == v1alpha1.ReasonResizeFailed || reason == v1alpha1.ReasonShrinkRefused ||
+		reason == v1alpha1.ReasonGrowthWithdrawn
 }

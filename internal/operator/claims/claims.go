@@ -13,12 +13,15 @@ type Claim struct {
 	Bound     bool
 	Requested resource.Quantity
 	Capacity  resource.Quantity // of its volume; zero while it has none
+	// Asked is the size that the operator requested last, nil if it has not changed the request.
+	Asked *resource.Quantity
 	// FileSystemPending is true if the volume has grown, and its file system grows when a pod mounts
 	// it (condition FileSystemResizePending). Many drivers let it grow while the pod runs.
 	FileSystemPending bool
 	// Replaced is true if the claim is to be replaced by one of another StorageClass.
 	Replaced bool
-	// ResizeError is the message of condition ControllerResizeError or NodeResizeError.
+	// ResizeError is the message of condition ControllerResizeError or NodeResizeError, or says that
+	// the driver has given up.
 	ResizeError string
 }
 
@@ -35,15 +38,58 @@ const (
 	Forbidden
 )
 
-// Growable reports whether the claim requests less than a size, and has a volume that can grow.
-func (c Claim) Growable(size resource.Quantity) bool {
-	return c.Bound && c.Requested.Cmp(size) < 0
+// step is the unit by which a request must exceed the capacity: Kubernetes accepts a lower request
+// only above the capacity. Drivers round up to their own unit.
+var step = resource.MustParse("1Mi")
+
+// Next returns the size that the operator must request, and false if the request remains.
+//
+//   - A volume that is too small grows, unless the operator has asked for this size before: then
+//     somebody has lowered the request since, to recover from a growth that failed.
+//   - A growth that the operator has asked for, and that has not happened, is withdrawn when the
+//     size is lowered. A request that others have raised remains.
+func (c Claim) Next(size resource.Quantity) (resource.Quantity, bool) {
+	switch {
+	case !c.Bound:
+		return resource.Quantity{}, false // Kubernetes changes only claims with a volume
+	case c.Requested.Cmp(size) < 0:
+		return size, !c.lowered(size)
+	case c.Requested.Cmp(size) == 0 || !c.resizing() || !c.ours() || c.Capacity.IsZero():
+		return resource.Quantity{}, false
+	}
+	next := c.Capacity.DeepCopy()
+	next.Add(step)
+	if size.Cmp(next) > 0 {
+		next = size
+	}
+	return next, next.Cmp(c.Requested) < 0
+}
+
+// ours reports whether the operator has asked for the requested size, or for a larger one that
+// somebody has lowered.
+func (c Claim) ours() bool { return c.Asked != nil && c.Asked.Cmp(c.Requested) >= 0 }
+
+// asked reports whether the operator requested this size last.
+func (c Claim) asked(size resource.Quantity) bool {
+	return c.Asked != nil && c.Asked.Cmp(size) == 0
+}
+
+// lowered reports whether somebody has lowered the request below a size for which the operator has
+// asked.
+func (c Claim) lowered(size resource.Quantity) bool {
+	return c.Requested.Cmp(size) < 0 && c.asked(size)
 }
 
 // resizing reports whether the volume is smaller than the claim requests.
 func (c Claim) resizing() bool { return c.Bound && c.Capacity.Cmp(c.Requested) < 0 }
 
-// Refusal is why a claim was not grown.
+// withdrawn reports whether the request is larger than a size only because of a growth that the
+// operator has asked for and withdraws: the volume is not larger.
+func (c Claim) withdrawn(size resource.Quantity) bool {
+	return c.resizing() && c.Requested.Cmp(size) > 0 && c.Capacity.Cmp(size) <= 0 && c.ours()
+}
+
+// Refusal is why a request was not changed.
 type Refusal struct {
 	ByClass bool   // its StorageClass does not allow it
 	Message string // words of the API server; "" if the operator has not asked it

@@ -25,23 +25,52 @@ func with(c Claim, change func(*Claim)) Claim {
 	return c
 }
 
-func TestOnlyBoundClaimsThatAreTooSmallGrow(t *testing.T) {
-	size := resource.MustParse("20Gi")
+// asked returns the bound claim data-1 for which the operator has asked for a size.
+func asked(size, requested, capacity string) Claim {
+	return with(claim(1, requested, capacity),
+		func(c *Claim) { c.Asked = new(resource.MustParse(size)) })
+}
+
+func TestNextRequestOfAClaim(t *testing.T) {
 	for name, c := range map[string]struct {
 		claim Claim
-		want  bool
+		want  string // "" if the request remains
 	}{
-		"smaller":              {claim(0, "10Gi", "10Gi"), true},
-		"smaller, another way": {claim(0, "20479Mi", "20479Mi"), true},
-		"equal":                {claim(0, "20480Mi", "20Gi"), false},
-		"larger":               {claim(0, "21Gi", "21Gi"), false},
-		"growing":              {claim(0, "20Gi", "10Gi"), false},
+		"smaller":              {claim(0, "10Gi", "10Gi"), "20Gi"},
+		"smaller, another way": {claim(0, "20479Mi", "20479Mi"), "20Gi"},
+		"equal":                {claim(0, "20480Mi", "20Gi"), ""},
+		"larger":               {claim(0, "21Gi", "21Gi"), ""},
+		"growing":              {claim(0, "20Gi", "10Gi"), ""},
 		"without a volume": {with(claim(0, "10Gi", ""),
-			func(c *Claim) { c.Bound = false }), false},
+			func(c *Claim) { c.Bound = false }), ""},
+
+		"grown to an earlier size":      {asked("15Gi", "15Gi", "15Gi"), "20Gi"},
+		"lowered by hand":               {asked("20Gi", "12Gi", "10Gi"), ""},
+		"lowered by hand before":        {asked("30Gi", "12Gi", "10Gi"), "20Gi"},
+		"mistaken growth":               {asked("40Gi", "40Gi", "10Gi"), "20Gi"},
+		"mistaken growth, same volume":  {asked("40Gi", "40Gi", "20Gi"), "20481Mi"},
+		"withdrawn":                     {asked("20481Mi", "20481Mi", "20Gi"), ""},
+		"mistaken growth that happened": {asked("40Gi", "40Gi", "40Gi"), ""},
+		"mistaken growth, partly":       {asked("40Gi", "40Gi", "30Gi"), "30721Mi"},
+		"mistaken, lowered by hand":     {asked("40Gi", "35Gi", "10Gi"), "20Gi"},
+		"grown by others":               {claim(0, "40Gi", "10Gi"), ""},
+		"grown further by others":       {asked("20Gi", "40Gi", "10Gi"), ""},
+		"capacity unknown":              {asked("40Gi", "40Gi", "0"), ""},
 	} {
-		if got := c.claim.Growable(size); got != c.want {
-			t.Errorf("%s: got %t, want %t", name, got, c.want)
-		}
+		t.Run(name, func(t *testing.T) {
+			next, changed := c.claim.Next(resource.MustParse("20Gi"))
+			if !changed && c.want == "" {
+				return
+			}
+			if c.want == "" || next.String() != c.want {
+				t.Fatalf("got %s (%t), want %q", next.String(), changed, c.want)
+			}
+			after := c.claim
+			after.Requested, after.Asked = next, &next
+			if again, changed := after.Next(resource.MustParse("20Gi")); changed {
+				t.Errorf("and then %s", again.String())
+			}
+		})
 	}
 }
 
@@ -85,9 +114,33 @@ func TestVerdictNamesTheMostSevereState(t *testing.T) {
 			[]string{"data-1", "out of disks"}},
 		"old error of the driver": {State{Claims: []Claim{with(fine,
 			func(c *Claim) { c.ResizeError = "out of disks" })}}, v1alpha1.ReasonResized, nil},
+		"class, with the way back": {State{Claims: []Claim{claim(2, "10Gi", "10Gi"),
+			claim(1, "12Gi", "12Gi")}, Refusals: byClass}, v1alpha1.ReasonClassCannotExpand,
+			[]string{"set spec.storage.size to 12Gi. New brokers get volumes of 20Gi"}},
+		"driver failed, with the way back": {State{Claims: []Claim{with(growing,
+			func(c *Claim) { c.ResizeError = "out of disks" })}}, v1alpha1.ReasonResizeFailed,
+			[]string{"a smaller one, but not below 10Gi"}},
+		"taken back": {State{Claims: []Claim{with(asked("40Gi", "20481Mi", "20Gi"),
+			func(c *Claim) { c.ResizeError = "out of disks" })}}, v1alpha1.ReasonResized,
+			[]string{"at least 20Gi"}},
+		"taken back, refused": {State{Claims: []Claim{asked("40Gi", "40Gi", "20Gi")},
+			Refusals: map[int32]Refusal{1: {Message: "can not be less."}}},
+			v1alpha1.ReasonShrinkRefused, []string{"data-1 of broker 1 requests 40Gi",
+				"volume of 20Gi", "can not be less. Kubernetes 1.34"}},
+		"lowered by hand": {State{Claims: []Claim{asked("20Gi", "12Gi", "10Gi")}},
+			v1alpha1.ReasonGrowthWithdrawn, []string{"lowered from 20Gi to 12Gi",
+				"Set spec.storage.size to 12Gi",
+				"kubectl annotate pvc data-1 heartwood.dev/requested-size-"}},
+		"grown by others, not yet": {State{Claims: []Claim{claim(1, "30Gi", "20Gi")}},
+			v1alpha1.ReasonShrinkRefused, []string{"the operator has not requested it",
+				"a size above 20Gi", "kubectl edit pvc data-1"}},
+		"too large without a volume": {State{Claims: []Claim{with(claim(1, "30Gi", "0"),
+			func(c *Claim) { c.Bound, c.Name = false, "data-main-broker-1" })}},
+			v1alpha1.ReasonShrinkRefused, []string{"kubectl delete pvc data-main-broker-1",
+				"kubectl delete pod main-broker-1"}},
 		"grown by others": {State{Claims: []Claim{claim(1, "30Gi", "30Gi"),
 			claim(2, "40Gi", "40Gi")}}, v1alpha1.ReasonShrinkRefused,
-			[]string{"data-1 of broker 1 requests 30Gi", "Set spec.storage.size to 40Gi"}},
+			[]string{"data-1 of broker 1 has a volume of 30Gi", "Set spec.storage.size to 40Gi"}},
 		"larger, and growing": {State{Claims: []Claim{claim(0, "30Gi", "30Gi"), growing}},
 			v1alpha1.ReasonResizing, nil},
 	} {

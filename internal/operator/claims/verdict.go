@@ -28,8 +28,8 @@ type State struct {
 
 // Verdict describes the most severe state of a claim, with the next step.
 func (s State) Verdict() Verdict {
-	for _, describe := range []func(State) Verdict{State.cannotExpand, State.failed, State.pending,
-		State.larger} {
+	for _, describe := range []func(State) Verdict{State.cannotExpand, State.notLowered, State.failed,
+		State.lowered, State.pending, State.larger} {
 		if v := describe(s); v.Reason != "" {
 			return v
 		}
@@ -62,8 +62,51 @@ func (s State) cannotExpand() Verdict {
 		"Claim %s of broker %d requests %s and cannot grow to %s, because %s%s. If the driver of "+
 			"the class can expand volumes, set its allowVolumeExpansion to true; else set "+
 			"spec.storage.className to another class, which replaces the volumes broker by broker. "+
-			"New brokers get volumes of %s.", first.Name, first.Broker, first.Requested.String(), s.Size.String(),
-		class, others(found), s.Size.String())}
+			"If the size is a mistake, set spec.storage.size to %s. New brokers get volumes of %s.",
+		first.Name, first.Broker, first.Requested.String(), s.Size.String(), class, others(found),
+		largest(s.Claims), s.Size.String())}
+}
+
+// largest returns the largest capacity of the claims.
+func largest(claims []Claim) string {
+	var largest resource.Quantity
+	for _, c := range claims {
+		if c.Capacity.Cmp(largest) > 0 {
+			largest = c.Capacity
+		}
+	}
+	return largest.String()
+}
+
+// notLowered describes growths that Kubernetes does not let the operator withdraw.
+func (s State) notLowered() Verdict {
+	found := s.filter(func(c Claim) bool {
+		return c.Requested.Cmp(s.Size) > 0 && s.Refusals[c.Broker].Message != ""
+	})
+	if len(found) == 0 {
+		return Verdict{}
+	}
+	first := found[0]
+	return Verdict{Reason: v1alpha1.ReasonShrinkRefused, Message: fmt.Sprintf(
+		"Claim %s of broker %d requests %s, which its volume of %s does not have, and the request "+
+			"cannot be lowered%s: %s. Kubernetes 1.34 and later lower it. Until then it is kept.",
+		first.Name, first.Broker, first.Requested.String(), first.Capacity.String(), others(found),
+		strings.TrimSuffix(s.Refusals[first.Broker].Message, "."))}
+}
+
+// lowered describes requests that somebody has lowered, which the operator does not raise again.
+func (s State) lowered() Verdict {
+	found := s.filter(func(c Claim) bool { return c.lowered(s.Size) })
+	if len(found) == 0 {
+		return Verdict{}
+	}
+	first := found[0]
+	return Verdict{Reason: v1alpha1.ReasonGrowthWithdrawn, Message: fmt.Sprintf(
+		"The request of claim %s of broker %d was lowered from %s to %s, so it does not grow%s. Set "+
+			"spec.storage.size to %s, or to another size that the driver can provide. To grow it to "+
+			"%s after all, run: kubectl annotate pvc %s %s-", first.Name, first.Broker,
+		s.Size.String(), first.Requested.String(), others(found), first.Requested.String(),
+		s.Size.String(), first.Name, v1alpha1.AnnotationRequestedSize)}
 }
 
 func (s State) failed() Verdict {
@@ -73,9 +116,10 @@ func (s State) failed() Verdict {
 	}
 	first := found[0]
 	return Verdict{Reason: v1alpha1.ReasonResizeFailed, Message: fmt.Sprintf(
-		"Claim %s of broker %d does not grow to %s%s: %s. It is tried again. For details run: "+
-			"kubectl describe pvc %s", first.Name, first.Broker, s.Size.String(), others(found),
-		strings.TrimSuffix(s.problem(first), "."), first.Name)}
+		"Claim %s of broker %d does not grow to %s%s: %s. It is tried again. If the size is a mistake, "+
+			"set spec.storage.size to a smaller one, but not below %s. For details run: kubectl "+
+			"describe pvc %s", first.Name, first.Broker, s.Size.String(), others(found),
+		strings.TrimSuffix(s.problem(first), "."), largest(s.Claims), first.Name)}
 }
 
 // problem returns why a claim has not grown, unless its class is the reason; "" if nothing failed.
@@ -83,14 +127,17 @@ func (s State) problem(c Claim) string {
 	if refusal, ok := s.Refusals[c.Broker]; ok {
 		return refusal.Message
 	}
-	if c.resizing() {
+	if c.resizing() && c.Capacity.Cmp(s.Size) < 0 {
 		return c.ResizeError
 	}
 	return ""
 }
 
 func (s State) pending() Verdict {
-	small := s.filter(func(c Claim) bool { return c.Requested.Cmp(s.Size) < 0 || c.resizing() })
+	small := s.filter(func(c Claim) bool {
+		return c.resizing() && c.Capacity.Cmp(s.Size) < 0 ||
+			c.Requested.Cmp(s.Size) < 0
+	})
 	if len(small) == 0 {
 		return Verdict{}
 	}
@@ -127,21 +174,36 @@ func (s State) pending() Verdict {
 }
 
 func (s State) larger() Verdict {
-	found := s.filter(func(c Claim) bool { return c.Requested.Cmp(s.Size) > 0 })
+	found := s.filter(func(c Claim) bool {
+		return c.Requested.Cmp(s.Size) > 0 && !c.withdrawn(s.Size)
+	})
 	if len(found) == 0 {
 		return Verdict{}
 	}
-	first, largest := found[0], found[0].Requested
+	first := found[0]
+	if !first.Bound {
+		return Verdict{Reason: v1alpha1.ReasonShrinkRefused, Message: fmt.Sprintf(
+			"Claim %s of broker %d requests %s, more than spec.storage.size, %s%s, and has no volume "+
+				"yet. Kubernetes cannot change it. To let it be made again, run: kubectl delete pvc "+
+				"%s --wait=false; kubectl delete pod %s", first.Name, first.Broker,
+			first.Requested.String(), s.Size.String(), others(found), first.Name,
+			strings.TrimPrefix(first.Name, "data-"))}
+	}
 	for _, c := range found {
-		if c.Requested.Cmp(largest) > 0 {
-			largest = c.Requested
+		if c.Capacity.Cmp(s.Size) > 0 {
+			return Verdict{Reason: v1alpha1.ReasonShrinkRefused, Message: fmt.Sprintf(
+				"Claim %s of broker %d has a volume of %s, more than spec.storage.size, %s%s. Volumes "+
+					"cannot shrink, so it is kept. Set spec.storage.size to %s, so that all brokers have "+
+					"volumes of one size.", c.Name, c.Broker, c.Capacity.String(), s.Size.String(),
+				others(found), largest(found))}
 		}
 	}
 	return Verdict{Reason: v1alpha1.ReasonShrinkRefused, Message: fmt.Sprintf(
-		"Claim %s of broker %d requests %s, more than spec.storage.size, %s%s. Volumes cannot "+
-			"shrink, so it is kept. Set spec.storage.size to %s, so that all brokers have volumes of "+
-			"one size.", first.Name, first.Broker, first.Requested.String(), s.Size.String(),
-		others(found), largest.String())}
+		"Claim %s of broker %d requests %s, more than spec.storage.size, %s%s, and the operator has "+
+			"not requested it. Set spec.storage.size to %s, or lower the request to a size above %s, "+
+			"which Kubernetes 1.34 and later allow: kubectl edit pvc %s", first.Name, first.Broker,
+		first.Requested.String(), s.Size.String(), others(found), first.Requested.String(),
+		first.Capacity.String(), first.Name)}
 }
 
 // others says how many claims besides the first are in the same state.
