@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"heartwood.dev/heartwood/api/v1alpha1"
+	"heartwood.dev/heartwood/internal/cli/health"
 	"heartwood.dev/heartwood/internal/cli/kafka"
 	"heartwood.dev/heartwood/internal/console/connect"
 	"heartwood.dev/heartwood/internal/credentials"
@@ -54,8 +55,15 @@ func (k *kafkaFlags) connect(ctx context.Context, s *session,
 		Dial: func(ctx context.Context, broker int32) (net.Conn, error) {
 			return s.pods.Dial(ctx, v1alpha1.BrokerLeaseName(cluster.Name, broker), listener.Port)
 		}}
+	pods, err := s.podsOf(ctx, cluster.Name)
+	if err != nil {
+		return kafka.Options{}, err
+	}
 	for _, id := range connect.BrokerIDs(cluster) {
 		o.Addresses[id] = advertised(cluster, listener, id)
+		if health.PodReady(health.PodOf(pods, cluster.Name, id)) {
+			o.Seeds = append(o.Seeds, id)
+		}
 	}
 	if listener.TLS != nil {
 		ca, err := s.listenerCA(ctx, cluster, secret.Data)

@@ -72,7 +72,11 @@ func (g *groupsFlags) run(ctx context.Context, s *session, args []string) error 
 	if g.reset != "" {
 		return g.resetGroup(ctx, s, cluster, options, args[0])
 	}
-	groups, err := kafka.Groups(ctx, options, args)
+	groups, missing, err := kafka.Groups(ctx, options, args)
+	if missing != nil {
+		_, _ = fmt.Fprintf(s.errOut, "Groups are missing, because some brokers did not answer: %v\n",
+			missing)
+	}
 	switch {
 	case err != nil:
 		return err

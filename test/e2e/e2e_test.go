@@ -50,6 +50,7 @@ func TestHeartwoodOnKubernetes(t *testing.T) {
 		{"a client produces and consumes", e.produceAndConsume},
 		{"the cleaner runs, and kubectl shows it", e.compact},
 		{"kubectl heartwood has the rights of its user", e.kubectlHeartwood},
+		{"kubectl heartwood works while a broker is down", e.oneBrokerDown},
 		{"kubectl heartwood operates a LogCluster", e.operate},
 		{"a deleted broker pod is replaced without loss", e.brokerDeleted},
 		{"brokers fail under load without loss of acknowledged records", e.brokersFail},

@@ -38,21 +38,25 @@ func New(config *rest.Config, namespace string) *Pods {
 }
 
 // Dial connects to a port of a pod. The user needs the right to create pods/portforward. If nothing
-// listens on the port, Dial succeeds, and the first Read returns the error.
+// listens on the port, Dial succeeds, and the first Read returns the error. Both errors are of type
+// *net.OpError with operation dial, by which clients know that another server may be tried.
 func (p *Pods) Dial(ctx context.Context, pod string, port int32) (net.Conn, error) {
 	l, err := p.link(pod)
 	if err == nil {
 		err = l.wait(ctx)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("connect to pod %s: %w", pod, err)
+		return nil, fmt.Errorf("connect to pod %s: %w", pod, dialError(err))
 	}
 	conn, err := l.open(port)
 	if err != nil {
-		return nil, fmt.Errorf("connect to port %d of pod %s: %w", port, pod, err)
+		return nil, fmt.Errorf("connect to port %d of pod %s: %w", port, pod, dialError(err))
 	}
 	return conn, nil
 }
+
+// dialError returns an error as that of a failed dial.
+func dialError(err error) error { return &net.OpError{Op: "dial", Net: "tcp", Err: err} }
 
 // link returns the link to a pod, or begins a new one if there is none or it has ended.
 func (p *Pods) link(pod string) (*link, error) {

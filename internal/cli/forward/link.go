@@ -153,7 +153,7 @@ type conn struct {
 func (c *conn) awaitMessage(messages io.Reader) {
 	text, _ := io.ReadAll(io.LimitReader(messages, messageBytesMax))
 	if len(text) > 0 {
-		c.failure = errors.New(string(text))
+		c.failure = dialError(errors.New(string(text)))
 	}
 	close(c.failed)
 }

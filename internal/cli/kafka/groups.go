@@ -47,21 +47,24 @@ type GroupPartition struct {
 	Host       string `json:"host,omitempty"`
 }
 
-// Groups returns the groups with these names, or all groups, sorted by name.
-func Groups(ctx context.Context, o Options, names []string) ([]Group, error) {
+// Groups returns the groups with these names, or all groups, sorted by name. Groups of brokers that
+// did not answer are missing in the list of all groups; missing then says why.
+func Groups(ctx context.Context, o Options, names []string) (groups []Group, missing, err error) {
 	client, err := Connect(ctx, o)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	defer client.Close()
 	admin := kadm.NewClient(client)
 	if len(names) == 0 {
 		listed, err := admin.ListGroups(ctx)
-		if err != nil {
-			return nil, fmt.Errorf("list groups: %w", err)
+		if silent, ok := errors.AsType[*kadm.ShardErrors](err); ok && !silent.AllFailed {
+			missing = err
+		} else if err != nil {
+			return nil, nil, fmt.Errorf("list groups: %w", err)
 		}
 		if names = listed.Groups(); len(names) == 0 {
-			return []Group{}, nil
+			return []Group{}, missing, nil
 		}
 	}
 	var older []string
@@ -73,21 +76,20 @@ func Groups(ctx context.Context, o Options, names []string) ([]Group, error) {
 		}
 		newer = append(newer, group)
 	}
-	groups, err := consumerGroups(ctx, admin, newer)
-	if err != nil {
-		return nil, err
+	if groups, err = consumerGroups(ctx, admin, newer); err != nil {
+		return nil, nil, err
 	}
 	if len(older) > 0 { // without names, Lag would return all groups
 		lags, err := admin.Lag(ctx, older...)
 		if err != nil {
-			return nil, fmt.Errorf("request the lag of groups: %w", err)
+			return nil, nil, fmt.Errorf("request the lag of groups: %w", err)
 		}
 		for _, lag := range lags {
 			groups = append(groups, newGroup(lag))
 		}
 	}
 	slices.SortFunc(groups, func(a, b Group) int { return cmp.Compare(a.Group, b.Group) })
-	return groups, nil
+	return groups, missing, nil
 }
 
 func newGroup(lag kadm.DescribedGroupLag) Group {

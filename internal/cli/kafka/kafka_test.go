@@ -12,8 +12,10 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
+	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/sasl/scram"
 
@@ -88,6 +90,72 @@ func TestRecordsAreWrittenAndRead(t *testing.T) {
 	t.Run("groups", func(t *testing.T) { testGroups(t, o) })
 }
 
+// TestOneBrokerIsDown: a broker that does not answer is no obstacle, in whichever order clients try
+// the brokers. It is the first one of some of the attempts.
+func TestOneBrokerIsDown(t *testing.T) {
+	c := devcluster.Start(t, 3, strings.Replace(manifests, "partitions: 3, replicas: 3",
+		"partitions: 1, replicas: 1", 1))
+	up := unroutable(c)
+	leader := leaderOf(t, up)
+	for name, failure := range map[string]error{
+		"pod is gone":     &net.OpError{Op: "dial", Net: "tcp", Err: errors.New("pods not found")},
+		"no process runs": &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED},
+	} {
+		t.Run(name, func(t *testing.T) {
+			down, o := (leader+1)%3, up
+			tried := 0
+			o.Dial = func(ctx context.Context, broker int32) (net.Conn, error) {
+				if broker == down {
+					tried++
+					return nil, failure
+				}
+				return up.Dial(ctx, broker)
+			}
+			for range 8 {
+				n, err := Write(t.Context(), o, Produce{Topic: "tickets", Partition: -1,
+					Separator: ":"}, strings.NewReader("T-1:fire\n"))
+				if err != nil || n != 1 {
+					t.Fatalf("wrote %d records, error %v", n, err)
+				}
+				if got := read(t, o, Tail{Topic: "tickets", FromStart: true}); len(got) == 0 {
+					t.Fatal("read no record")
+				}
+				if _, missing, err := Groups(t.Context(), o, nil); err != nil {
+					t.Fatal(err)
+				} else if missing == nil {
+					t.Error("the broker that is down is not reported")
+				}
+			}
+			if tried == 0 {
+				t.Error("no attempt has met the broker that is down")
+			}
+			tried = 0
+			o.Seeds = []int32{leader}
+			if _, err := newRoutes(o).client(newRoutes(o).dialKnown); err != nil {
+				t.Fatal(err)
+			}
+			if got := o.seeds(); !slices.Equal(got, []string{up.Addresses[leader]}) {
+				t.Errorf("seeds %v", got)
+			}
+		})
+	}
+}
+
+// leaderOf returns the leader of partition 0 of topic tickets.
+func leaderOf(t *testing.T, o Options) int32 {
+	t.Helper()
+	client, err := Connect(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	topics, err := kadm.NewClient(client).ListTopics(t.Context(), "tickets")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return topics["tickets"].Partitions[0].Leader
+}
+
 func testErrors(t *testing.T, o Options) {
 	for want, tail := range map[string]Tail{
 		"UNKNOWN_TOPIC_OR_PARTITION": {Topic: "absent"},
@@ -154,13 +222,13 @@ func testLast(t *testing.T, o Options) {
 
 func testGroups(t *testing.T, o Options) {
 	ctx := t.Context()
-	if groups, err := Groups(ctx, o, nil); err != nil || len(groups) != 0 {
+	if groups, _, err := Groups(ctx, o, nil); err != nil || len(groups) != 0 {
 		t.Fatalf("before any group: %+v, error %v", groups, err)
 	}
 	if err := Commit(ctx, o, "billing", []Change{{Topic: "tickets", Partition: 0, To: 1}}); err != nil {
 		t.Fatal(err)
 	}
-	groups, err := Groups(ctx, o, nil)
+	groups, _, err := Groups(ctx, o, nil)
 	if err != nil || len(groups) != 1 || groups[0].Group != "billing" || groups[0].Members != 0 ||
 		len(groups[0].Partitions) != 3 || groups[0].Partitions[0].Committed != 1 ||
 		groups[0].Partitions[0].Lag != groups[0].Partitions[0].End-1 || groups[0].Lag <= 1 {
@@ -207,7 +275,7 @@ func testMembers(t *testing.T, o Options, group string, opts ...kgo.Opt) {
 	if err == nil || !strings.Contains(err.Error(), "has 1 members: stop them first") {
 		t.Errorf("reset of a group with a member: %v", err)
 	}
-	groups, err := Groups(t.Context(), o, []string{group})
+	groups, _, err := Groups(t.Context(), o, []string{group})
 	if err != nil || groups[0].Members != 1 || groups[0].State != "Stable" ||
 		groups[0].Error != "" || len(groups[0].Partitions) != 3 || groups[0].Lag < 0 {
 		t.Fatalf("groups %+v, error %v", groups, err)
@@ -236,7 +304,7 @@ func testMembers(t *testing.T, o Options, group string, opts ...kgo.Opt) {
 
 // testBothProtocols: all groups are shown, sorted by name, whatever their protocols are.
 func testBothProtocols(t *testing.T, o Options) {
-	groups, err := Groups(t.Context(), o, nil)
+	groups, _, err := Groups(t.Context(), o, nil)
 	var names []string
 	for _, g := range groups {
 		names = append(names, g.Group)

@@ -5,7 +5,6 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"maps"
 	"net"
 	"slices"
 	"strconv"
@@ -17,14 +16,22 @@ import (
 	"github.com/twmb/franz-go/pkg/sasl"
 )
 
-// requestTimeout limits the metadata request at the start.
-const requestTimeout = 30 * time.Second
+const (
+	// requestTimeout limits the metadata request at the start.
+	requestTimeout = 30 * time.Second
+	// dialTimeout limits a connection to one broker: the node of a pod may be gone, and the API
+	// server waits for it.
+	dialTimeout = 10 * time.Second
+)
 
 // Options say how to reach the brokers.
 type Options struct {
 	// Addresses are the host:port of the brokers by id, as the listener advertises them as far as
 	// that is known. At least one of them must be reachable.
 	Addresses map[int32]string
+	// Seeds are the brokers that are asked for addresses, such as those whose pods are ready; empty:
+	// all of Addresses.
+	Seeds []int32
 	// Dial connects to the listener in the pod of a broker.
 	Dial func(ctx context.Context, broker int32) (net.Conn, error)
 	// TLS is the configuration of connections, without a server name; nil for no TLS.
@@ -51,10 +58,22 @@ func newRoutes(o Options) *routes {
 	return r
 }
 
+// seeds returns the addresses of the brokers that are asked first.
+func (o *Options) seeds() []string {
+	var addresses []string
+	for id, address := range o.Addresses {
+		if len(o.Seeds) == 0 || slices.Contains(o.Seeds, id) {
+			addresses = append(addresses, address)
+		}
+	}
+	slices.Sort(addresses)
+	return addresses
+}
+
 // client returns a client whose connections go to pods.
 func (r *routes) client(dial func(context.Context, string, string) (net.Conn, error),
 	extra ...kgo.Opt) (*kgo.Client, error) {
-	options := []kgo.Opt{kgo.SeedBrokers(slices.Sorted(maps.Values(r.o.Addresses))...),
+	options := []kgo.Opt{kgo.SeedBrokers(r.o.seeds()...),
 		kgo.Dialer(dial), kgo.ClientID("kubectl-heartwood"),
 		kgo.RetryTimeout(requestTimeout)}
 	if r.o.SASL != nil {
@@ -80,7 +99,14 @@ func (r *routes) dialKnown(ctx context.Context, _, address string) (net.Conn, er
 		return nil, fmt.Errorf("connect to %s: no broker of the LogCluster advertises this address",
 			address)
 	}
-	conn, err := r.o.Dial(ctx, id)
+	within, cancel := context.WithTimeout(ctx, dialTimeout)
+	defer cancel()
+	conn, err := r.o.Dial(within, id)
+	if err != nil && ctx.Err() == nil && within.Err() != nil {
+		// A client tries no other broker after the end of a context.
+		err = &net.OpError{Op: "dial", Net: "tcp",
+			Err: fmt.Errorf("broker %d did not answer within %s", id, dialTimeout)}
+	}
 	if err != nil || r.o.TLS == nil {
 		return conn, err
 	}
@@ -134,7 +160,7 @@ func Reach(o Options) (addresses []string, options []kgo.Opt) {
 	if o.SASL != nil {
 		options = append(options, kgo.SASL(o.SASL))
 	}
-	return slices.Sorted(maps.Values(o.Addresses)), options
+	return o.seeds(), options
 }
 
 // Connect connects to the brokers. It fails if none of them accepts the credentials. The caller
