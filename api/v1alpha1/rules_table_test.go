@@ -41,6 +41,10 @@ func creations() []TableEntry {
 			"write a percentage from 0 to 100, such as 50 or 0.1"),
 		topic("{compaction: {minDirtyPercent: ten}}", "compaction.minDirtyPercent",
 			"must be of type number"),
+		topic("{maxRecordSize: 0}", "maxRecordSize",
+			"write a size of 1 to 2147483639 bytes, such as 10Mi"),
+		topic("{maxRecordSize: 2147483640}", "maxRecordSize",
+			"write a size of 1 to 2147483639 bytes, such as 10Mi"),
 		topic("{compression: {level: 5}}", level,
 			"level belongs to a type: write type, or remove level"),
 		topic("{compression: {type: gzip, level: 0}}", level,
@@ -360,6 +364,7 @@ func accepted() []TableEntry {
 		// As in Kafka, settings that apply only to another cleanup policy are accepted.
 		"{cleanupPolicy: Compact, retention: {time: 24h}}",
 		"{cleanupPolicy: Delete, compaction: {minDirtyPercent: 1}}",
+		"{cleanupPolicy: DeleteCompact}", "{maxRecordSize: 2147483639}", "{maxRecordSize: 10Mi}",
 		"{compaction: {minDirtyPercent: 0.1}}", "{compaction: {minDirtyPercent: 12.5}}",
 		"{compaction: {minDirtyPercent: 0}}", "{compaction: {minDirtyPercent: 100.0}}",
 	} {

@@ -6,7 +6,7 @@ import (
 )
 
 // CleanupPolicy is what happens to old records.
-// +kubebuilder:validation:Enum=Delete;Compact;CompactDelete
+// +kubebuilder:validation:Enum=Delete;Compact;CompactDelete;DeleteCompact
 type CleanupPolicy string
 
 const (
@@ -17,6 +17,9 @@ const (
 	// CleanupCompactDelete keeps the latest record of each key until its segment exceeds the
 	// retention.
 	CleanupCompactDelete CleanupPolicy = "CompactDelete"
+	// CleanupDeleteCompact is CleanupCompactDelete in the other order of Kafka's list. The order
+	// has no effect; Kafka's tools read it as they have set it.
+	CleanupDeleteCompact CleanupPolicy = "DeleteCompact"
 )
 
 // CompressionType is a codec, named as in Kafka's compression.type.
@@ -78,7 +81,8 @@ type TopicSettings struct {
 	UncleanLeaderElection *bool `json:"uncleanLeaderElection,omitempty"`
 
 	// CleanupPolicy is Delete, Compact or CompactDelete (cleanup.policy). Default Delete. It is
-	// always Compact for __consumer_offsets and __transaction_state.
+	// always Compact for __consumer_offsets and __transaction_state. DeleteCompact is
+	// CompactDelete, as Kafka's tools have set it (delete,compact).
 	// +optional
 	CleanupPolicy CleanupPolicy `json:"cleanupPolicy,omitempty"`
 
@@ -106,6 +110,16 @@ type TopicSettings struct {
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:XValidation:rule="isQuantity(string(self)) && quantity(string(self)).compareTo(quantity('1')) >= 0 && quantity(string(self)).compareTo(quantity('2147483647')) <= 0",message="write a size of 1 to 2147483647 bytes, such as 1Mi"
 	MaxMessageSize *resource.Quantity `json:"maxMessageSize,omitempty"`
+
+	// MaxRecordSize is the maximum size of a record of a compressed batch, after it is decompressed
+	// (max.decompressed.message.bytes), 1 to 2147483639 bytes. A produced batch with a larger record
+	// is rejected before it is decompressed further. Default: no limit for a record; a batch may
+	// decompress to at most 64Mi, or to maxMessageSize if that is more.
+	// +optional
+	// +kubebuilder:validation:XIntOrString
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:XValidation:rule="isQuantity(string(self)) && quantity(string(self)).compareTo(quantity('1')) >= 0 && quantity(string(self)).compareTo(quantity('2147483639')) <= 0",message="write a size of 1 to 2147483639 bytes, such as 10Mi"
+	MaxRecordSize *resource.Quantity `json:"maxRecordSize,omitempty"`
 
 	// TimestampType is CreateTime (the producer's clock) or LogAppendTime (the broker's clock).
 	// Default CreateTime.

@@ -1943,6 +1943,11 @@ func (in *TopicSettings) DeepCopyInto(out *TopicSettings) {
 		x := (*in).DeepCopy()
 		*out = &x
 	}
+	if in.MaxRecordSize != nil {
+		in, out := &in.MaxRecordSize, &out.MaxRecordSize
+		x := (*in).DeepCopy()
+		*out = &x
+	}
 	if in.TimestampLimits != nil {
 		in, out := &in.TimestampLimits, &out.TimestampLimits
 		*out = new(TimestampLimits)

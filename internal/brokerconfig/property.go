@@ -125,6 +125,7 @@ var defaultFields = []struct{ topic, name, field, fallback string }{
 		"log.flush.scheduler.interval.ms"},
 	{"index.interval.bytes", "log.index.interval.bytes", "segment.indexInterval", ""},
 	{"max.compaction.lag.ms", "log.cleaner.max.compaction.lag.ms", "compaction.maxLag", ""},
+	{"max.decompressed.message.bytes", "max.decompressed.message.bytes", "maxRecordSize", ""},
 	{"max.message.bytes", "message.max.bytes", "maxMessageSize", ""},
 	{"message.timestamp.after.max.ms", "log.message.timestamp.after.max.ms",
 		"timestampLimits.future", ""},

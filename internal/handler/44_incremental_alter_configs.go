@@ -10,6 +10,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"heartwood.dev/heartwood/internal/metadata"
+	"heartwood.dev/heartwood/internal/topicconfig"
 	"heartwood.dev/heartwood/internal/wire"
 )
 
@@ -130,7 +131,7 @@ func (h *Handler) alterTopic(ctx context.Context, change metadata.TopicChange) e
 func matchesChange(topic *metadata.Topic, change metadata.TopicChange) bool {
 	target := topic.Settings
 	for _, p := range change.Properties {
-		if p.Op != metadata.PropertySet {
+		if p.Op != metadata.PropertySet || topicconfig.Ignored(p.Name) {
 			continue
 		}
 		if isLevel := strings.HasSuffix(p.Name, ".level"); !isLevel &&

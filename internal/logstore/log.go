@@ -170,6 +170,7 @@ func newConfig(s topicconfig.Settings, retain bool) *config {
 	return &config{settings: s, retain: retain, rules: record.Rules{
 		BytesMax:           s.MessageBytesMax,
 		DecompressedMax:    max(decompressedBytesMax, s.MessageBytesMax),
+		RecordMax:          recordMax(s.RecordBytesMax),
 		Compacted:          s.Compact,
 		TimestampType:      s.TimestampType,
 		TimestampBeforeMax: timestampMax(s.TimestampBeforeMax),
@@ -178,6 +179,14 @@ func newConfig(s topicconfig.Settings, retain bool) *config {
 		CodecLevel:         s.CodecLevel,
 		KeepCodec:          s.KeepCodec,
 	}}
+}
+
+// recordMax converts a limit to the form of record.Rules, where 0 means no limit.
+func recordMax(limit int) int {
+	if limit == topicconfig.RecordBytesUnlimited {
+		return 0
+	}
+	return limit
 }
 
 // timestampMax converts a limit to the form of record.Rules, where 0 means no limit: a configured

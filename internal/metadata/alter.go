@@ -139,6 +139,7 @@ var fields = map[string][]string{
 	"flush.ms":                        {"withoutEffect", "flushInterval"},
 	"index.interval.bytes":            {"segment", "indexInterval"},
 	"max.compaction.lag.ms":           {"compaction", "maxLag"},
+	"max.decompressed.message.bytes":  {"maxRecordSize"},
 	"max.message.bytes":               {"maxMessageSize"},
 	"message.timestamp.after.max.ms":  {"timestampLimits", "future"},
 	"message.timestamp.before.max.ms": {"timestampLimits", "past"},

@@ -48,8 +48,9 @@ var values = map[string]string{
 	"log.message.timestamp.before.max.ms": "4000", "log.message.timestamp.type": "LogAppendTime",
 	"log.preallocate": "true", "log.retention.bytes": "1000", "log.retention.ms": "3000",
 	"log.roll.jitter.ms": "100", "log.roll.ms": "8000", "log.segment.bytes": "1048576",
-	"log.segment.delete.delay.ms": "10", "message.max.bytes": "2000", "min.insync.replicas": "2",
-	"num.partitions": "6", "offset.metadata.max.bytes": "100", "offsets.retention.check.interval.ms": "1000",
+	"log.segment.delete.delay.ms": "10", "message.max.bytes": "2000", "max.decompressed.message.bytes": "3000",
+	"min.insync.replicas": "2",
+	"num.partitions":      "6", "offset.metadata.max.bytes": "100", "offsets.retention.check.interval.ms": "1000",
 	"offsets.retention.minutes": "5", "offsets.topic.num.partitions": "3",
 	"offsets.topic.replication.factor": "2", "replica.lag.time.max.ms": "2000",
 	"transaction.max.timeout.ms": "60000", "transaction.state.log.num.partitions": "3",
@@ -192,7 +193,7 @@ func TestInvalidChangesOfTheCluster(t *testing.T) {
 func TestListsAreAppendedTo(t *testing.T) {
 	altered := alterCluster(t, &v1alpha1.LogCluster{}, PropertyChange{
 		Name: "log.cleanup.policy", Op: PropertyAppend, Value: "compact"})
-	if got := altered.Spec.TopicDefaults.CleanupPolicy; got != v1alpha1.CleanupCompactDelete {
+	if got := altered.Spec.TopicDefaults.CleanupPolicy; got != v1alpha1.CleanupDeleteCompact {
 		t.Errorf("got policy %q", got)
 	}
 }

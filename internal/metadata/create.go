@@ -156,6 +156,7 @@ func ResourceSettings(s topicconfig.Settings) v1alpha1.TopicSettings {
 			IndexInterval: size(int64(s.IndexIntervalBytes)),
 		},
 		MaxMessageSize: size(int64(s.MessageBytesMax)),
+		MaxRecordSize:  size(int64(s.RecordBytesMax)),
 		TimestampType:  timestampCreate,
 		TimestampLimits: &v1alpha1.TimestampLimits{Past: duration(s.TimestampBeforeMax),
 			Future: duration(s.TimestampAfterMax)},
@@ -180,6 +181,8 @@ func ResourceSettings(s topicconfig.Settings) v1alpha1.TopicSettings {
 // CleanupDelete, because the schema cannot express them.
 func cleanupPolicy(s topicconfig.Settings) v1alpha1.CleanupPolicy {
 	switch {
+	case s.Compact && s.Delete && s.DeleteFirst:
+		return v1alpha1.CleanupDeleteCompact
 	case s.Compact && s.Delete:
 		return v1alpha1.CleanupCompactDelete
 	case s.Compact:

@@ -296,6 +296,7 @@ func (r *resolver) apply(from v1alpha1.TopicSettings, path *field.Path) {
 		r.bytes(&s.IndexIntervalBytes, c.IndexInterval, 0, at.Child("indexInterval"))
 	}
 	r.bytes(&s.MessageBytesMax, from.MaxMessageSize, 0, path.Child("maxMessageSize"))
+	r.bytes(&s.RecordBytesMax, from.MaxRecordSize, 1, path.Child("maxRecordSize"))
 	r.timestampType(from.TimestampType, path.Child("timestampType"))
 	if c, at := from.TimestampLimits, path.Child("timestampLimits"); c != nil {
 		r.age(&s.TimestampBeforeMax, c.Past, at.Child("past"))
@@ -406,15 +407,14 @@ func (r *resolver) cleanupPolicy(policy v1alpha1.CleanupPolicy, path *field.Path
 	s := &r.settings
 	switch policy {
 	case "":
-	case v1alpha1.CleanupDelete:
-		s.Delete, s.Compact = true, false
-	case v1alpha1.CleanupCompact:
-		s.Delete, s.Compact = false, true
-	case v1alpha1.CleanupCompactDelete:
-		s.Delete, s.Compact = true, true
+		return
+	case v1alpha1.CleanupDelete, v1alpha1.CleanupCompact, v1alpha1.CleanupCompactDelete,
+		v1alpha1.CleanupDeleteCompact:
+		s.Delete, s.Compact = policy != v1alpha1.CleanupCompact, policy != v1alpha1.CleanupDelete
+		s.DeleteFirst = policy == v1alpha1.CleanupDeleteCompact
 	default:
 		allowed := []v1alpha1.CleanupPolicy{v1alpha1.CleanupDelete, v1alpha1.CleanupCompact,
-			v1alpha1.CleanupCompactDelete}
+			v1alpha1.CleanupCompactDelete, v1alpha1.CleanupDeleteCompact}
 		r.faults = append(r.faults, field.NotSupported(path, policy, allowed))
 	}
 }

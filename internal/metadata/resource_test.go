@@ -40,6 +40,7 @@ compression: {type: zstd, level: 9}
 retention: {time: 48h, size: 1Gi}
 segment: {size: 64Mi, maxAge: 10m, jitter: 1m, indexSize: 1Mi, indexInterval: 8Ki}
 maxMessageSize: 2Mi
+maxRecordSize: 3Mi
 timestampType: LogAppendTime
 timestampLimits: {past: 24h, future: -1s}
 withoutEffect: {flushInterval: 10s, fileDeleteDelay: 0s, preallocate: true}
@@ -77,7 +78,8 @@ func TestSettingsOfATopicThatSetsEverything(t *testing.T) {
 		MinLag: time.Second, MaxLag: time.Minute, TombstoneRetention: 2 * time.Hour,
 		Codec: compress.Zstd, CodecLevel: 9, RetentionTime: 48 * time.Hour, RetentionBytes: 1 << 30,
 		SegmentBytes: 64 << 20, SegmentAge: 10 * time.Minute, MessageBytesMax: 2 << 20,
-		TimestampType: record.LogAppendTime, MinInSyncReplicas: 2, Fsync: true,
+		RecordBytesMax: 3 << 20,
+		TimestampType:  record.LogAppendTime, MinInSyncReplicas: 2, Fsync: true,
 		UncleanElection: true, SegmentJitter: time.Minute, SegmentIndexBytes: 1 << 20,
 		IndexIntervalBytes: 8 << 10,
 		TimestampBeforeMax: 24 * time.Hour, TimestampAfterMax: topicconfig.Unlimited,
@@ -374,6 +376,8 @@ func randomSettings(random *rand.Rand) topicconfig.Settings {
 	}
 	some(func() { s.Delete, s.Compact = false, true })
 	some(func() { s.Compact = true })
+	some(func() { s.DeleteFirst = s.Compact && s.Delete })
+	some(func() { s.RecordBytesMax = 1 + random.IntN(1<<30) })
 	some(func() { s.MinDirtyPercent = float64(random.IntN(100_001)) / 1000 })
 	some(func() { s.MaxGarbagePercent = random.IntN(100) })
 	some(func() {

@@ -1,6 +1,7 @@
 package record
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -25,6 +26,7 @@ const decompressedMaxDefault = 128 << 20
 type Rules struct {
 	BytesMax           int  // maximum size of a batch, as sent and as stored; 0: unlimited
 	DecompressedMax    int  // limit on decompressed bytes; default 128 MiB
+	RecordMax          int  // maximum size of a record of a compressed batch; 0: unlimited
 	Compacted          bool // every record needs a key, which may be empty
 	TimestampType      TimestampType
 	TimestampBeforeMax time.Duration // 0: unlimited
@@ -49,11 +51,17 @@ type RecordKey struct {
 	BodyBytes int
 }
 
-func (r Rules) decompressedMax() int {
-	if r.DecompressedMax == 0 {
-		return decompressedMaxDefault
+// decompressedMax returns the limit on the decompressed bytes of a batch. With a limit of records,
+// a batch that expands beyond it is not decompressed to its end.
+func (r Rules) decompressedMax(records int32) int {
+	limit := r.DecompressedMax
+	if limit == 0 {
+		limit = decompressedMaxDefault
 	}
-	return r.DecompressedMax
+	if r.RecordMax == 0 {
+		return limit
+	}
+	return int(min(int64(limit), int64(max(0, records))*int64(r.RecordMax+binary.MaxVarintLen32)))
 }
 
 // codec returns the codec in which the batch is stored, and the level at which it is compressed if
@@ -97,7 +105,7 @@ func Validate(buf []byte, rules Rules, now time.Time) (Valid, error) {
 	if err := checkHeader(b, rules); err != nil {
 		return Valid{}, err
 	}
-	payload, decompressed, err := b.decompressPayload(rules.decompressedMax())
+	payload, decompressed, err := b.decompressPayload(rules.decompressedMax(b.Count()))
 	if err != nil { // ErrCorrupt or ErrTooLarge; both become INVALID_RECORD for the producer
 		return Valid{}, invalid("%v", err)
 	}
@@ -217,6 +225,10 @@ func inspect(b Batch, payload []byte, rules Rules, now time.Time) (findings, err
 	err := b.walkPayload(payload, func(r *Record) error {
 		found.consecutive = found.consecutive && r.Offset == int64(index)
 		found.maxTimestamp = max(found.maxTimestamp, r.Timestamp)
+		if rules.RecordMax > 0 && r.bodyBytes > rules.RecordMax && b.Codec() != compress.None {
+			return fmt.Errorf("record %d has %d bytes after it is decompressed, at most %d are "+
+				"allowed (max.decompressed.message.bytes)", index, r.bodyBytes, rules.RecordMax)
+		}
 		if rules.Compacted && r.Key == nil {
 			rejected.add(index, "records of a compacted topic must have a key")
 		}

@@ -37,6 +37,8 @@ func (s *Settings) Reset(name string, base Settings) {
 func (s *Settings) Listed(name, values string, add bool) (string, error) {
 	row := find(name)
 	switch {
+	case row == nil && ignored[name].list:
+		return values, nil
 	case row == nil:
 		return "", fmt.Errorf("%w %q", ErrUnknownProperty, name)
 	case row.kind != "list":

@@ -27,14 +27,19 @@ const (
 	SegmentIndexBytesMax = 1<<31 - 1
 )
 
+// RecordBytesUnlimited is the default of max.decompressed.message.bytes, the size of Java's largest
+// array.
+const RecordBytesUnlimited = 1<<31 - 9
+
 // FlushIntervalShortest is the smallest allowed flush.ms. It is the interval of the background
 // sync.
 const FlushIntervalShortest = time.Second
 
 // Settings are the resolved settings of a topic: every field has a value.
 type Settings struct {
-	Delete  bool // segments are deleted by age and size
-	Compact bool // the cleaner compacts the log
+	Delete      bool // segments are deleted by age and size
+	DeleteFirst bool // the list of policies is delete,compact; the order has no effect
+	Compact     bool // the cleaner compacts the log
 	// MinDirtyPercent (0..100) is the dirty ratio above which a pass starts (docs/cleaner.md).
 	MinDirtyPercent float64
 	// MaxGarbagePercent (0..99) is the share of garbage that a pass may leave in the clean section
@@ -65,7 +70,10 @@ type Settings struct {
 	// for each batch.
 	IndexIntervalBytes int
 	MessageBytesMax    int // maximum compressed size of a batch, both as received and as stored
-	TimestampType      record.TimestampType
+	// RecordBytesMax is the maximum size of a decompressed record of a produced, compressed batch;
+	// RecordBytesUnlimited: no limit.
+	RecordBytesMax int
+	TimestampType  record.TimestampType
 	// TimestampBeforeMax is how far in the past a producer's timestamp may be; Unlimited: no
 	// limit. Like TimestampAfterMax, it applies only to CreateTime.
 	TimestampBeforeMax time.Duration
@@ -133,6 +141,7 @@ func Default() Settings {
 		IndexIntervalBytes: 4096,
 		// 1 MiB plus the 12 bytes of a batch's base offset and length field
 		MessageBytesMax:    1<<20 + 12,
+		RecordBytesMax:     RecordBytesUnlimited,
 		TimestampType:      record.CreateTime,
 		TimestampBeforeMax: Unlimited,
 		// One hour (KIP-1030) rejects timestamps that are in microseconds by mistake.
@@ -174,7 +183,7 @@ func (s Settings) Properties() []Property {
 func (s *Settings) Set(name, value string) error {
 	row := find(name)
 	if row == nil {
-		return fmt.Errorf("%w %q", ErrUnknownProperty, name)
+		return checkIgnored(name, value)
 	}
 	changed := *s
 	if err := row.set(&changed, value); err != nil {

@@ -86,6 +86,10 @@ var table = sync.OnceValue(func() []property {
 		limitProperty("max.compaction.lag.ms",
 			"The longest time that a record may stay uncleaned, whatever the dirty ratio.", 1,
 			func(s *Settings) *time.Duration { return &s.MaxLag }),
+		countProperty("max.decompressed.message.bytes",
+			"The largest size of a record of a compressed batch, after it is decompressed, that is "+
+				"accepted from producers.", 1, RecordBytesUnlimited,
+			func(s *Settings) *int { return &s.RecordBytesMax }),
 		countProperty("max.message.bytes",
 			"The largest compressed size of a record batch that is accepted.", 0, 1<<31-1,
 			func(s *Settings) *int { return &s.MessageBytesMax }),
@@ -151,10 +155,12 @@ var table = sync.OnceValue(func() []property {
 	}
 })
 
-// getCleanupPolicy prints the policies in a fixed order, so that equal settings have equal values.
-// KIP-71 allows both policies at once.
+// getCleanupPolicy prints the policies in the order in which they were set, as Kafka does. KIP-71
+// allows both policies at once.
 func getCleanupPolicy(s *Settings) string {
 	switch {
+	case s.Compact && s.Delete && s.DeleteFirst:
+		return "delete,compact"
 	case s.Compact && s.Delete:
 		return "compact,delete"
 	case s.Compact:
@@ -167,19 +173,20 @@ func getCleanupPolicy(s *Settings) string {
 // setCleanupPolicy replaces both policies. It rejects Kafka's empty list, which means no policy: a
 // topic that keeps all records sets unlimited retention instead.
 func setCleanupPolicy(s *Settings, value string) error {
-	var deletes, compacts bool
+	var deletes, compacts, first bool
 	for name := range strings.SplitSeq(value, ",") {
-		// Kafka's lists may contain spaces; a repeated policy is rejected, as in Kafka 4.
-		switch name = strings.TrimSpace(name); {
-		case name == "delete" && !deletes:
+		// Kafka's lists may contain spaces, and it drops repeated values.
+		switch strings.TrimSpace(name) {
+		case "delete":
+			first = first || !compacts
 			deletes = true
-		case name == "compact" && !compacts:
+		case "compact":
 			compacts = true
 		default:
 			return errors.New("unknown policy")
 		}
 	}
-	s.Delete, s.Compact = deletes, compacts
+	s.Delete, s.Compact, s.DeleteFirst = deletes, compacts, first && compacts
 	return nil
 }
 
