@@ -1,6 +1,7 @@
 package logcluster
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -21,7 +22,7 @@ func volumes(levels ...string) []v1alpha1.BrokerStatus {
 	return brokers
 }
 
-func TestStoragePressureNamesTheWorstBrokers(t *testing.T) {
+func TestStoragePressureNamesTheBrokers(t *testing.T) {
 	for _, test := range []struct {
 		levels []string
 		reason string
@@ -30,9 +31,14 @@ func TestStoragePressureNamesTheWorstBrokers(t *testing.T) {
 	}{
 		{[]string{"", "None", "None"}, v1alpha1.ReasonEnoughSpace, nil, "Broker"},
 		{[]string{"Warn", "None", "Warn"}, "Warn",
-			[]string{"Broker 0 uses 83% of 10Gi", "reclaim 1.5Gi", "Broker 2"}, "Broker 1"},
-		{[]string{"Warn", "Reject", "Clean"}, "Reject", []string{"Broker 1", "produce"}, "Broker 0"},
-		{[]string{"Reserve", "Reject", "None"}, "Reserve", []string{"Broker 0"}, "Broker 1"},
+			[]string{"Broker 0 is at level Warn: it uses 83% of 10Gi", "reclaim 1.5Gi; Broker 2 is",
+				"Shorten retentions"}, "Broker 1"},
+		{[]string{"Warn", "Reject", "Clean", "None"}, "Reject",
+			[]string{"Broker 1 is at level Reject", "Broker 2 is at level Clean", "Produce requests",
+				"Broker 0 is at level Warn"}, "Broker 3"},
+		{[]string{"Reserve", "None"}, "Reserve", []string{"Broker 0", "All records"}, "Broker 1"},
+		{slices.Repeat([]string{"Reject"}, 1000), "Reject", []string{"Broker 0 ", "Broker 19 ",
+			"; 980 further brokers. Produce"}, "Broker 20"},
 	} {
 		got := storageCondition(volumes(test.levels...))
 		if got.Reason != test.reason ||

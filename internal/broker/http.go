@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -102,6 +103,7 @@ func NewHTTP(opts HTTPOptions) http.Handler {
 	handleKeys(mux, opts.Brokers)
 	handleReplicas(mux, opts.Brokers)
 	handleRetained(mux, opts.Brokers)
+	handleVolumes(mux, opts.Brokers)
 	if opts.Pprof {
 		mux.Handle(PprofPath, withDeadline(0, NewPprof()))
 	}
@@ -139,7 +141,9 @@ func withDeadline(limit time.Duration, next http.Handler) http.Handler {
 	})
 }
 
-// readyHTTP responds whether the brokers are ready, and to clients with a right also why not.
+// readyHTTP responds whether the brokers are ready, and to clients with a right also why not. A
+// broker that refuses records because its volume is almost full remains ready: it serves consumers,
+// and the cleaner and deletions need it to free space.
 func readyHTTP(w http.ResponseWriter, r *http.Request, opts *HTTPOptions) {
 	detailed := access.Detailed(r)
 	if err := opts.Ready(); err != nil {
@@ -151,10 +155,24 @@ func readyHTTP(w http.ResponseWriter, r *http.Request, opts *HTTPOptions) {
 		return
 	}
 	answer := status{Status: "ready"}
-	if opts.Detail != nil && detailed {
-		answer.Detail = opts.Detail()
+	if detailed {
+		answer.Detail = detail(opts)
 	}
 	respond(w, http.StatusOK, answer)
+}
+
+// detail describes what is degraded although all brokers are ready, or returns "".
+func detail(opts *HTTPOptions) string {
+	var texts []string
+	if opts.Detail != nil {
+		if text := opts.Detail(); text != "" {
+			texts = append(texts, text)
+		}
+	}
+	if opts.Brokers != nil {
+		texts = append(texts, opts.Brokers().refusals()...)
+	}
+	return strings.Join(texts, "; ")
 }
 
 // cleanNowHTTP responds with status 202 and the requests that the cleaner accepted. If CleanNow

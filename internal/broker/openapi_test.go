@@ -37,7 +37,7 @@ var openAPITypes = []reflect.Type{
 	reflect.TypeFor[report.StepEvent](), reflect.TypeFor[report.ReadyEvent](),
 	reflect.TypeFor[report.Keys](), reflect.TypeFor[report.Replicas](),
 	reflect.TypeFor[report.CleanRequests](), reflect.TypeFor[report.Aborted](),
-	reflect.TypeFor[report.RetainedLogs](),
+	reflect.TypeFor[report.RetainedLogs](), reflect.TypeFor[report.Volumes](),
 	reflect.TypeFor[report.Placement](), reflect.TypeFor[report.Transactions](),
 	reflect.TypeFor[report.MayStop](), reflect.TypeFor[report.Failure](),
 }

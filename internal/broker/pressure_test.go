@@ -1,7 +1,11 @@
 package broker
 
 import (
+	"encoding/json"
 	"errors"
+	"fmt"
+	"net/http"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -10,6 +14,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"heartwood.dev/heartwood/api/report"
 	"heartwood.dev/heartwood/internal/pressure"
 	"heartwood.dev/heartwood/internal/vfs"
 	"heartwood.dev/heartwood/test/kit/await"
@@ -92,6 +97,53 @@ func TestFullVolumeRefusesProduce(t *testing.T) {
 		disk.free.Store(500)
 		if err := <-retried; err != nil {
 			t.Errorf("a retried record: %v", err)
+		}
+	}
+}
+
+// TestRefusalIsReportedAndTheBrokerStaysReady: while a full volume makes the broker refuse records,
+// /readyz and /api/v1/volumes say so, with the broker, the level, the bytes and the remedy.
+func TestRefusalIsReportedAndTheBrokerStaysReady(t *testing.T) {
+	c := newCluster(t)
+	disk := &sizedDisk{}
+	disk.free.Store(500)
+	c.fsys = disk
+	c.start()
+	handler := NewHTTP(HTTPOf(prometheus.NewRegistry(), c.Ready,
+		func() Brokers { return Brokers{c.Broker} }))
+	volume := func() report.Volume {
+		var answer report.Volumes
+		r := get(t, handler, "GET", "/api/v1/volumes")
+		if err := json.Unmarshal(r.Body.Bytes(), &answer); err != nil || len(answer.Volumes) != 1 {
+			t.Fatalf("got %s: %v", r.Body, err)
+		}
+		return answer.Volumes[0]
+	}
+	if v := volume(); v.Pressure != "None" || v.Message != "" || v.FreeBytes != 500<<20 ||
+		v.TotalBytes != 1000<<20 || v.RejectFreeBytes != 80<<20 {
+		t.Errorf("without pressure: %+v", v)
+	}
+	for _, test := range []struct {
+		free  uint64
+		level pressure.Level
+	}{{180, pressure.Warn}, {70, pressure.Reject}, {10, pressure.Reserve}, {500, pressure.None}} {
+		disk.free.Store(test.free)
+		c.level(test.level)
+		v, ready := volume(), get(t, handler, "GET", "/readyz")
+		for _, part := range []string{"Broker 0 ", "level " + test.level.String(), "of 1000Mi",
+			fmt.Sprintf("%dMi are free", test.free), "Shorten retentions"} {
+			if strings.Contains(v.Message, part) != (test.level > pressure.None) {
+				t.Errorf("level %s: %q, part %q", test.level, v.Message, part)
+			}
+		}
+		refuses := test.level >= pressure.Reject
+		if v.Pressure != test.level.String() ||
+			strings.Contains(v.Message, "when more than 100Mi are free") != refuses {
+			t.Errorf("level %s: %+v", test.level, v)
+		}
+		if ready.Code != http.StatusOK || strings.Contains(ready.Body.String(), v.Message) != refuses &&
+			v.Message != "" {
+			t.Errorf("level %s: /readyz responds with %d %s", test.level, ready.Code, ready.Body)
 		}
 	}
 }

@@ -52,17 +52,18 @@ func brokersOf(cluster *v1alpha1.LogCluster, pods []corev1.Pod) []broker {
 }
 
 func printBrokers(out io.Writer, brokers []broker) error {
-	rows := newTable("BROKER READY VERSION ZONE LEADERS DISK NODE RESTARTS RESTART-REASON")
+	rows := newTable("BROKER READY VERSION ZONE LEADERS DISK PRESSURE NODE RESTARTS RESTART-REASON")
 	for _, b := range brokers {
-		restarts, disk := "", ""
+		restarts, disk, pressure := "", "", ""
 		if v := b.Volume; v != nil {
 			disk = fmt.Sprintf("%d%% of %s", v.UsedPercent, remote.Bytes(v.TotalBytes))
+			pressure = v.Pressure
 		}
 		if b.Restarts != nil {
 			restarts = strconv.Itoa(int(*b.Restarts))
 		}
 		rows.add(strconv.Itoa(int(b.ID)), strconv.FormatBool(b.Ready), b.Version, b.Zone,
-			strconv.Itoa(int(b.Leaders)), disk, b.Node, restarts, b.RestartReason)
+			strconv.Itoa(int(b.Leaders)), disk, pressure, b.Node, restarts, b.RestartReason)
 	}
 	return rows.print(out, "")
 }
@@ -73,10 +74,12 @@ func brokersCommand(f *flags) *cobra.Command {
 		Short: "Show the brokers: version, zone, leaders, disk, node, restarts",
 		Long: `Show the brokers of a LogCluster, one per line.
 
-DISK is the used share of the volume. RESTARTS is the number of restarts of the container.
-RESTART-REASON says why the operator is going to restart the broker. READY is also false if the pod
-is missing, being deleted or not ready, although the status says that the broker is ready: the
-operator may not run. The exit code is 3 if a broker is not ready.`,
+DISK is the used share of the volume. PRESSURE is its storage pressure: None, Warn, Clean, Reject or
+Reserve; from Reject on the broker refuses produce requests, and a finding says so. RESTARTS is the
+number of restarts of the container. RESTART-REASON says why the operator is going to restart the
+broker. READY is also false if the pod is missing, being deleted or not ready, although the status
+says that the broker is ready: the operator may not run. The exit code is 3 if a broker is not
+ready, or if a volume is almost full.`,
 		Args: noArgs,
 	}
 	cmd.RunE = f.run(func(ctx context.Context, s *session, _ []string) error {
@@ -89,7 +92,8 @@ operator may not run. The exit code is 3 if a broker is not ready.`,
 			return err
 		}
 		brokers := brokersOf(cluster, pods)
-		findings := health.Pods(health.Input{Cluster: cluster, Pods: pods, Now: time.Now()})
+		findings := append(health.Storage(cluster),
+			health.Pods(health.Input{Cluster: cluster, Pods: pods, Now: time.Now()})...)
 		if s.json() {
 			err = printJSON(s.out, map[string]any{"brokers": brokers,
 				"findings": append([]health.Finding{}, findings...)})

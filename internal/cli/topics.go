@@ -19,13 +19,16 @@ func topicsCommand(f *flags) *cobra.Command {
 		Short: "Show the Topics of a LogCluster and the state of their compaction",
 		Long: `Show the Topics of a LogCluster, one per line.
 
-DIRTY is the highest dirty ratio of any partition. RECLAIMABLE is the size that cleaning all
-partitions would free. CLEANED is the time since the last pass of the partition that has not been
-cleaned for the longest time. WHY is the reason of condition Compacting; 'kubectl heartwood why'
-explains it for each partition. UNDER-REPLICATED includes partitions that are being reassigned.
+NAME is the name of the resource, and TOPIC the name of the topic in Kafka. DIRTY is the highest
+dirty ratio of any partition. RECLAIMABLE is the size that cleaning all partitions would free.
+CLEANED is the time since the last pass of the partition that has not been cleaned for the longest
+time. WHY is the reason of condition Compacting; 'kubectl heartwood why' explains it for each
+partition. UNDER-REPLICATED includes partitions that are being reassigned. A volume that is almost
+full is a finding below the table.
 
 The exit code is 3 if 'kubectl heartwood status' shows a finding of a Topic or a partition that is
-critical or a warning. Partitions that are being assigned or reassigned are none.`,
+critical or a warning, or if a volume is almost full. Partitions that are being assigned or
+reassigned are none.`,
 		Args: noArgs,
 	}
 	cmd.RunE = f.run(func(ctx context.Context, s *session, _ []string) error {
@@ -38,12 +41,13 @@ critical or a warning. Partitions that are being assigned or reassigned are none
 			return err
 		}
 		if s.json() {
-			err = printJSON(s.out, map[string]any{"topics": topicRows(topics)})
-		} else {
-			err = topicTable(topics, time.Now()).print(s.out, "")
+			err = printJSON(s.out, map[string]any{"topics": topicRows(topics),
+				"findings": append([]health.Finding{}, health.Storage(cluster)...)})
+		} else if err = topicTable(topics, time.Now()).print(s.out, ""); err == nil {
+			printFindings(s.out, health.Storage(cluster))
 		}
-		if in := (health.Input{Cluster: cluster, Topics: topics, Now: time.Now()}); err == nil &&
-			health.Degraded(health.Topics(in)) {
+		in := health.Input{Cluster: cluster, Topics: topics, Now: time.Now()}
+		if err == nil && health.Degraded(append(health.Storage(cluster), health.Topics(in)...)) {
 			return ErrDegraded
 		}
 		return err
@@ -67,7 +71,7 @@ func topicRows(topics []v1alpha1.Topic) []topicRow {
 }
 
 func topicTable(topics []v1alpha1.Topic, now time.Time) *table {
-	rows := newTable("TOPIC READY PARTITIONS UNDER-REPLICATED DIRTY RECLAIMABLE CLEANER CLEANED WHY")
+	rows := newTable("NAME TOPIC READY PARTITIONS UNDER-REPLICATED DIRTY RECLAIMABLE CLEANER CLEANED WHY")
 	for i := range topics {
 		status := &topics[i].Status
 		ready, why, dirty, reclaimable, phase, cleaned := "", "", "", "", "", ""
@@ -89,7 +93,7 @@ func topicTable(topics []v1alpha1.Topic, now time.Time) *table {
 				cleaned = age(now.Sub(c.LastCleaned.Time)) + " ago"
 			}
 		}
-		rows.add(topics[i].Name, ready, strconv.Itoa(int(status.Partitions)),
+		rows.add(topics[i].Name, topics[i].KafkaName(), ready, strconv.Itoa(int(status.Partitions)),
 			strconv.Itoa(int(status.UnderReplicated)), dirty, reclaimable, phase, cleaned, why)
 	}
 	return rows

@@ -41,6 +41,28 @@ func (f *fixture) testTopicsAgree(t *testing.T) {
 	change(t, f, "tickets", &v1alpha1.Topic{}, func(topic *v1alpha1.Topic) { topic.Status = before })
 }
 
+// testPressure: a volume that is almost full is shown by brokers, topics and status.
+func (f *fixture) testPressure(t *testing.T) {
+	before := get(t, f, "main", &v1alpha1.LogCluster{}).Status
+	const message = "Broker 0 is at level Reject"
+	change(t, f, "main", &v1alpha1.LogCluster{}, func(c *v1alpha1.LogCluster) {
+		c.Status.Brokers[0].Volume.Pressure = v1alpha1.PressureReject
+		c.Status.Conditions = append(c.Status.Conditions, condition("StoragePressure", "True",
+			v1alpha1.PressureReject, message))
+	})
+	for _, command := range []string{"brokers", "topics", "status"} {
+		r := f.run(t, command)
+		if out := r.degraded(t); !strings.Contains(out,
+			"critical: LogCluster main: Reject: "+message) {
+			t.Errorf("%s:\n%s", command, out)
+		}
+	}
+	if out := f.run(t, "brokers").degraded(t); !strings.Contains(out, "  Reject  ") {
+		t.Errorf("brokers:\n%s", out)
+	}
+	change(t, f, "main", &v1alpha1.LogCluster{}, func(c *v1alpha1.LogCluster) { c.Status = before })
+}
+
 // testLeaderless: what why shows is degraded if a partition has no leader. The broker of the test
 // does not lead the partition of this Topic.
 func (f *fixture) testLeaderless(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"slices"
 
+	"heartwood.dev/heartwood/api/report"
 	"heartwood.dev/heartwood/internal/console/kafka"
 	"heartwood.dev/heartwood/internal/remote"
 )
@@ -20,6 +21,7 @@ type brokerRow struct {
 	GarbageUnknown  bool // the garbage of a replica is unknown
 	Running, Queued int  // passes
 	Disks           []kafka.Disk
+	Volume          *report.Volume // nil if unknown
 }
 
 // brokerList is the page Brokers.
@@ -90,6 +92,9 @@ func brokersOf(answers remote.Answers) []brokerRow {
 				of.Queued++
 			}
 		}
+	}
+	for i := range answers.Volumes {
+		row(answers.Volumes[i].Broker).Volume = &answers.Volumes[i]
 	}
 	rows := make([]brokerRow, 0, len(byID))
 	for _, of := range byID {

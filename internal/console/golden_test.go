@@ -51,6 +51,9 @@ func goldenAnswers() remote.Answers {
 			Brokers: []report.BrokerHost{{Broker: 0, Host: "demo-0"}, {Broker: 1, Host: "demo-1"}}},
 		Partitions: []report.Partition{row("customers", 0, 0, goldenRunning()),
 			row("customers", 1, 0, goldenIdle()), row("__consumer_offsets", 0, 0, goldenIdle())},
+		Volumes: []report.Volume{{Broker: 0, Pressure: "Reject", UsedPercent: 93,
+			TotalBytes: 10 << 30, FreeBytes: 700 << 20, RejectFreeBytes: 819 << 20,
+			Message: "Broker 0 is at level Reject: it uses 93% of 10Gi."}},
 		Unanswered: []remote.Unanswered{{Address: "demo-1:9644", Err: errors.New("refused")}},
 		Asked:      2, Addresses: []string{"demo-0:9644", "demo-1:9644"},
 	}

@@ -39,9 +39,10 @@ func (c *Console) overview(r *http.Request) (view, error) {
 		Body: overviewOf(answers, time.Now())}, answers), nil
 }
 
-// answered adds to a view which brokers responded.
+// answered adds to a view which brokers responded, and which of them refuse records.
 func (*Console) answered(v view, answers remote.Answers) view {
 	v.Brokers, v.Unanswered = max(answers.Asked, len(answers.Placement.Brokers)), answers.Unanswered
+	v.Refusing = refusing(answers.Volumes)
 	return v
 }
 

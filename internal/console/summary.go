@@ -8,6 +8,7 @@ import (
 
 	"heartwood.dev/heartwood/api/report"
 	"heartwood.dev/heartwood/api/summary"
+	"heartwood.dev/heartwood/internal/pressure"
 	"heartwood.dev/heartwood/internal/remote"
 )
 
@@ -145,8 +146,9 @@ func (row *topicRow) add(p *report.Partition) {
 type problem struct {
 	Severity  int // 0: the worst
 	Kind      string
-	Topic     string
+	Topic     string // "": the problem is that of a broker
 	Partition int32
+	Broker    int32 // if Topic is ""
 	Text      string
 }
 
@@ -161,10 +163,39 @@ func problemsOf(answers remote.Answers) (found []problem) {
 	for i := range answers.Partitions {
 		found = append(found, replicaProblems(&answers.Partitions[i])...)
 	}
+	for i := range answers.Volumes {
+		if of, ok := volumeProblem(&answers.Volumes[i]); ok {
+			found = append(found, of)
+		}
+	}
 	slices.SortStableFunc(found, func(a, b problem) int {
 		return cmp.Or(cmp.Compare(a.Severity, b.Severity), strings.Compare(a.Topic, b.Topic),
 			cmp.Compare(a.Partition, b.Partition))
 	})
+	return found
+}
+
+// volumeProblem returns the problem of a volume under storage pressure.
+func volumeProblem(v *report.Volume) (problem, bool) {
+	of := problem{Severity: 3, Kind: "Volume filling", Broker: v.Broker, Text: v.Message}
+	switch pressure.ParseLevel(v.Pressure) {
+	case pressure.None:
+		return of, false
+	case pressure.Reject, pressure.Reserve:
+		of.Severity, of.Kind = 0, "Records refused"
+	case pressure.Warn:
+		of.Severity = 4
+	}
+	return of, true
+}
+
+// refusing returns the volumes of the brokers that refuse records.
+func refusing(volumes []report.Volume) (found []report.Volume) {
+	for i := range volumes {
+		if pressure.ParseLevel(volumes[i].Pressure) >= pressure.Reject {
+			found = append(found, volumes[i])
+		}
+	}
 	return found
 }
 
@@ -195,7 +226,8 @@ func placementProblem(p *report.PlacedPartition) (problem, bool) {
 
 func replicaProblems(p *report.Partition) (found []problem) {
 	add := func(severity int, kind, text string) {
-		found = append(found, problem{severity, kind, p.Topic, p.Partition, text})
+		found = append(found, problem{Severity: severity, Kind: kind, Topic: p.Topic,
+			Partition: p.Partition, Text: text})
 	}
 	broker := "On broker " + formatCount(p.Broker) + ": "
 	if p.Fault != "" {

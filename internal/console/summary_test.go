@@ -17,11 +17,15 @@ func TestProblemsAreSortedBySeverity(t *testing.T) {
 		answers.Placement.Partitions = append(answers.Placement.Partitions,
 			report.PlacedPartition{Topic: "tickets", Partition: int32(i), Reason: reason})
 	}
+	for i, level := range []string{"Warn", "Reserve", "None", "Reject"} {
+		answers.Volumes = append(answers.Volumes, report.Volume{Broker: int32(i), Pressure: level})
+	}
 	var got []string
 	for _, p := range problemsOf(answers) {
 		got = append(got, p.Kind)
 	}
-	want := []string{"Offline", "Too few in sync", "Starting", "Moving"}
+	want := []string{"Records refused", "Records refused", "Offline", "Too few in sync",
+		"Volume filling", "Starting", "Moving"}
 	if !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}

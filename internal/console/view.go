@@ -15,6 +15,7 @@ import (
 	"strings"
 	"time"
 
+	"heartwood.dev/heartwood/api/report"
 	"heartwood.dev/heartwood/internal/console/kafka"
 	"heartwood.dev/heartwood/internal/remote"
 )
@@ -35,14 +36,16 @@ type view struct {
 	Brokers  int // number of brokers, including Unanswered; 0: unknown
 	// Unanswered are the brokers that did not respond. The rest of the page then lacks their part.
 	Unanswered []remote.Unanswered
-	Writes     string // what the user may clean, for the head
-	Site       bool   // the page is not one of a LogCluster
-	Base       string // relative URL of the root of the console; "" if the page is there
-	Root       string // relative URL of the list of LogClusters from there; "" without one
-	User       string // name of the user; "" if the console does not authenticate users
-	Logout     bool   // the user can log out
-	Version    string // of the assets
-	Live       string // relative URL of live updates; "" if the page has none
+	// Refusing are the volumes of the brokers that refuse records, because they are almost full.
+	Refusing []report.Volume
+	Writes   string // what the user may clean, for the head
+	Site     bool   // the page is not one of a LogCluster
+	Base     string // relative URL of the root of the console; "" if the page is there
+	Root     string // relative URL of the list of LogClusters from there; "" without one
+	User     string // name of the user; "" if the console does not authenticate users
+	Logout   bool   // the user can log out
+	Version  string // of the assets
+	Live     string // relative URL of live updates; "" if the page has none
 	// Refresh is the number of seconds after which a browser without scripts loads the page again; 0:
 	// never.
 	Refresh  int

@@ -121,6 +121,7 @@ var layers = map[string][]string{
 	"internal/console/cleanermap": {"api/report"},
 	"internal/console/kafka":      {"internal/compress"},
 	"internal/console": {"api/report", "api/summary", "internal/console/cleanermap",
+		"internal/pressure",
 		"internal/console/kafka", "internal/remote"},
 	"internal/console/connect": {"api/v1alpha1", "internal/credentials", "internal/tokens"},
 	"internal/console/kube": {
@@ -152,7 +153,7 @@ var layers = map[string][]string{
 		"internal/placement/balance", "internal/remote",
 		"internal/restmapper", "internal/topicconfig", "internal/version",
 	},
-	"controllers/index":      {"api/v1alpha1"},
+	"controllers/index":      {"api/v1alpha1", "internal/metadata"},
 	"controllers/watch":      {"api/v1alpha1"},
 	"controllers/conditions": {"api/v1alpha1"},
 	"controllers/keyed":      {},
@@ -186,7 +187,7 @@ var layers = map[string][]string{
 		"internal/placement",
 	},
 	"controllers/logcluster": {
-		"api/report", "api/v1alpha1", "controllers/brokerstate", "controllers/conditions", "controllers/index",
+		"api/report", "api/summary", "api/v1alpha1", "controllers/brokerstate", "controllers/conditions", "controllers/index",
 		"controllers/keyed", "controllers/opmetrics", "controllers/owned", "controllers/peertls",
 		"controllers/reports", "controllers/sets", "controllers/watch", "internal/metadata",
 		"internal/operator/claims", "internal/operator/rebalance", "internal/operator/render",
@@ -209,7 +210,7 @@ var layers = map[string][]string{
 		"api/summary", "api/v1alpha1", "controllers/brokerstate", "controllers/conditions",
 		"controllers/index", "controllers/keyed", "controllers/opmetrics", "controllers/refusal",
 		"controllers/reports", "controllers/sets", "controllers/watch", "internal/metadata",
-		"internal/partitionset", "internal/placement",
+		"internal/operator/render", "internal/partitionset", "internal/placement",
 	},
 	"controllers/broker": {
 		"api/v1alpha1", "controllers/brokerstate", "controllers/conditions", "controllers/keyed",

@@ -86,6 +86,30 @@ func (c *Client) rows(ctx context.Context, address string,
 	return response, err
 }
 
+// Volumes requests GET /api/v1/volumes. The response of a broker of an earlier version, which does
+// not have this endpoint, is empty.
+func (c *Client) Volumes(ctx context.Context, address string) ([]report.Volume, error) {
+	var response report.Volumes
+	err := c.do(ctx, http.MethodGet, address, "/api/v1/volumes", &response)
+	var refused *Refused
+	if errors.As(err, &refused) && refused.Status == http.StatusNotFound {
+		err = nil
+	}
+	return response.Volumes, err
+}
+
+// VolumesOf returns the volumes of the brokers at several addresses, without those of brokers that
+// do not respond.
+func (c *Client) VolumesOf(ctx context.Context, addresses []string) []report.Volume {
+	all := []report.Volume{}
+	for _, address := range addresses {
+		if volumes, err := c.Volumes(ctx, address); err == nil {
+			all = append(all, volumes...)
+		}
+	}
+	return all
+}
+
 // clean requests POST /api/v1/topics/TOPIC/clean.
 func (c *Client) clean(ctx context.Context, address, topic string,
 	partitions []int32) (response report.CleanRequests, err error) {

@@ -46,6 +46,7 @@ type Unanswered struct {
 type Answers struct {
 	Placement  report.Placement
 	Partitions []report.Partition // sorted by topic, partition and broker
+	Volumes    []report.Volume    // sorted by broker
 	Unanswered []Unanswered       // sorted by address
 	Asked      int                // number of brokers that were asked
 	Addresses  []string           // of the brokers that were asked
@@ -56,11 +57,12 @@ type answer struct {
 	address   string
 	placement report.Placement
 	rows      []report.Partition
+	volumes   []report.Volume
 	err       error
 }
 
-// Ask requests the placement and the partition replicas of topics from all brokers. If topics is
-// empty, the answers contain all topics.
+// Ask requests the placement and the partition replicas of topics, and the volumes, from all
+// brokers. If topics is empty, the answers contain all topics.
 func (f *Fleet) Ask(ctx context.Context, topics []string) Answers {
 	answers := f.askAll(ctx, f.addresses, topics)
 	if f.discover {
@@ -101,6 +103,9 @@ func (f *Fleet) ask(ctx context.Context, address string, topics []string) answer
 	if of.placement, of.err = f.client.placement(ctx, address, topics); of.err == nil {
 		rows, of.err = f.client.rows(ctx, address, topics)
 	}
+	if of.err == nil {
+		of.volumes, of.err = f.client.Volumes(ctx, address)
+	}
 	of.rows = rows.Partitions
 	return of
 }
@@ -139,6 +144,7 @@ func combine(answers []answer) Answers {
 		for _, row := range of.rows {
 			rows[replicaKey{row.Topic, row.Partition, row.Broker}] = row
 		}
+		all.Volumes = append(all.Volumes, of.volumes...)
 		if first {
 			all.Placement, first = of.placement, false
 		}
@@ -155,6 +161,8 @@ func combine(answers []answer) Answers {
 		return cmp.Or(cmp.Compare(a.Topic, b.Topic), cmp.Compare(a.Partition, b.Partition),
 			cmp.Compare(a.Broker, b.Broker))
 	})
+	slices.SortFunc(all.Volumes,
+		func(a, b report.Volume) int { return cmp.Compare(a.Broker, b.Broker) })
 	slices.SortFunc(all.Unanswered,
 		func(a, b Unanswered) int { return strings.Compare(a.Address, b.Address) })
 	return all

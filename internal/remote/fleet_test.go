@@ -21,10 +21,24 @@ func serveBroker(t *testing.T, placement report.Placement, rows []report.Partiti
 			_ = json.NewEncoder(w).Encode(placement)
 		case "/api/v1/partitions":
 			_ = json.NewEncoder(w).Encode(report.Partitions{Partitions: rows})
+		case "/api/v1/volumes":
+			respondVolumes(w, placement.Brokers)
 		default:
 			t.Errorf("request for %s", r.URL)
 		}
 	}), address)
+}
+
+// respondVolumes responds with the volume of the last broker of a placement. Without a broker it
+// responds as a broker of a version without volumes.
+func respondVolumes(w http.ResponseWriter, brokers []report.BrokerHost) {
+	if len(brokers) == 0 {
+		w.WriteHeader(http.StatusNotFound)
+		_ = json.NewEncoder(w).Encode(report.Failure{Error: "not found", Reason: "NotFound"})
+		return
+	}
+	_ = json.NewEncoder(w).Encode(report.Volumes{Volumes: []report.Volume{
+		{Broker: brokers[len(brokers)-1].Broker, Pressure: "Reject"}}})
 }
 
 // TestFleetCombinesAllBrokers: the answers contain the replicas of all brokers that respond, the
@@ -52,6 +66,9 @@ func TestFleetCombinesAllBrokers(t *testing.T) {
 	if got.Asked != 3 || len(got.Unanswered) != 1 || got.Unanswered[0].Address != down {
 		t.Errorf("asked %d, unanswered %v; want 3 and %s", got.Asked, got.Unanswered, down)
 	}
+	if len(got.Volumes) != 0 {
+		t.Errorf("brokers of an earlier version: volumes %+v", got.Volumes)
+	}
 	var rows [][2]int32
 	for _, p := range got.Partitions {
 		rows = append(rows, [2]int32{p.Partition, p.Broker})
@@ -76,6 +93,9 @@ func TestFleetDiscoversBrokers(t *testing.T) {
 		net.JoinHostPort("127.0.0.2", port))
 	for discover, want := range map[bool]int{true: 2, false: 1} {
 		got := NewFleet(&Client{}, []string{first}, discover).Ask(t.Context(), nil)
+		if len(got.Volumes) != want || got.Volumes[0].Broker != 1 {
+			t.Errorf("discover %t: got volumes %+v", discover, got.Volumes)
+		}
 		if got.Asked != want || len(got.Partitions) != want-1 || len(got.Unanswered) != 0 {
 			t.Errorf("discover %t: asked %d, got %d rows, unanswered %v", discover, got.Asked,
 				len(got.Partitions), got.Unanswered)

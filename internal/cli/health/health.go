@@ -82,17 +82,12 @@ func cluster(c *v1alpha1.LogCluster, explained bool) []Finding {
 	}
 	for i := range c.Status.Conditions {
 		condition := &c.Status.Conditions[i]
-		rule, known := rules[condition.Type]
-		if !known || !rule.concerns(condition) ||
-			explained && condition.Type == v1alpha1.ConditionReplicated {
+		if explained && condition.Type == v1alpha1.ConditionReplicated {
 			continue
 		}
-		next := ""
-		if rule.next != nil {
-			next = rule.next(c, condition.Reason)
+		if f, concerns := ofCondition(c, condition); concerns {
+			found = append(found, f)
 		}
-		found = append(found, Finding{rule.severity(condition.Reason), "LogCluster " + c.Name,
-			condition.Reason, condition.Message, next})
 	}
 	found = append(found, replicas(c)...)
 	if c.Paused() {
@@ -101,6 +96,32 @@ func cluster(c *v1alpha1.LogCluster, explained bool) []Finding {
 			scoped(c, "kubectl heartwood resume")})
 	}
 	return found
+}
+
+// Storage returns the finding of condition StoragePressure of a LogCluster, if there is one.
+func Storage(c *v1alpha1.LogCluster) []Finding {
+	condition := meta.FindStatusCondition(c.Status.Conditions, v1alpha1.ConditionStoragePressure)
+	if condition == nil {
+		return nil
+	}
+	if f, concerns := ofCondition(c, condition); concerns {
+		return []Finding{f}
+	}
+	return nil
+}
+
+// ofCondition returns the finding of a condition of a LogCluster, and whether there is one.
+func ofCondition(c *v1alpha1.LogCluster, condition *metav1.Condition) (f Finding, concerns bool) {
+	rule, known := rules[condition.Type]
+	if !known || !rule.concerns(condition) {
+		return f, false
+	}
+	f = Finding{rule.severity(condition.Reason), "LogCluster " + c.Name, condition.Reason,
+		condition.Message, ""}
+	if rule.next != nil {
+		f.Next = rule.next(c, condition.Reason)
+	}
+	return f, true
 }
 
 // replicas returns the findings of replicas that are being moved or removed.
