@@ -2,6 +2,7 @@ package controllers
 
 import (
 	"context"
+	"encoding/json"
 	"maps"
 	"slices"
 	"strings"
@@ -10,15 +11,20 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	coordinationv1 "k8s.io/api/coordination/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"heartwood.dev/heartwood/api/v1alpha1"
 	"heartwood.dev/heartwood/internal/lease"
+	"heartwood.dev/heartwood/internal/operator/render"
 	"heartwood.dev/heartwood/internal/partitionset"
 	"heartwood.dev/heartwood/internal/placement"
 	"heartwood.dev/heartwood/test/kit/envtest"
@@ -37,7 +43,9 @@ func newFixture() *fixture {
 		Expect(api.DeleteAllOf(context.Background(), &v1alpha1.LogCluster{},
 			client.InNamespace(namespace))).To(Succeed())
 	})
-	return &fixture{namespace}
+	f := &fixture{namespace}
+	f.connectable(true)
+	return f
 }
 
 func (f *fixture) create(object client.Object) {
@@ -55,6 +63,23 @@ func (f *fixture) cluster(brokers int32) *v1alpha1.LogCluster {
 	return cluster
 }
 
+// connectable creates the EndpointSlice of the bootstrap Service of LogCluster main, or changes it,
+// as Kubernetes does when a pod becomes ready or is no longer ready.
+func (f *fixture) connectable(ready bool) {
+	GinkgoHelper()
+	slice := &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace,
+		Name: render.BootstrapServiceName("main")}}
+	_, err := controllerutil.CreateOrUpdate(context.Background(), api, slice, func() error {
+		slice.Labels = map[string]string{
+			discoveryv1.LabelServiceName: render.BootstrapServiceName("main")}
+		slice.AddressType = discoveryv1.AddressTypeIPv4
+		slice.Endpoints = []discoveryv1.Endpoint{{Addresses: []string{"10.0.0.1"},
+			Conditions: discoveryv1.EndpointConditions{Ready: &ready}}}
+		return nil
+	})
+	Expect(err).NotTo(HaveOccurred())
+}
+
 // topic creates a Topic of cluster main. If change is not nil, it sets fields of the Topic's spec
 // first.
 func (f *fixture) topic(name string, change func(*v1alpha1.TopicSpec)) *v1alpha1.Topic {
@@ -66,6 +91,28 @@ func (f *fixture) topic(name string, change func(*v1alpha1.TopicSpec)) *v1alpha1
 	}
 	f.create(topic)
 	return topic
+}
+
+// column returns the value that kubectl get shows for a resource in a column.
+func (f *fixture) column(g Gomega, resource, name, column string) any {
+	mapper, err := rest.HTTPClientFor(config)
+	g.Expect(err).NotTo(HaveOccurred())
+	raw := rest.CopyConfig(config)
+	raw.GroupVersion, raw.NegotiatedSerializer = &v1alpha1.GroupVersion, scheme.Codecs
+	raw.APIPath = "/apis"
+	reader, err := rest.RESTClientForConfigAndClient(raw, mapper)
+	g.Expect(err).NotTo(HaveOccurred())
+	text, err := reader.Get().Namespace(f.namespace).Resource(resource).Name(name).
+		SetHeader("Accept", "application/json;as=Table;v=v1;g=meta.k8s.io").
+		DoRaw(context.Background())
+	g.Expect(err).NotTo(HaveOccurred())
+	table := &metav1.Table{}
+	g.Expect(json.Unmarshal(text, table)).To(Succeed())
+	at := slices.IndexFunc(table.ColumnDefinitions,
+		func(of metav1.TableColumnDefinition) bool { return of.Name == column })
+	g.Expect(at).To(BeNumerically(">=", 0), column)
+	g.Expect(table.Rows).To(HaveLen(1))
+	return table.Rows[0].Cells[at]
 }
 
 // get reads an object from the API server.

@@ -6,6 +6,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -32,6 +33,7 @@ func Mapper(*rest.Config, *http.Client) (meta.RESTMapper, error) {
 		restmapper.ClusterScoped(storagev1.SchemeGroupVersion, "StorageClass"),
 		restmapper.Namespaced(appsv1.SchemeGroupVersion, "StatefulSet"),
 		restmapper.Namespaced(coordinationv1.SchemeGroupVersion, "Lease"),
+		restmapper.Namespaced(discoveryv1.SchemeGroupVersion, "EndpointSlice"),
 		restmapper.Namespaced(networkingv1.SchemeGroupVersion, "NetworkPolicy"),
 		restmapper.Namespaced(policyv1.SchemeGroupVersion, "PodDisruptionBudget"),
 		restmapper.Namespaced(certificates.Certificate.GroupVersion(),

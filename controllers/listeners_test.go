@@ -10,6 +10,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -180,6 +181,19 @@ var _ = Describe("The listeners of a LogCluster", func() {
 		}).Should(Succeed())
 		expectReason(f.clusterConditions(), v1alpha1.ConditionListenersReady,
 			v1alpha1.ReasonListenersReady)
+
+		By("showing the addresses to users")
+		Eventually(func(g Gomega) {
+			outside := endpoint(g, "out")
+			status := get(g, f, "main", &v1alpha1.LogCluster{}).Status
+			g.Expect(status.Listeners).To(Equal([]v1alpha1.ListenerStatus{
+				{Name: "kafka", Type: v1alpha1.ListenerInternal, Bootstrap: status.Bootstrap},
+				{Name: "out", Type: v1alpha1.ListenerNodePort, Bootstrap: outside},
+				{Name: "lb", Type: v1alpha1.ListenerLoadBalancer, Bootstrap: "lb.example.com:9095"},
+				{Name: "route", Type: v1alpha1.ListenerTLSRoute, Bootstrap: "b0.example.com:443"}}))
+			g.Expect(f.column(g, "logclusters", "main", "External")).To(Equal(outside))
+			g.Expect(f.column(g, "logclusters", "main", "Pressure")).To(Equal("EnoughSpace"))
+		}).Should(Succeed())
 	})
 
 	It("without encryption are named by the condition", func() {
@@ -190,12 +204,27 @@ var _ = Describe("The listeners of a LogCluster", func() {
 			v1alpha1.ReasonAddressPending, "Listener plain has no TLS")
 	})
 
-	It("with the same port are not applied", func() {
+	It("with the same port are not applied, and refused where the policy is installed", func() {
 		f.secured("", v1alpha1.Listener{Name: "a", Port: 9092},
 			v1alpha1.Listener{Name: "b", Port: 9092})
 		expectReason(f.clusterConditions(), v1alpha1.ConditionListenersReady,
 			v1alpha1.ReasonAddressPending, "listeners a and b have the same port 9092")
 		Expect(api.Get(context.Background(), client.ObjectKey{Namespace: f.namespace,
 			Name: "main-broker"}, &appsv1.StatefulSet{})).NotTo(Succeed())
+
+		f.applyPolicy("logclusters.yaml")
+		other := &v1alpha1.LogCluster{
+			ObjectMeta: metav1.ObjectMeta{Name: "other", Namespace: f.namespace},
+			Spec: v1alpha1.LogClusterSpec{Brokers: 1, Listeners: v1alpha1.Listeners{
+				{Name: "a", Port: 9092}, {Name: "b", Port: 9094}, {Name: "c", Port: 9094}}}}
+		var err error
+		Eventually(func() error { // the API server needs a moment to enforce a new policy
+			err = api.Create(context.Background(), other.DeepCopy(), client.DryRunAll)
+			return err
+		}).Should(MatchError(ContainSubstring(
+			"two listeners have the port 9094: choose another port for one of them")))
+		Expect(apierrors.IsInvalid(err)).To(BeTrue(), "%v", err)
+		other.Spec.Listeners[2].Port = 9095
+		Expect(api.Create(context.Background(), other, client.DryRunAll)).To(Succeed())
 	})
 })

@@ -67,6 +67,44 @@ var _ = Describe("A Topic", func() {
 		}
 	})
 
+	It("of a new LogCluster is Ready once clients can connect, and stays Ready", func() {
+		f.connectable(false)
+		f.cluster(1)
+		f.renew(0, "a", 1, "disk", validThroughout)
+		f.topic("orders", func(spec *v1alpha1.TopicSpec) { spec.TopicName = "Orders" })
+		f.serve("orders/0")
+		expectReason(f.topicConditions("orders"), v1alpha1.ConditionReady,
+			v1alpha1.ReasonBootstrapPending, "Service main-bootstrap has no ready endpoint")
+		f.connectable(true)
+		expectReason(f.topicConditions("orders"), v1alpha1.ConditionReady, v1alpha1.ReasonReady)
+		Eventually(func(g Gomega) {
+			g.Expect(f.column(g, "topics", "orders", "Topic")).To(Equal("Orders"))
+		}).Should(Succeed())
+
+		By("restarting the only broker")
+		f.connectable(false)
+		f.topic("later", nil)
+		f.serve("later/0")
+		expectReason(f.topicConditions("later"), v1alpha1.ConditionReady, v1alpha1.ReasonReady)
+		expectReason(f.topicConditions("orders"), v1alpha1.ConditionReady, v1alpha1.ReasonReady)
+	})
+
+	It("whose name collides with that of an older one is refused until that one is gone", func() {
+		f.cluster(1)
+		f.renew(0, "a", 1, "disk", validThroughout)
+		f.topic("a.b", nil)
+		f.serve("a.b/0")
+		expectReason(f.topicConditions("a.b"), v1alpha1.ConditionReady, v1alpha1.ReasonReady)
+		f.topic("other", func(spec *v1alpha1.TopicSpec) { spec.TopicName = "a_b" })
+		expectReason(f.topicConditions("other"), v1alpha1.ConditionReady,
+			v1alpha1.ReasonTopicNameCollides, "The Kafka name a_b collides with a.b")
+		Expect(f.assignments(Default)).NotTo(HaveKey("other/0"))
+		Expect(api.Delete(context.Background(), get(Default, f, "a.b", &v1alpha1.Topic{}))).To(
+			Succeed())
+		f.serve("other/0")
+		expectReason(f.topicConditions("other"), v1alpha1.ConditionReady, v1alpha1.ReasonReady)
+	})
+
 	It("is Ready, with an event, when the leader of every partition serves", func() {
 		f.cluster(1)
 		f.renew(0, "a", 1, "disk", validThroughout)

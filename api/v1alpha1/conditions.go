@@ -54,6 +54,11 @@ const (
 	ReasonInvalidInitialReplicas = "InvalidInitialReplicas"
 	// ReasonPartitionsNotReady: some partitions have no serving leader.
 	ReasonPartitionsNotReady = "PartitionsNotReady"
+	// ReasonBootstrapPending: clients of a new LogCluster cannot connect yet, because its bootstrap
+	// Service has no ready endpoint.
+	ReasonBootstrapPending = "BootstrapPending"
+	// ReasonTopicNameCollides: an older Topic has a Kafka name that differs only in '.' and '_'.
+	ReasonTopicNameCollides = "TopicNameCollides"
 	// ReasonDeleting: the resource is being deleted.
 	ReasonDeleting = "Deleting"
 	// ReasonSecretNameTaken: a Secret of the LogUser or the LogCluster exists and was not made for

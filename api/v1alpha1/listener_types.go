@@ -97,7 +97,8 @@ const (
 )
 
 // Listener is a port on which brokers accept connections of Kafka clients. All rules apply to one
-// listener: a rule of the list would fail for a LogCluster with the object of earlier versions.
+// listener: a rule of the list would fail for a LogCluster with the object of earlier versions. So
+// an admission policy refuses two listeners with the same port (config/admission).
 //
 // +kubebuilder:validation:XValidation:rule="!(self.port in [9091, 9644])",fieldPath=".port",message="ports 9091 (connections between brokers) and 9644 (HTTP) are reserved: choose another port"
 // +kubebuilder:validation:XValidation:rule="!(self.name in ['peers', 'http', 'broker', 'brokers', 'bootstrap'])",fieldPath=".name",message="the names peers, http, broker, brokers and bootstrap are reserved: choose another name"

@@ -11,9 +11,18 @@ type LogClusterStatus struct {
 	// Leases.
 	// +kubebuilder:default=0
 	ReadyBrokers int32 `json:"readyBrokers"`
-	// Bootstrap is the bootstrap address of clients, host:port.
+	// Bootstrap is the bootstrap address of clients inside the Kubernetes cluster, host:port.
 	// +optional
 	Bootstrap string `json:"bootstrap,omitempty"`
+	// Listeners are the listeners with their bootstrap addresses.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	Listeners []ListenerStatus `json:"listeners,omitempty"`
+	// Bootstrapped is true once clients have been able to connect: the bootstrap Service has had a
+	// ready endpoint. It stays true. Topics are not Ready before.
+	// +optional
+	Bootstrapped bool `json:"bootstrapped,omitempty"`
 	// Topics is the number of Topics of the cluster.
 	// +kubebuilder:default=0
 	Topics int32 `json:"topics"`
@@ -78,6 +87,18 @@ type LogClusterStatus struct {
 	// +listType=map
 	// +listMapKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
+// ListenerStatus is how clients reach a listener.
+type ListenerStatus struct {
+	// Name is the name of the listener.
+	Name string `json:"name"`
+	// Type is the type of the listener.
+	Type ListenerType `json:"type"`
+	// Bootstrap is the bootstrap address, host:port,...; of a type other than Internal it contains
+	// the addresses of up to three brokers. It is absent until an address is known.
+	// +optional
+	Bootstrap string `json:"bootstrap,omitempty"`
 }
 
 // BrokerStatus is the status of one broker.

@@ -21,7 +21,9 @@ import (
 // +kubebuilder:printcolumn:name="Volume-Size",type=string,priority=1,JSONPath=`.spec.storage.size`
 // +kubebuilder:printcolumn:name="Volumes",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="StorageResized")].reason`
 // +kubebuilder:printcolumn:name="Retained",type=integer,priority=1,JSONPath=`.status.retainedPartitions`
+// +kubebuilder:printcolumn:name="Pressure",type=string,JSONPath=`.status.conditions[?(@.type=="StoragePressure")].reason`
 // +kubebuilder:printcolumn:name="Bootstrap",type=string,JSONPath=`.status.bootstrap`
+// +kubebuilder:printcolumn:name="External",type=string,JSONPath=`.status.listeners[?(@.type!="Internal")].bootstrap`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:validation:XValidation:rule="self.metadata.name.matches('^[a-z]([-a-z0-9]{0,38}[a-z0-9])?$')",message="metadata.name must begin with a letter, hold only lower-case letters, digits and dashes, and have at most 40 characters: Services and Pods are named after it"
 type LogCluster struct {

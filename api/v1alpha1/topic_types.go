@@ -17,6 +17,7 @@ import (
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:shortName=lt
+// +kubebuilder:printcolumn:name="Topic",type=string,JSONPath=`.status.topicName`
 // +kubebuilder:printcolumn:name="Cluster",type=string,JSONPath=`.spec.cluster`
 // +kubebuilder:printcolumn:name="Partitions",type=integer,JSONPath=`.spec.partitions`
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
@@ -115,6 +116,10 @@ type TopicStatus struct {
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
+	// TopicName is the topic's name in Kafka.
+	// +optional
+	TopicName string `json:"topicName,omitempty"`
+
 	// TopicID is the Kafka topic id as Kafka's tools print it: 22 characters of URL-safe base64.
 	// +optional
 	TopicID string `json:"topicID,omitempty"`
@@ -166,6 +171,11 @@ type PartitionProblem struct {
 	Reason string `json:"reason"`
 	// Message says what the partition waits for, and what to do.
 	Message string `json:"message"`
+	// Brokers are the brokers whose replicas are not in sync, or for which a partition without a
+	// leader waits.
+	// +optional
+	// +listType=atomic
+	Brokers []int32 `json:"brokers,omitempty"`
 	// Consent is the value for this partition in the annotation heartwood.dev/accept-data-loss that
 	// lets it continue without the records that it waits for. It is absent if the partition cannot
 	// continue without them, or need not.

@@ -63,6 +63,8 @@ type planner struct {
 	load   map[int32]int // replicas that each broker is assigned, without retained ones
 	owners map[string]owner
 	oldest map[string]*v1alpha1.Topic // by Kafka name
+	// colliding are the oldest Topics by metadata.CollisionKey.
+	colliding map[string]*v1alpha1.Topic
 	// keepsRemoved is true if replicas stay on brokers that are to be removed.
 	keepsRemoved bool
 	leaves       bool            // replicas leave such brokers
@@ -80,7 +82,8 @@ type owner struct {
 // makePlan makes a plan; see newPlan. Older Topics are assigned first.
 func makePlan(in input, keepsRemoved bool) *planner {
 	p := &planner{input: in, load: map[int32]int{}, owners: map[string]owner{},
-		oldest: map[string]*v1alpha1.Topic{}, keepsRemoved: keepsRemoved}
+		oldest: map[string]*v1alpha1.Topic{}, colliding: map[string]*v1alpha1.Topic{},
+		keepsRemoved: keepsRemoved}
 	p.begun = map[v1alpha1.GivenUp]bool{}
 	for key, entry := range in.sets.All() {
 		if a := entry.Assignment; a != nil && !a.Reclaim.Orphaned() {
@@ -98,6 +101,9 @@ func makePlan(in input, keepsRemoved bool) *planner {
 	for _, topic := range p.topics {
 		if p.oldest[topic.KafkaName()] == nil {
 			p.oldest[topic.KafkaName()] = topic
+		}
+		if collides := metadata.CollisionKey(topic.KafkaName()); p.colliding[collides] == nil {
+			p.colliding[collides] = topic
 		}
 	}
 	for _, topic := range p.topics {
@@ -139,6 +145,9 @@ func (p *planner) assignTopic(o owner) bool {
 		IsNew: func(index int32) bool { _, fresh := w.fresh[index]; return fresh }}
 	if oldest := p.oldest[o.topic.KafkaName()]; oldest != o.topic {
 		in.Older = oldest
+	}
+	if oldest := p.colliding[metadata.CollisionKey(o.topic.KafkaName())]; oldest != o.topic {
+		in.Colliding = oldest
 	}
 	if refusal.Check(in) != nil {
 		return false

@@ -9,6 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"heartwood.dev/heartwood/api/v1alpha1"
+	"heartwood.dev/heartwood/internal/metadata"
 )
 
 // Names of the cache indexes. Each lookup also selects a namespace. Without the indexes, every
@@ -16,7 +17,7 @@ import (
 // but only the cache supports them: a read from the API server itself must not use them.
 const (
 	ByCluster   = "spec.cluster"      // Topics, PartitionSets and LogUsers of a LogCluster
-	ByKafkaName = "cluster/kafkaName" // Topics with the same Kafka name
+	ByKafkaName = "cluster/kafkaName" // Topics whose Kafka names are the same or collide
 	ByPrincipal = "cluster/principal" // LogUsers with the same principal
 )
 
@@ -52,7 +53,7 @@ func Add(mgr ctrl.Manager) error {
 // KafkaNameKey returns the value of a Topic in index ByKafkaName. The name of a LogCluster contains
 // no slash, so Topics of different clusters have different keys.
 func KafkaNameKey(topic *v1alpha1.Topic) string {
-	return topic.Spec.Cluster + "/" + topic.KafkaName()
+	return topic.Spec.Cluster + "/" + metadata.CollisionKey(topic.KafkaName())
 }
 
 // PrincipalKey returns the value of a LogUser in index ByPrincipal.

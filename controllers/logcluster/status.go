@@ -32,6 +32,7 @@ import (
 // StatusReconciler writes LogCluster.status.
 type StatusReconciler struct {
 	client.Client
+	Live    client.Reader // reads from the API server instead of the cache
 	Events  conditions.Recorder
 	Brokers *brokerstate.Tracker
 	Sets    *sets.Reader
@@ -95,16 +96,30 @@ func (r *StatusReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctr
 	if known {
 		last.describe(scope, &after.Status, time.Now())
 	}
+	var bootstrapErr error
+	after.Status.Bootstrapped, bootstrapErr = r.bootstrapped(ctx, before)
 	result := ctrl.Result{}
 	if !skewed.RaiseAt.IsZero() {
 		result.RequeueAfter = max(time.Second, time.Until(skewed.RaiseAt))
 	}
+	if !after.Status.Bootstrapped {
+		result.RequeueAfter = bootstrapInterval
+	}
+	if bootstrapErr != nil {
+		result = ctrl.Result{} // the error causes a retry
+	}
 	if equality.Semantic.DeepEqual(before.Status, after.Status) {
-		return result, nil
+		return result, bootstrapErr
 	}
 	if err := r.Status().Patch(ctx, after, client.MergeFrom(before)); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
+	r.recordChanges(before, after)
+	return result, bootstrapErr
+}
+
+// recordChanges creates the events of a change of the status.
+func (r *StatusReconciler) recordChanges(before, after *v1alpha1.LogCluster) {
 	r.Events.ReadyChanged(after, before.Status.Conditions, after.Status.Conditions)
 	if rose := pressureRose(before.Status.Conditions, after.Status.Conditions); rose != nil {
 		r.Events.Warning(after, v1alpha1.ConditionStoragePressure, "Reconcile", "%s", rose.Message)
@@ -116,14 +131,13 @@ func (r *StatusReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctr
 		}
 		report(after, resize.Reason, "Reconcile", "%s", resize.Message)
 	}
-	return result, nil
 }
 
 // status returns the new status, with conditions of other controllers. Conditions whose status has
 // not changed keep their transition times.
 func (s *scope) status(shared []metav1.Condition) v1alpha1.LogClusterStatus {
 	status := *s.cluster.Status.DeepCopy()
-	status.Bootstrap = render.Bootstrap(s.cluster)
+	status.Bootstrap, status.Listeners = render.Bootstrap(s.cluster), s.listenerStatuses()
 	status.ReadyBrokers, _ = s.readyBrokers()
 	status.Topics = int32(len(s.topics))
 	replicas := s.replication()

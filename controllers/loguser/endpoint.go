@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -14,10 +13,6 @@ import (
 	"heartwood.dev/heartwood/internal/operator/render"
 	"heartwood.dev/heartwood/internal/pki"
 )
-
-// bootstrapMax is the maximum number of brokers in the bootstrap addresses of a listener that has
-// no Service for all brokers.
-const bootstrapMax = 3
 
 // caFactor is how much longer than ProvidedInterval the CA of a listener is used before it is read
 // again. Every LogUser of the listener reads it.
@@ -35,6 +30,9 @@ func (s *scope) endpoint(ctx context.Context, present map[string][]byte) (
 			s.user.Spec.Authentication.Type), nil
 	}
 	endpoint = credentials.Endpoint{TLS: listener.TLS != nil, Mechanism: mechanism}
+	if err := s.external(ctx, &endpoint, present); err != nil {
+		return endpoint, nil, err
+	}
 	if endpoint.Bootstrap, err = s.bootstrap(ctx, listener); err != nil {
 		return endpoint, nil, err
 	}
@@ -50,6 +48,31 @@ func (s *scope) endpoint(ctx context.Context, present map[string][]byte) (
 			listener.Name)
 	}
 	return endpoint, refused, nil
+}
+
+// external adds to an endpoint how clients outside the Kubernetes cluster connect: by the first
+// listener of a type other than Internal that authenticates users of this type.
+func (s *scope) external(ctx context.Context, to *credentials.Endpoint,
+	present map[string][]byte) error {
+	outside := slices.DeleteFunc(slices.Clone(s.cluster.Spec.Listeners),
+		func(l v1alpha1.Listener) bool {
+			return l.Type == v1alpha1.ListenerInternal || l.Type == ""
+		})
+	listener, _ := choose(outside, s.user.Spec.Authentication.Type)
+	if listener == nil {
+		return nil
+	}
+	var err error
+	if to.External, err = s.bootstrap(ctx, listener); err != nil || listener.TLS == nil ||
+		to.External == "" {
+		return err
+	}
+	ca, missing, err := s.listenerCA(ctx, listener)
+	if missing != nil {
+		ca = present[credentials.KeyExternalCA] // the Secret may be missing for a moment only
+	}
+	to.ExternalCA = ca
+	return err
 }
 
 // choose returns the listener of a user's clients, and the mechanism of SASL, "" for certificates.
@@ -91,23 +114,12 @@ func mechanismOf(listener *v1alpha1.Listener,
 
 // bootstrap returns the bootstrap addresses of a listener, "" if there are none yet.
 func (s *scope) bootstrap(ctx context.Context, listener *v1alpha1.Listener) (string, error) {
-	if listener.Type == v1alpha1.ListenerInternal || listener.Type == "" {
-		return render.ListenerBootstrap(s.cluster, listener), nil
-	}
 	leases := &coordinationv1.LeaseList{}
 	if err := s.List(ctx, leases, client.InNamespace(s.cluster.Namespace),
 		client.MatchingLabels{v1alpha1.LabelCluster: s.cluster.Name}); err != nil {
 		return "", fmt.Errorf("list leases: %w", err)
 	}
-	var addresses []string
-	for i := range leases.Items {
-		address := leases.Items[i].Annotations[v1alpha1.AnnotationEndpointPrefix+listener.Name]
-		if address != "" {
-			addresses = append(addresses, address)
-		}
-	}
-	slices.Sort(addresses)
-	return strings.Join(addresses[:min(len(addresses), bootstrapMax)], ","), nil
+	return render.ListenerBootstrap(s.cluster, listener, leases.Items), nil
 }
 
 // listenerCA returns the certificates by which clients verify a listener's certificate. It is empty

@@ -19,6 +19,9 @@ type Input struct {
 	Cluster *v1alpha1.LogCluster // nil if it does not exist
 	// Older is an older Topic of the LogCluster with the same Kafka name, nil if there is none.
 	Older *v1alpha1.Topic
+	// Colliding is an older Topic of the LogCluster whose Kafka name differs only in '.' and '_',
+	// nil if there is none.
+	Colliding *v1alpha1.Topic
 	// IsNew reports whether a partition was never assigned.
 	IsNew func(partition int32) bool
 }
@@ -28,7 +31,8 @@ type Input struct {
 // clusterNotFound require a cluster.
 func Check(in Input) *metav1.Condition {
 	for _, check := range []func() *metav1.Condition{
-		in.deleting, in.clusterNotFound, in.nameTaken, in.invalidSettings, in.notEnoughBrokers,
+		in.deleting, in.clusterNotFound, in.nameTaken, in.nameCollides,
+		in.invalidSettings, in.notEnoughBrokers,
 		in.invalidInitialReplicas, in.volumesFull,
 	} {
 		if refusal := check(); refusal != nil {
@@ -71,6 +75,18 @@ func (in Input) nameTaken() *metav1.Condition {
 	return refuse(v1alpha1.ReasonTopicNameTaken,
 		"The older Topic %s of LogCluster %s has the same Kafka name %s: delete one of these two "+
 			"Topics.", in.Older.Name, in.Topic.Spec.Cluster, in.Topic.KafkaName())
+}
+
+// nameCollides refuses a new Topic if Kafka would: tools that replace the dots in names of metrics
+// confuse the two topics. A Topic that has partitions continues.
+func (in Input) nameCollides() *metav1.Condition {
+	if in.Colliding == nil || !in.IsNew(0) {
+		return nil
+	}
+	return refuse(v1alpha1.ReasonTopicNameCollides,
+		"The Kafka name %s collides with %s of the older Topic %s of LogCluster %s, as '.' and '_' "+
+			"are the same in names of metrics: delete one of these two Topics, or choose another name.",
+		in.Topic.KafkaName(), in.Colliding.KafkaName(), in.Colliding.Name, in.Topic.Spec.Cluster)
 }
 
 // invalidSettings refuses a Topic whose settings contradict the cluster's defaults. A CEL rule

@@ -38,9 +38,25 @@ func (s *scope) problems() []v1alpha1.PartitionProblem {
 	var described []v1alpha1.PartitionProblem
 	for _, p := range all[:min(len(all), v1alpha1.TopicProblemsMax)] {
 		described = append(described, v1alpha1.PartitionProblem{Partition: p.partition,
-			Reason: p.reason, Message: s.describe(p), Consent: s.consent(p)})
+			Reason: p.reason, Message: s.describe(p), Brokers: p.brokers(), Consent: s.consent(p)})
 	}
 	return described
+}
+
+// brokers returns the brokers whose replicas are not in sync, or for which the partition waits.
+func (p *problem) brokers() []int32 {
+	switch p.reason {
+	case v1alpha1.ReasonUnderReplicated:
+		return lagging(*p.entry.State)
+	case v1alpha1.ReasonLeaderStarting:
+		return []int32{p.entry.State.Leader}
+	case v1alpha1.ReasonLeaderOffline:
+		if p.decision.LeaderEpoch == 0 {
+			return p.decision.Replicas
+		}
+		return p.decision.Awaited
+	}
+	return nil
 }
 
 // problem returns the problem of a partition; ok is false if it has none.

@@ -70,6 +70,8 @@ func (r *Reconciler) Setup(mgr ctrl.Manager) error {
 		Watches(&v1alpha1.Topic{}, handler.EnqueueRequestsFromMapFunc(r.ofSameName), specChanged).
 		Watches(&v1alpha1.LogCluster{}, handler.EnqueueRequestsFromMapFunc(r.ofCluster),
 			builder.WithPredicates(watch.PlacementChanged)).
+		Watches(&v1alpha1.LogCluster{}, handler.EnqueueRequestsFromMapFunc(r.ofCluster),
+			builder.WithPredicates(bootstrapped)).
 		Watches(&v1alpha1.LogCluster{}, watch.Coalesce(watch.TopicDelay, r.withProblems),
 			builder.WithPredicates(lostVolumesChanged)).
 		WatchesRawSource(source.Channel(r.Reports.Topics(), &handler.EnqueueRequestForObject{})).
@@ -168,8 +170,8 @@ func (r *Reconciler) recordLoss(before, after *v1alpha1.Topic) {
 	}
 }
 
-// ofSameName maps a Topic to all Topics that claim the same Kafka name: when the Topic is deleted,
-// the oldest of the others receives the name.
+// ofSameName maps a Topic to all Topics that claim the same Kafka name, or one that collides: when
+// the Topic is deleted, the oldest of the others receives the name.
 func (r *Reconciler) ofSameName(ctx context.Context, object client.Object) []reconcile.Request {
 	return r.list(ctx, object.GetNamespace(),
 		client.MatchingFields{index.ByKafkaName: index.KafkaNameKey(object.(*v1alpha1.Topic))})
@@ -188,6 +190,15 @@ var lostVolumesChanged = predicate.Funcs{
 	UpdateFunc: func(e event.UpdateEvent) bool {
 		return !equality.Semantic.DeepEqual(e.ObjectOld.(*v1alpha1.LogCluster).Status.LostVolumes,
 			e.ObjectNew.(*v1alpha1.LogCluster).Status.LostVolumes)
+	},
+}
+
+// bootstrapped selects the event of a LogCluster to which clients can connect for the first time.
+var bootstrapped = predicate.Funcs{
+	CreateFunc: func(event.CreateEvent) bool { return false }, // precedes those of all Topics
+	UpdateFunc: func(e event.UpdateEvent) bool {
+		return !e.ObjectOld.(*v1alpha1.LogCluster).Status.Bootstrapped &&
+			e.ObjectNew.(*v1alpha1.LogCluster).Status.Bootstrapped
 	},
 }
 

@@ -23,6 +23,8 @@ type scope struct {
 	topic   *v1alpha1.Topic
 	cluster *v1alpha1.LogCluster // nil if it does not exist
 	older   *v1alpha1.Topic      // an older Topic with the same Kafka name; nil if there is none
+	// colliding is an older Topic whose Kafka name collides; nil if there is none.
+	colliding *v1alpha1.Topic
 	// entries are the entries of the Topic's own partitions, by index.
 	entries map[int32]partitionset.Entry
 	invalid map[int32]bool // partitions whose entries cannot be parsed
@@ -66,14 +68,16 @@ func (r *Reconciler) gather(ctx context.Context, key types.NamespacedName) (*sco
 	}
 	s.report = r.Reports.Latest(clusterKey)
 	s.refusal = refusal.Check(refusal.Input{Topic: s.topic, Cluster: s.cluster, Older: s.older,
-		IsNew: func(index int32) bool { return !s.known[index] }})
+		Colliding: s.colliding,
+		IsNew:     func(index int32) bool { return !s.known[index] }})
 	if s.cluster != nil {
 		_, s.invalidMoves = refusal.Reassignments(s.topic, s.cluster)
 	}
 	return s, nil
 }
 
-// gatherOlder finds an older Topic of the cluster that claims the Topic's Kafka name.
+// gatherOlder finds the older Topics of the cluster that claim the Topic's Kafka name, or one that
+// collides with it.
 func (r *Reconciler) gatherOlder(ctx context.Context, s *scope) error {
 	claimants := &v1alpha1.TopicList{}
 	fields := client.MatchingFields{index.ByKafkaName: index.KafkaNameKey(s.topic)}
@@ -82,8 +86,12 @@ func (r *Reconciler) gatherOlder(ctx context.Context, s *scope) error {
 	}
 	for i := range claimants.Items {
 		claimant := &claimants.Items[i]
-		if claimant.UID != s.topic.UID && claimant.OlderThan(s.topic) {
+		switch {
+		case claimant.UID == s.topic.UID || !claimant.OlderThan(s.topic):
+		case claimant.KafkaName() == s.topic.KafkaName():
 			s.older = claimant
+		default:
+			s.colliding = claimant
 		}
 	}
 	return nil

@@ -12,6 +12,7 @@ import (
 	"heartwood.dev/heartwood/controllers/conditions"
 	"heartwood.dev/heartwood/controllers/sets"
 	"heartwood.dev/heartwood/internal/metadata"
+	"heartwood.dev/heartwood/internal/operator/render"
 	"heartwood.dev/heartwood/internal/partitionset"
 )
 
@@ -22,7 +23,7 @@ const namesMax = 5
 func (s *scope) status() v1alpha1.TopicStatus {
 	status := *s.topic.Status.DeepCopy()
 	status.ObservedGeneration = s.topic.Generation
-	status.TopicID = ""
+	status.TopicName, status.TopicID = s.topic.KafkaName(), ""
 	if id, ok := sets.ID(s.topic.UID); ok {
 		status.TopicID = id.String()
 	}
@@ -73,6 +74,12 @@ func (s *scope) readyCondition(status v1alpha1.TopicStatus) metav1.Condition {
 	if s.topic.Spec.Partitions == 0 {
 		return conditions.NotReady(v1alpha1.ReasonPartitionsNotReady,
 			"The operator is setting spec.partitions to the LogCluster's default.")
+	}
+	if status.ReadyPartitions == s.topic.Spec.Partitions && !s.cluster.Status.Bootstrapped &&
+		!meta.IsStatusConditionTrue(s.topic.Status.Conditions, v1alpha1.ConditionReady) {
+		return conditions.NotReady(v1alpha1.ReasonBootstrapPending, fmt.Sprintf("Every partition has "+
+			"a serving leader, but clients cannot connect yet: Service %s has no ready endpoint.",
+			render.BootstrapServiceName(s.cluster.Name)))
 	}
 	if status.ReadyPartitions == s.topic.Spec.Partitions {
 		return conditions.Ready("Every partition has a serving leader.")

@@ -193,6 +193,9 @@ func printFindings(out io.Writer, findings []health.Finding) {
 		if f.Next != "" {
 			_, _ = fmt.Fprintf(out, "    next: %s\n", f.Next)
 		}
+		if text := f.Caused(); text != "" {
+			_, _ = fmt.Fprintf(out, "    consequences: %s\n", printable(text))
+		}
 	}
 }
 

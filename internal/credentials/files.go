@@ -10,10 +10,14 @@ import (
 
 // Keys of a LogUser's Secret, which are the names of its files too.
 const (
-	KeyUserName    = "username"
-	KeyPassword    = "password"
-	KeyJAAS        = "sasl.jaas.config"
-	KeyBootstrap   = "bootstrap.servers"
+	KeyUserName  = "username"
+	KeyPassword  = "password"
+	KeyJAAS      = "sasl.jaas.config"
+	KeyBootstrap = "bootstrap.servers"
+	// KeyExternal and KeyExternalCA are the address and the CA for clients outside the Kubernetes
+	// cluster.
+	KeyExternal    = "external.bootstrap.servers"
+	KeyExternalCA  = "external.ca.crt"
 	KeyCA          = "ca.crt"
 	KeyCertificate = "user.crt"
 	KeyKey         = "user.key"
@@ -37,6 +41,10 @@ type Endpoint struct {
 	TLS       bool
 	CA        []byte // PEM; empty: the client's own CAs verify the brokers
 	Mechanism string // of SASL; empty if the client authenticates by certificate
+	// External is the bootstrap address for clients outside the Kubernetes cluster; empty if there
+	// is none. ExternalCA is the CA of that listener (PEM).
+	External   string
+	ExternalCA []byte
 }
 
 // Files returns the files of a client that connects to an endpoint. The configuration for Java
@@ -52,6 +60,8 @@ func Files(user User, endpoint Endpoint, directory string) map[string][]byte {
 	add(KeyPassword, []byte(user.Password))
 	add(KeyBootstrap, []byte(endpoint.Bootstrap))
 	add(KeyCA, endpoint.CA)
+	add(KeyExternal, []byte(endpoint.External))
+	add(KeyExternalCA, endpoint.ExternalCA)
 	add(KeyCertificate, user.Certificate)
 	add(KeyKey, user.Key)
 	if user.Password != "" {

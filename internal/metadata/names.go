@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"iter"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -33,6 +34,22 @@ func CheckTopicName(name string) error {
 	}
 	return nil
 }
+
+// CheckCollision returns an error that wraps ErrInvalidTopicName if an existing topic has a name
+// that differs from a new one only in '.' and '_'. Kafka refuses such a topic, because its metrics
+// have the same names: tools that replace the dots confuse the two.
+func CheckCollision(name string, existing iter.Seq[string]) error {
+	for other := range existing {
+		if other != name && CollisionKey(other) == CollisionKey(name) {
+			return fmt.Errorf("%w: topic %q collides with the existing topic %q, as '.' and '_' "+
+				"are the same in names of metrics", ErrInvalidTopicName, name, other)
+		}
+	}
+	return nil
+}
+
+// CollisionKey returns the text that topics have in common whose names collide.
+func CollisionKey(name string) string { return strings.ReplaceAll(name, ".", "_") }
 
 // topicNameRune reports whether Kafka allows a character in a topic name.
 func topicNameRune(r rune) bool {

@@ -35,6 +35,14 @@ type Finding struct {
 	Message  string   `json:"message"`
 	// Next is a command that helps; "" if there is none.
 	Next string `json:"next,omitempty"`
+	// Brokers are the brokers for which a partition waits.
+	Brokers []int32 `json:"brokers,omitempty"`
+	// Consequences are the findings that end when this one does.
+	Consequences []Finding `json:"consequences,omitempty"`
+}
+
+func newFinding(severity Severity, subject, reason, message, next string) Finding {
+	return Finding{Severity: severity, Subject: subject, Reason: reason, Message: message, Next: next}
 }
 
 // Input is what the findings depend on. A nil slice means that it could not be read.
@@ -51,8 +59,9 @@ const checkOperator = "kubectl get deployments --all-namespaces -l app.kubernete
 
 // Findings returns the findings, the most severe first.
 func Findings(in Input) []Finding {
-	findings := slices.Concat(cluster(in.Cluster, slices.ContainsFunc(in.Topics, lacksReplicas)),
-		unobserved(in), certificates(in), Pods(in), Topics(in), users(in.Users))
+	findings := group(in, slices.Concat(
+		cluster(in.Cluster, slices.ContainsFunc(in.Topics, lacksReplicas)), unobserved(in),
+		certificates(in), Pods(in), Topics(in), users(in.Users)))
 	slices.SortStableFunc(findings, func(a, b Finding) int {
 		return cmp.Compare(slices.Index(severities, a.Severity),
 			slices.Index(severities, b.Severity))
@@ -76,9 +85,9 @@ func lacksReplicas(topic v1alpha1.Topic) bool {
 func cluster(c *v1alpha1.LogCluster, explained bool) []Finding {
 	var found []Finding
 	if len(c.Status.Conditions) == 0 {
-		return []Finding{{Critical, "LogCluster " + c.Name, "NoStatus",
-			"The operator has not written a status: it does not run, or does not watch this " +
-				"namespace.", checkOperator}}
+		return []Finding{newFinding(Critical, "LogCluster "+c.Name, "NoStatus",
+			"The operator has not written a status: it does not run, or does not watch this "+
+				"namespace.", checkOperator)}
 	}
 	for i := range c.Status.Conditions {
 		condition := &c.Status.Conditions[i]
@@ -91,9 +100,9 @@ func cluster(c *v1alpha1.LogCluster, explained bool) []Finding {
 	}
 	found = append(found, replicas(c)...)
 	if c.Paused() {
-		found = append(found, Finding{Info, "LogCluster " + c.Name, v1alpha1.ReasonPaused,
-			"Changes and restarts are paused by the annotation " + v1alpha1.AnnotationPaused + ".",
-			scoped(c, "kubectl heartwood resume")})
+		found = append(found, newFinding(Info, "LogCluster "+c.Name, v1alpha1.ReasonPaused,
+			"Changes and restarts are paused by the annotation "+v1alpha1.AnnotationPaused+".",
+			scoped(c, "kubectl heartwood resume")))
 	}
 	return found
 }
@@ -116,8 +125,8 @@ func ofCondition(c *v1alpha1.LogCluster, condition *metav1.Condition) (f Finding
 	if !known || !rule.concerns(condition) {
 		return f, false
 	}
-	f = Finding{rule.severity(condition.Reason), "LogCluster " + c.Name, condition.Reason,
-		condition.Message, ""}
+	f = newFinding(rule.severity(condition.Reason), "LogCluster "+c.Name, condition.Reason,
+		condition.Message, "")
 	if rule.next != nil {
 		f.Next = rule.next(c, condition.Reason)
 	}
@@ -128,15 +137,15 @@ func ofCondition(c *v1alpha1.LogCluster, condition *metav1.Condition) (f Finding
 func replicas(c *v1alpha1.LogCluster) []Finding {
 	var found []Finding
 	if r := c.Status.Rebalance; r != nil && r.Phase.Active() {
-		found = append(found, Finding{Info, "LogCluster " + c.Name, string(r.Phase), fmt.Sprintf(
+		found = append(found, newFinding(Info, "LogCluster "+c.Name, string(r.Phase), fmt.Sprintf(
 			"Replicas are being moved: %d of %d moves done. %s", r.MovesDone, r.Moves, r.Message),
-			scoped(c, "kubectl heartwood rebalance --cancel")})
+			scoped(c, "kubectl heartwood rebalance --cancel")))
 	}
 	for _, r := range c.Status.RetainedTopics {
 		if r.Removing {
-			found = append(found, Finding{Info, "LogCluster " + c.Name, v1alpha1.EventRemovingRetained,
+			found = append(found, newFinding(Info, "LogCluster "+c.Name, v1alpha1.EventRemovingRetained,
 				fmt.Sprintf("Brokers %v delete the retained records of the deleted topic %s.", r.WaitsFor,
-					r.Topic), scoped(c, "kubectl heartwood retained")})
+					r.Topic), scoped(c, "kubectl heartwood retained")))
 		}
 	}
 	return found
@@ -163,8 +172,8 @@ func Topics(in Input) []Finding {
 
 // noStatus returns the finding of a Topic without a status, which a new Topic does not have yet.
 func noStatus(topic *v1alpha1.Topic, now time.Time) Finding {
-	f := Finding{Warning, "Topic " + topic.Name, "NoStatus",
-		"The operator has not written a status of the Topic.", checkOperator}
+	f := newFinding(Warning, "Topic "+topic.Name, "NoStatus",
+		"The operator has not written a status of the Topic.", checkOperator)
 	if now.Sub(topic.CreationTimestamp.Time) < statusDelay {
 		f.Severity, f.Next = Info, ""
 	}
@@ -176,7 +185,8 @@ func partitions(c *v1alpha1.LogCluster, topic *v1alpha1.Topic) []Finding {
 	var found []Finding
 	for _, p := range topic.Status.Problems {
 		name := fmt.Sprintf("%s/%d", topic.Name, p.Partition)
-		f := Finding{Warning, "Partition " + name, p.Reason, p.Message, ""}
+		f := newFinding(Warning, "Partition "+name, p.Reason, p.Message, "")
+		f.Brokers = p.Brokers
 		switch p.Reason {
 		case v1alpha1.ReasonReplicaLost, v1alpha1.ReasonInvalidEntry, v1alpha1.ReasonLeaderOffline:
 			f.Severity = Critical
@@ -195,7 +205,7 @@ func partitions(c *v1alpha1.LogCluster, topic *v1alpha1.Topic) []Finding {
 // partitions themselves have findings.
 func topicCondition(c *v1alpha1.LogCluster, topic *v1alpha1.Topic, condition metav1.Condition,
 	explained bool) (Finding, bool) {
-	f := Finding{Warning, "Topic " + topic.Name, condition.Reason, condition.Message, ""}
+	f := newFinding(Warning, "Topic "+topic.Name, condition.Reason, condition.Message, "")
 	isFalse := condition.Status == metav1.ConditionFalse
 	switch condition.Type {
 	case v1alpha1.ConditionReady:
@@ -225,8 +235,8 @@ func users(users []v1alpha1.LogUser) []Finding {
 	for i := range users {
 		ready := meta.FindStatusCondition(users[i].Status.Conditions, v1alpha1.ConditionReady)
 		if ready != nil && ready.Status == metav1.ConditionFalse {
-			found = append(found, Finding{Warning, "LogUser " + users[i].Name, ready.Reason,
-				ready.Message, ""})
+			found = append(found, newFinding(Warning, "LogUser "+users[i].Name, ready.Reason,
+				ready.Message, ""))
 		}
 	}
 	return found

@@ -203,8 +203,7 @@ func TestFindings(t *testing.T) {
 		"expires later": {Input{Cluster: expired(-time.Hour)}, false, nil},
 		"pods": {Input{Cluster: healthy(), Pods: []corev1.Pod{waiting, *creating, often,
 			unscheduled}}, true, []string{
-			"warning Pod main-broker-1 ImagePullBackOff kubectl logs --previous main-broker-1 " +
-				"-c broker -n here",
+			"warning Pod main-broker-1 ImagePullBackOff kubectl edit logcluster main -n here",
 			"warning Pod main-broker-2 RestartedOften kubectl logs --previous main-broker-2 " +
 				"-c broker -n here",
 			"warning Pod main-broker-0 Unschedulable kubectl describe pod main-broker-0 -n here"}},

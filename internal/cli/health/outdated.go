@@ -18,8 +18,8 @@ func unobserved(in Input) []Finding {
 	if len(c.Status.Conditions) == 0 || c.Status.ObservedGeneration >= c.Generation || c.Paused() {
 		return nil
 	}
-	f := Finding{Info, "LogCluster " + c.Name, "NotObserved",
-		"The operator has not applied the latest spec yet.", ""}
+	f := newFinding(Info, "LogCluster "+c.Name, "NotObserved",
+		"The operator has not applied the latest spec yet.", "")
 	observed := slices.ContainsFunc(c.Status.Conditions,
 		func(of metav1.Condition) bool { return of.ObservedGeneration >= c.Generation })
 	if !observed && in.Now.Sub(changed(c)) > statusDelay {
@@ -57,9 +57,9 @@ func certificates(in Input) []Finding {
 	if ready != nil && ready.Reason == v1alpha1.ReasonCertificateExpired {
 		return nil
 	}
-	return []Finding{{Critical, "LogCluster " + c.Name, v1alpha1.ReasonCertificateExpired,
+	return []Finding{newFinding(Critical, "LogCluster "+c.Name, v1alpha1.ReasonCertificateExpired,
 		fmt.Sprintf("Certificate %s expired at %s, and connections that verify it fail. The operator "+
 			"renews its own certificates before they expire, so it probably does not run. Renew a "+
 			"certificate of your own in its Secret or with its issuer.", next.Certificate,
-			next.Time.UTC().Format(time.RFC3339)), checkOperator}}
+			next.Time.UTC().Format(time.RFC3339)), checkOperator)}
 }

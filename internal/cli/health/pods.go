@@ -3,7 +3,9 @@ package health
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -38,9 +40,9 @@ func Pods(in Input) []Finding {
 		if !b.Ready || problem == nil || explained[name] || restarting(in, b, problem) {
 			continue
 		}
-		found = append(found, Finding{Warning, "Pod " + name, problem.reason, fmt.Sprintf(
+		found = append(found, newFinding(Warning, "Pod "+name, problem.reason, fmt.Sprintf(
 			"%s According to the status, broker %d is ready. If this lasts for more than a minute, "+
-				"the operator probably does not run.", problem.message, b.ID), checkOperator})
+				"the operator probably does not run.", problem.message, b.ID), checkOperator))
 	}
 	return found
 }
@@ -104,24 +106,78 @@ func restarting(in Input, b v1alpha1.BrokerStatus, problem *podProblem) bool {
 func starts(c *v1alpha1.LogCluster, pod *corev1.Pod) []Finding {
 	var found []Finding
 	add := func(reason, message, next string) {
-		found = append(found, Finding{Warning, "Pod " + pod.Name, reason, message,
-			scoped(c, next)})
+		found = append(found, newFinding(Warning, "Pod "+pod.Name, reason, message,
+			scoped(c, next)))
 	}
 	for _, condition := range pod.Status.Conditions {
 		if condition.Type == corev1.PodScheduled && condition.Status == corev1.ConditionFalse {
 			add(condition.Reason, condition.Message, "kubectl describe pod "+pod.Name)
 		}
 	}
-	for _, container := range pod.Status.ContainerStatuses {
-		logs := fmt.Sprintf("kubectl logs --previous %s -c %s", pod.Name, container.Name)
-		switch waiting := container.State.Waiting; {
+	for _, container := range slices.Concat(pod.Status.InitContainerStatuses,
+		pod.Status.ContainerStatuses) {
+		waiting := container.State.Waiting
+		ended := container.LastTerminationState.Terminated
+		reason, message := "", ""
+		switch {
 		case waiting != nil && waiting.Reason != "ContainerCreating" &&
 			waiting.Reason != "PodInitializing":
-			add(waiting.Reason, cmp.Or(waiting.Message, "The container waits."), logs)
+			reason, message = waiting.Reason, cmp.Or(waiting.Message, "The container waits.")
 		case !container.Ready && container.RestartCount >= restartsMany:
-			add("RestartedOften", "The container has been restarted "+
-				strconv.Itoa(int(container.RestartCount))+" times and is not ready.", logs)
+			reason, message = "RestartedOften", "The container has been restarted "+
+				strconv.Itoa(int(container.RestartCount))+" times and is not ready."
+		default:
+			continue
 		}
+		if ended != nil && ended.Reason == outOfMemory && waits[reason].crashed {
+			reason = outOfMemory
+		}
+		help := waits[reason]
+		if help.text != "" {
+			message = strings.TrimSuffix(message, ".") + ". " + help.text
+		}
+		add(reason, message, help.next(c, pod, container.Name))
 	}
 	return found
+}
+
+// outOfMemory is the reason of a container that was killed because of its memory limit.
+const outOfMemory = "OOMKilled"
+
+// wait is what to do about a container that does not run.
+type wait struct {
+	crashed bool   // the container has run: its last log says why it ended
+	edit    bool   // the LogCluster must be changed
+	text    string // what to change
+}
+
+// waits are by the reason why a container does not run. For other reasons, the events of the pod
+// say more.
+var waits = map[string]wait{
+	"CrashLoopBackOff": {crashed: true}, "RestartedOften": {crashed: true},
+	outOfMemory: {edit: true, text: "It was killed because it used more memory than its limit: " +
+		"raise resources.limits.memory of the LogCluster, or lower cleaner.memory."},
+	"ErrImagePull": image, "ImagePullBackOff": image, "InvalidImageName": image,
+	"ErrImageNeverPull": image, "ImageInspectError": image, "RegistryUnavailable": image,
+	"SignatureValidationFailed": image,
+	"CreateContainerConfigError": {text: "A Secret or ConfigMap that the pod names is missing or " +
+		"lacks a key: create it. The events of the pod name it."},
+	"CreateContainerError": {text: "The container runtime has refused the container: the events " +
+		"of the pod say why."},
+	"RunContainerError": {text: "The container runtime could not start the container: the events " +
+		"of the pod say why."},
+}
+
+var image = wait{edit: true, text: "The image cannot be used: correct image of the LogCluster, " +
+	"add pod.imagePullSecrets, or make the registry reachable. The operator's --image is the default."}
+
+// next returns the command that helps.
+func (w wait) next(c *v1alpha1.LogCluster, pod *corev1.Pod, container string) string {
+	switch {
+	case w.crashed:
+		return fmt.Sprintf("kubectl logs --previous %s -c %s", pod.Name, container)
+	case w.edit:
+		return "kubectl edit logcluster " + c.Name
+	}
+	return "kubectl describe pod " + pod.Name
 }

@@ -80,9 +80,9 @@ func TestMessageOfAPodThatIsNotReady(t *testing.T) {
 	cluster, pod := healthy(), brokerPod("False", time.Hour)
 	cluster.Status.Brokers = []v1alpha1.BrokerStatus{{ID: 1, Ready: true}}
 	pod.Status.Conditions[0].Message = "containers with unready status: [broker]"
-	want := []Finding{{Warning, "Pod main-broker-1", "PodNotReady", "The pod is not ready: " +
-		"containers with unready status: [broker]. According to the status, broker 1 is ready. If " +
-		"this lasts for more than a minute, the operator probably does not run.", checkOperator}}
+	want := []Finding{newFinding(Warning, "Pod main-broker-1", "PodNotReady", "The pod is not ready: "+
+		"containers with unready status: [broker]. According to the status, broker 1 is ready. If "+
+		"this lasts for more than a minute, the operator probably does not run.", checkOperator)}
 	got := Pods(Input{Cluster: cluster, Pods: []corev1.Pod{pod}, Now: now})
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -23,8 +24,12 @@ func (s *Store) CreateTopic(ctx context.Context, t metadata.NewTopic) (*metadata
 	if all.cluster == nil {
 		return nil, s.noCluster()
 	}
-	if _, exists := all.byKafkaName()[t.Name]; exists {
+	existing := all.byKafkaName()
+	if existing[t.Name] != nil {
 		return nil, fmt.Errorf("%w: %q", metadata.ErrTopicExists, t.Name)
+	}
+	if err := metadata.CheckCollision(t.Name, maps.Keys(existing)); err != nil {
+		return nil, err
 	}
 	if err := metadata.CheckAssignment(t.Assignment, 0, int(t.Replicas),
 		s.brokers(all.cluster)); err != nil {
@@ -48,9 +53,9 @@ func (s *Store) CreateTopic(ctx context.Context, t metadata.NewTopic) (*metadata
 		options = append(options, client.DryRunAll)
 	}
 	err = s.client.Create(ctx, resource, options...)
-	existing := &v1alpha1.Topic{}
+	other := &v1alpha1.Topic{}
 	if apierrors.IsAlreadyExists(err) &&
-		s.takenByOther(ctx, resource, existing, &existing.Spec.Cluster) {
+		s.takenByOther(ctx, resource, other, &other.Spec.Cluster) {
 		resource.Name = metadata.ResourceNameIn(s.opts.Cluster, t.Name)
 		resource.Spec.TopicName = t.Name
 		err = s.client.Create(ctx, resource, options...)

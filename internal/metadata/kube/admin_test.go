@@ -101,6 +101,13 @@ func testCreateAndDeleteTopics(f *fixture) {
 	if _, err := b.CreateTopic(f.t.Context(), request); !errors.Is(err, metadata.ErrTopicExists) {
 		f.t.Errorf("second creation of a topic: got error %v, want ErrTopicExists", err)
 	}
+	for _, validate := range []bool{false, true} {
+		colliding := metadata.NewTopic{Name: "My.Orders", Partitions: 1, Replicas: 1, Validate: validate}
+		if _, err := b.CreateTopic(f.t.Context(), colliding); !errors.Is(err,
+			metadata.ErrInvalidTopicName) || !strings.Contains(err.Error(), `collides with the existing topic "My_Orders"`) {
+			f.t.Errorf("creation of a topic whose name collides: got error %v", err)
+		}
+	}
 	wide := metadata.NewTopic{Name: "wide", Partitions: 1, Replicas: 4}
 	if _, err := b.CreateTopic(f.t.Context(), wide); !errors.Is(err,
 		metadata.ErrInvalidReplication) {

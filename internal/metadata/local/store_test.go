@@ -12,7 +12,9 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"heartwood.dev/heartwood/api/v1alpha1"
 	"heartwood.dev/heartwood/internal/metadata"
 	"heartwood.dev/heartwood/internal/vfs"
 )
@@ -176,6 +178,37 @@ func TestAwaitServing(t *testing.T) {
 			t.Errorf("after the broker stopped: got error %v, want DeadlineExceeded for partition a-0", err)
 		}
 	})
+}
+
+// TestCollidingTopicIsRefused: as in Kafka, '.' and '_' are the same in names of topics, by
+// CreateTopics and in manifests. Colliding topics that exist continue, also after a restart.
+func TestCollidingTopicIsRefused(t *testing.T) {
+	mem := memory(t)
+	s := open(t, mem)
+	cluster := logCluster(t, `{}`)
+	topics := []*v1alpha1.Topic{{ObjectMeta: metav1.ObjectMeta{Name: "a.b"},
+		Spec: v1alpha1.TopicSpec{Cluster: cluster.Name, Partitions: 1}}}
+	if err := s.Sync(cluster, 1, topics); err != nil {
+		t.Fatal(err)
+	}
+	defer run(t, s, 0)()
+	for _, validate := range []bool{false, true} {
+		_, err := s.CreateTopic(t.Context(), metadata.NewTopic{Name: "a_b", Partitions: 1,
+			Replicas: 1, Validate: validate})
+		if !errors.Is(err, metadata.ErrInvalidTopicName) ||
+			!strings.Contains(err.Error(), `collides with the existing topic "a.b"`) {
+			t.Errorf("validate %t: got error %v", validate, err)
+		}
+	}
+	other := topics[0].DeepCopy()
+	other.Name, other.Spec.TopicName = "other", "a_b"
+	err := s.Sync(cluster, 1, []*v1alpha1.Topic{topics[0], other})
+	if !errors.Is(err, metadata.ErrInvalidTopicName) || s.Image().Topic("a_b") != nil {
+		t.Errorf("colliding manifest: got error %v", err)
+	}
+	if err := s.Sync(cluster, 1, topics); err != nil || s.Image().Topic("a.b") == nil {
+		t.Errorf("the older topic alone: got error %v", err)
+	}
 }
 
 func TestCreateAndDeleteTopic(t *testing.T) {

@@ -3,6 +3,7 @@ package local
 import (
 	"errors"
 	"fmt"
+	"iter"
 	"slices"
 	"strings"
 
@@ -117,6 +118,11 @@ func (d *document) put(resource *v1alpha1.Topic, origin string) error {
 		return err
 	}
 	at, exists := d.find(resource.KafkaName())
+	if !exists {
+		if err := metadata.CheckCollision(resource.KafkaName(), d.names()); err != nil {
+			return err
+		}
+	}
 	var before *v1alpha1.Topic
 	if exists && d.Topics[at].Origin == origin { // a manifest that takes over has its own fields
 		before = d.Topics[at].resource()
@@ -151,6 +157,17 @@ func (d *document) put(resource *v1alpha1.Topic, origin string) error {
 	}
 	d.apply(changed, plan)
 	return nil
+}
+
+// names returns the names of the topics in Kafka.
+func (d *document) names() iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for i := range d.Topics {
+			if !yield(d.Topics[i].kafkaName()) {
+				return
+			}
+		}
+	}
 }
 
 // remove deletes the topic at an index, and retains its partitions unless its reclaim policy

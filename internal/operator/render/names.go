@@ -3,9 +3,11 @@ package render
 import (
 	"fmt"
 	"maps"
+	"slices"
 	"strconv"
 	"strings"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"heartwood.dev/heartwood/api/v1alpha1"
@@ -42,8 +44,11 @@ func httpPortName(cluster *v1alpha1.LogCluster) string {
 // Bootstrap returns the bootstrap address of clients, host:port inside the Kubernetes cluster; it
 // is LogCluster.status.bootstrap.
 func Bootstrap(cluster *v1alpha1.LogCluster) string {
-	return ListenerBootstrap(cluster, &cluster.Spec.Listeners.OrDefault()[0])
+	return serviceBootstrap(cluster, &cluster.Spec.Listeners.OrDefault()[0])
 }
+
+// BootstrapServiceName returns the name of the Service behind the address that Bootstrap returns.
+func BootstrapServiceName(cluster string) string { return bootstrapName(cluster) }
 
 // ContainerName is the name of the container of a broker's pod.
 const ContainerName = "broker"
@@ -72,8 +77,32 @@ func listenerServiceName(cluster, listener string) string {
 	return cluster + "-" + listener + "-bootstrap"
 }
 
-// ListenerBootstrap returns the bootstrap address of a listener of type Internal, host:port.
-func ListenerBootstrap(cluster *v1alpha1.LogCluster, listener *v1alpha1.Listener) string {
+// bootstrapMax is the maximum number of brokers in the bootstrap addresses of a listener that is
+// not of type Internal.
+const bootstrapMax = 3
+
+// ListenerBootstrap returns the bootstrap addresses of a listener, host:port,...: for type Internal
+// that of the Service, otherwise those that brokers have published in their Leases, "" while there
+// are none.
+func ListenerBootstrap(cluster *v1alpha1.LogCluster, listener *v1alpha1.Listener,
+	leases []coordinationv1.Lease) string {
+	if internal(listener) {
+		return serviceBootstrap(cluster, listener)
+	}
+	var addresses []string
+	for i := range leases {
+		address := leases[i].Annotations[v1alpha1.AnnotationEndpointPrefix+listener.Name]
+		if _, id, ok := v1alpha1.ParseBrokerLeaseName(leases[i].Name); address != "" && ok &&
+			id < cluster.Spec.Brokers {
+			addresses = append(addresses, address)
+		}
+	}
+	slices.Sort(addresses)
+	return strings.Join(addresses[:min(len(addresses), bootstrapMax)], ",")
+}
+
+// serviceBootstrap returns the address of the bootstrap Service at a listener.
+func serviceBootstrap(cluster *v1alpha1.LogCluster, listener *v1alpha1.Listener) string {
 	return fmt.Sprintf("%s.%s.svc:%d", bootstrapName(cluster.Name), cluster.Namespace,
 		listener.Port)
 }

@@ -1,0 +1,58 @@
+package logcluster
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	discoveryv1 "k8s.io/api/discovery/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"heartwood.dev/heartwood/api/v1alpha1"
+	"heartwood.dev/heartwood/internal/operator/render"
+)
+
+// +kubebuilder:rbac:groups=discovery.k8s.io,resources=endpointslices,verbs=list
+
+// bootstrapInterval is the time between two checks whether clients can connect for the first time.
+// A watch of EndpointSlices would cost more than these requests, which end when they can.
+const bootstrapInterval = time.Second
+
+// bootstrapped reports whether clients have been able to connect to the bootstrap Service: it has
+// or had a ready endpoint. It is not decided again afterwards, so that Topics stay Ready while
+// brokers restart.
+func (r *StatusReconciler) bootstrapped(ctx context.Context,
+	cluster *v1alpha1.LogCluster) (bool, error) {
+	if cluster.Status.Bootstrapped {
+		return true, nil
+	}
+	found := &discoveryv1.EndpointSliceList{}
+	if err := r.Live.List(ctx, found, client.InNamespace(cluster.Namespace), client.MatchingLabels{
+		discoveryv1.LabelServiceName: render.BootstrapServiceName(cluster.Name)}); err != nil {
+		return false, fmt.Errorf("list the EndpointSlices of the bootstrap Service: %w", err)
+	}
+	for i := range found.Items {
+		for _, endpoint := range found.Items[i].Endpoints {
+			// Kubernetes: an unknown state is to be taken as ready.
+			if ready := endpoint.Conditions.Ready; ready == nil || *ready {
+				return true, nil
+			}
+		}
+	}
+	return false, nil
+}
+
+// listenerStatuses returns how clients reach the listeners.
+func (s *scope) listenerStatuses() []v1alpha1.ListenerStatus {
+	listeners := s.cluster.Spec.Listeners.OrDefault()
+	statuses := make([]v1alpha1.ListenerStatus, 0, len(listeners))
+	for i := range listeners {
+		kind := listeners[i].Type
+		if kind == "" {
+			kind = v1alpha1.ListenerInternal
+		}
+		statuses = append(statuses, v1alpha1.ListenerStatus{Name: listeners[i].Name, Type: kind,
+			Bootstrap: render.ListenerBootstrap(s.cluster, &listeners[i], s.leases)})
+	}
+	return statuses
+}
