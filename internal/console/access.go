@@ -263,7 +263,7 @@ func (c *Console) requestClean(r *http.Request, topic string) error {
 
 // audit logs a request that changes something, and who made it.
 func (c *Console) audit(r *http.Request, what string, err error, subject ...any) {
-	args := append([]any{"audit", true, "user", cmp.Or(callerOf(r).name, "local"),
+	args := append([]any{"audit", true, "change", what, "user", cmp.Or(callerOf(r).name, "local"),
 		"remote", r.RemoteAddr, "userAgent", r.UserAgent(), "accepted", err == nil}, subject...)
 	if name := c.opts.LogCluster; name != (ClusterName{}) {
 		args = append(args, "logCluster", name.String())
@@ -271,5 +271,5 @@ func (c *Console) audit(r *http.Request, what string, err error, subject ...any)
 	if err != nil {
 		args = append(args, "error", err)
 	}
-	c.opts.Logger.Info(what, args...)
+	c.opts.Logger.Info("change requested", args...)
 }

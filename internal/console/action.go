@@ -7,8 +7,8 @@ import (
 
 // action is a change that a page offers: a form (GET) and its request (POST).
 type action struct {
-	log      string // message of the audit log, such as "record produced"
-	subject  string // name of the parameter that the audit log contains
+	change   string   // name in the audit log, such as "produce record"
+	subjects []string // names of the parameters that the audit log contains
 	right    Right
 	bytesMax int64 // of the body of a request
 	form     func(r *http.Request) (view, error)
@@ -32,7 +32,7 @@ func (c *Console) get(a *action) func(*http.Request) (view, error) {
 func (c *Console) post(a *action) http.HandlerFunc {
 	return c.page(func(r *http.Request) (view, error) {
 		if err := c.mayDo(r, a.right); err != nil {
-			c.audit(r, a.log, err)
+			c.audit(r, a.change, err)
 			return view{}, err
 		}
 		r.Body = http.MaxBytesReader(nil, r.Body, a.bytesMax)
@@ -41,7 +41,7 @@ func (c *Console) post(a *action) http.HandlerFunc {
 				text: "The request is too large or not a form.", cause: err}
 		}
 		location, err := a.do(r)
-		c.audit(r, a.log, err, a.subject, r.Form.Get(a.subject))
+		c.audit(r, a.change, err, a.subjectsOf(r)...)
 		if err == nil {
 			return view{Location: location}, nil
 		}
@@ -52,6 +52,16 @@ func (c *Console) post(a *action) http.HandlerFunc {
 		v.Fault, v.Status = err.Error(), statusOfError(err)
 		return v, nil
 	})
+}
+
+// subjectsOf returns the parameters of a request for the audit log.
+func (a *action) subjectsOf(r *http.Request) (args []any) {
+	for _, name := range a.subjects {
+		if value := r.PostForm.Get(name); value != "" {
+			args = append(args, name, value)
+		}
+	}
+	return args
 }
 
 // refusalOf returns why the user of a request may not use a right; "" if the user may.

@@ -67,7 +67,7 @@ func (c *Console) clean(w http.ResponseWriter, r *http.Request) {
 	default:
 		err = c.requestClean(r, topic)
 	}
-	c.audit(r, "clean requested", err, "topic", topic)
+	c.audit(r, "clean topic", err, "topic", topic)
 	if err == nil {
 		redirect(w, query("map", "topic", topic, "asked", "1"))
 		return

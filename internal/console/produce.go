@@ -21,13 +21,15 @@ const (
 // actions returns the changes that pages offer, by their path.
 func (c *Console) actions() map[string]*action {
 	return map[string]*action{
-		"/produce": {log: "record produced", subject: "topic", right: WriteRecords,
+		"/produce": {change: "produce record", right: WriteRecords, subjects: []string{"topic"},
 			bytesMax: produceBytesMax, form: produceForm, do: c.produce},
-		"/offsets": {log: "offsets of a group changed", subject: "group", right: WriteGroups,
+		"/offsets": {change: "change offsets", right: WriteGroups,
+			subjects: []string{"group", "topic", "partition", "to", "at"},
 			bytesMax: formBytesMax, form: c.offsetsForm, do: c.changeOffsets},
-		"/deletegroup": {log: "group deleted", subject: "group", right: WriteGroups,
+		"/deletegroup": {change: "delete group", right: WriteGroups, subjects: []string{"group"},
 			bytesMax: formBytesMax, form: c.deleteGroupForm, do: c.deleteGroup},
-		"/abort": {log: "transaction aborted", subject: "id", right: Abort,
+		"/abort": {change: "abort transaction", right: Abort,
+			subjects: []string{"id", "topic", "partition", "offset"},
 			bytesMax: formBytesMax, form: abortForm, do: c.abort},
 	}
 }
