@@ -4,6 +4,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -90,10 +91,35 @@ func (r *readme) check(words []string, out string) {
 	switch {
 	case words[0] == "clean":
 		r.cleaned = true
+		checkSample(r.t, out)
 	case words[0] == "get" && history && r.cleaned && strings.Contains(out, "printer on fire"),
 		words[0] == "get" && history && !strings.Contains(out, "fire out"),
 		words[0] == "get" && !history && out != "fire out":
 		r.t.Errorf("%v printed %s", words, out)
+	}
+}
+
+// numbers matches the numbers in a line, with their units.
+var numbers = regexp.MustCompile(`[0-9][0-9.]*( ([KMG]i)?B)?`)
+
+// checkSample checks that each line of the sample of `heartwood clean tickets --wait` in
+// docs/cleaner.md is like a line of the output, apart from numbers.
+func checkSample(t *testing.T, out string) {
+	t.Helper()
+	page, err := os.ReadFile("../../docs/cleaner.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, sample, found := strings.Cut(string(page), "$ heartwood clean tickets --wait\n")
+	sample, _, closed := strings.Cut(sample, "\n```")
+	if !found || !closed {
+		t.Fatal("docs/cleaner.md has no sample of heartwood clean")
+	}
+	printed := strings.Split(numbers.ReplaceAllString(out, "#"), "\n")
+	for line := range strings.SplitSeq(sample, "\n") {
+		if !slices.Contains(printed, numbers.ReplaceAllString(line, "#")) {
+			t.Errorf("docs/cleaner.md has the line %q; heartwood clean printed\n%s", line, out)
+		}
 	}
 }
 
