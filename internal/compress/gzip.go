@@ -52,14 +52,28 @@ func (r *gzipReader) release() {
 
 // decompressGzip reads all members of a multi-member stream, as RFC 1952 requires.
 func decompressGzip(dst, src []byte, limit int) ([]byte, error) {
+	out, _, err := decompressMembers(dst, src, limit)
+	return out, err
+}
+
+// decompressMembers is decompressGzip. It also returns the number of members.
+func decompressMembers(dst, src []byte, limit int) (out []byte, members int, err error) {
 	r, pooled := gzipReaders.Get().(*gzipReader)
 	if !pooled {
 		r = new(gzipReader)
 	}
 	defer r.release()
 	r.memory.Reset(src) // implements io.ByteReader, so the library adds no buffer of its own
-	if err := r.Reset(&r.memory); err != nil {
-		return dst, fmt.Errorf("%w: %w", ErrCorrupt, err)
+	out = dst
+	for members == 0 || r.memory.Len() > 0 {
+		if err := r.Reset(&r.memory); err != nil {
+			return dst, 0, fmt.Errorf("%w: %w", ErrCorrupt, err)
+		}
+		r.Multistream(false)
+		if out, err = readLimited(out, r, limit-(len(out)-len(dst))); err != nil {
+			return dst, 0, err
+		}
+		members++
 	}
-	return readLimited(dst, r, limit)
+	return out, members, nil
 }

@@ -186,13 +186,27 @@ func (h *Handler) fetchOffsets(ctx context.Context, req *kmsg.OffsetFetchRequest
 		return nil, err
 	}
 	found := make([]fetchedOffset, len(committed))
+	img := h.opts.Image()
 	for i, o := range committed {
+		o.LeaderEpoch = knownEpoch(img, o)
 		if found[i] = (fetchedOffset{CommitOffset: o}); req.RequireStable && unstable[i] {
 			found[i] = noOffset(o.Partition, group.ErrUnstable)
 			found[i].Topic = o.Topic
 		}
 	}
 	return found, nil
+}
+
+// knownEpoch returns the leader epoch of a committed offset, or -1 (unknown) if it is above that of
+// the partition. Such an offset was copied from another cluster, or was committed before the topic
+// was created again. A client that validates it waits for that epoch: it fetches nothing and gets
+// no error.
+func knownEpoch(img *metadata.Image, o group.CommitOffset) int32 {
+	_, p, err := img.Partition(metadata.PartitionRef{Topic: o.Topic, Partition: o.Partition})
+	if err == nil && o.LeaderEpoch > p.LeaderEpoch {
+		return -1
+	}
+	return o.LeaderEpoch
 }
 
 func offsetPart(o fetchedOffset,

@@ -60,7 +60,7 @@ func (b Batch) walk(limit int, visit func(*Record) error) error {
 	if b.Count() == 0 && len(b) == HeaderBytes {
 		return nil // cleaning has removed all records
 	}
-	payload, decompressed, err := b.decompressPayload(limit)
+	payload, decompressed, _, err := b.decompressPayload(limit)
 	if err != nil {
 		return err
 	}
@@ -72,20 +72,21 @@ func (b Batch) walk(limit int, visit func(*Record) error) error {
 
 // decompressPayload returns the encoded records, decompressed if necessary. Decompressed records
 // are in a pooled buffer, after space for a header. If the batch is not compressed, the buffer is
-// nil.
-func (b Batch) decompressPayload(limit int) (payload []byte, decompressed *buffer, err error) {
+// nil. Result single is false if the compressed data are a concatenation (DecompressSingle).
+func (b Batch) decompressPayload(limit int) (payload []byte, decompressed *buffer, single bool,
+	err error) {
 	payload = b[HeaderBytes:]
 	if b.Codec() == compress.None {
-		return payload, nil, nil
+		return payload, nil, true, nil
 	}
 	decompressed = getBuffer()
-	decompressed.bytes, err = compress.Decompress(append(decompressed.bytes[:0], emptyHeader[:]...),
-		payload, b.Codec(), limit)
+	decompressed.bytes, single, err = compress.DecompressSingle(
+		append(decompressed.bytes[:0], emptyHeader[:]...), payload, b.Codec(), limit)
 	if err != nil {
 		decompressed.release()
-		return nil, nil, decompressError(b, err)
+		return nil, nil, false, decompressError(b, err)
 	}
-	return decompressed.bytes[HeaderBytes:], decompressed, nil
+	return decompressed.bytes[HeaderBytes:], decompressed, single, nil
 }
 
 // PayloadSize returns the decompressed size of the batch's records in bytes, without buffering them

@@ -93,10 +93,11 @@ func (v *Valid) Parts() Parts { return Parts{Batch: v.Batch, Rest: v.Rest} }
 func (v *Valid) Release() { v.memory.release() }
 
 // Validate checks one produced batch (exactly one in buf) in Kafka's order, sets the timestamps of
-// LogAppendTime, corrects maxTimestamp and recompresses the batch if the topic's codec differs. The
-// log sets offsets and leader epoch afterwards. Validate may write to buf. The error of a rejected
-// batch wraps one of the errors above or ErrCorrupt, and is a *BatchError if it concerns single
-// records. After an error the contents of buf are undefined and must not be appended.
+// LogAppendTime, corrects maxTimestamp and recompresses the batch if the topic's codec differs or
+// its compressed data are a concatenation. The log sets offsets and leader epoch afterwards.
+// Validate may write to buf. The error of a rejected batch wraps one of the errors above or
+// ErrCorrupt, and is a *BatchError if it concerns single records. After an error the contents of
+// buf are undefined and must not be appended.
 func Validate(buf []byte, rules Rules, now time.Time) (Valid, error) {
 	b, err := singleBatch(buf)
 	if err != nil {
@@ -105,20 +106,21 @@ func Validate(buf []byte, rules Rules, now time.Time) (Valid, error) {
 	if err := checkHeader(b, rules); err != nil {
 		return Valid{}, err
 	}
-	payload, decompressed, err := b.decompressPayload(rules.decompressedMax(b.Count()))
+	payload, decompressed, single, err := b.decompressPayload(rules.decompressedMax(b.Count()))
 	if err != nil { // ErrCorrupt or ErrTooLarge; both become INVALID_RECORD for the producer
 		return Valid{}, invalid("%v", err)
 	}
 	valid := Valid{Batch: b, memory: memory{buffer: decompressed}}
-	if err := valid.apply(payload, rules, now); err != nil {
+	if err := valid.apply(payload, single, rules, now); err != nil {
 		valid.Release()
 		return Valid{}, err
 	}
 	return valid, nil
 }
 
-// apply checks every record and converts the batch to the form that the rules require.
-func (v *Valid) apply(payload []byte, rules Rules, now time.Time) error {
+// apply checks every record and converts the batch to the form that the rules require. Compressed
+// data that are not a single stream are compressed again, because some clients read only a part.
+func (v *Valid) apply(payload []byte, single bool, rules Rules, now time.Time) error {
 	found, err := inspect(v.Batch, payload, rules, now)
 	if err != nil {
 		return err
@@ -127,7 +129,7 @@ func (v *Valid) apply(payload []byte, rules Rules, now time.Time) error {
 	switch codec, level := rules.codec(original); {
 	case !found.consecutive:
 		err = v.rebuild(payload, codec, level, rules.Compress)
-	case codec != original.Codec():
+	case codec != original.Codec(), !single:
 		err = v.recompress(payload, codec, level, rules.Compress)
 	default:
 		v.memory.dropBuffer()

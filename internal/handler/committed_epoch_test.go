@@ -1,0 +1,60 @@
+package handler
+
+import (
+	"testing"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+// TestCommittedEpochAboveThePartitionsIsLeftOut: a committed leader epoch above that of the
+// partition, which is 2, as in offsets that were copied from another cluster, is returned as
+// unknown. The offset itself stays.
+func TestCommittedEpochAboveThePartitionsIsLeftOut(t *testing.T) {
+	everyVersion(t, keyOffsetFetch, func(t *testing.T, b *broker, version int16) {
+		coordinated(t, b)
+		for committed, want := range map[int32]int32{-1: -1, 0: 0, 1: 1, 2: 2, 3: -1, 900: -1} {
+			if version < 5 {
+				want = -1
+			}
+			b.commitEpoch(committed)
+			if offset, epoch := b.fetchedEpoch(version); offset != 7 || epoch != want {
+				t.Errorf("committed epoch %d: offset %d with epoch %d, want 7 with %d", committed,
+					offset, epoch, want)
+			}
+		}
+	})
+}
+
+// commitEpoch commits the offset 7 of the first partition of tickets with a leader epoch.
+func (b *broker) commitEpoch(epoch int32) {
+	b.t.Helper()
+	req := kmsg.NewPtrOffsetCommitRequest()
+	req.Group, req.Generation, req.RetentionTimeMillis = "group", -1, -1
+	part := kmsg.NewOffsetCommitRequestTopicPartition()
+	part.Offset, part.LeaderEpoch = 7, epoch
+	req.Topics = []kmsg.OffsetCommitRequestTopic{{Topic: "tickets",
+		Partitions: []kmsg.OffsetCommitRequestTopicPartition{part}}}
+	if code := ask[*kmsg.OffsetCommitResponse](b, 7,
+		req).Topics[0].Partitions[0].ErrorCode; code != 0 {
+		b.t.Fatalf("commit: error %d", code)
+	}
+}
+
+// fetchedEpoch returns the committed offset of the first partition of tickets with its leader
+// epoch.
+func (b *broker) fetchedEpoch(version int16) (offset int64, epoch int32) {
+	b.t.Helper()
+	req := kmsg.NewPtrOffsetFetchRequest()
+	req.Group = "group"
+	req.Topics = []kmsg.OffsetFetchRequestTopic{{Topic: "tickets", Partitions: []int32{0}}}
+	req.Groups = []kmsg.OffsetFetchRequestGroup{{Group: "group", MemberEpoch: -1,
+		Topics: []kmsg.OffsetFetchRequestGroupTopic{{Topic: "tickets",
+			TopicID: b.image.Load().Topic("tickets").ID, Partitions: []int32{0}}}}}
+	answer := ask[*kmsg.OffsetFetchResponse](b, version, req)
+	if version < 8 {
+		p := answer.Topics[0].Partitions[0]
+		return p.Offset, p.LeaderEpoch
+	}
+	p := answer.Groups[0].Topics[0].Partitions[0]
+	return p.Offset, p.LeaderEpoch
+}
