@@ -7,14 +7,21 @@ import (
 	"strings"
 	"testing"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
 
 	"heartwood.dev/heartwood/test/kit/envtest"
 )
 
 // releases runs Helm on a real API server without CRDs. Nothing starts pods there.
-type releases struct{ program, kubeconfig, directory string }
+type releases struct {
+	program, kubeconfig, directory string
+	api                            client.Client
+}
 
 func newReleases(t *testing.T) *releases {
 	t.Helper()
@@ -29,6 +36,10 @@ func newReleases(t *testing.T) *releases {
 	kubeconfig.Contexts["test"] = &clientcmdapi.Context{Cluster: "test", AuthInfo: "test"}
 	kubeconfig.CurrentContext = "test"
 	if err := clientcmd.WriteToFile(*kubeconfig, r.kubeconfig); err != nil {
+		t.Fatal(err)
+	}
+	var err error
+	if r.api, err = client.New(config, client.Options{}); err != nil {
 		t.Fatal(err)
 	}
 	r.program = buildHelm(t)
@@ -46,6 +57,54 @@ func buildHelm(t *testing.T) string {
 		t.Fatalf("build Helm: %v", err)
 	}
 	return strings.TrimSpace(string(program))
+}
+
+// each calls a function with each object of the manifests that patterns match.
+func each(t *testing.T, do func(*unstructured.Unstructured), patterns ...string) {
+	t.Helper()
+	for _, pattern := range patterns {
+		files, err := filepath.Glob(root + pattern)
+		if err != nil || len(files) == 0 {
+			t.Fatalf("no manifests %s: %v", pattern, err)
+		}
+		for _, file := range files {
+			content := readFile(t, strings.TrimPrefix(file, root))
+			for _, document := range strings.Split(content, "\n---\n") {
+				object := &unstructured.Unstructured{}
+				if err := yaml.Unmarshal([]byte(document), &object.Object); err != nil {
+					t.Fatal(err)
+				}
+				do(object)
+			}
+		}
+	}
+}
+
+// kept are the objects that an uninstall keeps.
+var kept = []string{"config/crd/*.yaml", "config/admission/*.yaml"}
+
+// applyAs creates the objects that an uninstall keeps, as a client with a field manager does.
+func (r *releases) applyAs(t *testing.T, manager string) {
+	t.Helper()
+	each(t, func(object *unstructured.Unstructured) {
+		if err := r.api.Create(t.Context(), object, client.FieldOwner(manager)); err != nil {
+			t.Fatal(err)
+		}
+	}, kept...)
+}
+
+// handOver does what the printed commands do.
+func (r *releases) handOver(t *testing.T, release string) {
+	t.Helper()
+	each(t, func(object *unstructured.Unstructured) {
+		patch := []byte(`{"metadata": {"labels": {"app.kubernetes.io/managed-by": "Helm"}, ` +
+			`"annotations": {"meta.helm.sh/release-name": "` + release + `", ` +
+			`"meta.helm.sh/release-namespace": "default"}}}`)
+		if err := r.api.Patch(t.Context(), object, client.RawPatch(types.MergePatchType, patch),
+			client.FieldOwner("kubectl-annotate")); err != nil {
+			t.Fatal(err)
+		}
+	}, kept...)
 }
 
 // helm runs a command of Helm and returns its output, and whether it succeeded.
@@ -89,4 +148,25 @@ func TestKeptObjectsAfterAFailedInstall(t *testing.T) {
 		}
 	}
 	r.ok(t, install("first")...)
+}
+
+// TestInstallAfterKubectlApply: kubectl has applied the CRDs and policies of config. The refused
+// install prints commands after which an install and an upgrade succeed. Helm applies server-side,
+// and kubectl owns the fields: without the flag that the message names, they are conflicts.
+func TestInstallAfterKubectlApply(t *testing.T) {
+	r := newReleases(t)
+	r.applyAs(t, "kubectl-client-side-apply")
+	out, ok := r.helm(t, "install", "first", "charts/heartwood")
+	if ok || !strings.Contains(out, "belongs to release (none)") ||
+		!strings.Contains(out, "install again with --force-conflicts") {
+		t.Fatalf("install over objects of kubectl: %t\n%s", ok, out)
+	}
+	r.handOver(t, "first")
+	if out, ok := r.helm(t, "install", "first", "charts/heartwood"); ok ||
+		!strings.Contains(out, "conflict") {
+		t.Errorf("without the flag: %t\n%s", ok, out)
+	}
+	r.ok(t, "uninstall", "first")
+	r.ok(t, "install", "first", "charts/heartwood", "--force-conflicts")
+	r.ok(t, "upgrade", "first", "charts/heartwood", "--set", "replicas=1")
 }
