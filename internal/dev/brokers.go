@@ -222,7 +222,7 @@ func (c *cluster) awaitServing(ctx context.Context) error {
 		if err == nil || ctx.Err() != nil {
 			return err
 		}
-		c.opts.Logger.Warn("waiting for partitions to be served; if a broker has lost its disk, "+
+		c.opts.Logger.Warn("waiting for partitions to be served; if a broker has lost its disk or a log, "+
 			"--accept-data-loss continues without its records", "error", err)
 		if c.opts.AcceptDataLoss {
 			c.warn("unclean elections", c.store.AcceptDataLoss())

@@ -62,6 +62,9 @@ func (t *partitionModel) applyReset(l *liveBroker, log *logstore.Log) {
 // verified.
 func (o *oracle) checkLog(t *partitionModel, l *liveBroker, state replica.State, whole bool) int64 {
 	log := state.Log
+	if log.Loss() != "" {
+		return 0 // the broker neither leads nor follows with this log
+	}
 	if log.LeaderEpoch() < t.lossEpoch {
 		return 0 // the log may have records that were lost on other brokers, and will truncate them
 	}
@@ -220,7 +223,7 @@ func (o *oracle) checkISR(t *partitionModel, recorded placement.Partition, highe
 	highestOn int32) {
 	for _, m := range recorded.ISR {
 		l := o.w.brokers[m.Broker].live.Load()
-		if l == nil || l.epoch.Load() != m.Epoch {
+		if l == nil || l.epoch.Load() != m.Epoch || l.lost(t.topic) {
 			continue
 		}
 		log := l.store.Log(t.partitionID())

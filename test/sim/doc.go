@@ -50,10 +50,11 @@
 // are written directly to the leaders' logs, except in TestExactlyOnce: there all brokers have
 // their coordinators, and clients of the transaction versions 0 and 2 write transactions, some of
 // whose requests arrive after their connection broke. Brokers are added, drained and lost
-// permanently. In one of five runs followers and consumers use Kafka's protocol through
-// internal/wire and internal/handler. In the other runs leaders evict fetch sessions, and requests
-// arrive twice. The simulation does not cover the local metadata store, producers over the wire,
-// members of consumer groups, and disk errors.
+// permanently. Logs lose their directory, a segment or the end of one while a broker is stopped. In
+// one of five runs followers and consumers use Kafka's protocol through internal/wire and
+// internal/handler. In the other runs leaders evict fetch sessions, and requests arrive twice. The
+// simulation does not cover the local metadata store, producers over the wire, members of consumer
+// groups, and disk errors.
 //
 // The value of a simulation shows when the code is broken on purpose. Each of these faults was
 // found within some hundred seeds, most within a few:
@@ -76,6 +77,7 @@
 //     although it decided on an older version, and a writer that does so after each conflict
 //   - an ISR change that is decided on an old entry and is written again after a conflict
 //   - an ISR change whose outcome is unknown, and that counts as made, or as not made
+//   - a broker that leads with a log that has lost records
 //   - a leader that appends a batch although a marker was written after the coordinator had
 //     verified the batch
 //

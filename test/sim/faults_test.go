@@ -38,7 +38,7 @@ func (w *world) randomDuration(low, high time.Duration) time.Duration {
 // injectFault injects one fault, and schedules its end.
 func (w *world) injectFault() {
 	b, other := w.randomBroker(), w.randomBroker()
-	switch w.random.IntN(26) {
+	switch w.random.IntN(29) {
 	case 0, 1, 2:
 		w.kill(b)
 	case 3, 4:
@@ -81,6 +81,8 @@ func (w *world) injectFault() {
 		w.disconnect(w.randomOperator(), apiServer)
 	case 23:
 		w.stopAPIServer()
+	case 26, 27, 28:
+		w.damageLog(b)
 	case 24, 25:
 		outgoing := w.random.IntN(2) == 0
 		for _, o := range w.members() {

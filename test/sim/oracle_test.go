@@ -73,6 +73,7 @@ type tally struct {
 	discarded int
 	// brokers that were added, drained, or lost permanently
 	added, drained, lost int
+	damaged              int // logs that were damaged
 	// committed and aborted transactions, and records read by read_committed consumers
 	committed, aborted, readCommitted int
 	overWire                          int // runs with profile.overWire
@@ -101,6 +102,7 @@ func (t *tally) add(o tally) {
 	t.added += o.added
 	t.drained += o.drained
 	t.lost += o.lost
+	t.damaged += o.damaged
 	t.overWire += o.overWire
 	t.committed += o.committed
 	t.aborted += o.aborted
@@ -118,7 +120,7 @@ func (t *tally) reaches(runs int) bool {
 	for _, count := range []int{
 		t.unclean, t.duplicates, t.cleaned, t.deleted, t.deletesConfirmed, t.expired,
 		t.fromFollowers, t.repeated, t.discarded,
-		t.added, t.drained, t.lost, t.committed, t.aborted,
+		t.added, t.drained, t.lost, t.damaged, t.committed, t.aborted,
 		t.readCommitted, t.overWire, t.conflicts, t.late, t.relists,
 	} {
 		if count == 0 {

@@ -1,0 +1,87 @@
+package sim
+
+import (
+	"errors"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"heartwood.dev/heartwood/internal/vfs"
+)
+
+// damageLog damages the log of one topic on a broker, as a person does who removes files or
+// restores an older copy. If the broker runs, it is killed. If it has stopped gracefully, its disk
+// also shows that nothing may be missing.
+func (w *world) damageLog(b *broker) {
+	if b.stopping || !w.mayLoseData(b) {
+		return
+	}
+	t, disk := w.randomTopic(), b.disk.KillClone()
+	_, err := disk.Stat("/data/.kafka_cleanshutdown")
+	dir, clean := filepath.Join("/data", t.partitionID().String()), err == nil
+	what := w.damage(disk, dir, clean)
+	if what == "" {
+		return
+	}
+	w.tracef("%s: on broker %d, %s; clean shutdown: %t", t.name, b.id, what, clean)
+	if l := b.live.Load(); l != nil {
+		w.endProcess(l, exit{lostAll: true}, w.downtime())
+	} else {
+		b.loseAll()
+	}
+	b.disk = disk
+	w.scale.count.damaged++
+}
+
+// damage damages a log, and returns what it has done; "" if there is no log.
+func (w *world) damage(disk *vfs.Mem, dir string, clean bool) string {
+	entries, err := disk.ReadDir(dir)
+	if err != nil {
+		return ""
+	}
+	var segments []string
+	for _, entry := range entries {
+		if strings.HasSuffix(entry.Name(), ".log") {
+			segments = append(segments, filepath.Join(dir, entry.Name()))
+		}
+	}
+	slices.Sort(segments)
+	kind := w.random.IntN(3)
+	switch {
+	case len(segments) == 0:
+		return ""
+	case kind == 0:
+		w.must(disk.RemoveAll(dir), disk.SyncDir("/data"))
+		return "the directory is removed"
+	case kind == 1 && clean:
+		at := w.random.IntN(len(segments))
+		w.must(disk.Remove(segments[at]), disk.SyncDir(dir))
+		return "segment " + segments[at] + " is removed"
+	}
+	file, err := disk.OpenReadWrite(segments[len(segments)-1])
+	w.must(err)
+	size, err := file.Size()
+	w.must(err, file.Truncate(size/2), file.Sync(), file.Close())
+	return "the last segment is truncated"
+}
+
+func (w *world) must(errs ...error) {
+	if err := errors.Join(errs...); err != nil {
+		w.fail("damage a log: %v", err)
+	}
+}
+
+// loseAll notes that a broker that is down has lost records.
+func (b *broker) loseAll() {
+	b.w.mu.Lock()
+	defer b.w.mu.Unlock()
+	if len(b.exits) > 0 {
+		b.exits[len(b.exits)-1].lostAll = true
+	}
+}
+
+// lost reports whether the process knows that it has lost the log of a topic.
+func (l *liveBroker) lost(t *topic) bool {
+	log := l.store.Log(t.partitionID())
+	return log != nil && log.Loss() != ""
+}
