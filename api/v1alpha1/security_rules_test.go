@@ -105,6 +105,8 @@ func userCreations() []TableEntry {
 			"a TransactionalId has the operations All, Describe, Write and TwoPhaseCommit"),
 		acl("type: User, name: a", "Read", "operations",
 			"a User has the operations All, CreateTokens and DescribeTokens"),
+		acl("type: Topic", "Read", "resource.name",
+			"write a name, or * for all resources of the type"),
 		acl("type: Cluster, name: main", "Alter", "resource.name", clusterText),
 		acl("type: Cluster, name: kafka-cluster, pattern: Prefix", "Alter", "resource.name",
 			clusterText),
@@ -151,7 +153,7 @@ func securityAccepted() []TableEntry {
 		"{authentication: {type: Scram, passwordFrom: {name: a, key: b}}}",
 		"{authentication: {type: Tls}}",
 		"{userName: '*', quotas: {produceBytes: 10Mi, fetchBytes: 1, requestPercent: 100000, partitionMutations: 1}}",
-		"{acls: [{resource: {type: Topic, name: '*'}, operations: [All], type: Deny, host: 10.0.0.1}, {resource: {type: Cluster, name: kafka-cluster}, operations: [Alter, IdempotentWrite]}, {resource: {type: Group, name: a, pattern: Prefix}, operations: [Read]}]}",
+		"{acls: [{resource: {type: Topic, name: '*'}, operations: [All], type: Deny, host: 10.0.0.1}, {resource: {type: Cluster, name: kafka-cluster}, operations: [Alter, IdempotentWrite]}, {resource: {type: Cluster}, operations: [Describe]}, {resource: {type: Group, name: a, pattern: Prefix}, operations: [Read]}]}",
 	} {
 		entries = append(entries, Entry("LogUser "+spec, "LogUser", "spec: "+spec))
 	}

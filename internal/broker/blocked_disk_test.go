@@ -50,7 +50,7 @@ func listed(t *testing.T, client *kgo.Client) (names []string) {
 // TestDeleteTopicsDoesNotWaitForTheLogs: the disk with the logs blocks. DeleteTopics responds, and
 // from then on requests treat the topic as deleted. So does the deletion of a second topic, while
 // the broker still waits for the disk to apply the first deletion. Once the disk works again, the
-// logs of the second topic are deleted, and those of tickets, which has a manifest, are kept aside.
+// logs of both topics are deleted.
 func TestDeleteTopicsDoesNotWaitForTheLogs(t *testing.T) {
 	c := newCluster(t) // the metadata file is on another disk
 	fault := vfs.NewFault(vfs.OS{})
@@ -58,17 +58,17 @@ func TestDeleteTopicsDoesNotWaitForTheLogs(t *testing.T) {
 	c.start()
 	client := c.client()
 	admin := kadm.NewClient(client)
-	if _, err := admin.CreateTopic(t.Context(), 3, 1, nil, "second"); err != nil {
-		t.Fatal(err)
-	}
-	for _, topic := range []string{"tickets", "second"} {
+	for _, topic := range []string{"first", "second"} {
+		if _, err := admin.CreateTopic(t.Context(), 3, 1, nil, topic); err != nil {
+			t.Fatal(err)
+		}
 		if err := client.ProduceSync(t.Context(), &kgo.Record{Topic: topic,
 			Value: []byte("v")}).FirstErr(); err != nil {
 			t.Fatal(err)
 		}
 	}
 	release := block(t, fault)
-	for _, topic := range []string{"tickets", "second"} {
+	for _, topic := range []string{"first", "second"} {
 		if _, err := admin.DeleteTopic(t.Context(), topic); err != nil {
 			t.Fatal(err)
 		}
@@ -84,8 +84,7 @@ func TestDeleteTopicsDoesNotWaitForTheLogs(t *testing.T) {
 			t.Fatal(err)
 		}
 		return !slices.ContainsFunc(entries, func(e os.DirEntry) bool {
-			return e.Name() == "tickets-0" || e.Name() == "tickets-1" || // kept by other names
-				strings.HasPrefix(e.Name(), "second-")
+			return strings.HasPrefix(e.Name(), "first-") || strings.HasPrefix(e.Name(), "second-")
 		})
 	})
 }
@@ -100,11 +99,14 @@ func TestDeleteTopicsEndsWithItsTimeout(t *testing.T) {
 	c.fsys = vfs.OS{} // of the broker
 	c.start()
 	client := c.client()
+	if _, err := kadm.NewClient(client).CreateTopic(t.Context(), 1, 1, nil, "made"); err != nil {
+		t.Fatal(err)
+	}
 	release := block(t, fault)
 	request := kmsg.NewPtrDeleteTopicsRequest()
 	topic := kmsg.NewDeleteTopicsRequestTopic()
-	topic.Topic = kmsg.StringPtr("tickets")
-	request.Topics, request.TopicNames = append(request.Topics, topic), []string{"tickets"}
+	topic.Topic = kmsg.StringPtr("made")
+	request.Topics, request.TopicNames = append(request.Topics, topic), []string{"made"}
 	request.TimeoutMillis = 50
 	response, err := request.RequestWith(t.Context(), client)
 	if err != nil {
@@ -115,7 +117,7 @@ func TestDeleteTopicsEndsWithItsTimeout(t *testing.T) {
 	}
 	release()
 	await.Until(t, "the deletion of the topic", func() bool {
-		return !slices.Contains(listed(t, client), "tickets")
+		return !slices.Contains(listed(t, client), "made")
 	})
 	c.metadata.Close()
 }

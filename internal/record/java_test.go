@@ -12,8 +12,8 @@ import (
 	"heartwood.dev/heartwood/internal/compress"
 )
 
-// kafkaLib returns the Java classpath of Kafka's jars. It skips the test if the jars or Java are
-// missing.
+// kafkaLib returns the Java classpath of the jars of Kafka 4.4, whose internal classes the tests
+// use. It skips the test if the jars or Java are missing.
 func kafkaLib(t *testing.T) string {
 	t.Helper()
 	dir := os.Getenv("KAFKA_LIB")
@@ -24,8 +24,8 @@ func kafkaLib(t *testing.T) string {
 		}
 		dir = filepath.Join(home, ".cache", "kafka-lab", "lib")
 	}
-	if found, _ := filepath.Glob(filepath.Join(dir, "kafka-clients-*.jar")); len(found) == 0 {
-		t.Skipf("skipped: no kafka-clients-*.jar in %s; set KAFKA_LIB to another directory", dir)
+	if found, _ := filepath.Glob(filepath.Join(dir, "kafka-clients-4.4.*.jar")); len(found) == 0 {
+		t.Skipf("skipped: no kafka-clients-4.4.*.jar in %s; set KAFKA_LIB to another directory", dir)
 	}
 	if _, err := exec.LookPath("java"); err != nil {
 		t.Skipf("skipped: %v", err)

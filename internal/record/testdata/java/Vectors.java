@@ -2,7 +2,7 @@
 //
 //   cd internal/record/testdata/java && java -cp "$KAFKA_LIB/*" Vectors.java write .
 //
-// KAFKA_LIB is the libs folder of a Kafka 4.3 distribution. Each NAME.bin is one batch, NAME.txt what Kafka reads in it.
+// KAFKA_LIB is the libs folder of a Kafka 4.4 distribution. Each NAME.bin is one batch, NAME.txt what Kafka reads in it.
 // "read FILE" prints the text of all batches in a file.
 import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
@@ -13,7 +13,7 @@ import org.apache.kafka.common.header.Header;
 import org.apache.kafka.common.header.internals.RecordHeader;
 import org.apache.kafka.common.record.TimestampType;
 import org.apache.kafka.common.record.internal.*;
-import org.apache.kafka.common.utils.BufferSupplier;
+import org.apache.kafka.common.utils.internals.BufferSupplier;
 
 public class Vectors {
     static final long NOW = 1_700_000_000_000L;
@@ -117,7 +117,7 @@ public class Vectors {
             }
         };
         ByteBuffer out = ByteBuffer.allocate(1 << 16);
-        from.filterTo(filter, out, BufferSupplier.NO_CACHING);
+        from.filterTo(filter, out, BufferSupplier.NO_CACHING, Integer.MAX_VALUE);
         out.flip();
         return MemoryRecords.readableRecords(out);
     }
