@@ -6,7 +6,7 @@
 #
 # Versions: confluent-kafka 2.16.1 (Python), with the mock cluster of librdkafka 2.16.1
 # Source: truth value testing of Python (an object whose __len__ returns 0 is false)
-. "$(dirname "$0")/lib.sh"
+. "$(dirname "$0")/lib.bash"
 python_packages confluent-kafka==2.16.1
 
 cat > "$work/run.py" <<'PY'

@@ -50,8 +50,8 @@ func (s *scope) listener(ctx context.Context, listener *v1alpha1.Listener,
 	if listener.TLS == nil {
 		return nil
 	}
-	of := listenerKeys(listener)
-	leaf, err := s.present(of), error(nil)
+	keys := listenerKeys(listener)
+	leaf, err := s.present(keys), error(nil)
 	if ownCertificate(listener) {
 		leaf, err = s.renew(s.listeners, leaf, s.request(listener))
 	} else {
@@ -61,7 +61,7 @@ func (s *scope) listener(ctx context.Context, listener *v1alpha1.Listener,
 		return err
 	}
 	if leaf.Certificate != nil {
-		data[of.certificate], data[of.private] = leaf.Chain, leaf.Key
+		data[keys.certificate], data[keys.private] = leaf.Chain, leaf.Key
 		s.expiries["listener."+listener.Name] = leaf.Certificate.NotAfter
 		if s.now.After(leaf.Certificate.NotAfter) {
 			s.fault(v1alpha1.ReasonCertificateExpired,
@@ -93,15 +93,15 @@ func (s *scope) request(listener *v1alpha1.Listener) pki.Request {
 
 // peer adds the peer certificate of a broker.
 func (s *scope) peer(id int32, data map[string][]byte) error {
-	of := peerKeys(id)
+	keys := peerKeys(id)
 	request := pki.PeerRequest(v1alpha1.BrokerLeaseName(s.cluster.Name, id),
 		render.HeadlessName(s.cluster.Name), s.cluster.Namespace,
 		v1alpha1.PeerURI(s.cluster.Namespace, s.cluster.Name, id))
-	leaf, err := s.renew(s.peers, s.present(of), request)
+	leaf, err := s.renew(s.peers, s.present(keys), request)
 	if err != nil || leaf.Certificate == nil {
 		return err
 	}
-	data[of.certificate], data[of.private] = leaf.Chain, leaf.Key
+	data[keys.certificate], data[keys.private] = leaf.Chain, leaf.Key
 	s.expiries[fmt.Sprintf("peer.%d", id)] = leaf.Certificate.NotAfter
 	return nil
 }

@@ -103,28 +103,29 @@ func (c *Client) certificate(cluster types.NamespacedName,
 	defer c.mu.Unlock()
 	now, request := c.now(), pki.Request{CommonName: "operator", Client: true,
 		URIs: []string{v1alpha1.OperatorURI(cluster.Namespace, cluster.Name)}}
-	of, ok := c.mu.issued[cluster]
-	if ok && of.version == secret.ResourceVersion && now.Before(pki.RenewalOf(of.leaf.Certificate)) {
-		return of, nil
+	peer, ok := c.mu.issued[cluster]
+	if ok && peer.version == secret.ResourceVersion &&
+		now.Before(pki.RenewalOf(peer.leaf.Certificate)) {
+		return peer, nil
 	}
 	authority, err := pki.Decode(secret.Data)
 	if err != nil {
 		return issued{}, fmt.Errorf("decode the peer CA: %w", err)
 	}
-	if authority.Due(of.leaf, request, now) != "" {
-		if of.leaf, err = authority.Issue(request, now); err != nil {
+	if authority.Due(peer.leaf, request, now) != "" {
+		if peer.leaf, err = authority.Issue(request, now); err != nil {
 			return issued{}, err
 		}
-		if of.certificate, err = tls.X509KeyPair(of.leaf.Chain, of.leaf.Key); err != nil {
+		if peer.certificate, err = tls.X509KeyPair(peer.leaf.Chain, peer.leaf.Key); err != nil {
 			return issued{}, fmt.Errorf("decode the operator's certificate: %w", err)
 		}
 	}
-	of.version, of.roots = secret.ResourceVersion, x509.NewCertPool()
+	peer.version, peer.roots = secret.ResourceVersion, x509.NewCertPool()
 	for _, ca := range authority.Certificates() {
-		of.roots.AddCert(ca)
+		peer.roots.AddCert(ca)
 	}
-	c.mu.issued[cluster] = of
-	return of, nil
+	c.mu.issued[cluster] = peer
+	return peer, nil
 }
 
 // Forget removes the certificate for a LogCluster. If it is needed again, it is issued again.

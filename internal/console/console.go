@@ -161,9 +161,9 @@ func (c *Console) routes() http.Handler {
 	} {
 		mux.HandleFunc(pattern, c.page(page))
 	}
-	for path, of := range c.actions() {
-		mux.HandleFunc("GET "+path, c.page(c.get(of)))
-		mux.HandleFunc("POST "+path, c.post(of))
+	for path, action := range c.actions() {
+		mux.HandleFunc("GET "+path, c.page(c.get(action)))
+		mux.HandleFunc("POST "+path, c.post(action))
 	}
 	mux.HandleFunc("GET /assets/{name}", serveAsset)
 	mux.HandleFunc("GET /live", c.live)

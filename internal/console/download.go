@@ -59,9 +59,9 @@ func lineOf(r *kafka.Record) recordLine {
 	line.Key, line.KeyBase64 = textOrBytes(r.Key)
 	line.Value, line.ValueBase64 = textOrBytes(r.Value)
 	for _, h := range r.Headers {
-		of := headerLine{Key: h.Key}
-		of.Value, of.ValueBase64 = textOrBytes(h.Value)
-		line.Headers = append(line.Headers, of)
+		header := headerLine{Key: h.Key}
+		header.Value, header.ValueBase64 = textOrBytes(h.Value)
+		line.Headers = append(line.Headers, header)
 	}
 	return line
 }

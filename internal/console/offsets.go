@@ -34,21 +34,21 @@ type changeRow struct {
 }
 
 func changeRows(changes []kafka.Change) (rows []changeRow) {
-	for _, of := range changes {
-		row := changeRow{Change: of}
+	for _, change := range changes {
+		row := changeRow{Change: change}
 		switch {
-		case of.After < 0:
+		case change.After < 0:
 			row.Effect = "consumers start where auto.offset.reset says"
-		case of.Before < 0:
+		case change.Before < 0:
 			row.Effect = "consumers start here"
-		case of.After < of.Before:
-			row.Effect = plural(of.Before-of.After, "offset") + " again"
-		case of.After > of.Before:
-			row.Effect = plural(of.After-of.Before, "offset") + " left out"
+		case change.After < change.Before:
+			row.Effect = plural(change.Before-change.After, "offset") + " again"
+		case change.After > change.Before:
+			row.Effect = plural(change.After-change.Before, "offset") + " left out"
 		default:
 			row.Effect = "none"
 		}
-		if of.Cut {
+		if change.Cut {
 			row.Effect += "; the offset is not in the log"
 		}
 		rows = append(rows, row)

@@ -22,12 +22,13 @@ type settingRow struct {
 // reports of the brokers contain.
 func settingRows(settings []kafka.Setting, answers remote.Answers) []settingRow {
 	var rows []settingRow
-	for _, of := range settings {
-		row := settingRow{of, settingText(of.Name, of.Value), settingText(of.Name, of.Overridden)}
-		if of.Name == "flush.messages" {
+	for _, setting := range settings {
+		row := settingRow{setting, settingText(setting.Name, setting.Value),
+			settingText(setting.Name, setting.Overridden)}
+		if setting.Name == "flush.messages" {
 			rows = append(rows, settingRow{Setting: kafka.Setting{Name: "durability",
-				Value: durabilityOf(of.Value), Source: of.Source,
-				Overridden: durabilityOf(of.Overridden)}})
+				Value: durabilityOf(setting.Value), Source: setting.Source,
+				Overridden: durabilityOf(setting.Overridden)}})
 		}
 		rows = append(rows, row)
 	}

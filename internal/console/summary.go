@@ -156,16 +156,16 @@ type problem struct {
 func problemsOf(answers remote.Answers) (found []problem) {
 	for i := range answers.Placement.Partitions {
 		p := &answers.Placement.Partitions[i]
-		if of, ok := placementProblem(p); ok {
-			found = append(found, of)
+		if one, ok := placementProblem(p); ok {
+			found = append(found, one)
 		}
 	}
 	for i := range answers.Partitions {
 		found = append(found, replicaProblems(&answers.Partitions[i])...)
 	}
 	for i := range answers.Volumes {
-		if of, ok := volumeProblem(&answers.Volumes[i]); ok {
-			found = append(found, of)
+		if one, ok := volumeProblem(&answers.Volumes[i]); ok {
+			found = append(found, one)
 		}
 	}
 	slices.SortStableFunc(found, func(a, b problem) int {
@@ -177,16 +177,16 @@ func problemsOf(answers remote.Answers) (found []problem) {
 
 // volumeProblem returns the problem of a volume under storage pressure.
 func volumeProblem(v *report.Volume) (problem, bool) {
-	of := problem{Severity: 3, Kind: "Volume filling", Broker: v.Broker, Text: v.Message}
+	volume := problem{Severity: 3, Kind: "Volume filling", Broker: v.Broker, Text: v.Message}
 	switch pressure.ParseLevel(v.Pressure) {
 	case pressure.None:
-		return of, false
+		return volume, false
 	case pressure.Reject, pressure.Reserve:
-		of.Severity, of.Kind = 0, "Records refused"
+		volume.Severity, volume.Kind = 0, "Records refused"
 	case pressure.Warn:
-		of.Severity = 4
+		volume.Severity = 4
 	}
-	return of, true
+	return volume, true
 }
 
 // refusing returns the volumes of the brokers that refuse records.

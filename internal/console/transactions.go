@@ -64,8 +64,8 @@ func (c *Console) transactions(r *http.Request) (view, error) {
 	if err := all.Complete(); err != nil {
 		page.Missing = err.Error()
 	}
-	for _, of := range all.TransactionalIDs {
-		page.IDs = append(page.IDs, idRowOf(of))
+	for _, id := range all.TransactionalIDs {
+		page.IDs = append(page.IDs, idRowOf(id))
 	}
 	page.Sort = sorted("transactions", r.URL.Query(), page.IDs, idColumns)
 	if page.More = len(page.IDs) - transactionsMax; page.More > 0 {
@@ -88,15 +88,16 @@ func (c *Console) askTransactions(r *http.Request) (*remote.Transactions, []remo
 
 func openRows(all *remote.Transactions) (rows []openRow) {
 	for i := range all.Open {
-		of := &all.Open[i]
-		row := openRow{OpenTransaction: *of, Began: at(&of.Since), Owner: of.TransactionalID}
-		if owner := all.Owner(of); owner != nil {
+		transaction := &all.Open[i]
+		row := openRow{OpenTransaction: *transaction, Began: at(&transaction.Since),
+			Owner: transaction.TransactionalID}
+		if owner := all.Owner(transaction); owner != nil {
 			row.Owner = owner.TransactionalID
 		}
 		switch {
-		case of.Hanging:
-			row.Abort = query("abort", "topic", of.Topic, "partition", of.Partition, "offset",
-				of.FirstOffset)
+		case transaction.Hanging:
+			row.Abort = query("abort", "topic", transaction.Topic, "partition", transaction.Partition, "offset",
+				transaction.FirstOffset)
 		case row.Owner != "":
 			row.Abort = query("abort", "id", row.Owner)
 		}
@@ -165,17 +166,17 @@ func (c *Console) abortHanging(r *http.Request, q url.Values) error {
 	if err != nil {
 		return err
 	}
-	of := report.TopicPartition{Topic: wanted.topic, Partition: wanted.partition}
+	target := report.TopicPartition{Topic: wanted.topic, Partition: wanted.partition}
 	all, _ := c.opts.Fleet.Transactions(r.Context())
 	hangs := slices.ContainsFunc(all.Open, func(o report.OpenTransaction) bool {
-		return o.TopicPartition == of && o.FirstOffset == wanted.offset && o.Hanging
+		return o.TopicPartition == target && o.FirstOffset == wanted.offset && o.Hanging
 	})
 	if !hangs {
 		return &fault{status: http.StatusConflict, text: "No hanging transaction begins at offset " +
-			strconv.FormatInt(wanted.offset, 10) + " of " + of.Topic + "-" + q.Get("partition") +
+			strconv.FormatInt(wanted.offset, 10) + " of " + target.Topic + "-" + q.Get("partition") +
 			"; it has ended, or its coordinator will end it."}
 	}
-	_, err = c.opts.Fleet.AbortHanging(r.Context(), of, wanted.offset)
+	_, err = c.opts.Fleet.AbortHanging(r.Context(), target, wanted.offset)
 	return abortFault(err)
 }
 

@@ -40,20 +40,20 @@ func (c *Client) summarize(ctx context.Context, addresses,
 	polled := summary.Polled{Brokers: len(addresses),
 		Responded: len(addresses) - len(all.Unanswered)}
 	for _, name := range names(all.Placement.Partitions) {
-		of, rows := summary.Metadata{Name: name}, summary.Rows{At: time.Now()}
+		metadata, rows := summary.Metadata{Name: name}, summary.Rows{At: time.Now()}
 		for i := range all.Placement.Partitions {
 			if p := &all.Placement.Partitions[i]; p.Topic == name {
-				of.Partitions++
-				of.Replicas += len(p.Replicas)
+				metadata.Partitions++
+				metadata.Replicas += len(p.Replicas)
 			}
 		}
 		for i := range all.Partitions {
 			if row := &all.Partitions[i]; row.Topic == name {
 				rows.Replicas = append(rows.Replicas, *row)
-				of.Compacted = of.Compacted || row.Compaction != nil
+				metadata.Compacted = metadata.Compacted || row.Compaction != nil
 			}
 		}
-		found.Topics = append(found.Topics, summary.Of(of, rows, polled))
+		found.Topics = append(found.Topics, summary.Of(metadata, rows, polled))
 	}
 	return found, ctx.Err()
 }

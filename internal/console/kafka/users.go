@@ -43,10 +43,10 @@ func (c *Client) ACLs(ctx context.Context) ([]ACL, error) {
 	}
 	var acls []ACL
 	for i := range response.Resources {
-		of := &response.Resources[i]
-		for _, rule := range of.ACLs {
-			acls = append(acls, ACL{rule.Principal, rule.Host, words(of.ResourceType),
-				of.ResourceName, words(of.ResourcePatternType), words(rule.Operation),
+		resource := &response.Resources[i]
+		for _, rule := range resource.ACLs {
+			acls = append(acls, ACL{rule.Principal, rule.Host, words(resource.ResourceType),
+				resource.ResourceName, words(resource.ResourcePatternType), words(rule.Operation),
 				rule.PermissionType == kmsg.ACLPermissionTypeDeny})
 		}
 	}
@@ -78,12 +78,12 @@ func (c *Client) Users(ctx context.Context) ([]User, error) {
 		return nil, fmt.Errorf("describe users: %w", err)
 	}
 	var users []User
-	for _, of := range described.Sorted() {
-		if of.Err != nil {
-			return nil, fmt.Errorf("describe user %s: %w", of.User, of.Err)
+	for _, entry := range described.Sorted() {
+		if entry.Err != nil {
+			return nil, fmt.Errorf("describe user %s: %w", entry.User, entry.Err)
 		}
-		user := User{Name: of.User}
-		for _, credential := range of.CredInfos {
+		user := User{Name: entry.User}
+		for _, credential := range entry.CredInfos {
 			user.Mechanisms = append(user.Mechanisms, credential.Mechanism.String())
 		}
 		users = append(users, user)

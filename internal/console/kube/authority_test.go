@@ -150,11 +150,11 @@ func (f *fixture) checkRights(t *testing.T, authority *Authority) {
 
 // checkWrites: each change needs a right of its own, which no right to read includes.
 func (f *fixture) checkWrites(t *testing.T, authority *Authority) {
-	of := console.ClusterName{Namespace: f.namespace, Name: "main"}
+	cluster := console.ClusterName{Namespace: f.namespace, Name: "main"}
 	for _, right := range []console.Right{console.WriteRecords, console.WriteGroups, console.Abort,
 		console.ListUsers} {
 		for user, want := range map[string]bool{"writer": true, "reader": false, "cleaner": false} {
-			got, err := authority.May(t.Context(), f.token(user), of, right)
+			got, err := authority.May(t.Context(), f.token(user), cluster, right)
 			if err != nil || got != want {
 				t.Errorf("%s, right %d: got %t, %v, want %t", user, right, got, err, want)
 			}

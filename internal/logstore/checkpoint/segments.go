@@ -123,15 +123,15 @@ func decodeClosedLine(line []string, all map[PartitionID]ClosedLog) error {
 	if err != nil {
 		return err
 	}
-	of, last := all[id], len(line)-1
+	closed, last := all[id], len(line)-1
 	if len(line) == epochFields {
-		of.Epochs, err = parseClosedEpochs(line[2:last])
+		closed.Epochs, err = parseClosedEpochs(line[2:last])
 	} else {
 		var sum segment.Summary
 		sum, err = parseSummary(line[2:last])
-		of.Segments = append(of.Segments, sum)
+		closed.Segments = append(closed.Segments, sum)
 	}
-	all[id] = of
+	all[id] = closed
 	return err
 }
 

@@ -86,7 +86,7 @@ func TestFewEmptyBatchesDoNotCauseARewrite(t *testing.T) {
 // of the log. It is no garbage, and no pass is planned for it. Once more records are appended, a
 // pass removes it.
 func TestI29LastRecordBelowTheBoundRemains(t *testing.T) { // KAFKA-17076
-	for name, of := range map[string]struct {
+	for name, test := range map[string]struct {
 		put                func(l *fakeLog)
 		removable          bool
 		last, afterAnother string
@@ -105,16 +105,16 @@ func TestI29LastRecordBelowTheBoundRemains(t *testing.T) { // KAFKA-17076
 		t.Run(name, func(t *testing.T) {
 			l := newLog(t)
 			l.put("a=1")
-			of.put(l)
+			test.put(l)
 			l.roll()
 			l.job.Rules.TombstoneRetention = 0
 			var stats Stats
 			for range 4 {
 				stats = l.pass()
 			}
-			l.want(of.last)
+			l.want(test.last)
 			if stats.GarbageBytes != 0 || !stats.NextPass.IsZero() ||
-				stats.KeptLastRecord != of.removable {
+				stats.KeptLastRecord != test.removable {
 				t.Errorf("stats %+v", stats)
 			}
 			l.put("z=1")
@@ -122,7 +122,7 @@ func TestI29LastRecordBelowTheBoundRemains(t *testing.T) { // KAFKA-17076
 			for range 3 {
 				l.pass()
 			}
-			l.want(of.afterAnother)
+			l.want(test.afterAnother)
 		})
 	}
 }

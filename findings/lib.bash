@@ -1,4 +1,4 @@
-# lib.sh: what the scripts of this folder share; they source it. Each works in a temporary folder,
+# lib.bash: what the scripts of this folder share; they source it. Each works in a temporary folder,
 # which is removed at the end, and stops the processes that it started.
 set -euo pipefail
 
