@@ -50,8 +50,9 @@ func (s *scope) listener(ctx context.Context, listener *v1alpha1.Listener,
 	if listener.TLS == nil {
 		return nil
 	}
+	var err error
 	keys := listenerKeys(listener)
-	leaf, err := s.present(keys), error(nil)
+	leaf := s.present(keys)
 	if ownCertificate(listener) {
 		leaf, err = s.renew(s.listeners, leaf, s.request(listener))
 	} else {

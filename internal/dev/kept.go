@@ -95,7 +95,7 @@ func (c *cluster) keepUnread(fault error) error {
 func (c *cluster) keptText() string {
 	var text strings.Builder
 	for _, a := range c.kept {
-		text.WriteString(fmt.Sprintln(a.resource, a.file, a.read))
+		fmt.Fprintln(&text, a.resource, a.file, a.read)
 	}
 	return text.String()
 }

@@ -101,11 +101,8 @@ func (m *lossModel) cleanStopThenDamage(t *testing.T, r *rand.Rand) {
 }
 
 // ends returns the ends of adjoining segments.
-func ends(bases []int64, end int64) (next []int64) {
-	for _, base := range bases[min(1, len(bases)):] {
-		next = append(next, base)
-	}
-	return append(next, end)
+func ends(bases []int64, end int64) []int64 {
+	return append(slices.Clone(bases[min(1, len(bases)):]), end)
 }
 
 // stoppedDisk returns the disk of a store with a log of four segments of ten records, after Close.

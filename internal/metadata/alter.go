@@ -172,7 +172,7 @@ func rewritten(written v1alpha1.TopicSettings, after topicconfig.Settings,
 	for _, p := range properties {
 		path := fields[p.Name]
 		switch {
-		case path == nil || path[0] == "compression":
+		case len(path) == 0 || path[0] == "compression":
 		case p.Op == PropertyDelete:
 			clearField(to, path)
 		default:
@@ -199,7 +199,7 @@ func rewrittenCompression(written *v1alpha1.Compression, after topicconfig.Setti
 	}
 	deletions, sets := map[string]bool{}, map[string]bool{}
 	for _, p := range properties {
-		if fields[p.Name] != nil && fields[p.Name][0] == "compression" {
+		if path := fields[p.Name]; len(path) > 0 && path[0] == "compression" {
 			deletions[p.Name], sets[p.Name] = p.Op == PropertyDelete, p.Op != PropertyDelete
 		}
 	}

@@ -423,13 +423,13 @@ func (r *resolver) cleanupPolicy(policy v1alpha1.CleanupPolicy, path *field.Path
 // codec must not inherit the level in the cluster's defaults, which applies to the cluster's codec.
 func (r *resolver) compression(c v1alpha1.Compression, path *field.Path) {
 	s := &r.settings
-	if c.Type == "" && c.Level != nil {
+	if c.Type != "" { // otherwise the codec and the level are the cluster's
+		if codec, level, ok := r.codec(c.Type, c.Level, path); ok {
+			s.KeepCodec, s.Codec, s.CodecLevel = c.Type == compressionProducer, codec, level
+		}
+	} else if c.Level != nil {
 		r.faults = append(r.faults,
 			field.Invalid(path.Child("level"), *c.Level, "must be absent without a type"))
-	} else if c.Type == "" {
-		// The codec and the level are the cluster's.
-	} else if codec, level, ok := r.codec(c.Type, c.Level, path); ok {
-		s.KeepCodec, s.Codec, s.CodecLevel = c.Type == compressionProducer, codec, level
 	}
 	s.CleanCodec = topicconfig.CleanCodec{}
 	if c.Clean == nil {

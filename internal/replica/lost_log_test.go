@@ -2,7 +2,6 @@ package replica
 
 import (
 	"errors"
-	"path/filepath"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -43,7 +42,7 @@ func removeEvidence(t *testing.T, n *nodes) {
 	}
 	for _, entry := range entries {
 		if strings.HasSuffix(entry.Name(), "-checkpoint") {
-			if err := n.nodes[1].disk.Remove(filepath.Join("/data", entry.Name())); err != nil {
+			if err := n.nodes[1].disk.Remove("/data/" + entry.Name()); err != nil {
 				t.Error(err)
 			}
 		}

@@ -18,7 +18,7 @@ func (w *world) damageLog(b *broker) {
 	}
 	t, disk := w.randomTopic(), b.disk.KillClone()
 	_, err := disk.Stat("/data/.kafka_cleanshutdown")
-	dir, clean := filepath.Join("/data", t.partitionID().String()), err == nil
+	dir, clean := "/data/"+t.partitionID().String(), err == nil
 	what := w.damage(disk, dir, clean)
 	if what == "" {
 		return

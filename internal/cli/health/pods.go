@@ -118,7 +118,7 @@ func starts(c *v1alpha1.LogCluster, pod *corev1.Pod) []Finding {
 		pod.Status.ContainerStatuses) {
 		waiting := container.State.Waiting
 		ended := container.LastTerminationState.Terminated
-		reason, message := "", ""
+		var reason, message string
 		switch {
 		case waiting != nil && waiting.Reason != "ContainerCreating" &&
 			waiting.Reason != "PodInitializing":

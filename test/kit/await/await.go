@@ -12,10 +12,10 @@ import (
 // machine.
 const Limit = 5 * time.Minute
 
-// The intervals between two evaluations of a condition: the first, and the longest.
+// The intervals between two evaluations of a condition. They double from the shortest.
 const (
-	intervalMin = time.Millisecond
-	intervalMax = 100 * time.Millisecond
+	shortestInterval = time.Millisecond
+	longestInterval  = 100 * time.Millisecond
 )
 
 // Until evaluates a condition until it is true. After Limit, it fails the test with the text what,
@@ -34,7 +34,7 @@ func Until(t testing.TB, what string, condition func() bool) {
 // Limit, the test fails with it.
 func For(t testing.TB, missing func() string) {
 	t.Helper()
-	interval := intervalMin
+	interval := shortestInterval
 	for deadline := time.Now().Add(Limit); ; {
 		what := missing()
 		if what == "" {
@@ -45,7 +45,7 @@ func For(t testing.TB, missing func() string) {
 		}
 		select {
 		case <-time.After(interval):
-			interval = min(2*interval, intervalMax)
+			interval = min(2*interval, longestInterval)
 		case <-t.Context().Done():
 			t.Fatalf("test ended: %s", what)
 		}

@@ -31,7 +31,7 @@ func TestConditionThatStaysFalseFails(t *testing.T) {
 			For(r, func() string { evaluations++; return fmt.Sprint("evaluation ", evaluations) })
 		}()
 		<-done
-		if took := time.Since(begin); took < Limit || took > Limit+intervalMax {
+		if took := time.Since(begin); took < Limit || took > Limit+longestInterval {
 			t.Errorf("failed after %v, want %v", took, Limit)
 		}
 		if !strings.HasSuffix(r.failure, fmt.Sprint("evaluation ", evaluations)) {
