@@ -47,8 +47,8 @@ type partitionModel struct {
 	start, startMax                 int64
 	highWatermark, highWatermarkMax int64
 	epochs                          []leaderepoch.Entry
-	// epochsSaved is the latest leader epoch that is certainly in the epoch file; 0: unknown. A crash
-	// loses later epochs, apart from those of batches that it keeps.
+	// epochsSaved is the latest leader epoch that is certainly in the epoch file; -1 if none is. A
+	// crash loses later epochs, apart from those of batches that it keeps.
 	epochsSaved int32
 	wasFull     bool // the disk has been full since epochsSaved was set
 	// epochsChanging is set while an operation adds or removes leader epochs. A log may then lack
@@ -106,7 +106,7 @@ func (p *partitionModel) dataEnd() int64 {
 // epochs.
 func (p *partitionModel) reset(offset int64) {
 	p.first, p.truncatedTo, p.batches, p.epochs, p.epochsChanging = offset, offset, nil, nil, false
-	p.filled = nil
+	p.filled, p.epochsSaved = nil, -1
 	p.synced, p.cleanable, p.start, p.startMax = offset, offset, offset, offset
 	p.highWatermark, p.highWatermarkMax = offset, offset
 	p.replicatedTo, p.forgotten, p.outdated = 0, 0, 0

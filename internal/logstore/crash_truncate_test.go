@@ -96,6 +96,8 @@ func (w *workload) forgetEpochs(p *partitionModel, offset int64) {
 		// in a log without records every epoch starts at the log start, which is also the log end
 		p.epochs = nil
 	}
+	// The epochs of a follower may begin again below one that was in the file.
+	p.epochsSaved = min(p.epochsSaved, p.leaderEpoch(p.end()))
 	if got, want := log.LeaderEpoch(), p.leaderEpoch(p.end()); got != want {
 		w.failf("%s: leader epoch is %d after truncating to %d, want %d", p.id, got, offset, want)
 	}
