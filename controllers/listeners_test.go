@@ -4,6 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"sync/atomic"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -17,8 +20,10 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"heartwood.dev/heartwood/api/report"
 	"heartwood.dev/heartwood/api/v1alpha1"
 	"heartwood.dev/heartwood/controllers/brokerstate"
+	"heartwood.dev/heartwood/internal/operator/render"
 )
 
 // earlierListeners is the schema of spec.listeners in earlier versions.
@@ -202,6 +207,30 @@ var _ = Describe("The listeners of a LogCluster", func() {
 				{Type: v1alpha1.AuthenticationScramSha256}}})
 		expectReason(f.clusterConditions(), v1alpha1.ConditionListenersReady,
 			v1alpha1.ReasonAddressPending, "Listener plain has no TLS")
+	})
+
+	It("name the clients that fail to authenticate", func() {
+		answer := atomic.Pointer[report.FailingClients]{}
+		answer.Store(&report.FailingClients{Clients: []report.FailingClient{{Listener: "plain",
+			Address: "10.0.0.1", User: "alice", Blocked: true}}})
+		server := httptest.NewServer(http.HandlerFunc(func(out http.ResponseWriter,
+			request *http.Request) {
+			if request.URL.Path != "/api/v1/failing-clients" {
+				http.NotFound(out, request)
+				return
+			}
+			_ = json.NewEncoder(out).Encode(answer.Load())
+		}))
+		DeferCleanup(server.Close)
+		hosts.set(render.HTTPAddress("main", f.namespace, 0), server.Listener.Addr().String())
+		f.secured("", v1alpha1.Listener{Name: "plain", Port: 9092,
+			MaxAuthenticationFailures: new(int32(3)), Authentication: []v1alpha1.Authentication{
+				{Type: v1alpha1.AuthenticationScramSha256}}})
+		expectReason(f.clusterConditions(), v1alpha1.ConditionClientsFailing,
+			v1alpha1.ReasonClientsBlocked, `user "alice" from 10.0.0.1 at listener plain (blocked)`)
+		answer.Store(&report.FailingClients{})
+		expectReason(f.clusterConditions(), v1alpha1.ConditionClientsFailing,
+			v1alpha1.ReasonNoFailures)
 	})
 
 	It("with the same port are not applied, and refused where the policy is installed", func() {

@@ -91,14 +91,14 @@ func setup(mgr ctrl.Manager, settings render.Settings, options options) error {
 		return err
 	}
 	peers := peertls.New(mgr.GetClient(), options.now)
-	options.reports.TLS = peers
+	shared := conditions.NewShared()
+	options.reports.TLS, options.reports.Status = peers, shared
 	collector := reports.NewCollector(mgr.GetClient(), options.reports)
 	if err := mgr.Add(collector); err != nil {
 		return fmt.Errorf("add the collector of reports: %w", err)
 	}
 	c, events := mgr.GetClient(), conditions.NewRecorder(mgr)
 	brokers := brokerstate.NewTracker(c, mgr.GetAPIReader())
-	shared := conditions.NewShared()
 	store := secrets.Store{Client: c, Live: mgr.GetAPIReader()}
 	expiries, err := certificates.NewMetrics()
 	if err != nil {

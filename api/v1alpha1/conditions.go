@@ -31,6 +31,9 @@ const (
 	ConditionCertificatesReady = "CertificatesReady"
 	// ConditionUsersReady is True on a LogCluster if brokers have the verifiers of all passwords.
 	ConditionUsersReady = "UsersReady"
+	// ConditionClientsFailing is True on a LogCluster while clients fail again and again to
+	// authenticate. A LogCluster that does not authenticate clients does not have it.
+	ConditionClientsFailing = "ClientsFailing"
 	// ConditionCompacting is True on a compacted Topic while a cleaning pass is running and no
 	// replica is quarantined. If it is False, its reason says why.
 	ConditionCompacting = "Compacting"
@@ -160,6 +163,16 @@ const (
 	ReasonInvalidOverlap = "InvalidOverlap"
 	// ReasonCertificateExpired: a certificate has expired and could not be renewed.
 	ReasonCertificateExpired = "CertificateExpired"
+)
+
+// Reasons of ConditionClientsFailing.
+const (
+	// ReasonNoFailures: no client fails again and again.
+	ReasonNoFailures = "NoFailures"
+	// ReasonAuthenticationFailing: clients fail, and none is blocked.
+	ReasonAuthenticationFailing = "AuthenticationFailing"
+	// ReasonClientsBlocked: brokers refuse users at addresses from which they have failed too often.
+	ReasonClientsBlocked = "ClientsBlocked"
 )
 
 // ReasonUsersReady is the reason of ConditionUsersReady if it is True: brokers have the verifiers

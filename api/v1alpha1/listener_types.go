@@ -160,6 +160,14 @@ type Listener struct {
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=1000000
 	MaxConnections *int32 `json:"maxConnections,omitempty"`
+	// MaxAuthenticationFailures is the number of failed authentications of a user from one address
+	// in a minute, on each broker. After more, the broker refuses the user at this address for 30 s;
+	// other users and addresses are served. Clients that send no name of a user are refused by
+	// address after ten times as many failures. Default 10.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=10000
+	MaxAuthenticationFailures *int32 `json:"maxAuthenticationFailures,omitempty"`
 	// AllowFrom are the sources from which the NetworkPolicy of the brokers admits connections to
 	// the listener. Default: all.
 	// +optional

@@ -628,6 +628,11 @@ func (in *Listener) DeepCopyInto(out *Listener) {
 		*out = new(int32)
 		**out = **in
 	}
+	if in.MaxAuthenticationFailures != nil {
+		in, out := &in.MaxAuthenticationFailures, &out.MaxAuthenticationFailures
+		*out = new(int32)
+		**out = **in
+	}
 	if in.AllowFrom != nil {
 		in, out := &in.AllowFrom, &out.AllowFrom
 		*out = make([]NetworkSource, len(*in))

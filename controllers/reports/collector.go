@@ -20,6 +20,7 @@ import (
 
 	"heartwood.dev/heartwood/api/report"
 	"heartwood.dev/heartwood/api/v1alpha1"
+	"heartwood.dev/heartwood/controllers/conditions"
 	"heartwood.dev/heartwood/controllers/peertls"
 	"heartwood.dev/heartwood/controllers/watch"
 	"heartwood.dev/heartwood/internal/metadata"
@@ -71,6 +72,8 @@ type Options struct {
 	Interval  time.Duration     // between the starts of two rounds; default 15 s
 	Transport http.RoundTripper // for brokers without TLS; default: http.DefaultTransport
 	TLS       *peertls.Client   // for brokers with TLS; default: one with the collector's reader
+	// Status receives condition ClientsFailing; nil: it is not decided.
+	Status *conditions.Shared
 }
 
 // Collector polls the brokers of every LogCluster. Start runs in one goroutine. mu is held only to
@@ -79,6 +82,7 @@ type Collector struct {
 	reader   client.Reader
 	plain    http.RoundTripper
 	tls      *peertls.Client
+	status   *conditions.Shared
 	interval time.Duration
 	topics   chan event.GenericEvent
 	rounds   int64 // number of rounds so far; used only by the goroutine of Start
@@ -97,7 +101,7 @@ func NewCollector(reader client.Reader, options Options) *Collector {
 		options.TLS = peertls.New(reader, nil)
 	}
 	return &Collector{
-		reader: reader, plain: options.Transport, tls: options.TLS,
+		reader: reader, plain: options.Transport, tls: options.TLS, status: options.Status,
 		interval: cmp.Or(options.Interval, defaultInterval),
 		topics:   make(chan event.GenericEvent),
 	}
@@ -158,6 +162,11 @@ func (c *Collector) round(ctx context.Context) (queued int, err error) {
 	c.mu.Lock()
 	c.mu.latest = latest
 	c.mu.Unlock()
+	for i := range clusters.Items {
+		if err := c.reportFailing(ctx, &clusters.Items[i]); err != nil {
+			return queued, err
+		}
+	}
 	for _, topics := range compacted {
 		for _, topic := range topics {
 			if err := watch.Send(ctx, c.topics, topic); err != nil {

@@ -104,6 +104,7 @@ func NewHTTP(opts HTTPOptions) http.Handler {
 	handleReplicas(mux, opts.Brokers)
 	handleRetained(mux, opts.Brokers)
 	handleVolumes(mux, opts.Brokers)
+	handleFailingClients(mux, opts.Brokers)
 	if opts.Pprof {
 		mux.Handle(PprofPath, withDeadline(0, NewPprof()))
 	}

@@ -30,6 +30,7 @@ type Listener struct {
 	// ReauthMax is the time after which a client must authenticate again; 0: no limit.
 	ReauthMax      time.Duration
 	ConnectionsMax int // 0: the limit of the process
+	FailuresMax    int // wire.Security.FailuresMax
 }
 
 // ListenerOf returns the listener of a LogCluster for a broker.
@@ -41,6 +42,9 @@ func ListenerOf(l *v1alpha1.Listener, listen, advertise string) Listener {
 	}
 	if l.MaxConnections != nil {
 		of.ConnectionsMax = int(*l.MaxConnections)
+	}
+	if l.MaxAuthenticationFailures != nil {
+		of.FailuresMax = int(*l.MaxAuthenticationFailures)
 	}
 	return of
 }
@@ -124,7 +128,8 @@ func (b *Broker) allListeners() []*openListener {
 // security returns the TLS and authentication of a listener.
 func (b *Broker) security(l *Listener) (wire.Security, error) {
 	names, byCertificate := mechanisms(l.Authentication)
-	security := wire.Security{Mechanisms: names, ReauthMax: l.ReauthMax, Valid: b.sessionValid}
+	security := wire.Security{Mechanisms: names, ReauthMax: l.ReauthMax, Valid: b.sessionValid,
+		FailuresMax: l.FailuresMax}
 	if l.TLS && b.opts.Certificates == nil {
 		return security, errors.New("a listener with TLS needs certificates")
 	}

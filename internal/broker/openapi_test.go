@@ -40,6 +40,7 @@ var openAPITypes = []reflect.Type{
 	reflect.TypeFor[report.RetainedLogs](), reflect.TypeFor[report.Volumes](),
 	reflect.TypeFor[report.Placement](), reflect.TypeFor[report.Transactions](),
 	reflect.TypeFor[report.MayStop](), reflect.TypeFor[report.Failure](),
+	reflect.TypeFor[report.FailingClients](),
 }
 
 // openAPIHead are the components that are not made from types.
@@ -297,6 +298,7 @@ func TestOpenAPIHoldsForResponses(t *testing.T) {
 		"/api/v1/retained":                                 "/api/v1/retained",
 		"/api/v1/placement":                                "/api/v1/placement",
 		"/api/v1/transactions":                             "/api/v1/transactions",
+		"/api/v1/failing-clients":                          "/api/v1/failing-clients",
 		"/api/v1/may-stop/0":                               "/api/v1/may-stop/{broker}",
 	} {
 		r := get(t, handler, http.MethodGet, path)

@@ -176,8 +176,8 @@ var layers = map[string][]string{
 	"controllers/loguser": {"api/v1alpha1", "controllers/conditions", "controllers/index",
 		"controllers/owned", "controllers/secrets", "controllers/watch", "internal/credentials",
 		"internal/operator/render", "internal/pki"},
-	"controllers/reports": {"api/report", "api/v1alpha1", "controllers/peertls",
-		"controllers/watch", "internal/metadata", "internal/operator/rebalance",
+	"controllers/reports": {"api/report", "api/v1alpha1", "controllers/conditions",
+		"controllers/peertls", "controllers/watch", "internal/metadata", "internal/operator/rebalance",
 		"internal/operator/render"},
 	"controllers/assignment": {
 		"api/report", "api/v1alpha1", "controllers/conditions", "controllers/index",

@@ -20,7 +20,8 @@ type Conversation interface {
 	// An error ends the conversation. It is a *Failure, or wraps ErrNoKeys: then the server could
 	// not decide, and a response must not call the credential invalid.
 	Step(now time.Time, message []byte) (reply []byte, done bool, err error)
-	// Identity returns the authenticated client. It is valid after Step has reported done.
+	// Identity returns the authenticated client. It is valid after Step has reported done. Before,
+	// its Name is the one that the client has sent, or "".
 	Identity() Identity
 }
 
@@ -65,6 +66,8 @@ type Failure struct {
 	Mechanism string
 	// User is the name that the client has sent, for the log; it may be any text.
 	User string
+	// Known is true if there is a user of this name. The client must not find out.
+	Known bool
 	// Reason is why the authentication failed, for the log.
 	Reason string
 	// Answer is the fixed text for the client if it is not that of ClientMessage.

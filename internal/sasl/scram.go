@@ -210,7 +210,8 @@ func field(message, name string) string {
 }
 
 func (s *scramServer) fail(reason, hint string) error {
-	return &Failure{Mechanism: s.mechanism, User: s.identity.Name, Reason: reason, Hint: hint}
+	return &Failure{Mechanism: s.mechanism, User: s.identity.Name, Known: s.known[0],
+		Reason: reason, Hint: hint}
 }
 
 // fakeVerifier returns a verifier that no password fulfills. Its salt is always the same for a

@@ -329,11 +329,16 @@ func (c *connection) logNoKeys() {
 	}
 }
 
-// logFailure counts a failed authentication and logs it, unless the address has caused many.
+// logFailure counts a failed authentication and logs it, unless the user has failed often.
 func (c *connection) logFailure(failed *authenticationError) {
 	s := c.server
 	s.metrics.authenticated(failed.mechanism, false)
-	if !s.failures.add(c.address, time.Now()) {
+	if failed.blocked {
+		s.metrics.rejected(rejectFailures)
+		return
+	}
+	if !s.failures.add(c.address, failed.user, failed.known, s.opts.Security.FailuresMax,
+		time.Now()) {
 		return
 	}
 	args := []any{"listener", s.opts.Name, "remote", c.socket.RemoteAddr(), "mechanism",

@@ -77,7 +77,7 @@ func (c *connection) begin(s *Session) {
 
 // authenticate reads frames until the client is authenticated.
 func (c *connection) authenticate(ctx context.Context) error {
-	c.exchange = &saslExchange{security: &c.server.opts.Security}
+	c.exchange = &saslExchange{security: &c.server.opts.Security, blocked: c.blocked}
 	for range authFramesMax {
 		content, err := c.readAuthFrame()
 		if err != nil {
@@ -172,10 +172,21 @@ func (c *connection) saslRequest(ctx context.Context, f frame) error {
 		}
 	}
 	if a.session != nil {
-		c.begin(a.session)
-		c.server.metrics.authenticated(a.session.Mechanism, true)
+		c.authenticated(a.session)
 	}
 	return a.err
+}
+
+// blocked reports whether a user is refused at the address of the connection.
+func (c *connection) blocked(user string) bool {
+	return c.server.failures.blocked(c.address, user, time.Now())
+}
+
+// authenticated begins a session that the client has authenticated by SASL.
+func (c *connection) authenticated(session *Session) {
+	c.begin(session)
+	c.server.failures.succeeded(c.address, session.Principal.Name)
+	c.server.metrics.authenticated(session.Mechanism, true)
 }
 
 // bareMessage answers a message without a request header, which follows a SaslHandshake of version
@@ -191,8 +202,7 @@ func (c *connection) bareMessage(ctx context.Context, message []byte) error {
 		return err
 	}
 	if session != nil {
-		c.begin(session)
-		c.server.metrics.authenticated(session.Mechanism, true)
+		c.authenticated(session)
 	}
 	return nil
 }

@@ -1,71 +1,245 @@
 package wire
 
 import (
+	"cmp"
 	"maps"
 	"net/netip"
+	"slices"
 	"sync"
 	"time"
 )
 
 const (
-	// failuresMax is the number of failed authentications from one address in failureWindow. After
-	// more, connections from the address are refused for failureBlock.
+	// failuresMax is the default of Security.FailuresMax.
 	failuresMax   = 10
 	failureWindow = time.Minute
 	failureBlock  = 30 * time.Second
+	// unnamedFactor times Security.FailuresMax is the number of failures without a name of a user
+	// after which an address is refused. The number is higher than that of a user, because the
+	// other clients behind the address are refused, too.
+	unnamedFactor = 10
 	// failureAddressesMax bounds the memory for failures. If there are more addresses, failures of
 	// further ones are not counted until entries have expired.
 	failureAddressesMax = 10_000
+	// failureNamesMax is the same bound for the names of users of all addresses, and
+	// addressNamesMax the one for the names of an address. Further names of the address share one
+	// count, so that nobody evades the limit by varied names.
+	failureNamesMax = 10_000
+	addressNamesMax = 100
+	// failingMin is the number of failures in failureWindow from which a client counts as failing,
+	// and not as somebody who has mistyped a password. A client remains so for failingFor.
+	failingMin = 3
+	failingFor = 2 * failureWindow
 )
 
-// failures counts failed authentications by address. Addresses are blocked and users are not:
-// otherwise an attacker could lock a user out by its name.
+// failures counts failed authentications by address and name of the user. Users are not blocked at
+// all addresses: otherwise an attacker could lock a user out by its name. Other users of the
+// address are not blocked either, because many clients may be behind one address, such as that of a
+// Kubernetes node. Names count as they are sent, whether there is such a user or not: otherwise a
+// blocked name would reveal that it exists.
 type failures struct {
 	mu        sync.Mutex
-	byAddress map[netip.Addr]failureCount
+	byAddress map[netip.Addr]*addressFailures
+	names     int       // sum of the names of all addresses
+	purged    time.Time // the time at which expired entries were removed
 }
 
-// failureCount are the failures of an address since begin.
+// addressFailures are the failures from one address.
+type addressFailures struct {
+	unnamed failureCount             // without a name, such as an invalid certificate or token
+	shared  failureCount             // of the names for which byName has no space
+	byName  map[string]*failureCount // by the beginning of the name (logged)
+}
+
+// failureCount are failures since begin.
 type failureCount struct {
 	begin        time.Time
 	count        int
 	blockedUntil time.Time
+	failingUntil time.Time
+	known        bool // the last failure was that of a user that exists
 }
 
-func (f failureCount) expired(now time.Time) bool {
-	return now.Sub(f.begin) >= failureWindow && !now.Before(f.blockedUntil)
+func (f *failureCount) expired(now time.Time) bool {
+	return now.Sub(f.begin) >= failureWindow && !f.blocked(now) && !now.Before(f.failingUntil)
 }
 
-// add counts a failure. The result logs is true for the first failures of an address in a window:
-// further ones would only fill the log.
-func (f *failures) add(address netip.Addr, now time.Time) (logs bool) {
+func (f *failureCount) blocked(now time.Time) bool { return now.Before(f.blockedUntil) }
+
+// add counts a failure. More than limit in a window block the client.
+func (f *failureCount) add(known bool, limit int, now time.Time) {
+	if now.Sub(f.begin) >= failureWindow {
+		f.begin, f.count = now, 0
+	}
+	f.known = known
+	f.count++
+	if f.count > limit {
+		f.blockedUntil = now.Add(failureBlock)
+	}
+	if f.count >= failingMin || f.count > limit {
+		f.failingUntil = now.Add(failingFor)
+	}
+}
+
+// add counts a failure. Parameter name is "" if the client has sent none, and known says whether
+// there is a user of this name. The result logs is true for the first failures in a window: further
+// ones would only fill the log.
+func (f *failures) add(address netip.Addr, name string, known bool, limit int,
+	now time.Time) (logs bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	of, known := f.byAddress[address]
-	if !known && len(f.byAddress) >= failureAddressesMax {
-		maps.DeleteFunc(f.byAddress, func(_ netip.Addr, c failureCount) bool {
-			return c.expired(now)
-		})
-		if len(f.byAddress) >= failureAddressesMax {
-			return false
-		}
+	if len(f.byAddress) >= failureAddressesMax || f.names >= failureNamesMax {
+		f.purge(now)
 	}
-	if now.Sub(of.begin) >= failureWindow {
-		of = failureCount{begin: now, blockedUntil: of.blockedUntil}
+	of := f.of(address)
+	if of == nil {
+		return false
 	}
-	if of.count++; of.count > failuresMax {
-		of.blockedUntil = now.Add(failureBlock)
+	count := &of.unnamed
+	if name == "" {
+		limit *= unnamedFactor
+	} else {
+		count = f.named(of, logged(name), now)
+		known = known && count != &of.shared
+	}
+	count.add(known, limit, now)
+	return count.count <= min(limit, failuresMax)+1
+}
+
+// of returns the failures of an address, or nil if there are too many addresses.
+func (f *failures) of(address netip.Addr) *addressFailures {
+	if of := f.byAddress[address]; of != nil {
+		return of
+	}
+	if len(f.byAddress) >= failureAddressesMax {
+		return nil
 	}
 	if f.byAddress == nil {
-		f.byAddress = map[netip.Addr]failureCount{}
+		f.byAddress = map[netip.Addr]*addressFailures{}
 	}
+	of := &addressFailures{}
 	f.byAddress[address] = of
-	return of.count <= failuresMax+1
+	return of
 }
 
-// blocked reports whether connections from an address are refused now.
-func (f *failures) blocked(address netip.Addr, now time.Time) bool {
+// named returns the count of a name of an address.
+func (f *failures) named(of *addressFailures, name string, now time.Time) *failureCount {
+	if count := of.byName[name]; count != nil {
+		return count
+	}
+	if len(of.byName) >= addressNamesMax {
+		f.names -= of.purge(now)
+	}
+	if len(of.byName) >= addressNamesMax || f.names >= failureNamesMax {
+		return &of.shared
+	}
+	if of.byName == nil {
+		of.byName = map[string]*failureCount{}
+	}
+	count := &failureCount{}
+	of.byName[name] = count
+	f.names++
+	return count
+}
+
+// purge removes the expired names and returns their number.
+func (a *addressFailures) purge(now time.Time) int {
+	before := len(a.byName)
+	maps.DeleteFunc(a.byName, func(_ string, c *failureCount) bool { return c.expired(now) })
+	return before - len(a.byName)
+}
+
+// purge removes the expired entries, once a second at most: it reads all of them.
+func (f *failures) purge(now time.Time) {
+	if now.Sub(f.purged) < time.Second {
+		return
+	}
+	f.purged = now
+	maps.DeleteFunc(f.byAddress, func(_ netip.Addr, of *addressFailures) bool {
+		f.names -= of.purge(now)
+		return len(of.byName) == 0 && of.unnamed.expired(now) && of.shared.expired(now)
+	})
+}
+
+// succeeded forgets the failures of a user that has authenticated, but not that its client counts
+// as failing: another client of the user may have an old password.
+func (f *failures) succeeded(address netip.Addr, name string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return now.Before(f.byAddress[address].blockedUntil)
+	if of := f.byAddress[address]; of != nil && of.byName[logged(name)] != nil {
+		of.byName[logged(name)].count = 0
+	}
+}
+
+// refuses reports whether connections from an address are refused now.
+func (f *failures) refuses(address netip.Addr, now time.Time) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	of := f.byAddress[address]
+	return of != nil && of.unnamed.blocked(now)
+}
+
+// blocked reports whether a name is refused now at an address.
+func (f *failures) blocked(address netip.Addr, name string, now time.Time) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	of := f.byAddress[address]
+	if of == nil {
+		return false
+	}
+	if count := of.byName[logged(name)]; count != nil {
+		return count.blocked(now)
+	}
+	return of.shared.blocked(now)
+}
+
+// FailingClient is a user that fails to authenticate from an address.
+type FailingClient struct {
+	Address netip.Addr
+	User    string // "": the client has sent no name of a user that exists
+	Blocked bool   // the user was refused in the last minute for too many failures
+}
+
+// FailingClients returns the clients that fail again and again to authenticate, those that are
+// blocked first.
+func (s *Server) FailingClients() []FailingClient {
+	return s.failures.failing(time.Now())
+}
+
+func (f *failures) failing(now time.Time) []FailingClient {
+	found := map[FailingClient]bool{} // whether the client is blocked; its own Blocked is false
+	collect := func(of FailingClient, c *failureCount) {
+		if now.Before(c.failingUntil) {
+			found[of] = found[of] || now.Before(c.blockedUntil.Add(failureWindow))
+		}
+	}
+	f.mu.Lock()
+	for address, of := range f.byAddress {
+		collect(FailingClient{Address: address}, &of.unnamed)
+		collect(FailingClient{Address: address}, &of.shared)
+		for name, count := range of.byName {
+			if !count.known {
+				name = ""
+			}
+			collect(FailingClient{Address: address, User: name}, count)
+		}
+	}
+	f.mu.Unlock()
+	clients := make([]FailingClient, 0, len(found))
+	for client, blocked := range found {
+		client.Blocked = blocked
+		clients = append(clients, client)
+	}
+	slices.SortFunc(clients, compareFailing)
+	return clients
+}
+
+func compareFailing(a, b FailingClient) int {
+	if a.Blocked != b.Blocked {
+		if a.Blocked {
+			return -1
+		}
+		return 1
+	}
+	return cmp.Or(a.Address.Compare(b.Address), cmp.Compare(a.User, b.User))
 }

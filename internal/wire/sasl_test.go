@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/binary"
 	"io"
-	"net/netip"
 	"strings"
 	"testing"
 	"time"
@@ -114,49 +113,6 @@ func TestWrongPasswordAndUnknownUserLookAlike(t *testing.T) {
 		"the failure is not logged")
 	if strings.Contains(s.log.String(), "wrong\"") || strings.Contains(s.log.String(), "p=") {
 		t.Errorf("the log contains a password or proof: %s", s.log.String())
-	}
-}
-
-func TestAddressIsBlockedAfterManyFailures(t *testing.T) {
-	s := startSecure(t, scramSecurity(t))
-	for range failuresMax + 1 {
-		c := s.dial()
-		c.login("alice", "wrong")
-		c.wantClosed()
-	}
-	s.eventually(func() bool {
-		return s.failures.blocked(addressOf(s.dial().Conn), time.Now())
-	}, "the address is not blocked")
-	s.wantRejectedAtLeastOnce(rejectFailures)
-	if n := strings.Count(s.log.String(), "authentication failed"); n != failuresMax+1 {
-		t.Errorf("%d failures are logged", n)
-	}
-}
-
-func (s *testServer) wantRejectedAtLeastOnce(reason string) {
-	s.t.Helper()
-	s.eventually(func() bool {
-		s.dial().wantClosed()
-		return testutil.ToFloat64(s.metrics.rejections.WithLabelValues("test", reason)) > 0
-	}, "no connection was refused as "+reason)
-}
-
-func TestFailuresAreForgottenAfterTheWindow(t *testing.T) {
-	var f failures
-	address, now := netip.MustParseAddr("10.0.0.1"), time.Now()
-	for range failuresMax + 1 {
-		f.add(address, now)
-	}
-	for _, c := range []struct {
-		after   time.Duration
-		blocked bool
-	}{{0, true}, {failureBlock - 1, true}, {failureBlock, false}} {
-		if got := f.blocked(address, now.Add(c.after)); got != c.blocked {
-			t.Errorf("after %v: blocked %t", c.after, got)
-		}
-	}
-	if !f.add(address, now.Add(failureWindow)) || f.blocked(address, now.Add(failureWindow)) {
-		t.Error("failures of an earlier window count")
 	}
 }
 

@@ -29,6 +29,8 @@ const (
 type authenticationError struct {
 	mechanism string
 	user      string // as the client has sent it
+	known     bool   // there is such a user
+	blocked   bool   // the user was refused for too many failures
 	reason    string
 	hint      string
 	answer    string // text for the client; "": sasl.ClientMessage
@@ -39,9 +41,11 @@ func (e *authenticationError) Error() string { return e.reason }
 // saslExchange is one authentication by SASL: SaslHandshake, then the messages of the mechanism. It
 // is used by the goroutine that reads requests.
 type saslExchange struct {
-	security     *Security
-	previous     *Session // nil, or the session that is to be re-authenticated
-	mechanism    string   // "" before the handshake
+	security *Security
+	previous *Session // nil, or the session that is to be re-authenticated
+	// blocked reports whether a user has failed too often; nil: none has.
+	blocked      func(user string) bool
+	mechanism    string // "" before the handshake
 	conversation sasl.Conversation
 	// bare is set after a SaslHandshake of version 0: the following frames consist of a message of
 	// the mechanism, without a request header.
@@ -167,6 +171,11 @@ func (x *saslExchange) step(now time.Time, message []byte) (reply []byte, sessio
 		// Clients take a response with an error for final, but connect again after a disconnection.
 		return nil, nil, &rejectedError{rejectNoKeys, "a token cannot be verified yet: " + err.Error()}
 	}
+	if name := x.conversation.Identity().Name; x.isBlocked(name) {
+		failed := x.fail("too many failures of the user from this address")
+		failed.user, failed.blocked = name, true
+		return nil, nil, failed
+	}
 	if err != nil {
 		return nil, nil, x.failure(err)
 	}
@@ -181,6 +190,12 @@ func (x *saslExchange) step(now time.Time, message []byte) (reply []byte, sessio
 	}
 	x.conversation, x.mechanism = nil, ""
 	return reply, session, nil
+}
+
+// isBlocked reports whether a user is refused, whatever its password. A client that was
+// authenticated before is not: another client has failed. A token cannot be guessed.
+func (x *saslExchange) isBlocked(user string) bool {
+	return x.blocked != nil && x.mechanism != sasl.OAuthBearer && x.previous == nil && user != "" && x.blocked(user)
 }
 
 // sessionOf returns the session of an authenticated client. Expires is computed from now, and not
@@ -218,7 +233,7 @@ func (x *saslExchange) failure(err error) *authenticationError {
 	failed := x.fail(err.Error())
 	var f *sasl.Failure
 	if errors.As(err, &f) {
-		failed.user, failed.reason, failed.hint = f.User, f.Reason, f.Hint
+		failed.user, failed.known, failed.reason, failed.hint = f.User, f.Known, f.Reason, f.Hint
 		failed.answer = f.Answer
 	}
 	return failed

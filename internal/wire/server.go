@@ -172,7 +172,7 @@ type Server struct {
 	// accepted is the number of the newest connection.
 	accepted atomic.Uint64
 
-	failures failures // failed authentications by address
+	failures failures // failed authentications by address and user
 	noKeys   struct {
 		sync.Mutex
 		fold outage.Fold[struct{}] // tokens that cannot be verified yet
@@ -325,8 +325,8 @@ func (s *Server) admitUnauthenticated(socket net.Conn, peer netip.Addr) (establi
 	if !security.establishes() {
 		return func() {}, true
 	}
-	if s.failures.blocked(peer, time.Now()) {
-		s.refuse(socket, rejectFailures, failuresMax)
+	if s.failures.refuses(peer, time.Now()) {
+		s.refuse(socket, rejectFailures, security.FailuresMax*unnamedFactor)
 		return nil, false
 	}
 	select {

@@ -70,6 +70,9 @@ type Security struct {
 	// AuthenticationTimeout limits the time from accept to the end of the authentication. The
 	// default is 10 s.
 	AuthenticationTimeout time.Duration
+	// FailuresMax is the number of failed authentications of a user from one address in a minute.
+	// After more, the user is refused at this address for 30 s. The default is 10.
+	FailuresMax int
 	// FailureDelay is the time after which a failed authentication is answered. The default is
 	// 100 ms, as in Kafka (connection.failed.authentication.delay.ms).
 	FailureDelay time.Duration
@@ -80,6 +83,7 @@ func (s *Security) setDefaults() {
 	s.UnauthenticatedPerAddressMax = defaulted(s.UnauthenticatedPerAddressMax, 50)
 	s.HandshakeTimeout = defaulted(s.HandshakeTimeout, 5*time.Second)
 	s.AuthenticationTimeout = defaulted(s.AuthenticationTimeout, 10*time.Second)
+	s.FailuresMax = defaulted(s.FailuresMax, failuresMax)
 	s.FailureDelay = defaulted(s.FailureDelay, 100*time.Millisecond)
 }
 

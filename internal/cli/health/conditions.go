@@ -51,6 +51,10 @@ var rules = map[string]rule{
 		reasons: map[string]Severity{v1alpha1.ReasonLastInSyncReplica: Critical,
 			v1alpha1.ReasonReplacingVolume: Info},
 		next: replaceVolume},
+	v1alpha1.ConditionClientsFailing: {otherwise: Warning,
+		next: func(c *v1alpha1.LogCluster, _ string) string {
+			return scoped(c, "kubectl get logusers")
+		}},
 	v1alpha1.ConditionRollingOut: {otherwise: Info,
 		reasons: map[string]Severity{v1alpha1.ReasonStuck: Warning}, next: approve},
 }

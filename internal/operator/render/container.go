@@ -99,7 +99,8 @@ func arguments(cluster *v1alpha1.LogCluster) []string {
 func plainListener(cluster *v1alpha1.LogCluster) bool {
 	all := cluster.Spec.Listeners.OrDefault()
 	return len(all) == 1 && all[0].Name == v1alpha1.DefaultListenerName && internal(&all[0]) &&
-		all[0].TLS == nil && len(all[0].Authentication) == 0 && all[0].MaxConnections == nil
+		all[0].TLS == nil && len(all[0].Authentication) == 0 && all[0].MaxConnections == nil &&
+		all[0].MaxAuthenticationFailures == nil
 }
 
 // listenersArgument returns the JSON of the listeners. It contains only what brokers use, so that
@@ -108,7 +109,7 @@ func listenersArgument(cluster *v1alpha1.LogCluster) string {
 	var all []v1alpha1.Listener
 	for _, l := range cluster.Spec.Listeners.OrDefault() {
 		used := v1alpha1.Listener{Name: l.Name, Port: l.Port, MaxReauth: l.MaxReauth,
-			MaxConnections: l.MaxConnections}
+			MaxConnections: l.MaxConnections, MaxAuthenticationFailures: l.MaxAuthenticationFailures}
 		if l.TLS != nil {
 			used.TLS = &v1alpha1.ListenerTLS{}
 		}

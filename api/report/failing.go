@@ -1,0 +1,23 @@
+package report
+
+// FailingClients is the response of GET /api/v1/failing-clients: the clients that fail again and
+// again to authenticate at the brokers of the process.
+type FailingClients struct {
+	// Clients contains at most 20 clients of each broker. A client stays two minutes after its last
+	// failures.
+	Clients []FailingClient `json:"clients"`
+	// More is the number of further clients.
+	More int `json:"more"`
+}
+
+// FailingClient is a user that fails to authenticate from an address.
+type FailingClient struct {
+	Broker   int32  `json:"broker"`
+	Listener string `json:"listener"`
+	Address  string `json:"address"`
+	// User is absent if the client has sent no name of a user that exists.
+	User string `json:"user,omitempty"`
+	// Blocked is true if the broker has refused the user at this address in the last minute,
+	// because of too many failures.
+	Blocked bool `json:"blocked"`
+}
