@@ -2,6 +2,7 @@ package controllers
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -102,10 +103,7 @@ var _ = Describe("A partition", func() {
 		f.expectEvent("orders", "Warning", v1alpha1.ReasonReplicaLost)
 		lost := get(Default, f, "orders", &v1alpha1.Topic{}).Status.Problems[0]
 		Expect(lost.Consent).To(Equal("new-disk"))
-		change(f, "orders", &v1alpha1.Topic{}, func(topic *v1alpha1.Topic) {
-			topic.Annotations = map[string]string{
-				v1alpha1.AnnotationAcceptDataLoss: "0=new-disk"}
-		})
+		f.acceptLoss("orders", "new-disk")
 		expectLeader(0, 3)
 	})
 
@@ -151,5 +149,106 @@ var _ = Describe("A partition without a leader", func() {
 		})
 		expectLeader(1)
 		f.expectEvent("orders", "Warning", v1alpha1.EventUncleanElection)
+	})
+})
+
+// acceptLoss acts as a person who accepts the loss of records of partition 0 of a Topic.
+func (f *fixture) acceptLoss(topic, consent string) {
+	GinkgoHelper()
+	change(f, topic, &v1alpha1.Topic{}, func(topic *v1alpha1.Topic) {
+		topic.Annotations = map[string]string{v1alpha1.AnnotationAcceptDataLoss: "0=" + consent}
+	})
+}
+
+var _ = Describe("A replica that has lost its log", func() {
+	var f *fixture
+	loseLog := func(id int32) {
+		GinkgoHelper()
+		f.putState("orders/0", func(_ Gomega, state *partitionset.State) {
+			state.Partition = placement.LoseLog(state.Partition, id, state.ReplicaIncarnations[id],
+				"another")
+		})
+	}
+	expectLeader := func(leader int32) {
+		GinkgoHelper()
+		Eventually(func(g Gomega) {
+			g.Expect(f.state(g, "orders/0").Leader).To(Equal(leader))
+		}).Should(Succeed())
+	}
+	expectRefused := func(consent string) {
+		GinkgoHelper()
+		f.acceptLoss("orders", consent)
+		Consistently(func(g Gomega) {
+			g.Expect(f.state(g, "orders/0").Leader).To(Equal(placement.NoLeader))
+		}, "1s").Should(Succeed())
+	}
+	BeforeEach(func() {
+		f = newFixture()
+		f.cluster(2)
+		for id := range int32(2) {
+			f.renew(id, "a", 1, diskOf(id), validThroughout)
+		}
+		f.topic("orders", func(spec *v1alpha1.TopicSpec) {
+			spec.Replicas, spec.MinInSyncReplicas = new(int32(2)), new(int32(1))
+		})
+		f.isr("orders/0", 0, 1)
+		f.serve("orders/0")
+	})
+
+	It("is not elected while another replica is in sync, and copies the log as another one", func() {
+		lost := f.state(Default, "orders/0").Leader
+		loseLog(lost)
+		expectLeader(1 - lost)
+		state := f.state(Default, "orders/0")
+		Expect(state.ISR).To(Equal([]placement.InSyncReplica{
+			{Broker: 1 - lost, Epoch: 1, Directory: diskOf(1 - lost)}}))
+		Expect(state.ReplicaIncarnations).To(HaveKeyWithValue(lost, "another"))
+		Expect(state.UnprovenEpoch).To(BeZero())
+		f.serve("orders/0")
+		f.expectProblem("orders", v1alpha1.ReasonUnderReplicated, fmt.Sprintf("[%d]", lost))
+	})
+
+	It("and was the last one in sync is elected after a consent in this leader epoch only", func() {
+		f.isr("orders/0", f.state(Default, "orders/0").Leader)
+		lost := f.state(Default, "orders/0").Leader
+		f.renew(1-lost, "", 1, diskOf(1-lost), expired)
+		loseLog(lost)
+		epoch := f.state(Default, "orders/0").LeaderEpoch
+		consent := placement.DataLossConsent(diskOf(lost), epoch)
+		f.expectProblem("orders", v1alpha1.ReasonReplicaLost,
+			fmt.Sprintf("The log on broker %d, which was the last in-sync replica, has lost records",
+				lost), fmt.Sprintf("with the records of broker %d, run: kubectl annotate", lost),
+			"=0="+consent)
+		f.expectEvent("orders", "Warning", v1alpha1.ReasonReplicaLost)
+		expectRefused(diskOf(lost))
+		expectRefused(placement.DataLossConsent(diskOf(lost), epoch-1))
+
+		By("recommending the records of another replica when it is up")
+		f.renew(1-lost, "a", 2, diskOf(1-lost), validThroughout)
+		older := placement.DataLossConsent(diskOf(1-lost), epoch)
+		f.expectProblem("orders", v1alpha1.ReasonReplicaLost,
+			fmt.Sprintf("with the records of broker %d, run: kubectl annotate", 1-lost), "=0="+older)
+		Expect(get(Default, f, "orders", &v1alpha1.Topic{}).Status.Problems[0].Consent).To(
+			Equal(older))
+		f.acceptLoss("orders", consent)
+		expectLeader(lost)
+		state := f.state(Default, "orders/0")
+		Expect(state.ISR).To(Equal([]placement.InSyncReplica{
+			{Broker: lost, Epoch: 1, Directory: diskOf(lost)}}))
+		Expect(state.UnprovenEpoch).To(Equal(state.LeaderEpoch))
+		f.expectEvent("orders", "Warning", v1alpha1.EventUncleanElection)
+	})
+
+	It("and was the last one in sync is named when no broker is up that could lead", func() {
+		lost := f.state(Default, "orders/0").Leader
+		f.isr("orders/0", lost)
+		loseLog(lost)
+		for id := range int32(2) {
+			f.renew(id, "", 1, diskOf(id), expired)
+		}
+		f.expectProblem("orders", v1alpha1.ReasonReplicaLost,
+			fmt.Sprintf("The log on broker %d, ", lost),
+			"No replica is up that could continue without these records.")
+		Expect(get(Default, f, "orders", &v1alpha1.Topic{}).Status.Problems[0].Consent).To(BeEmpty())
 	})
 })

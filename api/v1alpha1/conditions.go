@@ -198,7 +198,8 @@ const (
 // Reasons of status.problems of a Topic, from the worst to the mildest, besides ReasonReassigning
 // and ReasonUnderReplicated.
 const (
-	// ReasonReplicaLost: the replicas that may lead the partition have returned with empty disks.
+	// ReasonReplicaLost: the replicas that may lead the partition have returned with empty disks, or
+	// have lost their logs.
 	ReasonReplicaLost = "ReplicaLost"
 	// ReasonInvalidEntry: the entry of the partition in its PartitionSet cannot be parsed.
 	ReasonInvalidEntry = "InvalidEntry"

@@ -115,9 +115,6 @@ func (s *Set) ReportLostLog(key Key, self int32, incarnation, next string) {
 	}
 	changed := *entry.State
 	changed.Partition = placement.LoseLog(entry.State.Partition, self, incarnation, next)
-	if changed.LeaderEpoch != entry.State.LeaderEpoch {
-		changed.Serving = false
-	}
 	s.PutState(key, changed)
 }
 

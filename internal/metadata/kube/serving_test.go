@@ -55,6 +55,12 @@ func found(state *partitionset.State, epoch int32) *partitionset.State {
 	return state
 }
 
+// withIncarnation sets the incarnation id of the replica on broker 3.
+func withIncarnation(state *partitionset.State, id string) *partitionset.State {
+	state.ReplicaIncarnations = map[int32]string{3: id}
+	return state
+}
+
 func TestReportIsRecordedOrObsolete(t *testing.T) {
 	self := placement.InSyncReplica{Broker: 3, Epoch: 9}
 	for name, c := range map[string]struct {
@@ -83,6 +89,15 @@ func TestReportIsRecordedOrObsolete(t *testing.T) {
 		"ahead; a lower leader epoch was reported": {report{epoch: 7, ahead: true},
 			found(serves(3, 9, 2, false), 6), false},
 		"ahead; no state": {report{epoch: 7, ahead: true}, nil, true},
+		"lost": {report{lost: true, incarnation: "x"},
+			withIncarnation(serves(3, 9, 2, true), "x"), false},
+		"lost; another broker leads": {report{lost: true, incarnation: "x"},
+			withIncarnation(serves(4, 9, 2, true), "x"), false},
+		"lost; the replica has another incarnation": {report{lost: true, incarnation: "x"},
+			withIncarnation(serves(3, 9, 2, true), "y"), true},
+		"lost; the replica has no incarnation id": {report{lost: true},
+			serves(3, 9, 2, true), false},
+		"lost; no state": {report{lost: true, incarnation: "x"}, nil, true},
 	} {
 		if recorded := c.report.isRecorded(c.state, self); recorded != c.recorded {
 			t.Errorf("%s: got %t, want %t", name, recorded, c.recorded)

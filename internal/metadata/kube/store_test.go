@@ -66,6 +66,8 @@ func TestWithAPIServer(t *testing.T) {
 		"passwords of admin clients":            testAdminPasswordsBeforeLogUsers,
 		"conflict with the operator":            testServingConflict,
 		"log ahead of the metadata":             testAhead,
+		"lost log of a leader":                  testLostLog,
+		"lost log of the last in-sync replica":  testLastLostLog,
 		"failed log":                            testStopped,
 		"re-created Topic":                      testRecreatedTopic,
 		"LogCluster owns Leases":                testLeaseOwner,
