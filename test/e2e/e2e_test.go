@@ -59,6 +59,7 @@ func TestHeartwoodOnKubernetes(t *testing.T) {
 		{growStep, e.volumesGrow},
 		{"volumes are replaced, and one of them fills", e.volumesReplaced},
 		{"a claim is deleted, and its volume replaced after consent", e.volumeLost},
+		{"the log of a partition is removed, and copied again", e.logLost},
 		{"brokers are restarted while something else fails", e.rolls},
 		{"partitions with one replica serve during a rolling update", e.lends},
 		{"brokers run a later version and the first one again", e.laterVersion},

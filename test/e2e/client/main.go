@@ -47,6 +47,8 @@
 //	GET  /nearest?topic=T&rack=R
 //	        reads the topic as a consumer in a rack, and counts the batches that each broker sent
 //
+// With --remove it removes a directory instead, for example one on the volume of a stopped broker.
+//
 // The client keeps the acknowledged records of each topic in memory as long as the pod runs, even
 // if brokers, topics or clusters are deleted.
 package main
@@ -74,10 +76,25 @@ func main() {
 	bootstrap := flag.String("bootstrap", "",
 		"comma-separated bootstrap addresses, `HOST:PORT,...`")
 	listen := flag.String("listen", ":8080", "`HOST:PORT` of the HTTP server")
+	remove := flag.String("remove", "", "remove this `DIRECTORY`, which must exist, and exit")
 	flag.Parse()
+	if *remove != "" {
+		if err := removeDirectory(*remove); err != nil {
+			log.Fatal(err)
+		}
+		return
+	}
 	if err := run(strings.Split(*bootstrap, ","), *listen); err != nil {
 		log.Fatal(err)
 	}
+}
+
+// removeDirectory removes a directory with its content. It fails if the directory does not exist.
+func removeDirectory(path string) error {
+	if _, err := os.Stat(path); err != nil {
+		return err
+	}
+	return os.RemoveAll(path)
 }
 
 func run(bootstrap []string, listen string) error {

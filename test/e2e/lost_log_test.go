@@ -1,0 +1,101 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"heartwood.dev/heartwood/api/v1alpha1"
+)
+
+// logLost stops all brokers, removes the log of a partition from the volume of its preferred
+// leader, and starts the brokers again. The replica gets another incarnation id, so that it copies
+// the log, and every acknowledged record is read back.
+func (e *environment) logLost(t *testing.T) {
+	e.waitInSync(t)
+	before := e.partition(t, failover, 0)
+	id := before.Replicas[0]
+	broker := &corev1.Pod{}
+	if err := e.Get(t.Context(), client.ObjectKey{Name: brokerPod(id)}, broker); err != nil {
+		t.Fatal(err)
+	}
+	e.whileStopped(t, func() { e.removeFromVolume(t, broker, "/data/"+failover+"-0") })
+	until(t, "another incarnation of the replica", func(ctx context.Context) string {
+		all, err := e.partitions(ctx, failover)
+		if now := all[0]; err != nil ||
+			now.ReplicaIncarnations[id] == before.ReplicaIncarnations[id] {
+			return fmt.Sprintf("%+v, %v", now, err)
+		}
+		return ""
+	})
+	e.waitReady(t, 1, topics)
+	e.waitInSync(t)
+	e.checkAllRecords(t, failover)
+}
+
+// whileStopped pauses the LogCluster, stops all brokers gracefully, calls do, and starts the
+// brokers again.
+func (e *environment) whileStopped(t *testing.T, do func()) {
+	t.Helper()
+	scale := func(replicas int) []string {
+		return []string{"scale", "statefulset", logCluster + "-broker",
+			fmt.Sprintf("--replicas=%d", replicas)}
+	}
+	e.kubectl(t, "annotate", "logcluster", logCluster, v1alpha1.AnnotationPaused+"=true")
+	e.kubectl(t, "wait", "logcluster", logCluster, "--timeout=1m",
+		"--for=jsonpath={.status.conditions[?(@.type=='Applied')].reason}="+v1alpha1.ReasonPaused)
+	e.kubectl(t, scale(0)...)
+	for id := range int32(brokerCount) {
+		e.waitDeleted(t, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: brokerPod(id)}})
+	}
+	do()
+	e.kubectl(t, scale(brokerCount)...)
+	e.kubectl(t, "annotate", "logcluster", logCluster, v1alpha1.AnnotationPaused+"-")
+}
+
+// removeFromVolume removes a directory from the volume of a stopped broker. A pod with the claim
+// and the rights of the broker's pod does it.
+func (e *environment) removeFromVolume(t *testing.T, broker *corev1.Pod, path string) {
+	t.Helper()
+	from := broker.Spec.Containers[0]
+	no := false
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "remover", Namespace: e.namespace},
+		Spec: corev1.PodSpec{RestartPolicy: corev1.RestartPolicyNever,
+			AutomountServiceAccountToken: &no, SecurityContext: broker.Spec.SecurityContext,
+			Containers: []corev1.Container{{Name: "remover", Image: e.clientImage,
+				Args: []string{"--remove", path}, SecurityContext: from.SecurityContext}}}}
+	for _, volume := range broker.Spec.Volumes {
+		if volume.PersistentVolumeClaim == nil {
+			continue
+		}
+		pod.Spec.Volumes = append(pod.Spec.Volumes, volume)
+		for _, mount := range from.VolumeMounts {
+			if mount.Name == volume.Name {
+				pod.Spec.Containers[0].VolumeMounts = append(
+					pod.Spec.Containers[0].VolumeMounts, mount)
+			}
+		}
+	}
+	if err := e.Create(t.Context(), pod); err != nil {
+		t.Fatal(err)
+	}
+	until(t, path+" removed", func(ctx context.Context) string {
+		if err := e.Get(ctx, client.ObjectKeyFromObject(pod), pod); err != nil {
+			return err.Error()
+		}
+		if pod.Status.Phase == corev1.PodFailed {
+			t.Fatalf("failed to remove %s:\n%s", path, e.kubectl(t, "logs", pod.Name))
+		}
+		if pod.Status.Phase != corev1.PodSucceeded {
+			return string(pod.Status.Phase)
+		}
+		return ""
+	})
+	e.kubectl(t, "delete", "pod", pod.Name)
+}
