@@ -235,8 +235,7 @@ func (l *Log) close() error {
 	}
 	l.unpublish(func(handles []*handle) {
 		if err == nil {
-			l.closed = checkpoint.ClosedLog{Segments: summarize(handles),
-				Epochs: checkpoint.SummarizeEpochs(l.epochs.load())}
+			l.closed = summarize(handles, l.epochs.load())
 		}
 	})
 	return err

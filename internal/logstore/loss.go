@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"heartwood.dev/heartwood/internal/logstore/checkpoint"
 	"heartwood.dev/heartwood/internal/logstore/segment"
 	"heartwood.dev/heartwood/internal/vfs"
 )
@@ -24,8 +25,8 @@ type evidence struct {
 	clean         bool
 	recoveryPoint int64 // unknownOffset: no checkpoint lists the log
 	highWatermark int64
-	// segments are those at the clean shutdown, ascending, as far as they have a summary.
-	segments []segment.Summary
+	// segments are the ranges of all segments at the clean shutdown, in any order.
+	segments []checkpoint.Range
 }
 
 // lossOf compares a log with the evidence. It returns how the log shows that records are lost which
@@ -48,12 +49,12 @@ func lossOf(of evidence, base, next []int64, end int64) string {
 	case !of.clean:
 		return ""
 	}
-	for _, sum := range of.segments {
-		switch at, found := slices.BinarySearch(base, sum.Base); {
+	for _, closed := range of.segments {
+		switch i, found := slices.BinarySearch(base, closed.Base); {
 		case !found:
-			return fmt.Sprintf("segment %d is missing", sum.Base)
-		case next[at] < sum.Next:
-			return fmt.Sprintf("segment %d ends at %d, not at %d", sum.Base, next[at], sum.Next)
+			return fmt.Sprintf("segment %d is missing", closed.Base)
+		case next[i] < closed.Next:
+			return fmt.Sprintf("segment %d ends at %d, not at %d", closed.Base, next[i], closed.Next)
 		}
 	}
 	return ""
@@ -78,7 +79,10 @@ func (r *recovery) recordLoss(from start) error {
 	known := evidence{missing: from.missing, clean: r.clean && !from.offline,
 		recoveryPoint: r.saved.recoveryPoint, highWatermark: r.saved.highWatermark}
 	if from.current {
-		known.segments = r.closed.Segments
+		known.segments = r.closed.Ranges
+		for _, sum := range r.closed.Segments {
+			known.segments = append(known.segments, checkpoint.Range{Base: sum.Base, Next: sum.Next})
+		}
 	}
 	base, next := make([]int64, len(r.handles)), make([]int64, len(r.handles))
 	for i, h := range r.handles {

@@ -76,7 +76,7 @@ func (m *lossModel) cleanStopThenDamage(t *testing.T, r *rand.Rand) {
 	known := evidence{clean: true, recoveryPoint: m.end, highWatermark: m.hw}
 	next := ends(m.bases, m.end)
 	for i, base := range m.bases {
-		known.segments = append(known.segments, segment.Summary{Base: base, Next: next[i]})
+		known.segments = append(known.segments, checkpoint.Range{Base: base, Next: next[i]})
 	}
 	if cause := lossOf(known, m.bases, next, m.end); cause != "" {
 		t.Errorf("%+v: after a clean shutdown: %s", m, cause)
@@ -224,6 +224,36 @@ func TestDamageIsFoundAtTheNextStart(t *testing.T) {
 				t.Errorf("after the loss was removed: %q", loss)
 			}
 		})
+	}
+}
+
+// TestEachMissingSegmentIsFound: also one that has a transaction index, and so no summary.
+func TestEachMissingSegmentIsFound(t *testing.T) {
+	fsys := vfs.NewMem()
+	store, log, _ := txnLog(t, fsys)
+	rollNow(t, log)
+	var bases []int64
+	indexed := 0
+	for _, h := range log.list.Load().handles {
+		bases = append(bases, h.Base())
+		if h.AbortedCount() > 0 {
+			indexed++
+		}
+	}
+	closeStore(t, store)
+	if indexed == 0 || indexed == len(bases) {
+		t.Fatalf("%d of %d segments have a transaction index", indexed, len(bases))
+	}
+	if loss := reopened(t, fsys.KillClone()).Loss(); loss != "" {
+		t.Errorf("without damage: %q", loss)
+	}
+	for _, base := range bases[:len(bases)-1] {
+		damaged := fsys.KillClone()
+		must(t, damaged.Remove(segmentName(base)))
+		if got, want := reopened(t, damaged).Loss(), fmt.Sprintf("segment %d is missing",
+			base); got != want {
+			t.Errorf("loss %q, want %q", got, want)
+		}
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"heartwood.dev/heartwood/internal/logstore/checkpoint"
+	"heartwood.dev/heartwood/internal/logstore/leaderepoch"
 	"heartwood.dev/heartwood/internal/logstore/segment"
 	"heartwood.dev/heartwood/internal/vfs"
 )
@@ -44,16 +45,19 @@ func (s *Store) saveSummaries(all map[PartitionID]checkpoint.ClosedLog) error {
 	return nil
 }
 
-// summarize returns the summaries of sealed segments. If a segment has no summary, the next start
-// opens it by reading its files.
-func summarize(handles []*handle) []segment.Summary {
-	var all []segment.Summary
+// summarize describes the sealed segments and the leader epochs of a log. If a segment has no
+// summary, the next start opens it by reading its files.
+func summarize(handles []*handle, epochs leaderepoch.Cache) checkpoint.ClosedLog {
+	closed := checkpoint.ClosedLog{Epochs: checkpoint.SummarizeEpochs(epochs)}
 	for _, h := range handles {
 		if sum, ok, err := h.Summary(); ok && err == nil {
-			all = append(all, sum)
+			closed.Segments = append(closed.Segments, sum)
+		} else {
+			closed.Ranges = append(closed.Ranges, checkpoint.Range{Base: h.Base(),
+				Next: h.NextOffset()})
 		}
 	}
-	return all
+	return closed
 }
 
 // openSegment opens a segment that was closed cleanly or is below the recovery point. If the

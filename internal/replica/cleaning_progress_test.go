@@ -170,6 +170,8 @@ func TestX1ReturningReplicaRestoresNoDeletedKey(t *testing.T) {
 		n.want(3, "gone", true, true) // broker 3 has not cleaned yet
 		n.elect(3, 1, 2, 3)
 		n.settle(time.Second)
+		n.put(3, "last", []byte("value")) // the last record of a log is not removed
+		n.settle(time.Second)
 		n.clean(1, 2, 3)
 		n.settle(3 * time.Minute)
 		n.clean(1, 2, 3)

@@ -26,7 +26,7 @@ func TestUnknownNamesFail(t *testing.T) {
 	}{
 		{append([]string{"topics", "nosuch"}, at...), "", `unknown topic "nosuch"`},
 		{append([]string{"topics", "tickets", "nosuch"}, at...), "TOPIC", `unknown topic "nosuch"`},
-		{append([]string{"topics", "nosuch", "--json"}, at...), `{"topics":[]}`,
+		{append([]string{"topics", "nosuch", "--json"}, at...), `{"topics":[],`,
 			`unknown topic "nosuch"`},
 		{append([]string{"partitions", "nosuch"}, at...), "", `unknown topic "nosuch"`},
 		{append([]string{"partitions", "tickets", "--retained"}, at...), "",

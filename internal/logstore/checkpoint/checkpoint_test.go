@@ -158,7 +158,7 @@ func FuzzDecodeClosedLogs(f *testing.F) {
 	segments := []segment.Summary{{Base: 0, Next: 5, FirstTimestamp: 1, MaxTimestamp: 2,
 		MaxTimestampOffset: 4}}
 	f.Add(EncodeClosedLogs(map[PartitionID]ClosedLog{{"t", 0}: {Segments: segments,
-		Epochs: SummarizeEpochs(leaderepoch.Cache{{Epoch: 3, Start: 2}})}}, 7))
+		Ranges: []Range{{5, 9}}, Epochs: SummarizeEpochs(leaderepoch.Cache{{Epoch: 3, Start: 2}})}}, 7))
 	line := "t 0 0 5 1 2 4 0 0 100 7 0 7 12 7"
 	f.Add([]byte("0\n1\n" + line + " " + checksum([]byte(line)) + "\n"))
 	f.Add([]byte("0\n1\n" + line + " 00000000\n"))

@@ -18,8 +18,14 @@ type ClosedLog struct {
 	// Segments ascend by base offset. A segment with a transaction index is omitted, because every
 	// entry of the index must be checked when the segment is opened.
 	Segments []segment.Summary
-	Epochs   ClosedEpochs
+	// Ranges are those of the segments that Segments omits, ascending. They only show later that a
+	// segment is missing.
+	Ranges []Range
+	Epochs ClosedEpochs
 }
+
+// Range contains the offsets [Base, Next) of a segment.
+type Range struct{ Base, Next int64 }
 
 // ClosedEpochs identifies the content of leader-epoch-checkpoint at the time when the log was
 // closed. Without it, an older copy of the file could not be distinguished, because it is
@@ -43,7 +49,7 @@ func SummarizeEpochs(cache leaderepoch.Cache) ClosedEpochs {
 // UnknownWriter is the broker epoch of a segment-checkpoint that does not contain one.
 const UnknownWriter int64 = -2
 
-// The number of fields distinguishes the three kinds of lines in segment-checkpoint. The last field
+// The number of fields distinguishes the four kinds of lines in segment-checkpoint. The last field
 // of a line is the checksum of the fields before it.
 //
 // The other checkpoint files need no checksum, because a start compares their values with the log.
@@ -52,6 +58,7 @@ const UnknownWriter int64 = -2
 const (
 	segmentFields = 16
 	epochFields   = 6
+	rangeFields   = 5
 	writerFields  = 2
 )
 
@@ -73,6 +80,10 @@ func EncodeClosedLogs(all map[PartitionID]ClosedLog, writer int64) []byte {
 			for _, file := range sum.Files {
 				line = fmt.Appendf(line, " %d %d", file.SizeBytes, file.ModTime.UnixNano())
 			}
+			lines = append(lines, string(fmt.Appendf(line, " %s", checksum(line))))
+		}
+		for _, r := range all[id].Ranges {
+			line := fmt.Appendf(nil, "%s %d %d %d", id.Topic, id.Index, r.Base, r.Next)
 			lines = append(lines, string(fmt.Appendf(line, " %s", checksum(line))))
 		}
 	}
@@ -115,21 +126,28 @@ func DecodeClosedLogs(content []byte) (all map[PartitionID]ClosedLog, writer int
 
 // decodeClosedLine decodes a line that describes the leader epochs or a segment of a partition.
 func decodeClosedLine(line []string, all map[PartitionID]ClosedLog) error {
-	if len(line) != segmentFields && len(line) != epochFields {
-		return fmt.Errorf("%w: %d fields in a line, want %d, %d or %d", ErrMalformed, len(line),
-			writerFields, epochFields, segmentFields)
+	if len(line) < rangeFields {
+		return fmt.Errorf("%w: %d fields in a line", ErrMalformed, len(line))
 	}
 	id, err := parsePartition(line[0], line[1])
 	if err != nil {
 		return err
 	}
-	closed, last := all[id], len(line)-1
-	if len(line) == epochFields {
-		closed.Epochs, err = parseClosedEpochs(line[2:last])
-	} else {
+	closed, fields := all[id], line[2:len(line)-1]
+	switch len(line) {
+	case rangeFields:
+		var numbers []int64
+		if numbers, err = parseNumbers(fields); err == nil {
+			closed.Ranges = append(closed.Ranges, Range{numbers[0], numbers[1]})
+		}
+	case epochFields:
+		closed.Epochs, err = parseClosedEpochs(fields)
+	case segmentFields:
 		var sum segment.Summary
-		sum, err = parseSummary(line[2:last])
+		sum, err = parseSummary(fields)
 		closed.Segments = append(closed.Segments, sum)
+	default:
+		err = fmt.Errorf("%w: %d fields in a line", ErrMalformed, len(line))
 	}
 	all[id] = closed
 	return err

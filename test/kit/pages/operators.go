@@ -22,8 +22,10 @@ var Untested = map[string]string{
 		"of test/e2e do it, with classes that the lab has",
 	"kubectl wait --for=condition=StorageResized *": "as above",
 	"kubectl patch storageclass CLASS *":            "changes a class that others use",
-	"kubectl -n NAMESPACE delete pvc *":             lostVolume,
-	"kubectl -n NAMESPACE delete pod POD":           lostVolume,
+	"kubectl annotate pvc CLAIM heartwood.dev/requested-size-": "needs a class that can expand " +
+		"volumes",
+	"kubectl -n NAMESPACE delete pvc *":   lostVolume,
+	"kubectl -n NAMESPACE delete pod POD": lostVolume,
 	"kubectl -n NAMESPACE annotate logcluster CLUSTER heartwood.dev/replace-volume=CLAIM-UID " +
 		"--overwrite": lostVolume,
 	"kubectl -n NAMESPACE describe certificate *": "cert-manager is not in the lab",

@@ -26,7 +26,8 @@ var programs = []string{"kubectl", "helm", "make", "go", "curl", "kcat", "printf
 
 // placeholders are the words in capitals that a reader replaces.
 var placeholders = []string{"NAMESPACE", "OPERATOR-NAMESPACE", "POD", "CLUSTER", "TOPIC",
-	"TRANSACTIONAL-ID", "PARTITION", "OFFSET", "USER", "GROUP", "CLAIM-UID", "CLASS"}
+	"TRANSACTIONAL-ID", "PARTITION", "OFFSET", "USER", "GROUP", "CLAIM-UID", "CLAIM",
+	"CLASS"}
 
 // longestFirst are the placeholders: OPERATOR-NAMESPACE contains NAMESPACE.
 var longestFirst = slices.SortedFunc(slices.Values(placeholders),
