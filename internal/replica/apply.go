@@ -209,7 +209,8 @@ func (v *view) with(partitions map[PartitionID]*partition) *view {
 // release ends the roles of partitions that are no longer assigned to this broker. It releases
 // every log on the disk that belongs to no assigned partition. These are logs of partitions in the
 // previous image. At the first image they are also logs of topics that were deleted while the
-// broker was down.
+// broker was down. A log that was unassigned meanwhile stays until an image shows a later leader
+// epoch of its partition.
 func (a *applier) release(img *metadata.Image, old map[PartitionID]*partition,
 	assigned []assignedPartition) []error {
 	topics := make(map[PartitionID]metadata.ID, len(assigned))
@@ -234,9 +235,13 @@ func (a *applier) release(img *metadata.Image, old map[PartitionID]*partition,
 			continue // the topic exists; a later image contains it
 		}
 		retain := log.Retain() || a.isOtherCluster(img)
-		if topic := img.TopicByID(metadata.ID(log.TopicID())); topic != nil &&
-			!isServedElsewhere(topic, log) {
-			retain = true // the topic exists, and this may be the only copy of its records
+		if topic := img.TopicByID(metadata.ID(log.TopicID())); topic != nil {
+			if _, seen := old[id]; !seen && mayPrecedeAssignment(topic, log) {
+				continue // a later image assigns the partition, or shows a later leader epoch
+			}
+			if !isServedElsewhere(topic, log) {
+				retain = true // the topic exists, and this may be the only copy of its records
+			}
 		}
 		a.set.logger.Info("releasing log of an unassigned partition", "partition", id,
 			"keepsFiles", retain)
@@ -266,6 +271,16 @@ func isServedElsewhere(topic *metadata.Topic, log *logstore.Log) bool {
 	}
 	p := topic.Partitions[id.Index]
 	return p.Leader != metadata.NoBroker && len(p.ISR) > 0 && p.LeaderEpoch >= log.LeaderEpoch()
+}
+
+// mayPrecedeAssignment reports whether an image without an assignment of this log may be older than
+// the assignment. The first image of a process may be: an API server may answer from a watch cache
+// that lags. After a crash the log may lack its latest leader epoch, in which no record was
+// appended (ADR 0252), so an equal epoch proves nothing.
+func mayPrecedeAssignment(topic *metadata.Topic, log *logstore.Log) bool {
+	index := int(log.ID().Index)
+	return index < len(topic.Partitions) && topic.Partitions[index].Leader != metadata.NoBroker &&
+		topic.Partitions[index].LeaderEpoch == log.LeaderEpoch()
 }
 
 // isOtherCluster reports whether the store's logs belong to another cluster than the image does. If

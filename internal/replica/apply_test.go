@@ -265,6 +265,34 @@ func TestReassignedPartitionIsReleased(t *testing.T) {
 	}
 }
 
+// TestFirstImageMayPrecedeTheAssignment: the first image after a start does not contain the replica
+// on this broker. If it shows the leader epoch of the log, it may be older than the assignment, so
+// the log stays, and a later image serves it. If it shows a later leader epoch, the log is deleted.
+func TestFirstImageMayPrecedeTheAssignment(t *testing.T) {
+	for epoch, kept := range map[int32]bool{1: true, 2: false} {
+		b := newBroker(t)
+		b.topic("a", 1, nil)
+		b.apply()
+		b.mustProduce(id("a", 0), "x")
+		b.stop()
+		b.start()
+		b.topic("a", 1, func(topic *metadata.Topic) {
+			topic.Partitions[0] = &metadata.Partition{Replicas: []int32{9}, Leader: 9,
+				ISR: []int32{9}, LeaderEpoch: epoch}
+		})
+		b.apply()
+		if _, err := b.Leader(id("a", 0), -1); err == nil {
+			t.Errorf("epoch %d: the partition is served without an assignment", epoch)
+		}
+		b.topic("a", 1, func(topic *metadata.Topic) { topic.Partitions[0].LeaderEpoch = 3 })
+		b.apply()
+		got := values(t, b.Fetch(t.Context(), fetch(0, 0, id("a", 0)))[0])
+		if slices.Equal(got, []string{"x"}) != kept {
+			t.Errorf("epoch %d: got %v, want the record: %t", epoch, got, kept)
+		}
+	}
+}
+
 func TestStatesReportUnderReplication(t *testing.T) {
 	b := newBroker(t)
 	b.topic("a", 2, func(topic *metadata.Topic) {
