@@ -11,8 +11,8 @@
 // that the requirements are the same for all clients. kcat and Java's tools need no program: the
 // tests run their command lines.
 //
-// The clients come from their package managers: `pip install confluent-kafka kafka-python aiokafka
-// cramjam` for the python3 in PATH (cramjam contains codecs of aiokafka), `npm install kafkajs`,
+// The clients come from their package managers: `pip install confluent-kafka aiokafka cramjam
+// "kafka-python[lz4,snappy,zstd]"` for the python3 in PATH (cramjam contains codecs of aiokafka), `npm install kafkajs`,
 // and the package kcat of the operating system. sarama and segmentio/kafka-go are dependencies of
 // the module testdata/goclients, which the tests build with `go build`; rust-rdkafka is one of the
 // package testdata/rustclient, which they build with `cargo build` (it compiles librdkafka, which

@@ -74,7 +74,7 @@ func (b *brokers) killOne() {
 	b.kills.Add(1)
 }
 
-// killing kills brokers until the returned function is called.
+// killing kills brokers until the returned function is called, or the test ends.
 func (b *brokers) killing(every time.Duration) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
@@ -89,10 +89,12 @@ func (b *brokers) killing(every time.Duration) (stop func()) {
 			}
 		}
 	}()
-	return func() {
+	stop = func() {
 		cancel()
 		<-done
 	}
+	b.t.Cleanup(stop) // a failed test does not call it
+	return stop
 }
 
 // TestCopierJava runs Kafka's own TransactionalMessageCopier.
