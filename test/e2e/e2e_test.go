@@ -167,15 +167,15 @@ func (e *environment) compact(t *testing.T) {
 	})
 	table := strings.Split(e.kubectl(t, "get", "topics"), "\n")
 	t.Logf("kubectl get topics:\n%s", strings.Join(table, "\n"))
-	want := []string{"NAME", "CLUSTER", "PARTITIONS", "READY", "DIRTY", "RECLAIMABLE", "CLEANER",
-		"AGE"}
+	want := []string{"NAME", "TOPIC", "CLUSTER", "PARTITIONS", "READY", "DIRTY", "RECLAIMABLE",
+		"CLEANER", "AGE"}
 	if got := strings.Fields(table[0]); !slices.Equal(got, want) {
 		t.Errorf("columns are %v, want %v", got, want)
 	}
 	row := table[slices.IndexFunc(table,
 		func(line string) bool { return strings.HasPrefix(line, "ledger ") })]
-	if fields := strings.Fields(row); len(fields) < 7 || fields[1] != logCluster ||
-		fields[3] != "True" || !strings.HasSuffix(fields[4], "%") {
+	if fields := strings.Fields(row); len(fields) < 8 || fields[2] != logCluster ||
+		fields[4] != "True" || !strings.HasSuffix(fields[5], "%") {
 		t.Errorf("row of ledger: %q", row)
 	}
 	t.Logf("kubectl get logclusters,partitionsets:\n%s",
