@@ -12,11 +12,11 @@
 // tests run their command lines.
 //
 // The clients come from their package managers: `pip install confluent-kafka aiokafka cramjam
-// "kafka-python[lz4,snappy,zstd]"` for the python3 in PATH (cramjam contains codecs of aiokafka), `npm install kafkajs`,
-// and the package kcat of the operating system. sarama and segmentio/kafka-go are dependencies of
-// the module testdata/goclients, which the tests build with `go build`; rust-rdkafka is one of the
-// package testdata/rustclient, which they build with `cargo build` (it compiles librdkafka, which
-// needs a C compiler and make).
+// "kafka-python[lz4,snappy,zstd]"` for the python3 in PATH (cramjam contains codecs of aiokafka),
+// `npm install kafkajs`, and the package kcat of the operating system. sarama and
+// segmentio/kafka-go are dependencies of the module testdata/goclients, which the tests build with
+// `go build`; rust-rdkafka is one of the package testdata/rustclient, which they build with
+// `cargo build` (it compiles librdkafka, which needs a C compiler and make).
 //
 // Kafka Connect, MirrorMaker 2 and Kafka Streams come from Maven Central (`mvn`,
 // testdata/javaprograms/pom.xml); Quix Streams and Faust by `pip install quixstreams
