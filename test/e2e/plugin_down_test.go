@@ -13,12 +13,12 @@ import (
 func (e *environment) oneBrokerDown(t *testing.T) {
 	const down = logCluster + "-broker-2"
 	e.kubectl(t, "annotate", "logcluster", logCluster, "heartwood.dev/paused=true")
-	t.Cleanup(func() {
+	defer func() {
 		e.kubectl(t, "annotate", "logcluster", logCluster, "heartwood.dev/paused-")
 		e.kubectl(t, "wait", "--for=condition=Ready", "logcluster/"+logCluster, "--timeout=5m")
 		e.kubectl(t, "wait", "--for=condition=Replicated", "logcluster/"+logCluster,
 			"--timeout=5m")
-	})
+	}()
 	e.kubectl(t, "scale", "statefulset", logCluster+"-broker", "--replicas=2")
 	e.kubectl(t, "wait", "--for=delete", "pod/"+down, "--timeout=2m")
 	e.kubectl(t, "wait", "--for=condition=Ready", "topic/sessions", "--timeout=2m")
@@ -37,7 +37,7 @@ func (e *environment) oneBrokerDown(t *testing.T) {
 	}
 	viewer.ok(t, "", "clean", "ledger")
 	for _, args := range [][]string{{"status"}, {"brokers"}, {"topics"}, {"top"},
-		{"why", "sessions"}, {"retained"}} {
+		{"why", "sessions"}} {
 		// The exit code 3 says that a broker is down.
 		if out, code := viewer.run(t, "", args...); code != 0 && code != 3 {
 			t.Errorf("%v: exit code %d\n%s", args, code, out)
