@@ -81,7 +81,7 @@ func checkAssignments(t *testing.T, topics func(args ...string) string) {
 // the properties of brokers.
 func checkConfigs(t *testing.T, tool func(class string, args ...string) string) {
 	t.Helper()
-	configs := func(args ...string) string { return tool("kafka.admin.ConfigCommand", args...) }
+	configs := func(args ...string) string { return tool("org.apache.kafka.tools.ConfigCommand", args...) }
 	made := []string{"--entity-type", "topics", "--entity-name", "Made_by.Tools"}
 	configs(append(
 		made,
@@ -116,8 +116,8 @@ func TestJavaBrokerConfigs(t *testing.T) {
 	s := process.NewSetup(t, 1, topicManifest)
 	bootstrap, _ := process.Start(t, s.Args()...).Ready(t)
 	configs := func(args ...string) string {
-		return output(t, "", slices.Concat(javaTool(java, classes, "kafka.admin.ConfigCommand"),
-			args, []string{"--entity-type", "brokers", "--bootstrap-server", bootstrap[0]})...)
+		return output(t, "", slices.Concat(
+			javaTool(java, classes, "org.apache.kafka.tools.ConfigCommand"), args, []string{"--entity-type", "brokers", "--bootstrap-server", bootstrap[0]})...)
 	}
 	configs("--entity-default", "--alter", "--add-config", "log.roll.ms=3600000")
 	expect(t, configs("--entity-default", "--describe"),

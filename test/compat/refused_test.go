@@ -89,7 +89,7 @@ func TestToolsReportMissingFeatures(t *testing.T) {
 		tools + "reassign.ReassignPartitionsCommand --execute --reassignment-json-file " +
 			plan: "LogDirNotFoundException",
 		tools + "MetadataQuorumCommand describe --status": "does not support DESCRIBE_QUORUM",
-		"kafka.admin.ConfigCommand --alter --entity-type clients --entity-name a --add-config " +
+		"org.apache.kafka.tools.ConfigCommand --alter --entity-type clients --entity-name a --add-config " +
 			"producer_byte_rate=1": "quotas of client ids and of IP addresses are not supported",
 		groups + "ShareGroupCommand --describe --group g": "does not support SHARE_GROUP_DESCRIBE",
 		tools + "streams.StreamsGroupCommand --describe --group " +

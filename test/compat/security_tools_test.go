@@ -63,7 +63,7 @@ func startSecured(t *testing.T) (listeners, users map[string]string) {
 // Kafka's tools, and what is compared of their output.
 const (
 	aclTool    = "org.apache.kafka.tools.AclCommand"
-	configTool = "kafka.admin.ConfigCommand"
+	configTool = "org.apache.kafka.tools.ConfigCommand"
 )
 
 // securitySteps are commands of kafka-acls and kafka-configs in this order. Values with spaces are

@@ -39,7 +39,7 @@ func TestJavaTools(t *testing.T) {
 	expect(t, topics("--list"), `(?m)^made$`, `(?m)^`+topic+`$`)
 	expect(t, topics("--describe", "--topic", "made"), `PartitionCount: 3`,
 		`cleanup\.policy=compact`, `Partition: 2\s+Leader: 0\s+Replicas: 0\s+Isr: 0`)
-	configs := tool("", "kafka.admin.ConfigCommand",
+	configs := tool("", "org.apache.kafka.tools.ConfigCommand",
 		append(server, "--describe", "--all", "--topic", topic)...)
 	expect(t, configs, `compression\.type=zstd`, `segment\.bytes=65536`)
 	topics("--delete", "--topic", "made")
