@@ -40,8 +40,8 @@ type CA struct {
 // Authority is a certificate authority over time. Its methods do not change it: Step returns a new
 // one. The zero value has no certificate; the first Step makes one.
 type Authority struct {
-	// Issuing issues leaves. It has no key if the key was lost: Next then issues the leaves that are
-	// missing, and replaces the others once it was published for long enough.
+	// Issuing issues leaves. If its key was lost, Next issues missing leaves at once, and replaces
+	// the leaves of Issuing after the overlap.
 	Issuing CA
 	Next    *Candidate // published, and will issue leaves; nil if no replacement is in progress
 	Retired []Retired  // do not issue any more; leaves of them may be in use

@@ -98,8 +98,8 @@ func (c *Client) Volumes(ctx context.Context, address string) ([]report.Volume, 
 	return response.Volumes, err
 }
 
-// VolumesOf returns the volumes of the brokers at several addresses, without those of brokers that
-// do not respond.
+// VolumesOf returns the volumes of the brokers at several addresses. It omits brokers that do not
+// respond.
 func (c *Client) VolumesOf(ctx context.Context, addresses []string) []report.Volume {
 	all := []report.Volume{}
 	for _, address := range addresses {

@@ -47,8 +47,8 @@ type GroupPartition struct {
 	Host       string `json:"host,omitempty"`
 }
 
-// Groups returns the groups with these names, or all groups, sorted by name. Groups of brokers that
-// did not answer are missing in the list of all groups; missing then says why.
+// Groups returns the groups with these names, or all groups, sorted by name. If a broker does not
+// answer, the list of all groups lacks its groups, and missing contains the cause.
 func Groups(ctx context.Context, o Options, names []string) (groups []Group, missing, err error) {
 	client, err := Connect(ctx, o)
 	if err != nil {
