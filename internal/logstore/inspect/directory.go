@@ -45,6 +45,9 @@ func (v *verifier) enter(f file) error {
 	if !f.whole {
 		return nil
 	}
+	if err := v.checkDataDirectory(f.dir); err != nil {
+		return err
+	}
 	entries, err := v.fsys.ReadDir(f.dir)
 	if err != nil {
 		return fmt.Errorf("list %s: %w", f.dir, err)
@@ -119,9 +122,14 @@ func (v *verifier) leave() error {
 	return nil
 }
 
-// readSmall reads a whole file into memory. ok is false if the file does not exist or is too large;
-// a file that is too large is also reported as a problem.
+// readSmall reads a whole file of at most smallBytesMax bytes into memory.
 func (v *verifier) readSmall(path string) (content []byte, ok bool, err error) {
+	return v.readLimited(path, smallBytesMax)
+}
+
+// readLimited reads a whole file into memory. ok is false if the file does not exist or is too
+// large; a file that is too large is also reported as a problem.
+func (v *verifier) readLimited(path string, bytesMax int64) (content []byte, ok bool, err error) {
 	info, err := v.fsys.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, false, nil
@@ -129,9 +137,9 @@ func (v *verifier) readSmall(path string) (content []byte, ok bool, err error) {
 	if err != nil {
 		return nil, false, err
 	}
-	if info.Size() > smallBytesMax {
+	if info.Size() > bytesMax {
 		v.find(path, 0, "the file has %d bytes and was not read; the limit is %d", info.Size(),
-			int64(smallBytesMax))
+			bytesMax)
 		return nil, false, nil
 	}
 	content, err = v.fsys.ReadFile(path)

@@ -93,7 +93,8 @@ func (s *sidecar) end() error {
 		s.find(s.path, 0, "batch at position %d is after the last batch of the log",
 			s.batches.Batch().Position)
 	}
-	err := s.report(s.batches.Err(), "batches")
+	err := errors.Join(s.report(s.batches.Err(), "batches"),
+		s.report(s.reader.VerifyIndexes(), "indexes"))
 	records := s.reader.Records()
 	for records.Next() {
 	}

@@ -28,7 +28,9 @@ type VerifyOptions struct {
 //   - whether the transaction index lists exactly the aborted transactions;
 //   - whether the segments of a directory overlap;
 //   - the rules of producers and leader epochs;
-//   - whether producer snapshots, leader-epoch-checkpoint and key sidecars match the batches.
+//   - whether producer snapshots, leader-epoch-checkpoint and key sidecars match the batches;
+//   - the checksum of .dead files, and the form of the checkpoints and of the cleaner's reports in
+//     the data directory.
 //
 // It returns the number of problems. It returns an error if it could not perform a check.
 func Verify(fsys vfs.FS, paths []string, opts VerifyOptions, out io.Writer) (problems int,
@@ -73,7 +75,8 @@ type verifier struct {
 	txns    transactions
 	dir     *directory
 
-	recovery recoveryPoints
+	dataDirectory string // the last one that was checked
+	recovery      recoveryPoints
 }
 
 // verifyAll checks each segment once, even if several of its files were named. It returns the
@@ -174,6 +177,9 @@ func (v *verifier) verify(f file) (next int64, err error) {
 	sidecar, err := v.openSidecar(f, opened, batches.size)
 	defer func() { err = errors.Join(err, sidecar.close()) }()
 	if err != nil {
+		return f.base, err
+	}
+	if err := v.checkDead(f, batches.size); err != nil {
 		return f.base, err
 	}
 	v.sum.Segments++

@@ -95,6 +95,24 @@ func (r *Reader) SizeBytes() int64 { return r.size }
 // compare its checksum with Batch.CRC.
 func (r *Reader) Verify(data io.ReaderAt) error { return r.header.verify(data) }
 
+// VerifyIndexes verifies the checksum of each page of the batch index and of the buckets, of which
+// the iterators read only the pages that they need.
+func (r *Reader) VerifyIndexes() error {
+	for of, capacity := range map[section]int{indexSection: indexPageBytes,
+		bucketsSection: bucketPageBytes} {
+		pages := r.stream(of)
+		pages.capacity = capacity
+		for {
+			if err := pages.fill(); errors.Is(err, io.EOF) {
+				break
+			} else if err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
 // Close closes the file. Iterators must not be used afterwards.
 func (r *Reader) Close() error { return r.file.Close() }
 

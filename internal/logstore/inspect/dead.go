@@ -1,0 +1,36 @@
+package inspect
+
+import (
+	"errors"
+	"io/fs"
+
+	"heartwood.dev/heartwood/internal/logstore/clean"
+	"heartwood.dev/heartwood/internal/logstore/segment"
+)
+
+// deadNote is the note about a .dead file of other bytes than those of its segment, which a
+// truncation or a crash within a pass leaves.
+const deadNote = "the file belongs to other bytes of the segment and is ignored; " +
+	"the next pass replaces it"
+
+// checkDead checks the .dead file of a segment (docs/format/dead.md), if the segment has one.
+func (v *verifier) checkDead(f file, dataBytes int64) error {
+	path := f.with(segment.DeadExtension)
+	if _, err := v.fsys.Stat(path); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	content, ok, err := v.readLimited(path, deadBytesMax)
+	if err != nil || !ok {
+		return err
+	}
+	switch dead, err := clean.DecodeDeadFile(content); {
+	case err != nil:
+		v.find(path, 0, "%v", err)
+	case dead.Base != f.base || dead.LogBytes != dataBytes:
+		v.note(path, deadNote)
+	}
+	return nil
+}
+
+// deadBytesMax is the maximum size of a .dead file that is read. A broker ignores larger ones.
+const deadBytesMax = 256 << 20
