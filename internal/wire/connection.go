@@ -247,16 +247,31 @@ func (e *refusedError) Unwrap() error { return e.error }
 
 // linger closes the sending direction after an invalid request, and discards the bytes that the
 // client still sends. If a socket with unread bytes were closed, TCP would reset the connection,
-// and the client could lose the replies to its earlier requests. After other errors linger returns
-// at once. No other goroutine may read from the socket.
+// and the client could lose the replies to its earlier requests. After a failed authentication the
+// client may close the connection first: kafka-python loses a reply that arrives together with the
+// end of the connection, and then reports that the connection was lost. After other errors linger
+// returns at once. No other goroutine may read from the socket.
 func (c *connection) linger(ctx context.Context, err error) {
 	socket, half := c.stream.(interface{ CloseWrite() error })
 	if !half || !isInvalid(err) {
 		return
 	}
+	var failed *authenticationError
+	if errors.As(err, &failed) && failed.mechanism != MechanismTLS && c.discard(ctx) == nil {
+		return // the client has closed the connection
+	}
 	_ = socket.CloseWrite()
+	_ = c.discard(ctx)
+}
+
+// discard receives bytes until the client closes the connection, for Options.Linger at most.
+func (c *connection) discard(ctx context.Context) error {
 	c.readUntil(ctx, c.server.opts.Linger)
-	_, _ = io.Copy(io.Discard, io.LimitReader(c.stream, lingerBytesMax))
+	n, err := io.Copy(io.Discard, io.LimitReader(c.stream, lingerBytesMax))
+	if err == nil && n == lingerBytesMax {
+		return errors.New("the client sends too much")
+	}
+	return err
 }
 
 // isInvalid reports whether the error means that a request is invalid. Too slow a client sends a

@@ -7,6 +7,7 @@ import (
 	"net"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kbin"
 )
@@ -107,5 +108,28 @@ func TestConnectionLingersOnlyWithOneReader(t *testing.T) {
 				want)
 		}
 		_ = theirs.Close()
+	}
+}
+
+// TestFailedAuthenticationLetsTheClientCloseFirst checks that the end of the connection does not
+// follow the reply at once: kafka-python 3.0.12 loses a reply that arrives together with it.
+func TestFailedAuthenticationLetsTheClientCloseFirst(t *testing.T) {
+	ours, theirs := net.Pipe()
+	socket := &halfClosed{Conn: ours}
+	server := NewServer(Options{Handler: newTestHandler(), Security: scramSecurity(t),
+		Linger: time.Hour})
+	served := make(chan struct{})
+	go func() {
+		defer close(served)
+		newConnection(server, socket).serve(t.Context(), func() {})
+	}()
+	c := &client{theirs, t}
+	if got := c.login("alice", "wrong"); got.code == 0 {
+		t.Errorf("authenticated: %+v", got)
+	}
+	_ = c.Close()
+	<-served
+	if socket.calls != 0 {
+		t.Error("the server has closed the connection before the client")
 	}
 }

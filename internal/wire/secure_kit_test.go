@@ -47,7 +47,10 @@ func scramSecurity(t testing.TB) Security {
 
 func startSecure(t *testing.T, security Security) *testServer {
 	t.Helper()
-	return startServer(t, func(o *Options) { o.Security = security })
+	return startServer(t, func(o *Options) {
+		o.Security = security
+		o.Linger = time.Millisecond // most tests wait until the server closes the connection
+	})
 }
 
 // serverTLS returns the TLS configuration of a test's listener.

@@ -126,8 +126,9 @@ type Options struct {
 	// Drain is how long the server continues to send replies after the context of Serve has ended.
 	// The default is 5 s.
 	Drain time.Duration
-	// Linger is how long a connection that is closed after an invalid request still receives bytes.
-	// The default is 1 s.
+	// Linger is how long a connection that is closed after an invalid request still receives bytes,
+	// and how long the client may take to close it after a failed authentication. The default is
+	// 1 s.
 	Linger time.Duration
 }
 
