@@ -158,7 +158,7 @@ func checkMoves(t *testing.T, tool func(class string, args ...string) string,
 	}
 	elected := tool("org.apache.kafka.tools.LeaderElectionCommand", "--election-type", "preferred",
 		"--topic", "Made_by.Tools", "--partition", "0")
-	expect(t, elected, `(completed successfully|Valid replica already elected) .*Made_by.Tools-0`)
+	expect(t, elected, `(Successfully completed|Valid replica already elected) .*Made_by.Tools-0`)
 	expect(t, topics("--describe", "--topic", "Made_by.Tools"), `Partition: 0\s+Leader: 2`)
 	expect(t, tool("org.apache.kafka.tools.reassign.ReassignPartitionsCommand", "--list"),
 		`No partition reassignments found`)

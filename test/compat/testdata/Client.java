@@ -10,7 +10,6 @@ import org.apache.kafka.common.KafkaException;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.config.ConfigResource;
 import org.apache.kafka.common.serialization.*;
-import org.apache.kafka.common.utils.AppInfoParser;
 
 /** The list of program_test.go, done with Java's clients. Arguments: bootstrap, topic, milliseconds of idling. */
 public class Client {
@@ -20,7 +19,7 @@ public class Client {
     public static void main(String[] args) throws Exception {
         bootstrap = args[0];
         topic = args[1];
-        say("client", "\"version\":" + quote("kafka-clients " + AppInfoParser.getVersion()));
+        say("client", "\"version\":" + quote("kafka-clients " + clientsVersion()));
         admin();
         long number = 0;
         for (String codec : List.of("none", "gzip", "snappy", "lz4", "zstd")) {
@@ -127,5 +126,14 @@ public class Client {
 
     static String quote(String s) {
         return s == null ? "null" : "\"" + s.replace("\\", "\\\\").replace("\"", "\\\"") + "\"";
+    }
+
+    /** The version of kafka-clients. Its class AppInfoParser is in another package since 4.4. */
+    static String clientsVersion() throws java.io.IOException {
+        Properties version = new Properties();
+        try (var resource = KafkaException.class.getResourceAsStream("/kafka/kafka-version.properties")) {
+            version.load(resource);
+        }
+        return version.getProperty("version");
     }
 }

@@ -5,7 +5,6 @@ import java.util.stream.Collectors;
 import org.apache.kafka.clients.consumer.*;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.serialization.StringDeserializer;
-import org.apache.kafka.common.utils.AppInfoParser;
 
 /**
  * A member of a group of the consumer protocol, as consumers_test.go has it. Arguments: bootstrap, group, instance ("": none), topic, or an
@@ -25,7 +24,7 @@ public class Member {
         p.put("auto.offset.reset", "earliest");
         p.put("enable.auto.commit", "false");
         p.put("metadata.max.age.ms", "1000");
-        System.out.println("{\"step\":\"client\",\"version\":\"kafka-clients " + AppInfoParser.getVersion() + "\"}");
+        System.out.println("{\"step\":\"client\",\"version\":\"kafka-clients " + clientsVersion() + "\"}");
         Thread waits = new Thread(() -> {
             try {
                 while (System.in.read() >= 0) { }
@@ -69,5 +68,14 @@ public class Member {
     static void say() {
         System.out.println("{\"step\":\"assigned\",\"topics\":[" + owned.stream().map(o -> "\"" + o + "\"").sorted()
             .collect(Collectors.joining(",")) + "]}");
+    }
+
+    /** The version of kafka-clients. Its class AppInfoParser is in another package since 4.4. */
+    static String clientsVersion() throws java.io.IOException {
+        Properties version = new Properties();
+        try (var resource = org.apache.kafka.common.KafkaException.class.getResourceAsStream("/kafka/kafka-version.properties")) {
+            version.load(resource);
+        }
+        return version.getProperty("version");
     }
 }

@@ -2,7 +2,6 @@ import java.util.Arrays;
 import java.util.Locale;
 import java.util.Properties;
 import org.apache.kafka.common.serialization.Serdes;
-import org.apache.kafka.common.utils.AppInfoParser;
 import org.apache.kafka.streams.KafkaStreams;
 import org.apache.kafka.streams.StreamsBuilder;
 import org.apache.kafka.streams.StreamsConfig;
@@ -13,7 +12,7 @@ import org.apache.kafka.streams.kstream.Produced;
 
 /** The word count of wordcount_test.go with Kafka Streams. Arguments: bootstrap, state directory. */
 public class WordCount {
-    public static void main(String[] args) {
+    public static void main(String[] args) throws Exception {
         Properties config = new Properties();
         config.put(StreamsConfig.APPLICATION_ID_CONFIG, "wordcount");
         config.put(StreamsConfig.BOOTSTRAP_SERVERS_CONFIG, args[0]);
@@ -32,9 +31,18 @@ public class WordCount {
             .mapValues(String::valueOf)
             .to("counts", Produced.with(Serdes.String(), Serdes.String()));
         System.out.printf("{\"step\":\"client\",\"version\":\"kafka-streams %s\"}%n",
-            AppInfoParser.getVersion());
+            clientsVersion());
         KafkaStreams streams = new KafkaStreams(builder.build(), config);
         Runtime.getRuntime().addShutdownHook(new Thread(streams::close));
         streams.start();
+    }
+
+    /** The version of kafka-clients. Its class AppInfoParser is in another package since 4.4. */
+    static String clientsVersion() throws java.io.IOException {
+        Properties version = new Properties();
+        try (var resource = org.apache.kafka.common.KafkaException.class.getResourceAsStream("/kafka/kafka-version.properties")) {
+            version.load(resource);
+        }
+        return version.getProperty("version");
     }
 }

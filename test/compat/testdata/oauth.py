@@ -58,11 +58,13 @@ def kafka_python(bootstrap, ca, token):
     class Failures(logging.Handler):
         # The client logs a refusal, and tries again until bootstrap_timeout_ms.
         def emit(self, record):
+            messages.append(record.getMessage())
             if "SaslAuthenticationFailed" in record.getMessage():
                 seen["outcome"] = f"refused: {record.getMessage()}"
                 print(json.dumps(seen), flush=True)
                 os._exit(0)
 
+    messages = []
     seen["version"] = f"kafka-python {kafka.__version__}"
     logging.getLogger("kafka").addHandler(Failures())
     try:
@@ -73,7 +75,7 @@ def kafka_python(bootstrap, ca, token):
         consumer.topics()
         return "ok"
     except kafka.errors.KafkaError as failure:
-        return f"no answer: {type(failure).__name__}: {failure}"
+        return f"no answer: {type(failure).__name__}: {failure}, after: {messages[-10:]}"
 
 
 seen = {}
