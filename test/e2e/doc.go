@@ -4,7 +4,8 @@
 // It runs with the build tag e2e against the cluster of KUBECONFIG. It requires kubectl on the
 // PATH. The environment variables IMAGE and CLIENT_IMAGE name images that the nodes have or can
 // pull. The test creates a namespace and deletes it at the end, and also the CRDs if it has
-// installed them. Each step depends on earlier steps, so they run in order.
+// installed them. Steps use the state that earlier steps left, so they run in order; after a failed
+// step the run continues with the next one.
 //
 // FAULTS is the path of a script that stops and starts nodes and the API server, such as
 // hack/e2e-faults.sh. If it is unset, the steps that need the script are skipped.
