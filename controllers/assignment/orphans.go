@@ -4,7 +4,7 @@ import (
 	"slices"
 
 	"heartwood.dev/heartwood/api/v1alpha1"
-	"heartwood.dev/heartwood/internal/partitionset"
+	"heartwood.dev/heartwood/internal/metadata/partitionset"
 )
 
 // reclaimOrphans plans what happens to entries of partitions that no Topic has: those of deleted

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"heartwood.dev/heartwood/api/v1alpha1"
-	"heartwood.dev/heartwood/internal/partitionset"
+	"heartwood.dev/heartwood/internal/metadata/partitionset"
 )
 
 func TestNewPartitionsWaitForRacks(t *testing.T) {

@@ -24,7 +24,7 @@ import (
 	"heartwood.dev/heartwood/controllers/reports"
 	"heartwood.dev/heartwood/controllers/sets"
 	"heartwood.dev/heartwood/controllers/watch"
-	"heartwood.dev/heartwood/internal/partitionset/commit"
+	"heartwood.dev/heartwood/internal/metadata/partitionset/commit"
 )
 
 // +kubebuilder:rbac:groups=heartwood.dev,resources=logclusters,verbs=get;list;watch;patch

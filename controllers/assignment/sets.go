@@ -15,7 +15,7 @@ import (
 	"heartwood.dev/heartwood/api/v1alpha1"
 	"heartwood.dev/heartwood/controllers/laststatus"
 	"heartwood.dev/heartwood/controllers/sets"
-	"heartwood.dev/heartwood/internal/partitionset"
+	"heartwood.dev/heartwood/internal/metadata/partitionset"
 )
 
 // createMissing creates the sets of a LogCluster that do not exist, and reports whether all sets

@@ -2,8 +2,8 @@
 // internal/placement. It decides about all partitions of a set and makes one write of its status.
 //
 // The status of a set has several writers, the operator and the leaders, so each writes by
-// compare-and-swap (internal/partitionset/commit). After a conflict, the decision is made again on
-// the stored version.
+// compare-and-swap (internal/metadata/partitionset/commit). After a conflict, the decision is made
+// again on the stored version.
 //
 // reconciler.go gathers the input and writes the result. settling.go decides which ISR changes are
 // left to the leaders for a while. memory.go stores the state between reconciliations of a set in a

@@ -3,7 +3,7 @@ package election
 import (
 	"time"
 
-	"heartwood.dev/heartwood/internal/partitionset"
+	"heartwood.dev/heartwood/internal/metadata/partitionset"
 )
 
 // memory is what the controller knows about the partitions of a set between reconciliations. It is

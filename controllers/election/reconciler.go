@@ -26,8 +26,8 @@ import (
 	"heartwood.dev/heartwood/controllers/sets"
 	"heartwood.dev/heartwood/controllers/watch"
 	"heartwood.dev/heartwood/internal/metadata"
-	"heartwood.dev/heartwood/internal/partitionset"
-	"heartwood.dev/heartwood/internal/partitionset/commit"
+	"heartwood.dev/heartwood/internal/metadata/partitionset"
+	"heartwood.dev/heartwood/internal/metadata/partitionset/commit"
 	"heartwood.dev/heartwood/internal/placement"
 )
 

@@ -12,7 +12,7 @@ import (
 
 	"heartwood.dev/heartwood/api/v1alpha1"
 	"heartwood.dev/heartwood/controllers/sets"
-	"heartwood.dev/heartwood/internal/partitionset"
+	"heartwood.dev/heartwood/internal/metadata/partitionset"
 )
 
 // TestTopicThatIsDeliveredLateIsElected: the watch of Topics delivers a Topic later than the other

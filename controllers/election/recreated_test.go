@@ -18,7 +18,7 @@ import (
 	"heartwood.dev/heartwood/controllers/brokerstate"
 	"heartwood.dev/heartwood/controllers/index"
 	"heartwood.dev/heartwood/controllers/sets"
-	"heartwood.dev/heartwood/internal/partitionset"
+	"heartwood.dev/heartwood/internal/metadata/partitionset"
 )
 
 // newReconciler returns a reconciler and its API server, which stores the given objects.

@@ -14,9 +14,9 @@ import (
 	"heartwood.dev/heartwood/controllers/reports"
 	"heartwood.dev/heartwood/controllers/sets"
 	"heartwood.dev/heartwood/internal/metadata"
+	"heartwood.dev/heartwood/internal/metadata/partitionset"
 	"heartwood.dev/heartwood/internal/operator/rebalance"
 	"heartwood.dev/heartwood/internal/operator/rollout"
-	"heartwood.dev/heartwood/internal/partitionset"
 )
 
 // lend begins and ends loans of replicas (spec.rollout.singleReplica). It returns what the restart

@@ -31,9 +31,9 @@ import (
 	"heartwood.dev/heartwood/controllers/reports"
 	"heartwood.dev/heartwood/controllers/sets"
 	"heartwood.dev/heartwood/controllers/watch"
+	"heartwood.dev/heartwood/internal/metadata/partitionset/commit"
 	"heartwood.dev/heartwood/internal/operator/render"
 	"heartwood.dev/heartwood/internal/operator/rollout"
-	"heartwood.dev/heartwood/internal/partitionset/commit"
 )
 
 // +kubebuilder:rbac:groups=heartwood.dev,resources=logclusters,verbs=get;list;watch;patch

@@ -5,7 +5,7 @@ import (
 	"strings"
 
 	"heartwood.dev/heartwood/api/v1alpha1"
-	"heartwood.dev/heartwood/internal/partitionset"
+	"heartwood.dev/heartwood/internal/metadata/partitionset"
 )
 
 // retainedTopicsMax is the maximum number of deleted topics in a status.

@@ -20,9 +20,9 @@ import (
 	"heartwood.dev/heartwood/controllers/reports"
 	"heartwood.dev/heartwood/controllers/sets"
 	"heartwood.dev/heartwood/internal/metadata"
+	"heartwood.dev/heartwood/internal/metadata/partitionset"
 	"heartwood.dev/heartwood/internal/operator/rebalance"
 	"heartwood.dev/heartwood/internal/operator/render"
-	"heartwood.dev/heartwood/internal/partitionset"
 	"heartwood.dev/heartwood/internal/placement"
 )
 

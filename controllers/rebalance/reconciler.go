@@ -25,9 +25,9 @@ import (
 	"heartwood.dev/heartwood/controllers/reports"
 	"heartwood.dev/heartwood/controllers/sets"
 	"heartwood.dev/heartwood/controllers/watch"
+	"heartwood.dev/heartwood/internal/metadata/partitionset"
+	"heartwood.dev/heartwood/internal/metadata/partitionset/commit"
 	"heartwood.dev/heartwood/internal/operator/rebalance"
-	"heartwood.dev/heartwood/internal/partitionset"
-	"heartwood.dev/heartwood/internal/partitionset/commit"
 )
 
 // +kubebuilder:rbac:groups=heartwood.dev,resources=partitionsets,verbs=get;list;watch;update

@@ -13,7 +13,7 @@ import (
 	"heartwood.dev/heartwood/api/v1alpha1"
 	"heartwood.dev/heartwood/controllers/index"
 	"heartwood.dev/heartwood/controllers/laststatus"
-	"heartwood.dev/heartwood/internal/partitionset"
+	"heartwood.dev/heartwood/internal/metadata/partitionset"
 )
 
 // Reader reads PartitionSets from the cache. It is safe for concurrent use.

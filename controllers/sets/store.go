@@ -11,7 +11,7 @@ import (
 
 	"heartwood.dev/heartwood/api/v1alpha1"
 	"heartwood.dev/heartwood/controllers/laststatus"
-	"heartwood.dev/heartwood/internal/partitionset/commit"
+	"heartwood.dev/heartwood/internal/metadata/partitionset/commit"
 )
 
 // store implements commit.API. The name of a set is <namespace>/<name>. It returns a set that was

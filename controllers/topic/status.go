@@ -12,8 +12,8 @@ import (
 	"heartwood.dev/heartwood/controllers/conditions"
 	"heartwood.dev/heartwood/controllers/sets"
 	"heartwood.dev/heartwood/internal/metadata"
+	"heartwood.dev/heartwood/internal/metadata/partitionset"
 	"heartwood.dev/heartwood/internal/operator/render"
-	"heartwood.dev/heartwood/internal/partitionset"
 )
 
 // namesMax is the maximum number of partitions that a message names.

@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"heartwood.dev/heartwood/api/v1alpha1"
-	"heartwood.dev/heartwood/internal/partitionset"
+	"heartwood.dev/heartwood/internal/metadata/partitionset"
 )
 
 func moveCommand(f *flags) *cobra.Command {

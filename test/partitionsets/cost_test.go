@@ -20,8 +20,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"heartwood.dev/heartwood/api/v1alpha1"
-	"heartwood.dev/heartwood/internal/partitionset"
-	"heartwood.dev/heartwood/internal/partitionset/commit"
+	"heartwood.dev/heartwood/internal/metadata/partitionset"
+	"heartwood.dev/heartwood/internal/metadata/partitionset/commit"
 	"heartwood.dev/heartwood/internal/placement"
 	"heartwood.dev/heartwood/test/kit/envtest"
 )

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"heartwood.dev/heartwood/api/v1alpha1"
-	"heartwood.dev/heartwood/internal/partitionset/commit"
+	"heartwood.dev/heartwood/internal/metadata/partitionset/commit"
 )
 
 var errNoAnswer = errors.New("no answer from the API server")

@@ -2,10 +2,11 @@
 // bubble, and checks its invariants.
 //
 // Four parts are real: the stores with their cleaners, the replica sets with their fetchers, the
-// decisions of operator and brokers on PartitionSets (internal/partitionset, internal/placement),
-// and the writer that both use (internal/partitionset/commit). The disks are in memory and lose
-// what was not synced. Four parts are simulated: the clients, the faults (faults_test.go), the
-// network between all nodes, and the API server (object_store_test.go).
+// decisions of operator and brokers on PartitionSets (internal/metadata/partitionset,
+// internal/placement), and the writer that both use (internal/metadata/partitionset/commit). The
+// disks are in memory and lose what was not synced. Four parts are simulated: the clients, the
+// faults (faults_test.go), the network between all nodes, and the API server
+// (object_store_test.go).
 //
 // The API server stores PartitionSets with resourceVersions. It compares and swaps, loses answers,
 // executes writes after their sender has abandoned them, and is away for a while. The partitions of

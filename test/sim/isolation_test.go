@@ -9,7 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"heartwood.dev/heartwood/internal/partitionset"
+	"heartwood.dev/heartwood/internal/metadata/partitionset"
 	"heartwood.dev/heartwood/internal/placement"
 	"heartwood.dev/heartwood/internal/reachability"
 )

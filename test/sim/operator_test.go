@@ -7,8 +7,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"heartwood.dev/heartwood/internal/partitionset"
-	"heartwood.dev/heartwood/internal/partitionset/commit"
+	"heartwood.dev/heartwood/internal/metadata/partitionset"
+	"heartwood.dev/heartwood/internal/metadata/partitionset/commit"
 	"heartwood.dev/heartwood/internal/placement"
 )
 

@@ -8,7 +8,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"heartwood.dev/heartwood/api/v1alpha1"
-	"heartwood.dev/heartwood/internal/partitionset/commit"
+	"heartwood.dev/heartwood/internal/metadata/partitionset/commit"
 )
 
 // commitAPI implements commit.API with the store's watch and client. The client must not repeat

@@ -4,7 +4,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"heartwood.dev/heartwood/internal/metadata"
-	"heartwood.dev/heartwood/internal/partitionset"
+	"heartwood.dev/heartwood/internal/metadata/partitionset"
 	"heartwood.dev/heartwood/internal/placement"
 )
 

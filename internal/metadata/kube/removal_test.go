@@ -4,7 +4,7 @@ import (
 	"slices"
 
 	"heartwood.dev/heartwood/internal/metadata"
-	"heartwood.dev/heartwood/internal/partitionset"
+	"heartwood.dev/heartwood/internal/metadata/partitionset"
 )
 
 // testRemoval: an image names the partitions whose records are to be removed, and the broker

@@ -30,8 +30,8 @@ import (
 	"heartwood.dev/heartwood/api/v1alpha1"
 	"heartwood.dev/heartwood/internal/lease"
 	"heartwood.dev/heartwood/internal/metadata"
+	"heartwood.dev/heartwood/internal/metadata/partitionset/commit"
 	"heartwood.dev/heartwood/internal/outage"
-	"heartwood.dev/heartwood/internal/partitionset/commit"
 	"heartwood.dev/heartwood/internal/placement"
 )
 

@@ -1,7 +1,7 @@
 // Package local stores the metadata of a development cluster in one file
 // (docs/format/local-metadata.md) and publishes it to the brokers. The file contains the partitions
 // in the form of one PartitionSet. The store makes the decisions of the operator and of the brokers
-// with internal/partitionset and internal/placement.
+// with internal/metadata/partitionset and internal/placement.
 //
 // document.go defines the content of the file and its encoding, partitions.go the part of it that
 // is a PartitionSet, and earlier.go reads files of earlier versions. sync.go, assign.go, create.go,

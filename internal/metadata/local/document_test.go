@@ -9,7 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"heartwood.dev/heartwood/internal/partitionset"
+	"heartwood.dev/heartwood/internal/metadata/partitionset"
 )
 
 // example is a complete file.

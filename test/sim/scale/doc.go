@@ -2,10 +2,10 @@
 // in one process and in simulated time. It measures how long elections, ISR changes and the return
 // of a broker take, and how many writes and conflicts they cause.
 //
-// The decisions are real (internal/partitionset, internal/placement), and so is the writer of each
-// process (internal/partitionset/commit). The API server is simulated with the measured costs of a
-// real one (costs_test.go): its requests wait for a core. There are no logs: a leader
-// detects a failed follower, and adds a follower that has returned, after a random time.
+// The decisions are real (internal/metadata/partitionset, internal/placement), and so is the writer
+// of each process (internal/metadata/partitionset/commit). The API server is simulated with the
+// measured costs of a real one (costs_test.go): its requests wait for a core. There are no logs: a
+// leader detects a failed follower, and adds a follower that has returned, after a random time.
 //
 // docs/scale.md has the results. Run TestLargeCluster with -large to repeat them.
 package scale

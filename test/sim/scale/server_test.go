@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"heartwood.dev/heartwood/api/v1alpha1"
-	"heartwood.dev/heartwood/internal/partitionset"
-	"heartwood.dev/heartwood/internal/partitionset/commit"
+	"heartwood.dev/heartwood/internal/metadata/partitionset"
+	"heartwood.dev/heartwood/internal/metadata/partitionset/commit"
 )
 
 // server is the API server. Every node watches all sets.

@@ -4,7 +4,7 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"heartwood.dev/heartwood/internal/partitionset"
+	"heartwood.dev/heartwood/internal/metadata/partitionset"
 )
 
 // TestSetThatDoesNotExistIsForgotten: the writer stores nothing about a set that does not exist any

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"heartwood.dev/heartwood/api/v1alpha1"
-	"heartwood.dev/heartwood/internal/partitionset"
+	"heartwood.dev/heartwood/internal/metadata/partitionset"
 )
 
 // attempts is the number of attempts to write a batch while other writers change the set.
