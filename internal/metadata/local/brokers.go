@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 
 	"heartwood.dev/heartwood/internal/metadata"
 )
@@ -145,7 +146,9 @@ func (s *Store) leave(which func(id int32) bool) error {
 	return err
 }
 
-// ReportServing implements metadata.Store. It replaces the previous report of the broker.
+// ReportServing implements metadata.Store. It replaces the previous report of the broker. If a
+// partition is missing that the broker served in its present leader epoch, and another in-sync
+// replica can lead, that replica becomes the leader.
 func (s *Store) ReportServing(_ context.Context, broker int32, served []metadata.Served) error {
 	epochs := make(map[servedPartition]int32, len(served))
 	ahead := map[servedPartition]int32{}
@@ -160,17 +163,40 @@ func (s *Store) ReportServing(_ context.Context, broker int32, served []metadata
 			epochs[key] = p.LeaderEpoch
 		}
 	}
-	s.publish(func() { s.published.served[broker] = epochs })
-	if len(ahead)+len(lost) == 0 {
-		return nil
-	}
 	s.changing.Lock()
 	defer s.changing.Unlock()
-	return s.changeLocked(electionOptions{}, func(d *document) error {
-		d.reportFoundEpochs(broker, ahead)
-		d.reportLostLogs(broker, lost)
-		return nil
+	stopped := s.stopped(broker, served)
+	if len(ahead)+len(lost)+len(stopped) > 0 {
+		err := s.changeLocked(electionOptions{}, func(d *document) error {
+			d.reportFoundEpochs(broker, ahead)
+			d.reportLostLogs(broker, lost)
+			d.stopServing(s.changing.up, broker, stopped)
+			return nil
+		})
+		if err != nil {
+			return err // the caller reports again; the previous report still names what stopped
+		}
+	}
+	s.publish(func() { s.published.served[broker] = epochs })
+	return nil
+}
+
+// stopped returns the partitions that a broker leads in the image, and of which its previous report
+// contains the leader epoch, but the new one does not contain the partition: their logs have
+// failed.
+func (s *Store) stopped(broker int32, served []metadata.Served) map[servedPartition]int32 {
+	s.published.Lock()
+	image, stopped := s.published.image, maps.Clone(s.published.served[broker])
+	s.published.Unlock()
+	for _, p := range served {
+		delete(stopped, servedPartition{p.Topic, p.Partition})
+	}
+	maps.DeleteFunc(stopped, func(at servedPartition, epoch int32) bool {
+		t := image.TopicByID(at.topic)
+		return t == nil || int(at.index) >= len(t.Partitions) ||
+			t.Partitions[at.index].Leader != broker || t.Partitions[at.index].LeaderEpoch != epoch
 	})
+	return stopped
 }
 
 // Session is the Store as one broker uses it. It implements AnnounceShutdown, which needs the

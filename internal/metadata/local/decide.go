@@ -98,6 +98,19 @@ func (d *document) reportLostLogs(broker int32, lost []metadata.Served) {
 	}
 }
 
+// stopServing records the partitions that a broker led in these leader epochs and does not serve any
+// more, because their logs have failed. The elections that follow in the same change elect other
+// leaders.
+func (d *document) stopServing(up map[int32]metadata.Broker, broker int32,
+	stopped map[servedPartition]int32) {
+	self := placement.InSyncReplica{Broker: broker, Epoch: up[broker].Epoch}
+	for at, epoch := range stopped {
+		if t, exists := d.topicByID(at.topic); exists {
+			d.set.StopServing(t.key(at.index), self, epoch, brokerStates(up))
+		}
+	}
+}
+
 // changeISR applies an ISR change of a leader, and returns the partition epoch after it.
 func (d *document) changeISR(change metadata.ISRChange,
 	brokers map[int32]placement.BrokerState) (partitionEpoch int64, err error) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -339,6 +340,57 @@ func TestLeaderEpochIsRaisedAboveThatOfTheLog(t *testing.T) {
 	if partitions[0].LeaderEpoch != 1 || partitions[1].LeaderEpoch != 8 ||
 		partitions[1].Leader != 0 {
 		t.Errorf("got partitions %+v, %+v, want leader epochs 1 and 8", partitions[0], partitions[1])
+	}
+}
+
+// TestLeaderWhoseLogFailsIsReplaced: a leader does not serve a partition any more that it served in
+// its leader epoch. Another in-sync replica leads, and the broker leaves the ISR, also if the first
+// write of the change fails. The only replica of a partition stays its leader, and so does a leader
+// that has not served yet.
+func TestLeaderWhoseLogFailsIsReplaced(t *testing.T) {
+	fault := vfs.NewFault(memory(t))
+	s := open(t, fault)
+	if err := s.Sync(nil, 2, nil); err != nil {
+		t.Fatal(err)
+	}
+	defer run(t, s, 0, 1)()
+	if err := s.Sync(nil, 2, topics(t, `a {partitions: 1, replicas: 2}`,
+		`b {partitions: 1, replicas: 1}`)); err != nil {
+		t.Fatal(err)
+	}
+	before := map[string]*metadata.Partition{}
+	for _, name := range []string{"a", "b"} {
+		p := s.Image().Topic(name).Partitions[0]
+		before[name] = p
+		for range 2 { // the first report of a partition that is not served yet changes nothing
+			if err := s.ReportServing(t.Context(), p.Leader, nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got := s.Image().Topic(name).Partitions[0]; !got.Equal(p) {
+			t.Fatalf("%s: before it is served: got %+v, want %+v", name, got, p)
+		}
+		if err := s.ReportServing(t.Context(), p.Leader, []metadata.Served{{
+			Topic: s.Image().Topic(name).ID, LeaderEpoch: p.LeaderEpoch}}); err != nil {
+			t.Fatal(err)
+		}
+		if name == "a" {
+			fault.Inject(vfs.Rule{Op: vfs.OpWrite, Times: 1})
+			if err := s.ReportServing(t.Context(), p.Leader, nil); !errors.Is(err, ErrNotWritten) {
+				t.Fatalf("a report that is not written: got error %v", err)
+			}
+		}
+		if err := s.ReportServing(t.Context(), p.Leader, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	a, b := s.Image().Topic("a").Partitions[0], s.Image().Topic("b").Partitions[0]
+	if other := 1 - before["a"].Leader; a.Leader != other || !slices.Equal(a.ISR, []int32{other}) ||
+		a.LeaderEpoch <= before["a"].LeaderEpoch {
+		t.Errorf("a: got %+v, want broker %d to lead alone, before %+v", a, other, before["a"])
+	}
+	if !b.Equal(before["b"]) {
+		t.Errorf("the only replica: got %+v, want %+v", b, before["b"])
 	}
 }
 
