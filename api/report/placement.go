@@ -24,9 +24,11 @@ type PlacedPartition struct {
 	// Lag is the number of offsets by which the replica that is behind the most is behind the
 	// leader. It is absent unless the broker leads the partition and serves it.
 	Lag *int64 `json:"lag,omitempty"`
-	// Reason says why the partition does not serve or is not fully replicated: LeaderOffline,
-	// LeaderStarting, UnderMinInSyncReplicas, Reassigning or UnderReplicated; absent if it serves
-	// and all its replicas are in sync. Only the leader itself reports LeaderStarting.
+	// Reason says why the partition does not serve or is not fully replicated: ReplicaLost
+	// (its in-sync replicas have all lost their records, so it stays offline until a person accepts
+	// the loss), LeaderOffline, LeaderStarting, UnderMinInSyncReplicas, Reassigning or
+	// UnderReplicated; absent if it serves and all its replicas are in sync. Only the leader itself
+	// reports LeaderStarting.
 	Reason string `json:"reason,omitempty"`
 }
 

@@ -55,7 +55,7 @@ manifest, but none that a manifest describes.`,
 	flags.StringSliceVar(&opts.Racks, "racks", nil,
 		"`NAME,...` of racks, assigned to brokers round-robin; replicas are spread over racks")
 	flags.BoolVar(&opts.AcceptDataLoss, "accept-data-loss", false,
-		"serve partitions whose in-sync replicas have all lost their disks, without the lost records")
+		"serve partitions whose in-sync replicas have all lost their disks or logs, without the lost records")
 	flags.BoolVar(&opts.Processes, "processes", false,
 		"run each broker in its own process, which may "+
 			"be killed; broker i serves metrics on the port of --http + 1 + i")

@@ -21,8 +21,10 @@ func partitionsCommand() *cobra.Command {
 EPOCH is the leader epoch. REPLICAS are the brokers that hold the partition, the preferred leader
 first, and after an arrow the brokers to which it is being moved. LAG is the number of offsets by
 which the replica that is behind the most is behind the leader. REASON says why the partition does
-not serve or is not fully replicated: LeaderOffline, LeaderStarting, UnderMinInSyncReplicas,
-Reassigning or UnderReplicated.
+not serve or is not fully replicated: ReplicaLost, LeaderOffline, LeaderStarting,
+UnderMinInSyncReplicas, Reassigning or UnderReplicated. With ReplicaLost the in-sync replicas have
+all lost their logs or disks, so the partition stays offline until a person accepts the loss: with
+'kubectl heartwood accept-loss TOPIC/PARTITION', or 'heartwood dev --accept-data-loss'.
 
 The command asks one broker over HTTP, and the leaders for the lag, at the same port on the hosts
 that the response contains. The lag is a dash if a leader cannot be reached. On Kubernetes, run the

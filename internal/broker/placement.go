@@ -11,6 +11,7 @@ import (
 
 // Reasons of report.PlacedPartition.
 const (
+	reasonReplicaLost     = "ReplicaLost"
 	reasonLeaderOffline   = "LeaderOffline"
 	reasonLeaderStarting  = "LeaderStarting"
 	reasonUnderMinISR     = "UnderMinInSyncReplicas"
@@ -84,6 +85,8 @@ func (all Brokers) replication(p *metadata.Partition, minISR int,
 		lag = &most
 	}
 	switch {
+	case p.RecordsLost:
+		return nil, reasonReplicaLost
 	case p.Leader == metadata.NoBroker:
 		return nil, reasonLeaderOffline
 	case led != nil && !leads:

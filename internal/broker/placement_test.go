@@ -51,9 +51,11 @@ func TestReasons(t *testing.T) {
 		lag  int64 // -1: unknown
 		want string
 	}{
-		"in sync":        {metadata.Partition{ISR: three}, led, 8, ""},
-		"led elsewhere":  {metadata.Partition{ISR: three}, nil, -1, ""},
-		"no leader":      {metadata.Partition{Leader: -1, ISR: three}, nil, -1, "LeaderOffline"},
+		"in sync":       {metadata.Partition{ISR: three}, led, 8, ""},
+		"led elsewhere": {metadata.Partition{ISR: three}, nil, -1, ""},
+		"no leader":     {metadata.Partition{Leader: -1, ISR: three}, nil, -1, "LeaderOffline"},
+		"records lost": {metadata.Partition{Leader: -1, ISR: three[:1], RecordsLost: true}, nil, -1,
+			"ReplicaLost"},
 		"does not serve": {metadata.Partition{ISR: three}, none, -1, "LeaderStarting"},
 		"below minimum": {metadata.Partition{ISR: three[:1], Target: three}, led, 8,
 			"UnderMinInSyncReplicas"},

@@ -2,6 +2,7 @@ package console
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -204,6 +205,11 @@ func placementProblem(p *report.PlacedPartition) (problem, bool) {
 	switch p.Reason {
 	case "":
 		return of, false
+	case "ReplicaLost":
+		of.Kind, of.Text = "Records lost", "The in-sync replicas have all lost their logs or "+
+			"disks, so the partition stays offline until a person accepts the loss: kubectl "+
+			"heartwood accept-loss "+p.Topic+"/"+fmt.Sprint(p.Partition)+", or heartwood dev "+
+			"--accept-data-loss."
 	case "LeaderOffline":
 		of.Kind, of.Text = "Offline", "No in-sync replica is up, so the partition accepts neither "+
 			"reads nor writes."

@@ -13,7 +13,7 @@ import (
 func TestProblemsAreSortedBySeverity(t *testing.T) {
 	var answers remote.Answers
 	for i, reason := range []string{"Reassigning", "LeaderStarting", "UnderMinInSyncReplicas",
-		"LeaderOffline"} {
+		"LeaderOffline", "ReplicaLost"} {
 		answers.Placement.Partitions = append(answers.Placement.Partitions,
 			report.PlacedPartition{Topic: "tickets", Partition: int32(i), Reason: reason})
 	}
@@ -24,7 +24,7 @@ func TestProblemsAreSortedBySeverity(t *testing.T) {
 	for _, p := range problemsOf(answers) {
 		got = append(got, p.Kind)
 	}
-	want := []string{"Records refused", "Records refused", "Offline", "Too few in sync",
+	want := []string{"Records refused", "Records refused", "Offline", "Records lost", "Too few in sync",
 		"Volume filling", "Starting", "Moving"}
 	if !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)

@@ -211,16 +211,28 @@ func (c *cluster) awaitBrokers(ctx context.Context) error {
 	return c.store.AwaitBrokers(ctx, 1)
 }
 
-// awaitServing waits until every partition is served. Whenever slowStart has passed, it logs a
-// partition that is not served. Then it also performs unclean elections if AcceptDataLoss is set;
-// by that time all brokers have had the chance to start.
+// awaitServing waits until every partition is served whose records are not lost. Whenever slowStart
+// has passed, it logs a partition that is not served. If AcceptDataLoss is set, it performs unclean
+// elections: after slowStart, when all brokers have had the chance to start, and for partitions
+// whose records are lost as soon as the others are served.
 func (c *cluster) awaitServing(ctx context.Context) error {
 	for {
 		waitCtx, cancel := context.WithTimeout(ctx, slowStart)
 		err := c.store.AwaitServing(waitCtx)
 		cancel()
-		if err == nil || ctx.Err() != nil {
+		if ctx.Err() != nil {
 			return err
+		}
+		if err == nil {
+			lost := len(c.store.Lost())
+			if lost == 0 || !c.opts.AcceptDataLoss {
+				return nil
+			}
+			c.warn("unclean elections", c.store.AcceptDataLoss())
+			if len(c.store.Lost()) == lost {
+				return nil // the replicas are down
+			}
+			continue
 		}
 		c.opts.Logger.Warn("waiting for partitions to be served; if a broker has lost its disk or a log, "+
 			"--accept-data-loss continues without its records", "error", err)

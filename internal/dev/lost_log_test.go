@@ -122,17 +122,32 @@ func TestLostLogIsCopiedFromAnotherReplica(t *testing.T) {
 }
 
 // TestLostLogOfTheOnlyReplica: the partition does not begin again at offset 0 before a person has
-// accepted the loss.
+// accepted the loss. The cluster starts without it, and says why and how to continue.
 func TestLostLogOfTheOnlyReplica(t *testing.T) {
-	opts := options(t, topic("orders", "partitions: 1, replicas: 1"))
+	opts := options(t, topic("orders", "partitions: 1, replicas: 1"),
+		topic("other", "partitions: 1, replicas: 1"))
 	r := start(t, opts)
 	r.produceOrders(10)
 	r.stop()
 	noError(t, os.RemoveAll(ordersDirectory(opts, 0)))
+	r = start(t, opts)
+	if all := strings.Join(r.topics, "\n"); !strings.Contains(all,
+		"offline orders-0: broker 0 has lost its records") ||
+		!strings.Contains(all, "--accept-data-loss") || strings.Contains(all, "offline other") {
+		t.Errorf("output before the ready line:\n%s", all)
+	}
+	if err := r.client().ProduceSync(t.Context(), &kgo.Record{Topic: "other"}).FirstErr(); err != nil {
+		t.Error(err)
+	}
+	if _, answer := r.get("/api/v1/placement?topic=orders"); !strings.Contains(answer,
+		`"reason":"ReplicaLost"`) {
+		t.Errorf("placement: %s", answer)
+	}
+	r.stop()
 	opts.AcceptDataLoss = true
 	r = start(t, opts)
 	for _, text := range []string{"the directory is missing; its log ended at 10 or later",
-		"waiting for partitions to be served", "leading without records that the log has lost"} {
+		"leading without records that the log has lost"} {
 		if !strings.Contains(r.log.String(), text) {
 			t.Errorf("the log lacks %q:\n%s", text, r.log)
 		}

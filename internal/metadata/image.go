@@ -192,6 +192,9 @@ type Partition struct {
 	// The leader proposes to remove them at once. It counts them until that is recorded, because the
 	// ISR may be older than the brokers in this image.
 	Fenced []InSync
+	// RecordsLost is true if the partition has no leader, and its in-sync replicas have all lost
+	// their records: only an unclean election ends that (placement.RecordsLost).
+	RecordsLost bool
 }
 
 // Equal reports whether two partitions have the same content. It ignores PartitionEpoch, so that a
@@ -202,7 +205,8 @@ func (p *Partition) Equal(other *Partition) bool {
 		slices.Equal(p.Replicas, other.Replicas) && slices.Equal(p.ISR, other.ISR) &&
 		slices.Equal(p.Target, other.Target) &&
 		slices.Equal(p.ReplicaIncarnations, other.ReplicaIncarnations) &&
-		slices.Equal(p.ISREpochs, other.ISREpochs) && slices.Equal(p.Fenced, other.Fenced)
+		slices.Equal(p.ISREpochs, other.ISREpochs) && slices.Equal(p.Fenced, other.Fenced) &&
+		p.RecordsLost == other.RecordsLost
 }
 
 // RetainedPartition is a partition of a topic that was deleted with reclaimPolicy Retain. A topic
@@ -243,16 +247,21 @@ func (i *Image) DependsOn(broker int32) bool {
 	return false
 }
 
-// SetISR sets ISR, ISREpochs and Fenced from the recorded ISR and the brokers that are up.
+// SetISR sets ISR, ISREpochs, Fenced and RecordsLost from the recorded ISR and the brokers that are up.
 func (p *Partition) SetISR(leader int32, recorded []placement.InSyncReplica, up map[int32]Broker) {
 	p.ISR, p.ISREpochs, p.Fenced = nil, nil, nil
+	states := make(map[int32]placement.BrokerState, len(recorded))
 	for _, m := range recorded {
 		b, lives := up[m.Broker]
+		if lives {
+			states[m.Broker] = b.State()
+		}
 		if lives && m.Broker != leader && m.Fenced(b.State()) {
 			p.Fenced = append(p.Fenced, InSync{Broker: m.Broker, Epoch: m.Epoch})
 		}
 		p.ISR, p.ISREpochs = append(p.ISR, m.Broker), append(p.ISREpochs, m.Epoch)
 	}
+	p.RecordsLost = leader == NoBroker && placement.RecordsLost(recorded, states)
 }
 
 // State converts the broker to the form that package placement uses for its decisions.

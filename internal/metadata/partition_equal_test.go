@@ -21,6 +21,8 @@ func TestPartitionEqualComparesEveryField(t *testing.T) {
 		switch field.Kind() {
 		case reflect.Int32:
 			field.SetInt(1)
+		case reflect.Bool:
+			field.SetBool(true)
 		case reflect.Slice:
 			field.Set(reflect.MakeSlice(field.Type(), 1, 1))
 		default:

@@ -207,6 +207,15 @@ func (e *election) state(m InSyncReplica) memberState {
 	}
 }
 
+// RecordsLost reports whether every member of an ISR is up with another disk or has lost its log. No
+// member will return with the records, so a partition without a leader stays offline until an
+// unclean election.
+func RecordsLost(isr []InSyncReplica, brokers map[int32]BrokerState) bool {
+	e := election{brokers: brokers}
+	return len(isr) > 0 && !slices.ContainsFunc(isr,
+		func(m InSyncReplica) bool { return e.state(m) != memberReplaced })
+}
+
 // updateISR updates the broker epochs of intact members and removes other members; see Decide. It
 // removes members only if an intact member remains that is not leaving. A member of unknown
 // liveness is not sufficient, because it may turn out to be down. And when all brokers stop

@@ -173,6 +173,8 @@ func (d document) imageTopic(t topic, up map[int32]metadata.Broker) (*metadata.T
 		if entry, _ := d.set.Get(t.key(i)); entry.State != nil {
 			added.PartitionEpoch = entry.State.Changes
 		}
+		added.RecordsLost = p.Leader == placement.NoLeader &&
+			placement.RecordsLost(p.ISR, brokerStates(up))
 		for _, broker := range p.Replicas {
 			added.ReplicaIncarnations = append(added.ReplicaIncarnations,
 				p.ReplicaIncarnations[broker])

@@ -265,7 +265,8 @@ func (s *Store) Manifests() (cluster *v1alpha1.LogCluster, brokers int, topics [
 	return cluster, d.Brokers, topics
 }
 
-// AwaitServing waits until every partition of the newest image is served by its leader.
+// AwaitServing waits until every partition of the newest image is served by its leader. It does not
+// wait for partitions whose records are lost (Lost): they would never be served.
 func (s *Store) AwaitServing(ctx context.Context) error {
 	for {
 		s.published.Lock()
@@ -280,6 +281,26 @@ func (s *Store) AwaitServing(ctx context.Context) error {
 			return fmt.Errorf("wait for %s to be served: %w", waiting, ctx.Err())
 		}
 	}
+}
+
+// LostPartition is a partition that stays offline, because all its in-sync replicas have lost their
+// records.
+type LostPartition struct {
+	Topic     string
+	Partition int32
+	InSync    []int32 // the brokers with these replicas
+}
+
+// Lost returns the partitions whose records are lost.
+func (s *Store) Lost() (lost []LostPartition) {
+	for _, t := range s.Image().Topics {
+		for _, p := range t.Partitions {
+			if p.RecordsLost {
+				lost = append(lost, LostPartition{t.Name, p.Index, p.ISR})
+			}
+		}
+	}
+	return lost
 }
 
 // AwaitBrokers waits until n brokers are up.
@@ -300,10 +321,13 @@ func (s *Store) AwaitBrokers(ctx context.Context, n int) error {
 }
 
 // unservedLocked returns the name of a partition that its leader does not serve yet, or "" if all
-// partitions are served.
+// partitions are served whose records are not lost.
 func (s *Store) unservedLocked() string {
 	for _, t := range s.published.image.Topics {
 		for _, p := range t.Partitions {
+			if p.RecordsLost {
+				continue
+			}
 			epoch, ok := s.published.served[p.Leader][servedPartition{t.ID, p.Index}]
 			if !ok || epoch != p.LeaderEpoch {
 				return fmt.Sprintf("partition %s-%d", t.Name, p.Index)
