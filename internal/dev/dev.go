@@ -263,8 +263,8 @@ func listenFault(flag string, err error) error {
 	return err
 }
 
-// announce prints a line for each topic, one for each partition that is offline, and then the ready line. Scripts wait for the ready line,
-// so it is the last line of the start.
+// announce prints a line for each topic, one for each partition that is offline, and then the ready
+// line. Scripts wait for the ready line, so it is the last line of the start.
 func (c *cluster) announce(bootstrap []string, httpAddress string) {
 	for _, topic := range c.store.Image().Topics {
 		c.print(topicLine(topic))

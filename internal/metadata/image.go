@@ -247,7 +247,8 @@ func (i *Image) DependsOn(broker int32) bool {
 	return false
 }
 
-// SetISR sets ISR, ISREpochs, Fenced and RecordsLost from the recorded ISR and the brokers that are up.
+// SetISR sets ISR, ISREpochs, Fenced and RecordsLost from the recorded ISR and the brokers that are
+// up.
 func (p *Partition) SetISR(leader int32, recorded []placement.InSyncReplica, up map[int32]Broker) {
 	p.ISR, p.ISREpochs, p.Fenced = nil, nil, nil
 	states := make(map[int32]placement.BrokerState, len(recorded))

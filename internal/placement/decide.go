@@ -207,8 +207,8 @@ func (e *election) state(m InSyncReplica) memberState {
 	}
 }
 
-// RecordsLost reports whether every member of an ISR is up with another disk or has lost its log. No
-// member will return with the records, so a partition without a leader stays offline until an
+// RecordsLost reports whether every member of an ISR is up with another disk or has lost its log.
+// No member will return with the records, so a partition without a leader stays offline until an
 // unclean election.
 func RecordsLost(isr []InSyncReplica, brokers map[int32]BrokerState) bool {
 	e := election{brokers: brokers}

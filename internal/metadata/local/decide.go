@@ -98,9 +98,9 @@ func (d *document) reportLostLogs(broker int32, lost []metadata.Served) {
 	}
 }
 
-// stopServing records the partitions that a broker led in these leader epochs and does not serve any
-// more, because their logs have failed. The elections that follow in the same change elect other
-// leaders.
+// stopServing records the partitions that a broker led in these leader epochs and does not serve
+// any more, because their logs have failed. The elections that follow in the same change elect
+// other leaders.
 func (d *document) stopServing(up map[int32]metadata.Broker, broker int32,
 	stopped map[servedPartition]int32) {
 	self := placement.InSyncReplica{Broker: broker, Epoch: up[broker].Epoch}
