@@ -1,6 +1,7 @@
 package console
 
 import (
+	"cmp"
 	"net/http"
 	"slices"
 
@@ -28,6 +29,40 @@ type brokerRow struct {
 type brokerList struct {
 	Rows  []brokerRow
 	Fault string // why disks are not shown; "" if they are
+	Sort  sorting
+}
+
+// brokerColumns are the columns by which the page can be sorted.
+var brokerColumns = []column[brokerRow]{
+	{"id", func(a, b *brokerRow) int { return cmp.Compare(a.ID, b.ID) }},
+	{"state", func(a, b *brokerRow) int { return cmp.Compare(order(a.Up), order(b.Up)) }},
+	{"leads", func(a, b *brokerRow) int { return cmp.Compare(a.Leads, b.Leads) }},
+	{"replicas", func(a, b *brokerRow) int { return cmp.Compare(a.Replicas, b.Replicas) }},
+	{"lagging", func(a, b *brokerRow) int { return cmp.Compare(a.Lagging, b.Lagging) }},
+	{"logs", func(a, b *brokerRow) int { return cmp.Compare(a.Bytes, b.Bytes) }},
+	{"garbage", func(a, b *brokerRow) int {
+		return comparePointers(a.knownGarbage(), b.knownGarbage())
+	}},
+	{"passes", func(a, b *brokerRow) int {
+		return cmp.Or(cmp.Compare(a.Running, b.Running), cmp.Compare(a.Queued, b.Queued))
+	}},
+	{"pressure", func(a, b *brokerRow) int { return cmp.Compare(a.usedPercent(), b.usedPercent()) }},
+}
+
+// knownGarbage returns the garbage, or nil if it is unknown.
+func (b *brokerRow) knownGarbage() *int64 {
+	if b.GarbageUnknown {
+		return nil
+	}
+	return &b.Garbage
+}
+
+// usedPercent returns how full the volume is; -1 if that is unknown.
+func (b *brokerRow) usedPercent() float64 {
+	if b.Volume == nil {
+		return -1
+	}
+	return float64(b.Volume.UsedPercent)
 }
 
 func (c *Console) brokers(r *http.Request) (view, error) {
@@ -48,6 +83,7 @@ func (c *Console) brokers(r *http.Request) (view, error) {
 			}
 		}
 	}
+	page.Sort = sorted("brokers", r.URL.Query(), page.Rows, brokerColumns)
 	return c.answered(view{Template: "brokers", Title: "Brokers", Body: page}, answers), nil
 }
 

@@ -190,7 +190,7 @@ func goldenTopic(tab string) topicPage {
 	case "keys":
 		page.Keys = goldenKeys()
 	case "replicas":
-		page.Replicas = replicasOf(answers)
+		page.Replicas, page.Sort = replicasOf(answers), goldenSort("-size")
 	case "settings":
 		page.Settings = settingRows([]kafka.Setting{{Name: "cleanup.policy", Value: "compact",
 			Source: "topic", Overridden: "delete"},
@@ -247,7 +247,8 @@ func goldenViews() map[string]view {
 	one.describe(goldenLog(), 10_000, 10_000)
 	several.describe(goldenLog(), 0, 20_000)
 	list := topicList{Rows: topics, Search: hostileText, Most: 12 << 20, More: 3, Sort: goldenSort("size"), SortBy: "size"}
-	brokers := brokerList{Rows: brokersOf(answers), Fault: "This page is not available."}
+	brokers := brokerList{Rows: brokersOf(answers), Fault: "This page is not available.",
+		Sort: goldenSort("-garbage")}
 	brokers.Rows[0].Disks = []kafka.Disk{{Dir: "/data", LogBytes: 36 << 20, TotalBytes: 10 << 30,
 		Usable: 9 << 30, Replicas: 3}}
 	record := goldenRecords()[0]
@@ -263,7 +264,7 @@ func goldenViews() map[string]view {
 		"brokers": {Template: "brokers", Title: "Brokers", Body: brokers},
 		"map": {Template: "map", Title: "Cleaner map", Live: "live?topic=customers", Body: mapPage{
 			Topic: "customers", Topics: compactedTopics(topics), Row: topics[1], Followers: true,
-			Frame: frame, Passes: []passEntry{entryOf(pass)}, Asked: true}},
+			Frame: frame, Passes: []passEntry{entryOf(pass)}, Sort: goldenSort("took"), Asked: true}},
 		"segment":  {Template: "segment", Title: one.Title, Body: one},
 		"segments": {Template: "segment", Title: several.Title, Body: several},
 		"replay": {Template: "replay", Title: "Replay", Body: &replayPage{Topic: "customers",

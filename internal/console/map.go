@@ -2,7 +2,9 @@ package console
 
 import (
 	"cmp"
+	"math"
 	"net/http"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -20,8 +22,9 @@ type mapPage struct {
 	Followers bool // the rows of followers are shown, too
 	Frame     *mapFrame
 	Passes    []passEntry
-	CleanBy   string // why Clean now is disabled; "" if it is not
-	Asked     bool   // a pass was requested just now
+	Sort      sorting // of Passes
+	CleanBy   string  // why Clean now is disabled; "" if it is not
+	Asked     bool    // a pass was requested just now
 }
 
 // passEntry is a row of the history.
@@ -32,6 +35,43 @@ type passEntry struct {
 	Took   string // "running" while it runs
 	Waited string // for the limit of the cleaner's I/O; "" if it has not waited, or is unknown
 	Replay string // relative URL; "" if no steps were kept
+}
+
+// passColumns are the columns by which the history can be sorted.
+var passColumns = []column[passEntry]{
+	{"began", func(a, b *passEntry) int {
+		return cmp.Compare(a.PartitionPass.Began, b.PartitionPass.Began)
+	}},
+	{"partition", func(a, b *passEntry) int { return cmp.Compare(a.Partition, b.Partition) }},
+	{"why", func(a, b *passEntry) int { return cmp.Compare(a.Why, b.Why) }},
+	{"result", func(a, b *passEntry) int { return cmp.Compare(a.Result, b.Result) }},
+	{"took", func(a, b *passEntry) int { return cmp.Compare(a.seconds(), b.seconds()) }},
+	{"read", func(a, b *passEntry) int {
+		return cmp.Compare(a.ReadBytes+a.SidecarReadBytes, b.ReadBytes+b.SidecarReadBytes)
+	}},
+	{"written", func(a, b *passEntry) int {
+		return cmp.Compare(a.WrittenBytes+a.SidecarWrittenBytes,
+			b.WrittenBytes+b.SidecarWrittenBytes)
+	}},
+	{"reclaimed", func(a, b *passEntry) int {
+		return cmp.Compare(a.ReclaimedBytes, b.ReclaimedBytes)
+	}},
+	{"gone", func(a, b *passEntry) int { return cmp.Compare(a.RemovedRecords, b.RemovedRecords) }},
+}
+
+// seconds returns how long a pass took. One that runs is longer than all others.
+func (e *passEntry) seconds() float64 {
+	if e.Ended == nil {
+		return math.Inf(1)
+	}
+	return *e.Ended - e.PartitionPass.Began
+}
+
+// sortPasses sorts the history, which has the newest pass first, by parameter sort.
+func (page *mapPage) sortPasses(query url.Values) {
+	page.Sort = sorted("map", query, page.Passes, passColumns)
+	page.Sort.descending = page.Sort.descending ||
+		page.Sort.by == "began" && query.Get("sort") != "began"
 }
 
 // historyMax is the number of passes on the page.
@@ -67,6 +107,7 @@ func (c *Console) cleanerMap(r *http.Request) (view, error) {
 	shown.topic = page.Topic
 	page.Frame, _, _ = w.current(&shown, time.Now())
 	c.history(r, &page)
+	page.sortPasses(q)
 	page.CleanBy = c.cleanRefusal(r)
 	return c.answered(view{Template: "map", Title: "Cleaner map: " + page.Topic, Body: page,
 		Live: shown.url("live")}, all), nil

@@ -5,6 +5,8 @@ import (
 	"net/url"
 	"slices"
 	"testing"
+
+	"heartwood.dev/heartwood/api/report"
 )
 
 // TestTablesAreSorted: parameter sort decides, rows that are equal keep their order, and an unknown
@@ -48,5 +50,51 @@ func TestHeadsOfSortedTables(t *testing.T) {
 			!slices.Equal(query["sort"], []string{test.by}) {
 			t.Errorf("%+v: got %+v", test, head)
 		}
+	}
+}
+
+// TestBrokersReplicasAndPassesAreSorted: unknown numbers come first in ascending order, partitions
+// are compared by their leaders, and a pass that runs is longer than all others. The history shows
+// that it has the newest pass first unless another order is asked for.
+func TestBrokersReplicasAndPassesAreSorted(t *testing.T) {
+	by := func(name string) url.Values { return url.Values{"sort": {name}} }
+	brokers := []brokerRow{{ID: 0, Garbage: 5}, {ID: 1, GarbageUnknown: true, Garbage: 9},
+		{ID: 2, Garbage: 1, Volume: &report.Volume{UsedPercent: 70}}}
+	for name, want := range map[string][]int32{"garbage": {1, 2, 0}, "-garbage": {0, 2, 1},
+		"-pressure": {2, 0, 1}} {
+		rows := slices.Clone(brokers)
+		sorted("brokers", by(name), rows, brokerColumns)
+		for i := range rows {
+			if rows[i].ID != want[i] {
+				t.Errorf("brokers by %s: broker %d at %d, want %d", name, rows[i].ID, i, want[i])
+			}
+		}
+	}
+	cell := func(broker int32, leader bool, size int64) replicaCell {
+		return replicaCell{Broker: broker, Leader: leader, Report: &report.Partition{SizeBytes: size}}
+	}
+	replicas := []replicaRow{
+		{PlacedPartition: report.PlacedPartition{Partition: 0},
+			Replicas: []replicaCell{cell(0, false, 90), cell(1, true, 10)}},
+		{PlacedPartition: report.PlacedPartition{Partition: 1},
+			Replicas: []replicaCell{cell(0, true, 30)}},
+		{PlacedPartition: report.PlacedPartition{Partition: 2}}, // no replica is known
+	}
+	sorted("topic", by("-size"), replicas, replicaColumns)
+	if replicas[0].Partition != 1 || replicas[1].Partition != 0 || replicas[2].Partition != 2 {
+		t.Errorf("partitions by size of the leader: got %+v", replicas)
+	}
+	ended := 20.0
+	passes := []passEntry{{PartitionPass: report.PartitionPass{Pass: report.Pass{Began: 30}}},
+		{PartitionPass: report.PartitionPass{Pass: report.Pass{Began: 10, Ended: &ended}}}}
+	page := mapPage{Passes: passes}
+	page.sortPasses(url.Values{})
+	if got := page.Sort.Head("began", "Began", ""); got.Aria != "descending" ||
+		got.Link != "map?sort=began" {
+		t.Errorf("head of the newest first: %+v", got)
+	}
+	page.sortPasses(by("took"))
+	if page.Passes[0].Ended == nil {
+		t.Errorf("passes by time: got %+v", page.Passes)
 	}
 }

@@ -1,6 +1,7 @@
 package console
 
 import (
+	"cmp"
 	"net/http"
 	"slices"
 	"time"
@@ -24,7 +25,7 @@ type topicPage struct {
 	Replicas []replicaRow
 	Settings []settingRow
 	Groups   []groupRow
-	Sort     sorting // of Groups
+	Sort     sorting // of Groups or Replicas
 	// Fault is why the tab cannot be shown; "" if it can.
 	Fault string
 	// Refusal is why the user may not produce records; "" if the user may.
@@ -44,6 +45,48 @@ type replicaCell struct {
 	Joining        bool // a reassignment adds it
 	Report         *report.Partition
 	Status         status
+}
+
+// replicaColumns are the columns by which partitions with their replicas can be sorted: by the
+// values of the leader, or of the first replica if no broker leads.
+var replicaColumns = []column[replicaRow]{
+	{"partition", func(a, b *replicaRow) int { return cmp.Compare(a.Partition, b.Partition) }},
+	{"broker", func(a, b *replicaRow) int { return cmp.Compare(a.first().Broker, b.first().Broker) }},
+	byReport("size", func(p *report.Partition) int64 { return p.SizeBytes }),
+	byReport("segments", func(p *report.Partition) int64 { return int64(p.Segments) }),
+	byReport("start", func(p *report.Partition) int64 { return p.LogStartOffset }),
+	byReport("end", func(p *report.Partition) int64 { return p.LogEndOffset }),
+	{"cleaner", func(a, b *replicaRow) int {
+		return cmp.Compare(a.first().Status.Head, b.first().Status.Head)
+	}},
+}
+
+// byReport returns a column of numbers in the reports of brokers. A partition without a report is
+// below all others.
+func byReport(name string, number func(*report.Partition) int64) column[replicaRow] {
+	of := func(row *replicaRow) *int64 {
+		reported := row.first().Report
+		if reported == nil {
+			return nil
+		}
+		n := number(reported)
+		return &n
+	}
+	return column[replicaRow]{name, func(a, b *replicaRow) int {
+		return comparePointers(of(a), of(b))
+	}}
+}
+
+// first returns the leader's replica, or the first one if no broker leads.
+func (row *replicaRow) first() replicaCell {
+	at := slices.IndexFunc(row.Replicas, func(cell replicaCell) bool { return cell.Leader })
+	switch {
+	case at >= 0:
+		return row.Replicas[at]
+	case len(row.Replicas) > 0:
+		return row.Replicas[0]
+	}
+	return replicaCell{Broker: -1}
 }
 
 func (c *Console) topic(r *http.Request) (view, error) {
@@ -88,6 +131,7 @@ func unknownTopic(name string, answers remote.Answers) error {
 func (c *Console) fill(r *http.Request, page *topicPage, answers remote.Answers) error {
 	if page.Tab == "replicas" {
 		page.Replicas = replicasOf(answers)
+		page.Sort = sorted("topic", r.URL.Query(), page.Replicas, replicaColumns)
 		return nil
 	}
 	if page.Tab == "messages" || page.Tab == "keys" {
