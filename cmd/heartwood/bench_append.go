@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"sync/atomic"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -48,6 +49,7 @@ results for every codec and level; docs/bench/append.md compares them with Apach
 		"`DIR` in which a temporary directory for the log is created (default: $TMPDIR or /tmp)")
 	flags.DurationVar(&opts.Flush, "flush", time.Second, "interval at which the log is synced to disk")
 	flags.BoolVar(&asJSON, "json", false, "print one JSON object")
+	quiet := addQuiet(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		var failed [2]error
 		opts.Codec, failed[0] = compress.ParseCodec(codec)
@@ -62,10 +64,14 @@ results for every codec and level; docs/bench/append.md compares them with Apach
 		if err != nil {
 			return misused(cmd, err)
 		}
+		opts.Done = new(atomic.Int64)
+		end := showProgress(cmd, *quiet, "records", opts.Expected(), opts.Done)
+		defer end()
 		result, err := logappend.Run(cmd.Context(), opts)
 		if err != nil {
 			return err
 		}
+		end()
 		return result.Print(cmd.OutOrStdout(), asJSON)
 	}
 	return cmd

@@ -2,6 +2,7 @@ package main
 
 import (
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -44,14 +45,19 @@ the load generator.`,
 		"number of keys from which the keys of each request are chosen")
 	flags.Uint64Var(&opts.Seed, "seed", 1, "seed of the random times")
 	flags.BoolVar(&asJSON, "json", false, "print one JSON object")
+	quiet := addQuiet(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if err := opts.Validate(); err != nil {
 			return misused(cmd, err)
 		}
+		opts.Done = new(atomic.Int64)
+		end := showProgress(cmd, *quiet, "requests", int64(opts.Requests), opts.Done)
+		defer end()
 		result, err := purgatory.Run(cmd.Context(), opts)
 		if err != nil {
 			return err
 		}
+		end()
 		return result.Print(cmd.OutOrStdout(), asJSON)
 	}
 	return cmd

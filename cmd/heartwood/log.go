@@ -43,9 +43,14 @@ their error. With --json each line is an object that names its file.`,
   heartwood log dump --json /var/lib/heartwood/data/tickets-0 | jq 'select(.producerId >= 0)'
   heartwood log dump /var/lib/heartwood/data/tickets-0/00000000000000001200.txnindex`,
 		Args: someArgs,
-		RunE: func(cmd *cobra.Command, paths []string) error {
-			return inspect.Dump(vfs.OS{}, paths, opts, cmd.OutOrStdout())
-		},
+	}
+	quiet := addQuiet(cmd)
+	cmd.RunE = func(cmd *cobra.Command, paths []string) error {
+		opts.Done = new(atomic.Int64)
+		// On a terminal the output itself shows the progress.
+		hidden := *quiet || isTerminal(cmd.OutOrStdout())
+		defer showProgress(cmd, hidden, "lines", -1, opts.Done)()
+		return inspect.Dump(vfs.OS{}, paths, opts, cmd.OutOrStdout())
 	}
 	cmd.Flags().BoolVar(&opts.Records, "records", false, "print each record as well")
 	cmd.Flags().Int64Var(&opts.From, "from", 0, "first offset; batches that end below are omitted")

@@ -19,9 +19,9 @@ func addQuiet(cmd *cobra.Command) *bool {
 }
 
 // showProgress draws a line on standard error until the returned function is called, which removes
-// the line: a number of units, of which count counts those that are done. With a total of -1 the
-// line shows only that the command runs, and for how long. It draws nothing if quiet is set, or if
-// standard error is not a terminal.
+// the line and may be called again: a number of units, of which count counts those that are done.
+// With a total of -1 the line shows only that the command runs, and for how long. It draws nothing
+// if quiet is set, or if standard error is not a terminal.
 func showProgress(cmd *cobra.Command, quiet bool, unit string, total int64,
 	count *atomic.Int64) (end func()) {
 	if quiet || !isTerminal(cmd.ErrOrStderr()) {
@@ -38,11 +38,11 @@ func showProgress(cmd *cobra.Command, quiet bool, unit string, total int64,
 	ctx, stop := context.WithCancel(cmd.Context())
 	var drawing sync.WaitGroup
 	drawing.Go(func() { drawProgress(ctx, bar, count) })
-	return func() {
+	return sync.OnceFunc(func() {
 		stop()
 		drawing.Wait()
 		_ = bar.Finish() // the output is only for a person who watches it
-	}
+	})
 }
 
 // drawProgress draws the line until ctx ends.

@@ -3,6 +3,7 @@ package logappend
 import (
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"heartwood.dev/heartwood/internal/bench/tickets"
@@ -34,7 +35,13 @@ type Options struct {
 	// directory for temporary files.
 	Dir   string
 	Flush time.Duration // interval at which the log is synced
+	// Done counts the records that were appended or read, for a display of the progress; nil: it
+	// does not. Half of Expected are appended, and half are read.
+	Done *atomic.Int64
 }
+
+// Expected returns the value of Done at the end.
+func (o Options) Expected() int64 { return 2 * int64(o.batches()) * int64(o.perBatch()) }
 
 // Validate returns all faults of the options at once.
 func (o Options) Validate() error {

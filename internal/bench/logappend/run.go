@@ -8,6 +8,7 @@ import (
 	"os"
 	"runtime"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"heartwood.dev/heartwood/internal/bench/tickets"
@@ -55,6 +56,7 @@ func Run(ctx context.Context, opts Options) (result *Result, err error) {
 	if err := r.append(len(sent)); err != nil {
 		return nil, err
 	}
+	r.done, r.perBatch = opts.Done, opts.perBatch()
 	if err := r.measureAppend(opts.batches()); err != nil {
 		return nil, err
 	}
@@ -135,6 +137,16 @@ type run struct {
 	sent   []batch
 	next   int // number of batches appended so far; modulo len(sent), the index of the next batch
 	result Result
+	// done counts the records, perBatch of each batch; nil: they are not counted.
+	done     *atomic.Int64
+	perBatch int
+}
+
+// count counts the records of a batch.
+func (r *run) count() {
+	if r.done != nil {
+		r.done.Add(int64(r.perBatch))
+	}
 }
 
 // append appends n batches. The log has set the base offset and the leader epoch of a batch that
@@ -152,6 +164,7 @@ func (r *run) append(n int) error {
 		if _, err := r.log.Append(b.Batch, now); err != nil {
 			return fmt.Errorf("append: %w", err)
 		}
+		r.count()
 	}
 	return nil
 }
@@ -205,6 +218,7 @@ func (r *run) read(offset, end int64) error {
 				return err
 			}
 			offset = b.NextOffset()
+			r.count()
 		}
 	}
 	if records != r.result.Records {

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"os"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -24,7 +25,7 @@ func TestRunWithEveryCodec(t *testing.T) {
 	for codec := compress.None; codec <= compress.Zstd; codec++ {
 		for _, sent := range []compress.Codec{compress.None, codec} {
 			opts := smallOptions(t)
-			opts.Codec, opts.Sent = codec, sent
+			opts.Codec, opts.Sent, opts.Done = codec, sent, new(atomic.Int64)
 			result, err := Run(t.Context(), opts)
 			if err != nil {
 				t.Fatalf("%s sent as %s: %v", codec, sent, err)
@@ -32,6 +33,9 @@ func TestRunWithEveryCodec(t *testing.T) {
 			// 100 records need 7 batches of 16 records, and the last batch is filled up.
 			if result.Records != 112 || result.Batches != 7 || result.RawBytes < 100_000 {
 				t.Errorf("%s: %+v", codec, result)
+			}
+			if done := opts.Done.Load(); done != opts.Expected() || done != 224 {
+				t.Errorf("%s: counted %d records of %d, want 224", codec, done, opts.Expected())
 			}
 			if shrinks := result.Ratio > 1.5; shrinks != (codec != compress.None) {
 				t.Errorf("%s sent as %s: ratio %.2f", codec, sent, result.Ratio)

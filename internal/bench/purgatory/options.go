@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 )
 
@@ -20,6 +21,9 @@ type Options struct {
 	Keys     int           // keys that each request watches
 	OfKeys   int           // number of keys from which the keys of a request are chosen
 	Seed     uint64        // seed of the random times and keys
+	// Done is the number of requests that were sent, about a thousand at a time, for a display of
+	// the progress; nil: it is not set.
+	Done *atomic.Int64
 }
 
 // Limits of the options. They bound the memory of a run and the size of the schedule.

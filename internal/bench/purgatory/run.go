@@ -131,8 +131,13 @@ func (r *run) sendAll(ctx context.Context) error {
 		for ; i < r.opts.Requests && next <= now; i++ {
 			r.send(i)
 			next += r.load.gaps[i%draws]
-			if i%1024 == 1023 && ctx.Err() != nil {
-				return ctx.Err()
+			if i%1024 == 1023 {
+				if r.opts.Done != nil {
+					r.opts.Done.Store(int64(i + 1))
+				}
+				if ctx.Err() != nil {
+					return ctx.Err()
+				}
 			}
 		}
 		if i < r.opts.Requests {

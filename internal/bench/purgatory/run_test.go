@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -66,12 +67,16 @@ func TestRateZeroSendsAsFastAsPossible(t *testing.T) {
 	for _, kind := range Kinds() {
 		opts := smallLoad()
 		opts.Kind, opts.Rate, opts.Requests, opts.Timeout = kind, 0, 20_000, 50*time.Millisecond
+		opts.Done = new(atomic.Int64)
 		result, err := Run(t.Context(), opts)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if result.Completed+result.Expired != int64(opts.Requests) || result.Early != 0 {
 			t.Errorf("%s: %+v", kind, result)
+		}
+		if done := opts.Done.Load(); done <= 20_000-1024 || done > 20_000 {
+			t.Errorf("%s: %d requests were counted", kind, done)
 		}
 		if result.CPUSeconds <= 0 || result.ElapsedSeconds <= 0 {
 			t.Errorf("%s: no CPU or elapsed time was measured: %+v", kind, result)

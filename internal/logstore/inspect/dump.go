@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"sync/atomic"
 
 	"heartwood.dev/heartwood/internal/logstore/segment"
 	"heartwood.dev/heartwood/internal/record"
@@ -25,6 +26,8 @@ type DumpOptions struct {
 	// BatchBytesMax is the maximum size of a batch, compressed or decompressed, whose checksum and
 	// records are read; default 128 MiB.
 	BatchBytesMax int
+	// Done counts the printed lines, for a display of the progress; nil: it does not.
+	Done *atomic.Int64
 }
 
 func (o DumpOptions) withDefaults() DumpOptions {
@@ -49,7 +52,7 @@ func Dump(fsys vfs.FS, paths []string, opts DumpOptions, out io.Writer) error {
 	}
 	buffered := bufio.NewWriter(out)
 	d := dumper{fsys: fsys, opts: opts.withDefaults(),
-		printer: printer{out: buffered, json: opts.JSON}}
+		printer: printer{out: buffered, json: opts.JSON, done: opts.Done}}
 	var failed []error
 	for _, f := range files {
 		if err := d.dump(f); err != nil {

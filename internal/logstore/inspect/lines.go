@@ -7,6 +7,7 @@ import (
 	"io"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 	"unicode/utf8"
 
@@ -20,6 +21,7 @@ type line interface{ text() string }
 type printer struct {
 	out  io.Writer
 	json bool
+	done *atomic.Int64 // number of lines; nil: they are not counted
 	err  error
 }
 
@@ -27,6 +29,9 @@ type printer struct {
 func (p *printer) print(l line) {
 	if p.err != nil {
 		return
+	}
+	if p.done != nil {
+		p.done.Add(1)
 	}
 	if !p.json {
 		_, p.err = fmt.Fprintln(p.out, l.text())
