@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"heartwood.dev/heartwood/internal/logstore/checkpoint"
+	"heartwood.dev/heartwood/internal/logstore/clean"
 	"heartwood.dev/heartwood/internal/logstore/inspect"
 	"heartwood.dev/heartwood/internal/logstore/keys"
 	"heartwood.dev/heartwood/internal/logstore/segment"
@@ -60,7 +61,7 @@ func stateOf(t *testing.T, log *Log) state {
 	return s
 }
 
-func newWorld(t *testing.T, clean bool) world {
+func newWorld(t *testing.T, stopped bool) world {
 	t.Helper()
 	w := world{mem: vfs.NewMem()}
 	store := openStore(t, w.mem)
@@ -110,13 +111,14 @@ func newWorld(t *testing.T, clean bool) world {
 	}
 	w.want = stateOf(t, log)
 	store.tick(epoch0, false)
-	// Write a .dead file, as a pass does. Its content does not matter here: the next pass verifies
-	// it (package clean).
+	// Write a .dead file, as a pass does. It belongs to other bytes, which the next pass notices
+	// (package clean).
 	dead := filepath.Join(log.dir, segment.Name(bases(log)[0], segment.DeadExtension, ""))
-	if err := vfs.WriteFileAtomic(w.mem, dead, bytes.Repeat([]byte("dead"), 30)); err != nil {
+	content := (&clean.DeadFile{}).Encode()
+	if err := vfs.WriteFileAtomic(w.mem, dead, content); err != nil {
 		t.Fatal(err)
 	}
-	if clean {
+	if stopped {
 		if err := store.Close(); err != nil {
 			t.Fatal(err)
 		}

@@ -21,6 +21,9 @@ import (
 // or Kafka's jars are missing.
 func kafkaDumpLog(t *testing.T, files []string, flags ...string) string {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("Kafka's tools take some seconds to start")
+	}
 	java, err := exec.LookPath("java")
 	if err != nil {
 		t.Skipf("skipped: Kafka's tools need Java: %v", err)
