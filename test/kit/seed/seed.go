@@ -17,6 +17,9 @@ import (
 // below 2^64, or such a number followed by two dots, which is the first seed of a sequence.
 const Variable = "HEARTWOOD_SEED"
 
+// shortFactor divides the number of seeds of a sequence in tests that run with -short.
+const shortFactor = 10
+
 const module = "heartwood.dev/heartwood/"
 
 // New returns the seed of a test. A second call in the same test returns the same seed, unless
@@ -39,8 +42,11 @@ func New(t testing.TB) uint64 {
 func Sequence(t testing.TB, n int, known ...uint64) iter.Seq[uint64] {
 	t.Helper()
 	from, single := first(t)
-	if single {
+	switch {
+	case single:
 		n, known = 1, nil
+	case testing.Short():
+		n = (n + shortFactor - 1) / shortFactor
 	}
 	at := caller()
 	return func(yield func(uint64) bool) {

@@ -1,6 +1,7 @@
 package seed_test
 
 import (
+	"flag"
 	"os"
 	"os/exec"
 	"slices"
@@ -45,6 +46,21 @@ func TestSequenceWithFirstSeed(t *testing.T) {
 	t.Setenv(seed.Variable, "41..")
 	if got := slices.Collect(seed.Sequence(t, 3)); !slices.Equal(got, []uint64{41, 42, 43}) {
 		t.Errorf("seeds %d", got)
+	}
+}
+
+func TestShortSequence(t *testing.T) {
+	t.Setenv(seed.Variable, "")
+	short := flag.Lookup("test.short").Value
+	before := short.String()
+	defer func() { _ = short.Set(before) }()
+	for run, want := range map[string]int{"true": 3, "false": 25} {
+		if err := short.Set(run); err != nil {
+			t.Fatal(err)
+		}
+		if got := len(slices.Collect(seed.Sequence(t, 25))); got != want {
+			t.Errorf("-short=%s: %d seeds, want %d", run, got, want)
+		}
 	}
 }
 
