@@ -31,6 +31,7 @@ import (
 	"heartwood.dev/heartwood/controllers/reports"
 	"heartwood.dev/heartwood/controllers/topic"
 	"heartwood.dev/heartwood/internal/operator/render"
+	"heartwood.dev/heartwood/test/kit/await"
 	"heartwood.dev/heartwood/test/kit/envtest"
 )
 
@@ -77,7 +78,7 @@ func TestControllers(t *testing.T) {
 	bindOperator(t)
 	startManager(t, scheme)
 	RegisterFailHandler(Fail)
-	SetDefaultEventuallyTimeout(3 * time.Minute)
+	SetDefaultEventuallyTimeout(await.Limit)
 	SetDefaultEventuallyPollingInterval(20 * time.Millisecond)
 	RunSpecs(t, "controllers")
 }

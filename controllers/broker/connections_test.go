@@ -12,7 +12,7 @@ import (
 )
 
 // timeout is the time after which a step of these tests has failed. Steps take milliseconds.
-const timeout = 30 * time.Second
+const timeout = await.Limit
 
 // acceptor is a listener and its accepted connections.
 type acceptor struct {

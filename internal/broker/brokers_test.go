@@ -34,7 +34,7 @@ func (c *cluster) sync(workers int32, brokers int, partitions int32, cleanNow st
 	if err := c.metadata.Sync(settings, brokers, []*v1alpha1.Topic{events, tickets}); err != nil {
 		c.t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(c.t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(c.t.Context(), await.Limit)
 	defer cancel()
 	c.await(ctx, func(image *metadata.Image) bool {
 		topic := image.Topic("tickets")

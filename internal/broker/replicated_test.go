@@ -47,7 +47,7 @@ type brokerStore struct {
 func (l brokerStore) AnnounceShutdown(ctx context.Context) error { return l.Store.Leave(ctx, l.id) }
 
 // trioWait is the timeout of every wait. It is far above the duration of any wait that succeeds.
-const trioWait = 3 * time.Minute
+const trioWait = await.Limit
 
 func newTrio(t *testing.T) *trio {
 	c := &trio{t: t, listen: ports.Each(t, 3)}

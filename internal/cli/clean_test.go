@@ -4,7 +4,6 @@ import (
 	"context"
 	"strings"
 	"testing"
-	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 
@@ -38,7 +37,7 @@ func (f *fixture) testCleanDisabled(t *testing.T) {
 			"False", v1alpha1.ReasonCleanerDisabled, "The cleaner is disabled."))
 	})
 	f.setCleaner(t, &v1alpha1.Cleaner{Workers: new(int32(0))})
-	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), await.Limit)
 	defer cancel()
 	(<-f.awaitClean(ctx, t)).fails(t, "the cleaner of LogCluster main is disabled: set "+
 		"spec.cleaner.workers")

@@ -16,6 +16,8 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
+
+	"heartwood.dev/heartwood/test/kit/await"
 )
 
 // running is a development cluster that a test runs.
@@ -134,7 +136,7 @@ func (r *running) line(prefix string) string {
 }
 
 // waitMax is the timeout of what must succeed. A busy machine must not exceed it.
-const waitMax = 3 * time.Minute
+const waitMax = await.Limit
 
 // lasting makes a client try for long. A client may ask a broker whose image is not the newest one.
 func lasting(bootstrap string) []kgo.Opt {

@@ -10,6 +10,7 @@ import (
 	"heartwood.dev/heartwood/internal/metadata"
 	"heartwood.dev/heartwood/internal/vfs"
 	"heartwood.dev/heartwood/internal/wire"
+	"heartwood.dev/heartwood/test/kit/await"
 )
 
 // gatedDisk signals each write to a data file on the channel wrote. Syncs of data files block until
@@ -76,7 +77,7 @@ func TestWaitingProducesHoldNoBudget(t *testing.T) {
 		clients[i] = dial(t, listener)
 		go func() { _, _ = clients[i].Write(frame) }()
 	}
-	deadline := time.After(time.Minute)
+	deadline := time.After(await.Limit)
 	for n := range requests * partitions {
 		select {
 		case <-disk.wrote:

@@ -14,6 +14,7 @@ import (
 
 	"heartwood.dev/heartwood/internal/topicconfig"
 	"heartwood.dev/heartwood/internal/vfs"
+	"heartwood.dev/heartwood/test/kit/await"
 	"heartwood.dev/heartwood/test/kit/seed"
 )
 
@@ -76,8 +77,9 @@ func awaitDurable(t *testing.T, log *Log, signal <-chan struct{}) {
 	for log.DurableEnd() < log.LogEnd() && log.Fault() == nil {
 		select {
 		case <-signal:
-		case <-time.After(time.Minute):
-			t.Fatalf("durable end %d of %d after a minute", log.DurableEnd(), log.LogEnd())
+		case <-time.After(await.Limit):
+			t.Fatalf("durable end %d of %d after %v", log.DurableEnd(), log.LogEnd(),
+				await.Limit)
 		}
 	}
 }
@@ -255,7 +257,7 @@ func TestManyUnsyncedBytesCauseASync(t *testing.T) {
 	fill(t, log, 40) // 4 KB
 	select {
 	case <-signal:
-	case <-time.After(time.Minute):
+	case <-time.After(await.Limit):
 		t.Fatal("nothing was synced")
 	}
 	if log.disk.synced.Load() == 0 {

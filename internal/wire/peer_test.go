@@ -10,6 +10,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"heartwood.dev/heartwood/test/kit/await"
 )
 
 func (s *testServer) peer() *Peer {
@@ -232,7 +234,7 @@ func TestInterruptEndsTheWaitOfARequest(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-		case <-time.After(time.Minute):
+		case <-time.After(await.Limit):
 			t.Fatal("the request was not interrupted")
 		}
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"heartwood.dev/heartwood/internal/dev"
+	"heartwood.dev/heartwood/test/kit/await"
 )
 
 // cluster runs a development cluster until the test ends, and returns a topic in it. With manifests
@@ -55,8 +56,8 @@ func cluster(t *testing.T, manifests ...string) Target {
 	case err := <-ended:
 		ended <- err
 		t.Fatalf("the cluster stopped: %v", err)
-	case <-time.After(time.Minute):
-		t.Fatal("the cluster was not ready after a minute")
+	case <-time.After(await.Limit):
+		t.Fatal("the cluster was not ready in time")
 	}
 	return Target{}
 }

@@ -8,12 +8,12 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"heartwood.dev/heartwood/api/v1alpha1"
 	"heartwood.dev/heartwood/internal/console/kafka"
+	"heartwood.dev/heartwood/test/kit/await"
 	"heartwood.dev/heartwood/test/kit/devcluster"
 )
 
@@ -65,7 +65,7 @@ spec:
 func TestDirectoryConnects(t *testing.T) {
 	cluster := devcluster.Start(t, 1, secured)
 	users := filepath.Join(cluster.DataDir, "users")
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), await.Limit)
 	defer cancel()
 	bootstrap, options, err := Directory(filepath.Join(users, "app")).Connect()
 	if err != nil {

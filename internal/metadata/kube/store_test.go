@@ -172,7 +172,7 @@ type broker struct {
 }
 
 // waitMax is the timeout of what must succeed. A slow machine must not exceed it.
-const waitMax = 3 * time.Minute
+const waitMax = await.Limit
 
 // lasting are times that a slow machine does not exceed.
 var lasting = times{lease: time.Hour, request: waitMax, changeISR: waitMax, serving: waitMax}
