@@ -271,16 +271,13 @@ func (b *Broker) Run(ctx context.Context) error {
 	// The broker follows the metadata for longer than ctx. The server stops first, so that until
 	// then this broker leads the partitions that clients expect it to lead.
 	following, stopFollowing := context.WithCancel(context.WithoutCancel(ctx))
-	follow := start(func() error { return b.follow(following) })
-	reportServing := start(func() error { b.reportServing(following); return nil })
 	metadataStore := start(func() error { return b.opts.Metadata.Run(following, b.self, b.offer) })
-	cleanNow := start(func() error { b.cleanNow.run(following); return nil })
-	hanging := start(func() error { b.hanging.run(following); return nil })
-	groupLag := start(func() error { b.groupLag.run(following); return nil })
-	volumes := start(func() error { b.volumes.run(following); return nil })
-	reach := start(func() error { b.reach.run(following); return nil })
-	removals := start(func() error { b.removals.run(following); return nil })
-	issuers := start(func() error { b.followIssuers(following); return nil })
+	var workers sync.WaitGroup
+	for _, work := range []func(context.Context){b.follow, b.reportServing, b.cleanNow.run,
+		b.hanging.run, b.groupLag.run, b.volumes.run, b.reach.run, b.removals.run,
+		b.followIssuers} {
+		workers.Go(func() { work(following) })
+	}
 	err := b.serve(ctx, metadataStore)
 
 	// The server has stopped, so nothing is appended any more and its requests have ended. Closing
@@ -292,16 +289,8 @@ func (b *Broker) Run(ctx context.Context) error {
 	b.groups.Close()
 	b.replicas.Close()
 	stopFollowing()
-	<-follow.done
-	<-reportServing.done
 	<-metadataStore.done
-	<-cleanNow.done
-	<-hanging.done
-	<-groupLag.done
-	<-volumes.done
-	<-reach.done
-	<-removals.done
-	<-issuers.done
+	workers.Wait()
 	if metadataStore.err != nil {
 		err = errors.Join(err, fmt.Errorf("follow the cluster's metadata: %w", metadataStore.err))
 	}

@@ -33,17 +33,17 @@ func (b *Broker) wake() {
 }
 
 // follow applies the newest image whenever wake was called. All images are applied by this one
-// goroutine, as replica.Set requires. follow returns nil when ctx ends. It retries a failed image
+// goroutine, as replica.Set requires. follow returns when ctx ends. It retries a failed image
 // every retryInterval, and logs a failure only if its text has changed. It does not log that a
 // partition waits for an election.
-func (b *Broker) follow(ctx context.Context) error {
+func (b *Broker) follow(ctx context.Context) {
 	retry := time.NewTimer(retryInterval)
 	retry.Stop()
 	defer retry.Stop()
 	for reported := ""; ; {
 		select {
 		case <-ctx.Done():
-			return nil
+			return
 		case <-b.wakeUp:
 		case <-retry.C:
 		}
