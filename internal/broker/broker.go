@@ -13,6 +13,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"heartwood.dev/heartwood/internal/broker/cleannow"
 	"heartwood.dev/heartwood/internal/coordinator"
 	"heartwood.dev/heartwood/internal/coordinator/transaction"
 	"heartwood.dev/heartwood/internal/events"
@@ -89,7 +90,7 @@ type Broker struct {
 	cleaner  *cleaner.Cleaner
 	passes   *passlog.Log
 	events   atomic.Pointer[events.Hub] // nil until the first viewer
-	cleanNow *cleanNow
+	cleanNow *cleannow.Tasks
 	volumes  *volumeWatch
 	reach    reachWatch
 	removals *removals
@@ -185,8 +186,8 @@ func (b *Broker) open() (err error) {
 	b.volumes = newVolumeWatch(b)
 	b.reach.broker = b
 	b.removals = newRemovals(b)
-	b.cleanNow = newCleanNow(b.opts.FS, b.opts.DataDir,
-		cleanerAPI{request: b.cleaner.CleanNow, status: b.cleaner.Status}, b.logger)
+	b.cleanNow = cleannow.New(b.opts.FS, b.opts.DataDir,
+		cleannow.Cleaner{Request: b.cleaner.CleanNow, Status: b.cleaner.Status}, b.logger)
 	b.replicas = replica.NewSet(replica.Options{
 		NodeID: b.opts.NodeID, Cluster: b.cluster, Store: b.store, Registry: b.opts.Registry,
 		Logger: b.logger,
@@ -273,7 +274,7 @@ func (b *Broker) Run(ctx context.Context) error {
 	following, stopFollowing := context.WithCancel(context.WithoutCancel(ctx))
 	metadataStore := start(func() error { return b.opts.Metadata.Run(following, b.self, b.offer) })
 	var workers sync.WaitGroup
-	for _, work := range []func(context.Context){b.follow, b.reportServing, b.cleanNow.run,
+	for _, work := range []func(context.Context){b.follow, b.reportServing, b.cleanNow.Run,
 		b.hanging.run, b.groupLag.run, b.volumes.run, b.reach.run, b.removals.run,
 		b.followIssuers} {
 		workers.Go(func() { work(following) })

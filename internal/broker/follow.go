@@ -94,7 +94,7 @@ func (b *Broker) apply(image *metadata.Image) error {
 	if b.opts.LogLevel != nil && b.opts.LogLevel.Set(image.LogLevel) {
 		b.logger.Info("log level changed", "to", b.opts.LogLevel.Level())
 	}
-	b.cleanNow.update(image, b.opts.NodeID)
+	b.cleanNow.Update(image, b.opts.NodeID)
 	// The groups are applied before requests use the image. If the image refers a client to this
 	// broker as the coordinator, the coordinator then exists, although it may still be loading.
 	b.groups.Apply(image)

@@ -39,7 +39,7 @@ func (b *Broker) row(state replica.State) report.Partition {
 		row.OldestTransaction = new(b.transactionRow(state.ID, oldest))
 	}
 	if row.Compaction = b.cleaner.Status(state.ID); row.Compaction != nil {
-		row.Compaction.CleanNow = b.cleanNow.status(state.ID)
+		row.Compaction.CleanNow = b.cleanNow.Status(state.ID)
 	}
 	return row
 }

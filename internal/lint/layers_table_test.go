@@ -111,7 +111,10 @@ var layers = map[string][]string{
 		"internal/brokerconfig", "internal/metadata", "internal/topicconfig", "internal/record",
 		"internal/compress", "internal/outage", "internal/pressure",
 	},
+	"internal/broker/cleannow": {"api/report", "api/v1alpha1", "internal/logstore",
+		"internal/metadata", "internal/outage", "internal/vfs"},
 	"internal/broker": {
+		"internal/broker/cleannow",
 		"api/v1alpha1", "api/report", "api/summary", "internal/access", "internal/authz",
 		"internal/events", "internal/certname", "internal/sasl", "internal/tokens",
 		"internal/wire", "internal/handler",

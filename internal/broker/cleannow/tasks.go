@@ -1,4 +1,4 @@
-package broker
+package cleannow
 
 import (
 	"context"
@@ -14,42 +14,42 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// cleanNow executes the annotation heartwood.dev/clean-now: each replica on this broker is cleaned
-// once for each value of the annotation. A value is done when a pass that was requested for the
-// value has completed. The values that are done are stored in a file (clean_now_file.go), so that a
+// Tasks execute the annotation heartwood.dev/clean-now: each replica on this broker is cleaned once
+// for each value of the annotation. A value is done when a pass that was requested for the
+// value has completed. The values that are done are stored in a file (file.go), so that a
 // restart of the operator or the broker does not repeat a pass.
 //
-// Tasks are advanced by one goroutine, run. The lock is a leaf: no call to the cleaner or the disk
+// Tasks are advanced by one goroutine, Run. The lock is a leaf: no call to the cleaner or the disk
 // is made while it is held.
-type cleanNow struct {
+type Tasks struct {
 	fs      vfs.FS
 	dir     string
-	cleaner cleanerAPI
+	cleaner Cleaner
 	logger  *slog.Logger
 	wake    chan struct{} // buffer of one; a token means that the tasks may have changed
 
 	mu struct {
 		sync.Mutex
-		tasks map[logstore.PartitionID]cleanNowTask
+		tasks map[logstore.PartitionID]task
 		// unsaved reports whether tasks were completed after the last write of the file.
 		unsaved bool
 		saves   outage.State // failed writes of the file, which are retried every second
 	}
 }
 
-// cleanerAPI is the part of the cleaner that cleanNow uses.
-type cleanerAPI struct {
-	// request is cleaner.Cleaner.CleanNow: it requests a pass and returns the ticket of the
+// Cleaner is the part of the cleaner that Tasks use.
+type Cleaner struct {
+	// Request is cleaner.Cleaner.CleanNow: it requests a pass and returns the ticket of the
 	// request, 1 or higher.
-	request func(logstore.PartitionID) (ticket int64, err error)
-	// status returns the compaction state of a log, or nil if the log does not exist or is not
+	Request func(logstore.PartitionID) (ticket int64, err error)
+	// Status returns the compaction state of a log, or nil if the log does not exist or is not
 	// compacted.
-	status func(logstore.PartitionID) *report.Compaction
+	Status func(logstore.PartitionID) *report.Compaction
 }
 
-// cleanNowTask is the state of the annotation for one replica: pending, running, then done. If the
+// task is the state of the annotation for one replica: pending, running, then done. If the
 // pass fails, the state is failed. It is pending again when the log leaves quarantine.
-type cleanNowTask struct {
+type task struct {
 	topic  metadata.ID
 	target string // the value of the annotation; "": the topic has no annotation
 	state  string // one of report.CleanNow*; undefined while target is empty
@@ -59,27 +59,29 @@ type cleanNowTask struct {
 	finished time.Time // when done was completed
 }
 
-// cleanNowInterval is how often the progress of requested passes is polled.
-const cleanNowInterval = time.Second
+// interval is how often the progress of requested passes is polled.
+const interval = time.Second
 
-func newCleanNow(fsys vfs.FS, dir string, cleaner cleanerAPI, logger *slog.Logger) *cleanNow {
-	c := &cleanNow{fs: fsys, dir: dir, cleaner: cleaner, logger: logger,
+// New returns the tasks of the broker with data directory dir. It reads the completed values from
+// the file.
+func New(fsys vfs.FS, dir string, cleaner Cleaner, logger *slog.Logger) *Tasks {
+	c := &Tasks{fs: fsys, dir: dir, cleaner: cleaner, logger: logger,
 		wake: make(chan struct{}, 1)}
-	c.mu.tasks = readCleanNow(fsys, dir, logger)
+	c.mu.tasks = readFile(fsys, dir, logger)
 	return c
 }
 
-// update sets the tasks of the replicas on a broker from an image. It removes the tasks of replicas
+// Update sets the tasks of the replicas on a broker from an image. It removes the tasks of replicas
 // that are not on the broker any more, or whose topic was deleted.
-func (c *cleanNow) update(image *metadata.Image, broker int32) {
-	targets := map[logstore.PartitionID]cleanNowTask{}
+func (c *Tasks) Update(image *metadata.Image, broker int32) {
+	targets := map[logstore.PartitionID]task{}
 	for _, topic := range image.Topics {
 		for _, partition := range topic.Partitions {
 			for _, replica := range partition.Replicas {
 				if replica == broker {
 					targets[logstore.PartitionID{Topic: topic.Name,
-						Index: partition.Index}] = cleanNowTask{topic: topic.ID,
-						target: cleanNowOf(topic)}
+						Index: partition.Index}] = task{topic: topic.ID,
+						target: valueOf(topic)}
 				}
 			}
 		}
@@ -113,16 +115,16 @@ func (c *cleanNow) update(image *metadata.Image, broker int32) {
 	}
 }
 
-// cleanNowOf returns the value of a topic's annotation, or "" if the topic is not compacted.
-func cleanNowOf(topic *metadata.Topic) string {
+// valueOf returns the value of a topic's annotation, or "" if the topic is not compacted.
+func valueOf(topic *metadata.Topic) string {
 	if !topic.Settings.Compact {
 		return ""
 	}
 	return topic.CleanNow
 }
 
-// status returns the state of a replica for the report, or nil if the topic has no annotation.
-func (c *cleanNow) status(id logstore.PartitionID) *report.CleanNow {
+// Status returns the state of a replica for the report, or nil if the topic has no annotation.
+func (c *Tasks) Status(id logstore.PartitionID) *report.CleanNow {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	w := c.mu.tasks[id]
@@ -137,9 +139,9 @@ func (c *cleanNow) status(id logstore.PartitionID) *report.CleanNow {
 	return reported
 }
 
-// run advances the tasks until ctx ends: at once after an update, and every cleanNowInterval while
+// Run advances the tasks until ctx ends: at once after an update, and every interval while
 // a task is not done.
-func (c *cleanNow) run(ctx context.Context) {
+func (c *Tasks) Run(ctx context.Context) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
@@ -150,14 +152,14 @@ func (c *cleanNow) run(ctx context.Context) {
 		case <-timer.C:
 		}
 		if c.step(time.Now()) {
-			timer.Reset(cleanNowInterval)
+			timer.Reset(interval)
 		}
 	}
 }
 
 // step advances each task that is not done by at most one state, and saves the tasks. It reports
 // whether a task is still not done or not saved.
-func (c *cleanNow) step(now time.Time) (open bool) {
+func (c *Tasks) step(now time.Time) (open bool) {
 	for id, w := range c.open() {
 		after := c.advance(id, w, now)
 		if after != w {
@@ -169,10 +171,10 @@ func (c *cleanNow) step(now time.Time) (open bool) {
 }
 
 // open returns the tasks that are not done.
-func (c *cleanNow) open() map[logstore.PartitionID]cleanNowTask {
+func (c *Tasks) open() map[logstore.PartitionID]task {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	open := map[logstore.PartitionID]cleanNowTask{}
+	open := map[logstore.PartitionID]task{}
 	for id, w := range c.mu.tasks {
 		if w.target != "" && w.state != report.CleanNowDone {
 			open[id] = w
@@ -182,7 +184,7 @@ func (c *cleanNow) open() map[logstore.PartitionID]cleanNowTask {
 }
 
 // put replaces a task, unless the task has changed since it was read.
-func (c *cleanNow) put(id logstore.PartitionID, before, after cleanNowTask) {
+func (c *Tasks) put(id logstore.PartitionID, before, after task) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.mu.tasks[id] != before {
@@ -196,8 +198,8 @@ func (c *cleanNow) put(id logstore.PartitionID, before, after cleanNowTask) {
 // advance returns the next state of a task. The task stays pending while the cleaner accepts no
 // request, because it has no workers or the log does not exist yet. If the log was reopened, the
 // cleaner has lost the request, and advance repeats it.
-func (c *cleanNow) advance(id logstore.PartitionID, w cleanNowTask, now time.Time) cleanNowTask {
-	status := c.cleaner.status(id)
+func (c *Tasks) advance(id logstore.PartitionID, w task, now time.Time) task {
+	status := c.cleaner.Status(id)
 	switch {
 	case status == nil || status.CleanNowAsked < w.ticket:
 		w.ticket, w.state = 0, report.CleanNowPending
@@ -205,7 +207,7 @@ func (c *cleanNow) advance(id logstore.PartitionID, w cleanNowTask, now time.Tim
 		status.Reason == v1alpha1.ReasonQuarantined:
 		// The backoff of the quarantine also delays the request.
 	case w.ticket == 0:
-		ticket, err := c.cleaner.request(id)
+		ticket, err := c.cleaner.Request(id)
 		if err != nil {
 			c.logger.Debug("clean-now request postponed", "partition", id, "value", w.target,
 				"error", err)

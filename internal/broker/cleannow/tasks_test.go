@@ -1,4 +1,4 @@
-package broker
+package cleannow
 
 import (
 	"bytes"
@@ -34,9 +34,9 @@ func newFakeCleaner() *fakeCleaner {
 		status: map[logstore.PartitionID]*report.Compaction{}}
 }
 
-func (p *fakeCleaner) api() cleanerAPI {
-	return cleanerAPI{
-		request: func(id logstore.PartitionID) (int64, error) {
+func (p *fakeCleaner) api() Cleaner {
+	return Cleaner{
+		Request: func(id logstore.PartitionID) (int64, error) {
 			p.mu.Lock()
 			defer p.mu.Unlock()
 			if p.reject != nil {
@@ -45,7 +45,7 @@ func (p *fakeCleaner) api() cleanerAPI {
 			p.tickets[id]++
 			return p.tickets[id], nil
 		},
-		status: func(id logstore.PartitionID) *report.Compaction {
+		Status: func(id logstore.PartitionID) *report.Compaction {
 			p.mu.Lock()
 			defer p.mu.Unlock()
 			status := report.Compaction{}
@@ -92,17 +92,17 @@ var (
 	served  = report.Compaction{CleanNowServed: 1, LastPass: &report.Pass{Result: "success"}}
 )
 
-func newTestCleanNow(t *testing.T, fsys vfs.FS, p *fakeCleaner) *cleanNow {
+func newTestTasks(t *testing.T, fsys vfs.FS, p *fakeCleaner) *Tasks {
 	t.Helper()
 	if err := errors.Join(fsys.MkdirAll("/data"), fsys.SyncDir("/")); err != nil {
 		t.Fatal(err)
 	}
-	return newCleanNow(fsys, "/data", p.api(), slog.New(slog.DiscardHandler))
+	return New(fsys, "/data", p.api(), slog.New(slog.DiscardHandler))
 }
 
-func (c *cleanNow) expect(t *testing.T, value, state string) {
+func (c *Tasks) expect(t *testing.T, value, state string) {
 	t.Helper()
-	got := c.status(ticketsZero)
+	got := c.Status(ticketsZero)
 	if got == nil || got.Value != value || got.State != state ||
 		(got.Finished != nil) != (state == report.CleanNowDone) {
 		t.Errorf("got %+v, want %s %s", got, value, state)
@@ -113,18 +113,18 @@ func (c *cleanNow) expect(t *testing.T, value, state string) {
 // broker, even if the broker restarts or the annotation is removed and set again.
 func TestEachValueIsExecutedOnce(t *testing.T) {
 	mem, p, now := vfs.NewMem(), newFakeCleaner(), time.Unix(1000, 0)
-	c := newTestCleanNow(t, mem, p)
-	c.update(imageWith(""), 0)
-	if c.step(now) || c.status(ticketsZero) != nil {
+	c := newTestTasks(t, mem, p)
+	c.Update(imageWith(""), 0)
+	if c.step(now) || c.Status(ticketsZero) != nil {
 		t.Error("a task exists without an annotation")
 	}
-	c.update(imageWith("monday"), 0)
+	c.Update(imageWith("monday"), 0)
 	c.expect(t, "monday", report.CleanNowPending)
 	c.step(now)
 	p.report(ticketsZero, running)
 	c.step(now)
 	c.expect(t, "monday", report.CleanNowRunning)
-	c.update(imageWith("monday"), 0) // another image with the same annotation
+	c.Update(imageWith("monday"), 0) // another image with the same annotation
 	p.report(ticketsZero, served)
 	if c.step(now) {
 		t.Error("the task is not done")
@@ -132,16 +132,16 @@ func TestEachValueIsExecutedOnce(t *testing.T) {
 	c.expect(t, "monday", report.CleanNowDone)
 
 	// A restarted broker reads the completed task from the file.
-	again := newTestCleanNow(t, mem.CrashClone(), p)
-	again.update(imageWith("monday"), 0)
+	again := newTestTasks(t, mem.CrashClone(), p)
+	again.Update(imageWith("monday"), 0)
 	again.expect(t, "monday", report.CleanNowDone)
 	if again.step(now); p.requests() != 1 {
 		t.Errorf("got %d requests for one value of one replica, want 1", p.requests())
 	}
-	again.update(imageWith(""), 0)
-	again.update(imageWith("monday"), 0) // the annotation was removed and set again
+	again.Update(imageWith(""), 0)
+	again.Update(imageWith("monday"), 0) // the annotation was removed and set again
 	again.expect(t, "monday", report.CleanNowDone)
-	again.update(imageWith("tuesday"), 0)
+	again.Update(imageWith("tuesday"), 0)
 	again.step(now)
 	if again.expect(t, "tuesday", report.CleanNowPending); p.requests() != 2 {
 		t.Errorf("got %d requests, want 2", p.requests())
@@ -150,9 +150,9 @@ func TestEachValueIsExecutedOnce(t *testing.T) {
 
 func TestFailedPassIsRetriedAfterItsQuarantine(t *testing.T) {
 	p, now := newFakeCleaner(), time.Unix(1000, 0)
-	c := newTestCleanNow(t, vfs.NewMem(), p)
+	c := newTestTasks(t, vfs.NewMem(), p)
 	p.reject = errors.New("no workers")
-	c.update(imageWith("monday"), 0)
+	c.Update(imageWith("monday"), 0)
 	if !c.step(now) {
 		t.Error("step returned false while the cleaner rejects requests")
 	}
@@ -186,8 +186,8 @@ func TestFailedPassIsRetriedAfterItsQuarantine(t *testing.T) {
 // reopened. The request is repeated once.
 func TestRequestIsRepeatedForAReopenedLog(t *testing.T) {
 	p, now := newFakeCleaner(), time.Unix(1000, 0)
-	c := newTestCleanNow(t, vfs.NewMem(), p)
-	c.update(imageWith("monday"), 0)
+	c := newTestTasks(t, vfs.NewMem(), p)
+	c.Update(imageWith("monday"), 0)
 	c.step(now)
 	p.mu.Lock()
 	p.tickets = map[logstore.PartitionID]int64{}
@@ -203,20 +203,20 @@ func TestRequestIsRepeatedForAReopenedLog(t *testing.T) {
 // annotation. Its replicas are cleaned again. Tasks of deleted topics are removed.
 func TestTopicOfTheSameNameIsCleanedAgain(t *testing.T) {
 	mem, p, now := vfs.NewMem(), newFakeCleaner(), time.Unix(1000, 0)
-	c := newTestCleanNow(t, mem, p)
-	c.update(imageWith("monday"), 0)
+	c := newTestTasks(t, mem, p)
+	c.Update(imageWith("monday"), 0)
 	c.step(now)
 	p.report(ticketsZero, served)
 	c.step(now)
 	other := imageWith("monday")
 	other.Topics[0].ID = metadata.ID{2}
-	c.update(other, 0)
+	c.Update(other, 0)
 	c.expect(t, "monday", report.CleanNowPending)
 	other.Topics[0].Settings.Compact = false
-	if c.update(other, 0); c.status(ticketsZero) != nil {
+	if c.Update(other, 0); c.Status(ticketsZero) != nil {
 		t.Error("a topic that is not compacted has a task")
 	}
-	c.update(metadata.NewImage("c", metadata.CleanerBudget{}, nil, nil), 0)
+	c.Update(metadata.NewImage("c", metadata.CleanerBudget{}, nil, nil), 0)
 	if len(c.mu.tasks) != 0 {
 		t.Errorf("got tasks of a deleted topic: %v", c.mu.tasks)
 	}
@@ -226,8 +226,8 @@ func TestTopicOfTheSameNameIsCleanedAgain(t *testing.T) {
 // Only the first failure is logged.
 func TestFailedWriteIsRetried(t *testing.T) {
 	fault, p, now := vfs.NewFault(vfs.NewMem()), newFakeCleaner(), time.Unix(1000, 0)
-	c := newTestCleanNow(t, fault, p)
-	c.update(imageWith("monday"), 0)
+	c := newTestTasks(t, fault, p)
+	c.Update(imageWith("monday"), 0)
 	c.step(now)
 	p.report(ticketsZero, served)
 	const tries = 5
@@ -245,7 +245,7 @@ func TestFailedWriteIsRetried(t *testing.T) {
 	if warned := strings.Count(log.String(), "level=WARN"); warned != 1 {
 		t.Errorf("got %d warnings, want 1:\n%s", warned, log.String())
 	}
-	if got := readCleanNow(fault, "/data",
+	if got := readFile(fault, "/data",
 		slog.New(slog.DiscardHandler)); got[ticketsZero].done != "monday" {
 		t.Errorf("got file %+v, want value monday", got)
 	}
@@ -256,18 +256,18 @@ func TestFailedWriteIsRetried(t *testing.T) {
 func TestRunPollsUntilAllIsDone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newFakeCleaner()
-		c := newTestCleanNow(t, vfs.NewMem(), p)
+		c := newTestTasks(t, vfs.NewMem(), p)
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan struct{})
-		go func() { defer close(ended); c.run(ctx) }()
+		go func() { defer close(ended); c.Run(ctx) }()
 		synctest.Wait()
-		c.update(imageWith("monday"), 0)
+		c.Update(imageWith("monday"), 0)
 		synctest.Wait()
 		if p.requests() != 1 {
 			t.Errorf("got %d requests after the update, want 1", p.requests())
 		}
 		p.report(ticketsZero, served)
-		time.Sleep(2 * cleanNowInterval)
+		time.Sleep(2 * interval)
 		synctest.Wait()
 		c.expect(t, "monday", report.CleanNowDone)
 		cancel()
@@ -276,7 +276,7 @@ func TestRunPollsUntilAllIsDone(t *testing.T) {
 }
 
 func TestCleanNowFileRoundTrips(t *testing.T) {
-	tasks := map[logstore.PartitionID]cleanNowTask{
+	tasks := map[logstore.PartitionID]task{
 		{Topic: "b", Index: 10}: {topic: metadata.ID{2}, state: report.CleanNowDone,
 			done: "tu\"es\nday", finished: time.UnixMilli(1234)},
 		{Topic: "b", Index: 9}: {topic: metadata.ID{2}, state: report.CleanNowDone, done: "monday",
@@ -284,17 +284,17 @@ func TestCleanNowFileRoundTrips(t *testing.T) {
 		{Topic: "a", Index: 0}: {topic: metadata.ID{1}, state: report.CleanNowDone, done: "x",
 			finished: time.UnixMilli(6)},
 	}
-	content, err := encodeCleanNow(tasks)
+	content, err := encode(tasks)
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, err := decodeCleanNow(content)
-	if diff := cmp.Diff(tasks, got, cmp.AllowUnexported(cleanNowTask{})); err != nil || diff != "" {
+	got, err := decode(content)
+	if diff := cmp.Diff(tasks, got, cmp.AllowUnexported(task{})); err != nil || diff != "" {
 		t.Errorf("error %v, tasks (-want +got):\n%s", err, diff)
 	}
 	clone := maps.Clone(tasks)
-	clone[logstore.PartitionID{Topic: "open"}] = cleanNowTask{target: "never done"}
-	if again, _ := encodeCleanNow(clone); !bytes.Equal(again, content) {
+	clone[logstore.PartitionID{Topic: "open"}] = task{target: "never done"}
+	if again, _ := encode(clone); !bytes.Equal(again, content) {
 		t.Errorf("the file contains a task that is not done: %s", again)
 	}
 }
@@ -307,39 +307,39 @@ func TestDamagedCleanNowFileIsIgnored(t *testing.T) {
 		`{"version":1,"done":[{"topic":"a","topicId":"AAAAAAAAAAAAAAAAAAAAAQ","partition":-1,"value":"x","finishedMs":1}]}`,
 		`{"version":1,"done":[{"topic":"a","topicId":"AAAAAAAAAAAAAAAAAAAAAQ","partition":0,"value":"","finishedMs":1}]}`,
 	} {
-		if got, err := decodeCleanNow([]byte(content)); err == nil {
+		if got, err := decode([]byte(content)); err == nil {
 			t.Errorf("%q: got %v, want an error", content, got)
 		}
 		mem := vfs.NewMem()
 		if err := errors.Join(mem.MkdirAll("/data"),
-			vfs.WriteFileAtomic(mem, "/data/"+cleanNowFile, []byte(content))); err != nil {
+			vfs.WriteFileAtomic(mem, "/data/"+fileName, []byte(content))); err != nil {
 			t.Fatal(err)
 		}
 		var log bytes.Buffer
-		if got := readCleanNow(mem, "/data",
+		if got := readFile(mem, "/data",
 			slog.New(slog.NewTextHandler(&log, nil))); len(got) != 0 || log.Len() == 0 {
 			t.Errorf("%q: got tasks %v, log %q, want no task and a warning", content, got, log.String())
 		}
 	}
 }
 
-func FuzzDecodeCleanNow(f *testing.F) {
+func FuzzDecode(f *testing.F) {
 	f.Add(
 		[]byte(
 			`{"version":1,"done":[{"topic":"a","topicId":"AAAAAAAAAAAAAAAAAAAAAQ","partition":0,"value":"x","finishedMs":1}]}`,
 		),
 	)
 	f.Fuzz(func(t *testing.T, content []byte) {
-		tasks, err := decodeCleanNow(content)
+		tasks, err := decode(content)
 		if err != nil {
 			return
 		}
-		encoded, err := encodeCleanNow(tasks)
+		encoded, err := encode(tasks)
 		if err != nil {
 			t.Fatal(err)
 		}
-		again, err := decodeCleanNow(encoded)
-		if diff := cmp.Diff(tasks, again, cmp.AllowUnexported(cleanNowTask{})); err != nil ||
+		again, err := decode(encoded)
+		if diff := cmp.Diff(tasks, again, cmp.AllowUnexported(task{})); err != nil ||
 			diff != "" {
 			t.Fatalf("error %v, tasks (-want +got):\n%s", err, diff)
 		}

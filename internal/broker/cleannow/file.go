@@ -1,4 +1,4 @@
-package broker
+package cleannow
 
 import (
 	"bytes"
@@ -20,19 +20,19 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// cleanNowFile is in the data directory; docs/format/clean-now.md describes it.
-const cleanNowFile = "clean-now.json"
+// fileName is in the data directory; docs/format/clean-now.md describes it.
+const fileName = "clean-now.json"
 
-const cleanNowVersion = 1
+const fileVersion = 1
 
-// cleanNowContent is the content of the file.
-type cleanNowContent struct {
-	Version int            `json:"version"`
-	Done    []cleanNowDone `json:"done"` // sorted by topic and partition
+// fileContent is the content of the file.
+type fileContent struct {
+	Version int        `json:"version"`
+	Done    []doneTask `json:"done"` // sorted by topic and partition
 }
 
-// cleanNowDone is the last value of the annotation for which a replica was cleaned completely.
-type cleanNowDone struct {
+// doneTask is the last value of the annotation for which a replica was cleaned completely.
+type doneTask struct {
 	Topic     string `json:"topic"`
 	TopicID   string `json:"topicId"` // distinguishes topics that had the same name
 	Partition int32  `json:"partition"`
@@ -40,15 +40,15 @@ type cleanNowDone struct {
 	Finished  int64  `json:"finishedMs"` // Unix milliseconds
 }
 
-// readCleanNow returns the completed tasks from the file. An unreadable file is logged and ignored.
+// readFile returns the completed tasks from the file. An unreadable file is logged and ignored.
 // The annotated replicas are then cleaned once more, which does no harm.
-func readCleanNow(fsys vfs.FS, dir string,
-	logger *slog.Logger) map[logstore.PartitionID]cleanNowTask {
-	file := filepath.Join(dir, cleanNowFile)
+func readFile(fsys vfs.FS, dir string,
+	logger *slog.Logger) map[logstore.PartitionID]task {
+	file := filepath.Join(dir, fileName)
 	content, err := fsys.ReadFile(file)
 	if err == nil {
-		var tasks map[logstore.PartitionID]cleanNowTask
-		if tasks, err = decodeCleanNow(content); err == nil {
+		var tasks map[logstore.PartitionID]task
+		if tasks, err = decode(content); err == nil {
 			return tasks
 		}
 	}
@@ -58,23 +58,23 @@ func readCleanNow(fsys vfs.FS, dir string,
 			"file", file, "error", err,
 		)
 	}
-	return map[logstore.PartitionID]cleanNowTask{}
+	return map[logstore.PartitionID]task{}
 }
 
-func decodeCleanNow(content []byte) (map[logstore.PartitionID]cleanNowTask, error) {
+func decode(content []byte) (map[logstore.PartitionID]task, error) {
 	decoder := json.NewDecoder(bytes.NewReader(content))
 	decoder.DisallowUnknownFields()
-	var read cleanNowContent
+	var read fileContent
 	if err := decoder.Decode(&read); err != nil {
 		return nil, err
 	}
 	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
 		return nil, errors.New("trailing data after the object")
 	}
-	if read.Version != cleanNowVersion {
-		return nil, fmt.Errorf("version is %d, want %d", read.Version, cleanNowVersion)
+	if read.Version != fileVersion {
+		return nil, fmt.Errorf("version is %d, want %d", read.Version, fileVersion)
 	}
-	tasks := map[logstore.PartitionID]cleanNowTask{}
+	tasks := map[logstore.PartitionID]task{}
 	for _, done := range read.Done {
 		topic, err := metadata.ParseID(done.TopicID)
 		if err != nil {
@@ -84,7 +84,7 @@ func decodeCleanNow(content []byte) (map[logstore.PartitionID]cleanNowTask, erro
 			return nil, fmt.Errorf("%s-%d has the value %q", done.Topic, done.Partition, done.Value)
 		}
 		// The target is set by the first image.
-		tasks[logstore.PartitionID{Topic: done.Topic, Index: done.Partition}] = cleanNowTask{
+		tasks[logstore.PartitionID{Topic: done.Topic, Index: done.Partition}] = task{
 			topic: topic, state: report.CleanNowDone, done: done.Value,
 			finished: time.UnixMilli(done.Finished),
 		}
@@ -92,17 +92,17 @@ func decodeCleanNow(content []byte) (map[logstore.PartitionID]cleanNowTask, erro
 	return tasks, nil
 }
 
-func encodeCleanNow(tasks map[logstore.PartitionID]cleanNowTask) ([]byte, error) {
-	content := cleanNowContent{Version: cleanNowVersion, Done: []cleanNowDone{}}
+func encode(tasks map[logstore.PartitionID]task) ([]byte, error) {
+	content := fileContent{Version: fileVersion, Done: []doneTask{}}
 	for id, w := range tasks {
 		if w.done != "" {
-			content.Done = append(content.Done, cleanNowDone{
+			content.Done = append(content.Done, doneTask{
 				Topic: id.Topic, TopicID: w.topic.String(), Partition: id.Index, Value: w.done,
 				Finished: w.finished.UnixMilli(),
 			})
 		}
 	}
-	slices.SortFunc(content.Done, func(a, b cleanNowDone) int {
+	slices.SortFunc(content.Done, func(a, b doneTask) int {
 		if order := strings.Compare(a.Topic, b.Topic); order != 0 {
 			return order
 		}
@@ -114,7 +114,7 @@ func encodeCleanNow(tasks map[logstore.PartitionID]cleanNowTask) ([]byte, error)
 
 // save writes the file if tasks were completed since the last write. It reports whether the file is
 // up to date.
-func (c *cleanNow) save() bool {
+func (c *Tasks) save() bool {
 	c.mu.Lock()
 	if !c.mu.unsaved {
 		c.mu.Unlock()
@@ -123,9 +123,9 @@ func (c *cleanNow) save() bool {
 	tasks := maps.Clone(c.mu.tasks)
 	c.mu.unsaved = false // further tasks may complete during the write
 	c.mu.Unlock()
-	content, err := encodeCleanNow(tasks)
+	content, err := encode(tasks)
 	if err == nil {
-		err = vfs.WriteFileAtomic(c.fs, filepath.Join(c.dir, cleanNowFile), content)
+		err = vfs.WriteFileAtomic(c.fs, filepath.Join(c.dir, fileName), content)
 	}
 	c.mu.Lock()
 	begins, ends, failed := false, false, 0
