@@ -31,3 +31,37 @@ func TestSetISRMarksFencedReplicas(t *testing.T) {
 		t.Error(diff)
 	}
 }
+
+// TestSetISRMarksLostRecords: the records of a partition without a leader are lost if every in-sync
+// replica has lost its log, or has returned with another disk. A broker that is down, or that has
+// stopped uncleanly, may still have them.
+func TestSetISRMarksLostRecords(t *testing.T) {
+	kept := placement.InSyncReplica{Broker: 0, Epoch: 3, Directory: "a"}
+	moved := placement.InSyncReplica{Broker: 1, Epoch: 3, Directory: "b"}
+	lost := placement.LoseLog(placement.Partition{Replicas: []int32{2}, Leader: 2,
+		ISR: []placement.InSyncReplica{{Broker: 2, Epoch: 3, Directory: "c"}}}, 2, "", "id").ISR[0]
+	absent := placement.InSyncReplica{Broker: 3, Epoch: 3, Directory: "d"}
+	up := map[int32]Broker{0: {ID: 0, Epoch: 4, CleanEpoch: -1, Directory: "a"},
+		1: {ID: 1, Epoch: 4, CleanEpoch: -1, Directory: "z"},
+		2: {ID: 2, Epoch: 4, CleanEpoch: 3, Directory: "c"}}
+	for name, test := range map[string]struct {
+		leader int32
+		isr    []placement.InSyncReplica
+		want   bool
+	}{
+		"lost log":                 {NoBroker, []placement.InSyncReplica{lost}, true},
+		"other disk":               {NoBroker, []placement.InSyncReplica{moved}, true},
+		"both":                     {NoBroker, []placement.InSyncReplica{lost, moved}, true},
+		"unclean stop":             {NoBroker, []placement.InSyncReplica{kept}, false},
+		"another may have them":    {NoBroker, []placement.InSyncReplica{lost, kept}, false},
+		"another is down":          {NoBroker, []placement.InSyncReplica{lost, absent}, false},
+		"never elected":            {NoBroker, nil, false},
+		"accepted: a leader leads": {2, []placement.InSyncReplica{lost}, false},
+	} {
+		p := &Partition{RecordsLost: !test.want}
+		p.SetISR(test.leader, test.isr, up)
+		if p.RecordsLost != test.want {
+			t.Errorf("%s: got %t", name, p.RecordsLost)
+		}
+	}
+}
