@@ -30,7 +30,9 @@ func (s *Store) changeISR(changes []metadata.ISRChange) (epochs []int64, faults 
 		return nil
 	})
 	for i := range faults {
-		faults[i] = errors.Join(faults[i], err)
+		if faults[i] = errors.Join(faults[i], err); faults[i] != nil {
+			epochs[i] = 0 // the write of a valid change may have failed
+		}
 	}
 	return epochs, faults
 }
