@@ -46,6 +46,11 @@ func TestRequestsEndWithTheirContext(t *testing.T) {
 		{"reassign", func(ctx context.Context) error {
 			return s.Reassign(ctx, []metadata.Move{{Topic: "b", Replicas: []int32{0}}})[0]
 		}},
+		{"change of the ISR", func(ctx context.Context) (err error) {
+			s.ChangeISR(ctx, []metadata.ISRChange{{Topic: s.Image().Topic("b").ID}},
+				func(_ int, _ int64, fault error) { err = fault })
+			return err
+		}},
 	} {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 		if err := request.do(ctx); !errors.Is(err, context.DeadlineExceeded) {

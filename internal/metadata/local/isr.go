@@ -3,17 +3,31 @@ package local
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"heartwood.dev/heartwood/internal/metadata"
 )
 
 // ChangeISR implements metadata.Store. It makes all changes in one write of the file. A rejected
-// change does not affect the other changes.
-func (s *Store) ChangeISR(_ context.Context, changes []metadata.ISRChange,
+// change does not affect the other changes. If the disk blocks, all changes have the error of the
+// context after metadata.ChangeISRTimeout.
+func (s *Store) ChangeISR(ctx context.Context, changes []metadata.ISRChange,
 	settled metadata.SettledISR) {
-	epochs, faults := s.changeISR(changes)
-	for i, err := range faults {
-		settled(i, epochs[i], err)
+	ctx, cancel := context.WithTimeout(ctx, metadata.ChangeISRTimeout)
+	defer cancel()
+	proposed := slices.Clone(changes) // the write may outlast the call
+	var epochs []int64
+	var faults []error
+	err := s.request(ctx, func() error {
+		epochs, faults = s.changeISR(proposed)
+		return nil
+	})
+	for i := range changes {
+		if err != nil {
+			settled(i, 0, err)
+			continue
+		}
+		settled(i, epochs[i], faults[i])
 	}
 }
 
