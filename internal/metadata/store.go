@@ -23,7 +23,7 @@ var (
 var ErrISRConflict = errors.New("in-sync replicas have changed")
 
 // Store holds the cluster's metadata. Package local implements it with one file in one process,
-// package kube with resources in the API server.
+// package kube with resources in the API server. Package test/kit/metadatatest tests the contract.
 type Store interface {
 	// Run registers the broker self and keeps it registered. It calls apply with each new image, in
 	// order and from one goroutine. The first call follows once an image is complete. Run returns

@@ -319,30 +319,6 @@ func TestCorruptFileIsRejected(t *testing.T) {
 	}
 }
 
-// TestLeaderEpochIsRaisedAboveThatOfTheLog: a leader finds a higher leader epoch in its log than in
-// the metadata, as after the loss of the metadata file. It is elected again in a leader epoch above
-// that of the log.
-func TestLeaderEpochIsRaisedAboveThatOfTheLog(t *testing.T) {
-	fs := memory(t)
-	s := open(t, fs)
-	if err := s.Sync(nil, 1, topics(t, `a {partitions: 2}`)); err != nil {
-		t.Fatal(err)
-	}
-	defer run(t, s, 0)()
-	topic := s.Image().Topic("a")
-	if err := s.ReportServing(t.Context(), 0, []metadata.Served{
-		{Topic: topic.ID, Partition: 0, LeaderEpoch: 1},
-		{Topic: topic.ID, Partition: 1, LeaderEpoch: 7, Ahead: true},
-	}); err != nil {
-		t.Fatal(err)
-	}
-	partitions := s.Image().Topic("a").Partitions
-	if partitions[0].LeaderEpoch != 1 || partitions[1].LeaderEpoch != 8 ||
-		partitions[1].Leader != 0 {
-		t.Errorf("got partitions %+v, %+v, want leader epochs 1 and 8", partitions[0], partitions[1])
-	}
-}
-
 // TestLeaderWhoseLogFailsIsReplaced: a leader does not serve a partition any more that it served in
 // its leader epoch. Another in-sync replica leads, and the broker leaves the ISR, also if the first
 // write of the change fails. The only replica of a partition stays its leader, and so does a leader
@@ -392,31 +368,4 @@ func TestLeaderWhoseLogFailsIsReplaced(t *testing.T) {
 	if !b.Equal(before["b"]) {
 		t.Errorf("the only replica: got %+v, want %+v", b, before["b"])
 	}
-}
-
-// TestProducerIDBoundSurvivesANewDisk: the bound of allocated producer ids survives restarts of the
-// store. A broker with a new disk gets a bound above it.
-func TestProducerIDBoundSurvivesANewDisk(t *testing.T) {
-	fsys := memory(t)
-	register := func(directory string, bound, want int64) {
-		t.Helper()
-		s := open(t, fsys)
-		ctx, cancel := context.WithCancel(t.Context())
-		err := s.Run(ctx, metadata.Broker{ID: 0, Directory: directory, ProducerIDs: bound},
-			func(image *metadata.Image) {
-				if b, _ := image.Broker(0); b.ProducerIDs != want {
-					t.Errorf("disk %s: got bound %d, want %d", directory, b.ProducerIDs,
-						want)
-				}
-				cancel()
-			})
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	const ahead = metadata.ProducerIDsAhead
-	register("a", 100+ahead, 100+ahead)
-	register("a", 200+ahead, 200+ahead)
-	register("b", 50+ahead, 200+2*ahead)
-	register("b", 50+ahead, 200+2*ahead)
 }

@@ -1,0 +1,264 @@
+package metadatatest
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"heartwood.dev/heartwood/internal/metadata"
+)
+
+func testImages(c *cluster) {
+	all := c.startAll()
+	for i := range 5 {
+		all[i%Brokers].create(fmt.Sprintf("topic-%d", i), 2)
+	}
+	for _, b := range all {
+		image := b.until("all topics", func(i *metadata.Image) bool { return len(i.Topics) == 5 })
+		if found := image.Topic("topic-3"); image.TopicByID(found.ID) != found {
+			c.Errorf("broker %d: the indexes by name and id differ", b.id)
+		}
+		b.received.Lock()
+		for i, r := range b.received.images[1:] {
+			if before := b.received.images[i].image; len(r.image.Topics) < len(before.Topics) {
+				c.Errorf("broker %d: an image has %d topics after one with %d", b.id,
+					len(r.image.Topics), len(before.Topics))
+			}
+		}
+		b.received.Unlock()
+	}
+}
+
+// testRegistration: start checks that epochs rise.
+func testRegistration(c *cluster) {
+	all := c.startAll()
+	topic := all[0].create("a", 1)
+	elected := topic.Partitions[0].LeaderEpoch
+	all[0].kill()
+	all[1].until("broker 0 down", func(i *metadata.Image) bool {
+		_, up := i.Broker(0)
+		return !up
+	})
+	again := c.start(0)
+	checkNoEarlierEpoch(again, elected)
+	again.stop()
+	c.stop()
+	c.world.Reopen(c.TB)
+	const bound = 5 + metadata.ProducerIDsAhead
+	last := c.startAs(metadata.Broker{ID: 0, CleanEpoch: 2, Directory: "disk-0",
+		ProducerIDs: bound})
+	checkNoEarlierEpoch(last, elected)
+	if self, _ := last.last().Broker(0); self.CleanEpoch != 2 || self.ProducerIDs != bound {
+		c.Errorf("got broker %+v, want clean epoch 2 and producer id bound %d", self, int64(bound))
+	}
+	last.stop()
+	other := c.startAs(metadata.Broker{ID: 0, CleanEpoch: -1, Directory: "other",
+		ProducerIDs: metadata.ProducerIDsAhead})
+	if self, _ := other.last().Broker(0); self.ProducerIDs != bound+metadata.ProducerIDsAhead {
+		c.Errorf("after a new disk: got producer id bound %d, want %d", self.ProducerIDs,
+			int64(bound+metadata.ProducerIDsAhead))
+	}
+}
+
+// checkNoEarlierEpoch checks that a broker never leads topic a by an election of an earlier run.
+func checkNoEarlierEpoch(b *broker, earlier int32) {
+	b.c.Helper()
+	b.received.Lock()
+	defer b.received.Unlock()
+	for _, r := range b.received.images {
+		p := r.image.Topic("a").Partitions[0]
+		if p.Leader == b.id && p.LeaderEpoch <= earlier {
+			b.c.Errorf("broker %d leads in leader epoch %d, which began before Run", b.id,
+				p.LeaderEpoch)
+		}
+	}
+}
+
+// proposal returns the proposal to change the ISR of a partition to some brokers.
+func proposal(image *metadata.Image, topic string, index int32, to ...int32) metadata.ISRChange {
+	found := image.Topic(topic)
+	p := found.Partitions[index]
+	change := metadata.ISRChange{Topic: found.ID, Partition: index, LeaderEpoch: p.LeaderEpoch,
+		From: p.ISR}
+	for _, id := range to {
+		member, _ := image.Broker(id)
+		change.To = append(change.To, metadata.InSync{Broker: id, Epoch: member.Epoch,
+			ReplicaIncarnation: p.ReplicaIncarnation(id)})
+	}
+	return change
+}
+
+// propose proposes ISR changes and returns their outcomes.
+func (b *broker) propose(changes ...metadata.ISRChange) (epochs []int64, faults []error) {
+	b.c.Helper()
+	type outcome struct {
+		change int
+		epoch  int64
+		err    error
+	}
+	settled := make(chan outcome, 2*len(changes)) // room for outcomes that are one too many
+	b.ChangeISR(b.c.Context(), changes, func(i int, epoch int64, err error) {
+		settled <- outcome{i, epoch, err}
+	})
+	close(settled)
+	epochs, faults = make([]int64, len(changes)), make([]error, len(changes))
+	count := make([]int, len(changes))
+	for o := range settled {
+		count[o.change]++
+		epochs[o.change], faults[o.change] = o.epoch, o.err
+		if (o.err == nil) != (o.epoch > 0) {
+			b.c.Errorf("change %d: got partition epoch %d and error %v", o.change, o.epoch, o.err)
+		}
+	}
+	for i, n := range count {
+		if n != 1 {
+			b.c.Errorf("change %d is settled %d times before ChangeISR returns", i, n)
+		}
+	}
+	return epochs, faults
+}
+
+// inSync waits until brokers are the ISR of partition 0 of topic a.
+func (b *broker) inSync(ids ...int32) *metadata.Image {
+	b.c.Helper()
+	b.untilPartition("a", 0, fmt.Sprintf("ISR %v", ids), func(p *metadata.Partition) bool {
+		return slices.Equal(slices.Sorted(slices.Values(p.ISR)), ids)
+	})
+	return b.last()
+}
+
+func testISR(c *cluster) {
+	all := c.startAll()
+	leader := all[0]
+	leader.create("a", 1)
+	image := leader.inSync(0, 1, 2)
+	shrink := proposal(image, "a", 0, 0)
+	epochs, faults := leader.propose(shrink)
+	if faults[0] != nil || epochs[0] <= image.Topic("a").Partitions[0].PartitionEpoch {
+		c.Fatalf("shrink: got partition epoch %d, error %v", epochs[0], faults[0])
+	}
+	image = leader.inSync(0)
+	wrong := func(change func(*metadata.ISRChange)) metadata.ISRChange {
+		grow := proposal(image, "a", 0, 0, 1)
+		change(&grow)
+		return grow
+	}
+	for what, change := range map[string]metadata.ISRChange{
+		"earlier leader epoch": wrong(func(i *metadata.ISRChange) { i.LeaderEpoch-- }),
+		"later leader epoch":   wrong(func(i *metadata.ISRChange) { i.LeaderEpoch++ }),
+		"another ISR":          wrong(func(i *metadata.ISRChange) { i.From = []int32{0, 2} }),
+		"earlier broker epoch": wrong(func(i *metadata.ISRChange) { i.To[1].Epoch-- }),
+		"other incarnation": wrong(func(i *metadata.ISRChange) {
+			i.To[1].ReplicaIncarnation = "other"
+		}),
+		"without the leader": wrong(func(i *metadata.ISRChange) { i.To = i.To[1:] }),
+		"not a replica":      wrong(func(i *metadata.ISRChange) { i.To[1].Broker = 9 }),
+		"unknown topic":      wrong(func(i *metadata.ISRChange) { i.Topic = metadata.ID{1} }),
+		"unknown partition":  wrong(func(i *metadata.ISRChange) { i.Partition = 7 }),
+		"negative partition": wrong(func(i *metadata.ISRChange) { i.Partition = -1 }),
+	} {
+		if _, faults := leader.propose(change); !errors.Is(faults[0], metadata.ErrISRConflict) {
+			c.Errorf("%s: got error %v, want ErrISRConflict", what, faults[0])
+		}
+	}
+	leader.inSync(0)
+	if _, faults := leader.propose(proposal(image, "a", 0, 0, 1)); faults[0] != nil {
+		c.Errorf("grow: %v", faults[0])
+	}
+	image = leader.inSync(0, 1)
+	if err := all[2].AnnounceShutdown(c.Context()); err != nil {
+		c.Fatal(err)
+	}
+	leader.until("broker 2 is leaving", func(i *metadata.Image) bool {
+		b, _ := i.Broker(2)
+		return b.Leaving
+	})
+	if _, faults := leader.propose(proposal(image, "a", 0, 0, 1, 2)); !errors.Is(faults[0],
+		metadata.ErrISRConflict) {
+		c.Errorf("leaving member: got error %v, want ErrISRConflict", faults[0])
+	}
+}
+
+func testISRBatch(c *cluster) {
+	leader := c.startAll()[0]
+	const partitions = 20
+	leader.create("a", partitions)
+	image := leader.last()
+	var changes []metadata.ISRChange
+	for i := range int32(partitions) {
+		changes = append(changes, proposal(image, "a", i, 0, 1))
+	}
+	changes[7].LeaderEpoch += 3
+	_, faults := leader.propose(changes...)
+	for i, err := range faults {
+		if i == 7 && !errors.Is(err, metadata.ErrISRConflict) || i != 7 && err != nil {
+			c.Errorf("change %d: got error %v", i, err)
+		}
+	}
+	leader.until("all but one ISR changed", func(image *metadata.Image) bool {
+		for i, p := range image.Topic("a").Partitions {
+			if i == 7 && len(p.ISR) != Brokers || i != 7 && len(p.ISR) != 2 {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+func testServing(c *cluster) {
+	leader := c.startAll()[0]
+	topic := leader.create("a", 2)
+	epoch := topic.Partitions[1].LeaderEpoch
+	served := []metadata.Served{
+		{Topic: topic.ID, Partition: 0, LeaderEpoch: topic.Partitions[0].LeaderEpoch},
+		{Topic: topic.ID, Partition: 1, LeaderEpoch: epoch + 6, Ahead: true},
+		{Topic: metadata.ID{1}, Partition: 0, LeaderEpoch: 1}, // deleted in the meantime
+	}
+	for range 2 {
+		if err := leader.ReportServing(c.Context(), 0, served); err != nil {
+			c.Fatal(err)
+		}
+	}
+	p := leader.untilPartition("a", 1, "a leader epoch above that of the log",
+		func(p *metadata.Partition) bool { return p.LeaderEpoch > epoch+6 && p.Leader == 0 })
+	other := leader.last().Topic("a").Partitions[0]
+	if other.LeaderEpoch != topic.Partitions[0].LeaderEpoch || p.Leader != 0 {
+		c.Errorf("the partition that is served has leader epoch %d, want %d", other.LeaderEpoch,
+			topic.Partitions[0].LeaderEpoch)
+	}
+}
+
+func testShutdown(c *cluster) {
+	all := c.startAll()
+	all[0].create("a", 1)
+	if err := all[0].AnnounceShutdown(c.Context()); err != nil {
+		c.Fatal(err)
+	}
+	moved := all[1].untilPartition("a", 0, "another leader", func(p *metadata.Partition) bool {
+		return p.Leader != 0 && p.Leader != metadata.NoBroker
+	})
+	if b, up := all[1].last().Broker(0); !up || !b.Leaving || !slices.Contains(moved.ISR, 1) {
+		c.Errorf("got broker 0 %+v, up %t, partition %+v; want it to be leaving", b, up, moved)
+	}
+	all[0].stop()
+	if b, _ := c.start(0).last().Broker(0); b.Leaving {
+		c.Error("broker 0 is still leaving after its next Run")
+	}
+}
+
+func testShutdownOfAll(c *cluster) {
+	all := c.startAll()
+	all[2].create("a", 1)
+	for _, b := range all {
+		if err := b.AnnounceShutdown(c.Context()); err != nil {
+			c.Fatal(err)
+		}
+	}
+	image := all[0].until("all leaving", func(i *metadata.Image) bool {
+		return !slices.ContainsFunc(i.Brokers, func(b metadata.Broker) bool { return !b.Leaving })
+	})
+	if p := image.Topic("a").Partitions[0]; p.Leader == metadata.NoBroker ||
+		!slices.Contains(p.ISR, 2) {
+		c.Errorf("got partition %+v, want a leader, and the last broker in the ISR", p)
+	}
+}

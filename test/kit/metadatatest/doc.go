@@ -1,0 +1,20 @@
+// Package metadatatest tests the contract of metadata stores, as pkg/storage/testing of Kubernetes
+// tests those of the API server. Run tests one implementation; internal/metadata/local and
+// internal/metadata/remote call it. It states what every Store guarantees to a broker:
+//
+//   - images: each broker receives images in order and from one goroutine, the last one always.
+//     An image satisfies the invariants of package metadata and is never changed.
+//   - registration: an image shows self in the broker epoch of this registration. Epochs rise over
+//     a stop, a kill and a reopened store, and self never leads by an election of an earlier epoch.
+//   - ISR: a change is a compare-and-swap on the leader, its epoch and the ISR. It is settled once
+//     and before ChangeISR returns. A conflict changes nothing and does not affect other changes.
+//   - serving: a report is complete and can be repeated. After a report of a log ahead of the
+//     metadata, the partition is led in a higher leader epoch.
+//   - shutdown: a broker in controlled shutdown is Leaving and leads nothing that another in-sync
+//     replica can lead. The next Run clears it.
+//   - topics, alter, moves, users: a successful change appears in an image; a change that fails or
+//     only validates has no effect. The errors are those of the interfaces of package metadata.
+//   - removal: RecordRemoved ignores partitions that are not being removed.
+//   - failures: a store that is opened again has the same topics, and concurrent callers do not
+//     lose changes.
+package metadatatest
