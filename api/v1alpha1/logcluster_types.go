@@ -125,6 +125,10 @@ type LogClusterSpec struct {
 	// +optional
 	Cleaner *Cleaner `json:"cleaner,omitempty"`
 
+	// Scrub configures how brokers check what they keep at rest.
+	// +optional
+	Scrub *Scrub `json:"scrub,omitempty"`
+
 	// Replication configures replication between brokers.
 	// +optional
 	Replication *Replication `json:"replication,omitempty"`

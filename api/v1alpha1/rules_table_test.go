@@ -156,6 +156,10 @@ func creations() []TableEntry {
 			"write a size of at least 1Mi, such as 128Mi"),
 		cluster("{cleaner: {ioRate: 0}}", "cleaner.ioRate",
 			"write at least 1Ki bytes a second, such as 20Mi; leave it out for no limit"),
+		cluster("{scrub: {interval: 59m}}", "scrub.interval",
+			"write \"Off\", in quotes, or a duration of 1h to 8760h, such as 168h"),
+		cluster("{scrub: {rate: 0}}", "scrub.rate",
+			"write at least 1Ki bytes a second, such as 20Mi; interval: \"Off\" turns the scrub off"),
 		cluster("{replication: {lagMax: 10ms}}", "replication.lagMax",
 			"write a duration of 1s to 1h, such as 10s"),
 		cluster("{replication: {lagMax: 2h}}", "replication.lagMax",
@@ -373,6 +377,7 @@ func accepted() []TableEntry {
 	for _, spec := range []string{
 		"{}", "{brokers: 2, topicDefaults: {replicas: 2}}", "{storage: {size: 100Mi}}",
 		"{cleaner: {workers: 0, memory: 1Mi, ioRate: 1Ki}}",
+		"{scrub: {interval: 1h, rate: 1Ki}}", `{scrub: {interval: "Off"}}`,
 		"{replication: {lagMax: 1h, catchUpRate: 1Ki}}",
 		"{brokers: 1, groups: {sessionTimeoutMin: 1ms, sessionTimeoutMax: 24h, initialRebalanceDelay: 0s, membersMax: 1, offsetMetadataMax: 0, offsetsTopic: {replicas: 1, partitions: 10000}}}",
 		"{brokers: 1, groups: {consumerSessionTimeout: 1s, consumerHeartbeatInterval: 999ms}}",

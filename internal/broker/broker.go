@@ -22,6 +22,7 @@ import (
 	"heartwood.dev/heartwood/internal/logstore"
 	"heartwood.dev/heartwood/internal/logstore/cleaner"
 	"heartwood.dev/heartwood/internal/logstore/cleaner/passlog"
+	"heartwood.dev/heartwood/internal/logstore/scrub"
 	"heartwood.dev/heartwood/internal/metadata"
 	"heartwood.dev/heartwood/internal/replica"
 	"heartwood.dev/heartwood/internal/sasl"
@@ -91,6 +92,7 @@ type Broker struct {
 	passes   *passlog.Log
 	events   atomic.Pointer[events.Hub] // nil until the first viewer
 	cleanNow *cleannow.Tasks
+	scrub    *scrub.Scrubber
 	volumes  *volumeWatch
 	reach    reachWatch
 	removals *removals
@@ -183,6 +185,7 @@ func (b *Broker) open() (err error) {
 		Broker: b.opts.NodeID, Observer: b.observer(), Logger: b.logger,
 		Logs: func() map[passlog.Key]bool { return cleaner.HistoryKeys(b.store) }})
 	b.cleaner = cleaner.New(b.store, cleaner.Options{Logger: b.logger, History: b.passes})
+	b.scrub = b.newScrub()
 	b.volumes = newVolumeWatch(b)
 	b.reach.broker = b
 	b.removals = newRemovals(b)
@@ -275,7 +278,7 @@ func (b *Broker) Run(ctx context.Context) error {
 	metadataStore := start(func() error { return b.opts.Metadata.Run(following, b.self, b.offer) })
 	var workers sync.WaitGroup
 	for _, work := range []func(context.Context){b.follow, b.reportServing, b.cleanNow.Run,
-		b.hanging.run, b.groupLag.run, b.volumes.run, b.reach.run, b.removals.run,
+		b.hanging.run, b.groupLag.run, b.scrub.Run, b.volumes.run, b.reach.run, b.removals.run,
 		b.followIssuers} {
 		workers.Go(func() { work(following) })
 	}

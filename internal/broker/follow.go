@@ -8,6 +8,7 @@ import (
 
 	"heartwood.dev/heartwood/internal/logstore"
 	"heartwood.dev/heartwood/internal/logstore/cleaner"
+	"heartwood.dev/heartwood/internal/logstore/scrub"
 	"heartwood.dev/heartwood/internal/metadata"
 	"heartwood.dev/heartwood/internal/replica"
 )
@@ -89,6 +90,7 @@ func (b *Broker) apply(image *metadata.Image) error {
 	if first := b.image(); first.ClusterID == "" || first.Cleaner != image.Cleaner {
 		b.cleaner.Configure(cleanerOptions(image.Cleaner, b))
 	}
+	b.scrub.Configure(scrub.Settings(image.Scrub))
 	b.volumes.configure(image)
 	b.level.Set(image.Metrics.AllOfPartitions)
 	if b.opts.LogLevel != nil && b.opts.LogLevel.Set(image.LogLevel) {

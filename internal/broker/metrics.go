@@ -34,7 +34,7 @@ func (b *Broker) register(registry prometheus.Registerer) {
 	}
 	registry.MustRegister(b.store.Collector(&b.level))
 	registry.MustRegister(b.cleaner.Collector(&b.level))
-	registry.MustRegister(b.volumes, b.groupLag)
+	registry.MustRegister(b.volumes, b.groupLag, b.scrub)
 	registry.MustRegister(&partitionMetrics{
 		broker: b,
 		leader: desc("partition_leader", "1 if this broker leads the partition, else 0."),

@@ -50,6 +50,8 @@ var layers = map[string][]string{
 	"internal/logstore/inspect": {"internal/logstore/checkpoint", "internal/logstore/clean",
 		"internal/logstore/segment", "internal/logstore/keys", "internal/record",
 		"internal/vfs"},
+	"internal/logstore/scrub": {"internal/logstore", "internal/logstore/checkpoint",
+		"internal/logstore/inspect", "internal/logstore/segment", "internal/vfs"},
 	"internal/logstore/cleaner/passlog": {"api/report", "internal/logstore/clean",
 		"internal/outage", "internal/vfs"},
 	"internal/logstore/cleaner": {"api/report", "internal/logstore", "internal/logstore/clean",
@@ -120,7 +122,8 @@ var layers = map[string][]string{
 		"internal/wire", "internal/handler",
 		"internal/coordinator", "internal/coordinator/lag", "internal/coordinator/transaction",
 		"internal/replica", "internal/replica/session", "internal/logstore",
-		"internal/logstore/cleaner", "internal/logstore/cleaner/passlog", "internal/metadata",
+		"internal/logstore/cleaner", "internal/logstore/cleaner/passlog",
+		"internal/logstore/inspect", "internal/logstore/scrub", "internal/metadata",
 		"internal/outage", "internal/version", "internal/vfs", "internal/placement",
 		"internal/pressure", "internal/reachability", "internal/scrape",
 		"internal/loglevel",
@@ -281,6 +284,7 @@ var testLayers = map[string][]string{
 	// balances what placement has assigned
 	"internal/placement/balance": {"internal/placement"},
 	"internal/logstore":          {"internal/brokerconfig", "internal/logstore/inspect"},
+	"internal/logstore/scrub":    {"internal/logstore/cleaner"}, // compacts a log that is checked
 	// serves this store to a client
 	"internal/metadata/remote": {"internal/metadata/local", "internal/vfs"},
 	"internal/replica":         {"internal/logstore/cleaner"}, // compacts replicas

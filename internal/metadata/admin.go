@@ -38,10 +38,10 @@ func ResolvePolicy(cluster *v1alpha1.LogCluster) AdminPolicy {
 		AutoCreate: autoCreate != nil && *autoCreate}
 }
 
-// WithPolicies sets the image's policies for admin requests, replication, groups, storage, metrics
-// and logs, and its default topic settings from the LogCluster, which may be nil. It returns the
-// image itself. It ignores invalid topic defaults: each topic that is invalid because of them
-// reports the error.
+// WithPolicies sets the image's policies for admin requests, replication, groups, storage, metrics,
+// logs and the scrub, and its default topic settings from the LogCluster, which may be nil. It
+// returns the image itself. It ignores invalid topic defaults: each topic that is invalid because
+// of them reports the error.
 func (i *Image) WithPolicies(cluster *v1alpha1.LogCluster) *Image {
 	i.Policy, i.Replication, i.Groups = ResolvePolicy(cluster), ResolveReplication(cluster),
 		ResolveGroups(cluster)
@@ -49,7 +49,7 @@ func (i *Image) WithPolicies(cluster *v1alpha1.LogCluster) *Image {
 	i.ClusterProperties = ClusterProperties(cluster)
 	i.Transactions, i.Pressure = ResolveTransactions(cluster), ResolvePressure(cluster)
 	i.GroupOverrides, i.Metrics = ResolveGroupOverrides(cluster), ResolveMetrics(cluster)
-	i.LogLevel = ResolveLogLevel(cluster)
+	i.LogLevel, i.Scrub = ResolveLogLevel(cluster), ResolveScrub(cluster)
 	if defaults, err := resolve(v1alpha1.TopicSettings{}, cluster); err == nil {
 		i.Defaults = defaults
 	}

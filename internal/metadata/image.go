@@ -28,6 +28,7 @@ type Image struct {
 	// Pressure are the thresholds of storage pressure; the zero value: the defaults.
 	Pressure pressure.Thresholds
 	Metrics  Metrics
+	Scrub    Scrub
 	// LogLevel is the log level of the brokers; nil: the one that they have been started with.
 	LogLevel *slog.Level
 	// GroupOverrides contains the settings of single groups, by group id; it may be nil.

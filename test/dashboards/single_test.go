@@ -108,6 +108,7 @@ func (w *world) disturbSingle(ctx context.Context, p *prometheus) {
 
 // damage changes bytes of a segment that the cleaner rewrites.
 func (w *world) damage(p *prometheus) {
+	w.cluster("single", `{"spec":{"scrub":{"interval":"Off"}}}`)
 	// Half of the keys are used once, so that each segment has records that stay.
 	w.records("single", "damaged", 0, 3000, 1000, func(i int) []byte {
 		return fmt.Appendf(nil, "%d", i*(i%2))
@@ -124,6 +125,9 @@ func (w *world) damage(p *prometheus) {
 	}
 	w.cluster("single", `{"spec":{"cleaner":{"workers":1}}}`)
 	p.until(time.Minute, "single", "HeartwoodPartitionQuarantined")
+	// A round of the scrub begins when it is turned on.
+	w.cluster("single", `{"spec":{"scrub":{"interval":"168h"}}}`)
+	p.until(time.Minute, "single", "HeartwoodDamageAtRest")
 	topic := &v1alpha1.Topic{ObjectMeta: metav1.ObjectMeta{Name: "damaged",
 		Namespace: w.namespace}}
 	if err := w.api.Delete(w.t.Context(), topic); err != nil {

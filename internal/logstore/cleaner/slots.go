@@ -208,3 +208,9 @@ func parallel(n, workers int, do func(int)) {
 	work()
 	others.Wait()
 }
+
+// Busy reports whether a pass is running.
+func (c *Cleaner) Busy() bool {
+	busy, _ := c.slots.usage()
+	return busy > 0
+}

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"io"
 
 	"heartwood.dev/heartwood/internal/record"
@@ -24,6 +25,9 @@ type batch struct {
 	position     int64 // of the batch in the file
 	size         int   // bytes in the file
 	tooLarge     bool
+	// damaged is true if tooLarge is, and the checksum does not match. Such a batch was read in
+	// parts.
+	damaged bool
 }
 
 // batchReader reads a data file batch by batch.
@@ -94,10 +98,37 @@ func (r *batchReader) read() (batch, error) {
 	if _, err := io.ReadFull(r.in, found.Batch); err != nil {
 		return batch{}, fmt.Errorf("read batch at position %d: %w", r.position, err)
 	}
-	if _, err := r.in.Discard(size - needed); err != nil {
-		return batch{}, fmt.Errorf("skip batch at position %d: %w", r.position, err)
+	if found.tooLarge {
+		sum := crc32.Checksum(found.Batch[checksummedFrom:], castagnoli)
+		sum, err := r.checksumOfRest(size-needed, sum)
+		if err != nil {
+			return batch{}, fmt.Errorf("read batch at position %d: %w", r.position, err)
+		}
+		found.damaged = sum != found.CRC()
 	}
 	r.position += int64(size)
 	r.end = max(r.end, found.NextOffset())
 	return found, nil
+}
+
+// checksummedFrom is the position in a batch from which on its checksum covers the bytes
+// (docs/format/batch.md).
+const checksummedFrom = 21
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// checksumOfRest reads the next n bytes in parts, and returns the checksum sum extended by them.
+func (r *batchReader) checksumOfRest(n int, sum uint32) (uint32, error) {
+	for n > 0 {
+		part, err := r.in.Peek(min(n, readAhead))
+		if err != nil {
+			return 0, errors.Join(err, io.ErrUnexpectedEOF)
+		}
+		sum = crc32.Update(sum, castagnoli, part)
+		if _, err := r.in.Discard(len(part)); err != nil {
+			return 0, err
+		}
+		n -= len(part)
+	}
+	return sum, nil
 }

@@ -38,6 +38,11 @@ func (v *verifier) checkDataDirectory(partition string) error {
 		return nil
 	}
 	v.dataDirectory = dir
+	return v.checkDataFiles(dir)
+}
+
+// checkDataFiles checks the files of a data directory.
+func (v *verifier) checkDataFiles(dir string) error {
 	for _, f := range dataFiles {
 		path := filepath.Join(dir, f.name)
 		content, ok, err := v.readSmall(path)

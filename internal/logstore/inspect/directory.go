@@ -85,6 +85,9 @@ func (d *directory) exact() bool { return d.whole && d.first == 0 && d.missing =
 // add adds a batch. valid is false if the batch's header is invalid; its offsets are then counted
 // as missing.
 func (d *directory) add(f file, b batch, valid bool) error {
+	if d.v.atRest {
+		return nil
+	}
 	if b.BaseOffset() > d.next {
 		d.missing += b.BaseOffset() - d.next
 	}

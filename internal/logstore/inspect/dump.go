@@ -183,6 +183,10 @@ func (d *dumper) dumpBatch(f file, b batch) {
 
 // check returns an error if the checksum of the batch does not match or was not verified.
 func (b batch) check() error {
+	if b.damaged {
+		return fmt.Errorf("%w: checksum of a batch of %d bytes does not match", record.ErrCorrupt,
+			b.size)
+	}
 	if b.tooLarge {
 		return fmt.Errorf("batch of %d bytes exceeds the limit and was not read", b.size)
 	}

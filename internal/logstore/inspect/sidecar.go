@@ -32,6 +32,9 @@ func (v *verifier) openSidecar(f file, data vfs.File, dataBytes int64) (*sidecar
 	if err != nil {
 		return s, err
 	}
+	if !ok && v.atRest {
+		return s, nil // the broker creates another salt, and rebuilds the sidecar
+	}
 	if !ok {
 		v.find(s.path, 0, "the file cannot be checked, because %s is missing", keys.SaltFile)
 		return s, nil
@@ -44,6 +47,9 @@ func (v *verifier) openSidecar(f file, data vfs.File, dataBytes int64) (*sidecar
 	}
 	if err == nil {
 		err = s.reader.Verify(data)
+	}
+	if v.atRest && errors.Is(err, keys.ErrStale) {
+		return s, nil // the broker rebuilds a sidecar of other data or of another salt
 	}
 	if keys.Unusable(err) {
 		v.find(s.path, 0, "%v", err)

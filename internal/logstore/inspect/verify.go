@@ -76,7 +76,10 @@ type verifier struct {
 	dir     *directory
 
 	dataDirectory string // the last one that was checked
-	recovery      recoveryPoints
+	// atRest restricts the checks to those of checksums and indexes: see CheckSegment.
+	atRest   bool
+	found    []Damage // collected if atRest is true
+	recovery recoveryPoints
 }
 
 // verifyAll checks each segment once, even if several of its files were named. It returns the
@@ -138,18 +141,30 @@ func (v *verifier) verifySmall(f file) error {
 
 // find prints and counts a problem. A problem is not an error: the check continues.
 func (v *verifier) find(path string, position int64, format string, args ...any) {
+	v.report(finding{File: path, Position: position, Problem: fmt.Sprintf(format, args...)})
+}
+
+// report prints and counts a problem.
+func (v *verifier) report(f finding) {
 	v.sum.Problems++
-	v.printer.print(finding{File: path, Position: position, Problem: fmt.Sprintf(format, args...)})
+	if v.atRest {
+		v.collect(f)
+		return
+	}
+	v.printer.print(f)
 }
 
 // note prints an observation that is not a problem.
-func (v *verifier) note(path, text string) { v.printer.print(note{File: path, Note: text}) }
+func (v *verifier) note(path, text string) {
+	if !v.atRest {
+		v.printer.print(note{File: path, Note: text})
+	}
+}
 
 // findAt prints and counts a problem of a batch.
 func (v *verifier) findAt(f file, b batch, format string, args ...any) {
-	v.sum.Problems++
 	offset := b.BaseOffset()
-	v.printer.print(finding{File: f.path(), Position: b.position, Offset: &offset,
+	v.report(finding{File: f.path(), Position: b.position, Offset: &offset,
 		Problem: fmt.Sprintf(format, args...)})
 }
 
@@ -207,8 +222,7 @@ func (v *verifier) walk(f file, c segmentChecks) (next int64, err error) {
 		case errors.Is(err, record.ErrCorrupt), errors.Is(err, record.ErrFormat):
 			// The position of the next batch is unknown. If the remaining index entries were
 			// compared, they would only cause more problems with the same reason.
-			v.sum.Problems++
-			v.printer.print(finding{File: f.path(), Position: c.batches.position, Offset: &next,
+			v.report(finding{File: f.path(), Position: c.batches.position, Offset: &next,
 				Problem: err.Error()})
 			v.dir.damaged = true
 			return next, nil
@@ -238,10 +252,16 @@ func (v *verifier) checkBatch(f file, b batch, next int64) (valid bool) {
 		v.findAt(f, b, "offset %d is too far from the segment's base for its indexes",
 			b.LastOffset())
 	}
+	if v.atRest && b.tooLarge && !b.damaged {
+		return valid
+	}
 	if err := b.check(); err != nil {
 		v.findAt(f, b, "%v", err)
 		// the records of a batch with a wrong checksum would only cause more problems
 		return valid && b.tooLarge
+	}
+	if v.atRest {
+		return valid // the checksum covers the records
 	}
 	latest := int64(math.MinInt64)
 	records := int32(0)

@@ -1,0 +1,125 @@
+package scrub
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"path/filepath"
+	"strings"
+
+	"heartwood.dev/heartwood/internal/logstore"
+	"heartwood.dev/heartwood/internal/logstore/inspect"
+	"heartwood.dev/heartwood/internal/logstore/segment"
+)
+
+// attemptsMax is how often a segment is checked that is replaced during each check. A replacement
+// has just been written, and the next round checks it.
+const attemptsMax = 3
+
+// check checks a target, and returns the places of damage that two checks have found. It fails if
+// it could not check the target. A target that no longer exists has no damage.
+func (s *Scrubber) check(t Target) ([]inspect.Damage, error) {
+	if t == dataDirectory {
+		return twice(func() ([]inspect.Damage, error) {
+			return inspect.CheckDataDirectory(s.files, s.opts.Dir)
+		}, func() bool { return true })
+	}
+	log := s.store.Log(t.id())
+	if log == nil {
+		return nil, nil
+	}
+	if t.Base < 0 {
+		return twice(func() ([]inspect.Damage, error) {
+			return inspect.CheckPartition(s.files, log.Dir())
+		}, func() bool { return log.Stats().Segments > 0 })
+	}
+	for range attemptsMax {
+		at, exists := atRest(log, t.Base)
+		if !exists {
+			return nil, nil
+		}
+		replaced := false
+		places, err := twice(func() ([]inspect.Damage, error) {
+			return s.checkSegment(log, t.Base)
+		}, func() bool {
+			replaced = !log.StillAtRest(at)
+			return !replaced
+		})
+		if !replaced {
+			return places, err
+		}
+	}
+	return nil, nil
+}
+
+// twice returns the damage that a check finds, if a second check also finds damage, and unchanged
+// reports after both that the files are still those that were to be checked.
+func twice(check func() ([]inspect.Damage, error), unchanged func() bool) ([]inspect.Damage,
+	error) {
+	for again := false; ; again = true {
+		places, err := damageOf(check())
+		switch {
+		case stopped(err):
+			return nil, err
+		case len(places) == 0 && err == nil:
+			return nil, nil
+		case !unchanged():
+			return nil, nil
+		case again:
+			return places, err
+		}
+	}
+}
+
+// stopped reports whether a check was ended by the shutdown or because the scrub is off.
+func stopped(err error) bool {
+	return errors.Is(err, errOff) || errors.Is(err, context.Canceled)
+}
+
+// damageOf adds the read errors of the disk to the places that a check has found. Other errors, as
+// for a lack of file descriptors, are no damage and are returned.
+func damageOf(places []inspect.Damage, err error) ([]inspect.Damage, error) {
+	var failed *readError
+	switch {
+	case stopped(err):
+		return nil, err
+	case errors.As(err, &failed):
+		return append(places, inspect.Damage{File: failed.file, Position: failed.position,
+			Problem: failed.cause.Error()}), nil
+	}
+	return places, err
+}
+
+// checkSegment checks a segment. A missing data file is damage.
+func (s *Scrubber) checkSegment(log *logstore.Log, base int64) ([]inspect.Damage, error) {
+	places, err := inspect.CheckSegment(s.files, log.Dir(), base)
+	if errors.Is(err, fs.ErrNotExist) {
+		name := filepath.Join(log.Dir(), segment.Name(base, segment.LogExtension, ""))
+		if _, missing := s.opts.FS.Stat(name); errors.Is(missing, fs.ErrNotExist) {
+			return append(places, inspect.Damage{File: name, Problem: "the file is missing"}), nil
+		}
+		return places, nil // a derived file was removed after it was found
+	}
+	return places, err
+}
+
+// atRest returns the segment at rest with a base offset.
+func atRest(log *logstore.Log, base int64) (logstore.AtRest, bool) {
+	for _, at := range log.AtRest() {
+		if at.Base == base {
+			return at, true
+		}
+	}
+	return logstore.AtRest{}, false
+}
+
+// ofRecords reports whether a place is in a data file, so that records are damaged. All other files
+// of a segment can be derived from its data file.
+func ofRecords(places []inspect.Damage) bool {
+	for _, p := range places {
+		if strings.HasSuffix(p.File, segment.LogExtension) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,156 @@
+package scrub
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync/atomic"
+	"time"
+
+	"heartwood.dev/heartwood/internal/vfs"
+)
+
+const (
+	// restFactor bounds the share of the disk's time that the scrub uses: after each read it rests
+	// for at least this many times the duration of the read. On a disk that clients keep busy,
+	// reads take longer, and the scrub becomes slower.
+	restFactor = 3
+	// busyFactor divides the rate while Options.Busy reports true.
+	busyFactor = 8
+	// shortestRest is the shortest rest: shorter ones are added up.
+	shortestRest = 10 * time.Millisecond
+)
+
+// errOff ends a check while the scrub is off.
+var errOff = errors.New("the scrub is off")
+
+// readError is the failure of the disk to read a file.
+type readError struct {
+	file     string
+	position int64
+	cause    error
+}
+
+func (e *readError) Error() string { return fmt.Sprintf("read %s: %v", e.file, e.cause) }
+func (e *readError) Unwrap() error { return e.cause }
+
+// pacer limits the rate of the reads. One goroutine uses it.
+type pacer struct {
+	ctx     context.Context //nolint:containedctx // that of Run, which is the only caller
+	rate    func() int64    // bytes per second; 0: the scrub is off
+	busy    func() bool
+	checked *atomic.Int64 // bytes read
+	debt    time.Duration // rest that is still due
+}
+
+// rest returns how long to rest after a read of n bytes that took a time.
+func rest(n int, took time.Duration, rate int64, busy bool) time.Duration {
+	if busy {
+		rate = max(1, rate/busyFactor)
+	}
+	due := time.Duration(float64(n)/float64(rate)*float64(time.Second)) - took
+	return max(due, restFactor*took)
+}
+
+// before fails if no more may be read.
+func (p *pacer) before() error {
+	if p.rate() == 0 {
+		return errOff
+	}
+	return p.ctx.Err()
+}
+
+// after rests after a read.
+func (p *pacer) after(n int, took time.Duration) error {
+	p.checked.Add(int64(n))
+	rate := p.rate()
+	if rate == 0 {
+		return errOff
+	}
+	p.debt += rest(n, took, rate, p.busy())
+	if p.debt < shortestRest {
+		return p.ctx.Err()
+	}
+	timer := time.NewTimer(p.debt)
+	defer timer.Stop()
+	p.debt = 0
+	select {
+	case <-timer.C:
+		return nil
+	case <-p.ctx.Done():
+		return p.ctx.Err()
+	}
+}
+
+// pacedFS is a file system whose reads are paced, and leave the page cache as it was (ADR 0112).
+type pacedFS struct {
+	vfs.FS
+	pace *pacer
+}
+
+// Open implements vfs.FS.
+func (f pacedFS) Open(name string) (vfs.File, error) {
+	if err := f.pace.before(); err != nil {
+		return nil, err
+	}
+	file, err := f.FS.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	size, err := file.Size()
+	if err != nil {
+		return nil, errors.Join(err, file.Close())
+	}
+	return &pacedFile{file, f.pace, vfs.NewCacheUse(file, size)}, nil
+}
+
+// ReadFile implements vfs.FS.
+func (f pacedFS) ReadFile(name string) ([]byte, error) {
+	file, err := f.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	size, err := file.Size()
+	var content []byte
+	if err == nil {
+		content = make([]byte, size)
+		var n int
+		if n, err = file.ReadAt(content, 0); errors.Is(err, io.EOF) {
+			content, err = content[:n], nil
+		}
+	}
+	return content, errors.Join(err, file.Close())
+}
+
+type pacedFile struct {
+	vfs.File
+	pace  *pacer
+	cache *vfs.CacheUse
+}
+
+// Close implements vfs.File.
+func (f *pacedFile) Close() error {
+	f.cache.DropAll()
+	return f.File.Close()
+}
+
+// ReadAt implements vfs.File.
+func (f *pacedFile) ReadAt(p []byte, position int64) (int, error) {
+	if err := f.pace.before(); err != nil {
+		return 0, err
+	}
+	began := time.Now()
+	n, err := f.File.ReadAt(p, position)
+	took := time.Since(began)
+	if n > 0 {
+		f.cache.Drop(position, position+int64(n))
+	}
+	if err != nil && !errors.Is(err, io.EOF) {
+		return n, &readError{f.Name(), position, err}
+	}
+	if paced := f.pace.after(n, took); paced != nil {
+		return n, paced
+	}
+	return n, err
+}

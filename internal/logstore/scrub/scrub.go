@@ -1,0 +1,254 @@
+package scrub
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"log/slog"
+	"path/filepath"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"heartwood.dev/heartwood/internal/logstore"
+	"heartwood.dev/heartwood/internal/logstore/inspect"
+	"heartwood.dev/heartwood/internal/vfs"
+)
+
+// StateFile is the name of the file in the data directory that contains the State.
+const StateFile = "scrub"
+
+const (
+	// saveInterval is how often the state is written. A restart repeats at most the checks of this
+	// time.
+	saveInterval = 10 * time.Second
+	// listInterval is how long a list of targets is used. A target that was removed since is
+	// skipped.
+	listInterval = time.Minute
+	// retryDelay is the delay after a check that failed for another reason than damage.
+	retryDelay = 10 * time.Second
+	// failuresMax is the number of such failures after which the round continues without the target.
+	failuresMax = 3
+)
+
+// Settings are the settings of the scrub, which may change while it runs.
+type Settings struct {
+	Interval  time.Duration // between the begins of two rounds; 0: the scrub is off
+	BytesRate int64         // maximum rate of its reads in bytes per second
+}
+
+// Options configure a Scrubber. All fields are required.
+type Options struct {
+	FS     vfs.FS
+	Dir    string // data directory
+	Logger *slog.Logger
+	// Busy reports whether the disk is needed for something more urgent; the rate is then lower.
+	Busy func() bool
+	// Damaged is called, from Run, for each segment whose records are damaged: when damage is
+	// found, and again in each later check that finds it.
+	Damaged func(log *logstore.Log, base int64, places []inspect.Damage)
+}
+
+// Scrubber checks the files at rest of a store.
+type Scrubber struct {
+	store *logstore.Store
+	opts  Options
+	files pacedFS
+
+	settings atomic.Pointer[Settings]
+	changed  chan struct{} // receives a value after Configure; its buffer has 1 element
+	checked  atomic.Int64  // bytes read
+	anew     atomic.Bool   // begin a round at the next step
+
+	mu    sync.Mutex
+	state State
+	found int64 // targets in which this process has found damage
+
+	// used by Run only
+	targets    []Target
+	listed     time.Time
+	saved      time.Time
+	saveFailed bool
+	failures   int // consecutive checks of the next target that failed
+}
+
+// New returns a Scrubber that is off until Configure is called. It reads the state of an earlier
+// process; if it cannot be used, it begins a new round.
+func New(store *logstore.Store, opts Options) *Scrubber {
+	s := &Scrubber{store: store, opts: opts, changed: make(chan struct{}, 1)}
+	s.settings.Store(&unconfigured)
+	content, err := opts.FS.ReadFile(filepath.Join(opts.Dir, StateFile))
+	if err == nil {
+		s.state, err = DecodeState(content)
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		opts.Logger.Warn("failed to read the state of the scrub; it begins a new round", "error", err)
+	}
+	return s
+}
+
+// unconfigured are the settings before the first call of Configure.
+var unconfigured Settings
+
+// Configure changes the settings. If the scrub was off, a round begins at once.
+func (s *Scrubber) Configure(settings Settings) {
+	before := s.settings.Swap(&settings)
+	if before != &unconfigured && before.Interval == 0 && settings.Interval > 0 {
+		s.anew.Store(true)
+	}
+	select {
+	case s.changed <- struct{}{}:
+	default:
+	}
+}
+
+// State returns the current state.
+func (s *Scrubber) State() State {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.state
+}
+
+// Run scrubs until ctx ends. It must be called once, and end before the store is closed.
+func (s *Scrubber) Run(ctx context.Context) {
+	s.files = pacedFS{s.opts.FS, &pacer{ctx: ctx, busy: s.opts.Busy, checked: &s.checked,
+		rate: func() int64 {
+			if now := s.settings.Load(); now.Interval > 0 {
+				return now.BytesRate
+			}
+			return 0
+		}}}
+	recheck := slices.Clone(s.State().Damaged)
+	for ctx.Err() == nil {
+		var wait time.Duration
+		switch {
+		case s.settings.Load().Interval == 0:
+			wait = listInterval // or until Configure
+		case len(recheck) > 0:
+			if wait = s.visit(recheck[0].Target); wait == 0 {
+				recheck = recheck[1:]
+			}
+		default:
+			wait = s.step(time.Now())
+		}
+		s.save(time.Now(), false)
+		s.wait(ctx, wait)
+	}
+	s.save(time.Now(), true)
+}
+
+// wait waits for a duration, or until the settings change.
+func (s *Scrubber) wait(ctx context.Context, wait time.Duration) {
+	if wait <= 0 {
+		return
+	}
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-s.changed:
+	case <-ctx.Done():
+	}
+}
+
+// step checks the next target of the round. It returns how long to wait before the next step.
+func (s *Scrubber) step(now time.Time) time.Duration {
+	if s.anew.Swap(false) {
+		s.set(s.State().Anew())
+	}
+	if s.listed.IsZero() || now.Sub(s.listed) >= listInterval || s.State().Complete {
+		s.targets, s.listed = s.list(), now
+	}
+	before := s.State()
+	next, state, due, ok := before.Next(s.targets, s.settings.Load().Interval, now)
+	s.set(state)
+	if !ok {
+		if state.Complete && !before.Complete {
+			s.opts.Logger.Info("scrub completed", "began", state.Began, "damaged",
+				len(state.Damaged))
+			s.save(now, true)
+		}
+		return min(due.Sub(now), listInterval)
+	}
+	if wait := s.visit(next); wait > 0 {
+		return wait
+	}
+	s.set(s.State().Passed(next))
+	return 0
+}
+
+// visit checks a target and records the result. It returns how long to wait if the target could not
+// be checked; 0 if it was.
+func (s *Scrubber) visit(t Target) time.Duration {
+	places, err := s.check(t)
+	if stopped(err) {
+		return time.Millisecond // Run then evaluates why
+	}
+	if err != nil {
+		s.opts.Logger.Warn("failed to check files at rest", "partition", t.id(), "segment", t.Base,
+			"error", err)
+		if s.failures++; s.failures < failuresMax {
+			return retryDelay
+		}
+	}
+	s.failures = 0
+	if err != nil {
+		return 0 // the next round tries again
+	}
+	_, known := slices.BinarySearchFunc(s.State().Damaged, t,
+		func(d Damaged, t Target) int { return d.compare(t) })
+	s.set(s.State().Checked(t, places, time.Now()))
+	if len(places) == 0 {
+		return 0
+	}
+	if !known {
+		s.mu.Lock()
+		s.found++
+		s.mu.Unlock()
+	}
+	s.opts.Logger.Error("damage found at rest", "partition", t.id(), "segment", t.Base, "places",
+		places)
+	if log := s.store.Log(t.id()); log != nil && t.Base >= 0 && ofRecords(places) {
+		s.opts.Damaged(log, t.Base, places)
+	}
+	s.save(time.Now(), true)
+	return 0
+}
+
+func (s *Scrubber) set(state State) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.state = state
+}
+
+// list returns all targets in the order of a round.
+func (s *Scrubber) list() []Target {
+	targets := []Target{dataDirectory}
+	for _, log := range s.store.Logs() {
+		id := log.ID()
+		targets = append(targets, Target{id.Topic, id.Index, -1})
+		for _, at := range log.AtRest() {
+			targets = append(targets, Target{id.Topic, id.Index, at.Base})
+		}
+	}
+	slices.SortFunc(targets, Target.compare)
+	return targets
+}
+
+// save writes the state, if it has not been written for saveInterval or if now is set. A failure is
+// logged once: the state only saves work after a restart.
+func (s *Scrubber) save(now time.Time, always bool) {
+	if !always && now.Sub(s.saved) < saveInterval || s.State().Began.IsZero() {
+		return
+	}
+	s.saved = now
+	content, err := s.State().Encode()
+	if err == nil {
+		err = vfs.WriteFileAtomic(s.opts.FS, filepath.Join(s.opts.Dir, StateFile), content)
+	}
+	if err != nil && !s.saveFailed {
+		s.opts.Logger.Warn("failed to write the state of the scrub", "error", err)
+	}
+	s.saveFailed = err != nil
+}

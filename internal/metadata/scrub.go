@@ -1,0 +1,38 @@
+package metadata
+
+import (
+	"time"
+
+	"heartwood.dev/heartwood/api/v1alpha1"
+)
+
+// Scrub configures how brokers check what they keep at rest.
+type Scrub struct {
+	Interval  time.Duration // 0: the scrub is off
+	BytesRate int64         // bytes a second
+}
+
+const (
+	scrubIntervalDefault  = 7 * 24 * time.Hour
+	scrubBytesRateDefault = 20 << 20
+)
+
+// ResolveScrub returns the settings of the scrub of a LogCluster, which may be nil. Values out of
+// range, which the API server rejects, are treated as not set.
+func ResolveScrub(cluster *v1alpha1.LogCluster) Scrub {
+	resolved := Scrub{Interval: scrubIntervalDefault, BytesRate: scrubBytesRateDefault}
+	if cluster == nil || cluster.Spec.Scrub == nil {
+		return resolved
+	}
+	spec := cluster.Spec.Scrub
+	if interval, err := time.ParseDuration(spec.Interval); err == nil && interval >= time.Hour {
+		resolved.Interval = interval
+	}
+	if spec.Interval == v1alpha1.ScrubOff {
+		resolved.Interval = 0
+	}
+	if spec.Rate != nil && spec.Rate.Value() > 0 {
+		resolved.BytesRate = spec.Rate.Value()
+	}
+	return resolved
+}

@@ -1,0 +1,35 @@
+package metadata
+
+import (
+	"testing"
+	"time"
+
+	"sigs.k8s.io/yaml"
+
+	"heartwood.dev/heartwood/api/v1alpha1"
+)
+
+func TestScrubIsResolvedFromTheLogCluster(t *testing.T) {
+	week := 7 * 24 * time.Hour
+	for spec, want := range map[string]Scrub{
+		"{}":                         {week, 20 << 20},
+		"{scrub: {}}":                {week, 20 << 20},
+		"{scrub: {interval: 24h}}":   {24 * time.Hour, 20 << 20},
+		`{scrub: {interval: "Off"}}`: {0, 20 << 20},
+		"{scrub: {interval: 1s}}":    {week, 20 << 20},
+		"{scrub: {rate: 1Mi}}":       {week, 1 << 20},
+		"{scrub: {rate: -1}}":        {week, 20 << 20},
+		"{scrub: {interval: 168h}}":  {week, 20 << 20},
+	} {
+		var cluster v1alpha1.LogCluster
+		if err := yaml.Unmarshal([]byte("spec: "+spec), &cluster); err != nil {
+			t.Fatal(err)
+		}
+		if got := ResolveScrub(&cluster); got != want {
+			t.Errorf("%s: got %+v, want %+v", spec, got, want)
+		}
+	}
+	if got := ResolveScrub(nil); got != (Scrub{week, 20 << 20}) {
+		t.Errorf("without a LogCluster: %+v", got)
+	}
+}

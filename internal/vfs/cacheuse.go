@@ -1,0 +1,48 @@
+package vfs
+
+// cachePieceBytes is the size of the pieces of a file for which CacheUse tracks whether they were
+// in the page cache.
+const cachePieceBytes = 1 << 20
+
+// CacheUse keeps the reads of one file out of the page cache: ranges that were cached before stay
+// cached, and others are dropped after they have been read (ADR 0112).
+type CacheUse struct {
+	file File
+	// warm has an element for each piece that had a cached page. It is nil if the platform cannot
+	// report cached pages; then nothing is dropped.
+	warm []bool
+}
+
+// NewCacheUse queries the cached pages of the first size bytes of a file. It must be called before
+// the caller reads any part of the file, because the kernel reads ahead.
+func NewCacheUse(file File, size int64) *CacheUse {
+	u := &CacheUse{file: file}
+	warm := make([]bool, 0, size/cachePieceBytes+1)
+	for at := int64(0); at < size; at += cachePieceBytes {
+		bytes, ok := Cached(file, at, min(cachePieceBytes, size-at))
+		if !ok {
+			return u
+		}
+		warm = append(warm, bytes > 0)
+	}
+	u.warm = warm
+	return u
+}
+
+// Drop drops the pieces whose end is in (from, to], the range that was just read, unless they were
+// cached before. It keeps the piece that contains the end of the range, because the kernel has read
+// ahead there.
+func (u *CacheUse) Drop(from, to int64) {
+	u.drop(from/cachePieceBytes, min(to/cachePieceBytes, int64(len(u.warm))))
+}
+
+// DropAll drops all pieces that were not cached before.
+func (u *CacheUse) DropAll() { u.drop(0, int64(len(u.warm))) }
+
+func (u *CacheUse) drop(first, end int64) {
+	for piece := first; piece < end; piece++ {
+		if !u.warm[piece] {
+			Uncache(u.file, piece*cachePieceBytes, cachePieceBytes)
+		}
+	}
+}
