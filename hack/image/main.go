@@ -1,6 +1,9 @@
 // Command image writes a container image as a docker-archive, without a container engine or a base
 // image. The image contains a static binary, /tmp and /etc. The same inputs produce the same bytes,
 // so equal digests mean equal images.
+//
+// With -layout it writes an OCI layout instead, with an image for each architecture of -archs from
+// the directory -binaries, which contains linux_ARCH/heartwood.
 package main
 
 import (
@@ -10,6 +13,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"strings"
 
 	"github.com/google/go-containerregistry/pkg/name"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
@@ -26,8 +30,20 @@ func main() {
 	flag.StringVar(&spec.Version, "version", "dev", "label org.opencontainers.image.version")
 	flag.StringVar(&spec.Revision, "commit", "unknown", "label org.opencontainers.image.revision")
 	flag.StringVar(&spec.Architecture, "arch", runtime.GOARCH, "GOARCH of the binary")
+	dir := flag.String("layout", "", "OCI layout to write; it must not exist")
+	binaries := flag.String("binaries", "", "directory with linux_ARCH/heartwood, for -layout")
+	archs := flag.String("archs", "amd64,arm64", "architectures of the image index, for -layout")
 	flag.Parse()
 
+	if *dir != "" {
+		specs := platformSpecs(*binaries, "heartwood", strings.Split(*archs, ","), spec)
+		digest, err := writeLayout(*dir, *image, specs)
+		if err != nil {
+			log.Fatal(err)
+		}
+		fmt.Println(digest)
+		return
+	}
 	if err := run(*image, *out, spec); err != nil {
 		log.Fatal(err)
 	}

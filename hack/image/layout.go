@@ -1,0 +1,67 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/layout"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+)
+
+// refName is the annotation by which skopeo, crane and oras select an image of an OCI layout.
+const refName = "org.opencontainers.image.ref.name"
+
+// Index returns an image index with one image for each spec, in their order.
+func Index(specs []Spec) (v1.ImageIndex, error) {
+	if len(specs) == 0 {
+		return nil, errors.New("an image index needs a binary")
+	}
+	index := mutate.IndexMediaType(empty.Index, "application/vnd.oci.image.index.v1+json")
+	for _, spec := range specs {
+		built, err := Build(spec)
+		if err != nil {
+			return nil, err
+		}
+		index = mutate.AppendManifests(index, mutate.IndexAddendum{Add: built,
+			Descriptor: v1.Descriptor{Platform: &v1.Platform{OS: "linux",
+				Architecture: spec.Architecture}}})
+	}
+	return index, nil
+}
+
+// writeLayout writes the image index as the OCI layout out, with the name ref, and returns its
+// digest. It refuses a directory that exists, which could hold blobs of another image.
+func writeLayout(out, ref string, specs []Spec) (v1.Hash, error) {
+	index, err := Index(specs)
+	if err != nil {
+		return v1.Hash{}, err
+	}
+	if err := os.Mkdir(out, 0o755); err != nil {
+		return v1.Hash{}, fmt.Errorf("create OCI layout: %w", err)
+	}
+	dir, err := layout.Write(out, empty.Index)
+	if err != nil {
+		return v1.Hash{}, fmt.Errorf("write OCI layout: %w", err)
+	}
+	named := layout.WithAnnotations(map[string]string{refName: ref})
+	if err := dir.AppendIndex(index, named); err != nil {
+		return v1.Hash{}, fmt.Errorf("write OCI layout: %w", err)
+	}
+	return index.Digest()
+}
+
+// platformSpecs returns the spec of dir/linux_ARCH/program for each architecture.
+func platformSpecs(dir, program string, architectures []string, base Spec) []Spec {
+	var specs []Spec
+	for _, arch := range architectures {
+		spec := base
+		spec.Architecture = arch
+		spec.Binary = filepath.Join(dir, "linux_"+arch, program)
+		specs = append(specs, spec)
+	}
+	return specs
+}
