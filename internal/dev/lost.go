@@ -14,8 +14,8 @@ func (c *cluster) announceLost() {
 		for i, id := range p.InSync {
 			brokers[i] = strconv.Itoa(int(id))
 		}
-		c.print(fmt.Sprintf("offline %s-%d: broker %s has lost its records; stop the cluster, then put "+
-			"the files back, and start with --accept-data-loss to continue with the records that "+
-			"are there", p.Topic, p.Partition, strings.Join(brokers, ",")))
+		c.print(fmt.Sprintf("offline %s-%d: broker %s has lost its records; stop the cluster, put the "+
+			"files back if there is a copy, and start with --accept-data-loss, which continues with the "+
+			"records that are there", p.Topic, p.Partition, strings.Join(brokers, ",")))
 	}
 }
