@@ -226,6 +226,9 @@ func TestLookupEqualsScan(t *testing.T) {
 			}
 		}
 	}
+	if testing.Short() {
+		return // a few seeds need not reach every state
+	}
 	if bySidecar == 0 || len(states) != 5 || clocks == 0 {
 		t.Errorf("%d segments were searched by their sidecars, states %v, %d clocks", bySidecar,
 			states, clocks)

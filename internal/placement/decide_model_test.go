@@ -34,8 +34,8 @@ func TestDecideKeepsAcknowledgedRecords(t *testing.T) {
 	}
 	t.Logf("%d writes acknowledged, %d elections, %d of them unclean, %d with an accepted loss",
 		acknowledged, elections, unclean, accepted)
-	if _, alone := seed.Single(t); alone {
-		return
+	if _, alone := seed.Single(t); alone || testing.Short() {
+		return // a few seeds need not reach every state
 	}
 	if acknowledged < 500 || elections < 500 || unclean < 100 || accepted < 10 {
 		t.Error("got too few acknowledged writes, elections or unclean elections to cover the guarantees")
