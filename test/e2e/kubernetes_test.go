@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"net/url"
@@ -17,6 +18,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/kubernetes"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -212,10 +214,21 @@ func (e *environment) call(ctx context.Context, verb, path string, query url.Val
 	body, err := result.Raw()
 	if err != nil {
 		return answer, fmt.Errorf("%s %s of the client: %w: %s (see also its log)", verb, path, err,
-			body)
+			causes(err))
 	}
 	err = json.Unmarshal(body, &answer)
 	return answer, err
+}
+
+// causes returns the body of an error response, which client-go stores in the details of the error.
+func causes(err error) (all string) {
+	var status *apierrors.StatusError
+	if errors.As(err, &status) && status.ErrStatus.Details != nil {
+		for _, cause := range status.ErrStatus.Details.Causes {
+			all += cause.Message
+		}
+	}
+	return all
 }
 
 func (e *environment) mustCall(t *testing.T, verb, path string, pairs ...string) stats {

@@ -137,7 +137,8 @@ func (e *environment) expectNoSecrets(t *testing.T, archive map[string]string) {
 	searched := 0
 	for i := range secrets.Items {
 		for key, value := range secrets.Items[i].Data {
-			if key == "username" || key == "bootstrap.servers" || strings.HasSuffix(key, ".crt") {
+			if key == "username" || strings.HasSuffix(key, "bootstrap.servers") ||
+				strings.HasSuffix(key, ".crt") {
 				continue
 			}
 			words := append(strings.Split(string(value), "\n"),
