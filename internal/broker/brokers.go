@@ -17,13 +17,6 @@ import (
 // heartwood dev runs all brokers of a cluster. The list is empty while the brokers open their logs.
 type Brokers []*Broker
 
-// Errors of CleanNow, besides cleaner.ErrNotCompacted and cleaner.ErrDisabled.
-var (
-	ErrUnknownTopic     = errors.New("unknown topic")
-	ErrUnknownPartition = errors.New("unknown partition")
-	ErrStarting         = errors.New("broker is starting")
-)
-
 // Report returns the rows of all brokers, in the order of the brokers. These brokers identify the
 // transactions that they coordinate.
 func (all Brokers) Report() (rows []report.Partition) {
@@ -35,15 +28,8 @@ func (all Brokers) Report() (rows []report.Partition) {
 }
 
 // image returns the metadata image of the first broker that has applied one, or nil while all
-// brokers start. Another broker may have applied a newer or older image.
-func (all Brokers) image() *metadata.Image {
-	for _, b := range all {
-		if image := b.image(); image.ClusterID != "" {
-			return image
-		}
-	}
-	return nil
-}
+// brokers start.
+func (all Brokers) image() *metadata.Image { return all.ports().image() }
 
 // Topics summarizes each topic of the metadata image from the reports of these brokers. The topics
 // are sorted by name.

@@ -240,7 +240,7 @@ func TestKeysOverHTTP(t *testing.T) {
 func TestReplicasOverHTTP(t *testing.T) {
 	c := newTrio(t)
 	c.await("all replicas to be in sync", func() bool {
-		all, _ := Brokers(c.brokers[:]).replicasOf("rep")
+		all, _ := Brokers(c.brokers[:]).ports().replicasOf("rep")
 		for _, p := range all.Partitions {
 			for _, r := range p.Replicas {
 				if !r.InSync || r.Lag == nil || *r.Lag != 0 || r.Leader != (r.Broker == p.Leader) ||
@@ -261,7 +261,7 @@ func TestReplicasOverHTTP(t *testing.T) {
 	}
 	c.stop(2)
 	c.await("two replicas to be in sync", func() bool {
-		all, _ := Brokers(c.brokers[:2]).replicasOf("rep")
+		all, _ := Brokers(c.brokers[:2]).ports().replicasOf("rep")
 		return len(all.Partitions) == 2 && !slices.ContainsFunc(all.Partitions,
 			func(p report.ReplicatedPartition) bool {
 				return p.Reason != reasonUnderReplicated || slices.ContainsFunc(p.Replicas,

@@ -14,25 +14,9 @@ import (
 // eventTopicsMax is the maximum number of topics of one event stream.
 const eventTopicsMax = 16
 
-// observer returns the functions that pass on passes and steps to the hub of the HTTP port.
-func (b *Broker) observer() passlog.Observer {
-	return passlog.Observer{
-		Pass: func(pass report.PartitionPass) {
-			if hub := b.events.Load(); hub != nil {
-				hub.Pass(pass)
-			}
-		},
-		Step: func(step report.StepEvent) {
-			if hub := b.events.Load(); hub != nil {
-				hub.Step(step)
-			}
-		},
-	}
-}
-
 // handleEvents adds the endpoint of events. It has no deadline, because a stream sets one for each
 // write.
-func handleEvents(mux *http.ServeMux, brokers func() Brokers) {
+func handleEvents(mux *http.ServeMux, brokers func() portBrokers) {
 	var hub *events.Hub
 	hub = events.NewHub(events.Source{
 		Segments: func(topic string) []report.Segments {
@@ -69,16 +53,16 @@ func handleEvents(mux *http.ServeMux, brokers func() Brokers) {
 }
 
 // observe makes the brokers pass on their passes and steps to a hub.
-func (all Brokers) observe(hub *events.Hub) {
+func (all portBrokers) observe(hub *events.Hub) {
 	for _, b := range all {
-		b.events.Store(hub)
+		b.Observe(hub)
 	}
 }
 
 // segmentsOf returns the segments of each replica of a topic on these brokers.
-func (all Brokers) segmentsOf(topic string) (reports []report.Segments) {
+func (all portBrokers) segmentsOf(topic string) (reports []report.Segments) {
 	for _, b := range all {
-		for _, state := range b.replicas.States() {
+		for _, state := range b.Replicas.States() {
 			if state.ID.Topic != topic || state.Log == nil {
 				continue
 			}
@@ -93,9 +77,9 @@ func (all Brokers) segmentsOf(topic string) (reports []report.Segments) {
 }
 
 // running returns the running passes of some topics, or of all, with their steps.
-func (all Brokers) running(topics []string) (running []report.PartitionPass) {
+func (all portBrokers) running(topics []string) (running []report.PartitionPass) {
 	for _, b := range all {
-		passes, _ := b.cleaner.Passes(passlog.Filter{Topics: topics, Partition: -1, Running: true,
+		passes, _ := b.Cleaner.Passes(passlog.Filter{Topics: topics, Partition: -1, Running: true,
 			Limit: report.PassesMax, Steps: true})
 		running = append(running, passes...)
 	}

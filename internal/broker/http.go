@@ -39,31 +39,16 @@ type HTTPOptions struct {
 	Partitions func() []report.Partition // of every broker, in any order
 	Topics     func() summary.Topics
 	Placement  func(topics []string) report.Placement     // of the given topics, or of all
-	MayStop    func(broker int32) (report.MayStop, error) // Brokers.MayStop
+	MayStop    func(broker int32) (report.MayStop, error) // portBrokers.MayStop
 	// CleanNow is Brokers.CleanNow.
 	CleanNow func(topic string, partitions []int32) (report.CleanRequests, error)
-	// Brokers returns the brokers whose transactions are served, or none while they start.
-	Brokers func() Brokers
+	// Transactions returns the brokers whose transactions are served, or none while they start.
+	Transactions func() transactionAPI
+	// Brokers returns the brokers of the other reports, or none while they start.
+	Brokers func() portBrokers
 	Pprof   bool // serve profiles (NewPprof)
 	// Gate decides on every request; nil: the port is open to everyone.
 	Gate *access.Gate
-}
-
-// HTTPOf returns the options for the brokers that brokers returns: an empty list while they start.
-func HTTPOf(gatherer prometheus.Gatherer, ready func() error, brokers func() Brokers) HTTPOptions {
-	return HTTPOptions{
-		Gatherer: gatherer, Ready: ready,
-		Partitions: func() []report.Partition { return brokers().Report() },
-		Topics:     func() summary.Topics { return brokers().Topics(time.Now()) },
-		Placement: func(topics []string) report.Placement {
-			return brokers().Placement(topics)
-		},
-		MayStop: func(broker int32) (report.MayStop, error) { return brokers().MayStop(broker) },
-		CleanNow: func(topic string, partitions []int32) (report.CleanRequests, error) {
-			return brokers().CleanNow(topic, partitions)
-		},
-		Brokers: brokers,
-	}
 }
 
 // NewHTTP returns the handler of the HTTP port. Responses for unknown paths are JSON, too:
@@ -96,7 +81,7 @@ func NewHTTP(opts HTTPOptions) http.Handler {
 		func(w http.ResponseWriter, r *http.Request) {
 			cleanNowHTTP(w, r, opts.CleanNow)
 		})
-	handleTransactions(mux, opts.Brokers)
+	handleTransactions(mux, opts.Transactions)
 	handleSegments(mux, opts.Brokers)
 	handlePasses(mux, opts.Brokers)
 	handleEvents(mux, opts.Brokers)

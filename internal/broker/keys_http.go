@@ -83,7 +83,7 @@ func parseKeysQuery(topic string, query url.Values) (q keysQuery, err error) {
 }
 
 // handleKeys adds the endpoint of keys.
-func handleKeys(mux *http.ServeMux, brokers func() Brokers) {
+func handleKeys(mux *http.ServeMux, brokers func() portBrokers) {
 	running := make(chan struct{}, lookupsMax)
 	mux.HandleFunc("GET /api/v1/topics/{topic}/keys",
 		func(w http.ResponseWriter, r *http.Request) {
@@ -120,7 +120,7 @@ func enter(ctx context.Context, running chan<- struct{}) error {
 }
 
 // keys looks up a key in the partitions that brokers of this process lead.
-func (all Brokers) keys(ctx context.Context, q keysQuery) (report.Keys, error) {
+func (all portBrokers) keys(ctx context.Context, q keysQuery) (report.Keys, error) {
 	answer := report.Keys{Topic: q.topic, Key: q.key, Partitions: []report.KeyPartition{}}
 	image := all.image()
 	if image == nil {
@@ -186,9 +186,9 @@ func elsewhere(image *metadata.Image, p *metadata.Partition) report.KeyElsewhere
 }
 
 // lookup looks up a key in a partition that this broker leads.
-func (b *Broker) lookup(ctx context.Context, id logstore.PartitionID, q keysQuery, bytesMax int64,
-	valuesMax int) (report.KeyPartition, error) {
-	log, epoch, err := b.replicas.LeaderOfNewest(id)
+func (b *portBroker) lookup(ctx context.Context, id logstore.PartitionID, q keysQuery,
+	bytesMax int64, valuesMax int) (report.KeyPartition, error) {
+	log, epoch, err := b.Replicas.LeaderOfNewest(id)
 	if err != nil {
 		return report.KeyPartition{}, notLeading(err)
 	}
@@ -199,10 +199,10 @@ func (b *Broker) lookup(ctx context.Context, id logstore.PartitionID, q keysQuer
 	if err != nil {
 		return report.KeyPartition{}, err
 	}
-	if _, err := b.replicas.Leader(id, epoch); err != nil {
+	if _, err := b.Replicas.Leader(id, epoch); err != nil {
 		return report.KeyPartition{}, notLeading(err)
 	}
-	return keyPartition(b.opts.NodeID, id.Index, &found, now), nil
+	return keyPartition(b.ID, id.Index, &found, now), nil
 }
 
 // notLeading returns the failure of a lookup on a broker that does not lead the partition, or not

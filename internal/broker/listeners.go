@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"heartwood.dev/heartwood/api/report"
 	"heartwood.dev/heartwood/api/v1alpha1"
 	"heartwood.dev/heartwood/internal/authz"
 	"heartwood.dev/heartwood/internal/certname"
@@ -234,4 +235,19 @@ func (b *Broker) serveAll(ctx context.Context) error {
 		}
 	})
 	return group.Wait()
+}
+
+// failingClients returns the clients that fail to authenticate at the broker, those that are
+// blocked first within each listener.
+func (b *Broker) failingClients() (clients []report.FailingClient) {
+	for _, l := range b.allListeners() {
+		if l.server == nil {
+			continue
+		}
+		for _, c := range l.server.FailingClients() {
+			clients = append(clients, report.FailingClient{Broker: b.opts.NodeID, Listener: l.Name,
+				Address: c.Address.String(), User: c.User, Blocked: c.Blocked})
+		}
+	}
+	return clients
 }

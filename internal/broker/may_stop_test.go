@@ -17,7 +17,7 @@ func TestMayStop(t *testing.T) {
 	c := newTrio(t)
 	all := Brokers(c.brokers[:])
 	mayStop := func(id int32) bool {
-		answer, err := all.MayStop(id)
+		answer, err := all.ports().MayStop(id)
 		if errors.Is(err, ErrStarting) {
 			return false
 		} else if err != nil {
@@ -30,7 +30,7 @@ func TestMayStop(t *testing.T) {
 		return answer.MayStop
 	}
 	c.await("all replicas to be in sync", func() bool {
-		placed := all.Placement([]string{"rep"}).Partitions
+		placed := all.ports().Placement([]string{"rep"}).Partitions
 		return len(placed) == 2 && !slices.ContainsFunc(placed, func(p report.PlacedPartition) bool {
 			return p.Lag == nil || len(p.InSyncReplicas) != 3
 		})

@@ -54,7 +54,7 @@ func parsePassesQuery(query url.Values) (q passesQuery, err error) {
 }
 
 // handlePasses adds the endpoint of passes.
-func handlePasses(mux *http.ServeMux, brokers func() Brokers) {
+func handlePasses(mux *http.ServeMux, brokers func() portBrokers) {
 	mux.HandleFunc("GET /api/v1/passes", func(w http.ResponseWriter, r *http.Request) {
 		q, err := parsePassesQuery(r.URL.Query())
 		var answer report.Passes
@@ -66,17 +66,17 @@ func handlePasses(mux *http.ServeMux, brokers func() Brokers) {
 }
 
 // passes returns the passes of the brokers of this process.
-func (all Brokers) passes(q passesQuery) (report.Passes, error) {
+func (all portBrokers) passes(q passesQuery) (report.Passes, error) {
 	answer := report.Passes{Passes: []report.PartitionPass{}}
 	if len(all) == 0 {
 		return answer, ErrStarting
 	}
 	more := false
 	for _, b := range all {
-		if q.broker >= 0 && b.opts.NodeID != q.broker {
+		if q.broker >= 0 && b.ID != q.broker {
 			continue
 		}
-		passes, cut := b.cleaner.Passes(q.Filter)
+		passes, cut := b.Cleaner.Passes(q.Filter)
 		answer.Passes, more = append(answer.Passes, passes...), more || cut
 	}
 	slices.SortStableFunc(answer.Passes, func(a, b report.PartitionPass) int {

@@ -21,7 +21,7 @@ const (
 
 // Placement returns the response of GET /api/v1/placement. Parameter topics selects topics; if it
 // is empty, all topics are included.
-func (all Brokers) Placement(topics []string) report.Placement {
+func (all portBrokers) Placement(topics []string) report.Placement {
 	answer := report.Placement{Partitions: []report.PlacedPartition{},
 		Retained: []report.RetainedPartition{}, Brokers: []report.BrokerHost{}}
 	image := all.image()
@@ -56,16 +56,16 @@ func (all Brokers) Placement(topics []string) report.Placement {
 }
 
 // leaders returns the partitions that each broker of this process leads.
-func (all Brokers) leaders() map[int32]map[logstore.PartitionID]replica.State {
+func (all portBrokers) leaders() map[int32]map[logstore.PartitionID]replica.State {
 	leads := map[int32]map[logstore.PartitionID]replica.State{}
 	for _, b := range all {
 		led := map[logstore.PartitionID]replica.State{}
-		for _, state := range b.replicas.States() {
+		for _, state := range b.Replicas.States() {
 			if state.Leader && state.Fault == nil {
 				led[state.ID] = state
 			}
 		}
-		leads[b.opts.NodeID] = led
+		leads[b.ID] = led
 	}
 	return leads
 }
@@ -73,7 +73,7 @@ func (all Brokers) leaders() map[int32]map[logstore.PartitionID]replica.State {
 // replication returns the lag of a partition, and the reason why it does not serve or is not fully
 // replicated. Parameter led contains the partitions that its leader leads, or is nil if the leader
 // is not in this process.
-func (all Brokers) replication(p *metadata.Partition, minISR int,
+func (all portBrokers) replication(p *metadata.Partition, minISR int,
 	led map[logstore.PartitionID]replica.State, id logstore.PartitionID) (lag *int64,
 	reason string) {
 	state, leads := led[id]
@@ -99,4 +99,14 @@ func (all Brokers) replication(p *metadata.Partition, minISR int,
 		return lag, reasonUnderReplicated
 	}
 	return lag, ""
+}
+
+// hostsOf returns the brokers that are up.
+func hostsOf(image *metadata.Image) []report.BrokerHost {
+	hosts := make([]report.BrokerHost, 0, len(image.Brokers))
+	for _, b := range image.Brokers {
+		endpoint, _ := b.Endpoints.On(metadata.DefaultListener)
+		hosts = append(hosts, report.BrokerHost{Broker: b.ID, Host: endpoint.Host})
+	}
+	return hosts
 }

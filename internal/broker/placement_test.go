@@ -17,7 +17,7 @@ func TestPlacement(t *testing.T) {
 	all := Brokers(c.brokers[:])
 	complete := func(reason string, inSync int) func() bool {
 		return func() bool {
-			placement := all.Placement([]string{"rep"})
+			placement := all.ports().Placement([]string{"rep"})
 			return len(placement.Partitions) == 2 && !slices.ContainsFunc(placement.Partitions,
 				func(p report.PlacedPartition) bool {
 					return p.Reason != reason || p.Lag == nil || *p.Lag != 0 ||
@@ -26,11 +26,12 @@ func TestPlacement(t *testing.T) {
 		}
 	}
 	c.await("all replicas to be in sync", complete("", 3))
-	if got := all.Placement([]string{"other"}); len(got.Partitions) != 0 || len(got.Brokers) != 3 ||
+	if got := all.ports().Placement([]string{"other"}); len(got.Partitions) != 0 ||
+		len(got.Brokers) != 3 ||
 		got.Brokers[0].Host != "127.0.0.1" {
 		t.Errorf("placement of another topic: %+v", got)
 	}
-	for _, p := range all[:1].Placement(nil).Partitions {
+	for _, p := range all[:1].ports().Placement(nil).Partitions {
 		if leads := p.Leader == 0; leads != (p.Lag != nil) || p.Reason != "" {
 			t.Errorf("broker 0 reports %+v, want a lag only of partitions that it leads", p)
 		}
@@ -63,7 +64,7 @@ func TestReasons(t *testing.T) {
 		"one out of sync": {metadata.Partition{ISR: three[:2]}, led, 8, "UnderReplicated"},
 	} {
 		test.p.Replicas = three
-		lag, reason := Brokers(nil).replication(&test.p, 2, test.led, id)
+		lag, reason := portBrokers(nil).replication(&test.p, 2, test.led, id)
 		if reason != test.want || (lag == nil) != (test.lag < 0) || lag != nil && *lag != test.lag {
 			t.Errorf("%s: got lag %v and reason %q, want %d, %q", name, lag, reason, test.lag,
 				test.want)

@@ -3,9 +3,12 @@ package broker
 import (
 	"context"
 	"fmt"
+	"strings"
 	"sync/atomic"
 	"time"
 
+	"heartwood.dev/heartwood/api/report"
+	"heartwood.dev/heartwood/api/summary"
 	"heartwood.dev/heartwood/api/v1alpha1"
 	"heartwood.dev/heartwood/internal/logstore/cleaner"
 	"heartwood.dev/heartwood/internal/metadata"
@@ -177,4 +180,29 @@ func (b *Broker) reclaimableBytes() int64 {
 		return 0
 	}
 	return b.cleaner.ReclaimableBytes()
+}
+
+// volume returns the last measurement of the volume, unless its size is unknown.
+func (w *volumeWatch) volume() (v report.Volume, known bool) {
+	state, limits := w.state.Load(), w.limits.Load()
+	if state.Total <= 0 {
+		return v, false
+	}
+	reject, hysteresis := limits.Limit(pressure.Reject, state.Volume, limits.segmentBytes)
+	v = report.Volume{Broker: w.broker.opts.NodeID, Pressure: state.level.String(),
+		UsedPercent: int32(state.UsedPercent()), TotalBytes: state.Total, FreeBytes: state.Free,
+		RejectFreeBytes: reject, ReclaimableBytes: w.broker.reclaimableBytes()}
+	for _, known := range summary.PressureLevels {
+		if known.Level == v.Pressure {
+			text := []string{summary.DescribeVolume(v.Broker, &v1alpha1.BrokerVolume{
+				Pressure: v.Pressure, UsedPercent: v.UsedPercent, TotalBytes: v.TotalBytes,
+				ReclaimableBytes: v.ReclaimableBytes}) + ".", summary.Binary(v.FreeBytes) + " are free."}
+			if state.level >= pressure.Reject {
+				text = append(text, "It accepts records again when more than "+
+					summary.Binary(reject+hysteresis)+" are free.")
+			}
+			v.Message = strings.Join(append(text, known.Effect), " ")
+		}
+	}
+	return v, true
 }

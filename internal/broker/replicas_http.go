@@ -11,7 +11,7 @@ import (
 )
 
 // handleReplicas adds the endpoint of replicas.
-func handleReplicas(mux *http.ServeMux, brokers func() Brokers) {
+func handleReplicas(mux *http.ServeMux, brokers func() portBrokers) {
 	mux.HandleFunc("GET /api/v1/topics/{topic}/replicas",
 		func(w http.ResponseWriter, r *http.Request) {
 			answer, err := brokers().replicasOf(r.PathValue("topic"))
@@ -20,7 +20,7 @@ func handleReplicas(mux *http.ServeMux, brokers func() Brokers) {
 }
 
 // replicasOf returns the replicas of the partitions of a topic.
-func (all Brokers) replicasOf(name string) (report.Replicas, error) {
+func (all portBrokers) replicasOf(name string) (report.Replicas, error) {
 	answer := report.Replicas{Topic: name, Partitions: []report.ReplicatedPartition{},
 		Brokers: []report.BrokerHost{}}
 	image := all.image()

@@ -3,6 +3,7 @@ package broker
 import (
 	"heartwood.dev/heartwood/api/report"
 	"heartwood.dev/heartwood/internal/logstore"
+	"heartwood.dev/heartwood/internal/logstore/cleaner/passlog"
 	"heartwood.dev/heartwood/internal/replica"
 )
 
@@ -42,4 +43,20 @@ func (b *Broker) row(state replica.State) report.Partition {
 		row.Compaction.CleanNow = b.cleanNow.Status(state.ID)
 	}
 	return row
+}
+
+// observer returns the functions that pass on passes and steps to the hub of the HTTP port.
+func (b *Broker) observer() passlog.Observer {
+	return passlog.Observer{
+		Pass: func(pass report.PartitionPass) {
+			if hub := b.events.Load(); hub != nil {
+				hub.Pass(pass)
+			}
+		},
+		Step: func(step report.StepEvent) {
+			if hub := b.events.Load(); hub != nil {
+				hub.Step(step)
+			}
+		},
+	}
 }

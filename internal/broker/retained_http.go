@@ -8,7 +8,7 @@ import (
 )
 
 // handleRetained adds the endpoint of retained logs.
-func handleRetained(mux *http.ServeMux, brokers func() Brokers) {
+func handleRetained(mux *http.ServeMux, brokers func() portBrokers) {
 	mux.HandleFunc("GET /api/v1/retained", func(w http.ResponseWriter, _ *http.Request) {
 		answer, err := brokers().retained()
 		respondReport(w, answer, err)
@@ -16,18 +16,18 @@ func handleRetained(mux *http.ServeMux, brokers func() Brokers) {
 }
 
 // retained returns the retained logs on the disks of these brokers.
-func (all Brokers) retained() (report.RetainedLogs, error) {
+func (all portBrokers) retained() (report.RetainedLogs, error) {
 	answer := report.RetainedLogs{Logs: []report.RetainedLog{}}
 	if len(all) == 0 {
 		return answer, ErrStarting
 	}
 	for _, b := range all {
-		logs, err := b.store.Retained()
+		logs, err := b.Store.Retained()
 		if err != nil {
-			return answer, fmt.Errorf("list the retained logs of broker %d: %w", b.opts.NodeID, err)
+			return answer, fmt.Errorf("list the retained logs of broker %d: %w", b.ID, err)
 		}
 		for _, log := range logs {
-			answer.Logs = append(answer.Logs, report.RetainedLog{Broker: b.opts.NodeID,
+			answer.Logs = append(answer.Logs, report.RetainedLog{Broker: b.ID,
 				Topic: log.ID.Topic, TopicID: log.Topic.String(), Partition: log.ID.Index,
 				SizeBytes: log.SizeBytes, Offsets: max(0, log.HighWatermark-log.LogStart),
 				Released: float64(log.Released.UnixMilli()) / 1000})

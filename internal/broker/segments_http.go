@@ -102,7 +102,7 @@ func parseSegmentsQuery(topic, partition string, query url.Values) (q segmentsQu
 }
 
 // handleSegments adds the endpoint of segments.
-func handleSegments(mux *http.ServeMux, brokers func() Brokers) {
+func handleSegments(mux *http.ServeMux, brokers func() portBrokers) {
 	mux.HandleFunc("GET /api/v1/partitions/{topic}/{partition}/segments",
 		func(w http.ResponseWriter, r *http.Request) {
 			q, err := parseSegmentsQuery(r.PathValue("topic"), r.PathValue("partition"),
@@ -116,7 +116,7 @@ func handleSegments(mux *http.ServeMux, brokers func() Brokers) {
 }
 
 // segments returns the segments of one replica of a partition.
-func (all Brokers) segments(q segmentsQuery) (report.Segments, error) {
+func (all portBrokers) segments(q segmentsQuery) (report.Segments, error) {
 	b, leads, err := all.holder(q.id, q.broker)
 	if err != nil {
 		return report.Segments{}, err
@@ -125,18 +125,18 @@ func (all Brokers) segments(q segmentsQuery) (report.Segments, error) {
 }
 
 // segments returns the segments of the replica on this broker.
-func (b *Broker) segments(id logstore.PartitionID, leads bool, from int64,
+func (b *portBroker) segments(id logstore.PartitionID, leads bool, from int64,
 	limit int) (report.Segments, error) {
-	answer, err := b.cleaner.Segments(id, from, limit)
+	answer, err := b.Cleaner.Segments(id, from, limit)
 	if err != nil {
 		return answer, err
 	}
-	answer.Broker, answer.Leader = b.opts.NodeID, leads
+	answer.Broker, answer.Leader = b.ID, leads
 	for i := range answer.Segments {
 		s := &answer.Segments[i]
 		for c := range s.Clocks {
 			if clock := &s.Clocks[c]; leads && clock.WaitsFor == report.WaitsForReplicas {
-				clock.Replicas = b.replicas.TombstonesWaitFor(id, s.LastOffset)
+				clock.Replicas = b.Replicas.TombstonesWaitFor(id, s.LastOffset)
 			}
 		}
 	}
@@ -145,8 +145,8 @@ func (b *Broker) segments(id logstore.PartitionID, leads bool, from int64,
 
 // holder returns a broker of this process that has a replica of a partition, and whether it leads
 // the partition. The parameter broker requires this broker; if it is -1, the leader has precedence.
-func (all Brokers) holder(id logstore.PartitionID, broker int32) (holder *Broker, leads bool,
-	err error) {
+func (all portBrokers) holder(id logstore.PartitionID, broker int32) (holder *portBroker,
+	leads bool, err error) {
 	image := all.image()
 	switch {
 	case image == nil:
@@ -156,17 +156,17 @@ func (all Brokers) holder(id logstore.PartitionID, broker int32) (holder *Broker
 	}
 	err = fmt.Errorf("%w: %s", ErrNotHere, id)
 	for _, b := range all {
-		if broker >= 0 && b.opts.NodeID != broker {
+		if broker >= 0 && b.ID != broker {
 			continue
 		}
-		switch _, fault := b.replicas.Log(id); {
+		switch _, fault := b.Replicas.Log(id); {
 		case errors.Is(fault, replica.ErrUnknownPartition):
 			err = fmt.Errorf("%w: %s", ErrUnknownPartition, id)
 			continue
 		case fault != nil:
 			continue
 		}
-		_, fault := b.replicas.Leader(id, -1)
+		_, fault := b.Replicas.Leader(id, -1)
 		if holder == nil || fault == nil {
 			holder, leads = b, fault == nil
 		}

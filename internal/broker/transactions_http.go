@@ -1,6 +1,7 @@
 package broker
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -13,8 +14,28 @@ import (
 	"heartwood.dev/heartwood/internal/replica"
 )
 
+// ErrNoOpenTransaction is the error of an abort if the transactional id has no open transaction, or
+// if no open transaction begins at the offset.
+var ErrNoOpenTransaction = errors.New("no open transaction")
+
+// TransactionFilter selects the transactions of a report. A zero field selects all.
+type TransactionFilter struct {
+	States    []string      // names of states, of transactional ids
+	OlderThan time.Duration // only transactions that have been open for at least that long
+}
+
+// transactionAPI reports on transactions and aborts them; Brokers implements it.
+type transactionAPI interface {
+	// Transactions returns the transactional ids and the open transactions of the brokers.
+	Transactions(context.Context, time.Time, TransactionFilter) (report.Transactions, error)
+	// AbortTransaction aborts the ongoing transaction of a transactional id.
+	AbortTransaction(ctx context.Context, id string) (report.Aborted, error)
+	// AbortOpen aborts the open transaction that begins at an offset of a partition.
+	AbortOpen(ctx context.Context, of report.TopicPartition, firstOffset int64) (report.Aborted, error)
+}
+
 // handleTransactions adds the endpoints of transactions.
-func handleTransactions(mux *http.ServeMux, brokers func() Brokers) {
+func handleTransactions(mux *http.ServeMux, brokers func() transactionAPI) {
 	mux.HandleFunc("GET /api/v1/transactions", func(w http.ResponseWriter, r *http.Request) {
 		filter := TransactionFilter{States: r.URL.Query()["state"]}
 		if text := r.URL.Query().Get("olderThan"); text != "" {

@@ -15,16 +15,6 @@ import (
 	"heartwood.dev/heartwood/internal/replica"
 )
 
-// ErrNoOpenTransaction is the error of an abort if the transactional id has no open transaction, or
-// if no open transaction begins at the offset.
-var ErrNoOpenTransaction = errors.New("no open transaction")
-
-// TransactionFilter selects the transactions of a report. A zero field selects all.
-type TransactionFilter struct {
-	States    []string      // names of states, of transactional ids
-	OlderThan time.Duration // only transactions that have been open for at least that long
-}
-
 // Transactions returns the transactional ids that these brokers coordinate, and the open
 // transactions of the partitions that they lead. It fails with coordinator.ErrLoading while a
 // partition of __transaction_state is being loaded.
@@ -93,16 +83,6 @@ func (all Brokers) identify(now time.Time, rows []report.Partition) {
 // transactionTimeoutMax returns the longest timeout that a producer may ask for.
 func transactionTimeoutMax(image *metadata.Image) time.Duration {
 	return transaction.Config{TimeoutMax: image.Transactions.TimeoutMax}.WithDefaults().TimeoutMax
-}
-
-// hostsOf returns the brokers that are up.
-func hostsOf(image *metadata.Image) []report.BrokerHost {
-	hosts := make([]report.BrokerHost, 0, len(image.Brokers))
-	for _, b := range image.Brokers {
-		endpoint, _ := b.Endpoints.On(metadata.DefaultListener)
-		hosts = append(hosts, report.BrokerHost{Broker: b.ID, Host: endpoint.Host})
-	}
-	return hosts
 }
 
 func transactionalID(coordinator int32, of *transaction.Description) report.TransactionalID {

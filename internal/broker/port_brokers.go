@@ -1,0 +1,48 @@
+package broker
+
+import (
+	"errors"
+
+	"heartwood.dev/heartwood/api/report"
+	"heartwood.dev/heartwood/internal/events"
+	"heartwood.dev/heartwood/internal/logstore"
+	"heartwood.dev/heartwood/internal/logstore/cleaner"
+	"heartwood.dev/heartwood/internal/metadata"
+	"heartwood.dev/heartwood/internal/replica"
+)
+
+// Errors of CleanNow, besides cleaner.ErrNotCompacted and cleaner.ErrDisabled.
+var (
+	ErrUnknownTopic     = errors.New("unknown topic")
+	ErrUnknownPartition = errors.New("unknown partition")
+	ErrStarting         = errors.New("broker is starting")
+)
+
+// portBroker is what the HTTP port reads of one broker.
+type portBroker struct {
+	ID       int32
+	Image    func() *metadata.Image // returns the image that requests use; never nil
+	Store    *logstore.Store
+	Cleaner  *cleaner.Cleaner
+	Replicas *replica.Set
+	Observe  func(*events.Hub) // makes the broker pass on its passes and steps to a hub
+	// Volume returns the last measurement of the volume, unless its size is unknown.
+	Volume func() (v report.Volume, known bool)
+	// FailingClients returns the clients that fail to authenticate, those that are blocked first
+	// within each listener.
+	FailingClients func() []report.FailingClient
+}
+
+// portBrokers are the brokers of one process. The list is empty while they open their logs.
+type portBrokers []*portBroker
+
+// image returns the metadata image of the first broker that has applied one, or nil while all
+// brokers start. Another broker may have applied a newer or older image.
+func (all portBrokers) image() *metadata.Image {
+	for _, b := range all {
+		if image := b.Image(); image.ClusterID != "" {
+			return image
+		}
+	}
+	return nil
+}
