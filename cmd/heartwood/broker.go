@@ -18,6 +18,7 @@ import (
 	"heartwood.dev/heartwood/api/v1alpha1"
 	"heartwood.dev/heartwood/internal/access"
 	"heartwood.dev/heartwood/internal/broker"
+	"heartwood.dev/heartwood/internal/broker/httpport"
 	"heartwood.dev/heartwood/internal/loglevel"
 	"heartwood.dev/heartwood/internal/metadata/kube"
 	"heartwood.dev/heartwood/internal/tokens"
@@ -162,7 +163,7 @@ func runBroker(ctx context.Context, nodeID int32, f brokerFlags, listeners []bro
 	return runWithHTTP(ctx, func(ctx context.Context) error {
 		options := brokerHTTP(&started, registry)
 		options.Detail, options.Pprof, options.Gate = store.Detail, f.pprof, gate
-		return server.serve(ctx, broker.NewHTTP(options))
+		return server.serve(ctx, httpport.New(options))
 	}, func(ctx context.Context) error {
 		b, err := broker.New(opts)
 		if err != nil {
@@ -193,7 +194,7 @@ var errRecovering = errors.New("recovering logs")
 // broker in started, once. Before that, the handler reports that the broker is alive but not ready,
 // and that it has no partitions.
 func brokerHTTP(started *atomic.Pointer[broker.Broker],
-	gatherer prometheus.Gatherer) broker.HTTPOptions {
+	gatherer prometheus.Gatherer) httpport.Options {
 	brokers := func() broker.Brokers {
 		if b := started.Load(); b != nil {
 			return broker.Brokers{b}

@@ -22,7 +22,7 @@ import (
 	"heartwood.dev/heartwood/api/v1alpha1"
 	"heartwood.dev/heartwood/controllers"
 	accesskube "heartwood.dev/heartwood/internal/access/kube"
-	"heartwood.dev/heartwood/internal/broker"
+	"heartwood.dev/heartwood/internal/broker/httpport"
 	"heartwood.dev/heartwood/internal/loglevel"
 	"heartwood.dev/heartwood/internal/metadata/kube"
 	"heartwood.dev/heartwood/internal/operator/render"
@@ -104,7 +104,7 @@ func (f operatorFlags) metricsOptions() metricsserver.Options {
 		options.FilterProvider = metricsFilter
 	}
 	if f.pprof {
-		options.ExtraHandlers = map[string]http.Handler{broker.PprofPath: broker.NewPprof()}
+		options.ExtraHandlers = map[string]http.Handler{httpport.PprofPath: httpport.NewPprof()}
 	}
 	return options
 }

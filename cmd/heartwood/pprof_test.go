@@ -9,6 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"heartwood.dev/heartwood/internal/broker"
+	"heartwood.dev/heartwood/internal/broker/httpport"
 )
 
 func TestPprofFlagOfBrokerAndOperator(t *testing.T) {
@@ -22,7 +23,7 @@ func TestPprofFlagOfBrokerAndOperator(t *testing.T) {
 		var starting atomic.Pointer[broker.Broker]
 		served := brokerHTTP(&starting, prometheus.NewRegistry())
 		served.Pprof = enabled
-		got := status(broker.NewHTTP(served))
+		got := status(httpport.New(served))
 		if got != want {
 			t.Errorf("broker with pprof=%t: got status %d, want %d", enabled, got, want)
 		}

@@ -8,6 +8,7 @@ import (
 
 	"heartwood.dev/heartwood/api/report"
 	"heartwood.dev/heartwood/api/summary"
+	"heartwood.dev/heartwood/internal/broker/httpport"
 	"heartwood.dev/heartwood/internal/logstore"
 	"heartwood.dev/heartwood/internal/logstore/cleaner"
 	"heartwood.dev/heartwood/internal/metadata"
@@ -16,6 +17,13 @@ import (
 // Brokers are the brokers of one process, which share an HTTP server. A pod runs one broker;
 // heartwood dev runs all brokers of a cluster. The list is empty while the brokers open their logs.
 type Brokers []*Broker
+
+// Errors of CleanNow, besides cleaner.ErrNotCompacted and cleaner.ErrDisabled.
+var (
+	ErrUnknownTopic     = httpport.ErrUnknownTopic
+	ErrUnknownPartition = httpport.ErrUnknownPartition
+	ErrStarting         = httpport.ErrStarting
+)
 
 // Report returns the rows of all brokers, in the order of the brokers. These brokers identify the
 // transactions that they coordinate.
@@ -29,7 +37,7 @@ func (all Brokers) Report() (rows []report.Partition) {
 
 // image returns the metadata image of the first broker that has applied one, or nil while all
 // brokers start.
-func (all Brokers) image() *metadata.Image { return all.ports().image() }
+func (all Brokers) image() *metadata.Image { return all.ports().Image() }
 
 // Topics summarizes each topic of the metadata image from the reports of these brokers. The topics
 // are sorted by name.

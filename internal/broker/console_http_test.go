@@ -5,17 +5,24 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"net/url"
+	"net/http/httptest"
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"heartwood.dev/heartwood/api/report"
+	"heartwood.dev/heartwood/internal/broker/httpport"
 	"heartwood.dev/heartwood/test/kit/await"
 )
+
+func get(t *testing.T, handler http.Handler, method, path string) *httptest.ResponseRecorder {
+	t.Helper()
+	recorder := httptest.NewRecorder()
+	handler.ServeHTTP(recorder, httptest.NewRequestWithContext(t.Context(), method, path, nil))
+	return recorder
+}
 
 // fetch sends a GET request, checks the status, and decodes the response.
 func fetch[T any](t *testing.T, handler http.Handler, path string, status int) (answer T) {
@@ -29,7 +36,7 @@ func fetch[T any](t *testing.T, handler http.Handler, path string, status int) (
 
 func handlerOf(brokers ...*Broker) http.Handler {
 	all := func() Brokers { return brokers }
-	return NewHTTP(HTTPOf(prometheus.NewRegistry(), func() error { return nil }, all))
+	return httpport.New(HTTPOf(prometheus.NewRegistry(), func() error { return nil }, all))
 }
 
 // cleanTickets requests a pass over both partitions and waits for it.
@@ -240,7 +247,7 @@ func TestKeysOverHTTP(t *testing.T) {
 func TestReplicasOverHTTP(t *testing.T) {
 	c := newTrio(t)
 	c.await("all replicas to be in sync", func() bool {
-		all, _ := Brokers(c.brokers[:]).ports().replicasOf("rep")
+		all, _ := Brokers(c.brokers[:]).ports().ReplicasOf("rep")
 		for _, p := range all.Partitions {
 			for _, r := range p.Replicas {
 				if !r.InSync || r.Lag == nil || *r.Lag != 0 || r.Leader != (r.Broker == p.Leader) ||
@@ -261,51 +268,11 @@ func TestReplicasOverHTTP(t *testing.T) {
 	}
 	c.stop(2)
 	c.await("two replicas to be in sync", func() bool {
-		all, _ := Brokers(c.brokers[:2]).ports().replicasOf("rep")
+		all, _ := Brokers(c.brokers[:2]).ports().ReplicasOf("rep")
 		return len(all.Partitions) == 2 && !slices.ContainsFunc(all.Partitions,
 			func(p report.ReplicatedPartition) bool {
-				return p.Reason != reasonUnderReplicated || slices.ContainsFunc(p.Replicas,
+				return p.Reason != "UnderReplicated" || slices.ContainsFunc(p.Replicas,
 					func(r report.PartitionReplica) bool { return r.InSync == (r.Broker == 2) })
 			})
-	})
-}
-
-// TestMurmur2 uses the values of Kafka's UtilsTest.
-func TestMurmur2(t *testing.T) {
-	for text, want := range map[string]int32{"21": -973932308, "foobar": -790332482,
-		"a-little-bit-long-string": -985981536, "a-little-bit-longer-string": -1486304829,
-		"lkjh234lh9fiuh90y23oiuhsafujhadof229phr9h19h89h8": -58897971, "abc": 479470107} {
-		if got := int32(murmur2([]byte(text))); got != want {
-			t.Errorf("%s: got %d, want %d", text, got, want)
-		}
-	}
-}
-
-// FuzzReportQueries: no query causes a panic, and each query that is accepted is within the limits.
-func FuzzReportQueries(f *testing.F) {
-	f.Add("0", "from=1&limit=500&broker=2")
-	f.Add("1", "topic=a&topic=b&before=7&steps=true&limit=16")
-	f.Add("2", "key=a2V5&partition=3&valueBytes=4096&latest=true")
-	f.Fuzz(func(t *testing.T, partition, raw string) {
-		query, err := url.ParseQuery(raw)
-		if err != nil {
-			return
-		}
-		if q, err := parseSegmentsQuery("t", partition, query); err == nil &&
-			(q.id.Index < 0 || q.from < 0 || q.limit < 1 || q.limit > report.SegmentsMax) {
-			t.Errorf("segments: accepted %+v", q)
-		}
-		if q, err := parsePassesQuery(query); err == nil && (q.Limit < 1 ||
-			q.Limit > report.PassesMax || q.Steps && q.Limit > passesWithSteps) {
-			t.Errorf("passes: accepted %+v", q)
-		}
-		if q, err := parseKeysQuery("t", query); err == nil && (len(q.key) > keyBytesMax ||
-			q.valueBytes < 0 || q.valueBytes > lookupBytesMax || q.all && q.partition >= 0) {
-			t.Errorf("keys: accepted %+v", q)
-		}
-		if _, err := parseKeysQuery("t", query); err != nil && strings.Contains(raw, "\n") &&
-			strings.Contains(err.Error(), "\n") {
-			t.Errorf("the error %q has several lines", err)
-		}
 	})
 }

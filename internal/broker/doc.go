@@ -5,7 +5,7 @@
 //   - follow.go applies metadata images; serving.go reports to the cluster which partitions are
 //     served.
 //   - ProducerIDs (producer_ids.go) allocates producer ids that are unique in the cluster.
-//   - NewHTTP (http.go) serves metrics, health and reports of the brokers of one process.
+//   - HTTPOf (port.go) returns what internal/broker/httpport serves of the brokers of one process.
 //
 // Invariants:
 //

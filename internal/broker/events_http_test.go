@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"heartwood.dev/heartwood/api/report"
+	"heartwood.dev/heartwood/internal/broker/httpport"
 )
 
 // TestEventsOverHTTP: a client of a real server receives the snapshot at once, and then the passes,
@@ -60,7 +61,7 @@ func TestEventsOverHTTP(t *testing.T) {
 	}
 	await(report.EventPass, report.EventStep, report.EventSegments)
 	var tooMany []string
-	for range eventTopicsMax + 1 {
+	for range httpport.EventTopicsMax + 1 {
 		tooMany = append(tooMany, "topic=t")
 	}
 	if r := get(t, handlerOf(c.Broker), "GET", "/api/v1/events?"+strings.Join(tooMany,

@@ -10,6 +10,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"heartwood.dev/heartwood/api/report"
+	"heartwood.dev/heartwood/internal/broker/httpport"
 	"heartwood.dev/heartwood/internal/compress"
 	"heartwood.dev/heartwood/internal/coordinator/transaction"
 	"heartwood.dev/heartwood/internal/logstore"
@@ -62,7 +63,7 @@ func (c *cluster) restartWithOpen(p transaction.Producer) (handler http.Handler)
 }
 
 func (c *cluster) http() http.Handler {
-	return NewHTTP(HTTPOf(prometheus.NewRegistry(), c.Broker.Ready,
+	return httpport.New(HTTPOf(prometheus.NewRegistry(), c.Broker.Ready,
 		func() Brokers { return Brokers{c.Broker} }))
 }
 

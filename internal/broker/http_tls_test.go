@@ -19,6 +19,7 @@ import (
 	"heartwood.dev/heartwood/api/report"
 	"heartwood.dev/heartwood/api/v1alpha1"
 	"heartwood.dev/heartwood/internal/access"
+	"heartwood.dev/heartwood/internal/broker/httpport"
 	"heartwood.dev/heartwood/internal/sasl"
 	"heartwood.dev/heartwood/internal/tokens"
 	"heartwood.dev/heartwood/test/kit/await"
@@ -56,7 +57,7 @@ func newSecuredHTTP(t *testing.T) *securedHTTP {
 		Review: func(_ context.Context, user string, right access.Right) (bool, error) {
 			return user == cleanerAccount && right == access.CleanTopics, nil
 		}})
-	s.server = httptest.NewUnstartedServer(NewHTTP(HTTPOptions{Gate: gate,
+	s.server = httptest.NewUnstartedServer(httpport.New(httpport.Options{Gate: gate,
 		Gatherer: prometheus.NewRegistry(), Partitions: func() []report.Partition { return nil },
 		Ready: func() error { return errors.New("secret detail") },
 		CleanNow: func(topic string, _ []int32) (report.CleanRequests, error) {

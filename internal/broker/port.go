@@ -7,11 +7,13 @@ import (
 
 	"heartwood.dev/heartwood/api/report"
 	"heartwood.dev/heartwood/api/summary"
+	"heartwood.dev/heartwood/internal/broker/httpport"
 )
 
 // HTTPOf returns the options for the brokers that brokers returns: an empty list while they start.
-func HTTPOf(gatherer prometheus.Gatherer, ready func() error, brokers func() Brokers) HTTPOptions {
-	return HTTPOptions{
+func HTTPOf(gatherer prometheus.Gatherer, ready func() error,
+	brokers func() Brokers) httpport.Options {
+	return httpport.Options{
 		Gatherer: gatherer, Ready: ready,
 		Partitions: func() []report.Partition { return brokers().Report() },
 		Topics:     func() summary.Topics { return brokers().Topics(time.Now()) },
@@ -24,16 +26,16 @@ func HTTPOf(gatherer prometheus.Gatherer, ready func() error, brokers func() Bro
 		CleanNow: func(topic string, partitions []int32) (report.CleanRequests, error) {
 			return brokers().CleanNow(topic, partitions)
 		},
-		Transactions: func() transactionAPI { return brokers() },
-		Brokers:      func() portBrokers { return brokers().ports() },
+		Transactions: func() httpport.Transactions { return brokers() },
+		Brokers:      func() httpport.Brokers { return brokers().ports() },
 	}
 }
 
 // ports returns what the HTTP port reads of these brokers.
-func (all Brokers) ports() portBrokers {
-	ports := make(portBrokers, 0, len(all))
+func (all Brokers) ports() httpport.Brokers {
+	ports := make(httpport.Brokers, 0, len(all))
 	for _, b := range all {
-		ports = append(ports, &portBroker{ID: b.opts.NodeID, Image: b.image, Store: b.store,
+		ports = append(ports, &httpport.Broker{ID: b.opts.NodeID, Image: b.image, Store: b.store,
 			Cleaner: b.cleaner, Replicas: b.replicas, Observe: b.events.Store,
 			Volume: b.volumes.volume, FailingClients: b.failingClients})
 	}

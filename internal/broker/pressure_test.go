@@ -15,6 +15,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"heartwood.dev/heartwood/api/report"
+	"heartwood.dev/heartwood/internal/broker/httpport"
 	"heartwood.dev/heartwood/internal/pressure"
 	"heartwood.dev/heartwood/internal/vfs"
 	"heartwood.dev/heartwood/test/kit/await"
@@ -109,7 +110,7 @@ func TestRefusalIsReportedAndTheBrokerStaysReady(t *testing.T) {
 	disk.free.Store(500)
 	c.fsys = disk
 	c.start()
-	handler := NewHTTP(HTTPOf(prometheus.NewRegistry(), c.Ready,
+	handler := httpport.New(HTTPOf(prometheus.NewRegistry(), c.Ready,
 		func() Brokers { return Brokers{c.Broker} }))
 	volume := func() report.Volume {
 		var answer report.Volumes

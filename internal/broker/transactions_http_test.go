@@ -12,6 +12,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"heartwood.dev/heartwood/api/report"
+	"heartwood.dev/heartwood/internal/broker/httpport"
 	"heartwood.dev/heartwood/test/kit/await"
 )
 
@@ -45,7 +46,7 @@ func TestTransactionsOverHTTP(t *testing.T) {
 	c := newCluster(t)
 	c.start()
 	begin(t, c, "pay/7")
-	handler := NewHTTP(HTTPOf(prometheus.NewRegistry(), c.Broker.Ready,
+	handler := httpport.New(HTTPOf(prometheus.NewRegistry(), c.Broker.Ready,
 		func() Brokers { return Brokers{c.Broker} }))
 	all := transactionsOf(t, handler, "?state=Ongoing")
 	if len(all.TransactionalIDs) != 1 || len(all.Open) != 1 || len(all.Brokers) != 1 ||
@@ -106,11 +107,11 @@ func TestAbortOfAnOpenTransactionInOnePartition(t *testing.T) {
 	c := newCluster(t)
 	c.start()
 	begin(t, c, "hanging")
-	handler := NewHTTP(HTTPOf(prometheus.NewRegistry(), c.Broker.Ready,
+	handler := httpport.New(HTTPOf(prometheus.NewRegistry(), c.Broker.Ready,
 		func() Brokers { return Brokers{c.Broker} }))
 	open := transactionsOf(t, handler, "").Open[0]
 	path := "/api/v1/topics/" + open.Topic + "/abort-transaction?partition=" +
-		itoa(open.Partition) + "&firstOffset="
+		strconv.Itoa(int(open.Partition)) + "&firstOffset="
 	expectFailures(t, handler, map[string]string{
 		path + strconv.FormatInt(open.FirstOffset+1, 10): "409 NoOpenTransaction"})
 	if r := get(t, handler, "POST", path+strconv.FormatInt(open.FirstOffset, 10)); r.Code != 200 {
@@ -124,7 +125,7 @@ func TestAbortOfAnOpenTransactionInOnePartition(t *testing.T) {
 
 // TestTransactionsOfAStartingBroker: the brokers of a process are empty while they start.
 func TestTransactionsOfAStartingBroker(t *testing.T) {
-	handler := NewHTTP(HTTPOf(prometheus.NewRegistry(), nil, func() Brokers { return nil }))
+	handler := httpport.New(HTTPOf(prometheus.NewRegistry(), nil, func() Brokers { return nil }))
 	if r := get(t, handler, "GET", "/api/v1/transactions"); r.Code != 503 {
 		t.Errorf("GET: response %d %s", r.Code, r.Body)
 	}

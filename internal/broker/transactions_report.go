@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"heartwood.dev/heartwood/api/report"
+	"heartwood.dev/heartwood/internal/broker/httpport"
 	"heartwood.dev/heartwood/internal/coordinator"
 	"heartwood.dev/heartwood/internal/coordinator/transaction"
 	"heartwood.dev/heartwood/internal/logstore"
@@ -15,18 +16,21 @@ import (
 	"heartwood.dev/heartwood/internal/replica"
 )
 
+// ErrNoOpenTransaction is the error of an abort without an open transaction.
+var ErrNoOpenTransaction = httpport.ErrNoOpenTransaction
+
 // Transactions returns the transactional ids that these brokers coordinate, and the open
 // transactions of the partitions that they lead. It fails with coordinator.ErrLoading while a
 // partition of __transaction_state is being loaded.
 func (all Brokers) Transactions(ctx context.Context, now time.Time,
-	filter TransactionFilter) (report.Transactions, error) {
+	filter httpport.TransactionFilter) (report.Transactions, error) {
 	answer := report.Transactions{TransactionalIDs: []report.TransactionalID{},
 		Open: []report.OpenTransaction{}, Reporting: []int32{}, Brokers: []report.BrokerHost{}}
 	image := all.image()
 	if image == nil {
 		return answer, ErrStarting
 	}
-	answer.Brokers = hostsOf(image)
+	answer.Brokers = httpport.HostsOf(image)
 	answer.TimeoutMaxSeconds = transactionTimeoutMax(image).Seconds()
 	selected := transaction.Filter{Phases: filter.States, OpenFor: -1}
 	if filter.OlderThan > 0 {

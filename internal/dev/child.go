@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"heartwood.dev/heartwood/internal/broker"
+	"heartwood.dev/heartwood/internal/broker/httpport"
 	"heartwood.dev/heartwood/internal/loglevel"
 	"heartwood.dev/heartwood/internal/metadata/remote"
 )
@@ -130,7 +131,7 @@ func serveChild(ctx context.Context, opts ChildOptions, b *broker.Broker,
 	if err != nil {
 		return err
 	}
-	server := &http.Server{Handler: guard(at, opts.Hosts, withoutRecords(at, broker.NewHTTP(options))),
+	server := &http.Server{Handler: guard(at, opts.Hosts, withoutRecords(at, httpport.New(options))),
 		ReadHeaderTimeout: headerTimeout}
 	stop := context.AfterFunc(ctx, func() { _ = server.Close() })
 	defer stop()

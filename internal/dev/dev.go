@@ -20,6 +20,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"heartwood.dev/heartwood/internal/broker"
+	"heartwood.dev/heartwood/internal/broker/httpport"
 	"heartwood.dev/heartwood/internal/manifest"
 	"heartwood.dev/heartwood/internal/metadata/local"
 	"heartwood.dev/heartwood/internal/vfs"
@@ -225,7 +226,7 @@ func (c *cluster) run(ctx context.Context) error {
 	}
 	options := broker.HTTPOf(registry, c.ready, c.all)
 	options.Pprof = c.opts.Pprof
-	handler := broker.NewHTTP(options)
+	handler := httpport.New(options)
 	if c.opts.Processes {
 		handler = c.redirectAPI(handler)
 	}

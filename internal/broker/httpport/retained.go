@@ -1,4 +1,4 @@
-package broker
+package httpport
 
 import (
 	"fmt"
@@ -8,7 +8,7 @@ import (
 )
 
 // handleRetained adds the endpoint of retained logs.
-func handleRetained(mux *http.ServeMux, brokers func() portBrokers) {
+func handleRetained(mux *http.ServeMux, brokers func() Brokers) {
 	mux.HandleFunc("GET /api/v1/retained", func(w http.ResponseWriter, _ *http.Request) {
 		answer, err := brokers().retained()
 		respondReport(w, answer, err)
@@ -16,7 +16,7 @@ func handleRetained(mux *http.ServeMux, brokers func() portBrokers) {
 }
 
 // retained returns the retained logs on the disks of these brokers.
-func (all portBrokers) retained() (report.RetainedLogs, error) {
+func (all Brokers) retained() (report.RetainedLogs, error) {
 	answer := report.RetainedLogs{Logs: []report.RetainedLog{}}
 	if len(all) == 0 {
 		return answer, ErrStarting

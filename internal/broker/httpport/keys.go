@@ -1,4 +1,4 @@
-package broker
+package httpport
 
 import (
 	"context"
@@ -83,7 +83,7 @@ func parseKeysQuery(topic string, query url.Values) (q keysQuery, err error) {
 }
 
 // handleKeys adds the endpoint of keys.
-func handleKeys(mux *http.ServeMux, brokers func() portBrokers) {
+func handleKeys(mux *http.ServeMux, brokers func() Brokers) {
 	running := make(chan struct{}, lookupsMax)
 	mux.HandleFunc("GET /api/v1/topics/{topic}/keys",
 		func(w http.ResponseWriter, r *http.Request) {
@@ -120,9 +120,9 @@ func enter(ctx context.Context, running chan<- struct{}) error {
 }
 
 // keys looks up a key in the partitions that brokers of this process lead.
-func (all portBrokers) keys(ctx context.Context, q keysQuery) (report.Keys, error) {
+func (all Brokers) keys(ctx context.Context, q keysQuery) (report.Keys, error) {
 	answer := report.Keys{Topic: q.topic, Key: q.key, Partitions: []report.KeyPartition{}}
-	image := all.image()
+	image := all.Image()
 	if image == nil {
 		return answer, ErrStarting
 	}
@@ -186,7 +186,7 @@ func elsewhere(image *metadata.Image, p *metadata.Partition) report.KeyElsewhere
 }
 
 // lookup looks up a key in a partition that this broker leads.
-func (b *portBroker) lookup(ctx context.Context, id logstore.PartitionID, q keysQuery,
+func (b *Broker) lookup(ctx context.Context, id logstore.PartitionID, q keysQuery,
 	bytesMax int64, valuesMax int) (report.KeyPartition, error) {
 	log, epoch, err := b.Replicas.LeaderOfNewest(id)
 	if err != nil {

@@ -1,4 +1,4 @@
-package broker
+package httpport
 
 import (
 	"cmp"
@@ -54,7 +54,7 @@ func parsePassesQuery(query url.Values) (q passesQuery, err error) {
 }
 
 // handlePasses adds the endpoint of passes.
-func handlePasses(mux *http.ServeMux, brokers func() portBrokers) {
+func handlePasses(mux *http.ServeMux, brokers func() Brokers) {
 	mux.HandleFunc("GET /api/v1/passes", func(w http.ResponseWriter, r *http.Request) {
 		q, err := parsePassesQuery(r.URL.Query())
 		var answer report.Passes
@@ -66,7 +66,7 @@ func handlePasses(mux *http.ServeMux, brokers func() portBrokers) {
 }
 
 // passes returns the passes of the brokers of this process.
-func (all portBrokers) passes(q passesQuery) (report.Passes, error) {
+func (all Brokers) passes(q passesQuery) (report.Passes, error) {
 	answer := report.Passes{Passes: []report.PartitionPass{}}
 	if len(all) == 0 {
 		return answer, ErrStarting

@@ -1,4 +1,4 @@
-package broker
+package httpport
 
 import (
 	"bytes"
@@ -16,7 +16,7 @@ func TestProfilesAreServedOnlyWithPprof(t *testing.T) {
 		"/debug/pprof/profile?seconds=1", "/debug/pprof/trace?seconds=1", "/debug/pprof/cmdline",
 		"/debug/pprof/symbol"}
 	for _, enabled := range []bool{false, true} {
-		handler := NewHTTP(HTTPOptions{Gatherer: prometheus.NewRegistry(), Pprof: enabled})
+		handler := New(Options{Gatherer: prometheus.NewRegistry(), Pprof: enabled})
 		for _, path := range paths {
 			want := http.StatusNotFound
 			if enabled {
@@ -32,7 +32,7 @@ func TestProfilesAreServedOnlyWithPprof(t *testing.T) {
 // TestProfilesAreReadable: a profile is a gzip stream, as go tool pprof expects, and it contains
 // functions of this test.
 func TestProfilesAreReadable(t *testing.T) {
-	handler := NewHTTP(HTTPOptions{Gatherer: prometheus.NewRegistry(), Pprof: true})
+	handler := New(Options{Gatherer: prometheus.NewRegistry(), Pprof: true})
 	heap := get(t, handler, "GET", "/debug/pprof/heap")
 	reader, err := gzip.NewReader(bytes.NewReader(heap.Body.Bytes()))
 	if err != nil {

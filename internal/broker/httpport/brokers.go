@@ -1,4 +1,4 @@
-package broker
+package httpport
 
 import (
 	"errors"
@@ -18,8 +18,8 @@ var (
 	ErrStarting         = errors.New("broker is starting")
 )
 
-// portBroker is what the HTTP port reads of one broker.
-type portBroker struct {
+// Broker is what the HTTP port reads of one broker.
+type Broker struct {
 	ID       int32
 	Image    func() *metadata.Image // returns the image that requests use; never nil
 	Store    *logstore.Store
@@ -33,12 +33,12 @@ type portBroker struct {
 	FailingClients func() []report.FailingClient
 }
 
-// portBrokers are the brokers of one process. The list is empty while they open their logs.
-type portBrokers []*portBroker
+// Brokers are the brokers of one process. The list is empty while they open their logs.
+type Brokers []*Broker
 
-// image returns the metadata image of the first broker that has applied one, or nil while all
+// Image returns the metadata image of the first broker that has applied one, or nil while all
 // brokers start. Another broker may have applied a newer or older image.
-func (all portBrokers) image() *metadata.Image {
+func (all Brokers) Image() *metadata.Image {
 	for _, b := range all {
 		if image := b.Image(); image.ClusterID != "" {
 			return image

@@ -1,4 +1,4 @@
-package broker
+package httpport
 
 import (
 	"context"
@@ -24,8 +24,8 @@ type TransactionFilter struct {
 	OlderThan time.Duration // only transactions that have been open for at least that long
 }
 
-// transactionAPI reports on transactions and aborts them; Brokers implements it.
-type transactionAPI interface {
+// Transactions reports on transactions and aborts them; Brokers implements it.
+type Transactions interface {
 	// Transactions returns the transactional ids and the open transactions of the brokers.
 	Transactions(context.Context, time.Time, TransactionFilter) (report.Transactions, error)
 	// AbortTransaction aborts the ongoing transaction of a transactional id.
@@ -35,7 +35,7 @@ type transactionAPI interface {
 }
 
 // handleTransactions adds the endpoints of transactions.
-func handleTransactions(mux *http.ServeMux, brokers func() transactionAPI) {
+func handleTransactions(mux *http.ServeMux, brokers func() Transactions) {
 	mux.HandleFunc("GET /api/v1/transactions", func(w http.ResponseWriter, r *http.Request) {
 		filter := TransactionFilter{States: r.URL.Query()["state"]}
 		if text := r.URL.Query().Get("olderThan"); text != "" {

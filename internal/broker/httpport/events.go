@@ -1,4 +1,4 @@
-package broker
+package httpport
 
 import (
 	"errors"
@@ -11,12 +11,12 @@ import (
 	"heartwood.dev/heartwood/internal/logstore/cleaner/passlog"
 )
 
-// eventTopicsMax is the maximum number of topics of one event stream.
-const eventTopicsMax = 16
+// EventTopicsMax is the maximum number of topics of one event stream.
+const EventTopicsMax = 16
 
 // handleEvents adds the endpoint of events. It has no deadline, because a stream sets one for each
 // write.
-func handleEvents(mux *http.ServeMux, brokers func() portBrokers) {
+func handleEvents(mux *http.ServeMux, brokers func() Brokers) {
 	var hub *events.Hub
 	hub = events.NewHub(events.Source{
 		Segments: func(topic string) []report.Segments {
@@ -33,9 +33,9 @@ func handleEvents(mux *http.ServeMux, brokers func() portBrokers) {
 			topics, all := r.URL.Query()["topic"], brokers()
 			var err error
 			switch {
-			case len(topics) > eventTopicsMax:
+			case len(topics) > EventTopicsMax:
 				err = fmt.Errorf("%w: %d topics, at most %d are possible", errParameter, len(topics),
-					eventTopicsMax)
+					EventTopicsMax)
 			case len(all) == 0:
 				err = ErrStarting
 			default:
@@ -53,14 +53,14 @@ func handleEvents(mux *http.ServeMux, brokers func() portBrokers) {
 }
 
 // observe makes the brokers pass on their passes and steps to a hub.
-func (all portBrokers) observe(hub *events.Hub) {
+func (all Brokers) observe(hub *events.Hub) {
 	for _, b := range all {
 		b.Observe(hub)
 	}
 }
 
 // segmentsOf returns the segments of each replica of a topic on these brokers.
-func (all portBrokers) segmentsOf(topic string) (reports []report.Segments) {
+func (all Brokers) segmentsOf(topic string) (reports []report.Segments) {
 	for _, b := range all {
 		for _, state := range b.Replicas.States() {
 			if state.ID.Topic != topic || state.Log == nil {
@@ -77,7 +77,7 @@ func (all portBrokers) segmentsOf(topic string) (reports []report.Segments) {
 }
 
 // running returns the running passes of some topics, or of all, with their steps.
-func (all portBrokers) running(topics []string) (running []report.PartitionPass) {
+func (all Brokers) running(topics []string) (running []report.PartitionPass) {
 	for _, b := range all {
 		passes, _ := b.Cleaner.Passes(passlog.Filter{Topics: topics, Partition: -1, Running: true,
 			Limit: report.PassesMax, Steps: true})

@@ -1,4 +1,4 @@
-package broker
+package httpport
 
 import (
 	"slices"
@@ -21,10 +21,10 @@ const (
 
 // Placement returns the response of GET /api/v1/placement. Parameter topics selects topics; if it
 // is empty, all topics are included.
-func (all portBrokers) Placement(topics []string) report.Placement {
+func (all Brokers) Placement(topics []string) report.Placement {
 	answer := report.Placement{Partitions: []report.PlacedPartition{},
 		Retained: []report.RetainedPartition{}, Brokers: []report.BrokerHost{}}
-	image := all.image()
+	image := all.Image()
 	if image == nil {
 		return answer
 	}
@@ -51,12 +51,12 @@ func (all portBrokers) Placement(topics []string) report.Placement {
 			answer.Retained = append(answer.Retained, report.RetainedPartition(p))
 		}
 	}
-	answer.Brokers = hostsOf(image)
+	answer.Brokers = HostsOf(image)
 	return answer
 }
 
 // leaders returns the partitions that each broker of this process leads.
-func (all portBrokers) leaders() map[int32]map[logstore.PartitionID]replica.State {
+func (all Brokers) leaders() map[int32]map[logstore.PartitionID]replica.State {
 	leads := map[int32]map[logstore.PartitionID]replica.State{}
 	for _, b := range all {
 		led := map[logstore.PartitionID]replica.State{}
@@ -73,7 +73,7 @@ func (all portBrokers) leaders() map[int32]map[logstore.PartitionID]replica.Stat
 // replication returns the lag of a partition, and the reason why it does not serve or is not fully
 // replicated. Parameter led contains the partitions that its leader leads, or is nil if the leader
 // is not in this process.
-func (all portBrokers) replication(p *metadata.Partition, minISR int,
+func (all Brokers) replication(p *metadata.Partition, minISR int,
 	led map[logstore.PartitionID]replica.State, id logstore.PartitionID) (lag *int64,
 	reason string) {
 	state, leads := led[id]
@@ -101,8 +101,8 @@ func (all portBrokers) replication(p *metadata.Partition, minISR int,
 	return lag, ""
 }
 
-// hostsOf returns the brokers that are up.
-func hostsOf(image *metadata.Image) []report.BrokerHost {
+// HostsOf returns the brokers that are up.
+func HostsOf(image *metadata.Image) []report.BrokerHost {
 	hosts := make([]report.BrokerHost, 0, len(image.Brokers))
 	for _, b := range image.Brokers {
 		endpoint, _ := b.Endpoints.On(metadata.DefaultListener)

@@ -1,4 +1,4 @@
-package broker
+package httpport
 
 import (
 	"errors"
@@ -102,7 +102,7 @@ func parseSegmentsQuery(topic, partition string, query url.Values) (q segmentsQu
 }
 
 // handleSegments adds the endpoint of segments.
-func handleSegments(mux *http.ServeMux, brokers func() portBrokers) {
+func handleSegments(mux *http.ServeMux, brokers func() Brokers) {
 	mux.HandleFunc("GET /api/v1/partitions/{topic}/{partition}/segments",
 		func(w http.ResponseWriter, r *http.Request) {
 			q, err := parseSegmentsQuery(r.PathValue("topic"), r.PathValue("partition"),
@@ -116,7 +116,7 @@ func handleSegments(mux *http.ServeMux, brokers func() portBrokers) {
 }
 
 // segments returns the segments of one replica of a partition.
-func (all portBrokers) segments(q segmentsQuery) (report.Segments, error) {
+func (all Brokers) segments(q segmentsQuery) (report.Segments, error) {
 	b, leads, err := all.holder(q.id, q.broker)
 	if err != nil {
 		return report.Segments{}, err
@@ -125,7 +125,7 @@ func (all portBrokers) segments(q segmentsQuery) (report.Segments, error) {
 }
 
 // segments returns the segments of the replica on this broker.
-func (b *portBroker) segments(id logstore.PartitionID, leads bool, from int64,
+func (b *Broker) segments(id logstore.PartitionID, leads bool, from int64,
 	limit int) (report.Segments, error) {
 	answer, err := b.Cleaner.Segments(id, from, limit)
 	if err != nil {
@@ -145,9 +145,9 @@ func (b *portBroker) segments(id logstore.PartitionID, leads bool, from int64,
 
 // holder returns a broker of this process that has a replica of a partition, and whether it leads
 // the partition. The parameter broker requires this broker; if it is -1, the leader has precedence.
-func (all portBrokers) holder(id logstore.PartitionID, broker int32) (holder *portBroker,
+func (all Brokers) holder(id logstore.PartitionID, broker int32) (holder *Broker,
 	leads bool, err error) {
-	image := all.image()
+	image := all.Image()
 	switch {
 	case image == nil:
 		return nil, false, ErrStarting

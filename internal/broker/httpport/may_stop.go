@@ -1,4 +1,4 @@
-package broker
+package httpport
 
 import (
 	"fmt"
@@ -15,10 +15,10 @@ import (
 // MayStop returns the response of GET /api/v1/may-stop/BROKER. It considers the partitions that
 // brokers of this process lead: their leaders know the ISR before anybody else. It fails with
 // ErrStarting while the brokers have no metadata.
-func (all portBrokers) MayStop(broker int32) (report.MayStop, error) {
+func (all Brokers) MayStop(broker int32) (report.MayStop, error) {
 	answer := report.MayStop{Broker: broker, MayStop: true,
 		Blocking: []report.BlockingPartition{}}
-	image := all.image()
+	image := all.Image()
 	if image == nil {
 		return answer, ErrStarting
 	}

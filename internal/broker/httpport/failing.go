@@ -1,4 +1,4 @@
-package broker
+package httpport
 
 import (
 	"net/http"
@@ -10,14 +10,14 @@ import (
 const failingClientsMax = 20
 
 // handleFailingClients adds the endpoint of clients that fail to authenticate.
-func handleFailingClients(mux *http.ServeMux, brokers func() portBrokers) {
+func handleFailingClients(mux *http.ServeMux, brokers func() Brokers) {
 	mux.HandleFunc("GET /api/v1/failing-clients", func(w http.ResponseWriter, _ *http.Request) {
 		respond(w, http.StatusOK, brokers().failingClients())
 	})
 }
 
 // failingClients returns the clients that fail to authenticate at these brokers.
-func (all portBrokers) failingClients() report.FailingClients {
+func (all Brokers) failingClients() report.FailingClients {
 	answer := report.FailingClients{Clients: []report.FailingClient{}}
 	for _, b := range all {
 		clients := b.FailingClients()

@@ -1,4 +1,4 @@
-package broker
+package httpport
 
 import (
 	"cmp"
@@ -29,9 +29,9 @@ const (
 	scrapesMax = 10
 )
 
-// HTTPOptions configure NewHTTP. The fields are functions so that the server can respond while the
+// Options configure New. The fields are functions so that the server can respond while the
 // brokers still recover their logs, and so that it does not depend on the number of brokers.
-type HTTPOptions struct {
+type Options struct {
 	Gatherer prometheus.Gatherer
 	Ready    func() error // nil once every broker is ready; the error is part of the response
 	// Detail describes what is degraded although all brokers are ready, or returns ""; may be nil.
@@ -39,21 +39,21 @@ type HTTPOptions struct {
 	Partitions func() []report.Partition // of every broker, in any order
 	Topics     func() summary.Topics
 	Placement  func(topics []string) report.Placement     // of the given topics, or of all
-	MayStop    func(broker int32) (report.MayStop, error) // portBrokers.MayStop
+	MayStop    func(broker int32) (report.MayStop, error) // Brokers.MayStop
 	// CleanNow is Brokers.CleanNow.
 	CleanNow func(topic string, partitions []int32) (report.CleanRequests, error)
 	// Transactions returns the brokers whose transactions are served, or none while they start.
-	Transactions func() transactionAPI
+	Transactions func() Transactions
 	// Brokers returns the brokers of the other reports, or none while they start.
-	Brokers func() portBrokers
+	Brokers func() Brokers
 	Pprof   bool // serve profiles (NewPprof)
 	// Gate decides on every request; nil: the port is open to everyone.
 	Gate *access.Gate
 }
 
-// NewHTTP returns the handler of the HTTP port. Responses for unknown paths are JSON, too:
+// New returns the handler of the HTTP port. Responses for unknown paths are JSON, too:
 // {"error": "..."}. Browsers cannot send POST requests from another origin.
-func NewHTTP(opts HTTPOptions) http.Handler {
+func New(opts Options) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics",
 		promhttp.HandlerFor(opts.Gatherer,
@@ -130,7 +130,7 @@ func withDeadline(limit time.Duration, next http.Handler) http.Handler {
 // readyHTTP responds whether the brokers are ready, and to clients with a right also why not. A
 // broker that refuses records because its volume is almost full remains ready: it serves consumers,
 // and the cleaner and deletions need it to free space.
-func readyHTTP(w http.ResponseWriter, r *http.Request, opts *HTTPOptions) {
+func readyHTTP(w http.ResponseWriter, r *http.Request, opts *Options) {
 	detailed := access.Detailed(r)
 	if err := opts.Ready(); err != nil {
 		text := "not ready"
@@ -148,7 +148,7 @@ func readyHTTP(w http.ResponseWriter, r *http.Request, opts *HTTPOptions) {
 }
 
 // detail describes what is degraded although all brokers are ready, or returns "".
-func detail(opts *HTTPOptions) string {
+func detail(opts *Options) string {
 	var texts []string
 	if opts.Detail != nil {
 		if text := opts.Detail(); text != "" {

@@ -1,4 +1,4 @@
-package broker
+package httpport
 
 import (
 	"encoding/json"
@@ -33,7 +33,7 @@ func get(t *testing.T, handler http.Handler, method, path string) *httptest.Resp
 
 func TestHTTPHealthAndReadiness(t *testing.T) {
 	var notReady error
-	handler := NewHTTP(HTTPOptions{Gatherer: prometheus.NewRegistry(),
+	handler := New(Options{Gatherer: prometheus.NewRegistry(),
 		Ready: func() error { return notReady }})
 	notReady = errors.New("waiting for the cluster's metadata")
 	if r := get(t, handler, "GET", "/readyz"); r.Code != http.StatusServiceUnavailable ||
@@ -58,7 +58,7 @@ func TestHTTPPartitionsAreSortedAndFiltered(t *testing.T) {
 		{Broker: 2, Topic: "a"}, {Broker: 0, Topic: "a"},
 		{Topic: "c"},
 	}
-	handler := NewHTTP(HTTPOptions{Gatherer: prometheus.NewRegistry(),
+	handler := New(Options{Gatherer: prometheus.NewRegistry(),
 		Partitions: func() []report.Partition { return rows }})
 	for query, want := range map[string]string{
 		"":                 "a/0@0 a/0@2 b/9@1 b/10@1 c/0@0",
@@ -89,7 +89,7 @@ func TestHTTPCleanNow(t *testing.T) {
 	var topic string
 	var partitions []int32
 	var fault error
-	handler := NewHTTP(HTTPOptions{Gatherer: prometheus.NewRegistry(),
+	handler := New(Options{Gatherer: prometheus.NewRegistry(),
 		CleanNow: func(t string, p []int32) (report.CleanRequests, error) {
 			topic, partitions = t, p
 			return report.CleanRequests{Topic: t,
@@ -139,7 +139,7 @@ func TestHTTPCleanNow(t *testing.T) {
 
 // TestHTTPRejectsCrossOriginRequests: a web page of another origin cannot request passes.
 func TestHTTPRejectsCrossOriginRequests(t *testing.T) {
-	handler := NewHTTP(HTTPOptions{Gatherer: prometheus.NewRegistry()})
+	handler := New(Options{Gatherer: prometheus.NewRegistry()})
 	request := httptest.NewRequestWithContext(t.Context(), "POST", "/api/v1/topics/t/clean", nil)
 	request.Header.Set("Sec-Fetch-Site", "cross-site")
 	recorder := httptest.NewRecorder()
@@ -151,7 +151,7 @@ func TestHTTPRejectsCrossOriginRequests(t *testing.T) {
 }
 
 func TestHTTPTopicsAreFiltered(t *testing.T) {
-	handler := NewHTTP(HTTPOptions{Gatherer: prometheus.NewRegistry(),
+	handler := New(Options{Gatherer: prometheus.NewRegistry(),
 		Topics: func() summary.Topics {
 			return summary.Topics{Topics: []summary.Topic{{Topic: "a"}, {Topic: "b"}, {Topic: "c"}}}
 		}})
@@ -181,7 +181,7 @@ func TestHTTPServesMetrics(t *testing.T) {
 		Help: "A test."})
 	registry.MustRegister(counter)
 	counter.Add(3)
-	r := get(t, NewHTTP(HTTPOptions{Gatherer: registry}), "GET", "/metrics")
+	r := get(t, New(Options{Gatherer: registry}), "GET", "/metrics")
 	if r.Code != http.StatusOK || !strings.Contains(r.Body.String(), "heartwood_test_total 3") {
 		t.Errorf("got response %d %s", r.Code, r.Body)
 	}
@@ -190,7 +190,7 @@ func TestHTTPServesMetrics(t *testing.T) {
 // TestHTTPNotFoundIsJSON: the response for an unknown path is JSON, and so is the response for a
 // method that a path does not support.
 func TestHTTPNotFoundIsJSON(t *testing.T) {
-	handler := NewHTTP(HTTPOptions{Gatherer: prometheus.NewRegistry()})
+	handler := New(Options{Gatherer: prometheus.NewRegistry()})
 	for _, c := range [][2]string{{"GET", "/"}, {"GET", "/api/v1/nothing"},
 		{"POST", "/api/v1/partitions"}, {"DELETE", "/metrics"}} {
 		r := get(t, handler, c[0], c[1])
@@ -224,7 +224,7 @@ func (d *deadlines) SetWriteDeadline(at time.Time) error {
 // TestHTTPRequestsHaveADeadline: a client that does not read its response occupies memory only for
 // a limited time. The recording of a profile may take longer.
 func TestHTTPRequestsHaveADeadline(t *testing.T) {
-	handler := NewHTTP(HTTPOptions{Gatherer: prometheus.NewRegistry(), Pprof: true})
+	handler := New(Options{Gatherer: prometheus.NewRegistry(), Pprof: true})
 	for path, limited := range map[string]bool{"/metrics": true, "/unknown": true,
 		"/debug/pprof/cmdline": false} {
 		began := time.Now()
@@ -278,7 +278,7 @@ func TestHTTPStuckScrapesAreBounded(t *testing.T) {
 		<-end
 		return nil, nil
 	})
-	handler := NewHTTP(HTTPOptions{Gatherer: gatherer})
+	handler := New(Options{Gatherer: gatherer})
 	var group sync.WaitGroup
 	for range scrapesMax {
 		group.Go(func() { get(t, handler, "GET", "/metrics") })

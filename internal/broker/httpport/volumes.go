@@ -1,4 +1,4 @@
-package broker
+package httpport
 
 import (
 	"net/http"
@@ -8,14 +8,14 @@ import (
 )
 
 // handleVolumes adds the endpoint of volumes.
-func handleVolumes(mux *http.ServeMux, brokers func() portBrokers) {
+func handleVolumes(mux *http.ServeMux, brokers func() Brokers) {
 	mux.HandleFunc("GET /api/v1/volumes", func(w http.ResponseWriter, _ *http.Request) {
 		respond(w, http.StatusOK, brokers().volumes())
 	})
 }
 
 // volumes returns the volumes of these brokers.
-func (all portBrokers) volumes() report.Volumes {
+func (all Brokers) volumes() report.Volumes {
 	answer := report.Volumes{Volumes: []report.Volume{}}
 	for _, b := range all {
 		if v, known := b.Volume(); known {
@@ -26,7 +26,7 @@ func (all portBrokers) volumes() report.Volumes {
 }
 
 // refusals describes the volumes of the brokers that refuse records.
-func (all portBrokers) refusals() (texts []string) {
+func (all Brokers) refusals() (texts []string) {
 	for _, b := range all {
 		if v, known := b.Volume(); known &&
 			pressure.ParseLevel(v.Pressure) >= pressure.Reject {

@@ -1,4 +1,4 @@
-package broker
+package httpport
 
 import (
 	"fmt"
@@ -11,19 +11,19 @@ import (
 )
 
 // handleReplicas adds the endpoint of replicas.
-func handleReplicas(mux *http.ServeMux, brokers func() portBrokers) {
+func handleReplicas(mux *http.ServeMux, brokers func() Brokers) {
 	mux.HandleFunc("GET /api/v1/topics/{topic}/replicas",
 		func(w http.ResponseWriter, r *http.Request) {
-			answer, err := brokers().replicasOf(r.PathValue("topic"))
+			answer, err := brokers().ReplicasOf(r.PathValue("topic"))
 			respondReport(w, answer, err)
 		})
 }
 
-// replicasOf returns the replicas of the partitions of a topic.
-func (all portBrokers) replicasOf(name string) (report.Replicas, error) {
+// ReplicasOf returns the replicas of the partitions of a topic.
+func (all Brokers) ReplicasOf(name string) (report.Replicas, error) {
 	answer := report.Replicas{Topic: name, Partitions: []report.ReplicatedPartition{},
 		Brokers: []report.BrokerHost{}}
-	image := all.image()
+	image := all.Image()
 	if image == nil {
 		return answer, ErrStarting
 	}
@@ -46,7 +46,7 @@ func (all portBrokers) replicasOf(name string) (report.Replicas, error) {
 		row.Replicas = replicaRows(p, state.Lags, leading)
 		answer.Partitions = append(answer.Partitions, row)
 	}
-	answer.Brokers = hostsOf(image)
+	answer.Brokers = HostsOf(image)
 	return answer, nil
 }
 
