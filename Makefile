@@ -124,7 +124,7 @@ image: build ## Write the image IMAGE to bin/image.tar (docker-archive), without
 # VERSION must be a semantic version, such as v0.1.0. Users download the archives from RELEASE_URL.
 RELEASE_URL ?= https://heartwood.dev/releases/$(VERSION)
 .PHONY: release
-release: ## Write the archives of VERSION, their sums and the krew manifest to dist.
+release: ## Write archives, image, chart, install.yaml, krew manifest and sums of VERSION to dist.
 	hack/release.sh '$(VERSION)' '$(RELEASE_URL)'
 
 .PHONY: e2e-image

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# release.sh VERSION URL [OS/ARCH...]: writes the archives of a release, SHA256SUMS and the krew
-# manifest into dist. Users download the archives from URL. The plugin for this platform is then
-# unpacked and run. The default is all platforms.
+# release.sh VERSION URL [OS/ARCH...]: writes a release into dist: archives of the programs, the krew
+# manifest, the image as an OCI layout, the chart, install.yaml and SHA256SUMS. Users download the
+# files from URL. The plugin for this platform is then unpacked and run. The default is all
+# platforms. Needs GNU tar.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 version=$1 url=$2
@@ -29,7 +30,47 @@ for platform; do
 done
 rm -rf dist
 go run ./hack/release -version "$version" -binaries "$binaries" -url "$url" -out dist
-(cd dist && sha256sum --quiet -c SHA256SUMS)
+
+# The image index has the Linux platforms that were built. Tags and chart versions have no "v".
+number=${version#v}
+archs=$(cd "$binaries" && printf '%s\n' linux_*/heartwood | sed -n 's,^linux_\([a-z0-9]*\)/.*,\1,p' |
+  paste -sd,)
+pack() { # DIRECTORY NAME: a tar archive of DIRECTORY/NAME without times and owners
+  tar -C "$1" --sort=name --format=ustar --mtime=@0 --owner=0 --group=0 --numeric-owner \
+    --mode=u+rw,go=rX -cf - "$2"
+}
+if [ -n "$archs" ]; then
+  layout=$binaries/oci/heartwood
+  mkdir "$binaries/oci"
+  (cd hack/image && go run . -layout "$layout" -binaries "$binaries" -archs "$archs" \
+    -image "heartwood.dev/heartwood:$number" -version "$version" -commit "$commit") \
+    > "dist/heartwood_${version}_image.digest"
+  pack "$layout" . > "dist/heartwood_${version}_image.oci.tar"
+fi
+
+# helm package writes the time into its archive, so the files are packed again.
+helm() { go tool -modfile=hack/tools/helm/go.mod helm "$@"; }
+chart=dist/heartwood-$number.tgz
+helm package charts/heartwood --version "$number" --app-version "$number" \
+  --destination "$binaries/helm" > /dev/null
+tar -C "$binaries/helm" -xzf "$binaries/helm/heartwood-$number.tgz"
+pack "$binaries/helm" heartwood | gzip -n -9 > "$chart"
+helm lint --strict --quiet "$chart"
+namespace=heartwood-system
+{
+  printf 'apiVersion: v1\nkind: Namespace\nmetadata:\n  name: %s\n' "$namespace"
+  helm template heartwood "$chart" --namespace "$namespace"
+} > dist/install.yaml
+go run ./hack/chartcheck -crds config/crd -kinds "ClusterRole,ClusterRoleBinding,ConfigMap,\
+CustomResourceDefinition,Deployment,Namespace,PodDisruptionBudget,Role,RoleBinding,Service,\
+ServiceAccount,ValidatingAdmissionPolicy,ValidatingAdmissionPolicyBinding" < dist/install.yaml
+
+(
+  cd dist
+  shopt -s nullglob # without a Linux platform there is no image
+  sha256sum heartwood.yaml heartwood_*_image.* "${chart#dist/}" install.yaml >> SHA256SUMS
+  sha256sum --quiet -c SHA256SUMS
+)
 
 native=dist/kubectl-heartwood_${version}_$(go env GOOS)_$(go env GOARCH).tar.gz
 if [ -f "$native" ]; then
