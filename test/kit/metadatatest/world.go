@@ -43,6 +43,7 @@ func Run(t *testing.T, newWorld func(testing.TB) World) {
 	}{
 		{"images", testImages},
 		{"registration", testRegistration},
+		{"producer ids", testProducerIDs},
 		{"ISR", testISR},
 		{"ISR of many partitions", testISRBatch},
 		{"serving", testServing},
@@ -59,6 +60,7 @@ func Run(t *testing.T, newWorld func(testing.TB) World) {
 		{"concurrent callers", testConcurrentCallers},
 	} {
 		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
 			c := &cluster{TB: t, world: newWorld(t), epochs: map[int32]int64{}}
 			defer c.stop()
 			test.run(c)
