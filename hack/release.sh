@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# release.sh VERSION URL [OS/ARCH...]: writes a release into dist: archives of the programs, the krew
-# manifest, the image as an OCI layout, the chart, install.yaml and SHA256SUMS. Users download the
-# files from URL. The plugin for this platform is then unpacked and run. The default is all
+# release.sh VERSION URL [OS/ARCH...]: writes a release into dist: archives of the programs, the
+# krew manifest, the image as an OCI layout, the chart, install.yaml and SHA256SUMS. Users download
+# the files from URL. The plugin for this platform is then unpacked and run. The default is all
 # platforms. Needs GNU tar.
 set -euo pipefail
 cd "$(dirname "$0")/.."
