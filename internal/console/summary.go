@@ -2,8 +2,8 @@ package console
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -208,7 +208,7 @@ func placementProblem(p *report.PlacedPartition) (problem, bool) {
 	case "ReplicaLost":
 		of.Kind, of.Text = "Records lost", "The in-sync replicas have all lost their logs or "+
 			"disks, so the partition stays offline until a person accepts the loss: kubectl "+
-			"heartwood accept-loss "+p.Topic+"/"+fmt.Sprint(p.Partition)+", or heartwood dev "+
+			"heartwood accept-loss "+p.Topic+"/"+strconv.Itoa(int(p.Partition))+", or heartwood dev "+
 			"--accept-data-loss."
 	case "LeaderOffline":
 		of.Kind, of.Text = "Offline", "No in-sync replica is up, so the partition accepts neither "+
