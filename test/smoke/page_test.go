@@ -38,6 +38,9 @@ var transient = map[string]bool{
 	"heartwood_log_hanging_transactions":                 true,
 	"heartwood_log_late_transactions":                    true,
 	"heartwood_log_oldest_transaction_timestamp_seconds": true,
+	// exported after the first round of the scrub, and while something at rest is damaged
+	"heartwood_scrub_checked_since_timestamp_seconds": true,
+	"heartwood_scrub_damaged_segments":                true,
 	// These metrics are exported after a pass has rewritten a batch with dead records and
 	// compressed it.
 	"heartwood_compression_input_bytes_total":  true,
