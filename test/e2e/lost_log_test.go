@@ -18,6 +18,7 @@ import (
 // leader, and starts the brokers again. The replica gets another incarnation id, so that it copies
 // the log, and every acknowledged record is read back.
 func (e *environment) logLost(t *testing.T) {
+	e.mustCall(t, "POST", "produce", "topic", failover, "keys", "100", "rounds", "3")
 	e.waitInSync(t)
 	before := e.partition(t, failover, 0)
 	id := before.Replicas[0]
@@ -54,9 +55,11 @@ func (e *environment) whileStopped(t *testing.T, do func()) {
 	for id := range int32(brokerCount) {
 		e.waitDeleted(t, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: brokerPod(id)}})
 	}
+	defer func() {
+		e.kubectl(t, scale(brokerCount)...)
+		e.kubectl(t, "annotate", "logcluster", logCluster, v1alpha1.AnnotationPaused+"-")
+	}()
 	do()
-	e.kubectl(t, scale(brokerCount)...)
-	e.kubectl(t, "annotate", "logcluster", logCluster, v1alpha1.AnnotationPaused+"-")
 }
 
 // removeFromVolume removes a directory from the volume of a stopped broker. A pod with the claim

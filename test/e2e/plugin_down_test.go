@@ -3,6 +3,8 @@
 package e2e
 
 import (
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -41,6 +43,37 @@ func (e *environment) oneBrokerDown(t *testing.T) {
 		// The exit code 3 says that a broker is down.
 		if out, code := viewer.run(t, "", args...); code != 0 && code != 3 {
 			t.Errorf("%v: exit code %d\n%s", args, code, out)
+		}
+	}
+	e.operateOneBrokerDown(t)
+}
+
+// operateOneBrokerDown runs the commands of operators. Those that change something print only their
+// plan. Some refuse their work, with the reason.
+func (e *environment) operateOneBrokerDown(t *testing.T) {
+	operator := e.linkPlugin(t, os.Getenv("KUBECONFIG"))
+	report := filepath.Join(t.TempDir(), "report.zip")
+	for _, c := range []struct {
+		args []string
+		code int
+		want string
+	}{
+		{[]string{"logs", "--last", "1"}, 1, "read the log of pod " + logCluster + "-broker-2"},
+		{[]string{"report", "--file", report}, 0, "report.zip written"},
+		{[]string{"retained"}, 0, "Broker 2 has not answered"},
+		{[]string{"rebalance", "--dry-run"}, 0, "broker 2 did not answer: no move begins"},
+		{[]string{"drain", "0", "--dry-run"}, 1, "cannot leave broker 0"},
+		{[]string{"cordon", "0", "--dry-run"}, 0, "set spec.cordoned"},
+		{[]string{"move", "sessions/0", "2,1,0", "--dry-run"}, 0, ""},
+		{[]string{"restart", "--dry-run"}, 0, "restarts its 3 brokers"},
+		{[]string{"pause", "--dry-run"}, 0, "unchanged"},
+		{[]string{"resume", "--dry-run"}, 0, "remove annotation heartwood.dev/paused"},
+		{[]string{"approve", "--dry-run"}, 0, "no approval is needed"},
+		{[]string{"accept-loss", "sessions/0", "--name", "sessions/0"}, 1, "UnderReplicated"},
+	} {
+		out, code := operator.run(t, "", append(c.args, "--namespace", e.namespace)...)
+		if code != c.code || !strings.Contains(out, c.want) {
+			t.Errorf("%v: exit code %d, want %d and %q:\n%s", c.args, code, c.code, c.want, out)
 		}
 	}
 }
