@@ -64,25 +64,25 @@ var replicaColumns = []column[replicaRow]{
 // byReport returns a column of numbers in the reports of brokers. A partition without a report is
 // below all others.
 func byReport(name string, number func(*report.Partition) int64) column[replicaRow] {
-	of := func(row *replicaRow) *int64 {
-		reported := row.first().Report
-		if reported == nil {
+	reported := func(row *replicaRow) *int64 {
+		partition := row.first().Report
+		if partition == nil {
 			return nil
 		}
-		n := number(reported)
+		n := number(partition)
 		return &n
 	}
 	return column[replicaRow]{name, func(a, b *replicaRow) int {
-		return comparePointers(of(a), of(b))
+		return comparePointers(reported(a), reported(b))
 	}}
 }
 
 // first returns the leader's replica, or the first one if no broker leads.
 func (row *replicaRow) first() replicaCell {
-	at := slices.IndexFunc(row.Replicas, func(cell replicaCell) bool { return cell.Leader })
+	leader := slices.IndexFunc(row.Replicas, func(cell replicaCell) bool { return cell.Leader })
 	switch {
-	case at >= 0:
-		return row.Replicas[at]
+	case leader >= 0:
+		return row.Replicas[leader]
 	case len(row.Replicas) > 0:
 		return row.Replicas[0]
 	}

@@ -80,13 +80,13 @@ func TestVerifyFindsFlippedBits(t *testing.T) {
 				positions = append(positions, random.IntN(len(content)))
 			}
 		}
-		for _, at := range positions {
+		for _, position := range positions {
 			damaged := bytes.Clone(content)
-			damaged[at] ^= 1 << random.IntN(7)
+			damaged[position] ^= 1 << random.IntN(7)
 			must(t, vfs.WriteFileAtomic(mem, name, damaged))
 			if problems, out := verify(t, mem, "/data"); problems == 0 {
-				t.Errorf("%s: byte %d changed from %#x to %#x: no problem found:\n%s", name, at,
-					content[at], damaged[at], out)
+				t.Errorf("%s: byte %d changed from %#x to %#x: no problem found:\n%s", name,
+					position, content[position], damaged[position], out)
 			}
 		}
 	}

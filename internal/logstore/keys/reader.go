@@ -98,9 +98,9 @@ func (r *Reader) Verify(data io.ReaderAt) error { return r.header.verify(data) }
 // VerifyIndexes verifies the checksum of each page of the batch index and of the buckets, of which
 // the iterators read only the pages that they need.
 func (r *Reader) VerifyIndexes() error {
-	for of, capacity := range map[section]int{indexSection: indexPageBytes,
+	for name, capacity := range map[section]int{indexSection: indexPageBytes,
 		bucketsSection: bucketPageBytes} {
-		pages := r.stream(of)
+		pages := r.stream(name)
 		pages.capacity = capacity
 		for {
 			if err := pages.fill(); errors.Is(err, io.EOF) {

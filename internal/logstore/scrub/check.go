@@ -34,7 +34,7 @@ func (s *Scrubber) check(t Target) ([]inspect.Damage, error) {
 		}, func() bool { return log.Stats().Segments > 0 })
 	}
 	for range attemptsMax {
-		at, exists := atRest(log, t.Base)
+		sealed, exists := atRest(log, t.Base)
 		if !exists {
 			return nil, nil
 		}
@@ -42,7 +42,7 @@ func (s *Scrubber) check(t Target) ([]inspect.Damage, error) {
 		places, err := twice(func() ([]inspect.Damage, error) {
 			return s.checkSegment(log, t.Base)
 		}, func() bool {
-			replaced = !log.StillAtRest(at)
+			replaced = !log.StillAtRest(sealed)
 			return !replaced
 		})
 		if !replaced {
@@ -105,9 +105,9 @@ func (s *Scrubber) checkSegment(log *logstore.Log, base int64) ([]inspect.Damage
 
 // atRest returns the segment at rest with a base offset.
 func atRest(log *logstore.Log, base int64) (logstore.AtRest, bool) {
-	for _, at := range log.AtRest() {
-		if at.Base == base {
-			return at, true
+	for _, sealed := range log.AtRest() {
+		if sealed.Base == base {
+			return sealed, true
 		}
 	}
 	return logstore.AtRest{}, false

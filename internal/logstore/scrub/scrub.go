@@ -228,8 +228,8 @@ func (s *Scrubber) list() []Target {
 	for _, log := range s.store.Logs() {
 		id := log.ID()
 		targets = append(targets, Target{id.Topic, id.Index, -1})
-		for _, at := range log.AtRest() {
-			targets = append(targets, Target{id.Topic, id.Index, at.Base})
+		for _, sealed := range log.AtRest() {
+			targets = append(targets, Target{id.Topic, id.Index, sealed.Base})
 		}
 	}
 	slices.SortFunc(targets, Target.compare)
