@@ -31,9 +31,11 @@ const (
 	// liveness probe has failed three times, up to 10 s until it begins to fail, 5 s until SIGKILL,
 	// and up to 20 s of back-off for a container that has already exited.
 	hungLimit = 70 * time.Second
-	// clientTimeout is the connection timeout of a client that must notice a silent broker, and half
-	// of its request timeout (docs/operations/failures.md, Client timeouts).
-	clientTimeout = "1s"
+	// clientTimeout is half of the request timeout of a client that must notice a silent broker, and
+	// clientDial is its connection timeout. franz-go connects twice for each of the five requests in
+	// flight before it asks another broker for the leaders, so ten times clientDial must be shorter
+	// than promptly (docs/operations/failures.md, Client timeouts).
+	clientTimeout, clientDial = "1s", "300ms"
 )
 
 // networkFailure is an interruption that concerns one broker.
@@ -45,7 +47,7 @@ type networkFailure struct {
 	isolated bool
 	// answers is true if the broker's clients receive answers from it. Otherwise a client waits for
 	// its own timeouts before it writes to the new leader: 20 s by default, so it uses
-	// clientTimeout.
+	// clientTimeout and clientDial.
 	answers bool
 	// stops is true if the process of the broker is stopped.
 	stops bool
@@ -115,7 +117,8 @@ func (e *environment) networkFails(t *testing.T) {
 	} {
 		t.Run(failure.name, func(t *testing.T) {
 			if failure.isolated && !failure.answers {
-				e.mustCall(t, "POST", "reopen", "timeout", clientTimeout)
+				e.mustCall(t, "POST", "reopen", "timeout", clientTimeout,
+					"dial", clientDial)
 				defer e.mustCall(t, "POST", "reopen")
 			}
 			e.underLoad(t, func(t *testing.T) { e.networkFailure(t, failure) })

@@ -8,10 +8,10 @@
 //	        writes at a limited rate until /stop
 //	POST /stop?topic=T
 //	        ends the stream and waits until every request in flight has a response
-//	POST /reopen?timeout=D
+//	POST /reopen?timeout=D&dial=D
 //	        creates new producers, because a franz-go client does not recognize a topic that was
-//	        deleted and created again with the same name; timeout is their connection timeout, and
-//	        half of how long they wait for a response to Produce
+//	        deleted and created again with the same name; timeout is half of how long they wait for
+//	        a response to Produce, and dial is their connection timeout
 //	POST /mark?topic=T
 //	        resets the longest gaps and the latencies, which GET /stats reports
 //	POST /probe?topic=T&partitions=N
@@ -103,7 +103,7 @@ func run(bootstrap []string, listen string) error {
 	gaps := &gaps{topics: map[string]map[int32]*gap{}, marked: map[string]time.Time{}}
 	handler := &server{ctx: ctx, bootstrap: bootstrap, gaps: gaps,
 		latencies: &latencies{topics: map[string]map[int64]int{}}, accounts: map[string]*account{}}
-	if err := handler.open(0); err != nil {
+	if err := handler.open(0, 0); err != nil {
 		return err
 	}
 	defer handler.close()

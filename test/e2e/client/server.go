@@ -245,18 +245,21 @@ func (s *server) check(r *http.Request, a *account, response *Stats) (err error)
 	return err
 }
 
-// open creates the producers. If timeout is not 0, it is their connection timeout, the timeout of
-// their Produce requests, and how long they then still wait for the response.
-func (s *server) open(timeout time.Duration) error {
+// open creates the producers. If it is not 0, dial is their connection timeout, and timeout is the
+// timeout of their Produce requests and how long they then still wait for the response.
+func (s *server) open(dial, timeout time.Duration) error {
 	options := []kgo.Opt{
 		kgo.SeedBrokers(s.bootstrap...), kgo.ProducerBatchCompression(kgo.ZstdCompression()),
 		kgo.ProducerBatchMaxBytes(64 << 10),
 		kgo.MaxBufferedRecords(10_000), kgo.MetadataMinAge(100 * time.Millisecond),
 		kgo.UnknownTopicRetries(-1), kgo.WithLogger(logger("")),
 	}
+	if dial > 0 {
+		options = append(options, kgo.DialTimeout(dial))
+	}
 	if timeout > 0 {
 		options = append(options, kgo.ProduceRequestTimeout(timeout),
-			kgo.RequestTimeoutOverhead(timeout), kgo.DialTimeout(timeout))
+			kgo.RequestTimeoutOverhead(timeout))
 	}
 	producer, err := kgo.NewClient(append(options, kgo.WithHooks(s.gaps, s.latencies),
 		kgo.RecordPartitioner(roundRobin()))...)
@@ -280,15 +283,19 @@ func (s *server) close() {
 }
 
 func (s *server) reopen(r *http.Request, _ *account, _ *Stats) error {
-	timeout := time.Duration(0)
-	if text := r.FormValue("timeout"); text != "" {
+	var durations [2]time.Duration
+	for i, name := range []string{"dial", "timeout"} {
+		text := r.FormValue(name)
+		if text == "" {
+			continue
+		}
 		var err error
-		if timeout, err = time.ParseDuration(text); err != nil {
-			return fmt.Errorf("parameter timeout: %w", err)
+		if durations[i], err = time.ParseDuration(text); err != nil {
+			return fmt.Errorf("parameter %s: %w", name, err)
 		}
 	}
 	s.close()
-	return s.open(timeout)
+	return s.open(durations[0], durations[1])
 }
 
 func (s *server) producing() *kgo.Client {
