@@ -35,7 +35,7 @@ const (
 	// clientDial is its connection timeout. franz-go connects twice for each of the five requests in
 	// flight before it asks another broker for the leaders, so ten times clientDial must be shorter
 	// than promptly (docs/operations/failures.md, Client timeouts).
-	clientTimeout, clientDial = "1s", "300ms"
+	clientTimeout, clientDial = "1s", "200ms"
 )
 
 // networkFailure is an interruption that concerns one broker.
