@@ -2,7 +2,7 @@
 # generate.sh regenerates the files that are generated from Go code: deep copies and CRDs (api/),
 # the operator's RBAC (controllers/), docs/resources.md, docs/broker-configs.md, the pictures of
 # docs/bench (from docs/bench/results), the console's assets (from internal/console/web), and the
-# chart's copies. hack/verify.sh fails when the result differs from the committed files.
+# chart's README and copies. hack/verify.sh fails when the result differs from the committed files.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export GOTOOLCHAIN=local
@@ -29,6 +29,10 @@ go run ./hack/plots
 
 # The console's scripts and style sheet.
 (cd hack/tools/web && go run . ../../..)
+
+# The chart's README, from the comments of values.yaml.
+go tool -modfile=hack/tools/helm-docs/go.mod helm-docs --chart-search-root charts/heartwood \
+  --sort-values-order file --skip-version-footer --log-level warning
 
 # The chart's copies of generated files and of files in config.
 cp config/crd/*.yaml charts/heartwood/files/crds/
