@@ -122,10 +122,15 @@ image: build ## Write the image IMAGE to bin/image.tar (docker-archive), without
 		-version '$(VERSION)' -commit '$(COMMIT)' -out ../../bin/image.tar
 
 # VERSION must be a semantic version, such as v0.1.0. Users download the archives from RELEASE_URL.
+# SIGNING_KEY names a secret key of minisign, with which SHA256SUMS is signed.
 RELEASE_URL ?= https://heartwood.dev/releases/$(VERSION)
 .PHONY: release
-release: ## Write archives, image, chart, install.yaml, krew manifest and sums of VERSION to dist.
-	hack/release.sh '$(VERSION)' '$(RELEASE_URL)'
+release: ## Write archives, image, chart, install.yaml, SBOMs and sums of VERSION to dist.
+	SIGNING_KEY='$(SIGNING_KEY)' hack/release.sh '$(VERSION)' '$(RELEASE_URL)'
+
+.PHONY: reproduce
+reproduce: ## Build the release VERSION of the last commit twice and compare all files.
+	hack/reproduce.sh '$(VERSION)'
 
 .PHONY: e2e-image
 e2e-image: ## Write the image CLIENT_IMAGE, the client of the e2e tests, to bin/e2e-client.tar.

@@ -1,9 +1,13 @@
 #!/usr/bin/env bash
 # release.sh VERSION URL [OS/ARCH...]: writes a release into dist: archives of the programs, the
-# krew manifest, the image as an OCI layout, the chart, install.yaml and SHA256SUMS. Users download
-# the files from URL. The plugin for this platform is then unpacked and run. The default is all
-# platforms. Needs GNU tar.
+# krew manifest, the image as an OCI layout, the chart, install.yaml, an SBOM (CycloneDX) for each
+# program, sizes.txt and SHA256SUMS. If SIGNING_KEY names a secret key of minisign, SHA256SUMS is
+# signed with it; a key with a password is asked for it. Users download the files from URL. The
+# plugin for this platform is then unpacked and run. The default is all platforms. Needs GNU tar.
 set -euo pipefail
+if [ -n "${SIGNING_KEY-}" ]; then # before cd, and before an hour of work
+  SIGNING_KEY=$(realpath -e "$SIGNING_KEY")
+fi
 cd "$(dirname "$0")/.."
 version=$1 url=$2
 shift 2
@@ -65,12 +69,36 @@ go run ./hack/chartcheck -crds config/crd -kinds "ClusterRole,ClusterRoleBinding
 CustomResourceDefinition,Deployment,Namespace,PodDisruptionBudget,Role,RoleBinding,Service,\
 ServiceAccount,ValidatingAdmissionPolicy,ValidatingAdmissionPolicyBinding" < dist/install.yaml
 
+# The SBOM of a program lists the modules that its binary contains. The tool writes its own checksum
+# into the document, so it is built with -trimpath; GOPROXY=off, because the module of this
+# repository cannot be downloaded.
+sbom() { GOPROXY=off GOFLAGS=-trimpath go tool -modfile=hack/tools/sbom/go.mod cyclonedx-gomod "$@"; }
+printf '%12s  %s\n' bytes program > dist/sizes.txt
+for binary in "$binaries"/*_*/*; do
+  directory=${binary%/*} program=${binary##*/}
+  name=${program%.exe}_${version}_${directory##*/}
+  sbom bin -json -std -licenses -assert-licenses -noserial -notimestamp -version "$version" \
+    -output "dist/$name.cdx.json" "$binary" 2> "$binaries/sbom.log" || {
+    cat "$binaries/sbom.log" >&2
+    exit 1
+  }
+  printf '%12d  %s\n' "$(stat -c %s "$binary")" "$name" >> dist/sizes.txt
+done
+
 (
   cd dist
   shopt -s nullglob # without a Linux platform there is no image
-  sha256sum heartwood.yaml heartwood_*_image.* "${chart#dist/}" install.yaml >> SHA256SUMS
+  sha256sum heartwood.yaml heartwood_*_image.* "${chart#dist/}" install.yaml ./*.cdx.json \
+    sizes.txt | sed 's, \./, ,' >> SHA256SUMS
   sha256sum --quiet -c SHA256SUMS
 )
+if [ -n "${SIGNING_KEY-}" ]; then
+  # The second line of a key without a password decodes to the algorithm Ed and no key derivation.
+  derivation=$(sed -n 2p "$SIGNING_KEY" | base64 -d | od -An -tx1 -j2 -N2 | tr -d ' ')
+  [ "$derivation" = 0000 ] && set -- -W || set --
+  go tool -modfile=hack/tools/minisign/go.mod minisign -S "$@" -s "$SIGNING_KEY" \
+    -c "signature of Heartwood $version" -t "SHA256SUMS of Heartwood $version" -m dist/SHA256SUMS
+fi
 
 native=dist/kubectl-heartwood_${version}_$(go env GOOS)_$(go env GOARCH).tar.gz
 if [ -f "$native" ]; then
