@@ -1,11 +1,9 @@
 package logstore
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"heartwood.dev/heartwood/internal/logstore/checkpoint"
@@ -127,13 +125,6 @@ func (l *Log) seal(u unsealed) error {
 		return fmt.Errorf("%w: seal segment %d: %w", ErrStorage, u.segment.Base(), err)
 	}
 	return nil
-}
-
-// isTemporary reports whether an operation failed because the disk was full or no file descriptor
-// was available. Such an operation may succeed later.
-func isTemporary(err error) bool {
-	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EMFILE) ||
-		errors.Is(err, syscall.ENFILE)
 }
 
 // sealFailed stops the log. An index that cannot be written although the disk has room shows that

@@ -11,7 +11,6 @@ import (
 
 	"heartwood.dev/heartwood/internal/logstore/checkpoint"
 	"heartwood.dev/heartwood/internal/logstore/producer"
-	"heartwood.dev/heartwood/internal/record"
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
@@ -98,49 +97,4 @@ func checkSmallFile(fsys vfs.FS, dir, name string, decode func([]byte) error) er
 		}
 	}
 	return fmt.Errorf("read %s: %w", name, err)
-}
-
-// refuseOtherFormats fails if the first records of a segment have another message format than v2.
-// recovery calls it before it changes a file. The other records were checked before a broker first
-// used the log (refuseForeign), and a scan refuses another format as well (segment.Recover).
-// Segments that have not changed since a clean shutdown are not read.
-func (r *recovery) refuseOtherFormats() error {
-	files, err := listSegmentFiles(r.log.env.fs, r.log.dir)
-	if err != nil {
-		return err
-	}
-	files = slices.DeleteFunc(files, func(f segmentFile) bool {
-		_, found := r.summaryOf(f.base)
-		return found && f.suffix == ""
-	})
-	return checkDataFiles(r.log.env.fs, r.log.dir, files, true)
-}
-
-// checkDataFiles fails if a data file contains records in another message format than v2. It reads
-// only the first batch of each file if firstOnly is set, and otherwise all headers. It also checks
-// the files of a swap that recovery may complete, but none that recovery only removes.
-func checkDataFiles(fsys vfs.FS, dir string, files []segmentFile, firstOnly bool) error {
-	for _, f := range files {
-		if !f.isLog() || f.suffix != "" && f.suffix != swapSuffix {
-			continue
-		}
-		if err := checkDataFile(fsys, filepath.Join(dir, f.name), f.base, firstOnly); err != nil {
-			return fmt.Errorf("%s: %w", f.name, err)
-		}
-	}
-	return nil
-}
-
-func checkDataFile(fsys vfs.FS, name string, base int64, firstOnly bool) error {
-	file, err := fsys.Open(name)
-	if err != nil {
-		return err
-	}
-	// the file was only read, so an error of Close is irrelevant
-	defer func() { _ = file.Close() }()
-	size, err := file.Size()
-	if err != nil {
-		return err
-	}
-	return record.FindOtherFormat(file, 0, size, base, firstOnly)
 }

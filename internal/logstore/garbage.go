@@ -195,3 +195,38 @@ func (c *Compaction) saveDead(s *segment.Segment, content []byte) error {
 	}
 	return nil
 }
+
+// deadSummary returns the summary of the segment's .dead file; nil if there is none that was
+// computed for the present bytes of the segment. The caller checks the lineage.
+func (c *Compaction) deadSummary(h *handle) *clean.DeadSummary {
+	known, size := h.facts.dead.Load(), h.SizeBytes()
+	if known == nil || !known.read || known.logBytes != size {
+		fresh := &deadFact{read: true, logBytes: size, summary: c.readDeadSummary(h)}
+		h.facts.dead.CompareAndSwap(known, fresh)
+		known = fresh
+	}
+	d := known.summary
+	if d == nil || d.Base != h.Base() || d.LogBytes != size {
+		return nil
+	}
+	if state := h.sidecarState(); state != nil && state.digest != 0 && state.digest != d.Identity {
+		return nil
+	}
+	return d
+}
+
+func (c *Compaction) readDeadSummary(h *handle) *clean.DeadSummary {
+	file, err := c.log.env.fs.Open(c.sidecars.path(h.Base(), segment.DeadExtension, ""))
+	if err != nil {
+		return nil
+	}
+	size, err := file.Size()
+	var d *clean.DeadSummary
+	if err == nil {
+		d, err = clean.ReadDeadSummary(file, size)
+	}
+	if err = errors.Join(err, file.Close()); err != nil {
+		return nil
+	}
+	return d
+}

@@ -160,11 +160,6 @@ type config struct {
 	rules record.Rules
 }
 
-// decompressedBytesMax is the maximum decompressed size of a produced batch, unless its topic
-// allows larger messages. 64 MiB is far above what any client puts into a batch of 1 MiB. The limit
-// bounds the cost of a hostile batch.
-const decompressedBytesMax = 64 << 20
-
 // newConfig derives the rules from the settings once, so that appends need not.
 func newConfig(s topicconfig.Settings, retain bool) *config {
 	return &config{settings: s, retain: retain, rules: record.Rules{

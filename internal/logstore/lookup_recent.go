@@ -1,10 +1,6 @@
 package logstore
 
 import (
-	"fmt"
-	"hash/crc32"
-	"io"
-
 	"heartwood.dev/heartwood/internal/record"
 )
 
@@ -80,29 +76,3 @@ func (b *recentRecords) add(r KeyRecord) {
 func (b *recentRecords) forget() {
 	b.records, b.bytes, b.cut, b.dropped = nil, 0, 0, true
 }
-
-// checkCRC fails with record.ErrCorrupt if the stored bytes of the batch contradict its checksum.
-func (p batchAt) checkCRC() error {
-	if whole := p.header.Batch; len(whole) == p.header.SizeBytes {
-		if err := whole.CheckCRC(); err != nil {
-			return fmt.Errorf("the batch at %d of segment %d: %w", p.header.Position,
-				p.handle.Base(), err)
-		}
-		return nil
-	}
-	sum := crc32.New(crc32.MakeTable(crc32.Castagnoli))
-	stored := io.NewSectionReader(p.handle.File(), p.header.Position+crcEnd,
-		int64(p.header.SizeBytes-crcEnd))
-	if _, err := io.Copy(sum, stored); err != nil {
-		return fmt.Errorf("read the batch at %d of segment %d: %w", p.header.Position,
-			p.handle.Base(), err)
-	}
-	if sum.Sum32() != p.header.CRC() {
-		return fmt.Errorf("%w: the batch at %d of segment %d does not match its checksum",
-			record.ErrCorrupt, p.header.Position, p.handle.Base())
-	}
-	return nil
-}
-
-// crcEnd is the position in a batch of the bytes that its checksum covers.
-const crcEnd = 21

@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	"heartwood.dev/heartwood/internal/logstore/checkpoint"
-	"heartwood.dev/heartwood/internal/logstore/segment"
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
@@ -58,18 +57,6 @@ func lossOf(of evidence, base, next []int64, end int64) string {
 		}
 	}
 	return ""
-}
-
-// isTruncated reports whether the data file of a segment is shorter than after the clean shutdown.
-// It may end within a batch, which only a scan removes.
-func (r *recovery) isTruncated(base int64) bool {
-	i, found := r.summaryOf(base)
-	if !found {
-		return false
-	}
-	info, err := r.log.env.fs.Stat(filepath.Join(r.log.dir,
-		segment.Name(base, segment.LogExtension, "")))
-	return err == nil && info.Size() < r.closed.Segments[i].Files[0].SizeBytes
 }
 
 // recordLoss stores durably that the recovered log has lost records. It is called before the

@@ -168,12 +168,6 @@ func (l *Log) readFrom(list *segmentList, r readRequest) (*Slice, error) {
 	return slice, nil
 }
 
-// batchAt is a batch in a segment.
-type batchAt struct {
-	handle *handle
-	header segment.Header
-}
-
 // firstBatch returns the batch at which a read at offset begins. The result found is false if there
 // is no such batch below the offset limit. If the argument empties is true, the result may be a
 // batch without records. After cleaning, the batch may be in a later segment than the one whose

@@ -56,15 +56,6 @@ func expired(newest int64, s topicconfig.Settings, now time.Time) bool {
 		now.UnixMilli()-newest > s.RetentionTime.Milliseconds()
 }
 
-// newest returns the largest timestamp of the segment (ms), or the file's modification time if no
-// batch has a timestamp.
-func (h *handle) newest() int64 {
-	if ms, _ := h.MaxTimestamp(); ms >= 0 {
-		return ms
-	}
-	return h.ModTime().UnixMilli()
-}
-
 // applyRetention deletes the segments that have expired, and moves the log start to the first
 // remaining segment. If the active segment has expired, it rolls that segment first. A rolled
 // segment may be deleted before it is sealed: on a full disk there may be no room to seal any

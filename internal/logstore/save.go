@@ -11,9 +11,6 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// unknownOffset is the value of an offset that no checkpoint contains for a partition.
-const unknownOffset = -1
-
 // save writes the checkpoint files whose content has changed. Each file is replaced atomically. The
 // files may describe different moments, because recovery only relies on values that the log itself
 // confirms.

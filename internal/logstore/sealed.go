@@ -1,16 +1,13 @@
 package logstore
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
 	"path/filepath"
-	"slices"
 
 	"heartwood.dev/heartwood/internal/logstore/checkpoint"
 	"heartwood.dev/heartwood/internal/logstore/leaderepoch"
-	"heartwood.dev/heartwood/internal/logstore/segment"
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
@@ -58,26 +55,4 @@ func summarize(handles []*handle, epochs leaderepoch.Cache) checkpoint.ClosedLog
 		}
 	}
 	return closed
-}
-
-// openSegment opens a segment that was closed cleanly or is below the recovery point. If the
-// segment has a summary and its files have not changed, the summary replaces most reads. Otherwise
-// openSegment reads the ends of the segment's files.
-func (r *recovery) openSegment(base int64) (*segment.Segment, error) {
-	if i, found := r.summaryOf(base); found {
-		s, err := segment.OpenSealed(r.log.env.fs, r.log.dir, r.closed.Segments[i],
-			r.log.env.segments)
-		if !errors.Is(err, segment.ErrFilesChanged) {
-			return s, err
-		}
-		r.log.env.logger.Debug("segment changed since it was summarized", "partition", r.log.id,
-			"segment", base)
-	}
-	return segment.Open(r.log.env.fs, r.log.dir, base, r.log.env.segments)
-}
-
-// summaryOf returns the index of a segment's summary in closed.Segments.
-func (r *recovery) summaryOf(base int64) (at int, found bool) {
-	return slices.BinarySearchFunc(r.closed.Segments, base,
-		func(sum segment.Summary, base int64) int { return cmp.Compare(sum.Base, base) })
 }

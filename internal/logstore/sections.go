@@ -221,36 +221,6 @@ func blockedBy(handles []*handle, i int, dirty bool, limits cleanableLimits,
 	return ""
 }
 
-// firstWritten returns the time at which the segment's first batch was written. This is the
-// timestamp of the batch, or the file's modification time if that is earlier or the batch has no
-// timestamp. The modification time prevents a producer whose clock is ahead from delaying a pass
-// beyond maxLag.
-func (h *handle) firstWritten() time.Time {
-	modified := h.ModTime()
-	if ms, ok := h.FirstTimestamp(); ok && ms > 0 && ms < modified.UnixMilli() {
-		return time.UnixMilli(ms)
-	}
-	return modified
-}
-
-// lastWritten returns the time at which the segment's youngest record was written, in Unix
-// milliseconds. This is the largest timestamp, or the file's modification time if that is earlier
-// or no batch has a timestamp. The modification time of a sealed file is that of its last append,
-// and a rewritten file keeps it. Kafka uses only the timestamp. A record from the year 2099 would
-// then block its log until 2099 if minLag is set.
-func (h *handle) lastWritten() int64 { return min(h.newest(), h.ModTime().UnixMilli()) }
-
-// recordBytesGuess is the assumed size of a record in a segment whose records were not counted.
-const recordBytesGuess = 64
-
-// recordsIn estimates the number of records in a segment. It reads no file.
-func recordsIn(h *handle) int64 {
-	if state := h.sidecarState(); state != nil && state.records > 0 {
-		return int64(state.records)
-	}
-	return h.SizeBytes() / recordBytesGuess
-}
-
 // firstDirtyWithin returns firstDirty, or the log start if firstDirty is outside the log (cleaner
 // invariant I3).
 func firstDirtyWithin(firstDirty, logStart, logEnd int64) int64 {

@@ -202,12 +202,3 @@ func closeSegments(segments []*segment.Segment) error {
 	}
 	return err
 }
-
-// segmentsOf returns the segments of handles.
-func segmentsOf(handles []*handle) []*segment.Segment {
-	all := make([]*segment.Segment, len(handles))
-	for i, h := range handles {
-		all[i] = h.Segment
-	}
-	return all
-}

@@ -2,102 +2,10 @@ package logstore
 
 import (
 	"cmp"
-	"log/slog"
+	"heartwood.dev/heartwood/internal/logstore/segment"
 	"slices"
 	"sync/atomic"
-	"time"
-
-	"heartwood.dev/heartwood/internal/logstore/segment"
 )
-
-// handle is a segment with a reference count. Each segment list that contains the handle and each
-// Slice of the segment is one reference. The last release closes the segment's files, and deletes
-// them if the handle was doomed before.
-//
-// A reader may use an old list. So the files of a segment must not be deleted when the segment
-// leaves the log's list, but only after the last list and the last Slice of it were released. With
-// the reference count, retention, cleaning and reading need no synchronization with each other.
-type handle struct {
-	*segment.Segment
-	refs atomic.Int64
-	// doomed is set when the segment is removed from the log and its files are to be deleted.
-	doomed atomic.Bool
-	logger *slog.Logger
-	// sidecar is the state of the segment's key sidecar; nil until that state was read from the
-	// directory.
-	sidecar atomic.Pointer[sidecarState]
-	// facts are what segment reports have read from the segment's files.
-	facts segmentFacts
-	// appended counts what this process has appended to the segment.
-	appended appendedCount
-
-	// predecessor is the previous handle of the same segment (see successor); nil for most handles.
-	// This handle has a reference to its predecessor.
-	predecessor *handle
-	// unread is a channel that is closed when only the successor still refers to this handle; nil
-	// until the handle has a successor.
-	unread atomic.Pointer[chan struct{}]
-}
-
-// acquire adds a reference. The caller already has a reference to a list that contains h, or to h
-// itself. So refs is not 0, unless the segment was just created.
-func (h *handle) acquire() { h.refs.Add(1) }
-
-// release removes a reference. Removing the last reference closes the files and may wait for the
-// disk. So release must not be called under Log.mu, unless other references are known to remain.
-func (h *handle) release() {
-	left := h.refs.Add(-1)
-	if left == 1 {
-		if unread := h.unread.Load(); unread != nil {
-			// closed only once, because nobody acquires a handle that has a successor
-			close(*unread)
-		}
-	}
-	if left > 0 {
-		return
-	}
-	if h.predecessor != nil {
-		// The predecessor is a handle of the same segment. Its last release, which may happen now
-		// or later, closes the files.
-		if h.doomed.Load() {
-			h.predecessor.doomed.Store(true)
-		}
-		h.predecessor.release()
-		return
-	}
-	// h cannot be acquired again, because every caller of acquire has a reference already.
-	if h.doomed.Load() {
-		if err := h.Remove(); err != nil {
-			h.logger.Warn("failed to delete segment files", "base", h.Base(), "error", err)
-		}
-	}
-	if err := h.Close(); err != nil {
-		h.logger.Warn("failed to close segment files", "base", h.Base(), "error", err)
-	}
-}
-
-// successor returns a second handle of the segment, which replaces h in the next list, so that the
-// readers of h can be distinguished from later readers. The caller holds Log.maintain, and the
-// current list contains h.
-func (h *handle) successor() *handle {
-	h.acquire()
-	unread := make(chan struct{})
-	h.unread.Store(&unread)
-	return &handle{Segment: h.Segment, logger: h.logger, predecessor: h}
-}
-
-// awaitReaders waits until only h refers to its predecessor, at most for the given time, and
-// reports whether that happened. The predecessor is in no current list any longer.
-func (h *handle) awaitReaders(wait time.Duration) bool {
-	timer := time.NewTimer(wait)
-	defer timer.Stop()
-	select {
-	case <-*h.predecessor.unread.Load():
-		return true
-	case <-timer.C:
-		return false
-	}
-}
 
 // segmentList is the list of a log's segments at one moment, in ascending order of their base
 // offsets. The last one is the active segment. A list never changes and is never empty. It is used
@@ -196,4 +104,31 @@ func (s *segmentList) sizeBytes() int64 {
 		size += h.SizeBytes()
 	}
 	return size
+}
+
+// findSegments returns the index of sources[0] in handles. ok is false if sources are not
+// consecutive elements of handles.
+func findSegments(handles []*handle, sources []*segment.Segment) (at int, ok bool) {
+	if len(sources) == 0 {
+		return 0, false
+	}
+	at = slices.IndexFunc(handles, func(h *handle) bool { return h.Segment == sources[0] })
+	if at < 0 || at+len(sources) > len(handles) {
+		return 0, false
+	}
+	for i, s := range sources {
+		if handles[at+i].Segment != s {
+			return 0, false
+		}
+	}
+	return at, true
+}
+
+// segmentsOf returns the segments of handles.
+func segmentsOf(handles []*handle) []*segment.Segment {
+	all := make([]*segment.Segment, len(handles))
+	for i, h := range handles {
+		all[i] = h.Segment
+	}
+	return all
 }

@@ -13,21 +13,6 @@ import (
 	"heartwood.dev/heartwood/internal/logstore/segment"
 )
 
-// sidecarState is the known state of a segment's key sidecar. It is immutable. handle.sidecar
-// points to it, and is nil until the state was read from the directory.
-type sidecarState struct {
-	// logBytes is the size of the data file when the state was computed. If the segment was
-	// truncated after that, the data file has another size.
-	logBytes int64
-	digest   uint64 // digest of the existing sidecar; 0 if no sidecar exists
-	verified bool   // the sidecar was built from the data or compared with it
-	// records is the number of records in the sidecar. If no sidecar was ever opened or built, it
-	// is an estimate, and counted is not set.
-	records int
-	counted bool
-	retry   time.Time // after a failed build: the sidecar is not built again before this time
-}
-
 // sidecarMemoryBytes is the maximum memory for building one sidecar. It is the smallest size with
 // which a segment of any size can be sorted in two steps.
 const sidecarMemoryBytes = 16 << 20
@@ -63,16 +48,6 @@ type sidecarOptions struct {
 
 // sidecarRetry is the delay before the next attempt after building a sidecar has failed.
 const sidecarRetry = time.Minute
-
-// sidecarState returns the state of the segment's key sidecar, nil if the state is unknown or
-// outdated.
-func (h *handle) sidecarState() *sidecarState {
-	state := h.sidecar.Load()
-	if state == nil || state.logBytes != h.SizeBytes() {
-		return nil
-	}
-	return state
-}
 
 // errNoKeys is returned for a log that collects no keys, because it is not compacted or its salt
 // cannot be read.

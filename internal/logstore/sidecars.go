@@ -251,3 +251,23 @@ func (s *sidecars) trim() {
 		}
 	}
 }
+
+// countsOf returns the counts in the key sidecar of a segment; ok is false if the segment has no
+// usable sidecar now. It does not change the state of the sidecar, which only builds change.
+func (s *sidecars) countsOf(h *handle) (counts keys.Counts, ok bool) {
+	if known := h.facts.counts.Load(); known != nil && known.logBytes == h.SizeBytes() {
+		return known.counts, true
+	}
+	want, state, err := s.expect(h)
+	if err != nil || state != nil && state.digest == 0 {
+		return counts, false
+	}
+	reader, err := keys.Open(s.fs, s.name(h.Base()), want)
+	if err != nil {
+		return counts, false
+	}
+	fact := &countsFact{logBytes: want.LogBytes, counts: reader.Counts()}
+	_ = reader.Close() // the file was only read
+	h.facts.counts.Store(fact)
+	return fact.counts, true
+}

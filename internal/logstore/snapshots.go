@@ -7,9 +7,11 @@ import (
 	"path/filepath"
 	"slices"
 	"syscall"
+	"time"
 
 	"heartwood.dev/heartwood/internal/logstore/producer"
 	"heartwood.dev/heartwood/internal/logstore/segment"
+	"heartwood.dev/heartwood/internal/record"
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
@@ -242,4 +244,46 @@ func (p *producerSnapshots) prune(handles []*handle, limit int64) error {
 			return !found
 		})
 	return err
+}
+
+// replayHeader applies a batch whose header was read to the producer state. It reads a control
+// batch completely, because only the record in the batch shows whether the transaction was
+// committed or aborted.
+func replayHeader(state *producer.State, h *handle, header segment.Header,
+	seen time.Time) (ended *producer.EndedTxn, err error) {
+	batch := header.Batch
+	if batch.Control() && batch.ProducerID() >= 0 {
+		if header.SizeBytes > controlBytesMax {
+			return nil, fmt.Errorf("control batch at offset %d has %d bytes", batch.BaseOffset(),
+				header.SizeBytes)
+		}
+		if batch, err = readBatch(h, header); err != nil {
+			return nil, err
+		}
+	}
+	return state.Update(batch, seen)
+}
+
+// controlBytesMax is the maximum size of a control batch that is read into memory. Real control
+// batches have about eighty bytes.
+const controlBytesMax = 1 << 20
+
+// readBatch reads a whole batch into memory. HeaderAt has already checked that the batch does not
+// extend beyond the file.
+func readBatch(h *handle, header segment.Header) (record.Batch, error) {
+	batch := make(record.Batch, header.SizeBytes)
+	if _, err := h.File().ReadAt(batch, header.Position); err != nil {
+		return nil, fmt.Errorf("read batch at %d of segment %d: %w", header.Position, h.Base(), err)
+	}
+	return batch, nil
+}
+
+// abortedOf returns those of the given ended transactions that were aborted.
+func abortedOf(ended []producer.EndedTxn) (aborted []segment.AbortedTxn) {
+	for _, e := range ended {
+		if e.Aborted {
+			aborted = append(aborted, e.AbortedTxn)
+		}
+	}
+	return aborted
 }

@@ -8,10 +8,6 @@ import (
 	"heartwood.dev/heartwood/internal/logstore/segment"
 )
 
-// errSegmentsChanged is returned if the segments of an operation are no longer in the log, or if
-// the log was truncated meanwhile.
-var errSegmentsChanged = errors.New("segments changed meanwhile")
-
 // segmentSwap is one replacement of neighbouring segments by cleaned ones. Log.maintain is held
 // while it runs.
 type segmentSwap struct {
@@ -118,24 +114,6 @@ func (s segmentSwap) check() (behind []*handle, err error) {
 		}
 	}
 	return handles[:at+len(s.sources)+1], nil
-}
-
-// findSegments returns the index of sources[0] in handles. ok is false if sources are not
-// consecutive elements of handles.
-func findSegments(handles []*handle, sources []*segment.Segment) (at int, ok bool) {
-	if len(sources) == 0 {
-		return 0, false
-	}
-	at = slices.IndexFunc(handles, func(h *handle) bool { return h.Segment == sources[0] })
-	if at < 0 || at+len(sources) > len(handles) {
-		return 0, false
-	}
-	for i, s := range sources {
-		if handles[at+i].Segment != s {
-			return 0, false
-		}
-	}
-	return at, true
 }
 
 // publish makes the cleaned segments visible to readers. The files of each source are deleted when

@@ -4,10 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"iter"
 
 	"heartwood.dev/heartwood/internal/compress"
-	"heartwood.dev/heartwood/internal/record"
 )
 
 // TimestampOffset is an offset with the timestamp (ms) of its record.
@@ -99,25 +97,6 @@ func (p batchAt) firstRecordSince(ms, from, limit int64) (at TimestampOffset, ok
 		}
 	}
 	return at, false, nil
-}
-
-// records yields the records of a batch while it decompresses the batch from its file. Only one
-// record is in memory at a time, so a lookup in a batch of 1 GiB needs as little memory as one in a
-// small batch. If the caller stops early, the remaining records are not read.
-func (p batchAt) records() iter.Seq2[*record.Record, error] {
-	payload := io.NewSectionReader(p.handle.File(), p.header.Position+record.HeaderBytes,
-		int64(p.header.SizeBytes-record.HeaderBytes))
-	return func(yield func(*record.Record, error) bool) {
-		for r, err := range p.header.Stream(payload, decompressedBytesMax) {
-			if err != nil {
-				err = fmt.Errorf("read the records of the batch at %d of segment %d: %w",
-					p.header.Position, p.handle.Base(), err)
-			}
-			if !yield(r, err) {
-				return
-			}
-		}
-	}
 }
 
 // byHeader returns the result for a batch that contains a record larger than decompressedBytesMax:

@@ -3,78 +3,9 @@ package logstore
 import (
 	"errors"
 	"fmt"
-	"io"
-	"slices"
-	"time"
-
-	"heartwood.dev/heartwood/internal/logstore/producer"
 	"heartwood.dev/heartwood/internal/logstore/segment"
-	"heartwood.dev/heartwood/internal/record"
+	"slices"
 )
-
-// replayHeader applies a batch whose header was read to the producer state. It reads a control
-// batch completely, because only the record in the batch shows whether the transaction was
-// committed or aborted.
-func replayHeader(state *producer.State, h *handle, header segment.Header,
-	seen time.Time) (ended *producer.EndedTxn, err error) {
-	batch := header.Batch
-	if batch.Control() && batch.ProducerID() >= 0 {
-		if header.SizeBytes > controlBytesMax {
-			return nil, fmt.Errorf("control batch at offset %d has %d bytes", batch.BaseOffset(),
-				header.SizeBytes)
-		}
-		if batch, err = readBatch(h, header); err != nil {
-			return nil, err
-		}
-	}
-	return state.Update(batch, seen)
-}
-
-// controlBytesMax is the maximum size of a control batch that is read into memory. Real control
-// batches have about eighty bytes.
-const controlBytesMax = 1 << 20
-
-// readBatch reads a whole batch into memory. HeaderAt has already checked that the batch does not
-// extend beyond the file.
-func readBatch(h *handle, header segment.Header) (record.Batch, error) {
-	batch := make(record.Batch, header.SizeBytes)
-	if _, err := h.File().ReadAt(batch, header.Position); err != nil {
-		return nil, fmt.Errorf("read batch at %d of segment %d: %w", header.Position, h.Base(), err)
-	}
-	return batch, nil
-}
-
-// eachHeader visits the batch headers of a segment from a position on, until visit returns false.
-func (h *handle) eachHeader(position int64,
-	visit func(segment.Header) (goOn bool, err error)) error {
-	for {
-		header, err := h.HeaderAt(position)
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		if goOn, err := visit(header); err != nil || !goOn {
-			return err
-		}
-		position += int64(header.SizeBytes)
-	}
-}
-
-// headerFrom returns the header of the first batch that ends at or above an offset. found is false
-// if the segment contains no such batch.
-func (h *handle) headerFrom(offset int64) (header segment.Header, found bool, err error) {
-	position, err := h.Position(offset)
-	if err != nil {
-		return header, false, err
-	}
-	header, err = h.HeaderAt(position)
-	if errors.Is(err, io.EOF) {
-		return header, false, nil
-	}
-	return header, err == nil, err
-}
 
 // errTxnIndexLost means that a transaction index is missing, or that entries of it are missing.
 var errTxnIndexLost = errors.New("transaction index lost")
@@ -152,14 +83,4 @@ func (r *recovery) restoreDecided() error {
 		l.stable.end(e.FirstOffset, e.LastOffset, highWatermark)
 	}
 	return nil
-}
-
-// abortedOf returns those of the given ended transactions that were aborted.
-func abortedOf(ended []producer.EndedTxn) (aborted []segment.AbortedTxn) {
-	for _, e := range ended {
-		if e.Aborted {
-			aborted = append(aborted, e.AbortedTxn)
-		}
-	}
-	return aborted
 }

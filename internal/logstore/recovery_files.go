@@ -1,0 +1,163 @@
+package logstore
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"heartwood.dev/heartwood/internal/logstore/segment"
+	"heartwood.dev/heartwood/internal/record"
+	"heartwood.dev/heartwood/internal/vfs"
+	"path/filepath"
+	"slices"
+)
+
+// openSegment opens a segment that was closed cleanly or is below the recovery point. If the
+// segment has a summary and its files have not changed, the summary replaces most reads. Otherwise
+// openSegment reads the ends of the segment's files.
+func (r *recovery) openSegment(base int64) (*segment.Segment, error) {
+	if i, found := r.summaryOf(base); found {
+		s, err := segment.OpenSealed(r.log.env.fs, r.log.dir, r.closed.Segments[i],
+			r.log.env.segments)
+		if !errors.Is(err, segment.ErrFilesChanged) {
+			return s, err
+		}
+		r.log.env.logger.Debug("segment changed since it was summarized", "partition", r.log.id,
+			"segment", base)
+	}
+	return segment.Open(r.log.env.fs, r.log.dir, base, r.log.env.segments)
+}
+
+// summaryOf returns the index of a segment's summary in closed.Segments.
+func (r *recovery) summaryOf(base int64) (at int, found bool) {
+	return slices.BinarySearchFunc(r.closed.Segments, base,
+		func(sum segment.Summary, base int64) int { return cmp.Compare(sum.Base, base) })
+}
+
+// isTruncated reports whether the data file of a segment is shorter than after the clean shutdown.
+// It may end within a batch, which only a scan removes.
+func (r *recovery) isTruncated(base int64) bool {
+	i, found := r.summaryOf(base)
+	if !found {
+		return false
+	}
+	info, err := r.log.env.fs.Stat(filepath.Join(r.log.dir,
+		segment.Name(base, segment.LogExtension, "")))
+	return err == nil && info.Size() < r.closed.Segments[i].Files[0].SizeBytes
+}
+
+// refuseOtherFormats fails if the first records of a segment have another message format than v2.
+// recovery calls it before it changes a file. The other records were checked before a broker first
+// used the log (refuseForeign), and a scan refuses another format as well (segment.Recover).
+// Segments that have not changed since a clean shutdown are not read.
+func (r *recovery) refuseOtherFormats() error {
+	files, err := listSegmentFiles(r.log.env.fs, r.log.dir)
+	if err != nil {
+		return err
+	}
+	files = slices.DeleteFunc(files, func(f segmentFile) bool {
+		_, found := r.summaryOf(f.base)
+		return found && f.suffix == ""
+	})
+	return checkDataFiles(r.log.env.fs, r.log.dir, files, true)
+}
+
+// checkDataFiles fails if a data file contains records in another message format than v2. It reads
+// only the first batch of each file if firstOnly is set, and otherwise all headers. It also checks
+// the files of a swap that recovery may complete, but none that recovery only removes.
+func checkDataFiles(fsys vfs.FS, dir string, files []segmentFile, firstOnly bool) error {
+	for _, f := range files {
+		if !f.isLog() || f.suffix != "" && f.suffix != swapSuffix {
+			continue
+		}
+		if err := checkDataFile(fsys, filepath.Join(dir, f.name), f.base, firstOnly); err != nil {
+			return fmt.Errorf("%s: %w", f.name, err)
+		}
+	}
+	return nil
+}
+
+func checkDataFile(fsys vfs.FS, name string, base int64, firstOnly bool) error {
+	file, err := fsys.Open(name)
+	if err != nil {
+		return err
+	}
+	// the file was only read, so an error of Close is irrelevant
+	defer func() { _ = file.Close() }()
+	size, err := file.Size()
+	if err != nil {
+		return err
+	}
+	return record.FindOtherFormat(file, 0, size, base, firstOnly)
+}
+
+// removeOrphans removes the empty segments that an interrupted roll left, and returns the base
+// offsets of the other segments. Such a segment arises as follows. A full disk accepts the name of
+// a data file but not the name of its index file. The roll then removes the data file, and the
+// append fails. A smaller append may still fit into the old segment. If the power fails before the
+// removal is durable, the directory contains the empty file again, at an offset inside the old
+// segment.
+//
+// An empty segment is kept if the segment before it is intact and does not extend above the base
+// offset of the empty one. In this case a completed roll created the empty segment, or cleaning
+// emptied it. If no file is empty, removeOrphans reads no file.
+func (r *recovery) removeOrphans(bases []int64) ([]int64, error) {
+	kept := bases[:0:0]
+	full := -1 // index of the last kept segment with data
+	for _, base := range bases {
+		orphan := false
+		size, err := r.dataBytes(base)
+		if err == nil && size == 0 && full >= 0 {
+			orphan, err = r.reaches(kept[full], base)
+		}
+		if err == nil && orphan {
+			r.log.env.logger.Warn("segment of an interrupted roll removed", "partition", r.log.id,
+				"segment", base)
+			err = segment.RemoveFiles(r.log.env.fs, r.log.dir, base, "")
+		}
+		if err != nil {
+			return nil, err
+		}
+		if orphan {
+			continue
+		}
+		kept = append(kept, base)
+		if size > 0 {
+			full = len(kept) - 1
+		}
+	}
+	if len(kept) == len(bases) {
+		return bases, nil
+	}
+	r.files = slices.DeleteFunc(r.files, func(f segmentFile) bool {
+		return f.kind != snapshotSuffix && slices.Contains(bases, f.base) &&
+			!slices.Contains(kept, f.base)
+	})
+	return kept, r.log.env.fs.SyncDir(r.log.dir)
+}
+
+// dataBytes returns the size of a segment's data file. After a clean shutdown the summary contains
+// the size, so no file is read.
+func (r *recovery) dataBytes(base int64) (int64, error) {
+	if i, found := r.summaryOf(base); found {
+		return r.closed.Segments[i].Files[0].SizeBytes, nil
+	}
+	info, err := r.log.env.fs.Stat(filepath.Join(r.log.dir,
+		segment.Name(base, segment.LogExtension, "")))
+	if err != nil {
+		return 0, fmt.Errorf("stat segment %d: %w", base, err)
+	}
+	return info.Size(), nil
+}
+
+// reaches reports whether a segment contains data above an offset, or does not end with a complete
+// batch. In the second case neither the end of this segment nor any later segment was synced.
+func (r *recovery) reaches(base, offset int64) (bool, error) {
+	s, err := r.openSegment(base)
+	if errors.Is(err, record.ErrCorrupt) {
+		return true, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	return s.NextOffset() > offset, s.Close()
+}

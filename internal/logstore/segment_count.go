@@ -1,0 +1,52 @@
+package logstore
+
+import (
+	"heartwood.dev/heartwood/internal/record"
+	"sync/atomic"
+)
+
+// appendedCount counts the records that this process has appended to a segment, if it has appended
+// all of them. Log.mu guards the writes; anybody may read.
+//
+// Invariant: records is the number of records in the first bytes bytes of the segment; bytes is -1
+// once something else was appended.
+type appendedCount struct{ records, bytes atomic.Int64 }
+
+// addLocked adds a batch that was just appended; size is the size of the segment with it. It gives
+// up if the batches before it were not counted, because an earlier process appended them or the
+// segment was truncated. The caller holds Log.mu.
+func (c *appendedCount) addLocked(size int64, b record.Parts) {
+	if size-int64(b.SizeBytes()) != c.bytes.Load() {
+		c.bytes.Store(-1)
+		return
+	}
+	c.records.Add(int64(b.Count()))
+	c.bytes.Store(size)
+}
+
+// count returns the number of records of a segment that it has counted completely.
+func (c *appendedCount) count(size int64) (records int64, ok bool) {
+	for range 3 { // a batch may be appended between the loads
+		records, bytes := c.records.Load(), c.bytes.Load()
+		if bytes == size && records == c.records.Load() {
+			return records, true
+		}
+	}
+	return 0, false
+}
+
+// countRecords returns the number of records in a segment, and whether they were counted.
+func (h *handle) countRecords() (records int64, counted bool) {
+	size, span := h.SizeBytes(), h.NextOffset()-h.Base()
+	if n, ok := h.appended.count(size); ok {
+		return n, true
+	}
+	state := h.sidecarState()
+	switch {
+	case state != nil && state.counted:
+		return int64(state.records), true
+	case state != nil && state.records > 0:
+		return min(span, int64(state.records)), false
+	}
+	return span, false
+}
