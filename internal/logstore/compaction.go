@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"heartwood.dev/heartwood/internal/logstore/checkpoint"
 	"heartwood.dev/heartwood/internal/logstore/clean"
 	"heartwood.dev/heartwood/internal/logstore/keys"
 	"heartwood.dev/heartwood/internal/topicconfig"
@@ -262,12 +263,12 @@ func (c *Compaction) emptied(offset int64) {
 }
 
 // restore sets the state of a log that was opened and that covers the offsets [start, end).
-func (c *Compaction) restore(from checkpointState, start, end int64) {
-	c.firstDirty.Store(from.firstDirty)
-	c.tombstoneClean.Store(from.tombstoneClean)
-	c.progress.restore(from.progress, end)
-	c.horizon.Store(from.horizon)
-	if c.TombstoneClean() == start && from.firstDirty > start {
+func (c *Compaction) restore(from checkpoint.State, start, end int64) {
+	c.firstDirty.Store(from.FirstDirty)
+	c.tombstoneClean.Store(from.TombstoneClean)
+	c.progress.restore(from.Progress, end)
+	c.horizon.Store(from.Horizon)
+	if c.TombstoneClean() == start && from.FirstDirty > start {
 		// It is not known which tombstones the clean section contains, so the log needs a pass that
 		// reads them, even if nothing is appended to the log.
 		c.horizon.Store(TombstonesUnknown)

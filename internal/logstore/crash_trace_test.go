@@ -22,8 +22,8 @@ func (w *workload) note(what string) {
 			if log := w.store.Log(p.id); log != nil {
 				s := log.checkpointState()
 				line += fmt.Sprintf("; log %d..%d hw %d recovery %d/%d dirty %d bases %v",
-					log.LogStart(), log.LogEnd(), s.highWatermark,
-					s.recoveryPoint, log.disk.checkpointed, s.firstDirty, bases(log))
+					log.LogStart(), log.LogEnd(), s.HighWatermark,
+					s.RecoveryPoint, log.disk.checkpointed, s.FirstDirty, bases(log))
 			}
 		}
 		entries, _ := w.disk.mem.ReadDir(dataDir + "/" + p.id.String())

@@ -331,7 +331,7 @@ func (w *workload) clean(p *partitionModel, log *Log) {
 	}
 	// The bound is the recovery point and not durability.sealedEnd: a reset of the first dirty
 	// offset saves the recovery point, which then applies at once.
-	p.cleanable = max(p.cleanable, min(log.checkpointState().recoveryPoint, log.LastStable()))
+	p.cleanable = max(p.cleanable, min(log.checkpointState().RecoveryPoint, log.LastStable()))
 	p.replicatedTo = max(p.replicatedTo, log.HighWatermark())
 	_, err := compact(context.Background(), log)
 	w.done(err, "clean")

@@ -188,9 +188,9 @@ func TestLogOpensOnFullDisk(t *testing.T) {
 		)
 		store.tick(epoch0, true)
 		if point, err := mem.ReadFile(dataDir + "/" + checkpoint.RecoveryPointFile); err == nil &&
-			log.checkpointState().recoveryPoint > 20 {
+			log.checkpointState().RecoveryPoint > 20 {
 			t.Errorf("clean %t: the recovery point is %d, on disk %s", clean,
-				log.checkpointState().recoveryPoint, point)
+				log.checkpointState().RecoveryPoint, point)
 		}
 		if log.LogStart() != 10 {
 			t.Errorf("clean %t: log start %d after retention on a full disk, want 10", clean,
@@ -202,7 +202,7 @@ func TestLogOpensOnFullDisk(t *testing.T) {
 		}
 		fault.Clear()
 		store.tick(epoch0, true)
-		if point := log.checkpointState().recoveryPoint; point != 60 {
+		if point := log.checkpointState().RecoveryPoint; point != 60 {
 			t.Errorf("clean %t: recovery point %d after space was freed, want 60", clean, point)
 		}
 		for seed := range seed.Sequence(t, 20) {

@@ -149,23 +149,23 @@ func (l *Log) noteCheckpointed(recoveryPoint int64) {
 	}
 }
 
-// checkpointState returns the values that the checkpoint files store for this log.
-func (l *Log) checkpointState() checkpointState {
+// checkpoint.State returns the values that the checkpoint files store for this log.
+func (l *Log) checkpointState() checkpoint.State {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	aborted, recoveryPoint := l.mu.aborted, l.savedRecoveryPointLocked()
 	if handles := l.currentLocked(); handles != nil {
 		aborted = countAborted(handles, recoveryPoint)
 	}
-	return l.mu.truncation.apply(checkpointState{
-		aborted:        aborted,
-		logStart:       l.logStart.Load(),
-		recoveryPoint:  recoveryPoint,
-		highWatermark:  l.highWatermark.Load(),
-		firstDirty:     l.compaction.firstDirty.Load(),
-		horizon:        l.compaction.tombstonesDue(),
-		tombstoneClean: l.compaction.tombstoneClean.Load(),
-		progress:       l.compaction.progress.saved(l.compaction.TombstoneClean()),
+	return l.mu.truncation.apply(checkpoint.State{
+		Aborted:        aborted,
+		LogStart:       l.logStart.Load(),
+		RecoveryPoint:  recoveryPoint,
+		HighWatermark:  l.highWatermark.Load(),
+		FirstDirty:     l.compaction.firstDirty.Load(),
+		Horizon:        l.compaction.tombstonesDue(),
+		TombstoneClean: l.compaction.tombstoneClean.Load(),
+		Progress:       l.compaction.progress.saved(l.compaction.TombstoneClean()),
 	})
 }
 

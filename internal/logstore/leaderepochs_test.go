@@ -63,7 +63,7 @@ func ledLog(t *testing.T) (*vfs.Mem, *Store, *Log) {
 // are found again, although everything is synced.
 func TestCrashKeepsEpochsOfBatches(t *testing.T) {
 	mem, _, log := ledLog(t)
-	if point := log.checkpointState().recoveryPoint; point != 10 {
+	if point := log.checkpointState().RecoveryPoint; point != 10 {
 		t.Errorf("the recovery point is %d, above an epoch that is not in the file", point)
 	}
 	want := leaderepoch.Cache{{Epoch: 3, Start: 0}, {Epoch: 4, Start: 10}}
@@ -111,7 +111,7 @@ func TestMaintenanceSavesEpochsLater(t *testing.T) {
 	if got := savedEpochs(t, mem); len(got) != 3 {
 		t.Errorf("the file contains %v", got)
 	}
-	if point := log.checkpointState().recoveryPoint; point != 20 {
+	if point := log.checkpointState().RecoveryPoint; point != 20 {
 		t.Errorf("the recovery point is %d", point)
 	}
 }

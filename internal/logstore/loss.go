@@ -22,7 +22,7 @@ type evidence struct {
 	missing bool
 	// clean: the store was shut down cleanly, so segments and highWatermark are exact.
 	clean         bool
-	recoveryPoint int64 // unknownOffset: no checkpoint lists the log
+	recoveryPoint int64 // checkpoint.UnknownOffset: no checkpoint lists the log
 	highWatermark int64
 	// segments are the ranges of all segments at the clean shutdown, in any order.
 	segments []checkpoint.Range
@@ -53,7 +53,8 @@ func lossOf(of evidence, base, next []int64, end int64) string {
 		case !found:
 			return fmt.Sprintf("segment %d is missing", closed.Base)
 		case next[i] < closed.Next:
-			return fmt.Sprintf("segment %d ends at %d, not at %d", closed.Base, next[i], closed.Next)
+			return fmt.Sprintf("segment %d ends at %d, not at %d", closed.Base, next[i],
+				closed.Next)
 		}
 	}
 	return ""
@@ -64,11 +65,12 @@ func lossOf(of evidence, base, next []int64, end int64) string {
 func (r *recovery) recordLoss(from start) error {
 	l := r.log
 	known := evidence{missing: from.missing, clean: r.clean && !from.offline,
-		recoveryPoint: r.saved.recoveryPoint, highWatermark: r.saved.highWatermark}
+		recoveryPoint: r.saved.RecoveryPoint, highWatermark: r.saved.HighWatermark}
 	if from.current {
 		known.segments = r.closed.Ranges
 		for _, sum := range r.closed.Segments {
-			known.segments = append(known.segments, checkpoint.Range{Base: sum.Base, Next: sum.Next})
+			known.segments = append(known.segments, checkpoint.Range{Base: sum.Base,
+				Next: sum.Next})
 		}
 	}
 	base, next := make([]int64, len(r.handles)), make([]int64, len(r.handles))
@@ -78,7 +80,7 @@ func (r *recovery) recordLoss(from start) error {
 	if cause := lossOf(known, base, next, r.end()); cause != "" {
 		l.env.logger.Error("log has lost records that were on the disk", "partition", l.id,
 			"cause", cause, "logStart", l.LogStart(), "logEnd", l.LogEnd(),
-			"recoveryPoint", r.saved.recoveryPoint, "highWatermark", r.saved.highWatermark)
+			"recoveryPoint", r.saved.RecoveryPoint, "highWatermark", r.saved.HighWatermark)
 		return l.SetLoss(cause)
 	}
 	stored, err := readLoss(l.env.fs, l.dir)
@@ -165,7 +167,7 @@ func readLoss(fsys vfs.FS, dir string) (*loss, error) {
 // noteMissing stores the state of the logs that the checkpoints list and whose directory does not
 // exist, so that later checkpoints still list them. A directory whose release was interrupted is
 // not missing: it was renamed, and the checkpoints were not written yet.
-func (s *Store) noteMissing(listed map[PartitionID]checkpointState, present []PartitionID) {
+func (s *Store) noteMissing(listed map[PartitionID]checkpoint.State, present []PartitionID) {
 	there := make(map[PartitionID]bool, len(present))
 	for _, id := range present {
 		there[id] = true

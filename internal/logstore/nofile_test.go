@@ -165,7 +165,8 @@ func TestTruncationWithFewFileDescriptors(t *testing.T) {
 		do  func(*Log) error
 		end int64
 	}{
-		"truncate":                         {func(log *Log) error { return log.TruncateTo(15) }, 15},
+		"truncate": {func(log *Log) error { return log.TruncateTo(15) },
+			15},
 		"start at an offset above the end": {func(log *Log) error { return log.StartAt(100) }, 100},
 		"start at a lower offset":          {func(log *Log) error { return log.StartAt(7) }, 7},
 	} {
@@ -177,8 +178,9 @@ func TestTruncationWithFewFileDescriptors(t *testing.T) {
 				}
 			}
 			if made == 0 || made == spareMax {
-				t.Errorf("truncation succeeded with %d of the first %d numbers of file descriptors, "+
-					"want some but not all", made, spareMax)
+				t.Errorf(
+					"truncation succeeded with %d of the first %d numbers of file descriptors, "+
+						"want some but not all", made, spareMax)
 			}
 		})
 	}
@@ -289,11 +291,11 @@ func TestRecoveryPointWaitsForSegmentRolledDuringFlush(t *testing.T) {
 	if got := bases(log); len(got) != 2 {
 		t.Fatalf("segments %v, want two", got)
 	}
-	if point := log.checkpointState().recoveryPoint; point != 0 || log.disk.synced.Load() < 10 {
+	if point := log.checkpointState().RecoveryPoint; point != 0 || log.disk.synced.Load() < 10 {
 		t.Errorf("the recovery point is %d, %d is synced", point, log.disk.synced.Load())
 	}
-	if err := log.flush(); err != nil || log.checkpointState().recoveryPoint != 11 {
-		t.Errorf("the next flush: %v, recovery point %d", err, log.checkpointState().recoveryPoint)
+	if err := log.flush(); err != nil || log.checkpointState().RecoveryPoint != 11 {
+		t.Errorf("the next flush: %v, recovery point %d", err, log.checkpointState().RecoveryPoint)
 	}
 }
 
@@ -306,7 +308,7 @@ func TestCheckpointDuringTruncationAllowsNoCleaningAboveIt(t *testing.T) {
 	if err := log.flush(); err != nil {
 		t.Fatal(err)
 	}
-	before := log.checkpointState().recoveryPoint
+	before := log.checkpointState().RecoveryPoint
 	log.mu.Lock()
 	log.disk.truncate(12)
 	log.mu.Unlock()

@@ -127,12 +127,13 @@ func (o *Offline) open(id PartitionID) error {
 	for other, saved := range checkpoints {
 		s.mu.offline[other] = offline{saved: saved}
 	}
-	replicated := !listed || known.recoveryPoint == unknownOffset && known.highWatermark == 0
+	replicated := !listed || known.RecoveryPoint == checkpoint.UnknownOffset &&
+		known.HighWatermark == 0
 	if malformed[checkpoint.RecoveryPointFile] || malformed[checkpoint.HighWatermarkFile] {
 		replicated = false
 	}
 	if !listed {
-		known.recoveryPoint = unknownOffset
+		known.RecoveryPoint = checkpoint.UnknownOffset
 	}
 	if o.log, _, err = s.recover(id, start{saved: known, clean: true, offline: true,
 		now: o.now}); err != nil {
@@ -147,7 +148,7 @@ func (o *Offline) open(id PartitionID) error {
 	if replicated {
 		o.log.AdvanceHighWatermark(o.log.LogEnd())
 	}
-	checkFrom := known.recoveryPoint
+	checkFrom := known.RecoveryPoint
 	if malformed[checkpoint.RecoveryPointFile] {
 		checkFrom = 0
 	}
@@ -181,7 +182,8 @@ func (o *Offline) checkFrom(recoveryPoint int64) error {
 	defer list.release()
 	active := list.active()
 	for _, h := range list.handles {
-		if h != active && (recoveryPoint == unknownOffset || h.NextOffset() <= recoveryPoint) {
+		if h != active && (recoveryPoint == checkpoint.UnknownOffset ||
+			h.NextOffset() <= recoveryPoint) {
 			continue
 		}
 		err := h.Scan(0, func(position int64, b record.Batch) error {

@@ -83,7 +83,7 @@ func newStore(opts Options) *Store {
 	s.epoch.Store(-1)
 	s.saving.written = map[string]string{}
 	s.mu.offline = map[PartitionID]offline{}
-	s.mu.missing = map[PartitionID]checkpointState{}
+	s.mu.missing = map[PartitionID]checkpoint.State{}
 	s.mu.reopened = map[PartitionID]bool{}
 	return s
 }
@@ -125,7 +125,7 @@ func (s *Store) load() (err error) {
 	inParallel(ids, s.opts.workers(openWorkers), func(id PartitionID) {
 		known, ok := checkpoints[id]
 		if !ok {
-			known.recoveryPoint = unknownOffset
+			known.RecoveryPoint = checkpoint.UnknownOffset
 		}
 		s.openLog(id, start{saved: known, clean: clean, closed: sealed[id], current: current,
 			allSummarized: sealed != nil, now: time.Now()})
@@ -153,7 +153,8 @@ func (s *Store) load() (err error) {
 // such as on a full disk, the start continues.
 func (s *Store) saveAfterRecovery() {
 	if err := s.save(); err != nil {
-		s.opts.Logger.Warn("failed to write the checkpoints after recovery; the next flush tries again",
+		s.opts.Logger.Warn(
+			"failed to write the checkpoints after recovery; the next flush tries again",
 			"error", err)
 	}
 }
@@ -191,14 +192,15 @@ const openWorkers = 16
 
 // start is the information that is available about a log before it is opened.
 type start struct {
-	saved         checkpointState
+	saved         checkpoint.State
 	clean         bool // the store was shut down cleanly
 	closed        checkpoint.ClosedLog
 	allSummarized bool // closed summarizes every segment without a transaction index
 	current       bool // closed was written at the last clean shutdown
 	missing       bool // the directory was missing when the store was opened
-	offline       bool // the log is opened by OpenOffline, which does not know whether clean is true
-	now           time.Time
+	// offline: the log is opened by OpenOffline, which does not know whether clean is true
+	offline bool
+	now     time.Time
 }
 
 // openLog opens one log. If this fails, the log is offline, and Store.mu.offline stores the error.
@@ -222,7 +224,7 @@ func (s *Store) openLog(id PartitionID, from start) {
 
 // recover opens the log in a partition's directory. It returns the log's known state from the
 // checkpoints even if it fails.
-func (s *Store) recover(id PartitionID, from start) (log *Log, known checkpointState, err error) {
+func (s *Store) recover(id PartitionID, from start) (log *Log, known checkpoint.State, err error) {
 	dir := filepath.Join(s.opts.Dir, id.String())
 	known = from.saved
 	topic, err := readTopicID(s.opts.FS, dir)
@@ -241,7 +243,7 @@ func (s *Store) recover(id PartitionID, from start) (log *Log, known checkpointS
 		// The file "retained" exists in two cases. The log may have been reopened, and the
 		// checkpoints may not list it yet. Or its release was interrupted, and the checkpoints may
 		// still list it.
-		known = known.merge(released.saved)
+		known = known.Merge(released.saved)
 		from.clean = from.clean && released.clean
 	}
 	log = newLog(s.environment(), id, topic, dir, newConfig(unconfigured(), retain))

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"heartwood.dev/heartwood/internal/logstore/checkpoint"
 	"heartwood.dev/heartwood/internal/topicconfig"
 )
 
@@ -89,7 +90,7 @@ func (s *Store) startOfNew(id PartitionID) start {
 	defer s.mu.Unlock()
 	saved, missing := s.mu.missing[id]
 	if !missing {
-		saved = checkpointState{recoveryPoint: unknownOffset}
+		saved = checkpoint.State{RecoveryPoint: checkpoint.UnknownOffset}
 	}
 	return start{saved: saved, missing: missing, clean: true, now: time.Now()}
 }

@@ -122,7 +122,7 @@ func TestRetainedLogIsReopenedWithNewTopicID(t *testing.T) {
 		t.Errorf("read %v", got)
 	}
 	if log.TopicID() != topicTwo || log.HighWatermark() != 20 ||
-		log.checkpointState().firstDirty != 10 {
+		log.checkpointState().FirstDirty != 10 {
 		t.Errorf("topic %v, %+v", log.TopicID(), log.checkpointState())
 	}
 	store.tick(epoch0, false)
@@ -389,7 +389,7 @@ func reopenUnlisted(t *testing.T, store *Store) {
 	}
 	if err == nil {
 		_, _, err = store.recover(partition,
-			start{saved: checkpointState{recoveryPoint: unknownOffset}, clean: true})
+			start{saved: checkpoint.State{RecoveryPoint: checkpoint.UnknownOffset}, clean: true})
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -414,9 +414,9 @@ func releaseAndReopen(t *testing.T, mem *vfs.Mem) *Store {
 func checkReopened(t *testing.T, mem *vfs.Mem) {
 	t.Helper()
 	log := createLog(t, openStore(t, mem.CrashClone()), settings(nil))
-	if log.HighWatermark() != 50 || log.checkpointState().firstDirty != 20 {
+	if log.HighWatermark() != 50 || log.checkpointState().FirstDirty != 20 {
 		t.Errorf("after a crash: %+v, first dirty %d", log.Stats(),
-			log.checkpointState().firstDirty)
+			log.checkpointState().FirstDirty)
 	}
 }
 

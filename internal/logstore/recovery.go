@@ -23,7 +23,7 @@ import (
 type recovery struct {
 	log *Log
 	// saved is the log's state in the checkpoints; the log may contradict parts of it.
-	saved checkpointState
+	saved checkpoint.State
 	clean bool // the store was closed cleanly: nothing has to be scanned
 	now   time.Time
 	// closed is the summary that the clean shutdown wrote; empty after an unclean shutdown.
@@ -109,10 +109,10 @@ func (r *recovery) run() (err error) {
 		// The scan begins at the base offset of the segment that contains the recovery point,
 		// because only a whole segment can be scanned and its indexes rebuilt. Without a recovery
 		// point every segment is scanned.
-		scanFrom, _ = slices.BinarySearch(bases, r.saved.recoveryPoint+1)
+		scanFrom, _ = slices.BinarySearch(bases, r.saved.RecoveryPoint+1)
 		scanFrom = max(scanFrom-1, 0)
-		if scanFrom > 0 && bases[scanFrom] == r.saved.recoveryPoint &&
-			!r.sealedTo(r.saved.recoveryPoint) {
+		if scanFrom > 0 && bases[scanFrom] == r.saved.RecoveryPoint &&
+			!r.sealedTo(r.saved.RecoveryPoint) {
 			scanFrom--
 		}
 	}
@@ -194,7 +194,7 @@ func (r *recovery) replay(toScan []int64) error {
 	if len(toScan) > 0 {
 		limit = toScan[0]
 	}
-	from, err := r.loadSnapshot(max(limit, r.saved.logStart))
+	from, err := r.loadSnapshot(max(limit, r.saved.LogStart))
 	if err != nil {
 		return err
 	}
@@ -218,9 +218,9 @@ func (r *recovery) replay(toScan []int64) error {
 // first segment if that is higher.
 func (r *recovery) logStart() int64 {
 	if bases := basesOf(r.files); len(bases) > 0 {
-		return max(r.saved.logStart, bases[0])
+		return max(r.saved.LogStart, bases[0])
 	}
-	return r.saved.logStart
+	return r.saved.LogStart
 }
 
 // replaySegment reads the batch headers of a segment. It applies the batches at or above the offset
@@ -307,12 +307,13 @@ func (r *recovery) scan(bases []int64) error {
 			record.ErrCorrupt, bases[0], r.end())
 	}
 	config := r.log.env.segments
-	config.Synced = r.saved.recoveryPoint
+	config.Synced = r.saved.RecoveryPoint
 	for i, base := range bases {
 		if end := r.end(); i > 0 && base != end &&
-			(base < end || r.saved.recoveryPoint >= 0 && base > r.saved.recoveryPoint) {
+			(base < end || r.saved.RecoveryPoint >= 0 && base > r.saved.RecoveryPoint) {
 			return r.drop(bases[i:],
-				fmt.Errorf("segment %d does not begin at the end of the segment before it, %d", base,
+				fmt.Errorf("segment %d does not begin at the end of the segment before it, %d",
+					base,
 					end))
 		}
 		r.aborted = nil
@@ -344,7 +345,7 @@ func (r *recovery) scan(bases []int64) error {
 func (r *recovery) visit(b record.Batch) error {
 	// Batches below the log start are ignored, because a truncation may have removed their epochs
 	// from the epoch file.
-	if r.onDisk == nil || b.LastOffset() >= r.saved.logStart {
+	if r.onDisk == nil || b.LastOffset() >= r.saved.LogStart {
 		r.epochs = r.epochs.Assign(b.LeaderEpoch(), r.batchEnd)
 	}
 	r.batchEnd = b.NextOffset()
@@ -416,7 +417,7 @@ func (r *recovery) keepSnapshot() error {
 // start. The records below the log start were deleted after consumers could read them. The next
 // append must not reuse one of their offsets.
 func (r *recovery) ensureActive() error {
-	if len(r.handles) > 0 && r.end() >= r.saved.logStart {
+	if len(r.handles) > 0 && r.end() >= r.saved.LogStart {
 		return nil
 	}
 	var failed []error
@@ -427,7 +428,7 @@ func (r *recovery) ensureActive() error {
 	if err := errors.Join(failed...); err != nil {
 		return err
 	}
-	active, err := r.log.files.create(r.saved.logStart,
+	active, err := r.log.files.create(r.saved.LogStart,
 		r.log.config.Load().indexes(r.log.env.segments))
 	if err != nil {
 		return err
@@ -437,7 +438,7 @@ func (r *recovery) ensureActive() error {
 	// arrive, for example after an interrupted StartAt.
 	r.producers.ForgetOpen()
 	// This state also replaces an existing snapshot in which these transactions are open.
-	r.activeSnapshot, r.producersAt = r.producers.Encode(r.saved.logStart), -1
+	r.activeSnapshot, r.producersAt = r.producers.Encode(r.saved.LogStart), -1
 	// The name of the new segment is durable before any append. Otherwise a crash could lose the
 	// name of the first segment and keep the name of the second one. Recovery detects gaps only
 	// between segments, so it would not detect the loss of the first segment (ADR 0015, 0070).
@@ -449,16 +450,16 @@ func (r *recovery) ensureActive() error {
 func (r *recovery) install() error {
 	l := r.log
 	end := r.end()
-	start := max(r.saved.logStart, r.handles[0].Base())
+	start := max(r.saved.LogStart, r.handles[0].Base())
 	epochs := r.epochs.Assign(r.lastKnown.Epoch,
 		r.lastKnown.Start).TruncateEnd(end).TruncateFront(start)
 	if err := r.restoreEpochs(epochs); err != nil {
 		return err
 	}
 	l.logStart.Store(start)
-	l.savedStart.Store(r.saved.logStart)
+	l.savedStart.Store(r.saved.LogStart)
 	l.logEnd.Store(end)
-	l.highWatermark.Store(min(max(r.saved.highWatermark, start), end))
+	l.highWatermark.Store(min(max(r.saved.HighWatermark, start), end))
 	r.producers.Expire(r.now)
 	l.mu.producers = r.producers
 	l.mu.producers.SetLogStart(start)
@@ -482,7 +483,7 @@ func (r *recovery) install() error {
 		// The end of the active segment could not be rewritten; the next flush does it and syncs.
 		recoveryPoint = min(recoveryPoint, active.Base())
 	}
-	l.disk.start(recoveryPoint, r.saved.recoveryPoint, rolled)
+	l.disk.start(recoveryPoint, r.saved.RecoveryPoint, rolled)
 	if active := r.handles[len(r.handles)-1]; active.SizeBytes() > 0 {
 		l.mu.firstAppend = r.now
 		if first, ok := active.FirstTimestamp(); ok && first > 0 && first < r.now.UnixMilli() {

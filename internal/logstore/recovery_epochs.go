@@ -53,7 +53,7 @@ func (r *recovery) restoreEpochs(epochs leaderepoch.Cache) error {
 	if r.epochsUnusable {
 		return r.log.epochs.save(epochs)
 	}
-	return r.log.epochs.restore(epochs, r.onDisk, r.saved.recoveryPoint)
+	return r.log.epochs.restore(epochs, r.onDisk, r.saved.RecoveryPoint)
 }
 
 // verifyEpochs compares the leader epochs in the file with the first batch of each segment below
@@ -82,7 +82,7 @@ func (r *recovery) verifyEpochs() error {
 			if err != nil {
 				return fmt.Errorf("verify leader epochs with segment %d: %w", h.Base(), err)
 			}
-			if header.LastOffset() < r.saved.logStart {
+			if header.LastOffset() < r.saved.LogStart {
 				continue // a truncation may have removed the epoch of records below the log start
 			}
 			if r.epochs.Contradicts(header.LeaderEpoch(), header.LastOffset()) {

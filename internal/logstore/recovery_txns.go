@@ -18,7 +18,7 @@ var errTxnIndexLost = errors.New("transaction index lost")
 // The checkpoints may be older than a pass of the cleaner, which removes entries. In this case the
 // index is rebuilt needlessly.
 func (r *recovery) lostTxnIndex(h *handle) bool {
-	if h.NextOffset() <= r.saved.recoveryPoint && h.AbortedCount() < r.saved.aborted.Of(h.Base()) {
+	if h.NextOffset() <= r.saved.RecoveryPoint && h.AbortedCount() < r.saved.Aborted.Of(h.Base()) {
 		return true
 	}
 	return r.allSummarized && h.AbortedCount() == 0 && h.SizeBytes() > 0 &&

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"time"
 
+	"heartwood.dev/heartwood/internal/logstore/checkpoint"
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
@@ -15,7 +16,7 @@ type retained struct {
 	id       PartitionID
 	clean    bool // the log was closed without an error
 	released time.Time
-	saved    checkpointState
+	saved    checkpoint.State
 }
 
 // write durably writes the file. It is called before the directory is renamed, because only the
@@ -24,7 +25,7 @@ func (r retained) write(fsys vfs.FS, dir string) error {
 	content := fmt.Sprintf("version: 0\ntopic: %s\npartition: %d\nclean: %t\nreleased_ms: %d\n"+
 		"log_start: %d\nrecovery_point: %d\nhigh_watermark: %d\nfirst_dirty: %d\n",
 		r.id.Topic, r.id.Index, r.clean, r.released.UnixMilli(),
-		r.saved.logStart, r.saved.recoveryPoint, r.saved.highWatermark, r.saved.firstDirty)
+		r.saved.LogStart, r.saved.RecoveryPoint, r.saved.HighWatermark, r.saved.FirstDirty)
 	if err := vfs.WriteFileAtomic(fsys, filepath.Join(dir, retainedFile),
 		[]byte(content)); err != nil {
 		return fmt.Errorf("write %s: %w", retainedFile, err)
@@ -40,7 +41,7 @@ func readRetained(fsys vfs.FS, dir string) (r retained, ok bool, err error) {
 	}
 	number := func(key string) int64 {
 		n, parseErr := strconv.ParseInt(values[key], 10, 64)
-		if (parseErr != nil || n < unknownOffset) && err == nil {
+		if (parseErr != nil || n < checkpoint.UnknownOffset) && err == nil {
 			err = fmt.Errorf("read %s: %w: %s is %q", retainedFile, errMeta, key, values[key])
 		}
 		return n
@@ -49,11 +50,11 @@ func readRetained(fsys vfs.FS, dir string) (r retained, ok bool, err error) {
 		id:       PartitionID{Topic: values["topic"], Index: int32(number("partition"))},
 		clean:    values["clean"] == "true",
 		released: time.UnixMilli(number("released_ms")),
-		saved: checkpointState{
-			logStart:      number("log_start"),
-			recoveryPoint: number("recovery_point"),
-			highWatermark: number("high_watermark"),
-			firstDirty:    number("first_dirty"),
+		saved: checkpoint.State{
+			LogStart:      number("log_start"),
+			RecoveryPoint: number("recovery_point"),
+			HighWatermark: number("high_watermark"),
+			FirstDirty:    number("first_dirty"),
 		},
 	}
 	return r, err == nil, err

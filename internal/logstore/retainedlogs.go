@@ -28,7 +28,8 @@ type RetainedLog struct {
 // Retained returns the retained logs, sorted by partition and time of release. A directory that
 // cannot be read, or is reopened or removed meanwhile, is left out.
 func (s *Store) Retained() ([]RetainedLog, error) {
-	// The lock changes is not acquired: metadata images must not wait for the listing of many files.
+	// The lock changes is not acquired: metadata images must not wait for the listing of many
+	// files.
 	all, err := s.retainedLogs()
 	if err != nil {
 		return nil, err
@@ -81,7 +82,7 @@ func (s *Store) retainedLogs() ([]RetainedLog, error) {
 			continue
 		}
 		all = append(all, RetainedLog{ID: state.id, Released: state.released,
-			LogStart: state.saved.logStart, HighWatermark: state.saved.highWatermark,
+			LogStart: state.saved.LogStart, HighWatermark: state.saved.HighWatermark,
 			directory: entry.Name()})
 	}
 	slices.SortStableFunc(all, func(a, b RetainedLog) int {

@@ -22,7 +22,7 @@ func (s *Store) save() error {
 	s.saving.Lock()
 	defer s.saving.Unlock()
 	s.mu.Lock()
-	all := make(map[PartitionID]checkpointState, s.mu.logs.len()+len(s.mu.offline))
+	all := make(map[PartitionID]checkpoint.State, s.mu.logs.len()+len(s.mu.offline))
 	for id, o := range s.mu.offline {
 		all[id] = o.saved
 	}
@@ -36,8 +36,8 @@ func (s *Store) save() error {
 		return err
 	}
 	for _, log := range logs {
-		log.noteCheckpointed(all[log.id].recoveryPoint)
-		log.savedStart.Store(all[log.id].logStart)
+		log.noteCheckpointed(all[log.id].RecoveryPoint)
+		log.savedStart.Store(all[log.id].LogStart)
 	}
 	return s.removeRetainedFiles(all)
 }
@@ -49,7 +49,7 @@ func (s *Store) save() error {
 //
 // The removal is synced. Otherwise a crash during a later truncation could restore the file with
 // its higher recovery point, and recovery would not detect segments that the truncation removed.
-func (s *Store) removeRetainedFiles(listed map[PartitionID]checkpointState) error {
+func (s *Store) removeRetainedFiles(listed map[PartitionID]checkpoint.State) error {
 	s.mu.Lock()
 	var ids []PartitionID
 	for id := range s.mu.reopened {
@@ -83,13 +83,13 @@ func (s *Store) forgetReopened(id PartitionID) {
 // rounds of most clusters change no file, and each written file costs two syncs. If writing a file
 // fails, the later files of this round are not written. The earlier files stay on disk, which is
 // safe.
-func (s *Store) writeCheckpoints(all map[PartitionID]checkpointState) error {
+func (s *Store) writeCheckpoints(all map[PartitionID]checkpoint.State) error {
 	aborted := make(map[PartitionID]checkpoint.AbortedCounts, len(all))
 	progress := make(map[PartitionID]checkpoint.CleaningState, len(all))
 	for id, of := range all {
-		aborted[id] = of.aborted
-		progress[id] = checkpoint.CleaningState{TombstoneClean: of.tombstoneClean,
-			Progress: of.progress}
+		aborted[id] = of.Aborted
+		progress[id] = checkpoint.CleaningState{TombstoneClean: of.TombstoneClean,
+			Progress: of.Progress}
 	}
 	// The aborted counts are written before the recovery point. Recovery does not scan below the
 	// recovery point, so it detects a lost transaction index there only by these counts.
@@ -121,17 +121,17 @@ func (s *Store) writeCheckpoints(all map[PartitionID]checkpointState) error {
 // section would never be removed.
 var offsetCheckpoints = []struct {
 	name  string
-	field func(*checkpointState) *int64
+	field func(*checkpoint.State) *int64
 	// omitted and lower values are not written, because a missing line is read as such a value.
 	omitted int64
 }{
-	{checkpoint.RecoveryPointFile, func(s *checkpointState) *int64 { return &s.recoveryPoint },
-		unknownOffset},
-	{checkpoint.HorizonFile, func(s *checkpointState) *int64 { return &s.horizon },
+	{checkpoint.RecoveryPointFile, func(s *checkpoint.State) *int64 { return &s.RecoveryPoint },
+		checkpoint.UnknownOffset},
+	{checkpoint.HorizonFile, func(s *checkpoint.State) *int64 { return &s.Horizon },
 		TombstonesUnknown},
-	{checkpoint.LogStartFile, func(s *checkpointState) *int64 { return &s.logStart }, 0},
-	{checkpoint.HighWatermarkFile, func(s *checkpointState) *int64 { return &s.highWatermark }, 0},
-	{checkpoint.FirstDirtyFile, func(s *checkpointState) *int64 { return &s.firstDirty }, 0},
+	{checkpoint.LogStartFile, func(s *checkpoint.State) *int64 { return &s.LogStart }, 0},
+	{checkpoint.HighWatermarkFile, func(s *checkpoint.State) *int64 { return &s.HighWatermark }, 0},
+	{checkpoint.FirstDirtyFile, func(s *checkpoint.State) *int64 { return &s.FirstDirty }, 0},
 }
 
 // writeCheckpoint writes a file unless the file on disk has the same content. The caller holds
@@ -151,21 +151,21 @@ func (s *Store) writeCheckpoint(name string, content []byte) error {
 // lists no partition. Without a recovery point, recovery scans the whole log; without another
 // value, some work is repeated. malformed contains the names of the malformed files, which the next
 // save replaces.
-func (s *Store) loadCheckpoints() (all map[PartitionID]checkpointState, malformed map[string]bool,
+func (s *Store) loadCheckpoints() (all map[PartitionID]checkpoint.State, malformed map[string]bool,
 	err error) {
-	all, malformed = map[PartitionID]checkpointState{}, map[string]bool{}
+	all, malformed = map[PartitionID]checkpoint.State{}, map[string]bool{}
 	failed := []error{
 		loadCheckpoint(s, all, malformed, checkpoint.AbortedFile, checkpoint.DecodeAborted,
-			func(of *checkpointState, counts checkpoint.AbortedCounts) { of.aborted = counts }),
+			func(of *checkpoint.State, counts checkpoint.AbortedCounts) { of.Aborted = counts }),
 		loadCheckpoint(s, all, malformed, checkpoint.CleaningFile, checkpoint.DecodeCleaning,
-			func(of *checkpointState, progress checkpoint.CleaningState) {
-				of.tombstoneClean, of.progress = progress.TombstoneClean, progress.Progress
+			func(of *checkpoint.State, progress checkpoint.CleaningState) {
+				of.TombstoneClean, of.Progress = progress.TombstoneClean, progress.Progress
 			}),
 	}
 	for _, file := range offsetCheckpoints {
 		failed = append(failed,
 			loadCheckpoint(s, all, malformed, file.name, checkpoint.DecodeOffsets,
-				func(of *checkpointState, offset int64) { *file.field(of) = offset }))
+				func(of *checkpoint.State, offset int64) { *file.field(of) = offset }))
 	}
 	return all, malformed, errors.Join(failed...)
 }
@@ -173,9 +173,10 @@ func (s *Store) loadCheckpoints() (all map[PartitionID]checkpointState, malforme
 // loadCheckpoint reads one file and stores its values in the map all. If the file is malformed, it
 // adds the name of the file to the map malformed instead. It fails if the disk fails, or if another
 // program has written the file in a later version.
-func loadCheckpoint[V any](s *Store, all map[PartitionID]checkpointState, malformed map[string]bool,
+func loadCheckpoint[V any](s *Store, all map[PartitionID]checkpoint.State,
+	malformed map[string]bool,
 	name string, decode func([]byte) (map[PartitionID]V, error),
-	set func(*checkpointState, V)) error {
+	set func(*checkpoint.State, V)) error {
 	content, err := s.opts.FS.ReadFile(filepath.Join(s.opts.Dir, name))
 	if errors.Is(err, fs.ErrNotExist) || err == nil && len(content) == 0 {
 		return nil // Apache Kafka creates the file empty
@@ -197,7 +198,7 @@ func loadCheckpoint[V any](s *Store, all map[PartitionID]checkpointState, malfor
 	for id, value := range values {
 		of, known := all[id]
 		if !known {
-			of.recoveryPoint = unknownOffset
+			of.RecoveryPoint = checkpoint.UnknownOffset
 		}
 		set(&of, value)
 		all[id] = of

@@ -145,7 +145,7 @@ func TestI3FirstDirtyOutsideTheLogIsReset(t *testing.T) {
 	}
 	view.release()
 	if got := createLog(t, openStore(t, mem.CrashClone()),
-		settings(nil)).checkpointState().firstDirty; got != 0 {
+		settings(nil)).checkpointState().FirstDirty; got != 0 {
 		t.Errorf("%d after a crash", got)
 	}
 
@@ -157,7 +157,7 @@ func TestI3FirstDirtyOutsideTheLogIsReset(t *testing.T) {
 	}), true)
 	store.tick(epoch0, true)
 	if view = log.compaction.view(epoch0); view.FirstDirty != 30 || log.LogStart() != 30 ||
-		log.checkpointState().firstDirty != 30 {
+		log.checkpointState().FirstDirty != 30 {
 		t.Errorf("below the start: %+v", view)
 	}
 	view.release()
@@ -168,7 +168,8 @@ func TestI25ViewHasLastBatchesOfProducers(t *testing.T) { // I25
 	appendBatch(t, log, storetest.Batch{Producer: 7, Keys: []string{"a", "b"}}.Bytes(t))
 	if got, want := log.compaction.producers(),
 		(map[int64]clean.Producer{
-			7: {LastOffset: 51, ExpiresAt: epoch0.Add(producer.Expiry)}}); !reflect.DeepEqual(got, want) {
+			7: {LastOffset: 51, ExpiresAt: epoch0.Add(producer.Expiry)}}); !reflect.DeepEqual(got,
+		want) {
 		t.Errorf("%v, want %v", got, want)
 	}
 }

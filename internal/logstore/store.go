@@ -101,8 +101,9 @@ type Store struct {
 		// logs that stopped and were not reported to Options.Failed yet
 		failures []failure
 		released []string // names of the directories that are to be deleted
-		// missing are the checkpointed logs whose directory did not exist when the store was opened.
-		missing map[PartitionID]checkpointState
+		// missing are the checkpointed logs whose directory did not exist when the store was
+		// opened.
+		missing map[PartitionID]checkpoint.State
 		// checkpoints tracks failures to write the checkpoints in the background.
 		checkpoints outage.State
 		// reopened are the partitions whose retained log was reopened, or whose release was
@@ -120,7 +121,7 @@ type Store struct {
 // which must not be lost.
 type offline struct {
 	err   error
-	saved checkpointState
+	saved checkpoint.State
 }
 
 // failure is a log that has stopped, and the error that stopped it. The store's goroutine passes

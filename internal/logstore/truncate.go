@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"heartwood.dev/heartwood/internal/compress"
+	"heartwood.dev/heartwood/internal/logstore/checkpoint"
 	"heartwood.dev/heartwood/internal/logstore/segment"
 	"heartwood.dev/heartwood/internal/record"
 )
@@ -162,19 +163,19 @@ type pendingTruncation struct {
 func (p *pendingTruncation) isRunning() bool { return p != nil && p.running }
 
 // apply returns the checkpoint state s, changed so that it describes the log after the truncation.
-func (p *pendingTruncation) apply(s checkpointState) checkpointState {
+func (p *pendingTruncation) apply(s checkpoint.State) checkpoint.State {
 	if p == nil {
 		return s
 	}
-	s.recoveryPoint = min(s.recoveryPoint, p.end)
-	s.highWatermark = min(s.highWatermark, p.end)
-	s.firstDirty = min(s.firstDirty, p.firstDirty)
-	s.tombstoneClean, s.progress = min(s.tombstoneClean, p.firstDirty), s.progress.Truncate(p.end)
+	s.RecoveryPoint = min(s.RecoveryPoint, p.end)
+	s.HighWatermark = min(s.HighWatermark, p.end)
+	s.FirstDirty = min(s.FirstDirty, p.firstDirty)
+	s.TombstoneClean, s.Progress = min(s.TombstoneClean, p.firstDirty), s.Progress.Truncate(p.end)
 	if p.restart {
 		// The log start does not fall yet. Otherwise the deleted records below it would reappear if
 		// the truncation fails before it removes any file.
-		s.logStart = max(s.logStart, p.end)
-		s.progress = nil
+		s.LogStart = max(s.LogStart, p.end)
+		s.Progress = nil
 	}
 	return s
 }

@@ -1,0 +1,37 @@
+package checkpoint
+
+import (
+	"heartwood.dev/heartwood/internal/logstore/clean"
+)
+
+// State is the content of the checkpoint files for one partition.
+type State struct {
+	// LogStart, HighWatermark and FirstDirty are 0 if no checkpoint lists the partition.
+	LogStart      int64
+	RecoveryPoint int64 // UnknownOffset: recovery scans every segment
+	HighWatermark int64
+	FirstDirty    int64
+	// Horizon is 0, unknown, after a Release, so that the next pass searches for tombstones.
+	Horizon        int64
+	TombstoneClean int64                  // 0 for a retained log; the next pass computes it
+	Progress       clean.CleaningProgress // nil for a retained log
+	// Aborted covers the segments below the recovery point; nil for a retained log.
+	Aborted AbortedCounts
+}
+
+// Merge combines two checkpoint states of one log. Each field only rises during the life of
+// a log, so Merge returns the larger value of each field. The delete horizon is an exception,
+// because it may fall: it becomes 0, unknown, so that the next pass searches for tombstones.
+// The other fields about tombstones are reset too, because they were not updated meanwhile.
+func (s State) Merge(other State) State {
+	return State{
+		LogStart:      max(s.LogStart, other.LogStart),
+		RecoveryPoint: max(s.RecoveryPoint, other.RecoveryPoint),
+		HighWatermark: max(s.HighWatermark, other.HighWatermark),
+		FirstDirty:    max(s.FirstDirty, other.FirstDirty),
+		Aborted:       s.Aborted,
+	}
+}
+
+// UnknownOffset is the value of an offset that no checkpoint contains for a partition.
+const UnknownOffset = -1
