@@ -97,7 +97,7 @@ func (l *Log) appendBatch(batch []byte, verified Verified, now time.Time,
 			return err
 		}
 		if collected != nil {
-			l.compaction.sidecars.spools.appendLocked(l.list.Load().active(),
+			l.compaction.sidecars.spools.appendLocked(l.list.load().active(),
 				*l.compaction.sidecars.salt.Load(), b, collected.Records)
 		}
 		return nil
@@ -173,12 +173,12 @@ func (l *Log) writeLocked(b record.Parts, config *config, now time.Time) error {
 // writeAtLocked stores logEnd last, because readers that do not hold the lock expect to find every
 // batch below logEnd.
 func (l *Log) writeAtLocked(b record.Parts, config *config, now time.Time) error {
-	active := l.list.Load().active()
+	active := l.list.load().active()
 	if rollBefore(active.Segment, b, config) {
 		if err := l.rollLocked(); err != nil {
 			return err
 		}
-		active = l.list.Load().active()
+		active = l.list.load().active()
 	}
 	if err := active.AppendParts(b); err != nil {
 		return l.appendFailedLocked(active, err)

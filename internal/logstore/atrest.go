@@ -14,7 +14,7 @@ type AtRest struct {
 // AtRest returns the sealed segments that end at or below the recovery point on disk, ascending.
 // It returns nil once the log is closed.
 func (l *Log) AtRest() (segments []AtRest) {
-	list := l.acquire()
+	list := l.list.acquire()
 	if list == nil {
 		return nil
 	}

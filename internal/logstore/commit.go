@@ -60,7 +60,7 @@ func (l *Log) appended(config *config) {
 func (l *Log) commit() error {
 	l.mu.Lock()
 	end, truncations, stopped := l.logEnd.Load(), l.truncations.Load(), l.mu.stopped
-	list := l.acquire() // a roll needs Log.mu, so this list contains everything below end
+	list := l.list.acquire() // a roll needs Log.mu, so this list contains everything below end
 	l.mu.Unlock()
 	if list == nil {
 		return ErrClosed

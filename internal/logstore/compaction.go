@@ -76,7 +76,7 @@ func (c *Compaction) Settings() *topicconfig.Settings { return &c.log.config.Loa
 func (c *Compaction) Truncations() int64 { return c.log.truncations.Load() }
 
 // Closed reports whether the log is closed.
-func (c *Compaction) Closed() bool { return c.log.list.Load() == nil }
+func (c *Compaction) Closed() bool { return c.log.list.load() == nil }
 
 // Stopped reports whether a running pass must stop, because the log is closed or its disk failed.
 func (c *Compaction) Stopped() bool { return c.Closed() || c.log.fault.Load() != nil }
@@ -157,7 +157,7 @@ func (c *Compaction) setCleaned(basis passBasis, stats clean.Stats) error {
 		defer l.mu.Unlock()
 		return errSegmentsChanged
 	}
-	if l.logStart.Load() > basis.logStart && l.currentLocked()[0].Base() < l.logStart.Load() {
+	if l.logStart.Load() > basis.logStart && l.list.current()[0].Base() < l.logStart.Load() {
 		ms = min(ms, time.Now().Add(erasureDelay).UnixMilli()) // deleted during the pass
 	}
 	c.progress.setWaitsAt(stats.AwaitsReplicasAt)
@@ -176,7 +176,7 @@ const erasureDelay = time.Minute
 // planErasure plans a pass if the first segment contains records below the log start, which
 // DeleteRecords has deleted. The pass removes them also if the log is idle.
 func (c *Compaction) planErasure() {
-	list := c.log.acquire()
+	list := c.log.list.acquire()
 	if list == nil {
 		return
 	}
@@ -306,21 +306,20 @@ func (c *Compaction) SidecarBytes() SidecarBytes {
 		Scanned: c.sidecars.scannedBytes.Load()}
 }
 
-// The following methods implement sidecarLog.
-
-// cleanableEnd returns the end of the records that may be cleaned; see durability.sealedEnd.
-func (l *Log) cleanableEnd() int64 { return l.disk.sealedEnd.Load() }
-
-// truncationCount returns the number of truncations since the log was opened.
-func (l *Log) truncationCount() int64 { return l.truncations.Load() }
+// sidecarSource returns what the log's sidecars use of it.
+func (l *Log) sidecarSource() sidecarSource {
+	return sidecarSource{Settings: l.Settings, Acquire: l.list.acquire,
+		CleanableEnd: l.disk.sealedEnd.Load, Truncations: l.truncations.Load,
+		OwnsSealed: l.ownsSealed}
+}
 
 // ownsSealed reports whether the segment h is sealed and in the log's segment list, and whether the
-// log was not truncated after truncationCount returned truncations. The caller holds Log.maintain,
-// so the result stays valid while the caller holds the lock.
+// log has had the given number of truncations. The caller holds Log.maintain, so the result stays
+// valid while the caller holds the lock.
 func (l *Log) ownsSealed(h *handle, truncations int64) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	list := l.list.Load()
+	list := l.list.load()
 	return list != nil && !h.doomed.Load() && slices.Contains(list.handles, h) &&
-		list.active() != h && l.truncationCount() == truncations
+		list.active() != h && l.truncations.Load() == truncations
 }

@@ -5,7 +5,7 @@ package logstore
 // not counted since this process started, because it has no key sidecar and the process has not
 // appended all of it. The number of such a segment is at most that of its offsets.
 func (c *Compaction) CountRecords() (records int64, exact bool) {
-	list := c.log.acquire()
+	list := c.log.list.acquire()
 	if list == nil {
 		return 0, false
 	}
@@ -33,7 +33,7 @@ func (c *Compaction) LoadCounts() {
 	default:
 		return
 	}
-	list := c.log.acquire()
+	list := c.log.list.acquire()
 	if list == nil {
 		return
 	}

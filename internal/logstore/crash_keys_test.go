@@ -20,7 +20,7 @@ func (w *workload) keys(_ *partitionModel, log *Log) {
 		w.checkKeys(log)
 		return
 	}
-	list := log.acquire()
+	list := log.list.acquire()
 	defer list.release()
 	for _, h := range list.handles[:len(list.handles)-1] {
 		if !log.Settings().Compact || w.random.IntN(3) == 0 {
@@ -40,7 +40,7 @@ func (w *workload) checkKeys(log *Log) {
 	if !log.Settings().Compact {
 		return
 	}
-	list := log.acquire()
+	list := log.list.acquire()
 	defer list.release()
 	for _, h := range list.handles[:len(list.handles)-1] {
 		reader, err := log.compaction.sidecars.open(h, true)

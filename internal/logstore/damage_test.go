@@ -356,7 +356,7 @@ func TestDamagedSidecarsAreFoundAndRebuilt(t *testing.T) {
 // and entries in each.
 func countKeys(t *testing.T, log *Log) (counts []string) {
 	t.Helper()
-	list := log.acquire()
+	list := log.list.acquire()
 	defer list.release()
 	for _, h := range list.handles[:len(list.handles)-1] {
 		reader, err := log.compaction.sidecars.openOrBuild(t.Context(), h.Segment,

@@ -56,7 +56,7 @@ func (l *Log) deleteBefore(offset int64) (moved bool, err error) {
 	l.maintain.Lock()
 	defer l.maintain.Unlock()
 	l.mu.Lock()
-	handles, stopped := l.currentLocked(), l.mu.stopped
+	handles, stopped := l.list.current(), l.mu.stopped
 	l.mu.Unlock()
 	switch {
 	case stopped != nil:

@@ -80,7 +80,7 @@ func (s *Store) syncIdleIndexes(r *idleRound) {
 func (l *Log) syncIdleIndexes() error {
 	l.maintain.Lock()
 	defer l.maintain.Unlock()
-	list := l.acquire()
+	list := l.list.acquire()
 	if list == nil {
 		return nil
 	}

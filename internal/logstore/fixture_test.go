@@ -117,7 +117,7 @@ func expectKeys(from, to int64) []string {
 
 // bases returns the base offsets of the log's segments.
 func bases(log *Log) []int64 {
-	list := log.acquire()
+	list := log.list.acquire()
 	defer list.release()
 	var all []int64
 	for _, h := range list.handles {

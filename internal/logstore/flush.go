@@ -37,7 +37,7 @@ func (l *Log) flush() error {
 func (l *Log) flushMaintained() error {
 	l.unsynced.Store(0)
 	l.mu.Lock()
-	handles := l.currentLocked()
+	handles := l.list.current()
 	end, rolled := l.logEnd.Load(), slices.Clone(l.disk.unsealed)
 	checkpointed := l.disk.checkpointed
 	done := handles == nil || end == l.disk.recoveryPoint && len(rolled) == 0
@@ -154,7 +154,7 @@ func (l *Log) checkpointState() checkpoint.State {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	aborted, recoveryPoint := l.mu.aborted, l.savedRecoveryPointLocked()
-	if handles := l.currentLocked(); handles != nil {
+	if handles := l.list.current(); handles != nil {
 		aborted = countAborted(handles, recoveryPoint)
 	}
 	return l.mu.truncation.apply(checkpoint.State{
@@ -214,7 +214,7 @@ func (l *Log) close() error {
 	if err == nil {
 		err = l.flushMaintained()
 	}
-	if list := l.list.Load(); err == nil && list != nil {
+	if list := l.list.load(); err == nil && list != nil {
 		// The active segment cannot change: Log.maintain is held, and appends have ended.
 		err = list.active().Seal()
 	}
@@ -251,8 +251,8 @@ func (l *Log) discard() {
 // first calls last with them, if the log has a list. The caller holds Log.maintain.
 func (l *Log) unpublish(last func(handles []*handle)) {
 	l.mu.Lock()
-	l.mu.aborted = countAborted(l.currentLocked(), l.disk.recoveryPoint)
-	old := l.publishLocked(nil)
+	l.mu.aborted = countAborted(l.list.current(), l.disk.recoveryPoint)
+	old := l.list.publish(nil)
 	l.compaction.sidecars.spools.discardAllLocked()
 	l.mu.Unlock()
 	if old == nil {

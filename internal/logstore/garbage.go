@@ -65,7 +65,7 @@ func (c *Compaction) EstimateGarbage(ctx context.Context, opts EstimateOptions) 
 // key sidecar. It returns nil if a segment will never have one, and ErrSidecarsMissing if one is
 // not built yet. The view holds references to the segments.
 func (c *Compaction) withSidecars(v passView) (map[*segment.Segment]*handle, error) {
-	list := c.log.acquire()
+	list := c.log.list.acquire()
 	if list == nil {
 		return nil, ErrClosed
 	}
@@ -160,7 +160,8 @@ func (c *Compaction) loadDead(s *segment.Segment) []byte {
 	}
 	content, err := fsys.ReadFile(name)
 	if err != nil {
-		c.log.env.logger.Warn("failed to read the .dead file of a segment; the next pass rebuilds it",
+		c.log.env.logger.Warn(
+			"failed to read the .dead file of a segment; the next pass rebuilds it",
 			"partition", c.log.id, "segment", s.Base(), "error", err)
 		return nil
 	}
@@ -173,7 +174,7 @@ func (c *Compaction) saveDead(s *segment.Segment, content []byte) error {
 	l.maintain.Lock()
 	defer l.maintain.Unlock()
 	l.mu.Lock()
-	stopped, handles := l.mu.stopped, l.currentLocked()
+	stopped, handles := l.mu.stopped, l.list.current()
 	l.mu.Unlock()
 	if stopped != nil {
 		return stopped
@@ -199,13 +200,8 @@ func (c *Compaction) saveDead(s *segment.Segment, content []byte) error {
 // deadSummary returns the summary of the segment's .dead file; nil if there is none that was
 // computed for the present bytes of the segment. The caller checks the lineage.
 func (c *Compaction) deadSummary(h *handle) *clean.DeadSummary {
-	known, size := h.facts.dead.Load(), h.SizeBytes()
-	if known == nil || !known.read || known.logBytes != size {
-		fresh := &deadFact{read: true, logBytes: size, summary: c.readDeadSummary(h)}
-		h.facts.dead.CompareAndSwap(known, fresh)
-		known = fresh
-	}
-	d := known.summary
+	size := h.SizeBytes()
+	d := h.facts.deadOf(size, func() *clean.DeadSummary { return c.readDeadSummary(h) })
 	if d == nil || d.Base != h.Base() || d.LogBytes != size {
 		return nil
 	}

@@ -206,7 +206,7 @@ func (l *Log) saveEpochsBelow(end int64) error {
 func (l *Log) epochsDue(now time.Time) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	handles := l.currentLocked()
+	handles := l.list.current()
 	return l.mu.stopped == nil && handles != nil &&
 		l.epochs.due(now, handles[len(handles)-1].Base())
 }

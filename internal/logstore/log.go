@@ -62,7 +62,7 @@ type Log struct {
 	// config is replaced as a whole, under maintain. A caller that needs several consistent
 	// settings loads it once.
 	config atomic.Pointer[config]
-	list   atomic.Pointer[segmentList] // nil once the log is closed
+	list   currentList // empty once the log is closed
 
 	// logStart falls only by a truncation. When segments are deleted at the front, logStart rises
 	// before the list without these segments is published (frontDeletion.publish).
@@ -233,7 +233,7 @@ func (l *Log) Configure(s topicconfig.Settings, retain bool) {
 	l.maintain.Lock()
 	defer l.maintain.Unlock()
 	old := l.config.Load()
-	if old.settings == s && old.retain == retain || l.list.Load() == nil {
+	if old.settings == s && old.retain == retain || l.list.load() == nil {
 		return // if the log is closed, its directory may belong to another log
 	}
 	config := newConfig(s, retain)
@@ -335,7 +335,7 @@ func (l *Log) Stats() Stats {
 	// advance meanwhile.
 	stats := Stats{LogStart: l.LogStart(), LastStable: l.LastStable(),
 		HighWatermark: l.HighWatermark(), LogEnd: l.LogEnd()}
-	if list := l.acquire(); list != nil {
+	if list := l.list.acquire(); list != nil {
 		defer list.release()
 		stats.Segments = len(list.handles)
 		stats.SizeBytes = list.sizeBytes()

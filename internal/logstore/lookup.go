@@ -131,7 +131,7 @@ func (l *Log) Lookup(ctx context.Context, key []byte, opts LookupOptions) (KeyRe
 		case errors.Is(err, errSegmentsChanged) && attempt < lookupAttempts:
 			spent = s.result.ReadBytes
 			continue
-		case errors.Is(err, ErrClosed) || l.list.Load() == nil:
+		case errors.Is(err, ErrClosed) || l.list.load() == nil:
 			return KeyRecords{}, ErrClosed
 		}
 		return KeyRecords{}, fmt.Errorf("%w: look up a key: %w", ErrStorage, err)
@@ -166,7 +166,7 @@ func (s *keyLookup) run() error {
 	truncations := l.truncations.Load()
 	s.result.HighWatermark = min(l.HighWatermark(), l.logEnd.Load())
 	s.result.LastStable = min(l.LastStable(), s.result.HighWatermark)
-	if s.list = l.acquire(); s.list == nil {
+	if s.list = l.list.acquire(); s.list == nil {
 		return ErrClosed
 	}
 	defer s.list.release()

@@ -85,7 +85,7 @@ func TestLookupChecksTheChecksum(t *testing.T) {
 	store := openStore(t, disk)
 	log := createLog(t, store, keyedSettings(nil))
 	appendBatch(t, log, storetest.Batch{Keys: []string{"k"}, Value: "value"}.Bytes(t))
-	list := log.acquire()
+	list := log.list.acquire()
 	defer list.release()
 	h := list.handles[0]
 	header, err := h.HeaderAt(0)

@@ -33,7 +33,8 @@ func TestLookupBeginsWithTheNewestBatch(t *testing.T) {
 		LookupOptions{Latest: true, BytesMax: 128 << 10})
 	if err != nil || !found.Complete || found.Scanned > 1 || found.Latest() == nil ||
 		found.Latest().Offset != batches-1 {
-		t.Errorf("latest: complete %t, %d scanned, got %+v, error %v", found.Complete, found.Scanned,
+		t.Errorf("latest: complete %t, %d scanned, got %+v, error %v", found.Complete,
+			found.Scanned,
 			found.Latest(), err)
 	}
 	found, err = log.Lookup(t.Context(), []byte("hot"), LookupOptions{BytesMax: 512 << 10})
@@ -78,7 +79,7 @@ func TestLookupWithDamagedSidecars(t *testing.T) {
 // number of sealed segments that were scanned.
 func flipAndLookUp(t *testing.T, r *lookupRun, disk vfs.FS) (scanned int) {
 	t.Helper()
-	list := r.log.acquire()
+	list := r.log.list.acquire()
 	defer list.release()
 	h := list.handles[r.random.IntN(len(list.handles))]
 	name := filepath.Join(r.log.dir, segment.Name(h.Base(), keys.Extension, ""))
@@ -147,7 +148,8 @@ func TestLookupOfHugeKeys(t *testing.T) {
 	updateSidecars(log, epoch0)
 	for key, want := range map[string]int{long + "a": 2, long + "b": 1, "": 1, long: 0} {
 		if found := checkLookup(t, log, key, false); len(found.Records) != want {
-			t.Errorf("a key of %d bytes has %d records, want %d", len(key), len(found.Records), want)
+			t.Errorf("a key of %d bytes has %d records, want %d", len(key), len(found.Records),
+				want)
 		}
 	}
 }

@@ -48,7 +48,7 @@ func (s *keyLookup) bySidecar(i int) (ok bool, err error) {
 
 // stillListed fails with errSegmentsChanged if a segment is no longer in the log.
 func (s *keyLookup) stillListed(h *handle) error {
-	list := s.log.acquire()
+	list := s.log.list.acquire()
 	if list == nil {
 		return ErrClosed
 	}
@@ -143,7 +143,8 @@ type batchLocator struct {
 	handle  *handle
 	batches *keys.Locator
 	// dense is set if the offset index leads to the batch: there is no batch index, but a record at
-	// each offset, because the cleaner has not rewritten the segment. So an ordinal gives an offset.
+	// each offset, because the cleaner has not rewritten the segment. So an ordinal gives an
+	// offset.
 	dense bool
 }
 

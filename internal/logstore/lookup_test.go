@@ -34,7 +34,7 @@ type wantRecord struct {
 // modelOf reads the whole log and returns the records of each key, the newest first.
 func modelOf(t testing.TB, log *Log, key string) (all []wantRecord) {
 	t.Helper()
-	list := log.acquire()
+	list := log.list.acquire()
 	defer list.release()
 	type txn struct{ producer, first int64 }
 	open, aborted := map[int64]int64{}, map[txn]int64{}
@@ -373,7 +373,7 @@ func TestLookupChecksTheKeyBehindAHash(t *testing.T) {
 	s := keyLookup{log: log, ctx: t.Context(), key: []byte("k999"),
 		opts: LookupOptions{}.withDefaults()}
 	s.result.HighWatermark, s.result.LastStable = log.HighWatermark(), log.LastStable()
-	s.list = log.acquire()
+	s.list = log.list.acquire()
 	defer s.list.release()
 	c := log.Compaction()
 	_, s.states = c.arrange(s.list.handles, c.currentLimits(), c.Settings(), epoch0)

@@ -178,7 +178,7 @@ func (o *Offline) open(id PartitionID) error {
 // listed, it verifies only the active segment: the other segments were sealed, and a pass checks
 // the checksum of each batch that it reads.
 func (o *Offline) checkFrom(recoveryPoint int64) error {
-	list := o.log.acquire()
+	list := o.log.list.acquire()
 	defer list.release()
 	active := list.active()
 	for _, h := range list.handles {
@@ -210,7 +210,7 @@ func (o *Offline) checkFrom(recoveryPoint int64) error {
 // supersede. An index with entries is complete, because opening the log has repaired damaged
 // indexes.
 func (o *Offline) completeTxnIndexes() error {
-	list := o.log.acquire()
+	list := o.log.list.acquire()
 	defer list.release()
 	for i, h := range list.handles {
 		if h.AbortedCount() > 0 {
@@ -263,7 +263,7 @@ func (o *Offline) Configure(s topicconfig.Settings) { o.log.Configure(s, o.log.R
 
 // SegmentBytesMax returns the size of the largest segment.
 func (o *Offline) SegmentBytesMax() (size int64) {
-	list := o.log.acquire()
+	list := o.log.list.acquire()
 	defer list.release()
 	for _, h := range list.handles {
 		size = max(size, h.SizeBytes())
@@ -274,7 +274,7 @@ func (o *Offline) SegmentBytesMax() (size int64) {
 // Sealed returns the current segments except the active one, without acquiring references to them.
 // The caller only compares the pointers, to find the segments that a pass has rewritten.
 func (o *Offline) Sealed() []*segment.Segment {
-	list := o.log.acquire()
+	list := o.log.list.acquire()
 	defer list.release()
 	return segmentsOf(list.handles[:len(list.handles)-1])
 }

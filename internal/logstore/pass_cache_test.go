@@ -37,7 +37,7 @@ func cachedAfterPass(t *testing.T, cold bool) float64 {
 	if err := store.save(); err != nil {
 		t.Fatal(err)
 	}
-	list := log.acquire()
+	list := log.list.acquire()
 	for _, h := range list.handles {
 		if cold {
 			vfs.Uncache(h.File(), 0, h.SizeBytes())
@@ -48,7 +48,7 @@ func cachedAfterPass(t *testing.T, cold bool) float64 {
 	if err != nil || stats.SegmentsRewritten == 0 {
 		t.Fatalf("stats %+v, error %v", stats, err)
 	}
-	list = log.acquire()
+	list = log.list.acquire()
 	defer list.release()
 	var size, found int64
 	for _, h := range list.handles[:len(list.handles)-1] {

@@ -57,7 +57,7 @@ func (l *Log) Read(offset, limit int64, bytesMax int, wholeFirst bool) (*Slice, 
 	// The log end is loaded before the list, so the list contains all batches below the log end
 	// even if the log rolls meanwhile.
 	limit = min(limit, l.logEnd.Load())
-	list := l.acquire()
+	list := l.list.acquire()
 	if list == nil {
 		return nil, ErrClosed
 	}
@@ -71,7 +71,7 @@ func (l *Log) Read(offset, limit int64, bytesMax int, wholeFirst bool) (*Slice, 
 // and a replica without the batch would accept a repeated batch as a new one.
 func (l *Log) ReadReplica(offset int64, bytesMax int, wholeFirst bool) (*Slice, error) {
 	limit := l.logEnd.Load() // loaded before the list for the same reason as in Read
-	list := l.acquire()
+	list := l.list.acquire()
 	if list == nil {
 		return nil, ErrClosed
 	}
@@ -94,7 +94,7 @@ func (l *Log) ReadCommitted(offset, limit int64, bytesMax int, wholeFirst bool) 
 	// The last stable offset is loaded before the list, as in Read. So the list contains the
 	// markers of all transactions that ended below the limit.
 	limit = min(limit, l.LastStable())
-	list := l.acquire()
+	list := l.list.acquire()
 	if list == nil {
 		return nil, ErrClosed
 	}
@@ -151,11 +151,11 @@ func (l *Log) readFrom(list *segmentList, r readRequest) (*Slice, error) {
 	if offset == limit {
 		return slice, nil
 	}
-	first, found, err := list.firstBatch(offset, limit, r.empties)
+	first, found, err := firstBatch(list, offset, limit, r.empties)
 	if err == nil && found {
 		err = slice.fill(first, limit, r.bytesMax, r.wholeFirst)
 	}
-	if err != nil && l.list.Load() == nil {
+	if err != nil && l.list.load() == nil {
 		// The log was closed. Its directory may belong to another log, so the read failed to open
 		// the files of a frozen segment.
 		return nil, ErrClosed
@@ -175,9 +175,9 @@ func (l *Log) readFrom(list *segmentList, r readRequest) (*Slice, error) {
 //
 // A batch is below limit only if all its offsets are: a reader must not receive a part of a batch
 // that is not replicated yet.
-func (s *segmentList) firstBatch(offset, limit int64, empties bool) (first batchAt, found bool,
+func firstBatch(list *segmentList, offset, limit int64, empties bool) (first batchAt, found bool,
 	err error) {
-	for _, h := range s.handles[s.floor(offset):] {
+	for _, h := range list.handles[list.floor(offset):] {
 		position, err := h.Position(offset)
 		if err != nil {
 			return batchAt{}, false, err

@@ -129,7 +129,7 @@ func TestI44ReadAtEveryOffsetOfACleanedLog(t *testing.T) {
 func TestReadOutsideTheLogIsRejected(t *testing.T) {
 	_, log := swapLog(t, vfs.NewMem())
 	log.maintain.Lock()
-	if err := log.deleteFront(log.list.Load().handles, 1); err != nil {
+	if err := log.deleteFront(log.list.load().handles, 1); err != nil {
 		t.Fatal(err)
 	}
 	log.maintain.Unlock()

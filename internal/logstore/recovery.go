@@ -490,6 +490,6 @@ func (r *recovery) install() error {
 			l.mu.firstAppend = time.UnixMilli(first)
 		}
 	}
-	l.publishLocked(r.handles)
+	l.list.publish(r.handles)
 	return nil
 }

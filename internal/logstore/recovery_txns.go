@@ -3,8 +3,9 @@ package logstore
 import (
 	"errors"
 	"fmt"
-	"heartwood.dev/heartwood/internal/logstore/segment"
 	"slices"
+
+	"heartwood.dev/heartwood/internal/logstore/segment"
 )
 
 // errTxnIndexLost means that a transaction index is missing, or that entries of it are missing.
@@ -58,7 +59,7 @@ func (r *recovery) restoreDecided() error {
 	l := r.log
 	highWatermark, end := l.highWatermark.Load(), l.logEnd.Load()
 	found := false
-	for _, h := range r.handles[(&segmentList{handles: r.handles}).floor(highWatermark):] {
+	for _, h := range r.handles[floor(r.handles, highWatermark):] {
 		position, err := h.Position(highWatermark)
 		if err == nil {
 			err = h.eachHeader(position, func(header segment.Header) (bool, error) {

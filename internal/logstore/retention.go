@@ -3,7 +3,6 @@ package logstore
 import (
 	"errors"
 	"fmt"
-
 	"time"
 
 	"heartwood.dev/heartwood/internal/topicconfig"
@@ -92,7 +91,7 @@ func (l *Log) deleteExpired(now time.Time) (count int, err error) {
 	// deleted by outdated settings.
 	settings := l.Settings()
 	l.mu.Lock()
-	handles := l.currentLocked()
+	handles := l.list.current()
 	stopped := l.mu.stopped
 	l.mu.Unlock()
 	if stopped != nil || len(handles) < 2 {
@@ -183,7 +182,7 @@ func (d frontDeletion) publish(count int) error {
 	// The log start is stored before the list. So a reader whose list lacks a deleted segment also
 	// finds that its offset is below the log start.
 	l.raiseLogStartLocked(max(l.logStart.Load(), logStart))
-	old := l.publishLocked(l.currentLocked()[count:])
+	old := l.list.publish(l.list.current()[count:])
 	l.mu.Unlock()
 	old.release()
 	return l.truncateEpochsFront(logStart)

@@ -59,14 +59,14 @@ func (l *Log) rollLocked() error {
 	if err != nil {
 		return err // the old segment is unchanged; when the disk has room, a later append rolls it
 	}
-	handles := l.currentLocked()
+	handles := l.list.current()
 	old := handles[len(handles)-1]
 	// disk.rolled must be called before the list with the rolled segment is published; see
 	// Compaction.limits.
 	l.disk.rolled(unsealed{segment: old, end: end, state: l.mu.producers.Encode(end)})
 	l.mu.firstAppend = time.Time{}
 	// The new list contains all segments of the old one, so releasing the old list closes no file.
-	l.publishLocked(append(handles[:len(handles):len(handles)], next)).release()
+	l.list.publish(append(handles[:len(handles):len(handles)], next)).release()
 	l.compaction.sidecars.spools.rollLocked(old)
 	return nil
 }
@@ -76,7 +76,7 @@ func (l *Log) rollIf(due func(active *handle) bool) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.mu.stopped != nil || l.mu.truncation.isRunning() ||
-		!due(l.list.Load().active()) {
+		!due(l.list.load().active()) {
 		return nil
 	}
 	return l.rollLocked()

@@ -101,7 +101,7 @@ type cleanableLimits struct {
 // value is sealed. If something changes later, the result is outdated but harmless: replaceIn
 // checks the segments, sealedEnd and the number of truncations again under the lock.
 func (c *Compaction) limits() (*segmentList, cleanableLimits) {
-	list := c.log.acquire()
+	list := c.log.list.acquire()
 	return list, c.currentLimits()
 }
 

@@ -3,10 +3,11 @@ package logstore
 import (
 	"fmt"
 	"hash/crc32"
-	"heartwood.dev/heartwood/internal/logstore/segment"
-	"heartwood.dev/heartwood/internal/record"
 	"io"
 	"iter"
+
+	"heartwood.dev/heartwood/internal/logstore/segment"
+	"heartwood.dev/heartwood/internal/record"
 )
 
 // batchAt is a batch in a segment.

@@ -1,8 +1,9 @@
 package logstore
 
 import (
-	"heartwood.dev/heartwood/internal/record"
 	"sync/atomic"
+
+	"heartwood.dev/heartwood/internal/record"
 )
 
 // appendedCount counts the records that this process has appended to a segment, if it has appended

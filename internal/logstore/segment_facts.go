@@ -1,11 +1,12 @@
 package logstore
 
 import (
+	"sync/atomic"
+	"time"
+
 	"heartwood.dev/heartwood/internal/compress"
 	"heartwood.dev/heartwood/internal/logstore/clean"
 	"heartwood.dev/heartwood/internal/logstore/keys"
-	"sync/atomic"
-	"time"
 )
 
 // segmentFacts are what segment reports have read from the files of a segment. Each fact is read
@@ -34,6 +35,32 @@ type deadFact struct {
 
 // forgetDead makes the next report read the .dead file. It is called after the file has changed.
 func (f *segmentFacts) forgetDead() { f.dead.Store(new(deadFact)) }
+
+// deadOf returns the summary of the .dead file of a segment whose data file has logBytes bytes. It
+// calls read for it only if the summary is not known.
+func (f *segmentFacts) deadOf(logBytes int64, read func() *clean.DeadSummary) *clean.DeadSummary {
+	known := f.dead.Load()
+	if known == nil || !known.read || known.logBytes != logBytes {
+		fresh := &deadFact{read: true, logBytes: logBytes, summary: read()}
+		f.dead.CompareAndSwap(known, fresh)
+		known = fresh
+	}
+	return known.summary
+}
+
+// countsOf returns the counts of the key sidecar for a data file of logBytes bytes, if setCounts
+// has stored them.
+func (f *segmentFacts) countsOf(logBytes int64) (counts keys.Counts, ok bool) {
+	if known := f.counts.Load(); known != nil && known.logBytes == logBytes {
+		return known.counts, true
+	}
+	return counts, false
+}
+
+// setCounts stores the counts of the key sidecar for a data file of logBytes bytes.
+func (f *segmentFacts) setCounts(logBytes int64, counts keys.Counts) {
+	f.counts.Store(&countsFact{logBytes: logBytes, counts: counts})
+}
 
 // firstCodec returns the codec of the segment's first batch; ok is false if the segment is empty or
 // cannot be read.

@@ -2,11 +2,12 @@ package logstore
 
 import (
 	"errors"
-	"heartwood.dev/heartwood/internal/logstore/segment"
 	"io"
 	"log/slog"
 	"sync/atomic"
 	"time"
+
+	"heartwood.dev/heartwood/internal/logstore/segment"
 )
 
 // handle is a segment with a reference count. Each segment list that contains the handle and each
@@ -36,6 +37,12 @@ type handle struct {
 	// unread is a channel that is closed when only the successor still refers to this handle; nil
 	// until the handle has a successor.
 	unread atomic.Pointer[chan struct{}]
+}
+
+// newHandle returns the first handle of a segment. The handle has no reference yet: the first list
+// that contains the handle acquires one. The logger gets the errors of the last release.
+func newHandle(s *segment.Segment, logger *slog.Logger) *handle {
+	return &handle{Segment: s, logger: logger}
 }
 
 // acquire adds a reference. The caller already has a reference to a list that contains h, or to h

@@ -32,11 +32,8 @@ func (d segmentDir) create(base int64, config segment.Config) (*handle, error) {
 	return d.handleOf(made), nil
 }
 
-// handleOf returns the first handle of a segment. The handle has no reference yet: the first list
-// that contains the handle acquires one.
-func (d segmentDir) handleOf(s *segment.Segment) *handle {
-	return &handle{Segment: s, logger: d.logger}
-}
+// handleOf returns the first handle of a segment.
+func (d segmentDir) handleOf(s *segment.Segment) *handle { return newHandle(s, d.logger) }
 
 // afford calls do, which opens a directory. If the process has no file descriptor left, afford
 // closes idle segment files first.

@@ -2,9 +2,10 @@ package logstore
 
 import (
 	"cmp"
-	"heartwood.dev/heartwood/internal/logstore/segment"
 	"slices"
 	"sync/atomic"
+
+	"heartwood.dev/heartwood/internal/logstore/segment"
 )
 
 // segmentList is the list of a log's segments at one moment, in ascending order of their base
@@ -25,31 +26,6 @@ func newSegmentList(handles []*handle) *segmentList {
 	return list
 }
 
-// acquire returns the log's current list with a new reference, nil if the log is closed.
-//
-// The list cannot be released completely before acquire has added its reference. refs is above 0
-// from the creation of a list to its last release. It never rises from 0, because acquire only
-// replaces n > 0 by n+1. If a list was replaced and completely released after acquire loaded its
-// pointer, acquire finds 0 and loads the pointer again. The pointer was replaced before that
-// release (publishLocked), so the loop ends.
-func (l *Log) acquire() *segmentList {
-	for {
-		list := l.list.Load()
-		if list == nil {
-			return nil
-		}
-		for {
-			n := list.refs.Load()
-			if n == 0 {
-				break
-			}
-			if list.refs.CompareAndSwap(n, n+1) {
-				return list
-			}
-		}
-	}
-}
-
 // release removes a reference to the list. Removing the last reference releases the handles of the
 // list, so it may wait for the disk like handle.release.
 func (s *segmentList) release() {
@@ -61,35 +37,16 @@ func (s *segmentList) release() {
 	}
 }
 
-// publishLocked replaces the log's list by a list of the given handles; nil closes the log. It
-// returns the old list. The caller releases the old list after it has released Log.mu, because the
-// last release closes and deletes files.
-func (l *Log) publishLocked(handles []*handle) (old *segmentList) {
-	var list *segmentList
-	if handles != nil {
-		list = newSegmentList(handles)
-	}
-	// The new list has acquired its handles before the old list releases them. So the reference
-	// count of a handle that is in both lists does not fall to 0.
-	return l.list.Swap(list)
-}
-
-// currentLocked returns the handles of the current list, nil if the log is closed. The caller holds
-// Log.mu, so the list is not replaced meanwhile.
-func (l *Log) currentLocked() []*handle {
-	if list := l.list.Load(); list != nil {
-		return list.handles
-	}
-	return nil
-}
-
 // active returns the active segment, the only one that accepts appends.
 func (s *segmentList) active() *handle { return s.handles[len(s.handles)-1] }
 
 // floor returns the index of the last segment whose base offset is at or below offset; 0 if there
 // is no such segment.
-func (s *segmentList) floor(offset int64) int {
-	i, found := slices.BinarySearchFunc(s.handles, offset,
+func (s *segmentList) floor(offset int64) int { return floor(s.handles, offset) }
+
+// floor does the same as the method for the handles of a list.
+func floor(handles []*handle, offset int64) int {
+	i, found := slices.BinarySearchFunc(handles, offset,
 		func(h *handle, o int64) int { return cmp.Compare(h.Base(), o) })
 	if found {
 		return i
@@ -108,20 +65,20 @@ func (s *segmentList) sizeBytes() int64 {
 
 // findSegments returns the index of sources[0] in handles. ok is false if sources are not
 // consecutive elements of handles.
-func findSegments(handles []*handle, sources []*segment.Segment) (at int, ok bool) {
+func findSegments(handles []*handle, sources []*segment.Segment) (first int, ok bool) {
 	if len(sources) == 0 {
 		return 0, false
 	}
-	at = slices.IndexFunc(handles, func(h *handle) bool { return h.Segment == sources[0] })
-	if at < 0 || at+len(sources) > len(handles) {
+	first = slices.IndexFunc(handles, func(h *handle) bool { return h.Segment == sources[0] })
+	if first < 0 || first+len(sources) > len(handles) {
 		return 0, false
 	}
 	for i, s := range sources {
-		if handles[at+i].Segment != s {
+		if handles[first+i].Segment != s {
 			return 0, false
 		}
 	}
-	return at, true
+	return first, true
 }
 
 // segmentsOf returns the segments of handles.
@@ -131,4 +88,58 @@ func segmentsOf(handles []*handle) []*segment.Segment {
 		all[i] = h.Segment
 	}
 	return all
+}
+
+// currentList is the current list of a log. Its zero value is that of a closed log. A lock of the
+// log guards its changes; it is read without a lock.
+type currentList struct{ list atomic.Pointer[segmentList] }
+
+// load returns the current list without a new reference, nil if the log is closed.
+func (c *currentList) load() *segmentList { return c.list.Load() }
+
+// acquire returns the log's current list with a new reference, nil if the log is closed.
+//
+// The list cannot be released completely before acquire has added its reference. refs is above 0
+// from the creation of a list to its last release. It never rises from 0, because acquire only
+// replaces n > 0 by n+1. If a list was replaced and completely released after acquire loaded its
+// pointer, acquire finds 0 and loads the pointer again. The pointer was replaced before that
+// release (publish), so the loop ends.
+func (c *currentList) acquire() *segmentList {
+	for {
+		list := c.load()
+		if list == nil {
+			return nil
+		}
+		for {
+			n := list.refs.Load()
+			if n == 0 {
+				break
+			}
+			if list.refs.CompareAndSwap(n, n+1) {
+				return list
+			}
+		}
+	}
+}
+
+// publish replaces the current list by a list of the given handles; nil closes the log. It returns
+// the old list. The caller releases the old list after it has released the lock of the log, because
+// the last release closes and deletes files.
+func (c *currentList) publish(handles []*handle) (old *segmentList) {
+	var list *segmentList
+	if handles != nil {
+		list = newSegmentList(handles)
+	}
+	// The new list has acquired its handles before the old list releases them. So the reference
+	// count of a handle that is in both lists does not fall to 0.
+	return c.list.Swap(list)
+}
+
+// current returns the handles of the current list, nil if the log is closed. The caller holds the
+// lock of the log, so the list is not replaced meanwhile.
+func (c *currentList) current() []*handle {
+	if list := c.load(); list != nil {
+		return list.handles
+	}
+	return nil
 }

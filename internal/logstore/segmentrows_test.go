@@ -87,7 +87,7 @@ func TestSegmentStatesMatchDefinitions(t *testing.T) {
 		random := rand.New(rand.NewPCG(s, 0))
 		_, log := compactLog(t, vfs.NewMem(), nil)
 		fill(t, log, random.IntN(40))
-		list := log.acquire()
+		list := log.list.acquire()
 		for range 100 {
 			log.highWatermark.Store(random.Int64N(log.LogEnd() + 1))
 			log.logStart.Store(random.Int64N(log.highWatermark.Load() + 1))
@@ -238,7 +238,7 @@ func TestSegmentRowsEqualFiles(t *testing.T) {
 			now = now.Add(time.Minute)
 			store.tick(epoch0, false)
 			updateSidecars(log, now)
-			rows, list := rowsOf(t, log, 3, now), log.acquire()
+			rows, list := rowsOf(t, log, 3, now), log.list.acquire()
 			for i, h := range list.handles[:len(list.handles)-1] {
 				checkRow(t, log, h, rows.Rows[i])
 				clocks += len(rows.Rows[i].Clocks)

@@ -87,7 +87,7 @@ func (s *sidecars) openOrBuild(ctx context.Context, of *segment.Segment,
 // hold returns the handle of a segment of the log with a new reference, which the caller releases.
 // It keeps no reference to the other segments, because building a sidecar may take long.
 func (s *sidecars) hold(of *segment.Segment) (*handle, error) {
-	list := s.log.acquire()
+	list := s.log.Acquire()
 	if list == nil {
 		return nil, ErrClosed
 	}
@@ -110,7 +110,7 @@ func (s *sidecars) build(ctx context.Context, h *handle, opts sidecarOptions) er
 	if err := s.saveSalt(); err != nil {
 		return err
 	}
-	truncations := s.log.truncationCount()
+	truncations := s.log.Truncations()
 	s.mu.Lock()
 	spool, err := s.spools.takeLocked(h), error(nil)
 	s.mu.Unlock()
@@ -168,7 +168,7 @@ func (s *sidecars) buildFrom(ctx context.Context, h *handle, truncations int64, 
 	opts.Commit = func(publish func() error) error {
 		s.maintain.Lock()
 		defer s.maintain.Unlock()
-		if !s.log.ownsSealed(h, truncations) {
+		if !s.log.OwnsSealed(h, truncations) {
 			return errSegmentsChanged
 		}
 		return publish()
@@ -238,7 +238,7 @@ func (s *sidecars) buildNext(ctx context.Context, now time.Time, opts sidecarOpt
 // missing reports which of the two applies. h is nil if there is no such segment. The caller
 // releases h.
 func (s *sidecars) next(now time.Time) (h *handle, missing bool) {
-	list := s.log.acquire()
+	list := s.log.Acquire()
 	if list == nil {
 		return nil, false
 	}
@@ -248,7 +248,7 @@ func (s *sidecars) next(now time.Time) (h *handle, missing bool) {
 			h.acquire()
 		}
 	}()
-	end := s.log.cleanableEnd()
+	end := s.log.CleanableEnd()
 	for i, h := range list.handles[:len(list.handles)-1] {
 		if list.handles[i+1].Base() > end {
 			break
@@ -330,7 +330,7 @@ func (s *sidecars) clear(ctx context.Context) {
 	defer s.unlock()
 	s.maintain.Lock()
 	defer s.maintain.Unlock()
-	list := s.log.acquire()
+	list := s.log.Acquire()
 	if list == nil {
 		return // the log is closed, and its directory may belong to another log now
 	}

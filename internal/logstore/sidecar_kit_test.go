@@ -71,7 +71,7 @@ func randomText(n int) string {
 // ends.
 func keyedSegments(t testing.TB, log *Log) []*handle {
 	t.Helper()
-	list := log.acquire()
+	list := log.list.acquire()
 	t.Cleanup(list.release)
 	return list.handles[:len(list.handles)-1]
 }

@@ -197,7 +197,7 @@ func TestTruncationDiscardsSpoolsAndSidecars(t *testing.T) {
 		sidecarOptions{Options: keys.Options{Throttle: func(context.Context, int) error {
 			log.mu.Lock()
 			defer log.mu.Unlock()
-			log.compaction.sidecars.invalidateLocked(log.currentLocked())
+			log.compaction.sidecars.invalidateLocked(log.list.current())
 			log.truncations.Add(1)
 			return nil
 		}}})

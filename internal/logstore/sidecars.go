@@ -25,7 +25,7 @@ import (
 // sidecar receives its final name under Log.maintain. So a sidecar never appears beside the data of
 // another segment that has replaced its segment in a swap.
 type sidecars struct {
-	log      sidecarLog
+	log      sidecarSource
 	fs       vfs.FS
 	dir      string
 	logger   *slog.Logger // adds the partition to each line
@@ -54,25 +54,26 @@ type sidecars struct {
 	scannedBytes            atomic.Int64 // of data files
 }
 
-// sidecarLog is the part of a log that sidecars use.
-type sidecarLog interface {
-	Settings() topicconfig.Settings
-	// acquire returns the current segments with a new reference, nil if the log is closed.
-	acquire() *segmentList
-	// cleanableEnd returns the end of the records that may be cleaned. No segment above it has a
+// sidecarSource is the part of a log that sidecars use.
+type sidecarSource struct {
+	Settings func() topicconfig.Settings
+	// Acquire returns the current segments with a new reference, nil if the log is closed.
+	Acquire func() *segmentList
+	// CleanableEnd returns the end of the records that may be cleaned. No segment above it has a
 	// sidecar.
-	cleanableEnd() int64
-	// truncationCount returns the number of truncations since the log was opened.
-	truncationCount() int64
-	// ownsSealed reports whether the segment h is sealed and in the log's segment list, and whether
-	// the log was not truncated after truncationCount returned truncations. The caller holds
+	CleanableEnd func() int64
+	// Truncations returns the number of truncations since the log was opened.
+	Truncations func() int64
+	// OwnsSealed reports whether a segment is sealed and in the log's segment list, and whether the
+	// log was not truncated after Truncations returned the given number. The caller holds
 	// Log.maintain.
-	ownsSealed(h *handle, truncations int64) bool
+	OwnsSealed func(h *handle, truncations int64) bool
 }
 
 func newSidecars(l *Log) sidecars {
 	return sidecars{
-		log: l, fs: l.env.fs, dir: l.dir, logger: l.env.logger.With("partition", l.id),
+		log: l.sidecarSource(), fs: l.env.fs, dir: l.dir, logger: l.env.logger.With("partition",
+			l.id),
 		maintain: &l.maintain, mu: &l.mu.Mutex,
 		spools:   spools{fs: l.env.fs, dir: l.dir},
 		building: make(chan struct{}, 1),
@@ -199,7 +200,7 @@ func (s *sidecars) expect(h *handle) (want keys.Expect, known *sidecarState, err
 func (s *sidecars) remove(h *handle) {
 	s.maintain.Lock()
 	defer s.maintain.Unlock()
-	list := s.log.acquire()
+	list := s.log.Acquire()
 	if list == nil {
 		return
 	}
@@ -224,7 +225,7 @@ func (s *sidecars) removeInvalid(ctx context.Context, of *segment.Segment) error
 		return err
 	}
 	defer s.unlock()
-	list := s.log.acquire()
+	list := s.log.Acquire()
 	if list == nil {
 		return ErrClosed
 	}
@@ -239,7 +240,7 @@ func (s *sidecars) removeInvalid(ctx context.Context, of *segment.Segment) error
 // trim deletes the sidecars that were built for one pass only, after the pass has ended. A reader
 // that is still open can still read its file.
 func (s *sidecars) trim() {
-	list := s.log.acquire()
+	list := s.log.Acquire()
 	if list == nil {
 		return
 	}
@@ -255,8 +256,8 @@ func (s *sidecars) trim() {
 // countsOf returns the counts in the key sidecar of a segment; ok is false if the segment has no
 // usable sidecar now. It does not change the state of the sidecar, which only builds change.
 func (s *sidecars) countsOf(h *handle) (counts keys.Counts, ok bool) {
-	if known := h.facts.counts.Load(); known != nil && known.logBytes == h.SizeBytes() {
-		return known.counts, true
+	if counts, ok := h.facts.countsOf(h.SizeBytes()); ok {
+		return counts, true
 	}
 	want, state, err := s.expect(h)
 	if err != nil || state != nil && state.digest == 0 {
@@ -266,8 +267,8 @@ func (s *sidecars) countsOf(h *handle) (counts keys.Counts, ok bool) {
 	if err != nil {
 		return counts, false
 	}
-	fact := &countsFact{logBytes: want.LogBytes, counts: reader.Counts()}
+	counts = reader.Counts()
 	_ = reader.Close() // the file was only read
-	h.facts.counts.Store(fact)
-	return fact.counts, true
+	h.facts.setCounts(want.LogBytes, counts)
+	return counts, true
 }

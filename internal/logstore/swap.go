@@ -89,7 +89,7 @@ func (s segmentSwap) check() (behind []*handle, err error) {
 	if l.mu.stopped != nil {
 		return nil, l.mu.stopped
 	}
-	handles := l.currentLocked()
+	handles := l.list.current()
 	at, ok := findSegments(handles, s.sources)
 	if !ok || at+len(s.sources) == len(handles) {
 		return nil, errSegmentsChanged
@@ -125,12 +125,12 @@ func (s segmentSwap) publish() {
 		fresh[i] = l.files.handleOf(c)
 	}
 	l.mu.Lock()
-	handles := l.currentLocked()
+	handles := l.list.current()
 	at, _ := findSegments(handles, s.sources) // found, because Log.maintain is held since check
 	for _, h := range handles[at : at+len(s.sources)] {
 		h.doomed.Store(true)
 	}
-	old := l.publishLocked(slices.Concat(handles[:at], fresh, handles[at+len(s.sources):]))
+	old := l.list.publish(slices.Concat(handles[:at], fresh, handles[at+len(s.sources):]))
 	l.mu.Unlock()
 	old.release()
 }

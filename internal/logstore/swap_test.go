@@ -84,7 +84,7 @@ func cleanedOf(t testing.TB, log *Log, sources []*segment.Segment,
 }
 
 func sourcesOf(log *Log, from, to int) []*segment.Segment {
-	list := log.acquire()
+	list := log.list.acquire()
 	defer list.release()
 	var sources []*segment.Segment
 	for _, h := range list.handles[from:to] {
@@ -167,7 +167,7 @@ func TestReplaceFailsWhenRetentionDeletedASource(t *testing.T) {
 		t.Fatal(err)
 	}
 	log.maintain.Lock()
-	err = log.deleteFront(log.list.Load().handles, 1)
+	err = log.deleteFront(log.list.load().handles, 1)
 	log.maintain.Unlock()
 	if err != nil {
 		t.Fatal(err)

@@ -24,7 +24,7 @@ type TimestampOffset struct {
 // whose largest timestamp is below ms without reading it.
 func (l *Log) OffsetForTimestamp(ms, limit int64) (at TimestampOffset, ok bool, err error) {
 	limit = min(limit, l.logEnd.Load())
-	list := l.acquire()
+	list := l.list.acquire()
 	if list == nil {
 		return at, false, ErrClosed
 	}
@@ -39,7 +39,7 @@ func (l *Log) OffsetForTimestamp(ms, limit int64) (at TimestampOffset, ok bool, 
 		if h.Base() >= limit {
 			break
 		}
-		at, ok, err = h.firstSince(ms, logStart, limit)
+		at, ok, err = firstSince(h, ms, logStart, limit)
 		if err != nil {
 			return at, false, fmt.Errorf("%w: look up timestamp %d: %w", ErrStorage, ms, err)
 		}
@@ -54,7 +54,7 @@ func (l *Log) OffsetForTimestamp(ms, limit int64) (at TimestampOffset, ok bool, 
 // least ms. A batch may contain no such record although its header has such a timestamp: cleaning
 // keeps the timestamp of the header when it removes records (LogAppendTime), and records below the
 // offset from are ignored.
-func (h *handle) firstSince(ms, from, limit int64) (at TimestampOffset, ok bool, err error) {
+func firstSince(h *handle, ms, from, limit int64) (at TimestampOffset, ok bool, err error) {
 	position, found, err := h.PositionForTimestamp(ms)
 	if err != nil || !found {
 		return at, false, err
@@ -71,7 +71,7 @@ func (h *handle) firstSince(ms, from, limit int64) (at TimestampOffset, ok bool,
 		if header.MaxTimestamp() < ms || header.Count() == 0 || header.LastOffset() < from {
 			continue
 		}
-		at, ok, err = batchAt{h, header}.firstRecordSince(ms, from, limit)
+		at, ok, err = firstRecordSince(batchAt{h, header}, ms, from, limit)
 		if err != nil {
 			return at, false, err
 		}
@@ -82,18 +82,19 @@ func (h *handle) firstSince(ms, from, limit int64) (at TimestampOffset, ok bool,
 // firstRecordSince returns the batch's first record in the offsets [from, limit) whose timestamp is
 // at least ms. It stops reading at that record. The caller has checked that the batch's
 // largest timestamp is at least ms.
-func (p batchAt) firstRecordSince(ms, from, limit int64) (at TimestampOffset, ok bool, err error) {
-	for r, err := range p.records() {
+func firstRecordSince(b batchAt, ms, from, limit int64) (at TimestampOffset, ok bool,
+	err error) {
+	for r, err := range b.records() {
 		switch {
 		case errors.Is(err, compress.ErrTooLarge):
-			at = p.byHeader(from)
+			at = byHeader(b, from)
 			return at, at.Offset < limit, nil
 		case err != nil:
 			return at, false, err
 		case r.Offset >= limit:
 			return at, false, nil
 		case r.Timestamp >= ms && r.Offset >= from:
-			return TimestampOffset{r.Timestamp, r.Offset, p.header.LeaderEpoch()}, true, nil
+			return TimestampOffset{r.Timestamp, r.Offset, b.header.LeaderEpoch()}, true, nil
 		}
 	}
 	return at, false, nil
@@ -104,16 +105,16 @@ func (p batchAt) firstRecordSince(ms, from, limit int64) (at TimestampOffset, ok
 // exists if its topic allows larger messages, or if another broker wrote the batch. A consumer that
 // begins at this offset may receive some records that are too old, but misses none. An error
 // instead would fail every lookup that ends in this batch.
-func (p batchAt) byHeader(from int64) TimestampOffset {
-	return TimestampOffset{p.header.MaxTimestamp(), max(p.header.BaseOffset(), from),
-		p.header.LeaderEpoch()}
+func byHeader(b batchAt, from int64) TimestampOffset {
+	return TimestampOffset{b.header.MaxTimestamp(), max(b.header.BaseOffset(), from),
+		b.header.LeaderEpoch()}
 }
 
 // MaxTimestamp returns the first record with the largest timestamp; ok is false if the log is empty
 // (ListOffsets with -3, KIP-734). The largest timestamp of each segment is in memory, so
 // MaxTimestamp reads only segments whose largest timestamp exceeds those of all segments before it.
 func (l *Log) MaxTimestamp() (at TimestampOffset, ok bool, err error) {
-	list := l.acquire()
+	list := l.list.acquire()
 	if list == nil {
 		return at, false, ErrClosed
 	}
@@ -124,7 +125,7 @@ func (l *Log) MaxTimestamp() (at TimestampOffset, ok bool, err error) {
 		if h.NextOffset() <= logStart || ok && largest <= at.Timestamp {
 			continue
 		}
-		candidate, found, err := h.latest(largest, logStart)
+		candidate, found, err := latest(h, largest, logStart)
 		if err != nil {
 			return at, false, fmt.Errorf("%w: look up the largest timestamp: %w", ErrStorage, err)
 		}
@@ -138,10 +139,10 @@ func (l *Log) MaxTimestamp() (at TimestampOffset, ok bool, err error) {
 // latest returns the record with the largest timestamp among the segment's records at or above the
 // offset from, the first one if several have this timestamp. largest is the largest timestamp of
 // the segment.
-func (h *handle) latest(largest, from int64) (at TimestampOffset, ok bool, err error) {
+func latest(h *handle, largest, from int64) (at TimestampOffset, ok bool, err error) {
 	if h.Base() < from {
 		// the record with the timestamp largest may be below the offset from
-		return h.latestByHeaders(from)
+		return latestByHeaders(h, from)
 	}
 	position, found, err := h.PositionForTimestamp(largest)
 	if err != nil || !found {
@@ -153,16 +154,16 @@ func (h *handle) latest(largest, from int64) (at TimestampOffset, ok bool, err e
 		return at, false, err
 	case header.Count() == 0:
 		// Cleaning removed all records of this batch, and its header kept the timestamp.
-		return h.latestByHeaders(from)
+		return latestByHeaders(h, from)
 	}
-	return batchAt{h, header}.latestRecord(from)
+	return latestRecord(batchAt{h, header}, from)
 }
 
 // latestByHeaders returns the same as latest, even if no record at or above the offset from has the
 // largest timestamp of the segment. It reads the header of each batch from that offset on. It reads
 // the records of two batches at most: of the batch that begins below the offset, and of the one
 // with the largest timestamp in its header.
-func (h *handle) latestByHeaders(from int64) (at TimestampOffset, ok bool, err error) {
+func latestByHeaders(h *handle, from int64) (at TimestampOffset, ok bool, err error) {
 	position, err := h.Position(from)
 	if err != nil {
 		return at, false, err
@@ -180,7 +181,7 @@ func (h *handle) latestByHeaders(from int64) (at TimestampOffset, ok bool, err e
 		switch {
 		case header.Count() == 0:
 		case header.BaseOffset() < from:
-			if at, ok, err = (batchAt{h, header}).latestRecord(from); err != nil {
+			if at, ok, err = latestRecord(batchAt{h, header}, from); err != nil {
 				return at, false, err
 			}
 		case best.handle == nil || header.MaxTimestamp() > best.header.MaxTimestamp():
@@ -190,22 +191,22 @@ func (h *handle) latestByHeaders(from int64) (at TimestampOffset, ok bool, err e
 	if best.handle == nil || ok && best.header.MaxTimestamp() <= at.Timestamp {
 		return at, ok, nil
 	}
-	return best.latestRecord(from)
+	return latestRecord(best, from)
 }
 
 // latestRecord returns the record with the largest timestamp among the batch's records at or above
 // the offset from, the first one if several have this timestamp.
-func (p batchAt) latestRecord(from int64) (at TimestampOffset, ok bool, err error) {
-	for r, err := range p.records() {
+func latestRecord(b batchAt, from int64) (at TimestampOffset, ok bool, err error) {
+	for r, err := range b.records() {
 		switch {
 		case errors.Is(err, compress.ErrTooLarge):
-			return p.byHeader(from), true, nil
+			return byHeader(b, from), true, nil
 		case err != nil:
 			return at, false, err
 		case r.Offset >= from && (!ok || r.Timestamp > at.Timestamp):
-			at, ok = TimestampOffset{r.Timestamp, r.Offset, p.header.LeaderEpoch()}, true
+			at, ok = TimestampOffset{r.Timestamp, r.Offset, b.header.LeaderEpoch()}, true
 		}
-		if ok && at.Timestamp >= p.header.MaxTimestamp() {
+		if ok && at.Timestamp >= b.header.MaxTimestamp() {
 			break // no later record of the batch can have a larger timestamp
 		}
 	}

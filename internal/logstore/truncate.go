@@ -47,11 +47,11 @@ func (l *Log) TruncateTo(offset int64) error {
 	// higher, and the recovery point on disk must not exceed the log end. The log must not end
 	// within an offset gap either (ADR 0100), because a start could not distinguish such a gap from
 	// lost data.
-	list := l.acquire()
+	list := l.list.acquire()
 	if list == nil {
 		return ErrClosed
 	}
-	end, epochsFrom, base, err := list.endBelow(offset)
+	end, epochsFrom, base, err := endBelow(list, offset)
 	list.release()
 	switch {
 	case err != nil:
@@ -96,8 +96,8 @@ func (l *Log) restartAt(offset int64) error {
 // given offset. Result base is the base offset of the segment that contains this end. Result
 // epochsFrom is the offset from which leader epochs must be removed: the lower of the given offset
 // and the base offset of the first removed batch.
-func (s *segmentList) endBelow(offset int64) (end, epochsFrom, base int64, err error) {
-	h := s.handles[s.floor(offset)]
+func endBelow(list *segmentList, offset int64) (end, epochsFrom, base int64, err error) {
+	h := list.handles[list.floor(offset)]
 	if end, err = h.EndBelow(offset); err != nil {
 		return 0, 0, 0, err
 	}
@@ -123,7 +123,7 @@ func (t *truncation) fillGap(to int64) error {
 			// A single batch cannot span the gap. It stays open: the leader's log begins above it.
 			return nil
 		}
-		timestamp, _ := l.list.Load().active().MaxTimestamp()
+		timestamp, _ := l.list.load().active().MaxTimestamp()
 		if timestamp < 0 { // the segment is empty: the timestamp of this batch determines its age
 			timestamp = now.UnixMilli()
 		}
@@ -269,7 +269,7 @@ func (t *truncation) runAnnounced(changeFiles func([]*handle) error) error {
 	running := t.target
 	running.running = true
 	l.mu.truncation = &running
-	handles := l.currentLocked()
+	handles := l.list.current()
 	l.mu.Unlock()
 	return changeFiles(handles)
 }

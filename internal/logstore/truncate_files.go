@@ -15,7 +15,7 @@ import (
 // contains the new end becomes the active segment.
 func (t *truncation) truncateFiles(handles []*handle) error {
 	l, end := t.log, t.target.end
-	at := (&segmentList{handles: handles}).floor(end)
+	at := floor(handles, end)
 	if end <= l.logStart.Load() {
 		return fmt.Errorf("%w: truncate to %d: the log begins at %d by now", ErrOffsetOutOfRange,
 			end, l.logStart.Load())
@@ -78,7 +78,7 @@ func (t *truncation) publish(state producer.State, before, after []*handle) {
 	l, end := t.log, t.target.end
 	l.mu.Lock()
 	active := after[len(after)-1]
-	l.compaction.sidecars.invalidateLocked(l.currentLocked())
+	l.compaction.sidecars.invalidateLocked(l.list.current())
 	l.disk.truncate(end)
 	l.disk.forget(func(u unsealed) bool { return u.segment.Base() >= active.Base() })
 	l.truncations.Add(1)
@@ -93,7 +93,7 @@ func (t *truncation) publish(state producer.State, before, after []*handle) {
 			h.doomed.Store(true)
 		}
 	}
-	old := l.publishLocked(after)
+	old := l.list.publish(after)
 	l.mu.Unlock()
 	old.release()
 }
@@ -147,9 +147,9 @@ func (t *truncation) replaceByHead(fresh *handle) error {
 		return err
 	}
 	l.mu.Lock()
-	handles := l.currentLocked()
+	handles := l.list.current()
 	fresh.doomed.Store(true)
-	old := l.publishLocked(append(slices.Clone(handles[:len(handles)-1]), l.files.handleOf(head)))
+	old := l.list.publish(append(slices.Clone(handles[:len(handles)-1]), l.files.handleOf(head)))
 	l.mu.Unlock()
 	old.release()
 	return nil
@@ -227,7 +227,7 @@ func (t *truncation) revertMarks(handles []*handle) error {
 func (t *truncation) publishEmpty(before []*handle, active *handle) {
 	l, offset := t.log, t.target.end
 	l.mu.Lock()
-	l.compaction.sidecars.invalidateLocked(l.currentLocked())
+	l.compaction.sidecars.invalidateLocked(l.list.current())
 	l.disk.restart(offset)
 	l.truncations.Add(1)
 	l.mu.producers, l.snapshots.pending, l.mu.firstAppend = producer.State{}, nil, time.Time{}
@@ -236,7 +236,7 @@ func (t *truncation) publishEmpty(before []*handle, active *handle) {
 	for _, h := range before {
 		h.doomed.Store(true)
 	}
-	old := l.publishLocked([]*handle{active})
+	old := l.list.publish([]*handle{active})
 	l.mu.Unlock()
 	old.release()
 }
