@@ -57,7 +57,10 @@ var layers = map[string][]string{
 	"internal/logstore/cleaner": {"api/report", "internal/logstore", "internal/logstore/clean",
 		"internal/logstore/cleaner/passlog", "internal/logstore/keys",
 		"internal/logstore/segment", "internal/scrape", "internal/topicconfig"},
+	"internal/logstore/segmentlist": {"internal/logstore/clean", "internal/logstore/keys",
+		"internal/logstore/segment", "internal/compress", "internal/record"},
 	"internal/logstore": {
+		"internal/logstore/segmentlist",
 		"internal/logstore/segment", "internal/logstore/keys",
 		"internal/logstore/clean", "internal/logstore/checkpoint", "internal/logstore/leaderepoch",
 		"internal/logstore/producer", "internal/topicconfig",

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"heartwood.dev/heartwood/internal/logstore/producer"
+	"heartwood.dev/heartwood/internal/logstore/segmentlist"
 	"heartwood.dev/heartwood/internal/record"
 )
 
@@ -97,7 +98,7 @@ func (l *Log) appendBatch(batch []byte, verified Verified, now time.Time,
 			return err
 		}
 		if collected != nil {
-			l.compaction.sidecars.spools.appendLocked(l.list.load().active(),
+			l.compaction.sidecars.spools.appendLocked(l.list.Load().Active(),
 				*l.compaction.sidecars.salt.Load(), b, collected.Records)
 		}
 		return nil
@@ -173,17 +174,17 @@ func (l *Log) writeLocked(b record.Parts, config *config, now time.Time) error {
 // writeAtLocked stores logEnd last, because readers that do not hold the lock expect to find every
 // batch below logEnd.
 func (l *Log) writeAtLocked(b record.Parts, config *config, now time.Time) error {
-	active := l.list.load().active()
+	active := l.list.Load().Active()
 	if rollBefore(active.Segment, b, config) {
 		if err := l.rollLocked(); err != nil {
 			return err
 		}
-		active = l.list.load().active()
+		active = l.list.Load().Active()
 	}
 	if err := active.AppendParts(b); err != nil {
 		return l.appendFailedLocked(active, err)
 	}
-	active.appended.addLocked(active.SizeBytes(), b)
+	active.Appended.AddLocked(active.SizeBytes(), b)
 	ended, err := l.mu.producers.Update(b.Batch, now)
 	if err == nil && ended != nil && ended.Aborted {
 		err = active.AddAborted(ended.AbortedTxn)
@@ -206,7 +207,7 @@ func (l *Log) writeAtLocked(b record.Parts, config *config, now time.Time) error
 // appendFailedLocked returns the error of a failed write. If the write left the segment intact
 // (usually because the disk is full), the next append may succeed. Otherwise the content of the
 // file is unknown, and the log stops.
-func (l *Log) appendFailedLocked(active *handle, cause error) error {
+func (l *Log) appendFailedLocked(active *segmentlist.Handle, cause error) error {
 	if active.Broken() != nil {
 		l.failLocked(cause)
 		return l.mu.stopped

@@ -1,6 +1,10 @@
 package logstore
 
-import "slices"
+import (
+	"slices"
+
+	"heartwood.dev/heartwood/internal/logstore/segmentlist"
+)
 
 // AtRest is a sealed segment below the recovery point on disk. Its files do not change until a
 // truncation, retention or the cleaner replaces or removes them.
@@ -8,19 +12,19 @@ type AtRest struct {
 	Base      int64
 	SizeBytes int64
 
-	handle *handle // compared only: it is not a reference
+	handle *segmentlist.Handle // compared only: it is not a reference
 }
 
 // AtRest returns the sealed segments that end at or below the recovery point on disk, ascending.
 // It returns nil once the log is closed.
 func (l *Log) AtRest() (segments []AtRest) {
-	list := l.list.acquire()
+	list := l.list.Acquire()
 	if list == nil {
 		return nil
 	}
-	defer list.release()
+	defer list.Release()
 	end := l.disk.sealedEnd.Load() // loaded after the list, as in Compaction.limits
-	for _, h := range list.handles[:len(list.handles)-1] {
+	for _, h := range list.Handles[:len(list.Handles)-1] {
 		if h.NextOffset() > end {
 			break
 		}

@@ -132,7 +132,7 @@ func BenchmarkIndexLookup(b *testing.B) {
 	log, store := benchLog(b, b.TempDir(), compress.None)
 	defer store.Close()
 	fillMegabytes(b, log, keyedBench(b), 64)
-	active := log.list.load().active()
+	active := log.list.Load().Active()
 	random := rand.New(rand.NewPCG(1, 2))
 	b.ReportAllocs()
 	for b.Loop() {

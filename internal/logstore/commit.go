@@ -5,6 +5,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"heartwood.dev/heartwood/internal/logstore/segmentlist"
 )
 
 const (
@@ -60,17 +62,17 @@ func (l *Log) appended(config *config) {
 func (l *Log) commit() error {
 	l.mu.Lock()
 	end, truncations, stopped := l.logEnd.Load(), l.truncations.Load(), l.mu.stopped
-	list := l.list.acquire() // a roll needs Log.mu, so this list contains everything below end
+	list := l.list.Acquire() // a roll needs Log.mu, so this list contains everything below end
 	l.mu.Unlock()
 	if list == nil {
 		return ErrClosed
 	}
-	defer list.release()
+	defer list.Release()
 	if stopped != nil || end <= l.disk.synced.Load() {
 		return stopped
 	}
 	began := time.Now()
-	for _, h := range list.handles[list.floor(l.disk.synced.Load()):] {
+	for _, h := range list.Handles[list.Floor(l.disk.synced.Load()):] {
 		if err := h.Sync(); err != nil {
 			return l.syncFailed(h, err)
 		}
@@ -222,7 +224,7 @@ func (s *Store) durableEndChanged(l *Log) {
 // it could not write, and would report success the next time (ADR 0011). The segment is not broken
 // if the disk only had no room to rewrite the end of the segment (segment.Recover). In this case
 // the sync was not attempted, and a later sync may succeed.
-func (l *Log) syncFailed(h *handle, cause error) error {
+func (l *Log) syncFailed(h *segmentlist.Handle, cause error) error {
 	err := fmt.Errorf("sync: %w", cause)
 	if h.Broken() != nil {
 		l.fail(err)

@@ -10,6 +10,7 @@ import (
 	"heartwood.dev/heartwood/internal/logstore/checkpoint"
 	"heartwood.dev/heartwood/internal/logstore/clean"
 	"heartwood.dev/heartwood/internal/logstore/keys"
+	"heartwood.dev/heartwood/internal/logstore/segmentlist"
 	"heartwood.dev/heartwood/internal/topicconfig"
 )
 
@@ -76,7 +77,7 @@ func (c *Compaction) Settings() *topicconfig.Settings { return &c.log.config.Loa
 func (c *Compaction) Truncations() int64 { return c.log.truncations.Load() }
 
 // Closed reports whether the log is closed.
-func (c *Compaction) Closed() bool { return c.log.list.load() == nil }
+func (c *Compaction) Closed() bool { return c.log.list.Load() == nil }
 
 // Stopped reports whether a running pass must stop, because the log is closed or its disk failed.
 func (c *Compaction) Stopped() bool { return c.Closed() || c.log.fault.Load() != nil }
@@ -89,8 +90,8 @@ func (c *Compaction) Sections(now time.Time) (s Sections, ok bool) {
 	if list == nil {
 		return Sections{}, false
 	}
-	defer list.release()
-	s, cleanable := divide(list.handles, limits, c.Settings(), now)
+	defer list.Release()
+	s, cleanable := divide(list.Handles, limits, c.Settings(), now)
 	if pass := c.pass.Load(); pass != nil {
 		s.during(pass, cleanable)
 	}
@@ -142,7 +143,7 @@ type passBasis struct {
 // setCleaned stores the result of a pass: the first dirty offset, the tombstone-clean offset, and
 // the time from which the first tombstone may be removed. It stores that time before the first
 // dirty offset, for the same reason as offsetCheckpoints. If the log was truncated since the pass
-// took its view, setCleaned fails with errSegmentsChanged and stores nothing.
+// took its view, setCleaned fails with segmentlist.ErrChanged and stores nothing.
 func (c *Compaction) setCleaned(basis passBasis, stats clean.Stats) error {
 	ms := int64(TombstonesNone)
 	switch {
@@ -155,9 +156,9 @@ func (c *Compaction) setCleaned(basis passBasis, stats clean.Stats) error {
 	l.mu.Lock() // a truncation changes Log.truncations and the first dirty offset under this lock
 	if l.truncations.Load() != basis.truncations {
 		defer l.mu.Unlock()
-		return errSegmentsChanged
+		return segmentlist.ErrChanged
 	}
-	if l.logStart.Load() > basis.logStart && l.list.current()[0].Base() < l.logStart.Load() {
+	if l.logStart.Load() > basis.logStart && l.list.Handles()[0].Base() < l.logStart.Load() {
 		ms = min(ms, time.Now().Add(erasureDelay).UnixMilli()) // deleted during the pass
 	}
 	c.progress.setWaitsAt(stats.AwaitsReplicasAt)
@@ -176,12 +177,12 @@ const erasureDelay = time.Minute
 // planErasure plans a pass if the first segment contains records below the log start, which
 // DeleteRecords has deleted. The pass removes them also if the log is idle.
 func (c *Compaction) planErasure() {
-	list := c.log.list.acquire()
+	list := c.log.list.Acquire()
 	if list == nil {
 		return
 	}
-	first := list.handles[0].Base()
-	list.release()
+	first := list.Handles[0].Base()
+	list.Release()
 	if !c.Settings().Compact || first >= c.log.LogStart() {
 		return
 	}
@@ -308,7 +309,7 @@ func (c *Compaction) SidecarBytes() SidecarBytes {
 
 // sidecarSource returns what the log's sidecars use of it.
 func (l *Log) sidecarSource() sidecarSource {
-	return sidecarSource{Settings: l.Settings, Acquire: l.list.acquire,
+	return sidecarSource{Settings: l.Settings, Acquire: l.list.Acquire,
 		CleanableEnd: l.disk.sealedEnd.Load, Truncations: l.truncations.Load,
 		OwnsSealed: l.ownsSealed}
 }
@@ -316,10 +317,10 @@ func (l *Log) sidecarSource() sidecarSource {
 // ownsSealed reports whether the segment h is sealed and in the log's segment list, and whether the
 // log has had the given number of truncations. The caller holds Log.maintain, so the result stays
 // valid while the caller holds the lock.
-func (l *Log) ownsSealed(h *handle, truncations int64) bool {
+func (l *Log) ownsSealed(h *segmentlist.Handle, truncations int64) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	list := l.list.load()
-	return list != nil && !h.doomed.Load() && slices.Contains(list.handles, h) &&
-		list.active() != h && l.truncations.Load() == truncations
+	list := l.list.Load()
+	return list != nil && !h.Doomed.Load() && slices.Contains(list.Handles, h) &&
+		list.Active() != h && l.truncations.Load() == truncations
 }

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"heartwood.dev/heartwood/internal/logstore/segment"
+	"heartwood.dev/heartwood/internal/logstore/segmentlist"
 	"heartwood.dev/heartwood/internal/record"
 	"heartwood.dev/heartwood/internal/topicconfig"
 	"heartwood.dev/heartwood/internal/vfs"
@@ -132,7 +133,7 @@ func rewriteFirst(t *testing.T, log *Log) {
 		t.Error(err)
 	}
 	if err := replaceNow(log, sources, []*segment.Segment{s}); err != nil &&
-		!errors.Is(err, errSegmentsChanged) {
+		!errors.Is(err, segmentlist.ErrChanged) {
 		t.Error(err)
 	}
 }

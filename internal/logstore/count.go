@@ -5,18 +5,18 @@ package logstore
 // not counted since this process started, because it has no key sidecar and the process has not
 // appended all of it. The number of such a segment is at most that of its offsets.
 func (c *Compaction) CountRecords() (records int64, exact bool) {
-	list := c.log.list.acquire()
+	list := c.log.list.Acquire()
 	if list == nil {
 		return 0, false
 	}
-	defer list.release()
+	defer list.Release()
 	start := c.log.logStart.Load()
 	exact = true
-	for i, h := range list.handles {
-		if i+1 < len(list.handles) && list.handles[i+1].Base() <= start {
+	for i, h := range list.Handles {
+		if i+1 < len(list.Handles) && list.Handles[i+1].Base() <= start {
 			continue // retention will delete the segment
 		}
-		n, counted := h.countRecords()
+		n, counted := h.CountRecords()
 		records += n
 		exact = exact && counted && h.Base() >= start
 	}
@@ -33,13 +33,13 @@ func (c *Compaction) LoadCounts() {
 	default:
 		return
 	}
-	list := c.log.list.acquire()
+	list := c.log.list.Acquire()
 	if list == nil {
 		return
 	}
-	defer list.release()
-	for _, h := range list.handles[:len(list.handles)-1] {
-		if h.sidecarState() == nil && c.sidecars.salt.Load() != nil {
+	defer list.Release()
+	for _, h := range list.Handles[:len(list.Handles)-1] {
+		if h.SidecarState() == nil && c.sidecars.salt.Load() != nil {
 			c.sidecars.load(h)
 		}
 	}

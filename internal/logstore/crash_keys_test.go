@@ -20,9 +20,9 @@ func (w *workload) keys(_ *partitionModel, log *Log) {
 		w.checkKeys(log)
 		return
 	}
-	list := log.list.acquire()
-	defer list.release()
-	for _, h := range list.handles[:len(list.handles)-1] {
+	list := log.list.Acquire()
+	defer list.Release()
+	for _, h := range list.Handles[:len(list.Handles)-1] {
 		if !log.Settings().Compact || w.random.IntN(3) == 0 {
 			continue
 		}
@@ -40,9 +40,9 @@ func (w *workload) checkKeys(log *Log) {
 	if !log.Settings().Compact {
 		return
 	}
-	list := log.list.acquire()
-	defer list.release()
-	for _, h := range list.handles[:len(list.handles)-1] {
+	list := log.list.Acquire()
+	defer list.Release()
+	for _, h := range list.Handles[:len(list.Handles)-1] {
 		reader, err := log.compaction.sidecars.open(h, true)
 		if keys.Unusable(err) || errors.Is(err, fs.ErrNotExist) {
 			continue

@@ -289,7 +289,7 @@ func (w *workload) flush(p *partitionModel, log *Log) {
 func (w *workload) roll(_ *partitionModel, log *Log) {
 	log.mu.Lock()
 	defer log.mu.Unlock()
-	if handles := log.list.current(); handles[len(handles)-1].SizeBytes() > 0 {
+	if handles := log.list.Handles(); handles[len(handles)-1].SizeBytes() > 0 {
 		w.done(log.rollLocked(), "roll")
 	}
 }

@@ -356,9 +356,9 @@ func TestDamagedSidecarsAreFoundAndRebuilt(t *testing.T) {
 // and entries in each.
 func countKeys(t *testing.T, log *Log) (counts []string) {
 	t.Helper()
-	list := log.list.acquire()
-	defer list.release()
-	for _, h := range list.handles[:len(list.handles)-1] {
+	list := log.list.Acquire()
+	defer list.Release()
+	for _, h := range list.Handles[:len(list.Handles)-1] {
 		reader, err := log.compaction.sidecars.openOrBuild(t.Context(), h.Segment,
 			sidecarOptions{background: true})
 		if err != nil {

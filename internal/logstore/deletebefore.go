@@ -2,6 +2,8 @@ package logstore
 
 import (
 	"fmt"
+
+	"heartwood.dev/heartwood/internal/logstore/segmentlist"
 )
 
 // DeleteBefore deletes all records below an offset (DeleteRecords, KIP-107). A follower calls it
@@ -56,7 +58,7 @@ func (l *Log) deleteBefore(offset int64) (moved bool, err error) {
 	l.maintain.Lock()
 	defer l.maintain.Unlock()
 	l.mu.Lock()
-	handles, stopped := l.list.current(), l.mu.stopped
+	handles, stopped := l.list.Handles(), l.mu.stopped
 	l.mu.Unlock()
 	switch {
 	case stopped != nil:
@@ -69,7 +71,7 @@ func (l *Log) deleteBefore(offset int64) (moved bool, err error) {
 	}
 	// If the disk is full, the deletion continues without the flush, because deleting segments
 	// makes room.
-	if err := l.flushMaintained(); err != nil && !isTemporary(err) {
+	if err := l.flushMaintained(); err != nil && !segmentlist.IsTemporary(err) {
 		return false, err
 	}
 	if err := l.saveEpochsBelow(offset); err != nil {

@@ -80,13 +80,13 @@ func (s *Store) syncIdleIndexes(r *idleRound) {
 func (l *Log) syncIdleIndexes() error {
 	l.maintain.Lock()
 	defer l.maintain.Unlock()
-	list := l.list.acquire()
+	list := l.list.Acquire()
 	if list == nil {
 		return nil
 	}
-	defer list.release()
-	if err := list.active().SyncIdleIndexes(); err != nil {
-		return l.syncFailed(list.active(), err)
+	defer list.Release()
+	if err := list.Active().SyncIdleIndexes(); err != nil {
+		return l.syncFailed(list.Active(), err)
 	}
 	return nil
 }

@@ -23,7 +23,7 @@
 //     segment therefore begins where the previous one ends. If recovery finds a gap between two of
 //     these segments, data was lost, and recovery ends the log at the gap (ADR 0015).
 //   - The files of a segment exist as long as something refers to the segment: the log's segment
-//     list, a Slice, or a pass of the cleaner (segmentlist.go).
+//     list, a Slice, or a pass of the cleaner (package segmentlist).
 //
 // # Locks
 //

@@ -3,6 +3,8 @@ package logstore
 import (
 	"slices"
 	"sync/atomic"
+
+	"heartwood.dev/heartwood/internal/logstore/segmentlist"
 )
 
 // durability tracks how much of a log is on disk. Its offsets are ordered:
@@ -29,7 +31,7 @@ type durability struct {
 
 // unsealed is a rolled segment that is not sealed yet.
 type unsealed struct {
-	segment *handle
+	segment *segmentlist.Handle
 	end     int64 // end offset, which is the base offset of the next segment
 	// state is the encoded producer state as of end; nil for a segment that recovery found, because
 	// recovery no longer has the producer state as of end.

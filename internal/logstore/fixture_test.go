@@ -117,10 +117,10 @@ func expectKeys(from, to int64) []string {
 
 // bases returns the base offsets of the log's segments.
 func bases(log *Log) []int64 {
-	list := log.list.acquire()
-	defer list.release()
+	list := log.list.Acquire()
+	defer list.Release()
 	var all []int64
-	for _, h := range list.handles {
+	for _, h := range list.Handles {
 		all = append(all, h.Base())
 	}
 	return all

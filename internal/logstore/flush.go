@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"heartwood.dev/heartwood/internal/logstore/checkpoint"
+	"heartwood.dev/heartwood/internal/logstore/segmentlist"
 )
 
 // sealersMax is the maximum number of segments of a log that are sealed concurrently. If there are
@@ -37,7 +38,7 @@ func (l *Log) flush() error {
 func (l *Log) flushMaintained() error {
 	l.unsynced.Store(0)
 	l.mu.Lock()
-	handles := l.list.current()
+	handles := l.list.Handles()
 	end, rolled := l.logEnd.Load(), slices.Clone(l.disk.unsealed)
 	checkpointed := l.disk.checkpointed
 	done := handles == nil || end == l.disk.recoveryPoint && len(rolled) == 0
@@ -71,7 +72,7 @@ func (l *Log) flushMaintained() error {
 
 // writePendingSnapshot writes the producer snapshot that could not be written earlier because the
 // disk was full. The caller holds Log.maintain.
-func (l *Log) writePendingSnapshot(handles []*handle) {
+func (l *Log) writePendingSnapshot(handles []*segmentlist.Handle) {
 	if len(handles) == 0 {
 		return
 	}
@@ -115,7 +116,7 @@ func (l *Log) seal(u unsealed) error {
 		return l.syncFailed(u.segment, err)
 	}
 	err := u.segment.Seal()
-	if err != nil && !isTemporary(err) {
+	if err != nil && !segmentlist.IsTemporary(err) {
 		return l.sealFailed(err)
 	}
 	if err == nil && u.state != nil {
@@ -154,7 +155,7 @@ func (l *Log) checkpointState() checkpoint.State {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	aborted, recoveryPoint := l.mu.aborted, l.savedRecoveryPointLocked()
-	if handles := l.list.current(); handles != nil {
+	if handles := l.list.Handles(); handles != nil {
 		aborted = countAborted(handles, recoveryPoint)
 	}
 	return l.mu.truncation.apply(checkpoint.State{
@@ -179,7 +180,7 @@ func (l *Log) savedRecoveryPointLocked() int64 {
 // countAborted returns the number of aborted transactions in each transaction index, in ascending
 // order of the segments' base offsets. It includes only segments that are wholly below an offset
 // and have such an index.
-func countAborted(handles []*handle, below int64) (counts checkpoint.AbortedCounts) {
+func countAborted(handles []*segmentlist.Handle, below int64) (counts checkpoint.AbortedCounts) {
 	for i, h := range handles {
 		if i+1 < len(handles) && handles[i+1].Base() > below || i+1 == len(handles) &&
 			h.NextOffset() > below {
@@ -214,9 +215,9 @@ func (l *Log) close() error {
 	if err == nil {
 		err = l.flushMaintained()
 	}
-	if list := l.list.load(); err == nil && list != nil {
+	if list := l.list.Load(); err == nil && list != nil {
 		// The active segment cannot change: Log.maintain is held, and appends have ended.
-		err = list.active().Seal()
+		err = list.Active().Seal()
 	}
 	if err == nil {
 		err = l.snapshots.write(l.logEnd.Load(), state)
@@ -224,7 +225,7 @@ func (l *Log) close() error {
 	if err == nil {
 		err = l.saveEpochs()
 	}
-	l.unpublish(func(handles []*handle) {
+	l.unpublish(func(handles []*segmentlist.Handle) {
 		if err == nil {
 			l.closed = summarize(handles, l.epochs.load())
 		}
@@ -240,7 +241,7 @@ func (l *Log) discard() {
 	l.mu.Lock()
 	l.mu.stopped = ErrClosed
 	l.mu.Unlock()
-	l.unpublish(func(handles []*handle) {
+	l.unpublish(func(handles []*segmentlist.Handle) {
 		for _, h := range handles {
 			h.Abandon()
 		}
@@ -249,26 +250,26 @@ func (l *Log) discard() {
 
 // unpublish removes the segment list of a log that is being closed, and releases its segments. It
 // first calls last with them, if the log has a list. The caller holds Log.maintain.
-func (l *Log) unpublish(last func(handles []*handle)) {
+func (l *Log) unpublish(last func(handles []*segmentlist.Handle)) {
 	l.mu.Lock()
-	l.mu.aborted = countAborted(l.list.current(), l.disk.recoveryPoint)
-	old := l.list.publish(nil)
+	l.mu.aborted = countAborted(l.list.Handles(), l.disk.recoveryPoint)
+	old := l.list.Publish(nil)
 	l.compaction.sidecars.spools.discardAllLocked()
 	l.mu.Unlock()
 	if old == nil {
 		return
 	}
-	last(old.handles)
-	for _, h := range old.handles {
+	last(old.Handles)
+	for _, h := range old.Handles {
 		// Release may rename the directory next, and another log may then use its name
 		h.Freeze()
 	}
-	old.release()
+	old.Release()
 }
 
 // scannedFrom returns the offset at which recovery begins to scan after a crash: the base offset of
 // the segment that contains the recovery point on disk.
-func scannedFrom(handles []*handle, checkpointed int64) int64 {
+func scannedFrom(handles []*segmentlist.Handle, checkpointed int64) int64 {
 	from := handles[0].Base()
 	for _, h := range handles {
 		if h.Base() <= checkpointed {

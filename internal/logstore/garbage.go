@@ -11,6 +11,7 @@ import (
 	"heartwood.dev/heartwood/internal/logstore/clean"
 	"heartwood.dev/heartwood/internal/logstore/keys"
 	"heartwood.dev/heartwood/internal/logstore/segment"
+	"heartwood.dev/heartwood/internal/logstore/segmentlist"
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
@@ -64,27 +65,27 @@ func (c *Compaction) EstimateGarbage(ctx context.Context, opts EstimateOptions) 
 // withSidecars returns the handle of each segment in the view if every one of these segments has a
 // key sidecar. It returns nil if a segment will never have one, and ErrSidecarsMissing if one is
 // not built yet. The view holds references to the segments.
-func (c *Compaction) withSidecars(v passView) (map[*segment.Segment]*handle, error) {
-	list := c.log.list.acquire()
+func (c *Compaction) withSidecars(v passView) (map[*segment.Segment]*segmentlist.Handle, error) {
+	list := c.log.list.Acquire()
 	if list == nil {
 		return nil, ErrClosed
 	}
-	defer list.release()
-	handles := map[*segment.Segment]*handle{}
+	defer list.Release()
+	handles := map[*segment.Segment]*segmentlist.Handle{}
 	for _, s := range v.segments {
-		at := slices.IndexFunc(list.handles, func(h *handle) bool { return h.Segment == s })
+		at := slices.IndexFunc(list.Handles, func(h *segmentlist.Handle) bool { return h.Segment == s })
 		if at < 0 {
 			return nil, ErrSidecarsMissing // the segment was replaced meanwhile
 		}
-		state := list.handles[at].sidecarState()
+		state := list.Handles[at].SidecarState()
 		switch {
-		case state == nil || state.digest == 0 && state.retry.IsZero() &&
-			keepsSidecar(state.logBytes, state.records):
+		case state == nil || state.Digest == 0 && state.Retry.IsZero() &&
+			keepsSidecar(state.LogBytes, state.Records):
 			return nil, ErrSidecarsMissing
-		case state.digest == 0:
+		case state.Digest == 0:
 			return nil, nil // the records are too small for a sidecar, or the sidecar is damaged
 		}
-		handles[s] = list.handles[at]
+		handles[s] = list.Handles[at]
 	}
 	return handles, nil
 }
@@ -96,7 +97,7 @@ func (c *Compaction) deletedBelow(v passView) int64 {
 	return min(v.LogStart, max(0, c.log.savedStart.Load()))
 }
 
-func (c *Compaction) estimateJob(v passView, handles map[*segment.Segment]*handle,
+func (c *Compaction) estimateJob(v passView, handles map[*segment.Segment]*segmentlist.Handle,
 	opts EstimateOptions) clean.Job {
 	job := clean.Job{
 		LogStart: c.deletedBelow(v), FirstDirty: v.FirstDirty, Bound: v.Bound,
@@ -174,16 +175,16 @@ func (c *Compaction) saveDead(s *segment.Segment, content []byte) error {
 	l.maintain.Lock()
 	defer l.maintain.Unlock()
 	l.mu.Lock()
-	stopped, handles := l.mu.stopped, l.list.current()
+	stopped, handles := l.mu.stopped, l.list.Handles()
 	l.mu.Unlock()
 	if stopped != nil {
 		return stopped
 	}
-	at, found := findSegments(handles, []*segment.Segment{s})
+	at, found := segmentlist.Find(handles, []*segment.Segment{s})
 	if !found {
 		return nil // retention has deleted the segment
 	}
-	defer handles[at].facts.forgetDead()
+	defer handles[at].Facts.ForgetDead()
 	name := c.sidecars.path(s.Base(), segment.DeadExtension, "")
 	if content == nil {
 		if err := l.env.fs.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -199,19 +200,19 @@ func (c *Compaction) saveDead(s *segment.Segment, content []byte) error {
 
 // deadSummary returns the summary of the segment's .dead file; nil if there is none that was
 // computed for the present bytes of the segment. The caller checks the lineage.
-func (c *Compaction) deadSummary(h *handle) *clean.DeadSummary {
+func (c *Compaction) deadSummary(h *segmentlist.Handle) *clean.DeadSummary {
 	size := h.SizeBytes()
-	d := h.facts.deadOf(size, func() *clean.DeadSummary { return c.readDeadSummary(h) })
+	d := h.Facts.DeadOf(size, func() *clean.DeadSummary { return c.readDeadSummary(h) })
 	if d == nil || d.Base != h.Base() || d.LogBytes != size {
 		return nil
 	}
-	if state := h.sidecarState(); state != nil && state.digest != 0 && state.digest != d.Identity {
+	if state := h.SidecarState(); state != nil && state.Digest != 0 && state.Digest != d.Identity {
 		return nil
 	}
 	return d
 }
 
-func (c *Compaction) readDeadSummary(h *handle) *clean.DeadSummary {
+func (c *Compaction) readDeadSummary(h *segmentlist.Handle) *clean.DeadSummary {
 	file, err := c.log.env.fs.Open(c.sidecars.path(h.Base(), segment.DeadExtension, ""))
 	if err != nil {
 		return nil

@@ -13,6 +13,7 @@ import (
 
 	"heartwood.dev/heartwood/internal/logstore/checkpoint"
 	"heartwood.dev/heartwood/internal/logstore/leaderepoch"
+	"heartwood.dev/heartwood/internal/logstore/segmentlist"
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
@@ -196,7 +197,7 @@ func (l *Log) saveEpochsBelow(end int64) error {
 	if !unsaved {
 		return nil
 	}
-	if err := l.saveEpochs(); err != nil && !isTemporary(err) {
+	if err := l.saveEpochs(); err != nil && !segmentlist.IsTemporary(err) {
 		return err
 	}
 	return nil
@@ -206,7 +207,7 @@ func (l *Log) saveEpochsBelow(end int64) error {
 func (l *Log) epochsDue(now time.Time) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	handles := l.list.current()
+	handles := l.list.Handles()
 	return l.mu.stopped == nil && handles != nil &&
 		l.epochs.due(now, handles[len(handles)-1].Base())
 }

@@ -12,6 +12,7 @@ import (
 	"heartwood.dev/heartwood/internal/logstore/checkpoint"
 	"heartwood.dev/heartwood/internal/logstore/producer"
 	"heartwood.dev/heartwood/internal/logstore/segment"
+	"heartwood.dev/heartwood/internal/logstore/segmentlist"
 	"heartwood.dev/heartwood/internal/outage"
 	"heartwood.dev/heartwood/internal/record"
 	"heartwood.dev/heartwood/internal/topicconfig"
@@ -39,9 +40,9 @@ var (
 	// Lead: the log already has a later leader epoch
 	ErrFencedLeaderEpoch = errors.New("fenced leader epoch")
 	// all methods: the disk failed; the error also wraps the cause
-	ErrStorage = errors.New("storage error")
+	ErrStorage = segmentlist.ErrStorage
 	// all methods: the log was closed by Store.Close or Store.Release
-	ErrClosed = errors.New("log is closed")
+	ErrClosed = segmentlist.ErrClosed
 	// Append: the log is a follower, that is between Follow and the next Lead
 	ErrFollows = errors.New("log follows another replica")
 )
@@ -62,7 +63,7 @@ type Log struct {
 	// config is replaced as a whole, under maintain. A caller that needs several consistent
 	// settings loads it once.
 	config atomic.Pointer[config]
-	list   currentList // empty once the log is closed
+	list   segmentlist.Current // empty once the log is closed
 
 	// logStart falls only by a truncation. When segments are deleted at the front, logStart rises
 	// before the list without these segments is published (frontDeletion.publish).
@@ -164,7 +165,7 @@ type config struct {
 func newConfig(s topicconfig.Settings, retain bool) *config {
 	return &config{settings: s, retain: retain, rules: record.Rules{
 		BytesMax:           s.MessageBytesMax,
-		DecompressedMax:    max(decompressedBytesMax, s.MessageBytesMax),
+		DecompressedMax:    max(segmentlist.DecompressedBytesMax, s.MessageBytesMax),
 		RecordMax:          recordMax(s.RecordBytesMax),
 		Compacted:          s.Compact,
 		TimestampType:      s.TimestampType,
@@ -233,7 +234,7 @@ func (l *Log) Configure(s topicconfig.Settings, retain bool) {
 	l.maintain.Lock()
 	defer l.maintain.Unlock()
 	old := l.config.Load()
-	if old.settings == s && old.retain == retain || l.list.load() == nil {
+	if old.settings == s && old.retain == retain || l.list.Load() == nil {
 		return // if the log is closed, its directory may belong to another log
 	}
 	config := newConfig(s, retain)
@@ -335,10 +336,10 @@ func (l *Log) Stats() Stats {
 	// advance meanwhile.
 	stats := Stats{LogStart: l.LogStart(), LastStable: l.LastStable(),
 		HighWatermark: l.HighWatermark(), LogEnd: l.LogEnd()}
-	if list := l.list.acquire(); list != nil {
-		defer list.release()
-		stats.Segments = len(list.handles)
-		stats.SizeBytes = list.sizeBytes()
+	if list := l.list.Acquire(); list != nil {
+		defer list.Release()
+		stats.Segments = len(list.Handles)
+		stats.SizeBytes = list.SizeBytes()
 	}
 	return stats
 }

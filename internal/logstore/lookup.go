@@ -10,6 +10,7 @@ import (
 
 	"heartwood.dev/heartwood/internal/compress"
 	"heartwood.dev/heartwood/internal/logstore/segment"
+	"heartwood.dev/heartwood/internal/logstore/segmentlist"
 	"heartwood.dev/heartwood/internal/record"
 )
 
@@ -128,10 +129,10 @@ func (l *Log) Lookup(ctx context.Context, key []byte, opts LookupOptions) (KeyRe
 		switch {
 		case err == nil:
 			return s.result, nil
-		case errors.Is(err, errSegmentsChanged) && attempt < lookupAttempts:
+		case errors.Is(err, segmentlist.ErrChanged) && attempt < lookupAttempts:
 			spent = s.result.ReadBytes
 			continue
-		case errors.Is(err, ErrClosed) || l.list.load() == nil:
+		case errors.Is(err, ErrClosed) || l.list.Load() == nil:
 			return KeyRecords{}, ErrClosed
 		}
 		return KeyRecords{}, fmt.Errorf("%w: look up a key: %w", ErrStorage, err)
@@ -147,7 +148,7 @@ type keyLookup struct {
 	ctx    context.Context
 	key    []byte
 	opts   LookupOptions
-	list   *segmentList
+	list   *segmentlist.List
 	states []arrangedSegment // of the segments of list
 	result KeyRecords
 	values int // bytes of values and headers in the result
@@ -166,13 +167,13 @@ func (s *keyLookup) run() error {
 	truncations := l.truncations.Load()
 	s.result.HighWatermark = min(l.HighWatermark(), l.logEnd.Load())
 	s.result.LastStable = min(l.LastStable(), s.result.HighWatermark)
-	if s.list = l.list.acquire(); s.list == nil {
+	if s.list = l.list.Acquire(); s.list == nil {
 		return ErrClosed
 	}
-	defer s.list.release()
+	defer s.list.Release()
 	c := l.Compaction()
 	var all SegmentRows
-	all, s.states = c.arrange(s.list.handles, c.currentLimits(), c.Settings(), s.opts.Now)
+	all, s.states = c.arrange(s.list.Handles, c.currentLimits(), c.Settings(), s.opts.Now)
 	s.result.LogStart, s.result.Segments = all.LogStart, all.Total
 	err := s.segments()
 	if errors.Is(err, errLookupLimit) {
@@ -181,7 +182,7 @@ func (s *keyLookup) run() error {
 		s.result.Complete = err == nil
 	}
 	if l.truncations.Load() != truncations {
-		return errSegmentsChanged
+		return segmentlist.ErrChanged
 	}
 	s.classify()
 	return err
@@ -189,7 +190,7 @@ func (s *keyLookup) run() error {
 
 // segments searches the segments until all are searched or a limit is reached.
 func (s *keyLookup) segments() error {
-	for i, h := range slices.Backward(s.list.handles) {
+	for i, h := range slices.Backward(s.list.Handles) {
 		if h.NextOffset() <= s.result.LogStart {
 			break
 		}
@@ -215,7 +216,7 @@ func (s *keyLookup) spend(n int) error {
 
 // segment finds the records of the key in segment i of the list.
 func (s *keyLookup) segment(i int) error {
-	h := s.list.handles[i]
+	h := s.list.Handles[i]
 	if !s.states[i].active {
 		found, err := s.bySidecar(i)
 		if found || err != nil {
@@ -235,7 +236,7 @@ const (
 
 // scan finds the records of the key in a segment without a sidecar. It reads the newest block
 // first, and a block from its beginning.
-func (s *keyLookup) scan(i int, h *handle) error {
+func (s *keyLookup) scan(i int, h *segmentlist.Handle) error {
 	end, err := h.Position(s.result.HighWatermark)
 	if err != nil {
 		return err
@@ -260,7 +261,8 @@ func (s *keyLookup) scan(i int, h *handle) error {
 			if position >= end {
 				return errLookupEnd
 			}
-			return s.batch(i, batchAt{h, segment.Header{Batch: b, Position: position,
+			return s.batch(i, segmentlist.Batch{Handle: h, Header: segment.Header{Batch: b,
+				Position:  position,
 				SizeBytes: len(b)}}, block)
 		})
 		if err != nil && !errors.Is(err, errLookupEnd) {
@@ -280,19 +282,20 @@ var errLookupEnd = errors.New("end of the block")
 // batch adds the records of the key in a batch to a block. It decompresses one record at a time,
 // because a batch may be large.
 //
-// A batch with a record above decompressedBytesMax cannot be searched to its end. It may contain
-// the key, so the block loses all older records, and the lookup ends after the block.
-func (s *keyLookup) batch(i int, b batchAt, block *recentRecords) error {
-	if b.header.Control() || b.header.Count() == 0 ||
-		b.header.LastOffset() >= s.result.HighWatermark {
+// A batch with a record above segmentlist.DecompressedBytesMax cannot be searched to its end. It
+// may contain the key, so the block loses all older records, and the lookup ends after the block.
+func (s *keyLookup) batch(i int, b segmentlist.Batch, block *recentRecords) error {
+	if b.Header.Control() || b.Header.Count() == 0 ||
+		b.Header.LastOffset() >= s.result.HighWatermark {
 		return nil
 	}
 	if s.ctx.Err() != nil {
 		return errLookupLimit
 	}
-	records, checked := b.records(), false
-	if whole := b.header.Batch; len(whole) == b.header.SizeBytes {
-		records = whole.Stream(bytes.NewReader(whole[record.HeaderBytes:]), decompressedBytesMax)
+	records, checked := b.Records(), false
+	if whole := b.Header.Batch; len(whole) == b.Header.SizeBytes {
+		records = whole.Stream(bytes.NewReader(whole[record.HeaderBytes:]),
+			segmentlist.DecompressedBytesMax)
 	}
 	for r, err := range records {
 		if errors.Is(err, compress.ErrTooLarge) {
@@ -309,7 +312,7 @@ func (s *keyLookup) batch(i int, b batchAt, block *recentRecords) error {
 			continue
 		}
 		if !checked {
-			if err := b.checkCRC(); err != nil {
+			if err := b.CheckCRC(); err != nil {
 				return err
 			}
 			checked = true
@@ -344,10 +347,11 @@ func (s *keyLookup) searched(r *record.Record) error {
 
 // record returns a record of the key, without the decision between RecordLive, RecordTombstone and
 // RecordSuperseded. Its value and its headers have at most bytesMax bytes together.
-func (s *keyLookup) record(i int, b batchAt, r *record.Record, bytesMax int) (KeyRecord, error) {
+func (s *keyLookup) record(i int, b segmentlist.Batch, r *record.Record, bytesMax int) (KeyRecord,
+	error) {
 	at := s.states[i]
 	found := KeyRecord{Offset: r.Offset, TimestampMs: r.Timestamp, Tombstone: r.Tombstone(),
-		ValueBytes: len(r.Value), Segment: b.handle.Base(), SegmentState: at.state,
+		ValueBytes: len(r.Value), Segment: b.Handle.Base(), SegmentState: at.state,
 		BlockedBy: at.blockedBy}
 	if r.Value != nil {
 		n := min(len(r.Value), s.opts.ValueBytesMax, max(0, bytesMax))
@@ -385,13 +389,13 @@ func (s *keyLookup) take(block *recentRecords) error {
 }
 
 // aborted reports whether a record below the last stable offset belongs to an aborted transaction.
-func (s *keyLookup) aborted(i int, b batchAt, offset int64) (aborted bool, err error) {
-	if !b.header.Transactional() || offset >= s.result.LastStable {
+func (s *keyLookup) aborted(i int, b segmentlist.Batch, offset int64) (aborted bool, err error) {
+	if !b.Header.Transactional() || offset >= s.result.LastStable {
 		return false, nil
 	}
-	for _, h := range s.list.handles[i:] {
+	for _, h := range s.list.Handles[i:] {
 		complete, err := h.Aborted(offset, offset+1, func(a segment.AbortedTxn) {
-			aborted = aborted || a.ProducerID == b.header.ProducerID() &&
+			aborted = aborted || a.ProducerID == b.Header.ProducerID() &&
 				a.FirstOffset <= offset && offset <= a.LastOffset
 		})
 		if aborted || complete || err != nil {

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"heartwood.dev/heartwood/internal/logstore/segmentlist"
 	"heartwood.dev/heartwood/internal/record"
 	"heartwood.dev/heartwood/internal/vfs"
 	"heartwood.dev/heartwood/test/kit/storetest"
@@ -85,20 +86,21 @@ func TestLookupChecksTheChecksum(t *testing.T) {
 	store := openStore(t, disk)
 	log := createLog(t, store, keyedSettings(nil))
 	appendBatch(t, log, storetest.Batch{Keys: []string{"k"}, Value: "value"}.Bytes(t))
-	list := log.list.acquire()
-	defer list.release()
-	h := list.handles[0]
+	list := log.list.Acquire()
+	defer list.Release()
+	h := list.Handles[0]
 	header, err := h.HeaderAt(0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := (batchAt{h, header}).checkCRC(); err != nil {
+	if err := (segmentlist.Batch{Handle: h, Header: header}).CheckCRC(); err != nil {
 		t.Error(err)
 	}
 	changed := header
 	changed.Batch = append(record.Batch{}, header.Batch...)
-	changed.Batch[crcEnd-1]++
-	if err := (batchAt{h, changed}).checkCRC(); !errors.Is(err, record.ErrCorrupt) {
+	changed.Batch[segmentlist.CRCEnd-1]++
+	if err := (segmentlist.Batch{Handle: h, Header: changed}).CheckCRC(); !errors.Is(err,
+		record.ErrCorrupt) {
 		t.Errorf("of another checksum: error %v", err)
 	}
 }

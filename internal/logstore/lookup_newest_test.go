@@ -79,9 +79,9 @@ func TestLookupWithDamagedSidecars(t *testing.T) {
 // number of sealed segments that were scanned.
 func flipAndLookUp(t *testing.T, r *lookupRun, disk vfs.FS) (scanned int) {
 	t.Helper()
-	list := r.log.list.acquire()
-	defer list.release()
-	h := list.handles[r.random.IntN(len(list.handles))]
+	list := r.log.list.Acquire()
+	defer list.Release()
+	h := list.Handles[r.random.IntN(len(list.Handles))]
 	name := filepath.Join(r.log.dir, segment.Name(h.Base(), keys.Extension, ""))
 	content, err := disk.ReadFile(name)
 	if err != nil {

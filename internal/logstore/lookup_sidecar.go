@@ -10,6 +10,7 @@ import (
 	"heartwood.dev/heartwood/internal/logstore/clean"
 	"heartwood.dev/heartwood/internal/logstore/keys"
 	"heartwood.dev/heartwood/internal/logstore/segment"
+	"heartwood.dev/heartwood/internal/logstore/segmentlist"
 	"heartwood.dev/heartwood/internal/record"
 )
 
@@ -19,8 +20,8 @@ const sidecarHeaderBytes = 256
 // bySidecar finds the records of the key in segment i by its key sidecar. The result ok is false if
 // the segment must be scanned, because it has no usable sidecar, or batches of unknown keys.
 func (s *keyLookup) bySidecar(i int) (ok bool, err error) {
-	h, c := s.list.handles[i], s.log.Compaction()
-	if state := h.sidecarState(); state != nil && state.digest == 0 {
+	h, c := s.list.Handles[i], s.log.Compaction()
+	if state := h.SidecarState(); state != nil && state.Digest == 0 {
 		return false, nil
 	}
 	if err := s.spend(sidecarHeaderBytes); err != nil {
@@ -46,15 +47,15 @@ func (s *keyLookup) bySidecar(i int) (ok bool, err error) {
 	return ok, err
 }
 
-// stillListed fails with errSegmentsChanged if a segment is no longer in the log.
-func (s *keyLookup) stillListed(h *handle) error {
-	list := s.log.list.acquire()
+// stillListed fails with segmentlist.ErrChanged if a segment is no longer in the log.
+func (s *keyLookup) stillListed(h *segmentlist.Handle) error {
+	list := s.log.list.Acquire()
 	if list == nil {
 		return ErrClosed
 	}
-	defer list.release()
-	if !slices.Contains(list.handles, h) {
-		return errSegmentsChanged
+	defer list.Release()
+	if !slices.Contains(list.Handles, h) {
+		return segmentlist.ErrChanged
 	}
 	return nil
 }
@@ -95,7 +96,7 @@ func (s *keyLookup) search(i int, reader *keys.Reader) (ok bool, err error) {
 // locatedBatch finds the records of the key in a batch that is described by the sidecar. The
 // argument last is the ordinal of the last one.
 func (s *keyLookup) locatedBatch(i int, reader *keys.Reader, b keys.Batch, last uint32) error {
-	at, err := s.read(s.list.handles[i], b)
+	at, err := s.read(s.list.Handles[i], b)
 	if err != nil {
 		return err
 	}
@@ -111,27 +112,28 @@ func (s *keyLookup) locatedBatch(i int, reader *keys.Reader, b keys.Batch, last 
 
 // read reads a batch, if it is larger than lookupBlockBytes its header only. It fails with
 // keys.ErrStale if the batch is not the one that the sidecar describes.
-func (s *keyLookup) read(h *handle, b keys.Batch) (batchAt, error) {
+func (s *keyLookup) read(h *segmentlist.Handle, b keys.Batch) (segmentlist.Batch, error) {
 	if err := s.spend(b.SizeBytes); err != nil {
-		return batchAt{}, err
+		return segmentlist.Batch{}, err
 	}
-	at := batchAt{h, segment.Header{Position: b.Position, SizeBytes: b.SizeBytes}}
+	at := segmentlist.Batch{Handle: h, Header: segment.Header{Position: b.Position,
+		SizeBytes: b.SizeBytes}}
 	if b.SizeBytes > lookupBlockBytes {
 		header, err := h.HeaderAt(b.Position)
 		if err != nil {
-			return batchAt{}, err
+			return segmentlist.Batch{}, err
 		}
-		at.header = header
+		at.Header = header
 	} else {
-		at.header.Batch = make(record.Batch, b.SizeBytes)
-		if n, err := h.File().ReadAt(at.header.Batch, b.Position); n < b.SizeBytes {
-			return batchAt{}, fmt.Errorf("read the batch at %d of segment %d: %w", b.Position,
+		at.Header.Batch = make(record.Batch, b.SizeBytes)
+		if n, err := h.File().ReadAt(at.Header.Batch, b.Position); n < b.SizeBytes {
+			return segmentlist.Batch{}, fmt.Errorf("read the batch at %d of segment %d: %w", b.Position,
 				h.Base(), err)
 		}
 	}
-	if size, err := record.PeekSize(at.header.Batch); err != nil || size != b.SizeBytes ||
-		at.header.CRC() != b.CRC || at.header.BaseOffset() != b.BaseOffset {
-		return batchAt{}, fmt.Errorf("%w: another batch at %d of segment %d", keys.ErrStale,
+	if size, err := record.PeekSize(at.Header.Batch); err != nil || size != b.SizeBytes ||
+		at.Header.CRC() != b.CRC || at.Header.BaseOffset() != b.BaseOffset {
+		return segmentlist.Batch{}, fmt.Errorf("%w: another batch at %d of segment %d", keys.ErrStale,
 			b.Position, h.Base())
 	}
 	return at, nil
@@ -140,7 +142,7 @@ func (s *keyLookup) read(h *handle, b keys.Batch) (batchAt, error) {
 // batchLocator finds the batch with a record.
 type batchLocator struct {
 	lookup  *keyLookup
-	handle  *handle
+	handle  *segmentlist.Handle
 	batches *keys.Locator
 	// dense is set if the offset index leads to the batch: there is no batch index, but a record at
 	// each offset, because the cleaner has not rewritten the segment. So an ordinal gives an
@@ -149,7 +151,7 @@ type batchLocator struct {
 }
 
 func (s *keyLookup) locator(i int, reader *keys.Reader) batchLocator {
-	h := s.list.handles[i]
+	h := s.list.Handles[i]
 	return batchLocator{s, h, reader.Locator(), !reader.HasIndex() &&
 		int64(reader.Counts().Records) == h.NextOffset()-h.Base()}
 }
@@ -185,7 +187,7 @@ func (l batchLocator) locate(ordinal uint32) (keys.Batch, error) {
 // clock returns the clock of a tombstone, the record of the key with the ordinal last; nil if its
 // retention has not begun, or if the .dead file of its segment cannot be used.
 func (s *keyLookup) clock(i int, reader *keys.Reader, b keys.Batch, last uint32) *TombstoneClock {
-	c, h := s.log.Compaction(), s.list.handles[i]
+	c, h := s.log.Compaction(), s.list.Handles[i]
 	content := c.loadDead(h.Segment)
 	if content == nil || s.spend(len(content)) != nil {
 		return nil

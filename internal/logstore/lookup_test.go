@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"heartwood.dev/heartwood/internal/logstore/segmentlist"
 	"heartwood.dev/heartwood/internal/record"
 	"heartwood.dev/heartwood/internal/topicconfig"
 	"heartwood.dev/heartwood/internal/vfs"
@@ -34,12 +35,12 @@ type wantRecord struct {
 // modelOf reads the whole log and returns the records of each key, the newest first.
 func modelOf(t testing.TB, log *Log, key string) (all []wantRecord) {
 	t.Helper()
-	list := log.list.acquire()
-	defer list.release()
+	list := log.list.Acquire()
+	defer list.Release()
 	type txn struct{ producer, first int64 }
 	open, aborted := map[int64]int64{}, map[txn]int64{}
-	each := func(visit func(h *handle, b record.Batch)) {
-		for _, h := range list.handles {
+	each := func(visit func(h *segmentlist.Handle, b record.Batch)) {
+		for _, h := range list.Handles {
 			if err := h.Scan(0, func(_ int64, b record.Batch) error {
 				if b.LastOffset() < log.HighWatermark() {
 					visit(h, b)
@@ -50,7 +51,7 @@ func modelOf(t testing.TB, log *Log, key string) (all []wantRecord) {
 			}
 		}
 	}
-	each(func(_ *handle, b record.Batch) {
+	each(func(_ *segmentlist.Handle, b record.Batch) {
 		switch {
 		case b.Control():
 			if marker, ok, _ := b.Marker(); ok && marker.Type == record.ControlAbort {
@@ -65,7 +66,7 @@ func modelOf(t testing.TB, log *Log, key string) (all []wantRecord) {
 			}
 		}
 	})
-	each(func(h *handle, b record.Batch) {
+	each(func(h *segmentlist.Handle, b record.Batch) {
 		if b.Control() {
 			return
 		}
@@ -373,11 +374,11 @@ func TestLookupChecksTheKeyBehindAHash(t *testing.T) {
 	s := keyLookup{log: log, ctx: t.Context(), key: []byte("k999"),
 		opts: LookupOptions{}.withDefaults()}
 	s.result.HighWatermark, s.result.LastStable = log.HighWatermark(), log.LastStable()
-	s.list = log.list.acquire()
-	defer s.list.release()
+	s.list = log.list.Acquire()
+	defer s.list.Release()
 	c := log.Compaction()
-	_, s.states = c.arrange(s.list.handles, c.currentLimits(), c.Settings(), epoch0)
-	h := s.list.handles[0]
+	_, s.states = c.arrange(s.list.Handles, c.currentLimits(), c.Settings(), epoch0)
+	h := s.list.Handles[0]
 	reader, err := c.sidecars.open(h, true)
 	if err != nil {
 		t.Fatal(err)

@@ -234,7 +234,7 @@ func TestEachMissingSegmentIsFound(t *testing.T) {
 	rollNow(t, log)
 	var bases []int64
 	indexed := 0
-	for _, h := range log.list.load().handles {
+	for _, h := range log.list.Load().Handles {
 		bases = append(bases, h.Base())
 		if h.AbortedCount() > 0 {
 			indexed++

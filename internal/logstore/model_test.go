@@ -286,7 +286,7 @@ func (m *model) crash() {
 	if end < m.synced || end > m.end() {
 		m.t.Fatalf("log end after a crash is %d, synced %d, appended %d", end, m.synced, m.end())
 	}
-	if start := m.log.LogStart(); start != m.start && start != m.log.list.load().handles[0].Base() {
+	if start := m.log.LogStart(); start != m.start && start != m.log.list.Load().Handles[0].Base() {
 		m.t.Fatalf("log start after a crash is %d, was %d", start, m.start)
 	}
 	if end < m.end() && !slices.ContainsFunc(m.batches,

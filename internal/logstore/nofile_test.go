@@ -258,7 +258,7 @@ func TestFailedRenameLeavesNoFileOpen(t *testing.T) {
 	}
 	read(0) // the data of the first segment is open, its indexes are not
 	disk.none.Store(true)
-	err = log.list.load().handles[0].Rename(deletedSuffix)
+	err = log.list.Load().Handles[0].Rename(deletedSuffix)
 	disk.none.Store(false)
 	if !errors.Is(err, syscall.EMFILE) {
 		t.Fatalf("rename: %v", err)

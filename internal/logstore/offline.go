@@ -10,6 +10,7 @@ import (
 
 	"heartwood.dev/heartwood/internal/logstore/checkpoint"
 	"heartwood.dev/heartwood/internal/logstore/segment"
+	"heartwood.dev/heartwood/internal/logstore/segmentlist"
 	"heartwood.dev/heartwood/internal/record"
 	"heartwood.dev/heartwood/internal/topicconfig"
 )
@@ -178,10 +179,10 @@ func (o *Offline) open(id PartitionID) error {
 // listed, it verifies only the active segment: the other segments were sealed, and a pass checks
 // the checksum of each batch that it reads.
 func (o *Offline) checkFrom(recoveryPoint int64) error {
-	list := o.log.list.acquire()
-	defer list.release()
-	active := list.active()
-	for _, h := range list.handles {
+	list := o.log.list.Acquire()
+	defer list.Release()
+	active := list.Active()
+	for _, h := range list.Handles {
 		if h != active && (recoveryPoint == checkpoint.UnknownOffset ||
 			h.NextOffset() <= recoveryPoint) {
 			continue
@@ -196,7 +197,7 @@ func (o *Offline) checkFrom(recoveryPoint int64) error {
 			return fmt.Errorf("check %s: %w", segment.Name(h.Base(), segment.LogExtension, ""), err)
 		}
 	}
-	for _, h := range list.handles {
+	for _, h := range list.Handles {
 		if err := h.Sync(); err != nil {
 			return err
 		}
@@ -210,9 +211,9 @@ func (o *Offline) checkFrom(recoveryPoint int64) error {
 // supersede. An index with entries is complete, because opening the log has repaired damaged
 // indexes.
 func (o *Offline) completeTxnIndexes() error {
-	list := o.log.list.acquire()
-	defer list.release()
-	for i, h := range list.handles {
+	list := o.log.list.Acquire()
+	defer list.Release()
+	for i, h := range list.Handles {
 		if h.AbortedCount() > 0 {
 			continue
 		}
@@ -223,7 +224,7 @@ func (o *Offline) completeTxnIndexes() error {
 		if !control {
 			continue
 		}
-		_, ended, err := o.log.snapshots.stateAt(list.handles[:i+1], h.NextOffset(), h.Base())
+		_, ended, err := o.log.snapshots.stateAt(list.Handles[:i+1], h.NextOffset(), h.Base())
 		aborted := abortedOf(ended)
 		if err == nil && len(aborted) > 0 {
 			err = h.ResetAborted(aborted)
@@ -236,7 +237,7 @@ func (o *Offline) completeTxnIndexes() error {
 }
 
 // hasControl reports whether a segment contains a transaction marker. It reads batch headers only.
-func hasControl(h *handle) (bool, error) {
+func hasControl(h *segmentlist.Handle) (bool, error) {
 	for position := int64(0); ; {
 		header, err := h.HeaderAt(position)
 		if errors.Is(err, io.EOF) {
@@ -263,9 +264,9 @@ func (o *Offline) Configure(s topicconfig.Settings) { o.log.Configure(s, o.log.R
 
 // SegmentBytesMax returns the size of the largest segment.
 func (o *Offline) SegmentBytesMax() (size int64) {
-	list := o.log.list.acquire()
-	defer list.release()
-	for _, h := range list.handles {
+	list := o.log.list.Acquire()
+	defer list.Release()
+	for _, h := range list.Handles {
 		size = max(size, h.SizeBytes())
 	}
 	return size
@@ -274,9 +275,9 @@ func (o *Offline) SegmentBytesMax() (size int64) {
 // Sealed returns the current segments except the active one, without acquiring references to them.
 // The caller only compares the pointers, to find the segments that a pass has rewritten.
 func (o *Offline) Sealed() []*segment.Segment {
-	list := o.log.list.acquire()
-	defer list.release()
-	return segmentsOf(list.handles[:len(list.handles)-1])
+	list := o.log.list.Acquire()
+	defer list.Release()
+	return segmentlist.Segments(list.Handles[:len(list.Handles)-1])
 }
 
 // Close syncs the log, writes the checkpoints, and unlocks the data directory.

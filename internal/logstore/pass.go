@@ -8,6 +8,7 @@ import (
 	"heartwood.dev/heartwood/internal/logstore/clean"
 	"heartwood.dev/heartwood/internal/logstore/keys"
 	"heartwood.dev/heartwood/internal/logstore/segment"
+	"heartwood.dev/heartwood/internal/logstore/segmentlist"
 	"heartwood.dev/heartwood/internal/topicconfig"
 )
 
@@ -48,7 +49,7 @@ type PassOptions struct {
 // IsPassAborted reports whether err ended a pass for a reason that is not a fault of the log: the
 // log's segments were replaced or deleted meanwhile, or the log was closed.
 func IsPassAborted(err error) bool {
-	return errors.Is(err, errSegmentsChanged) || errors.Is(err, ErrClosed)
+	return errors.Is(err, segmentlist.ErrChanged) || errors.Is(err, ErrClosed)
 }
 
 // Pass compacts the log once and stores the result. If it fails, the replacements that were
@@ -84,7 +85,7 @@ func (c *Compaction) Pass(ctx context.Context, opts PassOptions) (clean.Stats, e
 // another segment.
 //
 // When the pass replaces segments, it does not know whether they are still in the log. replaceIn
-// checks that under Log.maintain and fails with errSegmentsChanged if not. The pass is then
+// checks that under Log.maintain and fails with segmentlist.ErrChanged if not. The pass is then
 // aborted, and the next pass starts from the current segments.
 func (c *Compaction) passOnce(ctx context.Context, opts PassOptions) (clean.Stats, passBasis,
 	error) {
@@ -266,21 +267,21 @@ func (c *Compaction) view(now time.Time) passView {
 	}
 	// The reference to the whole list is released at once, so the view holds no segment above the
 	// bound. Otherwise a truncation above the bound would wait for the pass.
-	defer list.release()
+	defer list.Release()
 	var v passView
-	var cleanable []*handle
-	v.Sections, cleanable = divide(list.handles, limits, c.Settings(), now)
+	var cleanable []*segmentlist.Handle
+	v.Sections, cleanable = divide(list.Handles, limits, c.Settings(), now)
 	v.Truncations, v.TombstonesDue = truncations, c.tombstonesDue()
-	v.segments, v.producers = segmentsOf(cleanable), c.producers()
+	v.segments, v.producers = segmentlist.Segments(cleanable), c.producers()
 	for _, h := range cleanable {
-		h.acquire()
+		h.Acquire()
 	}
 	v.release = func() {
 		for _, h := range cleanable {
-			h.release()
+			h.Release()
 		}
 	}
-	if err := v.findAborted(list.handles); err != nil {
+	if err := v.findAborted(list.Handles); err != nil {
 		// Without the list of aborted transactions, the pass could treat an aborted record as
 		// committed. So it cleans nothing. A consumer that reads the segment gets the same error.
 		c.log.env.logger.Warn("failed to read aborted transactions; skipping the pass",
@@ -291,7 +292,7 @@ func (c *Compaction) view(now time.Time) passView {
 }
 
 // findAborted collects the aborted transactions that begin below the bound and end above it.
-func (v *passView) findAborted(handles []*handle) error {
+func (v *passView) findAborted(handles []*segmentlist.Handle) error {
 	for _, h := range handles {
 		if h.Base() < v.Bound {
 			continue

@@ -37,21 +37,21 @@ func cachedAfterPass(t *testing.T, cold bool) float64 {
 	if err := store.save(); err != nil {
 		t.Fatal(err)
 	}
-	list := log.list.acquire()
-	for _, h := range list.handles {
+	list := log.list.Acquire()
+	for _, h := range list.Handles {
 		if cold {
 			vfs.Uncache(h.File(), 0, h.SizeBytes())
 		}
 	}
-	list.release()
+	list.Release()
 	stats, err := compact(t.Context(), log)
 	if err != nil || stats.SegmentsRewritten == 0 {
 		t.Fatalf("stats %+v, error %v", stats, err)
 	}
-	list = log.list.acquire()
-	defer list.release()
+	list = log.list.Acquire()
+	defer list.Release()
 	var size, found int64
-	for _, h := range list.handles[:len(list.handles)-1] {
+	for _, h := range list.Handles[:len(list.Handles)-1] {
 		bytes, ok := vfs.Cached(h.File(), 0, h.SizeBytes())
 		if !ok {
 			t.Skip("the system does not report the page cache")

@@ -8,6 +8,7 @@ import (
 
 	"heartwood.dev/heartwood/internal/compress"
 	"heartwood.dev/heartwood/internal/logstore/segment"
+	"heartwood.dev/heartwood/internal/logstore/segmentlist"
 	"heartwood.dev/heartwood/internal/record"
 	"heartwood.dev/heartwood/internal/vfs"
 )
@@ -30,14 +31,14 @@ type Slice struct {
 	// LastOffset, the offset of the marker. The slice may contain no batch of some elements.
 	Aborted []segment.AbortedTxn
 
-	held *handle
+	held *segmentlist.Handle
 }
 
 // Release must be called once for each Slice that a read returned without an error.
 func (s *Slice) Release() {
 	if s.held != nil {
 		s.held.File().Unpin()
-		s.held.release()
+		s.held.Release()
 		s.held = nil
 	}
 }
@@ -57,11 +58,11 @@ func (l *Log) Read(offset, limit int64, bytesMax int, wholeFirst bool) (*Slice, 
 	// The log end is loaded before the list, so the list contains all batches below the log end
 	// even if the log rolls meanwhile.
 	limit = min(limit, l.logEnd.Load())
-	list := l.list.acquire()
+	list := l.list.Acquire()
 	if list == nil {
 		return nil, ErrClosed
 	}
-	defer list.release()
+	defer list.Release()
 	return l.readFrom(list, readRequest{offset: offset, limit: limit, bytesMax: bytesMax,
 		wholeFirst: wholeFirst})
 }
@@ -71,11 +72,11 @@ func (l *Log) Read(offset, limit int64, bytesMax int, wholeFirst bool) (*Slice, 
 // and a replica without the batch would accept a repeated batch as a new one.
 func (l *Log) ReadReplica(offset int64, bytesMax int, wholeFirst bool) (*Slice, error) {
 	limit := l.logEnd.Load() // loaded before the list for the same reason as in Read
-	list := l.list.acquire()
+	list := l.list.Acquire()
 	if list == nil {
 		return nil, ErrClosed
 	}
-	defer list.release()
+	defer list.Release()
 	return l.readFrom(list, readRequest{offset: offset, limit: limit, bytesMax: bytesMax,
 		wholeFirst: wholeFirst, empties: true})
 }
@@ -94,11 +95,11 @@ func (l *Log) ReadCommitted(offset, limit int64, bytesMax int, wholeFirst bool) 
 	// The last stable offset is loaded before the list, as in Read. So the list contains the
 	// markers of all transactions that ended below the limit.
 	limit = min(limit, l.LastStable())
-	list := l.list.acquire()
+	list := l.list.Acquire()
 	if list == nil {
 		return nil, ErrClosed
 	}
-	defer list.release()
+	defer list.Release()
 	slice, err := l.readFrom(list,
 		readRequest{offset: offset, limit: limit, bytesMax: bytesMax, wholeFirst: wholeFirst})
 	if err != nil || slice.Length == 0 {
@@ -115,7 +116,7 @@ func (l *Log) ReadCommitted(offset, limit int64, bytesMax int, wholeFirst bool) 
 // the slice. It reads the transaction indexes from the segment that contains offset on. It stops at
 // the first entry which shows that every transaction in the range has ended (Kafka's
 // collectAbortedTransactions).
-func (s *Slice) findAborted(list *segmentList, offset, limit int64) error {
+func (s *Slice) findAborted(list *segmentlist.List, offset, limit int64) error {
 	// The slice ends at the first batch behind it, or at the end of the segment. A concurrent
 	// append can only raise this offset.
 	end := s.held.NextOffset()
@@ -126,7 +127,7 @@ func (s *Slice) findAborted(list *segmentList, offset, limit int64) error {
 		return err
 	}
 	end = min(end, limit)
-	for _, h := range list.handles[list.floor(offset):] {
+	for _, h := range list.Handles[list.Floor(offset):] {
 		complete, err := h.Aborted(offset, end,
 			func(a segment.AbortedTxn) { s.Aborted = append(s.Aborted, a) })
 		if complete || err != nil {
@@ -138,7 +139,7 @@ func (s *Slice) findAborted(list *segmentList, offset, limit int64) error {
 
 // readFrom does the same as Read, on a list to which the caller holds a reference. r.limit is at
 // most the log end that was loaded before the list.
-func (l *Log) readFrom(list *segmentList, r readRequest) (*Slice, error) {
+func (l *Log) readFrom(list *segmentlist.List, r readRequest) (*Slice, error) {
 	// The log end is loaded again after the list, because a truncation lowers the log end before it
 	// publishes the new list (truncate_files.go).
 	offset, limit := r.offset, min(r.limit, l.logEnd.Load())
@@ -155,13 +156,13 @@ func (l *Log) readFrom(list *segmentList, r readRequest) (*Slice, error) {
 	if err == nil && found {
 		err = slice.fill(first, limit, r.bytesMax, r.wholeFirst)
 	}
-	if err != nil && l.list.load() == nil {
+	if err != nil && l.list.Load() == nil {
 		// The log was closed. Its directory may belong to another log, so the read failed to open
 		// the files of a frozen segment.
 		return nil, ErrClosed
 	}
 	if err != nil {
-		name := segment.Name(list.handles[list.floor(offset)].Base(), segment.LogExtension, "")
+		name := segment.Name(list.Handles[list.Floor(offset)].Base(), segment.LogExtension, "")
 		return nil, fmt.Errorf("%w: read at offset %d, from %s on: %w", ErrStorage, offset,
 			filepath.Join(l.dir, name), err)
 	}
@@ -175,12 +176,13 @@ func (l *Log) readFrom(list *segmentList, r readRequest) (*Slice, error) {
 //
 // A batch is below limit only if all its offsets are: a reader must not receive a part of a batch
 // that is not replicated yet.
-func firstBatch(list *segmentList, offset, limit int64, empties bool) (first batchAt, found bool,
+func firstBatch(list *segmentlist.List, offset, limit int64, empties bool) (first segmentlist.Batch,
+	found bool,
 	err error) {
-	for _, h := range list.handles[list.floor(offset):] {
+	for _, h := range list.Handles[list.Floor(offset):] {
 		position, err := h.Position(offset)
 		if err != nil {
-			return batchAt{}, false, err
+			return segmentlist.Batch{}, false, err
 		}
 		for {
 			header, err := h.HeaderAt(position)
@@ -188,14 +190,14 @@ func firstBatch(list *segmentList, offset, limit int64, empties bool) (first bat
 				break // continue with the next segment
 			}
 			if err != nil {
-				return batchAt{}, false, err
+				return segmentlist.Batch{}, false, err
 			}
 			if header.LastOffset() >= limit {
 				return first, found, nil
 			}
 			// If no later batch contains a record to return, the last batch without one is
 			// returned.
-			first, found = batchAt{h, header}, true
+			first, found = segmentlist.Batch{Handle: h, Header: header}, true
 			if empties {
 				return first, true, nil
 			}
@@ -211,14 +213,14 @@ func firstBatch(list *segmentList, offset, limit int64, empties bool) (first bat
 // holdsFrom reports whether a batch whose last offset is at or above offset contains a record at or
 // above offset. It decompresses only a cleaned batch that begins below offset, and only as far as
 // the first such record.
-func holdsFrom(h *handle, header segment.Header, offset int64) (bool, error) {
+func holdsFrom(h *segmentlist.Handle, header segment.Header, offset int64) (bool, error) {
 	switch {
 	case header.Count() == 0:
 		return false, nil
 	case header.BaseOffset() >= offset, header.Count() == header.LastOffsetDelta()+1:
 		return true, nil
 	}
-	for r, err := range (batchAt{h, header}).records() {
+	for r, err := range (segmentlist.Batch{Handle: h, Header: header}).Records() {
 		switch {
 		case errors.Is(err, record.ErrCorrupt), errors.Is(err, compress.ErrTooLarge):
 			// The batch is damaged or too large to decompress. The client receives it unchanged and
@@ -237,8 +239,8 @@ func holdsFrom(h *handle, header segment.Header, offset int64) (bool, error) {
 // bytesMax bytes, beginning with the batch first. All of them are in one segment, because a
 // response is sent from one file. fill acquires a reference to the segment for the slice, because
 // the caller may release the segment list before the slice.
-func (s *Slice) fill(first batchAt, limit int64, bytesMax int, wholeFirst bool) error {
-	size := first.header.SizeBytes
+func (s *Slice) fill(first segmentlist.Batch, limit int64, bytesMax int, wholeFirst bool) error {
+	size := first.Header.SizeBytes
 	if size > bytesMax {
 		if !wholeFirst {
 			s.More = true
@@ -250,28 +252,29 @@ func (s *Slice) fill(first batchAt, limit int64, bytesMax int, wholeFirst bool) 
 	if err != nil {
 		return err
 	}
-	file, err := first.handle.File().Pin()
+	file, err := first.Handle.File().Pin()
 	if err != nil {
 		return err
 	}
-	s.More = truncated || first.handle.NextOffset() < limit
-	first.handle.acquire()
-	s.held = first.handle
+	s.More = truncated || first.Handle.NextOffset() < limit
+	first.Handle.Acquire()
+	s.held = first.Handle
 	s.File = file
-	s.Position = first.header.Position
-	s.Length = int(end - first.header.Position)
+	s.Position = first.Header.Position
+	s.Length = int(end - first.Header.Position)
 	return nil
 }
 
 // rangeEnd returns the position of the end of the last complete batch below limit, at most bytesMax
 // behind the position of the first batch. The result truncated is true if bytesMax ended the range.
-func rangeEnd(first batchAt, limit, bytesMax int64) (end int64, truncated bool, err error) {
-	end, err = first.handle.Position(limit)
+func rangeEnd(first segmentlist.Batch, limit, bytesMax int64) (end int64, truncated bool,
+	err error) {
+	end, err = first.Handle.Position(limit)
 	if err != nil {
 		return 0, false, err
 	}
-	if begin := first.header.Position; end-begin > bytesMax {
-		end, err = first.handle.Boundary(begin + bytesMax)
+	if begin := first.Header.Position; end-begin > bytesMax {
+		end, err = first.Handle.Boundary(begin + bytesMax)
 		return end, true, err
 	}
 	return end, false, nil

@@ -11,6 +11,7 @@ import (
 
 	"heartwood.dev/heartwood/internal/compress"
 	"heartwood.dev/heartwood/internal/logstore/segment"
+	"heartwood.dev/heartwood/internal/logstore/segmentlist"
 	"heartwood.dev/heartwood/internal/record"
 	"heartwood.dev/heartwood/internal/topicconfig"
 	"heartwood.dev/heartwood/internal/vfs"
@@ -129,7 +130,7 @@ func TestI44ReadAtEveryOffsetOfACleanedLog(t *testing.T) {
 func TestReadOutsideTheLogIsRejected(t *testing.T) {
 	_, log := swapLog(t, vfs.NewMem())
 	log.maintain.Lock()
-	if err := log.deleteFront(log.list.load().handles, 1); err != nil {
+	if err := log.deleteFront(log.list.Load().Handles, 1); err != nil {
 		t.Fatal(err)
 	}
 	log.maintain.Unlock()
@@ -233,7 +234,7 @@ func lookups(t *testing.T, huge []byte, tests []lookup) {
 	t.Helper()
 	log := createLog(t, openStore(t, vfs.NewMem()),
 		settings(func(s *topicconfig.Settings) {
-			s.MessageBytesMax, s.SegmentBytes = 3*decompressedBytesMax, 1<<20
+			s.MessageBytesMax, s.SegmentBytes = 3*segmentlist.DecompressedBytesMax, 1<<20
 		}))
 	fill(t, log, 2)
 	appendBatch(t, log, huge)
@@ -262,7 +263,7 @@ type lookup struct {
 // A lookup finds the records of a batch whatever the decompressed size of the batch is, because it
 // keeps one record in memory at a time.
 func TestTimestampLookupsInHugeBatch(t *testing.T) {
-	const half = decompressedBytesMax / 2
+	const half = segmentlist.DecompressedBytesMax / 2
 	lookups(t, hugeBatch(t, compress.Zstd, half, half, half), []lookup{
 		{11, 0, 6, 3, 11, 4}, {12, 0, 6, 4, 12, 4}, {12, 3, 6, 4, 12, 4}, {10, 3, 6, 3, 11, 4},
 		{12, 0, 4, -1, 0, 4}, {13, 0, 6, -1, 0, 4},
@@ -272,7 +273,7 @@ func TestTimestampLookupsInHugeBatch(t *testing.T) {
 // If a record of a batch is too large for a lookup, the lookup uses the batch's header. It returns
 // no error, and never an offset after the first matching record.
 func TestTimestampLookupsUseHeaderOfHugeRecords(t *testing.T) {
-	lookups(t, hugeBatch(t, compress.Zstd, 10, decompressedBytesMax+1, 10), []lookup{
+	lookups(t, hugeBatch(t, compress.Zstd, 10, segmentlist.DecompressedBytesMax+1, 10), []lookup{
 		{10, 0, 6, 2, 10, 2}, {11, 0, 6, 2, 12, 2}, {12, 3, 6, 3, 12, 3}, {12, 0, 2, -1, 0, 2},
 		{13, 0, 6, -1, 0, 2},
 	})

@@ -13,6 +13,7 @@ import (
 	"heartwood.dev/heartwood/internal/logstore/leaderepoch"
 	"heartwood.dev/heartwood/internal/logstore/producer"
 	"heartwood.dev/heartwood/internal/logstore/segment"
+	"heartwood.dev/heartwood/internal/logstore/segmentlist"
 	"heartwood.dev/heartwood/internal/record"
 	"heartwood.dev/heartwood/internal/topicconfig"
 )
@@ -30,8 +31,9 @@ type recovery struct {
 	closed        checkpoint.ClosedLog
 	allSummarized bool // closed summarizes every segment without a transaction index
 
-	files   []segmentFile // all segment files of the directory, by base offset
-	handles []*handle     // the segments that are open so far, ascending; install publishes them
+	files []segmentFile // all segment files of the directory, by base offset
+	// handles are the segments that are open so far, ascending; install publishes them
+	handles []*segmentlist.Handle
 	// producersAt is the offset of the producer state before the scan. This state includes all
 	// batches below the offset.
 	producersAt int64
@@ -226,7 +228,7 @@ func (r *recovery) logStart() int64 {
 // replaySegment reads the batch headers of a segment. It applies the batches at or above the offset
 // from to the producer state. If the leader epochs have to be rebuilt, it applies all batches to
 // the leader epochs.
-func (r *recovery) replaySegment(h *handle, from int64) error {
+func (r *recovery) replaySegment(h *segmentlist.Handle, from int64) error {
 	position := int64(0)
 	if r.onDisk != nil {
 		var err error
@@ -382,7 +384,7 @@ func (r *recovery) sealRebuilt() error {
 		if i+1 == len(r.handles) || !h.NeedsSeal() {
 			continue
 		}
-		if err := h.Seal(); err != nil && !isTemporary(err) {
+		if err := h.Seal(); err != nil && !segmentlist.IsTemporary(err) {
 			return err
 		}
 	}
@@ -433,7 +435,7 @@ func (r *recovery) ensureActive() error {
 	if err != nil {
 		return err
 	}
-	r.handles = []*handle{active}
+	r.handles = []*segmentlist.Handle{active}
 	// Open transactions are discarded. Their batches are deleted, and their markers may never
 	// arrive, for example after an interrupted StartAt.
 	r.producers.ForgetOpen()
@@ -490,6 +492,6 @@ func (r *recovery) install() error {
 			l.mu.firstAppend = time.UnixMilli(first)
 		}
 	}
-	l.list.publish(r.handles)
+	l.list.Publish(r.handles)
 	return nil
 }

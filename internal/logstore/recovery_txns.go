@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"heartwood.dev/heartwood/internal/logstore/segment"
+	"heartwood.dev/heartwood/internal/logstore/segmentlist"
 )
 
 // errTxnIndexLost means that a transaction index is missing, or that entries of it are missing.
@@ -18,7 +19,7 @@ var errTxnIndexLost = errors.New("transaction index lost")
 //
 // The checkpoints may be older than a pass of the cleaner, which removes entries. In this case the
 // index is rebuilt needlessly.
-func (r *recovery) lostTxnIndex(h *handle) bool {
+func (r *recovery) lostTxnIndex(h *segmentlist.Handle) bool {
 	if h.NextOffset() <= r.saved.RecoveryPoint && h.AbortedCount() < r.saved.Aborted.Of(h.Base()) {
 		return true
 	}
@@ -59,10 +60,10 @@ func (r *recovery) restoreDecided() error {
 	l := r.log
 	highWatermark, end := l.highWatermark.Load(), l.logEnd.Load()
 	found := false
-	for _, h := range r.handles[floor(r.handles, highWatermark):] {
+	for _, h := range r.handles[segmentlist.Floor(r.handles, highWatermark):] {
 		position, err := h.Position(highWatermark)
 		if err == nil {
-			err = h.eachHeader(position, func(header segment.Header) (bool, error) {
+			err = h.EachHeader(position, func(header segment.Header) (bool, error) {
 				found = found || header.Control()
 				return !found, nil
 			})

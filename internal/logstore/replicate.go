@@ -84,7 +84,7 @@ func (l *Log) followLocked(b record.Batch, from int64, config *config, now time.
 		return fmt.Errorf("%w: a batch at %d, the log ends at %d", ErrUnexpectedOffset,
 			b.BaseOffset(), end)
 	}
-	active := l.list.load().active()
+	active := l.list.Load().Active()
 	if tooFar(b, l.logEnd.Load()) || active.SizeBytes() == 0 &&
 		!active.Fits(record.Whole(b)) {
 		return fmt.Errorf("%w: a batch at %d is too far from %d for one segment",

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"heartwood.dev/heartwood/internal/logstore/segmentlist"
 	"heartwood.dev/heartwood/internal/topicconfig"
 )
 
@@ -64,9 +65,9 @@ func (l *Log) applyRetention(now time.Time) error {
 	// The active segment is rolled only when its end is at the high watermark. Retention deletes
 	// nothing above the high watermark, so an earlier roll would only create one more small
 	// segment.
-	err := l.rollIf(func(active *handle) bool {
+	err := l.rollIf(func(active *segmentlist.Handle) bool {
 		return active.SizeBytes() > 0 && l.highWatermark.Load() >= l.logEnd.Load() &&
-			expired(active.newest(), settings, now)
+			expired(active.Newest(), settings, now)
 	})
 	if err != nil {
 		return err
@@ -91,7 +92,7 @@ func (l *Log) deleteExpired(now time.Time) (count int, err error) {
 	// deleted by outdated settings.
 	settings := l.Settings()
 	l.mu.Lock()
-	handles := l.list.current()
+	handles := l.list.Handles()
 	stopped := l.mu.stopped
 	l.mu.Unlock()
 	if stopped != nil || len(handles) < 2 {
@@ -103,7 +104,7 @@ func (l *Log) deleteExpired(now time.Time) (count int, err error) {
 		facts.sizeBytes += h.SizeBytes()
 		if i < len(segments) {
 			segments[i] = segmentInfo{end: handles[i+1].Base(), sizeBytes: h.SizeBytes(),
-				newest: h.newest()}
+				newest: h.Newest()}
 		}
 	}
 	count = min(countExpired(segments, facts, settings, now), deletedAtOnce)
@@ -122,7 +123,7 @@ func (l *Log) deleteExpired(now time.Time) (count int, err error) {
 // it stays in the list together with all segments behind it, and the next round retries. If such a
 // segment left the list, its last reader would remove files whose names a new log in the same
 // directory may use.
-func (l *Log) deleteFront(handles []*handle, count int) error {
+func (l *Log) deleteFront(handles []*segmentlist.Handle, count int) error {
 	if err := l.snapshots.ensureForDeletion(handles, count); err != nil {
 		return err
 	}
@@ -141,7 +142,7 @@ func (l *Log) deleteFront(handles []*handle, count int) error {
 // frontDeletion deletes segments at the front of a log. Its caller holds Log.maintain.
 type frontDeletion struct {
 	log     *Log
-	handles []*handle
+	handles []*segmentlist.Handle
 }
 
 // mark durably renames segments at the front of the list, and returns the number of renamed
@@ -175,15 +176,15 @@ func (d frontDeletion) mark(count int) (marked int, err error) {
 func (d frontDeletion) publish(count int) error {
 	l, logStart := d.log, d.handles[count].Base()
 	for _, h := range d.handles[:count] {
-		h.doomed.Store(true)
+		h.Doomed.Store(true)
 	}
 	l.mu.Lock()
 	l.disk.forget(func(u unsealed) bool { return u.segment.Base() < logStart })
 	// The log start is stored before the list. So a reader whose list lacks a deleted segment also
 	// finds that its offset is below the log start.
 	l.raiseLogStartLocked(max(l.logStart.Load(), logStart))
-	old := l.list.publish(l.list.current()[count:])
+	old := l.list.Publish(l.list.Handles()[count:])
 	l.mu.Unlock()
-	old.release()
+	old.Release()
 	return l.truncateEpochsFront(logStart)
 }

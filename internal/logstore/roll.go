@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"heartwood.dev/heartwood/internal/logstore/segment"
+	"heartwood.dev/heartwood/internal/logstore/segmentlist"
 	"heartwood.dev/heartwood/internal/record"
 	"heartwood.dev/heartwood/internal/topicconfig"
 )
@@ -59,24 +60,24 @@ func (l *Log) rollLocked() error {
 	if err != nil {
 		return err // the old segment is unchanged; when the disk has room, a later append rolls it
 	}
-	handles := l.list.current()
+	handles := l.list.Handles()
 	old := handles[len(handles)-1]
 	// disk.rolled must be called before the list with the rolled segment is published; see
 	// Compaction.limits.
 	l.disk.rolled(unsealed{segment: old, end: end, state: l.mu.producers.Encode(end)})
 	l.mu.firstAppend = time.Time{}
 	// The new list contains all segments of the old one, so releasing the old list closes no file.
-	l.list.publish(append(handles[:len(handles):len(handles)], next)).release()
+	l.list.Publish(append(handles[:len(handles):len(handles)], next)).Release()
 	l.compaction.sidecars.spools.rollLocked(old)
 	return nil
 }
 
 // rollIf rolls the active segment if the function due returns true. It calls due under Log.mu.
-func (l *Log) rollIf(due func(active *handle) bool) error {
+func (l *Log) rollIf(due func(active *segmentlist.Handle) bool) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.mu.stopped != nil || l.mu.truncation.isRunning() ||
-		!due(l.list.load().active()) {
+		!due(l.list.Load().Active()) {
 		return nil
 	}
 	return l.rollLocked()
@@ -87,7 +88,7 @@ func (l *Log) rollIf(due func(active *handle) bool) error {
 // age is measured by the broker's clock, from the first append to the segment. If it was measured
 // by the timestamps of records, a producer that sends old data would cause a roll at every tick.
 func (l *Log) rollIdle(now time.Time) error {
-	return l.rollIf(func(active *handle) bool {
+	return l.rollIf(func(active *segmentlist.Handle) bool {
 		return !l.mu.firstAppend.IsZero() &&
 			now.Sub(l.mu.firstAppend) > segmentAge(l.Settings(), active.Base())
 	})

@@ -8,6 +8,7 @@ import (
 
 	"heartwood.dev/heartwood/internal/logstore/checkpoint"
 	"heartwood.dev/heartwood/internal/logstore/leaderepoch"
+	"heartwood.dev/heartwood/internal/logstore/segmentlist"
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
@@ -44,7 +45,7 @@ func (s *Store) saveSummaries(all map[PartitionID]checkpoint.ClosedLog) error {
 
 // summarize describes the sealed segments and the leader epochs of a log. If a segment has no
 // summary, the next start opens it by reading its files.
-func summarize(handles []*handle, epochs leaderepoch.Cache) checkpoint.ClosedLog {
+func summarize(handles []*segmentlist.Handle, epochs leaderepoch.Cache) checkpoint.ClosedLog {
 	closed := checkpoint.ClosedLog{Epochs: checkpoint.SummarizeEpochs(epochs)}
 	for _, h := range handles {
 		if sum, ok, err := h.Summary(); ok && err == nil {

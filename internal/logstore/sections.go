@@ -4,6 +4,7 @@ import (
 	"math"
 	"time"
 
+	"heartwood.dev/heartwood/internal/logstore/segmentlist"
 	"heartwood.dev/heartwood/internal/topicconfig"
 )
 
@@ -59,7 +60,7 @@ type runningPass struct {
 // during corrects the sections while a pass replaces segments: below its bound they keep the dirty
 // ratio that they had when it began. An output segment may extend over the first dirty offset,
 // which moves only when the pass ends. So the whole log could count as dirty until then.
-func (s *Sections) during(p *runningPass, cleanable []*handle) {
+func (s *Sections) during(p *runningPass, cleanable []*segmentlist.Handle) {
 	below := int64(0)
 	for _, h := range cleanable {
 		if h.Base() < p.bound {
@@ -100,8 +101,8 @@ type cleanableLimits struct {
 // the list with the rolled segment. So every segment of the list that ends at or below the loaded
 // value is sealed. If something changes later, the result is outdated but harmless: replaceIn
 // checks the segments, sealedEnd and the number of truncations again under the lock.
-func (c *Compaction) limits() (*segmentList, cleanableLimits) {
-	list := c.log.list.acquire()
+func (c *Compaction) limits() (*segmentlist.List, cleanableLimits) {
+	list := c.log.list.Acquire()
 	return list, c.currentLimits()
 }
 
@@ -139,8 +140,9 @@ const (
 // The cleanable bound is the base offset of the first blocked segment (cleaner invariant I2). There
 // is one, because the active segment is always blocked. Every later segment is blocked for the same
 // reason, because a record above a blocked segment must not supersede a record below it.
-func eachSegment(handles []*handle, limits cleanableLimits, settings *topicconfig.Settings,
-	now time.Time, visit func(h *handle, state SegmentState, blockedBy string)) {
+func eachSegment(handles []*segmentlist.Handle, limits cleanableLimits,
+	settings *topicconfig.Settings,
+	now time.Time, visit func(h *segmentlist.Handle, state SegmentState, blockedBy string)) {
 	blocked := ""
 	for i, h := range handles {
 		last := i == len(handles)-1
@@ -166,11 +168,12 @@ func eachSegment(handles []*handle, limits cleanableLimits, settings *topicconfi
 }
 
 // divide computes the sections of a log, and returns the handles of the segments below the bound.
-func divide(handles []*handle, limits cleanableLimits, settings *topicconfig.Settings,
-	now time.Time) (s Sections, cleanable []*handle) {
+func divide(handles []*segmentlist.Handle, limits cleanableLimits, settings *topicconfig.Settings,
+	now time.Time) (s Sections, cleanable []*segmentlist.Handle) {
 	s = Sections{LogStart: limits.logStart, Blocked: map[string]int64{}}
 	bounded := false
-	eachSegment(handles, limits, settings, now, func(h *handle, state SegmentState, reason string) {
+	eachSegment(handles, limits, settings, now, func(h *segmentlist.Handle, state SegmentState,
+		reason string) {
 		switch state {
 		case SegmentExpired:
 			return
@@ -182,7 +185,7 @@ func divide(handles []*handle, limits cleanableLimits, settings *topicconfig.Set
 			return
 		case SegmentDirty:
 			s.DirtyBytes += h.SizeBytes()
-			if written := h.firstWritten(); h.SizeBytes() > 0 &&
+			if written := h.FirstWritten(); h.SizeBytes() > 0 &&
 				(s.OldestDirty.IsZero() || written.Before(s.OldestDirty)) {
 				s.OldestDirty = written
 			}
@@ -190,7 +193,7 @@ func divide(handles []*handle, limits cleanableLimits, settings *topicconfig.Set
 			s.CleanBytes += h.SizeBytes()
 		}
 		cleanable = append(cleanable, h)
-		s.Records += recordsIn(h)
+		s.Records += segmentlist.EstimateRecords(h)
 	})
 	s.Segments, s.FirstDirty = len(cleanable), min(limits.firstDirty, s.Bound)
 	s.DeletedActive = handles[len(handles)-1].Base() < limits.logStart
@@ -201,7 +204,7 @@ func divide(handles []*handle, limits cleanableLimits, settings *topicconfig.Set
 // blockedBy returns the reason why the segment handles[i] cannot be cleaned, "" if it can be
 // cleaned. MinLag blocks only dirty segments. A clean segment was old enough when it was cleaned,
 // and a higher MinLag must not move the bound below firstDirty.
-func blockedBy(handles []*handle, i int, dirty bool, limits cleanableLimits,
+func blockedBy(handles []*segmentlist.Handle, i int, dirty bool, limits cleanableLimits,
 	settings *topicconfig.Settings, now time.Time) string {
 	if i == len(handles)-1 {
 		return BlockedActive
@@ -215,7 +218,7 @@ func blockedBy(handles []*handle, i int, dirty bool, limits cleanableLimits,
 		return BlockedTransaction
 	case end > limits.end:
 		return BlockedActive // the segment was rolled a short time ago, and is not sealed yet
-	case dirty && lag > 0 && handles[i].lastWritten() > now.Add(-lag).UnixMilli():
+	case dirty && lag > 0 && handles[i].LastWritten() > now.Add(-lag).UnixMilli():
 		return BlockedMinLag
 	}
 	return ""

@@ -249,7 +249,7 @@ func TestMinLagOfFutureTimestampsBeginsAtTheAppend(t *testing.T) {
 		t.Fatal(err)
 	}
 	log.AdvanceHighWatermark(log.LogEnd())
-	base := log.list.load().active().Base()
+	base := log.list.Load().Active().Base()
 	fill(t, log, 20)
 	if err := log.flush(); err != nil {
 		t.Fatal(err)

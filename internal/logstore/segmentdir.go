@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"heartwood.dev/heartwood/internal/logstore/segment"
+	"heartwood.dev/heartwood/internal/logstore/segmentlist"
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
@@ -24,7 +25,7 @@ type segmentDir struct {
 
 // create creates the files of an empty segment. Their names become durable with the next flush.
 // Until then a crash may lose the files together with everything that was appended to them.
-func (d segmentDir) create(base int64, config segment.Config) (*handle, error) {
+func (d segmentDir) create(base int64, config segment.Config) (*segmentlist.Handle, error) {
 	made, err := segment.Create(d.fs, d.path, base, "", config)
 	if err != nil {
 		return nil, fmt.Errorf("%w: create segment %d: %w", ErrStorage, base, err)
@@ -33,7 +34,9 @@ func (d segmentDir) create(base int64, config segment.Config) (*handle, error) {
 }
 
 // handleOf returns the first handle of a segment.
-func (d segmentDir) handleOf(s *segment.Segment) *handle { return newHandle(s, d.logger) }
+func (d segmentDir) handleOf(s *segment.Segment) *segmentlist.Handle {
+	return segmentlist.NewHandle(s, d.logger)
+}
 
 // afford calls do, which opens a directory. If the process has no file descriptor left, afford
 // closes idle segment files first.

@@ -6,6 +6,7 @@ import (
 	"heartwood.dev/heartwood/internal/compress"
 	"heartwood.dev/heartwood/internal/logstore/clean"
 	"heartwood.dev/heartwood/internal/logstore/keys"
+	"heartwood.dev/heartwood/internal/logstore/segmentlist"
 	"heartwood.dev/heartwood/internal/topicconfig"
 )
 
@@ -59,38 +60,38 @@ func (c *Compaction) SegmentRows(from int64, limit int, now time.Time) (SegmentR
 		return SegmentRows{}, ErrClosed
 	}
 	settings := c.Settings()
-	all, selected := c.arrange(list.handles, limits, settings, now)
-	first := list.floor(from)
-	last := min(len(list.handles), first+max(0, limit))
+	all, selected := c.arrange(list.Handles, limits, settings, now)
+	first := list.Floor(from)
+	last := min(len(list.Handles), first+max(0, limit))
 	selected = selected[first:last]
 	all.Next = -1
-	if last < len(list.handles) {
-		all.Next = list.handles[last].Base()
+	if last < len(list.Handles) {
+		all.Next = list.Handles[last].Base()
 	}
 	// The reference to the list is released before files are read, so that a truncation waits at
 	// most for the rows that it truncates.
 	for _, s := range selected {
-		s.handle.acquire()
+		s.handle.Acquire()
 	}
-	list.release()
+	list.Release()
 	all.Rows = make([]SegmentRow, 0, len(selected))
 	for _, s := range selected {
 		all.Rows = append(all.Rows, c.row(s, settings))
-		s.handle.release()
+		s.handle.Release()
 	}
 	return all, nil
 }
 
 // arrangedSegment is a segment with its state.
 type arrangedSegment struct {
-	handle    *handle
+	handle    *segmentlist.Handle
 	state     SegmentState
 	blockedBy string
 	active    bool
 }
 
 // arrange returns the state of every segment, without reading a file.
-func (c *Compaction) arrange(handles []*handle, limits cleanableLimits,
+func (c *Compaction) arrange(handles []*segmentlist.Handle, limits cleanableLimits,
 	settings *topicconfig.Settings, now time.Time) (all SegmentRows, segments []arrangedSegment) {
 	all = SegmentRows{Compacted: settings.Compact, LogStart: limits.logStart,
 		LogEnd: c.log.LogEnd(), Total: len(handles)}
@@ -102,7 +103,7 @@ func (c *Compaction) arrange(handles []*handle, limits cleanableLimits,
 	} else {
 		bounded := false
 		eachSegment(handles, limits, settings, now,
-			func(h *handle, state SegmentState, blockedBy string) {
+			func(h *segmentlist.Handle, state SegmentState, blockedBy string) {
 				if state == SegmentBlocked && !bounded {
 					all.Bound, bounded = h.Base(), true
 				}
@@ -122,7 +123,7 @@ func (c *Compaction) row(s arrangedSegment, settings *topicconfig.Settings) Segm
 		State: s.state, BlockedBy: s.blockedBy}
 	if row.OldestMs, row.HasBatches = h.FirstTimestamp(); row.HasBatches {
 		row.NewestMs, _ = h.MaxTimestamp()
-		row.Codec, row.HasBatches = h.firstCodec()
+		row.Codec, row.HasBatches = h.FirstCodec()
 	}
 	if s.state == SegmentUncompacted || s.active {
 		return row

@@ -13,6 +13,7 @@ import (
 	"heartwood.dev/heartwood/internal/logstore/clean"
 	"heartwood.dev/heartwood/internal/logstore/keys"
 	"heartwood.dev/heartwood/internal/logstore/segment"
+	"heartwood.dev/heartwood/internal/logstore/segmentlist"
 	"heartwood.dev/heartwood/internal/record"
 	"heartwood.dev/heartwood/internal/topicconfig"
 	"heartwood.dev/heartwood/internal/vfs"
@@ -37,7 +38,8 @@ func rowsOf(t testing.TB, log *Log, limit int, now time.Time) (all SegmentRows) 
 
 // modelState is the state of a segment by the definitions of docs/cleaner.md, computed for each
 // segment anew.
-func modelState(log *Log, handles []*handle, at int, now time.Time) (SegmentState, string) {
+func modelState(log *Log, handles []*segmentlist.Handle, at int, now time.Time) (SegmentState,
+	string) {
 	end := func(i int) int64 {
 		if i+1 < len(handles) {
 			return handles[i+1].Base()
@@ -53,7 +55,7 @@ func modelState(log *Log, handles []*handle, at int, now time.Time) (SegmentStat
 	}
 	for i := range at + 1 {
 		reason := ""
-		young := handles[i].lastWritten() > now.Add(-log.Settings().MinLag).UnixMilli()
+		young := handles[i].LastWritten() > now.Add(-log.Settings().MinLag).UnixMilli()
 		switch {
 		case end(i) <= log.LogStart():
 		case i == len(handles)-1:
@@ -87,7 +89,7 @@ func TestSegmentStatesMatchDefinitions(t *testing.T) {
 		random := rand.New(rand.NewPCG(s, 0))
 		_, log := compactLog(t, vfs.NewMem(), nil)
 		fill(t, log, random.IntN(40))
-		list := log.list.acquire()
+		list := log.list.Acquire()
 		for range 100 {
 			log.highWatermark.Store(random.Int64N(log.LogEnd() + 1))
 			log.logStart.Store(random.Int64N(log.highWatermark.Load() + 1))
@@ -101,7 +103,7 @@ func TestSegmentStatesMatchDefinitions(t *testing.T) {
 			got := rowsOf(t, log, 1+random.IntN(4), now)
 			sums := map[string]int64{}
 			for i, row := range got.Rows {
-				state, reason := modelState(log, list.handles, i, now)
+				state, reason := modelState(log, list.Handles, i, now)
 				if row.State != state || row.BlockedBy != reason {
 					t.Fatalf("segment %d: got state %d %q, want %d %q (%+v)", row.Base, row.State,
 						row.BlockedBy, state, reason, sections)
@@ -119,11 +121,11 @@ func TestSegmentStatesMatchDefinitions(t *testing.T) {
 				}
 			}
 			if got.Bound != sections.Bound || got.FirstDirty != sections.FirstDirty ||
-				got.Total != len(list.handles) || len(got.Rows) != got.Total {
+				got.Total != len(list.Handles) || len(got.Rows) != got.Total {
 				t.Fatalf("got %+v, want %+v", got, sections)
 			}
 		}
-		list.release()
+		list.Release()
 	}
 }
 
@@ -133,7 +135,7 @@ type fileFacts struct {
 	dead                          *clean.DeadFile
 }
 
-func factsOf(t testing.TB, log *Log, h *handle) (f fileFacts) {
+func factsOf(t testing.TB, log *Log, h *segmentlist.Handle) (f fileFacts) {
 	t.Helper()
 	err := h.Scan(0, func(_ int64, b record.Batch) error {
 		return b.Records(1<<20, func(r *record.Record) error {
@@ -160,7 +162,7 @@ func factsOf(t testing.TB, log *Log, h *handle) (f fileFacts) {
 }
 
 // checkRow compares a row with the files of its segment.
-func checkRow(t testing.TB, log *Log, h *handle, row SegmentRow) {
+func checkRow(t testing.TB, log *Log, h *segmentlist.Handle, row SegmentRow) {
 	t.Helper()
 	f := factsOf(t, log, h)
 	if row.Base != h.Base() || row.SizeBytes != h.SizeBytes() ||
@@ -238,15 +240,15 @@ func TestSegmentRowsEqualFiles(t *testing.T) {
 			now = now.Add(time.Minute)
 			store.tick(epoch0, false)
 			updateSidecars(log, now)
-			rows, list := rowsOf(t, log, 3, now), log.list.acquire()
-			for i, h := range list.handles[:len(list.handles)-1] {
+			rows, list := rowsOf(t, log, 3, now), log.list.Acquire()
+			for i, h := range list.Handles[:len(list.Handles)-1] {
 				checkRow(t, log, h, rows.Rows[i])
 				clocks += len(rows.Rows[i].Clocks)
 				if g := rows.Rows[i].Garbage; g != nil && g.Records > 0 {
 					garbage++
 				}
 			}
-			list.release()
+			list.Release()
 		}
 	}
 	if garbage == 0 || clocks == 0 {

@@ -11,6 +11,7 @@ import (
 
 	"heartwood.dev/heartwood/internal/logstore/keys"
 	"heartwood.dev/heartwood/internal/logstore/segment"
+	"heartwood.dev/heartwood/internal/logstore/segmentlist"
 )
 
 // sidecarMemoryBytes is the maximum memory for building one sidecar. It is the smallest size with
@@ -54,7 +55,7 @@ const sidecarRetry = time.Minute
 var errNoKeys = errors.New("the log collects no keys")
 
 // openOrBuild opens the sidecar of a sealed segment for a pass. If the sidecar is missing or
-// unusable, openOrBuild builds it first. It fails with errSegmentsChanged if the segment is no
+// unusable, openOrBuild builds it first. It fails with segmentlist.ErrChanged if the segment is no
 // longer in the log. The caller closes the reader, and calls trim after the pass.
 func (s *sidecars) openOrBuild(ctx context.Context, of *segment.Segment,
 	opts sidecarOptions) (*keys.Reader, error) {
@@ -62,7 +63,7 @@ func (s *sidecars) openOrBuild(ctx context.Context, of *segment.Segment,
 	if err != nil {
 		return nil, err
 	}
-	defer h.release()
+	defer h.Release()
 	reader, err := s.open(h, true)
 	if err == nil || !keys.Unusable(err) && !errors.Is(err, fs.ErrNotExist) {
 		return reader, err
@@ -86,24 +87,24 @@ func (s *sidecars) openOrBuild(ctx context.Context, of *segment.Segment,
 
 // hold returns the handle of a segment of the log with a new reference, which the caller releases.
 // It keeps no reference to the other segments, because building a sidecar may take long.
-func (s *sidecars) hold(of *segment.Segment) (*handle, error) {
+func (s *sidecars) hold(of *segment.Segment) (*segmentlist.Handle, error) {
 	list := s.log.Acquire()
 	if list == nil {
 		return nil, ErrClosed
 	}
-	defer list.release()
-	for _, h := range list.handles {
+	defer list.Release()
+	for _, h := range list.Handles {
 		if h.Segment == of {
-			h.acquire()
+			h.Acquire()
 			return h, nil
 		}
 	}
-	return nil, errSegmentsChanged
+	return nil, segmentlist.ErrChanged
 }
 
 // build builds the sidecar of a sealed segment, from its spool or from a scan of the segment. The
 // caller holds sidecars.building.
-func (s *sidecars) build(ctx context.Context, h *handle, opts sidecarOptions) error {
+func (s *sidecars) build(ctx context.Context, h *segmentlist.Handle, opts sidecarOptions) error {
 	if s.salt.Load() == nil {
 		return errNoKeys
 	}
@@ -137,7 +138,7 @@ func (s *sidecars) build(ctx context.Context, h *handle, opts sidecarOptions) er
 const scanHeldBytes = 4 << 20
 
 // scan builds a sidecar from the segment's data file.
-func (s *sidecars) scan(ctx context.Context, h *handle, truncations int64,
+func (s *sidecars) scan(ctx context.Context, h *segmentlist.Handle, truncations int64,
 	opts sidecarOptions) error {
 	salt := *s.salt.Load()
 	spool := keys.NewSpool(s.fs, s.path(h.Base(), keys.SpoolExtension, ""), h.Base(), salt)
@@ -160,7 +161,8 @@ func (s *sidecars) scan(ctx context.Context, h *handle, truncations int64,
 
 // buildFrom builds a sidecar from a spool, and discards the spool. It renames the sidecar to its
 // final name only if the segment is still in the log, which it checks under Log.maintain.
-func (s *sidecars) buildFrom(ctx context.Context, h *handle, truncations int64, spool *keys.Spool,
+func (s *sidecars) buildFrom(ctx context.Context, h *segmentlist.Handle, truncations int64,
+	spool *keys.Spool,
 	opts sidecarOptions) error {
 	defer s.spools.discard(spool, nil)
 	identity := keys.Identity{Base: h.Base(), LogBytes: h.SizeBytes()}
@@ -169,7 +171,7 @@ func (s *sidecars) buildFrom(ctx context.Context, h *handle, truncations int64, 
 		s.maintain.Lock()
 		defer s.maintain.Unlock()
 		if !s.log.OwnsSealed(h, truncations) {
-			return errSegmentsChanged
+			return segmentlist.ErrChanged
 		}
 		return publish()
 	}
@@ -181,9 +183,9 @@ func (s *sidecars) buildFrom(ctx context.Context, h *handle, truncations int64, 
 	if err != nil {
 		return err
 	}
-	h.sidecar.Store(&sidecarState{
-		logBytes: identity.LogBytes, digest: spool.Identity().Digest, records: built.Records,
-		counted: true, verified: true,
+	h.Sidecar.Store(&segmentlist.Sidecar{
+		LogBytes: identity.LogBytes, Digest: spool.Identity().Digest, Records: built.Records,
+		Counted: true, Verified: true,
 	})
 	return nil
 }
@@ -207,7 +209,7 @@ func (s *sidecars) buildNext(ctx context.Context, now time.Time, opts sidecarOpt
 	if h == nil {
 		return false
 	}
-	defer h.release()
+	defer h.Release()
 	if opts.slot.lock(ctx) != nil {
 		return false
 	}
@@ -226,44 +228,44 @@ func (s *sidecars) buildNext(ctx context.Context, now time.Time, opts sidecarOpt
 	case err == nil:
 		s.logger.Debug("key sidecar file built", "segment", h.Base(), "took", time.Since(began))
 		return true
-	case ctx.Err() != nil, errors.Is(err, errSegmentsChanged), errors.Is(err, ErrClosed):
+	case ctx.Err() != nil, errors.Is(err, segmentlist.ErrChanged), errors.Is(err, ErrClosed):
 		return false
 	}
 	s.logger.Warn("failed to build a key sidecar file", "segment", h.Base(), "error", err)
-	h.sidecar.Store(&sidecarState{logBytes: h.SizeBytes(), retry: now.Add(sidecarRetry)})
+	h.Sidecar.Store(&segmentlist.Sidecar{LogBytes: h.SizeBytes(), Retry: now.Add(sidecarRetry)})
 	return true
 }
 
 // next returns the first sealed segment whose sidecar is missing or should not be kept. Result
 // missing reports which of the two applies. h is nil if there is no such segment. The caller
 // releases h.
-func (s *sidecars) next(now time.Time) (h *handle, missing bool) {
+func (s *sidecars) next(now time.Time) (h *segmentlist.Handle, missing bool) {
 	list := s.log.Acquire()
 	if list == nil {
 		return nil, false
 	}
-	defer list.release()
+	defer list.Release()
 	defer func() {
 		if h != nil {
-			h.acquire()
+			h.Acquire()
 		}
 	}()
 	end := s.log.CleanableEnd()
-	for i, h := range list.handles[:len(list.handles)-1] {
-		if list.handles[i+1].Base() > end {
+	for i, h := range list.Handles[:len(list.Handles)-1] {
+		if list.Handles[i+1].Base() > end {
 			break
 		}
-		if h.sidecarState() == nil {
+		if h.SidecarState() == nil {
 			s.load(h)
 		}
-		state := h.sidecarState()
+		state := h.SidecarState()
 		if state == nil {
 			continue // load has failed because of a disk error
 		}
-		switch pays := keepsSidecar(state.logBytes, state.records); {
-		case state.digest == 0 && pays && now.After(state.retry):
+		switch pays := keepsSidecar(state.LogBytes, state.Records); {
+		case state.Digest == 0 && pays && now.After(state.Retry):
 			return h, true
-		case state.digest != 0 && !pays:
+		case state.Digest != 0 && !pays:
 			return h, false
 		}
 	}
@@ -272,14 +274,14 @@ func (s *sidecars) next(now time.Time) (h *handle, missing bool) {
 
 // load reads the state of a segment's sidecar from the directory. If the disk fails, the state
 // stays unknown.
-func (s *sidecars) load(h *handle) {
+func (s *sidecars) load(h *segmentlist.Handle) {
 	size := h.SizeBytes()
 	reader, err := s.open(h, false)
 	switch {
 	case err == nil:
 		_ = reader.Close() // the file was only read, so an error of Close is irrelevant
 	case keys.Unusable(err), errors.Is(err, fs.ErrNotExist):
-		h.sidecar.Store(&sidecarState{logBytes: size, records: estimateRecords(h)})
+		h.Sidecar.Store(&segmentlist.Sidecar{LogBytes: size, Records: estimateRecords(h)})
 		if keys.Unusable(err) {
 			s.logger.Info("key sidecar file unusable; it will be rebuilt", "segment", h.Base(),
 				"error", err)
@@ -305,7 +307,7 @@ const estimateBatches = 16
 // batches. The offsets of a segment do not show this number after cleaning. If the headers cannot
 // be read, the estimate is 0, which makes the caller build the sidecar; the build then succeeds or
 // returns the error.
-func estimateRecords(h *handle) int {
+func estimateRecords(h *segmentlist.Handle) int {
 	var position, records int64
 	for range estimateBatches {
 		header, err := h.HeaderAt(position)
@@ -334,7 +336,7 @@ func (s *sidecars) clear(ctx context.Context) {
 	if list == nil {
 		return // the log is closed, and its directory may belong to another log now
 	}
-	defer list.release()
+	defer list.Release()
 	s.mu.Lock()
 	s.spools.discardAllLocked()
 	s.mu.Unlock()
@@ -349,8 +351,8 @@ func (s *sidecars) clear(ctx context.Context) {
 			"error", err)
 		return
 	}
-	for _, h := range list.handles {
-		h.sidecar.Store(nil)
+	for _, h := range list.Handles {
+		h.Sidecar.Store(nil)
 	}
 	s.cleared.Store(true)
 }

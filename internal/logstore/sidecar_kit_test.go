@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"heartwood.dev/heartwood/internal/logstore/keys"
+	"heartwood.dev/heartwood/internal/logstore/segmentlist"
 	"heartwood.dev/heartwood/internal/record"
 	"heartwood.dev/heartwood/internal/topicconfig"
 	"heartwood.dev/heartwood/internal/vfs"
@@ -69,11 +70,11 @@ func randomText(n int) string {
 
 // keyedSegments returns the segments of a log but the active one. They stay readable until the test
 // ends.
-func keyedSegments(t testing.TB, log *Log) []*handle {
+func keyedSegments(t testing.TB, log *Log) []*segmentlist.Handle {
 	t.Helper()
-	list := log.list.acquire()
-	t.Cleanup(list.release)
-	return list.handles[:len(list.handles)-1]
+	list := log.list.Acquire()
+	t.Cleanup(list.Release)
+	return list.Handles[:len(list.Handles)-1]
 }
 
 // updateSidecars builds missing sidecars of the log and deletes unneeded ones, as the cleaner does.
@@ -84,7 +85,8 @@ func updateSidecars(log *Log, now time.Time) {
 }
 
 // expectedKeys computes the expected content of a key sidecar from the records of its segment.
-func expectedKeys(h *handle, hasher keys.Hasher) (entries []keys.Entry, records []keys.Record,
+func expectedKeys(h *segmentlist.Handle, hasher keys.Hasher) (entries []keys.Entry,
+	records []keys.Record,
 	err error) {
 	err = h.Scan(0, func(_ int64, b record.Batch) error {
 		return b.Records(1<<20, func(r *record.Record) error {
@@ -109,7 +111,7 @@ func expectedKeys(h *handle, hasher keys.Hasher) (entries []keys.Entry, records 
 
 // compareKeys returns an error if the content of a key sidecar does not match the records of its
 // segment.
-func compareKeys(log *Log, h *handle, reader *keys.Reader) error {
+func compareKeys(log *Log, h *segmentlist.Handle, reader *keys.Reader) error {
 	wantEntries, wantRecords, err := expectedKeys(h, log.compaction.sidecars.salt.Load().Hasher())
 	if err != nil {
 		return err

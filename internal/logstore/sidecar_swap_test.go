@@ -10,6 +10,7 @@ import (
 
 	"heartwood.dev/heartwood/internal/logstore/keys"
 	"heartwood.dev/heartwood/internal/logstore/segment"
+	"heartwood.dev/heartwood/internal/logstore/segmentlist"
 	"heartwood.dev/heartwood/internal/record"
 	"heartwood.dev/heartwood/internal/topicconfig"
 	"heartwood.dev/heartwood/internal/vfs"
@@ -139,7 +140,7 @@ func TestSidecarsAreDeletedWithSegments(t *testing.T) {
 		t.Fatal("the sidecar of a replaced segment still exists")
 	}
 	if _, err := log.compaction.sidecars.openOrBuild(context.Background(), sources[0],
-		sidecarOptions{background: true}); !errors.Is(err, errSegmentsChanged) {
+		sidecarOptions{background: true}); !errors.Is(err, segmentlist.ErrChanged) {
 		t.Errorf("sidecar of a replaced segment: %v", err)
 	}
 	updateSidecars(log, epoch0)
@@ -178,7 +179,7 @@ func TestSidecarOfReplacedSegmentDoesNotAppear(t *testing.T) {
 			}
 			return nil
 		}}})
-	if !errors.Is(err, errSegmentsChanged) {
+	if !errors.Is(err, segmentlist.ErrChanged) {
 		t.Errorf("%v", err)
 	}
 	if made := namesWith(t, fsys, log, fmt.Sprintf("%020d.keys", h.Base())); len(made) > 0 {
@@ -197,14 +198,14 @@ func TestTruncationDiscardsSpoolsAndSidecars(t *testing.T) {
 		sidecarOptions{Options: keys.Options{Throttle: func(context.Context, int) error {
 			log.mu.Lock()
 			defer log.mu.Unlock()
-			log.compaction.sidecars.invalidateLocked(log.list.current())
+			log.compaction.sidecars.invalidateLocked(log.list.Handles())
 			log.truncations.Add(1)
 			return nil
 		}}})
-	if !errors.Is(err, errSegmentsChanged) {
+	if !errors.Is(err, segmentlist.ErrChanged) {
 		t.Errorf("%v", err)
 	}
-	if h.sidecarState() != nil || log.compaction.sidecars.spools.active != nil ||
+	if h.SidecarState() != nil || log.compaction.sidecars.spools.active != nil ||
 		len(log.compaction.sidecars.spools.rolled) > 0 {
 		t.Error("spools or sidecar states are left")
 	}

@@ -212,7 +212,8 @@ func TestSidecarsAfterRestart(t *testing.T) {
 		unknown += h.SizeBytes()
 	}
 	if got := log.compaction.sidecars.scannedBytes.Load(); got == 0 || got > unknown {
-		t.Errorf("%d bytes were scanned; %d of %d segments had a sidecar, the others have %d bytes in all",
+		t.Errorf(
+			"%d bytes were scanned; %d of %d segments had a sidecar, the others have %d bytes in all",
 			got, made, len(segments), unknown)
 	}
 	scanned := log.compaction.sidecars.scannedBytes.Load()
@@ -277,7 +278,7 @@ func TestDamagedSidecarsAreRebuilt(t *testing.T) {
 	} {
 		for _, restarted := range []bool{false, true} {
 			if restarted {
-				h.sidecar.Store(nil) // forget that it was verified, as a start does
+				h.Sidecar.Store(nil) // forget that it was verified, as a start does
 			}
 			overwrite(t, fsys, name, damage(slices.Clone(whole)))
 			reader, err := log.compaction.sidecars.openOrBuild(context.Background(), h.Segment,

@@ -14,6 +14,7 @@ import (
 
 	"heartwood.dev/heartwood/internal/logstore/keys"
 	"heartwood.dev/heartwood/internal/logstore/segment"
+	"heartwood.dev/heartwood/internal/logstore/segmentlist"
 	"heartwood.dev/heartwood/internal/topicconfig"
 	"heartwood.dev/heartwood/internal/vfs"
 )
@@ -58,7 +59,7 @@ type sidecars struct {
 type sidecarSource struct {
 	Settings func() topicconfig.Settings
 	// Acquire returns the current segments with a new reference, nil if the log is closed.
-	Acquire func() *segmentList
+	Acquire func() *segmentlist.List
 	// CleanableEnd returns the end of the records that may be cleaned. No segment above it has a
 	// sidecar.
 	CleanableEnd func() int64
@@ -67,7 +68,7 @@ type sidecarSource struct {
 	// OwnsSealed reports whether a segment is sealed and in the log's segment list, and whether the
 	// log was not truncated after Truncations returned the given number. The caller holds
 	// Log.maintain.
-	OwnsSealed func(h *handle, truncations int64) bool
+	OwnsSealed func(h *segmentlist.Handle, truncations int64) bool
 }
 
 func newSidecars(l *Log) sidecars {
@@ -150,16 +151,16 @@ func (s *sidecars) name(base int64) string { return s.path(base, keys.Extension,
 // invalidateLocked discards the collected keys of the log before the log end falls, because the
 // same ordinals may then refer to other records. buildFrom discards a sidecar that is being built.
 // Segment.Truncate removes the sidecar of a truncated segment. The caller holds Log.mu.
-func (s *sidecars) invalidateLocked(handles []*handle) {
+func (s *sidecars) invalidateLocked(handles []*segmentlist.Handle) {
 	s.spools.discardAllLocked()
 	for _, h := range handles {
-		h.sidecar.Store(nil)
+		h.Sidecar.Store(nil)
 	}
 }
 
 // open opens the sidecar of a segment. If verify is true, it compares the sidecar with the data
 // first, unless this process has already built or verified the sidecar.
-func (s *sidecars) open(h *handle, verify bool) (*keys.Reader, error) {
+func (s *sidecars) open(h *segmentlist.Handle, verify bool) (*keys.Reader, error) {
 	want, known, err := s.expect(h)
 	if err != nil {
 		return nil, err
@@ -168,54 +169,55 @@ func (s *sidecars) open(h *handle, verify bool) (*keys.Reader, error) {
 	if err != nil {
 		return nil, err
 	}
-	state := sidecarState{logBytes: want.LogBytes, digest: reader.Identity().Digest,
-		records: reader.Counts().Records, counted: true, verified: verify}
-	if known != nil && known.digest != 0 && known.verified {
-		state.verified = true
+	state := segmentlist.Sidecar{LogBytes: want.LogBytes, Digest: reader.Identity().Digest,
+		Records: reader.Counts().Records, Counted: true, Verified: verify}
+	if known != nil && known.Digest != 0 && known.Verified {
+		state.Verified = true
 	} else if verify {
 		if err := reader.Verify(h.File()); err != nil {
 			return nil, errors.Join(err, reader.Close())
 		}
 	}
-	h.sidecar.Store(&state)
+	h.Sidecar.Store(&state)
 	return reader, nil
 }
 
 // expect returns what the sidecar of a segment must match, and the known state of the sidecar.
-func (s *sidecars) expect(h *handle) (want keys.Expect, known *sidecarState, err error) {
+func (s *sidecars) expect(h *segmentlist.Handle) (want keys.Expect, known *segmentlist.Sidecar,
+	err error) {
 	salt := s.salt.Load()
 	if salt == nil {
 		return want, nil, errNoKeys
 	}
 	want = keys.Expect{Identity: keys.Identity{Base: h.Base(), LogBytes: h.SizeBytes()},
 		SaltID: salt.ID()}
-	if known = h.sidecarState(); known != nil {
-		want.Digest = known.digest
+	if known = h.SidecarState(); known != nil {
+		want.Digest = known.Digest
 	}
 	return want, known, nil
 }
 
 // remove deletes the sidecar of a segment. The state in memory keeps the number of records, so that
 // the sidecar is not built again.
-func (s *sidecars) remove(h *handle) {
+func (s *sidecars) remove(h *segmentlist.Handle) {
 	s.maintain.Lock()
 	defer s.maintain.Unlock()
 	list := s.log.Acquire()
 	if list == nil {
 		return
 	}
-	defer list.release()
-	if h.doomed.Load() || !slices.Contains(list.handles, h) {
+	defer list.Release()
+	if h.Doomed.Load() || !slices.Contains(list.Handles, h) {
 		return
 	}
 	if err := s.fs.Remove(s.name(h.Base())); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		s.logger.Warn("failed to delete a key sidecar file", "segment", h.Base(), "error", err)
 	}
-	state := sidecarState{logBytes: h.SizeBytes()}
-	if known := h.sidecarState(); known != nil {
-		state.records, state.counted = known.records, known.counted
+	state := segmentlist.Sidecar{LogBytes: h.SizeBytes()}
+	if known := h.SidecarState(); known != nil {
+		state.Records, state.Counted = known.Records, known.Counted
 	}
-	h.sidecar.Store(&state)
+	h.Sidecar.Store(&state)
 }
 
 // removeInvalid deletes the sidecar of a segment, because a pass has found that the sidecar
@@ -229,10 +231,10 @@ func (s *sidecars) removeInvalid(ctx context.Context, of *segment.Segment) error
 	if list == nil {
 		return ErrClosed
 	}
-	defer list.release()
-	if i := slices.IndexFunc(list.handles,
-		func(h *handle) bool { return h.Segment == of }); i >= 0 {
-		s.remove(list.handles[i])
+	defer list.Release()
+	if i := slices.IndexFunc(list.Handles,
+		func(h *segmentlist.Handle) bool { return h.Segment == of }); i >= 0 {
+		s.remove(list.Handles[i])
 	}
 	return nil
 }
@@ -244,10 +246,10 @@ func (s *sidecars) trim() {
 	if list == nil {
 		return
 	}
-	defer list.release()
-	for _, h := range list.handles {
-		if state := h.sidecarState(); state != nil && state.digest != 0 &&
-			!keepsSidecar(state.logBytes, state.records) {
+	defer list.Release()
+	for _, h := range list.Handles {
+		if state := h.SidecarState(); state != nil && state.Digest != 0 &&
+			!keepsSidecar(state.LogBytes, state.Records) {
 			s.remove(h)
 		}
 	}
@@ -255,12 +257,12 @@ func (s *sidecars) trim() {
 
 // countsOf returns the counts in the key sidecar of a segment; ok is false if the segment has no
 // usable sidecar now. It does not change the state of the sidecar, which only builds change.
-func (s *sidecars) countsOf(h *handle) (counts keys.Counts, ok bool) {
-	if counts, ok := h.facts.countsOf(h.SizeBytes()); ok {
+func (s *sidecars) countsOf(h *segmentlist.Handle) (counts keys.Counts, ok bool) {
+	if counts, ok := h.Facts.CountsOf(h.SizeBytes()); ok {
 		return counts, true
 	}
 	want, state, err := s.expect(h)
-	if err != nil || state != nil && state.digest == 0 {
+	if err != nil || state != nil && state.Digest == 0 {
 		return counts, false
 	}
 	reader, err := keys.Open(s.fs, s.name(h.Base()), want)
@@ -269,6 +271,6 @@ func (s *sidecars) countsOf(h *handle) (counts keys.Counts, ok bool) {
 	}
 	counts = reader.Counts()
 	_ = reader.Close() // the file was only read
-	h.facts.setCounts(want.LogBytes, counts)
+	h.Facts.SetCounts(want.LogBytes, counts)
 	return counts, true
 }

@@ -11,6 +11,7 @@ import (
 
 	"heartwood.dev/heartwood/internal/logstore/producer"
 	"heartwood.dev/heartwood/internal/logstore/segment"
+	"heartwood.dev/heartwood/internal/logstore/segmentlist"
 	"heartwood.dev/heartwood/internal/record"
 	"heartwood.dev/heartwood/internal/vfs"
 )
@@ -77,7 +78,8 @@ func (p *producerSnapshots) newestOf(files []segmentFile, first, limit int64) (f
 // uses the newest usable snapshot at or below both parameters offset and since, and the batches
 // from this snapshot to the given offset. Result ended contains the transactions whose marker is in
 // these batches, at or above the offset since.
-func (p *producerSnapshots) stateAt(handles []*handle, offset, since int64) (state producer.State,
+func (p *producerSnapshots) stateAt(handles []*segmentlist.Handle, offset,
+	since int64) (state producer.State,
 	ended []producer.EndedTxn, err error) {
 	from, state, err := p.newest(handles[0].Base(), min(offset, since))
 	if err != nil {
@@ -91,7 +93,7 @@ func (p *producerSnapshots) stateAt(handles []*handle, offset, since int64) (sta
 		if err != nil {
 			return state, nil, err
 		}
-		err = h.eachHeader(position, func(header segment.Header) (bool, error) {
+		err = h.EachHeader(position, func(header segment.Header) (bool, error) {
 			if header.BaseOffset() >= offset {
 				return false, nil
 			}
@@ -115,7 +117,7 @@ func (p *producerSnapshots) stateAt(handles []*handle, offset, since int64) (sta
 // below this offset will change or be deleted. A later truncation to an offset above it rebuilds
 // the producer state from this snapshot. Usually the roll has written the snapshot already. It is
 // missing if recovery has scanned the segment, because recovery removes such snapshots.
-func (p *producerSnapshots) ensureAt(handles []*handle, base int64) error {
+func (p *producerSnapshots) ensureAt(handles []*segmentlist.Handle, base int64) error {
 	files, err := listSegmentFiles(p.dir.fs, p.dir.path)
 	if err != nil {
 		return err
@@ -130,7 +132,7 @@ func (p *producerSnapshots) ensureAt(handles []*handle, base int64) error {
 // missingAt returns the snapshot that has to be written at the base offset of a segment. It returns
 // nil if a usable file exists, or if there is no producer state at this offset. files are the
 // segment files of the directory.
-func (p *producerSnapshots) missingAt(files []segmentFile, handles []*handle,
+func (p *producerSnapshots) missingAt(files []segmentFile, handles []*segmentlist.Handle,
 	base int64) (*producerSnapshot, error) {
 	if from, _, err := p.newestOf(files, base, base); err == nil && from == base && base > 0 {
 		return nil, nil
@@ -163,7 +165,7 @@ func (p *producerSnapshots) writeMissing(missing *producerSnapshot) error {
 // If the disk is full, ensureForDeletion writes no further snapshots and succeeds. It keeps the
 // snapshot at the base offset of the first remaining segment in the field pending, because deleting
 // segments makes room for writing it later.
-func (p *producerSnapshots) ensureForDeletion(handles []*handle, count int) error {
+func (p *producerSnapshots) ensureForDeletion(handles []*segmentlist.Handle, count int) error {
 	files, err := listSegmentFiles(p.dir.fs, p.dir.path)
 	if err != nil {
 		return err
@@ -230,7 +232,7 @@ func (p *producerSnapshots) removeAbove(files []segmentFile, offset int64) error
 // limit, the newest snapshotsKept at or below this offset, and those at the base offset of a
 // segment. The producer state at an offset does not depend on how the log is divided into segments,
 // so cleaning and retention need not consider snapshots.
-func (p *producerSnapshots) prune(handles []*handle, limit int64) error {
+func (p *producerSnapshots) prune(handles []*segmentlist.Handle, limit int64) error {
 	files, err := listSegmentFiles(p.dir.fs, p.dir.path)
 	if err != nil {
 		return err
@@ -240,7 +242,7 @@ func (p *producerSnapshots) prune(handles []*handle, limit int64) error {
 	_, err = removeFiles(p.dir.fs, p.dir.path, files[:max(len(files)-snapshotsKept, 0)],
 		func(f segmentFile) bool {
 			_, found := slices.BinarySearchFunc(handles, f.base,
-				func(h *handle, base int64) int { return cmp.Compare(h.Base(), base) })
+				func(h *segmentlist.Handle, base int64) int { return cmp.Compare(h.Base(), base) })
 			return !found
 		})
 	return err
@@ -249,7 +251,7 @@ func (p *producerSnapshots) prune(handles []*handle, limit int64) error {
 // replayHeader applies a batch whose header was read to the producer state. It reads a control
 // batch completely, because only the record in the batch shows whether the transaction was
 // committed or aborted.
-func replayHeader(state *producer.State, h *handle, header segment.Header,
+func replayHeader(state *producer.State, h *segmentlist.Handle, header segment.Header,
 	seen time.Time) (ended *producer.EndedTxn, err error) {
 	batch := header.Batch
 	if batch.Control() && batch.ProducerID() >= 0 {
@@ -270,7 +272,7 @@ const controlBytesMax = 1 << 20
 
 // readBatch reads a whole batch into memory. HeaderAt has already checked that the batch does not
 // extend beyond the file.
-func readBatch(h *handle, header segment.Header) (record.Batch, error) {
+func readBatch(h *segmentlist.Handle, header segment.Header) (record.Batch, error) {
 	batch := make(record.Batch, header.SizeBytes)
 	if _, err := h.File().ReadAt(batch, header.Position); err != nil {
 		return nil, fmt.Errorf("read batch at %d of segment %d: %w", header.Position, h.Base(), err)

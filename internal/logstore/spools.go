@@ -8,6 +8,7 @@ import (
 
 	"heartwood.dev/heartwood/internal/logstore/keys"
 	"heartwood.dev/heartwood/internal/logstore/segment"
+	"heartwood.dev/heartwood/internal/logstore/segmentlist"
 	"heartwood.dev/heartwood/internal/record"
 	"heartwood.dev/heartwood/internal/vfs"
 )
@@ -34,7 +35,7 @@ type spools struct {
 
 // rolledSpool is the spool of a segment that accepts no appends any longer.
 type rolledSpool struct {
-	segment *handle
+	segment *segmentlist.Handle
 	spool   *keys.Spool
 }
 
@@ -74,7 +75,7 @@ func (c *keyCollector) release() {
 // holds Log.mu. An error discards the spool and does not fail the append; the sidecar is later
 // built from a scan of the segment. The spool is also discarded if the batch before this one was
 // not added, because a spool must not have gaps.
-func (s *spools) appendLocked(active *handle, salt keys.Salt, b record.Parts,
+func (s *spools) appendLocked(active *segmentlist.Handle, salt keys.Salt, b record.Parts,
 	collected []keys.KeyedRecord) {
 	position := active.SizeBytes() - int64(b.SizeBytes())
 	if s.active == nil {
@@ -94,7 +95,7 @@ func (s *spools) appendLocked(active *handle, salt keys.Salt, b record.Parts,
 
 // appendMarkerLocked adds a control batch like a batch of records without keys, because the key of
 // a marker is not a key of the user. The caller holds Log.mu.
-func (s *spools) appendMarkerLocked(active *handle, salt keys.Salt, b record.Batch) {
+func (s *spools) appendMarkerLocked(active *segmentlist.Handle, salt keys.Salt, b record.Batch) {
 	var collected []keys.KeyedRecord
 	err := b.Records(len(b), func(r *record.Record) error {
 		collected = append(collected,
@@ -121,7 +122,7 @@ func (s *spools) discard(spool *keys.Spool, cause error) {
 
 // rollLocked queues the spool of a segment that was just rolled, so that a sidecar is built from
 // it. The caller holds Log.mu.
-func (s *spools) rollLocked(rolled *handle) {
+func (s *spools) rollLocked(rolled *segmentlist.Handle) {
 	if s.active == nil {
 		return
 	}
@@ -135,7 +136,7 @@ func (s *spools) rollLocked(rolled *handle) {
 
 // takeLocked removes and returns the spool of a rolled segment, nil if the segment has no spool.
 // The caller holds Log.mu.
-func (s *spools) takeLocked(h *handle) *keys.Spool {
+func (s *spools) takeLocked(h *segmentlist.Handle) *keys.Spool {
 	for i, r := range s.rolled {
 		if r.segment == h {
 			s.rolled = append(append([]rolledSpool(nil), s.rolled[:i]...), s.rolled[i+1:]...)

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"heartwood.dev/heartwood/internal/logstore/segment"
+	"heartwood.dev/heartwood/internal/logstore/segmentlist"
 )
 
 // segmentSwap is one replacement of neighbouring segments by cleaned ones. Log.maintain is held
@@ -23,9 +24,9 @@ type segmentSwap struct {
 // The caller must not use the cleaned segments afterwards, even if replaceIn fails.
 //
 // truncations is the number of truncations of the log (Compaction.Truncations) when the cleaned
-// segments were computed. replaceIn fails with errSegmentsChanged, and changes nothing, if the log
-// was truncated after that: the truncation may have removed a record that supersedes records that
-// the cleaned segments lack. It fails in the same way if the source segments are no longer
+// segments were computed. replaceIn fails with segmentlist.ErrChanged, and changes nothing, if the
+// log was truncated after that: the truncation may have removed a record that supersedes records
+// that the cleaned segments lack. It fails in the same way if the source segments are no longer
 // neighbours in the log's segment list.
 //
 // Before any source is removed, replaceIn ensures that a producer snapshot exists at the end of the
@@ -40,7 +41,7 @@ func (l *Log) replaceIn(truncations int64, sources, cleaned []*segment.Segment) 
 		err = l.snapshots.ensureAt(behind, behind[len(behind)-1].Base())
 	}
 	if err == nil && l.truncations.Load() != truncations {
-		err = errSegmentsChanged
+		err = segmentlist.ErrChanged
 	}
 	if err != nil {
 		return errors.Join(err, discard(cleaned))
@@ -82,19 +83,19 @@ func (s segmentSwap) run() error {
 // check verifies the preconditions of a swap. It returns the log's segments up to and including the
 // first one after the sources. The caller holds Log.maintain, so the result stays valid: only a
 // roll can still change the list, at its end.
-func (s segmentSwap) check() (behind []*handle, err error) {
+func (s segmentSwap) check() (behind []*segmentlist.Handle, err error) {
 	l := s.log
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.mu.stopped != nil {
 		return nil, l.mu.stopped
 	}
-	handles := l.list.current()
-	at, ok := findSegments(handles, s.sources)
-	if !ok || at+len(s.sources) == len(handles) {
-		return nil, errSegmentsChanged
+	handles := l.list.Handles()
+	first, ok := segmentlist.Find(handles, s.sources)
+	if !ok || first+len(s.sources) == len(handles) {
+		return nil, segmentlist.ErrChanged
 	}
-	end := handles[at+len(s.sources)].Base()
+	end := handles[first+len(s.sources)].Base()
 	if sealed := l.disk.sealedEnd.Load(); end > sealed {
 		return nil, fmt.Errorf("replace segments: they end at %d, and the log is sealed and "+
 			"checkpointed up to %d only", end, sealed)
@@ -113,24 +114,26 @@ func (s segmentSwap) check() (behind []*handle, err error) {
 				c.NextOffset(), next)
 		}
 	}
-	return handles[:at+len(s.sources)+1], nil
+	return handles[:first+len(s.sources)+1], nil
 }
 
 // publish makes the cleaned segments visible to readers. The files of each source are deleted when
 // its last reader releases it.
 func (s segmentSwap) publish() {
 	l := s.log
-	fresh := make([]*handle, len(s.cleaned))
+	fresh := make([]*segmentlist.Handle, len(s.cleaned))
 	for i, c := range s.cleaned {
 		fresh[i] = l.files.handleOf(c)
 	}
 	l.mu.Lock()
-	handles := l.list.current()
-	at, _ := findSegments(handles, s.sources) // found, because Log.maintain is held since check
-	for _, h := range handles[at : at+len(s.sources)] {
-		h.doomed.Store(true)
+	handles := l.list.Handles()
+	// found, because Log.maintain is held since check
+	first, _ := segmentlist.Find(handles, s.sources)
+	for _, h := range handles[first : first+len(s.sources)] {
+		h.Doomed.Store(true)
 	}
-	old := l.list.publish(slices.Concat(handles[:at], fresh, handles[at+len(s.sources):]))
+	old := l.list.Publish(slices.Concat(handles[:first], fresh,
+		handles[first+len(s.sources):]))
 	l.mu.Unlock()
-	old.release()
+	old.Release()
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"heartwood.dev/heartwood/internal/logstore/segment"
+	"heartwood.dev/heartwood/internal/logstore/segmentlist"
 	"heartwood.dev/heartwood/internal/record"
 	"heartwood.dev/heartwood/internal/vfs"
 )
@@ -84,10 +85,10 @@ func cleanedOf(t testing.TB, log *Log, sources []*segment.Segment,
 }
 
 func sourcesOf(log *Log, from, to int) []*segment.Segment {
-	list := log.list.acquire()
-	defer list.release()
+	list := log.list.Acquire()
+	defer list.Release()
 	var sources []*segment.Segment
-	for _, h := range list.handles[from:to] {
+	for _, h := range list.Handles[from:to] {
 		sources = append(sources, h.Segment)
 	}
 	return sources
@@ -167,12 +168,12 @@ func TestReplaceFailsWhenRetentionDeletedASource(t *testing.T) {
 		t.Fatal(err)
 	}
 	log.maintain.Lock()
-	err = log.deleteFront(log.list.load().handles, 1)
+	err = log.deleteFront(log.list.Load().Handles, 1)
 	log.maintain.Unlock()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := replaceNow(log, sources, cleaned); !errors.Is(err, errSegmentsChanged) {
+	if err := replaceNow(log, sources, cleaned); !errors.Is(err, segmentlist.ErrChanged) {
 		t.Errorf("got %v", err)
 	}
 	if got := readKeys(t, log, 10); !slices.Equal(got, expectKeys(10, 50)) {

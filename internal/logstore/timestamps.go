@@ -6,6 +6,7 @@ import (
 	"io"
 
 	"heartwood.dev/heartwood/internal/compress"
+	"heartwood.dev/heartwood/internal/logstore/segmentlist"
 )
 
 // TimestampOffset is an offset with the timestamp (ms) of its record.
@@ -24,15 +25,15 @@ type TimestampOffset struct {
 // whose largest timestamp is below ms without reading it.
 func (l *Log) OffsetForTimestamp(ms, limit int64) (at TimestampOffset, ok bool, err error) {
 	limit = min(limit, l.logEnd.Load())
-	list := l.list.acquire()
+	list := l.list.Acquire()
 	if list == nil {
 		return at, false, ErrClosed
 	}
-	defer list.release()
+	defer list.Release()
 	// the log end is loaded again after the list, for the same reason as in readFrom
 	limit = min(limit, l.logEnd.Load())
 	logStart := l.LogStart()
-	for _, h := range list.handles {
+	for _, h := range list.Handles {
 		if largest, _ := h.MaxTimestamp(); largest < ms || h.NextOffset() <= logStart {
 			continue
 		}
@@ -54,7 +55,8 @@ func (l *Log) OffsetForTimestamp(ms, limit int64) (at TimestampOffset, ok bool, 
 // least ms. A batch may contain no such record although its header has such a timestamp: cleaning
 // keeps the timestamp of the header when it removes records (LogAppendTime), and records below the
 // offset from are ignored.
-func firstSince(h *handle, ms, from, limit int64) (at TimestampOffset, ok bool, err error) {
+func firstSince(h *segmentlist.Handle, ms, from, limit int64) (at TimestampOffset, ok bool,
+	err error) {
 	position, found, err := h.PositionForTimestamp(ms)
 	if err != nil || !found {
 		return at, false, err
@@ -71,7 +73,7 @@ func firstSince(h *handle, ms, from, limit int64) (at TimestampOffset, ok bool, 
 		if header.MaxTimestamp() < ms || header.Count() == 0 || header.LastOffset() < from {
 			continue
 		}
-		at, ok, err = firstRecordSince(batchAt{h, header}, ms, from, limit)
+		at, ok, err = firstRecordSince(segmentlist.Batch{Handle: h, Header: header}, ms, from, limit)
 		if err != nil {
 			return at, false, err
 		}
@@ -82,9 +84,9 @@ func firstSince(h *handle, ms, from, limit int64) (at TimestampOffset, ok bool, 
 // firstRecordSince returns the batch's first record in the offsets [from, limit) whose timestamp is
 // at least ms. It stops reading at that record. The caller has checked that the batch's
 // largest timestamp is at least ms.
-func firstRecordSince(b batchAt, ms, from, limit int64) (at TimestampOffset, ok bool,
+func firstRecordSince(b segmentlist.Batch, ms, from, limit int64) (at TimestampOffset, ok bool,
 	err error) {
-	for r, err := range b.records() {
+	for r, err := range b.Records() {
 		switch {
 		case errors.Is(err, compress.ErrTooLarge):
 			at = byHeader(b, from)
@@ -94,33 +96,33 @@ func firstRecordSince(b batchAt, ms, from, limit int64) (at TimestampOffset, ok 
 		case r.Offset >= limit:
 			return at, false, nil
 		case r.Timestamp >= ms && r.Offset >= from:
-			return TimestampOffset{r.Timestamp, r.Offset, b.header.LeaderEpoch()}, true, nil
+			return TimestampOffset{r.Timestamp, r.Offset, b.Header.LeaderEpoch()}, true, nil
 		}
 	}
 	return at, false, nil
 }
 
-// byHeader returns the result for a batch that contains a record larger than decompressedBytesMax:
-// the batch's first offset at or above the offset from, and its largest timestamp. Such a record
-// exists if its topic allows larger messages, or if another broker wrote the batch. A consumer that
-// begins at this offset may receive some records that are too old, but misses none. An error
-// instead would fail every lookup that ends in this batch.
-func byHeader(b batchAt, from int64) TimestampOffset {
-	return TimestampOffset{b.header.MaxTimestamp(), max(b.header.BaseOffset(), from),
-		b.header.LeaderEpoch()}
+// byHeader returns the result for a batch that contains a record larger than
+// segmentlist.DecompressedBytesMax: the batch's first offset at or above the offset from, and its
+// largest timestamp. Such a record exists if its topic allows larger messages, or if another broker
+// wrote the batch. A consumer that begins at this offset may receive some records that are too old,
+// but misses none. An error instead would fail every lookup that ends in this batch.
+func byHeader(b segmentlist.Batch, from int64) TimestampOffset {
+	return TimestampOffset{b.Header.MaxTimestamp(), max(b.Header.BaseOffset(), from),
+		b.Header.LeaderEpoch()}
 }
 
 // MaxTimestamp returns the first record with the largest timestamp; ok is false if the log is empty
 // (ListOffsets with -3, KIP-734). The largest timestamp of each segment is in memory, so
 // MaxTimestamp reads only segments whose largest timestamp exceeds those of all segments before it.
 func (l *Log) MaxTimestamp() (at TimestampOffset, ok bool, err error) {
-	list := l.list.acquire()
+	list := l.list.Acquire()
 	if list == nil {
 		return at, false, ErrClosed
 	}
-	defer list.release()
+	defer list.Release()
 	logStart := l.LogStart()
-	for _, h := range list.handles {
+	for _, h := range list.Handles {
 		largest, _ := h.MaxTimestamp()
 		if h.NextOffset() <= logStart || ok && largest <= at.Timestamp {
 			continue
@@ -139,7 +141,7 @@ func (l *Log) MaxTimestamp() (at TimestampOffset, ok bool, err error) {
 // latest returns the record with the largest timestamp among the segment's records at or above the
 // offset from, the first one if several have this timestamp. largest is the largest timestamp of
 // the segment.
-func latest(h *handle, largest, from int64) (at TimestampOffset, ok bool, err error) {
+func latest(h *segmentlist.Handle, largest, from int64) (at TimestampOffset, ok bool, err error) {
 	if h.Base() < from {
 		// the record with the timestamp largest may be below the offset from
 		return latestByHeaders(h, from)
@@ -156,19 +158,19 @@ func latest(h *handle, largest, from int64) (at TimestampOffset, ok bool, err er
 		// Cleaning removed all records of this batch, and its header kept the timestamp.
 		return latestByHeaders(h, from)
 	}
-	return latestRecord(batchAt{h, header}, from)
+	return latestRecord(segmentlist.Batch{Handle: h, Header: header}, from)
 }
 
 // latestByHeaders returns the same as latest, even if no record at or above the offset from has the
 // largest timestamp of the segment. It reads the header of each batch from that offset on. It reads
 // the records of two batches at most: of the batch that begins below the offset, and of the one
 // with the largest timestamp in its header.
-func latestByHeaders(h *handle, from int64) (at TimestampOffset, ok bool, err error) {
+func latestByHeaders(h *segmentlist.Handle, from int64) (at TimestampOffset, ok bool, err error) {
 	position, err := h.Position(from)
 	if err != nil {
 		return at, false, err
 	}
-	var best batchAt
+	var best segmentlist.Batch
 	for {
 		header, err := h.HeaderAt(position)
 		if errors.Is(err, io.EOF) {
@@ -181,14 +183,14 @@ func latestByHeaders(h *handle, from int64) (at TimestampOffset, ok bool, err er
 		switch {
 		case header.Count() == 0:
 		case header.BaseOffset() < from:
-			if at, ok, err = latestRecord(batchAt{h, header}, from); err != nil {
+			if at, ok, err = latestRecord(segmentlist.Batch{Handle: h, Header: header}, from); err != nil {
 				return at, false, err
 			}
-		case best.handle == nil || header.MaxTimestamp() > best.header.MaxTimestamp():
-			best = batchAt{h, header}
+		case best.Handle == nil || header.MaxTimestamp() > best.Header.MaxTimestamp():
+			best = segmentlist.Batch{Handle: h, Header: header}
 		}
 	}
-	if best.handle == nil || ok && best.header.MaxTimestamp() <= at.Timestamp {
+	if best.Handle == nil || ok && best.Header.MaxTimestamp() <= at.Timestamp {
 		return at, ok, nil
 	}
 	return latestRecord(best, from)
@@ -196,17 +198,17 @@ func latestByHeaders(h *handle, from int64) (at TimestampOffset, ok bool, err er
 
 // latestRecord returns the record with the largest timestamp among the batch's records at or above
 // the offset from, the first one if several have this timestamp.
-func latestRecord(b batchAt, from int64) (at TimestampOffset, ok bool, err error) {
-	for r, err := range b.records() {
+func latestRecord(b segmentlist.Batch, from int64) (at TimestampOffset, ok bool, err error) {
+	for r, err := range b.Records() {
 		switch {
 		case errors.Is(err, compress.ErrTooLarge):
 			return byHeader(b, from), true, nil
 		case err != nil:
 			return at, false, err
 		case r.Offset >= from && (!ok || r.Timestamp > at.Timestamp):
-			at, ok = TimestampOffset{r.Timestamp, r.Offset, b.header.LeaderEpoch()}, true
+			at, ok = TimestampOffset{r.Timestamp, r.Offset, b.Header.LeaderEpoch()}, true
 		}
-		if ok && at.Timestamp >= b.header.MaxTimestamp() {
+		if ok && at.Timestamp >= b.Header.MaxTimestamp() {
 			break // no later record of the batch can have a larger timestamp
 		}
 	}

@@ -116,7 +116,7 @@ func (l *Log) AppendControl(end EndTxn, now time.Time) (Appended, error) {
 			return err
 		}
 		if salt := l.compaction.sidecars.salt.Load(); salt != nil && config.settings.Compact {
-			l.compaction.sidecars.spools.appendMarkerLocked(l.list.load().active(), *salt, b)
+			l.compaction.sidecars.spools.appendMarkerLocked(l.list.Load().Active(), *salt, b)
 		}
 		return nil
 	})

@@ -10,6 +10,7 @@ import (
 	"heartwood.dev/heartwood/internal/compress"
 	"heartwood.dev/heartwood/internal/logstore/checkpoint"
 	"heartwood.dev/heartwood/internal/logstore/segment"
+	"heartwood.dev/heartwood/internal/logstore/segmentlist"
 	"heartwood.dev/heartwood/internal/record"
 )
 
@@ -31,8 +32,8 @@ const truncateWait = time.Second
 //
 // The log end, the high watermark and the last stable offset fall. The leader epochs, producers and
 // transactions are restored as of the new log end. A Slice that a reader holds can still be read. A
-// concurrent pass of the cleaner fails with errSegmentsChanged. TruncateTo fails with ErrStorage if
-// the disk fails. If the log has not stopped then (Fault), the caller may try again.
+// concurrent pass of the cleaner fails with segmentlist.ErrChanged. TruncateTo fails with
+// ErrStorage if the disk fails. If the log has not stopped then (Fault), the caller may try again.
 // docs/format/truncate.md describes the order of operations.
 func (l *Log) TruncateTo(offset int64) error {
 	l.truncating.Lock()
@@ -47,12 +48,12 @@ func (l *Log) TruncateTo(offset int64) error {
 	// higher, and the recovery point on disk must not exceed the log end. The log must not end
 	// within an offset gap either (ADR 0100), because a start could not distinguish such a gap from
 	// lost data.
-	list := l.list.acquire()
+	list := l.list.Acquire()
 	if list == nil {
 		return ErrClosed
 	}
 	end, epochsFrom, base, err := endBelow(list, offset)
-	list.release()
+	list.Release()
 	switch {
 	case err != nil:
 		return fmt.Errorf("%w: truncate to %d: %w", ErrStorage, offset, err)
@@ -96,12 +97,12 @@ func (l *Log) restartAt(offset int64) error {
 // given offset. Result base is the base offset of the segment that contains this end. Result
 // epochsFrom is the offset from which leader epochs must be removed: the lower of the given offset
 // and the base offset of the first removed batch.
-func endBelow(list *segmentList, offset int64) (end, epochsFrom, base int64, err error) {
-	h := list.handles[list.floor(offset)]
+func endBelow(list *segmentlist.List, offset int64) (end, epochsFrom, base int64, err error) {
+	h := list.Handles[list.Floor(offset)]
 	if end, err = h.EndBelow(offset); err != nil {
 		return 0, 0, 0, err
 	}
-	header, found, err := h.headerFrom(offset)
+	header, found, err := h.HeaderFrom(offset)
 	if err != nil {
 		return 0, 0, 0, err
 	}
@@ -123,7 +124,7 @@ func (t *truncation) fillGap(to int64) error {
 			// A single batch cannot span the gap. It stays open: the leader's log begins above it.
 			return nil
 		}
-		timestamp, _ := l.list.load().active().MaxTimestamp()
+		timestamp, _ := l.list.Load().Active().MaxTimestamp()
 		if timestamp < 0 { // the segment is empty: the timestamp of this batch determines its age
 			timestamp = now.UnixMilli()
 		}
@@ -193,7 +194,7 @@ type truncation struct {
 // The checkpoints are written before any file changes. If the recovery point on disk was still
 // above the new log end when new records are appended there, a crash could lose some of these
 // records, and recovery would not detect that, because it does not scan below the recovery point.
-func (t *truncation) run(changeFiles func([]*handle) error) error {
+func (t *truncation) run(changeFiles func([]*segmentlist.Handle) error) error {
 	l := t.log
 	startBefore := l.logStart.Load()
 	if err := t.announce(); err != nil {
@@ -225,7 +226,7 @@ func (t *truncation) run(changeFiles func([]*handle) error) error {
 	case err == nil:
 		t.end(nil)
 		return nil
-	case isTemporary(err):
+	case segmentlist.IsTemporary(err):
 		t.end(&pendingTruncation{end: t.target.end, firstDirty: t.target.firstDirty, running: true,
 			checkpointsDue: true})
 		return fmt.Errorf("%w: save checkpoints after a truncation: %w", ErrStorage, err)
@@ -257,7 +258,7 @@ func (t *truncation) end(left *pendingTruncation) {
 
 // runAnnounced calls changeFiles while it holds Log.maintain, which excludes flush, retention and
 // swaps. The log rejects appends meanwhile.
-func (t *truncation) runAnnounced(changeFiles func([]*handle) error) error {
+func (t *truncation) runAnnounced(changeFiles func([]*segmentlist.Handle) error) error {
 	l := t.log
 	l.maintain.Lock()
 	defer l.maintain.Unlock()
@@ -269,7 +270,7 @@ func (t *truncation) runAnnounced(changeFiles func([]*handle) error) error {
 	running := t.target
 	running.running = true
 	l.mu.truncation = &running
-	handles := l.list.current()
+	handles := l.list.Handles()
 	l.mu.Unlock()
 	return changeFiles(handles)
 }
@@ -306,12 +307,12 @@ type heldFiles struct {
 // holdFiles opens the files of the segments in the lists stay and removed. The list stay contains
 // at most one segment, which the truncation changes but does not remove. It also lists the
 // directory once, because a later sync of the directory needs a file descriptor too.
-func (t *truncation) holdFiles(stay, removed []*handle) (held heldFiles, err error) {
-	releaseStay, err := pinAll(segmentsOf(stay))
+func (t *truncation) holdFiles(stay, removed []*segmentlist.Handle) (held heldFiles, err error) {
+	releaseStay, err := pinAll(segmentlist.Segments(stay))
 	if err != nil {
 		return heldFiles{}, err
 	}
-	releaseRemoved, err := pinAll(segmentsOf(removed))
+	releaseRemoved, err := pinAll(segmentlist.Segments(removed))
 	if err != nil {
 		releaseStay()
 		return heldFiles{}, err

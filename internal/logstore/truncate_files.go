@@ -9,13 +9,14 @@ import (
 
 	"heartwood.dev/heartwood/internal/logstore/producer"
 	"heartwood.dev/heartwood/internal/logstore/segment"
+	"heartwood.dev/heartwood/internal/logstore/segmentlist"
 )
 
 // truncateFiles truncates the log to the new end, which is above the log start. The segment that
 // contains the new end becomes the active segment.
-func (t *truncation) truncateFiles(handles []*handle) error {
+func (t *truncation) truncateFiles(handles []*segmentlist.Handle) error {
 	l, end := t.log, t.target.end
-	at := floor(handles, end)
+	at := segmentlist.Floor(handles, end)
 	if end <= l.logStart.Load() {
 		return fmt.Errorf("%w: truncate to %d: the log begins at %d by now", ErrOffsetOutOfRange,
 			end, l.logStart.Load())
@@ -44,14 +45,14 @@ func (t *truncation) truncateFiles(handles []*handle) error {
 		return t.stop(err)
 	}
 	held.releaseRemoved() // the removed segments must be unpinned before publish closes them
-	fresh := handles[at].successor()
+	fresh := handles[at].Successor()
 	t.publish(state, handles, append(slices.Clone(handles[:at]), fresh))
 	if err := t.truncateSegment(fresh, held.release); err != nil {
 		return t.stop(err)
 	}
 	// Everything but the file of leader epochs is truncated. If the disk has no room for this file,
 	// the caller calls TruncateTo again, which then only truncates the epochs.
-	if err := t.truncateEpochs(t.target.epochsFrom); err != nil && !isTemporary(err) {
+	if err := t.truncateEpochs(t.target.epochsFrom); err != nil && !segmentlist.IsTemporary(err) {
 		return t.stop(err)
 	} else if err != nil {
 		return err
@@ -62,7 +63,7 @@ func (t *truncation) truncateFiles(handles []*handle) error {
 // markRemoved durably marks segments as deleted, from the last one to the first, and removes the
 // producer snapshots above the new end. If a crash keeps only some of the marks, recovery ends the
 // log at the first missing segment, because the recovery point on disk is below that segment.
-func (t *truncation) markRemoved(handles []*handle, files []segmentFile) error {
+func (t *truncation) markRemoved(handles []*segmentlist.Handle, files []segmentFile) error {
 	for _, h := range slices.Backward(handles) {
 		if err := h.Rename(deletedSuffix); err != nil {
 			return err
@@ -74,11 +75,11 @@ func (t *truncation) markRemoved(handles []*handle, files []segmentFile) error {
 // publish changes the state in memory to the truncated log: the producer state as of the new end,
 // and the segments in the parameter after. It lowers the offsets before it publishes the new
 // segment list. So a reader that loads the new list reads only below the new end (readFrom).
-func (t *truncation) publish(state producer.State, before, after []*handle) {
+func (t *truncation) publish(state producer.State, before, after []*segmentlist.Handle) {
 	l, end := t.log, t.target.end
 	l.mu.Lock()
 	active := after[len(after)-1]
-	l.compaction.sidecars.invalidateLocked(l.list.current())
+	l.compaction.sidecars.invalidateLocked(l.list.Handles())
 	l.disk.truncate(end)
 	l.disk.forget(func(u unsealed) bool { return u.segment.Base() >= active.Base() })
 	l.truncations.Add(1)
@@ -90,12 +91,12 @@ func (t *truncation) publish(state producer.State, before, after []*handle) {
 	t.lowerOffsets(min(l.logStart.Load(), end), end)
 	for _, h := range before {
 		if !slices.Contains(after, h) && h.Segment != active.Segment {
-			h.doomed.Store(true)
+			h.Doomed.Store(true)
 		}
 	}
-	old := l.list.publish(after)
+	old := l.list.Publish(after)
 	l.mu.Unlock()
-	old.release()
+	old.Release()
 }
 
 // truncateSegment durably truncates the new active segment. Without the sync, a crash could leave
@@ -108,13 +109,13 @@ func (t *truncation) publish(state producer.State, before, after []*handle) {
 //
 // The file is pinned. release unpins it before it is replaced, because a replaced file may be
 // closed at once.
-func (t *truncation) truncateSegment(fresh *handle, release func()) error {
+func (t *truncation) truncateSegment(fresh *segmentlist.Handle, release func()) error {
 	end := t.target.end
 	position, err := fresh.Position(end)
 	if err != nil {
 		return err
 	}
-	if position < fresh.SizeBytes() && !fresh.awaitReaders(truncateWait) {
+	if position < fresh.SizeBytes() && !fresh.AwaitReaders(truncateWait) {
 		release()
 		return t.replaceByHead(fresh)
 	}
@@ -126,7 +127,7 @@ func (t *truncation) truncateSegment(fresh *handle, release func()) error {
 
 // replaceByHead replaces the active segment by a copy of the batches below the new end, in the same
 // way as a swap (docs/format/swap.md).
-func (t *truncation) replaceByHead(fresh *handle) error {
+func (t *truncation) replaceByHead(fresh *segmentlist.Handle) error {
 	l, end := t.log, t.target.end
 	head, err := segment.Create(l.env.fs, l.dir, fresh.Base(), cleanedSuffix, l.env.segments)
 	if err != nil {
@@ -147,18 +148,18 @@ func (t *truncation) replaceByHead(fresh *handle) error {
 		return err
 	}
 	l.mu.Lock()
-	handles := l.list.current()
-	fresh.doomed.Store(true)
-	old := l.list.publish(append(slices.Clone(handles[:len(handles)-1]), l.files.handleOf(head)))
+	handles := l.list.Handles()
+	fresh.Doomed.Store(true)
+	old := l.list.Publish(append(slices.Clone(handles[:len(handles)-1]), l.files.handleOf(head)))
 	l.mu.Unlock()
-	old.release()
+	old.Release()
 	return nil
 }
 
 // replaceFiles removes every segment and creates an empty one. It first marks the old segments as
 // deleted, because the new segment may have the name of an old one. If the disk has no room for the
 // new segment, it reverts the marks, and nothing was removed.
-func (t *truncation) replaceFiles(handles []*handle) error {
+func (t *truncation) replaceFiles(handles []*segmentlist.Handle) error {
 	l, offset := t.log, t.target.end
 	held, err := t.holdFiles(nil, handles)
 	if err != nil {
@@ -166,7 +167,7 @@ func (t *truncation) replaceFiles(handles []*handle) error {
 	}
 	defer held.release()
 	active, err := t.markAllRemoved(handles)
-	if err != nil && isTemporary(err) {
+	if err != nil && segmentlist.IsTemporary(err) {
 		return errors.Join(fmt.Errorf("%w: start again at %d: %w", ErrStorage, offset, err),
 			t.revertMarks(handles))
 	}
@@ -188,7 +189,7 @@ func (t *truncation) replaceFiles(handles []*handle) error {
 }
 
 // markAllRemoved durably marks all segments as deleted, and durably creates the new, empty segment.
-func (t *truncation) markAllRemoved(handles []*handle) (*handle, error) {
+func (t *truncation) markAllRemoved(handles []*segmentlist.Handle) (*segmentlist.Handle, error) {
 	l, offset := t.log, t.target.end
 	for _, h := range slices.Backward(handles) {
 		if err := h.Rename(deletedSuffix); err != nil {
@@ -211,7 +212,7 @@ func (t *truncation) markAllRemoved(handles []*handle) (*handle, error) {
 
 // revertMarks removes the marks of markAllRemoved. If it fails, the log stops, because recovery
 // would find an empty log.
-func (t *truncation) revertMarks(handles []*handle) error {
+func (t *truncation) revertMarks(handles []*segmentlist.Handle) error {
 	for _, h := range handles {
 		if err := h.Rename(""); err != nil {
 			return t.stop(err)
@@ -224,19 +225,19 @@ func (t *truncation) revertMarks(handles []*handle) error {
 }
 
 // publishEmpty changes the state in memory to an empty log, whose only segment is active.
-func (t *truncation) publishEmpty(before []*handle, active *handle) {
+func (t *truncation) publishEmpty(before []*segmentlist.Handle, active *segmentlist.Handle) {
 	l, offset := t.log, t.target.end
 	l.mu.Lock()
-	l.compaction.sidecars.invalidateLocked(l.list.current())
+	l.compaction.sidecars.invalidateLocked(l.list.Handles())
 	l.disk.restart(offset)
 	l.truncations.Add(1)
 	l.mu.producers, l.snapshots.pending, l.mu.firstAppend = producer.State{}, nil, time.Time{}
 	l.compaction.emptied(offset)
 	t.lowerOffsets(offset, offset)
 	for _, h := range before {
-		h.doomed.Store(true)
+		h.Doomed.Store(true)
 	}
-	old := l.list.publish([]*handle{active})
+	old := l.list.Publish([]*segmentlist.Handle{active})
 	l.mu.Unlock()
-	old.release()
+	old.Release()
 }

@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 
 	"heartwood.dev/heartwood/internal/logstore/clean"
+	"heartwood.dev/heartwood/internal/logstore/segmentlist"
 	"heartwood.dev/heartwood/internal/topicconfig"
 	"heartwood.dev/heartwood/internal/vfs"
 	"heartwood.dev/heartwood/test/kit/seed"
@@ -299,11 +300,11 @@ func TestI35TruncateEndsPasses(t *testing.T) {
 		t.Errorf("first dirty offset %d", got)
 	}
 	if err := log.replaceIn(view.Truncations, sourcesOf(log, 0, 1), cleaned); !errors.Is(err,
-		errSegmentsChanged) {
+		segmentlist.ErrChanged) {
 		t.Errorf("an earlier pass replaced segments: %v", err)
 	}
 	if err := log.compaction.setCleaned(passBasis{truncations: view.Truncations},
-		clean.Stats{CleanedTo: 40, NextPass: epoch0}); !errors.Is(err, errSegmentsChanged) {
+		clean.Stats{CleanedTo: 40, NextPass: epoch0}); !errors.Is(err, segmentlist.ErrChanged) {
 		t.Errorf("the result of an earlier pass was stored: %v", err)
 	}
 	if got := createLog(t, openStore(t, mem.CrashClone()),

@@ -1,4 +1,4 @@
-package logstore
+package segmentlist
 
 import (
 	"errors"
@@ -10,48 +10,49 @@ import (
 	"heartwood.dev/heartwood/internal/logstore/segment"
 )
 
-// handle is a segment with a reference count. Each segment list that contains the handle and each
+// Handle is a segment with a reference count. Each segment list that contains the handle and each
 // Slice of the segment is one reference. The last release closes the segment's files, and deletes
 // them if the handle was doomed before.
 //
 // A reader may use an old list. So the files of a segment must not be deleted when the segment
 // leaves the log's list, but only after the last list and the last Slice of it were released. With
 // the reference count, retention, cleaning and reading need no synchronization with each other.
-type handle struct {
+type Handle struct {
 	*segment.Segment
 	refs atomic.Int64
-	// doomed is set when the segment is removed from the log and its files are to be deleted.
-	doomed atomic.Bool
+	// Doomed is set when the segment is removed from the log and its files are to be deleted.
+	Doomed atomic.Bool
 	logger *slog.Logger
-	// sidecar is the state of the segment's key sidecar; nil until that state was read from the
+	// Sidecar is the state of the segment's key sidecar; nil until that state was read from the
 	// directory.
-	sidecar atomic.Pointer[sidecarState]
-	// facts are what segment reports have read from the segment's files.
-	facts segmentFacts
-	// appended counts what this process has appended to the segment.
-	appended appendedCount
+	Sidecar atomic.Pointer[Sidecar]
+	// Facts are what segment reports have read from the segment's files.
+	Facts Facts
+	// Appended counts what this process has appended to the segment.
+	Appended appendedCount
 
 	// predecessor is the previous handle of the same segment (see successor); nil for most handles.
 	// This handle has a reference to its predecessor.
-	predecessor *handle
+	predecessor *Handle
 	// unread is a channel that is closed when only the successor still refers to this handle; nil
 	// until the handle has a successor.
 	unread atomic.Pointer[chan struct{}]
 }
 
-// newHandle returns the first handle of a segment. The handle has no reference yet: the first list
+// NewHandle returns the first handle of a segment. The handle has no reference yet: the first list
 // that contains the handle acquires one. The logger gets the errors of the last release.
-func newHandle(s *segment.Segment, logger *slog.Logger) *handle {
-	return &handle{Segment: s, logger: logger}
+func NewHandle(s *segment.Segment, logger *slog.Logger) *Handle {
+	return &Handle{Segment: s, logger: logger}
 }
 
-// acquire adds a reference. The caller already has a reference to a list that contains h, or to h
+// Acquire adds a reference. The caller already has a reference to a list that contains h, or to h
 // itself. So refs is not 0, unless the segment was just created.
-func (h *handle) acquire() { h.refs.Add(1) }
+func (h *Handle) Acquire() { h.refs.Add(1) }
 
-// release removes a reference. Removing the last reference closes the files and may wait for the
-// disk. So release must not be called under Log.mu, unless other references are known to remain.
-func (h *handle) release() {
+// Release removes a reference. Removing the last reference closes the files and may wait for the
+// disk. So Release must not be called under the lock of a log, unless other references are known to
+// remain.
+func (h *Handle) Release() {
 	left := h.refs.Add(-1)
 	if left == 1 {
 		if unread := h.unread.Load(); unread != nil {
@@ -65,14 +66,14 @@ func (h *handle) release() {
 	if h.predecessor != nil {
 		// The predecessor is a handle of the same segment. Its last release, which may happen now
 		// or later, closes the files.
-		if h.doomed.Load() {
-			h.predecessor.doomed.Store(true)
+		if h.Doomed.Load() {
+			h.predecessor.Doomed.Store(true)
 		}
-		h.predecessor.release()
+		h.predecessor.Release()
 		return
 	}
-	// h cannot be acquired again, because every caller of acquire has a reference already.
-	if h.doomed.Load() {
+	// h cannot be acquired again, because every caller of Acquire has a reference already.
+	if h.Doomed.Load() {
 		if err := h.Remove(); err != nil {
 			h.logger.Warn("failed to delete segment files", "base", h.Base(), "error", err)
 		}
@@ -82,19 +83,19 @@ func (h *handle) release() {
 	}
 }
 
-// successor returns a second handle of the segment, which replaces h in the next list, so that the
+// Successor returns a second handle of the segment, which replaces h in the next list, so that the
 // readers of h can be distinguished from later readers. The caller holds Log.maintain, and the
 // current list contains h.
-func (h *handle) successor() *handle {
-	h.acquire()
+func (h *Handle) Successor() *Handle {
+	h.Acquire()
 	unread := make(chan struct{})
 	h.unread.Store(&unread)
-	return &handle{Segment: h.Segment, logger: h.logger, predecessor: h}
+	return &Handle{Segment: h.Segment, logger: h.logger, predecessor: h}
 }
 
-// awaitReaders waits until only h refers to its predecessor, at most for the given time, and
+// AwaitReaders waits until only h refers to its predecessor, at most for the given time, and
 // reports whether that happened. The predecessor is in no current list any longer.
-func (h *handle) awaitReaders(wait time.Duration) bool {
+func (h *Handle) AwaitReaders(wait time.Duration) bool {
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
 	select {
@@ -105,8 +106,8 @@ func (h *handle) awaitReaders(wait time.Duration) bool {
 	}
 }
 
-// eachHeader visits the batch headers of a segment from a position on, until visit returns false.
-func (h *handle) eachHeader(position int64,
+// EachHeader visits the batch headers of a segment from a position on, until visit returns false.
+func (h *Handle) EachHeader(position int64,
 	visit func(segment.Header) (goOn bool, err error)) error {
 	for {
 		header, err := h.HeaderAt(position)
@@ -123,9 +124,9 @@ func (h *handle) eachHeader(position int64,
 	}
 }
 
-// headerFrom returns the header of the first batch that ends at or above an offset. found is false
+// HeaderFrom returns the header of the first batch that ends at or above an offset. found is false
 // if the segment contains no such batch.
-func (h *handle) headerFrom(offset int64) (header segment.Header, found bool, err error) {
+func (h *Handle) HeaderFrom(offset int64) (header segment.Header, found bool, err error) {
 	position, err := h.Position(offset)
 	if err != nil {
 		return header, false, err
@@ -137,20 +138,20 @@ func (h *handle) headerFrom(offset int64) (header segment.Header, found bool, er
 	return header, err == nil, err
 }
 
-// newest returns the largest timestamp of the segment (ms), or the file's modification time if no
+// Newest returns the largest timestamp of the segment (ms), or the file's modification time if no
 // batch has a timestamp.
-func (h *handle) newest() int64 {
+func (h *Handle) Newest() int64 {
 	if ms, _ := h.MaxTimestamp(); ms >= 0 {
 		return ms
 	}
 	return h.ModTime().UnixMilli()
 }
 
-// firstWritten returns the time at which the segment's first batch was written. This is the
+// FirstWritten returns the time at which the segment's first batch was written. This is the
 // timestamp of the batch, or the file's modification time if that is earlier or the batch has no
 // timestamp. The modification time prevents a producer whose clock is ahead from delaying a pass
 // beyond maxLag.
-func (h *handle) firstWritten() time.Time {
+func (h *Handle) FirstWritten() time.Time {
 	modified := h.ModTime()
 	if ms, ok := h.FirstTimestamp(); ok && ms > 0 && ms < modified.UnixMilli() {
 		return time.UnixMilli(ms)
@@ -158,9 +159,9 @@ func (h *handle) firstWritten() time.Time {
 	return modified
 }
 
-// lastWritten returns the time at which the segment's youngest record was written, in Unix
+// LastWritten returns the time at which the segment's youngest record was written, in Unix
 // milliseconds. This is the largest timestamp, or the file's modification time if that is earlier
 // or no batch has a timestamp. The modification time of a sealed file is that of its last append,
 // and a rewritten file keeps it. Kafka uses only the timestamp. A record from the year 2099 would
 // then block its log until 2099 if minLag is set.
-func (h *handle) lastWritten() int64 { return min(h.newest(), h.ModTime().UnixMilli()) }
+func (h *Handle) LastWritten() int64 { return min(h.Newest(), h.ModTime().UnixMilli()) }

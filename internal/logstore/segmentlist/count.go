@@ -1,4 +1,4 @@
-package logstore
+package segmentlist
 
 import (
 	"sync/atomic"
@@ -7,16 +7,16 @@ import (
 )
 
 // appendedCount counts the records that this process has appended to a segment, if it has appended
-// all of them. Log.mu guards the writes; anybody may read.
+// all of them. The lock of the log guards the writes; readers acquire no lock.
 //
 // Invariant: records is the number of records in the first bytes bytes of the segment; bytes is -1
 // once something else was appended.
 type appendedCount struct{ records, bytes atomic.Int64 }
 
-// addLocked adds a batch that was just appended; size is the size of the segment with it. It gives
+// AddLocked adds a batch that was just appended; size is the size of the segment with it. It gives
 // up if the batches before it were not counted, because an earlier process appended them or the
-// segment was truncated. The caller holds Log.mu.
-func (c *appendedCount) addLocked(size int64, b record.Parts) {
+// segment was truncated. The caller holds the lock of the log.
+func (c *appendedCount) AddLocked(size int64, b record.Parts) {
 	if size-int64(b.SizeBytes()) != c.bytes.Load() {
 		c.bytes.Store(-1)
 		return
@@ -36,18 +36,18 @@ func (c *appendedCount) count(size int64) (records int64, ok bool) {
 	return 0, false
 }
 
-// countRecords returns the number of records in a segment, and whether they were counted.
-func (h *handle) countRecords() (records int64, counted bool) {
+// CountRecords returns the number of records in a segment, and whether they were counted.
+func (h *Handle) CountRecords() (records int64, counted bool) {
 	size, span := h.SizeBytes(), h.NextOffset()-h.Base()
-	if n, ok := h.appended.count(size); ok {
+	if n, ok := h.Appended.count(size); ok {
 		return n, true
 	}
-	state := h.sidecarState()
+	state := h.SidecarState()
 	switch {
-	case state != nil && state.counted:
-		return int64(state.records), true
-	case state != nil && state.records > 0:
-		return min(span, int64(state.records)), false
+	case state != nil && state.Counted:
+		return int64(state.Records), true
+	case state != nil && state.Records > 0:
+		return min(span, int64(state.Records)), false
 	}
 	return span, false
 }
