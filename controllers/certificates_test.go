@@ -7,9 +7,9 @@ import (
 	"maps"
 	"net"
 	"slices"
+	"testing"
 	"time"
 
-	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -17,6 +17,7 @@ import (
 
 	"heartwood.dev/heartwood/api/v1alpha1"
 	"heartwood.dev/heartwood/internal/pki"
+	. "heartwood.dev/heartwood/test/kit/specs"
 )
 
 // secret returns the data of a Secret that LogCluster main owns.
@@ -40,28 +41,25 @@ func (f *fixture) listenerLeaf(g Gomega) *x509.Certificate {
 }
 
 // verify checks that a bundle verifies a certificate for a host.
-func verify(g Gomega, bundle []byte, leaf *x509.Certificate, host string) {
+func (f *fixture) verify(g Gomega, bundle []byte, leaf *x509.Certificate, host string) {
 	roots := x509.NewCertPool()
 	g.Expect(roots.AppendCertsFromPEM(bundle)).To(BeTrue())
 	_, err := leaf.Verify(x509.VerifyOptions{Roots: roots, DNSName: host,
-		CurrentTime: time.Now().Add(time.Duration(clock.Load())),
+		CurrentTime: ahead.now(f.namespace),
 		KeyUsages:   []x509.ExtKeyUsage{x509.ExtKeyUsageAny}})
 	g.Expect(err).NotTo(HaveOccurred())
 }
 
 // secured creates LogCluster main with the given listeners and peers.
 func (f *fixture) secured(peers v1alpha1.Peers, listeners ...v1alpha1.Listener) {
-	GinkgoHelper()
 	f.create(&v1alpha1.LogCluster{ObjectMeta: metav1.ObjectMeta{Name: "main"},
 		Spec: v1alpha1.LogClusterSpec{Brokers: 2, Peers: peers, Listeners: listeners}})
 }
 
-// advance moves the clock of certificates forward until the end of the spec, and causes a
-// reconciliation of the LogCluster.
+// advance moves the clock of certificates of the namespace forward, and causes a reconciliation of
+// the LogCluster.
 func (f *fixture) advance(by time.Duration) {
-	GinkgoHelper()
-	before := clock.Add(int64(by)) - int64(by)
-	DeferCleanup(func() { clock.Store(before) })
+	ahead.advance(f.namespace, by)
 	change(f, "main", &v1alpha1.LogCluster{}, func(cluster *v1alpha1.LogCluster) {
 		metav1.SetMetaDataAnnotation(&cluster.ObjectMeta, "test", time.Now().String())
 	})
@@ -69,7 +67,6 @@ func (f *fixture) advance(by time.Duration) {
 
 // dropListeners replaces the listeners of LogCluster main by one without TLS and authentication.
 func (f *fixture) dropListeners() {
-	GinkgoHelper()
 	change(f, "main", &v1alpha1.LogCluster{}, func(cluster *v1alpha1.LogCluster) {
 		cluster.Spec.Listeners = v1alpha1.Listeners{{Name: "kafka", Port: 9092}}
 	})
@@ -77,7 +74,6 @@ func (f *fixture) dropListeners() {
 
 // expectNoCondition waits until LogCluster main does not have a condition.
 func (f *fixture) expectNoCondition(kind string) {
-	GinkgoHelper()
 	Eventually(func(g Gomega) {
 		g.Expect(meta.FindStatusCondition(f.clusterConditions()(g), kind)).To(BeNil())
 	}).Should(Succeed())
@@ -85,11 +81,11 @@ func (f *fixture) expectNoCondition(kind string) {
 
 var _ = Describe("The certificates of a LogCluster", func() {
 	var f *fixture
-	BeforeEach(func() { f = newFixture() })
+	BeforeEach(func(t *testing.T) { f = newFixture(t) })
 
 	tlsListener := v1alpha1.Listener{Name: "tls", Port: 9093, TLS: &v1alpha1.ListenerTLS{}}
 
-	It("are issued by its own CAs", func() {
+	It("are issued by its own CAs", func(t *testing.T) {
 		f.secured(v1alpha1.PeersMutualTLS, tlsListener)
 		Eventually(func(g Gomega) {
 			bundle := f.secret(g, "main-ca-cert")
@@ -98,15 +94,15 @@ var _ = Describe("The certificates of a LogCluster", func() {
 			for _, content := range bundle {
 				g.Expect(string(content)).NotTo(ContainSubstring("PRIVATE KEY"))
 			}
-			verify(g, bundle["ca.crt"], f.listenerLeaf(g),
+			f.verify(g, bundle["ca.crt"], f.listenerLeaf(g),
 				"main-bootstrap."+f.namespace+".svc")
-			verify(g, bundle["ca.crt"], f.listenerLeaf(g),
+			f.verify(g, bundle["ca.crt"], f.listenerLeaf(g),
 				"main-broker-1.main-brokers."+f.namespace+".svc")
 			peers := f.secret(g, "main-brokers-tls")["peer-ca.crt"]
 			leaf := f.leafIn(g, "peer.1.crt", "peer.1.key")
 			g.Expect(bundle["peer-ca.crt"]).To(Equal(peers))
-			verify(g, peers, leaf, "main-broker-1.main-brokers."+f.namespace+".svc")
-			verify(g, peers, leaf, "main-brokers."+f.namespace+".svc")
+			f.verify(g, peers, leaf, "main-broker-1.main-brokers."+f.namespace+".svc")
+			f.verify(g, peers, leaf, "main-brokers."+f.namespace+".svc")
 			g.Expect(leaf.URIs[0].String()).To(Equal(
 				v1alpha1.PeerURI(f.namespace, "main", 1)))
 		}).Should(Succeed())
@@ -124,7 +120,7 @@ var _ = Describe("The certificates of a LogCluster", func() {
 		}).Should(Succeed())
 	})
 
-	It("contain the CA of the server with the keys of tokens", func() {
+	It("contain the CA of the server with the keys of tokens", func(t *testing.T) {
 		listener := tlsListener
 		listener.Authentication = []v1alpha1.Authentication{{
 			Type: v1alpha1.AuthenticationOAuthBearer, OAuth: &v1alpha1.OAuth{Issuer: "https://idp",
@@ -149,7 +145,7 @@ var _ = Describe("The certificates of a LogCluster", func() {
 		}).Should(Succeed())
 	})
 
-	It("are renewed when two thirds of their lifetime have passed", func() {
+	It("are renewed when two thirds of their lifetime have passed", func(t *testing.T) {
 		f.secured("", tlsListener)
 		var first, ca []byte
 		Eventually(func(g Gomega) {
@@ -166,13 +162,13 @@ var _ = Describe("The certificates of a LogCluster", func() {
 		Expect(f.secret(Default, "main-ca-cert")["ca.crt"]).To(Equal(ca))
 	})
 
-	It("certify the advertised addresses", func() {
+	It("certify the advertised addresses", func(t *testing.T) {
 		listener := tlsListener
 		listener.Type = v1alpha1.ListenerNodePort
 		listener.Advertised = &v1alpha1.Advertised{Host: "b{id}.example.com"}
 		f.secured("", listener)
 		Eventually(func(g Gomega) {
-			verify(g, f.secret(g, "main-ca-cert")["ca.crt"], f.listenerLeaf(g),
+			f.verify(g, f.secret(g, "main-ca-cert")["ca.crt"], f.listenerLeaf(g),
 				"b1.example.com")
 		}).Should(Succeed())
 		change(f, "main", &v1alpha1.LogCluster{}, func(cluster *v1alpha1.LogCluster) {
@@ -184,7 +180,7 @@ var _ = Describe("The certificates of a LogCluster", func() {
 		}, 0)
 	})
 
-	It("change their CA with overlap, after all brokers have loaded the new one", func() {
+	It("change their CA with overlap, after all brokers have loaded the new one", func(t *testing.T) {
 		f.secured(v1alpha1.PeersMutualTLS)
 		peer := func(g Gomega) *x509.Certificate { return f.leafIn(g, "peer.0.crt", "peer.0.key") }
 		bundle := func(g Gomega) []byte { return f.secret(g, "main-brokers-tls")["peer-ca.crt"] }
@@ -212,14 +208,14 @@ var _ = Describe("The certificates of a LogCluster", func() {
 		}
 		Eventually(func(g Gomega) {
 			g.Expect(peer(g).Raw).NotTo(Equal(first))
-			verify(g, bundle(g), peer(g), "")
+			f.verify(g, bundle(g), peer(g), "")
 			old, err := x509.ParseCertificate(first)
 			g.Expect(err).NotTo(HaveOccurred())
-			verify(g, bundle(g), old, "")
+			f.verify(g, bundle(g), old, "")
 		}).Should(Succeed())
 	})
 
-	It("change with a shorter overlap on request", func() {
+	It("change with a shorter overlap on request", func(t *testing.T) {
 		f.secured("", tlsListener)
 		var first *x509.Certificate
 		Eventually(func(g Gomega) { first = f.listenerLeaf(g) }).Should(Succeed())
@@ -238,14 +234,14 @@ var _ = Describe("The certificates of a LogCluster", func() {
 		Eventually(func(g Gomega) {
 			leaf, bundle := f.listenerLeaf(g), f.secret(g, "main-ca-cert")["ca.crt"]
 			g.Expect(leaf.Raw).NotTo(Equal(first.Raw))
-			verify(g, bundle, leaf, "")
-			verify(g, bundle, first, "")
+			f.verify(g, bundle, leaf, "")
+			f.verify(g, bundle, first, "")
 		}).Should(Succeed())
 		expectReason(f.clusterConditions(), v1alpha1.ConditionCertificatesReady,
 			v1alpha1.ReasonCertificatesReady)
 	})
 
-	It("of a Secret are used, and kept while the Secret is invalid", func() {
+	It("of a Secret are used, and kept while the Secret is invalid", func(t *testing.T) {
 		authority, _, err := (&pki.Authority{}).Step(time.Now(), pki.Input{Name: "corp"})
 		Expect(err).NotTo(HaveOccurred())
 		leaf, err := authority.Issue(pki.Request{CommonName: "a", Server: true}, time.Now())
@@ -272,7 +268,7 @@ var _ = Describe("The certificates of a LogCluster", func() {
 		Expect(f.listenerLeaf(Default).Raw).To(Equal(leaf.Certificate.Raw))
 	})
 
-	It("of cert-manager need cert-manager", func() {
+	It("of cert-manager need cert-manager", func(t *testing.T) {
 		listener := tlsListener
 		listener.TLS = &v1alpha1.ListenerTLS{IssuerRef: &v1alpha1.IssuerRef{Name: "corp"}}
 		f.secured("", listener)
@@ -280,7 +276,7 @@ var _ = Describe("The certificates of a LogCluster", func() {
 			v1alpha1.ReasonCertificatePending, "cert-manager is not installed")
 	})
 
-	It("are not issued by a CA that cannot be read", func() {
+	It("are not issued by a CA that cannot be read", func(t *testing.T) {
 		f.secured("", tlsListener)
 		var ca []byte
 		Eventually(func(g Gomega) { ca = f.secret(g, "main-ca-cert")["ca.crt"] }).Should(Succeed())
@@ -292,7 +288,7 @@ var _ = Describe("The certificates of a LogCluster", func() {
 		Expect(f.secret(Default, "main-ca-cert")["ca.crt"]).To(Equal(ca))
 	})
 
-	It("are not written over the Secrets of others", func() {
+	It("are not written over the Secrets of others", func(t *testing.T) {
 		f.create(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "main-ca"},
 			Data: map[string][]byte{"a": []byte("b")}})
 		f.secured("", tlsListener)
@@ -301,7 +297,7 @@ var _ = Describe("The certificates of a LogCluster", func() {
 		Expect(get(Default, f, "main-ca", &corev1.Secret{}).Data).To(HaveLen(1))
 	})
 
-	It("are not reported any more when no listener needs them", func() {
+	It("are not reported any more when no listener needs them", func(t *testing.T) {
 		provided := tlsListener
 		provided.Name, provided.Port = "provided", 9094
 		provided.TLS = &v1alpha1.ListenerTLS{SecretName: "missing"}
@@ -317,7 +313,7 @@ var _ = Describe("The certificates of a LogCluster", func() {
 		Eventually(expiries).Should(BeEmpty())
 	})
 
-	It("serve a TLS connection", func() {
+	It("serve a TLS connection", func(t *testing.T) {
 		f.secured("", tlsListener)
 		var data, bundle map[string][]byte
 		Eventually(func(g Gomega) {

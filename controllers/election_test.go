@@ -3,9 +3,9 @@ package controllers
 import (
 	"context"
 	"fmt"
+	"testing"
 	"time"
 
-	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -13,34 +13,33 @@ import (
 	"heartwood.dev/heartwood/api/v1alpha1"
 	"heartwood.dev/heartwood/internal/metadata/partitionset"
 	"heartwood.dev/heartwood/internal/placement"
+	. "heartwood.dev/heartwood/test/kit/specs"
 )
 
 var _ = Describe("A partition", func() {
 	var f *fixture
 	expectLeader := func(leader, epoch int32) {
-		GinkgoHelper()
 		Eventually(func(g Gomega) {
 			state := f.state(g, "orders/0")
 			g.Expect([]int32{state.Leader, state.LeaderEpoch}).To(Equal([]int32{leader, epoch}))
 		}).Should(Succeed())
 	}
 	expectLeaderless := func(partitions float64) {
-		GinkgoHelper()
 		Eventually(func(g Gomega) {
 			g.Expect(series(g, "heartwood_logcluster_leaderless_partitions", "namespace",
 				f.namespace)).To(Equal([]float64{partitions}))
 		}).Should(Succeed())
 	}
-	BeforeEach(func() {
-		f = newFixture()
+	BeforeEach(func(t *testing.T) {
+		f = newFixture(t)
 		f.cluster(1)
 		f.topic("orders", nil)
 		f.expectProblem("orders", v1alpha1.ReasonLeaderOffline, "[0]")
 	})
 
-	It(
+	ItAlone(
 		"has a leader as soon as its broker is up, is Ready when the leader serves, and goes offline when the Lease expires",
-		func() {
+		func(t *testing.T) {
 			expectLeaderless(1)
 			f.renew(0, "a", 1, "disk", validThroughout)
 			expectLeader(0, 1)
@@ -61,20 +60,21 @@ var _ = Describe("A partition", func() {
 			Expect(f.state(Default, "orders/0").ISR).To(Equal([]placement.InSyncReplica{
 				{Broker: 0, Epoch: 2, Directory: "disk"}}))
 
-			By("the outage is measured")
+			t.Log("the outage is measured")
+			before := measuredOutages(Default)
 			f.serve("orders/0")
-			Eventually(measuredOutages).Should(BeNumerically(">", 0))
+			Eventually(measuredOutages).Should(BeNumerically(">", before))
 		},
 	)
 
-	It("loses its leader at once when the broker stops gracefully", func() {
+	It("loses its leader at once when the broker stops gracefully", func(t *testing.T) {
 		f.renew(0, "a", 1, "disk", validThroughout)
 		expectLeader(0, 1)
 		f.renew(0, "", 1, "disk", validThroughout)
 		expectLeader(-1, 2)
 	})
 
-	It("loses its leader when the Lease is deleted", func() {
+	It("loses its leader when the Lease is deleted", func(t *testing.T) {
 		f.renew(0, "a", 1, "disk", validThroughout)
 		expectLeader(0, 1)
 		lease := get(Default, f, v1alpha1.BrokerLeaseName("main", 0), &coordinationv1.Lease{})
@@ -83,7 +83,7 @@ var _ = Describe("A partition", func() {
 	})
 
 	It("gets a new leader epoch with each broker epoch, even if the broker was never observed as down",
-		func() {
+		func(t *testing.T) {
 			f.renew(0, "a", 1, "disk", validThroughout)
 			expectLeader(0, 1)
 			f.serve("orders/0")
@@ -92,22 +92,23 @@ var _ = Describe("A partition", func() {
 			f.expectProblem("orders", v1alpha1.ReasonLeaderStarting)
 		})
 
-	It("is not led by a broker with a replaced disk until a user accepts the data loss", func() {
-		f.renew(0, "a", 1, "old-disk", validThroughout)
-		expectLeader(0, 1)
-		f.renew(0, "b", 2, "new-disk", validThroughout)
-		expectLeader(-1, 2)
-		f.expectProblem("orders", v1alpha1.ReasonReplicaLost,
-			"kubectl annotate topics.heartwood.dev orders -n "+f.namespace+" "+
-				v1alpha1.AnnotationAcceptDataLoss+"=0=new-disk --overwrite")
-		f.expectEvent("orders", "Warning", v1alpha1.ReasonReplicaLost)
-		lost := get(Default, f, "orders", &v1alpha1.Topic{}).Status.Problems[0]
-		Expect(lost.Consent).To(Equal("new-disk"))
-		f.acceptLoss("orders", "new-disk")
-		expectLeader(0, 3)
-	})
+	It("is not led by a broker with a replaced disk until a user accepts the data loss",
+		func(t *testing.T) {
+			f.renew(0, "a", 1, "old-disk", validThroughout)
+			expectLeader(0, 1)
+			f.renew(0, "b", 2, "new-disk", validThroughout)
+			expectLeader(-1, 2)
+			f.expectProblem("orders", v1alpha1.ReasonReplicaLost,
+				"kubectl annotate topics.heartwood.dev orders -n "+f.namespace+" "+
+					v1alpha1.AnnotationAcceptDataLoss+"=0=new-disk --overwrite")
+			f.expectEvent("orders", "Warning", v1alpha1.ReasonReplicaLost)
+			lost := get(Default, f, "orders", &v1alpha1.Topic{}).Status.Problems[0]
+			Expect(lost.Consent).To(Equal("new-disk"))
+			f.acceptLoss("orders", "new-disk")
+			expectLeader(0, 3)
+		})
 
-	It("ignores a Lease whose label names another cluster", func() {
+	It("ignores a Lease whose label names another cluster", func(t *testing.T) {
 		other := &coordinationv1.Lease{}
 		other.Name = v1alpha1.BrokerLeaseName("main", 0)
 		other.Labels = map[string]string{v1alpha1.LabelCluster: "another"}
@@ -124,13 +125,12 @@ var _ = Describe("A partition", func() {
 })
 
 var _ = Describe("A partition without a leader", func() {
-	It("gets one when the defaults of its LogCluster allow the loss of records", func() {
-		f := newFixture()
+	It("gets one when the defaults of its LogCluster allow the loss of records", func(t *testing.T) {
+		f := newFixture(t)
 		f.cluster(3)
 		f.renew(1, "a", 1, "disk1", validThroughout)
 		f.topic("orders", func(spec *v1alpha1.TopicSpec) { spec.Replicas = new(int32(3)) })
 		expectLeader := func(leader int32) {
-			GinkgoHelper()
 			Eventually(func(g Gomega) {
 				g.Expect(f.state(g, "orders/0").Leader).To(Equal(leader))
 			}).Should(Succeed())
@@ -154,7 +154,6 @@ var _ = Describe("A partition without a leader", func() {
 
 // acceptLoss acts as a person who accepts the loss of records of partition 0 of a Topic.
 func (f *fixture) acceptLoss(topic, consent string) {
-	GinkgoHelper()
 	change(f, topic, &v1alpha1.Topic{}, func(topic *v1alpha1.Topic) {
 		topic.Annotations = map[string]string{v1alpha1.AnnotationAcceptDataLoss: "0=" + consent}
 	})
@@ -163,27 +162,24 @@ func (f *fixture) acceptLoss(topic, consent string) {
 var _ = Describe("A replica that has lost its log", func() {
 	var f *fixture
 	loseLog := func(id int32) {
-		GinkgoHelper()
 		f.putState("orders/0", func(_ Gomega, state *partitionset.State) {
 			state.Partition = placement.LoseLog(state.Partition, id, state.ReplicaIncarnations[id],
 				"another")
 		})
 	}
 	expectLeader := func(leader int32) {
-		GinkgoHelper()
 		Eventually(func(g Gomega) {
 			g.Expect(f.state(g, "orders/0").Leader).To(Equal(leader))
 		}).Should(Succeed())
 	}
 	expectRefused := func(consent string) {
-		GinkgoHelper()
 		f.acceptLoss("orders", consent)
 		Consistently(func(g Gomega) {
 			g.Expect(f.state(g, "orders/0").Leader).To(Equal(placement.NoLeader))
 		}, "1s").Should(Succeed())
 	}
-	BeforeEach(func() {
-		f = newFixture()
+	BeforeEach(func(t *testing.T) {
+		f = newFixture(t)
 		f.cluster(2)
 		for id := range int32(2) {
 			f.renew(id, "a", 1, diskOf(id), validThroughout)
@@ -195,60 +191,63 @@ var _ = Describe("A replica that has lost its log", func() {
 		f.serve("orders/0")
 	})
 
-	It("is not elected while another replica is in sync, and copies the log as another one", func() {
-		lost := f.state(Default, "orders/0").Leader
-		loseLog(lost)
-		expectLeader(1 - lost)
-		state := f.state(Default, "orders/0")
-		Expect(state.ISR).To(Equal([]placement.InSyncReplica{
-			{Broker: 1 - lost, Epoch: 1, Directory: diskOf(1 - lost)}}))
-		Expect(state.ReplicaIncarnations).To(HaveKeyWithValue(lost, "another"))
-		Expect(state.UnprovenEpoch).To(BeZero())
-		f.serve("orders/0")
-		f.expectProblem("orders", v1alpha1.ReasonUnderReplicated, fmt.Sprintf("[%d]", lost))
-	})
+	It("is not elected while another replica is in sync, and copies the log as another one",
+		func(t *testing.T) {
+			lost := f.state(Default, "orders/0").Leader
+			loseLog(lost)
+			expectLeader(1 - lost)
+			state := f.state(Default, "orders/0")
+			Expect(state.ISR).To(Equal([]placement.InSyncReplica{
+				{Broker: 1 - lost, Epoch: 1, Directory: diskOf(1 - lost)}}))
+			Expect(state.ReplicaIncarnations).To(HaveKeyWithValue(lost, "another"))
+			Expect(state.UnprovenEpoch).To(BeZero())
+			f.serve("orders/0")
+			f.expectProblem("orders", v1alpha1.ReasonUnderReplicated, fmt.Sprintf("[%d]", lost))
+		})
 
-	It("and was the last one in sync is elected after a consent in this leader epoch only", func() {
-		f.isr("orders/0", f.state(Default, "orders/0").Leader)
-		lost := f.state(Default, "orders/0").Leader
-		f.renew(1-lost, "", 1, diskOf(1-lost), expired)
-		loseLog(lost)
-		epoch := f.state(Default, "orders/0").LeaderEpoch
-		consent := placement.DataLossConsent(diskOf(lost), epoch)
-		f.expectProblem("orders", v1alpha1.ReasonReplicaLost,
-			fmt.Sprintf("The log on broker %d, which was the last in-sync replica, has lost records",
-				lost), fmt.Sprintf("with the records of broker %d, run: kubectl annotate", lost),
-			"=0="+consent)
-		f.expectEvent("orders", "Warning", v1alpha1.ReasonReplicaLost)
-		expectRefused(diskOf(lost))
-		expectRefused(placement.DataLossConsent(diskOf(lost), epoch-1))
+	It("and was the last one in sync is elected after a consent in this leader epoch only",
+		func(t *testing.T) {
+			f.isr("orders/0", f.state(Default, "orders/0").Leader)
+			lost := f.state(Default, "orders/0").Leader
+			f.renew(1-lost, "", 1, diskOf(1-lost), expired)
+			loseLog(lost)
+			epoch := f.state(Default, "orders/0").LeaderEpoch
+			consent := placement.DataLossConsent(diskOf(lost), epoch)
+			f.expectProblem("orders", v1alpha1.ReasonReplicaLost,
+				fmt.Sprintf("The log on broker %d, which was the last in-sync replica, has lost records",
+					lost), fmt.Sprintf("with the records of broker %d, run: kubectl annotate", lost),
+				"=0="+consent)
+			f.expectEvent("orders", "Warning", v1alpha1.ReasonReplicaLost)
+			expectRefused(diskOf(lost))
+			expectRefused(placement.DataLossConsent(diskOf(lost), epoch-1))
 
-		By("recommending the records of another replica when it is up")
-		f.renew(1-lost, "a", 2, diskOf(1-lost), validThroughout)
-		older := placement.DataLossConsent(diskOf(1-lost), epoch)
-		f.expectProblem("orders", v1alpha1.ReasonReplicaLost,
-			fmt.Sprintf("with the records of broker %d, run: kubectl annotate", 1-lost), "=0="+older)
-		Expect(get(Default, f, "orders", &v1alpha1.Topic{}).Status.Problems[0].Consent).To(
-			Equal(older))
-		f.acceptLoss("orders", consent)
-		expectLeader(lost)
-		state := f.state(Default, "orders/0")
-		Expect(state.ISR).To(Equal([]placement.InSyncReplica{
-			{Broker: lost, Epoch: 1, Directory: diskOf(lost)}}))
-		Expect(state.UnprovenEpoch).To(Equal(state.LeaderEpoch))
-		f.expectEvent("orders", "Warning", v1alpha1.EventUncleanElection)
-	})
+			t.Log("recommending the records of another replica when it is up")
+			f.renew(1-lost, "a", 2, diskOf(1-lost), validThroughout)
+			older := placement.DataLossConsent(diskOf(1-lost), epoch)
+			f.expectProblem("orders", v1alpha1.ReasonReplicaLost,
+				fmt.Sprintf("with the records of broker %d, run: kubectl annotate", 1-lost), "=0="+older)
+			Expect(get(Default, f, "orders", &v1alpha1.Topic{}).Status.Problems[0].Consent).To(
+				Equal(older))
+			f.acceptLoss("orders", consent)
+			expectLeader(lost)
+			state := f.state(Default, "orders/0")
+			Expect(state.ISR).To(Equal([]placement.InSyncReplica{
+				{Broker: lost, Epoch: 1, Directory: diskOf(lost)}}))
+			Expect(state.UnprovenEpoch).To(Equal(state.LeaderEpoch))
+			f.expectEvent("orders", "Warning", v1alpha1.EventUncleanElection)
+		})
 
-	It("and was the last one in sync is named when no broker is up that could lead", func() {
-		lost := f.state(Default, "orders/0").Leader
-		f.isr("orders/0", lost)
-		loseLog(lost)
-		for id := range int32(2) {
-			f.renew(id, "", 1, diskOf(id), expired)
-		}
-		f.expectProblem("orders", v1alpha1.ReasonReplicaLost,
-			fmt.Sprintf("The log on broker %d, ", lost),
-			"No replica is up that could continue without these records.")
-		Expect(get(Default, f, "orders", &v1alpha1.Topic{}).Status.Problems[0].Consent).To(BeEmpty())
-	})
+	It("and was the last one in sync is named when no broker is up that could lead",
+		func(t *testing.T) {
+			lost := f.state(Default, "orders/0").Leader
+			f.isr("orders/0", lost)
+			loseLog(lost)
+			for id := range int32(2) {
+				f.renew(id, "", 1, diskOf(id), expired)
+			}
+			f.expectProblem("orders", v1alpha1.ReasonReplicaLost,
+				fmt.Sprintf("The log on broker %d, ", lost),
+				"No replica is up that could continue without these records.")
+			Expect(get(Default, f, "orders", &v1alpha1.Topic{}).Status.Problems[0].Consent).To(BeEmpty())
+		})
 })

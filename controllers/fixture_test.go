@@ -6,9 +6,9 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"testing"
 	"time"
 
-	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -28,35 +28,39 @@ import (
 	"heartwood.dev/heartwood/internal/operator/render"
 	"heartwood.dev/heartwood/internal/placement"
 	"heartwood.dev/heartwood/test/kit/envtest"
+	. "heartwood.dev/heartwood/test/kit/specs"
 )
 
 // fixture is a namespace for one spec. Its methods act as brokers, leaders and users would.
-type fixture struct{ namespace string }
+type fixture struct {
+	t         *testing.T
+	namespace string
+}
 
-func newFixture() *fixture {
-	GinkgoHelper()
+func newFixture(t *testing.T) *fixture {
 	namespace, err := envtest.Namespace(context.Background(), config)
 	Expect(err).NotTo(HaveOccurred())
 	// Otherwise the operator continues the LogClusters of earlier specs, such as a rolling update
 	// whose brokers do not respond any more, and later specs wait for it.
-	DeferCleanup(func() {
+	Cleanup(t, func() {
+		if t.Failed() {
+			t.Logf("log of the controllers about %s:\n%s", namespace, record.about(namespace))
+		}
 		Expect(api.DeleteAllOf(context.Background(), &v1alpha1.LogCluster{},
 			client.InNamespace(namespace))).To(Succeed())
 	})
-	f := &fixture{namespace}
+	f := &fixture{t, namespace}
 	f.connectable(true)
 	return f
 }
 
 func (f *fixture) create(object client.Object) {
-	GinkgoHelper()
 	object.SetNamespace(f.namespace)
 	Expect(api.Create(context.Background(), object)).To(Succeed())
 }
 
 // cluster creates a LogCluster named main.
 func (f *fixture) cluster(brokers int32) *v1alpha1.LogCluster {
-	GinkgoHelper()
 	cluster := &v1alpha1.LogCluster{ObjectMeta: metav1.ObjectMeta{Name: "main"},
 		Spec: v1alpha1.LogClusterSpec{Brokers: brokers}}
 	f.create(cluster)
@@ -66,7 +70,6 @@ func (f *fixture) cluster(brokers int32) *v1alpha1.LogCluster {
 // connectable creates the EndpointSlice of the bootstrap Service of LogCluster main, or changes it,
 // as Kubernetes does when a pod becomes ready or is no longer ready.
 func (f *fixture) connectable(ready bool) {
-	GinkgoHelper()
 	slice := &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace,
 		Name: render.BootstrapServiceName("main")}}
 	_, err := controllerutil.CreateOrUpdate(context.Background(), api, slice, func() error {
@@ -83,7 +86,6 @@ func (f *fixture) connectable(ready bool) {
 // topic creates a Topic of cluster main. If change is not nil, it sets fields of the Topic's spec
 // first.
 func (f *fixture) topic(name string, change func(*v1alpha1.TopicSpec)) *v1alpha1.Topic {
-	GinkgoHelper()
 	topic := &v1alpha1.Topic{ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec: v1alpha1.TopicSpec{Cluster: "main"}}
 	if change != nil {
@@ -125,7 +127,6 @@ func get[T client.Object](g Gomega, f *fixture, name string, object T) T {
 // change applies how to the stored object and updates the object. It retries after conflicts with
 // writes of the operator.
 func change[T client.Object](f *fixture, name string, object T, how func(T)) {
-	GinkgoHelper()
 	f.write(name, object, func() error {
 		how(object)
 		return api.Update(context.Background(), object)
@@ -135,7 +136,6 @@ func change[T client.Object](f *fixture, name string, object T, how func(T)) {
 // changeStatus applies how to the stored object and updates its status. It retries after conflicts
 // with writes of the operator.
 func changeStatus[T client.Object](f *fixture, name string, object T, how func(T)) {
-	GinkgoHelper()
 	f.write(name, object, func() error {
 		how(object)
 		return api.Status().Update(context.Background(), object)
@@ -144,7 +144,6 @@ func changeStatus[T client.Object](f *fixture, name string, object T, how func(T
 
 // write reads an object and calls update, until update has no conflict with another writer.
 func (f *fixture) write(name string, object client.Object, update func() error) {
-	GinkgoHelper()
 	Eventually(func() error {
 		err := api.Get(context.Background(),
 			client.ObjectKey{Namespace: f.namespace, Name: name}, object)
@@ -160,7 +159,6 @@ func (f *fixture) write(name string, object client.Object, update func() error) 
 
 // parse returns the key of a partition from its text, such as "orders/0".
 func parse(name string) partitionset.Key {
-	GinkgoHelper()
 	key, err := partitionset.ParseKey(name)
 	Expect(err).NotTo(HaveOccurred())
 	return key
@@ -227,7 +225,6 @@ func (f *fixture) assignments(g Gomega) map[string]partitionset.Assignment {
 // putState changes the state of a partition, as its leader would. The function change is called
 // again after a conflict.
 func (f *fixture) putState(name string, change func(Gomega, *partitionset.State)) {
-	GinkgoHelper()
 	Eventually(func(g Gomega) {
 		key := parse(name)
 		object, set := f.setOf(g, key)
@@ -243,7 +240,6 @@ func (f *fixture) putState(name string, change func(Gomega, *partitionset.State)
 
 // serve acts as the leader of a partition: it reports that it serves.
 func (f *fixture) serve(name string) {
-	GinkgoHelper()
 	f.putState(name, func(g Gomega, state *partitionset.State) {
 		g.Expect(state.Leader).NotTo(Equal(placement.NoLeader))
 		state.Serving = true
@@ -253,7 +249,6 @@ func (f *fixture) serve(name string) {
 // expectProblem waits until a Topic has a problem with the given reason and a message that contains
 // all given substrings.
 func (f *fixture) expectProblem(topic, reason string, message ...string) {
-	GinkgoHelper()
 	Eventually(func(g Gomega) {
 		problems := get(g, f, topic, &v1alpha1.Topic{}).Status.Problems
 		at := slices.IndexFunc(problems,
@@ -269,7 +264,6 @@ func (f *fixture) expectProblem(topic, reason string, message ...string) {
 // contains all given substrings.
 func expectReason(conditions func(Gomega) []metav1.Condition, kind, reason string,
 	message ...string) {
-	GinkgoHelper()
 	Eventually(func(g Gomega) {
 		condition := meta.FindStatusCondition(conditions(g), kind)
 		g.Expect(condition).NotTo(BeNil())
@@ -298,7 +292,6 @@ func (f *fixture) clusterConditions() func(Gomega) []metav1.Condition {
 // decided on a rolling update by it. Until then, an event of another object may be handled with an
 // earlier spec, because the operator watches each kind on its own.
 func (f *fixture) expectObserved() {
-	GinkgoHelper()
 	Eventually(func(g Gomega) {
 		cluster := get(g, f, "main", &v1alpha1.LogCluster{})
 		g.Expect(cluster.Status.ObservedGeneration).To(Equal(cluster.Generation))
@@ -316,7 +309,6 @@ const validThroughout = time.Hour
 // disk. With an empty holder, it acts as a broker that has stopped gracefully.
 func (f *fixture) renew(broker int32, holder string, epoch int32, disk string,
 	duration time.Duration) {
-	GinkgoHelper()
 	Eventually(func() error { // the operator writes annotations of the same Lease
 		lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{
 			Name: v1alpha1.BrokerLeaseName("main", broker), Namespace: f.namespace,
@@ -347,7 +339,6 @@ func (f *fixture) renew(broker int32, holder string, epoch int32, disk string,
 // often as live brokers do. The operator reads nodes and pods from the API server itself, with a
 // timeout; only the next renewal repeats a read that has failed.
 func (f *fixture) eventuallyRenewing(condition func(Gomega), brokers ...int32) {
-	GinkgoHelper()
 	last := time.Now()
 	Eventually(func(g Gomega) {
 		if time.Since(last) >= lease.RenewInterval {
@@ -365,7 +356,6 @@ func (f *fixture) eventuallyRenewing(condition func(Gomega), brokers ...int32) {
 // LogCluster without listeners: it has written the endpoint of the default listener into them. The
 // initial ISR of a partition contains only brokers that the operator has seen.
 func (f *fixture) expectSeen(count int32) {
-	GinkgoHelper()
 	for id := range count {
 		f.eventuallyRenewing(func(g Gomega) {
 			g.Expect(f.lease(g, id).Annotations).To(
@@ -377,7 +367,6 @@ func (f *fixture) expectSeen(count int32) {
 // register acts as the first count brokers of a LogCluster, whose racks are known. Without racks,
 // new partitions with fewer replicas than brokers wait for a minute.
 func (f *fixture) register(count int32) {
-	GinkgoHelper()
 	for broker := range count {
 		f.renew(broker, "holder", 1, "disk", validThroughout)
 		f.annotate(broker, map[string]string{v1alpha1.AnnotationRack: "rack"})
@@ -386,7 +375,6 @@ func (f *fixture) register(count int32) {
 
 // expectEvent waits for an event on an object.
 func (f *fixture) expectEvent(name, kind, reason string) {
-	GinkgoHelper()
 	Eventually(func(g Gomega) {
 		events := &eventsv1.EventList{}
 		g.Expect(api.List(context.Background(), events,

@@ -2,8 +2,8 @@ package controllers
 
 import (
 	"context"
+	"testing"
 
-	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -12,13 +12,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"heartwood.dev/heartwood/api/v1alpha1"
+	. "heartwood.dev/heartwood/test/kit/specs"
 )
 
 // forbidPodDeletions lets the API server deny the deletion of pods in a namespace, as a policy of a
 // site would, and waits until it denies that of a broker's pod. The returned function allows it
 // again.
-func forbidPodDeletions(namespace string, broker int32) (allow func()) {
-	GinkgoHelper()
+func forbidPodDeletions(t *testing.T, namespace string, broker int32) (allow func()) {
 	name := metav1.ObjectMeta{Name: "no-deletions-" + namespace}
 	policy := &admissionv1.ValidatingAdmissionPolicy{ObjectMeta: name,
 		Spec: admissionv1.ValidatingAdmissionPolicySpec{
@@ -40,7 +40,7 @@ func forbidPodDeletions(namespace string, broker int32) (allow func()) {
 			ValidationActions: []admissionv1.ValidationAction{admissionv1.Deny}}}
 	for _, object := range []client.Object{policy, binding} {
 		Expect(api.Create(context.Background(), object)).To(Succeed())
-		DeferCleanup(func() {
+		Cleanup(t, func() {
 			Expect(client.IgnoreNotFound(api.Delete(context.Background(), object))).To(Succeed())
 		})
 	}

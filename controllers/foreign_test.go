@@ -3,9 +3,9 @@ package controllers
 import (
 	"context"
 	"slices"
+	"testing"
 	"time"
 
-	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -21,6 +21,7 @@ import (
 	"heartwood.dev/heartwood/api/v1alpha1"
 	"heartwood.dev/heartwood/controllers/owned"
 	"heartwood.dev/heartwood/internal/operator/render"
+	. "heartwood.dev/heartwood/test/kit/specs"
 )
 
 // foreignPod is a pod template for a StatefulSet of others.
@@ -33,7 +34,6 @@ func foreignPod() corev1.PodTemplateSpec {
 // expectRefused waits until a condition of LogCluster main names a foreign object, and checks that
 // the operator has not changed the object since.
 func (f *fixture) expectRefused(object client.Object, kind, condition, reason string) {
-	GinkgoHelper()
 	before := get(Default, f, object.GetName(), object).GetResourceVersion()
 	expectReason(f.clusterConditions(), condition, reason, kind+" "+object.GetName(),
 		"was not made for this LogCluster", "delete the "+kind)
@@ -51,13 +51,13 @@ func (emptyReader) Get(context.Context, client.ObjectKey, client.Object,
 
 var _ = Describe("An object with the name of one of a LogCluster's", func() {
 	var f *fixture
-	BeforeEach(func() { f = newFixture() })
+	BeforeEach(func(t *testing.T) { f = newFixture(t) })
 
 	selector := &metav1.LabelSelector{MatchLabels: map[string]string{"app": "theirs"}}
 	tlsListener := v1alpha1.Listener{Name: "tls", Port: 9093, TLS: &v1alpha1.ListenerTLS{},
 		Authentication: []v1alpha1.Authentication{{Type: v1alpha1.AuthenticationScramSha512}}}
 
-	It("is named also while the LogCluster is paused", func() {
+	It("is named also while the LogCluster is paused", func(t *testing.T) {
 		f.create(&policyv1.PodDisruptionBudget{
 			ObjectMeta: metav1.ObjectMeta{Name: "main-broker"},
 			Spec: policyv1.PodDisruptionBudgetSpec{Selector: selector,
@@ -125,31 +125,32 @@ var _ = Describe("An object with the name of one of a LogCluster's", func() {
 		Entry("verifiers of admin clients", "main-scram-admin", v1alpha1.ConditionUsersReady),
 	)
 
-	It("is taken over if the operator has made it for a LogCluster that was orphaned", func() {
-		cluster := f.cluster(1)
-		expectReason(f.clusterConditions(), v1alpha1.ConditionApplied, v1alpha1.ReasonApplied)
-		Expect(api.Delete(context.Background(), cluster)).To(Succeed())
-		// A reconciliation that has not ended may still apply objects with the deleted owner.
-		Eventually(func(g Gomega) {
-			g.Expect(series(g, "heartwood_operator_reconcile_last_success_timestamp_seconds",
-				"namespace", f.namespace)).To(BeEmpty())
-		}).Should(Succeed())
-		// The garbage collector, which does not run here, removes the owner of orphaned objects.
-		rendered := render.Cluster(cluster, render.Settings{})
-		for _, object := range rendered {
-			change(f, object.GetName(), object,
-				func(object client.Object) { object.SetOwnerReferences(nil) })
-		}
-		again := f.cluster(1)
-		Eventually(func(g Gomega) {
+	It("is taken over if the operator has made it for a LogCluster that was orphaned",
+		func(t *testing.T) {
+			cluster := f.cluster(1)
+			expectReason(f.clusterConditions(), v1alpha1.ConditionApplied, v1alpha1.ReasonApplied)
+			Expect(api.Delete(context.Background(), cluster)).To(Succeed())
+			// A reconciliation that has not ended may still apply objects with the deleted owner.
+			Eventually(func(g Gomega) {
+				g.Expect(series(g, "heartwood_operator_reconcile_last_success_timestamp_seconds",
+					"namespace", f.namespace)).To(BeEmpty())
+			}).Should(Succeed())
+			// The garbage collector, which does not run here, removes the owner of orphaned objects.
+			rendered := render.Cluster(cluster, render.Settings{})
 			for _, object := range rendered {
-				g.Expect(metav1.IsControlledBy(get(g, f, object.GetName(), object),
-					again)).To(BeTrue(), object.GetName())
+				change(f, object.GetName(), object,
+					func(object client.Object) { object.SetOwnerReferences(nil) })
 			}
-		}).Should(Succeed())
-	})
+			again := f.cluster(1)
+			Eventually(func(g Gomega) {
+				for _, object := range rendered {
+					g.Expect(metav1.IsControlledBy(get(g, f, object.GetName(), object),
+						again)).To(BeTrue(), object.GetName())
+				}
+			}).Should(Succeed())
+		})
 
-	It("is not taken over if it is created at the same moment", func() {
+	It("is not taken over if it is created at the same moment", func(t *testing.T) {
 		service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "main-bootstrap"},
 			Spec: corev1.ServiceSpec{Selector: map[string]string{"app": "theirs"},
 				Ports: []corev1.ServicePort{{Name: "kafka", Port: 80}}}}
@@ -164,16 +165,17 @@ var _ = Describe("An object with the name of one of a LogCluster's", func() {
 			MatchError(apierrors.IsConflict, "conflict"))
 	})
 
-	It("that belongs to an earlier LogCluster is not changed until Kubernetes deletes it", func() {
-		cluster := f.cluster(1)
-		expectReason(f.clusterConditions(), v1alpha1.ConditionApplied, v1alpha1.ReasonApplied)
-		Expect(api.Delete(context.Background(), cluster)).To(Succeed())
-		before := get(Default, f, "main-bootstrap", &corev1.Service{}).ResourceVersion
-		f.cluster(1)
-		expectReason(f.clusterConditions(), v1alpha1.ConditionApplied, v1alpha1.ReasonApplyFailed,
-			"earlier resource of the same name")
-		Consistently(func(g Gomega) {
-			g.Expect(get(g, f, "main-bootstrap", &corev1.Service{}).ResourceVersion).To(Equal(before))
-		}).WithTimeout(time.Second).Should(Succeed())
-	})
+	It("that belongs to an earlier LogCluster is not changed until Kubernetes deletes it",
+		func(t *testing.T) {
+			cluster := f.cluster(1)
+			expectReason(f.clusterConditions(), v1alpha1.ConditionApplied, v1alpha1.ReasonApplied)
+			Expect(api.Delete(context.Background(), cluster)).To(Succeed())
+			before := get(Default, f, "main-bootstrap", &corev1.Service{}).ResourceVersion
+			f.cluster(1)
+			expectReason(f.clusterConditions(), v1alpha1.ConditionApplied, v1alpha1.ReasonApplyFailed,
+				"earlier resource of the same name")
+			Consistently(func(g Gomega) {
+				g.Expect(get(g, f, "main-bootstrap", &corev1.Service{}).ResourceVersion).To(Equal(before))
+			}).WithTimeout(time.Second).Should(Succeed())
+		})
 })

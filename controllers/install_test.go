@@ -6,8 +6,8 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"testing"
 
-	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -15,10 +15,12 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
+
+	. "heartwood.dev/heartwood/test/kit/specs"
 )
 
 var _ = Describe("The manifests of config", func() {
-	It("are all listed by the kustomization", func() {
+	It("are all listed by the kustomization", func(t *testing.T) {
 		content, err := os.ReadFile("../config/kustomization.yaml")
 		Expect(err).NotTo(HaveOccurred())
 		var kustomization struct{ Resources []string }
@@ -35,7 +37,7 @@ var _ = Describe("The manifests of config", func() {
 		Expect(kustomization.Resources).To(Equal(files))
 	})
 
-	It("install an operator that the restricted profile admits", func() {
+	It("install an operator that the restricted profile admits", func(t *testing.T) {
 		content, err := os.ReadFile("../config/manager/operator.yaml")
 		Expect(err).NotTo(HaveOccurred())
 		strict := client.WithFieldValidation(api, metav1.FieldValidationStrict)

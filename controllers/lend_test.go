@@ -7,8 +7,8 @@ import (
 	"slices"
 	"strings"
 	"sync/atomic"
+	"testing"
 
-	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -17,13 +17,14 @@ import (
 	"heartwood.dev/heartwood/internal/metadata/partitionset"
 	"heartwood.dev/heartwood/internal/operator/render"
 	"heartwood.dev/heartwood/internal/placement"
+	. "heartwood.dev/heartwood/test/kit/specs"
 )
 
 var _ = Describe("A rolling update with a partition of one replica", func() {
 	var f *fixture
 	var home, other int32
-	BeforeEach(func() {
-		f = newFixture()
+	BeforeEach(func(t *testing.T) {
+		f = newFixture(t)
 		holder := &atomic.Int32{}
 		// each server acts as a broker
 		for id := range int32(2) {
@@ -41,7 +42,7 @@ var _ = Describe("A rolling update with a partition of one replica", func() {
 				}
 				_ = json.NewEncoder(out).Encode(answer)
 			}))
-			DeferCleanup(server.Close)
+			t.Cleanup(server.Close)
 			hosts.set(render.HTTPAddress("main", f.namespace, id), server.Listener.Addr().String())
 			f.renew(id, "broker", 1, diskOf(id), validThroughout)
 		}
@@ -62,7 +63,6 @@ var _ = Describe("A rolling update with a partition of one replica", func() {
 		holder.Store(home)
 	})
 	assigned := func(want ...int32) {
-		GinkgoHelper()
 		Eventually(func(g Gomega) {
 			entry := f.entry(g, "orders/0")
 			g.Expect(entry.Assignment.Replicas).To(Equal(want))
@@ -73,13 +73,12 @@ var _ = Describe("A rolling update with a partition of one replica", func() {
 	}
 	// until the home of the partition is the only broker with an outdated pod
 	onlyHomeLeft := func() {
-		GinkgoHelper()
 		f.revision("second")
 		f.expectPods(home)
 		f.brokerPod(other, "second")
 	}
 
-	It("lends a replica before the restart, and takes it back afterwards", func() {
+	It("lends a replica before the restart, and takes it back afterwards", func(t *testing.T) {
 		onlyHomeLeft()
 		assigned(home, other)
 		f.expectEvent("main", "Normal", v1alpha1.EventReplicasLent)
@@ -90,7 +89,7 @@ var _ = Describe("A rolling update with a partition of one replica", func() {
 				BeEquivalentTo(2))
 		}, several(rolloutInterval)).Should(Succeed())
 
-		By("restarting the broker when the lent replica is in sync")
+		t.Log("restarting the broker when the lent replica is in sync")
 		f.isr("orders/0", home, other)
 		f.expectPods(other)
 		f.renew(home, "", 1, diskOf(home), validThroughout) // it has stopped
@@ -100,7 +99,7 @@ var _ = Describe("A rolling update with a partition of one replica", func() {
 		f.expectRollout(v1alpha1.ReasonRestarting, "is being restarted")
 		assigned(home, other)
 
-		By("taking it back when the broker is ready and in sync")
+		t.Log("taking it back when the broker is ready and in sync")
 		f.renew(home, "broker", 2, diskOf(home), validThroughout)
 		f.brokerPod(home, "second")
 		assigned(home)
@@ -120,7 +119,7 @@ var _ = Describe("A rolling update with a partition of one replica", func() {
 		f.expectRollout(v1alpha1.ReasonComplete)
 	})
 
-	It("takes the replica back when the update is taken back", func() {
+	It("takes the replica back when the update is taken back", func(t *testing.T) {
 		onlyHomeLeft()
 		assigned(home, other)
 		f.revision("first")
@@ -135,7 +134,7 @@ var _ = Describe("A rolling update with a partition of one replica", func() {
 		f.expectRollout(v1alpha1.ReasonComplete)
 	})
 
-	It("begins no loan while it is paused, or no broker may receive replicas", func() {
+	It("begins no loan while it is paused, or no broker may receive replicas", func(t *testing.T) {
 		change(f, "main", &v1alpha1.LogCluster{}, func(cluster *v1alpha1.LogCluster) {
 			cluster.Spec.Cordoned = []int32{0, 1}
 		})
@@ -156,7 +155,7 @@ var _ = Describe("A rolling update with a partition of one replica", func() {
 		})
 		assigned(home, other)
 
-		By("accepting that the partition is unavailable")
+		t.Log("accepting that the partition is unavailable")
 		change(f, "main", &v1alpha1.LogCluster{}, func(cluster *v1alpha1.LogCluster) {
 			cluster.Spec.Rollout.SingleReplica = v1alpha1.SingleReplicaAccept
 		})
@@ -164,7 +163,7 @@ var _ = Describe("A rolling update with a partition of one replica", func() {
 		f.expectPods(other)
 	})
 
-	It("leaves the replica to a Topic that needs it now", func() {
+	It("leaves the replica to a Topic that needs it now", func(t *testing.T) {
 		onlyHomeLeft()
 		assigned(home, other)
 		change(f, "orders", &v1alpha1.Topic{}, func(topic *v1alpha1.Topic) {
@@ -177,7 +176,7 @@ var _ = Describe("A rolling update with a partition of one replica", func() {
 		}).Should(Succeed())
 		f.isr("orders/0", home, other)
 		f.expectPods(other)
-		g := NewWithT(GinkgoT())
+		g := NewWithT(t)
 		g.Expect(f.state(g, "orders/0").Leader).NotTo(Equal(placement.NoLeader))
 	})
 })

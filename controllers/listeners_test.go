@@ -7,8 +7,8 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"sync/atomic"
+	"testing"
 
-	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -24,6 +24,7 @@ import (
 	"heartwood.dev/heartwood/api/v1alpha1"
 	"heartwood.dev/heartwood/controllers/brokerstate"
 	"heartwood.dev/heartwood/internal/operator/render"
+	. "heartwood.dev/heartwood/test/kit/specs"
 )
 
 // earlierListeners is the schema of spec.listeners in earlier versions.
@@ -38,7 +39,6 @@ var earlierListeners = apiextensionsv1.JSONSchemaProps{
 // setListenersSchema replaces the schema of spec.listeners, and returns the present schema.
 func setListenersSchema(
 	listeners apiextensionsv1.JSONSchemaProps) (before apiextensionsv1.JSONSchemaProps) {
-	GinkgoHelper()
 	crds, err := client.New(config, client.Options{Scheme: extensionsScheme()})
 	Expect(err).NotTo(HaveOccurred())
 	Eventually(func() error { // the API server writes the status of the same object
@@ -63,10 +63,10 @@ func (f *fixture) storedCluster(g Gomega) *unstructured.Unstructured {
 }
 
 var _ = Describe("A LogCluster of an earlier version", func() {
-	It("keeps its listener, and gets a list when all brokers decode it", func() {
-		f := newFixture()
+	ItAlone("keeps its listener, and gets a list when all brokers decode it", func(t *testing.T) {
+		f := newFixture(t)
 		present := setListenersSchema(earlierListeners)
-		DeferCleanup(func() { setListenersSchema(present) })
+		Cleanup(t, func() { setListenersSchema(present) })
 		Eventually(func(g Gomega) {
 			cluster := &unstructured.Unstructured{Object: map[string]any{
 				"metadata": map[string]any{"name": "main", "namespace": f.namespace},
@@ -84,7 +84,7 @@ var _ = Describe("A LogCluster of an earlier version", func() {
 			return api.Create(context.Background(), invalid.DeepCopy(), client.DryRunAll)
 		}).Should(MatchError(ContainSubstring("must be of type array")))
 
-		By("reading and writing the object while brokers of the earlier version run")
+		t.Log("reading and writing the object while brokers of the earlier version run")
 		object := map[string]any{"port": int64(19092)}
 		Expect(f.storedCluster(Default).Object["spec"]).To(HaveKeyWithValue("listeners", object))
 		Eventually(func(g Gomega) {
@@ -104,7 +104,7 @@ var _ = Describe("A LogCluster of an earlier version", func() {
 		}).Should(Succeed())
 		Expect(f.storedCluster(Default).Object["spec"]).To(HaveKeyWithValue("listeners", object))
 
-		By("completing the rolling update")
+		t.Log("completing the rolling update")
 		f.revision("a")
 		f.brokerPod(0, "a")
 		Eventually(func(g Gomega) {
@@ -126,10 +126,9 @@ func extensionsScheme() *runtime.Scheme {
 // runsOn creates a node with an external address, and on this node the pod of a broker that renews
 // its Lease.
 func (f *fixture) runsOn(broker int32, address string) {
-	GinkgoHelper()
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{GenerateName: "node-"}}
 	Expect(api.Create(context.Background(), node)).To(Succeed())
-	DeferCleanup(func() { Expect(api.Delete(context.Background(), node)).To(Succeed()) })
+	Cleanup(f.t, func() { Expect(api.Delete(context.Background(), node)).To(Succeed()) })
 	node.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP,
 		Address: "10.0.0.1"}, {Type: corev1.NodeExternalIP, Address: address}}
 	Expect(api.Status().Update(context.Background(), node)).To(Succeed())
@@ -145,14 +144,14 @@ func (f *fixture) runsOn(broker int32, address string) {
 
 var _ = Describe("The listeners of a LogCluster", func() {
 	var f *fixture
-	BeforeEach(func() { f = newFixture() })
+	BeforeEach(func(t *testing.T) { f = newFixture(t) })
 
 	// endpoint returns the endpoint of broker 0 at a listener, in its Lease.
 	endpoint := func(g Gomega, listener string) string {
 		return f.lease(g, 0).Annotations[v1alpha1.AnnotationEndpointPrefix+listener]
 	}
 
-	It("have addresses that clients outside the Kubernetes cluster reach", func() {
+	It("have addresses that clients outside the Kubernetes cluster reach", func(t *testing.T) {
 		f.create(&v1alpha1.LogCluster{ObjectMeta: metav1.ObjectMeta{Name: "main"},
 			Spec: v1alpha1.LogClusterSpec{Brokers: 1, Listeners: v1alpha1.Listeners{
 				{Name: "kafka", Port: 9092},
@@ -174,7 +173,7 @@ var _ = Describe("The listeners of a LogCluster", func() {
 		expectReason(f.clusterConditions(), v1alpha1.ConditionListenersReady,
 			v1alpha1.ReasonAddressPending, "Listener lb has no address on brokers [0].")
 
-		By("assigning an address to the load balancer")
+		t.Log("assigning an address to the load balancer")
 		Eventually(func(g Gomega) {
 			service := get(g, f, "main-lb-0", &corev1.Service{})
 			service.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{
@@ -187,7 +186,7 @@ var _ = Describe("The listeners of a LogCluster", func() {
 		expectReason(f.clusterConditions(), v1alpha1.ConditionListenersReady,
 			v1alpha1.ReasonListenersReady)
 
-		By("showing the addresses to users")
+		t.Log("showing the addresses to users")
 		Eventually(func(g Gomega) {
 			outside := endpoint(g, "out")
 			status := get(g, f, "main", &v1alpha1.LogCluster{}).Status
@@ -201,7 +200,7 @@ var _ = Describe("The listeners of a LogCluster", func() {
 		}).Should(Succeed())
 	})
 
-	It("without encryption are named by the condition", func() {
+	It("without encryption are named by the condition", func(t *testing.T) {
 		f.secured("", v1alpha1.Listener{Name: "plain", Port: 9092,
 			Authentication: []v1alpha1.Authentication{
 				{Type: v1alpha1.AuthenticationScramSha256}}})
@@ -209,7 +208,7 @@ var _ = Describe("The listeners of a LogCluster", func() {
 			v1alpha1.ReasonAddressPending, "Listener plain has no TLS")
 	})
 
-	It("name the clients that fail to authenticate", func() {
+	It("name the clients that fail to authenticate", func(t *testing.T) {
 		answer := atomic.Pointer[report.FailingClients]{}
 		answer.Store(&report.FailingClients{Clients: []report.FailingClient{{Listener: "plain",
 			Address: "10.0.0.1", User: "alice", Blocked: true}}})
@@ -221,7 +220,7 @@ var _ = Describe("The listeners of a LogCluster", func() {
 			}
 			_ = json.NewEncoder(out).Encode(answer.Load())
 		}))
-		DeferCleanup(server.Close)
+		t.Cleanup(server.Close)
 		hosts.set(render.HTTPAddress("main", f.namespace, 0), server.Listener.Addr().String())
 		f.secured("", v1alpha1.Listener{Name: "plain", Port: 9092,
 			MaxAuthenticationFailures: new(int32(3)), Authentication: []v1alpha1.Authentication{
@@ -233,27 +232,28 @@ var _ = Describe("The listeners of a LogCluster", func() {
 			v1alpha1.ReasonNoFailures)
 	})
 
-	It("with the same port are not applied, and refused where the policy is installed", func() {
-		f.secured("", v1alpha1.Listener{Name: "a", Port: 9092},
-			v1alpha1.Listener{Name: "b", Port: 9092})
-		expectReason(f.clusterConditions(), v1alpha1.ConditionListenersReady,
-			v1alpha1.ReasonAddressPending, "listeners a and b have the same port 9092")
-		Expect(api.Get(context.Background(), client.ObjectKey{Namespace: f.namespace,
-			Name: "main-broker"}, &appsv1.StatefulSet{})).NotTo(Succeed())
+	It("with the same port are not applied, and refused where the policy is installed",
+		func(t *testing.T) {
+			f.secured("", v1alpha1.Listener{Name: "a", Port: 9092},
+				v1alpha1.Listener{Name: "b", Port: 9092})
+			expectReason(f.clusterConditions(), v1alpha1.ConditionListenersReady,
+				v1alpha1.ReasonAddressPending, "listeners a and b have the same port 9092")
+			Expect(api.Get(context.Background(), client.ObjectKey{Namespace: f.namespace,
+				Name: "main-broker"}, &appsv1.StatefulSet{})).NotTo(Succeed())
 
-		f.applyPolicy("logclusters.yaml")
-		other := &v1alpha1.LogCluster{
-			ObjectMeta: metav1.ObjectMeta{Name: "other", Namespace: f.namespace},
-			Spec: v1alpha1.LogClusterSpec{Brokers: 1, Listeners: v1alpha1.Listeners{
-				{Name: "a", Port: 9092}, {Name: "b", Port: 9094}, {Name: "c", Port: 9094}}}}
-		var err error
-		Eventually(func() error { // the API server needs a moment to enforce a new policy
-			err = api.Create(context.Background(), other.DeepCopy(), client.DryRunAll)
-			return err
-		}).Should(MatchError(ContainSubstring(
-			"two listeners have the port 9094: choose another port for one of them")))
-		Expect(apierrors.IsInvalid(err)).To(BeTrue(), "%v", err)
-		other.Spec.Listeners[2].Port = 9095
-		Expect(api.Create(context.Background(), other, client.DryRunAll)).To(Succeed())
-	})
+			f.applyPolicy("logclusters.yaml")
+			other := &v1alpha1.LogCluster{
+				ObjectMeta: metav1.ObjectMeta{Name: "other", Namespace: f.namespace},
+				Spec: v1alpha1.LogClusterSpec{Brokers: 1, Listeners: v1alpha1.Listeners{
+					{Name: "a", Port: 9092}, {Name: "b", Port: 9094}, {Name: "c", Port: 9094}}}}
+			var err error
+			Eventually(func() error { // the API server needs a moment to enforce a new policy
+				err = api.Create(context.Background(), other.DeepCopy(), client.DryRunAll)
+				return err
+			}).Should(MatchError(ContainSubstring(
+				"two listeners have the port 9094: choose another port for one of them")))
+			Expect(apierrors.IsInvalid(err)).To(BeTrue(), "%v", err)
+			other.Spec.Listeners[2].Port = 9095
+			Expect(api.Create(context.Background(), other, client.DryRunAll)).To(Succeed())
+		})
 })

@@ -7,9 +7,9 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"sync/atomic"
+	"testing"
 	"time"
 
-	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -23,11 +23,12 @@ import (
 	"heartwood.dev/heartwood/api/report"
 	"heartwood.dev/heartwood/api/v1alpha1"
 	"heartwood.dev/heartwood/internal/operator/render"
+	. "heartwood.dev/heartwood/test/kit/specs"
 )
 
 var _ = Describe("A LogCluster", func() {
 	var f *fixture
-	BeforeEach(func() { f = newFixture() })
+	BeforeEach(func(t *testing.T) { f = newFixture(t) })
 
 	// rendered returns the objects that the operator creates for a LogCluster, as stored in the API
 	// server.
@@ -40,7 +41,7 @@ var _ = Describe("A LogCluster", func() {
 		return objects
 	}
 
-	It("owns all objects that the operator creates", func() {
+	It("owns all objects that the operator creates", func(t *testing.T) {
 		cluster := f.cluster(3)
 		Eventually(func(g Gomega) {
 			for _, object := range rendered(g, cluster) {
@@ -54,7 +55,7 @@ var _ = Describe("A LogCluster", func() {
 		).To(Equal("registry.example/heartwood:test"))
 	})
 
-	It("has metrics of its brokers and conditions", func() {
+	It("has metrics of its brokers and conditions", func(t *testing.T) {
 		f.cluster(3)
 		Eventually(func(g Gomega) {
 			g.Expect(series(g, "heartwood_logcluster_brokers", "namespace",
@@ -68,7 +69,7 @@ var _ = Describe("A LogCluster", func() {
 		}).Should(Succeed())
 	})
 
-	It("reverts changes and deletions of its objects", func() {
+	It("reverts changes and deletions of its objects", func(t *testing.T) {
 		cluster := f.cluster(1)
 		Eventually(func(g Gomega) { rendered(g, cluster) }).Should(Succeed())
 		change(f, "main-broker", &appsv1.StatefulSet{},
@@ -82,7 +83,7 @@ var _ = Describe("A LogCluster", func() {
 		}).Should(Succeed())
 	})
 
-	It("has an event when an object cannot be applied", func() {
+	It("has an event when an object cannot be applied", func(t *testing.T) {
 		// the operator cannot apply this Service, because another controller owns it
 		f.create(&corev1.Service{
 			ObjectMeta: metav1.ObjectMeta{Name: "main-bootstrap",
@@ -96,7 +97,7 @@ var _ = Describe("A LogCluster", func() {
 		f.expectEvent("main", "Warning", v1alpha1.EventApplyFailed)
 	})
 
-	It("is applied again without writes when nothing has changed", func() {
+	It("is applied again without writes when nothing has changed", func(t *testing.T) {
 		cluster := f.cluster(1)
 		Eventually(func(g Gomega) { rendered(g, cluster) }).Should(Succeed())
 		f.expectObserved()
@@ -118,7 +119,7 @@ var _ = Describe("A LogCluster", func() {
 		Expect(versions()).To(Equal(before))
 	})
 
-	It("reports ready brokers, topics, partitions and its bootstrap address", func() {
+	It("reports ready brokers, topics, partitions and its bootstrap address", func(t *testing.T) {
 		f.cluster(2)
 		f.topic("orders", func(spec *v1alpha1.TopicSpec) { spec.Partitions = 2 })
 		expectReason(f.clusterConditions(), v1alpha1.ConditionReady, v1alpha1.ReasonBrokersNotReady,
@@ -163,36 +164,37 @@ var _ = Describe("A LogCluster", func() {
 		expectReason(f.clusterConditions(), v1alpha1.ConditionReady, v1alpha1.ReasonReady)
 	})
 
-	It("runs pods that the restricted profile of the Pod Security Standards admits", func() {
-		change(&fixture{}, f.namespace, &corev1.Namespace{}, func(namespace *corev1.Namespace) {
-			namespace.Labels["pod-security.kubernetes.io/enforce"] = "restricted"
+	It("runs pods that the restricted profile of the Pod Security Standards admits",
+		func(t *testing.T) {
+			change(&fixture{}, f.namespace, &corev1.Namespace{}, func(namespace *corev1.Namespace) {
+				namespace.Labels["pod-security.kubernetes.io/enforce"] = "restricted"
+			})
+			f.cluster(1)
+			var brokers *appsv1.StatefulSet
+			Eventually(func(g Gomega) {
+				brokers = get(g, f, "main-broker",
+					&appsv1.StatefulSet{})
+			}).Should(Succeed())
+			pod := &corev1.Pod{
+				ObjectMeta: metav1.ObjectMeta{Name: "main-broker-0", Namespace: f.namespace,
+					Labels: brokers.Spec.Template.Labels},
+				Spec: *brokers.Spec.Template.Spec.DeepCopy(),
+			}
+			pod.Spec.Volumes = append(pod.Spec.Volumes,
+				corev1.Volume{Name: "data", VolumeSource: corev1.VolumeSource{
+					PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{
+						ClaimName: "data-main-broker-0",
+					},
+				}})
+			privileged := pod.DeepCopy()
+			privileged.Spec.Containers[0].SecurityContext.AllowPrivilegeEscalation = nil
+			Eventually(func() error { // until the API server enforces the profile
+				return api.Create(context.Background(), privileged.DeepCopy(), client.DryRunAll)
+			}).Should(MatchError(apierrors.IsForbidden, "IsForbidden"))
+			Expect(api.Create(context.Background(), pod, client.DryRunAll)).To(Succeed())
 		})
-		f.cluster(1)
-		var brokers *appsv1.StatefulSet
-		Eventually(func(g Gomega) {
-			brokers = get(g, f, "main-broker",
-				&appsv1.StatefulSet{})
-		}).Should(Succeed())
-		pod := &corev1.Pod{
-			ObjectMeta: metav1.ObjectMeta{Name: "main-broker-0", Namespace: f.namespace,
-				Labels: brokers.Spec.Template.Labels},
-			Spec: *brokers.Spec.Template.Spec.DeepCopy(),
-		}
-		pod.Spec.Volumes = append(pod.Spec.Volumes,
-			corev1.Volume{Name: "data", VolumeSource: corev1.VolumeSource{
-				PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{
-					ClaimName: "data-main-broker-0",
-				},
-			}})
-		privileged := pod.DeepCopy()
-		privileged.Spec.Containers[0].SecurityContext.AllowPrivilegeEscalation = nil
-		Eventually(func() error { // until the API server enforces the profile
-			return api.Create(context.Background(), privileged.DeepCopy(), client.DryRunAll)
-		}).Should(MatchError(apierrors.IsForbidden, "IsForbidden"))
-		Expect(api.Create(context.Background(), pod, client.DryRunAll)).To(Succeed())
-	})
 
-	It("grants its brokers the permissions they need, and no others", func() {
+	It("grants its brokers the permissions they need, and no others", func(t *testing.T) {
 		f.cluster(2)
 		f.renew(0, "a", 1, "disk", validThroughout)
 		f.topic("orders", nil)
@@ -255,7 +257,7 @@ var _ = Describe("A LogCluster", func() {
 		}
 	})
 
-	It("reports the progress of a clean that was requested by annotation", func() {
+	It("reports the progress of a clean that was requested by annotation", func(t *testing.T) {
 		f.cluster(1)
 		f.topic("tickets", func(spec *v1alpha1.TopicSpec) {
 			spec.CleanupPolicy,
@@ -285,10 +287,9 @@ var _ = Describe("A LogCluster", func() {
 			}
 			_ = json.NewEncoder(out).Encode(report.Partitions{Partitions: rows})
 		}))
-		DeferCleanup(server.Close)
+		t.Cleanup(server.Close)
 		hosts.set(render.HTTPAddress("main", f.namespace, 0), server.Listener.Addr().String())
 		expect := func(want v1alpha1.CleanNowStatus) {
-			GinkgoHelper()
 			Eventually(func(g Gomega) {
 				compaction := get(g, f, "tickets", &v1alpha1.Topic{}).Status.Compaction
 				g.Expect(compaction).NotTo(BeNil())
@@ -325,7 +326,7 @@ var _ = Describe("A LogCluster", func() {
 		}).Should(Succeed())
 	})
 
-	It("is polled for its compaction", func() {
+	ItAlone("is polled for its compaction", func(t *testing.T) {
 		f.cluster(2)
 		f.topic(
 			"tickets",
@@ -348,7 +349,7 @@ var _ = Describe("A LogCluster", func() {
 			}
 			_ = json.NewEncoder(out).Encode(report.Partitions{Partitions: []report.Partition{row}})
 		}))
-		DeferCleanup(server.Close)
+		t.Cleanup(server.Close)
 		hosts.set(render.HTTPAddress("main", f.namespace, 1), server.Listener.Addr().String())
 		expectReason(conditions, v1alpha1.ConditionCompacting, v1alpha1.ReasonBelowDirtyRatio,
 			"minDirtyPercent")

@@ -4,8 +4,8 @@ import (
 	"context"
 	"os"
 	"strings"
+	"testing"
 
-	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -15,12 +15,12 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"heartwood.dev/heartwood/api/v1alpha1"
+	. "heartwood.dev/heartwood/test/kit/specs"
 )
 
 // applyPolicy creates the policy in a file of config/admission, for one namespace only, and deletes
 // it at the end of the spec.
 func (f *fixture) applyPolicy(file string) {
-	GinkgoHelper()
 	content, err := os.ReadFile("../config/admission/" + file)
 	Expect(err).NotTo(HaveOccurred())
 	for _, document := range strings.Split(string(content), "\n---\n") {
@@ -32,13 +32,13 @@ func (f *fixture) applyPolicy(file string) {
 			}, "spec", "matchResources", "namespaceSelector")).To(Succeed())
 		}
 		Expect(api.Create(context.Background(), object)).To(Succeed())
-		DeferCleanup(func() { Expect(api.Delete(context.Background(), object)).To(Succeed()) })
+		Cleanup(f.t, func() { Expect(api.Delete(context.Background(), object)).To(Succeed()) })
 	}
 }
 
 var _ = Describe("A broker", func() {
-	It("may change only the ACLs and quotas of LogUsers of its cluster", func() {
-		f := newFixture()
+	It("may change only the ACLs and quotas of LogUsers of its cluster", func(t *testing.T) {
+		f := newFixture(t)
 		account := "system:serviceaccount:" + f.namespace + ":main-broker"
 		f.create(&rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Name: "broker"},
 			Rules: []rbacv1.PolicyRule{{APIGroups: []string{v1alpha1.GroupVersion.Group},

@@ -5,9 +5,9 @@ import (
 	"crypto/x509"
 	"fmt"
 	"strings"
+	"testing"
 	"time"
 
-	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -17,11 +17,11 @@ import (
 	"heartwood.dev/heartwood/internal/credentials"
 	"heartwood.dev/heartwood/internal/operator/render"
 	"heartwood.dev/heartwood/internal/pki"
+	. "heartwood.dev/heartwood/test/kit/specs"
 )
 
 // user creates a LogUser of cluster main.
 func (f *fixture) user(name string, kind v1alpha1.UserAuthenticationType) *v1alpha1.LogUser {
-	GinkgoHelper()
 	user := &v1alpha1.LogUser{ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec: v1alpha1.LogUserSpec{Cluster: "main",
 			Authentication: v1alpha1.UserAuthentication{Type: kind}}}
@@ -50,7 +50,6 @@ func (f *fixture) credentials(g Gomega, user string) map[string][]byte {
 }
 
 func (f *fixture) annotateUser(user, key, value string) {
-	GinkgoHelper()
 	change(f, user, &v1alpha1.LogUser{}, func(u *v1alpha1.LogUser) {
 		metav1.SetMetaDataAnnotation(&u.ObjectMeta, key, value)
 	})
@@ -58,14 +57,14 @@ func (f *fixture) annotateUser(user, key, value string) {
 
 var _ = Describe("A LogUser", func() {
 	var f *fixture
-	BeforeEach(func() { f = newFixture() })
+	BeforeEach(func(t *testing.T) { f = newFixture(t) })
 
 	scram := v1alpha1.Listener{Name: "tls", Port: 9093, TLS: &v1alpha1.ListenerTLS{},
 		Authentication: []v1alpha1.Authentication{{Type: v1alpha1.AuthenticationScramSha512}}}
 	certificates := v1alpha1.Listener{Name: "mtls", Port: 9094, TLS: &v1alpha1.ListenerTLS{},
 		Authentication: []v1alpha1.Authentication{{Type: v1alpha1.AuthenticationTLS}}}
 
-	It("has a password and configurations of clients in its Secret", func() {
+	It("has a password and configurations of clients in its Secret", func(t *testing.T) {
 		f.secured("", scram)
 		f.user("alice", v1alpha1.UserScram)
 		expectReason(f.userConditions("alice"), v1alpha1.ConditionReady, v1alpha1.ReasonReady)
@@ -84,7 +83,7 @@ var _ = Describe("A LogUser", func() {
 		Expect(f.secret(Default, "main-scram-admin")).To(BeEmpty())
 	})
 
-	It("has a certificate of the users CA", func() {
+	It("has a certificate of the users CA", func(t *testing.T) {
 		f.secured("", certificates)
 		f.user("bob", v1alpha1.UserTLS)
 		expectReason(f.userConditions("bob"), v1alpha1.ConditionReady, v1alpha1.ReasonReady)
@@ -95,14 +94,14 @@ var _ = Describe("A LogUser", func() {
 		Expect(leaf.Certificate.ExtKeyUsage).To(Equal([]x509.ExtKeyUsage{
 			x509.ExtKeyUsageClientAuth}))
 		Eventually(func(g Gomega) {
-			verify(g, f.secret(g, "main-brokers-tls")["users-ca.crt"], leaf.Certificate, "")
+			f.verify(g, f.secret(g, "main-brokers-tls")["users-ca.crt"], leaf.Certificate, "")
 		}).Should(Succeed())
 		Expect(get(Default, f, "bob", &v1alpha1.LogUser{}).Status.Expires.Time).
 			To(BeTemporally("==", leaf.Certificate.NotAfter))
 		Expect(data).NotTo(HaveKey("password"))
 	})
 
-	It("gets a new password on request, and the previous one counts for an hour", func() {
+	It("gets a new password on request, and the previous one counts for an hour", func(t *testing.T) {
 		f.secured("", scram)
 		f.user("alice", v1alpha1.UserScram)
 		var first string
@@ -125,7 +124,7 @@ var _ = Describe("A LogUser", func() {
 		}).Should(Succeed())
 	})
 
-	It("has the password of another Secret", func() {
+	It("has the password of another Secret", func(t *testing.T) {
 		f.secured("", scram)
 		user := &v1alpha1.LogUser{ObjectMeta: metav1.ObjectMeta{Name: "carol"},
 			Spec: v1alpha1.LogUserSpec{Cluster: "main", UserName: "CN=Carol",
@@ -150,7 +149,7 @@ var _ = Describe("A LogUser", func() {
 		}).Should(Succeed())
 	})
 
-	It("has the addresses of brokers as they become known", func() {
+	It("has the addresses of brokers as they become known", func(t *testing.T) {
 		listener := scram
 		listener.Type = v1alpha1.ListenerNodePort
 		f.secured("", listener)
@@ -168,7 +167,7 @@ var _ = Describe("A LogUser", func() {
 			HavePrefix("203.0.113.8:")))
 	})
 
-	It("has the CA of a certificate that cert-manager issues later", func() {
+	It("has the CA of a certificate that cert-manager issues later", func(t *testing.T) {
 		listener := scram
 		listener.TLS = &v1alpha1.ListenerTLS{IssuerRef: &v1alpha1.IssuerRef{Name: "corp"}}
 		f.secured("", listener)
@@ -188,7 +187,7 @@ var _ = Describe("A LogUser", func() {
 		})
 		Eventually(ca).Should(Equal("second"))
 
-		By("keeping it while the Secret is issued again")
+		t.Log("keeping it while the Secret is issued again")
 		Expect(api.Delete(context.Background(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{
 			Name: name, Namespace: f.namespace}})).To(Succeed())
 		expectReason(f.userConditions("alice"), v1alpha1.ConditionReady,
@@ -196,7 +195,7 @@ var _ = Describe("A LogUser", func() {
 		Expect(ca(Default)).To(Equal("second"))
 	})
 
-	It("does not overwrite the Secret of others", func() {
+	It("does not overwrite the Secret of others", func(t *testing.T) {
 		f.secured("", scram)
 		f.create(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "alice-logcluster"},
 			Data: map[string][]byte{"password": []byte("theirs")}})
@@ -209,18 +208,19 @@ var _ = Describe("A LogUser", func() {
 		}).Should(Succeed())
 	})
 
-	It("is not reported by its LogCluster when no listener authenticates by passwords", func() {
-		for _, name := range []string{"main-scram-admin", "main-scram-0"} {
-			f.create(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: name}})
-		}
-		f.secured("", scram)
-		expectReason(f.clusterConditions(), v1alpha1.ConditionUsersReady,
-			v1alpha1.ReasonSecretNameTaken)
-		f.dropListeners()
-		f.expectNoCondition(v1alpha1.ConditionUsersReady)
-	})
+	It("is not reported by its LogCluster when no listener authenticates by passwords",
+		func(t *testing.T) {
+			for _, name := range []string{"main-scram-admin", "main-scram-0"} {
+				f.create(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: name}})
+			}
+			f.secured("", scram)
+			expectReason(f.clusterConditions(), v1alpha1.ConditionUsersReady,
+				v1alpha1.ReasonSecretNameTaken)
+			f.dropListeners()
+			f.expectNoCondition(v1alpha1.ConditionUsersReady)
+		})
 
-	It("that is created again does not inherit the password", func() {
+	It("that is created again does not inherit the password", func(t *testing.T) {
 		f.secured("", scram)
 		user := f.user("alice", v1alpha1.UserScram)
 		var first string
@@ -240,7 +240,7 @@ var _ = Describe("A LogUser", func() {
 		}).Should(Succeed())
 	})
 
-	It("loses its credentials with another type", func() {
+	It("loses its credentials with another type", func(t *testing.T) {
 		f.secured("", scram)
 		f.user("alice", v1alpha1.UserScram)
 		Eventually(func(g Gomega) { f.verifiers(g, "alice") }).Should(Succeed())
@@ -257,7 +257,7 @@ var _ = Describe("A LogUser", func() {
 		expectReason(f.userConditions("alice"), v1alpha1.ConditionReady, v1alpha1.ReasonReady)
 	})
 
-	It("has a principal of its own", func() {
+	It("has a principal of its own", func(t *testing.T) {
 		f.secured("", scram)
 		f.user("alice", v1alpha1.UserScram)
 		Eventually(func(g Gomega) { f.verifiers(g, "alice") }).Should(Succeed())
@@ -270,7 +270,7 @@ var _ = Describe("A LogUser", func() {
 		Expect(f.secret(Default, "main-scram-0")).To(HaveLen(1))
 	})
 
-	It("of a LogCluster without a suitable listener is not ready", func() {
+	It("of a LogCluster without a suitable listener is not ready", func(t *testing.T) {
 		f.secured("", certificates)
 		f.user("alice", v1alpha1.UserScram)
 		expectReason(f.userConditions("alice"), v1alpha1.ConditionReady,

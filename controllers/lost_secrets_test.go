@@ -4,9 +4,9 @@ import (
 	"context"
 	"crypto/x509"
 	"slices"
+	"testing"
 	"time"
 
-	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -14,11 +14,11 @@ import (
 	"heartwood.dev/heartwood/api/v1alpha1"
 	"heartwood.dev/heartwood/internal/credentials"
 	"heartwood.dev/heartwood/internal/pki"
+	. "heartwood.dev/heartwood/test/kit/specs"
 )
 
 // deleteSecrets deletes Secrets at once.
 func (f *fixture) deleteSecrets(names ...string) {
-	GinkgoHelper()
 	for _, name := range names {
 		Expect(api.Delete(context.Background(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{
 			Name: name, Namespace: f.namespace}})).To(Succeed())
@@ -27,7 +27,6 @@ func (f *fixture) deleteSecrets(names ...string) {
 
 // loadTrust acts as brokers that have loaded the CAs in Secret main-brokers-tls.
 func (f *fixture) loadTrust(brokers int32) {
-	GinkgoHelper()
 	for id := range brokers {
 		f.renew(id, "broker", 1, "disk", validThroughout)
 		Eventually(func(g Gomega) {
@@ -48,7 +47,6 @@ func certificatesIn(g Gomega, bundle []byte) []*x509.Certificate {
 
 // anotherCA returns the data of a Secret with a CA that the operator has not made.
 func anotherCA() map[string][]byte {
-	GinkgoHelper()
 	authority, _, err := (&pki.Authority{}).Step(time.Now(), pki.Input{Name: "another"})
 	Expect(err).NotTo(HaveOccurred())
 	data, err := authority.Encode()
@@ -58,7 +56,7 @@ func anotherCA() map[string][]byte {
 
 var _ = Describe("The Secret of a CA", func() {
 	var f *fixture
-	BeforeEach(func() { f = newFixture() })
+	BeforeEach(func(t *testing.T) { f = newFixture(t) })
 
 	listeners := []v1alpha1.Listener{
 		{Name: "tls", Port: 9093, TLS: &v1alpha1.ListenerTLS{},
@@ -80,7 +78,6 @@ var _ = Describe("The Secret of a CA", func() {
 	}
 	// start creates a LogCluster whose CAs have all issued certificates.
 	start := func() {
-		GinkgoHelper()
 		f.secured(v1alpha1.PeersMutualTLS, listeners...)
 		f.user("alice", v1alpha1.UserScram)
 		f.user("bob", v1alpha1.UserTLS)
@@ -114,7 +111,7 @@ var _ = Describe("The Secret of a CA", func() {
 				now := certificatesIn(g, bundle(g))
 				g.Expect(now).To(HaveLen(2))
 				g.Expect(now[0].Raw).To(Equal(published[0].Raw))
-				verify(g, bundle(g), leaf(g), "")
+				f.verify(g, bundle(g), leaf(g), "")
 				g.Expect(f.credentials(g, "alice")["ca.crt"]).To(Equal(listenerBundle(g)))
 				g.Expect(f.credentials(g, "bob")["ca.crt"]).To(Equal(listenerBundle(g)))
 			}).Should(Succeed())
@@ -124,8 +121,8 @@ var _ = Describe("The Secret of a CA", func() {
 			f.advance(25 * time.Hour)
 			Eventually(func(g Gomega) {
 				g.Expect(leaf(g).Raw).NotTo(Equal(first.Raw))
-				verify(g, bundle(g), leaf(g), "")
-				verify(g, bundle(g), first, "")
+				f.verify(g, bundle(g), leaf(g), "")
+				f.verify(g, bundle(g), first, "")
 			}).Should(Succeed())
 			expectReason(f.clusterConditions(), v1alpha1.ConditionCertificatesReady,
 				v1alpha1.ReasonCertificatesReady)
@@ -142,19 +139,19 @@ var _ = Describe("The Secret of a CA", func() {
 		Entry("the CA of brokers, replaced", "main-peer-ca", "replaced by another CA", peerLeaf,
 			peersBundle))
 
-	It("may be lost together with its published certificate", func() {
+	It("may be lost together with its published certificate", func(t *testing.T) {
 		start()
 		first := f.listenerLeaf(Default)
 		f.deleteSecrets("main-ca", "main-ca-cert")
 		expectReason(f.clusterConditions(), v1alpha1.ConditionCertificatesReady,
 			v1alpha1.ReasonCALost, "stays in the bundles")
 		Eventually(func(g Gomega) { // LogUsers have copies
-			verify(g, listenerBundle(g), first, "")
+			f.verify(g, listenerBundle(g), first, "")
 			g.Expect(f.listenerLeaf(g).Raw).To(Equal(first.Raw))
 		}).Should(Succeed())
 	})
 
-	It("is made again with the certificates that it has issued", func() {
+	It("is made again with the certificates that it has issued", func(t *testing.T) {
 		start()
 		var names []string
 		for _, name := range []string{"ca", "ca-cert", "users-ca", "peer-ca", "brokers-tls"} {
@@ -164,9 +161,9 @@ var _ = Describe("The Secret of a CA", func() {
 		expectReason(f.clusterConditions(), v1alpha1.ConditionCertificatesReady,
 			v1alpha1.ReasonCALost, "All certificates are valid.")
 		Eventually(func(g Gomega) {
-			verify(g, listenerBundle(g), f.listenerLeaf(g), "")
-			verify(g, usersBundle(g), userLeaf(g), "")
-			verify(g, peersBundle(g), peerLeaf(g), "")
+			f.verify(g, listenerBundle(g), f.listenerLeaf(g), "")
+			f.verify(g, usersBundle(g), userLeaf(g), "")
+			f.verify(g, peersBundle(g), peerLeaf(g), "")
 		}).Should(Succeed())
 		f.advance(25 * time.Hour)
 		f.loadTrust(2)
@@ -174,7 +171,7 @@ var _ = Describe("The Secret of a CA", func() {
 			v1alpha1.ReasonCertificatesReady)
 	})
 
-	It("may be damaged without effect on the other CAs", func() {
+	It("may be damaged without effect on the other CAs", func(t *testing.T) {
 		start()
 		first, peer := f.listenerLeaf(Default), peerLeaf(Default)
 		change(f, "main-ca", &corev1.Secret{}, func(s *corev1.Secret) { delete(s.Data, "ca.key") })
@@ -188,10 +185,10 @@ var _ = Describe("The Secret of a CA", func() {
 		f.deleteSecrets("main-ca")
 		expectReason(f.clusterConditions(), v1alpha1.ConditionCertificatesReady,
 			v1alpha1.ReasonCALost, "stays in the bundles")
-		verify(Default, listenerBundle(Default), first, "")
+		f.verify(Default, listenerBundle(Default), first, "")
 	})
 
-	It("of brokers continues with the certificates of a Secret that was restored", func() {
+	It("of brokers continues with the certificates of a Secret that was restored", func(t *testing.T) {
 		start()
 		first := f.listenerLeaf(Default)
 		other := anotherCA()
@@ -200,7 +197,7 @@ var _ = Describe("The Secret of a CA", func() {
 		})
 		Eventually(func(g Gomega) {
 			g.Expect(certificatesIn(g, listenerBundle(g))).To(HaveLen(1))
-			verify(g, listenerBundle(g), first, "")
+			f.verify(g, listenerBundle(g), first, "")
 		}).Should(Succeed())
 		Expect(f.listenerLeaf(Default).Raw).To(Equal(first.Raw))
 	})
@@ -208,11 +205,10 @@ var _ = Describe("The Secret of a CA", func() {
 
 var _ = Describe("The Secret of a LogUser", func() {
 	var f *fixture
-	BeforeEach(func() { f = newFixture() })
+	BeforeEach(func(t *testing.T) { f = newFixture(t) })
 
 	// start creates a LogUser, and returns its password and a condition for the next one.
 	start := func() (first string, next func(Gomega) string) {
-		GinkgoHelper()
 		f.secured("", v1alpha1.Listener{Name: "tls", Port: 9093, TLS: &v1alpha1.ListenerTLS{},
 			Authentication: []v1alpha1.Authentication{{Type: v1alpha1.AuthenticationScramSha512}}})
 		f.user("alice", v1alpha1.UserScram)
@@ -258,7 +254,7 @@ var _ = Describe("The Secret of a LogUser", func() {
 			change(f, "alice-logcluster", &corev1.Secret{}, func(s *corev1.Secret) { s.Data = nil })
 		}))
 
-	It("says that nothing is left of it if the verifiers are lost too", func() {
+	It("says that nothing is left of it if the verifiers are lost too", func(t *testing.T) {
 		_, next := start()
 		f.deleteSecrets("main-scram-0", "alice-logcluster")
 		Eventually(func(g Gomega) {

@@ -3,9 +3,9 @@ package controllers
 import (
 	"context"
 	"fmt"
+	"testing"
 	"time"
 
-	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -17,6 +17,7 @@ import (
 	"heartwood.dev/heartwood/api/v1alpha1"
 	"heartwood.dev/heartwood/internal/metadata/partitionset"
 	"heartwood.dev/heartwood/internal/placement"
+	. "heartwood.dev/heartwood/test/kit/specs"
 )
 
 // expired is the duration of a Lease that expires at once.
@@ -24,7 +25,6 @@ const expired = time.Second
 
 // foundVolume acts as a broker that does not run, and waits with a volume that is not its own.
 func (f *fixture) foundVolume(id int32, directory string) {
-	GinkgoHelper()
 	f.renew(id, "", 1, diskOf(id), expired)
 	f.annotate(id, map[string]string{v1alpha1.AnnotationFoundDirectory: directory})
 }
@@ -39,7 +39,6 @@ func (f *fixture) consentIn(g Gomega, id int32) v1alpha1.VolumeConsent {
 
 // consent acts as a person who consents to the replacement of the volume of a claim.
 func (f *fixture) consent(uid types.UID) {
-	GinkgoHelper()
 	change(f, "main", &v1alpha1.LogCluster{}, func(cluster *v1alpha1.LogCluster) {
 		cluster.Annotations = map[string]string{
 			v1alpha1.AnnotationReplaceVolume: string(uid)}
@@ -48,7 +47,6 @@ func (f *fixture) consent(uid types.UID) {
 
 // expectConsentRemoved waits until the operator has removed all consents of the LogCluster.
 func (f *fixture) expectConsentRemoved() {
-	GinkgoHelper()
 	Eventually(func(g Gomega) {
 		g.Expect(get(g, f, "main", &v1alpha1.LogCluster{}).Annotations).NotTo(
 			HaveKey(v1alpha1.AnnotationReplaceVolume))
@@ -57,7 +55,6 @@ func (f *fixture) expectConsentRemoved() {
 
 // expectUnpermitted expects that no consent appears in a broker's Lease, and the claim remains.
 func (f *fixture) expectUnpermitted(id int32) {
-	GinkgoHelper()
 	Consistently(func(g Gomega) {
 		g.Expect(f.consentIn(g, id)).To(BeZero())
 		g.Expect(f.claimOf(g, id).DeletionTimestamp).To(BeNil())
@@ -65,14 +62,13 @@ func (f *fixture) expectUnpermitted(id int32) {
 }
 
 func (f *fixture) expectLost(reason string, message ...string) {
-	GinkgoHelper()
 	expectReason(f.clusterConditions(), v1alpha1.ConditionVolumeLost, reason, message...)
 }
 
 var _ = Describe("The volume of a broker", func() {
 	var f *fixture
-	BeforeEach(func() {
-		f = newFixture()
+	BeforeEach(func(t *testing.T) {
+		f = newFixture(t)
 		class := f.class("local", false)
 		f.create(&v1alpha1.LogCluster{ObjectMeta: metav1.ObjectMeta{Name: "main"},
 			Spec: v1alpha1.LogClusterSpec{Brokers: 2, Storage: v1alpha1.Storage{
@@ -90,7 +86,7 @@ var _ = Describe("The volume of a broker", func() {
 		f.expectLost(v1alpha1.ReasonVolumesPresent)
 	})
 
-	It("that was deleted with its claim is replaced after consent only", func() {
+	It("that was deleted with its claim is replaced after consent only", func(t *testing.T) {
 		f.foundVolume(1, "new")
 		uid := f.claimOf(Default, 1).UID
 		command := "kubectl annotate logclusters.heartwood.dev main -n " + f.namespace +
@@ -99,13 +95,13 @@ var _ = Describe("The volume of a broker", func() {
 		f.expectEvent("main", "Warning", v1alpha1.ConditionVolumeLost)
 		f.expectUnpermitted(1)
 
-		By("refusing the consent for another claim, and for an earlier one")
+		t.Log("refusing the consent for another claim, and for an earlier one")
 		f.consent(f.claimOf(Default, 0).UID + ",earlier") // broker 0 has its volume
 		f.expectConsentRemoved()
 		f.expectEvent("main", "Warning", v1alpha1.EventConsentUnused)
 		f.expectUnpermitted(1)
 
-		By("permitting this volume, once")
+		t.Log("permitting this volume, once")
 		f.consent(uid)
 		f.expectConsentRemoved()
 		Eventually(func(g Gomega) {
@@ -115,13 +111,13 @@ var _ = Describe("The volume of a broker", func() {
 		f.expectLost(v1alpha1.ReasonReplacingVolume)
 		f.expectEvent("main", "Normal", v1alpha1.EventReplacingVolume)
 
-		By("reporting no loss after the broker has registered with it")
+		t.Log("reporting no loss after the broker has registered with it")
 		f.renew(1, "broker", 2, "new", validThroughout)
 		f.expectLost(v1alpha1.ReasonVolumesPresent)
 		Expect(get(Default, f, "main", &v1alpha1.LogCluster{}).Status.LostVolumes).To(BeEmpty())
 	})
 
-	It("whose PersistentVolume is gone is replaced with its claim and pod", func() {
+	It("whose PersistentVolume is gone is replaced with its claim and pod", func(t *testing.T) {
 		f.brokerPod(1, "first")
 		f.renew(1, "", 1, diskOf(1), expired)
 		f.putClaim(1, func(status *corev1.PersistentVolumeClaimStatus) {
@@ -132,7 +128,7 @@ var _ = Describe("The volume of a broker", func() {
 		f.expectReplaced1()
 	})
 
-	It("on a node that was deleted is replaced with its claim and pod", func() {
+	It("on a node that was deleted is replaced with its claim and pod", func(t *testing.T) {
 		f.brokerPod(1, "first")
 		f.volumeOn(1, "no-such-node")
 		f.expectUnpermitted(1) // the broker is up
@@ -142,11 +138,11 @@ var _ = Describe("The volume of a broker", func() {
 		f.expectReplaced1()
 	})
 
-	It("on a node that exists is not lost", func() {
+	It("on a node that exists is not lost", func(t *testing.T) {
 		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: f.namespace,
 			Labels: map[string]string{corev1.LabelHostname: f.namespace}}}
 		Expect(api.Create(context.Background(), node)).To(Succeed())
-		DeferCleanup(func() { Expect(api.Delete(context.Background(), node)).To(Succeed()) })
+		Cleanup(f.t, func() { Expect(api.Delete(context.Background(), node)).To(Succeed()) })
 		f.volumeOn(1, node.Name)
 		f.renew(1, "", 1, diskOf(1), expired)
 		Consistently(func(g Gomega) {
@@ -154,7 +150,7 @@ var _ = Describe("The volume of a broker", func() {
 		}, "4s").Should(Succeed())
 	})
 
-	It("is not replaced while it has the only in-sync replica of a partition", func() {
+	It("is not replaced while it has the only in-sync replica of a partition", func(t *testing.T) {
 		f.isr("orders/0", 1)
 		f.renew(0, "", 1, diskOf(0), expired)
 		f.foundVolume(1, "new")
@@ -169,7 +165,7 @@ var _ = Describe("The volume of a broker", func() {
 		Expect(loss).To(Equal(placement.DataLossConsent(string(uid),
 			f.state(Default, "orders/0").LeaderEpoch)))
 
-		By("replacing it after the loss was accepted, with the consent that was given before")
+		t.Log("replacing it after the loss was accepted, with the consent that was given before")
 		change(f, "orders", &v1alpha1.Topic{}, func(topic *v1alpha1.Topic) {
 			topic.Annotations = map[string]string{
 				v1alpha1.AnnotationAcceptDataLoss: "0=" + loss}
@@ -179,7 +175,7 @@ var _ = Describe("The volume of a broker", func() {
 			g.Expect(f.consentIn(g, 1)).To(Equal(permitted))
 		}).Should(Succeed())
 
-		By("electing the broker with its new volume, without asking again")
+		t.Log("electing the broker with its new volume, without asking again")
 		f.renew(1, "broker", 2, "new", validThroughout)
 		f.annotate(1, map[string]string{v1alpha1.AnnotationVolumeConsent: permitted.String()})
 		Eventually(func(g Gomega) {
@@ -187,7 +183,7 @@ var _ = Describe("The volume of a broker", func() {
 		}).Should(Succeed())
 		Expect(f.state(Default, "orders/0").ISR[0].Directory).To(Equal("new"))
 
-		By("asking again when the next volume of the same claim is lost")
+		t.Log("asking again when the next volume of the same claim is lost")
 		f.renew(1, "", 2, "new", expired)
 		f.annotate(1, map[string]string{v1alpha1.AnnotationFoundDirectory: "newer",
 			v1alpha1.AnnotationVolumeConsent: permitted.String()})
@@ -198,7 +194,7 @@ var _ = Describe("The volume of a broker", func() {
 		}, "1500ms").Should(Succeed())
 	})
 
-	It("has a label while its broker is removed", func() {
+	It("has a label while its broker is removed", func(t *testing.T) {
 		scale := func(brokers int32) {
 			change(f, "main", &v1alpha1.LogCluster{}, func(cluster *v1alpha1.LogCluster) {
 				cluster.Spec.Brokers = brokers
@@ -224,27 +220,27 @@ var _ = Describe("The volume of a broker", func() {
 		}
 	})
 
-	It("that was deleted on purpose while the broker had no replicas needs no consent", func() {
-		f.topic("single", func(spec *v1alpha1.TopicSpec) {
-			spec.Partitions, spec.Replicas = 1, new(int32(1))
-			spec.InitialReplicas = []v1alpha1.InitialReplicas{{Replicas: []int32{0}}}
+	It("that was deleted on purpose while the broker had no replicas needs no consent",
+		func(t *testing.T) {
+			f.topic("single", func(spec *v1alpha1.TopicSpec) {
+				spec.Partitions, spec.Replicas = 1, new(int32(1))
+				spec.InitialReplicas = []v1alpha1.InitialReplicas{{Replicas: []int32{0}}}
+			})
+			change(f, "main", &v1alpha1.LogCluster{}, func(cluster *v1alpha1.LogCluster) {
+				cluster.Spec.Brokers = 3
+			})
+			f.renew(2, "", 1, diskOf(2), expired)
+			f.claim(2)
+			f.foundVolume(2, "new")
+			Eventually(func(g Gomega) {
+				g.Expect(f.consentIn(g, 2)).To(Equal(v1alpha1.VolumeConsent{
+					Claim: string(f.claimOf(g, 2).UID), Directory: "new"}))
+			}).Should(Succeed())
 		})
-		change(f, "main", &v1alpha1.LogCluster{}, func(cluster *v1alpha1.LogCluster) {
-			cluster.Spec.Brokers = 3
-		})
-		f.renew(2, "", 1, diskOf(2), expired)
-		f.claim(2)
-		f.foundVolume(2, "new")
-		Eventually(func(g Gomega) {
-			g.Expect(f.consentIn(g, 2)).To(Equal(v1alpha1.VolumeConsent{
-				Claim: string(f.claimOf(g, 2).UID), Directory: "new"}))
-		}).Should(Succeed())
-	})
 })
 
 // isr acts as the leader of a partition: it sets the ISR.
 func (f *fixture) isr(name string, ids ...int32) {
-	GinkgoHelper()
 	f.putState(name, func(g Gomega, state *partitionset.State) {
 		g.Expect(state.Leader).NotTo(Equal(placement.NoLeader))
 		state.ISR = nil
@@ -258,7 +254,6 @@ func (f *fixture) isr(name string, ids ...int32) {
 // volumeOn creates the PersistentVolume of a broker's claim, which only one node can mount, and
 // binds the claim to it.
 func (f *fixture) volumeOn(id int32, node string) {
-	GinkgoHelper()
 	volume := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: f.namespace}}
 	volume.Spec.Capacity = corev1.ResourceList{
 		corev1.ResourceStorage: resource.MustParse("10Gi")}
@@ -269,7 +264,7 @@ func (f *fixture) volumeOn(id int32, node string) {
 			MatchExpressions: []corev1.NodeSelectorRequirement{{Key: corev1.LabelHostname,
 				Operator: corev1.NodeSelectorOpIn, Values: []string{node}}}}}}}
 	Expect(api.Create(context.Background(), volume)).To(Succeed())
-	DeferCleanup(func() { Expect(api.Delete(context.Background(), volume)).To(Succeed()) })
+	Cleanup(f.t, func() { Expect(api.Delete(context.Background(), volume)).To(Succeed()) })
 	change(f, v1alpha1.VolumeClaimName("main", id), &corev1.PersistentVolumeClaim{},
 		func(claim *corev1.PersistentVolumeClaim) { claim.Spec.VolumeName = volume.Name })
 }
@@ -277,7 +272,6 @@ func (f *fixture) volumeOn(id int32, node string) {
 // expectReplaced1 consents to the replacement of the volume of broker 1, and expects that the
 // operator deletes its claim and pod, and permits the volume that the broker finds then.
 func (f *fixture) expectReplaced1() {
-	GinkgoHelper()
 	before := f.claimOf(Default, 1)
 	f.consent(before.UID)
 	f.expectPods()
@@ -287,7 +281,7 @@ func (f *fixture) expectReplaced1() {
 	Expect(f.consentIn(Default, 1)).To(Equal(v1alpha1.VolumeConsent{Claim: string(before.UID)}))
 	f.expectConsentRemoved()
 
-	By("acting as the controllers of Kubernetes, which create the next claim")
+	f.t.Log("acting as the controllers of Kubernetes, which create the next claim")
 	change(f, before.Name, before, func(claim *corev1.PersistentVolumeClaim) {
 		claim.Finalizers = nil
 	})

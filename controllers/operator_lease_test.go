@@ -2,13 +2,15 @@ package controllers
 
 import (
 	"context"
+	"testing"
 	"time"
 
-	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/leaderelection"
+
+	. "heartwood.dev/heartwood/test/kit/specs"
 )
 
 // operator is a leader election client that stands for an operator; it runs no controllers.
@@ -18,8 +20,7 @@ type operator struct {
 }
 
 // startOperator starts an operator whose Lease has the given duration.
-func startOperator(namespace, identity string, duration time.Duration) *operator {
-	GinkgoHelper()
+func startOperator(t *testing.T, namespace, identity string, duration time.Duration) *operator {
 	lock, err := OperatorLock(config, namespace, identity)
 	Expect(err).NotTo(HaveOccurred())
 	o := &operator{active: make(chan struct{})}
@@ -42,13 +43,12 @@ func startOperator(namespace, identity string, duration time.Duration) *operator
 		cancel()
 		<-ended
 	}
-	DeferCleanup(o.exit)
+	Cleanup(t, o.exit)
 	return o
 }
 
 var _ = Describe("The Lease of operators", func() {
 	lease := func(f *fixture) *coordinationv1.Lease {
-		GinkgoHelper()
 		found := &coordinationv1.Lease{}
 		Expect(api.Get(context.Background(),
 			types.NamespacedName{Namespace: f.namespace, Name: OperatorLease}, found)).To(Succeed())
@@ -57,24 +57,24 @@ var _ = Describe("The Lease of operators", func() {
 
 	// The duration of the Lease is an hour, so an operator that is elected during the test did not
 	// wait for the Lease to expire.
-	It("is acquired at once by a restarted operator, and by no other one", func() {
-		f := newFixture()
-		first := startOperator(f.namespace, "pod-a", time.Hour)
+	It("is acquired at once by a restarted operator, and by no other one", func(t *testing.T) {
+		f := newFixture(t)
+		first := startOperator(t, f.namespace, "pod-a", time.Hour)
 		Eventually(first.active).Should(BeClosed())
 		first.exit()
 		held := lease(f)
 		Expect(*held.Spec.HolderIdentity).To(Equal("pod-a"))
 
-		other := startOperator(f.namespace, "pod-b", time.Hour)
-		again := startOperator(f.namespace, "pod-a", time.Hour)
+		other := startOperator(t, f.namespace, "pod-b", time.Hour)
+		again := startOperator(t, f.namespace, "pod-a", time.Hour)
 		Eventually(again.active).Should(BeClosed())
 		Expect(lease(f).Spec.LeaseTransitions).To(Equal(held.Spec.LeaseTransitions),
 			"the holder has not changed")
 		Consistently(other.active, time.Second).ShouldNot(BeClosed())
 
-		By("another operator acquires it after it has expired")
+		t.Log("another operator acquires it after it has expired")
 		again.exit()
-		last := startOperator(f.namespace, "pod-a", 2*time.Second)
+		last := startOperator(t, f.namespace, "pod-a", 2*time.Second)
 		Eventually(last.active).Should(BeClosed())
 		last.exit()
 		Eventually(other.active).Should(BeClosed())

@@ -2,8 +2,8 @@ package controllers
 
 import (
 	"context"
+	"testing"
 
-	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -12,6 +12,7 @@ import (
 
 	"heartwood.dev/heartwood/api/v1alpha1"
 	"heartwood.dev/heartwood/controllers/brokerstate"
+	. "heartwood.dev/heartwood/test/kit/specs"
 )
 
 var _ = Describe("A broker's rack", func() {
@@ -24,7 +25,7 @@ var _ = Describe("A broker's rack", func() {
 	runs := func(broker int32, labels map[string]string) {
 		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{GenerateName: "node-", Labels: labels}}
 		Expect(api.Create(context.Background(), node)).To(Succeed())
-		DeferCleanup(func() { Expect(api.Delete(context.Background(), node)).To(Succeed()) })
+		Cleanup(f.t, func() { Expect(api.Delete(context.Background(), node)).To(Succeed()) })
 		pod := &corev1.Pod{
 			ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.BrokerLeaseName("main", broker),
 				Labels: map[string]string{v1alpha1.LabelCluster: "main"}},
@@ -36,15 +37,15 @@ var _ = Describe("A broker's rack", func() {
 		f.renew(broker, "holder", 1, "disk", validThroughout)
 		f.annotate(broker, map[string]string{v1alpha1.AnnotationPod: string(pod.UID)})
 	}
-	BeforeEach(func() {
-		f = newFixture()
+	BeforeEach(func(t *testing.T) {
+		f = newFixture(t)
 		f.create(&v1alpha1.LogCluster{
 			ObjectMeta: metav1.ObjectMeta{Name: "main"},
 			Spec:       v1alpha1.LogClusterSpec{Brokers: 3, RackKey: "example.com/room"},
 		})
 	})
 
-	It("is its node's label, and replicas are spread across racks", func() {
+	It("is its node's label, and replicas are spread across racks", func(t *testing.T) {
 		for broker, room := range []string{"east", "east", "west"} {
 			runs(int32(broker),
 				map[string]string{"example.com/room": room, corev1.LabelTopologyZone: "another"})
@@ -81,14 +82,14 @@ var _ = Describe("A broker's rack", func() {
 		Eventually(spread).Should(Equal(v1alpha1.ReasonReplicasNotSpread))
 	})
 
-	It("is the label of its pod, if the pod has it", func() {
+	It("is the label of its pod, if the pod has it", func(t *testing.T) {
 		runs(0, map[string]string{"example.com/room": "of-the-node"})
 		change(f, v1alpha1.BrokerLeaseName("main", 0), &corev1.Pod{},
 			func(pod *corev1.Pod) { pod.Labels["example.com/room"] = "east" })
 		Eventually(func(g Gomega) { g.Expect(rackOf(g, 0)).To(Equal("east")) }).Should(Succeed())
 	})
 
-	It("is awaited by topics that are created with their LogCluster", func() {
+	It("is awaited by topics that are created with their LogCluster", func(t *testing.T) {
 		f.topic("orders", func(spec *v1alpha1.TopicSpec) {
 			spec.Partitions, spec.Replicas = 4, new(int32(2))
 		})
@@ -112,13 +113,13 @@ var _ = Describe("A broker's rack", func() {
 		}, 0, 1, 2)
 	})
 
-	It("is not awaited on nodes without labels", func() {
+	It("is not awaited on nodes without labels", func(t *testing.T) {
 		f.topic("orders", func(spec *v1alpha1.TopicSpec) { spec.Replicas = new(int32(2)) })
 		runs(0, nil)
 		f.eventuallyRenewing(func(g Gomega) { g.Expect(f.assignments(g)).To(HaveLen(1)) }, 0)
 	})
 
-	It("is removed when the node has no such label", func() {
+	It("is removed when the node has no such label", func(t *testing.T) {
 		runs(0, nil)
 		f.annotate(0, map[string]string{v1alpha1.AnnotationRack: "of-the-previous-node"})
 		f.eventuallyRenewing(func(g Gomega) { g.Expect(rackOf(g, 0)).To(BeEmpty()) }, 0)

@@ -8,9 +8,9 @@ import (
 	"net/http/httptest"
 	"slices"
 	"strings"
+	"testing"
 	"time"
 
-	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	"k8s.io/apimachinery/pkg/api/meta"
 
@@ -18,6 +18,7 @@ import (
 	"heartwood.dev/heartwood/api/v1alpha1"
 	"heartwood.dev/heartwood/internal/operator/render"
 	"heartwood.dev/heartwood/internal/placement"
+	. "heartwood.dev/heartwood/test/kit/specs"
 )
 
 var _ = Describe("A LogCluster whose brokers change", func() {
@@ -26,7 +27,6 @@ var _ = Describe("A LogCluster whose brokers change", func() {
 	name := func(index int) string { return fmt.Sprintf("orders/%d", index) }
 	// start starts a broker that reports 1 MiB for each of its replicas.
 	start := func(broker int32) {
-		GinkgoHelper()
 		f.pod(broker)
 		f.renew(broker, fmt.Sprint("holder-", broker), 1, fmt.Sprint("disk-", broker),
 			validThroughout)
@@ -47,7 +47,7 @@ var _ = Describe("A LogCluster whose brokers change", func() {
 			}
 			_ = json.NewEncoder(out).Encode(report.Partitions{Partitions: rows})
 		}))
-		DeferCleanup(server.Close)
+		f.t.Cleanup(server.Close)
 		hosts.set(render.HTTPAddress("main", f.namespace, broker), server.Listener.Addr().String())
 	}
 	// replicate acts as the leaders: it adds new replicas to the ISRs.
@@ -84,7 +84,6 @@ var _ = Describe("A LogCluster whose brokers change", func() {
 	}
 	// ended waits until a run with a trigger has ended.
 	ended := func(trigger v1alpha1.RebalanceTrigger) {
-		GinkgoHelper()
 		Eventually(func(g Gomega) {
 			replicate(g)
 			run := get(g, f, "main", &v1alpha1.LogCluster{}).Status.Rebalance
@@ -96,8 +95,8 @@ var _ = Describe("A LogCluster whose brokers change", func() {
 		}).WithPolling(200 * time.Millisecond).Should(Succeed())
 	}
 
-	BeforeEach(func() {
-		f = newFixture()
+	BeforeEach(func(t *testing.T) {
+		f = newFixture(t)
 		f.cluster(2)
 		f.topic("orders", func(spec *v1alpha1.TopicSpec) {
 			spec.Partitions, spec.Replicas = partitions, new(int32(1))
@@ -118,7 +117,7 @@ var _ = Describe("A LogCluster whose brokers change", func() {
 		}).Should(Succeed())
 	})
 
-	It("fills new brokers and empties drained ones", func() {
+	It("fills new brokers and empties drained ones", func(t *testing.T) {
 		change(f, "main", &v1alpha1.LogCluster{},
 			func(c *v1alpha1.LogCluster) { c.Spec.Brokers = 4 })
 		Eventually(func(g Gomega) { // no broker is filled before it is up
@@ -164,7 +163,7 @@ var _ = Describe("A LogCluster whose brokers change", func() {
 		}).Should(Succeed())
 	})
 
-	It("moves nothing if a drain is impossible", func() {
+	It("moves nothing if a drain is impossible", func(t *testing.T) {
 		change(f, "main", &v1alpha1.LogCluster{},
 			func(c *v1alpha1.LogCluster) { c.Spec.Drain, c.Spec.Cordoned = []int32{1}, []int32{0} })
 		expectReason(f.clusterConditions(), v1alpha1.ConditionDrained,

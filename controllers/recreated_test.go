@@ -4,9 +4,9 @@ import (
 	"context"
 	"os"
 	"strings"
+	"testing"
 	"time"
 
-	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -17,15 +17,16 @@ import (
 	"heartwood.dev/heartwood/api/v1alpha1"
 	"heartwood.dev/heartwood/internal/metadata/partitionset"
 	"heartwood.dev/heartwood/internal/placement"
+	. "heartwood.dev/heartwood/test/kit/specs"
 )
 
 var _ = Describe("A deleted PartitionSet", func() {
-	It("is created again with its ISRs and later leader epochs", func() {
-		f := newFixture()
+	It("is created again with its ISRs and later leader epochs", func(t *testing.T) {
+		f := newFixture(t)
 		f.cluster(3)
 		f.topic("kept", func(spec *v1alpha1.TopicSpec) { spec.Replicas = new(int32(3)) })
 		f.expectProblem("kept", v1alpha1.ReasonLeaderOffline)
-		By("a leader removes a broker from the ISR just before")
+		t.Log("a leader removes a broker from the ISR just before")
 		f.putState("kept/0", func(_ Gomega, state *partitionset.State) {
 			state.LeaderEpoch, state.Leader, state.Serving = 7, placement.NoLeader, false
 			state.ISR = []placement.InSyncReplica{{Broker: 2, Epoch: 5, Directory: "disk"}}
@@ -34,7 +35,7 @@ var _ = Describe("A deleted PartitionSet", func() {
 		deleted, _ := f.setOf(Default, parse("kept/0"))
 		before := f.entry(Default, "kept/0")
 		Expect(api.Delete(context.Background(), deleted)).To(Succeed())
-		By("a replica that is not in sync returns first")
+		t.Log("a replica that is not in sync returns first")
 		f.renew(0, "broker-0", 1, "disk 0", validThroughout)
 		Eventually(func(g Gomega) {
 			set, _ := f.setOf(g, parse("kept/0"))
@@ -60,8 +61,8 @@ var _ = Describe("A deleted PartitionSet", func() {
 		Expect(f.replicas(Default, "kept/0")).To(Equal(before.Assignment.Replicas))
 	})
 
-	It("is created again with the same assignments", func() {
-		f := newFixture()
+	It("is created again with the same assignments", func(t *testing.T) {
+		f := newFixture(t)
 		f.cluster(3)
 		f.topic("orders", func(spec *v1alpha1.TopicSpec) { spec.Partitions = 4 })
 		Eventually(func(g Gomega) { g.Expect(f.assignments(g)).To(HaveLen(4)) }).Should(Succeed())
@@ -86,8 +87,8 @@ var _ = Describe("A deleted PartitionSet", func() {
 		Expect(moved.get(f.namespace)).To(BeZero())
 	})
 
-	It("is created again with its ISRs however often and quickly it is deleted", func() {
-		f := newFixture()
+	It("is created again with its ISRs however often and quickly it is deleted", func(t *testing.T) {
+		f := newFixture(t)
 		f.cluster(3)
 		f.topic("orders", func(spec *v1alpha1.TopicSpec) { spec.Replicas = new(int32(3)) })
 		f.expectProblem("orders", v1alpha1.ReasonLeaderOffline)
@@ -118,8 +119,8 @@ var _ = Describe("A deleted PartitionSet", func() {
 		}).Should(Succeed())
 	})
 
-	It("is protected by a policy while Topics have partitions in it", func() {
-		f := newFixture()
+	It("is protected by a policy while Topics have partitions in it", func(t *testing.T) {
+		f := newFixture(t)
 		f.cluster(1)
 		topic := f.topic("kept", nil)
 		f.expectProblem("kept", v1alpha1.ReasonLeaderOffline)
@@ -133,7 +134,7 @@ var _ = Describe("A deleted PartitionSet", func() {
 		empty, _ := f.setOf(Default, parse("kept/1"))
 		Expect(api.Delete(context.Background(), empty, client.DryRunAll)).To(Succeed())
 
-		By("an annotation allows it")
+		t.Log("an annotation allows it")
 		change(f, set.Name, set, func(set *v1alpha1.PartitionSet) {
 			set.Annotations = map[string]string{v1alpha1.AnnotationAllowDelete: "true"}
 		})
@@ -141,7 +142,7 @@ var _ = Describe("A deleted PartitionSet", func() {
 		change(f, set.Name, set, func(set *v1alpha1.PartitionSet) { set.Annotations = nil })
 		Expect(api.Delete(context.Background(), set, client.DryRunAll)).NotTo(Succeed())
 
-		By("a set with retained partitions only is not protected")
+		t.Log("a set with retained partitions only is not protected")
 		Expect(api.Delete(context.Background(), topic)).To(Succeed())
 		Eventually(func(g Gomega) {
 			g.Expect(f.entry(g, "kept/0").Assignment.Reclaim).To(Equal(partitionset.Retained))
@@ -152,8 +153,8 @@ var _ = Describe("A deleted PartitionSet", func() {
 		}
 	})
 
-	It("keeps retained partitions until a person removes their entries", func() {
-		f := newFixture()
+	It("keeps retained partitions until a person removes their entries", func(t *testing.T) {
+		f := newFixture(t)
 		f.cluster(1)
 		f.renew(0, "a", 1, "disk", validThroughout)
 		topic := f.topic("kept", nil)
@@ -179,7 +180,6 @@ var _ = Describe("A deleted PartitionSet", func() {
 // applyPolicy creates the objects of config/admission. They apply to one namespace only, because
 // other specs delete PartitionSets.
 func applyPolicy(namespace string) (created []client.Object) {
-	GinkgoHelper()
 	content, err := os.ReadFile("../config/admission/partitionsets.yaml")
 	Expect(err).NotTo(HaveOccurred())
 	for _, document := range strings.Split(string(content), "\n---\n") {

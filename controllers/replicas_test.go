@@ -3,9 +3,9 @@ package controllers
 import (
 	"context"
 	"slices"
+	"testing"
 	"time"
 
-	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -17,11 +17,11 @@ import (
 	"heartwood.dev/heartwood/controllers/brokerstate"
 	"heartwood.dev/heartwood/internal/metadata/partitionset"
 	"heartwood.dev/heartwood/internal/placement"
+	. "heartwood.dev/heartwood/test/kit/specs"
 )
 
 // pod creates a broker's pod without a revision. See podOfRevision.
 func (f *fixture) pod(broker int32) *corev1.Pod {
-	GinkgoHelper()
 	return f.podOfRevision(broker, "")
 }
 
@@ -29,7 +29,6 @@ func (f *fixture) pod(broker int32) *corev1.Pod {
 // as running for a minute, as the StatefulSet controller and the kubelet would. The operator
 // restarts a broker whose pod is not of the latest revision, so the pod is created with the label.
 func (f *fixture) podOfRevision(broker int32, revision string) *corev1.Pod {
-	GinkgoHelper()
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.BrokerLeaseName("main", broker),
 			Labels: map[string]string{v1alpha1.LabelCluster: "main",
@@ -51,7 +50,6 @@ func (f *fixture) podOfRevision(broker int32, revision string) *corev1.Pod {
 
 // container acts as the kubelet: it reports the state of the broker's container in a pod.
 func (f *fixture) container(pod *corev1.Pod, state corev1.ContainerState) {
-	GinkgoHelper()
 	changeStatus(f, pod.Name, pod, func(pod *corev1.Pod) {
 		pod.Status = corev1.PodStatus{Phase: corev1.PodRunning,
 			ContainerStatuses: []corev1.ContainerStatus{
@@ -62,7 +60,6 @@ func (f *fixture) container(pod *corev1.Pod, state corev1.ContainerState) {
 
 // ready acts as the kubelet: it reports a pod as ready.
 func (f *fixture) ready(pod *corev1.Pod) {
-	GinkgoHelper()
 	changeStatus(f, pod.Name, pod, func(pod *corev1.Pod) {
 		pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady,
 			Status: corev1.ConditionTrue, LastTransitionTime: metav1.Now()}}
@@ -72,7 +69,6 @@ func (f *fixture) ready(pod *corev1.Pod) {
 // unready acts as the kubelet and the StatefulSet controller: they report that the pod of one
 // broker is not ready any more.
 func (f *fixture) unready(broker int32) {
-	GinkgoHelper()
 	changeStatus(f, v1alpha1.BrokerLeaseName("main", broker), &corev1.Pod{},
 		func(pod *corev1.Pod) { pod.Status.Conditions = nil })
 	changeStatus(f, "main-broker", &appsv1.StatefulSet{}, func(brokers *appsv1.StatefulSet) {
@@ -83,7 +79,6 @@ func (f *fixture) unready(broker int32) {
 
 // annotate adds annotations to a broker's Lease and sets the acquireTime of the Lease to now.
 func (f *fixture) annotate(broker int32, annotations map[string]string) {
-	GinkgoHelper()
 	change(f, v1alpha1.BrokerLeaseName("main", broker), &coordinationv1.Lease{},
 		func(lease *coordinationv1.Lease) {
 			lease.Spec.AcquireTime = new(metav1.NowMicro())
@@ -105,7 +100,6 @@ var _ = Describe("A partition of three replicas", func() {
 	}
 	// expect waits until the partition has the given leader and ISR, and returns the leader epoch.
 	expect := func(leader int32, isr ...int32) (epoch int32) {
-		GinkgoHelper()
 		Eventually(func(g Gomega) {
 			now := status(g)
 			g.Expect(now.Leader).To(Equal(leader), "%+v", now)
@@ -115,7 +109,6 @@ var _ = Describe("A partition of three replicas", func() {
 		return epoch
 	}
 	join := func(ids ...int32) { // writes the ISR, as the leader does once followers have caught up
-		GinkgoHelper()
 		f.putState("orders/0", func(g Gomega, state *partitionset.State) {
 			state.ISR = nil
 			for _, id := range ids {
@@ -128,8 +121,8 @@ var _ = Describe("A partition of three replicas", func() {
 		})
 	}
 	var replicas []int32 // the assignment of orders/0, the preferred leader first
-	BeforeEach(func() {
-		f = newFixture()
+	BeforeEach(func(t *testing.T) {
+		f = newFixture(t)
 		f.cluster(3)
 		for broker := range int32(3) {
 			f.renew(broker, "a", 1, "disk"+string('0'+broker), validThroughout)
@@ -143,7 +136,7 @@ var _ = Describe("A partition of three replicas", func() {
 
 	It(
 		"fails over at once when its leader's container exits, and back when that broker is in sync again",
-		func() {
+		func(t *testing.T) {
 			pod := f.pod(replicas[0])
 			f.annotate(replicas[0], map[string]string{v1alpha1.AnnotationPod: string(pod.UID)})
 			rest := slices.Sorted(slices.Values(replicas[1:]))
@@ -161,7 +154,7 @@ var _ = Describe("A partition of three replicas", func() {
 				v1alpha1.ReasonUnderReplicated, "1 of 1 partitions are under-replicated: orders/0.")
 			f.expectColumns(v1alpha1.ReasonReady, 1)
 
-			By("the pod's earlier exit is no evidence against the restarted broker")
+			t.Log("the pod's earlier exit is no evidence against the restarted broker")
 			f.renew(replicas[0], "b", 2, "disk"+string('0'+replicas[0]), validThroughout)
 			f.annotate(replicas[0], map[string]string{v1alpha1.AnnotationPod: string(pod.UID)})
 			f.container(
@@ -182,29 +175,31 @@ var _ = Describe("A partition of three replicas", func() {
 		},
 	)
 
-	It("fails over when its leader's pod is deleted, although the Lease is still valid", func() {
-		pod := f.pod(replicas[0])
-		f.annotate(replicas[0], map[string]string{v1alpha1.AnnotationPod: string(pod.UID)})
-		Expect(api.Delete(context.Background(), pod, client.GracePeriodSeconds(0))).To(Succeed())
-		f.eventuallyRenewing(func(g Gomega) {
-			g.Expect(status(g).Leader).To(Equal(replicas[1]))
-		}, replicas[0])
-		expect(replicas[1], slices.Sorted(slices.Values(replicas[1:]))...)
-	})
+	It("fails over when its leader's pod is deleted, although the Lease is still valid",
+		func(t *testing.T) {
+			pod := f.pod(replicas[0])
+			f.annotate(replicas[0], map[string]string{v1alpha1.AnnotationPod: string(pod.UID)})
+			Expect(api.Delete(context.Background(), pod, client.GracePeriodSeconds(0))).To(Succeed())
+			f.eventuallyRenewing(func(g Gomega) {
+				g.Expect(status(g).Leader).To(Equal(replicas[1]))
+			}, replicas[0])
+			expect(replicas[1], slices.Sorted(slices.Values(replicas[1:]))...)
+		})
 
-	It("fails over when its leader shuts down, and keeps the last leader when all brokers shut down", func() {
-		f.annotate(replicas[0], map[string]string{v1alpha1.AnnotationLeaving: "1"})
-		expect(replicas[1], slices.Sorted(slices.Values(replicas[1:]))...)
-		f.serve("orders/0")
-		f.annotate(replicas[1], map[string]string{v1alpha1.AnnotationLeaving: "1"})
-		expect(replicas[2], replicas[2])
-		f.serve("orders/0")
-		f.annotate(replicas[2], map[string]string{v1alpha1.AnnotationLeaving: "1"})
-		Consistently(func(g Gomega) { g.Expect(status(g).Leader).To(Equal(replicas[2])) },
-			"300ms").Should(Succeed())
-	})
+	It("fails over when its leader shuts down, and keeps the last leader when all brokers shut down",
+		func(t *testing.T) {
+			f.annotate(replicas[0], map[string]string{v1alpha1.AnnotationLeaving: "1"})
+			expect(replicas[1], slices.Sorted(slices.Values(replicas[1:]))...)
+			f.serve("orders/0")
+			f.annotate(replicas[1], map[string]string{v1alpha1.AnnotationLeaving: "1"})
+			expect(replicas[2], replicas[2])
+			f.serve("orders/0")
+			f.annotate(replicas[2], map[string]string{v1alpha1.AnnotationLeaving: "1"})
+			Consistently(func(g Gomega) { g.Expect(status(g).Leader).To(Equal(replicas[2])) },
+				"300ms").Should(Succeed())
+		})
 
-	It("waits for the in-sync replica after all brokers have stopped", func() {
+	It("waits for the in-sync replica after all brokers have stopped", func(t *testing.T) {
 		f.renew(replicas[1], "", 1, "disk"+string('0'+replicas[1]), validThroughout)
 		expect(replicas[0], slices.Sorted(slices.Values([]int32{replicas[0], replicas[2]}))...)
 		// The remaining two brokers stop one after the other. Only the broker that stops last has
@@ -220,7 +215,7 @@ var _ = Describe("A partition of three replicas", func() {
 		expect(replicas[2], replicas[2])
 	})
 
-	It("elects a replica that lacks records when its Topic allows it", func() {
+	It("elects a replica that lacks records when its Topic allows it", func(t *testing.T) {
 		f.renew(replicas[1], "", 1, "disk", validThroughout)
 		f.renew(replicas[2], "", 1, "disk", validThroughout)
 		expect(replicas[0], replicas[0])
@@ -233,7 +228,7 @@ var _ = Describe("A partition of three replicas", func() {
 		f.expectEvent("orders", "Warning", v1alpha1.EventUncleanElection)
 	})
 
-	It("follows spec.replicas of its Topic down and up", func() {
+	It("follows spec.replicas of its Topic down and up", func(t *testing.T) {
 		change(f, "orders", &v1alpha1.Topic{},
 			func(topic *v1alpha1.Topic) { topic.Spec.Replicas = new(int32(1)) })
 		Eventually(func(g Gomega) {
@@ -251,13 +246,12 @@ var _ = Describe("A partition of three replicas", func() {
 
 var _ = Describe("A Topic with the annotation heartwood.dev/reassign", func() {
 	request := func(f *fixture, value string) {
-		GinkgoHelper()
 		change(f, "orders", &v1alpha1.Topic{}, func(topic *v1alpha1.Topic) {
 			topic.Annotations = map[string]string{v1alpha1.AnnotationReassign: value}
 		})
 	}
-	It("has its partitions assigned as requested, once, and says why it cannot", func() {
-		f := newFixture()
+	It("has its partitions assigned as requested, once, and says why it cannot", func(t *testing.T) {
+		f := newFixture(t)
 		f.cluster(4)
 		f.register(4)
 		f.topic("orders", func(spec *v1alpha1.TopicSpec) {
@@ -274,7 +268,7 @@ var _ = Describe("A Topic with the annotation heartwood.dev/reassign", func() {
 		}).Should(Succeed())
 		Expect(f.replicas(Default, "orders/1")).To(Equal(kept))
 
-		By("an invalid request is reported and kept")
+		t.Log("an invalid request is reported and kept")
 		for value, message := range map[string]string{
 			"1=3":   "partition 1 has 1 brokers, but spec.replicas is 2",
 			"1=4,0": "broker 4 does not exist", "2=0,1": "no partition 2", "1": "PARTITION=VALUE",
@@ -288,8 +282,8 @@ var _ = Describe("A Topic with the annotation heartwood.dev/reassign", func() {
 })
 
 var _ = Describe("A LogCluster that is scaled down", func() {
-	It("drains brokers before it removes their pods", func() {
-		f := newFixture()
+	It("drains brokers before it removes their pods", func(t *testing.T) {
+		f := newFixture(t)
 		f.cluster(3)
 		f.register(3)
 		f.topic("orders", func(spec *v1alpha1.TopicSpec) {
@@ -319,7 +313,7 @@ var _ = Describe("A LogCluster that is scaled down", func() {
 		expectReason(f.clusterConditions(), v1alpha1.ConditionScaled, v1alpha1.ReasonDraining,
 			"orders/")
 		Expect(running(Default)).To(Equal(int32(3)))
-		By("the leaders add the new replicas to the ISR")
+		t.Log("the leaders add the new replicas to the ISR")
 		Eventually(func(g Gomega) {
 			for name, a := range f.assignments(g) {
 				for _, id := range a.Replicas {

@@ -3,18 +3,18 @@ package controllers
 import (
 	"context"
 	"slices"
+	"testing"
 
-	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 
 	"heartwood.dev/heartwood/api/v1alpha1"
 	"heartwood.dev/heartwood/internal/metadata/partitionset"
+	. "heartwood.dev/heartwood/test/kit/specs"
 )
 
 // giveUp consents to the removal of the retained records of a topic.
 func (f *fixture) giveUp(topic, id string) {
-	GinkgoHelper()
 	change(f, "main", &v1alpha1.LogCluster{}, func(c *v1alpha1.LogCluster) {
 		c.Annotations = map[string]string{
 			v1alpha1.AnnotationRemoveRetained: v1alpha1.GivenUp{Topic: topic, ID: id}.String()}
@@ -23,7 +23,6 @@ func (f *fixture) giveUp(topic, id string) {
 
 // retainedOrders creates Topic orders, deletes it, and returns the entry of its only partition.
 func (f *fixture) retainedOrders() partitionset.Entry {
-	GinkgoHelper()
 	f.cluster(3)
 	f.register(3)
 	topic := f.topic("orders", func(spec *v1alpha1.TopicSpec) { spec.Replicas = new(int32(2)) })
@@ -40,7 +39,6 @@ func (f *fixture) retainedOrders() partitionset.Entry {
 
 // reportRemoved acts as a broker that has removed the records of orders/0.
 func (f *fixture) reportRemoved(id string, broker int32) {
-	GinkgoHelper()
 	Eventually(func(g Gomega) {
 		object, set := f.setOf(g, parse("orders/0"))
 		set.RemovedFrom(parse("orders/0"), id, broker)
@@ -50,8 +48,8 @@ func (f *fixture) reportRemoved(id string, broker int32) {
 }
 
 var _ = Describe("Retained records", func() {
-	It("are shown in the status with the command, and removed with consent", func() {
-		f := newFixture()
+	It("are shown in the status with the command, and removed with consent", func(t *testing.T) {
+		f := newFixture(t)
 		entry := f.retainedOrders()
 		id := entry.Assignment.Tag
 		retained := func(g Gomega) v1alpha1.RetainedTopic {
@@ -69,7 +67,6 @@ var _ = Describe("Retained records", func() {
 		f.giveUp("orders", id)
 		f.expectEvent("main", corev1.EventTypeNormal, v1alpha1.EventRemovingRetained)
 		waitsFor := func(ids ...int32) {
-			GinkgoHelper()
 			slices.Sort(ids)
 			Eventually(func(g Gomega) {
 				g.Expect(retained(g).Removing).To(BeTrue())
@@ -81,7 +78,7 @@ var _ = Describe("Retained records", func() {
 		replicas := entry.Assignment.Replicas
 		waitsFor(slices.Clone(replicas)...)
 
-		By("a new Topic of the name waits for the brokers, and starts without records")
+		t.Log("a new Topic of the name waits for the brokers, and starts without records")
 		again := f.topic("orders", nil)
 		f.reportRemoved(id, replicas[0])
 		waitsFor(replicas[1])
@@ -98,8 +95,8 @@ var _ = Describe("Retained records", func() {
 		}).Should(Succeed())
 	})
 
-	It("are kept if the Topic is created again before the consent", func() {
-		f := newFixture()
+	It("are kept if the Topic is created again before the consent", func(t *testing.T) {
+		f := newFixture(t)
 		entry := f.retainedOrders()
 		f.topic("orders", nil)
 		f.giveUp("orders", entry.Assignment.Tag)

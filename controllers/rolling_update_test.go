@@ -8,9 +8,9 @@ import (
 	"slices"
 	"strings"
 	"sync/atomic"
+	"testing"
 	"time"
 
-	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -25,11 +25,11 @@ import (
 	"heartwood.dev/heartwood/internal/metadata/partitionset"
 	"heartwood.dev/heartwood/internal/operator/render"
 	"heartwood.dev/heartwood/internal/placement"
+	. "heartwood.dev/heartwood/test/kit/specs"
 )
 
 // revision acts as the StatefulSet controller: it reports the revision of the latest template.
 func (f *fixture) revision(name string) {
-	GinkgoHelper()
 	Eventually(func(g Gomega) {
 		brokers := get(g, f, "main-broker", &appsv1.StatefulSet{})
 		brokers.Status = appsv1.StatefulSetStatus{ObservedGeneration: brokers.Generation,
@@ -41,7 +41,6 @@ func (f *fixture) revision(name string) {
 // brokerPod acts as the StatefulSet controller and the kubelet: it creates the ready pod of a
 // broker with a revision of the template.
 func (f *fixture) brokerPod(id int32, revision string) *corev1.Pod {
-	GinkgoHelper()
 	pod := f.podOfRevision(id, revision)
 	f.ready(pod)
 	return pod
@@ -49,7 +48,6 @@ func (f *fixture) brokerPod(id int32, revision string) *corev1.Pod {
 
 // expectPods waits until exactly these brokers have a pod.
 func (f *fixture) expectPods(ids ...int32) {
-	GinkgoHelper()
 	Eventually(func(g Gomega) {
 		pods := &corev1.PodList{}
 		g.Expect(api.List(context.Background(), pods, client.InNamespace(f.namespace))).To(Succeed())
@@ -63,7 +61,6 @@ func (f *fixture) expectPods(ids ...int32) {
 }
 
 func (f *fixture) expectRollout(reason string, message ...string) {
-	GinkgoHelper()
 	expectReason(f.clusterConditions(), v1alpha1.ConditionRollingOut, reason, message...)
 }
 
@@ -71,8 +68,8 @@ var _ = Describe("A rolling update", func() {
 	var f *fixture
 	var refusal atomic.Pointer[report.BlockingPartition]
 	var status atomic.Int32 // of the response of broker 0 about a restart, if it is not 0
-	BeforeEach(func() {
-		f = newFixture()
+	BeforeEach(func(t *testing.T) {
+		f = newFixture(t)
 		refusal.Store(nil)
 		status.Store(0)
 		// the server acts as every broker
@@ -93,7 +90,7 @@ var _ = Describe("A rolling update", func() {
 			}
 			_ = json.NewEncoder(out).Encode(answer)
 		}))
-		DeferCleanup(server.Close)
+		t.Cleanup(server.Close)
 		f.cluster(3)
 		for id := range int32(3) {
 			hosts.set(render.HTTPAddress("main", f.namespace, id), server.Listener.Addr().String())
@@ -123,7 +120,7 @@ var _ = Describe("A rolling update", func() {
 		return ids[at]
 	}
 
-	It("restarts one broker at a time, the leader last, and shows it", func() {
+	It("restarts one broker at a time, the leader last, and shows it", func(t *testing.T) {
 		first, second := follower(0), follower(1)
 		f.revision("second")
 		f.expectPods(second, leader())
@@ -131,7 +128,7 @@ var _ = Describe("A rolling update", func() {
 			"Brokers with an outdated pod: 2")
 		f.expectEvent("main", "Normal", v1alpha1.EventRestarting)
 
-		By("not going on while the restarted broker is not ready")
+		t.Log("not going on while the restarted broker is not ready")
 		f.podOfRevision(first, "second") // of a template that does not start
 		f.expectRollout(v1alpha1.ReasonRestarting, "is being restarted")
 		Consistently(func(g Gomega) {
@@ -141,7 +138,7 @@ var _ = Describe("A rolling update", func() {
 			g.Expect(pods.Items).To(HaveLen(3))
 		}, several(rolloutInterval)).Should(Succeed())
 
-		By("going on when it is ready")
+		t.Log("going on when it is ready")
 		f.ready(get(Default, f, v1alpha1.BrokerLeaseName("main", first), &corev1.Pod{}))
 		f.expectPods(first, leader())
 		f.brokerPod(second, "second")
@@ -154,7 +151,7 @@ var _ = Describe("A rolling update", func() {
 		Expect(brokers[first].RestartReason).To(BeEmpty())
 	})
 
-	It("is shown from the apply of a changed template on", func() {
+	It("is shown from the apply of a changed template on", func(t *testing.T) {
 		change(f, "main", &v1alpha1.LogCluster{}, func(cluster *v1alpha1.LogCluster) {
 			cluster.Spec.Image = "registry.example/heartwood:next"
 		})
@@ -170,41 +167,42 @@ var _ = Describe("A rolling update", func() {
 		}).Should(Succeed())
 	})
 
-	It("waits for replicas that are not in sync, and for the consent of the brokers", func() {
-		refusal.Store(&report.BlockingPartition{Topic: "orders", InSyncReplicas: []int32{0, 1}})
-		f.revision("second")
-		f.expectRollout(v1alpha1.ReasonWaiting, "partition orders/0 has too few in-sync replicas")
-		f.expectPods(0, 1, 2)
-		Eventually(func(g Gomega) {
-			for _, broker := range get(g, f, "main", &v1alpha1.LogCluster{}).Status.Brokers {
-				g.Expect(broker.RestartReason).To(Equal(v1alpha1.RestartTemplateChanged))
-			}
-		}).Should(Succeed())
+	It("waits for replicas that are not in sync, and for the consent of the brokers",
+		func(t *testing.T) {
+			refusal.Store(&report.BlockingPartition{Topic: "orders", InSyncReplicas: []int32{0, 1}})
+			f.revision("second")
+			f.expectRollout(v1alpha1.ReasonWaiting, "partition orders/0 has too few in-sync replicas")
+			f.expectPods(0, 1, 2)
+			Eventually(func(g Gomega) {
+				for _, broker := range get(g, f, "main", &v1alpha1.LogCluster{}).Status.Brokers {
+					g.Expect(broker.RestartReason).To(Equal(v1alpha1.RestartTemplateChanged))
+				}
+			}).Should(Succeed())
 
-		By("removing a replica from the ISR: its broker and the others must stay")
-		f.putState("orders/0", func(_ Gomega, state *partitionset.State) {
-			state.ISR = state.ISR[:2]
+			t.Log("removing a replica from the ISR: its broker and the others must stay")
+			f.putState("orders/0", func(_ Gomega, state *partitionset.State) {
+				state.ISR = state.ISR[:2]
+			})
+			Eventually(func(g Gomega) {
+				budget := get(g, f, "main-broker", &policyv1.PodDisruptionBudget{})
+				g.Expect(budget.Spec.MaxUnavailable.IntVal).To(BeZero())
+			}).Should(Succeed())
+			refusal.Store(nil)
+			f.expectPods(f.outOfSyncKept()...)
 		})
-		Eventually(func(g Gomega) {
-			budget := get(g, f, "main-broker", &policyv1.PodDisruptionBudget{})
-			g.Expect(budget.Spec.MaxUnavailable.IntVal).To(BeZero())
-		}).Should(Succeed())
-		refusal.Store(nil)
-		f.expectPods(f.outOfSyncKept()...)
-	})
 
-	It("waits for a broker that does not say whether another one may stop", func() {
+	It("waits for a broker that does not say whether another one may stop", func(t *testing.T) {
 		status.Store(http.StatusServiceUnavailable)
 		f.revision("second")
 		f.expectRollout(v1alpha1.ReasonWaiting, "Broker 0 did not say", "503")
 		f.expectPods(0, 1, 2)
 
-		By("restarting that broker itself, as soon as it is not ready either")
+		t.Log("restarting that broker itself, as soon as it is not ready either")
 		f.unready(0)
 		f.expectPods(1, 2)
 	})
 
-	It("does not wait for a broker of a version that cannot say it", func() {
+	It("does not wait for a broker of a version that cannot say it", func(t *testing.T) {
 		status.Store(http.StatusNotFound)
 		first := follower(0)
 		f.revision("second")
@@ -215,15 +213,15 @@ var _ = Describe("A rolling update", func() {
 		}).Should(Succeed())
 	})
 
-	It("says that it may not delete a pod, until it may", func() {
-		allow := forbidPodDeletions(f.namespace, follower(0))
+	It("says that it may not delete a pod, until it may", func(t *testing.T) {
+		allow := forbidPodDeletions(t, f.namespace, follower(0))
 		f.revision("second")
 		f.expectRollout(v1alpha1.ReasonWaiting, "failed to delete pod", "denied request")
 		allow()
 		f.expectPods(follower(1), leader())
 	})
 
-	It("is still shown while an invalid spec cannot be applied", func() {
+	It("is still shown while an invalid spec cannot be applied", func(t *testing.T) {
 		refusal.Store(&report.BlockingPartition{Topic: "orders", InSyncReplicas: []int32{0, 1}})
 		f.revision("second")
 		f.expectRollout(v1alpha1.ReasonWaiting, "orders/0")
@@ -235,7 +233,7 @@ var _ = Describe("A rolling update", func() {
 		f.expectRollout(v1alpha1.ReasonWaiting, "orders/0")
 	})
 
-	It("closes and opens the disruption budget also while it is paused", func() {
+	It("closes and opens the disruption budget also while it is paused", func(t *testing.T) {
 		maxUnavailable := func(g Gomega) int32 {
 			return get(g, f, "main-broker",
 				&policyv1.PodDisruptionBudget{}).Spec.MaxUnavailable.IntVal
@@ -256,7 +254,7 @@ var _ = Describe("A rolling update", func() {
 		expectReason(f.clusterConditions(), v1alpha1.ConditionApplied, v1alpha1.ReasonPaused)
 	})
 
-	It("permits no eviction while clients may use the address of a previous pod", func() {
+	It("permits no eviction while clients may use the address of a previous pod", func(t *testing.T) {
 		maxUnavailable := func(g Gomega) int32 {
 			return get(g, f, "main-broker",
 				&policyv1.PodDisruptionBudget{}).Spec.MaxUnavailable.IntVal
@@ -274,7 +272,7 @@ var _ = Describe("A rolling update", func() {
 		Expect(f.state(Default, "orders/0").ISR).To(HaveLen(3), "the replicas permit the eviction")
 	})
 
-	It("restarts the broker whose pod has the annotation", func() {
+	It("restarts the broker whose pod has the annotation", func(t *testing.T) {
 		id := follower(0)
 		change(f, v1alpha1.BrokerLeaseName("main", id), &corev1.Pod{}, func(pod *corev1.Pod) {
 			pod.Annotations = map[string]string{v1alpha1.AnnotationRestart: "now"}
@@ -282,7 +280,7 @@ var _ = Describe("A rolling update", func() {
 		f.expectPods(leader(), follower(1))
 	})
 
-	It("is not caused by another level of the log", func() {
+	It("is not caused by another level of the log", func(t *testing.T) {
 		before := get(Default, f, "main-broker", &appsv1.StatefulSet{})
 		change(f, "main", &v1alpha1.LogCluster{}, func(cluster *v1alpha1.LogCluster) {
 			cluster.Spec.Logging = &v1alpha1.Logging{Level: v1alpha1.LogDebug}
@@ -294,7 +292,7 @@ var _ = Describe("A rolling update", func() {
 		Expect(get(Default, f, "main-broker", &appsv1.StatefulSet{}).Spec).To(Equal(before.Spec))
 	})
 
-	It("follows the annotation of the LogCluster, and pauses", func() {
+	It("follows the annotation of the LogCluster, and pauses", func(t *testing.T) {
 		change(f, "main", &v1alpha1.LogCluster{}, func(cluster *v1alpha1.LogCluster) {
 			cluster.Annotations = map[string]string{v1alpha1.AnnotationPaused: "true",
 				v1alpha1.AnnotationRestart: "1"}
@@ -310,7 +308,7 @@ var _ = Describe("A rolling update", func() {
 		Expect(template(Default).Annotations).To(BeEmpty())
 		Expect(template(Default).Spec.Containers[0].Image).To(HaveSuffix(":test"))
 
-		By("continuing")
+		t.Log("continuing")
 		change(f, "main", &v1alpha1.LogCluster{}, func(cluster *v1alpha1.LogCluster) {
 			delete(cluster.Annotations, v1alpha1.AnnotationPaused)
 		})
@@ -322,7 +320,7 @@ var _ = Describe("A rolling update", func() {
 			g.Expect(cluster.Status.ObservedGeneration).To(Equal(cluster.Generation))
 		}).Should(Succeed())
 
-		By("removing the annotation, which restarts nothing")
+		t.Log("removing the annotation, which restarts nothing")
 		change(f, "main", &v1alpha1.LogCluster{}, func(cluster *v1alpha1.LogCluster) {
 			cluster.Annotations = nil
 			cluster.Spec.Image = ""
@@ -346,7 +344,6 @@ var _ = Describe("A rolling update with terms", func() {
 		return labels
 	}
 	with := func(rollout *v1alpha1.Rollout) {
-		GinkgoHelper()
 		change(f, "main", &v1alpha1.LogCluster{}, func(cluster *v1alpha1.LogCluster) {
 			cluster.Spec.Rollout = rollout
 		})
@@ -354,18 +351,17 @@ var _ = Describe("A rolling update with terms", func() {
 		f.expectRollout(v1alpha1.ReasonComplete)
 	}
 	stays := func() {
-		GinkgoHelper()
 		Consistently(func(g Gomega) {
 			g.Expect(revisions(g)).To(ConsistOf("first", "first"))
 		}, "1s").Should(Succeed())
 	}
-	BeforeEach(func() {
-		f = newFixture()
+	BeforeEach(func(t *testing.T) {
+		f = newFixture(t)
 		server := httptest.NewServer(http.HandlerFunc(func(out http.ResponseWriter,
 			_ *http.Request) {
 			_ = json.NewEncoder(out).Encode(report.MayStop{MayStop: true})
 		}))
-		DeferCleanup(server.Close)
+		t.Cleanup(server.Close)
 		f.cluster(2)
 		f.revision("first")
 		for id := range int32(2) {
@@ -376,7 +372,7 @@ var _ = Describe("A rolling update with terms", func() {
 		f.expectRollout(v1alpha1.ReasonComplete)
 	})
 
-	It("waits for the approval of its revision", func() {
+	It("waits for the approval of its revision", func(t *testing.T) {
 		with(&v1alpha1.Rollout{Policy: v1alpha1.RolloutOnApproval})
 		f.revision("second")
 		f.expectRollout(v1alpha1.ReasonApprovalRequired, "Brokers with an outdated pod: 2",
@@ -387,7 +383,7 @@ var _ = Describe("A rolling update with terms", func() {
 		Expect(cluster.Status.UpdateRevision).To(Equal("second"))
 		Expect(cluster.Status.Brokers[0].RestartReason).To(Equal(v1alpha1.RestartTemplateChanged))
 
-		By("approving another revision")
+		t.Log("approving another revision")
 		approve := func(revision string) {
 			change(f, "main", &v1alpha1.LogCluster{}, func(cluster *v1alpha1.LogCluster) {
 				cluster.Annotations = map[string]string{v1alpha1.AnnotationApproveRollout: revision}
@@ -396,7 +392,7 @@ var _ = Describe("A rolling update with terms", func() {
 		approve("third")
 		stays()
 
-		By("restarting one broker on request")
+		t.Log("restarting one broker on request")
 		change(f, "main-broker-0", &corev1.Pod{}, func(pod *corev1.Pod) {
 			pod.Annotations = map[string]string{v1alpha1.AnnotationRestart: "now"}
 		})
@@ -404,13 +400,13 @@ var _ = Describe("A rolling update with terms", func() {
 		f.brokerPod(0, "second")
 		f.expectRollout(v1alpha1.ReasonApprovalRequired, "Brokers with an outdated pod: 1")
 
-		By("approving this one")
+		t.Log("approving this one")
 		approve("second")
 		f.expectPods(0)
 		f.brokerPod(1, "second")
 		f.expectRollout(v1alpha1.ReasonComplete)
 
-		By("replacing a broker that is down without an approval")
+		t.Log("replacing a broker that is down without an approval")
 		f.revision("third")
 		f.expectRollout(v1alpha1.ReasonApprovalRequired)
 		f.renew(1, "", 1, "disk", validThroughout) // it has stopped
@@ -418,7 +414,7 @@ var _ = Describe("A rolling update with terms", func() {
 		f.expectPods(0)
 	})
 
-	It("waits for its window", func() {
+	It("waits for its window", func(t *testing.T) {
 		at := func(in time.Duration) string { return time.Now().Add(in).UTC().Format("15:04") }
 		start := at(6 * time.Hour) // once: a minute may begin at any time
 		with(&v1alpha1.Rollout{Window: &v1alpha1.Window{Start: start, End: at(7 * time.Hour)}})
@@ -432,7 +428,7 @@ var _ = Describe("A rolling update with terms", func() {
 		f.expectPods(0)
 	})
 
-	It("restarts brokers on request without an approval", func() {
+	It("restarts brokers on request without an approval", func(t *testing.T) {
 		with(&v1alpha1.Rollout{Policy: v1alpha1.RolloutOnApproval})
 		change(f, "main", &v1alpha1.LogCluster{}, func(cluster *v1alpha1.LogCluster) {
 			cluster.Annotations = map[string]string{v1alpha1.AnnotationRestart: "1"}
@@ -457,8 +453,8 @@ func (f *fixture) outOfSyncKept() (ids []int32) {
 }
 
 var _ = Describe("An invalid LogCluster", func() {
-	It("is not applied, says so, and is applied once it is corrected", func() {
-		f := newFixture()
+	It("is not applied, says so, and is applied once it is corrected", func(t *testing.T) {
+		f := newFixture(t)
 		f.cluster(1)
 		expectReason(f.clusterConditions(), v1alpha1.ConditionApplied, v1alpha1.ReasonApplied)
 		change(f, "main", &v1alpha1.LogCluster{}, func(cluster *v1alpha1.LogCluster) {

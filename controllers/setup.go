@@ -39,7 +39,8 @@ import (
 // and must not have started. Setup can be called only once per process, because it registers
 // metrics with controller-runtime's registry. After an error the manager must not be used.
 func Setup(mgr ctrl.Manager, settings render.Settings) error {
-	return setup(mgr, settings, options{})
+	return setup(mgr, settings,
+		options{now: func(string) time.Time { return time.Now() }})
 }
 
 // CacheByObject restricts the content of a manager's cache. It caches only the Leases and pods of
@@ -63,19 +64,21 @@ func CacheByObject() map[client.Object]cache.ByObject {
 	}
 }
 
-// options are settings of the controllers that tests override; the zero value selects the defaults.
+// options are settings of the controllers that tests override. The zero value of a field other than
+// now selects the default.
 type options struct {
 	reports              reports.Options
 	preferredLeaderDelay time.Duration // see election.Reconciler
 	topicPace            topic.Pace
-	sizesWait            time.Duration    // see assignment.Reconciler
-	settleTime           time.Duration    // see logcluster.Reconciler
-	resizeWait           time.Duration    // see logcluster.Reconciler
-	rolloutInterval      time.Duration    // see logcluster.Reconciler
-	rebalanceInterval    time.Duration    // see rebalance.Reconciler
-	volumesInterval      time.Duration    // see volumes.Reconciler
-	providedInterval     time.Duration    // see loguser.Reconciler
-	now                  func() time.Time // of certificates and passwords; default: time.Now
+	sizesWait            time.Duration // see assignment.Reconciler
+	settleTime           time.Duration // see logcluster.Reconciler
+	resizeWait           time.Duration // see logcluster.Reconciler
+	rolloutInterval      time.Duration // see logcluster.Reconciler
+	rebalanceInterval    time.Duration // see rebalance.Reconciler
+	volumesInterval      time.Duration // see volumes.Reconciler
+	providedInterval     time.Duration // see loguser.Reconciler
+	// now returns the time of certificates and passwords in a namespace.
+	now func(namespace string) time.Time
 }
 
 // setup creates the objects that the controllers share, and then adds the controllers.

@@ -2,9 +2,9 @@ package controllers
 
 import (
 	"strconv"
+	"testing"
 	"time"
 
-	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"heartwood.dev/heartwood/api/v1alpha1"
+	. "heartwood.dev/heartwood/test/kit/specs"
 )
 
 var _ = Describe("The format level", func() {
@@ -31,8 +32,8 @@ var _ = Describe("The format level", func() {
 			cluster.Spec.FormatLevel = level
 		})
 	}
-	BeforeEach(func() {
-		f = newFixture()
+	BeforeEach(func(t *testing.T) {
+		f = newFixture(t)
 		f.cluster(2)
 		f.revision("first")
 		for id := range int32(2) {
@@ -46,7 +47,7 @@ var _ = Describe("The format level", func() {
 			Should(Succeed())
 	})
 
-	It("rises a day after the last broker supports it, and not after a downgrade", func() {
+	It("rises a day after the last broker supports it, and not after a downgrade", func(t *testing.T) {
 		report(0, 2)
 		report(1, 2)
 		Eventually(func(g Gomega) {
@@ -62,33 +63,34 @@ var _ = Describe("The format level", func() {
 			Should(Succeed())
 	})
 
-	It("rises to the specified level, and holds up a version that does not support it", func() {
-		specify(new(int32(2)))
-		expectReason(f.clusterConditions(), v1alpha1.ConditionVersionSkew,
-			v1alpha1.ReasonFormatLevelRefused, "not all brokers support more than level 1")
-		report(0, 2)
-		report(1, 3)
-		Eventually(func(g Gomega) { g.Expect(status(g).FormatLevel).To(Equal(int32(2))) }).
-			Should(Succeed())
+	It("rises to the specified level, and holds up a version that does not support it",
+		func(t *testing.T) {
+			specify(new(int32(2)))
+			expectReason(f.clusterConditions(), v1alpha1.ConditionVersionSkew,
+				v1alpha1.ReasonFormatLevelRefused, "not all brokers support more than level 1")
+			report(0, 2)
+			report(1, 3)
+			Eventually(func(g Gomega) { g.Expect(status(g).FormatLevel).To(Equal(int32(2))) }).
+				Should(Succeed())
 
-		By("lowering it, which is refused")
-		specify(new(int32(1)))
-		expectReason(f.clusterConditions(), v1alpha1.ConditionVersionSkew,
-			v1alpha1.ReasonFormatLevelRefused, "a level cannot be lowered")
-		specify(new(int32(2)))
-		expectReason(f.clusterConditions(), v1alpha1.ConditionVersionSkew,
-			v1alpha1.ReasonCompatible)
+			t.Log("lowering it, which is refused")
+			specify(new(int32(1)))
+			expectReason(f.clusterConditions(), v1alpha1.ConditionVersionSkew,
+				v1alpha1.ReasonFormatLevelRefused, "a level cannot be lowered")
+			specify(new(int32(2)))
+			expectReason(f.clusterConditions(), v1alpha1.ConditionVersionSkew,
+				v1alpha1.ReasonCompatible)
 
-		By("running an earlier version on a new disk")
-		report(1, 1)
-		expectReason(f.clusterConditions(), v1alpha1.ConditionVersionSkew,
-			v1alpha1.ReasonFormatLevelUnsupported, "Brokers [1]", "Set spec.image")
-		change(f, "main-broker-1", &corev1.Pod{}, func(pod *corev1.Pod) {
-			pod.Labels[appsv1.ControllerRevisionHashLabelKey] = "second"
+			t.Log("running an earlier version on a new disk")
+			report(1, 1)
+			expectReason(f.clusterConditions(), v1alpha1.ConditionVersionSkew,
+				v1alpha1.ReasonFormatLevelUnsupported, "Brokers [1]", "Set spec.image")
+			change(f, "main-broker-1", &corev1.Pod{}, func(pod *corev1.Pod) {
+				pod.Labels[appsv1.ControllerRevisionHashLabelKey] = "second"
+			})
+			f.revision("second")
+			f.expectRollout(v1alpha1.ReasonVersionSkew, "Brokers with an outdated pod: 1")
+			f.expectPods(0, 1)
+			Expect(status(Default).FormatLevel).To(Equal(int32(2)))
 		})
-		f.revision("second")
-		f.expectRollout(v1alpha1.ReasonVersionSkew, "Brokers with an outdated pod: 1")
-		f.expectPods(0, 1)
-		Expect(status(Default).FormatLevel).To(Equal(int32(2)))
-	})
 })

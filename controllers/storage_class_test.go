@@ -5,8 +5,8 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"slices"
+	"testing"
 
-	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -19,12 +19,12 @@ import (
 	"heartwood.dev/heartwood/internal/metadata/partitionset"
 	"heartwood.dev/heartwood/internal/operator/render"
 	"heartwood.dev/heartwood/internal/placement"
+	. "heartwood.dev/heartwood/test/kit/specs"
 )
 
 // podOnNode acts as the StatefulSet controller, the scheduler and the kubelet: it creates the ready
 // pod of a broker on a node, which is deleted only after its processes have exited.
 func (f *fixture) podOnNode(id int32, revision string) *corev1.Pod {
-	GinkgoHelper()
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.BrokerLeaseName("main", id),
 			Labels: map[string]string{v1alpha1.LabelCluster: "main",
@@ -41,7 +41,6 @@ func (f *fixture) podOnNode(id int32, revision string) *corev1.Pod {
 
 // stopping waits until the pod of a broker is being deleted for the replacement of its volume.
 func (f *fixture) stopping(id int32) *corev1.Pod {
-	GinkgoHelper()
 	pod := &corev1.Pod{}
 	Eventually(func(g Gomega) {
 		pod = get(g, f, v1alpha1.BrokerLeaseName("main", id), &corev1.Pod{})
@@ -53,7 +52,6 @@ func (f *fixture) stopping(id int32) *corev1.Pod {
 
 // exit acts as the kubelet: the processes of a pod that is being deleted have exited.
 func (f *fixture) exit(pod *corev1.Pod) {
-	GinkgoHelper()
 	f.container(pod, corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{}})
 	Expect(api.Delete(context.Background(), pod,
 		client.GracePeriodSeconds(0))).To(Succeed())
@@ -66,7 +64,6 @@ func (f *fixture) claimOf(g Gomega, id int32) *corev1.PersistentVolumeClaim {
 
 // putISR acts as the leader of a partition: it changes the ISR.
 func (f *fixture) putISR(name string, change func([]int32) []int32) {
-	GinkgoHelper()
 	f.putState(name, func(_ Gomega, state *partitionset.State) {
 		var ids []int32
 		for _, member := range state.ISR {
@@ -83,7 +80,6 @@ func (f *fixture) putISR(name string, change func([]int32) []int32) {
 // invalidEntry writes an entry that cannot be parsed into another set than that of a partition. It
 // removes the entry if the text is empty.
 func (f *fixture) invalidEntry(other, text string) {
-	GinkgoHelper()
 	number := (partitionset.Number(parse(other), v1alpha1.PartitionSets) + 1) % v1alpha1.PartitionSets
 	Eventually(func(g Gomega) {
 		set := get(g, f, v1alpha1.PartitionSetName("main", number), &v1alpha1.PartitionSet{})
@@ -100,14 +96,14 @@ func (f *fixture) invalidEntry(other, text string) {
 var _ = Describe("Volumes of another StorageClass", func() {
 	var f *fixture
 	var old, next string
-	BeforeEach(func() {
-		f = newFixture()
+	BeforeEach(func(t *testing.T) {
+		f = newFixture(t)
 		old, next = f.class("old", false), f.class("next", false)
 		f.create(&v1alpha1.LogCluster{ObjectMeta: metav1.ObjectMeta{Name: "main"},
 			Spec: v1alpha1.LogClusterSpec{Brokers: 3, Storage: v1alpha1.Storage{
 				Size: resource.MustParse("10Gi"), ClassName: &old}}})
 		server := httptest.NewServer(http.NotFoundHandler())
-		DeferCleanup(server.Close)
+		t.Cleanup(server.Close)
 		for id := range int32(3) {
 			hosts.set(render.HTTPAddress("main", f.namespace, id), server.Listener.Addr().String())
 			f.renew(id, "broker", 1, "disk", validThroughout)
@@ -143,7 +139,7 @@ var _ = Describe("Volumes of another StorageClass", func() {
 		return append(ids, leader)
 	}
 
-	It("replace the others one by one, each when all is in sync", func() {
+	It("replace the others one by one, each when all is in sync", func(t *testing.T) {
 		changeClass(next)
 		ids := order()
 		for at, id := range ids[:2] {
@@ -152,7 +148,7 @@ var _ = Describe("Volumes of another StorageClass", func() {
 			for _, other := range ids {
 				Expect(f.claimOf(Default, other).DeletionTimestamp).To(BeNil())
 			}
-			By("keeping the claim while the broker runs, or is in an ISR")
+			t.Log("keeping the claim while the broker runs, or is in an ISR")
 			f.putISR("orders/0", func(isr []int32) []int32 {
 				return slices.DeleteFunc(isr, func(member int32) bool { return member == id })
 			})
@@ -169,7 +165,7 @@ var _ = Describe("Volumes of another StorageClass", func() {
 			f.expectPods(slices.DeleteFunc([]int32{0, 1, 2},
 				func(other int32) bool { return other == id })...)
 
-			By("creating the next claim and pod, as the controllers of Kubernetes do")
+			t.Log("creating the next claim and pod, as the controllers of Kubernetes do")
 			change(f, v1alpha1.VolumeClaimName("main", id), &corev1.PersistentVolumeClaim{},
 				func(claim *corev1.PersistentVolumeClaim) { claim.Finalizers = nil })
 			Expect(*f.claim(id).Spec.StorageClassName).To(Equal(next))
@@ -185,7 +181,7 @@ var _ = Describe("Volumes of another StorageClass", func() {
 			f.putISR("orders/0", func(isr []int32) []int32 { return append(isr, id) })
 		}
 
-		By("leaving the last broker its volume, if the class is changed back meanwhile")
+		t.Log("leaving the last broker its volume, if the class is changed back meanwhile")
 		f.stopping(ids[2])
 		before := get(Default, f, "main-broker", &appsv1.StatefulSet{})
 		change(f, "main", &v1alpha1.LogCluster{}, func(cluster *v1alpha1.LogCluster) {
@@ -199,7 +195,7 @@ var _ = Describe("Volumes of another StorageClass", func() {
 		f.collect(before.UID)
 	})
 
-	It("do not replace the only replica of a partition, which is named", func() {
+	It("do not replace the only replica of a partition, which is named", func(t *testing.T) {
 		f.topic("single", func(spec *v1alpha1.TopicSpec) {
 			spec.Partitions, spec.Replicas = 3, new(int32(1))
 			for id := range int32(3) {
@@ -216,13 +212,13 @@ var _ = Describe("Volumes of another StorageClass", func() {
 		f.expectPods(0, 1, 2)
 	})
 
-	It("do not replace anything with a class that does not exist", func() {
+	It("do not replace anything with a class that does not exist", func(t *testing.T) {
 		changeClass("no-such-class")
 		f.expectRollout(v1alpha1.ReasonWaiting, "StorageClass no-such-class does not exist")
 		f.expectPods(0, 1, 2)
 	})
 
-	It("wait while not all partitions are known", func() {
+	It("wait while not all partitions are known", func(t *testing.T) {
 		changeClass(next)
 		id := order()[0]
 		pod := f.stopping(id)
@@ -240,14 +236,14 @@ var _ = Describe("Volumes of another StorageClass", func() {
 		}).Should(Succeed())
 	})
 
-	It("do not begin while not all partitions are known", func() {
+	It("do not begin while not all partitions are known", func(t *testing.T) {
 		f.invalidEntry("orders/0", "no state")
 		changeClass(next)
 		f.expectRollout(v1alpha1.ReasonWaiting, "not all partitions are known")
 		f.expectPods(0, 1, 2)
 	})
 
-	It("leave a broker its volume while the LogCluster is paused, or deleted", func() {
+	It("leave a broker its volume while the LogCluster is paused, or deleted", func(t *testing.T) {
 		changeClass(next)
 		pod := f.stopping(order()[0])
 		change(f, "main", &v1alpha1.LogCluster{}, func(cluster *v1alpha1.LogCluster) {

@@ -10,11 +10,10 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
-	. "github.com/onsi/ginkgo/v2"
+	"github.com/go-logr/logr/funcr"
 	. "github.com/onsi/gomega"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -33,6 +32,7 @@ import (
 	"heartwood.dev/heartwood/internal/operator/render"
 	"heartwood.dev/heartwood/test/kit/await"
 	"heartwood.dev/heartwood/test/kit/envtest"
+	. "heartwood.dev/heartwood/test/kit/specs"
 )
 
 // rolloutInterval is the time between two steps of a rolling update in these tests.
@@ -54,14 +54,17 @@ var (
 	// moved contains, by namespace, the number of assignments that writes of the controllers have
 	// changed after they were first written.
 	moved = &counts{of: map[string]int{}}
-	// clock is by how much the time of certificates and passwords is ahead of the real time.
-	clock atomic.Int64
+	// ahead contains, by namespace, by how much the time of certificates and passwords is ahead of
+	// the real time.
+	ahead = &clock{of: map[string]time.Duration{}}
+	// record contains the log of the controllers.
+	record = &recorder{}
 	// hosts maps the brokers' addresses to those of test servers.
 	hosts = &resolver{addresses: map[string]string{}}
 )
 
 func TestControllers(t *testing.T) {
-	ctrl.SetLogger(GinkgoLogr)
+	ctrl.SetLogger(funcr.NewJSON(record.add, funcr.Options{LogTimestamp: true}))
 	config = envtest.Start(t)
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme,
@@ -79,8 +82,8 @@ func TestControllers(t *testing.T) {
 	startManager(t, scheme)
 	RegisterFailHandler(Fail)
 	SetDefaultEventuallyTimeout(await.Limit)
-	SetDefaultEventuallyPollingInterval(20 * time.Millisecond)
-	RunSpecs(t, "controllers")
+	SetDefaultEventuallyPollingInterval(50 * time.Millisecond)
+	Run(t)
 }
 
 // startManager starts a manager with all controllers, which runs until t ends.
@@ -109,7 +112,7 @@ func startManager(t *testing.T, scheme *runtime.Scheme) {
 		rebalanceInterval: 200 * time.Millisecond, volumesInterval: 200 * time.Millisecond,
 		providedInterval: time.Second,
 		topicPace:        topic.Pace{After: 50 * time.Millisecond, Again: 100 * time.Millisecond},
-		now:              func() time.Time { return time.Now().Add(time.Duration(clock.Load())) },
+		now:              ahead.now,
 	}
 	if err := setup(mgr, render.Settings{Image: "registry.example/heartwood:test"},
 		options); err != nil {
@@ -210,6 +213,24 @@ func (c *counts) get(name string) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.of[name]
+}
+
+// clock is the time of each namespace.
+type clock struct {
+	mu sync.Mutex
+	of map[string]time.Duration
+}
+
+func (c *clock) now(namespace string) time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return time.Now().Add(c.of[namespace])
+}
+
+func (c *clock) advance(namespace string, by time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.of[namespace] += by
 }
 
 // resolver replaces the DNS of a Kubernetes cluster: it maps the address of a broker to another

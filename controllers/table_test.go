@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"strings"
 
-	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
@@ -38,7 +37,6 @@ func (f *fixture) firstRow(g Gomega, resources string) map[string]any {
 
 // expectColumns awaits the columns Reason and Under-Replicated of the first Topic.
 func (f *fixture) expectColumns(reason string, underReplicated int) {
-	GinkgoHelper()
 	Eventually(func(g Gomega) {
 		cells := f.firstRow(g, "topics")
 		g.Expect([]any{cells["Reason"], cells["Under-Replicated"]}).To(Equal([]any{reason,

@@ -2,9 +2,9 @@ package controllers
 
 import (
 	"context"
+	"testing"
 	"time"
 
-	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -16,12 +16,12 @@ import (
 
 	"heartwood.dev/heartwood/api/v1alpha1"
 	"heartwood.dev/heartwood/internal/operator/render"
+	. "heartwood.dev/heartwood/test/kit/specs"
 )
 
 // installTLSRoutes installs the kind TLSRoute, without the rules of the Gateway API, until the end
 // of the spec.
-func installTLSRoutes() {
-	GinkgoHelper()
+func installTLSRoutes(t *testing.T) {
 	scheme := runtime.NewScheme()
 	Expect(apiextensionsv1.AddToScheme(scheme)).To(Succeed())
 	crds, err := client.New(config, client.Options{Scheme: scheme})
@@ -40,19 +40,19 @@ func installTLSRoutes() {
 						XPreserveUnknownFields: new(true)}}}}},
 	}
 	Expect(crds.Create(context.Background(), crd)).To(Succeed())
-	DeferCleanup(func() { Expect(crds.Delete(context.Background(), crd)).To(Succeed()) })
+	Cleanup(t, func() { Expect(crds.Delete(context.Background(), crd)).To(Succeed()) })
 }
 
 var _ = Describe("A listener of type TLSRoute", func() {
-	It("has a route for each broker until it is removed", func() {
+	ItAlone("has a route for each broker until it is removed", func(t *testing.T) {
 		route := v1alpha1.Listener{Name: "route", Port: 9096, Type: v1alpha1.ListenerTLSRoute,
 			TLS: &v1alpha1.ListenerTLS{}, Gateway: &v1alpha1.Gateway{Name: "edge"},
 			Advertised: &v1alpha1.Advertised{Host: "b{id}.example.com"}}
-		f := newFixture()
+		f := newFixture(t)
 		f.secured("", route)
 		expectReason(f.clusterConditions(), v1alpha1.ConditionApplied,
 			v1alpha1.ReasonApplyFailed, "the Gateway API v1.5 or later is not installed")
-		installTLSRoutes()
+		installTLSRoutes(t)
 		f.create(&corev1.Service{
 			ObjectMeta: metav1.ObjectMeta{Name: "foreign",
 				Labels: map[string]string{v1alpha1.LabelCluster: "main"}},
@@ -74,7 +74,7 @@ var _ = Describe("A listener of type TLSRoute", func() {
 			g.Expect(names(g, service)).To(ContainElement("main-route-1"))
 		}).WithPolling(time.Second).Should(Succeed())
 
-		By("changing the type, which keeps the Services, and then removing the listener")
+		t.Log("changing the type, which keeps the Services, and then removing the listener")
 		change(f, "main", &v1alpha1.LogCluster{}, func(cluster *v1alpha1.LogCluster) {
 			cluster.Spec.Listeners[0].Gateway = nil
 			cluster.Spec.Listeners[0].Type = v1alpha1.ListenerLoadBalancer

@@ -2,8 +2,8 @@ package controllers
 
 import (
 	"context"
+	"testing"
 
-	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -12,11 +12,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"heartwood.dev/heartwood/api/v1alpha1"
+	. "heartwood.dev/heartwood/test/kit/specs"
 )
 
 var _ = Describe("A broker with the Role of its LogCluster", func() {
-	It("may change only Topics and create only Leases of its own LogCluster", func() {
-		f := newFixture()
+	It("may change only Topics and create only Leases of its own LogCluster", func(t *testing.T) {
+		f := newFixture(t)
 		account := "system:serviceaccount:" + f.namespace + ":main-broker"
 		f.create(&rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Name: "topics"},
 			Rules: []rbacv1.PolicyRule{

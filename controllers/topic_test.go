@@ -3,9 +3,9 @@ package controllers
 import (
 	"context"
 	"fmt"
+	"testing"
 	"time"
 
-	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -13,45 +13,47 @@ import (
 
 	"heartwood.dev/heartwood/api/v1alpha1"
 	"heartwood.dev/heartwood/internal/metadata/partitionset"
+	. "heartwood.dev/heartwood/test/kit/specs"
 )
 
 var _ = Describe("A Topic", func() {
 	var f *fixture
-	BeforeEach(func() { f = newFixture() })
+	BeforeEach(func(t *testing.T) { f = newFixture(t) })
 
-	It("has an assignment for each of its partitions, spread across brokers and sets", func() {
-		f.cluster(3)
-		topic := f.topic("orders", func(spec *v1alpha1.TopicSpec) { spec.Partitions = 6 })
-		Eventually(func(g Gomega) {
-			held := map[int32]int{}
-			assignments := f.assignments(g)
-			g.Expect(assignments).To(HaveLen(6))
-			for name, a := range assignments {
-				key := parse(name)
-				g.Expect(key.Topic).To(Equal("orders"))
-				set, _ := f.setOf(g, key)
-				g.Expect(set.Labels).To(HaveKeyWithValue(v1alpha1.LabelCluster, "main"))
-				g.Expect(set.Spec.Cluster).To(Equal("main"))
-				g.Expect(set.Spec.Assignments).To(HaveLen(1))
-				g.Expect(a.Replicas).To(HaveLen(1))
-				held[a.Replicas[0]]++
-			}
-			g.Expect(held).To(Equal(map[int32]int{0: 2, 1: 2, 2: 2}))
-			status := get(g, f, "orders", topic).Status
-			g.Expect(status.Partitions).To(Equal(int32(6)))
-			g.Expect(status.TopicID).To(HaveLen(22))
-			for _, a := range assignments {
-				g.Expect(status.TopicID).To(HavePrefix(a.Tag))
-			}
-			g.Expect(status.ObservedGeneration).To(Equal(topic.Generation))
-			g.Expect(status.Problems).To(HaveLen(5))
-		}).Should(Succeed())
-		expectReason(f.topicConditions("orders"), v1alpha1.ConditionReady,
-			v1alpha1.ReasonPartitionsNotReady,
-			"0 of 6 partitions", "partitions 0 1 2 3 4 ...")
-	})
+	It("has an assignment for each of its partitions, spread across brokers and sets",
+		func(t *testing.T) {
+			f.cluster(3)
+			topic := f.topic("orders", func(spec *v1alpha1.TopicSpec) { spec.Partitions = 6 })
+			Eventually(func(g Gomega) {
+				held := map[int32]int{}
+				assignments := f.assignments(g)
+				g.Expect(assignments).To(HaveLen(6))
+				for name, a := range assignments {
+					key := parse(name)
+					g.Expect(key.Topic).To(Equal("orders"))
+					set, _ := f.setOf(g, key)
+					g.Expect(set.Labels).To(HaveKeyWithValue(v1alpha1.LabelCluster, "main"))
+					g.Expect(set.Spec.Cluster).To(Equal("main"))
+					g.Expect(set.Spec.Assignments).To(HaveLen(1))
+					g.Expect(a.Replicas).To(HaveLen(1))
+					held[a.Replicas[0]]++
+				}
+				g.Expect(held).To(Equal(map[int32]int{0: 2, 1: 2, 2: 2}))
+				status := get(g, f, "orders", topic).Status
+				g.Expect(status.Partitions).To(Equal(int32(6)))
+				g.Expect(status.TopicID).To(HaveLen(22))
+				for _, a := range assignments {
+					g.Expect(status.TopicID).To(HavePrefix(a.Tag))
+				}
+				g.Expect(status.ObservedGeneration).To(Equal(topic.Generation))
+				g.Expect(status.Problems).To(HaveLen(5))
+			}).Should(Succeed())
+			expectReason(f.topicConditions("orders"), v1alpha1.ConditionReady,
+				v1alpha1.ReasonPartitionsNotReady,
+				"0 of 6 partitions", "partitions 0 1 2 3 4 ...")
+		})
 
-	It("grows without moving its partitions", func() {
+	It("grows without moving its partitions", func(t *testing.T) {
 		f.cluster(3)
 		f.topic("orders", func(spec *v1alpha1.TopicSpec) { spec.Partitions = 2 })
 		var before map[string]partitionset.Assignment
@@ -67,7 +69,7 @@ var _ = Describe("A Topic", func() {
 		}
 	})
 
-	It("of a new LogCluster is Ready once clients can connect, and stays Ready", func() {
+	It("of a new LogCluster is Ready once clients can connect, and stays Ready", func(t *testing.T) {
 		f.connectable(false)
 		f.cluster(1)
 		f.renew(0, "a", 1, "disk", validThroughout)
@@ -81,7 +83,7 @@ var _ = Describe("A Topic", func() {
 			g.Expect(f.column(g, "topics", "orders", "Topic")).To(Equal("Orders"))
 		}).Should(Succeed())
 
-		By("restarting the only broker")
+		t.Log("restarting the only broker")
 		f.connectable(false)
 		f.topic("later", nil)
 		f.serve("later/0")
@@ -89,23 +91,24 @@ var _ = Describe("A Topic", func() {
 		expectReason(f.topicConditions("orders"), v1alpha1.ConditionReady, v1alpha1.ReasonReady)
 	})
 
-	It("whose name collides with that of an older one is refused until that one is gone", func() {
-		f.cluster(1)
-		f.renew(0, "a", 1, "disk", validThroughout)
-		f.topic("a.b", nil)
-		f.serve("a.b/0")
-		expectReason(f.topicConditions("a.b"), v1alpha1.ConditionReady, v1alpha1.ReasonReady)
-		f.topic("other", func(spec *v1alpha1.TopicSpec) { spec.TopicName = "a_b" })
-		expectReason(f.topicConditions("other"), v1alpha1.ConditionReady,
-			v1alpha1.ReasonTopicNameCollides, "The Kafka name a_b collides with a.b")
-		Expect(f.assignments(Default)).NotTo(HaveKey("other/0"))
-		Expect(api.Delete(context.Background(), get(Default, f, "a.b", &v1alpha1.Topic{}))).To(
-			Succeed())
-		f.serve("other/0")
-		expectReason(f.topicConditions("other"), v1alpha1.ConditionReady, v1alpha1.ReasonReady)
-	})
+	It("whose name collides with that of an older one is refused until that one is gone",
+		func(t *testing.T) {
+			f.cluster(1)
+			f.renew(0, "a", 1, "disk", validThroughout)
+			f.topic("a.b", nil)
+			f.serve("a.b/0")
+			expectReason(f.topicConditions("a.b"), v1alpha1.ConditionReady, v1alpha1.ReasonReady)
+			f.topic("other", func(spec *v1alpha1.TopicSpec) { spec.TopicName = "a_b" })
+			expectReason(f.topicConditions("other"), v1alpha1.ConditionReady,
+				v1alpha1.ReasonTopicNameCollides, "The Kafka name a_b collides with a.b")
+			Expect(f.assignments(Default)).NotTo(HaveKey("other/0"))
+			Expect(api.Delete(context.Background(), get(Default, f, "a.b", &v1alpha1.Topic{}))).To(
+				Succeed())
+			f.serve("other/0")
+			expectReason(f.topicConditions("other"), v1alpha1.ConditionReady, v1alpha1.ReasonReady)
+		})
 
-	It("is Ready, with an event, when the leader of every partition serves", func() {
+	It("is Ready, with an event, when the leader of every partition serves", func(t *testing.T) {
 		f.cluster(1)
 		f.renew(0, "a", 1, "disk", validThroughout)
 		f.topic("orders", func(spec *v1alpha1.TopicSpec) { spec.Partitions = 2 })
@@ -122,7 +125,7 @@ var _ = Describe("A Topic", func() {
 	})
 
 	It("and its LogCluster have a metric of the last successful reconciliation until they are deleted",
-		func() {
+		func(t *testing.T) {
 			const name = "heartwood_operator_reconcile_last_success_timestamp_seconds"
 			cluster, topic := f.cluster(1), f.topic("orders", nil)
 			Eventually(func(g Gomega) {
@@ -143,7 +146,7 @@ var _ = Describe("A Topic", func() {
 
 	It(
 		"with more replicas than brokers is refused, says what to do, and gets no assignments",
-		func() {
+		func(t *testing.T) {
 			f.cluster(2)
 			f.topic("orders", func(spec *v1alpha1.TopicSpec) {
 				spec.Partitions, spec.Replicas = 2, new(int32(3))
@@ -164,7 +167,7 @@ var _ = Describe("A Topic", func() {
 		},
 	)
 
-	It("reports its effective compression", func() {
+	It("reports its effective compression", func(t *testing.T) {
 		f.cluster(1)
 		f.topic("orders", func(spec *v1alpha1.TopicSpec) {
 			spec.Compression = &v1alpha1.Compression{Type: "zstd", Level: new(int32(19))}
@@ -180,7 +183,7 @@ var _ = Describe("A Topic", func() {
 		Eventually(compression).Should(Equal(&v1alpha1.CompressionStatus{Type: "producer"}))
 	})
 
-	It("waits for its LogCluster", func() {
+	It("waits for its LogCluster", func(t *testing.T) {
 		f.topic("orders", nil)
 		expectReason(f.topicConditions("orders"), v1alpha1.ConditionReady,
 			v1alpha1.ReasonClusterNotFound, "no LogCluster main", "create it")
@@ -190,7 +193,7 @@ var _ = Describe("A Topic", func() {
 			v1alpha1.ReasonPartitionsNotReady)
 	})
 
-	It("is refused while it contradicts the defaults of its LogCluster", func() {
+	It("is refused while it contradicts the defaults of its LogCluster", func(t *testing.T) {
 		cluster := &v1alpha1.LogCluster{ObjectMeta: metav1.ObjectMeta{Name: "main"},
 			Spec: v1alpha1.LogClusterSpec{
 				Brokers: 1,
@@ -210,23 +213,24 @@ var _ = Describe("A Topic", func() {
 			v1alpha1.ReasonPartitionsNotReady)
 	})
 
-	It("shares a Kafka name with another Topic: the older one has it until it is deleted", func() {
-		f.cluster(1)
-		name := func(spec *v1alpha1.TopicSpec) { spec.TopicName = "Orders_1" }
-		first := f.topic("a-first", name)
-		// The first Topic counts as older even if both are created in the same second, because its
-		// name sorts first.
-		f.topic("b-second", name)
-		expectReason(f.topicConditions("b-second"), v1alpha1.ConditionReady,
-			v1alpha1.ReasonTopicNameTaken, "a-first", "Orders_1", "delete one")
-		expectReason(f.topicConditions("a-first"), v1alpha1.ConditionReady,
-			v1alpha1.ReasonPartitionsNotReady)
-		Expect(api.Delete(context.Background(), first)).To(Succeed())
-		expectReason(f.topicConditions("b-second"), v1alpha1.ConditionReady,
-			v1alpha1.ReasonPartitionsNotReady)
-	})
+	It("shares a Kafka name with another Topic: the older one has it until it is deleted",
+		func(t *testing.T) {
+			f.cluster(1)
+			name := func(spec *v1alpha1.TopicSpec) { spec.TopicName = "Orders_1" }
+			first := f.topic("a-first", name)
+			// The first Topic counts as older even if both are created in the same second, because its
+			// name sorts first.
+			f.topic("b-second", name)
+			expectReason(f.topicConditions("b-second"), v1alpha1.ConditionReady,
+				v1alpha1.ReasonTopicNameTaken, "a-first", "Orders_1", "delete one")
+			expectReason(f.topicConditions("a-first"), v1alpha1.ConditionReady,
+				v1alpha1.ReasonPartitionsNotReady)
+			Expect(api.Delete(context.Background(), first)).To(Succeed())
+			expectReason(f.topicConditions("b-second"), v1alpha1.ConditionReady,
+				v1alpha1.ReasonPartitionsNotReady)
+		})
 
-	It("has its reclaimPolicy in its assignments", func() {
+	It("has its reclaimPolicy in its assignments", func(t *testing.T) {
 		f.cluster(1)
 		topic := f.topic("orders",
 			func(spec *v1alpha1.TopicSpec) { spec.ReclaimPolicy = v1alpha1.ReclaimDelete })
@@ -247,27 +251,28 @@ var _ = Describe("A Topic", func() {
 		}
 	})
 
-	It("with reclaimPolicy Delete is removed with its entries, and a new Topic starts again", func() {
-		f.cluster(1)
-		f.renew(0, "a", 1, "disk", validThroughout)
-		topic := f.topic("orders",
-			func(spec *v1alpha1.TopicSpec) { spec.ReclaimPolicy = v1alpha1.ReclaimDelete })
-		f.serve("orders/0")
-		before := f.state(Default, "orders/0")
-		Expect(api.Delete(context.Background(), topic)).To(Succeed())
-		Eventually(func(g Gomega) {
-			g.Expect(f.entry(g, "orders/0")).To(Equal(partitionset.Entry{}))
-		}).Should(Succeed())
-		f.topic("orders", nil)
-		f.serve("orders/0")
-		after := f.state(Default, "orders/0")
-		Expect(after.LeaderEpoch).To(Equal(int32(1)))
-		Expect(after.ReplicaIncarnations).NotTo(Equal(before.ReplicaIncarnations))
-	})
+	It("with reclaimPolicy Delete is removed with its entries, and a new Topic starts again",
+		func(t *testing.T) {
+			f.cluster(1)
+			f.renew(0, "a", 1, "disk", validThroughout)
+			topic := f.topic("orders",
+				func(spec *v1alpha1.TopicSpec) { spec.ReclaimPolicy = v1alpha1.ReclaimDelete })
+			f.serve("orders/0")
+			before := f.state(Default, "orders/0")
+			Expect(api.Delete(context.Background(), topic)).To(Succeed())
+			Eventually(func(g Gomega) {
+				g.Expect(f.entry(g, "orders/0")).To(Equal(partitionset.Entry{}))
+			}).Should(Succeed())
+			f.topic("orders", nil)
+			f.serve("orders/0")
+			after := f.state(Default, "orders/0")
+			Expect(after.LeaderEpoch).To(Equal(int32(1)))
+			Expect(after.ReplicaIncarnations).NotTo(Equal(before.ReplicaIncarnations))
+		})
 
 	It(
 		"with reclaimPolicy Retain leaves its entries, and a new Topic of the same name continues with them",
-		func() {
+		func(t *testing.T) {
 			f.cluster(3)
 			for broker := range int32(3) {
 				f.renew(broker, "a", 1, "disk", validThroughout)
@@ -297,7 +302,7 @@ var _ = Describe("A Topic", func() {
 		},
 	)
 
-	It("continues with the records although it was created again at once", func() {
+	It("continues with the records although it was created again at once", func(t *testing.T) {
 		f.cluster(3)
 		for broker := range int32(3) {
 			f.renew(broker, "a", 1, "disk", validThroughout)
@@ -316,7 +321,7 @@ var _ = Describe("A Topic", func() {
 		}).Should(Succeed())
 	})
 
-	It("does not adopt the partitions of another LogCluster's Topic", func() {
+	It("does not adopt the partitions of another LogCluster's Topic", func(t *testing.T) {
 		former := &v1alpha1.PartitionSet{ObjectMeta: metav1.ObjectMeta{Name: "former-0"},
 			Spec: v1alpha1.PartitionSetSpec{Cluster: "former", Count: 1,
 				Assignments: map[string]string{"orders/0": "7 abcdefgh retained"}}}
@@ -330,7 +335,7 @@ var _ = Describe("A Topic", func() {
 		Expect(get(Default, f, "former-0", former).Spec.Assignments).To(HaveLen(1))
 	})
 
-	It("leaves nothing behind with its LogCluster, except retained partitions", func() {
+	It("leaves nothing behind with its LogCluster, except retained partitions", func(t *testing.T) {
 		cluster := f.cluster(1)
 		topic := f.topic("orders", nil)
 		Eventually(func(g Gomega) { g.Expect(f.assignments(g)).To(HaveLen(1)) }).Should(Succeed())
@@ -346,7 +351,7 @@ var _ = Describe("A Topic", func() {
 		}).Should(Succeed())
 	})
 
-	It("causes no writes while nothing changes", func() {
+	ItAlone("causes no writes while nothing changes", func(t *testing.T) {
 		f.cluster(1)
 		f.renew(0, "a", 1, "disk", validThroughout)
 		f.revision("first") // a rolling update is applied again at intervals

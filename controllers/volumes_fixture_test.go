@@ -5,7 +5,6 @@ import (
 	"maps"
 	"slices"
 
-	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -16,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"heartwood.dev/heartwood/api/v1alpha1"
+	. "heartwood.dev/heartwood/test/kit/specs"
 )
 
 // The methods in this file act as the controllers of Kubernetes that no API server contains: those
@@ -23,18 +23,16 @@ import (
 
 // class creates a StorageClass and returns its name.
 func (f *fixture) class(name string, expands bool) string {
-	GinkgoHelper()
 	class := &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: f.namespace + "-" + name},
 		Provisioner: "driver.example", AllowVolumeExpansion: &expands}
 	Expect(api.Create(context.Background(), class)).To(Succeed())
-	DeferCleanup(func() { Expect(api.Delete(context.Background(), class)).To(Succeed()) })
+	Cleanup(f.t, func() { Expect(api.Delete(context.Background(), class)).To(Succeed()) })
 	return class.Name
 }
 
 // claim acts as the StatefulSet controller, the provisioner and the binder: it creates the bound
 // claim of a broker from the template of the StatefulSet.
 func (f *fixture) claim(id int32) *corev1.PersistentVolumeClaim {
-	GinkgoHelper()
 	claim := &corev1.PersistentVolumeClaim{}
 	Eventually(func(g Gomega) {
 		brokers := get(g, f, "main-broker", &appsv1.StatefulSet{})
@@ -60,7 +58,6 @@ func (f *fixture) requested(g Gomega, id int32) string {
 
 // expectRequested waits until the claims of these brokers request a size.
 func (f *fixture) expectRequested(size string, ids ...int32) {
-	GinkgoHelper()
 	Eventually(func(g Gomega) {
 		for _, id := range ids {
 			g.Expect(f.requested(g, id)).To(Equal(size), "broker %d", id)
@@ -70,7 +67,6 @@ func (f *fixture) expectRequested(size string, ids ...int32) {
 
 // putClaim changes the status of a claim, as the driver of volumes and the kubelet do.
 func (f *fixture) putClaim(id int32, how func(*corev1.PersistentVolumeClaimStatus)) {
-	GinkgoHelper()
 	Eventually(func(g Gomega) {
 		claim := get(g, f, v1alpha1.VolumeClaimName("main", id), &corev1.PersistentVolumeClaim{})
 		how(&claim.Status)
@@ -80,7 +76,6 @@ func (f *fixture) putClaim(id int32, how func(*corev1.PersistentVolumeClaimStatu
 
 // grown acts as a driver that lets volumes grow while pods run: capacity follows the request.
 func (f *fixture) grown(size string, ids ...int32) {
-	GinkgoHelper()
 	for _, id := range ids {
 		f.putClaim(id, func(status *corev1.PersistentVolumeClaimStatus) {
 			status.Capacity[corev1.ResourceStorage] = resource.MustParse(size)
@@ -92,7 +87,6 @@ func (f *fixture) grown(size string, ids ...int32) {
 // adopt acts as the StatefulSet controller: the StatefulSet becomes the owner of its pods. It also
 // reports a revision of the template.
 func (f *fixture) adopt(revision string) *appsv1.StatefulSet {
-	GinkgoHelper()
 	brokers := get(Default, f, "main-broker", &appsv1.StatefulSet{})
 	pods := &corev1.PodList{}
 	Expect(api.List(context.Background(), pods, client.InNamespace(f.namespace))).To(Succeed())
@@ -110,7 +104,6 @@ func (f *fixture) adopt(revision string) *appsv1.StatefulSet {
 // collect acts as the garbage collector: it waits until a StatefulSet was deleted without its
 // dependents, and then removes it from their owners.
 func (f *fixture) collect(before types.UID) {
-	GinkgoHelper()
 	Eventually(func(g Gomega) {
 		brokers := get(g, f, "main-broker", &appsv1.StatefulSet{})
 		g.Expect(brokers.UID).To(Equal(before))
@@ -129,7 +122,6 @@ func (f *fixture) collect(before types.UID) {
 
 // expectReplaced waits for a StatefulSet with another UID, and returns it.
 func (f *fixture) expectReplaced(before types.UID) *appsv1.StatefulSet {
-	GinkgoHelper()
 	brokers := &appsv1.StatefulSet{}
 	Eventually(func(g Gomega) {
 		brokers = get(g, f, "main-broker", &appsv1.StatefulSet{})
@@ -140,7 +132,6 @@ func (f *fixture) expectReplaced(before types.UID) *appsv1.StatefulSet {
 
 // pods returns the UIDs of all pods, sorted by name.
 func (f *fixture) podUIDs() (uids []types.UID) {
-	GinkgoHelper()
 	pods := &corev1.PodList{}
 	Expect(api.List(context.Background(), pods, client.InNamespace(f.namespace))).To(Succeed())
 	slices.SortFunc(pods.Items, func(a, b corev1.Pod) int {
@@ -155,13 +146,11 @@ func (f *fixture) podUIDs() (uids []types.UID) {
 }
 
 func (f *fixture) expectStorage(reason string, message ...string) {
-	GinkgoHelper()
 	expectReason(f.clusterConditions(), v1alpha1.ConditionStorageResized, reason, message...)
 }
 
 // resize changes spec.storage.size.
 func (f *fixture) resize(size string) {
-	GinkgoHelper()
 	change(f, "main", &v1alpha1.LogCluster{}, func(cluster *v1alpha1.LogCluster) {
 		cluster.Spec.Storage.Size = resource.MustParse(size)
 	})

@@ -4,8 +4,8 @@ import (
 	"context"
 	"net/http"
 	"net/http/httptest"
+	"testing"
 
-	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -18,6 +18,7 @@ import (
 
 	"heartwood.dev/heartwood/api/v1alpha1"
 	"heartwood.dev/heartwood/internal/operator/render"
+	. "heartwood.dev/heartwood/test/kit/specs"
 )
 
 var _ = Describe("The volumes of a LogCluster", func() {
@@ -29,7 +30,7 @@ var _ = Describe("The volumes of a LogCluster", func() {
 				Size: resource.MustParse("10Gi"), ClassName: &class, ReclaimPolicy: policy}}})
 		// a broker of an earlier version, which does not know the request, has no objection
 		server := httptest.NewServer(http.NotFoundHandler())
-		DeferCleanup(server.Close)
+		f.t.Cleanup(server.Close)
 		for id := range int32(3) {
 			hosts.set(render.HTTPAddress("main", f.namespace, id), server.Listener.Addr().String())
 			f.renew(id, "broker", 1, "disk", validThroughout)
@@ -44,16 +45,16 @@ var _ = Describe("The volumes of a LogCluster", func() {
 		f.expectRollout(v1alpha1.ReasonComplete)
 		return brokers
 	}
-	BeforeEach(func() { f = newFixture() })
+	BeforeEach(func(t *testing.T) { f = newFixture(t) })
 
-	It("grow without a restart, and so do those of new brokers", func() {
+	It("grow without a restart, and so do those of new brokers", func(t *testing.T) {
 		before := start(f.class("grows", true), v1alpha1.ReclaimRetain)
 		pods := f.podUIDs()
 		f.resize("20Gi")
 		f.expectRequested("20Gi", 0, 1, 2)
 		f.expectStorage(v1alpha1.ReasonResizing, "data-main-broker-0", "from 10Gi to 20Gi")
 
-		By("replacing the StatefulSet, without its pods")
+		t.Log("replacing the StatefulSet, without its pods")
 		expectReason(f.clusterConditions(), v1alpha1.ConditionApplied, v1alpha1.ReasonApplying)
 		cluster := get(Default, f, "main", &v1alpha1.LogCluster{})
 		Expect(cluster.Status.ObservedGeneration).To(BeNumerically("<", cluster.Generation))
@@ -80,7 +81,7 @@ var _ = Describe("The volumes of a LogCluster", func() {
 		Expect(f.podUIDs()).To(Equal(pods))
 	})
 
-	It("restart the broker whose file system does not grow meanwhile, once", func() {
+	It("restart the broker whose file system does not grow meanwhile, once", func(t *testing.T) {
 		before := start(f.class("offline", true), v1alpha1.ReclaimRetain)
 		f.resize("20Gi")
 		f.expectRequested("20Gi", 0, 1, 2)
@@ -96,7 +97,7 @@ var _ = Describe("The volumes of a LogCluster", func() {
 		f.expectEvent("main", "Normal", v1alpha1.EventRestarting)
 		f.expectStorage(v1alpha1.ReasonResizing, "data-main-broker-1")
 
-		By("not restarting the next pod, although the driver does not report the file system")
+		t.Log("not restarting the next pod, although the driver does not report the file system")
 		f.brokerPod(1, "first")
 		pods := f.podUIDs()
 		f.expectRollout(v1alpha1.ReasonComplete)
@@ -106,7 +107,7 @@ var _ = Describe("The volumes of a LogCluster", func() {
 		f.expectStorage(v1alpha1.ReasonResized)
 	})
 
-	It("are kept if their class forbids growth, until it allows it", func() {
+	It("are kept if their class forbids growth, until it allows it", func(t *testing.T) {
 		class := f.class("fixed", false)
 		before := start(class, v1alpha1.ReclaimRetain)
 		f.resize("20Gi")
@@ -130,7 +131,7 @@ var _ = Describe("The volumes of a LogCluster", func() {
 		return claims[0].Spec.Resources.Requests.Storage().String()
 	}
 
-	It("do not follow a mistaken size that is taken back", func() {
+	It("do not follow a mistaken size that is taken back", func(t *testing.T) {
 		before := start(f.class("refuses", true), v1alpha1.ReclaimRetain)
 		f.resize("40Gi")
 		f.expectRequested("40Gi", 0, 1, 2)
@@ -154,7 +155,7 @@ var _ = Describe("The volumes of a LogCluster", func() {
 		Expect(template(Default)).To(Equal("10Gi"))
 	})
 
-	It("are not grown again after somebody has lowered their requests", func() {
+	It("are not grown again after somebody has lowered their requests", func(t *testing.T) {
 		start(f.class("lowered", true), v1alpha1.ReclaimRetain)
 		f.resize("40Gi")
 		f.expectRequested("40Gi", 0, 1, 2)
@@ -172,7 +173,7 @@ var _ = Describe("The volumes of a LogCluster", func() {
 		f.expectStorage(v1alpha1.ReasonResized)
 	})
 
-	It("of a class that forbids growth have a way back", func() {
+	It("of a class that forbids growth have a way back", func(t *testing.T) {
 		before := start(f.class("rigid", false), v1alpha1.ReclaimRetain)
 		f.resize("40Gi")
 		f.expectStorage(v1alpha1.ReasonClassCannotExpand, "set spec.storage.size to 10Gi")
@@ -193,7 +194,7 @@ var _ = Describe("The volumes of a LogCluster", func() {
 		Expect(template(Default)).To(Equal("10Gi"))
 	})
 
-	It("are never shrunk, and one that others have grown holds up nothing", func() {
+	It("are never shrunk, and one that others have grown holds up nothing", func(t *testing.T) {
 		before := start(f.class("larger", true), v1alpha1.ReclaimRetain)
 		change(f, v1alpha1.VolumeClaimName("main", 1), &corev1.PersistentVolumeClaim{},
 			func(claim *corev1.PersistentVolumeClaim) {
@@ -214,7 +215,7 @@ var _ = Describe("The volumes of a LogCluster", func() {
 		Expect(f.requested(Default, 1)).To(Equal("50Gi"))
 	})
 
-	It("grow although the spec cannot be applied, and the StatefulSet remains", func() {
+	It("grow although the spec cannot be applied, and the StatefulSet remains", func(t *testing.T) {
 		before := start(f.class("guarded", true), v1alpha1.ReclaimRetain)
 		change(f, "main", &v1alpha1.LogCluster{}, func(cluster *v1alpha1.LogCluster) {
 			cluster.Spec.Storage.Size = resource.MustParse("20Gi")
@@ -229,7 +230,7 @@ var _ = Describe("The volumes of a LogCluster", func() {
 		Expect(brokers.DeletionTimestamp).To(BeNil())
 	})
 
-	It("stay as they are while the LogCluster is paused", func() {
+	It("stay as they are while the LogCluster is paused", func(t *testing.T) {
 		start(f.class("paused", true), v1alpha1.ReclaimRetain)
 		change(f, "main", &v1alpha1.LogCluster{}, func(cluster *v1alpha1.LogCluster) {
 			cluster.Annotations = map[string]string{v1alpha1.AnnotationPaused: "true"}
@@ -243,7 +244,7 @@ var _ = Describe("The volumes of a LogCluster", func() {
 		f.expectRequested("20Gi", 0, 1, 2)
 	})
 
-	It("belong to no StatefulSet while it is being replaced", func() {
+	It("belong to no StatefulSet while it is being replaced", func(t *testing.T) {
 		before := start(f.class("owned", true), v1alpha1.ReclaimDelete)
 		owner := *metav1.NewControllerRef(before, appsv1.SchemeGroupVersion.WithKind("StatefulSet"))
 		change(f, v1alpha1.VolumeClaimName("main", 2), &corev1.PersistentVolumeClaim{},
@@ -271,7 +272,7 @@ var _ = Describe("The volumes of a LogCluster", func() {
 		Expect(policy(Default)).To(Equal(appsv1.DeletePersistentVolumeClaimRetentionPolicyType))
 	})
 
-	It("outlive a deletion of the LogCluster in the middle, and its pods do not", func() {
+	It("outlive a deletion of the LogCluster in the middle, and its pods do not", func(t *testing.T) {
 		before := start(f.class("gone", true), v1alpha1.ReclaimRetain)
 		f.resize("20Gi")
 		Eventually(func(g Gomega) {
@@ -287,8 +288,8 @@ var _ = Describe("The volumes of a LogCluster", func() {
 })
 
 var _ = Describe("A StatefulSet that is missing", func() {
-	It("is created again with the restart request of its template", func() {
-		f := newFixture()
+	It("is created again with the restart request of its template", func(t *testing.T) {
+		f := newFixture(t)
 		f.create(&v1alpha1.LogCluster{ObjectMeta: metav1.ObjectMeta{Name: "main",
 			Annotations: map[string]string{v1alpha1.AnnotationRestart: "7"}},
 			Spec: v1alpha1.LogClusterSpec{Brokers: 1}})
@@ -302,7 +303,7 @@ var _ = Describe("A StatefulSet that is missing", func() {
 		})
 		expectReason(f.clusterConditions(), v1alpha1.ConditionApplied, v1alpha1.ReasonApplied)
 
-		By("losing it, as if the operator had stopped between deletion and creation")
+		t.Log("losing it, as if the operator had stopped between deletion and creation")
 		before := get(Default, f, "main-broker", &appsv1.StatefulSet{})
 		err := api.Delete(context.Background(), before.DeepCopy(),
 			client.PropagationPolicy(metav1.DeletePropagationOrphan))

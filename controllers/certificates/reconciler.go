@@ -49,14 +49,11 @@ type Reconciler struct {
 	Conditions *conditions.Shared
 	Events     conditions.Recorder
 	Metrics    *Metrics
-	Now        func() time.Time // default: time.Now
+	Now        func(namespace string) time.Time
 }
 
 // Setup adds the controller to a manager.
 func (r *Reconciler) Setup(mgr ctrl.Manager) error {
-	if r.Now == nil {
-		r.Now = time.Now
-	}
 	return watch.NewController(mgr, controllerName, 1).
 		For(&v1alpha1.LogCluster{}, builder.WithPredicates(predicate.Or(
 			watch.SpecChanged, predicate.AnnotationChangedPredicate{}))).
@@ -141,8 +138,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 // gather reads the scope from the cache.
 func (r *Reconciler) gather(ctx context.Context,
 	cluster *v1alpha1.LogCluster) (*scope, error) {
-	s := &scope{Reconciler: r, cluster: cluster, now: r.Now(), brokers: cluster.Spec.Brokers,
-		expiries: map[string]time.Time{}, again: checkInterval}
+	s := &scope{Reconciler: r, cluster: cluster, now: r.Now(cluster.Namespace),
+		brokers: cluster.Spec.Brokers, expiries: map[string]time.Time{}, again: checkInterval}
 	users, leases := &v1alpha1.LogUserList{}, &coordinationv1.LeaseList{}
 	if err := r.List(ctx, users, client.InNamespace(cluster.Namespace),
 		client.MatchingFields{index.ByCluster: cluster.Name}); err != nil {

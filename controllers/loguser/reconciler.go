@@ -49,7 +49,7 @@ const (
 type Reconciler struct {
 	secrets.Store
 	Events conditions.Recorder
-	Now    func() time.Time // default: time.Now
+	Now    func(namespace string) time.Time
 	// ProvidedInterval is the interval at which the Secrets of passwordFrom are read, and those of
 	// listeners until they exist; default 30 s. A watch would cache all Secrets of all namespaces.
 	ProvidedInterval time.Duration
@@ -58,9 +58,6 @@ type Reconciler struct {
 // Setup adds the controller to a manager. The credentials of a LogUser depend on the listeners of
 // its LogCluster, on the CAs, and on the addresses in the brokers' Leases.
 func (r *Reconciler) Setup(mgr ctrl.Manager) error {
-	if r.Now == nil {
-		r.Now = time.Now
-	}
 	r.ProvidedInterval = cmp.Or(r.ProvidedInterval, providedInterval)
 	changed := builder.WithPredicates(predicate.Or(watch.SpecChanged,
 		predicate.AnnotationChangedPredicate{}))
@@ -143,7 +140,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		!before.DeletionTimestamp.IsZero() {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
-	s := &scope{Reconciler: r, user: before, now: r.Now()}
+	s := &scope{Reconciler: r, user: before, now: r.Now(before.Namespace)}
 	s.status = v1alpha1.LogUserStatus{ObservedGeneration: before.Generation,
 		ACLs:       int32(len(before.Spec.ACLs)),
 		Conditions: before.DeepCopy().Status.Conditions}

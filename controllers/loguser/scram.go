@@ -28,14 +28,11 @@ const scramDelay = 500 * time.Millisecond
 type ScramReconciler struct {
 	secrets.Store
 	Conditions *conditions.Shared
-	Now        func() time.Time // default: time.Now
+	Now        func(namespace string) time.Time
 }
 
 // Setup adds the controller to a manager.
 func (r *ScramReconciler) Setup(mgr ctrl.Manager) error {
-	if r.Now == nil {
-		r.Now = time.Now
-	}
 	return watch.NewController(mgr, "loguser-scram", 1).
 		For(&v1alpha1.LogCluster{},
 			builder.WithPredicates(watch.SpecChanged)).
@@ -122,7 +119,7 @@ func (r *ScramReconciler) verifiers(ctx context.Context,
 		if err != nil {
 			return nil, fmt.Errorf("user %s: %w", user.Name, err)
 		}
-		kept, _ := credentials.Prune(stored.Verifiers, r.Now())
+		kept, _ := credentials.Prune(stored.Verifiers, r.Now(user.Namespace))
 		encoded, err := (&v1alpha1.ScramVerifiers{UserName: user.PrincipalName(),
 			UID: string(user.UID), Verifiers: kept}).Encode()
 		if err != nil {

@@ -24,7 +24,7 @@ import (
 // Client makes configurations. It is safe for concurrent use.
 type Client struct {
 	reader client.Reader
-	now    func() time.Time
+	now    func(namespace string) time.Time
 	mu     struct {
 		sync.Mutex
 		issued map[types.NamespacedName]issued // by LogCluster
@@ -40,10 +40,10 @@ type issued struct {
 }
 
 // New returns a Client that reads the Secrets of peer CAs with reader. Parameter now may be nil.
-func New(reader client.Reader, now func() time.Time) *Client {
+func New(reader client.Reader, now func(namespace string) time.Time) *Client {
 	c := &Client{reader: reader, now: now}
 	if c.now == nil {
-		c.now = time.Now
+		c.now = func(string) time.Time { return time.Now() }
 	}
 	c.mu.issued = map[types.NamespacedName]issued{}
 	return c
@@ -101,7 +101,7 @@ func (c *Client) certificate(cluster types.NamespacedName,
 	secret *corev1.Secret) (issued, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	now, request := c.now(), pki.Request{CommonName: "operator", Client: true,
+	now, request := c.now(cluster.Namespace), pki.Request{CommonName: "operator", Client: true,
 		URIs: []string{v1alpha1.OperatorURI(cluster.Namespace, cluster.Name)}}
 	peer, ok := c.mu.issued[cluster]
 	if ok && peer.version == secret.ResourceVersion &&

@@ -138,7 +138,7 @@ func TestOperatorVerifiesTheBroker(t *testing.T) {
 func TestOperatorCertificateFollowsTheCA(t *testing.T) {
 	reader, now := &secrets{}, time.Now()
 	reader.authority(t, "1", now)
-	c := New(reader, func() time.Time { return now })
+	c := New(reader, func(string) time.Time { return now })
 	issue := func() string {
 		config, err := c.Config(t.Context(), demo, 0)
 		if err != nil {
