@@ -19,18 +19,18 @@ type cleanShutdown struct {
 
 // writeCleanShutdown writes the clean-shutdown marker, which states that everything in the
 // directory is on disk. The marker is the last file that a shutdown writes.
-func (s *Store) writeCleanShutdown() error {
-	content, err := json.Marshal(cleanShutdown{BrokerEpoch: s.epoch.Load()})
+func writeCleanShutdown(fsys vfs.FS, dir string, epoch int64) error {
+	content, err := json.Marshal(cleanShutdown{BrokerEpoch: epoch})
 	if err != nil {
 		return err
 	}
-	return vfs.WriteFileAtomic(s.opts.FS, filepath.Join(s.opts.Dir, cleanShutdownFile), content)
+	return vfs.WriteFileAtomic(fsys, filepath.Join(dir, cleanShutdownFile), content)
 }
 
 // readCleanShutdown reports whether the marker exists, and the broker epoch in it. A malformed
 // marker still shows that the shutdown was clean; the broker epoch is then unknown.
-func (s *Store) readCleanShutdown() (clean bool, epoch int64, err error) {
-	content, err := s.opts.FS.ReadFile(filepath.Join(s.opts.Dir, cleanShutdownFile))
+func readCleanShutdown(fsys vfs.FS, dir string) (clean bool, epoch int64, err error) {
+	content, err := fsys.ReadFile(filepath.Join(dir, cleanShutdownFile))
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, -1, nil
 	}

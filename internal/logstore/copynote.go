@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strconv"
 
+	"heartwood.dev/heartwood/internal/logstore/segmentlist"
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
@@ -23,53 +24,53 @@ const (
 
 // CopySource returns the id of the broker whose log is being copied into this one, -1 if this log
 // is not an incomplete copy. Each call reads the id from a file.
-func (l *Log) CopySource() (broker int32, err error) {
-	return l.readCopyNote(copySourceFile, "broker")
+func (n *notes) CopySource() (broker int32, err error) {
+	return n.readNumber(copySourceFile, "broker")
 }
 
 // SetCopySource durably stores the id of the broker whose log is copied. The caller calls it before
 // it appends the first record of the copy. The value -1 removes the file, which marks the copy as
 // complete. If a crash restores the file, the log is copied once more.
-func (l *Log) SetCopySource(broker int32) error {
-	return l.writeCopyNote(copySourceFile, "broker", broker)
+func (n *notes) SetCopySource(broker int32) error {
+	return n.writeNumber(copySourceFile, "broker", broker)
 }
 
 // CopyGap returns the leader epoch in which this log last received records behind an offset gap. It
 // returns -1 if there is no such gap, or if the gap is no longer relevant. Each call reads the
 // epoch from a file.
-func (l *Log) CopyGap() (epoch int32, err error) { return l.readCopyNote(copyGapFile, "epoch") }
+func (n *notes) CopyGap() (epoch int32, err error) { return n.readNumber(copyGapFile, "epoch") }
 
 // SetCopyGap durably stores the leader epoch in which the log receives records behind an offset
 // gap. The caller calls it before it appends the first of these records. The value -1 removes the
 // file when the gap is no longer relevant. If a crash restores the file, the log may be copied
 // needlessly.
-func (l *Log) SetCopyGap(epoch int32) error { return l.writeCopyNote(copyGapFile, "epoch", epoch) }
+func (n *notes) SetCopyGap(epoch int32) error { return n.writeNumber(copyGapFile, "epoch", epoch) }
 
-// readCopyNote reads the number in a file, -1 if the file does not exist.
-func (l *Log) readCopyNote(file, key string) (int32, error) {
-	values, err := readFields(l.env.fs, filepath.Join(l.dir, file))
+// readNumber reads the number in a file, -1 if the file does not exist.
+func (n *notes) readNumber(file, key string) (int32, error) {
+	values, err := readFields(n.fs, filepath.Join(n.dir, file))
 	if values == nil || err != nil {
 		return -1, err
 	}
-	n, err := strconv.ParseInt(values[key], 10, 32)
-	if err != nil || n < 0 {
+	number, err := strconv.ParseInt(values[key], 10, 32)
+	if err != nil || number < 0 {
 		return -1, fmt.Errorf("read %s: %w: %s %q", file, errMeta, key, values[key])
 	}
-	return int32(n), nil
+	return int32(number), nil
 }
 
-// writeCopyNote writes the number to a file, or removes the file if the number is negative.
-func (l *Log) writeCopyNote(file, key string, number int32) error {
-	name := filepath.Join(l.dir, file)
+// writeNumber writes the number to a file, or removes the file if the number is negative.
+func (n *notes) writeNumber(file, key string, number int32) error {
+	name := filepath.Join(n.dir, file)
 	if number < 0 {
-		if err := l.env.fs.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("remove %s: %w: %w", file, ErrStorage, err)
+		if err := n.fs.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("remove %s: %w: %w", file, segmentlist.ErrStorage, err)
 		}
 		return nil
 	}
-	if err := vfs.WriteFileAtomic(l.env.fs, name,
+	if err := vfs.WriteFileAtomic(n.fs, name,
 		fmt.Appendf(nil, "version: 0\n%s: %d\n", key, number)); err != nil {
-		return fmt.Errorf("write %s: %w: %w", file, ErrStorage, err)
+		return fmt.Errorf("write %s: %w: %w", file, segmentlist.ErrStorage, err)
 	}
 	return nil
 }

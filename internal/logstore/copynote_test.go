@@ -13,17 +13,17 @@ func TestCopyGapIsStored(t *testing.T) {
 	disk := vfs.NewMem()
 	log := createLog(t, openStore(t, disk), settings(nil))
 	for _, epoch := range []int32{-1, 0, 7, 9, -1, -1} {
-		if err := log.SetCopyGap(epoch); err != nil {
+		if err := log.Notes().SetCopyGap(epoch); err != nil {
 			t.Fatal(err)
 		}
-		if got, err := log.CopyGap(); err != nil || got != epoch {
+		if got, err := log.Notes().CopyGap(); err != nil || got != epoch {
 			t.Errorf("gap of epoch %d, %v; want %d", got, err, epoch)
 		}
 		behind := openStore(t, disk.CrashClone()).Log(partition)
-		if got, err := behind.CopyGap(); epoch >= 0 && (err != nil || got != epoch) {
+		if got, err := behind.Notes().CopyGap(); epoch >= 0 && (err != nil || got != epoch) {
 			t.Errorf("after a crash: gap of epoch %d, %v; want %d", got, err, epoch)
 		}
-		if source, err := behind.CopySource(); source != -1 || err != nil {
+		if source, err := behind.Notes().CopySource(); source != -1 || err != nil {
 			t.Errorf("copy source %d, %v", source, err)
 		}
 	}
@@ -31,7 +31,7 @@ func TestCopyGapIsStored(t *testing.T) {
 		[]byte("version: 0\nepoch: x\n")); err != nil {
 		t.Fatal(err)
 	}
-	if got, err := log.CopyGap(); !errors.Is(err, errMeta) {
+	if got, err := log.Notes().CopyGap(); !errors.Is(err, errMeta) {
 		t.Errorf("gap of epoch %d, %v", got, err)
 	}
 }
@@ -42,13 +42,13 @@ func TestCopySourceIsStoredUntilTheCopyIsComplete(t *testing.T) {
 	log := createLog(t, s, settings(nil))
 	want := func(log *Log, broker int32) {
 		t.Helper()
-		if got, err := log.CopySource(); err != nil || got != broker {
+		if got, err := log.Notes().CopySource(); err != nil || got != broker {
 			t.Errorf("copy source %d, %v; want %d", got, err, broker)
 		}
 	}
 	want(log, -1)
 	for _, broker := range []int32{2, 0} {
-		if err := log.SetCopySource(broker); err != nil {
+		if err := log.Notes().SetCopySource(broker); err != nil {
 			t.Fatal(err)
 		}
 		want(log, broker)
@@ -57,7 +57,7 @@ func TestCopySourceIsStoredUntilTheCopyIsComplete(t *testing.T) {
 	behind := openStore(t, disk.CrashClone())
 	want(behind.Log(partition), 0)
 	for range 2 {
-		if err := log.SetCopySource(-1); err != nil {
+		if err := log.Notes().SetCopySource(-1); err != nil {
 			t.Fatal(err)
 		}
 		want(log, -1)
@@ -68,7 +68,7 @@ func TestCopySourceIsStoredUntilTheCopyIsComplete(t *testing.T) {
 		if err := vfs.WriteFileAtomic(disk, name, []byte(content)); err != nil {
 			t.Fatal(err)
 		}
-		if got, err := log.CopySource(); !errors.Is(err, errMeta) {
+		if got, err := log.Notes().CopySource(); !errors.Is(err, errMeta) {
 			t.Errorf("%q: copy source %d, %v", content, got, err)
 		}
 	}

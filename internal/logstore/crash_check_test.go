@@ -35,7 +35,7 @@ func (w *workload) checkAll() {
 			continue
 		}
 		log := w.store.Log(p.id)
-		if loss := log.Loss(); loss != "" {
+		if loss := log.Notes().Loss(); loss != "" {
 			w.failf("%s has lost records: %s", p.id, loss)
 		}
 		if p.restart != none {

@@ -60,27 +60,12 @@ func supportedFormatLevel(fsys vfs.FS, dir string) (int32, error) {
 	return level, nil
 }
 
-// FormatLevel returns the format level of the data directory: that of the newest format that its
-// files may have.
-func (s *Store) FormatLevel() int32 { return s.formatLevel.Load() }
-
-// RaiseFormatLevel durably records that the files of the data directory may have the formats of a
-// level. It must be called before the first such file is written. A level that is not higher
-// changes nothing. It fails if this binary does not support the level.
-func (s *Store) RaiseFormatLevel(level int32) error {
-	if level <= s.formatLevel.Load() {
-		return nil
-	}
-	if err := CheckFormatLevel(level); err != nil {
-		return fmt.Errorf("raise the format level: %w", err)
-	}
-	s.changes.Lock()
-	defer s.changes.Unlock()
+// writeFormatLevel durably writes the format level of a data directory.
+func writeFormatLevel(fsys vfs.FS, dir string, level int32) error {
 	content := strconv.Itoa(int(level)) + "\n"
-	if err := vfs.WriteFileAtomic(s.opts.FS, filepath.Join(s.opts.Dir, formatLevelFile),
+	if err := vfs.WriteFileAtomic(fsys, filepath.Join(dir, formatLevelFile),
 		[]byte(content)); err != nil {
 		return fmt.Errorf("write %s: %w", formatLevelFile, err)
 	}
-	s.formatLevel.Store(level)
 	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"heartwood.dev/heartwood/internal/logstore/segmentlist"
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
@@ -16,8 +17,8 @@ const assignmentBytesMax = 64
 
 // ReplicaIncarnation returns the id of the replica incarnation for which the log was created, "" if
 // the log was created before such ids existed. Each call reads the id from a file.
-func (l *Log) ReplicaIncarnation() (string, error) {
-	values, err := readFields(l.env.fs, filepath.Join(l.dir, assignmentFile))
+func (n *notes) ReplicaIncarnation() (string, error) {
+	values, err := readFields(n.fs, filepath.Join(n.dir, assignmentFile))
 	if values == nil || err != nil {
 		return "", err
 	}
@@ -30,14 +31,14 @@ func (l *Log) ReplicaIncarnation() (string, error) {
 // SetReplicaIncarnation durably stores the id of the replica incarnation. If the log was created
 // for another incarnation, the caller has durably emptied it before. So a crash never leaves the
 // records of one incarnation under the id of another.
-func (l *Log) SetReplicaIncarnation(id string) error {
+func (n *notes) SetReplicaIncarnation(id string) error {
 	if err := checkAssignment(id); err != nil {
 		return fmt.Errorf("write %s: %w", assignmentFile, err)
 	}
 	content := "version: 0\nid: " + id + "\n"
-	if err := vfs.WriteFileAtomic(l.env.fs, filepath.Join(l.dir, assignmentFile),
+	if err := vfs.WriteFileAtomic(n.fs, filepath.Join(n.dir, assignmentFile),
 		[]byte(content)); err != nil {
-		return fmt.Errorf("write %s: %w: %w", assignmentFile, ErrStorage, err)
+		return fmt.Errorf("write %s: %w: %w", assignmentFile, segmentlist.ErrStorage, err)
 	}
 	return nil
 }

@@ -15,14 +15,14 @@ func TestReplicaIncarnationIsStored(t *testing.T) {
 	log := createLog(t, s, settings(nil))
 	want := func(log *Log, id string) {
 		t.Helper()
-		if got, err := log.ReplicaIncarnation(); err != nil || got != id {
+		if got, err := log.Notes().ReplicaIncarnation(); err != nil || got != id {
 			t.Errorf("incarnation %q, %v; want %q", got, err, id)
 		}
 	}
 	want(log, "")
 	for _, id := range []string{"first", "-second_of: two"[:7],
 		strings.Repeat("x", assignmentBytesMax)} {
-		if err := log.SetReplicaIncarnation(id); err != nil {
+		if err := log.Notes().SetReplicaIncarnation(id); err != nil {
 			t.Fatal(err)
 		}
 		want(log, id)
@@ -31,7 +31,7 @@ func TestReplicaIncarnationIsStored(t *testing.T) {
 	want(behind.Log(partition), strings.Repeat("x", assignmentBytesMax))
 	for _, id := range []string{"", "two words", "two\nlines",
 		strings.Repeat("x", assignmentBytesMax+1), "\x00"} {
-		if err := log.SetReplicaIncarnation(id); !errors.Is(err, errMeta) {
+		if err := log.Notes().SetReplicaIncarnation(id); !errors.Is(err, errMeta) {
 			t.Errorf("id %q was stored: %v", id, err)
 		}
 	}
@@ -41,7 +41,7 @@ func TestReplicaIncarnationIsStored(t *testing.T) {
 		if err := vfs.WriteFileAtomic(disk, name, []byte(content)); err != nil {
 			t.Fatal(err)
 		}
-		if got, err := log.ReplicaIncarnation(); !errors.Is(err, errMeta) {
+		if got, err := log.Notes().ReplicaIncarnation(); !errors.Is(err, errMeta) {
 			t.Errorf("%q: incarnation %q, %v", content, got, err)
 		}
 	}
@@ -52,14 +52,14 @@ func TestReplicaIncarnationIsStored(t *testing.T) {
 func TestRetainedLogKeepsReplicaIncarnation(t *testing.T) {
 	s := openStore(t, vfs.NewMem())
 	log := createLog(t, s, settings(nil))
-	if err := log.SetReplicaIncarnation("old"); err != nil {
+	if err := log.Notes().SetReplicaIncarnation("old"); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.Release(partition, true); err != nil {
 		t.Fatal(err)
 	}
 	again := createLog(t, s, settings(nil))
-	if got, err := again.ReplicaIncarnation(); err != nil || got != "old" {
+	if got, err := again.Notes().ReplicaIncarnation(); err != nil || got != "old" {
 		t.Errorf("incarnation %q, %v; want old", got, err)
 	}
 }

@@ -92,7 +92,7 @@ type Log struct {
 	snapshots producerSnapshots
 	// fault is the error that stopped the log, nil while the log works. It is set at most once.
 	fault      atomic.Pointer[error]
-	loss       atomic.Pointer[loss] // nil: none
+	notes      *notes
 	compaction Compaction
 
 	// closed is a summary of the log, which close computes if it succeeds. Store.Close reads it
@@ -215,6 +215,9 @@ func (l *Log) ID() PartitionID { return l.id }
 
 // TopicID returns the id of the log's topic; zero if the log's directory does not contain one.
 func (l *Log) TopicID() TopicID { return *l.topic.Load() }
+
+// Notes returns the small files of the log that its replica writes.
+func (l *Log) Notes() *notes { return l.notes }
 
 // Retain reports whether the log's data is kept when its topic is deleted (reclaim policy). The
 // policy survives a restart, so it also applies to a topic that was deleted while this broker was

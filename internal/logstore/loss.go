@@ -1,19 +1,11 @@
 package logstore
 
 import (
-	"errors"
 	"fmt"
-	"io/fs"
-	"path/filepath"
 	"slices"
-	"strings"
 
 	"heartwood.dev/heartwood/internal/logstore/checkpoint"
-	"heartwood.dev/heartwood/internal/vfs"
 )
-
-// lossFile states that the log has lost records which were on the disk, and why that is known.
-const lossFile = "records.lost"
 
 // evidence is what the checkpoint files, and the summary of a clean shutdown, state about a log
 // that is being opened.
@@ -81,87 +73,9 @@ func (r *recovery) recordLoss(from start) error {
 		l.env.logger.Error("log has lost records that were on the disk", "partition", l.id,
 			"cause", cause, "logStart", l.LogStart(), "logEnd", l.LogEnd(),
 			"recoveryPoint", r.saved.RecoveryPoint, "highWatermark", r.saved.HighWatermark)
-		return l.SetLoss(cause)
+		return l.notes.SetLoss(cause)
 	}
-	stored, err := readLoss(l.env.fs, l.dir)
-	l.loss.Store(stored)
-	return err
-}
-
-// loss is the content of records.lost.
-type loss struct {
-	cause string
-	// incarnation is the replica incarnation id that the metadata contained when the broker first
-	// knew of the loss. It is set later than cause, which stamped reports.
-	incarnation string
-	stamped     bool
-}
-
-// Loss returns how the log is known to have lost records that were on the disk, "" if it is not.
-// The loss remains, also after a restart, until SetLoss removes it.
-func (l *Log) Loss() string {
-	if known := l.loss.Load(); known != nil {
-		return known.cause
-	}
-	return ""
-}
-
-// LossOf returns the replica incarnation id that StampLoss has stored; ok is false if there is no
-// loss, or no id was stored since the loss was found.
-func (l *Log) LossOf() (incarnation string, ok bool) {
-	if known := l.loss.Load(); known != nil {
-		return known.incarnation, known.stamped
-	}
-	return "", false
-}
-
-// SetLoss durably stores how the log is known to have lost records. The value "" removes the loss:
-// the log was emptied, or a user continues with the records that are left.
-func (l *Log) SetLoss(cause string) error {
-	if cause != "" {
-		return l.writeLoss(loss{cause: cause})
-	}
-	err := l.env.fs.Remove(filepath.Join(l.dir, lossFile))
-	if err == nil {
-		err = l.env.fs.SyncDir(l.dir)
-	}
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("remove %s: %w: %w", lossFile, ErrStorage, err)
-	}
-	l.loss.Store(nil)
-	return nil
-}
-
-// StampLoss durably stores the replica incarnation id with which the metadata does not take the
-// loss into account yet; the id may be "". The caller then reports the loss.
-func (l *Log) StampLoss(incarnation string) error {
-	return l.writeLoss(loss{cause: l.Loss(), incarnation: incarnation, stamped: true})
-}
-
-func (l *Log) writeLoss(of loss) error {
-	content := "version: 0\ncause: " + of.cause + "\n"
-	if of.stamped {
-		content += "replica: " + of.incarnation + "\n"
-	}
-	if err := vfs.WriteFileAtomic(l.env.fs, filepath.Join(l.dir, lossFile),
-		[]byte(content)); err != nil {
-		return fmt.Errorf("write %s: %w: %w", lossFile, ErrStorage, err)
-	}
-	l.loss.Store(&of)
-	return nil
-}
-
-// readLoss reads the stored loss, nil if there is none.
-func readLoss(fsys vfs.FS, dir string) (*loss, error) {
-	values, err := readFields(fsys, filepath.Join(dir, lossFile))
-	if values == nil || err != nil {
-		return nil, err
-	}
-	found := &loss{cause: values["cause"]}
-	if found.incarnation, found.stamped = values["replica"]; found.cause == "" {
-		return nil, fmt.Errorf("read %s: %w: no cause", lossFile, errMeta)
-	}
-	return found, nil
+	return l.notes.loadLoss()
 }
 
 // noteMissing stores the state of the logs that the checkpoints list and whose directory does not
@@ -176,16 +90,6 @@ func (s *Store) noteMissing(listed map[PartitionID]checkpoint.State, present []P
 		if !there[id] && !slices.ContainsFunc(s.mu.released, releaseOf(id)) {
 			s.mu.missing[id] = saved
 		}
-	}
-}
-
-// releaseOf returns a function that reports whether a name is that of the released directory of a
-// partition.
-func releaseOf(id PartitionID) func(name string) bool {
-	pattern := releasedName(id, TopicID{}, deleteSuffix)
-	prefix := pattern[:strings.LastIndexByte(pattern, '.')+1]
-	return func(name string) bool {
-		return len(name) == len(pattern) && strings.HasPrefix(name, prefix)
 	}
 }
 

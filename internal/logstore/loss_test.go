@@ -207,20 +207,20 @@ func TestDamageIsFoundAtTheNextStart(t *testing.T) {
 			fsys := stoppedDisk(t)
 			c.damage(t, fsys)
 			log := reopened(t, fsys)
-			if log.Loss() != c.want {
-				t.Errorf("loss %q, want %q", log.Loss(), c.want)
+			if log.Notes().Loss() != c.want {
+				t.Errorf("loss %q, want %q", log.Notes().Loss(), c.want)
 			}
 			if got := len(readKeys(t, log, log.LogStart())); got != c.left {
 				t.Errorf("%d records are left, want %d", got, c.left)
 			}
 			crashed := fsys.CrashClone()
 			again := reopened(t, crashed)
-			if again.Loss() != c.want {
-				t.Errorf("after a crash: loss %q, want %q", again.Loss(), c.want)
+			if again.Notes().Loss() != c.want {
+				t.Errorf("after a crash: loss %q, want %q", again.Notes().Loss(), c.want)
 			}
 			must(t, again.StartAt(0))
-			must(t, again.SetLoss(""))
-			if loss := reopened(t, crashed.CrashClone()).Loss(); loss != "" {
+			must(t, again.Notes().SetLoss(""))
+			if loss := reopened(t, crashed.CrashClone()).Notes().Loss(); loss != "" {
 				t.Errorf("after the loss was removed: %q", loss)
 			}
 		})
@@ -244,13 +244,13 @@ func TestEachMissingSegmentIsFound(t *testing.T) {
 	if indexed == 0 || indexed == len(bases) {
 		t.Fatalf("%d of %d segments have a transaction index", indexed, len(bases))
 	}
-	if loss := reopened(t, fsys.KillClone()).Loss(); loss != "" {
+	if loss := reopened(t, fsys.KillClone()).Notes().Loss(); loss != "" {
 		t.Errorf("without damage: %q", loss)
 	}
 	for _, base := range bases[:len(bases)-1] {
 		damaged := fsys.KillClone()
 		must(t, damaged.Remove(segmentName(base)))
-		if got, want := reopened(t, damaged).Loss(), fmt.Sprintf("segment %d is missing",
+		if got, want := reopened(t, damaged).Notes().Loss(), fmt.Sprintf("segment %d is missing",
 			base); got != want {
 			t.Errorf("loss %q, want %q", got, want)
 		}
@@ -352,7 +352,7 @@ func TestNoLoss(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if loss := reopened(t, play(t, vfs.NewMem())).Loss(); loss != "" {
+			if loss := reopened(t, play(t, vfs.NewMem())).Notes().Loss(); loss != "" {
 				t.Errorf("loss: %s", loss)
 			}
 		})
@@ -366,7 +366,7 @@ func TestMissingLogStaysListed(t *testing.T) {
 	must(t, fsys.Rename(filepath.Join(dataDir, partition.String()), "aside"))
 	closeStore(t, openStore(t, fsys))
 	must(t, fsys.Rename("aside", filepath.Join(dataDir, partition.String())))
-	if loss := reopened(t, fsys).Loss(); loss != "" {
+	if loss := reopened(t, fsys).Notes().Loss(); loss != "" {
 		t.Errorf("the directory has returned: loss %q", loss)
 	}
 }
@@ -379,7 +379,7 @@ func TestOfflineCleaningIsNoLoss(t *testing.T) {
 	must(t, err)
 	must(t, offline.Close())
 	must(t, fsys.Remove(segmentName(10))) // as a pass may, which leaves no batch of a segment
-	if loss := reopened(t, fsys).Loss(); loss != "" {
+	if loss := reopened(t, fsys).Notes().Loss(); loss != "" {
 		t.Errorf("after cleaning: loss %q", loss)
 	}
 	fsys = stoppedDisk(t)
@@ -388,7 +388,7 @@ func TestOfflineCleaningIsNoLoss(t *testing.T) {
 		ErrStorage) {
 		t.Errorf("open a log that has lost records: %v", err)
 	}
-	if log := reopened(t, fsys); log.Loss() == "" {
+	if log := reopened(t, fsys); log.Notes().Loss() == "" {
 		t.Error("after cleaning was refused: no loss")
 	}
 }
@@ -399,7 +399,7 @@ func TestMissingLogOfADeletedTopicIsForgotten(t *testing.T) {
 	must(t, fsys.RemoveAll(filepath.Join(dataDir, partition.String())))
 	store := openStore(t, fsys)
 	store.ForgetMissing(func(PartitionID) bool { return false })
-	if loss := createLog(t, store, settings(nil)).Loss(); loss != "" {
+	if loss := createLog(t, store, settings(nil)).Notes().Loss(); loss != "" {
 		t.Errorf("loss: %s", loss)
 	}
 }

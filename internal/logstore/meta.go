@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 
+	"heartwood.dev/heartwood/internal/logstore/checkpoint"
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
@@ -70,7 +71,7 @@ func newID() TopicID {
 // directory that somebody copied into the data directory, such as "my backup-1", would be listed in
 // the checkpoint files. The fields of these files are separated by spaces, so the next start could
 // not read the files at all.
-func parsePartition(name string) (id PartitionID, ok bool) {
+func parsePartition(name string) (id checkpoint.PartitionID, ok bool) {
 	dash := strings.LastIndexByte(name, '-')
 	if dash <= 0 || strings.ContainsFunc(name, func(r rune) bool { return !legalInTopic(r) }) {
 		return id, false
@@ -79,7 +80,7 @@ func parsePartition(name string) (id PartitionID, ok bool) {
 	if err != nil || index < 0 || name[dash+1:] != strconv.FormatInt(index, 10) {
 		return id, false
 	}
-	return PartitionID{Topic: name[:dash], Index: int32(index)}, true
+	return checkpoint.PartitionID{Topic: name[:dash], Index: int32(index)}, true
 }
 
 // legalInTopic reports whether Kafka allows a character in the name of a topic.
@@ -91,7 +92,7 @@ func legalInTopic(r rune) bool {
 // releasedName returns the name of a released partition's directory: <partition>.<32 hex
 // digits><suffix>. The partition is truncated so that the name is not too long for the filesystem;
 // no code parses the name.
-func releasedName(id PartitionID, tag TopicID, suffix string) string {
+func releasedName(id checkpoint.PartitionID, tag TopicID, suffix string) string {
 	tail := "." + hex.EncodeToString(tag[:]) + suffix
 	name := id.String()
 	return name[:min(len(name), nameBytesMax-len(tail))] + tail
@@ -204,4 +205,14 @@ func readFields(fsys vfs.FS, name string) (map[string]string, error) {
 			values["version"])
 	}
 	return values, nil
+}
+
+// releaseOf returns a function that reports whether a name is that of the released directory of a
+// partition.
+func releaseOf(id checkpoint.PartitionID) func(name string) bool {
+	pattern := releasedName(id, TopicID{}, deleteSuffix)
+	prefix := pattern[:strings.LastIndexByte(pattern, '.')+1]
+	return func(name string) bool {
+		return len(name) == len(pattern) && strings.HasPrefix(name, prefix)
+	}
 }

@@ -3,10 +3,12 @@ package logstore
 import (
 	"strings"
 	"testing"
+
+	"heartwood.dev/heartwood/internal/logstore/checkpoint"
 )
 
 func TestDirectoryNamesAreReadFromTheLastDash(t *testing.T) {
-	for name, want := range map[string]PartitionID{
+	for name, want := range map[string]checkpoint.PartitionID{
 		"a-0": {Topic: "a", Index: 0}, "a-b-12": {Topic: "a-b", Index: 12},
 		"a.b_c-1": {Topic: "a.b_c", Index: 1}, "__x-49": {Topic: "__x", Index: 49},
 		"--3": {Topic: "-", Index: 3}, "1-2-3": {Topic: "1-2", Index: 3},
@@ -25,9 +27,9 @@ func TestDirectoryNamesAreReadFromTheLastDash(t *testing.T) {
 }
 
 func TestReleasedNamesFitADirectory(t *testing.T) {
-	id := PartitionID{Topic: strings.Repeat("t", 249), Index: 12345}
+	id := checkpoint.PartitionID{Topic: strings.Repeat("t", 249), Index: 12345}
 	for _, suffix := range []string{deleteSuffix, retainedSuffix} {
-		name := releasedName(id, topicOne, suffix)
+		name := releasedName(id, TopicID{1}, suffix)
 		if len(name) != nameBytesMax || !strings.HasSuffix(name, suffix) {
 			t.Errorf("%d bytes: %s", len(name), name)
 		}

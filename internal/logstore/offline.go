@@ -119,7 +119,7 @@ func offlineID(opts Options, dir string) (id PartitionID, err error) {
 // replicated. If the checkpoint of recovery points is malformed, every segment is verified.
 func (o *Offline) open(id PartitionID) error {
 	s := o.store
-	checkpoints, malformed, err := s.loadCheckpoints()
+	checkpoints, malformed, err := s.saving.files.load()
 	if err != nil {
 		return err
 	}
@@ -140,7 +140,7 @@ func (o *Offline) open(id PartitionID) error {
 		now: o.now}); err != nil {
 		return err
 	}
-	if loss := o.log.Loss(); loss != "" {
+	if loss := o.log.Notes().Loss(); loss != "" {
 		o.log.discard()
 		return fmt.Errorf("%w: it has lost records: %s; a broker copies them from another replica",
 			ErrStorage, loss)

@@ -81,7 +81,7 @@ func newStore(opts Options) *Store {
 	s.handles = vfs.NewHandles(opts.FS, opts.OpenFilesMax)
 	s.cleanEpoch = -1
 	s.epoch.Store(-1)
-	s.saving.written = map[string]string{}
+	s.saving.files = newCheckpoints(opts.FS, opts.Dir, opts.Logger)
 	s.mu.offline = map[PartitionID]offline{}
 	s.mu.missing = map[PartitionID]checkpoint.State{}
 	s.mu.reopened = map[PartitionID]bool{}
@@ -98,11 +98,11 @@ func (s *Store) load() (err error) {
 	}
 	s.formatLevel.Store(level)
 	// Everything that another program may have written is read before the first file is changed.
-	checkpoints, _, err := s.loadCheckpoints()
+	checkpoints, _, err := s.saving.files.load()
 	if err != nil {
 		return err
 	}
-	clean, cleanEpoch, err := s.readCleanShutdown()
+	clean, cleanEpoch, err := readCleanShutdown(s.opts.FS, s.opts.Dir)
 	if err != nil {
 		return err
 	}
@@ -120,7 +120,7 @@ func (s *Store) load() (err error) {
 	var sealed map[PartitionID]checkpoint.ClosedLog
 	current := false
 	if clean {
-		sealed, current = s.loadSummaries(cleanEpoch)
+		sealed, current = loadSummaries(s.opts.FS, s.opts.Dir, s.opts.Logger, cleanEpoch)
 	}
 	inParallel(ids, s.opts.workers(openWorkers), func(id PartitionID) {
 		known, ok := checkpoints[id]
@@ -275,4 +275,27 @@ func (s *Store) environment() environment {
 		saveCheckpoints: s.save, compress: s.compressed.at, commit: s.commits.request,
 		flushBytes: s.opts.FlushBytes, reserved: &s.reserved, refusal: &s.refusal,
 	}
+}
+
+// FormatLevel returns the format level of the data directory: that of the newest format that its
+// files may have.
+func (s *Store) FormatLevel() int32 { return s.formatLevel.Load() }
+
+// RaiseFormatLevel durably records that the files of the data directory may have the formats of a
+// level. It must be called before the first such file is written. A level that is not higher
+// changes nothing. It fails if this binary does not support the level.
+func (s *Store) RaiseFormatLevel(level int32) error {
+	if level <= s.formatLevel.Load() {
+		return nil
+	}
+	if err := CheckFormatLevel(level); err != nil {
+		return fmt.Errorf("raise the format level: %w", err)
+	}
+	s.changes.Lock()
+	defer s.changes.Unlock()
+	if err := writeFormatLevel(s.opts.FS, s.opts.Dir, level); err != nil {
+		return err
+	}
+	s.formatLevel.Store(level)
+	return nil
 }

@@ -190,14 +190,14 @@ func (s *Store) makeDirectoryOf(w LogSpec, retainedDir string) error {
 // newestRetainedDirs returns, for each partition with retained logs, the directory of the one that
 // was released last.
 func (s *Store) newestRetainedDirs() (map[PartitionID]string, error) {
-	all, err := s.retainedLogs()
+	all, err := listRetained(s.opts.FS, s.opts.Dir, s.opts.Logger)
 	if err != nil {
 		return nil, err
 	}
 	newest, released := map[PartitionID]string{}, map[PartitionID]time.Time{}
 	for _, r := range all {
 		if _, known := newest[r.ID]; !known || r.Released.After(released[r.ID]) {
-			newest[r.ID], released[r.ID] = r.directory, r.Released
+			newest[r.ID], released[r.ID] = r.Directory, r.Released
 		}
 	}
 	return newest, nil

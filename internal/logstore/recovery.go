@@ -58,7 +58,7 @@ type recovery struct {
 func newLog(env environment, id PartitionID, topic TopicID, dir string, config *config) *Log {
 	files := segmentDir{fs: env.fs, path: dir, config: env.segments, logger: env.logger}
 	l := &Log{id: id, dir: dir, env: env, files: files, snapshots: producerSnapshots{dir: files},
-		epochs: leaderEpochs{fs: env.fs, dir: dir}}
+		epochs: leaderEpochs{fs: env.fs, dir: dir}, notes: newNotes(env.fs, dir)}
 	l.compaction.init(l)
 	l.stable.setOpen(&l.mu.producers)
 	l.topic.Store(&topic)

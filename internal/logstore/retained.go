@@ -13,7 +13,7 @@ import (
 // retained is the content of the file "retained" in the directory of a retained log: the partition,
 // and its values in the checkpoint files, which no longer list the partition.
 type retained struct {
-	id       PartitionID
+	id       checkpoint.PartitionID
 	clean    bool // the log was closed without an error
 	released time.Time
 	saved    checkpoint.State
@@ -47,7 +47,7 @@ func readRetained(fsys vfs.FS, dir string) (r retained, ok bool, err error) {
 		return n
 	}
 	r = retained{
-		id:       PartitionID{Topic: values["topic"], Index: int32(number("partition"))},
+		id:       checkpoint.PartitionID{Topic: values["topic"], Index: int32(number("partition"))},
 		clean:    values["clean"] == "true",
 		released: time.UnixMilli(number("released_ms")),
 		saved: checkpoint.State{

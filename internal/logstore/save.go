@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 
 	"heartwood.dev/heartwood/internal/logstore/checkpoint"
-	"heartwood.dev/heartwood/internal/vfs"
 )
 
 // save writes the checkpoint files whose content has changed. Each file is replaced atomically. The
@@ -32,7 +31,7 @@ func (s *Store) save() error {
 	for _, log := range logs {
 		all[log.id] = log.checkpointState()
 	}
-	if err := s.writeCheckpoints(all); err != nil {
+	if err := s.saving.files.write(all); err != nil {
 		return err
 	}
 	for _, log := range logs {
@@ -77,131 +76,4 @@ func (s *Store) forgetReopened(id PartitionID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.mu.reopened, id)
-}
-
-// writeCheckpoints writes each file whose content differs from the last one that was written. Most
-// rounds of most clusters change no file, and each written file costs two syncs. If writing a file
-// fails, the later files of this round are not written. The earlier files stay on disk, which is
-// safe.
-func (s *Store) writeCheckpoints(all map[PartitionID]checkpoint.State) error {
-	aborted := make(map[PartitionID]checkpoint.AbortedCounts, len(all))
-	progress := make(map[PartitionID]checkpoint.CleaningState, len(all))
-	for id, of := range all {
-		aborted[id] = of.Aborted
-		progress[id] = checkpoint.CleaningState{TombstoneClean: of.TombstoneClean,
-			Progress: of.Progress}
-	}
-	// The aborted counts are written before the recovery point. Recovery does not scan below the
-	// recovery point, so it detects a lost transaction index there only by these counts.
-	if err := s.writeCheckpoint(checkpoint.AbortedFile,
-		checkpoint.EncodeAborted(aborted)); err != nil {
-		return err
-	}
-	if err := s.writeCheckpoint(checkpoint.CleaningFile,
-		checkpoint.EncodeCleaning(progress)); err != nil {
-		return err
-	}
-	for _, file := range offsetCheckpoints {
-		offsets := make(map[PartitionID]int64, len(all))
-		for id, of := range all {
-			if offset := *file.field(&of); offset > file.omitted {
-				offsets[id] = offset
-			}
-		}
-		if err := s.writeCheckpoint(file.name, checkpoint.EncodeOffsets(offsets)); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// offsetCheckpoints are the files that contain one offset per partition, in the order in which they
-// are written. The delete horizon is written before the log start and the first dirty offset.
-// Otherwise a crash could lose the horizon, and the deleted records or the tombstones of a clean
-// section would never be removed.
-var offsetCheckpoints = []struct {
-	name  string
-	field func(*checkpoint.State) *int64
-	// omitted and lower values are not written, because a missing line is read as such a value.
-	omitted int64
-}{
-	{checkpoint.RecoveryPointFile, func(s *checkpoint.State) *int64 { return &s.RecoveryPoint },
-		checkpoint.UnknownOffset},
-	{checkpoint.HorizonFile, func(s *checkpoint.State) *int64 { return &s.Horizon },
-		TombstonesUnknown},
-	{checkpoint.LogStartFile, func(s *checkpoint.State) *int64 { return &s.LogStart }, 0},
-	{checkpoint.HighWatermarkFile, func(s *checkpoint.State) *int64 { return &s.HighWatermark }, 0},
-	{checkpoint.FirstDirtyFile, func(s *checkpoint.State) *int64 { return &s.FirstDirty }, 0},
-}
-
-// writeCheckpoint writes a file unless the file on disk has the same content. The caller holds
-// Store.saving.
-func (s *Store) writeCheckpoint(name string, content []byte) error {
-	if s.saving.written[name] == string(content) {
-		return nil
-	}
-	if err := vfs.WriteFileAtomic(s.opts.FS, filepath.Join(s.opts.Dir, name), content); err != nil {
-		return fmt.Errorf("write %s: %w", name, err)
-	}
-	s.saving.written[name] = string(content)
-	return nil
-}
-
-// loadCheckpoints reads the checkpoint files. A missing or malformed file is treated as a file that
-// lists no partition. Without a recovery point, recovery scans the whole log; without another
-// value, some work is repeated. malformed contains the names of the malformed files, which the next
-// save replaces.
-func (s *Store) loadCheckpoints() (all map[PartitionID]checkpoint.State, malformed map[string]bool,
-	err error) {
-	all, malformed = map[PartitionID]checkpoint.State{}, map[string]bool{}
-	failed := []error{
-		loadCheckpoint(s, all, malformed, checkpoint.AbortedFile, checkpoint.DecodeAborted,
-			func(of *checkpoint.State, counts checkpoint.AbortedCounts) { of.Aborted = counts }),
-		loadCheckpoint(s, all, malformed, checkpoint.CleaningFile, checkpoint.DecodeCleaning,
-			func(of *checkpoint.State, progress checkpoint.CleaningState) {
-				of.TombstoneClean, of.Progress = progress.TombstoneClean, progress.Progress
-			}),
-	}
-	for _, file := range offsetCheckpoints {
-		failed = append(failed,
-			loadCheckpoint(s, all, malformed, file.name, checkpoint.DecodeOffsets,
-				func(of *checkpoint.State, offset int64) { *file.field(of) = offset }))
-	}
-	return all, malformed, errors.Join(failed...)
-}
-
-// loadCheckpoint reads one file and stores its values in the map all. If the file is malformed, it
-// adds the name of the file to the map malformed instead. It fails if the disk fails, or if another
-// program has written the file in a later version.
-func loadCheckpoint[V any](s *Store, all map[PartitionID]checkpoint.State,
-	malformed map[string]bool,
-	name string, decode func([]byte) (map[PartitionID]V, error),
-	set func(*checkpoint.State, V)) error {
-	content, err := s.opts.FS.ReadFile(filepath.Join(s.opts.Dir, name))
-	if errors.Is(err, fs.ErrNotExist) || err == nil && len(content) == 0 {
-		return nil // Apache Kafka creates the file empty
-	}
-	if err != nil {
-		return fmt.Errorf("read %s: %w", name, err)
-	}
-	s.saving.written[name] = string(content)
-	values, err := decode(content)
-	if errors.Is(err, checkpoint.ErrVersion) {
-		return fmt.Errorf("read %s: %w", name, err)
-	}
-	if err != nil {
-		s.opts.Logger.Warn("checkpoint is malformed and will be rebuilt", "file", name, "error",
-			err)
-		malformed[name] = true
-		return nil
-	}
-	for id, value := range values {
-		of, known := all[id]
-		if !known {
-			of.RecoveryPoint = checkpoint.UnknownOffset
-		}
-		set(&of, value)
-		all[id] = of
-	}
-	return nil
 }

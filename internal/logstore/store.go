@@ -21,15 +21,6 @@ var ErrOtherTopic = errors.New("the directory belongs to another topic")
 // PartitionID names a partition; its directory is <Topic>-<Index>.
 type PartitionID = checkpoint.PartitionID
 
-// TopicID is a topic's id, stored in partition.metadata.
-type TopicID [16]byte
-
-// LogValue implements slog.LogValuer. It returns the id in the form that Kafka's tools and the
-// status of a Topic show.
-func (t TopicID) LogValue() slog.Value {
-	return slog.StringValue(t.String())
-}
-
 // Options are the options of a Store.
 type Options struct {
 	FS     vfs.FS       // required
@@ -91,7 +82,7 @@ type Store struct {
 	changes sync.Mutex // one Create, Release or Close at a time
 	saving  struct {
 		sync.Mutex
-		written map[string]string // key: name of a checkpoint file; value: its content on disk
+		files *checkpoints
 	}
 	mu struct {
 		sync.Mutex
@@ -192,13 +183,13 @@ func (s *Store) Close() error {
 	if err := s.save(); err != nil {
 		failed = append(failed, err)
 	}
-	if err := s.saveSummaries(sealed); err != nil {
+	if err := saveSummaries(s.opts.FS, s.opts.Dir, sealed, s.epoch.Load()); err != nil {
 		failed = append(failed, err)
 	}
 	// Without the marker, the next start scans every log from its recovery point. The scan is short
 	// for logs that were closed without an error.
 	if len(failed) == 0 && len(s.Offline()) == 0 {
-		if err := s.writeCleanShutdown(); err != nil {
+		if err := writeCleanShutdown(s.opts.FS, s.opts.Dir, s.epoch.Load()); err != nil {
 			failed = append(failed, fmt.Errorf("write %s: %w", cleanShutdownFile, err))
 		}
 	}

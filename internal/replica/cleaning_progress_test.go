@@ -266,7 +266,7 @@ func TestX1NewReplicaCopiesASingleLog(t *testing.T) {
 				n.nodes.nodes[3].disconnected.Store(true)
 				n.elect(2, 1, 2, 3)
 				n.settle(time.Second)
-				if source, err := n.log(3).CopySource(); err != nil || source >= 0 ||
+				if source, err := n.log(3).Notes().CopySource(); err != nil || source >= 0 ||
 					n.log(3).LogEnd() == n.log(3).LogStart() {
 					n.t.Errorf("in the ISR: source %d (%v), log [%d, %d)", source, err,
 						n.log(3).LogStart(), n.log(3).LogEnd())

@@ -79,7 +79,7 @@ func (p *partition) storeGap(r *role) error {
 	if p.gapEpoch == r.epoch {
 		return nil
 	}
-	if err := p.log.SetCopyGap(r.epoch); err != nil {
+	if err := p.log.Notes().SetCopyGap(r.epoch); err != nil {
 		return err
 	}
 	p.gapEpoch = r.epoch
@@ -90,7 +90,7 @@ func (p *partition) clearGap() error {
 	if p.gapEpoch < 0 {
 		return nil
 	}
-	if err := p.log.SetCopyGap(-1); err != nil {
+	if err := p.log.Notes().SetCopyGap(-1); err != nil {
 		return err
 	}
 	p.gapEpoch, p.gapNewerThanImage = -1, false
@@ -99,7 +99,7 @@ func (p *partition) clearGap() error {
 
 // setSource stores durably of which broker's log this log is an incomplete copy.
 func (p *partition) setSource(broker int32) error {
-	if err := p.log.SetCopySource(broker); err != nil {
+	if err := p.log.Notes().SetCopySource(broker); err != nil {
 		return err
 	}
 	p.source = broker

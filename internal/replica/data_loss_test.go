@@ -183,7 +183,7 @@ func TestReplicaWithGapIsRecopiedAfterLoss(t *testing.T) {
 					n.t.Fatalf("follower's log end %d, want it behind the gap at 1 and below the "+
 						"superseding record at 5", at)
 				}
-				if epoch, err := n.log(2).CopyGap(); epoch != 2 || err != nil {
+				if epoch, err := n.log(2).Notes().CopyGap(); epoch != 2 || err != nil {
 					n.t.Errorf("gap stored in epoch %d (%v), want 2", epoch, err)
 				}
 
@@ -207,7 +207,7 @@ func TestReplicaWithGapIsRecopiedAfterLoss(t *testing.T) {
 				n.want(2, "key", true, false)
 				n.equal(2, 3)
 				n.apply()
-				if epoch, err := n.log(2).CopyGap(); epoch != -1 || err != nil {
+				if epoch, err := n.log(2).Notes().CopyGap(); epoch != -1 || err != nil {
 					n.t.Errorf("in the ISR: gap stored in epoch %d (%v), want none", epoch, err)
 				}
 			})
@@ -231,7 +231,7 @@ func TestStaleImageDoesNotClearGap(t *testing.T) {
 			if err := do(); err != nil {
 				n.t.Fatal(err)
 			}
-			if epoch, err := p.log.CopyGap(); epoch != want || err != nil || p.gapEpoch != want {
+			if epoch, err := p.log.Notes().CopyGap(); epoch != want || err != nil || p.gapEpoch != want {
 				n.t.Errorf("gap in epoch %d, on disk %d (%v), want %d", p.gapEpoch, epoch,
 					err, want)
 			}

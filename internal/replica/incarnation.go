@@ -34,7 +34,7 @@ func (p *partition) adoptIncarnation(r *role) error {
 	if p.log == nil {
 		return nil
 	}
-	if p.log.Loss() != "" {
+	if p.log.Notes().Loss() != "" {
 		return p.resolveLoss(r)
 	}
 	if r.incarnation != "" && r.incarnation != p.incarnation {
@@ -50,7 +50,7 @@ func (p *partition) adoptIncarnation(r *role) error {
 				return err
 			}
 		}
-		if err := p.log.SetReplicaIncarnation(r.incarnation); err != nil {
+		if err := p.log.Notes().SetReplicaIncarnation(r.incarnation); err != nil {
 			return err
 		}
 		p.incarnation = r.incarnation
@@ -73,12 +73,12 @@ func (p *partition) discardLog(r *role) error {
 // loadReplicaState reads the state of the replica that is stored with its log, which was just
 // opened.
 func (p *partition) loadReplicaState(log *logstore.Log) (err error) {
-	if p.source, err = log.CopySource(); err != nil {
+	if p.source, err = log.Notes().CopySource(); err != nil {
 		return err
 	}
-	if p.gapEpoch, err = log.CopyGap(); err != nil {
+	if p.gapEpoch, err = log.Notes().CopyGap(); err != nil {
 		return err
 	}
-	p.incarnation, err = log.ReplicaIncarnation()
+	p.incarnation, err = log.Notes().ReplicaIncarnation()
 	return err
 }

@@ -53,7 +53,7 @@ func (n *cleanedNodes) wantCopied() {
 	n.equal(1, 3)
 	n.want(3, "gone", false, false)
 	n.want(3, "stays", true, false)
-	if id, err := n.log(3).ReplicaIncarnation(); err != nil || id != "again" {
+	if id, err := n.log(3).Notes().ReplicaIncarnation(); err != nil || id != "again" {
 		n.t.Errorf("broker 3's log has incarnation id %q, %v", id, err)
 	}
 }
@@ -117,7 +117,7 @@ func TestLogOfAnISRMemberIsAdopted(t *testing.T) {
 		n.apply()
 		for id, want := range map[int32]string{1: "x", 2: "y"} {
 			n.want(id, "stays", true, false)
-			if got, err := n.log(id).ReplicaIncarnation(); err != nil || got != want {
+			if got, err := n.log(id).Notes().ReplicaIncarnation(); err != nil || got != want {
 				n.t.Errorf("broker %d's log has incarnation id %q, %v; want %q", id, got, err, want)
 			}
 		}
@@ -161,7 +161,7 @@ func (n *cleanedNodes) wantRecopied(id int32) {
 	for range 30 {
 		n.settle(time.Second)
 		n.apply()
-		if incarnation, err := n.log(id).ReplicaIncarnation(); err == nil && incarnation == "y" &&
+		if incarnation, err := n.log(id).Notes().ReplicaIncarnation(); err == nil && incarnation == "y" &&
 			slices.Contains(n.isr(), id) {
 			n.want(id, "stays", true, false)
 			return

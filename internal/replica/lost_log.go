@@ -17,7 +17,7 @@ func (p *partition) lossUnreported(r *role) bool {
 	if p.log == nil {
 		return false
 	}
-	incarnation, lost := p.log.LossOf()
+	incarnation, lost := p.log.Notes().LossOf()
 	return lost && incarnation == r.incarnation
 }
 
@@ -41,10 +41,10 @@ func (p *partition) resolveLoss(r *role) error {
 		return nil
 	case r.leaderState != nil:
 		p.logger.Warn("leading without records that the log has lost", "partition", p.id,
-			"cause", p.log.Loss(), "logStart", p.log.LogStart(), "logEnd", p.log.LogEnd())
+			"cause", p.log.Notes().Loss(), "logStart", p.log.LogStart(), "logEnd", p.log.LogEnd())
 	case r.mayFollow() && !r.inISR:
 		p.logger.Info(MessageDiscardLost, "partition",
-			p.id, "cause", p.log.Loss(), "logEnd", p.log.LogEnd(), "leader", r.leader)
+			p.id, "cause", p.log.Notes().Loss(), "logEnd", p.log.LogEnd(), "leader", r.leader)
 		p.log.Compaction().SetReplicasTombstoneClean(0)
 		if err := p.resetLog(0); err != nil {
 			return fmt.Errorf("discard a log that has lost records: %w", err)
@@ -53,7 +53,7 @@ func (p *partition) resolveLoss(r *role) error {
 		r.refusal = p.lossError()
 		return nil
 	}
-	if err := p.log.SetLoss(""); err != nil {
+	if err := p.log.Notes().SetLoss(""); err != nil {
 		return err
 	}
 	return p.adoptIncarnation(r)
@@ -61,7 +61,7 @@ func (p *partition) resolveLoss(r *role) error {
 
 func (p *partition) lossError() error {
 	return fmt.Errorf("%w: %s. If no other replica has them, put the log directory back while this "+
-		"broker is stopped, or leave it as it is, and accept the loss", ErrLostLog, p.log.Loss())
+		"broker is stopped, or leave it as it is, and accept the loss", ErrLostLog, p.log.Notes().Loss())
 }
 
 // stampLoss stores the replica incarnation id in the first image after a loss was found. No
@@ -69,10 +69,10 @@ func (p *partition) lossError() error {
 // another id than that of the log: the broker may have been elected with it and have stopped before
 // it stored the id.
 func (p *partition) stampLoss(incarnation string) error {
-	if _, stamped := p.log.LossOf(); stamped || p.log.Loss() == "" {
+	if _, stamped := p.log.Notes().LossOf(); stamped || p.log.Notes().Loss() == "" {
 		return nil
 	}
-	return p.log.StampLoss(incarnation)
+	return p.log.Notes().StampLoss(incarnation)
 }
 
 // leaderLost reports whether a fetch proves that this leader has lost records: the follower knows
@@ -95,7 +95,7 @@ func (s *Set) noteLeaderLost(p *partition, r *role, want *FetchPartition, follow
 	s.logger.Error("leader has lost acknowledged records that a follower has", "partition", p.id,
 		"leaderEpoch", r.epoch, "logEnd", p.log.LogEnd(), "follower", follower,
 		"highWatermark", want.HighWater)
-	if err := p.log.SetLoss(cause); err != nil {
+	if err := p.log.Notes().SetLoss(cause); err != nil {
 		p.foundLost.Store(false)
 		s.logger.Warn("failed to store the loss of records", "partition", p.id, "error", err)
 		return

@@ -78,10 +78,10 @@ func (n *nodes) wantRefilled() {
 	}
 	n.wantISR(1, 2, 3)
 	n.equal(2, 1)
-	if loss := n.log(1).Loss(); loss != "" {
+	if loss := n.log(1).Notes().Loss(); loss != "" {
 		n.t.Errorf("after the log was copied: loss %q", loss)
 	}
-	if id, err := n.log(1).ReplicaIncarnation(); err != nil || id != "y" {
+	if id, err := n.log(1).Notes().ReplicaIncarnation(); err != nil || id != "y" {
 		n.t.Errorf("replica incarnation %q, %v", id, err)
 	}
 }
@@ -150,8 +150,8 @@ func TestRecordedLossOfTheLastReplica(t *testing.T) {
 		}
 		n.change(func(p *metadata.Partition) { p.UnprovenEpoch = p.LeaderEpoch + 1 })
 		n.elect(1, 1)
-		if got := n.served(); got.Lost || got.LeaderEpoch != 4 || n.log(1).Loss() != "" {
-			n.t.Errorf("after the loss was accepted: reported %+v, loss %q", got, n.log(1).Loss())
+		if got := n.served(); got.Lost || got.LeaderEpoch != 4 || n.log(1).Notes().Loss() != "" {
+			n.t.Errorf("after the loss was accepted: reported %+v, loss %q", got, n.log(1).Notes().Loss())
 		}
 		n.mustProduce(1, "new")
 	})
@@ -163,8 +163,8 @@ func TestLeaderLearnsOfItsLossFromAFollower(t *testing.T) {
 	withLostLog(t, removeEvidence, func(n *nodes) {
 		n.elect(1, 1, 2, 3)
 		n.settle(time.Second)
-		if n.log(1).Loss() == "" || n.log(2).LogEnd() != 3 {
-			n.t.Fatalf("loss %q, broker 2 ends at %d", n.log(1).Loss(), n.log(2).LogEnd())
+		if n.log(1).Notes().Loss() == "" || n.log(2).LogEnd() != 3 {
+			n.t.Fatalf("loss %q, broker 2 ends at %d", n.log(1).Notes().Loss(), n.log(2).LogEnd())
 		}
 		if got := n.served(); !got.Lost {
 			n.t.Errorf("reported %+v", got)

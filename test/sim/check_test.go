@@ -62,7 +62,7 @@ func (t *partitionModel) applyReset(l *liveBroker, log *logstore.Log) {
 // verified.
 func (o *oracle) checkLog(t *partitionModel, l *liveBroker, state replica.State, whole bool) int64 {
 	log := state.Log
-	if log.Loss() != "" {
+	if log.Notes().Loss() != "" {
 		return 0 // the broker neither leads nor follows with this log
 	}
 	if log.LeaderEpoch() < t.lossEpoch {

@@ -83,5 +83,5 @@ func (b *broker) loseAll() {
 // lost reports whether the process knows that it has lost the log of a topic.
 func (l *liveBroker) lost(t *topic) bool {
 	log := l.store.Log(t.partitionID())
-	return log != nil && log.Loss() != ""
+	return log != nil && log.Notes().Loss() != ""
 }

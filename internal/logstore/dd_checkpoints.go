@@ -1,0 +1,154 @@
+package logstore
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"path/filepath"
+
+	"heartwood.dev/heartwood/internal/logstore/checkpoint"
+	"heartwood.dev/heartwood/internal/vfs"
+)
+
+// checkpoints are the checkpoint files of a data directory. Only one goroutine may use them at a
+// time.
+type checkpoints struct {
+	fs      vfs.FS
+	dir     string
+	logger  *slog.Logger
+	written map[string]string // key: name of a checkpoint file; value: its content on disk
+}
+
+func newCheckpoints(fsys vfs.FS, dir string, logger *slog.Logger) *checkpoints {
+	return &checkpoints{fs: fsys, dir: dir, logger: logger, written: map[string]string{}}
+}
+
+// horizonUnknown is the delete horizon of a log that a missing line stands for.
+const horizonUnknown = 0
+
+// write writes each file whose content differs from the last one that was written. Most
+// rounds of most clusters change no file, and each written file costs two syncs. If writing a file
+// fails, the later files of this round are not written. The earlier files stay on disk, which is
+// safe.
+func (c *checkpoints) write(all map[checkpoint.PartitionID]checkpoint.State) error {
+	aborted := make(map[checkpoint.PartitionID]checkpoint.AbortedCounts, len(all))
+	progress := make(map[checkpoint.PartitionID]checkpoint.CleaningState, len(all))
+	for id, state := range all {
+		aborted[id] = state.Aborted
+		progress[id] = checkpoint.CleaningState{TombstoneClean: state.TombstoneClean,
+			Progress: state.Progress}
+	}
+	// The aborted counts are written before the recovery point. Recovery does not scan below the
+	// recovery point, so it detects a lost transaction index there only by these counts.
+	if err := c.writeFile(checkpoint.AbortedFile,
+		checkpoint.EncodeAborted(aborted)); err != nil {
+		return err
+	}
+	if err := c.writeFile(checkpoint.CleaningFile,
+		checkpoint.EncodeCleaning(progress)); err != nil {
+		return err
+	}
+	for _, file := range offsetCheckpoints {
+		offsets := make(map[checkpoint.PartitionID]int64, len(all))
+		for id, state := range all {
+			if offset := *file.field(&state); offset > file.omitted {
+				offsets[id] = offset
+			}
+		}
+		if err := c.writeFile(file.name, checkpoint.EncodeOffsets(offsets)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// offsetCheckpoints are the files that contain one offset per partition, in the order in which they
+// are written. The delete horizon is written before the log start and the first dirty offset.
+// Otherwise a crash could lose the horizon, and the deleted records or the tombstones of a clean
+// section would never be removed.
+var offsetCheckpoints = []struct {
+	name  string
+	field func(*checkpoint.State) *int64
+	// omitted and lower values are not written, because a missing line is read as such a value.
+	omitted int64
+}{
+	{checkpoint.RecoveryPointFile, func(s *checkpoint.State) *int64 { return &s.RecoveryPoint },
+		checkpoint.UnknownOffset},
+	{checkpoint.HorizonFile, func(s *checkpoint.State) *int64 { return &s.Horizon },
+		horizonUnknown},
+	{checkpoint.LogStartFile, func(s *checkpoint.State) *int64 { return &s.LogStart }, 0},
+	{checkpoint.HighWatermarkFile, func(s *checkpoint.State) *int64 { return &s.HighWatermark }, 0},
+	{checkpoint.FirstDirtyFile, func(s *checkpoint.State) *int64 { return &s.FirstDirty }, 0},
+}
+
+// writeFile writes a file unless the file on disk has the same content.
+func (c *checkpoints) writeFile(name string, content []byte) error {
+	if c.written[name] == string(content) {
+		return nil
+	}
+	if err := vfs.WriteFileAtomic(c.fs, filepath.Join(c.dir, name), content); err != nil {
+		return fmt.Errorf("write %s: %w", name, err)
+	}
+	c.written[name] = string(content)
+	return nil
+}
+
+// load reads the checkpoint files. A missing or malformed file is treated as a file that
+// lists no partition. Without a recovery point, recovery scans the whole log; without another
+// value, some work is repeated. malformed contains the names of the malformed files, which the next
+// save replaces.
+func (c *checkpoints) load() (all map[checkpoint.PartitionID]checkpoint.State, malformed map[string]bool,
+	err error) {
+	all, malformed = map[checkpoint.PartitionID]checkpoint.State{}, map[string]bool{}
+	failed := []error{
+		loadCheckpoint(c, all, malformed, checkpoint.AbortedFile, checkpoint.DecodeAborted,
+			func(state *checkpoint.State, counts checkpoint.AbortedCounts) { state.Aborted = counts }),
+		loadCheckpoint(c, all, malformed, checkpoint.CleaningFile, checkpoint.DecodeCleaning,
+			func(state *checkpoint.State, progress checkpoint.CleaningState) {
+				state.TombstoneClean, state.Progress = progress.TombstoneClean, progress.Progress
+			}),
+	}
+	for _, file := range offsetCheckpoints {
+		failed = append(failed,
+			loadCheckpoint(c, all, malformed, file.name, checkpoint.DecodeOffsets,
+				func(state *checkpoint.State, offset int64) { *file.field(state) = offset }))
+	}
+	return all, malformed, errors.Join(failed...)
+}
+
+// loadCheckpoint reads one file and stores its values in the map all. If the file is malformed, it
+// adds the name of the file to the map malformed instead. It fails if the disk fails, or if another
+// program has written the file in a later version.
+func loadCheckpoint[V any](c *checkpoints, all map[checkpoint.PartitionID]checkpoint.State,
+	malformed map[string]bool,
+	name string, decode func([]byte) (map[checkpoint.PartitionID]V, error),
+	set func(*checkpoint.State, V)) error {
+	content, err := c.fs.ReadFile(filepath.Join(c.dir, name))
+	if errors.Is(err, fs.ErrNotExist) || err == nil && len(content) == 0 {
+		return nil // Apache Kafka creates the file empty
+	}
+	if err != nil {
+		return fmt.Errorf("read %s: %w", name, err)
+	}
+	c.written[name] = string(content)
+	values, err := decode(content)
+	if errors.Is(err, checkpoint.ErrVersion) {
+		return fmt.Errorf("read %s: %w", name, err)
+	}
+	if err != nil {
+		c.logger.Warn("checkpoint is malformed and will be rebuilt", "file", name, "error",
+			err)
+		malformed[name] = true
+		return nil
+	}
+	for id, value := range values {
+		state, known := all[id]
+		if !known {
+			state.RecoveryPoint = checkpoint.UnknownOffset
+		}
+		set(&state, value)
+		all[id] = state
+	}
+	return nil
+}

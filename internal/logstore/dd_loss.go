@@ -1,0 +1,97 @@
+package logstore
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+
+	"heartwood.dev/heartwood/internal/logstore/segmentlist"
+	"heartwood.dev/heartwood/internal/vfs"
+)
+
+// lossFile states that the log has lost records which were on the disk, and why that is known.
+const lossFile = "records.lost"
+
+// loss is the content of records.lost.
+type loss struct {
+	cause string
+	// incarnation is the replica incarnation id that the metadata contained when the broker first
+	// knew of the loss. It is set later than cause, which stamped reports.
+	incarnation string
+	stamped     bool
+}
+
+// Loss returns how the log is known to have lost records that were on the disk, "" if it is not.
+// The loss remains, also after a restart, until SetLoss removes it.
+func (n *notes) Loss() string {
+	if known := n.loss.Load(); known != nil {
+		return known.cause
+	}
+	return ""
+}
+
+// LossOf returns the replica incarnation id that StampLoss has stored; ok is false if there is no
+// loss, or no id was stored since the loss was found.
+func (n *notes) LossOf() (incarnation string, ok bool) {
+	if known := n.loss.Load(); known != nil {
+		return known.incarnation, known.stamped
+	}
+	return "", false
+}
+
+// SetLoss durably stores how the log is known to have lost records. The value "" removes the loss:
+// the log was emptied, or a user continues with the records that are left.
+func (n *notes) SetLoss(cause string) error {
+	if cause != "" {
+		return n.writeLoss(loss{cause: cause})
+	}
+	err := n.fs.Remove(filepath.Join(n.dir, lossFile))
+	if err == nil {
+		err = n.fs.SyncDir(n.dir)
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("remove %s: %w: %w", lossFile, segmentlist.ErrStorage, err)
+	}
+	n.loss.Store(nil)
+	return nil
+}
+
+// StampLoss durably stores the replica incarnation id with which the metadata does not take the
+// loss into account yet; the id may be "". The caller then reports the loss.
+func (n *notes) StampLoss(incarnation string) error {
+	return n.writeLoss(loss{cause: n.Loss(), incarnation: incarnation, stamped: true})
+}
+
+func (n *notes) writeLoss(found loss) error {
+	content := "version: 0\ncause: " + found.cause + "\n"
+	if found.stamped {
+		content += "replica: " + found.incarnation + "\n"
+	}
+	if err := vfs.WriteFileAtomic(n.fs, filepath.Join(n.dir, lossFile),
+		[]byte(content)); err != nil {
+		return fmt.Errorf("write %s: %w: %w", lossFile, segmentlist.ErrStorage, err)
+	}
+	n.loss.Store(&found)
+	return nil
+}
+
+// readLoss reads the stored loss, nil if there is none.
+func readLoss(fsys vfs.FS, dir string) (*loss, error) {
+	values, err := readFields(fsys, filepath.Join(dir, lossFile))
+	if values == nil || err != nil {
+		return nil, err
+	}
+	found := &loss{cause: values["cause"]}
+	if found.incarnation, found.stamped = values["replica"]; found.cause == "" {
+		return nil, fmt.Errorf("read %s: %w: no cause", lossFile, errMeta)
+	}
+	return found, nil
+}
+
+// loadLoss reads the stored loss.
+func (n *notes) loadLoss() error {
+	stored, err := readLoss(n.fs, n.dir)
+	n.loss.Store(stored)
+	return err
+}
