@@ -59,13 +59,15 @@ var layers = map[string][]string{
 		"internal/logstore/segment", "internal/scrape", "internal/topicconfig"},
 	"internal/logstore/segmentlist": {"internal/logstore/clean", "internal/logstore/keys",
 		"internal/logstore/segment", "internal/compress", "internal/record"},
+	"internal/logstore/datadir": {"internal/logstore/checkpoint",
+		"internal/logstore/segmentlist", "internal/version", "internal/vfs"},
 	"internal/logstore": {
-		"internal/logstore/segmentlist",
+		"internal/logstore/datadir", "internal/logstore/segmentlist",
 		"internal/logstore/segment", "internal/logstore/keys",
 		"internal/logstore/clean", "internal/logstore/checkpoint", "internal/logstore/leaderepoch",
 		"internal/logstore/producer", "internal/topicconfig",
 		"internal/record", "internal/compress", "internal/outage", "internal/scrape",
-		"internal/version", "internal/vfs",
+		"internal/vfs",
 	},
 
 	"internal/metadata": {"api/v1alpha1", "internal/authz", "internal/brokerconfig",

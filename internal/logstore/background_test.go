@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"heartwood.dev/heartwood/internal/logstore/checkpoint"
+	"heartwood.dev/heartwood/internal/logstore/datadir"
 	"heartwood.dev/heartwood/internal/logstore/segment"
 	"heartwood.dev/heartwood/internal/topicconfig"
 	"heartwood.dev/heartwood/internal/vfs"
@@ -128,7 +129,7 @@ func TestCloseIsOrderedAndRepeatable(t *testing.T) {
 	trace.Take()
 	reopened := openStore(t, trace)
 	if got := trace.Take(); strings.Contains(got, "write") ||
-		!strings.Contains(got, "remove "+cleanShutdownFile) {
+		!strings.Contains(got, "remove "+datadir.CleanShutdownFile) {
 		t.Errorf("a start after a clean shutdown writes:\n%s", got)
 	}
 	_ = reopened
@@ -154,7 +155,7 @@ func TestCleanShutdownMarkerWithHeldSlice(t *testing.T) {
 	}
 	crashed := mem.CrashClone()
 	slice.Release()
-	if _, err := crashed.Stat(filepath.Join(dataDir, cleanShutdownFile)); err != nil {
+	if _, err := crashed.Stat(filepath.Join(dataDir, datadir.CleanShutdownFile)); err != nil {
 		t.Error(err)
 	}
 	for _, extension := range []string{segment.IndexExtension, segment.TimeIndexExtension} {
@@ -181,7 +182,7 @@ func TestNoCleanShutdownMarkerWithoutIndexes(t *testing.T) {
 		t.Errorf("close: %v", err)
 	}
 	fault.Clear()
-	if _, err := fault.Stat(filepath.Join(dataDir, cleanShutdownFile)); err == nil {
+	if _, err := fault.Stat(filepath.Join(dataDir, datadir.CleanShutdownFile)); err == nil {
 		t.Error("the clean-shutdown marker was written")
 	}
 }

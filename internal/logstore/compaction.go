@@ -142,8 +142,8 @@ type passBasis struct {
 
 // setCleaned stores the result of a pass: the first dirty offset, the tombstone-clean offset, and
 // the time from which the first tombstone may be removed. It stores that time before the first
-// dirty offset, for the same reason as offsetCheckpoints. If the log was truncated since the pass
-// took its view, setCleaned fails with segmentlist.ErrChanged and stores nothing.
+// dirty offset, for the same reason as the checkpoints. If the log was truncated since
+// the pass took its view, setCleaned fails with segmentlist.ErrChanged and stores nothing.
 func (c *Compaction) setCleaned(basis passBasis, stats clean.Stats) error {
 	ms := int64(TombstonesNone)
 	switch {

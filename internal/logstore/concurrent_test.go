@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"heartwood.dev/heartwood/internal/logstore/datadir"
 	"heartwood.dev/heartwood/internal/logstore/segment"
 	"heartwood.dev/heartwood/internal/logstore/segmentlist"
 	"heartwood.dev/heartwood/internal/record"
@@ -261,7 +262,7 @@ func TestOnARealDisk(t *testing.T) {
 	if err := store.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := os.Stat(dir + "/data/" + cleanShutdownFile); err != nil {
+	if _, err := os.Stat(dir + "/data/" + datadir.CleanShutdownFile); err != nil {
 		t.Error(err)
 	}
 	store = open()

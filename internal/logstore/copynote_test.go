@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"heartwood.dev/heartwood/internal/logstore/datadir"
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
@@ -27,11 +28,11 @@ func TestCopyGapIsStored(t *testing.T) {
 			t.Errorf("copy source %d, %v", source, err)
 		}
 	}
-	if err := vfs.WriteFileAtomic(disk, filepath.Join(log.dir, copyGapFile),
+	if err := vfs.WriteFileAtomic(disk, filepath.Join(log.dir, datadir.CopyGapFile),
 		[]byte("version: 0\nepoch: x\n")); err != nil {
 		t.Fatal(err)
 	}
-	if got, err := log.Notes().CopyGap(); !errors.Is(err, errMeta) {
+	if got, err := log.Notes().CopyGap(); !errors.Is(err, datadir.ErrMalformed) {
 		t.Errorf("gap of epoch %d, %v", got, err)
 	}
 }
@@ -62,13 +63,13 @@ func TestCopySourceIsStoredUntilTheCopyIsComplete(t *testing.T) {
 		}
 		want(log, -1)
 	}
-	name := filepath.Join(log.dir, copySourceFile)
+	name := filepath.Join(log.dir, datadir.CopySourceFile)
 	for _, content := range []string{"", "version: 1\nbroker: 2\n", "version: 0\n",
 		"version: 0\nbroker: -2\n", "version: 0\nbroker: 4294967296\n"} {
 		if err := vfs.WriteFileAtomic(disk, name, []byte(content)); err != nil {
 			t.Fatal(err)
 		}
-		if got, err := log.Notes().CopySource(); !errors.Is(err, errMeta) {
+		if got, err := log.Notes().CopySource(); !errors.Is(err, datadir.ErrMalformed) {
 			t.Errorf("%q: copy source %d, %v", content, got, err)
 		}
 	}

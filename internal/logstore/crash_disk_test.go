@@ -6,6 +6,7 @@ import (
 	"strings"
 	"sync"
 
+	"heartwood.dev/heartwood/internal/logstore/datadir"
 	"heartwood.dev/heartwood/internal/vfs"
 	"heartwood.dev/heartwood/test/kit/storetest"
 )
@@ -26,7 +27,7 @@ func newCrashDisk(mem *vfs.Mem, step func(op, name string)) *crashDisk {
 
 // RemoveAll waits for the end of the act before it deletes the directory of a released log.
 func (d *crashDisk) RemoveAll(name string) error {
-	if strings.HasSuffix(name, deleteSuffix) {
+	if strings.HasSuffix(name, datadir.DeleteSuffix) {
 		d.acting.Lock()
 		defer d.acting.Unlock()
 	}
@@ -50,7 +51,7 @@ func leftovers(fsys vfs.FS) (names []string, err error) {
 		return nil, err
 	}
 	for _, dir := range dirs {
-		if _, ok := parsePartition(dir.Name()); !ok || !dir.IsDir() {
+		if _, ok := datadir.ParsePartition(dir.Name()); !ok || !dir.IsDir() {
 			continue
 		}
 		var entries []fs.DirEntry

@@ -14,6 +14,7 @@ import (
 
 	"heartwood.dev/heartwood/internal/logstore/checkpoint"
 	"heartwood.dev/heartwood/internal/logstore/clean"
+	"heartwood.dev/heartwood/internal/logstore/datadir"
 	"heartwood.dev/heartwood/internal/logstore/inspect"
 	"heartwood.dev/heartwood/internal/logstore/keys"
 	"heartwood.dev/heartwood/internal/logstore/segment"
@@ -215,9 +216,9 @@ func TestDamagedFilesAreRebuiltOrRejected(t *testing.T) {
 		{name: "aborted transactions", suffix: checkpoint.AbortedFile},
 		{name: "cleaning progress", suffix: checkpoint.CleaningFile},
 		{name: "summaries of segments", suffix: checkpoint.SegmentsFile},
-		{name: "topic id", suffix: partitionFile, reject: true},
-		{name: "policy", suffix: policyFile, reject: true},
-		{name: "directory id", suffix: metaFile, reject: true},
+		{name: "topic id", suffix: datadir.PartitionFile, reject: true},
+		{name: "policy", suffix: datadir.PolicyFile, reject: true},
+		{name: "directory id", suffix: datadir.MetaFile, reject: true},
 		{name: "key salt", suffix: "key-salt"},
 	} {
 		for _, clean := range []bool{true, false} {
@@ -263,7 +264,7 @@ func (w world) open(t *testing.T, path string, mayReject bool, except func(got, 
 		err = store.Offline()[partition]
 	}
 	if err != nil {
-		if !mayReject || !errors.Is(err, errMeta) && !errors.Is(err, record.ErrCorrupt) ||
+		if !mayReject || !errors.Is(err, datadir.ErrMalformed) && !errors.Is(err, record.ErrCorrupt) ||
 			!strings.Contains(err.Error(), filepath.Base(path)) {
 			t.Fatalf("got error %v, want the log to be opened or an error that names %s", err, path)
 		}

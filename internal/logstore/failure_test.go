@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"heartwood.dev/heartwood/internal/logstore/checkpoint"
+	"heartwood.dev/heartwood/internal/logstore/datadir"
 	"heartwood.dev/heartwood/internal/topicconfig"
 	"heartwood.dev/heartwood/internal/vfs"
 	"heartwood.dev/heartwood/test/kit/seed"
@@ -121,7 +122,7 @@ func testStops(t *testing.T, rules []vfs.Rule) {
 		t.Errorf("close: %v", err)
 	}
 	// No clean-shutdown marker was written, so the next start checks the log.
-	if _, err := mem.Stat(dataDir + "/" + cleanShutdownFile); err == nil {
+	if _, err := mem.Stat(dataDir + "/" + datadir.CleanShutdownFile); err == nil {
 		t.Error("the clean-shutdown marker was written")
 	}
 	log = createLog(t, openStore(t, mem.CrashClone()), settings(nil))

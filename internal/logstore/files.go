@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"heartwood.dev/heartwood/internal/logstore/checkpoint"
+	"heartwood.dev/heartwood/internal/logstore/datadir"
 	"heartwood.dev/heartwood/internal/logstore/keys"
 	"heartwood.dev/heartwood/internal/logstore/segment"
 	"heartwood.dev/heartwood/internal/vfs"
@@ -105,8 +106,9 @@ func isTemporaryFile(name string) bool {
 	if _, _, ofSegment := segment.ParseName(name); !found || ofSegment {
 		return found
 	}
-	return slices.Contains([]string{partitionFile, policyFile, retainedFile, assignmentFile,
-		copySourceFile, copyGapFile, checkpoint.EpochsFile, keys.SaltFile}, name)
+	return slices.Contains([]string{datadir.PartitionFile, datadir.PolicyFile, datadir.RetainedFile,
+		datadir.AssignmentFile,
+		datadir.CopySourceFile, datadir.CopyGapFile, checkpoint.EpochsFile, keys.SaltFile}, name)
 }
 
 // removeFiles removes the files that match, in the given order. It returns the number of files that

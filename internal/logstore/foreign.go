@@ -10,6 +10,7 @@ import (
 	"sync"
 
 	"heartwood.dev/heartwood/internal/logstore/checkpoint"
+	"heartwood.dev/heartwood/internal/logstore/datadir"
 	"heartwood.dev/heartwood/internal/logstore/producer"
 	"heartwood.dev/heartwood/internal/vfs"
 )
@@ -53,7 +54,7 @@ func (s *Store) refuseForeign(ids []PartitionID) error {
 // checkForeign checks a log that no broker has used yet. Every log that a broker has used has a
 // reclaim policy.
 func checkForeign(fsys vfs.FS, dir string) error {
-	_, err := fsys.Stat(filepath.Join(dir, policyFile))
+	_, err := fsys.Stat(filepath.Join(dir, datadir.PolicyFile))
 	if !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}

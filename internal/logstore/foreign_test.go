@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"heartwood.dev/heartwood/internal/logstore/checkpoint"
+	"heartwood.dev/heartwood/internal/logstore/datadir"
 	"heartwood.dev/heartwood/internal/logstore/producer"
 	"heartwood.dev/heartwood/internal/logstore/segment"
 	"heartwood.dev/heartwood/internal/record"
@@ -95,7 +96,7 @@ func foreignDirectory(t *testing.T, files map[string][]byte, clean bool) *vfs.Me
 	}
 	maps.Copy(all, files)
 	if clean {
-		all[cleanShutdownFile] = []byte(`{"version":0,"brokerEpoch":12}`)
+		all[datadir.CleanShutdownFile] = []byte(`{"version":0,"brokerEpoch":12}`)
 	}
 	for name, content := range all {
 		path := filepath.Join(dataDir, name)
@@ -111,7 +112,7 @@ func foreignDirectory(t *testing.T, files map[string][]byte, clean bool) *vfs.Me
 func wantUnchanged(t *testing.T, name string, trace *vfs.Trace) {
 	t.Helper()
 	for line := range strings.Lines(trace.Take()) {
-		if !strings.Contains(line, lockFile) {
+		if !strings.Contains(line, datadir.LockFile) {
 			t.Errorf("%s: a file was changed: %s", name, line)
 		}
 	}
@@ -162,7 +163,7 @@ func TestOldRecordsInAUsedLogKeepItOffline(t *testing.T) {
 		}
 		for _, clean := range []bool{true, false} {
 			mem := foreignDirectory(t, c.files, clean)
-			if err := writePolicy(mem, filepath.Join(dataDir, "tickets-0"), true); err != nil {
+			if err := datadir.WritePolicy(mem, filepath.Join(dataDir, "tickets-0"), true); err != nil {
 				t.Fatal(err)
 			}
 			store := openStore(t, mem)

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"heartwood.dev/heartwood/internal/logstore/datadir"
 	"heartwood.dev/heartwood/internal/logstore/inspect"
 	"heartwood.dev/heartwood/internal/version"
 	"heartwood.dev/heartwood/internal/vfs"
@@ -27,7 +28,7 @@ func TestFormatLevelOfADirectory(t *testing.T) {
 		if err := store.Close(); err != nil {
 			t.Fatal(err)
 		}
-		if err := vfs.WriteFileAtomic(mem, filepath.Join(dataDir, formatLevelFile),
+		if err := vfs.WriteFileAtomic(mem, filepath.Join(dataDir, datadir.FormatLevelFile),
 			[]byte(content)); err != nil {
 			t.Fatal(err)
 		}
@@ -46,7 +47,7 @@ func TestFormatLevelOfADirectory(t *testing.T) {
 			t.Errorf("%q: error %v, want %q", content, err, want)
 		}
 		for _, line := range strings.Split(strings.TrimSpace(trace.Take()), "\n") {
-			if line != "" && !strings.Contains(line, lockFile) {
+			if line != "" && !strings.Contains(line, datadir.LockFile) {
 				t.Errorf("%q: the store has changed a file: %s", content, line)
 			}
 		}
@@ -65,7 +66,7 @@ func TestFormatLevelRises(t *testing.T) {
 			t.Errorf("level %d: %v, %d", level, err, store.FormatLevel())
 		}
 	}
-	if _, err := mem.ReadFile(filepath.Join(dataDir, formatLevelFile)); err == nil {
+	if _, err := mem.ReadFile(filepath.Join(dataDir, datadir.FormatLevelFile)); err == nil {
 		t.Error("level 1 has a file")
 	}
 }

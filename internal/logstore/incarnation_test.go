@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"heartwood.dev/heartwood/internal/logstore/datadir"
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
@@ -21,27 +22,27 @@ func TestReplicaIncarnationIsStored(t *testing.T) {
 	}
 	want(log, "")
 	for _, id := range []string{"first", "-second_of: two"[:7],
-		strings.Repeat("x", assignmentBytesMax)} {
+		strings.Repeat("x", datadir.AssignmentBytesMax)} {
 		if err := log.Notes().SetReplicaIncarnation(id); err != nil {
 			t.Fatal(err)
 		}
 		want(log, id)
 	}
 	behind := openStore(t, disk.CrashClone())
-	want(behind.Log(partition), strings.Repeat("x", assignmentBytesMax))
+	want(behind.Log(partition), strings.Repeat("x", datadir.AssignmentBytesMax))
 	for _, id := range []string{"", "two words", "two\nlines",
-		strings.Repeat("x", assignmentBytesMax+1), "\x00"} {
-		if err := log.Notes().SetReplicaIncarnation(id); !errors.Is(err, errMeta) {
+		strings.Repeat("x", datadir.AssignmentBytesMax+1), "\x00"} {
+		if err := log.Notes().SetReplicaIncarnation(id); !errors.Is(err, datadir.ErrMalformed) {
 			t.Errorf("id %q was stored: %v", id, err)
 		}
 	}
-	name := filepath.Join(log.dir, assignmentFile)
+	name := filepath.Join(log.dir, datadir.AssignmentFile)
 	for _, content := range []string{"", "version: 1\nid: a\n", "version: 0\n",
 		"version: 0\nid: \n", "version: 0\nid: a b\n"} {
 		if err := vfs.WriteFileAtomic(disk, name, []byte(content)); err != nil {
 			t.Fatal(err)
 		}
-		if got, err := log.Notes().ReplicaIncarnation(); !errors.Is(err, errMeta) {
+		if got, err := log.Notes().ReplicaIncarnation(); !errors.Is(err, datadir.ErrMalformed) {
 			t.Errorf("%q: incarnation %q, %v", content, got, err)
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"heartwood.dev/heartwood/internal/logstore/datadir"
 	"heartwood.dev/heartwood/internal/logstore/inspect"
 	"heartwood.dev/heartwood/internal/logstore/producer"
 	"heartwood.dev/heartwood/internal/logstore/segment"
@@ -81,7 +82,7 @@ func kafkaStates(t *testing.T, name string) (all []kafkaState) {
 				&p.stable, &p.end, &p.epoch); err != nil {
 				t.Fatal(err)
 			}
-			p.id, _ = parsePartition(dir)
+			p.id, _ = datadir.ParsePartition(dir)
 			all = append(all, p)
 		case "producer":
 			all[len(all)-1].producers = append(all[len(all)-1].producers, rest)

@@ -10,6 +10,7 @@ import (
 
 	"heartwood.dev/heartwood/internal/compress"
 	"heartwood.dev/heartwood/internal/logstore/checkpoint"
+	"heartwood.dev/heartwood/internal/logstore/datadir"
 	"heartwood.dev/heartwood/internal/logstore/producer"
 	"heartwood.dev/heartwood/internal/logstore/segment"
 	"heartwood.dev/heartwood/internal/logstore/segmentlist"
@@ -92,7 +93,7 @@ type Log struct {
 	snapshots producerSnapshots
 	// fault is the error that stopped the log, nil while the log works. It is set at most once.
 	fault      atomic.Pointer[error]
-	notes      *notes
+	notes      *datadir.Notes
 	compaction Compaction
 
 	// closed is a summary of the log, which close computes if it succeeds. Store.Close reads it
@@ -217,7 +218,7 @@ func (l *Log) ID() PartitionID { return l.id }
 func (l *Log) TopicID() TopicID { return *l.topic.Load() }
 
 // Notes returns the small files of the log that its replica writes.
-func (l *Log) Notes() *notes { return l.notes }
+func (l *Log) Notes() *datadir.Notes { return l.notes }
 
 // Retain reports whether the log's data is kept when its topic is deleted (reclaim policy). The
 // policy survives a restart, so it also applies to a topic that was deleted while this broker was
@@ -247,7 +248,7 @@ func (l *Log) Configure(s topicconfig.Settings, retain bool) {
 	if old.retain == retain {
 		return
 	}
-	if err := writePolicy(l.env.fs, l.dir, retain); err != nil {
+	if err := datadir.WritePolicy(l.env.fs, l.dir, retain); err != nil {
 		l.env.logger.Error("failed to write the reclaim policy", "partition", l.id, "error", err)
 	}
 }

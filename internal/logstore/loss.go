@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"heartwood.dev/heartwood/internal/logstore/checkpoint"
+	"heartwood.dev/heartwood/internal/logstore/datadir"
 )
 
 // evidence is what the checkpoint files, and the summary of a clean shutdown, state about a log
@@ -75,7 +76,7 @@ func (r *recovery) recordLoss(from start) error {
 			"recoveryPoint", r.saved.RecoveryPoint, "highWatermark", r.saved.HighWatermark)
 		return l.notes.SetLoss(cause)
 	}
-	return l.notes.loadLoss()
+	return l.notes.LoadLoss()
 }
 
 // noteMissing stores the state of the logs that the checkpoints list and whose directory does not
@@ -87,7 +88,7 @@ func (s *Store) noteMissing(listed map[PartitionID]checkpoint.State, present []P
 		there[id] = true
 	}
 	for id, saved := range listed {
-		if !there[id] && !slices.ContainsFunc(s.mu.released, releaseOf(id)) {
+		if !there[id] && !slices.ContainsFunc(s.mu.released, datadir.ReleaseOf(id)) {
 			s.mu.missing[id] = saved
 		}
 	}

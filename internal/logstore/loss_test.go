@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"heartwood.dev/heartwood/internal/logstore/checkpoint"
+	"heartwood.dev/heartwood/internal/logstore/datadir"
 	"heartwood.dev/heartwood/internal/logstore/segment"
 	"heartwood.dev/heartwood/internal/vfs"
 	"heartwood.dev/heartwood/test/kit/seed"
@@ -170,7 +171,7 @@ func shorten(t *testing.T, fsys vfs.FS, name string, bytes int64) {
 // TestDamageIsFoundAtTheNextStart: each kind of damage is found, is still known after another
 // crash, and the log keeps the records that are left.
 func TestDamageIsFoundAtTheNextStart(t *testing.T) {
-	marker := filepath.Join(dataDir, cleanShutdownFile)
+	marker := filepath.Join(dataDir, datadir.CleanShutdownFile)
 	for name, c := range map[string]struct {
 		damage func(t *testing.T, fsys *vfs.Mem)
 		want   string
@@ -337,17 +338,18 @@ func TestNoLoss(t *testing.T) {
 		"segment-checkpoint of another program": func(t *testing.T, _ *vfs.Mem) vfs.FS {
 			fsys := stoppedDisk(t)
 			must(t, fsys.Remove(segmentName(0)))
-			must(t, vfs.WriteFileAtomic(fsys, filepath.Join(dataDir, cleanShutdownFile),
+			must(t, vfs.WriteFileAtomic(fsys, filepath.Join(dataDir, datadir.CleanShutdownFile),
 				[]byte(`{"version":0,"brokerEpoch":77}`)))
 			return fsys
 		},
 		"no checkpoints at all": func(t *testing.T, _ *vfs.Mem) vfs.FS {
 			fsys := stoppedDisk(t)
 			older(t, fsys)
-			for _, file := range offsetCheckpoints {
-				_ = fsys.Remove(filepath.Join(dataDir, file.name)) // some were never written
+			for _, file := range []string{checkpoint.RecoveryPointFile, checkpoint.HorizonFile,
+				checkpoint.LogStartFile, checkpoint.HighWatermarkFile, checkpoint.FirstDirtyFile} {
+				_ = fsys.Remove(filepath.Join(dataDir, file)) // some were never written
 			}
-			must(t, fsys.Remove(filepath.Join(dataDir, cleanShutdownFile)))
+			must(t, fsys.Remove(filepath.Join(dataDir, datadir.CleanShutdownFile)))
 			return fsys
 		},
 	} {
@@ -409,9 +411,9 @@ func TestMissingLogOfADeletedTopicIsForgotten(t *testing.T) {
 func TestReleasedNamesAreRecognized(t *testing.T) {
 	for _, topic := range []string{"a", "a.b", strings.Repeat("x", 249)} {
 		id, other := PartitionID{Topic: topic, Index: 7}, PartitionID{Topic: topic + "c", Index: 7}
-		name := releasedName(id, newID(), deleteSuffix)
-		if !releaseOf(id)(name) || topic == "a" && releaseOf(other)(name) ||
-			releaseOf(id)(fmt.Sprintf("%s-7", topic)) {
+		name := datadir.ReleasedName(id, datadir.NewID(), datadir.DeleteSuffix)
+		if !datadir.ReleaseOf(id)(name) || topic == "a" && datadir.ReleaseOf(other)(name) ||
+			datadir.ReleaseOf(id)(fmt.Sprintf("%s-7", topic)) {
 			t.Errorf("%s: wrong answer for %s", id, name)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"heartwood.dev/heartwood/internal/logstore/checkpoint"
+	"heartwood.dev/heartwood/internal/logstore/datadir"
 	"heartwood.dev/heartwood/internal/logstore/segment"
 	"heartwood.dev/heartwood/internal/logstore/segmentlist"
 	"heartwood.dev/heartwood/internal/record"
@@ -56,12 +57,12 @@ func OpenOffline(opts Options, dir string, now time.Time) (*Offline, error) {
 		return nil, err
 	}
 	s := newStore(opts)
-	if s.lock, err = opts.FS.Lock(filepath.Join(opts.Dir, lockFile)); err != nil {
+	if s.lock, err = opts.FS.Lock(filepath.Join(opts.Dir, datadir.LockFile)); err != nil {
 		s.commits.close()
 		return nil, fmt.Errorf("lock data directory %s: %w", opts.Dir, err)
 	}
 	o := &Offline{store: s, now: now}
-	if _, err := supportedFormatLevel(opts.FS, opts.Dir); err != nil {
+	if _, err := datadir.SupportedFormatLevel(opts.FS, opts.Dir); err != nil {
 		return nil, errors.Join(err, o.Close())
 	}
 	if err := checkForeign(opts.FS, dir); err != nil {
@@ -75,7 +76,7 @@ func OpenOffline(opts Options, dir string, now time.Time) (*Offline, error) {
 
 // offlineID checks that dir is the directory of a partition, and that it contains no links.
 func offlineID(opts Options, dir string) (id PartitionID, err error) {
-	id, ok := parsePartition(filepath.Base(dir))
+	id, ok := datadir.ParsePartition(filepath.Base(dir))
 	if !ok {
 		return id, fmt.Errorf("%w: %s: its name must be TOPIC-NUMBER", ErrNoPartition, dir)
 	}
@@ -119,7 +120,7 @@ func offlineID(opts Options, dir string) (id PartitionID, err error) {
 // replicated. If the checkpoint of recovery points is malformed, every segment is verified.
 func (o *Offline) open(id PartitionID) error {
 	s := o.store
-	checkpoints, malformed, err := s.saving.files.load()
+	checkpoints, malformed, err := s.saving.files.Load()
 	if err != nil {
 		return err
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"heartwood.dev/heartwood/internal/logstore/checkpoint"
+	"heartwood.dev/heartwood/internal/logstore/datadir"
 	"heartwood.dev/heartwood/internal/logstore/segment"
 	"heartwood.dev/heartwood/internal/vfs"
 )
@@ -23,7 +24,7 @@ func Open(opts Options) (*Store, error) {
 	if err := s.makeDirectory(); err != nil {
 		return nil, fmt.Errorf("make data directory: %w", err)
 	}
-	lock, err := s.opts.FS.Lock(filepath.Join(opts.Dir, lockFile))
+	lock, err := s.opts.FS.Lock(filepath.Join(opts.Dir, datadir.LockFile))
 	if err != nil {
 		return nil, fmt.Errorf("lock data directory %s: %w", opts.Dir, err)
 	}
@@ -81,7 +82,7 @@ func newStore(opts Options) *Store {
 	s.handles = vfs.NewHandles(opts.FS, opts.OpenFilesMax)
 	s.cleanEpoch = -1
 	s.epoch.Store(-1)
-	s.saving.files = newCheckpoints(opts.FS, opts.Dir, opts.Logger)
+	s.saving.files = datadir.NewCheckpoints(opts.FS, opts.Dir, opts.Logger)
 	s.mu.offline = map[PartitionID]offline{}
 	s.mu.missing = map[PartitionID]checkpoint.State{}
 	s.mu.reopened = map[PartitionID]bool{}
@@ -92,17 +93,17 @@ func newStore(opts Options) *Store {
 // whole store cannot be read or written. A log that cannot be opened becomes offline instead. The
 // store's goroutine does not run yet, so only the workers that open logs acquire Store.mu.
 func (s *Store) load() (err error) {
-	level, err := supportedFormatLevel(s.opts.FS, s.opts.Dir)
+	level, err := datadir.SupportedFormatLevel(s.opts.FS, s.opts.Dir)
 	if err != nil {
 		return err
 	}
 	s.formatLevel.Store(level)
 	// Everything that another program may have written is read before the first file is changed.
-	checkpoints, _, err := s.saving.files.load()
+	checkpoints, _, err := s.saving.files.Load()
 	if err != nil {
 		return err
 	}
-	clean, cleanEpoch, err := readCleanShutdown(s.opts.FS, s.opts.Dir)
+	clean, cleanEpoch, err := datadir.ReadCleanShutdown(s.opts.FS, s.opts.Dir)
 	if err != nil {
 		return err
 	}
@@ -113,14 +114,14 @@ func (s *Store) load() (err error) {
 	if err := s.refuseForeign(ids); err != nil {
 		return err
 	}
-	if s.directoryID, err = loadDirectoryID(s.opts.FS, s.opts.Dir); err != nil {
+	if s.directoryID, err = datadir.LoadDirectoryID(s.opts.FS, s.opts.Dir); err != nil {
 		return err
 	}
 	s.noteMissing(checkpoints, ids)
 	var sealed map[PartitionID]checkpoint.ClosedLog
 	current := false
 	if clean {
-		sealed, current = loadSummaries(s.opts.FS, s.opts.Dir, s.opts.Logger, cleanEpoch)
+		sealed, current = datadir.LoadClosed(s.opts.FS, s.opts.Dir, s.opts.Logger, cleanEpoch)
 	}
 	inParallel(ids, s.opts.workers(openWorkers), func(id PartitionID) {
 		known, ok := checkpoints[id]
@@ -140,8 +141,8 @@ func (s *Store) load() (err error) {
 	}
 	// The marker is durably removed before the first append, but only after all logs are open. If
 	// the start is interrupted before that, the next start can still rely on the clean shutdown.
-	if err := s.opts.FS.Remove(filepath.Join(s.opts.Dir, cleanShutdownFile)); err != nil {
-		return fmt.Errorf("remove %s: %w", cleanShutdownFile, err)
+	if err := s.opts.FS.Remove(filepath.Join(s.opts.Dir, datadir.CleanShutdownFile)); err != nil {
+		return fmt.Errorf("remove %s: %w", datadir.CleanShutdownFile, err)
 	}
 	return s.opts.FS.SyncDir(s.opts.Dir)
 }
@@ -169,16 +170,16 @@ func (s *Store) partitions() ([]PartitionID, error) {
 	var ids []PartitionID
 	for _, entry := range entries {
 		name := entry.Name()
-		id, isPartition := parsePartition(name)
+		id, isPartition := datadir.ParsePartition(name)
 		switch {
-		case !entry.IsDir(), strings.HasSuffix(name, retainedSuffix):
-		case strings.HasSuffix(name, deleteSuffix):
+		case !entry.IsDir(), strings.HasSuffix(name, datadir.RetainedSuffix):
+		case strings.HasSuffix(name, datadir.DeleteSuffix):
 			s.mu.released = append(s.mu.released, name)
 		case isPartition && id.Topic == metadataLog:
 			s.opts.Logger.Info("metadata log of Apache Kafka ignored", "directory", name)
 		case isPartition:
 			ids = append(ids, id)
-		case name == lostAndFound:
+		case name == datadir.LostAndFound:
 		default:
 			s.opts.Logger.Warn("unknown directory ignored", "directory", name)
 		}
@@ -227,15 +228,15 @@ func (s *Store) openLog(id PartitionID, from start) {
 func (s *Store) recover(id PartitionID, from start) (log *Log, known checkpoint.State, err error) {
 	dir := filepath.Join(s.opts.Dir, id.String())
 	known = from.saved
-	topic, err := readTopicID(s.opts.FS, dir)
+	topic, err := datadir.ReadTopicID(s.opts.FS, dir)
 	if err != nil {
 		return nil, known, err
 	}
-	retain, err := readPolicy(s.opts.FS, dir)
+	retain, err := datadir.ReadPolicy(s.opts.FS, dir)
 	if err != nil {
 		return nil, known, err
 	}
-	released, wasRetained, err := readRetained(s.opts.FS, dir)
+	released, wasRetained, err := datadir.ReadRetained(s.opts.FS, dir)
 	if err != nil {
 		return nil, known, err
 	}
@@ -243,8 +244,8 @@ func (s *Store) recover(id PartitionID, from start) (log *Log, known checkpoint.
 		// The file "retained" exists in two cases. The log may have been reopened, and the
 		// checkpoints may not list it yet. Or its release was interrupted, and the checkpoints may
 		// still list it.
-		known = known.Merge(released.saved)
-		from.clean = from.clean && released.clean
+		known = known.Merge(released.Saved)
+		from.clean = from.clean && released.Clean
 	}
 	log = newLog(s.environment(), id, topic, dir, newConfig(unconfigured(), retain))
 	r := recovery{log: log, batchEnd: -1, saved: known, clean: from.clean, now: from.now,
@@ -288,12 +289,12 @@ func (s *Store) RaiseFormatLevel(level int32) error {
 	if level <= s.formatLevel.Load() {
 		return nil
 	}
-	if err := CheckFormatLevel(level); err != nil {
+	if err := datadir.CheckFormatLevel(level); err != nil {
 		return fmt.Errorf("raise the format level: %w", err)
 	}
 	s.changes.Lock()
 	defer s.changes.Unlock()
-	if err := writeFormatLevel(s.opts.FS, s.opts.Dir, level); err != nil {
+	if err := datadir.WriteFormatLevel(s.opts.FS, s.opts.Dir, level); err != nil {
 		return err
 	}
 	s.formatLevel.Store(level)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"heartwood.dev/heartwood/internal/logstore/checkpoint"
+	"heartwood.dev/heartwood/internal/logstore/datadir"
 	"heartwood.dev/heartwood/internal/topicconfig"
 )
 
@@ -47,7 +48,7 @@ func (s *Store) Create(id PartitionID, topic TopicID, settings topicconfig.Setti
 // the store is closed.
 //
 // The partitions must be different, and Kafka must allow their names, because a start does not find
-// a log under another name (parsePartition).
+// a log under another name (datadir.ParsePartition).
 //
 // The checkpoints are written once for all logs. If each of a thousand logs wrote the checkpoints,
 // they would write half a million lines together.
@@ -145,7 +146,7 @@ func (s *Store) adopt(log *Log, topic TopicID) error {
 	case topic:
 		return nil
 	case TopicID{}:
-		if err := writeTopicID(s.opts.FS, log.dir, topic); err != nil {
+		if err := datadir.WriteTopicID(s.opts.FS, log.dir, topic); err != nil {
 			return fmt.Errorf("%w: create log %s: %w", ErrStorage, log.id, err)
 		}
 		log.topic.Store(&topic)
@@ -170,10 +171,10 @@ func (s *Store) makeDirectoryOf(w LogSpec, retainedDir string) error {
 	} else if err := s.opts.FS.MkdirAll(dir); err != nil {
 		return err
 	}
-	if err := writePolicy(s.opts.FS, from, w.Retain); err != nil {
+	if err := datadir.WritePolicy(s.opts.FS, from, w.Retain); err != nil {
 		return err
 	}
-	if err := writeTopicID(s.opts.FS, from, w.Topic); err != nil {
+	if err := datadir.WriteTopicID(s.opts.FS, from, w.Topic); err != nil {
 		return err
 	}
 	if retainedDir == "" {
@@ -190,7 +191,7 @@ func (s *Store) makeDirectoryOf(w LogSpec, retainedDir string) error {
 // newestRetainedDirs returns, for each partition with retained logs, the directory of the one that
 // was released last.
 func (s *Store) newestRetainedDirs() (map[PartitionID]string, error) {
-	all, err := listRetained(s.opts.FS, s.opts.Dir, s.opts.Logger)
+	all, err := datadir.ListRetained(s.opts.FS, s.opts.Dir, s.opts.Logger)
 	if err != nil {
 		return nil, err
 	}
@@ -208,13 +209,13 @@ func (s *Store) newestRetainedDirs() (map[PartitionID]string, error) {
 // that the log is offline, or the name exists already. The name can exist because directories that
 // were copied from elsewhere may have no topic id.
 func (s *Store) retainedName(id PartitionID, dir string) string {
-	topic, err := readTopicID(s.opts.FS, dir)
+	topic, err := datadir.ReadTopicID(s.opts.FS, dir)
 	if err != nil {
-		topic = newID()
+		topic = datadir.NewID()
 	}
-	name := releasedName(id, topic, retainedSuffix)
+	name := datadir.ReleasedName(id, topic, datadir.RetainedSuffix)
 	if _, err := s.opts.FS.Stat(filepath.Join(s.opts.Dir, name)); errors.Is(err, fs.ErrNotExist) {
 		return name
 	}
-	return releasedName(id, newID(), retainedSuffix)
+	return datadir.ReleasedName(id, datadir.NewID(), datadir.RetainedSuffix)
 }

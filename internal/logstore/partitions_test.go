@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"heartwood.dev/heartwood/internal/logstore/checkpoint"
+	"heartwood.dev/heartwood/internal/logstore/datadir"
 	"heartwood.dev/heartwood/internal/logstore/segment"
 	"heartwood.dev/heartwood/internal/vfs"
 )
@@ -127,7 +128,7 @@ func TestRetainedLogIsReopenedWithNewTopicID(t *testing.T) {
 	}
 	store.tick(epoch0, false)
 	if _, err := fsys.Stat(filepath.Join(dataDir, partition.String(),
-		retainedFile)); !errors.Is(err, fs.ErrNotExist) {
+		datadir.RetainedFile)); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("the file \"retained\" still exists: %v", err)
 	}
 }
@@ -171,7 +172,7 @@ func testNewestIsReopened(t *testing.T) {
 // unclean shutdown, and a gap that cleaning may have left is not treated as lost data.
 func TestOfflineLogCanBeReleased(t *testing.T) {
 	mem := stopped(t, false)
-	damage(t, mem, partitionFile, flip(0))
+	damage(t, mem, datadir.PartitionFile, flip(0))
 	if err := mem.Remove(filepath.Join(dataDir, checkpoint.RecoveryPointFile)); err != nil {
 		t.Fatal(err)
 	}
@@ -335,7 +336,7 @@ func TestUnreadableDirectoryDoesNotAffectOthers(t *testing.T) {
 	if err := store.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if err := vfs.WriteFileAtomic(fsys, filepath.Join(dataDir, "bad-0", partitionFile),
+	if err := vfs.WriteFileAtomic(fsys, filepath.Join(dataDir, "bad-0", datadir.PartitionFile),
 		[]byte("version: 9\n")); err != nil {
 		t.Fatal(err)
 	}
@@ -347,7 +348,8 @@ func TestUnreadableDirectoryDoesNotAffectOthers(t *testing.T) {
 		if got := readKeys(t, store.Log(partition), 0); len(got) != 5 {
 			t.Errorf("read %v", got)
 		}
-		if err := store.Offline()[bad]; !errors.Is(err, ErrStorage) || !errors.Is(err, errMeta) {
+		if err := store.Offline()[bad]; !errors.Is(err, ErrStorage) || !errors.Is(err,
+			datadir.ErrMalformed) {
 			t.Errorf("offline: %v", err)
 		}
 		if _, err := store.Create(bad, topicOne, settings(nil), true); !errors.Is(err, ErrStorage) {
@@ -463,9 +465,9 @@ func TestCreateReusesDirectoryOfFailedCreate(t *testing.T) {
 			if err := store.Release(partition, true); err != nil {
 				t.Fatal(err)
 			}
-			old := filepath.Join(dataDir, releasedName(partition, topicOne, retainedSuffix))
+			old := filepath.Join(dataDir, datadir.ReleasedName(partition, topicOne, datadir.RetainedSuffix))
 			if err := mem.Rename(old,
-				filepath.Join(dataDir, releasedName(partition, topicTwo, retainedSuffix))+
+				filepath.Join(dataDir, datadir.ReleasedName(partition, topicTwo, datadir.RetainedSuffix))+
 					".hidden"); err != nil {
 				t.Fatal(err)
 			}
@@ -474,7 +476,7 @@ func TestCreateReusesDirectoryOfFailedCreate(t *testing.T) {
 	if err := store.Release(partition, true); err != nil {
 		t.Fatal(err)
 	}
-	hidden := filepath.Join(dataDir, releasedName(partition, topicTwo, retainedSuffix))
+	hidden := filepath.Join(dataDir, datadir.ReleasedName(partition, topicTwo, datadir.RetainedSuffix))
 	if err := mem.Rename(hidden+".hidden", hidden); err != nil {
 		t.Fatal(err)
 	}

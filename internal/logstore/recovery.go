@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"heartwood.dev/heartwood/internal/logstore/checkpoint"
+	"heartwood.dev/heartwood/internal/logstore/datadir"
 	"heartwood.dev/heartwood/internal/logstore/leaderepoch"
 	"heartwood.dev/heartwood/internal/logstore/producer"
 	"heartwood.dev/heartwood/internal/logstore/segment"
@@ -58,7 +59,7 @@ type recovery struct {
 func newLog(env environment, id PartitionID, topic TopicID, dir string, config *config) *Log {
 	files := segmentDir{fs: env.fs, path: dir, config: env.segments, logger: env.logger}
 	l := &Log{id: id, dir: dir, env: env, files: files, snapshots: producerSnapshots{dir: files},
-		epochs: leaderEpochs{fs: env.fs, dir: dir}, notes: newNotes(env.fs, dir)}
+		epochs: leaderEpochs{fs: env.fs, dir: dir}, notes: datadir.NewNotes(env.fs, dir)}
 	l.compaction.init(l)
 	l.stable.setOpen(&l.mu.producers)
 	l.topic.Store(&topic)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"heartwood.dev/heartwood/internal/logstore/checkpoint"
+	"heartwood.dev/heartwood/internal/logstore/datadir"
 	"heartwood.dev/heartwood/internal/logstore/producer"
 	"heartwood.dev/heartwood/internal/logstore/segment"
 	"heartwood.dev/heartwood/internal/record"
@@ -238,7 +239,7 @@ func TestLogThatEndsBelowItsStartStartsAgain(t *testing.T) {
 // between segments.
 func TestDirectoryOfKafkaIsOpened(t *testing.T) {
 	mem := stopped(t, false)
-	for _, name := range []string{partitionFile, policyFile, checkpoint.EpochsFile} {
+	for _, name := range []string{datadir.PartitionFile, datadir.PolicyFile, checkpoint.EpochsFile} {
 		damage(t, mem, name, gone)
 	}
 	for _, name := range []string{checkpoint.RecoveryPointFile, checkpoint.HighWatermarkFile} {
@@ -305,7 +306,7 @@ func TestProducersSurviveTheLastSegment(t *testing.T) {
 	}{{"no segment is left", 0}, {"segments below the log start are left", 20}} {
 		t.Run(test.name, func(t *testing.T) {
 			mem := stopped(t, true)
-			if err := mem.Remove(filepath.Join(dataDir, cleanShutdownFile)); err != nil {
+			if err := mem.Remove(filepath.Join(dataDir, datadir.CleanShutdownFile)); err != nil {
 				t.Fatal(err)
 			}
 			for _, base := range []int64{0, 10, 20, 30, 40, 50} {

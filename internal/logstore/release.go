@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"path/filepath"
 	"time"
+
+	"heartwood.dev/heartwood/internal/logstore/datadir"
 )
 
 // Removal names a partition that ReleaseAll removes from this broker.
@@ -58,15 +60,15 @@ func (s *Store) ReleaseAll(removals []Removal) error {
 // released is a partition that ReleaseAll removes.
 type released struct {
 	Removal
-	log   *Log     // nil if the partition is offline
-	state retained // the content of the file "retained", if the data is kept
-	name  string   // new name of the directory
-	err   error    // why the directory could not be renamed
+	log   *Log             // nil if the partition is offline
+	state datadir.Retained // the content of the file "retained", if the data is kept
+	name  string           // new name of the directory
+	err   error            // why the directory could not be renamed
 }
 
 func newReleased(r Removal, log *Log, broken offline) *released {
 	return &released{Removal: r, log: log,
-		state: retained{id: r.ID, released: time.Now(), saved: broken.saved}}
+		state: datadir.Retained{ID: r.ID, Released: time.Now(), Saved: broken.saved}}
 }
 
 // closeReleased closes the log of a released partition.
@@ -80,11 +82,11 @@ func (s *Store) closeReleased(r *released) {
 			s.opts.Logger.Warn("failed to close the log of a removed partition", "partition", r.ID,
 				"error", err)
 		}
-		r.state.clean = err == nil
+		r.state.Clean = err == nil
 	} else {
 		r.log.discard()
 	}
-	r.state.saved = r.log.checkpointState()
+	r.state.Saved = r.log.checkpointState()
 }
 
 // renameReleased renames the directories of released partitions. Once the renames are durable, the
@@ -110,7 +112,7 @@ func (s *Store) renameReleased(all []*released) (faults []error) {
 			// The log is closed already, so the partition is offline until another release succeeds
 			// or the store is opened again.
 			r.err = fmt.Errorf("%w: release log %s: %w", ErrStorage, r.ID, r.err)
-			s.mu.offline[r.ID] = offline{err: r.err, saved: r.state.saved}
+			s.mu.offline[r.ID] = offline{err: r.err, saved: r.state.Saved}
 			faults = append(faults, r.err)
 			continue
 		}
@@ -126,10 +128,10 @@ func (s *Store) renameReleased(all []*released) (faults []error) {
 // renameOne renames the directory of a released partition.
 func (s *Store) renameOne(r *released) error {
 	dir := filepath.Join(s.opts.Dir, r.ID.String())
-	r.name = releasedName(r.ID, newID(), deleteSuffix)
+	r.name = datadir.ReleasedName(r.ID, datadir.NewID(), datadir.DeleteSuffix)
 	if r.Retain {
 		s.forgetReopened(r.ID) // Store.save must not remove the new file "retained"
-		if err := r.state.write(s.opts.FS, dir); err != nil {
+		if err := r.state.Write(s.opts.FS, dir); err != nil {
 			return err
 		}
 		r.name = s.retainedName(r.ID, dir)

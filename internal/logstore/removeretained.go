@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
+
+	"heartwood.dev/heartwood/internal/logstore/datadir"
 )
 
 // ErrNotReleased is the error of RemoveRetained if a matching partition is still open or offline.
@@ -14,7 +16,7 @@ var ErrNotReleased = errors.New("the partition has not been released")
 // cannot be read, or is reopened or removed meanwhile, is left out.
 func (s *Store) Retained() ([]RetainedLog, error) {
 	// The lock changes is not acquired: metadata images must not wait for the listing of many files.
-	return measuredRetained(s.opts.FS, s.opts.Dir, s.opts.Logger)
+	return datadir.MeasureRetained(s.opts.FS, s.opts.Dir, s.opts.Logger)
 }
 
 // RemoveRetained removes the retained logs that match, and returns them. A goroutine of the store
@@ -32,18 +34,18 @@ func (s *Store) RemoveRetained(match func(PartitionID, TopicID) bool) ([]Retaine
 	if closed {
 		return nil, ErrClosed
 	}
-	all, err := listRetained(s.opts.FS, s.opts.Dir, s.opts.Logger)
+	all, err := datadir.ListRetained(s.opts.FS, s.opts.Dir, s.opts.Logger)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrStorage, err)
 	}
 	doomed := slices.DeleteFunc(all, func(r RetainedLog) bool {
-		return !match(r.ID, topicOf(s.opts.FS, filepath.Join(s.opts.Dir, r.Directory)))
+		return !match(r.ID, datadir.TopicOf(s.opts.FS, filepath.Join(s.opts.Dir, r.Directory)))
 	})
 	faults := []error{s.notReleased(match)}
 	var names []string
 	var removed []RetainedLog
 	for _, r := range doomed {
-		name := releasedName(r.ID, newID(), deleteSuffix)
+		name := datadir.ReleasedName(r.ID, datadir.NewID(), datadir.DeleteSuffix)
 		if err := s.opts.FS.Rename(filepath.Join(s.opts.Dir, r.Directory),
 			filepath.Join(s.opts.Dir, name)); err != nil {
 			faults = append(faults, fmt.Errorf("%w: remove %s: %w", ErrStorage, r.Directory, err))
@@ -72,7 +74,7 @@ func (s *Store) notReleased(match func(PartitionID, TopicID) bool) error {
 		}
 	}
 	for id := range s.Offline() {
-		if match(id, topicOf(s.opts.FS, filepath.Join(s.opts.Dir, id.String()))) {
+		if match(id, datadir.TopicOf(s.opts.FS, filepath.Join(s.opts.Dir, id.String()))) {
 			return fmt.Errorf("%w: %s is offline", ErrNotReleased, id)
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 
 	"heartwood.dev/heartwood/internal/logstore/checkpoint"
+	"heartwood.dev/heartwood/internal/logstore/datadir"
 )
 
 // save writes the checkpoint files whose content has changed. Each file is replaced atomically. The
@@ -31,7 +32,7 @@ func (s *Store) save() error {
 	for _, log := range logs {
 		all[log.id] = log.checkpointState()
 	}
-	if err := s.saving.files.write(all); err != nil {
+	if err := s.saving.files.Write(all); err != nil {
 		return err
 	}
 	for _, log := range logs {
@@ -58,9 +59,9 @@ func (s *Store) removeRetainedFiles(listed map[PartitionID]checkpoint.State) err
 	}
 	s.mu.Unlock()
 	for _, id := range ids {
-		name := filepath.Join(s.opts.Dir, id.String(), retainedFile)
+		name := filepath.Join(s.opts.Dir, id.String(), datadir.RetainedFile)
 		if err := s.opts.FS.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("remove the file %q of a reopened log: %w", retainedFile, err)
+			return fmt.Errorf("remove the file %q of a reopened log: %w", datadir.RetainedFile, err)
 		}
 		if err := s.opts.FS.SyncDir(filepath.Dir(name)); err != nil {
 			return fmt.Errorf("sync the directory of a reopened log: %w", err)

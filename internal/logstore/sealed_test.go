@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"heartwood.dev/heartwood/internal/logstore/checkpoint"
+	"heartwood.dev/heartwood/internal/logstore/datadir"
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
@@ -234,7 +235,7 @@ func TestManyLogsAreCreatedWithOneCheckpoint(t *testing.T) {
 	lines := trace.Take()
 	written := strings.Count(lines, "-> "+checkpoint.RecoveryPointFile)
 	listed := strings.LastIndex(lines, "-> "+checkpoint.RecoveryPointFile)
-	if last := strings.LastIndex(lines, partitionFile); written != 1 || listed < last {
+	if last := strings.LastIndex(lines, datadir.PartitionFile); written != 1 || listed < last {
 		t.Errorf("recovery points written %d times, want 1; last write at %d of the trace, last "+
 			"topic id at %d", written, listed, last)
 	}

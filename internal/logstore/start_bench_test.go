@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"heartwood.dev/heartwood/internal/logstore/datadir"
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
@@ -68,7 +69,7 @@ func BenchmarkStart(b *testing.B) {
 			open := 0
 			for b.Loop() {
 				if !clean {
-					_ = opts.FS.Remove(opts.Dir + "/" + cleanShutdownFile)
+					_ = opts.FS.Remove(opts.Dir + "/" + datadir.CleanShutdownFile)
 				}
 				before := cpuTime(b)
 				if store, err = Open(opts); err != nil {

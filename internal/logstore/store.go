@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"heartwood.dev/heartwood/internal/logstore/checkpoint"
+	"heartwood.dev/heartwood/internal/logstore/datadir"
 	"heartwood.dev/heartwood/internal/outage"
 	"heartwood.dev/heartwood/internal/vfs"
 )
@@ -20,6 +21,15 @@ var ErrOtherTopic = errors.New("the directory belongs to another topic")
 
 // PartitionID names a partition; its directory is <Topic>-<Index>.
 type PartitionID = checkpoint.PartitionID
+
+// TopicID is a topic's id, stored in partition.metadata.
+type TopicID = datadir.TopicID
+
+// RetainedLog is the log of a partition that was released with its data.
+type RetainedLog = datadir.RetainedLog
+
+// ErrFormatLevel is wrapped by errors about a format level that this binary does not support.
+var ErrFormatLevel = datadir.ErrFormatLevel
 
 // Options are the options of a Store.
 type Options struct {
@@ -82,7 +92,7 @@ type Store struct {
 	changes sync.Mutex // one Create, Release or Close at a time
 	saving  struct {
 		sync.Mutex
-		files *checkpoints
+		files *datadir.Checkpoints
 	}
 	mu struct {
 		sync.Mutex
@@ -183,14 +193,14 @@ func (s *Store) Close() error {
 	if err := s.save(); err != nil {
 		failed = append(failed, err)
 	}
-	if err := saveSummaries(s.opts.FS, s.opts.Dir, sealed, s.epoch.Load()); err != nil {
+	if err := datadir.SaveClosed(s.opts.FS, s.opts.Dir, sealed, s.epoch.Load()); err != nil {
 		failed = append(failed, err)
 	}
 	// Without the marker, the next start scans every log from its recovery point. The scan is short
 	// for logs that were closed without an error.
 	if len(failed) == 0 && len(s.Offline()) == 0 {
-		if err := writeCleanShutdown(s.opts.FS, s.opts.Dir, s.epoch.Load()); err != nil {
-			failed = append(failed, fmt.Errorf("write %s: %w", cleanShutdownFile, err))
+		if err := datadir.WriteCleanShutdown(s.opts.FS, s.opts.Dir, s.epoch.Load()); err != nil {
+			failed = append(failed, fmt.Errorf("write %s: %w", datadir.CleanShutdownFile, err))
 		}
 	}
 	if err := s.lock.Close(); err != nil {

@@ -1,4 +1,4 @@
-package logstore
+package datadir
 
 import (
 	"fmt"
@@ -25,10 +25,10 @@ type RetainedLog struct {
 	Directory string // name in the data directory
 }
 
-// measuredRetained returns the retained logs of a data directory, sorted by partition and time of
+// MeasureRetained returns the retained logs of a data directory, sorted by partition and time of
 // release. A directory that cannot be read, or is reopened or removed meanwhile, is left out.
-func measuredRetained(fsys vfs.FS, dir string, logger *slog.Logger) ([]RetainedLog, error) {
-	all, err := listRetained(fsys, dir, logger)
+func MeasureRetained(fsys vfs.FS, dir string, logger *slog.Logger) ([]RetainedLog, error) {
+	all, err := ListRetained(fsys, dir, logger)
 	if err != nil {
 		return nil, err
 	}
@@ -44,7 +44,7 @@ func measuredRetained(fsys vfs.FS, dir string, logger *slog.Logger) ([]RetainedL
 // measure reads the topic id and the size of a retained log.
 func (r *RetainedLog) measure(fsys vfs.FS, dataDir string) error {
 	dir := filepath.Join(dataDir, r.Directory)
-	r.Topic = topicOf(fsys, dir)
+	r.Topic = TopicOf(fsys, dir)
 	files, err := fsys.ReadDir(dir)
 	if err != nil {
 		return fmt.Errorf("list %s: %w", r.Directory, err)
@@ -59,19 +59,19 @@ func (r *RetainedLog) measure(fsys vfs.FS, dataDir string) error {
 	return nil
 }
 
-// listRetained returns the retained logs of a data directory without topic ids and sizes, sorted by partition and time
-// of release. A directory that cannot be read is left out with a warning.
-func listRetained(fsys vfs.FS, dir string, logger *slog.Logger) ([]RetainedLog, error) {
+// ListRetained returns the retained logs of a data directory without topic ids and sizes, sorted by
+// partition and time of release. A directory that cannot be read is left out with a warning.
+func ListRetained(fsys vfs.FS, dir string, logger *slog.Logger) ([]RetainedLog, error) {
 	entries, err := fsys.ReadDir(dir)
 	if err != nil {
 		return nil, fmt.Errorf("list data directory: %w", err)
 	}
 	var all []RetainedLog
 	for _, entry := range entries {
-		if !entry.IsDir() || !strings.HasSuffix(entry.Name(), retainedSuffix) {
+		if !entry.IsDir() || !strings.HasSuffix(entry.Name(), RetainedSuffix) {
 			continue
 		}
-		state, ok, err := readRetained(fsys, filepath.Join(dir, entry.Name()))
+		state, ok, err := ReadRetained(fsys, filepath.Join(dir, entry.Name()))
 		if err != nil {
 			logger.Warn("failed to read the kept log of a deleted topic", "directory",
 				entry.Name(), "error", err)
@@ -79,8 +79,8 @@ func listRetained(fsys vfs.FS, dir string, logger *slog.Logger) ([]RetainedLog, 
 		if err != nil || !ok {
 			continue
 		}
-		all = append(all, RetainedLog{ID: state.id, Released: state.released,
-			LogStart: state.saved.LogStart, HighWatermark: state.saved.HighWatermark,
+		all = append(all, RetainedLog{ID: state.ID, Released: state.Released,
+			LogStart: state.Saved.LogStart, HighWatermark: state.Saved.HighWatermark,
 			Directory: entry.Name()})
 	}
 	slices.SortStableFunc(all, func(a, b RetainedLog) int {
@@ -92,9 +92,9 @@ func listRetained(fsys vfs.FS, dir string, logger *slog.Logger) ([]RetainedLog, 
 	return all, nil
 }
 
-// topicOf returns the topic id in a directory, or the zero id if it cannot be read.
-func topicOf(fsys vfs.FS, dir string) TopicID {
-	topic, err := readTopicID(fsys, dir)
+// TopicOf returns the topic id in a directory, or the zero id if it cannot be read.
+func TopicOf(fsys vfs.FS, dir string) TopicID {
+	topic, err := ReadTopicID(fsys, dir)
 	if err != nil {
 		return TopicID{}
 	}

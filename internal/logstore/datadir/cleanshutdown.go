@@ -1,4 +1,4 @@
-package logstore
+package datadir
 
 import (
 	"encoding/json"
@@ -17,25 +17,25 @@ type cleanShutdown struct {
 	BrokerEpoch int64 `json:"brokerEpoch"` // epoch of the broker process that stopped; -1: unknown
 }
 
-// writeCleanShutdown writes the clean-shutdown marker, which states that everything in the
+// WriteCleanShutdown writes the clean-shutdown marker, which states that everything in the
 // directory is on disk. The marker is the last file that a shutdown writes.
-func writeCleanShutdown(fsys vfs.FS, dir string, epoch int64) error {
+func WriteCleanShutdown(fsys vfs.FS, dir string, epoch int64) error {
 	content, err := json.Marshal(cleanShutdown{BrokerEpoch: epoch})
 	if err != nil {
 		return err
 	}
-	return vfs.WriteFileAtomic(fsys, filepath.Join(dir, cleanShutdownFile), content)
+	return vfs.WriteFileAtomic(fsys, filepath.Join(dir, CleanShutdownFile), content)
 }
 
-// readCleanShutdown reports whether the marker exists, and the broker epoch in it. A malformed
+// ReadCleanShutdown reports whether the marker exists, and the broker epoch in it. A malformed
 // marker still shows that the shutdown was clean; the broker epoch is then unknown.
-func readCleanShutdown(fsys vfs.FS, dir string) (clean bool, epoch int64, err error) {
-	content, err := fsys.ReadFile(filepath.Join(dir, cleanShutdownFile))
+func ReadCleanShutdown(fsys vfs.FS, dir string) (clean bool, epoch int64, err error) {
+	content, err := fsys.ReadFile(filepath.Join(dir, CleanShutdownFile))
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, -1, nil
 	}
 	if err != nil {
-		return false, -1, fmt.Errorf("read %s: %w", cleanShutdownFile, err)
+		return false, -1, fmt.Errorf("read %s: %w", CleanShutdownFile, err)
 	}
 	marker := cleanShutdown{BrokerEpoch: -1}
 	if err := json.Unmarshal(content, &marker); err != nil || marker.Version != 0 {

@@ -1,4 +1,4 @@
-package logstore
+package datadir
 
 import (
 	"errors"
@@ -14,53 +14,53 @@ import (
 // Files that exist while records are copied from another replica into this log.
 // docs/format/store.md describes them.
 const (
-	// copySourceFile contains the id of the broker whose log is being copied into this one, which
+	// CopySourceFile contains the id of the broker whose log is being copied into this one, which
 	// was empty when the copy began (ADR 0155).
-	copySourceFile = "copy.source"
-	// copyGapFile contains the leader epoch in which the log received records behind an offset gap
+	CopySourceFile = "copy.source"
+	// CopyGapFile contains the leader epoch in which the log received records behind an offset gap
 	// (ADR 0201).
-	copyGapFile = "copy.gap"
+	CopyGapFile = "copy.gap"
 )
 
 // CopySource returns the id of the broker whose log is being copied into this one, -1 if this log
 // is not an incomplete copy. Each call reads the id from a file.
-func (n *notes) CopySource() (broker int32, err error) {
-	return n.readNumber(copySourceFile, "broker")
+func (n *Notes) CopySource() (broker int32, err error) {
+	return n.readNumber(CopySourceFile, "broker")
 }
 
 // SetCopySource durably stores the id of the broker whose log is copied. The caller calls it before
 // it appends the first record of the copy. The value -1 removes the file, which marks the copy as
 // complete. If a crash restores the file, the log is copied once more.
-func (n *notes) SetCopySource(broker int32) error {
-	return n.writeNumber(copySourceFile, "broker", broker)
+func (n *Notes) SetCopySource(broker int32) error {
+	return n.writeNumber(CopySourceFile, "broker", broker)
 }
 
 // CopyGap returns the leader epoch in which this log last received records behind an offset gap. It
 // returns -1 if there is no such gap, or if the gap is no longer relevant. Each call reads the
 // epoch from a file.
-func (n *notes) CopyGap() (epoch int32, err error) { return n.readNumber(copyGapFile, "epoch") }
+func (n *Notes) CopyGap() (epoch int32, err error) { return n.readNumber(CopyGapFile, "epoch") }
 
 // SetCopyGap durably stores the leader epoch in which the log receives records behind an offset
 // gap. The caller calls it before it appends the first of these records. The value -1 removes the
 // file when the gap is no longer relevant. If a crash restores the file, the log may be copied
 // needlessly.
-func (n *notes) SetCopyGap(epoch int32) error { return n.writeNumber(copyGapFile, "epoch", epoch) }
+func (n *Notes) SetCopyGap(epoch int32) error { return n.writeNumber(CopyGapFile, "epoch", epoch) }
 
 // readNumber reads the number in a file, -1 if the file does not exist.
-func (n *notes) readNumber(file, key string) (int32, error) {
+func (n *Notes) readNumber(file, key string) (int32, error) {
 	values, err := readFields(n.fs, filepath.Join(n.dir, file))
 	if values == nil || err != nil {
 		return -1, err
 	}
 	number, err := strconv.ParseInt(values[key], 10, 32)
 	if err != nil || number < 0 {
-		return -1, fmt.Errorf("read %s: %w: %s %q", file, errMeta, key, values[key])
+		return -1, fmt.Errorf("read %s: %w: %s %q", file, ErrMalformed, key, values[key])
 	}
 	return int32(number), nil
 }
 
 // writeNumber writes the number to a file, or removes the file if the number is negative.
-func (n *notes) writeNumber(file, key string, number int32) error {
+func (n *Notes) writeNumber(file, key string, number int32) error {
 	name := filepath.Join(n.dir, file)
 	if number < 0 {
 		if err := n.fs.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {

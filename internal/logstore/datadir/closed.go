@@ -1,4 +1,4 @@
-package logstore
+package datadir
 
 import (
 	"errors"
@@ -11,11 +11,11 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// loadSummaries reads segment-checkpoint after a clean shutdown. It returns nil if the file is
+// LoadClosed reads segment-checkpoint after a clean shutdown. It returns nil if the file is
 // missing or malformed; the start is then slower but correct. current reports whether the process
 // with this broker epoch, which wrote the clean-shutdown marker, wrote the file too. Otherwise
 // another program has used the directory since, as Kafka may, and segments may have been deleted.
-func loadSummaries(fsys vfs.FS, dir string, logger *slog.Logger,
+func LoadClosed(fsys vfs.FS, dir string, logger *slog.Logger,
 	epoch int64) (all map[checkpoint.PartitionID]checkpoint.ClosedLog, current bool) {
 	content, err := fsys.ReadFile(filepath.Join(dir, checkpoint.SegmentsFile))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -32,9 +32,9 @@ func loadSummaries(fsys vfs.FS, dir string, logger *slog.Logger,
 	return all, writer == epoch
 }
 
-// saveSummaries writes segment-checkpoint after all logs are closed. The clean-shutdown marker is
+// SaveClosed writes segment-checkpoint after all logs are closed. The clean-shutdown marker is
 // written only after this file.
-func saveSummaries(fsys vfs.FS, dir string, all map[checkpoint.PartitionID]checkpoint.ClosedLog,
+func SaveClosed(fsys vfs.FS, dir string, all map[checkpoint.PartitionID]checkpoint.ClosedLog,
 	epoch int64) error {
 	if err := vfs.WriteFileAtomic(fsys, filepath.Join(dir, checkpoint.SegmentsFile),
 		checkpoint.EncodeClosedLogs(all, epoch)); err != nil {

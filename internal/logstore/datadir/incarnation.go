@@ -1,4 +1,4 @@
-package logstore
+package datadir
 
 import (
 	"fmt"
@@ -9,21 +9,21 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// assignmentFile holds the replica incarnation id for which the log was created (ADR 0185).
-const assignmentFile = "assignment"
+// AssignmentFile holds the replica incarnation id for which the log was created (ADR 0185).
+const AssignmentFile = "assignment"
 
-// assignmentBytesMax is the maximum length of the id; generated ids have 22 bytes.
-const assignmentBytesMax = 64
+// AssignmentBytesMax is the maximum length of the id; generated ids have 22 bytes.
+const AssignmentBytesMax = 64
 
 // ReplicaIncarnation returns the id of the replica incarnation for which the log was created, "" if
 // the log was created before such ids existed. Each call reads the id from a file.
-func (n *notes) ReplicaIncarnation() (string, error) {
-	values, err := readFields(n.fs, filepath.Join(n.dir, assignmentFile))
+func (n *Notes) ReplicaIncarnation() (string, error) {
+	values, err := readFields(n.fs, filepath.Join(n.dir, AssignmentFile))
 	if values == nil || err != nil {
 		return "", err
 	}
 	if err := checkAssignment(values["id"]); err != nil {
-		return "", fmt.Errorf("read %s: %w", assignmentFile, err)
+		return "", fmt.Errorf("read %s: %w", AssignmentFile, err)
 	}
 	return values["id"], nil
 }
@@ -31,24 +31,24 @@ func (n *notes) ReplicaIncarnation() (string, error) {
 // SetReplicaIncarnation durably stores the id of the replica incarnation. If the log was created
 // for another incarnation, the caller has durably emptied it before. So a crash never leaves the
 // records of one incarnation under the id of another.
-func (n *notes) SetReplicaIncarnation(id string) error {
+func (n *Notes) SetReplicaIncarnation(id string) error {
 	if err := checkAssignment(id); err != nil {
-		return fmt.Errorf("write %s: %w", assignmentFile, err)
+		return fmt.Errorf("write %s: %w", AssignmentFile, err)
 	}
 	content := "version: 0\nid: " + id + "\n"
-	if err := vfs.WriteFileAtomic(n.fs, filepath.Join(n.dir, assignmentFile),
+	if err := vfs.WriteFileAtomic(n.fs, filepath.Join(n.dir, AssignmentFile),
 		[]byte(content)); err != nil {
-		return fmt.Errorf("write %s: %w: %w", assignmentFile, segmentlist.ErrStorage, err)
+		return fmt.Errorf("write %s: %w: %w", AssignmentFile, segmentlist.ErrStorage, err)
 	}
 	return nil
 }
 
-// checkAssignment fails with errMeta if the id is empty, too long, or contains anything but
+// checkAssignment fails with ErrMalformed if the id is empty, too long, or contains anything but
 // printable ASCII characters without spaces. The file could not store such an id unchanged.
 func checkAssignment(id string) error {
-	if id == "" || len(id) > assignmentBytesMax ||
+	if id == "" || len(id) > AssignmentBytesMax ||
 		strings.ContainsFunc(id, func(r rune) bool { return r <= ' ' || r > '~' }) {
-		return fmt.Errorf("%w: id %.100q", errMeta, id)
+		return fmt.Errorf("%w: id %.100q", ErrMalformed, id)
 	}
 	return nil
 }

@@ -1,4 +1,4 @@
-package logstore
+package datadir
 
 import (
 	"sync/atomic"
@@ -6,13 +6,13 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// notes are the small files in the directory of one log that its replica writes: the replica
+// Notes are the small files in the directory of one log that its replica writes: the replica
 // incarnation, the state of a copy from another replica, and the loss of records. Its methods may
 // be called concurrently; the caller orders the writes of one file.
-type notes struct {
+type Notes struct {
 	fs   vfs.FS
 	dir  string
 	loss atomic.Pointer[loss] // nil: none
 }
 
-func newNotes(fsys vfs.FS, dir string) *notes { return &notes{fs: fsys, dir: dir} }
+func NewNotes(fsys vfs.FS, dir string) *Notes { return &Notes{fs: fsys, dir: dir} }

@@ -1,4 +1,4 @@
-package logstore
+package datadir
 
 import (
 	"errors"
@@ -12,8 +12,8 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// formatLevelFile is in the data directory; docs/format/format-level.md describes it.
-const formatLevelFile = "format-level"
+// FormatLevelFile is in the data directory; docs/format/format-level.md describes it.
+const FormatLevelFile = "format-level"
 
 // ErrFormatLevel is wrapped by errors about a format level that this binary does not support.
 var ErrFormatLevel = errors.New("this version of Heartwood is too old")
@@ -30,25 +30,25 @@ func CheckFormatLevel(level int32) error {
 // readFormatLevel returns the format level of a data directory. A malformed file is an error: its
 // directory may have any level.
 func readFormatLevel(fsys vfs.FS, dir string) (int32, error) {
-	content, err := fsys.ReadFile(filepath.Join(dir, formatLevelFile))
+	content, err := fsys.ReadFile(filepath.Join(dir, FormatLevelFile))
 	if errors.Is(err, fs.ErrNotExist) {
 		return version.FormatLevelFirst, nil
 	}
 	if err != nil {
-		return 0, fmt.Errorf("read %s: %w", formatLevelFile, err)
+		return 0, fmt.Errorf("read %s: %w", FormatLevelFile, err)
 	}
 	text, ended := strings.CutSuffix(string(content), "\n")
 	level, err := strconv.ParseInt(text, 10, 32)
 	if err != nil || !ended || level < version.FormatLevelFirst ||
 		text != strconv.FormatInt(level, 10) {
-		return 0, fmt.Errorf("read %s: %w: want one line with a number", formatLevelFile, errMeta)
+		return 0, fmt.Errorf("read %s: %w: want one line with a number", FormatLevelFile, ErrMalformed)
 	}
 	return int32(level), nil
 }
 
-// supportedFormatLevel returns the format level of a data directory, and an error if this binary
+// SupportedFormatLevel returns the format level of a data directory, and an error if this binary
 // does not support it.
-func supportedFormatLevel(fsys vfs.FS, dir string) (int32, error) {
+func SupportedFormatLevel(fsys vfs.FS, dir string) (int32, error) {
 	level, err := readFormatLevel(fsys, dir)
 	if err != nil {
 		return 0, err
@@ -60,12 +60,12 @@ func supportedFormatLevel(fsys vfs.FS, dir string) (int32, error) {
 	return level, nil
 }
 
-// writeFormatLevel durably writes the format level of a data directory.
-func writeFormatLevel(fsys vfs.FS, dir string, level int32) error {
+// WriteFormatLevel durably writes the format level of a data directory.
+func WriteFormatLevel(fsys vfs.FS, dir string, level int32) error {
 	content := strconv.Itoa(int(level)) + "\n"
-	if err := vfs.WriteFileAtomic(fsys, filepath.Join(dir, formatLevelFile),
+	if err := vfs.WriteFileAtomic(fsys, filepath.Join(dir, FormatLevelFile),
 		[]byte(content)); err != nil {
-		return fmt.Errorf("write %s: %w", formatLevelFile, err)
+		return fmt.Errorf("write %s: %w", FormatLevelFile, err)
 	}
 	return nil
 }

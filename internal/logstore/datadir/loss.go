@@ -1,4 +1,4 @@
-package logstore
+package datadir
 
 import (
 	"errors"
@@ -24,7 +24,7 @@ type loss struct {
 
 // Loss returns how the log is known to have lost records that were on the disk, "" if it is not.
 // The loss remains, also after a restart, until SetLoss removes it.
-func (n *notes) Loss() string {
+func (n *Notes) Loss() string {
 	if known := n.loss.Load(); known != nil {
 		return known.cause
 	}
@@ -33,7 +33,7 @@ func (n *notes) Loss() string {
 
 // LossOf returns the replica incarnation id that StampLoss has stored; ok is false if there is no
 // loss, or no id was stored since the loss was found.
-func (n *notes) LossOf() (incarnation string, ok bool) {
+func (n *Notes) LossOf() (incarnation string, ok bool) {
 	if known := n.loss.Load(); known != nil {
 		return known.incarnation, known.stamped
 	}
@@ -42,7 +42,7 @@ func (n *notes) LossOf() (incarnation string, ok bool) {
 
 // SetLoss durably stores how the log is known to have lost records. The value "" removes the loss:
 // the log was emptied, or a user continues with the records that are left.
-func (n *notes) SetLoss(cause string) error {
+func (n *Notes) SetLoss(cause string) error {
 	if cause != "" {
 		return n.writeLoss(loss{cause: cause})
 	}
@@ -59,11 +59,11 @@ func (n *notes) SetLoss(cause string) error {
 
 // StampLoss durably stores the replica incarnation id with which the metadata does not take the
 // loss into account yet; the id may be "". The caller then reports the loss.
-func (n *notes) StampLoss(incarnation string) error {
+func (n *Notes) StampLoss(incarnation string) error {
 	return n.writeLoss(loss{cause: n.Loss(), incarnation: incarnation, stamped: true})
 }
 
-func (n *notes) writeLoss(found loss) error {
+func (n *Notes) writeLoss(found loss) error {
 	content := "version: 0\ncause: " + found.cause + "\n"
 	if found.stamped {
 		content += "replica: " + found.incarnation + "\n"
@@ -84,13 +84,13 @@ func readLoss(fsys vfs.FS, dir string) (*loss, error) {
 	}
 	found := &loss{cause: values["cause"]}
 	if found.incarnation, found.stamped = values["replica"]; found.cause == "" {
-		return nil, fmt.Errorf("read %s: %w: no cause", lossFile, errMeta)
+		return nil, fmt.Errorf("read %s: %w: no cause", lossFile, ErrMalformed)
 	}
 	return found, nil
 }
 
-// loadLoss reads the stored loss.
-func (n *notes) loadLoss() error {
+// LoadLoss reads the stored loss.
+func (n *Notes) LoadLoss() error {
 	stored, err := readLoss(n.fs, n.dir)
 	n.loss.Store(stored)
 	return err

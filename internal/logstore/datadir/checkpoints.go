@@ -1,4 +1,4 @@
-package logstore
+package datadir
 
 import (
 	"errors"
@@ -11,27 +11,27 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// checkpoints are the checkpoint files of a data directory. Only one goroutine may use them at a
+// Checkpoints are the checkpoint files of a data directory. Only one goroutine may use them at a
 // time.
-type checkpoints struct {
+type Checkpoints struct {
 	fs      vfs.FS
 	dir     string
 	logger  *slog.Logger
 	written map[string]string // key: name of a checkpoint file; value: its content on disk
 }
 
-func newCheckpoints(fsys vfs.FS, dir string, logger *slog.Logger) *checkpoints {
-	return &checkpoints{fs: fsys, dir: dir, logger: logger, written: map[string]string{}}
+func NewCheckpoints(fsys vfs.FS, dir string, logger *slog.Logger) *Checkpoints {
+	return &Checkpoints{fs: fsys, dir: dir, logger: logger, written: map[string]string{}}
 }
 
 // horizonUnknown is the delete horizon of a log that a missing line stands for.
 const horizonUnknown = 0
 
-// write writes each file whose content differs from the last one that was written. Most
+// Write writes each file whose content differs from the last one that was written. Most
 // rounds of most clusters change no file, and each written file costs two syncs. If writing a file
 // fails, the later files of this round are not written. The earlier files stay on disk, which is
 // safe.
-func (c *checkpoints) write(all map[checkpoint.PartitionID]checkpoint.State) error {
+func (c *Checkpoints) Write(all map[checkpoint.PartitionID]checkpoint.State) error {
 	aborted := make(map[checkpoint.PartitionID]checkpoint.AbortedCounts, len(all))
 	progress := make(map[checkpoint.PartitionID]checkpoint.CleaningState, len(all))
 	for id, state := range all {
@@ -83,7 +83,7 @@ var offsetCheckpoints = []struct {
 }
 
 // writeFile writes a file unless the file on disk has the same content.
-func (c *checkpoints) writeFile(name string, content []byte) error {
+func (c *Checkpoints) writeFile(name string, content []byte) error {
 	if c.written[name] == string(content) {
 		return nil
 	}
@@ -94,11 +94,12 @@ func (c *checkpoints) writeFile(name string, content []byte) error {
 	return nil
 }
 
-// load reads the checkpoint files. A missing or malformed file is treated as a file that
+// Load reads the checkpoint files. A missing or malformed file is treated as a file that
 // lists no partition. Without a recovery point, recovery scans the whole log; without another
 // value, some work is repeated. malformed contains the names of the malformed files, which the next
 // save replaces.
-func (c *checkpoints) load() (all map[checkpoint.PartitionID]checkpoint.State, malformed map[string]bool,
+func (c *Checkpoints) Load() (all map[checkpoint.PartitionID]checkpoint.State,
+	malformed map[string]bool,
 	err error) {
 	all, malformed = map[checkpoint.PartitionID]checkpoint.State{}, map[string]bool{}
 	failed := []error{
@@ -120,7 +121,7 @@ func (c *checkpoints) load() (all map[checkpoint.PartitionID]checkpoint.State, m
 // loadCheckpoint reads one file and stores its values in the map all. If the file is malformed, it
 // adds the name of the file to the map malformed instead. It fails if the disk fails, or if another
 // program has written the file in a later version.
-func loadCheckpoint[V any](c *checkpoints, all map[checkpoint.PartitionID]checkpoint.State,
+func loadCheckpoint[V any](c *Checkpoints, all map[checkpoint.PartitionID]checkpoint.State,
 	malformed map[string]bool,
 	name string, decode func([]byte) (map[checkpoint.PartitionID]V, error),
 	set func(*checkpoint.State, V)) error {

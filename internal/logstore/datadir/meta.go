@@ -1,4 +1,4 @@
-package logstore
+package datadir
 
 import (
 	"crypto/rand"
@@ -18,41 +18,41 @@ import (
 // Small files that describe a data directory or the directory of a partition. docs/format/store.md
 // specifies each file.
 const (
-	lockFile          = ".lock"
-	metaFile          = "meta.properties"
-	cleanShutdownFile = ".kafka_cleanshutdown"
-	partitionFile     = "partition.metadata"
-	policyFile        = "reclaim.policy"
-	retainedFile      = "retained"
+	LockFile          = ".lock"
+	MetaFile          = "meta.properties"
+	CleanShutdownFile = ".kafka_cleanshutdown"
+	PartitionFile     = "partition.metadata"
+	PolicyFile        = "reclaim.policy"
+	RetainedFile      = "retained"
 )
 
 const (
-	deleteSuffix   = "-delete"   // of the directory of a released partition that is being deleted
-	retainedSuffix = "-retained" // of the directory of a released partition that is kept
+	DeleteSuffix   = "-delete"   // of the directory of a released partition that is being deleted
+	RetainedSuffix = "-retained" // of the directory of a released partition that is kept
 	nameBytesMax   = 255         // maximum length of a file name on every common filesystem
-	// lostAndFound is the directory at the root of every ext4 volume. The store ignores it without
+	// LostAndFound is the directory at the root of every ext4 volume. The store ignores it without
 	// a warning.
-	lostAndFound = "lost+found"
+	LostAndFound = "lost+found"
 )
 
-// errMeta is wrapped by every error about the content of a file that describes a directory.
-var errMeta = errors.New("malformed metadata file")
+// ErrMalformed is wrapped by every error about the content of a file that describes a directory.
+var ErrMalformed = errors.New("malformed metadata file")
 
 // String returns the id as Kafka writes it: base64 for URLs, without padding.
 func (t TopicID) String() string { return base64.RawURLEncoding.EncodeToString(t[:]) }
 
-// parseID is the inverse of TopicID.String; it fails with errMeta.
+// parseID is the inverse of TopicID.String; it fails with ErrMalformed.
 func parseID(text string) (id TopicID, err error) {
 	decoded, err := base64.RawURLEncoding.DecodeString(text)
 	if err != nil || len(decoded) != len(id) {
-		return id, fmt.Errorf("%w: id %q", errMeta, text)
+		return id, fmt.Errorf("%w: id %q", ErrMalformed, text)
 	}
 	return TopicID(decoded), nil
 }
 
-// newID returns a random id (UUID version 4). Like Kafka, it discards ids that begin with a dash,
+// NewID returns a random id (UUID version 4). Like Kafka, it discards ids that begin with a dash,
 // because tools would read them as flags.
-func newID() TopicID {
+func NewID() TopicID {
 	for {
 		var id TopicID
 		_, _ = rand.Read(id[:]) // never fails: crypto/rand ends the process instead
@@ -64,14 +64,14 @@ func newID() TopicID {
 	}
 }
 
-// parsePartition parses the name of a partition's directory. The index begins after the last dash,
+// ParsePartition parses the name of a partition's directory. The index begins after the last dash,
 // because topics may contain dashes too.
 //
 // A name with characters that Kafka does not allow in a topic is not a partition. Otherwise a
 // directory that somebody copied into the data directory, such as "my backup-1", would be listed in
 // the checkpoint files. The fields of these files are separated by spaces, so the next start could
 // not read the files at all.
-func parsePartition(name string) (id checkpoint.PartitionID, ok bool) {
+func ParsePartition(name string) (id checkpoint.PartitionID, ok bool) {
 	dash := strings.LastIndexByte(name, '-')
 	if dash <= 0 || strings.ContainsFunc(name, func(r rune) bool { return !legalInTopic(r) }) {
 		return id, false
@@ -89,10 +89,10 @@ func legalInTopic(r rune) bool {
 		r == '_' || r == '-'
 }
 
-// releasedName returns the name of a released partition's directory: <partition>.<32 hex
+// ReleasedName returns the name of a released partition's directory: <partition>.<32 hex
 // digits><suffix>. The partition is truncated so that the name is not too long for the filesystem;
 // no code parses the name.
-func releasedName(id checkpoint.PartitionID, tag TopicID, suffix string) string {
+func ReleasedName(id checkpoint.PartitionID, tag TopicID, suffix string) string {
 	tail := "." + hex.EncodeToString(tag[:]) + suffix
 	name := id.String()
 	return name[:min(len(name), nameBytesMax-len(tail))] + tail
@@ -111,28 +111,28 @@ func fields(content []byte, separator string) map[string]string {
 	return values
 }
 
-// loadDirectoryID reads the directory id from meta.properties, or creates the file with a new id.
+// LoadDirectoryID reads the directory id from meta.properties, or creates the file with a new id.
 // It keeps other properties, such as those of a Kafka broker, so that a Kafka broker can use the
 // directory again. An unknown version or a malformed id is an error, because a new id would make
 // the disk look like a different disk.
-func loadDirectoryID(fsys vfs.FS, dir string) (TopicID, error) {
-	name := filepath.Join(dir, metaFile)
+func LoadDirectoryID(fsys vfs.FS, dir string) (TopicID, error) {
+	name := filepath.Join(dir, MetaFile)
 	content, err := fsys.ReadFile(name)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return TopicID{}, fmt.Errorf("read %s: %w", metaFile, err)
+		return TopicID{}, fmt.Errorf("read %s: %w", MetaFile, err)
 	}
 	values := fields(content, "=")
 	if version, ok := values["version"]; ok && version != "1" {
-		return TopicID{}, fmt.Errorf("read %s: %w: version %q, want 1", metaFile, errMeta, version)
+		return TopicID{}, fmt.Errorf("read %s: %w: version %q, want 1", MetaFile, ErrMalformed, version)
 	}
 	if text, ok := values["directory.id"]; ok {
 		id, err := parseID(text)
 		if err != nil {
-			return TopicID{}, fmt.Errorf("read %s: %w", metaFile, err)
+			return TopicID{}, fmt.Errorf("read %s: %w", MetaFile, err)
 		}
 		return id, nil
 	}
-	id := newID()
+	id := NewID()
 	if len(content) > 0 && content[len(content)-1] != '\n' {
 		content = append(content, '\n')
 	}
@@ -141,48 +141,48 @@ func loadDirectoryID(fsys vfs.FS, dir string) (TopicID, error) {
 	}
 	content = append(content, "directory.id="+id.String()+"\n"...)
 	if err := vfs.WriteFileAtomic(fsys, name, content); err != nil {
-		return TopicID{}, fmt.Errorf("write %s: %w", metaFile, err)
+		return TopicID{}, fmt.Errorf("write %s: %w", MetaFile, err)
 	}
 	return id, nil
 }
 
-// writeTopicID writes partition.metadata.
-func writeTopicID(fsys vfs.FS, dir string, topic TopicID) error {
+// WriteTopicID writes partition.metadata.
+func WriteTopicID(fsys vfs.FS, dir string, topic TopicID) error {
 	content := "version: 0\ntopic_id: " + topic.String() + "\n"
-	if err := vfs.WriteFileAtomic(fsys, filepath.Join(dir, partitionFile),
+	if err := vfs.WriteFileAtomic(fsys, filepath.Join(dir, PartitionFile),
 		[]byte(content)); err != nil {
-		return fmt.Errorf("write %s: %w", partitionFile, err)
+		return fmt.Errorf("write %s: %w", PartitionFile, err)
 	}
 	return nil
 }
 
-// readTopicID reads partition.metadata. It returns the zero id if the file does not exist.
-func readTopicID(fsys vfs.FS, dir string) (TopicID, error) {
-	values, err := readFields(fsys, filepath.Join(dir, partitionFile))
+// ReadTopicID reads partition.metadata. It returns the zero id if the file does not exist.
+func ReadTopicID(fsys vfs.FS, dir string) (TopicID, error) {
+	values, err := readFields(fsys, filepath.Join(dir, PartitionFile))
 	if values == nil || err != nil {
 		return TopicID{}, err
 	}
 	topic, err := parseID(values["topic_id"])
 	if err != nil {
-		return topic, fmt.Errorf("read %s: %w", partitionFile, err)
+		return topic, fmt.Errorf("read %s: %w", PartitionFile, err)
 	}
 	return topic, nil
 }
 
-// writePolicy writes reclaim.policy: what happens to the data when the topic is deleted.
-func writePolicy(fsys vfs.FS, dir string, retain bool) error {
+// WritePolicy writes reclaim.policy: what happens to the data when the topic is deleted.
+func WritePolicy(fsys vfs.FS, dir string, retain bool) error {
 	content := fmt.Sprintf("version: 0\nretain: %t\n", retain)
-	if err := vfs.WriteFileAtomic(fsys, filepath.Join(dir, policyFile),
+	if err := vfs.WriteFileAtomic(fsys, filepath.Join(dir, PolicyFile),
 		[]byte(content)); err != nil {
-		return fmt.Errorf("write %s: %w", policyFile, err)
+		return fmt.Errorf("write %s: %w", PolicyFile, err)
 	}
 	return nil
 }
 
-// readPolicy reads reclaim.policy. If the file does not exist, the data is kept, because it can
+// ReadPolicy reads reclaim.policy. If the file does not exist, the data is kept, because it can
 // still be deleted later.
-func readPolicy(fsys vfs.FS, dir string) (retain bool, err error) {
-	values, err := readFields(fsys, filepath.Join(dir, policyFile))
+func ReadPolicy(fsys vfs.FS, dir string) (retain bool, err error) {
+	values, err := readFields(fsys, filepath.Join(dir, PolicyFile))
 	if err != nil {
 		return true, err
 	}
@@ -201,16 +201,16 @@ func readFields(fsys vfs.FS, name string) (map[string]string, error) {
 	}
 	values := fields(content, ":")
 	if values["version"] != "0" {
-		return nil, fmt.Errorf("read %s: %w: version %q, want 0", filepath.Base(name), errMeta,
+		return nil, fmt.Errorf("read %s: %w: version %q, want 0", filepath.Base(name), ErrMalformed,
 			values["version"])
 	}
 	return values, nil
 }
 
-// releaseOf returns a function that reports whether a name is that of the released directory of a
+// ReleaseOf returns a function that reports whether a name is that of the released directory of a
 // partition.
-func releaseOf(id checkpoint.PartitionID) func(name string) bool {
-	pattern := releasedName(id, TopicID{}, deleteSuffix)
+func ReleaseOf(id checkpoint.PartitionID) func(name string) bool {
+	pattern := ReleasedName(id, TopicID{}, DeleteSuffix)
 	prefix := pattern[:strings.LastIndexByte(pattern, '.')+1]
 	return func(name string) bool {
 		return len(name) == len(pattern) && strings.HasPrefix(name, prefix)

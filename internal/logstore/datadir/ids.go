@@ -1,4 +1,4 @@
-package logstore
+package datadir
 
 import "log/slog"
 
