@@ -61,8 +61,11 @@ var layers = map[string][]string{
 		"internal/logstore/segment", "internal/compress", "internal/record"},
 	"internal/logstore/datadir": {"internal/logstore/checkpoint",
 		"internal/logstore/segmentlist", "internal/version", "internal/vfs"},
+	"internal/logstore/swap": {"internal/logstore/checkpoint", "internal/logstore/datadir",
+		"internal/logstore/keys", "internal/logstore/segment", "internal/logstore/segmentlist",
+		"internal/record", "internal/vfs"},
 	"internal/logstore": {
-		"internal/logstore/datadir", "internal/logstore/segmentlist",
+		"internal/logstore/datadir", "internal/logstore/segmentlist", "internal/logstore/swap",
 		"internal/logstore/segment", "internal/logstore/keys",
 		"internal/logstore/clean", "internal/logstore/checkpoint", "internal/logstore/leaderepoch",
 		"internal/logstore/producer", "internal/topicconfig",

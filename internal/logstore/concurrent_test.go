@@ -13,6 +13,7 @@ import (
 	"heartwood.dev/heartwood/internal/logstore/datadir"
 	"heartwood.dev/heartwood/internal/logstore/segment"
 	"heartwood.dev/heartwood/internal/logstore/segmentlist"
+	"heartwood.dev/heartwood/internal/logstore/swap"
 	"heartwood.dev/heartwood/internal/record"
 	"heartwood.dev/heartwood/internal/topicconfig"
 	"heartwood.dev/heartwood/internal/vfs"
@@ -60,8 +61,8 @@ func TestConcurrentReaders(t *testing.T) {
 	if log.LogEnd() != 2400 || log.LogStart() == 0 {
 		t.Errorf("log [%d, %d)", log.LogStart(), log.LogEnd())
 	}
-	if left := filesWith(t, files, log.dir, deletedSuffix, swapSuffix,
-		cleanedSuffix); len(left) > 0 {
+	if left := filesWith(t, files, log.dir, swap.DeletedSuffix, swap.SwapSuffix,
+		swap.CleanedSuffix); len(left) > 0 {
 		t.Errorf("left behind: %v", left)
 	}
 	if err := store.Close(); err != nil {
@@ -120,7 +121,7 @@ func rewriteFirst(t *testing.T, log *Log) {
 		return
 	}
 	sources := view.segments[:2]
-	s, err := segment.Create(log.env.fs, log.dir, sources[0].Base(), cleanedSuffix,
+	s, err := segment.Create(log.env.fs, log.dir, sources[0].Base(), swap.CleanedSuffix,
 		segment.Config{})
 	if err != nil {
 		t.Error(err)

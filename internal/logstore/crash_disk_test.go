@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"heartwood.dev/heartwood/internal/logstore/datadir"
+	"heartwood.dev/heartwood/internal/logstore/swap"
 	"heartwood.dev/heartwood/internal/vfs"
 	"heartwood.dev/heartwood/test/kit/storetest"
 )
@@ -59,7 +60,7 @@ func leftovers(fsys vfs.FS) (names []string, err error) {
 			return nil, err
 		}
 		for _, entry := range entries {
-			for _, suffix := range []string{cleanedSuffix, swapSuffix, deletedSuffix,
+			for _, suffix := range []string{swap.CleanedSuffix, swap.SwapSuffix, swap.DeletedSuffix,
 				vfs.TemporarySuffix} {
 				if strings.HasSuffix(entry.Name(), suffix) {
 					names = append(names, dir.Name()+"/"+entry.Name())

@@ -12,6 +12,7 @@ import (
 
 	"heartwood.dev/heartwood/internal/logstore/producer"
 	"heartwood.dev/heartwood/internal/logstore/segment"
+	"heartwood.dev/heartwood/internal/logstore/swap"
 	"heartwood.dev/heartwood/internal/record"
 	"heartwood.dev/heartwood/internal/topicconfig"
 	"heartwood.dev/heartwood/internal/vfs"
@@ -284,7 +285,7 @@ func TestCrashMayLoseTheStartOfADecidedTransaction(t *testing.T) {
 	}
 	names, err := crashedDisk.ReadDir(log.dir)
 	for _, entry := range names {
-		if strings.HasSuffix(entry.Name(), snapshotSuffix) {
+		if strings.HasSuffix(entry.Name(), swap.SnapshotSuffix) {
 			err = errors.Join(err, crashedDisk.Remove(log.dir+"/"+entry.Name()))
 		}
 	}

@@ -18,6 +18,7 @@ import (
 	"heartwood.dev/heartwood/internal/logstore/inspect"
 	"heartwood.dev/heartwood/internal/logstore/keys"
 	"heartwood.dev/heartwood/internal/logstore/segment"
+	"heartwood.dev/heartwood/internal/logstore/swap"
 	"heartwood.dev/heartwood/internal/record"
 	"heartwood.dev/heartwood/internal/topicconfig"
 	"heartwood.dev/heartwood/internal/vfs"
@@ -197,8 +198,8 @@ func TestDamagedFilesAreRebuiltOrRejected(t *testing.T) {
 		{name: "time index, active", suffix: ".timeindex", last: true},
 		{name: "transaction index, first", suffix: ".txnindex"},
 		{name: "transaction index, last", suffix: ".txnindex", last: true},
-		{name: "producer snapshot, newest", suffix: snapshotSuffix, last: true},
-		{name: "producer snapshot, oldest", suffix: snapshotSuffix},
+		{name: "producer snapshot, newest", suffix: swap.SnapshotSuffix, last: true},
+		{name: "producer snapshot, oldest", suffix: swap.SnapshotSuffix},
 		{name: "leader epochs", suffix: checkpoint.EpochsFile},
 		{name: "recovery points", suffix: checkpoint.RecoveryPointFile},
 		{name: "log starts", suffix: checkpoint.LogStartFile, except: func(got, want *state) {

@@ -139,7 +139,7 @@ func TestFailureAtEveryStepOfSwap(t *testing.T) {
 		fault := vfs.NewFault(mem)
 		store, log := swapLog(t, fault)
 		fault.Inject(vfs.Rule{Skip: step, Times: 1})
-		err := swap(t, log)
+		err := swapFiles(t, log)
 		over := !dead(fault) && err == nil && step > 60
 		fault.Clear()
 		if got := readKeys(t, log, 0); !slices.Equal(got, expectKeys(0, 50)) &&
@@ -147,7 +147,7 @@ func TestFailureAtEveryStepOfSwap(t *testing.T) {
 			t.Fatalf("step %d: read %v", step, got)
 		}
 		if err != nil && log.mu.stopped == nil {
-			if err := swap(t, log); err != nil {
+			if err := swapFiles(t, log); err != nil {
 				t.Fatalf("step %d: a second swap after a failed one: %v", step, err)
 			}
 		}

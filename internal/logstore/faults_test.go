@@ -14,6 +14,7 @@ import (
 
 	"heartwood.dev/heartwood/internal/logstore/checkpoint"
 	"heartwood.dev/heartwood/internal/logstore/segment"
+	"heartwood.dev/heartwood/internal/logstore/swap"
 	"heartwood.dev/heartwood/internal/record"
 	"heartwood.dev/heartwood/internal/vfs"
 	"heartwood.dev/heartwood/test/kit/seed"
@@ -146,7 +147,7 @@ func TestTruncationKeepsProducersOfCleanedBatches(t *testing.T) {
 	fill(t, log, 33)
 	store.tick(epoch0, false)
 	crashed := mem.CrashClone()
-	damageAll(t, crashed, snapshotSuffix, gone)
+	damageAll(t, crashed, swap.SnapshotSuffix, gone)
 	store = openStore(t, crashed)
 	log = createLog(t, store, settings(nil))
 	appendBatch(t, log, storetest.Batch{Producer: 7, Sequence: 1, Keys: []string{"k0"}}.Bytes(t))
@@ -252,10 +253,10 @@ func TestSnapshotBelowFirstSegmentIsIgnored(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	files, err := listSegmentFiles(crashed, dir)
+	files, err := swap.List(crashed, dir)
 	if err == nil {
-		_, err = removeFiles(crashed, dir, files,
-			func(f segmentFile) bool { return f.kind == snapshotSuffix && f.base > all[1] })
+		_, err = swap.RemoveFiles(crashed, dir, files,
+			func(f swap.File) bool { return f.Kind == swap.SnapshotSuffix && f.Base > all[1] })
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -436,7 +437,7 @@ func TestInterruptedRetentionKeepsTransactions(t *testing.T) {
 		for _, crashed := range clones {
 			// Remove the snapshot at the start of the second segment. An earlier start may have
 			// removed it.
-			err := crashed.Remove(filepath.Join(log.dir, segment.Name(second, snapshotSuffix, "")))
+			err := crashed.Remove(filepath.Join(log.dir, segment.Name(second, swap.SnapshotSuffix, "")))
 			if err != nil && !errors.Is(err, fs.ErrNotExist) {
 				t.Fatal(err)
 			}

@@ -12,6 +12,7 @@ import (
 	"heartwood.dev/heartwood/internal/logstore/checkpoint"
 	"heartwood.dev/heartwood/internal/logstore/datadir"
 	"heartwood.dev/heartwood/internal/logstore/producer"
+	"heartwood.dev/heartwood/internal/logstore/swap"
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
@@ -58,7 +59,7 @@ func checkForeign(fsys vfs.FS, dir string) error {
 	if !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	files, err := listSegmentFiles(fsys, dir)
+	files, err := swap.List(fsys, dir)
 	if err != nil {
 		return err
 	}
@@ -72,11 +73,11 @@ func checkForeign(fsys vfs.FS, dir string) error {
 		return err
 	}
 	for _, f := range files {
-		if f.kind != snapshotSuffix || f.suffix != "" {
+		if f.Kind != swap.SnapshotSuffix || f.Suffix != "" {
 			continue
 		}
-		if err := checkSmallFile(fsys, dir, f.name, func(content []byte) error {
-			_, err := producer.Decode(content, f.base)
+		if err := checkSmallFile(fsys, dir, f.Name, func(content []byte) error {
+			_, err := producer.Decode(content, f.Base)
 			return err
 		}); err != nil {
 			return err

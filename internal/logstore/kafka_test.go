@@ -17,6 +17,7 @@ import (
 	"heartwood.dev/heartwood/internal/logstore/inspect"
 	"heartwood.dev/heartwood/internal/logstore/producer"
 	"heartwood.dev/heartwood/internal/logstore/segment"
+	"heartwood.dev/heartwood/internal/logstore/swap"
 	"heartwood.dev/heartwood/internal/record"
 	"heartwood.dev/heartwood/internal/vfs"
 	"heartwood.dev/heartwood/test/kit/storetest"
@@ -146,27 +147,27 @@ func refreshProducers(t *testing.T, mem *vfs.Mem) {
 	t.Helper()
 	for _, p := range []string{"codecs-0", "transactions-0", "compacted-0"} {
 		dir := filepath.Join(dataDir, p)
-		files, err := listSegmentFiles(mem, dir)
+		files, err := swap.List(mem, dir)
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, f := range files {
-			if f.kind != snapshotSuffix {
+			if f.Kind != swap.SnapshotSuffix {
 				continue
 			}
-			content, err := mem.ReadFile(filepath.Join(dir, f.name))
+			content, err := mem.ReadFile(filepath.Join(dir, f.Name))
 			if err != nil {
 				t.Fatal(err)
 			}
-			if _, err := producer.Decode(content, f.base); err != nil {
-				t.Fatalf("%s: %v", f.name, err)
+			if _, err := producer.Decode(content, f.Base); err != nil {
+				t.Fatalf("%s: %v", f.Name, err)
 			}
 			be, table := binary.BigEndian, crc32.MakeTable(crc32.Castagnoli)
 			for i := range int(be.Uint32(content[6:])) {
 				be.PutUint64(content[10+46*i+26:], uint64(time.Now().UnixMilli()))
 			}
 			be.PutUint32(content[2:], crc32.Checksum(content[6:], table))
-			if err := vfs.WriteFileAtomic(mem, filepath.Join(dir, f.name), content); err != nil {
+			if err := vfs.WriteFileAtomic(mem, filepath.Join(dir, f.Name), content); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"heartwood.dev/heartwood/internal/logstore/swap"
 	"heartwood.dev/heartwood/internal/topicconfig"
 	"heartwood.dev/heartwood/internal/vfs"
 )
@@ -258,7 +259,7 @@ func TestFailedRenameLeavesNoFileOpen(t *testing.T) {
 	}
 	read(0) // the data of the first segment is open, its indexes are not
 	disk.none.Store(true)
-	err = log.list.Load().Handles[0].Rename(deletedSuffix)
+	err = log.list.Load().Handles[0].Rename(swap.DeletedSuffix)
 	disk.none.Store(false)
 	if !errors.Is(err, syscall.EMFILE) {
 		t.Fatalf("rename: %v", err)

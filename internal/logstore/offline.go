@@ -12,6 +12,7 @@ import (
 	"heartwood.dev/heartwood/internal/logstore/datadir"
 	"heartwood.dev/heartwood/internal/logstore/segment"
 	"heartwood.dev/heartwood/internal/logstore/segmentlist"
+	"heartwood.dev/heartwood/internal/logstore/swap"
 	"heartwood.dev/heartwood/internal/record"
 	"heartwood.dev/heartwood/internal/topicconfig"
 )
@@ -102,7 +103,7 @@ func offlineID(opts Options, dir string) (id PartitionID, err error) {
 			return id, fmt.Errorf("%w: %s is neither a file nor a directory", ErrNoPartition,
 				filepath.Join(dir, entry.Name()))
 		}
-		if f, ok := parseSegmentFile(entry.Name()); ok && f.isLog() {
+		if f, ok := swap.ParseFile(entry.Name()); ok && f.IsLog() {
 			logs++
 		}
 	}

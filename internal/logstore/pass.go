@@ -9,6 +9,7 @@ import (
 	"heartwood.dev/heartwood/internal/logstore/keys"
 	"heartwood.dev/heartwood/internal/logstore/segment"
 	"heartwood.dev/heartwood/internal/logstore/segmentlist"
+	"heartwood.dev/heartwood/internal/logstore/swap"
 	"heartwood.dev/heartwood/internal/topicconfig"
 )
 
@@ -175,15 +176,15 @@ func (c *Compaction) passEnv(began Sections, opts PassOptions) clean.Env {
 			return c.keysForPass(ctx, s, how, opts.Slot)
 		},
 		Create: func(base int64) (*segment.Segment, error) {
-			return segment.Create(l.env.fs, l.dir, base, cleanedSuffix, l.env.segments)
+			return segment.Create(l.env.fs, l.dir, base, swap.CleanedSuffix, l.env.segments)
 		},
 		DeriveSidecar: func(base int64) (*keys.Derivation, error) {
 			return keys.NewDerivation(l.env.fs,
-				c.sidecars.path(base, keys.SpoolExtension, cleanedSuffix), base,
+				c.sidecars.path(base, keys.SpoolExtension, swap.CleanedSuffix), base,
 				*c.sidecars.salt.Load()), nil
 		},
 		SidecarName: func(base int64) string {
-			return c.sidecars.path(base, keys.Extension, cleanedSuffix)
+			return c.sidecars.path(base, keys.Extension, swap.CleanedSuffix)
 		},
 		Replace: func(sources, cleaned []*segment.Segment) error {
 			if c.pass.Load() == nil {

@@ -12,6 +12,7 @@ import (
 	"heartwood.dev/heartwood/internal/compress"
 	"heartwood.dev/heartwood/internal/logstore/segment"
 	"heartwood.dev/heartwood/internal/logstore/segmentlist"
+	"heartwood.dev/heartwood/internal/logstore/swap"
 	"heartwood.dev/heartwood/internal/record"
 	"heartwood.dev/heartwood/internal/topicconfig"
 	"heartwood.dev/heartwood/internal/vfs"
@@ -45,7 +46,7 @@ func cleanedBatch(t testing.TB, base, last int64, codec compress.Codec,
 func cleanedLog(t testing.TB, batches ...record.Batch) *Log {
 	t.Helper()
 	_, log := swapLog(t, vfs.NewMem())
-	s, err := segment.Create(log.env.fs, log.dir, 10, cleanedSuffix, segment.Config{})
+	s, err := segment.Create(log.env.fs, log.dir, 10, swap.CleanedSuffix, segment.Config{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,6 +15,7 @@ import (
 	"heartwood.dev/heartwood/internal/logstore/producer"
 	"heartwood.dev/heartwood/internal/logstore/segment"
 	"heartwood.dev/heartwood/internal/logstore/segmentlist"
+	"heartwood.dev/heartwood/internal/logstore/swap"
 	"heartwood.dev/heartwood/internal/record"
 	"heartwood.dev/heartwood/internal/topicconfig"
 )
@@ -32,7 +33,7 @@ type recovery struct {
 	closed        checkpoint.ClosedLog
 	allSummarized bool // closed summarizes every segment without a transaction index
 
-	files []segmentFile // all segment files of the directory, by base offset
+	files []swap.File // all segment files of the directory, by base offset
 	// handles are the segments that are open so far, ascending; install publishes them
 	handles []*segmentlist.Handle
 	// producersAt is the offset of the producer state before the scan. This state includes all
@@ -57,7 +58,7 @@ type recovery struct {
 
 // newLog returns a log whose directory exists, without its segments and state. recovery adds these.
 func newLog(env environment, id PartitionID, topic TopicID, dir string, config *config) *Log {
-	files := segmentDir{fs: env.fs, path: dir, config: env.segments, logger: env.logger}
+	files := swap.Dir{FS: env.fs, Path: dir, Config: env.segments, Logger: env.logger}
 	l := &Log{id: id, dir: dir, env: env, files: files, snapshots: producerSnapshots{dir: files},
 		epochs: leaderEpochs{fs: env.fs, dir: dir}, notes: datadir.NewNotes(env.fs, dir)}
 	l.compaction.init(l)
@@ -94,10 +95,10 @@ func (r *recovery) run() (err error) {
 	if err := r.refuseOtherFormats(); err != nil {
 		return err
 	}
-	if r.files, err = repairDirectory(r.log.env.fs, r.log.dir); err != nil {
+	if r.files, err = swap.Repair(r.log.env.fs, r.log.dir); err != nil {
 		return err
 	}
-	bases, err := r.removeOrphans(basesOf(r.files))
+	bases, err := r.removeOrphans(swap.BasesOf(r.files))
 	if err != nil {
 		return err
 	}
@@ -152,8 +153,8 @@ func (r *recovery) run() (err error) {
 // synced and is not reliable. A producer snapshot at the end of the segment proves that the segment
 // was sealed, because the snapshot is written afterwards (Log.seal).
 func (r *recovery) sealedTo(end int64) bool {
-	return slices.ContainsFunc(r.files, func(f segmentFile) bool {
-		return f.kind == snapshotSuffix && f.suffix == "" && f.base == end
+	return slices.ContainsFunc(r.files, func(f swap.File) bool {
+		return f.Kind == swap.SnapshotSuffix && f.Suffix == "" && f.Base == end
 	})
 }
 
@@ -171,7 +172,7 @@ func (r *recovery) open(bases []int64) error {
 				record.ErrCorrupt, base, end)
 			return errors.Join(err, s.Close())
 		}
-		r.handles = append(r.handles, r.log.files.handleOf(s))
+		r.handles = append(r.handles, r.log.files.HandleOf(s))
 	}
 	return nil
 }
@@ -220,7 +221,7 @@ func (r *recovery) replay(toScan []int64) error {
 // logStart returns the log start of the recovered log: the saved one, or the base offset of the
 // first segment if that is higher.
 func (r *recovery) logStart() int64 {
-	if bases := basesOf(r.files); len(bases) > 0 {
+	if bases := swap.BasesOf(r.files); len(bases) > 0 {
 		return max(r.saved.LogStart, bases[0])
 	}
 	return r.saved.LogStart
@@ -272,27 +273,27 @@ func (r *recovery) replaySegment(h *segmentlist.Handle, from int64) error {
 // state of some producers. An incomplete state is worse than none, because the producer's next
 // batch would be rejected.
 func (r *recovery) loadSnapshot(limit int64) (from int64, err error) {
-	bases := basesOf(r.files)
+	bases := swap.BasesOf(r.files)
 	for _, f := range slices.Backward(r.files) {
-		if f.kind != snapshotSuffix || f.suffix != "" || len(bases) > 0 && f.base < bases[0] {
+		if f.Kind != swap.SnapshotSuffix || f.Suffix != "" || len(bases) > 0 && f.Base < bases[0] {
 			continue
 		}
-		name := filepath.Join(r.log.dir, f.name)
+		name := filepath.Join(r.log.dir, f.Name)
 		content, err := r.log.env.fs.ReadFile(name)
 		if err != nil {
 			return 0, fmt.Errorf("read producer snapshot: %w", err)
 		}
-		state, err := producer.Decode(content, f.base)
+		state, err := producer.Decode(content, f.Base)
 		if errors.Is(err, producer.ErrVersion) {
-			return 0, fmt.Errorf("read %s: %w", f.name, err)
+			return 0, fmt.Errorf("read %s: %w", f.Name, err)
 		}
-		if f.base <= limit {
+		if f.Base <= limit {
 			if err == nil {
 				r.producers = state
-				return f.base, nil
+				return f.Base, nil
 			}
 			r.log.env.logger.Warn("malformed producer snapshot removed", "partition", r.log.id,
-				"file", f.name)
+				"file", f.Name)
 		}
 		if err := r.log.env.fs.Remove(name); err != nil {
 			return 0, fmt.Errorf("remove producer snapshot: %w", err)
@@ -328,7 +329,7 @@ func (r *recovery) scan(bases []int64) error {
 		if err != nil {
 			return err
 		}
-		r.handles = append(r.handles, r.log.files.handleOf(s))
+		r.handles = append(r.handles, r.log.files.HandleOf(s))
 		if err := s.ResetAborted(r.aborted); err != nil {
 			return err
 		}
@@ -431,7 +432,7 @@ func (r *recovery) ensureActive() error {
 	if err := errors.Join(failed...); err != nil {
 		return err
 	}
-	active, err := r.log.files.create(r.saved.LogStart,
+	active, err := r.log.files.Create(r.saved.LogStart,
 		r.log.config.Load().indexes(r.log.env.segments))
 	if err != nil {
 		return err

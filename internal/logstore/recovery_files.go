@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"heartwood.dev/heartwood/internal/logstore/segment"
+	"heartwood.dev/heartwood/internal/logstore/swap"
 	"heartwood.dev/heartwood/internal/record"
 	"heartwood.dev/heartwood/internal/vfs"
 )
@@ -51,13 +52,13 @@ func (r *recovery) isTruncated(base int64) bool {
 // used the log (refuseForeign), and a scan refuses another format as well (segment.Recover).
 // Segments that have not changed since a clean shutdown are not read.
 func (r *recovery) refuseOtherFormats() error {
-	files, err := listSegmentFiles(r.log.env.fs, r.log.dir)
+	files, err := swap.List(r.log.env.fs, r.log.dir)
 	if err != nil {
 		return err
 	}
-	files = slices.DeleteFunc(files, func(f segmentFile) bool {
-		_, found := r.summaryOf(f.base)
-		return found && f.suffix == ""
+	files = slices.DeleteFunc(files, func(f swap.File) bool {
+		_, found := r.summaryOf(f.Base)
+		return found && f.Suffix == ""
 	})
 	return checkDataFiles(r.log.env.fs, r.log.dir, files, true)
 }
@@ -65,13 +66,13 @@ func (r *recovery) refuseOtherFormats() error {
 // checkDataFiles fails if a data file contains records in another message format than v2. It reads
 // only the first batch of each file if firstOnly is set, and otherwise all headers. It also checks
 // the files of a swap that recovery may complete, but none that recovery only removes.
-func checkDataFiles(fsys vfs.FS, dir string, files []segmentFile, firstOnly bool) error {
+func checkDataFiles(fsys vfs.FS, dir string, files []swap.File, firstOnly bool) error {
 	for _, f := range files {
-		if !f.isLog() || f.suffix != "" && f.suffix != swapSuffix {
+		if !f.IsLog() || f.Suffix != "" && f.Suffix != swap.SwapSuffix {
 			continue
 		}
-		if err := checkDataFile(fsys, filepath.Join(dir, f.name), f.base, firstOnly); err != nil {
-			return fmt.Errorf("%s: %w", f.name, err)
+		if err := checkDataFile(fsys, filepath.Join(dir, f.Name), f.Base, firstOnly); err != nil {
+			return fmt.Errorf("%s: %w", f.Name, err)
 		}
 	}
 	return nil
@@ -129,9 +130,9 @@ func (r *recovery) removeOrphans(bases []int64) ([]int64, error) {
 	if len(kept) == len(bases) {
 		return bases, nil
 	}
-	r.files = slices.DeleteFunc(r.files, func(f segmentFile) bool {
-		return f.kind != snapshotSuffix && slices.Contains(bases, f.base) &&
-			!slices.Contains(kept, f.base)
+	r.files = slices.DeleteFunc(r.files, func(f swap.File) bool {
+		return f.Kind != swap.SnapshotSuffix && slices.Contains(bases, f.Base) &&
+			!slices.Contains(kept, f.Base)
 	})
 	return kept, r.log.env.fs.SyncDir(r.log.dir)
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"heartwood.dev/heartwood/internal/logstore/segmentlist"
+	"heartwood.dev/heartwood/internal/logstore/swap"
 	"heartwood.dev/heartwood/internal/topicconfig"
 )
 
@@ -160,8 +161,8 @@ type frontDeletion struct {
 func (d frontDeletion) mark(count int) (marked int, err error) {
 	l := d.log
 	for i, h := range d.handles[:count] {
-		if err = h.Rename(deletedSuffix); err == nil {
-			err = l.files.sync()
+		if err = h.Rename(swap.DeletedSuffix); err == nil {
+			err = l.files.Sync()
 		}
 		if err != nil {
 			return i, fmt.Errorf("%w: mark segment %d as deleted: %w", ErrStorage, h.Base(), err)

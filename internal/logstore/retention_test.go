@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"heartwood.dev/heartwood/internal/logstore/swap"
 	"heartwood.dev/heartwood/internal/topicconfig"
 	"heartwood.dev/heartwood/internal/vfs"
 	"heartwood.dev/heartwood/test/kit/seed"
@@ -41,7 +42,8 @@ func TestCountExpired(t *testing.T) {
 	}{
 		{"no limit", all, forever(func(*topicconfig.Settings) {}), 0},
 		{"by time: a segment of exactly the retention time stays", all, byTime(3 * time.Minute), 1},
-		{"by time: a segment a millisecond older is deleted", all, byTime(3*time.Minute - time.Millisecond), 2},
+		{"by time: a segment a millisecond older is deleted", all,
+			byTime(3*time.Minute - time.Millisecond), 2},
 		{"by time: all", all, byTime(0), 4},
 		{"by size: the log has exactly the retention size", all, bySize(450), 0},
 		{"by size: less than a segment in excess", all, bySize(351), 0},
@@ -81,7 +83,7 @@ func TestRetentionMovesLogStartDurably(t *testing.T) {
 	if got := bases(log); !slices.Equal(got, []int64{30, 40}) || log.LogStart() != 30 {
 		t.Errorf("segments %v, log start %d", got, log.LogStart())
 	}
-	if files := filesWith(t, mem, log.dir, deletedSuffix); len(files) > 0 {
+	if files := filesWith(t, mem, log.dir, swap.DeletedSuffix); len(files) > 0 {
 		t.Errorf("left behind: %v", files)
 	}
 	log = createLog(t, openStore(t, mem.CrashClone()), settings(nil))
@@ -133,7 +135,8 @@ func TestIdleSegmentsRoll(t *testing.T) {
 	}{
 		{"not at exactly the segment age",
 			func(s *topicconfig.Settings) { s.SegmentAge = time.Hour }, time.Hour, false},
-		{"above the segment age", func(s *topicconfig.Settings) { s.SegmentAge = time.Hour }, time.Hour + 1,
+		{"above the segment age", func(s *topicconfig.Settings) { s.SegmentAge = time.Hour }, time.Hour +
+			1,
 			true},
 		{"maxLag of a compacted topic (KIP-354)",
 			func(s *topicconfig.Settings) { s.Compact, s.MaxLag = true, time.Minute },
@@ -210,7 +213,7 @@ func TestRetentionOfUnsealedSegmentsOnFullDisk(t *testing.T) {
 	if log.LogStart() != 20 {
 		t.Errorf("log start %d, want 20", log.LogStart())
 	}
-	if gone := filesWith(t, mem, log.dir, deletedSuffix); len(gone) > 0 {
+	if gone := filesWith(t, mem, log.dir, swap.DeletedSuffix); len(gone) > 0 {
 		t.Errorf("left: %v", gone)
 	}
 	fault.Clear()

@@ -56,7 +56,7 @@ func jitter(longest time.Duration, base int64) time.Duration {
 // and keep the new one. Recovery detects this as a gap (ADR 0015). The caller holds Log.mu.
 func (l *Log) rollLocked() error {
 	end := l.logEnd.Load()
-	next, err := l.files.create(end, l.config.Load().indexes(l.env.segments))
+	next, err := l.files.Create(end, l.config.Load().indexes(l.env.segments))
 	if err != nil {
 		return err // the old segment is unchanged; when the disk has room, a later append rolls it
 	}

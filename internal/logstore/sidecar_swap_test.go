@@ -11,6 +11,7 @@ import (
 	"heartwood.dev/heartwood/internal/logstore/keys"
 	"heartwood.dev/heartwood/internal/logstore/segment"
 	"heartwood.dev/heartwood/internal/logstore/segmentlist"
+	"heartwood.dev/heartwood/internal/logstore/swap"
 	"heartwood.dev/heartwood/internal/record"
 	"heartwood.dev/heartwood/internal/topicconfig"
 	"heartwood.dev/heartwood/internal/vfs"
@@ -157,7 +158,7 @@ func TestSidecarsAreDeletedWithSegments(t *testing.T) {
 	}
 	for _, name := range namesWith(t, fsys, log, keys.Extension) {
 		if base, _, _ := segment.ParseName(name); base < first &&
-			!strings.Contains(name, deletedSuffix) {
+			!strings.Contains(name, swap.DeletedSuffix) {
 			t.Errorf("%s is not deleted with its segment; the log starts at %d", name, first)
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"heartwood.dev/heartwood/internal/logstore/producer"
 	"heartwood.dev/heartwood/internal/logstore/segment"
 	"heartwood.dev/heartwood/internal/logstore/segmentlist"
+	"heartwood.dev/heartwood/internal/logstore/swap"
 	"heartwood.dev/heartwood/internal/record"
 	"heartwood.dev/heartwood/internal/vfs"
 )
@@ -26,7 +27,7 @@ const snapshotsKept = 2
 // producerSnapshots are the files <offset>.snapshot of a log. Log.maintain guards them. Recovery
 // does not hold Log.maintain, because no other goroutine uses the log yet.
 type producerSnapshots struct {
-	dir segmentDir
+	dir swap.Dir
 	// pending is a snapshot that could not be written because the disk was full; nil if there is no
 	// such snapshot.
 	pending *producerSnapshot
@@ -40,8 +41,8 @@ type producerSnapshot struct {
 
 // write durably writes a snapshot.
 func (p *producerSnapshots) write(offset int64, content []byte) error {
-	name := filepath.Join(p.dir.path, segment.Name(offset, snapshotSuffix, ""))
-	return vfs.WriteFileAtomic(p.dir.fs, name, content)
+	name := filepath.Join(p.dir.Path, segment.Name(offset, swap.SnapshotSuffix, ""))
+	return vfs.WriteFileAtomic(p.dir.FS, name, content)
 }
 
 // newest loads the newest usable snapshot at or below the offset limit. It ignores snapshots below
@@ -49,7 +50,7 @@ func (p *producerSnapshots) write(offset int64, content []byte) error {
 // the offset of the loaded snapshot, or 0 if there is none. The method newest changes no file.
 func (p *producerSnapshots) newest(first, limit int64) (from int64, state producer.State,
 	err error) {
-	files, err := listSegmentFiles(p.dir.fs, p.dir.path)
+	files, err := swap.List(p.dir.FS, p.dir.Path)
 	if err != nil {
 		return 0, producer.State{}, err
 	}
@@ -57,18 +58,18 @@ func (p *producerSnapshots) newest(first, limit int64) (from int64, state produc
 }
 
 // newestOf does the same as newest, with files that were already listed.
-func (p *producerSnapshots) newestOf(files []segmentFile, first, limit int64) (from int64,
+func (p *producerSnapshots) newestOf(files []swap.File, first, limit int64) (from int64,
 	state producer.State, err error) {
 	for _, f := range slices.Backward(files) {
-		if f.kind != snapshotSuffix || f.suffix != "" || f.base < first || f.base > limit {
+		if f.Kind != swap.SnapshotSuffix || f.Suffix != "" || f.Base < first || f.Base > limit {
 			continue
 		}
-		content, err := p.dir.fs.ReadFile(filepath.Join(p.dir.path, f.name))
+		content, err := p.dir.FS.ReadFile(filepath.Join(p.dir.Path, f.Name))
 		if err != nil {
 			return 0, producer.State{}, fmt.Errorf("read producer snapshot: %w", err)
 		}
-		if state, err := producer.Decode(content, f.base); err == nil {
-			return f.base, state, nil
+		if state, err := producer.Decode(content, f.Base); err == nil {
+			return f.Base, state, nil
 		}
 	}
 	return 0, producer.State{}, nil
@@ -118,7 +119,7 @@ func (p *producerSnapshots) stateAt(handles []*segmentlist.Handle, offset,
 // the producer state from this snapshot. Usually the roll has written the snapshot already. It is
 // missing if recovery has scanned the segment, because recovery removes such snapshots.
 func (p *producerSnapshots) ensureAt(handles []*segmentlist.Handle, base int64) error {
-	files, err := listSegmentFiles(p.dir.fs, p.dir.path)
+	files, err := swap.List(p.dir.FS, p.dir.Path)
 	if err != nil {
 		return err
 	}
@@ -132,7 +133,7 @@ func (p *producerSnapshots) ensureAt(handles []*segmentlist.Handle, base int64) 
 // missingAt returns the snapshot that has to be written at the base offset of a segment. It returns
 // nil if a usable file exists, or if there is no producer state at this offset. files are the
 // segment files of the directory.
-func (p *producerSnapshots) missingAt(files []segmentFile, handles []*segmentlist.Handle,
+func (p *producerSnapshots) missingAt(files []swap.File, handles []*segmentlist.Handle,
 	base int64) (*producerSnapshot, error) {
 	if from, _, err := p.newestOf(files, base, base); err == nil && from == base && base > 0 {
 		return nil, nil
@@ -166,7 +167,7 @@ func (p *producerSnapshots) writeMissing(missing *producerSnapshot) error {
 // snapshot at the base offset of the first remaining segment in the field pending, because deleting
 // segments makes room for writing it later.
 func (p *producerSnapshots) ensureForDeletion(handles []*segmentlist.Handle, count int) error {
-	files, err := listSegmentFiles(p.dir.fs, p.dir.path)
+	files, err := swap.List(p.dir.FS, p.dir.Path)
 	if err != nil {
 		return err
 	}
@@ -219,13 +220,13 @@ func (p *producerSnapshots) writePending(first int64) error {
 
 // removeAbove durably removes the snapshots above an offset. files are the segment files of the
 // directory.
-func (p *producerSnapshots) removeAbove(files []segmentFile, offset int64) error {
-	_, err := removeFiles(p.dir.fs, p.dir.path, files,
-		func(f segmentFile) bool { return f.kind == snapshotSuffix && f.base > offset })
+func (p *producerSnapshots) removeAbove(files []swap.File, offset int64) error {
+	_, err := swap.RemoveFiles(p.dir.FS, p.dir.Path, files,
+		func(f swap.File) bool { return f.Kind == swap.SnapshotSuffix && f.Base > offset })
 	if err != nil {
 		return err
 	}
-	return p.dir.sync()
+	return p.dir.Sync()
 }
 
 // prune removes the snapshots that are no longer needed. It keeps the snapshots above the offset
@@ -233,15 +234,15 @@ func (p *producerSnapshots) removeAbove(files []segmentFile, offset int64) error
 // segment. The producer state at an offset does not depend on how the log is divided into segments,
 // so cleaning and retention need not consider snapshots.
 func (p *producerSnapshots) prune(handles []*segmentlist.Handle, limit int64) error {
-	files, err := listSegmentFiles(p.dir.fs, p.dir.path)
+	files, err := swap.List(p.dir.FS, p.dir.Path)
 	if err != nil {
 		return err
 	}
 	files = slices.DeleteFunc(files,
-		func(f segmentFile) bool { return f.kind != snapshotSuffix || f.base > limit })
-	_, err = removeFiles(p.dir.fs, p.dir.path, files[:max(len(files)-snapshotsKept, 0)],
-		func(f segmentFile) bool {
-			_, found := slices.BinarySearchFunc(handles, f.base,
+		func(f swap.File) bool { return f.Kind != swap.SnapshotSuffix || f.Base > limit })
+	_, err = swap.RemoveFiles(p.dir.FS, p.dir.Path, files[:max(len(files)-snapshotsKept, 0)],
+		func(f swap.File) bool {
+			_, found := slices.BinarySearchFunc(handles, f.Base,
 				func(h *segmentlist.Handle, base int64) int { return cmp.Compare(h.Base(), base) })
 			return !found
 		})

@@ -7,6 +7,7 @@ import (
 
 	"heartwood.dev/heartwood/internal/logstore/checkpoint"
 	"heartwood.dev/heartwood/internal/logstore/segment"
+	"heartwood.dev/heartwood/internal/logstore/swap"
 	"heartwood.dev/heartwood/internal/vfs"
 	"heartwood.dev/heartwood/test/kit/storetest"
 )
@@ -20,7 +21,7 @@ func TestCrashDuringRetentionKeepsProducers(t *testing.T) {
 	var third string
 	disk := newCrashDisk(mem, func(what, name string) {
 		if crashed == nil && what == "rename" && third != "" &&
-			strings.Contains(name, third) && !strings.Contains(name, snapshotSuffix) {
+			strings.Contains(name, third) && !strings.Contains(name, swap.SnapshotSuffix) {
 			crashed = mem.CrashClone()
 		}
 	})
@@ -34,7 +35,7 @@ func TestCrashDuringRetentionKeepsProducers(t *testing.T) {
 	if len(all) < 4 {
 		t.Fatalf("segments %v", all)
 	}
-	damageAll(t, mem, snapshotSuffix, func([]byte) []byte { return nil })
+	damageAll(t, mem, swap.SnapshotSuffix, func([]byte) []byte { return nil })
 	third = strings.TrimSuffix(segment.Name(all[2], segment.LogExtension, ""), segment.LogExtension)
 	log.maintain.Lock()
 	err := log.deleteFront(log.list.Load().Handles, 3)

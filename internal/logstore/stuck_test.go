@@ -13,6 +13,7 @@ import (
 
 	"heartwood.dev/heartwood/internal/logstore/checkpoint"
 	"heartwood.dev/heartwood/internal/logstore/segment"
+	"heartwood.dev/heartwood/internal/logstore/swap"
 	"heartwood.dev/heartwood/internal/topicconfig"
 	"heartwood.dev/heartwood/internal/vfs"
 	"heartwood.dev/heartwood/test/kit/await"
@@ -203,7 +204,7 @@ func TestManySegmentsAreSealedConcurrently(t *testing.T) {
 	go func() { flushed <- log.flush() }()
 	<-at.reached
 	for _, u := range bases[1:] {
-		name := filepath.Join(dataDir, partition.String(), segment.Name(u.end, snapshotSuffix, ""))
+		name := filepath.Join(dataDir, partition.String(), segment.Name(u.end, swap.SnapshotSuffix, ""))
 		await.Until(t, "the other segments are sealed while segment 0 is synced", func() bool {
 			_, err := mem.Stat(name)
 			return err == nil

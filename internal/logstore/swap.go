@@ -7,6 +7,7 @@ import (
 
 	"heartwood.dev/heartwood/internal/logstore/segment"
 	"heartwood.dev/heartwood/internal/logstore/segmentlist"
+	"heartwood.dev/heartwood/internal/logstore/swap"
 )
 
 // segmentSwap is one replacement of neighbouring segments by cleaned ones. Log.maintain is held
@@ -44,7 +45,7 @@ func (l *Log) replaceIn(truncations int64, sources, cleaned []*segment.Segment) 
 		err = segmentlist.ErrChanged
 	}
 	if err != nil {
-		return errors.Join(err, discard(cleaned))
+		return errors.Join(err, swap.Discard(cleaned))
 	}
 	return s.run()
 }
@@ -53,20 +54,20 @@ func (l *Log) replaceIn(truncations int64, sources, cleaned []*segment.Segment) 
 func (s segmentSwap) run() error {
 	// Renaming a segment opens its files. They are opened in advance, because a rename after the
 	// commit point must not fail for lack of a file descriptor.
-	unpin, err := pinAll(slices.Concat(s.sources, s.cleaned))
+	unpin, err := swap.PinAll(slices.Concat(s.sources, s.cleaned))
 	if err != nil {
 		return errors.Join(fmt.Errorf("%w: replace segments: %w", ErrStorage, err),
-			discard(s.cleaned))
+			swap.Discard(s.cleaned))
 	}
 	files := s.log.files
-	if err := files.commitSwap(s.sources, s.cleaned); err != nil {
+	if err := files.Commit(s.sources, s.cleaned); err != nil {
 		unpin()
 		// The commit point was not reached, so everything is reverted. If that fails too, a restart
 		// removes the files.
 		return errors.Join(fmt.Errorf("%w: replace segments: %w", ErrStorage, err),
-			files.withdrawSwap(s.cleaned))
+			files.Withdraw(s.cleaned))
 	}
-	err = files.finishSwap(s.sources, s.cleaned)
+	err = files.Finish(s.sources, s.cleaned)
 	unpin() // the files are unpinned before any segment is closed
 	if err != nil {
 		// After the commit point the directory is newer than the segment list, and only a restart
@@ -74,7 +75,7 @@ func (s segmentSwap) run() error {
 		// stay open under whatever name they have.
 		err = fmt.Errorf("finish replacing segments: %w", err)
 		s.log.fail(err)
-		return errors.Join(fmt.Errorf("%w: %w", ErrStorage, err), closeSegments(s.cleaned))
+		return errors.Join(fmt.Errorf("%w: %w", ErrStorage, err), swap.CloseSegments(s.cleaned))
 	}
 	s.publish()
 	return nil
@@ -123,7 +124,7 @@ func (s segmentSwap) publish() {
 	l := s.log
 	fresh := make([]*segmentlist.Handle, len(s.cleaned))
 	for i, c := range s.cleaned {
-		fresh[i] = l.files.handleOf(c)
+		fresh[i] = l.files.HandleOf(c)
 	}
 	l.mu.Lock()
 	handles := l.list.Handles()

@@ -12,6 +12,7 @@ import (
 
 	"heartwood.dev/heartwood/internal/logstore/segment"
 	"heartwood.dev/heartwood/internal/logstore/segmentlist"
+	"heartwood.dev/heartwood/internal/logstore/swap"
 	"heartwood.dev/heartwood/internal/record"
 	"heartwood.dev/heartwood/internal/vfs"
 )
@@ -61,7 +62,7 @@ func cleanedOf(t testing.TB, log *Log, sources []*segment.Segment,
 		if i > 0 {
 			base = offsets[0]
 		}
-		s, err := segment.Create(log.env.fs, log.dir, base, cleanedSuffix, segment.Config{})
+		s, err := segment.Create(log.env.fs, log.dir, base, swap.CleanedSuffix, segment.Config{})
 		if err != nil {
 			return cleaned, err
 		}
@@ -94,14 +95,14 @@ func sourcesOf(log *Log, from, to int) []*segment.Segment {
 	return sources
 }
 
-// swapKept lists the offsets that swap keeps, per new segment. The second and the third segment
-// begin within a replaced one. There are three of them because a disk may reorder the renames of a
+// swapKept lists the offsets that swapFiles keeps, per new segment. The second and the third
+// segment begin within a replaced one. There are three of them because a disk may reorder the renames of a
 // swap: then the second one may have its final name while those before and after it do not have
 // theirs.
 var swapKept = [][]int64{{10, 13}, {18, 22}, {25, 28}}
 
-// swap replaces the two segments of [10, 30) by three segments with the offsets of swapKept.
-func swap(t testing.TB, log *Log) error {
+// swapFiles replaces the two segments of [10, 30) by three segments with the offsets of swapKept.
+func swapFiles(t testing.TB, log *Log) error {
 	sources := sourcesOf(log, 1, 3)
 	cleaned, err := cleanedOf(t, log, sources, swapKept...)
 	if err != nil {
@@ -125,7 +126,7 @@ func TestI39ReplacedSegmentsAreReadAtOnce(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := swap(t, log); err != nil {
+	if err := swapFiles(t, log); err != nil {
 		t.Fatal(err)
 	}
 	if got := readKeys(t, log, 0); !slices.Equal(got, swapped()) {
@@ -138,22 +139,22 @@ func TestI39ReplacedSegmentsAreReadAtOnce(t *testing.T) {
 		t.Errorf("the data file that a slice still reads: %v", err)
 	}
 	before.Release()
-	if files := filesWith(t, mem, log.dir, deletedSuffix, swapSuffix,
-		cleanedSuffix); len(files) > 0 {
+	if files := filesWith(t, mem, log.dir, swap.DeletedSuffix, swap.SwapSuffix,
+		swap.CleanedSuffix); len(files) > 0 {
 		t.Errorf("leftovers: %v", files)
 	}
 }
 
 func filesWith(t testing.TB, fsys vfs.FS, dir string, suffixes ...string) []string {
 	t.Helper()
-	files, err := listSegmentFiles(fsys, dir)
+	files, err := swap.List(fsys, dir)
 	if err != nil {
 		t.Fatal(err)
 	}
 	var found []string
 	for _, f := range files {
-		if slices.Contains(suffixes, f.suffix) {
-			found = append(found, f.name)
+		if slices.Contains(suffixes, f.Suffix) {
+			found = append(found, f.Name)
 		}
 	}
 	return found
@@ -179,7 +180,7 @@ func TestReplaceFailsWhenRetentionDeletedASource(t *testing.T) {
 	if got := readKeys(t, log, 10); !slices.Equal(got, expectKeys(10, 50)) {
 		t.Errorf("read %v", got)
 	}
-	if files := filesWith(t, mem, log.dir, cleanedSuffix); len(files) > 0 {
+	if files := filesWith(t, mem, log.dir, swap.CleanedSuffix); len(files) > 0 {
 		t.Errorf("leftovers: %v", files)
 	}
 }
@@ -219,7 +220,7 @@ func TestReplacedSegmentsKeepTheTimeOfTheLastSource(t *testing.T) {
 	if err := sources[1].SetModTime(want); err != nil {
 		t.Fatal(err)
 	}
-	if err := swap(t, log); err != nil {
+	if err := swapFiles(t, log); err != nil {
 		t.Fatal(err)
 	}
 	for _, s := range sourcesOf(log, 1, 3) {
@@ -252,7 +253,7 @@ func TestCrashAtEveryStepOfSwap(t *testing.T) {
 		fault := vfs.NewFault(mem)
 		_, log := swapLog(t, fault)
 		fault.Inject(vfs.Rule{Skip: step})
-		err := swap(t, log)
+		err := swapFiles(t, log)
 		for seed := range uint64(8) {
 			crashed := crash(mem, seed)
 			if second := step % 3; seed == 0 || second == 0 {
@@ -284,11 +285,11 @@ func crashAtEveryStart(t *testing.T, crashed *vfs.Mem, what string) {
 		mem := crashed.CrashClone()
 		fault := vfs.NewFault(mem)
 		fault.Inject(vfs.Rule{Skip: step})
-		files, err := repairDirectory(fault, filepath.Join(dataDir, partition.String()))
+		files, err := swap.Repair(fault, filepath.Join(dataDir, partition.String()))
 		checkSwapped(t, mem.CrashClonePartly(uint64(step)),
 			fmt.Sprintf("%s, recovery interrupted at step %d", what, step))
 		if err == nil {
-			if len(basesOf(files)) == 0 {
+			if len(swap.BasesOf(files)) == 0 {
 				t.Fatalf("%s: no segment found", what)
 			}
 			return
@@ -304,8 +305,8 @@ func checkSwapped(t *testing.T, crashed *vfs.Mem, what string) {
 	if !slices.Equal(got, expectKeys(0, 50)) && !slices.Equal(got, swapped()) {
 		t.Fatalf("%s: neither the old nor the new log: %v", what, got)
 	}
-	if files := filesWith(t, crashed, log.dir, cleanedSuffix, swapSuffix,
-		deletedSuffix); len(files) > 0 {
+	if files := filesWith(t, crashed, log.dir, swap.CleanedSuffix, swap.SwapSuffix,
+		swap.DeletedSuffix); len(files) > 0 {
 		t.Fatalf("%s: left behind: %v", what, files)
 	}
 	if err := store.Close(); err != nil {

@@ -10,6 +10,7 @@ import (
 
 	"heartwood.dev/heartwood/internal/logstore/producer"
 	"heartwood.dev/heartwood/internal/logstore/segment"
+	"heartwood.dev/heartwood/internal/logstore/swap"
 	"heartwood.dev/heartwood/internal/record"
 	"heartwood.dev/heartwood/internal/vfs"
 	"heartwood.dev/heartwood/test/kit/seed"
@@ -350,10 +351,10 @@ func TestTransactionsSurviveRestart(t *testing.T) {
 		},
 		"no snapshots": func(t *testing.T,
 			mem *vfs.Mem) {
-			damageAll(t, mem, snapshotSuffix, gone)
+			damageAll(t, mem, swap.SnapshotSuffix, gone)
 		},
 		"damaged snapshots and transaction indexes": func(t *testing.T, mem *vfs.Mem) {
-			damageAll(t, mem, snapshotSuffix, flip(12))
+			damageAll(t, mem, swap.SnapshotSuffix, flip(12))
 			damageAll(t, mem, ".txnindex", flip(-1))
 		},
 	} {

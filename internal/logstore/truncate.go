@@ -11,6 +11,7 @@ import (
 	"heartwood.dev/heartwood/internal/logstore/checkpoint"
 	"heartwood.dev/heartwood/internal/logstore/segment"
 	"heartwood.dev/heartwood/internal/logstore/segmentlist"
+	"heartwood.dev/heartwood/internal/logstore/swap"
 	"heartwood.dev/heartwood/internal/record"
 )
 
@@ -299,27 +300,27 @@ func (t *truncation) truncateEpochs(end int64) error {
 // heldFiles are the files that a truncation needs open. The truncation opens them before it changes
 // anything: if it ran out of file descriptors later, the log would have to stop.
 type heldFiles struct {
-	listed         []segmentFile // all segment files of the directory
-	releaseRemoved func()        // releases the files of the removed segments
-	release        func()        // releases all files
+	listed         []swap.File // all segment files of the directory
+	releaseRemoved func()      // releases the files of the removed segments
+	release        func()      // releases all files
 }
 
 // holdFiles opens the files of the segments in the lists stay and removed. The list stay contains
 // at most one segment, which the truncation changes but does not remove. It also lists the
 // directory once, because a later sync of the directory needs a file descriptor too.
 func (t *truncation) holdFiles(stay, removed []*segmentlist.Handle) (held heldFiles, err error) {
-	releaseStay, err := pinAll(segmentlist.Segments(stay))
+	releaseStay, err := swap.PinAll(segmentlist.Segments(stay))
 	if err != nil {
 		return heldFiles{}, err
 	}
-	releaseRemoved, err := pinAll(segmentlist.Segments(removed))
+	releaseRemoved, err := swap.PinAll(segmentlist.Segments(removed))
 	if err != nil {
 		releaseStay()
 		return heldFiles{}, err
 	}
 	held.releaseRemoved = sync.OnceFunc(releaseRemoved)
 	held.release = sync.OnceFunc(func() { held.releaseRemoved(); releaseStay() })
-	if held.listed, err = t.log.files.list(); err != nil {
+	if held.listed, err = t.log.files.List(); err != nil {
 		held.release()
 	}
 	return held, err

@@ -10,6 +10,7 @@ import (
 	"heartwood.dev/heartwood/internal/logstore/producer"
 	"heartwood.dev/heartwood/internal/logstore/segment"
 	"heartwood.dev/heartwood/internal/logstore/segmentlist"
+	"heartwood.dev/heartwood/internal/logstore/swap"
 )
 
 // truncateFiles truncates the log to the new end, which is above the log start. The segment that
@@ -63,9 +64,9 @@ func (t *truncation) truncateFiles(handles []*segmentlist.Handle) error {
 // markRemoved durably marks segments as deleted, from the last one to the first, and removes the
 // producer snapshots above the new end. If a crash keeps only some of the marks, recovery ends the
 // log at the first missing segment, because the recovery point on disk is below that segment.
-func (t *truncation) markRemoved(handles []*segmentlist.Handle, files []segmentFile) error {
+func (t *truncation) markRemoved(handles []*segmentlist.Handle, files []swap.File) error {
 	for _, h := range slices.Backward(handles) {
-		if err := h.Rename(deletedSuffix); err != nil {
+		if err := h.Rename(swap.DeletedSuffix); err != nil {
 			return err
 		}
 	}
@@ -129,19 +130,19 @@ func (t *truncation) truncateSegment(fresh *segmentlist.Handle, release func()) 
 // way as a swap (docs/format/swap.md).
 func (t *truncation) replaceByHead(fresh *segmentlist.Handle) error {
 	l, end := t.log, t.target.end
-	head, err := segment.Create(l.env.fs, l.dir, fresh.Base(), cleanedSuffix, l.env.segments)
+	head, err := segment.Create(l.env.fs, l.dir, fresh.Base(), swap.CleanedSuffix, l.env.segments)
 	if err != nil {
 		return err
 	}
 	sources, copied := []*segment.Segment{fresh.Segment}, []*segment.Segment{head}
 	if err := copyHead(fresh.Segment, head, end); err != nil {
-		return errors.Join(err, discard(copied))
+		return errors.Join(err, swap.Discard(copied))
 	}
-	if err := l.files.commitSwap(sources, copied); err != nil {
-		return errors.Join(err, l.files.withdrawSwap(copied))
+	if err := l.files.Commit(sources, copied); err != nil {
+		return errors.Join(err, l.files.Withdraw(copied))
 	}
-	if err := l.files.finishSwap(sources, copied); err != nil {
-		return errors.Join(err, closeSegments(copied))
+	if err := l.files.Finish(sources, copied); err != nil {
+		return errors.Join(err, swap.CloseSegments(copied))
 	}
 	// Truncate removes no batch here, but it makes the sealed segment writable again.
 	if err := head.Truncate(end); err != nil {
@@ -150,7 +151,7 @@ func (t *truncation) replaceByHead(fresh *segmentlist.Handle) error {
 	l.mu.Lock()
 	handles := l.list.Handles()
 	fresh.Doomed.Store(true)
-	old := l.list.Publish(append(slices.Clone(handles[:len(handles)-1]), l.files.handleOf(head)))
+	old := l.list.Publish(append(slices.Clone(handles[:len(handles)-1]), l.files.HandleOf(head)))
 	l.mu.Unlock()
 	old.Release()
 	return nil
@@ -192,14 +193,14 @@ func (t *truncation) replaceFiles(handles []*segmentlist.Handle) error {
 func (t *truncation) markAllRemoved(handles []*segmentlist.Handle) (*segmentlist.Handle, error) {
 	l, offset := t.log, t.target.end
 	for _, h := range slices.Backward(handles) {
-		if err := h.Rename(deletedSuffix); err != nil {
+		if err := h.Rename(swap.DeletedSuffix); err != nil {
 			return nil, err
 		}
 	}
-	if err := l.files.sync(); err != nil {
+	if err := l.files.Sync(); err != nil {
 		return nil, err
 	}
-	active, err := l.files.create(offset, l.config.Load().indexes(l.env.segments))
+	active, err := l.files.Create(offset, l.config.Load().indexes(l.env.segments))
 	if err != nil {
 		return nil, err
 	}
@@ -218,7 +219,7 @@ func (t *truncation) revertMarks(handles []*segmentlist.Handle) error {
 			return t.stop(err)
 		}
 	}
-	if err := t.log.files.sync(); err != nil {
+	if err := t.log.files.Sync(); err != nil {
 		return t.stop(err)
 	}
 	return nil

@@ -9,6 +9,7 @@ import (
 
 	"heartwood.dev/heartwood/internal/logstore/clean"
 	"heartwood.dev/heartwood/internal/logstore/segmentlist"
+	"heartwood.dev/heartwood/internal/logstore/swap"
 	"heartwood.dev/heartwood/internal/topicconfig"
 	"heartwood.dev/heartwood/internal/vfs"
 	"heartwood.dev/heartwood/test/kit/seed"
@@ -51,8 +52,8 @@ func TestTruncateToAnyOffset(t *testing.T) {
 			fill(t, log, 30)
 			want += 30
 			check("filled")
-			if got := filesWith(t, mem, log.dir, deletedSuffix, swapSuffix,
-				cleanedSuffix); len(got) > 0 {
+			if got := filesWith(t, mem, log.dir, swap.DeletedSuffix, swap.SwapSuffix,
+				swap.CleanedSuffix); len(got) > 0 {
 				t.Errorf("truncated to %d: leftovers %v", offset, got)
 			}
 		}

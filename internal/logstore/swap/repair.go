@@ -1,4 +1,4 @@
-package logstore
+package swap
 
 import (
 	"errors"
@@ -14,35 +14,35 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// repairDirectory completes what a crash interrupted (see the table in docs/format/swap.md): it
+// Repair completes what a crash interrupted (see the table in docs/format/swap.md): it
 // reverts or finishes a swap, and removes leftover files. It can be interrupted at any step and
 // repeated. It returns the segment files of the directory by base offset. The result includes the
-// files that repairDirectory removed because they had no .log file. An intact directory is listed
+// files that Repair removed because they had no .log file. An intact directory is listed
 // only once, because it may contain thousands of files.
-func repairDirectory(fsys vfs.FS, dir string) ([]segmentFile, error) {
+func Repair(fsys vfs.FS, dir string) ([]File, error) {
 	files, temporary, err := listDirectory(fsys, dir)
 	if err != nil {
 		return nil, err
 	}
-	if slices.ContainsFunc(files, func(f segmentFile) bool { return f.suffix != "" }) {
+	if slices.ContainsFunc(files, func(f File) bool { return f.Suffix != "" }) {
 		if err := revertSwap(fsys, dir); err != nil {
 			return nil, err
 		}
 		if err := finishSwap(fsys, dir); err != nil {
 			return nil, err
 		}
-		if files, err = listSegmentFiles(fsys, dir); err != nil {
+		if files, err = List(fsys, dir); err != nil {
 			return nil, err
 		}
 	}
 	present := map[int64]bool{}
-	for _, base := range basesOf(files) {
+	for _, base := range BasesOf(files) {
 		present[base] = true
 	}
-	orphans, err := removeFiles(fsys, dir, files, func(f segmentFile) bool {
+	orphans, err := RemoveFiles(fsys, dir, files, func(f File) bool {
 		// Spools are removed too, because a crash loses the part of a spool that was in memory.
-		return f.kind == keys.SpoolExtension || !f.isLog() && f.kind != snapshotSuffix &&
-			!present[f.base]
+		return f.Kind == keys.SpoolExtension || !f.IsLog() && f.Kind != SnapshotSuffix &&
+			!present[f.Base]
 	})
 	if err == nil && orphans > 0 {
 		err = fsys.SyncDir(dir)
@@ -60,12 +60,12 @@ func repairDirectory(fsys vfs.FS, dir string) ([]segmentFile, error) {
 	return files, nil
 }
 
-// basesOf returns the base offsets of the segments, ascending.
-func basesOf(files []segmentFile) []int64 {
+// BasesOf returns the base offsets of the segments, ascending.
+func BasesOf(files []File) []int64 {
 	var bases []int64
 	for _, f := range files {
-		if f.isLog() {
-			bases = append(bases, f.base)
+		if f.IsLog() {
+			bases = append(bases, f.Base)
 		}
 	}
 	return bases
@@ -76,21 +76,21 @@ func basesOf(files []segmentFile) []int64 {
 // revertSwap removes the files of an uncommitted swap under either name. The disk may have kept any
 // subset of the renames that precede the commit point (ADR 0070).
 func revertSwap(fsys vfs.FS, dir string) error {
-	files, err := listSegmentFiles(fsys, dir)
+	files, err := List(fsys, dir)
 	if err != nil {
 		return err
 	}
 	uncommitted := slices.ContainsFunc(files,
-		func(f segmentFile) bool { return f.suffix == cleanedSuffix })
-	isSwap := func(f segmentFile) bool { return uncommitted && f.suffix == swapSuffix }
-	isRest := func(f segmentFile) bool {
-		return f.suffix == deletedSuffix ||
-			f.suffix == cleanedSuffix
+		func(f File) bool { return f.Suffix == CleanedSuffix })
+	isSwap := func(f File) bool { return uncommitted && f.Suffix == SwapSuffix }
+	isRest := func(f File) bool {
+		return f.Suffix == DeletedSuffix ||
+			f.Suffix == CleanedSuffix
 	}
-	for _, matches := range []func(segmentFile) bool{isSwap, isRest} {
+	for _, matches := range []func(File) bool{isSwap, isRest} {
 		// The removal of the .swap files must be durable first. Without a .cleaned file, they would
 		// be treated as committed.
-		removed, err := removeFiles(fsys, dir, files, matches)
+		removed, err := RemoveFiles(fsys, dir, files, matches)
 		if err != nil {
 			return err
 		}
@@ -104,10 +104,10 @@ func revertSwap(fsys vfs.FS, dir string) error {
 	return nil
 }
 
-// finishSwap completes a committed swap: it removes the replaced files, and then renames the new
+// Finish completes a committed swap: it removes the replaced files, and then renames the new
 // files to their final names.
 func finishSwap(fsys vfs.FS, dir string) error {
-	files, err := listSegmentFiles(fsys, dir)
+	files, err := List(fsys, dir)
 	if err != nil {
 		return err
 	}
@@ -115,8 +115,8 @@ func finishSwap(fsys vfs.FS, dir string) error {
 	if err != nil {
 		return err
 	}
-	removed, err := removeFiles(fsys, dir, files, func(f segmentFile) bool {
-		return f.suffix == "" && f.kind != snapshotSuffix && f.base >= from && f.base < to
+	removed, err := RemoveFiles(fsys, dir, files, func(f File) bool {
+		return f.Suffix == "" && f.Kind != SnapshotSuffix && f.Base >= from && f.Base < to
 	})
 	if err != nil {
 		return err
@@ -128,21 +128,21 @@ func finishSwap(fsys vfs.FS, dir string) error {
 	}
 	renamed := int64(-1)      // base of the segment whose files were renamed last
 	for _, f := range files { // ascending by base offset, the .log file first
-		if f.suffix != swapSuffix {
+		if f.Suffix != SwapSuffix {
 			continue
 		}
 		// The renames of one segment are durable before the next segment is renamed. So no .swap
 		// file is below a new segment that already has its final name (swapRange).
-		if renamed >= 0 && renamed != f.base {
+		if renamed >= 0 && renamed != f.Base {
 			if err := fsys.SyncDir(dir); err != nil {
 				return err
 			}
 		}
-		final := segment.Name(f.base, f.kind, "")
-		if err := fsys.Rename(filepath.Join(dir, f.name), filepath.Join(dir, final)); err != nil {
+		final := segment.Name(f.Base, f.Kind, "")
+		if err := fsys.Rename(filepath.Join(dir, f.Name), filepath.Join(dir, final)); err != nil {
 			return fmt.Errorf("finish replacing segments: %w", err)
 		}
-		renamed = f.base
+		renamed = f.Base
 	}
 	if renamed < 0 {
 		return nil
@@ -156,18 +156,18 @@ func finishSwap(fsys vfs.FS, dir string) error {
 // segments are renamed in ascending order, each durably before the next. A replaced segment that
 // begins behind the end of the last new segment is not detected. It stays in the log and is cleaned
 // again.
-func swapRange(fsys vfs.FS, dir string, files []segmentFile) (from, to int64, err error) {
+func swapRange(fsys vfs.FS, dir string, files []File) (from, to int64, err error) {
 	from = -1
 	for _, f := range files {
-		if f.suffix != swapSuffix || !f.isLog() {
+		if f.Suffix != SwapSuffix || !f.IsLog() {
 			continue
 		}
 		if from < 0 {
-			from = f.base
+			from = f.Base
 		}
-		next, err := nextOffset(fsys, filepath.Join(dir, f.name), f.base)
+		next, err := nextOffset(fsys, filepath.Join(dir, f.Name), f.Base)
 		if err != nil {
-			return 0, 0, fmt.Errorf("read %s: %w", f.name, err)
+			return 0, 0, fmt.Errorf("read %s: %w", f.Name, err)
 		}
 		to = max(to, next)
 	}
