@@ -64,8 +64,12 @@ var layers = map[string][]string{
 	"internal/logstore/swap": {"internal/logstore/checkpoint", "internal/logstore/datadir",
 		"internal/logstore/keys", "internal/logstore/segment", "internal/logstore/segmentlist",
 		"internal/record", "internal/vfs"},
+	"internal/logstore/snapshots": {"internal/logstore/producer", "internal/logstore/segment",
+		"internal/logstore/segmentlist", "internal/logstore/swap", "internal/record",
+		"internal/vfs"},
 	"internal/logstore": {
-		"internal/logstore/datadir", "internal/logstore/segmentlist", "internal/logstore/swap",
+		"internal/logstore/datadir", "internal/logstore/segmentlist",
+		"internal/logstore/snapshots", "internal/logstore/swap",
 		"internal/logstore/segment", "internal/logstore/keys",
 		"internal/logstore/clean", "internal/logstore/checkpoint", "internal/logstore/leaderepoch",
 		"internal/logstore/producer", "internal/topicconfig",

@@ -58,7 +58,7 @@ func (l *Log) flushMaintained() error {
 	}
 	l.syncs.add(time.Since(began))
 	if len(rolled) > 0 {
-		if err := l.snapshots.prune(handles,
+		if err := l.snapshots.Prune(handles,
 			scannedFrom(handles, checkpointed)); err != nil {
 			l.env.logger.Warn("failed to remove old producer snapshots", "partition", l.id, "error",
 				err)
@@ -76,7 +76,7 @@ func (l *Log) writePendingSnapshot(handles []*segmentlist.Handle) {
 	if len(handles) == 0 {
 		return
 	}
-	if err := l.snapshots.writePending(handles[0].Base()); err != nil {
+	if err := l.snapshots.WritePending(handles[0].Base()); err != nil {
 		l.env.logger.Warn("failed to write a producer snapshot", "partition", l.id, "error", err)
 	}
 }
@@ -120,7 +120,7 @@ func (l *Log) seal(u unsealed) error {
 		return l.sealFailed(err)
 	}
 	if err == nil && u.state != nil {
-		err = l.snapshots.write(u.end, u.state)
+		err = l.snapshots.Write(u.end, u.state)
 	}
 	if err != nil {
 		return fmt.Errorf("%w: seal segment %d: %w", ErrStorage, u.segment.Base(), err)
@@ -220,7 +220,7 @@ func (l *Log) close() error {
 		err = list.Active().Seal()
 	}
 	if err == nil {
-		err = l.snapshots.write(l.logEnd.Load(), state)
+		err = l.snapshots.Write(l.logEnd.Load(), state)
 	}
 	if err == nil {
 		err = l.saveEpochs()

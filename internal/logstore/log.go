@@ -14,6 +14,7 @@ import (
 	"heartwood.dev/heartwood/internal/logstore/producer"
 	"heartwood.dev/heartwood/internal/logstore/segment"
 	"heartwood.dev/heartwood/internal/logstore/segmentlist"
+	"heartwood.dev/heartwood/internal/logstore/snapshots"
 	"heartwood.dev/heartwood/internal/logstore/swap"
 	"heartwood.dev/heartwood/internal/outage"
 	"heartwood.dev/heartwood/internal/record"
@@ -91,7 +92,7 @@ type Log struct {
 	// files executes the file operations on segments. snapshots are the producer snapshots in the
 	// same directory.
 	files     swap.Dir
-	snapshots producerSnapshots
+	snapshots snapshots.Files
 	// fault is the error that stopped the log, nil while the log works. It is set at most once.
 	fault      atomic.Pointer[error]
 	notes      *datadir.Notes

@@ -12,6 +12,7 @@ import (
 	"heartwood.dev/heartwood/internal/logstore/datadir"
 	"heartwood.dev/heartwood/internal/logstore/segment"
 	"heartwood.dev/heartwood/internal/logstore/segmentlist"
+	"heartwood.dev/heartwood/internal/logstore/snapshots"
 	"heartwood.dev/heartwood/internal/logstore/swap"
 	"heartwood.dev/heartwood/internal/record"
 	"heartwood.dev/heartwood/internal/topicconfig"
@@ -226,8 +227,8 @@ func (o *Offline) completeTxnIndexes() error {
 		if !control {
 			continue
 		}
-		_, ended, err := o.log.snapshots.stateAt(list.Handles[:i+1], h.NextOffset(), h.Base())
-		aborted := abortedOf(ended)
+		_, ended, err := o.log.snapshots.StateAt(list.Handles[:i+1], h.NextOffset(), h.Base())
+		aborted := snapshots.Aborted(ended)
 		if err == nil && len(aborted) > 0 {
 			err = h.ResetAborted(aborted)
 		}

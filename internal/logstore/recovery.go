@@ -15,6 +15,7 @@ import (
 	"heartwood.dev/heartwood/internal/logstore/producer"
 	"heartwood.dev/heartwood/internal/logstore/segment"
 	"heartwood.dev/heartwood/internal/logstore/segmentlist"
+	"heartwood.dev/heartwood/internal/logstore/snapshots"
 	"heartwood.dev/heartwood/internal/logstore/swap"
 	"heartwood.dev/heartwood/internal/record"
 	"heartwood.dev/heartwood/internal/topicconfig"
@@ -59,7 +60,7 @@ type recovery struct {
 // newLog returns a log whose directory exists, without its segments and state. recovery adds these.
 func newLog(env environment, id PartitionID, topic TopicID, dir string, config *config) *Log {
 	files := swap.Dir{FS: env.fs, Path: dir, Config: env.segments, Logger: env.logger}
-	l := &Log{id: id, dir: dir, env: env, files: files, snapshots: producerSnapshots{dir: files},
+	l := &Log{id: id, dir: dir, env: env, files: files, snapshots: snapshots.New(files),
 		epochs: leaderEpochs{fs: env.fs, dir: dir}, notes: datadir.NewNotes(env.fs, dir)}
 	l.compaction.init(l)
 	l.stable.setOpen(&l.mu.producers)
@@ -256,7 +257,7 @@ func (r *recovery) replaySegment(h *segmentlist.Handle, from int64) error {
 		if header.BaseOffset() >= from {
 			// The batch was not written after the modification time of the file. So a producer may
 			// expire too late, but never too early.
-			if _, err := replayHeader(&r.producers, h, header, h.ModTime()); err != nil {
+			if _, err := snapshots.Replay(&r.producers, h, header, h.ModTime()); err != nil {
 				return err
 			}
 		}
@@ -408,7 +409,7 @@ func (r *recovery) keepSnapshot() error {
 		r.handles[last-1].NeedsSeal() {
 		return nil
 	}
-	err := r.log.snapshots.write(active, r.activeSnapshot)
+	err := r.log.snapshots.Write(active, r.activeSnapshot)
 	if errors.Is(err, syscall.ENOSPC) {
 		r.log.env.logger.Warn("failed to write a producer snapshot: disk full", "partition",
 			r.log.id, "error", err)

@@ -7,6 +7,7 @@ import (
 
 	"heartwood.dev/heartwood/internal/logstore/segment"
 	"heartwood.dev/heartwood/internal/logstore/segmentlist"
+	"heartwood.dev/heartwood/internal/logstore/snapshots"
 )
 
 // errTxnIndexLost means that a transaction index is missing, or that entries of it are missing.
@@ -41,9 +42,9 @@ func (r *recovery) rebuildTxnIndexes() error {
 		}
 		r.log.env.logger.Warn("rebuilding a transaction index from the log", "partition", r.log.id,
 			"segment", h.Base(), "cause", damage)
-		_, ended, err := r.log.snapshots.stateAt(r.handles[:i+1], h.NextOffset(), h.Base())
+		_, ended, err := r.log.snapshots.StateAt(r.handles[:i+1], h.NextOffset(), h.Base())
 		if err == nil {
-			err = h.ResetAborted(abortedOf(ended))
+			err = h.ResetAborted(snapshots.Aborted(ended))
 		}
 		if err != nil {
 			return fmt.Errorf("rebuild the transaction index of segment %d: %w", h.Base(), err)
@@ -75,7 +76,7 @@ func (r *recovery) restoreDecided() error {
 	if !found {
 		return nil
 	}
-	_, ended, err := l.snapshots.stateAt(r.handles, end, highWatermark)
+	_, ended, err := l.snapshots.StateAt(r.handles, end, highWatermark)
 	if err != nil {
 		return err
 	}

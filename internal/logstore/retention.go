@@ -125,7 +125,7 @@ func (l *Log) deleteExpired(now time.Time) (count int, err error) {
 // segment left the list, its last reader would remove files whose names a new log in the same
 // directory may use.
 func (l *Log) deleteFront(handles []*segmentlist.Handle, count int) error {
-	if err := l.snapshots.ensureForDeletion(handles, count); err != nil {
+	if err := l.snapshots.EnsureForDeletion(handles, count); err != nil {
 		return err
 	}
 	if err := l.saveEpochsBelow(handles[count].Base()); err != nil {

@@ -39,7 +39,7 @@ func (l *Log) replaceIn(truncations int64, sources, cleaned []*segment.Segment) 
 	s := segmentSwap{log: l, sources: sources, cleaned: cleaned}
 	behind, err := s.check()
 	if err == nil {
-		err = l.snapshots.ensureAt(behind, behind[len(behind)-1].Base())
+		err = l.snapshots.EnsureAt(behind, behind[len(behind)-1].Base())
 	}
 	if err == nil && l.truncations.Load() != truncations {
 		err = segmentlist.ErrChanged

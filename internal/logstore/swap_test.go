@@ -96,9 +96,9 @@ func sourcesOf(log *Log, from, to int) []*segment.Segment {
 }
 
 // swapKept lists the offsets that swapFiles keeps, per new segment. The second and the third
-// segment begin within a replaced one. There are three of them because a disk may reorder the renames of a
-// swap: then the second one may have its final name while those before and after it do not have
-// theirs.
+// segment begin within a replaced one. There are three of them because a disk may reorder the
+// renames of a swap: then the second one may have its final name while those before and after it do
+// not have theirs.
 var swapKept = [][]int64{{10, 13}, {18, 22}, {25, 28}}
 
 // swapFiles replaces the two segments of [10, 30) by three segments with the offsets of swapKept.

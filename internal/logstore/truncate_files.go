@@ -24,7 +24,7 @@ func (t *truncation) truncateFiles(handles []*segmentlist.Handle) error {
 	}
 	// The producer state depends only on the batches that remain, so it can be computed before any
 	// file is removed.
-	state, _, err := l.snapshots.stateAt(handles[:at+1], end, end)
+	state, _, err := l.snapshots.StateAt(handles[:at+1], end, end)
 	if err != nil {
 		return fmt.Errorf("%w: truncate to %d: %w", ErrStorage, end, err)
 	}
@@ -70,7 +70,7 @@ func (t *truncation) markRemoved(handles []*segmentlist.Handle, files []swap.Fil
 			return err
 		}
 	}
-	return t.log.snapshots.removeAbove(files, t.target.end)
+	return t.log.snapshots.RemoveAbove(files, t.target.end)
 }
 
 // publish changes the state in memory to the truncated log: the producer state as of the new end,
@@ -177,7 +177,7 @@ func (t *truncation) replaceFiles(handles []*segmentlist.Handle) error {
 	}
 	// Neither the producer snapshots nor the leader epochs apply to the new log. If the file of
 	// leader epochs does not exist, a start rebuilds the epochs from the batches.
-	err = l.snapshots.removeAbove(held.listed, -1)
+	err = l.snapshots.RemoveAbove(held.listed, -1)
 	if err == nil {
 		err = l.removeEpochs()
 	}
@@ -232,7 +232,8 @@ func (t *truncation) publishEmpty(before []*segmentlist.Handle, active *segmentl
 	l.compaction.sidecars.invalidateLocked(l.list.Handles())
 	l.disk.restart(offset)
 	l.truncations.Add(1)
-	l.mu.producers, l.snapshots.pending, l.mu.firstAppend = producer.State{}, nil, time.Time{}
+	l.mu.producers, l.mu.firstAppend = producer.State{}, time.Time{}
+	l.snapshots.ForgetPending()
 	l.compaction.emptied(offset)
 	t.lowerOffsets(offset, offset)
 	for _, h := range before {

@@ -1,4 +1,4 @@
-package logstore
+package snapshots
 
 import (
 	"cmp"
@@ -24,23 +24,28 @@ import (
 // point on disk, because recovery scans from below them.
 const snapshotsKept = 2
 
-// producerSnapshots are the files <offset>.snapshot of a log. Log.maintain guards them. Recovery
-// does not hold Log.maintain, because no other goroutine uses the log yet.
-type producerSnapshots struct {
+// Files are the files <offset>.snapshot of a log.
+type Files struct {
 	dir swap.Dir
 	// pending is a snapshot that could not be written because the disk was full; nil if there is no
 	// such snapshot.
-	pending *producerSnapshot
+	pending *snapshot
 }
 
-// producerSnapshot is the content of a snapshot file.
-type producerSnapshot struct {
+// snapshot is the content of a snapshot file.
+type snapshot struct {
 	offset  int64 // content is the producer state as of this offset
 	content []byte
 }
 
-// write durably writes a snapshot.
-func (p *producerSnapshots) write(offset int64, content []byte) error {
+// New returns the snapshots in a directory. It accesses no file.
+func New(dir swap.Dir) Files { return Files{dir: dir} }
+
+// ForgetPending drops a snapshot that could not be written, because it does not apply any longer.
+func (p *Files) ForgetPending() { p.pending = nil }
+
+// Write durably writes a snapshot.
+func (p *Files) Write(offset int64, content []byte) error {
 	name := filepath.Join(p.dir.Path, segment.Name(offset, swap.SnapshotSuffix, ""))
 	return vfs.WriteFileAtomic(p.dir.FS, name, content)
 }
@@ -48,7 +53,7 @@ func (p *producerSnapshots) write(offset int64, content []byte) error {
 // newest loads the newest usable snapshot at or below the offset limit. It ignores snapshots below
 // the offset first, at which the data of the log begins (see recovery.loadSnapshot). Result from is
 // the offset of the loaded snapshot, or 0 if there is none. The method newest changes no file.
-func (p *producerSnapshots) newest(first, limit int64) (from int64, state producer.State,
+func (p *Files) newest(first, limit int64) (from int64, state producer.State,
 	err error) {
 	files, err := swap.List(p.dir.FS, p.dir.Path)
 	if err != nil {
@@ -58,7 +63,7 @@ func (p *producerSnapshots) newest(first, limit int64) (from int64, state produc
 }
 
 // newestOf does the same as newest, with files that were already listed.
-func (p *producerSnapshots) newestOf(files []swap.File, first, limit int64) (from int64,
+func (p *Files) newestOf(files []swap.File, first, limit int64) (from int64,
 	state producer.State, err error) {
 	for _, f := range slices.Backward(files) {
 		if f.Kind != swap.SnapshotSuffix || f.Suffix != "" || f.Base < first || f.Base > limit {
@@ -75,11 +80,11 @@ func (p *producerSnapshots) newestOf(files []swap.File, first, limit int64) (fro
 	return 0, producer.State{}, nil
 }
 
-// stateAt rebuilds the producer state as of an offset at which a batch begins or the log ends. It
+// StateAt rebuilds the producer state as of an offset at which a batch begins or the log ends. It
 // uses the newest usable snapshot at or below both parameters offset and since, and the batches
 // from this snapshot to the given offset. Result ended contains the transactions whose marker is in
 // these batches, at or above the offset since.
-func (p *producerSnapshots) stateAt(handles []*segmentlist.Handle, offset,
+func (p *Files) StateAt(handles []*segmentlist.Handle, offset,
 	since int64) (state producer.State,
 	ended []producer.EndedTxn, err error) {
 	from, state, err := p.newest(handles[0].Base(), min(offset, since))
@@ -101,7 +106,7 @@ func (p *producerSnapshots) stateAt(handles []*segmentlist.Handle, offset,
 			if header.BaseOffset() < from {
 				return true, nil // the snapshot includes this batch
 			}
-			one, err := replayHeader(&state, h, header, h.ModTime())
+			one, err := Replay(&state, h, header, h.ModTime())
 			if one != nil && one.LastOffset >= since {
 				ended = append(ended, *one)
 			}
@@ -114,11 +119,11 @@ func (p *producerSnapshots) stateAt(handles []*segmentlist.Handle, offset,
 	return state, ended, nil
 }
 
-// ensureAt ensures that a snapshot at the base offset of a segment exists, because the records
+// EnsureAt ensures that a snapshot at the base offset of a segment exists, because the records
 // below this offset will change or be deleted. A later truncation to an offset above it rebuilds
 // the producer state from this snapshot. Usually the roll has written the snapshot already. It is
 // missing if recovery has scanned the segment, because recovery removes such snapshots.
-func (p *producerSnapshots) ensureAt(handles []*segmentlist.Handle, base int64) error {
+func (p *Files) EnsureAt(handles []*segmentlist.Handle, base int64) error {
 	files, err := swap.List(p.dir.FS, p.dir.Path)
 	if err != nil {
 		return err
@@ -133,40 +138,41 @@ func (p *producerSnapshots) ensureAt(handles []*segmentlist.Handle, base int64) 
 // missingAt returns the snapshot that has to be written at the base offset of a segment. It returns
 // nil if a usable file exists, or if there is no producer state at this offset. files are the
 // segment files of the directory.
-func (p *producerSnapshots) missingAt(files []swap.File, handles []*segmentlist.Handle,
-	base int64) (*producerSnapshot, error) {
+func (p *Files) missingAt(files []swap.File, handles []*segmentlist.Handle,
+	base int64) (*snapshot, error) {
 	if from, _, err := p.newestOf(files, base, base); err == nil && from == base && base > 0 {
 		return nil, nil
 	}
-	state, _, err := p.stateAt(handles, base, base)
+	state, _, err := p.StateAt(handles, base, base)
 	if err != nil {
-		return nil, fmt.Errorf("%w: producer state at %d: %w", ErrStorage, base, err)
+		return nil, fmt.Errorf("%w: producer state at %d: %w", segmentlist.ErrStorage, base, err)
 	}
 	if state.Len() == 0 {
 		return nil, nil
 	}
-	return &producerSnapshot{base, state.Encode(base)}, nil
+	return &snapshot{base, state.Encode(base)}, nil
 }
 
 // writeMissing writes the snapshot that missingAt returned.
-func (p *producerSnapshots) writeMissing(missing *producerSnapshot) error {
-	if err := p.write(missing.offset, missing.content); err != nil {
-		return fmt.Errorf("%w: write producer snapshot at %d: %w", ErrStorage, missing.offset, err)
+func (p *Files) writeMissing(missing *snapshot) error {
+	if err := p.Write(missing.offset, missing.content); err != nil {
+		return fmt.Errorf("%w: write producer snapshot at %d: %w", segmentlist.ErrStorage, missing.offset,
+			err)
 	}
 	return nil
 }
 
-// ensureForDeletion is called before segments at the front of the list handles are deleted.
-// Parameter count is their number. ensureForDeletion ensures that a snapshot exists at each offset
+// EnsureForDeletion is called before segments at the front of the list handles are deleted.
+// Parameter count is their number. EnsureForDeletion ensures that a snapshot exists at each offset
 // at which the log may begin afterwards. After a complete deletion the log begins at the first
 // remaining segment. After a crash only some of the segments may be deleted, so the log may also
 // begin at any of these segments except the first. Recovery uses no snapshot above the segment at
 // which its scan begins.
 //
-// If the disk is full, ensureForDeletion writes no further snapshots and succeeds. It keeps the
+// If the disk is full, EnsureForDeletion writes no further snapshots and succeeds. It keeps the
 // snapshot at the base offset of the first remaining segment in the field pending, because deleting
 // segments makes room for writing it later.
-func (p *producerSnapshots) ensureForDeletion(handles []*segmentlist.Handle, count int) error {
+func (p *Files) EnsureForDeletion(handles []*segmentlist.Handle, count int) error {
 	files, err := swap.List(p.dir.FS, p.dir.Path)
 	if err != nil {
 		return err
@@ -194,7 +200,7 @@ func (p *producerSnapshots) ensureForDeletion(handles []*segmentlist.Handle, cou
 	return nil
 }
 
-// writePending writes the snapshot that could not be written because the disk was full. first is
+// WritePending writes the snapshot that could not be written because the disk was full. first is
 // the base offset of the log's first segment.
 //
 // Until it is written, a crash loses the state of the producers whose batches are all deleted. The
@@ -202,12 +208,12 @@ func (p *producerSnapshots) ensureForDeletion(handles []*segmentlist.Handle, cou
 // producer has expired. There is one exception: if a transaction marker of the producer arrives
 // before the batch, the batch must have sequence number 0, as in Kafka. Clients recover from that
 // rejection with a higher producer epoch (KIP-360).
-func (p *producerSnapshots) writePending(first int64) error {
+func (p *Files) WritePending(first int64) error {
 	if p.pending == nil {
 		return nil
 	}
 	if first <= p.pending.offset { // otherwise the records that the snapshot describes are deleted
-		err := p.write(p.pending.offset, p.pending.content)
+		err := p.Write(p.pending.offset, p.pending.content)
 		if errors.Is(err, syscall.ENOSPC) {
 			return nil
 		}
@@ -218,9 +224,9 @@ func (p *producerSnapshots) writePending(first int64) error {
 	return nil
 }
 
-// removeAbove durably removes the snapshots above an offset. files are the segment files of the
+// RemoveAbove durably removes the snapshots above an offset. files are the segment files of the
 // directory.
-func (p *producerSnapshots) removeAbove(files []swap.File, offset int64) error {
+func (p *Files) RemoveAbove(files []swap.File, offset int64) error {
 	_, err := swap.RemoveFiles(p.dir.FS, p.dir.Path, files,
 		func(f swap.File) bool { return f.Kind == swap.SnapshotSuffix && f.Base > offset })
 	if err != nil {
@@ -229,11 +235,11 @@ func (p *producerSnapshots) removeAbove(files []swap.File, offset int64) error {
 	return p.dir.Sync()
 }
 
-// prune removes the snapshots that are no longer needed. It keeps the snapshots above the offset
+// Prune removes the snapshots that are no longer needed. It keeps the snapshots above the offset
 // limit, the newest snapshotsKept at or below this offset, and those at the base offset of a
 // segment. The producer state at an offset does not depend on how the log is divided into segments,
 // so cleaning and retention need not consider snapshots.
-func (p *producerSnapshots) prune(handles []*segmentlist.Handle, limit int64) error {
+func (p *Files) Prune(handles []*segmentlist.Handle, limit int64) error {
 	files, err := swap.List(p.dir.FS, p.dir.Path)
 	if err != nil {
 		return err
@@ -249,10 +255,10 @@ func (p *producerSnapshots) prune(handles []*segmentlist.Handle, limit int64) er
 	return err
 }
 
-// replayHeader applies a batch whose header was read to the producer state. It reads a control
+// Replay applies a batch whose header was read to the producer state. It reads a control
 // batch completely, because only the record in the batch shows whether the transaction was
 // committed or aborted.
-func replayHeader(state *producer.State, h *segmentlist.Handle, header segment.Header,
+func Replay(state *producer.State, h *segmentlist.Handle, header segment.Header,
 	seen time.Time) (ended *producer.EndedTxn, err error) {
 	batch := header.Batch
 	if batch.Control() && batch.ProducerID() >= 0 {
@@ -281,8 +287,8 @@ func readBatch(h *segmentlist.Handle, header segment.Header) (record.Batch, erro
 	return batch, nil
 }
 
-// abortedOf returns those of the given ended transactions that were aborted.
-func abortedOf(ended []producer.EndedTxn) (aborted []segment.AbortedTxn) {
+// Aborted returns those of the given ended transactions that were aborted.
+func Aborted(ended []producer.EndedTxn) (aborted []segment.AbortedTxn) {
 	for _, e := range ended {
 		if e.Aborted {
 			aborted = append(aborted, e.AbortedTxn)
