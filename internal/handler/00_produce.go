@@ -130,7 +130,7 @@ func (h *Handler) produceResponse(
 ) (*kmsg.ProduceResponse, outcome) {
 	response := kmsg.NewPtrProduceResponse()
 	response.Version = p.version
-	result := outcome{handler: h}
+	result := h.outcome()
 	var named leaders
 	at := 0
 	for _, requested := range p.topics {
@@ -144,7 +144,7 @@ func (h *Handler) produceResponse(
 			}
 			part := producePartitionResponse(p.partitions[at].id, &answer, &result)
 			if p.version >= 10 && isLeaderError(answer.Err) {
-				if leader, led := h.hint(img, p.partitions[at].id); led {
+				if leader, led := hint(img, h.opts.Replicas, p.partitions[at].id); led {
 					part.CurrentLeader.LeaderID, part.CurrentLeader.LeaderEpoch = leader.id,
 						leader.epoch
 					named.add(leader.id)

@@ -68,7 +68,7 @@ func (h *Handler) fetch(ctx context.Context, from *wire.Request) (wire.Reply, er
 	if err := decode(fetchShape, from, req); err != nil {
 		return wire.Reply{}, err
 	}
-	answer := fetchAnswer{outcome: outcome{handler: h}, image: h.opts.Image(),
+	answer := fetchAnswer{outcome: h.outcome(), image: h.opts.Image(), replicas: h.opts.Replicas,
 		listener: from.Listener, request: req}
 	want := replica.FetchRequest{
 		BytesMin:      int(max(0, req.MinBytes)),

@@ -58,7 +58,7 @@ func (h *Handler) listOffsets(_ context.Context, raw *wire.Request,
 	req *kmsg.ListOffsetsRequest) wire.Reply {
 	response := kmsg.NewPtrListOffsetsResponse()
 	response.Version = req.Version
-	result := outcome{handler: h}
+	result := h.outcome()
 	for i := range req.Topics {
 		topic := kmsg.NewListOffsetsResponseTopic()
 		topic.Topic = req.Topics[i].Topic

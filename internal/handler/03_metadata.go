@@ -51,7 +51,7 @@ func (h *Handler) metadata(ctx context.Context, raw *wire.Request,
 		broker.NodeID, broker.Host, broker.Port, broker.Rack = b.ID, b.Host, b.Port, b.rack()
 		response.Brokers = append(response.Brokers, broker)
 	}
-	result := outcome{handler: h}
+	result := h.outcome()
 	for _, topic := range h.requestedTopics(img, raw, req) {
 		topic.answer.ErrorCode = result.code(topic.err)
 		if topic.err == nil {
@@ -97,7 +97,7 @@ func (h *Handler) autoCreate(ctx context.Context, raw *wire.Request,
 		case err == nil || errors.Is(err, metadata.ErrTopicExists):
 			created = append(created, name)
 		default:
-			h.logger.Warn("failed to create topic requested by a client", "topic", name, "error",
+			h.Logger.Warn("failed to create topic requested by a client", "topic", name, "error",
 				err)
 		}
 	}

@@ -96,7 +96,7 @@ func (h *Handler) offsetCommitResponse(req *kmsg.OffsetCommitRequest, faults, er
 	err error) wire.Reply {
 	response := kmsg.NewPtrOffsetCommitResponse()
 	response.Version = req.Version
-	result := outcome{handler: h}
+	result := h.outcome()
 	for i := range req.Topics {
 		topic := kmsg.NewOffsetCommitResponseTopic()
 		topic.Topic, topic.TopicID = req.Topics[i].Topic, req.Topics[i].TopicID

@@ -35,7 +35,7 @@ func (h *Handler) offsetFetch(ctx context.Context, raw *wire.Request,
 	req *kmsg.OffsetFetchRequest) wire.Reply {
 	response := kmsg.NewPtrOffsetFetchResponse()
 	response.Version = req.Version
-	result := outcome{handler: h}
+	result := h.outcome()
 	if req.Version >= 8 {
 		for i := range req.Groups {
 			response.Groups = append(response.Groups,

@@ -34,7 +34,7 @@ func (h *Handler) findCoordinator(ctx context.Context, raw *wire.Request,
 	req *kmsg.FindCoordinatorRequest) wire.Reply {
 	response := kmsg.NewPtrFindCoordinatorResponse()
 	response.Version = req.Version
-	result := outcome{handler: h}
+	result := h.outcome()
 	if req.Version < 4 {
 		broker, err := h.coordinator(ctx, raw, req, req.CoordinatorKey)
 		response.ErrorCode, response.ErrorMessage = result.code(err), message(err)

@@ -70,7 +70,7 @@ func (h *Handler) joinResponse(req *kmsg.JoinGroupRequest, joined group.Joined,
 	err error) wire.Reply {
 	response := kmsg.NewPtrJoinGroupResponse()
 	response.Version = req.Version
-	result := outcome{handler: h}
+	result := h.outcome()
 	response.ErrorCode = result.code(err)
 	response.MemberID, response.Generation = joined.Member, joined.Generation
 	if err != nil {

@@ -21,7 +21,7 @@ func (h *Handler) heartbeat(ctx context.Context, raw *wire.Request,
 	req *kmsg.HeartbeatRequest) wire.Reply {
 	response := kmsg.NewPtrHeartbeatResponse()
 	response.Version = req.Version
-	result := outcome{handler: h}
+	result := h.outcome()
 	err := h.authorize(raw, readGroup, req.Group)
 	if err == nil {
 		err = h.opts.Groups.Heartbeat(ctx, req.Group, req.MemberID, orEmpty(req.InstanceID),

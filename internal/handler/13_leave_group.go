@@ -31,7 +31,7 @@ func (h *Handler) leaveGroup(ctx context.Context, raw *wire.Request,
 	}
 	response := kmsg.NewPtrLeaveGroupResponse()
 	response.Version = req.Version
-	result := outcome{handler: h}
+	result := h.outcome()
 	var errs []error
 	err := h.authorize(raw, readGroup, req.Group)
 	if err == nil {

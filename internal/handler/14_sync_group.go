@@ -41,7 +41,7 @@ func (h *Handler) syncGroup(ctx context.Context, from *wire.Request) (wire.Reply
 	from.ReleaseBody()
 	response := kmsg.NewPtrSyncGroupResponse()
 	response.Version = req.Version
-	result := outcome{handler: h}
+	result := h.outcome()
 	var synced group.Synced
 	err := h.authorize(from, readGroup, req.Group)
 	if err == nil {

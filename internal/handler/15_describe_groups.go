@@ -26,7 +26,7 @@ func (h *Handler) describeGroups(ctx context.Context, raw *wire.Request,
 	req *kmsg.DescribeGroupsRequest) wire.Reply {
 	response := kmsg.NewPtrDescribeGroupsResponse()
 	response.Version = req.Version
-	result := outcome{handler: h}
+	result := h.outcome()
 	for _, id := range req.Groups {
 		var described group.Description
 		err := h.authorize(raw, describeGroup, id)

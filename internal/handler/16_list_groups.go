@@ -31,7 +31,7 @@ func (h *Handler) listGroups(ctx context.Context, raw *wire.Request,
 	req *kmsg.ListGroupsRequest) wire.Reply {
 	response := kmsg.NewPtrListGroupsResponse()
 	response.Version = req.Version
-	result := outcome{handler: h}
+	result := h.outcome()
 	all, err := h.opts.Groups.List(ctx)
 	response.ErrorCode = result.code(err)
 	listsAll := h.may(raw, describeCluster, clusterName)

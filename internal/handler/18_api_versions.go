@@ -45,11 +45,11 @@ var apiVersionsShape = shape{text().from(3), text().from(3)}
 
 // apiVersions checks the version first, because a body of an unsupported version cannot be decoded.
 func (h *Handler) apiVersions(ctx context.Context, req *wire.Request) (wire.Reply, error) {
-	if row := h.api(keyAPIVersions); !row.serves(req.Version) {
+	if row := h.row(keyAPIVersions); !row.serves(req.Version) {
 		err := fmt.Errorf("%w: ApiVersions %d", errUnsupportedVersion, req.Version)
 		return h.apiVersionsReply(0, err), nil
 	}
-	return decoded(apiVersionsShape, (*Handler).apiVersionsDecoded)(h, ctx, req)
+	return decoded(apiVersionsShape, h.apiVersionsDecoded)(ctx, req)
 }
 
 func (h *Handler) apiVersionsDecoded(_ context.Context, raw *wire.Request,
@@ -65,11 +65,11 @@ func (h *Handler) apiVersionsDecoded(_ context.Context, raw *wire.Request,
 func (h *Handler) apiVersionsReply(version int16, err error) wire.Reply {
 	response := kmsg.NewPtrApiVersionsResponse()
 	response.Version = version
-	result := outcome{handler: h}
+	result := h.outcome()
 	response.ErrorCode = result.code(err)
 	h.addFeatures(response)
-	for i := range h.apis {
-		if row := &h.apis[i]; row.handle != nil && !h.unlisted[row.key] {
+	for i := range h.rows {
+		if row := &h.rows[i]; row.handle != nil && !h.unlisted[row.key] {
 			key := kmsg.NewApiVersionsResponseApiKey()
 			key.ApiKey, key.MinVersion, key.MaxVersion = row.key, row.min, row.max
 			response.ApiKeys = append(response.ApiKeys, key)

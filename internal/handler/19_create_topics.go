@@ -48,7 +48,7 @@ func (h *Handler) createTopics(ctx context.Context, raw *wire.Request,
 	defer cancel()
 	response := kmsg.NewPtrCreateTopicsResponse()
 	response.Version = req.Version
-	result := outcome{handler: h}
+	result := h.outcome()
 	var ids []metadata.ID
 	named := map[string]int{}
 	for i := range req.Topics {
@@ -65,7 +65,7 @@ func (h *Handler) createTopics(ctx context.Context, raw *wire.Request,
 				requested.Topic)
 		} else {
 			if err = h.authorizeCreate(raw, requested.Topic); err == nil {
-				err = h.writable()
+				err = writable(h.opts.Image())
 			}
 			if err == nil {
 				created, err = h.createTopic(ctx, quotas, req, requested)

@@ -49,7 +49,7 @@ func (h *Handler) deleteTopics(ctx context.Context, raw *wire.Request,
 	}
 	response := kmsg.NewPtrDeleteTopicsResponse()
 	response.Version = req.Version
-	result := outcome{handler: h}
+	result := h.outcome()
 	img := h.opts.Image()
 	deletions := make([]deletion, len(requested))
 	for i := range requested {
@@ -92,7 +92,7 @@ func (h *Handler) startDeletion(raw *wire.Request, img *metadata.Image,
 		d.err = h.authorizeDelete(raw, requested.Topic == nil, d.name)
 	}
 	if d.err == nil {
-		d.err = h.writable()
+		d.err = writable(h.opts.Image())
 	}
 	return d
 }

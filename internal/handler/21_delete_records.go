@@ -36,7 +36,7 @@ func (h *Handler) deleteRecords(ctx context.Context, raw *wire.Request,
 	defer cancel()
 	response := kmsg.NewPtrDeleteRecordsResponse()
 	response.Version = req.Version
-	result := outcome{handler: h}
+	result := h.outcome()
 	for i := range req.Topics {
 		topic := kmsg.NewDeleteRecordsResponseTopic()
 		topic.Topic = req.Topics[i].Topic
@@ -61,7 +61,7 @@ func (h *Handler) deleteBefore(ctx context.Context, raw *wire.Request, id replic
 	if err := h.authorize(raw, deleteTopic, id.Topic); err != nil {
 		return -1, err
 	}
-	if err := h.writable(); err != nil {
+	if err := writable(h.opts.Image()); err != nil {
 		return -1, err
 	}
 	log, err := h.opts.Replicas.Leader(id, -1)

@@ -35,7 +35,7 @@ func (h *Handler) initProducerID(ctx context.Context, raw *wire.Request,
 	req *kmsg.InitProducerIDRequest) wire.Reply {
 	response := kmsg.NewPtrInitProducerIDResponse()
 	response.Version = req.Version
-	result := outcome{handler: h}
+	result := h.outcome()
 	producer, err := h.producer(ctx, raw, req)
 	err = fencedError(req.Version >= initFencedVersion, err)
 	response.ErrorCode = result.code(err)

@@ -31,7 +31,7 @@ func (h *Handler) offsetForEpoch(_ context.Context, raw *wire.Request,
 	req *kmsg.OffsetForLeaderEpochRequest) wire.Reply {
 	response := kmsg.NewPtrOffsetForLeaderEpochResponse()
 	response.Version = req.Version
-	result := outcome{handler: h}
+	result := h.outcome()
 	for i := range req.Topics {
 		topic := kmsg.NewOffsetForLeaderEpochResponseTopic()
 		topic.Topic = req.Topics[i].Topic

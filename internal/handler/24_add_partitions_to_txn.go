@@ -68,7 +68,7 @@ func abortableError(version int16, err error) error {
 
 func (h *Handler) addPartitionsToTxn(ctx context.Context, raw *wire.Request,
 	req *kmsg.AddPartitionsToTxnRequest) wire.Reply {
-	response, result := kmsg.NewPtrAddPartitionsToTxnResponse(), outcome{handler: h}
+	response, result := kmsg.NewPtrAddPartitionsToTxnResponse(), h.outcome()
 	response.Version = req.Version
 	if req.Version >= peerAddVersion {
 		h.verifyTransactions(ctx, raw, req, response, &result)

@@ -21,7 +21,7 @@ var addOffsetsToTxnShape = shape{text(), fixed(10), text()}
 
 func (h *Handler) addOffsetsToTxn(ctx context.Context, raw *wire.Request,
 	req *kmsg.AddOffsetsToTxnRequest) wire.Reply {
-	response, result := kmsg.NewPtrAddOffsetsToTxnResponse(), outcome{handler: h}
+	response, result := kmsg.NewPtrAddOffsetsToTxnResponse(), h.outcome()
 	response.Version = req.Version
 	err := fencedError(req.Version >= fencedVersion, h.addOffsets(ctx, raw, req))
 	response.ErrorCode = result.code(err)

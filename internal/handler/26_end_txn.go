@@ -24,7 +24,7 @@ const endBumpVersion = 5
 
 func (h *Handler) endTxn(ctx context.Context, raw *wire.Request,
 	req *kmsg.EndTxnRequest) wire.Reply {
-	response, result := kmsg.NewPtrEndTxnResponse(), outcome{handler: h}
+	response, result := kmsg.NewPtrEndTxnResponse(), h.outcome()
 	response.Version = req.Version
 	err := h.authorize(raw, writeTransactionalID, req.TransactionalID)
 	next := transaction.Producer{ID: transaction.NoProducerID, Epoch: -1}

@@ -36,7 +36,7 @@ var writeTxnMarkersResponseShape = shape{
 
 func (h *Handler) writeTxnMarkers(ctx context.Context, raw *wire.Request,
 	req *kmsg.WriteTxnMarkersRequest) wire.Reply {
-	response, result := kmsg.NewPtrWriteTxnMarkersResponse(), outcome{handler: h}
+	response, result := kmsg.NewPtrWriteTxnMarkersResponse(), h.outcome()
 	response.Version = req.Version
 	errs := h.appendMarkers(ctx, raw, markersOf(req, h.markers.superseded(raw)))
 	for i := range req.Markers {

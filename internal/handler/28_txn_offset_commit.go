@@ -121,7 +121,7 @@ func txnCommitError(version int16, err error) error {
 // txnOffsetCommitResponse returns the response. Its arguments are those of offsetCommitResponse.
 func (h *Handler) txnOffsetCommitResponse(req *kmsg.TxnOffsetCommitRequest, faults, errs []error,
 	err error) wire.Reply {
-	response, result := kmsg.NewPtrTxnOffsetCommitResponse(), outcome{handler: h}
+	response, result := kmsg.NewPtrTxnOffsetCommitResponse(), h.outcome()
 	response.Version = req.Version
 	for i := range req.Topics {
 		topic := kmsg.NewTxnOffsetCommitResponseTopic()

@@ -34,7 +34,7 @@ func (h *Handler) describeConfigs(_ context.Context, raw *wire.Request,
 	req *kmsg.DescribeConfigsRequest) wire.Reply {
 	response := kmsg.NewPtrDescribeConfigsResponse()
 	response.Version = req.Version
-	result := outcome{handler: h}
+	result := h.outcome()
 	img := h.opts.Image()
 	for i := range req.Resources {
 		requested := &req.Resources[i]

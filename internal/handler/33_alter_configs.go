@@ -25,7 +25,7 @@ func (h *Handler) alterConfigs(ctx context.Context, raw *wire.Request,
 	req *kmsg.AlterConfigsRequest) wire.Reply {
 	response := kmsg.NewPtrAlterConfigsResponse()
 	response.Version = req.Version
-	result := outcome{handler: h}
+	result := h.outcome()
 	duplicates := repeated(req.Resources,
 		func(r *kmsg.AlterConfigsRequestResource) string {
 			return resourceKey(r.ResourceType,

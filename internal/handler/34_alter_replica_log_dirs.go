@@ -22,7 +22,7 @@ var alterLogDirsShape = shape{array(text(), array(text(), plainArray(fixed(4))))
 
 func (h *Handler) alterReplicaLogDirs(_ context.Context, raw *wire.Request,
 	req *kmsg.AlterReplicaLogDirsRequest) wire.Reply {
-	response, result := kmsg.NewPtrAlterReplicaLogDirsResponse(), outcome{handler: h}
+	response, result := kmsg.NewPtrAlterReplicaLogDirsResponse(), h.outcome()
 	response.Version = req.Version
 	denied := h.authorize(raw, alterCluster, clusterName)
 	held := map[replica.PartitionID]bool{}

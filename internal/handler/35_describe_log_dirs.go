@@ -28,7 +28,7 @@ func (h *Handler) describeLogDirs(_ context.Context, raw *wire.Request,
 	req *kmsg.DescribeLogDirsRequest) wire.Reply {
 	response := kmsg.NewPtrDescribeLogDirsResponse()
 	response.Version = req.Version
-	result := outcome{handler: h}
+	result := h.outcome()
 	if err := h.authorize(raw, describeCluster, clusterName); err != nil {
 		response.ErrorCode = result.code(err)
 		return reply(response, result)

@@ -29,7 +29,7 @@ func (h *Handler) createPartitions(ctx context.Context, raw *wire.Request,
 	defer cancel()
 	response := kmsg.NewPtrCreatePartitionsResponse()
 	response.Version = req.Version
-	result := outcome{handler: h}
+	result := h.outcome()
 	duplicates := repeated(req.Topics,
 		func(t *kmsg.CreatePartitionsRequestTopic) string { return t.Topic })
 	var grown []*kmsg.CreatePartitionsRequestTopic
@@ -37,7 +37,7 @@ func (h *Handler) createPartitions(ctx context.Context, raw *wire.Request,
 		requested := &req.Topics[i]
 		err := h.authorize(raw, alterTopic, requested.Topic)
 		if err == nil {
-			err = h.writable()
+			err = writable(h.opts.Image())
 		}
 		switch {
 		case err != nil:

@@ -19,7 +19,7 @@ func (h *Handler) deleteGroups(ctx context.Context, raw *wire.Request,
 	req *kmsg.DeleteGroupsRequest) wire.Reply {
 	response := kmsg.NewPtrDeleteGroupsResponse()
 	response.Version = req.Version
-	result := outcome{handler: h}
+	result := h.outcome()
 	for _, id := range req.Groups {
 		deleted := kmsg.NewDeleteGroupsResponseGroup()
 		err := h.authorize(raw, deleteGroup, id)

@@ -30,11 +30,11 @@ func (h *Handler) electLeaders(ctx context.Context, raw *wire.Request,
 	defer cancel()
 	response := kmsg.NewPtrElectLeadersResponse()
 	response.Version = req.Version
-	result := outcome{handler: h}
+	result := h.outcome()
 	err := h.authorize(raw, alterCluster, clusterName)
 	response.ErrorCode = result.code(err)
 	if err == nil {
-		err = h.writable()
+		err = writable(h.opts.Image())
 	}
 	if err == nil && req.ElectionType != 0 {
 		err = fmt.Errorf(

@@ -32,7 +32,7 @@ func (h *Handler) incrementalAlterConfigs(ctx context.Context, raw *wire.Request
 	req *kmsg.IncrementalAlterConfigsRequest) wire.Reply {
 	response := kmsg.NewPtrIncrementalAlterConfigsResponse()
 	response.Version = req.Version
-	result := outcome{handler: h}
+	result := h.outcome()
 	duplicates := repeated(req.Resources,
 		func(r *kmsg.IncrementalAlterConfigsRequestResource) string {
 			return resourceKey(r.ResourceType, r.ResourceName)
@@ -83,7 +83,7 @@ func (h *Handler) alterConfigsOf(ctx context.Context, raw *wire.Request,
 	change metadata.TopicChange) error {
 	err := h.authorizeConfigs(raw, OpAlterConfigs, kind, change.Name)
 	if err == nil {
-		err = h.writable()
+		err = writable(h.opts.Image())
 	}
 	if err != nil {
 		return err

@@ -31,10 +31,10 @@ func (h *Handler) alterReassignments(ctx context.Context, raw *wire.Request,
 	response := kmsg.NewPtrAlterPartitionAssignmentsResponse()
 	response.Version, response.AllowReplicationFactorChange = req.Version,
 		req.AllowReplicationFactorChange
-	result := outcome{handler: h}
+	result := h.outcome()
 	err := h.authorize(raw, alterCluster, clusterName)
 	if err == nil {
-		err = h.writable()
+		err = writable(h.opts.Image())
 	}
 	if err != nil {
 		response.ErrorCode, response.ErrorMessage = result.code(err), message(err)

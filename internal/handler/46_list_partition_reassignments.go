@@ -20,7 +20,7 @@ func (h *Handler) listReassignments(_ context.Context, raw *wire.Request,
 	req *kmsg.ListPartitionReassignmentsRequest) wire.Reply {
 	response := kmsg.NewPtrListPartitionReassignmentsResponse()
 	response.Version = req.Version
-	result := outcome{handler: h}
+	result := h.outcome()
 	if err := h.authorize(raw, describeCluster, clusterName); err != nil {
 		response.ErrorCode, response.ErrorMessage = result.code(err), message(err)
 		return reply(response, result)

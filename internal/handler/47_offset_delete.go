@@ -19,7 +19,7 @@ func (h *Handler) offsetDelete(ctx context.Context, raw *wire.Request,
 	req *kmsg.OffsetDeleteRequest) wire.Reply {
 	response := kmsg.NewPtrOffsetDeleteResponse()
 	response.Version = req.Version
-	result := outcome{handler: h}
+	result := h.outcome()
 	denied := map[string]error{}
 	var of []group.TopicPartition
 	for i := range req.Topics {

@@ -37,7 +37,7 @@ const (
 
 func (h *Handler) describeClientQuotas(_ context.Context, raw *wire.Request,
 	req *kmsg.DescribeClientQuotasRequest) wire.Reply {
-	response, result := kmsg.NewPtrDescribeClientQuotasResponse(), outcome{handler: h}
+	response, result := kmsg.NewPtrDescribeClientQuotasResponse(), h.outcome()
 	response.Version = req.Version
 	err := h.authorize(raw, describeClusterConfigs, clusterName)
 	if err == nil {

@@ -22,11 +22,11 @@ var alterClientQuotasShape = shape{array(array(text(), text()), array(text(), fi
 
 func (h *Handler) alterClientQuotas(ctx context.Context, raw *wire.Request,
 	req *kmsg.AlterClientQuotasRequest) wire.Reply {
-	response, result := kmsg.NewPtrAlterClientQuotasResponse(), outcome{handler: h}
+	response, result := kmsg.NewPtrAlterClientQuotasResponse(), h.outcome()
 	response.Version = req.Version
 	refused := h.authorize(raw, alterClusterConfigs, clusterName)
 	if refused == nil {
-		refused = h.writable()
+		refused = writable(h.opts.Image())
 	}
 	changed := map[string]bool{}
 	for i := range req.Entries {

@@ -28,7 +28,7 @@ const (
 
 func (h *Handler) updateFeatures(_ context.Context, raw *wire.Request,
 	req *kmsg.UpdateFeaturesRequest) wire.Reply {
-	response, result := kmsg.NewPtrUpdateFeaturesResponse(), outcome{handler: h}
+	response, result := kmsg.NewPtrUpdateFeaturesResponse(), h.outcome()
 	response.Version = req.Version
 	err := h.authorize(raw, alterCluster, clusterName)
 	for i := range req.FeatureUpdates {

@@ -30,7 +30,7 @@ func (h *Handler) describeCluster(_ context.Context, raw *wire.Request,
 	response.Version = req.Version
 	response.ControllerID = metadata.NoBroker
 	response.ClusterAuthorizedOperations = operationsOmitted
-	result := outcome{handler: h}
+	result := h.outcome()
 	err := checkEndpoint(req)
 	response.ErrorCode, response.ErrorMessage = result.code(err), message(err)
 	if err != nil {

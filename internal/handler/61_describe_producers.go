@@ -18,7 +18,7 @@ var describeProducersShape = shape{partitionsOfTopics}
 
 func (h *Handler) describeProducers(_ context.Context, raw *wire.Request,
 	req *kmsg.DescribeProducersRequest) wire.Reply {
-	response, result := kmsg.NewPtrDescribeProducersResponse(), outcome{handler: h}
+	response, result := kmsg.NewPtrDescribeProducersResponse(), h.outcome()
 	response.Version = req.Version
 	for _, requested := range req.Topics {
 		topic := kmsg.NewDescribeProducersResponseTopic()

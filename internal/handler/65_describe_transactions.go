@@ -17,7 +17,7 @@ var describeTransactionsShape = shape{plainArray(text())}
 
 func (h *Handler) describeTransactions(ctx context.Context, raw *wire.Request,
 	req *kmsg.DescribeTransactionsRequest) wire.Reply {
-	response, result := kmsg.NewPtrDescribeTransactionsResponse(), outcome{handler: h}
+	response, result := kmsg.NewPtrDescribeTransactionsResponse(), h.outcome()
 	response.Version = req.Version
 	for _, id := range req.TransactionalIDs {
 		state := kmsg.NewDescribeTransactionsResponseTransactionState()

@@ -32,7 +32,7 @@ func (h *Handler) listTransactions(ctx context.Context, raw *wire.Request,
 	if asksAllProducers(req) {
 		return h.knownProducers(ctx, raw, req)
 	}
-	response, result := kmsg.NewPtrListTransactionsResponse(), outcome{handler: h}
+	response, result := kmsg.NewPtrListTransactionsResponse(), h.outcome()
 	response.Version = req.Version
 	filter, err := transactionFilter(req)
 	var listed []transaction.Description

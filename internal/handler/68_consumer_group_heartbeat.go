@@ -89,7 +89,7 @@ func (h *Handler) consumerHeartbeatResponse(req *kmsg.ConsumerGroupHeartbeatRequ
 	answer consumer.Answer, err error) wire.Reply {
 	response := kmsg.NewPtrConsumerGroupHeartbeatResponse()
 	response.Version = req.Version
-	result := outcome{handler: h}
+	result := h.outcome()
 	response.ErrorCode, response.ErrorMessage = result.code(err), message(err)
 	if err != nil {
 		return reply(response, result)

@@ -27,7 +27,7 @@ func (h *Handler) consumerDescribe(ctx context.Context, raw *wire.Request,
 	req *kmsg.ConsumerGroupDescribeRequest) wire.Reply {
 	response := kmsg.NewPtrConsumerGroupDescribeResponse()
 	response.Version = req.Version
-	result := outcome{handler: h}
+	result := h.outcome()
 	img := h.opts.Image()
 	for _, id := range req.Groups {
 		var described consumer.Description

@@ -35,7 +35,7 @@ func (h *Handler) listConfigResources(_ context.Context, raw *wire.Request,
 	req *kmsg.ListConfigResourcesRequest) wire.Reply {
 	response := kmsg.NewPtrListConfigResourcesResponse()
 	response.Version = req.Version
-	result := outcome{handler: h}
+	result := h.outcome()
 	types, err := requestedTypes(req)
 	if denied := h.authorize(raw, describeClusterConfigs, clusterName); denied != nil {
 		err = denied

@@ -33,7 +33,7 @@ func (h *Handler) describePartitions(_ context.Context, raw *wire.Request,
 	img := h.opts.Image()
 	response := kmsg.NewPtrDescribeTopicPartitionsResponse()
 	response.Version = req.Version
-	result := outcome{handler: h}
+	result := h.outcome()
 	left := describePartitionsMax
 	if req.ResponsePartitionLimit > 0 {
 		left = min(left, int(req.ResponsePartitionLimit))

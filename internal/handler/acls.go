@@ -38,7 +38,7 @@ func (h *Handler) matcher() (*authz.Matcher, error) {
 
 func (h *Handler) describeACLs(_ context.Context, raw *wire.Request,
 	req *kmsg.DescribeACLsRequest) wire.Reply {
-	response, result := kmsg.NewPtrDescribeACLsResponse(), outcome{handler: h}
+	response, result := kmsg.NewPtrDescribeACLsResponse(), h.outcome()
 	response.Version = req.Version
 	filter := authz.Filter{Type: authz.ResourceType(req.ResourceType), Name: req.ResourceName,
 		Pattern: authz.PatternType(req.ResourcePatternType), Principal: req.Principal,
@@ -87,7 +87,7 @@ func describedACLs(acls []authz.ACL,
 
 func (h *Handler) createACLs(ctx context.Context, raw *wire.Request,
 	req *kmsg.CreateACLsRequest) wire.Reply {
-	response, result := kmsg.NewPtrCreateACLsResponse(), outcome{handler: h}
+	response, result := kmsg.NewPtrCreateACLsResponse(), h.outcome()
 	response.Version = req.Version
 	acls, faults := make([]authz.ACL, len(req.Creations)), make([]error, len(req.Creations))
 	refused := h.aclsWritable(raw)
@@ -115,7 +115,7 @@ func (h *Handler) aclsWritable(raw *wire.Request) error {
 	if _, err := h.matcher(); err != nil {
 		return err
 	}
-	return h.writable()
+	return writable(h.opts.Image())
 }
 
 func creation(c *kmsg.CreateACLsRequestCreation) (authz.ACL, error) {
@@ -183,7 +183,7 @@ func contains(img *metadata.Image, change *metadata.UserChange) bool {
 
 func (h *Handler) deleteACLs(ctx context.Context, raw *wire.Request,
 	req *kmsg.DeleteACLsRequest) wire.Reply {
-	response, result := kmsg.NewPtrDeleteACLsResponse(), outcome{handler: h}
+	response, result := kmsg.NewPtrDeleteACLsResponse(), h.outcome()
 	response.Version = req.Version
 	refused := h.aclsWritable(raw)
 	m, _ := h.matcher()

@@ -26,7 +26,7 @@ func withUsers(t *testing.T) (*broker, *userStore) {
 	b := newBroker(t)
 	s := &userStore{b: b, users: map[string]*v1alpha1.LogUser{},
 		scram: map[string]*v1alpha1.ScramVerifiers{}}
-	b.opts.Users = s
+	b.configure(func(o *Options) { o.Users = s })
 	s.publish()
 	return b, s
 }

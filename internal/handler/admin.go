@@ -19,8 +19,8 @@ var errReadOnly = fmt.Errorf(
 )
 
 // writable returns an error if the LogCluster does not allow changes by admin requests.
-func (h *Handler) writable() error {
-	if h.opts.Image().Policy.ReadOnly {
+func writable(img *metadata.Image) error {
+	if img.Policy.ReadOnly {
 		return errReadOnly
 	}
 	return nil

@@ -125,7 +125,7 @@ func TestLogNamesTheSettingThatCreatesTopics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
 		b := newBroker(t)
-		b.Handler.logger = slog.New(slog.NewTextHandler(&log, nil))
+		b.Logger = slog.New(slog.NewTextHandler(&log, nil))
 		expect := func(words ...string) {
 			t.Helper()
 			text := log.String()

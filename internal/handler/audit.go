@@ -31,26 +31,28 @@ func (l *auditLog) due(key auditKey, now time.Time) (folded int, due bool) {
 
 // auditDenied logs that a client was denied an operation on a resource that it has named. Checks
 // that only filter a list, or that list the authorized operations, are not logged.
-func (h *Handler) auditDenied(req *wire.Request, required RequiredOperation, name string) {
+func (a *Access) auditDenied(req *wire.Request, required RequiredOperation, name string) {
 	key := auditKey{req.Principal(), required, name, req.Key}
-	folded, due := h.audit.due(key, time.Now())
+	folded, due := a.audit.due(key, time.Now())
 	if !due {
 		return
 	}
+	api, _ := a.Row(req.Key)
 	rule := ""
-	if h.opts.Explain != nil {
-		rule = h.opts.Explain(Action{Principal: key.principal, Address: req.Address,
+	if a.Explain != nil {
+		rule = a.Explain(Action{Principal: key.principal, Address: req.Address,
 			RequiredOperation: required, Name: name})
 	}
-	h.logger.Info("operation denied", "audit", true, "principal", key.principal.String(),
+	a.Logger.Info("operation denied", "audit", true, "principal", key.principal.String(),
 		"operation", required.Operation.String(), "resourceType", required.Type.String(),
-		"resource", name, "api", h.api(req.Key).name, "listener", req.Listener, "remote",
+		"resource", name, "api", api, "listener", req.Listener, "remote",
 		req.Remote, "clientID", req.ClientID, "rule", rule, "deniedAndNotLogged", folded)
 }
 
 // auditWrite logs an administrative change of security.
-func (h *Handler) auditWrite(req *wire.Request, args ...any) {
-	h.logger.Info("user changed", append([]any{"audit", true, "principal",
-		req.Principal().String(), "api", h.api(req.Key).name, "listener", req.Listener, "remote",
+func (a *Access) auditWrite(req *wire.Request, args ...any) {
+	api, _ := a.Row(req.Key)
+	a.Logger.Info("user changed", append([]any{"audit", true, "principal",
+		req.Principal().String(), "api", api, "listener", req.Listener, "remote",
 		req.Remote}, args...)...)
 }

@@ -3,6 +3,7 @@ package handler
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/netip"
 	"slices"
 
@@ -101,15 +102,33 @@ var errDenied = map[ResourceType]error{
 // API's row of table. It is a fault of the code and denies the operation.
 var errUnlistedOperation = errors.New("handler authorizes an operation that table.go does not list")
 
+// Access decides what clients may do, and logs what they were denied and the faults of the broker.
+// It is a part of the handlers of all APIs.
+type Access struct {
+	// Authorizer reports whether a client may perform an action. If it is nil, every client may
+	// perform every action.
+	Authorizer func(Action) bool
+	// Explain returns the reason why an action was denied, for the audit log; nil: none is logged.
+	Explain func(Action) string
+	// PlainPeers reports whether clients of a listener may act as brokers without authentication;
+	// nil: none may.
+	PlainPeers func(listener string) bool
+	Logger     *slog.Logger
+	// Row returns the name of an API and the operations that its handler authorizes; none for an
+	// API that is not served.
+	Row   func(key int16) (name string, required []RequiredOperation)
+	audit auditLog
+}
+
 // authorize returns nil if the client may perform an operation on the named resource, otherwise the
 // error of the resource's type.
 //
 // A handler calls authorize once for each resource, before it uses the resource, and answers the
 // error for that resource only. A request that acts on the whole cluster passes clusterName.
-func (h *Handler) authorize(req *wire.Request, required RequiredOperation, name string) error {
-	ok, err := h.probe(req, required, name)
+func (a *Access) authorize(req *wire.Request, required RequiredOperation, name string) error {
+	ok, err := a.probe(req, required, name)
 	if err == nil && !ok {
-		h.auditDenied(req, required, name)
+		a.auditDenied(req, required, name)
 		err = errDenied[required.Type]
 	}
 	return err
@@ -118,34 +137,34 @@ func (h *Handler) authorize(req *wire.Request, required RequiredOperation, name 
 // may reports whether the client may perform an operation on a resource that it has not named: for
 // a list that contains only some resources, or before an alternative operation is authorized. Such
 // a denial is not an attempt to use the resource, so it is not in the audit log.
-func (h *Handler) may(req *wire.Request, required RequiredOperation, name string) bool {
-	ok, err := h.probe(req, required, name)
+func (a *Access) may(req *wire.Request, required RequiredOperation, name string) bool {
+	ok, err := a.probe(req, required, name)
 	return ok && err == nil
 }
 
 // probe is allowed with the check that the API's row in table lists the operation.
-func (h *Handler) probe(req *wire.Request, required RequiredOperation, name string) (bool, error) {
-	if h.opts.Authorize == nil {
+func (a *Access) probe(req *wire.Request, required RequiredOperation, name string) (bool, error) {
+	if a.Authorizer == nil {
 		return true, nil
 	}
-	if row := h.api(req.Key); row == nil || !slices.Contains(row.required, required) {
+	if _, listed := a.Row(req.Key); !slices.Contains(listed, required) {
 		return false, fmt.Errorf("%w: api key %d, %+v", errUnlistedOperation, req.Key, required)
 	}
-	return h.allowed(req, required, name), nil
+	return a.allowed(req, required, name), nil
 }
 
 // allowed reports whether the client may perform an operation on the named resource. Only allowed
 // calls the authorizer. Without an authorizer, every client may perform every operation.
-func (h *Handler) allowed(req *wire.Request, required RequiredOperation, name string) bool {
+func (a *Access) allowed(req *wire.Request, required RequiredOperation, name string) bool {
 	if required == clusterAction {
 		if s := req.Session; s != nil && s.Role == wire.RoleBroker {
 			return true // the certificate proves that the client is a broker of this cluster
 		}
-		if h.opts.PlainPeers != nil && h.opts.PlainPeers(req.Listener) {
+		if a.PlainPeers != nil && a.PlainPeers(req.Listener) {
 			return true // some brokers have no certificate yet
 		}
 	}
-	return h.opts.Authorize == nil || h.opts.Authorize(Action{
+	return a.Authorizer == nil || a.Authorizer(Action{
 		Principal: req.Principal(), Address: req.Address,
 		RequiredOperation: required, Name: name,
 	})
@@ -153,11 +172,11 @@ func (h *Handler) allowed(req *wire.Request, required RequiredOperation, name st
 
 // authorizeCreate returns nil if the client may create the named topic. OpCreate suffices on the
 // cluster or on the topic, as in Kafka.
-func (h *Handler) authorizeCreate(req *wire.Request, name string) error {
-	if h.may(req, createCluster, clusterName) {
+func (a *Access) authorizeCreate(req *wire.Request, name string) error {
+	if a.may(req, createCluster, clusterName) {
 		return nil
 	}
-	return h.authorize(req, createTopic, name)
+	return a.authorize(req, createTopic, name)
 }
 
 // operations lists the operations that Kafka defines for each type of resource (KIP-430).
@@ -175,10 +194,10 @@ const operationsOmitted = -1 << 31
 
 // authorizedOperations returns the operations that the client may perform on a resource, as the bit
 // field of KIP-430: bit n stands for the AclOperation with number n.
-func (h *Handler) authorizedOperations(req *wire.Request, kind ResourceType,
+func (a *Access) authorizedOperations(req *wire.Request, kind ResourceType,
 	name string) (bits int32) {
 	for _, op := range operations[kind] {
-		if h.allowed(req, RequiredOperation{op, kind}, name) {
+		if a.allowed(req, RequiredOperation{op, kind}, name) {
 			bits |= 1 << op
 		}
 	}

@@ -60,7 +60,7 @@ func BenchmarkAuthorizedProduce(b *testing.B) {
 	matcher := authz.New(acls, nil)
 	with := newBroker(b)
 	with.topic("tickets", nil)
-	with.opts.Authorize = func(a Action) bool {
+	with.Authorizer = func(a Action) bool {
 		return matcher.Allowed(a.Principal, a.Address, a.Operation, a.Type, a.Name)
 	}
 	session := &wire.Session{Principal: wire.Principal{Type: "User", Name: "user-77"}}

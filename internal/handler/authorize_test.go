@@ -39,7 +39,7 @@ func withAuthorizer(t *testing.T) (*broker, *authorizer) {
 		b.commitOffset(topic)
 	}
 	a := &authorizer{}
-	b.opts.Authorize = a.authorize
+	b.Authorizer = a.authorize
 	return b, a
 }
 
@@ -302,7 +302,7 @@ func (b *broker) answerTo(s sample) (response kmsg.Response, name string) {
 
 func TestOnlyOpenAPIsRequireNoOperation(t *testing.T) {
 	var open []string
-	for _, row := range table {
+	for _, row := range listed {
 		if len(row.required) == 0 {
 			open = append(open, row.name)
 		}
@@ -341,7 +341,7 @@ func TestHandlersAuthorizeAllRequiredOperations(t *testing.T) {
 			}
 		}
 	}
-	for _, row := range table {
+	for _, row := range listed {
 		for _, required := range row.required {
 			if !asked[row.key][required] {
 				t.Errorf("%s does not authorize %+v, which its row requires", row.name, required)
@@ -352,7 +352,7 @@ func TestHandlersAuthorizeAllRequiredOperations(t *testing.T) {
 
 // allRequired returns the required operations of the table, without duplicates.
 func allRequired() (all []RequiredOperation) {
-	for _, row := range table {
+	for _, row := range listed {
 		for _, required := range row.required {
 			if !slices.Contains(all, required) {
 				all = append(all, required)

@@ -120,7 +120,7 @@ func (h *Handler) alterBroker(ctx context.Context, change metadata.TopicChange) 
 			continue
 		}
 		if slices.Contains(throttles, p.Name) {
-			h.logger.Warn("replication throttle has no effect: spec.replication.catchUpRate of the "+
+			h.Logger.Warn("replication throttle has no effect: spec.replication.catchUpRate of the "+
 				"LogCluster limits the copying of replicas", "setting", p.Name, "value", p.Value)
 			continue
 		}

@@ -160,7 +160,7 @@ func TestBrokerSettingsAreAltered(t *testing.T) {
 		}
 		img := b.image.Load()
 		if img.Defaults.RetentionTime != time.Second || !img.Defaults.Compact ||
-			img.Groups.MembersMax != 7 || b.Handler.opts.Groups.Config().MembersMax != 7 {
+			img.Groups.MembersMax != 7 || b.groups.Config().MembersMax != 7 {
 			t.Errorf("got defaults %+v and groups %+v", img.Defaults, img.Groups)
 		}
 		b.alter(version, kmsg.ConfigResourceTypeBroker, "", remove("log.retention.ms"))

@@ -9,6 +9,9 @@ import (
 	"heartwood.dev/heartwood/internal/wire"
 )
 
+// handleFunc answers one request of an API.
+type handleFunc func(context.Context, *wire.Request) (wire.Reply, error)
+
 // decoded returns the handleFunc of an API whose bodies are decoded by kmsg. A body that cannot be
 // decoded closes the connection, as in Kafka.
 //
@@ -20,11 +23,9 @@ import (
 func decoded[P interface {
 	*T
 	kmsg.Request
-}, T any](s shape, handle func(*Handler, context.Context, *wire.Request,
-	P) wire.Reply) func(*Handler,
-	context.Context, *wire.Request) (wire.Reply, error) {
+}, T any](s shape, handle func(context.Context, *wire.Request, P) wire.Reply) handleFunc {
 	aliased := s.hasBlobs()
-	return func(h *Handler, ctx context.Context, req *wire.Request) (wire.Reply, error) {
+	return func(ctx context.Context, req *wire.Request) (wire.Reply, error) {
 		request := P(new(T))
 		if err := decode(s, req, request); err != nil {
 			return wire.Reply{}, err
@@ -32,7 +33,7 @@ func decoded[P interface {
 		if !aliased {
 			req.ReleaseBody()
 		}
-		return handle(h, ctx, req, request), nil
+		return handle(ctx, req, request), nil
 	}
 }
 

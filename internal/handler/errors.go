@@ -184,7 +184,7 @@ var kafkaErrors = []struct {
 
 // kafkaError returns the Kafka error for err. If no row of kafkaErrors matches, this is a fault of
 // the broker: the error is logged, and the client receives UNKNOWN_SERVER_ERROR.
-func (h *Handler) kafkaError(err error) kafkaError {
+func (a *Access) kafkaError(err error) kafkaError {
 	if err == nil {
 		return noError
 	}
@@ -193,21 +193,24 @@ func (h *Handler) kafkaError(err error) kafkaError {
 			return kafkaErrors[i].kafkaError
 		}
 	}
-	h.logger.Error("unmapped error; returning UNKNOWN_SERVER_ERROR", "error", err)
+	a.Logger.Error("unmapped error; returning UNKNOWN_SERVER_ERROR", "error", err)
 	return unknownError
 }
 
 // outcome maps the errors of one request to codes, and stores the first error for the metrics.
 type outcome struct {
-	handler *Handler
-	err     error
-	name    string
+	access *Access
+	err    error
+	name   string
 }
+
+// outcome returns the outcome of a request that has not failed yet.
+func (a *Access) outcome() outcome { return outcome{access: a} }
 
 // code returns the code for an error; 0 for nil. Handlers call it once for each part of a response:
 // the first error becomes the request's error in the metrics, and every unmapped error is logged.
 func (o *outcome) code(err error) int16 {
-	k := o.handler.kafkaError(err)
+	k := o.access.kafkaError(err)
 	if o.err == nil {
 		o.err, o.name = err, k.name
 	}

@@ -46,8 +46,10 @@ func TestErrorTableMatchesKafka(t *testing.T) {
 func TestUnmappedErrorIsLogged(t *testing.T) {
 	var log bytes.Buffer
 	b := newBroker(t)
-	b.logger = slog.New(slog.NewTextHandler(&log, nil))
-	b.opts.ProducerID = func() (int64, error) { return 0, errors.New("unexpected failure") }
+	b.configure(func(o *Options) {
+		o.Logger = slog.New(slog.NewTextHandler(&log, nil))
+		o.ProducerID = func() (int64, error) { return 0, errors.New("unexpected failure") }
+	})
 	answer := ask[*kmsg.InitProducerIDResponse](b, 4, kmsg.NewPtrInitProducerIDRequest())
 	if answer.ErrorCode != -1 || strings.Count(log.String(), "unexpected failure") != 1 {
 		t.Errorf("answer %+v, log %q", answer, log.String())

@@ -16,7 +16,8 @@ import (
 // fetchAnswer is the content of a response to a Fetch request.
 type fetchAnswer struct {
 	outcome
-	image *metadata.Image
+	image    *metadata.Image
+	replicas *replica.Set
 	// listener is the client's listener. The response contains endpoints on this listener.
 	listener    string
 	request     *kmsg.FetchRequest
@@ -170,7 +171,7 @@ func (e *fetchEncoder) partitionTags(r *replica.FetchResult) {
 	}
 	leader, led := leaderHint{}, false
 	if isLeaderError(r.Err) {
-		leader, led = e.handler.hint(e.image, r.ID)
+		leader, led = hint(e.image, e.replicas, r.ID)
 	}
 	private := e.follower && (r.Err != nil || r.ReplicasTombstoneClean > 0)
 	count := byte(0)

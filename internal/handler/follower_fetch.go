@@ -87,8 +87,8 @@ func (h *Handler) isFollower(req *wire.Request, id int32) bool {
 		h.auditDenied(req, clusterAction, clusterName)
 		return false
 	}
-	if h.opts.PlainPeers != nil {
-		if !h.opts.PlainPeers(req.Listener) {
+	if h.PlainPeers != nil {
+		if !h.PlainPeers(req.Listener) {
 			h.auditDenied(req, clusterAction, clusterName)
 			return false
 		}

@@ -50,13 +50,12 @@ type Options struct {
 
 // Handler answers the Kafka requests of one broker. It implements wire.Handler.
 type Handler struct {
-	opts   Options
-	logger *slog.Logger
-	apis   []api // rows of table and refused, indexed by key; a row without handle is not served
+	*Access
+	opts Options
+	rows []row // of table and refused, indexed by key; a row without handle is not served
 	// unlisted contains the keys of refused, which ApiVersions does not list.
 	unlisted map[int16]bool
 	missing  logLimit // requested topics that do not exist; all have the same key
-	audit    auditLog // denied operations
 	quotas   quotas
 	features featureEpoch
 	markers  markerSenders
@@ -68,18 +67,22 @@ func New(opts Options) *Handler {
 	if logger == nil {
 		logger = slog.New(slog.DiscardHandler)
 	}
-	h := &Handler{opts: opts, logger: logger, apis: byKey(refused, table),
-		unlisted: map[int16]bool{}}
+	h := &Handler{opts: opts, unlisted: map[int16]bool{}}
+	h.Access = &Access{Authorizer: opts.Authorize, Explain: opts.Explain,
+		PlainPeers: opts.PlainPeers, Logger: logger, Row: h.required}
+	h.quotas.Image, h.quotas.PlainPeers = opts.Image, opts.PlainPeers
 	h.quotas.register(opts.Registry)
-	for i := range refused {
-		h.unlisted[refused[i].key] = true
+	unlisted := refused(h)
+	for i := range unlisted {
+		h.unlisted[unlisted[i].key] = true
 	}
+	h.rows = byKey(unlisted, table(h))
 	return h
 }
 
 // FrameMax implements wire.Handler.
 func (h *Handler) FrameMax(key int16) int {
-	if a := h.api(key); a != nil {
+	if a := h.row(key); a != nil {
 		return a.frameMax()
 	}
 	return 0
@@ -87,7 +90,7 @@ func (h *Handler) FrameMax(key int16) int {
 
 // Flexible implements wire.Handler.
 func (h *Handler) Flexible(key, version int16) bool {
-	a := h.api(key)
+	a := h.row(key)
 	return a != nil && a.isFlexible(version)
 }
 
@@ -101,7 +104,7 @@ var errRefused = errors.New("request refused")
 // of the response is unknown. The exception is ApiVersions, by which clients learn the versions: it
 // is answered for any version.
 func (h *Handler) Handle(ctx context.Context, req *wire.Request) (wire.Reply, error) {
-	a := h.api(req.Key)
+	a := h.row(req.Key)
 	if a == nil {
 		return wire.Reply{}, fmt.Errorf("%w: api key %d is not served", errRefused, req.Key)
 	}
@@ -111,10 +114,10 @@ func (h *Handler) Handle(ctx context.Context, req *wire.Request) (wire.Reply, er
 	}
 	var answer wire.Reply
 	var err error
-	if m := h.meter(ctx, req); m != nil {
-		answer, err = h.handleMetered(m, a, req)
+	if m := h.quotas.meter(ctx, req); m != nil {
+		answer, err = m.handle(req, a.handle)
 	} else {
-		answer, err = a.handle(h, ctx, req)
+		answer, err = a.handle(ctx, req)
 	}
 	if err != nil {
 		err = fmt.Errorf("%s version %d: %w", a.name, req.Version, err)
@@ -122,13 +125,21 @@ func (h *Handler) Handle(ctx context.Context, req *wire.Request) (wire.Reply, er
 	return answer, err
 }
 
-// api returns the row of table for an API key, or nil if the API is not served. The key may be any
+// row returns the row of table for an API key, or nil if the API is not served. The key may be any
 // number.
-func (h *Handler) api(key int16) *api {
-	if key < 0 || int(key) >= len(h.apis) || h.apis[key].handle == nil {
+func (h *Handler) row(key int16) *row {
+	if key < 0 || int(key) >= len(h.rows) || h.rows[key].handle == nil {
 		return nil
 	}
-	return &h.apis[key]
+	return &h.rows[key]
+}
+
+// required implements Access.Row.
+func (h *Handler) required(key int16) (name string, required []RequiredOperation) {
+	if a := h.row(key); a != nil {
+		return a.name, a.required
+	}
+	return "", nil
 }
 
 // reply encodes a response. Reply.Error is the first error of the outcome.

@@ -32,6 +32,7 @@ const self = 1
 type broker struct {
 	*Handler
 	t        *testing.T
+	options  Options
 	disk     *vfs.Fault
 	store    *logstore.Store
 	set      *replica.Set
@@ -84,14 +85,24 @@ func newBrokerWith(t testing.TB, disk vfs.FS, verifier replica.Verifier) *broker
 		b.set.Close()
 		_ = store.Close() // fails in tests that inject disk errors
 	})
-	b.Handler = New(Options{
+	b.options = Options{
 		NodeID: self, Image: b.image.Load, Await: b.await, Replicas: b.set, Groups: b.groups,
 		Transactions: b.txns, Admin: b, Alterer: b, Mover: b, DataDir: "/data",
 		ProducerID: func() (int64, error) { b.producer++; return b.producer, nil },
-	})
+	}
+	b.configure(func(*Options) {})
 	must(t, b.apply())
 	return b
 }
+
+// configure replaces the Handler by one with changed options.
+func (b *broker) configure(change func(*Options)) {
+	change(&b.options)
+	b.Handler = New(b.options)
+}
+
+// The rows of the table and the refused ones.
+var listed, unlisted = table(&Handler{}), refused(&Handler{})
 
 func must(t testing.TB, err error) {
 	t.Helper()

@@ -24,14 +24,15 @@ func isLeaderError(err error) bool {
 // hint returns the leader of a partition. While an image is applied, replicas already have its
 // roles, but img is still the image before it. A client backs off if the response names the earlier
 // leader. The result ok is false if the partition does not exist or its leader is not up.
-func (h *Handler) hint(img *metadata.Image, id replica.PartitionID) (leader leaderHint, ok bool) {
+func hint(img *metadata.Image, replicas *replica.Set, id replica.PartitionID) (leader leaderHint,
+	ok bool) {
 	topic := img.Topic(id.Topic)
 	if topic == nil || id.Index < 0 || int(id.Index) >= len(topic.Partitions) {
 		return leaderHint{}, false
 	}
 	p := topic.Partitions[id.Index]
 	leader = leaderHint{p.Leader, p.LeaderEpoch}
-	known, epoch, ok := h.opts.Replicas.KnownLeader(id, topic.ID)
+	known, epoch, ok := replicas.KnownLeader(id, topic.ID)
 	if ok && epoch > leader.epoch {
 		leader = leaderHint{known, epoch}
 	}

@@ -18,7 +18,7 @@ func (h *Handler) logMissing(raw *wire.Request, policy metadata.AdminPolicy, top
 	if policy.AutoCreate { // then admin requests are rejected
 		setting = "spec.adminApi: ReadWrite"
 	}
-	h.logger.Warn("client requested a topic that does not exist and is not created automatically",
+	h.Logger.Warn("client requested a topic that does not exist and is not created automatically",
 		"topic", topics[0], "topics", len(topics), "client", raw.ClientID,
 		"logClusterSettingToCreate", setting, "requestsNotLogged", omitted)
 }

@@ -76,7 +76,7 @@ func captured(t testing.TB, b *broker) [][]byte {
 		request.SetVersion(version)
 		all = append(all, framed(b, request))
 	}
-	for _, row := range slices.Concat(table, refused) {
+	for _, row := range slices.Concat(listed, unlisted) {
 		for version := row.min; version <= row.max; version++ {
 			request := kmsg.RequestForKey(row.key)
 			fill(random, reflect.ValueOf(request).Elem(), 0)

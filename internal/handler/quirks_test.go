@@ -437,7 +437,7 @@ func TestQuirk14DescribeClusterEndpoints(t *testing.T) {
 func TestUnknownAPIsAndVersionsCloseTheConnection(t *testing.T) {
 	b := newBroker(t)
 	for key := int16(-2); key < 100; key++ {
-		row := b.api(key)
+		row := b.row(key)
 		if row == nil {
 			if _, err := b.Handle(t.Context(), &wire.Request{Key: key}); err == nil ||
 				b.FrameMax(key) != 0 {

@@ -40,8 +40,8 @@ func TestProcessingTimeOfAdminRequestsIsCharged(t *testing.T) {
 	raw.SetVersion(5)
 	req := &wire.Request{Key: raw.Key(), Version: 5, Body: raw.AppendTo(nil),
 		Session: &wire.Session{Principal: wire.Principal{Type: "User", Name: "alice"}}}
-	m := b.meter(t.Context(), req)
-	_, err := b.handleMetered(m, b.api(req.Key), req)
+	m := b.quotas.meter(t.Context(), req)
+	_, err := m.handle(req, b.row(req.Key).handle)
 	must(t, err)
 	if m.processed.Load() != 0 {
 		t.Errorf("the processing time has ended after %v", time.Duration(m.processed.Load()))

@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"heartwood.dev/heartwood/internal/metadata"
 	"heartwood.dev/heartwood/internal/quota"
 	"heartwood.dev/heartwood/internal/replica"
 	"heartwood.dev/heartwood/internal/wire"
@@ -39,6 +40,9 @@ var errThrottled = errors.New("the throttling quota has been exceeded")
 
 // quotas contains the charges of all users.
 type quotas struct {
+	Image      func() *metadata.Image
+	PlainPeers func(listener string) bool // may be nil
+
 	mu    sync.Mutex
 	users quota.Users
 
@@ -83,8 +87,8 @@ type meter struct {
 
 // meter returns the meter of a request, or nil if the user has no quotas. Brokers and the operator
 // have none, and neither has a client that has not authenticated yet: it may send ApiVersions.
-func (h *Handler) meter(ctx context.Context, req *wire.Request) *meter {
-	security := h.opts.Image().Security
+func (q *quotas) meter(ctx context.Context, req *wire.Request) *meter {
+	security := q.Image().Security
 	if security == nil {
 		return nil
 	}
@@ -93,20 +97,20 @@ func (h *Handler) meter(ctx context.Context, req *wire.Request) *meter {
 	}
 	principal := req.Principal()
 	limits := security.Limits(principal)
-	if limits == nil || h.plainPeerRequest(req) {
+	if limits == nil || q.plainPeerRequest(req) {
 		return nil
 	}
-	return &meter{Context: ctx, quotas: &h.quotas, user: principal.Name, limits: limits,
+	return &meter{Context: ctx, quotas: q, user: principal.Name, limits: limits,
 		begun: time.Now()}
 }
 
 // plainPeerRequest reports whether a request is one of those that brokers send each other for
 // transactions, and may be that of a broker without a certificate. A quota of anonymous clients
 // must not delay transactions.
-func (h *Handler) plainPeerRequest(req *wire.Request) bool {
+func (q *quotas) plainPeerRequest(req *wire.Request) bool {
 	between := req.Key == keyWriteTxnMarkers ||
 		req.Key == keyAddPartitionsToTxn && req.Version >= peerAddVersion
-	return between && h.opts.PlainPeers != nil && h.opts.PlainPeers(req.Listener)
+	return between && q.PlainPeers != nil && q.PlainPeers(req.Listener)
 }
 
 // exempt exempts a request of another broker from its charge. Parameter ctx is that of meterOf.
@@ -156,10 +160,10 @@ func (w *meteredWait) Done() <-chan struct{} {
 	return w.Context.Done()
 }
 
-// handleMetered answers a request and charges it to its user.
-func (h *Handler) handleMetered(m *meter, a *api, req *wire.Request) (wire.Reply, error) {
+// handle answers a request and charges it to its user.
+func (m *meter) handle(req *wire.Request, handle handleFunc) (wire.Reply, error) {
 	received := len(req.Body) // before the handler releases the body
-	answer, err := a.handle(h, m, req)
+	answer, err := handle(m, req)
 	if err != nil || m.exempt {
 		return answer, err
 	}

@@ -12,10 +12,10 @@ import (
 func TestUnauthenticatedClientsHaveNoQuotas(t *testing.T) {
 	b := withQuotas(t, map[string]map[string]int64{"*": {"request_percentage": 1}})
 	req := &wire.Request{Key: keyAPIVersions}
-	if b.meter(t.Context(), req) != nil {
+	if b.quotas.meter(t.Context(), req) != nil {
 		t.Error("a request before the authentication is metered")
 	}
-	if req.Session = (&wire.Session{Principal: wire.Anonymous}); b.meter(t.Context(), req) == nil {
+	if req.Session = (&wire.Session{Principal: wire.Anonymous}); b.quotas.meter(t.Context(), req) == nil {
 		t.Error("a request of an anonymous client is not metered")
 	}
 }
@@ -24,7 +24,9 @@ func TestUnauthenticatedClientsHaveNoQuotas(t *testing.T) {
 // for peers.
 func TestPlainPeersHaveNoQuotas(t *testing.T) {
 	b := withQuotas(t, map[string]map[string]int64{"*": {"request_percentage": 1}})
-	b.opts.PlainPeers = func(listener string) bool { return listener == "peers" }
+	b.configure(func(o *Options) {
+		o.PlainPeers = func(listener string) bool { return listener == "peers" }
+	})
 	for _, c := range []struct {
 		key, version int16
 		listener     string
@@ -36,7 +38,7 @@ func TestPlainPeersHaveNoQuotas(t *testing.T) {
 	} {
 		req := &wire.Request{Key: c.key, Version: c.version, Listener: c.listener,
 			Session: &wire.Session{Principal: wire.Anonymous}}
-		if metered := b.meter(t.Context(), req) != nil; metered != c.metered {
+		if metered := b.quotas.meter(t.Context(), req) != nil; metered != c.metered {
 			t.Errorf("%s version %d on listener %s: metered %t", APIName(c.key), c.version,
 				c.listener, metered)
 		}
@@ -47,7 +49,9 @@ func TestPlainPeersHaveNoQuotas(t *testing.T) {
 // anonymous client. The same request without the private field is that of a client.
 func TestQuestionsOfPlainPeersAreNotCharged(t *testing.T) {
 	b := withQuotas(t, map[string]map[string]int64{"*": {"request_percentage": 1}})
-	b.opts.PlainPeers = func(listener string) bool { return listener == "peers" }
+	b.configure(func(o *Options) {
+		o.PlainPeers = func(listener string) bool { return listener == "peers" }
+	})
 	for _, c := range []struct {
 		listener string
 		question bool
@@ -59,8 +63,8 @@ func TestQuestionsOfPlainPeersAreNotCharged(t *testing.T) {
 		}
 		req := &wire.Request{Key: raw.Key(), Version: knownVersion, Listener: c.listener,
 			Body: raw.AppendTo(nil), Session: &wire.Session{Principal: wire.Anonymous}}
-		m := b.meter(t.Context(), req)
-		_, err := b.handleMetered(m, b.api(req.Key), req)
+		m := b.quotas.meter(t.Context(), req)
+		_, err := m.handle(req, b.row(req.Key).handle)
 		must(t, err)
 		if m.exempt != c.exempt {
 			t.Errorf("question %t on listener %s: exempt %t", c.question, c.listener, m.exempt)

@@ -72,7 +72,7 @@ var withoutThrottle = []int16{keySASLHandshake, keySASLAuthenticate, keyWriteTxn
 // TestThrottleIsInEveryResponse sets the throttle time in a response of each API and version.
 func TestThrottleIsInEveryResponse(t *testing.T) {
 	const millis = 12_345
-	for _, row := range slices.Concat(table, refused) {
+	for _, row := range slices.Concat(listed, unlisted) {
 		for version := row.min; version <= row.max; version++ {
 			req := &wire.Request{Key: row.key, Version: version}
 			response := kmsg.ResponseForKey(row.key)
@@ -101,7 +101,7 @@ func TestThrottleIsInEveryResponse(t *testing.T) {
 func TestProducerAboveItsQuotaIsThrottled(t *testing.T) {
 	b := withQuotas(t, map[string]map[string]int64{"alice": {"producer_byte_rate": 10}}, "tickets")
 	registry := prometheus.NewRegistry()
-	b.quotas.register(registry)
+	b.configure(func(o *Options) { o.Registry = registry })
 	large := strings.Repeat("x", 1000)
 	for version := int16(3); version <= 13; version++ {
 		req := produceRequestFor("tickets", -1, batch(t, compress.None, large))
@@ -329,7 +329,7 @@ func TestUsersWithoutQuotasCostNothing(t *testing.T) {
 		b := withQuotas(t, quotas)
 		ctx := t.Context()
 		if allocs := testing.AllocsPerRun(100, func() {
-			if b.meter(ctx, req) != nil {
+			if b.quotas.meter(ctx, req) != nil {
 				t.Fatal("the request is metered")
 			}
 		}); allocs > 0 {
@@ -344,7 +344,7 @@ func BenchmarkUserWithoutQuotas(b *testing.B) {
 		Principal: wire.Principal{Type: "User", Name: "alice"}}}
 	ctx := b.Context()
 	for b.Loop() {
-		if with.meter(ctx, req) != nil {
+		if with.quotas.meter(ctx, req) != nil {
 			b.Fatal("the request is metered")
 		}
 	}

@@ -19,27 +19,29 @@ import (
 // error for the particular feature. Only an API without a row in table or refused closes the
 // connection: its format is unknown, or only brokers and controllers use it.
 
-// refused lists the APIs that are answered with an error and that ApiVersions does not list. An
+// refused returns the APIs that are answered with an error and that ApiVersions does not list. An
 // implemented API moves to table.
-var refused = []api{
-	{55, "DescribeQuorum", 0, 2, 0, nil, refuse(errNoQuorum)},
-	{64, "UnregisterBroker", 0, 0, 0, nil, refuse(errNoQuorum)},
-	{71, "GetTelemetrySubscriptions", 0, 0, 0, nil, refuse(errNoTelemetry)},
-	{72, "PushTelemetry", 0, 0, 0, nil, refuse(errNoTelemetry)},
-	{76, "ShareGroupHeartbeat", 1, 1, 0, nil, refuse(errNoShareGroups)},
-	{77, "ShareGroupDescribe", 1, 1, 0, nil,
-		decoded(shareGroupDescribeShape, (*Handler).shareGroupDescribe)},
-	{78, "ShareFetch", 1, 2, 0, nil, refuse(errNoShareGroups)},
-	{79, "ShareAcknowledge", 1, 2, 0, nil, refuse(errNoShareGroups)},
-	{80, "AddRaftVoter", 0, 1, 0, nil, refuse(errNoQuorum)},
-	{81, "RemoveRaftVoter", 0, 0, 0, nil, refuse(errNoQuorum)},
-	{88, "StreamsGroupHeartbeat", 0, 0, 0, nil, refuse(errNoStreamsGroups)},
-	{89, "StreamsGroupDescribe", 0, 0, 0, nil,
-		decoded(streamsGroupDescribeShape, (*Handler).streamsGroupDescribe)},
-	{90, "DescribeShareGroupOffsets", 0, 1, 0, nil,
-		decoded(describeShareOffsetsShape, (*Handler).describeShareOffsets)},
-	{91, "AlterShareGroupOffsets", 0, 0, 0, nil, refuse(errNoShareGroups)},
-	{92, "DeleteShareGroupOffsets", 0, 0, 0, nil, refuse(errNoShareGroups)},
+func refused(h *Handler) []row {
+	return []row{
+		{55, "DescribeQuorum", 0, 2, 0, nil, refuse(h.Access, errNoQuorum)},
+		{64, "UnregisterBroker", 0, 0, 0, nil, refuse(h.Access, errNoQuorum)},
+		{71, "GetTelemetrySubscriptions", 0, 0, 0, nil, refuse(h.Access, errNoTelemetry)},
+		{72, "PushTelemetry", 0, 0, 0, nil, refuse(h.Access, errNoTelemetry)},
+		{76, "ShareGroupHeartbeat", 1, 1, 0, nil, refuse(h.Access, errNoShareGroups)},
+		{77, "ShareGroupDescribe", 1, 1, 0, nil,
+			decoded(shareGroupDescribeShape, h.shareGroupDescribe)},
+		{78, "ShareFetch", 1, 2, 0, nil, refuse(h.Access, errNoShareGroups)},
+		{79, "ShareAcknowledge", 1, 2, 0, nil, refuse(h.Access, errNoShareGroups)},
+		{80, "AddRaftVoter", 0, 1, 0, nil, refuse(h.Access, errNoQuorum)},
+		{81, "RemoveRaftVoter", 0, 0, 0, nil, refuse(h.Access, errNoQuorum)},
+		{88, "StreamsGroupHeartbeat", 0, 0, 0, nil, refuse(h.Access, errNoStreamsGroups)},
+		{89, "StreamsGroupDescribe", 0, 0, 0, nil,
+			decoded(streamsGroupDescribeShape, h.streamsGroupDescribe)},
+		{90, "DescribeShareGroupOffsets", 0, 1, 0, nil,
+			decoded(describeShareOffsetsShape, h.describeShareOffsets)},
+		{91, "AlterShareGroupOffsets", 0, 0, 0, nil, refuse(h.Access, errNoShareGroups)},
+		{92, "DeleteShareGroupOffsets", 0, 0, 0, nil, refuse(h.Access, errNoShareGroups)},
+	}
 }
 
 // The errors of refused requests. Their texts are sent to clients if the response has a field for
@@ -74,11 +76,11 @@ func (e *invalidError) Unwrap() error { return errInvalidRequest }
 
 // refuse returns the handleFunc of an API whose response has one error for the whole request. It
 // does not decode the body, because the response does not depend on it.
-func refuse(err error) handleFunc {
-	return func(h *Handler, _ context.Context, req *wire.Request) (wire.Reply, error) {
+func refuse(a *Access, err error) handleFunc {
+	return func(_ context.Context, req *wire.Request) (wire.Reply, error) {
 		request := kmsg.RequestForKey(req.Key)
 		request.SetVersion(req.Version)
-		response, result := request.ResponseKind(), outcome{handler: h}
+		response, result := request.ResponseKind(), a.outcome()
 		fields := reflect.ValueOf(response).Elem()
 		fields.FieldByName("ErrorCode").SetInt(int64(result.code(err)))
 		if text := fields.FieldByName("ErrorMessage"); text.IsValid() {

@@ -20,7 +20,7 @@ var (
 
 func (h *Handler) shareGroupDescribe(_ context.Context, _ *wire.Request,
 	req *kmsg.ShareGroupDescribeRequest) wire.Reply {
-	response, result := kmsg.NewPtrShareGroupDescribeResponse(), outcome{handler: h}
+	response, result := kmsg.NewPtrShareGroupDescribeResponse(), h.outcome()
 	response.Version = req.Version
 	for _, id := range req.GroupIDs {
 		group := kmsg.NewShareGroupDescribeResponseGroup()
@@ -33,7 +33,7 @@ func (h *Handler) shareGroupDescribe(_ context.Context, _ *wire.Request,
 
 func (h *Handler) streamsGroupDescribe(_ context.Context, _ *wire.Request,
 	req *kmsg.StreamsGroupDescribeRequest) wire.Reply {
-	response, result := kmsg.NewPtrStreamsGroupDescribeResponse(), outcome{handler: h}
+	response, result := kmsg.NewPtrStreamsGroupDescribeResponse(), h.outcome()
 	response.Version = req.Version
 	for _, id := range req.Groups {
 		group := kmsg.NewStreamsGroupDescribeResponseGroup()
@@ -46,7 +46,7 @@ func (h *Handler) streamsGroupDescribe(_ context.Context, _ *wire.Request,
 
 func (h *Handler) describeShareOffsets(_ context.Context, _ *wire.Request,
 	req *kmsg.DescribeShareGroupOffsetsRequest) wire.Reply {
-	response, result := kmsg.NewPtrDescribeShareGroupOffsetsResponse(), outcome{handler: h}
+	response, result := kmsg.NewPtrDescribeShareGroupOffsetsResponse(), h.outcome()
 	response.Version = req.Version
 	for i := range req.Groups {
 		group := kmsg.NewDescribeShareGroupOffsetsResponseGroup()

@@ -77,9 +77,9 @@ func TestRefusedAPIs(t *testing.T) {
 		keyCreateACLs: 54, keyDeleteACLs: 54, keyCreateToken: 64, keyRenewToken: 64,
 		keyExpireToken: 64, keyDescribeToken: 64}
 	requests := refusals()
-	rows := slices.Concat(refused, table)
+	rows := slices.Concat(unlisted, listed)
 	rows = slices.DeleteFunc(rows,
-		func(row api) bool { return b.lists(row.key) && other[row.key] == 0 })
+		func(row row) bool { return b.lists(row.key) && other[row.key] == 0 })
 	for _, row := range rows {
 		for version := row.min; version <= row.max; version++ {
 			want, items := int16(35), 1
@@ -114,12 +114,12 @@ func TestRefusedAPIs(t *testing.T) {
 
 // TestRefusedAPIsAreNotServed: an API that is implemented must be removed from refused.
 func TestRefusedAPIsAreNotServed(t *testing.T) {
-	for _, row := range refused {
-		if slices.ContainsFunc(table, func(served api) bool { return served.key == row.key }) {
-			t.Errorf("%s is in table and in refused", row.name)
+	for _, refused := range unlisted {
+		if slices.ContainsFunc(listed, func(a row) bool { return a.key == refused.key }) {
+			t.Errorf("%s is in table and in refused", refused.name)
 		}
-		if newBroker(t).lists(row.key) {
-			t.Errorf("ApiVersions lists %s, which is refused", row.name)
+		if newBroker(t).lists(refused.key) {
+			t.Errorf("ApiVersions lists %s, which is refused", refused.name)
 		}
 	}
 }
@@ -250,7 +250,7 @@ func TestProtocolPageShowsTheRefusedAPIs(t *testing.T) {
 	b, requests := newBroker(t), refusals()
 	var want strings.Builder
 	want.WriteString("| key | API | versions | error |\n|---|---|---|---|\n")
-	for _, row := range refused {
+	for _, row := range unlisted {
 		request := requests[row.key]
 		if request == nil {
 			request = kmsg.RequestForKey(row.key)

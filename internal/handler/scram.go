@@ -52,7 +52,7 @@ const saltedBytesMax = 1024
 
 func (h *Handler) describeSCRAM(_ context.Context, raw *wire.Request,
 	req *kmsg.DescribeUserSCRAMCredentialsRequest) wire.Reply {
-	response, result := kmsg.NewPtrDescribeUserSCRAMCredentialsResponse(), outcome{handler: h}
+	response, result := kmsg.NewPtrDescribeUserSCRAMCredentialsResponse(), h.outcome()
 	response.Version = req.Version
 	err := h.authorize(raw, describeCluster, clusterName)
 	response.ErrorCode, response.ErrorMessage = result.code(err), message(err)
@@ -109,14 +109,14 @@ func describedUsers(security *metadata.Security,
 
 func (h *Handler) alterSCRAM(ctx context.Context, raw *wire.Request,
 	req *kmsg.AlterUserSCRAMCredentialsRequest) wire.Reply {
-	response, result := kmsg.NewPtrAlterUserSCRAMCredentialsResponse(), outcome{handler: h}
+	response, result := kmsg.NewPtrAlterUserSCRAMCredentialsResponse(), h.outcome()
 	response.Version = req.Version
 	err := h.authorize(raw, alterCluster, clusterName)
 	if err == nil && h.opts.Image().Security == nil {
 		err = errNoUsers
 	}
 	if err == nil {
-		err = h.writable()
+		err = writable(h.opts.Image())
 	}
 	names, changes := scramChanges(req)
 	for _, name := range names {

@@ -102,7 +102,7 @@ func fill(random *rand.Rand, v reflect.Value, depth int) {
 func TestShapesAgreeWithKmsg(t *testing.T) {
 	const seed = 11
 	random := rand.New(rand.NewPCG(seed, 0))
-	for _, row := range slices.Concat(table, refused) {
+	for _, row := range slices.Concat(listed, unlisted) {
 		if row.key == keyProduce || ignoresBody[row.key] {
 			continue
 		}
@@ -136,7 +136,7 @@ func TestShapesAgreeWithKmsg(t *testing.T) {
 // byte fields. The frame of any other request is released after decoding, when such fields would
 // still alias it.
 func TestShapesNameByteFields(t *testing.T) {
-	for _, row := range slices.Concat(table, refused) {
+	for _, row := range slices.Concat(listed, unlisted) {
 		if row.key == keyProduce || ignoresBody[row.key] {
 			continue
 		}
@@ -221,7 +221,7 @@ func TestBombsAreRejectedAtLittleCost(t *testing.T) {
 func FuzzHandle(f *testing.F) {
 	b := newBroker(f)
 	b.topic("tickets", nil)
-	for _, row := range table {
+	for _, row := range listed {
 		for version := row.min; version <= row.max; version++ {
 			request := kmsg.RequestForKey(row.key)
 			request.SetVersion(version)

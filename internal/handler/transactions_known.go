@@ -92,7 +92,7 @@ func asksAllProducers(req *kmsg.ListTransactionsRequest) (asks bool) {
 // operation of brokers.
 func (h *Handler) knownProducers(ctx context.Context, raw *wire.Request,
 	req *kmsg.ListTransactionsRequest) wire.Reply {
-	response, result := kmsg.NewPtrListTransactionsResponse(), outcome{handler: h}
+	response, result := kmsg.NewPtrListTransactionsResponse(), h.outcome()
 	response.Version = req.Version
 	var known coordinator.KnownProducers
 	err := h.authorize(raw, clusterAction, clusterName)

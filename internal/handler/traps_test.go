@@ -32,7 +32,7 @@ func (c waitContext) Done() <-chan struct{} {
 func TestLongPollObeysRevokedACLs(t *testing.T) {
 	b, _ := withAuthorizer(t)
 	var revoked atomic.Bool
-	b.opts.Authorize = func(a Action) bool {
+	b.Authorizer = func(a Action) bool {
 		return !revoked.Load() || a.RequiredOperation != readTopic
 	}
 	req := fetchRequestFor("orders", 1)
@@ -133,7 +133,7 @@ func TestTransactionalBatchNeedsItsRight(t *testing.T) {
 	a := &authorizer{deny: func(action Action) bool {
 		return action.Type == ResourceTransactionalID && action.Name != "own"
 	}}
-	b.opts.Authorize = a.authorize
+	b.Authorizer = a.authorize
 	for id, want := range map[string]int16{"foreign": 53, "": 53, "own": 0} {
 		before := b.fetch(9, "t", 0).HighWatermark
 		code := b.transact(11, -1, id, within(t, 0))

@@ -13,7 +13,7 @@ import (
 
 // everyVersion runs a test with each version that the table advertises for an API.
 func everyVersion(t *testing.T, key int16, run func(t *testing.T, b *broker, version int16)) {
-	row := byKey(table)[key]
+	row := byKey(listed)[key]
 	for version := row.min; version <= row.max; version++ {
 		t.Run(row.name+fmt.Sprint(" ", version),
 			func(t *testing.T) { run(t, newBroker(t), version) })
@@ -281,11 +281,11 @@ func TestAPIVersionsAtEveryVersion(t *testing.T) {
 // checkVersions compares a response to ApiVersions with the table.
 func checkVersions(t *testing.T, answer *kmsg.ApiVersionsResponse, code int16) {
 	t.Helper()
-	if answer.ErrorCode != code || len(answer.ApiKeys) != len(table) {
+	if answer.ErrorCode != code || len(answer.ApiKeys) != len(listed) {
 		t.Fatalf("error %d and %d keys, want %d and %d", answer.ErrorCode, len(answer.ApiKeys),
-			code, len(table))
+			code, len(listed))
 	}
-	for i, row := range table {
+	for i, row := range listed {
 		if got := answer.ApiKeys[i]; got.ApiKey != row.key || got.MinVersion != row.min ||
 			got.MaxVersion != row.max {
 			t.Errorf("%s: answer %+v", row.name, got)
