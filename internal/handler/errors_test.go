@@ -24,7 +24,7 @@ import (
 // TestErrorTableMatchesKafka checks that each row of kafkaErrors has a code and a name of Kafka, as
 // franz-go lists them, and that the row is also found for a wrapped error.
 func TestErrorTableMatchesKafka(t *testing.T) {
-	h := New(Options{})
+	h := &Access{Logger: slog.New(slog.DiscardHandler)}
 	for _, row := range kafkaErrors {
 		wrapped := fmt.Errorf("partition 3: %w", row.err)
 		got := h.kafkaError(wrapped)

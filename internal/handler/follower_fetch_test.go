@@ -82,7 +82,9 @@ func TestFollowerFetchDecodesWithKmsg(t *testing.T) {
 		t.Fatal(err)
 	}
 	req := kmsg.FetchRequest{Version: followerFetchVersion}
-	must(t, req.ReadFrom(body))
+	if err := req.ReadFrom(body); err != nil {
+		t.Fatal(err)
+	}
 	if again := req.AppendTo(nil); !bytes.Equal(again, body) {
 		t.Errorf("kmsg encodes it to %d bytes, want %d", len(again), len(body))
 	}
@@ -90,7 +92,7 @@ func TestFollowerFetchDecodesWithKmsg(t *testing.T) {
 		t.Errorf("session %d, epoch %d", req.SessionID, req.SessionEpoch)
 	}
 	want := replica.FetchRequest{TopicIDs: true}
-	New(Options{}).fetchPartitions(&wire.Request{},
+	(&Handler{Access: &Access{}}).fetchPartitions(&wire.Request{},
 		&fetchAnswer{image: metadata.NewImage("", metadata.CleanerBudget{}, nil, nil),
 			request: &req}, &want)
 	if !slices.Equal(want.Forgotten, forgotten) || len(want.Partitions) != 3 {
