@@ -15,18 +15,28 @@ import (
 )
 
 // logLost stops all brokers, removes the log of a partition from the volume of its preferred
-// leader, and starts the brokers again. The replica gets another incarnation id, so that it copies
-// the log, and every acknowledged record is read back.
+// leader, and starts the brokers again. If the others have left the ISR before the preferred leader
+// stopped, it removes the log of another replica, because the last in-sync replica waits for
+// consent. The replica gets another incarnation id, so that it copies the log, and every
+// acknowledged record is read back.
 func (e *environment) logLost(t *testing.T) {
 	e.mustCall(t, "POST", "produce", "topic", failover, "keys", "100", "rounds", "3")
 	e.waitInSync(t)
 	before := e.partition(t, failover, 0)
 	id := before.Replicas[0]
-	broker := &corev1.Pod{}
-	if err := e.Get(t.Context(), client.ObjectKey{Name: brokerPod(id)}, broker); err != nil {
-		t.Fatal(err)
+	brokers := map[int32]*corev1.Pod{}
+	for _, id := range before.Replicas {
+		brokers[id] = &corev1.Pod{}
+		if err := e.Get(t.Context(), client.ObjectKey{Name: brokerPod(id)}, brokers[id]); err != nil {
+			t.Fatal(err)
+		}
 	}
-	e.whileStopped(t, func() { e.removeFromVolume(t, broker, "/data/"+failover+"-0") })
+	e.whileStopped(t, func() {
+		if isr := e.partition(t, failover, 0).ISR; len(isr) == 1 && isr[0].Broker == id {
+			id = before.Replicas[1]
+		}
+		e.removeFromVolume(t, brokers[id], "/data/"+failover+"-0")
+	})
 	until(t, "another incarnation of the replica", func(ctx context.Context) string {
 		all, err := e.partitions(ctx, failover)
 		if now := all[0]; err != nil ||
