@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"heartwood.dev/heartwood/internal/coordinator/lag"
-	"heartwood.dev/heartwood/internal/handler"
+	"heartwood.dev/heartwood/internal/handler/data"
 	"heartwood.dev/heartwood/internal/metadata"
 	"heartwood.dev/heartwood/internal/outage"
 	"heartwood.dev/heartwood/internal/replica"
@@ -153,10 +153,10 @@ func keepExisting(image *metadata.Image) func(string, [16]byte, int32) bool {
 // of a partition whose leader does not answer, and the number of these partitions.
 func (g *groupLag) endOffsets(ctx context.Context, image *metadata.Image, of []lag.Partition) (
 	ends map[lag.Partition]int64, unanswered int, err error) {
-	byLeader := map[int32][]handler.EndOffset{}
+	byLeader := map[int32][]data.EndOffset{}
 	for _, at := range of {
 		p := image.Topic(at.Topic).Partitions[at.Index]
-		byLeader[p.Leader] = append(byLeader[p.Leader], handler.EndOffset{
+		byLeader[p.Leader] = append(byLeader[p.Leader], data.EndOffset{
 			ID:          replica.PartitionID{Topic: at.Topic, Index: at.Index},
 			LeaderEpoch: p.LeaderEpoch})
 	}
@@ -183,7 +183,7 @@ func (g *groupLag) endOffsets(ctx context.Context, image *metadata.Image, of []l
 
 // askAll asks all leaders at once, and closes the connections to other brokers.
 func (g *groupLag) askAll(ctx context.Context, image *metadata.Image,
-	byLeader map[int32][]handler.EndOffset) (map[replica.PartitionID]int64, error) {
+	byLeader map[int32][]data.EndOffset) (map[replica.PartitionID]int64, error) {
 	ctx, cancel := context.WithTimeout(ctx, groupLagTimeout)
 	defer cancel()
 	var (
@@ -227,7 +227,7 @@ func (g *groupLag) askAll(ctx context.Context, image *metadata.Image,
 }
 
 // local adds the end offsets of partitions that this broker leads.
-func (g *groupLag) local(of []handler.EndOffset, to map[replica.PartitionID]int64) {
+func (g *groupLag) local(of []data.EndOffset, to map[replica.PartitionID]int64) {
 	for _, asked := range of {
 		log, err := g.broker.replicas.Leader(asked.ID, asked.LeaderEpoch)
 		if err == nil && g.broker.replicas.CheckEndOffset(asked.ID) == nil {
@@ -239,7 +239,7 @@ func (g *groupLag) local(of []handler.EndOffset, to map[replica.PartitionID]int6
 // ask asks a leader, on the connection of the previous round if it still works. It returns the
 // connection for the next round, or an error after it has closed the connection.
 func (g *groupLag) ask(ctx context.Context, peer *lagPeer, to metadata.Broker,
-	of []handler.EndOffset) (map[replica.PartitionID]int64, *lagPeer, error) {
+	of []data.EndOffset) (map[replica.PartitionID]int64, *lagPeer, error) {
 	if peer != nil {
 		if peer.to.Epoch == to.Epoch && peer.to.Peer == to.Peer {
 			if ends, err := peer.endOffsets(ctx, of); err == nil {
@@ -262,15 +262,15 @@ func (g *groupLag) ask(ctx context.Context, peer *lagPeer, to metadata.Broker,
 }
 
 // endOffsets sends as many requests as are needed.
-func (p *lagPeer) endOffsets(ctx context.Context, of []handler.EndOffset) (
+func (p *lagPeer) endOffsets(ctx context.Context, of []data.EndOffset) (
 	map[replica.PartitionID]int64, error) {
 	all := map[replica.PartitionID]int64{}
-	for some := range slices.Chunk(of, handler.EndOffsetsMax) {
-		body, err := p.Do(ctx, handler.EndOffsetsCall(some))
+	for some := range slices.Chunk(of, data.EndOffsetsMax) {
+		body, err := p.Do(ctx, data.EndOffsetsCall(some))
 		if err != nil {
 			return nil, err
 		}
-		ends, err := handler.DecodeEndOffsets(body)
+		ends, err := data.DecodeEndOffsets(body)
 		if err != nil {
 			return nil, err
 		}

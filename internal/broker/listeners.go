@@ -15,6 +15,7 @@ import (
 	"heartwood.dev/heartwood/internal/authz"
 	"heartwood.dev/heartwood/internal/certname"
 	"heartwood.dev/heartwood/internal/handler"
+	"heartwood.dev/heartwood/internal/handler/api"
 	"heartwood.dev/heartwood/internal/metadata"
 	"heartwood.dev/heartwood/internal/sasl"
 	"heartwood.dev/heartwood/internal/wire"
@@ -199,19 +200,19 @@ func (b *Broker) endSessions() {
 
 // authorize decides by the ACLs of the present image. Without authorization, it allows every
 // action.
-func (b *Broker) authorize(a handler.Action) bool {
+func (b *Broker) authorize(a api.Action) bool {
 	m := b.image().Security.Matcher()
 	switch {
 	case m == nil:
 		return true
-	case a.Name == handler.AnyName:
+	case a.Name == api.AnyName:
 		return m.AllowedAny(a.Principal, a.Address, a.Operation, a.Type)
 	}
 	return m.Allowed(a.Principal, a.Address, a.Operation, a.Type, a.Name)
 }
 
 // explain returns the rule that has denied an action, for the audit log.
-func (b *Broker) explain(a handler.Action) string {
+func (b *Broker) explain(a api.Action) string {
 	return b.image().Security.Matcher().Explain(a.Principal, authz.Canonical(a.Address),
 		a.Operation, a.Type, a.Name).String()
 }

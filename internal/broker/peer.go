@@ -3,7 +3,7 @@ package broker
 import (
 	"context"
 
-	"heartwood.dev/heartwood/internal/handler"
+	"heartwood.dev/heartwood/internal/handler/data"
 	"heartwood.dev/heartwood/internal/metadata"
 	"heartwood.dev/heartwood/internal/replica"
 	"heartwood.dev/heartwood/internal/replica/session"
@@ -36,13 +36,13 @@ func (p *peer) Fetch(ctx context.Context, req *replica.FollowerFetch) (replica.F
 	for i := range req.Partitions {
 		p.topics[req.Partitions[i].Topic] = req.Partitions[i].ID.Topic
 	}
-	body, err := p.Do(ctx, handler.FollowerFetchCall(req))
+	body, err := p.Do(ctx, data.FollowerFetchCall(req))
 	if err != nil {
 		return replica.FollowerResponse{}, err
 	}
-	return handler.DecodeFollowerFetch(body, p.topics)
+	return data.DecodeFollowerFetch(body, p.topics)
 }
 
 // Interrupt implements replica.Peer. It sends another request on the connection, which makes the
 // waiting fetch return.
-func (p *peer) Interrupt() { p.Peer.Interrupt(handler.InterruptCall()) }
+func (p *peer) Interrupt() { p.Peer.Interrupt(data.InterruptCall()) }

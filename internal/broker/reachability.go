@@ -5,7 +5,7 @@ import (
 	"sync"
 	"time"
 
-	"heartwood.dev/heartwood/internal/handler"
+	"heartwood.dev/heartwood/internal/handler/data"
 	"heartwood.dev/heartwood/internal/metadata"
 	"heartwood.dev/heartwood/internal/reachability"
 	"heartwood.dev/heartwood/internal/wire"
@@ -131,7 +131,7 @@ func (w *reachWatch) ping(ctx context.Context, connection *wire.Peer,
 			return nil, err
 		}
 	}
-	if _, err := connection.Do(ctx, handler.InterruptCall()); err != nil {
+	if _, err := connection.Do(ctx, data.InterruptCall()); err != nil {
 		_ = connection.Close()
 		return nil, err
 	}

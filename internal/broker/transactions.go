@@ -7,7 +7,7 @@ import (
 
 	"heartwood.dev/heartwood/internal/coordinator"
 	"heartwood.dev/heartwood/internal/coordinator/transaction"
-	"heartwood.dev/heartwood/internal/handler"
+	"heartwood.dev/heartwood/internal/handler/transactions"
 	"heartwood.dev/heartwood/internal/logstore"
 	"heartwood.dev/heartwood/internal/metadata"
 	"heartwood.dev/heartwood/internal/replica"
@@ -64,31 +64,31 @@ type transactionPeer struct{ *wire.Peer }
 // WriteMarkers implements coordinator.Peer.
 func (p transactionPeer) WriteMarkers(ctx context.Context,
 	markers []coordinator.PartitionMarker) ([]error, error) {
-	body, err := p.Do(ctx, handler.WriteMarkersCall(markers))
+	body, err := p.Do(ctx, transactions.WriteMarkersCall(markers))
 	if err != nil {
 		return nil, err
 	}
-	return handler.DecodeWriteMarkers(body, len(markers))
+	return transactions.DecodeWriteMarkers(body, len(markers))
 }
 
 // Verify implements coordinator.Peer.
 func (p transactionPeer) Verify(ctx context.Context,
 	questions []replica.Verification) ([][]error, error) {
-	body, err := p.Do(ctx, handler.VerifyCall(questions))
+	body, err := p.Do(ctx, transactions.VerifyCall(questions))
 	if err != nil {
 		return nil, err
 	}
-	return handler.DecodeVerify(body, questions)
+	return transactions.DecodeVerify(body, questions)
 }
 
 // KnownProducers implements coordinator.Peer.
 func (p transactionPeer) KnownProducers(ctx context.Context,
 	producers []int64) (coordinator.KnownProducers, error) {
-	body, err := p.Do(ctx, handler.KnownProducersCall(producers))
+	body, err := p.Do(ctx, transactions.KnownProducersCall(producers))
 	if err != nil {
 		return coordinator.KnownProducers{}, err
 	}
-	return handler.DecodeKnownProducers(body)
+	return transactions.DecodeKnownProducers(body)
 }
 
 // clientID identifies this broker in the logs of other brokers.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"heartwood.dev/heartwood/internal/handler/api"
 	"heartwood.dev/heartwood/internal/wire"
 )
 
@@ -40,24 +41,27 @@ const transactionFeatureLevel = 2
 // softwareName matches the valid names and versions of client software (KIP-511).
 var softwareName = regexp.MustCompile(`^[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?$`)
 
-// apiVersionsShape describes the fields of the request (shape.go).
-var apiVersionsShape = shape{text().from(3), text().from(3)}
+// apiVersionsShape describes the fields of the request (api.Shape).
+var apiVersionsShape = api.Shape{api.Text().From(3), api.Text().From(3)}
 
 // apiVersions checks the version first, because a body of an unsupported version cannot be decoded.
 func (h *Handler) apiVersions(ctx context.Context, req *wire.Request) (wire.Reply, error) {
-	if row := h.row(keyAPIVersions); !row.serves(req.Version) {
-		err := fmt.Errorf("%w: ApiVersions %d", errUnsupportedVersion, req.Version)
+	if row := h.row(api.KeyAPIVersions); !row.serves(req.Version) {
+		err := fmt.Errorf("%w: ApiVersions %d", api.ErrUnsupportedVersion, req.Version)
 		return h.apiVersionsReply(0, err), nil
 	}
-	return decoded(apiVersionsShape, h.apiVersionsDecoded)(ctx, req)
+	return apiVersionsOf(h, ctx, req)
 }
+
+// apiVersionsOf answers a request whose body can be decoded.
+var apiVersionsOf = api.Decoded(apiVersionsShape, (*Handler).apiVersionsDecoded)
 
 func (h *Handler) apiVersionsDecoded(_ context.Context, raw *wire.Request,
 	req *kmsg.ApiVersionsRequest) wire.Reply {
 	if req.Version >= 3 && !(softwareName.MatchString(req.ClientSoftwareName) &&
 		softwareName.MatchString(req.ClientSoftwareVersion)) {
 		return h.apiVersionsReply(req.Version,
-			fmt.Errorf("%w: invalid client software name or version", errInvalidRequest))
+			fmt.Errorf("%w: invalid client software name or version", api.ErrInvalidRequest))
 	}
 	return h.apiVersionsReply(req.Version, nil)
 }
@@ -65,8 +69,8 @@ func (h *Handler) apiVersionsDecoded(_ context.Context, raw *wire.Request,
 func (h *Handler) apiVersionsReply(version int16, err error) wire.Reply {
 	response := kmsg.NewPtrApiVersionsResponse()
 	response.Version = version
-	result := h.outcome()
-	response.ErrorCode = result.code(err)
+	result := h.Outcome()
+	response.ErrorCode = result.Code(err)
 	h.addFeatures(response)
 	for i := range h.rows {
 		if row := &h.rows[i]; row.handle != nil && !h.unlisted[row.key] {
@@ -75,7 +79,7 @@ func (h *Handler) apiVersionsReply(version int16, err error) wire.Reply {
 			response.ApiKeys = append(response.ApiKeys, key)
 		}
 	}
-	return reply(response, result)
+	return api.Reply(response, result)
 }
 
 // addFeatures adds the features. The epoch of the finalized features rises with each change of
@@ -119,5 +123,5 @@ func (f *featureEpoch) epochOf(level int16, now time.Time) int64 {
 
 // transactionVersion returns the level of transactionFeature.
 func (h *Handler) transactionVersion() int16 {
-	return min(h.opts.Image().TransactionVersion(), transactionFeatureLevel)
+	return min(h.image().TransactionVersion(), transactionFeatureLevel)
 }

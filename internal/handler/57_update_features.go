@@ -6,6 +6,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"heartwood.dev/heartwood/internal/handler/api"
 	"heartwood.dev/heartwood/internal/wire"
 )
 
@@ -17,8 +18,9 @@ import (
 //	1  upgrade type, validation without a change (KIP-778)
 //	2  one error for the whole request (KIP-1022)
 
-// updateFeaturesShape describes the fields of the request (shape.go).
-var updateFeaturesShape = shape{fixed(4), array(text(), fixed(2), fixed(1)), fixed(1).from(1)}
+// updateFeaturesShape describes the fields of the request (api.Shape).
+var updateFeaturesShape = api.Shape{api.Fixed(4), api.Array(api.Text(), api.Fixed(2), api.Fixed(1)),
+	api.Fixed(1).From(1)}
 
 // The upgrade types of a request.
 const (
@@ -28,15 +30,15 @@ const (
 
 func (h *Handler) updateFeatures(_ context.Context, raw *wire.Request,
 	req *kmsg.UpdateFeaturesRequest) wire.Reply {
-	response, result := kmsg.NewPtrUpdateFeaturesResponse(), h.outcome()
+	response, result := kmsg.NewPtrUpdateFeaturesResponse(), h.Outcome()
 	response.Version = req.Version
-	err := h.authorize(raw, alterCluster, clusterName)
+	err := h.Authorize(raw, api.AlterCluster, api.ClusterName)
 	for i := range req.FeatureUpdates {
 		if err == nil {
 			err = checkFeature(req.Version, &req.FeatureUpdates[i], h.transactionVersion())
 		}
 	}
-	response.ErrorCode, response.ErrorMessage = result.code(err), message(err)
+	response.ErrorCode, response.ErrorMessage = result.Code(err), api.Message(err)
 	for i := range req.FeatureUpdates {
 		if err != nil || req.Version > 1 {
 			break
@@ -45,7 +47,7 @@ func (h *Handler) updateFeatures(_ context.Context, raw *wire.Request,
 		updated.Feature = req.FeatureUpdates[i].Feature
 		response.Results = append(response.Results, updated)
 	}
-	return reply(response, result)
+	return api.Reply(response, result)
 }
 
 // checkFeature returns nil if an update keeps the level of its feature.
@@ -68,6 +70,6 @@ func checkFeature(version int16, update *kmsg.UpdateFeaturesRequestFeatureUpdate
 	if reason == "" {
 		return nil
 	}
-	return fmt.Errorf("%w %d for feature %s: %s", errInvalidUpdateVersion, update.MaxVersionLevel,
+	return fmt.Errorf("%w %d for feature %s: %s", api.ErrInvalidUpdateVersion, update.MaxVersionLevel,
 		update.Feature, reason)
 }

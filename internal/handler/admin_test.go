@@ -8,12 +8,13 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"heartwood.dev/heartwood/internal/compress"
+	"heartwood.dev/heartwood/internal/handler/api"
 	"heartwood.dev/heartwood/internal/metadata"
 	"heartwood.dev/heartwood/internal/topicconfig"
 )
 
 func TestCreatePartitionsAtEveryVersion(t *testing.T) {
-	everyVersion(t, keyCreatePartitions, func(t *testing.T, b *broker, version int16) {
+	everyVersion(t, api.KeyCreatePartitions, func(t *testing.T, b *broker, version int16) {
 		b.topic("tickets", nil)
 		grow := func(name string, count int32,
 			change func(*kmsg.CreatePartitionsRequestTopic)) int16 {
@@ -73,7 +74,7 @@ func (b *broker) deleteRecords(version int16, topic string, offset int64) (code 
 }
 
 func TestDeleteRecordsAtEveryVersion(t *testing.T) {
-	everyVersion(t, keyDeleteRecords, func(t *testing.T, b *broker, version int16) {
+	everyVersion(t, api.KeyDeleteRecords, func(t *testing.T, b *broker, version int16) {
 		b.topic("tickets", nil)
 		b.topic("compacted", func(t *metadata.Topic) {
 			t.Settings.Delete,
@@ -146,7 +147,7 @@ func configChange(name string, op kmsg.IncrementalAlterConfigOp,
 }
 
 func TestAlterConfigsAtEveryVersion(t *testing.T) {
-	everyVersion(t, keyIncrementalAlterConfigs, func(t *testing.T, b *broker, version int16) {
+	everyVersion(t, api.KeyIncrementalAlterConfigs, func(t *testing.T, b *broker, version int16) {
 		b.topic("tickets", nil)
 		topic, broker := kmsg.ConfigResourceTypeTopic, kmsg.ConfigResourceTypeBroker
 		set := func(name, value string) int16 {
@@ -182,7 +183,7 @@ func TestAlterConfigsAtEveryVersion(t *testing.T) {
 			t.Errorf("error codes %v", codes)
 		}
 	})
-	everyVersion(t, keyAlterConfigs, func(t *testing.T, b *broker, version int16) {
+	everyVersion(t, api.KeyAlterConfigs, func(t *testing.T, b *broker, version int16) {
 		b.topic("tickets", func(t *metadata.Topic) {
 			t.Settings.RetentionTime,
 				t.Settings.MaxGarbagePercent = time.Second, 5
@@ -204,7 +205,7 @@ func TestAlterConfigsAtEveryVersion(t *testing.T) {
 }
 
 func TestDescribeLogDirsAtEveryVersion(t *testing.T) {
-	everyVersion(t, keyDescribeLogDirs, func(t *testing.T, b *broker, version int16) {
+	everyVersion(t, api.KeyDescribeLogDirs, func(t *testing.T, b *broker, version int16) {
 		b.topic("tickets", nil)
 		b.topic("other", nil)
 		b.mustProduce("tickets", "a")
@@ -225,7 +226,7 @@ func TestDescribeLogDirsAtEveryVersion(t *testing.T) {
 }
 
 func TestElectLeadersAtEveryVersion(t *testing.T) {
-	everyVersion(t, keyElectLeaders, func(t *testing.T, b *broker, version int16) {
+	everyVersion(t, api.KeyElectLeaders, func(t *testing.T, b *broker, version int16) {
 		b.topic("led by another", func(t *metadata.Topic) {
 			t.Partitions[0].Replicas, t.Partitions[0].ISR,
 				t.Partitions[0].Leader = []int32{3, self}, []int32{self, 3}, self
@@ -378,31 +379,6 @@ func TestMetadataCreatesTopicsIfTheClusterAllowsIt(t *testing.T) {
 	}
 }
 
-// TestDescribeConfigsReportsSources: the Topic is the source of each value that it sets, and the
-// LogCluster of each default that it sets, also of those that equal the value they override.
-func TestDescribeConfigsReportsSources(t *testing.T) {
-	topic := &metadata.Topic{Settings: topicconfig.Default(),
-		Own: []string{"retention.ms", "segment.ms"}}
-	topic.Settings.RetentionTime, topic.Settings.MinLag = time.Second, time.Minute
-	img := &metadata.Image{ClusterProperties: map[string]string{"log.retention.ms": "1000",
-		"log.cleaner.min.compaction.lag.ms": "60000", "log.cleanup.policy": "delete"}}
-	want := map[string][]synonym{
-		"retention.ms": {{"retention.ms", "1000", 1}, {"log.retention.ms", "1000", 3},
-			{"log.retention.ms", "604800000", 5}},
-		"segment.ms": {{"segment.ms", "604800000", 1}, {"log.roll.ms", "604800000", 5}},
-		"min.compaction.lag.ms": {{"log.cleaner.min.compaction.lag.ms", "60000", 3},
-			{"log.cleaner.min.compaction.lag.ms", "0", 5}},
-		"cleanup.policy": {{"log.cleanup.policy", "delete", 3}, {"log.cleanup.policy", "delete", 5}},
-		"segment.bytes":  {{"log.segment.bytes", "1073741824", 5}},
-	}
-	for _, config := range topicConfigs(topic, img) {
-		if expected, ok := want[config.Name]; ok &&
-			(!slices.Equal(config.synonyms, expected) || config.source != expected[0].source) {
-			t.Errorf("%s: %+v, want %+v", config.Name, config.synonyms, expected)
-		}
-	}
-}
-
 func TestInitProducerIDNeedsIDAndEpochTogether(t *testing.T) {
 	b := newBroker(t)
 	req := kmsg.NewPtrInitProducerIDRequest()
@@ -447,7 +423,8 @@ func TestAdminRequestsOfAPartitionWithoutReplicas(t *testing.T) {
 	}
 	move := kmsg.NewPtrAlterPartitionAssignmentsRequest()
 	move.Topics = []kmsg.AlterPartitionAssignmentsRequestTopic{{
-		Topic: "tickets", Partitions: []kmsg.AlterPartitionAssignmentsRequestTopicPartition{{Replicas: []int32{self}}},
+		Topic:      "tickets",
+		Partitions: []kmsg.AlterPartitionAssignmentsRequestTopicPartition{{Replicas: []int32{self}}},
 	}}
 	if code := ask[*kmsg.AlterPartitionAssignmentsResponse](b, 1,
 		move).Topics[0].Partitions[0].ErrorCode; code != 39 {

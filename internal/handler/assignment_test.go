@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"heartwood.dev/heartwood/internal/handler/api"
 )
 
 // assigned returns a change of a CreateTopics request as a client makes it that assigns replicas:
@@ -39,7 +41,7 @@ func (b *broker) replicasOf(topic string) (all [][]int32) {
 // TestReplicasAreAssignedManually: brokers 1 and 3 are up, 4 is down, and no other broker exists.
 // The codes are those of Kafka's ReplicationControlManager.
 func TestReplicasAreAssignedManually(t *testing.T) {
-	everyVersion(t, keyCreateTopics, func(t *testing.T, b *broker, version int16) {
+	everyVersion(t, api.KeyCreateTopics, func(t *testing.T, b *broker, version int16) {
 		got := b.create(version, "placed", assigned(map[int32][]int32{2: {1, 3}, 0: {3, 1}, 1: {4, 3}}))
 		want := [][]int32{{3, 1}, {4, 3}, {1, 3}}
 		if got.ErrorCode != 0 || !slices.EqualFunc(b.replicasOf("placed"), want, slices.Equal) {
@@ -82,7 +84,7 @@ func TestReplicasAreAssignedManually(t *testing.T) {
 }
 
 func TestReplicasOfAddedPartitionsAreAssignedManually(t *testing.T) {
-	everyVersion(t, keyCreatePartitions, func(t *testing.T, b *broker, version int16) {
+	everyVersion(t, api.KeyCreatePartitions, func(t *testing.T, b *broker, version int16) {
 		b.topic("tickets", nil)
 		grow := func(count int32, replicas ...[]int32) int16 {
 			req := kmsg.NewPtrCreatePartitionsRequest()

@@ -8,6 +8,7 @@ import (
 
 	"heartwood.dev/heartwood/internal/authz"
 	"heartwood.dev/heartwood/internal/compress"
+	"heartwood.dev/heartwood/internal/handler/api"
 	"heartwood.dev/heartwood/internal/wire"
 )
 
@@ -16,26 +17,26 @@ import (
 func TestAuthorizationAllocatesNothing(t *testing.T) {
 	alice := wire.Principal{Type: "User", Name: "alice"}
 	matcher := authz.New([]authz.ACL{
-		{Principal: alice, Host: "*", Operation: OpWrite, Permission: authz.Allow,
-			Type: ResourceTopic, Pattern: authz.PatternPrefix, Name: "orders-"},
-		{Principal: alice, Host: "*", Operation: OpRead, Permission: authz.Allow,
-			Type: ResourceTopic, Pattern: authz.PatternLiteral, Name: "orders-1"},
+		{Principal: alice, Host: "*", Operation: api.OpWrite, Permission: authz.Allow,
+			Type: api.ResourceTopic, Pattern: authz.PatternPrefix, Name: "orders-"},
+		{Principal: alice, Host: "*", Operation: api.OpRead, Permission: authz.Allow,
+			Type: api.ResourceTopic, Pattern: authz.PatternLiteral, Name: "orders-1"},
 	}, nil)
-	req := &wire.Request{Key: keyProduce, Address: netip.MustParseAddr("192.0.2.1"),
+	req := &wire.Request{Key: api.KeyProduce, Address: netip.MustParseAddr("192.0.2.1"),
 		Session: &wire.Session{Principal: alice}}
-	for name, authorize := range map[string]func(Action) bool{
-		"off": func(Action) bool { return true },
-		"on": func(a Action) bool {
+	for name, authorize := range map[string]func(api.Action) bool{
+		"off": func(api.Action) bool { return true },
+		"on": func(a api.Action) bool {
 			return matcher.Allowed(a.Principal, a.Address, a.Operation, a.Type, a.Name)
 		},
 	} {
 		h := New(Options{Authorize: authorize})
-		for key, required := range map[int16]RequiredOperation{
-			keyProduce: writeTopic, keyFetch: readTopic,
+		for key, required := range map[int16]api.RequiredOperation{
+			api.KeyProduce: api.WriteTopic, api.KeyFetch: api.ReadTopic,
 		} {
 			req.Key = key
 			if allocs := testing.AllocsPerRun(100, func() {
-				if err := h.authorize(req, required, "orders-1"); err != nil {
+				if err := h.Authorize(req, required, "orders-1"); err != nil {
 					t.Fatal(err)
 				}
 			}); allocs != 0 {
@@ -52,24 +53,24 @@ func BenchmarkAuthorizedProduce(b *testing.B) {
 	for i := range 5000 {
 		user := wire.Principal{Type: "User", Name: "user-" + strconv.Itoa(i)}
 		acls = append(acls,
-			authz.ACL{Principal: user, Host: "*", Operation: OpWrite, Permission: authz.Allow,
-				Type: ResourceTopic, Pattern: authz.PatternPrefix, Name: "tick"},
-			authz.ACL{Principal: user, Host: "*", Operation: OpRead, Permission: authz.Allow,
-				Type: ResourceTopic, Pattern: authz.PatternLiteral, Name: "tickets"})
+			authz.ACL{Principal: user, Host: "*", Operation: api.OpWrite, Permission: authz.Allow,
+				Type: api.ResourceTopic, Pattern: authz.PatternPrefix, Name: "tick"},
+			authz.ACL{Principal: user, Host: "*", Operation: api.OpRead, Permission: authz.Allow,
+				Type: api.ResourceTopic, Pattern: authz.PatternLiteral, Name: "tickets"})
 	}
 	matcher := authz.New(acls, nil)
 	with := newBroker(b)
 	with.topic("tickets", nil)
-	with.Authorizer = func(a Action) bool {
+	with.Authorizer = func(a api.Action) bool {
 		return matcher.Allowed(a.Principal, a.Address, a.Operation, a.Type, a.Name)
 	}
 	session := &wire.Session{Principal: wire.Principal{Type: "User", Name: "user-77"}}
 	address := netip.MustParseAddr("192.0.2.1")
 	b.Run("authorize", func(b *testing.B) {
 		b.ReportAllocs()
-		req := &wire.Request{Key: keyProduce, Address: address, Session: session}
+		req := &wire.Request{Key: api.KeyProduce, Address: address, Session: session}
 		for b.Loop() {
-			if err := with.authorize(req, writeTopic, "tickets"); err != nil {
+			if err := with.Authorize(req, api.WriteTopic, "tickets"); err != nil {
 				b.Fatal(err)
 			}
 		}
@@ -86,7 +87,7 @@ func BenchmarkAuthorizedProduce(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
 			copy(body, encoded) // the append changes the batch
-			if _, err := with.Handle(b.Context(), &wire.Request{Key: keyProduce, Version: 9,
+			if _, err := with.Handle(b.Context(), &wire.Request{Key: api.KeyProduce, Version: 9,
 				Body: body, Address: address, Session: session}); err != nil {
 				b.Fatal(err)
 			}

@@ -9,6 +9,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"heartwood.dev/heartwood/internal/compress"
+	"heartwood.dev/heartwood/internal/handler/api"
 	"heartwood.dev/heartwood/internal/metadata"
 	"heartwood.dev/heartwood/internal/record"
 	"heartwood.dev/heartwood/internal/wire"
@@ -17,11 +18,11 @@ import (
 // authorizer stores every action that it is asked for. It denies the actions for which deny returns
 // true.
 type authorizer struct {
-	asked []Action
-	deny  func(Action) bool
+	asked []api.Action
+	deny  func(api.Action) bool
 }
 
-func (a *authorizer) authorize(action Action) bool {
+func (a *authorizer) authorize(action api.Action) bool {
 	a.asked = append(a.asked, action)
 	return a.deny == nil || !a.deny(action)
 }
@@ -161,7 +162,7 @@ func groupSamples() []sample {
 		Topics: []kmsg.OffsetFetchRequestGroupTopic{{Topic: "orders", Partitions: []int32{0}}}}}
 	find, findTxn := kmsg.NewPtrFindCoordinatorRequest(), kmsg.NewPtrFindCoordinatorRequest()
 	find.CoordinatorKeys, findTxn.CoordinatorKeys = []string{"group"}, []string{"txn"}
-	findTxn.CoordinatorType = coordinatorTransaction
+	findTxn.CoordinatorType = 1
 	join, sync := kmsg.NewPtrJoinGroupRequest(), kmsg.NewPtrSyncGroupRequest()
 	join.Group, sync.Group = "group", "group"
 	beat, leave := kmsg.NewPtrHeartbeatRequest(), kmsg.NewPtrLeaveGroupRequest()
@@ -302,7 +303,7 @@ func (b *broker) answerTo(s sample) (response kmsg.Response, name string) {
 
 func TestOnlyOpenAPIsRequireNoOperation(t *testing.T) {
 	var open []string
-	for _, row := range listed {
+	for _, row := range table {
 		if len(row.required) == 0 {
 			open = append(open, row.name)
 		}
@@ -320,19 +321,19 @@ func TestOnlyOpenAPIsRequireNoOperation(t *testing.T) {
 // and then once for each required operation, which it denies. Denying makes handlers ask for the
 // alternatives: a client without CREATE on the cluster may have CREATE on the topic.
 func TestHandlersAuthorizeAllRequiredOperations(t *testing.T) {
-	asked := map[int16]map[RequiredOperation]bool{}
-	for _, denied := range append([]RequiredOperation{{}}, allRequired()...) {
+	asked := map[int16]map[api.RequiredOperation]bool{}
+	for _, denied := range append([]api.RequiredOperation{{}}, allRequired()...) {
 		b, a := withAuthorizer(t)
 		b.policy.AutoCreate = true
 		must(t, b.apply())
-		a.deny = func(action Action) bool { return action.RequiredOperation == denied }
+		a.deny = func(action api.Action) bool { return action.RequiredOperation == denied }
 		for _, s := range samples(t, b) {
 			a.asked = nil
 			b.answerTo(s)
 			key := s.request.Key()
 			for _, action := range a.asked {
 				if asked[key] == nil {
-					asked[key] = map[RequiredOperation]bool{}
+					asked[key] = map[api.RequiredOperation]bool{}
 				}
 				asked[key][action.RequiredOperation] = true
 				if action.Principal.Name != "alice" {
@@ -341,7 +342,7 @@ func TestHandlersAuthorizeAllRequiredOperations(t *testing.T) {
 			}
 		}
 	}
-	for _, row := range listed {
+	for _, row := range table {
 		for _, required := range row.required {
 			if !asked[row.key][required] {
 				t.Errorf("%s does not authorize %+v, which its row requires", row.name, required)
@@ -351,8 +352,8 @@ func TestHandlersAuthorizeAllRequiredOperations(t *testing.T) {
 }
 
 // allRequired returns the required operations of the table, without duplicates.
-func allRequired() (all []RequiredOperation) {
-	for _, row := range listed {
+func allRequired() (all []api.RequiredOperation) {
+	for _, row := range table {
 		for _, required := range row.required {
 			if !slices.Contains(all, required) {
 				all = append(all, required)
@@ -366,7 +367,7 @@ func TestDeniedRequestsHaveNoEffect(t *testing.T) {
 	b, a := withAuthorizer(t)
 	b.policy.AutoCreate = true
 	must(t, b.apply())
-	a.deny = func(Action) bool { return true }
+	a.deny = func(api.Action) bool { return true }
 	for i, s := range samples(t, b) {
 		response, name := b.answerTo(s)
 		if name != s.denied {
@@ -395,7 +396,7 @@ func TestDeniedRequestsHaveNoEffect(t *testing.T) {
 // The response must not contain the topic's name.
 func TestTopicIDsAreNotResolvedForOthers(t *testing.T) {
 	b, a := withAuthorizer(t)
-	a.deny = func(action Action) bool { return action.RequiredOperation == describeTopic }
+	a.deny = func(action api.Action) bool { return action.RequiredOperation == api.DescribeTopic }
 	orders := b.image.Load().Topic("orders").ID
 	request := kmsg.NewPtrMetadataRequest()
 	request.Topics = []kmsg.MetadataRequestTopic{{TopicID: orders}}
@@ -422,7 +423,7 @@ func TestFetchSessionObeysRevokedACLs(t *testing.T) {
 	if part := opened.Topics[0].Partitions[0]; part.ErrorCode != 0 || len(part.RecordBatches) == 0 {
 		t.Fatalf("first fetch: %+v", part)
 	}
-	a.deny = func(action Action) bool { return action.RequiredOperation == readTopic }
+	a.deny = func(action api.Action) bool { return action.RequiredOperation == api.ReadTopic }
 	next := fetchRequestFor("orders", 0)
 	next.SessionID, next.SessionEpoch, next.Topics = opened.SessionID, 1, nil
 	answer := ask[*kmsg.FetchResponse](b, 18, next)
@@ -436,7 +437,7 @@ func TestFetchSessionObeysRevokedACLs(t *testing.T) {
 // response must contain an error for each partition, under the id of its topic.
 func TestDeniedFollowerFetchNamesTheTopics(t *testing.T) {
 	b, a := withAuthorizer(t)
-	a.deny = func(action Action) bool { return action.RequiredOperation == clusterAction }
+	a.deny = func(action api.Action) bool { return action.RequiredOperation == api.ClusterAction }
 	request := fetchRequestFor("orders", 0)
 	request.ReplicaState.ID = 1
 	request.Topics = append(request.Topics, fetchRequestFor("missing", 3).Topics...)
@@ -456,14 +457,14 @@ func TestDeniedFollowerFetchNamesTheTopics(t *testing.T) {
 
 func TestAuthorizedOperationsAreThoseAllowed(t *testing.T) {
 	b, a := withAuthorizer(t)
-	a.deny = func(action Action) bool { return action.Operation != OpDescribe }
+	a.deny = func(action api.Action) bool { return action.Operation != api.OpDescribe }
 	request := allTopics(8)
 	request.IncludeTopicAuthorizedOperations = true
 	answer := ask[*kmsg.MetadataResponse](b, 8, request)
 	for _, topic := range answer.Topics {
-		if topic.AuthorizedOperations != 1<<OpDescribe {
+		if topic.AuthorizedOperations != 1<<api.OpDescribe {
 			t.Errorf("authorized operations: got %b, want %b", topic.AuthorizedOperations,
-				1<<OpDescribe)
+				1<<api.OpDescribe)
 		}
 	}
 }

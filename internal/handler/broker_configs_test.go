@@ -13,6 +13,9 @@ import (
 	"heartwood.dev/heartwood/api/v1alpha1"
 	"heartwood.dev/heartwood/internal/brokerconfig"
 	"heartwood.dev/heartwood/internal/coordinator/group"
+	"heartwood.dev/heartwood/internal/handler/admin"
+	"heartwood.dev/heartwood/internal/handler/api"
+	"heartwood.dev/heartwood/internal/handler/data"
 	"heartwood.dev/heartwood/internal/logstore/producer"
 	"heartwood.dev/heartwood/internal/metadata"
 	"heartwood.dev/heartwood/internal/replica/session"
@@ -51,7 +54,7 @@ func (b *broker) describedBroker(version int16, name string) map[string]string {
 
 // TestBrokerSettingsHaveKafkasSources compares with what Kafka 4.3.1 returns for the same steps.
 func TestBrokerSettingsHaveKafkasSources(t *testing.T) {
-	everyVersion(t, keyDescribeConfigs, func(t *testing.T, b *broker, version int16) {
+	everyVersion(t, api.KeyDescribeConfigs, func(t *testing.T, b *broker, version int16) {
 		b.cluster = &v1alpha1.LogCluster{}
 		must(t, b.AlterCluster(t.Context(), metadata.ClusterChange{
 			Properties: []metadata.PropertyChange{
@@ -117,7 +120,7 @@ func TestBrokerSettingsOfAReadOnlyCluster(t *testing.T) {
 }
 
 func TestBrokerSettingsAreAltered(t *testing.T) {
-	everyVersion(t, keyIncrementalAlterConfigs, func(t *testing.T, b *broker, version int16) {
+	everyVersion(t, api.KeyIncrementalAlterConfigs, func(t *testing.T, b *broker, version int16) {
 		b.topic("tickets", nil)
 		set := func(name, value string) kmsg.IncrementalAlterConfigsRequestResourceConfig {
 			return configChange(name, 0, value)
@@ -171,7 +174,7 @@ func TestBrokerSettingsAreAltered(t *testing.T) {
 }
 
 func TestBrokerSettingsAreReplaced(t *testing.T) {
-	everyVersion(t, keyAlterConfigs, func(t *testing.T, b *broker, version int16) {
+	everyVersion(t, api.KeyAlterConfigs, func(t *testing.T, b *broker, version int16) {
 		replace := func(validate bool, name, value string) int16 {
 			req := kmsg.NewPtrAlterConfigsRequest()
 			req.ValidateOnly = validate
@@ -199,9 +202,9 @@ func TestBrokerSettingsAreReplaced(t *testing.T) {
 func TestDescribedDefaultsAreInEffect(t *testing.T) {
 	groups := group.Config{}.WithDefaults()
 	for name, value := range map[string]int64{
-		"fetch.max.bytes":                           fetchBytesMax,
+		"fetch.max.bytes":                           data.FetchBytesMax,
 		"socket.request.max.bytes":                  produceFrameMax,
-		"max.request.partition.size.limit":          describePartitionsMax,
+		"max.request.partition.size.limit":          admin.DescribePartitionsMax,
 		"max.incremental.fetch.session.cache.slots": session.SessionsMax,
 		"producer.id.expiration.ms":                 producer.Expiry.Milliseconds(),
 		"group.consumer.assignment.interval.ms":     groups.ConsumerAssignment.Milliseconds(),

@@ -4,13 +4,15 @@ import (
 	"testing"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"heartwood.dev/heartwood/internal/handler/api"
 )
 
 // TestCommittedEpochAboveThePartitionsIsLeftOut: a committed leader epoch above that of the
 // partition, which is 2, as in offsets that were copied from another cluster, is returned as
 // unknown. The offset itself stays.
 func TestCommittedEpochAboveThePartitionsIsLeftOut(t *testing.T) {
-	everyVersion(t, keyOffsetFetch, func(t *testing.T, b *broker, version int16) {
+	everyVersion(t, api.KeyOffsetFetch, func(t *testing.T, b *broker, version int16) {
 		coordinated(t, b)
 		for committed, want := range map[int32]int32{-1: -1, 0: 0, 1: 1, 2: 2, 3: -1, 900: -1} {
 			if version < 5 {

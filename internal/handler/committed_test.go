@@ -89,7 +89,7 @@ func TestQuirk8ListOffsetsOfCommittedRecords(t *testing.T) {
 		topic := kmsg.NewListOffsetsRequestTopic()
 		topic.Topic = "t"
 		part := kmsg.NewListOffsetsRequestTopicPartition()
-		part.Timestamp, part.CurrentLeaderEpoch = timestampLatest, -1
+		part.Timestamp, part.CurrentLeaderEpoch = -1, -1
 		topic.Partitions = append(topic.Partitions, part)
 		req.Topics = append(req.Topics, topic)
 		if got := ask[*kmsg.ListOffsetsResponse](b, 6,

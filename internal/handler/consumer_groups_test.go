@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"heartwood.dev/heartwood/internal/handler/api"
 )
 
 // consume sends a heartbeat of a member of the consumer protocol in group "group". With epoch 0 the
@@ -26,7 +28,7 @@ func (b *broker) consume(version int16, member string, epoch int32,
 }
 
 func TestConsumerGroupHeartbeatAtEveryVersion(t *testing.T) {
-	everyVersion(t, keyConsumerHeartbeat, func(t *testing.T, b *broker, version int16) {
+	everyVersion(t, api.KeyConsumerHeartbeat, func(t *testing.T, b *broker, version int16) {
 		coordinated(t, b)
 		answer := b.consume(version, "a", 0, nil)
 		if answer.ErrorCode != 0 || *answer.MemberID != "a" || answer.MemberEpoch != 1 ||
@@ -71,7 +73,7 @@ func TestConsumerGroupHeartbeatAtEveryVersion(t *testing.T) {
 }
 
 func TestConsumerGroupDescribeAtEveryVersion(t *testing.T) {
-	everyVersion(t, keyConsumerDescribe, func(t *testing.T, b *broker, version int16) {
+	everyVersion(t, api.KeyConsumerDescribe, func(t *testing.T, b *broker, version int16) {
 		coordinated(t, b).commit(8, "tickets", 0, 7, nil) // creates a classic group without members
 		describe := func() []kmsg.ConsumerGroupDescribeResponseGroup {
 			req := kmsg.NewPtrConsumerGroupDescribeRequest()
@@ -114,7 +116,7 @@ func TestConsumerGroupDescribeAtEveryVersion(t *testing.T) {
 // TestClassicAPIsOfConsumerGroups sends requests of the classic protocol, in every version, for a
 // group that uses the consumer protocol.
 func TestClassicAPIsOfConsumerGroups(t *testing.T) {
-	everyVersion(t, keyListGroups, func(t *testing.T, b *broker, version int16) {
+	everyVersion(t, api.KeyListGroups, func(t *testing.T, b *broker, version int16) {
 		coordinated(t, b).consume(1, "a", 0, nil)
 		for filter, want := range map[string]int{"consumer": 1, "classic": 0} {
 			req := kmsg.NewPtrListGroupsRequest()
@@ -131,7 +133,7 @@ func TestClassicAPIsOfConsumerGroups(t *testing.T) {
 			}
 		}
 	})
-	everyVersion(t, keyDescribeGroups, func(t *testing.T, b *broker, version int16) {
+	everyVersion(t, api.KeyDescribeGroups, func(t *testing.T, b *broker, version int16) {
 		coordinated(t, b).consume(1, "a", 0, nil)
 		req := kmsg.NewPtrDescribeGroupsRequest()
 		req.Groups = []string{"group"}
@@ -141,14 +143,14 @@ func TestClassicAPIsOfConsumerGroups(t *testing.T) {
 			t.Errorf("group %+v", got)
 		}
 	})
-	everyVersion(t, keyJoinGroup, func(t *testing.T, b *broker, version int16) {
+	everyVersion(t, api.KeyJoinGroup, func(t *testing.T, b *broker, version int16) {
 		coordinated(t, b).consume(1, "a", 0, nil)
 		if answer := ask[*kmsg.JoinGroupResponse](b, version,
 			joinRequest("")); answer.ErrorCode != 23 {
 			t.Errorf("join: %+v", answer)
 		}
 	})
-	everyVersion(t, keyOffsetCommit, func(t *testing.T, b *broker, version int16) {
+	everyVersion(t, api.KeyOffsetCommit, func(t *testing.T, b *broker, version int16) {
 		coordinated(t, b).consume(1, "a", 0, nil)
 		member := &kmsg.JoinGroupResponse{MemberID: "a", Generation: 1}
 		if code, want := b.commit(version, "tickets", 0, 7, member),
@@ -164,7 +166,7 @@ func TestClassicAPIsOfConsumerGroups(t *testing.T) {
 			t.Errorf("commit by an unknown member: error %d, want 25", code)
 		}
 	})
-	everyVersion(t, keyOffsetFetch, func(t *testing.T, b *broker, version int16) {
+	everyVersion(t, api.KeyOffsetFetch, func(t *testing.T, b *broker, version int16) {
 		coordinated(t, b).consume(1, "a", 0, nil)
 		if code := b.commit(9, "tickets", 0, 7,
 			&kmsg.JoinGroupResponse{MemberID: "a", Generation: 1}); code != 0 {

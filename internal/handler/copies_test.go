@@ -40,6 +40,7 @@ func (c *copyTrace) reads(p []byte) {
 	defer c.mu.Unlock()
 	c.read = append(c.read, spanOf(p))
 }
+
 func (c *copyTrace) writes(p []byte) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -11,37 +11,15 @@ import (
 	"testing"
 	"time"
 
-	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"heartwood.dev/heartwood/internal/compress"
+	"heartwood.dev/heartwood/internal/handler/api"
 	"heartwood.dev/heartwood/internal/metadata"
 	"heartwood.dev/heartwood/internal/record"
 	"heartwood.dev/heartwood/internal/vfs"
 	"heartwood.dev/heartwood/internal/wire"
 )
-
-// TestErrorTableMatchesKafka checks that each row of kafkaErrors has a code and a name of Kafka, as
-// franz-go lists them, and that the row is also found for a wrapped error.
-func TestErrorTableMatchesKafka(t *testing.T) {
-	h := &Access{Logger: slog.New(slog.DiscardHandler)}
-	for _, row := range kafkaErrors {
-		wrapped := fmt.Errorf("partition 3: %w", row.err)
-		got := h.kafkaError(wrapped)
-		if got != row.kafkaError {
-			t.Errorf("%v: %+v, want %+v: an earlier row matches", row.err, got, row.kafkaError)
-		}
-		var known *kerr.Error
-		renamed := row.code == 6 // franz-go uses the older name, from before KIP-392
-		if err := kerr.ErrorForCode(row.code); !errors.As(err, &known) ||
-			(known.Message != row.name && !renamed) {
-			t.Errorf("%v: %d %s, franz-go has %v", row.err, row.code, row.name, err)
-		}
-	}
-	if h.kafkaError(nil) != noError {
-		t.Error("nil has an error code")
-	}
-}
 
 func TestUnmappedErrorIsLogged(t *testing.T) {
 	var log bytes.Buffer
@@ -213,7 +191,7 @@ func TestQuirk7FetchWaits(t *testing.T) {
 		done := make(chan wire.Reply, 1)
 		go func() {
 			reply, _ := b.Handle(ctx,
-				&wire.Request{Key: keyFetch, Version: 12, Body: req.AppendTo(nil)})
+				&wire.Request{Key: api.KeyFetch, Version: 12, Body: req.AppendTo(nil)})
 			done <- reply
 		}()
 		return done
@@ -298,8 +276,8 @@ func TestAuthorizedOperationsOnRequest(t *testing.T) {
 	b.topic("tickets", nil)
 	req := kmsg.NewPtrMetadataRequest()
 	got := ask[*kmsg.MetadataResponse](b, 8, req)
-	if got.AuthorizedOperations != operationsOmitted ||
-		got.Topics[0].AuthorizedOperations != operationsOmitted {
+	if got.AuthorizedOperations != api.OperationsOmitted ||
+		got.Topics[0].AuthorizedOperations != api.OperationsOmitted {
 		t.Errorf("not requested: %+v", got)
 	}
 	req.IncludeClusterAuthorizedOperations, req.IncludeTopicAuthorizedOperations = true, true

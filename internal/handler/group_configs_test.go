@@ -13,6 +13,7 @@ import (
 	"heartwood.dev/heartwood/api/v1alpha1"
 	"heartwood.dev/heartwood/internal/coordinator/assignor"
 	"heartwood.dev/heartwood/internal/coordinator/consumer"
+	"heartwood.dev/heartwood/internal/handler/api"
 	"heartwood.dev/heartwood/internal/metadata"
 )
 
@@ -73,7 +74,7 @@ func (b *broker) setGroup(name, config, value string) (int16, string) {
 // TestGroupConfigsAreDescribedAtEveryVersion: the sources are the group, the LogCluster and Kafka's
 // default, with the names of Apache Kafka 4.3.1.
 func TestGroupConfigsAreDescribedAtEveryVersion(t *testing.T) {
-	everyVersion(t, keyDescribeConfigs, func(t *testing.T, b *broker, version int16) {
+	everyVersion(t, api.KeyDescribeConfigs, func(t *testing.T, b *broker, version int16) {
 		b.cluster = &v1alpha1.LogCluster{}
 		b.cluster.Spec.Groups = &v1alpha1.Groups{
 			ConsumerSessionTimeout: &metav1.Duration{Duration: 50 * time.Second},
@@ -84,15 +85,16 @@ func TestGroupConfigsAreDescribedAtEveryVersion(t *testing.T) {
 		code, got := b.describedConfigs(version, groupResource, "a b")
 		want := map[string]string{
 			groupAssignment: "1000 DEFAULT_CONFIG [DEFAULT_CONFIG:group." + groupAssignment + "=1000]",
-			groupInterval: "6000 GROUP_CONFIG [GROUP_CONFIG:" + groupInterval + "=6000 DEFAULT_CONFIG:group." +
-				groupInterval + "=5000]",
-			groupSession: "50000 DYNAMIC_DEFAULT_BROKER_CONFIG [DYNAMIC_DEFAULT_BROKER_CONFIG:group." + groupSession +
-				"=50000 DEFAULT_CONFIG:group." + groupSession + "=45000]",
+			groupInterval: "6000 GROUP_CONFIG [GROUP_CONFIG:" + groupInterval +
+				"=6000 DEFAULT_CONFIG:group." + groupInterval + "=5000]",
+			groupSession: "50000 DYNAMIC_DEFAULT_BROKER_CONFIG [DYNAMIC_DEFAULT_BROKER_CONFIG:group." +
+				groupSession + "=50000 DEFAULT_CONFIG:group." + groupSession + "=45000]",
 		}
 		if code != 0 || fmt.Sprint(got) != fmt.Sprint(want) {
 			t.Errorf("got error %d, %v\nwant %v", code, got, want)
 		}
-		if code, got := b.describedConfigs(version, groupResource, "other", groupInterval, "nope"); code != 0 ||
+		if code, got := b.describedConfigs(version, groupResource, "other", groupInterval,
+			"nope"); code != 0 ||
 			len(got) != 1 || !strings.HasPrefix(got[groupInterval], "5000 DEFAULT_CONFIG") {
 			t.Errorf("a group that does not exist: error %d, %v", code, got)
 		}
@@ -113,7 +115,8 @@ func TestGroupConfigsAreAltered(t *testing.T) {
 		config, value string
 		code          int16
 	}{
-		{groupInterval, "6000", 0}, {groupInterval, "4999", 40}, {groupInterval, "15001", 40}, {groupInterval, "x", 40},
+		{groupInterval, "6000", 0}, {groupInterval, "4999", 40}, {groupInterval, "15001", 40},
+		{groupInterval, "x", 40},
 		{groupSession, "60000", 0}, {groupSession, "60001", 40}, {"foo", "1", 40},
 		{groupAssignment, "2000", 0}, {groupAssignment, "15001", 40}, {groupAssignment, "-1", 40},
 		{groupAssignment, "0", 0},
@@ -160,7 +163,7 @@ func TestGroupConfigsAreAltered(t *testing.T) {
 // TestAlterConfigsReplacesGroupConfigs: AlterConfigs resets what it does not name. A request that
 // only validates changes nothing.
 func TestAlterConfigsReplacesGroupConfigs(t *testing.T) {
-	everyVersion(t, keyAlterConfigs, func(t *testing.T, b *broker, version int16) {
+	everyVersion(t, api.KeyAlterConfigs, func(t *testing.T, b *broker, version int16) {
 		b.setGroup("g", groupInterval, "6000")
 		replace := func(validate bool, configs ...kmsg.AlterConfigsRequestResourceConfig) int16 {
 			req := kmsg.NewPtrAlterConfigsRequest()
@@ -290,7 +293,7 @@ func TestUnknownConfigResourceTypes(t *testing.T) {
 // TestListConfigResourcesAtEveryVersion: version 0 lists client metrics subscriptions only. Version
 // 1 lists the requested types in Kafka's order, or all.
 func TestListConfigResourcesAtEveryVersion(t *testing.T) {
-	everyVersion(t, keyListConfigResources, func(t *testing.T, b *broker, version int16) {
+	everyVersion(t, api.KeyListConfigResources, func(t *testing.T, b *broker, version int16) {
 		b.topic("tickets", nil)
 		b.setGroup("g", groupInterval, "6000")
 		b.setGroup("a", groupSession, "50000")
@@ -333,7 +336,7 @@ func TestListConfigResourcesAtEveryVersion(t *testing.T) {
 // TestDescribeLogDirsOfChosenTopics: null stands for all topics and an empty list for none. Topics
 // and partitions that this broker does not hold are left out, as in Kafka.
 func TestDescribeLogDirsOfChosenTopics(t *testing.T) {
-	everyVersion(t, keyDescribeLogDirs, func(t *testing.T, b *broker, version int16) {
+	everyVersion(t, api.KeyDescribeLogDirs, func(t *testing.T, b *broker, version int16) {
 		b.topic("orders", nil)
 		b.topic("tickets", nil)
 		none := []kmsg.DescribeLogDirsRequestTopic{}

@@ -12,6 +12,7 @@ import (
 
 	"heartwood.dev/heartwood/api/v1alpha1"
 	"heartwood.dev/heartwood/internal/coordinator"
+	"heartwood.dev/heartwood/internal/handler/api"
 	"heartwood.dev/heartwood/internal/metadata"
 	"heartwood.dev/heartwood/test/kit/await"
 )
@@ -126,7 +127,7 @@ func TestGroupSettingsAreDescribed(t *testing.T) {
 }
 
 func TestFindCoordinatorAtEveryVersion(t *testing.T) {
-	everyVersion(t, keyFindCoordinator, func(t *testing.T, b *broker, version int16) {
+	everyVersion(t, api.KeyFindCoordinator, func(t *testing.T, b *broker, version int16) {
 		for kind, want := range map[int8]int16{0: 0, 1: 0, 2: 42} {
 			if version == 0 && kind > 0 {
 				continue
@@ -162,17 +163,17 @@ func TestFindCoordinatorAtEveryVersion(t *testing.T) {
 }
 
 func TestGroupMembershipAtEveryVersion(t *testing.T) {
-	everyVersion(t, keyJoinGroup, func(t *testing.T, b *broker, version int16) {
+	everyVersion(t, api.KeyJoinGroup, func(t *testing.T, b *broker, version int16) {
 		coordinated(t, b).join(version)
 	})
-	everyVersion(t, keySyncGroup, func(t *testing.T, b *broker, version int16) {
+	everyVersion(t, api.KeySyncGroup, func(t *testing.T, b *broker, version int16) {
 		joined := coordinated(t, b).join(5)
 		if answer := b.sync(version, joined); answer.ErrorCode != 0 ||
 			string(answer.MemberAssignment) != "all" {
 			t.Errorf("sync: %+v", answer)
 		}
 	})
-	everyVersion(t, keyHeartbeat, func(t *testing.T, b *broker, version int16) {
+	everyVersion(t, api.KeyHeartbeat, func(t *testing.T, b *broker, version int16) {
 		joined := coordinated(t, b).join(5)
 		b.sync(3, joined)
 		if code := b.heartbeat(version, joined); code != 0 {
@@ -187,7 +188,7 @@ func TestGroupMembershipAtEveryVersion(t *testing.T) {
 			t.Errorf("heartbeat of an unknown member: error %d, want 25", code)
 		}
 	})
-	everyVersion(t, keyLeaveGroup, func(t *testing.T, b *broker, version int16) {
+	everyVersion(t, api.KeyLeaveGroup, func(t *testing.T, b *broker, version int16) {
 		joined := coordinated(t, b).join(5)
 		for _, want := range []int16{0, 25} {
 			req := kmsg.NewPtrLeaveGroupRequest()
@@ -260,7 +261,7 @@ func (b *broker) fetched(version int16, all bool) (text string) {
 }
 
 func TestOffsetsAreCommittedAndFetchedAtEveryVersion(t *testing.T) {
-	everyVersion(t, keyOffsetCommit, func(t *testing.T, b *broker, version int16) {
+	everyVersion(t, api.KeyOffsetCommit, func(t *testing.T, b *broker, version int16) {
 		coordinated(t, b)
 		if code := b.commit(version, "tickets", 0, 7, nil); code != 0 {
 			t.Errorf("commit: error %d", code)
@@ -291,7 +292,7 @@ func TestOffsetsAreCommittedAndFetchedAtEveryVersion(t *testing.T) {
 			t.Errorf("of the previous generation: error %d, want 22", code)
 		}
 	})
-	everyVersion(t, keyOffsetFetch, func(t *testing.T, b *broker, version int16) {
+	everyVersion(t, api.KeyOffsetFetch, func(t *testing.T, b *broker, version int16) {
 		coordinated(t, b).commit(8, "tickets", 0, 7, nil)
 		if got := b.fetched(version, false); got != "0:7note 1:-1 " {
 			t.Errorf("fetched %s", got)
@@ -303,7 +304,7 @@ func TestOffsetsAreCommittedAndFetchedAtEveryVersion(t *testing.T) {
 }
 
 func TestGroupsAreDescribedListedAndDeletedAtEveryVersion(t *testing.T) {
-	everyVersion(t, keyDescribeGroups, func(t *testing.T, b *broker, version int16) {
+	everyVersion(t, api.KeyDescribeGroups, func(t *testing.T, b *broker, version int16) {
 		joined := coordinated(t, b).join(5)
 		b.sync(3, joined)
 		req := kmsg.NewPtrDescribeGroupsRequest()
@@ -324,7 +325,7 @@ func TestGroupsAreDescribedListedAndDeletedAtEveryVersion(t *testing.T) {
 			t.Errorf("no group %+v", got)
 		}
 	})
-	everyVersion(t, keyListGroups, func(t *testing.T, b *broker, version int16) {
+	everyVersion(t, api.KeyListGroups, func(t *testing.T, b *broker, version int16) {
 		joined := coordinated(t, b).join(5)
 		b.sync(3, joined)
 		req := kmsg.NewPtrListGroupsRequest()
@@ -339,7 +340,7 @@ func TestGroupsAreDescribedListedAndDeletedAtEveryVersion(t *testing.T) {
 			t.Errorf("empty groups %+v", groups)
 		}
 	})
-	everyVersion(t, keyDeleteGroups, func(t *testing.T, b *broker, version int16) {
+	everyVersion(t, api.KeyDeleteGroups, func(t *testing.T, b *broker, version int16) {
 		coordinated(t, b).commit(8, "tickets", 0, 7, nil)
 		req := kmsg.NewPtrDeleteGroupsRequest()
 		req.Groups = []string{"group", "none"}
@@ -348,7 +349,7 @@ func TestGroupsAreDescribedListedAndDeletedAtEveryVersion(t *testing.T) {
 			t.Errorf("groups %+v, offsets %s", groups, b.fetched(5, true))
 		}
 	})
-	everyVersion(t, keyOffsetDelete, func(t *testing.T, b *broker, version int16) {
+	everyVersion(t, api.KeyOffsetDelete, func(t *testing.T, b *broker, version int16) {
 		coordinated(t, b).commit(8, "tickets", 0, 7, nil)
 		req := kmsg.NewPtrOffsetDeleteRequest()
 		req.Group = "group"

@@ -7,9 +7,13 @@ import (
 	"log/slog"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"heartwood.dev/heartwood/internal/coordinator"
+	"heartwood.dev/heartwood/internal/handler/admin"
+	"heartwood.dev/heartwood/internal/handler/api"
+	"heartwood.dev/heartwood/internal/handler/data"
+	"heartwood.dev/heartwood/internal/handler/groups"
+	"heartwood.dev/heartwood/internal/handler/transactions"
 	"heartwood.dev/heartwood/internal/metadata"
 	"heartwood.dev/heartwood/internal/replica"
 	"heartwood.dev/heartwood/internal/wire"
@@ -32,9 +36,9 @@ type Options struct {
 	ProducerID   func() (int64, error) // returns an unused producer id
 	// Authorize reports whether a client may perform an action. If it is nil, every client may
 	// perform every action.
-	Authorize func(Action) bool
+	Authorize func(api.Action) bool
 	// Explain returns the reason why an action was denied, for the audit log; nil: none is logged.
-	Explain func(Action) string
+	Explain func(api.Action) string
 	// PlainPeers reports whether clients of a listener may act as brokers without authentication:
 	// fetch as followers, and ClusterAction. If it is nil, Authorize decides about both.
 	PlainPeers func(listener string) bool
@@ -50,15 +54,17 @@ type Options struct {
 
 // Handler answers the Kafka requests of one broker. It implements wire.Handler.
 type Handler struct {
-	*Access
-	opts Options
-	rows []row // of table and refused, indexed by key; a row without handle is not served
+	*api.Access
+	image        func() *metadata.Image
+	data         *data.Handler
+	groups       *groups.Handler
+	transactions *transactions.Handler
+	admin        *admin.Handler
+	rows         []row // of table and refused, by key; a row without handle is not served
 	// unlisted contains the keys of refused, which ApiVersions does not list.
 	unlisted map[int16]bool
-	missing  logLimit // requested topics that do not exist; all have the same key
-	quotas   quotas
+	quotas   api.Quotas
 	features featureEpoch
-	markers  markerSenders
 }
 
 // New returns a Handler.
@@ -67,16 +73,24 @@ func New(opts Options) *Handler {
 	if logger == nil {
 		logger = slog.New(slog.DiscardHandler)
 	}
-	h := &Handler{opts: opts, unlisted: map[int16]bool{}}
-	h.Access = &Access{Authorizer: opts.Authorize, Explain: opts.Explain,
+	h := &Handler{image: opts.Image, rows: byKey(refused, table), unlisted: map[int16]bool{}}
+	h.Access = &api.Access{Authorizer: opts.Authorize, Explain: opts.Explain,
 		PlainPeers: opts.PlainPeers, Logger: logger, Row: h.required}
+	h.data = &data.Handler{Access: h.Access, Image: opts.Image, Replicas: opts.Replicas,
+		DataDir: opts.DataDir, Volume: opts.Volume}
+	h.groups = &groups.Handler{Access: h.Access, Image: opts.Image, Groups: opts.Groups,
+		Transactions: opts.Transactions}
+	h.transactions = &transactions.Handler{Access: h.Access, Image: opts.Image,
+		Transactions: opts.Transactions, Groups: opts.Groups, Replicas: opts.Replicas,
+		ProducerID: opts.ProducerID}
+	h.admin = &admin.Handler{Access: h.Access, Image: opts.Image, Await: opts.Await,
+		Topics: opts.Admin, Alterer: opts.Alterer, Mover: opts.Mover, Users: opts.Users,
+		Broker: admin.Broker{NodeID: opts.NodeID, DataDir: opts.DataDir, Listen: opts.Listen}}
 	h.quotas.Image, h.quotas.PlainPeers = opts.Image, opts.PlainPeers
-	h.quotas.register(opts.Registry)
-	unlisted := refused(h)
-	for i := range unlisted {
-		h.unlisted[unlisted[i].key] = true
+	h.quotas.Register(opts.Registry)
+	for i := range refused {
+		h.unlisted[refused[i].key] = true
 	}
-	h.rows = byKey(unlisted, table(h))
 	return h
 }
 
@@ -108,21 +122,28 @@ func (h *Handler) Handle(ctx context.Context, req *wire.Request) (wire.Reply, er
 	if a == nil {
 		return wire.Reply{}, fmt.Errorf("%w: api key %d is not served", errRefused, req.Key)
 	}
-	if !a.serves(req.Version) && req.Key != keyAPIVersions {
+	if !a.serves(req.Version) && req.Key != api.KeyAPIVersions {
 		return wire.Reply{}, fmt.Errorf("%w: %s version %d is not in [%d, %d]", errRefused, a.name,
 			req.Version, a.min, a.max)
 	}
 	var answer wire.Reply
 	var err error
-	if m := h.quotas.meter(ctx, req); m != nil {
-		answer, err = m.handle(req, a.handle)
+	if m := h.quotas.Meter(ctx, req); m != nil {
+		answer, err = h.handleMetered(m, a, req)
 	} else {
-		answer, err = a.handle(ctx, req)
+		answer, err = a.handle(h, ctx, req)
 	}
 	if err != nil {
 		err = fmt.Errorf("%s version %d: %w", a.name, req.Version, err)
 	}
 	return answer, err
+}
+
+// handleMetered answers a request and charges it to its user.
+func (h *Handler) handleMetered(m *api.Meter, a *row, req *wire.Request) (wire.Reply, error) {
+	return m.Handle(req, func(ctx context.Context, req *wire.Request) (wire.Reply, error) {
+		return a.handle(h, ctx, req)
+	})
 }
 
 // row returns the row of table for an API key, or nil if the API is not served. The key may be any
@@ -135,20 +156,9 @@ func (h *Handler) row(key int16) *row {
 }
 
 // required implements Access.Row.
-func (h *Handler) required(key int16) (name string, required []RequiredOperation) {
+func (h *Handler) required(key int16) (name string, required []api.RequiredOperation) {
 	if a := h.row(key); a != nil {
 		return a.name, a.required
 	}
 	return "", nil
-}
-
-// reply encodes a response. Reply.Error is the first error of the outcome.
-func reply(response kmsg.Response, result outcome) wire.Reply {
-	return wire.Reply{
-		// The header of an ApiVersions response never contains tags, because its client does not
-		// know yet whether the broker supports flexible versions.
-		Flexible: response.IsFlexible() && response.Key() != keyAPIVersions,
-		Chunks:   []wire.Chunk{{Bytes: response.AppendTo(nil)}},
-		Error:    result.name,
-	}
 }

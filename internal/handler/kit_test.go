@@ -16,6 +16,7 @@ import (
 	"heartwood.dev/heartwood/internal/compress"
 	"heartwood.dev/heartwood/internal/coordinator"
 	"heartwood.dev/heartwood/internal/coordinator/group"
+	"heartwood.dev/heartwood/internal/handler/api"
 	"heartwood.dev/heartwood/internal/logstore"
 	"heartwood.dev/heartwood/internal/metadata"
 	"heartwood.dev/heartwood/internal/record"
@@ -100,9 +101,6 @@ func (b *broker) configure(change func(*Options)) {
 	change(&b.options)
 	b.Handler = New(b.options)
 }
-
-// The rows of the table and the refused ones.
-var listed, unlisted = table(&Handler{}), refused(&Handler{})
 
 func must(t testing.TB, err error) {
 	t.Helper()
@@ -365,7 +363,7 @@ func decodeReply[R kmsg.Response](t *testing.T, request kmsg.Request, answer wir
 	response := request.ResponseKind()
 	response.SetVersion(request.GetVersion())
 	must(t, response.ReadFrom(body))
-	if want := response.IsFlexible() && request.Key() != keyAPIVersions; answer.Flexible != want {
+	if want := response.IsFlexible() && request.Key() != api.KeyAPIVersions; answer.Flexible != want {
 		t.Errorf("%s version %d: flexible header %v, want %v", APIName(request.Key()),
 			request.GetVersion(), answer.Flexible, want)
 	}

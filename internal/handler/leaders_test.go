@@ -7,6 +7,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"heartwood.dev/heartwood/internal/handler/api"
 	"heartwood.dev/heartwood/internal/metadata"
 )
 
@@ -27,7 +28,7 @@ func elsewhereOutOfSync(topic *metadata.Topic) {
 // sent its request to the wrong broker (KIP-951). Produce does so from version 10 on, and Fetch
 // from version 12 on. The response contains the leader's endpoint, in Fetch from version 16 on.
 func TestQuirk7CurrentLeaderIsReturned(t *testing.T) {
-	everyVersion(t, keyProduce, func(t *testing.T, b *broker, version int16) {
+	everyVersion(t, api.KeyProduce, func(t *testing.T, b *broker, version int16) {
 		if version < 3 {
 			return
 		}
@@ -47,7 +48,7 @@ func TestQuirk7CurrentLeaderIsReturned(t *testing.T) {
 			t.Errorf("brokers %+v", answer.Brokers)
 		}
 	})
-	everyVersion(t, keyFetch, func(t *testing.T, b *broker, version int16) {
+	everyVersion(t, api.KeyFetch, func(t *testing.T, b *broker, version int16) {
 		b.topic("a", elsewhere)
 		b.topic("b", nil)
 		for epoch, want := range map[int32]int16{-1: 6, 6: 74, 8: 75} {
@@ -170,7 +171,7 @@ func TestOffsetForLeaderEpoch(t *testing.T) {
 		must(b.t, b.apply())
 		b.mustProduce("a", "z")
 	}
-	everyVersion(t, keyOffsetForEpoch, func(t *testing.T, b *broker, version int16) {
+	everyVersion(t, api.KeyOffsetForEpoch, func(t *testing.T, b *broker, version int16) {
 		grown(b)
 		for epoch, want := range map[int32][2]int64{2: {2, 2}, 4: {2, 2}, 5: {5, 3}, 6: {-1, -1},
 			0: {0, 0}} {
@@ -191,7 +192,7 @@ func TestOffsetForLeaderEpoch(t *testing.T) {
 			}
 		}
 	})
-	everyVersion(t, keyFetch, func(t *testing.T, b *broker, version int16) {
+	everyVersion(t, api.KeyFetch, func(t *testing.T, b *broker, version int16) {
 		if version < 12 {
 			return
 		}
@@ -210,7 +211,7 @@ func TestOffsetForLeaderEpoch(t *testing.T) {
 // new leader epoch. ListOffsets then returns no end offset until the high watermark is known
 // (KIP-207).
 func TestNewLeaderReturnsNoStaleEndOffset(t *testing.T) {
-	everyVersion(t, keyListOffsets, func(t *testing.T, b *broker, version int16) {
+	everyVersion(t, api.KeyListOffsets, func(t *testing.T, b *broker, version int16) {
 		topic := b.topic("tickets", replicated)
 		// broker 3 does not fetch the record, so the high watermark stays 0
 		ask[*kmsg.ProduceResponse](b, 9, produceRequestFor("tickets", 1, batch(t, 0, "x")))

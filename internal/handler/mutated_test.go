@@ -19,6 +19,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"heartwood.dev/heartwood/internal/compress"
+	"heartwood.dev/heartwood/internal/handler/api"
 	"heartwood.dev/heartwood/internal/wire"
 )
 
@@ -76,7 +77,7 @@ func captured(t testing.TB, b *broker) [][]byte {
 		request.SetVersion(version)
 		all = append(all, framed(b, request))
 	}
-	for _, row := range slices.Concat(listed, unlisted) {
+	for _, row := range slices.Concat(table, refused) {
 		for version := row.min; version <= row.max; version++ {
 			request := kmsg.RequestForKey(row.key)
 			fill(random, reflect.ValueOf(request).Elem(), 0)
@@ -124,7 +125,7 @@ func checkExchange(t *testing.T, path string, frame []byte) int64 {
 	n := exchange(t, path, frame)
 	runtime.ReadMemStats(&after)
 	creates := len(frame) >= 6 &&
-		(frame[5] == byte(keyCreateTopics) || frame[5] == byte(keyCreatePartitions))
+		(frame[5] == byte(api.KeyCreateTopics) || frame[5] == byte(api.KeyCreatePartitions))
 	if grown := after.TotalAlloc - before.TotalAlloc; grown > mutatedAllocMax+
 		4*uint64(len(frame)) && !creates {
 		t.Errorf("%d bytes allocated for a frame of %d: % x", grown, len(frame),

@@ -6,6 +6,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"heartwood.dev/heartwood/internal/handler/api"
 	"heartwood.dev/heartwood/internal/metadata"
 )
 
@@ -13,7 +14,7 @@ import (
 const outListener = "out"
 
 func TestMetadataNamesEndpointsOfTheListener(t *testing.T) {
-	everyVersion(t, keyMetadata, func(t *testing.T, b *broker, version int16) {
+	everyVersion(t, api.KeyMetadata, func(t *testing.T, b *broker, version int16) {
 		b.topic("a", nil)
 		b.topic("b", func(topic *metadata.Topic) { topic.Partitions[0].Leader = 3 })
 		b.listener = outListener

@@ -11,6 +11,7 @@ import (
 
 	"heartwood.dev/heartwood/api/v1alpha1"
 	"heartwood.dev/heartwood/internal/compress"
+	"heartwood.dev/heartwood/internal/handler/api"
 	"heartwood.dev/heartwood/internal/metadata"
 	"heartwood.dev/heartwood/internal/record"
 	"heartwood.dev/heartwood/internal/wire"
@@ -25,7 +26,7 @@ func TestQuirk1APIVersionsOfAnUnknownVersion(t *testing.T) {
 	b := newBroker(t)
 	for _, version := range []int16{5, 77, math.MaxInt16, -1} {
 		reply, err := b.Handle(t.Context(),
-			&wire.Request{Key: keyAPIVersions, Version: version, Body: []byte("who knows")})
+			&wire.Request{Key: api.KeyAPIVersions, Version: version, Body: []byte("who knows")})
 		must(t, err)
 		if reply.Flexible || reply.Error != "UNSUPPORTED_VERSION" {
 			t.Errorf("version %d: reply %+v", version, reply)
@@ -337,7 +338,7 @@ func TestQuirk11Acks(t *testing.T) {
 		req := produceRequestFor(topic, 0, batch(t, compress.None, "a"))
 		req.SetVersion(9)
 		return b.Handle(t.Context(),
-			&wire.Request{Key: keyProduce, Version: 9, Body: req.AppendTo(nil)})
+			&wire.Request{Key: api.KeyProduce, Version: 9, Body: req.AppendTo(nil)})
 	}
 	if reply, err := silent("tickets"); !reply.None || err != nil {
 		t.Errorf("acks=0: %+v, %v", reply, err)
@@ -357,7 +358,7 @@ func TestQuirk13DescribeConfigs(t *testing.T) {
 		must(b.t,
 			t.Settings.Set("cleanup.policy", "compact"))
 	})
-	everyVersion(t, keyDescribeConfigs, func(t *testing.T, _ *broker, version int16) {
+	everyVersion(t, api.KeyDescribeConfigs, func(t *testing.T, _ *broker, version int16) {
 		for _, c := range []struct {
 			kind    kmsg.ConfigResourceType
 			name    string
@@ -448,7 +449,7 @@ func TestUnknownAPIsAndVersionsCloseTheConnection(t *testing.T) {
 		for _, version := range []int16{-1, row.min - 1, row.max + 1, math.MaxInt16} {
 			if _, err := b.Handle(t.Context(),
 				&wire.Request{Key: key, Version: version,
-					Body: kbin.AppendInt32(nil, 0)}); err == nil && key != keyAPIVersions {
+					Body: kbin.AppendInt32(nil, 0)}); err == nil && key != api.KeyAPIVersions {
 				t.Errorf("%s version %d is answered", row.name, version)
 			}
 		}

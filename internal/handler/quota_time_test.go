@@ -7,18 +7,19 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"heartwood.dev/heartwood/internal/handler/api"
 	"heartwood.dev/heartwood/internal/wire"
 )
 
 // TestTimeoutIsNoWait: a handler that limits its waits is measured until it waits.
 func TestTimeoutIsNoWait(t *testing.T) {
-	m := &meter{Context: t.Context(), begun: time.Now()}
-	ctx, cancel := withTimeout(m, time.Hour)
-	if m.processed.Load() != 0 {
+	m := &api.Meter{Context: t.Context(), Begun: time.Now()}
+	ctx, cancel := api.WithTimeout(m, time.Hour)
+	if m.Processed.Load() != 0 {
 		t.Error("the timeout has ended the processing time")
 	}
 	_ = ctx.Done()
-	if m.processed.Load() == 0 {
+	if m.Processed.Load() == 0 {
 		t.Error("a wait has not ended the processing time")
 	}
 	cancel()
@@ -40,10 +41,10 @@ func TestProcessingTimeOfAdminRequestsIsCharged(t *testing.T) {
 	raw.SetVersion(5)
 	req := &wire.Request{Key: raw.Key(), Version: 5, Body: raw.AppendTo(nil),
 		Session: &wire.Session{Principal: wire.Principal{Type: "User", Name: "alice"}}}
-	m := b.quotas.meter(t.Context(), req)
-	_, err := m.handle(req, b.row(req.Key).handle)
+	m := b.quotas.Meter(t.Context(), req)
+	_, err := b.handleMetered(m, b.row(req.Key), req)
 	must(t, err)
-	if m.processed.Load() != 0 {
-		t.Errorf("the processing time has ended after %v", time.Duration(m.processed.Load()))
+	if m.Processed.Load() != 0 {
+		t.Errorf("the processing time has ended after %v", time.Duration(m.Processed.Load()))
 	}
 }

@@ -5,17 +5,20 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"heartwood.dev/heartwood/internal/handler/api"
+	"heartwood.dev/heartwood/internal/handler/transactions"
 	"heartwood.dev/heartwood/internal/wire"
 )
 
 // TestUnauthenticatedClientsHaveNoQuotas: ApiVersions before SASL is not charged to ANONYMOUS.
 func TestUnauthenticatedClientsHaveNoQuotas(t *testing.T) {
 	b := withQuotas(t, map[string]map[string]int64{"*": {"request_percentage": 1}})
-	req := &wire.Request{Key: keyAPIVersions}
-	if b.quotas.meter(t.Context(), req) != nil {
+	req := &wire.Request{Key: api.KeyAPIVersions}
+	if b.quotas.Meter(t.Context(), req) != nil {
 		t.Error("a request before the authentication is metered")
 	}
-	if req.Session = (&wire.Session{Principal: wire.Anonymous}); b.quotas.meter(t.Context(), req) == nil {
+	if req.Session = (&wire.Session{Principal: wire.Anonymous}); b.quotas.Meter(t.Context(),
+		req) == nil {
 		t.Error("a request of an anonymous client is not metered")
 	}
 }
@@ -32,13 +35,13 @@ func TestPlainPeersHaveNoQuotas(t *testing.T) {
 		listener     string
 		metered      bool
 	}{
-		{keyWriteTxnMarkers, 1, "peers", false}, {keyWriteTxnMarkers, 1, "kafka", true},
-		{keyAddPartitionsToTxn, 4, "peers", false}, {keyAddPartitionsToTxn, 4, "kafka", true},
-		{keyAddPartitionsToTxn, 3, "peers", true}, {keyMetadata, 1, "peers", true},
+		{api.KeyWriteTxnMarkers, 1, "peers", false}, {api.KeyWriteTxnMarkers, 1, "kafka", true},
+		{api.KeyAddPartitionsToTxn, 4, "peers", false}, {api.KeyAddPartitionsToTxn, 4, "kafka", true},
+		{api.KeyAddPartitionsToTxn, 3, "peers", true}, {api.KeyMetadata, 1, "peers", true},
 	} {
 		req := &wire.Request{Key: c.key, Version: c.version, Listener: c.listener,
 			Session: &wire.Session{Principal: wire.Anonymous}}
-		if metered := b.quotas.meter(t.Context(), req) != nil; metered != c.metered {
+		if metered := b.quotas.Meter(t.Context(), req) != nil; metered != c.metered {
 			t.Errorf("%s version %d on listener %s: metered %t", APIName(c.key), c.version,
 				c.listener, metered)
 		}
@@ -58,16 +61,16 @@ func TestQuestionsOfPlainPeersAreNotCharged(t *testing.T) {
 		exempt   bool
 	}{{"peers", true, true}, {"peers", false, false}} {
 		raw := kmsg.NewPtrListTransactionsRequest()
-		if raw.SetVersion(knownVersion); c.question {
-			raw.UnknownTags.Set(knownTag, nil)
+		if raw.SetVersion(transactions.KnownVersion); c.question {
+			raw.UnknownTags.Set(transactions.KnownTag, nil)
 		}
-		req := &wire.Request{Key: raw.Key(), Version: knownVersion, Listener: c.listener,
+		req := &wire.Request{Key: raw.Key(), Version: transactions.KnownVersion, Listener: c.listener,
 			Body: raw.AppendTo(nil), Session: &wire.Session{Principal: wire.Anonymous}}
-		m := b.quotas.meter(t.Context(), req)
-		_, err := m.handle(req, b.row(req.Key).handle)
+		m := b.quotas.Meter(t.Context(), req)
+		_, err := b.handleMetered(m, b.row(req.Key), req)
 		must(t, err)
-		if m.exempt != c.exempt {
-			t.Errorf("question %t on listener %s: exempt %t", c.question, c.listener, m.exempt)
+		if m.Exempt != c.exempt {
+			t.Errorf("question %t on listener %s: exempt %t", c.question, c.listener, m.Exempt)
 		}
 	}
 }

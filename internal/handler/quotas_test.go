@@ -14,6 +14,7 @@ import (
 
 	"heartwood.dev/heartwood/api/v1alpha1"
 	"heartwood.dev/heartwood/internal/compress"
+	"heartwood.dev/heartwood/internal/handler/api"
 	"heartwood.dev/heartwood/internal/metadata"
 	"heartwood.dev/heartwood/internal/quota"
 	"heartwood.dev/heartwood/internal/wire"
@@ -67,12 +68,13 @@ func (b *broker) replyTo(session wire.Session, version int16, request kmsg.Reque
 }
 
 // withoutThrottle are the APIs whose responses have no throttle time.
-var withoutThrottle = []int16{keySASLHandshake, keySASLAuthenticate, keyWriteTxnMarkers, 55}
+var withoutThrottle = []int16{api.KeySASLHandshake, api.KeySASLAuthenticate, api.KeyWriteTxnMarkers,
+	55}
 
 // TestThrottleIsInEveryResponse sets the throttle time in a response of each API and version.
 func TestThrottleIsInEveryResponse(t *testing.T) {
 	const millis = 12_345
-	for _, row := range slices.Concat(listed, unlisted) {
+	for _, row := range slices.Concat(table, refused) {
 		for version := row.min; version <= row.max; version++ {
 			req := &wire.Request{Key: row.key, Version: version}
 			response := kmsg.ResponseForKey(row.key)
@@ -84,12 +86,12 @@ func TestThrottleIsInEveryResponse(t *testing.T) {
 			} else if !slices.Contains(withoutThrottle, row.key) {
 				t.Errorf("%s has no throttle time", row.name)
 			}
-			answer := reply(kmsg.ResponseForKey(row.key), outcome{})
+			answer := api.Reply(kmsg.ResponseForKey(row.key), api.Outcome{})
 			answer.Throttle = (millis*1000 - 1) * time.Microsecond // is rounded up
 			before := kmsg.ResponseForKey(row.key)
 			before.SetVersion(version)
 			answer.Chunks = []wire.Chunk{{Bytes: before.AppendTo(nil)}}
-			setThrottle(req, &answer)
+			api.SetThrottle(req, &answer)
 			if !bytes.Equal(answer.Chunks[0].Bytes, want) {
 				t.Errorf("%s version %d: % x, want % x", row.name, version, answer.Chunks[0].Bytes,
 					want)
@@ -152,11 +154,11 @@ func TestThrottleIsBoundedAndItsDebtIsNot(t *testing.T) {
 	large := produceRequestFor("tickets", -1, batch(t, compress.None, strings.Repeat("x", 10_000)))
 	small := produceRequestFor("tickets", -1, batch(t, compress.None, "x"))
 	for _, req := range []*kmsg.ProduceRequest{large, small, small} {
-		if _, got := askAs[*kmsg.ProduceResponse](b, "alice", 9, req); got != throttleMax {
-			t.Errorf("throttle %v, want %v", got, throttleMax)
+		if _, got := askAs[*kmsg.ProduceResponse](b, "alice", 9, req); got != api.ThrottleMax {
+			t.Errorf("throttle %v, want %v", got, api.ThrottleMax)
 		}
 	}
-	if debt := b.quotas.users.Debt("alice", &quota.Limits{quota.Produce: 1}, quota.Produce,
+	if debt := b.quotas.Users.Debt("alice", &quota.Limits{quota.Produce: 1}, quota.Produce,
 		time.Now()); debt < 2*time.Hour {
 		t.Errorf("debt %v", debt)
 	}
@@ -259,7 +261,7 @@ func TestBrokersHaveNoQuotas(t *testing.T) {
 			}
 		}
 	}
-	if got := b.quotas.users.Debt("ANONYMOUS", &quota.Limits{quota.Fetch: 1}, quota.Fetch,
+	if got := b.quotas.Users.Debt("ANONYMOUS", &quota.Limits{quota.Fetch: 1}, quota.Fetch,
 		time.Now()); got != 0 {
 		t.Error("a follower was charged")
 	}
@@ -282,17 +284,17 @@ func TestProcessingTimeIsCharged(t *testing.T) {
 
 // TestWaitingIsNoProcessing: a meter stops when the request begins to wait.
 func TestWaitingIsNoProcessing(t *testing.T) {
-	m := &meter{Context: t.Context(), begun: time.Now().Add(-time.Second)}
+	m := &api.Meter{Context: t.Context(), Begun: time.Now().Add(-time.Second)}
 	ctx, cancel := context.WithTimeout(m, time.Hour)
 	defer cancel()
-	first := m.processed.Load()
+	first := m.Processed.Load()
 	if first < int64(time.Second) {
 		t.Errorf("processing time %v", time.Duration(first))
 	}
 	<-time.After(time.Millisecond)
 	_ = ctx.Done()
 	_ = m.Done()
-	if m.processed.Load() != first {
+	if m.Processed.Load() != first {
 		t.Error("the processing time has changed after the first wait")
 	}
 }
@@ -329,7 +331,7 @@ func TestUsersWithoutQuotasCostNothing(t *testing.T) {
 		b := withQuotas(t, quotas)
 		ctx := t.Context()
 		if allocs := testing.AllocsPerRun(100, func() {
-			if b.quotas.meter(ctx, req) != nil {
+			if b.quotas.Meter(ctx, req) != nil {
 				t.Fatal("the request is metered")
 			}
 		}); allocs > 0 {
@@ -344,7 +346,7 @@ func BenchmarkUserWithoutQuotas(b *testing.B) {
 		Principal: wire.Principal{Type: "User", Name: "alice"}}}
 	ctx := b.Context()
 	for b.Loop() {
-		if with.quotas.meter(ctx, req) != nil {
+		if with.quotas.Meter(ctx, req) != nil {
 			b.Fatal("the request is metered")
 		}
 	}
@@ -353,13 +355,13 @@ func BenchmarkUserWithoutQuotas(b *testing.B) {
 // mutation returns a request that creates a topic with partitions, grows it, or deletes it.
 func mutation(key int16, partitions int32) kmsg.Request {
 	switch key {
-	case keyCreateTopics:
+	case api.KeyCreateTopics:
 		req := kmsg.NewPtrCreateTopicsRequest()
 		req.TimeoutMillis = 1000
 		req.Topics = []kmsg.CreateTopicsRequestTopic{{Topic: "grown", NumPartitions: partitions,
 			ReplicationFactor: 1}}
 		return req
-	case keyCreatePartitions:
+	case api.KeyCreatePartitions:
 		req := kmsg.NewPtrCreatePartitionsRequest()
 		req.TimeoutMillis = 1000
 		req.Topics = []kmsg.CreatePartitionsRequestTopic{{Topic: "tickets", Count: partitions + 1}}
@@ -379,9 +381,9 @@ func TestMutationsAboveTheQuota(t *testing.T) {
 		key, version int16
 		strict       bool
 	}{
-		{keyCreateTopics, 5, false}, {keyCreateTopics, 6, true},
-		{keyCreatePartitions, 2, false}, {keyCreatePartitions, 3, true},
-		{keyDeleteTopics, 4, false}, {keyDeleteTopics, 6, true},
+		{api.KeyCreateTopics, 5, false}, {api.KeyCreateTopics, 6, true},
+		{api.KeyCreatePartitions, 2, false}, {api.KeyCreatePartitions, 3, true},
+		{api.KeyDeleteTopics, 4, false}, {api.KeyDeleteTopics, 6, true},
 	} {
 		b := withQuotas(t, nil, "tickets")
 		b.topic("doomed", func(topic *metadata.Topic) {
@@ -404,7 +406,7 @@ func TestMutationsAboveTheQuota(t *testing.T) {
 		// The bucket has 10 partitions, so 40 are missing.
 		response, throttle = askAs[kmsg.Response](b, "alice", c.version, mutation(c.key, 60))
 		want := int16(89)
-		if c.key == keyDeleteTopics {
+		if c.key == api.KeyDeleteTopics {
 			want = 3 // the topic is deleted, so that nothing is charged
 		}
 		if codes := errorCodes(response); !slices.Equal(codes, []int16{want}) ||
@@ -437,7 +439,7 @@ func errorCodes(response kmsg.Response) (codes []int16) {
 func TestFailedMutationsAreNotCharged(t *testing.T) {
 	b := withQuotas(t, map[string]map[string]int64{"alice": {"controller_mutation_rate": 1}}, "grown")
 	for range 20 {
-		response, throttle := askAs[kmsg.Response](b, "alice", 6, mutation(keyCreateTopics, 5))
+		response, throttle := askAs[kmsg.Response](b, "alice", 6, mutation(api.KeyCreateTopics, 5))
 		if codes := errorCodes(response); !slices.Equal(codes, []int16{36}) || throttle != 0 {
 			t.Fatalf("%v, throttle %v", codes, throttle)
 		}

@@ -5,10 +5,12 @@ import (
 	"testing"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"heartwood.dev/heartwood/internal/handler/api"
 )
 
 func TestReassignmentsAtEveryVersion(t *testing.T) {
-	everyVersion(t, keyAlterReassignments, func(t *testing.T, b *broker, version int16) {
+	everyVersion(t, api.KeyAlterReassignments, func(t *testing.T, b *broker, version int16) {
 		b.topic("tickets", nil)
 		mayChange := true
 		reassign := func(topic string, replicas []int32) int16 {

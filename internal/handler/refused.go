@@ -2,11 +2,11 @@ package handler
 
 import (
 	"context"
-	"errors"
 	"reflect"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"heartwood.dev/heartwood/internal/handler/api"
 	"heartwood.dev/heartwood/internal/wire"
 )
 
@@ -19,73 +19,50 @@ import (
 // error for the particular feature. Only an API without a row in table or refused closes the
 // connection: its format is unknown, or only brokers and controllers use it.
 
-// refused returns the APIs that are answered with an error and that ApiVersions does not list. An
+// refused lists the APIs that are answered with an error and that ApiVersions does not list. An
 // implemented API moves to table.
-func refused(h *Handler) []row {
-	return []row{
-		{55, "DescribeQuorum", 0, 2, 0, nil, refuse(h.Access, errNoQuorum)},
-		{64, "UnregisterBroker", 0, 0, 0, nil, refuse(h.Access, errNoQuorum)},
-		{71, "GetTelemetrySubscriptions", 0, 0, 0, nil, refuse(h.Access, errNoTelemetry)},
-		{72, "PushTelemetry", 0, 0, 0, nil, refuse(h.Access, errNoTelemetry)},
-		{76, "ShareGroupHeartbeat", 1, 1, 0, nil, refuse(h.Access, errNoShareGroups)},
-		{77, "ShareGroupDescribe", 1, 1, 0, nil,
-			decoded(shareGroupDescribeShape, h.shareGroupDescribe)},
-		{78, "ShareFetch", 1, 2, 0, nil, refuse(h.Access, errNoShareGroups)},
-		{79, "ShareAcknowledge", 1, 2, 0, nil, refuse(h.Access, errNoShareGroups)},
-		{80, "AddRaftVoter", 0, 1, 0, nil, refuse(h.Access, errNoQuorum)},
-		{81, "RemoveRaftVoter", 0, 0, 0, nil, refuse(h.Access, errNoQuorum)},
-		{88, "StreamsGroupHeartbeat", 0, 0, 0, nil, refuse(h.Access, errNoStreamsGroups)},
-		{89, "StreamsGroupDescribe", 0, 0, 0, nil,
-			decoded(streamsGroupDescribeShape, h.streamsGroupDescribe)},
-		{90, "DescribeShareGroupOffsets", 0, 1, 0, nil,
-			decoded(describeShareOffsetsShape, h.describeShareOffsets)},
-		{91, "AlterShareGroupOffsets", 0, 0, 0, nil, refuse(h.Access, errNoShareGroups)},
-		{92, "DeleteShareGroupOffsets", 0, 0, 0, nil, refuse(h.Access, errNoShareGroups)},
-	}
+var refused = []row{
+	{55, "DescribeQuorum", 0, 2, 0, nil, refuse(errNoQuorum)},
+	{64, "UnregisterBroker", 0, 0, 0, nil, refuse(errNoQuorum)},
+	{71, "GetTelemetrySubscriptions", 0, 0, 0, nil, refuse(errNoTelemetry)},
+	{72, "PushTelemetry", 0, 0, 0, nil, refuse(errNoTelemetry)},
+	{76, "ShareGroupHeartbeat", 1, 1, 0, nil, refuse(errNoShareGroups)},
+	{77, "ShareGroupDescribe", 1, 1, 0, nil,
+		api.Decoded(shareGroupDescribeShape, (*Handler).shareGroupDescribe)},
+	{78, "ShareFetch", 1, 2, 0, nil, refuse(errNoShareGroups)},
+	{79, "ShareAcknowledge", 1, 2, 0, nil, refuse(errNoShareGroups)},
+	{80, "AddRaftVoter", 0, 1, 0, nil, refuse(errNoQuorum)},
+	{81, "RemoveRaftVoter", 0, 0, 0, nil, refuse(errNoQuorum)},
+	{88, "StreamsGroupHeartbeat", 0, 0, 0, nil, refuse(errNoStreamsGroups)},
+	{89, "StreamsGroupDescribe", 0, 0, 0, nil,
+		api.Decoded(streamsGroupDescribeShape, (*Handler).streamsGroupDescribe)},
+	{90, "DescribeShareGroupOffsets", 0, 1, 0, nil,
+		api.Decoded(describeShareOffsetsShape, (*Handler).describeShareOffsets)},
+	{91, "AlterShareGroupOffsets", 0, 0, 0, nil, refuse(errNoShareGroups)},
+	{92, "DeleteShareGroupOffsets", 0, 0, 0, nil, refuse(errNoShareGroups)},
 }
 
 // The errors of refused requests. Their texts are sent to clients if the response has a field for
 // them.
 var (
-	errNoTransactions  = errors.New("transactions are not supported yet")
-	errNoSASL          = errors.New("SASL is not enabled on the listener, or is complete")
-	errNoAuthorizer    = errors.New("No Authorizer is configured") //nolint:staticcheck // Kafka's
-	errNoTokens        = errors.New("delegation tokens need an authenticated connection")
-	errNoUsers         = unsupported("no listener authenticates clients")
-	errNoTelemetry     = unsupported("client telemetry is not supported")
-	errNoShareGroups   = unsupported("share groups are not supported")
-	errNoStreamsGroups = unsupported("streams groups are not supported")
-	errNoQuorum        = unsupported("no Raft quorum: Kubernetes stores the cluster's metadata")
+	errNoTelemetry     = api.Unsupported("client telemetry is not supported")
+	errNoShareGroups   = api.Unsupported("share groups are not supported")
+	errNoStreamsGroups = api.Unsupported("streams groups are not supported")
+	errNoQuorum        = api.Unsupported("no Raft quorum: Kubernetes stores the cluster's metadata")
 )
-
-// unsupported returns an error that maps to UNSUPPORTED_VERSION.
-func unsupported(text string) error { return &unsupportedError{text} }
-
-type unsupportedError struct{ text string }
-
-func (e *unsupportedError) Error() string { return e.text }
-func (e *unsupportedError) Unwrap() error { return errUnsupportedVersion }
-
-// invalid returns an error that maps to INVALID_REQUEST.
-func invalid(text string) error { return &invalidError{text} }
-
-type invalidError struct{ text string }
-
-func (e *invalidError) Error() string { return e.text }
-func (e *invalidError) Unwrap() error { return errInvalidRequest }
 
 // refuse returns the handleFunc of an API whose response has one error for the whole request. It
 // does not decode the body, because the response does not depend on it.
-func refuse(a *Access, err error) handleFunc {
-	return func(_ context.Context, req *wire.Request) (wire.Reply, error) {
+func refuse(err error) handleFunc {
+	return func(h *Handler, _ context.Context, req *wire.Request) (wire.Reply, error) {
 		request := kmsg.RequestForKey(req.Key)
 		request.SetVersion(req.Version)
-		response, result := request.ResponseKind(), a.outcome()
+		response, result := request.ResponseKind(), h.Outcome()
 		fields := reflect.ValueOf(response).Elem()
-		fields.FieldByName("ErrorCode").SetInt(int64(result.code(err)))
+		fields.FieldByName("ErrorCode").SetInt(int64(result.Code(err)))
 		if text := fields.FieldByName("ErrorMessage"); text.IsValid() {
-			text.Set(reflect.ValueOf(message(err)))
+			text.Set(reflect.ValueOf(api.Message(err)))
 		}
-		return reply(response, result), nil
+		return api.Reply(response, result), nil
 	}
 }

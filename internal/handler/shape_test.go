@@ -13,44 +13,59 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"heartwood.dev/heartwood/internal/compress"
+	"heartwood.dev/heartwood/internal/handler/admin"
+	"heartwood.dev/heartwood/internal/handler/api"
+	"heartwood.dev/heartwood/internal/handler/data"
+	"heartwood.dev/heartwood/internal/handler/groups"
+	"heartwood.dev/heartwood/internal/handler/transactions"
 	"heartwood.dev/heartwood/internal/wire"
 )
 
 // shapes contains the shape of each API that kmsg decodes.
-var shapes = map[int16]shape{
-	keyFetch: fetchShape, keyListOffsets: listOffsetsShape, keyMetadata: metadataShape,
-	keyAPIVersions:     apiVersionsShape,
-	keyFindCoordinator: findCoordinatorShape, keyCreateTopics: createTopicsShape,
-	keyDeleteTopics: deleteTopicsShape, keyInitProducerID: initProducerIDShape,
-	keyDescribeConfigs: describeConfigsShape, keyDescribeCluster: describeClusterShape,
-	keyOffsetForEpoch: offsetForEpochShape,
-	keyOffsetCommit:   offsetCommitShape, keyOffsetFetch: offsetFetchShape,
-	keyJoinGroup: joinGroupShape, keyHeartbeat: heartbeatShape,
-	keyLeaveGroup: leaveGroupShape, keySyncGroup: syncGroupShape,
-	keyDescribeGroups: describeGroupsShape, keyListGroups: listGroupsShape,
-	keyDeleteGroups: deleteGroupsShape, keyOffsetDelete: offsetDeleteShape,
-	keyDeleteRecords: deleteRecordsShape, keyAlterConfigs: alterConfigsShape,
-	keyDescribeLogDirs: describeLogDirsShape, keyCreatePartitions: createPartitionsShape,
-	keyElectLeaders:            electLeadersShape,
-	keyIncrementalAlterConfigs: incrementalAlterConfigsShape,
-	keyAlterReassignments:      alterReassignmentsShape,
-	keyListReassignments:       listReassignmentsShape,
-	keyDescribePartitions:      describePartitionsShape,
-	keyListConfigResources:     listConfigResourcesShape,
-	keyConsumerHeartbeat:       consumerHeartbeatShape, keyConsumerDescribe: consumerDescribeShape,
-	keyDescribeACLs: describeACLsShape, keyDescribeSCRAM: describeSCRAMShape,
-	keyCreateACLs: createACLsShape, keyDeleteACLs: deleteACLsShape,
-	keyAlterReplicaLogDirs: alterLogDirsShape, keyUpdateFeatures: updateFeaturesShape,
-	24: addPartitionsToTxnShape, 27: writeTxnMarkersShape, 28: txnOffsetCommitShape,
-	49: alterClientQuotasShape, 51: alterSCRAMShape, 61: describeProducersShape,
-	65: describeTransactionsShape, 77: shareGroupDescribeShape, 89: streamsGroupDescribeShape,
+var shapes = map[int16]api.Shape{
+	api.KeyFetch: data.FetchShape, api.KeyListOffsets: data.ListOffsetsShape,
+	api.KeyMetadata:        admin.MetadataShape,
+	api.KeyAPIVersions:     apiVersionsShape,
+	api.KeyFindCoordinator: groups.FindCoordinatorShape, api.KeyCreateTopics: admin.CreateTopicsShape,
+	api.KeyDeleteTopics:    admin.DeleteTopicsShape,
+	api.KeyInitProducerID:  transactions.InitProducerIDShape,
+	api.KeyDescribeConfigs: admin.DescribeConfigsShape,
+	api.KeyDescribeCluster: admin.DescribeClusterShape,
+	api.KeyOffsetForEpoch:  data.OffsetForEpochShape,
+	api.KeyOffsetCommit:    groups.OffsetCommitShape, api.KeyOffsetFetch: groups.OffsetFetchShape,
+	api.KeyJoinGroup: groups.JoinGroupShape, api.KeyHeartbeat: groups.HeartbeatShape,
+	api.KeyLeaveGroup: groups.LeaveGroupShape, api.KeySyncGroup: groups.SyncGroupShape,
+	api.KeyDescribeGroups: groups.DescribeGroupsShape, api.KeyListGroups: groups.ListGroupsShape,
+	api.KeyDeleteGroups: groups.DeleteGroupsShape, api.KeyOffsetDelete: groups.OffsetDeleteShape,
+	api.KeyDeleteRecords: data.DeleteRecordsShape, api.KeyAlterConfigs: admin.AlterConfigsShape,
+	api.KeyDescribeLogDirs:         data.DescribeLogDirsShape,
+	api.KeyCreatePartitions:        admin.CreatePartitionsShape,
+	api.KeyElectLeaders:            admin.ElectLeadersShape,
+	api.KeyIncrementalAlterConfigs: admin.IncrementalAlterConfigsShape,
+	api.KeyAlterReassignments:      admin.AlterReassignmentsShape,
+	api.KeyListReassignments:       admin.ListReassignmentsShape,
+	api.KeyDescribePartitions:      admin.DescribePartitionsShape,
+	api.KeyListConfigResources:     admin.ListConfigResourcesShape,
+	api.KeyConsumerHeartbeat:       groups.ConsumerHeartbeatShape,
+	api.KeyConsumerDescribe:        groups.ConsumerDescribeShape,
+	api.KeyDescribeACLs:            admin.DescribeACLsShape,
+	api.KeyDescribeSCRAM:           admin.DescribeSCRAMShape,
+	api.KeyCreateACLs:              admin.CreateACLsShape, api.KeyDeleteACLs: admin.DeleteACLsShape,
+	api.KeyAlterReplicaLogDirs: data.AlterLogDirsShape, api.KeyUpdateFeatures: updateFeaturesShape,
+	24: transactions.AddPartitionsToTxnShape, 27: transactions.WriteTxnMarkersShape,
+	28: transactions.TxnOffsetCommitShape,
+	49: admin.AlterClientQuotasShape, 51: admin.AlterSCRAMShape, 61: data.DescribeProducersShape,
+	65: transactions.DescribeTransactionsShape, 77: shareGroupDescribeShape,
+	89: streamsGroupDescribeShape,
 	90: describeShareOffsetsShape,
 }
 
 // ignoresBody contains the APIs whose bodies are not decoded (refuse). TestRefusedAPIs checks that
 // their responses do not depend on the body.
 var ignoresBody = map[int16]bool{17: true, 25: true, 26: true, 36: true,
-	keyCreateToken: true, keyRenewToken: true, keyExpireToken: true, keyDescribeToken: true,
+	api.KeyCreateToken: true, api.KeyRenewToken: true, api.KeyExpireToken: true,
+	api.KeyDescribeToken: true,
+
 	48: true, 50: true, 55: true, 64: true, 66: true, 71: true, 72: true, 76: true, 78: true,
 	79: true, 80: true, 81: true, 88: true, 91: true, 92: true}
 
@@ -102,8 +117,8 @@ func fill(random *rand.Rand, v reflect.Value, depth int) {
 func TestShapesAgreeWithKmsg(t *testing.T) {
 	const seed = 11
 	random := rand.New(rand.NewPCG(seed, 0))
-	for _, row := range slices.Concat(listed, unlisted) {
-		if row.key == keyProduce || ignoresBody[row.key] {
+	for _, row := range slices.Concat(table, refused) {
+		if row.key == api.KeyProduce || ignoresBody[row.key] {
 			continue
 		}
 		for version := row.min; version <= row.max; version++ {
@@ -113,15 +128,15 @@ func TestShapesAgreeWithKmsg(t *testing.T) {
 				request.SetVersion(version)
 				body := request.AppendTo(nil)
 				s := shapes[row.key]
-				w := walk{Reader: kbin.Reader{Src: body}, version: version,
-					flexible: row.isFlexible(version)}
-				w.structure(s)
+				w := api.Walk{Reader: kbin.Reader{Src: body}, Version: version,
+					Flexible: row.isFlexible(version)}
+				w.Structure(s)
 				if !w.Ok() || len(w.Src) > 0 {
 					t.Fatalf("%s version %d: walked %v, %d of %d bytes left (seed %d)", row.name,
 						version, w.Ok(), len(w.Src), len(body), seed)
 				}
 				if len(body) > 0 &&
-					s.check(version, row.isFlexible(version),
+					s.Check(version, row.isFlexible(version),
 						body[:random.IntN(len(body))]) == nil {
 					t.Fatalf("%s version %d: a truncated body is accepted (seed %d)", row.name,
 						version,
@@ -132,16 +147,16 @@ func TestShapesAgreeWithKmsg(t *testing.T) {
 	}
 }
 
-// TestShapesNameByteFields checks that hasBlobs returns true for each API whose kmsg request has
+// TestShapesNameByteFields checks that HasBlobs returns true for each API whose kmsg request has
 // byte fields. The frame of any other request is released after decoding, when such fields would
 // still alias it.
 func TestShapesNameByteFields(t *testing.T) {
-	for _, row := range slices.Concat(listed, unlisted) {
-		if row.key == keyProduce || ignoresBody[row.key] {
+	for _, row := range slices.Concat(table, refused) {
+		if row.key == api.KeyProduce || ignoresBody[row.key] {
 			continue
 		}
 		if kind := reflect.TypeOf(kmsg.RequestForKey(row.key)).Elem(); hasBytes(kind) &&
-			!shapes[row.key].hasBlobs() {
+			!shapes[row.key].HasBlobs() {
 			t.Errorf("%s has byte fields that its shape does not name", row.name)
 		}
 	}
@@ -174,23 +189,23 @@ func bombs() map[string]wire.Request {
 	lengthOf := func(n int32) []byte { return append(kbin.AppendInt32(nil, n), long[4:]...) }
 	fetchHead := make([]byte, 25)
 	return map[string]wire.Request{
-		"array of Metadata": {Key: keyMetadata, Version: 7, Body: lengthOf(1<<20 - 100)},
-		"array of Fetch": {Key: keyFetch, Version: 4,
+		"array of Metadata": {Key: api.KeyMetadata, Version: 7, Body: lengthOf(1<<20 - 100)},
+		"array of Fetch": {Key: api.KeyFetch, Version: 4,
 			Body: append(make([]byte, 17), lengthOf(1<<20-100)...)},
-		"array of Produce": {Key: keyProduce, Version: 7,
+		"array of Produce": {Key: api.KeyProduce, Version: 7,
 			Body: append([]byte{0xff, 0xff, 0, 1, 0, 0, 0, 0}, lengthOf(1<<20-100)...)},
-		"array of CreateTopics": {Key: keyCreateTopics, Version: 2, Body: lengthOf(1<<20 - 100)},
-		"many small topics": {Key: keyMetadata, Version: 7,
+		"array of CreateTopics": {Key: api.KeyCreateTopics, Version: 2, Body: lengthOf(1<<20 - 100)},
+		"many small topics": {Key: api.KeyMetadata, Version: 7,
 			Body: append(kbin.AppendInt32(nil, 500_000), make([]byte, 1<<20-4)...)},
-		"tags of Metadata": {Key: keyMetadata, Version: 9,
+		"tags of Metadata": {Key: api.KeyMetadata, Version: 9,
 			Body: append([]byte{0, 0, 0, 0}, tagBomb...)},
-		"tags of a topic": {Key: keyMetadata, Version: 9,
+		"tags of a topic": {Key: api.KeyMetadata, Version: 9,
 			Body: append([]byte{2, 2, 'a'}, tagBomb...)},
-		"tags of Produce": {Key: keyProduce, Version: 9,
+		"tags of Produce": {Key: api.KeyProduce, Version: 9,
 			Body: append([]byte{0, 0, 1, 0, 0, 0, 0, 1}, tagBomb...)},
-		"tags of DescribeConfig": {Key: keyDescribeConfigs, Version: 4,
+		"tags of DescribeConfig": {Key: api.KeyDescribeConfigs, Version: 4,
 			Body: append([]byte{0, 0, 0}, tagBomb...)},
-		"tags in a tag of Fetch": {Key: keyFetch, Version: 12, Body: slicesOf(
+		"tags in a tag of Fetch": {Key: api.KeyFetch, Version: 12, Body: slicesOf(
 			fetchHead, []byte{0, 0, 1}, // no topics, no forgotten topics, no rack
 			// one tag, the replica state, which contains a tag section itself
 			[]byte{1, 1, 17}, make([]byte, 12), tagBomb,
@@ -221,7 +236,7 @@ func TestBombsAreRejectedAtLittleCost(t *testing.T) {
 func FuzzHandle(f *testing.F) {
 	b := newBroker(f)
 	b.topic("tickets", nil)
-	for _, row := range listed {
+	for _, row := range table {
 		for version := row.min; version <= row.max; version++ {
 			request := kmsg.RequestForKey(row.key)
 			request.SetVersion(version)

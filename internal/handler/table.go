@@ -2,70 +2,17 @@ package handler
 
 import (
 	"cmp"
+	"context"
 	"math"
 	"slices"
 	"strconv"
-)
 
-// The keys of the APIs that this broker serves.
-const (
-	keyProduce                 int16 = 0
-	keyFetch                   int16 = 1
-	keyListOffsets             int16 = 2
-	keyMetadata                int16 = 3
-	keyOffsetCommit            int16 = 8
-	keyOffsetFetch             int16 = 9
-	keyFindCoordinator         int16 = 10
-	keyJoinGroup               int16 = 11
-	keyHeartbeat               int16 = 12
-	keyLeaveGroup              int16 = 13
-	keySyncGroup               int16 = 14
-	keyDescribeGroups          int16 = 15
-	keyListGroups              int16 = 16
-	keySASLHandshake           int16 = 17
-	keyAPIVersions             int16 = 18
-	keyCreateTopics            int16 = 19
-	keyDeleteTopics            int16 = 20
-	keyDeleteRecords           int16 = 21
-	keyInitProducerID          int16 = 22
-	keyOffsetForEpoch          int16 = 23
-	keyAddPartitionsToTxn      int16 = 24
-	keyAddOffsetsToTxn         int16 = 25
-	keyEndTxn                  int16 = 26
-	keyWriteTxnMarkers         int16 = 27
-	keyTxnOffsetCommit         int16 = 28
-	keyDescribeACLs            int16 = 29
-	keyCreateACLs              int16 = 30
-	keyDeleteACLs              int16 = 31
-	keyDescribeConfigs         int16 = 32
-	keyAlterConfigs            int16 = 33
-	keyAlterReplicaLogDirs     int16 = 34
-	keyDescribeLogDirs         int16 = 35
-	keySASLAuthenticate        int16 = 36
-	keyCreatePartitions        int16 = 37
-	keyCreateToken             int16 = 38
-	keyRenewToken              int16 = 39
-	keyExpireToken             int16 = 40
-	keyDescribeToken           int16 = 41
-	keyDeleteGroups            int16 = 42
-	keyElectLeaders            int16 = 43
-	keyIncrementalAlterConfigs int16 = 44
-	keyAlterReassignments      int16 = 45
-	keyListReassignments       int16 = 46
-	keyOffsetDelete            int16 = 47
-	keyDescribeClientQuotas    int16 = 48
-	keyAlterClientQuotas       int16 = 49
-	keyDescribeSCRAM           int16 = 50
-	keyAlterSCRAM              int16 = 51
-	keyUpdateFeatures          int16 = 57
-	keyDescribeCluster         int16 = 60
-	keyDescribeProducers       int16 = 61
-	keyDescribeTransactions    int16 = 65
-	keyListTransactions        int16 = 66
-	keyConsumerHeartbeat       int16 = 68
-	keyConsumerDescribe        int16 = 69
-	keyListConfigResources     int16 = 74
-	keyDescribePartitions      int16 = 75
+	"heartwood.dev/heartwood/internal/handler/admin"
+	"heartwood.dev/heartwood/internal/handler/api"
+	"heartwood.dev/heartwood/internal/handler/data"
+	"heartwood.dev/heartwood/internal/handler/groups"
+	"heartwood.dev/heartwood/internal/handler/transactions"
+	"heartwood.dev/heartwood/internal/wire"
 )
 
 const (
@@ -88,271 +35,303 @@ type row struct {
 	flexible int16 // first version whose request has header v2 and compact fields (KIP-482)
 	// required lists the operations that the handler authorizes. If it is empty, the handler
 	// answers every client.
-	required []RequiredOperation
+	required []api.RequiredOperation
 	handle   handleFunc
 }
 
-// requires returns its arguments as the value of row.required.
-func requires(operations ...RequiredOperation) []RequiredOperation { return operations }
+// handleFunc answers one request of an API.
+type handleFunc func(*Handler, context.Context, *wire.Request) (wire.Reply, error)
 
-// table returns the APIs in the order of their keys. docs/protocol.md must agree with it. The
+// in returns a handleFunc that passes requests to a part of the Handler.
+func in[H any](part func(*Handler) H,
+	handle func(H, context.Context, *wire.Request) (wire.Reply, error)) handleFunc {
+	return func(h *Handler, ctx context.Context, req *wire.Request) (wire.Reply, error) {
+		return handle(part(h), ctx, req)
+	}
+}
+
+func dataHandler(h *Handler) *data.Handler                 { return h.data }
+func groupsHandler(h *Handler) *groups.Handler             { return h.groups }
+func transactionsHandler(h *Handler) *transactions.Handler { return h.transactions }
+func adminHandler(h *Handler) *admin.Handler               { return h.admin }
+
+// requires returns its arguments as the value of row.required.
+func requires(operations ...api.RequiredOperation) []api.RequiredOperation { return operations }
+
+// table lists the APIs in the order of their keys. docs/protocol.md must agree with it. The
 // required operations are those that Kafka authorizes for the same API.
 //
 // The minimum versions are those of Kafka 4 (KIP-896). They include versions that Kafka 4
 // advertises only for clients that derive the features of a broker from the ranges: librdkafka
 // below 2.11 disables compression if the range of Produce does not start at 0.
-func table(h *Handler) []row {
-	return []row{
-		{
-			keyProduce, "Produce", 0, 13, 9, requires(writeTopic, writeTransactionalID),
-			h.produce,
-		},
-		{
-			keyFetch, "Fetch", 4, 18, 12, requires(readTopic, clusterAction),
-			h.fetch,
-		},
-		{
-			keyListOffsets, "ListOffsets", 1, 11, 6, requires(describeTopic),
-			decoded(listOffsetsShape, h.listOffsets),
-		},
-		{
-			keyMetadata, "Metadata", 0, 13, 9, requires(describeTopic, createTopic, createCluster),
-			decoded(metadataShape, h.metadata),
-		},
-		{
-			keyOffsetCommit, "OffsetCommit", 2, 10, 8, requires(readGroup, readTopic),
-			decoded(offsetCommitShape, h.offsetCommit),
-		},
-		{
-			keyOffsetFetch, "OffsetFetch", 1, 10, 6, requires(describeGroup, describeTopic),
-			decoded(offsetFetchShape, h.offsetFetch),
-		},
-		{
-			keyFindCoordinator, "FindCoordinator", 0, 6, 3,
-			requires(describeGroup, describeTransactionalID),
-			decoded(findCoordinatorShape, h.findCoordinator),
-		},
-		{
-			keyJoinGroup, "JoinGroup", 0, 9, 6, requires(readGroup),
-			h.joinGroup,
-		},
-		{
-			keyHeartbeat, "Heartbeat", 0, 4, 4, requires(readGroup),
-			decoded(heartbeatShape, h.heartbeat),
-		},
-		{
-			keyLeaveGroup, "LeaveGroup", 0, 5, 4, requires(readGroup),
-			decoded(leaveGroupShape, h.leaveGroup),
-		},
-		{
-			keySyncGroup, "SyncGroup", 0, 5, 4, requires(readGroup),
-			h.syncGroup,
-		},
-		{
-			keyDescribeGroups, "DescribeGroups", 0, 6, 5, requires(describeGroup),
-			decoded(describeGroupsShape, h.describeGroups),
-		},
-		{
-			keyListGroups, "ListGroups", 0, 5, 3, requires(describeCluster, describeGroup),
-			decoded(listGroupsShape, h.listGroups),
-		},
-		// Package wire answers the APIs of SASL during authentication. They are listed on every listener,
-		// as in Kafka, and answered here where they do not authenticate the client.
-		{
-			keySASLHandshake, "SaslHandshake", 0, 1, neverFlexible, nil,
-			refuse(h.Access, errNoSASL),
-		},
-		{
-			keyAPIVersions, "ApiVersions", 0, 4, 3, nil,
-			h.apiVersions,
-		},
-		{
-			keyCreateTopics, "CreateTopics", 2, 7, 5,
-			requires(createCluster, createTopic, describeTopicConfigs),
-			decoded(createTopicsShape, h.createTopics),
-		},
-		{
-			keyDeleteTopics, "DeleteTopics", 1, 6, 4, requires(deleteTopic, describeTopic),
-			decoded(deleteTopicsShape, h.deleteTopics),
-		},
-		{
-			keyDeleteRecords, "DeleteRecords", 0, 2, 2, requires(deleteTopic),
-			decoded(deleteRecordsShape, h.deleteRecords),
-		},
-		{
-			keyInitProducerID, "InitProducerId", 0, 5, 2,
-			requires(writeTransactionalID, idempotentWrite, writeTopic),
-			decoded(initProducerIDShape, h.initProducerID),
-		},
-		{
-			keyOffsetForEpoch, "OffsetForLeaderEpoch", 2, 4, 4, requires(describeTopic),
-			decoded(offsetForEpochShape, h.offsetForEpoch),
-		},
-		{
-			keyAddPartitionsToTxn, "AddPartitionsToTxn", 0, 5, 3,
-			requires(writeTransactionalID, writeTopic, clusterAction),
-			decoded(addPartitionsToTxnShape, h.addPartitionsToTxn),
-		},
-		{
-			keyAddOffsetsToTxn, "AddOffsetsToTxn", 0, 4, 3, requires(writeTransactionalID, readGroup),
-			decoded(addOffsetsToTxnShape, h.addOffsetsToTxn),
-		},
-		{
-			keyEndTxn, "EndTxn", 0, 5, 3, requires(writeTransactionalID),
-			decoded(endTxnShape, h.endTxn),
-		},
-		{
-			keyWriteTxnMarkers, "WriteTxnMarkers", 1, 2, 1, requires(alterCluster, clusterAction),
-			decoded(writeTxnMarkersShape, h.writeTxnMarkers),
-		},
-		{
-			keyTxnOffsetCommit, "TxnOffsetCommit", 0, 5, 3,
-			requires(writeTransactionalID, readGroup, readTopic),
-			decoded(txnOffsetCommitShape, h.txnOffsetCommit),
-		},
-		{
-			keyDescribeACLs, "DescribeAcls", 1, 3, 2, requires(describeCluster),
-			decoded(describeACLsShape, h.describeACLs),
-		},
-		{
-			keyCreateACLs, "CreateAcls", 1, 3, 2, requires(alterCluster),
-			decoded(createACLsShape, h.createACLs),
-		},
-		{
-			keyDeleteACLs, "DeleteAcls", 1, 3, 2, requires(alterCluster),
-			decoded(deleteACLsShape, h.deleteACLs),
-		},
-		{
-			keyDescribeConfigs, "DescribeConfigs", 1, 4, 4,
-			requires(describeTopicConfigs, describeGroupConfigs, describeClusterConfigs),
-			decoded(describeConfigsShape, h.describeConfigs),
-		},
-		{
-			keyAlterConfigs, "AlterConfigs", 0, 2, 2,
-			requires(alterTopicConfigs, alterGroupConfigs, alterClusterConfigs),
-			decoded(alterConfigsShape, h.alterConfigs),
-		},
-		{
-			keyAlterReplicaLogDirs, "AlterReplicaLogDirs", 1, 2, 2, requires(alterCluster),
-			decoded(alterLogDirsShape, h.alterReplicaLogDirs),
-		},
-		{
-			keyDescribeLogDirs, "DescribeLogDirs", 1, 5, 2, requires(describeCluster),
-			decoded(describeLogDirsShape, h.describeLogDirs),
-		},
-		{
-			keySASLAuthenticate, "SaslAuthenticate", 0, 2, 2, nil,
-			refuse(h.Access, errNoSASL),
-		},
-		{
-			keyCreatePartitions, "CreatePartitions", 0, 3, 2, requires(alterTopic),
-			decoded(createPartitionsShape, h.createPartitions),
-		},
-		// Kafka answers the APIs of delegation tokens (KIP-48) with this error on a connection without
-		// authentication.
-		{
-			keyCreateToken, "CreateDelegationToken", 1, 3, 2, nil,
-			refuse(h.Access, errNoTokens),
-		},
-		{
-			keyRenewToken, "RenewDelegationToken", 1, 2, 2, nil,
-			refuse(h.Access, errNoTokens),
-		},
-		{
-			keyExpireToken, "ExpireDelegationToken", 1, 2, 2, nil,
-			refuse(h.Access, errNoTokens),
-		},
-		{
-			keyDescribeToken, "DescribeDelegationToken", 1, 3, 2, nil,
-			refuse(h.Access, errNoTokens),
-		},
-		{
-			keyDeleteGroups, "DeleteGroups", 0, 2, 2, requires(deleteGroup),
-			decoded(deleteGroupsShape, h.deleteGroups),
-		},
-		{
-			keyElectLeaders, "ElectLeaders", 0, 2, 2, requires(alterCluster),
-			decoded(electLeadersShape, h.electLeaders),
-		},
-		{
-			keyIncrementalAlterConfigs, "IncrementalAlterConfigs", 0, 1, 1,
-			requires(alterTopicConfigs, alterGroupConfigs, alterClusterConfigs),
-			decoded(incrementalAlterConfigsShape, h.incrementalAlterConfigs),
-		},
-		{
-			keyAlterReassignments, "AlterPartitionReassignments", 0, 1, 0, requires(alterCluster),
-			decoded(alterReassignmentsShape, h.alterReassignments),
-		},
-		{
-			keyListReassignments, "ListPartitionReassignments", 0, 0, 0, requires(describeCluster),
-			decoded(listReassignmentsShape, h.listReassignments),
-		},
-		{
-			keyOffsetDelete, "OffsetDelete", 0, 0, neverFlexible, requires(deleteGroup, readTopic),
-			decoded(offsetDeleteShape, h.offsetDelete),
-		},
-		{
-			keyDescribeClientQuotas, "DescribeClientQuotas", 0, 1, 1, requires(describeClusterConfigs),
-			decoded(describeClientQuotasShape, h.describeClientQuotas),
-		},
-		{
-			keyAlterClientQuotas, "AlterClientQuotas", 0, 1, 1, requires(alterClusterConfigs),
-			decoded(alterClientQuotasShape, h.alterClientQuotas),
-		},
-		{
-			keyDescribeSCRAM, "DescribeUserScramCredentials", 0, 0, 0, requires(describeCluster),
-			decoded(describeSCRAMShape, h.describeSCRAM),
-		},
-		{
-			keyAlterSCRAM, "AlterUserScramCredentials", 0, 0, 0, requires(alterCluster),
-			decoded(alterSCRAMShape, h.alterSCRAM),
-		},
-		{
-			keyUpdateFeatures, "UpdateFeatures", 0, 2, 0, requires(alterCluster),
-			decoded(updateFeaturesShape, h.updateFeatures),
-		},
-		{
-			keyDescribeCluster, "DescribeCluster", 0, 2, 0, nil,
-			decoded(describeClusterShape, h.describeCluster),
-		},
-		{
-			keyDescribeProducers, "DescribeProducers", 0, 0, 0, requires(readTopic),
-			decoded(describeProducersShape, h.describeProducers),
-		},
-		{
-			keyDescribeTransactions, "DescribeTransactions", 0, 0, 0,
-			requires(describeTransactionalID, describeTopic),
-			decoded(describeTransactionsShape, h.describeTransactions),
-		},
-		{
-			keyListTransactions, "ListTransactions", 0, 2, 0, requires(describeTransactionalID),
-			decoded(listTransactionsShape, h.listTransactions),
-		},
-		{
-			keyConsumerHeartbeat, "ConsumerGroupHeartbeat", 0, 1, 0, requires(readGroup, describeTopic),
-			h.consumerHeartbeat,
-		},
-		{
-			keyConsumerDescribe, "ConsumerGroupDescribe", 0, 1, 0, requires(describeGroup, describeTopic),
-			decoded(consumerDescribeShape, h.consumerDescribe),
-		},
-		{
-			keyListConfigResources, "ListConfigResources", 0, 1, 0, requires(describeClusterConfigs),
-			decoded(listConfigResourcesShape, h.listConfigResources),
-		},
-		{
-			keyDescribePartitions, "DescribeTopicPartitions", 0, 0, 0, requires(describeTopic),
-			decoded(describePartitionsShape, h.describePartitions),
-		},
-	}
+var table = []row{
+	{
+		api.KeyProduce, "Produce", 0, 13, 9, requires(api.WriteTopic, api.WriteTransactionalID),
+		in(dataHandler, (*data.Handler).Produce),
+	},
+	{
+		api.KeyFetch, "Fetch", 4, 18, 12, requires(api.ReadTopic, api.ClusterAction),
+		in(dataHandler, (*data.Handler).Fetch),
+	},
+	{
+		api.KeyListOffsets, "ListOffsets", 1, 11, 6, requires(api.DescribeTopic),
+		in(dataHandler, api.Decoded(data.ListOffsetsShape, (*data.Handler).ListOffsets)),
+	},
+	{
+		api.KeyMetadata, "Metadata", 0, 13, 9, requires(api.DescribeTopic, api.CreateTopic,
+			api.CreateCluster),
+		in(adminHandler, api.Decoded(admin.MetadataShape, (*admin.Handler).Metadata)),
+	},
+	{
+		api.KeyOffsetCommit, "OffsetCommit", 2, 10, 8, requires(api.ReadGroup, api.ReadTopic),
+		in(groupsHandler, api.Decoded(groups.OffsetCommitShape, (*groups.Handler).OffsetCommit)),
+	},
+	{
+		api.KeyOffsetFetch, "OffsetFetch", 1, 10, 6, requires(api.DescribeGroup, api.DescribeTopic),
+		in(groupsHandler, api.Decoded(groups.OffsetFetchShape, (*groups.Handler).OffsetFetch)),
+	},
+	{
+		api.KeyFindCoordinator, "FindCoordinator", 0, 6, 3,
+		requires(api.DescribeGroup, api.DescribeTransactionalID),
+		in(groupsHandler, api.Decoded(groups.FindCoordinatorShape, (*groups.Handler).FindCoordinator)),
+	},
+	{
+		api.KeyJoinGroup, "JoinGroup", 0, 9, 6, requires(api.ReadGroup),
+		in(groupsHandler, (*groups.Handler).JoinGroup),
+	},
+	{
+		api.KeyHeartbeat, "Heartbeat", 0, 4, 4, requires(api.ReadGroup),
+		in(groupsHandler, api.Decoded(groups.HeartbeatShape, (*groups.Handler).Heartbeat)),
+	},
+	{
+		api.KeyLeaveGroup, "LeaveGroup", 0, 5, 4, requires(api.ReadGroup),
+		in(groupsHandler, api.Decoded(groups.LeaveGroupShape, (*groups.Handler).LeaveGroup)),
+	},
+	{
+		api.KeySyncGroup, "SyncGroup", 0, 5, 4, requires(api.ReadGroup),
+		in(groupsHandler, (*groups.Handler).SyncGroup),
+	},
+	{
+		api.KeyDescribeGroups, "DescribeGroups", 0, 6, 5, requires(api.DescribeGroup),
+		in(groupsHandler, api.Decoded(groups.DescribeGroupsShape, (*groups.Handler).DescribeGroups)),
+	},
+	{
+		api.KeyListGroups, "ListGroups", 0, 5, 3, requires(api.DescribeCluster, api.DescribeGroup),
+		in(groupsHandler, api.Decoded(groups.ListGroupsShape, (*groups.Handler).ListGroups)),
+	},
+	// Package wire answers the APIs of SASL during authentication. They are listed on every listener,
+	// as in Kafka, and answered here where they do not authenticate the client.
+	{
+		api.KeySASLHandshake, "SaslHandshake", 0, 1, neverFlexible, nil,
+		refuse(api.ErrNoSASL),
+	},
+	{
+		api.KeyAPIVersions, "ApiVersions", 0, 4, 3, nil,
+		(*Handler).apiVersions,
+	},
+	{
+		api.KeyCreateTopics, "CreateTopics", 2, 7, 5,
+		requires(api.CreateCluster, api.CreateTopic, api.DescribeTopicConfigs),
+		in(adminHandler, api.Decoded(admin.CreateTopicsShape, (*admin.Handler).CreateTopics)),
+	},
+	{
+		api.KeyDeleteTopics, "DeleteTopics", 1, 6, 4, requires(api.DeleteTopic, api.DescribeTopic),
+		in(adminHandler, api.Decoded(admin.DeleteTopicsShape, (*admin.Handler).DeleteTopics)),
+	},
+	{
+		api.KeyDeleteRecords, "DeleteRecords", 0, 2, 2, requires(api.DeleteTopic),
+		in(dataHandler, api.Decoded(data.DeleteRecordsShape, (*data.Handler).DeleteRecords)),
+	},
+	{
+		api.KeyInitProducerID, "InitProducerId", 0, 5, 2,
+		requires(api.WriteTransactionalID, api.IdempotentWrite, api.WriteTopic),
+		in(transactionsHandler, api.Decoded(transactions.InitProducerIDShape,
+			(*transactions.Handler).InitProducerID)),
+	},
+	{
+		api.KeyOffsetForEpoch, "OffsetForLeaderEpoch", 2, 4, 4, requires(api.DescribeTopic),
+		in(dataHandler, api.Decoded(data.OffsetForEpochShape, (*data.Handler).OffsetForEpoch)),
+	},
+	{
+		api.KeyAddPartitionsToTxn, "AddPartitionsToTxn", 0, 5, 3,
+		requires(api.WriteTransactionalID, api.WriteTopic, api.ClusterAction),
+		in(transactionsHandler, api.Decoded(transactions.AddPartitionsToTxnShape,
+			(*transactions.Handler).AddPartitionsToTxn)),
+	},
+	{
+		api.KeyAddOffsetsToTxn, "AddOffsetsToTxn", 0, 4, 3, requires(api.WriteTransactionalID,
+			api.ReadGroup),
+		in(transactionsHandler, api.Decoded(transactions.AddOffsetsToTxnShape,
+			(*transactions.Handler).AddOffsetsToTxn)),
+	},
+	{
+		api.KeyEndTxn, "EndTxn", 0, 5, 3, requires(api.WriteTransactionalID),
+		in(transactionsHandler, api.Decoded(transactions.EndTxnShape, (*transactions.Handler).EndTxn)),
+	},
+	{
+		api.KeyWriteTxnMarkers, "WriteTxnMarkers", 1, 2, 1, requires(api.AlterCluster,
+			api.ClusterAction),
+		in(transactionsHandler, api.Decoded(transactions.WriteTxnMarkersShape,
+			(*transactions.Handler).WriteTxnMarkers)),
+	},
+	{
+		api.KeyTxnOffsetCommit, "TxnOffsetCommit", 0, 5, 3,
+		requires(api.WriteTransactionalID, api.ReadGroup, api.ReadTopic),
+		in(transactionsHandler, api.Decoded(transactions.TxnOffsetCommitShape,
+			(*transactions.Handler).TxnOffsetCommit)),
+	},
+	{
+		api.KeyDescribeACLs, "DescribeAcls", 1, 3, 2, requires(api.DescribeCluster),
+		in(adminHandler, api.Decoded(admin.DescribeACLsShape, (*admin.Handler).DescribeACLs)),
+	},
+	{
+		api.KeyCreateACLs, "CreateAcls", 1, 3, 2, requires(api.AlterCluster),
+		in(adminHandler, api.Decoded(admin.CreateACLsShape, (*admin.Handler).CreateACLs)),
+	},
+	{
+		api.KeyDeleteACLs, "DeleteAcls", 1, 3, 2, requires(api.AlterCluster),
+		in(adminHandler, api.Decoded(admin.DeleteACLsShape, (*admin.Handler).DeleteACLs)),
+	},
+	{
+		api.KeyDescribeConfigs, "DescribeConfigs", 1, 4, 4,
+		requires(api.DescribeTopicConfigs, api.DescribeGroupConfigs, api.DescribeClusterConfigs),
+		in(adminHandler, api.Decoded(admin.DescribeConfigsShape, (*admin.Handler).DescribeConfigs)),
+	},
+	{
+		api.KeyAlterConfigs, "AlterConfigs", 0, 2, 2,
+		requires(api.AlterTopicConfigs, api.AlterGroupConfigs, api.AlterClusterConfigs),
+		in(adminHandler, api.Decoded(admin.AlterConfigsShape, (*admin.Handler).AlterConfigs)),
+	},
+	{
+		api.KeyAlterReplicaLogDirs, "AlterReplicaLogDirs", 1, 2, 2, requires(api.AlterCluster),
+		in(dataHandler, api.Decoded(data.AlterLogDirsShape, (*data.Handler).AlterReplicaLogDirs)),
+	},
+	{
+		api.KeyDescribeLogDirs, "DescribeLogDirs", 1, 5, 2, requires(api.DescribeCluster),
+		in(dataHandler, api.Decoded(data.DescribeLogDirsShape, (*data.Handler).DescribeLogDirs)),
+	},
+	{
+		api.KeySASLAuthenticate, "SaslAuthenticate", 0, 2, 2, nil,
+		refuse(api.ErrNoSASL),
+	},
+	{
+		api.KeyCreatePartitions, "CreatePartitions", 0, 3, 2, requires(api.AlterTopic),
+		in(adminHandler, api.Decoded(admin.CreatePartitionsShape, (*admin.Handler).CreatePartitions)),
+	},
+	// Kafka answers the APIs of delegation tokens (KIP-48) with this error on a connection without
+	// authentication.
+	{
+		api.KeyCreateToken, "CreateDelegationToken", 1, 3, 2, nil,
+		refuse(api.ErrNoTokens),
+	},
+	{
+		api.KeyRenewToken, "RenewDelegationToken", 1, 2, 2, nil,
+		refuse(api.ErrNoTokens),
+	},
+	{
+		api.KeyExpireToken, "ExpireDelegationToken", 1, 2, 2, nil,
+		refuse(api.ErrNoTokens),
+	},
+	{
+		api.KeyDescribeToken, "DescribeDelegationToken", 1, 3, 2, nil,
+		refuse(api.ErrNoTokens),
+	},
+	{
+		api.KeyDeleteGroups, "DeleteGroups", 0, 2, 2, requires(api.DeleteGroup),
+		in(groupsHandler, api.Decoded(groups.DeleteGroupsShape, (*groups.Handler).DeleteGroups)),
+	},
+	{
+		api.KeyElectLeaders, "ElectLeaders", 0, 2, 2, requires(api.AlterCluster),
+		in(adminHandler, api.Decoded(admin.ElectLeadersShape, (*admin.Handler).ElectLeaders)),
+	},
+	{
+		api.KeyIncrementalAlterConfigs, "IncrementalAlterConfigs", 0, 1, 1,
+		requires(api.AlterTopicConfigs, api.AlterGroupConfigs, api.AlterClusterConfigs),
+		in(adminHandler, api.Decoded(admin.IncrementalAlterConfigsShape,
+			(*admin.Handler).IncrementalAlterConfigs)),
+	},
+	{
+		api.KeyAlterReassignments, "AlterPartitionReassignments", 0, 1, 0, requires(api.AlterCluster),
+		in(adminHandler, api.Decoded(admin.AlterReassignmentsShape, (*admin.Handler).AlterReassignments)),
+	},
+	{
+		api.KeyListReassignments, "ListPartitionReassignments", 0, 0, 0, requires(api.DescribeCluster),
+		in(adminHandler, api.Decoded(admin.ListReassignmentsShape, (*admin.Handler).ListReassignments)),
+	},
+	{
+		api.KeyOffsetDelete, "OffsetDelete", 0, 0, neverFlexible, requires(api.DeleteGroup,
+			api.ReadTopic),
+		in(groupsHandler, api.Decoded(groups.OffsetDeleteShape, (*groups.Handler).OffsetDelete)),
+	},
+	{
+		api.KeyDescribeClientQuotas, "DescribeClientQuotas", 0, 1, 1,
+		requires(api.DescribeClusterConfigs),
+		in(adminHandler, api.Decoded(admin.DescribeClientQuotasShape,
+			(*admin.Handler).DescribeClientQuotas)),
+	},
+	{
+		api.KeyAlterClientQuotas, "AlterClientQuotas", 0, 1, 1, requires(api.AlterClusterConfigs),
+		in(adminHandler, api.Decoded(admin.AlterClientQuotasShape, (*admin.Handler).AlterClientQuotas)),
+	},
+	{
+		api.KeyDescribeSCRAM, "DescribeUserScramCredentials", 0, 0, 0, requires(api.DescribeCluster),
+		in(adminHandler, api.Decoded(admin.DescribeSCRAMShape, (*admin.Handler).DescribeSCRAM)),
+	},
+	{
+		api.KeyAlterSCRAM, "AlterUserScramCredentials", 0, 0, 0, requires(api.AlterCluster),
+		in(adminHandler, api.Decoded(admin.AlterSCRAMShape, (*admin.Handler).AlterSCRAM)),
+	},
+	{
+		api.KeyUpdateFeatures, "UpdateFeatures", 0, 2, 0, requires(api.AlterCluster),
+		api.Decoded(updateFeaturesShape, (*Handler).updateFeatures),
+	},
+	{
+		api.KeyDescribeCluster, "DescribeCluster", 0, 2, 0, nil,
+		in(adminHandler, api.Decoded(admin.DescribeClusterShape, (*admin.Handler).DescribeCluster)),
+	},
+	{
+		api.KeyDescribeProducers, "DescribeProducers", 0, 0, 0, requires(api.ReadTopic),
+		in(dataHandler, api.Decoded(data.DescribeProducersShape, (*data.Handler).DescribeProducers)),
+	},
+	{
+		api.KeyDescribeTransactions, "DescribeTransactions", 0, 0, 0,
+		requires(api.DescribeTransactionalID, api.DescribeTopic),
+		in(transactionsHandler, api.Decoded(transactions.DescribeTransactionsShape,
+			(*transactions.Handler).DescribeTransactions)),
+	},
+	{
+		api.KeyListTransactions, "ListTransactions", 0, 2, 0, requires(api.DescribeTransactionalID),
+		in(transactionsHandler, api.Decoded(transactions.ListTransactionsShape,
+			(*transactions.Handler).ListTransactions)),
+	},
+	{
+		api.KeyConsumerHeartbeat, "ConsumerGroupHeartbeat", 0, 1, 0, requires(api.ReadGroup,
+			api.DescribeTopic),
+		in(groupsHandler, (*groups.Handler).ConsumerHeartbeat),
+	},
+	{
+		api.KeyConsumerDescribe, "ConsumerGroupDescribe", 0, 1, 0, requires(api.DescribeGroup,
+			api.DescribeTopic),
+		in(groupsHandler, api.Decoded(groups.ConsumerDescribeShape, (*groups.Handler).ConsumerDescribe)),
+	},
+	{
+		api.KeyListConfigResources, "ListConfigResources", 0, 1, 0, requires(api.DescribeClusterConfigs),
+		in(adminHandler, api.Decoded(admin.ListConfigResourcesShape,
+			(*admin.Handler).ListConfigResources)),
+	},
+	{
+		api.KeyDescribePartitions, "DescribeTopicPartitions", 0, 0, 0, requires(api.DescribeTopic),
+		in(adminHandler, api.Decoded(admin.DescribePartitionsShape, (*admin.Handler).DescribePartitions)),
+	},
 }
 
-func (a *row) serves(version int16) bool     { return a.min <= version && version <= a.max }
+func (a *row) serves(version int16) bool { return a.min <= version && version <= a.max }
+
 func (a *row) isFlexible(version int16) bool { return version >= a.flexible }
 
 // frameMax returns the size of the largest frame of the API, in bytes.
 func (a *row) frameMax() int {
-	if a.key == keyProduce {
+	if a.key == api.KeyProduce {
 		return produceFrameMax
 	}
 	return controlFrameMax
@@ -381,8 +360,7 @@ func APIName(key int16) string {
 // names contains the names of the APIs, indexed by key. It exists because APIName is called for
 // every request.
 var names = func() []string {
-	h := &Handler{}
-	rows := byKey(refused(h), table(h))
+	rows := byKey(refused, table)
 	all := make([]string, len(rows))
 	for i := range rows {
 		all[i] = rows[i].name

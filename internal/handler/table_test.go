@@ -38,7 +38,7 @@ func parseSchema(t *testing.T, key, valid, flexible string) schema {
 
 func checkAgainst(t *testing.T, schemas map[string]schema) {
 	t.Helper()
-	for _, row := range slices.Concat(listed, unlisted) {
+	for _, row := range slices.Concat(table, refused) {
 		s, ok := schemas[row.name]
 		if !ok {
 			t.Errorf("%s has no schema", row.name)
@@ -83,7 +83,7 @@ func TestTableAgreesWithTheJar(t *testing.T) {
 	must(t, err)
 	defer jar.Close()
 	schemas := map[string]schema{}
-	for _, row := range slices.Concat(listed, unlisted) {
+	for _, row := range slices.Concat(table, refused) {
 		file, err := jar.Open("common/message/" + row.name + "Request.json")
 		must(t, err)
 		text, err := io.ReadAll(file)
@@ -98,12 +98,12 @@ func TestTableAgreesWithTheJar(t *testing.T) {
 }
 
 func TestTableIsSortedAndAgreesWithKmsg(t *testing.T) {
-	for _, rows := range [][]row{listed, unlisted} {
+	for _, rows := range [][]row{table, refused} {
 		if !slices.IsSortedFunc(rows, func(a, b row) int { return int(a.key) - int(b.key) }) {
 			t.Error("not sorted by key")
 		}
 	}
-	for _, row := range slices.Concat(listed, unlisted) {
+	for _, row := range slices.Concat(table, refused) {
 		for version := row.min; version <= row.max; version++ {
 			request := kmsg.RequestForKey(row.key)
 			request.SetVersion(version)
@@ -136,7 +136,7 @@ func TestProtocolPageShowsTheTable(t *testing.T) {
 	want.WriteString(
 		"| key | API | versions | flexible from | largest request |\n|---|---|---|---|---|\n",
 	)
-	for _, row := range listed {
+	for _, row := range table {
 		flexible := fmt.Sprint(row.flexible)
 		if row.flexible == neverFlexible {
 			flexible = "never"

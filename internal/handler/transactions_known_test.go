@@ -7,6 +7,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"heartwood.dev/heartwood/internal/coordinator"
+	"heartwood.dev/heartwood/internal/handler/transactions"
 )
 
 // TestKnownProducersBetweenBrokers: the response to a broker says in which leader epochs its
@@ -18,13 +19,13 @@ func TestKnownProducersBetweenBrokers(t *testing.T) {
 	p := b.begin("a", "t")
 	req := kmsg.NewPtrListTransactionsRequest()
 	req.ProducerIDFilters = []int64{p.ID, 999}
-	plain := ask[*kmsg.ListTransactionsResponse](b, knownVersion, req)
-	if _, err := DecodeKnownProducers(plain.AppendTo(nil)); err == nil {
+	plain := ask[*kmsg.ListTransactionsResponse](b, transactions.KnownVersion, req)
+	if _, err := transactions.DecodeKnownProducers(plain.AppendTo(nil)); err == nil {
 		t.Error("a response without leader epochs: got no error")
 	}
-	req.UnknownTags.Set(knownTag, nil)
-	answer := ask[*kmsg.ListTransactionsResponse](b, knownVersion, req)
-	known, err := DecodeKnownProducers(answer.AppendTo(nil))
+	req.UnknownTags.Set(transactions.KnownTag, nil)
+	answer := ask[*kmsg.ListTransactionsResponse](b, transactions.KnownVersion, req)
+	known, err := transactions.DecodeKnownProducers(answer.AppendTo(nil))
 	if err != nil || !maps.Equal(known.Open, map[int64]bool{p.ID: true}) ||
 		len(known.Loaded) == 0 {
 		t.Fatalf("got %+v, %v", known, err)

@@ -9,6 +9,7 @@ import (
 
 	"heartwood.dev/heartwood/internal/compress"
 	"heartwood.dev/heartwood/internal/coordinator/transaction"
+	"heartwood.dev/heartwood/internal/handler/api"
 	"heartwood.dev/heartwood/internal/metadata"
 	"heartwood.dev/heartwood/internal/record"
 	"heartwood.dev/heartwood/test/kit/await"
@@ -69,7 +70,7 @@ func (b *broker) endTxnOf(version int16, id string, p transaction.Producer,
 // A whole transaction: the batch is verified by the coordinator, the commit writes a marker, and
 // the last stable offset passes it.
 func TestTransactionAtEveryVersion(t *testing.T) {
-	everyVersion(t, keyEndTxn, func(t *testing.T, b *broker, version int16) {
+	everyVersion(t, api.KeyEndTxn, func(t *testing.T, b *broker, version int16) {
 		b.topic("t", nil)
 		b.awaitTransactions()
 		id := "payments"
@@ -87,17 +88,17 @@ func TestTransactionAtEveryVersion(t *testing.T) {
 		if code := ask[*kmsg.ProduceResponse](b, 11, req).Topics[0].Partitions[0].ErrorCode; code != 0 {
 			t.Fatalf("Produce: error %d", code)
 		}
-		log, err := b.set.Leader(partitionRef("t", 0), -1)
+		log, err := b.set.Leader(api.PartitionRef("t", 0), -1)
 		must(t, err)
 		if log.LastStable() != 0 {
 			t.Errorf("the last stable offset is %d in the transaction", log.LastStable())
 		}
 		end := b.endTxnOf(version, id, p, true)
 		want := transaction.Producer{ID: -1, Epoch: -1}
-		if version >= endBumpVersion {
+		if version >= 5 {
 			want = transaction.Producer{ID: p.ID, Epoch: 1}
 		}
-		if version < endBumpVersion {
+		if version < 5 {
 			end.ProducerID, end.ProducerEpoch = -1, -1 // not in the response
 		}
 		if end.ErrorCode != 0 || end.ProducerID != want.ID || end.ProducerEpoch != want.Epoch {
@@ -223,12 +224,17 @@ func TestDescribeAndListTransactions(t *testing.T) {
 		want    []string
 		unknown []string
 	}{
-		"all":     {func(*kmsg.ListTransactionsRequest) {}, 0, []string{"a", "b"}, nil},
-		"pattern": {func(r *kmsg.ListTransactionsRequest) { r.TransactionalIDPattern = &pattern }, 0, []string{"a"}, nil},
-		"invalid": {func(r *kmsg.ListTransactionsRequest) { r.TransactionalIDPattern = &invalid }, 128, nil, nil},
-		"states":  {func(r *kmsg.ListTransactionsRequest) { r.StateFilters = []string{"Empty", "Odd"} }, 0, []string{"b"}, []string{"Odd"}},
-		"ids":     {func(r *kmsg.ListTransactionsRequest) { r.ProducerIDFilters = []int64{p.ID} }, 0, []string{"a"}, nil},
-		"long":    {func(r *kmsg.ListTransactionsRequest) { r.DurationFilterMillis = 60_000 }, 0, nil, nil},
+		"all": {func(*kmsg.ListTransactionsRequest) {}, 0, []string{"a", "b"}, nil},
+		"pattern": {func(r *kmsg.ListTransactionsRequest) { r.TransactionalIDPattern = &pattern }, 0,
+			[]string{"a"}, nil},
+		"invalid": {func(r *kmsg.ListTransactionsRequest) { r.TransactionalIDPattern = &invalid }, 128,
+			nil, nil},
+		"states": {func(r *kmsg.ListTransactionsRequest) { r.StateFilters = []string{"Empty", "Odd"} },
+			0, []string{"b"}, []string{"Odd"}},
+		"ids": {func(r *kmsg.ListTransactionsRequest) { r.ProducerIDFilters = []int64{p.ID} }, 0,
+			[]string{"a"}, nil},
+		"long": {func(r *kmsg.ListTransactionsRequest) { r.DurationFilterMillis = 60_000 }, 0, nil,
+			nil},
 	} {
 		req := kmsg.NewPtrListTransactionsRequest()
 		test.change(req)

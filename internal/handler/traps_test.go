@@ -9,6 +9,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"heartwood.dev/heartwood/internal/compress"
+	"heartwood.dev/heartwood/internal/handler/api"
 	"heartwood.dev/heartwood/internal/metadata"
 	"heartwood.dev/heartwood/internal/wire"
 )
@@ -32,8 +33,8 @@ func (c waitContext) Done() <-chan struct{} {
 func TestLongPollObeysRevokedACLs(t *testing.T) {
 	b, _ := withAuthorizer(t)
 	var revoked atomic.Bool
-	b.Authorizer = func(a Action) bool {
-		return !revoked.Load() || a.RequiredOperation != readTopic
+	b.Authorizer = func(a api.Action) bool {
+		return !revoked.Load() || a.RequiredOperation != api.ReadTopic
 	}
 	req := fetchRequestFor("orders", 1)
 	req.MaxWaitMillis = int32(time.Minute.Milliseconds())
@@ -41,7 +42,7 @@ func TestLongPollObeysRevokedACLs(t *testing.T) {
 	waits := make(chan struct{}, 1)
 	done := make(chan wire.Reply, 1)
 	go func() {
-		answer, err := b.Handle(waitContext{t.Context(), waits}, &wire.Request{Key: keyFetch,
+		answer, err := b.Handle(waitContext{t.Context(), waits}, &wire.Request{Key: api.KeyFetch,
 			Version: 12, Body: req.AppendTo(nil), Listener: metadata.DefaultListener})
 		if err != nil {
 			t.Error(err)
@@ -66,7 +67,7 @@ func TestLeadersOfDeniedTopicsAreNotNamed(t *testing.T) {
 		p.Leader, p.Replicas, p.ISR = 3, []int32{3}, []int32{3}
 	})
 	for _, denied := range []bool{false, true} {
-		a.deny = func(Action) bool { return denied }
+		a.deny = func(api.Action) bool { return denied }
 		want := int16(6)
 		if denied {
 			want = 29
@@ -92,14 +93,15 @@ func TestTopicsAreNotCreatedWithoutTheRight(t *testing.T) {
 	b, a := withAuthorizer(t)
 	b.policy.AutoCreate = true
 	must(t, b.apply())
-	a.deny = func(action Action) bool { return action.Operation == OpCreate }
-	if code := b.metadataOf("new", true); code != 3 && code != 29 || b.image.Load().Topic("new") != nil {
+	a.deny = func(action api.Action) bool { return action.Operation == api.OpCreate }
+	if code := b.metadataOf("new",
+		true); code != 3 && code != 29 || b.image.Load().Topic("new") != nil {
 		t.Errorf("error %d, topic %v", code, b.image.Load().Topic("new"))
 	}
-	for _, allowed := range []RequiredOperation{createCluster, createTopic} {
+	for _, allowed := range []api.RequiredOperation{api.CreateCluster, api.CreateTopic} {
 		name := "new-" + allowed.Type.String()
-		a.deny = func(action Action) bool {
-			return action.Operation == OpCreate && action.RequiredOperation != allowed
+		a.deny = func(action api.Action) bool {
+			return action.Operation == api.OpCreate && action.RequiredOperation != allowed
 		}
 		if code := b.metadataOf(name, true); code != 0 {
 			t.Errorf("with the right on %s: error %d", allowed.Type, code)
@@ -130,8 +132,8 @@ func TestInternalTopicsAreWrittenByBrokersOnly(t *testing.T) {
 // appended with the right on the topic alone, whatever id the request has.
 func TestTransactionalBatchNeedsItsRight(t *testing.T) {
 	b, _ := transactionalBroker(t)
-	a := &authorizer{deny: func(action Action) bool {
-		return action.Type == ResourceTransactionalID && action.Name != "own"
+	a := &authorizer{deny: func(action api.Action) bool {
+		return action.Type == api.ResourceTransactionalID && action.Name != "own"
 	}}
 	b.Authorizer = a.authorize
 	for id, want := range map[string]int16{"foreign": 53, "": 53, "own": 0} {

@@ -8,12 +8,13 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"heartwood.dev/heartwood/internal/compress"
+	"heartwood.dev/heartwood/internal/handler/api"
 	"heartwood.dev/heartwood/internal/metadata"
 )
 
 // everyVersion runs a test with each version that the table advertises for an API.
 func everyVersion(t *testing.T, key int16, run func(t *testing.T, b *broker, version int16)) {
-	row := byKey(listed)[key]
+	row := byKey(table)[key]
 	for version := row.min; version <= row.max; version++ {
 		t.Run(row.name+fmt.Sprint(" ", version),
 			func(t *testing.T) { run(t, newBroker(t), version) })
@@ -21,7 +22,7 @@ func everyVersion(t *testing.T, key int16, run func(t *testing.T, b *broker, ver
 }
 
 func TestProduceThenFetchAtEveryVersion(t *testing.T) {
-	everyVersion(t, keyProduce, func(t *testing.T, b *broker, version int16) {
+	everyVersion(t, api.KeyProduce, func(t *testing.T, b *broker, version int16) {
 		b.topic("tickets", nil)
 		if version < 3 {
 			return // rejected (quirk 2)
@@ -34,7 +35,7 @@ func TestProduceThenFetchAtEveryVersion(t *testing.T) {
 			}
 		}
 	})
-	everyVersion(t, keyFetch, func(t *testing.T, b *broker, version int16) {
+	everyVersion(t, api.KeyFetch, func(t *testing.T, b *broker, version int16) {
 		b.topic("tickets", nil)
 		b.mustProduce("tickets", "a", "b")
 		b.mustProduce("tickets", "c")
@@ -57,7 +58,7 @@ func TestProduceThenFetchAtEveryVersion(t *testing.T) {
 // TestFetchEncoderAtEveryVersion checks that fetchEncoder encodes every field in every version, in
 // responses with several topics and partitions and with errors.
 func TestFetchEncoderAtEveryVersion(t *testing.T) {
-	everyVersion(t, keyFetch, func(t *testing.T, b *broker, version int16) {
+	everyVersion(t, api.KeyFetch, func(t *testing.T, b *broker, version int16) {
 		b.topic("a", nil)
 		b.topic("b", nil)
 		b.mustProduce("b", "value")
@@ -95,7 +96,7 @@ func TestFetchEncoderAtEveryVersion(t *testing.T) {
 }
 
 func TestListOffsetsAtEveryVersion(t *testing.T) {
-	everyVersion(t, keyListOffsets, func(t *testing.T, b *broker, version int16) {
+	everyVersion(t, api.KeyListOffsets, func(t *testing.T, b *broker, version int16) {
 		b.topic("tickets", nil)
 		b.mustProduce("tickets", "a", "b")
 		for timestamp, want := range map[int64]int64{-1: 2, -2: 0, 0: 0, 1 << 60: -1} {
@@ -125,7 +126,7 @@ func (b *broker) listOffset(version int16, topic string,
 }
 
 func TestMetadataAtEveryVersion(t *testing.T) {
-	everyVersion(t, keyMetadata, func(t *testing.T, b *broker, version int16) {
+	everyVersion(t, api.KeyMetadata, func(t *testing.T, b *broker, version int16) {
 		topic := b.topic("b", nil)
 		b.topic("a", func(t *metadata.Topic) {
 			t.Partitions[0].Replicas,
@@ -191,7 +192,7 @@ func checkTopics(t *testing.T, version int16, topics []kmsg.MetadataResponseTopi
 }
 
 func TestCreateAndDeleteTopicsAtEveryVersion(t *testing.T) {
-	everyVersion(t, keyCreateTopics, func(t *testing.T, b *broker, version int16) {
+	everyVersion(t, api.KeyCreateTopics, func(t *testing.T, b *broker, version int16) {
 		answer := b.create(version, "orders", func(req *kmsg.CreateTopicsRequestTopic) {
 			req.NumPartitions, req.ReplicationFactor = 3, 1
 			policy := "compact"
@@ -215,7 +216,7 @@ func TestCreateAndDeleteTopicsAtEveryVersion(t *testing.T) {
 			t.Errorf("created twice: %+v, want error 36", again)
 		}
 	})
-	everyVersion(t, keyDeleteTopics, func(t *testing.T, b *broker, version int16) {
+	everyVersion(t, api.KeyDeleteTopics, func(t *testing.T, b *broker, version int16) {
 		b.topic("orders", nil)
 		for _, want := range []int16{0, 3} {
 			name := "orders"
@@ -247,7 +248,7 @@ func (b *broker) create(version int16, name string,
 }
 
 func TestInitProducerIDAtEveryVersion(t *testing.T) {
-	everyVersion(t, keyInitProducerID, func(t *testing.T, b *broker, version int16) {
+	everyVersion(t, api.KeyInitProducerID, func(t *testing.T, b *broker, version int16) {
 		for want := range int64(3) {
 			answer := ask[*kmsg.InitProducerIDResponse](b, version,
 				kmsg.NewPtrInitProducerIDRequest())
@@ -259,7 +260,7 @@ func TestInitProducerIDAtEveryVersion(t *testing.T) {
 }
 
 func TestDescribeClusterAtEveryVersion(t *testing.T) {
-	everyVersion(t, keyDescribeCluster, func(t *testing.T, b *broker, version int16) {
+	everyVersion(t, api.KeyDescribeCluster, func(t *testing.T, b *broker, version int16) {
 		req := kmsg.NewPtrDescribeClusterRequest()
 		req.EndpointType = 1
 		answer := ask[*kmsg.DescribeClusterResponse](b, version, req)
@@ -271,7 +272,7 @@ func TestDescribeClusterAtEveryVersion(t *testing.T) {
 }
 
 func TestAPIVersionsAtEveryVersion(t *testing.T) {
-	everyVersion(t, keyAPIVersions, func(t *testing.T, b *broker, version int16) {
+	everyVersion(t, api.KeyAPIVersions, func(t *testing.T, b *broker, version int16) {
 		req := kmsg.NewPtrApiVersionsRequest()
 		req.ClientSoftwareName, req.ClientSoftwareVersion = "heartwood-test", "1.0"
 		checkVersions(t, ask[*kmsg.ApiVersionsResponse](b, version, req), 0)
@@ -281,11 +282,11 @@ func TestAPIVersionsAtEveryVersion(t *testing.T) {
 // checkVersions compares a response to ApiVersions with the table.
 func checkVersions(t *testing.T, answer *kmsg.ApiVersionsResponse, code int16) {
 	t.Helper()
-	if answer.ErrorCode != code || len(answer.ApiKeys) != len(listed) {
+	if answer.ErrorCode != code || len(answer.ApiKeys) != len(table) {
 		t.Fatalf("error %d and %d keys, want %d and %d", answer.ErrorCode, len(answer.ApiKeys),
-			code, len(listed))
+			code, len(table))
 	}
-	for i, row := range listed {
+	for i, row := range table {
 		if got := answer.ApiKeys[i]; got.ApiKey != row.key || got.MinVersion != row.min ||
 			got.MaxVersion != row.max {
 			t.Errorf("%s: answer %+v", row.name, got)

@@ -10,6 +10,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"heartwood.dev/heartwood/internal/handler"
+	"heartwood.dev/heartwood/internal/handler/data"
 	"heartwood.dev/heartwood/internal/logstore"
 	"heartwood.dev/heartwood/internal/logstore/segment"
 	"heartwood.dev/heartwood/internal/metadata"
@@ -167,15 +168,15 @@ func (p *wirePeer) Fetch(ctx context.Context, req *replica.FollowerFetch) (repli
 	for i := range req.Partitions {
 		p.topics[req.Partitions[i].Topic] = req.Partitions[i].ID.Topic
 	}
-	body, err := p.Do(ctx, handler.FollowerFetchCall(req))
+	body, err := p.Do(ctx, data.FollowerFetchCall(req))
 	if err != nil {
 		return replica.FollowerResponse{}, err
 	}
-	return handler.DecodeFollowerFetch(body, p.topics)
+	return data.DecodeFollowerFetch(body, p.topics)
 }
 
 // Interrupt implements replica.Peer.
-func (p *wirePeer) Interrupt() { p.Peer.Interrupt(handler.InterruptCall()) }
+func (p *wirePeer) Interrupt() { p.Peer.Interrupt(data.InterruptCall()) }
 
 // fetch fetches one partition from a broker, as a consumer, and returns the records with the
 // result.

@@ -1,0 +1,31 @@
+package admin
+
+import (
+	"context"
+
+	"heartwood.dev/heartwood/internal/handler/api"
+	"heartwood.dev/heartwood/internal/metadata"
+)
+
+// Handler answers the requests that describe and change the cluster, its topics, settings and
+// users.
+type Handler struct {
+	*api.Access
+	Image func() *metadata.Image // returns the current metadata image; never nil
+	// Await waits until the current image satisfies enough, or until ctx ends.
+	Await   func(ctx context.Context, enough func(*metadata.Image) bool)
+	Topics  metadata.Admin
+	Alterer metadata.Alterer
+	Mover   metadata.Mover
+	Users   metadata.UserAdmin
+	Broker  Broker
+
+	missing logLimit // requested topics that do not exist; all have the same key
+}
+
+// Broker is what the settings of this broker show of it.
+type Broker struct {
+	NodeID  int32
+	DataDir string
+	Listen  string // host:port of the listener
+}

@@ -1,0 +1,55 @@
+package admin
+
+import (
+	"maps"
+	"sync"
+	"time"
+)
+
+// logInterval is the minimum time between two log messages with the same key. A client that waits
+// for a topic requests it every 100 ms, and one start of a sarama producer with a transactional id
+// sends 50 requests.
+const logInterval = time.Minute
+
+// logKeysMax is the maximum number of keys that are logged in one logInterval. It bounds the memory
+// and the messages that clients with changing keys can cause.
+const logKeysMax = 100
+
+// logLimit limits the log messages of one kind that requests cause. The zero value is ready for
+// use.
+type logLimit struct {
+	mu       sync.Mutex
+	loggedAt map[string]time.Time // time of the last message, by key
+	omitted  int                  // requests since the last message that were not logged
+}
+
+// due reports whether a request is to be logged now. If so, it stores that the request was logged,
+// and returns how many requests since the previous message were not.
+func (l *logLimit) due(key string, now time.Time) (omitted int, due bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.free(key, now) {
+		l.omitted++
+		return 0, false
+	}
+	if l.loggedAt == nil {
+		l.loggedAt = map[string]time.Time{}
+	}
+	l.loggedAt[key] = now
+	omitted, l.omitted = l.omitted, 0
+	return omitted, true
+}
+
+// free reports whether neither limit prevents a message. It removes expired keys if there are too
+// many.
+func (l *logLimit) free(key string, now time.Time) bool {
+	if at, ok := l.loggedAt[key]; ok && now.Sub(at) < logInterval {
+		return false
+	}
+	if len(l.loggedAt) >= logKeysMax {
+		maps.DeleteFunc(l.loggedAt, func(_ string, at time.Time) bool {
+			return now.Sub(at) >= logInterval
+		})
+	}
+	return len(l.loggedAt) < logKeysMax
+}

@@ -1,0 +1,24 @@
+package admin
+
+import (
+	"time"
+
+	"heartwood.dev/heartwood/internal/metadata"
+	"heartwood.dev/heartwood/internal/wire"
+)
+
+// logMissing logs that a client has requested topics that do not exist and that it allows to be
+// created, and the setting that would create them. Clients show only that a topic is unknown.
+func (h *Handler) logMissing(raw *wire.Request, policy metadata.AdminPolicy, topics []string) {
+	omitted, due := h.missing.due("", time.Now())
+	if !due {
+		return
+	}
+	setting := "spec.autoCreateTopics: true"
+	if policy.AutoCreate { // then admin requests are rejected
+		setting = "spec.adminApi: ReadWrite"
+	}
+	h.Logger.Warn("client requested a topic that does not exist and is not created automatically",
+		"topic", topics[0], "topics", len(topics), "client", raw.ClientID,
+		"logClusterSettingToCreate", setting, "requestsNotLogged", omitted)
+}

@@ -1,0 +1,32 @@
+package api
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"testing"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+)
+
+// TestErrorTableMatchesKafka checks that each row of kafkaErrors has a code and a name of Kafka, as
+// franz-go lists them, and that the row is also found for a wrapped error.
+func TestErrorTableMatchesKafka(t *testing.T) {
+	h := &Access{Logger: slog.New(slog.DiscardHandler)}
+	for _, row := range kafkaErrors {
+		wrapped := fmt.Errorf("partition 3: %w", row.err)
+		got := h.kafkaError(wrapped)
+		if got != row.kafkaError {
+			t.Errorf("%v: %+v, want %+v: an earlier row matches", row.err, got, row.kafkaError)
+		}
+		var known *kerr.Error
+		renamed := row.Code == 6 // franz-go uses the older name, from before KIP-392
+		if err := kerr.ErrorForCode(row.Code); !errors.As(err, &known) ||
+			(known.Message != row.name && !renamed) {
+			t.Errorf("%v: %d %s, franz-go has %v", row.err, row.Code, row.name, err)
+		}
+	}
+	if h.kafkaError(nil) != noError {
+		t.Error("nil has an error code")
+	}
+}

@@ -1,0 +1,296 @@
+package api
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"math"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"heartwood.dev/heartwood/internal/metadata"
+	"heartwood.dev/heartwood/internal/quota"
+	"heartwood.dev/heartwood/internal/replica"
+	"heartwood.dev/heartwood/internal/wire"
+)
+
+// Quotas of users (KIP-13, KIP-124, KIP-219, KIP-599). A request is charged when it is answered.
+// The response contains the throttle time, and package wire handles no further request of the
+// connection before it has passed. A user without quotas costs one lookup for each request.
+//
+// Differences from Kafka: a Fetch response that puts the user into debt is sent with its records,
+// where Kafka discards them and reads them again after the throttle. So a batch that is larger than
+// the quota permits in 10 s can be fetched. While the user is in debt, responses contain no
+// records, as in Kafka. The processing time ends when a request begins to wait, and sending the
+// response is not part of it.
+
+// ThrottleMax limits one throttle. The debt remains, so the next request is throttled again. During
+// a throttle the connection occupies its slot and at most one request that has arrived, and reads
+// nothing more. Kafka does not limit the throttle for bytes, but closes a muted connection when it
+// has been idle for that long (connections.max.idle.ms). A much shorter limit would let a client
+// that sends large requests exceed a low quota: one request in each throttle.
+const ThrottleMax = 10 * time.Minute
+
+// errThrottled is the error of a change of partitions while the user is in debt (KIP-599).
+var errThrottled = errors.New("the throttling quota has been exceeded")
+
+// Quotas contains the charges of all users.
+type Quotas struct {
+	Image      func() *metadata.Image
+	PlainPeers func(listener string) bool // may be nil
+
+	mu    sync.Mutex
+	Users quota.Users
+
+	requests, seconds [quota.Kinds]prometheus.Counter
+}
+
+// Register creates the metrics. Their label is the kind of the quota and never the user, because
+// there may be any number of users.
+func (q *Quotas) Register(registry prometheus.Registerer) {
+	requests := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "heartwood_broker_throttled_requests_total",
+		Help: "Requests after which a client was throttled, by kind of the exceeded quota.",
+	}, []string{"quota"})
+	seconds := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "heartwood_broker_throttle_seconds_total",
+		Help: "Sum of the times for which connections were throttled, by kind of the exceeded quota.",
+	}, []string{"quota"})
+	for kind := range quota.Kinds {
+		q.requests[kind] = requests.WithLabelValues(kind.String())
+		q.seconds[kind] = seconds.WithLabelValues(kind.String())
+	}
+	if registry != nil {
+		registry.MustRegister(requests, seconds)
+	}
+}
+
+// Meter measures one request of a user with quotas. It is the context of the request, so that it
+// learns when the request begins to wait.
+type Meter struct {
+	context.Context
+	quotas *Quotas
+	user   string
+	limits *quota.Limits
+	Begun  time.Time
+	// processed is the processing time in ns if the request has waited, else 0.
+	Processed atomic.Int64
+	// mutation is the throttle because of created and deleted partitions.
+	mutation time.Duration
+	// exempt is set for a request that is not charged: one of another broker.
+	Exempt bool
+}
+
+// Meter returns the meter of a request, or nil if the user has no quotas. Brokers and the operator
+// have none, and neither has a client that has not authenticated yet: it may send ApiVersions.
+func (q *Quotas) Meter(ctx context.Context, req *wire.Request) *Meter {
+	security := q.Image().Security
+	if security == nil {
+		return nil
+	}
+	if s := req.Session; s == nil || s.Role != wire.RoleClient {
+		return nil
+	}
+	principal := req.Principal()
+	limits := security.Limits(principal)
+	if limits == nil || q.plainPeerRequest(req) {
+		return nil
+	}
+	return &Meter{Context: ctx, quotas: q, user: principal.Name, limits: limits,
+		Begun: time.Now()}
+}
+
+// plainPeerRequest reports whether a request is one of those that brokers send each other for
+// transactions, and may be that of a broker without a certificate. A quota of anonymous clients
+// must not delay transactions.
+func (q *Quotas) plainPeerRequest(req *wire.Request) bool {
+	between := req.Key == KeyWriteTxnMarkers ||
+		req.Key == KeyAddPartitionsToTxn && req.Version >= PeerAddVersion
+	return between && q.PlainPeers != nil && q.PlainPeers(req.Listener)
+}
+
+// Exempt exempts a request of another broker from its charge. Parameter ctx is that of MeterOf.
+func Exempt(ctx context.Context) {
+	if m := MeterOf(ctx); m != nil {
+		m.Exempt = true
+	}
+}
+
+// MeterOf returns the meter of a request, or nil. Parameter ctx is the context that the handler
+// got, and not one that is derived from it.
+func MeterOf(ctx context.Context) *Meter {
+	m, _ := ctx.(*Meter)
+	return m
+}
+
+// Done implements context.Context. The first call ends the processing time: the request waits.
+func (m *Meter) Done() <-chan struct{} {
+	m.waits()
+	return m.Context.Done()
+}
+
+func (m *Meter) waits() {
+	m.Processed.CompareAndSwap(0, max(1, int64(time.Since(m.Begun))))
+}
+
+// WithTimeout derives a context with a timeout from the context that a handler got. Package context
+// calls Done of the parent at once, which would end the processing time of a meter. So the result
+// has the parent of the meter, and only its own Done ends the processing time.
+func WithTimeout(ctx context.Context, timeout time.Duration) (context.Context, context.CancelFunc) {
+	m := MeterOf(ctx)
+	if m == nil {
+		return context.WithTimeout(ctx, timeout)
+	}
+	limited, cancel := context.WithTimeout(m.Context, timeout)
+	return &meteredWait{limited, m}, cancel
+}
+
+// meteredWait is a context with a timeout whose Done tells a meter that the request waits.
+type meteredWait struct {
+	context.Context
+	meter *Meter
+}
+
+func (w *meteredWait) Done() <-chan struct{} {
+	w.meter.waits()
+	return w.Context.Done()
+}
+
+// Handle answers a request and charges it to its user.
+func (m *Meter) Handle(req *wire.Request,
+	handle func(context.Context, *wire.Request) (wire.Reply, error)) (wire.Reply, error) {
+	received := len(req.Body) // before the handler releases the body
+	answer, err := handle(m, req)
+	if err != nil || m.Exempt {
+		return answer, err
+	}
+	var units quota.Limits
+	processed := time.Duration(m.Processed.Load())
+	if processed == 0 {
+		processed = time.Since(m.Begun)
+	}
+	units[quota.Request] = processed.Seconds()
+	switch req.Key {
+	case KeyProduce:
+		units[quota.Produce] = float64(received)
+	case KeyFetch:
+		units[quota.Fetch] = float64(replyBytesOf(&answer))
+	}
+	if answer.Throttle = m.charge(&units); answer.Throttle > 0 {
+		SetThrottle(req, &answer)
+	}
+	return answer, nil
+}
+
+func replyBytesOf(r *wire.Reply) (n int) {
+	for i := range r.Chunks {
+		n += len(r.Chunks[i].Bytes)
+		if r.Chunks[i].File != nil {
+			n += r.Chunks[i].Length
+		}
+	}
+	return n
+}
+
+// charge charges the units of a request to the user. It returns the longest of the throttles, at
+// most ThrottleMax.
+func (m *Meter) charge(units *quota.Limits) time.Duration {
+	now := time.Now()
+	throttle, by := m.mutation, quota.Mutation
+	m.quotas.mu.Lock()
+	for kind, n := range units {
+		if n == 0 {
+			continue
+		}
+		t := m.quotas.Users.Charge(m.user, m.limits, quota.Kind(kind), n, now)
+		if t > throttle {
+			throttle, by = t, quota.Kind(kind)
+		}
+	}
+	m.quotas.mu.Unlock()
+	throttle = min(throttle, ThrottleMax)
+	if throttle > 0 {
+		m.quotas.requests[by].Inc()
+		m.quotas.seconds[by].Add(throttle.Seconds())
+	}
+	return throttle
+}
+
+// LimitFetch applies the quota to a fetch: it is exempt for a follower. The response to a consumer
+// contains at most what the quota permits at once, and no records while the user is in debt.
+func (m *Meter) LimitFetch(want *replica.FetchRequest) {
+	if m == nil {
+		return
+	}
+	if want.Replica != nil {
+		m.Exempt = true
+		return
+	}
+	if m.limits[quota.Fetch] > 0 {
+		want.BytesMax = int(min(float64(want.BytesMax), m.limits.Capacity(quota.Fetch)))
+		want.Suspended = func() bool { return m.debt(quota.Fetch) > 0 }
+	}
+}
+
+func (m *Meter) debt(kind quota.Kind) time.Duration {
+	m.quotas.mu.Lock()
+	defer m.quotas.mu.Unlock()
+	return m.quotas.Users.Debt(m.user, m.limits, kind, time.Now())
+}
+
+// Mutate charges created or deleted partitions. A strict request fails if the user is in debt; its
+// API version has the error for that. Other requests are throttled only.
+func (m *Meter) Mutate(partitions int, strict bool) error {
+	if m == nil || m.limits[quota.Mutation] <= 0 {
+		return nil
+	}
+	if strict {
+		if debt := m.debt(quota.Mutation); debt > 0 {
+			m.mutation = debt
+			return errThrottled
+		}
+	}
+	m.Adjust(partitions, strict)
+	return nil
+}
+
+// Adjust corrects a charge of mutate. A negative number undoes the charge of a change that failed.
+func (m *Meter) Adjust(partitions int, strict bool) {
+	if m == nil || m.limits[quota.Mutation] <= 0 {
+		return
+	}
+	m.quotas.mu.Lock()
+	defer m.quotas.mu.Unlock()
+	debt := m.quotas.Users.Charge(m.user, m.limits, quota.Mutation, float64(partitions), time.Now())
+	if !strict {
+		m.mutation = debt
+	}
+}
+
+// SetThrottle sets the throttle time in an encoded response. Only the response of a throttled
+// client is decoded for that. A response without the field stays as it is.
+func SetThrottle(req *wire.Request, answer *wire.Reply) {
+	if answer.None || len(answer.Chunks) == 0 {
+		return
+	}
+	millis := int32(min(math.Ceil(answer.Throttle.Seconds()*1000), math.MaxInt32))
+	if req.Key == KeyFetch { // its records are not in memory
+		binary.BigEndian.PutUint32(answer.Chunks[0].Bytes, uint32(millis))
+		return
+	}
+	response := kmsg.ResponseForKey(req.Key)
+	throttled, ok := response.(interface{ SetThrottle(millis int32) })
+	if !ok {
+		return
+	}
+	response.SetVersion(req.Version)
+	if err := response.ReadFrom(answer.Chunks[0].Bytes); err != nil {
+		return // an ApiVersions response in the format of version 0
+	}
+	throttled.SetThrottle(millis)
+	answer.Chunks[0].Bytes = response.AppendTo(nil)
+}

@@ -1,0 +1,76 @@
+package data
+
+import (
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"heartwood.dev/heartwood/internal/handler/api"
+	"heartwood.dev/heartwood/internal/replica"
+	"heartwood.dev/heartwood/internal/wire"
+)
+
+// Group coordinators ask the leaders of partitions for end offsets, to compute the lag of groups:
+// ListOffsets for the latest offset with isolation level read_uncommitted, which is the high
+// watermark.
+
+// endOffsetsVersion is the first version with the flexible encoding.
+const endOffsetsVersion = 6
+
+// EndOffsetsMax is the maximum number of partitions of one EndOffsetsCall.
+const EndOffsetsMax = api.ElementsMax / 4
+
+// endOffsetsResponseShape describes the fields of the response to a broker.
+var endOffsetsResponseShape = api.Shape{
+	api.Fixed(4),
+	api.Array(api.Text(), api.Array(api.Fixed(4), api.Fixed(2), api.Fixed(8), api.Fixed(8),
+		api.Fixed(4))),
+}
+
+// EndOffset is a question for the end offset of a partition in the leader epoch of the sender's
+// metadata image.
+type EndOffset struct {
+	ID          replica.PartitionID
+	LeaderEpoch int32
+}
+
+// EndOffsetsCall returns the ListOffsets request for partitions, at most EndOffsetsMax, which are
+// sorted by topic.
+func EndOffsetsCall(of []EndOffset) wire.Call {
+	req := kmsg.NewPtrListOffsetsRequest()
+	req.Version, req.ReplicaID = endOffsetsVersion, -1
+	for _, asked := range of {
+		if n := len(req.Topics); n == 0 || req.Topics[n-1].Topic != asked.ID.Topic {
+			topic := kmsg.NewListOffsetsRequestTopic()
+			topic.Topic = asked.ID.Topic
+			req.Topics = append(req.Topics, topic)
+		}
+		topic := &req.Topics[len(req.Topics)-1]
+		partition := kmsg.NewListOffsetsRequestTopicPartition()
+		partition.Partition, partition.CurrentLeaderEpoch = asked.ID.Index, asked.LeaderEpoch
+		partition.Timestamp = timestampLatest
+		topic.Partitions = append(topic.Partitions, partition)
+	}
+	return wire.Call{Key: api.KeyListOffsets, Version: endOffsetsVersion, Flexible: true,
+		Append: req.AppendTo}
+}
+
+// DecodeEndOffsets returns the end offsets in the response to an EndOffsetsCall. It omits the
+// partitions that the broker has answered with an error, for example because it does not lead them
+// in the requested epoch.
+func DecodeEndOffsets(body []byte) (map[replica.PartitionID]int64, error) {
+	if err := endOffsetsResponseShape.Check(endOffsetsVersion, true, body); err != nil {
+		return nil, err
+	}
+	answer := kmsg.ListOffsetsResponse{Version: endOffsetsVersion}
+	if err := answer.ReadFrom(body); err != nil {
+		return nil, err
+	}
+	ends := map[replica.PartitionID]int64{}
+	for i := range answer.Topics {
+		for _, p := range answer.Topics[i].Partitions {
+			if p.ErrorCode == 0 {
+				ends[replica.PartitionID{Topic: answer.Topics[i].Topic, Index: p.Partition}] = p.Offset
+			}
+		}
+	}
+	return ends, nil
+}

@@ -1,0 +1,316 @@
+package data
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+
+	"github.com/twmb/franz-go/pkg/kbin"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"heartwood.dev/heartwood/internal/handler/api"
+	"heartwood.dev/heartwood/internal/logstore"
+	"heartwood.dev/heartwood/internal/metadata"
+	"heartwood.dev/heartwood/internal/replica"
+	"heartwood.dev/heartwood/internal/replica/session"
+	"heartwood.dev/heartwood/internal/wire"
+)
+
+// Brokers replicate with Fetch. Private fields, which Kafka's schema does not have, are sent as the
+// following tagged fields. Only Heartwood brokers understand them; other software skips them.
+//
+//	followerTag in the request, empty: the response may leave out partitions that have not changed
+//	followerTag in a partition of the request: the follower's durable end offset and tombstone-clean
+//	    offset, and the replicated cleaning progress that the follower has received last
+//	followerTag in a partition of the response: the leader's log start offset and log end offset,
+//	    also if the partition has an error, and the replicated cleaning progress
+//	incarnationTag in a partition of the request: the replica incarnation id of the follower's log
+//	tombstoneCleanTag in each partition with followerTag: see its comment below
+
+// followerFetchVersion is the version of Fetch that followers use.
+const followerFetchVersion = 18
+
+// followerTag is far above the tag numbers that Kafka uses, so that Kafka will not define the same
+// number soon.
+const followerTag = 0x4857
+
+// Followers always send incarnationTag, even with an empty id. If it is missing, the follower runs
+// an earlier version of Heartwood.
+const (
+	incarnationTag      = 0x4858
+	incarnationBytesMax = 64
+)
+
+// tombstoneCleanTag is an empty tag. It says that the offsets of cleaning in followerTag are
+// tombstone-clean offsets. Earlier versions of Heartwood do not send this tag. In place of a
+// tombstone-clean offset they sent the end of their clean section, in which garbage may remain.
+//
+// An offset without this tag is treated as 0, so that no tombstone is removed before all replicas
+// are upgraded. An earlier version treats a received tombstone-clean offset as the end of a clean
+// section. This is safe, because a tombstone-clean offset is never larger.
+const tombstoneCleanTag = 0x4859
+
+const (
+	// durable end offset, tombstone-clean offset, replicated cleaning progress
+	requestTagBytes  = 24
+	responseTagBytes = 24 // log start offset, log end offset, replicated cleaning progress
+)
+
+// readFollowerTags reads the private fields of one partition of a follower's request into the
+// argument want.
+func readFollowerTags(tags *kmsg.Tags, want *replica.FetchPartition) {
+	want.ReplicaIncarnation = replica.AnyReplicaIncarnation
+	tombstoneClean := false
+	tags.Each(func(tag uint32, value []byte) {
+		if tag == incarnationTag && len(value) <= incarnationBytesMax {
+			want.ReplicaIncarnation = string(value)
+		}
+		if tag == followerTag && len(value) == requestTagBytes {
+			want.DurableEnd = int64(binary.BigEndian.Uint64(value))
+			want.TombstoneClean = int64(binary.BigEndian.Uint64(value[8:]))
+			want.ReplicasTombstoneClean = int64(binary.BigEndian.Uint64(value[16:]))
+		}
+		tombstoneClean = tombstoneClean || tag == tombstoneCleanTag
+	})
+	if !tombstoneClean {
+		want.TombstoneClean = 0
+	}
+}
+
+// isFollower reports whether a client may fetch as the follower with an id. Kafka checks that the
+// client may perform ClusterAction, whatever the id. Here a broker must prove its own id by its
+// certificate, once all brokers have one (CVE-2018-1288).
+func (h *Handler) isFollower(req *wire.Request, id int32) bool {
+	if s := req.Session; s != nil && s.Role == wire.RoleBroker {
+		if s.Broker == id {
+			return true
+		}
+		h.AuditDenied(req, api.ClusterAction, api.ClusterName)
+		return false
+	}
+	if h.PlainPeers != nil {
+		if !h.PlainPeers(req.Listener) {
+			h.AuditDenied(req, api.ClusterAction, api.ClusterName)
+			return false
+		}
+		return true
+	}
+	return h.Authorize(req, api.ClusterAction, api.ClusterName) == nil
+}
+
+// hasFollowerTags reports whether a request contains private fields of followers.
+func hasFollowerTags(req *kmsg.FetchRequest) bool {
+	if omitsUnchanged(req) {
+		return true
+	}
+	found := false
+	for i := range req.Topics {
+		for j := range req.Topics[i].Partitions {
+			req.Topics[i].Partitions[j].UnknownTags.Each(func(tag uint32, _ []byte) {
+				found = found || followerTag <= tag && tag <= tombstoneCleanTag
+			})
+		}
+	}
+	return found
+}
+
+// omitsUnchanged reports whether the request allows a response without the partitions that have not
+// changed.
+func omitsUnchanged(req *kmsg.FetchRequest) (omits bool) {
+	req.UnknownTags.Each(func(tag uint32, _ []byte) { omits = omits || tag == followerTag })
+	return omits
+}
+
+// FollowerFetchCall returns the Fetch request that a follower sends to a leader.
+func FollowerFetchCall(fetch *replica.FollowerFetch) wire.Call {
+	return wire.Call{Key: api.KeyFetch, Version: followerFetchVersion, Flexible: true,
+		Append: func(out []byte) []byte { return appendFollowerFetch(out, fetch) }}
+}
+
+// InterruptCall returns a request with little work (ApiVersions). When it arrives behind a
+// follower's fetch that waits, the leader answers the fetch at once.
+func InterruptCall() wire.Call { return wire.Call{Key: api.KeyAPIVersions} }
+
+// appendFollowerFetch appends the body of a follower's fetch. The first fetch of a session names
+// all partitions of a leader. Therefore the body is encoded here without allocations, and not by
+// kmsg.
+func appendFollowerFetch(out []byte, fetch *replica.FollowerFetch) []byte {
+	out = kbin.AppendInt32(out, int32(fetch.Wait.Milliseconds()))
+	out = kbin.AppendInt32(out, 1) // minimum number of bytes
+	out = kbin.AppendInt32(out, int32(fetch.BytesMax))
+	out = append(out, 0) // isolation level: read_uncommitted
+	out = kbin.AppendInt32(out, fetch.Session.ID)
+	out = kbin.AppendInt32(out, fetch.Session.Epoch)
+	out = kbin.AppendCompactArrayLen(out, topicPrefixes(fetch.Partitions))
+	for rest := fetch.Partitions; len(rest) > 0; {
+		n := topicPrefix(rest)
+		out = append(out, rest[0].Topic[:]...)
+		out = kbin.AppendCompactArrayLen(out, n)
+		for i := range rest[:n] {
+			out = appendFollowerPartition(out, &rest[i])
+		}
+		out = append(out, 0)
+		rest = rest[n:]
+	}
+	out = appendForgotten(out, fetch.Forgotten)
+	out = kbin.AppendCompactString(out, "") // rack
+	// two tags; the first has number 1 (replica state) and 13 bytes
+	out = append(out, 2, 1, 13)
+	out = kbin.AppendInt32(out, fetch.Replica.Broker)
+	out = kbin.AppendInt64(out, fetch.Replica.Epoch)
+	out = append(out, 0)
+	out = kbin.AppendUvarint(out, followerTag)
+	return append(out, 0)
+}
+
+func appendFollowerPartition(out []byte, at *replica.FollowerPartition) []byte {
+	out = kbin.AppendInt32(out, at.ID.Index)
+	out = kbin.AppendInt32(out, at.LeaderEpoch)
+	out = kbin.AppendInt64(out, at.Offset)
+	out = kbin.AppendInt32(out, at.LastEpoch)
+	out = kbin.AppendInt64(out, at.LogStart)
+	out = kbin.AppendInt32(out, int32(at.BytesMax))
+	private := at.DurableEnd != at.Offset || at.TombstoneClean != 0 ||
+		at.ReplicasTombstoneClean != 0
+	if private {
+		out = append(out, 4)
+	} else {
+		out = append(out, 2)
+	}
+	out = append(out, 1, 8)
+	out = kbin.AppendInt64(out, at.HighWater)
+	if private {
+		out = kbin.AppendUvarint(out, followerTag)
+		out = append(out, requestTagBytes)
+		out = kbin.AppendInt64(out, at.DurableEnd)
+		out = kbin.AppendInt64(out, at.TombstoneClean)
+		out = kbin.AppendInt64(out, at.ReplicasTombstoneClean)
+	}
+	out = kbin.AppendUvarint(out, incarnationTag)
+	out = kbin.AppendUvarint(out, uint32(len(at.ReplicaIncarnation)))
+	out = append(out, at.ReplicaIncarnation...)
+	if private {
+		out = append(kbin.AppendUvarint(out, tombstoneCleanTag), 0)
+	}
+	return out
+}
+
+// appendForgotten appends the partitions to remove from the session. Each is encoded as a topic
+// with one partition, because there are few.
+func appendForgotten(out []byte, forgotten []session.Key) []byte {
+	out = kbin.AppendCompactArrayLen(out, len(forgotten))
+	for i := range forgotten {
+		out = append(out, forgotten[i].Topic[:]...)
+		out = kbin.AppendCompactArrayLen(out, 1)
+		out = kbin.AppendInt32(out, forgotten[i].Index)
+		out = append(out, 0)
+	}
+	return out
+}
+
+// topicPrefix returns how many of the first partitions belong to the same topic.
+func topicPrefix(partitions []replica.FollowerPartition) int {
+	n := 1
+	for n < len(partitions) && partitions[n].Topic == partitions[0].Topic {
+		n++
+	}
+	return n
+}
+
+// topicPrefixes returns the number of such groups of partitions.
+func topicPrefixes(partitions []replica.FollowerPartition) (n int) {
+	for ; len(partitions) > 0; n++ {
+		partitions = partitions[topicPrefix(partitions):]
+	}
+	return n
+}
+
+// errPeer is the error for all error codes that followers do not distinguish.
+var errPeer = errors.New("fetch rejected by the leader")
+
+// DecodeFollowerFetch decodes the response to a follower's fetch. The records in the result alias
+// body. Parameter topics contains the names of the requested topics; partitions of other topics are
+// left out.
+func DecodeFollowerFetch(body []byte, topics map[metadata.ID]string) (replica.FollowerResponse,
+	error) {
+	var got replica.FollowerResponse
+	if err := fetchResponseShape.Check(followerFetchVersion, true, body); err != nil {
+		return got, err
+	}
+	answer := kmsg.FetchResponse{Version: followerFetchVersion}
+	if err := answer.ReadFrom(body); err != nil {
+		return got, err
+	}
+	if answer.ErrorCode != 0 {
+		return got, peerError(answer.ErrorCode)
+	}
+	got.Session = answer.SessionID
+	for i := range answer.Topics {
+		name, requested := topics[answer.Topics[i].TopicID]
+		if !requested {
+			continue
+		}
+		for j := range answer.Topics[i].Partitions {
+			got.Partitions = append(got.Partitions,
+				followerResult(name, &answer.Topics[i].Partitions[j]))
+		}
+	}
+	return got, nil
+}
+
+func followerResult(topic string, part *kmsg.FetchResponseTopicPartition) replica.FollowerResult {
+	got := replica.FollowerResult{
+		ID: replica.PartitionID{Topic: topic, Index: part.Partition}, HighWater: part.HighWatermark,
+		LogStart: part.LogStartOffset,
+		LogEnd:   -1, DivergingEpoch: part.DivergingEpoch.Epoch,
+		DivergingEnd: part.DivergingEpoch.EndOffset, Records: part.RecordBatches,
+	}
+	if part.ErrorCode != 0 {
+		got.Err = peerError(part.ErrorCode)
+	}
+	tombstoneClean := false
+	part.UnknownTags.Each(func(tag uint32, value []byte) {
+		if tag == followerTag && len(value) == responseTagBytes {
+			got.LogStart = int64(binary.BigEndian.Uint64(value))
+			got.LogEnd = int64(binary.BigEndian.Uint64(value[8:]))
+			got.ReplicasTombstoneClean = int64(binary.BigEndian.Uint64(value[16:]))
+		}
+		tombstoneClean = tombstoneClean || tag == tombstoneCleanTag
+	})
+	if !tombstoneClean {
+		got.ReplicasTombstoneClean = 0
+	}
+	return got
+}
+
+// peerError returns the error for a code that followers distinguish. For any other code it returns
+// an error that wraps errPeer.
+func peerError(code int16) error {
+	for _, err := range []error{
+		logstore.ErrOffsetOutOfRange, replica.ErrNotLeader, replica.ErrFencedLeaderEpoch,
+		replica.ErrUnknownLeaderEpoch,
+		replica.ErrStaleReplica, replica.ErrUnknownPartition, replica.ErrInconsistentTopicID,
+		logstore.ErrStorage, session.ErrNotFound,
+		session.ErrEpoch,
+	} {
+		if api.HasCode(err, code) {
+			return err
+		}
+	}
+	return fmt.Errorf("%w: error code %d", errPeer, code)
+}
+
+// fetchResponseShape describes the fields of the response (api.Shape). The bytes from a leader are
+// untrusted too.
+var fetchResponseShape = api.Shape{
+	api.Fixed(4), api.Fixed(2), api.Fixed(4),
+	api.Array(
+		api.Fixed(16),
+		api.Array(
+			api.Fixed(4), api.Fixed(2), api.Fixed(8), api.Fixed(8), api.Fixed(8), api.Array(api.Fixed(8),
+				api.Fixed(8)), api.Fixed(4),
+			api.Text(),
+			api.Tagged(0, api.Fixed(12)), api.Tagged(1, api.Fixed(8)), api.Tagged(2, api.Fixed(12)),
+		),
+	),
+}

@@ -1,0 +1,148 @@
+package transactions
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"heartwood.dev/heartwood/internal/coordinator"
+	"heartwood.dev/heartwood/internal/coordinator/group"
+	"heartwood.dev/heartwood/internal/handler/api"
+	"heartwood.dev/heartwood/internal/logstore"
+	"heartwood.dev/heartwood/internal/metadata"
+	"heartwood.dev/heartwood/internal/replica"
+	"heartwood.dev/heartwood/internal/wire"
+)
+
+// TxnOffsetCommit (key 28), versions 0-5: commits offsets in a transaction (KIP-98).
+//
+//	2  leader epochs (KIP-320)
+//	3  flexible; member, generation and instance (KIP-447)
+//	4  TRANSACTION_ABORTABLE (KIP-890)
+//	5  adds the group's partition of __consumer_offsets to the transaction (KIP-890)
+//
+// A response without an error means that the offsets are stored on all in-sync replicas. They
+// become visible when the transaction is committed.
+
+// TxnOffsetCommitShape describes the fields of the request (api.Shape).
+var TxnOffsetCommitShape = api.Shape{
+	api.Text(), api.Text(), api.Fixed(10), api.Fixed(4).From(3), api.Text().From(3),
+	api.Text().From(3),
+	api.Array(api.Text(), api.Array(api.Fixed(12), api.Fixed(4).From(2), api.Text())),
+}
+
+// The first versions of TxnOffsetCommit whose clients know certain errors, or use transaction
+// version 2.
+const (
+	// Older clients crash when they receive COORDINATOR_LOAD_IN_PROGRESS (KAFKA-7296).
+	txnCommitLoadingVersion     = 2
+	txnCommitAbortableVersion   = 4
+	txnCommitImplicitAddVersion = 5
+)
+
+// TxnOffsetCommit commits the offsets of partitions that exist. Each other partition gets an error.
+func (h *Handler) TxnOffsetCommit(ctx context.Context, raw *wire.Request,
+	req *kmsg.TxnOffsetCommitRequest) wire.Reply {
+	commit := coordinator.TransactionalCommit{
+		Commit: group.Commit{Group: req.Group, Member: req.MemberID,
+			Instance: api.OrEmpty(req.InstanceID), Generation: req.Generation},
+		Transaction: replica.Transaction{ID: req.TransactionalID,
+			Add: req.Version >= txnCommitImplicitAddVersion},
+		ProducerID: req.ProducerID, ProducerEpoch: req.ProducerEpoch,
+	}
+	if req.Version < 3 {
+		commit.Generation = -1
+	}
+	var faults []error // one entry per partition of the request
+	commit.Offsets, faults = h.transactionalOffsets(raw, req)
+	errs, err := h.commitTransactional(ctx, raw, commit)
+	return h.txnOffsetCommitResponse(req, faults, errs, txnCommitError(req.Version, err))
+}
+
+// transactionalOffsets returns the offsets of the request's partitions that exist, and for each
+// partition of the request the error because of which it is not committed.
+func (h *Handler) transactionalOffsets(raw *wire.Request,
+	req *kmsg.TxnOffsetCommitRequest) (offsets []group.CommitOffset, faults []error) {
+	img := h.Image()
+	for i := range req.Topics {
+		err := h.Authorize(raw, api.ReadTopic, req.Topics[i].Topic)
+		topic := img.Topic(req.Topics[i].Topic)
+		for _, p := range req.Topics[i].Partitions {
+			fault := err
+			if fault == nil && (topic == nil || p.Partition < 0 ||
+				int(p.Partition) >= len(topic.Partitions)) {
+				fault = metadata.ErrTopicNotFound
+			}
+			if faults = append(faults, fault); fault != nil {
+				continue
+			}
+			epoch := p.LeaderEpoch
+			if req.Version < 2 {
+				epoch = -1
+			}
+			offsets = append(offsets, group.CommitOffset{Topic: topic.Name,
+				Partition: p.Partition, Offset: group.Offset{Offset: p.Offset, LeaderEpoch: epoch,
+					Metadata: api.OrEmpty(p.Metadata), TopicID: topic.ID, ExpireMs: -1}})
+		}
+	}
+	return offsets, faults
+}
+
+func (h *Handler) commitTransactional(ctx context.Context, raw *wire.Request,
+	commit coordinator.TransactionalCommit) ([]error, error) {
+	if err := h.Authorize(raw, api.WriteTransactionalID, commit.Transaction.ID); err != nil {
+		return nil, err
+	}
+	if err := h.Authorize(raw, api.ReadGroup, commit.Group); err != nil {
+		return nil, err
+	}
+	if !h.Replicas.Transactional() {
+		return nil, api.ErrNoTransactions
+	}
+	return h.Groups.CommitTransactional(ctx, commit)
+}
+
+// txnCommitError returns the error that a client of the given version understands.
+func txnCommitError(version int16, err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case version < txnCommitLoadingVersion && errors.Is(err, coordinator.ErrLoading):
+		return coordinator.ErrNotAvailable
+	case version < txnCommitAbortableVersion && errors.Is(err, replica.ErrNotInTransaction):
+		return fmt.Errorf("%w: %w", logstore.ErrInvalidTxnState, err)
+	case version < txnCommitImplicitAddVersion &&
+		errors.Is(err, replica.ErrConcurrentTransactions):
+		return fmt.Errorf("%w: %w", coordinator.ErrNotAvailable, err)
+	}
+	return err
+}
+
+// txnOffsetCommitResponse returns the response. Its arguments are those of offsetCommitResponse.
+func (h *Handler) txnOffsetCommitResponse(req *kmsg.TxnOffsetCommitRequest, faults, errs []error,
+	err error) wire.Reply {
+	response, result := kmsg.NewPtrTxnOffsetCommitResponse(), h.Outcome()
+	response.Version = req.Version
+	for i := range req.Topics {
+		topic := kmsg.NewTxnOffsetCommitResponseTopic()
+		topic.Topic = req.Topics[i].Topic
+		for _, p := range req.Topics[i].Partitions {
+			fault := faults[0]
+			faults = faults[1:]
+			switch {
+			case fault != nil:
+			case err != nil:
+				fault = err
+			default:
+				fault, errs = errs[0], errs[1:]
+			}
+			part := kmsg.NewTxnOffsetCommitResponseTopicPartition()
+			part.Partition, part.ErrorCode = p.Partition, result.Code(fault)
+			topic.Partitions = append(topic.Partitions, part)
+		}
+		response.Topics = append(response.Topics, topic)
+	}
+	return api.Reply(response, result)
+}

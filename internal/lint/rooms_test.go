@@ -1,0 +1,116 @@
+package lint
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"path"
+	"testing"
+)
+
+// typeLimit limits a type that many files use, so that it cannot grow back to a type which knows
+// everything. Files and methods are counted without tests; 0 means no limit.
+type typeLimit struct {
+	directory, name string
+	methods, fields int
+	files           int // in the directory
+}
+
+// typeLimits contains the types that were once too large, with what they have now or need at most.
+var typeLimits = []typeLimit{
+	{"internal/handler", "Handler", 15, 10, 7},
+	{"internal/handler/data", "Handler", 0, 10, 0},
+	{"internal/handler/groups", "Handler", 0, 10, 0},
+	{"internal/handler/transactions", "Handler", 0, 10, 0},
+	{"internal/handler/admin", "Handler", 0, 10, 0},
+}
+
+// TestLargeTypesDoNotGrow counts methods, fields and files.
+func TestLargeTypesDoNotGrow(t *testing.T) {
+	counts := countTypes(t)
+	for _, limit := range typeLimits {
+		got := counts[limit.directory+"."+limit.name]
+		if got == nil {
+			t.Errorf("%s has no type %s", limit.directory, limit.name)
+			continue
+		}
+		for _, c := range []struct {
+			what       string
+			count, max int
+		}{
+			{"methods", got.methods, limit.methods}, {"fields", got.fields, limit.fields},
+			{"files", counts[limit.directory].files, limit.files},
+		} {
+			if c.max > 0 && c.count > c.max {
+				t.Errorf("%s: %s has %d %s; the limit is %d", limit.directory, limit.name, c.count,
+					c.what, c.max)
+			}
+		}
+	}
+}
+
+// countTypes returns the counts of each type by DIRECTORY.NAME, and the files by DIRECTORY.
+func countTypes(t *testing.T) map[string]*typeLimit {
+	t.Helper()
+	counts := map[string]*typeLimit{}
+	count := func(key string) *typeLimit {
+		if counts[key] == nil {
+			counts[key] = &typeLimit{}
+		}
+		return counts[key]
+	}
+	for _, file := range sources(t) {
+		if isTest(file) {
+			continue
+		}
+		parsed, err := parser.ParseFile(token.NewFileSet(), root+file, nil,
+			parser.SkipObjectResolution)
+		if err != nil {
+			t.Fatal(err)
+		}
+		directory := path.Dir(file)
+		count(directory).files++
+		for _, decl := range parsed.Decls {
+			if function, ok := decl.(*ast.FuncDecl); ok && function.Recv != nil {
+				count(directory+"."+receiver(function)).methods++
+			}
+			general, ok := decl.(*ast.GenDecl)
+			if !ok {
+				continue
+			}
+			for _, spec := range general.Specs {
+				if declared, ok := spec.(*ast.TypeSpec); ok {
+					count(directory + "." + declared.Name.Name).fields = fields(declared)
+				}
+			}
+		}
+	}
+	return counts
+}
+
+// receiver returns the name of the type of a method.
+func receiver(function *ast.FuncDecl) string {
+	expression := function.Recv.List[0].Type
+	if star, ok := expression.(*ast.StarExpr); ok {
+		expression = star.X
+	}
+	if index, ok := expression.(*ast.IndexExpr); ok {
+		expression = index.X
+	}
+	if name, ok := expression.(*ast.Ident); ok {
+		return name.Name
+	}
+	return ""
+}
+
+// fields returns the number of fields of a struct. An embedded type is one field.
+func fields(spec *ast.TypeSpec) (n int) {
+	structure, ok := spec.Type.(*ast.StructType)
+	if !ok {
+		return 0
+	}
+	for _, field := range structure.Fields.List {
+		n += max(1, len(field.Names))
+	}
+	return n
+}
