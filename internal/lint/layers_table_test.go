@@ -67,8 +67,9 @@ var layers = map[string][]string{
 	"internal/logstore/snapshots": {"internal/logstore/producer", "internal/logstore/segment",
 		"internal/logstore/segmentlist", "internal/logstore/swap", "internal/record",
 		"internal/vfs"},
+	"internal/logstore/offsets": {"internal/logstore/producer"},
 	"internal/logstore": {
-		"internal/logstore/datadir", "internal/logstore/segmentlist",
+		"internal/logstore/datadir", "internal/logstore/offsets", "internal/logstore/segmentlist",
 		"internal/logstore/snapshots", "internal/logstore/swap",
 		"internal/logstore/segment", "internal/logstore/keys",
 		"internal/logstore/clean", "internal/logstore/checkpoint", "internal/logstore/leaderepoch",

@@ -129,11 +129,11 @@ func (l *Log) appending(now time.Time, write func() error) (err error) {
 		defer l.mu.Unlock()
 		return fmt.Errorf("%w: %w", ErrStorage, errTruncating)
 	}
-	end := l.logEnd.Load()
+	end := l.offsets.LogEnd()
 	err = write()
 	begins, ends, failed := false, false, 0
 	switch {
-	case err == nil && l.logEnd.Load() > end: // a duplicate does not write to the disk
+	case err == nil && l.offsets.LogEnd() > end: // a duplicate does not write to the disk
 		failed, ends = l.mu.appends.Succeed()
 	case errors.Is(err, ErrStorage) && l.mu.stopped == nil:
 		begins = l.mu.appends.Fail(now)
@@ -164,7 +164,7 @@ func (l *Log) writeLocked(b record.Parts, config *config, now time.Time) error {
 	if l.mu.follows {
 		return ErrFollows
 	}
-	b.SetBaseOffset(l.logEnd.Load())
+	b.SetBaseOffset(l.offsets.LogEnd())
 	b.SetLeaderEpoch(l.epochs.latest())
 	return l.writeAtLocked(b, config, now)
 }
@@ -196,11 +196,11 @@ func (l *Log) writeAtLocked(b record.Parts, config *config, now time.Time) error
 		l.failLocked(err)
 		return l.mu.stopped
 	}
-	l.stable.settle(&l.mu.producers, ended, l.highWatermark.Load())
+	l.offsets.Settle(&l.mu.producers, ended)
 	if l.mu.firstAppend.IsZero() {
 		l.mu.firstAppend = now
 	}
-	l.logEnd.Store(b.NextOffset())
+	l.offsets.SetLogEnd(b.NextOffset())
 	return nil
 }
 

@@ -28,12 +28,12 @@ const (
 // does not fall.
 func (l *Log) DurableEnd() int64 {
 	if !l.Settings().Fsync {
-		return l.logEnd.Load()
+		return l.offsets.LogEnd()
 	}
 	// A truncation lowers synced before it lowers the log end, and a sync raises synced after the
 	// log end has risen. So the result never exceeds the log end, even if one of the two values
 	// changes between the loads.
-	return min(l.disk.synced.Load(), l.logEnd.Load())
+	return min(l.disk.synced.Load(), l.offsets.LogEnd())
 }
 
 // appended requests the sync that an append needs. Under durability Fsync it requests the sync at
@@ -43,7 +43,7 @@ func (l *Log) DurableEnd() int64 {
 func (l *Log) appended(config *config) {
 	switch {
 	case config.settings.Fsync:
-		if l.disk.synced.Load() < l.logEnd.Load() {
+		if l.disk.synced.Load() < l.offsets.LogEnd() {
 			l.env.commit(l)
 		}
 	case l.unsynced.Load() > l.env.flushBytes:
@@ -61,7 +61,7 @@ func (l *Log) appended(config *config) {
 // one failed, the second one might still return success for data that the kernel has dropped.
 func (l *Log) commit() error {
 	l.mu.Lock()
-	end, truncations, stopped := l.logEnd.Load(), l.truncations.Load(), l.mu.stopped
+	end, truncations, stopped := l.offsets.LogEnd(), l.truncations.Load(), l.mu.stopped
 	list := l.list.Acquire() // a roll needs Log.mu, so this list contains everything below end
 	l.mu.Unlock()
 	if list == nil {

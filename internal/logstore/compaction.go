@@ -114,7 +114,7 @@ func (c *Compaction) FirstDirty() int64 { return c.firstDirty.Load() }
 // and is saved even if no pass follows (cleaner invariant I3).
 func (c *Compaction) ResetFirstDirty() {
 	was := c.firstDirty.Load()
-	within := firstDirtyWithin(was, c.log.logStart.Load(), c.log.logEnd.Load())
+	within := firstDirtyWithin(was, c.log.offsets.LogStart(), c.log.offsets.LogEnd())
 	if within == was {
 		return
 	}
@@ -158,7 +158,7 @@ func (c *Compaction) setCleaned(basis passBasis, stats clean.Stats) error {
 		defer l.mu.Unlock()
 		return segmentlist.ErrChanged
 	}
-	if l.logStart.Load() > basis.logStart && l.list.Handles()[0].Base() < l.logStart.Load() {
+	if l.offsets.LogStart() > basis.logStart && l.list.Handles()[0].Base() < l.offsets.LogStart() {
 		ms = min(ms, time.Now().Add(erasureDelay).UnixMilli()) // deleted during the pass
 	}
 	c.progress.setWaitsAt(stats.AwaitsReplicasAt)
@@ -238,7 +238,7 @@ func (c *Compaction) ReportedReplicasTombstoneClean() int64 {
 // dead records to save I/O. It is at least the log start, because no record below the log start can
 // be read.
 func (c *Compaction) TombstoneClean() int64 {
-	return max(c.log.logStart.Load(), min(c.tombstoneClean.Load(), c.firstDirty.Load()))
+	return max(c.log.offsets.LogStart(), min(c.tombstoneClean.Load(), c.firstDirty.Load()))
 }
 
 // tombstonesDue returns the time from which the log needs a pass for its tombstones; see

@@ -10,7 +10,7 @@ func (c *Compaction) CountRecords() (records int64, exact bool) {
 		return 0, false
 	}
 	defer list.Release()
-	start := c.log.logStart.Load()
+	start := c.log.offsets.LogStart()
 	exact = true
 	for i, h := range list.Handles {
 		if i+1 < len(list.Handles) && list.Handles[i+1].Base() <= start {

@@ -26,7 +26,7 @@ type transactions struct {
 	epochs  map[int64]int16 // latest epoch of each producer with a marker or a transactional batch
 	seen    map[int64]int64 // offset of the last marker or transactional batch of each producer
 	aborted map[int64]bool  // whether the data batch with this base offset was aborted
-	decided []decidedTxn
+	decided []struct{ first, last int64 }
 }
 
 // transactions computes the state of all transactions from all batches.
@@ -47,7 +47,7 @@ func (p *partitionModel) transactions() transactions {
 			for _, base := range within[id] {
 				t.aborted[base] = !b.marker.Commit
 			}
-			t.decided = append(t.decided, decidedTxn{first: first, last: b.base})
+			t.decided = append(t.decided, struct{ first, last int64 }{first, b.base})
 			delete(t.open, id)
 			delete(within, id)
 		case b.sent.Transactional:

@@ -49,7 +49,7 @@ func (l *Log) DeleteBefore(offset int64) error {
 	if err := l.env.saveCheckpoints(); err != nil {
 		return fmt.Errorf("%w: save the log start: %w", ErrStorage, err)
 	}
-	return l.truncateEpochsFront(l.logStart.Load())
+	return l.truncateEpochsFront(l.offsets.LogStart())
 }
 
 // deleteBefore executes the steps 1 to 3 of DeleteBefore, and reports whether the log start has
@@ -63,10 +63,10 @@ func (l *Log) deleteBefore(offset int64) (moved bool, err error) {
 	switch {
 	case stopped != nil:
 		return false, stopped
-	case offset > l.highWatermark.Load():
+	case offset > l.offsets.HighWatermark():
 		return false, fmt.Errorf("%w: delete before %d, the high watermark is %d",
-			ErrOffsetOutOfRange, offset, l.highWatermark.Load())
-	case offset <= l.logStart.Load():
+			ErrOffsetOutOfRange, offset, l.offsets.HighWatermark())
+	case offset <= l.offsets.LogStart():
 		return false, nil
 	}
 	// If the disk is full, the deletion continues without the flush, because deleting segments
@@ -93,7 +93,7 @@ func (l *Log) deleteBefore(offset int64) (moved bool, err error) {
 // raiseLogStartLocked stores a new log start. It also raises the last stable offset if a
 // transaction has no record left above the log start. The caller holds Log.mu.
 func (l *Log) raiseLogStartLocked(offset int64) {
-	l.logStart.Store(offset)
+	l.offsets.SetLogStart(offset)
 	l.mu.producers.SetLogStart(offset)
-	l.stable.settle(&l.mu.producers, nil, l.highWatermark.Load())
+	l.offsets.Settle(&l.mu.producers, nil)
 }

@@ -28,10 +28,10 @@
 // # Locks
 //
 // Locks are acquired in this order: Store.changes; Log.truncating; Log.maintain or Store.saving,
-// never both; leaderEpochs.writing; Log.mu; Log.stable; Store.mu.
+// never both; leaderEpochs.writing; Log.mu; the mutex of Log.offsets; Store.mu.
 //
 //   - Log.truncating: one TruncateTo or StartAt at a time.
-//   - Log.stable: the high watermark and the state behind the last stable offset; never held over
+//   - Log.offsets: the high watermark and the state behind the last stable offset; never held over
 //     I/O.
 //   - Store.changes: one Create, Release or Close at a time.
 //   - sidecars.building: one build of key sidecars per log at a time. It is held during I/O and
@@ -50,9 +50,10 @@
 //     Group commit syncs the files without any of these locks (commit.go).
 //   - Store.mu: the map of logs. Store.saving: one writer of checkpoint files at a time.
 //
-// Readers acquire only Log.stable: the segment list is an immutable snapshot behind an atomic
-// pointer, and offsets are atomics. Reports, metrics and the scheduling of the cleaner do not
-// acquire Log.mu either, because an append may hold it for as long as a write to the disk takes.
+// Readers acquire only that of Log.offsets: the segment list is an immutable snapshot behind an
+// atomic pointer, and offsets are atomics. Reports, metrics and the scheduling of the cleaner do
+// not acquire Log.mu either, because an append may hold it for as long as a write to the disk
+// takes.
 //
 // # Goroutines
 //

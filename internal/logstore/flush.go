@@ -39,7 +39,7 @@ func (l *Log) flushMaintained() error {
 	l.unsynced.Store(0)
 	l.mu.Lock()
 	handles := l.list.Handles()
-	end, rolled := l.logEnd.Load(), slices.Clone(l.disk.unsealed)
+	end, rolled := l.offsets.LogEnd(), slices.Clone(l.disk.unsealed)
 	checkpointed := l.disk.checkpointed
 	done := handles == nil || end == l.disk.recoveryPoint && len(rolled) == 0
 	l.mu.Unlock()
@@ -160,9 +160,9 @@ func (l *Log) checkpointState() checkpoint.State {
 	}
 	return l.mu.truncation.apply(checkpoint.State{
 		Aborted:        aborted,
-		LogStart:       l.logStart.Load(),
+		LogStart:       l.offsets.LogStart(),
 		RecoveryPoint:  recoveryPoint,
-		HighWatermark:  l.highWatermark.Load(),
+		HighWatermark:  l.offsets.HighWatermark(),
 		FirstDirty:     l.compaction.firstDirty.Load(),
 		Horizon:        l.compaction.tombstonesDue(),
 		TombstoneClean: l.compaction.tombstoneClean.Load(),
@@ -208,7 +208,7 @@ func (l *Log) close() error {
 	l.mu.stopped = ErrClosed
 	// The producer state is encoded under the same lock that ends appends, so it is the final state
 	// at logEnd.
-	state := l.mu.producers.Encode(l.logEnd.Load())
+	state := l.mu.producers.Encode(l.offsets.LogEnd())
 	l.mu.Unlock()
 
 	err := failed
@@ -220,7 +220,7 @@ func (l *Log) close() error {
 		err = list.Active().Seal()
 	}
 	if err == nil {
-		err = l.snapshots.Write(l.logEnd.Load(), state)
+		err = l.snapshots.Write(l.offsets.LogEnd(), state)
 	}
 	if err == nil {
 		err = l.saveEpochs()

@@ -11,6 +11,7 @@ import (
 	"heartwood.dev/heartwood/internal/compress"
 	"heartwood.dev/heartwood/internal/logstore/checkpoint"
 	"heartwood.dev/heartwood/internal/logstore/datadir"
+	"heartwood.dev/heartwood/internal/logstore/offsets"
 	"heartwood.dev/heartwood/internal/logstore/producer"
 	"heartwood.dev/heartwood/internal/logstore/segment"
 	"heartwood.dev/heartwood/internal/logstore/segmentlist"
@@ -68,18 +69,9 @@ type Log struct {
 	config atomic.Pointer[config]
 	list   segmentlist.Current // empty once the log is closed
 
-	// logStart falls only by a truncation. When segments are deleted at the front, logStart rises
-	// before the list without these segments is published (frontDeletion.publish).
-	logStart atomic.Int64
+	offsets offsets.Offsets
 	// savedStart is the log start in the checkpoint on disk (Store.save).
 	savedStart atomic.Int64
-	// highWatermark is always at least logStart and at most logEnd. It is stored under the lock of
-	// stable, and falls only by a truncation.
-	highWatermark atomic.Int64
-	stable        stability
-	// logEnd is stored after the batch is in the segment, so a reader finds the batch of every
-	// offset below it.
-	logEnd atomic.Int64
 	// disk tracks how much of the log is synced, sealed and checkpointed.
 	disk durability
 	// unsynced is the number of bytes that were appended after the last flush, or after the last
@@ -274,7 +266,7 @@ func (l *Log) Lead(epoch int32) error {
 		l.mu.follows = false
 		return nil
 	}
-	l.epochs.assignLocked(epoch, l.logEnd.Load())
+	l.epochs.assignLocked(epoch, l.offsets.LogEnd())
 	l.mu.follows = false
 	return nil
 }
@@ -295,34 +287,25 @@ func (l *Log) LeaderEpoch() int32 { return l.epochs.latest() }
 // EpochAt returns the leader epoch of an offset. It returns -1 for an offset at or above LogEnd,
 // and for one below the first known epoch.
 func (l *Log) EpochAt(offset int64) int32 {
-	if offset >= l.logEnd.Load() {
+	if offset >= l.offsets.LogEnd() {
 		return -1
 	}
 	return l.epochs.load().At(offset)
 }
 
 // LogStart returns the first offset that may be read.
-func (l *Log) LogStart() int64 { return l.logStart.Load() }
+func (l *Log) LogStart() int64 { return l.offsets.LogStart() }
 
 // LogEnd returns the offset of the next record.
-func (l *Log) LogEnd() int64 { return l.logEnd.Load() }
+func (l *Log) LogEnd() int64 { return l.offsets.LogEnd() }
 
 // HighWatermark returns the offset below which consumers may read.
-func (l *Log) HighWatermark() int64 { return l.highWatermark.Load() }
+func (l *Log) HighWatermark() int64 { return l.offsets.HighWatermark() }
 
 // AdvanceHighWatermark raises the high watermark to offset (at most LogEnd) and reports whether it
 // moved. It never lowers the high watermark, so callers may run concurrently in any order.
 func (l *Log) AdvanceHighWatermark(offset int64) bool {
-	// The lock excludes a truncation, so the log end cannot fall before the offset is stored.
-	l.stable.Lock()
-	defer l.stable.Unlock()
-	offset = min(offset, l.logEnd.Load())
-	if offset <= l.highWatermark.Load() {
-		return false
-	}
-	l.highWatermark.Store(offset)
-	l.stable.forget(offset)
-	return true
+	return l.offsets.AdvanceHighWatermark(offset)
 }
 
 // Stats is a snapshot of a log, for metrics and reports. Invariant: LogStart <= LastStable <=

@@ -165,7 +165,7 @@ func (s *keyLookup) run() error {
 	// The number of truncations and the offsets are loaded before the list, for the same reasons as
 	// in Compaction.view and ReadCommitted.
 	truncations := l.truncations.Load()
-	s.result.HighWatermark = min(l.HighWatermark(), l.logEnd.Load())
+	s.result.HighWatermark = min(l.HighWatermark(), l.offsets.LogEnd())
 	s.result.LastStable = min(l.LastStable(), s.result.HighWatermark)
 	if s.list = l.list.Acquire(); s.list == nil {
 		return ErrClosed

@@ -172,7 +172,8 @@ func (r *lookupRun) step() {
 		r.open, r.value = append(r.open, producer), r.value+1
 	case n == 3 && r.random.IntN(5) == 0 && len(r.open) == 0 && r.log.LogEnd() > 10:
 		end := max(r.log.LogStart()+1, r.log.LogEnd()-r.random.Int64N(10))
-		r.log.highWatermark.Store(min(end, r.log.HighWatermark()))
+		r.log.offsets.Restore(r.log.LogStart(), min(end, r.log.HighWatermark()), r.log.LogEnd(),
+			&r.log.mu.producers)
 		if err := r.log.TruncateTo(end); err != nil {
 			r.t.Fatal(err)
 		}
@@ -215,7 +216,8 @@ func TestLookupEqualsScan(t *testing.T) {
 			r.step()
 			if r.random.IntN(4) == 0 && r.log.HighWatermark() > r.log.LogStart() {
 				hw := r.log.HighWatermark()
-				r.log.highWatermark.Store(max(r.log.LogStart(), hw-r.random.Int64N(3)))
+				r.log.offsets.Restore(r.log.LogStart(), max(r.log.LogStart(), hw-r.random.Int64N(3)),
+					r.log.LogEnd(), &r.log.mu.producers)
 			}
 			found := checkLookup(t, r.log, r.key(), r.random.IntN(2) == 0)
 			bySidecar += found.Segments - found.Scanned

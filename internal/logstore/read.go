@@ -57,7 +57,7 @@ func (s *Slice) Release() {
 func (l *Log) Read(offset, limit int64, bytesMax int, wholeFirst bool) (*Slice, error) {
 	// The log end is loaded before the list, so the list contains all batches below the log end
 	// even if the log rolls meanwhile.
-	limit = min(limit, l.logEnd.Load())
+	limit = min(limit, l.offsets.LogEnd())
 	list := l.list.Acquire()
 	if list == nil {
 		return nil, ErrClosed
@@ -71,7 +71,7 @@ func (l *Log) Read(offset, limit int64, bytesMax int, wholeFirst bool) (*Slice, 
 // that cleaning left without records. Such a batch still contains sequence numbers of its producer,
 // and a replica without the batch would accept a repeated batch as a new one.
 func (l *Log) ReadReplica(offset int64, bytesMax int, wholeFirst bool) (*Slice, error) {
-	limit := l.logEnd.Load() // loaded before the list for the same reason as in Read
+	limit := l.offsets.LogEnd() // loaded before the list for the same reason as in Read
 	list := l.list.Acquire()
 	if list == nil {
 		return nil, ErrClosed
@@ -142,7 +142,7 @@ func (s *Slice) findAborted(list *segmentlist.List, offset, limit int64) error {
 func (l *Log) readFrom(list *segmentlist.List, r readRequest) (*Slice, error) {
 	// The log end is loaded again after the list, because a truncation lowers the log end before it
 	// publishes the new list (truncate_files.go).
-	offset, limit := r.offset, min(r.limit, l.logEnd.Load())
+	offset, limit := r.offset, min(r.limit, l.offsets.LogEnd())
 	slice := &Slice{LogStart: l.LogStart(), HighWatermark: l.HighWatermark(),
 		LastStable: l.LastStable()}
 	if offset < slice.LogStart || offset > limit {

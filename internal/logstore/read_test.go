@@ -201,7 +201,7 @@ func TestMaxTimestampSkipsEmptyBatchesAndDeletedRecords(t *testing.T) {
 	if err != nil || !ok || at.Offset != 12 || at.Timestamp != epoch0.UnixMilli()+12 {
 		t.Errorf("%+v, %t, %v", at, ok, err)
 	}
-	log.logStart.Store(13) // as DeleteRecords does
+	log.offsets.SetLogStart(13) // as DeleteRecords does
 	if at, ok, err = log.MaxTimestamp(); err != nil || !ok || at.Offset != 30 {
 		t.Errorf("above the log start: %+v, %t, %v", at, ok, err)
 	}
@@ -242,7 +242,7 @@ func lookups(t *testing.T, huge []byte, tests []lookup) {
 	fill(t, log, 1)
 	ms := epoch0.UnixMilli()
 	for _, test := range tests {
-		log.logStart.Store(test.logStart)
+		log.offsets.SetLogStart(test.logStart)
 		at, ok, err := log.OffsetForTimestamp(ms+test.ms, test.limit)
 		if err != nil || ok != (test.want >= 0) || ok &&
 			(at.Offset != test.want || at.Timestamp != ms+test.timestamp) {

@@ -63,7 +63,7 @@ func newLog(env environment, id PartitionID, topic TopicID, dir string, config *
 	l := &Log{id: id, dir: dir, env: env, files: files, snapshots: snapshots.New(files),
 		epochs: leaderEpochs{fs: env.fs, dir: dir}, notes: datadir.NewNotes(env.fs, dir)}
 	l.compaction.init(l)
-	l.stable.setOpen(&l.mu.producers)
+	l.offsets.Restore(0, 0, 0, &l.mu.producers)
 	l.topic.Store(&topic)
 	l.config.Store(config)
 	l.compaction.sidecars.enable(config.settings.Compact)
@@ -461,14 +461,11 @@ func (r *recovery) install() error {
 	if err := r.restoreEpochs(epochs); err != nil {
 		return err
 	}
-	l.logStart.Store(start)
 	l.savedStart.Store(r.saved.LogStart)
-	l.logEnd.Store(end)
-	l.highWatermark.Store(min(max(r.saved.HighWatermark, start), end))
 	r.producers.Expire(r.now)
 	l.mu.producers = r.producers
 	l.mu.producers.SetLogStart(start)
-	l.stable.settle(&l.mu.producers, nil, l.highWatermark.Load())
+	l.offsets.Restore(start, min(max(r.saved.HighWatermark, start), end), end, &l.mu.producers)
 	if err := r.restoreDecided(); err != nil {
 		return err
 	}

@@ -59,7 +59,7 @@ func (r *recovery) rebuildTxnIndexes() error {
 // headers.
 func (r *recovery) restoreDecided() error {
 	l := r.log
-	highWatermark, end := l.highWatermark.Load(), l.logEnd.Load()
+	highWatermark, end := l.offsets.HighWatermark(), l.offsets.LogEnd()
 	found := false
 	for _, h := range r.handles[segmentlist.Floor(r.handles, highWatermark):] {
 		position, err := h.Position(highWatermark)
@@ -80,10 +80,6 @@ func (r *recovery) restoreDecided() error {
 	if err != nil {
 		return err
 	}
-	l.stable.Lock()
-	defer l.stable.Unlock()
-	for _, e := range ended {
-		l.stable.end(e.FirstOffset, e.LastOffset, highWatermark)
-	}
+	l.offsets.RestoreEnded(ended)
 	return nil
 }

@@ -34,7 +34,7 @@ func (l *Log) AppendReplicated(batches []byte, now time.Time) error {
 		if err := checkReplicated(b); err != nil {
 			return err
 		}
-		from := l.logEnd.Load()
+		from := l.offsets.LogEnd()
 		if tooFar(b, from) && b.BaseOffset() > from {
 			if err := l.skipTo(b.BaseOffset()); err != nil {
 				return err
@@ -80,12 +80,12 @@ func (l *Log) followLocked(b record.Batch, from int64, config *config, now time.
 	if err := l.env.checkReserve(); err != nil {
 		return err
 	}
-	if end := l.logEnd.Load(); b.BaseOffset() < end {
+	if end := l.offsets.LogEnd(); b.BaseOffset() < end {
 		return fmt.Errorf("%w: a batch at %d, the log ends at %d", ErrUnexpectedOffset,
 			b.BaseOffset(), end)
 	}
 	active := l.list.Load().Active()
-	if tooFar(b, l.logEnd.Load()) || active.SizeBytes() == 0 &&
+	if tooFar(b, l.offsets.LogEnd()) || active.SizeBytes() == 0 &&
 		!active.Fits(record.Whole(b)) {
 		return fmt.Errorf("%w: a batch at %d is too far from %d for one segment",
 			ErrUnexpectedOffset, b.BaseOffset(), active.Base())
@@ -106,6 +106,6 @@ func (l *Log) followLocked(b record.Batch, from int64, config *config, now time.
 func (l *Log) EndOffsetFor(epoch int32) (found int32, end int64) {
 	// The log end is loaded before the epochs. An epoch that starts between the two loads starts at
 	// or above the loaded log end.
-	logEnd := l.logEnd.Load()
+	logEnd := l.offsets.LogEnd()
 	return l.epochs.load().EndOf(epoch, logEnd)
 }

@@ -67,7 +67,7 @@ func (l *Log) applyRetention(now time.Time) error {
 	// nothing above the high watermark, so an earlier roll would only create one more small
 	// segment.
 	err := l.rollIf(func(active *segmentlist.Handle) bool {
-		return active.SizeBytes() > 0 && l.highWatermark.Load() >= l.logEnd.Load() &&
+		return active.SizeBytes() > 0 && l.offsets.HighWatermark() >= l.offsets.LogEnd() &&
 			expired(active.Newest(), settings, now)
 	})
 	if err != nil {
@@ -183,7 +183,7 @@ func (d frontDeletion) publish(count int) error {
 	l.disk.forget(func(u unsealed) bool { return u.segment.Base() < logStart })
 	// The log start is stored before the list. So a reader whose list lacks a deleted segment also
 	// finds that its offset is below the log start.
-	l.raiseLogStartLocked(max(l.logStart.Load(), logStart))
+	l.raiseLogStartLocked(max(l.offsets.LogStart(), logStart))
 	old := l.list.Publish(l.list.Handles()[count:])
 	l.mu.Unlock()
 	old.Release()

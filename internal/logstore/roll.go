@@ -55,7 +55,7 @@ func jitter(longest time.Duration, base int64) time.Duration {
 // append does not wait for a sync. Before that flush, a crash may lose the end of the old segment
 // and keep the new one. Recovery detects this as a gap (ADR 0015). The caller holds Log.mu.
 func (l *Log) rollLocked() error {
-	end := l.logEnd.Load()
+	end := l.offsets.LogEnd()
 	next, err := l.files.Create(end, l.config.Load().indexes(l.env.segments))
 	if err != nil {
 		return err // the old segment is unchanged; when the disk has room, a later append rolls it
@@ -104,5 +104,5 @@ func (l *Log) rollNow() (end int64, err error) {
 	case !l.mu.truncation.isRunning() && !l.mu.firstAppend.IsZero():
 		err = l.rollLocked()
 	}
-	return l.logEnd.Load(), err
+	return l.offsets.LogEnd(), err
 }

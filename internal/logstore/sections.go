@@ -109,13 +109,13 @@ func (c *Compaction) limits() (*segmentlist.List, cleanableLimits) {
 // currentLimits returns the limits for a list that was acquired before.
 func (c *Compaction) currentLimits() cleanableLimits {
 	l := c.log
-	logStart := l.logStart.Load()
+	logStart := l.offsets.LogStart()
 	return cleanableLimits{
 		logStart:   logStart,
 		lastStable: l.LastStable(),
 		replicated: l.HighWatermark(),
 		end:        l.disk.sealedEnd.Load(),
-		firstDirty: firstDirtyWithin(c.firstDirty.Load(), logStart, l.logEnd.Load()),
+		firstDirty: firstDirtyWithin(c.firstDirty.Load(), logStart, l.offsets.LogEnd()),
 	}
 }
 

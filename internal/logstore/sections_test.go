@@ -87,7 +87,7 @@ func TestI4DirtySectionBeginsWithASegment(t *testing.T) { // I4
 func TestI2BoundIsRoundedDownToASegment(t *testing.T) { // I2
 	t.Run("the high watermark (KAFKA-13194)", func(t *testing.T) {
 		_, log := compactLog(t, vfs.NewMem(), nil)
-		log.highWatermark.Store(35)
+		log.offsets.Restore(log.LogStart(), 35, log.LogEnd(), &log.mu.producers)
 		view := log.compaction.view(epoch0)
 		defer view.release()
 		if view.Bound != 30 || view.Blocked[BlockedUnreplicated] != sizesOf(log)[3] {

@@ -91,8 +91,9 @@ func TestSegmentStatesMatchDefinitions(t *testing.T) {
 		fill(t, log, random.IntN(40))
 		list := log.list.Acquire()
 		for range 100 {
-			log.highWatermark.Store(random.Int64N(log.LogEnd() + 1))
-			log.logStart.Store(random.Int64N(log.highWatermark.Load() + 1))
+			log.offsets.Restore(log.LogStart(), random.Int64N(log.LogEnd()+1), log.LogEnd(),
+				&log.mu.producers)
+			log.offsets.SetLogStart(random.Int64N(log.offsets.HighWatermark() + 1))
 			log.compaction.firstDirty.Store(random.Int64N(log.LogEnd() + 5))
 			log.Configure(settings(func(s *topicconfig.Settings) {
 				s.Delete, s.Compact = false, true
@@ -221,7 +222,8 @@ func TestSegmentRowsEqualFiles(t *testing.T) {
 			case 1:
 				if random.IntN(4) == 0 && log.LogEnd() > 20 {
 					end := log.LogEnd() - random.Int64N(20)
-					log.highWatermark.Store(min(end, log.HighWatermark()))
+					log.offsets.Restore(log.LogStart(), min(end, log.HighWatermark()), log.LogEnd(),
+						&log.mu.producers)
 					if err := log.TruncateTo(end); err != nil {
 						t.Fatal(err)
 					}

@@ -58,10 +58,10 @@ func (l *Log) rollAt(offset int64) error {
 		err = fmt.Errorf("%w: %w", ErrStorage, errTruncating)
 	}
 	if err == nil {
-		end := l.logEnd.Load()
-		l.logEnd.Store(offset)
+		end := l.offsets.LogEnd()
+		l.offsets.SetLogEnd(offset)
 		if err = l.rollLocked(); err != nil {
-			l.logEnd.Store(end)
+			l.offsets.SetLogEnd(end)
 		}
 	}
 	l.mu.Unlock()

@@ -24,14 +24,14 @@ type TimestampOffset struct {
 // in the order of offsets. The search therefore begins at the first segment, and skips each segment
 // whose largest timestamp is below ms without reading it.
 func (l *Log) OffsetForTimestamp(ms, limit int64) (at TimestampOffset, ok bool, err error) {
-	limit = min(limit, l.logEnd.Load())
+	limit = min(limit, l.offsets.LogEnd())
 	list := l.list.Acquire()
 	if list == nil {
 		return at, false, ErrClosed
 	}
 	defer list.Release()
 	// the log end is loaded again after the list, for the same reason as in readFrom
-	limit = min(limit, l.logEnd.Load())
+	limit = min(limit, l.offsets.LogEnd())
 	logStart := l.LogStart()
 	for _, h := range list.Handles {
 		if largest, _ := h.MaxTimestamp(); largest < ms || h.NextOffset() <= logStart {

@@ -1,10 +1,7 @@
 package logstore
 
 import (
-	"cmp"
 	"fmt"
-	"slices"
-	"sync"
 	"time"
 
 	"heartwood.dev/heartwood/internal/logstore/producer"
@@ -53,9 +50,7 @@ func (l *Log) NeedsVerification(producerID int64, producerEpoch int16) (needed b
 // OpenTransactions returns the number of open transactions, and the one with the lowest first
 // offset.
 func (l *Log) OpenTransactions() (count int, oldest Transaction) {
-	l.stable.Lock()
-	defer l.stable.Unlock()
-	return l.stable.open, l.stable.oldest
+	return l.offsets.Open()
 }
 
 // Transactions returns all open transactions in ascending order of their first offsets.
@@ -109,7 +104,7 @@ func (l *Log) AppendControl(end EndTxn, now time.Time) (Appended, error) {
 			return err
 		}
 		if repeated {
-			b.SetBaseOffset(l.logEnd.Load() - 1)
+			b.SetBaseOffset(l.offsets.LogEnd() - 1)
 			return nil
 		}
 		if err := l.writeLocked(record.Whole(b), config, now); err != nil {
@@ -130,104 +125,12 @@ func (l *Log) AppendControl(end EndTxn, now time.Time) (Appended, error) {
 	return l.answer(b.BaseOffset(), b.LastOffset(), b.MaxTimestamp(), repeated), nil
 }
 
-// stability is the state from which the last stable offset is computed, together with the log start
-// and the high watermark. Consumers with read_committed may read a record only if its transaction
-// has ended (the record is below undecided), and if the marker that ended the transaction is final
-// (the marker is below the high watermark).
-//
-// The mutex is never held during I/O, so a reader of the last stable offset does not wait for an
-// append that waits for the disk. The mutex is acquired after Log.mu.
-type stability struct {
-	sync.Mutex
-	// undecided is the first offset of the oldest open transaction, math.MaxInt64 if no transaction
-	// is open.
-	undecided int64
-	// decided are the ended transactions whose marker was at or above the high watermark at the
-	// last change. They are sorted by both of their offsets. A transaction that is added replaces
-	// the earlier elements that begin at or after its first offset: it ends after them, and limits
-	// the last stable offset at least as much.
-	decided []decidedTxn
-	// open is the number of open transactions, and oldest the one with the lowest first offset, for
-	// metrics, which must not wait for the disk either.
-	open   int
-	oldest Transaction
-}
-
-// decidedTxn is a transaction whose marker may not be replicated yet.
-type decidedTxn struct {
-	first int64 // offset of its first batch
-	last  int64 // offset of the marker
-}
-
-// end adds a transaction that has ended. The caller holds the mutex.
-func (s *stability) end(first, last, highWatermark int64) {
-	s.forget(highWatermark)
-	kept := len(s.decided)
-	for kept > 0 && s.decided[kept-1].first >= first {
-		kept--
-	}
-	s.decided = append(s.decided[:kept], decidedTxn{first, last})
-}
-
-// forget removes the transactions whose markers are below the high watermark. The caller holds the
-// mutex.
-func (s *stability) forget(highWatermark int64) {
-	n, _ := slices.BinarySearchFunc(s.decided, highWatermark,
-		func(d decidedTxn, o int64) int { return cmp.Compare(d.last, o) })
-	s.decided = slices.Delete(s.decided, 0, n)
-}
-
-// below returns the last stable offset, at most the high watermark. The caller holds the mutex.
-func (s *stability) below(highWatermark int64) int64 {
-	stable := min(highWatermark, s.undecided)
-	n, _ := slices.BinarySearchFunc(s.decided, highWatermark,
-		func(d decidedTxn, o int64) int { return cmp.Compare(d.last, o) })
-	if n < len(s.decided) {
-		// of the remaining transactions, this one has the lowest first offset
-		stable = min(stable, s.decided[n].first)
-	}
-	return stable
-}
-
-// settle updates the state after a change of the producer state. Parameter ended is the transaction
-// that the change ended, or nil if it ended no transaction. The caller holds Log.mu, and stores the
-// log end after settle. So the high watermark cannot pass the first batch of a transaction before
-// undecided is updated.
-func (s *stability) settle(state *producer.State, ended *producer.EndedTxn, highWatermark int64) {
-	s.Lock()
-	defer s.Unlock()
-	s.setOpen(state)
-	if ended != nil {
-		s.end(ended.FirstOffset, ended.LastOffset, highWatermark)
-	}
-}
-
-// truncate removes the transactions whose marker is at or above the offset end. The truncation has
-// removed their markers, so each transaction is open again, or was removed as a whole. The caller
-// holds the mutex.
-func (s *stability) truncate(state *producer.State, end int64) {
-	s.decided = slices.DeleteFunc(s.decided, func(d decidedTxn) bool { return d.last >= end })
-	s.setOpen(state)
-}
-
-// setOpen stores what the producer state says about open transactions. The caller holds the mutex.
-func (s *stability) setOpen(state *producer.State) {
-	s.undecided = state.Undecided()
-	s.open, s.oldest = state.Open()
-}
-
 // LastStable returns the last stable offset, below which consumers with read_committed may read.
 // This is the high watermark, or the first offset of the first transaction that is open or whose
 // marker is not below the high watermark. It is at least the log start, even if DeleteBefore has
 // deleted the beginning of an open transaction. LastStable acquires only a mutex that is never held
 // during I/O.
-func (l *Log) LastStable() int64 {
-	// The log start is loaded first, so it is at most the high watermark that is loaded after it.
-	logStart := l.logStart.Load()
-	l.stable.Lock()
-	defer l.stable.Unlock()
-	return max(logStart, l.stable.below(l.highWatermark.Load()))
-}
+func (l *Log) LastStable() int64 { return l.offsets.LastStable() }
 
 // HasOpenTransaction reports whether a producer has an open transaction with the given producer
 // epoch in this log.

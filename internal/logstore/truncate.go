@@ -40,9 +40,9 @@ func (l *Log) TruncateTo(offset int64) error {
 	l.truncating.Lock()
 	defer l.truncating.Unlock()
 	switch {
-	case offset >= l.logEnd.Load():
+	case offset >= l.offsets.LogEnd():
 		return (&truncation{log: l}).truncateEpochs(offset)
-	case offset <= l.logStart.Load():
+	case offset <= l.offsets.LogStart():
 		return l.restartAt(max(offset, 0))
 	}
 	// The new log end is the end of the last remaining batch and not the offset. The offset may be
@@ -58,10 +58,10 @@ func (l *Log) TruncateTo(offset int64) error {
 	switch {
 	case err != nil:
 		return fmt.Errorf("%w: truncate to %d: %w", ErrStorage, offset, err)
-	case end <= l.logStart.Load(): // no batch remains; the removed batch may contain the log start
+	case end <= l.offsets.LogStart(): // no batch remains; the removed batch may contain the log start
 		return l.restartAt(epochsFrom)
 	}
-	highWatermark := l.highWatermark.Load()
+	highWatermark := l.offsets.HighWatermark()
 	t := &truncation{log: l, target: pendingTruncation{end: end, epochsFrom: epochsFrom,
 		firstDirty: base}}
 	if err := t.run(t.truncateFiles); err != nil || end == epochsFrom {
@@ -120,7 +120,7 @@ func (t *truncation) fillGap(to int64) error {
 	l := t.log
 	config, now := l.config.Load(), time.Now()
 	err := l.appending(now, func() error {
-		end := l.logEnd.Load()
+		end := l.offsets.LogEnd()
 		if to-end > math.MaxInt32 {
 			// A single batch cannot span the gap. It stays open: the leader's log begins above it.
 			return nil
@@ -197,7 +197,7 @@ type truncation struct {
 // records, and recovery would not detect that, because it does not scan below the recovery point.
 func (t *truncation) run(changeFiles func([]*segmentlist.Handle) error) error {
 	l := t.log
-	startBefore := l.logStart.Load()
+	startBefore := l.offsets.LogStart()
 	if err := t.announce(); err != nil {
 		return err
 	}
@@ -324,24 +324,6 @@ func (t *truncation) holdFiles(stay, removed []*segmentlist.Handle) (held heldFi
 		held.release()
 	}
 	return held, err
-}
-
-// lowerOffsets sets the offsets of a log that now covers [start, end). The offsets change in such
-// an order that LogStart <= HighWatermark <= LogEnd at every moment. The caller holds Log.mu.
-func (t *truncation) lowerOffsets(start, end int64) {
-	l := t.log
-	l.stable.Lock()
-	defer l.stable.Unlock()
-	if start < l.logStart.Load() {
-		l.logStart.Store(start)
-	}
-	if end > l.logEnd.Load() { // possible only if the log starts again, empty
-		l.logEnd.Store(end)
-	}
-	l.highWatermark.Store(max(start, min(l.highWatermark.Load(), end)))
-	l.logEnd.Store(end)
-	l.logStart.Store(start)
-	l.stable.truncate(&l.mu.producers, end)
 }
 
 var errHeadEnds = errors.New("the head ends here")

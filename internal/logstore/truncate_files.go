@@ -18,9 +18,9 @@ import (
 func (t *truncation) truncateFiles(handles []*segmentlist.Handle) error {
 	l, end := t.log, t.target.end
 	at := segmentlist.Floor(handles, end)
-	if end <= l.logStart.Load() {
+	if end <= l.offsets.LogStart() {
 		return fmt.Errorf("%w: truncate to %d: the log begins at %d by now", ErrOffsetOutOfRange,
-			end, l.logStart.Load())
+			end, l.offsets.LogStart())
 	}
 	// The producer state depends only on the batches that remain, so it can be computed before any
 	// file is removed.
@@ -28,7 +28,7 @@ func (t *truncation) truncateFiles(handles []*segmentlist.Handle) error {
 	if err != nil {
 		return fmt.Errorf("%w: truncate to %d: %w", ErrStorage, end, err)
 	}
-	state.SetLogStart(l.logStart.Load())
+	state.SetLogStart(l.offsets.LogStart())
 	held, err := t.holdFiles(handles[at:at+1], handles[at+1:])
 	if err != nil {
 		return fmt.Errorf("%w: truncate to %d: %w", ErrStorage, end, err)
@@ -89,7 +89,7 @@ func (t *truncation) publish(state producer.State, before, after []*segmentlist.
 	if end <= active.Base() {
 		l.mu.firstAppend = time.Time{}
 	}
-	t.lowerOffsets(min(l.logStart.Load(), end), end)
+	l.offsets.Lower(min(l.offsets.LogStart(), end), end, &l.mu.producers)
 	for _, h := range before {
 		if !slices.Contains(after, h) && h.Segment != active.Segment {
 			h.Doomed.Store(true)
@@ -235,7 +235,7 @@ func (t *truncation) publishEmpty(before []*segmentlist.Handle, active *segmentl
 	l.mu.producers, l.mu.firstAppend = producer.State{}, time.Time{}
 	l.snapshots.ForgetPending()
 	l.compaction.emptied(offset)
-	t.lowerOffsets(offset, offset)
+	l.offsets.Lower(offset, offset, &l.mu.producers)
 	for _, h := range before {
 		h.Doomed.Store(true)
 	}
