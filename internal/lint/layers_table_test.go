@@ -68,7 +68,11 @@ var layers = map[string][]string{
 		"internal/logstore/segmentlist", "internal/logstore/swap", "internal/record",
 		"internal/vfs"},
 	"internal/logstore/offsets": {"internal/logstore/producer"},
+	"internal/logstore/sidecars": {"internal/logstore/keys", "internal/logstore/segment",
+		"internal/logstore/segmentlist", "internal/record", "internal/topicconfig",
+		"internal/vfs"},
 	"internal/logstore": {
+		"internal/logstore/sidecars",
 		"internal/logstore/datadir", "internal/logstore/offsets", "internal/logstore/segmentlist",
 		"internal/logstore/snapshots", "internal/logstore/swap",
 		"internal/logstore/segment", "internal/logstore/keys",

@@ -61,10 +61,10 @@ func (l *Log) appendBatch(batch []byte, verified Verified, now time.Time,
 	// and do not use the state of the log.
 	rules := config.rules
 	rules.Compress = l.env.compress(siteProduce)
-	collected := l.compaction.sidecars.collector(config.settings.Compact)
+	collected := l.compaction.sidecars.Collector(config.settings.Compact)
 	if collected != nil {
-		rules.Keys = collected.add
-		defer collected.release()
+		rules.Keys = collected.AddKey
+		defer collected.Release()
 	}
 	valid, err := record.Validate(batch, rules, now)
 	if err != nil {
@@ -98,8 +98,8 @@ func (l *Log) appendBatch(batch []byte, verified Verified, now time.Time,
 			return err
 		}
 		if collected != nil {
-			l.compaction.sidecars.spools.appendLocked(l.list.Load().Active(),
-				*l.compaction.sidecars.salt.Load(), b, collected.Records)
+			l.compaction.sidecars.Spools.AppendLocked(l.list.Load().Active(),
+				*l.compaction.sidecars.Salt.Load(), b, collected.Records)
 		}
 		return nil
 	})

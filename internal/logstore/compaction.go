@@ -11,6 +11,7 @@ import (
 	"heartwood.dev/heartwood/internal/logstore/clean"
 	"heartwood.dev/heartwood/internal/logstore/keys"
 	"heartwood.dev/heartwood/internal/logstore/segmentlist"
+	"heartwood.dev/heartwood/internal/logstore/sidecars"
 	"heartwood.dev/heartwood/internal/topicconfig"
 )
 
@@ -36,7 +37,7 @@ type Compaction struct {
 	progress       cleaningProgress
 	// pass describes the pass that runs; nil while no pass has replaced segments.
 	pass     atomic.Pointer[runningPass]
-	sidecars sidecars
+	sidecars sidecars.Set
 	// quarantined is set while the cleaner skips the log because a pass failed. Only the metrics
 	// use it.
 	quarantined atomic.Bool
@@ -54,7 +55,9 @@ const (
 
 // init connects the Compaction to its log. It is called once, before the log is used.
 func (c *Compaction) init(l *Log) {
-	c.log, c.sidecars = l, newSidecars(l)
+	c.log = l
+	c.sidecars = sidecars.New(l.sidecarSource(), l.env.fs, l.dir,
+		l.env.logger.With("partition", l.id), &l.maintain, &l.mu.Mutex)
 	c.progress.restore(nil, 0)
 }
 
@@ -276,9 +279,13 @@ func (c *Compaction) restore(from checkpoint.State, start, end int64) {
 	}
 }
 
+// SidecarSlot limits how many key sidecars are built concurrently over all logs; see
+// sidecars.Slot.
+type SidecarSlot = sidecars.Slot
+
 // SidecarBuild limits the resources that BuildSidecar uses.
 type SidecarBuild struct {
-	Slot SidecarSlot
+	Slot sidecars.Slot
 	// Throttle is called before each read or write of n bytes, and may wait. It may be nil.
 	Throttle func(ctx context.Context, n int) error
 }
@@ -287,9 +294,9 @@ type SidecarBuild struct {
 // reports whether the caller should call it again at once. It logs errors; a later call retries the
 // segment.
 func (c *Compaction) BuildSidecar(ctx context.Context, now time.Time, b SidecarBuild) (more bool) {
-	return c.sidecars.buildNext(ctx, now, sidecarOptions{
-		Options: keys.Options{MemoryBytes: sidecarMemoryBytes, Throttle: b.Throttle},
-		scanned: b.Throttle, background: true, slot: b.Slot,
+	return c.sidecars.BuildNext(ctx, now, sidecars.Options{
+		Options: keys.Options{MemoryBytes: sidecars.MemoryBytes, Throttle: b.Throttle},
+		Scanned: b.Throttle, Background: true, Slot: b.Slot,
 	})
 }
 
@@ -303,13 +310,13 @@ type SidecarBytes struct {
 // SidecarBytes returns the number of bytes since the log was opened. It excludes the sidecars that
 // a pass builds, because the pass counts their bytes itself.
 func (c *Compaction) SidecarBytes() SidecarBytes {
-	return SidecarBytes{Read: c.sidecars.readBytes.Load(), Written: c.sidecars.writtenBytes.Load(),
-		Scanned: c.sidecars.scannedBytes.Load()}
+	return SidecarBytes{Read: c.sidecars.ReadBytes.Load(), Written: c.sidecars.WrittenBytes.Load(),
+		Scanned: c.sidecars.ScannedBytes.Load()}
 }
 
 // sidecarSource returns what the log's sidecars use of it.
-func (l *Log) sidecarSource() sidecarSource {
-	return sidecarSource{Settings: l.Settings, Acquire: l.list.Acquire,
+func (l *Log) sidecarSource() sidecars.Source {
+	return sidecars.Source{Settings: l.Settings, Acquire: l.list.Acquire,
 		CleanableEnd: l.disk.sealedEnd.Load, Truncations: l.truncations.Load,
 		OwnsSealed: l.ownsSealed}
 }

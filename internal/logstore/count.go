@@ -27,20 +27,5 @@ func (c *Compaction) CountRecords() (records int64, exact bool) {
 // pass has written, so that CountRecords counts their segments. It does nothing while a sidecar is
 // built; the build continues with those that are not known.
 func (c *Compaction) LoadCounts() {
-	select {
-	case c.sidecars.building <- struct{}{}:
-		defer c.sidecars.unlock()
-	default:
-		return
-	}
-	list := c.log.list.Acquire()
-	if list == nil {
-		return
-	}
-	defer list.Release()
-	for _, h := range list.Handles[:len(list.Handles)-1] {
-		if h.SidecarState() == nil && c.sidecars.salt.Load() != nil {
-			c.sidecars.load(h)
-		}
-	}
+	c.sidecars.LoadStates()
 }

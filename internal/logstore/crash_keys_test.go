@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"heartwood.dev/heartwood/internal/logstore/keys"
+	"heartwood.dev/heartwood/internal/logstore/sidecars"
 )
 
 // keys either builds and deletes the key sidecars of the log, as the cleaner does in the
@@ -14,8 +15,8 @@ import (
 func (w *workload) keys(_ *partitionModel, log *Log) {
 	w.freeSpace() // on a full disk a pass cannot build sidecars, and fails
 	if w.random.IntN(2) == 0 {
-		for log.compaction.sidecars.buildNext(context.Background(), time.Now(),
-			sidecarOptions{background: true}) {
+		for log.compaction.sidecars.BuildNext(context.Background(), time.Now(),
+			sidecars.Options{Background: true}) {
 		}
 		w.checkKeys(log)
 		return
@@ -26,12 +27,12 @@ func (w *workload) keys(_ *partitionModel, log *Log) {
 		if !log.Settings().Compact || w.random.IntN(3) == 0 {
 			continue
 		}
-		reader, err := log.compaction.sidecars.openOrBuild(context.Background(), h.Segment,
-			sidecarOptions{background: true})
+		reader, err := log.compaction.sidecars.OpenOrBuild(context.Background(), h.Segment,
+			sidecars.Options{Background: true})
 		w.must(err, "open keys")
 		w.must(errors.Join(compareKeys(log, h, reader), reader.Close()), "compare keys")
 	}
-	log.compaction.sidecars.trim()
+	log.compaction.sidecars.Trim()
 }
 
 // checkKeys compares every key sidecar that can be opened with its segment. The two must match even
@@ -43,7 +44,7 @@ func (w *workload) checkKeys(log *Log) {
 	list := log.list.Acquire()
 	defer list.Release()
 	for _, h := range list.Handles[:len(list.Handles)-1] {
-		reader, err := log.compaction.sidecars.open(h, true)
+		reader, err := log.compaction.sidecars.Open(h, true)
 		if keys.Unusable(err) || errors.Is(err, fs.ErrNotExist) {
 			continue
 		}

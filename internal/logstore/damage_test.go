@@ -18,6 +18,7 @@ import (
 	"heartwood.dev/heartwood/internal/logstore/inspect"
 	"heartwood.dev/heartwood/internal/logstore/keys"
 	"heartwood.dev/heartwood/internal/logstore/segment"
+	"heartwood.dev/heartwood/internal/logstore/sidecars"
 	"heartwood.dev/heartwood/internal/logstore/swap"
 	"heartwood.dev/heartwood/internal/record"
 	"heartwood.dev/heartwood/internal/topicconfig"
@@ -361,8 +362,8 @@ func countKeys(t *testing.T, log *Log) (counts []string) {
 	list := log.list.Acquire()
 	defer list.Release()
 	for _, h := range list.Handles[:len(list.Handles)-1] {
-		reader, err := log.compaction.sidecars.openOrBuild(t.Context(), h.Segment,
-			sidecarOptions{background: true})
+		reader, err := log.compaction.sidecars.OpenOrBuild(t.Context(), h.Segment,
+			sidecars.Options{Background: true})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -34,11 +34,9 @@
 //   - Log.offsets: the high watermark and the state behind the last stable offset; never held over
 //     I/O.
 //   - Store.changes: one Create, Release or Close at a time.
-//   - sidecars.building: one build of key sidecars per log at a time. It is held during I/O and
-//     throttling, so it is a channel: a waiter can stop waiting when its context ends. To publish
-//     the sidecar, the build acquires Log.maintain after sidecars.building. Before
-//     sidecars.building it acquires SidecarSlot, the slot of package cleaner for the builds in all
-//     logs.
+//   - Set.building of package sidecars: one build of key sidecars per log at a time. To publish the
+//     sidecar, the build acquires Log.maintain after it. Before it, the build acquires
+//     sidecars.Slot, the slot of package cleaner for the builds in all logs.
 //   - Log.maintain: one flush, retention, swap or close at a time. Each of these writes, syncs and
 //     renames files while it holds the lock.
 //   - Log.mu: producer state, leader epochs, durability, the end of the active segment, and every

@@ -254,7 +254,7 @@ func (l *Log) unpublish(last func(handles []*segmentlist.Handle)) {
 	l.mu.Lock()
 	l.mu.aborted = countAborted(l.list.Handles(), l.disk.recoveryPoint)
 	old := l.list.Publish(nil)
-	l.compaction.sidecars.spools.discardAllLocked()
+	l.compaction.sidecars.Spools.DiscardAllLocked()
 	l.mu.Unlock()
 	if old == nil {
 		return

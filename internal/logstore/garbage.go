@@ -12,6 +12,7 @@ import (
 	"heartwood.dev/heartwood/internal/logstore/keys"
 	"heartwood.dev/heartwood/internal/logstore/segment"
 	"heartwood.dev/heartwood/internal/logstore/segmentlist"
+	"heartwood.dev/heartwood/internal/logstore/sidecars"
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
@@ -80,7 +81,7 @@ func (c *Compaction) withSidecars(v passView) (map[*segment.Segment]*segmentlist
 		state := list.Handles[at].SidecarState()
 		switch {
 		case state == nil || state.Digest == 0 && state.Retry.IsZero() &&
-			keepsSidecar(state.LogBytes, state.Records):
+			sidecars.Keeps(state.LogBytes, state.Records):
 			return nil, ErrSidecarsMissing
 		case state.Digest == 0:
 			return nil, nil // the records are too small for a sidecar, or the sidecar is damaged
@@ -107,10 +108,10 @@ func (c *Compaction) estimateJob(v passView, handles map[*segment.Segment]*segme
 			OpenSidecar: func(_ context.Context, s *segment.Segment,
 				_ clean.SidecarOptions) (*keys.Reader,
 				error) {
-				return c.sidecars.open(handles[s], false)
+				return c.sidecars.Open(handles[s], false)
 			},
 			Throttle: func(ctx context.Context, n int) error {
-				c.sidecars.readBytes.Add(int64(n))
+				c.sidecars.ReadBytes.Add(int64(n))
 				if opts.Throttle == nil {
 					return ctx.Err()
 				}
@@ -154,7 +155,7 @@ const deadBytesMax = 256 << 20
 // loadDead returns the content of the .dead file of a segment, nil if the segment has no .dead file
 // or the file cannot be read. In that case a pass computes the content again.
 func (c *Compaction) loadDead(s *segment.Segment) []byte {
-	fsys, name := c.log.env.fs, c.sidecars.path(s.Base(), segment.DeadExtension, "")
+	fsys, name := c.log.env.fs, c.sidecars.Path(s.Base(), segment.DeadExtension, "")
 	info, err := fsys.Stat(name)
 	if err != nil || info.Size() > deadBytesMax {
 		return nil
@@ -185,7 +186,7 @@ func (c *Compaction) saveDead(s *segment.Segment, content []byte) error {
 		return nil // retention has deleted the segment
 	}
 	defer handles[at].Facts.ForgetDead()
-	name := c.sidecars.path(s.Base(), segment.DeadExtension, "")
+	name := c.sidecars.Path(s.Base(), segment.DeadExtension, "")
 	if content == nil {
 		if err := l.env.fs.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("%w: %w", ErrStorage, err)
@@ -213,7 +214,7 @@ func (c *Compaction) deadSummary(h *segmentlist.Handle) *clean.DeadSummary {
 }
 
 func (c *Compaction) readDeadSummary(h *segmentlist.Handle) *clean.DeadSummary {
-	file, err := c.log.env.fs.Open(c.sidecars.path(h.Base(), segment.DeadExtension, ""))
+	file, err := c.log.env.fs.Open(c.sidecars.Path(h.Base(), segment.DeadExtension, ""))
 	if err != nil {
 		return nil
 	}

@@ -11,6 +11,7 @@ import (
 	"heartwood.dev/heartwood/internal/logstore/keys"
 	"heartwood.dev/heartwood/internal/logstore/segment"
 	"heartwood.dev/heartwood/internal/logstore/segmentlist"
+	"heartwood.dev/heartwood/internal/logstore/sidecars"
 	"heartwood.dev/heartwood/internal/record"
 )
 
@@ -27,9 +28,9 @@ func (s *keyLookup) bySidecar(i int) (ok bool, err error) {
 	if err := s.spend(sidecarHeaderBytes); err != nil {
 		return false, err
 	}
-	reader, err := c.sidecars.open(h, true)
+	reader, err := c.sidecars.Open(h, true)
 	switch {
-	case errors.Is(err, errNoKeys):
+	case errors.Is(err, sidecars.ErrNoKeys):
 		return false, nil
 	case keys.Unusable(err), errors.Is(err, fs.ErrNotExist):
 		return false, s.stillListed(h)
@@ -66,7 +67,7 @@ func (s *keyLookup) search(i int, reader *keys.Reader) (ok bool, err error) {
 	if reader.Counts().Opaque > 0 {
 		return false, nil
 	}
-	newest := reader.Newest(s.log.Compaction().sidecars.salt.Load().Hasher().Hash(s.key))
+	newest := reader.Newest(s.log.Compaction().sidecars.Salt.Load().Hasher().Hash(s.key))
 	batches := s.locator(i, reader)
 	passed := uint32(math.MaxUint32) // the first ordinal of the batch before
 	for newest.Next() {

@@ -9,6 +9,7 @@ import (
 	"heartwood.dev/heartwood/internal/logstore/keys"
 	"heartwood.dev/heartwood/internal/logstore/segment"
 	"heartwood.dev/heartwood/internal/logstore/segmentlist"
+	"heartwood.dev/heartwood/internal/logstore/sidecars"
 	"heartwood.dev/heartwood/internal/logstore/swap"
 	"heartwood.dev/heartwood/internal/topicconfig"
 )
@@ -32,7 +33,7 @@ type PassOptions struct {
 	// do(0) to do(n-1). If it is nil, the calls run one after the other.
 	Workers  int
 	Parallel func(n int, do func(i int))
-	Slot     SidecarSlot
+	Slot     sidecars.Slot
 	// Throttle is called before each read or write of n bytes, and may wait; nil: no limit.
 	Throttle func(ctx context.Context, n int) error
 
@@ -60,7 +61,7 @@ func (c *Compaction) Pass(ctx context.Context, opts PassOptions) (clean.Stats, e
 	if err := ctx.Err(); err != nil {
 		return clean.Stats{CleanedTo: c.firstDirty.Load()}, err
 	}
-	defer c.sidecars.trim()
+	defer c.sidecars.Trim()
 	defer c.pass.Store(nil)
 	stats, basis, err := c.passOnce(ctx, opts)
 	if opts.DryRun {
@@ -109,9 +110,9 @@ func (c *Compaction) passOnce(ctx context.Context, opts PassOptions) (clean.Stat
 	if err := c.log.flush(); err != nil {
 		return clean.Stats{CleanedTo: v.FirstDirty}, basis, err
 	}
-	salt := c.sidecars.salt.Load()
+	salt := c.sidecars.Salt.Load()
 	if salt == nil {
-		return clean.Stats{CleanedTo: v.FirstDirty}, basis, errNoKeys
+		return clean.Stats{CleanedTo: v.FirstDirty}, basis, sidecars.ErrNoKeys
 	}
 	job := clean.Job{
 		LogStart: basis.logStart, FirstDirty: v.FirstDirty, Bound: v.Bound,
@@ -180,11 +181,11 @@ func (c *Compaction) passEnv(began Sections, opts PassOptions) clean.Env {
 		},
 		DeriveSidecar: func(base int64) (*keys.Derivation, error) {
 			return keys.NewDerivation(l.env.fs,
-				c.sidecars.path(base, keys.SpoolExtension, swap.CleanedSuffix), base,
-				*c.sidecars.salt.Load()), nil
+				c.sidecars.Path(base, keys.SpoolExtension, swap.CleanedSuffix), base,
+				*c.sidecars.Salt.Load()), nil
 		},
 		SidecarName: func(base int64) string {
-			return c.sidecars.path(base, keys.Extension, swap.CleanedSuffix)
+			return c.sidecars.Path(base, keys.Extension, swap.CleanedSuffix)
 		},
 		Replace: func(sources, cleaned []*segment.Segment) error {
 			if c.pass.Load() == nil {
@@ -206,19 +207,19 @@ func (c *Compaction) passEnv(began Sections, opts PassOptions) clean.Env {
 // keysForPass opens or builds the key sidecar of a segment. It returns nil if the segment has too
 // many records for a sidecar. The pass counts and throttles the bytes that are read and written.
 func (c *Compaction) keysForPass(ctx context.Context, s *segment.Segment, how clean.SidecarOptions,
-	slot SidecarSlot) (*keys.Reader, error) {
+	slot sidecars.Slot) (*keys.Reader, error) {
 	if how.Rebuild {
-		if err := c.sidecars.removeInvalid(ctx, s); err != nil {
+		if err := c.sidecars.RemoveInvalid(ctx, s); err != nil {
 			return nil, err
 		}
 	}
-	reader, err := c.sidecars.openOrBuild(ctx, s, sidecarOptions{
-		scanned: func(_ context.Context, n int) error { return how.LogRead(n) },
+	reader, err := c.sidecars.OpenOrBuild(ctx, s, sidecars.Options{
+		Scanned: func(_ context.Context, n int) error { return how.LogRead(n) },
 		Options: keys.Options{
-			MemoryBytes: sidecarMemoryBytes,
+			MemoryBytes: sidecars.MemoryBytes,
 			Throttle:    func(_ context.Context, n int) error { return how.SidecarWritten(n) },
 		},
-		slot: slot,
+		Slot: slot,
 	})
 	if errors.Is(err, keys.ErrTooManyRecords) {
 		return nil, nil

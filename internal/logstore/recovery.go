@@ -66,7 +66,7 @@ func newLog(env environment, id PartitionID, topic TopicID, dir string, config *
 	l.offsets.Restore(0, 0, 0, &l.mu.producers)
 	l.topic.Store(&topic)
 	l.config.Store(config)
-	l.compaction.sidecars.enable(config.settings.Compact)
+	l.compaction.sidecars.Enable(config.settings.Compact)
 	return l
 }
 

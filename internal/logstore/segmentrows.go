@@ -128,7 +128,7 @@ func (c *Compaction) row(s arrangedSegment, settings *topicconfig.Settings) Segm
 	if s.state == SegmentUncompacted || s.active {
 		return row
 	}
-	if counts, ok := c.sidecars.countsOf(h); ok {
+	if counts, ok := c.sidecars.CountsOf(h); ok {
 		row.Counts = &counts
 	}
 	d := c.deadSummary(h)

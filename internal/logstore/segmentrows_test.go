@@ -153,7 +153,7 @@ func factsOf(t testing.TB, log *Log, h *segmentlist.Handle) (f fileFacts) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	name := log.compaction.sidecars.path(h.Base(), segment.DeadExtension, "")
+	name := log.compaction.sidecars.Path(h.Base(), segment.DeadExtension, "")
 	if content, err := log.env.fs.ReadFile(name); err == nil {
 		if f.dead, err = clean.DecodeDeadFile(content); err != nil {
 			t.Fatal(err)
@@ -171,7 +171,7 @@ func checkRow(t testing.TB, log *Log, h *segmentlist.Handle, row SegmentRow) {
 		t.Fatalf("got row %+v of segment %d", row, h.Base())
 	}
 	// A segment of small records has no sidecar after a pass.
-	_, missing := log.env.fs.Stat(log.compaction.sidecars.name(h.Base()))
+	_, missing := log.env.fs.Stat(log.compaction.sidecars.Name(h.Base()))
 	if row.Counts == nil && missing == nil ||
 		row.Counts != nil && (row.Counts.Records != f.records ||
 			row.Counts.Tombstones != f.tombstones || row.Counts.NullKeys != f.nullKeys) {

@@ -10,6 +10,7 @@ import (
 
 	"heartwood.dev/heartwood/internal/compress"
 	"heartwood.dev/heartwood/internal/logstore/keys"
+	"heartwood.dev/heartwood/internal/logstore/sidecars"
 	"heartwood.dev/heartwood/internal/record"
 	"heartwood.dev/heartwood/internal/topicconfig"
 	"heartwood.dev/heartwood/internal/vfs"
@@ -43,7 +44,7 @@ func benchmarkAppendKeys(b *testing.B, size int, codec compress.Codec, with stri
 		s.Delete, s.RetentionBytes = true, 256<<20
 	}))
 	if with == "nothing" {
-		log.compaction.sidecars.salt.Store(nil)
+		log.compaction.sidecars.Salt.Store(nil)
 	}
 	batches := benchmarkBatches(b, size, codec)
 	scratch := make([]byte, 0, 1<<20)
@@ -69,8 +70,8 @@ func benchmarkTend(b *testing.B, store *Store, log *Log, with string) {
 	log.AdvanceHighWatermark(log.LogEnd())
 	store.tick(epoch0, false)
 	if with == "made" {
-		for log.compaction.sidecars.buildNext(context.Background(), epoch0,
-			sidecarOptions{Options: keys.Options{MemoryBytes: sidecarMemoryBytes}}) {
+		for log.compaction.sidecars.BuildNext(context.Background(), epoch0,
+			sidecars.Options{Options: keys.Options{MemoryBytes: sidecars.MemoryBytes}}) {
 		}
 	}
 	if err := log.applyRetention(epoch0); err != nil {

@@ -15,6 +15,7 @@ import (
 
 	"heartwood.dev/heartwood/internal/logstore/keys"
 	"heartwood.dev/heartwood/internal/logstore/segmentlist"
+	"heartwood.dev/heartwood/internal/logstore/sidecars"
 	"heartwood.dev/heartwood/internal/record"
 	"heartwood.dev/heartwood/internal/topicconfig"
 	"heartwood.dev/heartwood/internal/vfs"
@@ -79,8 +80,8 @@ func keyedSegments(t testing.TB, log *Log) []*segmentlist.Handle {
 
 // updateSidecars builds missing sidecars of the log and deletes unneeded ones, as the cleaner does.
 func updateSidecars(log *Log, now time.Time) {
-	for log.compaction.sidecars.buildNext(context.Background(), now,
-		sidecarOptions{background: true}) {
+	for log.compaction.sidecars.BuildNext(context.Background(), now,
+		sidecars.Options{Background: true}) {
 	}
 }
 
@@ -112,7 +113,7 @@ func expectedKeys(h *segmentlist.Handle, hasher keys.Hasher) (entries []keys.Ent
 // compareKeys returns an error if the content of a key sidecar does not match the records of its
 // segment.
 func compareKeys(log *Log, h *segmentlist.Handle, reader *keys.Reader) error {
-	wantEntries, wantRecords, err := expectedKeys(h, log.compaction.sidecars.salt.Load().Hasher())
+	wantEntries, wantRecords, err := expectedKeys(h, log.compaction.sidecars.Salt.Load().Hasher())
 	if err != nil {
 		return err
 	}
@@ -153,7 +154,7 @@ func checkSidecars(t testing.TB, log *Log) {
 		t.Fatal("no sealed segment")
 	}
 	for _, h := range segments {
-		reader, err := log.compaction.sidecars.open(h, true)
+		reader, err := log.compaction.sidecars.Open(h, true)
 		if err != nil {
 			t.Fatalf("segment %d: %v", h.Base(), err)
 		}

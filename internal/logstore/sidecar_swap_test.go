@@ -11,6 +11,7 @@ import (
 	"heartwood.dev/heartwood/internal/logstore/keys"
 	"heartwood.dev/heartwood/internal/logstore/segment"
 	"heartwood.dev/heartwood/internal/logstore/segmentlist"
+	"heartwood.dev/heartwood/internal/logstore/sidecars"
 	"heartwood.dev/heartwood/internal/logstore/swap"
 	"heartwood.dev/heartwood/internal/record"
 	"heartwood.dev/heartwood/internal/topicconfig"
@@ -66,8 +67,8 @@ func TestF11SmallRecordsKeepNoSidecar(t *testing.T) {
 		t.Errorf("sidecars of small records: %v", made)
 	}
 	for _, h := range keyedSegments(t, log) {
-		reader, err := log.compaction.sidecars.openOrBuild(context.Background(), h.Segment,
-			sidecarOptions{background: true})
+		reader, err := log.compaction.sidecars.OpenOrBuild(context.Background(), h.Segment,
+			sidecars.Options{Background: true})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -75,7 +76,7 @@ func TestF11SmallRecordsKeepNoSidecar(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	log.compaction.sidecars.trim()
+	log.compaction.sidecars.Trim()
 	for _, name := range namesWith(t, fsys, log, keys.Extension) {
 		if strings.HasSuffix(name, keys.Extension) {
 			t.Errorf("%s is left after the pass", name)
@@ -90,7 +91,7 @@ func TestKeepsSidecarByTheSizeOfRecords(t *testing.T) {
 		want     bool
 	}{{0, 0, true}, {61, 0, true}, {1000, 10, true}, {999, 10, false}, {1 << 31, 1 << 20, true},
 		{40 << 20, 1 << 20, false}} {
-		if got := keepsSidecar(c.logBytes, c.records); got != c.want {
+		if got := sidecars.Keeps(c.logBytes, c.records); got != c.want {
 			t.Errorf("%d bytes, %d records: got %t, want %t", c.logBytes, c.records, got, c.want)
 		}
 	}
@@ -107,7 +108,7 @@ func TestEstimateRecords(t *testing.T) {
 			Value: strings.Repeat("v", 30)}.Bytes(t))
 	}
 	h := keyedSegments(t, log)[0]
-	if got, want := estimateRecords(h), int(h.NextOffset()-h.Base()); got != want {
+	if got, want := sidecars.EstimateRecords(h), int(h.NextOffset()-h.Base()); got != want {
 		t.Errorf("%d records, want %d", got, want)
 	}
 	store.tick(epoch0, false)
@@ -118,7 +119,7 @@ func TestEstimateRecords(t *testing.T) {
 	if err := replaceNow(log, []*segment.Segment{h.Segment}, cleaned); err != nil {
 		t.Fatal(err)
 	}
-	if got := estimateRecords(keyedSegments(t, log)[0]); got != 9 {
+	if got := sidecars.EstimateRecords(keyedSegments(t, log)[0]); got != 9 {
 		t.Errorf("%d records are left, want 9", got)
 	}
 }
@@ -137,11 +138,11 @@ func TestSidecarsAreDeletedWithSegments(t *testing.T) {
 	if err := replaceNow(log, sources, cleaned); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := fsys.Stat(log.compaction.sidecars.name(sources[0].Base())); err == nil {
+	if _, err := fsys.Stat(log.compaction.sidecars.Name(sources[0].Base())); err == nil {
 		t.Fatal("the sidecar of a replaced segment still exists")
 	}
-	if _, err := log.compaction.sidecars.openOrBuild(context.Background(), sources[0],
-		sidecarOptions{background: true}); !errors.Is(err, segmentlist.ErrChanged) {
+	if _, err := log.compaction.sidecars.OpenOrBuild(context.Background(), sources[0],
+		sidecars.Options{Background: true}); !errors.Is(err, segmentlist.ErrChanged) {
 		t.Errorf("sidecar of a replaced segment: %v", err)
 	}
 	updateSidecars(log, epoch0)
@@ -170,8 +171,8 @@ func TestSidecarOfReplacedSegmentDoesNotAppear(t *testing.T) {
 	fsys, _, log := keyedLog(t, 50)
 	h := keyedSegments(t, log)[1]
 	replaced := false
-	err := log.compaction.sidecars.build(context.Background(), h,
-		sidecarOptions{Options: keys.Options{Throttle: func(context.Context, int) error {
+	err := log.compaction.sidecars.Build(context.Background(), h,
+		sidecars.Options{Options: keys.Options{Throttle: func(context.Context, int) error {
 			if !replaced {
 				replaced = true
 				cleaned, err := cleanedOf(t, log, []*segment.Segment{h.Segment},
@@ -195,19 +196,19 @@ func TestSidecarOfReplacedSegmentDoesNotAppear(t *testing.T) {
 func TestTruncationDiscardsSpoolsAndSidecars(t *testing.T) {
 	_, _, log := keyedLog(t, 50)
 	h := keyedSegments(t, log)[1]
-	err := log.compaction.sidecars.build(context.Background(), h,
-		sidecarOptions{Options: keys.Options{Throttle: func(context.Context, int) error {
+	err := log.compaction.sidecars.Build(context.Background(), h,
+		sidecars.Options{Options: keys.Options{Throttle: func(context.Context, int) error {
 			log.mu.Lock()
 			defer log.mu.Unlock()
-			log.compaction.sidecars.invalidateLocked(log.list.Handles())
+			log.compaction.sidecars.InvalidateLocked(log.list.Handles())
 			log.truncations.Add(1)
 			return nil
 		}}})
 	if !errors.Is(err, segmentlist.ErrChanged) {
 		t.Errorf("%v", err)
 	}
-	if h.SidecarState() != nil || log.compaction.sidecars.spools.active != nil ||
-		len(log.compaction.sidecars.spools.rolled) > 0 {
+	if h.SidecarState() != nil || log.compaction.sidecars.Spools.Active != nil ||
+		len(log.compaction.sidecars.Spools.Rolled) > 0 {
 		t.Error("spools or sidecar states are left")
 	}
 	updateSidecars(log, epoch0)
@@ -220,8 +221,8 @@ func TestSpoolsOfRolledSegmentsAreBounded(t *testing.T) {
 	store := openStore(t, fsys)
 	log := createLog(t, store, keyedSettings(nil))
 	fillKeyed(t, log, 200)
-	if n := len(log.compaction.sidecars.spools.rolled); n != spoolsMax {
-		t.Errorf("%d spools of %d segments, want %d", n, len(bases(log)), spoolsMax)
+	if n := len(log.compaction.sidecars.Spools.Rolled); n != sidecars.SpoolsMax {
+		t.Errorf("%d spools of %d segments, want %d", n, len(bases(log)), sidecars.SpoolsMax)
 	}
 	store.tick(epoch0, false)
 	updateSidecars(log, epoch0.Add(time.Hour))

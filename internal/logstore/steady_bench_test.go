@@ -10,6 +10,7 @@ import (
 	"heartwood.dev/heartwood/internal/compress"
 	"heartwood.dev/heartwood/internal/logstore/clean"
 	"heartwood.dev/heartwood/internal/logstore/keys"
+	"heartwood.dev/heartwood/internal/logstore/sidecars"
 	"heartwood.dev/heartwood/internal/record"
 	"heartwood.dev/heartwood/internal/topicconfig"
 	"heartwood.dev/heartwood/internal/vfs"
@@ -106,8 +107,8 @@ func (s *steady) run() {
 		if done%1000 == 0 {
 			s.log.AdvanceHighWatermark(s.log.LogEnd())
 			s.store.tick(s.now, false)
-			for s.log.compaction.sidecars.buildNext(context.Background(), s.now,
-				sidecarOptions{Options: keys.Options{MemoryBytes: sidecarMemoryBytes}}) {
+			for s.log.compaction.sidecars.BuildNext(context.Background(), s.now,
+				sidecars.Options{Options: keys.Options{MemoryBytes: sidecars.MemoryBytes}}) {
 			}
 			s.pass()
 		}

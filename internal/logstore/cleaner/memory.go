@@ -5,9 +5,9 @@ package cleaner
 // pass, but makes it slower.
 const passMemoryBytesMin = 64 << 10
 
-// sidecarMemoryBytes is the memory reserved for key sidecars and estimates: the most that building
-// one sidecar needs. If the budget is below 64 MiB, less is reserved, and the sidecar of a segment
-// with very many records then exceeds it.
+// sidecars.MemoryBytes is the memory reserved for key sidecars and estimates: the most that
+// building one sidecar needs. If the budget is below 64 MiB, less is reserved, and the sidecar of a
+// segment with very many records then exceeds it.
 const sidecarMemoryBytes = 16 << 20
 
 // sidecarsMemoryBytes returns the part of the memory budget that is reserved for key sidecars and

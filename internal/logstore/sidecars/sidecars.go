@@ -1,4 +1,4 @@
-package logstore
+package sidecars
 
 import (
 	"context"
@@ -19,25 +19,25 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// sidecars builds, opens and removes the key sidecars of one log (docs/format/keys.md).
+// Set is the key sidecars of one log.
 //
 // The cleaner's goroutine builds a sidecar after its segment is sealed: from the spool that appends
 // have filled, or by a scan of the segment. The build holds no lock that an append needs. The
 // sidecar receives its final name under Log.maintain. So a sidecar never appears beside the data of
 // another segment that has replaced its segment in a swap.
-type sidecars struct {
-	log      sidecarSource
+type Set struct {
+	log      Source
 	fs       vfs.FS
 	dir      string
 	logger   *slog.Logger // adds the partition to each line
 	maintain sync.Locker  // Log.maintain
 	mu       sync.Locker  // Log.mu, which guards spools
 
-	spools spools
+	Spools spools
 
-	// salt is nil until the log is compacted. It never changes while the log is open, because the
+	// Salt is nil until the log is compacted. It never changes while the log is open, because the
 	// keys in spools are hashed with it.
-	salt atomic.Pointer[keys.Salt]
+	Salt atomic.Pointer[keys.Salt]
 	// saltSaved is set when the file with the salt is durable. The first sidecar is built only
 	// after that.
 	saltSaved atomic.Bool
@@ -51,12 +51,12 @@ type sidecars struct {
 
 	// The following fields count the bytes for sidecars that are built in the background and for
 	// estimates. A pass counts the bytes of the sidecars that it builds.
-	readBytes, writtenBytes atomic.Int64 // of sidecars and spools
-	scannedBytes            atomic.Int64 // of data files
+	ReadBytes, WrittenBytes atomic.Int64 // of sidecars and spools
+	ScannedBytes            atomic.Int64 // of data files
 }
 
-// sidecarSource is the part of a log that sidecars use.
-type sidecarSource struct {
+// Source is the part of a log that sidecars use.
+type Source struct {
 	Settings func() topicconfig.Settings
 	// Acquire returns the current segments with a new reference, nil if the log is closed.
 	Acquire func() *segmentlist.List
@@ -71,21 +71,21 @@ type sidecarSource struct {
 	OwnsSealed func(h *segmentlist.Handle, truncations int64) bool
 }
 
-func newSidecars(l *Log) sidecars {
-	return sidecars{
-		log: l.sidecarSource(), fs: l.env.fs, dir: l.dir, logger: l.env.logger.With("partition",
-			l.id),
-		maintain: &l.maintain, mu: &l.mu.Mutex,
-		spools:   spools{fs: l.env.fs, dir: l.dir},
+// New returns the sidecars in the directory dir of a log. The logger adds the partition to each
+// line. maintain and mu are the locks of the log.
+func New(log Source, fsys vfs.FS, dir string, logger *slog.Logger, maintain, mu sync.Locker) Set {
+	return Set{
+		log: log, fs: fsys, dir: dir, logger: logger, maintain: maintain, mu: mu,
+		Spools:   spools{fs: fsys, dir: dir},
 		building: make(chan struct{}, 1),
 	}
 }
 
-// enable makes a compacted log collect the keys of the records that are appended from now on. It is
+// Enable makes a compacted log collect the keys of the records that are appended from now on. It is
 // called for each new config. If the salt cannot be read, the log collects no keys and passes fail
 // until the next start.
-func (s *sidecars) enable(compacted bool) {
-	if !compacted || s.salt.Load() != nil {
+func (s *Set) Enable(compacted bool) {
+	if !compacted || s.Salt.Load() != nil {
 		return
 	}
 	salt, saved, err := readSalt(s.fs, s.dir)
@@ -94,7 +94,7 @@ func (s *sidecars) enable(compacted bool) {
 		return
 	}
 	s.saltSaved.Store(saved)
-	s.salt.Store(&salt)
+	s.Salt.Store(&salt)
 }
 
 // readSalt returns the salt from the file in the directory dir. If there is no usable file, it
@@ -107,7 +107,7 @@ func readSalt(fsys vfs.FS, dir string) (salt keys.Salt, saved bool, err error) {
 		}
 	}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, keys.ErrCorrupt) {
-		return salt, false, fmt.Errorf("%w: %w", ErrStorage, err)
+		return salt, false, fmt.Errorf("%w: %w", segmentlist.ErrStorage, err)
 	}
 	_, _ = rand.Read(salt[:]) // never fails: crypto/rand ends the process instead
 	return salt, false, nil
@@ -116,20 +116,20 @@ func readSalt(fsys vfs.FS, dir string) (salt keys.Salt, saved bool, err error) {
 // saveSalt makes the salt durable. This happens before the first sidecar that depends on the salt
 // is built: if a crash lost the salt, no new hash would match the hashes in that sidecar. The salt
 // is not written when the partition is created, which saves a sync.
-func (s *sidecars) saveSalt() error {
+func (s *Set) saveSalt() error {
 	if s.saltSaved.Load() {
 		return nil
 	}
 	if err := vfs.WriteFileAtomic(s.fs, filepath.Join(s.dir, keys.SaltFile),
-		s.salt.Load().Encode()); err != nil {
-		return fmt.Errorf("%w: write the key salt: %w", ErrStorage, err)
+		s.Salt.Load().Encode()); err != nil {
+		return fmt.Errorf("%w: write the key salt: %w", segmentlist.ErrStorage, err)
 	}
 	s.saltSaved.Store(true)
 	return nil
 }
 
 // lock acquires sidecars.building, the right to build or remove sidecars of this log.
-func (s *sidecars) lock(ctx context.Context) error {
+func (s *Set) lock(ctx context.Context) error {
 	select {
 	case s.building <- struct{}{}:
 		return nil
@@ -138,34 +138,34 @@ func (s *sidecars) lock(ctx context.Context) error {
 	}
 }
 
-func (s *sidecars) unlock() { <-s.building }
+func (s *Set) unlock() { <-s.building }
 
-// path returns the path of a file that belongs to the segment with the given base offset.
-func (s *sidecars) path(base int64, extension, suffix string) string {
+// Path returns the path of a file that belongs to the segment with the given base offset.
+func (s *Set) Path(base int64, extension, suffix string) string {
 	return filepath.Join(s.dir, segment.Name(base, extension, suffix))
 }
 
-// name returns the path of the key sidecar of a segment that is in the log.
-func (s *sidecars) name(base int64) string { return s.path(base, keys.Extension, "") }
+// Name returns the path of the key sidecar of a segment that is in the log.
+func (s *Set) Name(base int64) string { return s.Path(base, keys.Extension, "") }
 
-// invalidateLocked discards the collected keys of the log before the log end falls, because the
+// InvalidateLocked discards the collected keys of the log before the log end falls, because the
 // same ordinals may then refer to other records. buildFrom discards a sidecar that is being built.
 // Segment.Truncate removes the sidecar of a truncated segment. The caller holds Log.mu.
-func (s *sidecars) invalidateLocked(handles []*segmentlist.Handle) {
-	s.spools.discardAllLocked()
+func (s *Set) InvalidateLocked(handles []*segmentlist.Handle) {
+	s.Spools.DiscardAllLocked()
 	for _, h := range handles {
 		h.Sidecar.Store(nil)
 	}
 }
 
-// open opens the sidecar of a segment. If verify is true, it compares the sidecar with the data
+// Open opens the sidecar of a segment. If verify is true, it compares the sidecar with the data
 // first, unless this process has already built or verified the sidecar.
-func (s *sidecars) open(h *segmentlist.Handle, verify bool) (*keys.Reader, error) {
+func (s *Set) Open(h *segmentlist.Handle, verify bool) (*keys.Reader, error) {
 	want, known, err := s.expect(h)
 	if err != nil {
 		return nil, err
 	}
-	reader, err := keys.Open(s.fs, s.name(h.Base()), want)
+	reader, err := keys.Open(s.fs, s.Name(h.Base()), want)
 	if err != nil {
 		return nil, err
 	}
@@ -183,11 +183,11 @@ func (s *sidecars) open(h *segmentlist.Handle, verify bool) (*keys.Reader, error
 }
 
 // expect returns what the sidecar of a segment must match, and the known state of the sidecar.
-func (s *sidecars) expect(h *segmentlist.Handle) (want keys.Expect, known *segmentlist.Sidecar,
+func (s *Set) expect(h *segmentlist.Handle) (want keys.Expect, known *segmentlist.Sidecar,
 	err error) {
-	salt := s.salt.Load()
+	salt := s.Salt.Load()
 	if salt == nil {
-		return want, nil, errNoKeys
+		return want, nil, ErrNoKeys
 	}
 	want = keys.Expect{Identity: keys.Identity{Base: h.Base(), LogBytes: h.SizeBytes()},
 		SaltID: salt.ID()}
@@ -199,7 +199,7 @@ func (s *sidecars) expect(h *segmentlist.Handle) (want keys.Expect, known *segme
 
 // remove deletes the sidecar of a segment. The state in memory keeps the number of records, so that
 // the sidecar is not built again.
-func (s *sidecars) remove(h *segmentlist.Handle) {
+func (s *Set) remove(h *segmentlist.Handle) {
 	s.maintain.Lock()
 	defer s.maintain.Unlock()
 	list := s.log.Acquire()
@@ -210,7 +210,7 @@ func (s *sidecars) remove(h *segmentlist.Handle) {
 	if h.Doomed.Load() || !slices.Contains(list.Handles, h) {
 		return
 	}
-	if err := s.fs.Remove(s.name(h.Base())); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := s.fs.Remove(s.Name(h.Base())); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		s.logger.Warn("failed to delete a key sidecar file", "segment", h.Base(), "error", err)
 	}
 	state := segmentlist.Sidecar{LogBytes: h.SizeBytes()}
@@ -220,16 +220,16 @@ func (s *sidecars) remove(h *segmentlist.Handle) {
 	h.Sidecar.Store(&state)
 }
 
-// removeInvalid deletes the sidecar of a segment, because a pass has found that the sidecar
+// RemoveInvalid deletes the sidecar of a segment, because a pass has found that the sidecar
 // contradicts the data.
-func (s *sidecars) removeInvalid(ctx context.Context, of *segment.Segment) error {
+func (s *Set) RemoveInvalid(ctx context.Context, of *segment.Segment) error {
 	if err := s.lock(ctx); err != nil {
 		return err
 	}
 	defer s.unlock()
 	list := s.log.Acquire()
 	if list == nil {
-		return ErrClosed
+		return segmentlist.ErrClosed
 	}
 	defer list.Release()
 	if i := slices.IndexFunc(list.Handles,
@@ -239,9 +239,30 @@ func (s *sidecars) removeInvalid(ctx context.Context, of *segment.Segment) error
 	return nil
 }
 
-// trim deletes the sidecars that were built for one pass only, after the pass has ended. A reader
+// LoadStates reads the headers of the sidecars whose state is not known, such as those that a pass
+// has written. It does nothing while a sidecar is built.
+func (s *Set) LoadStates() {
+	select {
+	case s.building <- struct{}{}:
+		defer s.unlock()
+	default:
+		return
+	}
+	list := s.log.Acquire()
+	if list == nil {
+		return
+	}
+	defer list.Release()
+	for _, h := range list.Handles[:len(list.Handles)-1] {
+		if h.SidecarState() == nil && s.Salt.Load() != nil {
+			s.load(h)
+		}
+	}
+}
+
+// Trim deletes the sidecars that were built for one pass only, after the pass has ended. A reader
 // that is still open can still read its file.
-func (s *sidecars) trim() {
+func (s *Set) Trim() {
 	list := s.log.Acquire()
 	if list == nil {
 		return
@@ -249,15 +270,15 @@ func (s *sidecars) trim() {
 	defer list.Release()
 	for _, h := range list.Handles {
 		if state := h.SidecarState(); state != nil && state.Digest != 0 &&
-			!keepsSidecar(state.LogBytes, state.Records) {
+			!Keeps(state.LogBytes, state.Records) {
 			s.remove(h)
 		}
 	}
 }
 
-// countsOf returns the counts in the key sidecar of a segment; ok is false if the segment has no
+// CountsOf returns the counts in the key sidecar of a segment; ok is false if the segment has no
 // usable sidecar now. It does not change the state of the sidecar, which only builds change.
-func (s *sidecars) countsOf(h *segmentlist.Handle) (counts keys.Counts, ok bool) {
+func (s *Set) CountsOf(h *segmentlist.Handle) (counts keys.Counts, ok bool) {
 	if counts, ok := h.Facts.CountsOf(h.SizeBytes()); ok {
 		return counts, true
 	}
@@ -265,7 +286,7 @@ func (s *sidecars) countsOf(h *segmentlist.Handle) (counts keys.Counts, ok bool)
 	if err != nil || state != nil && state.Digest == 0 {
 		return counts, false
 	}
-	reader, err := keys.Open(s.fs, s.name(h.Base()), want)
+	reader, err := keys.Open(s.fs, s.Name(h.Base()), want)
 	if err != nil {
 		return counts, false
 	}

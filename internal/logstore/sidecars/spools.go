@@ -1,4 +1,4 @@
-package logstore
+package sidecars
 
 import (
 	"errors"
@@ -13,10 +13,10 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// spoolsMax is the number of spools of rolled segments that a log keeps until their sidecars are
+// SpoolsMax is the number of spools of rolled segments that a log keeps until their sidecars are
 // built. If sidecars are not built fast enough, the oldest spools are discarded, and the sidecars
 // of their segments are built from a scan of the segment instead.
-const spoolsMax = 4
+const SpoolsMax = 4
 
 // spools contains the collected keys of the segments that this process has appended to. There is
 // one spool for the active segment, and one for each rolled segment that has no sidecar yet. Log.mu
@@ -25,10 +25,10 @@ type spools struct {
 	fs  vfs.FS
 	dir string
 
-	active *keys.Spool // nil if the active segment is empty, or if some of its keys are unknown
-	rolled []rolledSpool
+	Active *keys.Spool // nil if the active segment is empty, or if some of its keys are unknown
+	Rolled []rolledSpool
 
-	// fault is the last error with which a spool was discarded. sidecars.buildNext logs it later,
+	// fault is the last error with which a spool was discarded. sidecars.BuildNext logs it later,
 	// because no log line is written under Log.mu.
 	fault atomic.Pointer[error]
 }
@@ -39,63 +39,63 @@ type rolledSpool struct {
 	spool   *keys.Spool
 }
 
-// keyCollector gathers the keys of one batch while the batch is validated.
-type keyCollector struct {
+// Collector gathers the keys of one batch while the batch is validated.
+type Collector struct {
 	keys.Collector
-	// add is a method value that is created once, to avoid an allocation for each batch.
-	add func(record.RecordKey)
+	// AddKey is a method value that is created once, to avoid an allocation for each batch.
+	AddKey func(record.RecordKey)
 }
 
 var keyCollectors = sync.Pool{New: func() any {
-	c := new(keyCollector)
-	c.add = c.Add
+	c := new(Collector)
+	c.AddKey = c.Add
 	return c
 }}
 
-// collector returns a collector for the keys of one batch, nil if the log needs no key sidecars.
+// Collector returns a collector for the keys of one batch, nil if the log needs no key sidecars.
 // The caller calls release.
-func (s *sidecars) collector(compacted bool) *keyCollector {
-	salt := s.salt.Load()
+func (s *Set) Collector(compacted bool) *Collector {
+	salt := s.Salt.Load()
 	if !compacted || salt == nil {
 		return nil
 	}
-	taken := keyCollectors.Get().(*keyCollector)
+	taken := keyCollectors.Get().(*Collector)
 	taken.Hasher = salt.Hasher()
 	return taken
 }
 
-func (c *keyCollector) release() {
+func (c *Collector) Release() {
 	if c != nil {
 		c.Reset()
 		keyCollectors.Put(c)
 	}
 }
 
-// appendLocked adds the keys of a batch that was just appended to the active segment. The caller
+// AppendLocked adds the keys of a batch that was just appended to the active segment. The caller
 // holds Log.mu. An error discards the spool and does not fail the append; the sidecar is later
 // built from a scan of the segment. The spool is also discarded if the batch before this one was
 // not added, because a spool must not have gaps.
-func (s *spools) appendLocked(active *segmentlist.Handle, salt keys.Salt, b record.Parts,
+func (s *spools) AppendLocked(active *segmentlist.Handle, salt keys.Salt, b record.Parts,
 	collected []keys.KeyedRecord) {
 	position := active.SizeBytes() - int64(b.SizeBytes())
-	if s.active == nil {
+	if s.Active == nil {
 		if position != 0 {
 			return // the keys of the segment's earlier batches are unknown, so no spool is possible
 		}
 		name := filepath.Join(s.dir, segment.Name(active.Base(), keys.SpoolExtension, ""))
-		s.active = keys.NewSpool(s.fs, name, active.Base(), salt)
+		s.Active = keys.NewSpool(s.fs, name, active.Base(), salt)
 	}
 	described := keys.Describe(b.Batch, position)
 	described.SizeBytes = b.SizeBytes()
-	if err := s.active.Append(described, collected); err != nil {
-		s.discard(s.active, err)
-		s.active = nil
+	if err := s.Active.Append(described, collected); err != nil {
+		s.discard(s.Active, err)
+		s.Active = nil
 	}
 }
 
-// appendMarkerLocked adds a control batch like a batch of records without keys, because the key of
+// AppendMarkerLocked adds a control batch like a batch of records without keys, because the key of
 // a marker is not a key of the user. The caller holds Log.mu.
-func (s *spools) appendMarkerLocked(active *segmentlist.Handle, salt keys.Salt, b record.Batch) {
+func (s *spools) AppendMarkerLocked(active *segmentlist.Handle, salt keys.Salt, b record.Batch) {
 	var collected []keys.KeyedRecord
 	err := b.Records(len(b), func(r *record.Record) error {
 		collected = append(collected,
@@ -104,11 +104,11 @@ func (s *spools) appendMarkerLocked(active *segmentlist.Handle, salt keys.Salt, 
 	})
 	// if decoding fails, the batch is not added, and the next batch discards the spool
 	if err == nil {
-		s.appendLocked(active, salt, record.Whole(b), collected)
+		s.AppendLocked(active, salt, record.Whole(b), collected)
 	}
 }
 
-// discard deletes a spool. The next sidecars.buildNext logs the cause, unless it is
+// discard deletes a spool. The next sidecars.BuildNext logs the cause, unless it is
 // keys.ErrMismatch, a gap in the spool. Gaps are expected, because replicated batches are never
 // added.
 func (s *spools) discard(spool *keys.Spool, cause error) {
@@ -120,40 +120,40 @@ func (s *spools) discard(spool *keys.Spool, cause error) {
 	}
 }
 
-// rollLocked queues the spool of a segment that was just rolled, so that a sidecar is built from
+// RollLocked queues the spool of a segment that was just rolled, so that a sidecar is built from
 // it. The caller holds Log.mu.
-func (s *spools) rollLocked(rolled *segmentlist.Handle) {
-	if s.active == nil {
+func (s *spools) RollLocked(rolled *segmentlist.Handle) {
+	if s.Active == nil {
 		return
 	}
-	s.rolled = append(s.rolled, rolledSpool{rolled, s.active})
-	s.active = nil
-	if len(s.rolled) > spoolsMax {
-		s.discard(s.rolled[0].spool, nil)
-		s.rolled = append([]rolledSpool(nil), s.rolled[1:]...)
+	s.Rolled = append(s.Rolled, rolledSpool{rolled, s.Active})
+	s.Active = nil
+	if len(s.Rolled) > SpoolsMax {
+		s.discard(s.Rolled[0].spool, nil)
+		s.Rolled = append([]rolledSpool(nil), s.Rolled[1:]...)
 	}
 }
 
 // takeLocked removes and returns the spool of a rolled segment, nil if the segment has no spool.
 // The caller holds Log.mu.
 func (s *spools) takeLocked(h *segmentlist.Handle) *keys.Spool {
-	for i, r := range s.rolled {
+	for i, r := range s.Rolled {
 		if r.segment == h {
-			s.rolled = append(append([]rolledSpool(nil), s.rolled[:i]...), s.rolled[i+1:]...)
+			s.Rolled = append(append([]rolledSpool(nil), s.Rolled[:i]...), s.Rolled[i+1:]...)
 			return r.spool
 		}
 	}
 	return nil
 }
 
-// discardAllLocked discards every spool, because the log is closed, was truncated, or is no longer
+// DiscardAllLocked discards every spool, because the log is closed, was truncated, or is no longer
 // compacted. The caller holds Log.mu.
-func (s *spools) discardAllLocked() {
-	for _, r := range s.rolled {
+func (s *spools) DiscardAllLocked() {
+	for _, r := range s.Rolled {
 		s.discard(r.spool, nil)
 	}
-	if s.active != nil {
-		s.discard(s.active, nil)
+	if s.Active != nil {
+		s.discard(s.Active, nil)
 	}
-	s.active, s.rolled = nil, nil
+	s.Active, s.Rolled = nil, nil
 }

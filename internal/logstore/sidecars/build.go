@@ -1,4 +1,4 @@
-package logstore
+package sidecars
 
 import (
 	"context"
@@ -14,83 +14,83 @@ import (
 	"heartwood.dev/heartwood/internal/logstore/segmentlist"
 )
 
-// sidecarMemoryBytes is the maximum memory for building one sidecar. It is the smallest size with
+// MemoryBytes is the maximum memory for building one sidecar. It is the smallest size with
 // which a segment of any size can be sorted in two steps.
-const sidecarMemoryBytes = 16 << 20
+const MemoryBytes = 16 << 20
 
-// SidecarSlot limits how many key sidecars are built concurrently over all logs, because each build
+// Slot limits how many key sidecars are built concurrently over all logs, because each build
 // needs memory. It is locked before sidecars.building. The zero value does not limit the builds.
-type SidecarSlot struct {
+type Slot struct {
 	Lock   func(ctx context.Context) error
 	Unlock func()
 }
 
-func (s SidecarSlot) lock(ctx context.Context) error {
+func (s Slot) lock(ctx context.Context) error {
 	if s.Lock == nil {
 		return nil
 	}
 	return s.Lock(ctx)
 }
 
-func (s SidecarSlot) unlock() {
+func (s Slot) unlock() {
 	if s.Unlock != nil {
 		s.Unlock()
 	}
 }
 
-// sidecarOptions limit the build of one sidecar. scanned is called before n bytes of the segment
+// Options limit the build of one sidecar. scanned is called before n bytes of the segment
 // are read, and Options.Throttle before n bytes of any other file are read or written.
-type sidecarOptions struct {
+type Options struct {
 	keys.Options
-	scanned    func(ctx context.Context, n int) error // may be nil
-	slot       SidecarSlot
-	background bool // the log counts the bytes; if false, the pass counts them
+	Scanned    func(ctx context.Context, n int) error // may be nil
+	Slot       Slot
+	Background bool // the log counts the bytes; if false, the pass counts them
 }
 
 // sidecarRetry is the delay before the next attempt after building a sidecar has failed.
 const sidecarRetry = time.Minute
 
-// errNoKeys is returned for a log that collects no keys, because it is not compacted or its salt
+// ErrNoKeys is returned for a log that collects no keys, because it is not compacted or its salt
 // cannot be read.
-var errNoKeys = errors.New("the log collects no keys")
+var ErrNoKeys = errors.New("the log collects no keys")
 
-// openOrBuild opens the sidecar of a sealed segment for a pass. If the sidecar is missing or
-// unusable, openOrBuild builds it first. It fails with segmentlist.ErrChanged if the segment is no
+// OpenOrBuild opens the sidecar of a sealed segment for a pass. If the sidecar is missing or
+// unusable, OpenOrBuild builds it first. It fails with segmentlist.ErrChanged if the segment is no
 // longer in the log. The caller closes the reader, and calls trim after the pass.
-func (s *sidecars) openOrBuild(ctx context.Context, of *segment.Segment,
-	opts sidecarOptions) (*keys.Reader, error) {
+func (s *Set) OpenOrBuild(ctx context.Context, of *segment.Segment,
+	opts Options) (*keys.Reader, error) {
 	h, err := s.hold(of)
 	if err != nil {
 		return nil, err
 	}
 	defer h.Release()
-	reader, err := s.open(h, true)
+	reader, err := s.Open(h, true)
 	if err == nil || !keys.Unusable(err) && !errors.Is(err, fs.ErrNotExist) {
 		return reader, err
 	}
-	if err := opts.slot.lock(ctx); err != nil {
+	if err := opts.Slot.lock(ctx); err != nil {
 		return nil, err
 	}
-	defer opts.slot.unlock()
+	defer opts.Slot.unlock()
 	if err := s.lock(ctx); err != nil {
 		return nil, err
 	}
 	defer s.unlock()
-	if reader, err = s.open(h, true); err == nil {
+	if reader, err = s.Open(h, true); err == nil {
 		return reader, nil // another goroutine built the sidecar while this one waited
 	}
-	if err := s.build(ctx, h, opts); err != nil {
+	if err := s.Build(ctx, h, opts); err != nil {
 		return nil, err
 	}
-	return s.open(h, true)
+	return s.Open(h, true)
 }
 
 // hold returns the handle of a segment of the log with a new reference, which the caller releases.
 // It keeps no reference to the other segments, because building a sidecar may take long.
-func (s *sidecars) hold(of *segment.Segment) (*segmentlist.Handle, error) {
+func (s *Set) hold(of *segment.Segment) (*segmentlist.Handle, error) {
 	list := s.log.Acquire()
 	if list == nil {
-		return nil, ErrClosed
+		return nil, segmentlist.ErrClosed
 	}
 	defer list.Release()
 	for _, h := range list.Handles {
@@ -102,18 +102,18 @@ func (s *sidecars) hold(of *segment.Segment) (*segmentlist.Handle, error) {
 	return nil, segmentlist.ErrChanged
 }
 
-// build builds the sidecar of a sealed segment, from its spool or from a scan of the segment. The
+// Build builds the sidecar of a sealed segment, from its spool or from a scan of the segment. The
 // caller holds sidecars.building.
-func (s *sidecars) build(ctx context.Context, h *segmentlist.Handle, opts sidecarOptions) error {
-	if s.salt.Load() == nil {
-		return errNoKeys
+func (s *Set) Build(ctx context.Context, h *segmentlist.Handle, opts Options) error {
+	if s.Salt.Load() == nil {
+		return ErrNoKeys
 	}
 	if err := s.saveSalt(); err != nil {
 		return err
 	}
 	truncations := s.log.Truncations()
 	s.mu.Lock()
-	spool, err := s.spools.takeLocked(h), error(nil)
+	spool, err := s.Spools.takeLocked(h), error(nil)
 	s.mu.Unlock()
 	if spool != nil {
 		if err = s.buildFrom(ctx, h, truncations, spool, opts); errors.Is(err, keys.ErrMismatch) ||
@@ -138,22 +138,22 @@ func (s *sidecars) build(ctx context.Context, h *segmentlist.Handle, opts sideca
 const scanHeldBytes = 4 << 20
 
 // scan builds a sidecar from the segment's data file.
-func (s *sidecars) scan(ctx context.Context, h *segmentlist.Handle, truncations int64,
-	opts sidecarOptions) error {
-	salt := *s.salt.Load()
-	spool := keys.NewSpool(s.fs, s.path(h.Base(), keys.SpoolExtension, ""), h.Base(), salt)
+func (s *Set) scan(ctx context.Context, h *segmentlist.Handle, truncations int64,
+	opts Options) error {
+	salt := *s.Salt.Load()
+	spool := keys.NewSpool(s.fs, s.Path(h.Base(), keys.SpoolExtension, ""), h.Base(), salt)
 	spool.Hold(scanHeldBytes)
 	scan := keys.ScanOptions{Read: func(n int) error {
-		if opts.background {
-			s.scannedBytes.Add(int64(n))
+		if opts.Background {
+			s.ScannedBytes.Add(int64(n))
 		}
-		if err := ctx.Err(); err != nil || opts.scanned == nil {
+		if err := ctx.Err(); err != nil || opts.Scanned == nil {
 			return err
 		}
-		return opts.scanned(ctx, n)
+		return opts.Scanned(ctx, n)
 	}}
 	if err := keys.Scan(h.Segment, salt.Hasher(), spool, scan); err != nil {
-		s.spools.discard(spool, nil)
+		s.Spools.discard(spool, nil)
 		return err
 	}
 	return s.buildFrom(ctx, h, truncations, spool, opts)
@@ -161,10 +161,10 @@ func (s *sidecars) scan(ctx context.Context, h *segmentlist.Handle, truncations 
 
 // buildFrom builds a sidecar from a spool, and discards the spool. It renames the sidecar to its
 // final name only if the segment is still in the log, which it checks under Log.maintain.
-func (s *sidecars) buildFrom(ctx context.Context, h *segmentlist.Handle, truncations int64,
+func (s *Set) buildFrom(ctx context.Context, h *segmentlist.Handle, truncations int64,
 	spool *keys.Spool,
-	opts sidecarOptions) error {
-	defer s.spools.discard(spool, nil)
+	opts Options) error {
+	defer s.Spools.discard(spool, nil)
 	identity := keys.Identity{Base: h.Base(), LogBytes: h.SizeBytes()}
 	opts.Data = h.File()
 	opts.Commit = func(publish func() error) error {
@@ -175,10 +175,10 @@ func (s *sidecars) buildFrom(ctx context.Context, h *segmentlist.Handle, truncat
 		}
 		return publish()
 	}
-	built, err := keys.Build(ctx, s.fs, spool, identity, s.name(h.Base()), opts.Options)
-	if opts.background {
-		s.readBytes.Add(built.ReadBytes)
-		s.writtenBytes.Add(built.WrittenBytes)
+	built, err := keys.Build(ctx, s.fs, spool, identity, s.Name(h.Base()), opts.Options)
+	if opts.Background {
+		s.ReadBytes.Add(built.ReadBytes)
+		s.WrittenBytes.Add(built.WrittenBytes)
 	}
 	if err != nil {
 		return err
@@ -190,10 +190,10 @@ func (s *sidecars) buildFrom(ctx context.Context, h *segmentlist.Handle, truncat
 	return nil
 }
 
-// buildNext builds one missing sidecar of the log, or deletes one that should not be kept
-// (keepsSidecar). It reports whether the caller should call it again at once.
-func (s *sidecars) buildNext(ctx context.Context, now time.Time, opts sidecarOptions) (more bool) {
-	if fault := s.spools.fault.Swap(nil); fault != nil {
+// BuildNext builds one missing sidecar of the log, or deletes one that should not be kept
+// (Keeps). It reports whether the caller should call it again at once.
+func (s *Set) BuildNext(ctx context.Context, now time.Time, opts Options) (more bool) {
+	if fault := s.Spools.fault.Swap(nil); fault != nil {
 		s.logger.Warn("failed to spool the keys of a segment; the segment will be scanned instead",
 			"error", *fault)
 	}
@@ -210,10 +210,10 @@ func (s *sidecars) buildNext(ctx context.Context, now time.Time, opts sidecarOpt
 		return false
 	}
 	defer h.Release()
-	if opts.slot.lock(ctx) != nil {
+	if opts.Slot.lock(ctx) != nil {
 		return false
 	}
-	defer opts.slot.unlock()
+	defer opts.Slot.unlock()
 	if s.lock(ctx) != nil {
 		return false
 	}
@@ -223,12 +223,13 @@ func (s *sidecars) buildNext(ctx context.Context, now time.Time, opts sidecarOpt
 		return true
 	}
 	began := time.Now()
-	err := s.build(ctx, h, opts)
+	err := s.Build(ctx, h, opts)
 	switch {
 	case err == nil:
 		s.logger.Debug("key sidecar file built", "segment", h.Base(), "took", time.Since(began))
 		return true
-	case ctx.Err() != nil, errors.Is(err, segmentlist.ErrChanged), errors.Is(err, ErrClosed):
+	case ctx.Err() != nil, errors.Is(err, segmentlist.ErrChanged), errors.Is(err,
+		segmentlist.ErrClosed):
 		return false
 	}
 	s.logger.Warn("failed to build a key sidecar file", "segment", h.Base(), "error", err)
@@ -239,7 +240,7 @@ func (s *sidecars) buildNext(ctx context.Context, now time.Time, opts sidecarOpt
 // next returns the first sealed segment whose sidecar is missing or should not be kept. Result
 // missing reports which of the two applies. h is nil if there is no such segment. The caller
 // releases h.
-func (s *sidecars) next(now time.Time) (h *segmentlist.Handle, missing bool) {
+func (s *Set) next(now time.Time) (h *segmentlist.Handle, missing bool) {
 	list := s.log.Acquire()
 	if list == nil {
 		return nil, false
@@ -262,7 +263,7 @@ func (s *sidecars) next(now time.Time) (h *segmentlist.Handle, missing bool) {
 		if state == nil {
 			continue // load has failed because of a disk error
 		}
-		switch pays := keepsSidecar(state.LogBytes, state.Records); {
+		switch pays := Keeps(state.LogBytes, state.Records); {
 		case state.Digest == 0 && pays && now.After(state.Retry):
 			return h, true
 		case state.Digest != 0 && !pays:
@@ -274,14 +275,14 @@ func (s *sidecars) next(now time.Time) (h *segmentlist.Handle, missing bool) {
 
 // load reads the state of a segment's sidecar from the directory. If the disk fails, the state
 // stays unknown.
-func (s *sidecars) load(h *segmentlist.Handle) {
+func (s *Set) load(h *segmentlist.Handle) {
 	size := h.SizeBytes()
-	reader, err := s.open(h, false)
+	reader, err := s.Open(h, false)
 	switch {
 	case err == nil:
 		_ = reader.Close() // the file was only read, so an error of Close is irrelevant
 	case keys.Unusable(err), errors.Is(err, fs.ErrNotExist):
-		h.Sidecar.Store(&segmentlist.Sidecar{LogBytes: size, Records: estimateRecords(h)})
+		h.Sidecar.Store(&segmentlist.Sidecar{LogBytes: size, Records: EstimateRecords(h)})
 		if keys.Unusable(err) {
 			s.logger.Info("key sidecar file unusable; it will be rebuilt", "segment", h.Base(),
 				"error", err)
@@ -293,21 +294,21 @@ func (s *sidecars) load(h *segmentlist.Handle) {
 // sidecar of the segment is kept (ADR 0081).
 const sidecarRecordBytesMin = 100
 
-// keepsSidecar reports whether a segment's sidecar is kept after the pass for which it was built.
+// Keeps reports whether a segment's sidecar is kept after the pass for which it was built.
 // The entry of a record in the sidecar has about 18 bytes. This is little compared with a record of
 // one kilobyte, but half the size of a record of forty bytes (cleaner invariant F11).
-func keepsSidecar(logBytes int64, records int) bool {
+func Keeps(logBytes int64, records int) bool {
 	return logBytes >= sidecarRecordBytesMin*int64(records)
 }
 
-// estimateBatches is the number of batches that estimateRecords reads.
+// estimateBatches is the number of batches that EstimateRecords reads.
 const estimateBatches = 16
 
-// estimateRecords estimates the number of a segment's records from the headers of its first
+// EstimateRecords estimates the number of a segment's records from the headers of its first
 // batches. The offsets of a segment do not show this number after cleaning. If the headers cannot
 // be read, the estimate is 0, which makes the caller build the sidecar; the build then succeeds or
 // returns the error.
-func estimateRecords(h *segmentlist.Handle) int {
+func EstimateRecords(h *segmentlist.Handle) int {
 	var position, records int64
 	for range estimateBatches {
 		header, err := h.HeaderAt(position)
@@ -325,7 +326,7 @@ func estimateRecords(h *segmentlist.Handle) int {
 
 // clear deletes all sidecars of a log that is not compacted. It does so once after a start. If a
 // crash restores deleted files, the next start deletes them.
-func (s *sidecars) clear(ctx context.Context) {
+func (s *Set) clear(ctx context.Context) {
 	if s.cleared.Load() || s.lock(ctx) != nil {
 		return
 	}
@@ -338,7 +339,7 @@ func (s *sidecars) clear(ctx context.Context) {
 	}
 	defer list.Release()
 	s.mu.Lock()
-	s.spools.discardAllLocked()
+	s.Spools.DiscardAllLocked()
 	s.mu.Unlock()
 	entries, err := s.fs.ReadDir(s.dir)
 	for _, entry := range entries {
