@@ -10,7 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"heartwood.dev/heartwood/internal/plot"
+	"heartwood.dev/heartwood/hack/plots/plot"
 )
 
 func main() {

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"heartwood.dev/heartwood/internal/plot"
+	"heartwood.dev/heartwood/hack/plots/plot"
 )
 
 const bench = "../../docs/bench"

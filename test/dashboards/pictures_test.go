@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"heartwood.dev/heartwood/internal/plot"
+	"heartwood.dev/heartwood/hack/plots/plot"
 )
 
 // pictureBytesMax limits the size of a picture in the documents.
