@@ -52,13 +52,14 @@ test: build ## Run all tests but e2e and compat, with envtest and the smoke test
 	cd hack/image && go test .
 
 # The packages whose tests start neither the API server nor the binary nor whole brokers. With
-# -short, random tests run with a tenth of their seeds.
+# -short, random tests run with a tenth of their seeds, and no test starts a JVM. Four packages run
+# at the same time, because some wait; the garbage of tests is collected less often.
 quick = $(shell go list -f '{{.ImportPath}} {{join .TestImports " "}} {{join .XTestImports " "}}' \
 	./api/... ./controllers/... ./internal/... ./cmd/... \
 	| grep -v -E '/test/kit/(envtest|process|devcluster)|/internal/(broker|dev) ' | cut -d ' ' -f 1)
 .PHONY: quick
 quick: ## Run the tests that need neither an API server nor processes, with fewer seeds.
-	go test -short $(quick)
+	GOGC=400 go test -short -p 4 $(quick)
 
 .PHONY: race
 race: ## Run the tests of all packages that start goroutines under the race detector.

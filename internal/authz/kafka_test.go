@@ -63,6 +63,9 @@ func TestMatcherAgreesWithKafka(t *testing.T) {
 // kafka returns the java program and the folder of Kafka's jars, or skips the test.
 func kafka(t *testing.T) (java, lib string) {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("skipped: starts a JVM")
+	}
 	java, err := exec.LookPath("java")
 	if err != nil {
 		t.Skip("skipped: java is not installed")

@@ -45,6 +45,9 @@ func TestNamesAreWrittenAsInJava(t *testing.T) {
 
 // TestNamesAgreeWithJava compares random names with Java's X500Principal.
 func TestNamesAgreeWithJava(t *testing.T) {
+	if testing.Short() {
+		t.Skip("skipped: starts a JVM")
+	}
 	java, err := exec.LookPath("java")
 	if err != nil {
 		t.Skip("skipped: java is not installed")
