@@ -7,9 +7,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"heartwood.dev/heartwood/internal/metadata"
+	"heartwood.dev/heartwood/test/kit/await"
 )
 
 // slowStore is a metadata store whose ReportServing blocks, like a slow API server, until the test
@@ -29,7 +29,7 @@ func (s *slowStore) ReportServing(ctx context.Context, _ int32, served []metadat
 }
 
 // runWith runs a broker with the given metadata store until the test ends, but not for longer than
-// a minute.
+// await.Limit.
 func (c *cluster) runWith(store Metadata) (context.Context, *Broker) {
 	c.t.Helper()
 	opts := c.options()
@@ -38,7 +38,7 @@ func (c *cluster) runWith(store Metadata) (context.Context, *Broker) {
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	ctx, stop := context.WithTimeout(context.Background(), time.Minute)
+	ctx, stop := context.WithTimeout(context.Background(), await.Limit)
 	running := start(func() error { return b.Run(ctx) })
 	c.t.Cleanup(func() {
 		stop()

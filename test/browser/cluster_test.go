@@ -18,6 +18,8 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
+
+	"heartwood.dev/heartwood/test/kit/await"
 )
 
 const manifests = `apiVersion: heartwood.dev/v1alpha1
@@ -106,8 +108,8 @@ func startClusterOf(t *testing.T, limit, segment string) *cluster {
 	go c.read(out, ready)
 	select {
 	case <-ready:
-	case <-time.After(time.Minute):
-		t.Fatal("the cluster is not ready after a minute")
+	case <-time.After(await.Limit):
+		t.Fatalf("the cluster is not ready after %v", await.Limit)
 	}
 	return c
 }

@@ -13,4 +13,7 @@ require (
 	github.com/klauspost/compress v1.20.3 // indirect
 	github.com/pierrec/lz4/v4 v4.1.33 // indirect
 	github.com/twmb/franz-go/pkg/kmsg v1.15.0 // indirect
+	heartwood.dev/heartwood v0.0.0
 )
+
+replace heartwood.dev/heartwood => ../..

@@ -18,7 +18,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
+
+	"heartwood.dev/heartwood/test/kit/await"
 )
 
 // tokens are the users of the API server: an administrator, one who may see everything and clean,
@@ -59,12 +60,8 @@ func startAPIServer(t *testing.T) *apiServer {
 		"--service-account-issuer=https://localhost", "--service-account-key-file="+key,
 		"--service-account-signing-key-file="+key, "--service-cluster-ip-range=10.0.0.0/24",
 		"--disable-admission-plugins=ServiceAccount")
-	for deadline := time.Now().Add(2 * time.Minute); s.send("GET", "/readyz", "") != http.StatusOK; {
-		if time.Now().After(deadline) {
-			t.Fatal("the API server is not ready after two minutes")
-		}
-		time.Sleep(200 * time.Millisecond)
-	}
+	await.Until(t, "the API server is ready",
+		func() bool { return s.send("GET", "/readyz", "") == http.StatusOK })
 	return s
 }
 
@@ -169,15 +166,14 @@ current-context: test
 			s.t.Errorf("the console did not stop as it should: %v", err)
 		}
 	})
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(50 * time.Millisecond) {
-		if conn, err := net.Dial("tcp", listen); err == nil {
-			conn.Close()
-			break
+	await.For(s.t, func() string {
+		conn, err := net.Dial("tcp", listen)
+		if err != nil {
+			return "the console does not listen: " + err.Error()
 		}
-		if time.Now().After(deadline) {
-			s.t.Fatal("the console does not listen after a minute")
-		}
-	}
+		conn.Close()
+		return ""
+	})
 	// Browsers send a cookie with attribute Secure over HTTP to localhost only.
 	_, port, _ := net.SplitHostPort(listen)
 	return "http://localhost:" + port + "/"

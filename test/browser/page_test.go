@@ -3,6 +3,7 @@ package browser
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"os/exec"
 	"strings"
 	"sync"
@@ -14,10 +15,9 @@ import (
 	"github.com/chromedp/cdproto/page"
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
-)
 
-// stepMax is how long a test waits for a condition.
-const stepMax = time.Minute
+	"heartwood.dev/heartwood/test/kit/await"
+)
 
 // browser is a tab of headless Chromium.
 type browser struct {
@@ -76,7 +76,7 @@ func open(t *testing.T) *browser {
 // call sends a command of the browser's protocol.
 func call[P, R any](b *browser, command cdp.Command[P, R], params P) R {
 	b.t.Helper()
-	ctx, cancel := context.WithTimeout(b.ctx, stepMax)
+	ctx, cancel := context.WithTimeout(b.ctx, await.Limit)
 	defer cancel()
 	result, err := chromedp.Call(ctx, command, params)
 	if err != nil {
@@ -85,10 +85,10 @@ func call[P, R any](b *browser, command cdp.Command[P, R], params P) R {
 	return result
 }
 
-// value runs an action and returns its value; the test fails if it takes longer than stepMax.
+// value runs an action and returns its value; the test fails if it takes longer than await.Limit.
 func value[T any](b *browser, action chromedp.Action[T]) T {
 	b.t.Helper()
-	ctx, cancel := context.WithTimeout(b.ctx, stepMax)
+	ctx, cancel := context.WithTimeout(b.ctx, await.Limit)
 	defer cancel()
 	result, err := chromedp.Run(ctx, action)
 	if err != nil {
@@ -123,30 +123,20 @@ func eval[T any](b *browser, expression string) T {
 	return value(b, chromedp.Evaluate[T](expression))
 }
 
-// await waits until an expression in the page is true.
-func (b *browser) await(expression string) {
-	b.t.Helper()
-	b.within(stepMax, expression)
-}
-
-// within waits until an expression in the page is true, and fails the test after a time. While the
+// await waits until an expression in the page is true, and returns how long it took. While the
 // browser opens another page, the expression may fail, as its elements are not there yet.
-func (b *browser) within(limit time.Duration, expression string) time.Duration {
+func (b *browser) await(expression string) time.Duration {
 	b.t.Helper()
-	ctx, cancel := context.WithTimeout(b.ctx, stepMax+limit)
-	defer cancel()
 	began := time.Now()
-	for {
-		holds, err := chromedp.Run(ctx, chromedp.Evaluate[bool]("Boolean("+expression+")"))
+	await.For(b.t, func() string {
+		holds, err := chromedp.Run(b.ctx, chromedp.Evaluate[bool]("Boolean("+expression+")"))
 		if holds && err == nil {
-			return time.Since(began)
+			return ""
 		}
-		if time.Since(began) > limit {
-			b.t.Fatalf("not true within %v: %s (%v)\nThe page: %.2000s", limit, expression, err,
-				eval[string](b, "document.body.innerText"))
-		}
-		time.Sleep(50 * time.Millisecond)
-	}
+		text, _ := chromedp.Run(b.ctx, chromedp.Evaluate[string]("document.body.innerText"))
+		return fmt.Sprintf("not true: %s (%v)\nThe page: %.2000s", expression, err, text)
+	})
+	return time.Since(began)
 }
 
 // checkFaults fails the test if the page had errors or violated the Content-Security-Policy.

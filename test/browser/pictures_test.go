@@ -6,7 +6,6 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
-	"time"
 
 	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/cdproto/page"
@@ -49,7 +48,7 @@ func TestPictures(t *testing.T) {
 		c.produceWith(small, updates(100_000, keys, seed))
 	}
 	b.visit(c.console + "map?topic=customers")
-	b.within(3*time.Minute, idle)
+	b.await(idle)
 	c.limit("1Mi")
 	last := updates(100_000, keys, 3)
 	c.produceWith(small, last)
@@ -59,7 +58,7 @@ func TestPictures(t *testing.T) {
 	}
 	c.limit("")
 	b.visit(c.console + "map?topic=customers")
-	b.within(3*time.Minute, idle)
+	b.await(idle)
 	story(t, c, b)
 	unfoldedPicture(b, c, updates(40_000, keys, 4))
 }
@@ -106,7 +105,7 @@ func mapPicture(b *browser, c *cluster, dark bool) {
 	suffix := b.palette(dark)
 	b.size(1440, 900)
 	b.visit(c.console + "map?topic=customers")
-	b.within(3*time.Minute, `(() => { const at = `+allKinds+`; return at !== undefined &&
+	b.await(`(() => { const at = ` + allKinds + `; return at !== undefined &&
 		at.dispatchEvent(new PointerEvent("pointerover", {bubbles: true})); })()`)
 	b.await(`!document.querySelector("#box").hidden`)
 	b.picture("console-map"+suffix, 1440, 860)
@@ -119,7 +118,7 @@ func unfoldedPicture(b *browser, c *cluster, records []*kgo.Record) {
 	c.produceWith([]kgo.Opt{kgo.ProducerBatchMaxBytes(1 << 10)}, records)
 	b.size(1440, 900)
 	b.visit(c.console + "map?topic=customers")
-	b.within(5*time.Minute, idle+` && document.querySelectorAll("a.b.folded").length > 300`)
+	b.await(idle + ` && document.querySelectorAll("a.b.folded").length > 300`)
 	// the block with the most garbage
 	b.js(`const garbage = (a) => +a.querySelector(".garbage").getAttribute("height");
 		[...document.querySelectorAll('[data-row="1"] a.b.folded')].sort((x, y) =>

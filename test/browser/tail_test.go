@@ -5,10 +5,11 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/chromedp/cdproto/emulation"
 	"github.com/twmb/franz-go/pkg/kgo"
+
+	"heartwood.dev/heartwood/test/kit/await"
 )
 
 // tailFollows: the page shows records that are appended while it is open, as text, and marks those
@@ -68,12 +69,12 @@ func tailFollows(t *testing.T, c *cluster, b *browser) {
 	defer call(b, emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{})
 	b.visit(page)
 	order("O-3", "without scripts")
-	for began := time.Now(); !strings.Contains(b.text("main"), "without scripts"); {
-		if time.Since(began) > stepMax {
-			t.Fatalf("the page does not load again: %s", b.text("main"))
+	await.For(t, func() string {
+		if text := b.text("main"); !strings.Contains(text, "without scripts") {
+			return "the page does not load again: " + text
 		}
-		time.Sleep(200 * time.Millisecond)
-	}
+		return ""
+	})
 }
 
 // tooManyTails: a page that is one too many says why it is not live, and becomes live when another

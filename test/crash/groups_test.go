@@ -13,6 +13,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"heartwood.dev/heartwood/test/kit/await"
+	"heartwood.dev/heartwood/test/kit/process"
 )
 
 // consumed stores which offsets the members of a group have read and committed.
@@ -184,9 +185,8 @@ func (r *replicated) retry(request func(context.Context, *kadm.Client) error) {
 		r.t.Fatal(err)
 	}
 	defer client.Close()
+	ctx := process.WithDeadline(r.t)
 	await.For(r.t, func() string {
-		ctx, cancel := context.WithTimeout(r.t.Context(), time.Minute)
-		defer cancel()
 		if err := request(ctx, kadm.NewClient(client)); err != nil {
 			return err.Error()
 		}

@@ -1,7 +1,6 @@
 package smoke
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -193,10 +192,8 @@ func TestAddedManifestIsApplied(t *testing.T) {
 	s.Apply(t, "orders.yaml", strings.ReplaceAll(tickets, "name: tickets", "name: orders"))
 
 	client := producer(t, bootstrap)
-	admin := kadm.NewClient(client)
+	admin, ctx := kadm.NewClient(client), process.WithDeadline(t)
 	await.For(t, func() string {
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-		defer cancel()
 		topics, err := admin.ListTopics(ctx, "orders")
 		if err != nil {
 			return err.Error()

@@ -2,13 +2,11 @@ package smoke
 
 import (
 	"bufio"
-	"context"
 	"fmt"
 	"net/http"
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"heartwood.dev/heartwood/test/kit/ports"
 	"heartwood.dev/heartwood/test/kit/process"
@@ -43,9 +41,7 @@ func TestStreamsDoNotDelayTheShutdown(t *testing.T) {
 // stream at the end of the test.
 func openStream(t *testing.T, url string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	t.Cleanup(cancel)
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	request, err := http.NewRequestWithContext(process.WithDeadline(t), http.MethodGet, url, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
