@@ -61,7 +61,7 @@ func (l *Log) appendBatch(batch []byte, verified Verified, now time.Time,
 	// and do not use the state of the log.
 	rules := config.rules
 	rules.Compress = l.env.compress(siteProduce)
-	collected := l.compaction.sidecars.Collector(config.settings.Compact)
+	collected := l.compaction.Sidecars.Collector(config.settings.Compact)
 	if collected != nil {
 		rules.Keys = collected.AddKey
 		defer collected.Release()
@@ -98,8 +98,8 @@ func (l *Log) appendBatch(batch []byte, verified Verified, now time.Time,
 			return err
 		}
 		if collected != nil {
-			l.compaction.sidecars.Spools.AppendLocked(l.list.Load().Active(),
-				*l.compaction.sidecars.Salt.Load(), b, collected.Records)
+			l.compaction.Sidecars.Spools.AppendLocked(l.list.Load().Active(),
+				*l.compaction.Sidecars.Salt.Load(), b, collected.Records)
 		}
 		return nil
 	})

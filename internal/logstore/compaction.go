@@ -3,14 +3,14 @@ package logstore
 import (
 	"context"
 	"math"
-	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
 	"heartwood.dev/heartwood/internal/logstore/checkpoint"
 	"heartwood.dev/heartwood/internal/logstore/clean"
+	"heartwood.dev/heartwood/internal/logstore/datadir"
 	"heartwood.dev/heartwood/internal/logstore/keys"
-	"heartwood.dev/heartwood/internal/logstore/segmentlist"
 	"heartwood.dev/heartwood/internal/logstore/sidecars"
 	"heartwood.dev/heartwood/internal/topicconfig"
 )
@@ -21,10 +21,10 @@ import (
 //
 // A log has the same Compaction for its whole life, so a pointer to the Compaction identifies the
 // log. A topic that is deleted and created again has a new log with another Compaction. All methods
-// may be called concurrently. Once the log is closed, they fail with ErrClosed or do nothing. At
+// may be called concurrently. Once the log is closed, they fail with segmentlist.ErrClosed or do nothing. At
 // most one pass may run at a time.
 type Compaction struct {
-	log *Log
+	env Env
 
 	// firstDirty is the first dirty offset: every record below it was cleaned.
 	firstDirty atomic.Int64
@@ -36,8 +36,9 @@ type Compaction struct {
 	tombstoneClean atomic.Int64
 	progress       cleaningProgress
 	// pass describes the pass that runs; nil while no pass has replaced segments.
-	pass     atomic.Pointer[runningPass]
-	sidecars sidecars.Set
+	pass atomic.Pointer[runningPass]
+	// Sidecars are the key sidecars of the log.
+	Sidecars sidecars.Set
 	// quarantined is set while the cleaner skips the log because a pass failed. Only the metrics
 	// use it.
 	quarantined atomic.Bool
@@ -53,37 +54,35 @@ const (
 	TombstonesAfterAppend = TombstonesNone - 1
 )
 
-// init connects the Compaction to its log. It is called once, before the log is used.
-func (c *Compaction) init(l *Log) {
-	c.log = l
-	c.sidecars = sidecars.New(l.sidecarSource(), l.env.fs, l.dir,
-		l.env.logger.With("partition", l.id), &l.maintain, &l.mu.Mutex)
+// Init connects the Compaction to its log. It is called once, before the log is used. maintain and
+// mu are the locks of the log.
+func (c *Compaction) Init(env Env, source sidecars.Source, maintain, mu sync.Locker) {
+	c.env = env
+	c.Sidecars = sidecars.New(source, env.FS, env.Dir, env.Logger.With("partition", env.ID),
+		maintain, mu)
 	c.progress.restore(nil, 0)
 }
 
-// Compaction returns the cleaner's view of the log.
-func (l *Log) Compaction() *Compaction { return &l.compaction }
-
 // ID returns the partition.
-func (c *Compaction) ID() PartitionID { return c.log.id }
+func (c *Compaction) ID() checkpoint.PartitionID { return c.env.ID }
 
 // TopicID returns the id of the topic.
-func (c *Compaction) TopicID() TopicID { return c.log.TopicID() }
+func (c *Compaction) TopicID() datadir.TopicID { return c.env.TopicID() }
 
 // Settings returns the settings in effect. The result is immutable: a change of the settings
 // replaces the pointer. So the settings have not changed between two calls that return the same
 // pointer.
-func (c *Compaction) Settings() *topicconfig.Settings { return &c.log.config.Load().settings }
+func (c *Compaction) Settings() *topicconfig.Settings { return c.env.Settings() }
 
 // Truncations returns the number of truncations of the log since it was opened. A result that was
 // computed when the number was smaller may not apply to the log as it is now.
-func (c *Compaction) Truncations() int64 { return c.log.truncations.Load() }
+func (c *Compaction) Truncations() int64 { return c.env.Truncations() }
 
 // Closed reports whether the log is closed.
-func (c *Compaction) Closed() bool { return c.log.list.Load() == nil }
+func (c *Compaction) Closed() bool { return c.env.List.Load() == nil }
 
 // Stopped reports whether a running pass must stop, because the log is closed or its disk failed.
-func (c *Compaction) Stopped() bool { return c.Closed() || c.log.fault.Load() != nil }
+func (c *Compaction) Stopped() bool { return c.Closed() || c.env.Fault() != nil }
 
 // Sections returns the sections of the log as it is now; the result ok is false if the log is
 // closed. It changes nothing, acquires no lock and reads no file.
@@ -104,7 +103,10 @@ func (c *Compaction) Sections(now time.Time) (s Sections, ok bool) {
 
 // Roll rolls the active segment if it contains records, so that a pass may clean these records. It
 // returns the log end.
-func (c *Compaction) Roll() (end int64, err error) { return c.log.rollNow() }
+func (c *Compaction) Roll() (end int64, err error) { return c.env.Roll() }
+
+// Quarantined reports whether the cleaner skips the log because a pass failed.
+func (c *Compaction) Quarantined() bool { return c.quarantined.Load() }
 
 // SetQuarantined sets whether the cleaner skips the log because a pass failed. Only the metrics use
 // this value.
@@ -117,14 +119,14 @@ func (c *Compaction) FirstDirty() int64 { return c.firstDirty.Load() }
 // and is saved even if no pass follows (cleaner invariant I3).
 func (c *Compaction) ResetFirstDirty() {
 	was := c.firstDirty.Load()
-	within := firstDirtyWithin(was, c.log.offsets.LogStart(), c.log.offsets.LogEnd())
+	within := firstDirtyWithin(was, c.env.Offsets.LogStart(), c.env.Offsets.LogEnd())
 	if within == was {
 		return
 	}
-	c.log.env.logger.Info("first dirty offset reset", "partition", c.log.id, "from", was, "to",
+	c.env.Logger.Info("first dirty offset reset", "partition", c.env.ID, "from", was, "to",
 		within)
 	if err := c.setFirstDirty(within); err != nil {
-		c.log.env.logger.Warn("failed to save the first dirty offset", "partition", c.log.id,
+		c.env.Logger.Warn("failed to save the first dirty offset", "partition", c.env.ID,
 			"error", err)
 	}
 }
@@ -134,7 +136,7 @@ func (c *Compaction) ResetFirstDirty() {
 // then cleans the same section once more, which changes nothing (cleaner invariant I38).
 func (c *Compaction) setFirstDirty(offset int64) error {
 	c.firstDirty.Store(offset)
-	return c.log.env.saveCheckpoints()
+	return c.env.Save()
 }
 
 // passBasis is the state of the log that the result of a pass is based on.
@@ -155,21 +157,19 @@ func (c *Compaction) setCleaned(basis passBasis, stats clean.Stats) error {
 	case stats.KeptLastRecord:
 		ms = TombstonesAfterAppend
 	}
-	l := c.log
-	l.mu.Lock() // a truncation changes Log.truncations and the first dirty offset under this lock
-	if l.truncations.Load() != basis.truncations {
-		defer l.mu.Unlock()
-		return segmentlist.ErrChanged
+	err := c.env.Record(basis.truncations, func(first int64) {
+		if start := c.env.Offsets.LogStart(); start > basis.logStart && first < start {
+			ms = min(ms, time.Now().Add(erasureDelay).UnixMilli()) // deleted during the pass
+		}
+		c.progress.setWaitsAt(stats.AwaitsReplicasAt)
+		c.horizon.Store(ms)
+		c.tombstoneClean.Store(stats.TombstoneCleanOffset)
+		c.firstDirty.Store(stats.CleanedTo)
+	})
+	if err != nil {
+		return err
 	}
-	if l.offsets.LogStart() > basis.logStart && l.list.Handles()[0].Base() < l.offsets.LogStart() {
-		ms = min(ms, time.Now().Add(erasureDelay).UnixMilli()) // deleted during the pass
-	}
-	c.progress.setWaitsAt(stats.AwaitsReplicasAt)
-	c.horizon.Store(ms)
-	c.tombstoneClean.Store(stats.TombstoneCleanOffset)
-	c.firstDirty.Store(stats.CleanedTo)
-	l.mu.Unlock()
-	return l.env.saveCheckpoints()
+	return c.env.Save()
 }
 
 // erasureDelay is the time between DeleteRecords and the pass that removes the deleted records of
@@ -180,13 +180,13 @@ const erasureDelay = time.Minute
 // planErasure plans a pass if the first segment contains records below the log start, which
 // DeleteRecords has deleted. The pass removes them also if the log is idle.
 func (c *Compaction) planErasure() {
-	list := c.log.list.Acquire()
+	list := c.env.List.Acquire()
 	if list == nil {
 		return
 	}
 	first := list.Handles[0].Base()
 	list.Release()
-	if !c.Settings().Compact || first >= c.log.LogStart() {
+	if !c.Settings().Compact || first >= c.env.Offsets.LogStart() {
 		return
 	}
 	at := time.Now().Add(erasureDelay).UnixMilli()
@@ -241,13 +241,33 @@ func (c *Compaction) ReportedReplicasTombstoneClean() int64 {
 // dead records to save I/O. It is at least the log start, because no record below the log start can
 // be read.
 func (c *Compaction) TombstoneClean() int64 {
-	return max(c.log.offsets.LogStart(), min(c.tombstoneClean.Load(), c.firstDirty.Load()))
+	return max(c.env.Offsets.LogStart(), min(c.tombstoneClean.Load(), c.firstDirty.Load()))
 }
 
 // tombstonesDue returns the time from which the log needs a pass for its tombstones; see
 // Sections.TombstonesDue.
 func (c *Compaction) tombstonesDue() int64 {
 	return c.progress.due(c.horizon.Load(), c.Settings().TombstoneRetention)
+}
+
+// LogStartRaised updates the state after DeleteRecords has raised the log start: the first dirty
+// offset must be within the log (cleaner invariant I3), and a pass is planned that removes the
+// deleted records of the first segment.
+func (c *Compaction) LogStartRaised() {
+	was := c.firstDirty.Load()
+	within := firstDirtyWithin(was, c.env.Offsets.LogStart(), c.env.Offsets.LogEnd())
+	if within != was {
+		c.firstDirty.Store(within)
+	}
+	c.planErasure()
+}
+
+// AddTo stores in a checkpoint state what the checkpoints contain about the compaction of the log.
+func (c *Compaction) AddTo(s *checkpoint.State) {
+	s.FirstDirty = c.firstDirty.Load()
+	s.Horizon = c.tombstonesDue()
+	s.TombstoneClean = c.tombstoneClean.Load()
+	s.Progress = c.progress.saved(c.TombstoneClean())
 }
 
 // truncated updates the state after a truncation of the log to the offset end. The argument base is
@@ -279,10 +299,6 @@ func (c *Compaction) restore(from checkpoint.State, start, end int64) {
 	}
 }
 
-// SidecarSlot limits how many key sidecars are built concurrently over all logs; see
-// sidecars.Slot.
-type SidecarSlot = sidecars.Slot
-
 // SidecarBuild limits the resources that BuildSidecar uses.
 type SidecarBuild struct {
 	Slot sidecars.Slot
@@ -294,7 +310,7 @@ type SidecarBuild struct {
 // reports whether the caller should call it again at once. It logs errors; a later call retries the
 // segment.
 func (c *Compaction) BuildSidecar(ctx context.Context, now time.Time, b SidecarBuild) (more bool) {
-	return c.sidecars.BuildNext(ctx, now, sidecars.Options{
+	return c.Sidecars.BuildNext(ctx, now, sidecars.Options{
 		Options: keys.Options{MemoryBytes: sidecars.MemoryBytes, Throttle: b.Throttle},
 		Scanned: b.Throttle, Background: true, Slot: b.Slot,
 	})
@@ -310,24 +326,6 @@ type SidecarBytes struct {
 // SidecarBytes returns the number of bytes since the log was opened. It excludes the sidecars that
 // a pass builds, because the pass counts their bytes itself.
 func (c *Compaction) SidecarBytes() SidecarBytes {
-	return SidecarBytes{Read: c.sidecars.ReadBytes.Load(), Written: c.sidecars.WrittenBytes.Load(),
-		Scanned: c.sidecars.ScannedBytes.Load()}
-}
-
-// sidecarSource returns what the log's sidecars use of it.
-func (l *Log) sidecarSource() sidecars.Source {
-	return sidecars.Source{Settings: l.Settings, Acquire: l.list.Acquire,
-		CleanableEnd: l.disk.sealedEnd.Load, Truncations: l.truncations.Load,
-		OwnsSealed: l.ownsSealed}
-}
-
-// ownsSealed reports whether the segment h is sealed and in the log's segment list, and whether the
-// log has had the given number of truncations. The caller holds Log.maintain, so the result stays
-// valid while the caller holds the lock.
-func (l *Log) ownsSealed(h *segmentlist.Handle, truncations int64) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	list := l.list.Load()
-	return list != nil && !h.Doomed.Load() && slices.Contains(list.Handles, h) &&
-		list.Active() != h && l.truncations.Load() == truncations
+	return SidecarBytes{Read: c.Sidecars.ReadBytes.Load(), Written: c.Sidecars.WrittenBytes.Load(),
+		Scanned: c.Sidecars.ScannedBytes.Load()}
 }

@@ -5,12 +5,12 @@ package logstore
 // not counted since this process started, because it has no key sidecar and the process has not
 // appended all of it. The number of such a segment is at most that of its offsets.
 func (c *Compaction) CountRecords() (records int64, exact bool) {
-	list := c.log.list.Acquire()
+	list := c.env.List.Acquire()
 	if list == nil {
 		return 0, false
 	}
 	defer list.Release()
-	start := c.log.offsets.LogStart()
+	start := c.env.Offsets.LogStart()
 	exact = true
 	for i, h := range list.Handles {
 		if i+1 < len(list.Handles) && list.Handles[i+1].Base() <= start {
@@ -27,5 +27,5 @@ func (c *Compaction) CountRecords() (records int64, exact bool) {
 // pass has written, so that CountRecords counts their segments. It does nothing while a sidecar is
 // built; the build continues with those that are not known.
 func (c *Compaction) LoadCounts() {
-	c.sidecars.LoadStates()
+	c.Sidecars.LoadStates()
 }

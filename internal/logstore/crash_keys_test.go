@@ -15,7 +15,7 @@ import (
 func (w *workload) keys(_ *partitionModel, log *Log) {
 	w.freeSpace() // on a full disk a pass cannot build sidecars, and fails
 	if w.random.IntN(2) == 0 {
-		for log.compaction.sidecars.BuildNext(context.Background(), time.Now(),
+		for log.compaction.Sidecars.BuildNext(context.Background(), time.Now(),
 			sidecars.Options{Background: true}) {
 		}
 		w.checkKeys(log)
@@ -27,12 +27,12 @@ func (w *workload) keys(_ *partitionModel, log *Log) {
 		if !log.Settings().Compact || w.random.IntN(3) == 0 {
 			continue
 		}
-		reader, err := log.compaction.sidecars.OpenOrBuild(context.Background(), h.Segment,
+		reader, err := log.compaction.Sidecars.OpenOrBuild(context.Background(), h.Segment,
 			sidecars.Options{Background: true})
 		w.must(err, "open keys")
 		w.must(errors.Join(compareKeys(log, h, reader), reader.Close()), "compare keys")
 	}
-	log.compaction.sidecars.Trim()
+	log.compaction.Sidecars.Trim()
 }
 
 // checkKeys compares every key sidecar that can be opened with its segment. The two must match even
@@ -44,7 +44,7 @@ func (w *workload) checkKeys(log *Log) {
 	list := log.list.Acquire()
 	defer list.Release()
 	for _, h := range list.Handles[:len(list.Handles)-1] {
-		reader, err := log.compaction.sidecars.Open(h, true)
+		reader, err := log.compaction.Sidecars.Open(h, true)
 		if keys.Unusable(err) || errors.Is(err, fs.ErrNotExist) {
 			continue
 		}

@@ -362,7 +362,7 @@ func countKeys(t *testing.T, log *Log) (counts []string) {
 	list := log.list.Acquire()
 	defer list.Release()
 	for _, h := range list.Handles[:len(list.Handles)-1] {
-		reader, err := log.compaction.sidecars.OpenOrBuild(t.Context(), h.Segment,
+		reader, err := log.compaction.Sidecars.OpenOrBuild(t.Context(), h.Segment,
 			sidecars.Options{Background: true})
 		if err != nil {
 			t.Fatal(err)

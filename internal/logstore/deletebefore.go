@@ -40,12 +40,7 @@ func (l *Log) DeleteBefore(offset int64) error {
 	// If the log start has not moved now, an earlier call moved it and failed to write it.
 	// No lock is held here, because writing the checkpoints reads the offsets of every log. The
 	// checkpoints also contain the first dirty offset, which the log start may have passed.
-	if within := firstDirtyWithin(l.compaction.firstDirty.Load(), l.LogStart(),
-		l.LogEnd()); within != l.compaction.firstDirty.Load() {
-		// the first dirty offset must be within the log (cleaner invariant I3)
-		l.compaction.firstDirty.Store(within)
-	}
-	l.compaction.planErasure()
+	l.compaction.LogStartRaised()
 	if err := l.env.saveCheckpoints(); err != nil {
 		return fmt.Errorf("%w: save the log start: %w", ErrStorage, err)
 	}

@@ -182,7 +182,7 @@ func TestDeleteBeforeResetsTheFirstDirtyOffset(t *testing.T) {
 		t.Fatal(err)
 	}
 	again := createLog(t, openStore(t, mem.CrashClone()), settings(nil))
-	if got := again.compaction.firstDirty.Load(); got != 25 {
+	if got := again.compaction.FirstDirty(); got != 25 {
 		t.Errorf("first dirty offset %d", got)
 	}
 }

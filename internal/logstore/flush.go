@@ -158,16 +158,10 @@ func (l *Log) checkpointState() checkpoint.State {
 	if handles := l.list.Handles(); handles != nil {
 		aborted = countAborted(handles, recoveryPoint)
 	}
-	return l.mu.truncation.apply(checkpoint.State{
-		Aborted:        aborted,
-		LogStart:       l.offsets.LogStart(),
-		RecoveryPoint:  recoveryPoint,
-		HighWatermark:  l.offsets.HighWatermark(),
-		FirstDirty:     l.compaction.firstDirty.Load(),
-		Horizon:        l.compaction.tombstonesDue(),
-		TombstoneClean: l.compaction.tombstoneClean.Load(),
-		Progress:       l.compaction.progress.saved(l.compaction.TombstoneClean()),
-	})
+	state := checkpoint.State{Aborted: aborted, LogStart: l.offsets.LogStart(),
+		RecoveryPoint: recoveryPoint, HighWatermark: l.offsets.HighWatermark()}
+	l.compaction.AddTo(&state)
+	return l.mu.truncation.apply(state)
 }
 
 // savedRecoveryPointLocked returns the recovery point that the checkpoint stores. It does not
@@ -254,7 +248,7 @@ func (l *Log) unpublish(last func(handles []*segmentlist.Handle)) {
 	l.mu.Lock()
 	l.mu.aborted = countAborted(l.list.Handles(), l.disk.recoveryPoint)
 	old := l.list.Publish(nil)
-	l.compaction.sidecars.Spools.DiscardAllLocked()
+	l.compaction.Sidecars.Spools.DiscardAllLocked()
 	l.mu.Unlock()
 	if old == nil {
 		return

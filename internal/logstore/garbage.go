@@ -67,18 +67,18 @@ func (c *Compaction) EstimateGarbage(ctx context.Context, opts EstimateOptions) 
 // key sidecar. It returns nil if a segment will never have one, and ErrSidecarsMissing if one is
 // not built yet. The view holds references to the segments.
 func (c *Compaction) withSidecars(v passView) (map[*segment.Segment]*segmentlist.Handle, error) {
-	list := c.log.list.Acquire()
+	list := c.env.List.Acquire()
 	if list == nil {
-		return nil, ErrClosed
+		return nil, segmentlist.ErrClosed
 	}
 	defer list.Release()
 	handles := map[*segment.Segment]*segmentlist.Handle{}
 	for _, s := range v.segments {
-		at := slices.IndexFunc(list.Handles, func(h *segmentlist.Handle) bool { return h.Segment == s })
-		if at < 0 {
+		index := slices.IndexFunc(list.Handles, func(h *segmentlist.Handle) bool { return h.Segment == s })
+		if index < 0 {
 			return nil, ErrSidecarsMissing // the segment was replaced meanwhile
 		}
-		state := list.Handles[at].SidecarState()
+		state := list.Handles[index].SidecarState()
 		switch {
 		case state == nil || state.Digest == 0 && state.Retry.IsZero() &&
 			sidecars.Keeps(state.LogBytes, state.Records):
@@ -86,7 +86,7 @@ func (c *Compaction) withSidecars(v passView) (map[*segment.Segment]*segmentlist
 		case state.Digest == 0:
 			return nil, nil // the records are too small for a sidecar, or the sidecar is damaged
 		}
-		handles[s] = list.Handles[at]
+		handles[s] = list.Handles[index]
 	}
 	return handles, nil
 }
@@ -95,7 +95,7 @@ func (c *Compaction) withSidecars(v passView) (map[*segment.Segment]*segmentlist
 // that is on disk. If only the log start in memory were higher, a crash would lower the log start
 // again. The log would then contain older records of a key whose latest record the pass removed.
 func (c *Compaction) deletedBelow(v passView) int64 {
-	return min(v.LogStart, max(0, c.log.savedStart.Load()))
+	return min(v.LogStart, max(0, c.env.SavedStart()))
 }
 
 func (c *Compaction) estimateJob(v passView, handles map[*segment.Segment]*segmentlist.Handle,
@@ -108,10 +108,10 @@ func (c *Compaction) estimateJob(v passView, handles map[*segment.Segment]*segme
 			OpenSidecar: func(_ context.Context, s *segment.Segment,
 				_ clean.SidecarOptions) (*keys.Reader,
 				error) {
-				return c.sidecars.Open(handles[s], false)
+				return c.Sidecars.Open(handles[s], false)
 			},
 			Throttle: func(ctx context.Context, n int) error {
-				c.sidecars.ReadBytes.Add(int64(n))
+				c.Sidecars.ReadBytes.Add(int64(n))
 				if opts.Throttle == nil {
 					return ctx.Err()
 				}
@@ -139,7 +139,7 @@ func (c *Compaction) countedGarbage(v passView) (bytes int64, ok bool) {
 		}
 		d, err := clean.DecodeDeadFile(content)
 		if err != nil || d.Base != s.Base() || d.LogBytes != s.SizeBytes() ||
-			d.ComputedThrough > v.Bound || d.Lineage != c.epochBelow(d.ComputedThrough) {
+			d.ComputedThrough > v.Bound || d.Lineage != c.env.epochBelow(d.ComputedThrough) {
 			return 0, false
 		}
 		bytes += d.DeadBytes
@@ -155,16 +155,16 @@ const deadBytesMax = 256 << 20
 // loadDead returns the content of the .dead file of a segment, nil if the segment has no .dead file
 // or the file cannot be read. In that case a pass computes the content again.
 func (c *Compaction) loadDead(s *segment.Segment) []byte {
-	fsys, name := c.log.env.fs, c.sidecars.Path(s.Base(), segment.DeadExtension, "")
+	fsys, name := c.env.FS, c.Sidecars.Path(s.Base(), segment.DeadExtension, "")
 	info, err := fsys.Stat(name)
 	if err != nil || info.Size() > deadBytesMax {
 		return nil
 	}
 	content, err := fsys.ReadFile(name)
 	if err != nil {
-		c.log.env.logger.Warn(
+		c.env.Logger.Warn(
 			"failed to read the .dead file of a segment; the next pass rebuilds it",
-			"partition", c.log.id, "segment", s.Base(), "error", err)
+			"partition", c.env.ID, "segment", s.Base(), "error", err)
 		return nil
 	}
 	return content
@@ -172,31 +172,20 @@ func (c *Compaction) loadDead(s *segment.Segment) []byte {
 
 // saveDead writes the .dead file of a segment that is in the log; nil content deletes it.
 func (c *Compaction) saveDead(s *segment.Segment, content []byte) error {
-	l := c.log
-	l.maintain.Lock()
-	defer l.maintain.Unlock()
-	l.mu.Lock()
-	stopped, handles := l.mu.stopped, l.list.Handles()
-	l.mu.Unlock()
-	if stopped != nil {
-		return stopped
-	}
-	at, found := segmentlist.Find(handles, []*segment.Segment{s})
-	if !found {
-		return nil // retention has deleted the segment
-	}
-	defer handles[at].Facts.ForgetDead()
-	name := c.sidecars.Path(s.Base(), segment.DeadExtension, "")
-	if content == nil {
-		if err := l.env.fs.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("%w: %w", ErrStorage, err)
+	return c.env.Keep(s, func(h *segmentlist.Handle) error {
+		defer h.Facts.ForgetDead()
+		name := c.Sidecars.Path(s.Base(), segment.DeadExtension, "")
+		if content == nil {
+			if err := c.env.FS.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+				return fmt.Errorf("%w: %w", segmentlist.ErrStorage, err)
+			}
+			return nil
+		}
+		if err := vfs.WriteFileAtomic(c.env.FS, name, content); err != nil {
+			return fmt.Errorf("%w: %w", segmentlist.ErrStorage, err)
 		}
 		return nil
-	}
-	if err := vfs.WriteFileAtomic(l.env.fs, name, content); err != nil {
-		return fmt.Errorf("%w: %w", ErrStorage, err)
-	}
-	return nil
+	})
 }
 
 // deadSummary returns the summary of the segment's .dead file; nil if there is none that was
@@ -214,7 +203,7 @@ func (c *Compaction) deadSummary(h *segmentlist.Handle) *clean.DeadSummary {
 }
 
 func (c *Compaction) readDeadSummary(h *segmentlist.Handle) *clean.DeadSummary {
-	file, err := c.log.env.fs.Open(c.sidecars.Path(h.Base(), segment.DeadExtension, ""))
+	file, err := c.env.FS.Open(c.Sidecars.Path(h.Base(), segment.DeadExtension, ""))
 	if err != nil {
 		return nil
 	}

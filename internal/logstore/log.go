@@ -236,7 +236,7 @@ func (l *Log) Configure(s topicconfig.Settings, retain bool) {
 		return // if the log is closed, its directory may belong to another log
 	}
 	config := newConfig(s, retain)
-	l.compaction.sidecars.Enable(config.settings.Compact)
+	l.compaction.Sidecars.Enable(config.settings.Compact)
 	l.config.Store(config)
 	l.appended(config) // under Fsync, also the records that are already in the log must be synced
 	if old.retain == retain {

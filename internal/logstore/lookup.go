@@ -173,7 +173,7 @@ func (s *keyLookup) run() error {
 	defer s.list.Release()
 	c := l.Compaction()
 	var all SegmentRows
-	all, s.states = c.arrange(s.list.Handles, c.currentLimits(), c.Settings(), s.opts.Now)
+	all, s.states = c.states(s.list.Handles, s.opts.Now)
 	s.result.LogStart, s.result.Segments = all.LogStart, all.Total
 	err := s.segments()
 	if errors.Is(err, errLookupLimit) {

@@ -28,7 +28,7 @@ func (s *keyLookup) bySidecar(i int) (ok bool, err error) {
 	if err := s.spend(sidecarHeaderBytes); err != nil {
 		return false, err
 	}
-	reader, err := c.sidecars.Open(h, true)
+	reader, err := c.Sidecars.Open(h, true)
 	switch {
 	case errors.Is(err, sidecars.ErrNoKeys):
 		return false, nil
@@ -67,7 +67,7 @@ func (s *keyLookup) search(i int, reader *keys.Reader) (ok bool, err error) {
 	if reader.Counts().Opaque > 0 {
 		return false, nil
 	}
-	newest := reader.Newest(s.log.Compaction().sidecars.Salt.Load().Hasher().Hash(s.key))
+	newest := reader.Newest(s.log.Compaction().Sidecars.Salt.Load().Hasher().Hash(s.key))
 	batches := s.locator(i, reader)
 	passed := uint32(math.MaxUint32) // the first ordinal of the batch before
 	for newest.Next() {
@@ -196,7 +196,7 @@ func (s *keyLookup) clock(i int, reader *keys.Reader, b keys.Batch, last uint32)
 	d, err := clean.DecodeDeadFile(content)
 	if err != nil || d.Identity != reader.Identity().Digest || d.Base != h.Base() ||
 		d.LogBytes != h.SizeBytes() || d.ComputedThrough > s.log.LogEnd() ||
-		d.Lineage != c.epochBelow(d.ComputedThrough) {
+		d.Lineage != uint64(s.log.EpochAt(d.ComputedThrough-1)) {
 		return nil
 	}
 	for _, set := range d.Removable {
@@ -207,12 +207,4 @@ func (s *keyLookup) clock(i int, reader *keys.Reader, b keys.Batch, last uint32)
 		}
 	}
 	return nil
-}
-
-// clockOf returns the clock of a removable tombstone.
-func (c *Compaction) clockOf(set clean.RemovableSet, b keys.Batch) *TombstoneClock {
-	replicatedMs, ok := c.progress.forPass().Since(b.LastOffset)
-	retention := c.Settings().TombstoneRetention.Milliseconds()
-	return &TombstoneClock{Count: 1, SinceMs: set.SinceMs, Replicated: ok,
-		GoesFromMs: max(max(set.SinceMs, replicatedMs)+retention, b.HorizonMs)}
 }

@@ -381,7 +381,7 @@ func TestLookupChecksTheKeyBehindAHash(t *testing.T) {
 	c := log.Compaction()
 	_, s.states = c.arrange(s.list.Handles, c.currentLimits(), c.Settings(), epoch0)
 	h := s.list.Handles[0]
-	reader, err := c.sidecars.Open(h, true)
+	reader, err := c.Sidecars.Open(h, true)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -116,7 +116,7 @@ func (c *collector) Collect(metrics chan<- prometheus.Metric) {
 			time.Duration(log.syncs.spent.Load()).Seconds()}
 		if sections, ok := log.compaction.Sections(now); log.Settings().Compact && ok {
 			s.compaction(&log.compaction, sections)
-			all.add(sections, log.compaction.quarantined.Load())
+			all.add(sections, log.compaction.Quarantined())
 		}
 	}
 	all.collect(metrics)
@@ -174,7 +174,7 @@ func (s logSeries) compaction(c *Compaction, sections Sections) {
 		s.detail(blockedDesc, float64(sections.Blocked[reason]), reason)
 	}
 	quarantined := int64(0)
-	if c.quarantined.Load() {
+	if c.Quarantined() {
 		quarantined = sections.DirtyBytes
 	}
 	s.detail(blockedDesc, float64(quarantined), BlockedQuarantined)

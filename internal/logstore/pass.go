@@ -51,7 +51,7 @@ type PassOptions struct {
 // IsPassAborted reports whether err ended a pass for a reason that is not a fault of the log: the
 // log's segments were replaced or deleted meanwhile, or the log was closed.
 func IsPassAborted(err error) bool {
-	return errors.Is(err, segmentlist.ErrChanged) || errors.Is(err, ErrClosed)
+	return errors.Is(err, segmentlist.ErrChanged) || errors.Is(err, segmentlist.ErrClosed)
 }
 
 // Pass compacts the log once and stores the result. If it fails, the replacements that were
@@ -61,15 +61,15 @@ func (c *Compaction) Pass(ctx context.Context, opts PassOptions) (clean.Stats, e
 	if err := ctx.Err(); err != nil {
 		return clean.Stats{CleanedTo: c.firstDirty.Load()}, err
 	}
-	defer c.sidecars.Trim()
+	defer c.Sidecars.Trim()
 	defer c.pass.Store(nil)
 	stats, basis, err := c.passOnce(ctx, opts)
 	if opts.DryRun {
 		return stats, err
 	}
 	if errors.Is(err, clean.ErrSidecar) && ctx.Err() == nil {
-		c.log.env.logger.Warn("key sidecar contradicts its segment; repeating the pass",
-			"partition", c.log.id, "error", err)
+		c.env.Logger.Warn("key sidecar contradicts its segment; repeating the pass",
+			"partition", c.env.ID, "error", err)
 		stats, basis, err = c.passOnce(ctx, opts)
 	}
 	if err != nil {
@@ -107,16 +107,16 @@ func (c *Compaction) passOnce(ctx context.Context, opts PassOptions) (clean.Stat
 	// The pass keeps only the last batch of each producer as of the view. If a crash lost this
 	// batch, the producer's last batch would be one that the pass has removed. A retry of that
 	// removed batch would then be appended again.
-	if err := c.log.flush(); err != nil {
+	if err := c.env.Flush(); err != nil {
 		return clean.Stats{CleanedTo: v.FirstDirty}, basis, err
 	}
-	salt := c.sidecars.Salt.Load()
+	salt := c.Sidecars.Salt.Load()
 	if salt == nil {
 		return clean.Stats{CleanedTo: v.FirstDirty}, basis, sidecars.ErrNoKeys
 	}
 	job := clean.Job{
 		LogStart: basis.logStart, FirstDirty: v.FirstDirty, Bound: v.Bound,
-		AbortedAcrossBound: v.aborted, Lineage: c.epochBelow,
+		AbortedAcrossBound: v.aborted, Lineage: c.env.epochBelow,
 		Now: now, Rules: PassRules(opts.Settings),
 		Limits: clean.Limits{MemoryBytes: opts.MemoryBytes, Workers: opts.Workers,
 			Parallel: opts.Parallel},
@@ -169,7 +169,6 @@ func spanMax(s *topicconfig.Settings) time.Duration {
 // passEnv returns the functions with which a pass works on the log. Its function Replace fails if
 // the log's number of truncations differs from that in the sections when the pass began.
 func (c *Compaction) passEnv(began Sections, opts PassOptions) clean.Env {
-	l := c.log
 	env := clean.Env{
 		OpenSidecar: func(ctx context.Context, s *segment.Segment,
 			how clean.SidecarOptions) (*keys.Reader,
@@ -177,27 +176,27 @@ func (c *Compaction) passEnv(began Sections, opts PassOptions) clean.Env {
 			return c.keysForPass(ctx, s, how, opts.Slot)
 		},
 		Create: func(base int64) (*segment.Segment, error) {
-			return segment.Create(l.env.fs, l.dir, base, swap.CleanedSuffix, l.env.segments)
+			return segment.Create(c.env.FS, c.env.Dir, base, swap.CleanedSuffix, c.env.Segments)
 		},
 		DeriveSidecar: func(base int64) (*keys.Derivation, error) {
-			return keys.NewDerivation(l.env.fs,
-				c.sidecars.Path(base, keys.SpoolExtension, swap.CleanedSuffix), base,
-				*c.sidecars.Salt.Load()), nil
+			return keys.NewDerivation(c.env.FS,
+				c.Sidecars.Path(base, keys.SpoolExtension, swap.CleanedSuffix), base,
+				*c.Sidecars.Salt.Load()), nil
 		},
 		SidecarName: func(base int64) string {
-			return c.sidecars.Path(base, keys.Extension, swap.CleanedSuffix)
+			return c.Sidecars.Path(base, keys.Extension, swap.CleanedSuffix)
 		},
 		Replace: func(sources, cleaned []*segment.Segment) error {
 			if c.pass.Load() == nil {
 				c.pass.Store(&runningPass{began.Bound, began.DirtyRatio()})
 			}
-			return l.replaceIn(began.Truncations, sources, cleaned)
+			return c.env.Replace(began.Truncations, sources, cleaned)
 		},
-		Producers: c.producers,
+		Producers: c.env.Producers,
 		SaveDead:  c.saveDead,
-		FreeBytes: func() (uint64, error) { return l.env.fs.Free(l.dir) },
+		FreeBytes: func() (uint64, error) { return c.env.FS.Free(c.env.Dir) },
 		Throttle:  opts.Throttle,
-		Compress:  l.env.compress(siteClean),
+		Compress:  c.env.Compress(),
 		Report:    opts.Progress,
 		Stage:     opts.Stage,
 	}
@@ -209,11 +208,11 @@ func (c *Compaction) passEnv(began Sections, opts PassOptions) clean.Env {
 func (c *Compaction) keysForPass(ctx context.Context, s *segment.Segment, how clean.SidecarOptions,
 	slot sidecars.Slot) (*keys.Reader, error) {
 	if how.Rebuild {
-		if err := c.sidecars.RemoveInvalid(ctx, s); err != nil {
+		if err := c.Sidecars.RemoveInvalid(ctx, s); err != nil {
 			return nil, err
 		}
 	}
-	reader, err := c.sidecars.OpenOrBuild(ctx, s, sidecars.Options{
+	reader, err := c.Sidecars.OpenOrBuild(ctx, s, sidecars.Options{
 		Scanned: func(_ context.Context, n int) error { return how.LogRead(n) },
 		Options: keys.Options{
 			MemoryBytes: sidecars.MemoryBytes,
@@ -225,23 +224,6 @@ func (c *Compaction) keysForPass(ctx context.Context, s *segment.Segment, how cl
 		return nil, nil
 	}
 	return reader, err
-}
-
-// epochBelow returns the leader epoch of the record before an offset. A pass calls it as
-// clean.Job.Lineage.
-func (c *Compaction) epochBelow(offset int64) uint64 { return uint64(c.log.EpochAt(offset - 1)) }
-
-// producers returns the last batch of each active producer, which a pass keeps (cleaner invariant
-// I25).
-func (c *Compaction) producers() map[int64]clean.Producer {
-	c.log.mu.Lock()
-	defer c.log.mu.Unlock()
-	last := c.log.mu.producers.LastBatches()
-	all := make(map[int64]clean.Producer, len(last))
-	for id, of := range last {
-		all[id] = clean.Producer(of)
-	}
-	return all
 }
 
 // passView is the part of a log that a pass works on. The caller calls release after the pass.
@@ -274,7 +256,7 @@ func (c *Compaction) view(now time.Time) passView {
 	var cleanable []*segmentlist.Handle
 	v.Sections, cleanable = divide(list.Handles, limits, c.Settings(), now)
 	v.Truncations, v.TombstonesDue = truncations, c.tombstonesDue()
-	v.segments, v.producers = segmentlist.Segments(cleanable), c.producers()
+	v.segments, v.producers = segmentlist.Segments(cleanable), c.env.Producers()
 	for _, h := range cleanable {
 		h.Acquire()
 	}
@@ -286,8 +268,8 @@ func (c *Compaction) view(now time.Time) passView {
 	if err := v.findAborted(list.Handles); err != nil {
 		// Without the list of aborted transactions, the pass could treat an aborted record as
 		// committed. So it cleans nothing. A consumer that reads the segment gets the same error.
-		c.log.env.logger.Warn("failed to read aborted transactions; skipping the pass",
-			"partition", c.log.id, "error", err)
+		c.env.Logger.Warn("failed to read aborted transactions; skipping the pass",
+			"partition", c.env.ID, "error", err)
 		v.segments = nil
 	}
 	return v

@@ -68,7 +68,7 @@ func (l *Log) rollLocked() error {
 	l.mu.firstAppend = time.Time{}
 	// The new list contains all segments of the old one, so releasing the old list closes no file.
 	l.list.Publish(append(handles[:len(handles):len(handles)], next)).Release()
-	l.compaction.sidecars.Spools.RollLocked(old)
+	l.compaction.Sidecars.Spools.RollLocked(old)
 	return nil
 }
 

@@ -102,20 +102,20 @@ type cleanableLimits struct {
 // value is sealed. If something changes later, the result is outdated but harmless: replaceIn
 // checks the segments, sealedEnd and the number of truncations again under the lock.
 func (c *Compaction) limits() (*segmentlist.List, cleanableLimits) {
-	list := c.log.list.Acquire()
+	list := c.env.List.Acquire()
 	return list, c.currentLimits()
 }
 
 // currentLimits returns the limits for a list that was acquired before.
 func (c *Compaction) currentLimits() cleanableLimits {
-	l := c.log
-	logStart := l.offsets.LogStart()
+	o := c.env.Offsets
+	logStart := o.LogStart()
 	return cleanableLimits{
 		logStart:   logStart,
-		lastStable: l.LastStable(),
-		replicated: l.HighWatermark(),
-		end:        l.disk.sealedEnd.Load(),
-		firstDirty: firstDirtyWithin(c.firstDirty.Load(), logStart, l.offsets.LogEnd()),
+		lastStable: o.LastStable(),
+		replicated: o.HighWatermark(),
+		end:        c.env.SealedEnd(),
+		firstDirty: firstDirtyWithin(c.firstDirty.Load(), logStart, o.LogEnd()),
 	}
 }
 

@@ -166,7 +166,7 @@ func TestI3FirstDirtyOutsideTheLogIsReset(t *testing.T) {
 func TestI25ViewHasLastBatchesOfProducers(t *testing.T) { // I25
 	_, log := compactLog(t, vfs.NewMem(), nil)
 	appendBatch(t, log, storetest.Batch{Producer: 7, Keys: []string{"a", "b"}}.Bytes(t))
-	if got, want := log.compaction.producers(),
+	if got, want := (compactionView{log}).producers(),
 		(map[int64]clean.Producer{
 			7: {LastOffset: 51, ExpiresAt: epoch0.Add(producer.Expiry)}}); !reflect.DeepEqual(got,
 		want) {

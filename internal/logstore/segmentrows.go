@@ -53,11 +53,11 @@ type TombstoneClock struct {
 
 // SegmentRows returns rows for at most limit segments, from the one on that contains the offset
 // from. It reads the headers of files that no earlier call has read. It holds references to the
-// segments of its rows meanwhile, and acquires no lock. It fails with ErrClosed only.
+// segments of its rows meanwhile, and acquires no lock. It fails with segmentlist.ErrClosed only.
 func (c *Compaction) SegmentRows(from int64, limit int, now time.Time) (SegmentRows, error) {
 	list, limits := c.limits()
 	if list == nil {
-		return SegmentRows{}, ErrClosed
+		return SegmentRows{}, segmentlist.ErrClosed
 	}
 	settings := c.Settings()
 	all, selected := c.arrange(list.Handles, limits, settings, now)
@@ -94,7 +94,7 @@ type arrangedSegment struct {
 func (c *Compaction) arrange(handles []*segmentlist.Handle, limits cleanableLimits,
 	settings *topicconfig.Settings, now time.Time) (all SegmentRows, segments []arrangedSegment) {
 	all = SegmentRows{Compacted: settings.Compact, LogStart: limits.logStart,
-		LogEnd: c.log.LogEnd(), Total: len(handles)}
+		LogEnd: c.env.Offsets.LogEnd(), Total: len(handles)}
 	segments = make([]arrangedSegment, 0, len(handles))
 	if !settings.Compact {
 		for _, h := range handles {
@@ -116,6 +116,13 @@ func (c *Compaction) arrange(handles []*segmentlist.Handle, limits cleanableLimi
 	return all, segments
 }
 
+// states returns the state of every segment of a list that was acquired before, without reading a
+// file.
+func (c *Compaction) states(handles []*segmentlist.Handle, now time.Time) (all SegmentRows,
+	segments []arrangedSegment) {
+	return c.arrange(handles, c.currentLimits(), c.Settings(), now)
+}
+
 // row returns the row of a segment.
 func (c *Compaction) row(s arrangedSegment, settings *topicconfig.Settings) SegmentRow {
 	h := s.handle
@@ -128,13 +135,13 @@ func (c *Compaction) row(s arrangedSegment, settings *topicconfig.Settings) Segm
 	if s.state == SegmentUncompacted || s.active {
 		return row
 	}
-	if counts, ok := c.sidecars.CountsOf(h); ok {
+	if counts, ok := c.Sidecars.CountsOf(h); ok {
 		row.Counts = &counts
 	}
 	d := c.deadSummary(h)
 	switch {
-	case d != nil && d.ComputedThrough <= c.log.LogEnd() &&
-		d.Lineage == c.epochBelow(d.ComputedThrough):
+	case d != nil && d.ComputedThrough <= c.env.Offsets.LogEnd() &&
+		d.Lineage == c.env.epochBelow(d.ComputedThrough):
 		row.Garbage = &SegmentGarbage{Bytes: d.DeadBytes, Records: int64(d.DeadRecords),
 			CountedMs: d.PassedAtMs}
 		row.Clocks = c.clocks(d, row.LastOffset, settings)
@@ -158,4 +165,12 @@ func (c *Compaction) clocks(d *clean.DeadSummary, last int64,
 			GoesFromMs: max(set.SinceMs, replicatedMs) + settings.TombstoneRetention.Milliseconds()}
 	}
 	return clocks
+}
+
+// clockOf returns the clock of a removable tombstone.
+func (c *Compaction) clockOf(set clean.RemovableSet, b keys.Batch) *TombstoneClock {
+	replicatedMs, ok := c.progress.forPass().Since(b.LastOffset)
+	retention := c.Settings().TombstoneRetention.Milliseconds()
+	return &TombstoneClock{Count: 1, SinceMs: set.SinceMs, Replicated: ok,
+		GoesFromMs: max(max(set.SinceMs, replicatedMs)+retention, b.HorizonMs)}
 }

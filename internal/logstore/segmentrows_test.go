@@ -94,7 +94,7 @@ func TestSegmentStatesMatchDefinitions(t *testing.T) {
 			log.offsets.Restore(log.LogStart(), random.Int64N(log.LogEnd()+1), log.LogEnd(),
 				&log.mu.producers)
 			log.offsets.SetLogStart(random.Int64N(log.offsets.HighWatermark() + 1))
-			log.compaction.firstDirty.Store(random.Int64N(log.LogEnd() + 5))
+			must(t, log.compaction.setFirstDirty(random.Int64N(log.LogEnd()+5)))
 			log.Configure(settings(func(s *topicconfig.Settings) {
 				s.Delete, s.Compact = false, true
 				s.MinLag = time.Duration(random.IntN(3)) * time.Hour
@@ -153,7 +153,7 @@ func factsOf(t testing.TB, log *Log, h *segmentlist.Handle) (f fileFacts) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	name := log.compaction.sidecars.Path(h.Base(), segment.DeadExtension, "")
+	name := log.compaction.Sidecars.Path(h.Base(), segment.DeadExtension, "")
 	if content, err := log.env.fs.ReadFile(name); err == nil {
 		if f.dead, err = clean.DecodeDeadFile(content); err != nil {
 			t.Fatal(err)
@@ -171,7 +171,7 @@ func checkRow(t testing.TB, log *Log, h *segmentlist.Handle, row SegmentRow) {
 		t.Fatalf("got row %+v of segment %d", row, h.Base())
 	}
 	// A segment of small records has no sidecar after a pass.
-	_, missing := log.env.fs.Stat(log.compaction.sidecars.Name(h.Base()))
+	_, missing := log.env.fs.Stat(log.compaction.Sidecars.Name(h.Base()))
 	if row.Counts == nil && missing == nil ||
 		row.Counts != nil && (row.Counts.Records != f.records ||
 			row.Counts.Tombstones != f.tombstones || row.Counts.NullKeys != f.nullKeys) {
@@ -181,7 +181,7 @@ func checkRow(t testing.TB, log *Log, h *segmentlist.Handle, row SegmentRow) {
 	var clocks []TombstoneClock
 	switch {
 	case f.dead != nil && f.dead.ComputedThrough > log.LogEnd(): // truncated since
-	case f.dead != nil && f.dead.Lineage == log.compaction.epochBelow(f.dead.ComputedThrough):
+	case f.dead != nil && f.dead.Lineage == uint64(log.EpochAt(f.dead.ComputedThrough-1)):
 		want = &SegmentGarbage{f.dead.DeadBytes, int64(f.dead.DeadRecords), f.dead.PassedAtMs}
 		for _, set := range f.dead.Removable {
 			clocks = append(clocks, TombstoneClock{Count: int64(set.Count), SinceMs: set.SinceMs,

@@ -44,7 +44,7 @@ func benchmarkAppendKeys(b *testing.B, size int, codec compress.Codec, with stri
 		s.Delete, s.RetentionBytes = true, 256<<20
 	}))
 	if with == "nothing" {
-		log.compaction.sidecars.Salt.Store(nil)
+		log.compaction.Sidecars.Salt.Store(nil)
 	}
 	batches := benchmarkBatches(b, size, codec)
 	scratch := make([]byte, 0, 1<<20)
@@ -70,7 +70,7 @@ func benchmarkTend(b *testing.B, store *Store, log *Log, with string) {
 	log.AdvanceHighWatermark(log.LogEnd())
 	store.tick(epoch0, false)
 	if with == "made" {
-		for log.compaction.sidecars.BuildNext(context.Background(), epoch0,
+		for log.compaction.Sidecars.BuildNext(context.Background(), epoch0,
 			sidecars.Options{Options: keys.Options{MemoryBytes: sidecars.MemoryBytes}}) {
 		}
 	}

@@ -80,7 +80,7 @@ func keyedSegments(t testing.TB, log *Log) []*segmentlist.Handle {
 
 // updateSidecars builds missing sidecars of the log and deletes unneeded ones, as the cleaner does.
 func updateSidecars(log *Log, now time.Time) {
-	for log.compaction.sidecars.BuildNext(context.Background(), now,
+	for log.compaction.Sidecars.BuildNext(context.Background(), now,
 		sidecars.Options{Background: true}) {
 	}
 }
@@ -113,7 +113,7 @@ func expectedKeys(h *segmentlist.Handle, hasher keys.Hasher) (entries []keys.Ent
 // compareKeys returns an error if the content of a key sidecar does not match the records of its
 // segment.
 func compareKeys(log *Log, h *segmentlist.Handle, reader *keys.Reader) error {
-	wantEntries, wantRecords, err := expectedKeys(h, log.compaction.sidecars.Salt.Load().Hasher())
+	wantEntries, wantRecords, err := expectedKeys(h, log.compaction.Sidecars.Salt.Load().Hasher())
 	if err != nil {
 		return err
 	}
@@ -154,7 +154,7 @@ func checkSidecars(t testing.TB, log *Log) {
 		t.Fatal("no sealed segment")
 	}
 	for _, h := range segments {
-		reader, err := log.compaction.sidecars.Open(h, true)
+		reader, err := log.compaction.Sidecars.Open(h, true)
 		if err != nil {
 			t.Fatalf("segment %d: %v", h.Base(), err)
 		}

@@ -67,7 +67,7 @@ func TestF11SmallRecordsKeepNoSidecar(t *testing.T) {
 		t.Errorf("sidecars of small records: %v", made)
 	}
 	for _, h := range keyedSegments(t, log) {
-		reader, err := log.compaction.sidecars.OpenOrBuild(context.Background(), h.Segment,
+		reader, err := log.compaction.Sidecars.OpenOrBuild(context.Background(), h.Segment,
 			sidecars.Options{Background: true})
 		if err != nil {
 			t.Fatal(err)
@@ -76,7 +76,7 @@ func TestF11SmallRecordsKeepNoSidecar(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	log.compaction.sidecars.Trim()
+	log.compaction.Sidecars.Trim()
 	for _, name := range namesWith(t, fsys, log, keys.Extension) {
 		if strings.HasSuffix(name, keys.Extension) {
 			t.Errorf("%s is left after the pass", name)
@@ -138,10 +138,10 @@ func TestSidecarsAreDeletedWithSegments(t *testing.T) {
 	if err := replaceNow(log, sources, cleaned); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := fsys.Stat(log.compaction.sidecars.Name(sources[0].Base())); err == nil {
+	if _, err := fsys.Stat(log.compaction.Sidecars.Name(sources[0].Base())); err == nil {
 		t.Fatal("the sidecar of a replaced segment still exists")
 	}
-	if _, err := log.compaction.sidecars.OpenOrBuild(context.Background(), sources[0],
+	if _, err := log.compaction.Sidecars.OpenOrBuild(context.Background(), sources[0],
 		sidecars.Options{Background: true}); !errors.Is(err, segmentlist.ErrChanged) {
 		t.Errorf("sidecar of a replaced segment: %v", err)
 	}
@@ -171,7 +171,7 @@ func TestSidecarOfReplacedSegmentDoesNotAppear(t *testing.T) {
 	fsys, _, log := keyedLog(t, 50)
 	h := keyedSegments(t, log)[1]
 	replaced := false
-	err := log.compaction.sidecars.Build(context.Background(), h,
+	err := log.compaction.Sidecars.Build(context.Background(), h,
 		sidecars.Options{Options: keys.Options{Throttle: func(context.Context, int) error {
 			if !replaced {
 				replaced = true
@@ -196,19 +196,19 @@ func TestSidecarOfReplacedSegmentDoesNotAppear(t *testing.T) {
 func TestTruncationDiscardsSpoolsAndSidecars(t *testing.T) {
 	_, _, log := keyedLog(t, 50)
 	h := keyedSegments(t, log)[1]
-	err := log.compaction.sidecars.Build(context.Background(), h,
+	err := log.compaction.Sidecars.Build(context.Background(), h,
 		sidecars.Options{Options: keys.Options{Throttle: func(context.Context, int) error {
 			log.mu.Lock()
 			defer log.mu.Unlock()
-			log.compaction.sidecars.InvalidateLocked(log.list.Handles())
+			log.compaction.Sidecars.InvalidateLocked(log.list.Handles())
 			log.truncations.Add(1)
 			return nil
 		}}})
 	if !errors.Is(err, segmentlist.ErrChanged) {
 		t.Errorf("%v", err)
 	}
-	if h.SidecarState() != nil || log.compaction.sidecars.Spools.Active != nil ||
-		len(log.compaction.sidecars.Spools.Rolled) > 0 {
+	if h.SidecarState() != nil || log.compaction.Sidecars.Spools.Active != nil ||
+		len(log.compaction.Sidecars.Spools.Rolled) > 0 {
 		t.Error("spools or sidecar states are left")
 	}
 	updateSidecars(log, epoch0)
@@ -221,7 +221,7 @@ func TestSpoolsOfRolledSegmentsAreBounded(t *testing.T) {
 	store := openStore(t, fsys)
 	log := createLog(t, store, keyedSettings(nil))
 	fillKeyed(t, log, 200)
-	if n := len(log.compaction.sidecars.Spools.Rolled); n != sidecars.SpoolsMax {
+	if n := len(log.compaction.Sidecars.Spools.Rolled); n != sidecars.SpoolsMax {
 		t.Errorf("%d spools of %d segments, want %d", n, len(bases(log)), sidecars.SpoolsMax)
 	}
 	store.tick(epoch0, false)

@@ -41,11 +41,11 @@ func TestF14LeaderBuildsSidecarsWithoutScan(t *testing.T) {
 			updateSidecars(log, epoch0)
 		}
 		checkSidecars(t, log)
-		if n := log.compaction.sidecars.ScannedBytes.Load(); n > 0 {
+		if n := log.compaction.Sidecars.ScannedBytes.Load(); n > 0 {
 			t.Errorf("%s: %d bytes were scanned", codec, n)
 		}
-		if read, written := log.compaction.sidecars.ReadBytes.Load(),
-			log.compaction.sidecars.WrittenBytes.Load(); read == 0 || written == 0 {
+		if read, written := log.compaction.Sidecars.ReadBytes.Load(),
+			log.compaction.Sidecars.WrittenBytes.Load(); read == 0 || written == 0 {
 			t.Errorf("%d bytes of sidecars read, %d written", read, written)
 		}
 	}
@@ -101,7 +101,7 @@ func TestFailedAppendsAreNotSpooled(t *testing.T) {
 			updateSidecars(log, epoch0)
 		}
 		checkSidecars(t, log)
-		if n := log.compaction.sidecars.ScannedBytes.Load(); n > 0 {
+		if n := log.compaction.Sidecars.ScannedBytes.Load(); n > 0 {
 			t.Errorf("seed %d: %d bytes were scanned: a spool did not match its segment", seed, n)
 		}
 	}
@@ -128,7 +128,7 @@ func TestSpoolOnFailingDisk(t *testing.T) {
 	store.tick(epoch0, false)
 	updateSidecars(log, epoch0)
 	checkSidecars(t, log)
-	if log.compaction.sidecars.ScannedBytes.Load() == 0 {
+	if log.compaction.Sidecars.ScannedBytes.Load() == 0 {
 		t.Error("no segment was scanned: the spool did not fail")
 	}
 }
@@ -155,7 +155,7 @@ func TestSidecarsOfFollowersAndMarkers(t *testing.T) {
 		updateSidecars(leader, epoch0)
 	}
 	checkSidecars(t, leader)
-	if n := leader.compaction.sidecars.ScannedBytes.Load(); n > 0 {
+	if n := leader.compaction.Sidecars.ScannedBytes.Load(); n > 0 {
 		t.Errorf("the leader scanned %d bytes", n)
 	}
 
@@ -178,7 +178,7 @@ func TestSidecarsOfFollowersAndMarkers(t *testing.T) {
 	store.tick(epoch0, false)
 	updateSidecars(follower, epoch0)
 	checkSidecars(t, follower)
-	if follower.compaction.sidecars.ScannedBytes.Load() == 0 {
+	if follower.compaction.Sidecars.ScannedBytes.Load() == 0 {
 		t.Error("the follower scanned no segment")
 	}
 }
@@ -189,7 +189,7 @@ func TestSidecarsAfterRestart(t *testing.T) {
 	fsys, store, log := keyedLog(t, 35)
 	updateSidecars(log, epoch0)
 	fillKeyed(t, log, 30)
-	salt := *log.compaction.sidecars.Salt.Load()
+	salt := *log.compaction.Sidecars.Salt.Load()
 	if err := store.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -200,7 +200,7 @@ func TestSidecarsAfterRestart(t *testing.T) {
 
 	store = openStore(t, fsys)
 	log = createLog(t, store, keyedSettings(nil))
-	if *log.compaction.sidecars.Salt.Load() != salt {
+	if *log.compaction.Sidecars.Salt.Load() != salt {
 		t.Error("the salt has changed")
 	}
 	fillKeyed(t, log, 20)
@@ -212,14 +212,14 @@ func TestSidecarsAfterRestart(t *testing.T) {
 	for _, h := range segments[made:] {
 		unknown += h.SizeBytes()
 	}
-	if got := log.compaction.sidecars.ScannedBytes.Load(); got == 0 || got > unknown {
+	if got := log.compaction.Sidecars.ScannedBytes.Load(); got == 0 || got > unknown {
 		t.Errorf(
 			"%d bytes were scanned; %d of %d segments had a sidecar, the others have %d bytes in all",
 			got, made, len(segments), unknown)
 	}
-	scanned := log.compaction.sidecars.ScannedBytes.Load()
+	scanned := log.compaction.Sidecars.ScannedBytes.Load()
 	updateSidecars(log, epoch0)
-	if log.compaction.sidecars.ScannedBytes.Load() != scanned {
+	if log.compaction.Sidecars.ScannedBytes.Load() != scanned {
 		t.Error("existing sidecars were built again")
 	}
 }
@@ -236,7 +236,7 @@ func TestLostSaltRebuildsSidecars(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			fsys, store, log := keyedLog(t, 35)
 			updateSidecars(log, epoch0)
-			salt := *log.compaction.sidecars.Salt.Load()
+			salt := *log.compaction.Sidecars.Salt.Load()
 			if err := store.Close(); err != nil {
 				t.Fatal(err)
 			}
@@ -245,12 +245,12 @@ func TestLostSaltRebuildsSidecars(t *testing.T) {
 			}
 			store = openStore(t, fsys)
 			log = createLog(t, store, keyedSettings(nil))
-			if *log.compaction.sidecars.Salt.Load() == salt {
+			if *log.compaction.Sidecars.Salt.Load() == salt {
 				t.Fatal("the salt has not changed")
 			}
 			updateSidecars(log, epoch0)
 			checkSidecars(t, log)
-			if log.compaction.sidecars.ScannedBytes.Load() == 0 {
+			if log.compaction.Sidecars.ScannedBytes.Load() == 0 {
 				t.Error("sidecars of another salt were used")
 			}
 		})
@@ -262,7 +262,7 @@ func TestDamagedSidecarsAreRebuilt(t *testing.T) {
 	fsys, _, log := keyedLog(t, 35)
 	updateSidecars(log, epoch0)
 	h := keyedSegments(t, log)[1]
-	name := log.compaction.sidecars.Name(h.Base())
+	name := log.compaction.Sidecars.Name(h.Base())
 	whole, err := fsys.ReadFile(name)
 	if err != nil {
 		t.Fatal(err)
@@ -274,7 +274,7 @@ func TestDamagedSidecarsAreRebuilt(t *testing.T) {
 		"longer":    func(c []byte) []byte { return append(c, 0) },
 		"of other data": func([]byte) []byte {
 			return mustRead(t, fsys,
-				log.compaction.sidecars.Name(0))
+				log.compaction.Sidecars.Name(0))
 		},
 	} {
 		for _, restarted := range []bool{false, true} {
@@ -282,7 +282,7 @@ func TestDamagedSidecarsAreRebuilt(t *testing.T) {
 				h.Sidecar.Store(nil) // forget that it was verified, as a start does
 			}
 			overwrite(t, fsys, name, damage(slices.Clone(whole)))
-			reader, err := log.compaction.sidecars.OpenOrBuild(context.Background(), h.Segment,
+			reader, err := log.compaction.Sidecars.OpenOrBuild(context.Background(), h.Segment,
 				sidecars.Options{Background: true})
 			if err != nil {
 				t.Fatalf("%s: %v", kind, err)
@@ -295,7 +295,7 @@ func TestDamagedSidecarsAreRebuilt(t *testing.T) {
 	if err := fsys.Remove(name); err != nil {
 		t.Fatal(err)
 	}
-	reader, err := log.compaction.sidecars.OpenOrBuild(context.Background(), h.Segment,
+	reader, err := log.compaction.Sidecars.OpenOrBuild(context.Background(), h.Segment,
 		sidecars.Options{Background: true})
 	if err != nil {
 		t.Fatalf("removed: %v", err)

@@ -107,7 +107,7 @@ func (s *steady) run() {
 		if done%1000 == 0 {
 			s.log.AdvanceHighWatermark(s.log.LogEnd())
 			s.store.tick(s.now, false)
-			for s.log.compaction.sidecars.BuildNext(context.Background(), s.now,
+			for s.log.compaction.Sidecars.BuildNext(context.Background(), s.now,
 				sidecars.Options{Options: keys.Options{MemoryBytes: sidecars.MemoryBytes}}) {
 			}
 			s.pass()

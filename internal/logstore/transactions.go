@@ -110,8 +110,8 @@ func (l *Log) AppendControl(end EndTxn, now time.Time) (Appended, error) {
 		if err := l.writeLocked(record.Whole(b), config, now); err != nil {
 			return err
 		}
-		if salt := l.compaction.sidecars.Salt.Load(); salt != nil && config.settings.Compact {
-			l.compaction.sidecars.Spools.AppendMarkerLocked(l.list.Load().Active(), *salt, b)
+		if salt := l.compaction.Sidecars.Salt.Load(); salt != nil && config.settings.Compact {
+			l.compaction.Sidecars.Spools.AppendMarkerLocked(l.list.Load().Active(), *salt, b)
 		}
 		return nil
 	})

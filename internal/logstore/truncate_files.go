@@ -37,7 +37,7 @@ func (t *truncation) truncateFiles(handles []*segmentlist.Handle) error {
 	// The segment's key sidecar file and .dead file also describe records that will be removed. A
 	// later check would reject both files; they are removed now to avoid that.
 	for _, extension := range []string{segment.KeysExtension, segment.DeadExtension} {
-		name := l.compaction.sidecars.Path(handles[at].Base(), extension, "")
+		name := l.compaction.Sidecars.Path(handles[at].Base(), extension, "")
 		if err := l.env.fs.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("%w: truncate to %d: %w", ErrStorage, end, err)
 		}
@@ -80,7 +80,7 @@ func (t *truncation) publish(state producer.State, before, after []*segmentlist.
 	l, end := t.log, t.target.end
 	l.mu.Lock()
 	active := after[len(after)-1]
-	l.compaction.sidecars.InvalidateLocked(l.list.Handles())
+	l.compaction.Sidecars.InvalidateLocked(l.list.Handles())
 	l.disk.truncate(end)
 	l.disk.forget(func(u unsealed) bool { return u.segment.Base() >= active.Base() })
 	l.truncations.Add(1)
@@ -229,7 +229,7 @@ func (t *truncation) revertMarks(handles []*segmentlist.Handle) error {
 func (t *truncation) publishEmpty(before []*segmentlist.Handle, active *segmentlist.Handle) {
 	l, offset := t.log, t.target.end
 	l.mu.Lock()
-	l.compaction.sidecars.InvalidateLocked(l.list.Handles())
+	l.compaction.Sidecars.InvalidateLocked(l.list.Handles())
 	l.disk.restart(offset)
 	l.truncations.Add(1)
 	l.mu.producers, l.mu.firstAppend = producer.State{}, time.Time{}

@@ -297,7 +297,7 @@ func TestI35TruncateEndsPasses(t *testing.T) {
 	if err := log.TruncateTo(25); err != nil {
 		t.Fatal(err)
 	}
-	if got := log.compaction.firstDirty.Load(); got != 20 {
+	if got := log.compaction.FirstDirty(); got != 20 {
 		t.Errorf("first dirty offset %d", got)
 	}
 	if err := log.replaceIn(view.Truncations, sourcesOf(log, 0, 1), cleaned); !errors.Is(err,
@@ -309,7 +309,7 @@ func TestI35TruncateEndsPasses(t *testing.T) {
 		t.Errorf("the result of an earlier pass was stored: %v", err)
 	}
 	if got := createLog(t, openStore(t, mem.CrashClone()),
-		settings(nil)).compaction.firstDirty.Load(); got != 20 {
+		settings(nil)).compaction.FirstDirty(); got != 20 {
 		t.Errorf("after a crash the first dirty offset is %d", got)
 	}
 }

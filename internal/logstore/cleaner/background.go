@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"heartwood.dev/heartwood/internal/logstore"
+	"heartwood.dev/heartwood/internal/logstore/sidecars"
 )
 
 // runBackground builds missing key sidecars and repeats stale garbage estimates until Close. It
@@ -120,8 +121,8 @@ func (c *Cleaner) beginBackground(log *logstore.Compaction) (ctx context.Context
 // sidecar slot, the pass releases its worker slot, because the holder of the sidecar slot may be
 // waiting for a worker slot. The argument held contains the pass's worker slot; it is nil for the
 // background goroutine.
-func (c *Cleaner) sidecarSlotFor(held *heldSlots) logstore.SidecarSlot {
-	return logstore.SidecarSlot{
+func (c *Cleaner) sidecarSlotFor(held *heldSlots) sidecars.Slot {
+	return sidecars.Slot{
 		Lock: func(ctx context.Context) error {
 			locked := false
 			err := held.releaseDuring(ctx, func() error {

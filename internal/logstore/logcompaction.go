@@ -1,0 +1,94 @@
+package logstore
+
+import (
+	"slices"
+
+	"heartwood.dev/heartwood/internal/compress"
+	"heartwood.dev/heartwood/internal/logstore/clean"
+	"heartwood.dev/heartwood/internal/logstore/segment"
+	"heartwood.dev/heartwood/internal/logstore/segmentlist"
+	"heartwood.dev/heartwood/internal/logstore/sidecars"
+	"heartwood.dev/heartwood/internal/topicconfig"
+)
+
+// Compaction returns the cleaner's view of the log.
+func (l *Log) Compaction() *Compaction { return &l.compaction }
+
+// compactionView is what the Compaction and the key sidecars of a log use of it.
+type compactionView struct{ *Log }
+
+// environment returns the functions of the log that its Compaction uses.
+func (v compactionView) environment() Env {
+	l := v.Log
+	return Env{ID: l.id, FS: l.env.fs, Dir: l.dir, Logger: l.env.logger, Segments: l.env.segments,
+		List: &l.list, Offsets: &l.offsets, TopicID: l.TopicID,
+		Settings: func() *topicconfig.Settings { return &l.config.Load().settings },
+		Fault:    l.Fault, Truncations: l.truncations.Load, SealedEnd: l.disk.sealedEnd.Load,
+		SavedStart: l.savedStart.Load, EpochAt: l.EpochAt, Producers: v.producers,
+		Flush: l.flush, Save: l.env.saveCheckpoints, Roll: l.rollNow, Replace: l.replaceIn,
+		Record: v.record, Keep: v.keep,
+		Compress: func() compress.Func { return l.env.compress(siteClean) }}
+}
+
+// producers returns the last batch of each active producer, which a pass keeps (cleaner invariant
+// I25).
+func (v compactionView) producers() map[int64]clean.Producer {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	last := v.mu.producers.LastBatches()
+	all := make(map[int64]clean.Producer, len(last))
+	for id, batch := range last {
+		all[id] = clean.Producer(batch)
+	}
+	return all
+}
+
+// record calls store under Log.mu, with the base offset of the first segment. A truncation changes
+// Log.truncations and the first dirty offset under this lock. record fails with
+// segmentlist.ErrChanged if the log was truncated since it had the given number of truncations.
+func (v compactionView) record(truncations int64, store func(first int64)) error {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.truncations.Load() != truncations {
+		return segmentlist.ErrChanged
+	}
+	store(v.list.Handles()[0].Base())
+	return nil
+}
+
+// keep calls do under Log.maintain for the handle of a segment, unless the segment is not in the
+// log any longer.
+func (v compactionView) keep(s *segment.Segment, do func(h *segmentlist.Handle) error) error {
+	v.maintain.Lock()
+	defer v.maintain.Unlock()
+	v.mu.Lock()
+	stopped, handles := v.mu.stopped, v.list.Handles()
+	v.mu.Unlock()
+	if stopped != nil {
+		return stopped
+	}
+	index, found := segmentlist.Find(handles, []*segment.Segment{s})
+	if !found {
+		return nil // retention has deleted the segment
+	}
+	return do(handles[index])
+}
+
+// sidecarSource returns what the key sidecars use of the log.
+func (v compactionView) sidecarSource() sidecars.Source {
+	l := v.Log
+	return sidecars.Source{Settings: l.Settings, Acquire: l.list.Acquire,
+		CleanableEnd: l.disk.sealedEnd.Load, Truncations: l.truncations.Load,
+		OwnsSealed: v.ownsSealed}
+}
+
+// ownsSealed reports whether the segment h is sealed and in the log's segment list, and whether the
+// log has had the given number of truncations. The caller holds Log.maintain, so the result stays
+// valid while the caller holds the lock.
+func (v compactionView) ownsSealed(h *segmentlist.Handle, truncations int64) bool {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	list := v.list.Load()
+	return list != nil && !h.Doomed.Load() && slices.Contains(list.Handles, h) &&
+		list.Active() != h && v.truncations.Load() == truncations
+}
