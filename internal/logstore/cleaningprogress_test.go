@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"heartwood.dev/heartwood/internal/logstore/clean"
+	"heartwood.dev/heartwood/internal/logstore/compaction"
 	"heartwood.dev/heartwood/internal/topicconfig"
 	"heartwood.dev/heartwood/internal/vfs"
 )
@@ -17,7 +18,7 @@ func TestF4CleaningProgressIsTruncatedWithTheLog(t *testing.T) {
 		settings(func(s *topicconfig.Settings) { s.Compact, s.Delete = true, false }))
 	fill(t, log, 50)
 	store.tick(epoch0, false)
-	if err := log.compaction.setCleaned(passBasis{truncations: log.truncations.Load()},
+	if err := log.compaction.SetCleaned(compaction.Basis{Truncations: log.truncations.Load()},
 		clean.Stats{CleanedTo: 40, TombstoneCleanOffset: 40, AwaitsReplicasAt: -1}); err != nil {
 		t.Fatal(err)
 	}
@@ -36,17 +37,17 @@ func TestF4CleaningProgressIsTruncatedWithTheLog(t *testing.T) {
 	}
 	for name, l := range map[string]*Log{"now": log, "after a crash": after} {
 		l.compaction.SetReplicasTombstoneClean(20)
-		if _, ok := l.compaction.progress.forPass().Since(19); !ok {
+		if _, ok := l.compaction.Progress.ForPass().Since(19); !ok {
 			t.Errorf("%s: the progress below the truncation is lost", name)
 		}
 	}
 	if err := log.StartAt(30); err != nil {
 		t.Fatal(err)
 	}
-	if _, ok := log.compaction.progress.forPass().Since(0); ok ||
+	if _, ok := log.compaction.Progress.ForPass().Since(0); ok ||
 		log.compaction.TombstoneClean() != 30 {
 		t.Errorf("empty log: progress %v, tombstone-clean offset %d",
-			log.compaction.progress.forPass(),
+			log.compaction.Progress.ForPass(),
 			log.compaction.TombstoneClean())
 	}
 }

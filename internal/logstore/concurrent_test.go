@@ -115,12 +115,12 @@ func readConcurrently(t *testing.T, log *Log, random *rand.Rand, stop chan struc
 
 // rewriteFirst replaces the first two segments of the log by one copy of both, as a pass does.
 func rewriteFirst(t *testing.T, log *Log) {
-	view := log.compaction.view(epoch0)
-	defer view.release()
-	if len(view.segments) < 3 {
+	view := log.compaction.View(epoch0)
+	defer view.Release()
+	if len(view.Segments) < 3 {
 		return
 	}
-	sources := view.segments[:2]
+	sources := view.Segments[:2]
 	s, err := segment.Create(log.env.fs, log.dir, sources[0].Base(), swap.CleanedSuffix,
 		segment.Config{})
 	if err != nil {

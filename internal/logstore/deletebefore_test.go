@@ -178,7 +178,7 @@ func TestDeleteBeforeResetsTheFirstDirtyOffset(t *testing.T) {
 	log := createLog(t, store, settings(nil))
 	fill(t, log, 50)
 	store.tick(epoch0, false)
-	if err := errors.Join(log.compaction.setFirstDirty(10), log.DeleteBefore(25)); err != nil {
+	if err := errors.Join(log.compaction.SetFirstDirty(10), log.DeleteBefore(25)); err != nil {
 		t.Fatal(err)
 	}
 	again := createLog(t, openStore(t, mem.CrashClone()), settings(nil))

@@ -10,6 +10,7 @@ import (
 
 	"heartwood.dev/heartwood/internal/compress"
 	"heartwood.dev/heartwood/internal/logstore/checkpoint"
+	"heartwood.dev/heartwood/internal/logstore/compaction"
 	"heartwood.dev/heartwood/internal/logstore/datadir"
 	"heartwood.dev/heartwood/internal/logstore/offsets"
 	"heartwood.dev/heartwood/internal/logstore/producer"
@@ -88,7 +89,7 @@ type Log struct {
 	// fault is the error that stopped the log, nil while the log works. It is set at most once.
 	fault      atomic.Pointer[error]
 	notes      *datadir.Notes
-	compaction Compaction
+	compaction compaction.Compaction
 
 	// closed is a summary of the log, which close computes if it succeeds. Store.Close reads it
 	// after close has returned.

@@ -5,11 +5,15 @@ import (
 
 	"heartwood.dev/heartwood/internal/compress"
 	"heartwood.dev/heartwood/internal/logstore/clean"
+	"heartwood.dev/heartwood/internal/logstore/compaction"
 	"heartwood.dev/heartwood/internal/logstore/segment"
 	"heartwood.dev/heartwood/internal/logstore/segmentlist"
 	"heartwood.dev/heartwood/internal/logstore/sidecars"
 	"heartwood.dev/heartwood/internal/topicconfig"
 )
+
+// Compaction is the cleaner's view of a log; see package compaction.
+type Compaction = compaction.Compaction
 
 // Compaction returns the cleaner's view of the log.
 func (l *Log) Compaction() *Compaction { return &l.compaction }
@@ -18,10 +22,11 @@ func (l *Log) Compaction() *Compaction { return &l.compaction }
 type compactionView struct{ *Log }
 
 // environment returns the functions of the log that its Compaction uses.
-func (v compactionView) environment() Env {
+func (v compactionView) environment() compaction.Env {
 	l := v.Log
-	return Env{ID: l.id, FS: l.env.fs, Dir: l.dir, Logger: l.env.logger, Segments: l.env.segments,
-		List: &l.list, Offsets: &l.offsets, TopicID: l.TopicID,
+	return compaction.Env{ID: l.id, FS: l.env.fs, Dir: l.dir, Logger: l.env.logger,
+		Segments: l.env.segments,
+		List:     &l.list, Offsets: &l.offsets, TopicID: l.TopicID,
 		Settings: func() *topicconfig.Settings { return &l.config.Load().settings },
 		Fault:    l.Fault, Truncations: l.truncations.Load, SealedEnd: l.disk.sealedEnd.Load,
 		SavedStart: l.savedStart.Load, EpochAt: l.EpochAt, Producers: v.producers,

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"heartwood.dev/heartwood/internal/compress"
+	"heartwood.dev/heartwood/internal/logstore/compaction"
 	"heartwood.dev/heartwood/internal/logstore/segment"
 	"heartwood.dev/heartwood/internal/logstore/segmentlist"
 	"heartwood.dev/heartwood/internal/record"
@@ -98,10 +99,10 @@ type KeyRecord struct {
 	SupersededBy   int64 // offset of the next committed record, of RecordSuperseded
 	// Segment is the base offset of its segment, with the segment's state.
 	Segment      int64
-	SegmentState SegmentState
+	SegmentState compaction.SegmentState
 	BlockedBy    string
 	// Clock is that of a RecordTombstone whose retention has begun; else nil.
-	Clock *TombstoneClock
+	Clock *compaction.TombstoneClock
 }
 
 // lookupAttempts is the maximum number of times that a lookup begins again because a pass has
@@ -149,7 +150,7 @@ type keyLookup struct {
 	key    []byte
 	opts   LookupOptions
 	list   *segmentlist.List
-	states []arrangedSegment // of the segments of list
+	states []compaction.StateOf // of the segments of list
 	result KeyRecords
 	values int // bytes of values and headers in the result
 	// decompressed counts the bytes of the searched records, and unchecked those since the last
@@ -163,7 +164,7 @@ type keyLookup struct {
 func (s *keyLookup) run() error {
 	l := s.log
 	// The number of truncations and the offsets are loaded before the list, for the same reasons as
-	// in Compaction.view and ReadCommitted.
+	// in Compaction.View and ReadCommitted.
 	truncations := l.truncations.Load()
 	s.result.HighWatermark = min(l.HighWatermark(), l.offsets.LogEnd())
 	s.result.LastStable = min(l.LastStable(), s.result.HighWatermark)
@@ -172,8 +173,8 @@ func (s *keyLookup) run() error {
 	}
 	defer s.list.Release()
 	c := l.Compaction()
-	var all SegmentRows
-	all, s.states = c.states(s.list.Handles, s.opts.Now)
+	var all compaction.SegmentRows
+	all, s.states = c.States(s.list.Handles, s.opts.Now)
 	s.result.LogStart, s.result.Segments = all.LogStart, all.Total
 	err := s.segments()
 	if errors.Is(err, errLookupLimit) {
@@ -217,7 +218,7 @@ func (s *keyLookup) spend(n int) error {
 // segment finds the records of the key in segment i of the list.
 func (s *keyLookup) segment(i int) error {
 	h := s.list.Handles[i]
-	if !s.states[i].active {
+	if !s.states[i].Active {
 		found, err := s.bySidecar(i)
 		if found || err != nil {
 			return err
@@ -351,8 +352,8 @@ func (s *keyLookup) record(i int, b segmentlist.Batch, r *record.Record, bytesMa
 	error) {
 	at := s.states[i]
 	found := KeyRecord{Offset: r.Offset, TimestampMs: r.Timestamp, Tombstone: r.Tombstone(),
-		ValueBytes: len(r.Value), Segment: b.Handle.Base(), SegmentState: at.state,
-		BlockedBy: at.blockedBy}
+		ValueBytes: len(r.Value), Segment: b.Handle.Base(), SegmentState: at.State,
+		BlockedBy: at.BlockedBy}
 	if r.Value != nil {
 		n := min(len(r.Value), s.opts.ValueBytesMax, max(0, bytesMax))
 		found.Value = append(make([]byte, 0, n), r.Value[:n]...)

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"heartwood.dev/heartwood/internal/logstore/clean"
+	"heartwood.dev/heartwood/internal/logstore/compaction"
 	"heartwood.dev/heartwood/internal/logstore/keys"
 	"heartwood.dev/heartwood/internal/logstore/segment"
 	"heartwood.dev/heartwood/internal/logstore/segmentlist"
@@ -187,9 +188,10 @@ func (l batchLocator) locate(ordinal uint32) (keys.Batch, error) {
 
 // clock returns the clock of a tombstone, the record of the key with the ordinal last; nil if its
 // retention has not begun, or if the .dead file of its segment cannot be used.
-func (s *keyLookup) clock(i int, reader *keys.Reader, b keys.Batch, last uint32) *TombstoneClock {
+func (s *keyLookup) clock(i int, reader *keys.Reader, b keys.Batch,
+	last uint32) *compaction.TombstoneClock {
 	c, h := s.log.Compaction(), s.list.Handles[i]
-	content := c.loadDead(h.Segment)
+	content := c.LoadDead(h.Segment)
 	if content == nil || s.spend(len(content)) != nil {
 		return nil
 	}
@@ -202,7 +204,7 @@ func (s *keyLookup) clock(i int, reader *keys.Reader, b keys.Batch, last uint32)
 	for _, set := range d.Removable {
 		for ordinal := range set.All {
 			if ordinal == last {
-				return c.clockOf(set, b)
+				return c.ClockOf(set, b)
 			}
 		}
 	}

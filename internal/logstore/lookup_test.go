@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"heartwood.dev/heartwood/internal/logstore/compaction"
 	"heartwood.dev/heartwood/internal/logstore/segmentlist"
 	"heartwood.dev/heartwood/internal/record"
 	"heartwood.dev/heartwood/internal/topicconfig"
@@ -154,7 +155,7 @@ func (r *lookupRun) step() {
 	switch n := r.random.IntN(20); {
 	case n == 0:
 		r.store.tick(epoch0, false)
-		_, err := r.log.Compaction().Pass(r.t.Context(), PassOptions{Now: r.now,
+		_, err := r.log.Compaction().Pass(r.t.Context(), compaction.PassOptions{Now: r.now,
 			Settings: r.log.Compaction().Settings(), MemoryBytes: 1 << 20,
 			Thorough: r.random.IntN(2) == 0})
 		if err != nil {
@@ -270,7 +271,7 @@ func TestLookupDuringPasses(t *testing.T) {
 			default:
 			}
 			store.tick(epoch0, false)
-			if _, err := compact(context.Background(), log); err != nil && !IsPassAborted(err) {
+			if _, err := compact(context.Background(), log); err != nil && !compaction.IsPassAborted(err) {
 				t.Error(err)
 				return
 			}
@@ -379,7 +380,7 @@ func TestLookupChecksTheKeyBehindAHash(t *testing.T) {
 	s.list = log.list.Acquire()
 	defer s.list.Release()
 	c := log.Compaction()
-	_, s.states = c.arrange(s.list.Handles, c.currentLimits(), c.Settings(), epoch0)
+	_, s.states = c.Arrange(s.list.Handles, c.CurrentLimits(), c.Settings(), epoch0)
 	h := s.list.Handles[0]
 	reader, err := c.Sidecars.Open(h, true)
 	if err != nil {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"heartwood.dev/heartwood/internal/logstore/compaction"
 	"heartwood.dev/heartwood/internal/scrape"
 )
 
@@ -80,7 +81,8 @@ func describeBroker(name, help string, labels ...string) *prometheus.Desc {
 
 // blockedReasons are always exported, so that a series does not disappear when its value is 0.
 // BlockedQuarantined is always exported too.
-var blockedReasons = []string{BlockedActive, BlockedMinLag, BlockedTransaction, BlockedUnreplicated}
+var blockedReasons = []string{compaction.BlockedActive, compaction.BlockedMinLag,
+	compaction.BlockedTransaction, compaction.BlockedUnreplicated}
 
 // Collector returns the store's metrics. The level selects the series of each partition; nil: all.
 func (s *Store) Collector(level *scrape.Level) prometheus.Collector {
@@ -164,7 +166,7 @@ func (s logSeries) log(log *Log) {
 }
 
 // compaction exports the series of a compacted log with the given sections.
-func (s logSeries) compaction(c *Compaction, sections Sections) {
+func (s logSeries) compaction(c *compaction.Compaction, sections compaction.Sections) {
 	s.gauge(dirtyRatioDesc, sections.DirtyRatio())
 	s.detail(cleanDesc, float64(sections.CleanBytes))
 	s.detail(dirtyDesc, float64(sections.DirtyBytes))
@@ -177,7 +179,7 @@ func (s logSeries) compaction(c *Compaction, sections Sections) {
 	if c.Quarantined() {
 		quarantined = sections.DirtyBytes
 	}
-	s.detail(blockedDesc, float64(quarantined), BlockedQuarantined)
+	s.detail(blockedDesc, float64(quarantined), compaction.BlockedQuarantined)
 }
 
 // brokerSections are the sums of the sections of all compacted logs.
@@ -186,14 +188,14 @@ type brokerSections struct {
 	blocked      map[string]int64
 }
 
-func (b *brokerSections) add(s Sections, quarantined bool) {
+func (b *brokerSections) add(s compaction.Sections, quarantined bool) {
 	b.clean += s.CleanBytes
 	b.dirty += s.DirtyBytes
 	for reason, bytes := range s.Blocked {
 		b.blocked[reason] += bytes
 	}
 	if quarantined {
-		b.blocked[BlockedQuarantined] += s.DirtyBytes
+		b.blocked[compaction.BlockedQuarantined] += s.DirtyBytes
 	}
 }
 
@@ -201,7 +203,7 @@ func (b *brokerSections) collect(metrics chan<- prometheus.Metric) {
 	metrics <- gauge(brokerCleanDesc, float64(b.clean))
 	metrics <- gauge(brokerDirtyDesc, float64(b.dirty))
 	for _, reason := range append(blockedReasons[:len(blockedReasons):len(blockedReasons)],
-		BlockedQuarantined) {
+		compaction.BlockedQuarantined) {
 		metrics <- gauge(brokerBlockedDesc, float64(b.blocked[reason]), reason)
 	}
 }

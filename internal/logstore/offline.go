@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"heartwood.dev/heartwood/internal/logstore/checkpoint"
+	"heartwood.dev/heartwood/internal/logstore/compaction"
 	"heartwood.dev/heartwood/internal/logstore/datadir"
 	"heartwood.dev/heartwood/internal/logstore/segment"
 	"heartwood.dev/heartwood/internal/logstore/segmentlist"
@@ -260,7 +261,7 @@ func (o *Offline) Now() time.Time { return o.now }
 func (o *Offline) Dir() string { return o.log.dir }
 
 // Compaction returns the cleaner's view of the log.
-func (o *Offline) Compaction() *Compaction { return o.log.Compaction() }
+func (o *Offline) Compaction() *compaction.Compaction { return o.log.Compaction() }
 
 // Configure sets the settings for the next passes.
 func (o *Offline) Configure(s topicconfig.Settings) { o.log.Configure(s, o.log.Retain()) }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"heartwood.dev/heartwood/internal/logstore/clean"
+	"heartwood.dev/heartwood/internal/logstore/compaction"
 	"heartwood.dev/heartwood/internal/vfs"
 	"heartwood.dev/heartwood/test/kit/storetest"
 )
@@ -29,7 +30,7 @@ func TestSectionsKeepTheirRatioDuringAPass(t *testing.T) {
 		store.tick(epoch0, false)
 		updateSidecars(log, now)
 	}
-	if err := c.setFirstDirty(log.LogEnd() / 2); err != nil {
+	if err := c.SetFirstDirty(log.LogEnd() / 2); err != nil {
 		t.Fatal(err)
 	}
 	before, _ := c.Sections(now)
@@ -37,7 +38,8 @@ func TestSectionsKeepTheirRatioDuringAPass(t *testing.T) {
 		t.Fatalf("before the pass %+v", before)
 	}
 	replaced := 0
-	_, err := c.Pass(t.Context(), PassOptions{Settings: c.Settings(), Now: now, Thorough: true,
+	_, err := c.Pass(t.Context(), compaction.PassOptions{Settings: c.Settings(), Now: now,
+		Thorough: true,
 		Stage: func(step clean.Step) {
 			if step.Kind != clean.StepReplace {
 				return
@@ -45,7 +47,7 @@ func TestSectionsKeepTheirRatioDuringAPass(t *testing.T) {
 			replaced++
 			s, _ := c.Sections(now)
 			if math.Abs(s.DirtyRatio()-before.DirtyRatio()) > 0.01 ||
-				s.CleanBytes+s.DirtyBytes != sum(sizesOf(log))-s.Blocked[BlockedActive] {
+				s.CleanBytes+s.DirtyBytes != sum(sizesOf(log))-s.Blocked[compaction.BlockedActive] {
 				t.Errorf("during the pass %+v, the log has %v", s, sizesOf(log))
 			}
 		}})

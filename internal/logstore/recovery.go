@@ -470,7 +470,7 @@ func (r *recovery) install() error {
 	if err := r.restoreDecided(); err != nil {
 		return err
 	}
-	l.compaction.restore(r.saved, start, end)
+	l.compaction.Restore(r.saved, start, end)
 	// Records that a scan has read are durable, because segment.Recover syncs them. If the rebuilt
 	// indexes of a segment did not fit onto a full disk, a later flush seals the segment. Until
 	// then the recovery point stays at the base offset of this segment.

@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"heartwood.dev/heartwood/internal/logstore/clean"
+	"heartwood.dev/heartwood/internal/logstore/compaction"
 	"heartwood.dev/heartwood/internal/logstore/producer"
 	"heartwood.dev/heartwood/internal/record"
 	"heartwood.dev/heartwood/internal/topicconfig"
@@ -49,14 +50,15 @@ func sum(sizes []int64) int64 {
 
 func TestI1SectionsEndBelowActiveSegment(t *testing.T) { // I1
 	_, log := compactLog(t, vfs.NewMem(), nil)
-	view := log.compaction.view(epoch0.Add(time.Hour))
-	defer view.release()
+	view := log.compaction.View(epoch0.Add(time.Hour))
+	defer view.Release()
 	sizes := sizesOf(log)
-	if len(view.segments) != 4 || view.Bound != 40 || view.FirstDirty != 0 ||
+	if len(view.Segments) != 4 || view.Bound != 40 || view.FirstDirty != 0 ||
 		view.CleanBytes != 0 || view.DirtyBytes != sum(sizes[:4]) {
 		t.Errorf("%+v", view)
 	}
-	if want := map[string]int64{BlockedActive: sizes[4]}; !reflect.DeepEqual(view.Blocked, want) {
+	if want := map[string]int64{compaction.BlockedActive: sizes[4]}; !reflect.DeepEqual(view.Blocked,
+		want) {
 		t.Errorf("blocked %v, want %v", view.Blocked, want)
 	}
 	if !view.OldestDirty.Equal(epoch0) {
@@ -68,10 +70,10 @@ func TestI4DirtySectionBeginsWithASegment(t *testing.T) { // I4
 	_, log := compactLog(t, vfs.NewMem(), nil)
 	for _, test := range []struct{ firstDirty, clean int64 }{{20, 2}, {25, 2}, {29, 2}, {30, 3},
 		{40, 4}} {
-		if err := log.compaction.setFirstDirty(test.firstDirty); err != nil {
+		if err := log.compaction.SetFirstDirty(test.firstDirty); err != nil {
 			t.Fatal(err)
 		}
-		view := log.compaction.view(epoch0)
+		view := log.compaction.View(epoch0)
 		sizes := sizesOf(log)
 		if view.CleanBytes != sum(sizes[:test.clean]) ||
 			view.DirtyBytes != sum(sizes[test.clean:4]) || view.FirstDirty != test.firstDirty {
@@ -80,7 +82,7 @@ func TestI4DirtySectionBeginsWithASegment(t *testing.T) { // I4
 		if view.OldestDirty.IsZero() != (view.DirtyBytes == 0) {
 			t.Errorf("first dirty %d: oldest dirty %v", test.firstDirty, view.OldestDirty)
 		}
-		view.release()
+		view.Release()
 	}
 }
 
@@ -88,46 +90,46 @@ func TestI2BoundIsRoundedDownToASegment(t *testing.T) { // I2
 	t.Run("the high watermark (KAFKA-13194)", func(t *testing.T) {
 		_, log := compactLog(t, vfs.NewMem(), nil)
 		log.offsets.Restore(log.LogStart(), 35, log.LogEnd(), &log.mu.producers)
-		view := log.compaction.view(epoch0)
-		defer view.release()
-		if view.Bound != 30 || view.Blocked[BlockedUnreplicated] != sizesOf(log)[3] {
+		view := log.compaction.View(epoch0)
+		defer view.Release()
+		if view.Bound != 30 || view.Blocked[compaction.BlockedUnreplicated] != sizesOf(log)[3] {
 			t.Errorf("%+v", view)
 		}
 	})
 	t.Run("the end of synced data (ADR 0015)", func(t *testing.T) {
 		store, log := compactLog(t, vfs.NewMem(), nil)
 		fill(t, log, 10)
-		view := log.compaction.view(epoch0)
-		if view.Bound != 40 || len(view.segments) != 4 {
+		view := log.compaction.View(epoch0)
+		if view.Bound != 40 || len(view.Segments) != 4 {
 			t.Errorf("%+v", view)
 		}
-		view.release()
+		view.Release()
 		store.tick(epoch0, false)
-		if view = log.compaction.view(epoch0); view.Bound != 50 {
+		if view = log.compaction.View(epoch0); view.Bound != 50 {
 			t.Errorf("after the flush: %+v", view)
 		}
-		view.release()
+		view.Release()
 	})
 	t.Run("minLag, which blocks dirty segments only", func(t *testing.T) {
 		_, log := compactLog(t, vfs.NewMem(),
 			func(s *topicconfig.Settings) { s.MinLag = time.Hour })
-		view := log.compaction.view(epoch0.Add(time.Hour - time.Millisecond))
-		if view.Bound != 0 || len(view.segments) != 0 ||
-			view.Blocked[BlockedMinLag] != sum(sizesOf(log)[:4]) {
+		view := log.compaction.View(epoch0.Add(time.Hour - time.Millisecond))
+		if view.Bound != 0 || len(view.Segments) != 0 ||
+			view.Blocked[compaction.BlockedMinLag] != sum(sizesOf(log)[:4]) {
 			t.Errorf("%+v", view)
 		}
-		view.release()
-		if view = log.compaction.view(epoch0.Add(time.Hour)); view.Bound != 40 {
+		view.Release()
+		if view = log.compaction.View(epoch0.Add(time.Hour)); view.Bound != 40 {
 			t.Errorf("an hour later: %+v", view)
 		}
-		view.release()
-		if err := log.compaction.setFirstDirty(20); err != nil {
+		view.Release()
+		if err := log.compaction.SetFirstDirty(20); err != nil {
 			t.Fatal(err)
 		}
-		if view = log.compaction.view(epoch0); view.Bound != 20 || view.FirstDirty != 20 {
+		if view = log.compaction.View(epoch0); view.Bound != 20 || view.FirstDirty != 20 {
 			t.Errorf("with two clean segments: %+v", view)
 		}
-		view.release()
+		view.Release()
 	})
 }
 
@@ -136,31 +138,31 @@ func TestI2BoundIsRoundedDownToASegment(t *testing.T) { // I2
 func TestI3FirstDirtyOutsideTheLogIsReset(t *testing.T) {
 	mem := vfs.NewMem()
 	store, log := compactLog(t, mem, nil)
-	if err := log.compaction.setFirstDirty(99); err != nil {
+	if err := log.compaction.SetFirstDirty(99); err != nil {
 		t.Fatal(err)
 	}
-	view := log.compaction.view(epoch0)
+	view := log.compaction.View(epoch0)
 	if view.FirstDirty != 0 || view.DirtyBytes == 0 {
 		t.Errorf("above the end: %+v", view)
 	}
-	view.release()
+	view.Release()
 	if got := createLog(t, openStore(t, mem.CrashClone()),
 		settings(nil)).checkpointState().FirstDirty; got != 0 {
 		t.Errorf("%d after a crash", got)
 	}
 
-	if err := log.compaction.setFirstDirty(10); err != nil {
+	if err := log.compaction.SetFirstDirty(10); err != nil {
 		t.Fatal(err)
 	}
 	log.Configure(settings(func(s *topicconfig.Settings) {
 		s.Compact, s.RetentionBytes = true, 1900
 	}), true)
 	store.tick(epoch0, true)
-	if view = log.compaction.view(epoch0); view.FirstDirty != 30 || log.LogStart() != 30 ||
+	if view = log.compaction.View(epoch0); view.FirstDirty != 30 || log.LogStart() != 30 ||
 		log.checkpointState().FirstDirty != 30 {
 		t.Errorf("below the start: %+v", view)
 	}
-	view.release()
+	view.Release()
 }
 
 func TestI25ViewHasLastBatchesOfProducers(t *testing.T) { // I25
@@ -176,18 +178,18 @@ func TestI25ViewHasLastBatchesOfProducers(t *testing.T) { // I25
 
 func TestViewKeepsSegmentsReadable(t *testing.T) {
 	store, log := compactLog(t, vfs.NewMem(), nil)
-	view := log.compaction.view(epoch0)
+	view := log.compaction.View(epoch0)
 	log.Configure(settings(func(s *topicconfig.Settings) { s.RetentionBytes = 0 }), true)
 	store.tick(epoch0, true)
 	if got := bases(log); !slices.Equal(got, []int64{40}) {
 		t.Fatalf("segments %v", got)
 	}
-	for _, s := range view.segments {
+	for _, s := range view.Segments {
 		if _, err := s.HeaderAt(0); err != nil {
 			t.Errorf("segment %d: %v", s.Base(), err)
 		}
 	}
-	view.release()
+	view.Release()
 }
 
 func TestLogMetrics(t *testing.T) {
@@ -196,7 +198,7 @@ func TestLogMetrics(t *testing.T) {
 		true); err != nil {
 		t.Fatal(err)
 	}
-	if err := log.compaction.setFirstDirty(10); err != nil {
+	if err := log.compaction.SetFirstDirty(10); err != nil {
 		t.Fatal(err)
 	}
 	registry := prometheus.NewPedanticRegistry()
@@ -257,7 +259,7 @@ func TestMinLagOfFutureTimestampsBeginsAtTheAppend(t *testing.T) {
 	log.noteCheckpointed(log.LogEnd())
 	for age, want := range map[time.Duration]bool{-time.Minute: true, time.Minute: false} {
 		s, _ := log.Compaction().Sections(appended.Add(time.Hour + age))
-		if blocked := s.Bound == base && s.Blocked[BlockedMinLag] > 0; blocked != want {
+		if blocked := s.Bound == base && s.Blocked[compaction.BlockedMinLag] > 0; blocked != want {
 			t.Errorf("an hour and %s after the append: blocked by minLag %t, want %t; %+v", age,
 				blocked, want, s)
 		}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"heartwood.dev/heartwood/internal/logstore/clean"
+	"heartwood.dev/heartwood/internal/logstore/compaction"
 	"heartwood.dev/heartwood/internal/logstore/keys"
 	"heartwood.dev/heartwood/internal/logstore/segment"
 	"heartwood.dev/heartwood/internal/logstore/segmentlist"
@@ -22,7 +23,7 @@ import (
 )
 
 // rowsOf returns all rows of a log, in pages of limit rows.
-func rowsOf(t testing.TB, log *Log, limit int, now time.Time) (all SegmentRows) {
+func rowsOf(t testing.TB, log *Log, limit int, now time.Time) (all compaction.SegmentRows) {
 	t.Helper()
 	for from := int64(0); ; from = all.Next {
 		page, err := log.Compaction().SegmentRows(from, limit, now)
@@ -38,7 +39,8 @@ func rowsOf(t testing.TB, log *Log, limit int, now time.Time) (all SegmentRows) 
 
 // modelState is the state of a segment by the definitions of docs/cleaner.md, computed for each
 // segment anew.
-func modelState(log *Log, handles []*segmentlist.Handle, at int, now time.Time) (SegmentState,
+func modelState(log *Log, handles []*segmentlist.Handle, at int,
+	now time.Time) (compaction.SegmentState,
 	string) {
 	end := func(i int) int64 {
 		if i+1 < len(handles) {
@@ -47,7 +49,7 @@ func modelState(log *Log, handles []*segmentlist.Handle, at int, now time.Time) 
 		return math.MaxInt64
 	}
 	if end(at) <= log.LogStart() {
-		return SegmentExpired, ""
+		return compaction.SegmentExpired, ""
 	}
 	firstDirty := log.Compaction().FirstDirty()
 	if firstDirty < log.LogStart() || firstDirty > log.LogEnd() {
@@ -59,27 +61,27 @@ func modelState(log *Log, handles []*segmentlist.Handle, at int, now time.Time) 
 		switch {
 		case end(i) <= log.LogStart():
 		case i == len(handles)-1:
-			reason = BlockedActive
+			reason = compaction.BlockedActive
 		case end(i) > log.HighWatermark():
-			reason = BlockedUnreplicated
+			reason = compaction.BlockedUnreplicated
 		case end(i) > log.LastStable():
-			reason = BlockedTransaction
+			reason = compaction.BlockedTransaction
 		case end(i) > log.disk.sealedEnd.Load():
-			reason = BlockedActive
+			reason = compaction.BlockedActive
 		case end(i) > firstDirty && log.Settings().MinLag > 0 && young:
-			reason = BlockedMinLag
+			reason = compaction.BlockedMinLag
 		}
 		if reason != "" && at == len(handles)-1 {
-			reason = BlockedActive
+			reason = compaction.BlockedActive
 		}
 		if reason != "" {
-			return SegmentBlocked, reason
+			return compaction.SegmentBlocked, reason
 		}
 	}
 	if end(at) > firstDirty {
-		return SegmentDirty, ""
+		return compaction.SegmentDirty, ""
 	}
-	return SegmentClean, ""
+	return compaction.SegmentClean, ""
 }
 
 // TestSegmentStatesMatchDefinitions compares the states of segments with a model, and their sums
@@ -94,7 +96,7 @@ func TestSegmentStatesMatchDefinitions(t *testing.T) {
 			log.offsets.Restore(log.LogStart(), random.Int64N(log.LogEnd()+1), log.LogEnd(),
 				&log.mu.producers)
 			log.offsets.SetLogStart(random.Int64N(log.offsets.HighWatermark() + 1))
-			must(t, log.compaction.setFirstDirty(random.Int64N(log.LogEnd()+5)))
+			must(t, log.compaction.SetFirstDirty(random.Int64N(log.LogEnd()+5)))
 			log.Configure(settings(func(s *topicconfig.Settings) {
 				s.Delete, s.Compact = false, true
 				s.MinLag = time.Duration(random.IntN(3)) * time.Hour
@@ -111,10 +113,10 @@ func TestSegmentStatesMatchDefinitions(t *testing.T) {
 				}
 				sums[fmt.Sprint(state, reason)] += row.SizeBytes
 			}
-			want := map[string]int64{fmt.Sprint(SegmentClean, ""): sections.CleanBytes,
-				fmt.Sprint(SegmentDirty, ""): sections.DirtyBytes}
+			want := map[string]int64{fmt.Sprint(compaction.SegmentClean, ""): sections.CleanBytes,
+				fmt.Sprint(compaction.SegmentDirty, ""): sections.DirtyBytes}
 			for reason, bytes := range sections.Blocked {
-				want[fmt.Sprint(SegmentBlocked, reason)] = bytes
+				want[fmt.Sprint(compaction.SegmentBlocked, reason)] = bytes
 			}
 			for key, bytes := range want {
 				if sums[key] != bytes {
@@ -163,7 +165,7 @@ func factsOf(t testing.TB, log *Log, h *segmentlist.Handle) (f fileFacts) {
 }
 
 // checkRow compares a row with the files of its segment.
-func checkRow(t testing.TB, log *Log, h *segmentlist.Handle, row SegmentRow) {
+func checkRow(t testing.TB, log *Log, h *segmentlist.Handle, row compaction.SegmentRow) {
 	t.Helper()
 	f := factsOf(t, log, h)
 	if row.Base != h.Base() || row.SizeBytes != h.SizeBytes() ||
@@ -177,19 +179,20 @@ func checkRow(t testing.TB, log *Log, h *segmentlist.Handle, row SegmentRow) {
 			row.Counts.Tombstones != f.tombstones || row.Counts.NullKeys != f.nullKeys) {
 		t.Fatalf("segment %d: got counts %+v, the file has %+v", row.Base, row.Counts, f)
 	}
-	var want *SegmentGarbage
-	var clocks []TombstoneClock
+	var want *compaction.SegmentGarbage
+	var clocks []compaction.TombstoneClock
 	switch {
 	case f.dead != nil && f.dead.ComputedThrough > log.LogEnd(): // truncated since
 	case f.dead != nil && f.dead.Lineage == uint64(log.EpochAt(f.dead.ComputedThrough-1)):
-		want = &SegmentGarbage{f.dead.DeadBytes, int64(f.dead.DeadRecords), f.dead.PassedAtMs}
+		want = &compaction.SegmentGarbage{Bytes: f.dead.DeadBytes,
+			Records: int64(f.dead.DeadRecords), CountedMs: f.dead.PassedAtMs}
 		for _, set := range f.dead.Removable {
-			clocks = append(clocks, TombstoneClock{Count: int64(set.Count), SinceMs: set.SinceMs,
+			clocks = append(clocks, compaction.TombstoneClock{Count: int64(set.Count), SinceMs: set.SinceMs,
 				Replicated: true,
 				GoesFromMs: set.SinceMs + log.Settings().TombstoneRetention.Milliseconds()})
 		}
-	case f.dead == nil && row.State == SegmentClean:
-		want = &SegmentGarbage{}
+	case f.dead == nil && row.State == compaction.SegmentClean:
+		want = &compaction.SegmentGarbage{}
 	}
 	if (row.Garbage == nil) != (want == nil) || want != nil && *row.Garbage != *want ||
 		!slices.Equal(row.Clocks, clocks) {
@@ -214,7 +217,7 @@ func TestSegmentRowsEqualFiles(t *testing.T) {
 		for range 60 {
 			switch random.IntN(6) {
 			case 0:
-				if _, err := log.Compaction().Pass(t.Context(), PassOptions{
+				if _, err := log.Compaction().Pass(t.Context(), compaction.PassOptions{
 					Settings: log.Compaction().Settings(), Now: now, MemoryBytes: 1 << 20,
 					Thorough: random.IntN(4) == 0}); err != nil {
 					t.Fatal(err)
@@ -302,7 +305,7 @@ func TestSegmentRowsOfOtherLogs(t *testing.T) {
 		t.Errorf("got %+v", rows)
 	}
 	for _, row := range rows.Rows {
-		if row.State != SegmentUncompacted || row.Counts != nil || row.Garbage != nil ||
+		if row.State != compaction.SegmentUncompacted || row.Counts != nil || row.Garbage != nil ||
 			!row.HasBatches || row.OldestMs != epoch0.UnixMilli() {
 			t.Errorf("got row %+v", row)
 		}

@@ -9,6 +9,7 @@ import (
 
 	"heartwood.dev/heartwood/internal/compress"
 	"heartwood.dev/heartwood/internal/logstore/clean"
+	"heartwood.dev/heartwood/internal/logstore/compaction"
 	"heartwood.dev/heartwood/internal/logstore/keys"
 	"heartwood.dev/heartwood/internal/logstore/sidecars"
 	"heartwood.dev/heartwood/internal/record"
@@ -130,7 +131,8 @@ func (s *steady) pass() {
 		return
 	}
 	before := s.log.Stats().SizeBytes
-	stats, err := c.Pass(context.Background(), PassOptions{Settings: c.Settings(), Now: s.now,
+	stats, err := c.Pass(context.Background(), compaction.PassOptions{Settings: c.Settings(),
+		Now:         s.now,
 		MemoryBytes: 128 << 20})
 	if err != nil {
 		s.Fatal(err)

@@ -85,7 +85,7 @@ func (t *truncation) publish(state producer.State, before, after []*segmentlist.
 	l.disk.forget(func(u unsealed) bool { return u.segment.Base() >= active.Base() })
 	l.truncations.Add(1)
 	l.mu.producers = state
-	l.compaction.truncated(active.Base(), end)
+	l.compaction.Truncated(active.Base(), end)
 	if end <= active.Base() {
 		l.mu.firstAppend = time.Time{}
 	}
@@ -234,7 +234,7 @@ func (t *truncation) publishEmpty(before []*segmentlist.Handle, active *segmentl
 	l.truncations.Add(1)
 	l.mu.producers, l.mu.firstAppend = producer.State{}, time.Time{}
 	l.snapshots.ForgetPending()
-	l.compaction.emptied(offset)
+	l.compaction.Emptied(offset)
 	l.offsets.Lower(offset, offset, &l.mu.producers)
 	for _, h := range before {
 		h.Doomed.Store(true)

@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 
 	"heartwood.dev/heartwood/internal/logstore/clean"
+	"heartwood.dev/heartwood/internal/logstore/compaction"
 	"heartwood.dev/heartwood/internal/logstore/segmentlist"
 	"heartwood.dev/heartwood/internal/logstore/swap"
 	"heartwood.dev/heartwood/internal/topicconfig"
@@ -285,11 +286,11 @@ func TestI35TruncateEndsPasses(t *testing.T) {
 		settings(func(s *topicconfig.Settings) { s.Compact, s.Delete = true, false }))
 	fill(t, log, 50)
 	store.tick(epoch0, false)
-	if err := log.compaction.setFirstDirty(40); err != nil {
+	if err := log.compaction.SetFirstDirty(40); err != nil {
 		t.Fatal(err)
 	}
-	view := log.compaction.view(epoch0)
-	defer view.release()
+	view := log.compaction.View(epoch0)
+	defer view.Release()
 	cleaned, err := cleanedOf(t, log, sourcesOf(log, 0, 1), []int64{3})
 	if err != nil {
 		t.Fatal(err)
@@ -304,7 +305,7 @@ func TestI35TruncateEndsPasses(t *testing.T) {
 		segmentlist.ErrChanged) {
 		t.Errorf("an earlier pass replaced segments: %v", err)
 	}
-	if err := log.compaction.setCleaned(passBasis{truncations: view.Truncations},
+	if err := log.compaction.SetCleaned(compaction.Basis{Truncations: view.Truncations},
 		clean.Stats{CleanedTo: 40, NextPass: epoch0}); !errors.Is(err, segmentlist.ErrChanged) {
 		t.Errorf("the result of an earlier pass was stored: %v", err)
 	}

@@ -13,6 +13,7 @@ import (
 	"heartwood.dev/heartwood/api/report"
 	"heartwood.dev/heartwood/internal/logstore"
 	"heartwood.dev/heartwood/internal/logstore/cleaner"
+	"heartwood.dev/heartwood/internal/logstore/compaction"
 	"heartwood.dev/heartwood/internal/metadata"
 	"heartwood.dev/heartwood/internal/replica"
 )
@@ -263,7 +264,7 @@ func keyRecord(r *logstore.KeyRecord, now time.Time) report.KeyRecord {
 	}
 	if r.Clock == nil {
 		one.WaitsFor = report.WaitsForOlderRecord
-		if r.SegmentState != logstore.SegmentClean {
+		if r.SegmentState != compaction.SegmentClean {
 			one.WaitsFor = report.WaitsForPass
 		}
 		return one

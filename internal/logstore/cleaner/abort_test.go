@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"heartwood.dev/heartwood/internal/logstore"
+	"heartwood.dev/heartwood/internal/logstore/compaction"
 	"heartwood.dev/heartwood/internal/topicconfig"
 )
 
@@ -110,7 +110,7 @@ func (f *fixture) holdInPhase(phase string) {
 	wait(2 * time.Second)
 	if phase != "indexing" {
 		for _, log := range f.store.Logs() {
-			for log.Compaction().BuildSidecar(f.t.Context(), time.Now(), logstore.SidecarBuild{}) {
+			for log.Compaction().BuildSidecar(f.t.Context(), time.Now(), compaction.BuildOptions{}) {
 			}
 		}
 	}

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"time"
 
-	"heartwood.dev/heartwood/internal/logstore"
+	"heartwood.dev/heartwood/internal/logstore/compaction"
 	"heartwood.dev/heartwood/internal/logstore/sidecars"
 )
 
@@ -40,7 +40,7 @@ func (c *Cleaner) buildSidecars(now time.Time) (more bool) {
 			return false
 		}
 		ctx, done := c.beginBackground(log)
-		more = log.BuildSidecar(ctx, now, logstore.SidecarBuild{
+		more = log.BuildSidecar(ctx, now, compaction.BuildOptions{
 			Slot: c.sidecarSlotFor(nil), Throttle: c.limit.wait,
 		}) || more
 		done()
@@ -57,7 +57,7 @@ func (c *Cleaner) estimateAll(now time.Time) {
 			continue
 		}
 		found, err := c.estimateOne(log)
-		if errors.Is(err, logstore.ErrSidecarsMissing) || errors.Is(err, context.Canceled) {
+		if errors.Is(err, compaction.ErrSidecarsMissing) || errors.Is(err, context.Canceled) {
 			continue
 		}
 		if err != nil {
@@ -74,14 +74,14 @@ func (c *Cleaner) estimateAll(now time.Time) {
 }
 
 // estimateOne waits for the sidecar slot, and then estimates the garbage of a log.
-func (c *Cleaner) estimateOne(log *logstore.Compaction) (logstore.Garbage, error) {
+func (c *Cleaner) estimateOne(log *compaction.Compaction) (compaction.Garbage, error) {
 	ctx, done := c.beginBackground(log)
 	defer done()
 	if !c.lockSidecarSlot(ctx.Done()) {
-		return logstore.Garbage{}, ctx.Err()
+		return compaction.Garbage{}, ctx.Err()
 	}
 	defer c.unlockSidecarSlot()
-	return log.EstimateGarbage(ctx, logstore.EstimateOptions{
+	return log.EstimateGarbage(ctx, compaction.EstimateOptions{
 		MemoryBytes: c.options().sidecarsMemoryBytes(), Throttle: c.limit.wait,
 	})
 }
@@ -97,14 +97,14 @@ func (c *Cleaner) needsEstimate(view logView, now time.Time) bool {
 // backgroundJob is the log for which the background goroutine currently computes a sidecar or an
 // estimate. log is nil if it computes neither.
 type backgroundJob struct {
-	log    *logstore.Compaction
+	log    *compaction.Compaction
 	cancel context.CancelFunc
 }
 
 // beginBackground notes that the background goroutine now computes a sidecar or an estimate for a
 // log. The returned context ends when the log is closed or no longer compacted (endStale), or when
 // the returned function done is called. The caller must call this function.
-func (c *Cleaner) beginBackground(log *logstore.Compaction) (ctx context.Context, done func()) {
+func (c *Cleaner) beginBackground(log *compaction.Compaction) (ctx context.Context, done func()) {
 	ctx, cancel := context.WithCancel(c.ctx)
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -8,6 +8,7 @@ import (
 
 	"heartwood.dev/heartwood/internal/logstore"
 	"heartwood.dev/heartwood/internal/logstore/cleaner/passlog"
+	"heartwood.dev/heartwood/internal/logstore/compaction"
 )
 
 // Options of a Cleaner.
@@ -144,8 +145,8 @@ func (c *Cleaner) Close() {
 }
 
 // compactions returns the compactions of all logs.
-func (c *Cleaner) compactions() []*logstore.Compaction {
-	var all []*logstore.Compaction
+func (c *Cleaner) compactions() []*compaction.Compaction {
+	var all []*compaction.Compaction
 	for _, log := range c.store.Logs() {
 		all = append(all, log.Compaction())
 	}

@@ -3,14 +3,14 @@ package cleaner
 import (
 	"time"
 
-	"heartwood.dev/heartwood/internal/logstore"
+	"heartwood.dev/heartwood/internal/logstore/compaction"
 	"heartwood.dev/heartwood/internal/topicconfig"
 )
 
 // estimate is the estimated garbage of a log, as of the last estimate or pass. The zero value means
 // that the garbage is unknown.
 type estimate struct {
-	logstore.Garbage
+	compaction.Garbage
 	made bool // an estimate was computed
 }
 
@@ -21,7 +21,7 @@ const reestimateShare = 32
 
 // stale reports whether the log, whose present sections are s, has changed too much for the
 // estimate to be used.
-func (e estimate) stale(s logstore.Sections) bool {
+func (e estimate) stale(s compaction.Sections) bool {
 	was := e.Sections
 	grown := s.DirtyBytes - was.DirtyBytes
 	return !e.made || was.Truncations != s.Truncations || was.FirstDirty != s.FirstDirty ||
@@ -35,7 +35,7 @@ func (e estimate) stale(s logstore.Sections) bool {
 // Only a pass detects that a tombstone has no older record of its key, and starts the tombstone's
 // retention. So a dirty section waits for a pass no longer than one tombstone retention. If all its
 // keys are unique, this pass only reads the sidecars once.
-func (e estimate) worthPass(s logstore.Sections, settings *topicconfig.Settings,
+func (e estimate) worthPass(s compaction.Sections, settings *topicconfig.Settings,
 	now time.Time) bool {
 	if !e.Known || e.Sections.Truncations != s.Truncations ||
 		now.Sub(s.OldestDirty) >= settings.TombstoneRetention {
@@ -48,7 +48,7 @@ func (e estimate) worthPass(s logstore.Sections, settings *topicconfig.Settings,
 // reclaimable returns the garbage of a log in bytes, or nil if it is unknown. exact is true if a
 // pass has counted the garbage. While a pass rewrites segments, the result is the number of bytes
 // that it will still free. The caller holds Cleaner.mu.
-func (s *logState) reclaimable(of logstore.Sections) (bytes *int64, exact bool) {
+func (s *logState) reclaimable(of compaction.Sections) (bytes *int64, exact bool) {
 	e := s.estimate
 	switch {
 	case s.running() && s.progress.Measured:

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"heartwood.dev/heartwood/internal/logstore"
+	"heartwood.dev/heartwood/internal/logstore/compaction"
 	"heartwood.dev/heartwood/internal/topicconfig"
 	"heartwood.dev/heartwood/test/kit/storetest"
 )
@@ -115,7 +115,7 @@ func TestEstimateErrorIsWithinTwoPercentPoints(t *testing.T) {
 				log := f.log.Compaction()
 				settings, dirty := *log.Settings(), f.cleaner.Status(partition).DirtyBytes
 				settings.MaxGarbagePercent = 100
-				stats, err := log.Pass(t.Context(), logstore.PassOptions{Settings: &settings,
+				stats, err := log.Pass(t.Context(), compaction.PassOptions{Settings: &settings,
 					MemoryBytes: 64 << 20})
 				if err != nil {
 					t.Fatal(err)
@@ -204,21 +204,21 @@ func TestEstimatesAreRepeatedOnlyAfterGrowth(t *testing.T) {
 }
 
 func TestEstimateBecomesStale(t *testing.T) {
-	v := logstore.Sections{CleanBytes: 1000, DirtyBytes: 1000, FirstDirty: 5, Truncations: 1}
-	e := estimate{made: true, Garbage: logstore.Garbage{Sections: v}}
-	for name, change := range map[string]func(e *estimate, v *logstore.Sections){
-		"no estimate": func(e *estimate, _ *logstore.Sections) { e.made = false },
-		"truncated":   func(_ *estimate, v *logstore.Sections) { v.Truncations++ },
-		"cleaned":     func(_ *estimate, v *logstore.Sections) { v.FirstDirty++ },
-		"retention":   func(_ *estimate, v *logstore.Sections) { v.DirtyBytes-- },
-		"grown":       func(_ *estimate, v *logstore.Sections) { v.DirtyBytes += 70 },
+	v := compaction.Sections{CleanBytes: 1000, DirtyBytes: 1000, FirstDirty: 5, Truncations: 1}
+	e := estimate{made: true, Garbage: compaction.Garbage{Sections: v}}
+	for name, change := range map[string]func(e *estimate, v *compaction.Sections){
+		"no estimate": func(e *estimate, _ *compaction.Sections) { e.made = false },
+		"truncated":   func(_ *estimate, v *compaction.Sections) { v.Truncations++ },
+		"cleaned":     func(_ *estimate, v *compaction.Sections) { v.FirstDirty++ },
+		"retention":   func(_ *estimate, v *compaction.Sections) { v.DirtyBytes-- },
+		"grown":       func(_ *estimate, v *compaction.Sections) { v.DirtyBytes += 70 },
 		"no longer exact": func(e *estimate,
-			v *logstore.Sections) {
+			v *compaction.Sections) {
 			e.Exact = true
 			v.DirtyBytes++
 		},
-		"one byte more": func(_ *estimate, v *logstore.Sections) { v.DirtyBytes++ },
-		"unchanged":     func(*estimate, *logstore.Sections) {},
+		"one byte more": func(_ *estimate, v *compaction.Sections) { v.DirtyBytes++ },
+		"unchanged":     func(*estimate, *compaction.Sections) {},
 	} {
 		e, v := e, v
 		change(&e, &v)
@@ -230,7 +230,7 @@ func TestEstimateBecomesStale(t *testing.T) {
 
 func TestEstimateDecidesWhetherAPassPays(t *testing.T) {
 	s := topicconfig.Settings{MaxGarbagePercent: 20, TombstoneRetention: time.Hour}
-	v := logstore.Sections{CleanBytes: 500, DirtyBytes: 500, OldestDirty: epoch0}
+	v := compaction.Sections{CleanBytes: 500, DirtyBytes: 500, OldestDirty: epoch0}
 	now := epoch0.Add(time.Minute)
 	for name, c := range map[string]struct {
 		e    estimate
@@ -238,16 +238,16 @@ func TestEstimateDecidesWhetherAPassPays(t *testing.T) {
 		want bool
 	}{
 		"unknown":    {estimate{}, now, true},
-		"no garbage": {estimate{Garbage: logstore.Garbage{Known: true}}, now, false},
-		"less than allowed": {estimate{Garbage: logstore.Garbage{Known: true, Bytes: 200}}, now,
+		"no garbage": {estimate{Garbage: compaction.Garbage{Known: true}}, now, false},
+		"less than allowed": {estimate{Garbage: compaction.Garbage{Known: true, Bytes: 200}}, now,
 			false},
-		"more than allowed": {estimate{Garbage: logstore.Garbage{Known: true, Bytes: 201}}, now,
+		"more than allowed": {estimate{Garbage: compaction.Garbage{Known: true, Bytes: 201}}, now,
 			true},
-		"more within the error": {estimate{Garbage: logstore.Garbage{Known: true, Bytes: 190,
+		"more within the error": {estimate{Garbage: compaction.Garbage{Known: true, Bytes: 190,
 			Error: 0.02}}, now, true},
-		"before a truncation": {estimate{Garbage: logstore.Garbage{Known: true,
-			Sections: logstore.Sections{Truncations: 7}}}, now, true},
-		"no garbage for one retention": {estimate{Garbage: logstore.Garbage{Known: true}},
+		"before a truncation": {estimate{Garbage: compaction.Garbage{Known: true,
+			Sections: compaction.Sections{Truncations: 7}}}, now, true},
+		"no garbage for one retention": {estimate{Garbage: compaction.Garbage{Known: true}},
 			epoch0.Add(time.Hour), true},
 	} {
 		if got := c.e.worthPass(v, &s, c.now); got != c.want {

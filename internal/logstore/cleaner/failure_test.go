@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"heartwood.dev/heartwood/internal/logstore"
+	"heartwood.dev/heartwood/internal/logstore/compaction"
 	"heartwood.dev/heartwood/internal/topicconfig"
 	"heartwood.dev/heartwood/internal/vfs"
 	"heartwood.dev/heartwood/test/kit/seed"
@@ -67,7 +68,7 @@ func TestI7FailedPartitionIsQuarantinedAndRetried(t *testing.T) { // KAFKA-7215,
 		status := f.cleaner.Status(bad.ID())
 		if status.Reason != reasonQuarantined || status.Runs[runFailed] != 1 ||
 			!strings.Contains(status.LastError, "checksum") ||
-			status.BlockedBytes[logstore.BlockedQuarantined] != status.DirtyBytes {
+			status.BlockedBytes[compaction.BlockedQuarantined] != status.DirtyBytes {
 			t.Errorf("status of the bad partition %+v", status)
 		}
 		wait(10 * time.Minute)

@@ -10,6 +10,7 @@ import (
 	"heartwood.dev/heartwood/api/report"
 	"heartwood.dev/heartwood/internal/logstore"
 	"heartwood.dev/heartwood/internal/logstore/clean"
+	"heartwood.dev/heartwood/internal/logstore/compaction"
 	"heartwood.dev/heartwood/internal/scrape"
 )
 
@@ -235,7 +236,7 @@ const (
 
 // countersOf returns the counters of a log in this process: the numbers of passes, in the order of
 // runResults, bytes and records. The bytes include sidecars that were built in the background.
-func countersOf(process counters, background logstore.SidecarBytes) []float64 {
+func countersOf(process counters, background compaction.SidecarBytes) []float64 {
 	values := make([]float64, numCounters)
 	for i, runs := range process.runs {
 		values[i] = float64(runs)

@@ -8,6 +8,7 @@ import (
 
 	"heartwood.dev/heartwood/internal/logstore"
 	"heartwood.dev/heartwood/internal/logstore/clean"
+	"heartwood.dev/heartwood/internal/logstore/compaction"
 	"heartwood.dev/heartwood/internal/logstore/keys"
 	"heartwood.dev/heartwood/internal/logstore/segment"
 	"heartwood.dev/heartwood/internal/topicconfig"
@@ -105,15 +106,15 @@ func (o OfflineOptions) settings(log *logstore.Offline) topicconfig.Settings {
 // passDue reports whether the options require a first pass.
 func (o OfflineOptions) passDue(view logView, now time.Time) bool {
 	return o.MinDirtyPercent <= 0 || view.DirtyRatio()*100 > o.MinDirtyPercent ||
-		view.TombstonesDue != logstore.TombstonesNone &&
-			view.TombstonesDue != logstore.TombstonesUnknown &&
+		view.TombstonesDue != compaction.TombstonesNone &&
+			view.TombstonesDue != compaction.TombstonesUnknown &&
 			view.TombstonesDue <= now.UnixMilli()
 }
 
 func (o OfflineOptions) passOptions(view logView, now time.Time,
-	limit *ioLimit) logstore.PassOptions {
+	limit *ioLimit) compaction.PassOptions {
 	workers := max(1, o.Workers)
-	return logstore.PassOptions{
+	return compaction.PassOptions{
 		Settings: view.settings, Now: now, DryRun: o.DryRun,
 		MemoryBytes: Options{MemoryBytes: o.MemoryBytes}.withDefaults().MemoryBytes,
 		Workers:     workers,

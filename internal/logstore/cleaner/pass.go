@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"heartwood.dev/heartwood/api/report"
-	"heartwood.dev/heartwood/internal/logstore"
 	"heartwood.dev/heartwood/internal/logstore/clean"
+	"heartwood.dev/heartwood/internal/logstore/compaction"
 )
 
 // The results of a pass are the values of the label result of heartwood_cleaner_runs_total.
@@ -56,8 +56,8 @@ type passBudget struct {
 // passOptions returns the options of a pass. They connect it to the budgets that all passes share,
 // and to its state.
 func (c *Cleaner) passOptions(state *logState, view logView, held *heldSlots,
-	budget passBudget) logstore.PassOptions {
-	return logstore.PassOptions{
+	budget passBudget) compaction.PassOptions {
+	return compaction.PassOptions{
 		Settings: view.settings, Thorough: budget.thorough,
 		GarbageMax:  budget.garbageMax,
 		MemoryBytes: budget.memoryBytes, Workers: budget.workers, Parallel: held.parallel,
@@ -88,7 +88,7 @@ func (c *Cleaner) passOptions(state *logState, view logView, held *heldSlots,
 
 // pass runs one pass over a log, logs its result and stores the result in the state.
 func (c *Cleaner) pass(ctx context.Context, state *logState, view logView,
-	opts logstore.PassOptions) (result string) {
+	opts compaction.PassOptions) (result string) {
 	logger := c.options().Logger.With("partition", view.log.ID())
 	logger.Debug("compaction started", "trigger", state.trigger, "dirtyBytes", view.DirtyBytes,
 		"cleanBytes", view.CleanBytes)
@@ -129,13 +129,14 @@ func (c *Cleaner) pass(ctx context.Context, state *logState, view logView,
 
 // resultOf returns the result of a pass. The pass was aborted, instead of having failed, if it was
 // canceled, or if its log or segments were removed meanwhile.
-func resultOf(ctx context.Context, log *logstore.Compaction, stats clean.Stats, err error) string {
+func resultOf(ctx context.Context, log *compaction.Compaction, stats clean.Stats,
+	err error) string {
 	switch {
 	case err == nil && stats.SegmentsRewritten > 0:
 		return runSuccess
 	case err == nil:
 		return runNothingToDo
-	case ctx.Err() != nil, logstore.IsPassAborted(err), log.Closed():
+	case ctx.Err() != nil, compaction.IsPassAborted(err), log.Closed():
 		return runAborted
 	}
 	return runFailed
@@ -164,8 +165,8 @@ func (c *Cleaner) finish(state *logState, view logView, stats clean.Stats, resul
 		state.lastSuccess = state.last.Ended
 		state.counters.lastError, state.counters.lastFailure = "", time.Time{}
 		if stats.SegmentsTotal > 0 {
-			state.estimate = estimate{made: true, Garbage: logstore.Garbage{
-				Sections: logstore.Sections{Truncations: state.truncations,
+			state.estimate = estimate{made: true, Garbage: compaction.Garbage{
+				Sections: compaction.Sections{Truncations: state.truncations,
 					FirstDirty: stats.CleanedTo, LogStart: view.LogStart},
 				Known: true, Exact: true, Bytes: stats.GarbageBytes,
 			}}

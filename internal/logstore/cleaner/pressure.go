@@ -3,7 +3,7 @@ package cleaner
 import (
 	"time"
 
-	"heartwood.dev/heartwood/internal/logstore"
+	"heartwood.dev/heartwood/internal/logstore/compaction"
 )
 
 const (
@@ -74,7 +74,7 @@ func (c *Cleaner) ReclaimableBytes() (bytes int64) {
 //
 // Garbage of a log without dirty records was left by the last pass, such as segments for which the
 // disk had no space. It is tried again after a minute.
-func (in triggerInputs) underPressure(s logstore.Sections, now time.Time) int64 {
+func (in triggerInputs) underPressure(s compaction.Sections, now time.Time) int64 {
 	all, garbage := s.CleanBytes+s.DirtyBytes, s.DirtyBytes/2
 	if e := in.estimate; e.Known && e.Sections.Truncations == s.Truncations {
 		garbage = e.Bytes
@@ -112,7 +112,7 @@ func (c *Cleaner) rollActive(views []logView, now time.Time) {
 // rollsDue returns the logs to roll, and records that they are rolled now: logs with large active
 // segments while the volume is short of space, and logs whose active segment contains records that
 // DeleteRecords has deleted. Logs are rolled without Cleaner.mu.
-func (c *Cleaner) rollsDue(views []logView, now time.Time) (due []*logstore.Compaction) {
+func (c *Cleaner) rollsDue(views []logView, now time.Time) (due []*compaction.Compaction) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.mu.opts.Workers == 0 {
@@ -120,7 +120,7 @@ func (c *Cleaner) rollsDue(views []logView, now time.Time) (due []*logstore.Comp
 	}
 	for _, view := range views {
 		large := c.mu.pressure != NoPressure &&
-			view.Blocked[logstore.BlockedActive] >= pressureRollBytes
+			view.Blocked[compaction.BlockedActive] >= pressureRollBytes
 		if !view.compacted() || !large && !view.DeletedActive {
 			continue
 		}

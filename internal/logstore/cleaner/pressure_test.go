@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"heartwood.dev/heartwood/api/report"
-	"heartwood.dev/heartwood/internal/logstore"
+	"heartwood.dev/heartwood/internal/logstore/compaction"
 	"heartwood.dev/heartwood/internal/topicconfig"
 )
 
@@ -69,10 +69,10 @@ func TestStoragePressurePrefersTheMostGarbage(t *testing.T) {
 	now := epoch0
 	settings := lazy(1 << 20)
 	priority := func(clean, dirty, garbage int64, waited time.Duration) float64 {
-		s := logstore.Sections{CleanBytes: clean, DirtyBytes: dirty}
+		s := compaction.Sections{CleanBytes: clean, DirtyBytes: dirty}
 		state := &logState{pressure: Severe, due: now.Add(-waited)}
 		state.estimate = estimate{made: true,
-			Garbage: logstore.Garbage{Sections: s, Known: true, Bytes: garbage}}
+			Garbage: compaction.Garbage{Sections: s, Known: true, Bytes: garbage}}
 		due := state.passDue(logView{settings: &settings, Sections: s}, now)
 		if due.trigger != report.TriggerPressure || due.early {
 			t.Fatalf("due %+v, want a pass because of storage pressure", due)
@@ -113,7 +113,7 @@ func TestLittleGarbageNeedsNoPassUnderPressure(t *testing.T) {
 		{Moderate, 10 * mib, 0, 4 * mib, true, 30 * time.Second, 0},
 		{Moderate, 10 * mib, 0, 4 * mib, true, time.Hour, 4 * mib},
 	} {
-		s := logstore.Sections{CleanBytes: test.clean, DirtyBytes: test.dirty}
+		s := compaction.Sections{CleanBytes: test.clean, DirtyBytes: test.dirty}
 		in := triggerInputs{pressure: test.pressure, garbageAfter: epoch0.Add(garbageRetry),
 			pressureAfter: epoch0.Add(pressureRetry)}
 		in.estimate.Known, in.estimate.Bytes = test.known, test.garbage

@@ -7,10 +7,11 @@ import (
 	"heartwood.dev/heartwood/internal/logstore"
 	"heartwood.dev/heartwood/internal/logstore/clean"
 	"heartwood.dev/heartwood/internal/logstore/cleaner/passlog"
+	"heartwood.dev/heartwood/internal/logstore/compaction"
 )
 
 // keyOf returns the key of a log in the history.
-func keyOf(log *logstore.Compaction) passlog.Key {
+func keyOf(log *compaction.Compaction) passlog.Key {
 	return passlog.Key{TopicID: log.TopicID().String(), Partition: log.ID().Index}
 }
 
@@ -28,8 +29,8 @@ func HistoryKeys(store *logstore.Store) map[passlog.Key]bool {
 }
 
 // record adds a pass that begins to the history, and makes the options of the pass add its steps.
-func (c *Cleaner) record(state *logState, log *logstore.Compaction,
-	opts *logstore.PassOptions) *passlog.Running {
+func (c *Cleaner) record(state *logState, log *compaction.Compaction,
+	opts *compaction.PassOptions) *passlog.Running {
 	c.mu.Lock()
 	trigger, began := state.trigger, state.began
 	c.mu.Unlock()

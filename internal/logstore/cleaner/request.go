@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"heartwood.dev/heartwood/internal/logstore"
+	"heartwood.dev/heartwood/internal/logstore/compaction"
 )
 
 // Errors of CleanNow.
@@ -33,7 +34,7 @@ type request struct {
 const requestWaitMax = 5 * time.Second
 
 // ready reports whether the pass of the request may start.
-func (r request) ready(s logstore.Sections, now time.Time) bool {
+func (r request) ready(s compaction.Sections, now time.Time) bool {
 	return s.Bound >= r.through || now.Sub(r.at) >= requestWaitMax
 }
 

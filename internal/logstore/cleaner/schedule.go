@@ -6,9 +6,9 @@ import (
 	"slices"
 	"time"
 
-	"heartwood.dev/heartwood/internal/logstore"
 	"heartwood.dev/heartwood/internal/logstore/clean"
 	"heartwood.dev/heartwood/internal/logstore/cleaner/passlog"
+	"heartwood.dev/heartwood/internal/logstore/compaction"
 	"heartwood.dev/heartwood/internal/topicconfig"
 )
 
@@ -48,7 +48,7 @@ func (c *Cleaner) run() {
 // compacted.
 func (c *Cleaner) endStale() {
 	type running struct {
-		log         *logstore.Compaction
+		log         *compaction.Compaction
 		settings    *topicconfig.Settings
 		truncations int64
 		cancel      context.CancelFunc
@@ -80,7 +80,7 @@ func samePass(a, b *topicconfig.Settings) bool {
 	if a == b {
 		return true
 	}
-	x, y := logstore.PassRules(a), logstore.PassRules(b)
+	x, y := compaction.PassRules(a), compaction.PassRules(b)
 	sameDenser := x.DenseCodec == nil && y.DenseCodec == nil || x.DenseCodec != nil &&
 		y.DenseCodec != nil &&
 		*x.DenseCodec == *y.DenseCodec
@@ -91,15 +91,15 @@ func samePass(a, b *topicconfig.Settings) bool {
 // logView is the state of one log when viewOf was called. It keeps no segment open, so it may be
 // kept for as long as a pass runs.
 type logView struct {
-	log      *logstore.Compaction
+	log      *compaction.Compaction
 	settings *topicconfig.Settings
-	logstore.Sections
+	compaction.Sections
 	closed bool
 }
 
 // viewOf returns the present state of a log, without changing the log. It computes the sections
 // only if the log is compacted.
-func viewOf(log *logstore.Compaction, now time.Time) logView {
+func viewOf(log *compaction.Compaction, now time.Time) logView {
 	view := logView{log: log, settings: log.Settings()}
 	if view.settings.Compact {
 		var ok bool
@@ -141,7 +141,7 @@ func (c *Cleaner) schedule(now time.Time) (running bool) {
 // their passes. It keeps the state of a running pass until the pass has ended, because no other
 // pass may start in the same directory before that. It returns the keys of the closed logs.
 func (c *Cleaner) forgetLocked(views []logView) (removed []passlog.Key) {
-	compacted := map[*logstore.Compaction]bool{}
+	compacted := map[*compaction.Compaction]bool{}
 	for _, view := range views {
 		compacted[view.log] = view.compacted()
 	}

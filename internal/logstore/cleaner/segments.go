@@ -7,6 +7,7 @@ import (
 
 	"heartwood.dev/heartwood/api/report"
 	"heartwood.dev/heartwood/internal/logstore"
+	"heartwood.dev/heartwood/internal/logstore/compaction"
 	"heartwood.dev/heartwood/internal/topicconfig"
 )
 
@@ -46,7 +47,7 @@ type segmentMarks struct {
 }
 
 // segmentMarks returns the marks of a log.
-func (c *Cleaner) segmentMarks(log *logstore.Compaction, now time.Time) segmentMarks {
+func (c *Cleaner) segmentMarks(log *compaction.Compaction, now time.Time) segmentMarks {
 	settings := log.Settings()
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -65,23 +66,23 @@ func (c *Cleaner) isQuarantinedLocked(state *logState, settings *topicconfig.Set
 }
 
 // segmentStates maps the states to those of a report.
-var segmentStates = map[logstore.SegmentState]string{
-	logstore.SegmentUncompacted: report.SegmentUncompacted,
-	logstore.SegmentExpired:     report.SegmentExpired,
-	logstore.SegmentClean:       report.SegmentClean,
-	logstore.SegmentDirty:       report.SegmentDirty,
-	logstore.SegmentBlocked:     report.SegmentBlocked,
+var segmentStates = map[compaction.SegmentState]string{
+	compaction.SegmentUncompacted: report.SegmentUncompacted,
+	compaction.SegmentExpired:     report.SegmentExpired,
+	compaction.SegmentClean:       report.SegmentClean,
+	compaction.SegmentDirty:       report.SegmentDirty,
+	compaction.SegmentBlocked:     report.SegmentBlocked,
 }
 
 // SegmentStateName returns the value of report.Segment.State for a state.
-func SegmentStateName(state logstore.SegmentState) string { return segmentStates[state] }
+func SegmentStateName(state compaction.SegmentState) string { return segmentStates[state] }
 
 // segmentReport returns the report on one segment at the time now.
-func segmentReport(row *logstore.SegmentRow, marks segmentMarks, now time.Time) report.Segment {
+func segmentReport(row *compaction.SegmentRow, marks segmentMarks, now time.Time) report.Segment {
 	s := report.Segment{Base: row.Base, LastOffset: row.LastOffset, Bytes: row.SizeBytes,
 		State: SegmentStateName(row.State), BlockedBy: row.BlockedBy}
-	if marks.quarantined && row.State == logstore.SegmentDirty {
-		s.BlockedBy = logstore.BlockedQuarantined
+	if marks.quarantined && row.State == compaction.SegmentDirty {
+		s.BlockedBy = compaction.BlockedQuarantined
 	}
 	s.Forced, s.Chosen = marks.chosen[row.Base]
 	if row.HasBatches {
@@ -105,7 +106,7 @@ func segmentReport(row *logstore.SegmentRow, marks segmentMarks, now time.Time) 
 }
 
 // ClockReport returns the report on a group of tombstones at the time now.
-func ClockReport(clock logstore.TombstoneClock, now time.Time) report.TombstoneClock {
+func ClockReport(clock compaction.TombstoneClock, now time.Time) report.TombstoneClock {
 	r := report.TombstoneClock{Count: clock.Count, Since: *millisToSeconds(clock.SinceMs),
 		WaitsFor: report.WaitsForReplicas}
 	if !clock.Replicated {

@@ -5,9 +5,9 @@ import (
 	"time"
 
 	"heartwood.dev/heartwood/api/report"
-	"heartwood.dev/heartwood/internal/logstore"
 	"heartwood.dev/heartwood/internal/logstore/clean"
 	"heartwood.dev/heartwood/internal/logstore/cleaner/passlog"
+	"heartwood.dev/heartwood/internal/logstore/compaction"
 	"heartwood.dev/heartwood/internal/topicconfig"
 )
 
@@ -19,7 +19,7 @@ import (
 type logState struct {
 	// log identifies the log. If a topic is deleted and created again, its new log has the same id
 	// but another Compaction, and so another state.
-	log       *logstore.Compaction
+	log       *compaction.Compaction
 	firstSeen time.Time // when the state was created
 	due       time.Time // since when the log has needed a pass; zero if it needs none
 	pressure  Pressure
@@ -90,7 +90,7 @@ func (s *logState) running() bool { return s.cancel != nil }
 
 // stateLocked returns the state of a log, and creates it if necessary. It returns nil while the
 // state of an earlier log with the same id still exists.
-func (c *Cleaner) stateLocked(log *logstore.Compaction, now time.Time) *logState {
+func (c *Cleaner) stateLocked(log *compaction.Compaction, now time.Time) *logState {
 	state := c.mu.logs[log.ID()]
 	if state == nil {
 		state = c.newState(log, now)
@@ -105,7 +105,7 @@ func (c *Cleaner) stateLocked(log *logstore.Compaction, now time.Time) *logState
 
 // newState returns the state of a log for which no pass has been started since the state was
 // deleted, or since the broker was started.
-func (c *Cleaner) newState(log *logstore.Compaction, now time.Time) *logState {
+func (c *Cleaner) newState(log *compaction.Compaction, now time.Time) *logState {
 	before := c.history.Totals(keyOf(log))
 	return &logState{log: log, firstSeen: now, before: before, last: before.LastPass,
 		lastSuccess: before.LastSuccess}

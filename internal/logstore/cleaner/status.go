@@ -7,6 +7,7 @@ import (
 	"heartwood.dev/heartwood/api/report"
 	"heartwood.dev/heartwood/internal/logstore"
 	"heartwood.dev/heartwood/internal/logstore/clean"
+	"heartwood.dev/heartwood/internal/logstore/compaction"
 	"heartwood.dev/heartwood/internal/topicconfig"
 )
 
@@ -97,7 +98,7 @@ func (c *Cleaner) reportLocked(state *logState, view logView, now time.Time) *re
 		r.Runs[result] = before.Runs[result] + sums.runs[i]
 	}
 	if r.Reason == reasonQuarantined {
-		r.BlockedBytes[logstore.BlockedQuarantined] = view.DirtyBytes
+		r.BlockedBytes[compaction.BlockedQuarantined] = view.DirtyBytes
 	}
 	r.RunningPass, r.LastPass, r.CleanNowAsked, r.CleanNowServed = state.runningPass(now), state.last,
 		state.asked, state.served
@@ -149,17 +150,17 @@ func (c *Cleaner) phaseLocked(state *logState, view logView, now time.Time) (pha
 
 // idleReason returns why a log needs no pass now, although it may contain records that a pass could
 // remove.
-func idleReason(s logstore.Sections, settings *topicconfig.Settings) string {
+func idleReason(s compaction.Sections, settings *topicconfig.Settings) string {
 	switch {
 	case s.DirtyBytes > 0 && s.DirtyRatio()*100 > settings.MinDirtyPercent:
 		return reasonNothingToReclaim
 	case s.DirtyBytes > 0:
 		return reasonBelowDirtyRatio
-	case s.Blocked[logstore.BlockedMinLag] > 0:
+	case s.Blocked[compaction.BlockedMinLag] > 0:
 		return reasonMinLagNotReached
-	case s.Blocked[logstore.BlockedTransaction] > 0:
+	case s.Blocked[compaction.BlockedTransaction] > 0:
 		return reasonOpenTransaction
-	case s.Blocked[logstore.BlockedActive]+s.Blocked[logstore.BlockedUnreplicated] > 0:
+	case s.Blocked[compaction.BlockedActive]+s.Blocked[compaction.BlockedUnreplicated] > 0:
 		return reasonActiveSegmentOnly
 	}
 	return reasonUpToDate

@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"heartwood.dev/heartwood/internal/logstore"
+	"heartwood.dev/heartwood/internal/logstore/compaction"
 	"heartwood.dev/heartwood/internal/topicconfig"
 	"heartwood.dev/heartwood/test/kit/storetest"
 )
@@ -73,9 +73,9 @@ func TestF7RemainingGarbageIsRemovedByMaxLag(t *testing.T) {
 
 func TestOverdueDuration(t *testing.T) {
 	s := topicconfig.Settings{MaxLag: time.Hour}
-	v := logstore.Sections{CleanBytes: 10, DirtyBytes: 10, OldestDirty: epoch0}
+	v := compaction.Sections{CleanBytes: 10, DirtyBytes: 10, OldestDirty: epoch0}
 	for name, c := range map[string]struct {
-		v      logstore.Sections
+		v      compaction.Sections
 		oldest time.Time
 		after  time.Duration
 		want   time.Duration
@@ -84,9 +84,9 @@ func TestOverdueDuration(t *testing.T) {
 		"dirty":           {v, time.Time{}, time.Hour + 5, 5},
 		"older garbage":   {v, epoch0.Add(-time.Minute), time.Hour, time.Minute},
 		"younger garbage": {v, epoch0.Add(time.Minute), time.Hour + 7, 7},
-		"nothing dirty": {logstore.Sections{CleanBytes: 10}, time.Time{}, 99 * time.Hour,
+		"nothing dirty": {compaction.Sections{CleanBytes: 10}, time.Time{}, 99 * time.Hour,
 			0},
-		"nothing dirty, garbage": {logstore.Sections{CleanBytes: 10}, epoch0, 2 * time.Hour,
+		"nothing dirty, garbage": {compaction.Sections{CleanBytes: 10}, epoch0, 2 * time.Hour,
 			time.Hour},
 	} {
 		if got := overdueBy(c.v, &s, c.oldest, epoch0.Add(c.after)); got != c.want {

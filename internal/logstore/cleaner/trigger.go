@@ -4,7 +4,7 @@ import (
 	"time"
 
 	"heartwood.dev/heartwood/api/report"
-	"heartwood.dev/heartwood/internal/logstore"
+	"heartwood.dev/heartwood/internal/logstore/compaction"
 	"heartwood.dev/heartwood/internal/topicconfig"
 )
 
@@ -51,7 +51,7 @@ const earlyWaitMax = 10 * time.Second
 
 // decide returns the first trigger that applies, or a passDue without a trigger. The pass will also
 // do what the other triggers require.
-func decide(s logstore.Sections, settings *topicconfig.Settings, in triggerInputs,
+func decide(s compaction.Sections, settings *topicconfig.Settings, in triggerInputs,
 	now time.Time) passDue {
 	ratio, garbage := s.DirtyRatio(), in.underPressure(s, now)
 	urgency := pressureUrgency + float64(garbage)/(1<<20)
@@ -78,7 +78,7 @@ func decide(s logstore.Sections, settings *topicconfig.Settings, in triggerInput
 // overdueBy returns by how much the age of the oldest dirty segment exceeds maxLag, or that of the
 // garbage that was superseded at oldest, if oldest is not zero. It returns 0 if neither exceeds
 // maxLag (I5, KIP-354). It ignores blocked segments, because a pass cannot clean them.
-func overdueBy(s logstore.Sections, settings *topicconfig.Settings,
+func overdueBy(s compaction.Sections, settings *topicconfig.Settings,
 	oldest, now time.Time) time.Duration {
 	due := maxLagDue(s, settings, oldest)
 	if due.IsZero() {
@@ -89,7 +89,7 @@ func overdueBy(s logstore.Sections, settings *topicconfig.Settings,
 
 // maxLagDue returns the time at which maxLag requires a pass, or zero if it never does (see
 // overdueBy).
-func maxLagDue(s logstore.Sections, settings *topicconfig.Settings, oldest time.Time) time.Time {
+func maxLagDue(s compaction.Sections, settings *topicconfig.Settings, oldest time.Time) time.Time {
 	if settings.MaxLag == topicconfig.Unlimited {
 		return time.Time{}
 	}
@@ -151,14 +151,14 @@ func (s *logState) nextDue(view logView, now time.Time) time.Time {
 // all existing tombstones has passed.
 func (s *logState) tombstonesDue(view logView) time.Time {
 	switch view.TombstonesDue {
-	case logstore.TombstonesNone:
+	case compaction.TombstonesNone:
 		return time.Time{}
-	case logstore.TombstonesAfterAppend:
+	case compaction.TombstonesAfterAppend:
 		if view.OldestDirty.IsZero() {
 			return time.Time{}
 		}
 		return view.OldestDirty.Add(view.settings.TombstoneRetention)
-	case logstore.TombstonesUnknown:
+	case compaction.TombstonesUnknown:
 		return s.firstSeen.Add(view.settings.TombstoneRetention)
 	}
 	return time.UnixMilli(view.TombstonesDue)

@@ -1,4 +1,4 @@
-package logstore
+package compaction
 
 import (
 	"time"
@@ -60,7 +60,7 @@ func (c *Compaction) SegmentRows(from int64, limit int, now time.Time) (SegmentR
 		return SegmentRows{}, segmentlist.ErrClosed
 	}
 	settings := c.Settings()
-	all, selected := c.arrange(list.Handles, limits, settings, now)
+	all, selected := c.Arrange(list.Handles, limits, settings, now)
 	first := list.Floor(from)
 	last := min(len(list.Handles), first+max(0, limit))
 	selected = selected[first:last]
@@ -82,23 +82,23 @@ func (c *Compaction) SegmentRows(from int64, limit int, now time.Time) (SegmentR
 	return all, nil
 }
 
-// arrangedSegment is a segment with its state.
-type arrangedSegment struct {
+// StateOf is a segment with its state.
+type StateOf struct {
 	handle    *segmentlist.Handle
-	state     SegmentState
-	blockedBy string
-	active    bool
+	State     SegmentState
+	BlockedBy string
+	Active    bool
 }
 
-// arrange returns the state of every segment, without reading a file.
-func (c *Compaction) arrange(handles []*segmentlist.Handle, limits cleanableLimits,
-	settings *topicconfig.Settings, now time.Time) (all SegmentRows, segments []arrangedSegment) {
+// Arrange returns the state of every segment, without reading a file.
+func (c *Compaction) Arrange(handles []*segmentlist.Handle, limits cleanableLimits,
+	settings *topicconfig.Settings, now time.Time) (all SegmentRows, segments []StateOf) {
 	all = SegmentRows{Compacted: settings.Compact, LogStart: limits.logStart,
 		LogEnd: c.env.Offsets.LogEnd(), Total: len(handles)}
-	segments = make([]arrangedSegment, 0, len(handles))
+	segments = make([]StateOf, 0, len(handles))
 	if !settings.Compact {
 		for _, h := range handles {
-			segments = append(segments, arrangedSegment{handle: h})
+			segments = append(segments, StateOf{handle: h})
 		}
 	} else {
 		bounded := false
@@ -107,32 +107,32 @@ func (c *Compaction) arrange(handles []*segmentlist.Handle, limits cleanableLimi
 				if state == SegmentBlocked && !bounded {
 					all.Bound, bounded = h.Base(), true
 				}
-				segments = append(segments, arrangedSegment{handle: h, state: state,
-					blockedBy: blockedBy})
+				segments = append(segments, StateOf{handle: h, State: state,
+					BlockedBy: blockedBy})
 			})
 		all.FirstDirty = min(limits.firstDirty, all.Bound)
 	}
-	segments[len(segments)-1].active = true
+	segments[len(segments)-1].Active = true
 	return all, segments
 }
 
-// states returns the state of every segment of a list that was acquired before, without reading a
+// States returns the state of every segment of a list that was acquired before, without reading a
 // file.
-func (c *Compaction) states(handles []*segmentlist.Handle, now time.Time) (all SegmentRows,
-	segments []arrangedSegment) {
-	return c.arrange(handles, c.currentLimits(), c.Settings(), now)
+func (c *Compaction) States(handles []*segmentlist.Handle, now time.Time) (all SegmentRows,
+	segments []StateOf) {
+	return c.Arrange(handles, c.CurrentLimits(), c.Settings(), now)
 }
 
 // row returns the row of a segment.
-func (c *Compaction) row(s arrangedSegment, settings *topicconfig.Settings) SegmentRow {
+func (c *Compaction) row(s StateOf, settings *topicconfig.Settings) SegmentRow {
 	h := s.handle
 	row := SegmentRow{Base: h.Base(), LastOffset: h.NextOffset() - 1, SizeBytes: h.SizeBytes(),
-		State: s.state, BlockedBy: s.blockedBy}
+		State: s.State, BlockedBy: s.BlockedBy}
 	if row.OldestMs, row.HasBatches = h.FirstTimestamp(); row.HasBatches {
 		row.NewestMs, _ = h.MaxTimestamp()
 		row.Codec, row.HasBatches = h.FirstCodec()
 	}
-	if s.state == SegmentUncompacted || s.active {
+	if s.State == SegmentUncompacted || s.Active {
 		return row
 	}
 	if counts, ok := c.Sidecars.CountsOf(h); ok {
@@ -145,7 +145,7 @@ func (c *Compaction) row(s arrangedSegment, settings *topicconfig.Settings) Segm
 		row.Garbage = &SegmentGarbage{Bytes: d.DeadBytes, Records: int64(d.DeadRecords),
 			CountedMs: d.PassedAtMs}
 		row.Clocks = c.clocks(d, row.LastOffset, settings)
-	case d == nil && s.state == SegmentClean:
+	case d == nil && s.State == SegmentClean:
 		// A pass writes the .dead files before it moves the first dirty offset.
 		row.Garbage = &SegmentGarbage{}
 	}
@@ -158,7 +158,7 @@ func (c *Compaction) clocks(d *clean.DeadSummary, last int64,
 	if len(d.Removable) == 0 {
 		return nil
 	}
-	replicatedMs, ok := c.progress.forPass().Since(last)
+	replicatedMs, ok := c.Progress.ForPass().Since(last)
 	clocks := make([]TombstoneClock, len(d.Removable))
 	for i, set := range d.Removable {
 		clocks[i] = TombstoneClock{Count: int64(set.Count), SinceMs: set.SinceMs, Replicated: ok,
@@ -167,9 +167,9 @@ func (c *Compaction) clocks(d *clean.DeadSummary, last int64,
 	return clocks
 }
 
-// clockOf returns the clock of a removable tombstone.
-func (c *Compaction) clockOf(set clean.RemovableSet, b keys.Batch) *TombstoneClock {
-	replicatedMs, ok := c.progress.forPass().Since(b.LastOffset)
+// ClockOf returns the clock of a removable tombstone.
+func (c *Compaction) ClockOf(set clean.RemovableSet, b keys.Batch) *TombstoneClock {
+	replicatedMs, ok := c.Progress.ForPass().Since(b.LastOffset)
 	retention := c.Settings().TombstoneRetention.Milliseconds()
 	return &TombstoneClock{Count: 1, SinceMs: set.SinceMs, Replicated: ok,
 		GoesFromMs: max(max(set.SinceMs, replicatedMs)+retention, b.HorizonMs)}

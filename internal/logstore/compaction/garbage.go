@@ -1,4 +1,4 @@
-package logstore
+package compaction
 
 import (
 	"context"
@@ -42,8 +42,8 @@ type EstimateOptions struct {
 // sample of the keys. EstimateGarbage builds no sidecar: for a log whose records are too small to
 // keep sidecars, building them would cost as much as a pass.
 func (c *Compaction) EstimateGarbage(ctx context.Context, opts EstimateOptions) (Garbage, error) {
-	v := c.view(time.Now())
-	defer v.release()
+	v := c.View(time.Now())
+	defer v.Release()
 	found := Garbage{Sections: v.Sections}
 	if v.DirtyBytes == 0 && !v.Deleted { // the last pass may not know of the deleted records
 		if bytes, ok := c.countedGarbage(v); ok {
@@ -66,15 +66,16 @@ func (c *Compaction) EstimateGarbage(ctx context.Context, opts EstimateOptions) 
 // withSidecars returns the handle of each segment in the view if every one of these segments has a
 // key sidecar. It returns nil if a segment will never have one, and ErrSidecarsMissing if one is
 // not built yet. The view holds references to the segments.
-func (c *Compaction) withSidecars(v passView) (map[*segment.Segment]*segmentlist.Handle, error) {
+func (c *Compaction) withSidecars(v View) (map[*segment.Segment]*segmentlist.Handle, error) {
 	list := c.env.List.Acquire()
 	if list == nil {
 		return nil, segmentlist.ErrClosed
 	}
 	defer list.Release()
 	handles := map[*segment.Segment]*segmentlist.Handle{}
-	for _, s := range v.segments {
-		index := slices.IndexFunc(list.Handles, func(h *segmentlist.Handle) bool { return h.Segment == s })
+	for _, s := range v.Segments {
+		index := slices.IndexFunc(list.Handles,
+			func(h *segmentlist.Handle) bool { return h.Segment == s })
 		if index < 0 {
 			return nil, ErrSidecarsMissing // the segment was replaced meanwhile
 		}
@@ -94,11 +95,11 @@ func (c *Compaction) withSidecars(v passView) (map[*segment.Segment]*segmentlist
 // deletedBelow returns the offset below which a pass may remove records as deleted: the log start
 // that is on disk. If only the log start in memory were higher, a crash would lower the log start
 // again. The log would then contain older records of a key whose latest record the pass removed.
-func (c *Compaction) deletedBelow(v passView) int64 {
+func (c *Compaction) deletedBelow(v View) int64 {
 	return min(v.LogStart, max(0, c.env.SavedStart()))
 }
 
-func (c *Compaction) estimateJob(v passView, handles map[*segment.Segment]*segmentlist.Handle,
+func (c *Compaction) estimateJob(v View, handles map[*segment.Segment]*segmentlist.Handle,
 	opts EstimateOptions) clean.Job {
 	job := clean.Job{
 		LogStart: c.deletedBelow(v), FirstDirty: v.FirstDirty, Bound: v.Bound,
@@ -119,7 +120,7 @@ func (c *Compaction) estimateJob(v passView, handles map[*segment.Segment]*segme
 			},
 		},
 	}
-	for _, s := range v.segments {
+	for _, s := range v.Segments {
 		job.Sources = append(job.Sources, clean.Source{
 			Segment: s, NoAbortedTxns: handles[s].AbortedCount() == 0,
 		})
@@ -131,9 +132,9 @@ func (c *Compaction) estimateJob(v passView, handles map[*segment.Segment]*segme
 // section. ok is false if a .dead file does not match its segment or the log. A pass writes the
 // .dead files before it moves the first dirty offset, so a segment without a .dead file has no
 // garbage.
-func (c *Compaction) countedGarbage(v passView) (bytes int64, ok bool) {
-	for _, s := range v.segments {
-		content := c.loadDead(s)
+func (c *Compaction) countedGarbage(v View) (bytes int64, ok bool) {
+	for _, s := range v.Segments {
+		content := c.LoadDead(s)
 		if content == nil {
 			continue
 		}
@@ -147,14 +148,14 @@ func (c *Compaction) countedGarbage(v passView) (bytes int64, ok bool) {
 	return bytes, true
 }
 
-// deadBytesMax is the size above which loadDead ignores a .dead file, so that a damaged file cannot
+// deadBytesMax is the size above which LoadDead ignores a .dead file, so that a damaged file cannot
 // exhaust the memory. Valid files are smaller: they contain one bit for each record, of which a key
 // sidecar holds 2^30 at most, and a few bytes for each removable tombstone.
 const deadBytesMax = 256 << 20
 
-// loadDead returns the content of the .dead file of a segment, nil if the segment has no .dead file
+// LoadDead returns the content of the .dead file of a segment, nil if the segment has no .dead file
 // or the file cannot be read. In that case a pass computes the content again.
-func (c *Compaction) loadDead(s *segment.Segment) []byte {
+func (c *Compaction) LoadDead(s *segment.Segment) []byte {
 	fsys, name := c.env.FS, c.Sidecars.Path(s.Base(), segment.DeadExtension, "")
 	info, err := fsys.Stat(name)
 	if err != nil || info.Size() > deadBytesMax {

@@ -1,4 +1,4 @@
-package logstore
+package compaction
 
 import (
 	"log/slog"

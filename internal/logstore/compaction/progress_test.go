@@ -1,8 +1,10 @@
-package logstore
+package compaction
 
 import (
 	"testing"
 	"time"
+
+	"heartwood.dev/heartwood/test/kit/storetest"
 )
 
 // Replicas are added to a log. The cleaning progress at or above this replica's tombstone-clean
@@ -13,8 +15,8 @@ func TestX1CleaningProgressAfterReplicasAreAdded(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var a cleaningProgress
 			a.restore(nil, 100)
-			a.advance(onlyReplica, 40, epoch0, time.Hour)
-			if _, ok := a.forPass().Since(99); !ok {
+			a.advance(onlyReplica, 40, storetest.Start, time.Hour)
+			if _, ok := a.ForPass().Since(99); !ok {
 				t.Error("no progress of the only replica")
 			}
 			if restart {
@@ -22,11 +24,11 @@ func TestX1CleaningProgressAfterReplicasAreAdded(t *testing.T) {
 				a = cleaningProgress{}
 				a.restore(steps, 100)
 			}
-			a.advance(60, 40, epoch0.Add(30*time.Minute), time.Hour)
-			early, ok := a.forPass().Since(39)
-			late, also := a.forPass().Since(40)
-			if !ok || !also || early >= epoch0.Add(10*time.Minute).UnixMilli() ||
-				late < epoch0.Add(30*time.Minute).UnixMilli() {
+			a.advance(60, 40, storetest.Start.Add(30*time.Minute), time.Hour)
+			early, ok := a.ForPass().Since(39)
+			late, also := a.ForPass().Since(40)
+			if !ok || !also || early >= storetest.Start.Add(10*time.Minute).UnixMilli() ||
+				late < storetest.Start.Add(30*time.Minute).UnixMilli() {
 				t.Errorf("offset 39 is clean since %d (%t), offset 40 since %d (%t)", early, ok, late,
 					also)
 			}

@@ -1,4 +1,4 @@
-package logstore
+package compaction
 
 import (
 	"context"
@@ -75,7 +75,7 @@ func (c *Compaction) Pass(ctx context.Context, opts PassOptions) (clean.Stats, e
 	if err != nil {
 		return stats, err
 	}
-	return stats, c.setCleaned(basis, stats)
+	return stats, c.SetCleaned(basis, stats)
 }
 
 // passOnce runs the pass. It also returns the state of the log that the pass was based on.
@@ -89,16 +89,16 @@ func (c *Compaction) Pass(ctx context.Context, opts PassOptions) (clean.Stats, e
 // When the pass replaces segments, it does not know whether they are still in the log. replaceIn
 // checks that under Log.maintain and fails with segmentlist.ErrChanged if not. The pass is then
 // aborted, and the next pass starts from the current segments.
-func (c *Compaction) passOnce(ctx context.Context, opts PassOptions) (clean.Stats, passBasis,
+func (c *Compaction) passOnce(ctx context.Context, opts PassOptions) (clean.Stats, Basis,
 	error) {
 	now := opts.Now
 	if now.IsZero() {
 		now = time.Now()
 	}
-	v := c.view(now)
-	defer v.release()
-	basis := passBasis{v.Truncations, c.deletedBelow(v)}
-	if len(v.segments) == 0 { // the log was closed or truncated meanwhile
+	v := c.View(now)
+	defer v.Release()
+	basis := Basis{v.Truncations, c.deletedBelow(v)}
+	if len(v.Segments) == 0 { // the log was closed or truncated meanwhile
 		return clean.Stats{CleanedTo: v.FirstDirty}, basis, nil
 	}
 	if opts.Started != nil {
@@ -120,7 +120,7 @@ func (c *Compaction) passOnce(ctx context.Context, opts PassOptions) (clean.Stat
 		Now: now, Rules: PassRules(opts.Settings),
 		Limits: clean.Limits{MemoryBytes: opts.MemoryBytes, Workers: opts.Workers,
 			Parallel: opts.Parallel},
-		CleaningProgress: c.progress.forPass(), Producers: v.producers, Hasher: salt.Hasher(),
+		CleaningProgress: c.Progress.ForPass(), Producers: v.producers, Hasher: salt.Hasher(),
 		Env: c.passEnv(v.Sections, opts),
 	}
 	if opts.GarbageMax > 0 {
@@ -129,8 +129,8 @@ func (c *Compaction) passOnce(ctx context.Context, opts PassOptions) (clean.Stat
 	if opts.Thorough {
 		job.Rules.MaxGarbagePercent = 0
 	}
-	for _, s := range v.segments {
-		job.Sources = append(job.Sources, clean.Source{Segment: s, DeadFile: c.loadDead(s)})
+	for _, s := range v.Segments {
+		job.Sources = append(job.Sources, clean.Source{Segment: s, DeadFile: c.LoadDead(s)})
 	}
 	run := clean.Run
 	if opts.Run != nil {
@@ -226,41 +226,41 @@ func (c *Compaction) keysForPass(ctx context.Context, s *segment.Segment, how cl
 	return reader, err
 }
 
-// passView is the part of a log that a pass works on. The caller calls release after the pass.
+// View is the part of a log that a pass works on. The caller calls release after the pass.
 //
 // Invariant: every segment ends at or below Bound.
-type passView struct {
+type View struct {
 	Sections
 	// the segments in [log start, Bound), ascending, never the active one
-	segments  []*segment.Segment
+	Segments  []*segment.Segment
 	producers map[int64]clean.Producer
 	aborted   []segment.AbortedTxn // aborted transactions that begin below Bound and end above it
-	release   func()
+	Release   func()
 }
 
-// view returns a view of the log for a pass or an estimate. The view holds references to its
+// View returns a view of the log for a pass or an estimate. The View holds references to its
 // segments. If the first dirty offset is outside the log, it is reset first.
-func (c *Compaction) view(now time.Time) passView {
+func (c *Compaction) View(now time.Time) View {
 	c.ResetFirstDirty()
 	// The number of truncations is loaded before the segment list. If the log is truncated between
 	// the two, the view has an outdated number, so the result of the pass is rejected.
 	truncations := c.Truncations()
 	list, limits := c.limits()
 	if list == nil {
-		return passView{release: func() {}}
+		return View{Release: func() {}}
 	}
 	// The reference to the whole list is released at once, so the view holds no segment above the
 	// bound. Otherwise a truncation above the bound would wait for the pass.
 	defer list.Release()
-	var v passView
+	var v View
 	var cleanable []*segmentlist.Handle
 	v.Sections, cleanable = divide(list.Handles, limits, c.Settings(), now)
 	v.Truncations, v.TombstonesDue = truncations, c.tombstonesDue()
-	v.segments, v.producers = segmentlist.Segments(cleanable), c.env.Producers()
+	v.Segments, v.producers = segmentlist.Segments(cleanable), c.env.Producers()
 	for _, h := range cleanable {
 		h.Acquire()
 	}
-	v.release = func() {
+	v.Release = func() {
 		for _, h := range cleanable {
 			h.Release()
 		}
@@ -270,13 +270,13 @@ func (c *Compaction) view(now time.Time) passView {
 		// committed. So it cleans nothing. A consumer that reads the segment gets the same error.
 		c.env.Logger.Warn("failed to read aborted transactions; skipping the pass",
 			"partition", c.env.ID, "error", err)
-		v.segments = nil
+		v.Segments = nil
 	}
 	return v
 }
 
 // findAborted collects the aborted transactions that begin below the bound and end above it.
-func (v *passView) findAborted(handles []*segmentlist.Handle) error {
+func (v *View) findAborted(handles []*segmentlist.Handle) error {
 	for _, h := range handles {
 		if h.Base() < v.Bound {
 			continue

@@ -1,4 +1,4 @@
-package logstore
+package compaction
 
 import (
 	"math"
@@ -63,9 +63,9 @@ func withoutOnlyReplica(steps clean.CleaningProgress, own int64) clean.CleaningP
 	return steps
 }
 
-// forPass returns the steps that a pass may use. They end at the last offset that the leader sent.
+// ForPass returns the steps that a pass may use. They end at the last offset that the leader sent.
 // The leader sends a lower offset while it does not know the progress of all replicas.
-func (p *cleaningProgress) forPass() clean.CleaningProgress {
+func (p *cleaningProgress) ForPass() clean.CleaningProgress {
 	replicated := p.replicated.Load()
 	if replicated == progressUnknown {
 		return clean.SingleReplica()
@@ -113,7 +113,7 @@ func (p *cleaningProgress) due(horizon int64, retention time.Duration) int64 {
 	if waitsAt < 0 {
 		return horizon
 	}
-	since, ok := p.forPass().Since(waitsAt)
+	since, ok := p.ForPass().Since(waitsAt)
 	if !ok {
 		return horizon
 	}

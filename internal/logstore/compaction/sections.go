@@ -1,4 +1,4 @@
-package logstore
+package compaction
 
 import (
 	"math"
@@ -103,11 +103,11 @@ type cleanableLimits struct {
 // checks the segments, sealedEnd and the number of truncations again under the lock.
 func (c *Compaction) limits() (*segmentlist.List, cleanableLimits) {
 	list := c.env.List.Acquire()
-	return list, c.currentLimits()
+	return list, c.CurrentLimits()
 }
 
-// currentLimits returns the limits for a list that was acquired before.
-func (c *Compaction) currentLimits() cleanableLimits {
+// CurrentLimits returns the limits for a list that was acquired before.
+func (c *Compaction) CurrentLimits() cleanableLimits {
 	o := c.env.Offsets
 	logStart := o.LogStart()
 	return cleanableLimits{
@@ -133,7 +133,7 @@ const (
 	SegmentBlocked
 )
 
-// eachSegment calls visit for each segment of a compacted log, ascending, with its state. blockedBy
+// eachSegment calls visit for each segment of a compacted log, ascending, with its state. BlockedBy
 // is the reason of a blocked segment, "" for others. No segment is divided between two sections.
 // The whole segment that contains firstDirty is dirty, as in Kafka's ratio (cleaner invariant I4).
 //
@@ -201,7 +201,7 @@ func divide(handles []*segmentlist.Handle, limits cleanableLimits, settings *top
 	return s, cleanable
 }
 
-// blockedBy returns the reason why the segment handles[i] cannot be cleaned, "" if it can be
+// BlockedBy returns the reason why the segment handles[i] cannot be cleaned, "" if it can be
 // cleaned. MinLag blocks only dirty segments. A clean segment was old enough when it was cleaned,
 // and a higher MinLag must not move the bound below firstDirty.
 func blockedBy(handles []*segmentlist.Handle, i int, dirty bool, limits cleanableLimits,

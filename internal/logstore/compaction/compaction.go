@@ -1,4 +1,4 @@
-package logstore
+package compaction
 
 import (
 	"context"
@@ -21,8 +21,8 @@ import (
 //
 // A log has the same Compaction for its whole life, so a pointer to the Compaction identifies the
 // log. A topic that is deleted and created again has a new log with another Compaction. All methods
-// may be called concurrently. Once the log is closed, they fail with segmentlist.ErrClosed or do nothing. At
-// most one pass may run at a time.
+// may be called concurrently. Once the log is closed, they fail with segmentlist.ErrClosed or do
+// nothing. At most one pass may run at a time.
 type Compaction struct {
 	env Env
 
@@ -34,7 +34,7 @@ type Compaction struct {
 	// tombstoneClean is clean.Stats.TombstoneCleanOffset of the last pass; 0 if that value is not
 	// known. See TombstoneClean.
 	tombstoneClean atomic.Int64
-	progress       cleaningProgress
+	Progress       cleaningProgress
 	// pass describes the pass that runs; nil while no pass has replaced segments.
 	pass atomic.Pointer[runningPass]
 	// Sidecars are the key sidecars of the log.
@@ -60,7 +60,7 @@ func (c *Compaction) Init(env Env, source sidecars.Source, maintain, mu sync.Loc
 	c.env = env
 	c.Sidecars = sidecars.New(source, env.FS, env.Dir, env.Logger.With("partition", env.ID),
 		maintain, mu)
-	c.progress.restore(nil, 0)
+	c.Progress.restore(nil, 0)
 }
 
 // ID returns the partition.
@@ -125,31 +125,31 @@ func (c *Compaction) ResetFirstDirty() {
 	}
 	c.env.Logger.Info("first dirty offset reset", "partition", c.env.ID, "from", was, "to",
 		within)
-	if err := c.setFirstDirty(within); err != nil {
+	if err := c.SetFirstDirty(within); err != nil {
 		c.env.Logger.Warn("failed to save the first dirty offset", "partition", c.env.ID,
 			"error", err)
 	}
 }
 
-// setFirstDirty sets the first dirty offset and writes cleaner-offset-checkpoint. It returns the
+// SetFirstDirty sets the first dirty offset and writes cleaner-offset-checkpoint. It returns the
 // error of the write. The offset in memory changes even if the write fails. After a crash, a pass
 // then cleans the same section once more, which changes nothing (cleaner invariant I38).
-func (c *Compaction) setFirstDirty(offset int64) error {
+func (c *Compaction) SetFirstDirty(offset int64) error {
 	c.firstDirty.Store(offset)
 	return c.env.Save()
 }
 
-// passBasis is the state of the log that the result of a pass is based on.
-type passBasis struct {
-	truncations int64 // number of truncations when the pass took its view of the log
+// Basis is the state of the log that the result of a pass is based on.
+type Basis struct {
+	Truncations int64 // number of truncations when the pass took its view of the log
 	logStart    int64 // the pass has removed the deleted records below this offset
 }
 
-// setCleaned stores the result of a pass: the first dirty offset, the tombstone-clean offset, and
+// SetCleaned stores the result of a pass: the first dirty offset, the tombstone-clean offset, and
 // the time from which the first tombstone may be removed. It stores that time before the first
 // dirty offset, for the same reason as the checkpoints. If the log was truncated since
-// the pass took its view, setCleaned fails with segmentlist.ErrChanged and stores nothing.
-func (c *Compaction) setCleaned(basis passBasis, stats clean.Stats) error {
+// the pass took its view, SetCleaned fails with segmentlist.ErrChanged and stores nothing.
+func (c *Compaction) SetCleaned(basis Basis, stats clean.Stats) error {
 	ms := int64(TombstonesNone)
 	switch {
 	case !stats.NextPass.IsZero(): // that pass finds out again whether the last record may go
@@ -157,11 +157,11 @@ func (c *Compaction) setCleaned(basis passBasis, stats clean.Stats) error {
 	case stats.KeptLastRecord:
 		ms = TombstonesAfterAppend
 	}
-	err := c.env.Record(basis.truncations, func(first int64) {
+	err := c.env.Record(basis.Truncations, func(first int64) {
 		if start := c.env.Offsets.LogStart(); start > basis.logStart && first < start {
 			ms = min(ms, time.Now().Add(erasureDelay).UnixMilli()) // deleted during the pass
 		}
-		c.progress.setWaitsAt(stats.AwaitsReplicasAt)
+		c.Progress.setWaitsAt(stats.AwaitsReplicasAt)
 		c.horizon.Store(ms)
 		c.tombstoneClean.Store(stats.TombstoneCleanOffset)
 		c.firstDirty.Store(stats.CleanedTo)
@@ -212,15 +212,15 @@ func (c *Compaction) planErasure() {
 // the progress of all replicas.
 func (c *Compaction) SetReplicasTombstoneClean(offset int64) {
 	// Every fetch of every follower calls this method, so the offset is mostly unchanged.
-	if c.progress.replicated.Load() != offset {
-		c.progress.advance(offset, c.TombstoneClean(), time.Now(), c.Settings().TombstoneRetention)
+	if c.Progress.replicated.Load() != offset {
+		c.Progress.advance(offset, c.TombstoneClean(), time.Now(), c.Settings().TombstoneRetention)
 	}
 }
 
 // ReplicasTombstoneClean returns the last argument of SetReplicasTombstoneClean, math.MaxInt64
 // before the first call.
 func (c *Compaction) ReplicasTombstoneClean() int64 {
-	if offset := c.progress.replicated.Load(); offset != progressUnknown {
+	if offset := c.Progress.replicated.Load(); offset != progressUnknown {
 		return offset
 	}
 	return onlyReplica
@@ -247,7 +247,7 @@ func (c *Compaction) TombstoneClean() int64 {
 // tombstonesDue returns the time from which the log needs a pass for its tombstones; see
 // Sections.TombstonesDue.
 func (c *Compaction) tombstonesDue() int64 {
-	return c.progress.due(c.horizon.Load(), c.Settings().TombstoneRetention)
+	return c.Progress.due(c.horizon.Load(), c.Settings().TombstoneRetention)
 }
 
 // LogStartRaised updates the state after DeleteRecords has raised the log start: the first dirty
@@ -267,30 +267,30 @@ func (c *Compaction) AddTo(s *checkpoint.State) {
 	s.FirstDirty = c.firstDirty.Load()
 	s.Horizon = c.tombstonesDue()
 	s.TombstoneClean = c.tombstoneClean.Load()
-	s.Progress = c.progress.saved(c.TombstoneClean())
+	s.Progress = c.Progress.saved(c.TombstoneClean())
 }
 
-// truncated updates the state after a truncation of the log to the offset end. The argument base is
+// Truncated updates the state after a truncation of the log to the offset end. The argument base is
 // the base offset of the active segment after the truncation. The caller holds Log.mu.
-func (c *Compaction) truncated(base, end int64) {
+func (c *Compaction) Truncated(base, end int64) {
 	c.firstDirty.Store(min(c.firstDirty.Load(), base))
 	c.tombstoneClean.Store(min(c.tombstoneClean.Load(), base))
-	c.progress.truncate(end)
+	c.Progress.truncate(end)
 }
 
-// emptied updates the state after a truncation that left the log empty at an offset. The caller
+// Emptied updates the state after a truncation that left the log empty at an offset. The caller
 // holds Log.mu.
-func (c *Compaction) emptied(offset int64) {
+func (c *Compaction) Emptied(offset int64) {
 	c.firstDirty.Store(offset)
 	c.tombstoneClean.Store(offset)
-	c.progress.truncate(0)
+	c.Progress.truncate(0)
 }
 
-// restore sets the state of a log that was opened and that covers the offsets [start, end).
-func (c *Compaction) restore(from checkpoint.State, start, end int64) {
+// Restore sets the state of a log that was opened and that covers the offsets [start, end).
+func (c *Compaction) Restore(from checkpoint.State, start, end int64) {
 	c.firstDirty.Store(from.FirstDirty)
 	c.tombstoneClean.Store(from.TombstoneClean)
-	c.progress.restore(from.Progress, end)
+	c.Progress.restore(from.Progress, end)
 	c.horizon.Store(from.Horizon)
 	if c.TombstoneClean() == start && from.FirstDirty > start {
 		// It is not known which tombstones the clean section contains, so the log needs a pass that
@@ -299,8 +299,8 @@ func (c *Compaction) restore(from checkpoint.State, start, end int64) {
 	}
 }
 
-// SidecarBuild limits the resources that BuildSidecar uses.
-type SidecarBuild struct {
+// BuildOptions limits the resources that BuildSidecar uses.
+type BuildOptions struct {
 	Slot sidecars.Slot
 	// Throttle is called before each read or write of n bytes, and may wait. It may be nil.
 	Throttle func(ctx context.Context, n int) error
@@ -309,7 +309,7 @@ type SidecarBuild struct {
 // BuildSidecar builds one missing key sidecar, or deletes one that costs more than it saves. It
 // reports whether the caller should call it again at once. It logs errors; a later call retries the
 // segment.
-func (c *Compaction) BuildSidecar(ctx context.Context, now time.Time, b SidecarBuild) (more bool) {
+func (c *Compaction) BuildSidecar(ctx context.Context, now time.Time, b BuildOptions) (more bool) {
 	return c.Sidecars.BuildNext(ctx, now, sidecars.Options{
 		Options: keys.Options{MemoryBytes: sidecars.MemoryBytes, Throttle: b.Throttle},
 		Scanned: b.Throttle, Background: true, Slot: b.Slot,

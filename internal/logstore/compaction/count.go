@@ -1,4 +1,4 @@
-package logstore
+package compaction
 
 // CountRecords returns the number of records of the log that are not deleted, with tombstones,
 // superseded records and transaction markers. It reads no file. exact is false if some segment was
