@@ -53,7 +53,11 @@ func (s *Store) ChangeISR(ctx context.Context, changes []metadata.ISRChange,
 		writers.Go(func() {
 			errs := s.writer.ChangeStatuses(ctx, set, batch.urgent, batch.changes)
 			for at, i := range batch.indexes {
-				settled(i, batch.partitionEpochs[at].Load(), isrError(errs[at]))
+				if err := isrError(errs[at]); err != nil {
+					settled(i, 0, err) // the change was decided, but perhaps not written
+				} else {
+					settled(i, batch.partitionEpochs[at].Load(), nil)
+				}
 			}
 		})
 	}
