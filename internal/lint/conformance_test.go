@@ -7,7 +7,7 @@ import (
 )
 
 // TestMetadataStoresRunTheConformanceSuite checks that the metadata stores are tested by the suite
-// that states their contract. Package internal/metadata/kube is not yet.
+// that states their contract.
 func TestMetadataStoresRunTheConformanceSuite(t *testing.T) {
 	tested := map[string]bool{}
 	for _, file := range sources(t) {
@@ -15,7 +15,8 @@ func TestMetadataStoresRunTheConformanceSuite(t *testing.T) {
 			tested[path.Dir(file)] = true
 		}
 	}
-	for _, pkg := range []string{"internal/metadata/local", "internal/metadata/remote"} {
+	for _, pkg := range []string{"internal/metadata/kube", "internal/metadata/local",
+		"internal/metadata/remote"} {
 		if !tested[pkg] {
 			t.Errorf("%s does not run test/kit/metadatatest", pkg)
 		}

@@ -317,10 +317,11 @@ var testLayers = map[string][]string{
 	"internal/access/kube": {"internal/sasl"}, // verifies real tokens
 	// compares the names of pods and Leases
 	"controllers/brokerstate": {"internal/operator/render"},
-	"internal/metadata/kube":  {"internal/credentials"},
-	"internal/bench/client":   {"internal/dev"}, // runs a cluster to measure
-	"internal/console":        {"internal/dev"}, // shows a cluster
-	"internal/console/kafka":  {"internal/dev"}, // reads from a cluster
+	// decides about volumes as the operator does
+	"internal/metadata/kube": {"internal/credentials", "internal/operator/volumes"},
+	"internal/bench/client":  {"internal/dev"}, // runs a cluster to measure
+	"internal/console":       {"internal/dev"}, // shows a cluster
+	"internal/console/kafka": {"internal/dev"}, // reads from a cluster
 	// connects to a secured cluster
 	"internal/console/connect": {"internal/console/kafka", "internal/dev"},
 	// runs a cluster behind the forwarded ports

@@ -55,8 +55,13 @@ func (f *fixture) change(key partitionset.Key, change func(*partitionset.Set)) {
 }
 
 func (f *fixture) tryChange(key partitionset.Key, change func(*partitionset.Set)) error {
+	return f.tryChangeSet(setName(key), change)
+}
+
+// tryChangeSet changes the set with a name, and fails after a conflict.
+func (f *fixture) tryChangeSet(name string, change func(*partitionset.Set)) error {
 	resource := &v1alpha1.PartitionSet{}
-	f.get(setName(key), resource)
+	f.get(name, resource)
 	set, faults := partitionset.Decode(resource, nil)
 	if len(faults) > 0 {
 		f.t.Fatal(faults)

@@ -40,6 +40,7 @@ func TestWithAPIServer(t *testing.T) {
 		t.Skip("make test sets KUBEBUILDER_ASSETS")
 	}
 	config := envtest.Start(t)
+	t.Run("conformance", func(t *testing.T) { testConformance(t, config) })
 	for name, test := range map[string]func(*fixture){
 		"image follows resources":               testImageFollowsResources,
 		"serving is reported":                   testServing,

@@ -1,6 +1,6 @@
 // Package metadatatest tests the contract of metadata stores, as pkg/storage/testing of Kubernetes
-// tests those of the API server. Run tests one implementation; internal/metadata/local and
-// internal/metadata/remote call it. It states what every Store guarantees to a broker:
+// tests those of the API server. Run tests one implementation; internal/metadata/kube, local and
+// remote call it. It states what every Store guarantees to a broker:
 //
 //   - images: each broker receives images in order and from one goroutine, the last one always.
 //     An image satisfies the invariants of package metadata and is never changed.
