@@ -55,25 +55,24 @@ func lossOf(of evidence, base, next []int64, end int64) string {
 
 // recordLoss stores durably that the recovered log has lost records. It is called before the
 // checkpoints are written again, because these describe the log as it is then.
-func (r *recovery) recordLoss(from start) error {
-	l := r.log
-	known := evidence{missing: from.missing, clean: r.clean && !from.offline,
-		recoveryPoint: r.saved.RecoveryPoint, highWatermark: r.saved.HighWatermark}
+func (l *Log) recordLoss(from start, in recoveryInput, found recovered) error {
+	known := evidence{missing: from.missing, clean: in.Clean && !from.offline,
+		recoveryPoint: in.Saved.RecoveryPoint, highWatermark: in.Saved.HighWatermark}
 	if from.current {
-		known.segments = r.closed.Ranges
-		for _, sum := range r.closed.Segments {
+		known.segments = in.Closed.Ranges
+		for _, sum := range in.Closed.Segments {
 			known.segments = append(known.segments, checkpoint.Range{Base: sum.Base,
 				Next: sum.Next})
 		}
 	}
-	base, next := make([]int64, len(r.handles)), make([]int64, len(r.handles))
-	for i, h := range r.handles {
+	base, next := make([]int64, len(found.Handles)), make([]int64, len(found.Handles))
+	for i, h := range found.Handles {
 		base[i], next[i] = h.Base(), h.NextOffset()
 	}
-	if cause := lossOf(known, base, next, r.end()); cause != "" {
+	if cause := lossOf(known, base, next, found.End); cause != "" {
 		l.env.logger.Error("log has lost records that were on the disk", "partition", l.id,
 			"cause", cause, "logStart", l.LogStart(), "logEnd", l.LogEnd(),
-			"recoveryPoint", r.saved.RecoveryPoint, "highWatermark", r.saved.HighWatermark)
+			"recoveryPoint", in.Saved.RecoveryPoint, "highWatermark", in.Saved.HighWatermark)
 		return l.notes.SetLoss(cause)
 	}
 	return l.notes.LoadLoss()

@@ -248,12 +248,15 @@ func (s *Store) recover(id PartitionID, from start) (log *Log, known checkpoint.
 		from.clean = from.clean && released.Clean
 	}
 	log = newLog(s.environment(), id, topic, dir, newConfig(unconfigured(), retain))
-	r := recovery{log: log, batchEnd: -1, saved: known, clean: from.clean, now: from.now,
-		closed: from.closed, allSummarized: from.clean && from.allSummarized}
-	if err := r.run(); err != nil {
+	in := recoveryInput{ID: id, FS: s.opts.FS, Dir: dir, Logger: s.opts.Logger,
+		Segments: log.env.segments, Active: log.config.Load().indexes(log.env.segments),
+		Saved: known, Clean: from.clean, Now: from.now, Closed: from.closed,
+		AllSummarized: from.clean && from.allSummarized}
+	found, err := log.recover(in)
+	if err != nil {
 		return nil, known, err
 	}
-	if err := r.recordLoss(from); err != nil {
+	if err := log.recordLoss(from, in, found); err != nil {
 		log.discard()
 		return nil, known, err
 	}

@@ -4,13 +4,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"path/filepath"
 	"slices"
 	"syscall"
 	"time"
 
 	"heartwood.dev/heartwood/internal/logstore/checkpoint"
-	"heartwood.dev/heartwood/internal/logstore/datadir"
 	"heartwood.dev/heartwood/internal/logstore/leaderepoch"
 	"heartwood.dev/heartwood/internal/logstore/producer"
 	"heartwood.dev/heartwood/internal/logstore/segment"
@@ -18,21 +18,16 @@ import (
 	"heartwood.dev/heartwood/internal/logstore/snapshots"
 	"heartwood.dev/heartwood/internal/logstore/swap"
 	"heartwood.dev/heartwood/internal/record"
-	"heartwood.dev/heartwood/internal/topicconfig"
+	"heartwood.dev/heartwood/internal/vfs"
 )
 
 // recovery recovers one log. After a clean shutdown it reads the checkpoints, the producer snapshot
 // and the ends of the index files. After an unclean shutdown it also scans the segments from the
 // recovery point on.
 type recovery struct {
-	log *Log
-	// saved is the log's state in the checkpoints; the log may contradict parts of it.
-	saved checkpoint.State
-	clean bool // the store was closed cleanly: nothing has to be scanned
-	now   time.Time
-	// closed is the summary that the clean shutdown wrote; empty after an unclean shutdown.
-	closed        checkpoint.ClosedLog
-	allSummarized bool // closed summarizes every segment without a transaction index
+	recoveryInput
+	dir       swap.Dir
+	snapshots snapshots.Files
 
 	files []swap.File // all segment files of the directory, by base offset
 	// handles are the segments that are open so far, ascending; install publishes them
@@ -57,28 +52,6 @@ type recovery struct {
 	lastKnown leaderepoch.Entry
 }
 
-// newLog returns a log whose directory exists, without its segments and state. recovery adds these.
-func newLog(env environment, id PartitionID, topic TopicID, dir string, config *config) *Log {
-	files := swap.Dir{FS: env.fs, Path: dir, Config: env.segments, Logger: env.logger}
-	l := &Log{id: id, dir: dir, env: env, files: files, snapshots: snapshots.New(files),
-		epochs: leaderEpochs{fs: env.fs, dir: dir}, notes: datadir.NewNotes(env.fs, dir)}
-	view := compactionView{l}
-	l.compaction.Init(view.environment(), view.sidecarSource(), &l.maintain, &l.mu.Mutex)
-	l.offsets.Restore(0, 0, 0, &l.mu.producers)
-	l.topic.Store(&topic)
-	l.config.Store(config)
-	l.compaction.Sidecars.Enable(config.settings.Compact)
-	return l
-}
-
-// unconfigured returns the settings of a log until Store.Create configures it. With these settings
-// nothing is deleted or cleaned.
-func unconfigured() topicconfig.Settings {
-	s := topicconfig.Default()
-	s.Delete, s.Compact = false, false
-	return s
-}
-
 // run recovers the log. If it fails, it leaves no file open.
 //
 // The order of the steps matters. The directory is repaired first, so that the listed files are
@@ -89,15 +62,13 @@ func unconfigured() topicconfig.Settings {
 func (r *recovery) run() (err error) {
 	defer func() {
 		if err != nil {
-			for _, h := range r.handles {
-				err = errors.Join(err, h.Close())
-			}
+			err = errors.Join(err, r.close())
 		}
 	}()
 	if err := r.refuseOtherFormats(); err != nil {
 		return err
 	}
-	if r.files, err = swap.Repair(r.log.env.fs, r.log.dir); err != nil {
+	if r.files, err = swap.Repair(r.FS, r.Dir); err != nil {
 		return err
 	}
 	bases, err := r.removeOrphans(swap.BasesOf(r.files))
@@ -108,17 +79,17 @@ func (r *recovery) run() (err error) {
 		return err
 	}
 	scanFrom := len(bases)
-	if r.clean && scanFrom > 0 && r.isTruncated(bases[scanFrom-1]) {
+	if r.Clean && scanFrom > 0 && r.isTruncated(bases[scanFrom-1]) {
 		scanFrom--
 	}
-	if !r.clean {
+	if !r.Clean {
 		// The scan begins at the base offset of the segment that contains the recovery point,
 		// because only a whole segment can be scanned and its indexes rebuilt. Without a recovery
 		// point every segment is scanned.
-		scanFrom, _ = slices.BinarySearch(bases, r.saved.RecoveryPoint+1)
+		scanFrom, _ = slices.BinarySearch(bases, r.Saved.RecoveryPoint+1)
 		scanFrom = max(scanFrom-1, 0)
-		if scanFrom > 0 && bases[scanFrom] == r.saved.RecoveryPoint &&
-			!r.sealedTo(r.saved.RecoveryPoint) {
+		if scanFrom > 0 && bases[scanFrom] == r.Saved.RecoveryPoint &&
+			!r.sealedTo(r.Saved.RecoveryPoint) {
 			scanFrom--
 		}
 	}
@@ -146,7 +117,7 @@ func (r *recovery) run() (err error) {
 	if err := r.keepSnapshot(); err != nil {
 		return err
 	}
-	return r.install()
+	return nil
 }
 
 // sealedTo reports whether the segment that ends at the offset end was certainly sealed. The
@@ -174,7 +145,7 @@ func (r *recovery) open(bases []int64) error {
 				record.ErrCorrupt, base, end)
 			return errors.Join(err, s.Close())
 		}
-		r.handles = append(r.handles, r.log.files.HandleOf(s))
+		r.handles = append(r.handles, r.dir.HandleOf(s))
 	}
 	return nil
 }
@@ -200,7 +171,7 @@ func (r *recovery) replay(toScan []int64) error {
 	if len(toScan) > 0 {
 		limit = toScan[0]
 	}
-	from, err := r.loadSnapshot(max(limit, r.saved.LogStart))
+	from, err := r.loadSnapshot(max(limit, r.Saved.LogStart))
 	if err != nil {
 		return err
 	}
@@ -224,9 +195,9 @@ func (r *recovery) replay(toScan []int64) error {
 // first segment if that is higher.
 func (r *recovery) logStart() int64 {
 	if bases := swap.BasesOf(r.files); len(bases) > 0 {
-		return max(r.saved.LogStart, bases[0])
+		return max(r.Saved.LogStart, bases[0])
 	}
-	return r.saved.LogStart
+	return r.Saved.LogStart
 }
 
 // replaySegment reads the batch headers of a segment. It applies the batches at or above the offset
@@ -280,8 +251,8 @@ func (r *recovery) loadSnapshot(limit int64) (from int64, err error) {
 		if f.Kind != swap.SnapshotSuffix || f.Suffix != "" || len(bases) > 0 && f.Base < bases[0] {
 			continue
 		}
-		name := filepath.Join(r.log.dir, f.Name)
-		content, err := r.log.env.fs.ReadFile(name)
+		name := filepath.Join(r.Dir, f.Name)
+		content, err := r.FS.ReadFile(name)
 		if err != nil {
 			return 0, fmt.Errorf("read producer snapshot: %w", err)
 		}
@@ -294,10 +265,10 @@ func (r *recovery) loadSnapshot(limit int64) (from int64, err error) {
 				r.producers = state
 				return f.Base, nil
 			}
-			r.log.env.logger.Warn("malformed producer snapshot removed", "partition", r.log.id,
+			r.Logger.Warn("malformed producer snapshot removed", "partition", r.ID,
 				"file", f.Name)
 		}
-		if err := r.log.env.fs.Remove(name); err != nil {
+		if err := r.FS.Remove(name); err != nil {
 			return 0, fmt.Errorf("remove producer snapshot: %w", err)
 		}
 	}
@@ -312,11 +283,11 @@ func (r *recovery) scan(bases []int64) error {
 		return fmt.Errorf("%w: segment %d begins below the end of the segment before it, %d",
 			record.ErrCorrupt, bases[0], r.end())
 	}
-	config := r.log.env.segments
-	config.Synced = r.saved.RecoveryPoint
+	config := r.Segments
+	config.Synced = r.Saved.RecoveryPoint
 	for i, base := range bases {
 		if end := r.end(); i > 0 && base != end &&
-			(base < end || r.saved.RecoveryPoint >= 0 && base > r.saved.RecoveryPoint) {
+			(base < end || r.Saved.RecoveryPoint >= 0 && base > r.Saved.RecoveryPoint) {
 			return r.drop(bases[i:],
 				fmt.Errorf("segment %d does not begin at the end of the segment before it, %d",
 					base,
@@ -327,16 +298,16 @@ func (r *recovery) scan(bases []int64) error {
 		if r.batchEnd = base; len(r.handles) > 0 {
 			r.batchEnd = min(base, r.end())
 		}
-		s, found, err := segment.Recover(r.log.env.fs, r.log.dir, base, config, r.visit)
+		s, found, err := segment.Recover(r.FS, r.Dir, base, config, r.visit)
 		if err != nil {
 			return err
 		}
-		r.handles = append(r.handles, r.log.files.HandleOf(s))
+		r.handles = append(r.handles, r.dir.HandleOf(s))
 		if err := s.ResetAborted(r.aborted); err != nil {
 			return err
 		}
 		if found.TruncatedBytes > 0 {
-			r.log.env.logger.Warn("log truncated at the first corrupt batch", "partition", r.log.id,
+			r.Logger.Warn("log truncated at the first corrupt batch", "partition", r.ID,
 				"segment", base, "offset", s.NextOffset(), "bytes", found.TruncatedBytes,
 				"cause", found.Cause)
 			return r.drop(bases[i+1:], found.Cause)
@@ -351,14 +322,14 @@ func (r *recovery) scan(bases []int64) error {
 func (r *recovery) visit(b record.Batch) error {
 	// Batches below the log start are ignored, because a truncation may have removed their epochs
 	// from the epoch file.
-	if r.onDisk == nil || b.LastOffset() >= r.saved.LogStart {
+	if r.onDisk == nil || b.LastOffset() >= r.Saved.LogStart {
 		r.epochs = r.epochs.Assign(b.LeaderEpoch(), r.batchEnd)
 	}
 	r.batchEnd = b.NextOffset()
 	if b.BaseOffset() < r.producersAt {
 		return nil
 	}
-	ended, err := r.producers.Update(b, r.now)
+	ended, err := r.producers.Update(b, r.Now)
 	if ended != nil && ended.Aborted {
 		r.aborted = append(r.aborted, ended.AbortedTxn)
 	}
@@ -368,16 +339,16 @@ func (r *recovery) visit(b record.Batch) error {
 // drop deletes the segments behind the end of the log, because new records will use their offsets.
 func (r *recovery) drop(bases []int64, cause error) error {
 	for _, base := range slices.Backward(bases) {
-		r.log.env.logger.Warn("deleted a segment above the log end", "partition", r.log.id,
+		r.Logger.Warn("deleted a segment above the log end", "partition", r.ID,
 			"segment", base, "cause", cause)
-		if err := segment.RemoveFiles(r.log.env.fs, r.log.dir, base, ""); err != nil {
+		if err := segment.RemoveFiles(r.FS, r.Dir, base, ""); err != nil {
 			return err
 		}
 	}
 	if len(bases) == 0 {
 		return nil
 	}
-	return r.log.env.fs.SyncDir(r.log.dir)
+	return r.FS.SyncDir(r.Dir)
 }
 
 // sealRebuilt makes the rebuilt indexes of all segments except the active one durable. The recovery
@@ -410,10 +381,10 @@ func (r *recovery) keepSnapshot() error {
 		r.handles[last-1].NeedsSeal() {
 		return nil
 	}
-	err := r.log.snapshots.Write(active, r.activeSnapshot)
+	err := r.snapshots.Write(active, r.activeSnapshot)
 	if errors.Is(err, syscall.ENOSPC) {
-		r.log.env.logger.Warn("failed to write a producer snapshot: disk full", "partition",
-			r.log.id, "error", err)
+		r.Logger.Warn("failed to write a producer snapshot: disk full", "partition",
+			r.ID, "error", err)
 		return nil
 	}
 	return err
@@ -423,7 +394,7 @@ func (r *recovery) keepSnapshot() error {
 // start. The records below the log start were deleted after consumers could read them. The next
 // append must not reuse one of their offsets.
 func (r *recovery) ensureActive() error {
-	if len(r.handles) > 0 && r.end() >= r.saved.LogStart {
+	if len(r.handles) > 0 && r.end() >= r.Saved.LogStart {
 		return nil
 	}
 	var failed []error
@@ -434,8 +405,8 @@ func (r *recovery) ensureActive() error {
 	if err := errors.Join(failed...); err != nil {
 		return err
 	}
-	active, err := r.log.files.Create(r.saved.LogStart,
-		r.log.config.Load().indexes(r.log.env.segments))
+	active, err := r.dir.Create(r.Saved.LogStart,
+		r.Active)
 	if err != nil {
 		return err
 	}
@@ -444,55 +415,81 @@ func (r *recovery) ensureActive() error {
 	// arrive, for example after an interrupted StartAt.
 	r.producers.ForgetOpen()
 	// This state also replaces an existing snapshot in which these transactions are open.
-	r.activeSnapshot, r.producersAt = r.producers.Encode(r.saved.LogStart), -1
+	r.activeSnapshot, r.producersAt = r.producers.Encode(r.Saved.LogStart), -1
 	// The name of the new segment is durable before any append. Otherwise a crash could lose the
 	// name of the first segment and keep the name of the second one. Recovery detects gaps only
 	// between segments, so it would not detect the loss of the first segment (ADR 0015, 0070).
-	return r.log.env.fs.SyncDir(r.log.dir)
+	return r.FS.SyncDir(r.Dir)
 }
 
-// install stores the result in the log. It limits each saved offset to the range of the log
-// (docs/format/checkpoints.md).
-func (r *recovery) install() error {
-	l := r.log
+// recoveryInput is what is known about a log before it is recovered.
+type recoveryInput struct {
+	ID     checkpoint.PartitionID
+	FS     vfs.FS
+	Dir    string
+	Logger *slog.Logger
+	// Segments is the configuration of existing segments, Active that of a new one.
+	Segments, Active segment.Config
+	// Saved is the log's state in the checkpoints; the log may contradict parts of it.
+	Saved checkpoint.State
+	Clean bool // the store was closed cleanly: nothing has to be scanned
+	// Closed is the summary that the clean shutdown wrote; empty after an unclean shutdown.
+	Closed        checkpoint.ClosedLog
+	AllSummarized bool // Closed summarizes every segment without a transaction index
+	Now           time.Time
+}
+
+// recovered is the state of a log that recovery has found. The caller installs it, or closes the
+// handles. Each saved offset is limited to the range of the log (docs/format/checkpoints.md).
+type recovered struct {
+	Handles                      []*segmentlist.Handle
+	LogStart, HighWatermark, End int64
+	Producers                    producer.State // as of End
+	// Ended are the ended transactions whose marker is at or above the high watermark.
+	Ended  []producer.EndedTxn
+	Epochs leaderepoch.Cache
+	// EpochsOnDisk is the content of the epoch file; nil if it is missing or unusable.
+	EpochsOnDisk   leaderepoch.Cache
+	EpochsUnusable bool
+}
+
+// runRecovery recovers a log. If it fails, it leaves no file open.
+func runRecovery(in recoveryInput) (recovered, error) {
+	files := swap.Dir{FS: in.FS, Path: in.Dir, Config: in.Segments, Logger: in.Logger}
+	r := recovery{recoveryInput: in, dir: files, snapshots: snapshots.New(files), batchEnd: -1}
+	if err := r.run(); err != nil {
+		return recovered{}, err
+	}
+	found, err := r.found()
+	if err != nil {
+		return recovered{}, errors.Join(err, r.close())
+	}
+	return found, nil
+}
+
+// close closes the segments that are open so far.
+func (r *recovery) close() (err error) {
+	for _, h := range r.handles {
+		err = errors.Join(err, h.Close())
+	}
+	return err
+}
+
+// found returns the result.
+func (r *recovery) found() (recovered, error) {
 	end := r.end()
-	start := max(r.saved.LogStart, r.handles[0].Base())
-	epochs := r.epochs.Assign(r.lastKnown.Epoch,
-		r.lastKnown.Start).TruncateEnd(end).TruncateFront(start)
-	if err := r.restoreEpochs(epochs); err != nil {
-		return err
+	start := max(r.Saved.LogStart, r.handles[0].Base())
+	found := recovered{Handles: r.handles, LogStart: start, End: end,
+		HighWatermark: min(max(r.Saved.HighWatermark, start), end),
+		Epochs: r.epochs.Assign(r.lastKnown.Epoch,
+			r.lastKnown.Start).TruncateEnd(end).TruncateFront(start),
+		EpochsOnDisk: r.onDisk, EpochsUnusable: r.epochsUnusable}
+	ended, err := r.decided(found.HighWatermark, end)
+	if err != nil {
+		return recovered{}, err
 	}
-	l.savedStart.Store(r.saved.LogStart)
-	r.producers.Expire(r.now)
-	l.mu.producers = r.producers
-	l.mu.producers.SetLogStart(start)
-	l.offsets.Restore(start, min(max(r.saved.HighWatermark, start), end), end, &l.mu.producers)
-	if err := r.restoreDecided(); err != nil {
-		return err
-	}
-	l.compaction.Restore(r.saved, start, end)
-	// Records that a scan has read are durable, because segment.Recover syncs them. If the rebuilt
-	// indexes of a segment did not fit onto a full disk, a later flush seals the segment. Until
-	// then the recovery point stays at the base offset of this segment.
-	recoveryPoint := end
-	var rolled []unsealed
-	for i, h := range r.handles[:len(r.handles)-1] {
-		if h.NeedsSeal() {
-			rolled = append(rolled, unsealed{segment: h, end: r.handles[i+1].Base()})
-			recoveryPoint = rolled[0].segment.Base()
-		}
-	}
-	if active := r.handles[len(r.handles)-1]; active.Unsynced() {
-		// The end of the active segment could not be rewritten; the next flush does it and syncs.
-		recoveryPoint = min(recoveryPoint, active.Base())
-	}
-	l.disk.start(recoveryPoint, r.saved.RecoveryPoint, rolled)
-	if active := r.handles[len(r.handles)-1]; active.SizeBytes() > 0 {
-		l.mu.firstAppend = r.now
-		if first, ok := active.FirstTimestamp(); ok && first > 0 && first < r.now.UnixMilli() {
-			l.mu.firstAppend = time.UnixMilli(first)
-		}
-	}
-	l.list.Publish(r.handles)
-	return nil
+	r.producers.Expire(r.Now)
+	r.producers.SetLogStart(start)
+	found.Producers, found.Ended = r.producers, ended
+	return found, nil
 }

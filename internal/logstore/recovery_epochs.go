@@ -16,7 +16,7 @@ import (
 // stored.
 func (r *recovery) loadEpochs() error {
 	r.lastKnown.Epoch = leaderepoch.Cache{}.Latest()
-	content, err := r.log.env.fs.ReadFile(filepath.Join(r.log.dir, checkpoint.EpochsFile))
+	content, err := r.FS.ReadFile(filepath.Join(r.Dir, checkpoint.EpochsFile))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("read leader epochs: %w", err)
 	}
@@ -27,13 +27,13 @@ func (r *recovery) loadEpochs() error {
 		}
 		if err != nil {
 			r.epochsUnusable = true
-			r.log.env.logger.Warn("malformed leader epochs; rebuilding them from the batches",
-				"partition", r.log.id, "error", err)
+			r.Logger.Warn("malformed leader epochs; rebuilding them from the batches",
+				"partition", r.ID, "error", err)
 		} else {
 			r.onDisk = append(leaderepoch.Cache{}, r.epochs...)
 		}
 	}
-	if left := r.closed.Epochs; left.Known &&
+	if left := r.Closed.Epochs; left.Known &&
 		left.Checksum != checkpoint.SummarizeEpochs(r.epochs).Checksum {
 		r.rebuildEpochs("the file has changed since the last shutdown", left.Latest)
 	}
@@ -43,17 +43,9 @@ func (r *recovery) loadEpochs() error {
 // rebuildEpochs makes recovery rebuild the leader epochs from the batches. latest is the latest
 // epoch that is known from elsewhere; it may have no batch.
 func (r *recovery) rebuildEpochs(cause string, latest leaderepoch.Entry) {
-	r.log.env.logger.Warn("rebuilding leader epochs from the batches", "partition", r.log.id,
+	r.Logger.Warn("rebuilding leader epochs from the batches", "partition", r.ID,
 		"cause", cause)
 	r.epochs, r.onDisk, r.epochsUnusable, r.lastKnown = nil, nil, true, latest
-}
-
-// restoreEpochs stores the recovered epochs in the log. It replaces an unusable file at once.
-func (r *recovery) restoreEpochs(epochs leaderepoch.Cache) error {
-	if r.epochsUnusable {
-		return r.log.epochs.save(epochs)
-	}
-	return r.log.epochs.restore(epochs, r.onDisk, r.saved.RecoveryPoint)
 }
 
 // verifyEpochs compares the leader epochs in the file with the first batch of each segment below
@@ -62,7 +54,7 @@ func (r *recovery) restoreEpochs(epochs leaderepoch.Cache) error {
 // contradicts such a batch does not belong to this state of the log; it may be an old copy, which
 // is well-formed too.
 func (r *recovery) verifyEpochs() error {
-	if r.clean || r.onDisk == nil {
+	if r.Clean || r.onDisk == nil {
 		return nil
 	}
 	for i, h := range r.handles {
@@ -82,7 +74,7 @@ func (r *recovery) verifyEpochs() error {
 			if err != nil {
 				return fmt.Errorf("verify leader epochs with segment %d: %w", h.Base(), err)
 			}
-			if header.LastOffset() < r.saved.LogStart {
+			if header.LastOffset() < r.Saved.LogStart {
 				continue // a truncation may have removed the epoch of records below the log start
 			}
 			if r.epochs.Contradicts(header.LeaderEpoch(), header.LastOffset()) {

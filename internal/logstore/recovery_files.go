@@ -18,20 +18,20 @@ import (
 // openSegment reads the ends of the segment's files.
 func (r *recovery) openSegment(base int64) (*segment.Segment, error) {
 	if i, found := r.summaryOf(base); found {
-		s, err := segment.OpenSealed(r.log.env.fs, r.log.dir, r.closed.Segments[i],
-			r.log.env.segments)
+		s, err := segment.OpenSealed(r.FS, r.Dir, r.Closed.Segments[i],
+			r.Segments)
 		if !errors.Is(err, segment.ErrFilesChanged) {
 			return s, err
 		}
-		r.log.env.logger.Debug("segment changed since it was summarized", "partition", r.log.id,
+		r.Logger.Debug("segment changed since it was summarized", "partition", r.ID,
 			"segment", base)
 	}
-	return segment.Open(r.log.env.fs, r.log.dir, base, r.log.env.segments)
+	return segment.Open(r.FS, r.Dir, base, r.Segments)
 }
 
-// summaryOf returns the index of a segment's summary in closed.Segments.
-func (r *recovery) summaryOf(base int64) (at int, found bool) {
-	return slices.BinarySearchFunc(r.closed.Segments, base,
+// summaryOf returns the index of a segment's summary in Closed.Segments.
+func (r *recovery) summaryOf(base int64) (index int, found bool) {
+	return slices.BinarySearchFunc(r.Closed.Segments, base,
 		func(sum segment.Summary, base int64) int { return cmp.Compare(sum.Base, base) })
 }
 
@@ -42,9 +42,9 @@ func (r *recovery) isTruncated(base int64) bool {
 	if !found {
 		return false
 	}
-	info, err := r.log.env.fs.Stat(filepath.Join(r.log.dir,
+	info, err := r.FS.Stat(filepath.Join(r.Dir,
 		segment.Name(base, segment.LogExtension, "")))
-	return err == nil && info.Size() < r.closed.Segments[i].Files[0].SizeBytes
+	return err == nil && info.Size() < r.Closed.Segments[i].Files[0].SizeBytes
 }
 
 // refuseOtherFormats fails if the first records of a segment have another message format than v2.
@@ -52,7 +52,7 @@ func (r *recovery) isTruncated(base int64) bool {
 // used the log (refuseForeign), and a scan refuses another format as well (segment.Recover).
 // Segments that have not changed since a clean shutdown are not read.
 func (r *recovery) refuseOtherFormats() error {
-	files, err := swap.List(r.log.env.fs, r.log.dir)
+	files, err := swap.List(r.FS, r.Dir)
 	if err != nil {
 		return err
 	}
@@ -60,7 +60,7 @@ func (r *recovery) refuseOtherFormats() error {
 		_, found := r.summaryOf(f.Base)
 		return found && f.Suffix == ""
 	})
-	return checkDataFiles(r.log.env.fs, r.log.dir, files, true)
+	return checkDataFiles(r.FS, r.Dir, files, true)
 }
 
 // checkDataFiles fails if a data file contains records in another message format than v2. It reads
@@ -112,9 +112,9 @@ func (r *recovery) removeOrphans(bases []int64) ([]int64, error) {
 			orphan, err = r.reaches(kept[full], base)
 		}
 		if err == nil && orphan {
-			r.log.env.logger.Warn("segment of an interrupted roll removed", "partition", r.log.id,
+			r.Logger.Warn("segment of an interrupted roll removed", "partition", r.ID,
 				"segment", base)
-			err = segment.RemoveFiles(r.log.env.fs, r.log.dir, base, "")
+			err = segment.RemoveFiles(r.FS, r.Dir, base, "")
 		}
 		if err != nil {
 			return nil, err
@@ -134,16 +134,16 @@ func (r *recovery) removeOrphans(bases []int64) ([]int64, error) {
 		return f.Kind != swap.SnapshotSuffix && slices.Contains(bases, f.Base) &&
 			!slices.Contains(kept, f.Base)
 	})
-	return kept, r.log.env.fs.SyncDir(r.log.dir)
+	return kept, r.FS.SyncDir(r.Dir)
 }
 
 // dataBytes returns the size of a segment's data file. After a clean shutdown the summary contains
 // the size, so no file is read.
 func (r *recovery) dataBytes(base int64) (int64, error) {
 	if i, found := r.summaryOf(base); found {
-		return r.closed.Segments[i].Files[0].SizeBytes, nil
+		return r.Closed.Segments[i].Files[0].SizeBytes, nil
 	}
-	info, err := r.log.env.fs.Stat(filepath.Join(r.log.dir,
+	info, err := r.FS.Stat(filepath.Join(r.Dir,
 		segment.Name(base, segment.LogExtension, "")))
 	if err != nil {
 		return 0, fmt.Errorf("stat segment %d: %w", base, err)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"heartwood.dev/heartwood/internal/logstore/producer"
 	"heartwood.dev/heartwood/internal/logstore/segment"
 	"heartwood.dev/heartwood/internal/logstore/segmentlist"
 	"heartwood.dev/heartwood/internal/logstore/snapshots"
@@ -21,11 +22,11 @@ var errTxnIndexLost = errors.New("transaction index lost")
 // The checkpoints may be older than a pass of the cleaner, which removes entries. In this case the
 // index is rebuilt needlessly.
 func (r *recovery) lostTxnIndex(h *segmentlist.Handle) bool {
-	if h.NextOffset() <= r.saved.RecoveryPoint && h.AbortedCount() < r.saved.Aborted.Of(h.Base()) {
+	if h.NextOffset() <= r.Saved.RecoveryPoint && h.AbortedCount() < r.Saved.Aborted.Of(h.Base()) {
 		return true
 	}
-	return r.allSummarized && h.AbortedCount() == 0 && h.SizeBytes() > 0 &&
-		!slices.ContainsFunc(r.closed.Segments,
+	return r.AllSummarized && h.AbortedCount() == 0 && h.SizeBytes() > 0 &&
+		!slices.ContainsFunc(r.Closed.Segments,
 			func(sum segment.Summary) bool { return sum.Base == h.Base() })
 }
 
@@ -40,9 +41,9 @@ func (r *recovery) rebuildTxnIndexes() error {
 		if damage == nil {
 			continue
 		}
-		r.log.env.logger.Warn("rebuilding a transaction index from the log", "partition", r.log.id,
+		r.Logger.Warn("rebuilding a transaction index from the log", "partition", r.ID,
 			"segment", h.Base(), "cause", damage)
-		_, ended, err := r.log.snapshots.StateAt(r.handles[:i+1], h.NextOffset(), h.Base())
+		_, ended, err := r.snapshots.StateAt(r.handles[:i+1], h.NextOffset(), h.Base())
 		if err == nil {
 			err = h.ResetAborted(snapshots.Aborted(ended))
 		}
@@ -53,13 +54,10 @@ func (r *recovery) rebuildTxnIndexes() error {
 	return nil
 }
 
-// restoreDecided finds the ended transactions whose marker is at or above the high watermark. A
-// truncation may still remove such a marker, so the last stable offset must stay below the
-// transaction, as it was before the restart. Most starts find no such marker, and read only a few
-// headers.
-func (r *recovery) restoreDecided() error {
-	l := r.log
-	highWatermark, end := l.offsets.HighWatermark(), l.offsets.LogEnd()
+// decided finds the ended transactions whose marker is at or above the high watermark. A truncation
+// may still remove such a marker, so the last stable offset must stay below the transaction, as it
+// was before the restart. Most starts find no such marker, and read only a few headers.
+func (r *recovery) decided(highWatermark, end int64) (ended []producer.EndedTxn, err error) {
 	found := false
 	for _, h := range r.handles[segmentlist.Floor(r.handles, highWatermark):] {
 		position, err := h.Position(highWatermark)
@@ -70,16 +68,12 @@ func (r *recovery) restoreDecided() error {
 			})
 		}
 		if err != nil {
-			return fmt.Errorf("search markers in segment %d: %w", h.Base(), err)
+			return nil, fmt.Errorf("search markers in segment %d: %w", h.Base(), err)
 		}
 	}
 	if !found {
-		return nil
+		return nil, nil
 	}
-	_, ended, err := l.snapshots.StateAt(r.handles, end, highWatermark)
-	if err != nil {
-		return err
-	}
-	l.offsets.RestoreEnded(ended)
-	return nil
+	_, ended, err = r.snapshots.StateAt(r.handles, end, highWatermark)
+	return ended, err
 }

@@ -1,0 +1,99 @@
+package logstore
+
+import (
+	"errors"
+	"time"
+
+	"heartwood.dev/heartwood/internal/logstore/datadir"
+	"heartwood.dev/heartwood/internal/logstore/snapshots"
+	"heartwood.dev/heartwood/internal/logstore/swap"
+	"heartwood.dev/heartwood/internal/topicconfig"
+)
+
+// newLog returns a log whose directory exists, without its segments and state. install adds these.
+func newLog(env environment, id PartitionID, topic TopicID, dir string, config *config) *Log {
+	files := swap.Dir{FS: env.fs, Path: dir, Config: env.segments, Logger: env.logger}
+	l := &Log{id: id, dir: dir, env: env, files: files, snapshots: snapshots.New(files),
+		epochs: leaderEpochs{fs: env.fs, dir: dir}, notes: datadir.NewNotes(env.fs, dir)}
+	view := compactionView{l}
+	l.compaction.Init(view.environment(), view.sidecarSource(), &l.maintain, &l.mu.Mutex)
+	l.offsets.Restore(0, 0, 0, &l.mu.producers)
+	l.topic.Store(&topic)
+	l.config.Store(config)
+	l.compaction.Sidecars.Enable(config.settings.Compact)
+	return l
+}
+
+// unconfigured returns the settings of a log until Store.Create configures it. With these settings
+// nothing is deleted or cleaned.
+func unconfigured() topicconfig.Settings {
+	s := topicconfig.Default()
+	s.Delete, s.Compact = false, false
+	return s
+}
+
+// recover recovers the log in its directory, and installs what it has found. If it fails, it leaves
+// no file open.
+func (l *Log) recover(in recoveryInput) (recovered, error) {
+	found, err := runRecovery(in)
+	if err != nil {
+		return recovered{}, err
+	}
+	if err := l.install(in, found); err != nil {
+		for _, h := range found.Handles {
+			err = errors.Join(err, h.Close())
+		}
+		return recovered{}, err
+	}
+	return found, nil
+}
+
+// install stores the recovered state in the log. It writes the epoch file before it publishes the
+// segments. No lock is needed, because no other goroutine uses the log yet.
+func (l *Log) install(in recoveryInput, found recovered) error {
+	if err := l.restoreEpochs(in, found); err != nil {
+		return err
+	}
+	l.savedStart.Store(in.Saved.LogStart)
+	l.mu.producers = found.Producers
+	l.offsets.Restore(found.LogStart, found.HighWatermark, found.End, &l.mu.producers)
+	l.offsets.RestoreEnded(found.Ended)
+	l.compaction.Restore(in.Saved, found.LogStart, found.End)
+	l.installDisk(in, found)
+	if active := found.Handles[len(found.Handles)-1]; active.SizeBytes() > 0 {
+		l.mu.firstAppend = in.Now
+		if first, ok := active.FirstTimestamp(); ok && first > 0 && first < in.Now.UnixMilli() {
+			l.mu.firstAppend = time.UnixMilli(first)
+		}
+	}
+	l.list.Publish(found.Handles)
+	return nil
+}
+
+// restoreEpochs stores the recovered epochs in the log. It replaces an unusable file at once.
+func (l *Log) restoreEpochs(in recoveryInput, found recovered) error {
+	if found.EpochsUnusable {
+		return l.epochs.save(found.Epochs)
+	}
+	return l.epochs.restore(found.Epochs, found.EpochsOnDisk, in.Saved.RecoveryPoint)
+}
+
+// installDisk initializes Log.disk. Records that a scan has read are durable, because
+// segment.Recover syncs them. If the rebuilt indexes of a segment did not fit onto a full disk, a
+// later flush seals the segment. Until then the recovery point stays at the base offset of this
+// segment.
+func (l *Log) installDisk(in recoveryInput, found recovered) {
+	recoveryPoint := found.End
+	var rolled []unsealed
+	for i, h := range found.Handles[:len(found.Handles)-1] {
+		if h.NeedsSeal() {
+			rolled = append(rolled, unsealed{segment: h, end: found.Handles[i+1].Base()})
+			recoveryPoint = rolled[0].segment.Base()
+		}
+	}
+	if active := found.Handles[len(found.Handles)-1]; active.Unsynced() {
+		// The end of the active segment could not be rewritten; the next flush does it and syncs.
+		recoveryPoint = min(recoveryPoint, active.Base())
+	}
+	l.disk.start(recoveryPoint, in.Saved.RecoveryPoint, rolled)
+}
