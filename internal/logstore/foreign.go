@@ -12,6 +12,7 @@ import (
 	"heartwood.dev/heartwood/internal/logstore/checkpoint"
 	"heartwood.dev/heartwood/internal/logstore/datadir"
 	"heartwood.dev/heartwood/internal/logstore/producer"
+	"heartwood.dev/heartwood/internal/logstore/recovery"
 	"heartwood.dev/heartwood/internal/logstore/swap"
 	"heartwood.dev/heartwood/internal/vfs"
 )
@@ -63,7 +64,7 @@ func checkForeign(fsys vfs.FS, dir string) error {
 	if err != nil {
 		return err
 	}
-	if err := checkDataFiles(fsys, dir, files, false); err != nil {
+	if err := recovery.CheckFormat(fsys, dir, files, false); err != nil {
 		return err
 	}
 	if err := checkSmallFile(fsys, dir, checkpoint.EpochsFile, func(content []byte) error {

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"heartwood.dev/heartwood/internal/logstore/datadir"
+	"heartwood.dev/heartwood/internal/logstore/recovery"
 	"heartwood.dev/heartwood/internal/logstore/snapshots"
 	"heartwood.dev/heartwood/internal/logstore/swap"
 	"heartwood.dev/heartwood/internal/topicconfig"
@@ -34,23 +35,23 @@ func unconfigured() topicconfig.Settings {
 
 // recover recovers the log in its directory, and installs what it has found. If it fails, it leaves
 // no file open.
-func (l *Log) recover(in recoveryInput) (recovered, error) {
-	found, err := runRecovery(in)
+func (l *Log) recover(in recovery.Input) (recovery.Found, error) {
+	found, err := recovery.Run(in)
 	if err != nil {
-		return recovered{}, err
+		return recovery.Found{}, err
 	}
 	if err := l.install(in, found); err != nil {
 		for _, h := range found.Handles {
 			err = errors.Join(err, h.Close())
 		}
-		return recovered{}, err
+		return recovery.Found{}, err
 	}
 	return found, nil
 }
 
 // install stores the recovered state in the log. It writes the epoch file before it publishes the
 // segments. No lock is needed, because no other goroutine uses the log yet.
-func (l *Log) install(in recoveryInput, found recovered) error {
+func (l *Log) install(in recovery.Input, found recovery.Found) error {
 	if err := l.restoreEpochs(in, found); err != nil {
 		return err
 	}
@@ -71,7 +72,7 @@ func (l *Log) install(in recoveryInput, found recovered) error {
 }
 
 // restoreEpochs stores the recovered epochs in the log. It replaces an unusable file at once.
-func (l *Log) restoreEpochs(in recoveryInput, found recovered) error {
+func (l *Log) restoreEpochs(in recovery.Input, found recovery.Found) error {
 	if found.EpochsUnusable {
 		return l.epochs.save(found.Epochs)
 	}
@@ -82,7 +83,7 @@ func (l *Log) restoreEpochs(in recoveryInput, found recovered) error {
 // segment.Recover syncs them. If the rebuilt indexes of a segment did not fit onto a full disk, a
 // later flush seals the segment. Until then the recovery point stays at the base offset of this
 // segment.
-func (l *Log) installDisk(in recoveryInput, found recovered) {
+func (l *Log) installDisk(in recovery.Input, found recovery.Found) {
 	recoveryPoint := found.End
 	var rolled []unsealed
 	for i, h := range found.Handles[:len(found.Handles)-1] {

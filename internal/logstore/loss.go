@@ -6,6 +6,7 @@ import (
 
 	"heartwood.dev/heartwood/internal/logstore/checkpoint"
 	"heartwood.dev/heartwood/internal/logstore/datadir"
+	"heartwood.dev/heartwood/internal/logstore/recovery"
 )
 
 // evidence is what the checkpoint files, and the summary of a clean shutdown, state about a log
@@ -55,7 +56,7 @@ func lossOf(of evidence, base, next []int64, end int64) string {
 
 // recordLoss stores durably that the recovered log has lost records. It is called before the
 // checkpoints are written again, because these describe the log as it is then.
-func (l *Log) recordLoss(from start, in recoveryInput, found recovered) error {
+func (l *Log) recordLoss(from start, in recovery.Input, found recovery.Found) error {
 	known := evidence{missing: from.missing, clean: in.Clean && !from.offline,
 		recoveryPoint: in.Saved.RecoveryPoint, highWatermark: in.Saved.HighWatermark}
 	if from.current {

@@ -11,6 +11,7 @@ import (
 
 	"heartwood.dev/heartwood/internal/logstore/checkpoint"
 	"heartwood.dev/heartwood/internal/logstore/datadir"
+	"heartwood.dev/heartwood/internal/logstore/recovery"
 	"heartwood.dev/heartwood/internal/logstore/segment"
 	"heartwood.dev/heartwood/internal/vfs"
 )
@@ -248,7 +249,7 @@ func (s *Store) recover(id PartitionID, from start) (log *Log, known checkpoint.
 		from.clean = from.clean && released.Clean
 	}
 	log = newLog(s.environment(), id, topic, dir, newConfig(unconfigured(), retain))
-	in := recoveryInput{ID: id, FS: s.opts.FS, Dir: dir, Logger: s.opts.Logger,
+	in := recovery.Input{ID: id, FS: s.opts.FS, Dir: dir, Logger: s.opts.Logger,
 		Segments: log.env.segments, Active: log.config.Load().indexes(log.env.segments),
 		Saved: known, Clean: from.clean, Now: from.now, Closed: from.closed,
 		AllSummarized: from.clean && from.allSummarized}

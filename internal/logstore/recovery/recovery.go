@@ -1,4 +1,4 @@
-package logstore
+package recovery
 
 import (
 	"errors"
@@ -25,12 +25,12 @@ import (
 // and the ends of the index files. After an unclean shutdown it also scans the segments from the
 // recovery point on.
 type recovery struct {
-	recoveryInput
+	Input
 	dir       swap.Dir
 	snapshots snapshots.Files
 
 	files []swap.File // all segment files of the directory, by base offset
-	// handles are the segments that are open so far, ascending; install publishes them
+	// handles are the segments that are open so far, ascending; Found contains them
 	handles []*segmentlist.Handle
 	// producersAt is the offset of the producer state before the scan. This state includes all
 	// batches below the offset.
@@ -353,7 +353,7 @@ func (r *recovery) drop(bases []int64, cause error) error {
 
 // sealRebuilt makes the rebuilt indexes of all segments except the active one durable. The recovery
 // point on disk may be above these segments, and then the next start opens them without a scan. If
-// the disk is full, install queues the segments, and a later flush seals them.
+// the disk is full, the caller queues the segments, and a later flush seals them.
 func (r *recovery) sealRebuilt() error {
 	for i, h := range r.handles {
 		if i+1 == len(r.handles) || !h.NeedsSeal() {
@@ -422,8 +422,8 @@ func (r *recovery) ensureActive() error {
 	return r.FS.SyncDir(r.Dir)
 }
 
-// recoveryInput is what is known about a log before it is recovered.
-type recoveryInput struct {
+// Input is what is known about a log before it is recovered.
+type Input struct {
 	ID     checkpoint.PartitionID
 	FS     vfs.FS
 	Dir    string
@@ -439,9 +439,9 @@ type recoveryInput struct {
 	Now           time.Time
 }
 
-// recovered is the state of a log that recovery has found. The caller installs it, or closes the
+// Found is the state of a log that recovery has found. The caller installs it, or closes the
 // handles. Each saved offset is limited to the range of the log (docs/format/checkpoints.md).
-type recovered struct {
+type Found struct {
 	Handles                      []*segmentlist.Handle
 	LogStart, HighWatermark, End int64
 	Producers                    producer.State // as of End
@@ -453,16 +453,16 @@ type recovered struct {
 	EpochsUnusable bool
 }
 
-// runRecovery recovers a log. If it fails, it leaves no file open.
-func runRecovery(in recoveryInput) (recovered, error) {
+// Run recovers a log. If it fails, it leaves no file open.
+func Run(in Input) (Found, error) {
 	files := swap.Dir{FS: in.FS, Path: in.Dir, Config: in.Segments, Logger: in.Logger}
-	r := recovery{recoveryInput: in, dir: files, snapshots: snapshots.New(files), batchEnd: -1}
+	r := recovery{Input: in, dir: files, snapshots: snapshots.New(files), batchEnd: -1}
 	if err := r.run(); err != nil {
-		return recovered{}, err
+		return Found{}, err
 	}
 	found, err := r.found()
 	if err != nil {
-		return recovered{}, errors.Join(err, r.close())
+		return Found{}, errors.Join(err, r.close())
 	}
 	return found, nil
 }
@@ -476,17 +476,17 @@ func (r *recovery) close() (err error) {
 }
 
 // found returns the result.
-func (r *recovery) found() (recovered, error) {
+func (r *recovery) found() (Found, error) {
 	end := r.end()
 	start := max(r.Saved.LogStart, r.handles[0].Base())
-	found := recovered{Handles: r.handles, LogStart: start, End: end,
+	found := Found{Handles: r.handles, LogStart: start, End: end,
 		HighWatermark: min(max(r.Saved.HighWatermark, start), end),
 		Epochs: r.epochs.Assign(r.lastKnown.Epoch,
 			r.lastKnown.Start).TruncateEnd(end).TruncateFront(start),
 		EpochsOnDisk: r.onDisk, EpochsUnusable: r.epochsUnusable}
 	ended, err := r.decided(found.HighWatermark, end)
 	if err != nil {
-		return recovered{}, err
+		return Found{}, err
 	}
 	r.producers.Expire(r.Now)
 	r.producers.SetLogStart(start)

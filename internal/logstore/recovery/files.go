@@ -1,4 +1,4 @@
-package logstore
+package recovery
 
 import (
 	"cmp"
@@ -60,13 +60,13 @@ func (r *recovery) refuseOtherFormats() error {
 		_, found := r.summaryOf(f.Base)
 		return found && f.Suffix == ""
 	})
-	return checkDataFiles(r.FS, r.Dir, files, true)
+	return CheckFormat(r.FS, r.Dir, files, true)
 }
 
-// checkDataFiles fails if a data file contains records in another message format than v2. It reads
+// CheckFormat fails if a data file contains records in another message format than v2. It reads
 // only the first batch of each file if firstOnly is set, and otherwise all headers. It also checks
 // the files of a swap that recovery may complete, but none that recovery only removes.
-func checkDataFiles(fsys vfs.FS, dir string, files []swap.File, firstOnly bool) error {
+func CheckFormat(fsys vfs.FS, dir string, files []swap.File, firstOnly bool) error {
 	for _, f := range files {
 		if !f.IsLog() || f.Suffix != "" && f.Suffix != swap.SwapSuffix {
 			continue
