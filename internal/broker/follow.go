@@ -10,6 +10,7 @@ import (
 	"heartwood.dev/heartwood/internal/logstore/cleaner"
 	"heartwood.dev/heartwood/internal/logstore/scrub"
 	"heartwood.dev/heartwood/internal/metadata"
+	"heartwood.dev/heartwood/internal/outage"
 	"heartwood.dev/heartwood/internal/replica"
 )
 
@@ -55,8 +56,8 @@ func (b *Broker) follow(ctx context.Context) {
 		}
 		if err := b.apply(image); err != nil {
 			retry.Reset(retryInterval)
-			if rest := slices.DeleteFunc(joined(err), replica.AwaitsElection); len(rest) > 0 {
-				fault = brief(errors.Join(rest...))
+			if rest := slices.DeleteFunc(outage.Joined(err), replica.AwaitsElection); len(rest) > 0 {
+				fault = outage.Brief(errors.Join(rest...))
 			}
 		}
 		if fault != "" && fault != reported {

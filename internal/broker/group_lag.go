@@ -114,7 +114,7 @@ func (g *groupLag) ended(err error) time.Duration {
 	}
 	if g.incomplete++; g.incomplete > 1 && g.faults.Fail(time.Now()) {
 		g.broker.logger.Warn("failed to compute the lag of all consumer groups",
-			"error", brief(err))
+			"error", outage.Brief(err))
 	}
 	return groupLagRetry
 }

@@ -77,7 +77,7 @@ func (r *removals) run(ctx context.Context) {
 		}
 		retry.Reset(retryInterval)
 		if failures.Fail(time.Now()) {
-			r.broker.logger.Warn("failed to remove retained records", "error", brief(err))
+			r.broker.logger.Warn("failed to remove retained records", "error", outage.Brief(err))
 		}
 	}
 }
