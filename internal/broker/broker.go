@@ -99,12 +99,11 @@ type Broker struct {
 	replicas *replica.Set
 	groups   *coordinator.Groups
 	// transactions is set before the listeners serve requests.
-	transactions   *coordinator.Transactions
-	hanging        *hangingWatch
-	groupLag       *groupLag
-	hangingAborted prometheus.Counter
-	level          scrape.Level // of the metrics of partitions
-	ids            *ProducerIDs
+	transactions *coordinator.Transactions
+	hanging      *hangingWatch
+	groupLag     *groupLag
+	level        scrape.Level // of the metrics of partitions
+	ids          *ProducerIDs
 	// listeners are open once New has returned; their order is that of the options.
 	listeners []*openListener
 	peers     *openListener // nil: other brokers connect to the first listener
@@ -203,7 +202,10 @@ func (b *Broker) open() (err error) {
 		Registry: b.opts.Registry, Logger: b.logger,
 	})
 	b.transactions = b.newTransactions()
-	b.hanging, b.groupLag = &hangingWatch{broker: b}, newGroupLag(b)
+	b.hanging = newHangingWatch(hangingOptions{Serves: b.serves, States: b.replicas.States,
+		LateAfter: b.lateAfter, Reachable: b.metadataReachable, Known: b.transactions.Known,
+		Abort: b.abortOpen, Logger: b.logger})
+	b.groupLag = newGroupLag(b.groupLagOptions())
 	if err := b.serveListeners(handler.New(handler.Options{
 		NodeID: b.opts.NodeID, Image: b.image, Await: b.await, Replicas: b.replicas,
 		Groups: b.groups, Transactions: b.transactions, Admin: b.opts.Metadata,
@@ -216,6 +218,11 @@ func (b *Broker) open() (err error) {
 	}
 	b.register(b.opts.Registry)
 	return nil
+}
+
+func (b *Broker) groupLagOptions() groupLagOptions {
+	return groupLagOptions{NodeID: b.opts.NodeID, Serves: b.serves, Image: b.image,
+		Committed: b.groups.AllCommitted, Replicas: b.replicas, Dial: b.dialPeer, Logger: b.logger}
 }
 
 func listen(address string) (net.Listener, error) {

@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"heartwood.dev/heartwood/internal/coordinator"
 	"heartwood.dev/heartwood/internal/coordinator/lag"
 	"heartwood.dev/heartwood/internal/handler/data"
 	"heartwood.dev/heartwood/internal/metadata"
@@ -38,7 +40,7 @@ const (
 //
 // Only the goroutine of run uses the fields except state.
 type groupLag struct {
-	broker *Broker
+	opts   groupLagOptions
 	peers  map[int32]*lagPeer
 	ends   map[lag.Partition]knownEnd // of the previous round
 	faults outage.State
@@ -46,6 +48,18 @@ type groupLag struct {
 	incomplete int
 
 	state atomic.Pointer[groupLagState]
+}
+
+// groupLagOptions are what a groupLag reads and calls of its broker.
+type groupLagOptions struct {
+	NodeID int32
+	Serves <-chan struct{} // closed once requests are accepted
+	Image  func() *metadata.Image
+	// Committed returns the committed offsets of the groups that this broker coordinates.
+	Committed func(context.Context, coordinator.KeepOffset) ([]lag.Committed, error)
+	Replicas  *replica.Set
+	Dial      func(context.Context, metadata.Broker) (*wire.Peer, error)
+	Logger    *slog.Logger
 }
 
 // groupLagState is the result of a round. It is immutable.
@@ -68,8 +82,8 @@ type lagPeer struct {
 	to metadata.Broker
 }
 
-func newGroupLag(b *Broker) *groupLag {
-	g := &groupLag{broker: b, peers: map[int32]*lagPeer{}}
+func newGroupLag(opts groupLagOptions) *groupLag {
+	g := &groupLag{opts: opts, peers: map[int32]*lagPeer{}}
 	g.state.Store(&groupLagState{})
 	return g
 }
@@ -79,13 +93,9 @@ func (g *groupLag) run(ctx context.Context) {
 	select {
 	case <-ctx.Done():
 		return
-	case <-g.broker.serves:
+	case <-g.opts.Serves:
 	}
-	defer func() {
-		for _, peer := range g.peers {
-			_ = peer.Close()
-		}
-	}()
+	defer g.close()
 	next := time.NewTimer(0)
 	defer next.Stop()
 	for {
@@ -102,18 +112,25 @@ func (g *groupLag) run(ctx context.Context) {
 	}
 }
 
+// close closes the connections to leaders.
+func (g *groupLag) close() {
+	for _, peer := range g.peers {
+		_ = peer.Close()
+	}
+}
+
 // ended logs the end of a round and returns the time until the next one. A single incomplete round
 // is not logged: a shard loads, or a leader has just changed.
 func (g *groupLag) ended(err error) time.Duration {
 	if err == nil {
 		g.incomplete = 0
 		if failed, ends := g.faults.Succeed(); ends {
-			g.broker.logger.Info("the lag of consumer groups is complete again", "failed", failed)
+			g.opts.Logger.Info("the lag of consumer groups is complete again", "failed", failed)
 		}
 		return groupLagInterval
 	}
 	if g.incomplete++; g.incomplete > 1 && g.faults.Fail(time.Now()) {
-		g.broker.logger.Warn("failed to compute the lag of all consumer groups",
+		g.opts.Logger.Warn("failed to compute the lag of all consumer groups",
 			"error", outage.Brief(err))
 	}
 	return groupLagRetry
@@ -121,9 +138,9 @@ func (g *groupLag) ended(err error) time.Duration {
 
 // round computes the lag. The error says which shards and leaders have not answered.
 func (g *groupLag) round(ctx context.Context) error {
-	image := g.broker.image()
+	image := g.opts.Image()
 	reading, cancel := context.WithTimeout(ctx, groupLagTimeout)
-	committed, err := g.broker.groups.AllCommitted(reading, keepExisting(image))
+	committed, err := g.opts.Committed(reading, keepExisting(image))
 	cancel()
 	if err != nil {
 		err = fmt.Errorf("read committed offsets: %w", err)
@@ -194,7 +211,7 @@ func (g *groupLag) askAll(ctx context.Context, image *metadata.Image,
 		kept   = map[int32]*lagPeer{}
 	)
 	for leader, of := range byLeader {
-		if leader == g.broker.opts.NodeID {
+		if leader == g.opts.NodeID {
 			mu.Lock()
 			g.local(of, all)
 			mu.Unlock()
@@ -229,8 +246,8 @@ func (g *groupLag) askAll(ctx context.Context, image *metadata.Image,
 // local adds the end offsets of partitions that this broker leads.
 func (g *groupLag) local(of []data.EndOffset, to map[replica.PartitionID]int64) {
 	for _, asked := range of {
-		log, err := g.broker.replicas.Leader(asked.ID, asked.LeaderEpoch)
-		if err == nil && g.broker.replicas.CheckEndOffset(asked.ID) == nil {
+		log, err := g.opts.Replicas.Leader(asked.ID, asked.LeaderEpoch)
+		if err == nil && g.opts.Replicas.CheckEndOffset(asked.ID) == nil {
 			to[asked.ID] = log.HighWatermark()
 		}
 	}
@@ -248,7 +265,7 @@ func (g *groupLag) ask(ctx context.Context, peer *lagPeer, to metadata.Broker,
 		}
 		_ = peer.Close()
 	}
-	connection, err := g.broker.dialPeer(ctx, to)
+	connection, err := g.opts.Dial(ctx, to)
 	if err != nil {
 		return nil, nil, err
 	}

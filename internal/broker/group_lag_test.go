@@ -65,12 +65,8 @@ func lagAtCoordinator(t *testing.T, client *kgo.Client, group string,
 	at := slices.IndexFunc(brokers, func(b *Broker) bool {
 		return b.opts.NodeID == found[group].NodeID
 	})
-	g := newGroupLag(brokers[at])
-	t.Cleanup(func() {
-		for _, peer := range g.peers {
-			_ = peer.Close()
-		}
-	})
+	g := newGroupLag(brokers[at].groupLagOptions())
+	t.Cleanup(g.close)
 	return g, brokers[at]
 }
 
@@ -136,7 +132,7 @@ func TestGroupLagOfAnUnavailableLeader(t *testing.T) {
 	if got := g.state.Load(); got.Offsets != 36 || got.Unknown != 0 || led == 0 {
 		t.Errorf("%d leaderless partitions: got %+v, want a lag of 36", led, got)
 	}
-	fresh := newGroupLag(coordinator)
+	fresh := newGroupLag(coordinator.groupLagOptions())
 	c.await("the other leaders to answer", func() bool {
 		if err := fresh.round(t.Context()); err == nil {
 			t.Fatal("a round without all leaders succeeded")
@@ -147,9 +143,7 @@ func TestGroupLagOfAnUnavailableLeader(t *testing.T) {
 		!got.success.IsZero() {
 		t.Errorf("%d leaderless partitions: got %+v", led, got)
 	}
-	for _, peer := range fresh.peers {
-		_ = peer.Close()
-	}
+	fresh.close()
 	c.start(victim, true)
 	c.await("all leaders to answer again", func() bool { return g.round(t.Context()) == nil })
 	if got := g.state.Load(); got.Offsets != 36 || !got.success.After(success) {
@@ -172,7 +166,7 @@ func TestGroupLagMetrics(t *testing.T) {
 			return admin.CommitAllOffsets(t.Context(), group, offsets) == nil
 		})
 	}
-	g := newGroupLag(c.Broker)
+	g := newGroupLag(c.Broker.groupLagOptions())
 	await.Until(t, "a round is complete", func() bool { return g.round(t.Context()) == nil })
 	registry := prometheus.NewPedanticRegistry()
 	registry.MustRegister(g)

@@ -2,10 +2,13 @@ package broker
 
 import (
 	"context"
+	"log/slog"
 	"maps"
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
 
 	"heartwood.dev/heartwood/internal/logstore"
 	"heartwood.dev/heartwood/internal/replica"
@@ -38,11 +41,36 @@ type openKey struct {
 }
 
 type hangingWatch struct {
-	broker *Broker
-	first  map[openKey]time.Time // when this broker first saw a late transaction
+	opts    hangingOptions
+	aborted prometheus.Counter
+
+	first map[openKey]time.Time // when this broker first saw a late transaction
 
 	mu      sync.Mutex
 	hanging map[openKey]bool // as of the last check
+}
+
+// hangingOptions are what a hangingWatch reads and calls of its broker.
+type hangingOptions struct {
+	Serves    <-chan struct{}        // closed once requests are accepted
+	States    func() []replica.State // of the partitions on this broker
+	LateAfter func() time.Duration   // the age from which an open transaction is late
+	Reachable func() bool            // whether the metadata image is current
+	// Known returns which of some producers the transaction coordinators know, and whether the
+	// transaction of each is open.
+	Known func(ctx context.Context, producers []int64) (map[int64]bool, error)
+	// Abort aborts the transaction of the producer that matches, if this broker leads the partition
+	// in the leader epoch.
+	Abort func(ctx context.Context, id replica.PartitionID, leaderEpoch int32,
+		matches func(logstore.ProducerInfo) bool) error
+	Logger *slog.Logger
+}
+
+func newHangingWatch(opts hangingOptions) *hangingWatch {
+	return &hangingWatch{opts: opts, aborted: prometheus.NewCounter(prometheus.CounterOpts{
+		Namespace: "heartwood", Subsystem: "log", Name: "hanging_transactions_aborted_total",
+		Help: "Hanging transactions that this broker has aborted, because no transaction " +
+			"coordinator knew their producer."})}
 }
 
 // run checks every hangingInterval until ctx ends. It starts when requests are accepted.
@@ -50,7 +78,7 @@ func (h *hangingWatch) run(ctx context.Context) {
 	select {
 	case <-ctx.Done():
 		return
-	case <-h.broker.serves:
+	case <-h.opts.Serves:
 	}
 	ticker := time.NewTicker(hangingInterval)
 	defer ticker.Stop()
@@ -73,7 +101,7 @@ func (h *hangingWatch) check(ctx context.Context, now time.Time) {
 		defer h.mu.Unlock()
 		h.hanging = hanging
 	}()
-	if len(suspects) == 0 || !h.broker.metadataReachable() {
+	if len(suspects) == 0 || !h.opts.Reachable() {
 		return
 	}
 	var producers []int64
@@ -84,9 +112,9 @@ func (h *hangingWatch) check(ctx context.Context, now time.Time) {
 	}
 	asking, cancel := context.WithTimeout(ctx, hangingAskTimeout)
 	defer cancel()
-	known, err := h.broker.transactions.Known(asking, producers)
+	known, err := h.opts.Known(asking, producers)
 	if err != nil {
-		h.broker.logger.Warn("failed to find out whether open transactions hang",
+		h.opts.Logger.Warn("failed to find out whether open transactions hang",
 			"transactions", len(suspects), "error", err)
 		return
 	}
@@ -118,8 +146,8 @@ func (h *hangingWatch) stillHanging(suspects []openKey) map[openKey]bool {
 // suspects returns the late transactions that this broker has seen open for hangingObserved.
 func (h *hangingWatch) suspects(now time.Time) (all []openKey) {
 	seen := map[openKey]time.Time{}
-	limit := transactionTimeoutMax(h.broker.image()) + lateMargin
-	for _, state := range h.broker.replicas.States() {
+	limit := h.opts.LateAfter()
+	for _, state := range h.opts.States() {
 		if !state.Leader || state.Log == nil {
 			continue
 		}
@@ -149,9 +177,9 @@ func keyOf(state replica.State, open logstore.Transaction) openKey {
 // abort aborts a transaction whose producer no coordinator knows, and reports whether it has ended.
 // The producer cannot have begun another transaction meanwhile, because its id is unknown.
 func (h *hangingWatch) abort(ctx context.Context, key openKey) bool {
-	log := h.broker.logger.With("partition", key.id, "producer", key.producer, "epoch", key.epoch,
+	log := h.opts.Logger.With("partition", key.id, "producer", key.producer, "epoch", key.epoch,
 		"firstOffset", key.first)
-	err := h.broker.abortOpen(ctx, key.id, key.leaderEpoch, func(p logstore.ProducerInfo) bool {
+	err := h.opts.Abort(ctx, key.id, key.leaderEpoch, func(p logstore.ProducerInfo) bool {
 		return p.ID == key.producer && p.Epoch == key.epoch && p.TxnFirst == key.first
 	})
 	if err != nil {
@@ -159,7 +187,7 @@ func (h *hangingWatch) abort(ctx context.Context, key openKey) bool {
 		return false
 	}
 	log.Warn("aborted a transaction that no transaction coordinator knows")
-	h.broker.hangingAborted.Inc()
+	h.aborted.Inc()
 	return true
 }
 

@@ -21,14 +21,10 @@ type partitionMetrics struct {
 // register adds the metrics of this broker to a registry, which may be nil. If two brokers share a
 // registry, each must register through a registerer that adds a distinct label.
 func (b *Broker) register(registry prometheus.Registerer) {
-	b.hangingAborted = prometheus.NewCounter(prometheus.CounterOpts{Namespace: "heartwood",
-		Subsystem: "log", Name: "hanging_transactions_aborted_total",
-		Help: "Hanging transactions that this broker has aborted, because no transaction " +
-			"coordinator knew their producer."})
 	if registry == nil {
 		return
 	}
-	registry.MustRegister(b.hangingAborted)
+	registry.MustRegister(b.hanging.aborted)
 	desc := func(name, help string) *prometheus.Desc {
 		return prometheus.NewDesc("heartwood_"+name, help, []string{"topic", "partition"}, nil)
 	}

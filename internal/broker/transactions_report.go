@@ -144,6 +144,9 @@ func (b *Broker) transactionRow(of replica.PartitionID,
 // is late (KIP-664). Its coordinator should have aborted it by then.
 const lateMargin = 5 * time.Minute
 
+// lateAfter returns the age from which an open transaction is late.
+func (b *Broker) lateAfter() time.Duration { return transactionTimeoutMax(b.image()) + lateMargin }
+
 // lateTransactions returns the number of late transactions of a partition. The result ok is false
 // if this broker does not lead the partition, or if the partition has no open transaction.
 func (b *Broker) lateTransactions(state replica.State, now time.Time) (late int, ok bool) {
@@ -151,7 +154,7 @@ func (b *Broker) lateTransactions(state replica.State, now time.Time) (late int,
 		return 0, false
 	}
 	open, oldest := state.Log.OpenTransactions()
-	limit := transactionTimeoutMax(b.image()) + lateMargin
+	limit := b.lateAfter()
 	if open == 0 || now.Sub(oldest.Since) < limit {
 		return 0, open > 0
 	}
