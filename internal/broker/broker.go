@@ -14,6 +14,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"heartwood.dev/heartwood/internal/broker/cleannow"
+	"heartwood.dev/heartwood/internal/broker/grouplag"
+	"heartwood.dev/heartwood/internal/broker/hanging"
 	"heartwood.dev/heartwood/internal/coordinator"
 	"heartwood.dev/heartwood/internal/coordinator/transaction"
 	"heartwood.dev/heartwood/internal/events"
@@ -100,8 +102,8 @@ type Broker struct {
 	groups   *coordinator.Groups
 	// transactions is set before the listeners serve requests.
 	transactions *coordinator.Transactions
-	hanging      *hangingWatch
-	groupLag     *groupLag
+	hanging      *hanging.Watch
+	groupLag     *grouplag.Lag
 	level        scrape.Level // of the metrics of partitions
 	ids          *ProducerIDs
 	// listeners are open once New has returned; their order is that of the options.
@@ -202,10 +204,10 @@ func (b *Broker) open() (err error) {
 		Registry: b.opts.Registry, Logger: b.logger,
 	})
 	b.transactions = b.newTransactions()
-	b.hanging = newHangingWatch(hangingOptions{Serves: b.serves, States: b.replicas.States,
+	b.hanging = hanging.New(hanging.Options{Serves: b.serves, States: b.replicas.States,
 		LateAfter: b.lateAfter, Reachable: b.metadataReachable, Known: b.transactions.Known,
 		Abort: b.abortOpen, Logger: b.logger})
-	b.groupLag = newGroupLag(b.groupLagOptions())
+	b.groupLag = grouplag.New(b.groupLagOptions())
 	if err := b.serveListeners(handler.New(handler.Options{
 		NodeID: b.opts.NodeID, Image: b.image, Await: b.await, Replicas: b.replicas,
 		Groups: b.groups, Transactions: b.transactions, Admin: b.opts.Metadata,
@@ -220,8 +222,8 @@ func (b *Broker) open() (err error) {
 	return nil
 }
 
-func (b *Broker) groupLagOptions() groupLagOptions {
-	return groupLagOptions{NodeID: b.opts.NodeID, Serves: b.serves, Image: b.image,
+func (b *Broker) groupLagOptions() grouplag.Options {
+	return grouplag.Options{NodeID: b.opts.NodeID, Serves: b.serves, Image: b.image,
 		Committed: b.groups.AllCommitted, Replicas: b.replicas, Dial: b.dialPeer, Logger: b.logger}
 }
 
@@ -285,7 +287,7 @@ func (b *Broker) Run(ctx context.Context) error {
 	metadataStore := start(func() error { return b.opts.Metadata.Run(following, b.self, b.offer) })
 	var workers sync.WaitGroup
 	for _, work := range []func(context.Context){b.follow, b.reportServing, b.cleanNow.Run,
-		b.hanging.run, b.groupLag.run, b.scrub.Run, b.volumes.run, b.reach.run, b.removals.run,
+		b.hanging.Run, b.groupLag.Run, b.scrub.Run, b.volumes.run, b.reach.run, b.removals.run,
 		b.followIssuers} {
 		workers.Go(func() { work(following) })
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"heartwood.dev/heartwood/internal/broker/grouplag"
 	"heartwood.dev/heartwood/internal/coordinator/lag"
 	"heartwood.dev/heartwood/internal/metadata"
 	"heartwood.dev/heartwood/test/kit/await"
@@ -55,7 +56,7 @@ func awaitTopic(t *testing.T, brokers []*Broker, topic string) {
 
 // lagAtCoordinator computes the lag at the coordinator of a group.
 func lagAtCoordinator(t *testing.T, client *kgo.Client, group string,
-	brokers []*Broker) (*groupLag, *Broker) {
+	brokers []*Broker) (*grouplag.Lag, *Broker) {
 	t.Helper()
 	var found kadm.FindCoordinatorResponses
 	await.Until(t, "the coordinator is found", func() bool {
@@ -65,8 +66,8 @@ func lagAtCoordinator(t *testing.T, client *kgo.Client, group string,
 	at := slices.IndexFunc(brokers, func(b *Broker) bool {
 		return b.opts.NodeID == found[group].NodeID
 	})
-	g := newGroupLag(brokers[at].groupLagOptions())
-	t.Cleanup(g.close)
+	g := grouplag.New(brokers[at].groupLagOptions())
+	t.Cleanup(g.Close)
 	return g, brokers[at]
 }
 
@@ -77,27 +78,27 @@ func TestGroupLagInASecuredCluster(t *testing.T) {
 	client := c.client("admin", "admin-secret", kgo.RecordPartitioner(kgo.ManualPartitioner()))
 	fillTopic(t, client, "orders", "billing", c.brokers)
 	g, coordinator := lagAtCoordinator(t, client, "billing", c.brokers)
-	await.Until(t, "all leaders answer", func() bool { return g.round(t.Context()) == nil })
+	await.Until(t, "all leaders answer", func() bool { return g.Round(t.Context()) == nil })
 	want := []lag.Pair{{Group: "billing", Topic: "orders", Offsets: 36}}
-	if got := g.state.Load(); !slices.Equal(got.Top, want) || got.Offsets != 36 ||
-		got.unanswered != 0 || got.success.IsZero() {
+	if got := g.Last(); !slices.Equal(got.Top, want) || got.Offsets != 36 ||
+		got.Unanswered != 0 || got.Success.IsZero() {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
-	if leaders := leadersOf(coordinator.image(), "orders"); len(g.peers) != len(leaders)-1 {
-		t.Errorf("%d connections are kept; the leaders are %v", len(g.peers), leaders)
+	if leaders := leadersOf(coordinator.image(), "orders"); len(g.Peers()) != len(leaders)-1 {
+		t.Errorf("%d connections are kept; the leaders are %v", len(g.Peers()), leaders)
 	}
 	await.Until(t, "a round uses all connections again", func() bool { // unless a leader is too slow
-		kept := maps.Clone(g.peers)
-		return g.round(t.Context()) == nil && maps.Equal(g.peers, kept)
+		kept := maps.Clone(g.Peers())
+		return g.Round(t.Context()) == nil && maps.Equal(g.Peers(), kept)
 	})
 	if _, err := kadm.NewClient(client).DeleteTopic(t.Context(), "orders"); err != nil {
 		t.Fatal(err)
 	}
 	await.Until(t, "the lag of the deleted topic is gone", func() bool {
-		return g.round(t.Context()) == nil && len(g.state.Load().Top) == 0
+		return g.Round(t.Context()) == nil && len(g.Last().Top) == 0
 	})
-	if len(g.peers) != 0 {
-		t.Errorf("%d connections are open, though there is nothing to ask", len(g.peers))
+	if len(g.Peers()) != 0 {
+		t.Errorf("%d connections are open, though there is nothing to ask", len(g.Peers()))
 	}
 }
 
@@ -121,32 +122,32 @@ func TestGroupLagOfAnUnavailableLeader(t *testing.T) {
 	defer client.Close()
 	fillTopic(t, client, "single", "g", c.brokers[:])
 	g, coordinator := lagAtCoordinator(t, client, "g", c.brokers[:])
-	c.await("all leaders to answer", func() bool { return g.round(t.Context()) == nil })
-	success := g.state.Load().success
+	c.await("all leaders to answer", func() bool { return g.Round(t.Context()) == nil })
+	success := g.Last().Success
 	victim := int((coordinator.opts.NodeID + 1) % 3)
 	led := leadersOf(coordinator.image(), "single")[int32(victim)]
 	c.stop(victim)
 	c.await("an incomplete round", func() bool {
-		return g.round(t.Context()) != nil && g.state.Load().unanswered == led
+		return g.Round(t.Context()) != nil && g.Last().Unanswered == led
 	})
-	if got := g.state.Load(); got.Offsets != 36 || got.Unknown != 0 || led == 0 {
+	if got := g.Last(); got.Offsets != 36 || got.Unknown != 0 || led == 0 {
 		t.Errorf("%d leaderless partitions: got %+v, want a lag of 36", led, got)
 	}
-	fresh := newGroupLag(coordinator.groupLagOptions())
+	fresh := grouplag.New(coordinator.groupLagOptions())
 	c.await("the other leaders to answer", func() bool {
-		if err := fresh.round(t.Context()); err == nil {
+		if err := fresh.Round(t.Context()); err == nil {
 			t.Fatal("a round without all leaders succeeded")
 		}
-		return fresh.state.Load().unanswered == led
+		return fresh.Last().Unanswered == led
 	})
-	if got := fresh.state.Load(); got.Unknown != led || got.Offsets != int64(36-6*led) ||
-		!got.success.IsZero() {
+	if got := fresh.Last(); got.Unknown != led || got.Offsets != int64(36-6*led) ||
+		!got.Success.IsZero() {
 		t.Errorf("%d leaderless partitions: got %+v", led, got)
 	}
-	fresh.close()
+	fresh.Close()
 	c.start(victim, true)
-	c.await("all leaders to answer again", func() bool { return g.round(t.Context()) == nil })
-	if got := g.state.Load(); got.Offsets != 36 || !got.success.After(success) {
+	c.await("all leaders to answer again", func() bool { return g.Round(t.Context()) == nil })
+	if got := g.Last(); got.Offsets != 36 || !got.Success.After(success) {
 		t.Errorf("got %+v", got)
 	}
 }
@@ -166,8 +167,8 @@ func TestGroupLagMetrics(t *testing.T) {
 			return admin.CommitAllOffsets(t.Context(), group, offsets) == nil
 		})
 	}
-	g := newGroupLag(c.Broker.groupLagOptions())
-	await.Until(t, "a round is complete", func() bool { return g.round(t.Context()) == nil })
+	g := grouplag.New(c.Broker.groupLagOptions())
+	await.Until(t, "a round is complete", func() bool { return g.Round(t.Context()) == nil })
 	registry := prometheus.NewPedanticRegistry()
 	registry.MustRegister(g)
 	families, err := registry.Gather()

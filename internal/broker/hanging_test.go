@@ -10,6 +10,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"heartwood.dev/heartwood/api/report"
+	"heartwood.dev/heartwood/internal/broker/hanging"
 	"heartwood.dev/heartwood/internal/broker/httpport"
 	"heartwood.dev/heartwood/internal/compress"
 	"heartwood.dev/heartwood/internal/coordinator/transaction"
@@ -70,7 +71,7 @@ func (c *cluster) http() http.Handler {
 // hangs returns the open transactions of tickets-0 after a check at the time now.
 func (c *cluster) hangs(handler http.Handler, now time.Time) []report.OpenTransaction {
 	c.t.Helper()
-	c.hanging.check(c.t.Context(), now)
+	c.hanging.Check(c.t.Context(), now)
 	return transactionsOf(c.t, handler, "").Open
 }
 
@@ -85,12 +86,12 @@ func TestTransactionOfAnUnknownProducerIsAborted(t *testing.T) {
 	}
 	handler := c.restartWithOpen(transaction.Producer{ID: 4242, Epoch: 7})
 	now := time.Now()
-	for _, at := range []time.Duration{0, hangingObserved - time.Second} {
+	for _, at := range []time.Duration{0, hanging.ObservedFor - time.Second} {
 		if open := c.hangs(handler, now.Add(at)); !containsProducer(open, 4242) {
 			t.Fatalf("%s after the first check: %+v", at, open)
 		}
 	}
-	if open := c.hangs(handler, now.Add(hangingObserved)); containsProducer(open, 4242) {
+	if open := c.hangs(handler, now.Add(hanging.ObservedFor)); containsProducer(open, 4242) {
 		t.Errorf("not aborted: %+v", open)
 	}
 	log, err := c.replicas.Leader(replica.PartitionID{Topic: "tickets"}, -1)
@@ -126,11 +127,11 @@ func TestHangingTransactionOfAKnownProducerIsReported(t *testing.T) {
 	client.Close()
 	handler := c.restartWithOpen(transaction.Producer{ID: id.ProducerID, Epoch: id.Epoch + 1})
 	now := time.Now()
-	for _, hanging := range []bool{false, true} {
-		if open := c.hangs(handler, now); len(open) != 1 || open[0].Hanging != hanging {
-			t.Fatalf("got %+v, want hanging %t", open, hanging)
+	for _, reported := range []bool{false, true} {
+		if open := c.hangs(handler, now); len(open) != 1 || open[0].Hanging != reported {
+			t.Fatalf("got %+v, want hanging %t", open, reported)
 		}
-		now = now.Add(hangingObserved)
+		now = now.Add(hanging.ObservedFor)
 	}
 	if got := c.metric("heartwood_log_hanging_transactions", "tickets"); got != 1 {
 		t.Errorf("the metric is %v, want 1", got)

@@ -24,7 +24,7 @@ func (b *Broker) register(registry prometheus.Registerer) {
 	if registry == nil {
 		return
 	}
-	registry.MustRegister(b.hanging.aborted)
+	registry.MustRegister(b.hanging.Aborted())
 	desc := func(name, help string) *prometheus.Desc {
 		return prometheus.NewDesc("heartwood_"+name, help, []string{"topic", "partition"}, nil)
 	}
@@ -108,7 +108,7 @@ func (m *partitionMetrics) Collect(to chan<- prometheus.Metric) {
 			to <- prometheus.MustNewConstMetric(m.late, prometheus.GaugeValue, float64(count),
 				state.ID.Topic, strconv.Itoa(int(state.ID.Index)))
 			to <- prometheus.MustNewConstMetric(m.hanging, prometheus.GaugeValue,
-				float64(len(m.broker.hanging.of(state.ID))), state.ID.Topic,
+				float64(len(m.broker.hanging.FirstOffsets(state.ID))), state.ID.Topic,
 				strconv.Itoa(int(state.ID.Index)))
 		}
 	}

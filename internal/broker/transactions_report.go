@@ -137,7 +137,7 @@ func (b *Broker) transactionRow(of replica.PartitionID,
 	open logstore.Transaction) report.Transaction {
 	return report.Transaction{ProducerID: open.ProducerID, Epoch: open.Epoch,
 		FirstOffset: open.First, Since: unixSeconds(open.Since),
-		Hanging: slices.Contains(b.hanging.of(of), open.First)}
+		Hanging: slices.Contains(b.hanging.FirstOffsets(of), open.First)}
 }
 
 // lateMargin is the time beyond the largest timeout of a producer after which an open transaction

@@ -1,4 +1,4 @@
-package broker
+package hanging
 
 import (
 	"context"
@@ -14,21 +14,15 @@ import (
 	"heartwood.dev/heartwood/internal/replica"
 )
 
-// A transaction hangs if it is open in a log and no transaction coordinator will end it. Leaders
-// verify each transaction, so this happens only to logs that come from elsewhere, such as those of
-// a restored or adopted data directory, and if __transaction_state is lost (ADR 0242).
-//
-// hangingWatch looks for hanging transactions in the partitions that this broker leads, and aborts
-// those of producers that no transaction coordinator knows.
 const (
-	hangingInterval = time.Minute
-	// hangingObserved is the time for which this broker must have seen a transaction open before it
+	interval = time.Minute
+	// ObservedFor is the time for which this broker must have seen a transaction open before it
 	// asks the coordinators. The age of a transaction is not enough: after a restart it is computed
 	// from timestamps of producers. And a coordinator may answer from a metadata image that is old
 	// by this time at most.
-	hangingObserved = 5 * time.Minute
-	// hangingAskTimeout limits the questions to all coordinators.
-	hangingAskTimeout = 30 * time.Second
+	ObservedFor = 5 * time.Minute
+	// askTimeout limits the questions to all coordinators.
+	askTimeout = 30 * time.Second
 )
 
 // openKey identifies an open transaction in the log of a partition, during one leader epoch.
@@ -40,8 +34,10 @@ type openKey struct {
 	first       int64
 }
 
-type hangingWatch struct {
-	opts    hangingOptions
+// Watch looks for hanging transactions in the partitions that a broker leads, and aborts those of
+// producers that no transaction coordinator knows.
+type Watch struct {
+	opts    Options
 	aborted prometheus.Counter
 
 	first map[openKey]time.Time // when this broker first saw a late transaction
@@ -50,8 +46,8 @@ type hangingWatch struct {
 	hanging map[openKey]bool // as of the last check
 }
 
-// hangingOptions are what a hangingWatch reads and calls of its broker.
-type hangingOptions struct {
+// Options are what a Watch reads and calls of its broker.
+type Options struct {
 	Serves    <-chan struct{}        // closed once requests are accepted
 	States    func() []replica.State // of the partitions on this broker
 	LateAfter func() time.Duration   // the age from which an open transaction is late
@@ -66,34 +62,38 @@ type hangingOptions struct {
 	Logger *slog.Logger
 }
 
-func newHangingWatch(opts hangingOptions) *hangingWatch {
-	return &hangingWatch{opts: opts, aborted: prometheus.NewCounter(prometheus.CounterOpts{
+// New returns a watch, which Run starts.
+func New(opts Options) *Watch {
+	return &Watch{opts: opts, aborted: prometheus.NewCounter(prometheus.CounterOpts{
 		Namespace: "heartwood", Subsystem: "log", Name: "hanging_transactions_aborted_total",
 		Help: "Hanging transactions that this broker has aborted, because no transaction " +
 			"coordinator knew their producer."})}
 }
 
-// run checks every hangingInterval until ctx ends. It starts when requests are accepted.
-func (h *hangingWatch) run(ctx context.Context) {
+// Aborted returns the metric of the transactions that the watch has aborted.
+func (h *Watch) Aborted() prometheus.Counter { return h.aborted }
+
+// Run checks every interval until ctx ends. It starts when requests are accepted.
+func (h *Watch) Run(ctx context.Context) {
 	select {
 	case <-ctx.Done():
 		return
 	case <-h.opts.Serves:
 	}
-	ticker := time.NewTicker(hangingInterval)
+	ticker := time.NewTicker(interval)
 	defer ticker.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-ticker.C:
-			h.check(ctx, time.Now())
+			h.Check(ctx, time.Now())
 		}
 	}
 }
 
-// check updates the hanging transactions, and aborts those of unknown producers.
-func (h *hangingWatch) check(ctx context.Context, now time.Time) {
+// Check updates the hanging transactions, and aborts those of unknown producers.
+func (h *Watch) Check(ctx context.Context, now time.Time) {
 	suspects := h.suspects(now)
 	hanging := h.stillHanging(suspects)
 	defer func() {
@@ -110,7 +110,7 @@ func (h *hangingWatch) check(ctx context.Context, now time.Time) {
 			producers = append(producers, key.producer)
 		}
 	}
-	asking, cancel := context.WithTimeout(ctx, hangingAskTimeout)
+	asking, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
 	known, err := h.opts.Known(asking, producers)
 	if err != nil {
@@ -131,7 +131,7 @@ func (h *hangingWatch) check(ctx context.Context, now time.Time) {
 
 // stillHanging returns those of the suspects that were hanging at the last check. They remain the
 // result if the coordinators do not answer.
-func (h *hangingWatch) stillHanging(suspects []openKey) map[openKey]bool {
+func (h *Watch) stillHanging(suspects []openKey) map[openKey]bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	still := map[openKey]bool{}
@@ -143,8 +143,8 @@ func (h *hangingWatch) stillHanging(suspects []openKey) map[openKey]bool {
 	return still
 }
 
-// suspects returns the late transactions that this broker has seen open for hangingObserved.
-func (h *hangingWatch) suspects(now time.Time) (all []openKey) {
+// suspects returns the late transactions that this broker has seen open for ObservedFor.
+func (h *Watch) suspects(now time.Time) (all []openKey) {
 	seen := map[openKey]time.Time{}
 	limit := h.opts.LateAfter()
 	for _, state := range h.opts.States() {
@@ -161,7 +161,7 @@ func (h *hangingWatch) suspects(now time.Time) (all []openKey) {
 				since = now
 			}
 			seen[key] = since
-			if now.Sub(open.Since) >= limit && now.Sub(since) >= hangingObserved {
+			if now.Sub(open.Since) >= limit && now.Sub(since) >= ObservedFor {
 				all = append(all, key)
 			}
 		}
@@ -176,7 +176,7 @@ func keyOf(state replica.State, open logstore.Transaction) openKey {
 
 // abort aborts a transaction whose producer no coordinator knows, and reports whether it has ended.
 // The producer cannot have begun another transaction meanwhile, because its id is unknown.
-func (h *hangingWatch) abort(ctx context.Context, key openKey) bool {
+func (h *Watch) abort(ctx context.Context, key openKey) bool {
 	log := h.opts.Logger.With("partition", key.id, "producer", key.producer, "epoch", key.epoch,
 		"firstOffset", key.first)
 	err := h.opts.Abort(ctx, key.id, key.leaderEpoch, func(p logstore.ProducerInfo) bool {
@@ -191,8 +191,8 @@ func (h *hangingWatch) abort(ctx context.Context, key openKey) bool {
 	return true
 }
 
-// of returns the first offsets of the hanging transactions of a partition.
-func (h *hangingWatch) of(id replica.PartitionID) (first []int64) {
+// FirstOffsets returns the first offsets of the hanging transactions of a partition.
+func (h *Watch) FirstOffsets(id replica.PartitionID) (first []int64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for key := range maps.Keys(h.hanging) {

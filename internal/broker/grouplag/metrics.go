@@ -1,4 +1,4 @@
-package broker
+package grouplag
 
 import (
 	"strings"
@@ -31,7 +31,7 @@ var (
 )
 
 // Describe implements prometheus.Collector.
-func (g *groupLag) Describe(to chan<- *prometheus.Desc) {
+func (g *Lag) Describe(to chan<- *prometheus.Desc) {
 	to <- groupLagDesc
 	to <- lagTotalDesc
 	to <- lagOmittedDesc
@@ -40,7 +40,7 @@ func (g *groupLag) Describe(to chan<- *prometheus.Desc) {
 }
 
 // Collect implements prometheus.Collector. It exports the result of the last round.
-func (g *groupLag) Collect(to chan<- prometheus.Metric) {
+func (g *Lag) Collect(to chan<- prometheus.Metric) {
 	state := g.state.Load()
 	gauge := func(desc *prometheus.Desc, value float64, labels ...string) {
 		to <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, value, labels...)
@@ -50,10 +50,10 @@ func (g *groupLag) Collect(to chan<- prometheus.Metric) {
 	}
 	gauge(lagTotalDesc, float64(state.Offsets))
 	gauge(lagOmittedDesc, float64(state.Omitted))
-	gauge(lagUnansweredDesc, float64(state.unanswered))
+	gauge(lagUnansweredDesc, float64(state.Unanswered))
 	success := 0.0
-	if !state.success.IsZero() {
-		success = float64(state.success.UnixMilli()) / 1000
+	if !state.Success.IsZero() {
+		success = float64(state.Success.UnixMilli()) / 1000
 	}
 	gauge(lagSuccessDesc, success)
 }

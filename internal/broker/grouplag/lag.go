@@ -1,4 +1,4 @@
-package broker
+package grouplag
 
 import (
 	"context"
@@ -21,37 +21,30 @@ import (
 )
 
 const (
-	// groupLagInterval is the time between two computations of the lag of groups, and
-	// groupLagRetry that after one in which a shard or a leader has not answered.
-	groupLagInterval, groupLagRetry = 15 * time.Second, 5 * time.Second
-	// groupLagTimeout limits the wait for the shards, and then for all leaders together.
-	groupLagTimeout = 5 * time.Second
-	// groupLagPairs limits the exported series of a broker.
-	groupLagPairs = 100
+	// interval is the time between two computations of the lag of groups, and retry that after one in
+	// which a shard or a leader has not answered.
+	interval, retry = 15 * time.Second, 5 * time.Second
+	// timeout limits the wait for the shards, and then for all leaders together.
+	timeout = 5 * time.Second
+	// pairsMax limits the exported series of a broker.
+	pairsMax = 100
 )
 
-// groupLag computes the lag of the groups that this broker coordinates. In each round it reads the
-// committed offsets of the loaded shards, and then asks the leader of each partition for its end
-// offset, all leaders at once. While no group has committed an offset, it asks nobody.
-//
-// If a leader does not answer, the last known end offsets of its partitions count: while the leader
-// is unavailable nothing is written there, so the lag is right, and it does not seem to vanish. The
-// round then counts as incomplete, which the metrics show.
-//
-// Only the goroutine of run uses the fields except state.
-type groupLag struct {
-	opts   groupLagOptions
-	peers  map[int32]*lagPeer
+// Lag computes the lag of the groups that a broker coordinates, in rounds. Only one goroutine, that
+// of Run, may use the fields except state.
+type Lag struct {
+	opts   Options
+	peers  map[int32]*Peer
 	ends   map[lag.Partition]knownEnd // of the previous round
 	faults outage.State
 	// incomplete is the number of rounds since the last complete one.
 	incomplete int
 
-	state atomic.Pointer[groupLagState]
+	state atomic.Pointer[State]
 }
 
-// groupLagOptions are what a groupLag reads and calls of its broker.
-type groupLagOptions struct {
+// Options are what a Lag reads and calls of its broker.
+type Options struct {
 	NodeID int32
 	Serves <-chan struct{} // closed once requests are accepted
 	Image  func() *metadata.Image
@@ -62,12 +55,12 @@ type groupLagOptions struct {
 	Logger    *slog.Logger
 }
 
-// groupLagState is the result of a round. It is immutable.
-type groupLagState struct {
+// State is the result of a round. It is immutable.
+type State struct {
 	lag.Summary
-	// unanswered is the number of partitions whose leader has not answered in the last round.
-	unanswered int
-	success    time.Time // end of the last complete round; zero: there was none
+	// Unanswered is the number of partitions whose leader has not answered in the last round.
+	Unanswered int
+	Success    time.Time // end of the last complete round; zero: there was none
 }
 
 // knownEnd is an end offset of the topic with an id.
@@ -76,26 +69,27 @@ type knownEnd struct {
 	end   int64
 }
 
-// lagPeer is a connection to a leader, which is kept for the next round.
-type lagPeer struct {
+// Peer is a connection to a leader, which is kept for the next round.
+type Peer struct {
 	*wire.Peer
 	to metadata.Broker
 }
 
-func newGroupLag(opts groupLagOptions) *groupLag {
-	g := &groupLag{opts: opts, peers: map[int32]*lagPeer{}}
-	g.state.Store(&groupLagState{})
+// New returns a Lag without results, which Run starts.
+func New(opts Options) *Lag {
+	g := &Lag{opts: opts, peers: map[int32]*Peer{}}
+	g.state.Store(&State{})
 	return g
 }
 
-// run computes the lag until ctx ends. It starts when requests are accepted.
-func (g *groupLag) run(ctx context.Context) {
+// Run computes the lag until ctx ends. It starts when requests are accepted.
+func (g *Lag) Run(ctx context.Context) {
 	select {
 	case <-ctx.Done():
 		return
 	case <-g.opts.Serves:
 	}
-	defer g.close()
+	defer g.Close()
 	next := time.NewTimer(0)
 	defer next.Stop()
 	for {
@@ -104,7 +98,7 @@ func (g *groupLag) run(ctx context.Context) {
 			return
 		case <-next.C:
 		}
-		err := g.round(ctx)
+		err := g.Round(ctx)
 		if ctx.Err() != nil {
 			return
 		}
@@ -112,8 +106,14 @@ func (g *groupLag) run(ctx context.Context) {
 	}
 }
 
-// close closes the connections to leaders.
-func (g *groupLag) close() {
+// Last returns the result of the last round.
+func (g *Lag) Last() *State { return g.state.Load() }
+
+// Peers returns the connections to leaders that are kept for the next round.
+func (g *Lag) Peers() map[int32]*Peer { return g.peers }
+
+// Close closes the connections to leaders.
+func (g *Lag) Close() {
 	for _, peer := range g.peers {
 		_ = peer.Close()
 	}
@@ -121,25 +121,25 @@ func (g *groupLag) close() {
 
 // ended logs the end of a round and returns the time until the next one. A single incomplete round
 // is not logged: a shard loads, or a leader has just changed.
-func (g *groupLag) ended(err error) time.Duration {
+func (g *Lag) ended(err error) time.Duration {
 	if err == nil {
 		g.incomplete = 0
 		if failed, ends := g.faults.Succeed(); ends {
 			g.opts.Logger.Info("the lag of consumer groups is complete again", "failed", failed)
 		}
-		return groupLagInterval
+		return interval
 	}
 	if g.incomplete++; g.incomplete > 1 && g.faults.Fail(time.Now()) {
 		g.opts.Logger.Warn("failed to compute the lag of all consumer groups",
 			"error", outage.Brief(err))
 	}
-	return groupLagRetry
+	return retry
 }
 
-// round computes the lag. The error says which shards and leaders have not answered.
-func (g *groupLag) round(ctx context.Context) error {
+// Round computes the lag. The error says which shards and leaders have not answered.
+func (g *Lag) Round(ctx context.Context) error {
 	image := g.opts.Image()
-	reading, cancel := context.WithTimeout(ctx, groupLagTimeout)
+	reading, cancel := context.WithTimeout(ctx, timeout)
 	committed, err := g.opts.Committed(reading, keepExisting(image))
 	cancel()
 	if err != nil {
@@ -147,10 +147,10 @@ func (g *groupLag) round(ctx context.Context) error {
 	}
 	ends, unanswered, askErr := g.endOffsets(ctx, image, lag.Partitions(committed))
 	err = errors.Join(err, askErr)
-	next := &groupLagState{Summary: lag.Summarize(committed, ends, groupLagPairs),
-		unanswered: unanswered, success: g.state.Load().success}
+	next := &State{Summary: lag.Summarize(committed, ends, pairsMax),
+		Unanswered: unanswered, Success: g.state.Load().Success}
 	if err == nil {
-		next.success = time.Now()
+		next.Success = time.Now()
 	}
 	g.state.Store(next)
 	return err
@@ -168,7 +168,7 @@ func keepExisting(image *metadata.Image) func(string, [16]byte, int32) bool {
 
 // endOffsets returns the end offsets of partitions, which are sorted. It returns the last known one
 // of a partition whose leader does not answer, and the number of these partitions.
-func (g *groupLag) endOffsets(ctx context.Context, image *metadata.Image, of []lag.Partition) (
+func (g *Lag) endOffsets(ctx context.Context, image *metadata.Image, of []lag.Partition) (
 	ends map[lag.Partition]int64, unanswered int, err error) {
 	byLeader := map[int32][]data.EndOffset{}
 	for _, at := range of {
@@ -199,16 +199,16 @@ func (g *groupLag) endOffsets(ctx context.Context, image *metadata.Image, of []l
 }
 
 // askAll asks all leaders at once, and closes the connections to other brokers.
-func (g *groupLag) askAll(ctx context.Context, image *metadata.Image,
+func (g *Lag) askAll(ctx context.Context, image *metadata.Image,
 	byLeader map[int32][]data.EndOffset) (map[replica.PartitionID]int64, error) {
-	ctx, cancel := context.WithTimeout(ctx, groupLagTimeout)
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	var (
 		asking sync.WaitGroup
 		mu     sync.Mutex
 		errs   []error
 		all    = map[replica.PartitionID]int64{}
-		kept   = map[int32]*lagPeer{}
+		kept   = map[int32]*Peer{}
 	)
 	for leader, of := range byLeader {
 		if leader == g.opts.NodeID {
@@ -244,7 +244,7 @@ func (g *groupLag) askAll(ctx context.Context, image *metadata.Image,
 }
 
 // local adds the end offsets of partitions that this broker leads.
-func (g *groupLag) local(of []data.EndOffset, to map[replica.PartitionID]int64) {
+func (g *Lag) local(of []data.EndOffset, to map[replica.PartitionID]int64) {
 	for _, asked := range of {
 		log, err := g.opts.Replicas.Leader(asked.ID, asked.LeaderEpoch)
 		if err == nil && g.opts.Replicas.CheckEndOffset(asked.ID) == nil {
@@ -255,8 +255,8 @@ func (g *groupLag) local(of []data.EndOffset, to map[replica.PartitionID]int64) 
 
 // ask asks a leader, on the connection of the previous round if it still works. It returns the
 // connection for the next round, or an error after it has closed the connection.
-func (g *groupLag) ask(ctx context.Context, peer *lagPeer, to metadata.Broker,
-	of []data.EndOffset) (map[replica.PartitionID]int64, *lagPeer, error) {
+func (g *Lag) ask(ctx context.Context, peer *Peer, to metadata.Broker,
+	of []data.EndOffset) (map[replica.PartitionID]int64, *Peer, error) {
 	if peer != nil {
 		if peer.to.Epoch == to.Epoch && peer.to.Peer == to.Peer {
 			if ends, err := peer.endOffsets(ctx, of); err == nil {
@@ -269,7 +269,7 @@ func (g *groupLag) ask(ctx context.Context, peer *lagPeer, to metadata.Broker,
 	if err != nil {
 		return nil, nil, err
 	}
-	peer = &lagPeer{connection, to}
+	peer = &Peer{connection, to}
 	ends, err := peer.endOffsets(ctx, of)
 	if err != nil {
 		_ = peer.Close()
@@ -279,7 +279,7 @@ func (g *groupLag) ask(ctx context.Context, peer *lagPeer, to metadata.Broker,
 }
 
 // endOffsets sends as many requests as are needed.
-func (p *lagPeer) endOffsets(ctx context.Context, of []data.EndOffset) (
+func (p *Peer) endOffsets(ctx context.Context, of []data.EndOffset) (
 	map[replica.PartitionID]int64, error) {
 	all := map[replica.PartitionID]int64{}
 	for some := range slices.Chunk(of, data.EndOffsetsMax) {
