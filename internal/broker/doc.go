@@ -5,7 +5,8 @@
 //   - follow.go applies metadata images; serving.go reports to the cluster which partitions are
 //     served.
 //   - ProducerIDs (producer_ids.go) allocates producer ids that are unique in the cluster.
-//   - HTTPOf (port.go) returns what internal/broker/httpport serves of the brokers of one process.
+//   - HTTPOf (brokers.go) returns what internal/broker/httpport serves of the brokers of one
+//     process.
 //
 // Invariants:
 //
