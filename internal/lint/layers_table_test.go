@@ -82,12 +82,15 @@ var layers = map[string][]string{
 		"internal/logstore/segment", "internal/logstore/segmentlist",
 		"internal/logstore/sidecars", "internal/logstore/swap", "internal/compress",
 		"internal/topicconfig", "internal/vfs"},
+	"internal/logstore/lookup": {"internal/logstore/clean", "internal/logstore/compaction",
+		"internal/logstore/keys", "internal/logstore/segment", "internal/logstore/segmentlist",
+		"internal/logstore/sidecars", "internal/compress", "internal/record"},
 	"internal/logstore": {
 		"internal/logstore/compaction", "internal/logstore/recovery",
 		"internal/logstore/sidecars",
 		"internal/logstore/datadir", "internal/logstore/offsets", "internal/logstore/segmentlist",
 		"internal/logstore/snapshots", "internal/logstore/swap",
-		"internal/logstore/segment", "internal/logstore/keys",
+		"internal/logstore/segment",
 		"internal/logstore/clean", "internal/logstore/checkpoint", "internal/logstore/leaderepoch",
 		"internal/logstore/producer", "internal/topicconfig",
 		"internal/record", "internal/compress", "internal/outage", "internal/scrape",
@@ -166,7 +169,7 @@ var layers = map[string][]string{
 	"internal/broker/httpport": {"api/report", "api/summary", "internal/access",
 		"internal/coordinator", "internal/coordinator/transaction", "internal/events",
 		"internal/logstore", "internal/logstore/cleaner", "internal/logstore/cleaner/passlog",
-		"internal/logstore/compaction",
+		"internal/logstore/compaction", "internal/logstore/lookup",
 		"internal/metadata", "internal/placement", "internal/pressure", "internal/replica"},
 	"internal/broker/hanging": {"internal/logstore", "internal/replica"},
 	"internal/broker/grouplag": {"internal/coordinator", "internal/coordinator/lag",
@@ -343,8 +346,11 @@ var testLayers = map[string][]string{
 	// verifies what a store has written, and compares the described defaults
 	// balances what placement has assigned
 	"internal/placement/balance": {"internal/placement"},
-	"internal/logstore":          {"internal/brokerconfig", "internal/logstore/inspect"},
-	"internal/logstore/scrub":    {"internal/logstore/cleaner"}, // compacts a log that is checked
+	"internal/logstore": {"internal/brokerconfig", "internal/logstore/inspect",
+		"internal/logstore/lookup"},
+	"internal/logstore/lookup": {"internal/logstore", "internal/vfs"}, // looks up in a real log
+	// compacts a log that is checked
+	"internal/logstore/scrub": {"internal/logstore/cleaner"},
 	// serves this store to a client
 	"internal/metadata/remote": {"internal/metadata/local", "internal/vfs"},
 	"internal/replica":         {"internal/logstore/cleaner"}, // compacts replicas

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"heartwood.dev/heartwood/internal/logstore/lookup"
 	"heartwood.dev/heartwood/internal/topicconfig"
 	"heartwood.dev/heartwood/internal/vfs"
 	"heartwood.dev/heartwood/test/kit/storetest"
@@ -110,10 +111,11 @@ func (l *lookupBench) fill(b *testing.B, n int, key func(i int) int) {
 }
 
 // lookup returns the records of a key, and the bytes that were read.
-func (l *lookupBench) lookup(b *testing.B, key string) (KeyRecords, int64) {
+func (l *lookupBench) lookup(b *testing.B, key string) (lookup.Records, int64) {
 	b.Helper()
 	before := l.fsys.read.Load()
-	found, err := l.log.Lookup(b.Context(), []byte(key), LookupOptions{ValueBytesMax: 1 << 20})
+	found, err := lookup.Find(b.Context(), l.log.Compaction(), []byte(key),
+		lookup.Options{ValueBytesMax: 1 << 20})
 	if err != nil || !found.Complete || found.Scanned > 1 {
 		b.Fatalf("complete %t, %d scanned, error %v", found.Complete, found.Scanned, err)
 	}

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"heartwood.dev/heartwood/internal/logstore/keys"
+	"heartwood.dev/heartwood/internal/logstore/lookup"
 	"heartwood.dev/heartwood/internal/logstore/segment"
 	"heartwood.dev/heartwood/internal/topicconfig"
 	"heartwood.dev/heartwood/internal/vfs"
@@ -29,15 +30,16 @@ func TestLookupBeginsWithTheNewestBatch(t *testing.T) {
 	rollNow(t, log)
 	store.tick(epoch0, false)
 	updateSidecars(log, epoch0)
-	found, err := log.Lookup(t.Context(), []byte("hot"),
-		LookupOptions{Latest: true, BytesMax: 128 << 10})
+	found, err := lookup.Find(t.Context(), log.Compaction(), []byte("hot"),
+		lookup.Options{Latest: true, BytesMax: 128 << 10})
 	if err != nil || !found.Complete || found.Scanned > 1 || found.Latest() == nil ||
 		found.Latest().Offset != batches-1 {
 		t.Errorf("latest: complete %t, %d scanned, got %+v, error %v", found.Complete,
 			found.Scanned,
 			found.Latest(), err)
 	}
-	found, err = log.Lookup(t.Context(), []byte("hot"), LookupOptions{BytesMax: 512 << 10})
+	found, err = lookup.Find(t.Context(), log.Compaction(), []byte("hot"),
+		lookup.Options{BytesMax: 512 << 10})
 	if err != nil || found.Complete || len(found.Records) < 100 ||
 		found.Records[0].Offset != batches-1 {
 		t.Errorf("history: complete %t, %d records, error %v", found.Complete, len(found.Records),
@@ -120,7 +122,7 @@ func TestRecordsBeforeDamageAreFoundOnce(t *testing.T) {
 		damaged := bytes.Clone(content)
 		damaged[len(content)*part/40] ^= 1
 		overwrite(t, disk, name, damaged)
-		found, err := log.Lookup(t.Context(), []byte("hot"), LookupOptions{})
+		found, err := lookup.Find(t.Context(), log.Compaction(), []byte("hot"), lookup.Options{})
 		if err != nil || !found.Complete || len(found.Records) != batches {
 			t.Fatalf("part %d: complete %t, %d records, error %v", part, found.Complete,
 				len(found.Records), err)

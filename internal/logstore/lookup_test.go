@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"heartwood.dev/heartwood/internal/logstore/compaction"
+	"heartwood.dev/heartwood/internal/logstore/lookup"
 	"heartwood.dev/heartwood/internal/logstore/segmentlist"
 	"heartwood.dev/heartwood/internal/record"
 	"heartwood.dev/heartwood/internal/topicconfig"
@@ -28,7 +29,7 @@ type wantRecord struct {
 	Offset       int64
 	Value        string
 	Tombstone    bool
-	State        RecordState
+	State        lookup.State
 	SupersededBy int64
 	Segment      int64
 }
@@ -71,11 +72,11 @@ func modelOf(t testing.TB, log *Log, key string) (all []wantRecord) {
 		if b.Control() {
 			return
 		}
-		state := RecordLive
+		state := lookup.Live
 		for of, last := range aborted {
 			if b.Transactional() && of.producer == b.ProducerID() && of.first <= b.BaseOffset() &&
 				b.BaseOffset() < last {
-				state = RecordAborted
+				state = lookup.Aborted
 			}
 		}
 		if err := b.Records(1<<20, func(r *record.Record) error {
@@ -85,7 +86,7 @@ func modelOf(t testing.TB, log *Log, key string) (all []wantRecord) {
 			found := wantRecord{Offset: r.Offset, Value: string(r.Value), Tombstone: r.Tombstone(),
 				State: state, Segment: h.Base()}
 			if r.Offset >= log.LastStable() {
-				found.State = RecordUndecided
+				found.State = lookup.Undecided
 			}
 			all = append(all, found)
 			return nil
@@ -96,13 +97,13 @@ func modelOf(t testing.TB, log *Log, key string) (all []wantRecord) {
 	slices.Reverse(all)
 	newer := int64(-1)
 	for i := range all {
-		if all[i].State != RecordLive {
+		if all[i].State != lookup.Live {
 			continue
 		}
 		if newer >= 0 {
-			all[i].State, all[i].SupersededBy = RecordSuperseded, newer
+			all[i].State, all[i].SupersededBy = lookup.Superseded, newer
 		} else if all[i].Tombstone {
-			all[i].State = RecordTombstone
+			all[i].State = lookup.Tombstone
 		}
 		newer = all[i].Offset
 	}
@@ -110,10 +111,11 @@ func modelOf(t testing.TB, log *Log, key string) (all []wantRecord) {
 }
 
 // checkLookup compares a lookup with the model.
-func checkLookup(t testing.TB, log *Log, key string, latest bool) (found KeyRecords) {
+func checkLookup(t testing.TB, log *Log, key string, latest bool) (found lookup.Records) {
 	t.Helper()
-	found, err := log.Lookup(t.Context(), []byte(key), LookupOptions{ValueBytesMax: 1 << 20,
-		Latest: latest})
+	found, err := lookup.Find(t.Context(), log.Compaction(), []byte(key),
+		lookup.Options{ValueBytesMax: 1 << 20,
+			Latest: latest})
 	if err != nil || !found.Complete {
 		t.Fatalf("key %s: complete %t, error %v", key, found.Complete, err)
 	}
@@ -124,7 +126,7 @@ func checkLookup(t testing.TB, log *Log, key string, latest bool) (found KeyReco
 			r.SupersededBy, r.Segment})
 	}
 	if at := slices.IndexFunc(want, func(r wantRecord) bool {
-		return r.State == RecordLive || r.State == RecordTombstone
+		return r.State == lookup.Live || r.State == lookup.Tombstone
 	}); latest && at >= 0 {
 		// The lookup may find more records of the last batch.
 		if len(got) <= at || len(got) > len(want) || !reflect.DeepEqual(got, want[:len(got)]) {
@@ -206,7 +208,7 @@ func (r *lookupRun) key() string { return fmt.Sprint("k", r.random.IntN(12)) }
 // TestLookupEqualsScan compares lookups with a scan of the whole log, while records are appended,
 // transactions end, and the log is cleaned and truncated.
 func TestLookupEqualsScan(t *testing.T) {
-	bySidecar, states, clocks := 0, map[RecordState]int{}, 0
+	bySidecar, states, clocks := 0, map[lookup.State]int{}, 0
 	for s := range seed.Sequence(t, 6) {
 		store := openStore(t, vfs.NewMem())
 		r := &lookupRun{t: t, random: rand.New(rand.NewPCG(s, 0)), store: store, now: epoch0}
@@ -287,8 +289,8 @@ func TestLookupDuringPasses(t *testing.T) {
 		}
 		key := lookups % keyCount
 		least := appended[key].Load()
-		found, err := log.Lookup(t.Context(), fmt.Append(nil, "k", key),
-			LookupOptions{ValueBytesMax: 100, Latest: lookups%2 == 0})
+		found, err := lookup.Find(t.Context(), log.Compaction(), fmt.Append(nil, "k", key),
+			lookup.Options{ValueBytesMax: 100, Latest: lookups%2 == 0})
 		if err != nil || !found.Complete {
 			t.Fatalf("complete %t, error %v", found.Complete, err)
 		}
@@ -317,15 +319,15 @@ func TestLookupIsBounded(t *testing.T) {
 	defer func() { _ = store.Close() }()
 	for _, test := range []struct {
 		name string
-		opts LookupOptions
+		opts lookup.Options
 	}{
-		{"bytes", LookupOptions{BytesMax: 1500}},
-		{"records", LookupOptions{RecordsMax: 1, BytesMax: 1 << 20}},
+		{"bytes", lookup.Options{BytesMax: 1500}},
+		{"records", lookup.Options{RecordsMax: 1, BytesMax: 1 << 20}},
 	} {
 		fill(t, log, 5)
 		appendBatch(t, log, keyed(t, "hot"))
 		appendBatch(t, log, keyed(t, "hot"))
-		found, err := log.Lookup(t.Context(), []byte("hot"), test.opts)
+		found, err := lookup.Find(t.Context(), log.Compaction(), []byte("hot"), test.opts)
 		if err != nil || found.Complete || len(found.Records) == 0 ||
 			found.Records[0].Offset != log.LogEnd()-1 || found.ReadBytes > 1<<20 {
 			t.Errorf("%s: got %+v, error %v", test.name, found, err)
@@ -333,14 +335,15 @@ func TestLookupIsBounded(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if found, err := log.Lookup(ctx, []byte("hot"), LookupOptions{}); err != nil ||
+	if found, err := lookup.Find(ctx, log.Compaction(), []byte("hot"), lookup.Options{}); err != nil ||
 		found.Complete || len(found.Records) > 0 {
 		t.Errorf("after the end of the context: got %+v, error %v", found, err)
 	}
 	if err := store.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := log.Lookup(t.Context(), []byte("hot"), LookupOptions{}); !errors.Is(err,
+	if _, err := lookup.Find(t.Context(), log.Compaction(), []byte("hot"),
+		lookup.Options{}); !errors.Is(err,
 		ErrClosed) {
 		t.Errorf("of a closed log: error %v", err)
 	}
@@ -353,8 +356,8 @@ func TestLookupCutsValues(t *testing.T) {
 	for range 4 {
 		appendBatch(t, log, storetest.Batch{Keys: []string{"k"}, Value: randomText(100)}.Bytes(t))
 	}
-	found, err := log.Lookup(t.Context(), []byte("k"),
-		LookupOptions{ValueBytesMax: 60, ValuesBytesMax: 150})
+	found, err := lookup.Find(t.Context(), log.Compaction(), []byte("k"),
+		lookup.Options{ValueBytesMax: 60, ValuesBytesMax: 150})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -367,31 +370,5 @@ func TestLookupCutsValues(t *testing.T) {
 	}
 	if !slices.Equal(sizes, []int{60, 60, 30, 0}) {
 		t.Errorf("got values of %v bytes", sizes)
-	}
-}
-
-// TestLookupChecksTheKeyBehindAHash: a record whose key has the hash of another key is not found.
-func TestLookupChecksTheKeyBehindAHash(t *testing.T) {
-	_, _, log := keyedLog(t, 60)
-	updateSidecars(log, epoch0)
-	s := keyLookup{log: log, ctx: t.Context(), key: []byte("k999"),
-		opts: LookupOptions{}.withDefaults()}
-	s.result.HighWatermark, s.result.LastStable = log.HighWatermark(), log.LastStable()
-	s.list = log.list.Acquire()
-	defer s.list.Release()
-	c := log.Compaction()
-	_, s.states = c.Arrange(s.list.Handles, c.CurrentLimits(), c.Settings(), epoch0)
-	h := s.list.Handles[0]
-	reader, err := c.Sidecars.Open(h, true)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = reader.Close() }()
-	b, err := s.locator(0, reader).locate(0) // the entry of k0, as if the hashes were equal
-	if err == nil {
-		err = s.locatedBatch(0, reader, b, 0)
-	}
-	if err != nil || len(s.result.Records) != 0 {
-		t.Errorf("found %+v, error %v", s.result.Records, err)
 	}
 }

@@ -231,7 +231,7 @@ func hugeBatch(t *testing.T, codec compress.Codec, valueBytes ...int) []byte {
 
 // lookups creates a log of two records, the huge batch and one more record. It looks up timestamps
 // in it and compares the results.
-func lookups(t *testing.T, huge []byte, tests []lookup) {
+func lookups(t *testing.T, huge []byte, tests []timeLookup) {
 	t.Helper()
 	log := createLog(t, openStore(t, vfs.NewMem()),
 		settings(func(s *topicconfig.Settings) {
@@ -255,7 +255,7 @@ func lookups(t *testing.T, huge []byte, tests []lookup) {
 	}
 }
 
-type lookup struct {
+type timeLookup struct {
 	ms, logStart, limit int64
 	want, timestamp     int64 // of the first record with a timestamp >= ms; want is -1 for none
 	latest              int64 // offset of the largest timestamp
@@ -265,7 +265,7 @@ type lookup struct {
 // keeps one record in memory at a time.
 func TestTimestampLookupsInHugeBatch(t *testing.T) {
 	const half = segmentlist.DecompressedBytesMax / 2
-	lookups(t, hugeBatch(t, compress.Zstd, half, half, half), []lookup{
+	lookups(t, hugeBatch(t, compress.Zstd, half, half, half), []timeLookup{
 		{11, 0, 6, 3, 11, 4}, {12, 0, 6, 4, 12, 4}, {12, 3, 6, 4, 12, 4}, {10, 3, 6, 3, 11, 4},
 		{12, 0, 4, -1, 0, 4}, {13, 0, 6, -1, 0, 4},
 	})
@@ -274,7 +274,7 @@ func TestTimestampLookupsInHugeBatch(t *testing.T) {
 // If a record of a batch is too large for a lookup, the lookup uses the batch's header. It returns
 // no error, and never an offset after the first matching record.
 func TestTimestampLookupsUseHeaderOfHugeRecords(t *testing.T) {
-	lookups(t, hugeBatch(t, compress.Zstd, 10, segmentlist.DecompressedBytesMax+1, 10), []lookup{
+	lookups(t, hugeBatch(t, compress.Zstd, 10, segmentlist.DecompressedBytesMax+1, 10), []timeLookup{
 		{10, 0, 6, 2, 10, 2}, {11, 0, 6, 2, 12, 2}, {12, 3, 6, 3, 12, 3}, {12, 0, 2, -1, 0, 2},
 		{13, 0, 6, -1, 0, 2},
 	})

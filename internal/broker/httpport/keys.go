@@ -14,6 +14,7 @@ import (
 	"heartwood.dev/heartwood/internal/logstore"
 	"heartwood.dev/heartwood/internal/logstore/cleaner"
 	"heartwood.dev/heartwood/internal/logstore/compaction"
+	"heartwood.dev/heartwood/internal/logstore/lookup"
 	"heartwood.dev/heartwood/internal/metadata"
 	"heartwood.dev/heartwood/internal/replica"
 )
@@ -194,7 +195,7 @@ func (b *Broker) lookup(ctx context.Context, id logstore.PartitionID, q keysQuer
 		return report.KeyPartition{}, notLeading(err)
 	}
 	now := time.Now()
-	found, err := log.Lookup(ctx, q.key, logstore.LookupOptions{Latest: q.latest,
+	found, err := lookup.Find(ctx, log.Compaction(), q.key, lookup.Options{Latest: q.latest,
 		BytesMax: bytesMax, ValueBytesMax: q.valueBytes, ValuesBytesMax: max(1, valuesMax),
 		Now: now})
 	if err != nil {
@@ -217,15 +218,15 @@ func notLeading(err error) error {
 }
 
 // recordStates maps the states of records to those of a report.
-var recordStates = map[logstore.RecordState]string{
-	logstore.RecordLive: report.RecordLive, logstore.RecordTombstone: report.RecordTombstone,
-	logstore.RecordSuperseded: report.RecordSuperseded,
-	logstore.RecordAborted:    report.RecordAborted,
-	logstore.RecordUndecided:  report.RecordUndecided,
+var recordStates = map[lookup.State]string{
+	lookup.Live: report.RecordLive, lookup.Tombstone: report.RecordTombstone,
+	lookup.Superseded: report.RecordSuperseded,
+	lookup.Aborted:    report.RecordAborted,
+	lookup.Undecided:  report.RecordUndecided,
 }
 
 // keyPartition returns the report on a lookup.
-func keyPartition(broker, partition int32, found *logstore.KeyRecords,
+func keyPartition(broker, partition int32, found *lookup.Records,
 	now time.Time) report.KeyPartition {
 	r := report.KeyPartition{Broker: broker, Partition: partition, LogStartOffset: found.LogStart,
 		HighWatermark: found.HighWatermark, LastStableOffset: found.LastStable,
@@ -248,7 +249,7 @@ func keyPartition(broker, partition int32, found *logstore.KeyRecords,
 }
 
 // keyRecord returns the report on a record at the time now.
-func keyRecord(r *logstore.KeyRecord, now time.Time) report.KeyRecord {
+func keyRecord(r *lookup.Record, now time.Time) report.KeyRecord {
 	one := report.KeyRecord{Offset: r.Offset, Timestamp: float64(r.TimestampMs) / 1000,
 		State: recordStates[r.State], Value: r.Value, ValueBytes: r.ValueBytes, Segment: r.Segment,
 		HeadersOmitted: r.HeadersOmitted,
@@ -256,10 +257,10 @@ func keyRecord(r *logstore.KeyRecord, now time.Time) report.KeyRecord {
 	for _, h := range r.Headers {
 		one.Headers = append(one.Headers, report.KeyHeader{Key: string(h.Key), Value: h.Value})
 	}
-	if r.State == logstore.RecordSuperseded {
+	if r.State == lookup.Superseded {
 		one.SupersededBy = &r.SupersededBy
 	}
-	if r.State != logstore.RecordTombstone {
+	if r.State != lookup.Tombstone {
 		return one
 	}
 	if r.Clock == nil {

@@ -63,6 +63,9 @@ func (c *Compaction) Init(env Env, source sidecars.Source, maintain, mu sync.Loc
 	c.Progress.restore(nil, 0)
 }
 
+// Env returns what the Compaction uses of its log.
+func (c *Compaction) Env() *Env { return &c.env }
+
 // ID returns the partition.
 func (c *Compaction) ID() checkpoint.PartitionID { return c.env.ID }
 

@@ -54,6 +54,6 @@ type Env struct {
 	Compress func() compress.Func
 }
 
-// epochBelow returns the leader epoch of the record before an offset. A pass calls it as
+// EpochBelow returns the leader epoch of the record before an offset. A pass calls it as
 // clean.Job.Lineage.
-func (e *Env) epochBelow(offset int64) uint64 { return uint64(e.EpochAt(offset - 1)) }
+func (e *Env) EpochBelow(offset int64) uint64 { return uint64(e.EpochAt(offset - 1)) }

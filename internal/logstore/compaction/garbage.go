@@ -140,7 +140,7 @@ func (c *Compaction) countedGarbage(v View) (bytes int64, ok bool) {
 		}
 		d, err := clean.DecodeDeadFile(content)
 		if err != nil || d.Base != s.Base() || d.LogBytes != s.SizeBytes() ||
-			d.ComputedThrough > v.Bound || d.Lineage != c.env.epochBelow(d.ComputedThrough) {
+			d.ComputedThrough > v.Bound || d.Lineage != c.env.EpochBelow(d.ComputedThrough) {
 			return 0, false
 		}
 		bytes += d.DeadBytes

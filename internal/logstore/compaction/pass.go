@@ -116,7 +116,7 @@ func (c *Compaction) passOnce(ctx context.Context, opts PassOptions) (clean.Stat
 	}
 	job := clean.Job{
 		LogStart: basis.logStart, FirstDirty: v.FirstDirty, Bound: v.Bound,
-		AbortedAcrossBound: v.aborted, Lineage: c.env.epochBelow,
+		AbortedAcrossBound: v.aborted, Lineage: c.env.EpochBelow,
 		Now: now, Rules: PassRules(opts.Settings),
 		Limits: clean.Limits{MemoryBytes: opts.MemoryBytes, Workers: opts.Workers,
 			Parallel: opts.Parallel},

@@ -141,7 +141,7 @@ func (c *Compaction) row(s StateOf, settings *topicconfig.Settings) SegmentRow {
 	d := c.deadSummary(h)
 	switch {
 	case d != nil && d.ComputedThrough <= c.env.Offsets.LogEnd() &&
-		d.Lineage == c.env.epochBelow(d.ComputedThrough):
+		d.Lineage == c.env.EpochBelow(d.ComputedThrough):
 		row.Garbage = &SegmentGarbage{Bytes: d.DeadBytes, Records: int64(d.DeadRecords),
 			CountedMs: d.PassedAtMs}
 		row.Clocks = c.clocks(d, row.LastOffset, settings)

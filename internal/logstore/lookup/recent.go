@@ -1,4 +1,4 @@
-package logstore
+package lookup
 
 import (
 	"heartwood.dev/heartwood/internal/record"
@@ -34,9 +34,9 @@ func recordHeaderBytes(r *record.Record) int {
 // the result of a lookup contains the newest records.
 type recentRecords struct {
 	recordsMax, bytesMax int
-	records              []KeyRecord // ascending
-	bytes                int         // of values and headers
-	cut                  int         // records[:cut] have lost their values and headers
+	records              []Record // ascending
+	bytes                int      // of values and headers
+	cut                  int      // records[:cut] have lost their values and headers
 	dropped              bool
 }
 
@@ -46,7 +46,7 @@ func (s *keyLookup) recent() *recentRecords {
 		bytesMax: s.opts.ValuesBytesMax - s.values}
 }
 
-func (b *recentRecords) add(r KeyRecord) {
+func (b *recentRecords) add(r Record) {
 	b.records = append(b.records, r)
 	b.bytes += len(r.Value) + headerBytes(r.Headers)
 	for b.bytes > b.bytesMax && b.cut < len(b.records) {

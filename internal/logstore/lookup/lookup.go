@@ -1,4 +1,4 @@
-package logstore
+package lookup
 
 import (
 	"bytes"
@@ -15,8 +15,8 @@ import (
 	"heartwood.dev/heartwood/internal/record"
 )
 
-// LookupOptions limit a Lookup. A lookup that reaches a limit returns what it has found.
-type LookupOptions struct {
+// Options limit a lookup. A lookup that reaches a limit returns what it has found.
+type Options struct {
 	// Latest ends the lookup at the latest committed record.
 	Latest     bool
 	BytesMax   int64 // bytes that may be read; default 32 MiB
@@ -30,7 +30,7 @@ type LookupOptions struct {
 	Now             time.Time // decides what tombstones wait for; default: the real time
 }
 
-func (o LookupOptions) withDefaults() LookupOptions {
+func (o Options) withDefaults() Options {
 	if o.BytesMax == 0 {
 		o.BytesMax = 32 << 20
 	}
@@ -49,13 +49,13 @@ func (o LookupOptions) withDefaults() LookupOptions {
 	return o
 }
 
-// KeyRecords are the records of one key in a log at one moment, below the high watermark.
-type KeyRecords struct {
+// Records are the records of one key in a log at one moment, below the high watermark.
+type Records struct {
 	LogStart, HighWatermark, LastStable int64
 	// Complete is false if a limit or the end of the context ended the lookup. It begins at the end
 	// of the log, so the records that it found are the newest.
 	Complete bool
-	Records  []KeyRecord // the newest first
+	Records  []Record // the newest first
 	// ReadBytes counts the bytes that were read. Of the Segments segments, Scanned ones were read,
 	// because they have no usable key sidecar.
 	ReadBytes         int64
@@ -63,45 +63,45 @@ type KeyRecords struct {
 }
 
 // Latest returns the latest committed record, or nil if no committed record was found.
-func (k *KeyRecords) Latest() *KeyRecord {
-	at := slices.IndexFunc(k.Records,
-		func(r KeyRecord) bool { return r.State == RecordLive || r.State == RecordTombstone })
-	if at < 0 {
+func (k *Records) Latest() *Record {
+	latest := slices.IndexFunc(k.Records,
+		func(r Record) bool { return r.State == Live || r.State == Tombstone })
+	if latest < 0 {
 		return nil
 	}
-	return &k.Records[at]
+	return &k.Records[latest]
 }
 
-// RecordState is the state of a record among the records of its key.
-type RecordState int8
+// State is the state of a record among the records of its key.
+type State int8
 
 // The states of records.
 const (
-	RecordLive       RecordState = iota // the latest committed record
-	RecordTombstone                     // the latest committed record, without a value
-	RecordSuperseded                    // a later record is committed
-	RecordAborted                       // of an aborted transaction
-	// RecordUndecided is at or above the last stable offset.
-	RecordUndecided
+	Live       State = iota // the latest committed record
+	Tombstone               // the latest committed record, without a value
+	Superseded              // a later record is committed
+	Aborted                 // of an aborted transaction
+	// Undecided is at or above the last stable offset.
+	Undecided
 )
 
-// KeyRecord is one record of a key.
-type KeyRecord struct {
+// Record is one record of a key.
+type Record struct {
 	Offset, TimestampMs int64
 	Tombstone           bool
-	Value               []byte // cut at LookupOptions.ValueBytesMax
+	Value               []byte // cut at Options.ValueBytesMax
 	ValueBytes          int    // full size
-	// Headers are nil if they exceed LookupOptions.ValuesBytesMax together with newer records;
+	// Headers are nil if they exceed Options.ValuesBytesMax together with newer records;
 	// HeadersOmitted is set then.
 	Headers        []record.Header
 	HeadersOmitted bool
-	State          RecordState
-	SupersededBy   int64 // offset of the next committed record, of RecordSuperseded
+	State          State
+	SupersededBy   int64 // offset of the next committed record, of Superseded
 	// Segment is the base offset of its segment, with the segment's state.
 	Segment      int64
 	SegmentState compaction.SegmentState
 	BlockedBy    string
-	// Clock is that of a RecordTombstone whose retention has begun; else nil.
+	// Clock is that of a Tombstone whose retention has begun; else nil.
 	Clock *compaction.TombstoneClock
 }
 
@@ -109,7 +109,7 @@ type KeyRecord struct {
 // replaced segments meanwhile. Each replacement needs a rewrite, which takes longer than a lookup.
 const lookupAttempts = 8
 
-// Lookup finds the records of a key that are in the log, below the high watermark. It reads no
+// Find finds the records of a key that are in the log, below the high watermark. It reads no
 // segment whose key sidecar shows that the key is not in it. Other segments are scanned, as far as
 // the limits permit: the active segment, and those without a sidecar.
 //
@@ -119,12 +119,14 @@ const lookupAttempts = 8
 // A sidecar that is missing or belongs to other data therefore starts the lookup again if its
 // segment was replaced meanwhile. So does a truncation.
 //
-// Lookup fails with ErrClosed and ErrStorage. After the end of ctx it returns what it has found.
-func (l *Log) Lookup(ctx context.Context, key []byte, opts LookupOptions) (KeyRecords, error) {
+// Find fails with segmentlist.ErrClosed and segmentlist.ErrStorage. After the end of ctx it returns
+// what it has found.
+func Find(ctx context.Context, c *compaction.Compaction, key []byte, opts Options) (Records,
+	error) {
 	opts = opts.withDefaults()
 	var spent int64
 	for attempt := 1; ; attempt++ {
-		s := keyLookup{log: l, ctx: ctx, key: key, opts: opts}
+		s := keyLookup{compaction: c, log: c.Env(), ctx: ctx, key: key, opts: opts}
 		s.result.ReadBytes = spent
 		err := s.run()
 		switch {
@@ -133,26 +135,27 @@ func (l *Log) Lookup(ctx context.Context, key []byte, opts LookupOptions) (KeyRe
 		case errors.Is(err, segmentlist.ErrChanged) && attempt < lookupAttempts:
 			spent = s.result.ReadBytes
 			continue
-		case errors.Is(err, ErrClosed) || l.list.Load() == nil:
-			return KeyRecords{}, ErrClosed
+		case errors.Is(err, segmentlist.ErrClosed) || c.Closed():
+			return Records{}, segmentlist.ErrClosed
 		}
-		return KeyRecords{}, fmt.Errorf("%w: look up a key: %w", ErrStorage, err)
+		return Records{}, fmt.Errorf("%w: look up a key: %w", segmentlist.ErrStorage, err)
 	}
 }
 
-// errLookupLimit ends a lookup early. Lookup does not return it.
+// errLookupLimit ends a lookup early. Find does not return it.
 var errLookupLimit = errors.New("limit of the lookup")
 
 // keyLookup is the state of one attempt.
 type keyLookup struct {
-	log    *Log
-	ctx    context.Context
-	key    []byte
-	opts   LookupOptions
-	list   *segmentlist.List
-	states []compaction.StateOf // of the segments of list
-	result KeyRecords
-	values int // bytes of values and headers in the result
+	compaction *compaction.Compaction
+	log        *compaction.Env
+	ctx        context.Context
+	key        []byte
+	opts       Options
+	list       *segmentlist.List
+	states     []compaction.StateOf // of the segments of list
+	result     Records
+	values     int // bytes of values and headers in the result
 	// decompressed counts the bytes of the searched records, and unchecked those since the last
 	// check of the context.
 	decompressed, unchecked int64
@@ -165,14 +168,14 @@ func (s *keyLookup) run() error {
 	l := s.log
 	// The number of truncations and the offsets are loaded before the list, for the same reasons as
 	// in Compaction.View and ReadCommitted.
-	truncations := l.truncations.Load()
-	s.result.HighWatermark = min(l.HighWatermark(), l.offsets.LogEnd())
-	s.result.LastStable = min(l.LastStable(), s.result.HighWatermark)
-	if s.list = l.list.Acquire(); s.list == nil {
-		return ErrClosed
+	truncations := l.Truncations()
+	s.result.HighWatermark = min(l.Offsets.HighWatermark(), l.Offsets.LogEnd())
+	s.result.LastStable = min(l.Offsets.LastStable(), s.result.HighWatermark)
+	if s.list = l.List.Acquire(); s.list == nil {
+		return segmentlist.ErrClosed
 	}
 	defer s.list.Release()
-	c := l.Compaction()
+	c := s.compaction
 	var all compaction.SegmentRows
 	all, s.states = c.States(s.list.Handles, s.opts.Now)
 	s.result.LogStart, s.result.Segments = all.LogStart, all.Total
@@ -182,7 +185,7 @@ func (s *keyLookup) run() error {
 	} else {
 		s.result.Complete = err == nil
 	}
-	if l.truncations.Load() != truncations {
+	if l.Truncations() != truncations {
 		return segmentlist.ErrChanged
 	}
 	s.classify()
@@ -346,14 +349,14 @@ func (s *keyLookup) searched(r *record.Record) error {
 	return nil
 }
 
-// record returns a record of the key, without the decision between RecordLive, RecordTombstone and
-// RecordSuperseded. Its value and its headers have at most bytesMax bytes together.
-func (s *keyLookup) record(i int, b segmentlist.Batch, r *record.Record, bytesMax int) (KeyRecord,
+// record returns a record of the key, without the decision between Live, Tombstone and
+// Superseded. Its value and its headers have at most bytesMax bytes together.
+func (s *keyLookup) record(i int, b segmentlist.Batch, r *record.Record, bytesMax int) (Record,
 	error) {
-	at := s.states[i]
-	found := KeyRecord{Offset: r.Offset, TimestampMs: r.Timestamp, Tombstone: r.Tombstone(),
-		ValueBytes: len(r.Value), Segment: b.Handle.Base(), SegmentState: at.State,
-		BlockedBy: at.BlockedBy}
+	state := s.states[i]
+	found := Record{Offset: r.Offset, TimestampMs: r.Timestamp, Tombstone: r.Tombstone(),
+		ValueBytes: len(r.Value), Segment: b.Handle.Base(), SegmentState: state.State,
+		BlockedBy: state.BlockedBy}
 	if r.Value != nil {
 		n := min(len(r.Value), s.opts.ValueBytesMax, max(0, bytesMax))
 		found.Value = append(make([]byte, 0, n), r.Value[:n]...)
@@ -369,9 +372,9 @@ func (s *keyLookup) record(i int, b segmentlist.Batch, r *record.Record, bytesMa
 	aborted, err := s.aborted(i, b, r.Offset)
 	switch {
 	case r.Offset >= s.result.LastStable:
-		found.State = RecordUndecided
+		found.State = Undecided
 	case aborted:
-		found.State = RecordAborted
+		found.State = Aborted
 	}
 	return found, err
 }
@@ -380,7 +383,7 @@ func (s *keyLookup) record(i int, b segmentlist.Batch, r *record.Record, bytesMa
 func (s *keyLookup) take(block *recentRecords) error {
 	for _, r := range slices.Backward(block.records) {
 		s.result.Records = append(s.result.Records, r)
-		s.committed = s.committed || r.State == RecordLive
+		s.committed = s.committed || r.State == Live
 	}
 	s.values += block.bytes
 	if block.dropped {
@@ -406,26 +409,26 @@ func (s *keyLookup) aborted(i int, b segmentlist.Batch, offset int64) (aborted b
 	return false, nil
 }
 
-// classify sets the states of the committed records, which are RecordLive before: the latest one
+// classify sets the states of the committed records, which are Live before: the latest one
 // stays, and the next newer one supersedes each of the others.
 func (s *keyLookup) classify() {
 	newer := int64(-1)
 	for i := range s.result.Records {
 		r := &s.result.Records[i]
-		if r.State != RecordLive {
+		if r.State != Live {
 			continue
 		}
 		switch {
 		case newer >= 0:
-			r.State, r.SupersededBy = RecordSuperseded, newer
+			r.State, r.SupersededBy = Superseded, newer
 		case r.Tombstone:
-			r.State = RecordTombstone
+			r.State = Tombstone
 		}
 		newer = r.Offset
 	}
 	// Only the latest record keeps its clock.
 	for i := range s.result.Records {
-		if r := &s.result.Records[i]; r.State != RecordTombstone {
+		if r := &s.result.Records[i]; r.State != Tombstone {
 			r.Clock = nil
 		}
 	}

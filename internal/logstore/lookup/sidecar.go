@@ -1,4 +1,4 @@
-package logstore
+package lookup
 
 import (
 	"errors"
@@ -22,7 +22,7 @@ const sidecarHeaderBytes = 256
 // bySidecar finds the records of the key in segment i by its key sidecar. The result ok is false if
 // the segment must be scanned, because it has no usable sidecar, or batches of unknown keys.
 func (s *keyLookup) bySidecar(i int) (ok bool, err error) {
-	h, c := s.list.Handles[i], s.log.Compaction()
+	h, c := s.list.Handles[i], s.compaction
 	if state := h.SidecarState(); state != nil && state.Digest == 0 {
 		return false, nil
 	}
@@ -51,9 +51,9 @@ func (s *keyLookup) bySidecar(i int) (ok bool, err error) {
 
 // stillListed fails with segmentlist.ErrChanged if a segment is no longer in the log.
 func (s *keyLookup) stillListed(h *segmentlist.Handle) error {
-	list := s.log.list.Acquire()
+	list := s.log.List.Acquire()
 	if list == nil {
-		return ErrClosed
+		return segmentlist.ErrClosed
 	}
 	defer list.Release()
 	if !slices.Contains(list.Handles, h) {
@@ -68,7 +68,7 @@ func (s *keyLookup) search(i int, reader *keys.Reader) (ok bool, err error) {
 	if reader.Counts().Opaque > 0 {
 		return false, nil
 	}
-	newest := reader.Newest(s.log.Compaction().Sidecars.Salt.Load().Hasher().Hash(s.key))
+	newest := reader.Newest(s.compaction.Sidecars.Salt.Load().Hasher().Hash(s.key))
 	batches := s.locator(i, reader)
 	passed := uint32(math.MaxUint32) // the first ordinal of the batch before
 	for newest.Next() {
@@ -98,12 +98,12 @@ func (s *keyLookup) search(i int, reader *keys.Reader) (ok bool, err error) {
 // locatedBatch finds the records of the key in a batch that is described by the sidecar. The
 // argument last is the ordinal of the last one.
 func (s *keyLookup) locatedBatch(i int, reader *keys.Reader, b keys.Batch, last uint32) error {
-	at, err := s.read(s.list.Handles[i], b)
+	located, err := s.read(s.list.Handles[i], b)
 	if err != nil {
 		return err
 	}
 	block := s.recent()
-	if err := s.batch(i, at, block); err != nil {
+	if err := s.batch(i, located, block); err != nil {
 		return err
 	}
 	if n := len(block.records); n > 0 && block.records[n-1].Tombstone && !s.committed {
@@ -118,27 +118,27 @@ func (s *keyLookup) read(h *segmentlist.Handle, b keys.Batch) (segmentlist.Batch
 	if err := s.spend(b.SizeBytes); err != nil {
 		return segmentlist.Batch{}, err
 	}
-	at := segmentlist.Batch{Handle: h, Header: segment.Header{Position: b.Position,
+	read := segmentlist.Batch{Handle: h, Header: segment.Header{Position: b.Position,
 		SizeBytes: b.SizeBytes}}
 	if b.SizeBytes > lookupBlockBytes {
 		header, err := h.HeaderAt(b.Position)
 		if err != nil {
 			return segmentlist.Batch{}, err
 		}
-		at.Header = header
+		read.Header = header
 	} else {
-		at.Header.Batch = make(record.Batch, b.SizeBytes)
-		if n, err := h.File().ReadAt(at.Header.Batch, b.Position); n < b.SizeBytes {
+		read.Header.Batch = make(record.Batch, b.SizeBytes)
+		if n, err := h.File().ReadAt(read.Header.Batch, b.Position); n < b.SizeBytes {
 			return segmentlist.Batch{}, fmt.Errorf("read the batch at %d of segment %d: %w", b.Position,
 				h.Base(), err)
 		}
 	}
-	if size, err := record.PeekSize(at.Header.Batch); err != nil || size != b.SizeBytes ||
-		at.Header.CRC() != b.CRC || at.Header.BaseOffset() != b.BaseOffset {
+	if size, err := record.PeekSize(read.Header.Batch); err != nil || size != b.SizeBytes ||
+		read.Header.CRC() != b.CRC || read.Header.BaseOffset() != b.BaseOffset {
 		return segmentlist.Batch{}, fmt.Errorf("%w: another batch at %d of segment %d", keys.ErrStale,
 			b.Position, h.Base())
 	}
-	return at, nil
+	return read, nil
 }
 
 // batchLocator finds the batch with a record.
@@ -190,15 +190,15 @@ func (l batchLocator) locate(ordinal uint32) (keys.Batch, error) {
 // retention has not begun, or if the .dead file of its segment cannot be used.
 func (s *keyLookup) clock(i int, reader *keys.Reader, b keys.Batch,
 	last uint32) *compaction.TombstoneClock {
-	c, h := s.log.Compaction(), s.list.Handles[i]
+	c, h := s.compaction, s.list.Handles[i]
 	content := c.LoadDead(h.Segment)
 	if content == nil || s.spend(len(content)) != nil {
 		return nil
 	}
 	d, err := clean.DecodeDeadFile(content)
 	if err != nil || d.Identity != reader.Identity().Digest || d.Base != h.Base() ||
-		d.LogBytes != h.SizeBytes() || d.ComputedThrough > s.log.LogEnd() ||
-		d.Lineage != uint64(s.log.EpochAt(d.ComputedThrough-1)) {
+		d.LogBytes != h.SizeBytes() || d.ComputedThrough > s.log.Offsets.LogEnd() ||
+		d.Lineage != s.log.EpochBelow(d.ComputedThrough) {
 		return nil
 	}
 	for _, set := range d.Removable {
