@@ -5,14 +5,19 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"maps"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"heartwood.dev/heartwood/internal/logstore/checkpoint"
 	"heartwood.dev/heartwood/internal/logstore/datadir"
+	"heartwood.dev/heartwood/internal/logstore/producer"
 	"heartwood.dev/heartwood/internal/logstore/recovery"
 	"heartwood.dev/heartwood/internal/logstore/segment"
+	"heartwood.dev/heartwood/internal/logstore/swap"
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
@@ -303,4 +308,89 @@ func (s *Store) RaiseFormatLevel(level int32) error {
 	}
 	s.formatLevel.Store(level)
 	return nil
+}
+
+// ErrForeign is wrapped by the error of Open and OpenOffline if another program has written a file
+// in a format that this program does not support. No file was changed, so the other program can
+// still use the directory.
+var ErrForeign = errors.New("files of another program or version; nothing was changed")
+
+// foreignShown is the number of logs that the error of Open lists.
+const foreignShown = 10
+
+// refuseForeign fails if a log that no Heartwood broker has used yet contains a file that this
+// program cannot read. Open calls it before it changes the first file: if only this log stayed
+// offline, the other logs and the checkpoints would be changed, and the directory could not be
+// returned to the other program as it was.
+func (s *Store) refuseForeign(ids []PartitionID) error {
+	var mu sync.Mutex
+	faults := map[PartitionID]error{}
+	inParallel(ids, s.opts.workers(openWorkers), func(id PartitionID) {
+		err := checkForeign(s.opts.FS, filepath.Join(s.opts.Dir, id.String()))
+		if err != nil {
+			mu.Lock()
+			defer mu.Unlock()
+			faults[id] = err
+		}
+	})
+	if len(faults) == 0 {
+		return nil
+	}
+	all := []error{fmt.Errorf("open %d logs: %w", len(faults), ErrForeign)}
+	for _, id := range slices.SortedFunc(maps.Keys(faults), PartitionID.Compare) {
+		if len(all) > foreignShown {
+			break
+		}
+		all = append(all, fmt.Errorf("%s: %w", id, faults[id]))
+	}
+	return errors.Join(all...)
+}
+
+// checkForeign checks a log that no broker has used yet. Every log that a broker has used has a
+// reclaim policy.
+func checkForeign(fsys vfs.FS, dir string) error {
+	_, err := fsys.Stat(filepath.Join(dir, datadir.PolicyFile))
+	if !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	files, err := swap.List(fsys, dir)
+	if err != nil {
+		return err
+	}
+	if err := recovery.CheckFormat(fsys, dir, files, false); err != nil {
+		return err
+	}
+	if err := checkSmallFile(fsys, dir, checkpoint.EpochsFile, func(content []byte) error {
+		_, err := checkpoint.DecodeEpochs(content)
+		return err
+	}); err != nil {
+		return err
+	}
+	for _, f := range files {
+		if f.Kind != swap.SnapshotSuffix || f.Suffix != "" {
+			continue
+		}
+		if err := checkSmallFile(fsys, dir, f.Name, func(content []byte) error {
+			_, err := producer.Decode(content, f.Base)
+			return err
+		}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// checkSmallFile fails if a file has a later version than this program supports.
+func checkSmallFile(fsys vfs.FS, dir, name string, decode func([]byte) error) error {
+	content, err := fsys.ReadFile(filepath.Join(dir, name))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err == nil {
+		err = decode(content)
+		if !errors.Is(err, checkpoint.ErrVersion) && !errors.Is(err, producer.ErrVersion) {
+			return nil
+		}
+	}
+	return fmt.Errorf("read %s: %w", name, err)
 }
