@@ -5,6 +5,7 @@ import (
 	"go/parser"
 	"go/token"
 	"path"
+	"strings"
 	"testing"
 )
 
@@ -19,6 +20,9 @@ type typeLimit struct {
 // typeLimits contains the types that were once too large, with what they have now or need at most.
 var typeLimits = []typeLimit{
 	{"internal/handler", "Handler", 15, 10, 7},
+	{"internal/logstore", "Log", 93, 25, 25},
+	{"internal/logstore", "Store", 58, 0, 0},
+	{"internal/logstore/compaction", "Compaction", 53, 0, 0},
 	{"internal/handler/data", "Handler", 0, 10, 0},
 	{"internal/handler/groups", "Handler", 0, 10, 0},
 	{"internal/handler/transactions", "Handler", 0, 10, 0},
@@ -113,4 +117,37 @@ func fields(spec *ast.TypeSpec) (n int) {
 		n += max(1, len(field.Names))
 	}
 	return n
+}
+
+// lineLimits contains the folders that were once one large package, with the maximum number of
+// lines without tests.
+var lineLimits = map[string]int{
+	"internal/logstore":             6050,
+	"internal/logstore/compaction":  1500,
+	"internal/logstore/datadir":     1500,
+	"internal/logstore/lookup":      1500,
+	"internal/logstore/offsets":     1500,
+	"internal/logstore/recovery":    1500,
+	"internal/logstore/segmentlist": 1500,
+	"internal/logstore/sidecars":    1500,
+	"internal/logstore/snapshots":   1500,
+	"internal/logstore/swap":        1500,
+}
+
+// TestLargePackagesDoNotGrow counts the lines of packages.
+func TestLargePackagesDoNotGrow(t *testing.T) {
+	lines := map[string]int{}
+	for _, file := range sources(t) {
+		if !isTest(file) {
+			lines[path.Dir(file)] += strings.Count(read(t, file), "\n")
+		}
+	}
+	for directory, limit := range lineLimits {
+		switch got := lines[directory]; {
+		case got == 0:
+			t.Errorf("there is no package %s", directory)
+		case got > limit:
+			t.Errorf("%s has %d lines; the limit is %d", directory, got, limit)
+		}
+	}
 }

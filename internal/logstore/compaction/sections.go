@@ -103,11 +103,11 @@ type cleanableLimits struct {
 // checks the segments, sealedEnd and the number of truncations again under the lock.
 func (c *Compaction) limits() (*segmentlist.List, cleanableLimits) {
 	list := c.env.List.Acquire()
-	return list, c.CurrentLimits()
+	return list, c.currentLimits()
 }
 
-// CurrentLimits returns the limits for a list that was acquired before.
-func (c *Compaction) CurrentLimits() cleanableLimits {
+// currentLimits returns the limits for a list that was acquired before.
+func (c *Compaction) currentLimits() cleanableLimits {
 	o := c.env.Offsets
 	logStart := o.LogStart()
 	return cleanableLimits{

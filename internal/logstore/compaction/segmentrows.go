@@ -120,7 +120,7 @@ func (c *Compaction) Arrange(handles []*segmentlist.Handle, limits cleanableLimi
 // file.
 func (c *Compaction) States(handles []*segmentlist.Handle, now time.Time) (all SegmentRows,
 	segments []StateOf) {
-	return c.Arrange(handles, c.CurrentLimits(), c.Settings(), now)
+	return c.Arrange(handles, c.currentLimits(), c.Settings(), now)
 }
 
 // row returns the row of a segment.

@@ -20,6 +20,7 @@ type Checkpoints struct {
 	written map[string]string // key: name of a checkpoint file; value: its content on disk
 }
 
+// NewCheckpoints returns the checkpoint files of a data directory. It accesses no file.
 func NewCheckpoints(fsys vfs.FS, dir string, logger *slog.Logger) *Checkpoints {
 	return &Checkpoints{fs: fsys, dir: dir, logger: logger, written: map[string]string{}}
 }

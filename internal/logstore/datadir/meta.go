@@ -26,6 +26,7 @@ const (
 	RetainedFile      = "retained"
 )
 
+// Parts of the names of directories.
 const (
 	DeleteSuffix   = "-delete"   // of the directory of a released partition that is being deleted
 	RetainedSuffix = "-retained" // of the directory of a released partition that is kept

@@ -15,4 +15,5 @@ type Notes struct {
 	loss atomic.Pointer[loss] // nil: none
 }
 
+// NewNotes returns the notes in the directory of a log. It accesses no file.
 func NewNotes(fsys vfs.FS, dir string) *Notes { return &Notes{fs: fsys, dir: dir} }

@@ -52,19 +52,20 @@ func sealedLog(t *testing.T) *logstore.Log {
 // TestLookupChecksTheKeyBehindAHash: a record whose key has the hash of another key is not found.
 func TestLookupChecksTheKeyBehindAHash(t *testing.T) {
 	c := sealedLog(t).Compaction()
+	list := c.Env().List.Acquire()
+	defer list.Release()
+	reader, err := c.Sidecars.Open(list.Handles[0], true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = reader.Close() }()
 	for key, want := range map[string]int{"k999": 0, "k0": 1} {
 		s := keyLookup{compaction: c, log: c.Env(), ctx: t.Context(), key: []byte(key),
 			opts: Options{}.withDefaults()}
 		s.result.HighWatermark = s.log.Offsets.HighWatermark()
 		s.result.LastStable = s.log.Offsets.LastStable()
-		s.list = s.log.List.Acquire()
-		defer s.list.Release()
+		s.list = list
 		_, s.states = c.States(s.list.Handles, storetest.Start)
-		reader, err := c.Sidecars.Open(s.list.Handles[0], true)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer func() { _ = reader.Close() }()
 		b, err := s.locator(0, reader).locate(0) // the entry of k0, as if the hashes were equal
 		if err == nil {
 			err = s.locatedBatch(0, reader, b, 0)

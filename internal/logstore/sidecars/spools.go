@@ -64,6 +64,7 @@ func (s *Set) Collector(compacted bool) *Collector {
 	return taken
 }
 
+// Release returns the collector, which may be nil, to the pool.
 func (c *Collector) Release() {
 	if c != nil {
 		c.Reset()

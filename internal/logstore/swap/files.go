@@ -53,6 +53,7 @@ func ParseFile(name string) (f File, ok bool) {
 	return f, f.IsLog() || f.Kind == SnapshotSuffix || slices.Contains(indexKinds, f.Kind)
 }
 
+// IsLog reports whether the file is a data file.
 func (f File) IsLog() bool { return f.Kind == segment.LogExtension }
 
 // List returns the segment files of a directory in ascending order of their base
