@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"heartwood.dev/heartwood/internal/tlsconfig"
 )
 
 // Values of --auth.
@@ -93,12 +95,11 @@ func namespaced(text string) (namespace, name string, ok bool) {
 
 // tls returns the configuration of the console's port.
 func (f *consoleFlags) tls() *tls.Config {
-	return &tls.Config{MinVersion: tls.VersionTLS12,
-		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
-			pair, err := tls.LoadX509KeyPair(f.certificate, f.key)
-			if err != nil {
-				return nil, fmt.Errorf("read the certificate of the console: %w", err)
-			}
-			return &pair, nil
-		}}
+	return tlsconfig.ServeFrom(func() (*tls.Certificate, error) {
+		pair, err := tls.LoadX509KeyPair(f.certificate, f.key)
+		if err != nil {
+			return nil, fmt.Errorf("read the certificate of the console: %w", err)
+		}
+		return &pair, nil
+	})
 }

@@ -19,6 +19,7 @@ import (
 
 	"heartwood.dev/heartwood/api/v1alpha1"
 	"heartwood.dev/heartwood/internal/pki"
+	"heartwood.dev/heartwood/internal/tlsconfig"
 )
 
 // Client makes configurations. It is safe for concurrent use.
@@ -58,19 +59,14 @@ func (c *Client) Config(ctx context.Context, cluster types.NamespacedName,
 		Name: v1alpha1.PeerCASecretName(cluster.Name)}, secret); err != nil {
 		return nil, fmt.Errorf("read the peer CA: %w", err)
 	}
-	of, err := c.certificate(cluster, secret)
+	own, err := c.certificate(cluster, secret)
 	if err != nil {
 		return nil, err
 	}
 	want := v1alpha1.PeerURI(cluster.Namespace, cluster.Name, broker)
-	return &tls.Config{
-		MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{of.certificate},
-		//nolint:gosec // VerifyConnection verifies the chain, and the URI instead of a host name
-		InsecureSkipVerify: true,
-		VerifyConnection: func(state tls.ConnectionState) error {
-			return verify(state.PeerCertificates, of.roots, time.Now(), want)
-		},
-	}, nil
+	return tlsconfig.VerifyBy(func(state tls.ConnectionState) error {
+		return verify(state.PeerCertificates, own.roots, time.Now(), want)
+	}, own.certificate), nil
 }
 
 // HTTP returns the URL scheme of the HTTP port of a broker, and the transport of requests to it.

@@ -13,6 +13,7 @@ import (
 
 	"heartwood.dev/heartwood/api/v1alpha1"
 	"heartwood.dev/heartwood/internal/certname"
+	"heartwood.dev/heartwood/internal/tlsconfig"
 	"heartwood.dev/heartwood/internal/wire"
 )
 
@@ -186,9 +187,10 @@ func (c *Certificates) cached(build func(*material) *tls.Config) func() *tls.Con
 }
 
 func serverConfig(certificate *tls.Certificate) *tls.Config {
-	return &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{*certificate},
-		// Kafka's connections live long: full records cost less than the latency of the first ones.
-		DynamicRecordSizingDisabled: true}
+	config := tlsconfig.New(*certificate)
+	// Kafka's connections live long: full records cost less than the latency of the first ones.
+	config.DynamicRecordSizingDisabled = true
+	return config
 }
 
 // requireClients requires a certificate of the client. TLS sessions are not resumed: a ticket would
@@ -199,8 +201,7 @@ func requireClients(config *tls.Config) {
 
 // refusing returns a configuration with which every handshake fails.
 func refusing(reason error) *tls.Config {
-	return &tls.Config{MinVersion: tls.VersionTLS12,
-		GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) { return nil, reason }}
+	return tlsconfig.ServeAs(func(*tls.ClientHelloInfo) (*tls.Config, error) { return nil, reason })
 }
 
 // client returns the session of a client with a verified certificate. Without CAs of its own, a

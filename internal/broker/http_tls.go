@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"heartwood.dev/heartwood/api/v1alpha1"
+	"heartwood.dev/heartwood/internal/tlsconfig"
 )
 
 // HTTPServer returns the TLS configuration of the HTTP port. It uses the certificate for
@@ -18,20 +19,18 @@ func (c *Certificates) HTTPServer() *tls.Config {
 		if m.peer == nil || m.peerCA == nil {
 			return refusing(errNoCertificate)
 		}
-		config := serverConfig(m.peer)
-		config.DynamicRecordSizingDisabled = false
+		config := tlsconfig.New(*m.peer)
 		config.ClientCAs, config.SessionTicketsDisabled = m.peerCA, true
 		config.ClientAuth = tls.VerifyClientCertIfGiven
 		return config
 	})
-	return &tls.Config{MinVersion: tls.VersionTLS12,
-		GetConfigForClient: func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
-			config := current()
-			if config.GetConfigForClient != nil {
-				return config.GetConfigForClient(hello)
-			}
-			return config, nil
-		}}
+	return tlsconfig.ServeAs(func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
+		config := current()
+		if config.GetConfigForClient != nil {
+			return config.GetConfigForClient(hello)
+		}
+		return config, nil
+	})
 }
 
 // peerIdentity is who has a certificate of the peer CA.

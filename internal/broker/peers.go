@@ -11,6 +11,7 @@ import (
 
 	"heartwood.dev/heartwood/api/v1alpha1"
 	"heartwood.dev/heartwood/internal/metadata"
+	"heartwood.dev/heartwood/internal/tlsconfig"
 	"heartwood.dev/heartwood/internal/wire"
 )
 
@@ -134,14 +135,9 @@ func (b *Broker) peerClient(to int32) (*tls.Config, error) {
 		return nil, errNoCertificate
 	}
 	want := v1alpha1.PeerURI(b.opts.Namespace, b.opts.Cluster, to)
-	return &tls.Config{
-		MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{*m.peer},
-		//nolint:gosec // VerifyConnection verifies the chain, and the URI instead of a host name
-		InsecureSkipVerify: true,
-		VerifyConnection: func(state tls.ConnectionState) error {
-			return verifyPeer(&state, m.peerCA, want)
-		},
-	}, nil
+	return tlsconfig.VerifyBy(func(state tls.ConnectionState) error {
+		return verifyPeer(&state, m.peerCA, want)
+	}, *m.peer), nil
 }
 
 // verifyPeer verifies the certificate chain of a server and its URI.

@@ -16,6 +16,7 @@ import (
 
 	"heartwood.dev/heartwood/api/v1alpha1"
 	"heartwood.dev/heartwood/internal/pki"
+	"heartwood.dev/heartwood/internal/tlsconfig"
 )
 
 // Security says how a client connects to the brokers of a secured LogCluster. The zero value
@@ -73,18 +74,13 @@ func NewClient(s Security) (*Client, error) {
 // brokerTLS returns the configuration of connections to brokers. Function roots returns the CAs of
 // brokers; it is called for each connection.
 func brokerTLS(roots func() (*x509.CertPool, error)) *tls.Config {
-	return &tls.Config{
-		MinVersion: tls.VersionTLS12,
-		// VerifyConnection verifies the chain, and the URI instead of a host name.
-		InsecureSkipVerify: true, //nolint:gosec // the line below verifies
-		VerifyConnection: func(state tls.ConnectionState) error {
-			trusted, err := roots()
-			if err != nil {
-				return err
-			}
-			return verifyBroker(state.PeerCertificates, trusted)
-		},
-	}
+	return tlsconfig.VerifyBy(func(state tls.ConnectionState) error {
+		trusted, err := roots()
+		if err != nil {
+			return err
+		}
+		return verifyBroker(state.PeerCertificates, trusted)
+	})
 }
 
 func readRoots(path string) (*x509.CertPool, error) {

@@ -2,7 +2,6 @@ package tokens
 
 import (
 	"context"
-	"crypto/tls"
 	"crypto/x509"
 	"errors"
 	"fmt"
@@ -12,6 +11,8 @@ import (
 	"sync"
 
 	"golang.org/x/crypto/x509roots/fallback/bundle"
+
+	"heartwood.dev/heartwood/internal/tlsconfig"
 )
 
 // jwksBytesMax limits the size of the keys of an issuer.
@@ -27,7 +28,7 @@ func HTTPS(from string, roots func() *x509.CertPool) (func(context.Context) (Fou
 		return nil, fmt.Errorf("the URL of the issuer's keys %q is not an https URL", from)
 	}
 	return func(ctx context.Context) (Found, error) {
-		config := &tls.Config{MinVersion: tls.VersionTLS12}
+		config := tlsconfig.New()
 		if roots != nil {
 			config.RootCAs = roots()
 		}

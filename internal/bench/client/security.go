@@ -1,7 +1,6 @@
 package client
 
 import (
-	"crypto/tls"
 	"crypto/x509"
 	"fmt"
 	"os"
@@ -9,6 +8,8 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/sasl/scram"
+
+	"heartwood.dev/heartwood/internal/tlsconfig"
 )
 
 // Security is how clients connect. The zero value connects without TLS and authentication.
@@ -28,7 +29,8 @@ func (s Security) options() (opts []kgo.Opt, err error) {
 		if err != nil {
 			return nil, fmt.Errorf("read CAs: %w", err)
 		}
-		config := &tls.Config{RootCAs: x509.NewCertPool(), MinVersion: tls.VersionTLS12}
+		config := tlsconfig.New()
+		config.RootCAs = x509.NewCertPool()
 		if !config.RootCAs.AppendCertsFromPEM(content) {
 			return nil, fmt.Errorf("read CAs: %s contains no certificate", s.CAFile)
 		}

@@ -20,6 +20,7 @@ import (
 
 	"heartwood.dev/heartwood/api/v1alpha1"
 	"heartwood.dev/heartwood/internal/credentials"
+	"heartwood.dev/heartwood/internal/tlsconfig"
 	"heartwood.dev/heartwood/internal/tokens"
 )
 
@@ -115,7 +116,8 @@ func (c Credentials) password() scram.Auth {
 // TLS returns the configuration of connections to a listener. The brokers are verified by the CA in
 // the Secret of the user or, if it contains none, by ca (PEM); without any, by the public CAs.
 func (c Credentials) TLS(ca []byte) (*tls.Config, error) {
-	config := &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: tokens.PublicRoots()}
+	config := tlsconfig.New()
+	config.RootCAs = tokens.PublicRoots()
 	if own := c.User[credentials.KeyCA]; len(own) > 0 {
 		ca = own
 	}
