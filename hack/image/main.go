@@ -1,6 +1,7 @@
 // Command image writes a container image as a docker-archive, without a container engine or a base
 // image. The image contains a static binary, /tmp and /etc. The same inputs produce the same bytes,
-// so equal digests mean equal images.
+// so equal digests mean equal images. It assembles the layers with go-containerregistry: ko needs a
+// base image from a registry or its cache.
 //
 // With -layout it writes an OCI layout instead, with an image for each architecture of -archs from
 // the directory -binaries, which contains linux_ARCH/heartwood.

@@ -1,5 +1,6 @@
 // Command release writes the archives of a release, their SHA-256 sums, and the manifest of the
-// kubectl plugin for krew (https://krew.sigs.k8s.io). The same binaries produce the same bytes.
+// kubectl plugin for krew (https://krew.sigs.k8s.io). The same binaries produce the same bytes,
+// which archives by tar and zip do not: they record times and owners.
 //
 //	release -version v0.1.0 -binaries bin/release -url https://example.com/v0.1.0 -out dist
 //

@@ -11,7 +11,8 @@ import (
 )
 
 // Constants of the xerial stream, the framing that Kafka's clients use: a header of 16 bytes, then
-// blocks of {i32 BE length, raw snappy block}.
+// blocks of {i32 BE length, raw snappy block}. Package xerial of klauspost/compress reads no
+// concatenated streams, which Kafka permits.
 const (
 	xerialHeaderBytes = 16
 	xerialBlockBytes  = 32 << 10 // uncompressed size of a block

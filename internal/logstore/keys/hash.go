@@ -36,7 +36,8 @@ func (h Hasher) Hash(key []byte) Hash {
 
 // sum128 returns the SipHash-2-4 of the data with 128 bits of output, as two little-endian words.
 // The last word of the input contains the length, so that keys that differ only in trailing zeros
-// have different hashes.
+// have different hashes. No library computes it, because the hash is part of the file format and
+// of the append path: its values and its speed must not change with a dependency.
 func (h Hasher) sum128(data []byte) (first, second uint64) {
 	s := h.start()
 	last := uint64(len(data)) << 56
