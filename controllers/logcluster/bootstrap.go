@@ -43,7 +43,7 @@ func (r *StatusReconciler) bootstrapped(ctx context.Context,
 }
 
 // listenerStatuses returns how clients reach the listeners.
-func (s *scope) listenerStatuses() []v1alpha1.ListenerStatus {
+func listenerStatuses(s *scope) []v1alpha1.ListenerStatus {
 	listeners := s.cluster.Spec.Listeners.OrDefault()
 	statuses := make([]v1alpha1.ListenerStatus, 0, len(listeners))
 	for i := range listeners {

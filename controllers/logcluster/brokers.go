@@ -3,7 +3,7 @@ package logcluster
 import "heartwood.dev/heartwood/api/v1alpha1"
 
 // describeBrokers returns the status of each broker, by id.
-func (s *scope) describeBrokers() []v1alpha1.BrokerStatus {
+func describeBrokers(s *scope) []v1alpha1.BrokerStatus {
 	state, leaders := s.rolloutState(), s.leaders()
 	all := make([]v1alpha1.BrokerStatus, len(state.Brokers))
 	for i := range all {

@@ -93,7 +93,7 @@ func (s *scope) unknownReplicas(tags map[string]string) (unknown []string) {
 }
 
 // scaledCondition returns condition Scaled.
-func (s *scope) scaledCondition(d draining) metav1.Condition {
+func scaledCondition(s *scope, d draining) metav1.Condition {
 	condition := metav1.Condition{Type: v1alpha1.ConditionScaled, Status: metav1.ConditionFalse}
 	target, running := s.cluster.Spec.Brokers, s.runningBrokers()
 	switch {

@@ -68,7 +68,7 @@ func TestScaledConditionNamesWhatDrainingWaitsFor(t *testing.T) {
 		for topic, assignment := range test.partitions {
 			set.Assign(partitionset.Key{Topic: topic}, assignment)
 		}
-		scope := scope{
+		s := &scope{
 			cluster: &v1alpha1.LogCluster{ObjectMeta: metav1.ObjectMeta{Name: "main"},
 				Spec: v1alpha1.LogClusterSpec{Brokers: 2}},
 			brokers: &appsv1.StatefulSet{Spec: appsv1.StatefulSetSpec{Replicas: &test.running}},
@@ -76,11 +76,11 @@ func TestScaledConditionNamesWhatDrainingWaitsFor(t *testing.T) {
 			sets:    &sets.Cluster{Count: 1, Sets: map[int32]*partitionset.Set{0: set}},
 		}
 		if strings.HasPrefix(test.name, "disks") {
-			scope.removal = conditions.Removal{Reason: v1alpha1.ReasonDisksDoNotFit,
+			s.removal = conditions.Removal{Reason: v1alpha1.ReasonDisksDoNotFit,
 				Message: "broker 0 to 90 %"}
 		}
-		d := scope.drain()
-		if got := scope.scaledCondition(d); got.Status != test.status ||
+		d := s.drain()
+		if got := scaledCondition(s, d); got.Status != test.status ||
 			got.Reason != test.reason ||
 			!strings.Contains(got.Message, test.message) || d.brokers != test.brokers {
 			t.Errorf("%s: got %d required brokers, %s %s %q; want %d, %s %s %q", test.name, d.brokers,
@@ -116,15 +116,15 @@ func TestNoBrokerIsRemovedWhileReplicasAreUnknown(t *testing.T) {
 			1: decode(map[string]string{"deleted/1": "no entry"})}, 2, "being removed"},
 	} {
 		running := int32(4)
-		scope := scope{
+		s := &scope{
 			cluster: &v1alpha1.LogCluster{ObjectMeta: metav1.ObjectMeta{Name: "main"},
 				Spec: v1alpha1.LogClusterSpec{Brokers: 2}},
 			brokers: &appsv1.StatefulSet{Spec: appsv1.StatefulSetSpec{Replicas: &running}},
 			topics:  []v1alpha1.Topic{{ObjectMeta: metav1.ObjectMeta{Name: "orders", UID: uid}}},
 			sets:    &sets.Cluster{Count: 2, Sets: test.sets},
 		}
-		d := scope.drain()
-		got := scope.scaledCondition(d)
+		d := s.drain()
+		got := scaledCondition(s, d)
 		if d.brokers != test.brokers || got.Status != metav1.ConditionFalse ||
 			!strings.Contains(got.Message, test.message) {
 			t.Errorf("%s: got %d brokers, %s %q; want %d, False %q", test.name, d.brokers, got.Status,

@@ -26,7 +26,7 @@ func (r *Reconciler) lend(ctx context.Context, s *scope, state rollout.State,
 	if !state.Lends && s.countLent() == 0 {
 		return "", false, nil
 	}
-	l := s.lending(r.Reports.Latest(client.ObjectKeyFromObject(s.cluster)))
+	l := lendingOf(s, r.Reports.Latest(client.ObjectKeyFromObject(s.cluster)))
 	d := rollout.Lend(state, l.Lending, next)
 	if err := r.writeLoans(ctx, s, d, l.permanent); err != nil {
 		return "", false, err
@@ -103,9 +103,9 @@ type lending struct {
 	permanent []partitionset.Key
 }
 
-// lending gathers the loans, the partitions that may get one, and the brokers. The loans of
+// lendingOf gathers the loans, the partitions that may get one, and the brokers. The loans of
 // partitions that are not assigned any more are ignored: the assignment controller changes those.
-func (s *scope) lending(latest *reports.Cluster) (l lending) {
+func lendingOf(s *scope, latest *reports.Cluster) (l lending) {
 	byName, sizes := map[string]*v1alpha1.Topic{}, sizesOf(latest)
 	for i := range s.topics {
 		byName[s.topics[i].Name] = &s.topics[i]
@@ -134,7 +134,7 @@ func (s *scope) lending(latest *reports.Cluster) (l lending) {
 				Bytes: size})
 		}
 	}
-	l.Hosts = s.hosts(latest)
+	l.Hosts = hostsOf(s, latest)
 	return l
 }
 
@@ -156,8 +156,8 @@ func sizesOf(latest *reports.Cluster) map[report.TopicPartition]map[int32]int64 
 	return sizes
 }
 
-// hosts returns the brokers as hosts of lent replicas, by id.
-func (s *scope) hosts(latest *reports.Cluster) []rollout.Host {
+// hostsOf returns the brokers as hosts of lent replicas, by id.
+func hostsOf(s *scope, latest *reports.Cluster) []rollout.Host {
 	used := map[int32]int64{}
 	for _, of := range sizesOf(latest) {
 		for id, size := range of {

@@ -61,10 +61,10 @@ func ofShard(ctx context.Context, secret client.Object) []reconcile.Request {
 
 // listenersCondition returns condition ListenersReady. Its message names listeners without
 // encryption on which clients authenticate.
-func (s *scope) listenersCondition() metav1.Condition {
+func listenersCondition(s *scope) metav1.Condition {
 	var pending, plain []string
 	for _, listener := range s.cluster.Spec.Listeners.OrDefault() {
-		if missing := s.withoutEndpoint(listener.Name); len(missing) > 0 {
+		if missing := withoutEndpoint(s, listener.Name); len(missing) > 0 {
 			pending = append(pending, fmt.Sprintf("Listener %s has no address on brokers %v.",
 				listener.Name, missing))
 		}
@@ -89,7 +89,7 @@ func (s *scope) listenersCondition() metav1.Condition {
 }
 
 // withoutEndpoint returns the brokers whose Leases contain no endpoint of a listener, sorted.
-func (s *scope) withoutEndpoint(listener string) []int32 {
+func withoutEndpoint(s *scope, listener string) []int32 {
 	found := map[int32]bool{}
 	for i := range s.leases {
 		_, id, ok := v1alpha1.ParseBrokerLeaseName(s.leases[i].Name)

@@ -167,9 +167,9 @@ func TestPauseHoldsUpTheReplacementOfVolumes(t *testing.T) {
 	s.scope.cluster.Spec.Storage.ClassName = new("fast")
 	s.scope.volumes.Claims = []claims.Claim{{Broker: 0, Class: "fast", Bound: true},
 		{Broker: 1, Class: "slow", Bound: true}}
-	paused := outcome{decided: true, paused: true, step: step{Decision: s.scope.pausedStep()}}
+	paused := outcome{decided: true, paused: true, step: step{Decision: pausedStep(s.scope)}}
 	s.put(0, paused, v1alpha1.ReasonPaused)
 	s.scope.volumes.Claims[1].Class = "fast"
-	paused.step.Decision = s.scope.pausedStep()
+	paused.step.Decision = pausedStep(s.scope)
 	s.put(time.Second, paused, v1alpha1.ReasonComplete)
 }

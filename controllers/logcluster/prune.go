@@ -19,7 +19,7 @@ import (
 // applyRoutes applies the TLSRoutes, and deletes those of listeners and brokers that no longer
 // exist. The list is read from the API server, not from a cache: the kind may not exist.
 func (r *Reconciler) applyRoutes(ctx context.Context, s *scope) error {
-	rendered := render.TLSRoutes(s.cluster, s.settings(r.Settings))
+	rendered := render.TLSRoutes(s.cluster, settingsOf(s, r.Settings))
 	for _, route := range rendered {
 		if err := r.applier().Apply(ctx, s.cluster, route); apierrors.IsNotFound(err) {
 			return fmt.Errorf("%w: the Gateway API v1.5 or later is not installed", err)

@@ -174,7 +174,7 @@ func (r *Reconciler) ofChangingCluster(ctx context.Context,
 		return found
 	}
 	if allowed := budget.Spec.MaxUnavailable; !drains && allowed != nil &&
-		allowed.IntVal == render.MaxUnavailable(s.settings(r.Settings)) {
+		allowed.IntVal == render.MaxUnavailable(settingsOf(s, r.Settings)) {
 		return nil
 	}
 	return found
@@ -288,7 +288,7 @@ func (r *Reconciler) advance(ctx context.Context, s *scope) (result outcome, aga
 		return result, 0, budgetErr
 	}
 	if result.paused {
-		result.decided, result.step.Decision = true, s.pausedStep()
+		result.decided, result.step.Decision = true, pausedStep(s)
 		if foreign := owned.AsForeign(budgetErr); foreign != nil {
 			result.failure, result.foreign = foreign.Message(), true
 			again, budgetErr = retryInterval, nil
@@ -334,7 +334,7 @@ func (r *Reconciler) applyFailed(s *scope, err error) {
 }
 
 // pausedStep returns the step that a pause holds up. The replacement of volumes is one, too.
-func (s *scope) pausedStep() rollout.Decision {
+func pausedStep(s *scope) rollout.Decision {
 	next := rollout.Next(s.rolloutState())
 	if volumes := len(s.volumesToReplace().Replace); next.Phase == rollout.Complete && volumes > 0 {
 		next = rollout.Decision{Phase: rollout.Waiting, Broker: -1, Outdated: volumes}
@@ -346,7 +346,7 @@ func (s *scope) pausedStep() rollout.Decision {
 // than the replicas do. Neither a pause nor a spec that cannot be applied may delay that: with an
 // outdated budget, the drain of a node would evict a broker whose replicas others need.
 func (r *Reconciler) applyBudget(ctx context.Context, s *scope) error {
-	budget, settings := &policyv1.PodDisruptionBudget{}, s.settings(r.Settings)
+	budget, settings := &policyv1.PodDisruptionBudget{}, settingsOf(s, r.Settings)
 	key := types.NamespacedName{Namespace: s.cluster.Namespace,
 		Name: render.BrokersName(s.cluster.Name)}
 	if err := r.Get(ctx, key, budget); err != nil {
@@ -363,7 +363,7 @@ func (r *Reconciler) applyBudget(ctx context.Context, s *scope) error {
 // first error, because later objects may depend on the failed one, as pods depend on their
 // ServiceAccount. It creates an event for the error; the queue retries with backoff.
 func (r *Reconciler) applyAll(ctx context.Context, s *scope) error {
-	rendered := render.Cluster(s.cluster, s.settings(r.Settings))
+	rendered := render.Cluster(s.cluster, settingsOf(s, r.Settings))
 	for _, object := range rendered {
 		if brokers, ok := object.(*appsv1.StatefulSet); ok {
 			var err error
@@ -386,8 +386,8 @@ func (r *Reconciler) applyAll(ctx context.Context, s *scope) error {
 	return r.pruneServices(ctx, s, rendered)
 }
 
-// settings returns the settings for package render.
-func (s *scope) settings(base render.Settings) render.Settings {
+// settingsOf returns the settings for package render.
+func settingsOf(s *scope, base render.Settings) render.Settings {
 	base.Brokers, base.PartitionSets = s.drain().brokers, s.sets.Count
 	base.ScramShards = s.scramShards
 	// The template keeps the last requested restart: removing the annotation restarts nothing.

@@ -76,7 +76,7 @@ func (r *Reconciler) nextVolume(ctx context.Context, s *scope, state rollout.Sta
 		// The change of the class is the approval; windows hold it up.
 		if inside, left := spec.Window.Contains(time.Now()); !inside {
 			taken.Phase, taken.Hold = rollout.Held, rollout.OutsideWindow
-			taken.held = s.heldBy(taken.Hold)
+			taken.held = heldBy(s, taken.Hold)
 			taken.volume = remaining
 			return taken, heldRequeue(left), true, nil
 		}

@@ -74,7 +74,7 @@ func TestReplicatedNamesPartitions(t *testing.T) {
 func TestStatusContainsReplicated(t *testing.T) {
 	s, partitions := outdatedScope(), partitionsOf("bb")
 	s.topics, s.sets = partitions.topics, partitions.sets
-	status := s.status(nil)
+	status := describeCluster(s, nil)
 	want := []string{"Ready True All brokers are up; 2 of 2 partitions are under-replicated.",
 		"Replicated False 2 of 2 partitions are under-replicated: orders/0 orders/1."}
 	var got []string
@@ -91,7 +91,7 @@ func TestStatusCountsPartitionsWithoutLeader(t *testing.T) {
 	for states, want := range map[string]int32{"": 0, "ibrd": 0, "in": 1, "nbnd": 2, "anr": 2} {
 		s, partitions := outdatedScope(), partitionsOf(states)
 		s.topics, s.sets = partitions.topics, partitions.sets
-		if got := s.status(nil).Leaderless; got != want {
+		if got := describeCluster(s, nil).Leaderless; got != want {
 			t.Errorf("%q: got %d partitions without a leader, want %d", states, got, want)
 		}
 	}

@@ -12,7 +12,7 @@ import (
 const retainedTopicsMax = 20
 
 // describeRetained sets the part of the status about deleted topics whose records are retained.
-func (s *scope) describeRetained(status *v1alpha1.LogClusterStatus) {
+func describeRetained(s *scope, status *v1alpha1.LogClusterStatus) {
 	topics := map[v1alpha1.GivenUp]*v1alpha1.RetainedTopic{}
 	status.RetainedPartitions, status.RetainedTopics = 0, nil
 	for key, entry := range s.sets.All() {

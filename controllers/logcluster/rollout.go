@@ -30,7 +30,7 @@ const rolloutInterval = 5 * time.Second
 func (r *Reconciler) roll(ctx context.Context, s *scope) (step, time.Duration, error) {
 	now := time.Now()
 	state := s.rolloutState()
-	left := s.hold(&state, now)
+	left := hold(s, &state, now)
 	again := r.RolloutInterval
 	readySince := r.ready.observe(client.ObjectKeyFromObject(s.cluster), s.pods, now)
 	for id, since := range readySince {
@@ -54,7 +54,7 @@ func (r *Reconciler) roll(ctx context.Context, s *scope) (step, time.Duration, e
 			again = 0
 		}
 	case rollout.Held:
-		taken.held = s.heldBy(taken.Hold)
+		taken.held = heldBy(s, taken.Hold)
 		if !lent {
 			again = heldRequeue(left)
 		}

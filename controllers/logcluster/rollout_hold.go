@@ -11,7 +11,7 @@ import (
 
 // hold sets what the restart of each broker must wait for (spec.rollout, VersionSkew). It returns
 // the time until the window begins; 0 if there is none or it has begun.
-func (s *scope) hold(state *rollout.State, now time.Time) (left time.Duration) {
+func hold(s *scope, state *rollout.State, now time.Time) (left time.Duration) {
 	terms := rollout.Terms{Inside: true,
 		Approved: s.cluster.RolloutApproved(s.brokers.Status.UpdateRevision)}
 	if spec := s.cluster.Spec.Rollout; spec != nil {
@@ -51,7 +51,7 @@ func heldRequeue(left time.Duration) time.Duration {
 type held struct{ reason, text string }
 
 // heldBy returns the text for a Hold.
-func (s *scope) heldBy(hold rollout.Hold) held {
+func heldBy(s *scope, hold rollout.Hold) held {
 	if hold == rollout.VersionSkew {
 		return held{v1alpha1.ReasonVersionSkew, "Restarts wait: condition " +
 			v1alpha1.ConditionVersionSkew + " says why, and what to do."}

@@ -14,7 +14,7 @@ import (
 
 // describeSpread sets condition Spread, or removes it if the brokers in the status are in fewer
 // than two known racks.
-func (s *scope) describeSpread(status *v1alpha1.LogClusterStatus) {
+func describeSpread(s *scope, status *v1alpha1.LogClusterStatus) {
 	racks := map[int32]string{}
 	for _, b := range status.Brokers {
 		if b.Zone != "" {

@@ -76,9 +76,9 @@ func (r *StatusReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctr
 	scope.volumes.Restarts, scope.replaced = last.storage.restarts, last.storage.replaced
 	scope.removal = r.Shared.Removal(req.NamespacedName)
 	after := before.DeepCopy()
-	after.Status = scope.status(r.Shared.Get(req.NamespacedName))
-	after.Status.Brokers = scope.describeBrokers()
-	scope.describeSpread(&after.Status)
+	after.Status = describeCluster(scope, r.Shared.Get(req.NamespacedName))
+	after.Status.Brokers = describeBrokers(scope)
+	describeSpread(scope, &after.Status)
 	if rebalance := r.Shared.Rebalance(req.NamespacedName); rebalance != nil {
 		after.Status.Rebalance = rebalance.DeepCopy()
 	}
@@ -133,11 +133,11 @@ func (r *StatusReconciler) recordChanges(before, after *v1alpha1.LogCluster) {
 	}
 }
 
-// status returns the new status, with conditions of other controllers. Conditions whose status has
-// not changed keep their transition times.
-func (s *scope) status(shared []metav1.Condition) v1alpha1.LogClusterStatus {
+// describeCluster returns the new status, with conditions of other controllers. Conditions whose
+// status has not changed keep their transition times.
+func describeCluster(s *scope, shared []metav1.Condition) v1alpha1.LogClusterStatus {
 	status := *s.cluster.Status.DeepCopy()
-	status.Bootstrap, status.Listeners = render.Bootstrap(s.cluster), s.listenerStatuses()
+	status.Bootstrap, status.Listeners = render.Bootstrap(s.cluster), listenerStatuses(s)
 	status.ReadyBrokers, _ = s.readyBrokers()
 	status.Topics = int32(len(s.topics))
 	replicas := s.replication()
@@ -148,12 +148,12 @@ func (s *scope) status(shared []metav1.Condition) v1alpha1.LogClusterStatus {
 		s.brokers.Status.ObservedGeneration >= s.brokers.Generation {
 		status.UpdateRevision = s.brokers.Status.UpdateRevision
 	}
-	s.describeRetained(&status)
+	describeRetained(s, &status)
 	draining := s.drain()
 	status.Draining = draining.replicas
 	for _, condition := range []metav1.Condition{
-		s.readyCondition(status, replicas.readyMessage()), replicas.condition(),
-		s.scaledCondition(draining), s.listenersCondition()} {
+		readyCondition(s, status, replicas.readyMessage()), replicas.condition(),
+		scaledCondition(s, draining), listenersCondition(s)} {
 		condition.ObservedGeneration = s.cluster.Generation
 		meta.SetStatusCondition(&status.Conditions, condition)
 	}
@@ -178,7 +178,7 @@ func addShared(status *v1alpha1.LogClusterStatus, shared []metav1.Condition) {
 // state a LogCluster must not become Ready. But a Ready LogCluster stays Ready, because every step
 // of a rolling update passes through this state. Under-replicated partitions do not change it
 // (docs/adr/0305-condition-replicated.md).
-func (s *scope) readyCondition(status v1alpha1.LogClusterStatus, up string) metav1.Condition {
+func readyCondition(s *scope, status v1alpha1.LogClusterStatus, up string) metav1.Condition {
 	observed := s.brokers.Status.ObservedGeneration >= s.brokers.Generation
 	enough := status.ReadyBrokers >= s.cluster.Spec.Brokers
 	wasReady := meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionReady)

@@ -16,14 +16,14 @@ func TestSharedConditionsKeepTheirGeneration(t *testing.T) {
 	s.cluster.Generation = 3
 	drained := metav1.Condition{Type: v1alpha1.ConditionDrained, Status: metav1.ConditionTrue,
 		Reason: v1alpha1.ReasonDrained, ObservedGeneration: 2}
-	status := s.status([]metav1.Condition{drained})
+	status := describeCluster(s, []metav1.Condition{drained})
 	got := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionDrained)
 	own := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionReady)
 	if got == nil || got.ObservedGeneration != 2 || own.ObservedGeneration != 3 {
 		t.Errorf("got %+v and %+v", got, own)
 	}
 	s.cluster.Status = status
-	status = s.status([]metav1.Condition{{Type: v1alpha1.ConditionDrained}})
+	status = describeCluster(s, []metav1.Condition{{Type: v1alpha1.ConditionDrained}})
 	if got := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionDrained); got != nil {
 		t.Errorf("the removed condition is %+v", got)
 	}
