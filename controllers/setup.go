@@ -23,6 +23,8 @@ import (
 	"heartwood.dev/heartwood/controllers/election"
 	"heartwood.dev/heartwood/controllers/index"
 	"heartwood.dev/heartwood/controllers/logcluster"
+	"heartwood.dev/heartwood/controllers/logcluster/outcome"
+	"heartwood.dev/heartwood/controllers/logcluster/status"
 	"heartwood.dev/heartwood/controllers/loguser"
 	"heartwood.dev/heartwood/controllers/opmetrics"
 	"heartwood.dev/heartwood/controllers/peertls"
@@ -108,7 +110,7 @@ func setup(mgr ctrl.Manager, settings render.Settings, options options) error {
 		return err
 	}
 	reader, writer := sets.NewReader(c), sets.NewWriter(c, mgr.GetAPIReader())
-	outcomes := &logcluster.Outcomes{}
+	outcomes := &outcome.Outcomes{}
 	elections, clusters, topics, racks := make(chan event.GenericEvent),
 		make(chan event.GenericEvent), make(chan event.GenericEvent), make(chan event.GenericEvent)
 	brokerStates := &broker.Reconciler{Client: c, Live: mgr.GetAPIReader(), Brokers: brokers,
@@ -120,7 +122,7 @@ func setup(mgr ctrl.Manager, settings render.Settings, options options) error {
 			SettleTime: options.settleTime, ResizeWait: options.resizeWait,
 			RolloutInterval: options.rolloutInterval, Brokers: brokers, Outcomes: outcomes,
 			Changed: clusters, Transport: options.reports.Transport, TLS: peers},
-		&logcluster.StatusReconciler{Client: c, Live: mgr.GetAPIReader(), Events: events,
+		&status.Reconciler{Client: c, Live: mgr.GetAPIReader(), Events: events,
 			Brokers: brokers, Sets: reader,
 			Outcomes: outcomes, BrokerChanges: clusters, Shared: shared},
 		&certificates.Reconciler{Store: store, Conditions: shared, Events: events,

@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"heartwood.dev/heartwood/api/v1alpha1"
+	"heartwood.dev/heartwood/controllers/logcluster/facts"
 	"heartwood.dev/heartwood/internal/operator/claims"
 	"heartwood.dev/heartwood/internal/operator/render"
 )
@@ -190,9 +191,9 @@ type pendingResize struct {
 // resizeRestarts returns the brokers that must be restarted so that their file systems grow. For
 // each size of a claim it requests one restart: if the file system has not grown when the next pod
 // has mounted it, another restart does not help.
-func (r *Reconciler) resizeRestarts(s *scope, objects []corev1.PersistentVolumeClaim,
+func (r *Reconciler) resizeRestarts(s *facts.Facts, objects []corev1.PersistentVolumeClaim,
 	now time.Time) (restarts map[int32]bool, again time.Duration) {
-	key := client.ObjectKeyFromObject(s.cluster)
+	key := client.ObjectKeyFromObject(s.Cluster)
 	before, _ := r.resizes.Get(key)
 	current := map[int32]pendingResize{}
 	for i := range objects {
@@ -201,7 +202,7 @@ func (r *Reconciler) resizeRestarts(s *scope, objects []corev1.PersistentVolumeC
 			continue
 		}
 		var pod types.UID
-		if p := s.pod(claim.Broker); p != nil {
+		if p := s.Pod(claim.Broker); p != nil {
 			pod = p.UID
 		}
 		pending, requested := before[claim.Broker], claim.Requested.String()

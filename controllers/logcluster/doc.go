@@ -5,5 +5,5 @@
 //   - StatusReconciler writes LogCluster.status. It is a separate controller because the status
 //     changes with the state of every partition, which requires no apply.
 //
-// Both use the same snapshot of a LogCluster and its resources (scope.go).
+// Both decide from the same snapshot of a LogCluster and its resources (facts).
 package logcluster

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"heartwood.dev/heartwood/api/v1alpha1"
+	"heartwood.dev/heartwood/controllers/logcluster/outcome"
 	"heartwood.dev/heartwood/controllers/opmetrics"
 )
 
@@ -49,7 +50,7 @@ func TestFailedReconciliationsHaveALastSuccess(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &Reconciler{Client: c, Live: c, LastSuccess: lastSuccess, Outcomes: &Outcomes{}}
+	r := &Reconciler{Client: c, Live: c, LastSuccess: lastSuccess, Outcomes: &outcome.Outcomes{}}
 	expect := func(state string, want int) {
 		t.Helper()
 		request := ctrl.Request{NamespacedName: client.ObjectKeyFromObject(cluster)}

@@ -11,9 +11,9 @@ import (
 
 	"heartwood.dev/heartwood/api/report"
 	"heartwood.dev/heartwood/api/v1alpha1"
+	"heartwood.dev/heartwood/controllers/logcluster/facts"
 	"heartwood.dev/heartwood/controllers/reports"
 	"heartwood.dev/heartwood/controllers/sets"
-	"heartwood.dev/heartwood/internal/metadata"
 	"heartwood.dev/heartwood/internal/metadata/partitionset"
 	"heartwood.dev/heartwood/internal/operator/rebalance"
 	"heartwood.dev/heartwood/internal/operator/rollout"
@@ -21,23 +21,23 @@ import (
 
 // lend begins and ends loans of replicas (spec.rollout.singleReplica). It returns what the restart
 // of a broker waits for, "" if not for loans, and whether there are loans.
-func (r *Reconciler) lend(ctx context.Context, s *scope, state rollout.State,
+func (r *Reconciler) lend(ctx context.Context, s *facts.Facts, state rollout.State,
 	next rollout.Decision) (waits string, lent bool, err error) {
-	if !state.Lends && s.countLent() == 0 {
+	if !state.Lends && s.CountLent() == 0 {
 		return "", false, nil
 	}
-	l := lendingOf(s, r.Reports.Latest(client.ObjectKeyFromObject(s.cluster)))
+	l := lendingOf(s, r.Reports.Latest(client.ObjectKeyFromObject(s.Cluster)))
 	d := rollout.Lend(state, l.Lending, next)
 	if err := r.writeLoans(ctx, s, d, l.permanent); err != nil {
 		return "", false, err
 	}
 	if len(d.Begin) > 0 {
-		r.Events.Normal(s.cluster, v1alpha1.EventReplicasLent, "Lend", "Broker %d is to be "+
+		r.Events.Normal(s.Cluster, v1alpha1.EventReplicasLent, "Lend", "Broker %d is to be "+
 			"restarted: %d partitions with one replica on it are copied to other brokers.", d.Lender,
 			len(d.Begin))
 	}
 	if len(d.End) > 0 {
-		r.Events.Normal(s.cluster, v1alpha1.EventReplicasReturned, "Lend", "%d partitions lose the "+
+		r.Events.Normal(s.Cluster, v1alpha1.EventReplicasReturned, "Lend", "%d partitions lose the "+
 			"replicas that were lent to them.", len(d.End))
 	}
 	return describeLending(d, l.Loans), len(l.Loans)+len(d.Begin) > 0, nil
@@ -75,27 +75,6 @@ func describeLending(d rollout.LendingDecision, present []rollout.Loan) string {
 		"KiB left.", copying, left>>10)
 }
 
-// lendsTo reports whether the partitions of a Topic get a second replica while their broker is
-// restarted.
-func (s *scope) lendsTo(topic *v1alpha1.Topic) bool {
-	return s.cluster.Spec.Rollout.LendsReplicas() && s.hasSingleReplica(topic)
-}
-
-func (s *scope) hasSingleReplica(topic *v1alpha1.Topic) bool {
-	return metadata.Replicas(topic.Spec.TopicSettings, s.cluster) == 1
-}
-
-// countLent returns the number of partitions with a lent replica.
-func (s *scope) countLent() (count int32) {
-	tags := s.topicTags()
-	for key, entry := range s.sets.All() {
-		if entry.Lent && entry.BelongsTo(tags[key.Topic]) {
-			count++
-		}
-	}
-	return count
-}
-
 // lending is the input of rollout.Lend.
 type lending struct {
 	rollout.Lending
@@ -105,12 +84,12 @@ type lending struct {
 
 // lendingOf gathers the loans, the partitions that may get one, and the brokers. The loans of
 // partitions that are not assigned any more are ignored: the assignment controller changes those.
-func lendingOf(s *scope, latest *reports.Cluster) (l lending) {
+func lendingOf(s *facts.Facts, latest *reports.Cluster) (l lending) {
 	byName, sizes := map[string]*v1alpha1.Topic{}, sizesOf(latest)
-	for i := range s.topics {
-		byName[s.topics[i].Name] = &s.topics[i]
+	for i := range s.Topics {
+		byName[s.Topics[i].Name] = &s.Topics[i]
 	}
-	for key, entry := range s.sets.All() {
+	for key, entry := range s.Sets.All() {
 		topic := byName[key.Topic]
 		if topic == nil || !entry.BelongsTo(sets.Tag(topic.UID)) || entry.State == nil {
 			continue
@@ -120,12 +99,12 @@ func lendingOf(s *scope, latest *reports.Cluster) (l lending) {
 		of := sizes[report.TopicPartition{Topic: topic.KafkaName(), Partition: key.Index}]
 		size, known := of[home]
 		switch {
-		case entry.Lent && !s.hasSingleReplica(topic):
+		case entry.Lent && !s.HasSingleReplica(topic):
 			l.permanent = append(l.permanent, key)
 		case entry.Lent:
 			l.Loans = append(l.Loans, rollout.Loan{Partition: key.String(), Home: home,
 				Host: replicas[1], Left: max(0, size-of[replicas[1]])})
-		case s.lendsTo(topic) && slices.Equal(replicas, entry.State.Replicas) &&
+		case s.LendsTo(topic) && slices.Equal(replicas, entry.State.Replicas) &&
 			len(replicas) == 1 && entry.Serves():
 			if !known {
 				size = -1
@@ -157,31 +136,31 @@ func sizesOf(latest *reports.Cluster) map[report.TopicPartition]map[int32]int64 
 }
 
 // hostsOf returns the brokers as hosts of lent replicas, by id.
-func hostsOf(s *scope, latest *reports.Cluster) []rollout.Host {
+func hostsOf(s *facts.Facts, latest *reports.Cluster) []rollout.Host {
 	used := map[int32]int64{}
 	for _, of := range sizesOf(latest) {
 		for id, size := range of {
 			used[id] += size
 		}
 	}
-	full, spec := s.cluster.FullBrokers(), &s.cluster.Spec
-	all := make([]rollout.Host, s.drain().brokers)
+	full, spec := s.Cluster.FullBrokers(), &s.Cluster.Spec
+	all := make([]rollout.Host, s.Drain().Brokers)
 	for i := range all {
 		id := int32(i)
 		all[i] = rollout.Host{Receives: spec.MayReceive(id) && !full[id] && id < spec.Brokers,
 			Leaves: slices.Contains(spec.Drain, id) || id >= spec.Brokers,
-			Free:   rebalance.FreeSpace(s.cluster, id, used[id])}
+			Free:   rebalance.FreeSpace(s.Cluster, id, used[id])}
 	}
 	return all
 }
 
 // writeLoans writes the decided loans into the PartitionSets. A partition whose assignment has
 // changed since the decision is left to the next one.
-func (r *Reconciler) writeLoans(ctx context.Context, s *scope, d rollout.LendingDecision,
+func (r *Reconciler) writeLoans(ctx context.Context, s *facts.Facts, d rollout.LendingDecision,
 	permanent []partitionset.Key) error {
 	bySet := map[int32][]func(*partitionset.Set){}
 	add := func(key partitionset.Key, change func(*partitionset.Set)) {
-		_, number := s.sets.Of(key)
+		_, number := s.Sets.Of(key)
 		bySet[number] = append(bySet[number], change)
 	}
 	for _, loan := range d.Begin {
@@ -200,8 +179,8 @@ func (r *Reconciler) writeLoans(ctx context.Context, s *scope, d rollout.Lending
 	var group errgroup.Group
 	for number, changes := range bySet {
 		group.Go(func() error {
-			name := sets.Name(types.NamespacedName{Namespace: s.cluster.Namespace,
-				Name: v1alpha1.PartitionSetName(s.cluster.Name, number)})
+			name := sets.Name(types.NamespacedName{Namespace: s.Cluster.Namespace,
+				Name: v1alpha1.PartitionSetName(s.Cluster.Name, number)})
 			if err := r.Writer.ChangeSpec(ctx, name, func(set *partitionset.Set) error {
 				for _, change := range changes {
 					change(set)

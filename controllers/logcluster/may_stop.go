@@ -18,6 +18,7 @@ import (
 
 	"heartwood.dev/heartwood/api/report"
 	"heartwood.dev/heartwood/api/v1alpha1"
+	"heartwood.dev/heartwood/controllers/logcluster/facts"
 	"heartwood.dev/heartwood/internal/operator/render"
 )
 
@@ -35,16 +36,16 @@ const (
 // the reason for a refusal, or "". A broker that does not answer refuses, unless it is itself to be
 // stopped and its pod is not ready: it may need the restart. A broker of a version without this
 // request (status 404) has no objection: the operator's own check must suffice.
-func (r *Reconciler) mayStop(ctx context.Context, s *scope, id int32) (refusal string) {
+func (r *Reconciler) mayStop(ctx context.Context, s *facts.Facts, id int32) (refusal string) {
 	var group errgroup.Group
 	group.SetLimit(mayStopConcurrency)
 	var mu sync.Mutex
 	var refusals []string
-	stops := s.pod(id)
-	hangs := stops == nil || !podReady(stops)
-	for _, pod := range s.upBrokers() {
+	stops := s.Pod(id)
+	hangs := stops == nil || !facts.PodReady(stops)
+	for _, pod := range s.UpBrokers() {
 		group.Go(func() error {
-			answer, err := r.ask(ctx, s.cluster, pod, id)
+			answer, err := r.ask(ctx, s.Cluster, pod, id)
 			mu.Lock()
 			defer mu.Unlock()
 			switch {
@@ -81,18 +82,6 @@ func cause(err error) error {
 		err = fmt.Errorf("%s: %w", of.Op, of.Err)
 	}
 	return err
-}
-
-// upBrokers returns the brokers that are up, sorted.
-func (s *scope) upBrokers() []int32 {
-	var ids []int32
-	for id, up := range s.up {
-		if up {
-			ids = append(ids, id)
-		}
-	}
-	slices.Sort(ids)
-	return ids
 }
 
 // ask asks one broker whether broker id may be stopped.

@@ -13,15 +13,16 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"heartwood.dev/heartwood/api/v1alpha1"
+	"heartwood.dev/heartwood/controllers/logcluster/facts"
 	"heartwood.dev/heartwood/internal/operator/render"
 )
 
 // applyRoutes applies the TLSRoutes, and deletes those of listeners and brokers that no longer
 // exist. The list is read from the API server, not from a cache: the kind may not exist.
-func (r *Reconciler) applyRoutes(ctx context.Context, s *scope) error {
-	rendered := render.TLSRoutes(s.cluster, settingsOf(s, r.Settings))
+func (r *Reconciler) applyRoutes(ctx context.Context, s *facts.Facts) error {
+	rendered := render.TLSRoutes(s.Cluster, settingsOf(s, r.Settings))
 	for _, route := range rendered {
-		if err := r.applier().Apply(ctx, s.cluster, route); apierrors.IsNotFound(err) {
+		if err := r.applier().Apply(ctx, s.Cluster, route); apierrors.IsNotFound(err) {
 			return fmt.Errorf("%w: the Gateway API v1.5 or later is not installed", err)
 		} else if err != nil {
 			return err
@@ -29,7 +30,7 @@ func (r *Reconciler) applyRoutes(ctx context.Context, s *scope) error {
 	}
 	routes := &unstructured.UnstructuredList{}
 	routes.SetGroupVersionKind(render.TLSRoute)
-	err := r.List(ctx, routes, ofCluster(s.cluster)...)
+	err := r.List(ctx, routes, ofCluster(s.Cluster)...)
 	if apierrors.IsNotFound(err) {
 		return nil
 	} else if err != nil {
@@ -44,9 +45,9 @@ func (r *Reconciler) applyRoutes(ctx context.Context, s *scope) error {
 }
 
 // pruneServices deletes the Services of listeners and brokers that no longer exist.
-func (r *Reconciler) pruneServices(ctx context.Context, s *scope, rendered []client.Object) error {
+func (r *Reconciler) pruneServices(ctx context.Context, s *facts.Facts, rendered []client.Object) error {
 	services := &corev1.ServiceList{}
-	if err := r.List(ctx, services, ofCluster(s.cluster)...); err != nil {
+	if err := r.List(ctx, services, ofCluster(s.Cluster)...); err != nil {
 		return fmt.Errorf("list services: %w", err)
 	}
 	for i := range services.Items {
@@ -59,9 +60,9 @@ func (r *Reconciler) pruneServices(ctx context.Context, s *scope, rendered []cli
 
 // prune deletes an object that is not rendered, if the LogCluster owns it. The cache may be older
 // than an object that was created again under the same name by others, which stays.
-func (r *Reconciler) prune(ctx context.Context, s *scope, object client.Object,
+func (r *Reconciler) prune(ctx context.Context, s *facts.Facts, object client.Object,
 	rendered []client.Object) error {
-	if !metav1.IsControlledBy(object, s.cluster) || contains(rendered, object) {
+	if !metav1.IsControlledBy(object, s.Cluster) || contains(rendered, object) {
 		return nil
 	}
 	uid := object.GetUID()

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"heartwood.dev/heartwood/api/v1alpha1"
+	"heartwood.dev/heartwood/controllers/logcluster/facts"
 )
 
 // checkUID acts as the API server, which checks the UID of a deletion; the fake client does not.
@@ -43,7 +44,7 @@ func TestServiceThatWasCreatedAgainIsNotPruned(t *testing.T) {
 		c := fake.NewClientBuilder().WithObjects(stored).WithInterceptorFuncs(
 			interceptor.Funcs{Delete: checkUID}).Build()
 		r := &Reconciler{Client: c}
-		if err := r.prune(t.Context(), &scope{cluster: cluster}, cached.DeepCopy(),
+		if err := r.prune(t.Context(), &facts.Facts{Cluster: cluster}, cached.DeepCopy(),
 			nil); err != nil {
 			t.Fatal(err)
 		}

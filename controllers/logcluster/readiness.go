@@ -8,6 +8,7 @@ import (
 
 	"heartwood.dev/heartwood/api/v1alpha1"
 	"heartwood.dev/heartwood/controllers/keyed"
+	"heartwood.dev/heartwood/controllers/logcluster/facts"
 )
 
 // readiness stores the time at which each broker's pod became ready, by the operator's clock. The
@@ -35,7 +36,7 @@ func (r *readiness) observe(cluster types.NamespacedName, pods []corev1.Pod,
 	current, since := map[int32]readyPod{}, map[int32]time.Time{}
 	for i := range pods {
 		_, id, ok := v1alpha1.ParseBrokerLeaseName(pods[i].Name)
-		at, ready := readyAt(&pods[i])
+		at, ready := facts.ReadyAt(&pods[i])
 		if !ok || !ready {
 			continue
 		}
@@ -50,20 +51,3 @@ func (r *readiness) observe(cluster types.NamespacedName, pods []corev1.Pod,
 }
 
 func (r *readiness) forget(cluster types.NamespacedName) { r.pods.Delete(cluster) }
-
-// readyAt returns the time at which a pod became ready, by its node's clock. The result ready is
-// false if the pod is not ready.
-func readyAt(pod *corev1.Pod) (at time.Time, ready bool) {
-	for _, condition := range pod.Status.Conditions {
-		if condition.Type == corev1.PodReady && condition.Status == corev1.ConditionTrue {
-			return condition.LastTransitionTime.Time, true
-		}
-	}
-	return time.Time{}, false
-}
-
-// podReady reports whether a pod is ready and not being deleted.
-func podReady(pod *corev1.Pod) bool {
-	_, ready := readyAt(pod)
-	return ready && pod.DeletionTimestamp == nil
-}

@@ -25,6 +25,8 @@ import (
 	"heartwood.dev/heartwood/controllers/brokerstate"
 	"heartwood.dev/heartwood/controllers/conditions"
 	"heartwood.dev/heartwood/controllers/keyed"
+	"heartwood.dev/heartwood/controllers/logcluster/facts"
+	"heartwood.dev/heartwood/controllers/logcluster/outcome"
 	"heartwood.dev/heartwood/controllers/opmetrics"
 	"heartwood.dev/heartwood/controllers/owned"
 	"heartwood.dev/heartwood/controllers/peertls"
@@ -33,7 +35,6 @@ import (
 	"heartwood.dev/heartwood/controllers/watch"
 	"heartwood.dev/heartwood/internal/metadata/partitionset/commit"
 	"heartwood.dev/heartwood/internal/operator/render"
-	"heartwood.dev/heartwood/internal/operator/rollout"
 )
 
 // +kubebuilder:rbac:groups=heartwood.dev,resources=logclusters,verbs=get;list;watch;patch
@@ -77,7 +78,7 @@ type Reconciler struct {
 	Events      conditions.Recorder
 	LastSuccess *opmetrics.LastSuccess
 	Brokers     *brokerstate.Tracker
-	Outcomes    *Outcomes
+	Outcomes    *outcome.Outcomes
 	// Changed receives a LogCluster when its outcome has changed.
 	Changed chan<- event.GenericEvent
 	// Transport is for requests to brokers without TLS; default http.DefaultTransport.
@@ -146,7 +147,9 @@ func (r *Reconciler) Setup(mgr ctrl.Manager) error {
 		Complete(r)
 }
 
-func (r *Reconciler) gatherer() gatherer { return gatherer{r, r.Sets, r.Brokers} }
+func (r *Reconciler) gatherer() facts.Gatherer {
+	return facts.Gatherer{Reader: r, Sets: r.Sets, Brokers: r.Brokers}
+}
 
 // ofChangingCluster maps a PartitionSet to its LogCluster, but only while a change of the set may
 // require an apply: while brokers are being drained, or when the PodDisruptionBudget must change.
@@ -169,7 +172,7 @@ func (r *Reconciler) ofChangingCluster(ctx context.Context,
 		(allowed.IntVal == 0) == r.isUnderReplicated(ctx, set.(*v1alpha1.PartitionSet)) {
 		return nil // this set alone requires no other budget
 	}
-	s, err := r.gatherer().gatherPartitions(ctx, cluster)
+	s, err := r.gatherer().GatherPartitions(ctx, cluster)
 	if err != nil {
 		return found
 	}
@@ -196,8 +199,8 @@ func (r *Reconciler) isUnderReplicated(ctx context.Context, set *v1alpha1.Partit
 }
 
 // recordSuccess sets the time of the last success, unless the objects could not be applied.
-func (r *Reconciler) recordSuccess(cluster types.NamespacedName, result outcome) {
-	if result.failure == "" {
+func (r *Reconciler) recordSuccess(cluster types.NamespacedName, result outcome.Outcome) {
+	if result.Failure == "" {
 		r.LastSuccess.Record(controllerName, cluster)
 	}
 }
@@ -210,7 +213,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err := r.Get(ctx, req.NamespacedName, cluster); err != nil {
 		r.ready.forget(req.NamespacedName)
 		r.restarted.Delete(req.NamespacedName)
-		r.Outcomes.last.Delete(req.NamespacedName)
+		r.Outcomes.Forget(req.NamespacedName)
 		r.resizes.Delete(req.NamespacedName)
 		r.stopped.Delete(req.NamespacedName)
 		if !apierrors.IsNotFound(err) {
@@ -231,11 +234,11 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	s, err := r.gatherer().gather(ctx, cluster)
+	s, err := r.gatherer().Gather(ctx, cluster)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	if s.restartedFor, err = r.restartedFor(ctx, s); err != nil {
+	if s.RestartedFor, err = r.restartedFor(ctx, s); err != nil {
 		return ctrl.Result{}, err
 	}
 	replacing, err := r.continueReplacements(ctx, s)
@@ -243,13 +246,13 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, err
 	}
 	if restarted, ok := r.restarted.Get(req.NamespacedName); ok {
-		s.removePod(restarted)
+		s.RemovePod(restarted)
 	}
 	var resized time.Duration
 	volumes.Restarts, resized = r.resizeRestarts(s, objects, time.Now())
-	s.volumes = volumes
+	s.Volumes = volumes
 	result, again, err := r.advance(ctx, s)
-	if r.Outcomes.put(req.NamespacedName, result, time.Now()) {
+	if r.Outcomes.Put(req.NamespacedName, result, time.Now()) {
 		if err := watch.Send(ctx, r.Changed, cluster); err != nil {
 			return ctrl.Result{}, err
 		}
@@ -257,7 +260,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	if result.complete() {
+	if result.Complete() {
 		if err := r.rewriteListeners(ctx, s); err != nil {
 			return ctrl.Result{}, err
 		}
@@ -267,7 +270,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		again = shorter(again, retryInterval) // no event announces another StorageClass
 	}
 	// The PodDisruptionBudget permits evictions again when no address is stale.
-	again = shorter(again, s.staleFor)
+	again = shorter(again, s.StaleFor)
 	if again = shorter(shorter(again, resized), replacing); again == 0 {
 		again = resyncInterval
 	}
@@ -277,44 +280,44 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 // advance applies a LogCluster and continues its rolling update, unless it is paused. again is the
 // time after which the next step is due; 0 if there is none. It returns no error for an invalid
 // LogCluster: a retry would not help, and a change of the LogCluster triggers the next one.
-func (r *Reconciler) advance(ctx context.Context, s *scope) (result outcome, again time.Duration,
+func (r *Reconciler) advance(ctx context.Context, s *facts.Facts) (result outcome.Outcome, again time.Duration,
 	err error) {
-	result = outcome{generation: s.cluster.Generation, paused: s.cluster.Paused(),
-		storage: describeStorage(s.cluster, s.volumes, s.volumesToReplace().Replace)}
+	result = outcome.Outcome{Generation: s.Cluster.Generation, Paused: s.Cluster.Paused(),
+		Storage: outcome.DescribeStorage(s.Cluster, s.Volumes, s.VolumesToReplace().Replace)}
 	budgetErr := r.applyBudget(ctx, s)
-	if invalid := cmp.Or(s.cluster.Spec.Listeners.Validate(),
-		s.cluster.Spec.ValidatePeers(), s.cluster.Spec.Pod.Validate()); invalid != nil {
-		result.failure = fmt.Sprintf("accept the spec: %v", invalid)
+	if invalid := cmp.Or(s.Cluster.Spec.Listeners.Validate(),
+		s.Cluster.Spec.ValidatePeers(), s.Cluster.Spec.Pod.Validate()); invalid != nil {
+		result.Failure = fmt.Sprintf("accept the spec: %v", invalid)
 		return result, 0, budgetErr
 	}
-	if result.paused {
-		result.decided, result.step.Decision = true, pausedStep(s)
+	if result.Paused {
+		result.Decided, result.Step.Decision = true, outcome.PausedStep(s)
 		if foreign := owned.AsForeign(budgetErr); foreign != nil {
-			result.failure, result.foreign = foreign.Message(), true
+			result.Failure, result.Foreign = foreign.Message(), true
 			again, budgetErr = retryInterval, nil
 		}
 		return result, again, budgetErr
 	}
 	if err := r.applyAll(ctx, s); err != nil {
-		result.fail(err)
-		if result.foreign {
+		result.Fail(err)
+		if result.Foreign {
 			return result, retryInterval, nil // no event announces the end of a foreign object
 		}
 		return result, 0, err
 	}
-	if s.replaces != "" {
+	if s.Replaces != "" {
 		// No broker is restarted meanwhile: its pod would not be created again.
-		result.applying = s.replaces
+		result.Applying = s.Replaces
 		return result, replaceInterval, nil
 	}
 	// Routes must not delay a rolling update: the Gateway API may be missing or too old.
 	if err := r.applyRoutes(ctx, s); err != nil {
-		result.fail(err)
+		result.Fail(err)
 		r.applyFailed(s, err)
 	}
-	result.step, again, err = r.roll(ctx, s)
-	result.decided = err == nil || result.step.refusal != ""
-	if result.failure != "" && again == 0 {
+	result.Step, again, err = r.roll(ctx, s)
+	result.Decided = err == nil || result.Step.Refusal != ""
+	if result.Failure != "" && again == 0 {
 		again = retryInterval
 	}
 	return result, again, err
@@ -328,27 +331,18 @@ func (r *Reconciler) applier() owned.Applier {
 	return owned.Applier{Client: r.Client, Live: r.Live}
 }
 
-func (r *Reconciler) applyFailed(s *scope, err error) {
-	r.Events.Warning(s.cluster, v1alpha1.EventApplyFailed, "Apply",
+func (r *Reconciler) applyFailed(s *facts.Facts, err error) {
+	r.Events.Warning(s.Cluster, v1alpha1.EventApplyFailed, "Apply",
 		"The operator failed to %v; it retries.", err)
-}
-
-// pausedStep returns the step that a pause holds up. The replacement of volumes is one, too.
-func pausedStep(s *scope) rollout.Decision {
-	next := rollout.Next(s.rolloutState())
-	if volumes := len(s.volumesToReplace().Replace); next.Phase == rollout.Complete && volumes > 0 {
-		next = rollout.Decision{Phase: rollout.Waiting, Broker: -1, Outdated: volumes}
-	}
-	return next
 }
 
 // applyBudget applies the PodDisruptionBudget, if it exists and permits another number of evictions
 // than the replicas do. Neither a pause nor a spec that cannot be applied may delay that: with an
 // outdated budget, the drain of a node would evict a broker whose replicas others need.
-func (r *Reconciler) applyBudget(ctx context.Context, s *scope) error {
+func (r *Reconciler) applyBudget(ctx context.Context, s *facts.Facts) error {
 	budget, settings := &policyv1.PodDisruptionBudget{}, settingsOf(s, r.Settings)
-	key := types.NamespacedName{Namespace: s.cluster.Namespace,
-		Name: render.BrokersName(s.cluster.Name)}
+	key := types.NamespacedName{Namespace: s.Cluster.Namespace,
+		Name: render.BrokersName(s.Cluster.Name)}
 	if err := r.Get(ctx, key, budget); err != nil {
 		return client.IgnoreNotFound(err) // applyAll creates it
 	}
@@ -356,42 +350,42 @@ func (r *Reconciler) applyBudget(ctx context.Context, s *scope) error {
 		allowed.IntVal == render.MaxUnavailable(settings) {
 		return nil
 	}
-	return r.applier().Apply(ctx, s.cluster, render.PodDisruptionBudget(s.cluster, settings))
+	return r.applier().Apply(ctx, s.Cluster, render.PodDisruptionBudget(s.Cluster, settings))
 }
 
 // applyAll applies all objects in the order in which package render returns them. It stops at the
 // first error, because later objects may depend on the failed one, as pods depend on their
 // ServiceAccount. It creates an event for the error; the queue retries with backoff.
-func (r *Reconciler) applyAll(ctx context.Context, s *scope) error {
-	rendered := render.Cluster(s.cluster, settingsOf(s, r.Settings))
+func (r *Reconciler) applyAll(ctx context.Context, s *facts.Facts) error {
+	rendered := render.Cluster(s.Cluster, settingsOf(s, r.Settings))
 	for _, object := range rendered {
 		if brokers, ok := object.(*appsv1.StatefulSet); ok {
 			var err error
-			if s.replaces, err = r.makeWay(ctx, s, brokers); err != nil {
+			if s.Replaces, err = r.makeWay(ctx, s, brokers); err != nil {
 				r.applyFailed(s, err)
 				return err
-			} else if s.replaces != "" {
+			} else if s.Replaces != "" {
 				break
 			}
 		}
-		if err := r.applier().Apply(ctx, s.cluster, object); err != nil {
+		if err := r.applier().Apply(ctx, s.Cluster, object); err != nil {
 			r.applyFailed(s, err)
 			return err
 		}
 		if brokers, ok := object.(*appsv1.StatefulSet); ok {
-			s.applied = brokers
-			r.replacing.Delete(client.ObjectKeyFromObject(s.cluster))
+			s.Applied = brokers
+			r.replacing.Delete(client.ObjectKeyFromObject(s.Cluster))
 		}
 	}
 	return r.pruneServices(ctx, s, rendered)
 }
 
 // settingsOf returns the settings for package render.
-func settingsOf(s *scope, base render.Settings) render.Settings {
-	base.Brokers, base.PartitionSets = s.drain().brokers, s.sets.Count
-	base.ScramShards = s.scramShards
+func settingsOf(s *facts.Facts, base render.Settings) render.Settings {
+	base.Brokers, base.PartitionSets = s.Drain().Brokers, s.Sets.Count
+	base.ScramShards = s.ScramShards
 	// The template keeps the last requested restart: removing the annotation restarts nothing.
-	base.RestartRequest = cmp.Or(s.cluster.Annotations[v1alpha1.AnnotationRestart], s.restartedFor)
-	base.NoEvictions = s.replication().underReplicated > 0 || s.staleFor > 0
+	base.RestartRequest = cmp.Or(s.Cluster.Annotations[v1alpha1.AnnotationRestart], s.RestartedFor)
+	base.NoEvictions = s.Replication().UnderReplicated > 0 || s.StaleFor > 0
 	return base
 }

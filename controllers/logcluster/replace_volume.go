@@ -18,84 +18,55 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"heartwood.dev/heartwood/api/v1alpha1"
+	"heartwood.dev/heartwood/controllers/logcluster/facts"
+	"heartwood.dev/heartwood/controllers/logcluster/outcome"
 	"heartwood.dev/heartwood/controllers/sets"
 	"heartwood.dev/heartwood/internal/operator/rollout"
-	"heartwood.dev/heartwood/internal/placement"
 )
 
 // keepAfter is the time after which a broker that has exited, and is still in an ISR, starts again
 // with its volume. Others remove a broker that has exited from their ISRs within seconds.
 const keepAfter = time.Minute
 
-// volumesToReplace returns the volumes whose StorageClass is another one than that of the spec.
-func (s *scope) volumesToReplace() rollout.Volumes {
-	v := rollout.Volumes{Replace: map[int32]bool{}, Outside: map[int32]bool{},
-		Retained: s.retained()}
-	class := s.cluster.Spec.Storage.ClassName
-	if class == nil {
-		return v // whatever was the default
-	}
-	for _, claim := range s.volumes.Claims {
-		if claim.Class != *class {
-			v.Replace[claim.Broker] = !claim.Bound
-			v.Outside[claim.Broker] = !s.inISR(claim.Broker) && !slices.ContainsFunc(v.Retained,
-				func(p rollout.Partition) bool { return slices.Contains(p.Replicas, claim.Broker) })
-		}
-	}
-	return v
-}
-
-// retained returns the partitions of deleted topics whose records are retained.
-func (s *scope) retained() (all []rollout.Partition) {
-	tags := s.topicTags()
-	for key, entry := range s.sets.All() {
-		if !entry.BelongsTo(tags[key.Topic]) {
-			all = append(all, rollout.Partition{Name: key.String(),
-				Stop: placement.Stop{Replicas: entry.Brokers()}})
-		}
-	}
-	return all
-}
-
 // nextVolume executes the next step of the replacement of volumes, if it is the turn of one after
 // the decision about restarts; again is the time after which the next step is due. The result
 // handled is false if it is not.
-func (r *Reconciler) nextVolume(ctx context.Context, s *scope, state rollout.State,
-	taken step) (next step, again time.Duration, handled bool, err error) {
-	volumes := s.volumesToReplace()
+func (r *Reconciler) nextVolume(ctx context.Context, s *facts.Facts, state rollout.State,
+	taken outcome.Step) (next outcome.Step, again time.Duration, handled bool, err error) {
+	volumes := s.VolumesToReplace()
 	decision, why := rollout.NextVolume(state, volumes, taken.Decision)
 	if len(volumes.Replace) == 0 || decision == taken.Decision &&
 		(decision.Phase != rollout.Waiting || decision.Broker < 0 || decision.Outdated > 0) {
 		return taken, 0, false, nil
 	}
-	taken = step{Decision: decision}
+	taken = outcome.Step{Decision: decision}
 	remaining := fmt.Sprintf("Volumes to be replaced by those of StorageClass %s: %d.",
-		*s.cluster.Spec.Storage.ClassName, len(volumes.Replace))
-	if spec := s.cluster.Spec.Rollout; decision.Phase == rollout.Restart && spec != nil &&
+		*s.Cluster.Spec.Storage.ClassName, len(volumes.Replace))
+	if spec := s.Cluster.Spec.Rollout; decision.Phase == rollout.Restart && spec != nil &&
 		state.Brokers[decision.Broker].Up {
 		// The change of the class is the approval; windows hold it up.
 		if inside, left := spec.Window.Contains(time.Now()); !inside {
 			taken.Phase, taken.Hold = rollout.Held, rollout.OutsideWindow
-			taken.held = heldBy(s, taken.Hold)
-			taken.volume = remaining
+			taken.Held = outcome.HeldBy(s, taken.Hold)
+			taken.Volume = remaining
 			return taken, heldRequeue(left), true, nil
 		}
 	}
 	if decision.Phase == rollout.Restart {
-		taken.volume = fmt.Sprintf("Broker %d is stopping, and its volume is replaced. %s",
+		taken.Volume = fmt.Sprintf("Broker %d is stopping, and its volume is replaced. %s",
 			decision.Broker, remaining)
-		if taken.refusal, err = r.replaceVolume(ctx, s, decision.Broker, state); err != nil {
-			taken.refusal = fmt.Sprintf("The operator failed to replace the volume of broker %d: %v.",
+		if taken.Refusal, err = r.replaceVolume(ctx, s, decision.Broker, state); err != nil {
+			taken.Refusal = fmt.Sprintf("The operator failed to replace the volume of broker %d: %v.",
 				decision.Broker, err)
 		}
 		return taken, rolloutInterval, true, err
 	}
-	taken.volume = remaining + " " + describeWait(s, decision, why)
+	taken.Volume = remaining + " " + describeWait(s, decision, why)
 	return taken, rolloutInterval, true, nil
 }
 
 // describeWait says what the next replacement of a volume waits for.
-func describeWait(s *scope, d rollout.Decision, why rollout.Why) string {
+func describeWait(s *facts.Facts, d rollout.Decision, why rollout.Why) string {
 	switch why {
 	case rollout.NotInSync:
 		return fmt.Sprintf("Broker %d is next, when all replicas of all partitions are in sync: those "+
@@ -106,13 +77,13 @@ func describeWait(s *scope, d rollout.Decision, why rollout.Why) string {
 	case rollout.RetainedRecords:
 		return fmt.Sprintf("Broker %d keeps its volume, which has records of partition %s, whose Topic "+
 			"was deleted with reclaimPolicy Retain: create the Topic again, or give up the records: %s",
-			d.Broker, d.Partition, v1alpha1.RemoveRetainedCommand(s.cluster,
+			d.Broker, d.Partition, v1alpha1.RemoveRetainedCommand(s.Cluster,
 				d.Partition[:max(0, strings.LastIndexByte(d.Partition, '/'))]))
 	case rollout.TooFewInSync:
 		return fmt.Sprintf("Broker %d is next: without it, partition %s has too few in-sync replicas.",
 			d.Broker, d.Partition)
 	}
-	if pod := s.pod(d.Broker); pod != nil && podReady(pod) {
+	if pod := s.Pod(d.Broker); pod != nil && facts.PodReady(pod) {
 		return fmt.Sprintf("Broker %d is ready; the next broker follows when clients know its "+
 			"address.", d.Broker)
 	}
@@ -122,10 +93,10 @@ func describeWait(s *scope, d rollout.Decision, why rollout.Why) string {
 // replaceVolume begins the replacement of a broker's volume: it deletes the broker's pod with a
 // finalizer, so that the broker cannot start again with the volume. continueReplacements does the
 // rest. It returns the reason for a refusal, or "".
-func (r *Reconciler) replaceVolume(ctx context.Context, s *scope, id int32,
+func (r *Reconciler) replaceVolume(ctx context.Context, s *facts.Facts, id int32,
 	state rollout.State) (refusal string, err error) {
-	class := *s.cluster.Spec.Storage.ClassName
-	_, complete, err := sets.Live(ctx, r.Live, s.cluster.Namespace, s.cluster.Name)
+	class := *s.Cluster.Spec.Storage.ClassName
+	_, complete, err := sets.Live(ctx, r.Live, s.Cluster.Namespace, s.Cluster.Name)
 	if err != nil {
 		return "", err
 	} else if !complete {
@@ -138,14 +109,14 @@ func (r *Reconciler) replaceVolume(ctx context.Context, s *scope, id int32,
 		return fmt.Sprintf("Broker %d keeps its volume: StorageClass %s does not exist. Create it, "+
 			"or correct spec.storage.className.", id, class), nil
 	}
-	for _, claim := range s.volumes.Claims {
-		if claim.Broker == id && claim.Capacity.Cmp(s.volumes.Size) > 0 {
+	for _, claim := range s.Volumes.Claims {
+		if claim.Broker == id && claim.Capacity.Cmp(s.Volumes.Size) > 0 {
 			return fmt.Sprintf("Broker %d keeps its volume: that of claim %s has %s, and the next one "+
 				"would have %s. Raise spec.storage.size.", id, claim.Name,
-				claim.Capacity.String(), s.volumes.Size.String()), nil
+				claim.Capacity.String(), s.Volumes.Size.String()), nil
 		}
 	}
-	cached := s.pod(id)
+	cached := s.Pod(id)
 	if cached == nil || cached.DeletionTimestamp != nil {
 		return "", nil // the cache is outdated
 	}
@@ -169,8 +140,8 @@ func (r *Reconciler) replaceVolume(ctx context.Context, s *scope, id int32,
 	if err := r.Delete(ctx, pod, client.Preconditions{UID: &pod.UID}); ignored(err) != nil {
 		return "", fmt.Errorf("stop broker %d: %w", id, err)
 	}
-	r.restarted.Set(client.ObjectKeyFromObject(s.cluster), pod.UID)
-	r.Events.Normal(s.cluster, v1alpha1.EventRestarting, "ReplaceVolume",
+	r.restarted.Set(client.ObjectKeyFromObject(s.Cluster), pod.UID)
+	r.Events.Normal(s.Cluster, v1alpha1.EventRestarting, "ReplaceVolume",
 		"Restarting broker %d: its volume is replaced by one of StorageClass %s.", id, class)
 	return "", nil
 }
@@ -189,18 +160,18 @@ func (r *Reconciler) classMissing(ctx context.Context, name string) (bool, error
 // LogCluster is paused, brokers start again with their volumes. again is the time after which the
 // next step is due; 0 if there is none.
 func (r *Reconciler) continueReplacements(ctx context.Context,
-	s *scope) (again time.Duration, err error) {
+	s *facts.Facts) (again time.Duration, err error) {
 	r.forgetStopped(s)
-	for i := range s.pods {
-		if !controllerutil.ContainsFinalizer(&s.pods[i], v1alpha1.FinalizerReplaceVolume) {
+	for i := range s.Pods {
+		if !controllerutil.ContainsFinalizer(&s.Pods[i], v1alpha1.FinalizerReplaceVolume) {
 			continue
 		}
 		pod := &corev1.Pod{}
-		if err := r.Live.Get(ctx, client.ObjectKeyFromObject(&s.pods[i]), pod); err != nil {
+		if err := r.Live.Get(ctx, client.ObjectKeyFromObject(&s.Pods[i]), pod); err != nil {
 			if apierrors.IsNotFound(err) {
 				continue
 			}
-			return 0, fmt.Errorf("get pod %s: %w", s.pods[i].Name, err)
+			return 0, fmt.Errorf("get pod %s: %w", s.Pods[i].Name, err)
 		}
 		waits, err := r.continueReplacement(ctx, s, pod)
 		if err != nil {
@@ -215,7 +186,7 @@ func (r *Reconciler) continueReplacements(ctx context.Context,
 
 // continueReplacement executes the next step of the replacement of a broker's volume. It returns
 // whether the step waits for something.
-func (r *Reconciler) continueReplacement(ctx context.Context, s *scope,
+func (r *Reconciler) continueReplacement(ctx context.Context, s *facts.Facts,
 	pod *corev1.Pod) (waits bool, err error) {
 	_, id, ok := v1alpha1.ParseBrokerLeaseName(pod.Name)
 	if !ok || !controllerutil.ContainsFinalizer(pod, v1alpha1.FinalizerReplaceVolume) {
@@ -223,23 +194,23 @@ func (r *Reconciler) continueReplacement(ctx context.Context, s *scope,
 	}
 	claim := &corev1.PersistentVolumeClaim{}
 	name := types.NamespacedName{Namespace: pod.Namespace,
-		Name: v1alpha1.VolumeClaimName(s.cluster.Name, id)}
+		Name: v1alpha1.VolumeClaimName(s.Cluster.Name, id)}
 	if err := r.Live.Get(ctx, name, claim); client.IgnoreNotFound(err) != nil {
 		return false, fmt.Errorf("get claim %s: %w", name.Name, err)
 	}
-	class := s.cluster.Spec.Storage.ClassName
+	class := s.Cluster.Spec.Storage.ClassName
 	state := rollout.Stopping{
 		Wanted: claim.UID != "" && claim.DeletionTimestamp == nil && class != nil &&
 			(claim.Spec.StorageClassName == nil || *claim.Spec.StorageClassName != *class) &&
-			pod.DeletionTimestamp != nil && !s.cluster.Paused(),
-		Stopped: stopped(pod), InISR: s.inISR(id),
+			pod.DeletionTimestamp != nil && !s.Cluster.Paused(),
+		Stopped: stopped(pod), InISR: s.InISR(id),
 		Forced: pod.DeletionGracePeriodSeconds != nil && *pod.DeletionGracePeriodSeconds == 0,
 	}
 	state.Expired = r.stoppedFor(s, pod, state.Stopped, time.Now()) >= keepAfter
 	action := state.Next()
 	if action == rollout.Discard {
 		// The cache may be older than the exit of the broker.
-		if state.InISR, err = r.mayBeInISR(ctx, s.cluster, id); err != nil {
+		if state.InISR, err = r.mayBeInISR(ctx, s.Cluster, id); err != nil {
 			return false, err
 		}
 		action = state.Next()
@@ -253,7 +224,7 @@ func (r *Reconciler) continueReplacement(ctx context.Context, s *scope,
 		}
 	case rollout.Release:
 		if state.Wanted {
-			r.Events.Warning(s.cluster, v1alpha1.EventVolumeKept, "ReplaceVolume",
+			r.Events.Warning(s.Cluster, v1alpha1.EventVolumeKept, "ReplaceVolume",
 				"Broker %d starts again with its volume: when it stopped, it was still in the ISR of a "+
 					"partition, or its pod was deleted by force.", id)
 		}
@@ -331,32 +302,19 @@ func stopped(pod *corev1.Pod) bool {
 		(pod.Spec.NodeName == "" || len(all) > 0 && !slices.ContainsFunc(all, runs))
 }
 
-// inISR reports whether a broker is in the ISR of a partition.
-func (s *scope) inISR(id int32) bool { return inISR(s.sets, id) }
-
 // mayBeInISR reports whether a broker is in the ISR of a partition by the PartitionSets that the
 // API server itself returns, or not all partitions are known.
 func (r *Reconciler) mayBeInISR(ctx context.Context, cluster *v1alpha1.LogCluster,
 	id int32) (bool, error) {
 	all, complete, err := sets.Live(ctx, r.Live, cluster.Namespace, cluster.Name)
-	return err != nil || !complete || inISR(all, id), err
-}
-
-func inISR(all *sets.Cluster, id int32) bool {
-	for _, entry := range all.All() {
-		if entry.State != nil && slices.ContainsFunc(entry.State.ISR,
-			func(m placement.InSyncReplica) bool { return m.Broker == id }) {
-			return true
-		}
-	}
-	return false
+	return err != nil || !complete || facts.InISR(all, id), err
 }
 
 // stoppedFor returns the time since the operator first observed that a pod has stopped; 0 if it has
 // not.
-func (r *Reconciler) stoppedFor(s *scope, pod *corev1.Pod, isStopped bool,
+func (r *Reconciler) stoppedFor(s *facts.Facts, pod *corev1.Pod, isStopped bool,
 	now time.Time) time.Duration {
-	key := client.ObjectKeyFromObject(s.cluster)
+	key := client.ObjectKeyFromObject(s.Cluster)
 	since, ok := r.stopped.Get(key)
 	if !isStopped {
 		delete(since, pod.UID)
@@ -373,9 +331,9 @@ func (r *Reconciler) stoppedFor(s *scope, pod *corev1.Pod, isStopped bool,
 }
 
 // forgetStopped removes the times of pods that no longer exist.
-func (r *Reconciler) forgetStopped(s *scope) {
-	since, _ := r.stopped.Get(client.ObjectKeyFromObject(s.cluster))
+func (r *Reconciler) forgetStopped(s *facts.Facts) {
+	since, _ := r.stopped.Get(client.ObjectKeyFromObject(s.Cluster))
 	maps.DeleteFunc(since, func(uid types.UID, _ time.Time) bool {
-		return !slices.ContainsFunc(s.pods, func(p corev1.Pod) bool { return p.UID == uid })
+		return !slices.ContainsFunc(s.Pods, func(p corev1.Pod) bool { return p.UID == uid })
 	})
 }

@@ -9,20 +9,21 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"heartwood.dev/heartwood/api/v1alpha1"
+	"heartwood.dev/heartwood/controllers/logcluster/facts"
 )
 
 // TestStoppedPodsHaveTimesOfTheirOwn: a broker that waits for the end of keepAfter does not wait
 // longer because another broker stops too.
 func TestStoppedPodsHaveTimesOfTheirOwn(t *testing.T) {
 	r := &Reconciler{}
-	s := &scope{cluster: &v1alpha1.LogCluster{ObjectMeta: metav1.ObjectMeta{Name: "main"}},
-		pods: []corev1.Pod{{ObjectMeta: metav1.ObjectMeta{UID: "a"}},
+	s := &facts.Facts{Cluster: &v1alpha1.LogCluster{ObjectMeta: metav1.ObjectMeta{Name: "main"}},
+		Pods: []corev1.Pod{{ObjectMeta: metav1.ObjectMeta{UID: "a"}},
 			{ObjectMeta: metav1.ObjectMeta{UID: "b"}}}}
 	begin := time.Now()
 	expect := func(pod int, stopped bool, second int, want time.Duration) {
 		t.Helper()
 		now := begin.Add(time.Duration(second) * time.Second)
-		if got := r.stoppedFor(s, &s.pods[pod], stopped, now); got != want {
+		if got := r.stoppedFor(s, &s.Pods[pod], stopped, now); got != want {
 			t.Errorf("pod %d after %d s: got %s, want %s", pod, second, got, want)
 		}
 	}
@@ -35,9 +36,9 @@ func TestStoppedPodsHaveTimesOfTheirOwn(t *testing.T) {
 	expect(1, false, 80, 0)
 	expect(1, true, 80, 0)
 
-	s.pods = s.pods[1:]
+	s.Pods = s.Pods[1:]
 	r.forgetStopped(s)
-	since, _ := r.stopped.Get(client.ObjectKeyFromObject(s.cluster))
+	since, _ := r.stopped.Get(client.ObjectKeyFromObject(s.Cluster))
 	if _, ok := since["b"]; !ok || len(since) != 1 {
 		t.Errorf("got the times %v, want only that of the pod that exists", since)
 	}

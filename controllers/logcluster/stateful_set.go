@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"heartwood.dev/heartwood/api/v1alpha1"
+	"heartwood.dev/heartwood/controllers/logcluster/facts"
 	"heartwood.dev/heartwood/internal/operator/render"
 )
 
@@ -33,12 +34,12 @@ const replaceInterval = time.Second
 //  2. If the API server would accept rendered, the StatefulSet is deleted; its dependents become
 //     orphans. Without this check, an invalid spec would leave the pods without a StatefulSet.
 //  3. When it is gone, rendered is created. Until then no pod is restarted.
-func (r *Reconciler) makeWay(ctx context.Context, s *scope,
+func (r *Reconciler) makeWay(ctx context.Context, s *facts.Facts,
 	rendered *appsv1.StatefulSet) (waits string, err error) {
-	live := s.brokers
+	live := s.Brokers
 	switch {
 	case live.UID == "", live.DeletionTimestamp == nil && render.SameClaims(live, rendered),
-		!metav1.IsControlledBy(live, s.cluster): // Apply reports a foreign object
+		!metav1.IsControlledBy(live, s.Cluster): // Apply reports a foreign object
 		return "", nil
 	case live.DeletionTimestamp != nil:
 		return "Kubernetes is removing the earlier StatefulSet without its pods.", nil
@@ -58,7 +59,7 @@ func (r *Reconciler) makeWay(ctx context.Context, s *scope,
 	}
 	owned := &corev1.PersistentVolumeClaimList{}
 	if err := r.Live.List(ctx, owned, client.InNamespace(live.Namespace),
-		client.MatchingLabels(render.Selector(s.cluster))); err != nil {
+		client.MatchingLabels(render.Selector(s.Cluster))); err != nil {
 		return "", fmt.Errorf("list volume claims: %w", err)
 	}
 	for i := range owned.Items {
@@ -78,7 +79,7 @@ func (r *Reconciler) makeWay(ctx context.Context, s *scope,
 		return "", fmt.Errorf("delete StatefulSet %s without its pods: %w", live.Name, err)
 	}
 	if err == nil {
-		r.replacing.Set(client.ObjectKeyFromObject(s.cluster), true)
+		r.replacing.Set(client.ObjectKeyFromObject(s.Cluster), true)
 	}
 	return "Kubernetes is removing the earlier StatefulSet without its pods.", nil
 }
@@ -136,12 +137,12 @@ func (r *Reconciler) removeOrphans(ctx context.Context,
 // restartedFor returns the restart request in the StatefulSet's pod template. While the StatefulSet
 // is being replaced, the youngest pod has it: without it, the next StatefulSet would restart all
 // pods. It reads that pod from the API server, because the cache does not contain it completely.
-func (r *Reconciler) restartedFor(ctx context.Context, s *scope) (string, error) {
-	template := &s.brokers.Spec.Template.ObjectMeta
-	if s.brokers.UID == "" {
+func (r *Reconciler) restartedFor(ctx context.Context, s *facts.Facts) (string, error) {
+	template := &s.Brokers.Spec.Template.ObjectMeta
+	if s.Brokers.UID == "" {
 		pods := &corev1.PodList{}
-		if err := r.Live.List(ctx, pods, client.InNamespace(s.cluster.Namespace),
-			client.MatchingLabels{v1alpha1.LabelCluster: s.cluster.Name}); err != nil {
+		if err := r.Live.List(ctx, pods, client.InNamespace(s.Cluster.Namespace),
+			client.MatchingLabels{v1alpha1.LabelCluster: s.Cluster.Name}); err != nil {
 			return "", fmt.Errorf("list pods: %w", err)
 		}
 		for i := range pods.Items {
@@ -152,19 +153,4 @@ func (r *Reconciler) restartedFor(ctx context.Context, s *scope) (string, error)
 		}
 	}
 	return template.Annotations[v1alpha1.AnnotationRestartedFor], nil
-}
-
-// runningBrokers returns the replicas of the StatefulSet, or the number of pods while the
-// StatefulSet is being replaced.
-func (s *scope) runningBrokers() int32 {
-	if replicas := s.brokers.Spec.Replicas; replicas != nil {
-		return *replicas
-	}
-	running := int32(0)
-	for i := range s.pods {
-		if _, _, ok := v1alpha1.ParseBrokerLeaseName(s.pods[i].Name); ok {
-			running++
-		}
-	}
-	return running
 }

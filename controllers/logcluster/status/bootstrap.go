@@ -1,4 +1,4 @@
-package logcluster
+package status
 
 import (
 	"context"
@@ -9,6 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"heartwood.dev/heartwood/api/v1alpha1"
+	"heartwood.dev/heartwood/controllers/logcluster/facts"
 	"heartwood.dev/heartwood/internal/operator/render"
 )
 
@@ -21,7 +22,7 @@ const bootstrapInterval = time.Second
 // bootstrapped reports whether clients have been able to connect to the bootstrap Service: it has
 // or had a ready endpoint. It is not decided again afterwards, so that Topics stay Ready while
 // brokers restart.
-func (r *StatusReconciler) bootstrapped(ctx context.Context,
+func (r *Reconciler) bootstrapped(ctx context.Context,
 	cluster *v1alpha1.LogCluster) (bool, error) {
 	if cluster.Status.Bootstrapped {
 		return true, nil
@@ -43,8 +44,8 @@ func (r *StatusReconciler) bootstrapped(ctx context.Context,
 }
 
 // listenerStatuses returns how clients reach the listeners.
-func listenerStatuses(s *scope) []v1alpha1.ListenerStatus {
-	listeners := s.cluster.Spec.Listeners.OrDefault()
+func listenerStatuses(s *facts.Facts) []v1alpha1.ListenerStatus {
+	listeners := s.Cluster.Spec.Listeners.OrDefault()
 	statuses := make([]v1alpha1.ListenerStatus, 0, len(listeners))
 	for i := range listeners {
 		kind := listeners[i].Type
@@ -52,7 +53,7 @@ func listenerStatuses(s *scope) []v1alpha1.ListenerStatus {
 			kind = v1alpha1.ListenerInternal
 		}
 		statuses = append(statuses, v1alpha1.ListenerStatus{Name: listeners[i].Name, Type: kind,
-			Bootstrap: render.ListenerBootstrap(s.cluster, &listeners[i], s.leases)})
+			Bootstrap: render.ListenerBootstrap(s.Cluster, &listeners[i], s.Leases)})
 	}
 	return statuses
 }

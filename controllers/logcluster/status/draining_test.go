@@ -1,4 +1,4 @@
-package logcluster
+package status
 
 import (
 	"strings"
@@ -10,6 +10,7 @@ import (
 
 	"heartwood.dev/heartwood/api/v1alpha1"
 	"heartwood.dev/heartwood/controllers/conditions"
+	"heartwood.dev/heartwood/controllers/logcluster/facts"
 	"heartwood.dev/heartwood/controllers/sets"
 	"heartwood.dev/heartwood/internal/metadata/partitionset"
 )
@@ -68,22 +69,23 @@ func TestScaledConditionNamesWhatDrainingWaitsFor(t *testing.T) {
 		for topic, assignment := range test.partitions {
 			set.Assign(partitionset.Key{Topic: topic}, assignment)
 		}
-		s := &scope{
-			cluster: &v1alpha1.LogCluster{ObjectMeta: metav1.ObjectMeta{Name: "main"},
+		s := &facts.Facts{
+			Cluster: &v1alpha1.LogCluster{ObjectMeta: metav1.ObjectMeta{Name: "main"},
 				Spec: v1alpha1.LogClusterSpec{Brokers: 2}},
-			brokers: &appsv1.StatefulSet{Spec: appsv1.StatefulSetSpec{Replicas: &test.running}},
-			topics:  []v1alpha1.Topic{test.topic},
-			sets:    &sets.Cluster{Count: 1, Sets: map[int32]*partitionset.Set{0: set}},
+			Brokers: &appsv1.StatefulSet{Spec: appsv1.StatefulSetSpec{Replicas: &test.running}},
+			Topics:  []v1alpha1.Topic{test.topic},
+			Sets:    &sets.Cluster{Count: 1, Sets: map[int32]*partitionset.Set{0: set}},
 		}
+		removal := conditions.Removal{}
 		if strings.HasPrefix(test.name, "disks") {
-			s.removal = conditions.Removal{Reason: v1alpha1.ReasonDisksDoNotFit,
+			removal = conditions.Removal{Reason: v1alpha1.ReasonDisksDoNotFit,
 				Message: "broker 0 to 90 %"}
 		}
-		d := s.drain()
-		if got := scaledCondition(s, d); got.Status != test.status ||
+		d := s.Drain()
+		if got := scaledCondition(s, d, removal); got.Status != test.status ||
 			got.Reason != test.reason ||
-			!strings.Contains(got.Message, test.message) || d.brokers != test.brokers {
-			t.Errorf("%s: got %d required brokers, %s %s %q; want %d, %s %s %q", test.name, d.brokers,
+			!strings.Contains(got.Message, test.message) || d.Brokers != test.brokers {
+			t.Errorf("%s: got %d required brokers, %s %s %q; want %d, %s %s %q", test.name, d.Brokers,
 				got.Status, got.Reason, got.Message,
 				test.brokers, test.status, test.reason, test.message)
 		}
@@ -116,18 +118,18 @@ func TestNoBrokerIsRemovedWhileReplicasAreUnknown(t *testing.T) {
 			1: decode(map[string]string{"deleted/1": "no entry"})}, 2, "being removed"},
 	} {
 		running := int32(4)
-		s := &scope{
-			cluster: &v1alpha1.LogCluster{ObjectMeta: metav1.ObjectMeta{Name: "main"},
+		s := &facts.Facts{
+			Cluster: &v1alpha1.LogCluster{ObjectMeta: metav1.ObjectMeta{Name: "main"},
 				Spec: v1alpha1.LogClusterSpec{Brokers: 2}},
-			brokers: &appsv1.StatefulSet{Spec: appsv1.StatefulSetSpec{Replicas: &running}},
-			topics:  []v1alpha1.Topic{{ObjectMeta: metav1.ObjectMeta{Name: "orders", UID: uid}}},
-			sets:    &sets.Cluster{Count: 2, Sets: test.sets},
+			Brokers: &appsv1.StatefulSet{Spec: appsv1.StatefulSetSpec{Replicas: &running}},
+			Topics:  []v1alpha1.Topic{{ObjectMeta: metav1.ObjectMeta{Name: "orders", UID: uid}}},
+			Sets:    &sets.Cluster{Count: 2, Sets: test.sets},
 		}
-		d := s.drain()
-		got := scaledCondition(s, d)
-		if d.brokers != test.brokers || got.Status != metav1.ConditionFalse ||
+		d := s.Drain()
+		got := scaledCondition(s, d, conditions.Removal{})
+		if d.Brokers != test.brokers || got.Status != metav1.ConditionFalse ||
 			!strings.Contains(got.Message, test.message) {
-			t.Errorf("%s: got %d brokers, %s %q; want %d, False %q", test.name, d.brokers, got.Status,
+			t.Errorf("%s: got %d brokers, %s %q; want %d, False %q", test.name, d.Brokers, got.Status,
 				got.Message, test.brokers, test.message)
 		}
 	}

@@ -1,4 +1,4 @@
-package logcluster
+package status
 
 import (
 	"context"
@@ -22,6 +22,8 @@ import (
 	"heartwood.dev/heartwood/api/v1alpha1"
 	"heartwood.dev/heartwood/controllers/brokerstate"
 	"heartwood.dev/heartwood/controllers/conditions"
+	"heartwood.dev/heartwood/controllers/logcluster/facts"
+	"heartwood.dev/heartwood/controllers/logcluster/outcome"
 	"heartwood.dev/heartwood/controllers/sets"
 	"heartwood.dev/heartwood/controllers/watch"
 	"heartwood.dev/heartwood/internal/operator/render"
@@ -29,15 +31,15 @@ import (
 
 // +kubebuilder:rbac:groups=heartwood.dev,resources=logclusters/status,verbs=get;patch
 
-// StatusReconciler writes LogCluster.status.
-type StatusReconciler struct {
+// Reconciler writes LogCluster.status.
+type Reconciler struct {
 	client.Client
 	Live    client.Reader // reads from the API server instead of the cache
 	Events  conditions.Recorder
 	Brokers *brokerstate.Tracker
 	Sets    *sets.Reader
 	// Outcomes are the results of Reconciler.
-	Outcomes *Outcomes
+	Outcomes *outcome.Outcomes
 	// BrokerChanges delivers a LogCluster when the state of one of its brokers, or the outcome of
 	// its reconciliation, has changed.
 	BrokerChanges <-chan event.GenericEvent
@@ -46,7 +48,7 @@ type StatusReconciler struct {
 }
 
 // Setup adds the controller to a manager.
-func (r *StatusReconciler) Setup(mgr ctrl.Manager) error {
+func (r *Reconciler) Setup(mgr ctrl.Manager) error {
 	ofCluster := watch.Coalesce(watch.ClusterDelay, watch.ClusterOf)
 	return watch.NewController(mgr, "logcluster-status", 1).
 		For(&v1alpha1.LogCluster{}).
@@ -63,26 +65,26 @@ func (r *StatusReconciler) Setup(mgr ctrl.Manager) error {
 // Reconcile writes the status if it has changed. This controller is the only writer of the status,
 // so it patches the status without compare-and-swap. If it decided from an outdated cache, the
 // event that updates the cache triggers a reconciliation that corrects the status.
-func (r *StatusReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	before := &v1alpha1.LogCluster{}
 	if err := r.Get(ctx, req.NamespacedName, before); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
-	scope, err := gatherer{r, r.Sets, r.Brokers}.gather(ctx, before)
+	found, err := facts.Gatherer{Reader: r, Sets: r.Sets, Brokers: r.Brokers}.Gather(ctx, before)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	last, known := r.Outcomes.last.Get(req.NamespacedName)
-	scope.volumes.Restarts, scope.replaced = last.storage.restarts, last.storage.replaced
-	scope.removal = r.Shared.Removal(req.NamespacedName)
+	last, known := r.Outcomes.Get(req.NamespacedName)
+	found.Volumes.Restarts = last.Storage.Restarts
 	after := before.DeepCopy()
-	after.Status = describeCluster(scope, r.Shared.Get(req.NamespacedName))
-	after.Status.Brokers = describeBrokers(scope)
-	describeSpread(scope, &after.Status)
+	after.Status = describeCluster(found, r.Shared.Get(req.NamespacedName),
+		r.Shared.Removal(req.NamespacedName))
+	after.Status.Brokers = describeBrokers(found, last.Storage.Replaced)
+	describeSpread(found, &after.Status)
 	if rebalance := r.Shared.Rebalance(req.NamespacedName); rebalance != nil {
 		after.Status.Rebalance = rebalance.DeepCopy()
 	}
-	skewed := scope.skew(time.Now())
+	skewed := found.Skew(time.Now())
 	describeSkew(&after.Status, skewed, before.Generation)
 	if lost, known := r.Shared.LostVolumes(req.NamespacedName); known {
 		after.Status.LostVolumes = slices.Clone(lost)
@@ -94,7 +96,7 @@ func (r *StatusReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctr
 	storage.ObservedGeneration = before.Generation
 	meta.SetStatusCondition(&after.Status.Conditions, storage)
 	if known {
-		last.describe(scope, &after.Status, time.Now())
+		last.Describe(found, &after.Status, time.Now())
 	}
 	var bootstrapErr error
 	after.Status.Bootstrapped, bootstrapErr = r.bootstrapped(ctx, before)
@@ -119,7 +121,7 @@ func (r *StatusReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctr
 }
 
 // recordChanges creates the events of a change of the status.
-func (r *StatusReconciler) recordChanges(before, after *v1alpha1.LogCluster) {
+func (r *Reconciler) recordChanges(before, after *v1alpha1.LogCluster) {
 	r.Events.ReadyChanged(after, before.Status.Conditions, after.Status.Conditions)
 	if rose := pressureRose(before.Status.Conditions, after.Status.Conditions); rose != nil {
 		r.Events.Warning(after, v1alpha1.ConditionStoragePressure, "Reconcile", "%s", rose.Message)
@@ -135,26 +137,27 @@ func (r *StatusReconciler) recordChanges(before, after *v1alpha1.LogCluster) {
 
 // describeCluster returns the new status, with conditions of other controllers. Conditions whose
 // status has not changed keep their transition times.
-func describeCluster(s *scope, shared []metav1.Condition) v1alpha1.LogClusterStatus {
-	status := *s.cluster.Status.DeepCopy()
-	status.Bootstrap, status.Listeners = render.Bootstrap(s.cluster), listenerStatuses(s)
-	status.ReadyBrokers, _ = s.readyBrokers()
-	status.Topics = int32(len(s.topics))
-	replicas := s.replication()
-	status.Partitions, status.UnderReplicated = replicas.partitions, replicas.underReplicated
-	status.Leaderless = replicas.leaderless
-	status.LentReplicas = s.countLent()
-	if s.brokers.Status.UpdateRevision != "" &&
-		s.brokers.Status.ObservedGeneration >= s.brokers.Generation {
-		status.UpdateRevision = s.brokers.Status.UpdateRevision
+func describeCluster(s *facts.Facts, shared []metav1.Condition,
+	removal conditions.Removal) v1alpha1.LogClusterStatus {
+	status := *s.Cluster.Status.DeepCopy()
+	status.Bootstrap, status.Listeners = render.Bootstrap(s.Cluster), listenerStatuses(s)
+	status.ReadyBrokers, _ = s.ReadyBrokers()
+	status.Topics = int32(len(s.Topics))
+	replicas := s.Replication()
+	status.Partitions, status.UnderReplicated = replicas.Partitions, replicas.UnderReplicated
+	status.Leaderless = replicas.Leaderless
+	status.LentReplicas = s.CountLent()
+	if s.Brokers.Status.UpdateRevision != "" &&
+		s.Brokers.Status.ObservedGeneration >= s.Brokers.Generation {
+		status.UpdateRevision = s.Brokers.Status.UpdateRevision
 	}
 	describeRetained(s, &status)
-	draining := s.drain()
-	status.Draining = draining.replicas
+	draining := s.Drain()
+	status.Draining = draining.Replicas
 	for _, condition := range []metav1.Condition{
-		readyCondition(s, status, replicas.readyMessage()), replicas.condition(),
-		scaledCondition(s, draining), listenersCondition(s)} {
-		condition.ObservedGeneration = s.cluster.Generation
+		readyCondition(s, status, replicas.ReadyMessage()), replicas.Condition(),
+		scaledCondition(s, draining, removal), listenersCondition(s)} {
+		condition.ObservedGeneration = s.Cluster.Generation
 		meta.SetStatusCondition(&status.Conditions, condition)
 	}
 	addShared(&status, shared)
@@ -178,25 +181,25 @@ func addShared(status *v1alpha1.LogClusterStatus, shared []metav1.Condition) {
 // state a LogCluster must not become Ready. But a Ready LogCluster stays Ready, because every step
 // of a rolling update passes through this state. Under-replicated partitions do not change it
 // (docs/adr/0305-condition-replicated.md).
-func readyCondition(s *scope, status v1alpha1.LogClusterStatus, up string) metav1.Condition {
-	observed := s.brokers.Status.ObservedGeneration >= s.brokers.Generation
-	enough := status.ReadyBrokers >= s.cluster.Spec.Brokers
+func readyCondition(s *facts.Facts, status v1alpha1.LogClusterStatus, up string) metav1.Condition {
+	observed := s.Brokers.Status.ObservedGeneration >= s.Brokers.Generation
+	enough := status.ReadyBrokers >= s.Cluster.Spec.Brokers
 	wasReady := meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionReady)
 	switch {
-	case !s.cluster.DeletionTimestamp.IsZero():
+	case !s.Cluster.DeletionTimestamp.IsZero():
 		return conditions.NotReady(v1alpha1.ReasonDeleting, fmt.Sprintf(
 			"The LogCluster is being deleted and waits for its finalizers %v.",
-			s.cluster.Finalizers))
+			s.Cluster.Finalizers))
 	case enough && (observed || wasReady):
 		return conditions.Ready(up)
 	}
 	message := fmt.Sprintf("%d of %d brokers are ready.", status.ReadyBrokers,
-		s.cluster.Spec.Brokers)
-	if _, notLeased := s.readyBrokers(); len(notLeased) > 0 {
+		s.Cluster.Spec.Brokers)
+	if _, notLeased := s.ReadyBrokers(); len(notLeased) > 0 {
 		message += fmt.Sprintf(" The pods of brokers %v are ready, but the brokers do not renew "+
 			"their Leases: check the logs of these pods.", notLeased)
 	}
 	return conditions.NotReady(v1alpha1.ReasonBrokersNotReady, fmt.Sprintf(
-		"%s For details run: kubectl get pods -n %s -l %s=%s", message, s.cluster.Namespace,
-		v1alpha1.LabelCluster, s.cluster.Name))
+		"%s For details run: kubectl get pods -n %s -l %s=%s", message, s.Cluster.Namespace,
+		v1alpha1.LabelCluster, s.Cluster.Name))
 }

@@ -1,10 +1,11 @@
-package logcluster
+package status
 
 import (
 	"slices"
 	"strings"
 
 	"heartwood.dev/heartwood/api/v1alpha1"
+	"heartwood.dev/heartwood/controllers/logcluster/facts"
 	"heartwood.dev/heartwood/internal/metadata/partitionset"
 )
 
@@ -12,10 +13,10 @@ import (
 const retainedTopicsMax = 20
 
 // describeRetained sets the part of the status about deleted topics whose records are retained.
-func describeRetained(s *scope, status *v1alpha1.LogClusterStatus) {
+func describeRetained(s *facts.Facts, status *v1alpha1.LogClusterStatus) {
 	topics := map[v1alpha1.GivenUp]*v1alpha1.RetainedTopic{}
 	status.RetainedPartitions, status.RetainedTopics = 0, nil
-	for key, entry := range s.sets.All() {
+	for key, entry := range s.Sets.All() {
 		a := entry.Assignment
 		if a == nil || !a.Reclaim.Orphaned() {
 			continue
@@ -33,7 +34,7 @@ func describeRetained(s *scope, status *v1alpha1.LogClusterStatus) {
 	}
 	for _, topic := range topics {
 		if !topic.Removing {
-			topic.Command = v1alpha1.RemoveRetainedCommand(s.cluster, topic.Topic)
+			topic.Command = v1alpha1.RemoveRetainedCommand(s.Cluster, topic.Topic)
 		}
 		slices.Sort(topic.WaitsFor)
 		topic.WaitsFor = slices.Compact(topic.WaitsFor)

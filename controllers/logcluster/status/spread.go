@@ -1,4 +1,4 @@
-package logcluster
+package status
 
 import (
 	"fmt"
@@ -10,37 +10,25 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"heartwood.dev/heartwood/api/v1alpha1"
+	"heartwood.dev/heartwood/controllers/logcluster/facts"
 )
 
 // describeSpread sets condition Spread, or removes it if the brokers in the status are in fewer
 // than two known racks.
-func describeSpread(s *scope, status *v1alpha1.LogClusterStatus) {
+func describeSpread(s *facts.Facts, status *v1alpha1.LogClusterStatus) {
 	racks := map[int32]string{}
 	for _, b := range status.Brokers {
 		if b.Zone != "" {
 			racks[b.ID] = b.Zone
 		}
 	}
-	condition := spreadCondition(racks, s.assignments())
+	condition := spreadCondition(racks, s.Assignments())
 	if condition == nil {
 		meta.RemoveStatusCondition(&status.Conditions, v1alpha1.ConditionSpread)
 		return
 	}
-	condition.ObservedGeneration = s.cluster.Generation
+	condition.ObservedGeneration = s.Cluster.Generation
 	meta.SetStatusCondition(&status.Conditions, *condition)
-}
-
-// assignments returns the assigned replicas of each partition of existing Topics, by its name.
-func (s *scope) assignments() iter.Seq2[string, []int32] {
-	return func(yield func(string, []int32) bool) {
-		tags := s.topicTags()
-		for key, entry := range s.sets.All() {
-			if entry.BelongsTo(tags[key.Topic]) && entry.Assignment != nil &&
-				!yield(key.String(), entry.Assignment.Replicas) {
-				return
-			}
-		}
-	}
 }
 
 // spreadCondition returns condition Spread, or nil if there are fewer than two racks. Brokers whose
@@ -61,7 +49,7 @@ func spreadCondition(racks map[int32]string,
 	if narrow := notSpread(racks, len(count), assignments); len(narrow) > 0 {
 		return no(v1alpha1.ReasonReplicasNotSpread, fmt.Sprintf(
 			"%d partitions have replicas in fewer racks than possible: %s. Run: kubectl heartwood "+
-				"rebalance", len(narrow), firstNames(narrow)))
+				"rebalance", len(narrow), facts.FirstNames(narrow)))
 	}
 	names := slices.Sorted(maps.Keys(count))
 	least := slices.MinFunc(names, func(a, b string) int { return count[a] - count[b] })
@@ -74,7 +62,7 @@ func spreadCondition(racks map[int32]string,
 	}
 	return &metav1.Condition{Type: v1alpha1.ConditionSpread, Status: metav1.ConditionTrue,
 		Reason: v1alpha1.ReasonSpread, Message: fmt.Sprintf(
-			"Brokers and replicas are spread across %d racks: %s.", len(names), firstNames(names))}
+			"Brokers and replicas are spread across %d racks: %s.", len(names), facts.FirstNames(names))}
 }
 
 // notSpread returns the partitions whose replicas are in fewer racks than possible, sorted. inAll

@@ -1,4 +1,4 @@
-package logcluster
+package outcome
 
 import (
 	"testing"
@@ -7,20 +7,21 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"heartwood.dev/heartwood/api/v1alpha1"
+	"heartwood.dev/heartwood/controllers/logcluster/factstest"
 	"heartwood.dev/heartwood/internal/operator/rollout"
 )
 
 // TestOnlyAWaitForTheSameBrokerIsStuck: alert HeartwoodRolloutStuck depends on the reason. The
 // update of many brokers waits for hours in total, for each of them in turn.
 func TestOnlyAWaitForTheSameBrokerIsStuck(t *testing.T) {
-	s := outdatedScope()
+	s := factstest.Outdated()
 	key, outcomes := types.NamespacedName{Name: "main"}, &Outcomes{}
 	begin := time.Now()
 	reason := func(minute int, broker int32) string {
 		at := begin.Add(time.Duration(minute) * time.Minute)
-		outcomes.put(key, decided(rollout.Decision{Phase: rollout.Waiting, Broker: broker,
+		outcomes.Put(key, decided(rollout.Decision{Phase: rollout.Waiting, Broker: broker,
 			Outdated: int(broker) + 1}), at)
-		last, _ := outcomes.last.Get(key)
+		last, _ := outcomes.Get(key)
 		return last.rollingOutCondition(s, nil, at).Reason
 	}
 	for minute := range 60 {

@@ -1,4 +1,4 @@
-package logcluster
+package outcome
 
 import (
 	"cmp"
@@ -12,6 +12,7 @@ import (
 
 	"heartwood.dev/heartwood/api/v1alpha1"
 	"heartwood.dev/heartwood/controllers/keyed"
+	"heartwood.dev/heartwood/controllers/logcluster/facts"
 	"heartwood.dev/heartwood/controllers/owned"
 	"heartwood.dev/heartwood/internal/operator/render"
 	"heartwood.dev/heartwood/internal/operator/rollout"
@@ -25,26 +26,26 @@ const stuckAfter = 10 * time.Minute
 // that its pod is not ready.
 const restartsWithin = time.Minute
 
-// step is a step of a rolling update.
-type step struct {
+// Step is a step of a rolling update.
+type Step struct {
 	rollout.Decision
-	refusal string // why brokers refused the restart; "" if they did not
-	held    held   // with phase Held
-	volume  string // describes the replacement of a volume, if this is the step; or ""
-	lending string // describes the loans of replicas for which the restart waits; or ""
+	Refusal string // why brokers refused the restart; "" if they did not
+	Held    held   // with phase Held
+	Volume  string // describes the replacement of a volume, if this is the step; or ""
+	Lending string // describes the loans of replicas for which the restart waits; or ""
 }
 
-// outcome is the result of Reconciler's last reconciliation of a LogCluster.
-type outcome struct {
-	generation int64  // that was applied, or whose apply failed
-	failure    string // error of the apply; "" after success
-	foreign    bool   // failure says that a foreign object has the name of one of the LogCluster's
-	paused     bool
-	applying   string // what the replacement of the StatefulSet waits for; "" if it is applied
-	storage    storage
+// Outcome is the result of Reconciler's last reconciliation of a LogCluster.
+type Outcome struct {
+	Generation int64  // that was applied, or whose apply failed
+	Failure    string // error of the apply; "" after success
+	Foreign    bool   // failure says that a foreign object has the name of one of the LogCluster's
+	Paused     bool
+	Applying   string // what the replacement of the StatefulSet waits for; "" if it is applied
+	Storage    storage
 	// decided is true if step was decided. If an apply fails before, RollingOut stays as it is.
-	decided bool
-	step    step
+	Decided bool
+	Step    Step
 	since   time.Time // when the rolling update began to wait for what it waits for now
 	// restarts is true from the decision that brokers have an outdated pod until all pods are ready.
 	restarts bool
@@ -52,89 +53,95 @@ type outcome struct {
 
 // waitsLike reports whether two steps wait for the same broker or partition. The texts of refusals
 // are not compared, because each attempt may be refused by another broker.
-func (s step) waitsLike(other step) bool {
-	if s.refusal != "" && other.refusal != "" {
-		s.refusal = other.refusal
+func (s Step) waitsLike(other Step) bool {
+	if s.Refusal != "" && other.Refusal != "" {
+		s.Refusal = other.Refusal
 	}
 	return s == other
 }
 
-// fail stores the error of an apply.
-func (o *outcome) fail(err error) {
-	o.failure, o.foreign = err.Error(), false
+// Fail stores the error of an apply.
+func (o *Outcome) Fail(err error) {
+	o.Failure, o.Foreign = err.Error(), false
 	if foreign := owned.AsForeign(err); foreign != nil {
-		o.failure, o.foreign = foreign.Message(), true
+		o.Failure, o.Foreign = foreign.Message(), true
 	}
 }
 
-// complete reports whether the spec is applied and every broker runs the latest template.
-func (o outcome) complete() bool {
-	return o.failure == "" && o.applying == "" && !o.paused && o.step.Phase == rollout.Complete
+// Complete reports whether the spec is applied and every broker runs the latest template.
+func (o Outcome) Complete() bool {
+	return o.Failure == "" && o.Applying == "" && !o.Paused && o.Step.Phase == rollout.Complete
 }
 
 // Outcomes passes the results of Reconciler to StatusReconciler, which is the only writer of the
 // status. After a restart of the operator the conditions keep their values until every LogCluster
 // has been reconciled once.
-type Outcomes struct{ last keyed.Map[outcome] }
+type Outcomes struct{ last keyed.Map[Outcome] }
 
-// put stores an outcome. It reports whether the status depends on the difference to the last one.
-func (o *Outcomes) put(key types.NamespacedName, now outcome, at time.Time) (changed bool) {
+// Get returns the outcome of a LogCluster; false if there is none yet.
+func (o *Outcomes) Get(key types.NamespacedName) (Outcome, bool) { return o.last.Get(key) }
+
+// Forget removes the outcome of a LogCluster that does not exist any more.
+func (o *Outcomes) Forget(key types.NamespacedName) { o.last.Delete(key) }
+
+// Put stores an outcome. It reports whether the status depends on the difference to the last one.
+func (o *Outcomes) Put(key types.NamespacedName, now Outcome, at time.Time) (changed bool) {
 	last, known := o.last.Get(key)
-	if !now.decided {
-		now.decided, now.step = last.decided, last.step
+	if !now.Decided {
+		now.Decided, now.Step = last.Decided, last.Step
 	}
 	now.since = at
-	if known && last.step.waitsLike(now.step) {
+	if known && last.Step.waitsLike(now.Step) {
 		now.since = last.since
 	}
-	now.restarts = now.step.Outdated > 0 || last.restarts && now.step.Phase != rollout.Complete
+	now.restarts = now.Step.Outdated > 0 || last.restarts && now.Step.Phase != rollout.Complete
 	o.last.Set(key, now)
-	return !known || !reflect.DeepEqual(last, now) || now.step.Phase != rollout.Complete &&
+	return !known || !reflect.DeepEqual(last, now) || now.Step.Phase != rollout.Complete &&
 		at.Sub(now.since) >= restartsWithin
 }
 
 // stuck reports whether the rolling update has waited for too long.
-func (o outcome) stuck(at time.Time) bool {
-	return o.step.Phase != rollout.Complete && o.step.Phase != rollout.Held &&
+func (o Outcome) stuck(at time.Time) bool {
+	return o.Step.Phase != rollout.Complete && o.Step.Phase != rollout.Held &&
 		at.Sub(o.since) >= stuckAfter
 }
 
-// describe adds conditions Applied, StorageResized and RollingOut to a status. It sets
+// Describe adds conditions Applied, StorageResized and RollingOut to a status. It sets
 // ObservedGeneration to the generation that was applied last.
-func (o outcome) describe(s *scope, status *v1alpha1.LogClusterStatus, now time.Time) {
-	if o.generation == s.cluster.Generation && o.failure == "" && o.applying == "" && !o.paused {
-		status.ObservedGeneration = s.cluster.Generation
+func (o Outcome) Describe(s *facts.Facts, status *v1alpha1.LogClusterStatus, now time.Time) {
+	if o.Generation == s.Cluster.Generation && o.Failure == "" && o.Applying == "" && !o.Paused {
+		status.ObservedGeneration = s.Cluster.Generation
 	}
-	all := []metav1.Condition{o.appliedCondition(), o.storage.condition()}
-	if o.applying == "" && o.decided { // else no restart was decided, and RollingOut stays
+	all := []metav1.Condition{o.appliedCondition(), o.Storage.condition()}
+	if o.Applying == "" && o.Decided { // else no restart was decided, and RollingOut stays
 		all = append(all, o.rollingOutCondition(s, status.Conditions, now))
 	}
 	for _, condition := range all {
-		condition.ObservedGeneration = o.generation
+		condition.ObservedGeneration = o.Generation
 		meta.SetStatusCondition(&status.Conditions, condition)
 	}
 }
 
 // appliedCondition returns condition Applied.
-func (o outcome) appliedCondition() metav1.Condition {
+func (o Outcome) appliedCondition() metav1.Condition {
 	condition := metav1.Condition{Type: v1alpha1.ConditionApplied, Status: metav1.ConditionTrue,
 		Reason:  v1alpha1.ReasonApplied,
 		Message: "The objects of the LogCluster are as its spec requests."}
 	switch {
-	case o.foreign:
+	case o.Foreign:
 		condition.Status, condition.Reason = metav1.ConditionFalse, v1alpha1.ReasonObjectNameTaken
-		condition.Message = o.failure
-	case o.failure != "":
+		condition.Message = o.Failure
+	case o.Failure != "":
 		condition.Status, condition.Reason = metav1.ConditionFalse, v1alpha1.ReasonApplyFailed
 		condition.Message = fmt.Sprintf("The operator failed to %s. It retries; correct the spec "+
-			"if the error is about it.", o.failure)
-	case o.paused:
+			"if the error is about it.", o.Failure)
+	case o.Paused:
 		condition.Status, condition.Reason = metav1.ConditionFalse, v1alpha1.ReasonPaused
 		condition.Message = pausedMessage
-	case o.applying != "":
+	case o.Applying != "":
 		condition.Status, condition.Reason = metav1.ConditionFalse, v1alpha1.ReasonApplying
 		condition.Message = "The StatefulSet is being replaced, because the templates of its volume " +
-			"claims have changed. The brokers continue to run. " + o.applying
+			"claims have changed. The brokers continue to run. " + o.Applying
 	}
 	return condition
 }
@@ -144,38 +151,38 @@ const pausedMessage = "The annotation " + v1alpha1.AnnotationPaused +
 	"elected. Remove the annotation to continue."
 
 // rollingOutCondition returns condition RollingOut.
-func (o outcome) rollingOutCondition(s *scope, before []metav1.Condition,
+func (o Outcome) rollingOutCondition(s *facts.Facts, before []metav1.Condition,
 	now time.Time) metav1.Condition {
 	condition := metav1.Condition{Type: v1alpha1.ConditionRollingOut,
 		Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonWaiting}
 	wasRolling := o.restarts || restartsIn(before)
 	switch {
-	case o.paused && (o.step.Outdated > 0 || wasRolling && o.step.Phase != rollout.Complete):
+	case o.Paused && (o.Step.Outdated > 0 || wasRolling && o.Step.Phase != rollout.Complete):
 		condition.Reason, condition.Message = v1alpha1.ReasonPaused, pausedMessage
-	case o.step.Phase == rollout.Complete, o.paused, !wasRolling && o.step.Outdated == 0 &&
-		(o.step.Broker >= 0 || s.brokers.UID == ""):
+	case o.Step.Phase == rollout.Complete, o.Paused, !wasRolling && o.Step.Outdated == 0 &&
+		(o.Step.Broker >= 0 || s.Brokers.UID == ""):
 		// A broker that is not ready although no restart is pending is no rolling update, and
 		// neither is the creation of a LogCluster; Ready reports them.
 		condition.Status, condition.Reason = metav1.ConditionFalse, v1alpha1.ReasonComplete
 		condition.Message = "Every broker runs the latest pod template."
-	case o.step.Phase == rollout.Held:
-		condition.Reason = o.step.held.reason
-		condition.Message = cmp.Or(o.step.volume, o.remaining()) + " " + o.step.held.text
-	case o.step.Phase == rollout.Restart && o.step.refusal == "" && o.step.volume != "":
-		condition.Reason, condition.Message = v1alpha1.ReasonRestarting, o.step.volume
-	case o.step.Phase == rollout.Restart && o.step.refusal == "", o.starts(s, now):
+	case o.Step.Phase == rollout.Held:
+		condition.Reason = o.Step.Held.reason
+		condition.Message = cmp.Or(o.Step.Volume, o.remaining()) + " " + o.Step.Held.text
+	case o.Step.Phase == rollout.Restart && o.Step.Refusal == "" && o.Step.Volume != "":
+		condition.Reason, condition.Message = v1alpha1.ReasonRestarting, o.Step.Volume
+	case o.Step.Phase == rollout.Restart && o.Step.Refusal == "", o.starts(s, now):
 		condition.Reason = v1alpha1.ReasonRestarting
-		condition.Message = fmt.Sprintf("Broker %d is being restarted. %s", o.step.Broker,
+		condition.Message = fmt.Sprintf("Broker %d is being restarted. %s", o.Step.Broker,
 			o.remaining())
 	default:
 		switch {
 		case o.stuck(now):
 			condition.Reason = v1alpha1.ReasonStuck
-		case o.step.Broker < 0:
+		case o.Step.Broker < 0:
 			condition.Reason = v1alpha1.ReasonObserving
 		}
 		condition.Message = o.waits(s)
-		if o.step.Broker >= 0 && o.step.volume == "" {
+		if o.Step.Broker >= 0 && o.Step.Volume == "" {
 			condition.Message = o.remaining() + " " + condition.Message
 		}
 	}
@@ -191,47 +198,47 @@ func restartsIn(before []metav1.Condition) bool {
 }
 
 // starts reports whether the rolling update waits for a broker that was restarted a short time ago.
-func (o outcome) starts(s *scope, now time.Time) bool {
-	if o.step.Phase != rollout.Waiting || o.step.Broker < 0 || o.step.Partition != "" ||
-		o.step.refusal != "" || o.step.lending != "" || o.step.volume != "" ||
+func (o Outcome) starts(s *facts.Facts, now time.Time) bool {
+	if o.Step.Phase != rollout.Waiting || o.Step.Broker < 0 || o.Step.Partition != "" ||
+		o.Step.Refusal != "" || o.Step.Lending != "" || o.Step.Volume != "" ||
 		now.Sub(o.since) >= restartsWithin {
 		return false
 	}
-	pod := s.pod(o.step.Broker)
-	return pod == nil || !podReady(pod)
+	pod := s.Pod(o.Step.Broker)
+	return pod == nil || !facts.PodReady(pod)
 }
 
 // remaining says how many brokers the rolling update will restart.
-func (o outcome) remaining() string {
-	return fmt.Sprintf("Brokers with an outdated pod: %d.", o.step.Outdated)
+func (o Outcome) remaining() string {
+	return fmt.Sprintf("Brokers with an outdated pod: %d.", o.Step.Outdated)
 }
 
 // waits says what the rolling update waits for.
-func (o outcome) waits(s *scope) string {
+func (o Outcome) waits(s *facts.Facts) string {
 	switch {
-	case o.step.refusal != "":
-		return o.step.refusal
-	case o.step.volume != "":
-		return o.step.volume
-	case o.step.lending != "":
-		return o.step.lending
-	case o.step.Partition != "":
+	case o.Step.Refusal != "":
+		return o.Step.Refusal
+	case o.Step.Volume != "":
+		return o.Step.Volume
+	case o.Step.Lending != "":
+		return o.Step.Lending
+	case o.Step.Partition != "":
 		return fmt.Sprintf("Broker %d waits for its restart: without it, partition %s has too few "+
-			"in-sync replicas.", o.step.Broker, o.step.Partition)
-	case o.step.Broker < 0:
+			"in-sync replicas.", o.Step.Broker, o.Step.Partition)
+	case o.Step.Broker < 0:
 		return "The StatefulSet controller has not observed the latest pod template yet."
 	}
-	pod := s.pod(o.step.Broker)
+	pod := s.Pod(o.Step.Broker)
 	if pod == nil {
 		return fmt.Sprintf("Kubernetes has not created the pod of broker %d. For details run: "+
-			"kubectl describe statefulset -n %s %s", o.step.Broker, s.cluster.Namespace,
-			render.BrokersName(s.cluster.Name))
+			"kubectl describe statefulset -n %s %s", o.Step.Broker, s.Cluster.Namespace,
+			render.BrokersName(s.Cluster.Name))
 	}
-	if podReady(pod) {
+	if facts.PodReady(pod) {
 		return fmt.Sprintf("Broker %d is ready; the next broker follows when clients know its "+
-			"address.", o.step.Broker)
+			"address.", o.Step.Broker)
 	}
 	return fmt.Sprintf("Broker %d has the latest pod template and is not ready. For details run: "+
-		"kubectl describe pod -n %s %s", o.step.Broker, s.cluster.Namespace,
-		v1alpha1.BrokerLeaseName(s.cluster.Name, o.step.Broker))
+		"kubectl describe pod -n %s %s", o.Step.Broker, s.Cluster.Namespace,
+		v1alpha1.BrokerLeaseName(s.Cluster.Name, o.Step.Broker))
 }

@@ -1,4 +1,4 @@
-package logcluster
+package outcome
 
 import (
 	"fmt"
@@ -13,6 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"heartwood.dev/heartwood/api/v1alpha1"
+	"heartwood.dev/heartwood/controllers/logcluster/facts"
+	"heartwood.dev/heartwood/controllers/logcluster/factstest"
 	"heartwood.dev/heartwood/internal/operator/claims"
 	"heartwood.dev/heartwood/internal/operator/rollout"
 )
@@ -20,26 +22,26 @@ import (
 // statusOf is the status of a LogCluster to which outcomes are written one after the other.
 type statusOf struct {
 	t        *testing.T
-	scope    *scope
+	scope    *facts.Facts
 	outcomes Outcomes
 	status   v1alpha1.LogClusterStatus
 	now      time.Time
 }
 
 func newStatus(t *testing.T) *statusOf {
-	return &statusOf{t: t, scope: outdatedScope(),
+	return &statusOf{t: t, scope: factstest.Outdated(),
 		now: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)}
 }
 
 // put stores an outcome some time after the last one, and writes it to the status. Condition
 // RollingOut must have the reason, and a message that contains all texts.
-func (s *statusOf) put(after time.Duration, o outcome, reason string, texts ...string) {
+func (s *statusOf) put(after time.Duration, o Outcome, reason string, texts ...string) {
 	s.t.Helper()
 	s.now = s.now.Add(after)
 	key := types.NamespacedName{Name: "main"}
-	if s.outcomes.put(key, o, s.now) {
-		last, _ := s.outcomes.last.Get(key)
-		last.describe(s.scope, &s.status, s.now)
+	if s.outcomes.Put(key, o, s.now) {
+		last, _ := s.outcomes.Get(key)
+		last.Describe(s.scope, &s.status, s.now)
 	}
 	got := meta.FindStatusCondition(s.status.Conditions, v1alpha1.ConditionRollingOut)
 	if got == nil || got.Reason != reason ||
@@ -53,18 +55,18 @@ func (s *statusOf) put(after time.Duration, o outcome, reason string, texts ...s
 	}
 }
 
-func decided(decision rollout.Decision) outcome {
-	return outcome{decided: true, step: step{Decision: decision}}
+func decided(decision rollout.Decision) Outcome {
+	return Outcome{Decided: true, Step: Step{Decision: decision}}
 }
 
-func refused(broker int32, refusal string) outcome {
+func refused(broker int32, refusal string) Outcome {
 	o := decided(rollout.Decision{Phase: rollout.Restart, Broker: broker, Outdated: 3})
-	o.step.refusal = refusal
+	o.Step.Refusal = refusal
 	return o
 }
 
 // unready makes the pod of a broker not ready.
-func (s *statusOf) unready(id int32) { s.scope.pod(id).Status.Conditions = nil }
+func (s *statusOf) unready(id int32) { s.scope.Pod(id).Status.Conditions = nil }
 
 func TestUpdateThatWaitsForTheSameIsStuck(t *testing.T) {
 	s := newStatus(t)
@@ -83,7 +85,7 @@ func TestFailedApplyKeepsRollingOut(t *testing.T) {
 	s := newStatus(t)
 	s.put(0, decided(rollout.Decision{Phase: rollout.Restart, Broker: 2, Outdated: 3}),
 		v1alpha1.ReasonRestarting, "Broker 2")
-	s.put(time.Second, outcome{failure: "accept the spec: no"}, v1alpha1.ReasonRestarting,
+	s.put(time.Second, Outcome{Failure: "accept the spec: no"}, v1alpha1.ReasonRestarting,
 		"Broker 2")
 	applied := meta.FindStatusCondition(s.status.Conditions, v1alpha1.ConditionApplied)
 	if applied.Status != metav1.ConditionFalse {
@@ -91,9 +93,9 @@ func TestFailedApplyKeepsRollingOut(t *testing.T) {
 	}
 
 	s = newStatus(t)
-	s.outcomes.put(types.NamespacedName{Name: "main"}, outcome{failure: "no"}, s.now)
-	last, _ := s.outcomes.last.Get(types.NamespacedName{Name: "main"})
-	last.describe(s.scope, &s.status, s.now)
+	s.outcomes.Put(types.NamespacedName{Name: "main"}, Outcome{Failure: "no"}, s.now)
+	last, _ := s.outcomes.Get(types.NamespacedName{Name: "main"})
+	last.Describe(s.scope, &s.status, s.now)
 	if c := meta.FindStatusCondition(s.status.Conditions,
 		v1alpha1.ConditionRollingOut); c != nil {
 		t.Errorf("RollingOut is %+v before anything was decided", c)
@@ -105,16 +107,16 @@ func TestRestartIsShownUntilThePodIsReady(t *testing.T) {
 	waits := decided(rollout.Decision{Phase: rollout.Waiting, Broker: 2, Outdated: 2})
 	s.put(0, decided(rollout.Decision{Phase: rollout.Restart, Broker: 2, Outdated: 3}),
 		v1alpha1.ReasonRestarting)
-	deleted := s.scope.pods[2]
-	s.scope.removePod(deleted.UID)
+	deleted := s.scope.Pods[2]
+	s.scope.RemovePod(deleted.UID)
 	s.put(time.Second, waits, v1alpha1.ReasonRestarting, "Broker 2", "outdated pod: 2")
 	s.put(restartsWithin, waits, v1alpha1.ReasonWaiting, "has not created the pod of broker 2",
 		"kubectl describe statefulset")
-	s.scope.pods = append(s.scope.pods, deleted)
+	s.scope.Pods = append(s.scope.Pods, deleted)
 	s.unready(2)
 	s.put(time.Second, waits, v1alpha1.ReasonWaiting, "is not ready", "kubectl describe pod")
 	s.put(stuckAfter, waits, v1alpha1.ReasonStuck, "is not ready")
-	s.scope.pod(2).Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady,
+	s.scope.Pod(2).Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady,
 		Status: corev1.ConditionTrue}}
 	s.put(time.Second, decided(rollout.Decision{Phase: rollout.Restart, Broker: 1, Outdated: 2}),
 		v1alpha1.ReasonRestarting, "Broker 1")
@@ -143,9 +145,9 @@ func TestScalingUpIsNoRollingUpdate(t *testing.T) {
 
 func TestPauseDuringTheLastRestartEnds(t *testing.T) {
 	s := newStatus(t)
-	paused := func(decision rollout.Decision) outcome {
+	paused := func(decision rollout.Decision) Outcome {
 		o := decided(decision)
-		o.paused = true
+		o.Paused = true
 		return o
 	}
 	s.put(0, decided(rollout.Decision{Phase: rollout.Restart, Broker: 0, Outdated: 1}),
@@ -161,15 +163,15 @@ func TestPauseDuringTheLastRestartEnds(t *testing.T) {
 // have the class of the spec.
 func TestPauseHoldsUpTheReplacementOfVolumes(t *testing.T) {
 	s := newStatus(t)
-	for i := range s.scope.pods {
-		s.scope.pods[i].Labels[appsv1.ControllerRevisionHashLabelKey] = "second"
+	for i := range s.scope.Pods {
+		s.scope.Pods[i].Labels[appsv1.ControllerRevisionHashLabelKey] = "second"
 	}
-	s.scope.cluster.Spec.Storage.ClassName = new("fast")
-	s.scope.volumes.Claims = []claims.Claim{{Broker: 0, Class: "fast", Bound: true},
+	s.scope.Cluster.Spec.Storage.ClassName = new("fast")
+	s.scope.Volumes.Claims = []claims.Claim{{Broker: 0, Class: "fast", Bound: true},
 		{Broker: 1, Class: "slow", Bound: true}}
-	paused := outcome{decided: true, paused: true, step: step{Decision: pausedStep(s.scope)}}
+	paused := Outcome{Decided: true, Paused: true, Step: Step{Decision: PausedStep(s.scope)}}
 	s.put(0, paused, v1alpha1.ReasonPaused)
-	s.scope.volumes.Claims[1].Class = "fast"
-	paused.step.Decision = pausedStep(s.scope)
+	s.scope.Volumes.Claims[1].Class = "fast"
+	paused.Step.Decision = PausedStep(s.scope)
 	s.put(time.Second, paused, v1alpha1.ReasonComplete)
 }

@@ -1,12 +1,16 @@
-package logcluster
+package status
 
 import (
 	"slices"
 	"testing"
 
+	"heartwood.dev/heartwood/controllers/conditions"
+
 	"k8s.io/apimachinery/pkg/types"
 
 	"heartwood.dev/heartwood/api/v1alpha1"
+	"heartwood.dev/heartwood/controllers/logcluster/facts"
+	"heartwood.dev/heartwood/controllers/logcluster/factstest"
 	"heartwood.dev/heartwood/controllers/sets"
 	"heartwood.dev/heartwood/internal/metadata/partitionset"
 	"heartwood.dev/heartwood/internal/placement"
@@ -15,7 +19,7 @@ import (
 // partitionsOf returns the partitions of Topic orders, of which a letter describes each: i for in
 // sync, b for a replica that is behind, n for a partition without a leader, r for one that is being
 // reassigned, d for one that is retained, a for one that is only assigned.
-func partitionsOf(states string) *scope {
+func partitionsOf(states string) *facts.Facts {
 	const uid = types.UID("8c9d0d6e-5b1e-4b0e-9b57-1f5a3ad4a1c2")
 	set, _ := partitionset.Decode(&v1alpha1.PartitionSet{}, nil)
 	for index, letter := range states {
@@ -41,8 +45,8 @@ func partitionsOf(states string) *scope {
 	}
 	topic := v1alpha1.Topic{}
 	topic.Name, topic.UID = "orders", uid
-	return &scope{topics: []v1alpha1.Topic{topic},
-		sets: &sets.Cluster{Count: 1, Sets: map[int32]*partitionset.Set{0: set}}}
+	return &facts.Facts{Topics: []v1alpha1.Topic{topic},
+		Sets: &sets.Cluster{Count: 1, Sets: map[int32]*partitionset.Set{0: set}}}
 }
 
 func TestReplicatedNamesPartitions(t *testing.T) {
@@ -60,9 +64,9 @@ func TestReplicatedNamesPartitions(t *testing.T) {
 		"rb": {"UnderReplicated", "1 of 2 partitions are under-replicated: orders/1. 1 others are " +
 			"being reassigned.", up + "; 2 of 2 partitions are under-replicated."},
 	} {
-		replicas := partitionsOf(states).replication()
-		condition := replicas.condition()
-		got := []string{condition.Reason, condition.Message, replicas.readyMessage()}
+		replicas := partitionsOf(states).Replication()
+		condition := replicas.Condition()
+		got := []string{condition.Reason, condition.Message, replicas.ReadyMessage()}
 		if !slices.Equal(got, want) || (condition.Status == "True") != (want[0] == "InSync") ||
 			condition.Type != v1alpha1.ConditionReplicated {
 			t.Errorf("%q: got %s %q, want %q", states, condition.Status, got, want)
@@ -72,9 +76,9 @@ func TestReplicatedNamesPartitions(t *testing.T) {
 
 // TestStatusContainsReplicated: condition Ready is True although partitions are under-replicated.
 func TestStatusContainsReplicated(t *testing.T) {
-	s, partitions := outdatedScope(), partitionsOf("bb")
-	s.topics, s.sets = partitions.topics, partitions.sets
-	status := describeCluster(s, nil)
+	s, partitions := factstest.Outdated(), partitionsOf("bb")
+	s.Topics, s.Sets = partitions.Topics, partitions.Sets
+	status := describeCluster(s, nil, conditions.Removal{})
 	want := []string{"Ready True All brokers are up; 2 of 2 partitions are under-replicated.",
 		"Replicated False 2 of 2 partitions are under-replicated: orders/0 orders/1."}
 	var got []string
@@ -89,9 +93,9 @@ func TestStatusContainsReplicated(t *testing.T) {
 // TestStatusCountsPartitionsWithoutLeader: those of deleted Topics do not count.
 func TestStatusCountsPartitionsWithoutLeader(t *testing.T) {
 	for states, want := range map[string]int32{"": 0, "ibrd": 0, "in": 1, "nbnd": 2, "anr": 2} {
-		s, partitions := outdatedScope(), partitionsOf(states)
-		s.topics, s.sets = partitions.topics, partitions.sets
-		if got := describeCluster(s, nil).Leaderless; got != want {
+		s, partitions := factstest.Outdated(), partitionsOf(states)
+		s.Topics, s.Sets = partitions.Topics, partitions.Sets
+		if got := describeCluster(s, nil, conditions.Removal{}).Leaderless; got != want {
 			t.Errorf("%q: got %d partitions without a leader, want %d", states, got, want)
 		}
 	}

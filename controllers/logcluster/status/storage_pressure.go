@@ -1,4 +1,4 @@
-package logcluster
+package status
 
 import (
 	"fmt"

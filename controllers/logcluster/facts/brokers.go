@@ -1,0 +1,87 @@
+package facts
+
+import (
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"heartwood.dev/heartwood/api/v1alpha1"
+)
+
+// Pod returns the pod of a broker, or nil.
+func (s *Facts) Pod(id int32) *corev1.Pod {
+	for i := range s.Pods {
+		if _, of, ok := v1alpha1.ParseBrokerLeaseName(s.Pods[i].Name); ok && of == id {
+			return &s.Pods[i]
+		}
+	}
+	return nil
+}
+
+// RemovePod removes a pod that was deleted, if the cache still contains it.
+func (s *Facts) RemovePod(uid types.UID) {
+	s.Pods = slices.DeleteFunc(s.Pods, func(pod corev1.Pod) bool { return pod.UID == uid })
+}
+
+// RunningBrokers returns the replicas of the StatefulSet, or the number of pods while the
+// StatefulSet is being replaced.
+func (s *Facts) RunningBrokers() int32 {
+	if replicas := s.Brokers.Spec.Replicas; replicas != nil {
+		return *replicas
+	}
+	running := int32(0)
+	for i := range s.Pods {
+		if _, _, ok := v1alpha1.ParseBrokerLeaseName(s.Pods[i].Name); ok {
+			running++
+		}
+	}
+	return running
+}
+
+// UpBrokers returns the brokers that are up, sorted.
+func (s *Facts) UpBrokers() []int32 {
+	var ids []int32
+	for id, up := range s.Up {
+		if up {
+			ids = append(ids, id)
+		}
+	}
+	slices.Sort(ids)
+	return ids
+}
+
+// ReadyAt returns the time at which a pod became ready, by its node's clock. The result ready is
+// false if the pod is not ready.
+func ReadyAt(pod *corev1.Pod) (at time.Time, ready bool) {
+	for _, condition := range pod.Status.Conditions {
+		if condition.Type == corev1.PodReady && condition.Status == corev1.ConditionTrue {
+			return condition.LastTransitionTime.Time, true
+		}
+	}
+	return time.Time{}, false
+}
+
+// PodReady reports whether a pod is ready and not being deleted.
+func PodReady(pod *corev1.Pod) bool {
+	_, ready := ReadyAt(pod)
+	return ready && pod.DeletionTimestamp == nil
+}
+
+// ReadyBrokers returns the number of brokers whose pod is ready and that are up, and the brokers
+// whose pod is ready although they are not up, sorted.
+func (s *Facts) ReadyBrokers() (ready int32, notLeased []int32) {
+	for i := range s.Pods {
+		_, id, ok := v1alpha1.ParseBrokerLeaseName(s.Pods[i].Name)
+		switch {
+		case !ok || !PodReady(&s.Pods[i]):
+		case s.Up[id]:
+			ready++
+		default:
+			notLeased = append(notLeased, id)
+		}
+	}
+	slices.Sort(notLeased)
+	return ready, notLeased
+}

@@ -1,0 +1,147 @@
+package facts
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"heartwood.dev/heartwood/api/v1alpha1"
+	"heartwood.dev/heartwood/controllers/brokerstate"
+	"heartwood.dev/heartwood/controllers/index"
+	"heartwood.dev/heartwood/controllers/sets"
+	"heartwood.dev/heartwood/internal/operator/claims"
+	"heartwood.dev/heartwood/internal/operator/render"
+	"heartwood.dev/heartwood/internal/placement"
+)
+
+// Facts is the input of a LogCluster's reconciliation. Gather reads it from the cache. The objects
+// must not be changed.
+type Facts struct {
+	Cluster *v1alpha1.LogCluster
+	Brokers *appsv1.StatefulSet // zero value if it does not exist yet
+	Topics  []v1alpha1.Topic
+	Sets    *sets.Cluster
+	// Applied is the StatefulSet after it was applied, of which the cache may contain an earlier
+	// version; nil if it was not applied.
+	Applied *appsv1.StatefulSet
+	// Replaces is what the replacement of the StatefulSet waits for; "" if it is not being replaced.
+	Replaces string
+	// RestartedFor is the restart request in the pod template of the StatefulSet.
+	RestartedFor string
+	Volumes      claims.State
+
+	Pods   []corev1.Pod
+	Leases []coordinationv1.Lease
+	// ScramShards is the number of Secrets with SCRAM verifiers.
+	ScramShards int
+	Up          map[int32]bool // brokers that have a pod and renew their Lease
+	// StaleFor is the longest time for which clients may still use the address of a broker's
+	// previous pod (placement.BrokerState.AddressStaleFor).
+	StaleFor time.Duration
+}
+
+// Gatherer reads Facts.
+type Gatherer struct {
+	client.Reader
+	Sets    *sets.Reader
+	Brokers *brokerstate.Tracker
+}
+
+// GatherPartitions reads the StatefulSet, the Topics and the partitions of a LogCluster. The rest
+// of the Facts remains empty.
+func (g Gatherer) GatherPartitions(ctx context.Context,
+	cluster *v1alpha1.LogCluster) (*Facts, error) {
+	s := &Facts{Cluster: cluster, Brokers: &appsv1.StatefulSet{}}
+	statefulSet := types.NamespacedName{Namespace: cluster.Namespace,
+		Name: render.BrokersName(cluster.Name)}
+	if err := g.Get(ctx, statefulSet, s.Brokers); client.IgnoreNotFound(err) != nil {
+		return nil, fmt.Errorf("get the brokers' StatefulSet: %w", err)
+	}
+	topics := &v1alpha1.TopicList{}
+	// The results are not changed, so the cache need not copy them.
+	ofCluster := []client.ListOption{client.InNamespace(cluster.Namespace),
+		client.MatchingFields{index.ByCluster: cluster.Name}, client.UnsafeDisableDeepCopy}
+	if err := g.List(ctx, topics, ofCluster...); err != nil {
+		return nil, fmt.Errorf("list topics: %w", err)
+	}
+	s.Topics = topics.Items
+	pods := &corev1.PodList{}
+	if err := g.List(ctx, pods, client.InNamespace(cluster.Namespace),
+		client.MatchingLabels{v1alpha1.LabelCluster: cluster.Name}); err != nil {
+		return nil, fmt.Errorf("list the brokers' pods: %w", err)
+	}
+	s.Pods = pods.Items
+	var err error
+	if s.Sets, err = g.Sets.OfCluster(ctx, cluster.Namespace, cluster.Name); err != nil {
+		return nil, err
+	}
+	return s, g.observeBrokers(ctx, s)
+}
+
+// Gather reads the Facts of a LogCluster.
+func (g Gatherer) Gather(ctx context.Context, cluster *v1alpha1.LogCluster) (*Facts, error) {
+	s, err := g.GatherPartitions(ctx, cluster)
+	if err != nil {
+		return nil, err
+	}
+	for {
+		shard := types.NamespacedName{Namespace: cluster.Namespace,
+			Name: v1alpha1.ScramSecretName(cluster.Name, s.ScramShards)}
+		secret := &corev1.Secret{}
+		err := g.Get(ctx, shard, secret)
+		// Brokers must not read the verifiers in a Secret of others.
+		if apierrors.IsNotFound(err) || err == nil && !metav1.IsControlledBy(secret, cluster) {
+			break
+		} else if err != nil {
+			return nil, fmt.Errorf("get secret %s: %w", shard.Name, err)
+		}
+		s.ScramShards++
+	}
+	leases := &coordinationv1.LeaseList{}
+	if err := g.List(ctx, leases, client.InNamespace(cluster.Namespace),
+		client.MatchingLabels{v1alpha1.LabelCluster: cluster.Name},
+		client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("list leases: %w", err)
+	}
+	s.Leases = leases.Items
+	return s, nil
+}
+
+// observeBrokers reads which brokers are up, and whether their addresses are stale. A broker whose
+// pod is ready may be down: when a node loses power, Kubernetes reports the node's pods as ready
+// for most of a minute, but the Leases of their brokers expire after seconds, and other brokers are
+// elected.
+func (g Gatherer) observeBrokers(ctx context.Context, s *Facts) error {
+	s.Up = map[int32]bool{}
+	for i := range s.Pods {
+		// A pod has the name of its Lease.
+		_, id, ok := v1alpha1.ParseBrokerLeaseName(s.Pods[i].Name)
+		if !ok {
+			continue
+		}
+		state, _, err := g.Brokers.State(ctx, client.ObjectKeyFromObject(&s.Pods[i]))
+		if err != nil {
+			return err
+		}
+		s.Up[id] = state.Liveness != placement.Down
+		s.StaleFor = max(s.StaleFor, state.AddressStaleFor)
+	}
+	return nil
+}
+
+// topicTags returns the tag of each Topic's id, by name.
+func (s *Facts) topicTags() map[string]string {
+	tags := make(map[string]string, len(s.Topics))
+	for i := range s.Topics {
+		tags[s.Topics[i].Name] = sets.Tag(s.Topics[i].UID)
+	}
+	return tags
+}

@@ -1,0 +1,111 @@
+package facts
+
+import (
+	"slices"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+
+	"heartwood.dev/heartwood/api/v1alpha1"
+	"heartwood.dev/heartwood/internal/operator/rollout"
+	"heartwood.dev/heartwood/internal/operator/skew"
+	"heartwood.dev/heartwood/internal/version"
+)
+
+// RestartReason says why the pod of a broker is restarted.
+func (s *Facts) RestartReason(pod *corev1.Pod, id int32) string {
+	switch {
+	case s.Requested(pod):
+		return v1alpha1.RestartRequested
+	case s.Volumes.Restarts[id]:
+		return v1alpha1.RestartVolumeResized
+	}
+	return v1alpha1.RestartTemplateChanged
+}
+
+// Requested reports whether the annotation of a pod, or that of the LogCluster, requests its
+// restart.
+func (s *Facts) Requested(pod *corev1.Pod) bool {
+	return restartsPod(pod) || pod.Annotations[v1alpha1.AnnotationRestartedFor] !=
+		s.Brokers.Spec.Template.Annotations[v1alpha1.AnnotationRestartedFor]
+}
+
+// restartsPod reports whether the annotation of a pod requests its restart.
+func restartsPod(pod *corev1.Pod) bool { return pod.Annotations[v1alpha1.AnnotationRestart] != "" }
+
+// RolloutState returns the state of a rolling update. A missing pod, and one that is being deleted,
+// is created from the latest template.
+func (s *Facts) RolloutState() rollout.State {
+	status := s.Brokers.Status
+	running := s.Drain().Brokers
+	state := rollout.State{
+		Brokers: make([]rollout.Broker, running),
+		Observed: s.Brokers.UID != "" && s.Brokers.DeletionTimestamp == nil &&
+			status.UpdateRevision != "" && status.ObservedGeneration >= s.Brokers.Generation && s.containsApplied(),
+		Partitions: s.stops(), Lends: s.Cluster.Spec.Rollout.LendsReplicas(),
+	}
+	leaders := s.Leaders()
+	for id := range state.Brokers {
+		state.Brokers[id] = rollout.Broker{Updated: true, Up: s.Up[int32(id)],
+			Leaders: leaders[int32(id)]}
+	}
+	for i := range s.Pods {
+		pod := &s.Pods[i]
+		_, id, ok := v1alpha1.ParseBrokerLeaseName(pod.Name)
+		if !ok || id >= running {
+			continue
+		}
+		b := &state.Brokers[id]
+		b.Ready = PodReady(pod)
+		b.Updated = pod.DeletionTimestamp != nil || !restartsPod(pod) && !s.Volumes.Restarts[id] &&
+			pod.Labels[appsv1.ControllerRevisionHashLabelKey] == status.UpdateRevision
+	}
+	return state
+}
+
+// containsApplied reports whether the cache contains the StatefulSet as it was applied.
+func (s *Facts) containsApplied() bool {
+	return s.Applied == nil || s.Applied.UID == s.Brokers.UID &&
+		s.Brokers.Generation >= s.Applied.Generation
+}
+
+// VolumesToReplace returns the volumes whose StorageClass is another one than that of the spec.
+func (s *Facts) VolumesToReplace() rollout.Volumes {
+	v := rollout.Volumes{Replace: map[int32]bool{}, Outside: map[int32]bool{},
+		Retained: s.retained()}
+	class := s.Cluster.Spec.Storage.ClassName
+	if class == nil {
+		return v // whatever was the default
+	}
+	for _, claim := range s.Volumes.Claims {
+		if claim.Class != *class {
+			v.Replace[claim.Broker] = !claim.Bound
+			v.Outside[claim.Broker] = !s.InISR(claim.Broker) && !slices.ContainsFunc(v.Retained,
+				func(p rollout.Partition) bool { return slices.Contains(p.Replicas, claim.Broker) })
+		}
+	}
+	return v
+}
+
+// Skew returns the format level of the LogCluster and the skew of its versions. A broker that is
+// down counts with the version that it ran last: it may return with it.
+func (s *Facts) Skew(now time.Time) skew.Decision {
+	in := skew.Input{Now: now, Operator: version.Version(), Level: s.Cluster.Status.FormatLevel,
+		Brokers: make([]skew.Broker, s.Drain().Brokers)}
+	if at := s.Cluster.Status.FormatLevelRaise; at != nil {
+		in.RaiseAt = at.Time
+	}
+	if level := s.Cluster.Spec.FormatLevel; level != nil {
+		in.Spec = *level
+	}
+	for i := range s.Leases {
+		_, id, ok := v1alpha1.ParseBrokerLeaseName(s.Leases[i].Name)
+		if ok && int(id) < len(in.Brokers) {
+			annotations := s.Leases[i].Annotations
+			in.Brokers[id] = skew.Broker{Version: annotations[v1alpha1.AnnotationVersion],
+				Level: v1alpha1.LeaseFormatLevel(annotations)}
+		}
+	}
+	return skew.Decide(in)
+}

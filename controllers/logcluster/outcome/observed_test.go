@@ -1,0 +1,57 @@
+package outcome
+
+import (
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"heartwood.dev/heartwood/api/v1alpha1"
+	"heartwood.dev/heartwood/controllers/logcluster/factstest"
+	"heartwood.dev/heartwood/internal/operator/rollout"
+)
+
+// TestOneRestartWithAnOutdatedCache: after the restart of broker 2 the cache still contains its
+// deleted pod. Next must wait for broker 2 and not restart another broker.
+func TestOneRestartWithAnOutdatedCache(t *testing.T) {
+	s := factstest.Outdated()
+	first := rollout.Next(s.RolloutState())
+	if first.Phase != rollout.Restart || first.Broker != 2 {
+		t.Fatalf("got %+v, want a restart of broker 2", first)
+	}
+	s.RemovePod(s.Pod(2).UID)
+	want := rollout.Decision{Phase: rollout.Waiting, Broker: 2, Outdated: 2}
+	if got := rollout.Next(s.RolloutState()); got != want {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+}
+
+// TestAppliedTemplateIsNotObserved: the operator has applied another template, and the cache still
+// contains the earlier StatefulSet. Condition RollingOut must be True.
+func TestAppliedTemplateIsNotObserved(t *testing.T) {
+	s := factstest.Outdated()
+	for i := range s.Pods {
+		s.Pods[i].Labels[appsv1.ControllerRevisionHashLabelKey] = "second"
+	}
+	for applied, want := range map[int64]string{2: v1alpha1.ReasonComplete,
+		3: v1alpha1.ReasonObserving} {
+		s.Applied = &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{UID: "brokers",
+			Generation: applied}}
+		now := time.Now()
+		o := Outcome{Step: Step{Decision: rollout.Next(s.RolloutState())}, Decided: true, since: now}
+		if got := o.rollingOutCondition(s, nil, now); got.Reason != want {
+			t.Errorf("applied generation %d: got %+v, want reason %s", applied, got, want)
+		}
+	}
+}
+
+// TestRecreatedStatefulSetIsNotObserved: the operator has created the StatefulSet again, and the
+// cache still contains the deleted one.
+func TestRecreatedStatefulSetIsNotObserved(t *testing.T) {
+	s := factstest.Outdated()
+	s.Applied = &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{UID: "others", Generation: 1}}
+	if got := rollout.Next(s.RolloutState()); got.Phase != rollout.Waiting || got.Broker != -1 {
+		t.Errorf("got %+v, want it to wait", got)
+	}
+}

@@ -1,0 +1,39 @@
+package outcome
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"heartwood.dev/heartwood/api/v1alpha1"
+	"heartwood.dev/heartwood/internal/operator/claims"
+)
+
+// storage is the state of the volume claims of a LogCluster.
+type storage struct {
+	claims.Verdict
+	Restarts map[int32]bool // see claims.State
+	Replaced map[int32]bool // see rollout.Volumes
+}
+
+// DescribeStorage returns the state of the claims for the status.
+func DescribeStorage(cluster *v1alpha1.LogCluster, state claims.State,
+	replaced map[int32]bool) storage {
+	verdict := state.Verdict()
+	if cluster.Paused() {
+		for _, claim := range state.Claims {
+			if _, changed := claim.Next(state.Size); changed {
+				verdict = claims.Verdict{Reason: v1alpha1.ReasonPaused, Message: pausedMessage}
+			}
+		}
+	}
+	return storage{verdict, state.Restarts, replaced}
+}
+
+// condition returns condition StorageResized.
+func (s storage) condition() metav1.Condition {
+	condition := metav1.Condition{Type: v1alpha1.ConditionStorageResized,
+		Status: metav1.ConditionFalse, Reason: s.Reason, Message: s.Message}
+	if s.Resized {
+		condition.Status = metav1.ConditionTrue
+	}
+	return condition
+}

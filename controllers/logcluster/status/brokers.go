@@ -1,0 +1,34 @@
+package status
+
+import (
+	"heartwood.dev/heartwood/api/v1alpha1"
+	"heartwood.dev/heartwood/controllers/logcluster/facts"
+)
+
+// describeBrokers returns the status of each broker, by id.
+// Parameter replaced contains the brokers whose volumes are replaced.
+func describeBrokers(s *facts.Facts, replaced map[int32]bool) []v1alpha1.BrokerStatus {
+	state, leaders := s.RolloutState(), s.Leaders()
+	all := make([]v1alpha1.BrokerStatus, len(state.Brokers))
+	for i := range all {
+		id := int32(i)
+		b := &all[i]
+		b.ID, b.Leaders = id, int32(leaders[id])
+		b.Ready = state.Brokers[i].Ready && s.Up[id]
+		if pod := s.Pod(id); pod != nil && state.Observed && !state.Brokers[i].Updated {
+			b.RestartReason = s.RestartReason(pod, id)
+		} else if _, replace := replaced[id]; replace {
+			b.RestartReason = v1alpha1.RestartStorageClassChanged
+		}
+	}
+	for i := range s.Leases {
+		_, id, ok := v1alpha1.ParseBrokerLeaseName(s.Leases[i].Name)
+		if ok && int(id) < len(all) {
+			all[id].FormatLevel = v1alpha1.LeaseFormatLevel(s.Leases[i].Annotations)
+			all[id].Version = s.Leases[i].Annotations[v1alpha1.AnnotationVersion]
+			all[id].Zone = s.Leases[i].Annotations[v1alpha1.AnnotationRack]
+			all[id].Volume = v1alpha1.LeaseVolume(s.Leases[i].Annotations)
+		}
+	}
+	return all
+}

@@ -1,0 +1,66 @@
+package status
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"heartwood.dev/heartwood/api/v1alpha1"
+	"heartwood.dev/heartwood/controllers/logcluster/facts"
+	"heartwood.dev/heartwood/controllers/watch"
+)
+
+// listenersCondition returns condition ListenersReady. Its message names listeners without
+// encryption on which clients authenticate.
+func listenersCondition(s *facts.Facts) metav1.Condition {
+	var pending, plain []string
+	for _, listener := range s.Cluster.Spec.Listeners.OrDefault() {
+		if missing := withoutEndpoint(s, listener.Name); len(missing) > 0 {
+			pending = append(pending, fmt.Sprintf("Listener %s has no address on brokers %v.",
+				listener.Name, missing))
+		}
+		if listener.TLS == nil && len(listener.Authentication) > 0 {
+			plain = append(plain, fmt.Sprintf("Listener %s has no TLS: records are not encrypted, "+
+				"and connections can be taken over.", listener.Name))
+		}
+	}
+	condition := metav1.Condition{Type: v1alpha1.ConditionListenersReady,
+		Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonListenersReady,
+		Message: "All listeners have an address on every broker."}
+	if err := cmp.Or(s.Cluster.Spec.Listeners.Validate(),
+		s.Cluster.Spec.ValidatePeers()); err != nil {
+		pending = append(pending, fmt.Sprintf("The listeners are invalid: %v.", err))
+	}
+	if len(pending) > 0 {
+		condition.Status, condition.Reason = metav1.ConditionFalse, v1alpha1.ReasonAddressPending
+		condition.Message = strings.Join(pending, " ")
+	}
+	condition.Message = strings.Join(append([]string{condition.Message}, plain...), " ")
+	return condition
+}
+
+// withoutEndpoint returns the brokers whose Leases contain no endpoint of a listener, sorted.
+func withoutEndpoint(s *facts.Facts, listener string) []int32 {
+	found := map[int32]bool{}
+	for i := range s.Leases {
+		_, id, ok := v1alpha1.ParseBrokerLeaseName(s.Leases[i].Name)
+		found[id] = ok && s.Leases[i].Annotations[v1alpha1.AnnotationEndpointPrefix+listener] != ""
+	}
+	var missing []int32
+	for id := range s.Cluster.Spec.Brokers {
+		if !found[id] {
+			missing = append(missing, id)
+		}
+	}
+	return missing
+}
+
+// endpointsChanged drops the renewals of Leases: the status depends on the endpoints, the rack,
+// the volume and the versions in a Lease only.
+var endpointsChanged = watch.AnnotationsChanged(func(name string) bool {
+	return strings.HasPrefix(name, v1alpha1.AnnotationEndpointPrefix) ||
+		name == v1alpha1.AnnotationRack || name == v1alpha1.AnnotationVolume ||
+		name == v1alpha1.AnnotationVersion || name == v1alpha1.AnnotationFormatLevel
+})
