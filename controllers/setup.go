@@ -23,7 +23,12 @@ import (
 	"heartwood.dev/heartwood/controllers/election"
 	"heartwood.dev/heartwood/controllers/index"
 	"heartwood.dev/heartwood/controllers/logcluster"
+	"heartwood.dev/heartwood/controllers/logcluster/apply"
+	"heartwood.dev/heartwood/controllers/logcluster/facts"
+	"heartwood.dev/heartwood/controllers/logcluster/maystop"
 	"heartwood.dev/heartwood/controllers/logcluster/outcome"
+	"heartwood.dev/heartwood/controllers/logcluster/replace"
+	"heartwood.dev/heartwood/controllers/logcluster/roll"
 	"heartwood.dev/heartwood/controllers/logcluster/status"
 	"heartwood.dev/heartwood/controllers/loguser"
 	"heartwood.dev/heartwood/controllers/opmetrics"
@@ -73,14 +78,29 @@ type options struct {
 	preferredLeaderDelay time.Duration // see election.Reconciler
 	topicPace            topic.Pace
 	sizesWait            time.Duration // see assignment.Reconciler
-	settleTime           time.Duration // see logcluster.Reconciler
-	resizeWait           time.Duration // see logcluster.Reconciler
-	rolloutInterval      time.Duration // see logcluster.Reconciler
+	settleTime           time.Duration // see roll.Roller
+	resizeWait           time.Duration // see apply.Applier
+	rolloutInterval      time.Duration // see roll.Roller
 	rebalanceInterval    time.Duration // see rebalance.Reconciler
 	volumesInterval      time.Duration // see volumes.Reconciler
 	providedInterval     time.Duration // see loguser.Reconciler
 	// now returns the time of certificates and passwords in a namespace.
 	now func(namespace string) time.Time
+}
+
+// clusterReconciler completes a Reconciler of LogClusters.
+func clusterReconciler(mgr ctrl.Manager, settings render.Settings, options options,
+	r *logcluster.Reconciler, peers *peertls.Client,
+	events conditions.Recorder) *logcluster.Reconciler {
+	c, live := mgr.GetClient(), mgr.GetAPIReader()
+	mayStop := &maystop.Asker{Transport: options.reports.Transport, TLS: peers}
+	r.Client = c
+	r.Apply = apply.Applier{Client: c, Live: live, Settings: settings, Events: events,
+		ResizeWait: options.resizeWait}
+	r.Replace = &replace.Replacer{Client: c, Live: live, Events: events, MayStop: mayStop}
+	r.Roll.Client, r.Roll.Events, r.Roll.MayStop, r.Roll.Replace = c, events, mayStop, r.Replace
+	r.Roll.SettleTime, r.Roll.Interval = options.settleTime, options.rolloutInterval
+	return r
 }
 
 // setup creates the objects that the controllers share, and then adds the controllers.
@@ -117,11 +137,10 @@ func setup(mgr ctrl.Manager, settings render.Settings, options options) error {
 		TLS: peers, Events: events, RackKnown: racks,
 		Notified: []chan<- event.GenericEvent{elections, clusters, topics}}
 	for _, controller := range []interface{ Setup(ctrl.Manager) error }{
-		&logcluster.Reconciler{Client: c, Live: mgr.GetAPIReader(), Sets: reader,
-			Writer: writer, Reports: collector, Settings: settings, Events: events, LastSuccess: lastSuccess,
-			SettleTime: options.settleTime, ResizeWait: options.resizeWait,
-			RolloutInterval: options.rolloutInterval, Brokers: brokers, Outcomes: outcomes,
-			Changed: clusters, Transport: options.reports.Transport, TLS: peers},
+		clusterReconciler(mgr, settings, options, &logcluster.Reconciler{
+			LastSuccess: lastSuccess, Outcomes: outcomes, Changed: clusters,
+			Facts: facts.Gatherer{Reader: c, Sets: reader, Brokers: brokers},
+			Roll:  roll.Roller{Writer: writer, Reports: collector}}, peers, events),
 		&status.Reconciler{Client: c, Live: mgr.GetAPIReader(), Events: events,
 			Brokers: brokers, Sets: reader,
 			Outcomes: outcomes, BrokerChanges: clusters, Shared: shared},

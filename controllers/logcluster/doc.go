@@ -1,9 +1,12 @@
-// Package logcluster contains the two controllers of LogClusters:
+// Package logcluster contains the controller that runs LogClusters. One reconciliation is:
 //
-//   - Reconciler applies the objects of internal/operator/render, and decides when the next broker
-//     may be restarted or removed.
-//   - StatusReconciler writes LogCluster.status. It is a separate controller because the status
-//     changes with the state of every partition, which requires no apply.
+//   - facts: what is known of the LogCluster and its resources, read once
+//   - apply: the objects of internal/operator/render, and the sizes of volume claims
+//   - roll: the next step of a rolling update, if the brokers agree (maystop)
+//   - replace: the next step of the replacement of a volume
+//   - outcome: the result, from which package status writes the status
 //
-// Both decide from the same snapshot of a LogCluster and its resources (facts).
+// memory holds what the controller observes by its own clock between two reconciliations. Package
+// status is a separate controller because the status changes with the state of every partition,
+// which requires no apply.
 package logcluster

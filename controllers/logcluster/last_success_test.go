@@ -1,6 +1,11 @@
 package logcluster
 
 import (
+	"heartwood.dev/heartwood/controllers/logcluster/apply"
+	"heartwood.dev/heartwood/controllers/logcluster/facts"
+	"heartwood.dev/heartwood/controllers/logcluster/outcome"
+	"heartwood.dev/heartwood/controllers/logcluster/replace"
+
 	"context"
 	"errors"
 	"testing"
@@ -16,7 +21,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"heartwood.dev/heartwood/api/v1alpha1"
-	"heartwood.dev/heartwood/controllers/logcluster/outcome"
 	"heartwood.dev/heartwood/controllers/opmetrics"
 )
 
@@ -50,7 +54,10 @@ func TestFailedReconciliationsHaveALastSuccess(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &Reconciler{Client: c, Live: c, LastSuccess: lastSuccess, Outcomes: &outcome.Outcomes{}}
+	r := &Reconciler{Client: c, Facts: facts.Gatherer{Reader: c},
+		Apply:   apply.Applier{Client: c, Live: c},
+		Replace: &replace.Replacer{Client: c, Live: c}, LastSuccess: lastSuccess,
+		Outcomes: &outcome.Outcomes{}}
 	expect := func(state string, want int) {
 		t.Helper()
 		request := ctrl.Request{NamespacedName: client.ObjectKeyFromObject(cluster)}

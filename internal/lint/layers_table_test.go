@@ -268,14 +268,56 @@ var layers = map[string][]string{
 		"internal/metadata/partitionset/commit",
 		"internal/placement",
 	},
+	"controllers/logcluster/facts": {
+		"api/v1alpha1", "controllers/brokerstate", "controllers/index", "controllers/sets",
+		"internal/metadata", "internal/metadata/partitionset", "internal/operator/claims",
+		"internal/operator/render", "internal/operator/rollout", "internal/operator/skew",
+		"internal/placement", "internal/version",
+	},
+	"controllers/logcluster/factstest": {
+		"api/v1alpha1", "controllers/logcluster/facts", "controllers/sets",
+	},
+	"controllers/logcluster/memory": {
+		"api/v1alpha1", "controllers/logcluster/facts",
+	},
+	"controllers/logcluster/outcome": {
+		"api/v1alpha1", "controllers/keyed", "controllers/logcluster/facts", "controllers/owned",
+		"internal/operator/claims", "internal/operator/render", "internal/operator/rollout",
+	},
+	"controllers/logcluster/maystop": {
+		"api/report", "api/v1alpha1", "controllers/logcluster/facts", "controllers/peertls",
+		"internal/operator/render",
+	},
+	"controllers/logcluster/replace": {
+		"api/v1alpha1", "controllers/conditions", "controllers/logcluster/apply",
+		"controllers/logcluster/facts", "controllers/logcluster/maystop",
+		"controllers/logcluster/memory", "controllers/logcluster/outcome", "controllers/sets",
+		"internal/operator/rollout",
+	},
+	"controllers/logcluster/roll": {
+		"api/report", "api/v1alpha1", "controllers/conditions", "controllers/logcluster/facts",
+		"controllers/logcluster/maystop", "controllers/logcluster/memory",
+		"controllers/logcluster/outcome", "controllers/logcluster/replace", "controllers/reports",
+		"controllers/sets", "internal/metadata/partitionset", "internal/metadata/partitionset/commit",
+		"internal/operator/rebalance", "internal/operator/rollout",
+	},
+	"controllers/logcluster/apply": {
+		"api/v1alpha1", "controllers/conditions", "controllers/logcluster/facts",
+		"controllers/logcluster/memory", "controllers/logcluster/outcome", "controllers/owned",
+		"internal/operator/claims", "internal/operator/render",
+	},
+	"controllers/logcluster/status": {
+		"api/summary", "api/v1alpha1", "controllers/brokerstate", "controllers/conditions",
+		"controllers/logcluster/facts", "controllers/logcluster/outcome", "controllers/sets",
+		"controllers/watch", "internal/metadata/partitionset", "internal/operator/render",
+		"internal/operator/skew",
+	},
 	"controllers/logcluster": {
-		"api/report", "api/summary", "api/v1alpha1", "controllers/brokerstate",
-		"controllers/conditions", "controllers/index",
-		"controllers/keyed", "controllers/opmetrics", "controllers/owned", "controllers/peertls",
-		"controllers/reports", "controllers/sets", "controllers/watch", "internal/metadata",
-		"internal/operator/claims", "internal/operator/rebalance", "internal/operator/render",
-		"internal/operator/rollout", "internal/operator/skew", "internal/metadata/partitionset",
-		"internal/metadata/partitionset/commit", "internal/placement", "internal/version",
+		"api/v1alpha1", "controllers/keyed", "controllers/logcluster/apply",
+		"controllers/logcluster/facts", "controllers/logcluster/memory",
+		"controllers/logcluster/outcome", "controllers/logcluster/replace",
+		"controllers/logcluster/roll", "controllers/opmetrics", "controllers/owned", "controllers/sets",
+		"controllers/watch", "internal/operator/render",
 	},
 	"controllers/rebalance": {
 		"api/report", "api/v1alpha1", "controllers/brokerstate", "controllers/conditions",
@@ -309,11 +351,13 @@ var layers = map[string][]string{
 	"controllers": {
 		"api/v1alpha1", "controllers/assignment", "controllers/broker", "controllers/brokerstate",
 		"controllers/certificates", "controllers/conditions", "controllers/election",
-		"controllers/index", "controllers/logcluster", "controllers/loguser",
-		"controllers/opmetrics", "controllers/peertls", "controllers/rebalance",
-		"controllers/reports", "controllers/secrets",
-		"controllers/sets", "controllers/topic", "controllers/volumes", "internal/operator/render",
-		"internal/restmapper",
+		"controllers/index", "controllers/logcluster", "controllers/logcluster/apply",
+		"controllers/logcluster/facts", "controllers/logcluster/maystop",
+		"controllers/logcluster/outcome", "controllers/logcluster/replace",
+		"controllers/logcluster/roll", "controllers/logcluster/status", "controllers/loguser",
+		"controllers/opmetrics", "controllers/peertls", "controllers/rebalance", "controllers/reports",
+		"controllers/secrets", "controllers/sets", "controllers/topic", "controllers/volumes",
+		"internal/operator/render", "internal/restmapper",
 	},
 	"internal/plan":            {},
 	"internal/bench/purgatory": {"internal/timer"},
@@ -334,10 +378,12 @@ var testLayers = map[string][]string{
 	// compares the names of pods and Leases
 	"controllers/brokerstate": {"internal/operator/render"},
 	// decides about volumes as the operator does
-	"internal/metadata/kube": {"internal/credentials", "internal/operator/volumes"},
-	"internal/bench/client":  {"internal/dev"}, // runs a cluster to measure
-	"internal/console":       {"internal/dev"}, // shows a cluster
-	"internal/console/kafka": {"internal/dev"}, // reads from a cluster
+	"internal/metadata/kube":         {"internal/credentials", "internal/operator/volumes"},
+	"internal/bench/client":          {"internal/dev"}, // runs a cluster to measure
+	"internal/console":               {"internal/dev"}, // shows a cluster
+	"internal/console/kafka":         {"internal/dev"}, // reads from a cluster
+	"controllers/logcluster/outcome": {"controllers/logcluster/factstest"},
+	"controllers/logcluster/status":  {"controllers/logcluster/factstest"},
 	// connects to a secured cluster
 	"internal/console/connect": {"internal/console/kafka", "internal/dev"},
 	// runs a cluster behind the forwarded ports

@@ -27,6 +27,7 @@ var typeLimits = []typeLimit{
 	{"internal/handler/groups", "Handler", 0, 10, 0},
 	{"internal/handler/transactions", "Handler", 0, 10, 0},
 	{"internal/handler/admin", "Handler", 0, 10, 0},
+	{"controllers/logcluster", "Reconciler", 0, 10, 3},
 }
 
 // TestLargeTypesDoNotGrow counts methods, fields and files.

@@ -5,7 +5,6 @@ import (
 	"strings"
 
 	"heartwood.dev/heartwood/api/v1alpha1"
-	"heartwood.dev/heartwood/internal/metadata"
 )
 
 // namesMax is the maximum number of resources that a message names.
@@ -31,37 +30,8 @@ type Draining struct {
 // deleted: a broker that holds only their records may be removed, because its volume with these
 // records is kept.
 func (s *Facts) Drain() Draining {
-	d := Draining{Brokers: s.Cluster.Spec.Brokers}
-	tags := s.topicTags()
-	for i := range s.Topics {
-		topic := &s.Topics[i]
-		if metadata.Replicas(topic.Spec.TopicSettings, s.Cluster) > int(s.Cluster.Spec.Brokers) {
-			d.TooMany = append(d.TooMany, topic.Name)
-		}
-	}
-	slices.Sort(d.TooMany)
-	for key, entry := range s.Sets.All() {
-		held := int32(0)
-		if entry.Retained() && slices.ContainsFunc(entry.Brokers(),
-			func(id int32) bool { return id >= s.Cluster.Spec.Brokers }) {
-			d.Retained++
-		}
-		if !entry.BelongsTo(tags[key.Topic]) {
-			continue
-		}
-		for _, id := range entry.Brokers() {
-			if id >= s.Cluster.Spec.Brokers {
-				held++
-				d.Brokers = max(d.Brokers, id+1)
-			}
-		}
-		if held > 0 {
-			d.Partitions = append(d.Partitions, key.String())
-		}
-		d.Replicas += held
-	}
-	slices.Sort(d.Partitions)
-	if d.Unknown = s.unknownReplicas(tags); len(d.Unknown) > 0 {
+	d := s.walked().draining
+	if d.Unknown = s.unknownReplicas(s.walked().tags); len(d.Unknown) > 0 {
 		d.Brokers = max(d.Brokers, s.RunningBrokers())
 	}
 	return d

@@ -46,6 +46,8 @@ type Facts struct {
 	// StaleFor is the longest time for which clients may still use the address of a broker's
 	// previous pod (placement.BrokerState.AddressStaleFor).
 	StaleFor time.Duration
+
+	partitions *walk // result of walked; nil before its first call
 }
 
 // Gatherer reads Facts.
@@ -135,13 +137,4 @@ func (g Gatherer) observeBrokers(ctx context.Context, s *Facts) error {
 		s.StaleFor = max(s.StaleFor, state.AddressStaleFor)
 	}
 	return nil
-}
-
-// topicTags returns the tag of each Topic's id, by name.
-func (s *Facts) topicTags() map[string]string {
-	tags := make(map[string]string, len(s.Topics))
-	for i := range s.Topics {
-		tags[s.Topics[i].Name] = sets.Tag(s.Topics[i].UID)
-	}
-	return tags
 }

@@ -11,13 +11,12 @@ import (
 	"heartwood.dev/heartwood/controllers/sets"
 	"heartwood.dev/heartwood/internal/metadata"
 	"heartwood.dev/heartwood/internal/metadata/partitionset"
-	"heartwood.dev/heartwood/internal/operator/rollout"
 	"heartwood.dev/heartwood/internal/placement"
 )
 
-// replication describes the replicas of the partitions of existing Topics. It ignores retained
+// Replication describes the replicas of the partitions of existing Topics. It ignores retained
 // partitions, whose Topic was deleted or has fewer partitions, because they do not serve clients.
-type replication struct {
+type Replication struct {
 	Partitions, UnderReplicated, Leaderless int32
 	// behind are the under-replicated partitions that are not being reassigned.
 	behind []partitionset.Key
@@ -26,34 +25,13 @@ type replication struct {
 	reassigning []partitionset.Key
 }
 
-func (s *Facts) Replication() replication {
-	var r replication
-	tags := s.topicTags()
-	for key, entry := range s.Sets.All() {
-		if !entry.BelongsTo(tags[key.Topic]) {
-			continue
-		}
-		r.Partitions++
-		if entry.UnderReplicated() {
-			r.UnderReplicated++
-		}
-		if entry.Leaderless() {
-			r.Leaderless++
-		}
-		switch {
-		case entry.Reassigning():
-			r.reassigning = append(r.reassigning, key)
-		case entry.UnderReplicated():
-			r.behind = append(r.behind, key)
-		}
-	}
-	return r
-}
+// Replication returns the replication of the partitions of existing Topics.
+func (s *Facts) Replication() Replication { return s.walked().replication }
 
 // Condition returns condition Replicated. Unlike on a Topic, UnderReplicated takes precedence over
 // Reassigning: a rebalance of the LogCluster may take hours, and must not hide a broker that does
 // not follow.
-func (r replication) Condition() metav1.Condition {
+func (r Replication) Condition() metav1.Condition {
 	condition := metav1.Condition{Type: v1alpha1.ConditionReplicated, Status: metav1.ConditionFalse}
 	switch {
 	case len(r.behind) > 0:
@@ -76,7 +54,7 @@ func (r replication) Condition() metav1.Condition {
 
 // ReadyMessage returns the message of condition Ready while all brokers are up. Ready does not
 // depend on the replicas, but its message must not hide them.
-func (r replication) ReadyMessage() string {
+func (r Replication) ReadyMessage() string {
 	if r.UnderReplicated == 0 {
 		return "All brokers are up."
 	}
@@ -95,59 +73,11 @@ func firstKeys(keys []partitionset.Key) string {
 	return FirstNames(names)
 }
 
-// stops returns the partitions of existing Topics.
-func (s *Facts) stops() []rollout.Partition {
-	tags, minISR := s.topicTags(), make(map[string]int, len(s.Topics))
-	lends := map[string]bool{}
-	for i := range s.Topics {
-		topic := &s.Topics[i]
-		minISR[topic.Name], lends[topic.Name] = 1, s.LendsTo(topic)
-		settings, err := metadata.SettingsOf(topic, s.Cluster)
-		if err == nil {
-			minISR[topic.Name] = settings.MinInSyncReplicas
-		}
-	}
-	var all []rollout.Partition
-	for key, entry := range s.Sets.All() {
-		if entry.State == nil || !entry.BelongsTo(tags[key.Topic]) {
-			continue
-		}
-		stop := placement.Stop{Replicas: entry.State.Replicas, MinISR: minISR[key.Topic]}
-		for _, member := range entry.State.ISR {
-			stop.InSync = append(stop.InSync, member.Broker)
-		}
-		all = append(all, rollout.Partition{Name: key.String(), Stop: stop,
-			// a partition without a leader cannot be copied, and serves nobody
-			Lend: lends[key.Topic] && entry.State.Leader != placement.NoLeader})
-	}
-	return all
-}
-
 // Leaders returns the number of partitions that each broker leads.
-func (s *Facts) Leaders() map[int32]int {
-	leaders := map[int32]int{}
-	for _, entry := range s.Sets.All() {
-		if entry.State != nil && entry.State.Leader != placement.NoLeader {
-			leaders[entry.State.Leader]++
-		}
-	}
-	return leaders
-}
-
-// retained returns the partitions of deleted topics whose records are retained.
-func (s *Facts) retained() (all []rollout.Partition) {
-	tags := s.topicTags()
-	for key, entry := range s.Sets.All() {
-		if !entry.BelongsTo(tags[key.Topic]) {
-			all = append(all, rollout.Partition{Name: key.String(),
-				Stop: placement.Stop{Replicas: entry.Brokers()}})
-		}
-	}
-	return all
-}
+func (s *Facts) Leaders() map[int32]int { return s.walked().leaders }
 
 // InISR reports whether a broker is in the ISR of a partition.
-func (s *Facts) InISR(id int32) bool { return InISR(s.Sets, id) }
+func (s *Facts) InISR(id int32) bool { return s.walked().inISR[id] }
 
 // InISR reports whether a broker is in the ISR of one of the partitions.
 func InISR(all *sets.Cluster, id int32) bool {
@@ -163,7 +93,7 @@ func InISR(all *sets.Cluster, id int32) bool {
 // Assignments returns the assigned replicas of each partition of existing Topics, by its name.
 func (s *Facts) Assignments() iter.Seq2[string, []int32] {
 	return func(yield func(string, []int32) bool) {
-		tags := s.topicTags()
+		tags := s.walked().tags
 		for key, entry := range s.Sets.All() {
 			if entry.BelongsTo(tags[key.Topic]) && entry.Assignment != nil &&
 				!yield(key.String(), entry.Assignment.Replicas) {
@@ -185,12 +115,4 @@ func (s *Facts) HasSingleReplica(topic *v1alpha1.Topic) bool {
 }
 
 // CountLent returns the number of partitions with a lent replica.
-func (s *Facts) CountLent() (count int32) {
-	tags := s.topicTags()
-	for key, entry := range s.Sets.All() {
-		if entry.Lent && entry.BelongsTo(tags[key.Topic]) {
-			count++
-		}
-	}
-	return count
-}
+func (s *Facts) CountLent() int32 { return s.walked().lent }

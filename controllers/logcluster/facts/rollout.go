@@ -42,8 +42,9 @@ func (s *Facts) RolloutState() rollout.State {
 	state := rollout.State{
 		Brokers: make([]rollout.Broker, running),
 		Observed: s.Brokers.UID != "" && s.Brokers.DeletionTimestamp == nil &&
-			status.UpdateRevision != "" && status.ObservedGeneration >= s.Brokers.Generation && s.containsApplied(),
-		Partitions: s.stops(), Lends: s.Cluster.Spec.Rollout.LendsReplicas(),
+			status.UpdateRevision != "" &&
+			status.ObservedGeneration >= s.Brokers.Generation && s.containsApplied(),
+		Partitions: s.walked().stops, Lends: s.Cluster.Spec.Rollout.LendsReplicas(),
 	}
 	leaders := s.Leaders()
 	for id := range state.Brokers {
@@ -73,7 +74,7 @@ func (s *Facts) containsApplied() bool {
 // VolumesToReplace returns the volumes whose StorageClass is another one than that of the spec.
 func (s *Facts) VolumesToReplace() rollout.Volumes {
 	v := rollout.Volumes{Replace: map[int32]bool{}, Outside: map[int32]bool{},
-		Retained: s.retained()}
+		Retained: s.walked().retained}
 	class := s.Cluster.Spec.Storage.ClassName
 	if class == nil {
 		return v // whatever was the default

@@ -2,29 +2,30 @@ package outcome
 
 import (
 	"fmt"
+	"time"
 
 	"heartwood.dev/heartwood/api/v1alpha1"
 	"heartwood.dev/heartwood/controllers/logcluster/facts"
 	"heartwood.dev/heartwood/internal/operator/rollout"
 )
 
-// held says why spec.rollout holds a rolling update up: the reason of condition RollingOut, and a
+// Held says why spec.rollout holds a rolling update up: the reason of condition RollingOut, and a
 // part of its message.
-type held struct{ reason, text string }
+type Held struct{ reason, text string }
 
 // HeldBy returns the text for a Hold.
-func HeldBy(s *facts.Facts, hold rollout.Hold) held {
+func HeldBy(s *facts.Facts, hold rollout.Hold) Held {
 	if hold == rollout.VersionSkew {
-		return held{v1alpha1.ReasonVersionSkew, "Restarts wait: condition " +
+		return Held{v1alpha1.ReasonVersionSkew, "Restarts wait: condition " +
 			v1alpha1.ConditionVersionSkew + " says why, and what to do."}
 	}
 	if hold == rollout.OutsideWindow {
 		window := s.Cluster.Spec.Rollout.Window
-		return held{v1alpha1.ReasonOutsideWindow, fmt.Sprintf("Restarts wait for the window "+
+		return Held{v1alpha1.ReasonOutsideWindow, fmt.Sprintf("Restarts wait for the window "+
 			"spec.rollout.window: %s to %s UTC.", window.Start, window.End)}
 	}
 	revision := s.Brokers.Status.UpdateRevision
-	return held{v1alpha1.ReasonApprovalRequired, fmt.Sprintf("Restarts wait for the approval of "+
+	return Held{v1alpha1.ReasonApprovalRequired, fmt.Sprintf("Restarts wait for the approval of "+
 		"revision %s of the pod template. To approve it, run: kubectl annotate logcluster -n %s %s "+
 		"%s=%s --overwrite", revision, s.Cluster.Namespace, s.Cluster.Name,
 		v1alpha1.AnnotationApproveRollout, revision)}
@@ -37,4 +38,27 @@ func PausedStep(s *facts.Facts) rollout.Decision {
 		next = rollout.Decision{Phase: rollout.Waiting, Broker: -1, Outdated: volumes}
 	}
 	return next
+}
+
+// Interval is the default time between two attempts to continue a rolling update.
+const Interval = 5 * time.Second
+
+// heldInterval is the maximum time between two decisions while restarts are held up.
+const heldInterval = 30 * time.Second
+
+// HeldRequeue returns the time to the next decision if the window begins after left; 0 means that
+// the restarts do not wait for the window.
+func HeldRequeue(left time.Duration) time.Duration {
+	if left == 0 {
+		return heldInterval
+	}
+	return min(left, heldInterval)
+}
+
+// Shorter returns the shorter of two durations, of which 0 is none.
+func Shorter(a, b time.Duration) time.Duration {
+	if a == 0 || b == 0 {
+		return max(a, b)
+	}
+	return min(a, b)
 }

@@ -30,7 +30,7 @@ const restartsWithin = time.Minute
 type Step struct {
 	rollout.Decision
 	Refusal string // why brokers refused the restart; "" if they did not
-	Held    held   // with phase Held
+	Held    Held   // with phase Held
 	Volume  string // describes the replacement of a volume, if this is the step; or ""
 	Lending string // describes the loans of replicas for which the restart waits; or ""
 }
@@ -42,7 +42,7 @@ type Outcome struct {
 	Foreign    bool   // failure says that a foreign object has the name of one of the LogCluster's
 	Paused     bool
 	Applying   string // what the replacement of the StatefulSet waits for; "" if it is applied
-	Storage    storage
+	Storage    Storage
 	// decided is true if step was decided. If an apply fails before, RollingOut stays as it is.
 	Decided bool
 	Step    Step

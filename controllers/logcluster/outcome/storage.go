@@ -7,8 +7,8 @@ import (
 	"heartwood.dev/heartwood/internal/operator/claims"
 )
 
-// storage is the state of the volume claims of a LogCluster.
-type storage struct {
+// Storage is the state of the volume claims of a LogCluster.
+type Storage struct {
 	claims.Verdict
 	Restarts map[int32]bool // see claims.State
 	Replaced map[int32]bool // see rollout.Volumes
@@ -16,7 +16,7 @@ type storage struct {
 
 // DescribeStorage returns the state of the claims for the status.
 func DescribeStorage(cluster *v1alpha1.LogCluster, state claims.State,
-	replaced map[int32]bool) storage {
+	replaced map[int32]bool) Storage {
 	verdict := state.Verdict()
 	if cluster.Paused() {
 		for _, claim := range state.Claims {
@@ -25,11 +25,11 @@ func DescribeStorage(cluster *v1alpha1.LogCluster, state claims.State,
 			}
 		}
 	}
-	return storage{verdict, state.Restarts, replaced}
+	return Storage{verdict, state.Restarts, replaced}
 }
 
 // condition returns condition StorageResized.
-func (s storage) condition() metav1.Condition {
+func (s Storage) condition() metav1.Condition {
 	condition := metav1.Condition{Type: v1alpha1.ConditionStorageResized,
 		Status: metav1.ConditionFalse, Reason: s.Reason, Message: s.Message}
 	if s.Resized {

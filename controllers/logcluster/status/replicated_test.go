@@ -45,7 +45,7 @@ func partitionsOf(states string) *facts.Facts {
 	}
 	topic := v1alpha1.Topic{}
 	topic.Name, topic.UID = "orders", uid
-	return &facts.Facts{Topics: []v1alpha1.Topic{topic},
+	return &facts.Facts{Cluster: &v1alpha1.LogCluster{}, Topics: []v1alpha1.Topic{topic},
 		Sets: &sets.Cluster{Count: 1, Sets: map[int32]*partitionset.Set{0: set}}}
 }
 

@@ -26,7 +26,8 @@ func TestSharedConditionsKeepTheirGeneration(t *testing.T) {
 		t.Errorf("got %+v and %+v", got, own)
 	}
 	s.Cluster.Status = status
-	status = describeCluster(s, []metav1.Condition{{Type: v1alpha1.ConditionDrained}}, conditions.Removal{})
+	status = describeCluster(s, []metav1.Condition{{Type: v1alpha1.ConditionDrained}},
+		conditions.Removal{})
 	if got := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionDrained); got != nil {
 		t.Errorf("the removed condition is %+v", got)
 	}

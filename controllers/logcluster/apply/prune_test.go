@@ -1,4 +1,4 @@
-package logcluster
+package apply
 
 import (
 	"context"
@@ -43,7 +43,7 @@ func TestServiceThatWasCreatedAgainIsNotPruned(t *testing.T) {
 		stored.UID = uid
 		c := fake.NewClientBuilder().WithObjects(stored).WithInterceptorFuncs(
 			interceptor.Funcs{Delete: checkUID}).Build()
-		r := &Reconciler{Client: c}
+		r := &Applier{Client: c}
 		if err := r.prune(t.Context(), &facts.Facts{Cluster: cluster}, cached.DeepCopy(),
 			nil); err != nil {
 			t.Fatal(err)

@@ -1,6 +1,8 @@
-package logcluster
+package roll
 
 import (
+	"heartwood.dev/heartwood/controllers/reports"
+
 	"context"
 	"fmt"
 	"slices"
@@ -12,7 +14,6 @@ import (
 	"heartwood.dev/heartwood/api/report"
 	"heartwood.dev/heartwood/api/v1alpha1"
 	"heartwood.dev/heartwood/controllers/logcluster/facts"
-	"heartwood.dev/heartwood/controllers/reports"
 	"heartwood.dev/heartwood/controllers/sets"
 	"heartwood.dev/heartwood/internal/metadata/partitionset"
 	"heartwood.dev/heartwood/internal/operator/rebalance"
@@ -21,7 +22,7 @@ import (
 
 // lend begins and ends loans of replicas (spec.rollout.singleReplica). It returns what the restart
 // of a broker waits for, "" if not for loans, and whether there are loans.
-func (r *Reconciler) lend(ctx context.Context, s *facts.Facts, state rollout.State,
+func (r *Roller) lend(ctx context.Context, s *facts.Facts, state rollout.State,
 	next rollout.Decision) (waits string, lent bool, err error) {
 	if !state.Lends && s.CountLent() == 0 {
 		return "", false, nil
@@ -156,7 +157,7 @@ func hostsOf(s *facts.Facts, latest *reports.Cluster) []rollout.Host {
 
 // writeLoans writes the decided loans into the PartitionSets. A partition whose assignment has
 // changed since the decision is left to the next one.
-func (r *Reconciler) writeLoans(ctx context.Context, s *facts.Facts, d rollout.LendingDecision,
+func (r *Roller) writeLoans(ctx context.Context, s *facts.Facts, d rollout.LendingDecision,
 	permanent []partitionset.Key) error {
 	bySet := map[int32][]func(*partitionset.Set){}
 	add := func(key partitionset.Key, change func(*partitionset.Set)) {

@@ -1,6 +1,11 @@
-package logcluster
+package apply
 
 import (
+	"cmp"
+
+	"heartwood.dev/heartwood/controllers/logcluster/memory"
+	"heartwood.dev/heartwood/controllers/logcluster/outcome"
+
 	"context"
 	"fmt"
 	"slices"
@@ -15,7 +20,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"heartwood.dev/heartwood/api/v1alpha1"
 	"heartwood.dev/heartwood/controllers/logcluster/facts"
@@ -26,25 +30,15 @@ import (
 // +kubebuilder:rbac:groups="",resources=persistentvolumeclaims,verbs=get;list;watch;patch;delete
 // +kubebuilder:rbac:groups=storage.k8s.io,resources=storageclasses,verbs=get
 
-// ofClaim maps the volume claim of a broker to its LogCluster.
-func ofClaim(_ context.Context, claim client.Object) []reconcile.Request {
-	cluster, _, ok := v1alpha1.ParseVolumeClaimName(claim.GetName())
-	if !ok {
-		return nil
-	}
-	return []reconcile.Request{{NamespacedName: types.NamespacedName{
-		Namespace: claim.GetNamespace(), Name: cluster}}}
-}
-
-// growClaims raises the requested size of the volume claims that request less than
+// GrowClaims raises the requested size of the volume claims that request less than
 // spec.storage.size, withdraws growths to an earlier, larger size that have not happened, and
 // returns the state of all claims. It needs nothing of the cluster but its
 // spec, and precedes everything else: a full volume must be able to grow while nothing else works.
 // A refusal is part of the result; the error is that of reading the cache.
-func (r *Reconciler) growClaims(ctx context.Context,
+func (a *Applier) GrowClaims(ctx context.Context,
 	cluster *v1alpha1.LogCluster) (claims.State, []corev1.PersistentVolumeClaim, error) {
 	state := claims.State{Size: render.VolumeSize(cluster), Refusals: map[int32]claims.Refusal{}}
-	objects, err := r.claimsOf(ctx, cluster)
+	objects, err := a.claimsOf(ctx, cluster)
 	if err != nil {
 		return state, nil, err
 	}
@@ -53,7 +47,7 @@ func (r *Reconciler) growClaims(ctx context.Context,
 		class := cluster.Spec.Storage.ClassName
 		claim.Replaced = class != nil && claim.Class != *class
 		if next, changed := claim.Next(state.Size); changed && !cluster.Paused() {
-			switch refusal := r.request(ctx, &objects[i], claim, next); {
+			switch refusal := a.request(ctx, &objects[i], claim, next); {
 			case refusal == nil:
 				claim.Requested, claim.Asked = next, &next
 			case !refusal.ByClass || !claim.Replaced: // its successor has the size
@@ -67,18 +61,18 @@ func (r *Reconciler) growClaims(ctx context.Context,
 
 // claimsOf returns the volume claims of the brokers that run or are to run, by broker id. Those of
 // brokers that were removed are left alone until the brokers return.
-func (r *Reconciler) claimsOf(ctx context.Context,
+func (a *Applier) claimsOf(ctx context.Context,
 	cluster *v1alpha1.LogCluster) ([]corev1.PersistentVolumeClaim, error) {
 	running, brokers := cluster.Spec.Brokers, &appsv1.StatefulSet{}
 	name := types.NamespacedName{Namespace: cluster.Namespace,
 		Name: render.BrokersName(cluster.Name)}
-	if err := r.Get(ctx, name, brokers); client.IgnoreNotFound(err) != nil {
+	if err := a.Get(ctx, name, brokers); client.IgnoreNotFound(err) != nil {
 		return nil, fmt.Errorf("get the brokers' StatefulSet: %w", err)
 	} else if err == nil && brokers.Spec.Replicas != nil {
 		running = max(running, *brokers.Spec.Replicas)
 	}
 	list := &corev1.PersistentVolumeClaimList{}
-	if err := r.List(ctx, list, client.InNamespace(cluster.Namespace),
+	if err := a.List(ctx, list, client.InNamespace(cluster.Namespace),
 		client.MatchingLabels(render.Selector(cluster))); err != nil {
 		return nil, fmt.Errorf("list volume claims: %w", err)
 	}
@@ -132,16 +126,16 @@ func observeClaim(object *corev1.PersistentVolumeClaim) claims.Claim {
 // request changes the requested size of a claim, and notes it in an annotation. It returns the
 // refusal, or nil after success. The resource version is a precondition: the cache may be outdated,
 // and somebody else may have changed the size.
-func (r *Reconciler) request(ctx context.Context, object *corev1.PersistentVolumeClaim,
+func (a *Applier) request(ctx context.Context, object *corev1.PersistentVolumeClaim,
 	claim claims.Claim, size resource.Quantity) *claims.Refusal {
-	expansion := r.expansion(ctx, claim.Class)
+	expansion := a.expansion(ctx, claim.Class)
 	if expansion == claims.Forbidden && claim.Requested.Cmp(size) < 0 {
 		return &claims.Refusal{ByClass: true}
 	}
 	after := object.DeepCopy()
 	after.Spec.Resources.Requests[corev1.ResourceStorage] = size
 	metav1.SetMetaDataAnnotation(&after.ObjectMeta, v1alpha1.AnnotationRequestedSize, size.String())
-	err := r.Patch(ctx, after,
+	err := a.Patch(ctx, after,
 		client.MergeFromWithOptions(object, client.MergeFromWithOptimisticLock{}))
 	switch {
 	case err == nil:
@@ -159,12 +153,12 @@ func (r *Reconciler) request(ctx context.Context, object *corev1.PersistentVolum
 // expansion returns whether a StorageClass allows its volumes to grow. It reads the class from the
 // API server itself: that is needed only when a size changes, and an operator that is restricted to
 // some namespaces may not read classes at all.
-func (r *Reconciler) expansion(ctx context.Context, class string) claims.Expansion {
+func (a *Applier) expansion(ctx context.Context, class string) claims.Expansion {
 	if class == "" {
 		return claims.Forbidden
 	}
 	object := &storagev1.StorageClass{}
-	switch err := r.Live.Get(ctx, types.NamespacedName{Name: class}, object); {
+	switch err := a.Live.Get(ctx, types.NamespacedName{Name: class}, object); {
 	case apierrors.IsNotFound(err):
 		return claims.Forbidden
 	case err != nil:
@@ -175,27 +169,19 @@ func (r *Reconciler) expansion(ctx context.Context, class string) claims.Expansi
 	return claims.Forbidden
 }
 
-// defaultResizeWait is the time after which a broker whose volume has grown is restarted, if its
+// DefaultResizeWait is the time after which a broker whose volume has grown is restarted, if its
 // file system has not grown by then. Most drivers let it grow while the pod runs: the kubelet
 // notices the size of the volume when it synchronizes the pod, every 60 to 90 s.
-const defaultResizeWait = 3 * time.Minute
+const DefaultResizeWait = 3 * time.Minute
 
-// pendingResize is a claim whose file system is still to grow.
-type pendingResize struct {
-	claim     types.UID
-	requested string
-	pod       types.UID // of the pod that had mounted the volume before; "" if there was none
-	since     time.Time // when the operator first observed it
-}
-
-// resizeRestarts returns the brokers that must be restarted so that their file systems grow. For
+// ResizeRestarts returns the brokers that must be restarted so that their file systems grow. For
 // each size of a claim it requests one restart: if the file system has not grown when the next pod
 // has mounted it, another restart does not help.
-func (r *Reconciler) resizeRestarts(s *facts.Facts, objects []corev1.PersistentVolumeClaim,
+func (a *Applier) ResizeRestarts(s *facts.Facts, m *memory.Memory,
+	objects []corev1.PersistentVolumeClaim,
 	now time.Time) (restarts map[int32]bool, again time.Duration) {
-	key := client.ObjectKeyFromObject(s.Cluster)
-	before, _ := r.resizes.Get(key)
-	current := map[int32]pendingResize{}
+	before := m.Resizes
+	current := map[int32]memory.PendingResize{}
 	for i := range objects {
 		claim := observeClaim(&objects[i])
 		if !claim.FileSystemPending {
@@ -206,14 +192,15 @@ func (r *Reconciler) resizeRestarts(s *facts.Facts, objects []corev1.PersistentV
 			pod = p.UID
 		}
 		pending, requested := before[claim.Broker], claim.Requested.String()
-		if pending.claim != objects[i].UID || pending.requested != requested {
-			pending = pendingResize{objects[i].UID, requested, pod, now}
+		if pending.Claim != objects[i].UID || pending.Requested != requested {
+			pending = memory.PendingResize{Claim: objects[i].UID,
+				Requested: requested, Pod: pod, Since: now}
 		}
 		current[claim.Broker] = pending
-		switch left := r.ResizeWait - now.Sub(pending.since); {
-		case pod == "" || pod != pending.pod:
+		switch left := cmp.Or(a.ResizeWait, DefaultResizeWait) - now.Sub(pending.Since); {
+		case pod == "" || pod != pending.Pod:
 		case left > 0:
-			again = shorter(again, left)
+			again = outcome.Shorter(again, left)
 		default:
 			if restarts == nil {
 				restarts = map[int32]bool{}
@@ -221,14 +208,6 @@ func (r *Reconciler) resizeRestarts(s *facts.Facts, objects []corev1.PersistentV
 			restarts[claim.Broker] = true
 		}
 	}
-	r.resizes.Set(key, current)
+	m.Resizes = current
 	return restarts, again
-}
-
-// shorter returns the shorter of two durations, of which 0 is none.
-func shorter(a, b time.Duration) time.Duration {
-	if a == 0 || b == 0 {
-		return max(a, b)
-	}
-	return min(a, b)
 }

@@ -1,12 +1,13 @@
-package logcluster
+package replace
 
 import (
+	"heartwood.dev/heartwood/controllers/logcluster/memory"
+
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"heartwood.dev/heartwood/api/v1alpha1"
 	"heartwood.dev/heartwood/controllers/logcluster/facts"
@@ -15,7 +16,7 @@ import (
 // TestStoppedPodsHaveTimesOfTheirOwn: a broker that waits for the end of keepAfter does not wait
 // longer because another broker stops too.
 func TestStoppedPodsHaveTimesOfTheirOwn(t *testing.T) {
-	r := &Reconciler{}
+	m := &memory.Memory{}
 	s := &facts.Facts{Cluster: &v1alpha1.LogCluster{ObjectMeta: metav1.ObjectMeta{Name: "main"}},
 		Pods: []corev1.Pod{{ObjectMeta: metav1.ObjectMeta{UID: "a"}},
 			{ObjectMeta: metav1.ObjectMeta{UID: "b"}}}}
@@ -23,7 +24,7 @@ func TestStoppedPodsHaveTimesOfTheirOwn(t *testing.T) {
 	expect := func(pod int, stopped bool, second int, want time.Duration) {
 		t.Helper()
 		now := begin.Add(time.Duration(second) * time.Second)
-		if got := r.stoppedFor(s, &s.Pods[pod], stopped, now); got != want {
+		if got := stoppedFor(m, &s.Pods[pod], stopped, now); got != want {
 			t.Errorf("pod %d after %d s: got %s, want %s", pod, second, got, want)
 		}
 	}
@@ -37,9 +38,8 @@ func TestStoppedPodsHaveTimesOfTheirOwn(t *testing.T) {
 	expect(1, true, 80, 0)
 
 	s.Pods = s.Pods[1:]
-	r.forgetStopped(s)
-	since, _ := r.stopped.Get(client.ObjectKeyFromObject(s.Cluster))
-	if _, ok := since["b"]; !ok || len(since) != 1 {
-		t.Errorf("got the times %v, want only that of the pod that exists", since)
+	forgetStopped(s, m)
+	if _, ok := m.Stopped["b"]; !ok || len(m.Stopped) != 1 {
+		t.Errorf("got the times %v, want only that of the pod that exists", m.Stopped)
 	}
 }

@@ -1,6 +1,8 @@
-package logcluster
+package apply
 
 import (
+	"heartwood.dev/heartwood/controllers/logcluster/memory"
+
 	"context"
 	"fmt"
 	"time"
@@ -17,8 +19,8 @@ import (
 	"heartwood.dev/heartwood/internal/operator/render"
 )
 
-// replaceInterval is the time between two attempts to continue the replacement of a StatefulSet.
-const replaceInterval = time.Second
+// ReplaceInterval is the time between two attempts to continue the replacement of a StatefulSet.
+const ReplaceInterval = time.Second
 
 // makeWay removes the StatefulSet if the templates of its volume claims, which are immutable,
 // differ from those of rendered. Its pods continue to run, and the next StatefulSet adopts them: it
@@ -34,7 +36,7 @@ const replaceInterval = time.Second
 //  2. If the API server would accept rendered, the StatefulSet is deleted; its dependents become
 //     orphans. Without this check, an invalid spec would leave the pods without a StatefulSet.
 //  3. When it is gone, rendered is created. Until then no pod is restarted.
-func (r *Reconciler) makeWay(ctx context.Context, s *facts.Facts,
+func (a *Applier) makeWay(ctx context.Context, s *facts.Facts, m *memory.Memory,
 	rendered *appsv1.StatefulSet) (waits string, err error) {
 	live := s.Brokers
 	switch {
@@ -50,15 +52,15 @@ func (r *Reconciler) makeWay(ctx context.Context, s *facts.Facts,
 		kept := live.DeepCopy()
 		kept.Spec.PersistentVolumeClaimRetentionPolicy.WhenDeleted =
 			appsv1.RetainPersistentVolumeClaimRetentionPolicyType
-		err := r.Patch(ctx, kept,
+		err := a.Patch(ctx, kept,
 			client.MergeFromWithOptions(live, client.MergeFromWithOptimisticLock{}))
-		if ignored(err) != nil {
+		if IgnoreStale(err) != nil {
 			return "", fmt.Errorf("keep the volume claims of StatefulSet %s: %w", live.Name, err)
 		}
 		return "The volume claims are detached from the earlier StatefulSet.", nil
 	}
 	owned := &corev1.PersistentVolumeClaimList{}
-	if err := r.Live.List(ctx, owned, client.InNamespace(live.Namespace),
+	if err := a.Live.List(ctx, owned, client.InNamespace(live.Namespace),
 		client.MatchingLabels(render.Selector(s.Cluster))); err != nil {
 		return "", fmt.Errorf("list volume claims: %w", err)
 	}
@@ -70,23 +72,23 @@ func (r *Reconciler) makeWay(ctx context.Context, s *facts.Facts,
 	}
 	check := rendered.DeepCopy()
 	check.Name += "-check" // the name of the StatefulSet is taken
-	if err := r.Create(ctx, check, client.DryRunAll); err != nil {
+	if err := a.Create(ctx, check, client.DryRunAll); err != nil {
 		return "", fmt.Errorf("apply StatefulSet %s: %w", live.Name, err)
 	}
-	err = r.Delete(ctx, live.DeepCopy(), client.Preconditions{UID: &live.UID},
+	err = a.Delete(ctx, live.DeepCopy(), client.Preconditions{UID: &live.UID},
 		client.PropagationPolicy(metav1.DeletePropagationOrphan))
-	if ignored(err) != nil {
+	if IgnoreStale(err) != nil {
 		return "", fmt.Errorf("delete StatefulSet %s without its pods: %w", live.Name, err)
 	}
 	if err == nil {
-		r.replacing.Set(client.ObjectKeyFromObject(s.Cluster), true)
+		m.Replacing = true
 	}
 	return "Kubernetes is removing the earlier StatefulSet without its pods.", nil
 }
 
-// ignored returns an error unless it says that the cache was outdated. The event that updates the
-// cache triggers the next reconciliation.
-func ignored(err error) error {
+// IgnoreStale returns an error unless it says that the cache was outdated. The event that updates
+// the cache triggers the next reconciliation.
+func IgnoreStale(err error) error {
 	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
 		return nil
 	}
@@ -103,45 +105,43 @@ func ownedBy(object metav1.Object, owner types.UID) bool {
 	return false
 }
 
-// removeOrphans deletes the pods of a LogCluster that was deleted while its StatefulSet was being
+// RemoveOrphans deletes the pods of a LogCluster that was deleted while its StatefulSet was being
 // replaced: nothing else would delete them. It deletes nothing if this process has not replaced the
 // StatefulSet, because somebody who makes pods orphans otherwise wants them to run. again is the
 // time after which it is to be called again; 0 if nothing remains to be done.
-func (r *Reconciler) removeOrphans(ctx context.Context,
-	cluster types.NamespacedName) (again time.Duration, err error) {
-	if replacing, _ := r.replacing.Get(cluster); !replacing {
+func (a *Applier) RemoveOrphans(ctx context.Context, cluster types.NamespacedName,
+	m *memory.Memory) (again time.Duration, err error) {
+	if !m.Replacing {
 		return 0, nil
 	}
 	pods := &corev1.PodList{}
-	if err := r.Live.List(ctx, pods, client.InNamespace(cluster.Namespace),
+	if err := a.Live.List(ctx, pods, client.InNamespace(cluster.Namespace),
 		client.MatchingLabels{v1alpha1.LabelCluster: cluster.Name}); err != nil {
 		return 0, fmt.Errorf("list pods: %w", err)
 	}
 	for i := range pods.Items {
 		pod := &pods.Items[i]
 		if metav1.GetControllerOf(pod) != nil {
-			again = replaceInterval // the garbage collector has not released it yet
+			again = ReplaceInterval // the garbage collector has not released it yet
 			continue
 		}
-		if err := r.Delete(ctx, pod,
-			client.Preconditions{UID: &pod.UID}); ignored(err) != nil {
+		if err := a.Delete(ctx, pod,
+			client.Preconditions{UID: &pod.UID}); IgnoreStale(err) != nil {
 			return 0, fmt.Errorf("delete pod %s: %w", pod.Name, err)
 		}
 	}
-	if again == 0 {
-		r.replacing.Delete(cluster)
-	}
+	m.Replacing = again != 0
 	return again, nil
 }
 
-// restartedFor returns the restart request in the StatefulSet's pod template. While the StatefulSet
+// RestartedFor returns the restart request in the StatefulSet's pod template. While the StatefulSet
 // is being replaced, the youngest pod has it: without it, the next StatefulSet would restart all
 // pods. It reads that pod from the API server, because the cache does not contain it completely.
-func (r *Reconciler) restartedFor(ctx context.Context, s *facts.Facts) (string, error) {
+func (a *Applier) RestartedFor(ctx context.Context, s *facts.Facts) (string, error) {
 	template := &s.Brokers.Spec.Template.ObjectMeta
 	if s.Brokers.UID == "" {
 		pods := &corev1.PodList{}
-		if err := r.Live.List(ctx, pods, client.InNamespace(s.Cluster.Namespace),
+		if err := a.Live.List(ctx, pods, client.InNamespace(s.Cluster.Namespace),
 			client.MatchingLabels{v1alpha1.LabelCluster: s.Cluster.Name}); err != nil {
 			return "", fmt.Errorf("list pods: %w", err)
 		}

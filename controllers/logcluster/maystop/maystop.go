@@ -1,6 +1,9 @@
-package logcluster
+// Package maystop asks the brokers of a LogCluster whether a broker may be stopped.
+package maystop
 
 import (
+	"heartwood.dev/heartwood/controllers/peertls"
+
 	"context"
 	"encoding/json"
 	"errors"
@@ -23,29 +26,37 @@ import (
 )
 
 const (
-	// mayStopTimeout is the timeout of a request to one broker, including the response body.
-	mayStopTimeout = 2 * time.Second
-	// mayStopConcurrency is the maximum number of concurrent requests.
-	mayStopConcurrency = 16
-	// mayStopMaxBytes is the maximum size of a response.
-	mayStopMaxBytes = 1 << 20
+	// timeout is the timeout of a request to one broker, including the response body.
+	timeout = 2 * time.Second
+	// concurrency is the maximum number of concurrent requests.
+	concurrency = 16
+	// maxBytes is the maximum size of a response.
+	maxBytes = 1 << 20
 )
 
-// mayStop asks all brokers that are up whether a broker may be stopped. The operator's cache may
+// Asker asks brokers whether another broker may be stopped.
+type Asker struct {
+	// Transport is for requests to brokers without TLS; default http.DefaultTransport.
+	Transport http.RoundTripper
+	// TLS makes the transports of requests to brokers with TLS.
+	TLS *peertls.Client
+}
+
+// Ask asks all brokers that are up whether a broker may be stopped. The operator's cache may
 // lag behind: the leaders know of a replica that has just left the ISR before it does. It returns
 // the reason for a refusal, or "". A broker that does not answer refuses, unless it is itself to be
 // stopped and its pod is not ready: it may need the restart. A broker of a version without this
 // request (status 404) has no objection: the operator's own check must suffice.
-func (r *Reconciler) mayStop(ctx context.Context, s *facts.Facts, id int32) (refusal string) {
+func (a *Asker) Ask(ctx context.Context, s *facts.Facts, id int32) (refusal string) {
 	var group errgroup.Group
-	group.SetLimit(mayStopConcurrency)
+	group.SetLimit(concurrency)
 	var mu sync.Mutex
 	var refusals []string
 	stops := s.Pod(id)
 	hangs := stops == nil || !facts.PodReady(stops)
 	for _, pod := range s.UpBrokers() {
 		group.Go(func() error {
-			answer, err := r.ask(ctx, s.Cluster, pod, id)
+			answer, err := a.ask(ctx, s.Cluster, pod, id)
 			mu.Lock()
 			defer mu.Unlock()
 			switch {
@@ -85,12 +96,12 @@ func cause(err error) error {
 }
 
 // ask asks one broker whether broker id may be stopped.
-func (r *Reconciler) ask(ctx context.Context, cluster *v1alpha1.LogCluster, broker,
+func (a *Asker) ask(ctx context.Context, cluster *v1alpha1.LogCluster, broker,
 	id int32) (report.MayStop, error) {
-	ctx, cancel := context.WithTimeout(ctx, mayStopTimeout)
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	scheme, transport, err := r.TLS.HTTP(ctx, client.ObjectKeyFromObject(cluster), broker,
-		r.Transport)
+	scheme, transport, err := a.TLS.HTTP(ctx, client.ObjectKeyFromObject(cluster), broker,
+		a.Transport)
 	if err != nil {
 		return report.MayStop{}, err
 	}
@@ -113,6 +124,6 @@ func (r *Reconciler) ask(ctx context.Context, cluster *v1alpha1.LogCluster, brok
 		return report.MayStop{}, fmt.Errorf("status %s", response.Status)
 	}
 	var answer report.MayStop
-	err = json.NewDecoder(io.LimitReader(response.Body, mayStopMaxBytes)).Decode(&answer)
+	err = json.NewDecoder(io.LimitReader(response.Body, maxBytes)).Decode(&answer)
 	return answer, err
 }

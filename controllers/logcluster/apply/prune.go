@@ -1,4 +1,4 @@
-package logcluster
+package apply
 
 import (
 	"context"
@@ -17,12 +17,12 @@ import (
 	"heartwood.dev/heartwood/internal/operator/render"
 )
 
-// applyRoutes applies the TLSRoutes, and deletes those of listeners and brokers that no longer
+// Routes applies the TLSRoutes, and deletes those of listeners and brokers that no longer
 // exist. The list is read from the API server, not from a cache: the kind may not exist.
-func (r *Reconciler) applyRoutes(ctx context.Context, s *facts.Facts) error {
-	rendered := render.TLSRoutes(s.Cluster, settingsOf(s, r.Settings))
+func (a *Applier) Routes(ctx context.Context, s *facts.Facts) error {
+	rendered := render.TLSRoutes(s.Cluster, SettingsOf(s, a.Settings))
 	for _, route := range rendered {
-		if err := r.applier().Apply(ctx, s.Cluster, route); apierrors.IsNotFound(err) {
+		if err := a.applier().Apply(ctx, s.Cluster, route); apierrors.IsNotFound(err) {
 			return fmt.Errorf("%w: the Gateway API v1.5 or later is not installed", err)
 		} else if err != nil {
 			return err
@@ -30,14 +30,14 @@ func (r *Reconciler) applyRoutes(ctx context.Context, s *facts.Facts) error {
 	}
 	routes := &unstructured.UnstructuredList{}
 	routes.SetGroupVersionKind(render.TLSRoute)
-	err := r.List(ctx, routes, ofCluster(s.Cluster)...)
+	err := a.List(ctx, routes, ofCluster(s.Cluster)...)
 	if apierrors.IsNotFound(err) {
 		return nil
 	} else if err != nil {
 		return fmt.Errorf("list TLSRoutes: %w", err)
 	}
 	for i := range routes.Items {
-		if err := r.prune(ctx, s, &routes.Items[i], rendered); err != nil {
+		if err := a.prune(ctx, s, &routes.Items[i], rendered); err != nil {
 			return err
 		}
 	}
@@ -45,13 +45,14 @@ func (r *Reconciler) applyRoutes(ctx context.Context, s *facts.Facts) error {
 }
 
 // pruneServices deletes the Services of listeners and brokers that no longer exist.
-func (r *Reconciler) pruneServices(ctx context.Context, s *facts.Facts, rendered []client.Object) error {
+func (a *Applier) pruneServices(ctx context.Context, s *facts.Facts,
+	rendered []client.Object) error {
 	services := &corev1.ServiceList{}
-	if err := r.List(ctx, services, ofCluster(s.Cluster)...); err != nil {
+	if err := a.List(ctx, services, ofCluster(s.Cluster)...); err != nil {
 		return fmt.Errorf("list services: %w", err)
 	}
 	for i := range services.Items {
-		if err := r.prune(ctx, s, services.Items[i].DeepCopy(), rendered); err != nil {
+		if err := a.prune(ctx, s, services.Items[i].DeepCopy(), rendered); err != nil {
 			return err
 		}
 	}
@@ -60,13 +61,13 @@ func (r *Reconciler) pruneServices(ctx context.Context, s *facts.Facts, rendered
 
 // prune deletes an object that is not rendered, if the LogCluster owns it. The cache may be older
 // than an object that was created again under the same name by others, which stays.
-func (r *Reconciler) prune(ctx context.Context, s *facts.Facts, object client.Object,
+func (a *Applier) prune(ctx context.Context, s *facts.Facts, object client.Object,
 	rendered []client.Object) error {
 	if !metav1.IsControlledBy(object, s.Cluster) || contains(rendered, object) {
 		return nil
 	}
 	uid := object.GetUID()
-	if err := r.Delete(ctx, object, client.Preconditions{UID: &uid}); ignored(err) != nil {
+	if err := a.Delete(ctx, object, client.Preconditions{UID: &uid}); IgnoreStale(err) != nil {
 		return fmt.Errorf("delete %T %s: %w", object, object.GetName(), err)
 	}
 	return nil

@@ -1,6 +1,12 @@
-package logcluster
+package replace
 
 import (
+	"heartwood.dev/heartwood/controllers/conditions"
+	"heartwood.dev/heartwood/controllers/logcluster/apply"
+	"heartwood.dev/heartwood/controllers/logcluster/maystop"
+	"heartwood.dev/heartwood/controllers/logcluster/memory"
+	"heartwood.dev/heartwood/controllers/logcluster/outcome"
+
 	"context"
 	"fmt"
 	"maps"
@@ -19,7 +25,6 @@ import (
 
 	"heartwood.dev/heartwood/api/v1alpha1"
 	"heartwood.dev/heartwood/controllers/logcluster/facts"
-	"heartwood.dev/heartwood/controllers/logcluster/outcome"
 	"heartwood.dev/heartwood/controllers/sets"
 	"heartwood.dev/heartwood/internal/operator/rollout"
 )
@@ -28,10 +33,18 @@ import (
 // with its volume. Others remove a broker that has exited from their ISRs within seconds.
 const keepAfter = time.Minute
 
-// nextVolume executes the next step of the replacement of volumes, if it is the turn of one after
+// Replacer replaces the volumes of brokers.
+type Replacer struct {
+	client.Client
+	Live    client.Reader // reads from the API server itself
+	Events  conditions.Recorder
+	MayStop *maystop.Asker
+}
+
+// Next executes the next step of the replacement of volumes, if it is the turn of one after
 // the decision about restarts; again is the time after which the next step is due. The result
 // handled is false if it is not.
-func (r *Reconciler) nextVolume(ctx context.Context, s *facts.Facts, state rollout.State,
+func (r *Replacer) Next(ctx context.Context, s *facts.Facts, m *memory.Memory, state rollout.State,
 	taken outcome.Step) (next outcome.Step, again time.Duration, handled bool, err error) {
 	volumes := s.VolumesToReplace()
 	decision, why := rollout.NextVolume(state, volumes, taken.Decision)
@@ -49,20 +62,21 @@ func (r *Reconciler) nextVolume(ctx context.Context, s *facts.Facts, state rollo
 			taken.Phase, taken.Hold = rollout.Held, rollout.OutsideWindow
 			taken.Held = outcome.HeldBy(s, taken.Hold)
 			taken.Volume = remaining
-			return taken, heldRequeue(left), true, nil
+			return taken, outcome.HeldRequeue(left), true, nil
 		}
 	}
 	if decision.Phase == rollout.Restart {
 		taken.Volume = fmt.Sprintf("Broker %d is stopping, and its volume is replaced. %s",
 			decision.Broker, remaining)
-		if taken.Refusal, err = r.replaceVolume(ctx, s, decision.Broker, state); err != nil {
+		if taken.Refusal, err = r.replaceVolume(ctx, s, m, decision.Broker,
+			state); err != nil {
 			taken.Refusal = fmt.Sprintf("The operator failed to replace the volume of broker %d: %v.",
 				decision.Broker, err)
 		}
-		return taken, rolloutInterval, true, err
+		return taken, outcome.Interval, true, err
 	}
 	taken.Volume = remaining + " " + describeWait(s, decision, why)
-	return taken, rolloutInterval, true, nil
+	return taken, outcome.Interval, true, nil
 }
 
 // describeWait says what the next replacement of a volume waits for.
@@ -91,9 +105,9 @@ func describeWait(s *facts.Facts, d rollout.Decision, why rollout.Why) string {
 }
 
 // replaceVolume begins the replacement of a broker's volume: it deletes the broker's pod with a
-// finalizer, so that the broker cannot start again with the volume. continueReplacements does the
+// finalizer, so that the broker cannot start again with the volume. Continue does the
 // rest. It returns the reason for a refusal, or "".
-func (r *Reconciler) replaceVolume(ctx context.Context, s *facts.Facts, id int32,
+func (r *Replacer) replaceVolume(ctx context.Context, s *facts.Facts, m *memory.Memory, id int32,
 	state rollout.State) (refusal string, err error) {
 	class := *s.Cluster.Spec.Storage.ClassName
 	_, complete, err := sets.Live(ctx, r.Live, s.Cluster.Namespace, s.Cluster.Name)
@@ -121,7 +135,7 @@ func (r *Reconciler) replaceVolume(ctx context.Context, s *facts.Facts, id int32
 		return "", nil // the cache is outdated
 	}
 	if broker := state.Brokers[id]; broker.Ready || broker.Up {
-		if refusal = r.mayStop(ctx, s, id); refusal != "" {
+		if refusal = r.MayStop.Ask(ctx, s, id); refusal != "" {
 			return refusal, nil
 		}
 	}
@@ -137,17 +151,17 @@ func (r *Reconciler) replaceVolume(ctx context.Context, s *facts.Facts, id int32
 			return "", fmt.Errorf("add finalizer to pod %s: %w", pod.Name, err)
 		}
 	}
-	if err := r.Delete(ctx, pod, client.Preconditions{UID: &pod.UID}); ignored(err) != nil {
+	if err := r.Delete(ctx, pod, client.Preconditions{UID: &pod.UID}); apply.IgnoreStale(err) != nil {
 		return "", fmt.Errorf("stop broker %d: %w", id, err)
 	}
-	r.restarted.Set(client.ObjectKeyFromObject(s.Cluster), pod.UID)
+	m.Restarted = pod.UID
 	r.Events.Normal(s.Cluster, v1alpha1.EventRestarting, "ReplaceVolume",
 		"Restarting broker %d: its volume is replaced by one of StorageClass %s.", id, class)
 	return "", nil
 }
 
 // classMissing reports whether a StorageClass does not exist, if the operator may read it.
-func (r *Reconciler) classMissing(ctx context.Context, name string) (bool, error) {
+func (r *Replacer) classMissing(ctx context.Context, name string) (bool, error) {
 	err := r.Live.Get(ctx, types.NamespacedName{Name: name}, &storagev1.StorageClass{})
 	if err == nil || apierrors.IsForbidden(err) {
 		return false, nil
@@ -155,13 +169,13 @@ func (r *Reconciler) classMissing(ctx context.Context, name string) (bool, error
 	return apierrors.IsNotFound(err), client.IgnoreNotFound(err)
 }
 
-// continueReplacements replaces the volumes of brokers that are stopping. It derives each step from
+// Continue replaces the volumes of brokers that are stopping. It derives each step from
 // the present state, so another operator process can continue. While a
 // LogCluster is paused, brokers start again with their volumes. again is the time after which the
 // next step is due; 0 if there is none.
-func (r *Reconciler) continueReplacements(ctx context.Context,
-	s *facts.Facts) (again time.Duration, err error) {
-	r.forgetStopped(s)
+func (r *Replacer) Continue(ctx context.Context, s *facts.Facts,
+	m *memory.Memory) (again time.Duration, err error) {
+	forgetStopped(s, m)
 	for i := range s.Pods {
 		if !controllerutil.ContainsFinalizer(&s.Pods[i], v1alpha1.FinalizerReplaceVolume) {
 			continue
@@ -173,12 +187,12 @@ func (r *Reconciler) continueReplacements(ctx context.Context,
 			}
 			return 0, fmt.Errorf("get pod %s: %w", s.Pods[i].Name, err)
 		}
-		waits, err := r.continueReplacement(ctx, s, pod)
+		waits, err := r.continueReplacement(ctx, s, m, pod)
 		if err != nil {
 			return 0, err
 		}
 		if waits {
-			again = replaceInterval
+			again = apply.ReplaceInterval
 		}
 	}
 	return again, nil
@@ -186,7 +200,7 @@ func (r *Reconciler) continueReplacements(ctx context.Context,
 
 // continueReplacement executes the next step of the replacement of a broker's volume. It returns
 // whether the step waits for something.
-func (r *Reconciler) continueReplacement(ctx context.Context, s *facts.Facts,
+func (r *Replacer) continueReplacement(ctx context.Context, s *facts.Facts, m *memory.Memory,
 	pod *corev1.Pod) (waits bool, err error) {
 	_, id, ok := v1alpha1.ParseBrokerLeaseName(pod.Name)
 	if !ok || !controllerutil.ContainsFinalizer(pod, v1alpha1.FinalizerReplaceVolume) {
@@ -206,7 +220,7 @@ func (r *Reconciler) continueReplacement(ctx context.Context, s *facts.Facts,
 		Stopped: stopped(pod), InISR: s.InISR(id),
 		Forced: pod.DeletionGracePeriodSeconds != nil && *pod.DeletionGracePeriodSeconds == 0,
 	}
-	state.Expired = r.stoppedFor(s, pod, state.Stopped, time.Now()) >= keepAfter
+	state.Expired = stoppedFor(m, pod, state.Stopped, time.Now()) >= keepAfter
 	action := state.Next()
 	if action == rollout.Discard {
 		// The cache may be older than the exit of the broker.
@@ -234,7 +248,7 @@ func (r *Reconciler) continueReplacement(ctx context.Context, s *facts.Facts,
 
 // discard deletes a claim. First it writes into the broker's Lease that the broker may continue
 // with another volume: an operator that is restarted in between continues.
-func (r *Reconciler) discard(ctx context.Context, pod *corev1.Pod,
+func (r *Replacer) discard(ctx context.Context, pod *corev1.Pod,
 	claim *corev1.PersistentVolumeClaim) error {
 	lease := &coordinationv1.Lease{} // has the name of the pod
 	err := r.Live.Get(ctx, client.ObjectKeyFromObject(pod), lease)
@@ -247,14 +261,14 @@ func (r *Reconciler) discard(ctx context.Context, pod *corev1.Pod,
 		return fmt.Errorf("permit another volume in lease %s: %w", pod.Name, err)
 	}
 	if err := r.Delete(ctx, claim,
-		client.Preconditions{UID: &claim.UID}); ignored(err) != nil {
+		client.Preconditions{UID: &claim.UID}); apply.IgnoreStale(err) != nil {
 		return fmt.Errorf("delete claim %s: %w", claim.Name, err)
 	}
 	return nil
 }
 
 // release removes the finalizer from a pod, so that the broker can start again.
-func (r *Reconciler) release(ctx context.Context, pod *corev1.Pod) error {
+func (r *Replacer) release(ctx context.Context, pod *corev1.Pod) error {
 	before := pod.DeepCopy()
 	if !controllerutil.RemoveFinalizer(pod, v1alpha1.FinalizerReplaceVolume) {
 		return nil
@@ -267,8 +281,8 @@ func (r *Reconciler) release(ctx context.Context, pod *corev1.Pod) error {
 	return nil
 }
 
-// releaseAll releases the pods of a LogCluster that is being deleted.
-func (r *Reconciler) releaseAll(ctx context.Context, cluster types.NamespacedName) error {
+// ReleaseAll releases the pods of a LogCluster that is being deleted.
+func (r *Replacer) ReleaseAll(ctx context.Context, cluster types.NamespacedName) error {
 	pods := &corev1.PodList{}
 	if err := r.List(ctx, pods, client.InNamespace(cluster.Namespace),
 		client.MatchingLabels{v1alpha1.LabelCluster: cluster.Name}); err != nil {
@@ -304,7 +318,7 @@ func stopped(pod *corev1.Pod) bool {
 
 // mayBeInISR reports whether a broker is in the ISR of a partition by the PartitionSets that the
 // API server itself returns, or not all partitions are known.
-func (r *Reconciler) mayBeInISR(ctx context.Context, cluster *v1alpha1.LogCluster,
+func (r *Replacer) mayBeInISR(ctx context.Context, cluster *v1alpha1.LogCluster,
 	id int32) (bool, error) {
 	all, complete, err := sets.Live(ctx, r.Live, cluster.Namespace, cluster.Name)
 	return err != nil || !complete || facts.InISR(all, id), err
@@ -312,28 +326,23 @@ func (r *Reconciler) mayBeInISR(ctx context.Context, cluster *v1alpha1.LogCluste
 
 // stoppedFor returns the time since the operator first observed that a pod has stopped; 0 if it has
 // not.
-func (r *Reconciler) stoppedFor(s *facts.Facts, pod *corev1.Pod, isStopped bool,
-	now time.Time) time.Duration {
-	key := client.ObjectKeyFromObject(s.Cluster)
-	since, ok := r.stopped.Get(key)
+func stoppedFor(m *memory.Memory, pod *corev1.Pod, isStopped bool, now time.Time) time.Duration {
 	if !isStopped {
-		delete(since, pod.UID)
+		delete(m.Stopped, pod.UID)
 		return 0
 	}
-	if !ok {
-		since = map[types.UID]time.Time{}
-		r.stopped.Set(key, since)
+	if m.Stopped == nil {
+		m.Stopped = map[types.UID]time.Time{}
 	}
-	if _, ok := since[pod.UID]; !ok {
-		since[pod.UID] = now
+	if _, ok := m.Stopped[pod.UID]; !ok {
+		m.Stopped[pod.UID] = now
 	}
-	return now.Sub(since[pod.UID])
+	return now.Sub(m.Stopped[pod.UID])
 }
 
 // forgetStopped removes the times of pods that no longer exist.
-func (r *Reconciler) forgetStopped(s *facts.Facts) {
-	since, _ := r.stopped.Get(client.ObjectKeyFromObject(s.Cluster))
-	maps.DeleteFunc(since, func(uid types.UID, _ time.Time) bool {
+func forgetStopped(s *facts.Facts, m *memory.Memory) {
+	maps.DeleteFunc(m.Stopped, func(uid types.UID, _ time.Time) bool {
 		return !slices.ContainsFunc(s.Pods, func(p corev1.Pod) bool { return p.UID == uid })
 	})
 }

@@ -1,6 +1,16 @@
-package logcluster
+package roll
 
 import (
+	"cmp"
+
+	"heartwood.dev/heartwood/controllers/conditions"
+	"heartwood.dev/heartwood/controllers/logcluster/maystop"
+	"heartwood.dev/heartwood/controllers/logcluster/memory"
+	"heartwood.dev/heartwood/controllers/logcluster/outcome"
+	"heartwood.dev/heartwood/controllers/logcluster/replace"
+	"heartwood.dev/heartwood/controllers/reports"
+	"heartwood.dev/heartwood/internal/metadata/partitionset/commit"
+
 	"context"
 	"fmt"
 	"time"
@@ -9,28 +19,41 @@ import (
 
 	"heartwood.dev/heartwood/api/v1alpha1"
 	"heartwood.dev/heartwood/controllers/logcluster/facts"
-	"heartwood.dev/heartwood/controllers/logcluster/outcome"
 	"heartwood.dev/heartwood/internal/operator/rollout"
 )
 
-// defaultSettleTime is the time for which a restarted broker must be ready before the next broker
+// DefaultSettleTime is the time for which a restarted broker must be ready before the next broker
 // is restarted. It is about the time for which DNS caches keep the address of the broker's previous
 // pod.
-const defaultSettleTime = 30 * time.Second
+const DefaultSettleTime = 30 * time.Second
 
-// rolloutInterval is the default time between two attempts to continue a rolling update.
-const rolloutInterval = 5 * time.Second
+// Roller executes rolling updates.
+type Roller struct {
+	client.Client
+	Writer  *commit.Writer
+	Reports *reports.Collector
+	Events  conditions.Recorder
+	MayStop *maystop.Asker
+	Replace *replace.Replacer
+	// SettleTime is the time for which a restarted broker must be ready before the next broker is
+	// restarted; 0: DefaultSettleTime.
+	SettleTime time.Duration
+	// Interval is the time between two attempts to continue a rolling update; 0: outcome.Interval.
+	Interval time.Duration
+}
 
-// roll executes the next step of a rolling update, if there is one. It returns the decision, and
+// Next executes the next step of a rolling update, if there is one. It returns the decision, and
 // the time after which the next step is due; 0 if there is none.
-func (r *Reconciler) roll(ctx context.Context, s *facts.Facts) (outcome.Step, time.Duration, error) {
+func (r *Roller) Next(ctx context.Context, s *facts.Facts,
+	m *memory.Memory) (outcome.Step, time.Duration, error) {
 	now := time.Now()
 	state := s.RolloutState()
 	left := hold(s, &state, now)
-	again := r.RolloutInterval
-	readySince := r.ready.observe(client.ObjectKeyFromObject(s.Cluster), s.Pods, now)
+	again := cmp.Or(r.Interval, outcome.Interval)
+	readySince := m.ObserveReady(s.Pods, now)
 	for id, since := range readySince {
-		if left := r.SettleTime - now.Sub(since); int(id) < len(state.Brokers) && left > 0 {
+		left := cmp.Or(r.SettleTime, DefaultSettleTime) - now.Sub(since)
+		if int(id) < len(state.Brokers) && left > 0 {
 			state.Brokers[id].Settling = true
 			again = min(again, left)
 		}
@@ -41,7 +64,7 @@ func (r *Reconciler) roll(ctx context.Context, s *facts.Facts) (outcome.Step, ti
 		return outcome.Step{}, 0, err
 	}
 	taken.Lending = lending
-	if taken, next, handled, err := r.nextVolume(ctx, s, state, taken); handled || err != nil {
+	if taken, next, handled, err := r.Replace.Next(ctx, s, m, state, taken); handled || err != nil {
 		return taken, min(again, next), err
 	}
 	switch taken.Phase {
@@ -52,11 +75,11 @@ func (r *Reconciler) roll(ctx context.Context, s *facts.Facts) (outcome.Step, ti
 	case rollout.Held:
 		taken.Held = outcome.HeldBy(s, taken.Hold)
 		if !lent {
-			again = heldRequeue(left)
+			again = outcome.HeldRequeue(left)
 		}
 	case rollout.Restart:
 		var err error
-		if taken.Refusal, err = r.restart(ctx, s, taken.Broker, state); err != nil {
+		if taken.Refusal, err = r.restart(ctx, s, m, taken.Broker, state); err != nil {
 			return taken, 0, err
 		}
 	}
@@ -65,7 +88,7 @@ func (r *Reconciler) roll(ctx context.Context, s *facts.Facts) (outcome.Step, ti
 
 // restart deletes the pod of a broker, unless a broker refuses. The StatefulSet controller creates
 // it again. It returns the refusal, or "". With an error, the refusal describes it.
-func (r *Reconciler) restart(ctx context.Context, s *facts.Facts, id int32,
+func (r *Roller) restart(ctx context.Context, s *facts.Facts, m *memory.Memory, id int32,
 	state rollout.State) (refusal string, err error) {
 	pod := s.Pod(id)
 	if pod == nil || pod.DeletionTimestamp != nil {
@@ -74,7 +97,7 @@ func (r *Reconciler) restart(ctx context.Context, s *facts.Facts, id int32,
 	// A broker that is down serves nobody: whether it may stop is no question, and in a cluster
 	// that is down nobody could answer it.
 	if broker := state.Brokers[id]; broker.Ready || broker.Up {
-		if refusal = r.mayStop(ctx, s, id); refusal != "" {
+		if refusal = r.MayStop.Ask(ctx, s, id); refusal != "" {
 			return refusal, nil
 		}
 	}
@@ -83,7 +106,7 @@ func (r *Reconciler) restart(ctx context.Context, s *facts.Facts, id int32,
 		return fmt.Sprintf("The operator failed to delete pod %s, which restarts broker %d: %v.",
 			pod.Name, id, err), fmt.Errorf("restart broker %d: %w", id, err)
 	}
-	r.restarted.Set(client.ObjectKeyFromObject(s.Cluster), pod.UID)
+	m.Restarted = pod.UID
 	r.Events.Normal(s.Cluster, v1alpha1.EventRestarting, "Restart", "Restarting broker %d: %s.", id,
 		restartTexts[s.RestartReason(pod, id)])
 	return "", nil

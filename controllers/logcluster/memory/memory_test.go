@@ -1,4 +1,4 @@
-package logcluster
+package memory
 
 import (
 	"testing"
@@ -10,7 +10,7 @@ import (
 )
 
 // TestReadinessIsTimedByTheOperatorsClock: the clock of a node is an hour or two ahead or behind.
-// The ready times that observe returns must be those of the operator's clock.
+// The ready times that ObserveReady returns must be those of the operator's clock.
 func TestReadinessIsTimedByTheOperatorsClock(t *testing.T) {
 	begin := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	pod := func(uid string, at time.Duration) []corev1.Pod {
@@ -20,7 +20,7 @@ func TestReadinessIsTimedByTheOperatorsClock(t *testing.T) {
 		return []corev1.Pod{pod}
 	}
 	starting := []corev1.Pod{{ObjectMeta: metav1.ObjectMeta{Name: "main-broker-1", UID: "b"}}}
-	main, r := types.NamespacedName{Name: "main"}, readiness{}
+	m := Memory{}
 	for _, step := range []struct {
 		name  string
 		after time.Duration
@@ -38,13 +38,13 @@ func TestReadinessIsTimedByTheOperatorsClock(t *testing.T) {
 		{"deleted", time.Minute, nil, -1},
 		{"observed again", 2 * time.Minute, pod("b", -2*time.Hour), 2 * time.Minute},
 	} {
-		since, ready := r.observe(main, step.pods, begin.Add(step.after))[1]
+		since, ready := m.ObserveReady(step.pods, begin.Add(step.after))[1]
 		if ready != (step.since >= 0) || ready && !since.Equal(begin.Add(step.since)) {
 			t.Errorf("%s: got ready %t since %v, want since %v", step.name, ready, since.Sub(begin),
 				step.since)
 		}
 	}
-	if pods, _ := r.pods.Get(main); len(pods) != 1 {
-		t.Errorf("got %d stored pods, want 1", len(pods))
+	if len(m.ready) != 1 {
+		t.Errorf("got %d stored pods, want 1", len(m.ready))
 	}
 }

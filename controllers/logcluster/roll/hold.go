@@ -1,4 +1,4 @@
-package logcluster
+package roll
 
 import (
 	"slices"
@@ -31,16 +31,4 @@ func hold(s *facts.Facts, state *rollout.State, now time.Time) (left time.Durati
 		}
 	}
 	return left
-}
-
-// heldInterval is the maximum time between two decisions while restarts are held up.
-const heldInterval = 30 * time.Second
-
-// heldRequeue returns the time to the next decision if the window begins after left; 0 means that
-// the restarts do not wait for the window.
-func heldRequeue(left time.Duration) time.Duration {
-	if left == 0 {
-		return heldInterval
-	}
-	return min(left, heldInterval)
 }

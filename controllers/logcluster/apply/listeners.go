@@ -1,30 +1,26 @@
-package logcluster
+package apply
 
 import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	"heartwood.dev/heartwood/api/v1alpha1"
 	"heartwood.dev/heartwood/controllers/logcluster/facts"
-	"heartwood.dev/heartwood/controllers/watch"
 	"heartwood.dev/heartwood/internal/operator/render"
 )
 
-// rewriteListeners replaces the object that earlier versions stored in spec.listeners by a list.
+// RewriteListeners replaces the object that earlier versions stored in spec.listeners by a list.
 // Brokers of earlier versions cannot decode a list, so the caller waits until all brokers run the
 // image of the present template. The patch fails with a conflict if the LogCluster has changed
 // since it was read; the change causes another reconciliation.
-func (r *Reconciler) rewriteListeners(ctx context.Context, s *facts.Facts) error {
+func (a *Applier) RewriteListeners(ctx context.Context, s *facts.Facts) error {
 	cluster := s.Cluster
 	if !cluster.Spec.Listeners.FromObject() || len(s.Pods) == 0 ||
-		!hasImage(s.Brokers, render.Image(cluster, r.Settings)) {
+		!hasImage(s.Brokers, render.Image(cluster, a.Settings)) {
 		return nil
 	}
 	patch, err := json.Marshal(map[string]any{
@@ -35,7 +31,7 @@ func (r *Reconciler) rewriteListeners(ctx context.Context, s *facts.Facts) error
 		return fmt.Errorf("encode listeners: %w", err)
 	}
 	// Patch stores the result in its argument, which must not be the cached object.
-	if err := r.Patch(ctx, cluster.DeepCopy(),
+	if err := a.Patch(ctx, cluster.DeepCopy(),
 		client.RawPatch(types.MergePatchType, patch)); err != nil {
 		return fmt.Errorf("rewrite spec.listeners as a list: %w", err)
 	}
@@ -46,14 +42,4 @@ func (r *Reconciler) rewriteListeners(ctx context.Context, s *facts.Facts) error
 func hasImage(brokers *appsv1.StatefulSet, image string) bool {
 	containers := brokers.Spec.Template.Spec.Containers
 	return len(containers) > 0 && containers[0].Image == image
-}
-
-// ofShard maps a Secret with SCRAM verifiers to its LogCluster: the brokers' Role names these
-// Secrets.
-func ofShard(ctx context.Context, secret client.Object) []reconcile.Request {
-	cluster := secret.GetLabels()[v1alpha1.LabelCluster]
-	if !strings.HasPrefix(secret.GetName(), cluster+"-scram-") {
-		return nil
-	}
-	return watch.ClusterOf(ctx, secret)
 }

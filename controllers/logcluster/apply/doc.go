@@ -1,0 +1,3 @@
+// Package apply applies the objects that run a LogCluster: those of internal/operator/render, and
+// the sizes of volume claims.
+package apply

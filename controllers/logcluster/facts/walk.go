@@ -1,0 +1,140 @@
+package facts
+
+import (
+	"slices"
+
+	"heartwood.dev/heartwood/controllers/sets"
+	"heartwood.dev/heartwood/internal/metadata"
+	"heartwood.dev/heartwood/internal/metadata/partitionset"
+	"heartwood.dev/heartwood/internal/operator/rollout"
+	"heartwood.dev/heartwood/internal/placement"
+)
+
+// walk is what one pass over the partitions of a LogCluster finds. A LogCluster may have ten
+// thousand of them, and each reconciliation needs all of this. It must not be changed.
+type walk struct {
+	tags        map[string]string // tag of each Topic's id, by name
+	replication Replication
+	draining    Draining            // without Unknown
+	leaders     map[int32]int       // number of partitions that each broker leads
+	inISR       map[int32]bool      // brokers that are in an ISR
+	stops       []rollout.Partition // of existing Topics
+	retained    []rollout.Partition // of deleted topics
+	lent        int32
+}
+
+// topicFacts is what a partition inherits from its Topic.
+type topicFacts struct {
+	tag    string
+	minISR int
+	lends  bool // see LendsTo
+}
+
+// walked returns the result of the walk. It is made by the first call, because the watch of
+// PartitionSets needs none of it in most cases.
+func (s *Facts) walked() *walk {
+	if s.partitions != nil {
+		return s.partitions
+	}
+	w := &walk{tags: make(map[string]string, len(s.Topics)), leaders: map[int32]int{},
+		inISR: map[int32]bool{}, draining: Draining{Brokers: s.Cluster.Spec.Brokers}}
+	topics := make(map[string]topicFacts, len(s.Topics))
+	for i := range s.Topics {
+		topic := &s.Topics[i]
+		of := topicFacts{tag: sets.Tag(topic.UID), minISR: 1, lends: s.LendsTo(topic)}
+		if settings, err := metadata.SettingsOf(topic, s.Cluster); err == nil {
+			of.minISR = settings.MinInSyncReplicas
+		}
+		topics[topic.Name], w.tags[topic.Name] = of, of.tag
+		if metadata.Replicas(topic.Spec.TopicSettings, s.Cluster) > int(s.Cluster.Spec.Brokers) {
+			w.draining.TooMany = append(w.draining.TooMany, topic.Name)
+		}
+	}
+	for key, entry := range s.Sets.All() {
+		of := topics[key.Topic]
+		w.addState(entry)
+		w.draining.addRetained(entry, s.Cluster.Spec.Brokers)
+		if entry.BelongsTo(of.tag) {
+			w.add(key, entry, of)
+			w.draining.add(key, entry, s.Cluster.Spec.Brokers)
+		} else {
+			w.retained = append(w.retained, rollout.Partition{Name: key.String(),
+				Stop: placement.Stop{Replicas: entry.Brokers()}})
+		}
+	}
+	slices.Sort(w.draining.TooMany)
+	slices.Sort(w.draining.Partitions)
+	s.partitions = w
+	return w
+}
+
+// addState adds the leader and the ISR of a partition, also of one whose Topic was deleted.
+func (w *walk) addState(entry partitionset.Entry) {
+	if entry.State == nil {
+		return
+	}
+	if entry.State.Leader != placement.NoLeader {
+		w.leaders[entry.State.Leader]++
+	}
+	for _, member := range entry.State.ISR {
+		w.inISR[member.Broker] = true
+	}
+}
+
+// add adds a partition of an existing Topic.
+func (w *walk) add(key partitionset.Key, entry partitionset.Entry, of topicFacts) {
+	w.replication.add(key, entry)
+	if entry.Lent {
+		w.lent++
+	}
+	if entry.State == nil {
+		return
+	}
+	stop := placement.Stop{Replicas: entry.State.Replicas, MinISR: of.minISR}
+	for _, member := range entry.State.ISR {
+		stop.InSync = append(stop.InSync, member.Broker)
+	}
+	w.stops = append(w.stops, rollout.Partition{Name: key.String(), Stop: stop,
+		// a partition without a leader cannot be copied, and serves nobody
+		Lend: of.lends && entry.State.Leader != placement.NoLeader})
+}
+
+// add adds a partition of an existing Topic.
+func (r *Replication) add(key partitionset.Key, entry partitionset.Entry) {
+	r.Partitions++
+	if entry.UnderReplicated() {
+		r.UnderReplicated++
+	}
+	if entry.Leaderless() {
+		r.Leaderless++
+	}
+	switch {
+	case entry.Reassigning():
+		r.reassigning = append(r.reassigning, key)
+	case entry.UnderReplicated():
+		r.behind = append(r.behind, key)
+	}
+}
+
+// addRetained adds a partition if it is retained on a broker that is removed.
+func (d *Draining) addRetained(entry partitionset.Entry, brokers int32) {
+	if entry.Retained() && slices.ContainsFunc(entry.Brokers(),
+		func(id int32) bool { return id >= brokers }) {
+		d.Retained++
+	}
+}
+
+// add adds the replicas of a partition on brokers that are removed.
+func (d *Draining) add(key partitionset.Key, entry partitionset.Entry, brokers int32) {
+	held := int32(0)
+	for _, id := range entry.Brokers() {
+		if id >= brokers {
+			held++
+			d.Brokers = max(d.Brokers, id+1)
+		}
+	}
+	if held > 0 {
+		d.Partitions = append(d.Partitions, key.String())
+	}
+	d.Replicas += held
+}
