@@ -18,8 +18,7 @@ func (e *environment) groups(t *testing.T) {
 		{"consumer protocol", "e2e-next", "1"},
 	} {
 		t.Run(protocol.name, func(t *testing.T) {
-			e.mustCall(t, "POST", "join", "topic", failover, "group", protocol.group, "next",
-				protocol.next)
+			e.join(t, protocol.group, protocol.next)
 			e.underLoad(t, func(t *testing.T) {
 				for id := range int32(brokerCount) {
 					e.kubectl(t, "delete", "pod", brokerPod(id), "--timeout=120s")
@@ -33,8 +32,7 @@ func (e *environment) groups(t *testing.T) {
 				left.Consumed, left.Duplicates)
 			// A new member must receive the records that are written from now on, and no earlier
 			// records.
-			e.mustCall(t, "POST", "join", "topic", failover, "group", protocol.group, "next",
-				protocol.next)
+			e.join(t, protocol.group, protocol.next)
 			e.mustCall(t, "POST", "produce", "topic", failover, "keys", "100", "rounds", "3")
 			until(t, "next member received the new records", func(ctx context.Context) string {
 				answer, err := e.call(ctx, "GET", "group", url.Values{"topic": {failover}})
@@ -60,5 +58,16 @@ func (e *environment) waitConsumed(t *testing.T) {
 			return fmt.Sprintf("%d of %d, %v", answer.Consumed, answer.Acknowledged, err)
 		}
 		return ""
+	})
+}
+
+// join lets the client consume the load's topic in a group, with the consumer protocol if next is
+// not empty. A test that fails before the client leaves must not prevent the next one from joining.
+func (e *environment) join(t *testing.T, group, next string) {
+	t.Helper()
+	e.mustCall(t, "POST", "join", "topic", failover, "group", group, "next", next)
+	t.Cleanup(func() { // fails if the client has left
+		_, _ = e.call(context.WithoutCancel(t.Context()), "POST", "leave",
+			url.Values{"topic": {failover}})
 	})
 }

@@ -18,7 +18,7 @@ const offsetsTopic = "consumer-offsets-189fe61b"
 // the brokers have been restarted.
 func (e *environment) internalTopics(t *testing.T) {
 	const group = "e2e-internal"
-	e.mustCall(t, "POST", "join", "topic", failover, "group", group)
+	e.join(t, group, "")
 	e.mustCall(t, "POST", "produce", "topic", failover, "keys", "100", "rounds", "1")
 	e.waitConsumed(t)
 	e.mustCall(t, "POST", "leave", "topic", failover)
@@ -36,7 +36,7 @@ func (e *environment) internalTopics(t *testing.T) {
 		e.waitReady(t, 1, topics)
 		e.waitInSync(t)
 	}
-	e.mustCall(t, "POST", "join", "topic", failover, "group", group)
+	e.join(t, group, "")
 	e.mustCall(t, "POST", "produce", "topic", failover, "keys", "100", "rounds", "3")
 	until(t, "member received the new records", func(ctx context.Context) string {
 		answer, err := e.call(ctx, "GET", "group", url.Values{"topic": {failover}})

@@ -208,7 +208,7 @@ func (e *environment) fill(t *testing.T) {
 	}
 	e.kubectl(t, "apply", "-f", "test/e2e/testdata/filling.yaml")
 	e.waitReady(t, 1, topics+1)
-	e.mustCall(t, "POST", "join", "topic", failover, "group", "e2e-filling", "next", "")
+	e.join(t, "e2e-filling", "")
 	e.underLoad(t, func(t *testing.T) {
 		producing := make(chan struct{})
 		go func() { // it fails or ends when the broker refuses records

@@ -39,7 +39,16 @@ var Untested = map[string]string{
 	"kubectl heartwood user config app":               "LogCluster demo has no users; internal/cli runs it",
 	"kubectl heartwood -n NAMESPACE user config USER": "LogCluster demo has no users; internal/cli runs it",
 	"heartwood dev *":                                 "needs no Kubernetes; test/smoke runs it",
+	"minisign *":                                      "needs the key of a release",
+	"sha256sum --ignore-missing -c SHA256SUMS":        releaseFiles,
+	"mkdir layout *":                                  releaseFiles,
+	"skopeo copy *":                                   "needs a registry",
+	"helm install heartwood heartwood-0.1.0.tgz *":    releaseFiles,
+	"kubectl apply --server-side -f install.yaml":     releaseFiles,
 }
+
+// releaseFiles is the reason of the commands that need the files of a release.
+const releaseFiles = "needs the files of a release; make release checks them"
 
 // lostVolume is the reason of the commands that replace a volume.
 const lostVolume = "the step about a lost volume of test/e2e does it"

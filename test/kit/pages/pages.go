@@ -22,7 +22,7 @@ func (c Command) String() string { return fmt.Sprintf("%s:%d: %s", c.Page, c.Lin
 
 // programs are the programs with which a command may begin.
 var programs = []string{"kubectl", "helm", "make", "go", "curl", "kcat", "printf", "ln",
-	"bin/heartwood"}
+	"bin/heartwood", "minisign", "sha256sum", "mkdir", "skopeo"}
 
 // placeholders are the words in capitals that a reader replaces.
 var placeholders = []string{"NAMESPACE", "OPERATOR-NAMESPACE", "POD", "CLUSTER", "TOPIC",
