@@ -142,9 +142,9 @@ func TestCleanShutdownMarkerWithHeldSlice(t *testing.T) {
 	store := openStore(t, mem)
 	log := createLog(t, store, settings(func(c *topicconfig.Settings) { c.SegmentBytes = 1 << 20 }))
 	for i := range 200 {
-		at := epoch0.Add(time.Duration(i) * time.Second)
+		moment := epoch0.Add(time.Duration(i) * time.Second)
 		appendBatch(t, log, storetest.Batch{Keys: []string{"k"},
-			Value: "a value of some thirty bytes", Timestamp: at}.Bytes(t))
+			Value: "a value of some thirty bytes", Timestamp: moment}.Bytes(t))
 	}
 	slice, err := log.Read(0, 200, 1<<20, true)
 	if err != nil {

@@ -35,9 +35,9 @@ func (o *codecOutputs) elsewhere() (written, elsewhere int) {
 		written += len(w)
 		inside := false
 		for _, c := range o.coded {
-			from, at := uintptr(unsafe.Pointer(unsafe.SliceData(c))),
+			from, entry := uintptr(unsafe.Pointer(unsafe.SliceData(c))),
 				uintptr(unsafe.Pointer(unsafe.SliceData(w)))
-			inside = inside || from <= at && at+uintptr(len(w)) <= from+uintptr(len(c))
+			inside = inside || from <= entry && entry+uintptr(len(w)) <= from+uintptr(len(c))
 		}
 		if !inside {
 			elsewhere += len(w)

@@ -150,8 +150,8 @@ func (w *workload) moment(what, name string) {
 	if w.chance.IntN(w.oneIn) != 0 {
 		return
 	}
-	at := fmt.Sprintf("%s %s (moment %d, act %d)", what, name, w.moments, len(w.trace))
-	point := crashPoint{mem: crashed(w.disk.mem, w.chance), at: at}
+	head := fmt.Sprintf("%s %s (moment %d, act %d)", what, name, w.moments, len(w.trace))
+	point := crashPoint{mem: crashed(w.disk.mem, w.chance), at: head}
 	for _, p := range w.models {
 		point.models = append(point.models, p.clone())
 	}

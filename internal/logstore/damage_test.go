@@ -55,11 +55,11 @@ func stateOf(t *testing.T, log *Log) state {
 		s.epochs += fmt.Sprint(" ", log.EpochAt(offset))
 	}
 	for ms := int64(0); ms < 60; ms += 7 {
-		at, ok, err := log.OffsetForTimestamp(epoch0.UnixMilli()+ms, log.LogEnd())
+		result, ok, err := log.OffsetForTimestamp(epoch0.UnixMilli()+ms, log.LogEnd())
 		if err != nil {
 			t.Fatal(err)
 		}
-		s.at += fmt.Sprint(at.Offset, ok, " ")
+		s.at += fmt.Sprint(result.Offset, ok, " ")
 	}
 	return s
 }
@@ -88,21 +88,21 @@ func newWorld(t *testing.T, stopped bool) world {
 				t.Fatal(err)
 			}
 		}
-		at := epoch0.Add(time.Duration(log.LogEnd()) * time.Millisecond)
+		moment := epoch0.Add(time.Duration(log.LogEnd()) * time.Millisecond)
 		seen := time.Now() // so that a start does not expire the producers
 		if _, err := log.Append(storetest.Batch{
-			Producer: 7, Sequence: round, Timestamp: at, Keys: []string{fmt.Sprintf("p%d", round)},
+			Producer: 7, Sequence: round, Timestamp: moment, Keys: []string{fmt.Sprintf("p%d", round)},
 			Value: "of producer 7",
 		}.Bytes(t), seen); err != nil {
 			t.Fatal(err)
 		}
-		txn := storetest.Batch{Producer: 9, Sequence: round, Timestamp: at,
+		txn := storetest.Batch{Producer: 9, Sequence: round, Timestamp: moment,
 			Keys: []string{fmt.Sprintf("t%d", round)}, Value: "of a transaction",
 			Transactional: true}.Bytes(t)
 		if _, err := log.AppendVerified(txn, Verified{Transaction: true}, seen); err != nil {
 			t.Fatal(err)
 		}
-		appendBatch(t, log, storetest.Batch{Timestamp: at,
+		appendBatch(t, log, storetest.Batch{Timestamp: moment,
 			Keys:  []string{fmt.Sprintf("k%d", round)},
 			Value: "a value of some thirty bytes"}.Bytes(t))
 		if round < 9 {

@@ -239,15 +239,15 @@ func TestAppendsContinueDuringWriteOfEpochs(t *testing.T) {
 	if err := log.Lead(9); err != nil {
 		t.Fatal(err)
 	}
-	at := disk.hold(vfs.OpSync, checkpoint.EpochsFile+vfs.TemporarySuffix)
+	hung := disk.hold(vfs.OpSync, checkpoint.EpochsFile+vfs.TemporarySuffix)
 	written := make(chan error)
 	go func() { written <- log.saveDueEpochs() }()
-	<-at.reached
+	<-hung.reached
 	fill(t, log, 3)
 	if err := log.Lead(10); err != nil {
 		t.Fatal(err)
 	}
-	close(at.free)
+	close(hung.free)
 	if err := <-written; err != nil {
 		t.Fatal(err)
 	}

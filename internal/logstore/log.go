@@ -194,16 +194,16 @@ func timestampMax(limit time.Duration) time.Duration {
 // interval and index size of the topic's settings. Values that the store was opened with take
 // precedence. Existing segments keep their values, or use the defaults after a restart, because an
 // index can be read whatever the interval between its entries is.
-func (c *config) indexes(of segment.Config) segment.Config {
-	if of.IndexIntervalBytes == 0 {
+func (c *config) indexes(base segment.Config) segment.Config {
+	if base.IndexIntervalBytes == 0 {
 		// 0 would mean the default interval. An interval of 1 byte has the effect that the setting
 		// 0 requests, an entry for each batch, because every batch is larger than 1 byte.
-		of.IndexIntervalBytes = max(1, c.settings.IndexIntervalBytes)
+		base.IndexIntervalBytes = max(1, c.settings.IndexIntervalBytes)
 	}
-	if of.IndexBytesMax == 0 {
-		of.IndexBytesMax = c.settings.SegmentIndexBytes
+	if base.IndexBytesMax == 0 {
+		base.IndexBytesMax = c.settings.SegmentIndexBytes
 	}
-	return of
+	return base
 }
 
 // ID returns the partition.

@@ -45,8 +45,8 @@ type countingFile struct {
 	read *atomic.Int64
 }
 
-func (f countingFile) ReadAt(p []byte, at int64) (int, error) {
-	n, err := f.File.ReadAt(p, at)
+func (f countingFile) ReadAt(p []byte, position int64) (int, error) {
+	n, err := f.File.ReadAt(p, position)
 	f.read.Add(int64(n))
 	return n, err
 }

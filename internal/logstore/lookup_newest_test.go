@@ -89,9 +89,9 @@ func flipAndLookUp(t *testing.T, r *lookupRun, disk vfs.FS) (scanned int) {
 	if err != nil {
 		return 0 // the active segment
 	}
-	at := r.random.IntN(len(content))
+	index := r.random.IntN(len(content))
 	damaged := bytes.Clone(content)
-	damaged[at] ^= 1 << r.random.IntN(8)
+	damaged[index] ^= 1 << r.random.IntN(8)
 	overwrite(t, disk, name, damaged)
 	defer overwrite(t, disk, name, content)
 	for k := range 12 {

@@ -73,8 +73,8 @@ func modelOf(t testing.TB, log *Log, key string) (all []wantRecord) {
 			return
 		}
 		state := lookup.Live
-		for of, last := range aborted {
-			if b.Transactional() && of.producer == b.ProducerID() && of.first <= b.BaseOffset() &&
+		for ended, last := range aborted {
+			if b.Transactional() && ended.producer == b.ProducerID() && ended.first <= b.BaseOffset() &&
 				b.BaseOffset() < last {
 				state = lookup.Aborted
 			}
@@ -125,11 +125,11 @@ func checkLookup(t testing.TB, log *Log, key string, latest bool) (found lookup.
 		got = append(got, wantRecord{r.Offset, string(r.Value), r.Tombstone, r.State,
 			r.SupersededBy, r.Segment})
 	}
-	if at := slices.IndexFunc(want, func(r wantRecord) bool {
+	if index := slices.IndexFunc(want, func(r wantRecord) bool {
 		return r.State == lookup.Live || r.State == lookup.Tombstone
-	}); latest && at >= 0 {
+	}); latest && index >= 0 {
 		// The lookup may find more records of the last batch.
-		if len(got) <= at || len(got) > len(want) || !reflect.DeepEqual(got, want[:len(got)]) {
+		if len(got) <= index || len(got) > len(want) || !reflect.DeepEqual(got, want[:len(got)]) {
 			t.Fatalf("key %s, latest: got %+v, want %+v", key, got, want)
 		}
 		return found

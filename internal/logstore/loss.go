@@ -29,20 +29,20 @@ type evidence struct {
 // A crash loses only records above the recovery point on disk, so it is no loss. Neither are
 // records that a truncation, retention or DeleteRecords has removed: a truncation lowers the
 // checkpoints before it removes a record, and the other two only raise the log start.
-func lossOf(of evidence, base, next []int64, end int64) string {
-	written := of.recoveryPoint
-	if of.missing || of.clean {
-		written = max(written, of.highWatermark)
+func lossOf(known evidence, base, next []int64, end int64) string {
+	written := known.recoveryPoint
+	if known.missing || known.clean {
+		written = max(written, known.highWatermark)
 	}
 	switch {
-	case end < written && of.missing:
+	case end < written && known.missing:
 		return fmt.Sprintf("the directory is missing; its log ended at %d or later", written)
 	case end < written:
 		return fmt.Sprintf("the log ends at %d, but was synced up to %d", end, written)
-	case !of.clean:
+	case !known.clean:
 		return ""
 	}
-	for _, closed := range of.segments {
+	for _, closed := range known.segments {
 		switch i, found := slices.BinarySearch(base, closed.Base); {
 		case !found:
 			return fmt.Sprintf("segment %d is missing", closed.Base)

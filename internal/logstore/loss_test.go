@@ -82,17 +82,17 @@ func (m *lossModel) cleanStopThenDamage(t *testing.T, r *rand.Rand) {
 	if cause := lossOf(known, m.bases, next, m.end); cause != "" {
 		t.Errorf("%+v: after a clean shutdown: %s", m, cause)
 	}
-	at := r.IntN(len(m.bases))
-	if shorter := slices.Clone(next); shorter[at] > m.bases[at] {
-		shorter[at]--
+	index := r.IntN(len(m.bases))
+	if shorter := slices.Clone(next); shorter[index] > m.bases[index] {
+		shorter[index]--
 		if lossOf(known, m.bases, shorter, shorter[len(shorter)-1]) == "" {
-			t.Errorf("%+v: segment %d ends at %d: no loss found", m, m.bases[at], shorter[at])
+			t.Errorf("%+v: segment %d ends at %d: no loss found", m, m.bases[index], shorter[index])
 		}
 	}
-	base := slices.Delete(slices.Clone(m.bases), at, at+1)
-	next = slices.Delete(next, at, at+1)
+	base := slices.Delete(slices.Clone(m.bases), index, index+1)
+	next = slices.Delete(next, index, index+1)
 	if len(base) > 0 && lossOf(known, base, next, next[len(next)-1]) == "" {
-		t.Errorf("%+v: without segment %d: no loss found", m, m.bases[at])
+		t.Errorf("%+v: without segment %d: no loss found", m, m.bases[index])
 	}
 	known.missing, known.segments = true, nil
 	if got := lossOf(known, []int64{m.start}, []int64{m.start}, m.start) != ""; got !=

@@ -129,15 +129,15 @@ func (m *model) deleteBefore() {
 // truncate truncates the log to a random offset within a batch or at its start, and leaves at least
 // one batch.
 func (m *model) truncate() {
-	for at := m.random.IntN(len(m.batches) + 1); at < len(m.batches); at++ {
-		b := m.batches[at]
-		if at == 0 || m.batches[at-1].end() <= m.start {
+	for index := m.random.IntN(len(m.batches) + 1); index < len(m.batches); index++ {
+		b := m.batches[index]
+		if index == 0 || m.batches[index-1].end() <= m.start {
 			continue
 		}
 		if err := m.log.TruncateTo(b.base + m.random.Int64N(b.records)); err != nil {
 			m.t.Fatal(err)
 		}
-		below := m.batches[at-1].end()
+		below := m.batches[index-1].end()
 		m.synced = min(m.synced, below) // the batch that fills a gap above it is not synced
 		if m.removeFrom(b.base); below < b.base {
 			m.batches = append(m.batches, modelBatch{base: below, records: b.base - below})
@@ -173,9 +173,9 @@ func (m *model) transactions() (open map[int64]int64, aborted map[int64]bool) {
 		case b.txn && !isOpen:
 			open[b.producer] = b.base
 		case b.marker && isOpen:
-			for _, of := range m.batches[:i] {
-				for offset := of.base; !b.commit && of.producer == b.producer && of.base >= first &&
-					offset < of.end(); offset++ {
+			for _, entry := range m.batches[:i] {
+				for offset := entry.base; !b.commit && entry.producer == b.producer && entry.base >= first &&
+					offset < entry.end(); offset++ {
 					aborted[offset] = true
 				}
 			}
@@ -331,8 +331,8 @@ func (m *model) read() {
 	offset := m.start + m.random.Int64N(int64(len(m.keys))+1)
 	got := readKeys(m.t, m.log, offset) // including markers
 	got = slices.DeleteFunc(got, func(record string) bool {
-		at, _, _ := strings.Cut(record, "=")
-		offset, err := strconv.ParseInt(at, 10, 64)
+		head, _, _ := strings.Cut(record, "=")
+		offset, err := strconv.ParseInt(head, 10, 64)
 		return err == nil && m.keys[offset-m.start] == ""
 	})
 	_, aborted := m.transactions()

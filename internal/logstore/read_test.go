@@ -155,12 +155,12 @@ func TestTimestampLookups(t *testing.T) {
 	// Both records of batch i have the timestamp 10*i seconds. Batch 15 has a smaller one, as with
 	// a client whose clock is slow.
 	for i := range 30 {
-		at := epoch0.Add(time.Duration(10*i) * time.Second)
+		moment := epoch0.Add(time.Duration(10*i) * time.Second)
 		if i == 15 {
-			at = epoch0
+			moment = epoch0
 		}
 		appendBatch(t, log, storetest.Batch{Keys: []string{"a", "b"}, Value: "some value",
-			Timestamp: at}.Bytes(t))
+			Timestamp: moment}.Bytes(t))
 	}
 	if len(bases(log)) < 3 {
 		t.Fatalf("segments %v, want several", bases(log))
@@ -174,40 +174,40 @@ func TestTimestampLookups(t *testing.T) {
 		{290, 59, 58}, {290, 58, -1}, {10, 2, -1},
 	} {
 		ms := epoch0.Add(time.Duration(test.seconds) * time.Second).UnixMilli()
-		at, ok, err := log.OffsetForTimestamp(ms, test.limit)
+		result, ok, err := log.OffsetForTimestamp(ms, test.limit)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if ok != (test.offset >= 0) || ok && (at.Offset != test.offset || at.Timestamp < ms) {
-			t.Errorf("%d s below %d: %+v, %t; want %d", test.seconds, test.limit, at, ok,
+		if ok != (test.offset >= 0) || ok && (result.Offset != test.offset || result.Timestamp < ms) {
+			t.Errorf("%d s below %d: %+v, %t; want %d", test.seconds, test.limit, result, ok,
 				test.offset)
 		}
 	}
-	at, ok, err := log.MaxTimestamp()
-	if err != nil || !ok || at.Offset != 58 ||
-		at.Timestamp != epoch0.Add(290*time.Second).UnixMilli() {
-		t.Errorf("max timestamp %+v, %t, %v", at, ok, err)
+	result, ok, err := log.MaxTimestamp()
+	if err != nil || !ok || result.Offset != 58 ||
+		result.Timestamp != epoch0.Add(290*time.Second).UnixMilli() {
+		t.Errorf("max timestamp %+v, %t, %v", result, ok, err)
 	}
 }
 
 func TestMaxTimestampSkipsEmptyBatchesAndDeletedRecords(t *testing.T) {
 	empty := createLog(t, openStore(t, vfs.NewMem()), settings(nil))
-	if at, ok, err := empty.MaxTimestamp(); ok || err != nil {
-		t.Errorf("of an empty log: %+v, %t, %v", at, ok, err)
+	if result, ok, err := empty.MaxTimestamp(); ok || err != nil {
+		t.Errorf("of an empty log: %+v, %t, %v", result, ok, err)
 	}
 	horizon := cleanedBatch(t, 20, 29, compress.None)
 	log := cleanedLog(t, cleanedBatch(t, 10, 14, compress.None, 10, 12), horizon)
-	at, ok, err := log.MaxTimestamp()
-	if err != nil || !ok || at.Offset != 12 || at.Timestamp != epoch0.UnixMilli()+12 {
-		t.Errorf("%+v, %t, %v", at, ok, err)
+	result, ok, err := log.MaxTimestamp()
+	if err != nil || !ok || result.Offset != 12 || result.Timestamp != epoch0.UnixMilli()+12 {
+		t.Errorf("%+v, %t, %v", result, ok, err)
 	}
 	log.offsets.SetLogStart(13) // as DeleteRecords does
-	if at, ok, err = log.MaxTimestamp(); err != nil || !ok || at.Offset != 30 {
-		t.Errorf("above the log start: %+v, %t, %v", at, ok, err)
+	if result, ok, err = log.MaxTimestamp(); err != nil || !ok || result.Offset != 30 {
+		t.Errorf("above the log start: %+v, %t, %v", result, ok, err)
 	}
 	// This record is below the log start, in the batch that contains the log start.
-	if at, ok, err = log.OffsetForTimestamp(epoch0.UnixMilli()+12, 50); ok || err != nil {
-		t.Errorf("above the log start: %+v, %t, %v", at, ok, err)
+	if result, ok, err = log.OffsetForTimestamp(epoch0.UnixMilli()+12, 50); ok || err != nil {
+		t.Errorf("above the log start: %+v, %t, %v", result, ok, err)
 	}
 }
 
@@ -243,14 +243,14 @@ func lookups(t *testing.T, huge []byte, tests []timeLookup) {
 	ms := epoch0.UnixMilli()
 	for _, test := range tests {
 		log.offsets.SetLogStart(test.logStart)
-		at, ok, err := log.OffsetForTimestamp(ms+test.ms, test.limit)
+		result, ok, err := log.OffsetForTimestamp(ms+test.ms, test.limit)
 		if err != nil || ok != (test.want >= 0) || ok &&
-			(at.Offset != test.want || at.Timestamp != ms+test.timestamp) {
-			t.Errorf("%+v: %+v, %t, %v", test, at, ok, err)
+			(result.Offset != test.want || result.Timestamp != ms+test.timestamp) {
+			t.Errorf("%+v: %+v, %t, %v", test, result, ok, err)
 		}
-		if at, ok, err = log.MaxTimestamp(); err != nil || !ok || at.Offset != test.latest ||
-			at.Timestamp != ms+12 {
-			t.Errorf("largest timestamp from %d on: %+v, %t, %v", test.logStart, at, ok, err)
+		if result, ok, err = log.MaxTimestamp(); err != nil || !ok || result.Offset != test.latest ||
+			result.Timestamp != ms+12 {
+			t.Errorf("largest timestamp from %d on: %+v, %t, %v", test.logStart, result, ok, err)
 		}
 	}
 }

@@ -109,9 +109,9 @@ func damage(t *testing.T, fsys vfs.FS, name string, change func([]byte) []byte) 
 	}
 }
 
-func flip(at int) func([]byte) []byte {
+func flip(index int) func([]byte) []byte {
 	return func(content []byte) []byte {
-		content[(at+len(content))%len(content)] ^= 1
+		content[(index+len(content))%len(content)] ^= 1
 		return content
 	}
 }

@@ -120,7 +120,7 @@ func TestReplicatedGapsSurviveCrash(t *testing.T) {
 func TestAppendReplicatedRejects(t *testing.T) {
 	_, _, log := newLogForTest(t)
 	fill(t, log, 5)
-	at := func(offset int64, change func([]byte)) []byte {
+	changed := func(offset int64, change func([]byte)) []byte {
 		b := record.Batch(keyed(t, "a", "b"))
 		b.SetBaseOffset(offset)
 		if change != nil {
@@ -132,14 +132,14 @@ func TestAppendReplicatedRejects(t *testing.T) {
 		batches []byte
 		want    error
 	}{
-		"below the end":    {at(4, nil), ErrUnexpectedOffset},
-		"a wrong checksum": {at(5, func(b []byte) { b[len(b)-1] ^= 1 }), record.ErrCorrupt},
-		"half a batch":     {at(5, nil)[:40], record.ErrCorrupt},
+		"below the end":    {changed(4, nil), ErrUnexpectedOffset},
+		"a wrong checksum": {changed(5, func(b []byte) { b[len(b)-1] ^= 1 }), record.ErrCorrupt},
+		"half a batch":     {changed(5, nil)[:40], record.ErrCorrupt},
 		"no batch":         {make([]byte, 80), record.ErrCorrupt},
-		"an earlier epoch": {at(7,
+		"an earlier epoch": {changed(7,
 			func(b []byte) { record.Batch(b).SetLeaderEpoch(log.LeaderEpoch() - 1) }),
 			ErrFencedLeaderEpoch},
-		"the second is wrong": {slices.Concat(at(5, nil), at(6, nil)), ErrUnexpectedOffset},
+		"the second is wrong": {slices.Concat(changed(5, nil), changed(6, nil)), ErrUnexpectedOffset},
 	} {
 		if err := log.AppendReplicated(test.batches, epoch0); !errors.Is(err, test.want) {
 			t.Errorf("%s: %v, want %v", name, err, test.want)

@@ -169,9 +169,9 @@ func TestIdleSegmentsRoll(t *testing.T) {
 func TestAppendRollsByTimestamps(t *testing.T) {
 	log := createLog(t, openStore(t, vfs.NewMem()),
 		settings(func(s *topicconfig.Settings) { s.SegmentAge = time.Minute }))
-	for _, at := range []time.Duration{0, time.Minute, -time.Hour, time.Minute + time.Millisecond,
+	for _, moment := range []time.Duration{0, time.Minute, -time.Hour, time.Minute + time.Millisecond,
 		0} {
-		appendAt(t, log, epoch0.Add(at))
+		appendAt(t, log, epoch0.Add(moment))
 	}
 	if got := bases(log); !slices.Equal(got, []int64{0, 3}) {
 		t.Errorf("segments %v", got)

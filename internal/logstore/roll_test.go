@@ -25,8 +25,8 @@ func TestAppendRollsWhenIndexIsFull(t *testing.T) {
 	for range 30 {
 		// Every timestamp is larger than the one before. Otherwise the time index would get no
 		// entry, and the offset index has space for more entries.
-		at := epoch0.UnixMilli() + log.LogEnd()
-		appendAt(t, log, time.UnixMilli(at))
+		position := epoch0.UnixMilli() + log.LogEnd()
+		appendAt(t, log, time.UnixMilli(position))
 	}
 	if got := bases(log); !slices.Equal(got, []int64{0, 1, 6, 11, 16, 21, 26}) {
 		t.Errorf("segments begin at %v", got)
@@ -74,8 +74,8 @@ func TestIndexSettingsOfTopic(t *testing.T) {
 	fill(t, log, 1)
 	rollNow(t, log) // Create made the first segment before it was configured
 	for range 200 {
-		at := epoch0.UnixMilli() + log.LogEnd()
-		appendAt(t, log, time.UnixMilli(at))
+		position := epoch0.UnixMilli() + log.LogEnd()
+		appendAt(t, log, time.UnixMilli(position))
 	}
 	// An index has an entry for each batch but the first. 1024 bytes are 85 time index entries, one
 	// of which is reserved for the seal.

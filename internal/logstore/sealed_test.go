@@ -66,9 +66,10 @@ func TestStartAfterCleanShutdownReadsCheckpointsOnly(t *testing.T) {
 		t.Errorf("read %v", got)
 	}
 	fill(t, log, 25)
-	if at, ok, err := log.OffsetForTimestamp(epoch0.UnixMilli(), log.LogEnd()); err != nil || !ok ||
-		at.Offset != 0 {
-		t.Errorf("lookup: %+v, %t, %v", at, ok, err)
+	if result, ok, err := log.OffsetForTimestamp(epoch0.UnixMilli(), log.LogEnd()); err != nil ||
+		!ok ||
+		result.Offset != 0 {
+		t.Errorf("lookup: %+v, %t, %v", result, ok, err)
 	}
 	if got := readKeys(t, log, 0); !slices.Equal(got, expectKeys(0, 80)) {
 		t.Errorf("appended: read %v", got)

@@ -39,7 +39,7 @@ func rowsOf(t testing.TB, log *Log, limit int, now time.Time) (all compaction.Se
 
 // modelState is the state of a segment by the definitions of docs/cleaner.md, computed for each
 // segment anew.
-func modelState(log *Log, handles []*segmentlist.Handle, at int,
+func modelState(log *Log, handles []*segmentlist.Handle, index int,
 	now time.Time) (compaction.SegmentState,
 	string) {
 	end := func(i int) int64 {
@@ -48,14 +48,14 @@ func modelState(log *Log, handles []*segmentlist.Handle, at int,
 		}
 		return math.MaxInt64
 	}
-	if end(at) <= log.LogStart() {
+	if end(index) <= log.LogStart() {
 		return compaction.SegmentExpired, ""
 	}
 	firstDirty := log.Compaction().FirstDirty()
 	if firstDirty < log.LogStart() || firstDirty > log.LogEnd() {
 		firstDirty = log.LogStart()
 	}
-	for i := range at + 1 {
+	for i := range index + 1 {
 		reason := ""
 		young := handles[i].LastWritten() > now.Add(-log.Settings().MinLag).UnixMilli()
 		switch {
@@ -71,14 +71,14 @@ func modelState(log *Log, handles []*segmentlist.Handle, at int,
 		case end(i) > firstDirty && log.Settings().MinLag > 0 && young:
 			reason = compaction.BlockedMinLag
 		}
-		if reason != "" && at == len(handles)-1 {
+		if reason != "" && index == len(handles)-1 {
 			reason = compaction.BlockedActive
 		}
 		if reason != "" {
 			return compaction.SegmentBlocked, reason
 		}
 	}
-	if end(at) > firstDirty {
+	if end(index) > firstDirty {
 		return compaction.SegmentDirty, ""
 	}
 	return compaction.SegmentClean, ""

@@ -88,8 +88,8 @@ func benchmarkBatches(b *testing.B, size int, codec compress.Codec) (all [][]byt
 			ProducerEpoch: -1, BaseSequence: -1})
 		for i := range 100 {
 			value := make([]byte, size-36)
-			for at := 0; at+16 <= len(value); at += 16 {
-				binary.LittleEndian.PutUint64(value[at:], random.Uint64())
+			for index := 0; index+16 <= len(value); index += 16 {
+				binary.LittleEndian.PutUint64(value[index:], random.Uint64())
 			}
 			key := fmt.Appendf(nil, "%036d", random.Uint64())
 			builder.Add(&record.Record{Offset: int64(i), Timestamp: epoch0.UnixMilli(), Key: key,

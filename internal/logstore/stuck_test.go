@@ -147,12 +147,12 @@ func TestReadersDoNotWaitForTheDisk(t *testing.T) {
 			disk := &stuckDisk{FS: vfs.NewMem()}
 			store, log := swapLog(t, disk)
 			log.Configure(settings(func(c *topicconfig.Settings) { c.Compact = true }), true)
-			at := disk.hold(test.op, test.file)
+			hung := disk.hold(test.op, test.file)
 			var slow sync.WaitGroup
 			slow.Go(func() { test.do(t, store, log) })
-			<-at.reached
+			<-hung.reached
 			readEverything(t, store, log)
-			close(at.free)
+			close(hung.free)
 			slow.Wait()
 			disk.now.Store(nil)
 			readEverything(t, store, log)
@@ -199,10 +199,10 @@ func TestManySegmentsAreSealedConcurrently(t *testing.T) {
 	if len(bases) < sealersMax {
 		t.Fatalf("%d segments are unsealed, want at least %d", len(bases), sealersMax)
 	}
-	at := disk.hold(vfs.OpSync, segment.Name(0, segment.LogExtension, ""))
+	hung := disk.hold(vfs.OpSync, segment.Name(0, segment.LogExtension, ""))
 	flushed := make(chan error)
 	go func() { flushed <- log.flush() }()
-	<-at.reached
+	<-hung.reached
 	for _, u := range bases[1:] {
 		name := filepath.Join(dataDir, partition.String(), segment.Name(u.end, swap.SnapshotSuffix, ""))
 		await.Until(t, "the other segments are sealed while segment 0 is synced", func() bool {
@@ -213,7 +213,7 @@ func TestManySegmentsAreSealedConcurrently(t *testing.T) {
 	if got := log.disk.sealedEnd.Load(); got != 0 {
 		t.Errorf("segments below %d may be cleaned, although segment 0 is not sealed", got)
 	}
-	close(at.free)
+	close(hung.free)
 	if err := <-flushed; err != nil {
 		t.Fatal(err)
 	}

@@ -23,11 +23,11 @@ type TimestampOffset struct {
 // Clients choose the timestamps, so timestamps need not ascend. The result is the first such record
 // in the order of offsets. The search therefore begins at the first segment, and skips each segment
 // whose largest timestamp is below ms without reading it.
-func (l *Log) OffsetForTimestamp(ms, limit int64) (at TimestampOffset, ok bool, err error) {
+func (l *Log) OffsetForTimestamp(ms, limit int64) (result TimestampOffset, ok bool, err error) {
 	limit = min(limit, l.offsets.LogEnd())
 	list := l.list.Acquire()
 	if list == nil {
-		return at, false, ErrClosed
+		return result, false, ErrClosed
 	}
 	defer list.Release()
 	// the log end is loaded again after the list, for the same reason as in readFrom
@@ -40,66 +40,66 @@ func (l *Log) OffsetForTimestamp(ms, limit int64) (at TimestampOffset, ok bool, 
 		if h.Base() >= limit {
 			break
 		}
-		at, ok, err = firstSince(h, ms, logStart, limit)
+		result, ok, err = firstSince(h, ms, logStart, limit)
 		if err != nil {
-			return at, false, fmt.Errorf("%w: look up timestamp %d: %w", ErrStorage, ms, err)
+			return result, false, fmt.Errorf("%w: look up timestamp %d: %w", ErrStorage, ms, err)
 		}
 		if ok {
-			return at, true, nil
+			return result, true, nil
 		}
 	}
-	return at, false, nil
+	return result, false, nil
 }
 
 // firstSince returns the segment's first record in the offsets [from, limit) whose timestamp is at
 // least ms. A batch may contain no such record although its header has such a timestamp: cleaning
 // keeps the timestamp of the header when it removes records (LogAppendTime), and records below the
 // offset from are ignored.
-func firstSince(h *segmentlist.Handle, ms, from, limit int64) (at TimestampOffset, ok bool,
+func firstSince(h *segmentlist.Handle, ms, from, limit int64) (result TimestampOffset, ok bool,
 	err error) {
 	position, found, err := h.PositionForTimestamp(ms)
 	if err != nil || !found {
-		return at, false, err
+		return result, false, err
 	}
 	for !ok {
 		header, err := h.HeaderAt(position)
 		if errors.Is(err, io.EOF) || err == nil && header.BaseOffset() >= limit {
-			return at, false, nil
+			return result, false, nil
 		}
 		if err != nil {
-			return at, false, err
+			return result, false, err
 		}
 		position += int64(header.SizeBytes)
 		if header.MaxTimestamp() < ms || header.Count() == 0 || header.LastOffset() < from {
 			continue
 		}
-		at, ok, err = firstRecordSince(segmentlist.Batch{Handle: h, Header: header}, ms, from, limit)
+		result, ok, err = firstRecordSince(segmentlist.Batch{Handle: h, Header: header}, ms, from, limit)
 		if err != nil {
-			return at, false, err
+			return result, false, err
 		}
 	}
-	return at, ok, nil
+	return result, ok, nil
 }
 
 // firstRecordSince returns the batch's first record in the offsets [from, limit) whose timestamp is
 // at least ms. It stops reading at that record. The caller has checked that the batch's
 // largest timestamp is at least ms.
-func firstRecordSince(b segmentlist.Batch, ms, from, limit int64) (at TimestampOffset, ok bool,
+func firstRecordSince(b segmentlist.Batch, ms, from, limit int64) (result TimestampOffset, ok bool,
 	err error) {
 	for r, err := range b.Records() {
 		switch {
 		case errors.Is(err, compress.ErrTooLarge):
-			at = byHeader(b, from)
-			return at, at.Offset < limit, nil
+			result = byHeader(b, from)
+			return result, result.Offset < limit, nil
 		case err != nil:
-			return at, false, err
+			return result, false, err
 		case r.Offset >= limit:
-			return at, false, nil
+			return result, false, nil
 		case r.Timestamp >= ms && r.Offset >= from:
 			return TimestampOffset{r.Timestamp, r.Offset, b.Header.LeaderEpoch()}, true, nil
 		}
 	}
-	return at, false, nil
+	return result, false, nil
 }
 
 // byHeader returns the result for a batch that contains a record larger than
@@ -115,45 +115,46 @@ func byHeader(b segmentlist.Batch, from int64) TimestampOffset {
 // MaxTimestamp returns the first record with the largest timestamp; ok is false if the log is empty
 // (ListOffsets with -3, KIP-734). The largest timestamp of each segment is in memory, so
 // MaxTimestamp reads only segments whose largest timestamp exceeds those of all segments before it.
-func (l *Log) MaxTimestamp() (at TimestampOffset, ok bool, err error) {
+func (l *Log) MaxTimestamp() (result TimestampOffset, ok bool, err error) {
 	list := l.list.Acquire()
 	if list == nil {
-		return at, false, ErrClosed
+		return result, false, ErrClosed
 	}
 	defer list.Release()
 	logStart := l.LogStart()
 	for _, h := range list.Handles {
 		largest, _ := h.MaxTimestamp()
-		if h.NextOffset() <= logStart || ok && largest <= at.Timestamp {
+		if h.NextOffset() <= logStart || ok && largest <= result.Timestamp {
 			continue
 		}
 		candidate, found, err := latest(h, largest, logStart)
 		if err != nil {
-			return at, false, fmt.Errorf("%w: look up the largest timestamp: %w", ErrStorage, err)
+			return result, false, fmt.Errorf("%w: look up the largest timestamp: %w", ErrStorage, err)
 		}
-		if found && (!ok || candidate.Timestamp > at.Timestamp) {
-			at, ok = candidate, true
+		if found && (!ok || candidate.Timestamp > result.Timestamp) {
+			result, ok = candidate, true
 		}
 	}
-	return at, ok, nil
+	return result, ok, nil
 }
 
 // latest returns the record with the largest timestamp among the segment's records at or above the
 // offset from, the first one if several have this timestamp. largest is the largest timestamp of
 // the segment.
-func latest(h *segmentlist.Handle, largest, from int64) (at TimestampOffset, ok bool, err error) {
+func latest(h *segmentlist.Handle, largest, from int64) (result TimestampOffset, ok bool,
+	err error) {
 	if h.Base() < from {
 		// the record with the timestamp largest may be below the offset from
 		return latestByHeaders(h, from)
 	}
 	position, found, err := h.PositionForTimestamp(largest)
 	if err != nil || !found {
-		return at, false, err
+		return result, false, err
 	}
 	header, err := h.HeaderAt(position)
 	switch {
 	case err != nil:
-		return at, false, err
+		return result, false, err
 	case header.Count() == 0:
 		// Cleaning removed all records of this batch, and its header kept the timestamp.
 		return latestByHeaders(h, from)
@@ -165,10 +166,11 @@ func latest(h *segmentlist.Handle, largest, from int64) (at TimestampOffset, ok 
 // largest timestamp of the segment. It reads the header of each batch from that offset on. It reads
 // the records of two batches at most: of the batch that begins below the offset, and of the one
 // with the largest timestamp in its header.
-func latestByHeaders(h *segmentlist.Handle, from int64) (at TimestampOffset, ok bool, err error) {
+func latestByHeaders(h *segmentlist.Handle, from int64) (result TimestampOffset, ok bool,
+	err error) {
 	position, err := h.Position(from)
 	if err != nil {
-		return at, false, err
+		return result, false, err
 	}
 	var best segmentlist.Batch
 	for {
@@ -177,40 +179,41 @@ func latestByHeaders(h *segmentlist.Handle, from int64) (at TimestampOffset, ok 
 			break
 		}
 		if err != nil {
-			return at, false, err
+			return result, false, err
 		}
 		position += int64(header.SizeBytes)
 		switch {
 		case header.Count() == 0:
 		case header.BaseOffset() < from:
-			if at, ok, err = latestRecord(segmentlist.Batch{Handle: h, Header: header}, from); err != nil {
-				return at, false, err
+			if result, ok, err = latestRecord(segmentlist.Batch{Handle: h, Header: header},
+				from); err != nil {
+				return result, false, err
 			}
 		case best.Handle == nil || header.MaxTimestamp() > best.Header.MaxTimestamp():
 			best = segmentlist.Batch{Handle: h, Header: header}
 		}
 	}
-	if best.Handle == nil || ok && best.Header.MaxTimestamp() <= at.Timestamp {
-		return at, ok, nil
+	if best.Handle == nil || ok && best.Header.MaxTimestamp() <= result.Timestamp {
+		return result, ok, nil
 	}
 	return latestRecord(best, from)
 }
 
 // latestRecord returns the record with the largest timestamp among the batch's records at or above
 // the offset from, the first one if several have this timestamp.
-func latestRecord(b segmentlist.Batch, from int64) (at TimestampOffset, ok bool, err error) {
+func latestRecord(b segmentlist.Batch, from int64) (result TimestampOffset, ok bool, err error) {
 	for r, err := range b.Records() {
 		switch {
 		case errors.Is(err, compress.ErrTooLarge):
 			return byHeader(b, from), true, nil
 		case err != nil:
-			return at, false, err
-		case r.Offset >= from && (!ok || r.Timestamp > at.Timestamp):
-			at, ok = TimestampOffset{r.Timestamp, r.Offset, b.Header.LeaderEpoch()}, true
+			return result, false, err
+		case r.Offset >= from && (!ok || r.Timestamp > result.Timestamp):
+			result, ok = TimestampOffset{r.Timestamp, r.Offset, b.Header.LeaderEpoch()}, true
 		}
-		if ok && at.Timestamp >= b.Header.MaxTimestamp() {
+		if ok && result.Timestamp >= b.Header.MaxTimestamp() {
 			break // no later record of the batch can have a larger timestamp
 		}
 	}
-	return at, ok, nil
+	return result, ok, nil
 }

@@ -328,11 +328,11 @@ func expectCommitted(t *testing.T, stage string, log *Log, want []string) {
 	for offset := range log.LastStable() {
 		var expected []string
 		for _, key := range want {
-			var at int64
-			if _, err := fmt.Sscanf(key, "%d=", &at); err != nil {
+			var position int64
+			if _, err := fmt.Sscanf(key, "%d=", &position); err != nil {
 				t.Fatal(err)
 			}
-			if at >= offset {
+			if position >= offset {
 				expected = append(expected, key)
 			}
 		}
@@ -429,8 +429,8 @@ func TestCommittedReadsFollowTheModel(t *testing.T) {
 			case random.IntN(3) == 0:
 				commit := random.IntN(2) == 0
 				endTxn(t, log, producer, commit)
-				for _, at := range open[producer] {
-					dead[at] = !commit
+				for _, index := range open[producer] {
+					dead[index] = !commit
 				}
 				delete(open, producer)
 				all = append(all, written{})
@@ -450,9 +450,9 @@ func TestCommittedReadsFollowTheModel(t *testing.T) {
 			stable = min(stable, indexes[0])
 		}
 		var want []string
-		for at, w := range all[:stable] {
-			if w.key != "" && !dead[at] {
-				want = append(want, fmt.Sprintf("%d=%s", at, w.key))
+		for index, w := range all[:stable] {
+			if w.key != "" && !dead[index] {
+				want = append(want, fmt.Sprintf("%d=%s", index, w.key))
 			}
 		}
 		if log.LastStable() != int64(stable) {

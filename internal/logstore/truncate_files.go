@@ -17,19 +17,19 @@ import (
 // contains the new end becomes the active segment.
 func (t *truncation) truncateFiles(handles []*segmentlist.Handle) error {
 	l, end := t.log, t.target.end
-	at := segmentlist.Floor(handles, end)
+	index := segmentlist.Floor(handles, end)
 	if end <= l.offsets.LogStart() {
 		return fmt.Errorf("%w: truncate to %d: the log begins at %d by now", ErrOffsetOutOfRange,
 			end, l.offsets.LogStart())
 	}
 	// The producer state depends only on the batches that remain, so it can be computed before any
 	// file is removed.
-	state, _, err := l.snapshots.StateAt(handles[:at+1], end, end)
+	state, _, err := l.snapshots.StateAt(handles[:index+1], end, end)
 	if err != nil {
 		return fmt.Errorf("%w: truncate to %d: %w", ErrStorage, end, err)
 	}
 	state.SetLogStart(l.offsets.LogStart())
-	held, err := t.holdFiles(handles[at:at+1], handles[at+1:])
+	held, err := t.holdFiles(handles[index:index+1], handles[index+1:])
 	if err != nil {
 		return fmt.Errorf("%w: truncate to %d: %w", ErrStorage, end, err)
 	}
@@ -37,17 +37,17 @@ func (t *truncation) truncateFiles(handles []*segmentlist.Handle) error {
 	// The segment's key sidecar file and .dead file also describe records that will be removed. A
 	// later check would reject both files; they are removed now to avoid that.
 	for _, extension := range []string{segment.KeysExtension, segment.DeadExtension} {
-		name := l.compaction.Sidecars.Path(handles[at].Base(), extension, "")
+		name := l.compaction.Sidecars.Path(handles[index].Base(), extension, "")
 		if err := l.env.fs.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("%w: truncate to %d: %w", ErrStorage, end, err)
 		}
 	}
-	if err := t.markRemoved(handles[at+1:], held.listed); err != nil {
+	if err := t.markRemoved(handles[index+1:], held.listed); err != nil {
 		return t.stop(err)
 	}
 	held.releaseRemoved() // the removed segments must be unpinned before publish closes them
-	fresh := handles[at].Successor()
-	t.publish(state, handles, append(slices.Clone(handles[:at]), fresh))
+	fresh := handles[index].Successor()
+	t.publish(state, handles, append(slices.Clone(handles[:index]), fresh))
 	if err := t.truncateSegment(fresh, held.release); err != nil {
 		return t.stop(err)
 	}

@@ -23,12 +23,12 @@ type AbortedCounts []AbortedCount
 
 // Of returns the count of a segment, 0 if the segment is not listed.
 func (c AbortedCounts) Of(base int64) int {
-	at, found := slices.BinarySearchFunc(c, base,
+	index, found := slices.BinarySearchFunc(c, base,
 		func(a AbortedCount, base int64) int { return cmp.Compare(a.Base, base) })
 	if !found {
 		return 0
 	}
-	return c[at].Count
+	return c[index].Count
 }
 
 // EncodeAborted encodes aborted-transactions-checkpoint, with one line per segment: "<topic>

@@ -113,8 +113,8 @@ func FuzzDecodeCleaning(f *testing.F) {
 			return
 		}
 		again := EncodeCleaning(all)
-		for id, of := range all {
-			if of.TombstoneClean == 0 && len(of.Progress) == 0 {
+		for id, state := range all {
+			if state.TombstoneClean == 0 && len(state.Progress) == 0 {
 				delete(all, id) // a partition without a line decodes as the zero value
 			}
 		}

@@ -22,13 +22,13 @@ type CleaningState struct {
 func EncodeCleaning(all map[PartitionID]CleaningState) []byte {
 	var lines []string
 	for _, id := range sortedIDs(all) {
-		of := all[id]
-		if of.TombstoneClean <= 0 && len(of.Progress) == 0 {
+		state := all[id]
+		if state.TombstoneClean <= 0 && len(state.Progress) == 0 {
 			continue
 		}
 		line := &strings.Builder{}
-		fmt.Fprintf(line, "%s %d %d", id.Topic, id.Index, of.TombstoneClean)
-		for _, s := range of.Progress {
+		fmt.Fprintf(line, "%s %d %d", id.Topic, id.Index, state.TombstoneClean)
+		for _, s := range state.Progress {
 			fmt.Fprintf(line, " %d %d", s.Below, s.SinceMs)
 		}
 		lines = append(lines, line.String())
@@ -60,21 +60,21 @@ func DecodeCleaning(content []byte) (map[PartitionID]CleaningState, error) {
 
 // parseProgress parses the fields behind the partition: the tombstone-clean offset and pairs of an
 // offset and a time. The caller has checked that their number is odd.
-func parseProgress(texts []string) (of CleaningState, err error) {
+func parseProgress(texts []string) (state CleaningState, err error) {
 	numbers := make([]int64, len(texts))
 	for i, text := range texts {
 		if numbers[i], err = strconv.ParseInt(text, 10, 64); err != nil || numbers[i] < 0 {
-			return of, fmt.Errorf("%w: %q is neither an offset nor a time", ErrMalformed, text)
+			return state, fmt.Errorf("%w: %q is neither an offset nor a time", ErrMalformed, text)
 		}
 	}
-	of.TombstoneClean = numbers[0]
+	state.TombstoneClean = numbers[0]
 	last := clean.ProgressStep{Below: 0, SinceMs: -1}
 	for i := 1; i < len(numbers); i += 2 {
 		step := clean.ProgressStep{Below: numbers[i], SinceMs: numbers[i+1]}
 		if step.Below <= last.Below || step.SinceMs <= last.SinceMs {
-			return of, fmt.Errorf("%w: steps do not ascend", ErrMalformed)
+			return state, fmt.Errorf("%w: steps do not ascend", ErrMalformed)
 		}
-		of.Progress, last = append(of.Progress, step), step
+		state.Progress, last = append(state.Progress, step), step
 	}
-	return of, nil
+	return state, nil
 }

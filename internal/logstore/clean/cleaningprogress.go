@@ -43,16 +43,16 @@ const (
 // Since returns the time since which the tombstones at an offset have been removable on all
 // replicas; ok is false if they are not removable on all replicas yet.
 func (c CleaningProgress) Since(offset int64) (ms int64, ok bool) {
-	at, _ := slices.BinarySearchFunc(c, offset, func(s ProgressStep, o int64) int {
+	index, _ := slices.BinarySearchFunc(c, offset, func(s ProgressStep, o int64) int {
 		if s.Below <= o {
 			return -1
 		}
 		return 1
 	})
-	if at == len(c) {
+	if index == len(c) {
 		return 0, false
 	}
-	return c[at].SinceMs, true
+	return c[index].SinceMs, true
 }
 
 // Add returns the progress with one more report: at the time now, the tombstones below an offset

@@ -163,8 +163,8 @@ func DecodeDeadFile(content []byte) (*DeadFile, error) {
 	if crc32.Checksum(content[:size], castagnoli) != binary.BigEndian.Uint32(content[size:]) {
 		return nil, fmt.Errorf("%w: checksum mismatch", ErrDeadFile)
 	}
-	field := func(at int) uint64 { return binary.BigEndian.Uint64(content[at:]) }
-	half := func(at int) uint32 { return binary.BigEndian.Uint32(content[at:]) }
+	field := func(index int) uint64 { return binary.BigEndian.Uint64(content[index:]) }
+	half := func(index int) uint32 { return binary.BigEndian.Uint32(content[index:]) }
 	d := &DeadFile{
 		Binding: Binding{Base: int64(field(8)), LogBytes: int64(field(16)),
 			Identity: field(24), Records: half(72)},

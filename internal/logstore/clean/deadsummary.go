@@ -36,8 +36,8 @@ func ReadDeadSummary(file io.ReaderAt, size int64) (*DeadSummary, error) {
 	if string(head[:8]) != deadMagic {
 		return nil, fmt.Errorf("%w: wrong magic", ErrDeadFile)
 	}
-	field := func(at int) uint64 { return binary.BigEndian.Uint64(head[at:]) }
-	half := func(at int) uint32 { return binary.BigEndian.Uint32(head[at:]) }
+	field := func(index int) uint64 { return binary.BigEndian.Uint64(head[index:]) }
+	half := func(index int) uint32 { return binary.BigEndian.Uint32(head[index:]) }
 	d := &DeadSummary{
 		Binding: Binding{Base: int64(field(8)), LogBytes: int64(field(16)),
 			Identity: field(24), Records: half(72)},
@@ -50,31 +50,31 @@ func ReadDeadSummary(file io.ReaderAt, size int64) (*DeadSummary, error) {
 		return nil, fmt.Errorf("%w: %d sets, %d of %d records, %d of %d bytes", ErrDeadFile, sets,
 			d.DeadRecords, d.Records, d.DeadBytes, d.LogBytes)
 	}
-	at := deadHeaderBytes + 8*words
+	position := deadHeaderBytes + 8*words
 	for range sets {
 		var set [setHeaderBytes]byte
-		if err := readDead(file, set[:], at); err != nil {
+		if err := readDead(file, set[:], position); err != nil {
 			return nil, err
 		}
 		d.Removable = append(d.Removable, RemovableCount{
 			SinceMs: int64(binary.BigEndian.Uint64(set[:])),
 			Count:   binary.BigEndian.Uint32(set[8:])})
-		at += setHeaderBytes + int64(binary.BigEndian.Uint32(set[12:]))
+		position += setHeaderBytes + int64(binary.BigEndian.Uint32(set[12:]))
 	}
-	if at+4 != size {
-		return nil, fmt.Errorf("%w: %d bytes, want %d", ErrDeadFile, size, at+4)
+	if position+4 != size {
+		return nil, fmt.Errorf("%w: %d bytes, want %d", ErrDeadFile, size, position+4)
 	}
 	return d, nil
 }
 
 // readDead reads a part of a .dead file. A file that ends before it is invalid.
-func readDead(file io.ReaderAt, part []byte, at int64) error {
-	n, err := file.ReadAt(part, at)
+func readDead(file io.ReaderAt, part []byte, position int64) error {
+	n, err := file.ReadAt(part, position)
 	switch {
 	case n == len(part):
 		return nil
 	case err == nil || errors.Is(err, io.EOF):
-		return fmt.Errorf("%w: %d bytes at %d, want %d", ErrDeadFile, n, at, len(part))
+		return fmt.Errorf("%w: %d bytes at %d, want %d", ErrDeadFile, n, position, len(part))
 	}
 	return fmt.Errorf("read .dead file: %w", err)
 }

@@ -104,34 +104,34 @@ func (r *sliceResolver) mergeInto(plans []*plan) {
 // resolve resolves the keys of one range of hashes. If the table cannot hold the keys, it splits
 // the range and resolves both halves. The results of the attempt that filled the table need not be
 // undone: they are correct, and the halves produce them again.
-func (r *sliceResolver) resolve(of keys.Range) error {
-	r.table.reset(of)
+func (r *sliceResolver) resolve(keyRange keys.Range) error {
+	r.table.reset(keyRange)
 	r.audit = audit{}
 	superseded := slices.Clone(r.superseded)
 	for i := len(r.plans) - 1; i >= 0 && (i >= r.window.from || r.hasTombstones); i-- {
 		if r.plans[i].keys == nil {
 			continue
 		}
-		fits, err := r.readSegment(i, of)
+		fits, err := r.readSegment(i, keyRange)
 		if err != nil {
 			return fmt.Errorf("read keys of segment %d: %w", r.plans[i].segment.Base(),
 				r.plans[i].sidecarFault(err))
 		}
 		if !fits {
 			copy(r.superseded, superseded) // the halves count the superseded records again
-			middle := of.First + (of.Last-of.First)/2
-			if middle == of.Last {
+			middle := keyRange.First + (keyRange.Last-keyRange.First)/2
+			if middle == keyRange.Last {
 				return fmt.Errorf("%w: more keys of one hash than a table has slots", ErrSidecar)
 			}
-			if err := r.resolve(keys.Range{First: of.First, Last: middle}); err != nil {
+			if err := r.resolve(keys.Range{First: keyRange.First, Last: middle}); err != nil {
 				return err
 			}
-			return r.resolve(keys.Range{First: middle + 1, Last: of.Last})
+			return r.resolve(keys.Range{First: middle + 1, Last: keyRange.Last})
 		}
 	}
 	if a := r.audit; a.entries != a.ignored+a.superseded+a.latest || a.latest != r.table.used {
 		return fmt.Errorf("audit of the hashes from %x to %x: %d entries, but %d ignored, "+
-			"%d superseded and %d latest ones, %d in the table", of.First, of.Last, a.entries,
+			"%d superseded and %d latest ones, %d in the table", keyRange.First, keyRange.Last, a.entries,
 			a.ignored, a.superseded, a.latest, r.table.used)
 	}
 	r.liveKeys += int64(r.audit.latest)
@@ -140,8 +140,8 @@ func (r *sliceResolver) resolve(of keys.Range) error {
 
 // readSegment adds to the table the entries of a segment that are in a range of hashes. fits is
 // false if the table was full.
-func (r *sliceResolver) readSegment(index int, of keys.Range) (fits bool, err error) {
-	r.entries.Reset(r.plans[index].keys, of)
+func (r *sliceResolver) readSegment(index int, hashes keys.Range) (fits bool, err error) {
+	r.entries.Reset(r.plans[index].keys, hashes)
 	r.run = keyRun{segment: index, hasIgnored: len(r.plans[index].ignored) > 0}
 	for {
 		page, err := r.entries.NextPage()
@@ -208,11 +208,11 @@ func (r *sliceResolver) endRun() bool {
 	case r.table.full():
 		return false
 	default:
-		at := recordPosition{uint32(run.segment), run.ordinal}
-		r.table.put(slot, run.hash, at, run.tombstone)
+		position := recordPosition{uint32(run.segment), run.ordinal}
+		r.table.put(slot, run.hash, position, run.tombstone)
 		r.audit.latest++
 		if run.tombstone {
-			r.addLatestTombstone(at)
+			r.addLatestTombstone(position)
 		}
 	}
 	*run = keyRun{segment: run.segment, hasIgnored: run.hasIgnored}
@@ -240,18 +240,18 @@ func (r *sliceResolver) supersedeRun(slot *slot) {
 
 // addLatestTombstone handles a run whose latest record is a tombstone, and is the latest record of
 // its key in the log.
-func (r *sliceResolver) addLatestTombstone(at recordPosition) {
+func (r *sliceResolver) addLatestTombstone(position recordPosition) {
 	run := &r.run
 	if run.hasOlder {
-		r.blocks[run.segment] = lower(r.blocks[run.segment], at)
+		r.blocks[run.segment] = lower(r.blocks[run.segment], position)
 	}
 	if !r.window.contains(run.segment) {
 		return
 	}
 	plan := r.plans[run.segment]
-	plan.latest.setShared(at.ordinal)
+	plan.latest.setShared(position.ordinal)
 	if run.hasOlder {
-		plan.blocked.setShared(at.ordinal)
+		plan.blocked.setShared(position.ordinal)
 	}
 }
 

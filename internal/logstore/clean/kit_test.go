@@ -211,8 +211,8 @@ func (l *fakeLog) derivedName(base int64) string {
 
 func (l *fakeLog) replace(sources, cleaned []*segment.Segment) error {
 	l.commits++
-	at := slices.Index(l.segments, sources[0])
-	if at < 0 || !slices.Equal(l.segments[at:at+len(sources)], sources) {
+	index := slices.Index(l.segments, sources[0])
+	if index < 0 || !slices.Equal(l.segments[index:index+len(sources)], sources) {
 		return fmt.Errorf("sources are not neighbours")
 	}
 	for _, s := range sources {
@@ -225,7 +225,7 @@ func (l *fakeLog) replace(sources, cleaned []*segment.Segment) error {
 		l.must(removed(l.fsys.Rename(l.derivedName(s.Base()),
 			"/"+segment.Name(s.Base(), keys.Extension, ""))))
 	}
-	l.segments = slices.Concat(l.segments[:at], cleaned, l.segments[at+len(sources):])
+	l.segments = slices.Concat(l.segments[:index], cleaned, l.segments[index+len(sources):])
 	return nil
 }
 

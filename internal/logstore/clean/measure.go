@@ -226,8 +226,8 @@ func (m *measurer) measureBatches(plan *plan) error {
 // keepUntilExpiry adds a batch without records, or a marker, that remains until its producer
 // expires. When the bytes of these batches justify a rewrite, a pass is planned for that time.
 func (m *measurer) keepUntilExpiry(plan *plan, b keys.Batch, bytes int64) {
-	if at, ok := m.policy.expires(b); ok {
-		plan.keptBytes, plan.keptUntil = plan.keptBytes+bytes, latest(plan.keptUntil, at)
+	if moment, ok := m.policy.expires(b); ok {
+		plan.keptBytes, plan.keptUntil = plan.keptBytes+bytes, latest(plan.keptUntil, moment)
 	}
 }
 

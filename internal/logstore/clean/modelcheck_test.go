@@ -208,11 +208,11 @@ func (m *model) checkBatches(bound int64) {
 func (m *model) checkLastRecord(bound int64) {
 	m.t.Helper()
 	for _, b := range m.batches() {
-		of := modelRecord{offset: b.LastOffset(), producer: -1}
+		entry := modelRecord{offset: b.LastOffset(), producer: -1}
 		if b.Transactional() && !b.Control() {
-			of.producer = b.ProducerID()
+			entry.producer = b.ProducerID()
 		}
-		if _, ok := m.records()[bound-1]; b.NextOffset() == bound && !ok && !m.aborted(of) {
+		if _, ok := m.records()[bound-1]; b.NextOffset() == bound && !ok && !m.aborted(entry) {
 			m.t.Fatalf("the last record below the bound %d is missing", bound)
 		}
 	}

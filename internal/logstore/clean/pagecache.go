@@ -25,13 +25,13 @@ type cacheUse struct {
 func newCacheUse(s *segment.Segment) cacheUse {
 	u := cacheUse{file: s.File(), size: s.SizeBytes()}
 	warm := newBitmap(uint32(u.size/cacheBytes) + 1)
-	for at := int64(0); at < u.size; at += cacheBytes {
-		bytes, ok := vfs.Cached(u.file, at, min(cacheBytes, u.size-at))
+	for position := int64(0); position < u.size; position += cacheBytes {
+		bytes, ok := vfs.Cached(u.file, position, min(cacheBytes, u.size-position))
 		if !ok {
 			return u
 		}
 		if bytes > 0 {
-			warm.set(uint32(at / cacheBytes))
+			warm.set(uint32(position / cacheBytes))
 		}
 	}
 	u.warm = warm

@@ -75,12 +75,12 @@ func (p batchPolicy) required(b keys.Batch) bool {
 
 // expires returns the time from which a batch need not remain any longer, because its producer
 // expires; ok is false if the batch does not remain because of its producer.
-func (p batchPolicy) expires(b keys.Batch) (at time.Time, ok bool) {
+func (p batchPolicy) expires(b keys.Batch) (moment time.Time, ok bool) {
 	if b.LastOffset+1 == p.bound || !p.required(b) {
 		return time.Time{}, false
 	}
-	at = p.producers[b.ProducerID].ExpiresAt
-	return at, !at.IsZero()
+	moment = p.producers[b.ProducerID].ExpiresAt
+	return moment, !moment.IsZero()
 }
 
 // action returns what a rewrite does with a batch, and the number of its dead records.

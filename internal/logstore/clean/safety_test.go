@@ -38,12 +38,12 @@ func TestI42CorruptBatchStopsThePassBeforeAnyChange(t *testing.T) {
 	l.roll()
 	s := l.segments[0]
 	one := make([]byte, 1)
-	at := s.SizeBytes() - 3
-	if _, err := s.File().ReadAt(one, at); err != nil {
+	position := s.SizeBytes() - 3
+	if _, err := s.File().ReadAt(one, position); err != nil {
 		t.Fatal(err)
 	}
 	one[0] ^= 4
-	if _, err := s.File().WriteAt(one, at); err != nil {
+	if _, err := s.File().WriteAt(one, position); err != nil {
 		t.Fatal(err)
 	}
 	_, err := l.try(context.Background())

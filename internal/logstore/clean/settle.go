@@ -177,7 +177,7 @@ func (s *settler) addUnblocked(sets []RemovableSet, blocked RemovableSet,
 
 // save writes the .dead file of a segment. If the file would be empty, save removes an existing
 // file instead.
-func (s *settler) save(of *segment.Segment, d *DeadFile, exists bool) error {
+func (s *settler) save(target *segment.Segment, d *DeadFile, exists bool) error {
 	d.ComputedThrough, d.Lineage, d.PassedAtMs = s.bound, s.lineage, s.now.UnixMilli()
 	var content []byte
 	if d.DeadRecords > 0 || len(d.Removable) > 0 || d.BlockingSinceMs != 0 {
@@ -189,8 +189,8 @@ func (s *settler) save(of *segment.Segment, d *DeadFile, exists bool) error {
 	if s.saveDead == nil {
 		return nil
 	}
-	if err := s.saveDead(of, content); err != nil {
-		return fmt.Errorf("save .dead file of segment %d: %w", of.Base(), err)
+	if err := s.saveDead(target, content); err != nil {
+		return fmt.Errorf("save .dead file of segment %d: %w", target.Base(), err)
 	}
 	return nil
 }
@@ -200,13 +200,13 @@ func (s *settler) save(of *segment.Segment, d *DeadFile, exists bool) error {
 func (p sourcePart) renumber(set RemovableSet, base uint32) RemovableSet {
 	return newRemovableSet(set.SinceMs, func(yield func(uint32) bool) {
 		// removed is the number of removed records in [p.first, at)
-		at, removed := p.first, uint32(0)
+		position, removed := p.first, uint32(0)
 		for ordinal := range set.All {
 			if ordinal < p.first || ordinal >= p.end || p.plan.dead.has(ordinal) {
 				continue
 			}
-			removed += uint32(p.plan.dead.count(at, ordinal))
-			at = ordinal
+			removed += uint32(p.plan.dead.count(position, ordinal))
+			position = ordinal
 			if !yield(base + ordinal - p.first - removed) {
 				return
 			}

@@ -18,17 +18,17 @@ func TestTableEqualsMap(t *testing.T) {
 	random := rand.New(rand.NewPCG(seed.New(t), 0))
 	tab := newTable(slotBytes * 1000)
 	for round := range 50 {
-		of := keys.Slice(random.Uint32N(7), 7)
+		keyRange := keys.Slice(random.Uint32N(7), 7)
 		switch round % 4 {
 		case 0:
-			of = keys.AllHashes
+			keyRange = keys.AllHashes
 		case 1: // a range of few hashes, so that probing wraps around the end of the table
-			of = keys.Range{First: of.First, Last: of.First + random.Uint64N(5000)}
+			keyRange = keys.Range{First: keyRange.First, Last: keyRange.First + random.Uint64N(5000)}
 		}
-		tab.reset(of)
+		tab.reset(keyRange)
 		known := map[keys.Hash]recordPosition{}
 		for i := range uint32(2000) {
-			h := keys.Hash{High: of.First + random.Uint64N(max(1, of.Last-of.First)),
+			h := keys.Hash{High: keyRange.First + random.Uint64N(max(1, keyRange.Last-keyRange.First)),
 				Low: random.Uint32N(3)}
 			s := tab.find(h)
 			if want, ok := known[h]; ok != s.occupied() || ok && s.latest() != want {
@@ -106,8 +106,8 @@ func TestF5EqualMD5KeysAreTwoKeys(t *testing.T) {
 		"\xd8\x82\x3e\x31\x56\x34\x8f\x5b\xae\x6d\xac\xd4\x36\xc9\x19\xc6\xdd\x53\xe2\xb4\x87\xda\x03\xfd\x02\x39\x63\x06\xd2\x48\xcd\xa0" +
 		"\xe9\x9f\x33\x42\x0f\x57\x7e\xe8\xce\x54\xb6\x70\x80\xa8\x0d\x1e\xc6\x98\x21\xbc\xb6\xa8\x83\x93\x96\xf9\x65\x2b\x6f\xf7\x2a\x70"
 	other := []byte(one)
-	for _, at := range []int{19, 45, 59, 83, 109, 123} {
-		other[at] ^= 0x80
+	for _, index := range []int{19, 45, 59, 83, 109, 123} {
+		other[index] ^= 0x80
 	}
 	l := newLog(t)
 	l.put(strings.ReplaceAll(one, "=", "") + "=1")

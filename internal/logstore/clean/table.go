@@ -78,12 +78,12 @@ func newTable(bytes int64) *table {
 func (t *table) bytes() int64 { return int64(len(t.slots)) * slotBytes }
 
 // reset empties the table for another range of hashes.
-func (t *table) reset(of keys.Range) {
+func (t *table) reset(keyRange keys.Range) {
 	clear(t.slots)
-	t.used, t.first = 0, of.First
+	t.used, t.first = 0, keyRange.First
 	t.scale = uint64(len(t.slots))
 	// A width of 0 means all 2^64 hashes, for which the scale is the number of slots.
-	if width := of.Last - of.First + 1; width > t.scale {
+	if width := keyRange.Last - keyRange.First + 1; width > t.scale {
 		t.scale, _ = bits.Div64(t.scale, 0, width)
 	}
 }
@@ -107,9 +107,9 @@ func (t *table) find(h keys.Hash) *slot {
 }
 
 // put stores the latest record of a key in a free slot.
-func (t *table) put(s *slot, h keys.Hash, at recordPosition, tombstone bool) {
-	*s = slot{high: h.High, low: h.Low, ordinalTombstone: at.ordinal << 1,
-		segmentPlus1: at.segment + 1, supersededBy: at.segment}
+func (t *table) put(s *slot, h keys.Hash, position recordPosition, tombstone bool) {
+	*s = slot{high: h.High, low: h.Low, ordinalTombstone: position.ordinal << 1,
+		segmentPlus1: position.segment + 1, supersededBy: position.segment}
 	if tombstone {
 		s.ordinalTombstone |= 1
 	}

@@ -96,17 +96,17 @@ func findTransactions(plans []*plan, acrossBound []segment.AbortedTxn, bound int
 
 // findIgnored sets the ignored ranges of all plans: records of aborted transactions, and records
 // below the log start. The result is the same for every window.
-func findIgnored(plans []*plan, aborted abortedTxns, of deletion) error {
+func findIgnored(plans []*plan, aborted abortedTxns, change deletion) error {
 	for i, plan := range plans {
 		plan.ignored, plan.deleted = nil, 0
-		if len(aborted) == 0 && plan.segment.Base() >= of.logStart {
+		if len(aborted) == 0 && plan.segment.Base() >= change.logStart {
 			continue
 		}
 		err := plan.batches(func(b keys.Batch) error {
 			if b.Records == 0 || b.Marker != keys.NoMarker {
 				return nil
 			}
-			deleted, err := of.records(plan, b)
+			deleted, err := change.records(plan, b)
 			ignored := deleted
 			if aborted.covers(b) {
 				ignored = b.Records

@@ -56,11 +56,11 @@ func (l *fakeLog) end(producer int64, commit bool) {
 		LeaderEpoch: l.epochAt(l.next)}
 	batch, err := record.AppendMarker(nil, id, l.now.UnixMilli(), marker)
 	l.must(err)
-	at := l.next
+	position := l.next
 	l.appendRaw(batch)
 	if open && !commit {
 		l.must(l.active().AddAborted(segment.AbortedTxn{ProducerID: producer, FirstOffset: first,
-			LastOffset: at, LastStable: l.lastStable()}))
+			LastOffset: position, LastStable: l.lastStable()}))
 	}
 }
 

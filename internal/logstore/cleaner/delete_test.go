@@ -69,17 +69,17 @@ func (f *fixture) wantLatest(latest map[string]int64, deleted map[string]bool) {
 	found := map[string]int64{}
 	for _, text := range readKeys(f.t, f.log, f.log.LogStart()) {
 		var offset int64
-		at, key, _ := strings.Cut(text, "=")
-		_, _ = fmt.Sscan(at, &offset)
+		head, key, _ := strings.Cut(text, "=")
+		_, _ = fmt.Sscan(head, &offset)
 		found[key] = offset
 	}
 	start := f.log.LogStart()
 	for key, offset := range latest {
-		at, there := found[key]
+		position, there := found[key]
 		switch {
-		case there && at != offset:
+		case there && position != offset:
 			f.t.Errorf("%s is at %d, its latest record is at %d (log start %d, deleted %t)", key,
-				at, offset, start, deleted[key])
+				position, offset, start, deleted[key])
 		case !there && offset >= start && !deleted[key]:
 			f.t.Errorf("%s at %d is missing, the log starts at %d", key, offset, start)
 		}

@@ -48,16 +48,16 @@ func (e estimate) worthPass(s compaction.Sections, settings *topicconfig.Setting
 // reclaimable returns the garbage of a log in bytes, or nil if it is unknown. exact is true if a
 // pass has counted the garbage. While a pass rewrites segments, the result is the number of bytes
 // that it will still free. The caller holds Cleaner.mu.
-func (s *logState) reclaimable(of compaction.Sections) (bytes *int64, exact bool) {
+func (s *logState) reclaimable(view compaction.Sections) (bytes *int64, exact bool) {
 	e := s.estimate
 	switch {
 	case s.running() && s.progress.Measured:
 		left := max(0, s.progress.ReclaimableBytes)
 		return &left, true
-	case of.CleanBytes+of.DirtyBytes == 0:
+	case view.CleanBytes+view.DirtyBytes == 0:
 		return new(int64), false // no segment is cleanable
-	case !e.Known || e.stale(of): // the estimate of the log as it is now is still to be made
+	case !e.Known || e.stale(view): // the estimate of the log as it is now is still to be made
 		return nil, false
 	}
-	return &e.Bytes, e.Exact && of.DirtyBytes == 0
+	return &e.Bytes, e.Exact && view.DirtyBytes == 0
 }

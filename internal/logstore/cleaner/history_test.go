@@ -71,12 +71,12 @@ func shrink(script []string, fails func([]string) bool) []string {
 	tries := 0
 	for size := len(script) / 2; size > 0; {
 		shorter := false
-		for at := 0; at+size <= len(script) && tries < 2000; {
+		for index := 0; index+size <= len(script) && tries < 2000; {
 			tries++
-			if less := slices.Delete(slices.Clone(script), at, at+size); fails(less) {
+			if less := slices.Delete(slices.Clone(script), index, index+size); fails(less) {
 				script, shorter = less, true
 			} else {
-				at += size
+				index += size
 			}
 		}
 		if !shorter || size > len(script) {

@@ -196,12 +196,12 @@ func (l *ledger) checkReads(s *scenario) {
 	for _, r := range l.all() {
 		states[r.Offset] = r.txn
 	}
-	at := 0
+	index := 0
 	for offset := l.start; offset < l.end; offset++ {
-		for at < len(there.batches) && there.batches[at].NextOffset() <= offset {
-			at++
+		for index < len(there.batches) && there.batches[index].NextOffset() <= offset {
+			index++
 		}
-		l.checkRead(s, offset, there.batches[at:])
+		l.checkRead(s, offset, there.batches[index:])
 	}
 	for offset := l.start; offset < s.log.LastStable(); offset++ {
 		l.checkCommitted(s, offset, there, states)

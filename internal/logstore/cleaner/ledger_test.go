@@ -153,8 +153,8 @@ func (l *ledger) all() (all []ledgerRecord) {
 			if b.commit {
 				state = txnCommitted
 			}
-			for _, at := range open[b.producer] {
-				all[at].txn = state
+			for _, index := range open[b.producer] {
+				all[index].txn = state
 			}
 			delete(open, b.producer)
 			continue

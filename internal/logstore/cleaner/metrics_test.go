@@ -79,9 +79,9 @@ func TestCleanerMetrics(t *testing.T) {
 			want(0, "log_blocked_bytes", "quarantined")
 
 			f.put("kept")
-			at := f.log.LogEnd() - 1
+			position := f.log.LogEnd() - 1
 			f.put(append(keys, keys...)...)
-			f.flipBit(f.log, at)
+			f.flipBit(f.log, position)
 			wait(5 * time.Second)
 			want(1, "cleaner_quarantined_partitions")
 			want(float64(f.cleaner.Status(partition).DirtyBytes), "log_blocked_bytes",

@@ -76,8 +76,8 @@ func latestIn(t *testing.T, fsys vfs.FS) (latest map[string]int64, records int) 
 	latest = map[string]int64{}
 	for _, text := range readKeys(t, log, log.LogStart()) {
 		var offset int64
-		at, key, _ := strings.Cut(text, "=")
-		if _, err := fmt.Sscan(at, &offset); err != nil {
+		head, key, _ := strings.Cut(text, "=")
+		if _, err := fmt.Sscan(head, &offset); err != nil {
 			t.Fatal(err)
 		}
 		latest[key] = offset
@@ -462,18 +462,18 @@ func lastLog(t *testing.T, disk *vfs.Mem) string {
 }
 
 // flipByte changes a byte of a file.
-func flipByte(t *testing.T, disk *vfs.Mem, name string, at int64) {
+func flipByte(t *testing.T, disk *vfs.Mem, name string, position int64) {
 	t.Helper()
 	file, err := disk.OpenReadWrite(name)
 	if err != nil {
 		t.Fatal(err)
 	}
 	b := make([]byte, 1)
-	if _, err := file.ReadAt(b, at); err != nil {
+	if _, err := file.ReadAt(b, position); err != nil {
 		t.Fatal(err)
 	}
 	b[0] ^= 0x40
-	if _, err := file.WriteAt(b, at); err != nil {
+	if _, err := file.WriteAt(b, position); err != nil {
 		t.Fatal(err)
 	}
 	if err := errors.Join(file.Sync(), file.Close()); err != nil {

@@ -122,8 +122,8 @@ func (c *Cleaner) pass(ctx context.Context, state *logState, view logView,
 		logger.Info("compaction completed", summary...)
 	}
 	view.log.LoadCounts()
-	ended, at := c.finish(state, view, stats, result, err)
-	recorded.End(ended, at)
+	ended, moment := c.finish(state, view, stats, result, err)
+	recorded.End(ended, moment)
 	return result
 }
 

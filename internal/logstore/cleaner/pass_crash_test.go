@@ -99,11 +99,11 @@ func collectPowerCuts(t *testing.T, seed uint64, take func(op, name string) bool
 // lost later, the passes have caused it.
 func (s *scenario) prepare() {
 	script := passSetup()
-	at := slices.Index(script, "wait 5s quietly") + 1
-	s.runLines(script[:at])
+	index := slices.Index(script, "wait 5s quietly") + 1
+	s.runLines(script[:index])
 	s.budget.Workers = -1
 	s.cleaner.Configure(s.budget)
-	s.runLines(append(script[at:], "wait 3s"))
+	s.runLines(append(script[index:], "wait 3s"))
 	s.out.Reset()
 	s.at = "the passes"
 }
@@ -168,8 +168,8 @@ func (l *ledger) clone() ledger {
 	c.batches, c.end, c.start, c.cleanable, c.passEnd = slices.Clip(l.batches), l.end, l.start,
 		l.cleanable, l.passEnd
 	c.retentionMin, c.truncated = l.retentionMin, l.truncated
-	for offset, at := range l.blockedUntil {
-		c.blockedUntil[offset] = at
+	for offset, moment := range l.blockedUntil {
+		c.blockedUntil[offset] = moment
 	}
 	for offset := range l.lost {
 		c.lost[offset] = true

@@ -128,7 +128,7 @@ func (c *Cleaner) rollsDue(views []logView, now time.Time) (due []*compaction.Co
 		if state == nil || now.Sub(state.rolled) < pressureRollInterval {
 			continue
 		}
-		if at := state.tombstonesDue(view); !large && (at.IsZero() || now.Before(at)) {
+		if moment := state.tombstonesDue(view); !large && (moment.IsZero() || now.Before(moment)) {
 			continue
 		}
 		state.rolled = now

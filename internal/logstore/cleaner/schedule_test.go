@@ -104,8 +104,8 @@ func (f *fixture) latest(want map[string]int64) int {
 	records := readKeys(f.t, f.log, 0)
 	for _, text := range records {
 		var offset int64
-		at, key, _ := strings.Cut(text, "=")
-		_, _ = fmt.Sscan(at, &offset)
+		head, key, _ := strings.Cut(text, "=")
+		_, _ = fmt.Sscan(head, &offset)
 		found[key] = offset
 	}
 	for key, offset := range want {

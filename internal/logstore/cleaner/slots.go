@@ -58,8 +58,8 @@ func (w *workerSlots) acquire(ctx context.Context) error {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if at := slices.Index(w.mu.queue, granted); at >= 0 {
-		w.mu.queue = slices.Delete(w.mu.queue, at, at+1)
+	if index := slices.Index(w.mu.queue, granted); index >= 0 {
+		w.mu.queue = slices.Delete(w.mu.queue, index, index+1)
 	} else { // grantLocked has granted a slot at the same moment
 		w.mu.free++
 		w.grantLocked()

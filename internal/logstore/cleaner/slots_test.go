@@ -196,9 +196,9 @@ func TestWorkersShareOneBudget(t *testing.T) {
 				done += int(min(1, status.Runs[runSuccess]))
 			}
 			most = max(most, passes)
-			now, of := f.cleaner.memoryBytes()
-			if held = max(held, now); now > of || of != limit || busy > workers {
-				t.Fatalf("%d bytes held of %d, %d workers busy of %d", now, of, busy, workers)
+			now, position := f.cleaner.memoryBytes()
+			if held = max(held, now); now > position || position != limit || busy > workers {
+				t.Fatalf("%d bytes held of %d, %d workers busy of %d", now, position, busy, workers)
 			}
 			return done == len(logs)
 		})

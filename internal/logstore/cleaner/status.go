@@ -114,11 +114,11 @@ func (c *Cleaner) reportLocked(state *logState, view logView, now time.Time) *re
 }
 
 // unixSeconds returns a time in seconds for a report, or nil for the zero time.
-func unixSeconds(at time.Time) *float64 {
-	if at.IsZero() {
+func unixSeconds(moment time.Time) *float64 {
+	if moment.IsZero() {
 		return nil
 	}
-	seconds := float64(at.UnixMilli()) / 1000
+	seconds := float64(moment.UnixMilli()) / 1000
 	return &seconds
 }
 
@@ -200,7 +200,7 @@ func (s *logState) runningPass(now time.Time) *report.Pass {
 		return nil
 	}
 	stats := s.progress.Stats
-	of := s.passReport(stats)
-	of.BytesPerSecond = s.rate.perSecond(now, stats.IOBytes())
-	return of
+	pass := s.passReport(stats)
+	pass.BytesPerSecond = s.rate.perSecond(now, stats.IOBytes())
+	return pass
 }

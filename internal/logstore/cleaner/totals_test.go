@@ -31,16 +31,16 @@ type figures struct {
 }
 
 func figuresOf(r *report.Compaction) figures {
-	of := figures{Runs: r.Runs, Sums: [6]int64{r.ReadBytes, r.WrittenBytes, r.SidecarReadBytes,
+	entry := figures{Runs: r.Runs, Sums: [6]int64{r.ReadBytes, r.WrittenBytes, r.SidecarReadBytes,
 		r.SidecarWrittenBytes, r.ReclaimedBytes, r.RemovedRecords}}
 	if r.LastSuccess != nil {
-		of.LastSuccess = *r.LastSuccess
+		entry.LastSuccess = *r.LastSuccess
 	}
 	if r.LastPass != nil {
-		of.LastPass = *r.LastPass
-		of.LastPass.Ended = nil // a pointer; LastSuccess has the value
+		entry.LastPass = *r.LastPass
+		entry.LastPass.Ended = nil // a pointer; LastSuccess has the value
 	}
-	return of
+	return entry
 }
 
 // none are the figures of a log without passes.
@@ -104,7 +104,7 @@ func TestFiguresSurviveRestart(t *testing.T) {
 // TestFiguresOfAnotherLogBeginAnew: a topic that is created again has another id. A replica that
 // returns to a broker is a new copy, although the id of its topic is the same.
 func TestFiguresOfAnotherLogBeginAnew(t *testing.T) {
-	for name, of := range map[string]struct {
+	for name, entry := range map[string]struct {
 		topic logstore.TopicID
 		wait  time.Duration // between the removal and the creation
 	}{
@@ -124,9 +124,9 @@ func TestFiguresOfAnotherLogBeginAnew(t *testing.T) {
 				if err := f.store.Release(partition, true); err != nil {
 					t.Fatal(err)
 				}
-				wait(of.wait)
+				wait(entry.wait)
 				var err error
-				if f.log, err = f.store.Create(partition, of.topic, compacted(nil),
+				if f.log, err = f.store.Create(partition, entry.topic, compacted(nil),
 					true); err != nil {
 					t.Fatal(err)
 				}

@@ -134,9 +134,10 @@ func (s *logState) nextDue(view logView, now time.Time) time.Time {
 		return s.quarantine.until
 	}
 	in, next := s.inputs(view), time.Time{}
-	for _, at := range []time.Time{maxLagDue(view.Sections, view.settings, in.oldest), in.horizon} {
-		if !at.IsZero() && (next.IsZero() || at.Before(next)) {
-			next = at
+	for _, moment := range []time.Time{maxLagDue(view.Sections, view.settings, in.oldest),
+		in.horizon} {
+		if !moment.IsZero() && (next.IsZero() || moment.Before(next)) {
+			next = moment
 		}
 	}
 	return next

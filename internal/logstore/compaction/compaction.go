@@ -192,9 +192,9 @@ func (c *Compaction) planErasure() {
 	if !c.Settings().Compact || first >= c.env.Offsets.LogStart() {
 		return
 	}
-	at := time.Now().Add(erasureDelay).UnixMilli()
-	for was := c.horizon.Load(); was > at || was == TombstonesUnknown; was = c.horizon.Load() {
-		if c.horizon.CompareAndSwap(was, at) {
+	position := time.Now().Add(erasureDelay).UnixMilli()
+	for was := c.horizon.Load(); was > position || was == TombstonesUnknown; was = c.horizon.Load() {
+		if c.horizon.CompareAndSwap(was, position) {
 			return
 		}
 	}

@@ -79,7 +79,7 @@ func TestDumpPrintsTheTransactionIndex(t *testing.T) {
 func TestVerifyChecksTheTransactionIndex(t *testing.T) {
 	good, err := txnPartition(t).ReadFile(txnFile)
 	must(t, err)
-	at := func(offset int, to byte) []byte {
+	edited := func(offset int, to byte) []byte {
 		changed := bytes.Clone(good)
 		changed[offset] = to
 		return changed
@@ -94,12 +94,12 @@ func TestVerifyChecksTheTransactionIndex(t *testing.T) {
 		"missing entry": {good[:segment.AbortedTxnBytes],
 			"no entry for the aborted transaction of producer 7, offsets 6 to 7"},
 		"incomplete entry":         {good[:50], "the file ends within an entry"},
-		"another version":          {at(1, 3), "no marker at offset -1"},
-		"another producer":         {at(9, 9), "is of producer 7, not 9"},
-		"another first offset":     {at(17, 2), "begins at offset 0, not 2"},
-		"committed transaction":    {at(25, 5), "the marker at offset 5 commits"},
-		"no marker":                {at(25, 3), "no marker at offset 3"},
-		"decreasing stable offset": {at(33, 9), "does not ascend"},
+		"another version":          {edited(1, 3), "no marker at offset -1"},
+		"another producer":         {edited(9, 9), "is of producer 7, not 9"},
+		"another first offset":     {edited(17, 2), "begins at offset 0, not 2"},
+		"committed transaction":    {edited(25, 5), "the marker at offset 5 commits"},
+		"no marker":                {edited(25, 3), "no marker at offset 3"},
+		"decreasing stable offset": {edited(33, 9), "does not ascend"},
 		"entries in the wrong order": {append(bytes.Clone(good[34:]), good[:34]...),
 			"does not ascend"},
 		"entry after the last batch": {append(bytes.Clone(good),

@@ -50,24 +50,24 @@ func TestVerifyDetectsEveryChangedByte(t *testing.T) {
 		content, err := mem.ReadFile(name)
 		must(t, err)
 		free := map[int]bool{}
-		for rest, at := content, 0; extension == ".log" && len(rest) > 0; {
+		for rest, position := content, 0; extension == ".log" && len(rest) > 0; {
 			b, following, err := record.Next(rest)
 			must(t, err)
 			for _, i := range []int{0, 1, 2, 3, 4, 5, 6, 7, 12, 13, 14, 15} {
-				free[at+i] = true
+				free[position+i] = true
 			}
-			rest, at = following, at+len(b)
+			rest, position = following, position+len(b)
 		}
-		for at := range content {
-			if free[at] {
+		for position := range content {
+			if free[position] {
 				continue
 			}
 			damaged := bytes.Clone(content)
-			damaged[at] ^= byte(1 + random.IntN(255))
+			damaged[position] ^= byte(1 + random.IntN(255))
 			must(t, vfs.WriteFileAtomic(mem, name, damaged))
 			if problems, out := verify(t, mem, "/p-0"); problems == 0 {
-				t.Errorf("%s: byte %d changed to %#x: got no problem, want one:\n%s", name, at,
-					damaged[at], out)
+				t.Errorf("%s: byte %d changed to %#x: got no problem, want one:\n%s", name, position,
+					damaged[position], out)
 			}
 		}
 		must(t, vfs.WriteFileAtomic(mem, name, content))

@@ -15,14 +15,14 @@ func spoolOf(b *testing.B, fsys vfs.FS, name string, records int) *Spool {
 	random := rand.New(rand.NewPCG(1, 1))
 	spool := NewSpool(fsys, name, 0, Salt{1})
 	batch := make([]KeyedRecord, 100)
-	for at := 0; at < records; at += len(batch) {
+	for index := 0; index < records; index += len(batch) {
 		for i := range batch {
 			batch[i] = KeyedRecord{Record: Record{BodyBytes: 1000},
 				Hash: Hash{random.Uint64(), random.Uint32()}}
 		}
 		described := Batch{
-			Position: spool.NextPosition(), SizeBytes: 1000, BaseOffset: int64(at),
-			LastOffset: int64(at + len(batch) - 1), Records: len(batch),
+			Position: spool.NextPosition(), SizeBytes: 1000, BaseOffset: int64(index),
+			LastOffset: int64(index + len(batch) - 1), Records: len(batch),
 		}
 		if err := spool.Append(described, batch); err != nil {
 			b.Fatal(err)

@@ -120,9 +120,9 @@ type crashingFile struct {
 	before func()
 }
 
-func (f *crashingFile) WriteAt(b []byte, at int64) (int, error) {
+func (f *crashingFile) WriteAt(b []byte, position int64) (int, error) {
 	f.before()
-	return f.File.WriteAt(b, at)
+	return f.File.WriteAt(b, position)
 }
 
 func (f *crashingFile) Sync() error {

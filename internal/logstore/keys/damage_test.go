@@ -83,21 +83,21 @@ func TestDamagedPagesAreDetectedInEachSection(t *testing.T) {
 	stale, err := other.fsys.ReadFile(other.name())
 	w.must(err)
 
-	for _, of := range []section{batchesSection, recordsSection, entriesSection, bucketsSection,
+	for _, part := range []section{batchesSection, recordsSection, entriesSection, bucketsSection,
 		indexSection} {
-		where := r.header.extent(of)
+		where := r.header.extent(part)
 		begin, end := where.begin, where.begin+where.bytes
 		size := int64(map[section]int{entriesSection: 500,
 			bucketsSection: bucketPageBytes + checksumBytes,
-			indexSection:   indexPageBytes + checksumBytes}[of])
+			indexSection:   indexPageBytes + checksumBytes}[part])
 		if size == 0 {
 			size = streamPageBytes + checksumBytes
 		}
-		if of == entriesSection {
+		if part == entriesSection {
 			end -= r.header.indexBytes
 		}
-		if where.bytes < 2*size && of != recordsSection {
-			t.Fatalf("section %d has only %d bytes", of, where.bytes)
+		if where.bytes < 2*size && part != recordsSection {
+			t.Fatalf("section %d has only %d bytes", part, where.bytes)
 		}
 		for name, damage := range map[string]func(c []byte) []byte{
 			"zeros": func(c []byte) []byte {
@@ -126,7 +126,7 @@ func TestDamagedPagesAreDetectedInEachSection(t *testing.T) {
 				return c
 			},
 		} {
-			t.Run(fmt.Sprintf("section %d %s", of, name), func(t *testing.T) {
+			t.Run(fmt.Sprintf("section %d %s", part, name), func(t *testing.T) {
 				w.replace(damage(append([]byte(nil), content...)))
 				if err := readAll(w.fsys, w.name(), w.expect()); !Unusable(err) {
 					t.Errorf("seed %d: %v", w.seed, err)
@@ -172,15 +172,15 @@ func TestStaleSidecarsAreRejected(t *testing.T) {
 	}
 	content, err := w.fsys.ReadFile(w.name())
 	w.must(err)
-	for _, at := range []int{7, 8} { // positions of the version and of the hash function
+	for _, index := range []int{7, 8} { // positions of the version and of the hash function
 		newer := append([]byte(nil), content...)
-		newer[at]++
+		newer[index]++
 		sum := crc32.Checksum(newer[:headerCRCAt], castagnoli)
 		newer[headerCRCAt], newer[headerCRCAt+1] = byte(sum>>24), byte(sum>>16)
 		newer[headerCRCAt+2], newer[headerCRCAt+3] = byte(sum>>8), byte(sum)
 		w.replace(newer)
 		if _, err := Open(w.fsys, w.name(), right); !errors.Is(err, ErrStale) {
-			t.Errorf("other version in byte %d: got error %v, want ErrStale", at, err)
+			t.Errorf("other version in byte %d: got error %v, want ErrStale", index, err)
 		}
 	}
 	w.must(w.fsys.Remove(w.name()))

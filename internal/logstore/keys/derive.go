@@ -165,9 +165,9 @@ func newRemap(source DerivationSource, first int) *remap {
 		end: uint32(first)}
 	for i := range m.keep {
 		m.before[i] = m.end
-		at := source.First + uint32(i)*64
-		for bit := range min(64, source.End-at) {
-			if source.Removed == nil || !source.Removed(at+bit) {
+		position := source.First + uint32(i)*64
+		for bit := range min(64, source.End-position) {
+			if source.Removed == nil || !source.Removed(position+bit) {
 				m.keep[i] |= 1 << bit
 			}
 		}

@@ -221,13 +221,13 @@ func (t *bucketTable) at(r *Reader, number int) (int64, error) {
 // of a page follows from its number.
 func (t *bucketTable) load(r *Reader, number int) error {
 	where := r.header.extent(bucketsSection)
-	at := int64(number) * (bucketPageBytes + checksumBytes)
+	position := int64(number) * (bucketPageBytes + checksumBytes)
 	page := slices.Grow(t.page[:0],
-		bucketPageBytes+checksumBytes)[:min(where.bytes-at, bucketPageBytes+checksumBytes)]
-	if err := readFull(r.file, page, where.begin+at, r.read); err != nil {
+		bucketPageBytes+checksumBytes)[:min(where.bytes-position, bucketPageBytes+checksumBytes)]
+	if err := readFull(r.file, page, where.begin+position, r.read); err != nil {
 		return err
 	}
-	payload, err := checkPage(page, r.header.identity.Digest, bucketsSection, at)
+	payload, err := checkPage(page, r.header.identity.Digest, bucketsSection, position)
 	if err != nil {
 		t.page = page[:0]
 		return err

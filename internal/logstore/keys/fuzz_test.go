@@ -21,9 +21,9 @@ func FuzzReader(f *testing.F) {
 	content, err := w.fsys.ReadFile(w.name())
 	w.must(err)
 	var parts [][]byte
-	for _, of := range fuzzedSections {
-		where := r.header.extent(of)
-		if of == entriesSection {
+	for _, part := range fuzzedSections {
+		where := r.header.extent(part)
+		if part == entriesSection {
 			where.bytes -= r.header.indexBytes
 		}
 		// each section has one page
@@ -68,24 +68,24 @@ func assemble(t *testing.T, fsys vfs.FS, head []byte, parts ...[]byte) Expect {
 	copy(fixed, headerMagic)
 	digest := binary.BigEndian.Uint64(fixed[40:])
 	var body bytes.Buffer
-	put := func(at int, n int64) { binary.BigEndian.PutUint64(fixed[at:], uint64(n)) }
+	put := func(index int, n int64) { binary.BigEndian.PutUint64(fixed[index:], uint64(n)) }
 	var entriesBytes int64
 	for i, part := range parts {
 		capacity := []int{streamPageBytes, streamPageBytes, entryPageBytes, indexPageBytes,
 			bucketPageBytes}[i]
-		of := fuzzedSections[i]
-		pages := pageWriter{out: &body, digest: digest, section: of, capacity: capacity}
+		which := fuzzedSections[i]
+		pages := pageWriter{out: &body, digest: digest, section: which, capacity: capacity}
 		if err := errors.Join(pages.write(part), pages.end()); err != nil {
 			t.Fatal(err)
 		}
-		switch of {
+		switch which {
 		case entriesSection:
 			entriesBytes = pages.written
 		case indexSection:
 			put(indexBytesAt, pages.written)
 			put(72+8*int(entriesSection-1), entriesBytes+pages.written)
 		default:
-			put(72+8*int(of-1), pages.written)
+			put(72+8*int(which-1), pages.written)
 		}
 	}
 	binary.BigEndian.PutUint32(fixed[headerCRCAt:], crc32.Checksum(fixed[:headerCRCAt], castagnoli))

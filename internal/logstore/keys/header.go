@@ -43,15 +43,15 @@ type header struct {
 func (h *header) entriesEnd() int64 { return h.sections[entriesSection-1] - h.indexBytes }
 
 // extent returns the extent of a section in the file. That of entries includes the batch index.
-func (h *header) extent(of section) extent {
-	if of == indexSection {
+func (h *header) extent(part section) extent {
+	if part == indexSection {
 		e := h.extent(entriesSection)
 		return extent{begin: e.begin + h.entriesEnd(), bytes: h.indexBytes}
 	}
 	e := extent{begin: headerBytes}
 	for i := range section(sidecarSections) {
 		e.bytes = h.sections[i]
-		if i+1 == of {
+		if i+1 == part {
 			return e
 		}
 		e.begin += e.bytes

@@ -206,12 +206,12 @@ func (l *Locator) loadPage(number int) error {
 	}
 	l.pageAt = -1
 	r := l.reader
-	where, at := r.header.extent(indexSection), int64(number)*(indexPageBytes+checksumBytes)
-	content := l.sized(int(min(where.bytes-at, indexPageBytes+checksumBytes)))
-	if err := readFull(r.file, content, where.begin+at, r.read); err != nil {
+	where, position := r.header.extent(indexSection), int64(number)*(indexPageBytes+checksumBytes)
+	content := l.sized(int(min(where.bytes-position, indexPageBytes+checksumBytes)))
+	if err := readFull(r.file, content, where.begin+position, r.read); err != nil {
 		return err
 	}
-	payload, err := checkPage(content, r.header.identity.Digest, indexSection, at)
+	payload, err := checkPage(content, r.header.identity.Digest, indexSection, position)
 	if err != nil {
 		return err
 	}

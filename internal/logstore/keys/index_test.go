@@ -42,8 +42,8 @@ func (w *world) checkLookups(r *Reader) {
 func withoutIndex(r *Reader, content []byte) []byte {
 	index := r.header.extent(indexSection)
 	older := slices.Concat(content[:index.begin], content[index.begin+index.bytes:])
-	at := 72 + 8*int(entriesSection-1)
-	binary.BigEndian.PutUint64(older[at:], uint64(r.header.entriesEnd()))
+	position := 72 + 8*int(entriesSection-1)
+	binary.BigEndian.PutUint64(older[position:], uint64(r.header.entriesEnd()))
 	return withUnknownIndex(older)
 }
 

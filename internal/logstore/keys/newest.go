@@ -97,8 +97,8 @@ func (n *Newest) seekPage(pages int) error {
 
 // load reads and checks a page of the bucket.
 func (n *Newest) load(number int) error {
-	r, at := n.reader, n.begin+int64(number)*entryPageSize
-	size := int(min(n.end-at, entryPageSize))
+	r, position := n.reader, n.begin+int64(number)*entryPageSize
+	size := int(min(n.end-position, entryPageSize))
 	if (size-checksumBytes)%entryBytes != 0 || size <= checksumBytes {
 		return fmt.Errorf("%w: a page of %d bytes", ErrCorrupt, size)
 	}
@@ -107,10 +107,10 @@ func (n *Newest) load(number int) error {
 	}
 	content := n.buffer[:size]
 	begin := r.header.extent(entriesSection).begin
-	if err := readFull(r.file, content, begin+at, r.read); err != nil {
+	if err := readFull(r.file, content, begin+position, r.read); err != nil {
 		return err
 	}
-	payload, err := checkPage(content, r.header.identity.Digest, entriesSection, at)
+	payload, err := checkPage(content, r.header.identity.Digest, entriesSection, position)
 	if err != nil {
 		return err
 	}

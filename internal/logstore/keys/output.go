@@ -70,9 +70,9 @@ func createSidecar(fsys vfs.FS, name string, h header, throttle func(int) error)
 }
 
 // begin begins a section.
-func (s *sidecarFile) begin(of section, capacity int) *pageWriter {
+func (s *sidecarFile) begin(part section, capacity int) *pageWriter {
 	s.pages = pageWriter{
-		out: &s.out, digest: s.header.identity.Digest, section: of, capacity: capacity,
+		out: &s.out, digest: s.header.identity.Digest, section: part, capacity: capacity,
 		payload: s.pages.payload[:0],
 	}
 	return &s.pages

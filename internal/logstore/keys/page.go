@@ -37,15 +37,15 @@ const (
 
 // pageChecksum covers the payload and its position: the data file's digest, the section, and the
 // position of the page in the section.
-func pageChecksum(digest uint64, of section, position int64, payload []byte) uint32 {
-	return crc32.Update(pageTag(digest, of, position), castagnoli, payload)
+func pageChecksum(digest uint64, part section, position int64, payload []byte) uint32 {
+	return crc32.Update(pageTag(digest, part, position), castagnoli, payload)
 }
 
 // pageTag returns the checksum of what precedes the payload of a page in its checksum.
-func pageTag(digest uint64, of section, position int64) uint32 {
+func pageTag(digest uint64, part section, position int64) uint32 {
 	var tag [16]byte
 	binary.BigEndian.PutUint64(tag[:], digest)
-	binary.BigEndian.PutUint64(tag[8:], uint64(of)<<56|uint64(position))
+	binary.BigEndian.PutUint64(tag[8:], uint64(part)<<56|uint64(position))
 	return crc32.Checksum(tag[:], castagnoli)
 }
 
@@ -136,29 +136,29 @@ func (r *pageReader) fill() error {
 }
 
 // checkPage returns the payload of a page after checking its checksum.
-func checkPage(page []byte, digest uint64, of section, position int64) ([]byte, error) {
+func checkPage(page []byte, digest uint64, part section, position int64) ([]byte, error) {
 	payload := page[:len(page)-checksumBytes]
-	if binary.BigEndian.Uint32(page[len(payload):]) != pageChecksum(digest, of, position, payload) {
+	if binary.BigEndian.Uint32(page[len(payload):]) != pageChecksum(digest, part, position, payload) {
 		return nil, fmt.Errorf("%w: checksum of the page at %d in section %d does not match",
-			ErrCorrupt, position, of)
+			ErrCorrupt, position, part)
 	}
 	return payload, nil
 }
 
 // readFull reads len(part) bytes at a position of the file. A file that ends before the last of
 // these bytes is corrupt, because its size does not match its header.
-func readFull(file io.ReaderAt, part []byte, at int64, read func(n int) error) error {
+func readFull(file io.ReaderAt, part []byte, position int64, read func(n int) error) error {
 	if read != nil {
 		if err := read(len(part)); err != nil {
 			return err
 		}
 	}
-	n, err := file.ReadAt(part, at)
+	n, err := file.ReadAt(part, position)
 	switch {
 	case n == len(part):
 		return nil
 	case err == nil || errors.Is(err, io.EOF):
-		return fmt.Errorf("%w: %d bytes at %d, want %d", ErrCorrupt, n, at, len(part))
+		return fmt.Errorf("%w: %d bytes at %d, want %d", ErrCorrupt, n, position, len(part))
 	}
 	return fmt.Errorf("read key sidecar: %w", err)
 }

@@ -117,10 +117,10 @@ func (r *Reader) VerifyIndexes() error {
 func (r *Reader) Close() error { return r.file.Close() }
 
 // stream returns a reader for the section of batches or of records.
-func (r *Reader) stream(of section) pageReader {
+func (r *Reader) stream(part section) pageReader {
 	return pageReader{
-		file: r.file, read: r.read, digest: r.header.identity.Digest, section: of,
-		extent: r.header.extent(of), capacity: streamPageBytes,
+		file: r.file, read: r.read, digest: r.header.identity.Digest, section: part,
+		extent: r.header.extent(part), capacity: streamPageBytes,
 	}
 }
 

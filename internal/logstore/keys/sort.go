@@ -30,9 +30,9 @@ func sortPacked(entries, scratch []packed) []packed {
 	}
 	// begins[b] advances while bucket b is filled. At the end it is the begin of bucket b+1.
 	for i := range entries {
-		at := &begins[entries[i].high>>shift]
-		scratch[*at] = entries[i]
-		*at++
+		entry := &begins[entries[i].high>>shift]
+		scratch[*entry] = entries[i]
+		*entry++
 	}
 	from := uint32(0)
 	for _, to := range begins[:1<<k] {
@@ -52,11 +52,11 @@ func sortBucket(bucket []packed) {
 		return
 	}
 	for i := 1; i < len(bucket); i++ {
-		moved, at := bucket[i], i
-		for ; at > 0 && moved.less(bucket[at-1]); at-- {
-			bucket[at] = bucket[at-1]
+		moved, index := bucket[i], i
+		for ; index > 0 && moved.less(bucket[index-1]); index-- {
+			bucket[index] = bucket[index-1]
 		}
-		bucket[at] = moved
+		bucket[index] = moved
 	}
 }
 

@@ -147,9 +147,9 @@ func checkTrailer(trailer []byte, offset int64) (older []byte, err error) {
 		(len(trailer)-snapshotTrailerBytes)%snapshotOlderBytes != 0 {
 		return nil, fmt.Errorf("%w: %d bytes behind the entries", ErrSnapshot, len(trailer))
 	}
-	if of := int64(binary.BigEndian.Uint64(trailer[len(snapshotTrailer):])); of != offset {
+	if position := int64(binary.BigEndian.Uint64(trailer[len(snapshotTrailer):])); position != offset {
 		return nil, fmt.Errorf("%w: the content is as of offset %d, the name is of %d", ErrSnapshot,
-			of, offset)
+			position, offset)
 	}
 	return trailer[snapshotTrailerBytes:], nil
 }

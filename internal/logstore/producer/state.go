@@ -316,10 +316,10 @@ func (e *entry) remember(b record.Batch) {
 func (s *State) end(e *entry, marker int64, aborted bool) *EndedTxn {
 	ended := &EndedTxn{segment.AbortedTxn{FirstOffset: e.txnFirst,
 		LastOffset: marker, LastStable: marker + 1}, aborted}
-	at, found := slices.BinarySearchFunc(s.open, e.txnFirst,
+	index, found := slices.BinarySearchFunc(s.open, e.txnFirst,
 		func(o openTxn, first int64) int { return cmp.Compare(o.first, first) })
 	if found {
-		s.open = slices.Delete(s.open, at, at+1)
+		s.open = slices.Delete(s.open, index, index+1)
 	}
 	if len(s.open) > 0 {
 		ended.LastStable = s.open[0].first

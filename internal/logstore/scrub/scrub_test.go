@@ -182,10 +182,10 @@ func TestEveryKindOfFileIsChecked(t *testing.T) {
 // addDead writes a .dead file as a pass does.
 func addDead(t *testing.T, f *fixture) {
 	t.Helper()
-	at := f.store.Log(tickets).AtRest()[0]
-	dead := clean.DeadFile{Binding: clean.Binding{Base: at.Base, LogBytes: at.SizeBytes}}
+	resting := f.store.Log(tickets).AtRest()[0]
+	dead := clean.DeadFile{Binding: clean.Binding{Base: resting.Base, LogBytes: resting.SizeBytes}}
 	name := filepath.Join(dataDir, tickets.String(),
-		segment.Name(at.Base, segment.DeadExtension, ""))
+		segment.Name(resting.Base, segment.DeadExtension, ""))
 	if err := vfs.WriteFileAtomic(f.fs, name, dead.Encode()); err != nil {
 		t.Fatal(err)
 	}
@@ -219,20 +219,20 @@ func flip(t *testing.T, fsys vfs.FS, name string, random *rand.Rand) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	at := int64(0)
+	position := int64(0)
 	switch filepath.Ext(name) {
 	case ".log":
-		at = 21 + random.Int64N(40)
+		position = 21 + random.Int64N(40)
 	case ".keys", ".dead":
 		size, _ := file.Size()
-		at = random.Int64N(size)
+		position = random.Int64N(size)
 	}
 	content := make([]byte, 1)
-	if _, err := file.ReadAt(content, at); err != nil && !errors.Is(err, io.EOF) {
+	if _, err := file.ReadAt(content, position); err != nil && !errors.Is(err, io.EOF) {
 		t.Fatal(err)
 	}
 	content[0] ^= 1 << random.IntN(7)
-	if _, err := file.WriteAt(content, at); err != nil {
+	if _, err := file.WriteAt(content, position); err != nil {
 		t.Fatal(err)
 	}
 	if err := file.Close(); err != nil {

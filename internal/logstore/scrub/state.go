@@ -94,15 +94,15 @@ func (s State) Next(targets []Target, interval time.Duration, now time.Time) (ne
 		}
 		s.Began, s.Complete, s.Last = now, false, nil
 	}
-	at := 0
+	index := 0
 	if s.Last != nil {
 		passed, exists := slices.BinarySearchFunc(targets, *s.Last, Target.compare)
-		if at = passed; exists {
-			at++
+		if index = passed; exists {
+			index++
 		}
 	}
-	if at < len(targets) {
-		return targets[at], s, time.Time{}, true
+	if index < len(targets) {
+		return targets[index], s, time.Time{}, true
 	}
 	s.Complete, s.CheckedSince = true, s.Began
 	return Target{}, s.without(targets), s.Began.Add(interval), false
@@ -125,16 +125,16 @@ func (s State) Anew() State {
 
 // Checked returns the state after a target was checked. Without places it is healthy.
 func (s State) Checked(t Target, places []inspect.Damage, now time.Time) State {
-	at, found := slices.BinarySearchFunc(s.Damaged, t,
+	index, found := slices.BinarySearchFunc(s.Damaged, t,
 		func(d Damaged, t Target) int { return d.compare(t) })
 	s.Damaged = slices.Clone(s.Damaged)
 	switch {
 	case len(places) == 0 && found:
-		s.Damaged = slices.Delete(s.Damaged, at, at+1)
+		s.Damaged = slices.Delete(s.Damaged, index, index+1)
 	case len(places) > 0 && found:
-		s.Damaged[at].Places = places
+		s.Damaged[index].Places = places
 	case len(places) > 0:
-		s.Damaged = slices.Insert(s.Damaged, at, Damaged{t, now, places})
+		s.Damaged = slices.Insert(s.Damaged, index, Damaged{t, now, places})
 	}
 	return s
 }

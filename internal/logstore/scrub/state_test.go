@@ -76,13 +76,13 @@ func TestEachTargetIsCheckedOnceARound(t *testing.T) {
 
 func changeTargets(random *rand.Rand, targets *[]Target, stayed map[Target]bool) {
 	t := Target{"topic", int32(random.IntN(4)), int64(random.IntN(10)) - 1}
-	at, found := slices.BinarySearchFunc(*targets, t, Target.compare)
+	index, found := slices.BinarySearchFunc(*targets, t, Target.compare)
 	if found {
-		*targets = slices.Delete(slices.Clone(*targets), at, at+1)
+		*targets = slices.Delete(slices.Clone(*targets), index, index+1)
 		delete(stayed, t)
 		return
 	}
-	*targets = slices.Insert(slices.Clone(*targets), at, t)
+	*targets = slices.Insert(slices.Clone(*targets), index, t)
 }
 
 func restarted(t *testing.T, state State) State {

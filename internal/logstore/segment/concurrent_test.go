@@ -73,9 +73,9 @@ func readSome(s *Segment, random *rand.Rand) error {
 		return err
 	}
 	want := offset / 2 * 2 // base offset of the next batch
-	err = s.Scan(position, func(at int64, b record.Batch) error {
+	err = s.Scan(position, func(place int64, b record.Batch) error {
 		if b.BaseOffset() != want || b.LastOffset() != want+1 {
-			return fmt.Errorf("batch at position %d has offsets %d to %d, want %d to %d", at,
+			return fmt.Errorf("batch at position %d has offsets %d to %d, want %d to %d", place,
 				b.BaseOffset(), b.LastOffset(), want, want+1)
 		}
 		if want += 2; want > offset+20 {

@@ -125,9 +125,9 @@ func TestRecoverTruncatesAtTheFirstInvalidBatch(t *testing.T) {
 	batches := []record.Batch{batchOf(t, 0, 2, 10, 50), batchOf(t, 2, 2, 20, 50),
 		batchOf(t, 4, 2, 30, 50)}
 	second := len(batches[0])
-	damaged := func(at int, to byte) []byte {
+	damaged := func(index int, to byte) []byte {
 		all := (&model{batches: batches}).bytes()
-		all[second+at] = to
+		all[second+index] = to
 		return all
 	}
 	for name, content := range map[string][]byte{

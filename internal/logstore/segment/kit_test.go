@@ -103,12 +103,12 @@ func (m *model) indexes(interval int) (offsets, times []byte) {
 	since, position, lastTime := 0, 0, int64(-1)
 	for i, b := range m.batches {
 		soFar := model{base: m.base, batches: m.batches[:i+1]}
-		ms, at := soFar.maxTimestamp()
+		ms, offset := soFar.maxTimestamp()
 		if since > interval {
 			offsets = appendOffsetEntry(offsets,
 				OffsetEntry{int32(b.LastOffset() - m.base), int32(position)})
 			if ms > lastTime {
-				times = appendTimeEntry(times, TimeEntry{ms, int32(at - m.base)})
+				times = appendTimeEntry(times, TimeEntry{ms, int32(offset - m.base)})
 				lastTime = ms
 			}
 			since = 0
@@ -116,8 +116,8 @@ func (m *model) indexes(interval int) (offsets, times []byte) {
 		position += len(b)
 		since += len(b)
 	}
-	if ms, at := m.maxTimestamp(); ms > lastTime {
-		times = appendTimeEntry(times, TimeEntry{ms, int32(at - m.base)})
+	if ms, offset := m.maxTimestamp(); ms > lastTime {
+		times = appendTimeEntry(times, TimeEntry{ms, int32(offset - m.base)})
 	}
 	return offsets, times
 }
@@ -149,9 +149,9 @@ func (m *model) check(t testing.TB, s *Segment, random *rand.Rand) {
 	if s.NextOffset() != m.next() || s.SizeBytes() != int64(len(all)) || s.Base() != m.base {
 		t.Fatalf("next %d, size %d; want %d, %d", s.NextOffset(), s.SizeBytes(), m.next(), len(all))
 	}
-	ms, at := s.MaxTimestamp()
-	if wantMs, wantAt := m.maxTimestamp(); ms != wantMs || at != wantAt {
-		t.Fatalf("max timestamp %d at %d, want %d at %d", ms, at, wantMs, wantAt)
+	ms, place := s.MaxTimestamp()
+	if wantMs, wantAt := m.maxTimestamp(); ms != wantMs || place != wantAt {
+		t.Fatalf("max timestamp %d at %d, want %d at %d", ms, place, wantMs, wantAt)
 	}
 	if first, ok := s.FirstTimestamp(); ok != (len(m.batches) > 0) || ok &&
 		first != m.batches[0].MaxTimestamp() {
@@ -201,16 +201,16 @@ func (m *model) checkTimestamp(t testing.TB, s *Segment, ms int64) {
 // model.
 func (m *model) checkScan(t testing.TB, s *Segment, position int64) {
 	t.Helper()
-	at, got := position, []byte{}
+	offset, got := position, []byte{}
 	must(t, s.Scan(position, func(p int64, b record.Batch) error {
 		header, err := s.HeaderAt(p)
-		if err != nil || p != at || header.Position != p || header.SizeBytes != len(b) ||
+		if err != nil || p != offset || header.Position != p || header.SizeBytes != len(b) ||
 			header.LastOffset() != b.LastOffset() {
 			t.Fatalf("header at %d: %+v, %v; batch of %d bytes, want position %d", p, header, err,
 				len(b),
-				at)
+				offset)
 		}
-		at += int64(len(b))
+		offset += int64(len(b))
 		got = append(got, b...)
 		return nil
 	}))
@@ -218,7 +218,7 @@ func (m *model) checkScan(t testing.TB, s *Segment, position int64) {
 		t.Fatalf("scan from %d returned %d bytes that differ from the appended batches",
 			position, len(got))
 	}
-	if _, err := s.HeaderAt(at); !errors.Is(err, io.EOF) {
+	if _, err := s.HeaderAt(offset); !errors.Is(err, io.EOF) {
 		t.Fatalf("header at the end: %v", err)
 	}
 }
@@ -249,9 +249,9 @@ func (m *model) checkIndexes(t testing.TB, fsys vfs.FS, dir string) {
 		}
 		before = entry
 	}
-	if ms, at := m.maxTimestamp(); ms != before.Timestamp || ms >= 0 && at != m.base+
+	if ms, place := m.maxTimestamp(); ms != before.Timestamp || ms >= 0 && place != m.base+
 		int64(before.Relative) {
-		t.Fatalf("last time entry is %+v, want the largest timestamp %d at %d", before, ms, at)
+		t.Fatalf("last time entry is %+v, want the largest timestamp %d at %d", before, ms, place)
 	}
 }
 

@@ -319,15 +319,15 @@ func visitBatches(block []byte, position int64, visit func(int64, record.Batch) 
 	error) {
 	rest := block
 	for len(rest) > 0 {
-		at := position + int64(len(block)-len(rest))
+		offset := position + int64(len(block)-len(rest))
 		batch, following, err := record.Next(rest)
 		if errors.Is(err, io.ErrUnexpectedEOF) {
 			break
 		}
 		if err != nil {
-			return 0, fmt.Errorf("read batch at position %d: %w", at, err)
+			return 0, fmt.Errorf("read batch at position %d: %w", offset, err)
 		}
-		if err := visit(at, batch); err != nil {
+		if err := visit(offset, batch); err != nil {
 			return 0, err
 		}
 		rest = following

@@ -23,8 +23,8 @@ type countedFile struct {
 	of *readCounter
 }
 
-func (f countedFile) ReadAt(p []byte, at int64) (int, error) {
-	n, err := f.File.ReadAt(p, at)
+func (f countedFile) ReadAt(p []byte, position int64) (int, error) {
+	n, err := f.File.ReadAt(p, position)
 	f.of.bytes += int64(n)
 	return n, err
 }

@@ -230,9 +230,9 @@ func TestOpenRepairsIndexes(t *testing.T) {
 
 func padded(b []byte) []byte { return append(bytes.Clone(b), make([]byte, 240)...) }
 func ones(b []byte) []byte   { return bytes.Repeat([]byte{0xff}, len(b)) }
-func changed(b []byte, at int, to uint32) []byte {
+func changed(b []byte, index int, to uint32) []byte {
 	b = bytes.Clone(b)
-	binary.BigEndian.PutUint32(b[at:], to)
+	binary.BigEndian.PutUint32(b[index:], to)
 	return b
 }
 

@@ -57,9 +57,9 @@ var ErrNoKeys = errors.New("the log collects no keys")
 // OpenOrBuild opens the sidecar of a sealed segment for a pass. If the sidecar is missing or
 // unusable, OpenOrBuild builds it first. It fails with segmentlist.ErrChanged if the segment is no
 // longer in the log. The caller closes the reader, and calls trim after the pass.
-func (s *Set) OpenOrBuild(ctx context.Context, of *segment.Segment,
+func (s *Set) OpenOrBuild(ctx context.Context, target *segment.Segment,
 	opts Options) (*keys.Reader, error) {
-	h, err := s.hold(of)
+	h, err := s.hold(target)
 	if err != nil {
 		return nil, err
 	}
@@ -87,14 +87,14 @@ func (s *Set) OpenOrBuild(ctx context.Context, of *segment.Segment,
 
 // hold returns the handle of a segment of the log with a new reference, which the caller releases.
 // It keeps no reference to the other segments, because building a sidecar may take long.
-func (s *Set) hold(of *segment.Segment) (*segmentlist.Handle, error) {
+func (s *Set) hold(target *segment.Segment) (*segmentlist.Handle, error) {
 	list := s.log.Acquire()
 	if list == nil {
 		return nil, segmentlist.ErrClosed
 	}
 	defer list.Release()
 	for _, h := range list.Handles {
-		if h.Segment == of {
+		if h.Segment == target {
 			h.Acquire()
 			return h, nil
 		}

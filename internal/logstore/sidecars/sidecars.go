@@ -222,7 +222,7 @@ func (s *Set) remove(h *segmentlist.Handle) {
 
 // RemoveInvalid deletes the sidecar of a segment, because a pass has found that the sidecar
 // contradicts the data.
-func (s *Set) RemoveInvalid(ctx context.Context, of *segment.Segment) error {
+func (s *Set) RemoveInvalid(ctx context.Context, target *segment.Segment) error {
 	if err := s.lock(ctx); err != nil {
 		return err
 	}
@@ -233,7 +233,7 @@ func (s *Set) RemoveInvalid(ctx context.Context, of *segment.Segment) error {
 	}
 	defer list.Release()
 	if i := slices.IndexFunc(list.Handles,
-		func(h *segmentlist.Handle) bool { return h.Segment == of }); i >= 0 {
+		func(h *segmentlist.Handle) bool { return h.Segment == target }); i >= 0 {
 		s.remove(list.Handles[i])
 	}
 	return nil

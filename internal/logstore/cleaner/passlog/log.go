@@ -88,13 +88,13 @@ type Running struct {
 
 // Begin adds a pass over a log of a topic that begins at a time. Its id is the time in
 // microseconds, or the id of the previous pass plus one.
-func (l *Log) Begin(topic string, of Key, trigger string, at time.Time) *Running {
+func (l *Log) Begin(topic string, key Key, trigger string, moment time.Time) *Running {
 	l.mu.Lock()
-	l.mu.lastID = max(l.mu.lastID+1, at.UnixMicro())
-	e := &entry{recorder: newRecorder(at), pass: report.PartitionPass{
-		ID: l.mu.lastID, Broker: l.opts.Broker, Topic: topic, TopicID: of.TopicID,
-		Partition: of.Partition,
-		Pass:      report.Pass{Trigger: trigger, Began: float64(at.UnixMilli()) / 1000}}}
+	l.mu.lastID = max(l.mu.lastID+1, moment.UnixMicro())
+	e := &entry{recorder: newRecorder(moment), pass: report.PartitionPass{
+		ID: l.mu.lastID, Broker: l.opts.Broker, Topic: topic, TopicID: key.TopicID,
+		Partition: key.Partition,
+		Pass:      report.Pass{Trigger: trigger, Began: float64(moment.UnixMilli()) / 1000}}}
 	l.mu.passes = append(l.mu.passes, e)
 	l.trimLocked()
 	began := e.pass
@@ -129,9 +129,9 @@ func (l *Log) trimLocked() {
 func (r *Running) ID() int64 { return r.id }
 
 // Step adds a step that was taken at a time.
-func (r *Running) Step(step clean.Step, at time.Time) {
+func (r *Running) Step(step clean.Step, moment time.Time) {
 	r.log.mu.Lock()
-	taken := r.entry.recorder.add(step, at)
+	taken := r.entry.recorder.add(step, moment)
 	r.log.mu.Unlock()
 	r.observe(taken)
 }
@@ -146,11 +146,11 @@ func (r *Running) observe(step report.Step) {
 
 // End ends the pass at a time with its final report, adds it to the totals of its log, and writes
 // both to the files.
-func (r *Running) End(final report.Pass, at time.Time) {
+func (r *Running) End(final report.Pass, moment time.Time) {
 	l := r.log
 	l.mu.Lock()
 	e := r.entry
-	last := e.recorder.end(at)
+	last := e.recorder.end(moment)
 	e.pass.Pass, e.steps, e.pass.OmittedSteps = final, e.recorder.steps, e.recorder.omitted
 	e.recorder = nil
 	if slices.Contains(l.mu.passes, e) {

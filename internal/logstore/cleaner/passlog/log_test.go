@@ -35,14 +35,14 @@ func keyOf(topic string) Key {
 }
 
 // run adds a pass with n steps of kind read, and returns its id.
-func run(l *Log, topic string, n int, at time.Time) int64 {
-	pass := l.Begin(topic, keyOf(topic), report.TriggerDirtyRatio, at)
+func run(l *Log, topic string, n int, moment time.Time) int64 {
+	pass := l.Begin(topic, keyOf(topic), report.TriggerDirtyRatio, moment)
 	for i := range n {
 		pass.Step(clean.Step{Kind: clean.StepRead, Base: int64(i), Position: readStride},
-			at.Add(time.Duration(i)*time.Millisecond))
+			moment.Add(time.Duration(i)*time.Millisecond))
 	}
-	ended := at.Add(time.Minute)
-	pass.End(report.Pass{Trigger: report.TriggerDirtyRatio, Began: float64(at.UnixMilli()) / 1000,
+	ended := moment.Add(time.Minute)
+	pass.End(report.Pass{Trigger: report.TriggerDirtyRatio, Began: float64(moment.UnixMilli()) / 1000,
 		Ended: new(float64(ended.UnixMilli()) / 1000), Result: report.ResultSuccess,
 		ReclaimedBytes: int64(n)}, ended)
 	return pass.ID()
@@ -172,13 +172,13 @@ func TestMemoryIsBounded(t *testing.T) {
 func TestLongPassIsThinned(t *testing.T) {
 	for s := range seed.Sequence(t, 20) {
 		random := rand.New(rand.NewPCG(s, 0))
-		r, at := newRecorder(start), start
+		r, moment := newRecorder(start), start
 		var all []report.Step
 		groups, perGroup := 1+random.IntN(600), 1+random.IntN(300)
 		add := func(step clean.Step) {
-			at = at.Add(time.Duration(random.IntN(1000)) * time.Millisecond)
-			all = append(all, r.convert(step, at))
-			r.add(step, at)
+			moment = moment.Add(time.Duration(random.IntN(1000)) * time.Millisecond)
+			all = append(all, r.convert(step, moment))
+			r.add(step, moment)
 		}
 		announced := clean.Step{Kind: clean.StepAnnounce}
 		for i := range random.IntN(2000) {
@@ -194,7 +194,7 @@ func TestLongPassIsThinned(t *testing.T) {
 			}
 			add(clean.Step{Kind: clean.StepReplace, From: int64(i), To: int64(i + 1)})
 		}
-		all = append(all, r.end(at))
+		all = append(all, r.end(moment))
 		next, segments := 0, 0
 		for i, step := range r.steps {
 			segments += len(step.Segments)

@@ -33,8 +33,8 @@ func newRecorder(began time.Time) *Recorder {
 
 // add adds a step that was taken at a time, and returns it as reports contain it. One place remains
 // free for the step of kind end.
-func (r *Recorder) add(step clean.Step, at time.Time) report.Step {
-	converted := r.convert(step, at)
+func (r *Recorder) add(step clean.Step, moment time.Time) report.Step {
+	converted := r.convert(step, moment)
 	if step.Kind == clean.StepRead && step.Base == r.base &&
 		step.Position-r.position < r.stride {
 		r.omitted++
@@ -57,14 +57,14 @@ func (r *Recorder) add(step clean.Step, at time.Time) report.Step {
 }
 
 // end adds the step of kind end.
-func (r *Recorder) end(at time.Time) report.Step {
-	step := report.Step{After: r.after(at), Kind: report.StepEnd}
+func (r *Recorder) end(moment time.Time) report.Step {
+	step := report.Step{After: r.after(moment), Kind: report.StepEnd}
 	r.steps = append(r.steps, step)
 	return step
 }
 
 // after returns the time since the beginning in seconds; 0 if the clock was set back.
-func (r *Recorder) after(at time.Time) float64 { return max(0, at.Sub(r.began).Seconds()) }
+func (r *Recorder) after(moment time.Time) float64 { return max(0, moment.Sub(r.began).Seconds()) }
 
 // thin removes every second step of kind read, and doubles the stride.
 func (r *Recorder) thin() {
@@ -106,8 +106,8 @@ var kinds = map[clean.StepKind]string{
 }
 
 // convert returns a step as reports contain it, with all its segments.
-func (r *Recorder) convert(step clean.Step, at time.Time) report.Step {
-	out := report.Step{After: r.after(at), Kind: kinds[step.Kind]}
+func (r *Recorder) convert(step clean.Step, moment time.Time) report.Step {
+	out := report.Step{After: r.after(moment), Kind: kinds[step.Kind]}
 	switch step.Kind {
 	case clean.StepRead:
 		out.Base, out.Position = &step.Base, step.Position

@@ -3,20 +3,20 @@ package passlog
 import "heartwood.dev/heartwood/api/report"
 
 // Totals returns the sums of the passes over a log that have ended.
-func (l *Log) Totals(of Key) Totals {
+func (l *Log) Totals(key Key) Totals {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.mu.totals[of]
+	return l.mu.totals[key]
 }
 
 // addToTotals adds a pass that has ended to the totals of its log. The caller holds l.writing, so
 // that the lines of a log are in the order of its totals.
-func (l *Log) addToTotals(of Key, ended report.Pass) {
+func (l *Log) addToTotals(key Key, ended report.Pass) {
 	l.mu.Lock()
-	sum := l.mu.totals[of].with(ended)
-	l.mu.totals[of] = sum
+	sum := l.mu.totals[key].with(ended)
+	l.mu.totals[key] = sum
 	l.mu.Unlock()
-	l.writeTotals([]totalsLine{{TopicID: of.TopicID, Partition: of.Partition, Totals: &sum}})
+	l.writeTotals([]totalsLine{{TopicID: key.TopicID, Partition: key.Partition, Totals: &sum}})
 }
 
 // Remove discards the totals of logs that were removed from this broker. If such a replica returns,

@@ -19,17 +19,17 @@ import (
 var totalsPath = filepath.Join(dir, totalsName)
 
 // end adds a pass over a log that has ended.
-func end(l *Log, of Key, ended report.Pass) {
-	at := time.UnixMilli(int64(*ended.Ended * 1000))
-	l.Begin("topic", of, ended.Trigger, at.Add(-time.Second)).End(ended, at)
+func end(l *Log, key Key, ended report.Pass) {
+	moment := time.UnixMilli(int64(*ended.Ended * 1000))
+	l.Begin("topic", key, ended.Trigger, moment.Add(-time.Second)).End(ended, moment)
 }
 
 // randomPass returns the report on a pass that has ended at a time.
-func randomPass(random *rand.Rand, at time.Time) report.Pass {
+func randomPass(random *rand.Rand, moment time.Time) report.Pass {
 	results := []string{report.ResultSuccess, report.ResultNothingToDo, report.ResultAborted,
 		report.ResultFailed}
-	pass := report.Pass{Trigger: report.TriggerMaxLag, Began: float64(at.Unix() - 1),
-		Ended: new(float64(at.Unix())), Result: results[random.IntN(len(results))],
+	pass := report.Pass{Trigger: report.TriggerMaxLag, Began: float64(moment.Unix() - 1),
+		Ended: new(float64(moment.Unix())), Result: results[random.IntN(len(results))],
 		ReadBytes: random.Int64N(1 << 40), WrittenBytes: random.Int64N(1 << 40),
 		SidecarReadBytes: random.Int64N(9), SidecarWrittenBytes: random.Int64N(9),
 		ReclaimedBytes: random.Int64N(1<<20) - 1000, RemovedRecords: random.Int64N(1 << 20)}
