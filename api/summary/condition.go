@@ -11,26 +11,6 @@ import (
 	"heartwood.dev/heartwood/api/v1alpha1"
 )
 
-// reasons are the reasons of condition Compacting in order of precedence: the first one that any
-// partition reports is the topic's. Reasons that require action or waiting come before reasons why
-// no pass is needed.
-var reasons = []struct{ reason, meaning string }{
-	{v1alpha1.ReasonQuarantined, "The last cleaning pass failed and is retried with backoff"},
-	{v1alpha1.ReasonCleaning, "A cleaning pass is running"},
-	{v1alpha1.ReasonQueued, "A cleaning pass is due and waits for a worker slot"},
-	{v1alpha1.ReasonBlockedByOpenTransaction, "An open transaction blocks compaction"},
-	{v1alpha1.ReasonCleanerDisabled,
-		"The cleaner is disabled; to enable it, set spec.cleaner.workers of the LogCluster"},
-	{v1alpha1.ReasonMinLagNotReached,
-		"All records of the dirty section are younger than compaction.minLag"},
-	{v1alpha1.ReasonBelowDirtyRatio, "The dirty ratio is below compaction.minDirtyPercent"},
-	{v1alpha1.ReasonNothingToReclaim,
-		"The dirty section contains too little garbage for a cleaning pass"},
-	{v1alpha1.ReasonUnknown, "The garbage of the dirty section is not estimated yet"},
-	{v1alpha1.ReasonActiveSegmentOnly, "Only the active segment is dirty"},
-	{v1alpha1.ReasonUpToDate, "The log is clean"},
-}
-
 // Polled says how many brokers were polled and how many of them responded; 0 <= Responded <=
 // Brokers.
 type Polled struct{ Brokers, Responded int }
@@ -47,28 +27,28 @@ func Condition(rows Rows, partitions int, polled Polled) metav1.Condition {
 	}
 	if failed := quarantined(rows); failed != nil && count[v1alpha1.ReasonQuarantined] == 0 {
 		return condition(v1alpha1.ReasonQuarantined,
-			reasons[0].meaning+" (on a follower)"+failure(failed))
+			reasons[0].Condition+" (on a follower)"+failure(failed))
 	}
 	if len(leaders) == 0 {
 		return Unknown(fmt.Sprintf("No leader of this topic reported; %d of %d brokers responded.",
 			polled.Responded, polled.Brokers))
 	}
 	for _, known := range reasons {
-		if count[known.reason] == 0 {
+		if count[known.Reason] == 0 {
 			continue
 		}
-		message := fmt.Sprintf("%s (%s)", known.meaning,
-			share(known.reason, count, max(partitions, len(leaders))))
-		if known.reason == v1alpha1.ReasonQuarantined {
-			return condition(known.reason, message+failure(quarantined(rows)))
+		message := fmt.Sprintf("%s (%s)", known.Condition,
+			share(known.Reason, count, max(partitions, len(leaders))))
+		if known.Reason == v1alpha1.ReasonQuarantined {
+			return condition(known.Reason, message+failure(quarantined(rows)))
 		}
-		if known.reason == v1alpha1.ReasonBlockedByOpenTransaction {
+		if known.Reason == v1alpha1.ReasonBlockedByOpenTransaction {
 			message += transactionOf(rows)
 		}
-		if known.reason == v1alpha1.ReasonUnknown {
+		if known.Reason == v1alpha1.ReasonUnknown {
 			return Unknown(message + ".")
 		}
-		return condition(known.reason, message+".")
+		return condition(known.Reason, message+".")
 	}
 	return Unknown(fmt.Sprintf(
 		"The brokers report reason %.40q, which this version of the operator does not support; upgrade the operator.",
@@ -101,8 +81,8 @@ func share(reason string, count map[string]int, partitions int) string {
 		reported += n
 	}
 	for _, known := range reasons {
-		if n := count[known.reason]; n > 0 && known.reason != reason {
-			words = append(words, fmt.Sprintf("%d %s", n, known.reason))
+		if n := count[known.Reason]; n > 0 && known.Reason != reason {
+			words = append(words, fmt.Sprintf("%d %s", n, known.Reason))
 		}
 	}
 	if missing := partitions - reported; missing > 0 {

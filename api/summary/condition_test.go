@@ -122,9 +122,9 @@ func TestQuarantinedFollowerIsReported(t *testing.T) {
 func TestEveryReasonHasPrecedenceAndMeaning(t *testing.T) {
 	var known []string
 	for _, r := range reasons {
-		known = append(known, r.reason)
-		if r.meaning == "" {
-			t.Errorf("%s has no meaning", r.reason)
+		known = append(known, r.Reason)
+		if r.Condition == "" {
+			t.Errorf("%s has no meaning", r.Reason)
 		}
 	}
 	for _, want := range []string{

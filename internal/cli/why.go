@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"heartwood.dev/heartwood/api/report"
+	"heartwood.dev/heartwood/api/summary"
 	"heartwood.dev/heartwood/api/v1alpha1"
 	"heartwood.dev/heartwood/internal/metadata"
 	"heartwood.dev/heartwood/internal/remote"
@@ -165,38 +166,19 @@ func explain(row *report.Partition, settings *topicconfig.Settings, now time.Tim
 // reasonText explains the reason of a replica.
 func reasonText(row *report.Partition, settings *topicconfig.Settings, now time.Time) string {
 	c := row.Compaction
-	switch c.Reason {
-	case v1alpha1.ReasonUpToDate:
-		return "no record is dirty"
-	case v1alpha1.ReasonCleaning:
-		text := fmt.Sprintf("a pass is %s, %s done", c.Phase, percent(c.ProgressRatio))
-		if c.EtaSeconds != nil {
-			text += ", about " + age(seconds(*c.EtaSeconds)) + " left"
-		}
-		return text
-	case v1alpha1.ReasonQueued:
-		return fmt.Sprintf("a pass is due (%s) and waits for a worker slot", c.Trigger)
-	case v1alpha1.ReasonBelowDirtyRatio:
-		return fmt.Sprintf("%s of the cleanable bytes are dirty; a pass starts above %v%% "+
-			"(compaction.minDirtyPercent)", percent(c.DirtyRatio), settings.MinDirtyPercent)
-	case v1alpha1.ReasonNothingToReclaim:
-		return "the log is dirty enough, but has too little garbage for a pass"
-	case v1alpha1.ReasonUnknown:
-		return "the log is dirty enough; its garbage is not estimated yet"
-	case v1alpha1.ReasonActiveSegmentOnly:
-		return fmt.Sprintf("all %s of dirty records are in the active segment; kubectl heartwood "+
-			"clean rolls it", remote.Bytes(c.BlockedBytes["active_segment"]))
-	case v1alpha1.ReasonMinLagNotReached:
-		return fmt.Sprintf("all dirty records are younger than compaction.minLag (%s)",
-			settings.MinLag)
-	case v1alpha1.ReasonBlockedByOpenTransaction:
-		return blockedText(row.OldestTransaction, now)
-	case v1alpha1.ReasonQuarantined:
-		return "the last pass failed and is retried: " + printable(c.LastError)
-	case v1alpha1.ReasonCleanerDisabled:
-		return "the cleaner is disabled: set spec.cleaner.workers of the LogCluster"
+	known, ok := summary.Explain(c.Reason)
+	if !ok {
+		return "this version does not know the reason"
 	}
-	return "this version does not know the reason"
+	facts := summary.Facts{Phase: c.Phase, Done: percent(c.ProgressRatio), Trigger: c.Trigger,
+		Dirty: percent(c.DirtyRatio), MinDirty: fmt.Sprintf("%v%%", settings.MinDirtyPercent),
+		Active:      remote.Bytes(c.BlockedBytes["active_segment"]),
+		MinLag:      fmt.Sprint(settings.MinLag),
+		Transaction: blockedText(row.OldestTransaction, now), Error: printable(c.LastError)}
+	if c.EtaSeconds != nil {
+		facts.Left = age(seconds(*c.EtaSeconds))
+	}
+	return known.Why(facts)
 }
 
 func blockedText(open *report.Transaction, now time.Time) string {

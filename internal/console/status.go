@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	"heartwood.dev/heartwood/api/report"
+	"heartwood.dev/heartwood/api/summary"
 )
 
 // status says in a few words what the cleaner does with a partition, or why it does nothing.
@@ -119,31 +120,16 @@ func speedOf(p *report.Pass) (facts []fact) {
 
 // idleReason says why no pass runs, with the numbers that decide.
 func idleReason(c *report.Compaction) string {
-	switch c.Reason {
-	case "UpToDate":
-		return "nothing is dirty"
-	case "BelowDirtyRatio":
-		return formatPercent(c.DirtyRatio) + " dirty, below the dirty ratio of the topic"
-	case "NothingToReclaim":
-		garbage := "too little"
-		if c.GarbageRatio != nil {
-			garbage = "only " + formatPercent(*c.GarbageRatio)
-		}
-		return formatPercent(c.DirtyRatio) + " dirty, but " + garbage + " of it is garbage"
-	case "Unknown":
-		return formatPercent(c.DirtyRatio) + " dirty; the garbage is not estimated yet"
-	case "ActiveSegmentOnly":
-		return "only the active segment is dirty"
-	case "MinLagNotReached":
-		return "the dirty records are younger than minLag"
-	case "BlockedByOpenTransaction":
-		return "an open transaction blocks the dirty records"
-	case "Quarantined":
-		return "the last pass failed: " + c.LastError
-	case "CleanerDisabled":
-		return "the LogCluster has no cleaner workers"
+	known, ok := summary.Explain(c.Reason)
+	if !ok {
+		return c.Reason
 	}
-	return c.Reason
+	facts := summary.Facts{Dirty: formatPercent(c.DirtyRatio), Garbage: "too little",
+		Error: c.LastError}
+	if c.GarbageRatio != nil {
+		facts.Garbage = "only " + formatPercent(*c.GarbageRatio)
+	}
+	return known.Short(facts)
 }
 
 // sectionsText describes the sections of a log.

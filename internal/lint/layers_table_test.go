@@ -224,7 +224,7 @@ var layers = map[string][]string{
 	"internal/cli/kafka":          {},
 	"internal/cli/health":         {"api/v1alpha1"},
 	"internal/cli": {
-		"api/report", "api/v1alpha1", "internal/cli/forward", "internal/cli/health",
+		"api/report", "api/summary", "api/v1alpha1", "internal/cli/forward", "internal/cli/health",
 		"internal/cli/kafka", "internal/console", "internal/console/connect",
 		"internal/console/kafka", "internal/console/kube", "internal/credentials",
 		"internal/metadata",

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"heartwood.dev/heartwood/api/report"
-	"heartwood.dev/heartwood/api/v1alpha1"
+	"heartwood.dev/heartwood/api/summary"
 )
 
 const (
@@ -104,8 +104,7 @@ func (r *Replica) update(row *report.Compaction) {
 		r.fail(errors.New(r.Pass.Error))
 		return
 	}
-	switch row.Reason {
-	case v1alpha1.ReasonMinLagNotReached, v1alpha1.ReasonBlockedByOpenTransaction:
+	if known, _ := summary.Explain(row.Reason); known.Kept != "" {
 		r.Reason = row.Reason
 	}
 }
@@ -136,11 +135,8 @@ func (r *Replica) describe(row *report.Compaction) (step, more string) {
 
 // kept returns which dirty records the pass did not clean.
 func kept(reason string) string {
-	switch reason {
-	case v1alpha1.ReasonMinLagNotReached:
-		return " (records younger than compaction.minLag were kept)"
-	case v1alpha1.ReasonBlockedByOpenTransaction:
-		return " (records above an open transaction were kept)"
+	if known, _ := summary.Explain(reason); known.Kept != "" {
+		return " (" + known.Kept + " were kept)"
 	}
 	return ""
 }
