@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -91,47 +92,50 @@ type Broker struct {
 	logger   *slog.Logger
 	store    *logstore.Store
 	cleaner  *cleaner.Cleaner
-	passes   *passlog.Log
 	events   atomic.Pointer[events.Hub] // nil until the first viewer
 	cleanNow *cleannow.Tasks
 	scrub    *scrub.Scrubber
 	volumes  *volumeWatch
-	reach    reachWatch
 	removals *removals
 	replicas *replica.Set
 	groups   *coordinator.Groups
 	// transactions is set before the listeners serve requests.
 	transactions *coordinator.Transactions
 	hanging      *hanging.Watch
-	groupLag     *grouplag.Lag
 	level        scrape.Level // of the metrics of partitions
 	ids          *ProducerIDs
+	network
+
+	images    images
+	serving   servingReport // the served partitions, to be reported
+	readiness readiness
+	shutdown  shutdown
+	// background are the components that only run in the background, from Run on.
+	background []func(context.Context)
+
+	close sync.Once // Run calls Close, and so may its caller
+}
+
+// network is what a broker listens on.
+type network struct {
 	// listeners are open once New has returned; their order is that of the options.
 	listeners []*openListener
 	peers     *openListener // nil: other brokers connect to the first listener
 	issuers   []*tokens.Source
+}
 
-	images images
-	// wakeUp has a buffer of one. A token in it means that follow must apply images.newest.
-	wakeUp   chan struct{}
-	applied  chan struct{}         // closed once the first image is applied
-	serves   chan struct{}         // closed once requests are accepted
-	serving  servingReport         // the served partitions, to be reported
-	notReady atomic.Pointer[error] // nil: ready
-
-	// shutdownTimeout and notice have the same values except in tests, which change them before Run.
-	shutdownTimeout time.Duration
-	notice          func(context.Context) // waitNotice
-
-	close sync.Once // Run calls Close, and so may its caller
+// readiness says whether requests are accepted.
+type readiness struct {
+	serves   chan struct{}         // closed once they are
+	obstacle atomic.Pointer[error] // nil: ready
 }
 
 // New opens the log store, which locks the data directory and recovers the logs, and the listener.
 // Run starts serving. If the caller does not call Run, it must call Close.
 func New(opts Options) (*Broker, error) {
-	b := &Broker{opts: opts, logger: opts.Logger, wakeUp: make(chan struct{}, 1),
-		applied: make(chan struct{}), serves: make(chan struct{}),
-		shutdownTimeout: shutdownTimeout, notice: waitNotice}
+	b := &Broker{opts: opts, logger: opts.Logger,
+		readiness: readiness{serves: make(chan struct{})},
+		shutdown:  shutdown{timeout: shutdownTimeout, notice: waitNotice}}
 	b.serving.changed = make(chan struct{}, 1)
 	if b.logger == nil {
 		b.logger = slog.New(slog.DiscardHandler)
@@ -143,7 +147,7 @@ func New(opts Options) (*Broker, error) {
 	if b.opts.Dialer == nil {
 		b.opts.Dialer = &net.Dialer{}
 	}
-	b.notReady.Store(&errNoImage)
+	b.readiness.obstacle.Store(&errNoImage)
 	b.images.start(metadata.NewImage("", metadata.CleanerBudget{}, nil, nil))
 	if err := b.open(); err != nil {
 		return nil, errors.Join(fmt.Errorf("start broker %d: %w", opts.NodeID, err), b.Close())
@@ -182,13 +186,12 @@ func (b *Broker) open() (err error) {
 	}
 	// The cleaner may start at once: it compacts no log until a metadata image has configured the
 	// log.
-	b.passes = passlog.Open(passlog.Options{FS: b.opts.FS, Dir: b.opts.DataDir,
+	passes := passlog.Open(passlog.Options{FS: b.opts.FS, Dir: b.opts.DataDir,
 		Broker: b.opts.NodeID, Observer: b.observer(), Logger: b.logger,
 		Logs: func() map[passlog.Key]bool { return cleaner.HistoryKeys(b.store) }})
-	b.cleaner = cleaner.New(b.store, cleaner.Options{Logger: b.logger, History: b.passes})
+	b.cleaner = cleaner.New(b.store, cleaner.Options{Logger: b.logger, History: passes})
 	b.scrub = b.newScrub()
 	b.volumes = newVolumeWatch(b)
-	b.reach.broker = b
 	b.removals = newRemovals(b)
 	b.cleanNow = cleannow.New(b.opts.FS, b.opts.DataDir,
 		cleannow.Cleaner{Request: b.cleaner.CleanNow, Status: b.cleaner.Status}, b.logger)
@@ -204,26 +207,33 @@ func (b *Broker) open() (err error) {
 		Registry: b.opts.Registry, Logger: b.logger,
 	})
 	b.transactions = b.newTransactions()
-	b.hanging = hanging.New(hanging.Options{Serves: b.serves, States: b.replicas.States,
+	b.hanging = hanging.New(hanging.Options{Serves: b.readiness.serves, States: b.replicas.States,
 		LateAfter: b.lateAfter, Reachable: b.metadataReachable, Known: b.transactions.Known,
 		Abort: b.abortOpen, Logger: b.logger})
-	b.groupLag = grouplag.New(b.groupLagOptions())
-	if err := b.serveListeners(handler.New(handler.Options{
+	groupLag := grouplag.New(b.groupLagOptions())
+	if err := b.serveListeners(b.newHandler(), connectionsMax(files)); err != nil {
+		return err
+	}
+	reach := &reachWatch{broker: b}
+	b.background = []func(context.Context){b.cleanNow.Run, b.hanging.Run, groupLag.Run, b.scrub.Run,
+		b.volumes.run, reach.run, b.removals.run, b.followIssuers}
+	b.register(b.opts.Registry, groupLag)
+	return nil
+}
+
+func (b *Broker) newHandler() *handler.Handler {
+	return handler.New(handler.Options{
 		NodeID: b.opts.NodeID, Image: b.image, Await: b.await, Replicas: b.replicas,
 		Groups: b.groups, Transactions: b.transactions, Admin: b.opts.Metadata,
 		Alterer: b.opts.Metadata, Mover: b.opts.Metadata, Users: b.opts.Metadata,
 		ProducerID: b.ids.Next, Authorize: b.authorize, Explain: b.explain, PlainPeers: b.plainFollower,
 		DataDir: b.opts.DataDir, Listen: b.listeners[0].socket.Addr().String(), Volume: b.volume,
 		Registry: b.opts.Registry, Logger: b.logger,
-	}), connectionsMax(files)); err != nil {
-		return err
-	}
-	b.register(b.opts.Registry)
-	return nil
+	})
 }
 
 func (b *Broker) groupLagOptions() grouplag.Options {
-	return grouplag.Options{NodeID: b.opts.NodeID, Serves: b.serves, Image: b.image,
+	return grouplag.Options{NodeID: b.opts.NodeID, Serves: b.readiness.serves, Image: b.image,
 		Committed: b.groups.AllCommitted, Replicas: b.replicas, Dial: b.dialPeer, Logger: b.logger}
 }
 
@@ -265,7 +275,7 @@ func (b *Broker) Addr() string { return b.listeners[0].endpoint.String() }
 // Ready returns nil while the broker accepts requests. Otherwise it returns the reason why not: the
 // first metadata image has not been applied yet, or the broker is shutting down.
 func (b *Broker) Ready() error {
-	err := b.notReady.Load()
+	err := b.readiness.obstacle.Load()
 	if err == nil {
 		return nil
 	}
@@ -286,9 +296,8 @@ func (b *Broker) Run(ctx context.Context) error {
 	following, stopFollowing := context.WithCancel(context.WithoutCancel(ctx))
 	metadataStore := start(func() error { return b.opts.Metadata.Run(following, b.self, b.offer) })
 	var workers sync.WaitGroup
-	for _, work := range []func(context.Context){b.follow, b.reportServing, b.cleanNow.Run,
-		b.hanging.Run, b.groupLag.Run, b.scrub.Run, b.volumes.run, b.reach.run, b.removals.run,
-		b.followIssuers} {
+	for _, work := range slices.Concat(b.background,
+		[]func(context.Context){b.follow, b.reportServing}) {
 		workers.Go(func() { work(following) })
 	}
 	err := b.serve(ctx, metadataStore)
@@ -297,7 +306,7 @@ func (b *Broker) Run(ctx context.Context) error {
 	// the set of replicas ends delayed operations that started in between. The broker then stops to
 	// follow the metadata, because until then an image may open or close logs. The store, which
 	// owns the logs, is closed last.
-	b.notReady.Store(&errStopping)
+	b.readiness.obstacle.Store(&errStopping)
 	b.transactions.Close()
 	b.groups.Close()
 	b.replicas.Close()
@@ -318,20 +327,20 @@ func (b *Broker) serve(ctx context.Context, metadataStore *task) error {
 		return nil
 	case <-metadataStore.done:
 		return nil
-	case <-b.applied:
+	case <-b.images.usable:
 	}
 	// The server continues during the controlled shutdown, while other brokers take over
 	// leadership.
 	serving, stopServing := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopServing()
 	server := start(func() error { return b.serveAll(serving) })
-	b.notReady.Store(nil)
-	close(b.serves)
+	b.readiness.obstacle.Store(nil)
+	close(b.readiness.serves)
 	b.logger.Info("broker ready", "address", b.Addr())
 	select {
 	case <-server.done: // the listener failed
 	case <-ctx.Done():
-		b.notReady.Store(&errStopping)
+		b.readiness.obstacle.Store(&errStopping)
 		b.shutDownGracefully(serving)
 		stopServing()
 	case <-metadataStore.done:

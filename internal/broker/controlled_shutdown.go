@@ -32,7 +32,7 @@ func (b *Broker) shutDownGracefully(ctx context.Context) {
 	if !ok || !b.image().DependsOn(b.opts.NodeID) {
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, b.shutdownTimeout)
+	ctx, cancel := context.WithTimeout(ctx, b.shutdown.timeout)
 	defer cancel()
 	began, before := time.Now(), b.image()
 	if err := announcer.AnnounceShutdown(ctx); err != nil {
@@ -54,8 +54,14 @@ func (b *Broker) shutDownGracefully(ctx context.Context) {
 		"took", time.Since(began),
 	)
 	if takenOver(before, b.image(), b.opts.NodeID) {
-		b.notice(ctx)
+		b.shutdown.notice(ctx)
 	}
+}
+
+// shutdown has the same values in all brokers, except in tests, which change them before Run.
+type shutdown struct {
+	timeout time.Duration
+	notice  func(context.Context)
 }
 
 // waitNotice waits for noticeTime.

@@ -26,7 +26,7 @@ func TestClientsLearnTheNewLeaderBeforeAConnectionCloses(t *testing.T) {
 		t.Fatalf("before the shutdown: %v", err)
 	}
 	noticed := make(chan struct{}) // the broker serves until then
-	c.brokers[leader].notice = func(context.Context) { <-noticed }
+	c.brokers[leader].shutdown.notice = func(context.Context) { <-noticed }
 	stopped := make(chan struct{})
 	go func() {
 		defer close(stopped)

@@ -29,7 +29,7 @@ func (b *Broker) offer(image *metadata.Image) {
 // wake makes follow apply the newest image, even if that image has been applied already.
 func (b *Broker) wake() {
 	select {
-	case b.wakeUp <- struct{}{}:
+	case b.images.wakeUp <- struct{}{}:
 	default:
 	}
 }
@@ -46,7 +46,7 @@ func (b *Broker) follow(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-b.wakeUp:
+		case <-b.images.wakeUp:
 		case <-retry.C:
 		}
 		fault := ""
@@ -105,9 +105,9 @@ func (b *Broker) apply(image *metadata.Image) error {
 	b.images.apply(image)
 	b.removals.update(image)
 	select {
-	case <-b.applied:
+	case <-b.images.usable:
 	default:
-		close(b.applied)
+		close(b.images.usable)
 	}
 	b.serving.set(served)
 	return fault

@@ -15,7 +15,10 @@ import (
 type images struct {
 	newest  atomic.Pointer[metadata.Image] // the newest image from the metadata store
 	current atomic.Pointer[imageState]     // the image that requests use
-	mu      struct {
+	// wakeUp has a buffer of one. A token in it means that follow must apply the newest image.
+	wakeUp chan struct{}
+	usable chan struct{} // closed once the first image is applied
+	mu     struct {
 		sync.Mutex                 // held while current is replaced
 		applied    *metadata.Image // the image that was applied last
 	}
@@ -29,6 +32,7 @@ type imageState struct {
 
 // start sets the image that requests use before the first image is applied.
 func (i *images) start(image *metadata.Image) {
+	i.wakeUp, i.usable = make(chan struct{}, 1), make(chan struct{})
 	i.mu.applied = image
 	i.current.Store(&imageState{image: image, replaced: make(chan struct{})})
 }

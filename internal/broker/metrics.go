@@ -20,7 +20,7 @@ type partitionMetrics struct {
 
 // register adds the metrics of this broker to a registry, which may be nil. If two brokers share a
 // registry, each must register through a registerer that adds a distinct label.
-func (b *Broker) register(registry prometheus.Registerer) {
+func (b *Broker) register(registry prometheus.Registerer, groupLag prometheus.Collector) {
 	if registry == nil {
 		return
 	}
@@ -30,7 +30,7 @@ func (b *Broker) register(registry prometheus.Registerer) {
 	}
 	registry.MustRegister(b.store.Collector(&b.level))
 	registry.MustRegister(b.cleaner.Collector(&b.level))
-	registry.MustRegister(b.volumes, b.groupLag, b.scrub)
+	registry.MustRegister(b.volumes, groupLag, b.scrub)
 	registry.MustRegister(&partitionMetrics{
 		broker: b,
 		leader: desc("partition_leader", "1 if this broker leads the partition, else 0."),

@@ -37,9 +37,9 @@ func TestUnreachablePeersAreReported(t *testing.T) {
 		{ID: 3, Epoch: 1, Peer: "127.0.0.1:1", Leaving: true},
 		{ID: 5, Epoch: 2, Peer: to.Addr()},
 	}, nil))
-	from.reach.broker = from
+	reach := &reachWatch{broker: from}
 	ctx, cancel := context.WithCancel(t.Context())
-	watch := start(func() error { from.reach.run(ctx); return nil })
+	watch := start(func() error { reach.run(ctx); return nil })
 	began, last := time.Now(), ""
 	// On a busy machine, broker 5 may be reported too at first.
 	for last != "2:4" {

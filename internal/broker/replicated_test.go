@@ -97,7 +97,7 @@ func (c *trio) start(id int, graceful bool) {
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	b.shutdownTimeout = trioWait
+	b.shutdown.timeout = trioWait
 	c.brokers[id] = b
 	ctx, cancel := context.WithCancel(context.Background())
 	running := start(func() error { return b.Run(ctx) })

@@ -42,7 +42,7 @@ func servingPause(served int) time.Duration {
 // treat a partition as served before.
 func (b *Broker) reportServing(ctx context.Context) {
 	select {
-	case <-b.serves:
+	case <-b.readiness.serves:
 	case <-ctx.Done():
 		return
 	}

@@ -23,6 +23,7 @@ var typeLimits = []typeLimit{
 	{"internal/logstore", "Log", 93, 25, 25},
 	{"internal/logstore", "Store", 58, 0, 0},
 	{"internal/logstore/compaction", "Compaction", 53, 0, 0},
+	{"internal/broker", "Broker", 0, 24, 26},
 	{"internal/handler/data", "Handler", 0, 10, 0},
 	{"internal/handler/groups", "Handler", 0, 10, 0},
 	{"internal/handler/transactions", "Handler", 0, 10, 0},
