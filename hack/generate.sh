@@ -9,16 +9,6 @@ export GOTOOLCHAIN=local
 controller_gen() { go tool -modfile=hack/tools/controller-gen/go.mod controller-gen "$@"; }
 
 controller_gen object crd paths=./api/... output:crd:dir=config/crd
-# A stored LogCluster may still have the object of earlier versions in spec.listeners. Without the
-# property port, the API server would remove the object's port when it reads the LogCluster. As the
-# type is array, the API server accepts no such object in a new LogCluster.
-sed -i '0,/^              listeners:$/{//a\
-                properties:\
-                  port:\
-                    format: int32\
-                    type: integer
-}' config/crd/heartwood.dev_logclusters.yaml
-
 controller_gen rbac:roleName=heartwood-operator paths=./controllers/... output:rbac:dir=config/rbac
 
 go run ./hack/resourcesdoc > docs/resources.md

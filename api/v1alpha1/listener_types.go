@@ -1,10 +1,6 @@
 package v1alpha1
 
 import (
-	"bytes"
-	"encoding/json"
-	"fmt"
-
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -21,32 +17,8 @@ const (
 	HTTPPort = 9644
 )
 
-// Listeners are the listeners of a LogCluster. In earlier versions, spec.listeners was an object
-// with the field port. UnmarshalJSON also accepts this form, which an existing LogCluster has until
-// the operator has rewritten it.
+// Listeners are the listeners of a LogCluster.
 type Listeners []Listener
-
-// UnmarshalJSON decodes a list of listeners, or the object of earlier versions.
-func (l *Listeners) UnmarshalJSON(data []byte) error {
-	if data = bytes.TrimSpace(data); len(data) == 0 || data[0] != '{' {
-		return json.Unmarshal(data, (*[]Listener)(l))
-	}
-	var object struct {
-		Port int32 `json:"port"`
-	}
-	if err := json.Unmarshal(data, &object); err != nil {
-		return err
-	}
-	if object.Port == 0 {
-		object.Port = DefaultListenerPort
-	}
-	*l = Listeners{{Name: DefaultListenerName, Port: object.Port, Type: ListenerInternal,
-		FromObject: true}}
-	return nil
-}
-
-// FromObject reports whether the listeners were decoded from the object of earlier versions.
-func (l Listeners) FromObject() bool { return len(l) == 1 && l[0].FromObject }
 
 // OrDefault returns the listeners, or the default listener if there are none.
 func (l Listeners) OrDefault() Listeners {
@@ -54,20 +26,6 @@ func (l Listeners) OrDefault() Listeners {
 		return l
 	}
 	return Listeners{{Name: DefaultListenerName, Port: DefaultListenerPort, Type: ListenerInternal}}
-}
-
-// Validate checks what the schema cannot express. It returns an error that says what to do if two
-// listeners have the same port.
-func (l Listeners) Validate() error {
-	names := map[int32]string{}
-	for i := range l {
-		if other, taken := names[l[i].Port]; taken {
-			return fmt.Errorf("listeners %s and %s have the same port %d: change one of them",
-				other, l[i].Name, l[i].Port)
-		}
-		names[l[i].Port] = l[i].Name
-	}
-	return nil
 }
 
 // Authenticate reports whether a listener authenticates its clients.
@@ -96,9 +54,7 @@ const (
 	ListenerTLSRoute ListenerType = "TLSRoute"
 )
 
-// Listener is a port on which brokers accept connections of Kafka clients. All rules apply to one
-// listener: a rule of the list would fail for a LogCluster with the object of earlier versions. So
-// an admission policy refuses two listeners with the same port (config/admission).
+// Listener is a port on which brokers accept connections of Kafka clients.
 //
 // +kubebuilder:validation:XValidation:rule="!(self.port in [9091, 9644])",fieldPath=".port",message="ports 9091 (connections between brokers) and 9644 (HTTP) are reserved: choose another port"
 // +kubebuilder:validation:XValidation:rule="!(self.name in ['peers', 'http', 'broker', 'brokers', 'bootstrap'])",fieldPath=".name",message="the names peers, http, broker, brokers and bootstrap are reserved: choose another name"
@@ -180,9 +136,6 @@ type Listener struct {
 	// +optional
 	// +kubebuilder:validation:MaxProperties=32
 	Annotations map[string]string `json:"annotations,omitempty"`
-
-	// FromObject is set by Listeners.UnmarshalJSON.
-	FromObject bool `json:"-"`
 }
 
 // Gateway names a Gateway of the Gateway API (v1.5 or later), with a listener for TLS in mode

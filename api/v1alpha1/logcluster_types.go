@@ -77,6 +77,7 @@ type LogClusterSpec struct {
 	// +kubebuilder:default={{name: "kafka", port: 9092}}
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=8
+	// +kubebuilder:validation:XValidation:rule="self.all(a, self.exists_one(b, b.port == a.port))",message="two listeners have the same port: choose another port for one of them"
 	Listeners Listeners `json:"listeners,omitempty"`
 
 	// Authorization decides which principals may do what. Default: type None while no listener has

@@ -33,6 +33,8 @@ func listenerCreations() []TableEntry {
 	}
 	return []TableEntry{
 		cluster("{listeners: []}", "listeners", "should have at least 1 items"),
+		cluster("{listeners: [{name: a, port: 9093}, {name: b, port: 9093}]}", "listeners",
+			"two listeners have the same port: choose another port for one of them"),
 		cluster("{listeners: {port: 9092}}", "listeners", `must be of type array: "object"`),
 		cluster("{listeners: [{name: a, port: 9091}]}", "listeners[0].port",
 			"ports 9091 (connections between brokers) and 9644 (HTTP) are reserved: choose another port"),

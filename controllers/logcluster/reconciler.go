@@ -236,11 +236,6 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	if result.Complete() {
-		if err := r.Apply.RewriteListeners(ctx, s); err != nil {
-			return ctrl.Result{}, err
-		}
-	}
 	r.recordSuccess(req.NamespacedName, result)
 	if len(volumes.Refusals) > 0 {
 		again = outcome.Shorter(again, retryInterval) // no event announces another StorageClass
@@ -261,8 +256,8 @@ func (r *Reconciler) advance(ctx context.Context, s *facts.Facts,
 	result = outcome.Outcome{Generation: s.Cluster.Generation, Paused: s.Cluster.Paused(),
 		Storage: outcome.DescribeStorage(s.Cluster, s.Volumes, s.VolumesToReplace().Replace)}
 	budgetErr := r.Apply.Budget(ctx, s)
-	if invalid := cmp.Or(s.Cluster.Spec.Listeners.Validate(),
-		s.Cluster.Spec.ValidatePeers(), s.Cluster.Spec.Pod.Validate()); invalid != nil {
+	if invalid := cmp.Or(s.Cluster.Spec.ValidatePeers(),
+		s.Cluster.Spec.Pod.Validate()); invalid != nil {
 		result.Failure = fmt.Sprintf("accept the spec: %v", invalid)
 		return result, 0, budgetErr
 	}

@@ -161,10 +161,6 @@ func (l *loader) addCluster(o object, cluster *v1alpha1.LogCluster) {
 			l.set.File("LogCluster/"+first.Name), first.Name)).Error())
 		return
 	}
-	if err := cluster.Spec.Listeners.Validate(); err != nil {
-		l.fault(o, "spec.listeners: Invalid value: "+err.Error())
-		return
-	}
 	if err := cluster.Spec.ValidatePeers(); err != nil {
 		l.fault(o, "spec.peers: Invalid value: "+err.Error())
 		return

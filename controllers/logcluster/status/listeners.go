@@ -1,7 +1,6 @@
 package status
 
 import (
-	"cmp"
 	"fmt"
 	"strings"
 
@@ -29,8 +28,7 @@ func listenersCondition(s *facts.Facts) metav1.Condition {
 	condition := metav1.Condition{Type: v1alpha1.ConditionListenersReady,
 		Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonListenersReady,
 		Message: "All listeners have an address on every broker."}
-	if err := cmp.Or(s.Cluster.Spec.Listeners.Validate(),
-		s.Cluster.Spec.ValidatePeers()); err != nil {
+	if err := s.Cluster.Spec.ValidatePeers(); err != nil {
 		pending = append(pending, fmt.Sprintf("The listeners are invalid: %v.", err))
 	}
 	if len(pending) > 0 {

@@ -3,11 +3,10 @@
 // in the form of one PartitionSet. The store makes the decisions of the operator and of the brokers
 // with internal/metadata/partitionset and internal/placement.
 //
-// document.go defines the content of the file and its encoding, partitions.go the part of it that
-// is a PartitionSet, and earlier.go reads files of earlier versions. sync.go, assign.go, create.go,
-// alter.go and decide.go change the document, mostly by pure functions. store.go contains the
-// Store, queue.go makes concurrent changes together, brokers.go contains the methods for brokers,
-// and isr.go the ISR changes.
+// document.go defines the content of the file and its encoding, and partitions.go the part of it
+// that is a PartitionSet. sync.go, assign.go, create.go, alter.go and decide.go change the
+// document, mostly by pure functions. store.go contains the Store, queue.go makes concurrent
+// changes together, brokers.go contains the methods for brokers, and isr.go the ISR changes.
 //
 // A change computes the new document, writes it, and then publishes it. So a crash cannot revert
 // metadata that a broker has received. In particular it cannot revert leader epochs, which brokers

@@ -17,8 +17,7 @@ import (
 	"heartwood.dev/heartwood/internal/metadata/partitionset"
 )
 
-// formatVersion is the format version of files that are written. Files of earlier versions can also
-// be read (earlier.go).
+// formatVersion is the format version of the file.
 const formatVersion = 3
 
 // Origins of topics and of the LogCluster.
@@ -111,9 +110,9 @@ func decode(content []byte) (document, error) {
 	var version struct {
 		Version int `json:"version"`
 	}
-	if json.Unmarshal(content, &version) == nil && version.Version > 0 &&
-		version.Version < formatVersion {
-		return decodeEarlier(content)
+	if json.Unmarshal(content, &version) == nil && version.Version != formatVersion {
+		return document{}, fmt.Errorf("version is %d, this release supports version %d",
+			version.Version, formatVersion)
 	}
 	var d document
 	if err := decodeStrictly(content, &d); err != nil {
@@ -157,10 +156,6 @@ func (d document) encode() ([]byte, error) {
 
 // check checks the invariants of document. It is called after decoding and before Sync writes.
 func (d document) check() error {
-	if d.Version != formatVersion {
-		return fmt.Errorf("version is %d, this release supports versions %d to %d", d.Version,
-			1, formatVersion)
-	}
 	if _, err := metadata.ParseID(d.ClusterID); err != nil {
 		return fmt.Errorf("clusterId: %w", err)
 	}

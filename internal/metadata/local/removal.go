@@ -31,7 +31,7 @@ func (d *document) giveUp(cluster *v1alpha1.LogCluster) {
 		return
 	}
 	for _, g := range cluster.GivenUp() {
-		if _, exists := d.find(g.Topic); exists || g.ID == unknownTag {
+		if _, exists := d.find(g.Topic); exists {
 			continue
 		}
 		for _, key := range d.set.Keys() {
