@@ -23,9 +23,6 @@ const (
 	PressureReserve = "Reserve"
 )
 
-// AnnotationVolume is an annotation on a broker's Lease: the BrokerVolume of the broker as JSON.
-const AnnotationVolume = "heartwood.dev/volume"
-
 // ConditionStoragePressure is True on a LogCluster if the volume of a broker is fuller than
 // spec.storage.pressure.warn.
 const ConditionStoragePressure = "StoragePressure"
