@@ -145,41 +145,6 @@ func ParseVolumeClaimName(name string) (cluster string, broker int32, ok bool) {
 // volumeClaimPrefix is the name of the StatefulSet's claim template and a dash.
 const volumeClaimPrefix = "data-"
 
-// LeaseCleanEpoch returns the value of AnnotationCleanEpoch, -1 if it is absent or invalid.
-func LeaseCleanEpoch(annotations map[string]string) int64 {
-	epoch, err := strconv.ParseInt(annotations[AnnotationCleanEpoch], 10, 64)
-	if err != nil || epoch < 0 {
-		return -1
-	}
-	return epoch
-}
-
-// LeaseTransactionVersion returns the highest transaction version that the broker supports; 0 if
-// the Lease does not contain a valid one.
-func LeaseTransactionVersion(annotations map[string]string) int16 {
-	version, err := strconv.ParseInt(annotations[AnnotationTransactionVersion], 10, 16)
-	if err != nil {
-		return 0
-	}
-	return int16(max(0, version))
-}
-
-// LeaseFormatLevel returns the highest format level that the broker supports; 1 if the Lease does
-// not contain a valid one.
-func LeaseFormatLevel(annotations map[string]string) int32 {
-	level, err := strconv.ParseInt(annotations[AnnotationFormatLevel], 10, 32)
-	if err != nil {
-		return 1
-	}
-	return int32(max(1, level))
-}
-
-// LeaseLeaves reports whether the broker has announced its controlled shutdown in the given broker
-// epoch.
-func LeaseLeaves(annotations map[string]string, epoch int64) bool {
-	return annotations[AnnotationLeaving] == strconv.FormatInt(epoch, 10)
-}
-
 // LeaseIsolated reports whether the operator has found the broker cut off from other brokers in the
 // given broker epoch.
 func LeaseIsolated(annotations map[string]string, epoch int64) bool {

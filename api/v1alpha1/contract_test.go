@@ -24,22 +24,6 @@ func TestParseBrokerLeaseName(t *testing.T) {
 	}
 }
 
-func TestLeaseAnnotations(t *testing.T) {
-	for text, want := range map[string]int64{"7": 7, "0": 0, "-1": -1, "-7": -1, "seven": -1,
-		"99999999999999999999": -1} {
-		if got := LeaseCleanEpoch(map[string]string{AnnotationCleanEpoch: text}); got != want {
-			t.Errorf("clean epoch %q: %d, want %d", text, got, want)
-		}
-	}
-	if got := LeaseCleanEpoch(nil); got != -1 {
-		t.Errorf("without a clean epoch: %d, want -1", got)
-	}
-	announced := map[string]string{AnnotationLeaving: "7"}
-	if !LeaseLeaves(announced, 7) || LeaseLeaves(announced, 8) || LeaseLeaves(nil, 0) {
-		t.Error("an announced shutdown applies to its own broker epoch only")
-	}
-}
-
 func TestOlderThanIsATotalOrder(t *testing.T) {
 	at := func(name string, second int64) *Topic {
 		return &Topic{ObjectMeta: metav1.ObjectMeta{Name: name,

@@ -3,6 +3,8 @@ package v1alpha1
 import (
 	"fmt"
 	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // ConditionVolumeLost is True on a LogCluster while the volume of a broker is lost. Such a broker
@@ -109,22 +111,27 @@ func ParseVolumeConsent(text string) VolumeConsent {
 	return VolumeConsent{Claim: claim, Directory: directory}
 }
 
+// LeaseVolumeConsent returns the consent in a broker's Lease.
+func LeaseVolumeConsent(lease metav1.Object) VolumeConsent {
+	return ParseVolumeConsent(lease.GetAnnotations()[AnnotationVolumeConsent])
+}
+
 // LeaseVolumeLost reports whether a volume with a directory id is not the one that the broker of a
 // Lease used last, and may not replace it. A Lease without a directory id belongs to a broker that
 // has never started.
-func LeaseVolumeLost(annotations map[string]string, directory string) bool {
-	registered := annotations[AnnotationDirectory]
+func LeaseVolumeLost(lease metav1.Object, directory string) bool {
+	registered := ReadRegistration(lease).Directory
 	if registered == "" || directory == "" || registered == directory {
 		return false
 	}
-	return ParseVolumeConsent(annotations[AnnotationVolumeConsent]).Directory != directory
+	return LeaseVolumeConsent(lease).Directory != directory
 }
 
 // LeaseReplacedClaim returns the UID of the claim whose loss permitted the broker of a Lease to
 // continue with its present volume; "" if the broker has not replaced a volume with consent.
-func LeaseReplacedClaim(annotations map[string]string) string {
-	consent := ParseVolumeConsent(annotations[AnnotationVolumeConsent])
-	if consent.Directory == "" || consent.Directory != annotations[AnnotationDirectory] {
+func LeaseReplacedClaim(lease metav1.Object) string {
+	consent := LeaseVolumeConsent(lease)
+	if consent.Directory == "" || consent.Directory != ReadRegistration(lease).Directory {
 		return ""
 	}
 	return consent.Claim

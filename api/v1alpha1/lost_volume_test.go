@@ -1,6 +1,10 @@
 package v1alpha1
 
-import "testing"
+import (
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
 
 func TestLeaseVolumeLost(t *testing.T) {
 	for _, test := range []struct {
@@ -15,9 +19,10 @@ func TestLeaseVolumeLost(t *testing.T) {
 		{"a", "claim b", "c", true},
 		{"a", "claim a", "b", true}, // was used before
 	} {
-		annotations := map[string]string{AnnotationDirectory: test.registered,
-			AnnotationVolumeConsent: test.consent}
-		if got := LeaseVolumeLost(annotations, test.directory); got != test.lost {
+		lease := &metav1.ObjectMeta{Annotations: map[string]string{
+			AnnotationVolumeConsent: test.consent}}
+		Registration{Directory: test.registered}.Write(lease)
+		if got := LeaseVolumeLost(lease, test.directory); got != test.lost {
 			t.Errorf("%+v: got %v", test, got)
 		}
 	}
@@ -34,8 +39,9 @@ func TestVolumeConsentRoundTrip(t *testing.T) {
 func TestReplacedClaimIsThatOfThePresentDirectory(t *testing.T) {
 	for consent, want := range map[string]string{"": "", "claim": "", "claim a": "claim",
 		"claim b": ""} {
-		if got := LeaseReplacedClaim(map[string]string{AnnotationDirectory: "a",
-			AnnotationVolumeConsent: consent}); got != want {
+		lease := &metav1.ObjectMeta{Annotations: map[string]string{AnnotationVolumeConsent: consent}}
+		Registration{Directory: "a"}.Write(lease)
+		if got := LeaseReplacedClaim(lease); got != want {
 			t.Errorf("consent %q: got %q, want %q", consent, got, want)
 		}
 	}

@@ -1,7 +1,5 @@
 package v1alpha1
 
-import "encoding/json"
-
 // BrokerVolume is the volume of a broker, as the broker has measured it.
 type BrokerVolume struct {
 	// Pressure is the storage pressure: None, Warn, Clean, Reject or Reserve (spec.storage.pressure).
@@ -40,22 +38,6 @@ const ReasonStoragePressure = "StoragePressure"
 // Full reports whether no new replicas are assigned to the broker. The volume may be nil.
 func (v *BrokerVolume) Full() bool {
 	return v != nil && (v.Pressure == PressureReject || v.Pressure == PressureReserve)
-}
-
-// LeaseVolume returns the volume in the annotations of a broker's Lease, or nil if they contain no
-// valid one, as of a broker of an earlier version.
-func LeaseVolume(annotations map[string]string) *BrokerVolume {
-	text, v := annotations[AnnotationVolume], &BrokerVolume{}
-	if text == "" || json.Unmarshal([]byte(text), v) != nil || v.Pressure == "" {
-		return nil
-	}
-	return v
-}
-
-// Annotation returns the value of AnnotationVolume.
-func (v *BrokerVolume) Annotation() string {
-	text, _ := json.Marshal(v) // cannot fail: the fields are a string and numbers
-	return string(text)
 }
 
 // FullBrokers returns the ids of the brokers to which no new replicas are assigned, because their

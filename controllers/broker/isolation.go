@@ -73,7 +73,7 @@ func (i *isolation) evaluate(ctx context.Context, cluster types.NamespacedName) 
 
 // concernsReachability reports whether a Lease contains a report or a mark.
 func concernsReachability(l coordinationv1.Lease) bool {
-	return l.Annotations[v1alpha1.AnnotationUnreachable] != "" ||
+	return v1alpha1.ReadRegistration(&l).Unreachable != "" ||
 		l.Annotations[v1alpha1.AnnotationIsolated] != ""
 }
 
@@ -134,7 +134,7 @@ func (i *isolation) broker(ctx context.Context, l *coordinationv1.Lease,
 	b = reachability.Broker{Peer: reachability.Peer{Broker: id, Epoch: state.Epoch},
 		Isolated: lease.Isolated(l)}
 	if until.Sub(now) > lease.Duration-reportValidFor {
-		b.Report = reachability.ParseReport(l.Annotations[v1alpha1.AnnotationUnreachable])
+		b.Report = reachability.ParseReport(v1alpha1.ReadRegistration(l).Unreachable)
 	}
 	return b, true
 }

@@ -80,7 +80,7 @@ func (r *racks) write(ctx context.Context, key types.NamespacedName, cluster str
 	}
 	pod, err := brokerstate.GetPod(ctx, r, key)
 	if err != nil || pod == nil || pod.Spec.NodeName == "" ||
-		string(pod.UID) != lease.Annotations[v1alpha1.AnnotationPod] {
+		string(pod.UID) != v1alpha1.ReadRegistration(lease).Pod {
 		return err
 	}
 	owner := &v1alpha1.LogCluster{}

@@ -213,7 +213,7 @@ func (r *Reconciler) brokerOf(ctx context.Context, key types.NamespacedName) (cl
 	if err := r.Get(ctx, key, lease); err != nil {
 		return cluster, "", false, apierrors.IsNotFound(err), client.IgnoreNotFound(err)
 	}
-	return cluster, lease.Annotations[v1alpha1.AnnotationPeer],
-		lease.Annotations[v1alpha1.AnnotationPeerTLS] == "true",
+	registered := v1alpha1.ReadRegistration(lease)
+	return cluster, registered.Peer, registered.PeerTLS,
 		lease.Labels[v1alpha1.LabelCluster] == cluster, nil
 }

@@ -42,15 +42,16 @@ type observation struct {
 // observe returns the observation after the watch has delivered a version of the Lease, the
 // argument current, at the time now.
 func (o observation) observe(current *coordinationv1.Lease, now time.Time) observation {
+	registered := v1alpha1.ReadRegistration(current)
 	next := observation{
 		Observation: o.Observe(current, now),
 		broker: placement.BrokerState{
 			Epoch:      lease.Epoch(current),
-			Directory:  current.Annotations[v1alpha1.AnnotationDirectory],
-			CleanEpoch: v1alpha1.LeaseCleanEpoch(current.Annotations),
+			Directory:  registered.Directory,
+			CleanEpoch: registered.CleanEpoch,
 			Leaving:    lease.Leaving(current) || lease.Isolated(current),
 		},
-		pod: current.Annotations[v1alpha1.AnnotationPod], podChanged: o.podChanged,
+		pod: registered.Pod, podChanged: o.podChanged,
 		confirmed: o.confirmed, liveRenewed: o.liveRenewed,
 	}
 	if acquire := current.Spec.AcquireTime; acquire != nil {

@@ -179,13 +179,13 @@ func (s *scope) loaded(authority *pki.Authority, key string) bool {
 		s.reported(v1alpha1.TrustFingerprint(stored))
 }
 
-// reported reports whether the Lease of every broker has this value of AnnotationTrust.
+// reported reports whether the Lease of every broker has this value of Registration.Trust.
 func (s *scope) reported(trust string) bool {
 	brokers := map[int32]bool{}
 	for i := range s.leases {
 		if cluster, id, ok := v1alpha1.ParseBrokerLeaseName(s.leases[i].Name); ok &&
 			cluster == s.cluster.Name && id < s.brokers {
-			brokers[id] = s.leases[i].Annotations[v1alpha1.AnnotationTrust] == trust
+			brokers[id] = v1alpha1.ReadRegistration(&s.leases[i]).Trust == trust
 		}
 	}
 	for id := range s.brokers {

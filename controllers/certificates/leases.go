@@ -2,10 +2,10 @@ package certificates
 
 import (
 	"context"
-	"strings"
 
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"heartwood.dev/heartwood/api/v1alpha1"
@@ -22,9 +22,7 @@ func clusterOfLease(_ context.Context, lease client.Object) []reconcile.Request 
 		Namespace: lease.GetNamespace(), Name: cluster}}}
 }
 
-// annotationChanged drops the renewals of Leases: certificates depend on the endpoints of brokers
-// and on AnnotationTrust only.
-var annotationChanged = watch.AnnotationsChanged(func(name string) bool {
-	return name == v1alpha1.AnnotationTrust ||
-		strings.HasPrefix(name, v1alpha1.AnnotationEndpointPrefix)
-})
+// leaseChanged drops the renewals of Leases: certificates depend on the endpoints of brokers and on
+// Registration.Trust only.
+var leaseChanged = predicate.Or(watch.EndpointsChanged,
+	watch.RegistrationChanged(func(r v1alpha1.Registration) string { return r.Trust }))

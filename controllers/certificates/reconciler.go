@@ -62,7 +62,7 @@ func (r *Reconciler) Setup(mgr ctrl.Manager) error {
 			builder.WithPredicates(watch.SpecChanged)).
 		Watches(&v1alpha1.LogUser{}, watch.Coalesce(watch.ClusterDelay, watch.ClusterOf)).
 		Watches(&coordinationv1.Lease{}, watch.Coalesce(watch.ClusterDelay, clusterOfLease),
-			builder.WithPredicates(annotationChanged)).
+			builder.WithPredicates(leaseChanged)).
 		Complete(r)
 }
 

@@ -52,8 +52,8 @@ func (r *Reconciler) replacedClaims(ctx context.Context, object *v1alpha1.Partit
 		if lease == nil {
 			continue
 		}
-		if claim := v1alpha1.LeaseReplacedClaim(lease.Annotations); claim != "" {
-			replaced[claim] = lease.Annotations[v1alpha1.AnnotationDirectory]
+		if claim := v1alpha1.LeaseReplacedClaim(lease); claim != "" {
+			replaced[claim] = v1alpha1.ReadRegistration(lease).Directory
 		}
 	}
 	return replaced, nil

@@ -68,7 +68,7 @@ func (r *Reconciler) Setup(mgr ctrl.Manager) error {
 			builder.WithPredicates(watch.SpecChanged)).
 		Watches(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(r.ofCA)).
 		Watches(&coordinationv1.Lease{}, watch.Coalesce(watch.ClusterDelay, r.ofLease),
-			builder.WithPredicates(endpointsChanged)).
+			builder.WithPredicates(watch.EndpointsChanged)).
 		Complete(r)
 }
 
@@ -93,11 +93,6 @@ func (r *Reconciler) ofCA(ctx context.Context, secret client.Object) []reconcile
 	return r.ofCluster(ctx, &v1alpha1.LogCluster{ObjectMeta: metav1.ObjectMeta{
 		Namespace: secret.GetNamespace(), Name: cluster}})
 }
-
-// endpointsChanged drops the renewals of Leases.
-var endpointsChanged = watch.AnnotationsChanged(func(name string) bool {
-	return strings.HasPrefix(name, v1alpha1.AnnotationEndpointPrefix)
-})
 
 // ofLease maps a broker's Lease to the LogUsers of its LogCluster.
 func (r *Reconciler) ofLease(ctx context.Context, lease client.Object) []reconcile.Request {

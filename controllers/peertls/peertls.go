@@ -80,7 +80,7 @@ func (c *Client) HTTP(ctx context.Context, cluster types.NamespacedName, broker 
 	if client.IgnoreNotFound(err) != nil {
 		return "", nil, fmt.Errorf("read the lease of broker %d: %w", broker, err)
 	}
-	if lease.Annotations[v1alpha1.AnnotationPeerTLS] != "true" {
+	if !v1alpha1.ReadRegistration(lease).PeerTLS {
 		return "http", plain, nil
 	}
 	config, err := c.Config(ctx, cluster, broker)

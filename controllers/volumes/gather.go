@@ -148,9 +148,9 @@ func (r *Reconciler) broker(ctx context.Context, in *input, id int32) (volumes.B
 	}
 	b.Up, b.Unverified = state.Liveness != placement.Down, state.Liveness == placement.Unknown
 	if lease := in.leases[id]; lease != nil {
-		b.Directory = lease.Annotations[v1alpha1.AnnotationDirectory]
-		b.Found = lease.Annotations[v1alpha1.AnnotationFoundDirectory]
-		b.Consent = v1alpha1.ParseVolumeConsent(lease.Annotations[v1alpha1.AnnotationVolumeConsent])
+		registered := v1alpha1.ReadRegistration(lease)
+		b.Directory, b.Found = registered.Directory, registered.FoundDirectory
+		b.Consent = v1alpha1.LeaseVolumeConsent(lease)
 	}
 	if pod := in.pods[id]; pod != nil {
 		b.Unscheduled = pod.Spec.NodeName == "" &&

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -15,7 +14,6 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -77,20 +75,15 @@ func ofClaim(_ context.Context, claim client.Object) []reconcile.Request {
 		Namespace: claim.GetNamespace(), Name: render.ClaimCluster(claim)}}}
 }
 
-// volumeChanged drops the renewals of Leases.
-var volumeChanged = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
-	return !maps.Equal(volumeOf(e.ObjectOld), volumeOf(e.ObjectNew))
-}}
-
-// volumeOf returns what a Lease contains about the volume.
-func volumeOf(lease client.Object) map[string]string {
-	found := map[string]string{}
-	for _, name := range []string{v1alpha1.AnnotationDirectory, v1alpha1.AnnotationFoundDirectory,
-		v1alpha1.AnnotationVolumeConsent} {
-		found[name] = lease.GetAnnotations()[name]
-	}
-	return found
-}
+// volumeChanged drops the renewals of Leases: decisions depend on what a Lease contains about the
+// directories of the broker only.
+var volumeChanged = predicate.Or(
+	watch.RegistrationChanged(func(r v1alpha1.Registration) [2]string {
+		return [2]string{r.Directory, r.FoundDirectory}
+	}),
+	watch.AnnotationsChanged(func(name string) bool {
+		return name == v1alpha1.AnnotationVolumeConsent
+	}))
 
 // Reconcile makes one decision and executes it.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {

@@ -2,21 +2,38 @@ package watch
 
 import (
 	"maps"
+	"strings"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
+
+	"heartwood.dev/heartwood/api/v1alpha1"
 )
 
 // AnnotationsChanged drops updates that change no annotation whose name is relevant, such as the
 // renewals of Leases.
 func AnnotationsChanged(relevant func(name string) bool) predicate.Predicate {
-	of := func(object client.Object) map[string]string {
+	values := func(object client.Object) map[string]string {
 		annotations := maps.Clone(object.GetAnnotations())
 		maps.DeleteFunc(annotations, func(name, _ string) bool { return !relevant(name) })
 		return annotations
 	}
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
-		return !maps.Equal(of(e.ObjectOld), of(e.ObjectNew))
+		return !maps.Equal(values(e.ObjectOld), values(e.ObjectNew))
+	}}
+}
+
+// EndpointsChanged drops updates of Leases that change no endpoint of a listener.
+var EndpointsChanged = AnnotationsChanged(func(name string) bool {
+	return strings.HasPrefix(name, v1alpha1.AnnotationEndpointPrefix)
+})
+
+// RegistrationChanged drops updates of Leases that do not change what field returns of the broker's
+// registration, such as renewals.
+func RegistrationChanged[T comparable](field func(v1alpha1.Registration) T) predicate.Predicate {
+	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+		return field(v1alpha1.ReadRegistration(e.ObjectOld)) !=
+			field(v1alpha1.ReadRegistration(e.ObjectNew))
 	}}
 }

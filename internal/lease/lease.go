@@ -104,7 +104,7 @@ func Epoch(lease *coordinationv1.Lease) int64 {
 // Leaving reports whether the broker epoch that holds a Lease has announced its controlled
 // shutdown.
 func Leaving(lease *coordinationv1.Lease) bool {
-	return v1alpha1.LeaseLeaves(lease.Annotations, Epoch(lease))
+	return v1alpha1.ReadRegistration(lease).Leaves(Epoch(lease))
 }
 
 // Isolated reports whether the broker epoch that holds a Lease is cut off from other brokers.

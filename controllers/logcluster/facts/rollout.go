@@ -103,9 +103,9 @@ func (s *Facts) Skew(now time.Time) skew.Decision {
 	for i := range s.Leases {
 		_, id, ok := v1alpha1.ParseBrokerLeaseName(s.Leases[i].Name)
 		if ok && int(id) < len(in.Brokers) {
-			annotations := s.Leases[i].Annotations
-			in.Brokers[id] = skew.Broker{Version: annotations[v1alpha1.AnnotationVersion],
-				Level: v1alpha1.LeaseFormatLevel(annotations)}
+			registered := v1alpha1.ReadRegistration(&s.Leases[i])
+			in.Brokers[id] = skew.Broker{Version: registered.Version,
+				Level: registered.SupportedLevel()}
 		}
 	}
 	return skew.Decide(in)

@@ -24,10 +24,11 @@ func describeBrokers(s *facts.Facts, replaced map[int32]bool) []v1alpha1.BrokerS
 	for i := range s.Leases {
 		_, id, ok := v1alpha1.ParseBrokerLeaseName(s.Leases[i].Name)
 		if ok && int(id) < len(all) {
-			all[id].FormatLevel = v1alpha1.LeaseFormatLevel(s.Leases[i].Annotations)
-			all[id].Version = s.Leases[i].Annotations[v1alpha1.AnnotationVersion]
+			registered := v1alpha1.ReadRegistration(&s.Leases[i])
+			all[id].FormatLevel = registered.SupportedLevel()
+			all[id].Version = registered.Version
 			all[id].Zone = s.Leases[i].Annotations[v1alpha1.AnnotationRack]
-			all[id].Volume = v1alpha1.LeaseVolume(s.Leases[i].Annotations)
+			all[id].Volume = registered.MeasuredVolume()
 		}
 	}
 	return all

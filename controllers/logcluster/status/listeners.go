@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	"heartwood.dev/heartwood/api/v1alpha1"
 	"heartwood.dev/heartwood/controllers/logcluster/facts"
@@ -55,10 +56,10 @@ func withoutEndpoint(s *facts.Facts, listener string) []int32 {
 	return missing
 }
 
-// endpointsChanged drops the renewals of Leases: the status depends on the endpoints, the rack,
-// the volume and the versions in a Lease only.
-var endpointsChanged = watch.AnnotationsChanged(func(name string) bool {
-	return strings.HasPrefix(name, v1alpha1.AnnotationEndpointPrefix) ||
-		name == v1alpha1.AnnotationRack || name == v1alpha1.AnnotationVolume ||
-		name == v1alpha1.AnnotationVersion || name == v1alpha1.AnnotationFormatLevel
-})
+// leaseChanged drops the renewals of Leases: the status depends on the endpoints, the rack, the
+// volume and the versions in a Lease only.
+var leaseChanged = predicate.Or(watch.EndpointsChanged,
+	watch.AnnotationsChanged(func(name string) bool { return name == v1alpha1.AnnotationRack }),
+	watch.RegistrationChanged(func(r v1alpha1.Registration) v1alpha1.Registration {
+		return v1alpha1.Registration{Volume: r.Volume, Version: r.Version, FormatLevel: r.FormatLevel}
+	}))

@@ -10,27 +10,49 @@ import (
 	"heartwood.dev/heartwood/api/v1alpha1"
 )
 
-// TestStatusFollowsLeases: each annotation of a Lease that the status shows triggers a
-// reconciliation, but a renewal does not.
+// TestStatusFollowsLeases: each change of a Lease that the status shows triggers a reconciliation,
+// but a renewal, a report about other brokers and a volume in another notation do not.
 func TestStatusFollowsLeases(t *testing.T) {
-	for name, want := range map[string]bool{
-		v1alpha1.AnnotationEndpointPrefix + "kafka": true,
-		v1alpha1.AnnotationRack:                     true,
-		v1alpha1.AnnotationVolume:                   true,
-		v1alpha1.AnnotationVersion:                  true,
-		v1alpha1.AnnotationFormatLevel:              true,
-		"example.com/other":                         false,
+	registers := func(change func(*v1alpha1.Registration)) func(*coordinationv1.Lease) {
+		return func(lease *coordinationv1.Lease) {
+			registered := v1alpha1.ReadRegistration(lease)
+			change(&registered)
+			registered.Write(lease)
+		}
+	}
+	annotates := func(name, value string) func(*coordinationv1.Lease) {
+		return func(lease *coordinationv1.Lease) {
+			metav1.SetMetaDataAnnotation(&lease.ObjectMeta, name, value)
+		}
+	}
+	for name, test := range map[string]struct {
+		change func(*coordinationv1.Lease)
+		want   bool
+	}{
+		"renewal":  {func(*coordinationv1.Lease) {}, false},
+		"endpoint": {annotates(v1alpha1.AnnotationEndpointPrefix+"kafka", "a"), true},
+		"rack":     {annotates(v1alpha1.AnnotationRack, "a"), true},
+		"other":    {annotates("example.com/other", "a"), false},
+		"volume": {registers(func(r *v1alpha1.Registration) {
+			r.Volume.UsedPercent++
+		}), true},
+		"no volume": {registers(func(r *v1alpha1.Registration) {
+			r.Volume = v1alpha1.BrokerVolume{}
+		}), true},
+		"notation of the volume": {annotates(v1alpha1.AnnotationVolume, `{"pressure": "None"}`), false},
+		"version":                {registers(func(r *v1alpha1.Registration) { r.Version = "2" }), true},
+		"format level":           {registers(func(r *v1alpha1.Registration) { r.FormatLevel = 2 }), true},
+		"unreachable":            {registers(func(r *v1alpha1.Registration) { r.Unreachable = "1:4" }), false},
+		"leaving":                {registers(func(r *v1alpha1.Registration) { r.Leaving = 4 }), false},
 	} {
 		before := &coordinationv1.Lease{}
+		v1alpha1.Registration{Volume: v1alpha1.BrokerVolume{Pressure: "None"}}.Write(before)
 		after := before.DeepCopy()
 		after.Spec.RenewTime = new(metav1.NowMicro())
-		update := event.UpdateEvent{ObjectOld: before, ObjectNew: after}
-		if endpointsChanged.Update(update) {
-			t.Fatal("a renewal triggers a reconciliation")
-		}
-		metav1.SetMetaDataAnnotation(&after.ObjectMeta, name, "a")
-		if got := endpointsChanged.Update(update); got != want {
-			t.Errorf("annotation %s: got %t, want %t", name, got, want)
+		test.change(after)
+		if got := leaseChanged.Update(event.UpdateEvent{ObjectOld: before,
+			ObjectNew: after}); got != test.want {
+			t.Errorf("%s: got %t, want %t", name, got, test.want)
 		}
 	}
 }

@@ -56,7 +56,7 @@ func (r *Reconciler) Setup(mgr ctrl.Manager) error {
 		Watches(&v1alpha1.Topic{}, ofCluster).
 		Watches(&v1alpha1.PartitionSet{}, ofCluster).
 		Watches(&corev1.Pod{}, ofCluster).
-		Watches(&coordinationv1.Lease{}, ofCluster, builder.WithPredicates(endpointsChanged)).
+		Watches(&coordinationv1.Lease{}, ofCluster, builder.WithPredicates(leaseChanged)).
 		WatchesRawSource(source.Channel(r.BrokerChanges, &handler.EnqueueRequestForObject{})).
 		WatchesRawSource(source.Channel(r.Shared.Changes(), &handler.EnqueueRequestForObject{})).
 		Complete(r)

@@ -49,8 +49,9 @@ type keeper struct {
 	logger  *slog.Logger
 	times   times         // with defaults
 	trust   func() string // Options.Trust, never nil
-	volume  func() string // returns the value of AnnotationVolume, "" if it is unknown; never nil
-	// unreachable returns the value of AnnotationUnreachable; never nil.
+	// volume returns the broker's volume, the zero value if it is unknown; never nil.
+	volume func() v1alpha1.BrokerVolume
+	// unreachable returns the value of Registration.Unreachable; never nil.
 	unreachable func() string
 
 	// The next two fields are not locked: method acquire uses them first, and after its return only
@@ -73,7 +74,7 @@ func newKeeper(c client.Client, opts Options, self metadata.Broker) *keeper {
 	return &keeper{
 		client: c, cluster: opts.Cluster, self: self, pod: opts.PodUID, holder: uuid.NewString(),
 		logger: opts.Logger, times: opts.times.withDefaults(), trust: trust,
-		volume:      func() string { return "" },
+		volume:      func() v1alpha1.BrokerVolume { return v1alpha1.BrokerVolume{} },
 		unreachable: func() string { return "" }, leave: make(chan chan<- error), ended: make(chan struct{}),
 		key: client.ObjectKey{Namespace: opts.Namespace,
 			Name: v1alpha1.BrokerLeaseName(opts.Cluster, self.ID)},
@@ -115,7 +116,7 @@ func (k *keeper) tryAcquire(ctx context.Context) error {
 		return err
 	}
 	found := err == nil
-	if v1alpha1.LeaseVolumeLost(current.Annotations, k.self.Directory) {
+	if v1alpha1.LeaseVolumeLost(current, k.self.Directory) {
 		return k.reportFound(ctx, current)
 	}
 	before := int32(0)
@@ -224,45 +225,10 @@ func (k *keeper) fill(next *coordinationv1.Lease, transitions int32) {
 		next.Labels = map[string]string{}
 	}
 	next.Labels[v1alpha1.LabelCluster] = k.cluster
-	if next.Annotations == nil {
-		next.Annotations = map[string]string{}
-	}
-	cleanEpoch := ""
-	if k.self.CleanEpoch >= 0 {
-		cleanEpoch = strconv.FormatInt(k.self.CleanEpoch, 10)
-	}
-	endpoint, _ := k.self.Endpoints.On(metadata.DefaultListener)
-	peer, peerTLS := strings.CutPrefix(k.self.Peer, metadata.PeerTLS)
-	acceptsTLS := ""
-	if peerTLS {
-		acceptsTLS = "true"
-	}
-	for name, value := range map[string]string{
-		v1alpha1.AnnotationEndpoint:  endpoint.String(),
-		v1alpha1.AnnotationPeer:      peer,
-		v1alpha1.AnnotationPeerTLS:   acceptsTLS,
-		v1alpha1.AnnotationDirectory: k.self.Directory,
-		v1alpha1.AnnotationProducerIDs: strconv.FormatInt(
-			metadata.NextProducerIDs(producerIDs(next),
-				next.Annotations[v1alpha1.AnnotationDirectory], k.self), 10),
-		v1alpha1.AnnotationCleanEpoch:         cleanEpoch,
-		v1alpha1.AnnotationPod:                k.pod,
-		v1alpha1.AnnotationVersion:            version.Version(),
-		v1alpha1.AnnotationFormatLevel:        strconv.Itoa(int(version.FormatLevel())),
-		v1alpha1.AnnotationTransactionVersion: transactionVersion(k.self),
-		v1alpha1.AnnotationTrust:              k.trust(),
-		v1alpha1.AnnotationVolume:             k.volume(),
-		v1alpha1.AnnotationUnreachable:        k.unreachable(),
-		// what an earlier incarnation announced, and the operator's mark of it
-		v1alpha1.AnnotationLeaving: "", v1alpha1.AnnotationFoundDirectory: "",
-		v1alpha1.AnnotationIsolated: "",
-	} {
-		next.Annotations[name] = value
-		if value == "" {
-			delete(next.Annotations, name)
-		}
-	}
-	voidConsent(next.Annotations)
+	k.registration(v1alpha1.ReadRegistration(next)).Write(next)
+	// The operator has marked an earlier incarnation.
+	delete(next.Annotations, v1alpha1.AnnotationIsolated)
+	voidConsent(next)
 	// If no rack is configured, the operator sets the annotation to the rack of the node.
 	if k.self.Rack != "" {
 		next.Annotations[v1alpha1.AnnotationRack] = k.self.Rack
@@ -272,6 +238,20 @@ func (k *keeper) fill(next *coordinationv1.Lease, transitions int32) {
 	next.Spec.LeaseTransitions = &transitions
 	next.Spec.LeaseDurationSeconds = new(int32(k.times.lease / time.Second))
 	next.Spec.AcquireTime, next.Spec.RenewTime = &now, &now
+}
+
+// registration returns the registration of this incarnation. Parameter before is that of the
+// previous one; what it announced is not repeated.
+func (k *keeper) registration(before v1alpha1.Registration) v1alpha1.Registration {
+	endpoint, _ := k.self.Endpoints.On(metadata.DefaultListener)
+	peer, peerTLS := strings.CutPrefix(k.self.Peer, metadata.PeerTLS)
+	return v1alpha1.Registration{
+		Endpoint: endpoint.String(), Peer: peer, PeerTLS: peerTLS, Directory: k.self.Directory,
+		ProducerIDs: metadata.NextProducerIDs(max(0, before.ProducerIDs), before.Directory, k.self),
+		CleanEpoch:  k.self.CleanEpoch, Leaving: -1, Pod: k.pod, Version: version.Version(),
+		FormatLevel: version.FormatLevel(), TransactionVersion: k.self.TransactionVersion,
+		Trust: k.trust(), Volume: k.volume(), Unreachable: k.unreachable(),
+	}
 }
 
 // recordWrite stores the result and the time of a successful write of the Lease. If err is not nil,
@@ -326,19 +306,13 @@ func (k *keeper) renew(ctx context.Context) error {
 	defer cancel()
 	next := k.written.DeepCopy()
 	next.Spec.RenewTime = new(metav1.NowMicro())
-	if next.Annotations == nil {
-		next.Annotations = map[string]string{}
-	}
-	for name, value := range map[string]string{v1alpha1.AnnotationTrust: k.trust(),
-		v1alpha1.AnnotationVolume:      k.volume(),
-		v1alpha1.AnnotationUnreachable: k.unreachable()} {
-		if next.Annotations[name] = value; value == "" {
-			delete(next.Annotations, name)
-		}
-	}
+	registered := v1alpha1.ReadRegistration(next)
+	registered.Trust, registered.Volume = k.trust(), k.volume()
+	registered.Unreachable = k.unreachable()
 	if k.leaving {
-		next.Annotations[v1alpha1.AnnotationLeaving] = strconv.FormatInt(lease.Epoch(next), 10)
+		registered.Leaving = lease.Epoch(next)
 	}
+	registered.Write(next)
 	err := k.recordWrite(next, k.client.Update(ctx, next))
 	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
 		return k.reread(ctx)

@@ -2,7 +2,6 @@ package kube
 
 import (
 	"maps"
-	"strconv"
 	"strings"
 	"time"
 
@@ -104,29 +103,30 @@ func leaseBroker(from *coordinationv1.Lease) (broker metadata.Broker, ok bool) {
 	if !ok {
 		return metadata.Broker{}, false
 	}
-	endpoint, err := metadata.ParseEndpoint(from.Annotations[v1alpha1.AnnotationEndpoint])
+	registered, epoch := v1alpha1.ReadRegistration(from), lease.Epoch(from)
+	endpoint, err := metadata.ParseEndpoint(registered.Endpoint)
 	if err != nil {
 		return metadata.Broker{}, false
 	}
 	return metadata.Broker{
-		ID: id, Epoch: lease.Epoch(from),
+		ID: id, Epoch: epoch,
 		Endpoints:  leaseEndpoints(from.Annotations, endpoint),
-		Peer:       leasePeer(from.Annotations),
+		Peer:       leasePeer(registered),
 		Rack:       from.Annotations[v1alpha1.AnnotationRack],
-		Directory:  from.Annotations[v1alpha1.AnnotationDirectory],
-		CleanEpoch: v1alpha1.LeaseCleanEpoch(from.Annotations), ProducerIDs: producerIDs(from),
-		Leaving:            lease.Leaving(from) || lease.Isolated(from),
+		Directory:  registered.Directory,
+		CleanEpoch: registered.CleanEpoch, ProducerIDs: max(0, registered.ProducerIDs),
+		Leaving:            registered.Leaves(epoch) || lease.Isolated(from),
 		Isolated:           lease.Isolated(from),
-		TransactionVersion: v1alpha1.LeaseTransactionVersion(from.Annotations),
+		TransactionVersion: registered.TransactionVersion,
 	}, true
 }
 
 // leasePeer returns the peer address in a Lease.
-func leasePeer(annotations map[string]string) string {
-	if annotations[v1alpha1.AnnotationPeerTLS] == "true" {
-		return metadata.PeerTLS + annotations[v1alpha1.AnnotationPeer]
+func leasePeer(registered v1alpha1.Registration) string {
+	if registered.PeerTLS {
+		return metadata.PeerTLS + registered.Peer
 	}
-	return annotations[v1alpha1.AnnotationPeer]
+	return registered.Peer
 }
 
 // leaseEndpoints returns the endpoints that the operator has written into a Lease. Without one of
@@ -143,23 +143,4 @@ func leaseEndpoints(annotations map[string]string, own metadata.Endpoint) metada
 		}
 	}
 	return metadata.NewEndpoints(all)
-}
-
-// transactionVersion returns the value of the Lease's annotation; "" for a broker without
-// transactions.
-func transactionVersion(self metadata.Broker) string {
-	if self.TransactionVersion == 0 {
-		return ""
-	}
-	return strconv.Itoa(int(self.TransactionVersion))
-}
-
-// producerIDs returns the bound of a broker's producer ids (metadata.Broker.ProducerIDs), or 0 if
-// the Lease does not contain a valid bound.
-func producerIDs(from *coordinationv1.Lease) int64 {
-	bound, err := strconv.ParseInt(from.Annotations[v1alpha1.AnnotationProducerIDs], 10, 64)
-	if err != nil {
-		return 0
-	}
-	return max(0, bound)
 }

@@ -18,8 +18,9 @@ var errNewVolume = errors.New("the volume is not the one that this broker used l
 // reportFound writes the directory id of this broker's volume into the Lease, from which the
 // operator learns that the broker waits. It does not renew the Lease. It returns errNewVolume.
 func (k *keeper) reportFound(ctx context.Context, current *coordinationv1.Lease) error {
-	if current.Annotations[v1alpha1.AnnotationFoundDirectory] != k.self.Directory {
-		current.Annotations[v1alpha1.AnnotationFoundDirectory] = k.self.Directory
+	if found := v1alpha1.ReadRegistration(current); found.FoundDirectory != k.self.Directory {
+		found.FoundDirectory = k.self.Directory
+		found.Write(current)
 		if err := k.client.Update(ctx, current); err != nil {
 			return err
 		}
@@ -29,10 +30,10 @@ func (k *keeper) reportFound(ctx context.Context, current *coordinationv1.Lease)
 
 // voidConsent removes the consent to use a volume other than the one of the broker that has just
 // registered: it must not permit the next volume.
-func voidConsent(annotations map[string]string) {
-	consent := v1alpha1.ParseVolumeConsent(annotations[v1alpha1.AnnotationVolumeConsent])
-	if consent.Directory != annotations[v1alpha1.AnnotationDirectory] {
-		delete(annotations, v1alpha1.AnnotationVolumeConsent)
+func voidConsent(lease *coordinationv1.Lease) {
+	registered := v1alpha1.ReadRegistration(lease)
+	if v1alpha1.LeaseVolumeConsent(lease).Directory != registered.Directory {
+		delete(lease.Annotations, v1alpha1.AnnotationVolumeConsent)
 	}
 }
 

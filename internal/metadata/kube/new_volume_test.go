@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"heartwood.dev/heartwood/api/v1alpha1"
 	"heartwood.dev/heartwood/internal/metadata"
@@ -77,7 +78,8 @@ func testNewVolume(f *fixture) {
 	f.permit(v1alpha1.VolumeConsent{Claim: "claim", Directory: "second"})
 	registered(b, "second", 3)
 	// The consent is kept with the directory that it permits, so it names the loss.
-	if got := v1alpha1.LeaseReplacedClaim(annotations()); got != "claim" {
+	if got := v1alpha1.LeaseReplacedClaim(
+		&metav1.ObjectMeta{Annotations: annotations()}); got != "claim" {
 		f.t.Errorf("replaced claim %q, want claim", got)
 	}
 }

@@ -1,7 +1,6 @@
 package kube
 
 import (
-	"strconv"
 	"testing"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -20,9 +19,8 @@ func TestLeaseBoundsProducerIDs(t *testing.T) {
 		k := newKeeper(nil, Options{Cluster: "main"},
 			metadata.Broker{Directory: directory, ProducerIDs: bound})
 		k.fill(lease, 1)
-		if got := lease.Annotations[v1alpha1.AnnotationProducerIDs]; got != strconv.FormatInt(want,
-			10) || producerIDs(lease) != want {
-			t.Errorf("disk %s: got bound %s, read as %d, want %d", directory, got, producerIDs(lease), want)
+		if got := v1alpha1.ReadRegistration(lease).ProducerIDs; got != want {
+			t.Errorf("disk %s: got bound %d, want %d", directory, got, want)
 		}
 	}
 	register("a", 100+ahead, 100+ahead)

@@ -47,7 +47,7 @@ type Options struct {
 	// PodUID is the uid of the broker's pod, by which the operator detects that the broker has
 	// exited; "" outside a pod.
 	PodUID string
-	// Trust returns the value of AnnotationTrust of this broker's Lease, "" for none; may be nil.
+	// Trust returns the value of Registration.Trust of this broker's Lease, "" for none; may be nil.
 	Trust func() string
 	// Passwords is set if a listener of this broker authenticates by passwords. The first image then
 	// waits for the Secrets with verifiers: clients treat a login that fails as final.
@@ -72,7 +72,7 @@ type Store struct {
 	keeper atomic.Pointer[keeper]          // keeper of this broker's Lease
 	// registering is the keeper that acquires the Lease, or has acquired it.
 	registering atomic.Pointer[keeper]
-	volume      atomic.Pointer[string] // last argument of ReportVolume, as annotation
+	volume      atomic.Pointer[v1alpha1.BrokerVolume] // last argument of ReportVolume
 	// unreachable is the last argument of ReportUnreachable, and renew has a buffer of one.
 	unreachable atomic.Pointer[string]
 	renew       chan struct{}
@@ -267,7 +267,7 @@ func (s *Store) run(ctx context.Context, self metadata.Broker, apply func(*metad
 	self.Epoch, self.Leaving = epoch, false
 	// The bound of producer ids in the Lease may be higher than the requested bound. It must be
 	// read before keep starts, because keeper.written belongs to keep's goroutine from then on.
-	self.ProducerIDs = producerIDs(keeper.written)
+	self.ProducerIDs = max(0, v1alpha1.ReadRegistration(keeper.written).ProducerIDs)
 	s.self.Store(&self)
 	s.keeper.Store(keeper)
 	ctx, cancel := context.WithCancel(ctx)

@@ -10,7 +10,7 @@ func (s *Store) ReportUnreachable(peers string) {
 	}
 }
 
-// reportedUnreachable returns the value of AnnotationUnreachable, or "".
+// reportedUnreachable returns the value of Registration.Unreachable, or "".
 func (s *Store) reportedUnreachable() string {
 	if text := s.unreachable.Load(); text != nil {
 		return *text

@@ -20,19 +20,12 @@ func TestLeaseContainsTheReportedVolume(t *testing.T) {
 	store.ReportVolume(want)
 	lease := &coordinationv1.Lease{}
 	k.fill(lease, 1)
-	if got := v1alpha1.LeaseVolume(lease.Annotations); got == nil || *got != want || !got.Full() {
+	got := v1alpha1.ReadRegistration(lease).MeasuredVolume()
+	if got == nil || *got != want || !got.Full() {
 		t.Errorf("volume in the lease: %+v, want %+v", got, want)
 	}
 	newKeeper(nil, Options{Cluster: "main"}, metadata.Broker{}).fill(lease, 2)
-	if got := v1alpha1.LeaseVolume(lease.Annotations); got != nil || got.Full() {
+	if got = v1alpha1.ReadRegistration(lease).MeasuredVolume(); got != nil || got.Full() {
 		t.Errorf("volume in the lease of a broker that has not measured it: %+v", got)
-	}
-}
-
-func TestInvalidVolumeIsIgnored(t *testing.T) {
-	for _, text := range []string{"", "full", "{}", `{"usedPercent": 12}`} {
-		if got := v1alpha1.LeaseVolume(map[string]string{v1alpha1.AnnotationVolume: text}); got != nil {
-			t.Errorf("%q is read as %+v", text, got)
-		}
 	}
 }
