@@ -80,11 +80,11 @@ var OpenStates = []string{"Ongoing", "PrepareCommit", "PrepareAbort"}
 
 // Owner returns the transactional id whose transaction an open transaction is part of, or nil if
 // none of these coordinators knows it: then the transaction hangs.
-func (t *Transactions) Owner(of *OpenTransaction) *TransactionalID {
+func (t *Transactions) Owner(open *OpenTransaction) *TransactionalID {
 	for i := range t.TransactionalIDs {
 		id := &t.TransactionalIDs[i]
-		if id.ProducerID == of.ProducerID && id.IsOpen() &&
-			slices.Contains(id.Partitions, of.TopicPartition) {
+		if id.ProducerID == open.ProducerID && id.IsOpen() &&
+			slices.Contains(id.Partitions, open.TopicPartition) {
 			return id
 		}
 	}

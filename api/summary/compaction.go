@@ -74,7 +74,7 @@ func Compaction(rows Rows) *v1alpha1.CompactionStatus {
 // running returns the mean progress of the running passes, and the estimated time at which the last
 // of them ends. Both are nil while no pass is running. The time is also nil while any running pass
 // has no estimate.
-func running(leaders []*report.Compaction, at time.Time) (progress *int32, eta *metav1.Time) {
+func running(leaders []*report.Compaction, now time.Time) (progress *int32, eta *metav1.Time) {
 	count, sum, longest := 0, 0.0, 0.0
 	for _, leader := range leaders {
 		if slices.Index(phases, leader.Phase) < phaseRunning {
@@ -92,7 +92,7 @@ func running(leaders []*report.Compaction, at time.Time) (progress *int32, eta *
 		return nil, nil
 	}
 	if longest >= 0 && longest <= etaMax.Seconds() { // false for NaN
-		eta = roundEnd(at, time.Duration(longest*float64(time.Second)))
+		eta = roundEnd(now, time.Duration(longest*float64(time.Second)))
 	}
 	done := percent(sum / float64(count))
 	if sum < float64(count) {

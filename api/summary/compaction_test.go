@@ -109,10 +109,10 @@ func TestInvalidReportsGiveValidStatus(t *testing.T) {
 func TestETAOfASteadyPassIsStable(t *testing.T) {
 	end := noon.Add(3*time.Hour + 7*time.Second)
 	seen := map[time.Time]bool{}
-	for at := noon; at.Before(end); at = at.Add(15 * time.Second) {
-		got := roundEnd(at, end.Sub(at)).Time
+	for now := noon; now.Before(end); now = now.Add(15 * time.Second) {
+		got := roundEnd(now, end.Sub(now)).Time
 		if late := got.Sub(end); late < 0 || late >= 10*time.Minute {
-			t.Fatalf("at %s: ETA %s, %s late", at, got, late)
+			t.Fatalf("at %s: ETA %s, %s late", now, got, late)
 		}
 		seen[got] = true
 	}

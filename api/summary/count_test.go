@@ -9,7 +9,7 @@ import (
 // TestRecordsAreSumsOverAllLeaders: a number is absent unless every leader has reported it, because
 // a partial sum would be mistaken for the total.
 func TestRecordsAreSumsOverAllLeaders(t *testing.T) {
-	of := func(records, keys int64, exact bool) *report.Compaction {
+	counted := func(records, keys int64, exact bool) *report.Compaction {
 		c := &report.Compaction{RecordsExact: exact}
 		if records >= 0 {
 			c.Records = &records
@@ -25,13 +25,15 @@ func TestRecordsAreSumsOverAllLeaders(t *testing.T) {
 		records, keys int64
 		exact         bool
 	}{
-		"all":              {[]*report.Compaction{of(10, 4, true), of(5, 5, true)}, 15, 9, true},
-		"one is estimated": {[]*report.Compaction{of(10, 4, true), of(5, 5, false)}, 15, 9, false},
-		"no pass": {[]*report.Compaction{of(10, 4, true), of(5, absent, true)}, 15, absent,
+		"all": {[]*report.Compaction{counted(10, 4, true), counted(5, 5, true)},
+			15, 9, true},
+		"one is estimated": {[]*report.Compaction{counted(10, 4, true), counted(5, 5, false)},
+			15, 9, false},
+		"no pass": {[]*report.Compaction{counted(10, 4, true), counted(5, absent, true)}, 15, absent,
 			true},
-		"an older broker": {[]*report.Compaction{of(10, 4, true), of(absent, absent, false)},
+		"an older broker": {[]*report.Compaction{counted(10, 4, true), counted(absent, absent, false)},
 			absent, absent, false},
-		"one is missing": {[]*report.Compaction{of(10, 4, true)}, absent, absent, false},
+		"one is missing": {[]*report.Compaction{counted(10, 4, true)}, absent, absent, false},
 	} {
 		got := Of(Metadata{Partitions: 2, Replicas: 2, Compacted: true}, leadersOf(test.leaders...),
 			Polled{})

@@ -52,21 +52,21 @@ type Metadata struct {
 
 // Of aggregates the reports on a topic.
 func Of(topic Metadata, rows Rows, polled Polled) Topic {
-	of := Topic{Topic: topic.Name, Partitions: topic.Partitions, Compacted: topic.Compacted}
+	counted := Topic{Topic: topic.Name, Partitions: topic.Partitions, Compacted: topic.Compacted}
 	for _, row := range rows.Replicas {
 		if row.Leader {
-			of.SizeBytes += row.SizeBytes
+			counted.SizeBytes += row.SizeBytes
 		}
 	}
 	if !topic.Compacted {
-		return of
+		return counted
 	}
-	of.Compaction = WithCleanNow(Compaction(rows),
+	counted.Compaction = WithCleanNow(Compaction(rows),
 		CleanNow(topic.CleanNow, nil, rows, topic.Replicas))
-	of.count(rows)
+	counted.count(rows)
 	condition := Condition(rows, topic.Partitions, polled)
-	of.Compacting = &Compacting{condition.Status, condition.Reason, condition.Message}
-	return of
+	counted.Compacting = &Compacting{condition.Status, condition.Reason, condition.Message}
+	return counted
 }
 
 // count sums the records and the keys of the leaders' logs. It leaves absent what the leader of

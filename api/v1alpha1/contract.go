@@ -117,15 +117,15 @@ func BrokerLeaseName(cluster string, broker int32) string {
 // because the cluster's name may also contain the infix.
 func ParseBrokerLeaseName(name string) (cluster string, broker int32, ok bool) {
 	const infix = "-broker-"
-	at := strings.LastIndex(name, infix)
-	if at < 0 {
+	end := strings.LastIndex(name, infix)
+	if end < 0 {
 		return "", 0, false
 	}
-	id, err := strconv.ParseUint(name[at+len(infix):], 10, 31)
-	if err != nil || BrokerLeaseName(name[:at], int32(id)) != name {
+	id, err := strconv.ParseUint(name[end+len(infix):], 10, 31)
+	if err != nil || BrokerLeaseName(name[:end], int32(id)) != name {
 		return "", 0, false // the id is not in canonical form, such as "01"
 	}
-	return name[:at], int32(id), true
+	return name[:end], int32(id), true
 }
 
 // VolumeClaimName returns the name of the PersistentVolumeClaim of a broker.

@@ -25,11 +25,12 @@ func TestParseBrokerLeaseName(t *testing.T) {
 }
 
 func TestOlderThanIsATotalOrder(t *testing.T) {
-	at := func(name string, second int64) *Topic {
+	created := func(name string, second int64) *Topic {
 		return &Topic{ObjectMeta: metav1.ObjectMeta{Name: name,
 			CreationTimestamp: metav1.NewTime(time.Unix(second, 0))}}
 	}
-	for _, pair := range [][2]*Topic{{at("b", 1), at("a", 2)}, {at("a", 1), at("b", 1)}} {
+	for _, pair := range [][2]*Topic{{created("b", 1), created("a", 2)},
+		{created("a", 1), created("b", 1)}} {
 		if !pair[0].OlderThan(pair[1]) || pair[1].OlderThan(pair[0]) || pair[0].OlderThan(pair[0]) {
 			t.Errorf("%v and %v", pair[0].ObjectMeta, pair[1].ObjectMeta)
 		}

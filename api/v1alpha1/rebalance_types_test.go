@@ -7,9 +7,9 @@ import (
 
 func TestWindowContains(t *testing.T) {
 	for _, test := range []struct {
-		start, end, at string
-		inside         bool
-		until          time.Duration
+		start, end, clock string
+		inside            bool
+		until             time.Duration
 	}{
 		{"09:00", "17:00", "08:59", false, time.Minute},
 		{"09:00", "17:00", "09:00", true, 8 * time.Hour},
@@ -18,13 +18,13 @@ func TestWindowContains(t *testing.T) {
 		{"22:00", "05:30", "00:00", true, 5*time.Hour + 30*time.Minute},
 		{"22:00", "05:30", "12:00", false, 10 * time.Hour},
 	} {
-		at, err := time.Parse("2006-01-02 15:04", "2026-11-23 "+test.at)
+		now, err := time.Parse("2006-01-02 15:04", "2026-11-23 "+test.clock)
 		if err != nil {
 			t.Fatal(err)
 		}
 		window := &Window{Start: test.start, End: test.end}
 		// the same moment in another zone
-		inside, until := window.Contains(at.In(time.FixedZone("", 3600)))
+		inside, until := window.Contains(now.In(time.FixedZone("", 3600)))
 		if inside != test.inside || until != test.until {
 			t.Errorf("%+v: got %v, %v", test, inside, until)
 		}

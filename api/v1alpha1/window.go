@@ -32,11 +32,11 @@ func (w *Window) Contains(now time.Time) (inside bool, until time.Duration) {
 	now = now.UTC()
 	clock := now.Sub(now.Truncate(day))
 	left := func(to time.Time) time.Duration {
-		at := time.Duration(to.Hour())*time.Hour + time.Duration(to.Minute())*time.Minute
-		if at <= clock {
-			at += day
+		next := time.Duration(to.Hour())*time.Hour + time.Duration(to.Minute())*time.Minute
+		if next <= clock {
+			next += day
 		}
-		return at - clock
+		return next - clock
 	}
 	toStart, toEnd := left(start), left(end)
 	return toEnd < toStart, min(toStart, toEnd)
