@@ -104,10 +104,10 @@ func TestConsumerGroupDescribeAtEveryVersion(t *testing.T) {
 			*m.SubscribedTopicRegex != "tick.*" || m.MemberType != kind || m.ClientHost == "" {
 			t.Errorf("member %+v", m)
 		}
-		for _, of := range []kmsg.Assignment{m.Assignment, m.TargetAssignment} {
-			if len(of.TopicPartitions) != 1 || of.TopicPartitions[0].Topic != "tickets" ||
-				len(of.TopicPartitions[0].Partitions) != 4 {
-				t.Errorf("assignment %+v", of)
+		for _, assigned := range []kmsg.Assignment{m.Assignment, m.TargetAssignment} {
+			if len(assigned.TopicPartitions) != 1 || assigned.TopicPartitions[0].Topic != "tickets" ||
+				len(assigned.TopicPartitions[0].Partitions) != 4 {
+				t.Errorf("assignment %+v", assigned)
 			}
 		}
 	})

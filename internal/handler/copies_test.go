@@ -61,18 +61,18 @@ func (c *copyTrace) result() (written, elsewhere int) {
 	defer c.mu.Unlock()
 	for _, w := range c.written {
 		written += int(w.to - w.from)
-		for at := w.from; at < w.to; {
-			next := at
+		for address := w.from; address < w.to; {
+			next := address
 			for _, r := range c.read {
-				if r.from <= at && at < r.to {
+				if r.from <= address && address < r.to {
 					next = max(next, min(w.to, r.to))
 				}
 			}
-			if next == at {
+			if next == address {
 				elsewhere++
 				next++
 			}
-			at = next
+			address = next
 		}
 	}
 	return written, elsewhere

@@ -50,9 +50,9 @@ func TestProduceErrors(t *testing.T) {
 			t.Partitions[0].Replicas = 3, []int32{3}
 	})
 	good := batch(t, compress.None, "a", "b")
-	changed := func(at int, to byte) []byte {
+	changed := func(position int, to byte) []byte {
 		other := slices.Clone(good)
-		other[at] = to
+		other[position] = to
 		return other
 	}
 	for name, c := range map[string]struct {

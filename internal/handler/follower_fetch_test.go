@@ -21,10 +21,10 @@ func replicated(topic *metadata.Topic) {
 
 // followerFetch encodes a fetch of follower 3, handles it and returns the decoded response.
 func (b *broker) followerFetch(t *testing.T,
-	at ...replica.FollowerPartition) []replica.FollowerResult {
+	partitions ...replica.FollowerPartition) []replica.FollowerResult {
 	t.Helper()
 	got, err := b.sendFollowerFetch(t, &replica.FollowerFetch{
-		Replica: metadata.InSync{Broker: 3, Epoch: 5}, BytesMax: 1 << 20, Partitions: at,
+		Replica: metadata.InSync{Broker: 3, Epoch: 5}, BytesMax: 1 << 20, Partitions: partitions,
 		Session: session.ID{Epoch: session.None},
 	})
 	must(t, err)

@@ -221,15 +221,15 @@ func (b *broker) DeleteTopic(_ context.Context, name string) error {
 
 // replace replaces a topic by a changed copy.
 func (b *broker) replace(name string, change func(*metadata.Topic) error) error {
-	at := slices.IndexFunc(b.topics, func(t *metadata.Topic) bool { return t.Name == name })
-	if at < 0 {
+	index := slices.IndexFunc(b.topics, func(t *metadata.Topic) bool { return t.Name == name })
+	if index < 0 {
 		return metadata.ErrTopicNotFound
 	}
-	topic := *b.topics[at]
+	topic := *b.topics[index]
 	if err := change(&topic); err != nil {
 		return err
 	}
-	b.topics[at] = &topic
+	b.topics[index] = &topic
 	return b.changed()
 }
 

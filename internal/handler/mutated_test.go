@@ -141,20 +141,20 @@ func mutate(random *rand.Rand, frame []byte) []byte {
 	frame = append([]byte(nil), frame...)
 	const head = 12 // size, key, version, correlation id
 	for range 1 + random.IntN(4) {
-		at := head + random.IntN(max(1, len(frame)-head))
+		position := head + random.IntN(max(1, len(frame)-head))
 		switch random.IntN(4) {
 		case 0:
-			frame[min(at, len(frame)-1)] = byte(random.Uint32())
+			frame[min(position, len(frame)-1)] = byte(random.Uint32())
 		case 1:
-			frame = frame[:max(head, min(at, len(frame)))]
+			frame = frame[:max(head, min(position, len(frame)))]
 		case 2:
-			if at+4 <= len(frame) {
-				binary.BigEndian.PutUint32(frame[at:],
+			if position+4 <= len(frame) {
+				binary.BigEndian.PutUint32(frame[position:],
 					1<<31-1-uint32(random.IntN(3))<<random.IntN(30))
 			}
 		default:
-			frame = append(frame[:min(at, len(frame))],
-				append(append([]byte(nil), tagBomb...), frame[min(at, len(frame)):]...)...)
+			frame = append(frame[:min(position, len(frame))],
+				append(append([]byte(nil), tagBomb...), frame[min(position, len(frame)):]...)...)
 		}
 	}
 	if random.IntN(8) > 0 {

@@ -33,8 +33,8 @@ func sealed(b []byte, change func([]byte)) []byte {
 	return b
 }
 
-func put32(at int, value uint32) func([]byte) {
-	return func(b []byte) { binary.BigEndian.PutUint32(b[at:], value) }
+func put32(position int, value uint32) func([]byte) {
+	return func(b []byte) { binary.BigEndian.PutUint32(b[position:], value) }
 }
 
 // stamped returns a batch with one record for each timestamp, which is given as an offset from the

@@ -88,11 +88,11 @@ func TestTableAgreesWithTheJar(t *testing.T) {
 		must(t, err)
 		text, err := io.ReadAll(file)
 		must(t, err)
-		of := func(name string) string {
+		label := func(name string) string {
 			return string(regexp.MustCompile(`"` + name + `": "?([^",]+)"?,`).FindSubmatch(text)[1])
 		}
-		schemas[row.name] = parseSchema(t, of("apiKey"), of("validVersions"),
-			of("flexibleVersions"))
+		schemas[row.name] = parseSchema(t, label("apiKey"), label("validVersions"),
+			label("flexibleVersions"))
 	}
 	checkAgainst(t, schemas)
 }

@@ -178,11 +178,11 @@ func TestAddPartitionsOfBrokers(t *testing.T) {
 	for version, absent := range map[int16]int16{4: 48, 5: 120} {
 		req := kmsg.NewPtrAddPartitionsToTxnRequest()
 		for _, verify := range []bool{true, false} {
-			of := kmsg.NewAddPartitionsToTxnRequestTransaction()
-			of.TransactionalID, of.ProducerID, of.VerifyOnly = "a", p.ID, verify
-			of.Topics = []kmsg.AddPartitionsToTxnRequestTransactionTopic{
+			requested := kmsg.NewAddPartitionsToTxnRequestTransaction()
+			requested.TransactionalID, requested.ProducerID, requested.VerifyOnly = "a", p.ID, verify
+			requested.Topics = []kmsg.AddPartitionsToTxnRequestTransactionTopic{
 				{Topic: "t", Partitions: []int32{0, 10 * int32(version)}}}
-			req.Transactions = append(req.Transactions, of)
+			req.Transactions = append(req.Transactions, requested)
 			if verify { // the questions of a request are answered concurrently
 				answer := ask[*kmsg.AddPartitionsToTxnResponse](b, version, req)
 				parts := answer.Transactions[0].Topics[0].Partitions
@@ -269,9 +269,9 @@ func TestTransactionFeature(t *testing.T) {
 		t.Errorf("with one old broker: %+v", old)
 	}
 	got := features(2, 2)
-	at := slices.IndexFunc(got.FinalizedFeatures,
+	index := slices.IndexFunc(got.FinalizedFeatures,
 		func(f kmsg.ApiVersionsResponseFinalizedFeature) bool { return f.Name == transactionFeature })
-	if at < 0 || got.FinalizedFeatures[at].MaxVersionLevel != 2 ||
+	if index < 0 || got.FinalizedFeatures[index].MaxVersionLevel != 2 ||
 		got.FinalizedFeaturesEpoch <= old.FinalizedFeaturesEpoch {
 		t.Errorf("with new brokers: %+v", got)
 	}

@@ -77,5 +77,5 @@ var unclearNames = map[string]int{
 }
 
 // renamedLater are the folders that are being divided: their numbers follow when that has ended.
-var renamedLater = []string{"controllers", "internal/broker", "internal/handler",
+var renamedLater = []string{"controllers", "internal/broker",
 	"internal/logstore"}

@@ -51,10 +51,10 @@ func (h *Handler) ElectLeaders(ctx context.Context, raw *wire.Request,
 		faults = h.Mover.ElectPreferred(ctx, refs)
 		h.awaitElections(ctx, refs, faults)
 	}
-	at := map[string]int{}
+	indexes := map[string]int{}
 	for i, ref := range refs {
-		if _, known := at[ref.Topic]; !known {
-			at[ref.Topic] = len(response.Topics)
+		if _, known := indexes[ref.Topic]; !known {
+			indexes[ref.Topic] = len(response.Topics)
 			topic := kmsg.NewElectLeadersResponseTopic()
 			topic.Topic = ref.Topic
 			response.Topics = append(response.Topics, topic)
@@ -66,7 +66,7 @@ func (h *Handler) ElectLeaders(ctx context.Context, raw *wire.Request,
 		part := kmsg.NewElectLeadersResponseTopicPartition()
 		part.Partition = ref.Partition
 		part.ErrorCode, part.ErrorMessage = result.Code(fault), api.Message(fault)
-		topic := &response.Topics[at[ref.Topic]]
+		topic := &response.Topics[indexes[ref.Topic]]
 		topic.Partitions = append(topic.Partitions, part)
 	}
 	return api.Reply(response, result)

@@ -48,9 +48,9 @@ func (h *Handler) AlterClientQuotas(ctx context.Context, raw *wire.Request,
 		}
 		entry := kmsg.NewAlterClientQuotasResponseEntry()
 		entry.ErrorCode, entry.ErrorMessage = result.Code(err), api.Message(err)
-		for _, of := range requested.Entity {
+		for _, component := range requested.Entity {
 			entity := kmsg.NewAlterClientQuotasResponseEntryEntity()
-			entity.Type, entity.Name = of.Type, of.Name
+			entity.Type, entity.Name = component.Type, component.Name
 			entry.Entity = append(entry.Entity, entity)
 		}
 		response.Entries = append(response.Entries, entry)

@@ -102,8 +102,8 @@ func (h *Handler) CreateACLs(ctx context.Context, raw *wire.Request,
 			acls[i], faults[i] = creation(&req.Creations[i])
 		}
 	}
-	h.changeUsers(ctx, raw, acls, faults, func(name string, of []authz.ACL) metadata.UserChange {
-		return metadata.UserChange{Name: name, Add: of}
+	h.changeUsers(ctx, raw, acls, faults, func(name string, listed []authz.ACL) metadata.UserChange {
+		return metadata.UserChange{Name: name, Add: listed}
 	})
 	for i := range req.Creations {
 		created := kmsg.NewCreateACLsResponseResult()
@@ -146,7 +146,7 @@ func creation(c *kmsg.CreateACLsRequestCreation) (authz.ACL, error) {
 // faults of those whose change has failed. It returns once this broker's image contains the
 // changes.
 func (h *Handler) changeUsers(ctx context.Context, raw *wire.Request, acls []authz.ACL,
-	faults []error, change func(name string, of []authz.ACL) metadata.UserChange) {
+	faults []error, change func(name string, listed []authz.ACL) metadata.UserChange) {
 	byName := map[string][]int{}
 	for i := range acls {
 		if faults[i] == nil {
@@ -154,11 +154,11 @@ func (h *Handler) changeUsers(ctx context.Context, raw *wire.Request, acls []aut
 		}
 	}
 	for name, indexes := range byName {
-		of := make([]authz.ACL, 0, len(indexes))
+		listed := make([]authz.ACL, 0, len(indexes))
 		for _, i := range indexes {
-			of = append(of, acls[i])
+			listed = append(listed, acls[i])
 		}
-		changed := change(name, of)
+		changed := change(name, listed)
 		err := h.Users.ChangeUser(ctx, changed)
 		if err == nil {
 			h.AuditWrite(raw, "user", name, "addedACLs", len(changed.Add), "removedACLs",
@@ -224,9 +224,10 @@ func (h *Handler) deleteMatching(ctx context.Context, raw *wire.Request, acls []
 		}
 	}
 	faults := make([]error, len(selected))
-	h.changeUsers(ctx, raw, selected, faults, func(name string, of []authz.ACL) metadata.UserChange {
-		return metadata.UserChange{Name: name, Remove: of}
-	})
+	h.changeUsers(ctx, raw, selected, faults,
+		func(name string, listed []authz.ACL) metadata.UserChange {
+			return metadata.UserChange{Name: name, Remove: listed}
+		})
 	for i := range selected {
 		a := &selected[i]
 		matching := kmsg.NewDeleteACLsResponseResultMatchingACL()

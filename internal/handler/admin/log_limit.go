@@ -43,12 +43,12 @@ func (l *logLimit) due(key string, now time.Time) (omitted int, due bool) {
 // free reports whether neither limit prevents a message. It removes expired keys if there are too
 // many.
 func (l *logLimit) free(key string, now time.Time) bool {
-	if at, ok := l.loggedAt[key]; ok && now.Sub(at) < logInterval {
+	if last, ok := l.loggedAt[key]; ok && now.Sub(last) < logInterval {
 		return false
 	}
 	if len(l.loggedAt) >= logKeysMax {
-		maps.DeleteFunc(l.loggedAt, func(_ string, at time.Time) bool {
-			return now.Sub(at) >= logInterval
+		maps.DeleteFunc(l.loggedAt, func(_ string, last time.Time) bool {
+			return now.Sub(last) >= logInterval
 		})
 	}
 	return len(l.loggedAt) < logKeysMax

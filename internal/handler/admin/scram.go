@@ -87,8 +87,8 @@ func describedUsers(security *metadata.Security,
 	req *kmsg.DescribeUserSCRAMCredentialsRequest) (names []string) {
 	seen := map[string]bool{}
 	if len(req.Users) == 0 && security != nil {
-		for _, of := range security.Scram {
-			for name := range of {
+		for _, verifiers := range security.Scram {
+			for name := range verifiers {
 				seen[name] = true
 			}
 		}

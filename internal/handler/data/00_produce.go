@@ -133,19 +133,19 @@ func (h *Handler) produceResponse(
 	response.Version = p.version
 	result := h.Outcome()
 	var named leaders
-	at := 0
+	end := 0
 	for _, requested := range p.topics {
 		topic := kmsg.NewProduceResponseTopic()
 		topic.Topic, topic.TopicID = requested.name, requested.id
 		topic.Partitions = make([]kmsg.ProduceResponseTopicPartition, 0, requested.count)
-		for ; len(topic.Partitions) < requested.count; at++ {
-			answer := replica.ProduceResult{Err: failures[at]}
-			if failures[at] == nil {
+		for ; len(topic.Partitions) < requested.count; end++ {
+			answer := replica.ProduceResult{Err: failures[end]}
+			if failures[end] == nil {
 				answer, results = results[0], results[1:]
 			}
-			part := producePartitionResponse(p.partitions[at].id, &answer, &result)
+			part := producePartitionResponse(p.partitions[end].id, &answer, &result)
 			if p.version >= 10 && isLeaderError(answer.Err) {
-				if leader, led := hint(img, h.Replicas, p.partitions[at].id); led {
+				if leader, led := hint(img, h.Replicas, p.partitions[end].id); led {
 					part.CurrentLeader.LeaderID, part.CurrentLeader.LeaderEpoch = leader.id,
 						leader.epoch
 					named.add(leader.id)

@@ -253,18 +253,18 @@ func withholdZstd(results []replica.FetchResult) {
 // zstd.
 func bytesBeforeZstd(slice *logstore.Slice) (int, error) {
 	header := make([]byte, record.HeaderBytes)
-	for at := 0; at < slice.Length; {
-		if n, err := slice.File.ReadAt(header, slice.Position+int64(at)); n < len(header) {
+	for position := 0; position < slice.Length; {
+		if n, err := slice.File.ReadAt(header, slice.Position+int64(position)); n < len(header) {
 			return 0, err
 		}
 		if record.Batch(header).Codec() == compress.Zstd {
-			return at, nil
+			return position, nil
 		}
 		size, err := record.PeekSize(header)
 		if err != nil {
 			return 0, err
 		}
-		at += size
+		position += size
 	}
 	return slice.Length, nil
 }

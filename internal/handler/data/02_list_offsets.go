@@ -65,11 +65,11 @@ func (h *Handler) ListOffsets(_ context.Context, raw *wire.Request,
 		topic.Topic = req.Topics[i].Topic
 		for j := range req.Topics[i].Partitions {
 			requested := &req.Topics[i].Partitions[j]
-			at, err := h.offsetAt(raw, req, topic.Topic, requested)
+			found, err := h.offsetAt(raw, req, topic.Topic, requested)
 			part := kmsg.NewListOffsetsResponseTopicPartition()
 			part.Partition = requested.Partition
 			part.ErrorCode = result.Code(err)
-			part.Timestamp, part.Offset, part.LeaderEpoch = at.Timestamp, at.Offset, at.LeaderEpoch
+			part.Timestamp, part.Offset, part.LeaderEpoch = found.Timestamp, found.Offset, found.LeaderEpoch
 			topic.Partitions = append(topic.Partitions, part)
 		}
 		response.Topics = append(response.Topics, topic)
@@ -114,25 +114,25 @@ func (h *Handler) offsetAt(raw *wire.Request, req *kmsg.ListOffsetsRequest, topi
 	if req.IsolationLevel == 1 {
 		limit = log.LastStable()
 	}
-	at, ok := offsetUnknown, true
+	found, ok := offsetUnknown, true
 	switch requested.Timestamp {
 	case timestampLatest:
-		at = logstore.TimestampOffset{Timestamp: -1, Offset: limit,
+		found = logstore.TimestampOffset{Timestamp: -1, Offset: limit,
 			LeaderEpoch: h.leaderEpoch(topic, requested.Partition)}
 	case timestampEarliest, timestampEarliestLocal:
 		start := log.LogStart()
-		at = logstore.TimestampOffset{Timestamp: -1, Offset: start, LeaderEpoch: log.EpochAt(start)}
+		found = logstore.TimestampOffset{Timestamp: -1, Offset: start, LeaderEpoch: log.EpochAt(start)}
 	case timestampLatestTiered, timestampEarliestPending:
 	case timestampMax: // unknown if the record is at or above the limit, as in Kafka
-		at, ok, err = log.MaxTimestamp()
-		ok = ok && at.Offset < limit
+		found, ok, err = log.MaxTimestamp()
+		ok = ok && found.Offset < limit
 	default:
-		at, ok, err = log.OffsetForTimestamp(requested.Timestamp, limit)
+		found, ok, err = log.OffsetForTimestamp(requested.Timestamp, limit)
 	}
 	if err != nil || !ok {
 		return offsetUnknown, err
 	}
-	return at, nil
+	return found, nil
 }
 
 // leaderEpoch returns the current leader epoch of a partition, which is the epoch of the next

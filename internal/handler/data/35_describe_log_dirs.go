@@ -49,17 +49,17 @@ func (h *Handler) DescribeLogDirs(_ context.Context, raw *wire.Request,
 		if state.Log == nil || req.Topics != nil && !requested[state.ID] {
 			continue
 		}
-		at := slices.IndexFunc(dir.Topics,
+		index := slices.IndexFunc(dir.Topics,
 			func(t kmsg.DescribeLogDirsResponseDirTopic) bool { return t.Topic == state.ID.Topic })
-		if at < 0 {
+		if index < 0 {
 			topic := kmsg.NewDescribeLogDirsResponseDirTopic()
-			topic.Topic, at = state.ID.Topic, len(dir.Topics)
+			topic.Topic, index = state.ID.Topic, len(dir.Topics)
 			dir.Topics = append(dir.Topics, topic)
 		}
 		part := kmsg.NewDescribeLogDirsResponseDirTopicPartition()
 		part.Partition, part.Size = state.ID.Index, state.Log.Stats().SizeBytes
 		part.OffsetLag = max(0, state.Log.HighWatermark()-state.Log.LogEnd())
-		dir.Topics[at].Partitions = append(dir.Topics[at].Partitions, part)
+		dir.Topics[index].Partitions = append(dir.Topics[index].Partitions, part)
 	}
 	response.Dirs = append(response.Dirs, dir)
 	return api.Reply(response, result)

@@ -34,10 +34,10 @@ type EndOffset struct {
 
 // EndOffsetsCall returns the ListOffsets request for partitions, at most EndOffsetsMax, which are
 // sorted by topic.
-func EndOffsetsCall(of []EndOffset) wire.Call {
+func EndOffsetsCall(requested []EndOffset) wire.Call {
 	req := kmsg.NewPtrListOffsetsRequest()
 	req.Version, req.ReplicaID = endOffsetsVersion, -1
-	for _, asked := range of {
+	for _, asked := range requested {
 		if n := len(req.Topics); n == 0 || req.Topics[n-1].Topic != asked.ID.Topic {
 			topic := kmsg.NewListOffsetsRequestTopic()
 			topic.Topic = asked.ID.Topic

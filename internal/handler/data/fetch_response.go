@@ -40,10 +40,10 @@ type fetchEncoder struct {
 	leaders  leaders
 }
 
-// gap is the place of a file range in the response: after the first at bytes of fetchEncoder.out.
+// gap is the place of a file range in the response: after position bytes of fetchEncoder.out.
 type gap struct {
-	at   int
-	data *logstore.Slice
+	position int
+	data     *logstore.Slice
 }
 
 // partitionBytes is the approximate size of an encoded partition without its records.
@@ -253,10 +253,10 @@ func (e *fetchEncoder) reply() wire.Reply {
 			continue
 		}
 		chunks = append(chunks,
-			wire.Chunk{Bytes: e.out[from:gap.at]},
+			wire.Chunk{Bytes: e.out[from:gap.position]},
 			wire.Chunk{File: gap.data.File, Position: gap.data.Position,
 				Length: gap.data.Length})
-		from = gap.at
+		from = gap.position
 	}
 	chunks = append(chunks, wire.Chunk{Bytes: e.out[from:]})
 	gaps := e.gaps

@@ -163,32 +163,32 @@ func appendFollowerFetch(out []byte, fetch *replica.FollowerFetch) []byte {
 	return append(out, 0)
 }
 
-func appendFollowerPartition(out []byte, at *replica.FollowerPartition) []byte {
-	out = kbin.AppendInt32(out, at.ID.Index)
-	out = kbin.AppendInt32(out, at.LeaderEpoch)
-	out = kbin.AppendInt64(out, at.Offset)
-	out = kbin.AppendInt32(out, at.LastEpoch)
-	out = kbin.AppendInt64(out, at.LogStart)
-	out = kbin.AppendInt32(out, int32(at.BytesMax))
-	private := at.DurableEnd != at.Offset || at.TombstoneClean != 0 ||
-		at.ReplicasTombstoneClean != 0
+func appendFollowerPartition(out []byte, partition *replica.FollowerPartition) []byte {
+	out = kbin.AppendInt32(out, partition.ID.Index)
+	out = kbin.AppendInt32(out, partition.LeaderEpoch)
+	out = kbin.AppendInt64(out, partition.Offset)
+	out = kbin.AppendInt32(out, partition.LastEpoch)
+	out = kbin.AppendInt64(out, partition.LogStart)
+	out = kbin.AppendInt32(out, int32(partition.BytesMax))
+	private := partition.DurableEnd != partition.Offset || partition.TombstoneClean != 0 ||
+		partition.ReplicasTombstoneClean != 0
 	if private {
 		out = append(out, 4)
 	} else {
 		out = append(out, 2)
 	}
 	out = append(out, 1, 8)
-	out = kbin.AppendInt64(out, at.HighWater)
+	out = kbin.AppendInt64(out, partition.HighWater)
 	if private {
 		out = kbin.AppendUvarint(out, followerTag)
 		out = append(out, requestTagBytes)
-		out = kbin.AppendInt64(out, at.DurableEnd)
-		out = kbin.AppendInt64(out, at.TombstoneClean)
-		out = kbin.AppendInt64(out, at.ReplicasTombstoneClean)
+		out = kbin.AppendInt64(out, partition.DurableEnd)
+		out = kbin.AppendInt64(out, partition.TombstoneClean)
+		out = kbin.AppendInt64(out, partition.ReplicasTombstoneClean)
 	}
 	out = kbin.AppendUvarint(out, incarnationTag)
-	out = kbin.AppendUvarint(out, uint32(len(at.ReplicaIncarnation)))
-	out = append(out, at.ReplicaIncarnation...)
+	out = kbin.AppendUvarint(out, uint32(len(partition.ReplicaIncarnation)))
+	out = append(out, partition.ReplicaIncarnation...)
 	if private {
 		out = append(kbin.AppendUvarint(out, tombstoneCleanTag), 0)
 	}

@@ -57,10 +57,10 @@ func TestFollowerFetchDecodesWithKmsg(t *testing.T) {
 		len(req.Topics) != 2 {
 		t.Errorf("%+v", req)
 	}
-	at := 0
+	position := 0
 	for _, topic := range req.Topics {
 		for i := range topic.Partitions {
-			want := pull.Partitions[at]
+			want := pull.Partitions[position]
 			got := fetchPartition(want.ID, topic.TopicID, &topic.Partitions[i])
 			if got != (replica.FetchPartition{
 				ID: want.ID, Topic: want.Topic, Offset: want.Offset, BytesMax: want.BytesMax,
@@ -69,9 +69,9 @@ func TestFollowerFetchDecodesWithKmsg(t *testing.T) {
 				TombstoneClean:         want.TombstoneClean,
 				ReplicasTombstoneClean: want.ReplicasTombstoneClean, LogStart: want.LogStart,
 			}) {
-				t.Errorf("partition %d: %+v, want %+v", at, got, want)
+				t.Errorf("partition %d: %+v, want %+v", position, got, want)
 			}
-			at++
+			position++
 		}
 	}
 }
@@ -108,8 +108,8 @@ func FuzzDecodeFollowerFetch(f *testing.F) {
 // tombstoneCleanTag, and the end of their clean section in place of the tombstone-clean offset. The
 // received offset must then be treated as 0.
 func TestTombstoneCleanOffsetOfEarlierVersionsIsIgnored(t *testing.T) {
-	numbers := func(of ...uint64) (value []byte) {
-		for _, n := range of {
+	numbers := func(encoded ...uint64) (value []byte) {
+		for _, n := range encoded {
 			value = binary.BigEndian.AppendUint64(value, n)
 		}
 		return value

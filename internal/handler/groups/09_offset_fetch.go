@@ -78,14 +78,14 @@ func (h *Handler) fetchGroup(ctx context.Context, raw *wire.Request, req *kmsg.O
 	answer := kmsg.NewOffsetFetchResponseGroup()
 	answer.Group = requested.Group
 	names, faults := h.offsetTopics(img, raw, version, requested)
-	var of []group.TopicPartition
+	var partitions []group.TopicPartition
 	if requested.Topics != nil {
-		of = []group.TopicPartition{}
+		partitions = []group.TopicPartition{}
 	}
 	for i := range requested.Topics {
 		for _, index := range requested.Topics[i].Partitions {
 			if faults[i] == nil {
-				of = append(of, group.TopicPartition{Topic: names[i], Partition: index})
+				partitions = append(partitions, group.TopicPartition{Topic: names[i], Partition: index})
 			}
 		}
 	}
@@ -96,7 +96,7 @@ func (h *Handler) fetchGroup(ctx context.Context, raw *wire.Request, req *kmsg.O
 	var found []fetchedOffset
 	err := h.Authorize(raw, api.DescribeGroup, requested.Group)
 	if err == nil {
-		found, err = h.fetchOffsets(ctx, req, requested.Group, to, of)
+		found, err = h.fetchOffsets(ctx, req, requested.Group, to, partitions)
 	}
 	answer.ErrorCode = result.Code(err)
 	if requested.Topics == nil {
@@ -181,8 +181,8 @@ func noOffset(index int32, err error) fetchedOffset {
 // fetchOffsets returns the committed offsets of partitions of a group; of all partitions if of is
 // nil.
 func (h *Handler) fetchOffsets(ctx context.Context, req *kmsg.OffsetFetchRequest, groupID string,
-	to group.Reader, of []group.TopicPartition) ([]fetchedOffset, error) {
-	committed, unstable, err := h.Groups.CommittedFor(ctx, groupID, to, of)
+	to group.Reader, partitions []group.TopicPartition) ([]fetchedOffset, error) {
+	committed, unstable, err := h.Groups.CommittedFor(ctx, groupID, to, partitions)
 	if err != nil {
 		return nil, err
 	}

@@ -22,8 +22,8 @@ import (
 var ListGroupsShape = api.Shape{api.PlainArray(api.Text()).From(4),
 	api.PlainArray(api.Text()).From(5)}
 
-func groupType(of group.Listing) string {
-	if of.Consumer {
+func groupType(listing group.Listing) string {
+	if listing.Consumer {
 		return "consumer"
 	}
 	return "classic"

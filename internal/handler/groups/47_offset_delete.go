@@ -23,21 +23,21 @@ func (h *Handler) OffsetDelete(ctx context.Context, raw *wire.Request,
 	response.Version = req.Version
 	result := h.Outcome()
 	denied := map[string]error{}
-	var of []group.TopicPartition
+	var partitions []group.TopicPartition
 	for i := range req.Topics {
 		if err := h.Authorize(raw, api.ReadTopic, req.Topics[i].Topic); err != nil {
 			denied[req.Topics[i].Topic] = err
 			continue
 		}
 		for _, p := range req.Topics[i].Partitions {
-			of = append(of, group.TopicPartition{Topic: req.Topics[i].Topic,
+			partitions = append(partitions, group.TopicPartition{Topic: req.Topics[i].Topic,
 				Partition: p.Partition})
 		}
 	}
 	var errs []error
 	err := h.Authorize(raw, api.DeleteGroup, req.Group)
 	if err == nil {
-		errs, err = h.Groups.DeleteOffsets(ctx, req.Group, of)
+		errs, err = h.Groups.DeleteOffsets(ctx, req.Group, partitions)
 	}
 	response.ErrorCode = result.Code(err)
 	for i := range req.Topics {

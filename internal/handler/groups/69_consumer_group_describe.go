@@ -98,11 +98,12 @@ func describedMember(img *metadata.Image,
 
 // describedAssignment returns an assignment with the names of its topics. It leaves out deleted
 // topics, whose names are unknown.
-func describedAssignment(img *metadata.Image, of assignor.Assignment) (described kmsg.Assignment) {
-	for _, id := range of.Topics() {
+func describedAssignment(img *metadata.Image,
+	assigned assignor.Assignment) (described kmsg.Assignment) {
+	for _, id := range assigned.Topics() {
 		if topic := img.TopicByID(id); topic != nil {
 			described.TopicPartitions = append(described.TopicPartitions,
-				kmsg.AssignmentTopicPartition{TopicID: id, Topic: topic.Name, Partitions: of[id]})
+				kmsg.AssignmentTopicPartition{TopicID: id, Topic: topic.Name, Partitions: assigned[id]})
 		}
 	}
 	return described

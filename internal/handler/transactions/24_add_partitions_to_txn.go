@@ -87,15 +87,15 @@ func (h *Handler) AddPartitionsToTxn(ctx context.Context, raw *wire.Request,
 		topic := kmsg.NewAddPartitionsToTxnResponseTopic()
 		topic.Topic = requested.Topic
 		for _, index := range requested.Partitions {
-			of := errs[0]
+			refusal := errs[0]
 			switch errs = errs[1:]; {
 			case err != nil:
-				of = err
-			case of == nil && refused:
-				of = api.ErrNotAttempted
+				refusal = err
+			case refusal == nil && refused:
+				refusal = api.ErrNotAttempted
 			}
 			part := kmsg.NewAddPartitionsToTxnResponseTopicPartition()
-			part.Partition, part.ErrorCode = index, result.Code(of)
+			part.Partition, part.ErrorCode = index, result.Code(refusal)
 			topic.Partitions = append(topic.Partitions, part)
 		}
 		response.Topics = append(response.Topics, topic)
@@ -130,11 +130,11 @@ func (h *Handler) checkAdded(raw *wire.Request, req *kmsg.AddPartitionsToTxnRequ
 		err := h.Authorize(raw, api.WriteTopic, requested.Topic)
 		topic := img.Topic(requested.Topic)
 		for _, index := range requested.Partitions {
-			of := err
+			refusal := err
 			if err == nil && (topic == nil || index < 0 || int(index) >= len(topic.Partitions)) {
-				of = fmt.Errorf("%w: %s-%d", metadata.ErrUnknownPartition, requested.Topic, index)
+				refusal = fmt.Errorf("%w: %s-%d", metadata.ErrUnknownPartition, requested.Topic, index)
 			}
-			errs = append(errs, of)
+			errs = append(errs, refusal)
 		}
 	}
 	return errs
@@ -180,10 +180,11 @@ func (h *Handler) verifyTransactions(ctx context.Context, raw *wire.Request,
 	}
 }
 
-func verificationOf(of *kmsg.AddPartitionsToTxnRequestTransaction) replica.Verification {
-	q := replica.Verification{TransactionalID: of.TransactionalID, ProducerID: of.ProducerID,
-		ProducerEpoch: of.ProducerEpoch, Add: !of.VerifyOnly}
-	for _, topic := range of.Topics {
+func verificationOf(requested *kmsg.AddPartitionsToTxnRequestTransaction) replica.Verification {
+	q := replica.Verification{TransactionalID: requested.TransactionalID,
+		ProducerID:    requested.ProducerID,
+		ProducerEpoch: requested.ProducerEpoch, Add: !requested.VerifyOnly}
+	for _, topic := range requested.Topics {
 		for _, index := range topic.Partitions {
 			q.Partitions = append(q.Partitions, api.PartitionRef(topic.Topic, index))
 		}

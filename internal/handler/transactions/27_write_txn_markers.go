@@ -101,11 +101,11 @@ func (m *markerSenders) superseded(raw *wire.Request) func() bool {
 func markersOf(req *kmsg.WriteTxnMarkersRequest,
 	superseded func() bool) (markers []replica.Marker) {
 	for i := range req.Markers {
-		of := &req.Markers[i]
-		end := logstore.EndTxn{ProducerID: of.ProducerID, ProducerEpoch: of.ProducerEpoch,
-			Commit: of.Committed, CoordinatorEpoch: of.CoordinatorEpoch,
-			Version: int16(of.TransactionVersion), Superseded: superseded}
-		for _, topic := range of.Topics {
+		marker := &req.Markers[i]
+		end := logstore.EndTxn{ProducerID: marker.ProducerID, ProducerEpoch: marker.ProducerEpoch,
+			Commit: marker.Committed, CoordinatorEpoch: marker.CoordinatorEpoch,
+			Version: int16(marker.TransactionVersion), Superseded: superseded}
+		for _, topic := range marker.Topics {
 			for _, index := range topic.Partitions {
 				markers = append(markers,
 					replica.Marker{ID: api.PartitionRef(topic.Topic, index), End: end})

@@ -38,14 +38,14 @@ func (h *Handler) DescribeTransactions(ctx context.Context, raw *wire.Request,
 }
 
 func (h *Handler) describeTransaction(raw *wire.Request,
-	state *kmsg.DescribeTransactionsResponseTransactionState, of *transaction.Description) {
-	state.State = of.Phase.String()
-	state.ProducerID, state.ProducerEpoch = of.Producer.ID, of.Producer.Epoch
-	state.TimeoutMillis, state.StartTimestamp = int32(of.Timeout.Milliseconds()), -1
-	if !of.Started.IsZero() {
-		state.StartTimestamp = of.Started.UnixMilli()
+	state *kmsg.DescribeTransactionsResponseTransactionState, description *transaction.Description) {
+	state.State = description.Phase.String()
+	state.ProducerID, state.ProducerEpoch = description.Producer.ID, description.Producer.Epoch
+	state.TimeoutMillis, state.StartTimestamp = int32(description.Timeout.Milliseconds()), -1
+	if !description.Started.IsZero() {
+		state.StartTimestamp = description.Started.UnixMilli()
 	}
-	for _, p := range of.Partitions { // sorted by topic
+	for _, p := range description.Partitions { // sorted by topic
 		if n := len(state.Topics); n == 0 || state.Topics[n-1].Topic != p.Topic {
 			if !h.May(raw, api.DescribeTopic, p.Topic) {
 				continue

@@ -37,13 +37,13 @@ func WriteMarkersCall(markers []coordinator.PartitionMarker) wire.Call {
 			marker.TransactionVersion = int8(m.Version)
 			req.Markers = append(req.Markers, marker)
 		}
-		of := &req.Markers[len(req.Markers)-1]
-		if n := len(of.Topics); n == 0 || of.Topics[n-1].Topic != m.Partition.Topic {
+		marker := &req.Markers[len(req.Markers)-1]
+		if n := len(marker.Topics); n == 0 || marker.Topics[n-1].Topic != m.Partition.Topic {
 			topic := kmsg.NewWriteTxnMarkersRequestMarkerTopic()
 			topic.Topic = m.Partition.Topic
-			of.Topics = append(of.Topics, topic)
+			marker.Topics = append(marker.Topics, topic)
 		}
-		topic := &of.Topics[len(of.Topics)-1]
+		topic := &marker.Topics[len(marker.Topics)-1]
 		topic.Partitions = append(topic.Partitions, m.Partition.Index)
 	}
 	return wire.Call{Key: api.KeyWriteTxnMarkers, Version: markersVersion, Flexible: true,
