@@ -110,11 +110,11 @@ func (f *fixture) column(g Gomega, resource, name, column string) any {
 	g.Expect(err).NotTo(HaveOccurred())
 	table := &metav1.Table{}
 	g.Expect(json.Unmarshal(text, table)).To(Succeed())
-	at := slices.IndexFunc(table.ColumnDefinitions,
-		func(of metav1.TableColumnDefinition) bool { return of.Name == column })
-	g.Expect(at).To(BeNumerically(">=", 0), column)
+	index := slices.IndexFunc(table.ColumnDefinitions,
+		func(defined metav1.TableColumnDefinition) bool { return defined.Name == column })
+	g.Expect(index).To(BeNumerically(">=", 0), column)
 	g.Expect(table.Rows).To(HaveLen(1))
-	return table.Rows[0].Cells[at]
+	return table.Rows[0].Cells[index]
 }
 
 // get reads an object from the API server.
@@ -251,11 +251,11 @@ func (f *fixture) serve(name string) {
 func (f *fixture) expectProblem(topic, reason string, message ...string) {
 	Eventually(func(g Gomega) {
 		problems := get(g, f, topic, &v1alpha1.Topic{}).Status.Problems
-		at := slices.IndexFunc(problems,
+		index := slices.IndexFunc(problems,
 			func(p v1alpha1.PartitionProblem) bool { return p.Reason == reason })
-		g.Expect(at).To(BeNumerically(">=", 0), "%+v", problems)
+		g.Expect(index).To(BeNumerically(">=", 0), "%+v", problems)
 		for _, substring := range message {
-			g.Expect(problems[at].Message).To(ContainSubstring(substring))
+			g.Expect(problems[index].Message).To(ContainSubstring(substring))
 		}
 	}).Should(Succeed())
 }

@@ -158,10 +158,10 @@ var _ = Describe("An object with the name of one of a LogCluster's", func() {
 		cluster := &v1alpha1.LogCluster{ObjectMeta: metav1.ObjectMeta{Name: "main",
 			Namespace: f.namespace, UID: "1"}, Spec: v1alpha1.LogClusterSpec{Brokers: 1}}
 		rendered := render.Cluster(cluster, render.Settings{})
-		at := slices.IndexFunc(rendered,
+		index := slices.IndexFunc(rendered,
 			func(o client.Object) bool { return o.GetName() == service.Name })
 		applier := owned.Applier{Client: api, Live: emptyReader{api}}
-		Expect(applier.Apply(context.Background(), cluster, rendered[at])).To(
+		Expect(applier.Apply(context.Background(), cluster, rendered[index])).To(
 			MatchError(apierrors.IsConflict, "conflict"))
 	})
 

@@ -110,14 +110,14 @@ var _ = Describe("A rolling update", func() {
 	})
 
 	leader := func() int32 { return f.state(Default, "orders/0").Leader }
-	follower := func(at int) int32 {
+	follower := func(index int) int32 {
 		var ids []int32
 		for id := int32(2); id >= 0; id-- {
 			if id != leader() {
 				ids = append(ids, id)
 			}
 		}
-		return ids[at]
+		return ids[index]
 	}
 
 	It("restarts one broker at a time, the leader last, and shows it", func(t *testing.T) {
@@ -415,15 +415,15 @@ var _ = Describe("A rolling update with terms", func() {
 	})
 
 	It("waits for its window", func(t *testing.T) {
-		at := func(in time.Duration) string { return time.Now().Add(in).UTC().Format("15:04") }
-		start := at(6 * time.Hour) // once: a minute may begin at any time
-		with(&v1alpha1.Rollout{Window: &v1alpha1.Window{Start: start, End: at(7 * time.Hour)}})
+		clock := func(in time.Duration) string { return time.Now().Add(in).UTC().Format("15:04") }
+		start := clock(6 * time.Hour) // once: a minute may begin at any time
+		with(&v1alpha1.Rollout{Window: &v1alpha1.Window{Start: start, End: clock(7 * time.Hour)}})
 		f.revision("second")
 		f.expectRollout(v1alpha1.ReasonOutsideWindow, "spec.rollout.window", start)
 		stays()
 		change(f, "main", &v1alpha1.LogCluster{}, func(cluster *v1alpha1.LogCluster) {
-			cluster.Spec.Rollout.Window = &v1alpha1.Window{Start: at(-2 * time.Hour),
-				End: at(2 * time.Hour)}
+			cluster.Spec.Rollout.Window = &v1alpha1.Window{Start: clock(-2 * time.Hour),
+				End: clock(2 * time.Hour)}
 		})
 		f.expectPods(0)
 	})

@@ -142,7 +142,7 @@ var _ = Describe("Volumes of another StorageClass", func() {
 	It("replace the others one by one, each when all is in sync", func(t *testing.T) {
 		changeClass(next)
 		ids := order()
-		for at, id := range ids[:2] {
+		for i, id := range ids[:2] {
 			pod := f.stopping(id)
 			f.expectRollout(v1alpha1.ReasonRestarting, "its volume is replaced", next)
 			for _, other := range ids {
@@ -175,7 +175,7 @@ var _ = Describe("Volumes of another StorageClass", func() {
 			Eventually(func(g Gomega) {
 				brokers := get(g, f, "main", &v1alpha1.LogCluster{}).Status.Brokers
 				g.Expect(brokers[id].RestartReason).To(BeEmpty())
-				g.Expect(brokers[ids[at+1]].RestartReason).To(
+				g.Expect(brokers[ids[i+1]].RestartReason).To(
 					Equal(v1alpha1.RestartStorageClassChanged))
 			}).Should(Succeed())
 			f.putISR("orders/0", func(isr []int32) []int32 { return append(isr, id) })

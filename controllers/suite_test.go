@@ -50,13 +50,13 @@ var (
 	api    client.Client
 	// writes contains the number of write requests of the controllers in each namespace, without
 	// those of events.
-	writes = &counts{of: map[string]int{}}
+	writes = &counts{byName: map[string]int{}}
 	// moved contains, by namespace, the number of assignments that writes of the controllers have
 	// changed after they were first written.
-	moved = &counts{of: map[string]int{}}
+	moved = &counts{byName: map[string]int{}}
 	// ahead contains, by namespace, by how much the time of certificates and passwords is ahead of
 	// the real time.
-	ahead = &clock{of: map[string]time.Duration{}}
+	ahead = &clock{byNamespace: map[string]time.Duration{}}
 	// record contains the log of the controllers.
 	record = &recorder{}
 	// hosts maps the brokers' addresses to those of test servers.
@@ -186,12 +186,12 @@ func (c countWrites) compare(request *http.Request, namespace string) {
 
 func (c countWrites) RoundTrip(request *http.Request) (*http.Response, error) {
 	path := strings.Split(request.URL.Path, "/")
-	at := slices.Index(path, "namespaces")
-	if request.Method != http.MethodGet && at >= 0 && at+1 < len(path) &&
+	index := slices.Index(path, "namespaces")
+	if request.Method != http.MethodGet && index >= 0 && index+1 < len(path) &&
 		!slices.Contains(path, "events.k8s.io") {
-		writes.add(path[at+1])
+		writes.add(path[index+1])
 		if request.Method == http.MethodPut && path[len(path)-2] == "partitionsets" {
-			c.compare(request, path[at+1])
+			c.compare(request, path[index+1])
 		}
 	}
 	return c.next.RoundTrip(request)
@@ -199,38 +199,38 @@ func (c countWrites) RoundTrip(request *http.Request) (*http.Response, error) {
 
 // counts is a set of counters, each with a name.
 type counts struct {
-	mu sync.Mutex
-	of map[string]int
+	mu     sync.Mutex
+	byName map[string]int
 }
 
 func (c *counts) add(name string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.of[name]++
+	c.byName[name]++
 }
 
 func (c *counts) get(name string) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.of[name]
+	return c.byName[name]
 }
 
 // clock is the time of each namespace.
 type clock struct {
-	mu sync.Mutex
-	of map[string]time.Duration
+	mu          sync.Mutex
+	byNamespace map[string]time.Duration
 }
 
 func (c *clock) now(namespace string) time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return time.Now().Add(c.of[namespace])
+	return time.Now().Add(c.byNamespace[namespace])
 }
 
 func (c *clock) advance(namespace string, by time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.of[namespace] += by
+	c.byNamespace[namespace] += by
 }
 
 // resolver replaces the DNS of a Kubernetes cluster: it maps the address of a broker to another

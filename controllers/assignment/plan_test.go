@@ -295,20 +295,20 @@ func TestPassesConverge(t *testing.T) {
 func step(w *world, random *rand.Rand) {
 	names := []string{"a", "b", "c"}
 	name := names[random.IntN(len(names))]
-	at := slices.IndexFunc(w.in.topics, func(t *v1alpha1.Topic) bool { return t.Name == name })
+	index := slices.IndexFunc(w.in.topics, func(t *v1alpha1.Topic) bool { return t.Name == name })
 	switch {
 	case random.IntN(6) == 0:
 		w.in.cluster.Spec.Brokers = int32(3 + random.IntN(3))
-	case at < 0:
+	case index < 0:
 		topic := w.topic(name, int32(1+random.IntN(4)), int32(1+random.IntN(3)))
 		topic.Spec.ReclaimPolicy = []v1alpha1.ReclaimPolicy{v1alpha1.ReclaimRetain,
 			v1alpha1.ReclaimDelete}[random.IntN(2)]
 	case random.IntN(3) == 0:
-		w.delete(w.in.topics[at])
+		w.delete(w.in.topics[index])
 	case random.IntN(2) == 0:
-		w.in.topics[at].Spec.Partitions++
+		w.in.topics[index].Spec.Partitions++
 	default:
-		topic := w.in.topics[at]
+		topic := w.in.topics[index]
 		w.lead(name, int32(random.IntN(int(topic.Spec.Partitions))))
 		*topic.Spec.Replicas = int32(1 + random.IntN(3))
 	}

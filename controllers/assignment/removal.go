@@ -49,12 +49,12 @@ func newDisks(latest *reports.Cluster) disks {
 
 // bytes returns the size of a partition: that of the leader's log, or of the largest known one. A
 // partition that never had a leader has no records.
-func (d disks) bytes(of report.TopicPartition, state *partitionset.State) (bytes int64,
+func (d disks) bytes(partition report.TopicPartition, state *partitionset.State) (bytes int64,
 	known bool) {
 	if state == nil || len(state.ISR) == 0 {
 		return 0, true
 	}
-	sizes := d.sizes[of]
+	sizes := d.sizes[partition]
 	if bytes, known = sizes[state.Leader]; known {
 		return bytes, true
 	}
@@ -163,8 +163,8 @@ func (p *planner) project() (added map[int32]int64, unsized []string) {
 		if now == nil || topic == nil || entry.State == nil || now.Tag != sets.Tag(topic.UID) {
 			continue
 		}
-		of := report.TopicPartition{Topic: topic.KafkaName(), Partition: key.Index}
-		bytes, known := p.disks.bytes(of, entry.State)
+		partition := report.TopicPartition{Topic: topic.KafkaName(), Partition: key.Index}
+		bytes, known := p.disks.bytes(partition, entry.State)
 		for _, id := range now.Replicas {
 			if slices.ContainsFunc(entry.State.ISR,
 				func(m placement.InSyncReplica) bool { return m.Broker == id }) {
@@ -174,7 +174,7 @@ func (p *planner) project() (added map[int32]int64, unsized []string) {
 				slices.Contains(entry.State.Replicas, id) {
 				continue // the replica is on the disk already
 			}
-			added[id] += max(0, bytes-p.disks.sizes[of][id])
+			added[id] += max(0, bytes-p.disks.sizes[partition][id])
 			if !known && entry.Assignment != nil && p.isRemoved(entry.Assignment.Replicas) {
 				unsized = append(unsized, key.String())
 			}
@@ -213,11 +213,11 @@ func (p *planner) fitDisks(o owner, indexes []int32) placement.Disks {
 			}
 		}
 	}
-	of := placement.Disks{Free: p.free}
+	free := placement.Disks{Free: p.free}
 	for _, index := range indexes {
 		bytes, _ := p.disks.bytes(report.TopicPartition{Topic: o.topic.KafkaName(),
 			Partition: index}, p.sets.Get(key(o.topic, index)).State)
-		of.Bytes = append(of.Bytes, bytes)
+		free.Bytes = append(free.Bytes, bytes)
 	}
-	return of
+	return free
 }

@@ -22,15 +22,15 @@ import (
 // exist. A set that was deleted is created with its last content. If that is not known yet, because
 // the event of the deletion has not arrived, this event triggers another pass.
 func (r *Reconciler) createMissing(ctx context.Context, cluster types.NamespacedName,
-	of *sets.Cluster) (complete bool, err error) {
+	present *sets.Cluster) (complete bool, err error) {
 	var group errgroup.Group
 	complete = true
-	for number := range of.Count {
-		if of.Objects[number] != nil {
+	for number := range present.Count {
+		if present.Objects[number] != nil {
 			continue
 		}
 		complete = false
-		set, err := r.newSet(ctx, cluster, of.Count, number)
+		set, err := r.newSet(ctx, cluster, present.Count, number)
 		if err != nil {
 			return false, err
 		}
@@ -81,9 +81,9 @@ func (r *Reconciler) newSet(ctx context.Context, cluster types.NamespacedName, c
 
 // deleteEmpty deletes the empty sets of a LogCluster that does not exist. Sets with retained
 // partitions are kept for a LogCluster of the same name.
-func (r *Reconciler) deleteEmpty(ctx context.Context, of *sets.Cluster) error {
-	for number, set := range of.Objects {
-		if !of.Sets[number].Empty() || !set.DeletionTimestamp.IsZero() {
+func (r *Reconciler) deleteEmpty(ctx context.Context, present *sets.Cluster) error {
+	for number, set := range present.Objects {
+		if !present.Sets[number].Empty() || !set.DeletionTimestamp.IsZero() {
 			continue
 		}
 		version := client.Preconditions{UID: &set.UID, ResourceVersion: &set.ResourceVersion}

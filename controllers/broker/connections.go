@@ -95,14 +95,14 @@ func (c *connections) watch(key types.NamespacedName, epoch int64, address strin
 		before.cancel()
 	}
 	ctx, cancel := context.WithCancel(c.mu.ctx)
-	of := &watched{epoch, address, cancel}
-	c.mu.watched[key] = of
+	entry := &watched{epoch, address, cancel}
+	c.mu.watched[key] = entry
 	c.group.Go(func() {
 		defer cancel()
 		if hold(ctx, address, config) {
 			c.exited(ctx, key, epoch)
 		}
-		c.forget(key, of)
+		c.forget(key, entry)
 	})
 }
 
@@ -110,18 +110,18 @@ func (c *connections) watch(key types.NamespacedName, epoch int64, address strin
 func (c *connections) drop(key types.NamespacedName) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if of, ok := c.mu.watched[key]; ok {
-		of.cancel()
+	if entry, ok := c.mu.watched[key]; ok {
+		entry.cancel()
 		delete(c.mu.watched, key)
 	}
 }
 
 // forget removes the entry of a goroutine that ends, unless a later goroutine has replaced the
 // entry.
-func (c *connections) forget(key types.NamespacedName, of *watched) {
+func (c *connections) forget(key types.NamespacedName, entry *watched) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.mu.watched[key] == of {
+	if c.mu.watched[key] == entry {
 		delete(c.mu.watched, key)
 	}
 }

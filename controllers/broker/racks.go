@@ -89,16 +89,16 @@ func (r *racks) write(ctx context.Context, key types.NamespacedName, cluster str
 		return client.IgnoreNotFound(err)
 	}
 	label := cmp.Or(owner.Spec.RackKey, corev1.LabelTopologyZone)
-	of := rack{node: pod.Spec.NodeName, label: label, name: pod.Labels[label], found: true}
-	if of.name == "" {
-		of = r.read(ctx, key, pod.Spec.NodeName, label)
+	found := rack{node: pod.Spec.NodeName, label: label, name: pod.Labels[label], found: true}
+	if found.name == "" {
+		found = r.read(ctx, key, pod.Spec.NodeName, label)
 	} else {
-		r.known.Set(key, of)
+		r.known.Set(key, found)
 	}
-	if !of.found || lease.Annotations[v1alpha1.AnnotationRack] == of.name {
+	if !found.found || lease.Annotations[v1alpha1.AnnotationRack] == found.name {
 		return nil
 	}
-	_, err = setAnnotation(ctx, r.Client, lease, v1alpha1.AnnotationRack, of.name)
+	_, err = setAnnotation(ctx, r.Client, lease, v1alpha1.AnnotationRack, found.name)
 	return err
 }
 

@@ -28,7 +28,7 @@ func leaseAt(holder string, renewed time.Time, transitions int32) *coordinationv
 
 func TestLivenessFollowsTheLease(t *testing.T) {
 	type step struct {
-		at       time.Duration // after noon, by the operator's clock
+		after    time.Duration // after noon, by the operator's clock
 		holder   string
 		renewed  time.Duration // after noon, by the broker's clock
 		liveness placement.Liveness
@@ -59,10 +59,10 @@ func TestLivenessFollowsTheLease(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var seen observation
 			for _, step := range steps {
-				now := noon.Add(step.at)
+				now := noon.Add(step.after)
 				seen = seen.observe(leaseAt(step.holder, noon.Add(step.renewed), 3), now)
 				if got := seen.state(now).Liveness; got != step.liveness {
-					t.Errorf("%s after noon: liveness %d, want %d", step.at, got, step.liveness)
+					t.Errorf("%s after noon: liveness %d, want %d", step.after, got, step.liveness)
 				}
 			}
 		})
@@ -81,15 +81,15 @@ func TestStateHasEpochAndDirectoryOfTheLease(t *testing.T) {
 // stale for addressStaleFor. A restart of the container, and the pod of the first observation, do
 // not make the address stale.
 func TestAddressIsStaleAfterAPodChange(t *testing.T) {
-	in := func(pod string, at time.Duration, transitions int32) *coordinationv1.Lease {
-		lease := leaseAt("a", noon.Add(at), transitions)
+	in := func(pod string, after time.Duration, transitions int32) *coordinationv1.Lease {
+		lease := leaseAt("a", noon.Add(after), transitions)
 		lease.Annotations[v1alpha1.AnnotationPod] = pod
 		return lease
 	}
 	seen := observation{}.observe(in("first", 0, 1), noon)
 	for _, step := range []struct {
 		pod      string
-		at       time.Duration
+		after    time.Duration
 		epoch    int32
 		staleFor time.Duration
 	}{
@@ -99,10 +99,10 @@ func TestAddressIsStaleAfterAPodChange(t *testing.T) {
 		{"second", 15 * time.Second, 3, addressStaleFor - 10*time.Second},
 		{"second", 5*time.Second + addressStaleFor, 3, 0},
 	} {
-		now := noon.Add(step.at)
-		seen = seen.observe(in(step.pod, step.at, step.epoch), now)
+		now := noon.Add(step.after)
+		seen = seen.observe(in(step.pod, step.after, step.epoch), now)
 		if got := seen.state(now).AddressStaleFor; got != step.staleFor {
-			t.Errorf("%s after noon, in pod %s: address stale for %s, want %s", step.at, step.pod,
+			t.Errorf("%s after noon, in pod %s: address stale for %s, want %s", step.after, step.pod,
 				got, step.staleFor)
 		}
 	}

@@ -65,7 +65,7 @@ func evidenceOf(pod *corev1.Pod, acquired time.Time) podEvidence {
 type podRead struct {
 	uid     string
 	deleted bool // final: a uid is never used again
-	at      time.Time
+	readAt  time.Time
 }
 
 // podEvidence returns what the pod of a broker epoch proves about that epoch. The pod and the Lease
@@ -114,10 +114,10 @@ func (t *Tracker) beginPodRead(key types.NamespacedName, uid string,
 	switch {
 	case last.uid == uid && last.deleted:
 		return podExited, false
-	case last.uid == uid && now.Sub(last.at) < podReadInterval:
+	case last.uid == uid && now.Sub(last.readAt) < podReadInterval:
 		return podNone, false
 	}
-	t.mu.podReads[key] = podRead{uid: uid, at: now}
+	t.mu.podReads[key] = podRead{uid: uid, readAt: now}
 	return podNone, true
 }
 

@@ -19,17 +19,19 @@ import (
 
 // wholeSeconds converts a time to the form in which the kubelet reports it: truncated to whole
 // seconds.
-func wholeSeconds(at time.Time) metav1.Time { return metav1.Time{Time: at.Truncate(time.Second)} }
+func wholeSeconds(exact time.Time) metav1.Time {
+	return metav1.Time{Time: exact.Truncate(time.Second)}
+}
 
-func runningSince(at time.Time) corev1.ContainerState {
+func runningSince(start time.Time) corev1.ContainerState {
 	return corev1.ContainerState{
-		Running: &corev1.ContainerStateRunning{StartedAt: wholeSeconds(at)},
+		Running: &corev1.ContainerStateRunning{StartedAt: wholeSeconds(start)},
 	}
 }
 
-func exitedAt(at time.Time) corev1.ContainerState {
+func exitedAt(end time.Time) corev1.ContainerState {
 	return corev1.ContainerState{
-		Terminated: &corev1.ContainerStateTerminated{FinishedAt: wholeSeconds(at)},
+		Terminated: &corev1.ContainerStateTerminated{FinishedAt: wholeSeconds(end)},
 	}
 }
 

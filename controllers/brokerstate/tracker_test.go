@@ -64,10 +64,10 @@ var brokerZero = types.NamespacedName{Namespace: "logs", Name: "demo-broker-0"}
 // no effect.
 func TestRenewalRefutesTheExitOfAProcess(t *testing.T) {
 	tracker := NewTracker(nil, nil)
-	renew := func(at time.Duration, epoch int32) {
-		current := leaseAt("a", noon.Add(at), epoch)
+	renew := func(after time.Duration, epoch int32) {
+		current := leaseAt("a", noon.Add(after), epoch)
 		tracker.update(brokerZero, current, func(before observation, _ time.Time) observation {
-			return before.observe(current, noon.Add(at))
+			return before.observe(current, noon.Add(after))
 		})
 	}
 	expect := func(want placement.Liveness, when string) {

@@ -91,8 +91,8 @@ func (s *scope) needsUsersCA() bool {
 }
 
 // authority reads a CA, and stores it if it has changed. The result is nil if it cannot be decoded.
-func (s *scope) authority(ctx context.Context, of ca) (*pki.Authority, error) {
-	read, err := s.Read(ctx, s.cluster, of.secret)
+func (s *scope) authority(ctx context.Context, kind ca) (*pki.Authority, error) {
+	read, err := s.Read(ctx, s.cluster, kind.secret)
 	if err != nil {
 		return nil, err
 	}
@@ -101,34 +101,34 @@ func (s *scope) authority(ctx context.Context, of ca) (*pki.Authority, error) {
 		if before, err = pki.Decode(read.Data); err != nil {
 			s.fault(v1alpha1.ReasonInvalidCertificate, "The CA in Secret %s cannot be decoded: %v. "+
 				"Its certificates remain in use and are not renewed. Restore the Secret, or delete "+
-				"it: a new CA then takes its place, with overlap.", of.secret, err)
+				"it: a new CA then takes its place, with overlap.", kind.secret, err)
 			return nil, nil
 		}
 	}
-	published, lost, err := s.published(ctx, of, read, before)
+	published, lost, err := s.published(ctx, kind, read, before)
 	if err != nil {
 		return nil, err
 	}
 	after, changed, err := before.Step(s.now, pki.Input{
-		Name:    s.cluster.Namespace + "/" + of.secret,
-		Loaded:  of.loaded(before),
+		Name:    s.cluster.Namespace + "/" + kind.secret,
+		Loaded:  kind.loaded(before),
 		Replace: s.cluster.Annotations[v1alpha1.AnnotationReplaceCA],
 		Overlap: s.overlap, Published: published, Lost: lost,
 	})
 	if err != nil {
-		return nil, fmt.Errorf("advance the CA in secret %s: %w", of.secret, err)
+		return nil, fmt.Errorf("advance the CA in secret %s: %w", kind.secret, err)
 	}
 	if changed {
 		data, err := after.Encode()
 		if err != nil {
-			return nil, fmt.Errorf("encode the CA in secret %s: %w", of.secret, err)
+			return nil, fmt.Errorf("encode the CA in secret %s: %w", kind.secret, err)
 		}
-		if err := s.Write(ctx, s.cluster, s.cluster.Name, of.secret, read, data); err != nil {
+		if err := s.Write(ctx, s.cluster, s.cluster.Name, kind.secret, read, data); err != nil {
 			return nil, err
 		}
 	}
-	s.reportLoss(of, before, after)
-	s.expiries[of.name] = after.Issuing.Certificate.NotAfter
+	s.reportLoss(kind, before, after)
+	s.expiries[kind.name] = after.Issuing.Certificate.NotAfter
 	if next := after.Next; next != nil {
 		// Later, the next CA waits for brokers, whose Leases cause a reconciliation.
 		s.checkAt(next.Published.Add(s.overlap))
@@ -137,8 +137,8 @@ func (s *scope) authority(ctx context.Context, of ca) (*pki.Authority, error) {
 }
 
 // checkAt ensures that the certificates are checked again at a time, unless it has passed.
-func (s *scope) checkAt(at time.Time) {
-	if left := at.Sub(s.now); left > 0 {
+func (s *scope) checkAt(next time.Time) {
+	if left := next.Sub(s.now); left > 0 {
 		s.again = min(s.again, left)
 	}
 }
@@ -161,10 +161,11 @@ func (s *scope) publish(ctx context.Context) error {
 }
 
 // putBundle puts the certificates of a CA under a key, or the present ones if it is nil.
-func putBundle(data map[string][]byte, key string, of *pki.Authority, present secrets.Owned) {
+func putBundle(data map[string][]byte, key string, authority *pki.Authority,
+	present secrets.Owned) {
 	switch {
-	case of != nil:
-		data[key] = of.Bundle()
+	case authority != nil:
+		data[key] = authority.Bundle()
 	case len(present.Data[key]) > 0:
 		data[key] = present.Data[key]
 	}

@@ -125,8 +125,8 @@ func (s *scope) clientCAs(ctx context.Context, listener *v1alpha1.Listener,
 			v1alpha1.ListenerClientCAKey(listener.Name), data); err != nil {
 			return err
 		}
-		if of := authentication.OAuth; of != nil && of.CA != nil {
-			if err := s.bundle(ctx, listener.Name, "CA of jwksURL", []v1alpha1.SecretKey{*of.CA},
+		if oauth := authentication.OAuth; oauth != nil && oauth.CA != nil {
+			if err := s.bundle(ctx, listener.Name, "CA of jwksURL", []v1alpha1.SecretKey{*oauth.CA},
 				v1alpha1.ListenerOAuthCAKey(listener.Name), data); err != nil {
 				return err
 			}

@@ -36,9 +36,9 @@ func parseBundle(data []byte) bundle {
 // not exist although it has issued certificates. A CA that exists may be another one than before,
 // if somebody has replaced the Secret; it is, if the published CA has issued a certificate in use.
 // One of the two alone may be outdated, such as one that was restored.
-func (s *scope) published(ctx context.Context, of ca, read secrets.Owned,
+func (s *scope) published(ctx context.Context, kind ca, read secrets.Owned,
 	authority *pki.Authority) (published bundle, lost bool, err error) {
-	exists, source := len(read.Data) > 0, of.published[0]
+	exists, source := len(read.Data) > 0, kind.published[0]
 	if exists && (len(source) == 0 || authority.Has(source[0])) {
 		return nil, false, nil
 	}
@@ -46,7 +46,7 @@ func (s *scope) published(ctx context.Context, of ca, read secrets.Owned,
 	if err != nil {
 		return nil, false, err
 	}
-	leaves := of.leaves(users)
+	leaves := kind.leaves(users)
 	if exists {
 		if !slices.ContainsFunc(leaves, func(leaf *x509.Certificate) bool {
 			return !s.now.After(leaf.NotAfter) && pki.IssuedBy(leaf, source[:1])
@@ -55,7 +55,7 @@ func (s *scope) published(ctx context.Context, of ca, read secrets.Owned,
 		}
 		return source, false, nil
 	}
-	for _, source := range append(of.published, copiesOf(users, leaves)...) {
+	for _, source := range append(kind.published, copiesOf(users, leaves)...) {
 		if len(source) > 0 {
 			return source, true, nil
 		}
@@ -143,8 +143,8 @@ func peerKeys(id int32) (k keys) {
 }
 
 // appendLeaf appends a certificate of Secret brokers-tls, if it is there.
-func (s *scope) appendLeaf(leaves []*x509.Certificate, of keys) []*x509.Certificate {
-	leaf := s.present(of)
+func (s *scope) appendLeaf(leaves []*x509.Certificate, named keys) []*x509.Certificate {
+	leaf := s.present(named)
 	if leaf.Certificate == nil {
 		return leaves
 	}
@@ -152,8 +152,8 @@ func (s *scope) appendLeaf(leaves []*x509.Certificate, of keys) []*x509.Certific
 }
 
 // present returns a certificate of Secret brokers-tls, without a Certificate if it is not there.
-func (s *scope) present(of keys) pki.Leaf {
-	leaf, err := pki.ParseLeaf(s.brokersTLS.Data[of.certificate], s.brokersTLS.Data[of.private])
+func (s *scope) present(named keys) pki.Leaf {
+	leaf, err := pki.ParseLeaf(s.brokersTLS.Data[named.certificate], s.brokersTLS.Data[named.private])
 	if err != nil {
 		return pki.Leaf{}
 	}
@@ -182,24 +182,24 @@ func (s *scope) userSecrets(ctx context.Context) (all []map[string][]byte, err e
 
 // reportLoss adds a lost CA to the condition until the overlap with its successor has passed, and
 // creates an event when the loss was found.
-func (s *scope) reportLoss(of ca, before, after *pki.Authority) {
+func (s *scope) reportLoss(kind ca, before, after *pki.Authority) {
 	if after.Lost.IsZero() {
 		return
 	}
 	message := fmt.Sprintf("The CA in Secret %s was lost or replaced at %s, and no certificate of it "+
-		"was left to keep. A new CA has issued new certificates at once. %s.", of.secret,
-		after.Lost.UTC().Format(time.RFC3339), of.advice)
+		"was left to keep. A new CA has issued new certificates at once. %s.", kind.secret,
+		after.Lost.UTC().Format(time.RFC3339), kind.advice)
 	if after.Issuing.Key == nil && after.Next != nil {
 		message = fmt.Sprintf("The CA in Secret %s was lost or replaced at %s. Its certificate stays "+
 			"in the bundles, and the certificates that it has issued remain in use. The CA in its "+
 			"place issues certificates from %s on, when all brokers have loaded it. %s by then.",
-			of.secret, after.Lost.UTC().Format(time.RFC3339),
-			after.Next.Published.Add(s.overlap).UTC().Format(time.RFC3339), of.advice)
+			kind.secret, after.Lost.UTC().Format(time.RFC3339),
+			after.Next.Published.Add(s.overlap).UTC().Format(time.RFC3339), kind.advice)
 	}
 	s.losses = append(s.losses, message)
 	s.checkAt(after.Lost.Add(s.overlap))
 	if !after.Lost.Equal(before.Lost) {
-		ctrl.Log.Info("CA was lost", "secret", of.secret, "namespace", s.cluster.Namespace,
+		ctrl.Log.Info("CA was lost", "secret", kind.secret, "namespace", s.cluster.Namespace,
 			"kept", after.Issuing.Key == nil)
 		s.Events.Warning(s.cluster, v1alpha1.ReasonCALost, "IssueCertificates", "%s", message)
 	}

@@ -219,8 +219,8 @@ func (s *scope) condition() metav1.Condition {
 // the status does not change. It returns nil if there is none.
 func (s *scope) nextExpiry() (next *v1alpha1.CertificateExpiry) {
 	for _, name := range slices.Sorted(maps.Keys(s.expiries)) {
-		if at := s.expiries[name]; next == nil || at.Before(next.Time.Time) {
-			next = &v1alpha1.CertificateExpiry{Certificate: name, Time: metav1.NewTime(at)}
+		if expiry := s.expiries[name]; next == nil || expiry.Before(next.Time.Time) {
+			next = &v1alpha1.CertificateExpiry{Certificate: name, Time: metav1.NewTime(expiry)}
 		}
 	}
 	return next

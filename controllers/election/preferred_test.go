@@ -14,7 +14,7 @@ func TestLeadershipMovesBackAfterTheDelay(t *testing.T) {
 	p := preferred{}
 	topics := map[string]partitionset.Topic{"orders": {Tag: "topic-id", Partitions: 1}}
 	for _, step := range []struct {
-		at       time.Duration
+		after    time.Duration
 		eligible bool
 		due      bool
 		again    time.Duration
@@ -33,9 +33,9 @@ func TestLeadershipMovesBackAfterTheDelay(t *testing.T) {
 		if !step.eligible {
 			delete(brokers, 1)
 		}
-		due, again := p.observe(set, brokers, topics, 30*time.Second, start.Add(step.at))
+		due, again := p.observe(set, brokers, topics, 30*time.Second, start.Add(step.after))
 		if due[key] != step.due || again != step.again {
-			t.Errorf("after %v, eligible %t: got due %t, again after %v; want %t, %v", step.at,
+			t.Errorf("after %v, eligible %t: got due %t, again after %v; want %t, %v", step.after,
 				step.eligible, due[key], again, step.due, step.again)
 		}
 	}

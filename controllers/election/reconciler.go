@@ -136,11 +136,11 @@ func (r *Reconciler) forget(ctx context.Context, set types.NamespacedName) error
 	if !known {
 		return nil
 	}
-	of, err := r.Sets.OfCluster(ctx, set.Namespace, memory.cluster)
+	remaining, err := r.Sets.OfCluster(ctx, set.Namespace, memory.cluster)
 	if err != nil {
 		return err
 	}
-	if len(of.Objects) == 0 {
+	if len(remaining.Objects) == 0 {
 		r.settling.forget(set.Namespace, memory.cluster)
 	}
 	r.memories.Delete(set)
@@ -294,17 +294,17 @@ func (r *Reconciler) forgetLastStatus(ctx context.Context, set *v1alpha1.Partiti
 // same sets or need no election.
 func (r *Reconciler) ofTopic(ctx context.Context, object client.Object) []reconcile.Request {
 	topic := object.(*v1alpha1.Topic)
-	of, err := r.Sets.OfCluster(ctx, topic.Namespace, topic.Spec.Cluster)
+	found, err := r.Sets.OfCluster(ctx, topic.Namespace, topic.Spec.Cluster)
 	if err != nil {
 		ctrl.LoggerFrom(ctx).Error(err, "failed to list the sets of a topic", "topic", topic.Name)
 		return nil
 	}
 	var requests []reconcile.Request
-	for number, set := range of.Objects {
-		for index := range partitionset.Indexes(topic.Name, number, of.Count,
+	for number, set := range found.Objects {
+		for index := range partitionset.Indexes(topic.Name, number, found.Count,
 			topic.Spec.Partitions) {
 			key := partitionset.Key{Topic: topic.Name, Index: index}
-			if _, ok := of.Sets[number].Get(key); ok {
+			if _, ok := found.Sets[number].Get(key); ok {
 				requests = append(requests,
 					reconcile.Request{NamespacedName: client.ObjectKeyFromObject(set)})
 				break
@@ -316,14 +316,14 @@ func (r *Reconciler) ofTopic(ctx context.Context, object client.Object) []reconc
 
 // ofCluster maps a LogCluster to its sets.
 func (r *Reconciler) ofCluster(ctx context.Context, cluster client.Object) []reconcile.Request {
-	of, err := r.Sets.OfCluster(ctx, cluster.GetNamespace(), cluster.GetName())
+	found, err := r.Sets.OfCluster(ctx, cluster.GetNamespace(), cluster.GetName())
 	if err != nil {
 		ctrl.LoggerFrom(ctx).Error(err, "failed to list the sets of a cluster", "cluster",
 			cluster.GetName())
 		return nil
 	}
-	requests := make([]reconcile.Request, 0, len(of.Objects))
-	for _, set := range of.Objects {
+	requests := make([]reconcile.Request, 0, len(found.Objects))
+	for _, set := range found.Objects {
 		requests = append(requests,
 			reconcile.Request{NamespacedName: client.ObjectKeyFromObject(set)})
 	}

@@ -81,7 +81,7 @@ func (s *settling) forget(namespace, cluster string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	maps.DeleteFunc(s.brokers, func(lease types.NamespacedName, _ change) bool {
-		of, _, _ := v1alpha1.ParseBrokerLeaseName(lease.Name)
-		return lease.Namespace == namespace && of == cluster
+		name, _, _ := v1alpha1.ParseBrokerLeaseName(lease.Name)
+		return lease.Namespace == namespace && name == cluster
 	})
 }

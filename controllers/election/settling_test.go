@@ -24,7 +24,7 @@ func TestISRIsLeftToLeadersForAWhile(t *testing.T) {
 	var s settling
 	for _, step := range []struct {
 		name  string
-		at    time.Duration
+		after time.Duration
 		state placement.BrokerState
 		left  time.Duration
 	}{
@@ -39,7 +39,7 @@ func TestISRIsLeftToLeadersForAWhile(t *testing.T) {
 		{"and remains so", 2*time.Minute + 38*time.Second, up(3), 0},
 		{"another broker epoch", time.Hour, up(4), leaveISRAfterReturn},
 	} {
-		if left := s.observe(lease, step.state, start.Add(step.at)); left != step.left {
+		if left := s.observe(lease, step.state, start.Add(step.after)); left != step.left {
 			t.Errorf("%s: got %v, want %v", step.name, left, step.left)
 		}
 	}

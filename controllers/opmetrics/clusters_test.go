@@ -72,7 +72,7 @@ heartwood_logcluster_under_replicated_partitions{logcluster="c",namespace="n"} 5
 // TestWaitOutsideTheWindowIsNoActiveRun: a run that waits for its window, or is paused, makes no
 // progress for hours although nothing is wrong.
 func TestWaitOutsideTheWindowIsNoActiveRun(t *testing.T) {
-	at := func(hour int) time.Time { return time.Date(2026, 1, 2, hour, 0, 0, 0, time.UTC) }
+	oClock := func(hour int) time.Time { return time.Date(2026, 1, 2, hour, 0, 0, 0, time.UTC) }
 	night := &v1alpha1.Rebalance{Window: &v1alpha1.Window{Start: "22:00", End: "05:00"}}
 	for _, test := range []struct {
 		phase  v1alpha1.RebalancePhase
@@ -98,7 +98,7 @@ func TestWaitOutsideTheWindowIsNoActiveRun(t *testing.T) {
 			cluster.Annotations = map[string]string{v1alpha1.AnnotationPaused: "true"}
 		}
 		run := &v1alpha1.RebalanceStatus{Phase: test.phase}
-		if got := rebalances(cluster, run, at(test.hour)); got != test.want {
+		if got := rebalances(cluster, run, oClock(test.hour)); got != test.want {
 			t.Errorf("%+v: got %t", test, got)
 		}
 	}

@@ -25,9 +25,9 @@ func TestFirstAttemptSetsTheTime(t *testing.T) {
 		if n := testutil.CollectAndCount(last.gauge); n != 1 {
 			t.Fatalf("%d series after %s, want 1", n, after)
 		}
-		at := time.Unix(int64(testutil.ToFloat64(series())), 0)
-		if age := time.Since(at); age < -time.Minute || age > time.Minute {
-			t.Errorf("%s set the time to %s, want now", after, at)
+		set := time.Unix(int64(testutil.ToFloat64(series())), 0)
+		if age := time.Since(set); age < -time.Minute || age > time.Minute {
+			t.Errorf("%s set the time to %s, want now", after, set)
 		}
 	}
 	last.Begin("logcluster", key)

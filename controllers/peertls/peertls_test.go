@@ -23,7 +23,7 @@ var demo = types.NamespacedName{Namespace: "ns", Name: "demo"}
 // secrets reads one Secret, that of a peer CA.
 type secrets struct {
 	client.Reader
-	of corev1.Secret
+	secret corev1.Secret
 }
 
 func (s *secrets) Get(_ context.Context, key client.ObjectKey, into client.Object,
@@ -32,7 +32,7 @@ func (s *secrets) Get(_ context.Context, key client.ObjectKey, into client.Objec
 	if !ok || key.Name != v1alpha1.PeerCASecretName(demo.Name) || key.Namespace != demo.Namespace {
 		return errors.New("another object was read")
 	}
-	*secret = *s.of.DeepCopy()
+	*secret = *s.secret.DeepCopy()
 	return nil
 }
 
@@ -43,10 +43,10 @@ func (s *secrets) authority(t *testing.T, version string, now time.Time) *pki.Au
 	if err != nil {
 		t.Fatal(err)
 	}
-	if s.of.Data, err = a.Encode(); err != nil {
+	if s.secret.Data, err = a.Encode(); err != nil {
 		t.Fatal(err)
 	}
-	s.of.ResourceVersion = version
+	s.secret.ResourceVersion = version
 	return a
 }
 
@@ -162,7 +162,7 @@ func TestOperatorCertificateFollowsTheCA(t *testing.T) {
 }
 
 func TestInvalidCAIsReported(t *testing.T) {
-	reader := &secrets{of: corev1.Secret{Data: map[string][]byte{"x": nil}}}
+	reader := &secrets{secret: corev1.Secret{Data: map[string][]byte{"x": nil}}}
 	if _, err := New(reader, nil).Config(t.Context(), demo, 0); err == nil ||
 		!strings.Contains(err.Error(), "peer CA") {
 		t.Errorf("got %v", err)

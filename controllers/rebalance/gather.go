@@ -185,8 +185,8 @@ func (in *input) addTopic(topic *v1alpha1.Topic, latest *reports.Cluster) {
 			Leader: entry.State.Leader, Sizes: map[int32]int64{},
 			// the assignment controller changes the number of replicas
 			Fixed: len(entry.Assignment.Replicas) != replicas, Rate: -1}
-		of := report.TopicPartition{Topic: topic.KafkaName(), Partition: index}
-		if rate, known := latest.Rates[of]; known {
+		partition := report.TopicPartition{Topic: topic.KafkaName(), Partition: index}
+		if rate, known := latest.Rates[partition]; known {
 			p.Rate = int64(rate.PerSecond)
 		}
 		for _, row := range rows[index] {
@@ -224,11 +224,11 @@ func addRow(p *rebalance.Partition, row *report.Partition) {
 
 // clean asks the leaders of partitions to clean them. A leader that refuses, for example because
 // its cleaner is disabled, delays the move until its time has passed.
-func (r *Reconciler) clean(ctx context.Context, cluster *v1alpha1.LogCluster, of *input,
+func (r *Reconciler) clean(ctx context.Context, cluster *v1alpha1.LogCluster, in *input,
 	partitions []int) {
 	for _, i := range partitions {
-		p := &of.Partitions[i]
-		if err := r.cleanNow(ctx, cluster, p.Leader, of.topics[i].KafkaName(), p.Index); err != nil {
+		p := &in.Partitions[i]
+		if err := r.cleanNow(ctx, cluster, p.Leader, in.topics[i].KafkaName(), p.Index); err != nil {
 			ctrl.LoggerFrom(ctx).Info("failed to request a clean before a move", "partition",
 				p.Key(), "broker", p.Leader, "error", err.Error())
 		}

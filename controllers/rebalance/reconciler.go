@@ -78,8 +78,8 @@ func (r *Reconciler) Setup(mgr ctrl.Manager) error {
 
 // isActive reports whether a run is in progress in the LogCluster of a PartitionSet.
 func (r *Reconciler) isActive(set client.Object) bool {
-	of := watch.ClusterOf(context.Background(), set)[0]
-	run, _ := r.runs.Get(of.NamespacedName)
+	request := watch.ClusterOf(context.Background(), set)[0]
+	run, _ := r.runs.Get(request.NamespacedName)
 	return run.Phase.Active()
 }
 
@@ -101,23 +101,23 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{RequeueAfter: left}, nil
 	}
 	began := time.Now()
-	of, err := r.gather(ctx, cluster)
+	in, err := r.gather(ctx, cluster)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	if of == nil {
+	if in == nil {
 		return ctrl.Result{RequeueAfter: setsAgain}, nil
 	}
 	before, known := r.runs.Get(req.NamespacedName)
 	if !known && cluster.Status.Rebalance != nil {
 		before = rebalance.Run{RebalanceStatus: *cluster.Status.Rebalance.DeepCopy()}
 	}
-	of.Run = before
-	decision := rebalance.Decide(of.Input)
+	in.Run = before
+	decision := rebalance.Decide(in.Input)
 	r.next.Set(req.NamespacedName, time.Now().Add(rest*time.Since(began)))
-	r.write(ctx, cluster, of, &decision)
+	r.write(ctx, cluster, in, &decision)
 	r.runs.Set(req.NamespacedName, decision.Run)
-	r.clean(ctx, cluster, of, decision.Clean)
+	r.clean(ctx, cluster, in, decision.Clean)
 	r.report(cluster, before.RebalanceStatus, &decision.Run.RebalanceStatus)
 	if err := r.setStatus(ctx, cluster, &decision); err != nil {
 		return ctrl.Result{}, err
@@ -128,21 +128,21 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 // write writes the decided assignments. A move whose assignment has changed meanwhile, or whose set
 // could not be written, is removed from the run: the next decision plans it again. The state of a
 // write whose response was lost shows in the cache later.
-func (r *Reconciler) write(ctx context.Context, cluster *v1alpha1.LogCluster, of *input,
+func (r *Reconciler) write(ctx context.Context, cluster *v1alpha1.LogCluster, in *input,
 	decision *rebalance.Decision) {
 	bySet := map[int32][]rebalance.Change{}
 	for _, change := range decision.Assign {
-		_, number := of.sets.Of(of.key(change.Partition))
+		_, number := in.sets.Of(in.key(change.Partition))
 		bySet[number] = append(bySet[number], change)
 	}
-	lost := make([][]int, of.sets.Count)
+	lost := make([][]int, in.sets.Count)
 	var group errgroup.Group
 	for number, changes := range bySet {
 		group.Go(func() error {
 			name := sets.Name(types.NamespacedName{Namespace: cluster.Namespace,
 				Name: v1alpha1.PartitionSetName(cluster.Name, number)})
 			err := r.Writer.ChangeSpec(ctx, name, func(set *partitionset.Set) error {
-				lost[number] = assign(set, of, changes)
+				lost[number] = assign(set, in, changes)
 				return nil
 			})
 			if err != nil {
@@ -156,7 +156,7 @@ func (r *Reconciler) write(ctx context.Context, cluster *v1alpha1.LogCluster, of
 	}
 	_ = group.Wait() // no function of the group returns an error
 	for _, partition := range slices.Concat(lost...) {
-		key := of.Partitions[partition].Key()
+		key := in.Partitions[partition].Key()
 		decision.Run.Moving = slices.DeleteFunc(decision.Run.Moving,
 			func(other string) bool { return other == key })
 		delete(decision.Run.Targets, key)
@@ -165,9 +165,9 @@ func (r *Reconciler) write(ctx context.Context, cluster *v1alpha1.LogCluster, of
 
 // assign writes assignments into a set. It returns the partitions whose assignments are not those
 // on which the decision is based.
-func assign(set *partitionset.Set, of *input, changes []rebalance.Change) (lost []int) {
+func assign(set *partitionset.Set, in *input, changes []rebalance.Change) (lost []int) {
 	for _, change := range changes {
-		key := of.key(change.Partition)
+		key := in.key(change.Partition)
 		now, _ := set.Get(key)
 		if now.Assignment == nil || set.Invalid(key) ||
 			!slices.Equal(now.Assignment.Replicas, change.Before) {

@@ -20,10 +20,10 @@ func TestFailingConditionNamesUsersAndAddresses(t *testing.T) {
 		many.Clients = append(many.Clients, client(fmt.Sprintf("user%02d", i), "10.0.0.1", false))
 	}
 	for name, c := range map[string]struct {
-		of     []*report.FailingClients
-		reason string
-		has    []string
-		lacks  string
+		brokers []*report.FailingClients
+		reason  string
+		has     []string
+		lacks   string
 	}{
 		"none": {[]*report.FailingClients{{}, {}}, v1alpha1.ReasonNoFailures, nil, "alice"},
 		"of an unknown user": {[]*report.FailingClients{{Clients: []report.FailingClient{
@@ -40,7 +40,7 @@ func TestFailingConditionNamesUsersAndAddresses(t *testing.T) {
 		"too many": {[]*report.FailingClients{many}, v1alpha1.ReasonAuthenticationFailing,
 			[]string{`"user19"`, "; further clients. Give"}, `"user20"`},
 	} {
-		got := failingCondition(c.of)
+		got := failingCondition(c.brokers)
 		if got.Reason != c.reason ||
 			(got.Status == metav1.ConditionTrue) != (c.reason != v1alpha1.ReasonNoFailures) {
 			t.Errorf("%s: %+v, want reason %s", name, got, c.reason)

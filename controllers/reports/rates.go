@@ -14,9 +14,9 @@ func rates(before, now *Cluster) map[report.TopicPartition]rebalance.Rate {
 	}
 	found := map[report.TopicPartition]rebalance.Rate{}
 	all := now.Responded == now.Polled
-	for of, rate := range before.Rates {
-		if !all || len(now.Rows[of.Topic]) > 0 {
-			found[of] = rate
+	for partition, rate := range before.Rates {
+		if !all || len(now.Rows[partition.Topic]) > 0 {
+			found[partition] = rate
 		}
 	}
 	elapsed := now.At.Sub(before.At)
@@ -28,13 +28,13 @@ func rates(before, now *Cluster) map[report.TopicPartition]rebalance.Rate {
 		broker int32
 	}
 	last := map[leader]int64{}
-	each(before, func(row *report.Partition, of report.TopicPartition) {
-		last[leader{of, row.Broker}] = row.ProducedBytes
+	each(before, func(row *report.Partition, partition report.TopicPartition) {
+		last[leader{partition, row.Broker}] = row.ProducedBytes
 	})
-	each(now, func(row *report.Partition, of report.TopicPartition) {
+	each(now, func(row *report.Partition, partition report.TopicPartition) {
 		// A broker that has restarted counts from 0.
-		if bytes, known := last[leader{of, row.Broker}]; known && row.ProducedBytes >= bytes {
-			found[of] = found[of].Add(row.ProducedBytes-bytes, elapsed)
+		if bytes, known := last[leader{partition, row.Broker}]; known && row.ProducedBytes >= bytes {
+			found[partition] = found[partition].Add(row.ProducedBytes-bytes, elapsed)
 		}
 	})
 	return found

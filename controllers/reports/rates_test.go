@@ -11,10 +11,10 @@ import (
 // TestRatesSurviveChangesOfTheLeader: a partition keeps its rate when it cannot be measured, and a
 // partition that was never measured has none.
 func TestRatesSurviveChangesOfTheLeader(t *testing.T) {
-	at := time.Unix(1000, 0)
+	now := time.Unix(1000, 0)
 	round := func(rows ...report.Partition) *Cluster {
-		at = at.Add(10 * time.Second)
-		return &Cluster{At: at, Rows: map[string][]report.Partition{"a": rows}}
+		now = now.Add(10 * time.Second)
+		return &Cluster{At: now, Rows: map[string][]report.Partition{"a": rows}}
 	}
 	leader := func(broker, partition int32, produced int64) report.Partition {
 		return report.Partition{Broker: broker, Partition: partition, Leader: true,
@@ -42,7 +42,7 @@ func TestRatesSurviveChangesOfTheLeader(t *testing.T) {
 	if len(rounds[0].Rates) > 0 || len(before.Rates) != 3 {
 		t.Errorf("got %v after the first round and %v after the last", rounds[0].Rates, before.Rates)
 	}
-	gone := &Cluster{At: at.Add(time.Second), Polled: 2, Responded: 1}
+	gone := &Cluster{At: now.Add(time.Second), Polled: 2, Responded: 1}
 	if kept := rates(before, gone); len(kept) != 3 {
 		t.Errorf("while a broker does not respond: %v", kept)
 	}

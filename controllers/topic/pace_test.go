@@ -35,7 +35,7 @@ func TestStatusIsWrittenOnceItIsSettled(t *testing.T) {
 	var u unsettledTopics
 	for _, step := range []struct {
 		name          string
-		at            time.Duration
+		elapsed       time.Duration
 		before, after v1alpha1.TopicStatus
 		want          time.Duration
 	}{
@@ -50,7 +50,7 @@ func TestStatusIsWrittenOnceItIsSettled(t *testing.T) {
 		{"another reason", 2*time.Minute + 4*time.Second, starting, lagging, 0},
 		{"refused", 2*time.Minute + 5*time.Second, lagging, refused, 0},
 	} {
-		now := start.Add(step.at)
+		now := start.Add(step.elapsed)
 		got := u.wait(key, step.before, step.after, settled(step.after), pace, now)
 		if got != step.want {
 			t.Errorf("%s: got %v, want %v", step.name, got, step.want)

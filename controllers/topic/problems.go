@@ -209,13 +209,13 @@ func (s *scope) lostVolume(decision placement.Decision) *v1alpha1.LostVolume {
 	}
 	var found *v1alpha1.LostVolume
 	for _, id := range decision.Awaited {
-		at := slices.IndexFunc(s.cluster.Status.LostVolumes,
+		index := slices.IndexFunc(s.cluster.Status.LostVolumes,
 			func(v v1alpha1.LostVolume) bool { return v.Broker == id })
-		if at < 0 {
+		if index < 0 {
 			return nil
 		}
 		if found == nil {
-			found = &s.cluster.Status.LostVolumes[at]
+			found = &s.cluster.Status.LostVolumes[index]
 		}
 	}
 	return found

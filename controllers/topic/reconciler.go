@@ -163,8 +163,8 @@ func (r *Reconciler) recordLoss(before, after *v1alpha1.Topic) {
 			return p.Reason == v1alpha1.ReasonReplicaLost
 		})
 	}
-	if at := lost(after); at >= 0 && lost(before) < 0 {
-		problem := after.Status.Problems[at]
+	if first := lost(after); first >= 0 && lost(before) < 0 {
+		problem := after.Status.Problems[first]
 		r.Events.Warning(after, v1alpha1.ReasonReplicaLost, "Elect", "Partition %d: %s",
 			problem.Partition, problem.Message)
 	}

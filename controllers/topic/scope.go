@@ -58,11 +58,11 @@ func (r *Reconciler) gather(ctx context.Context, key types.NamespacedName) (*sco
 	if err := r.gatherOlder(ctx, s); err != nil {
 		return nil, err
 	}
-	of, err := r.Sets.OfCluster(ctx, key.Namespace, s.topic.Spec.Cluster)
+	placed, err := r.Sets.OfCluster(ctx, key.Namespace, s.topic.Spec.Cluster)
 	if err != nil {
 		return nil, err
 	}
-	s.gatherEntries(of)
+	s.gatherEntries(placed)
 	if err := r.gatherBrokers(ctx, s); err != nil {
 		return nil, err
 	}
@@ -99,16 +99,16 @@ func (r *Reconciler) gatherOlder(ctx context.Context, s *scope) error {
 
 // gatherEntries reads the entries of the Topic's partitions. It ignores those of an earlier Topic
 // of this name, with which this Topic will continue, or which will be removed.
-func (s *scope) gatherEntries(of *sets.Cluster) {
+func (s *scope) gatherEntries(placed *sets.Cluster) {
 	s.entries, s.invalid, s.known = map[int32]partitionset.Entry{}, map[int32]bool{},
 		map[int32]bool{}
 	s.removing = map[int32][]int32{}
 	tag := sets.Tag(s.topic.UID)
 	for index := range s.topic.Spec.Partitions {
 		key := key(s.topic, index)
-		entry := of.Get(key)
+		entry := placed.Get(key)
 		switch {
-		case of.Invalid(key):
+		case placed.Invalid(key):
 			s.invalid[index], s.known[index] = true, true
 		case entry.BelongsTo(tag):
 			s.entries[index], s.known[index] = entry, true

@@ -15,13 +15,13 @@ import (
 
 // report passes condition VolumeLost and the lost volumes to the writer of the status, and creates
 // an event for each lost volume that is new or has become another case.
-func (r *Reconciler) report(ctx context.Context, of *input, decision volumes.Decision) error {
-	key := client.ObjectKeyFromObject(of.cluster)
+func (r *Reconciler) report(ctx context.Context, in *input, decision volumes.Decision) error {
+	key := client.ObjectKeyFromObject(in.cluster)
 	var lost []v1alpha1.LostVolume
 	var messages []string
 	for i := range decision.Lost {
 		lost = append(lost, decision.Lost[i].LostVolume)
-		messages = append(messages, describe(of.cluster, &lost[i]))
+		messages = append(messages, describe(in.cluster, &lost[i]))
 	}
 	last, _ := r.reported.Get(key)
 	reported := strings.Join(messages, "\n")
@@ -29,14 +29,14 @@ func (r *Reconciler) report(ctx context.Context, of *input, decision volumes.Dec
 		r.reported.Set(key, reported)
 		for i, message := range messages {
 			if !slices.Contains(strings.Split(last, "\n"), message) && !lost[i].Replacing {
-				r.Events.Warning(of.cluster, v1alpha1.ConditionVolumeLost, "Reconcile", "%s", message)
+				r.Events.Warning(in.cluster, v1alpha1.ConditionVolumeLost, "Reconcile", "%s", message)
 			}
 		}
 	}
-	if err := r.Status.SetLostVolumes(ctx, of.cluster, lost); err != nil {
+	if err := r.Status.SetLostVolumes(ctx, in.cluster, lost); err != nil {
 		return err
 	}
-	return r.Status.Set(ctx, of.cluster, condition(of.cluster, lost, messages, decision.Unreadable))
+	return r.Status.Set(ctx, in.cluster, condition(in.cluster, lost, messages, decision.Unreadable))
 }
 
 // condition returns condition VolumeLost.

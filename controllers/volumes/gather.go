@@ -101,8 +101,8 @@ func (r *Reconciler) gatherObjects(ctx context.Context, in *input) error {
 		return fmt.Errorf("list claims: %w", err)
 	}
 	for i := range claims.Items {
-		if of, id, ok := v1alpha1.ParseVolumeClaimName(claims.Items[i].Name); ok &&
-			of == in.cluster.Name {
+		if name, id, ok := v1alpha1.ParseVolumeClaimName(claims.Items[i].Name); ok &&
+			name == in.cluster.Name {
 			in.claims[id] = &claims.Items[i]
 		}
 	}
@@ -118,8 +118,8 @@ func (r *Reconciler) gatherObjects(ctx context.Context, in *input) error {
 		return fmt.Errorf("list leases: %w", err)
 	}
 	for i := range leases.Items {
-		if of, id, ok := v1alpha1.ParseBrokerLeaseName(leases.Items[i].Name); ok &&
-			of == in.cluster.Name {
+		if name, id, ok := v1alpha1.ParseBrokerLeaseName(leases.Items[i].Name); ok &&
+			name == in.cluster.Name {
 			in.leases[id] = &leases.Items[i]
 		}
 	}

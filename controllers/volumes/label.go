@@ -12,10 +12,10 @@ import (
 
 // label adds LabelRemovedBroker to the claims of removed brokers, so that users can find them, and
 // removes the label when a broker is added again.
-func (r *Reconciler) label(ctx context.Context, of *input) error {
-	for id, claim := range of.claims {
+func (r *Reconciler) label(ctx context.Context, in *input) error {
+	for id, claim := range in.claims {
 		want := ""
-		if id >= of.running {
+		if id >= in.running {
 			want = strconv.Itoa(int(id))
 		}
 		if claim.Labels[v1alpha1.LabelRemovedBroker] == want || claim.DeletionTimestamp != nil {

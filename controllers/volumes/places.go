@@ -40,7 +40,7 @@ func (p *places) find(ctx context.Context, live client.Reader, cluster types.Nam
 		p.known.Set(cluster, all)
 	}
 	now := time.Now()
-	maps.DeleteFunc(all, func(_ string, of place) bool { return !now.Before(of.validUntil) })
+	maps.DeleteFunc(all, func(_ string, known place) bool { return !now.Before(known.validUntil) })
 	if known, ok := all[name]; ok {
 		return known.volume, known.node
 	}

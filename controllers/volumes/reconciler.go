@@ -96,39 +96,39 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if !cluster.DeletionTimestamp.IsZero() {
 		return ctrl.Result{}, nil
 	}
-	of, decision, err := r.decide(ctx, cluster)
+	in, decision, err := r.decide(ctx, cluster)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	if of.running == 0 {
+	if in.running == 0 {
 		// While the StatefulSet is being replaced, the number of brokers is not known: each consent
 		// would name no lost volume. The status and the consents remain.
 		return ctrl.Result{RequeueAfter: r.Interval}, nil
 	}
-	if err := r.report(ctx, of, decision); err != nil {
+	if err := r.report(ctx, in, decision); err != nil {
 		return ctrl.Result{}, err
 	}
-	if err := r.act(ctx, of, decision); err != nil {
+	if err := r.act(ctx, in, decision); err != nil {
 		return ctrl.Result{}, err
 	}
-	if err := r.label(ctx, of); err != nil {
+	if err := r.label(ctx, in); err != nil {
 		return ctrl.Result{}, err
 	}
 	return ctrl.Result{RequeueAfter: r.Interval}, nil
 }
 
 // act executes a decision.
-func (r *Reconciler) act(ctx context.Context, of *input, decision volumes.Decision) error {
+func (r *Reconciler) act(ctx context.Context, in *input, decision volumes.Decision) error {
 	done := slices.Clone(decision.Unused)
 	for i := range decision.Lost {
 		lost := &decision.Lost[i]
 		if lost.Write != nil {
-			if err := r.consent(ctx, of, lost); err != nil {
+			if err := r.consent(ctx, in, lost); err != nil {
 				return err
 			}
 		}
 		if lost.Delete {
-			if err := r.release(ctx, of, lost); err != nil {
+			if err := r.release(ctx, in, lost); err != nil {
 				return err
 			}
 		}
@@ -137,22 +137,22 @@ func (r *Reconciler) act(ctx context.Context, of *input, decision volumes.Decisi
 		}
 	}
 	for _, uid := range decision.Unused {
-		r.Events.Warning(of.cluster, v1alpha1.EventConsentUnused, "ReplaceVolume",
+		r.Events.Warning(in.cluster, v1alpha1.EventConsentUnused, "ReplaceVolume",
 			"The annotation %s named %.64q, which is not the UID of a claim whose volume is lost. It "+
 				"was removed.", v1alpha1.AnnotationReplaceVolume, uid)
 	}
-	return r.withdraw(ctx, of.cluster, done)
+	return r.withdraw(ctx, in.cluster, done)
 }
 
 // consent writes a consent into a broker's Lease.
-func (r *Reconciler) consent(ctx context.Context, of *input, lost *volumes.Lost) error {
-	lease := of.leases[lost.Broker].DeepCopy()
+func (r *Reconciler) consent(ctx context.Context, in *input, lost *volumes.Lost) error {
+	lease := in.leases[lost.Broker].DeepCopy()
 	lease.Annotations[v1alpha1.AnnotationVolumeConsent] = lost.Write.String()
 	if err := r.Update(ctx, lease); err != nil {
 		return fmt.Errorf("write the consent into lease %s: %w", lease.Name, err)
 	}
 	if lost.Used != "" {
-		r.Events.Normal(of.cluster, v1alpha1.EventReplacingVolume, "ReplaceVolume",
+		r.Events.Normal(in.cluster, v1alpha1.EventReplacingVolume, "ReplaceVolume",
 			"Broker %d may continue with an empty volume in place of the lost one of claim %s. It "+
 				"copies its replicas from other brokers.", lost.Broker, lost.Claim)
 	}
@@ -161,15 +161,15 @@ func (r *Reconciler) consent(ctx context.Context, of *input, lost *volumes.Lost)
 
 // release deletes a claim whose volume is gone, and the pod that waits for it. The StatefulSet
 // controller creates both again.
-func (r *Reconciler) release(ctx context.Context, of *input, lost *volumes.Lost) error {
-	claim := of.claims[lost.Broker]
+func (r *Reconciler) release(ctx context.Context, in *input, lost *volumes.Lost) error {
+	claim := in.claims[lost.Broker]
 	if claim.DeletionTimestamp == nil {
 		if err := r.Delete(ctx, claim.DeepCopy(),
 			client.Preconditions{UID: &claim.UID}); client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("delete claim %s: %w", claim.Name, err)
 		}
 	}
-	pod := of.pods[lost.Broker]
+	pod := in.pods[lost.Broker]
 	if pod == nil || pod.DeletionTimestamp != nil {
 		return nil
 	}

@@ -77,5 +77,4 @@ var unclearNames = map[string]int{
 }
 
 // renamedLater are the folders that are being divided: their numbers follow when that has ended.
-var renamedLater = []string{"controllers", "internal/broker",
-	"internal/logstore"}
+var renamedLater = []string{"internal/broker", "internal/logstore"}

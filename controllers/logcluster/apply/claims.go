@@ -77,8 +77,8 @@ func (a *Applier) claimsOf(ctx context.Context,
 		return nil, fmt.Errorf("list volume claims: %w", err)
 	}
 	objects := slices.DeleteFunc(list.Items, func(claim corev1.PersistentVolumeClaim) bool {
-		of, id, ok := v1alpha1.ParseVolumeClaimName(claim.Name)
-		return !ok || of != cluster.Name || id >= running || claim.DeletionTimestamp != nil
+		owner, id, ok := v1alpha1.ParseVolumeClaimName(claim.Name)
+		return !ok || owner != cluster.Name || id >= running || claim.DeletionTimestamp != nil
 	})
 	slices.SortFunc(objects, func(a, b corev1.PersistentVolumeClaim) int {
 		_, idA, _ := v1alpha1.ParseVolumeClaimName(a.Name)

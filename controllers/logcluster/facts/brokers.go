@@ -13,7 +13,7 @@ import (
 // Pod returns the pod of a broker, or nil.
 func (s *Facts) Pod(id int32) *corev1.Pod {
 	for i := range s.Pods {
-		if _, of, ok := v1alpha1.ParseBrokerLeaseName(s.Pods[i].Name); ok && of == id {
+		if _, broker, ok := v1alpha1.ParseBrokerLeaseName(s.Pods[i].Name); ok && broker == id {
 			return &s.Pods[i]
 		}
 	}
@@ -54,7 +54,7 @@ func (s *Facts) UpBrokers() []int32 {
 
 // ReadyAt returns the time at which a pod became ready, by its node's clock. The result ready is
 // false if the pod is not ready.
-func ReadyAt(pod *corev1.Pod) (at time.Time, ready bool) {
+func ReadyAt(pod *corev1.Pod) (since time.Time, ready bool) {
 	for _, condition := range pod.Status.Conditions {
 		if condition.Type == corev1.PodReady && condition.Status == corev1.ConditionTrue {
 			return condition.LastTransitionTime.Time, true

@@ -94,8 +94,8 @@ func (s *Facts) VolumesToReplace() rollout.Volumes {
 func (s *Facts) Skew(now time.Time) skew.Decision {
 	in := skew.Input{Now: now, Operator: version.Version(), Level: s.Cluster.Status.FormatLevel,
 		Brokers: make([]skew.Broker, s.Drain().Brokers)}
-	if at := s.Cluster.Status.FormatLevelRaise; at != nil {
-		in.RaiseAt = at.Time
+	if raise := s.Cluster.Status.FormatLevelRaise; raise != nil {
+		in.RaiseAt = raise.Time
 	}
 	if level := s.Cluster.Spec.FormatLevel; level != nil {
 		in.Spec = *level

@@ -41,21 +41,21 @@ func (s *Facts) walked() *walk {
 	topics := make(map[string]topicFacts, len(s.Topics))
 	for i := range s.Topics {
 		topic := &s.Topics[i]
-		of := topicFacts{tag: sets.Tag(topic.UID), minISR: 1, lends: s.LendsTo(topic)}
+		known := topicFacts{tag: sets.Tag(topic.UID), minISR: 1, lends: s.LendsTo(topic)}
 		if settings, err := metadata.SettingsOf(topic, s.Cluster); err == nil {
-			of.minISR = settings.MinInSyncReplicas
+			known.minISR = settings.MinInSyncReplicas
 		}
-		topics[topic.Name], w.tags[topic.Name] = of, of.tag
+		topics[topic.Name], w.tags[topic.Name] = known, known.tag
 		if metadata.Replicas(topic.Spec.TopicSettings, s.Cluster) > int(s.Cluster.Spec.Brokers) {
 			w.draining.TooMany = append(w.draining.TooMany, topic.Name)
 		}
 	}
 	for key, entry := range s.Sets.All() {
-		of := topics[key.Topic]
+		topic := topics[key.Topic]
 		w.addState(entry)
 		w.draining.addRetained(entry, s.Cluster.Spec.Brokers)
-		if entry.BelongsTo(of.tag) {
-			w.add(key, entry, of)
+		if entry.BelongsTo(topic.tag) {
+			w.add(key, entry, topic)
 			w.draining.add(key, entry, s.Cluster.Spec.Brokers)
 		} else {
 			w.retained = append(w.retained, rollout.Partition{Name: key.String(),
@@ -82,7 +82,7 @@ func (w *walk) addState(entry partitionset.Entry) {
 }
 
 // add adds a partition of an existing Topic.
-func (w *walk) add(key partitionset.Key, entry partitionset.Entry, of topicFacts) {
+func (w *walk) add(key partitionset.Key, entry partitionset.Entry, topic topicFacts) {
 	w.replication.add(key, entry)
 	if entry.Lent {
 		w.lent++
@@ -90,13 +90,13 @@ func (w *walk) add(key partitionset.Key, entry partitionset.Entry, of topicFacts
 	if entry.State == nil {
 		return
 	}
-	stop := placement.Stop{Replicas: entry.State.Replicas, MinISR: of.minISR}
+	stop := placement.Stop{Replicas: entry.State.Replicas, MinISR: topic.minISR}
 	for _, member := range entry.State.ISR {
 		stop.InSync = append(stop.InSync, member.Broker)
 	}
 	w.stops = append(w.stops, rollout.Partition{Name: key.String(), Stop: stop,
 		// a partition without a leader cannot be copied, and serves nobody
-		Lend: of.lends && entry.State.Leader != placement.NoLeader})
+		Lend: topic.lends && entry.State.Leader != placement.NoLeader})
 }
 
 // add adds a partition of an existing Topic.

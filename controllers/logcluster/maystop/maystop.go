@@ -86,11 +86,11 @@ func (a *Asker) Ask(ctx context.Context, s *facts.Facts, id int32) (refusal stri
 // cause returns the cause of a failed request, without addresses and ports: the same failure always
 // has the same text.
 func cause(err error) error {
-	if of := (*url.Error)(nil); errors.As(err, &of) {
-		err = of.Err
+	if failed := (*url.Error)(nil); errors.As(err, &failed) {
+		err = failed.Err
 	}
-	if of := (*net.OpError)(nil); errors.As(err, &of) {
-		err = fmt.Errorf("%s: %w", of.Op, of.Err)
+	if failed := (*net.OpError)(nil); errors.As(err, &failed) {
+		err = fmt.Errorf("%s: %w", failed.Op, failed.Err)
 	}
 	return err
 }

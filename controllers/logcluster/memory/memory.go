@@ -46,8 +46,8 @@ type readyPod struct {
 	uid types.UID
 	// time of becoming ready by the node's clock; another value means that the pod became ready
 	// again
-	at    time.Time
-	since time.Time // when the operator first observed at, by the operator's clock
+	ready time.Time
+	since time.Time // when the operator first observed ready, by the operator's clock
 }
 
 // ObserveReady updates the times at which the pods became ready. It returns, for each broker whose
@@ -59,13 +59,13 @@ func (m *Memory) ObserveReady(pods []corev1.Pod, now time.Time) map[int32]time.T
 	current, since := map[int32]readyPod{}, map[int32]time.Time{}
 	for i := range pods {
 		_, id, ok := v1alpha1.ParseBrokerLeaseName(pods[i].Name)
-		at, ready := facts.ReadyAt(&pods[i])
+		began, ready := facts.ReadyAt(&pods[i])
 		if !ok || !ready {
 			continue
 		}
 		pod := m.ready[id]
-		if pod.uid != pods[i].UID || !pod.at.Equal(at) {
-			pod = readyPod{uid: pods[i].UID, at: at, since: now}
+		if pod.uid != pods[i].UID || !pod.ready.Equal(began) {
+			pod = readyPod{uid: pods[i].UID, ready: began, since: now}
 		}
 		current[id], since[id] = pod, pod.since
 	}

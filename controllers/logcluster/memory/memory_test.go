@@ -13,10 +13,10 @@ import (
 // The ready times that ObserveReady returns must be those of the operator's clock.
 func TestReadinessIsTimedByTheOperatorsClock(t *testing.T) {
 	begin := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
-	pod := func(uid string, at time.Duration) []corev1.Pod {
+	pod := func(uid string, ahead time.Duration) []corev1.Pod {
 		pod := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "main-broker-1", UID: types.UID(uid)}}
 		pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady,
-			Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(begin.Add(at))}}
+			Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(begin.Add(ahead))}}
 		return []corev1.Pod{pod}
 	}
 	starting := []corev1.Pod{{ObjectMeta: metav1.ObjectMeta{Name: "main-broker-1", UID: "b"}}}

@@ -85,25 +85,25 @@ func (o *Outcomes) Get(key types.NamespacedName) (Outcome, bool) { return o.last
 func (o *Outcomes) Forget(key types.NamespacedName) { o.last.Delete(key) }
 
 // Put stores an outcome. It reports whether the status depends on the difference to the last one.
-func (o *Outcomes) Put(key types.NamespacedName, now Outcome, at time.Time) (changed bool) {
+func (o *Outcomes) Put(key types.NamespacedName, now Outcome, decided time.Time) (changed bool) {
 	last, known := o.last.Get(key)
 	if !now.Decided {
 		now.Decided, now.Step = last.Decided, last.Step
 	}
-	now.since = at
+	now.since = decided
 	if known && last.Step.waitsLike(now.Step) {
 		now.since = last.since
 	}
 	now.restarts = now.Step.Outdated > 0 || last.restarts && now.Step.Phase != rollout.Complete
 	o.last.Set(key, now)
 	return !known || !reflect.DeepEqual(last, now) || now.Step.Phase != rollout.Complete &&
-		at.Sub(now.since) >= restartsWithin
+		decided.Sub(now.since) >= restartsWithin
 }
 
 // stuck reports whether the rolling update has waited for too long.
-func (o Outcome) stuck(at time.Time) bool {
+func (o Outcome) stuck(now time.Time) bool {
 	return o.Step.Phase != rollout.Complete && o.Step.Phase != rollout.Held &&
-		at.Sub(o.since) >= stuckAfter
+		now.Sub(o.since) >= stuckAfter
 }
 
 // Describe adds conditions Applied, StorageResized and RollingOut to a status. It sets

@@ -70,13 +70,13 @@ func (s *statusOf) unready(id int32) { s.scope.Pod(id).Status.Conditions = nil }
 
 func TestUpdateThatWaitsForTheSameIsStuck(t *testing.T) {
 	s := newStatus(t)
-	for at := range 12 {
+	for minute := range 12 {
 		reason := v1alpha1.ReasonWaiting
-		if at >= 10 {
+		if minute >= 10 {
 			reason = v1alpha1.ReasonStuck
 		}
-		s.put(time.Minute, refused(2, fmt.Sprintf("Broker %d did not say.", at%3)), reason,
-			fmt.Sprintf("Broker %d did not say.", at%3))
+		s.put(time.Minute, refused(2, fmt.Sprintf("Broker %d did not say.", minute%3)), reason,
+			fmt.Sprintf("Broker %d did not say.", minute%3))
 	}
 	s.put(time.Minute, refused(1, "Broker 0 did not say."), v1alpha1.ReasonWaiting)
 }

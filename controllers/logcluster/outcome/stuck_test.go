@@ -18,11 +18,11 @@ func TestOnlyAWaitForTheSameBrokerIsStuck(t *testing.T) {
 	key, outcomes := types.NamespacedName{Name: "main"}, &Outcomes{}
 	begin := time.Now()
 	reason := func(minute int, broker int32) string {
-		at := begin.Add(time.Duration(minute) * time.Minute)
+		now := begin.Add(time.Duration(minute) * time.Minute)
 		outcomes.Put(key, decided(rollout.Decision{Phase: rollout.Waiting, Broker: broker,
-			Outdated: int(broker) + 1}), at)
+			Outdated: int(broker) + 1}), now)
 		last, _ := outcomes.Get(key)
-		return last.rollingOutCondition(s, nil, at).Reason
+		return last.rollingOutCondition(s, nil, now).Reason
 	}
 	for minute := range 60 {
 		if got := reason(minute, int32(60-minute)); got == v1alpha1.ReasonStuck {

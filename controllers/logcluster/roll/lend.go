@@ -97,14 +97,14 @@ func lendingOf(s *facts.Facts, latest *reports.Cluster) (l lending) {
 		}
 		replicas := entry.Assignment.Replicas
 		home := replicas[0]
-		of := sizes[report.TopicPartition{Topic: topic.KafkaName(), Partition: key.Index}]
-		size, known := of[home]
+		replicaSizes := sizes[report.TopicPartition{Topic: topic.KafkaName(), Partition: key.Index}]
+		size, known := replicaSizes[home]
 		switch {
 		case entry.Lent && !s.HasSingleReplica(topic):
 			l.permanent = append(l.permanent, key)
 		case entry.Lent:
 			l.Loans = append(l.Loans, rollout.Loan{Partition: key.String(), Home: home,
-				Host: replicas[1], Left: max(0, size-of[replicas[1]])})
+				Host: replicas[1], Left: max(0, size-replicaSizes[replicas[1]])})
 		case s.LendsTo(topic) && slices.Equal(replicas, entry.State.Replicas) &&
 			len(replicas) == 1 && entry.Serves():
 			if !known {
@@ -139,8 +139,8 @@ func sizesOf(latest *reports.Cluster) map[report.TopicPartition]map[int32]int64 
 // hostsOf returns the brokers as hosts of lent replicas, by id.
 func hostsOf(s *facts.Facts, latest *reports.Cluster) []rollout.Host {
 	used := map[int32]int64{}
-	for _, of := range sizesOf(latest) {
-		for id, size := range of {
+	for _, replicaSizes := range sizesOf(latest) {
+		for id, size := range replicaSizes {
 			used[id] += size
 		}
 	}

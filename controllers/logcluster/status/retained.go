@@ -22,14 +22,14 @@ func describeRetained(s *facts.Facts, status *v1alpha1.LogClusterStatus) {
 			continue
 		}
 		status.RetainedPartitions++
-		of := v1alpha1.GivenUp{Topic: key.Topic, ID: a.Tag}
-		if topics[of] == nil {
-			topics[of] = &v1alpha1.RetainedTopic{Topic: key.Topic, ID: a.Tag}
+		named := v1alpha1.GivenUp{Topic: key.Topic, ID: a.Tag}
+		if topics[named] == nil {
+			topics[named] = &v1alpha1.RetainedTopic{Topic: key.Topic, ID: a.Tag}
 		}
-		topics[of].Partitions++
+		topics[named].Partitions++
 		if a.Reclaim == partitionset.Remove {
-			topics[of].Removing = true
-			topics[of].WaitsFor = append(topics[of].WaitsFor, replicasOf(entry)...)
+			topics[named].Removing = true
+			topics[named].WaitsFor = append(topics[named].WaitsFor, replicasOf(entry)...)
 		}
 	}
 	for _, topic := range topics {
