@@ -20,11 +20,11 @@ func (f *brokerFlags) clientListeners() ([]broker.Listener, error) {
 	if f.listeners == "" {
 		return nil, nil
 	}
-	var of v1alpha1.Listeners
-	if err := json.Unmarshal([]byte(f.listeners), &of); err != nil {
+	var listeners v1alpha1.Listeners
+	if err := json.Unmarshal([]byte(f.listeners), &listeners); err != nil {
 		return nil, fmt.Errorf("invalid argument for --listeners: %w", err)
 	}
-	if len(of) == 0 {
+	if len(listeners) == 0 {
 		return nil, errors.New("invalid argument for --listeners: give at least one listener")
 	}
 	host, _, err := net.SplitHostPort(f.advertise)
@@ -36,9 +36,9 @@ func (f *brokerFlags) clientListeners() ([]broker.Listener, error) {
 		return nil, fmt.Errorf("invalid argument %q for --listen: %w", f.listen, err)
 	}
 	var all []broker.Listener
-	for i := range of {
-		port := strconv.Itoa(int(of[i].Port))
-		all = append(all, broker.ListenerOf(&of[i], net.JoinHostPort(own, port),
+	for i := range listeners {
+		port := strconv.Itoa(int(listeners[i].Port))
+		all = append(all, broker.ListenerOf(&listeners[i], net.JoinHostPort(own, port),
 			net.JoinHostPort(host, port)))
 	}
 	return all, nil

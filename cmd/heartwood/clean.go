@@ -54,8 +54,8 @@ heartwood log clean.`,
 				return err
 			}
 			var cleaning *remote.Cleaning
-			err = addresses.ask(func(at []string) (err error) {
-				clean.Addresses = at
+			err = addresses.ask(func(names []string) (err error) {
+				clean.Addresses = names
 				cleaning, err = cleanTopic(cmd.Context(), client, clean, wait,
 					progressTo(cmd, asJSON))
 				return err

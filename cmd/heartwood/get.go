@@ -104,8 +104,8 @@ func (f *getFlags) run(cmd *cobra.Command, args []string) error {
 	var found report.Keys
 	var latest *report.KeyRecord
 	var missing error
-	if err := f.ask(func(at []string) (err error) {
-		found, latest, missing, err = f.find(cmd.Context(), client, at)
+	if err := f.ask(func(names []string) (err error) {
+		found, latest, missing, err = f.find(cmd.Context(), client, names)
 		return err
 	}); err != nil {
 		return err

@@ -27,7 +27,7 @@ type cleanFlags struct {
 	memory, ioRate, segment float64
 	dirty, garbage          float64 // between 0 and 1
 	now                     string
-	at                      time.Time // now, parsed; zero if flag --now is not set
+	moment                  time.Time // now, parsed; zero if flag --now is not set
 	asJSON                  bool
 	done                    atomic.Int64 // directories
 }
@@ -146,7 +146,7 @@ func (f *cleanFlags) resolve() error {
 			"invalid argument %q for --now: give a time such as 2026-01-31T12:00:00Z, or milliseconds since 1970",
 			f.now,
 		)
-		f.at = now
+		f.moment = now
 	}
 	f.MemoryBytes, f.IOBytesRate, f.SegmentBytes = int64(f.memory), int64(f.ioRate),
 		int64(f.segment)
@@ -195,7 +195,7 @@ func cleanOne(ctx context.Context, dir string, f *cleanFlags,
 	case !info.IsDir():
 		return cleaned, fmt.Errorf("%s is not a directory", dir)
 	}
-	o, err := logstore.OpenOffline(logstore.Options{FS: vfs.OS{}, Logger: logger}, dir, f.at)
+	o, err := logstore.OpenOffline(logstore.Options{FS: vfs.OS{}, Logger: logger}, dir, f.moment)
 	if errors.Is(err, vfs.ErrLocked) {
 		return cleaned, fmt.Errorf(
 			"%w: a broker uses the directory; stop it, or use heartwood clean",

@@ -46,8 +46,8 @@ The exit code is 1 if a TOPIC does not exist, or with --retained has no retained
 				return err
 			}
 			var answer report.Placement
-			if err := addresses.ask(func(at []string) (err error) {
-				answer, err = client.Partitions(cmd.Context(), at, names)
+			if err := addresses.ask(func(addresses []string) (err error) {
+				answer, err = client.Partitions(cmd.Context(), addresses, names)
 				return err
 			}); err != nil {
 				return err

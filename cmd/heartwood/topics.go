@@ -53,9 +53,9 @@ Volumes that are almost full are described on standard error, and in the field v
 				return err
 			}
 			var answer topicsAnswer
-			if err := addresses.ask(func(at []string) (err error) {
-				if answer.Topics, err = client.Topics(cmd.Context(), at, names); err == nil {
-					answer.Volumes = client.VolumesOf(cmd.Context(), at)
+			if err := addresses.ask(func(addresses []string) (err error) {
+				if answer.Topics, err = client.Topics(cmd.Context(), addresses, names); err == nil {
+					answer.Volumes = client.VolumesOf(cmd.Context(), addresses)
 				}
 				return err
 			}); err != nil {

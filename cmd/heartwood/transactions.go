@@ -35,8 +35,8 @@ func (f *transactionsFlags) transactions(cmd *cobra.Command, states []string,
 	if err != nil {
 		return nil, err
 	}
-	err = f.ask(func(at []string) (err error) {
-		all, err = client.Transactions(cmd.Context(), at, states, olderThan)
+	err = f.ask(func(names []string) (err error) {
+		all, err = client.Transactions(cmd.Context(), names, states, olderThan)
 		return err
 	})
 	return all, err
@@ -172,7 +172,7 @@ __transaction_state are lost.`,
 }
 
 func transactionsAbortCommand(flags *transactionsFlags) *cobra.Command {
-	var of report.TopicPartition
+	var key report.TopicPartition
 	firstOffset := int64(-1)
 	cmd := &cobra.Command{
 		Use:   "abort {ID | --topic TOPIC --partition N --first-offset N}",
@@ -186,12 +186,12 @@ refuses that for a transaction that a coordinator knows.`,
   heartwood transactions abort --topic orders --partition 3 --first-offset 1042`,
 		Args: atMostOneTransactionalID,
 	}
-	cmd.Flags().StringVar(&of.Topic, "topic", "", "topic of a hanging transaction")
-	cmd.Flags().Int32Var(&of.Partition, "partition", 0, "partition of a hanging transaction")
+	cmd.Flags().StringVar(&key.Topic, "topic", "", "topic of a hanging transaction")
+	cmd.Flags().Int32Var(&key.Partition, "partition", 0, "partition of a hanging transaction")
 	cmd.Flags().Int64Var(&firstOffset, "first-offset", -1,
 		"offset at which the hanging transaction begins")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		hanging := of.Topic != ""
+		hanging := key.Topic != ""
 		if hanging == (len(args) == 1) || hanging != (firstOffset >= 0) {
 			return misused(cmd, errors.New(
 				"give a transactional id, or --topic, --partition and --first-offset"))
@@ -201,11 +201,11 @@ refuses that for a transaction that a coordinator knows.`,
 			return err
 		}
 		var answer report.Aborted
-		if err := flags.ask(func(at []string) (err error) {
+		if err := flags.ask(func(names []string) (err error) {
 			if hanging {
-				answer, err = client.AbortHanging(cmd.Context(), at, of, firstOffset)
+				answer, err = client.AbortHanging(cmd.Context(), names, key, firstOffset)
 			} else {
-				answer, err = client.AbortTransaction(cmd.Context(), at, args[0])
+				answer, err = client.AbortTransaction(cmd.Context(), names, args[0])
 			}
 			return err
 		}); err != nil {

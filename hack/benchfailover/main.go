@@ -216,7 +216,7 @@ func (b *bench) fault(ctx context.Context, kind string, broker int32) error {
 		signal = syscall.SIGTERM
 	}
 	b.resetGaps()
-	at := time.Now()
+	moment := time.Now()
 	if err := syscall.Kill(pid, signal); err != nil {
 		return err
 	}
@@ -231,13 +231,13 @@ func (b *bench) fault(ctx context.Context, kind string, broker int32) error {
 	if err != nil {
 		return err
 	}
-	all := last.Sub(at)
+	all := last.Sub(moment)
 	select { // a gap is measured only when it ends, so let the load continue for a moment
 	case <-ctx.Done():
 		return ctx.Err()
 	case <-time.After(2 * time.Second):
 	}
-	touched, untouched := b.worst(led, at)
+	touched, untouched := b.worst(led, moment)
 	fmt.Printf("%s of broker %d, leader of %d of %d partitions: the last new leader accepted a "+
 		"write after %s; worst gap under load %s, of partitions with other leaders %s\n",
 		kind, broker, len(led), b.partitions, milli(all), milli(touched), milli(untouched))
@@ -248,10 +248,10 @@ func (b *bench) fault(ctx context.Context, kind string, broker int32) error {
 	if err := b.settle(ctx); err != nil {
 		return err
 	}
-	touched, untouched = b.worst(led, at)
+	touched, untouched = b.worst(led, moment)
 	fmt.Printf("  all in sync again after %s, preferred leaders lead after %s; "+
 		"worst gap until then %s\n",
-		milli(inSyncAt.Sub(at)), milli(time.Since(at)), milli(max(touched, untouched)))
+		milli(inSyncAt.Sub(moment)), milli(time.Since(moment)), milli(max(touched, untouched)))
 	return nil
 }
 
@@ -269,7 +269,7 @@ func (b *bench) turns(ctx context.Context) error {
 			return err
 		}
 		b.resetGaps()
-		at := time.Now()
+		moment := time.Now()
 		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
 			return err
 		}
@@ -278,7 +278,7 @@ func (b *bench) turns(ctx context.Context) error {
 			return ctx.Err()
 		case <-time.After(10 * time.Second):
 		}
-		touched, untouched := b.worst(led, at)
+		touched, untouched := b.worst(led, moment)
 		fmt.Printf("turn %d, kill of broker %d, leader of %d partitions: worst gap under load %s, "+
 			"of partitions with other leaders %s\n",
 			turn+1, broker, len(led), milli(touched), milli(untouched))
@@ -364,11 +364,11 @@ func (b *bench) resetGaps() {
 
 // worst returns the longest gaps that ended at or after the time at. The result touched is the
 // longest gap of the partitions in the set led, and untouched that of the other partitions.
-func (b *bench) worst(led map[int32]bool, at time.Time) (touched, untouched time.Duration) {
+func (b *bench) worst(led map[int32]bool, moment time.Time) (touched, untouched time.Duration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, g := range b.gaps {
-		if g.ended.Before(at) {
+		if g.ended.Before(moment) {
 			continue
 		}
 		if led[g.partition] {

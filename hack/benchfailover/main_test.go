@@ -47,13 +47,13 @@ func TestCPUTimeIsUserAndSystem(t *testing.T) {
 // TestWorstIgnoresGapsBeforeTheFault checks that worst ignores gaps that ended before the fault,
 // and returns the longest of the other gaps for each of the two groups of partitions.
 func TestWorstIgnoresGapsBeforeTheFault(t *testing.T) {
-	at := time.Unix(100, 0)
+	moment := time.Unix(100, 0)
 	b := bench{gaps: []gap{
-		{0, at.Add(-time.Second), time.Hour}, {0, at.Add(time.Second), 3 * time.Second},
-		{0, at.Add(2 * time.Second), time.Second},
-		{1, at.Add(time.Second), 2 * time.Second},
+		{0, moment.Add(-time.Second), time.Hour}, {0, moment.Add(time.Second), 3 * time.Second},
+		{0, moment.Add(2 * time.Second), time.Second},
+		{1, moment.Add(time.Second), 2 * time.Second},
 	}}
-	touched, untouched := b.worst(map[int32]bool{0: true}, at)
+	touched, untouched := b.worst(map[int32]bool{0: true}, moment)
 	if touched != 3*time.Second || untouched != 2*time.Second {
 		t.Errorf("got worst gaps %s and %s, want 3s and 2s", touched, untouched)
 	}

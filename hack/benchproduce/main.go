@@ -165,8 +165,8 @@ func (l *load) frames() ([][]byte, error) {
 		builder.Reset(id)
 		for n := range l.records {
 			value := make([]byte, l.recordBytes)
-			for at := range value {
-				value[at] = byte('A' + random.IntN(26))
+			for index := range value {
+				value[index] = byte('A' + random.IntN(26))
 			}
 			builder.Add(&record.Record{Offset: int64(n), Timestamp: time.Now().UnixMilli(),
 				Value: value})

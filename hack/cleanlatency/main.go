@@ -165,13 +165,13 @@ func (s *sender) acked(took time.Duration, err error) {
 
 func (s *sender) result(over time.Duration) result {
 	slices.Sort(s.took)
-	at := func(share float64) float64 {
+	ratio := func(share float64) float64 {
 		if len(s.took) == 0 {
 			return 0
 		}
 		return float64(s.took[min(len(s.took)-1,
 			int(share*float64(len(s.took))))].Microseconds()) / 1000
 	}
-	return result{Records: len(s.took), Seconds: over.Seconds(), P50: at(0.5), P99: at(0.99),
-		P999: at(0.999), Max: at(1)}
+	return result{Records: len(s.took), Seconds: over.Seconds(), P50: ratio(0.5), P99: ratio(0.99),
+		P999: ratio(0.999), Max: ratio(1)}
 }

@@ -47,11 +47,11 @@ func TestPurgatoryTables(t *testing.T) {
 		"| 400000 | kafka | 4.00 (4.00 to 4.00) | 390000 | - | - | - |",
 		"| 400000 | purgatory | 3.00 (2.00 to 6.00) |", "| 0 | purgatory | 2.00 (2.00 to 2.00) |",
 	} {
-		at := strings.Index(low, want)
-		if at < order {
+		index := strings.Index(low, want)
+		if index < order {
 			t.Errorf("got no line %q, or it is out of order, in\n%s", want, low)
 		}
-		order = at
+		order = index
 	}
 	if !strings.Contains(high, "| 25000 | sundial | 8.00 (8.00 to 8.00) |") {
 		t.Errorf("got no line for the run in the table of the high case:\n%s", high)

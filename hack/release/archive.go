@@ -24,13 +24,13 @@ func tarball(files []file) ([]byte, error) {
 	var out bytes.Buffer
 	compressed := gzip.NewWriter(&out)
 	archive := tar.NewWriter(compressed)
-	for _, of := range files {
-		header := &tar.Header{Name: of.name, Mode: int64(of.mode), Size: int64(len(of.content)),
+	for _, file := range files {
+		header := &tar.Header{Name: file.name, Mode: int64(file.mode), Size: int64(len(file.content)),
 			ModTime: epoch, Typeflag: tar.TypeReg, Format: tar.FormatUSTAR}
 		if err := archive.WriteHeader(header); err != nil {
 			return nil, err
 		}
-		if _, err := archive.Write(of.content); err != nil {
+		if _, err := archive.Write(file.content); err != nil {
 			return nil, err
 		}
 	}
@@ -47,14 +47,14 @@ func tarball(files []file) ([]byte, error) {
 func zipped(files []file) ([]byte, error) {
 	var out bytes.Buffer
 	archive := zip.NewWriter(&out)
-	for _, of := range files {
-		header := &zip.FileHeader{Name: of.name, Method: zip.Deflate, Modified: epoch}
-		header.SetMode(of.mode)
+	for _, file := range files {
+		header := &zip.FileHeader{Name: file.name, Method: zip.Deflate, Modified: epoch}
+		header.SetMode(file.mode)
 		entry, err := archive.CreateHeader(header)
 		if err != nil {
 			return nil, err
 		}
-		if _, err := entry.Write(of.content); err != nil {
+		if _, err := entry.Write(file.content); err != nil {
 			return nil, err
 		}
 	}

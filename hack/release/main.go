@@ -83,50 +83,50 @@ func (r *release) write() error {
 	}
 	var all []written
 	for _, path := range programs {
-		of, err := r.archive(path, license)
+		written, err := r.archive(path, license)
 		if err != nil {
 			return err
 		}
-		all = append(all, of)
+		all = append(all, written)
 	}
 	slices.SortFunc(all, func(a, b written) int { return strings.Compare(a.file, b.file) })
 	return errors.Join(r.sums(all), r.manifest(all))
 }
 
 // archive writes the archive of a program.
-func (r *release) archive(path string, license []byte) (of written, err error) {
+func (r *release) archive(path string, license []byte) (artifact written, err error) {
 	program := filepath.Base(path)
-	of.os, of.arch, _ = strings.Cut(filepath.Base(filepath.Dir(path)), "_")
-	of.program = strings.TrimSuffix(program, ".exe")
+	artifact.os, artifact.arch, _ = strings.Cut(filepath.Base(filepath.Dir(path)), "_")
+	artifact.program = strings.TrimSuffix(program, ".exe")
 	content, err := os.ReadFile(path)
 	if err != nil {
-		return of, fmt.Errorf("read the program: %w", err)
+		return artifact, fmt.Errorf("read the program: %w", err)
 	}
 	files := []file{{program, content, 0o755}, {"LICENSE", license, 0o644}}
-	of.file = strings.Join([]string{of.program, r.version, of.os, of.arch}, "_")
+	artifact.file = strings.Join([]string{artifact.program, r.version, artifact.os, artifact.arch}, "_")
 	pack := tarball
-	if of.os == "windows" {
-		of.file, pack = of.file+".zip", zipped
+	if artifact.os == "windows" {
+		artifact.file, pack = artifact.file+".zip", zipped
 	} else {
-		of.file += ".tar.gz"
+		artifact.file += ".tar.gz"
 	}
 	packed, err := pack(files)
 	if err != nil {
-		return of, fmt.Errorf("write %s: %w", of.file, err)
+		return artifact, fmt.Errorf("write %s: %w", artifact.file, err)
 	}
 	sum := sha256.Sum256(packed)
-	of.sum = hex.EncodeToString(sum[:])
-	if err := os.WriteFile(filepath.Join(r.out, of.file), packed, 0o644); err != nil {
-		return of, fmt.Errorf("write the archive: %w", err)
+	artifact.sum = hex.EncodeToString(sum[:])
+	if err := os.WriteFile(filepath.Join(r.out, artifact.file), packed, 0o644); err != nil {
+		return artifact, fmt.Errorf("write the archive: %w", err)
 	}
-	return of, nil
+	return artifact, nil
 }
 
 // sums writes SHA256SUMS, as sha256sum -c reads it.
 func (r *release) sums(all []written) error {
 	var text strings.Builder
-	for _, of := range all {
-		text.WriteString(of.sum + "  " + of.file + "\n")
+	for _, written := range all {
+		text.WriteString(written.sum + "  " + written.file + "\n")
 	}
 	return os.WriteFile(filepath.Join(r.out, "SHA256SUMS"), []byte(text.String()), 0o644)
 }
@@ -134,18 +134,18 @@ func (r *release) sums(all []written) error {
 // manifest writes heartwood.yaml, the manifest of the plugin.
 func (r *release) manifest(all []written) error {
 	var platforms []map[string]any
-	for _, of := range all {
-		if of.program != plugin {
+	for _, written := range all {
+		if written.program != plugin {
 			continue
 		}
 		bin := plugin
-		if of.os == "windows" {
+		if written.os == "windows" {
 			bin += ".exe"
 		}
 		platforms = append(platforms, map[string]any{
-			"selector": map[string]any{"matchLabels": map[string]string{"os": of.os,
-				"arch": of.arch}},
-			"uri": strings.TrimSuffix(r.url, "/") + "/" + of.file, "sha256": of.sum, "bin": bin,
+			"selector": map[string]any{"matchLabels": map[string]string{"os": written.os,
+				"arch": written.arch}},
+			"uri": strings.TrimSuffix(r.url, "/") + "/" + written.file, "sha256": written.sum, "bin": bin,
 			"files": []map[string]string{{"from": bin, "to": "."}, {"from": "LICENSE", "to": "."}},
 		})
 	}

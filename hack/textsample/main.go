@@ -101,10 +101,10 @@ func (f *texts) file(root, name string) error {
 		return err
 	}
 	rel = filepath.ToSlash(rel)
-	at := func(pos token.Pos) string { return fmt.Sprintf("%s:%d", rel, set.Position(pos).Line) }
+	place := func(pos token.Pos) string { return fmt.Sprintf("%s:%d", rel, set.Position(pos).Line) }
 	for _, group := range parsed.Comments {
 		if text := strings.TrimSpace(group.Text()); len(strings.Fields(text)) > 3 {
-			f.comments = append(f.comments, item{at(group.Pos()), text + context(name, set, parsed, group)})
+			f.comments = append(f.comments, item{place(group.Pos()), text + context(name, set, parsed, group)})
 		}
 	}
 	if strings.HasSuffix(name, "_test.go") {
@@ -121,13 +121,13 @@ func (f *texts) file(root, name string) error {
 				skip[field.Tag] = true
 			}
 		case *ast.CallExpr:
-			f.call(node, at, skip)
+			f.call(node, place, skip)
 		case *ast.KeyValueExpr:
-			f.keyed(rel, node, at)
+			f.keyed(rel, node, place)
 		case *ast.BasicLit:
 			text, isText := literal(node)
 			if states && isText && !skip[node] && len(strings.Fields(text)) > 3 {
-				f.conditions = append(f.conditions, item{at(node.Pos()), text})
+				f.conditions = append(f.conditions, item{place(node.Pos()), text})
 			}
 		}
 		return true
@@ -137,7 +137,7 @@ func (f *texts) file(root, name string) error {
 
 // call adds the message of a log call to f.logs, or the help text of a flag's definition to
 // f.helps. It adds the literals of log calls and errors to the set skip.
-func (f *texts) call(call *ast.CallExpr, at func(token.Pos) string, skip map[ast.Node]bool) {
+func (f *texts) call(call *ast.CallExpr, place func(token.Pos) string, skip map[ast.Node]bool) {
 	selector, ok := call.Fun.(*ast.SelectorExpr)
 	if !ok || len(call.Args) == 0 {
 		return
@@ -153,14 +153,14 @@ func (f *texts) call(call *ast.CallExpr, at func(token.Pos) string, skip map[ast
 			text, isText := literal(arg)
 			skip[arg] = true
 			if isText && index < 3 && strings.Contains(text, " ") {
-				f.logs = append(f.logs, item{at(call.Pos()), method + " " + strconv.Quote(text)})
+				f.logs = append(f.logs, item{place(call.Pos()), method + " " + strconv.Quote(text)})
 				break
 			}
 		}
 	case strings.Contains(method, "Var"):
 		if text, isText := literal(call.Args[len(call.Args)-1]); isText && len(call.Args) > 2 {
 			name, _ := literal(call.Args[1])
-			f.helps = append(f.helps, item{at(call.Pos()), "--" + name + ": " + text})
+			f.helps = append(f.helps, item{place(call.Pos()), "--" + name + ": " + text})
 		}
 	}
 }
@@ -172,14 +172,14 @@ var logMethods = []string{
 }
 
 // keyed adds the value of a field Short, Long or Example of a cobra command to f.helps.
-func (f *texts) keyed(rel string, pair *ast.KeyValueExpr, at func(token.Pos) string) {
+func (f *texts) keyed(rel string, pair *ast.KeyValueExpr, place func(token.Pos) string) {
 	key, ok := pair.Key.(*ast.Ident)
 	if !ok || !strings.HasPrefix(rel, "cmd/") ||
 		!slices.Contains([]string{"Short", "Long", "Example"}, key.Name) {
 		return
 	}
 	if text := joined(pair.Value); text != "" {
-		f.helps = append(f.helps, item{at(pair.Pos()), key.Name + ": " + text})
+		f.helps = append(f.helps, item{place(pair.Pos()), key.Name + ": " + text})
 	}
 }
 

@@ -113,7 +113,7 @@ func TestRequestsNeedRights(t *testing.T) {
 			every[question{"others", right}] = right != c.right
 		}
 		gate := (&accounts{rights: every}).gate(false)
-		for _, of := range []struct {
+		for _, test := range []struct {
 			token, certificate string
 			status             int
 			text               string
@@ -126,10 +126,10 @@ func TestRequestsNeedRights(t *testing.T) {
 			{"", "other", http.StatusUnauthorized, "needs a token"},
 			{"ok-others", "other", http.StatusForbidden, ""},
 		} {
-			status, body := request{c.method, c.path, of.token, of.certificate}.send(t, gate)
-			if status != of.status || !strings.Contains(body, of.text) {
+			status, body := request{c.method, c.path, test.token, test.certificate}.send(t, gate)
+			if status != test.status || !strings.Contains(body, test.text) {
 				t.Errorf("%s %s with token %q, certificate %q: got %d %s, want %d with %q", c.method,
-					c.path, of.token, of.certificate, status, body, of.status, of.text)
+					c.path, test.token, test.certificate, status, body, test.status, test.text)
 			}
 			var failure report.Failure
 			if status != http.StatusOK && (json.Unmarshal([]byte(body), &failure) != nil ||

@@ -69,23 +69,23 @@ func (m *Matcher) add(a *ACL) {
 	if !ok || a.Type < ResourceTopic || a.Type > resourceMax {
 		return
 	}
-	of := m.principals[a.Principal]
-	if of == nil {
-		of = &rules{}
-		m.principals[a.Principal] = of
+	granted := m.principals[a.Principal]
+	if granted == nil {
+		granted = &rules{}
+		m.principals[a.Principal] = granted
 	}
-	if of[a.Type] == nil {
-		of[a.Type] = &patterns{literals: map[string][]entry{}, prefixes: map[string][]entry{}}
+	if granted[a.Type] == nil {
+		granted[a.Type] = &patterns{literals: map[string][]entry{}, prefixes: map[string][]entry{}}
 	}
-	p := of[a.Type]
+	p := granted[a.Type]
 	switch {
 	case a.Pattern == PatternLiteral && a.Name == Wildcard:
 		p.wildcard = merge(p.wildcard, host, a)
 	case a.Pattern == PatternLiteral:
 		p.literals[a.Name] = merge(p.literals[a.Name], host, a)
 	case a.Pattern == PatternPrefix:
-		if at, found := slices.BinarySearch(p.lengths, len(a.Name)); !found {
-			p.lengths = slices.Insert(p.lengths, at, len(a.Name))
+		if index, found := slices.BinarySearch(p.lengths, len(a.Name)); !found {
+			p.lengths = slices.Insert(p.lengths, index, len(a.Name))
 		}
 		p.prefixes[a.Name] = merge(p.prefixes[a.Name], host, a)
 	}
@@ -106,16 +106,16 @@ func Canonical(address netip.Addr) netip.Addr { return address.Unmap().WithZone(
 
 // merge adds an ACL to the entry of its host.
 func merge(entries []entry, host netip.Addr, a *ACL) []entry {
-	at := slices.IndexFunc(entries, func(e entry) bool { return e.host == host })
-	if at < 0 {
-		at = len(entries)
+	index := slices.IndexFunc(entries, func(e entry) bool { return e.host == host })
+	if index < 0 {
+		index = len(entries)
 		entries = append(entries, entry{host: host})
 	}
 	switch a.Permission {
 	case Deny:
-		entries[at].deny |= expand(a.Operation)
+		entries[index].deny |= expand(a.Operation)
 	case Allow:
-		entries[at].allow |= expand(a.Operation) | implied(a.Operation)
+		entries[index].allow |= expand(a.Operation) | implied(a.Operation)
 	}
 	return entries
 }

@@ -170,10 +170,10 @@ func TestInvalidACLsAreReported(t *testing.T) {
 func fleet(users int) *Matcher {
 	acls := make([]ACL, 0, 4*users)
 	for i := range users {
-		of := Principal{"User", "user-" + strconv.Itoa(i)}
+		principal := Principal{"User", "user-" + strconv.Itoa(i)}
 		for _, pattern := range []PatternType{PatternLiteral, PatternPrefix} {
 			for _, o := range []Operation{OpRead, OpWrite} {
-				acls = append(acls, ACL{Principal: of, Host: Wildcard, Operation: o,
+				acls = append(acls, ACL{Principal: principal, Host: Wildcard, Operation: o,
 					Permission: Allow, Type: ResourceTopic, Pattern: pattern,
 					Name: "team-" + strconv.Itoa(i)})
 			}
@@ -183,9 +183,9 @@ func fleet(users int) *Matcher {
 }
 
 func TestChecksDoNotAllocate(t *testing.T) {
-	m, of := fleet(5000), Principal{"User", "user-7"}
+	m, principal := fleet(5000), Principal{"User", "user-7"}
 	if n := testing.AllocsPerRun(100, func() {
-		if !m.Allowed(of, client, OpWrite, ResourceTopic, "team-7-orders") {
+		if !m.Allowed(principal, client, OpWrite, ResourceTopic, "team-7-orders") {
 			t.Error("denied")
 		}
 	}); n != 0 {
@@ -194,10 +194,10 @@ func TestChecksDoNotAllocate(t *testing.T) {
 }
 
 func BenchmarkAllowed(b *testing.B) {
-	m, of := fleet(5000), Principal{"User", "user-7"}
+	m, principal := fleet(5000), Principal{"User", "user-7"}
 	b.ReportAllocs()
 	for b.Loop() {
-		if !m.Allowed(of, client, OpWrite, ResourceTopic, "team-7-orders") {
+		if !m.Allowed(principal, client, OpWrite, ResourceTopic, "team-7-orders") {
 			b.Fatal("denied")
 		}
 	}

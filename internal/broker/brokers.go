@@ -54,14 +54,14 @@ func (all Brokers) Topics(now time.Time) summary.Topics {
 		rows[row.Topic] = append(rows[row.Topic], row)
 	}
 	for _, topic := range image.Topics {
-		of := summary.Metadata{Name: topic.Name, Partitions: len(topic.Partitions),
+		metadata := summary.Metadata{Name: topic.Name, Partitions: len(topic.Partitions),
 			Compacted: topic.Settings.Compact, CleanNow: topic.CleanNow}
 		for _, partition := range topic.Partitions {
-			of.Replicas += len(partition.Replicas)
+			metadata.Replicas += len(partition.Replicas)
 		}
 		polled := summary.Polled{Brokers: max(len(image.Brokers), len(all)), Responded: len(all)}
 		topics.Topics = append(topics.Topics,
-			summary.Of(of, summary.Rows{Replicas: rows[topic.Name], At: now}, polled))
+			summary.Of(metadata, summary.Rows{Replicas: rows[topic.Name], At: now}, polled))
 	}
 	return topics
 }
@@ -124,8 +124,8 @@ func (all Brokers) cleanReplica(answer *report.CleanRequests, image *metadata.Im
 			report.CleanRequest{Broker: broker, Partition: id.Index, Ticket: ticket})
 		return nil
 	}
-	at, _ := image.Broker(broker)
-	endpoint, _ := at.Endpoints.On(metadata.DefaultListener)
+	leader, _ := image.Broker(broker)
+	endpoint, _ := leader.Endpoints.On(metadata.DefaultListener)
 	answer.Elsewhere = append(answer.Elsewhere,
 		report.CleanElsewhere{Broker: broker, Partition: id.Index, Host: endpoint.Host})
 	return nil

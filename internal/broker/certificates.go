@@ -86,23 +86,23 @@ func (c *Certificates) Update(data map[string][]byte, listeners []string, broker
 	certificateKey, privateKey := v1alpha1.PeerCertificateKeys(broker)
 	pair(certificateKey, privateKey, &next.peer)
 	for _, name := range listeners {
-		of := &listenerMaterial{}
+		loaded := &listenerMaterial{}
 		if present := next.listeners[name]; present != nil {
-			*of = *present
+			*loaded = *present
 		}
 		certificateKey, privateKey := v1alpha1.ListenerCertificateKeys(name)
-		pair(certificateKey, privateKey, &of.certificate)
+		pair(certificateKey, privateKey, &loaded.certificate)
 		if _, own := data[v1alpha1.ListenerClientCAKey(name)]; own {
-			pool(v1alpha1.ListenerClientCAKey(name), &of.clientCAs)
+			pool(v1alpha1.ListenerClientCAKey(name), &loaded.clientCAs)
 		} else {
-			of.clientCAs = nil
+			loaded.clientCAs = nil
 		}
 		if _, own := data[v1alpha1.ListenerOAuthCAKey(name)]; own {
-			pool(v1alpha1.ListenerOAuthCAKey(name), &of.oauthCA)
+			pool(v1alpha1.ListenerOAuthCAKey(name), &loaded.oauthCA)
 		} else {
-			of.oauthCA = nil
+			loaded.oauthCA = nil
 		}
-		next.listeners[name] = of
+		next.listeners[name] = loaded
 	}
 	c.current.Store(&next)
 	return errors.Join(faults...)
@@ -135,15 +135,15 @@ var (
 // The configuration is built again only when the certificates have changed.
 func (c *Certificates) server(listener string, mutual bool) func() *tls.Config {
 	return c.cached(func(m *material) *tls.Config {
-		of := m.listeners[listener]
-		if of == nil || of.certificate == nil {
+		listenerMaterial := m.listeners[listener]
+		if listenerMaterial == nil || listenerMaterial.certificate == nil {
 			return refusing(errNoCertificate)
 		}
-		config := serverConfig(of.certificate)
+		config := serverConfig(listenerMaterial.certificate)
 		if !mutual {
 			return config
 		}
-		config.ClientCAs = of.clientCAs
+		config.ClientCAs = listenerMaterial.clientCAs
 		if config.ClientCAs == nil {
 			config.ClientCAs = m.usersCA
 		}
@@ -171,13 +171,13 @@ func (c *Certificates) peerServer() func() *tls.Config {
 // cached returns build(c.current), which it calls once for each state of the certificates.
 func (c *Certificates) cached(build func(*material) *tls.Config) func() *tls.Config {
 	type built struct {
-		of     *material
-		config *tls.Config
+		material *material
+		config   *tls.Config
 	}
 	var last atomic.Pointer[built]
 	return func() *tls.Config {
 		now := c.current.Load()
-		if l := last.Load(); l != nil && l.of == now {
+		if l := last.Load(); l != nil && l.material == now {
 			return l.config
 		}
 		next := &built{now, build(now)}
@@ -212,9 +212,9 @@ func (c *Certificates) client(listener string,
 	rules certname.Rules) func(*tls.ConnectionState) (*wire.Session, error) {
 	return func(state *tls.ConnectionState) (*wire.Session, error) {
 		leaf := state.PeerCertificates[0]
-		of := c.current.Load().listeners[listener]
+		listenerMaterial := c.current.Load().listeners[listener]
 		var name string
-		if of == nil || of.clientCAs == nil {
+		if listenerMaterial == nil || listenerMaterial.clientCAs == nil {
 			var ok bool
 			if name, ok = certname.CommonName(leaf.Subject); !ok {
 				return nil, errors.New("the certificate has no single common name")

@@ -46,7 +46,7 @@ func TestMountedCertificatesAreReloaded(t *testing.T) {
 	dir, log := t.TempDir(), &strings.Builder{}
 	ca := certs.New(t, "ca")
 	certificateKey, privateKey := v1alpha1.ListenerCertificateKeys("tls")
-	of := func(version string) map[string][]byte {
+	build := func(version string) map[string][]byte {
 		chain, key := certs.KeyPEM(t, ca.Server("broker"))
 		return map[string][]byte{certificateKey: chain, privateKey: key,
 			v1alpha1.KeyUsersCA:      certs.New(t, "users"+version).PEM(),
@@ -61,7 +61,7 @@ func TestMountedCertificatesAreReloaded(t *testing.T) {
 		Load(); err == nil {
 		t.Error("a missing directory is no error")
 	}
-	mounted(t, dir, "1", of("1"))
+	mounted(t, dir, "1", build("1"))
 	if err := files.Load(); err != nil {
 		t.Fatal(err)
 	}
@@ -69,7 +69,7 @@ func TestMountedCertificatesAreReloaded(t *testing.T) {
 	if trust == "" || string(files.UnknownUsers()) != "salt1" || len(first.Certificates) != 1 {
 		t.Fatalf("trust %q, salts %q", trust, files.UnknownUsers())
 	}
-	broken := of("2")
+	broken := build("2")
 	broken[privateKey] = []byte("x")
 	mounted(t, dir, "2", broken)
 	for range 2 { // Follow logs an error once
@@ -85,7 +85,7 @@ func TestMountedCertificatesAreReloaded(t *testing.T) {
 		false)().Certificates[0].Certificate[0], first.Certificates[0].Certificate[0]) {
 		t.Error("broken files have an effect")
 	}
-	mounted(t, dir, "3", of("3"))
+	mounted(t, dir, "3", build("3"))
 	files.Follow(func() context.Context {
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
@@ -111,8 +111,8 @@ func TestCommonNameNeedsTheUsersCA(t *testing.T) {
 		t.Fatal(err)
 	}
 	subject := pkix.Name{CommonName: "admin", Organization: []string{"corp"}}
-	state := func(of tls.Certificate) *tls.ConnectionState {
-		parsed, err := x509.ParseCertificate(of.Certificate[0])
+	state := func(certificate tls.Certificate) *tls.ConnectionState {
+		parsed, err := x509.ParseCertificate(certificate.Certificate[0])
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -63,12 +63,12 @@ func lagAtCoordinator(t *testing.T, client *kgo.Client, group string,
 		found = kadm.NewClient(client).FindGroupCoordinators(t.Context(), group)
 		return found[group].Err == nil
 	})
-	at := slices.IndexFunc(brokers, func(b *Broker) bool {
+	index := slices.IndexFunc(brokers, func(b *Broker) bool {
 		return b.opts.NodeID == found[group].NodeID
 	})
-	g := grouplag.New(brokers[at].groupLagOptions())
+	g := grouplag.New(brokers[index].groupLagOptions())
 	t.Cleanup(g.Close)
-	return g, brokers[at]
+	return g, brokers[index]
 }
 
 // TestGroupLagInASecuredCluster: leaders tell another broker their end offsets, though no ACL

@@ -86,9 +86,9 @@ func TestTransactionOfAnUnknownProducerIsAborted(t *testing.T) {
 	}
 	handler := c.restartWithOpen(transaction.Producer{ID: 4242, Epoch: 7})
 	now := time.Now()
-	for _, at := range []time.Duration{0, hanging.ObservedFor - time.Second} {
-		if open := c.hangs(handler, now.Add(at)); !containsProducer(open, 4242) {
-			t.Fatalf("%s after the first check: %+v", at, open)
+	for _, elapsed := range []time.Duration{0, hanging.ObservedFor - time.Second} {
+		if open := c.hangs(handler, now.Add(elapsed)); !containsProducer(open, 4242) {
+			t.Fatalf("%s after the first check: %+v", elapsed, open)
 		}
 	}
 	if open := c.hangs(handler, now.Add(hanging.ObservedFor)); containsProducer(open, 4242) {

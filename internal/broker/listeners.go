@@ -37,18 +37,18 @@ type Listener struct {
 
 // ListenerOf returns the listener of a LogCluster for a broker.
 func ListenerOf(l *v1alpha1.Listener, listen, advertise string) Listener {
-	of := Listener{Name: l.Name, Listen: listen, Advertise: advertise, TLS: l.TLS != nil,
+	listener := Listener{Name: l.Name, Listen: listen, Advertise: advertise, TLS: l.TLS != nil,
 		Authentication: l.Authentication}
 	if l.MaxReauth != nil {
-		of.ReauthMax = l.MaxReauth.Duration
+		listener.ReauthMax = l.MaxReauth.Duration
 	}
 	if l.MaxConnections != nil {
-		of.ConnectionsMax = int(*l.MaxConnections)
+		listener.ConnectionsMax = int(*l.MaxConnections)
 	}
 	if l.MaxAuthenticationFailures != nil {
-		of.FailuresMax = int(*l.MaxAuthenticationFailures)
+		listener.FailuresMax = int(*l.MaxAuthenticationFailures)
 	}
-	return of
+	return listener
 }
 
 // openListener is an open port and its server.

@@ -22,18 +22,18 @@ func (b *Broker) tokens(l *Listener) (sasl.TokenVerifier, error) {
 		if l.Authentication[i].Type != v1alpha1.AuthenticationOAuthBearer {
 			continue
 		}
-		of := l.Authentication[i].OAuth
+		oAuth := l.Authentication[i].OAuth
 		switch {
-		case of == nil:
+		case oAuth == nil:
 			return nil, errors.New("authentication OAuthBearer needs oauth")
 		case !l.TLS:
 			return nil, errors.New("authentication OAuthBearer needs TLS")
-		case of.ServiceAccounts && b.opts.ServiceAccounts == nil:
+		case oAuth.ServiceAccounts && b.opts.ServiceAccounts == nil:
 			return nil, errOnlyKubernetes
-		case of.ServiceAccounts:
+		case oAuth.ServiceAccounts:
 			return b.opts.ServiceAccounts, nil
 		}
-		read, err := tokens.HTTPS(of.JWKSURL, func() *x509.CertPool {
+		read, err := tokens.HTTPS(oAuth.JWKSURL, func() *x509.CertPool {
 			if present := b.opts.Certificates.current.Load().listeners[l.Name]; present != nil {
 				return present.oauthCA
 			}
@@ -42,9 +42,9 @@ func (b *Broker) tokens(l *Listener) (sasl.TokenVerifier, error) {
 		if err != nil {
 			return nil, err
 		}
-		source := tokens.New(tokens.Options{Read: read, Name: of.Issuer, Logger: b.logger,
-			Accept: sasl.Issuer{Issuer: of.Issuer, Audience: of.Audience,
-				NameClaim: of.PrincipalClaim}})
+		source := tokens.New(tokens.Options{Read: read, Name: oAuth.Issuer, Logger: b.logger,
+			Accept: sasl.Issuer{Issuer: oAuth.Issuer, Audience: oAuth.Audience,
+				NameClaim: oAuth.PrincipalClaim}})
 		b.issuers = append(b.issuers, source)
 		return source, nil
 	}

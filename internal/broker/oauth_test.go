@@ -69,25 +69,25 @@ func newTokenCluster(t *testing.T) *tokenCluster {
 		"idp": {Issuer: "https://idp", Audience: "kafka", JWKSURL: jwks.URL + "/keys",
 			PrincipalClaim: "team"}}
 	data := map[string][]byte{v1alpha1.ListenerOAuthCAKey("idp"): idpCA.PEM()}
-	of := Options{DataDir: t.TempDir(), PeerListen: "127.0.0.1:0", PeerHost: "127.0.0.1",
+	options := Options{DataDir: t.TempDir(), PeerListen: "127.0.0.1:0", PeerHost: "127.0.0.1",
 		Namespace: "ns", Cluster: "demo", Certificates: NewCertificates(),
 		ServiceAccounts: accounts, Logger: slog.New(slog.NewTextHandler(t.Output(), nil))}
 	for _, name := range []string{"idp", "accounts"} {
 		certificate, key := v1alpha1.ListenerCertificateKeys(name)
 		data[certificate], data[key] = certs.KeyPEM(t, c.ca.Server("broker"))
-		of.Listeners = append(of.Listeners, Listener{Name: name, Listen: "127.0.0.1:0", TLS: true,
+		options.Listeners = append(options.Listeners, Listener{Name: name, Listen: "127.0.0.1:0", TLS: true,
 			Authentication: []v1alpha1.Authentication{{Type: v1alpha1.AuthenticationOAuthBearer,
 				OAuth: listeners[name]}}})
 	}
-	if err := of.Certificates.Update(data, []string{"idp", "accounts"}, 0); err != nil {
+	if err := options.Certificates.Update(data, []string{"idp", "accounts"}, 0); err != nil {
 		t.Fatal(err)
 	}
-	c.run(of)
+	c.run(options)
 	return c
 }
 
 // run runs the broker, whose super users are team admins and the account.
-func (c *tokenCluster) run(of Options) {
+func (c *tokenCluster) run(options Options) {
 	c.t.Helper()
 	store, err := local.Open(vfs.OS{}, c.t.TempDir()+"/metadata.json")
 	if err != nil {
@@ -101,8 +101,8 @@ func (c *tokenCluster) run(of Options) {
 	if err := store.Sync(cluster, 1, nil); err != nil {
 		c.t.Fatal(err)
 	}
-	of.Metadata = local.Session{Store: store}
-	if c.broker, err = New(of); err != nil {
+	options.Metadata = local.Session{Store: store}
+	if c.broker, err = New(options); err != nil {
 		c.t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())

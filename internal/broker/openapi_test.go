@@ -128,10 +128,10 @@ type schemas struct {
 }
 
 // schemaOf returns the schema of a type in one line, and makes the schemas of named structures.
-func (s *schemas) schemaOf(of reflect.Type) string {
-	switch of.Kind() {
+func (s *schemas) schemaOf(goType reflect.Type) string {
+	switch goType.Kind() {
 	case reflect.Pointer:
-		return s.schemaOf(of.Elem())
+		return s.schemaOf(goType.Elem())
 	case reflect.Bool:
 		return "type: boolean"
 	case reflect.String:
@@ -143,27 +143,27 @@ func (s *schemas) schemaOf(of reflect.Type) string {
 	case reflect.Int64:
 		return "type: integer, format: int64"
 	case reflect.Slice:
-		if of.Elem().Kind() == reflect.Uint8 {
+		if goType.Elem().Kind() == reflect.Uint8 {
 			return "type: string, format: byte, nullable: true"
 		}
-		return "type: array, items: {" + s.schemaOf(of.Elem()) + "}"
+		return "type: array, items: {" + s.schemaOf(goType.Elem()) + "}"
 	case reflect.Map:
-		return "type: object, additionalProperties: {" + s.schemaOf(of.Elem()) + "}"
+		return "type: object, additionalProperties: {" + s.schemaOf(goType.Elem()) + "}"
 	case reflect.Struct:
-		s.structure(of)
-		return `$ref: "#/components/schemas/` + of.Name() + `"`
+		s.structure(goType)
+		return `$ref: "#/components/schemas/` + goType.Name() + `"`
 	}
-	panic("no schema of " + of.String())
+	panic("no schema of " + goType.String())
 }
 
-func (s *schemas) structure(of reflect.Type) {
-	if _, made := s.all[of.Name()]; made {
+func (s *schemas) structure(goType reflect.Type) {
+	if _, made := s.all[goType.Name()]; made {
 		return
 	}
-	s.all[of.Name()] = ""
+	s.all[goType.Name()] = ""
 	var required []string
 	var properties strings.Builder
-	for _, field := range reflect.VisibleFields(of) {
+	for _, field := range reflect.VisibleFields(goType) {
 		name, options, _ := strings.Cut(field.Tag.Get("json"), ",")
 		if field.Anonymous || name == "" || name == "-" {
 			continue
@@ -171,7 +171,7 @@ func (s *schemas) structure(of reflect.Type) {
 		if options != "omitempty" {
 			required = append(required, name)
 		}
-		owner := of
+		owner := goType
 		for _, i := range field.Index[:len(field.Index)-1] {
 			owner = owner.Field(i).Type
 		}
@@ -182,21 +182,21 @@ func (s *schemas) structure(of reflect.Type) {
 		fmt.Fprintf(&properties, "        %s: {%s}\n", name, schema)
 	}
 	var out strings.Builder
-	fmt.Fprintf(&out, "    %s:\n      type: object\n", of.Name())
-	if text := s.docs[of.Name()]; text != "" {
+	fmt.Fprintf(&out, "    %s:\n      type: object\n", goType.Name())
+	if text := s.docs[goType.Name()]; text != "" {
 		fmt.Fprintf(&out, "      description: %s\n", strconv.Quote(text))
 	}
 	if len(required) > 0 {
 		fmt.Fprintf(&out, "      required: [%s]\n", strings.Join(required, ", "))
 	}
-	s.all[of.Name()] = out.String() + "      properties:\n" + properties.String()
+	s.all[goType.Name()] = out.String() + "      properties:\n" + properties.String()
 }
 
 // TestOpenAPISchemasAreThoseOfTheTypes: with -update it writes them.
 func TestOpenAPISchemasAreThoseOfTheTypes(t *testing.T) {
 	s := schemas{docs: fieldDocs(t), all: map[string]string{}}
-	for _, of := range openAPITypes {
-		s.structure(of)
+	for _, goType := range openAPITypes {
+		s.structure(goType)
 	}
 	var names []string
 	for name := range s.all {

@@ -114,8 +114,8 @@ func (r *removals) step(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("remove retained records: %w", err)
 	}
-	for of := range wanted {
-		r.removed[of] = true
+	for removal := range wanted {
+		r.removed[removal] = true
 	}
 	recorder, ok := b.opts.Metadata.(metadata.RemovalRecorder)
 	if !ok || len(mine) == 0 {

@@ -43,18 +43,18 @@ func scramOf(t *testing.T, passwords map[string]string) map[string]*v1alpha1.Scr
 	t.Helper()
 	all := map[string]*v1alpha1.ScramVerifiers{}
 	for name, password := range passwords {
-		of := &v1alpha1.ScramVerifiers{UserName: name}
+		scramVerifiers := &v1alpha1.ScramVerifiers{UserName: name}
 		for _, mechanism := range []string{v1alpha1.ScramSha256, v1alpha1.ScramSha512} {
 			v, err := sasl.NewVerifier(mechanism, password, []byte(name+"-salt"),
 				sasl.IterationsDefault)
 			if err != nil {
 				t.Fatal(err)
 			}
-			of.Verifiers = append(of.Verifiers, v1alpha1.ScramVerifier{Mechanism: mechanism,
+			scramVerifiers.Verifiers = append(scramVerifiers.Verifiers, v1alpha1.ScramVerifier{Mechanism: mechanism,
 				Iterations: v.Iterations, Salt: v.Salt, StoredKey: v.StoredKey,
 				ServerKey: v.ServerKey})
 		}
-		all[name] = of
+		all[name] = scramVerifiers
 	}
 	return all
 }

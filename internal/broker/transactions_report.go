@@ -89,18 +89,18 @@ func transactionTimeoutMax(image *metadata.Image) time.Duration {
 	return transaction.Config{TimeoutMax: image.Transactions.TimeoutMax}.WithDefaults().TimeoutMax
 }
 
-func transactionalID(coordinator int32, of *transaction.Description) report.TransactionalID {
-	row := report.TransactionalID{TransactionalID: of.ID, Coordinator: coordinator,
-		State: of.Phase.String(), ProducerID: of.Producer.ID, Epoch: of.Producer.Epoch,
-		TimeoutSeconds: of.Timeout.Seconds(), Changed: unixSeconds(of.Changed),
-		Partitions: make([]report.TopicPartition, 0, len(of.Partitions)), Unmarked: of.Unmarked}
-	if !of.Started.IsZero() {
-		row.Since = new(unixSeconds(of.Started))
-		if of.Phase == transaction.Ongoing {
-			row.Until = new(unixSeconds(of.Started.Add(of.Timeout)))
+func transactionalID(coordinator int32, description *transaction.Description) report.TransactionalID {
+	row := report.TransactionalID{TransactionalID: description.ID, Coordinator: coordinator,
+		State: description.Phase.String(), ProducerID: description.Producer.ID, Epoch: description.Producer.Epoch,
+		TimeoutSeconds: description.Timeout.Seconds(), Changed: unixSeconds(description.Changed),
+		Partitions: make([]report.TopicPartition, 0, len(description.Partitions)), Unmarked: description.Unmarked}
+	if !description.Started.IsZero() {
+		row.Since = new(unixSeconds(description.Started))
+		if description.Phase == transaction.Ongoing {
+			row.Until = new(unixSeconds(description.Started.Add(description.Timeout)))
 		}
 	}
-	for _, p := range of.Partitions {
+	for _, p := range description.Partitions {
 		row.Partitions = append(row.Partitions,
 			report.TopicPartition{Topic: p.Topic, Partition: p.Index})
 	}
@@ -133,11 +133,11 @@ func (b *Broker) openTransactions(now time.Time, minAge time.Duration) (
 	return all
 }
 
-func (b *Broker) transactionRow(of replica.PartitionID,
+func (b *Broker) transactionRow(partitionID replica.PartitionID,
 	open logstore.Transaction) report.Transaction {
 	return report.Transaction{ProducerID: open.ProducerID, Epoch: open.Epoch,
 		FirstOffset: open.First, Since: unixSeconds(open.Since),
-		Hanging: slices.Contains(b.hanging.FirstOffsets(of), open.First)}
+		Hanging: slices.Contains(b.hanging.FirstOffsets(partitionID), open.First)}
 }
 
 // lateMargin is the time beyond the largest timeout of a producer after which an open transaction
@@ -189,11 +189,11 @@ func (all Brokers) AbortTransaction(ctx context.Context, id string) (report.Abor
 // AbortOpen aborts the open transaction that begins at an offset of a partition, in this partition
 // only, as `kafka-transactions abort` does. This is for transactions that no coordinator knows. It
 // fails with replica.ErrNotLeader if none of these brokers leads the partition.
-func (all Brokers) AbortOpen(ctx context.Context, of report.TopicPartition,
+func (all Brokers) AbortOpen(ctx context.Context, key report.TopicPartition,
 	firstOffset int64) (report.Aborted, error) {
 	err := ErrStarting
 	for _, b := range all {
-		err = b.abortOpen(ctx, replica.PartitionID{Topic: of.Topic, Index: of.Partition}, -1,
+		err = b.abortOpen(ctx, replica.PartitionID{Topic: key.Topic, Index: key.Partition}, -1,
 			func(p logstore.ProducerInfo) bool { return p.TxnFirst == firstOffset })
 		if !errors.Is(err, replica.ErrNotLeader) && !errors.Is(err, replica.ErrUnknownPartition) {
 			break
@@ -201,9 +201,9 @@ func (all Brokers) AbortOpen(ctx context.Context, of report.TopicPartition,
 	}
 	if err != nil {
 		return report.Aborted{}, fmt.Errorf("abort transaction at offset %d of %s-%d: %w",
-			firstOffset, of.Topic, of.Partition, err)
+			firstOffset, key.Topic, key.Partition, err)
 	}
-	return report.Aborted{Partitions: []report.TopicPartition{of}}, nil
+	return report.Aborted{Partitions: []report.TopicPartition{key}}, nil
 }
 
 // abortOpen aborts the open transaction of the producer that matches, in a partition that this

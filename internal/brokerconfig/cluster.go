@@ -59,9 +59,9 @@ func clusterRows() []*Property {
 
 // milliseconds returns the field of a setting of spec.groups in milliseconds.
 func milliseconds(lowest, highest time.Duration,
-	at func(*v1alpha1.Groups) **metav1.Duration) *field {
+	locate func(*v1alpha1.Groups) **metav1.Duration) *field {
 	return duration(time.Millisecond, lowest, highest,
-		func(s *spec) **metav1.Duration { return at(group(&s.Groups)) })
+		func(s *spec) **metav1.Duration { return locate(group(&s.Groups)) })
 }
 
 func groupRows() []*Property {

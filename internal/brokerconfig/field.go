@@ -84,11 +84,11 @@ func removeEmpty[T any](group **T) {
 }
 
 // group returns the group of fields at a pointer, and creates the group if it is nil.
-func group[T any](at **T) *T {
-	if *at == nil {
-		*at = new(T)
+func group[T any](pointer **T) *T {
+	if *pointer == nil {
+		*pointer = new(T)
 	}
-	return *at
+	return *pointer
 }
 
 var (
@@ -109,45 +109,45 @@ func parseNumber(value string, lowest, highest int64) (int64, error) {
 
 // number returns the field of a setting that is a whole number. write converts the number to the
 // type of the field, and read converts it back.
-func number[T any](lowest, highest int64, at func(*v1alpha1.LogClusterSpec) **T,
+func number[T any](lowest, highest int64, locate func(*v1alpha1.LogClusterSpec) **T,
 	read func(T) int64, write func(int64) T) *field {
 	return &field{
 		allowed: fmt.Sprintf("%d to %d", lowest, highest),
 		get: func(spec *v1alpha1.LogClusterSpec) (string, bool) {
-			if *at(spec) == nil {
+			if *locate(spec) == nil {
 				return "", false
 			}
-			return strconv.FormatInt(read(**at(spec)), 10), true
+			return strconv.FormatInt(read(**locate(spec)), 10), true
 		},
 		set: func(spec *v1alpha1.LogClusterSpec, value string) error {
 			n, err := parseNumber(value, lowest, highest)
 			if err == nil {
 				written := write(n)
-				*at(spec) = &written
+				*locate(spec) = &written
 			}
 			return err
 		},
-		reset: func(spec *v1alpha1.LogClusterSpec) { *at(spec) = nil },
+		reset: func(spec *v1alpha1.LogClusterSpec) { *locate(spec) = nil },
 	}
 }
 
-func count(lowest, highest int64, at func(*v1alpha1.LogClusterSpec) **int32) *field {
-	return number(lowest, highest, at, func(n int32) int64 { return int64(n) },
+func count(lowest, highest int64, locate func(*v1alpha1.LogClusterSpec) **int32) *field {
+	return number(lowest, highest, locate, func(n int32) int64 { return int64(n) },
 		func(n int64) int32 { return int32(n) })
 }
 
 // duration returns the field of a setting in the given unit.
 func duration(unit, lowest, highest time.Duration,
-	at func(*v1alpha1.LogClusterSpec) **metav1.Duration) *field {
-	return number(int64(lowest/unit), int64(highest/unit), at,
+	locate func(*v1alpha1.LogClusterSpec) **metav1.Duration) *field {
+	return number(int64(lowest/unit), int64(highest/unit), locate,
 		func(d metav1.Duration) int64 { return int64(d.Duration / unit) },
 		func(n int64) metav1.Duration {
 			return metav1.Duration{Duration: time.Duration(n) * unit}
 		})
 }
 
-func size(lowest, highest int64, at func(*v1alpha1.LogClusterSpec) **resource.Quantity) *field {
-	return number(lowest, highest, at, func(q resource.Quantity) int64 { return q.Value() },
+func size(lowest, highest int64, locate func(*v1alpha1.LogClusterSpec) **resource.Quantity) *field {
+	return number(lowest, highest, locate, func(q resource.Quantity) int64 { return q.Value() },
 		func(n int64) resource.Quantity { return *resource.NewQuantity(n, resource.BinarySI) })
 }
 
@@ -156,8 +156,8 @@ const rateUnlimited = "1.7976931348623157E308"
 
 // rate returns the field of a setting in bytes a second that is a double in Kafka. A value that
 // does not fit into an int64 means no limit, and removes the field.
-func rate(lowest int64, at func(*v1alpha1.LogClusterSpec) **resource.Quantity) *field {
-	whole := size(lowest, math.MaxInt64, at)
+func rate(lowest int64, locate func(*v1alpha1.LogClusterSpec) **resource.Quantity) *field {
+	whole := size(lowest, math.MaxInt64, locate)
 	return &field{
 		allowed: fmt.Sprintf("at least %d; %s: no limit", lowest, rateUnlimited),
 		get: func(spec *v1alpha1.LogClusterSpec) (string, bool) {
@@ -185,14 +185,14 @@ func rate(lowest int64, at func(*v1alpha1.LogClusterSpec) **resource.Quantity) *
 }
 
 // flag returns the field of a boolean. It accepts the spellings of Kafka's ConfigDef.
-func flag(at func(*v1alpha1.LogClusterSpec) **bool) *field {
+func flag(locate func(*v1alpha1.LogClusterSpec) **bool) *field {
 	return &field{
 		allowed: "true or false",
 		get: func(spec *v1alpha1.LogClusterSpec) (string, bool) {
-			if *at(spec) == nil {
+			if *locate(spec) == nil {
 				return "", false
 			}
-			return strconv.FormatBool(**at(spec)), true
+			return strconv.FormatBool(**locate(spec)), true
 		},
 		set: func(spec *v1alpha1.LogClusterSpec, value string) error {
 			var set bool
@@ -203,9 +203,9 @@ func flag(at func(*v1alpha1.LogClusterSpec) **bool) *field {
 			default:
 				return errors.New("not a boolean")
 			}
-			*at(spec) = &set
+			*locate(spec) = &set
 			return nil
 		},
-		reset: func(spec *v1alpha1.LogClusterSpec) { *at(spec) = nil },
+		reset: func(spec *v1alpha1.LogClusterSpec) { *locate(spec) = nil },
 	}
 }

@@ -13,13 +13,13 @@ import (
 // Kafka's default or, if that is beyond Kafka's default, the value for all groups.
 func groupBoundRows() []*Property {
 	const interval, session = "heartbeat.interval.ms", "session.timeout.ms"
-	bound := func(name, standard, path string, beyond func(a, b int64) int64, at *field) *Property {
+	bound := func(name, standard, path string, beyond func(a, b int64) int64, bounded *field) *Property {
 		all := "group.consumer." + name[len("min."):]
 		return &Property{
 			Name: "group.consumer." + name, Type: "int", Default: standard, Field: path,
 			Doc: "The bound for the config consumer." + name[len("min."):] + " of a group, " +
 				"by default " + standard + " or " + all + " if that is beyond it.",
-			field: at,
+			field: bounded,
 			derive: func(value func(string) string) string {
 				own, _ := strconv.ParseInt(standard, 10, 64)
 				if cluster, err := strconv.ParseInt(value(all), 10, 64); err == nil {
@@ -31,11 +31,11 @@ func groupBoundRows() []*Property {
 	}
 	least := func(a, b int64) int64 { return min(a, b) }
 	most := func(a, b int64) int64 { return max(a, b) }
-	ofInterval := func(at func(*v1alpha1.Groups) **metav1.Duration) *field {
-		return milliseconds(shortestConsumerInterval, longestConsumerInterval, at)
+	ofInterval := func(locate func(*v1alpha1.Groups) **metav1.Duration) *field {
+		return milliseconds(shortestConsumerInterval, longestConsumerInterval, locate)
 	}
-	ofSession := func(at func(*v1alpha1.Groups) **metav1.Duration) *field {
-		return milliseconds(shortestConsumerSession, longestConsumerSession, at)
+	ofSession := func(locate func(*v1alpha1.Groups) **metav1.Duration) *field {
+		return milliseconds(shortestConsumerSession, longestConsumerSession, locate)
 	}
 	return []*Property{
 		bound("min."+interval, inMillis(5*time.Second), "spec.groups.consumerHeartbeatIntervalMin",

@@ -156,11 +156,11 @@ func topicRows() []*Property {
 	}
 	rows := make([]*Property, 0, len(defaultFields))
 	for _, f := range defaultFields {
-		of := standard[f.topic]
+		property := standard[f.topic]
 		row := &Property{
-			Name: f.name, Type: of.Type, Topic: f.topic, Default: of.Value, Fallback: f.fallback,
+			Name: f.name, Type: property.Type, Topic: f.topic, Default: property.Value, Fallback: f.fallback,
 			Field: "spec.topicDefaults." + f.field,
-			Doc:   "The default of the topic property " + f.topic + ". " + of.Doc,
+			Doc:   "The default of the topic property " + f.topic + ". " + property.Doc,
 		}
 		if f.fallback != "" {
 			row.Default, row.Null = "", true

@@ -104,13 +104,13 @@ func TestDescribe(t *testing.T) {
 func TestEachKafkaSettingIsListedOrOmitted(t *testing.T) {
 	used := map[int]bool{}
 	for _, p := range kafkaProperties(t) {
-		at := slices.IndexFunc(Omissions(), func(o Omission) bool { return o.matches(p.name) })
+		index := slices.IndexFunc(Omissions(), func(o Omission) bool { return o.matches(p.name) })
 		switch {
-		case Find(p.name) == nil && at < 0:
+		case Find(p.name) == nil && index < 0:
 			t.Errorf("%s is neither listed nor omitted for a reason", p.name)
 		case Find(p.name) == nil:
-			used[at] = true
-		case at >= 0 && slices.Contains(Omissions()[at].Names, p.name):
+			used[index] = true
+		case index >= 0 && slices.Contains(Omissions()[index].Names, p.name):
 			t.Errorf("%s is listed and omitted", p.name)
 		}
 	}

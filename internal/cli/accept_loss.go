@@ -78,12 +78,12 @@ func (s *session) loss(ctx context.Context, text string, account account) (*loss
 		return nil, err
 	}
 	l := &loss{topic: topic, partition: partition}
-	at := slices.IndexFunc(topic.Status.Problems,
+	index := slices.IndexFunc(topic.Status.Problems,
 		func(p v1alpha1.PartitionProblem) bool { return p.Partition == partition })
-	if at < 0 {
+	if index < 0 {
 		return nil, s.unlisted(ctx, l, cluster)
 	}
-	if l.problem = topic.Status.Problems[at]; l.problem.Consent == "" {
+	if l.problem = topic.Status.Problems[index]; l.problem.Consent == "" {
 		return nil, fmt.Errorf("partition %s waits for no records that could be given up: %s: %s",
 			l.name(), l.problem.Reason, l.problem.Message)
 	}
@@ -114,12 +114,12 @@ func (s *session) loss(ctx context.Context, text string, account account) (*loss
 // value of the consent to their loss is only in the status.
 func (s *session) unlisted(ctx context.Context, l *loss, cluster *v1alpha1.LogCluster) error {
 	entry, err := s.entry(ctx, l.topic, cluster, l.partition)
-	of := entry.State
+	placed := entry.State
 	full := len(l.topic.Status.Problems) >= v1alpha1.TopicProblemsMax
 	switch {
 	case l.partition >= l.topic.Spec.Partitions:
 		return fmt.Errorf("topic %s has no partition %d", l.topic.Name, l.partition)
-	case err == nil && (of == nil || of.Leader >= 0 || of.LeaderEpoch == 0), err != nil && !full:
+	case err == nil && (placed == nil || placed.Leader >= 0 || placed.LeaderEpoch == 0), err != nil && !full:
 		return fmt.Errorf("partition %s is not among the problems in the status of the Topic: "+
 			"there is nothing to accept", l.name())
 	case !full:

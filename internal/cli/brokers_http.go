@@ -42,13 +42,13 @@ func (a *account) add(cmd *cobra.Command) {
 
 // token returns a token of the ServiceAccount for a LogCluster.
 func (a *account) token(ctx context.Context, s *session, cluster string) (string, error) {
-	of := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: a.name,
+	serviceAccount := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: a.name,
 		Namespace: s.namespace}}
 	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{
 		Audiences:         []string{v1alpha1.ServiceAccountAudience(s.namespace, cluster)},
 		ExpirationSeconds: new(int64(tokenSeconds)),
 	}}
-	if err := s.api.SubResource("token").Create(ctx, of, request); err != nil {
+	if err := s.api.SubResource("token").Create(ctx, serviceAccount, request); err != nil {
 		return "", fmt.Errorf("create a token of ServiceAccount %s: %w", a.name, err)
 	}
 	return request.Status.Token, nil

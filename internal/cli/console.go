@@ -119,8 +119,8 @@ func (s *session) cleanNow(ctx context.Context, cluster, name string) error {
 	}
 	var found *v1alpha1.Topic
 	for i := range topics {
-		if of := &topics[i]; of.KafkaName() == name && (found == nil || usedBefore(of, found)) {
-			found = of
+		if topic := &topics[i]; topic.KafkaName() == name && (found == nil || usedBefore(topic, found)) {
+			found = topic
 		}
 	}
 	if found == nil {

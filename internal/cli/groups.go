@@ -140,8 +140,8 @@ func parseReset(text string, now time.Time) (kafka.Reset, error) {
 	if ago, err := time.ParseDuration(text); err == nil && ago >= 0 {
 		return kafka.Reset{To: kafka.AtTime, Millis: now.Add(-ago).UnixMilli()}, nil
 	}
-	if at, err := time.Parse(time.RFC3339, text); err == nil {
-		return kafka.Reset{To: kafka.AtTime, Millis: at.UnixMilli()}, nil
+	if moment, err := time.Parse(time.RFC3339, text); err == nil {
+		return kafka.Reset{To: kafka.AtTime, Millis: moment.UnixMilli()}, nil
 	}
 	return kafka.Reset{}, UsageError{fmt.Errorf("invalid argument %q for --reset: give earliest, "+
 		"latest, an offset, a time such as 2026-11-23T08:00:00Z, or a duration such as 1h", text)}

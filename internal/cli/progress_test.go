@@ -12,14 +12,14 @@ import (
 
 func TestProgressOfRebalanceAndCertificates(t *testing.T) {
 	now := time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC)
-	at := func(after time.Duration) *metav1.Time { return &metav1.Time{Time: now.Add(after)} }
+	ago := func(after time.Duration) *metav1.Time { return &metav1.Time{Time: now.Add(after)} }
 	expiry := func(after time.Duration) *v1alpha1.CertificateExpiry {
-		return &v1alpha1.CertificateExpiry{Certificate: "peer.1", Time: *at(after)}
+		return &v1alpha1.CertificateExpiry{Certificate: "peer.1", Time: *ago(after)}
 	}
 	run := func(phase v1alpha1.RebalancePhase, message string) *v1alpha1.RebalanceStatus {
 		return &v1alpha1.RebalanceStatus{Phase: phase, Message: message,
 			Trigger: v1alpha1.TriggerOnScale, Moves: 12, MovesDone: 3, BytesDone: 1 << 30,
-			BytesTotal: 4 << 30, ETA: at(5 * time.Minute), CompletionTime: at(-3 * time.Hour)}
+			BytesTotal: 4 << 30, ETA: ago(5 * time.Minute), CompletionTime: ago(-3 * time.Hour)}
 	}
 	const half = " (OnScale), 3 of 12 moves done, 1 GiB of 4 GiB copied"
 	for want, st := range map[string]status{

@@ -36,17 +36,17 @@ func (s *session) collectOperator(ctx context.Context, a *archive) {
 		return
 	}
 	for i := range deployments {
-		of := &deployments[i]
-		in := path.Join(directory, of.Namespace)
-		name := path.Join(in, of.Name+".yaml")
-		redact(of)
-		content, err := yaml.Marshal(of)
+		deployment := &deployments[i]
+		in := path.Join(directory, deployment.Namespace)
+		name := path.Join(in, deployment.Name+".yaml")
+		redact(deployment)
+		content, err := yaml.Marshal(deployment)
 		if err != nil {
 			a.missing(name, err)
 			continue
 		}
 		a.add(name, content)
-		s.collectOperatorLogs(ctx, a, pods, in, of)
+		s.collectOperatorLogs(ctx, a, pods, in, deployment)
 	}
 }
 
@@ -69,23 +69,23 @@ func (s *session) operators(ctx context.Context) ([]appsv1.Deployment, error) {
 
 // collectOperatorLogs adds the logs of the pods of a Deployment, and of their previous containers.
 func (s *session) collectOperatorLogs(ctx context.Context, a *archive,
-	pods corev1client.CoreV1Interface, directory string, of *appsv1.Deployment) {
-	selector, err := metav1.LabelSelectorAsSelector(of.Spec.Selector)
+	pods corev1client.CoreV1Interface, directory string, deployment *appsv1.Deployment) {
+	selector, err := metav1.LabelSelectorAsSelector(deployment.Spec.Selector)
 	list := &corev1.PodList{}
 	if err == nil {
-		err = s.api.List(ctx, list, client.InNamespace(of.Namespace),
+		err = s.api.List(ctx, list, client.InNamespace(deployment.Namespace),
 			client.MatchingLabelsSelector{Selector: selector})
 	}
 	if err == nil && len(list.Items) == 0 {
 		err = errors.New("the Deployment has no pods")
 	}
 	if err != nil {
-		a.missing(path.Join(directory, of.Name+" logs"), err)
+		a.missing(path.Join(directory, deployment.Name+" logs"), err)
 		return
 	}
 	for i := range list.Items {
 		for _, previous := range []bool{false, true} {
-			a.collectLog(ctx, pods.Pods(of.Namespace), directory, list.Items[i].Name,
+			a.collectLog(ctx, pods.Pods(deployment.Namespace), directory, list.Items[i].Name,
 				&corev1.PodLogOptions{Container: operatorContainer, Previous: previous})
 		}
 	}

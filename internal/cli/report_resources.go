@@ -28,7 +28,7 @@ func (s *session) collect(ctx context.Context, a *archive, cluster *v1alpha1.Log
 	about := fmt.Sprintf("LogCluster %s in namespace %s\nkubectl heartwood %s (%s)\n", cluster.Name,
 		s.namespace, version.Version(), version.Commit())
 	a.add("about.txt", []byte(about))
-	of := &selection{cluster: cluster, names: map[string]bool{}}
+	selected := &selection{cluster: cluster, names: map[string]bool{}}
 	for _, kind := range []struct {
 		name string
 		list client.ObjectList
@@ -40,7 +40,7 @@ func (s *session) collect(ctx context.Context, a *archive, cluster *v1alpha1.Log
 		{"services", &corev1.ServiceList{}}, {"leases", &coordinationv1.LeaseList{}},
 		{"secrets", &corev1.SecretList{}}, {"events", &corev1.EventList{}}, // events are last
 	} {
-		s.collectList(ctx, a, "resources/"+kind.name+".yaml", kind.list, of)
+		s.collectList(ctx, a, "resources/"+kind.name+".yaml", kind.list, selected)
 	}
 	s.collectLogs(ctx, a, cluster)
 	s.collectOperator(ctx, a)
@@ -49,7 +49,7 @@ func (s *session) collect(ctx context.Context, a *archive, cluster *v1alpha1.Log
 
 // collectList adds the objects of a kind that belong to the LogCluster.
 func (s *session) collectList(ctx context.Context, a *archive, name string, list client.ObjectList,
-	of *selection) {
+	selected *selection) {
 	if err := s.api.List(ctx, list, client.InNamespace(s.namespace)); err != nil {
 		a.missing(name, err)
 		return
@@ -59,7 +59,7 @@ func (s *session) collectList(ctx context.Context, a *archive, name string, list
 		a.missing(name, err)
 		return
 	}
-	all = slices.DeleteFunc(all, func(object runtime.Object) bool { return !of.has(object) })
+	all = slices.DeleteFunc(all, func(object runtime.Object) bool { return !selected.has(object) })
 	for _, object := range all {
 		redact(object)
 	}
@@ -98,35 +98,35 @@ func (s *selection) has(object runtime.Object) bool {
 	default:
 		selected = s.owns(object)
 	}
-	if of, err := meta.Accessor(object); err == nil && selected {
-		s.names[reflect.TypeOf(object).Elem().Name()+"/"+of.GetName()] = true
+	if accessor, err := meta.Accessor(object); err == nil && selected {
+		s.names[reflect.TypeOf(object).Elem().Name()+"/"+accessor.GetName()] = true
 	}
 	return selected
 }
 
 // owns reports whether an object was made for the LogCluster: by its labels, or by its owner.
 func (s *selection) owns(object runtime.Object) bool {
-	of, err := meta.Accessor(object)
+	accessor, err := meta.Accessor(object)
 	if err != nil {
 		return false
 	}
-	if of.GetLabels()[v1alpha1.LabelCluster] == s.cluster.Name {
+	if accessor.GetLabels()[v1alpha1.LabelCluster] == s.cluster.Name {
 		return true
 	}
 	// Volume claims have only the labels that select the pods.
 	brokers := labels.SelectorFromSet(render.Selector(s.cluster))
-	return brokers.Matches(labels.Set(of.GetLabels())) ||
-		slices.ContainsFunc(of.GetOwnerReferences(), func(owner metav1.OwnerReference) bool {
+	return brokers.Matches(labels.Set(accessor.GetLabels())) ||
+		slices.ContainsFunc(accessor.GetOwnerReferences(), func(owner metav1.OwnerReference) bool {
 			return owner.UID == s.cluster.UID
 		})
 }
 
 // redact removes what an object may contain of secrets.
 func redact(object runtime.Object) {
-	if of, err := meta.Accessor(object); err == nil {
-		of.SetManagedFields(nil)
+	if accessor, err := meta.Accessor(object); err == nil {
+		accessor.SetManagedFields(nil)
 		// kubectl apply stores a copy of the object: that of a Secret contains its values
-		delete(of.GetAnnotations(), corev1.LastAppliedConfigAnnotation)
+		delete(accessor.GetAnnotations(), corev1.LastAppliedConfigAnnotation)
 	}
 	switch o := object.(type) {
 	case *corev1.Secret:

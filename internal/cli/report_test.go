@@ -21,7 +21,7 @@ import (
 func TestReportSelects(t *testing.T) {
 	cluster := &v1alpha1.LogCluster{ObjectMeta: metav1.ObjectMeta{Name: "main", UID: "u"}}
 	other := &v1alpha1.LogCluster{ObjectMeta: metav1.ObjectMeta{Name: "other", UID: "v"}}
-	of := &selection{cluster: cluster, names: map[string]bool{}}
+	selected := &selection{cluster: cluster, names: map[string]bool{}}
 	secret := func(labels map[string]string, owner ...metav1.OwnerReference) runtime.Object {
 		return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "s", Labels: labels,
 			OwnerReferences: owner}}
@@ -51,7 +51,7 @@ func TestReportSelects(t *testing.T) {
 		{"event of another", event("Pod", "shop-0"), false},
 		{"event of another broker", event("Pod", "other-broker-0"), false},
 	} {
-		if got := of.has(test.object); got != test.want {
+		if got := selected.has(test.object); got != test.want {
 			t.Errorf("%s: got %t", test.name, got)
 		}
 	}

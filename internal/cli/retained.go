@@ -37,17 +37,17 @@ is Removing until all brokers have deleted the records.`,
 		if err != nil {
 			return err
 		}
-		of, err := s.retained(ctx, cluster, account)
+		retained, err := s.retained(ctx, cluster, account)
 		if err != nil {
 			return err
 		}
 		if s.json() {
-			return printJSON(s.out, of)
+			return printJSON(s.out, retained)
 		}
-		if err := retainedTable(of.Topics).print(s.out, ""); err != nil {
+		if err := retainedTable(retained.Topics).print(s.out, ""); err != nil {
 			return err
 		}
-		of.printNotes(s)
+		retained.printNotes(s)
 		return nil
 	})
 	cmd.AddCommand(removeRetainedCommand(f))
@@ -91,31 +91,31 @@ func (s *session) retained(ctx context.Context, cluster *v1alpha1.LogCluster,
 	if err != nil {
 		return nil, err
 	}
-	of := &retained{Topics: []retainedTopic{}}
+	found := &retained{Topics: []retainedTopic{}}
 	answers := map[int32]report.RetainedLogs{}
 	http, err := s.http(ctx, cluster, account)
 	if err == nil {
-		answers, of.Missing, err = ask[report.RetainedLogs](ctx, s, http, cluster, "/api/v1/retained")
+		answers, found.Missing, err = ask[report.RetainedLogs](ctx, s, http, cluster, "/api/v1/retained")
 	}
 	if err != nil {
-		of.Unknown = err.Error()
+		found.Unknown = err.Error()
 	}
 	for _, p := range partitions {
-		at := slices.IndexFunc(of.Topics,
+		index := slices.IndexFunc(found.Topics,
 			func(t retainedTopic) bool { return t.Topic == p.Topic && t.ID == p.Tag })
-		if at < 0 {
-			at = len(of.Topics)
-			of.Topics = append(of.Topics, retainedTopic{Topic: p.Topic, ID: p.Tag})
+		if index < 0 {
+			index = len(found.Topics)
+			found.Topics = append(found.Topics, retainedTopic{Topic: p.Topic, ID: p.Tag})
 		}
-		of.Topics[at].Partitions = append(of.Topics[at].Partitions, p.Partition)
-		of.Topics[at].Brokers = append(of.Topics[at].Brokers, p.Replicas...)
-		of.Topics[at].Removing = of.Topics[at].Removing || p.Removing
+		found.Topics[index].Partitions = append(found.Topics[index].Partitions, p.Partition)
+		found.Topics[index].Brokers = append(found.Topics[index].Brokers, p.Replicas...)
+		found.Topics[index].Removing = found.Topics[index].Removing || p.Removing
 	}
-	for i := range of.Topics {
-		of.Topics[i].measure(answers)
+	for i := range found.Topics {
+		found.Topics[i].measure(answers)
 	}
-	of.measureOthers(answers)
-	return of, nil
+	found.measureOthers(answers)
+	return found, nil
 }
 
 // retainedPartitions reads the retained partitions from the PartitionSets.

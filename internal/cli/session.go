@@ -199,19 +199,19 @@ func matches(topics []v1alpha1.Topic, name, cluster string) []*v1alpha1.Topic {
 	used := map[string]*v1alpha1.Topic{}
 	for i := range topics {
 		topic := &topics[i]
-		of := topic.Spec.Cluster
+		found := topic.Spec.Cluster
 		switch {
-		case cluster != "" && of != cluster:
+		case cluster != "" && found != cluster:
 		case topic.Name == name:
 			return []*v1alpha1.Topic{topic}
 		case topic.KafkaName() != name:
-		case used[of] == nil || usedBefore(topic, used[of]):
-			used[of] = topic
+		case used[found] == nil || usedBefore(topic, used[found]):
+			used[found] = topic
 		}
 	}
 	found := []*v1alpha1.Topic{}
-	for _, of := range slices.Sorted(maps.Keys(used)) {
-		found = append(found, used[of])
+	for _, cluster := range slices.Sorted(maps.Keys(used)) {
+		found = append(found, used[cluster])
 	}
 	return found
 }

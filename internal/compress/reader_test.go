@@ -66,13 +66,13 @@ func TestReaderDistinguishesSourceErrorsFromBadData(t *testing.T) {
 		if strings.HasPrefix(name, "refused-") {
 			return
 		}
-		for _, at := range []int{0, 3, 7, len(packed) / 2} {
+		for _, index := range []int{0, 3, 7, len(packed) / 2} {
 			_, err := readAll(packed, codec, 1<<20, func(io.Reader) io.Reader {
-				return io.MultiReader(bytes.NewReader(packed[:at]), iotest.ErrReader(broken))
+				return io.MultiReader(bytes.NewReader(packed[:index]), iotest.ErrReader(broken))
 			})
 			if !errors.Is(err, broken) || errors.Is(err, ErrCorrupt) {
 				t.Errorf("%s with a source that fails at %d: %v, want the error of the source",
-					name, at, err)
+					name, index, err)
 			}
 		}
 	})

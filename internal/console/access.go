@@ -67,8 +67,8 @@ type callerKey struct{}
 
 // callerOf returns the user of a request; the zero value without an Authority.
 func callerOf(r *http.Request) caller {
-	of, _ := r.Context().Value(callerKey{}).(caller)
-	return of
+	user, _ := r.Context().Value(callerKey{}).(caller)
+	return user
 }
 
 // tokenOf returns the token of a request: that of the header Authorization, which an authenticating
@@ -96,8 +96,8 @@ func identified(authority Authority, login string, next http.HandlerFunc) http.H
 		}
 		switch {
 		case err == nil:
-			of := caller{name: name, token: token, cookie: cookie}
-			next(w, r.WithContext(context.WithValue(r.Context(), callerKey{}, of)))
+			user := caller{name: name, token: token, cookie: cookie}
+			next(w, r.WithContext(context.WithValue(r.Context(), callerKey{}, user)))
 		case !errors.Is(err, ErrToken):
 			refuse(w, http.StatusServiceUnavailable, "The API server of Kubernetes cannot verify "+
 				"the token now; try again later.")
@@ -147,8 +147,8 @@ func (c *Console) permit(r *http.Request, right Right) error {
 }
 
 func permit(r *http.Request, authority Authority, cluster ClusterName, right Right) error {
-	of := callerOf(r)
-	allowed, err := authority.May(r.Context(), of.token, cluster, right)
+	caller := callerOf(r)
+	allowed, err := authority.May(r.Context(), caller.token, cluster, right)
 	switch {
 	case errors.Is(err, ErrToken):
 		return &fault{status: http.StatusUnauthorized, text: "Your login has ended; log in again."}
@@ -156,7 +156,7 @@ func permit(r *http.Request, authority Authority, cluster ClusterName, right Rig
 		return &fault{status: http.StatusServiceUnavailable, text: "The API server of Kubernetes " +
 			"cannot be asked for your permissions now; try again later.", cause: err}
 	case !allowed:
-		return &fault{status: http.StatusForbidden, text: of.name + " may not " +
+		return &fault{status: http.StatusForbidden, text: caller.name + " may not " +
 			rightTexts[right] + " of LogCluster " + cluster.String() +
 			": an administrator of its namespace can grant it by a Role in group heartwood.dev."}
 	}

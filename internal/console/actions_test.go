@@ -18,7 +18,7 @@ import (
 // post sends a form, and returns the status, the body and the URL of the page to which the response
 // leads.
 func (c *cluster) post(path string, form url.Values, headers ...string) (status int, body,
-	at string) {
+	position string) {
 	c.t.Helper()
 	request, err := http.NewRequestWithContext(c.t.Context(), http.MethodPost, c.console+path,
 		strings.NewReader(form.Encode()))
@@ -143,8 +143,8 @@ func TestOffsetsAreChanged(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if at, ok := found.Lookup("tickets", 0); ok {
-			return at.At
+		if offsetResponse, ok := found.Lookup("tickets", 0); ok {
+			return offsetResponse.At
 		}
 		return -1
 	}

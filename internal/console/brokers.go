@@ -113,19 +113,19 @@ func brokersOf(answers remote.Answers) []brokerRow {
 	}
 	for i := range answers.Partitions {
 		p := &answers.Partitions[i]
-		of := row(p.Broker)
-		of.Bytes += p.SizeBytes
+		brokerRow := row(p.Broker)
+		brokerRow.Bytes += p.SizeBytes
 		if c := p.Compaction; c != nil {
 			if c.ReclaimableBytes != nil {
-				of.Garbage += *c.ReclaimableBytes
+				brokerRow.Garbage += *c.ReclaimableBytes
 			} else {
-				of.GarbageUnknown = true
+				brokerRow.GarbageUnknown = true
 			}
 			if c.RunningPass != nil {
-				of.Running++
+				brokerRow.Running++
 			}
 			if c.Phase == "queued" {
-				of.Queued++
+				brokerRow.Queued++
 			}
 		}
 	}
@@ -133,8 +133,8 @@ func brokersOf(answers remote.Answers) []brokerRow {
 		row(answers.Volumes[i].Broker).Volume = &answers.Volumes[i]
 	}
 	rows := make([]brokerRow, 0, len(byID))
-	for _, of := range byID {
-		rows = append(rows, *of)
+	for _, brokerRow := range byID {
+		rows = append(rows, *brokerRow)
 	}
 	slices.SortFunc(rows, func(a, b brokerRow) int { return int(a.ID - b.ID) })
 	return rows

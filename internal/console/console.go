@@ -115,9 +115,9 @@ func belowPrefix(prefix string, next http.Handler) http.Handler {
 
 // withPath returns the request with another path: decoded, and as the browser has sent it.
 func withPath(r *http.Request, path, raw string) *http.Request {
-	of := r.Clone(r.Context())
-	of.URL.Path, of.URL.RawPath = path, raw
-	return of
+	request := r.Clone(r.Context())
+	request.URL.Path, request.URL.RawPath = path, raw
+	return request
 }
 
 // cleanPaths passes on the requests whose paths http.ServeMux would not redirect because of empty

@@ -21,8 +21,8 @@ func formatCount[T ~int | ~int32 | ~int64](n T) string {
 	if strings.HasPrefix(text, "-") {
 		sign, text = "-", text[1:]
 	}
-	for at := len(text) - 3; at > 0; at -= 3 {
-		text = text[:at] + "," + text[at:]
+	for index := len(text) - 3; index > 0; index -= 3 {
+		text = text[:index] + "," + text[index:]
 	}
 	return sign + text
 }

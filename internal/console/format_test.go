@@ -37,17 +37,17 @@ func FuzzPrintable(f *testing.F) {
 		f.Add([]byte(seed), 3)
 	}
 	f.Fuzz(func(t *testing.T, raw []byte, most int) {
-		of := excerptOf(raw, max(0, most%100))
-		if !utf8.ValidString(of.Text) || of.Bytes != len(raw) {
-			t.Fatalf("%q: got %+v", raw, of)
+		excerpt := excerptOf(raw, max(0, most%100))
+		if !utf8.ValidString(excerpt.Text) || excerpt.Bytes != len(raw) {
+			t.Fatalf("%q: got %+v", raw, excerpt)
 		}
-		for _, r := range of.Text {
+		for _, r := range excerpt.Text {
 			if r < ' ' && r != '\n' && r != '\t' || r == 0x7f || bidirectional(r) {
 				t.Fatalf("%q: got control character %U", raw, r)
 			}
 		}
-		if !of.Hex && !of.Cut && strings.Count(of.Text, "") != strings.Count(string(raw), "") {
-			t.Fatalf("%q: got another number of characters: %q", raw, of.Text)
+		if !excerpt.Hex && !excerpt.Cut && strings.Count(excerpt.Text, "") != strings.Count(string(raw), "") {
+			t.Fatalf("%q: got another number of characters: %q", raw, excerpt.Text)
 		}
 	})
 }

@@ -71,24 +71,24 @@ func frameOf(shown *mapView, answers *remote.Answers, logs map[replicaID]*cleane
 		slices.SortStableFunc(brokers, func(a, b int32) int {
 			return cmp.Compare(order(a == p.Leader), order(b == p.Leader))
 		})
-		for at, broker := range brokers {
-			if at > 0 && !shown.followers {
+		for index, broker := range brokers {
+			if index > 0 && !shown.followers {
 				break
 			}
 			id := replicaID{p.Partition, broker}
-			row, of := rowOf(shown.topic, p, broker, logs[id],
+			row, nextPieces := rowOf(shown.topic, p, broker, logs[id],
 				reportOf(answers, p.Partition, broker))
 			if span, found := shown.open[id]; found {
 				open[len(ids)] = span
 			}
 			ids, row.Replica = append(ids, id), id.text()
-			if row.Follower = at > 0; row.Follower {
+			if row.Follower = index > 0; row.Follower {
 				row.ID += "@" + strconv.Itoa(int(broker))
 			} else {
-				counted += garbageOf(of)
+				counted += garbageOf(nextPieces)
 			}
 			frame.Rows = append(frame.Rows, row)
-			pieces = append(pieces, of)
+			pieces = append(pieces, nextPieces)
 		}
 	}
 	for i, blocks := range cleanermap.Blocks(pieces, open) {
@@ -120,7 +120,7 @@ func reportOf(answers *remote.Answers, partition, broker int32) *report.Partitio
 }
 
 func rowOf(topic string, p *report.PlacedPartition, broker int32, log *cleanermap.Log,
-	of *report.Partition) (mapRow, []cleanermap.Piece) {
+	partition *report.Partition) (mapRow, []cleanermap.Piece) {
 	id := strconv.Itoa(int(p.Partition))
 	row := mapRow{ID: id, Name: topic + "-" + id, Broker: broker, Blocks: []mapBlock{}}
 	role := "follows"
@@ -130,15 +130,15 @@ func rowOf(topic string, p *report.PlacedPartition, broker int32, log *cleanerma
 		role = "is not in sync"
 	}
 	row.Facts = []string{fmt.Sprintf("broker %d %s", broker, role)}
-	if of == nil {
+	if partition == nil {
 		row.Head, row.Tone = "No report", "bad"
 		row.Rest = ": broker " + strconv.Itoa(int(broker)) + " does not respond"
 	} else {
-		s := statusOf(of.Compaction)
+		s := statusOf(partition.Compaction)
 		row.Head, row.Rest, row.Detail, row.Tone = s.Head, s.Rest, s.Detail, s.Tone
 		row.Bar, row.Ratio = s.Bar, math.Round(s.Ratio*1000)/1000
-		row.Facts = append(row.Facts, formatBytes(of.SizeBytes)+", "+
-			plural(of.Segments, "segment"))
+		row.Facts = append(row.Facts, formatBytes(partition.SizeBytes)+", "+
+			plural(partition.Segments, "segment"))
 	}
 	row.Label = "Segments of " + row.Name + " on broker " + strconv.Itoa(int(broker))
 	if log == nil {
@@ -165,22 +165,22 @@ func (row *mapRow) draw(topic string, blocks []cleanermap.Block) {
 
 // blockOf describes a block, without its label.
 func blockOf(topic string, row *mapRow, b *cleanermap.Block) mapBlock {
-	of := mapBlock{Key: strconv.FormatInt(b.Base, 10), X: round3(b.X), Width: round3(b.Width),
+	shown := mapBlock{Key: strconv.FormatInt(b.Base, 10), X: round3(b.X), Width: round3(b.Width),
 		Class: classOf(&b.Piece, b.Segments), Title: titleOf(row, b)}
 	if b.Open {
-		of.Class += " open"
+		shown.Class += " open"
 	}
 	if b.Width < thinWidth {
-		of.Class += " thin"
+		shown.Class += " thin"
 	}
 	if b.Bytes > 0 {
-		of.Garbage = round3(float64(b.Garbage) / float64(b.Bytes))
-		of.Read = round3(float64(b.Read) / float64(b.Bytes))
+		shown.Garbage = round3(float64(b.Garbage) / float64(b.Bytes))
+		shown.Read = round3(float64(b.Read) / float64(b.Bytes))
 	}
 	partition, _, _ := strings.Cut(row.ID, "@")
-	of.Link = query("segment", "topic", topic, "partition", partition, "broker", row.Broker,
+	shown.Link = query("segment", "topic", topic, "partition", partition, "broker", row.Broker,
 		"base", b.Base, "last", b.Last)
-	return of
+	return shown
 }
 
 func round3(x float64) float64 { return math.Round(x*1000) / 1000 }
@@ -250,7 +250,7 @@ func mapCards(answers *remote.Answers, counted int64, now time.Time) []card {
 		return []card{}
 	}
 	row := rows[0]
-	of := func(n int64) string {
+	build := func(n int64) string {
 		if total := row.Sections.Total(); total > 0 {
 			return formatBytes(n) + ", " + formatPercent(float64(n)/float64(total))
 		}
@@ -259,12 +259,12 @@ func mapCards(answers *remote.Answers, counted int64, now time.Time) []card {
 	garbage := card{Name: "Garbage still to go", Value: none}
 	switch {
 	case counted > row.Garbage:
-		garbage.Value = of(counted)
+		garbage.Value = build(counted)
 		if !row.GarbageExact {
 			garbage.Note = "counted so far"
 		}
 	case row.GarbageKnown:
-		garbage.Value = of(row.Garbage)
+		garbage.Value = build(row.Garbage)
 		if !row.GarbageExact {
 			garbage.Note = "estimated"
 		}
@@ -274,5 +274,5 @@ func mapCards(answers *remote.Answers, counted int64, now time.Time) []card {
 		passes.Tone, passes.Note = "run", "on all replicas"
 	}
 	return []card{{Name: "Size of the leaders' logs", Value: formatBytes(row.Bytes)},
-		{Name: "Dirty", Value: of(row.Sections.Dirty)}, garbage, passes}
+		{Name: "Dirty", Value: build(row.Sections.Dirty)}, garbage, passes}
 }

@@ -56,14 +56,14 @@ func groupRows(groups []kafka.Group, now time.Time) []groupRow {
 			row.Wait = "unknown"
 		}
 		for _, o := range row.Offsets {
-			of := offsetRow{o, none}
+			line := offsetRow{o, none}
 			wait, known := o.Wait(now)
 			if _, lag := o.Lag(); lag {
-				if of.Wait = "unknown"; known {
-					of.Wait = waitText(wait)
+				if line.Wait = "unknown"; known {
+					line.Wait = waitText(wait)
 				}
 			}
-			row.Rows = append(row.Rows, of)
+			row.Rows = append(row.Rows, line)
 		}
 		rows = append(rows, row)
 	}

@@ -183,8 +183,8 @@ func (page *keys) describe(found *report.Keys, failed []remote.Unanswered) {
 	if len(missing) > 0 {
 		page.Missing = "The leaders of these partitions did not respond: " +
 			strings.Join(missing, ", ") + "."
-		for _, of := range failed {
-			page.Missing += " " + of.Address + ": " + of.Err.Error() + "."
+		for _, unanswered := range failed {
+			page.Missing += " " + unanswered.Address + ": " + unanswered.Err.Error() + "."
 		}
 	}
 	page.Verdict, page.Tone = verdictOf(found)
@@ -212,27 +212,27 @@ func verdictOf(found *report.Keys) (verdict, tone string) {
 }
 
 func (page *keys) partitionOf(p *report.KeyPartition) keyPartition {
-	of := keyPartition{Partition: p.Partition, Broker: p.Broker, State: p.State,
+	line := keyPartition{Partition: p.Partition, Broker: p.Broker, State: p.State,
 		Cost: "Read " + formatBytes(p.ReadBytes) + " for " + plural(p.Segments, "segment")}
 	switch p.Scanned {
 	case 0:
-		of.Cost += ", all by their key sidecars."
+		line.Cost += ", all by their key sidecars."
 	case p.Segments:
-		of.Cost += ", all read through, because they have no key sidecar."
+		line.Cost += ", all read through, because they have no key sidecar."
 	default:
-		of.Cost += ", of which " + formatCount(p.Scanned) + " without a key sidecar were read through."
+		line.Cost += ", of which " + formatCount(p.Scanned) + " without a key sidecar were read through."
 	}
 	if !p.Complete {
-		of.Incomplete = "The search ended early, at its limit of 32 MiB, 2 seconds or 10,000 records: " +
+		line.Incomplete = "The search ended early, at its limit of 32 MiB, 2 seconds or 10,000 records: " +
 			"older records of the key may exist."
 		if len(p.Records) > 0 {
-			of.Incomplete += " It begins at the end of the log, so the records below are the newest."
+			line.Incomplete += " It begins at the end of the log, so the records below are the newest."
 		}
 	}
 	for i := range p.Records {
-		of.Records = append(of.Records, page.rowOf(p.Partition, &p.Records[i]))
+		line.Records = append(line.Records, page.rowOf(p.Partition, &p.Records[i]))
 	}
-	return of
+	return line
 }
 
 func (page *keys) rowOf(partition int32, r *report.KeyRecord) keyRow {

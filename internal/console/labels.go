@@ -22,10 +22,10 @@ func labelBlocks(blocks []cleanermap.Block, drawn []mapBlock, open *openBlock) {
 		}
 		label := labelOf(&blocks[from])
 		left, right := blocks[from].X, blocks[to-1].X+blocks[to-1].Width
-		at := middleOf(blocks[from:to], (left+right)/2) + from
-		middle, half := blocks[at].X+blocks[at].Width/2, textWidth(label)/2
+		index := middleOf(blocks[from:to], (left+right)/2) + from
+		middle, half := blocks[index].X+blocks[index].Width/2, textWidth(label)/2
 		if middle-half >= left && middle+half <= right && !open.overlaps(middle-half, middle+half) {
-			drawn[at].Label = label
+			drawn[index].Label = label
 		}
 		from = to
 	}

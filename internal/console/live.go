@@ -39,7 +39,7 @@ type differ struct {
 
 // next returns the update to a frame, and whether there is anything to send.
 func (d *differ) next(frame *mapFrame) (update, bool) {
-	of := update{Rows: []json.RawMessage{}, Missing: frame.Missing}
+	change := update{Rows: []json.RawMessage{}, Missing: frame.Missing}
 	var order []string
 	sent := map[string][]byte{}
 	for i := range frame.Rows {
@@ -50,19 +50,19 @@ func (d *differ) next(frame *mapFrame) (update, bool) {
 			continue // rows contain only numbers that JSON can represent
 		}
 		if sent[row.ID] = encoded; !bytes.Equal(encoded, d.rows[row.ID]) {
-			of.Rows = append(of.Rows, encoded)
+			change.Rows = append(change.Rows, encoded)
 		}
 	}
 	if !slices.Equal(order, d.order) {
-		of.Order = order
+		change.Order = order
 	}
 	if !slices.Equal(frame.Cards, d.cards) {
-		of.Cards = frame.Cards
+		change.Cards = frame.Cards
 	}
-	changed := len(of.Rows) > 0 || of.Order != nil || of.Cards != nil ||
+	changed := len(change.Rows) > 0 || change.Order != nil || change.Cards != nil ||
 		frame.Missing != d.missing
 	d.rows, d.order, d.cards, d.missing = sent, order, frame.Cards, frame.Missing
-	return of, changed
+	return change, changed
 }
 
 // live streams the frames of a topic as server-sent events. Each stream begins with a whole frame,
@@ -99,7 +99,7 @@ func (c *Console) live(w http.ResponseWriter, r *http.Request) {
 		frame, version, changed := watched.current(&shown, time.Now())
 		if version != last {
 			last = version
-			if of, changed := d.next(frame); changed && send(w, control, of) != nil {
+			if update, changed := d.next(frame); changed && send(w, control, update) != nil {
 				return
 			}
 		}
@@ -123,8 +123,8 @@ func (c *Console) live(w http.ResponseWriter, r *http.Request) {
 }
 
 // send writes one event.
-func send(w http.ResponseWriter, control *http.ResponseController, of update) error {
-	encoded, err := json.Marshal(of)
+func send(w http.ResponseWriter, control *http.ResponseController, change update) error {
+	encoded, err := json.Marshal(change)
 	if err != nil {
 		return err
 	}

@@ -87,14 +87,14 @@ func (c *Console) cleanerMap(r *http.Request) (view, error) {
 	if page.Topic == "" && len(page.Topics) > 0 {
 		page.Topic = busiest(topics)
 	}
-	at := slices.IndexFunc(topics, func(row topicRow) bool { return row.Name == page.Topic })
+	index := slices.IndexFunc(topics, func(row topicRow) bool { return row.Name == page.Topic })
 	switch {
 	case page.Topic == "":
 		return c.answered(view{Template: "map", Title: "Cleaner map", Body: page}, all), nil
-	case at < 0:
+	case index < 0:
 		return view{}, unknownTopic(page.Topic, all)
 	}
-	page.Row = topics[at]
+	page.Row = topics[index]
 	if !page.Row.Compacted {
 		return c.answered(view{Template: "map", Title: "Cleaner map", Body: page}, all), nil
 	}
@@ -159,13 +159,13 @@ func leads(frame *mapFrame, p *report.PartitionPass) bool {
 }
 
 func entryOf(p *report.PartitionPass) passEntry {
-	of := passEntry{PartitionPass: *p, Began: at(&p.Began), Why: word(triggers, p.Trigger),
+	entry := passEntry{PartitionPass: *p, Began: at(&p.Began), Why: word(triggers, p.Trigger),
 		Took: "running", Waited: waitedOf(&p.Pass)}
 	if p.Ended != nil {
-		of.Took = formatDuration(seconds(*p.Ended - p.Began))
+		entry.Took = formatDuration(seconds(*p.Ended - p.Began))
 	}
 	if p.StepCount > 0 && p.Ended != nil {
-		of.Replay = query("replay", "topic", p.Topic, "broker", p.Broker, "pass", p.ID)
+		entry.Replay = query("replay", "topic", p.Topic, "broker", p.Broker, "pass", p.ID)
 	}
-	return of
+	return entry
 }

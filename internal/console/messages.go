@@ -76,14 +76,14 @@ type excerpt struct {
 }
 
 func excerptOf(raw []byte, most int) excerpt {
-	of := excerpt{Bytes: len(raw)}
+	part := excerpt{Bytes: len(raw)}
 	shown := raw
 	if len(raw) > most {
 		text, _ := cut(string(raw), most)
-		shown, of.Cut = []byte(text), true
+		shown, part.Cut = []byte(text), true
 	}
-	of.Text, of.Hex = printable(shown)
-	return of
+	part.Text, part.Hex = printable(shown)
+	return part
 }
 
 // browse reads the records that the form of a request selects.
@@ -154,7 +154,7 @@ func (c *Console) markSuperseded(ctx context.Context, topic string,
 }
 
 // latestOffset returns the offset of the latest committed record of a key in one partition.
-func (c *Console) latestOffset(ctx context.Context, q remote.KeyQuery) (at int64, known bool) {
+func (c *Console) latestOffset(ctx context.Context, q remote.KeyQuery) (offset int64, known bool) {
 	if len(q.Key) > keyBytesMax || ctx.Err() != nil {
 		return -1, false
 	}
@@ -163,9 +163,9 @@ func (c *Console) latestOffset(ctx context.Context, q remote.KeyQuery) (at int64
 		return -1, false
 	}
 	for i := range found.Partitions[0].Records {
-		of := &found.Partitions[0].Records[i]
-		if of.State == report.RecordLive || of.State == report.RecordTombstone {
-			return of.Offset, true
+		keyRecord := &found.Partitions[0].Records[i]
+		if keyRecord.State == report.RecordLive || keyRecord.State == report.RecordTombstone {
+			return keyRecord.Offset, true
 		}
 	}
 	return -1, false
@@ -249,14 +249,14 @@ func (f fromOffset) all(partitions []int32) (from map[int32]int64) {
 func badRequest(text string) error { return &fault{status: http.StatusBadRequest, text: text} }
 
 // parseTime accepts RFC 3339, and the value of a browser's field for local times, as UTC.
-func parseTime(text string) (at time.Time, err error) {
+func parseTime(text string) (moment time.Time, err error) {
 	for _, layout := range []string{time.RFC3339Nano, "2006-01-02T15:04:05", "2006-01-02T15:04",
 		"2006-01-02 15:04:05", "2006-01-02"} {
-		if at, err = time.Parse(layout, strings.TrimSpace(text)); err == nil {
-			return at, nil
+		if moment, err = time.Parse(layout, strings.TrimSpace(text)); err == nil {
+			return moment, nil
 		}
 	}
-	return at, err
+	return moment, err
 }
 
 // cursorMax is the number of partitions in a cursor.

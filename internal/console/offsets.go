@@ -114,19 +114,19 @@ func planOf(r *http.Request, client *kafka.Client, group *kafka.Group,
 }
 
 func targetOf(q url.Values) (to kafka.Target, err error) {
-	at := strings.TrimSpace(q.Get("at"))
+	position := strings.TrimSpace(q.Get("at"))
 	switch to.Kind = q.Get("to"); to.Kind {
 	case kafka.ToEarliest, kafka.ToLatest, kafka.ToNothing:
 		return to, nil
 	case kafka.ToOffset:
-		to.Offset, err = strconv.ParseInt(strings.ReplaceAll(at, ",", ""), 10, 64)
+		to.Offset, err = strconv.ParseInt(strings.ReplaceAll(position, ",", ""), 10, 64)
 		if err != nil || to.Offset < 0 {
-			return to, badRequest("The offset " + at + " is not a number.")
+			return to, badRequest("The offset " + position + " is not a number.")
 		}
 		return to, nil
 	case kafka.ToTime:
-		if to.Time, err = parseTime(at); err != nil {
-			return to, badRequest("The time " + at +
+		if to.Time, err = parseTime(position); err != nil {
+			return to, badRequest("The time " + position +
 				" is invalid: use the form 2026-01-31T23:59:59Z (UTC).")
 		}
 		return to, nil

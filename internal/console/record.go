@@ -36,29 +36,29 @@ func (c *Console) message(r *http.Request) (view, error) {
 		return view{}, err
 	}
 	q := r.URL.Query()
-	at, err := placeOf(q)
+	location, err := placeOf(q)
 	if err != nil {
 		return view{}, err
 	}
 	if to := q.Get("go"); to != "" {
-		return neighbour(r.Context(), client, at, to, q)
+		return neighbour(r.Context(), client, location, to, q)
 	}
-	found, err := findRecord(r.Context(), client, at)
+	found, err := findRecord(r.Context(), client, location)
 	if err != nil {
 		return view{}, err
 	}
-	page := recordPage{Topic: at.topic, messageRow: messageOf(found, at.topic, wholeBytesMax),
-		Raw: q.Get("raw") != "", Edge: q.Get("edge"), Back: backOf(q, at)}
+	page := recordPage{Topic: location.topic, messageRow: messageOf(found, location.topic, wholeBytesMax),
+		Raw: q.Get("raw") != "", Edge: q.Get("edge"), Back: backOf(q, location)}
 	if pretty, ok := prettyJSON(found.Value); ok && !page.Value.Cut {
 		page.JSON = true
 		if !page.Raw {
 			page.Value.Text, page.Value.Hex = printable(pretty)
 		}
 	}
-	page.Previous, page.Next = at.link(q, "go", "previous"), at.link(q, "go", "next")
-	page.Toggle = at.link(q, "raw", "1")
+	page.Previous, page.Next = location.link(q, "go", "previous"), location.link(q, "go", "next")
+	page.Toggle = location.link(q, "raw", "1")
 	if page.Raw {
-		page.Toggle = at.link(q)
+		page.Toggle = location.link(q)
 	}
 	return view{Template: "message", Title: "Record", Page: "topics", Body: page}, nil
 }
@@ -70,25 +70,25 @@ type place struct {
 	offset    int64
 }
 
-func placeOf(q url.Values) (at place, err error) {
-	if at.topic = q.Get("topic"); at.topic == "" {
-		return at, badRequest("The request names no topic.")
+func placeOf(q url.Values) (location place, err error) {
+	if location.topic = q.Get("topic"); location.topic == "" {
+		return location, badRequest("The request names no topic.")
 	}
 	p, err := strconv.ParseInt(q.Get("partition"), 10, 32)
 	if err != nil {
-		return at, badRequest("The partition is not a number.")
+		return location, badRequest("The partition is not a number.")
 	}
-	at.partition = int32(p)
-	if at.offset, err = strconv.ParseInt(q.Get("offset"), 10, 64); err != nil {
-		return at, badRequest("The offset is not a number.")
+	location.partition = int32(p)
+	if location.offset, err = strconv.ParseInt(q.Get("offset"), 10, 64); err != nil {
+		return location, badRequest("The offset is not a number.")
 	}
-	return at, nil
+	return location, nil
 }
 
 // link returns the relative URL of the page of the record, with the list of the current page and
 // further parameters.
-func (at place) link(q url.Values, further ...any) string {
-	pairs := []any{"topic", at.topic, "partition", at.partition, "offset", at.offset}
+func (location place) link(q url.Values, further ...any) string {
+	pairs := []any{"topic", location.topic, "partition", location.partition, "offset", location.offset}
 	if list := q.Get("list"); list != "" {
 		pairs = append(pairs, "list", list)
 	}
@@ -97,44 +97,44 @@ func (at place) link(q url.Values, further ...any) string {
 
 // backOf returns the relative URL of the list in the parameter list, or of the records of the topic
 // from this one on. The list is always one of the topic's page.
-func backOf(q url.Values, at place) string {
-	if list, err := url.ParseQuery(q.Get("list")); err == nil && list.Get("name") == at.topic {
+func backOf(q url.Values, location place) string {
+	if list, err := url.ParseQuery(q.Get("list")); err == nil && list.Get("name") == location.topic {
 		return "topic?" + list.Encode()
 	}
-	return query("topic", "name", at.topic, "tab", "messages", "position", "offset", "partition",
-		at.partition, "at", at.offset)
+	return query("topic", "name", location.topic, "tab", "messages", "position", "offset", "partition",
+		location.partition, "at", location.offset)
 }
 
 // neighbour leads to the record before or after another one in its partition.
-func neighbour(ctx context.Context, client *kafka.Client, at place, to string,
+func neighbour(ctx context.Context, client *kafka.Client, location place, to string,
 	q url.Values) (view, error) {
-	wanted := kafka.Query{Topic: at.topic, Partitions: []int32{at.partition}, Limit: 1,
-		From: map[int32]int64{at.partition: at.offset + 1}}
+	wanted := kafka.Query{Topic: location.topic, Partitions: []int32{location.partition}, Limit: 1,
+		From: map[int32]int64{location.partition: location.offset + 1}}
 	if to == "previous" {
-		wanted.Backward, wanted.From[at.partition] = true, at.offset
+		wanted.Backward, wanted.From[location.partition] = true, location.offset
 	}
 	found, err := client.Browse(ctx, wanted)
 	switch {
 	case err != nil:
 		return view{}, err
 	case len(found.Records) == 1:
-		at.offset = found.Records[0].Offset
-		return view{Location: at.link(q)}, nil
+		location.offset = found.Records[0].Offset
+		return view{Location: location.link(q)}, nil
 	case found.Limited != "":
 		return view{}, &fault{status: http.StatusGatewayTimeout, text: "The neighbour was not found " +
 			"within the limits of a page: look for it in the tab Messages, from an offset on."}
 	}
-	return view{Location: at.link(q, "edge", to)}, nil
+	return view{Location: location.link(q, "edge", to)}, nil
 }
 
 // findRecord reads a record.
-func findRecord(ctx context.Context, client *kafka.Client, at place) (*kafka.Record, error) {
-	page, err := client.Browse(ctx, kafka.Query{Topic: at.topic, Partitions: []int32{at.partition},
-		From: map[int32]int64{at.partition: at.offset}, Limit: 1})
+func findRecord(ctx context.Context, client *kafka.Client, location place) (*kafka.Record, error) {
+	page, err := client.Browse(ctx, kafka.Query{Topic: location.topic, Partitions: []int32{location.partition},
+		From: map[int32]int64{location.partition: location.offset}, Limit: 1})
 	if err != nil {
 		return nil, err
 	}
-	if len(page.Records) == 0 || page.Records[0].Offset != at.offset {
+	if len(page.Records) == 0 || page.Records[0].Offset != location.offset {
 		return nil, &fault{status: http.StatusNotFound, text: "There is no record at this offset: " +
 			"the cleaner has removed it, or it is part of a transaction that was not committed."}
 	}

@@ -35,7 +35,7 @@ func FuzzIndentedJSON(f *testing.F) {
 
 // TestBackLeadsToATopicOnly: the parameter list cannot make the page lead elsewhere.
 func TestBackLeadsToATopicOnly(t *testing.T) {
-	at := place{"orders", 1, 7}
+	location := place{"orders", 1, 7}
 	for list, want := range map[string]string{
 		"name=orders&tab=messages&key=a%26b": "topic?key=a%26b&name=orders&tab=messages",
 		"":                                   "topic?at=7&name=orders&partition=1&position=offset&tab=messages",
@@ -43,7 +43,7 @@ func TestBackLeadsToATopicOnly(t *testing.T) {
 		"name=other":                         "topic?at=7&name=orders&partition=1&position=offset&tab=messages",
 		"%zz":                                "topic?at=7&name=orders&partition=1&position=offset&tab=messages",
 	} {
-		if got := backOf(url.Values{"list": {list}}, at); got != want {
+		if got := backOf(url.Values{"list": {list}}, location); got != want {
 			t.Errorf("%q: got %q, want %q", list, got, want)
 		}
 	}

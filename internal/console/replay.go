@@ -117,8 +117,8 @@ func framesOf(topic string, pass *report.PartitionPass) []replayFrame {
 		row.draw(topic, placed[0])
 		frames[i] = replayFrame{Kind: steps[i].Kind, Text: stepText(&steps[i], pass),
 			After: formatDuration(seconds(steps[i].After)), Blocks: row.Blocks}
-		for at := range row.Blocks {
-			block := &row.Blocks[at]
+		for index := range row.Blocks {
+			block := &row.Blocks[index]
 			block.Link = ""
 			frames[i].Length = round3(block.X + block.Width)
 		}

@@ -62,9 +62,9 @@ func newReviews(authority Authority) *reviews {
 // User implements Authority.
 func (r *reviews) User(ctx context.Context, token string) (string, error) {
 	answer, err := r.ask(ctx, reviewKey{token: sha256.Sum256([]byte(token)), user: true},
-		func(ctx context.Context) (of review, err error) {
-			of.user, err = r.authority.User(ctx, token)
-			return of, err
+		func(ctx context.Context) (verdict review, err error) {
+			verdict.user, err = r.authority.User(ctx, token)
+			return verdict, err
 		})
 	return answer.user, err
 }
@@ -73,9 +73,9 @@ func (r *reviews) User(ctx context.Context, token string) (string, error) {
 func (r *reviews) May(ctx context.Context, token string, cluster ClusterName,
 	right Right) (bool, error) {
 	key := reviewKey{token: sha256.Sum256([]byte(token)), cluster: cluster, right: right}
-	answer, err := r.ask(ctx, key, func(ctx context.Context) (of review, err error) {
-		of.allowed, err = r.authority.May(ctx, token, cluster, right)
-		return of, err
+	answer, err := r.ask(ctx, key, func(ctx context.Context) (verdict review, err error) {
+		verdict.allowed, err = r.authority.May(ctx, token, cluster, right)
+		return verdict, err
 	})
 	return answer.allowed && err == nil, err
 }
@@ -117,9 +117,9 @@ func (r *reviews) ask(ctx context.Context, key reviewKey,
 	select {
 	case <-ctx.Done():
 		return review{}, ctx.Err()
-	case of := <-result:
-		answer, _ := of.Val.(review)
-		return answer, of.Err
+	case shared := <-result:
+		answer, _ := shared.Val.(review)
+		return answer, shared.Err
 	}
 }
 
@@ -155,8 +155,8 @@ func (r *reviews) put(key reviewKey, answer review, now time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if len(r.mu.answers) >= reviewsMax {
-		for old, of := range r.mu.answers {
-			if !now.Before(of.until) {
+		for old, review := range r.mu.answers {
+			if !now.Before(review.until) {
 				delete(r.mu.answers, old)
 			}
 		}

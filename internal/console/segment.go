@@ -170,13 +170,13 @@ func tombstonesText(count int64, clocks []report.TombstoneClock) string {
 		running += clocks[i].Count
 	}
 	var parts []string
-	for _, of := range []struct{ key, text string }{
+	for _, row := range []struct{ key, text string }{
 		{report.WaitsForPass, "may be removed by the next pass"},
 		{report.WaitsForRetention, "wait for their retention"},
 		{report.WaitsForReplicas, "wait for other replicas to remove older records"},
 	} {
-		if n := waits[of.key]; n > 0 {
-			parts = append(parts, formatCount(n)+" "+of.text)
+		if n := waits[row.key]; n > 0 {
+			parts = append(parts, formatCount(n)+" "+row.text)
 		}
 	}
 	if left := count - running; left > 0 {

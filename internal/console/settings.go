@@ -100,11 +100,11 @@ func settingText(name, value string) string {
 }
 
 func cutLast(text, separator string) (before, after string, found bool) {
-	at := strings.LastIndex(text, separator)
-	if at < 0 {
+	index := strings.LastIndex(text, separator)
+	if index < 0 {
 		return text, "", false
 	}
-	return text[:at], text[at+len(separator):], true
+	return text[:index], text[index+len(separator):], true
 }
 
 func ratioText(value string) string {

@@ -63,7 +63,7 @@ type Site struct {
 		sync.Mutex
 		consoles map[ClusterName]*opened
 		listed   []Cluster
-		at       time.Time // of listed
+		moment   time.Time // of listed
 	}
 }
 
@@ -119,8 +119,8 @@ func (s *Site) Close() {
 	consoles := s.mu.consoles
 	s.mu.consoles = map[ClusterName]*opened{}
 	s.mu.Unlock()
-	for _, of := range consoles {
-		of.console.Close()
+	for _, opened := range consoles {
+		opened.console.Close()
 	}
 }
 
@@ -155,8 +155,8 @@ func (s *Site) list(w http.ResponseWriter, r *http.Request) {
 		Link string
 	}
 	rows := make([]row, 0, len(all))
-	for _, of := range all {
-		rows = append(rows, row{of, clusterPath(of.ClusterName)})
+	for _, cluster := range all {
+		rows = append(rows, row{cluster, clusterPath(cluster.ClusterName)})
 	}
 	s.render(w, r, view{Template: "clusters", Title: "LogClusters", Body: rows})
 }
@@ -187,9 +187,9 @@ func (s *Site) permitted(r *http.Request, all []Cluster) ([]Cluster, error) {
 // clusters returns the LogClusters, at most clustersTTL old, sorted by namespace and name.
 func (s *Site) clusters(ctx context.Context) ([]Cluster, error) {
 	s.mu.Lock()
-	all, at := s.mu.listed, s.mu.at
+	all, moment := s.mu.listed, s.mu.moment
 	s.mu.Unlock()
-	if age := time.Since(at); age >= 0 && age < clustersTTL {
+	if age := time.Since(moment); age >= 0 && age < clustersTTL {
 		return all, nil
 	}
 	all, err := s.opts.List(ctx)
@@ -200,11 +200,11 @@ func (s *Site) clusters(ctx context.Context) ([]Cluster, error) {
 		return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
 	})
 	s.mu.Lock()
-	s.mu.listed, s.mu.at = all, time.Now()
+	s.mu.listed, s.mu.moment = all, time.Now()
 	ended := s.sweepLocked(time.Now())
 	s.mu.Unlock()
-	for _, of := range ended {
-		of.console.Close()
+	for _, opened := range ended {
+		opened.console.Close()
 	}
 	return all, nil
 }
@@ -212,15 +212,15 @@ func (s *Site) clusters(ctx context.Context) ([]Cluster, error) {
 // sweepLocked removes and returns the consoles that are not used, or whose LogCluster has changed.
 func (s *Site) sweepLocked(now time.Time) (ended []*opened) {
 	versions := map[ClusterName]string{}
-	for _, of := range s.mu.listed {
-		versions[of.ClusterName] = of.Version
+	for _, cluster := range s.mu.listed {
+		versions[cluster.ClusterName] = cluster.Version
 	}
-	for name, of := range s.mu.consoles {
+	for name, opened := range s.mu.consoles {
 		version, found := versions[name]
-		if idle := of.active == 0 && now.Sub(of.used) > siteIdle; !found || idle ||
-			version != of.version {
+		if idle := opened.active == 0 && now.Sub(opened.used) > siteIdle; !found || idle ||
+			version != opened.version {
 			delete(s.mu.consoles, name)
-			ended = append(ended, of)
+			ended = append(ended, opened)
 		}
 	}
 	return ended
@@ -231,17 +231,17 @@ func (s *Site) sweepLocked(now time.Time) (ended []*opened) {
 func (s *Site) cluster(w http.ResponseWriter, r *http.Request) {
 	serve := func(w http.ResponseWriter, r *http.Request) {
 		name := ClusterName{r.PathValue("namespace"), r.PathValue("name")}
-		var of *opened
+		var entry *opened
 		err := s.mayOpen(r, name)
 		if err == nil {
-			of, err = s.open(r.Context(), name)
+			entry, err = s.open(r.Context(), name)
 		}
 		if err != nil {
 			s.render(w, r, s.unopened(err))
 			return
 		}
-		defer s.leave(of)
-		of.console.ServeHTTP(w, withPath(r, "/"+r.PathValue("rest"), "/"+restOf(r)))
+		defer s.leave(entry)
+		entry.console.ServeHTTP(w, withPath(r, "/"+r.PathValue("rest"), "/"+restOf(r)))
 	}
 	switch asset, found := strings.CutPrefix(r.PathValue("rest"), "assets/"); {
 	case found:
@@ -264,11 +264,11 @@ func (s *Site) mayOpen(r *http.Request, name ClusterName) error {
 }
 
 // leave records the end of a request.
-func (s *Site) leave(of *opened) {
+func (s *Site) leave(entry *opened) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	of.active--
-	of.used = time.Now()
+	entry.active--
+	entry.used = time.Now()
 }
 
 // unknown is the page of a path that does not exist.
@@ -305,25 +305,25 @@ func (s *Site) open(ctx context.Context, name ClusterName) (*opened, error) {
 	if err != nil {
 		return nil, err
 	}
-	at := slices.IndexFunc(all, func(of Cluster) bool { return of.ClusterName == name })
-	if at < 0 {
+	index := slices.IndexFunc(all, func(cluster Cluster) bool { return cluster.ClusterName == name })
+	if index < 0 {
 		return nil, &fault{status: http.StatusNotFound,
 			text: "There is no LogCluster " + name.String() + "."}
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if of := s.mu.consoles[name]; of != nil {
-		of.active++ // its version is the listed one, or clusters will soon remove it
-		return of, nil
+	if opened := s.mu.consoles[name]; opened != nil {
+		opened.active++ // its version is the listed one, or clusters will soon remove it
+		return opened, nil
 	}
-	connection, err := s.opts.Connect(all[at])
+	connection, err := s.opts.Connect(all[index])
 	if err != nil {
 		return nil, err
 	}
 	pages := New(Options{Cluster: name.Name, LogCluster: name, Fleet: connection.Fleet,
 		Kafka: connection.Kafka, Authority: s.opts.Authority, Root: "../../../",
 		Loopback: s.opts.Loopback && s.opts.Prefix == "", Hosts: s.opts.Hosts, Logger: s.opts.Logger})
-	s.mu.consoles[name] = &opened{console: pages, version: all[at].Version, active: 1}
+	s.mu.consoles[name] = &opened{console: pages, version: all[index].Version, active: 1}
 	return s.mu.consoles[name], nil
 }
 

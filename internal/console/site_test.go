@@ -40,8 +40,8 @@ func (a *rights) May(_ context.Context, token string, cluster ClusterName, right
 	a.asked.Add(1)
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	for _, of := range a.table[token][cluster] {
-		if of == right {
+	for _, granted := range a.table[token][cluster] {
+		if granted == right {
 			return true, a.failed
 		}
 	}
@@ -162,8 +162,8 @@ func TestListContainsPermittedLogClusters(t *testing.T) {
 		}
 	}
 	got := ask(t, s, "GET", "/", "", "Authorization", "Bearer report")
-	if at := got.Header().Get("Location"); got.Code != 303 || at != "clusters/logs/blue/" {
-		t.Errorf("got status %d, location %q", got.Code, at)
+	if location := got.Header().Get("Location"); got.Code != 303 || location != "clusters/logs/blue/" {
+		t.Errorf("got status %d, location %q", got.Code, location)
 	}
 	if body := ask(t, s, "GET", "/?list=1", "", "Authorization", "Bearer report").Body.String(); strings.Contains(body, "green") || !strings.Contains(body, "blue") {
 		t.Errorf("got %s", body)
@@ -175,8 +175,8 @@ func TestListContainsPermittedLogClusters(t *testing.T) {
 func TestLogin(t *testing.T) {
 	s := newTestSite(t, SiteOptions{Authority: newRights()})
 	got := ask(t, s, "GET", "/clusters/logs/blue/topics", "", "Accept", "text/html")
-	if at := got.Header().Get("Location"); got.Code != 303 || at != "../../../login" {
-		t.Errorf("without a token: got status %d, location %q", got.Code, at)
+	if location := got.Header().Get("Location"); got.Code != 303 || location != "../../../login" {
+		t.Errorf("without a token: got status %d, location %q", got.Code, location)
 	}
 	for _, bad := range []string{"", "wrong", "two words", "a;b", strings.Repeat("a", 3801)} {
 		got := ask(t, s, "POST", "/login", url.Values{"token": {bad}}.Encode())

@@ -26,15 +26,15 @@ type sorting struct {
 // column.
 func sorted[T any](path string, query url.Values, rows []T, columns []column[T]) sorting {
 	by, descending := strings.CutPrefix(query.Get("sort"), "-")
-	at := slices.IndexFunc(columns, func(c column[T]) bool { return c.name == by })
-	if at < 0 {
+	index := slices.IndexFunc(columns, func(c column[T]) bool { return c.name == by })
+	if index < 0 {
 		return sorting{path: path, query: query, by: columns[0].name}
 	}
 	slices.SortStableFunc(rows, func(a, b T) int {
 		if descending {
-			return columns[at].compare(&b, &a)
+			return columns[index].compare(&b, &a)
 		}
-		return columns[at].compare(&a, &b)
+		return columns[index].compare(&a, &b)
 	})
 	return sorting{path, query, by, descending}
 }

@@ -77,17 +77,17 @@ func topicsOf(answers remote.Answers, now time.Time) []topicRow {
 	}
 	rows := make([]topicRow, 0, len(byName))
 	for name, row := range byName {
-		of := summary.Of(summary.Metadata{Name: name, Partitions: row.Partitions,
+		topic := summary.Of(summary.Metadata{Name: name, Partitions: row.Partitions,
 			Replicas: row.Replicas, Compacted: row.Compacted},
 			summary.Rows{Replicas: replicas[name], At: now},
 			summary.Polled{Brokers: answers.Asked,
 				Responded: answers.Asked - len(answers.Unanswered)})
-		if of.Compacting != nil {
-			row.Reason, row.Message = of.Compacting.Reason, of.Compacting.Message
+		if topic.Compacting != nil {
+			row.Reason, row.Message = topic.Compacting.Reason, topic.Compacting.Message
 		}
 		row.GarbageKnown = row.GarbageKnown && row.reported == row.Partitions
-		row.Records, row.Keys = countTexts(&of)
-		row.RecordCount, row.KeyCount = of.Records, of.DistinctKeys
+		row.Records, row.Keys = countTexts(&topic)
+		row.RecordCount, row.KeyCount = topic.Records, topic.DistinctKeys
 		rows = append(rows, *row)
 	}
 	slices.SortFunc(rows, func(a, b topicRow) int { return strings.Compare(a.Name, b.Name) })
@@ -95,16 +95,16 @@ func topicsOf(answers remote.Answers, now time.Time) []topicRow {
 }
 
 // countTexts formats the numbers of records and of distinct keys of a topic; "" if unknown.
-func countTexts(of *summary.Topic) (records, keys string) {
+func countTexts(topic *summary.Topic) (records, keys string) {
 	prefixes := [2]string{"", "at most "}
-	if !of.RecordsExact {
+	if !topic.RecordsExact {
 		prefixes = [2]string{"about ", "about "}
 	}
-	if of.Records != nil {
-		records = prefixes[0] + formatCount(*of.Records)
+	if topic.Records != nil {
+		records = prefixes[0] + formatCount(*topic.Records)
 	}
-	if of.DistinctKeys != nil {
-		keys = prefixes[1] + formatCount(*of.DistinctKeys)
+	if topic.DistinctKeys != nil {
+		keys = prefixes[1] + formatCount(*topic.DistinctKeys)
 	}
 	return records, keys
 }
@@ -201,33 +201,33 @@ func refusing(volumes []report.Volume) (found []report.Volume) {
 }
 
 func placementProblem(p *report.PlacedPartition) (problem, bool) {
-	of := problem{Topic: p.Topic, Partition: p.Partition}
+	line := problem{Topic: p.Topic, Partition: p.Partition}
 	switch p.Reason {
 	case "":
-		return of, false
+		return line, false
 	case "ReplicaLost":
-		of.Kind, of.Text = "Records lost", "The in-sync replicas have all lost their logs or "+
+		line.Kind, line.Text = "Records lost", "The in-sync replicas have all lost their logs or "+
 			"disks, so the partition stays offline until a person accepts the loss: kubectl "+
 			"heartwood accept-loss "+p.Topic+"/"+strconv.Itoa(int(p.Partition))+", or heartwood dev "+
 			"--accept-data-loss."
 	case "LeaderOffline":
-		of.Kind, of.Text = "Offline", "No in-sync replica is up, so the partition accepts neither "+
+		line.Kind, line.Text = "Offline", "No in-sync replica is up, so the partition accepts neither "+
 			"reads nor writes."
 	case "LeaderStarting":
-		of.Severity, of.Kind = 4, "Starting"
-		of.Text = "The leader is about to serve the partition."
+		line.Severity, line.Kind = 4, "Starting"
+		line.Text = "The leader is about to serve the partition."
 	case "UnderMinInSyncReplicas":
-		of.Severity, of.Kind = 1, "Too few in sync"
-		of.Text = plural(len(p.InSyncReplicas), "replica") + " of " +
+		line.Severity, line.Kind = 1, "Too few in sync"
+		line.Text = plural(len(p.InSyncReplicas), "replica") + " of " +
 			formatCount(len(p.Replicas)) + " in sync: writes with acks=all are refused."
 	case "Reassigning":
-		of.Severity, of.Kind, of.Text = 5, "Moving", "Replicas are being moved to other brokers."
+		line.Severity, line.Kind, line.Text = 5, "Moving", "Replicas are being moved to other brokers."
 	default:
-		of.Severity, of.Kind = 4, "Under-replicated"
-		of.Text = plural(len(p.InSyncReplicas), "replica") + " of " +
+		line.Severity, line.Kind = 4, "Under-replicated"
+		line.Text = plural(len(p.InSyncReplicas), "replica") + " of " +
 			formatCount(len(p.Replicas)) + " in sync."
 	}
-	return of, true
+	return line, true
 }
 
 func replicaProblems(p *report.Partition) (found []problem) {

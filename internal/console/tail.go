@@ -52,8 +52,8 @@ func (m *messages) follow(ends map[int32]int64) {
 }
 
 // tailCursor formats the position of a tail; "" if it is too long.
-func tailCursor(at map[int32]int64) string {
-	if text := formatCursor(at); len(text) <= tailCursorMax {
+func tailCursor(positions map[int32]int64) string {
+	if text := formatCursor(positions); len(text) <= tailCursorMax {
 		return text
 	}
 	return ""
@@ -123,11 +123,11 @@ func (c *Console) openTail(r *http.Request) (tail *kafka.Tail, page messages, er
 	if err != nil {
 		return nil, page, err
 	}
-	page, of, err := parseTail(r)
+	page, tailQuery, err := parseTail(r)
 	if err != nil {
 		return nil, page, err
 	}
-	tail, err = client.Tail(r.Context(), of)
+	tail, err = client.Tail(r.Context(), tailQuery)
 	if errors.Is(err, kafka.ErrTails) {
 		err = &fault{status: http.StatusServiceUnavailable, text: err.Error()}
 	}
@@ -136,25 +136,25 @@ func (c *Console) openTail(r *http.Request) (tail *kafka.Tail, page messages, er
 
 // parseTail parses the query of a stream. A browser that connects again sends the ID of the last
 // event that it received.
-func parseTail(r *http.Request) (page messages, of kafka.TailQuery, err error) {
+func parseTail(r *http.Request) (page messages, tailQuery kafka.TailQuery, err error) {
 	q := r.URL.Query()
 	q.Set("position", positionTail)
 	page, selected, err := parseBrowse(q, q.Get("name"))
 	if selected.Topic == "" && err == nil {
 		err = badRequest("The request names no topic.")
 	}
-	of = kafka.TailQuery{Topic: selected.Topic, Partitions: selected.Partitions,
+	tailQuery = kafka.TailQuery{Topic: selected.Topic, Partitions: selected.Partitions,
 		Key: selected.Key, Value: selected.Value}
 	from := r.Header.Get("Last-Event-ID")
 	if from == "" {
 		from = q.Get("from")
 	}
 	if from != "" && err == nil {
-		if of.From, err = parseCursor(from); err != nil {
+		if tailQuery.From, err = parseCursor(from); err != nil {
 			err = badRequest("The cursor is invalid.")
 		}
 	}
-	return page, of, err
+	return page, tailQuery, err
 }
 
 // faultText is what a page says about a step that failed; "" without an error.
@@ -192,17 +192,17 @@ func (e eventWriter) event(name, id string, data any) error {
 }
 
 // step writes what a step of a tail has found, if it has found anything.
-func (e eventWriter) step(c *Console, page *messages, of kafka.TailStep, position string) error {
-	if of.Looked == 0 && of.Skipped == 0 {
+func (e eventWriter) step(c *Console, page *messages, tailStep kafka.TailStep, position string) error {
+	if tailStep.Looked == 0 && tailStep.Skipped == 0 {
 		return nil
 	}
-	rows, shown, err := tailRows(page, of.Records)
+	rows, shown, err := tailRows(page, tailStep.Records)
 	if err != nil {
 		c.opts.Logger.Error("failed to render rows of a tail", "error", err)
 		return err
 	}
-	return e.event("records", position, tailUpdate{Rows: rows, Looked: of.Looked, Found: of.Found,
-		Shown: shown, Skipped: of.Skipped})
+	return e.event("records", position, tailUpdate{Rows: rows, Looked: tailStep.Looked, Found: tailStep.Found,
+		Shown: shown, Skipped: tailStep.Skipped})
 }
 
 // tailRows renders records, given by time, as table rows, the newest first. It leaves out the
@@ -210,12 +210,12 @@ func (e eventWriter) step(c *Console, page *messages, of kafka.TailStep, positio
 func tailRows(page *messages, records []kafka.Record) (html string, shown int, err error) {
 	var rows []byte
 	for i := range slices.Backward(records) {
-		of := &records[i]
-		if page.Latest && of.Superseded {
+		record := &records[i]
+		if page.Latest && record.Superseded {
 			continue
 		}
-		row := messageOf(of, page.Topic, valueBytesMax)
-		row.Same = sameKey(of)
+		row := messageOf(record, page.Topic, valueBytesMax)
+		row.Same = sameKey(record)
 		var text bytes.Buffer
 		err := templates["topic"].ExecuteTemplate(&text, "messagerows", []messageRow{row})
 		if err != nil {

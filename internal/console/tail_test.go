@@ -46,7 +46,7 @@ func (c *cluster) tail(query, last string) (next func() tailed) {
 	})
 	lines := bufio.NewScanner(response.Body)
 	lines.Buffer(nil, 16<<20)
-	return func() (of tailed) {
+	return func() (sums tailed) {
 		c.t.Helper()
 		for name, id := "", ""; lines.Scan(); {
 			if value, ok := strings.CutPrefix(lines.Text(), "event: "); ok {
@@ -59,14 +59,14 @@ func (c *cluster) tail(query, last string) (next func() tailed) {
 			if !ok || name != "records" {
 				continue
 			}
-			if err := json.Unmarshal([]byte(data), &of); err != nil {
+			if err := json.Unmarshal([]byte(data), &sums); err != nil {
 				c.t.Fatal(err)
 			}
-			of.ID = id
-			return of
+			sums.ID = id
+			return sums
 		}
 		c.t.Fatalf("the stream ended: %v", lines.Err())
-		return of
+		return sums
 	}
 }
 
@@ -140,21 +140,21 @@ func TestTailRowsAreBoundedText(t *testing.T) {
 		records...)
 	sum := map[bool]tailed{}
 	for name, read := range map[bool]func() tailed{false: next, true: latest} {
-		for of := sum[name]; of.Looked+of.Skipped < 40; sum[name] = of {
+		for tailed := sum[name]; tailed.Looked+tailed.Skipped < 40; sum[name] = tailed {
 			got := read()
 			if len(got.Rows) > 256<<10 || strings.Contains(got.Rows, "<b>") ||
 				strings.Contains(got.Rows, "<script") || strings.Contains(got.Rows, "\u202e") {
 				t.Errorf("got %d bytes of rows, or HTML: %.200s", len(got.Rows), got.Rows)
 			}
-			of.Looked, of.Skipped = of.Looked+got.Looked, of.Skipped+got.Skipped
-			of.Found, of.Shown = of.Found+got.Found, of.Shown+got.Shown
+			tailed.Looked, tailed.Skipped = tailed.Looked+got.Looked, tailed.Skipped+got.Skipped
+			tailed.Found, tailed.Shown = tailed.Found+got.Found, tailed.Shown+got.Shown
 		}
 	}
-	if of := sum[false]; of.Shown >= of.Found || of.Shown == 0 {
-		t.Errorf("got %+v, want a limit by bytes", of)
+	if tailed := sum[false]; tailed.Shown >= tailed.Found || tailed.Shown == 0 {
+		t.Errorf("got %+v, want a limit by bytes", tailed)
 	}
-	if of := sum[true]; of.Shown >= of.Found {
-		t.Errorf("latest of each key only: got %+v", of)
+	if tailed := sum[true]; tailed.Shown >= tailed.Found {
+		t.Errorf("latest of each key only: got %+v", tailed)
 	}
 }
 

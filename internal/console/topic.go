@@ -178,12 +178,12 @@ func replicasOf(answers remote.Answers) []replicaRow {
 			cell := replicaCell{Broker: broker, Leader: broker == p.Leader,
 				InSync:  slices.Contains(p.InSyncReplicas, broker),
 				Joining: !slices.Contains(p.Replicas, broker)}
-			at := slices.IndexFunc(answers.Partitions, func(other report.Partition) bool {
+			index := slices.IndexFunc(answers.Partitions, func(other report.Partition) bool {
 				return other.Broker == broker && other.Partition == p.Partition &&
 					other.Topic == p.Topic
 			})
-			if at >= 0 {
-				cell.Report = &answers.Partitions[at]
+			if index >= 0 {
+				cell.Report = &answers.Partitions[index]
 				cell.Status = statusOf(cell.Report.Compaction)
 			}
 			row.Replicas = append(row.Replicas, cell)

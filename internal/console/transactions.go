@@ -49,9 +49,9 @@ var idColumns = []column[idRow]{
 	{"coordinator", func(a, b *idRow) int { return cmp.Compare(a.Coordinator, b.Coordinator) }},
 }
 
-func idRowOf(of report.TransactionalID) idRow {
-	return idRow{of, of.TransactionalID, at(of.Since), at(of.Until), at(&of.Changed),
-		seconds(of.TimeoutSeconds)}
+func idRowOf(transactionalID report.TransactionalID) idRow {
+	return idRow{transactionalID, transactionalID.TransactionalID, at(transactionalID.Since), at(transactionalID.Until), at(&transactionalID.Changed),
+		seconds(transactionalID.TimeoutSeconds)}
 }
 
 // transactions is the page that lists transactions, those that hang first.

@@ -108,14 +108,14 @@ func openOf(blocks []cleanermap.Block) *openBlock {
 	if first < 0 {
 		return nil
 	}
-	of := &openBlock{From: strconv.FormatInt(blocks[first].Base, 10), X: round3(blocks[first].X)}
+	unfolded := &openBlock{From: strconv.FormatInt(blocks[first].Base, 10), X: round3(blocks[first].X)}
 	segments := 0
 	for i := first; i < len(blocks) && blocks[i].Open; i++ {
 		segments += blocks[i].Segments
-		of.Width = round3(blocks[i].X + blocks[i].Width - of.X)
+		unfolded.Width = round3(blocks[i].X + blocks[i].Width - unfolded.X)
 	}
-	of.Label = formatCount(segments) + " segments, enlarged: fold"
-	half := textWidth(of.Label) / 2
-	of.At = round3(math.Max(half, math.Min(100-half, of.X+of.Width/2)))
-	return of
+	unfolded.Label = formatCount(segments) + " segments, enlarged: fold"
+	half := textWidth(unfolded.Label) / 2
+	unfolded.At = round3(math.Max(half, math.Min(100-half, unfolded.X+unfolded.Width/2)))
+	return unfolded
 }

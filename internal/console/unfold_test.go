@@ -61,11 +61,11 @@ func TestFoldedBlockUnfoldsInItsRow(t *testing.T) {
 // mustAdd returns a number plus n, as text.
 func mustAdd(t *testing.T, number string, n int) string {
 	t.Helper()
-	of := 0
-	if _, err := fmt.Sscan(number, &of); err != nil {
+	index := 0
+	if _, err := fmt.Sscan(number, &index); err != nil {
 		t.Fatal(err)
 	}
-	return fmt.Sprint(of + n)
+	return fmt.Sprint(index + n)
 }
 
 // TestViewIsInTheURL: the URL of a view leads to the same view, and other parameters to none.

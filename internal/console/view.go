@@ -142,8 +142,8 @@ func (c *Console) render(w http.ResponseWriter, r *http.Request, v view) {
 // half page.
 func writePage(w http.ResponseWriter, r *http.Request, v view, logger *slog.Logger) {
 	v.Version = assetVersion
-	of := callerOf(r)
-	v.User, v.Logout = of.name, of.cookie
+	caller := callerOf(r)
+	v.User, v.Logout = caller.name, caller.cookie
 	v.Fragment = r.URL.Query().Get("fragment") != ""
 	name := "frame"
 	if v.Fragment {

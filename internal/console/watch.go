@@ -172,8 +172,8 @@ func (w *watch) complete() bool {
 	if !w.mu.polled {
 		return false
 	}
-	for _, of := range w.mu.streams {
-		if !of.ready && of.fault == nil {
+	for _, stream := range w.mu.streams {
+		if !stream.ready && stream.fault == nil {
 			return false
 		}
 	}
@@ -184,9 +184,9 @@ func (w *watch) complete() bool {
 func (w *watch) unknown() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	of := &w.mu.answers
-	return w.mu.polled && len(of.Unanswered) == 0 &&
-		!slices.ContainsFunc(of.Placement.Partitions,
+	answers := &w.mu.answers
+	return w.mu.polled && len(answers.Unanswered) == 0 &&
+		!slices.ContainsFunc(answers.Placement.Partitions,
 			func(p report.PlacedPartition) bool { return p.Topic == w.topic })
 }
 
@@ -232,8 +232,8 @@ func (w *watch) missing() (addresses []string) {
 	for _, b := range w.mu.answers.Unanswered {
 		addresses = append(addresses, b.Address)
 	}
-	for address, of := range w.mu.streams {
-		if of.fault != nil && !slices.Contains(addresses, address) {
+	for address, stream := range w.mu.streams {
+		if stream.fault != nil && !slices.Contains(addresses, address) {
 			addresses = append(addresses, address)
 		}
 	}

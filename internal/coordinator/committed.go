@@ -22,12 +22,12 @@ type KeepOffset func(topic string, id [16]byte, partition int32) bool
 func (g *Groups) AllCommitted(ctx context.Context, keep KeepOffset) (all []lag.Committed,
 	err error) {
 	for _, s := range g.runtime.Shards() {
-		of, shardErr := allCommitted(ctx, s, keep)
+		committeds, shardErr := allCommitted(ctx, s, keep)
 		if shardErr != nil && !errors.Is(shardErr, ErrNotCoordinator) {
 			err = errors.Join(err, shardErr)
 			continue
 		}
-		all = append(all, of...)
+		all = append(all, committeds...)
 	}
 	return all, err
 }

@@ -58,9 +58,9 @@ type markerQueue struct {
 // markerItem is a marker for one partition that is not acknowledged yet.
 type markerItem struct {
 	PartitionMarker
-	of    *sentMarker
-	delay time.Duration // before the next attempt
-	due   time.Time     // of the next attempt
+	sentMarker *sentMarker
+	delay      time.Duration // before the next attempt
+	due        time.Time     // of the next attempt
 	// absent is the time since which the metadata image lacks the partition; zero: it does not.
 	absent time.Time
 }
@@ -88,10 +88,10 @@ func (s *markerSender) close() {
 
 // send queues the marker of a transaction. It does not block.
 func (s *markerSender) send(ctx context.Context, shard *txnHandle, m *transaction.Marker) {
-	of := &sentMarker{ctx, shard, m, time.Now()}
+	sent := &sentMarker{ctx, shard, m, time.Now()}
 	items := make([]*markerItem, len(m.Partitions))
 	for i, p := range m.Partitions {
-		items[i] = &markerItem{of: of, PartitionMarker: PartitionMarker{
+		items[i] = &markerItem{sentMarker: sent, PartitionMarker: PartitionMarker{
 			Partition: replica.PartitionID{Topic: p.Topic, Index: p.Index},
 			Producer:  m.Producer, Commit: m.Commit, CoordinatorEpoch: shard.Epoch(),
 			Version: m.Version,
@@ -210,7 +210,7 @@ func (q *markerQueue) take(now time.Time) (due []*markerItem, wait time.Duration
 	kept := q.waiting[:0]
 	for _, item := range q.waiting {
 		switch left := item.due.Sub(now); {
-		case item.of.ctx.Err() != nil:
+		case item.sentMarker.ctx.Err() != nil:
 			q.sender.metrics.pending.Dec()
 		case left <= 0 && len(due) < markersMax:
 			due = append(due, item)
@@ -247,7 +247,7 @@ func (q *markerQueue) attempt(connection *connector, items []*markerItem) {
 	now := time.Now()
 	for i, item := range items {
 		if q.sender.done(item, errs[i], now) {
-			written[item.of] = append(written[item.of], transaction.Partition{
+			written[item.sentMarker] = append(written[item.sentMarker], transaction.Partition{
 				Topic: item.Partition.Topic, Index: item.Partition.Index})
 			continue
 		}
@@ -256,8 +256,8 @@ func (q *markerQueue) attempt(connection *connector, items []*markerItem) {
 		item.due = now.Add(item.delay)
 		again = append(again, item)
 	}
-	for of, partitions := range written {
-		q.sender.acknowledge(of, partitions, now)
+	for sentMarker, partitions := range written {
+		q.sender.acknowledge(sentMarker, partitions, now)
 	}
 	q.sender.route(q.sender.opts.Image(), again)
 }
@@ -303,16 +303,16 @@ func (s *markerSender) done(item *markerItem, err error, now time.Time) bool {
 		return false
 	}
 	s.opts.Logger.Warn("topic of a transaction does not exist; its marker is not written",
-		"transactionalID", item.of.marker.ID, "partition", item.Partition)
+		"transactionalID", item.sentMarker.marker.ID, "partition", item.Partition)
 	return true
 }
 
 // acknowledge passes written markers to the shard of their transaction.
-func (s *markerSender) acknowledge(of *sentMarker, partitions []transaction.Partition,
+func (s *markerSender) acknowledge(sent *sentMarker, partitions []transaction.Partition,
 	now time.Time) {
 	s.metrics.pending.Sub(float64(len(partitions)))
-	s.metrics.markerSeconds.Observe(now.Sub(of.began).Seconds())
-	runtime.Post(of.ctx, of.shard, func(now time.Time, shard *txnShard) transaction.Output {
-		return shard.Acknowledged(now, of.marker.ID, of.marker.Serial, partitions)
+	s.metrics.markerSeconds.Observe(now.Sub(sent.began).Seconds())
+	runtime.Post(sent.ctx, sent.shard, func(now time.Time, shard *txnShard) transaction.Output {
+		return shard.Acknowledged(now, sent.marker.ID, sent.marker.Serial, partitions)
 	})
 }

@@ -109,16 +109,16 @@ func (g *Groups) WriteMarkers(ctx context.Context, markers []replica.Marker) []e
 	defer cancel()
 	var groups sync.WaitGroup
 	var others []replica.Marker
-	var at []int // indexes of others in markers
+	var indexes []int // indexes of others in markers
 	for i, m := range markers {
 		if m.ID.Topic == OffsetsTopic {
 			groups.Go(func() { errs[i] = g.Mark(ctx, m.ID.Index, m.End) })
 			continue
 		}
-		others, at = append(others, m), append(at, i)
+		others, indexes = append(others, m), append(indexes, i)
 	}
 	for i, result := range g.opts.Replicas.AppendMarkers(others).Wait(ctx, markerWait) {
-		errs[at[i]] = result.Err
+		errs[indexes[i]] = result.Err
 	}
 	groups.Wait()
 	return errs

@@ -136,8 +136,8 @@ func TestTransactionalCommitAfterTheMarkerIsRefused(t *testing.T) {
 	var b *broker
 	inVerifyingBroker(t, func(replica.Verification) error {
 		return b.Mark(b.t.Context(), 0, logstore.EndTxn{ProducerID: 7})
-	}, func(of *broker) {
-		b = of
+	}, func(node *broker) {
+		b = node
 		if err := b.commitIn(0, 10); !errors.Is(err, ErrNotAvailable) {
 			t.Errorf("got %v", err)
 		}

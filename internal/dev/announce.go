@@ -87,10 +87,10 @@ func (c *cluster) writeUser(s *state, u *v1alpha1.LogUser) (string, error) {
 	if kind != v1alpha1.UserScram && kind != v1alpha1.UserTLS {
 		return line, nil
 	}
-	at, mechanism := listenerOf(s.listeners(), kind)
+	index, mechanism := listenerOf(s.listeners(), kind)
 	endpoint := credentials.Endpoint{Mechanism: mechanism}
-	if at >= 0 {
-		l := &s.listeners()[at]
+	if index >= 0 {
+		l := &s.listeners()[index]
 		endpoint.TLS = l.TLS != nil
 		endpoint.Bootstrap = strings.Join(c.bootstrap(l.Name), ",")
 		line += " listener=" + l.Name
@@ -102,7 +102,7 @@ func (c *cluster) writeUser(s *state, u *v1alpha1.LogUser) (string, error) {
 // listenerOf returns the index of the listener for a user, and the SASL mechanism; -1 if no
 // listener authenticates users of this type.
 func listenerOf(listeners v1alpha1.Listeners,
-	kind v1alpha1.UserAuthenticationType) (at int, mechanism string) {
+	kind v1alpha1.UserAuthenticationType) (index int, mechanism string) {
 	for i := range listeners {
 		for _, a := range slices.Backward(listeners[i].Authentication) {
 			switch {
@@ -113,14 +113,14 @@ func listenerOf(listeners v1alpha1.Listeners,
 				return i, v1alpha1.ScramSha512
 			case kind == v1alpha1.UserScram && mechanism == "" &&
 				a.Type == v1alpha1.AuthenticationScramSha256:
-				at, mechanism = i, v1alpha1.ScramSha256
+				index, mechanism = i, v1alpha1.ScramSha256
 			}
 		}
 	}
 	if mechanism == "" {
 		return -1, ""
 	}
-	return at, mechanism
+	return index, mechanism
 }
 
 // renew issues certificates that expire soon.

@@ -108,15 +108,15 @@ func (c *cluster) newBrokers(registry prometheus.Registerer) (brokers broker.Bro
 // listeners returns the listeners of broker i.
 func (c *cluster) listeners(i int) []broker.Listener {
 	all := c.initial.listeners()
-	of := make([]broker.Listener, len(all))
-	for at := range all {
-		listen, advertise := c.listen.broker(i, at)
+	listeners := make([]broker.Listener, len(all))
+	for index := range all {
+		listen, advertise := c.listen.broker(i, index)
 		if c.advertise != (address{}) {
-			advertise, _ = c.advertise.broker(i, at)
+			advertise, _ = c.advertise.broker(i, index)
 		}
-		of[at] = broker.ListenerOf(&all[at], listen, advertise)
+		listeners[index] = broker.ListenerOf(&all[index], listen, advertise)
 	}
-	return of
+	return listeners
 }
 
 // plainPeerHost returns the host at which the brokers reach each other on the port of the first

@@ -127,11 +127,11 @@ func serveChild(ctx context.Context, opts ChildOptions, b *broker.Broker,
 	all := broker.Brokers{b}
 	options := broker.HTTPOf(registry, b.Ready, func() broker.Brokers { return all })
 	options.Pprof = opts.Pprof
-	at, err := parseAddress("http", opts.HTTP)
+	address, err := parseAddress("http", opts.HTTP)
 	if err != nil {
 		return err
 	}
-	server := &http.Server{Handler: guard(at, opts.Hosts, withoutRecords(at, httpport.New(options))),
+	server := &http.Server{Handler: guard(address, opts.Hosts, withoutRecords(address, httpport.New(options))),
 		ReadHeaderTimeout: headerTimeout}
 	stop := context.AfterFunc(ctx, func() { _ = server.Close() })
 	defer stop()

@@ -66,9 +66,9 @@ func (c *cluster) dialBroker(ctx context.Context, network, endpoint string) (net
 	var dialer net.Dialer
 	for i := range c.store.Running() {
 		if outside, _ := c.advertise.broker(i, 0); outside == endpoint && c.advertise.port != 0 {
-			at := c.listen
-			at.host = at.dialHost()
-			endpoint, _ = at.broker(i, 0)
+			address := c.listen
+			address.host = address.dialHost()
+			endpoint, _ = address.broker(i, 0)
 			break
 		}
 	}

@@ -70,9 +70,9 @@ func (c *cluster) keepUnread(fault error) error {
 	c.removals, c.removalIn, c.kept = removals{}, 0, nil
 	faulty := map[string]bool{}
 	for _, one := range faults(fault) {
-		var of *manifest.Error
-		if errors.As(one, &of) {
-			faulty[absolute(of.File)] = true
+		var fault *manifest.Error
+		if errors.As(one, &fault) {
+			faulty[absolute(fault.File)] = true
 		}
 	}
 	var topics []string

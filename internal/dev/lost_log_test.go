@@ -20,8 +20,8 @@ func (r *running) produceOrders(n int) {
 	client, random := r.client(), rand.New(rand.NewPCG(seed.New(r.t), 1))
 	for i := range n {
 		record := &kgo.Record{Topic: "orders", Key: fmt.Append(nil, i), Value: make([]byte, 1000)}
-		for at := range record.Value { // cannot be compressed
-			record.Value[at] = byte(random.Uint32())
+		for index := range record.Value { // cannot be compressed
+			record.Value[index] = byte(random.Uint32())
 		}
 		if err := client.ProduceSync(r.t.Context(), record).FirstErr(); err != nil {
 			r.t.Fatal(err)

@@ -27,11 +27,11 @@ func (s *security) addForeignCAs(listeners v1alpha1.Listeners, data map[string][
 				data); err != nil {
 				return fmt.Errorf("clientCAs of listener %s: %w", name, err)
 			}
-			of := authentication.OAuth
-			if of == nil || of.CA == nil {
+			oAuth := authentication.OAuth
+			if oAuth == nil || oAuth.CA == nil {
 				continue
 			}
-			if err := s.addBundle([]v1alpha1.SecretKey{*of.CA}, v1alpha1.ListenerOAuthCAKey(name),
+			if err := s.addBundle([]v1alpha1.SecretKey{*oAuth.CA}, v1alpha1.ListenerOAuthCAKey(name),
 				data); err != nil {
 				return fmt.Errorf("oauth.ca of listener %s: %w", name, err)
 			}
@@ -46,13 +46,13 @@ func (s *security) addBundle(from []v1alpha1.SecretKey, key string, data map[str
 		return nil
 	}
 	var all bytes.Buffer
-	for _, of := range from {
-		content, err := s.secretKey(of)
+	for _, secretKey := range from {
+		content, err := s.secretKey(secretKey)
 		if err != nil {
 			return err
 		}
 		if _, err := pki.ParseCertificates(content); err != nil {
-			return fmt.Errorf("read %s: %w", s.secretFile(of), err)
+			return fmt.Errorf("read %s: %w", s.secretFile(secretKey), err)
 		}
 		all.Write(content)
 		all.WriteByte('\n')
@@ -62,19 +62,19 @@ func (s *security) addBundle(from []v1alpha1.SecretKey, key string, data map[str
 }
 
 // secretKey reads a key of a Secret.
-func (s *security) secretKey(of v1alpha1.SecretKey) ([]byte, error) {
-	content, err := os.ReadFile(s.secretFile(of))
+func (s *security) secretKey(secretKey v1alpha1.SecretKey) ([]byte, error) {
+	content, err := os.ReadFile(s.secretFile(secretKey))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("heartwood dev has no Secrets of Kubernetes: write key %s of Secret "+
-			"%s to the file %s", of.Key, of.Name, s.secretFile(of))
+			"%s to the file %s", secretKey.Key, secretKey.Name, s.secretFile(secretKey))
 	}
 	return content, err
 }
 
 // secretFile returns the file that stands for a key of a Secret.
-func (s *security) secretFile(of v1alpha1.SecretKey) string {
+func (s *security) secretFile(secretKey v1alpha1.SecretKey) string {
 	// A name must not lead out of the directory.
-	return filepath.Join(s.dir, secretsDir, filepath.Base(of.Name), filepath.Base(of.Key))
+	return filepath.Join(s.dir, secretsDir, filepath.Base(secretKey.Name), filepath.Base(secretKey.Key))
 }
 
 // removeOthers deletes the files of a directory that have none of the given names.

@@ -101,12 +101,12 @@ func TestClientsHaveCertificatesOfTheGivenCAs(t *testing.T) {
 	if err := produceOne(t.Context(), client, "orders"); err != nil {
 		t.Errorf("a certificate of the given CA: %v", err)
 	}
-	of, err := tls.X509KeyPair([]byte(userFile(t, opts, "orders", "user.crt")),
+	certificate, err := tls.X509KeyPair([]byte(userFile(t, opts, "orders", "user.crt")),
 		[]byte(userFile(t, opts, "orders", "user.key")))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := listenerClient(t, opts, r, []tls.Certificate{of}).Ping(t.Context()); err == nil {
+	if err := listenerClient(t, opts, r, []tls.Certificate{certificate}).Ping(t.Context()); err == nil {
 		t.Error("a certificate of the users CA was accepted")
 	}
 }

@@ -89,17 +89,17 @@ func (s *state) revertInvalidUpdates(store *local.Store) error {
 	_, _, before := store.Manifests()
 	var faults []error
 	for i, topic := range s.topics {
-		at := slices.IndexFunc(before,
+		index := slices.IndexFunc(before,
 			func(old *v1alpha1.Topic) bool { return old.Name == topic.Name })
-		if at < 0 {
+		if index < 0 {
 			continue
 		}
 		if topic.Spec.Partitions == 0 { // as kubectl apply, which keeps a field that it never set
-			topic.Spec.Partitions = before[at].Spec.Partitions
+			topic.Spec.Partitions = before[index].Spec.Partitions
 		}
-		if err := manifest.CheckUpdate(before[at], topic); err != nil {
+		if err := manifest.CheckUpdate(before[index], topic); err != nil {
 			faults = append(faults, s.located(err))
-			s.topics[i] = before[at]
+			s.topics[i] = before[index]
 		}
 	}
 	return errors.Join(faults...)

@@ -125,8 +125,8 @@ func (c *client) apply(text string) {
 	}
 }
 
-func replicaName(of *report.SegmentsOf) string {
-	return fmt.Sprint(of.Topic, "-", of.Partition, "@", of.Broker)
+func replicaName(segmentsOf *report.SegmentsOf) string {
+	return fmt.Sprint(segmentsOf.Topic, "-", segmentsOf.Partition, "@", segmentsOf.Broker)
 }
 
 // connect opens a stream, and waits until it is idle.

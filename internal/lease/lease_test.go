@@ -23,7 +23,7 @@ func renewedAt(holder string, renewed time.Time) *coordinationv1.Lease {
 
 func TestLeaseIsValidForItsDurationAfterAnObservedRenewal(t *testing.T) {
 	type observation struct {
-		at         time.Duration // after noon, by the observer's clock
+		elapsed    time.Duration // after noon, by the observer's clock
 		holder     string
 		renewed    time.Duration // after noon, by the holder's clock
 		alive      bool
@@ -52,10 +52,10 @@ func TestLeaseIsValidForItsDurationAfterAnObservedRenewal(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var o Observation
 			for _, step := range observations {
-				now := noon.Add(step.at)
+				now := noon.Add(step.elapsed)
 				o = o.Observe(renewedAt(step.holder, noon.Add(step.renewed)), now)
 				if o.Alive(now) != step.alive || o.Unverified != step.unverified {
-					t.Errorf("%s after noon: got alive %t, unverified %t; want %t, %t", step.at,
+					t.Errorf("%s after noon: got alive %t, unverified %t; want %t, %t", step.elapsed,
 						o.Alive(now), o.Unverified, step.alive, step.unverified)
 				}
 			}

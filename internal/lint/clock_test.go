@@ -208,7 +208,7 @@ func isSynctest(selected *ast.SelectorExpr) bool {
 func clockCall(n ast.Node) string {
 	switch n := n.(type) {
 	case *ast.CallExpr:
-		if name, of := callee(n); of == "time" && name == "Sleep" {
+		if name, receiver := callee(n); receiver == "time" && name == "Sleep" {
 			return "time.Sleep"
 		}
 	case *ast.BinaryExpr:
@@ -225,8 +225,8 @@ func isSince(e ast.Expr) bool {
 	if !ok {
 		return false
 	}
-	name, of := callee(call)
-	return of == "time" && name == "Since"
+	name, receiver := callee(call)
+	return receiver == "time" && name == "Since"
 }
 
 func TestRealClockUses(t *testing.T) {

@@ -34,10 +34,10 @@ func TestSeedsComeFromTheKit(t *testing.T) {
 			if !ok {
 				return true
 			}
-			switch called, of := callee(call); {
-			case of == "rand" && !strings.HasPrefix(called, "New"), of == "quick":
+			switch called, receiver := callee(call); {
+			case receiver == "rand" && !strings.HasPrefix(called, "New"), receiver == "quick":
 				t.Errorf("%s: %s.%s: use a seed of test/kit/seed", set.Position(call.Pos()),
-					of, called)
+					receiver, called)
 			case called == "NewPCG" && slices.ContainsFunc(call.Args, usesClock):
 				t.Errorf("%s: seed from the clock: use a seed of test/kit/seed",
 					set.Position(call.Pos()))
@@ -49,15 +49,15 @@ func TestSeedsComeFromTheKit(t *testing.T) {
 
 // callee returns the name of the called function or method, and the identifier before the dot: a
 // package or a receiver.
-func callee(call *ast.CallExpr) (name, of string) {
+func callee(call *ast.CallExpr) (name, receiver string) {
 	selected, ok := call.Fun.(*ast.SelectorExpr)
 	if !ok {
 		return "", ""
 	}
 	if x, ok := selected.X.(*ast.Ident); ok {
-		of = x.Name
+		receiver = x.Name
 	}
-	return selected.Sel.Name, of
+	return selected.Sel.Name, receiver
 }
 
 // usesClock reports whether an expression calls a method whose name starts with Unix, such as

@@ -81,7 +81,7 @@ func testUpdates(t *testing.T, client dynamic.Interface) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	at := slices.IndexFunc(set.Topics,
+	index := slices.IndexFunc(set.Topics,
 		func(topic *v1alpha1.Topic) bool { return topic.Name == "tickets" })
 	for name, change := range map[string]func(*v1alpha1.TopicSpec){
 		"shrink":      func(spec *v1alpha1.TopicSpec) { spec.Partitions = 2 },
@@ -89,9 +89,9 @@ func testUpdates(t *testing.T, client dynamic.Interface) {
 		"rename":      func(spec *v1alpha1.TopicSpec) { spec.TopicName = "Tickets" },
 		"wrong level": func(spec *v1alpha1.TopicSpec) { level := int32(99); spec.Compression.Level = &level },
 	} {
-		updated := set.Topics[at].DeepCopy()
+		updated := set.Topics[index].DeepCopy()
 		change(&updated.Spec)
-		ours := CheckUpdate(set.Topics[at], updated)
+		ours := CheckUpdate(set.Topics[index], updated)
 		after, err := content("Topic", updated.Name, updated)
 		if err != nil {
 			t.Fatal(err)

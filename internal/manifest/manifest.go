@@ -198,21 +198,21 @@ func (l *loader) addTopic(o object, topic *v1alpha1.Topic) {
 // contain no LogCluster, the topic must belong to the cluster of the first topic. On Kubernetes a
 // topic of another cluster would never become ready.
 func (l *loader) checkCluster(topic *v1alpha1.Topic) {
-	at := object{l.set.File("Topic/" + topic.Name),
+	source := object{l.set.File("Topic/" + topic.Name),
 		map[string]any{"kind": "Topic", "metadata": map[string]any{"name": topic.Name}}}
 	cluster, first := l.set.Cluster, l.set.Topics[0]
 	switch {
 	case cluster == nil && topic.Spec.Cluster != first.Spec.Cluster:
-		l.fault(at, field.Invalid(field.NewPath("spec", "cluster"), topic.Spec.Cluster, fmt.Sprintf(
+		l.fault(source, field.Invalid(field.NewPath("spec", "cluster"), topic.Spec.Cluster, fmt.Sprintf(
 			"only one cluster is allowed, and the Topic %s in %s belongs to cluster %s", first.Name,
 			l.set.File("Topic/"+first.Name),
 			first.Spec.Cluster)).Error())
 	case cluster == nil:
 	case topic.Spec.Cluster != cluster.Name:
-		l.fault(at, field.Invalid(field.NewPath("spec", "cluster"), topic.Spec.Cluster, fmt.Sprintf(
+		l.fault(source, field.Invalid(field.NewPath("spec", "cluster"), topic.Spec.Cluster, fmt.Sprintf(
 			"the LogCluster of these manifests is %s: use its name", cluster.Name)).Error())
 	case topic.Namespace != cluster.Namespace:
-		l.fault(at, field.Invalid(field.NewPath("metadata", "namespace"), topic.Namespace,
+		l.fault(source, field.Invalid(field.NewPath("metadata", "namespace"), topic.Namespace,
 			fmt.Sprintf(
 				"the LogCluster %s is in namespace %s: use the same namespace for the Topic",
 				cluster.Name, cluster.Namespace)).Error())

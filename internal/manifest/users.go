@@ -32,18 +32,18 @@ func (l *loader) addUser(o object, user *v1alpha1.LogUser) {
 
 // checkUser checks that a LogUser belongs to the LogCluster in the manifests.
 func (l *loader) checkUser(user *v1alpha1.LogUser) {
-	at := object{l.set.File("LogUser/" + user.Name),
+	source := object{l.set.File("LogUser/" + user.Name),
 		map[string]any{"kind": "LogUser", "metadata": map[string]any{"name": user.Name}}}
 	cluster := l.set.Cluster
 	switch {
 	case cluster == nil:
-		l.fault(at, field.Invalid(field.NewPath("spec", "cluster"), user.Spec.Cluster,
+		l.fault(source, field.Invalid(field.NewPath("spec", "cluster"), user.Spec.Cluster,
 			"the manifests contain no LogCluster: add it").Error())
 	case user.Spec.Cluster != cluster.Name:
-		l.fault(at, field.Invalid(field.NewPath("spec", "cluster"), user.Spec.Cluster, fmt.Sprintf(
+		l.fault(source, field.Invalid(field.NewPath("spec", "cluster"), user.Spec.Cluster, fmt.Sprintf(
 			"the LogCluster of these manifests is %s: use its name", cluster.Name)).Error())
 	case user.Namespace != cluster.Namespace:
-		l.fault(at, field.Invalid(field.NewPath("metadata", "namespace"), user.Namespace,
+		l.fault(source, field.Invalid(field.NewPath("metadata", "namespace"), user.Namespace,
 			fmt.Sprintf("the LogCluster %s is in namespace %s: use the same namespace for the LogUser",
 				cluster.Name, cluster.Namespace)).Error())
 	}

@@ -140,15 +140,15 @@ func (o GroupOverride) Altered(cluster Groups, properties []PropertyChange,
 
 // set applies one change of a property.
 func (o *GroupOverride) set(p PropertyChange) error {
-	at := slices.IndexFunc(groupConfigTable,
+	index := slices.IndexFunc(groupConfigTable,
 		func(row groupConfigRow) bool { return row.name == p.Name })
 	switch {
-	case p.Op == PropertyDelete && at < 0:
+	case p.Op == PropertyDelete && index < 0:
 		return nil
-	case at < 0:
+	case index < 0:
 		return errorf(ErrInvalidSettings, "unknown group config name: %s", p.Name)
 	case p.Op == PropertyDelete:
-		*groupConfigTable[at].override(o) = 0
+		*groupConfigTable[index].override(o) = 0
 		return nil
 	case p.Op != PropertySet:
 		return errorf(ErrInvalidSettings, "%s cannot be appended to or subtracted from, because "+
@@ -159,7 +159,7 @@ func (o *GroupOverride) set(p PropertyChange) error {
 		return errorf(ErrInvalidSettings, "invalid value %q for configuration %s: not a number of "+
 			"type int", p.Value, p.Name)
 	}
-	row := groupConfigTable[at]
+	row := groupConfigTable[index]
 	lowest := int64(1)
 	if row.zero {
 		lowest = 0
@@ -252,23 +252,23 @@ func alteredGroup(cluster *v1alpha1.LogCluster, change ClusterChange) (*v1alpha1
 		groups = &v1alpha1.Groups{}
 		altered.Spec.Groups = groups
 	}
-	at := slices.IndexFunc(groups.Overrides,
+	index := slices.IndexFunc(groups.Overrides,
 		func(o v1alpha1.GroupOverride) bool { return o.Group == change.Group })
 	switch {
-	case after == (GroupOverride{}) && at < 0:
+	case after == (GroupOverride{}) && index < 0:
 		return altered, nil
 	case after == (GroupOverride{}):
-		groups.Overrides = slices.Delete(groups.Overrides, at, at+1)
+		groups.Overrides = slices.Delete(groups.Overrides, index, index+1)
 		return altered, nil
-	case at < 0 && len(groups.Overrides) >= groupOverridesMax:
+	case index < 0 && len(groups.Overrides) >= groupOverridesMax:
 		return nil, errorf(ErrInvalidSettings, "%d groups have settings of their own already, which "+
 			"is the limit: delete those of another group", groupOverridesMax)
-	case at < 0:
+	case index < 0:
 		groups.Overrides = append(groups.Overrides, v1alpha1.GroupOverride{Group: change.Group})
-		at = len(groups.Overrides) - 1
+		index = len(groups.Overrides) - 1
 	}
 	for _, row := range groupConfigTable {
-		field := row.field(&groups.Overrides[at])
+		field := row.field(&groups.Overrides[index])
 		if value := *row.override(&after); value == 0 {
 			*field = nil
 		} else {

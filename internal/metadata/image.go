@@ -274,8 +274,8 @@ func (b Broker) State() placement.BrokerState {
 
 // ReplicaIncarnation returns the replica incarnation id of a broker, or "" if it is unknown.
 func (p *Partition) ReplicaIncarnation(broker int32) string {
-	if at := slices.Index(p.Replicas, broker); at >= 0 && at < len(p.ReplicaIncarnations) {
-		return p.ReplicaIncarnations[at]
+	if index := slices.Index(p.Replicas, broker); index >= 0 && index < len(p.ReplicaIncarnations) {
+		return p.ReplicaIncarnations[index]
 	}
 	return ""
 }
@@ -326,12 +326,12 @@ func (i *Image) TopicByID(id ID) *Topic { return i.byID[id] }
 
 // Broker returns the broker with an id; ok is false if it is not up.
 func (i *Image) Broker(id int32) (b Broker, ok bool) {
-	at, ok := slices.BinarySearchFunc(i.Brokers, id,
+	index, ok := slices.BinarySearchFunc(i.Brokers, id,
 		func(b Broker, id int32) int { return cmp.Compare(b.ID, id) })
 	if !ok {
 		return Broker{}, false
 	}
-	return i.Brokers[at], true
+	return i.Brokers[index], true
 }
 
 // TransactionVersion returns the transaction version of the cluster: the highest one that all

@@ -25,17 +25,17 @@ func CheckInternal(topic, before *v1alpha1.Topic) error {
 	if !InternalTopic(topic.KafkaName()) {
 		return nil
 	}
-	spec, at := &topic.Spec, field.NewPath("spec")
+	spec, path := &topic.Spec, field.NewPath("spec")
 	var fault *field.Error
 	switch policy := spec.CleanupPolicy; {
 	case policy != "" && policy != v1alpha1.CleanupCompact:
-		fault = field.Invalid(at.Child("cleanupPolicy"), policy, "cleanupPolicy of this topic "+
+		fault = field.Invalid(path.Child("cleanupPolicy"), policy, "cleanupPolicy of this topic "+
 			"must be Compact: with Delete, committed offsets or transactional ids would expire")
 	case policy == "" && before != nil && before.Spec.CleanupPolicy != "":
-		fault = field.Required(at.Child("cleanupPolicy"),
+		fault = field.Required(path.Child("cleanupPolicy"),
 			"cleanupPolicy of this topic cannot be removed: keep Compact")
 	case spec.Retention != nil:
-		fault = field.Forbidden(at.Child("retention"), "this topic has no retention, as committed "+
+		fault = field.Forbidden(path.Child("retention"), "this topic has no retention, as committed "+
 			"offsets or transactional ids would expire: remove retention")
 	default:
 		return nil

@@ -44,8 +44,8 @@ var quotaKeys = map[string]quotaKey{
 func bytesKey(kind quota.Kind, field func(*v1alpha1.Quotas) **resource.Quantity) quotaKey {
 	return quotaKey{kind: kind, units: 1, max: math.MaxInt64,
 		value: func(q *v1alpha1.Quotas) (int64, bool) {
-			if of := *field(q); of != nil {
-				return of.Value(), true
+			if quantity := *field(q); quantity != nil {
+				return quantity.Value(), true
 			}
 			return 0, false
 		},
@@ -64,8 +64,8 @@ func countKey(kind quota.Kind, units float64, most int64,
 	field func(*v1alpha1.Quotas) **int32) quotaKey {
 	return quotaKey{kind: kind, units: units, max: most,
 		value: func(q *v1alpha1.Quotas) (int64, bool) {
-			if of := *field(q); of != nil {
-				return int64(*of), true
+			if id := *field(q); id != nil {
+				return int64(*id), true
 			}
 			return 0, false
 		},
@@ -80,14 +80,14 @@ func countKey(kind quota.Kind, units float64, most int64,
 // CheckQuota returns an error if a LogUser cannot have a value of a quota. The value may come from
 // a client. The texts are those of Kafka, as far as it has them.
 func CheckQuota(key string, value float64) error {
-	of, known := quotaKeys[key]
+	quotaKey, known := quotaKeys[key]
 	switch {
 	case !known:
 		return fmt.Errorf("Invalid configuration key %s", key) //nolint:staticcheck // text of Kafka
 	case !(value > 0): // also for NaN
 		return fmt.Errorf("Quota %s must be greater than 0", key) //nolint:staticcheck // text of Kafka
-	case value > float64(of.max) || value >= math.MaxInt64:
-		return fmt.Errorf("the value of %s is too large: at most %d", key, of.max)
+	case value > float64(quotaKey.max) || value >= math.MaxInt64:
+		return fmt.Errorf("the value of %s is too large: at most %d", key, quotaKey.max)
 	case value != math.Trunc(value):
 		return fmt.Errorf("%s cannot be a fractional value", key)
 	}

@@ -85,8 +85,8 @@ func ResolveSecurity(cluster *v1alpha1.LogCluster, users []*v1alpha1.LogUser,
 		s.ACLs = append(s.ACLs, ACLsOf(u)...)
 		s.addQuotas(u)
 	}
-	for _, of := range scram {
-		s.addScram(of)
+	for _, scramVerifiers := range scram {
+		s.addScram(scramVerifiers)
 	}
 	if !s.Authorize && len(s.ACLs) == 0 && len(scram) == 0 && len(s.Quotas) == 0 &&
 		(cluster == nil || !cluster.Spec.Listeners.Authenticate()) {
@@ -106,8 +106,8 @@ func (s *Security) addQuotas(u *v1alpha1.LogUser) {
 	s.Quotas[u.PrincipalName()] = quotas
 }
 
-func (s *Security) addScram(of *v1alpha1.ScramVerifiers) {
-	for _, v := range of.Verifiers {
+func (s *Security) addScram(scramVerifiers *v1alpha1.ScramVerifiers) {
+	for _, v := range scramVerifiers.Verifiers {
 		if s.Scram[v.Mechanism] == nil {
 			s.Scram[v.Mechanism] = map[string][]sasl.Verifier{}
 		}
@@ -115,7 +115,7 @@ func (s *Security) addScram(of *v1alpha1.ScramVerifiers) {
 		if v.NotAfter != nil {
 			notAfter = v.NotAfter.Time
 		}
-		s.Scram[v.Mechanism][of.UserName] = append(s.Scram[v.Mechanism][of.UserName],
+		s.Scram[v.Mechanism][scramVerifiers.UserName] = append(s.Scram[v.Mechanism][scramVerifiers.UserName],
 			sasl.Verifier{Iterations: v.Iterations, Salt: v.Salt, StoredKey: v.StoredKey,
 				ServerKey: v.ServerKey, NotAfter: notAfter})
 	}
@@ -123,12 +123,12 @@ func (s *Security) addScram(of *v1alpha1.ScramVerifiers) {
 
 // OldestUsers returns the users without those whose principal an older LogUser has.
 func OldestUsers(users []*v1alpha1.LogUser) (oldest []*v1alpha1.LogUser) {
-	at := map[string]int{}
+	indexes := map[string]int{}
 	for _, u := range users {
-		i, exists := at[u.PrincipalName()]
+		i, exists := indexes[u.PrincipalName()]
 		switch {
 		case !exists:
-			at[u.PrincipalName()] = len(oldest)
+			indexes[u.PrincipalName()] = len(oldest)
 			oldest = append(oldest, u)
 		case olderUser(u, oldest[i]):
 			oldest[i] = u

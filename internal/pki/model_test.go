@@ -33,7 +33,7 @@ type world struct {
 }
 
 type published struct {
-	at     time.Time
+	moment time.Time
 	bundle []byte
 }
 
@@ -163,13 +163,13 @@ func (w *world) check() {
 	last := w.issued[len(w.issued)-1]
 	for i, bundle := range w.bundles {
 		// A client has a bundle that was current Overlap ago, or a later one.
-		superseded := i+1 < len(w.bundles) && !w.bundles[i+1].at.After(w.now.Add(-Overlap))
+		superseded := i+1 < len(w.bundles) && !w.bundles[i+1].moment.After(w.now.Add(-Overlap))
 		if superseded || w.immediate || w.urgent || last.Certificate.NotAfter.Before(w.now) {
 			continue
 		}
 		if err := verifies(bundle.bundle, last.Certificate, w.now); err != nil {
 			w.t.Fatalf("%s: the bundle of %s does not verify the leaf in use: %v", w.now,
-				bundle.at, err)
+				bundle.moment, err)
 		}
 	}
 	if n := len(w.authority.Certificates()); n > 100 {

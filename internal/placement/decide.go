@@ -269,11 +269,11 @@ func (e *election) preference() []int32 {
 
 // member returns a broker's entry in the ISR.
 func (e *election) member(id int32) (m InSyncReplica, ok bool) {
-	at := slices.IndexFunc(e.ISR, func(m InSyncReplica) bool { return m.Broker == id })
-	if at < 0 {
+	index := slices.IndexFunc(e.ISR, func(m InSyncReplica) bool { return m.Broker == id })
+	if index < 0 {
 		return InSyncReplica{}, false
 	}
-	return e.ISR[at], true
+	return e.ISR[index], true
 }
 
 // mayLead reports whether a broker may be elected cleanly: it is an intact member of the ISR and
@@ -292,10 +292,10 @@ func (e *election) candidate(order []int32) int {
 		return first
 	}
 	best := first
-	for at := first + 1; at < len(order); at++ {
-		if e.mayLead(order[at]) && e.brokers[order[at]].AddressStaleFor <
+	for index := first + 1; index < len(order); index++ {
+		if e.mayLead(order[index]) && e.brokers[order[index]].AddressStaleFor <
 			e.brokers[order[best]].AddressStaleFor {
-			best = at
+			best = index
 		}
 	}
 	return best
@@ -303,17 +303,17 @@ func (e *election) candidate(order []int32) int {
 
 // chooseLeader returns the leader and its broker epoch, or NoLeader and 0.
 func (e *election) chooseLeader() (leader int32, epoch int64) {
-	at := e.candidate(e.preference())
+	index := e.candidate(e.preference())
 	present, isMember := e.member(e.Leader)
 	holds := isMember && e.state(present) >= memberUnknown
-	toPreferred := e.options.PreferLeader && at == 0 && e.state(present) == memberIntact
+	toPreferred := e.options.PreferLeader && index == 0 && e.state(present) == memberIntact
 	switch {
-	case holds && at < 0: // the leader may be leaving, but there is no possible successor
+	case holds && index < 0: // the leader may be leaving, but there is no possible successor
 		return e.Leader, present.Epoch
 	case holds && !e.brokers[e.Leader].Leaving && !toPreferred:
 		return e.Leader, present.Epoch
-	case at >= 0:
-		id := e.preference()[at]
+	case index >= 0:
+		id := e.preference()[index]
 		return id, e.brokers[id].Epoch
 	}
 	return e.electUnclean()
@@ -331,13 +331,13 @@ func (e *election) chooseLeader() (leader int32, epoch int64) {
 func (e *election) electUnclean() (leader int32, epoch int64) {
 	for _, eligible := range []func(id int32) bool{e.dataLossAccepted, e.allUnclean(true),
 		e.allUnclean(false), e.allowedMember, e.allowed} {
-		at := slices.IndexFunc(e.preference(), func(id int32) bool {
+		index := slices.IndexFunc(e.preference(), func(id int32) bool {
 			return e.brokers[id].Liveness == Up && !e.brokers[id].Leaving && eligible(id)
 		})
-		if at < 0 {
+		if index < 0 {
 			continue
 		}
-		id := e.preference()[at]
+		id := e.preference()[index]
 		b := e.brokers[id]
 		e.ISR = []InSyncReplica{{Broker: id, Epoch: b.Epoch, Directory: b.Directory}}
 		e.unclean = true

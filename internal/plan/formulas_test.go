@@ -32,12 +32,12 @@ func TestPassOfTheCaseStudy(t *testing.T) {
 		{12, 4.88, 2.00, 18.9},
 		{3, 3.53, 2.00, 11.4},
 	} {
-		of := uniformPass(caseKeys, caseDirty, c.batch)
+		shares := uniformPass(caseKeys, caseDirty, c.batch)
 		all := (caseKeys + caseDirty) * caseBytes / tera
 		name := fmt.Sprintf("%g records per batch: ", c.batch)
-		near(t, name+"read", all*(1-of.dead), c.read, 0.002)
-		near(t, name+"written", all*of.live, c.written, 0.002)
-		near(t, name+"decompressed", all*of.mixed()*4, c.decompressed, 0.005)
+		near(t, name+"read", all*(1-shares.dead), c.read, 0.002)
+		near(t, name+"written", all*shares.live, c.written, 0.002)
+		near(t, name+"decompressed", all*shares.mixed()*4, c.decompressed, 0.005)
 	}
 	near(t, "entries of the sidecars read", (caseKeys+caseDirty)*8*sidecarEntryBytes/tera, 0.064,
 		1e-9)
@@ -83,13 +83,13 @@ func TestDeadBatchesBySize(t *testing.T) {
 	dirty := -math.Log(0.22) // 22 % of the keys survive this number of updates per key
 	for n, want := range map[float64]float64{3: 0.47, 12: 0.05, 50: 0} {
 		clean := 1e9 // a large clean section
-		of := uniformPass(clean, dirty*clean, n)
+		shares := uniformPass(clean, dirty*clean, n)
 		dead := math.Pow(1-0.22, n)
 		if math.Abs(dead-want) > 0.01 {
 			t.Errorf("(1-s)^%g: got %g, want %g", n, dead, want)
 		}
-		if low := clean * dead / (clean + dirty*clean); of.dead < low {
-			t.Errorf("batches of %g records: got a dead fraction of %g, want at least %g", n, of.dead,
+		if low := clean * dead / (clean + dirty*clean); shares.dead < low {
+			t.Errorf("batches of %g records: got a dead fraction of %g, want at least %g", n, shares.dead,
 				low)
 		}
 	}
@@ -125,10 +125,10 @@ func TestUniformPassAgainstSimulation(t *testing.T) {
 				whole += n
 			}
 		}
-		of, all := uniformPass(clean, float64(dirty), n), float64(len(log))
-		if math.Abs(of.dead-dead/all) > 0.01 || math.Abs(of.whole-whole/all) > 0.01 {
+		shares, all := uniformPass(clean, float64(dirty), n), float64(len(log))
+		if math.Abs(shares.dead-dead/all) > 0.01 || math.Abs(shares.whole-whole/all) > 0.01 {
 			t.Errorf("seed %d, %d dirty records: got dead %.4f, whole %.4f; simulated %.4f, %.4f", seed, dirty,
-				of.dead, of.whole, dead/all, whole/all)
+				shares.dead, shares.whole, dead/all, whole/all)
 		}
 	}
 }

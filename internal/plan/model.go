@@ -56,12 +56,12 @@ func (m *model) disk(growth float64) Disk {
 // hot keys. The estimate is the cheaper of these two ways.
 func (m *model) steady() Pass {
 	hot := m.live * m.in.HotShare
-	of := uniformPass(hot/m.stored, m.dirty/m.stored, m.in.BatchRecords)
+	shares := uniformPass(hot/m.stored, m.dirty/m.stored, m.in.BatchRecords)
 	all := hot + m.dirty
 	p := Pass{
-		LogReadBytes: all * max(1-of.dead, of.live), LogWrittenBytes: all * of.live,
+		LogReadBytes: all * max(1-shares.dead, shares.live), LogWrittenBytes: all * shares.live,
 		FreedBytes:        m.dirty,
-		DecompressedBytes: all * of.mixed() * m.in.CompressionRatio,
+		DecompressedBytes: all * shares.mixed() * m.in.CompressionRatio,
 	}
 	if g := m.in.GarbageShare; g > 0 {
 		garbage := m.after - m.live

@@ -106,11 +106,11 @@ func TestMonotonic(t *testing.T) {
 	needed := func(p Plan) float64 { return p.Topic.NeededBytes }
 	daily := func(p Plan) float64 { return p.CleanerBytesDay }
 	for _, c := range []struct {
-		name   string
-		set    func(*Input, float64)
-		of     func(Plan) float64
-		values []float64
-		falls  bool
+		name    string
+		set     func(*Input, float64)
+		measure func(Plan) float64
+		values  []float64
+		falls   bool
 	}{
 		{"disk by keys", func(in *Input, x float64) { in.Keys = x }, needed,
 			[]float64{1, 1e3, 1e6, 1e9, 1e12}, false},
@@ -142,7 +142,7 @@ func TestMonotonic(t *testing.T) {
 		for _, x := range c.values {
 			in := zendesk()
 			c.set(&in, x)
-			now := c.of(mustMake(t, in))
+			now := c.measure(mustMake(t, in))
 			if worse := now < before*(1-1e-9); worse && !c.falls || now > before*(1+1e-9) &&
 				c.falls {
 				t.Errorf("%s: got %g at input %g, but %g at the previous, smaller input", c.name, now, x, before)

@@ -112,8 +112,8 @@ func (p Plan) printHead(out io.Writer) {
 
 func (p Plan) printDisk(out io.Writer) {
 	line(out, "\nDisk", "partition", "topic", "broker")
-	row := func(name string, of func(Disk) float64) {
-		line(out, "  "+name, size(of(p.Partition)), size(of(p.Topic)), size(of(p.Broker)))
+	row := func(name string, measure func(Disk) float64) {
+		line(out, "  "+name, size(measure(p.Partition)), size(measure(p.Topic)), size(measure(p.Broker)))
 	}
 	row("live records", func(d Disk) float64 { return d.LiveBytes })
 	row("after a pass", func(d Disk) float64 { return d.AfterBytes })

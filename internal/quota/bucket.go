@@ -39,9 +39,9 @@ const (
 type bucket struct {
 	// used is the number of units that have not been refilled by the time at: 0 <= used. The bucket
 	// is in debt if used exceeds the capacity.
-	used float64
-	at   time.Time
-	rate float64 // since at
+	used   float64
+	moment time.Time
+	rate   float64 // since at
 }
 
 // capacity returns the units that a full bucket contains.
@@ -50,8 +50,8 @@ func capacity(rate float64) float64 { return rate * Burst.Seconds() }
 // refill adds the units of the time since the last call. If the rate has changed, units are added
 // at the previous rate until now. An earlier time than that of the last call adds nothing.
 func (b *bucket) refill(rate float64, now time.Time) {
-	if passed := now.Sub(b.at); passed > 0 {
-		b.used, b.at = max(0, b.used-b.rate*passed.Seconds()), now
+	if passed := now.Sub(b.moment); passed > 0 {
+		b.used, b.moment = max(0, b.used-b.rate*passed.Seconds()), now
 	}
 	b.rate = rate
 }
@@ -78,5 +78,5 @@ func (b *bucket) charge(kind Kind, units float64) {
 
 // isFull reports whether the bucket equals a new one.
 func (b *bucket) isFull(now time.Time) bool {
-	return b.used <= b.rate*max(0, now.Sub(b.at)).Seconds()
+	return b.used <= b.rate*max(0, now.Sub(b.moment)).Seconds()
 }

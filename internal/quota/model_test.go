@@ -11,13 +11,13 @@ import (
 
 // model is a bucket that is refilled in steps of a millisecond.
 type model struct {
-	tokens float64
-	rate   float64
-	at     time.Duration
+	tokens  float64
+	rate    float64
+	elapsed time.Duration
 }
 
 func (m *model) advance(to time.Duration, rate float64) {
-	for ; m.at < to; m.at += time.Millisecond {
+	for ; m.elapsed < to; m.elapsed += time.Millisecond {
 		m.tokens = min(capacity(m.rate), m.tokens+m.rate/1000)
 	}
 	// A changed rate changes the capacity, and keeps what was used.
@@ -40,23 +40,23 @@ func TestBucketAgainstModel(t *testing.T) {
 		rate := float64(1 + random.IntN(1000))
 		m := model{tokens: capacity(rate), rate: rate}
 		var users Users
-		at, epoch := time.Duration(0), time.Unix(1_000_000, 0)
+		elapsed, epoch := time.Duration(0), time.Unix(1_000_000, 0)
 		for range 60 {
-			at += time.Duration(random.IntN(3000)) * time.Millisecond
+			elapsed += time.Duration(random.IntN(3000)) * time.Millisecond
 			if random.IntN(10) == 0 {
 				rate = float64(1 + random.IntN(1000))
 			}
-			m.advance(at, rate)
+			m.advance(elapsed, rate)
 			units := float64(random.IntN(int(rate*4) + 1))
 			if random.IntN(8) == 0 {
 				units = -units
 			}
 			m.tokens = min(capacity(rate), m.tokens-units)
 			limits := Limits{Produce: rate}
-			got := users.Charge("u", &limits, Produce, units, epoch.Add(at))
+			got := users.Charge("u", &limits, Produce, units, epoch.Add(elapsed))
 			want := m.throttle()
 			if diff := (got - want).Abs(); diff > 2*time.Millisecond {
-				t.Fatalf("seed %d: after %v at rate %v: throttle %v, want %v", s, at, rate, got, want)
+				t.Fatalf("seed %d: after %v at rate %v: throttle %v, want %v", s, elapsed, rate, got, want)
 			}
 		}
 	}

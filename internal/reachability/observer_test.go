@@ -9,7 +9,7 @@ func TestPeersThatDoNotAnswerAreReported(t *testing.T) {
 	const s = time.Second
 	a, b := Peer{1, 1}, Peer{2, 1}
 	type step struct {
-		at       time.Duration
+		elapsed  time.Duration
 		answered []Peer
 		peers    []Peer
 		want     string
@@ -32,10 +32,10 @@ func TestPeersThatDoNotAnswerAreReported(t *testing.T) {
 		var o Observer
 		for _, step := range steps {
 			for _, p := range step.answered {
-				o.Answered(p, noon.Add(step.at))
+				o.Answered(p, noon.Add(step.elapsed))
 			}
-			if got := o.Tick(step.peers, noon.Add(step.at)); got.String() != step.want {
-				t.Errorf("%s, after %v: got %q, want %q", name, step.at, got, step.want)
+			if got := o.Tick(step.peers, noon.Add(step.elapsed)); got.String() != step.want {
+				t.Errorf("%s, after %v: got %q, want %q", name, step.elapsed, got, step.want)
 			}
 		}
 	}

@@ -98,10 +98,10 @@ func PeekSize(header []byte) (int, error) {
 }
 
 // The accessors need no bounds checks, because a Batch is at least HeaderBytes long.
-func (b Batch) int64At(at int) int64 { return int64(binary.BigEndian.Uint64(b[at:])) }
-func (b Batch) int32At(at int) int32 { return int32(binary.BigEndian.Uint32(b[at:])) }
-func (b Batch) int16At(at int) int16 { return int16(binary.BigEndian.Uint16(b[at:])) }
-func (b Batch) attributes() int16    { return b.int16At(attributesAt) }
+func (b Batch) int64At(index int) int64 { return int64(binary.BigEndian.Uint64(b[index:])) }
+func (b Batch) int32At(index int) int32 { return int32(binary.BigEndian.Uint32(b[index:])) }
+func (b Batch) int16At(index int) int16 { return int16(binary.BigEndian.Uint16(b[index:])) }
+func (b Batch) attributes() int16       { return b.int16At(attributesAt) }
 
 // BaseOffset is the first offset that the batch covers. Cleaning may have removed the record at
 // this offset.

@@ -113,12 +113,12 @@ func TestChecksumExcludesOffsetEpochAndLength(t *testing.T) {
 		whole.LeaderEpoch() != 7 {
 		t.Errorf("offset %d, epoch %d, %v", whole.BaseOffset(), whole.LeaderEpoch(), err)
 	}
-	for at := crcAt; at < len(whole); at++ {
-		whole[at] ^= 1
+	for index := crcAt; index < len(whole); index++ {
+		whole[index] ^= 1
 		if err := whole.CheckCRC(); !errors.Is(err, ErrCorrupt) {
-			t.Fatalf("flipped bit in byte %d: %v, want ErrCorrupt", at, err)
+			t.Fatalf("flipped bit in byte %d: %v, want ErrCorrupt", index, err)
 		}
-		whole[at] ^= 1
+		whole[index] ^= 1
 	}
 }
 

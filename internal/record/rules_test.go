@@ -159,13 +159,13 @@ func TestEmptyKeyIsNotANullKey(t *testing.T) {
 
 func TestChecksumCoversEverythingFromTheAttributes(t *testing.T) {
 	valid := clientBatch(t, compress.None, keyed("a", "1", 10))
-	for at := range valid {
+	for index := range valid {
 		changed := slices.Clone(valid)
-		changed[at] ^= 0x40
+		changed[index] ^= 0x40
 		// a change of the stored checksum is also detected
-		covered := at >= attributesAt || at >= crcAt && at < crcAt+4
+		covered := index >= attributesAt || index >= crcAt && index < crcAt+4
 		if err := changed.CheckCRC(); covered != (err != nil) {
-			t.Errorf("byte %d: %v", at, err)
+			t.Errorf("byte %d: %v", index, err)
 		}
 	}
 }

@@ -78,8 +78,8 @@ func TestStreamStopsReadingAfterABreak(t *testing.T) {
 	records := make([]Record, 200)
 	for i := range records {
 		records[i].Value = make([]byte, 50_000)
-		for at := range records[i].Value {
-			records[i].Value[at] = byte(random.Uint32()) // incompressible
+		for index := range records[i].Value {
+			records[i].Value[index] = byte(random.Uint32()) // incompressible
 		}
 	}
 	for codec := compress.None; codec <= compress.Zstd; codec++ {
@@ -126,19 +126,19 @@ func TestStreamDistinguishesReadErrorsFromCorruptData(t *testing.T) {
 		if len(payload) == 0 {
 			continue
 		}
-		for _, at := range []int{0, 1, len(payload) / 2, len(payload) - 1} {
+		for _, index := range []int{0, 1, len(payload) / 2, len(payload) - 1} {
 			failing := func(io.Reader) io.Reader {
-				return io.MultiReader(bytes.NewReader(payload[:at]), iotest.ErrReader(readErr))
+				return io.MultiReader(bytes.NewReader(payload[:index]), iotest.ErrReader(readErr))
 			}
 			// The error must be returned even if all records precede it.
 			if _, err := streamed(b, 1<<20, failing); !errors.Is(err, readErr) ||
 				errors.Is(err, ErrCorrupt) {
-				t.Errorf("%s: read error at byte %d of %d: %v", name, at, len(payload), err)
+				t.Errorf("%s: read error at byte %d of %d: %v", name, index, len(payload), err)
 			}
-			truncated := func(r io.Reader) io.Reader { return io.LimitReader(r, int64(at)) }
+			truncated := func(r io.Reader) io.Reader { return io.LimitReader(r, int64(index)) }
 			if _, err := streamed(b, 1<<20, truncated); b.Count() > 0 &&
 				!errors.Is(err, ErrCorrupt) {
-				t.Errorf("%s: payload truncated at byte %d of %d: %v", name, at, len(payload), err)
+				t.Errorf("%s: payload truncated at byte %d of %d: %v", name, index, len(payload), err)
 			}
 		}
 	}

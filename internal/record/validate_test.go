@@ -23,8 +23,8 @@ func modified(t testing.TB, modify func(Batch)) Batch {
 	return b
 }
 
-func put32(at int, value int32) func(Batch) {
-	return func(b Batch) { binary.BigEndian.PutUint32(b[at:], uint32(value)) }
+func put32(index int, value int32) func(Batch) {
+	return func(b Batch) { binary.BigEndian.PutUint32(b[index:], uint32(value)) }
 }
 
 func TestValidateRejects(t *testing.T) {
@@ -222,8 +222,8 @@ func TestWrongMaxTimestampIsCorrected(t *testing.T) {
 func TestOffsetDeltasAreCorrected(t *testing.T) {
 	sent := clientBatch(t, compress.Snappy, keyed("a", "1", 10), keyed("b", "2", 20))
 	wrong := clientBatch(t, compress.None, keyed("a", "1", 10), keyed("b", "2", 20))
-	at := bytes.LastIndex(wrong, []byte{2, 2, 'b'}) // offset delta 1, key length 1, key
-	wrong[at] = 0
+	index := bytes.LastIndex(wrong, []byte{2, 2, 'b'}) // offset delta 1, key length 1, key
+	wrong[index] = 0
 	wrong.setCRC()
 	for name, b := range map[string]Batch{"consecutive": sent, "both 0": wrong} {
 		valid, err := Validate(b, Rules{KeepCodec: true}, now)

@@ -98,16 +98,16 @@ func (f *Fleet) askAll(ctx context.Context, addresses, topics []string) []answer
 func (f *Fleet) ask(ctx context.Context, address string, topics []string) answer {
 	ctx, cancel := context.WithTimeout(ctx, fleetTimeout)
 	defer cancel()
-	of := answer{address: address}
+	reply := answer{address: address}
 	var rows report.Partitions
-	if of.placement, of.err = f.client.placement(ctx, address, topics); of.err == nil {
-		rows, of.err = f.client.rows(ctx, address, topics)
+	if reply.placement, reply.err = f.client.placement(ctx, address, topics); reply.err == nil {
+		rows, reply.err = f.client.rows(ctx, address, topics)
 	}
-	if of.err == nil {
-		of.volumes, of.err = f.client.Volumes(ctx, address)
+	if reply.err == nil {
+		reply.volumes, reply.err = f.client.Volumes(ctx, address)
 	}
-	of.rows = rows.Partitions
-	return of
+	reply.rows = rows.Partitions
+	return reply
 }
 
 // further returns the addresses of brokers that answers name and that were not asked.
@@ -116,8 +116,8 @@ func (f *Fleet) further(answers []answer) (addresses []string) {
 	if err != nil {
 		return nil
 	}
-	for _, of := range answers {
-		for _, broker := range of.placement.Brokers {
+	for _, answer := range answers {
+		for _, broker := range answer.placement.Brokers {
 			address := net.JoinHostPort(broker.Host, port)
 			if broker.Host != "" && !slices.Contains(addresses, address) &&
 				!slices.Contains(f.addresses, address) {
@@ -135,23 +135,23 @@ func combine(answers []answer) Answers {
 	all := Answers{Asked: len(answers)}
 	rows := map[replicaKey]report.Partition{}
 	first := true
-	for _, of := range answers {
-		all.Addresses = append(all.Addresses, of.address)
-		if of.err != nil {
-			all.Unanswered = append(all.Unanswered, Unanswered{of.address, of.err})
+	for _, answer := range answers {
+		all.Addresses = append(all.Addresses, answer.address)
+		if answer.err != nil {
+			all.Unanswered = append(all.Unanswered, Unanswered{answer.address, answer.err})
 			continue
 		}
-		for _, row := range of.rows {
+		for _, row := range answer.rows {
 			rows[replicaKey{row.Topic, row.Partition, row.Broker}] = row
 		}
-		all.Volumes = append(all.Volumes, of.volumes...)
+		all.Volumes = append(all.Volumes, answer.volumes...)
 		if first {
-			all.Placement, first = of.placement, false
+			all.Placement, first = answer.placement, false
 		}
 	}
-	for _, of := range answers {
-		if of.err == nil {
-			mergeLeaders(&all.Placement, of.placement)
+	for _, answer := range answers {
+		if answer.err == nil {
+			mergeLeaders(&all.Placement, answer.placement)
 		}
 	}
 	for _, row := range rows {
@@ -175,14 +175,14 @@ type replicaKey struct {
 }
 
 // mergeLeaders replaces the partitions whose lag only the responding broker knows.
-func mergeLeaders(placement *report.Placement, of report.Placement) {
-	for _, theirs := range of.Partitions {
-		at, found := slices.BinarySearchFunc(placement.Partitions, theirs,
+func mergeLeaders(placement *report.Placement, other report.Placement) {
+	for _, theirs := range other.Partitions {
+		index, found := slices.BinarySearchFunc(placement.Partitions, theirs,
 			func(a, b report.PlacedPartition) int {
 				return cmp.Or(cmp.Compare(a.Topic, b.Topic), cmp.Compare(a.Partition, b.Partition))
 			})
-		if found && theirs.Lag != nil && theirs.LeaderEpoch >= placement.Partitions[at].LeaderEpoch {
-			placement.Partitions[at] = theirs
+		if found && theirs.Lag != nil && theirs.LeaderEpoch >= placement.Partitions[index].LeaderEpoch {
+			placement.Partitions[index] = theirs
 		}
 	}
 }

@@ -75,10 +75,10 @@ func (f *Fleet) AbortTransaction(ctx context.Context, id string) (report.Aborted
 
 // AbortHanging aborts a transaction that no coordinator knows, in one partition. As
 // Client.AbortHanging it fails with ErrOwned if a coordinator knows it.
-func (f *Fleet) AbortHanging(ctx context.Context, of report.TopicPartition,
+func (f *Fleet) AbortHanging(ctx context.Context, key report.TopicPartition,
 	firstOffset int64) (report.Aborted, error) {
 	all, _ := f.Transactions(ctx)
-	return f.client.abortHanging(ctx, all, of, firstOffset)
+	return f.client.abortHanging(ctx, all, key, firstOffset)
 }
 
 func (c *Client) abort(ctx context.Context, address, path string) (answer report.Aborted,
@@ -88,26 +88,26 @@ func (c *Client) abort(ctx context.Context, address, path string) (answer report
 }
 
 // abortHanging aborts a transaction of all, which must be complete.
-func (c *Client) abortHanging(ctx context.Context, all *Transactions, of report.TopicPartition,
+func (c *Client) abortHanging(ctx context.Context, all *Transactions, key report.TopicPartition,
 	firstOffset int64) (answer report.Aborted, err error) {
 	if err := all.Complete(); err != nil {
 		return answer, err
 	}
-	at := slices.IndexFunc(all.Open, func(o report.OpenTransaction) bool {
-		return o.TopicPartition == of && o.FirstOffset == firstOffset
+	index := slices.IndexFunc(all.Open, func(o report.OpenTransaction) bool {
+		return o.TopicPartition == key && o.FirstOffset == firstOffset
 	})
-	if at < 0 {
+	if index < 0 {
 		return answer, fmt.Errorf("%w: none begins at offset %d of %s-%d", ErrUnknownTransaction,
-			firstOffset, of.Topic, of.Partition)
+			firstOffset, key.Topic, key.Partition)
 	}
-	open := &all.Open[at]
+	open := &all.Open[index]
 	if owner := all.Owner(open); owner != nil {
 		return answer, fmt.Errorf("%w: it is that of transactional id %q; abort it with\n"+
 			"heartwood transactions abort %s", ErrOwned, owner.TransactionalID,
 			strconv.Quote(owner.TransactionalID))
 	}
-	query := url.Values{"partition": {strconv.Itoa(int(of.Partition))},
+	query := url.Values{"partition": {strconv.Itoa(int(key.Partition))},
 		"firstOffset": {strconv.FormatInt(firstOffset, 10)}}
 	return c.abort(ctx, all.addresses[open.Broker],
-		"/api/v1/topics/"+url.PathEscape(of.Topic)+"/abort-transaction?"+query.Encode())
+		"/api/v1/topics/"+url.PathEscape(key.Topic)+"/abort-transaction?"+query.Encode())
 }

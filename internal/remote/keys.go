@@ -207,9 +207,9 @@ func PrintKeys(out io.Writer, keys *report.Keys) error {
 		}
 	}
 	err := printTable(out, "PARTITION OFFSET TIME STATE SEGMENT VALUE", rows, func(r row) []string {
-		at := time.UnixMilli(int64(r.record.Timestamp * 1000)).UTC()
+		moment := time.UnixMilli(int64(r.record.Timestamp * 1000)).UTC()
 		return []string{strconv.Itoa(int(r.partition)), strconv.FormatInt(r.record.Offset, 10),
-			at.Format("2006-01-02T15:04:05.000Z"), stateText(r.record),
+			moment.Format("2006-01-02T15:04:05.000Z"), stateText(r.record),
 			strconv.FormatInt(r.record.Segment, 10), valueText(r.record)}
 	})
 	for i := range keys.Partitions {
@@ -227,8 +227,8 @@ func stateText(r *report.KeyRecord) string {
 	case r.SupersededBy != nil:
 		return fmt.Sprintf("superseded by %d", *r.SupersededBy)
 	case r.GoesFrom != nil:
-		at := time.UnixMilli(int64(*r.GoesFrom * 1000)).UTC()
-		return "tombstone, may go from " + at.Format("2006-01-02T15:04:05Z")
+		moment := time.UnixMilli(int64(*r.GoesFrom * 1000)).UTC()
+		return "tombstone, may go from " + moment.Format("2006-01-02T15:04:05Z")
 	case r.WaitsFor != "":
 		return "tombstone, waits for " + strings.ReplaceAll(r.WaitsFor, "_", " ")
 	}

@@ -74,12 +74,12 @@ func leadsUnknown(placement report.Placement, broker int32) bool {
 // merge replaces the partitions that a broker leads by those of its own response.
 func merge(placement *report.Placement, broker int32, answer report.Placement) {
 	for _, theirs := range answer.Partitions {
-		at, found := slices.BinarySearchFunc(placement.Partitions, theirs,
+		index, found := slices.BinarySearchFunc(placement.Partitions, theirs,
 			func(a, b report.PlacedPartition) int {
 				return cmp.Or(cmp.Compare(a.Topic, b.Topic), cmp.Compare(a.Partition, b.Partition))
 			})
-		if found && theirs.Leader == broker && placement.Partitions[at].Leader == broker {
-			placement.Partitions[at] = theirs
+		if found && theirs.Leader == broker && placement.Partitions[index].Leader == broker {
+			placement.Partitions[index] = theirs
 		}
 	}
 }

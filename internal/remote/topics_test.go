@@ -16,7 +16,7 @@ import (
 
 func TestPrintTopics(t *testing.T) {
 	now := time.Unix(1_000_000, 0)
-	at := func(ago time.Duration) *metav1.Time { return &metav1.Time{Time: now.Add(-ago)} }
+	found := func(ago time.Duration) *metav1.Time { return &metav1.Time{Time: now.Add(-ago)} }
 	var out strings.Builder
 	err := PrintTopics(&out, []summary.Topic{
 		{Topic: "events", Partitions: 1, SizeBytes: 999},
@@ -26,7 +26,7 @@ func TestPrintTopics(t *testing.T) {
 			Compaction: &v1alpha1.CompactionStatus{
 				Dirty: "37%", Reclaimable: resource.NewQuantity(1<<30, resource.BinarySI),
 				Phase: "Rewriting", ProgressPercent: new(int32(43)),
-				ETA: at(-11 * time.Minute), LastCleaned: at(50 * time.Hour),
+				ETA: found(-11 * time.Minute), LastCleaned: found(50 * time.Hour),
 			},
 			Compacting: &summary.Compacting{Reason: "Cleaning",
 				Message: "a pass runs (1 of 12 partitions; 11 UpToDate)"},

@@ -158,12 +158,12 @@ func (c *Client) AbortTransaction(ctx context.Context, addresses []string,
 // AbortHanging aborts a transaction that no coordinator knows, in one partition. It fails with
 // ErrOwned if a coordinator knows the transaction: then its other partitions could not be aborted.
 func (c *Client) AbortHanging(ctx context.Context, addresses []string,
-	of report.TopicPartition, firstOffset int64) (answer report.Aborted, err error) {
+	key report.TopicPartition, firstOffset int64) (answer report.Aborted, err error) {
 	all, err := c.Transactions(ctx, addresses, nil, 0)
 	if err != nil {
 		return answer, err
 	}
-	return c.abortHanging(ctx, all, of, firstOffset)
+	return c.abortHanging(ctx, all, key, firstOffset)
 }
 
 // partitionNames formats partitions, such as "orders-0 orders-1"; "-" if there are none.

@@ -39,8 +39,8 @@ func TestProduceAwaitsTheImageOfTheNewLeader(t *testing.T) {
 		n.change(func(p *metadata.Partition) { p.Leader, p.LeaderEpoch = 2, p.LeaderEpoch+1 })
 		epoch := n.meta.image().Topics[0].Partitions[0].LeaderEpoch
 		n.apply(1)
-		if at := <-n.produceAwaiting(1); !errors.Is(at.result.Err, ErrNotLeader) || at.took != 0 {
-			t.Errorf("former leader: %v after %s, want %v at once", at.result.Err, at.took,
+		if answer := <-n.produceAwaiting(1); !errors.Is(answer.result.Err, ErrNotLeader) || answer.took != 0 {
+			t.Errorf("former leader: %v after %s, want %v at once", answer.result.Err, answer.took,
 				ErrNotLeader)
 		}
 		if leader, known, ok := n.nodes[1].KnownLeader(partitionA, n.meta.topic.ID); !ok || leader != 2 ||
@@ -50,14 +50,14 @@ func TestProduceAwaitsTheImageOfTheNewLeader(t *testing.T) {
 		}
 		n.change(func(p *metadata.Partition) { p.ISR = []int32{2, 1} }) // the epoch remains
 		n.apply(1)
-		if at := <-n.produceAwaiting(1); at.took != 0 {
-			t.Errorf("former leader: answer after %s, want at once", at.took)
+		if answer := <-n.produceAwaiting(1); answer.took != 0 {
+			t.Errorf("former leader: answer after %s, want at once", answer.took)
 		}
 		produced := n.produceAwaiting(2)
 		time.Sleep(50 * time.Millisecond)
 		n.apply(2)
-		if at := <-produced; at.result.Err != nil || at.took != 50*time.Millisecond {
-			t.Errorf("new leader: %v after %s, want success after 50 ms", at.result.Err, at.took)
+		if answer := <-produced; answer.result.Err != nil || answer.took != 50*time.Millisecond {
+			t.Errorf("new leader: %v after %s, want success after 50 ms", answer.result.Err, answer.took)
 		}
 	})
 }
@@ -66,14 +66,14 @@ func TestProduceAwaitsTheImageOfTheNewLeader(t *testing.T) {
 func TestProduceToAFollowerEndsItsWait(t *testing.T) {
 	inCluster(t, 2, nil, func(t *testing.T, n *nodes) {
 		n.settle(time.Second)
-		at := <-n.produceAwaiting(2)
-		if late := at.took - leaderWaitMax; !errors.Is(at.result.Err, ErrNotLeader) || late < 0 ||
+		answer := <-n.produceAwaiting(2)
+		if late := answer.took - leaderWaitMax; !errors.Is(answer.result.Err, ErrNotLeader) || late < 0 ||
 			late > 2*time.Millisecond {
-			t.Errorf("follower: %v after %s, want %v after %s", at.result.Err, at.took, ErrNotLeader,
+			t.Errorf("follower: %v after %s, want %v after %s", answer.result.Err, answer.took, ErrNotLeader,
 				leaderWaitMax)
 		}
-		if at := <-n.produceAwaiting(2); !errors.Is(at.result.Err, ErrNotLeader) || at.took != 0 {
-			t.Errorf("after a wait that expired: %v after %s, want %v at once", at.result.Err, at.took,
+		if answer := <-n.produceAwaiting(2); !errors.Is(answer.result.Err, ErrNotLeader) || answer.took != 0 {
+			t.Errorf("after a wait that expired: %v after %s, want %v at once", answer.result.Err, answer.took,
 				ErrNotLeader)
 		}
 	})
@@ -92,8 +92,8 @@ func TestProduceAwaitsANewReplica(t *testing.T) {
 		produced := n.produceAwaiting(2)
 		time.Sleep(50 * time.Millisecond)
 		n.apply(2)
-		if at := <-produced; at.result.Err != nil || at.took != 50*time.Millisecond {
-			t.Errorf("%v after %s, want success after 50 ms", at.result.Err, at.took)
+		if answer := <-produced; answer.result.Err != nil || answer.took != 50*time.Millisecond {
+			t.Errorf("%v after %s, want success after 50 ms", answer.result.Err, answer.took)
 		}
 	})
 }
@@ -132,8 +132,8 @@ func TestFormerLeaderAwaitsLaterElections(t *testing.T) {
 		produced := n.produceAwaiting(1)
 		time.Sleep(50 * time.Millisecond)
 		n.apply(1)
-		if at := <-produced; at.result.Err != nil || at.took != 50*time.Millisecond {
-			t.Errorf("%v after %s, want success after 50 ms", at.result.Err, at.took)
+		if answer := <-produced; answer.result.Err != nil || answer.took != 50*time.Millisecond {
+			t.Errorf("%v after %s, want success after 50 ms", answer.result.Err, answer.took)
 		}
 	})
 }

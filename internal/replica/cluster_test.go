@@ -292,12 +292,12 @@ func (n *nodes) settle(d time.Duration) {
 }
 
 // content returns the batches of a log.
-func (n *nodes) content(of int32) []byte {
+func (n *nodes) content(id int32) []byte {
 	n.t.Helper()
-	log := n.log(of)
+	log := n.log(id)
 	var all []byte
-	for at := log.LogStart(); at < log.LogEnd(); {
-		slice, err := log.ReadReplica(at, 1<<20, true)
+	for offset := log.LogStart(); offset < log.LogEnd(); {
+		slice, err := log.ReadReplica(offset, 1<<20, true)
 		if err != nil {
 			n.t.Fatal(err)
 		}
@@ -310,20 +310,20 @@ func (n *nodes) content(of int32) []byte {
 		}
 		slice.Release()
 		all = append(all, buf...)
-		at = lastOffset(n.t, buf) + 1
+		offset = lastOffset(n.t, buf) + 1
 	}
 	return all
 }
 
 // equal fails the test unless the logs contain the same bytes and end at the same offset.
-func (n *nodes) equal(of ...int32) {
+func (n *nodes) equal(brokers ...int32) {
 	n.t.Helper()
-	first := n.content(of[0])
-	for _, id := range of[1:] {
+	first := n.content(brokers[0])
+	for _, id := range brokers[1:] {
 		if other := n.content(id); !bytes.Equal(first, other) ||
-			n.log(of[0]).LogEnd() != n.log(id).LogEnd() {
+			n.log(brokers[0]).LogEnd() != n.log(id).LogEnd() {
 			n.t.Errorf("logs differ: broker %d has %d bytes and log end %d, broker %d has %d bytes and log end %d",
-				of[0], len(first), n.log(of[0]).LogEnd(), id, len(other), n.log(id).LogEnd())
+				brokers[0], len(first), n.log(brokers[0]).LogEnd(), id, len(other), n.log(id).LogEnd())
 		}
 	}
 }
@@ -347,7 +347,7 @@ func (n *nodes) wantISR(want ...int32) {
 type link struct {
 	from *node
 	to   *node
-	of   *Set // the process of the other broker at the time of the dial
+	set  *Set // the process of the other broker at the time of the dial
 
 	interrupts chan struct{} // capacity 1
 }
@@ -356,19 +356,19 @@ var errLink = errors.New("no route")
 
 func (n *nodes) dial(from *node, to metadata.Broker) (Peer, error) {
 	b := n.nodes[to.ID]
-	of := b.live.Load()
+	set := b.live.Load()
 	from.dials.Add(1)
 	switch {
 	case b.disconnected.Load() || from.disconnected.Load():
 		return nil, errLink
-	case of == nil && n.refuse.Load():
+	case set == nil && n.refuse.Load():
 		// as the kernel refuses it after a process has exited
 		return nil, &net.OpError{Op: "dial",
 			Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)}
-	case of == nil:
+	case set == nil:
 		return nil, errLink
 	}
-	return &link{from, b, of, make(chan struct{}, 1)}, nil
+	return &link{from, b, set, make(chan struct{}, 1)}, nil
 }
 
 func (l *link) Close() error { return nil }
@@ -376,7 +376,7 @@ func (l *link) Close() error { return nil }
 func (l *link) Interrupt() { signal(l.interrupts) }
 
 func (l *link) broken() bool {
-	return l.to.live.Load() != l.of || l.to.disconnected.Load() ||
+	return l.to.live.Load() != l.set || l.to.disconnected.Load() ||
 		l.from.disconnected.Load()
 }
 
@@ -405,7 +405,7 @@ func (l *link) Fetch(ctx context.Context, req *FollowerFetch) (FollowerResponse,
 			ReplicaIncarnation: p.ReplicaIncarnation,
 		})
 	}
-	fetched, err := l.of.FetchInSession(ctx, request)
+	fetched, err := l.set.FetchInSession(ctx, request)
 	if err != nil {
 		return FollowerResponse{}, err
 	}

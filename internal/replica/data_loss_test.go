@@ -179,9 +179,9 @@ func TestReplicaWithGapIsRecopiedAfterLoss(t *testing.T) {
 				}
 				n.want(2, "stays", true, false)
 				n.want(2, "key", false, false)
-				if at := n.log(2).LogEnd(); at <= 2 || at >= 5 {
+				if offset := n.log(2).LogEnd(); offset <= 2 || offset >= 5 {
 					n.t.Fatalf("follower's log end %d, want it behind the gap at 1 and below the "+
-						"superseding record at 5", at)
+						"superseding record at 5", offset)
 				}
 				if epoch, err := n.log(2).Notes().CopyGap(); epoch != 2 || err != nil {
 					n.t.Errorf("gap stored in epoch %d (%v), want 2", epoch, err)

@@ -134,9 +134,9 @@ func countFetched(req FetchRequest, positions []position) {
 	if req.Replica != nil {
 		return
 	}
-	for _, at := range positions {
-		if at.bytes > 0 {
-			at.partition.fetchedBytes.Add(float64(at.bytes))
+	for _, state := range positions {
+		if state.bytes > 0 {
+			state.partition.fetchedBytes.Add(float64(state.bytes))
 		}
 	}
 }
@@ -163,16 +163,16 @@ func (s *Set) read(req *FetchRequest, results []FetchResult, positions []positio
 			want.BytesMax = max(left, 0)
 		}
 		results[i], positions[i] = s.readOne(req, want, nil, total == 0 && most > 0)
-		at := &positions[i]
-		if at.partition == nil {
+		state := &positions[i]
+		if state.partition == nil {
 			enough = true
 			continue
 		}
 		// at keeps the original BytesMax; want.BytesMax was reduced by the bytes of other
 		// partitions
-		at.request = req.Partitions[i]
-		total += at.bytes
-		enough = enough || at.more || results[i].OffsetsChanged && at.role.pushHighWatermark
+		state.request = req.Partitions[i]
+		total += state.bytes
+		enough = enough || state.more || results[i].OffsetsChanged && state.role.pushHighWatermark
 	}
 	return enough || total >= min(req.BytesMin, req.BytesMax)
 }
@@ -189,18 +189,18 @@ func (r *FetchRequest) bytesMax() int {
 // readOne reads one partition once. session is the last fetch of the follower's session; nil: the
 // follower has no session.
 func (s *Set) readOne(req *FetchRequest, want FetchPartition, session *lastFetch,
-	wholeFirst bool) (result FetchResult, at position) {
+	wholeFirst bool) (result FetchResult, state position) {
 	switch {
 	case want.ID.Topic == "":
 		result = emptyResult(want.ID)
 		result.Err = fmt.Errorf("%w: unknown id %s", ErrInconsistentTopicID, want.Topic)
 	case req.Replica != nil:
-		result, at = s.readForFollower(want, fetchingFollower{*req.Replica, session}, wholeFirst)
+		result, state = s.readForFollower(want, fetchingFollower{*req.Replica, session}, wholeFirst)
 	default:
-		result, at = s.readForConsumer(want, req, wholeFirst)
+		result, state = s.readForConsumer(want, req, wholeFirst)
 	}
 	result.Topic = want.Topic
-	return result, at
+	return result, state
 }
 
 func emptyResult(id PartitionID) FetchResult {

@@ -80,9 +80,9 @@ func (s *Set) readForFollower(want FetchPartition, from fetchingFollower,
 	// limit is the follower's offset, not the log end after the read. If the fetch waits, it must
 	// find the records that were appended during the read, because their notification was already
 	// sent.
-	at := position{partition: p, role: r, limit: want.Offset, bytes: data.Length,
+	state := position{partition: p, role: r, limit: want.Offset, bytes: data.Length,
 		more: data.More && !throttled, throttled: throttled}
-	return result, at
+	return result, state
 }
 
 // setFollowerOffsets sets the offsets that a follower receives besides records, and OffsetsChanged:

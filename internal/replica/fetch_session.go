@@ -50,12 +50,12 @@ type fetchSession struct {
 
 // lastFetch is the time of the last fetch in a session. At that time a follower's log of each
 // partition still had the end offset that the follower last reported. It implements isr.Session.
-type lastFetch struct{ at atomic.Pointer[time.Time] }
+type lastFetch struct{ pointer atomic.Pointer[time.Time] }
 
 // LastFetch implements isr.Session.
 func (l *lastFetch) LastFetch() time.Time {
-	if at := l.at.Load(); at != nil {
-		return *at
+	if moment := l.pointer.Load(); moment != nil {
+		return *moment
 	}
 	return time.Time{}
 }
@@ -66,7 +66,7 @@ type sessionPartition struct {
 	session *fetchSession
 	key     session.Key
 	request FetchPartition // the client's last request
-	at      position       // the state after the last read
+	state   position       // the state after the last read
 	sent    sentOffsets    // the offsets that a consumer last received
 	counted countedBytes   // the bytes that the waiting fetch has counted
 	watched bool           // sessionWatch contains the partition

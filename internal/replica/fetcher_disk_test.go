@@ -93,11 +93,11 @@ func TestNewLeaderEpochsDoNotWaitForDisk(t *testing.T) {
 		}
 		time.Sleep(time.Second)
 		for range 5 {
-			at := time.Now()
+			moment := time.Now()
 			if r := produce(0); r.Err != nil {
 				t.Error(r.Err)
 			}
-			if waited := time.Since(at); waited > 10*time.Millisecond {
+			if waited := time.Since(moment); waited > 10*time.Millisecond {
 				t.Errorf("a partition with an old epoch waited %v", waited)
 			}
 			time.Sleep(100 * time.Millisecond)

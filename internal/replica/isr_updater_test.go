@@ -165,8 +165,8 @@ func TestFalseExitSignIsReverted(t *testing.T) {
 	inCluster(t, 3, nil, func(t *testing.T, n *nodes) {
 		n.mustProduce(1, "a")
 		n.settle(time.Second)
-		of := metadata.InSync{Broker: 3, Epoch: n.meta.epochs[3]}
-		n.nodes[1].processExited(of)
+		inSync := metadata.InSync{Broker: 3, Epoch: n.meta.epochs[3]}
+		n.nodes[1].processExited(inSync)
 		n.mustProduce(1, "b")
 		n.settle(2 * time.Second)
 		n.apply()

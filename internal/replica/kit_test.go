@@ -154,9 +154,9 @@ func (b *broker) mustProduce(to PartitionID, values ...string) logstore.Appended
 }
 
 // fetch returns a request for all records from an offset on. The fetch waits for at least one byte.
-func fetch(wait time.Duration, from int64, of ...PartitionID) FetchRequest {
+func fetch(wait time.Duration, from int64, partitionIDs ...PartitionID) FetchRequest {
 	req := FetchRequest{BytesMin: 1, BytesMax: 1 << 20, Wait: wait}
-	for _, id := range of {
+	for _, id := range partitionIDs {
 		req.Partitions = append(req.Partitions,
 			FetchPartition{ID: id, Offset: from, BytesMax: 1 << 20, LeaderEpoch: -1, LastEpoch: -1})
 	}

@@ -59,13 +59,13 @@ func (l *leaderState) applyImage(img *metadata.Image, p *metadata.Partition,
 		return slices.IndexFunc(replicas, func(r isr.Replica) bool { return r.Broker == id })
 	}
 	for i, id := range p.ISR {
-		if at := indexOf(id); at >= 0 && i < len(p.ISREpochs) {
-			replicas[at].RecordedEpoch = p.ISREpochs[i]
+		if index := indexOf(id); index >= 0 && i < len(p.ISREpochs) {
+			replicas[index].RecordedEpoch = p.ISREpochs[i]
 		}
 	}
 	for _, m := range p.Fenced {
-		if at := indexOf(m.Broker); at >= 0 {
-			replicas[at].FencedBelow = m.Epoch + 1
+		if index := indexOf(m.Broker); index >= 0 {
+			replicas[index].FencedBelow = m.Epoch + 1
 		}
 	}
 	l.mu.Lock()

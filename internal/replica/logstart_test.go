@@ -10,15 +10,15 @@ import (
 
 // deleteBefore deletes the records below an offset on a leader, and waits until no ISR member has
 // them.
-func (n *nodes) deleteBefore(at int32, offset int64, within time.Duration) (lowest int64,
+func (n *nodes) deleteBefore(id int32, offset int64, within time.Duration) (lowest int64,
 	err error) {
 	n.t.Helper()
-	if err := n.log(at).DeleteBefore(offset); err != nil {
+	if err := n.log(id).DeleteBefore(offset); err != nil {
 		n.t.Fatal(err)
 	}
 	ctx, cancel := context.WithTimeout(n.t.Context(), within)
 	defer cancel()
-	return n.nodes[at].AwaitLogStart(ctx, partitionA, offset)
+	return n.nodes[id].AwaitLogStart(ctx, partitionA, offset)
 }
 
 // TestAwaitLogStartWaitsForTheISR: AwaitLogStart waits for every member of the ISR, and for no

@@ -48,8 +48,8 @@ func (s *Set) Append(acks int16, batches []ProducePartition) *PendingProduce {
 // appendOne appends one batch, and stores its result or its wait in pending. Parameter at is the
 // index of the batch's result.
 func (s *Set) appendOne(acks int16, batch ProducePartition, verified logstore.Verified,
-	pending *PendingProduce, at int) {
-	result := &pending.results[at]
+	pending *PendingProduce, index int) {
+	result := &pending.results[index]
 	p, r, err := s.append(acks, batch, verified, result)
 	switch {
 	case err != nil:
@@ -62,8 +62,8 @@ func (s *Set) appendOne(acks int16, batch ProducePartition, verified logstore.Ve
 }
 
 // await makes Wait wait until the batch of a result is below the high watermark.
-func (p *PendingProduce) await(of *partition, r *role, result *ProduceResult) {
-	if wait := (produceWait{of, r, result, true}); !wait.isOver() {
+func (p *PendingProduce) await(candidate *partition, r *role, result *ProduceResult) {
+	if wait := (produceWait{candidate, r, result, true}); !wait.isOver() {
 		p.waits = append(p.waits, wait)
 	}
 }

@@ -203,10 +203,10 @@ func TestQuirk7ConsumersReadFromFollowers(t *testing.T) {
 		n.apply()
 		n.mustProduce(1, "a", "b")
 		n.settle(10 * time.Millisecond)
-		fetchFrom := func(of int32, rack string, offset int64) FetchResult {
+		fetchFrom := func(id int32, rack string, offset int64) FetchResult {
 			req := fetch(0, offset, partitionA)
 			req.AnyReplica, req.Rack = true, rack
-			return n.nodes[of].Fetch(t.Context(), req)[0]
+			return n.nodes[id].Fetch(t.Context(), req)[0]
 		}
 		if r := fetchFrom(1, "west", 0); r.Err != nil || r.PreferredReplica != 2 ||
 			r.Data.Length != 0 {

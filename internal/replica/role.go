@@ -51,11 +51,11 @@ func newRole(img *metadata.Image, topic *metadata.Topic, p *metadata.Partition, 
 	if p.Target != nil && p.Leader == node {
 		r.adding, _ = p.Moving()
 	}
-	at := slices.Index(p.ISR, node)
-	r.inISR = at >= 0
+	index := slices.Index(p.ISR, node)
+	r.inISR = index >= 0
 	r.inSync = r.inISR
-	if self, up := img.Broker(node); r.inISR && up && at < len(p.ISREpochs) {
-		r.inSync = p.ISREpochs[at] == self.Epoch
+	if self, up := img.Broker(node); r.inISR && up && index < len(p.ISREpochs) {
+		r.inSync = p.ISREpochs[index] == self.Epoch
 	}
 	return r
 }

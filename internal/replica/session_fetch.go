@@ -15,7 +15,7 @@ const sessionScanInterval = followerFetchWait
 // fetch performs one fetch of a session. The caller holds the session's fetchLock.
 func (s *sessions) fetch(ctx context.Context, in *fetchSession, req *FetchRequest,
 	now time.Time) (FetchResponse, error) {
-	in.lastFetch.at.Store(&now)
+	in.lastFetch.pointer.Store(&now)
 	s.update(in, req)
 	if !s.cache.use(in, len(in.partitions), now) {
 		s.close(in)
@@ -121,16 +121,16 @@ func (s *sessions) readDirty(in *fetchSession, req *FetchRequest) (all sessionRe
 		want := p.request
 		want.BytesMax = min(want.BytesMax, max(most-total, 0))
 		var result FetchResult
-		result, p.at = s.set.readOne(req, want, &in.lastFetch, total == 0 && most > 0)
+		result, p.state = s.set.readOne(req, want, &in.lastFetch, total == 0 && most > 0)
 		// p.at keeps the original BytesMax; want.BytesMax was reduced by the bytes of others
-		p.at.request = p.request
-		at := &p.at
-		failed, reported := at.partition == nil,
+		p.state.request = p.request
+		state := &p.state
+		failed, reported := state.partition == nil,
 			p.mustRespond(&result, req.Session.Epoch == session.New)
-		all.enough = all.enough || failed || at.more ||
-			result.OffsetsChanged && at.role.pushHighWatermark
-		total += at.bytes
-		if failed || reported || at.more || at.throttled {
+		all.enough = all.enough || failed || state.more ||
+			result.OffsetsChanged && state.role.pushHighWatermark
+		total += state.bytes
+		if failed || reported || state.more || state.throttled {
 			remaining = append(remaining, p)
 		}
 		if reported {
@@ -164,7 +164,7 @@ func (s *fetchSession) byUrgency(dirty []*sessionPartition) []*sessionPartition 
 
 // underMinISR reports whether the ISR was smaller than min.insync.replicas at the last read.
 func (p *sessionPartition) underMinISR() bool {
-	r := p.at.role
+	r := p.state.role
 	return r != nil && r.leaderState != nil && r.leaderState.isrSize() < r.minISR
 }
 
@@ -189,8 +189,8 @@ func (a *sessionRead) storeSent() {
 		if r.Err != nil {
 			p.sent = sentOffsets{-1, -1} // so that the offsets are sent again
 		}
-		if p.at.bytes > 0 {
-			p.at.partition.fetchedBytes.Add(float64(p.at.bytes))
+		if p.state.bytes > 0 {
+			p.state.partition.fetchedBytes.Add(float64(p.state.bytes))
 		}
 	}
 }
@@ -213,16 +213,16 @@ func (s *sessions) scan(in *fetchSession, now time.Time) {
 
 // offsetsChanged reports whether a read would find offsets to report.
 func (p *sessionPartition) offsetsChanged() bool {
-	of, r := p.at.partition, p.at.role
-	if of == nil || of.checkStillServes(r) != nil {
+	partition, r := p.state.partition, p.state.role
+	if partition == nil || partition.checkStillServes(r) != nil {
 		return true
 	}
-	now := FetchResult{HighWater: of.log.HighWatermark(), LogStart: of.log.LogStart()}
+	now := FetchResult{HighWater: partition.log.HighWatermark(), LogStart: partition.log.LogStart()}
 	if p.session.follower == nil {
 		return p.sent != sentOffsets{now.HighWater, now.LogStart}
 	}
-	now.setFollowerOffsets(of, r, &p.request)
-	return now.OffsetsChanged || of.log.LogEnd() != p.request.Offset
+	now.setFollowerOffsets(partition, r, &p.request)
+	return now.OffsetsChanged || partition.log.LogEnd() != p.request.Offset
 }
 
 // await waits until there is enough to report, for at most req.Wait.
@@ -260,11 +260,11 @@ func (d *delayedSessionFetch) TryComplete() bool {
 			p.counted = countedBytes{by: d}
 			d.checked = append(d.checked, p)
 		}
-		if p.at.partition == nil {
+		if p.state.partition == nil {
 			enough = true
 			continue
 		}
-		bytes, now := p.at.available(*d.req)
+		bytes, now := p.state.available(*d.req)
 		d.total += bytes - p.counted.bytes
 		p.counted.bytes = bytes
 		enough = enough || now

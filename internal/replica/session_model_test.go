@@ -100,39 +100,39 @@ func (m *sessionModel) pick() (*metadata.Topic, PartitionID) {
 
 // step performs one random event.
 func (m *sessionModel) step() {
-	topic, of := m.pick()
-	log := m.store.Log(of)
+	topic, partitionID := m.pick()
+	log := m.store.Log(partitionID)
 	switch m.random.IntN(12) {
 	case 0, 1, 2:
-		m.set.Append(1, []ProducePartition{{ID: of, Batch: batch(m.t, "a record")}})
+		m.set.Append(1, []ProducePartition{{ID: partitionID, Batch: batch(m.t, "a record")}})
 	case 3, 4, 5: // the follower has all records, or begins to fetch the partition
-		p := topic.Partitions[of.Index]
-		m.wants[of] = FetchPartition{
-			ID: of, Topic: topic.ID, Offset: log.LogEnd(), DurableEnd: log.LogEnd(),
+		p := topic.Partitions[partitionID.Index]
+		m.wants[partitionID] = FetchPartition{
+			ID: partitionID, Topic: topic.ID, Offset: log.LogEnd(), DurableEnd: log.LogEnd(),
 			HighWater: log.HighWatermark(), LogStart: log.LogStart(),
 			LeaderEpoch: p.LeaderEpoch, LastEpoch: -1, BytesMax: 1 << 20,
 			TombstoneClean: int64(m.random.IntN(2)),
 		}
 	case 6: // the follower lacks a record
-		if want, ok := m.wants[of]; ok {
+		if want, ok := m.wants[partitionID]; ok {
 			want.Offset = max(want.LogStart, want.Offset-1)
 			want.DurableEnd = want.Offset
-			m.wants[of] = want
+			m.wants[partitionID] = want
 		}
 	case 7:
-		delete(m.wants, of)
-		delete(m.consumerWants, of)
+		delete(m.wants, partitionID)
+		delete(m.consumerWants, partitionID)
 	case 8, 9:
-		m.consumerWants[of] = FetchPartition{
-			ID: of, Topic: topic.ID,
+		m.consumerWants[partitionID] = FetchPartition{
+			ID: partitionID, Topic: topic.ID,
 			Offset:      log.LogStart() + m.random.Int64N(log.LogEnd()-log.LogStart()+1),
 			LeaderEpoch: -1, LastEpoch: -1, BytesMax: 1 << 20,
 		}
 	case 10:
-		p := *topic.Partitions[of.Index]
+		p := *topic.Partitions[partitionID.Index]
 		p.LeaderEpoch++
 		p.Leader = []int32{self, 2}[m.random.IntN(2)]
-		topic.Partitions[of.Index] = &p
+		topic.Partitions[partitionID.Index] = &p
 		m.apply()
 	default:
 		if hw := log.HighWatermark(); hw > log.LogStart() {
@@ -266,11 +266,11 @@ func (m *sessionModel) consumerFetch() {
 		clear(m.consumerSent)
 		clear(m.consumerReceived)
 	}
-	for of, sent := range m.consumerSent {
-		if _, wanted := m.consumerWants[of]; !wanted {
-			req.Forgotten = append(req.Forgotten, session.KeyOf(sent.Topic, of.Topic, of.Index))
-			delete(m.consumerSent, of)
-			delete(m.consumerReceived, of)
+	for partitionID, sent := range m.consumerSent {
+		if _, wanted := m.consumerWants[partitionID]; !wanted {
+			req.Forgotten = append(req.Forgotten, session.KeyOf(sent.Topic, partitionID.Topic, partitionID.Index))
+			delete(m.consumerSent, partitionID)
+			delete(m.consumerReceived, partitionID)
 		}
 	}
 	for _, want := range sortedWants(m.consumerWants) {

@@ -73,7 +73,7 @@ func (s *Set) Transactional() bool { return s.verifier != nil }
 //
 // The caller must not append later batches of the producer before AppendTransactional has returned,
 // or they would arrive out of order.
-func (s *Set) AppendTransactional(ctx context.Context, of Transaction,
+func (s *Set) AppendTransactional(ctx context.Context, transaction Transaction,
 	batches []ProducePartition) *PendingProduce {
 	pending := &PendingProduce{set: s, results: make([]ProduceResult, len(batches))}
 	left := make([]int, len(batches)) // indexes of the batches to append
@@ -81,7 +81,7 @@ func (s *Set) AppendTransactional(ctx context.Context, of Transaction,
 		left[i] = i
 	}
 	for range verifyAttempts {
-		questions := s.questions(of, batches, left)
+		questions := s.questions(transaction, batches, left)
 		s.ask(ctx, questions)
 		outdated := left[:0]
 		for _, i := range left {
@@ -118,7 +118,7 @@ type questions struct {
 
 // questions returns the questions that must be asked before the batches with the given indexes may
 // be appended. A batch that cannot be parsed needs none, because the append refuses it.
-func (s *Set) questions(of Transaction, batches []ProducePartition, which []int) questions {
+func (s *Set) questions(transaction Transaction, batches []ProducePartition, which []int) questions {
 	var q questions
 	for _, i := range which {
 		batch := batches[i]
@@ -140,7 +140,7 @@ func (s *Set) questions(of Transaction, batches []ProducePartition, which []int)
 		case err != nil:
 			q.refuse(i, err)
 		case needed:
-			q.add(of, b, batch.ID, i, guard)
+			q.add(transaction, b, batch.ID, i, guard)
 		}
 	}
 	return q
@@ -154,20 +154,20 @@ func (q *questions) refuse(batch int, err error) {
 }
 
 // add adds a partition to the question about the batch's producer.
-func (q *questions) add(of Transaction, b record.Batch, id PartitionID, index int,
+func (q *questions) add(transaction Transaction, b record.Batch, id PartitionID, index int,
 	guard logstore.Guard) {
-	at := -1
+	place := -1
 	for i := range q.all {
 		if q.all[i].ProducerID == b.ProducerID() && q.all[i].ProducerEpoch == b.ProducerEpoch() {
-			at = i
+			place = i
 		}
 	}
-	if at < 0 {
-		at = len(q.all)
-		q.all = append(q.all, question{Verification: Verification{TransactionalID: of.ID,
-			ProducerID: b.ProducerID(), ProducerEpoch: b.ProducerEpoch(), Add: of.Add}})
+	if place < 0 {
+		place = len(q.all)
+		q.all = append(q.all, question{Verification: Verification{TransactionalID: transaction.ID,
+			ProducerID: b.ProducerID(), ProducerEpoch: b.ProducerEpoch(), Add: transaction.Add}})
 	}
-	one := &q.all[at]
+	one := &q.all[place]
 	one.Partitions = append(one.Partitions, id)
 	one.batches = append(one.batches, index)
 	one.guards = append(one.guards, guard)

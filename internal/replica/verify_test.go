@@ -43,13 +43,13 @@ func within(t *testing.T, epoch int16, sequence int32) []byte {
 }
 
 // transact produces one transactional batch to each of the partitions, and returns the errors.
-func (b *broker) transact(of Transaction, batch []byte, indexes ...int32) (errs []error) {
+func (b *broker) transact(transaction Transaction, batch []byte, indexes ...int32) (errs []error) {
 	b.t.Helper()
 	var batches []ProducePartition
 	for _, index := range indexes {
 		batches = append(batches, ProducePartition{ID: id("a", index), Batch: slices.Clone(batch)})
 	}
-	for _, result := range b.AppendTransactional(b.t.Context(), of, batches).Wait(b.t.Context(),
+	for _, result := range b.AppendTransactional(b.t.Context(), transaction, batches).Wait(b.t.Context(),
 		time.Minute) {
 		errs = append(errs, result.Err)
 	}
@@ -77,28 +77,28 @@ func (b *broker) leaderLog(index int32) *logstore.Log {
 // batches need none, until a marker has ended the transaction.
 func TestOnlyFirstBatchesAreVerified(t *testing.T) {
 	b, s := transactionalBroker(t)
-	of := Transaction{ID: "payments", Add: true}
+	transaction := Transaction{ID: "payments", Add: true}
 	want := func(stage string, errs []error, questions int) {
 		t.Helper()
 		if err := errors.Join(errs...); err != nil || len(s.asked) != questions {
 			t.Fatalf("%s: %v; %d questions, want %d", stage, err, len(s.asked), questions)
 		}
 	}
-	want("first batches", b.transact(of, within(t, 3, 0), 0, 1), 1)
+	want("first batches", b.transact(transaction, within(t, 3, 0), 0, 1), 1)
 	q := s.asked[0]
 	if q.TransactionalID != "payments" || q.ProducerID != 7 || q.ProducerEpoch != 3 || !q.Add ||
 		!slices.Equal(q.Partitions, []PartitionID{id("a", 0), id("a", 1)}) {
 		t.Errorf("asked %+v", q)
 	}
-	want("second batches", b.transact(of, within(t, 3, 1), 0, 1), 1)
-	want("first batch in another partition", b.transact(of, within(t, 3, 0), 0, 2), 2)
+	want("second batches", b.transact(transaction, within(t, 3, 1), 0, 1), 1)
+	want("first batch in another partition", b.transact(transaction, within(t, 3, 0), 0, 2), 2)
 	if q = s.asked[1]; !slices.Equal(q.Partitions, []PartitionID{id("a", 2)}) {
 		t.Errorf("asked %+v", q)
 	}
 	if err := b.mark(logstore.EndTxn{ProducerEpoch: 4, Version: 2, Commit: true}); err != nil {
 		t.Fatal(err)
 	}
-	want("next transaction", b.transact(of, within(t, 4, 0), 0), 3)
+	want("next transaction", b.transact(transaction, within(t, 4, 0), 0), 3)
 }
 
 // A coordinator's refusal concerns only its partition. The batch of another partition is appended.

@@ -178,8 +178,8 @@ func TestFetchOfARangeWithoutRecordsWaits(t *testing.T) {
 func TestFetchErrorsDoNotWait(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *broker) {
 		for name, c := range map[string]struct {
-			of  FetchPartition
-			err error
+			fetchPartition FetchPartition
+			err            error
 		}{
 			"beyond the end": {FetchPartition{ID: id("a", 0), Offset: 1, LeaderEpoch: -1,
 				LastEpoch: -1}, logstore.ErrOffsetOutOfRange},
@@ -191,7 +191,7 @@ func TestFetchErrorsDoNotWait(t *testing.T) {
 				ErrFencedLeaderEpoch},
 		} {
 			req := fetch(time.Minute, 0, id("a", 1))
-			req.Partitions = append(req.Partitions, c.of)
+			req.Partitions = append(req.Partitions, c.fetchPartition)
 			a := <-b.inBackground(t.Context(), req)
 			if a.took != 0 || !errors.Is(a.results[1].Err, c.err) || a.results[1].Data != nil {
 				t.Errorf("%s: %v after %v", name, a.results[1].Err, a.took)

@@ -23,7 +23,7 @@ type request struct {
 	checks  atomic.Int64
 	ends    atomic.Int64
 	expired atomic.Bool
-	at      time.Time
+	moment  time.Time
 	onCheck func() // runs inside each TryComplete
 }
 
@@ -58,7 +58,7 @@ func (r *request) enter() {
 }
 
 func (r *request) end() {
-	r.at = time.Now()
+	r.moment = time.Now()
 	if r.ends.Add(1) != 1 {
 		r.t.Error("an operation ended twice")
 	}
@@ -128,7 +128,7 @@ func TestTimeoutExpiresOperation(t *testing.T) {
 		p.Wait(r, 30*time.Second, "a", "b", "c")
 		time.Sleep(31 * time.Second)
 		synctest.Wait()
-		if took := r.at.Sub(start); !r.expired.Load() || took < 30*time.Second ||
+		if took := r.moment.Sub(start); !r.expired.Load() || took < 30*time.Second ||
 			took > 30*time.Second+time.Millisecond {
 			t.Errorf("expired %v after %v", r.expired.Load(), took)
 		}
@@ -350,7 +350,7 @@ func TestResetChangesTheTimeout(t *testing.T) {
 		}
 		time.Sleep(4 * time.Second)
 		synctest.Wait()
-		if took := r.at.Sub(start); !r.expired.Load() || took < 13*time.Second ||
+		if took := r.moment.Sub(start); !r.expired.Load() || took < 13*time.Second ||
 			took > 13*time.Second+2*time.Millisecond {
 			t.Errorf("expired %v after %v", r.expired.Load(), took)
 		}

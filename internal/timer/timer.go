@@ -201,8 +201,8 @@ func (t *Timer[T]) call(e *Entry[T]) {
 func (t *Timer[T]) advance(due []*Entry[T]) (_ []*Entry[T], sleep time.Duration, closed bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	at := time.Since(t.start)
-	now := int64(at / t.opts.Tick)
+	elapsed := time.Since(t.start)
+	now := int64(elapsed / t.opts.Tick)
 	if t.mu.closed {
 		now = math.MaxInt64
 	}
@@ -212,16 +212,16 @@ func (t *Timer[T]) advance(due []*Entry[T]) (_ []*Entry[T], sleep time.Duration,
 	if !some || next > math.MaxInt64/int64(t.opts.Tick) {
 		return due, math.MaxInt64, t.mu.closed
 	}
-	return due, time.Duration(next)*t.opts.Tick - at, t.mu.closed
+	return due, time.Duration(next)*t.opts.Tick - elapsed, t.mu.closed
 }
 
 // ticks returns the current tick, and the first tick that does not begin before the timeout has
 // passed.
 func (t *Timer[T]) ticks(timeout time.Duration) (now, due int64) {
-	at := time.Since(t.start)
-	now = int64(at / t.opts.Tick)
-	if timeout > math.MaxInt64-at-t.opts.Tick {
+	elapsed := time.Since(t.start)
+	now = int64(elapsed / t.opts.Tick)
+	if timeout > math.MaxInt64-elapsed-t.opts.Tick {
 		return now, math.MaxInt64
 	}
-	return now, int64((at + max(timeout, 0) + t.opts.Tick - 1) / t.opts.Tick)
+	return now, int64((elapsed + max(timeout, 0) + t.opts.Tick - 1) / t.opts.Tick)
 }

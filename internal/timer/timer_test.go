@@ -13,8 +13,8 @@ import (
 )
 
 type firing struct {
-	value int
-	at    time.Duration
+	value   int
+	elapsed time.Duration
 }
 
 // recorder provides the fire callback of a timer, and keeps the value and the time of each call.
@@ -56,11 +56,11 @@ func TestTimerFiresInTimeAndInOrder(t *testing.T) {
 			t.Fatalf("%d of %d entries fired", len(fired), len(timeouts))
 		}
 		for i, f := range fired {
-			late := f.at - timeouts[f.value]
+			late := f.elapsed - timeouts[f.value]
 			if late < 0 || late > time.Millisecond {
-				t.Errorf("timeout %v fired after %v", timeouts[f.value], f.at)
+				t.Errorf("timeout %v fired after %v", timeouts[f.value], f.elapsed)
 			}
-			if i > 0 && f.at < fired[i-1].at {
+			if i > 0 && f.elapsed < fired[i-1].elapsed {
 				t.Errorf("fired out of order: %v", fired)
 			}
 		}
@@ -124,7 +124,7 @@ func TestTimerCloseFiresPendingEntries(t *testing.T) {
 		timer.Add(&Entry[int]{Value: 1}, time.Hour)
 		timer.Add(&Entry[int]{Value: 2}, math.MaxInt64)
 		timer.Close()
-		if fired := r.all(); len(fired) != 2 || fired[0].at != 0 {
+		if fired := r.all(); len(fired) != 2 || fired[0].elapsed != 0 {
 			t.Errorf("fired %v, want both at once", fired)
 		}
 		if timer.Add(&Entry[int]{}, time.Second) {

@@ -77,9 +77,9 @@ type pair struct {
 // selects the operation, which selects the entry, and ticks is the distance of the tick from now.
 func (p *pair) step(t testing.TB, kind, which int, ticks int64) {
 	t.Helper()
-	at := p.model.now + ticks
-	if ticks > 0 && at < 0 {
-		at = math.MaxInt64 - 1 // a wheel at the last tick accepts no entries
+	position := p.model.now + ticks
+	if ticks > 0 && position < 0 {
+		position = math.MaxInt64 - 1 // a wheel at the last tick accepts no entries
 	}
 	var e *Entry[int]
 	if len(p.entries) > 0 {
@@ -89,20 +89,20 @@ func (p *pair) step(t testing.TB, kind, which int, ticks int64) {
 	case kind < 5 || e == nil:
 		e = &Entry[int]{Value: len(p.entries)}
 		p.entries = append(p.entries, e)
-		p.wheel.Add(e, at)
-		p.model.add(e, at)
+		p.wheel.Add(e, position)
+		p.model.add(e, position)
 	case kind < 8:
 		if want := p.model.remove(e); p.wheel.Remove(e) != want {
 			t.Fatalf("Remove of entry %d: the model returns %v", e.Value, want)
 		}
 	case kind < 10:
-		if want := p.model.reset(e, at); p.wheel.Reset(e, at) != want {
+		if want := p.model.reset(e, position); p.wheel.Reset(e, position) != want {
 			t.Fatalf("Reset of entry %d: the model returns %v", e.Value, want)
 		}
 	case kind < 11:
-		p.model.skip(t, &p.wheel, at)
+		p.model.skip(t, &p.wheel, position)
 	default:
-		p.advance(t, min(at, math.MaxInt64-1))
+		p.advance(t, min(position, math.MaxInt64-1))
 	}
 	p.compareNext(t)
 	p.checkInvariants(t)
@@ -252,12 +252,12 @@ func TestWheelAcceptsEveryTick(t *testing.T) {
 		math.MaxInt64} {
 		var wheel Wheel[int]
 		wheel.Add(&Entry[int]{}, due)
-		at := max(due, 1)
-		if early := wheel.Advance(at-1, nil); len(early) != 0 {
-			t.Errorf("an entry due at %d was returned at %d", due, at-1)
+		position := max(due, 1)
+		if early := wheel.Advance(position-1, nil); len(early) != 0 {
+			t.Errorf("an entry due at %d was returned at %d", due, position-1)
 		}
-		if now := wheel.Advance(at, nil); len(now) != 1 {
-			t.Errorf("due %d: %d entries at %d, want 1", due, len(now), at)
+		if now := wheel.Advance(position, nil); len(now) != 1 {
+			t.Errorf("due %d: %d entries at %d, want 1", due, len(now), position)
 		}
 	}
 }

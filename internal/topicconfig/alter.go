@@ -48,11 +48,11 @@ func (s *Settings) Listed(name, values string, add bool) (string, error) {
 	all := strings.Split(row.get(s), ",")
 	for value := range strings.SplitSeq(values, ",") {
 		value = strings.TrimSpace(value)
-		switch at := slices.Index(all, value); {
-		case add && at < 0:
+		switch index := slices.Index(all, value); {
+		case add && index < 0:
 			all = append(all, value)
-		case !add && at >= 0:
-			all = slices.Delete(all, at, at+1)
+		case !add && index >= 0:
+			all = slices.Delete(all, index, index+1)
 		}
 	}
 	return strings.Join(all, ","), nil

@@ -26,11 +26,11 @@ func withDescriptor(file File, do func(fd int)) {
 		defer h.Unpin()
 		file = pinned
 	}
-	of, ok := OSFile(file)
+	opened, ok := OSFile(file)
 	if !ok {
 		return
 	}
-	raw, err := of.SyscallConn()
+	raw, err := opened.SyscallConn()
 	if err != nil {
 		return
 	}

@@ -18,8 +18,8 @@ type CacheUse struct {
 func NewCacheUse(file File, size int64) *CacheUse {
 	u := &CacheUse{file: file}
 	warm := make([]bool, 0, size/cachePieceBytes+1)
-	for at := int64(0); at < size; at += cachePieceBytes {
-		bytes, ok := Cached(file, at, min(cachePieceBytes, size-at))
+	for position := int64(0); position < size; position += cachePieceBytes {
+		bytes, ok := Cached(file, position, min(cachePieceBytes, size-position))
 		if !ok {
 			return u
 		}

@@ -107,13 +107,13 @@ func TestSyncedContentMatchesModel(t *testing.T) {
 	for step := range 2000 {
 		switch random.IntN(4) {
 		case 0, 1:
-			at, p := random.IntN(len(now)+20),
+			index, p := random.IntN(len(now)+20),
 				bytes.Repeat([]byte{byte(random.IntN(256))}, random.IntN(40))
-			_, err := file.WriteAt(p, int64(at))
+			_, err := file.WriteAt(p, int64(index))
 			must(t, err)
 			if len(p) > 0 {
-				now = resize(bytes.Clone(now), max(len(now), at+len(p)))
-				copy(now[at:], p)
+				now = resize(bytes.Clone(now), max(len(now), index+len(p)))
+				copy(now[index:], p)
 			}
 		case 2:
 			size := random.IntN(len(now) + 10)
@@ -158,8 +158,8 @@ func TestCrashPartlyMixesOldAndNewByPage(t *testing.T) {
 		}
 		sizes[len(got)] = true
 		mixed = mixed || bytes.Contains(got, []byte("on"))
-		for at := 0; at < len(got); at += pageBytes {
-			page := got[at:min(at+pageBytes, len(got))]
+		for index := 0; index < len(got); index += pageBytes {
+			page := got[index:min(index+pageBytes, len(got))]
 			torn = torn || page[0] == 'n' && page[len(page)-1] != 'n'
 			if bytes.Contains(page, []byte("on")) {
 				t.Fatalf("seed %d: a page has old content before new content", seed)

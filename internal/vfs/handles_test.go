@@ -150,8 +150,8 @@ func TestLostWritesReachTheDiskOnlyWhenWrittenAgain(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	write := func(text string, at int64) {
-		if _, err := file.WriteAt([]byte(text), at); err != nil {
+	write := func(text string, position int64) {
+		if _, err := file.WriteAt([]byte(text), position); err != nil {
 			t.Fatal(err)
 		}
 	}

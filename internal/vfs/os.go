@@ -20,8 +20,8 @@ type osFile struct{ *os.File }
 // OSFile returns the *os.File of a file that OS has opened, which sendfile needs. ok is false for
 // any other file: for example, sendfile must not bypass a Fault.
 func OSFile(file File) (*os.File, bool) {
-	of, ok := file.(osFile)
-	return of.File, ok
+	opened, ok := file.(osFile)
+	return opened.File, ok
 }
 
 // Size implements File.

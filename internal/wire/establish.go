@@ -60,8 +60,8 @@ func (c *connection) establish(ctx context.Context) error {
 }
 
 // deadline sets the deadlines of the socket, unless ctx has ended: see readUntil.
-func (c *connection) deadline(ctx context.Context, at time.Time) {
-	_ = c.socket.SetDeadline(at)
+func (c *connection) deadline(ctx context.Context, moment time.Time) {
+	_ = c.socket.SetDeadline(moment)
 	if ctx.Err() != nil {
 		_ = c.socket.SetDeadline(time.Unix(1, 0))
 	}

@@ -91,16 +91,16 @@ func (f *failures) add(address netip.Addr, name string, known bool, limit int,
 	if len(f.byAddress) >= failureAddressesMax || f.names >= failureNamesMax {
 		f.purge(now)
 	}
-	of := f.of(address)
-	if of == nil {
+	failing := f.of(address)
+	if failing == nil {
 		return false
 	}
-	count := &of.unnamed
+	count := &failing.unnamed
 	if name == "" {
 		limit *= unnamedFactor
 	} else {
-		count = f.named(of, logged(name), now)
-		known = known && count != &of.shared
+		count = f.named(failing, logged(name), now)
+		known = known && count != &failing.shared
 	}
 	count.add(known, limit, now)
 	return count.count <= min(limit, failuresMax)+1
@@ -108,8 +108,8 @@ func (f *failures) add(address netip.Addr, name string, known bool, limit int,
 
 // of returns the failures of an address, or nil if there are too many addresses.
 func (f *failures) of(address netip.Addr) *addressFailures {
-	if of := f.byAddress[address]; of != nil {
-		return of
+	if failing := f.byAddress[address]; failing != nil {
+		return failing
 	}
 	if len(f.byAddress) >= failureAddressesMax {
 		return nil
@@ -117,27 +117,27 @@ func (f *failures) of(address netip.Addr) *addressFailures {
 	if f.byAddress == nil {
 		f.byAddress = map[netip.Addr]*addressFailures{}
 	}
-	of := &addressFailures{}
-	f.byAddress[address] = of
-	return of
+	failing := &addressFailures{}
+	f.byAddress[address] = failing
+	return failing
 }
 
 // named returns the count of a name of an address.
-func (f *failures) named(of *addressFailures, name string, now time.Time) *failureCount {
-	if count := of.byName[name]; count != nil {
+func (f *failures) named(failing *addressFailures, name string, now time.Time) *failureCount {
+	if count := failing.byName[name]; count != nil {
 		return count
 	}
-	if len(of.byName) >= addressNamesMax {
-		f.names -= of.purge(now)
+	if len(failing.byName) >= addressNamesMax {
+		f.names -= failing.purge(now)
 	}
-	if len(of.byName) >= addressNamesMax || f.names >= failureNamesMax {
-		return &of.shared
+	if len(failing.byName) >= addressNamesMax || f.names >= failureNamesMax {
+		return &failing.shared
 	}
-	if of.byName == nil {
-		of.byName = map[string]*failureCount{}
+	if failing.byName == nil {
+		failing.byName = map[string]*failureCount{}
 	}
 	count := &failureCount{}
-	of.byName[name] = count
+	failing.byName[name] = count
 	f.names++
 	return count
 }
@@ -155,9 +155,9 @@ func (f *failures) purge(now time.Time) {
 		return
 	}
 	f.purged = now
-	maps.DeleteFunc(f.byAddress, func(_ netip.Addr, of *addressFailures) bool {
-		f.names -= of.purge(now)
-		return len(of.byName) == 0 && of.unnamed.expired(now) && of.shared.expired(now)
+	maps.DeleteFunc(f.byAddress, func(_ netip.Addr, failing *addressFailures) bool {
+		f.names -= failing.purge(now)
+		return len(failing.byName) == 0 && failing.unnamed.expired(now) && failing.shared.expired(now)
 	})
 }
 
@@ -166,8 +166,8 @@ func (f *failures) purge(now time.Time) {
 func (f *failures) succeeded(address netip.Addr, name string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if of := f.byAddress[address]; of != nil && of.byName[logged(name)] != nil {
-		of.byName[logged(name)].count = 0
+	if failing := f.byAddress[address]; failing != nil && failing.byName[logged(name)] != nil {
+		failing.byName[logged(name)].count = 0
 	}
 }
 
@@ -175,22 +175,22 @@ func (f *failures) succeeded(address netip.Addr, name string) {
 func (f *failures) refuses(address netip.Addr, now time.Time) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	of := f.byAddress[address]
-	return of != nil && of.unnamed.blocked(now)
+	failing := f.byAddress[address]
+	return failing != nil && failing.unnamed.blocked(now)
 }
 
 // blocked reports whether a name is refused now at an address.
 func (f *failures) blocked(address netip.Addr, name string, now time.Time) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	of := f.byAddress[address]
-	if of == nil {
+	failing := f.byAddress[address]
+	if failing == nil {
 		return false
 	}
-	if count := of.byName[logged(name)]; count != nil {
+	if count := failing.byName[logged(name)]; count != nil {
 		return count.blocked(now)
 	}
-	return of.shared.blocked(now)
+	return failing.shared.blocked(now)
 }
 
 // FailingClient is a user that fails to authenticate from an address.
@@ -208,16 +208,16 @@ func (s *Server) FailingClients() []FailingClient {
 
 func (f *failures) failing(now time.Time) []FailingClient {
 	found := map[FailingClient]bool{} // whether the client is blocked; its own Blocked is false
-	collect := func(of FailingClient, c *failureCount) {
+	collect := func(failingClient FailingClient, c *failureCount) {
 		if now.Before(c.failingUntil) {
-			found[of] = found[of] || now.Before(c.blockedUntil.Add(failureWindow))
+			found[failingClient] = found[failingClient] || now.Before(c.blockedUntil.Add(failureWindow))
 		}
 	}
 	f.mu.Lock()
-	for address, of := range f.byAddress {
-		collect(FailingClient{Address: address}, &of.unnamed)
-		collect(FailingClient{Address: address}, &of.shared)
-		for name, count := range of.byName {
+	for address, failing := range f.byAddress {
+		collect(FailingClient{Address: address}, &failing.unnamed)
+		collect(FailingClient{Address: address}, &failing.shared)
+		for name, count := range failing.byName {
 			if !count.known {
 				name = ""
 			}

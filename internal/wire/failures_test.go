@@ -147,11 +147,11 @@ func TestFailuresAreForgottenAfterTheWindow(t *testing.T) {
 		blocked, failing bool
 	}{{0, true, true}, {failureBlock - 1, true, true}, {failureBlock, false, true},
 		{failingFor - 1, false, true}, {failingFor, false, false}} {
-		at := now.Add(c.after)
-		if got := f.blocked(failingAddress, "alice", at); got != c.blocked {
+		moment := now.Add(c.after)
+		if got := f.blocked(failingAddress, "alice", moment); got != c.blocked {
 			t.Errorf("after %v: blocked %t", c.after, got)
 		}
-		if got := f.failing(at); (len(got) == 1) != c.failing {
+		if got := f.failing(moment); (len(got) == 1) != c.failing {
 			t.Errorf("after %v: failing %v", c.after, got)
 		}
 	}
@@ -243,8 +243,8 @@ func TestFailuresAreBounded(t *testing.T) {
 		}
 	}
 	names := 0
-	for _, of := range f.byAddress {
-		names += len(of.byName)
+	for _, failing := range f.byAddress {
+		names += len(failing.byName)
 	}
 	if len(f.byAddress) != failureAddressesMax || names != failureNamesMax || f.names != names {
 		t.Errorf("%d addresses, %d names, counted as %d", len(f.byAddress), names, f.names)

@@ -38,8 +38,8 @@ func TestConnectionsOfAnAddressAreLimited(t *testing.T) {
 func TestPeerAddressesAreNormalized(t *testing.T) {
 	for text, want := range map[string]string{"[::ffff:10.0.0.1]:9": "10.0.0.1",
 		"10.0.0.1:1": "10.0.0.1", "[fe80::1%eth0]:7": "fe80::1"} {
-		at := net.TCPAddrFromAddrPort(netip.MustParseAddrPort(text))
-		if got := addressOf(addressed{at: at}); got != netip.MustParseAddr(want) {
+		tcpAddr := net.TCPAddrFromAddrPort(netip.MustParseAddrPort(text))
+		if got := addressOf(addressed{addr: tcpAddr}); got != netip.MustParseAddr(want) {
 			t.Errorf("address of %s: got %v, want %s", text, got, want)
 		}
 	}
@@ -48,10 +48,10 @@ func TestPeerAddressesAreNormalized(t *testing.T) {
 // addressed is a connection that has only a remote address.
 type addressed struct {
 	net.Conn
-	at net.Addr
+	addr net.Addr
 }
 
-func (a addressed) RemoteAddr() net.Addr { return a.at }
+func (a addressed) RemoteAddr() net.Addr { return a.addr }
 
 // TestMediumFramesShareABudget sends two medium frames that use up the budget. A third medium frame
 // is then read only when one of the two is released, and a small frame is read at once.

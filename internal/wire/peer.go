@@ -110,12 +110,12 @@ func (p *Peer) Do(ctx context.Context, call Call) ([]byte, error) {
 			return nil, fmt.Errorf("read response: %w", err)
 		}
 		r := kbin.Reader{Src: body}
-		if of := r.Int32(); of != id {
-			if p.takeUnanswered(of) {
+		if found := r.Int32(); found != id {
+			if p.takeUnanswered(found) {
 				continue // this was the response to an interrupting request
 			}
 			return nil, fmt.Errorf("read response: %w: correlation id %d, want %d", errBadResponse,
-				of, id)
+				found, id)
 		}
 		p.answered()
 		if call.Flexible {
@@ -193,11 +193,11 @@ func (p *Peer) answered() {
 func (p *Peer) takeUnanswered(id int32) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	at := slices.Index(p.mu.unanswered, id)
-	if at >= 0 {
-		p.mu.unanswered = slices.Delete(p.mu.unanswered, at, at+1)
+	index := slices.Index(p.mu.unanswered, id)
+	if index >= 0 {
+		p.mu.unanswered = slices.Delete(p.mu.unanswered, index, index+1)
 	}
-	return at >= 0
+	return index >= 0
 }
 
 // frame appends one request frame to the buffer out.

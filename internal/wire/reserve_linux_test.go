@@ -34,8 +34,8 @@ func TestReservedMemoryIsCommittedAsItIsWritten(t *testing.T) {
 	if grown := residentBytes(t) - before; grown > 16<<20 {
 		t.Errorf("after writing two bytes: got %d committed bytes, want at most 16 MiB", grown)
 	}
-	for at := 0; at < len(buf); at += 4096 {
-		buf[at] = 1
+	for index := 0; index < len(buf); index += 4096 {
+		buf[index] = 1
 	}
 	if grown := residentBytes(t) - before; grown < 80<<20 {
 		t.Errorf("after writing all bytes: got %d committed bytes, want at least 80 MiB", grown)

@@ -80,8 +80,8 @@ func TestSendfileLeavesTheFileOffset(t *testing.T) {
 	if !ok {
 		t.Fatal("the file is not an *os.File")
 	}
-	if at, err := osFile.Seek(0, io.SeekCurrent); at != 0 || err != nil {
-		t.Errorf("got offset %d, error %v; want 0, nil", at, err)
+	if position, err := osFile.Seek(0, io.SeekCurrent); position != 0 || err != nil {
+		t.Errorf("got offset %d, error %v; want 0, nil", position, err)
 	}
 }
 
@@ -95,12 +95,12 @@ func TestPartialWritesAreResumed(t *testing.T) {
 		c := s.dial()
 		c.send(request(keyFiles, 0, 1, nil))
 		got := make([]byte, 8+len(content)+3)
-		for at := 0; at < len(got); {
-			n, err := c.Read(got[at:min(len(got), at+10_000)])
+		for index := 0; index < len(got); {
+			n, err := c.Read(got[index:min(len(got), index+10_000)])
 			if err != nil {
-				t.Fatalf("after %d bytes: %v", at, err)
+				t.Fatalf("after %d bytes: %v", index, err)
 			}
-			at += n
+			index += n
 		}
 		if !bytes.Equal(got[8:8+len(content)], content) || string(got[8+len(content):]) != "end" {
 			t.Error("the reply differs from its chunks")

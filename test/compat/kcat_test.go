@@ -65,9 +65,9 @@ func TestKcat(t *testing.T) {
 	compareKcat(t, "offset", consume("-o", "7", "-e"), sent[7:])
 	if len(all) == len(sent) {
 		// Records before all[7] may have the same timestamp, because kcat sets the timestamps.
-		at := slices.IndexFunc(all, func(l line) bool { return l.Timestamp >= all[7].Timestamp })
+		index := slices.IndexFunc(all, func(l line) bool { return l.Timestamp >= all[7].Timestamp })
 		compareKcat(t, "timestamp", consume("-o", fmt.Sprint("s@", all[7].Timestamp), "-e"),
-			sent[at:])
+			sent[index:])
 	}
 	compareKcat(t, "last two", consume("-o", "-2", "-e"), sent[len(sent)-2:])
 	checkLongPoll(t, kcat, bootstrap)

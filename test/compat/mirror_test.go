@@ -117,8 +117,8 @@ func checkGroup(t *testing.T, bootstrap string, sent map[int32][]*kgo.Record) st
 		return err.Error()
 	}
 	for partition, records := range sent {
-		if at := offsets["a.orders"][partition].At; at != int64(len(records)) {
-			return fmt.Sprintf("offset of the group in partition %d is %d, want %d", partition, at,
+		if offset := offsets["a.orders"][partition].At; offset != int64(len(records)) {
+			return fmt.Sprintf("offset of the group in partition %d is %d, want %d", partition, offset,
 				len(records))
 		}
 	}

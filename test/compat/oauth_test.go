@@ -81,10 +81,10 @@ func newIdentityProvider(t *testing.T) *identityProvider {
 }
 
 // token returns the token of a case.
-func (p *identityProvider) token(of, subject string) string {
+func (p *identityProvider) token(name, subject string) string {
 	now, later := time.Now(), time.Now().Add(time.Hour)
 	claims := map[string]any{"iat": now.Add(-time.Hour).Unix(), "scope": "all"}
-	switch of {
+	switch name {
 	case "expired": // longer ago than the clocks may differ
 		return p.issuer.Token(subject, "kafka", now.Add(-10*time.Minute), claims)
 	case "audience":
@@ -156,24 +156,24 @@ func TestTokensOfAnIdentityProvider(t *testing.T) {
 		strings.Join(p.allowedURLs(), ","))
 	onKafka := p.startOAuthKafka(t, java, classes)
 	clients := map[string]func(oauthServer, string) string{
-		"Java": func(s oauthServer, of string) string { return p.java(java, classes, s, of) },
-		"librdkafka": func(s oauthServer, of string) string {
-			return p.python(python, "confluent", s, p.token(of, "service"))
+		"Java": func(s oauthServer, name string) string { return p.java(java, classes, s, name) },
+		"librdkafka": func(s oauthServer, name string) string {
+			return p.python(python, "confluent", s, p.token(name, "service"))
 		},
-		"kafka-python": func(s oauthServer, of string) string {
-			return p.python(python, "kafka_python", s, p.token(of, "service"))
+		"kafka-python": func(s oauthServer, name string) string {
+			return p.python(python, "kafka_python", s, p.token(name, "service"))
 		},
 		"franz-go": p.franz,
 	}
 	here := p.startOAuth(t)
 	for name, client := range clients {
-		for _, of := range oauthCases {
+		for _, label := range oauthCases {
 			for _, s := range []oauthServer{onKafka, here} {
-				outcome := client(s, of)
-				t.Logf("%s, %s, %s: %s", name, of, s.name, outcome)
-				if ok := outcome == "ok"; ok != (of == "valid") ||
+				outcome := client(s, label)
+				t.Logf("%s, %s, %s: %s", name, label, s.name, outcome)
+				if ok := outcome == "ok"; ok != (label == "valid") ||
 					!ok && !strings.HasPrefix(outcome, "refused: ") {
-					t.Errorf("%s with the token %q on %s: %s", name, of, s.name, outcome)
+					t.Errorf("%s with the token %q on %s: %s", name, label, s.name, outcome)
 				}
 			}
 		}
@@ -205,20 +205,20 @@ func (p *identityProvider) keysURL() string {
 // allowedURLs returns the URLs of the token endpoints, and of the keys that Kafka reads.
 func (p *identityProvider) allowedURLs() []string {
 	urls := []string{p.keysURL()}
-	for _, of := range oauthCases {
-		urls = append(urls, p.tokens.URL+"/"+of)
+	for _, name := range oauthCases {
+		urls = append(urls, p.tokens.URL+"/"+name)
 	}
 	return urls
 }
 
 // java lists the topics by kafka-topics, whose login callback requests the token.
-func (p *identityProvider) java(java, classes string, s oauthServer, of string) string {
+func (p *identityProvider) java(java, classes string, s oauthServer, name string) string {
 	p.t.Helper()
 	config := writeProperties(p.t, p.t.TempDir(), "client.properties",
 		"security.protocol=SASL_SSL", "sasl.mechanism=OAUTHBEARER", "ssl.truststore.type=PEM",
 		"ssl.truststore.location="+s.ca, "sasl.login.callback.handler.class="+
 			"org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginCallbackHandler",
-		"sasl.oauthbearer.token.endpoint.url="+p.tokens.URL+"/"+of,
+		"sasl.oauthbearer.token.endpoint.url="+p.tokens.URL+"/"+name,
 		"sasl.jaas.config="+oauthModule+" required clientId=\"compat\" clientSecret=\"secret\";")
 	args := append(javaTool(java, classes, "org.apache.kafka.tools.TopicCommand"), "--list",
 		"--bootstrap-server", s.bootstrap, "--command-config", config)
@@ -245,9 +245,9 @@ func (p *identityProvider) python(python, library string, s oauthServer, token s
 	return seen.Outcome
 }
 
-func (p *identityProvider) franz(s oauthServer, of string) string {
+func (p *identityProvider) franz(s oauthServer, name string) string {
 	p.t.Helper()
-	client := p.connect(s, of)
+	client := p.connect(s, name)
 	defer client.Close()
 	ctx, cancel := context.WithTimeout(p.t.Context(), time.Minute)
 	defer cancel()
@@ -258,11 +258,11 @@ func (p *identityProvider) franz(s oauthServer, of string) string {
 }
 
 // connect returns a client of franz-go. It does not retry, so that a refusal is reported at once.
-func (p *identityProvider) connect(s oauthServer, of string) *kgo.Client {
+func (p *identityProvider) connect(s oauthServer, name string) *kgo.Client {
 	p.t.Helper()
 	client, err := kgo.NewClient(kgo.SeedBrokers(s.bootstrap), kgo.RetryTimeout(10*time.Second),
 		kgo.DialTLSConfig(&tls.Config{RootCAs: poolOf(p.t, s.ca), MinVersion: tls.VersionTLS12}),
-		kgo.SASL(oauth.Auth{Token: p.token(of, "service")}.AsMechanism()))
+		kgo.SASL(oauth.Auth{Token: p.token(name, "service")}.AsMechanism()))
 	if err != nil {
 		p.t.Fatal(err)
 	}

@@ -317,20 +317,20 @@ func checkStored(t *testing.T, bootstrap string, sent []line, plain bool) {
 		t.Fatal(err)
 	}
 	defer client.Close()
-	for at := 0; at < len(sent); {
+	for index := 0; index < len(sent); {
 		fetches := client.PollFetches(t.Context())
 		if err := fetches.Err(); err != nil {
 			t.Fatal(err)
 		}
 		for _, r := range fetches.Records() {
-			if codec := sent[at].Headers["codec"]; r.Attrs.CompressionType() != attributes[codec] {
+			if codec := sent[index].Headers["codec"]; r.Attrs.CompressionType() != attributes[codec] {
 				t.Errorf("record %d was sent with %s and is stored with codec %d", r.Offset, codec,
 					r.Attrs.CompressionType())
 			}
-			if r.ProducerID < 0 && at < len(sent)-1 && !plain {
+			if r.ProducerID < 0 && index < len(sent)-1 && !plain {
 				t.Errorf("record %d has no producer id: idempotence was disabled", r.Offset)
 			}
-			at++
+			index++
 		}
 	}
 }

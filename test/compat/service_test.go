@@ -221,10 +221,10 @@ func readAll(t *testing.T, bootstrap, name string) map[int32][]*kgo.Record {
 	client := newClient(t, bootstrap, kgo.ConsumeTopics(name),
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
 	defer client.Close()
-	records, at := map[int32][]*kgo.Record{}, map[int32]int64{}
+	records, positions := map[int32][]*kgo.Record{}, map[int32]int64{}
 	for {
 		done := true
-		ends.Each(func(end kadm.ListedOffset) { done = done && at[end.Partition] >= end.Offset })
+		ends.Each(func(end kadm.ListedOffset) { done = done && positions[end.Partition] >= end.Offset })
 		if done {
 			return records
 		}
@@ -234,7 +234,7 @@ func readAll(t *testing.T, bootstrap, name string) map[int32][]*kgo.Record {
 		}
 		for _, r := range fetches.Records() {
 			records[r.Partition] = append(records[r.Partition], r)
-			at[r.Partition] = r.Offset + 1
+			positions[r.Partition] = r.Offset + 1
 		}
 	}
 }

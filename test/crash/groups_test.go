@@ -57,11 +57,11 @@ func (c *consumed) acknowledged(request *kmsg.OffsetCommitRequest,
 func (c *consumed) now() map[int32]int64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	at := map[int32]int64{}
+	positions := map[int32]int64{}
 	for p, offset := range c.committed {
-		at[p] = offset
+		positions[p] = offset
 	}
-	return at
+	return positions
 }
 
 // member reads records and commits their offsets until ctx ends. Then it leaves the group.

@@ -196,18 +196,18 @@ func (p panel) evaluate(t *testing.T, from *prometheus, title string, variables 
 var legendLabel = regexp.MustCompile(`\{\{ *([a-z_]+) *\}\}`)
 
 // legendOf returns the legend of a series, as Grafana computes it.
-func legendOf(of target, labels map[string]string) string {
-	return legendLabel.ReplaceAllStringFunc(of.LegendFormat, func(match string) string {
+func legendOf(query target, labels map[string]string) string {
+	return legendLabel.ReplaceAllStringFunc(query.LegendFormat, func(match string) string {
 		return labels[legendLabel.FindStringSubmatch(match)[1]]
 	})
 }
 
 // checkRange checks that the values are in the range of the panel's unit.
-func (p panel) checkRange(t *testing.T, where string, of target, found []series) {
+func (p panel) checkRange(t *testing.T, where string, query target, found []series) {
 	t.Helper()
-	unit := p.unit(of)
+	unit := p.unit(query)
 	limits, ok := units[unit]
-	if !ok && of.Format != "table" {
+	if !ok && query.Format != "table" {
 		t.Errorf("%s: unknown unit %q", where, unit)
 	}
 	if !ok {
@@ -228,9 +228,9 @@ func (p panel) checkRange(t *testing.T, where string, of target, found []series)
 }
 
 // unit returns the unit of a query: that of the panel, or of the override for its column.
-func (p panel) unit(of target) string {
+func (p panel) unit(query target) string {
 	for _, transformation := range p.Transformations {
-		name := transformation.Options.RenameByName["Value #"+of.RefID]
+		name := transformation.Options.RenameByName["Value #"+query.RefID]
 		for _, override := range p.FieldConfig.Overrides {
 			if name != "" && override.Matcher.Options == name {
 				return strings.Trim(string(override.Properties[0].Value), `"`)

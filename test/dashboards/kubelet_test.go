@@ -70,8 +70,8 @@ func podName(cluster string, broker int) string {
 
 // address returns the IP address of a broker's pod.
 func (k *kubelet) address(cluster string, broker int) string {
-	for i, of := range k.clusters {
-		if of.cluster == cluster {
+	for i, pods := range k.clusters {
+		if pods.cluster == cluster {
 			return fmt.Sprintf("127.%d.%d.%d", k.block, i, broker+1)
 		}
 	}
@@ -86,10 +86,10 @@ func (k *kubelet) dataDir(cluster string, broker int) string {
 func (k *kubelet) hosts() {
 	var b strings.Builder
 	b.WriteString("127.0.0.1 localhost\n")
-	for _, of := range k.clusters {
-		for broker := range of.brokers {
-			fmt.Fprintf(&b, "%s %s.%s-brokers.%s.svc\n", k.address(of.cluster, broker),
-				podName(of.cluster, broker), of.cluster, k.namespace)
+	for _, pods := range k.clusters {
+		for broker := range pods.brokers {
+			fmt.Fprintf(&b, "%s %s.%s-brokers.%s.svc\n", k.address(pods.cluster, broker),
+				podName(pods.cluster, broker), pods.cluster, k.namespace)
 		}
 	}
 	file := filepath.Join(k.dir, "hosts")
@@ -110,10 +110,10 @@ func (k *kubelet) command(prepare string, args ...string) []string {
 // run follows the StatefulSets until ctx ends, and then ends all processes.
 func (k *kubelet) run(ctx context.Context) {
 	for ctx.Err() == nil {
-		for _, of := range k.clusters {
-			if err := k.sync(ctx, of.cluster); err != nil && ctx.Err() == nil &&
+		for _, pods := range k.clusters {
+			if err := k.sync(ctx, pods.cluster); err != nil && ctx.Err() == nil &&
 				!apierrors.IsNotFound(err) {
-				k.t.Logf("kubelet: cluster %s: %v", of.cluster, err)
+				k.t.Logf("kubelet: cluster %s: %v", pods.cluster, err)
 			}
 		}
 		select {

@@ -74,11 +74,11 @@ func (s shown) lines() (lines []plot.Line) {
 		for _, one := range s.results[target.RefID] {
 			line := plot.Line{Name: legendOf(target, one.Metric)}
 			for i, v := range one.Values {
-				if gap := 1.5 * scrapeInterval.Seconds(); i > 0 && v.at-one.Values[i-1].at > gap {
-					line.Points = append(line.Points, plot.Sample{At: one.Values[i-1].at + gap/2,
+				if gap := 1.5 * scrapeInterval.Seconds(); i > 0 && v.index-one.Values[i-1].index > gap {
+					line.Points = append(line.Points, plot.Sample{At: one.Values[i-1].index + gap/2,
 						Value: math.NaN()})
 				}
-				line.Points = append(line.Points, plot.Sample{At: v.at, Value: v.value})
+				line.Points = append(line.Points, plot.Sample{At: v.index, Value: v.value})
 			}
 			line.Points = plot.Thin(line.Points, pointsMax)
 			lines = append(lines, line)
@@ -92,12 +92,12 @@ func (s shown) lines() (lines []plot.Line) {
 // and names and orders the columns as the transformation organize does. It shows the moment in
 // which most partitions were being cleaned.
 func (s shown) table() (columns []string, rows [][]string) {
-	at := s.busiest()
+	index := s.busiest()
 	cells := map[string]map[string]string{} // by topic and partition
 	for _, target := range s.Targets {
 		unit := plot.Unit(s.unit(target))
 		for _, one := range s.results[target.RefID] {
-			value, ok := valueAt(one, at)
+			value, ok := valueAt(one, index)
 			if !ok {
 				continue
 			}
@@ -133,18 +133,18 @@ func (s shown) busiest() float64 {
 	best := 0.0
 	for _, one := range s.results["B"] {
 		for _, v := range one.Values {
-			count[v.at]++
-			if n, most := count[v.at], count[best]; n > most {
-				best = v.at
+			count[v.index]++
+			if n, most := count[v.index], count[best]; n > most {
+				best = v.index
 			}
 		}
 	}
 	return best
 }
 
-func valueAt(of series, at float64) (float64, bool) {
-	for _, v := range of.Values {
-		if v.at == at {
+func valueAt(curve series, index float64) (float64, bool) {
+	for _, v := range curve.Values {
+		if v.index == index {
 			return v.value, true
 		}
 	}

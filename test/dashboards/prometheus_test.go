@@ -96,14 +96,14 @@ func (w *world) prometheusConfig(alertmanager string) string {
 		"  - static_configs: [{targets: [%q]}]\nscrape_configs:\n", alertmanager)
 	fmt.Fprintf(&b, "- job_name: operator\n  honor_labels: true\n  static_configs:\n"+
 		"  - {targets: [%q], labels: {namespace: system, pod: operator}}\n", w.metrics)
-	for _, of := range w.clusters {
-		scheme := map[bool]string{true: "https", false: "http"}[of.secured]
+	for _, pods := range w.clusters {
+		scheme := map[bool]string{true: "https", false: "http"}[pods.secured]
 		fmt.Fprintf(&b, "- job_name: %s\n  scheme: %s\n  tls_config: {insecure_skip_verify: true}\n"+
-			"  static_configs:\n", of.cluster, scheme)
-		for broker := range of.brokers {
+			"  static_configs:\n", pods.cluster, scheme)
+		for broker := range pods.brokers {
 			fmt.Fprintf(&b, "  - {targets: [%q], labels: {namespace: %q, pod: %q, logcluster: %q}}\n",
-				w.address(of.cluster, broker)+":9644", w.namespace, podName(of.cluster, broker),
-				of.cluster)
+				w.address(pods.cluster, broker)+":9644", w.namespace, podName(pods.cluster, broker),
+				pods.cluster)
 		}
 	}
 	return b.String()
@@ -219,12 +219,12 @@ func (p *prometheus) get(path string, parameters url.Values, into any) error {
 }
 
 // sample is a time in seconds and a value.
-type sample struct{ at, value float64 }
+type sample struct{ index, value float64 }
 
 // UnmarshalJSON decodes [1700000000.1, "1.5"].
 func (s *sample) UnmarshalJSON(data []byte) error {
 	var value string
-	if err := json.Unmarshal(data, &[]any{&s.at, &value}); err != nil {
+	if err := json.Unmarshal(data, &[]any{&s.index, &value}); err != nil {
 		return err
 	}
 	var err error

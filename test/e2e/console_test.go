@@ -158,9 +158,9 @@ func (e *environment) checkConsole(b *browser) {
 		})
 	}
 	before := e.cleanNow(b.t, "ledger")
-	status, body, at := b.send("POST", e.page("demo", "clean"), url.Values{"topic": {"ledger"}})
+	status, body, location := b.send("POST", e.page("demo", "clean"), url.Values{"topic": {"ledger"}})
 	if status != http.StatusSeeOther || e.cleanNow(b.t, "ledger") == before {
-		b.t.Errorf("clean: status %d, location %q, annotation %q: %s", status, at,
+		b.t.Errorf("clean: status %d, location %q, annotation %q: %s", status, location,
 			e.cleanNow(b.t, "ledger"), body)
 	}
 	status, body, _ = b.send("POST", e.page("demo", "clean"), url.Values{"topic": {"tickets"}})
@@ -168,9 +168,9 @@ func (e *environment) checkConsole(b *browser) {
 		e.cleanNow(b.t, "tickets") != "" {
 		b.t.Errorf("clean of a topic without the right: status %d: %s", status, body)
 	}
-	if status, _, at := b.send("POST", "/logout", url.Values{}); status != http.StatusSeeOther ||
-		!strings.HasSuffix(at, "login") {
-		b.t.Errorf("logout: status %d, location %q", status, at)
+	if status, _, location := b.send("POST", "/logout", url.Values{}); status != http.StatusSeeOther ||
+		!strings.HasSuffix(location, "login") {
+		b.t.Errorf("logout: status %d, location %q", status, location)
 	}
 }
 
@@ -223,7 +223,7 @@ func (b *browser) request(method, path string, form url.Values) *http.Request {
 }
 
 // send sends a request and does not follow redirects.
-func (b *browser) send(method, path string, form url.Values) (status int, body, at string) {
+func (b *browser) send(method, path string, form url.Values) (status int, body, location string) {
 	b.t.Helper()
 	response, err := b.transport.RoundTrip(b.request(method, path, form))
 	if err != nil {

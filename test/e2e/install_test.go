@@ -151,8 +151,8 @@ func (e *environment) hasCRDs(ctx context.Context) bool {
 }
 
 func splitImage(image string) (repository, tag string) {
-	at := strings.LastIndex(image, ":")
-	return image[:at], image[at+1:]
+	index := strings.LastIndex(image, ":")
+	return image[:index], image[index+1:]
 }
 
 // remove deletes all resources of the test. It checks that uninstalling the chart keeps the CRDs.

@@ -101,9 +101,9 @@ func (e *environment) brokerAlone(t *testing.T) (id int32, node string) {
 		taken[e.node(t, brokerPod(id))]++
 	}
 	for other := range int32(brokerCount) {
-		at := e.node(t, brokerPod(other))
-		if taken[at] == 1 && (node == "" || dns[node]) {
-			id, node = other, at
+		found := e.node(t, brokerPod(other))
+		if taken[found] == 1 && (node == "" || dns[node]) {
+			id, node = other, found
 		}
 	}
 	if node == "" {
@@ -192,16 +192,16 @@ func (e *environment) waitVolumeLost(t *testing.T, broker int32,
 	t.Helper()
 	until(t, "VolumeLost", func(ctx context.Context) string {
 		condition := e.condition(ctx, v1alpha1.ConditionVolumeLost)
-		at := strings.Index(condition.Message, "kubectl annotate ")
+		index := strings.Index(condition.Message, "kubectl annotate ")
 		pod := &corev1.Pod{}
 		err := e.Get(ctx, client.ObjectKey{Namespace: e.namespace,
 			Name: v1alpha1.BrokerLeaseName("demo", broker)}, pod)
-		if condition.Reason != v1alpha1.ReasonWaitingForConsent || at < 0 ||
+		if condition.Reason != v1alpha1.ReasonWaitingForConsent || index < 0 ||
 			!strings.HasPrefix(condition.Message, fmt.Sprintf("Broker %d ", broker)) ||
 			err != nil || pod.UID == before {
 			return fmt.Sprintf("%+v, %v", condition, err)
 		}
-		command = condition.Message[at:]
+		command = condition.Message[index:]
 		return ""
 	})
 	return command

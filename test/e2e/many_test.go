@@ -82,7 +82,7 @@ func (e *environment) manyPartitionsFailOver(t *testing.T) {
 			e.mustCall(t, "POST", "stream", "topic", many, "keys", "30", "perSecond", "300")
 			e.waitAcknowledged(t, many, 500)
 			e.mustCall(t, "POST", "mark", "topic", many)
-			at := time.Now()
+			moment := time.Now()
 			failure.do(t, broker)
 			e.probe(t, before, broker)
 			e.waitPreferredLeaders(t)
@@ -91,7 +91,7 @@ func (e *environment) manyPartitionsFailOver(t *testing.T) {
 			led, others := before.split(stopped.Gaps, broker)
 			t.Logf(
 				"MEASURED all in sync with preferred leaders after %s; longest gap under load %d ms, of partitions of other leaders %d ms: %s",
-				time.Since(at).Round(100*time.Millisecond),
+				time.Since(moment).Round(100*time.Millisecond),
 				led,
 				others,
 				stopped.longest(),

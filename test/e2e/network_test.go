@@ -255,12 +255,12 @@ func (e *environment) victims(t *testing.T) (all []victim) {
 		}
 	}
 	for id := range int32(brokerCount) {
-		at := slices.IndexFunc(pods.Items,
+		index := slices.IndexFunc(pods.Items,
 			func(p corev1.Pod) bool { return p.Name == brokerPod(id) })
-		if at < 0 || avoided[pods.Items[at].Spec.NodeName] {
+		if index < 0 || avoided[pods.Items[index].Spec.NodeName] {
 			continue
 		}
-		v := victim{id: id, pod: pods.Items[at], api: e.apiAddress(t)}
+		v := victim{id: id, pod: pods.Items[index], api: e.apiAddress(t)}
 		for i := range pods.Items {
 			p := &pods.Items[i]
 			if p.Spec.NodeName == v.pod.Spec.NodeName || p.Status.PodIP == "" {

@@ -20,13 +20,13 @@ func (e *environment) partitions(ctx context.Context,
 	if err != nil {
 		return nil, err
 	}
-	of := map[int32]placement.Partition{}
+	partitions := map[int32]placement.Partition{}
 	for key, p := range all {
 		if key.Topic == topic {
-			of[key.Index] = p
+			partitions[key.Index] = p
 		}
 	}
-	return of, nil
+	return partitions, nil
 }
 
 // allPartitions returns the partitions of all topics like partitions.

@@ -85,7 +85,7 @@ func (e *environment) otherRelease(t *testing.T) {
 		t.Fatal(err)
 	}
 	pods := e.podUIDs(t)
-	for at, next := range [][2]string{{release, "logs"}, {"logs", release}} {
+	for index, next := range [][2]string{{release, "logs"}, {"logs", release}} {
 		e.uninstallRelease(t, next[0])
 		until(t, "no operators", func(ctx context.Context) string {
 			left, err := e.pods(ctx, operators)
@@ -95,7 +95,7 @@ func (e *environment) otherRelease(t *testing.T) {
 			return ""
 		})
 		if !e.installRelease(t, next[1], "--values", values) {
-			t.Errorf("install %d: the CRDs of release %s did not have to be handed over", at,
+			t.Errorf("install %d: the CRDs of release %s did not have to be handed over", index,
 				next[0])
 		}
 		e.kubectl(t, "apply", "-f", "test/e2e/testdata/alone.yaml")

@@ -240,7 +240,7 @@ func writeFor(t *testing.T, producer *kgo.Client, used, measured time.Duration) 
 					t.Error(err)
 					return
 				}
-				if at := time.Since(begin); at >= used && at < used+measured {
+				if elapsed := time.Since(begin); elapsed >= used && elapsed < used+measured {
 					mu.Lock()
 					defer mu.Unlock()
 					bytes += len(r.Value)

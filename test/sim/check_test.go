@@ -93,12 +93,12 @@ func (o *oracle) checkLog(t *partitionModel, l *liveBroker, state replica.State,
 		return 0
 	}
 	for _, f := range records {
-		at := [2]int64{f.offset, int64(f.epoch)}
-		if had, ok := t.written[at]; ok && had != f {
+		key := [2]int64{f.offset, int64(f.epoch)}
+		if had, ok := t.written[key]; ok && had != f {
 			o.w.fail("%s: broker %d has %+v, another broker had %+v", t.name, l.id, f, had)
 			return 0
 		}
-		t.written[at] = f
+		t.written[key] = f
 		t.appended[[2]int64{f.producer, int64(f.sequence)}] = true
 		if f.offset < hw {
 			o.commit(t, f, l.id, "has")

@@ -120,8 +120,8 @@ func (c *client) write() {
 // older than the latest leader epoch which the client knows.
 func (c *client) leader(t *topic) *liveBroker {
 	var leader *liveBroker
-	for _, at := range c.random.Perm(len(c.w.brokers)) {
-		l := c.w.brokers[at].live.Load()
+	for _, index := range c.random.Perm(len(c.w.brokers)) {
+		l := c.w.brokers[index].live.Load()
 		if l == nil || l.dead.Load() {
 			continue
 		}

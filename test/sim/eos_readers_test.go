@@ -41,8 +41,8 @@ func (r *committedReader) run() {
 }
 
 func (r *committedReader) poll(ctx context.Context, l *liveBroker, name string) error {
-	at := r.client.tails[name]
-	visible, next, err := r.e.fetchCommitted(ctx, r.client, l, name, at.at)
+	tail := r.client.tails[name]
+	visible, next, err := r.e.fetchCommitted(ctx, r.client, l, name, tail.offset)
 	if err != nil || l.dead.Load() {
 		return err
 	}
@@ -54,8 +54,8 @@ func (r *committedReader) poll(ctx context.Context, l *liveBroker, name string) 
 	for _, f := range visible {
 		r.received[name][f.offset] = f.value
 	}
-	at.at = max(at.at, next)
-	r.position[name] = at.at
+	tail.offset = max(tail.offset, next)
+	r.position[name] = tail.offset
 	return nil
 }
 
@@ -82,13 +82,13 @@ func (r *committedReader) check(visible map[string][]logRecord) {
 // fetchCommitted returns the records at or above an offset that a read_committed consumer receives
 // in one fetch, and the next offset.
 func (e *exactlyOnce) fetchCommitted(ctx context.Context, c *client, l *liveBroker, name string,
-	at int64) (visible []logRecord, next int64, err error) {
+	offset int64) (visible []logRecord, next int64, err error) {
 	result, bytes, err := c.fetch(ctx, l, replica.FetchRequest{BytesMin: 1, BytesMax: 1 << 20,
 		ReadCommitted: true, Partitions: []replica.FetchPartition{{
-			ID: replica.PartitionID{Topic: name}, Offset: at, BytesMax: 1 << 20,
+			ID: replica.PartitionID{Topic: name}, Offset: offset, BytesMax: 1 << 20,
 			LeaderEpoch: -1, LastEpoch: -1}}})
 	if err != nil || result.Diverging != nil {
-		return nil, at, err
+		return nil, offset, err
 	}
 	var aborted []abortedTransaction
 	if result.Data != nil {
@@ -99,10 +99,10 @@ func (e *exactlyOnce) fetchCommitted(ctx context.Context, c *client, l *liveBrok
 	all, next, _, err := committed(bytes, aborted)
 	if err != nil {
 		e.w.fail("%s: broker %d returned a malformed batch: %v", name, l.id, err)
-		return nil, at, err
+		return nil, offset, err
 	}
 	for _, f := range all {
-		if f.offset >= at {
+		if f.offset >= offset {
 			visible = append(visible, f)
 		}
 	}
@@ -112,15 +112,15 @@ func (e *exactlyOnce) fetchCommitted(ctx context.Context, c *client, l *liveBrok
 // allVisible returns the records that a read_committed consumer receives in the end.
 func (e *exactlyOnce) allVisible(l *liveBroker, name string) (all []logRecord) {
 	c := newClient(e.w, 60)
-	for at := int64(0); ; {
-		visible, next, err := e.fetchCommitted(e.w.ctx, c, l, name, at)
+	for offset := int64(0); ; {
+		visible, next, err := e.fetchCommitted(e.w.ctx, c, l, name, offset)
 		if err != nil {
-			e.w.fail("%s: read at %d: %v", name, at, err)
+			e.w.fail("%s: read at %d: %v", name, offset, err)
 			return nil
 		}
-		if next <= at {
+		if next <= offset {
 			return all
 		}
-		all, at = append(all, visible...), next
+		all, offset = append(all, visible...), next
 	}
 }

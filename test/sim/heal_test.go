@@ -186,8 +186,8 @@ func (w *world) values(t *topic, log *logstore.Log, start int64) map[string]logR
 
 // content returns the bytes of a log from an offset on.
 func content(w *world, log *logstore.Log, start int64) (all []byte) {
-	for at := max(start, log.LogStart()); at < log.LogEnd(); {
-		slice, err := log.ReadReplica(at, 1<<20, true)
+	for offset := max(start, log.LogStart()); offset < log.LogEnd(); {
+		slice, err := log.ReadReplica(offset, 1<<20, true)
 		if err != nil {
 			w.fail("read: %v", err)
 			return nil
@@ -198,10 +198,10 @@ func content(w *world, log *logstore.Log, start int64) (all []byte) {
 		}
 		slice.Release()
 		_, next, _, bad := decodeRecords(buf)
-		if err != nil || bad != nil || next <= at {
+		if err != nil || bad != nil || next <= offset {
 			return all // a cleaned log may have no records at its end
 		}
-		all, at = append(all, buf...), next
+		all, offset = append(all, buf...), next
 	}
 	return all
 }

@@ -30,8 +30,8 @@ func (h *history) add(topic, key string, client int, a access, called, returned 
 	if h.operations == nil {
 		h.operations = map[string][]porcupine.Operation{}
 	}
-	at := topic + "/" + key
-	h.operations[at] = append(h.operations[at],
+	found := topic + "/" + key
+	h.operations[found] = append(h.operations[found],
 		porcupine.Operation{ClientId: client, Input: a, Call: called, Return: returned})
 }
 
@@ -74,16 +74,16 @@ var register = porcupine.Model{
 // one second, and returns the number of these histories as unchecked.
 func (h *history) check(t *testing.T, seed uint64, lostRecords func(topic string) bool) (checked,
 	unchecked int) {
-	for at, operations := range h.operations {
-		if lostRecords(at[:len(at)-len("/k0")]) {
+	for key, operations := range h.operations {
+		if lostRecords(key[:len(key)-len("/k0")]) {
 			continue
 		}
 		switch porcupine.CheckOperationsTimeout(register, relevant(operations), time.Second) {
 		case porcupine.Illegal:
 			for _, o := range operations {
-				t.Logf("%s: %+v", at, o)
+				t.Logf("%s: %+v", key, o)
 			}
-			t.Fatalf("seed %d: the history of %s is not linearizable", seed, at)
+			t.Fatalf("seed %d: the history of %s is not linearizable", seed, key)
 		case porcupine.Unknown:
 			unchecked++
 		}

@@ -54,9 +54,9 @@ func (w *world) damage(disk *vfs.Mem, dir string, clean bool) string {
 		w.must(disk.RemoveAll(dir), disk.SyncDir("/data"))
 		return "the directory is removed"
 	case kind == 1 && clean:
-		at := w.random.IntN(len(segments))
-		w.must(disk.Remove(segments[at]), disk.SyncDir(dir))
-		return "segment " + segments[at] + " is removed"
+		index := w.random.IntN(len(segments))
+		w.must(disk.Remove(segments[index]), disk.SyncDir(dir))
+		return "segment " + segments[index] + " is removed"
 	}
 	file, err := disk.OpenReadWrite(segments[len(segments)-1])
 	w.must(err)

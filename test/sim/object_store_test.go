@@ -135,9 +135,9 @@ func (s *objectStore) since(version int64) ([]storedVersion, chan struct{}, erro
 	if version < s.mu.compacted {
 		return nil, s.mu.changed, errCompacted
 	}
-	at, _ := slices.BinarySearchFunc(s.mu.history, version+1,
+	index, _ := slices.BinarySearchFunc(s.mu.history, version+1,
 		func(v storedVersion, version int64) int { return int(v.version - version) })
-	return slices.Clone(s.mu.history[at:]), s.mu.changed, nil
+	return slices.Clone(s.mu.history[index:]), s.mu.changed, nil
 }
 
 // update replaces the spec or the status of a set by compare-and-swap.

@@ -191,13 +191,13 @@ func (w *world) elected(t *topic, before, next placement.Partition, unclean bool
 	if next.Leader == placement.NoLeader {
 		return
 	}
-	at := slices.IndexFunc(next.ISR,
+	index := slices.IndexFunc(next.ISR,
 		func(m placement.InSyncReplica) bool { return m.Broker == next.Leader })
-	if at < 0 {
+	if index < 0 {
 		w.fail("%s: the leader %d is not in the ISR %v", t.name, next.Leader, next.ISR)
 		return
 	}
-	leader := [2]int64{int64(next.Leader), next.ISR[at].Epoch}
+	leader := [2]int64{int64(next.Leader), next.ISR[index].Epoch}
 	if had, ok := model.leaders[next.LeaderEpoch]; ok && had != leader {
 		w.fail("%s: leader epoch %d was assigned to %v and to %v", t.name, next.LeaderEpoch, had,
 			leader)
@@ -269,13 +269,13 @@ func (o *oracle) commit(t *partitionModel, f logRecord, by int32, how string) {
 	if f.sequence < 0 {
 		return
 	}
-	at := [2]int64{f.producer, int64(f.sequence)}
-	if offset, ok := t.sequences[at]; ok && offset != f.offset &&
+	key := [2]int64{f.producer, int64(f.sequence)}
+	if offset, ok := t.sequences[key]; ok && offset != f.offset &&
 		offset >= max(t.deletedTo, t.expiredTo) {
 		o.w.fail("%s: record %d of producer %d is at offsets %d and %d", t.name, f.sequence,
 			f.producer, offset, f.offset)
 	}
-	t.sequences[at] = f.offset
+	t.sequences[key] = f.offset
 }
 
 // acknowledged processes a batch that its leader acknowledges with acks=all. It is called before
@@ -337,9 +337,9 @@ func (o *oracle) mayForget(name string, f *logRecord) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	t := o.of(name)
-	at := [2]int64{f.producer, int64(f.sequence)}
-	offset, settled := t.sequences[at]
-	return t.lostRecords || t.settings.Compact && t.appended[at] || settled &&
+	key := [2]int64{f.producer, int64(f.sequence)}
+	offset, settled := t.sequences[key]
+	return t.lostRecords || t.settings.Compact && t.appended[key] || settled &&
 		offset < max(t.deletedTo, t.expiredTo)
 }
 

@@ -15,7 +15,7 @@ const barrierKey = "~"
 
 // tail is the position of a consumer in a topic, and the state that it has read.
 type tail struct {
-	at         int64 // the next offset
+	offset     int64 // the next offset
 	epoch      int32 // of the last record that it has read; -1: none
 	highest    int64 // the highest high watermark that it has received
 	state      map[string]string
@@ -29,9 +29,9 @@ func newTail() *tail { return &tail{epoch: -1, last: -1, state: map[string]strin
 // reader returns the broker to read from. Usually this is the previous broker while it is alive.
 // Otherwise it is the leader, or another replica that a broker's image shows in sync (KIP-392).
 func (c *client) reader(t *topic) *liveBroker {
-	if at := c.tails[t.name]; at.last >= 0 && !at.unanswered &&
+	if tail := c.tails[t.name]; tail.last >= 0 && !tail.unanswered &&
 		c.random.IntN(c.w.profile.stayOdds) > 0 {
-		if l := c.w.brokers[at.last].live.Load(); l != nil && !l.dead.Load() {
+		if l := c.w.brokers[tail.last].live.Load(); l != nil && !l.dead.Load() {
 			return l
 		}
 	}
@@ -50,7 +50,7 @@ func (c *client) reader(t *topic) *liveBroker {
 
 // poll fetches once, and verifies what the broker returns.
 func (c *client) poll(t *topic, wait time.Duration) {
-	at := c.tails[t.name]
+	tail := c.tails[t.name]
 	l := c.reader(t)
 	if l == nil {
 		return
@@ -58,28 +58,28 @@ func (c *client) poll(t *topic, wait time.Duration) {
 	ctx, cancel := context.WithTimeout(c.w.ctx, wait+3*time.Second)
 	defer cancel()
 	// After a fetch without a response the next one goes to another broker.
-	at.unanswered = true
+	tail.unanswered = true
 	if c.w.net.send(ctx, clients, l.id) != nil || l.dead.Load() {
 		return
 	}
 	result, bytes, err := c.fetch(ctx, l, replica.FetchRequest{
 		BytesMin: 1, BytesMax: 1 << 20, Wait: wait, AnyReplica: true,
 		Partitions: []replica.FetchPartition{{
-			ID: t.partitionID(), Topic: t.id, Offset: at.at, BytesMax: c.w.profile.fetchBytes,
-			LeaderEpoch: c.known[t.name], LastEpoch: at.epoch,
+			ID: t.partitionID(), Topic: t.id, Offset: tail.offset, BytesMax: c.w.profile.fetchBytes,
+			LeaderEpoch: c.known[t.name], LastEpoch: tail.epoch,
 		}},
 	})
 	dead := l.dead.Load()
-	if errors.Is(err, logstore.ErrOffsetOutOfRange) && at.at < result.LogStart &&
+	if errors.Is(err, logstore.ErrOffsetOutOfRange) && tail.offset < result.LogStart &&
 		(t.expires() || result.LogStart <= c.w.oracle.deletedTo(t.name)) {
-		at.at, at.epoch, at.incomplete = result.LogStart, -1, true
+		tail.offset, tail.epoch, tail.incomplete = result.LogStart, -1, true
 		return
 	}
 	if result.Diverging != nil || errors.Is(err, logstore.ErrOffsetOutOfRange) {
 		// After an election without proof that no record was lost, a copy of a cleaned log may
 		// report a divergence although none was lost (ADR 0186).
 		mayDiverge := result.Diverging != nil && t.settings.Compact &&
-			c.w.meta.recorded(t.name).UnprovenEpoch > at.epoch
+			c.w.meta.recorded(t.name).UnprovenEpoch > tail.epoch
 		if !c.w.oracle.lostRecords(t.name) && !mayDiverge && !dead {
 			c.w.fail(
 				"%s: broker %d with log [%d, %d), high watermark %d, lacks what a consumer read up to %d, epoch %d: %v, %v",
@@ -88,8 +88,8 @@ func (c *client) poll(t *topic, wait time.Duration) {
 				result.LogStart,
 				result.LogEnd,
 				result.HighWater,
-				at.at,
-				at.epoch,
+				tail.offset,
+				tail.epoch,
 				result.Diverging,
 				err,
 			)
@@ -105,17 +105,17 @@ func (c *client) poll(t *topic, wait time.Duration) {
 		c.w.fail("%s: broker %d returned a malformed batch to a consumer: %v", t.name, l.id, err)
 		return
 	}
-	for len(records) > 0 && records[0].offset < at.at {
+	for len(records) > 0 && records[0].offset < tail.offset {
 		records = records[1:]
 	}
 	c.w.oracle.consumed(l, t.name, records)
 	if c.w.net.send(ctx, l.id, clients) != nil {
 		return
 	}
-	at.advance(records, next, result.HighWater)
-	at.last, at.unanswered = l.id, false
+	tail.advance(records, next, result.HighWater)
+	tail.last, tail.unanswered = l.id, false
 	if epoch >= 0 {
-		at.epoch = epoch
+		tail.epoch = epoch
 	}
 }
 
@@ -124,7 +124,7 @@ func (t *tail) advance(records []logRecord, next, highWater int64) {
 	for _, f := range records {
 		t.state[f.key] = f.value
 	}
-	t.at = max(t.at, next)
+	t.offset = max(t.offset, next)
 	t.highest = max(t.highest, highWater)
 }
 
@@ -134,7 +134,7 @@ func (c *client) tail() {
 		for _, t := range c.w.meta.topics {
 			c.poll(t, time.Duration(c.random.IntN(300))*time.Millisecond)
 			c.mu.Lock()
-			c.mu.reached[t.name] = c.tails[t.name].at
+			c.mu.reached[t.name] = c.tails[t.name].offset
 			c.mu.Unlock()
 		}
 	}
@@ -153,21 +153,21 @@ func (c *client) read(t *topic) {
 	}
 	until := mark.records[0].offset + 1
 	begin := time.Time{}
-	for at := c.tails[t.name]; at.at < max(until, at.highest) ||
-		time.Since(begin) > tombstoneRetention/2; at = c.tails[t.name] {
+	for tail := c.tails[t.name]; tail.offset < max(until, tail.highest) ||
+		time.Since(begin) > tombstoneRetention/2; tail = c.tails[t.name] {
 		if time.Since(begin) > tombstoneRetention/2 {
 			c.tails[t.name], begin = newTail(), time.Now()
 		}
 		if time.Since(called) > readTimeout || c.w.ctx.Err() != nil {
 			return
 		}
-		before := at.at
+		before := tail.offset
 		c.poll(t, 200*time.Millisecond)
-		if c.tails[t.name].at == before && sleep(c.w.ctx, 20*time.Millisecond) != nil {
+		if c.tails[t.name].offset == before && sleep(c.w.ctx, 20*time.Millisecond) != nil {
 			return
 		}
 	}
-	if at := c.tails[t.name]; !at.incomplete {
-		c.w.history.read(t.name, c.id, at.state, called, time.Now())
+	if tail := c.tails[t.name]; !tail.incomplete {
+		c.w.history.read(t.name, c.id, tail.state, called, time.Now())
 	}
 }

@@ -28,15 +28,15 @@ func (c *client) repeatBatch(t *topic) {
 	if len(recent) == 0 {
 		return
 	}
-	at := c.random.IntN(len(recent))
+	index := c.random.IntN(len(recent))
 	l := c.leader(t)
 	if l == nil || c.w.net.send(l.ctx, clients, l.id) != nil || l.dead.Load() {
 		return
 	}
 	ctx, cancel := context.WithTimeout(l.ctx, 4*time.Second)
 	defer cancel()
-	again := &batch{bytes: slices.Clone(recent[at].bytes),
-		records: slices.Clone(recent[at].records)}
+	again := &batch{bytes: slices.Clone(recent[index].bytes),
+		records: slices.Clone(recent[index].records)}
 	produced := l.set.Append(replica.AcksAll,
 		[]replica.ProducePartition{{ID: t.partitionID(), Topic: t.id, Batch: again.bytes}})
 	result := produced.Wait(ctx, 3*time.Second)[0]
@@ -60,7 +60,7 @@ func (c *client) repeatBatch(t *topic) {
 			"%s: broker %d does not recognize batch %d of the last %d of producer %d, acknowledged at offset %d: %v",
 			t.name,
 			l.id,
-			at+1,
+			index+1,
 			len(recent),
 			first.producer,
 			first.offset,

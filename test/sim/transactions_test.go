@@ -196,12 +196,12 @@ func (c *client) tailCommitted() {
 
 // pollCommitted fetches once as a read_committed consumer, and verifies the records.
 func (c *client) pollCommitted(ctx context.Context, l *liveBroker, t *topic) error {
-	at := c.tails[t.name]
+	tail := c.tails[t.name]
 	result, bytes, err := c.fetch(ctx, l, replica.FetchRequest{
 		BytesMin: 1, BytesMax: 1 << 20, AnyReplica: true, ReadCommitted: true,
 		Partitions: []replica.FetchPartition{{
-			ID: t.partitionID(), Topic: t.id, Offset: at.at, BytesMax: 1 << 20, LeaderEpoch: -1,
-			LastEpoch: at.epoch,
+			ID: t.partitionID(), Topic: t.id, Offset: tail.offset, BytesMax: 1 << 20, LeaderEpoch: -1,
+			LastEpoch: tail.epoch,
 		}},
 	})
 	var aborted []abortedTransaction
@@ -213,7 +213,7 @@ func (c *client) pollCommitted(ctx context.Context, l *liveBroker, t *topic) err
 	// Start again at the log start. Only poll verifies whether the broker may respond so.
 	if result.Diverging != nil || errors.Is(err, logstore.ErrOffsetOutOfRange) {
 		c.tails[t.name] = newTail()
-		c.tails[t.name].at = max(0, result.LogStart)
+		c.tails[t.name].offset = max(0, result.LogStart)
 		return nil
 	}
 	if err != nil || l.dead.Load() {
@@ -224,12 +224,12 @@ func (c *client) pollCommitted(ctx context.Context, l *liveBroker, t *topic) err
 		c.w.fail("%s: broker %d returned a malformed batch to a consumer: %v", t.name, l.id, err)
 		return err
 	}
-	if next <= at.at {
+	if next <= tail.offset {
 		return nil
 	}
-	visible = slices.DeleteFunc(visible, func(f logRecord) bool { return f.offset < at.at })
-	c.w.oracle.readCommitted(l, t.name, at.at, next, visible)
-	at.at, at.epoch, at.last, at.unanswered = next, epoch, l.id, false
+	visible = slices.DeleteFunc(visible, func(f logRecord) bool { return f.offset < tail.offset })
+	c.w.oracle.readCommitted(l, t.name, tail.offset, next, visible)
+	tail.offset, tail.epoch, tail.last, tail.unanswered = next, epoch, l.id, false
 	return nil
 }
 
@@ -252,7 +252,7 @@ func committed(batches []byte, aborted []abortedTransaction) (visible []logRecor
 			excluded[aborted[0].producer] = true
 			aborted = aborted[1:]
 		}
-		records, end, at, err := decodeRecords(batches[:len(batches)-len(rest)])
+		records, end, id, err := decodeRecords(batches[:len(batches)-len(rest)])
 		if err != nil {
 			return nil, 0, -1, err
 		}
@@ -263,7 +263,7 @@ func committed(batches []byte, aborted []abortedTransaction) (visible []logRecor
 		if !first.Control() && !(first.Transactional() && excluded[first.ProducerID()]) {
 			visible = append(visible, records...)
 		}
-		next, epoch, batches = end, at, rest
+		next, epoch, batches = end, id, rest
 	}
 	return visible, next, epoch, nil
 }

@@ -154,8 +154,8 @@ func (c *txnClient) append(topic string, batch []byte) error {
 	produce := func(ctx context.Context, l *liveBroker) error {
 		batches := []replica.ProducePartition{{ID: replica.PartitionID{Topic: topic},
 			Batch: slices.Clone(batch)}}
-		of := replica.Transaction{ID: c.id, Add: c.version >= txn.EpochBumpVersion}
-		return l.set.AppendTransactional(ctx, of, batches).Wait(ctx, 3*time.Second)[0].Err
+		transaction := replica.Transaction{ID: c.id, Add: c.version >= txn.EpochBumpVersion}
+		return l.set.AppendTransactional(ctx, transaction, batches).Wait(ctx, 3*time.Second)[0].Err
 	}
 	if c.producer.ID >= 0 && c.random.IntN(15) == 0 {
 		if err := c.sendOnly(topic, produce); c.random.IntN(2) == 0 {
@@ -287,17 +287,17 @@ func (c *txnClient) copy() {
 			if c.producer.ID < 0 || c.w.writersStopped() {
 				break
 			}
-			at, ok := c.position()
-			if !ok || at >= inputRecords {
+			offset, ok := c.position()
+			if !ok || offset >= inputRecords {
 				break
 			}
-			c.copySome(at)
+			c.copySome(offset)
 		}
 	}
 }
 
 // position returns the committed offset of the input. It waits for a stable one.
-func (c *txnClient) position() (at int64, ok bool) {
+func (c *txnClient) position() (offset int64, ok bool) {
 	answers := make(chan int64, 1000)
 	_, err := c.retry(coordinator.OffsetsTopic, writeTimeout,
 		func(ctx context.Context, l *liveBroker) error {
@@ -318,12 +318,12 @@ func (c *txnClient) position() (at int64, ok bool) {
 }
 
 // copySome copies some input records in one transaction.
-func (c *txnClient) copySome(at int64) {
+func (c *txnClient) copySome(offset int64) {
 	tx := c.e.begin(c.id)
-	to := min(at+1+c.random.Int64N(3), inputRecords)
+	to := min(offset+1+c.random.Int64N(3), inputRecords)
 	topic := outputTopics[c.random.IntN(len(outputTopics))]
 	var err error
-	for i := at; i < to && err == nil; i++ {
+	for i := offset; i < to && err == nil; i++ {
 		err = c.append(topic, c.batch(topic, fmt.Sprintf("copy-%d", i)))
 	}
 	if err == nil {

@@ -91,8 +91,8 @@ type world struct {
 
 // event is a scheduled action of the controller.
 type event struct {
-	at time.Time
-	do func()
+	moment time.Time
+	do     func()
 }
 
 func newProfile(random *rand.Rand) profile {
@@ -258,7 +258,7 @@ func (w *world) runDue() {
 	}
 	var left []event
 	for _, e := range w.scheduled {
-		if e.at.After(time.Now()) {
+		if e.moment.After(time.Now()) {
 			left = append(left, e)
 			continue
 		}

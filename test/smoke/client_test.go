@@ -63,8 +63,8 @@ func TestFranzGoProducesAndConsumes(t *testing.T) {
 
 	checkRecords(t, consume(t, bootstrap, kgo.NewOffset().AtStart(), len(sent)), sent)
 	checkRecords(t, consume(t, bootstrap, kgo.NewOffset().At(4), len(sent)-4), sent[4:])
-	at := begin.Add(7*time.Second - 500*time.Millisecond)
-	checkRecords(t, consume(t, bootstrap, kgo.NewOffset().AfterMilli(at.UnixMilli()), len(sent)-7),
+	moment := begin.Add(7*time.Second - 500*time.Millisecond)
+	checkRecords(t, consume(t, bootstrap, kgo.NewOffset().AfterMilli(moment.UnixMilli()), len(sent)-7),
 		sent[7:])
 	checkRecords(t, consume(t, bootstrap, kgo.NewOffset().AtEnd().Relative(-2), 2),
 		sent[len(sent)-2:])

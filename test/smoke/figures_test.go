@@ -31,9 +31,9 @@ func compactions(t *testing.T, s process.Setup) map[int32]report.Compaction {
 }
 
 // figures returns those values of reports that survive a restart.
-func figures(of map[int32]report.Compaction) map[int32]report.Compaction {
+func figures(compactions map[int32]report.Compaction) map[int32]report.Compaction {
 	kept := map[int32]report.Compaction{}
-	for partition, c := range of {
+	for partition, c := range compactions {
 		kept[partition] = report.Compaction{Runs: c.Runs, ReadBytes: c.ReadBytes,
 			WrittenBytes: c.WrittenBytes, SidecarReadBytes: c.SidecarReadBytes,
 			SidecarWrittenBytes: c.SidecarWrittenBytes, ReclaimedBytes: c.ReclaimedBytes,

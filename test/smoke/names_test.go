@@ -17,23 +17,23 @@ func TestUnknownNamesFail(t *testing.T) {
 	t.Parallel()
 	s := process.NewSetup(t, 1, cluster, tickets)
 	process.Start(t, s.Args()...).Ready(t)
-	at := []string{"--address", s.HTTP}
+	names := []string{"--address", s.HTTP}
 	missing := filepath.Join(t.TempDir(), "missing")
 	for _, test := range []struct {
 		args []string
 		out  string // in the first line of standard output; "": there is none
 		want string
 	}{
-		{append([]string{"topics", "nosuch"}, at...), "", `unknown topic "nosuch"`},
-		{append([]string{"topics", "tickets", "nosuch"}, at...), "TOPIC", `unknown topic "nosuch"`},
-		{append([]string{"topics", "nosuch", "--json"}, at...), `{"topics":[],`,
+		{append([]string{"topics", "nosuch"}, names...), "", `unknown topic "nosuch"`},
+		{append([]string{"topics", "tickets", "nosuch"}, names...), "TOPIC", `unknown topic "nosuch"`},
+		{append([]string{"topics", "nosuch", "--json"}, names...), `{"topics":[],`,
 			`unknown topic "nosuch"`},
-		{append([]string{"partitions", "nosuch"}, at...), "", `unknown topic "nosuch"`},
-		{append([]string{"partitions", "tickets", "--retained"}, at...), "",
+		{append([]string{"partitions", "nosuch"}, names...), "", `unknown topic "nosuch"`},
+		{append([]string{"partitions", "tickets", "--retained"}, names...), "",
 			`unknown retained topic "tickets"`},
-		{append([]string{"clean", "nosuch"}, at...), "", `unknown topic "nosuch"`},
-		{append([]string{"get", "nosuch", "key"}, at...), "", `nosuch`},
-		{append([]string{"transactions", "describe", "nosuch"}, at...), "", `nosuch`},
+		{append([]string{"clean", "nosuch"}, names...), "", `unknown topic "nosuch"`},
+		{append([]string{"get", "nosuch", "key"}, names...), "", `nosuch`},
+		{append([]string{"transactions", "describe", "nosuch"}, names...), "", `nosuch`},
 		{[]string{"log", "clean", missing}, "cleaned: 0 bytes", "no such file or directory"},
 		{[]string{"log", "verify", missing}, "", "no such file or directory"},
 		{[]string{"log", "dump", missing}, "", "no such file or directory"},

@@ -108,8 +108,8 @@ func (f files) roundTrip(options ...kgo.Opt) {
 
 // users returns the files of the users in the data directory of a process.
 func users(t *testing.T, s process.Setup) (alice, bob files) {
-	of := func(name string) files { return files{t, filepath.Join(s.DataDir, "users", name)} }
-	return of("alice"), of("bob")
+	build := func(name string) files { return files{t, filepath.Join(s.DataDir, "users", name)} }
+	return build("alice"), build("bob")
 }
 
 // login authenticates with the password of the user.
@@ -130,9 +130,9 @@ func TestSecuredProcessAcceptsModernTLSOnly(t *testing.T) {
 func scan(t *testing.T, s process.Setup, fips bool) {
 	t.Helper()
 	alice, bob := users(t, s)
-	for _, of := range []files{alice, bob} {
-		config := of.config()
-		for _, address := range of.seeds() {
+	for _, user := range []files{alice, bob} {
+		config := user.config()
+		for _, address := range user.seeds() {
 			tlsscan.Scan(t, &tlsscan.Server{Address: address, Config: config, FIPS: fips,
 				NeedsCertificate: len(config.Certificates) > 0})
 		}

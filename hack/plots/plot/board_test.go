@@ -9,13 +9,13 @@ import (
 func testBoard() Board {
 	var wave, gaps []Sample
 	for i := range 60 {
-		at := 1_700_000_000 + float64(10*i)
-		wave = append(wave, Sample{at, 1e6 * (1 + math.Round(100*math.Sin(float64(i)/6))/100)})
+		index := 1_700_000_000 + float64(10*i)
+		wave = append(wave, Sample{index, 1e6 * (1 + math.Round(100*math.Sin(float64(i)/6))/100)})
 		value := float64(i) * 1e4
 		if i > 20 && i < 40 {
 			value = math.NaN()
 		}
-		gaps = append(gaps, Sample{at, value})
+		gaps = append(gaps, Sample{index, value})
 	}
 	many := make([]Line, 11)
 	for i := range many {

@@ -23,22 +23,22 @@ func TestScalesContainTheirValues(t *testing.T) {
 	}
 }
 
-func check(t *testing.T, low, high float64, random *rand.Rand, of func() (scale, []float64)) {
+func check(t *testing.T, low, high float64, random *rand.Rand, measure func() (scale, []float64)) {
 	t.Helper()
-	s, ticks := of()
+	s, ticks := measure()
 	s.from, s.to = 100, 500
 	if s.low > low*(1+1e-9) || s.high < high*(1-1e-9) || len(ticks) < 2 || len(ticks) > 10 {
 		t.Fatalf("scale %+v with ticks %v of values from %v to %v", s, ticks, low, high)
 	}
 	for i, tick := range ticks {
-		at := s.at(tick)
-		if i > 0 && tick <= ticks[i-1] || at < 100-1e-6 || at > 500+1e-6 {
-			t.Fatalf("tick %v at pixel %v of scale %+v, ticks %v", tick, at, s, ticks)
+		index := s.at(tick)
+		if i > 0 && tick <= ticks[i-1] || index < 100-1e-6 || index > 500+1e-6 {
+			t.Fatalf("tick %v at pixel %v of scale %+v, ticks %v", tick, index, s, ticks)
 		}
 	}
 	value := low + random.Float64()*(high-low)
-	if at := s.at(value); at < 100-1e-6 || at > 500+1e-6 {
-		t.Fatalf("value %v is at pixel %v of scale %+v", value, at, s)
+	if index := s.at(value); index < 100-1e-6 || index > 500+1e-6 {
+		t.Fatalf("value %v is at pixel %v of scale %+v", value, index, s)
 	}
 }
 

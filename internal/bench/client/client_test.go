@@ -105,12 +105,12 @@ func TestSecuredClusterIsMeasured(t *testing.T) {
 	if err := os.WriteFile(manifest, []byte(securedCluster), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	at := cluster(t, manifest)
-	got, err := Produce(t.Context(), produceOptions(at))
+	target := cluster(t, manifest)
+	got, err := Produce(t.Context(), produceOptions(target))
 	if err != nil || got.Err() != nil {
 		t.Fatalf("produce: %v, %+v", err, got)
 	}
-	if _, err := Consume(t.Context(), consumeOptions(at)); err != nil {
+	if _, err := Consume(t.Context(), consumeOptions(target)); err != nil {
 		t.Errorf("consume: %v", err)
 	}
 	for name, security := range map[string]Security{
@@ -118,13 +118,13 @@ func TestSecuredClusterIsMeasured(t *testing.T) {
 		"no certificate": {CAFile: manifest},
 		"no password":    {User: "bench", PasswordFile: manifest + "x"},
 	} {
-		wrong := consumeOptions(at)
+		wrong := consumeOptions(target)
 		wrong.Security = security
 		if _, err := Consume(t.Context(), wrong); err == nil {
 			t.Errorf("%s: no error", name)
 		}
 	}
-	invalid := consumeOptions(at)
+	invalid := consumeOptions(target)
 	if invalid.Security.PasswordFile = ""; invalid.Validate() == nil {
 		t.Error("a user without a password file is valid")
 	}
@@ -147,19 +147,19 @@ spec:
 `
 
 func TestProduceAndConsume(t *testing.T) {
-	at := cluster(t)
-	absent := produceOptions(at)
+	target := cluster(t)
+	absent := produceOptions(target)
 	absent.Create = false
 	if _, err := Produce(t.Context(), absent); !errors.Is(err, ErrNoTopic) {
 		t.Errorf("produce to an absent topic without create: %v", err)
 	}
-	if _, err := Consume(t.Context(), consumeOptions(at)); !errors.Is(err, ErrNoTopic) {
+	if _, err := Consume(t.Context(), consumeOptions(target)); !errors.Is(err, ErrNoTopic) {
 		t.Errorf("consume an absent topic: %v", err)
 	}
 	want := int64(0)
 	for _, codec := range []string{"none", "gzip", "snappy", "lz4", "zstd"} {
 		for _, acks := range []string{"0", "1", "all"} {
-			opts := produceOptions(at)
+			opts := produceOptions(target)
 			opts.Codec, opts.Acks = codec, acks
 			got, err := Produce(t.Context(), opts)
 			if err != nil || got.Err() != nil {
@@ -173,12 +173,12 @@ func TestProduceAndConsume(t *testing.T) {
 			want += 1000
 		}
 	}
-	got, err := Consume(t.Context(), consumeOptions(at))
+	got, err := Consume(t.Context(), consumeOptions(target))
 	if err != nil || got.Records != want || got.Bytes != 200*want || got.Latency != nil ||
 		len(got.Errors) > 0 {
 		t.Errorf("read %+v, %v; want %d records", got, err, want)
 	}
-	some := consumeOptions(at)
+	some := consumeOptions(target)
 	some.Records, some.Consumers = 1234, 7
 	if got, err := Consume(t.Context(), some); err != nil || got.Records != 1234 ||
 		got.Clients != 3 {
@@ -189,15 +189,15 @@ func TestProduceAndConsume(t *testing.T) {
 // TestProduceInTransactions: a transaction ends after a number of records or after a time, and all
 // records are committed.
 func TestProduceInTransactions(t *testing.T) {
-	at := cluster(t)
-	byRecords := produceOptions(at)
+	target := cluster(t)
+	byRecords := produceOptions(target)
 	byRecords.TransactionRecords, byRecords.Producers = 100, 2
 	got, err := Produce(t.Context(), byRecords)
 	if err != nil || got.Err() != nil || got.Records != 1000 || got.Transactions != 10 ||
 		got.Commit == nil || got.Commit.Records != 10 {
 		t.Fatalf("%v, %+v", err, got)
 	}
-	byTime := produceOptions(at)
+	byTime := produceOptions(target)
 	byTime.Transaction, byTime.Rate = 10*time.Millisecond, 10_000
 	got, err = Produce(t.Context(), byTime)
 	if err != nil || got.Err() != nil || got.Records != 1000 {
@@ -209,7 +209,7 @@ func TestProduceInTransactions(t *testing.T) {
 	if got.Transactions < producers || got.Transactions > most {
 		t.Errorf("got %d transactions, want %d to %d", got.Transactions, producers, most)
 	}
-	reader, err := at.connect(kgo.ConsumeTopics(at.Topic), kgo.FetchIsolationLevel(
+	reader, err := target.connect(kgo.ConsumeTopics(target.Topic), kgo.FetchIsolationLevel(
 		kgo.ReadCommitted()), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
 	if err != nil {
 		t.Fatal(err)
@@ -246,8 +246,8 @@ func TestTransactionIsDueAfterItsTime(t *testing.T) {
 // TestEndToEndLatency runs a consumer with Latest while a producer sends records. The result must
 // contain the latency of each record.
 func TestEndToEndLatency(t *testing.T) {
-	at := cluster(t)
-	if _, err := Produce(t.Context(), produceOptions(at)); err != nil {
+	target := cluster(t)
+	if _, err := Produce(t.Context(), produceOptions(target)); err != nil {
 		t.Fatal(err)
 	}
 	type outcome struct {
@@ -256,7 +256,7 @@ func TestEndToEndLatency(t *testing.T) {
 	}
 	read := make(chan outcome, 1)
 	go func() {
-		opts := consumeOptions(at)
+		opts := consumeOptions(target)
 		opts.Latest, opts.Records = true, 500
 		got, err := Consume(t.Context(), opts)
 		read <- outcome{got, err}
@@ -266,7 +266,7 @@ func TestEndToEndLatency(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	sent := make(chan outcome, 1)
 	go func() {
-		opts := produceOptions(at)
+		opts := produceOptions(target)
 		opts.Records, opts.Rate = recordsMax, 2000
 		got, err := Produce(ctx, opts)
 		sent <- outcome{got, err}

@@ -76,15 +76,15 @@ func newConsumers(opts ConsumeOptions, spans map[int32]span) ([]*consumer, error
 	assigned := make([]map[int32]kgo.Offset, n)
 	left := make([]map[int32]int64, n)
 	for i, partition := range slices.Sorted(maps.Keys(spans)) {
-		to, at := i%n, spans[partition]
+		to, span := i%n, spans[partition]
 		if assigned[to] == nil {
 			assigned[to], left[to] = map[int32]kgo.Offset{}, map[int32]int64{}
 		}
-		from := at.first
+		from := span.first
 		if opts.Latest {
-			from = at.end
-		} else if at.first < at.end {
-			left[to][partition] = at.end
+			from = span.end
+		} else if span.first < span.end {
+			left[to][partition] = span.end
 		}
 		assigned[to][partition] = kgo.NewOffset().At(from)
 	}

@@ -94,9 +94,9 @@ func (t Target) spans(ctx context.Context) (map[int32]span, error) {
 		return nil, fmt.Errorf("list end offsets of %s: %w", t.Topic, err)
 	}
 	all := map[int32]span{}
-	for partition, at := range end[t.Topic] {
+	for partition, listedOffset := range end[t.Topic] {
 		low, _ := first.Lookup(t.Topic, partition)
-		all[partition] = span{low.Offset, at.Offset}
+		all[partition] = span{low.Offset, listedOffset.Offset}
 	}
 	return all, nil
 }

@@ -186,7 +186,7 @@ func (r *run) completeAll(ctx context.Context) {
 // now returns the time since the start of the measurement.
 func (r *run) now() time.Duration { return time.Since(r.start) }
 
-func (r *run) sleepUntil(at time.Duration) { time.Sleep(at - r.now()) }
+func (r *run) sleepUntil(elapsed time.Duration) { time.Sleep(elapsed - r.now()) }
 
 // result returns the result of the measurement. The last request arrived at the time arrived, and
 // all requests have ended at the time elapsed.

@@ -167,4 +167,4 @@ func (t *Stream) time(ms int64) string {
 		s/60%60, s%60)
 }
 
-func pick(random *rand.Rand, of []string) string { return of[random.IntN(len(of))] }
+func pick(random *rand.Rand, names []string) string { return names[random.IntN(len(names))] }

@@ -17,9 +17,9 @@ func TestTicketsAreJSONOfTheRequestedSize(t *testing.T) {
 	for _, size := range sizes {
 		stream := New(uint64(size))
 		for i := range 20 {
-			key, value, at := stream.Next(size)
-			if len(key)+len(value) != size || at <= 0 {
-				t.Fatalf("%d bytes of key and %d of value at %d, want %d", len(key), len(value), at,
+			key, value, position := stream.Next(size)
+			if len(key)+len(value) != size || position <= 0 {
+				t.Fatalf("%d bytes of key and %d of value at %d, want %d", len(key), len(value), position,
 					size)
 			}
 			if !json.Valid(value) || value[0] != '{' {

@@ -168,29 +168,29 @@ func keepExisting(image *metadata.Image) func(string, [16]byte, int32) bool {
 
 // endOffsets returns the end offsets of partitions, which are sorted. It returns the last known one
 // of a partition whose leader does not answer, and the number of these partitions.
-func (g *Lag) endOffsets(ctx context.Context, image *metadata.Image, of []lag.Partition) (
+func (g *Lag) endOffsets(ctx context.Context, image *metadata.Image, partitions []lag.Partition) (
 	ends map[lag.Partition]int64, unanswered int, err error) {
 	byLeader := map[int32][]data.EndOffset{}
-	for _, at := range of {
-		p := image.Topic(at.Topic).Partitions[at.Index]
+	for _, partition := range partitions {
+		p := image.Topic(partition.Topic).Partitions[partition.Index]
 		byLeader[p.Leader] = append(byLeader[p.Leader], data.EndOffset{
-			ID:          replica.PartitionID{Topic: at.Topic, Index: at.Index},
+			ID:          replica.PartitionID{Topic: partition.Topic, Index: partition.Index},
 			LeaderEpoch: p.LeaderEpoch})
 	}
 	answers, err := g.askAll(ctx, image, byLeader)
 	before := g.ends
 	ends, g.ends = map[lag.Partition]int64{}, map[lag.Partition]knownEnd{}
-	for _, at := range of {
-		topic := image.Topic(at.Topic).ID
+	for _, partition := range partitions {
+		topic := image.Topic(partition.Topic).ID
 		known := knownEnd{topic: topic}
-		end, answered := answers[replica.PartitionID{Topic: at.Topic, Index: at.Index}]
+		end, answered := answers[replica.PartitionID{Topic: partition.Topic, Index: partition.Index}]
 		if known.end = end; !answered {
 			unanswered++
-			if known = before[at]; known.topic != topic {
+			if known = before[partition]; known.topic != topic {
 				continue
 			}
 		}
-		ends[at], g.ends[at] = known.end, known
+		ends[partition], g.ends[partition] = known.end, known
 	}
 	if unanswered > 0 && err == nil {
 		err = fmt.Errorf("%d partitions have no leader that knows their end offset", unanswered)
@@ -210,10 +210,10 @@ func (g *Lag) askAll(ctx context.Context, image *metadata.Image,
 		all    = map[replica.PartitionID]int64{}
 		kept   = map[int32]*Peer{}
 	)
-	for leader, of := range byLeader {
+	for leader, endOffsets := range byLeader {
 		if leader == g.opts.NodeID {
 			mu.Lock()
-			g.local(of, all)
+			g.local(endOffsets, all)
 			mu.Unlock()
 			continue
 		}
@@ -224,7 +224,7 @@ func (g *Lag) askAll(ctx context.Context, image *metadata.Image,
 		before := g.peers[leader]
 		delete(g.peers, leader)
 		asking.Go(func() {
-			ends, peer, err := g.ask(ctx, before, to, of)
+			ends, peer, err := g.ask(ctx, before, to, endOffsets)
 			mu.Lock()
 			defer mu.Unlock()
 			maps.Copy(all, ends)
@@ -244,8 +244,8 @@ func (g *Lag) askAll(ctx context.Context, image *metadata.Image,
 }
 
 // local adds the end offsets of partitions that this broker leads.
-func (g *Lag) local(of []data.EndOffset, to map[replica.PartitionID]int64) {
-	for _, asked := range of {
+func (g *Lag) local(endOffsets []data.EndOffset, to map[replica.PartitionID]int64) {
+	for _, asked := range endOffsets {
 		log, err := g.opts.Replicas.Leader(asked.ID, asked.LeaderEpoch)
 		if err == nil && g.opts.Replicas.CheckEndOffset(asked.ID) == nil {
 			to[asked.ID] = log.HighWatermark()
@@ -256,10 +256,10 @@ func (g *Lag) local(of []data.EndOffset, to map[replica.PartitionID]int64) {
 // ask asks a leader, on the connection of the previous round if it still works. It returns the
 // connection for the next round, or an error after it has closed the connection.
 func (g *Lag) ask(ctx context.Context, peer *Peer, to metadata.Broker,
-	of []data.EndOffset) (map[replica.PartitionID]int64, *Peer, error) {
+	endOffsets []data.EndOffset) (map[replica.PartitionID]int64, *Peer, error) {
 	if peer != nil {
 		if peer.to.Epoch == to.Epoch && peer.to.Peer == to.Peer {
-			if ends, err := peer.endOffsets(ctx, of); err == nil {
+			if ends, err := peer.endOffsets(ctx, endOffsets); err == nil {
 				return ends, peer, nil
 			}
 		}
@@ -270,7 +270,7 @@ func (g *Lag) ask(ctx context.Context, peer *Peer, to metadata.Broker,
 		return nil, nil, err
 	}
 	peer = &Peer{connection, to}
-	ends, err := peer.endOffsets(ctx, of)
+	ends, err := peer.endOffsets(ctx, endOffsets)
 	if err != nil {
 		_ = peer.Close()
 		return nil, nil, err
@@ -279,10 +279,10 @@ func (g *Lag) ask(ctx context.Context, peer *Peer, to metadata.Broker,
 }
 
 // endOffsets sends as many requests as are needed.
-func (p *Peer) endOffsets(ctx context.Context, of []data.EndOffset) (
+func (p *Peer) endOffsets(ctx context.Context, endOffsets []data.EndOffset) (
 	map[replica.PartitionID]int64, error) {
 	all := map[replica.PartitionID]int64{}
-	for some := range slices.Chunk(of, data.EndOffsetsMax) {
+	for some := range slices.Chunk(endOffsets, data.EndOffsetsMax) {
 		body, err := p.Do(ctx, data.EndOffsetsCall(some))
 		if err != nil {
 			return nil, err

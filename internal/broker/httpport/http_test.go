@@ -211,13 +211,13 @@ type deadlines struct {
 	read, write time.Time
 }
 
-func (d *deadlines) SetReadDeadline(at time.Time) error {
-	d.read = at
+func (d *deadlines) SetReadDeadline(moment time.Time) error {
+	d.read = moment
 	return nil
 }
 
-func (d *deadlines) SetWriteDeadline(at time.Time) error {
-	d.write = at
+func (d *deadlines) SetWriteDeadline(moment time.Time) error {
+	d.write = moment
 	return nil
 }
 
@@ -230,9 +230,9 @@ func TestHTTPRequestsHaveADeadline(t *testing.T) {
 		began := time.Now()
 		w := &deadlines{httptest.NewRecorder(), began, began}
 		handler.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), "GET", path, http.NoBody))
-		for _, at := range []time.Time{w.read, w.write} {
-			if at.IsZero() == limited || limited && at.Sub(began) < requestTimeout {
-				t.Errorf("%s: got deadline %v after %v", path, at, began)
+		for _, moment := range []time.Time{w.read, w.write} {
+			if moment.IsZero() == limited || limited && moment.Sub(began) < requestTimeout {
+				t.Errorf("%s: got deadline %v after %v", path, moment, began)
 			}
 		}
 	}

@@ -180,8 +180,8 @@ func headerBytes(headers []report.KeyHeader) (n int) {
 // elsewhere returns where a partition is led, by the metadata image.
 func elsewhere(image *metadata.Image, p *metadata.Partition) report.KeyElsewhere {
 	e := report.KeyElsewhere{Partition: p.Index, Broker: metadata.NoBroker}
-	if at, up := image.Broker(p.Leader); up {
-		endpoint, _ := at.Endpoints.On(metadata.DefaultListener)
+	if broker, up := image.Broker(p.Leader); up {
+		endpoint, _ := broker.Endpoints.On(metadata.DefaultListener)
 		e.Broker, e.Host = p.Leader, endpoint.Host
 	}
 	return e

@@ -39,12 +39,12 @@ func parsePassesQuery(query url.Values) (q passesQuery, err error) {
 		otherwise, most = passesWithSteps, passesWithSteps
 	}
 	values := make([]int64, 5)
-	for i, of := range []struct {
+	for i, row := range []struct {
 		name                   string
 		otherwise, least, most int64
 	}{{"broker", -1, 0, idMax}, {"partition", -1, 0, idMax}, {"id", 0, 1, offsetMax},
 		{"before", 0, 1, offsetMax}, {"limit", otherwise, 1, most}} {
-		if values[i], err = numberIn(query, of.name, of.otherwise, of.least, of.most); err != nil {
+		if values[i], err = numberIn(query, row.name, row.otherwise, row.least, row.most); err != nil {
 			return q, err
 		}
 	}

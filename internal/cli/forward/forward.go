@@ -84,7 +84,7 @@ func (p *Pods) dialer(pod string) (httpstream.Dialer, error) {
 	if err != nil {
 		return nil, err
 	}
-	at := &url.URL{Scheme: host.Scheme, Host: host.Host,
+	address := &url.URL{Scheme: host.Scheme, Host: host.Host,
 		Path: strings.TrimSuffix(host.Path, "/") + strings.TrimSuffix(path, "/") +
 			"/api/v1/namespaces/" + p.namespace + "/pods/" + pod + "/portforward"}
 	transport, upgrader, err := spdy.RoundTripperFor(p.config)
@@ -92,8 +92,8 @@ func (p *Pods) dialer(pod string) (httpstream.Dialer, error) {
 		return nil, err
 	}
 	old := spdy.NewDialerForStreaming(upgrader, &http.Client{Transport: transport},
-		http.MethodPost, at)
-	sockets, err := portforward.NewSPDYOverWebsocketDialerForStreaming(at, p.config)
+		http.MethodPost, address)
+	sockets, err := portforward.NewSPDYOverWebsocketDialerForStreaming(address, p.config)
 	if err != nil {
 		return nil, err
 	}

@@ -70,9 +70,9 @@ func group(in Input, findings []Finding) []Finding {
 func downBrokers(in Input, findings []Finding) []int32 {
 	var down []int32
 	for id := range in.Cluster.Spec.Brokers {
-		at := slices.IndexFunc(in.Cluster.Status.Brokers,
+		index := slices.IndexFunc(in.Cluster.Status.Brokers,
 			func(b v1alpha1.BrokerStatus) bool { return b.ID == id })
-		if at < 0 || !in.Cluster.Status.Brokers[at].Ready ||
+		if index < 0 || !in.Cluster.Status.Brokers[index].Ready ||
 			slices.ContainsFunc(findings, ofPod(in, id)) {
 			down = append(down, id)
 		}
@@ -100,12 +100,12 @@ func causesOf(in Input, down []int32, findings []Finding) causes {
 	ready := slices.IndexFunc(findings,
 		func(f Finding) bool { return f.Reason == v1alpha1.ReasonBrokersNotReady })
 	for _, id := range down {
-		at := slices.IndexFunc(findings, ofPod(in, id))
-		if at < 0 {
-			at = ready
+		index := slices.IndexFunc(findings, ofPod(in, id))
+		if index < 0 {
+			index = ready
 		}
-		if at >= 0 {
-			c.brokers[id], c.indexes[at] = &findings[at], true
+		if index >= 0 {
+			c.brokers[id], c.indexes[index] = &findings[index], true
 		}
 	}
 	return c

@@ -91,9 +91,9 @@ func TestFindings(t *testing.T) {
 	recent := later(time.Hour, 0)
 	recent.Status.Conditions[1].LastTransitionTime = metav1.NewTime(now.Add(-time.Second))
 	created := func(ago time.Duration) []v1alpha1.Topic {
-		of := topic(nil)
-		of[0].CreationTimestamp = metav1.NewTime(now.Add(-ago))
-		return of
+		topics := topic(nil)
+		topics[0].CreationTimestamp = metav1.NewTime(now.Add(-ago))
+		return topics
 	}
 	waiting := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "main-broker-1"}}
 	waiting.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "broker",

@@ -21,7 +21,7 @@ func unobserved(in Input) []Finding {
 	f := newFinding(Info, "LogCluster "+c.Name, "NotObserved",
 		"The operator has not applied the latest spec yet.", "")
 	observed := slices.ContainsFunc(c.Status.Conditions,
-		func(of metav1.Condition) bool { return of.ObservedGeneration >= c.Generation })
+		func(condition metav1.Condition) bool { return condition.ObservedGeneration >= c.Generation })
 	if !observed && in.Now.Sub(changed(c)) > statusDelay {
 		f.Severity, f.Next = Warning, checkOperator
 		f.Message = "The operator has not observed the latest spec for more than a minute. It " +
@@ -34,8 +34,8 @@ func unobserved(in Input) []Finding {
 func changed(c *v1alpha1.LogCluster) time.Time {
 	last := c.CreationTimestamp.Time
 	for _, condition := range c.Status.Conditions {
-		if at := condition.LastTransitionTime.Time; at.After(last) {
-			last = at
+		if moment := condition.LastTransitionTime.Time; moment.After(last) {
+			last = moment
 		}
 	}
 	for _, entry := range c.ManagedFields { // the writes of each client

@@ -31,8 +31,8 @@ func Pods(in Input) []Finding {
 	var found []Finding
 	explained := map[string]bool{} // by name of the pod
 	for i := range in.Pods {
-		of := starts(in.Cluster, &in.Pods[i])
-		found, explained[in.Pods[i].Name] = append(found, of...), len(of) > 0
+		findings := starts(in.Cluster, &in.Pods[i])
+		found, explained[in.Pods[i].Name] = append(found, findings...), len(findings) > 0
 	}
 	for _, b := range in.Cluster.Status.Brokers {
 		name := v1alpha1.BrokerLeaseName(in.Cluster.Name, b.ID)
@@ -72,12 +72,12 @@ func unready(pod *corev1.Pod, now time.Time) *podProblem {
 	if pod == nil {
 		return &podProblem{"PodMissing", "The pod does not exist.", now}
 	}
-	if at := pod.DeletionTimestamp; at != nil {
+	if moment := pod.DeletionTimestamp; moment != nil {
 		var grace time.Duration
 		if seconds := pod.DeletionGracePeriodSeconds; seconds != nil {
 			grace = time.Duration(*seconds) * time.Second
 		}
-		return &podProblem{"PodTerminating", "The pod is being deleted.", at.Add(-grace)}
+		return &podProblem{"PodTerminating", "The pod is being deleted.", moment.Add(-grace)}
 	}
 	problem := &podProblem{"PodNotReady", "The pod is not ready.", pod.CreationTimestamp.Time}
 	for _, condition := range pod.Status.Conditions {

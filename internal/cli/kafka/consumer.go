@@ -108,11 +108,11 @@ func logOffsets(ctx context.Context, admin *kadm.Client,
 func withAssigned(committed kadm.OffsetResponses,
 	group kadm.DescribedConsumerGroup) kadm.OffsetResponses {
 	all := kadm.OffsetResponses{}
-	add := func(of kadm.OffsetResponse) {
-		if all[of.Topic] == nil {
-			all[of.Topic] = map[int32]kadm.OffsetResponse{}
+	add := func(offsetResponse kadm.OffsetResponse) {
+		if all[offsetResponse.Topic] == nil {
+			all[offsetResponse.Topic] = map[int32]kadm.OffsetResponse{}
 		}
-		all[of.Topic][of.Partition] = of
+		all[offsetResponse.Topic][offsetResponse.Partition] = offsetResponse
 	}
 	group.AssignedPartitions().Each(func(topic string, partition int32) {
 		add(kadm.OffsetResponse{Offset: kadm.Offset{Topic: topic, Partition: partition, At: -1}})
@@ -125,11 +125,11 @@ func withAssigned(committed kadm.OffsetResponses,
 func (g *Group) addOwners(members []kadm.ConsumerGroupMember) {
 	for i := range g.Partitions {
 		p := &g.Partitions[i]
-		at := slices.IndexFunc(members, func(m kadm.ConsumerGroupMember) bool {
+		index := slices.IndexFunc(members, func(m kadm.ConsumerGroupMember) bool {
 			return m.Assignment.Lookup(p.Topic, p.Partition)
 		})
-		if at >= 0 {
-			p.Member, p.Host = members[at].ClientID, members[at].ClientHost
+		if index >= 0 {
+			p.Member, p.Host = members[index].ClientID, members[index].ClientHost
 		}
 	}
 }

@@ -99,12 +99,12 @@ func newGroup(lag kadm.DescribedGroupLag) Group {
 		g.Error, g.Lag = err.Error(), -1
 		return g
 	}
-	for _, of := range lag.Lag.Sorted() {
-		p := GroupPartition{Topic: of.Topic, Partition: of.Partition, Committed: of.Commit.At,
-			Start: of.Start.Offset, End: of.End.Offset, Lag: of.Lag}
-		p.BelowStart = p.Committed >= 0 && of.Start.Err == nil && p.Committed < p.Start
-		if of.Member != nil {
-			p.Member, p.Host = of.Member.ClientID, of.Member.ClientHost
+	for _, groupMemberLag := range lag.Lag.Sorted() {
+		p := GroupPartition{Topic: groupMemberLag.Topic, Partition: groupMemberLag.Partition, Committed: groupMemberLag.Commit.At,
+			Start: groupMemberLag.Start.Offset, End: groupMemberLag.End.Offset, Lag: groupMemberLag.Lag}
+		p.BelowStart = p.Committed >= 0 && groupMemberLag.Start.Err == nil && p.Committed < p.Start
+		if groupMemberLag.Member != nil {
+			p.Member, p.Host = groupMemberLag.Member.ClientID, groupMemberLag.Member.ClientHost
 		}
 		if g.Lag >= 0 {
 			if g.Lag += max(0, p.Lag); p.Lag < 0 {

@@ -11,7 +11,7 @@ import (
 // TestResetNeedsAnswers: an error of a partition, or a response without it, never resets a group to
 // the start.
 func TestResetNeedsAnswers(t *testing.T) {
-	of := func(offset int64, err error) kadm.ListedOffsets {
+	build := func(offset int64, err error) kadm.ListedOffsets {
 		return kadm.ListedOffsets{"t": {0: {Topic: "t", Offset: offset, Err: err}}}
 	}
 	failed := kerr.NotLeaderForPartition
@@ -21,12 +21,12 @@ func TestResetNeedsAnswers(t *testing.T) {
 		endErr        error
 		want          int64 // -1: an error
 	}{
-		{Earliest, of(5, nil), nil, nil, 5}, {Latest, of(5, nil), nil, nil, 20},
-		{AtOffset, of(5, nil), nil, nil, 10}, {AtTime, of(5, nil), of(12, nil), nil, 12},
-		{AtTime, of(5, nil), of(2, nil), nil, 5}, {AtTime, of(5, nil), of(0, failed), nil, -1},
-		{AtTime, of(5, nil), nil, nil, -1}, {AtTime, of(5, nil), of(-1, nil), nil, -1},
-		{Latest, nil, nil, nil, -1}, {Latest, of(0, failed), nil, nil, -1},
-		{Earliest, of(5, nil), nil, failed, -1},
+		{Earliest, build(5, nil), nil, nil, 5}, {Latest, build(5, nil), nil, nil, 20},
+		{AtOffset, build(5, nil), nil, nil, 10}, {AtTime, build(5, nil), build(12, nil), nil, 12},
+		{AtTime, build(5, nil), build(2, nil), nil, 5}, {AtTime, build(5, nil), build(0, failed), nil, -1},
+		{AtTime, build(5, nil), nil, nil, -1}, {AtTime, build(5, nil), build(-1, nil), nil, -1},
+		{Latest, nil, nil, nil, -1}, {Latest, build(0, failed), nil, nil, -1},
+		{Earliest, build(5, nil), nil, failed, -1},
 	} {
 		end := kadm.ListedOffset{Topic: "t", Offset: 20, Err: test.endErr}
 		got, err := Reset{To: test.to, Offset: 10}.offset("t", 0, test.starts, end, test.times)

@@ -117,8 +117,8 @@ func spans(ctx context.Context, admin *kadm.Client, tail Tail) (map[int32]span, 
 // when a span has ended.
 func readSpan(ctx context.Context, client *kgo.Client, tail Tail, partition int32, s span,
 	each func(Record) error) error {
-	for at := s.begin; at < s.end; {
-		fetched, next, err := fetch(ctx, client, tail, partition, at)
+	for offset := s.begin; offset < s.end; {
+		fetched, next, err := fetch(ctx, client, tail, partition, offset)
 		switch {
 		case kerr.IsRetriable(err):
 			select {
@@ -138,14 +138,14 @@ func readSpan(ctx context.Context, client *kgo.Client, tail Tail, partition int3
 				return err
 			}
 		}
-		at = next
+		offset = next
 	}
 	return nil
 }
 
 // fetch requests records of a partition from an offset on. It returns the next offset to request.
 func fetch(ctx context.Context, client *kgo.Client, tail Tail, partition int32,
-	at int64) ([]*kgo.Record, int64, error) {
+	offset int64) ([]*kgo.Record, int64, error) {
 	topics, err := kadm.NewClient(client).Metadata(ctx, tail.Topic)
 	if err != nil {
 		return nil, 0, fmt.Errorf("request the leader: %w", err)
@@ -160,11 +160,11 @@ func fetch(ctx context.Context, client *kgo.Client, tail Tail, partition int32,
 	if tail.Committed {
 		request.IsolationLevel = 1
 	}
-	of := kmsg.NewFetchRequestTopicPartition()
-	of.Partition, of.FetchOffset, of.PartitionMaxBytes = partition, at, fetchBytesMax
+	fetchRequestTopicPartition := kmsg.NewFetchRequestTopicPartition()
+	fetchRequestTopicPartition.Partition, fetchRequestTopicPartition.FetchOffset, fetchRequestTopicPartition.PartitionMaxBytes = partition, offset, fetchBytesMax
 	topic := kmsg.NewFetchRequestTopic()
 	topic.Topic, topic.TopicID = tail.Topic, [16]byte(detail.ID)
-	topic.Partitions = append(topic.Partitions, of)
+	topic.Partitions = append(topic.Partitions, fetchRequestTopicPartition)
 	request.Topics = append(request.Topics, topic)
 	answer, err := client.Broker(int(placed.Leader)).RetriableRequest(ctx, request)
 	if err != nil {
@@ -174,7 +174,7 @@ func fetch(ctx context.Context, client *kgo.Client, tail Tail, partition int32,
 	if len(response.Topics) != 1 || len(response.Topics[0].Partitions) != 1 {
 		return nil, 0, cmpErr(kerr.ErrorForCode(response.ErrorCode), kerr.UnknownServerError)
 	}
-	fetched, next := kgo.ProcessFetchPartition(kgo.ProcessFetchPartitionOpts{Offset: at,
+	fetched, next := kgo.ProcessFetchPartition(kgo.ProcessFetchPartitionOpts{Offset: offset,
 		IsolationLevel: tail.isolation(), Topic: tail.Topic, Partition: partition},
 		&response.Topics[0].Partitions[0], kgo.DefaultDecompressor(), nil)
 	return fetched.Records, next, fetched.Err

@@ -44,22 +44,22 @@ func TestBlocksContainEverySegmentOnce(t *testing.T) {
 
 // check compares the blocks of a row with its pieces.
 func check(row []Piece, blocks []Block) error {
-	at, end := 0, 0.0
+	index, end := 0, 0.0
 	for i := range blocks {
 		b := &blocks[i]
 		var bytes, garbage int64
 		for range b.Segments {
-			if at >= len(row) {
+			if index >= len(row) {
 				return fmt.Errorf("block %d contains more segments than there are", i)
 			}
-			p := &row[at]
+			p := &row[index]
 			if p.State != b.State || p.Chosen && !b.Chosen || p.Current && !b.Current {
 				return fmt.Errorf("block %d: segment %d has another state", i, p.Base)
 			}
 			bytes, garbage = bytes+p.Bytes, garbage+p.Garbage
-			at++
+			index++
 		}
-		first, last := &row[at-b.Segments], &row[at-1]
+		first, last := &row[index-b.Segments], &row[index-1]
 		if b.Base != first.Base || b.Last != last.Last || b.Bytes != bytes || b.Garbage != garbage {
 			return fmt.Errorf("block %d: got %+v, which is not the sum of its segments", i, b)
 		}
@@ -68,8 +68,8 @@ func check(row []Piece, blocks []Block) error {
 		}
 		end = b.X + b.Width
 	}
-	if at != len(row) || end > 100+1e-6 {
-		return fmt.Errorf("the blocks contain %d of %d segments and end at %f", at, len(row), end)
+	if index != len(row) || end > 100+1e-6 {
+		return fmt.Errorf("the blocks contain %d of %d segments and end at %f", index, len(row), end)
 	}
 	return nil
 }

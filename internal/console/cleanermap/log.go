@@ -42,21 +42,21 @@ func (l *Log) ApplySegments(event *report.SegmentsEvent) {
 		return
 	}
 	for _, base := range event.Removed {
-		if at, found := l.find(base); found {
-			l.Segments = slices.Delete(l.Segments, at, at+1)
+		if index, found := l.find(base); found {
+			l.Segments = slices.Delete(l.Segments, index, index+1)
 		}
 	}
 	for _, segment := range event.Segments {
-		at, found := l.find(segment.Base)
+		index, found := l.find(segment.Base)
 		if found {
-			l.Segments[at] = segment
+			l.Segments[index] = segment
 		} else {
-			l.Segments = slices.Insert(l.Segments, at, segment)
+			l.Segments = slices.Insert(l.Segments, index, segment)
 		}
 	}
 }
 
-func (l *Log) find(base int64) (at int, found bool) {
+func (l *Log) find(base int64) (index int, found bool) {
 	return slices.BinarySearchFunc(l.Segments, base,
 		func(s report.Segment, base int64) int { return cmp.Compare(s.Base, base) })
 }

@@ -87,10 +87,10 @@ func (r *replay) announce(segments []report.StepSegment) {
 	for _, s := range segments {
 		piece := Piece{Base: s.Base, Bytes: s.Bytes, Garbage: min(s.GarbageBytes, s.Bytes),
 			State: report.SegmentClean, Chosen: s.Chosen, Forced: s.Forced}
-		if at, found := r.find(s.Base); found {
-			r.pieces[at] = piece
+		if index, found := r.find(s.Base); found {
+			r.pieces[index] = piece
 		} else {
-			r.pieces = slices.Insert(r.pieces, at, piece)
+			r.pieces = slices.Insert(r.pieces, index, piece)
 		}
 	}
 }
@@ -124,8 +124,8 @@ func (r *replay) replace(step *report.Step) {
 		return inside
 	})
 	for _, s := range step.Segments {
-		at, _ := r.find(s.Base)
-		r.pieces = slices.Insert(r.pieces, at, Piece{Base: s.Base, Bytes: s.Bytes,
+		index, _ := r.find(s.Base)
+		r.pieces = slices.Insert(r.pieces, index, Piece{Base: s.Base, Bytes: s.Bytes,
 			Garbage: min(s.GarbageBytes, s.Bytes), State: report.SegmentClean, Written: true})
 		removed -= s.Bytes
 	}

@@ -31,15 +31,15 @@ func foldAround(row []Piece, limit int, open Span) []Block {
 		return fold(limit, row)
 	}
 	outside := fold(limit-1, row[:from], row[to:])
-	at := slices.IndexFunc(outside, func(b Block) bool { return b.Base > open.To })
-	if at < 0 {
-		at = len(outside)
+	index := slices.IndexFunc(outside, func(b Block) bool { return b.Base > open.To })
+	if index < 0 {
+		index = len(outside)
 	}
 	inside := fold(OpenMax, row[from:to])
 	for i := range inside {
 		inside[i].Open = true
 	}
-	return slices.Insert(outside, at, inside...)
+	return slices.Insert(outside, index, inside...)
 }
 
 // enlarge widens the unfolded blocks of a row, into the free room on the right or, if there is too

@@ -25,8 +25,8 @@ func spanOf(b *Block) Span { return Span{b.Base, b.Last} }
 func TestUnfoldedBlockShowsItsSegments(t *testing.T) {
 	rows := [][]Piece{cleanRow(10_000), cleanRow(300)}
 	folded := Blocks(rows, nil)
-	for at := 0; at < len(folded[0]); at += 12 {
-		before := &folded[0][at]
+	for index := 0; index < len(folded[0]); index += 12 {
+		before := &folded[0][index]
 		got := Blocks(rows, map[int]Span{0: spanOf(before)})
 		if fault := check(rows[0], got[0]); fault != nil {
 			t.Fatal(fault)
@@ -37,19 +37,19 @@ func TestUnfoldedBlockShowsItsSegments(t *testing.T) {
 			switch {
 			case b.Open && (b.Segments != 1 || b.Width < 0.5 || b.Base < before.Base ||
 				b.Last > before.Last):
-				t.Fatalf("block %d unfolds to %+v", at, b)
+				t.Fatalf("block %d unfolds to %+v", index, b)
 			case !b.Open:
-				if others == at {
+				if others == index {
 					others++ // the unfolded one
 				}
 				if was := &folded[0][others]; was.Base != b.Base || was.Last != b.Last {
-					t.Fatalf("block %d: another block is %+v, before %+v", at, b, was)
+					t.Fatalf("block %d: another block is %+v, before %+v", index, b, was)
 				}
 				others++
 			}
 		}
 		if opened := len(got[0]) - len(folded[0]) + 1; opened != before.Segments || opened < 2 {
-			t.Fatalf("block %d with %d segments unfolds to %d blocks", at, before.Segments, opened)
+			t.Fatalf("block %d with %d segments unfolds to %d blocks", index, before.Segments, opened)
 		}
 		if len(got[1]) != len(folded[1]) || got[1][0] != folded[1][0] {
 			t.Fatal("another row has changed")

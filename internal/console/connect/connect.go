@@ -38,15 +38,15 @@ type Credentials struct {
 func (c Credentials) Choose(listeners []v1alpha1.Listener, name string) (*v1alpha1.Listener,
 	error) {
 	if name != "" {
-		at := slices.IndexFunc(listeners,
-			func(of v1alpha1.Listener) bool { return of.Name == name })
+		index := slices.IndexFunc(listeners,
+			func(listener v1alpha1.Listener) bool { return listener.Name == name })
 		switch {
-		case at < 0:
+		case index < 0:
 			return nil, fmt.Errorf("the LogCluster has no listener %s", name)
-		case len(listeners[at].Authentication) > 0 && c.Accepted(&listeners[at]) == "":
+		case len(listeners[index].Authentication) > 0 && c.Accepted(&listeners[index]) == "":
 			return nil, fmt.Errorf("listener %s does not accept these credentials", name)
 		}
-		return &listeners[at], nil
+		return &listeners[index], nil
 	}
 	if listener := c.First(listeners); listener != nil {
 		return listener, nil
@@ -146,8 +146,8 @@ func Options(config func(context.Context) (*tls.Config, error), how v1alpha1.Aut
 		options = append(options, kgo.Dialer(dialTLS(config)))
 	}
 	password := func(ctx context.Context) (scram.Auth, error) {
-		of, err := own(ctx)
-		return of.password(), err
+		credentials, err := own(ctx)
+		return credentials.password(), err
 	}
 	switch how {
 	case v1alpha1.AuthenticationScramSha256:
@@ -155,13 +155,13 @@ func Options(config func(context.Context) (*tls.Config, error), how v1alpha1.Aut
 	case v1alpha1.AuthenticationScramSha512:
 		options = append(options, kgo.SASL(scram.Sha512(password)))
 	case v1alpha1.AuthenticationOAuthBearer:
-		options = append(options, kgo.SASL(oauth.Oauth(func(ctx context.Context) (of oauth.Auth,
+		options = append(options, kgo.SASL(oauth.Oauth(func(ctx context.Context) (auth oauth.Auth,
 			err error) {
 			token, err := own(ctx)
 			if err == nil {
-				of.Token, err = token.Token(ctx)
+				auth.Token, err = token.Token(ctx)
 			}
-			return of, err
+			return auth, err
 		})))
 	}
 	return options
@@ -189,11 +189,11 @@ func dialTLS(config func(context.Context) (*tls.Config, error)) func(context.Con
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
 		ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 		defer cancel()
-		of, err := config(ctx)
+		settings, err := config(ctx)
 		if err != nil {
 			return nil, err
 		}
-		dialer := tls.Dialer{Config: of} // its server name is that of the address
+		dialer := tls.Dialer{Config: settings} // its server name is that of the address
 		return dialer.DialContext(ctx, network, address)
 	}
 }

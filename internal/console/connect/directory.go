@@ -50,14 +50,14 @@ func (d Directory) read() (Credentials, error) {
 
 // Connect returns the addresses of the Secret, and the options of connections.
 func (d Directory) Connect() (bootstrap []string, options []kgo.Opt, err error) {
-	of, err := d.read()
+	stored, err := d.read()
 	if err != nil {
 		return nil, nil, err
 	}
-	if text := strings.TrimSpace(string(of.User[credentials.KeyBootstrap])); text != "" {
+	if text := strings.TrimSpace(string(stored.User[credentials.KeyBootstrap])); text != "" {
 		bootstrap = strings.Split(text, ",")
 	}
-	config := settings(of.User[credentials.KeyLibrdkafka])
+	config := settings(stored.User[credentials.KeyLibrdkafka])
 	if len(config) == 0 {
 		return nil, nil, fmt.Errorf("read the Secret of the LogUser: directory %s has no file %s: no "+
 			"listener accepts the LogUser", string(d), credentials.KeyLibrdkafka)

@@ -108,8 +108,8 @@ func (c *Client) Browse(ctx context.Context, query Query) (Page, error) {
 		return Page{}, err
 	}
 	b.page.Next, b.page.Ends = map[int32]int64{}, map[int32]int64{}
-	for p, of := range b.spans {
-		b.page.Ends[p] = of.end
+	for p, span := range b.spans {
+		b.page.Ends[p] = span.end
 	}
 	read := b.forward
 	if query.Backward {
@@ -178,21 +178,21 @@ func (b *browse) locate(ctx context.Context, admin *kadm.Client) error {
 
 // begin returns the offset at which the browse begins in a partition.
 func (b *browse) begin(p int32, since kadm.ListedOffsets) int64 {
-	of := b.spans[p]
+	span := b.spans[p]
 	if found, ok := since.Lookup(b.query.Topic, p); ok && !b.query.Backward {
 		if found.Offset < 0 {
-			return of.end
+			return span.end
 		}
 		return found.Offset
 	}
-	at, given := b.query.From[p]
+	offset, given := b.query.From[p]
 	switch {
 	case given:
-		return min(max(at, of.start), of.end)
+		return min(max(offset, span.start), span.end)
 	case b.query.Backward:
-		return of.end
+		return span.end
 	}
-	return of.start
+	return span.start
 }
 
 // forward reads up to quota records of a partition, from its position towards its end.
@@ -243,17 +243,17 @@ func (b *browse) backward(ctx context.Context, p int32, quota int) error {
 
 // read returns up to most matching records of a window, and the offset up to which it has read.
 func (b *browse) read(ctx context.Context, p int32, window span, most int) (found []Record,
-	at int64, err error) {
-	at = window.start
-	for at < window.end && len(found) < most && !b.stopped {
-		records, next, err := b.fetch(ctx, p, at)
+	offset int64, err error) {
+	offset = window.start
+	for offset < window.end && len(found) < most && !b.stopped {
+		records, next, err := b.fetch(ctx, p, offset)
 		switch {
-		case errors.Is(err, errBudget) || b.budget.left <= 0 && err == nil && next == at:
+		case errors.Is(err, errBudget) || b.budget.left <= 0 && err == nil && next == offset:
 			b.stop("bytes")
 		case ctx.Err() != nil:
 			b.stop("time")
 		case err != nil:
-			return nil, at, err
+			return nil, offset, err
 		}
 		for _, r := range records {
 			if r.Offset >= window.end || len(found) >= most {
@@ -265,15 +265,15 @@ func (b *browse) read(ctx context.Context, p int32, window span, most int) (foun
 				found = append(found, recordOf(r))
 			}
 		}
-		if next <= at && !b.stopped {
-			return found, at, fmt.Errorf("fetch partition %d: no progress at offset %d", p, at)
+		if next <= offset && !b.stopped {
+			return found, offset, fmt.Errorf("fetch partition %d: no progress at offset %d", p, offset)
 		}
-		at = max(at, min(next, window.end))
+		offset = max(offset, min(next, window.end))
 		if b.budget.left <= 0 {
 			b.stop("bytes")
 		}
 	}
-	return found, at, nil
+	return found, offset, nil
 }
 
 // stop ends the browse because a limit is reached.
@@ -289,7 +289,7 @@ func (b *browse) matches(r *kgo.Record) bool {
 
 // fetch requests records from an offset on, and returns the offset after the last batch. A deadline
 // within a request returns no records.
-func (b *browse) fetch(ctx context.Context, p int32, at int64) ([]*kgo.Record, int64, error) {
+func (b *browse) fetch(ctx context.Context, p int32, offset int64) ([]*kgo.Record, int64, error) {
 	leader := b.topic.Partitions[p].Leader
 	request := kmsg.NewFetchRequest()
 	request.MaxWaitMillis = int32(fetchWait.Milliseconds())
@@ -298,7 +298,7 @@ func (b *browse) fetch(ctx context.Context, p int32, at int64) ([]*kgo.Record, i
 	topic := kmsg.NewFetchRequestTopic()
 	topic.Topic, topic.TopicID = b.query.Topic, b.topic.ID
 	partition := kmsg.NewFetchRequestTopicPartition()
-	partition.Partition, partition.FetchOffset, partition.PartitionMaxBytes = p, at, fetchBytes
+	partition.Partition, partition.FetchOffset, partition.PartitionMaxBytes = p, offset, fetchBytes
 	if b.oneBatch {
 		partition.PartitionMaxBytes = 1 // brokers return at least one batch
 	}
@@ -306,14 +306,14 @@ func (b *browse) fetch(ctx context.Context, p int32, at int64) ([]*kgo.Record, i
 	request.Topics = append(request.Topics, topic)
 	answer, err := b.client.Broker(int(leader)).RetriableRequest(ctx, &request)
 	if err != nil {
-		return nil, at, fmt.Errorf("fetch partition %d from broker %d: %w", p, leader, err)
+		return nil, offset, fmt.Errorf("fetch partition %d from broker %d: %w", p, leader, err)
 	}
 	response := answer.(*kmsg.FetchResponse)
 	if len(response.Topics) != 1 || len(response.Topics[0].Partitions) != 1 {
-		return nil, at, fmt.Errorf("fetch partition %d: broker %d returned no partition", p, leader)
+		return nil, offset, fmt.Errorf("fetch partition %d: broker %d returned no partition", p, leader)
 	}
 	fetched, next := kgo.ProcessFetchPartition(kgo.ProcessFetchPartitionOpts{
-		Offset: at, IsolationLevel: kgo.ReadCommitted(), Topic: b.query.Topic, Partition: p,
+		Offset: offset, IsolationLevel: kgo.ReadCommitted(), Topic: b.query.Topic, Partition: p,
 	}, &response.Topics[0].Partitions[0], &b.budget, nil)
 	if fetched.Err != nil && len(fetched.Records) == 0 {
 		return nil, next, fmt.Errorf("fetch partition %d: %w", p, fetched.Err)
@@ -349,10 +349,10 @@ func (b *browse) order() {
 }
 
 func recordOf(r *kgo.Record) Record {
-	of := Record{Partition: r.Partition, Offset: r.Offset, Time: r.Timestamp, Key: r.Key,
+	record := Record{Partition: r.Partition, Offset: r.Offset, Time: r.Timestamp, Key: r.Key,
 		Value: r.Value}
 	for _, h := range r.Headers {
-		of.Headers = append(of.Headers, Header{h.Key, h.Value})
+		record.Headers = append(record.Headers, Header{h.Key, h.Value})
 	}
-	return of
+	return record
 }

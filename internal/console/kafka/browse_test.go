@@ -108,11 +108,11 @@ func TestPagesContainEachRecordOnce(t *testing.T) {
 				t.Fatalf("%+v: page %d: limited by %q, error %v", query, pages, page.Limited, err)
 			}
 			for _, r := range page.Records {
-				at := [2]int64{int64(r.Partition), r.Offset}
-				if seen[at] || string(r.Value) != fmt.Sprint(r.Offset) {
-					t.Fatalf("%+v: record %v twice, or with value %q", query, at, r.Value)
+				key := [2]int64{int64(r.Partition), r.Offset}
+				if seen[key] || string(r.Value) != fmt.Sprint(r.Offset) {
+					t.Fatalf("%+v: record %v twice, or with value %q", query, key, r.Value)
 				}
-				seen[at] = true
+				seen[key] = true
 			}
 			done = len(page.Next) == 0
 			query.From, query.Partitions = page.Next, nil

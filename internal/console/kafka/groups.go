@@ -138,13 +138,13 @@ func (c *Client) describe(ctx context.Context, names []string) map[string]descri
 			classic = append(classic, name)
 			continue
 		}
-		of := describedGroup{Group{Type: "consumer", State: g.State,
+		found := describedGroup{Group{Type: "consumer", State: g.State,
 			Coordinator: g.Coordinator.NodeID}, map[partition]string{}}
 		for _, m := range g.Members {
-			of.add(Member{ID: m.MemberID, Instance: text(m.InstanceID), Client: m.ClientID,
+			found.add(Member{ID: m.MemberID, Instance: text(m.InstanceID), Client: m.ClientID,
 				Host: m.ClientHost}, m.Assignment)
 		}
-		described[name] = of
+		described[name] = found
 	}
 	if len(classic) == 0 {
 		return described
@@ -152,10 +152,10 @@ func (c *Client) describe(ctx context.Context, names []string) map[string]descri
 	groups, err := c.admin.DescribeGroups(ctx, classic...)
 	for _, name := range classic {
 		g, ok := groups[name]
-		of := describedGroup{Group{Type: "classic", State: g.State,
+		found := describedGroup{Group{Type: "classic", State: g.State,
 			Coordinator: g.Coordinator.NodeID, Err: g.Err}, map[partition]string{}}
 		if !ok {
-			of.Err = err
+			found.Err = err
 		}
 		for _, m := range g.Members {
 			assigned := kadm.TopicsSet{}
@@ -164,10 +164,10 @@ func (c *Client) describe(ctx context.Context, names []string) map[string]descri
 					assigned.Add(t.Topic, t.Partitions...)
 				}
 			}
-			of.add(Member{ID: m.MemberID, Instance: text(m.InstanceID), Client: m.ClientID,
+			found.add(Member{ID: m.MemberID, Instance: text(m.InstanceID), Client: m.ClientID,
 				Host: m.ClientHost}, assigned)
 		}
-		described[name] = of
+		described[name] = found
 	}
 	return described
 }
@@ -187,9 +187,9 @@ type logOffsets struct{ starts, ends kadm.ListedOffsets }
 
 // logs requests the offsets of the topics that groups have committed to.
 func (c *Client) logs(ctx context.Context,
-	of kadm.FetchOffsetsResponses) (logs logOffsets, err error) {
+	fetchOffsetsResponses kadm.FetchOffsetsResponses) (logs logOffsets, err error) {
 	topics := map[string]bool{}
-	for _, group := range of {
+	for _, group := range fetchOffsetsResponses {
 		for topic := range group.Fetched {
 			topics[topic] = true
 		}
@@ -211,12 +211,12 @@ func (c *Client) logs(ctx context.Context,
 func (l logOffsets) offsets(committed kadm.OffsetResponses,
 	owners map[partition]string) (rows []GroupOffset) {
 	for topic, partitions := range committed {
-		for index, of := range partitions {
+		for index, offsetResponse := range partitions {
 			start, _ := l.starts.Lookup(topic, index)
 			end, ok := l.ends.Lookup(topic, index)
-			row := GroupOffset{Topic: topic, Partition: index, Committed: of.At,
+			row := GroupOffset{Topic: topic, Partition: index, Committed: offsetResponse.At,
 				Start: start.Offset, End: end.Offset, Member: owners[partition{topic, index}],
-				Err: cmp.Or(of.Err, start.Err, end.Err)}
+				Err: cmp.Or(offsetResponse.Err, start.Err, end.Err)}
 			if !ok && row.Err == nil {
 				row.Err = errUnknownPartition
 			}

@@ -20,8 +20,8 @@ func share(limit, n int) int { return max(1, (limit+n-1)/max(1, n)) }
 // tailWindow returns what a step of a tail reads of a partition, from offset at to its end, and how
 // many offsets it skips. Without a filter it reads at most quota offsets, the last ones. After a
 // truncation below at it reads nothing and continues at the end.
-func tailWindow(at, end int64, quota int, filtered bool) (window span, skipped int64) {
-	from := min(at, end)
+func tailWindow(offset, end int64, quota int, filtered bool) (window span, skipped int64) {
+	from := min(offset, end)
 	if most := int64(quota); !filtered && end-from > most {
 		return span{end - most, end}, end - most - from
 	}

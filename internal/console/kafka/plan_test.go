@@ -6,10 +6,10 @@ import "testing"
 // what it reads and what it skips is everything from its position on.
 func TestTailWindow(t *testing.T) {
 	for _, test := range []struct {
-		at, end  int64
-		filtered bool
-		window   span
-		skipped  int64
+		offset, end int64
+		filtered    bool
+		window      span
+		skipped     int64
 	}{
 		{10, 10, false, span{10, 10}, 0},
 		{10, 40, false, span{10, 40}, 0},
@@ -20,7 +20,7 @@ func TestTailWindow(t *testing.T) {
 		{70, 60, false, span{60, 60}, 0}, // truncated
 		{70, 60, true, span{60, 60}, 0},
 	} {
-		window, skipped := tailWindow(test.at, test.end, 50, test.filtered)
+		window, skipped := tailWindow(test.offset, test.end, 50, test.filtered)
 		if window != test.window || skipped != test.skipped {
 			t.Errorf("%+v: got %v and %d skipped", test, window, skipped)
 		}

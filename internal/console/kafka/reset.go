@@ -149,8 +149,8 @@ func (b logBounds) change(start kadm.ListedOffset, to Target) (Change, error) {
 		change.After = end.Offset
 	case ToTime:
 		change.After = end.Offset
-		if at, ok := b.times.Lookup(start.Topic, start.Partition); ok && at.Offset >= 0 {
-			change.After = at.Offset
+		if listedOffset, ok := b.times.Lookup(start.Topic, start.Partition); ok && listedOffset.Offset >= 0 {
+			change.After = listedOffset.Offset
 		}
 	default:
 		change.After = min(max(to.Offset, start.Offset), end.Offset)

@@ -40,12 +40,12 @@ type TailQuery struct {
 // read skips to the end, so the records are always recent. Its methods are not safe for concurrent
 // use.
 type Tail struct {
-	client *Client
-	query  TailQuery
-	topic  kadm.TopicDetail
-	at     map[int32]int64 // offset of the next record, by partition; nil before the first step
-	stale  bool            // the metadata must be read again
-	first  int             // partition at which the next step begins, so that all get a share
+	client    *Client
+	query     TailQuery
+	topic     kadm.TopicDetail
+	positions map[int32]int64 // offset of the next record, by partition; nil before the first step
+	stale     bool            // the metadata must be read again
+	first     int             // partition at which the next step begins, so that all get a share
 }
 
 // TailStep is what one step of a Tail has found.
@@ -84,7 +84,7 @@ func (c *Client) Tail(ctx context.Context, query TailQuery) (*Tail, error) {
 func (t *Tail) Close() { <-t.client.tails }
 
 // Position returns the offsets of the next records, as TailQuery.From.
-func (t *Tail) Position() map[int32]int64 { return maps.Clone(t.at) }
+func (t *Tail) Position() map[int32]int64 { return maps.Clone(t.positions) }
 
 // load reads the metadata of the topic, not from the client's cache. If the topic was deleted and
 // created again, the tail continues at its start.
@@ -100,17 +100,17 @@ func (t *Tail) load(ctx context.Context) error {
 	if len(response.Topics) != 1 {
 		return errors.New("read metadata: the broker returned no topic")
 	}
-	of := &response.Topics[0]
-	if err := kerr.ErrorForCode(of.ErrorCode); err != nil {
+	metadataResponseTopic := &response.Topics[0]
+	if err := kerr.ErrorForCode(metadataResponseTopic.ErrorCode); err != nil {
 		return fmt.Errorf("read metadata of topic %s: %w", t.query.Topic, err)
 	}
-	topic := kadm.TopicDetail{Topic: t.query.Topic, ID: of.TopicID,
+	topic := kadm.TopicDetail{Topic: t.query.Topic, ID: metadataResponseTopic.TopicID,
 		Partitions: kadm.PartitionDetails{}}
-	for _, p := range of.Partitions {
+	for _, p := range metadataResponseTopic.Partitions {
 		topic.Partitions[p.Partition] = kadm.PartitionDetail{Leader: p.Leader}
 	}
-	if t.at != nil && t.topic.ID != topic.ID {
-		clear(t.at)
+	if t.positions != nil && t.topic.ID != topic.ID {
+		clear(t.positions)
 	}
 	t.topic, t.stale = topic, false
 	return nil
@@ -138,7 +138,7 @@ func (t *Tail) Next(ctx context.Context) (TailStep, error) {
 	for i := range partitions {
 		p := partitions[(t.first+i)%len(partitions)]
 		end := ends[t.query.Topic][p]
-		if end.Err == nil && end.Offset < t.at[p] && !loaded {
+		if end.Err == nil && end.Offset < t.positions[p] && !loaded {
 			t.stale = true // truncated, or another topic of the same name, which metadata show
 			continue
 		}
@@ -156,9 +156,9 @@ func (t *Tail) Next(ctx context.Context) (TailStep, error) {
 
 // partitions returns the partitions that the tail follows, and sets the positions of new ones.
 func (t *Tail) partitions(ends kadm.ListedOffsets) (partitions []int32) {
-	begins := t.at == nil
+	begins := t.positions == nil
 	if begins {
-		t.at = map[int32]int64{}
+		t.positions = map[int32]int64{}
 	}
 	for p, end := range ends[t.query.Topic] {
 		if len(t.query.Partitions) > 0 && !slices.Contains(t.query.Partitions, p) {
@@ -168,17 +168,17 @@ func (t *Tail) partitions(ends kadm.ListedOffsets) (partitions []int32) {
 		if _, known := t.topic.Partitions[p]; !known {
 			t.stale = true
 		}
-		if _, known := t.at[p]; known || end.Err != nil {
+		if _, known := t.positions[p]; known || end.Err != nil {
 			continue
 		}
 		from, given := t.query.From[p]
 		switch {
 		case begins && given:
-			t.at[p] = max(0, from)
+			t.positions[p] = max(0, from)
 		case begins:
-			t.at[p] = end.Offset
+			t.positions[p] = end.Offset
 		default:
-			t.at[p] = 0 // the partition was added after the first step
+			t.positions[p] = 0 // the partition was added after the first step
 		}
 	}
 	slices.Sort(partitions)
@@ -195,8 +195,8 @@ func (t *Tail) read(ctx context.Context, b *browse, p int32, end kadm.ListedOffs
 		return 0, nil // the next step reads it, with new metadata
 	}
 	filtered := len(t.query.Key)+len(t.query.Value) > 0
-	window, skipped := tailWindow(t.at[p], end.Offset, quota, filtered)
-	t.at[p] = window.start
+	window, skipped := tailWindow(t.positions[p], end.Offset, quota, filtered)
+	t.positions[p] = window.start
 	if window.start == window.end {
 		return skipped, nil
 	}
@@ -204,9 +204,9 @@ func (t *Tail) read(ctx context.Context, b *browse, p int32, end kadm.ListedOffs
 	b.page.Records = append(b.page.Records, found...)
 	gone := errors.Is(err, kerr.OffsetOutOfRange) // the records before a new start were deleted
 	full := len(found) >= RecordsMax || b.page.Limited == "bytes"
-	if t.at[p] = next; gone || err == nil && full {
+	if t.positions[p] = next; gone || err == nil && full {
 		skipped += window.end - next
-		t.at[p] = window.end
+		t.positions[p] = window.end
 		return skipped, nil
 	}
 	return skipped, err

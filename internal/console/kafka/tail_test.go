@@ -86,11 +86,11 @@ func TestTailReturnsEachRecordOnce(t *testing.T) {
 	for round := range 3 {
 		add(t, bootstrap, "all", partitions, 9)
 		for _, r := range steps(t, tail, 9*partitions).Records {
-			at := [2]int64{int64(r.Partition), r.Offset}
-			if seen[at] || r.Offset < 10 {
-				t.Errorf("got record %v twice, or from before the begin", at)
+			key := [2]int64{int64(r.Partition), r.Offset}
+			if seen[key] || r.Offset < 10 {
+				t.Errorf("got record %v twice, or from before the begin", key)
 			}
-			seen[at] = true
+			seen[key] = true
 		}
 		if want := 9 * partitions * (round + 1); len(seen) != want {
 			t.Errorf("got %d records, want %d", len(seen), want)
@@ -191,7 +191,7 @@ func TestTailsAreLimited(t *testing.T) {
 	if err != nil {
 		t.Fatalf("after a tail was closed: %v", err)
 	}
-	for _, of := range append(open, tail) {
-		of.Close()
+	for _, opened := range append(open, tail) {
+		opened.Close()
 	}
 }

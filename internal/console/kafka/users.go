@@ -59,8 +59,8 @@ func (c *Client) ACLs(ctx context.Context) ([]ACL, error) {
 }
 
 // words returns the name of a value of the protocol, such as DESCRIBE_CONFIGS, in lower case.
-func words(of fmt.Stringer) string {
-	return strings.ReplaceAll(strings.ToLower(of.String()), "_", " ")
+func words(stringer fmt.Stringer) string {
+	return strings.ReplaceAll(strings.ToLower(stringer.String()), "_", " ")
 }
 
 // User is a principal with a password.

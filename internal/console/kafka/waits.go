@@ -76,8 +76,8 @@ func (c *Client) AddWaits(ctx context.Context, groups []Group) {
 	lags := map[position]int64{}
 	topics := map[string]bool{}
 	for i := range groups {
-		for at := range groups[i].Offsets {
-			o := &groups[i].Offsets[at]
+		for index := range groups[i].Offsets {
+			o := &groups[i].Offsets[index]
 			if lag, known := o.Lag(); known && lag > 0 {
 				p := position{partition{o.Topic, o.Partition}, max(o.Committed, o.Start)}
 				asked[p], lags[p] = append(asked[p], o), lag
@@ -125,16 +125,16 @@ func (c *Client) timeAfter(ctx context.Context, topic kadm.TopicDetail, p positi
 	}
 	b := &browse{client: c.client, topic: topic, query: Query{Topic: p.topic},
 		budget: budget{decompressedMax / waitsAtOnce}, oneBatch: true}
-	for at, n := p.offset, 0; n < waitBatches; n++ {
-		records, next, err := b.fetch(ctx, p.index, at)
+	for offset, n := p.offset, 0; n < waitBatches; n++ {
+		records, next, err := b.fetch(ctx, p.index, offset)
 		found := slices.IndexFunc(records, func(r *kgo.Record) bool { return r.Offset >= p.offset })
 		if found >= 0 {
 			return records[found].Timestamp
 		}
-		if err != nil || next <= at {
+		if err != nil || next <= offset {
 			return time.Time{}
 		}
-		at = next
+		offset = next
 	}
 	return time.Time{}
 }

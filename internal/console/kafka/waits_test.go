@@ -111,10 +111,10 @@ func TestWaitsAreBounded(t *testing.T) {
 		client.AddWaits(t.Context(), groups)
 		known, large := 0, 0
 		for i := range groups[0].Offsets {
-			of := &groups[0].Offsets[i]
-			if _, ok := of.Wait(time.Now()); ok {
+			groupOffset := &groups[0].Offsets[i]
+			if _, ok := groupOffset.Wait(time.Now()); ok {
 				known++
-				if lag, _ := of.Lag(); lag == 2 {
+				if lag, _ := groupOffset.Lag(); lag == 2 {
 					large++
 				}
 			}

@@ -63,10 +63,10 @@ func (f *fixture) create(object client.Object) {
 // account creates a ServiceAccount with rules in the namespace.
 func (f *fixture) account(name string, rules ...rbacv1.PolicyRule) {
 	f.t.Helper()
-	of := metav1.ObjectMeta{Name: name}
-	f.create(&corev1.ServiceAccount{ObjectMeta: of})
-	f.create(&rbacv1.Role{ObjectMeta: of, Rules: rules})
-	f.create(&rbacv1.RoleBinding{ObjectMeta: of,
+	objectMeta := metav1.ObjectMeta{Name: name}
+	f.create(&corev1.ServiceAccount{ObjectMeta: objectMeta})
+	f.create(&rbacv1.Role{ObjectMeta: objectMeta, Rules: rules})
+	f.create(&rbacv1.RoleBinding{ObjectMeta: objectMeta,
 		RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: name},
 		Subjects: []rbacv1.Subject{{Kind: "ServiceAccount", Name: name,
 			Namespace: f.namespace}}})
@@ -81,9 +81,9 @@ func (f *fixture) token(account string, audience ...string) string {
 	f.t.Helper()
 	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{
 		Audiences: audience, ExpirationSeconds: new(int64(600))}}
-	of := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: account,
+	serviceAccount := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: account,
 		Namespace: f.namespace}}
-	if err := f.api.SubResource("token").Create(f.t.Context(), of, request); err != nil {
+	if err := f.api.SubResource("token").Create(f.t.Context(), serviceAccount, request); err != nil {
 		f.t.Fatal(err)
 	}
 	return request.Status.Token
@@ -135,12 +135,12 @@ func (f *fixture) checkRights(t *testing.T, authority *Authority) {
 	} {
 		token := f.token(user)
 		for i, question := range []struct {
-			of    console.ClusterName
-			right console.Right
+			cluster console.ClusterName
+			right   console.Right
 		}{{main, console.ReadReport}, {main, console.ReadRecords}, {main, console.Clean},
 			{console.ClusterName{Namespace: f.namespace, Name: "second"}, console.ReadReport},
 			{main, console.CleanSome}} {
-			got, err := authority.May(t.Context(), token, question.of, question.right)
+			got, err := authority.May(t.Context(), token, question.cluster, question.right)
 			if err != nil || got != want[i] {
 				t.Errorf("%s, right %d: got %t, %v, want %t", user, i, got, err, want[i])
 			}
@@ -169,23 +169,23 @@ func (f *fixture) checkWrites(t *testing.T, authority *Authority) {
 
 // checkUsers: the LogUsers of the LogCluster are listed with the token of the user.
 func (f *fixture) checkUsers(t *testing.T, authority *Authority) {
-	of := console.ClusterName{Namespace: f.namespace, Name: "main"}
+	found := console.ClusterName{Namespace: f.namespace, Name: "main"}
 	for name, cluster := range map[string]string{"orders": "main", "app": "main",
 		"else": "second"} {
 		user := &v1alpha1.LogUser{ObjectMeta: metav1.ObjectMeta{Name: name}}
 		user.Spec.Cluster = cluster
 		f.create(user)
 	}
-	got, err := authority.LogUsers(t.Context(), f.token("writer"), of)
+	got, err := authority.LogUsers(t.Context(), f.token("writer"), found)
 	if err != nil || len(got) != 2 || got[0].Name != "app" || got[1].Principal != "User:orders" ||
 		got[0].Ready || got[0].Authentication != "External" {
 		t.Errorf("got %+v, %v", got, err)
 	}
-	if _, err := authority.LogUsers(t.Context(), f.token("reader"), of); !errors.Is(err,
+	if _, err := authority.LogUsers(t.Context(), f.token("reader"), found); !errors.Is(err,
 		console.ErrForbidden) {
 		t.Errorf("without the right: got %v", err)
 	}
-	if _, err := authority.LogUsers(t.Context(), "", of); !errors.Is(err, console.ErrToken) {
+	if _, err := authority.LogUsers(t.Context(), "", found); !errors.Is(err, console.ErrToken) {
 		t.Errorf("without a token: got %v", err)
 	}
 }
@@ -197,17 +197,17 @@ func (f *fixture) checkNames(t *testing.T, authority *Authority) {
 	if want := "system:serviceaccount:" + f.namespace + ":viewer"; name != want || err != nil {
 		t.Errorf("got %q, %v, want %q", name, err, want)
 	}
-	of := console.ClusterName{Namespace: f.namespace, Name: "main"}
+	cluster := console.ClusterName{Namespace: f.namespace, Name: "main"}
 	for _, token := range []string{"", "a.b.c", "-",
 		f.token("cleaner", v1alpha1.ServiceAccountAudience(f.namespace, "main"))} {
 		if name, err := authority.User(t.Context(), token); !errors.Is(err, console.ErrToken) {
 			t.Errorf("token %.10q: got user %q, %v, want ErrToken", token, name, err)
 		}
-		may, err := authority.May(t.Context(), token, of, console.ReadReport)
+		may, err := authority.May(t.Context(), token, cluster, console.ReadReport)
 		if may || !errors.Is(err, console.ErrToken) {
 			t.Errorf("token %.10q: got %t, %v, want ErrToken", token, may, err)
 		}
-		if err := authority.Clean(t.Context(), token, of, "tickets"); !errors.Is(err,
+		if err := authority.Clean(t.Context(), token, cluster, "tickets"); !errors.Is(err,
 			console.ErrToken) {
 			t.Errorf("token %.10q: clean: got %v, want ErrToken", token, err)
 		}
@@ -215,7 +215,7 @@ func (f *fixture) checkNames(t *testing.T, authority *Authority) {
 }
 
 func (f *fixture) checkClean(t *testing.T, authority *Authority) {
-	of := console.ClusterName{Namespace: f.namespace, Name: "main"}
+	cluster := console.ClusterName{Namespace: f.namespace, Name: "main"}
 	for _, test := range []struct {
 		user, topic, resource string
 		may                   bool
@@ -223,7 +223,7 @@ func (f *fixture) checkClean(t *testing.T, authority *Authority) {
 		{"partial", "tickets", "tickets", false}, {"partial", "Other_Topic", "other", true},
 		{"cleaner", "other", "other", false}} {
 		before := f.requested(t, test.resource)
-		err := authority.Clean(t.Context(), f.token(test.user), of, test.topic)
+		err := authority.Clean(t.Context(), f.token(test.user), cluster, test.topic)
 		if err != nil && !strings.Contains(err.Error(), "system:serviceaccount:") &&
 			!strings.Contains(err.Error(), "has no Topic") {
 			t.Errorf("%+v: the error does not say who may not do what: %v", test, err)

@@ -86,13 +86,13 @@ func (c *Clusters) List(ctx context.Context) ([]console.Cluster, error) {
 			return nil, fmt.Errorf("list the LogClusters: %w", err)
 		}
 		for i := range list.Items {
-			of := &list.Items[i]
-			name := console.ClusterName{Namespace: of.Namespace, Name: of.Name}
-			found[name] = of
-			ids := connect.BrokerIDs(of)
+			logCluster := &list.Items[i]
+			name := console.ClusterName{Namespace: logCluster.Namespace, Name: logCluster.Name}
+			found[name] = logCluster
+			ids := connect.BrokerIDs(logCluster)
 			all = append(all, console.Cluster{ClusterName: name, Brokers: len(ids),
-				Secured: of.Spec.Secured(),
-				Version: fmt.Sprint(of.UID, " ", of.Generation, " ", ids)})
+				Secured: logCluster.Spec.Secured(),
+				Version: fmt.Sprint(logCluster.UID, " ", logCluster.Generation, " ", ids)})
 		}
 	}
 	c.mu.Lock()
@@ -162,13 +162,13 @@ func (c *Clusters) link(cluster *v1alpha1.LogCluster) *link {
 // createToken creates a token of the console's ServiceAccount for the brokers of the LogCluster. It
 // is of no use elsewhere.
 func (l *link) createToken(ctx context.Context) (string, time.Duration, error) {
-	of := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: l.o.Account.Name,
+	serviceAccount := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: l.o.Account.Name,
 		Namespace: l.o.Account.Namespace}}
 	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{
 		Audiences: []string{v1alpha1.ServiceAccountAudience(l.cluster.Namespace,
 			l.cluster.Name)},
 		ExpirationSeconds: new(int64(tokenLifetime / time.Second))}}
-	if err := l.api.SubResource("token").Create(ctx, of, request); err != nil {
+	if err := l.api.SubResource("token").Create(ctx, serviceAccount, request); err != nil {
 		return "", 0, fmt.Errorf("create a token of ServiceAccount %s: %w", l.o.Account, err)
 	}
 	return request.Status.Token, tokenLifetime / 2, nil
@@ -188,7 +188,7 @@ func (l *link) peerCA() ([]byte, error) {
 // only if a listener authenticates its clients, and none by tokens of ServiceAccounts.
 func (l *link) credentials(ctx context.Context) (connect.Credentials, error) {
 	own := connect.Credentials{Token: l.tokens}
-	authenticates := func(of v1alpha1.Listener) bool { return len(of.Authentication) > 0 }
+	authenticates := func(listener v1alpha1.Listener) bool { return len(listener.Authentication) > 0 }
 	if l.o.LogUser == "" || own.First(l.listeners()) != nil ||
 		!slices.ContainsFunc(l.listeners(), authenticates) {
 		return own, nil
@@ -202,8 +202,8 @@ func (l *link) credentials(ctx context.Context) (connect.Credentials, error) {
 func (l *link) listeners() []v1alpha1.Listener {
 	all := slices.Clone(l.cluster.Spec.Listeners.OrDefault())
 	slices.SortStableFunc(all, func(a, b v1alpha1.Listener) int {
-		outside := func(of v1alpha1.Listener) int {
-			if of.Type == "" || of.Type == v1alpha1.ListenerInternal {
+		outside := func(listener v1alpha1.Listener) int {
+			if listener.Type == "" || listener.Type == v1alpha1.ListenerInternal {
 				return 0
 			}
 			return 1

@@ -56,12 +56,12 @@ func TestClustersWithTheRightsOfTheChart(t *testing.T) {
 	if err != nil || len(all) != 4 {
 		t.Fatalf("got %+v, %v", all, err)
 	}
-	for _, of := range all {
-		if of.Secured != (of.Name != "plain") || of.Brokers == 0 || of.Version == "" {
-			t.Errorf("got %+v", of)
+	for _, cluster := range all {
+		if cluster.Secured != (cluster.Name != "plain") || cluster.Brokers == 0 || cluster.Version == "" {
+			t.Errorf("got %+v", cluster)
 		}
-		if _, err := clusters.Connect(of); err != nil {
-			t.Errorf("connect to %s: %v", of.Name, err)
+		if _, err := clusters.Connect(cluster); err != nil {
+			t.Errorf("connect to %s: %v", cluster.Name, err)
 		}
 	}
 	missing := console.ClusterName{Namespace: f.namespace, Name: "nothing"}

@@ -40,11 +40,11 @@ func (a *Authority) LogUsers(ctx context.Context, token string,
 	return users, err
 }
 
-func logUserOf(of *v1alpha1.LogUser) console.LogUser {
-	user := console.LogUser{Name: of.Name, Principal: "User:" + of.PrincipalName(),
-		Authentication: string(of.Spec.Authentication.Type), ACLs: len(of.Spec.ACLs),
+func logUserOf(logUser *v1alpha1.LogUser) console.LogUser {
+	user := console.LogUser{Name: logUser.Name, Principal: "User:" + logUser.PrincipalName(),
+		Authentication: string(logUser.Spec.Authentication.Type), ACLs: len(logUser.Spec.ACLs),
 		Message: "The operator has not reported on it yet."}
-	if ready := meta.FindStatusCondition(of.Status.Conditions, "Ready"); ready != nil {
+	if ready := meta.FindStatusCondition(logUser.Status.Conditions, "Ready"); ready != nil {
 		user.Ready, user.Message = ready.Status == metav1.ConditionTrue, ready.Message
 	}
 	return user

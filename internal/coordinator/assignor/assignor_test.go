@@ -35,8 +35,8 @@ func (l *history) change() {
 		}
 		l.members = append(l.members, m)
 	case n < 7:
-		at := l.random.IntN(len(l.members))
-		l.members = slices.Delete(l.members, at, at+1)
+		index := l.random.IntN(len(l.members))
+		l.members = slices.Delete(l.members, index, index+1)
 	case n < 8 && len(l.topics) > 1:
 		for topic := range l.topics {
 			delete(l.topics, topic)
@@ -89,8 +89,8 @@ func (l *history) wantValid(assigned map[string]Assignment) {
 		}
 	}
 	want := 0
-	for topic, of := range subscribers(l.members, l.topics) {
-		if len(of) > 0 {
+	for topic, subscribed := range subscribers(l.members, l.topics) {
+		if len(subscribed) > 0 {
 			want += l.topics[topic]
 		}
 	}
@@ -230,21 +230,21 @@ func (l *history) leastSquares() (best int, known bool) {
 			best = min(best, sum)
 			return
 		}
-		of := all[order[topic]]
-		if member == len(of)-1 {
-			load[of[member]] += partitions
+		subscribed := all[order[topic]]
+		if member == len(subscribed)-1 {
+			load[subscribed[member]] += partitions
 			next := 0
 			if topic+1 < len(order) {
 				next = l.topics[order[topic+1]]
 			}
 			try(topic+1, 0, next)
-			load[of[member]] -= partitions
+			load[subscribed[member]] -= partitions
 			return
 		}
 		for n := range partitions + 1 {
-			load[of[member]] += n
+			load[subscribed[member]] += n
 			try(topic, member+1, partitions-n)
-			load[of[member]] -= n
+			load[subscribed[member]] -= n
 		}
 	}
 	first := 0
@@ -259,17 +259,17 @@ func TestRangeSizesDifferByAtMostOne(t *testing.T) {
 	eachHistory(t, false, func(l *history) {
 		assigned := Range(l.members, l.topics)
 		l.wantValid(assigned)
-		for topic, of := range subscribers(ordered(l.members), l.topics) {
+		for topic, subscribed := range subscribers(ordered(l.members), l.topics) {
 			next, members := 0, ordered(l.members)
-			for i, at := range of {
-				partitions := assigned[members[at].ID][topic]
-				want := l.topics[topic] / len(of)
-				if i < l.topics[topic]%len(of) {
+			for i, index := range subscribed {
+				partitions := assigned[members[index].ID][topic]
+				want := l.topics[topic] / len(subscribed)
+				if i < l.topics[topic]%len(subscribed) {
 					want++
 				}
 				if len(partitions) != want || want > 0 &&
 					(int(partitions[0]) != next || int(partitions[want-1]) != next+want-1) {
-					l.t.Fatalf("subscriber %d of %d got %v, want %d starting at %d", i, len(of),
+					l.t.Fatalf("subscriber %d of %d got %v, want %d starting at %d", i, len(subscribed),
 						partitions, want, next)
 				}
 				next += want

@@ -12,15 +12,15 @@ func Range(members []Member, topics map[TopicID]int) map[string]Assignment {
 	for i := range members {
 		assigned[members[i].ID] = Assignment{}
 	}
-	for topic, of := range subscribers(members, topics) {
+	for topic, subscribed := range subscribers(members, topics) {
 		next := 0
-		for i, at := range of {
-			size := topics[topic] / len(of)
-			if i < topics[topic]%len(of) {
+		for i, index := range subscribed {
+			size := topics[topic] / len(subscribed)
+			if i < topics[topic]%len(subscribed) {
 				size++
 			}
 			for ; size > 0; size-- {
-				id := members[at].ID
+				id := members[index].ID
 				assigned[id][topic] = append(assigned[id][topic], int32(next))
 				next++
 			}

@@ -30,9 +30,9 @@ func Uniform(members []Member, topics map[TopicID]int) map[string]Assignment {
 		assigned[u.members[i].ID] = Assignment{}
 	}
 	for _, topic := range u.order {
-		for partition, at := range u.owner[topic] {
-			if at >= 0 {
-				a := assigned[u.members[at].ID]
+		for partition, index := range u.owner[topic] {
+			if index >= 0 {
+				a := assigned[u.members[index].ID]
 				a[topic] = append(a[topic], int32(partition))
 			}
 		}
@@ -70,8 +70,8 @@ func newUniform(members []Member, topics map[TopicID]int) *uniform {
 	}
 	for _, topic := range u.order {
 		u.owner[topic], u.previous[topic] = unassigned(topics[topic]), unassigned(topics[topic])
-		for _, at := range u.subscribers[topic] {
-			u.ordered[at] = append(u.ordered[at], topic)
+		for _, index := range u.subscribers[topic] {
+			u.ordered[index] = append(u.ordered[index], topic)
 		}
 	}
 	return u
@@ -99,13 +99,13 @@ func (u *uniform) setOwner(topic TopicID, partition, to int) {
 // keep assigns the partitions of subscribed topics to their previous owners. If a partition has two
 // previous owners, the first of them gets it.
 func (u *uniform) keep() {
-	for at := range u.members {
-		for _, topic := range u.ordered[at] {
-			for _, partition := range u.members[at].Current[topic] {
+	for index := range u.members {
+		for _, topic := range u.ordered[index] {
+			for _, partition := range u.members[index].Current[topic] {
 				if partition >= 0 && int(partition) < len(u.owner[topic]) &&
 					u.owner[topic][partition] < 0 {
-					u.previous[topic][partition] = at
-					u.setOwner(topic, int(partition), at)
+					u.previous[topic][partition] = index
+					u.setOwner(topic, int(partition), index)
 				}
 			}
 		}
@@ -135,19 +135,19 @@ func (u *uniform) releaseExcess() {
 	}
 	share, more := total/len(u.members), total%len(u.members)
 	above := make([]int, len(u.members))
-	for _, at := range u.byLoad() {
-		if above[at] = u.load[at] - share; above[at] > 0 && more > 0 {
-			above[at]--
+	for _, index := range u.byLoad() {
+		if above[index] = u.load[index] - share; above[index] > 0 && more > 0 {
+			above[index]--
 			more--
 		}
 	}
 	for _, topic := range slices.Backward(u.order) {
-		for partition, at := range slices.Backward(u.owner[topic]) {
-			if at >= 0 && above[at] > 0 {
-				above[at]--
+		for partition, index := range slices.Backward(u.owner[topic]) {
+			if index >= 0 && above[index] > 0 {
+				above[index]--
 				u.owner[topic][partition] = -1
-				u.load[at]--
-				u.counts[at][topic]--
+				u.load[index]--
+				u.counts[index][topic]--
 			}
 		}
 	}
@@ -186,9 +186,9 @@ func (u *uniform) balance() bool {
 	settled := make([]bool, len(u.members))
 	for {
 		from := -1
-		for at := range u.members {
-			if !settled[at] && (from < 0 || u.load[at] > u.load[from]) {
-				from = at
+		for index := range u.members {
+			if !settled[index] && (from < 0 || u.load[index] > u.load[from]) {
+				from = index
 			}
 		}
 		if from < 0 || u.load[from] == 0 {
@@ -196,9 +196,9 @@ func (u *uniform) balance() bool {
 		}
 		reached, steps := u.reach(from)
 		best := from
-		for _, at := range reached { // of several members with the lowest load, best is the nearest
-			if u.load[at] < u.load[best] {
-				best = at
+		for _, index := range reached { // of several members with the lowest load, best is the nearest
+			if u.load[index] < u.load[best] {
+				best = index
 			}
 		}
 		if u.load[best] <= u.load[from]-2 {
@@ -208,8 +208,8 @@ func (u *uniform) balance() bool {
 		// Every path from a reached member leads to reached members only. None of them has at least
 		// two partitions fewer than from, and from has the highest load of all members that are not
 		// settled. So all reached members are settled.
-		for _, at := range reached {
-			settled[at] = true
+		for _, index := range reached {
+			settled[index] = true
 		}
 	}
 }
@@ -228,15 +228,15 @@ func (u *uniform) reach(from int) (reached []int, steps map[int]step) {
 	reached, steps = []int{from}, map[int]step{from: {from: -1}}
 	seen := map[TopicID]bool{}
 	for next := 0; next < len(reached); next++ {
-		at := reached[next]
-		for _, topic := range u.ordered[at] {
-			if u.counts[at][topic] == 0 || seen[topic] {
+		index := reached[next]
+		for _, topic := range u.ordered[index] {
+			if u.counts[index][topic] == 0 || seen[topic] {
 				continue
 			}
 			seen[topic] = true
 			for _, to := range u.subscribers[topic] {
 				if _, known := steps[to]; !known {
-					steps[to] = step{at, topic}
+					steps[to] = step{index, topic}
 					reached = append(reached, to)
 				}
 			}

@@ -143,11 +143,11 @@ func (r *reader) owned(epoch int32) Owned {
 		var epochs []int32
 		r.tags(func(r *reader) { epochs = r.ints() })
 		for i, partition := range partitions {
-			at := epoch
+			id := epoch
 			if i < len(epochs) {
-				at = epochs[i]
+				id = epochs[i]
 			}
-			owned.add(topic, partition, at)
+			owned.add(topic, partition, id)
 		}
 	}
 	return owned

@@ -77,7 +77,7 @@ type Partition struct {
 // CheckCommit returns an error for a late commit of a member: a commit for a partition that the
 // member no longer owns, or one from an epoch before the member got the partition (KIP-1251). In
 // its current epoch a member may commit offsets of any partition, as in Kafka.
-func (g *Group) CheckCommit(memberID string, epoch int32, of []Partition) error {
+func (g *Group) CheckCommit(memberID string, epoch int32, partitions []Partition) error {
 	m := g.members[memberID]
 	switch {
 	case m == nil && epoch < 0 && len(g.members) == 0:
@@ -89,7 +89,7 @@ func (g *Group) CheckCommit(memberID string, epoch int32, of []Partition) error 
 	case epoch > m.Epoch || epoch < 0:
 		return ErrStaleEpoch
 	}
-	for _, p := range of {
+	for _, p := range partitions {
 		since, owned := m.Assigned[p.Topic][p.Index]
 		if !owned {
 			since, owned = m.Revoking[p.Topic][p.Index]

@@ -281,8 +281,8 @@ func (t *transition) eachMember(f func(m *Member)) {
 // (doc.go).
 func (t *transition) records(before *Member) (records []Record) {
 	g, id := t.g, t.member.ID
-	store := func(kind int16, of string, value []byte) {
-		records = append(records, Record{Key{kind, g.ID, of}.append(), value})
+	store := func(kind int16, member string, value []byte) {
+		records = append(records, Record{Key{kind, g.ID, member}.append(), value})
 	}
 	if t.epoch != g.epoch || t.hash != g.hash || !g.stored {
 		store(kindGroup, "", groupValue{t.epoch, t.hash}.append())
@@ -298,8 +298,8 @@ func (t *transition) records(before *Member) (records []Record) {
 	if joins || !t.member.Profile.equal(&before.Profile) {
 		store(kindMember, id, t.member.Profile.append())
 	}
-	for _, of := range slices.Sorted(maps.Keys(t.targets)) {
-		store(kindTarget, of, appendTarget(t.targets[of]))
+	for _, member := range slices.Sorted(maps.Keys(t.targets)) {
+		store(kindTarget, member, appendTarget(t.targets[member]))
 	}
 	if t.assignmentEpoch != g.assignmentEpoch {
 		store(kindAssignment, "", assignmentValue{t.assignmentEpoch, t.now.UnixMilli()}.append())

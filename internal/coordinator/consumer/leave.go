@@ -70,9 +70,9 @@ func (g *Group) remove(m *Member) []Record {
 // Tombstones returns tombstones for all records of the group. The tombstone of the group record is
 // the last.
 func (g *Group) Tombstones() (records []Record) {
-	tombstone := func(kind int16, of string) {
+	tombstone := func(kind int16, member string) {
 		records = append(records,
-			Record{Key: Key{kind, g.ID, of}.append()})
+			Record{Key: Key{kind, g.ID, member}.append()})
 	}
 	for _, id := range slices.Sorted(maps.Keys(g.members)) {
 		tombstone(kindCurrent, id)

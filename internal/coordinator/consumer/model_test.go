@@ -38,8 +38,8 @@ func (w *world) subscribe(c *client) {
 
 // step performs one random action.
 func (w *world) step() {
-	at := w.random.IntN(len(w.clients))
-	c := w.clients[at]
+	index := w.random.IntN(len(w.clients))
+	c := w.clients[index]
 	switch n := w.random.IntN(100); {
 	case n < 45:
 		w.heartbeat(c)
@@ -54,7 +54,7 @@ func (w *world) step() {
 	case n < 68:
 		w.subscribe(c)
 	case n < 74:
-		w.stop(at, c)
+		w.stop(index, c)
 	case n < 77:
 		w.changeTopics()
 	case n < 80:
@@ -77,7 +77,7 @@ func (w *world) heartbeat(c *client) {
 }
 
 // stop makes a client leave or crash, and replaces it by a new client with the same instance id.
-func (w *world) stop(at int, c *client) {
+func (w *world) stop(index int, c *client) {
 	if c.epoch > 0 && w.random.IntN(2) == 0 {
 		c.owned, c.granted = assignor.Assignment{}, nil
 		h := &Heartbeat{Group: "g", Member: c.id, Epoch: EpochLeave, Rebalance: -1}
@@ -89,7 +89,7 @@ func (w *world) stop(at int, c *client) {
 		w.deliver(c)
 	}
 	c.dead = true
-	w.clients[at] = w.newClient(c.instance)
+	w.clients[index] = w.newClient(c.instance)
 }
 
 func (w *world) changeTopics() {

@@ -55,14 +55,14 @@ func (g *Group) reconcile(m *Member, target assignor.Assignment, assignmentEpoch
 
 // mayOwn reports whether the member may still own any of the given partitions: the heartbeat lists
 // one of them, or it does not list owned partitions at all.
-func (h *Heartbeat) mayOwn(of Owned) bool {
-	if len(of) == 0 {
+func (h *Heartbeat) mayOwn(owned Owned) bool {
+	if len(owned) == 0 {
 		return false
 	}
 	if h.Owned == nil {
 		return true
 	}
-	for topic, partitions := range of {
+	for topic, partitions := range owned {
 		for partition := range partitions {
 			if h.Owned.Has(topic, partition) {
 				return true

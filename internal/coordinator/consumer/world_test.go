@@ -279,11 +279,11 @@ func (w *world) check() {
 		for _, owned := range []Owned{m.Assigned, m.Revoking} {
 			for topic, partitions := range owned {
 				for partition := range partitions {
-					at := fmt.Sprint(topic, partition)
-					if other, taken := owners[at]; taken && !w.isAway(other) && !w.isAway(id) {
-						w.t.Fatalf("%s is owned by %s and %s", at, id, other)
+					key := fmt.Sprint(topic, partition)
+					if other, taken := owners[key]; taken && !w.isAway(other) && !w.isAway(id) {
+						w.t.Fatalf("%s is owned by %s and %s", key, id, other)
 					}
-					owners[at] = id
+					owners[key] = id
 				}
 			}
 		}

@@ -187,11 +187,11 @@ func (g *group) checkConsumerCommit(c *Commit) error {
 	if c.Generation >= 0 && c.NoEpochs && g.consumer.Members() > 0 {
 		return ErrOldProtocol
 	}
-	of := make([]consumer.Partition, len(c.Offsets))
+	partitions := make([]consumer.Partition, len(c.Offsets))
 	for i := range c.Offsets {
-		of[i] = consumer.Partition{Topic: c.Offsets[i].TopicID, Index: c.Offsets[i].Partition}
+		partitions[i] = consumer.Partition{Topic: c.Offsets[i].TopicID, Index: c.Offsets[i].Partition}
 	}
-	return g.consumer.CheckCommit(c.Member, c.Generation, of)
+	return g.consumer.CheckCommit(c.Member, c.Generation, partitions)
 }
 
 // Reader identifies the client that fetches offsets: a member with its epoch, or a client that is

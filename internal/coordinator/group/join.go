@@ -186,18 +186,18 @@ func (s *State) replace(now time.Time, g *group, old, m *member, canSkipAssignme
 	s.fence(old)
 	leader, unsynced, to := g.leader, g.unsynced[old.id], m.joining
 	s.timers.Clear(TimerKey{g.id, old.id})
-	at := 0
+	index := 0
 	for i, other := range g.members {
 		if other == old {
-			at = i
+			index = i
 		}
 	}
 	m.assignment, m.isNew = old.assignment, false
 	g.remove(old)
 	g.add(m)
 	// members are ordered by age: m takes the position of old
-	copy(g.members[at+1:], g.members[at:len(g.members)-1])
-	g.members[at] = m
+	copy(g.members[index+1:], g.members[index:len(g.members)-1])
+	g.members[index] = m
 	if leader == old.id {
 		g.leader = m.id
 	} else {

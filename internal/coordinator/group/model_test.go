@@ -276,15 +276,15 @@ func (w *world) leave(c *client) {
 func (w *world) advanceTime() {
 	w.now = w.now.Add(time.Duration(w.random.IntN(4000)) * time.Millisecond)
 	var due []TimerKey
-	for key, at := range w.timers {
-		if !at.After(w.now) || w.random.IntN(10) == 0 {
+	for key, moment := range w.timers {
+		if !moment.After(w.now) || w.random.IntN(10) == 0 {
 			due = append(due, key)
 		}
 	}
 	slices.SortFunc(due, func(a, b TimerKey) int { return cmp.Compare(a.Member, b.Member) })
 	for _, key := range due {
-		if at, set := w.timers[key]; set {
-			if !at.After(w.now) {
+		if moment, set := w.timers[key]; set {
+			if !moment.After(w.now) {
 				delete(w.timers, key)
 			}
 			w.apply(w.state.Fire(w.now, key))
@@ -301,8 +301,8 @@ func (w *world) check() {
 		}
 		// A client has the assignment of its own member id in its generation. Only a static member
 		// may have the assignment of the member that it replaced.
-		_, of, _ := strings.Cut(c.assigned, "/")
-		if want := fmt.Sprint(c.generation, "/", c.id); c.instance == "" && of != want {
+		_, source, _ := strings.Cut(c.assigned, "/")
+		if want := fmt.Sprint(c.generation, "/", c.id); c.instance == "" && source != want {
 			w.t.Fatalf("%s has the assignment %s", want, c.assigned)
 		}
 	}

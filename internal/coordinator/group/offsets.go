@@ -99,8 +99,8 @@ func (s *State) AllCommitted(groupID string) []CommitOffset {
 		return nil
 	}
 	all := make([]CommitOffset, 0, len(g.offsets))
-	for at, o := range g.offsets {
-		all = append(all, CommitOffset{at.topic, at.index, o})
+	for key, o := range g.offsets {
+		all = append(all, CommitOffset{key.topic, key.index, o})
 	}
 	slices.SortFunc(all, func(a, b CommitOffset) int {
 		return cmp.Or(cmp.Compare(a.Topic, b.Topic), cmp.Compare(a.Partition, b.Partition))
@@ -117,7 +117,7 @@ type TopicPartition struct {
 // DeleteOffsets deletes the committed offsets of partitions. It rejects partitions of topics that
 // the group subscribes to. It returns one error per partition, in the order of the argument, or a
 // single error for the whole request.
-func (s *State) DeleteOffsets(groupID string, of []TopicPartition) (errs []error, out Output,
+func (s *State) DeleteOffsets(groupID string, topicPartitions []TopicPartition) (errs []error, out Output,
 	err error) {
 	g := s.groups[groupID]
 	switch {
@@ -127,13 +127,13 @@ func (s *State) DeleteOffsets(groupID string, of []TopicPartition) (errs []error
 		return nil, Output{}, ErrNotEmpty
 	}
 	subscribed := g.subscriptions()
-	errs = make([]error, len(of))
-	for i, one := range of {
-		at := topicPartition{one.Topic, one.Partition}
+	errs = make([]error, len(topicPartitions))
+	for i, one := range topicPartitions {
+		key := topicPartition{one.Topic, one.Partition}
 		if subscribed.has(one.Topic) {
 			errs[i] = ErrSubscribed
-		} else if _, has := g.offsets[at]; has || len(g.pending[at]) > 0 {
-			s.store(Record{Key: offsetKey(g.id, at)})
+		} else if _, has := g.offsets[key]; has || len(g.pending[key]) > 0 {
+			s.store(Record{Key: offsetKey(g.id, key)})
 		}
 	}
 	return errs, s.take(), nil
@@ -196,9 +196,9 @@ func (s *State) tombstoneAll(g *group) {
 	for _, o := range s.AllCommitted(g.id) {
 		s.store(Record{Key: offsetKey(g.id, topicPartition{o.Topic, o.Partition})})
 	}
-	for at := range g.pending {
-		if _, committed := g.offsets[at]; !committed {
-			s.store(Record{Key: offsetKey(g.id, at)})
+	for key := range g.pending {
+		if _, committed := g.offsets[key]; !committed {
+			s.store(Record{Key: offsetKey(g.id, key)})
 		}
 	}
 	s.tombstoneGroup(g)
@@ -233,9 +233,9 @@ func (s *State) Expire(now time.Time, limit int) (out Output, more bool) {
 			return s.take(), true
 		}
 		left := len(g.offsets)
-		for at, o := range g.offsets {
-			if !retained.has(at.topic) && len(g.pending[at]) == 0 && s.expired(now, g, o) {
-				s.deleteOffset(g, at)
+		for key, o := range g.offsets {
+			if !retained.has(key.topic) && len(g.pending[key]) == 0 && s.expired(now, g, o) {
+				s.deleteOffset(g, key)
 				left--
 			}
 		}
@@ -260,8 +260,8 @@ func (g *group) retainedTopics() (topics subscriptions, ok bool) {
 }
 
 // deleteOffset stores the tombstone of an expired or stale offset.
-func (s *State) deleteOffset(g *group, at topicPartition) {
-	s.store(Record{Key: offsetKey(g.id, at)})
+func (s *State) deleteOffset(g *group, key topicPartition) {
+	s.store(Record{Key: offsetKey(g.id, key)})
 	s.expiredCount++
 }
 
@@ -287,8 +287,8 @@ func (s *State) DeleteStaleOffsets(stale func(topic string, id [16]byte) bool) O
 		id    [16]byte
 	}
 	known := map[identity]bool{}
-	check := func(at topicPartition, o Offset) bool {
-		topic := identity{at.topic, o.TopicID}
+	check := func(key topicPartition, o Offset) bool {
+		topic := identity{key.topic, o.TopicID}
 		isStale, checked := known[topic]
 		if !checked {
 			isStale = stale(topic.topic, topic.id)
@@ -297,16 +297,16 @@ func (s *State) DeleteStaleOffsets(stale func(topic string, id [16]byte) bool) O
 		return isStale
 	}
 	for _, g := range s.groups {
-		for at, o := range g.offsets {
+		for key, o := range g.offsets {
 			// The tombstone would also delete the pending offsets of a topic that was created
 			// again.
-			if check(at, o) && allStale(at, g.pending[at], check) {
-				s.deleteOffset(g, at)
+			if check(key, o) && allStale(key, g.pending[key], check) {
+				s.deleteOffset(g, key)
 			}
 		}
-		for at, of := range g.pending {
-			if _, committed := g.offsets[at]; !committed && allStale(at, of, check) {
-				s.deleteOffset(g, at)
+		for key, offsets := range g.pending {
+			if _, committed := g.offsets[key]; !committed && allStale(key, offsets, check) {
+				s.deleteOffset(g, key)
 			}
 		}
 	}
@@ -314,10 +314,10 @@ func (s *State) DeleteStaleOffsets(stale func(topic string, id [16]byte) bool) O
 }
 
 // allStale reports whether all pending offsets of a partition are stale.
-func allStale(at topicPartition, of map[int64]Offset,
+func allStale(key topicPartition, offsets map[int64]Offset,
 	stale func(topicPartition, Offset) bool) bool {
-	for _, o := range of {
-		if !stale(at, o) {
+	for _, o := range offsets {
+		if !stale(key, o) {
 			return false
 		}
 	}

@@ -27,14 +27,14 @@ var ErrUnstable = errors.New("an open transaction has a pending offset for the p
 type pendingOffsets map[topicPartition]map[int64]Offset
 
 // replayPending applies an offset that is part of a transaction.
-func (s *State) replayPending(g *group, at topicPartition, producer int64, o Offset) {
+func (s *State) replayPending(g *group, key topicPartition, producer int64, o Offset) {
 	if g.pending == nil {
 		g.pending = pendingOffsets{}
 	}
-	if g.pending[at] == nil {
-		g.pending[at] = map[int64]Offset{}
+	if g.pending[key] == nil {
+		g.pending[key] = map[int64]Offset{}
 	}
-	g.pending[at][producer] = o
+	g.pending[key][producer] = o
 	if s.producers[producer] == nil {
 		s.producers[producer] = map[string]bool{}
 	}
@@ -49,17 +49,17 @@ func (s *State) ReplayMarker(_ time.Time, m state.Marker) ([]Answer, error) {
 		if g == nil {
 			continue // the group was deleted with its pending offsets
 		}
-		for at, of := range g.pending {
-			o, had := of[m.ProducerID]
+		for key, offsets := range g.pending {
+			o, had := offsets[m.ProducerID]
 			if !had {
 				continue
 			}
-			if delete(of, m.ProducerID); len(of) == 0 {
-				delete(g.pending, at)
+			if delete(offsets, m.ProducerID); len(offsets) == 0 {
+				delete(g.pending, key)
 			}
-			current, committed := g.offsets[at]
+			current, committed := g.offsets[key]
 			if m.Commit && (!committed || o.record > current.record) {
-				s.setOffset(g, at, o)
+				s.setOffset(g, key, o)
 			}
 		}
 		s.deleteIfUnused(g)
@@ -69,11 +69,11 @@ func (s *State) ReplayMarker(_ time.Time, m state.Marker) ([]Answer, error) {
 }
 
 // setOffset stores a committed offset.
-func (s *State) setOffset(g *group, at topicPartition, o Offset) {
-	if _, had := g.offsets[at]; !had {
+func (s *State) setOffset(g *group, key topicPartition, o Offset) {
+	if _, had := g.offsets[key]; !had {
 		s.offsets++
 	}
-	g.offsets[at] = o
+	g.offsets[key] = o
 }
 
 // IsStable reports whether no open transaction has a pending offset for a partition.

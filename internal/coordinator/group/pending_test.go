@@ -16,7 +16,7 @@ import (
 // entry is a record or a marker in the log of a pendingWorld.
 type entry struct {
 	state.Stored
-	at     int32 // partition of topic "t", for which an offset is stored
+	id     int32 // partition of topic "t", for which an offset is stored
 	offset int64 // the stored offset; -1: a tombstone
 	marker bool
 	commit bool
@@ -82,7 +82,7 @@ func (w *pendingWorld) store(out Output, producer int64, offset int64) {
 		if r.Value == nil {
 			e.offset = -1
 		}
-		if _, err := fmt.Sscan(fmt.Sprint(r.Key[len(r.Key)-1]), &e.at); err != nil {
+		if _, err := fmt.Sscan(fmt.Sprint(r.Key[len(r.Key)-1]), &e.id); err != nil {
 			w.t.Fatal(err)
 		}
 		w.append(e)
@@ -90,9 +90,9 @@ func (w *pendingWorld) store(out Output, producer int64, offset int64) {
 }
 
 // commit commits an offset, in a transaction unless producer is state.NoProducer.
-func (w *pendingWorld) commit(producer int64, at int32, offset int64) {
+func (w *pendingWorld) commit(producer int64, id int32, offset int64) {
 	w.t.Helper()
-	c := Commit{Group: "g", Generation: -1, Offsets: []CommitOffset{{Topic: "t", Partition: at,
+	c := Commit{Group: "g", Generation: -1, Offsets: []CommitOffset{{Topic: "t", Partition: id,
 		Offset: Offset{Offset: offset, LeaderEpoch: -1, ExpireMs: -1}}}}
 	commit := w.state.Commit
 	if producer != state.NoProducer {
@@ -134,13 +134,13 @@ func (w *pendingWorld) want() (offsets map[int32]int64, pending map[int32]bool) 
 		switch {
 		case e.marker:
 		case !decided:
-			pending[e.at] = true
+			pending[e.id] = true
 		case !committed:
 		case e.offset < 0:
-			delete(offsets, e.at)
-			delete(pending, e.at) // the tombstone also drops the pending offsets before it
+			delete(offsets, e.id)
+			delete(pending, e.id) // the tombstone also drops the pending offsets before it
 		default:
-			offsets[e.at] = e.offset
+			offsets[e.id] = e.offset
 		}
 	}
 	return offsets, pending
@@ -156,9 +156,9 @@ func (w *pendingWorld) check(step string) {
 	if !maps.Equal(got, offsets) || w.state.Offsets() != len(offsets) {
 		w.t.Fatalf("%s: committed offsets %v (%d), want %v", step, got, w.state.Offsets(), offsets)
 	}
-	for at := range int32(4) {
-		if stable := w.state.IsStable("g", "t", at); stable == pending[at] {
-			w.t.Fatalf("%s: partition %d is stable: %t", step, at, stable)
+	for id := range int32(4) {
+		if stable := w.state.IsStable("g", "t", id); stable == pending[id] {
+			w.t.Fatalf("%s: partition %d is stable: %t", step, id, stable)
 		}
 	}
 	if exists := w.state.Groups() > 0; exists != (len(offsets)+len(pending) > 0) {
@@ -178,12 +178,12 @@ func (w *pendingWorld) compact(random *rand.Rand) {
 	}
 	for i, e := range w.log[:stable] {
 		if _, committed := w.outcome(i); !e.marker && committed {
-			last[e.at] = i
+			last[e.id] = i
 		}
 	}
 	var kept []entry
 	for i, e := range w.log {
-		latest, known := last[e.at]
+		latest, known := last[e.id]
 		tombstone := e.offset < 0 && random.IntN(2) == 0
 		if e.marker || i >= stable || known && latest == i && !tombstone {
 			kept = append(kept, e)
@@ -201,16 +201,16 @@ func TestPendingOffsetsFollowTheModel(t *testing.T) {
 		w := newPendingWorld(t)
 		for i := range 80 {
 			w.check(fmt.Sprintf("seed %d, step %d", seed, i))
-			at, producer := random.Int32N(4), 7+random.Int64N(3)
+			id, producer := random.Int32N(4), 7+random.Int64N(3)
 			switch n := random.IntN(20); {
 			case n < 4:
-				w.commit(state.NoProducer, at, int64(1000+i))
+				w.commit(state.NoProducer, id, int64(1000+i))
 			case n < 10:
-				w.commit(producer, at, int64(1000+i))
+				w.commit(producer, id, int64(1000+i))
 			case n < 14:
 				w.mark(producer, random.IntN(2) == 0)
 			case n < 16:
-				_, out, err := w.state.DeleteOffsets("g", []TopicPartition{{"t", at}})
+				_, out, err := w.state.DeleteOffsets("g", []TopicPartition{{"t", id}})
 				if err != nil && !errors.Is(err, ErrNotFound) {
 					t.Fatal(err)
 				}

@@ -55,13 +55,13 @@ func groupKey(group string) []byte {
 	return key.AppendTo(nil)
 }
 
-func offsetKey(group string, at topicPartition) []byte {
-	key := kmsg.OffsetCommitKey{Version: offsetKeyVersion, Group: group, Topic: at.topic,
-		Partition: at.index}
+func offsetKey(group string, found topicPartition) []byte {
+	key := kmsg.OffsetCommitKey{Version: offsetKeyVersion, Group: group, Topic: found.topic,
+		Partition: found.index}
 	return key.AppendTo(nil)
 }
 
-func offsetRecord(group string, at topicPartition, o Offset) Record {
+func offsetRecord(group string, key topicPartition, o Offset) Record {
 	value := kmsg.OffsetCommitValue{
 		Version: offsetValueVersion, Offset: o.Offset, LeaderEpoch: o.LeaderEpoch,
 		Metadata: o.Metadata, CommitTimestamp: o.CommittedMs,
@@ -70,7 +70,7 @@ func offsetRecord(group string, at topicPartition, o Offset) Record {
 	if o.ExpireMs >= 0 {
 		value.Version = expiryValueVersion
 	}
-	return Record{Key: offsetKey(group, at), Value: value.AppendTo(nil)}
+	return Record{Key: offsetKey(group, key), Value: value.AppendTo(nil)}
 }
 
 // record returns the group record of the current generation. The function assigned returns a
@@ -141,10 +141,10 @@ func (s *State) replayOffset(r state.Stored) error {
 	if err := k.ReadFrom(r.Key); err != nil {
 		return err
 	}
-	at := topicPartition{s.topic(k.Topic), k.Partition}
+	key := topicPartition{s.topic(k.Topic), k.Partition}
 	if r.Value == nil {
 		if g := s.groups[k.Group]; g != nil {
-			s.deleteOffsetOf(g, at)
+			s.deleteOffsetOf(g, key)
 		}
 		return nil
 	}
@@ -155,21 +155,21 @@ func (s *State) replayOffset(r state.Stored) error {
 	o.record = r.Offset
 	g := s.groupOrNew(k.Group)
 	if r.ProducerID != state.NoProducer {
-		s.replayPending(g, at, r.ProducerID, o)
+		s.replayPending(g, key, r.ProducerID, o)
 		return nil
 	}
-	s.setOffset(g, at, o)
+	s.setOffset(g, key, o)
 	return nil
 }
 
 // deleteOffsetOf applies a tombstone. It also drops the pending offsets of the partition, whose
 // records lie below the tombstone.
-func (s *State) deleteOffsetOf(g *group, at topicPartition) {
-	if _, had := g.offsets[at]; had {
+func (s *State) deleteOffsetOf(g *group, key topicPartition) {
+	if _, had := g.offsets[key]; had {
 		s.offsets--
-		delete(g.offsets, at)
+		delete(g.offsets, key)
 	}
-	delete(g.pending, at)
+	delete(g.pending, key)
 	s.deleteIfUnused(g)
 }
 
@@ -271,18 +271,18 @@ func (g *group) setMembers(stored []kmsg.GroupMetadataValueMember) {
 		g.leader = leader
 	}
 	for i := range stored {
-		of := &stored[i]
-		if g.byID[of.MemberID] != nil {
+		groupMetadataValueMember := &stored[i]
+		if g.byID[groupMetadataValueMember.MemberID] != nil {
 			continue
 		}
 		m := &member{
-			id: of.MemberID, instance: deref(of.InstanceID), clientID: of.ClientID,
-			clientHost: of.ClientHost,
-			session:    fromMillis(of.SessionTimeoutMillis),
-			rebalance:  fromMillis(of.RebalanceTimeoutMillis),
-			protocols:  []Protocol{{g.protocol, bytes.Clone(of.Subscription)}},
+			id: groupMetadataValueMember.MemberID, instance: deref(groupMetadataValueMember.InstanceID), clientID: groupMetadataValueMember.ClientID,
+			clientHost: groupMetadataValueMember.ClientHost,
+			session:    fromMillis(groupMetadataValueMember.SessionTimeoutMillis),
+			rebalance:  fromMillis(groupMetadataValueMember.RebalanceTimeoutMillis),
+			protocols:  []Protocol{{g.protocol, bytes.Clone(groupMetadataValueMember.Subscription)}},
 		}
-		if of.RebalanceTimeoutMillis < 0 {
+		if groupMetadataValueMember.RebalanceTimeoutMillis < 0 {
 			// in a record that was written before members had a rebalance timeout
 			m.rebalance = m.session
 		}

@@ -56,8 +56,8 @@ func (p *fixture) join(protocols ...string) Token {
 // advance advances the clock by d and fires all expired timers.
 func (p *fixture) advance(d time.Duration) {
 	p.now = p.now.Add(d)
-	for key, at := range p.timers {
-		if !at.After(p.now) {
+	for key, moment := range p.timers {
+		if !moment.After(p.now) {
 			delete(p.timers, key)
 			p.apply(p.state.Fire(p.now, key))
 		}

@@ -28,9 +28,9 @@ func Partitions(committed []Committed) (all []Partition) {
 	seen := map[Partition]bool{}
 	for i := range committed {
 		for _, o := range committed[i].Offsets {
-			if at := (Partition{committed[i].Topic, o.Partition}); !seen[at] {
-				seen[at] = true
-				all = append(all, at)
+			if partition := (Partition{committed[i].Topic, o.Partition}); !seen[partition] {
+				seen[partition] = true
+				all = append(all, partition)
 			}
 		}
 	}

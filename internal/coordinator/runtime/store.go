@@ -35,11 +35,11 @@ func (s *Shard[S, K, A]) apply(now time.Time, out state.Output[A]) error {
 
 // store does the same as apply, and also returns the number of records that it has stored. The
 // records belong to the transaction of a producer, or to none.
-func (s *Shard[S, K, A]) store(now time.Time, out state.Output[A], of Producer) (stored int,
+func (s *Shard[S, K, A]) store(now time.Time, out state.Output[A], producer Producer) (stored int,
 	err error) {
 	answers := out.Answers
 	for records := out.Records; len(records) > 0; {
-		n, last, err := s.append(now, records, of)
+		n, last, err := s.append(now, records, producer)
 		if err != nil {
 			s.inconsistent = s.inconsistent || out.VolatileChanged
 			err = storeError(err)
@@ -51,7 +51,7 @@ func (s *Shard[S, K, A]) store(now time.Time, out state.Output[A], of Producer) 
 		}
 		stored += n
 		for i, r := range records[:n] {
-			more, err := s.replayRecord(now, state.Stored{Record: r, ProducerID: of.ID,
+			more, err := s.replayRecord(now, state.Stored{Record: r, ProducerID: producer.ID,
 				Offset: last - int64(n-1-i)})
 			if err != nil { // a later coordinator cannot replay the record either
 				s.logger.Error("failed to replay an appended coordinator record", "error", err)
@@ -83,14 +83,14 @@ func (s *Shard[S, K, A]) answer(a state.Answer[A]) {
 
 // append appends one batch with as many of the records as fit. It returns their number n and the
 // offset of the last one.
-func (s *Shard[S, K, A]) append(now time.Time, records []state.Record, of Producer) (n int,
+func (s *Shard[S, K, A]) append(now time.Time, records []state.Record, producer Producer) (n int,
 	last int64, err error) {
-	batch, n, err := s.build(now, records, of)
+	batch, n, err := s.build(now, records, producer)
 	if err != nil {
 		return 0, -1, err
 	}
 	last, err = s.runtime.opts.Replicas.AppendVerifiedIn(s.epoch,
-		replica.ProducePartition{ID: s.id, Topic: s.topic, Batch: batch}, of.Verified)
+		replica.ProducePartition{ID: s.id, Topic: s.topic, Batch: batch}, producer.Verified)
 	s.last = max(s.last, last)
 	if err != nil {
 		return 0, -1, err
@@ -99,7 +99,7 @@ func (s *Shard[S, K, A]) append(now time.Time, records []state.Record, of Produc
 	return n, last, nil
 }
 
-func (s *Shard[S, K, A]) build(now time.Time, records []state.Record, of Producer) (batch []byte,
+func (s *Shard[S, K, A]) build(now time.Time, records []state.Record, producer Producer) (batch []byte,
 	n int, err error) {
 	size, limit := record.HeaderBytes, batchBytes
 	if most := s.runtime.view.Load().batchBytesMax; most > 0 {
@@ -111,7 +111,7 @@ func (s *Shard[S, K, A]) build(now time.Time, records []state.Record, of Produce
 		n++
 	}
 	builder := record.NewBuilder(compress.None, compress.LevelDefault)
-	builder.Reset(of.identity(n))
+	builder.Reset(producer.identity(n))
 	for i, r := range records[:n] {
 		builder.Add(&record.Record{Offset: int64(i), Timestamp: now.UnixMilli(), Key: r.Key,
 			Value: r.Value})

@@ -45,13 +45,13 @@ func (s *Shard[S, K, A]) Verify(ctx context.Context, q replica.Verification) (Pr
 // CallTransactional is Call for functions whose records belong to a transaction. The machine must
 // be a TransactionalMachine. The records take effect when the transaction is committed.
 func CallTransactional[T any, S Machine[K, A], K comparable, A any](ctx context.Context,
-	s *Shard[S, K, A], of Producer,
+	s *Shard[S, K, A], producer Producer,
 	f func(now time.Time, machine S) (T, state.Output[A], error)) (T, error) {
 	done := make(chan result[T], 1)
 	pushed := s.push(event{
 		run: func(now time.Time) {
 			value, out, err := f(now, s.machine)
-			if _, stored := s.store(now, out, of); err == nil {
+			if _, stored := s.store(now, out, producer); err == nil {
 				err = stored
 			}
 			done <- result[T]{value, err, s.last}

@@ -59,11 +59,11 @@ func (w *world) heal() {
 // check verifies the partitions: nothing is open, no transaction is torn, and no answer was wrong.
 func (w *world) check() {
 	visible, hidden := map[*txn]int{}, map[*txn]int{}
-	for at, p := range w.partitions {
+	for partition, p := range w.partitions {
 		for _, v := range p.values {
 			switch {
 			case !v.decided:
-				w.fail("%v: a transaction of %s is open", at, v.txn.client.id)
+				w.fail("%v: a transaction of %s is open", partition, v.txn.client.id)
 			case v.visible:
 				visible[v.txn]++
 			default:

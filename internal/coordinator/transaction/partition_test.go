@@ -33,20 +33,20 @@ func (p *partition) writer(id int64) *writer {
 }
 
 // needsVerification reports whether a batch would open a transaction.
-func (p *partition) needsVerification(of Producer) bool {
-	w := p.writer(of.ID)
-	return len(w.open) == 0 || w.epoch != of.Epoch
+func (p *partition) needsVerification(producer Producer) bool {
+	w := p.writer(producer.ID)
+	return len(w.open) == 0 || w.epoch != producer.Epoch
 }
 
 // append adds a value. It returns false if the epoch is old, or the sequence is not the next one.
-func (p *partition) append(t *txn, of Producer, sequence int) bool {
-	w := p.writer(of.ID)
+func (p *partition) append(t *txn, producer Producer, sequence int) bool {
+	w := p.writer(producer.ID)
 	switch {
-	case of.Epoch < w.epoch, of.Epoch > w.epoch && (sequence != 0 || len(w.open) > 0),
-		of.Epoch == w.epoch && sequence != w.sequence:
+	case producer.Epoch < w.epoch, producer.Epoch > w.epoch && (sequence != 0 || len(w.open) > 0),
+		producer.Epoch == w.epoch && sequence != w.sequence:
 		return false
 	}
-	w.epoch, w.sequence = of.Epoch, sequence+1
+	w.epoch, w.sequence = producer.Epoch, sequence+1
 	v := &value{txn: t}
 	w.open = append(w.open, v)
 	p.values = append(p.values, v)

@@ -107,8 +107,8 @@ func (l *log) acknowledge() {
 // pass advances the clock and fires the timers that are due.
 func (l *log) pass(d time.Duration) {
 	l.now = l.now.Add(d)
-	for key, at := range l.timers {
-		if !at.After(l.now) {
+	for key, moment := range l.timers {
+		if !moment.After(l.now) {
 			delete(l.timers, key)
 			l.apply(l.Fire(l.now, key))
 		}

@@ -279,8 +279,8 @@ func (w *world) acknowledge() {
 func (w *world) fire() {
 	w.now = w.now.Add(time.Duration(w.random.IntN(1500)) * time.Millisecond)
 	var due []TimerKey
-	for key, at := range w.timers {
-		if !at.After(w.now) {
+	for key, moment := range w.timers {
+		if !moment.After(w.now) {
 			due = append(due, key)
 		}
 	}
@@ -288,7 +288,7 @@ func (w *world) fire() {
 		return 2*compareStrings(a.ID, b.ID) + int(a.Kind-b.Kind)/2
 	})
 	for _, key := range due {
-		if at, set := w.timers[key]; set && !at.After(w.now) {
+		if moment, set := w.timers[key]; set && !moment.After(w.now) {
 			delete(w.timers, key)
 			w.apply(w.state.Fire(w.now, key))
 		}

@@ -272,9 +272,9 @@ func stillLed(p *metadata.Partition, alive map[int32]metadata.Broker) *metadata.
 	if p.Leader == metadata.NoBroker {
 		return p
 	}
-	at := slices.Index(p.ISR, p.Leader)
+	index := slices.Index(p.ISR, p.Leader)
 	leader, up := alive[p.Leader]
-	if up && at >= 0 && p.ISREpochs[at] == leader.Epoch {
+	if up && index >= 0 && p.ISREpochs[index] == leader.Epoch {
 		return p
 	}
 	offline := *p
@@ -295,12 +295,12 @@ func fillPartition(to *metadata.Partition, from partitionset.Entry,
 	if !slices.Equal(to.Replicas, placed.Target) {
 		to.Target = placed.Target
 	}
-	for at, broker := range to.Replicas {
+	for index, broker := range to.Replicas {
 		if incarnation := placed.ReplicaIncarnations[broker]; incarnation != "" {
 			if to.ReplicaIncarnations == nil {
 				to.ReplicaIncarnations = make([]string, len(to.Replicas))
 			}
-			to.ReplicaIncarnations[at] = incarnation
+			to.ReplicaIncarnations[index] = incarnation
 		}
 	}
 	to.LeaderEpoch, to.UnprovenEpoch = placed.LeaderEpoch, placed.UnprovenEpoch

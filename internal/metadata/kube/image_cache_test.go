@@ -147,8 +147,8 @@ func withoutNewerEpochs(t *testing.T, older, image *metadata.Image) {
 }
 
 func (c *cluster) changeRandomly(random *rand.Rand, alive *map[int32]metadata.Broker) {
-	at := random.IntN(len(c.topics))
-	topic := c.topics[at].DeepCopy()
+	index := random.IntN(len(c.topics))
+	topic := c.topics[index].DeepCopy()
 	key := partitionset.Key{Topic: topic.Name, Index: random.Int32N(10)}
 	number := partitionset.Number(key, int32(len(c.sets)))
 	set, _ := partitionset.Decode(c.sets[number], nil)
@@ -179,7 +179,7 @@ func (c *cluster) changeRandomly(random *rand.Rand, alive *map[int32]metadata.Br
 	case 6:
 		topic.Spec.Partitions, topic.Generation = random.Int32N(10)+1, topic.Generation+1
 	}
-	c.topics[at] = topic
+	c.topics[index] = topic
 	c.store(number, set)
 }
 

@@ -402,11 +402,11 @@ func TestInvalidUIDs(t *testing.T) {
 // rebuild the image, which does not depend on it. That status changes with every partition that
 // fails or returns.
 func TestStatusOfTopicsDoesNotAffectImages(t *testing.T) {
-	at := metav1.ObjectMeta{UID: "a", Generation: 1}
-	changed, other, deleting := at, at, at
+	objectMeta := metav1.ObjectMeta{UID: "a", Generation: 1}
+	changed, other, deleting := objectMeta, objectMeta, objectMeta
 	changed.Generation, other.UID, deleting.DeletionTimestamp = 2, "b",
 		&metav1.Time{Time: time.Unix(1, 0)}
-	requested, annotated := at, at
+	requested, annotated := objectMeta, objectMeta
 	requested.Annotations = map[string]string{v1alpha1.AnnotationCleanNow: "today"}
 	annotated.Annotations = map[string]string{"example.com/note": "today"}
 	counted := v1alpha1.TopicStatus{ReadyPartitions: 3}
@@ -414,24 +414,24 @@ func TestStatusOfTopicsDoesNotAffectImages(t *testing.T) {
 		before, after any
 		affects       bool
 	}{
-		"Topic status": {&v1alpha1.Topic{ObjectMeta: at},
-			&v1alpha1.Topic{ObjectMeta: at, Status: counted}, false},
-		"Topic spec": {&v1alpha1.Topic{ObjectMeta: at},
+		"Topic status": {&v1alpha1.Topic{ObjectMeta: objectMeta},
+			&v1alpha1.Topic{ObjectMeta: objectMeta, Status: counted}, false},
+		"Topic spec": {&v1alpha1.Topic{ObjectMeta: objectMeta},
 			&v1alpha1.Topic{ObjectMeta: changed}, true},
-		"re-created Topic": {&v1alpha1.Topic{ObjectMeta: at},
+		"re-created Topic": {&v1alpha1.Topic{ObjectMeta: objectMeta},
 			&v1alpha1.Topic{ObjectMeta: other}, true},
-		"Topic being deleted": {&v1alpha1.Topic{ObjectMeta: at},
+		"Topic being deleted": {&v1alpha1.Topic{ObjectMeta: objectMeta},
 			&v1alpha1.Topic{ObjectMeta: deleting}, true},
-		"requested compaction": {&v1alpha1.Topic{ObjectMeta: at},
+		"requested compaction": {&v1alpha1.Topic{ObjectMeta: objectMeta},
 			&v1alpha1.Topic{ObjectMeta: requested}, true},
-		"other annotation": {&v1alpha1.Topic{ObjectMeta: at},
+		"other annotation": {&v1alpha1.Topic{ObjectMeta: objectMeta},
 			&v1alpha1.Topic{ObjectMeta: annotated}, false},
-		"LogCluster status": {&v1alpha1.LogCluster{ObjectMeta: at},
-			&v1alpha1.LogCluster{ObjectMeta: at}, false},
-		"LogCluster spec": {&v1alpha1.LogCluster{ObjectMeta: at},
+		"LogCluster status": {&v1alpha1.LogCluster{ObjectMeta: objectMeta},
+			&v1alpha1.LogCluster{ObjectMeta: objectMeta}, false},
+		"LogCluster spec": {&v1alpha1.LogCluster{ObjectMeta: objectMeta},
 			&v1alpha1.LogCluster{ObjectMeta: changed}, true},
-		"PartitionSet": {&v1alpha1.PartitionSet{ObjectMeta: at},
-			&v1alpha1.PartitionSet{ObjectMeta: at}, true},
+		"PartitionSet": {&v1alpha1.PartitionSet{ObjectMeta: objectMeta},
+			&v1alpha1.PartitionSet{ObjectMeta: objectMeta}, true},
 	} {
 		if got := affectsImage(c.before, c.after); got != c.affects {
 			t.Errorf("%s: affectsImage returned %t, want %t", name, got, c.affects)

@@ -52,11 +52,11 @@ func (s *Store) ChangeISR(ctx context.Context, changes []metadata.ISRChange,
 	for set, batch := range sets {
 		writers.Go(func() {
 			errs := s.writer.ChangeStatuses(ctx, set, batch.urgent, batch.changes)
-			for at, i := range batch.indexes {
-				if err := isrError(errs[at]); err != nil {
+			for index, i := range batch.indexes {
+				if err := isrError(errs[index]); err != nil {
 					settled(i, 0, err) // the change was decided, but perhaps not written
 				} else {
-					settled(i, batch.partitionEpochs[at].Load(), nil)
+					settled(i, batch.partitionEpochs[index].Load(), nil)
 				}
 			}
 		})
@@ -95,23 +95,23 @@ var errRepeated = errors.New("the entry has changed since the first attempt: a p
 // change adds a replica, and the entry has changed since it was first decided, the outcome is
 // unknown. (If the entry contains the proposed ISR, partitionset confirms it. If a change that only
 // removes replicas was made, the leader waits for more replicas than it must, which is safe.)
-func (s *Store) changeISR(at place, change metadata.ISRChange,
+func (s *Store) changeISR(location place, change metadata.ISRChange,
 	partitionEpoch *atomic.Int64) commit.Change {
 	decided := int64(-1) // number of changes of the entry when the change was first accepted
 	return func(set *partitionset.Set) error {
-		if !at.assigned(set) {
+		if !location.assigned(set) {
 			return fmt.Errorf("%w: PartitionSet %s does not contain partition %s of topic %s",
-				metadata.ErrISRConflict, at.set, at.key, change.Topic)
+				metadata.ErrISRConflict, location.set, location.key, change.Topic)
 		}
-		before, _ := set.Get(at.key)
-		epoch, err := set.ChangeISR(at.key, change, s.brokerStates())
+		before, _ := set.Get(location.key)
+		epoch, err := set.ChangeISR(location.key, change, s.brokerStates())
 		partitionEpoch.Store(epoch)
 		switch {
 		case before.State == nil:
 		case err == nil && decided < 0:
 			decided = before.State.Changes
 		case err != nil && decided >= 0 && decided != before.State.Changes && change.Adds():
-			return fmt.Errorf("partition %s: %w", at.key, errRepeated)
+			return fmt.Errorf("partition %s: %w", location.key, errRepeated)
 		}
 		return err
 	}

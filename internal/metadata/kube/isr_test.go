@@ -124,7 +124,7 @@ func TestLeaderWithAFailedLogLeavesTheISR(t *testing.T) {
 			Epoch: 1}}, 2},
 	} {
 		set := replicated(t)
-		stopped := report{at: place{"demo-0", orders(0), "abcdefgh"}, epoch: 7, stopped: true}
+		stopped := report{location: place{"demo-0", orders(0), "abcdefgh"}, epoch: 7, stopped: true}
 		stopped.apply(set, placement.InSyncReplica{Broker: 0, Epoch: 1}, c.up)
 		entry, _ := set.Get(orders(0))
 		if len(entry.State.ISR) != c.want || entry.State.Serving {

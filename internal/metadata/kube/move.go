@@ -36,9 +36,9 @@ func (s *Store) Reassign(ctx context.Context, moves []metadata.Move) []error {
 		}
 	}
 	failed := s.changeSets(ctx, refs, s.writer.ChangeSpecs,
-		func(i int, at place, brokers int32) commit.Change {
+		func(i int, location place, brokers int32) commit.Change {
 			return func(set *partitionset.Set) error {
-				return reassign(set, at, moves[accepted[i]], brokers)
+				return reassign(set, location, moves[accepted[i]], brokers)
 			}
 		})
 	for i, err := range failed {
@@ -92,8 +92,8 @@ func checkBrokers(moves []metadata.Move, topic string, cluster *v1alpha1.LogClus
 
 // reassign changes the assignment of a partition. Parameter brokers is the number of brokers, up or
 // down.
-func reassign(set *partitionset.Set, at place, move metadata.Move, brokers int32) error {
-	entry, _ := set.Get(at.key)
+func reassign(set *partitionset.Set, location place, move metadata.Move, brokers int32) error {
+	entry, _ := set.Get(location.key)
 	image := &metadata.Partition{}
 	fillPartition(image, entry, nil)
 	if entry.Lent { // a move concerns the replica of the partition, and ends the loan
@@ -106,7 +106,7 @@ func reassign(set *partitionset.Set, at place, move metadata.Move, brokers int32
 	}
 	next := *entry.Assignment
 	next.Replicas = target
-	set.Assign(at.key, next)
+	set.Assign(location.key, next)
 	return nil
 }
 
@@ -115,8 +115,8 @@ func (s *Store) ElectPreferred(ctx context.Context, partitions []metadata.Partit
 	change := func(ctx context.Context, set string, changes []commit.Change) []error {
 		return s.writer.ChangeStatuses(ctx, set, false, changes)
 	}
-	return s.changeSets(ctx, partitions, change, func(_ int, at place, _ int32) commit.Change {
-		return func(set *partitionset.Set) error { return set.RequestPreferred(at.key) }
+	return s.changeSets(ctx, partitions, change, func(_ int, location place, _ int32) commit.Change {
+		return func(set *partitionset.Set) error { return set.RequestPreferred(location.key) }
 	})
 }
 
@@ -131,7 +131,7 @@ type setChanges struct {
 // partition with an index in refs; it is called only for partitions that exist.
 func (s *Store) changeSets(ctx context.Context, refs []metadata.PartitionRef,
 	write func(ctx context.Context, set string, changes []commit.Change) []error,
-	change func(i int, at place, brokers int32) commit.Change) []error {
+	change func(i int, location place, brokers int32) commit.Change) []error {
 	faults := make([]error, len(refs))
 	all, err := s.resources(ctx)
 	if err != nil {
@@ -143,30 +143,30 @@ func (s *Store) changeSets(ctx context.Context, refs []metadata.PartitionRef,
 	sets := map[string]*setChanges{}
 	find := all.finder()
 	for i, ref := range refs {
-		at, ok := find(ref)
+		location, ok := find(ref)
 		if !ok {
 			faults[i] = unknownPartition(ref)
 			continue
 		}
-		of := sets[at.set]
-		if of == nil {
-			of = &setChanges{}
-			sets[at.set] = of
+		pending := sets[location.set]
+		if pending == nil {
+			pending = &setChanges{}
+			sets[location.set] = pending
 		}
-		of.indexes = append(of.indexes, i)
-		made := change(i, at, all.cluster.Spec.Brokers)
-		of.changes = append(of.changes, func(set *partitionset.Set) error {
-			if !at.assigned(set) {
+		pending.indexes = append(pending.indexes, i)
+		made := change(i, location, all.cluster.Spec.Brokers)
+		pending.changes = append(pending.changes, func(set *partitionset.Set) error {
+			if !location.assigned(set) {
 				return unknownPartition(ref)
 			}
 			return made(set)
 		})
 	}
 	var writers sync.WaitGroup
-	for name, of := range sets {
+	for name, setChanges := range sets {
 		writers.Go(func() {
-			for at, err := range write(ctx, name, of.changes) {
-				faults[of.indexes[at]] = setError(err)
+			for index, err := range write(ctx, name, setChanges.changes) {
+				faults[setChanges.indexes[index]] = setError(err)
 			}
 		})
 	}
@@ -179,7 +179,7 @@ func unknownPartition(ref metadata.PartitionRef) error {
 }
 
 // finder returns a function that finds a partition of a topic that exists.
-func (r resources) finder() func(metadata.PartitionRef) (at place, ok bool) {
+func (r resources) finder() func(metadata.PartitionRef) (location place, ok bool) {
 	directory := r.directory(nil)
 	byName := map[string]metadata.ID{}
 	count := map[string]int32{}

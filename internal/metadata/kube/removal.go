@@ -27,16 +27,16 @@ func (s *Store) RecordRemoved(ctx context.Context, broker int32,
 		bySet[number] = append(bySet[number], p)
 	}
 	var faults []error
-	for number, of := range bySet {
+	for number, retainedPartitions := range bySet {
 		name := v1alpha1.PartitionSetName(all.name, number)
 		if err := s.writer.ChangeStatus(ctx, name, func(set *partitionset.Set) error {
-			for _, p := range of {
+			for _, p := range retainedPartitions {
 				set.RemovedFrom(partitionset.Key{Topic: p.Topic, Index: p.Partition}, p.Tag, broker)
 			}
 			return nil
 		}); err != nil {
 			faults = append(faults, fmt.Errorf("record the removal of %d partitions in PartitionSet "+
-				"%s: %w", len(of), name, err))
+				"%s: %w", len(retainedPartitions), name, err))
 		}
 	}
 	return errors.Join(faults...)

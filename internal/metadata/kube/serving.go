@@ -84,7 +84,7 @@ func member(b metadata.Broker) placement.InSyncReplica {
 
 // report is what this broker reports about a partition.
 type report struct {
-	at place
+	location place
 	// epoch is the leader epoch in which the partition is served. If ahead is set, it is the latest
 	// leader epoch in the log.
 	epoch int32
@@ -100,18 +100,18 @@ type report struct {
 func (r report) apply(set *partitionset.Set, self placement.InSyncReplica,
 	brokers map[int32]placement.BrokerState) {
 	switch {
-	case !r.at.assigned(set):
+	case !r.location.assigned(set):
 	case r.ahead:
-		set.ReportFoundEpoch(r.at.key, self.Broker, r.epoch)
+		set.ReportFoundEpoch(r.location.key, self.Broker, r.epoch)
 	case r.lost:
-		set.ReportLostLog(r.at.key, self.Broker, r.incarnation,
+		set.ReportLostLog(r.location.key, self.Broker, r.incarnation,
 			partitionset.Tag(metadata.NewID()))
 	case r.stopped:
 		// The operator elects another leader when this broker has left the ISR. The remaining
 		// members have every acknowledged record.
-		set.StopServing(r.at.key, self, r.epoch, brokers)
+		set.StopServing(r.location.key, self, r.epoch, brokers)
 	default:
-		set.Serve(r.at.key, self, r.epoch)
+		set.Serve(r.location.key, self, r.epoch)
 	}
 }
 
@@ -147,7 +147,7 @@ func (p *reportedPartitions) record(reports []report) {
 	}
 	for _, r := range reports {
 		if !r.ahead && !r.lost {
-			p.mu.byKey[r.at.key] = r
+			p.mu.byKey[r.location.key] = r
 		}
 	}
 }
@@ -162,23 +162,23 @@ func (p *reportedPartitions) pending(all resources, served []metadata.Served,
 	p.forgetLocked(directory)
 	serves := map[partitionset.Key]bool{}
 	for _, one := range served {
-		at, ok := directory.place(one.Topic, one.Partition)
+		location, ok := directory.place(one.Topic, one.Partition)
 		if !ok {
 			continue // the Topic does not exist any more
 		}
-		serves[at.key] = true
-		r := report{at: at, epoch: one.LeaderEpoch, ahead: one.Ahead, lost: one.Lost,
+		serves[location.key] = true
+		r := report{location: location, epoch: one.LeaderEpoch, ahead: one.Ahead, lost: one.Lost,
 			incarnation: one.ReplicaIncarnation}
-		entry, _ := all.sets.find(at.key)
-		last, known := p.mu.byKey[at.key]
+		entry, _ := all.sets.find(location.key)
+		last, known := p.mu.byKey[location.key]
 		reverted := known && !r.ahead && !r.lost && last.stopped && last.epoch == r.epoch
 		if !r.isRecorded(entry.State, self) || reverted {
-			pending[at.set] = append(pending[at.set], r)
+			pending[location.set] = append(pending[location.set], r)
 		}
 	}
 	for _, r := range p.stoppedLocked(all, directory, self) {
-		if !serves[r.at.key] {
-			pending[r.at.set] = append(pending[r.at.set], r)
+		if !serves[r.location.key] {
+			pending[r.location.set] = append(pending[r.location.set], r)
 		}
 	}
 	return pending
@@ -193,7 +193,7 @@ func (p *reportedPartitions) forgetLocked(directory *directory) {
 		tags[topic.name] = topic.tag
 	}
 	maps.DeleteFunc(p.mu.byKey, func(key partitionset.Key, last report) bool {
-		return tags[key.Topic] != last.at.tag
+		return tags[key.Topic] != last.location.tag
 	})
 }
 
@@ -214,13 +214,13 @@ func (p *reportedPartitions) stoppedLocked(all resources, directory *directory,
 			if state == nil || state.Leader != self.Broker {
 				continue
 			}
-			at, ok := directory.place(topicID, index)
-			if !ok || entry.Assignment == nil || entry.Assignment.Tag != at.tag {
+			location, ok := directory.place(topicID, index)
+			if !ok || entry.Assignment == nil || entry.Assignment.Tag != location.tag {
 				continue
 			}
-			last, known := p.mu.byKey[at.key]
+			last, known := p.mu.byKey[location.key]
 			if known && last.epoch < state.LeaderEpoch {
-				delete(p.mu.byKey, at.key)
+				delete(p.mu.byKey, location.key)
 				known = false
 			}
 			served := state.Serving
@@ -228,7 +228,7 @@ func (p *reportedPartitions) stoppedLocked(all resources, directory *directory,
 				served = !last.stopped
 			}
 			if served && state.Leads(self, state.LeaderEpoch) {
-				stopped = append(stopped, report{at: at, epoch: state.LeaderEpoch, stopped: true})
+				stopped = append(stopped, report{location: location, epoch: state.LeaderEpoch, stopped: true})
 			}
 		}
 	}

@@ -116,9 +116,9 @@ func testStopped(f *fixture) {
 	image := b.until("both led", func(i *metadata.Image) bool {
 		return leads("orders", 0, 1)(i) && i.Topic("orders").Partitions[1].Leader == 0
 	})
-	of := image.Topic("orders").ID
-	both := []metadata.Served{{Topic: of, Partition: 0, LeaderEpoch: 1},
-		{Topic: of, Partition: 1, LeaderEpoch: 1}}
+	id := image.Topic("orders").ID
+	both := []metadata.Served{{Topic: id, Partition: 0, LeaderEpoch: 1},
+		{Topic: id, Partition: 1, LeaderEpoch: 1}}
 	report := func(served []metadata.Served, first bool) {
 		f.t.Helper()
 		if err := b.ReportServing(f.t.Context(), 0, served); err != nil {
@@ -156,14 +156,14 @@ func testRecreatedTopic(f *fixture) {
 		})
 		topic := &v1alpha1.Topic{}
 		f.get("orders", topic)
-		of, err := id(topic.UID)
+		topicID, err := id(topic.UID)
 		if err != nil {
 			f.t.Fatal(err)
 		}
 		b.until("led", func(image *metadata.Image) bool {
-			return leads("orders", 0, 1)(image) && image.Topic("orders").ID == of
+			return leads("orders", 0, 1)(image) && image.Topic("orders").ID == topicID
 		})
-		return of
+		return topicID
 	}
 	served := []metadata.Served{{Topic: create(), LeaderEpoch: 1}}
 	if err := b.ReportServing(f.t.Context(), 0, served); err != nil {
@@ -195,7 +195,7 @@ func testRecreatedTopic(f *fixture) {
 // TestReportsOfDeletedTopicsAreForgotten: reports about topics that do not exist take no memory.
 func TestReportsOfDeletedTopicsAreForgotten(t *testing.T) {
 	var p reportedPartitions
-	p.record([]report{{at: place{key: orders(0), tag: "deleted"}, epoch: 1}})
+	p.record([]report{{location: place{key: orders(0), tag: "deleted"}, epoch: 1}})
 	p.pending(resources{name: "demo"}, nil, placement.InSyncReplica{Broker: 0, Epoch: 1})
 	if len(p.mu.byKey) != 0 {
 		t.Errorf("got %v, want no report", p.mu.byKey)

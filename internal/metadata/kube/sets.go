@@ -158,9 +158,9 @@ func (d *directory) place(topic metadata.ID, partition int32) (_ place, ok bool)
 	if d == nil || len(d.sets) == 0 {
 		return place{}, false
 	}
-	of, ok := d.topics[topic]
-	key := partitionset.Key{Topic: of.name, Index: partition}
-	return place{d.sets[partitionset.Number(key, int32(len(d.sets)))], key, of.tag}, ok
+	topicPlace, ok := d.topics[topic]
+	key := partitionset.Key{Topic: topicPlace.name, Index: partition}
+	return place{d.sets[partitionset.Number(key, int32(len(d.sets)))], key, topicPlace.tag}, ok
 }
 
 // place is where a partition is stored.

@@ -179,8 +179,8 @@ func TestSetsAreDecodedOnce(t *testing.T) {
 	}
 	changed := setOf("0 abcdefgh", "")
 	changed.ResourceVersion = "2"
-	at := changed.Spec.Index
-	sets[at] = changed
+	id := changed.Spec.Index
+	sets[id] = changed
 	entry, unusable := cache.decode("demo", sets).find(orders(0))
 	if entry.Assignment == nil || unusable {
 		t.Errorf("after a change: got entry %+v", entry)

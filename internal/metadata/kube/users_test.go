@@ -257,11 +257,11 @@ func testAdminPasswordsBeforeLogUsers(f *fixture) {
 	if err != nil {
 		f.t.Fatal(err)
 	}
-	at := slices.IndexFunc(verifiers, func(v v1alpha1.ScramVerifier) bool {
+	index := slices.IndexFunc(verifiers, func(v v1alpha1.ScramVerifier) bool {
 		return v.Mechanism == v1alpha1.ScramSha512
 	})
 	change := metadata.ScramChange{Name: "carol", Mechanism: v1alpha1.ScramSha512,
-		Verifier: &verifiers[at]}
+		Verifier: &verifiers[index]}
 	if err := b.AlterScram(f.t.Context(), change); !errors.Is(err, metadata.ErrUnavailable) {
 		f.t.Errorf("without the Secret: %v", err)
 	}

@@ -14,11 +14,11 @@ import (
 // (ADR 0160).
 func (s *Store) AlterTopic(ctx context.Context, change metadata.TopicChange) error {
 	return s.changeOrCheck(ctx, change.Validate, func(d *document) error {
-		at, err := d.changeable(change.Name, "change")
+		index, err := d.changeable(change.Name, "change")
 		if err != nil {
 			return err
 		}
-		altered, err := metadata.AlteredTopic(d.Topics[at].resource(), change, d.resource())
+		altered, err := metadata.AlteredTopic(d.Topics[index].resource(), change, d.resource())
 		if err != nil {
 			return err
 		}
@@ -76,11 +76,11 @@ func (d *document) alterCluster(change metadata.ClusterChange,
 func (s *Store) CreatePartitions(ctx context.Context,
 	partitions metadata.NewPartitions) error {
 	return s.changeOrCheck(ctx, partitions.Validate, func(d *document) error {
-		at, err := d.changeable(partitions.Name, "change")
+		index, err := d.changeable(partitions.Name, "change")
 		if err != nil {
 			return err
 		}
-		grown, err := metadata.GrownTopic(d.Topics[at].resource(), partitions, d.resource(),
+		grown, err := metadata.GrownTopic(d.Topics[index].resource(), partitions, d.resource(),
 			d.states(s.changing.up))
 		if err != nil {
 			return err
@@ -107,16 +107,16 @@ func (s *Store) changeOrCheck(ctx context.Context, check bool, f func(*document)
 // changeable returns the index of a topic that admin clients may change or delete, which verb
 // names. It fails if the topic does not exist, or if a manifest describes it: the next start, or
 // the next save of the file, would revert the change or create the topic again (ADR 0160).
-func (d *document) changeable(name, verb string) (at int, err error) {
-	at, exists := d.find(name)
+func (d *document) changeable(name, verb string) (index int, err error) {
+	index, exists := d.find(name)
 	switch {
 	case !exists:
-		return at, fmt.Errorf("%w: %q", metadata.ErrTopicNotFound, name)
-	case d.Topics[at].Origin == originManifest && d.described[name]:
-		return at, fmt.Errorf("%w: topic %q has a manifest, which would revert this: %s Topic/%s in "+
-			"the manifest", metadata.ErrPolicy, name, verb, d.Topics[at].Name)
+		return index, fmt.Errorf("%w: %q", metadata.ErrTopicNotFound, name)
+	case d.Topics[index].Origin == originManifest && d.described[name]:
+		return index, fmt.Errorf("%w: topic %q has a manifest, which would revert this: %s Topic/%s in "+
+			"the manifest", metadata.ErrPolicy, name, verb, d.Topics[index].Name)
 	}
-	return at, nil
+	return index, nil
 }
 
 // Reassign implements metadata.Mover. It also accepts topics that have a manifest, because
@@ -149,11 +149,11 @@ func (s *Store) Reassign(ctx context.Context, moves []metadata.Move) []error {
 
 // topicResource returns the resource of a topic, nil if it does not exist.
 func (d *document) topicResource(name string) *v1alpha1.Topic {
-	at, exists := d.find(name)
+	index, exists := d.find(name)
 	if !exists {
 		return nil
 	}
-	return d.Topics[at].resource()
+	return d.Topics[index].resource()
 }
 
 // checkMove validates a move. Topics in the parameter numbers also get another number of replicas.
@@ -187,20 +187,20 @@ func (d *document) changeNumbers(moves []metadata.Move, numbers map[string]int32
 				faults[i] = refused
 			}
 		}
-		if at, exists := d.find(name); exists && refused == nil {
-			d.Topics[at].Spec.Replicas = &number
+		if index, exists := d.find(name); exists && refused == nil {
+			d.Topics[index].Spec.Replicas = &number
 		}
 	}
 }
 
 // target returns the assignment that a move requests.
 func (d *document) target(move metadata.Move) ([]int32, error) {
-	at, exists := d.find(move.Topic)
-	if !exists || move.Partition < 0 || move.Partition >= d.Topics[at].Spec.Partitions {
+	index, exists := d.find(move.Topic)
+	if !exists || move.Partition < 0 || move.Partition >= d.Topics[index].Spec.Partitions {
 		return nil, fmt.Errorf("%w: %s-%d", metadata.ErrUnknownPartition, move.Topic,
 			move.Partition)
 	}
-	p := d.placed(d.Topics[at].key(move.Partition))
+	p := d.placed(d.Topics[index].key(move.Partition))
 	return metadata.CheckMove(&metadata.Partition{Replicas: p.Replicas, Target: p.Target}, move,
 		func(id int32) bool { return id >= 0 && int(id) < d.Brokers })
 }
@@ -213,10 +213,10 @@ func (d *document) reassign(move metadata.Move) {
 	if err != nil {
 		return // impossible: checkMove has accepted the move
 	}
-	at, _ := d.find(move.Topic)
-	key := d.Topics[at].key(move.Partition)
+	index, _ := d.find(move.Topic)
+	key := d.Topics[index].key(move.Partition)
 	fresh := d.placed(key).LeaderEpoch == 0
-	d.assignPartition(key, d.Topics[at].assignment(target))
+	d.assignPartition(key, d.Topics[index].assignment(target))
 	if fresh {
 		d.set.RemoveState(key)
 	}

@@ -170,8 +170,8 @@ func (d *document) adoptRetained(t topic, plan []planned, first int) {
 // placementBrokers returns all brokers, up or down, because the placement of a topic must not
 // depend on which brokers are up. Brokers whose volumes are almost full get no new replicas, except
 // of internal topics, which need little space.
-func (d *document) placementBrokers(of topic) []placement.Broker {
-	internal := metadata.InternalTopic(of.kafkaName())
+func (d *document) placementBrokers(target topic) []placement.Broker {
+	internal := metadata.InternalTopic(target.kafkaName())
 	brokers := make([]placement.Broker, d.Brokers)
 	for i := range brokers {
 		brokers[i].ID, brokers[i].Full = int32(i), d.full[int32(i)] && !internal

@@ -191,10 +191,10 @@ func (s *Store) stopped(broker int32, served []metadata.Served) map[servedPartit
 	for _, p := range served {
 		delete(stopped, servedPartition{p.Topic, p.Partition})
 	}
-	maps.DeleteFunc(stopped, func(at servedPartition, epoch int32) bool {
-		t := image.TopicByID(at.topic)
-		return t == nil || int(at.index) >= len(t.Partitions) ||
-			t.Partitions[at.index].Leader != broker || t.Partitions[at.index].LeaderEpoch != epoch
+	maps.DeleteFunc(stopped, func(served servedPartition, epoch int32) bool {
+		t := image.TopicByID(served.topic)
+		return t == nil || int(served.index) >= len(t.Partitions) ||
+			t.Partitions[served.index].Leader != broker || t.Partitions[served.index].LeaderEpoch != epoch
 	})
 	return stopped
 }

@@ -75,8 +75,8 @@ func (d *document) create(t metadata.NewTopic, up map[int32]metadata.Broker) (*m
 	if err := d.put(resource, originKafka); err != nil {
 		return nil, err
 	}
-	at, _ := d.find(t.Name)
-	return d.imageTopic(d.Topics[at], up)
+	index, _ := d.find(t.Name)
+	return d.imageTopic(d.Topics[index], up)
 }
 
 // states returns the state of the brokers, for the validation of an assignment. Parameter up
@@ -96,9 +96,9 @@ func (d *document) states(up map[int32]metadata.Broker) metadata.Brokers {
 func (s *Store) DeleteTopic(ctx context.Context, name string) error {
 	return s.request(ctx, func() error {
 		return s.change(func(d *document) error {
-			at, err := d.changeable(name, "remove")
+			index, err := d.changeable(name, "remove")
 			if err == nil {
-				d.remove(at)
+				d.remove(index)
 			}
 			return err
 		})

@@ -80,9 +80,9 @@ func (d *document) topicByID(id metadata.ID) (topic, bool) {
 // its logs, so that the following elections begin higher ones. The document can have lower leader
 // epochs than a log if an earlier metadata file was lost.
 func (d *document) reportFoundEpochs(leader int32, ahead map[servedPartition]int32) {
-	for at, found := range ahead {
-		if t, exists := d.topicByID(at.topic); exists {
-			d.set.ReportFoundEpoch(t.key(at.index), leader, found)
+	for servedPartition, found := range ahead {
+		if t, exists := d.topicByID(servedPartition.topic); exists {
+			d.set.ReportFoundEpoch(t.key(servedPartition.index), leader, found)
 		}
 	}
 }
@@ -104,9 +104,9 @@ func (d *document) reportLostLogs(broker int32, lost []metadata.Served) {
 func (d *document) stopServing(up map[int32]metadata.Broker, broker int32,
 	stopped map[servedPartition]int32) {
 	self := placement.InSyncReplica{Broker: broker, Epoch: up[broker].Epoch}
-	for at, epoch := range stopped {
-		if t, exists := d.topicByID(at.topic); exists {
-			d.set.StopServing(t.key(at.index), self, epoch, brokerStates(up))
+	for servedPartition, epoch := range stopped {
+		if t, exists := d.topicByID(servedPartition.topic); exists {
+			d.set.StopServing(t.key(servedPartition.index), self, epoch, brokerStates(up))
 		}
 	}
 }

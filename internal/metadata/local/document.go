@@ -173,10 +173,10 @@ func (d document) check() error {
 				epoch)
 		}
 	}
-	for id, of := range d.ProducerIDs {
-		if id < 0 || of.Bound < 0 {
+	for id, producerIDs := range d.ProducerIDs {
+		if id < 0 || producerIDs.Bound < 0 {
 			return fmt.Errorf("producerIds: broker %d has bound %d; neither may be negative",
-				id, of.Bound)
+				id, producerIDs.Bound)
 		}
 	}
 	ids := map[string]bool{}
@@ -257,7 +257,7 @@ func (d document) clone() document {
 
 // find returns the index of the topic with a Kafka name, or the index at which it would be
 // inserted.
-func (d document) find(kafkaName string) (at int, found bool) {
+func (d document) find(kafkaName string) (index int, found bool) {
 	return slices.BinarySearchFunc(d.Topics, kafkaName,
 		func(t topic, name string) int { return cmp.Compare(t.kafkaName(), name) })
 }

@@ -35,10 +35,10 @@ func (d *document) sync(m *Manifests) (faults []error, err error) {
 	for _, t := range m.Topics {
 		d.described[t.KafkaName()] = true
 	}
-	for at, t := range slices.Backward(d.Topics) {
+	for index, t := range slices.Backward(d.Topics) {
 		name := t.kafkaName()
 		if t.Origin == originManifest && !d.described[name] && !slices.Contains(m.KeepTopics, name) {
-			d.remove(at)
+			d.remove(index)
 		}
 	}
 	if m.Brokers < 1 {
@@ -117,15 +117,15 @@ func (d *document) put(resource *v1alpha1.Topic, origin string) error {
 	if err := metadata.CheckReplicas(resource.Spec.TopicSettings, d.resource()); err != nil {
 		return err
 	}
-	at, exists := d.find(resource.KafkaName())
+	index, exists := d.find(resource.KafkaName())
 	if !exists {
 		if err := metadata.CheckCollision(resource.KafkaName(), d.names()); err != nil {
 			return err
 		}
 	}
 	var before *v1alpha1.Topic
-	if exists && d.Topics[at].Origin == origin { // a manifest that takes over has its own fields
-		before = d.Topics[at].resource()
+	if exists && d.Topics[index].Origin == origin { // a manifest that takes over has its own fields
+		before = d.Topics[index].resource()
 	}
 	if err := metadata.CheckInternal(resource, before); err != nil {
 		return err
@@ -133,7 +133,7 @@ func (d *document) put(resource *v1alpha1.Topic, origin string) error {
 	switch {
 	case resource.Spec.Partitions != 0:
 	case exists: // the default may have changed since the topic was created
-		resource.Spec.Partitions = d.Topics[at].Spec.Partitions
+		resource.Spec.Partitions = d.Topics[index].Spec.Partitions
 	default:
 		resource.Spec.Partitions = metadata.NewTopicPartitions(resource.KafkaName(), d.resource())
 	}
@@ -141,7 +141,7 @@ func (d *document) put(resource *v1alpha1.Topic, origin string) error {
 		Spec: resource.Spec, CleanNow: resource.CleanNow()}
 	var plan []planned
 	if exists {
-		changed.ID, plan = d.Topics[at].ID, d.plannedOf(d.Topics[at])
+		changed.ID, plan = d.Topics[index].ID, d.plannedOf(d.Topics[index])
 	}
 	plan, err := d.grow(&changed, plan)
 	if err != nil {
@@ -151,9 +151,9 @@ func (d *document) put(resource *v1alpha1.Topic, origin string) error {
 		return err
 	}
 	if exists {
-		d.Topics[at] = changed
+		d.Topics[index] = changed
 	} else {
-		d.Topics = slices.Insert(d.Topics, at, changed)
+		d.Topics = slices.Insert(d.Topics, index, changed)
 	}
 	d.apply(changed, plan)
 	return nil
@@ -172,10 +172,10 @@ func (d *document) names() iter.Seq[string] {
 
 // remove deletes the topic at an index, and retains its partitions unless its reclaim policy
 // deletes them.
-func (d *document) remove(at int) {
-	t := d.Topics[at]
+func (d *document) remove(index int) {
+	t := d.Topics[index]
 	kafkaName := t.kafkaName()
-	d.Topics = slices.Delete(d.Topics, at, at+1)
+	d.Topics = slices.Delete(d.Topics, index, index+1)
 	// An earlier topic with the same name may have had more partitions, which are still retained.
 	for _, key := range d.keysOf(kafkaName) {
 		entry, _ := d.set.Get(key)

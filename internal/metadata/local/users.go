@@ -196,22 +196,22 @@ func (d *document) manifestUser(name string) *v1alpha1.LogUser {
 // changeUser changes a LogUser without a manifest. A LogUser without ACLs and quotas is removed: it
 // exists for these only.
 func (d *document) changeUser(change metadata.UserChange) {
-	at := slices.IndexFunc(d.Users, func(u user) bool {
+	index := slices.IndexFunc(d.Users, func(u user) bool {
 		return u.resource().PrincipalName() == change.Name
 	})
 	before := metadata.NewUser(change.Name, d.clusterName())
-	if at >= 0 {
-		before = d.Users[at].resource()
+	if index >= 0 {
+		before = d.Users[index].resource()
 	}
 	altered := metadata.AlteredUser(before, change)
 	d.Users = slices.Clone(d.Users)
 	empty := len(altered.Spec.ACLs) == 0 && altered.Spec.Quotas == nil
 	switch {
-	case empty && at >= 0:
-		d.Users = slices.Delete(d.Users, at, at+1)
+	case empty && index >= 0:
+		d.Users = slices.Delete(d.Users, index, index+1)
 	case empty:
-	case at >= 0:
-		d.Users[at].Spec = altered.Spec
+	case index >= 0:
+		d.Users[index].Spec = altered.Spec
 	default:
 		d.Users = append(d.Users, user{Name: altered.Name, Spec: altered.Spec})
 	}

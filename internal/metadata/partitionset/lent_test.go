@@ -32,8 +32,8 @@ func expectLoans(t *testing.T, set *Set, replicas []int32, lent map[string]int32
 	if len(faults) > 0 {
 		t.Fatal(faults)
 	}
-	for _, of := range []*Set{set, again, again.Clone()} {
-		for key, entry := range of.All() {
+	for _, each := range []*Set{set, again, again.Clone()} {
+		for key, entry := range each.All() {
 			_, want := lent[key.String()]
 			if entry.Lent != want {
 				t.Errorf("%s: lent %t, want %t", key, entry.Lent, want)

@@ -28,13 +28,13 @@ func (d *decider) cluster() balance.Cluster {
 	rates := d.ratesKnown()
 	for i := range d.Partitions {
 		p := &d.Partitions[i]
-		of := balance.Partition{Topic: p.Topic, Index: p.Index, Bytes: p.Bytes,
+		partition := balance.Partition{Topic: p.Topic, Index: p.Index, Bytes: p.Bytes,
 			Replicas: slices.Clone(p.Assigned), Fixed: p.Fixed || p.reassigning()}
 		if rates {
-			of.Rate = max(0, p.Rate) >> 10 // rates below 1 KiB/s are no load, but would cause moves
+			partition.Rate = max(0, p.Rate) >> 10 // rates below 1 KiB/s are no load, but would cause moves
 		}
-		_, of.KeepLeader = d.run().Led[p.Key()]
-		partitions = append(partitions, of)
+		_, partition.KeepLeader = d.run().Led[p.Key()]
+		partitions = append(partitions, partition)
 	}
 	c := PlanInput(d.Cluster, d.Racks, d.known(), d.Used, partitions)
 	for i := range c.Brokers {
@@ -191,8 +191,8 @@ func (d *decider) selectMoves(plan balance.Plan) (waits string) {
 	for i := range d.Partitions {
 		s.occupy(&d.Partitions[i])
 	}
-	for _, at := range d.run().Led {
-		if d.Now.Sub(at) < time.Minute {
+	for _, moment := range d.run().Led {
+		if d.Now.Sub(moment) < time.Minute {
 			s.leaders++
 		}
 	}

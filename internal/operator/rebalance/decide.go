@@ -158,9 +158,9 @@ func (d *decider) drained() Drained {
 // describeBlocked says why brokers cannot be drained, by the first replica that cannot leave.
 func (d *decider) describeBlocked(cluster balance.Cluster, blocked []balance.Blocked) string {
 	first := blocked[0]
-	of := cluster.Partitions[first.Partition]
+	partition := cluster.Partitions[first.Partition]
 	text := fmt.Sprintf("%d replicas cannot leave: the replica of partition %s/%d on broker %d ",
-		len(blocked), of.Topic, of.Index, first.Broker)
+		len(blocked), partition.Topic, partition.Index, first.Broker)
 	anyway, percent := " Or set the annotation "+v1alpha1.AnnotationDrainAnyway+"=true to ignore it.",
 		CapacityPercent(d.Cluster)
 	if DrainsAnyway(d.Cluster) {

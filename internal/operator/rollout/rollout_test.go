@@ -135,8 +135,8 @@ func newSimulation(random *rand.Rand) *simulation {
 	s := &simulation{state: State{Brokers: parse("ooooo"[:brokers]), Observed: true}}
 	for range 1 + random.IntN(8) {
 		replicas := make([]int32, 1+random.IntN(min(brokers, 3)))
-		for at, id := range random.Perm(brokers)[:len(replicas)] {
-			replicas[at] = int32(id)
+		for index, id := range random.Perm(brokers)[:len(replicas)] {
+			replicas[index] = int32(id)
 		}
 		s.state.Partitions = append(s.state.Partitions,
 			partition(1+random.IntN(len(replicas)), replicas, slices.Clone(replicas)))

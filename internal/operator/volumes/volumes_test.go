@@ -208,8 +208,8 @@ func TestLastInSyncReplicaIsNotReplaced(t *testing.T) {
 		in.Requested = []string{"claim-b"}
 		test.change(&in)
 		d := Decide(in)
-		at := slices.IndexFunc(d.Lost, func(l Lost) bool { return l.Broker == 1 })
-		lost := d.Lost[at]
+		index := slices.IndexFunc(d.Lost, func(l Lost) bool { return l.Broker == 1 })
+		lost := d.Lost[index]
 		if !slices.Equal(lost.LastInSync, test.last) || !slices.Equal(lost.Retained, test.retain) {
 			t.Errorf("%s: last in sync %v, retained %v", test.name, lost.LastInSync, lost.Retained)
 		}

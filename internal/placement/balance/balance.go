@@ -154,8 +154,8 @@ func (p *planner) relax() (relaxed bool) {
 		if !p.brokers[b].Draining {
 			continue
 		}
-		for _, of := range p.held[b] {
-			of.anyway, relaxed = true, true
+		for _, partition := range p.held[b] {
+			partition.anyway, relaxed = true, true
 		}
 	}
 	return relaxed
@@ -193,7 +193,7 @@ func (p *planner) step(goal Goal) bool {
 	case LeaderRate, Leaders:
 		found = p.searchLeader(goal)
 	}
-	if found.of == nil {
+	if found.partition == nil {
 		return false
 	}
 	p.apply(found, goal)

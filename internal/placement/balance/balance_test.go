@@ -60,7 +60,7 @@ func execute(c Cluster, plan Plan) (after Cluster, copied int64) {
 
 // near fails the test if a broker that is not draining is further than 10 % and one partition from
 // the mean.
-func near(t *testing.T, c Cluster, what string, one int64, of func(Partition, int32) int64) {
+func near(t *testing.T, c Cluster, what string, one int64, cost func(Partition, int32) int64) {
 	t.Helper()
 	sums, total, n := map[int32]int64{}, int64(0), int64(0)
 	for _, b := range c.Brokers {
@@ -68,7 +68,7 @@ func near(t *testing.T, c Cluster, what string, one int64, of func(Partition, in
 			n++
 		}
 		for _, p := range c.Partitions {
-			sums[b.ID] += of(p, b.ID)
+			sums[b.ID] += cost(p, b.ID)
 		}
 		total += sums[b.ID]
 	}

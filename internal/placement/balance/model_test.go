@@ -34,8 +34,8 @@ func randomCluster(random *rand.Rand) Cluster {
 				p.Bytes = random.Int64N(1 << (10 + random.IntN(11)))
 				p.Rate = random.Int64N(1000)
 			}
-			for _, at := range random.Perm(brokers)[:replicas] {
-				p.Replicas = append(p.Replicas, c.Brokers[at].ID)
+			for _, index := range random.Perm(brokers)[:replicas] {
+				p.Replicas = append(p.Replicas, c.Brokers[index].ID)
 			}
 			c.Partitions = append(c.Partitions, p)
 		}
@@ -89,11 +89,11 @@ func (c Cluster) check(m Move) string {
 	from, to := c.broker(m.From), c.broker(m.To)
 	expected := slices.Clone(p.Replicas)
 	if m.Copy {
-		at := slices.Index(expected, m.From)
-		if at < 0 || slices.Contains(expected, m.To) {
+		index := slices.Index(expected, m.From)
+		if index < 0 || slices.Contains(expected, m.To) {
 			return "it moves a replica that does not exist, or to a broker that has one"
 		}
-		expected[at] = m.To
+		expected[index] = m.To
 	} else {
 		expected = slices.DeleteFunc(expected, func(id int32) bool { return id == m.To })
 		expected = append([]int32{m.To}, expected...)
@@ -128,8 +128,8 @@ func TestPlansOfRandomClusters(t *testing.T) {
 		plan := New(cluster, Options{})
 		shuffled := cluster.clone()
 		order := random.Perm(len(cluster.Partitions))
-		for i, at := range order {
-			shuffled.Partitions[i] = cluster.Partitions[at]
+		for i, index := range order {
+			shuffled.Partitions[i] = cluster.Partitions[index]
 		}
 		slices.Reverse(shuffled.Brokers)
 		other := New(shuffled, Options{})

@@ -8,58 +8,58 @@ import (
 // candidate is a possible move. The replica at index k of a partition moves to broker to, or, if
 // copies is false, becomes the preferred leader.
 type candidate struct {
-	of     *partition // nil: there is none
-	k, to  int
-	copies bool
-	delta  Potential // by which the move changes the potential
+	partition *partition // nil: there is none
+	k, to     int
+	copies    bool
+	delta     Potential // by which the move changes the potential
 }
 
 // copying returns the candidate that moves the replica at index k to a broker. ok is false if the
 // broker cannot get the replica or the move makes a hard goal worse that it may not break.
-func (p *planner) copying(of *partition, k, to int) (c candidate, ok bool) {
-	if of.Fixed || p.brokers[to].Cordoned || p.brokers[to].Draining ||
-		slices.Contains(of.replicas, to) {
+func (p *planner) copying(moved *partition, k, to int) (c candidate, ok bool) {
+	if moved.Fixed || p.brokers[to].Cordoned || p.brokers[to].Draining ||
+		slices.Contains(moved.replicas, to) {
 		return c, false
 	}
-	from := of.replicas[k]
-	c = candidate{of: of, k: k, to: to, copies: true}
-	if c.delta[Racks] = p.rackExcess(of, k, to) - p.rackExcess(of, -1, -1); c.delta[Racks] > 0 &&
-		!of.anyway {
+	from := moved.replicas[k]
+	c = candidate{partition: moved, k: k, to: to, copies: true}
+	if c.delta[Racks] = p.rackExcess(moved, k, to) - p.rackExcess(moved, -1, -1); c.delta[Racks] > 0 &&
+		!moved.anyway {
 		return c, false
 	}
-	if p.capacity.value[to]+of.bytes > p.limit(of, to) {
+	if p.capacity.value[to]+moved.bytes > p.limit(moved, to) {
 		return c, false
 	}
 	if p.brokers[from].Draining {
 		c.delta[Drain] = -1
 	}
-	c.delta[Capacity] = p.capacity.change(from, to, of.bytes)
-	c.delta[Disk] = p.disk.change(from, to, of.bytes)
-	c.delta[TopicReplicas] = p.topics[of.topic].change(from, to, 1)
+	c.delta[Capacity] = p.capacity.change(from, to, moved.bytes)
+	c.delta[Disk] = p.disk.change(from, to, moved.bytes)
+	c.delta[TopicReplicas] = p.topics[moved.topic].change(from, to, 1)
 	if k == 0 {
-		c.delta[LeaderRate] = p.rate.change(from, to, of.Rate)
+		c.delta[LeaderRate] = p.rate.change(from, to, moved.Rate)
 		c.delta[Leaders] = p.leaders.change(from, to, 1)
 	}
 	return c, true
 }
 
 // limit returns the number of bytes to which a replica of a partition may fill a broker's disk.
-func (p *planner) limit(of *partition, to int) int64 {
+func (p *planner) limit(moved *partition, to int) int64 {
 	high := p.capacity.bands[to].high
-	if of.anyway && p.brokers[to].Capacity > 0 {
+	if moved.anyway && p.brokers[to].Capacity > 0 {
 		return max(high, p.brokers[to].Capacity/100*p.anywayPercent)
 	}
 	return high
 }
 
 // leading returns the candidate that makes the replica at index k > 0 the preferred leader.
-func (p *planner) leading(of *partition, k int) (c candidate, ok bool) {
-	from, to := of.replicas[0], of.replicas[k]
-	if of.Fixed || of.KeepLeader || p.brokers[to].Draining {
+func (p *planner) leading(moved *partition, k int) (c candidate, ok bool) {
+	from, to := moved.replicas[0], moved.replicas[k]
+	if moved.Fixed || moved.KeepLeader || p.brokers[to].Draining {
 		return c, false
 	}
-	c = candidate{of: of, k: k, to: to}
-	c.delta[LeaderRate] = p.rate.change(from, to, of.Rate)
+	c = candidate{partition: moved, k: k, to: to}
+	c.delta[LeaderRate] = p.rate.change(from, to, moved.Rate)
 	c.delta[Leaders] = p.leaders.change(from, to, 1)
 	return c, true
 }
@@ -77,7 +77,7 @@ func (c candidate) serves(goal Goal) bool {
 // better reports whether a candidate lowers the potential more than another one. rest compares
 // candidates that lower it equally.
 func (c candidate) better(than candidate, rest ...int) bool {
-	if than.of == nil {
+	if than.partition == nil {
 		return true
 	}
 	if order := c.delta.Compare(than.delta); order != 0 {
@@ -88,37 +88,37 @@ func (c candidate) better(than candidate, rest ...int) bool {
 
 // apply makes a move.
 func (p *planner) apply(c candidate, goal Goal) {
-	of, from := c.of, c.of.replicas[c.k]
+	moved, from := c.partition, c.partition.replicas[c.k]
 	if c.copies {
-		p.capacity.move(from, c.to, of.bytes)
-		p.disk.move(from, c.to, of.bytes)
-		p.topics[of.topic].move(from, c.to, 1)
+		p.capacity.move(from, c.to, moved.bytes)
+		p.disk.move(from, c.to, moved.bytes)
+		p.topics[moved.topic].move(from, c.to, 1)
 		if c.k == 0 {
-			p.rate.move(from, c.to, of.Rate)
+			p.rate.move(from, c.to, moved.Rate)
 			p.leaders.move(from, c.to, 1)
 		}
-		of.replicas[c.k] = c.to
+		moved.replicas[c.k] = c.to
 		p.held[from] = slices.DeleteFunc(p.held[from],
-			func(other *partition) bool { return other == of })
-		at, _ := slices.BinarySearchFunc(p.held[c.to], of, func(a, b *partition) int {
+			func(other *partition) bool { return other == moved })
+		index, _ := slices.BinarySearchFunc(p.held[c.to], moved, func(a, b *partition) int {
 			return cmp.Or(cmp.Compare(b.bytes, a.bytes), compareKeys(a, b))
 		})
-		p.held[c.to] = slices.Insert(p.held[c.to], at, of)
+		p.held[c.to] = slices.Insert(p.held[c.to], index, moved)
 	} else {
-		from = of.replicas[0]
-		p.rate.move(from, c.to, of.Rate)
+		from = moved.replicas[0]
+		p.rate.move(from, c.to, moved.Rate)
 		p.leaders.move(from, c.to, 1)
-		of.replicas = slices.Insert(slices.Delete(of.replicas, c.k, c.k+1), 0, c.to)
+		moved.replicas = slices.Insert(slices.Delete(moved.replicas, c.k, c.k+1), 0, c.to)
 	}
 	for goal := range p.state {
 		p.state[goal] += c.delta[goal]
 	}
-	ids := make([]int32, len(of.replicas))
-	for i, b := range of.replicas {
+	ids := make([]int32, len(moved.replicas))
+	for i, b := range moved.replicas {
 		ids[i] = p.brokers[b].ID
 	}
-	p.moves = append(p.moves, Move{Partition: of.at, Replicas: ids, From: p.brokers[from].ID,
-		To: p.brokers[c.to].ID, Copy: c.copies, Goal: goal, Anyway: of.anyway})
+	p.moves = append(p.moves, Move{Partition: moved.index, Replicas: ids, From: p.brokers[from].ID,
+		To: p.brokers[c.to].ID, Copy: c.copies, Goal: goal, Anyway: moved.anyway})
 }
 
 // byLoad returns all brokers, those with the highest load first.
@@ -139,8 +139,8 @@ func (p *planner) searchDrain() (best candidate) {
 		if !p.brokers[b].Draining {
 			continue
 		}
-		for _, of := range p.held[b] {
-			if best = p.bestTarget(of, slices.Index(of.replicas, b), Drain); best.of != nil {
+		for _, partition := range p.held[b] {
+			if best = p.bestTarget(partition, slices.Index(partition.replicas, b), Drain); best.partition != nil {
 				return best
 			}
 		}
@@ -149,9 +149,9 @@ func (p *planner) searchDrain() (best candidate) {
 }
 
 // bestTarget returns the best broker for a replica.
-func (p *planner) bestTarget(of *partition, k int, goal Goal) (best candidate) {
+func (p *planner) bestTarget(moved *partition, k int, goal Goal) (best candidate) {
 	for to := range p.brokers {
-		c, ok := p.copying(of, k, to)
+		c, ok := p.copying(moved, k, to)
 		if ok && c.serves(goal) && c.better(best, cmp.Compare(p.disk.value[to],
 			p.disk.value[best.to])) {
 			best = c
@@ -162,17 +162,17 @@ func (p *planner) bestTarget(of *partition, k int, goal Goal) (best candidate) {
 
 // searchRacks moves one replica of the first partition whose racks can be improved.
 func (p *planner) searchRacks() (best candidate) {
-	for _, of := range p.partitions {
-		if p.rackExcess(of, -1, -1) == 0 {
+	for _, partition := range p.partitions {
+		if p.rackExcess(partition, -1, -1) == 0 {
 			continue
 		}
-		for k := range of.replicas {
-			c := p.bestTarget(of, k, Racks)
-			if c.of != nil && c.better(best) {
+		for k := range partition.replicas {
+			c := p.bestTarget(partition, k, Racks)
+			if c.partition != nil && c.better(best) {
 				best = c
 			}
 		}
-		if best.of != nil {
+		if best.partition != nil {
 			return best
 		}
 	}
@@ -187,13 +187,13 @@ func (p *planner) searchDisk(goal Goal) (best candidate) {
 	order := p.byLoad(&p.disk)
 	for _, from := range order {
 		for i := len(order) - 1; i >= 0 && order[i] != from; i-- {
-			for _, of := range p.held[from] {
-				c, ok := p.copying(of, slices.Index(of.replicas, from), order[i])
+			for _, partition := range p.held[from] {
+				c, ok := p.copying(partition, slices.Index(partition.replicas, from), order[i])
 				if ok && c.serves(goal) && c.worthwhile(goal) && c.gainsMore(best, goal) {
 					best = c
 				}
 			}
-			if best.of != nil {
+			if best.partition != nil {
 				return best
 			}
 		}
@@ -203,18 +203,18 @@ func (p *planner) searchDisk(goal Goal) (best candidate) {
 
 // worthwhile reports whether a copy for the goal Disk gains at least half of its bytes.
 func (c candidate) worthwhile(goal Goal) bool {
-	return goal != Disk || -2*c.delta[Disk] >= c.of.bytes
+	return goal != Disk || -2*c.delta[Disk] >= c.partition.bytes
 }
 
 // gainsMore reports whether a copy gains more per byte than another one.
 func (c candidate) gainsMore(than candidate, goal Goal) bool {
-	if than.of == nil {
+	if than.partition == nil {
 		return true
 	}
 	// Floating-point division, because the products of two sizes exceed 64 bits. The deltas of
 	// replicas that fit into the gap are exact multiples of their sizes, so equal gains are equal.
-	mine := float64(c.delta[goal]) / float64(c.of.bytes)
-	other := float64(than.delta[goal]) / float64(than.of.bytes)
+	mine := float64(c.delta[goal]) / float64(c.partition.bytes)
+	other := float64(than.delta[goal]) / float64(than.partition.bytes)
 	return cmp.Or(cmp.Compare(mine, other),
 		slices.Compare(c.delta[goal+1:], than.delta[goal+1:])) < 0
 }
@@ -230,16 +230,16 @@ func (p *planner) searchTopic() (best candidate) {
 		order := p.byLoad(l)
 		for _, from := range order {
 			for i := len(order) - 1; i >= 0 && order[i] != from; i-- {
-				for _, of := range slices.Backward(p.held[from]) {
-					if of.topic != number {
+				for _, partition := range slices.Backward(p.held[from]) {
+					if partition.topic != number {
 						continue
 					}
-					c, ok := p.copying(of, slices.Index(of.replicas, from), order[i])
+					c, ok := p.copying(partition, slices.Index(partition.replicas, from), order[i])
 					if ok && c.serves(TopicReplicas) && c.better(best) {
 						best = c
 					}
 				}
-				if best.of != nil {
+				if best.partition != nil {
 					return best
 				}
 			}
@@ -258,18 +258,18 @@ func (p *planner) searchLeader(goal Goal) (best candidate) {
 	}
 	order := p.byLoad(l)
 	for _, from := range order {
-		for _, of := range p.held[from] {
-			if of.replicas[0] != from {
+		for _, partition := range p.held[from] {
+			if partition.replicas[0] != from {
 				continue
 			}
-			for k := 1; k < len(of.replicas); k++ {
-				c, ok := p.leading(of, k)
+			for k := 1; k < len(partition.replicas); k++ {
+				c, ok := p.leading(partition, k)
 				if ok && c.serves(goal) && c.better(best) {
 					best = c
 				}
 			}
 		}
-		if best.of != nil {
+		if best.partition != nil {
 			return best
 		}
 	}
@@ -283,17 +283,17 @@ func (p *planner) searchLeader(goal Goal) (best candidate) {
 func (p *planner) searchLeaderCopy(order []int) (best candidate) {
 	for _, from := range order {
 		for i := len(order) - 1; i >= 0 && order[i] != from; i-- {
-			for _, of := range p.held[from] {
-				if of.replicas[0] != from || of.KeepLeader {
+			for _, partition := range p.held[from] {
+				if partition.replicas[0] != from || partition.KeepLeader {
 					continue
 				}
-				c, ok := p.copying(of, 0, order[i])
-				if ok && c.serves(LeaderRate) && -2*c.delta[LeaderRate] >= of.Rate &&
+				c, ok := p.copying(partition, 0, order[i])
+				if ok && c.serves(LeaderRate) && -2*c.delta[LeaderRate] >= partition.Rate &&
 					c.gainsMore(best, LeaderRate) {
 					best = c
 				}
 			}
-			if best.of != nil {
+			if best.partition != nil {
 				return best
 			}
 		}
@@ -307,10 +307,10 @@ func (p *planner) blocked() (all []Blocked) {
 		if !p.brokers[b].Draining {
 			continue
 		}
-		for _, of := range p.held[b] {
-			if !of.Fixed {
-				all = append(all, Blocked{Partition: of.at, Broker: p.brokers[b].ID,
-					Goal: p.obstacle(of, slices.Index(of.replicas, b))})
+		for _, partition := range p.held[b] {
+			if !partition.Fixed {
+				all = append(all, Blocked{Partition: partition.index, Broker: p.brokers[b].ID,
+					Goal: p.obstacle(partition, slices.Index(partition.replicas, b))})
 			}
 		}
 	}
@@ -319,13 +319,13 @@ func (p *planner) blocked() (all []Blocked) {
 
 // obstacle returns the goal that prevents the move of a replica: the last one that some broker
 // fails.
-func (p *planner) obstacle(of *partition, k int) Goal {
+func (p *planner) obstacle(moved *partition, k int) Goal {
 	worst := Drain
 	for to := range p.brokers {
-		if p.brokers[to].Cordoned || p.brokers[to].Draining || slices.Contains(of.replicas, to) {
+		if p.brokers[to].Cordoned || p.brokers[to].Draining || slices.Contains(moved.replicas, to) {
 			continue
 		}
-		if p.rackExcess(of, k, to) > p.rackExcess(of, -1, -1) && !of.anyway {
+		if p.rackExcess(moved, k, to) > p.rackExcess(moved, -1, -1) && !moved.anyway {
 			worst = max(worst, Racks)
 		} else {
 			worst = Capacity

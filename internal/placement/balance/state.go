@@ -9,7 +9,7 @@ import (
 // planner.brokers.
 type partition struct {
 	Partition
-	at       int // index in Cluster.Partitions
+	index    int // index in Cluster.Partitions
 	topic    int
 	bytes    int64 // Bytes plus replicaBytes
 	replicas []int
@@ -112,22 +112,22 @@ func (p *planner) addPartitions(all []Partition) {
 	}
 	p.partitions = make([]*partition, len(all))
 	for i := range all {
-		of := &partition{Partition: all[i], at: i, bytes: all[i].Bytes + replicaBytes}
+		moved := &partition{Partition: all[i], index: i, bytes: all[i].Bytes + replicaBytes}
 		for _, id := range all[i].Replicas {
-			of.replicas = append(of.replicas, position[id])
+			moved.replicas = append(moved.replicas, position[id])
 		}
-		p.partitions[i] = of
+		p.partitions[i] = moved
 	}
 	slices.SortFunc(p.partitions, compareKeys)
 	p.held = make([][]*partition, len(p.brokers))
 	topics := -1
-	for i, of := range p.partitions {
-		if i == 0 || of.Topic != p.partitions[i-1].Topic {
+	for i, partition := range p.partitions {
+		if i == 0 || partition.Topic != p.partitions[i-1].Topic {
 			topics++
 		}
-		of.topic = topics
-		for _, b := range of.replicas {
-			p.held[b] = append(p.held[b], of)
+		partition.topic = topics
+		for _, b := range partition.replicas {
+			p.held[b] = append(p.held[b], partition)
 		}
 	}
 	for _, held := range p.held {
@@ -146,12 +146,12 @@ func (p *planner) count() {
 	for i := range p.topics {
 		p.topics[i].value = make([]int64, len(p.brokers))
 	}
-	for _, of := range p.partitions {
-		for k, b := range of.replicas {
-			p.disk.value[b] += of.bytes
-			p.topics[of.topic].value[b]++
+	for _, partition := range p.partitions {
+		for k, b := range partition.replicas {
+			p.disk.value[b] += partition.bytes
+			p.topics[partition.topic].value[b]++
 			if k == 0 {
-				p.rate.value[b] += of.Rate
+				p.rate.value[b] += partition.Rate
 				p.leaders.value[b]++
 			}
 		}
@@ -183,7 +183,7 @@ func (p *planner) count() {
 
 // bands returns the bounds of each broker, given the total of all values and the number of brokers
 // that are not draining. A cordoned broker has no lower bound, because it can get no replica.
-func (p *planner) bands(values []int64, of func(total, n int64) band) []band {
+func (p *planner) bands(values []int64, cost func(total, n int64) band) []band {
 	total, n := int64(0), int64(0)
 	for i, b := range p.brokers {
 		total += values[i]
@@ -193,7 +193,7 @@ func (p *planner) bands(values []int64, of func(total, n int64) band) []band {
 	}
 	common := unbounded
 	if n > 0 {
-		common = of(total, n)
+		common = cost(total, n)
 	}
 	bands := make([]band, len(p.brokers))
 	for i, b := range p.brokers {
@@ -210,13 +210,13 @@ func (p *planner) bands(values []int64, of func(total, n int64) band) []band {
 // potential computes the potential from the loads.
 func (p *planner) potential() Potential {
 	var sum Potential
-	for _, of := range p.partitions {
-		for _, b := range of.replicas {
+	for _, partition := range p.partitions {
+		for _, b := range partition.replicas {
 			if p.brokers[b].Draining {
 				sum[Drain]++
 			}
 		}
-		sum[Racks] += p.rackExcess(of, -1, -1)
+		sum[Racks] += p.rackExcess(partition, -1, -1)
 	}
 	sum[Capacity], sum[Disk] = p.capacity.excess(), p.disk.excess()
 	sum[LeaderRate], sum[Leaders] = p.rate.excess(), p.leaders.excess()
@@ -229,16 +229,16 @@ func (p *planner) potential() Potential {
 // rackExcess returns the number of replicas of a partition above the fair share of their rack, plus
 // the number of racks that it lacks, if the replica at index k were on another broker. k is -1 for
 // the present replicas. Of four replicas in three racks two may share a rack, but not two pairs.
-func (p *planner) rackExcess(of *partition, k, broker int) int64 {
-	share := (len(of.replicas) + p.rackCount - 1) / p.rackCount
-	excess, missing := int64(0), min(len(of.replicas), p.rackCount)
+func (p *planner) rackExcess(moved *partition, k, broker int) int64 {
+	share := (len(moved.replicas) + p.rackCount - 1) / p.rackCount
+	excess, missing := int64(0), min(len(moved.replicas), p.rackCount)
 	rack := func(i int) int {
 		if i == k {
 			return p.racks[broker]
 		}
-		return p.racks[of.replicas[i]]
+		return p.racks[moved.replicas[i]]
 	}
-	for i := range of.replicas {
+	for i := range moved.replicas {
 		before := 0 // replicas with a lower index in the same rack
 		for j := range i {
 			if rack(j) == rack(i) {

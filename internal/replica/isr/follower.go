@@ -111,8 +111,8 @@ func (f *follower) creditSession(leaderEnd int64) {
 	if f.session == nil || f.durableEnd < leaderEnd {
 		return
 	}
-	if at := f.session.LastFetch(); at.After(f.caughtUpAt) {
-		f.caughtUpAt = at
+	if moment := f.session.LastFetch(); moment.After(f.caughtUpAt) {
+		f.caughtUpAt = moment
 	}
 }
 

@@ -97,12 +97,12 @@ func TestSessionFetchKeepsFollowerCaughtUp(t *testing.T) {
 		s := New(1, 0, time.Second)
 		s.ApplyImage([]Replica{{Broker: 1, LiveEpoch: 1}, {Broker: 2, LiveEpoch: 1}}, []int32{1, 2},
 			0, begin)
-		session := &fakeSession{at: begin}
+		session := &fakeSession{moment: begin}
 		s.Fetched(Fetch{From: metadata.InSync{Broker: 2, Epoch: 1}, Session: session}, 0, begin)
 		if closed {
 			s.SessionClosed(2, session)
 		}
-		session.at = begin.Add(time.Minute)
+		session.moment = begin.Add(time.Minute)
 		s.SetLogEnd(1)
 		if got := s.followers[2].caughtUpAt.Sub(begin); got != want {
 			t.Errorf("session closed %t: caught up after %v, want %v", closed, got, want)
@@ -110,6 +110,6 @@ func TestSessionFetchKeepsFollowerCaughtUp(t *testing.T) {
 	}
 }
 
-type fakeSession struct{ at time.Time }
+type fakeSession struct{ moment time.Time }
 
-func (s *fakeSession) LastFetch() time.Time { return s.at }
+func (s *fakeSession) LastFetch() time.Time { return s.moment }

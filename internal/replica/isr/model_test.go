@@ -125,9 +125,9 @@ func (m *model) deliverImage() {
 	if len(m.images) == 0 {
 		return
 	}
-	at := m.random.IntN(len(m.images))
-	image := m.images[at]
-	m.images = m.images[at+1:]
+	index := m.random.IntN(len(m.images))
+	image := m.images[index]
+	m.images = m.images[index+1:]
 	m.state.ApplyImage(image.replicas, image.isr, int64(image.version), m.now)
 	m.tracef("image %v", image.isr)
 }

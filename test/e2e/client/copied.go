@@ -44,8 +44,8 @@ func (c *copier) verify(ctx context.Context) (records int, err error) {
 	if err != nil {
 		return 0, fmt.Errorf("read %s: %w", c.to, err)
 	}
-	for at := range missing {
-		return 0, fmt.Errorf("%d records were not copied, such as %s", len(missing), at)
+	for key := range missing {
+		return 0, fmt.Errorf("%d records were not copied, such as %s", len(missing), key)
 	}
 	return records, nil
 }

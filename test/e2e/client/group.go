@@ -73,11 +73,11 @@ func (g *group) record(records []*kgo.Record) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for _, r := range records {
-		at := ledger.Position{Partition: r.Partition, Offset: r.Offset}
-		if g.had[at] {
+		position := ledger.Position{Partition: r.Partition, Offset: r.Offset}
+		if g.had[position] {
 			g.duplicates++
 		}
-		g.had[at] = true
+		g.had[position] = true
 	}
 }
 

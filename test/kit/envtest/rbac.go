@@ -16,17 +16,17 @@ import (
 
 // AwaitRule waits until the API server grants a user a rule of a new Role. The API server
 // authorizes by a cache of Roles and RoleBindings, which may not contain the new ones yet.
-func AwaitRule(t testing.TB, config *rest.Config, user, namespace string, of *rbacv1.PolicyRule) {
+func AwaitRule(t testing.TB, config *rest.Config, user, namespace string, policyRule *rbacv1.PolicyRule) {
 	t.Helper()
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		t.Fatal(err)
 	}
-	resource, subresource, _ := strings.Cut(of.Resources[0], "/")
-	attributes := authorizationv1.ResourceAttributes{Namespace: namespace, Verb: of.Verbs[0],
-		Group: of.APIGroups[0], Resource: resource, Subresource: subresource}
-	if len(of.ResourceNames) > 0 {
-		attributes.Name = of.ResourceNames[0]
+	resource, subresource, _ := strings.Cut(policyRule.Resources[0], "/")
+	attributes := authorizationv1.ResourceAttributes{Namespace: namespace, Verb: policyRule.Verbs[0],
+		Group: policyRule.APIGroups[0], Resource: resource, Subresource: subresource}
+	if len(policyRule.ResourceNames) > 0 {
+		attributes.Name = policyRule.ResourceNames[0]
 	}
 	review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
 		User: user, ResourceAttributes: &attributes}}

@@ -35,8 +35,8 @@ func New(t testing.TB, name, keyID string) *Issuer {
 func JWKS(t testing.TB, issuers ...*Issuer) []byte {
 	t.Helper()
 	set := jose.JSONWebKeySet{}
-	for _, of := range issuers {
-		set.Keys = append(set.Keys, jose.JSONWebKey{Key: &of.Key.PublicKey, KeyID: of.ID,
+	for _, issuer := range issuers {
+		set.Keys = append(set.Keys, jose.JSONWebKey{Key: &issuer.Key.PublicKey, KeyID: issuer.ID,
 			Use: "sig", Algorithm: "ES256"})
 	}
 	content, err := json.Marshal(set)

@@ -48,19 +48,19 @@ func (l *Ledger) missingLocked(read []*kgo.Record) (faults []error) {
 	for _, r := range read {
 		found[Position{r.Partition, r.Offset}] = r
 	}
-	for at, acked := range l.mu.all {
-		switch r := found[at]; {
+	for position, acked := range l.mu.all {
+		switch r := found[position]; {
 		case r == nil:
 			faults = append(faults,
-				fmt.Errorf("offset %d of partition %d was acknowledged and is lost", at.Offset,
-					at.Partition))
+				fmt.Errorf("offset %d of partition %d was acknowledged and is lost", position.Offset,
+					position.Partition))
 		case hashOf(r) != acked:
 			faults = append(
 				faults,
 				fmt.Errorf(
 					"offset %d of partition %d holds another record than the acknowledged one",
-					at.Offset,
-					at.Partition,
+					position.Offset,
+					position.Partition,
 				),
 			)
 		}
@@ -76,11 +76,11 @@ func (l *Ledger) disorderedLocked(read []*kgo.Record) (faults []error) {
 	next := map[string]int{}
 	for _, r := range read {
 		key := string(r.Key)
-		sent, at := l.mu.sent[key], next[key]
-		for at < len(sent) && !same(sent[at], r.Value) {
-			at++
+		sent, index := l.mu.sent[key], next[key]
+		for index < len(sent) && !same(sent[index], r.Value) {
+			index++
 		}
-		if at == len(sent) {
+		if index == len(sent) {
 			faults = append(
 				faults,
 				fmt.Errorf(
@@ -92,7 +92,7 @@ func (l *Ledger) disorderedLocked(read []*kgo.Record) (faults []error) {
 			)
 			continue
 		}
-		next[key] = at + 1
+		next[key] = index + 1
 	}
 	return faults
 }

@@ -66,8 +66,8 @@ func (l *Ledger) Count() int {
 func (l *Ledger) CountAt(positions map[Position]bool) (count int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for at := range l.mu.all {
-		if positions[at] {
+	for position := range l.mu.all {
+		if positions[position] {
 			count++
 		}
 	}

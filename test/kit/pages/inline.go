@@ -36,15 +36,15 @@ func inlineCommands(page string, lines []string) (commands []Command, err error)
 		if strings.Count(paragraph.text, "`")%2 != 0 {
 			return nil, fmt.Errorf("%s:%d: a code span is not closed", page, paragraph.line)
 		}
-		for _, at := range span.FindAllStringSubmatchIndex(paragraph.text, -1) {
-			words := strings.Fields(paragraph.text[at[2]:at[3]])
+		for _, indexes := range span.FindAllStringSubmatchIndex(paragraph.text, -1) {
+			words := strings.Fields(paragraph.text[indexes[2]:indexes[3]])
 			text := strings.ReplaceAll(strings.Join(words, " "), `\|`, "|")
 			if len(words) < 2 || !slices.Contains(inlinePrograms, words[0]) ||
 				slices.Contains(Mentions, text) {
 				continue
 			}
 			command := Command{Page: page, Text: text, Inline: true,
-				Line: paragraph.line + strings.Count(paragraph.text[:at[0]], "\n")}
+				Line: paragraph.line + strings.Count(paragraph.text[:indexes[0]], "\n")}
 			if err := check(command); err != nil {
 				return nil, err
 			}
@@ -63,7 +63,7 @@ type paragraph struct {
 // paragraphs returns the paragraphs of a page, and the rows of its tables, without code blocks.
 func paragraphs(lines []string) (all []paragraph) {
 	inBlock, open := false, false
-	for at, line := range lines {
+	for index, line := range lines {
 		line = strings.TrimSpace(line)
 		fence := strings.HasPrefix(line, "```")
 		inBlock = inBlock != fence
@@ -74,7 +74,7 @@ func paragraphs(lines []string) (all []paragraph) {
 		case open && !strings.HasPrefix(line, "|"):
 			all[len(all)-1].text += "\n" + line
 		default:
-			all = append(all, paragraph{at + 1, line})
+			all = append(all, paragraph{index + 1, line})
 		}
 		open = !strings.HasPrefix(line, "|")
 	}

@@ -46,13 +46,13 @@ var (
 func Extract(page, content string) (commands []Command, err error) {
 	language, inBlock := "", false
 	lines := strings.Split(content, "\n")
-	for at := 0; at < len(lines); at++ {
-		line := strings.TrimSpace(lines[at])
+	for index := 0; index < len(lines); index++ {
+		line := strings.TrimSpace(lines[index])
 		if fence, ok := strings.CutPrefix(line, "```"); ok {
 			inBlock, language = !inBlock, fence
 			if inBlock && !slices.Contains([]string{"", "sh", "console", "promql", "yaml", "json",
 				"text"}, language) {
-				return nil, fmt.Errorf("%s:%d: code block of unknown language %q", page, at+1, language)
+				return nil, fmt.Errorf("%s:%d: code block of unknown language %q", page, index+1, language)
 			}
 			continue
 		}
@@ -63,14 +63,14 @@ func Extract(page, content string) (commands []Command, err error) {
 		case language == "sh" && !strings.HasPrefix(line, "#"), language == "console" && prompt:
 		case slices.Contains(programs, strings.Fields(text)[0]) && language != "console" &&
 			language != "text":
-			return nil, fmt.Errorf("%s:%d: a command in a block of language %q", page, at+1, language)
+			return nil, fmt.Errorf("%s:%d: a command in a block of language %q", page, index+1, language)
 		default:
 			continue
 		}
-		command := Command{Page: page, Line: at + 1}
-		for strings.HasSuffix(text, `\`) && at+1 < len(lines) {
-			at++
-			text = strings.TrimSuffix(text, `\`) + strings.TrimSpace(lines[at])
+		command := Command{Page: page, Line: index + 1}
+		for strings.HasSuffix(text, `\`) && index+1 < len(lines) {
+			index++
+			text = strings.TrimSuffix(text, `\`) + strings.TrimSpace(lines[index])
 		}
 		command.Text = text
 		if err := check(command); err != nil {

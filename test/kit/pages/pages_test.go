@@ -33,9 +33,9 @@ func TestCommandsAreExtracted(t *testing.T) {
 		t.Fatalf("got %q, want %q", texts, want)
 	}
 	lines := []int{10, 11, 15, 1, 18, 20}
-	for at, c := range got {
-		if c.Line != lines[at] || c.Inline != (at > 2) {
-			t.Errorf("%s: want line %d, inline: %t", c, lines[at], at > 2)
+	for index, c := range got {
+		if c.Line != lines[index] || c.Inline != (index > 2) {
+			t.Errorf("%s: want line %d, inline: %t", c, lines[index], index > 2)
 		}
 	}
 }

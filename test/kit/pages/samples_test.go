@@ -22,10 +22,10 @@ func TestTablesHaveTheColumnsOfTheCRDs(t *testing.T) {
 	for file, text := range documents(t, "*.md", "docs/*.md", "docs/*/*.md") {
 		for _, match := range table.FindAllStringSubmatch(text, -1) {
 			found++
-			of, wide := match[1], match[2] != ""
-			want := columns(of, wide)
+			kind, wide := match[1], match[2] != ""
+			want := columns(kind, wide)
 			if !slices.Equal(strings.Fields(match[3]), strings.Fields(want)) {
-				t.Errorf("%s: kubectl get %s%s has the columns %q, want %q", file, of, match[2],
+				t.Errorf("%s: kubectl get %s%s has the columns %q, want %q", file, kind, match[2],
 					match[3], want)
 			}
 		}

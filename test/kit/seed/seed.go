@@ -48,15 +48,15 @@ func Sequence(t testing.TB, n int, known ...uint64) iter.Seq[uint64] {
 	case testing.Short():
 		n = (n + shortFactor - 1) / shortFactor
 	}
-	at := caller()
+	found := caller()
 	return func(yield func(uint64) bool) {
 		for _, s := range known {
-			if !try(t, at, s, yield) {
+			if !try(t, found, s, yield) {
 				return
 			}
 		}
 		for i := range n {
-			if !try(t, at, from+uint64(i), yield) {
+			if !try(t, found, from+uint64(i), yield) {
 				return
 			}
 		}
@@ -76,11 +76,11 @@ func Single(t testing.TB) (s uint64, single bool) {
 // try runs the loop body of a test with one seed, and reports whether the loop continues with the
 // next seed. If the test fails, it logs the command that repeats it; the deferred call does so even
 // if the body calls t.FailNow.
-func try(t testing.TB, at string, s uint64, yield func(uint64) bool) (more bool) {
+func try(t testing.TB, caller string, s uint64, yield func(uint64) bool) (more bool) {
 	before := t.Failed()
 	defer func() {
 		if t.Failed() && !before {
-			t.Log(commandAt(at, t.Name(), s))
+			t.Log(commandAt(caller, t.Name(), s))
 			more = false
 		}
 	}()

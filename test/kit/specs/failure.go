@@ -12,7 +12,7 @@ import (
 // failure is the value of the panic by which a failed assertion ends its spec.
 type failure struct {
 	message string
-	at      []string // the lines of test files on the stack, innermost first
+	names   []string // the lines of test files on the stack, innermost first
 }
 
 // Fail is the fail handler for Gomega: it ends the spec whose goroutine calls it.
@@ -22,7 +22,7 @@ func Fail(message string, _ ...int) {
 	frames := runtime.CallersFrames(callers[:runtime.Callers(2, callers)])
 	for frame, more := frames.Next(); more; frame, more = frames.Next() {
 		if strings.HasSuffix(frame.File, "_test.go") {
-			f.at = append(f.at, fmt.Sprintf("%s:%d", filepath.Base(frame.File), frame.Line))
+			f.names = append(f.names, fmt.Sprintf("%s:%d", filepath.Base(frame.File), frame.Line))
 		}
 	}
 	panic(f)
@@ -41,7 +41,7 @@ func Guard(t *testing.T, body func()) {
 		switch cause := recover().(type) {
 		case nil:
 		case failure:
-			t.Errorf("%s\n%s", strings.Join(cause.at, ", called at "), cause.message)
+			t.Errorf("%s\n%s", strings.Join(cause.names, ", called at "), cause.message)
 		default:
 			t.Errorf("panic: %v\n%s", cause, debug.Stack())
 		}

@@ -299,10 +299,10 @@ func (b *node) proposal(state *partitionset.State, brokers map[int32]placement.B
 	change := metadata.ISRChange{LeaderEpoch: state.LeaderEpoch}
 	differs := false
 	for _, id := range state.Replicas {
-		at := slices.IndexFunc(state.ISR,
+		index := slices.IndexFunc(state.ISR,
 			func(m placement.InSyncReplica) bool { return m.Broker == id })
-		member := at >= 0
-		current := member && state.ISR[at].Epoch == brokers[id].Epoch
+		member := index >= 0
+		current := member && state.ISR[index].Epoch == brokers[id].Epoch
 		if member {
 			change.From = append(change.From, id)
 		}
@@ -324,8 +324,8 @@ func (b *node) proposal(state *partitionset.State, brokers map[int32]placement.B
 }
 
 // share returns a share of a duration, in percent.
-func share(of time.Duration, percent int32) time.Duration {
-	return of / 100 * time.Duration(percent)
+func share(elapsed time.Duration, percent int32) time.Duration {
+	return elapsed / 100 * time.Duration(percent)
 }
 
 // count returns the number of partitions without a serving leader, and of those that are not fully

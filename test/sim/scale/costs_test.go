@@ -61,17 +61,17 @@ type processor struct {
 // run takes CPU time, and returns when it has passed.
 func (p *processor) run(ctx context.Context, cpu time.Duration) error {
 	p.mu.Lock()
-	at := 0
+	index := 0
 	for i := range p.free {
-		if p.free[i].Before(p.free[at]) {
-			at = i
+		if p.free[i].Before(p.free[index]) {
+			index = i
 		}
 	}
-	if now := time.Now(); p.free[at].Before(now) {
-		p.free[at] = now
+	if now := time.Now(); p.free[index].Before(now) {
+		p.free[index] = now
 	}
-	p.free[at] = p.free[at].Add(cpu)
-	end := p.free[at]
+	p.free[index] = p.free[index].Add(cpu)
+	end := p.free[index]
 	p.used += cpu
 	p.mu.Unlock()
 	return wait(ctx, time.Until(end))

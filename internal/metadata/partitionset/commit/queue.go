@@ -201,11 +201,11 @@ func (w *Writer) concurrent() int {
 // dispatchLocked starts the writes of sets, first of those with urgent changes.
 func (w *Writer) dispatchLocked() {
 	for w.mu.running < w.concurrent() && len(w.mu.ready) > 0 {
-		at := max(0, slices.IndexFunc(w.mu.ready, func(q *queue) bool {
+		index := max(0, slices.IndexFunc(w.mu.ready, func(q *queue) bool {
 			return slices.ContainsFunc(q.pending, func(r *request) bool { return r.urgent })
 		}))
-		q := w.mu.ready[at]
-		w.mu.ready = slices.Delete(w.mu.ready, at, at+1)
+		q := w.mu.ready[index]
+		w.mu.ready = slices.Delete(w.mu.ready, index, index+1)
 		w.mu.running++
 		batch := q.pending
 		q.pending = nil
