@@ -104,7 +104,8 @@ func (f *texts) file(root, name string) error {
 	place := func(pos token.Pos) string { return fmt.Sprintf("%s:%d", rel, set.Position(pos).Line) }
 	for _, group := range parsed.Comments {
 		if text := strings.TrimSpace(group.Text()); len(strings.Fields(text)) > 3 {
-			f.comments = append(f.comments, item{place(group.Pos()), text + context(name, set, parsed, group)})
+			f.comments = append(f.comments, item{place(group.Pos()), text + context(name, set, parsed,
+				group)})
 		}
 	}
 	if strings.HasSuffix(name, "_test.go") {

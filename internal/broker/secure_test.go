@@ -50,9 +50,10 @@ func scramOf(t *testing.T, passwords map[string]string) map[string]*v1alpha1.Scr
 			if err != nil {
 				t.Fatal(err)
 			}
-			scramVerifiers.Verifiers = append(scramVerifiers.Verifiers, v1alpha1.ScramVerifier{Mechanism: mechanism,
-				Iterations: v.Iterations, Salt: v.Salt, StoredKey: v.StoredKey,
-				ServerKey: v.ServerKey})
+			scramVerifiers.Verifiers = append(scramVerifiers.Verifiers,
+				v1alpha1.ScramVerifier{Mechanism: mechanism,
+					Iterations: v.Iterations, Salt: v.Salt, StoredKey: v.StoredKey,
+					ServerKey: v.ServerKey})
 		}
 		all[name] = scramVerifiers
 	}
@@ -218,15 +219,16 @@ func TestAuthorizedClientOverTLS(t *testing.T) {
 	}
 	c.createACLs(kadm.NewACLs().Topics("orders").ResourcePatternType(kadm.ACLPatternLiteral).
 		Operations(kadm.OpWrite).Allow("User:alice").AllowHosts("*"))
-	await.Until(t, "alice is allowed to write", func() bool { // once the leader has the ACL in its image
-		alice = c.client("alice", "alice-secret", kgo.DisableIdempotentWrite(),
-			kgo.RequiredAcks(kgo.AllISRAcks()))
-		err := produce(t.Context(), alice, "orders")
-		if err != nil && !errors.Is(err, kerr.TopicAuthorizationFailed) {
-			t.Fatalf("with an ACL: %v", err)
-		}
-		return err == nil
-	})
+	await.Until(t, "alice is allowed to write",
+		func() bool { // once the leader has the ACL in its image
+			alice = c.client("alice", "alice-secret", kgo.DisableIdempotentWrite(),
+				kgo.RequiredAcks(kgo.AllISRAcks()))
+			err := produce(t.Context(), alice, "orders")
+			if err != nil && !errors.Is(err, kerr.TopicAuthorizationFailed) {
+				t.Fatalf("with an ACL: %v", err)
+			}
+			return err == nil
+		})
 	await.Until(t, "the follower is in sync", func() bool {
 		return len(c.store.Image().Topic("orders").Partitions[0].ISR) == 2
 	})

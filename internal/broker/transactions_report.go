@@ -89,11 +89,14 @@ func transactionTimeoutMax(image *metadata.Image) time.Duration {
 	return transaction.Config{TimeoutMax: image.Transactions.TimeoutMax}.WithDefaults().TimeoutMax
 }
 
-func transactionalID(coordinator int32, description *transaction.Description) report.TransactionalID {
+func transactionalID(coordinator int32,
+	description *transaction.Description) report.TransactionalID {
 	row := report.TransactionalID{TransactionalID: description.ID, Coordinator: coordinator,
-		State: description.Phase.String(), ProducerID: description.Producer.ID, Epoch: description.Producer.Epoch,
+		State: description.Phase.String(), ProducerID: description.Producer.ID,
+		Epoch:          description.Producer.Epoch,
 		TimeoutSeconds: description.Timeout.Seconds(), Changed: unixSeconds(description.Changed),
-		Partitions: make([]report.TopicPartition, 0, len(description.Partitions)), Unmarked: description.Unmarked}
+		Partitions: make([]report.TopicPartition, 0, len(description.Partitions)),
+		Unmarked:   description.Unmarked}
 	if !description.Started.IsZero() {
 		row.Since = new(unixSeconds(description.Started))
 		if description.Phase == transaction.Ongoing {

@@ -13,7 +13,8 @@ import (
 // Kafka's default or, if that is beyond Kafka's default, the value for all groups.
 func groupBoundRows() []*Property {
 	const interval, session = "heartbeat.interval.ms", "session.timeout.ms"
-	bound := func(name, standard, path string, beyond func(a, b int64) int64, bounded *field) *Property {
+	bound := func(name, standard, path string, beyond func(a, b int64) int64,
+		bounded *field) *Property {
 		all := "group.consumer." + name[len("min."):]
 		return &Property{
 			Name: "group.consumer." + name, Type: "int", Default: standard, Field: path,

@@ -119,7 +119,8 @@ func (s *session) unlisted(ctx context.Context, l *loss, cluster *v1alpha1.LogCl
 	switch {
 	case l.partition >= l.topic.Spec.Partitions:
 		return fmt.Errorf("topic %s has no partition %d", l.topic.Name, l.partition)
-	case err == nil && (placed == nil || placed.Leader >= 0 || placed.LeaderEpoch == 0), err != nil && !full:
+	case err == nil && (placed == nil || placed.Leader >= 0 || placed.LeaderEpoch == 0),
+		err != nil && !full:
 		return fmt.Errorf("partition %s is not among the problems in the status of the Topic: "+
 			"there is nothing to accept", l.name())
 	case !full:
@@ -175,8 +176,9 @@ func (l *loss) print(s *session) error {
 	if l.note != "" {
 		_, _ = fmt.Fprintln(out, "Not all replicas are known:", printable(l.note))
 	}
-	_, err := fmt.Fprint(out, "\nLost for good: every record that only the missing replicas have, also "+
-		"if they return. If no replica is left, that is every record of the partition.\n")
+	_, err := fmt.Fprint(out,
+		"\nLost for good: every record that only the missing replicas have, also "+
+			"if they return. If no replica is left, that is every record of the partition.\n")
 	return err
 }
 

@@ -47,7 +47,8 @@ func (c *Console) message(r *http.Request) (view, error) {
 	if err != nil {
 		return view{}, err
 	}
-	page := recordPage{Topic: location.topic, messageRow: messageOf(found, location.topic, wholeBytesMax),
+	page := recordPage{Topic: location.topic, messageRow: messageOf(found, location.topic,
+		wholeBytesMax),
 		Raw: q.Get("raw") != "", Edge: q.Get("edge"), Back: backOf(q, location)}
 	if pretty, ok := prettyJSON(found.Value); ok && !page.Value.Cut {
 		page.JSON = true
@@ -129,8 +130,9 @@ func neighbour(ctx context.Context, client *kafka.Client, location place, to str
 
 // findRecord reads a record.
 func findRecord(ctx context.Context, client *kafka.Client, location place) (*kafka.Record, error) {
-	page, err := client.Browse(ctx, kafka.Query{Topic: location.topic, Partitions: []int32{location.partition},
-		From: map[int32]int64{location.partition: location.offset}, Limit: 1})
+	page, err := client.Browse(ctx, kafka.Query{Topic: location.topic,
+		Partitions: []int32{location.partition},
+		From:       map[int32]int64{location.partition: location.offset}, Limit: 1})
 	if err != nil {
 		return nil, err
 	}

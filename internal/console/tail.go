@@ -192,7 +192,8 @@ func (e eventWriter) event(name, id string, data any) error {
 }
 
 // step writes what a step of a tail has found, if it has found anything.
-func (e eventWriter) step(c *Console, page *messages, tailStep kafka.TailStep, position string) error {
+func (e eventWriter) step(c *Console, page *messages, tailStep kafka.TailStep,
+	position string) error {
 	if tailStep.Looked == 0 && tailStep.Skipped == 0 {
 		return nil
 	}
@@ -201,7 +202,8 @@ func (e eventWriter) step(c *Console, page *messages, tailStep kafka.TailStep, p
 		c.opts.Logger.Error("failed to render rows of a tail", "error", err)
 		return err
 	}
-	return e.event("records", position, tailUpdate{Rows: rows, Looked: tailStep.Looked, Found: tailStep.Found,
+	return e.event("records", position, tailUpdate{Rows: rows, Looked: tailStep.Looked,
+		Found: tailStep.Found,
 		Shown: shown, Skipped: tailStep.Skipped})
 }
 

@@ -50,7 +50,8 @@ var idColumns = []column[idRow]{
 }
 
 func idRowOf(transactionalID report.TransactionalID) idRow {
-	return idRow{transactionalID, transactionalID.TransactionalID, at(transactionalID.Since), at(transactionalID.Until), at(&transactionalID.Changed),
+	return idRow{transactionalID, transactionalID.TransactionalID, at(transactionalID.Since),
+		at(transactionalID.Until), at(&transactionalID.Changed),
 		seconds(transactionalID.TimeoutSeconds)}
 }
 
@@ -96,7 +97,8 @@ func openRows(all *remote.Transactions) (rows []openRow) {
 		}
 		switch {
 		case transaction.Hanging:
-			row.Abort = query("abort", "topic", transaction.Topic, "partition", transaction.Partition, "offset",
+			row.Abort = query("abort", "topic", transaction.Topic, "partition", transaction.Partition,
+				"offset",
 				transaction.FirstOffset)
 		case row.Owner != "":
 			row.Abort = query("abort", "id", row.Owner)

@@ -131,7 +131,8 @@ func serveChild(ctx context.Context, opts ChildOptions, b *broker.Broker,
 	if err != nil {
 		return err
 	}
-	server := &http.Server{Handler: guard(address, opts.Hosts, withoutRecords(address, httpport.New(options))),
+	server := &http.Server{Handler: guard(address, opts.Hosts, withoutRecords(address,
+		httpport.New(options))),
 		ReadHeaderTimeout: headerTimeout}
 	stop := context.AfterFunc(ctx, func() { _ = server.Close() })
 	defer stop()

@@ -74,7 +74,8 @@ func (s *security) secretKey(secretKey v1alpha1.SecretKey) ([]byte, error) {
 // secretFile returns the file that stands for a key of a Secret.
 func (s *security) secretFile(secretKey v1alpha1.SecretKey) string {
 	// A name must not lead out of the directory.
-	return filepath.Join(s.dir, secretsDir, filepath.Base(secretKey.Name), filepath.Base(secretKey.Key))
+	return filepath.Join(s.dir, secretsDir, filepath.Base(secretKey.Name),
+		filepath.Base(secretKey.Key))
 }
 
 // removeOthers deletes the files of a directory that have none of the given names.

@@ -106,7 +106,8 @@ func TestClientsHaveCertificatesOfTheGivenCAs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := listenerClient(t, opts, r, []tls.Certificate{certificate}).Ping(t.Context()); err == nil {
+	if err := listenerClient(t, opts, r,
+		[]tls.Certificate{certificate}).Ping(t.Context()); err == nil {
 		t.Error("a certificate of the users CA was accepted")
 	}
 }

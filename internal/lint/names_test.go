@@ -4,39 +4,21 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
-	"maps"
-	"path"
-	"slices"
 	"testing"
 )
 
 // TestVariablesNameWhatTheyAre rejects variables, parameters and fields called of or at: a reader
-// must look up what they hold. The number in a folder of unclearNames must not grow, and is lowered
-// with each one that is renamed.
+// must look up what they hold.
 func TestVariablesNameWhatTheyAre(t *testing.T) {
-	found := map[string]int{}
 	for _, file := range sources(t) {
-		if below(file, renamedLater) {
-			continue
-		}
-		parsed, err := parser.ParseFile(token.NewFileSet(), root+file, nil,
-			parser.SkipObjectResolution)
+		set := token.NewFileSet()
+		parsed, err := parser.ParseFile(set, root+file, nil, parser.SkipObjectResolution)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if n := len(unclear(parsed)); n > 0 {
-			found[path.Dir(file)] += n
-		}
-	}
-	for folder, n := range found {
-		if limit := unclearNames[folder]; n > limit {
-			t.Errorf("%s has %d variables called of or at, more than %d", folder, n, limit)
-		}
-	}
-	for _, folder := range slices.Sorted(maps.Keys(unclearNames)) {
-		if n := found[folder]; n < unclearNames[folder] {
-			t.Logf("%s has %d variables called of or at: lower its number, %d", folder, n,
-				unclearNames[folder])
+		for _, name := range unclear(parsed) {
+			t.Errorf("%s:%d: the variable %s does not say what it holds", file,
+				set.Position(name.Pos()).Line, name.Name)
 		}
 	}
 }

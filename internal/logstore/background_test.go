@@ -62,7 +62,7 @@ func TestBackgroundRollsDeletesAndExpires(t *testing.T) {
 		}
 		log.AdvanceHighWatermark(1)
 		steps := []struct {
-			at        time.Duration
+			elapsed   time.Duration
 			segments  []int64
 			producers int
 			logStart  int64
@@ -74,14 +74,14 @@ func TestBackgroundRollsDeletesAndExpires(t *testing.T) {
 		}
 		began := time.Now()
 		for _, step := range steps {
-			time.Sleep(time.Until(began.Add(step.at)))
+			time.Sleep(time.Until(began.Add(step.elapsed)))
 			synctest.Wait()
 			log.mu.Lock()
 			known := log.mu.producers.Len()
 			log.mu.Unlock()
 			if !slices.Equal(bases(log), step.segments) || known != step.producers ||
 				log.LogStart() != step.logStart {
-				t.Errorf("after %v: segments %v, %d producers, log start %d", step.at, bases(log),
+				t.Errorf("after %v: segments %v, %d producers, log start %d", step.elapsed, bases(log),
 					known, log.LogStart())
 			}
 		}

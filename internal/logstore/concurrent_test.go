@@ -164,11 +164,11 @@ func (o *openFiles) count(file vfs.File, err error) (vfs.File, error) {
 
 type countedFile struct {
 	vfs.File
-	of *openFiles
+	openFiles *openFiles
 }
 
 func (f *countedFile) Close() error {
-	f.of.open.Add(-1)
+	f.openFiles.open.Add(-1)
 	return f.File.Close()
 }
 

@@ -131,7 +131,7 @@ func runPlan(t *testing.T, seed uint64, limit int) (run crashRun, err error) {
 		}
 		run = crashRun{chance: rand.New(rand.NewPCG(seed, 2)), limit: limit,
 			moments: fnv.New64a()}
-		err = run.follow(crashPoint{mem: vfs.NewMem(), models: models, at: "the beginning"},
+		err = run.follow(crashPoint{mem: vfs.NewMem(), models: models, name: "the beginning"},
 			newPlan(seed, crashActs), 0)
 	})
 	return run, err
@@ -177,7 +177,7 @@ func (w *workload) history(since crashPoint) string {
 	if *crashTrace {
 		separator = "\n\t"
 	}
-	return since.at + "; then: " + strings.Join(w.trace, separator)
+	return since.name + "; then: " + strings.Join(w.trace, separator)
 }
 
 // run opens the store, checks it, and runs the acts of the plan. It returns a failed check as an

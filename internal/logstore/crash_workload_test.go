@@ -46,7 +46,7 @@ type workload struct {
 type crashPoint struct {
 	mem    *vfs.Mem
 	models []*partitionModel
-	at     string
+	name   string
 }
 
 // crashFailure is the value that a check panics with.
@@ -151,7 +151,7 @@ func (w *workload) moment(what, name string) {
 		return
 	}
 	head := fmt.Sprintf("%s %s (moment %d, act %d)", what, name, w.moments, len(w.trace))
-	point := crashPoint{mem: crashed(w.disk.mem, w.chance), at: head}
+	point := crashPoint{mem: crashed(w.disk.mem, w.chance), name: head}
 	for _, p := range w.models {
 		point.models = append(point.models, p.clone())
 	}

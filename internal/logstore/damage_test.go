@@ -41,7 +41,7 @@ type state struct {
 	keys, committed                   []string
 	epochs                            string
 	// at contains, for some timestamps, the result of a lookup by timestamp.
-	at string
+	name string
 }
 
 func stateOf(t *testing.T, log *Log) state {
@@ -59,7 +59,7 @@ func stateOf(t *testing.T, log *Log) state {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s.at += fmt.Sprint(result.Offset, ok, " ")
+		s.name += fmt.Sprint(result.Offset, ok, " ")
 	}
 	return s
 }
@@ -205,8 +205,8 @@ func TestDamagedFilesAreRebuiltOrRejected(t *testing.T) {
 		{name: "recovery points", suffix: checkpoint.RecoveryPointFile},
 		{name: "log starts", suffix: checkpoint.LogStartFile, except: func(got, want *state) {
 			if got.start == 0 { // the base of the first segment: no other file stores the start
-				got.start, got.keys, got.committed, got.at = want.start,
-					got.keys[len(got.keys)-len(want.keys):], want.committed, want.at
+				got.start, got.keys, got.committed, got.name = want.start,
+					got.keys[len(got.keys)-len(want.keys):], want.committed, want.name
 				got.epochs = want.epochs
 			}
 		}},

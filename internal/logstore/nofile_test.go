@@ -149,11 +149,11 @@ func (d *fewFiles) ReadDir(name string) ([]fs.DirEntry, error) {
 
 type fewFile struct {
 	vfs.File
-	of *fewFiles
+	fewFiles *fewFiles
 }
 
 func (f *fewFile) Close() error {
-	f.of.open--
+	f.fewFiles.open--
 	return f.File.Close()
 }
 

@@ -115,7 +115,8 @@ func (s *Security) addScram(scramVerifiers *v1alpha1.ScramVerifiers) {
 		if v.NotAfter != nil {
 			notAfter = v.NotAfter.Time
 		}
-		s.Scram[v.Mechanism][scramVerifiers.UserName] = append(s.Scram[v.Mechanism][scramVerifiers.UserName],
+		name, verifiers := scramVerifiers.UserName, s.Scram[v.Mechanism]
+		verifiers[name] = append(verifiers[name],
 			sasl.Verifier{Iterations: v.Iterations, Salt: v.Salt, StoredKey: v.StoredKey,
 				ServerKey: v.ServerKey, NotAfter: notAfter})
 	}

@@ -36,7 +36,8 @@ func (q PassQuery) path() string {
 // not respond are omitted.
 func (f *Fleet) Passes(ctx context.Context, query PassQuery) []report.PartitionPass {
 	var all []report.PartitionPass
-	for _, passes := range each(ctx, f, func(ctx context.Context, address string) (report.Passes, error) {
+	for _, passes := range each(ctx, f, func(ctx context.Context, address string) (report.Passes,
+		error) {
 		var response report.Passes
 		err := f.client.do(ctx, http.MethodGet, address, query.path(), &response)
 		return response, err

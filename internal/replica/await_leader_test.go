@@ -39,7 +39,8 @@ func TestProduceAwaitsTheImageOfTheNewLeader(t *testing.T) {
 		n.change(func(p *metadata.Partition) { p.Leader, p.LeaderEpoch = 2, p.LeaderEpoch+1 })
 		epoch := n.meta.image().Topics[0].Partitions[0].LeaderEpoch
 		n.apply(1)
-		if answer := <-n.produceAwaiting(1); !errors.Is(answer.result.Err, ErrNotLeader) || answer.took != 0 {
+		if answer := <-n.produceAwaiting(1); !errors.Is(answer.result.Err,
+			ErrNotLeader) || answer.took != 0 {
 			t.Errorf("former leader: %v after %s, want %v at once", answer.result.Err, answer.took,
 				ErrNotLeader)
 		}
@@ -72,8 +73,10 @@ func TestProduceToAFollowerEndsItsWait(t *testing.T) {
 			t.Errorf("follower: %v after %s, want %v after %s", answer.result.Err, answer.took, ErrNotLeader,
 				leaderWaitMax)
 		}
-		if answer := <-n.produceAwaiting(2); !errors.Is(answer.result.Err, ErrNotLeader) || answer.took != 0 {
-			t.Errorf("after a wait that expired: %v after %s, want %v at once", answer.result.Err, answer.took,
+		if answer := <-n.produceAwaiting(2); !errors.Is(answer.result.Err,
+			ErrNotLeader) || answer.took != 0 {
+			t.Errorf("after a wait that expired: %v after %s, want %v at once", answer.result.Err,
+				answer.took,
 				ErrNotLeader)
 		}
 	})

@@ -268,7 +268,8 @@ func (m *sessionModel) consumerFetch() {
 	}
 	for partitionID, sent := range m.consumerSent {
 		if _, wanted := m.consumerWants[partitionID]; !wanted {
-			req.Forgotten = append(req.Forgotten, session.KeyOf(sent.Topic, partitionID.Topic, partitionID.Index))
+			req.Forgotten = append(req.Forgotten, session.KeyOf(sent.Topic, partitionID.Topic,
+				partitionID.Index))
 			delete(m.consumerSent, partitionID)
 			delete(m.consumerReceived, partitionID)
 		}

@@ -118,7 +118,8 @@ type questions struct {
 
 // questions returns the questions that must be asked before the batches with the given indexes may
 // be appended. A batch that cannot be parsed needs none, because the append refuses it.
-func (s *Set) questions(transaction Transaction, batches []ProducePartition, which []int) questions {
+func (s *Set) questions(transaction Transaction, batches []ProducePartition,
+	which []int) questions {
 	var q questions
 	for _, i := range which {
 		batch := batches[i]

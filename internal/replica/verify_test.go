@@ -49,7 +49,8 @@ func (b *broker) transact(transaction Transaction, batch []byte, indexes ...int3
 	for _, index := range indexes {
 		batches = append(batches, ProducePartition{ID: id("a", index), Batch: slices.Clone(batch)})
 	}
-	for _, result := range b.AppendTransactional(b.t.Context(), transaction, batches).Wait(b.t.Context(),
+	for _, result := range b.AppendTransactional(b.t.Context(), transaction,
+		batches).Wait(b.t.Context(),
 		time.Minute) {
 		errs = append(errs, result.Err)
 	}

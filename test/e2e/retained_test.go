@@ -84,7 +84,8 @@ func (e *environment) waitRetained(t *testing.T, partitions int32) {
 }
 
 // retainedLogs returns what the brokers retain: of topic kept, and of no deleted topic.
-func (e *environment) retainedLogs(t *testing.T, p *plugin) (retainedTopics []retainedTopic, others int) {
+func (e *environment) retainedLogs(t *testing.T, p *plugin) (retainedTopics []retainedTopic,
+	others int) {
 	t.Helper()
 	var logs retainedLogs
 	out := p.ok(t, "", "retained", "-n", e.namespace, "-o", "json")

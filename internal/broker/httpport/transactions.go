@@ -31,7 +31,8 @@ type Transactions interface {
 	// AbortTransaction aborts the ongoing transaction of a transactional id.
 	AbortTransaction(ctx context.Context, id string) (report.Aborted, error)
 	// AbortOpen aborts the open transaction that begins at an offset of a partition.
-	AbortOpen(ctx context.Context, key report.TopicPartition, firstOffset int64) (report.Aborted, error)
+	AbortOpen(ctx context.Context, key report.TopicPartition, firstOffset int64) (report.Aborted,
+		error)
 }
 
 // handleTransactions adds the endpoints of transactions.

@@ -100,8 +100,9 @@ func newGroup(lag kadm.DescribedGroupLag) Group {
 		return g
 	}
 	for _, groupMemberLag := range lag.Lag.Sorted() {
-		p := GroupPartition{Topic: groupMemberLag.Topic, Partition: groupMemberLag.Partition, Committed: groupMemberLag.Commit.At,
-			Start: groupMemberLag.Start.Offset, End: groupMemberLag.End.Offset, Lag: groupMemberLag.Lag}
+		p := GroupPartition{Topic: groupMemberLag.Topic, Partition: groupMemberLag.Partition,
+			Committed: groupMemberLag.Commit.At,
+			Start:     groupMemberLag.Start.Offset, End: groupMemberLag.End.Offset, Lag: groupMemberLag.Lag}
 		p.BelowStart = p.Committed >= 0 && groupMemberLag.Start.Err == nil && p.Committed < p.Start
 		if groupMemberLag.Member != nil {
 			p.Member, p.Host = groupMemberLag.Member.ClientID, groupMemberLag.Member.ClientHost

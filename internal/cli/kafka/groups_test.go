@@ -23,7 +23,8 @@ func TestResetNeedsAnswers(t *testing.T) {
 	}{
 		{Earliest, build(5, nil), nil, nil, 5}, {Latest, build(5, nil), nil, nil, 20},
 		{AtOffset, build(5, nil), nil, nil, 10}, {AtTime, build(5, nil), build(12, nil), nil, 12},
-		{AtTime, build(5, nil), build(2, nil), nil, 5}, {AtTime, build(5, nil), build(0, failed), nil, -1},
+		{AtTime, build(5, nil), build(2, nil), nil, 5}, {AtTime, build(5, nil), build(0, failed), nil,
+			-1},
 		{AtTime, build(5, nil), nil, nil, -1}, {AtTime, build(5, nil), build(-1, nil), nil, -1},
 		{Latest, nil, nil, nil, -1}, {Latest, build(0, failed), nil, nil, -1},
 		{Earliest, build(5, nil), nil, failed, -1},

@@ -161,7 +161,8 @@ func fetch(ctx context.Context, client *kgo.Client, tail Tail, partition int32,
 		request.IsolationLevel = 1
 	}
 	fetchRequestTopicPartition := kmsg.NewFetchRequestTopicPartition()
-	fetchRequestTopicPartition.Partition, fetchRequestTopicPartition.FetchOffset, fetchRequestTopicPartition.PartitionMaxBytes = partition, offset, fetchBytesMax
+	fetchRequestTopicPartition.Partition, fetchRequestTopicPartition.FetchOffset,
+		fetchRequestTopicPartition.PartitionMaxBytes = partition, offset, fetchBytesMax
 	topic := kmsg.NewFetchRequestTopic()
 	topic.Topic, topic.TopicID = tail.Topic, [16]byte(detail.ID)
 	topic.Partitions = append(topic.Partitions, fetchRequestTopicPartition)

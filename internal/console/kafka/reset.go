@@ -149,7 +149,8 @@ func (b logBounds) change(start kadm.ListedOffset, to Target) (Change, error) {
 		change.After = end.Offset
 	case ToTime:
 		change.After = end.Offset
-		if listedOffset, ok := b.times.Lookup(start.Topic, start.Partition); ok && listedOffset.Offset >= 0 {
+		if listedOffset, ok := b.times.Lookup(start.Topic,
+			start.Partition); ok && listedOffset.Offset >= 0 {
 			change.After = listedOffset.Offset
 		}
 	default:

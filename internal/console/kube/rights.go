@@ -56,25 +56,25 @@ func may(ctx context.Context, request *rest.Request, cluster console.ClusterName
 	default:
 		return false, fmt.Errorf("review right %d: unknown right", right)
 	}
-	selfSubjectAccessReview := &authorizationv1.SelfSubjectAccessReview{
+	answer := &authorizationv1.SelfSubjectAccessReview{
 		Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: attributes}}
-	err := review(ctx, request, "selfsubjectaccessreviews", selfSubjectAccessReview)
-	return err == nil && selfSubjectAccessReview.Status.Allowed && !selfSubjectAccessReview.Status.Denied, err
+	err := review(ctx, request, "selfsubjectaccessreviews", answer)
+	return err == nil && answer.Status.Allowed && !answer.Status.Denied, err
 }
 
 // mayCleanSome reports whether a rule permits to patch the Topics that it names. An access review
 // without a name does not consider such a rule, and one with a name needs the names of the Topics.
 // The list of rules may lack those of authorizers that cannot list them, such as a webhook.
 func mayCleanSome(ctx context.Context, request *rest.Request, namespace string) (bool, error) {
-	selfSubjectRulesReview := &authorizationv1.SelfSubjectRulesReview{
+	answer := &authorizationv1.SelfSubjectRulesReview{
 		Spec: authorizationv1.SelfSubjectRulesReviewSpec{Namespace: namespace}}
-	if err := review(ctx, request, "selfsubjectrulesreviews", selfSubjectRulesReview); err != nil {
+	if err := review(ctx, request, "selfsubjectrulesreviews", answer); err != nil {
 		return false, err
 	}
 	has := func(all []string, one string) bool {
 		return slices.Contains(all, one) || slices.Contains(all, "*")
 	}
-	return slices.ContainsFunc(selfSubjectRulesReview.Status.ResourceRules,
+	return slices.ContainsFunc(answer.Status.ResourceRules,
 		func(rule authorizationv1.ResourceRule) bool {
 			return len(rule.ResourceNames) > 0 && has(rule.Verbs, "patch") &&
 				has(rule.APIGroups, v1alpha1.GroupVersion.Group) && has(rule.Resources, "topics")
@@ -82,6 +82,7 @@ func mayCleanSome(ctx context.Context, request *rest.Request, namespace string) 
 }
 
 // review sends a review of permissions, and sets its status.
-func review(ctx context.Context, request *rest.Request, resource string, object runtime.Object) error {
+func review(ctx context.Context, request *rest.Request, resource string,
+	object runtime.Object) error {
 	return failure("review permissions", request.Resource(resource).Body(object).Do(ctx).Into(object))
 }

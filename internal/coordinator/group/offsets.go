@@ -117,7 +117,8 @@ type TopicPartition struct {
 // DeleteOffsets deletes the committed offsets of partitions. It rejects partitions of topics that
 // the group subscribes to. It returns one error per partition, in the order of the argument, or a
 // single error for the whole request.
-func (s *State) DeleteOffsets(groupID string, topicPartitions []TopicPartition) (errs []error, out Output,
+func (s *State) DeleteOffsets(groupID string, topicPartitions []TopicPartition) (errs []error,
+	out Output,
 	err error) {
 	g := s.groups[groupID]
 	switch {

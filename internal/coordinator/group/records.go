@@ -276,7 +276,8 @@ func (g *group) setMembers(stored []kmsg.GroupMetadataValueMember) {
 			continue
 		}
 		m := &member{
-			id: groupMetadataValueMember.MemberID, instance: deref(groupMetadataValueMember.InstanceID), clientID: groupMetadataValueMember.ClientID,
+			id: groupMetadataValueMember.MemberID, instance: deref(groupMetadataValueMember.InstanceID),
+			clientID:   groupMetadataValueMember.ClientID,
 			clientHost: groupMetadataValueMember.ClientHost,
 			session:    fromMillis(groupMetadataValueMember.SessionTimeoutMillis),
 			rebalance:  fromMillis(groupMetadataValueMember.RebalanceTimeoutMillis),

@@ -99,7 +99,8 @@ func (s *Shard[S, K, A]) append(now time.Time, records []state.Record, producer 
 	return n, last, nil
 }
 
-func (s *Shard[S, K, A]) build(now time.Time, records []state.Record, producer Producer) (batch []byte,
+func (s *Shard[S, K, A]) build(now time.Time, records []state.Record,
+	producer Producer) (batch []byte,
 	n int, err error) {
 	size, limit := record.HeaderBytes, batchBytes
 	if most := s.runtime.view.Load().batchBytesMax; most > 0 {

@@ -11,8 +11,8 @@ import (
 
 // progressReport is one call of CleaningProgress.Add. The model keeps the reports of all calls.
 type progressReport struct {
-	below int64
-	at    time.Time
+	below  int64
+	moment time.Time
 }
 
 // TestCleaningProgressEqualsModel calls Add and Truncate with random arguments, and compares Since
@@ -59,7 +59,7 @@ func checkProgress(t *testing.T, seed uint64, c CleaningProgress, all []progress
 		first, reported := time.Time{}, false
 		for _, one := range all {
 			if !reported && one.below > offset {
-				first, reported = one.at, true
+				first, reported = one.moment, true
 			}
 		}
 		ms, ok := c.Since(offset)

@@ -39,10 +39,10 @@ type replica struct {
 
 // consumer reads from different replicas, for at most one tombstone retention.
 type consumer struct {
-	started time.Time
-	at      int64 // next offset to read
-	endMax  int64 // the highest log end offset of the replicas that it has read from
-	state   map[string]string
+	started  time.Time
+	position int64 // next offset to read
+	endMax   int64 // the highest log end offset of the replicas that it has read from
+	state    map[string]string
 }
 
 func newReplicas(t *testing.T, seed uint64) *replicas {
@@ -112,18 +112,18 @@ func (r *replicas) read(c *consumer, from *replica) {
 		*c = consumer{started: r.now, state: map[string]string{}}
 	}
 	c.endMax = max(c.endMax, from.next)
-	to := min(from.next, c.at+1+r.random.Int64N(2+from.next/8))
+	to := min(from.next, c.position+1+r.random.Int64N(2+from.next/8))
 	records := from.committed()
-	for ; c.at < to; c.at++ {
-		if record := records[c.at]; record != nil {
+	for ; c.position < to; c.position++ {
+		if record := records[c.position]; record != nil {
 			c.state[string(record.Key)] = string(record.Value)
 		}
 	}
-	if c.at < c.endMax {
+	if c.position < c.endMax {
 		return
 	}
 	want := map[string]string{}
-	for _, one := range r.history[:c.at] {
+	for _, one := range r.history[:c.position] {
 		key, value, _ := strings.Cut(one, "=")
 		want[key] = value
 	}
@@ -131,7 +131,7 @@ func (r *replicas) read(c *consumer, from *replica) {
 	for key := range want {
 		if c.state[key] != want[key] {
 			r.t.Fatalf("seed %d: %v after its start, at offset %d, a consumer has %s=%q, want %q",
-				r.seed, r.now.Sub(c.started), c.at, key, c.state[key], want[key])
+				r.seed, r.now.Sub(c.started), c.position, key, c.state[key], want[key])
 		}
 	}
 }

@@ -10,8 +10,8 @@ type ioRate struct {
 
 // ioSample is the number of bytes that a pass had read and written at a time.
 type ioSample struct {
-	at    time.Time
-	bytes int64
+	moment time.Time
+	bytes  int64
 }
 
 const (
@@ -21,7 +21,7 @@ const (
 
 // add adds a sample, unless the last one is younger than rateGap.
 func (r *ioRate) add(now time.Time, bytes int64) {
-	if n := len(r.samples); n > 0 && now.Sub(r.samples[n-1].at) < rateGap {
+	if n := len(r.samples); n > 0 && now.Sub(r.samples[n-1].moment) < rateGap {
 		return
 	}
 	r.samples = append(r.samples[r.first(now):], ioSample{now, bytes})
@@ -30,7 +30,7 @@ func (r *ioRate) add(now time.Time, bytes int64) {
 // first returns the index of the sample with which the window begins.
 func (r *ioRate) first(now time.Time) (first int) {
 	for i := range r.samples {
-		if now.Sub(r.samples[i].at) >= rateWindow {
+		if now.Sub(r.samples[i].moment) >= rateWindow {
 			first = i
 		}
 	}
@@ -44,7 +44,7 @@ func (r *ioRate) perSecond(now time.Time, bytes int64) *float64 {
 		return nil
 	}
 	from := r.samples[r.first(now)]
-	elapsed := now.Sub(from.at)
+	elapsed := now.Sub(from.moment)
 	if elapsed < rateGap {
 		return nil
 	}

@@ -313,8 +313,8 @@ func TestOfflineWithoutHighWatermarkCleansNothing(t *testing.T) {
 // superseded.
 func TestOfflineExpiresProducersByItsTime(t *testing.T) {
 	for _, test := range []struct {
-		at   time.Time
-		kept int
+		moment time.Time
+		kept   int
 	}{{epoch0.Add(time.Hour), 1}, {epoch0.Add(producer.Expiry + time.Hour), 0}, {time.Time{}, 0}} {
 		disk := vfs.NewMem()
 		s := openStore(t, disk)
@@ -329,7 +329,7 @@ func TestOfflineExpiresProducersByItsTime(t *testing.T) {
 		if err := s.Close(); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := cleanOfflineAt(t, disk, OfflineOptions{}, test.at); err != nil {
+		if _, err := cleanOfflineAt(t, disk, OfflineOptions{}, test.moment); err != nil {
 			t.Fatal(err)
 		}
 		slice, err := openStore(t, disk).Logs()[0].ReadReplica(0, 1<<20, true)
@@ -344,7 +344,7 @@ func TestOfflineExpiresProducersByItsTime(t *testing.T) {
 		}
 		slice.Release()
 		if kept != test.kept {
-			t.Errorf("cleaned at %v: %d batches of the producer are left, want %d", test.at, kept,
+			t.Errorf("cleaned at %v: %d batches of the producer are left, want %d", test.moment, kept,
 				test.kept)
 		}
 	}

@@ -49,9 +49,9 @@ var passSettle = []string{"put end=1", "roll", "put end=2", "wait 90s quietly", 
 
 // powerCut is the disk after a power cut, with the time and the reason of the cut.
 type powerCut struct {
-	mem *vfs.Mem
-	at  time.Time
-	why string
+	mem    *vfs.Mem
+	moment time.Time
+	why    string
 }
 
 // collectPowerCuts runs the setup and three passes: one over the dirty section, one for the markers
@@ -105,7 +105,7 @@ func (s *scenario) prepare() {
 	s.cleaner.Configure(s.budget)
 	s.runLines(append(script[index:], "wait 3s"))
 	s.out.Reset()
-	s.at = "the passes"
+	s.line = "the passes"
 }
 
 // resume enables the cleaner.
@@ -143,9 +143,9 @@ func TestPowerCutDuringPass(t *testing.T) { // I14, I37, I38, F4, F13
 	t.Logf("seed %d: %d power cuts", seed, len(cuts))
 	for _, cut := range cuts {
 		err := runInScenario(t, func(s *scenario) {
-			s.at, s.fsys, s.ledger, s.epoch = cut.why, cut.mem, book.clone(), 100
+			s.line, s.fsys, s.ledger, s.epoch = cut.why, cut.mem, book.clone(), 100
 			s.settings.SegmentBytes, s.settings.TombstoneRetention = 3000, 20*time.Second
-			time.Sleep(time.Until(cut.at))
+			time.Sleep(time.Until(cut.moment))
 			s.openAndCheckEnd(s.ledger.end) // everything was synced before the pass
 			s.waitIdle()
 			s.ledger.check(s)

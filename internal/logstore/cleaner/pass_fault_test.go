@@ -78,7 +78,7 @@ func passesWithFault(t *testing.T, fault passFault, skip int) (hit bool, err err
 		s.waitIdle()
 		s.ledger.check(s)
 		s.ledger.checkReads(s)
-		s.at = "after the fault"
+		s.line = "after the fault"
 		// A log whose sync failed has stopped until the next start.
 		if s.log.Fault() != nil {
 			s.kill()

@@ -19,7 +19,7 @@ var (
 // request is a request for a pass at once. The zero value means that there is no request. A request
 // does not survive a restart.
 type request struct {
-	at time.Time
+	moment time.Time
 	// through is the log end at the time of the request. The pass waits until the records below it
 	// are cleanable.
 	through int64
@@ -35,7 +35,7 @@ const requestWaitMax = 5 * time.Second
 
 // ready reports whether the pass of the request may start.
 func (r request) ready(s compaction.Sections, now time.Time) bool {
-	return s.Bound >= r.through || now.Sub(r.at) >= requestWaitMax
+	return s.Bound >= r.through || now.Sub(r.moment) >= requestWaitMax
 }
 
 // CleanNow requests a pass over one log at once, whatever its dirty ratio, its estimated garbage

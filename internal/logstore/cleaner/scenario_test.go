@@ -27,7 +27,7 @@ import (
 type scenario struct {
 	fsys     *vfs.Mem
 	disk     func(*vfs.Mem) vfs.FS // wraps fsys for the store
-	at       string                // the current line of the script
+	line     string                // the current line of the script
 	store    *logstore.Store
 	cleaner  *Cleaner
 	log      *logstore.Log
@@ -84,7 +84,7 @@ func runInScenario(t *testing.T, act func(s *scenario)) (err error) {
 				if !ok {
 					panic(failure)
 				}
-				err = fmt.Errorf("%s: %s", s.at, found.text)
+				err = fmt.Errorf("%s: %s", s.line, found.text)
 			}
 		}()
 		act(s)
@@ -93,7 +93,7 @@ func runInScenario(t *testing.T, act func(s *scenario)) (err error) {
 }
 
 func newScenario() *scenario {
-	s := &scenario{fsys: vfs.NewMem(), epoch: -1, ledger: newLedger(), at: "start"}
+	s := &scenario{fsys: vfs.NewMem(), epoch: -1, ledger: newLedger(), line: "start"}
 	s.disk = func(mem *vfs.Mem) vfs.FS { return mem }
 	s.settings = compacted(nil)
 	s.settings.SegmentBytes, s.settings.TombstoneRetention, s.settings.MinDirtyPercent = 1<<20,
@@ -103,7 +103,7 @@ func newScenario() *scenario {
 
 func (s *scenario) runLines(script []string) {
 	for i, line := range script {
-		s.at = fmt.Sprintf("line %d, %s", i+1, line)
+		s.line = fmt.Sprintf("line %d, %s", i+1, line)
 		s.runLine(line)
 	}
 }

@@ -270,7 +270,7 @@ func (c *Cleaner) firstSlot(ctx context.Context, state *logState, held *heldSlot
 func (c *Cleaner) requestAgain(state *logState, served request) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if state.request.at.IsZero() {
+	if state.request.moment.IsZero() {
 		state.request = served
 	}
 	c.awake()

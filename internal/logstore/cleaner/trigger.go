@@ -56,7 +56,7 @@ func decide(s compaction.Sections, settings *topicconfig.Settings, in triggerInp
 	ratio, garbage := s.DirtyRatio(), in.underPressure(s, now)
 	urgency := pressureUrgency + float64(garbage)/(1<<20)
 	switch {
-	case !in.request.at.IsZero():
+	case !in.request.moment.IsZero():
 		return passDue{trigger: triggerRequested, urgency: urgency, early: !in.request.ready(s, now)}
 	case garbage > 0:
 		return passDue{trigger: triggerPressure, urgency: urgency, early: in.estimate.stale(s)}

@@ -14,8 +14,8 @@ const recoveryFile = "recovery-point-offset-checkpoint"
 
 // recoveryPoints are the recovery points of one data directory.
 type recoveryPoints struct {
-	dir string
-	of  map[string]int64 // key: name of the partition's directory; nil if the file was not read yet
+	dir       string
+	positions map[string]int64 // by name of the partition's directory; nil: not read yet
 }
 
 // syncedBelow returns the offset below which the index files of a partition must be complete: its
@@ -24,21 +24,21 @@ type recoveryPoints struct {
 // recovery point. If there is no recovery point, all entries must exist.
 func (v *verifier) syncedBelow(partition string) (int64, error) {
 	dir, name := filepath.Split(filepath.Clean(partition))
-	if v.recovery.dir != dir || v.recovery.of == nil {
+	if v.recovery.dir != dir || v.recovery.positions == nil {
 		path := filepath.Join(dir, recoveryFile)
 		content, ok, err := v.readSmall(path)
 		if err != nil {
 			return 0, err
 		}
-		v.recovery = recoveryPoints{dir: dir, of: map[string]int64{}}
+		v.recovery = recoveryPoints{dir: dir, positions: map[string]int64{}}
 		if ok {
-			if v.recovery.of, err = parseRecoveryPoints(content); err != nil {
+			if v.recovery.positions, err = parseRecoveryPoints(content); err != nil {
 				v.find(path, 0, "%v", err)
-				v.recovery.of = map[string]int64{}
+				v.recovery.positions = map[string]int64{}
 			}
 		}
 	}
-	if point, known := v.recovery.of[name]; known {
+	if point, known := v.recovery.positions[name]; known {
 		return point, nil
 	}
 	return math.MaxInt64, nil

@@ -24,7 +24,7 @@ type Entries struct {
 	bucket, lastBucket int   // numbers of the current bucket and of the last bucket of the range
 	bucketEnd          int64 // position in the section at which the current bucket ends
 	rangeEnd           int64 // position in the section at which the last bucket ends
-	at                 int64 // position in the section of the next page
+	position           int64 // position in the section of the next page
 	begins             bucketTable
 
 	buffer     []byte // bytes of the section, from position bufferAt on
@@ -64,13 +64,13 @@ func (e *Entries) start() (err error) {
 	if e.rangeEnd, err = e.begins.at(e.reader, e.lastBucket+1); err != nil {
 		return err
 	}
-	if e.at, err = e.begins.at(e.reader, e.bucket); err != nil {
+	if e.position, err = e.begins.at(e.reader, e.bucket); err != nil {
 		return err
 	}
-	if e.at > e.rangeEnd {
-		return fmt.Errorf("%w: buckets from %d to %d", ErrCorrupt, e.at, e.rangeEnd)
+	if e.position > e.rangeEnd {
+		return fmt.Errorf("%w: buckets from %d to %d", ErrCorrupt, e.position, e.rangeEnd)
 	}
-	e.bucketEnd = e.at
+	e.bucketEnd = e.position
 	e.bucket-- // nextBucket increments it
 	return nil
 }
@@ -80,7 +80,7 @@ func (e *Entries) start() (err error) {
 // two.
 func (e *Entries) NextPage() (Page, error) {
 	for e.err == nil {
-		if e.at == e.bucketEnd {
+		if e.position == e.bucketEnd {
 			e.err = e.nextBucket()
 			continue
 		}
@@ -104,42 +104,42 @@ func (e *Entries) nextBucket() (err error) {
 	if e.bucketEnd, err = e.begins.at(e.reader, e.bucket+1); err != nil {
 		return err
 	}
-	if e.bucketEnd < e.at || e.bucketEnd > e.rangeEnd {
-		return fmt.Errorf("%w: bucket %d from %d to %d", ErrCorrupt, e.bucket, e.at, e.bucketEnd)
+	if e.bucketEnd < e.position || e.bucketEnd > e.rangeEnd {
+		return fmt.Errorf("%w: bucket %d from %d to %d", ErrCorrupt, e.bucket, e.position, e.bucketEnd)
 	}
 	return nil
 }
 
 // readPage reads and checks the page at e.at.
 func (e *Entries) readPage() ([]byte, error) {
-	size := int(min(e.bucketEnd-e.at, entryPageBytes+checksumBytes))
+	size := int(min(e.bucketEnd-e.position, entryPageBytes+checksumBytes))
 	if (size-checksumBytes)%entryBytes != 0 || size <= checksumBytes {
 		return nil, fmt.Errorf("%w: a page of %d bytes", ErrCorrupt, size)
 	}
-	if e.at < e.bufferAt || e.at+int64(size) > e.bufferAt+int64(len(e.buffer)) {
+	if e.position < e.bufferAt || e.position+int64(size) > e.bufferAt+int64(len(e.buffer)) {
 		if err := e.fill(); err != nil {
 			return nil, err
 		}
 	}
-	payload, err := checkPage(e.buffer[e.at-e.bufferAt:][:size], e.reader.header.identity.Digest,
-		entriesSection, e.at)
+	payload, err := checkPage(e.buffer[e.position-e.bufferAt:][:size], e.reader.header.identity.Digest,
+		entriesSection, e.position)
 	if err != nil {
 		return nil, err
 	}
-	e.at += int64(size)
+	e.position += int64(size)
 	return payload, e.checkOrder(Page(payload))
 }
 
 // fill reads the section from position e.at into the buffer, until the buffer is full or the range
 // ends.
 func (e *Entries) fill() error {
-	size := int(min(e.rangeEnd-e.at, entriesBufferBytes))
+	size := int(min(e.rangeEnd-e.position, entriesBufferBytes))
 	if cap(e.buffer) < size {
 		e.buffer = make([]byte, size)
 	}
-	e.buffer, e.bufferAt = e.buffer[:size], e.at
+	e.buffer, e.bufferAt = e.buffer[:size], e.position
 	begin := e.reader.header.extent(entriesSection).begin
-	return readFull(e.reader.file, e.buffer, begin+e.at, e.reader.read)
+	return readFull(e.reader.file, e.buffer, begin+e.position, e.reader.read)
 }
 
 // checkOrder checks the first and last entry of a page against the previous page, the bucket and

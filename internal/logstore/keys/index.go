@@ -65,22 +65,22 @@ func decodeIndexItem(b []byte) indexItem {
 // batchIndex is the batch index of the batches that were added so far. It is in memory while the
 // batches are written, with 48 bytes for each 256 batches.
 type batchIndex struct {
-	digest  uint64
-	items   []indexItem
-	at      int64 // bytes of the items of all batches
-	batches int
+	digest   uint64
+	items    []indexItem
+	position int64 // bytes of the items of all batches
+	batches  int
 }
 
 // add adds the next batch, of which the argument encoded is the item, in a context.
 func (x *batchIndex) add(context itemContext, encoded []byte) {
 	if x.batches%spanBatches == 0 {
-		x.items = append(x.items, indexItem{context: context, itemsAt: x.at,
-			crc: pageTag(x.digest, spanSection, x.at)})
+		x.items = append(x.items, indexItem{context: context, itemsAt: x.position,
+			crc: pageTag(x.digest, spanSection, x.position)})
 	}
 	last := &x.items[len(x.items)-1]
 	last.crc = crc32.Update(last.crc, castagnoli, encoded)
 	last.bytes += len(encoded)
-	x.at += int64(len(encoded))
+	x.position += int64(len(encoded))
 	x.batches++
 }
 

@@ -20,12 +20,12 @@ func (c *readCounter) Create(name string) (vfs.File, error) {
 
 type countedFile struct {
 	vfs.File
-	of *readCounter
+	readCounter *readCounter
 }
 
 func (f countedFile) ReadAt(p []byte, position int64) (int, error) {
 	n, err := f.File.ReadAt(p, position)
-	f.of.bytes += int64(n)
+	f.readCounter.bytes += int64(n)
 	return n, err
 }
 

@@ -140,7 +140,8 @@ func (p *planner) searchDrain() (best candidate) {
 			continue
 		}
 		for _, partition := range p.held[b] {
-			if best = p.bestTarget(partition, slices.Index(partition.replicas, b), Drain); best.partition != nil {
+			if best = p.bestTarget(partition, slices.Index(partition.replicas, b),
+				Drain); best.partition != nil {
 				return best
 			}
 		}

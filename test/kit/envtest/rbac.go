@@ -16,7 +16,8 @@ import (
 
 // AwaitRule waits until the API server grants a user a rule of a new Role. The API server
 // authorizes by a cache of Roles and RoleBindings, which may not contain the new ones yet.
-func AwaitRule(t testing.TB, config *rest.Config, user, namespace string, policyRule *rbacv1.PolicyRule) {
+func AwaitRule(t testing.TB, config *rest.Config, user, namespace string,
+	policyRule *rbacv1.PolicyRule) {
 	t.Helper()
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {

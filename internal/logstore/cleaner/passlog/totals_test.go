@@ -69,7 +69,7 @@ func totalsModel(passes []report.Pass) (t Totals) {
 func TestTotalsMatchPassesAcrossRestarts(t *testing.T) {
 	for s := range seed.Sequence(t, 10) {
 		m := &totalsRun{t: t, Rand: rand.New(rand.NewPCG(s, 0)), fsys: vfs.NewMem(),
-			passes: map[Key][]report.Pass{}, states: map[Key][]Totals{}, at: start,
+			passes: map[Key][]report.Pass{}, states: map[Key][]Totals{}, moment: start,
 			logs: 1 + int(s%50)}
 		m.open()
 		for range 1000 {
@@ -89,7 +89,7 @@ type totalsRun struct {
 	fsys     *vfs.Mem
 	log      *Log
 	logs     int
-	at       time.Time
+	moment   time.Time
 	passes   map[Key][]report.Pass // since the log was created
 	states   map[Key][]Totals      // all values that the totals ever had
 	replaced int
@@ -100,11 +100,11 @@ func (m *totalsRun) key() Key {
 }
 
 func (m *totalsRun) step() {
-	m.at = m.at.Add(time.Minute)
+	m.moment = m.moment.Add(time.Minute)
 	before := m.log.totalsFile.count
 	switch n := m.IntN(100); {
 	case n < 90:
-		key, pass := m.key(), randomPass(m.Rand, m.at)
+		key, pass := m.key(), randomPass(m.Rand, m.moment)
 		end(m.log, key, pass)
 		m.passes[key] = append(m.passes[key], pass)
 		m.states[key] = append(m.states[key], totalsModel(m.passes[key]))
