@@ -73,7 +73,14 @@ func TestSegmentsAndPassesOverHTTP(t *testing.T) {
 			continue
 		}
 		path := fmt.Sprintf("/api/v1/partitions/tickets/%d/segments", row.Partition)
-		all := fetch[report.Segments](t, handler, path, http.StatusOK)
+		var all report.Segments
+		await.Until(t, "every clean segment to have a usable key sidecar, which counts its records",
+			func() bool {
+				all = fetch[report.Segments](t, handler, path, http.StatusOK)
+				return !slices.ContainsFunc(all.Segments, func(s report.Segment) bool {
+					return s.State == report.SegmentClean && s.Records == nil
+				})
+			})
 		var bytes, clean, records int64
 		for _, s := range all.Segments {
 			bytes += s.Bytes

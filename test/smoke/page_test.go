@@ -32,6 +32,8 @@ var transient = map[string]bool{
 	// exported only while a pass runs
 	"heartwood_cleaner_eta_seconds":    true,
 	"heartwood_cleaner_progress_ratio": true,
+	// exported only while the garbage of a log is known
+	"heartwood_log_reclaimable_exact": true,
 	// exported only while a group has committed offsets
 	"heartwood_group_lag_offsets": true,
 	// exported only while a transaction is open
