@@ -179,7 +179,7 @@ FAULTS ?=
 LATER_IMAGE ?=
 E2E_RUN ?= .
 .PHONY: e2e
-e2e: ## Run the end-to-end tests with KUBECONFIG, IMAGE, CLIENT_IMAGE; E2E_PARTIAL=1 permits skips.
+e2e: build ## Run the end-to-end tests with KUBECONFIG, IMAGE, CLIENT_IMAGE; E2E_PARTIAL=1 permits skips.
 	IMAGE='$(IMAGE)' CLIENT_IMAGE='$(CLIENT_IMAGE)' FAULTS='$(abspath $(FAULTS))' \
 		LATER_IMAGE='$(LATER_IMAGE)' go test -tags e2e -count=1 -timeout 120m -v \
 		-run '$(E2E_RUN)' ./test/e2e
