@@ -135,15 +135,15 @@ var (
 // The configuration is built again only when the certificates have changed.
 func (c *Certificates) server(listener string, mutual bool) func() *tls.Config {
 	return c.cached(func(m *material) *tls.Config {
-		listenerMaterial := m.listeners[listener]
-		if listenerMaterial == nil || listenerMaterial.certificate == nil {
+		loaded := m.listeners[listener]
+		if loaded == nil || loaded.certificate == nil {
 			return refusing(errNoCertificate)
 		}
-		config := serverConfig(listenerMaterial.certificate)
+		config := serverConfig(loaded.certificate)
 		if !mutual {
 			return config
 		}
-		config.ClientCAs = listenerMaterial.clientCAs
+		config.ClientCAs = loaded.clientCAs
 		if config.ClientCAs == nil {
 			config.ClientCAs = m.usersCA
 		}
@@ -212,9 +212,9 @@ func (c *Certificates) client(listener string,
 	rules certname.Rules) func(*tls.ConnectionState) (*wire.Session, error) {
 	return func(state *tls.ConnectionState) (*wire.Session, error) {
 		leaf := state.PeerCertificates[0]
-		listenerMaterial := c.current.Load().listeners[listener]
+		loaded := c.current.Load().listeners[listener]
 		var name string
-		if listenerMaterial == nil || listenerMaterial.clientCAs == nil {
+		if loaded == nil || loaded.clientCAs == nil {
 			var ok bool
 			if name, ok = certname.CommonName(leaf.Subject); !ok {
 				return nil, errors.New("the certificate has no single common name")

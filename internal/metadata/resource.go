@@ -272,44 +272,44 @@ func (r *resolver) apply(from v1alpha1.TopicSettings, path *field.Path) {
 	r.integer(&s.MinInSyncReplicas, from.MinInSyncReplicas, 1, math.MaxInt16,
 		path.Child("minInSyncReplicas"))
 	r.cleanupPolicy(from.CleanupPolicy, path.Child("cleanupPolicy"))
-	if c, below := from.Compaction, path.Child("compaction"); c != nil {
-		r.percent(&s.MinDirtyPercent, c.MinDirtyPercent, below.Child("minDirtyPercent"))
-		r.integer(&s.MaxGarbagePercent, c.MaxGarbagePercent, 0, 99, below.Child("maxGarbagePercent"))
-		r.duration(&s.MinLag, c.MinLag, 0, below.Child("minLag"))
-		r.age(&s.MaxLag, c.MaxLag, below.Child("maxLag"))
-		r.duration(&s.TombstoneRetention, c.TombstoneRetention, 0, below.Child("tombstoneRetention"))
+	if c, child := from.Compaction, path.Child("compaction"); c != nil {
+		r.percent(&s.MinDirtyPercent, c.MinDirtyPercent, child.Child("minDirtyPercent"))
+		r.integer(&s.MaxGarbagePercent, c.MaxGarbagePercent, 0, 99, child.Child("maxGarbagePercent"))
+		r.duration(&s.MinLag, c.MinLag, 0, child.Child("minLag"))
+		r.age(&s.MaxLag, c.MaxLag, child.Child("maxLag"))
+		r.duration(&s.TombstoneRetention, c.TombstoneRetention, 0, child.Child("tombstoneRetention"))
 	}
 	if c := from.Compression; c != nil {
 		r.compression(*c, path.Child("compression"))
 	}
-	if c, below := from.Retention, path.Child("retention"); c != nil {
-		r.age(&s.RetentionTime, c.Time, below.Child("time"))
-		r.size(&s.RetentionBytes, c.Size, topicconfig.Unlimited, math.MaxInt64, below.Child("size"))
+	if c, child := from.Retention, path.Child("retention"); c != nil {
+		r.age(&s.RetentionTime, c.Time, child.Child("time"))
+		r.size(&s.RetentionBytes, c.Size, topicconfig.Unlimited, math.MaxInt64, child.Child("size"))
 	}
-	if c, below := from.Segment, path.Child("segment"); c != nil {
+	if c, child := from.Segment, path.Child("segment"); c != nil {
 		r.size(&s.SegmentBytes, c.Size, topicconfig.SegmentBytesMin, topicconfig.SegmentBytesMax,
-			below.Child("size"))
-		r.duration(&s.SegmentAge, c.MaxAge, time.Millisecond, below.Child("maxAge"))
-		r.duration(&s.SegmentJitter, c.Jitter, 0, below.Child("jitter"))
+			child.Child("size"))
+		r.duration(&s.SegmentAge, c.MaxAge, time.Millisecond, child.Child("maxAge"))
+		r.duration(&s.SegmentJitter, c.Jitter, 0, child.Child("jitter"))
 		r.bytes(&s.SegmentIndexBytes, c.IndexSize, topicconfig.SegmentIndexBytesMin,
-			below.Child("indexSize"))
-		r.bytes(&s.IndexIntervalBytes, c.IndexInterval, 0, below.Child("indexInterval"))
+			child.Child("indexSize"))
+		r.bytes(&s.IndexIntervalBytes, c.IndexInterval, 0, child.Child("indexInterval"))
 	}
 	r.bytes(&s.MessageBytesMax, from.MaxMessageSize, 0, path.Child("maxMessageSize"))
 	r.bytes(&s.RecordBytesMax, from.MaxRecordSize, 1, path.Child("maxRecordSize"))
 	r.timestampType(from.TimestampType, path.Child("timestampType"))
-	if c, below := from.TimestampLimits, path.Child("timestampLimits"); c != nil {
-		r.age(&s.TimestampBeforeMax, c.Past, below.Child("past"))
-		r.age(&s.TimestampAfterMax, c.Future, below.Child("future"))
+	if c, child := from.TimestampLimits, path.Child("timestampLimits"); c != nil {
+		r.age(&s.TimestampBeforeMax, c.Past, child.Child("past"))
+		r.age(&s.TimestampAfterMax, c.Future, child.Child("future"))
 	}
 	r.durability(from.Durability, path.Child("durability"))
 	if from.UncleanLeaderElection != nil {
 		s.UncleanElection = *from.UncleanLeaderElection
 	}
-	if c, below := from.WithoutEffect, path.Child("withoutEffect"); c != nil {
-		r.interval(&s.WithoutEffect.FlushInterval, c.FlushInterval, below.Child("flushInterval"))
+	if c, child := from.WithoutEffect, path.Child("withoutEffect"); c != nil {
+		r.interval(&s.WithoutEffect.FlushInterval, c.FlushInterval, child.Child("flushInterval"))
 		r.duration(&s.WithoutEffect.FileDeleteDelay, c.FileDeleteDelay, 0,
-			below.Child("fileDeleteDelay"))
+			child.Child("fileDeleteDelay"))
 		if c.Preallocate != nil {
 			s.WithoutEffect.Preallocate = *c.Preallocate
 		}
@@ -435,13 +435,13 @@ func (r *resolver) compression(c v1alpha1.Compression, path *field.Path) {
 	if c.Clean == nil {
 		return
 	}
-	below := path.Child("clean")
+	child := path.Child("clean")
 	if c.Clean.Type == compressionProducer {
 		r.faults = append(r.faults,
-			field.Invalid(below.Child("type"), c.Clean.Type, "must be a codec"))
+			field.Invalid(child.Child("type"), c.Clean.Type, "must be a codec"))
 		return
 	}
-	if codec, level, ok := r.codec(c.Clean.Type, c.Clean.Level, below); ok {
+	if codec, level, ok := r.codec(c.Clean.Type, c.Clean.Level, child); ok {
 		s.CleanCodec = topicconfig.CleanCodec{Set: true, Codec: codec, Level: level}
 	}
 }

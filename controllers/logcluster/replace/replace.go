@@ -169,10 +169,9 @@ func (r *Replacer) classMissing(ctx context.Context, name string) (bool, error) 
 	return apierrors.IsNotFound(err), client.IgnoreNotFound(err)
 }
 
-// Continue replaces the volumes of brokers that are stopping. It derives each step from
-// the present state, so another operator process can continue. While a
-// LogCluster is paused, brokers start again with their volumes. again is the time after which the
-// next step is due; 0 if there is none.
+// Continue executes the next step for each broker that is stopping because its volume is replaced.
+// While a LogCluster is paused, brokers start again with their volumes. again is the time after
+// which the next step is due; 0 if there is none.
 func (r *Replacer) Continue(ctx context.Context, s *facts.Facts,
 	m *memory.Memory) (again time.Duration, err error) {
 	forgetStopped(s, m)

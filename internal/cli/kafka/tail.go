@@ -160,12 +160,11 @@ func fetch(ctx context.Context, client *kgo.Client, tail Tail, partition int32,
 	if tail.Committed {
 		request.IsolationLevel = 1
 	}
-	fetchRequestTopicPartition := kmsg.NewFetchRequestTopicPartition()
-	fetchRequestTopicPartition.Partition, fetchRequestTopicPartition.FetchOffset,
-		fetchRequestTopicPartition.PartitionMaxBytes = partition, offset, fetchBytesMax
+	part := kmsg.NewFetchRequestTopicPartition()
+	part.Partition, part.FetchOffset, part.PartitionMaxBytes = partition, offset, fetchBytesMax
 	topic := kmsg.NewFetchRequestTopic()
 	topic.Topic, topic.TopicID = tail.Topic, [16]byte(detail.ID)
-	topic.Partitions = append(topic.Partitions, fetchRequestTopicPartition)
+	topic.Partitions = append(topic.Partitions, part)
 	request.Topics = append(request.Topics, topic)
 	answer, err := client.Broker(int(placed.Leader)).RetriableRequest(ctx, request)
 	if err != nil {

@@ -100,13 +100,13 @@ func (t *Tail) load(ctx context.Context) error {
 	if len(response.Topics) != 1 {
 		return errors.New("read metadata: the broker returned no topic")
 	}
-	metadataResponseTopic := &response.Topics[0]
-	if err := kerr.ErrorForCode(metadataResponseTopic.ErrorCode); err != nil {
+	described := &response.Topics[0]
+	if err := kerr.ErrorForCode(described.ErrorCode); err != nil {
 		return fmt.Errorf("read metadata of topic %s: %w", t.query.Topic, err)
 	}
-	topic := kadm.TopicDetail{Topic: t.query.Topic, ID: metadataResponseTopic.TopicID,
+	topic := kadm.TopicDetail{Topic: t.query.Topic, ID: described.TopicID,
 		Partitions: kadm.PartitionDetails{}}
-	for _, p := range metadataResponseTopic.Partitions {
+	for _, p := range described.Partitions {
 		topic.Partitions[p.Partition] = kadm.PartitionDetail{Leader: p.Leader}
 	}
 	if t.positions != nil && t.topic.ID != topic.ID {

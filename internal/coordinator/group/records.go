@@ -271,19 +271,19 @@ func (g *group) setMembers(stored []kmsg.GroupMetadataValueMember) {
 		g.leader = leader
 	}
 	for i := range stored {
-		groupMetadataValueMember := &stored[i]
-		if g.byID[groupMetadataValueMember.MemberID] != nil {
+		saved := &stored[i]
+		if g.byID[saved.MemberID] != nil {
 			continue
 		}
 		m := &member{
-			id: groupMetadataValueMember.MemberID, instance: deref(groupMetadataValueMember.InstanceID),
-			clientID:   groupMetadataValueMember.ClientID,
-			clientHost: groupMetadataValueMember.ClientHost,
-			session:    fromMillis(groupMetadataValueMember.SessionTimeoutMillis),
-			rebalance:  fromMillis(groupMetadataValueMember.RebalanceTimeoutMillis),
-			protocols:  []Protocol{{g.protocol, bytes.Clone(groupMetadataValueMember.Subscription)}},
+			id: saved.MemberID, instance: deref(saved.InstanceID),
+			clientID:   saved.ClientID,
+			clientHost: saved.ClientHost,
+			session:    fromMillis(saved.SessionTimeoutMillis),
+			rebalance:  fromMillis(saved.RebalanceTimeoutMillis),
+			protocols:  []Protocol{{g.protocol, bytes.Clone(saved.Subscription)}},
 		}
-		if groupMetadataValueMember.RebalanceTimeoutMillis < 0 {
+		if saved.RebalanceTimeoutMillis < 0 {
 			// in a record that was written before members had a rebalance timeout
 			m.rebalance = m.session
 		}
