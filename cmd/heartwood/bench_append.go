@@ -46,7 +46,7 @@ results for every codec and level; docs/bench/append.md compares them with Apach
 	flags.BoolVar(&opts.Letters, "letters", false,
 		"use records of random capital letters without a key, as in Kafka's benchmarks")
 	flags.StringVar(&opts.Dir, "dir", "",
-		"`DIR` in which a temporary directory for the log is created (default: $TMPDIR or /tmp)")
+		"`DIR` create a temporary directory for the log here (default: $TMPDIR or /tmp)")
 	flags.DurationVar(&opts.Flush, "flush", time.Second, "interval at which the log is synced to disk")
 	flags.BoolVar(&asJSON, "json", false, "print one JSON object")
 	quiet := addQuiet(cmd)

@@ -20,12 +20,12 @@ process. docs/bench/README.md describes how to compare.`
 func targetFlags(cmd *cobra.Command, to *client.Target) (asJSON, quiet *bool) {
 	flags := cmd.Flags()
 	flags.StringSliceVar(&to.Bootstrap, "bootstrap", []string{"127.0.0.1:9092"},
-		"`HOST:PORT,...` of brokers of the cluster")
+		"`HOST:PORT,...` brokers of the cluster")
 	flags.StringVar(&to.Topic, "topic", "heartwood-bench", "topic to measure")
 	flags.StringVar(&to.Security.CAFile, "ca-file", "",
-		"`FILE` of the cluster's CAs (PEM): connect with TLS")
+		"`FILE` connect with TLS, and verify brokers by these CAs (PEM)")
 	flags.StringVar(&to.Security.User, "user", "", "authenticate by SCRAM-SHA-512")
-	flags.StringVar(&to.Security.PasswordFile, "password-file", "", "`FILE` of the user's password")
+	flags.StringVar(&to.Security.PasswordFile, "password-file", "", "`FILE` password of --user")
 	return flags.Bool("json", false, "print one JSON object"), addQuiet(cmd)
 }
 

@@ -51,28 +51,28 @@ Its node id is the number at the end of the pod's name.`,
 		Args: noArgs,
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&f.cluster, "cluster", "", "`NAME` of the LogCluster")
-	flags.StringVar(&f.namespace, "namespace", "", "`NAMESPACE` of the LogCluster")
-	flags.StringVar(&f.podName, "pod-name", "", "`NAME` of this pod, such as demo-broker-0")
+	flags.StringVar(&f.cluster, "cluster", "", "`NAME` LogCluster of the broker")
+	flags.StringVar(&f.namespace, "namespace", "", "`NAMESPACE` namespace of the LogCluster")
+	flags.StringVar(&f.podName, "pod-name", "", "`NAME` the broker's own pod, such as demo-broker-0")
 	flags.StringVar(&f.podUID, "pod-uid", "",
-		"`UID` of this pod; with it the operator detects at once when the broker process ends "+
+		"`UID` the pod's uid; with it the operator detects at once when the broker process ends "+
 			"(default: the operator detects this only by the Lease)")
-	flags.StringVar(&f.podIP, "pod-ip", "", "`ADDRESS` at which other brokers reach this pod "+
+	flags.StringVar(&f.podIP, "pod-ip", "", "`ADDRESS` where other brokers reach this pod "+
 		"(default: the host of --advertise)")
-	flags.StringVar(&f.dataDir, "data-dir", "/data", "`DIR` of the logs")
-	flags.Var(address(&f.listen, ":9092"), "listen", "`HOST:PORT` to listen on for Kafka clients")
+	flags.StringVar(&f.dataDir, "data-dir", "/data", "`DIR` where the logs are stored")
+	flags.Var(address(&f.listen, ":9092"), "listen", "`HOST:PORT` listen here for Kafka clients")
 	flags.Var(address(&f.advertise, ""), "advertise",
-		"`HOST:PORT` at which clients reach this broker")
-	flags.StringVar(&f.listeners, "listeners", "", "`JSON` of LogCluster.spec.listeners, instead of "+
+		"`HOST:PORT` where clients reach this broker")
+	flags.StringVar(&f.listeners, "listeners", "", "`JSON` LogCluster.spec.listeners as text, instead of "+
 		"the port of --listen; all listen on its host and advertise that of --advertise")
 	flags.Var(address(&f.peerListen, ""), "peer-listen",
-		"`HOST:PORT` on which other brokers connect with mutual TLS (default: they connect to --listen)")
+		"`HOST:PORT` listen here for other brokers with mutual TLS (default: they connect to --listen)")
 	flags.StringVar(&f.certificates, "certificates", "",
-		"`DIR` with the keys of Secret <cluster>-brokers-tls as files; required for TLS")
+		"`DIR` the keys of Secret <cluster>-brokers-tls as files; required for TLS")
 	flags.Var(address(&f.http, ":9644"), "http",
-		"`HOST:PORT` of metrics, health and /api/v1/partitions")
+		"`HOST:PORT` serve metrics, health and /api/v1/partitions here")
 	flags.StringVar(&f.httpMetrics, "http-metrics", string(v1alpha1.HTTPMetricsOpen),
-		"`WHO` may read the metrics if the port of --http has TLS, as it has with --certificates: "+
+		"`WHO` the clients that may read the metrics if the port of --http has TLS, as it has with --certificates: "+
 			"Open or Authorized")
 	flags.BoolVar(&f.pprof, "pprof", false,
 		"serve profiles under /debug/pprof on the port of --http")

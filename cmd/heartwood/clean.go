@@ -70,7 +70,7 @@ heartwood log clean.`,
 		},
 	}
 	cmd.Flags().Int32SliceVar(&clean.Partitions, "partition", nil,
-		"`NUMBER` of a partition; may be given several times (default: all)")
+		"`NUMBER` clean only this partition; repeatable")
 	cmd.Flags().Lookup("partition").DefValue = "" // omits the default [] from the help text
 	addresses.add(cmd)
 	cmd.Flags().BoolVar(&wait, "wait", false,

@@ -21,30 +21,30 @@ func (f *consoleFlags) add(cmd *cobra.Command) {
 	f.addresses.add(cmd)
 	set := cmd.Flags()
 	set.StringSliceVar(&f.bootstrap, "bootstrap", nil,
-		"`HOST:PORT,...` of the brokers' Kafka listeners; without it, messages, groups and settings "+
+		"`HOST:PORT,...` the brokers' Kafka listeners; without them, messages, groups and settings "+
 			"are not shown")
-	set.StringVar(&f.userDir, "user-dir", "", "`DIR` with the keys of the Secret of a LogUser "+
+	set.StringVar(&f.userDir, "user-dir", "", "`DIR` the keys of the Secret of a LogUser "+
 		"as files, for listeners with authentication; --bootstrap is then optional")
-	set.StringVar(&f.auth, "auth", authNone, "`MODE` in which users are authenticated: none, or "+
+	set.StringVar(&f.auth, "auth", authNone, "`MODE` how users are authenticated: none, or "+
 		"kubernetes by tokens")
-	set.StringVar(&f.cluster, "logcluster", "", "`NAMESPACE/NAME` of the LogCluster, with "+
+	set.StringVar(&f.cluster, "logcluster", "", "`NAMESPACE/NAME` the LogCluster, with "+
 		"--auth=kubernetes: the permissions of users refer to it")
-	set.Var(address(&f.listen, "127.0.0.1:9645"), "http", "`HOST:PORT` of the console")
-	set.StringVar(&f.certificate, "tls-cert", "", "`FILE` with the certificate of the console, "+
+	set.Var(address(&f.listen, "127.0.0.1:9645"), "http", "`HOST:PORT` serve the console here")
+	set.StringVar(&f.certificate, "tls-cert", "", "`FILE` certificate of the console, "+
 		"which then serves HTTPS; it is read again for each connection")
-	set.StringVar(&f.key, "tls-key", "", "`FILE` with the key of --tls-cert")
-	set.StringVar(&f.options.Cluster, "name", "", "`NAME` of the cluster, shown on each page")
+	set.StringVar(&f.key, "tls-key", "", "`FILE` private key of --tls-cert")
+	set.StringVar(&f.options.Cluster, "name", "", "`NAME` title of the cluster, shown on each page")
 	set.StringSliceVar(&f.hosts, "allow-host", nil,
-		"`NAME,...` under which browsers open the console, besides localhost and addresses")
+		"`NAME,...` hosts under which browsers open the console, besides localhost and addresses")
 	set.StringVar(&f.options.PathPrefix, "path-prefix", "",
-		"`PATH` below which a proxy serves the console, if the proxy does not remove it")
+		"`PATH` a proxy serves the console below this path and does not remove it")
 	set.BoolVar(&f.kubernetes, "kubernetes", false, "serve the LogClusters of the Kubernetes "+
 		"cluster in which the console runs")
-	set.StringSliceVar(&f.namespaces, "namespaces", nil, "`NAMESPACES` of LogClusters, with "+
+	set.StringSliceVar(&f.namespaces, "namespaces", nil, "`NAMESPACE,...` serve only LogClusters in these namespaces, with "+
 		"--kubernetes (default: all)")
-	set.StringVar(&f.serviceAccount, "service-account", "", "`NAMESPACE/NAME` of the console's "+
+	set.StringVar(&f.serviceAccount, "service-account", "", "`NAMESPACE/NAME` the console's "+
 		"ServiceAccount, with --kubernetes: its tokens are sent to secured LogClusters")
-	set.StringVar(&f.logUser, "log-user", "", "`NAME` of a LogUser, with --kubernetes: its Secret "+
+	set.StringVar(&f.logUser, "log-user", "", "`NAME` a LogUser, with --kubernetes: its Secret "+
 		"is used for listeners that accept no tokens of ServiceAccounts")
 }
 

@@ -36,24 +36,24 @@ manifest, but none that a manifest describes.`,
 	}
 	flags := cmd.Flags()
 	flags.StringArrayVarP(&opts.Manifests, "filename", "f", nil,
-		"manifest `FILE|DIR`; may be given several times")
+		"`FILE|DIR` read these manifests; repeatable")
 	flags.IntVar(&opts.Brokers, "brokers", 0,
 		"number of brokers, 1 to 100 (default: spec.brokers of the LogCluster, else 1)")
 	flags.StringVar(&opts.Listen, "listen", "127.0.0.1:9092",
-		"Kafka `HOST:PORT` of broker 0; broker i listens on PORT+i")
+		"`HOST:PORT` broker 0 listens here for Kafka clients; broker i listens on PORT+i")
 	flags.StringVar(&opts.Advertise, "advertise", "",
-		"`HOST:PORT` at which clients reach broker 0, as through a mapped port of a container; PORT+i "+
+		"`HOST:PORT` where clients reach broker 0, as through a mapped port of a container; PORT+i "+
 			"for broker i, and PORT+100+i for the second listener (default: that of --listen)")
 	flags.StringVar(&opts.HTTP, "http", "127.0.0.1:9644",
-		"`HOST:PORT` of metrics, health and /api/v1/partitions")
+		"`HOST:PORT` serve metrics, health and /api/v1/partitions here")
 	flags.StringSliceVar(&opts.Hosts, "allow-host", nil,
-		"`NAME,...` under which clients open the port of --http, besides localhost and addresses")
+		"`NAME,...` hosts under which clients open the port of --http, besides localhost and addresses")
 	flags.BoolVar(&opts.Pprof, "pprof", false,
 		"serve profiles under /debug/pprof on the port of --http, which must be a loopback address")
 	flags.StringVar(&opts.DataDir, "data-dir", "heartwood-data",
-		"`DIR` of the logs and the cluster's metadata")
+		"`DIR` where the logs and the cluster's metadata are stored")
 	flags.StringSliceVar(&opts.Racks, "racks", nil,
-		"`NAME,...` of racks, assigned to brokers round-robin; replicas are spread over racks")
+		"`NAME,...` racks, assigned to brokers round-robin; replicas are spread over racks")
 	flags.BoolVar(&opts.AcceptDataLoss, "accept-data-loss", false,
 		"serve partitions whose in-sync replicas have all lost their disks or logs, without the lost records")
 	flags.BoolVar(&opts.Processes, "processes", false,

@@ -18,16 +18,16 @@ func devBrokerCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "dev-broker", Short: "Run one broker of heartwood dev --processes",
 		Hidden: true, Args: noArgs}
 	flags := cmd.Flags()
-	flags.Int32Var(&opts.NodeID, "node-id", 0, "`ID` of the broker")
-	flags.StringVar(&listeners, "listeners", "", "`JSON` of the listeners")
-	flags.StringVar(&opts.PeerHost, "peer-host", "", "`HOST` at which other brokers connect")
-	flags.StringVar(&opts.Certificates, "certificates", "", "`DIR` of the broker's certificates")
-	flags.StringVar(&opts.Cluster, "cluster", "", "`NAME` of the LogCluster")
-	flags.StringVar(&opts.DataDir, "data-dir", "", "`DIR` of the logs")
-	flags.StringVar(&opts.Rack, "rack", "", "`NAME` of the rack")
-	flags.StringVar(&opts.HTTP, "http", "", "`HOST:PORT` of metrics and health")
+	flags.Int32Var(&opts.NodeID, "node-id", 0, "`ID` number of the broker")
+	flags.StringVar(&listeners, "listeners", "", "`JSON` listeners of the broker")
+	flags.StringVar(&opts.PeerHost, "peer-host", "", "`HOST` where other brokers connect")
+	flags.StringVar(&opts.Certificates, "certificates", "", "`DIR` the broker's certificates")
+	flags.StringVar(&opts.Cluster, "cluster", "", "`NAME` LogCluster of the broker")
+	flags.StringVar(&opts.DataDir, "data-dir", "", "`DIR` where the logs are stored")
+	flags.StringVar(&opts.Rack, "rack", "", "`NAME` rack of the broker")
+	flags.StringVar(&opts.HTTP, "http", "", "`HOST:PORT` serve metrics and health here")
 	flags.StringSliceVar(&opts.Hosts, "allow-host", nil,
-		"`NAME,...` under which clients open the port of --http, besides localhost and addresses")
+		"`NAME,...` hosts under which clients open the port of --http, besides localhost and addresses")
 	flags.BoolVar(&opts.Pprof, "pprof", false, "serve profiles on the port of --http")
 	level := addLogLevel(cmd, slog.LevelWarn)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {

@@ -69,7 +69,7 @@ On a secured LogCluster it needs the right to get logclusters/records.`,
 		RunE: flags.run,
 	}
 	cmd.Flags().Int32Var(&flags.Partition, "partition", -1,
-		"`NUMBER` of the partition to search (default: by the hash of the key)")
+		"`NUMBER` search only this partition (default: by the hash of the key)")
 	cmd.Flags().Lookup("partition").DefValue = "0" // omits the default -1 from the help text
 	cmd.Flags().BoolVar(&flags.All, "all-partitions", false, "search all partitions")
 	cmd.Flags().BoolVar(&flags.history, "history", false, "show every record of the key on disk")

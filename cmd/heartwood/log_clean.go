@@ -93,7 +93,7 @@ it repairs files that a crash has left incomplete.`,
 	flags.DurationVar(&f.TombstoneRetention, "tombstone-retention", 24*time.Hour,
 		"time that a tombstone is kept after all older records of its key were removed")
 	flags.StringVar(&f.now, "now", "",
-		"`TIME` used as the current time, RFC 3339 or milliseconds since 1970 (default: the clock)")
+		"`TIME` take this as the current time: RFC 3339 or milliseconds since 1970 (default: the clock)")
 	flags.Var(quantity(&f.ioRate, rateKind, "0"), "io-rate",
 		"maximum bytes read and written per second; 0: no limit")
 	flags.Var(quantity(&f.segment, sizeKind, "0"), "segment-size",

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"heartwood.dev/heartwood/internal/cli"
+	"heartwood.dev/heartwood/internal/cli/help"
 	"heartwood.dev/heartwood/internal/version"
 )
 
@@ -82,7 +83,7 @@ Size a topic:         heartwood plan --keys 1.6G --record-size 5k`,
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.SetFlagErrorFunc(misused)
-	root.SetUsageTemplate(wrappedUsage(root.UsageTemplate()))
+	help.Install(root)
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.AddCommand(devCommand(), devBrokerCommand(), topicsCommand(), partitionsCommand(),
 		transactionsCommand(), getCommand(), consoleCommand(),

@@ -5,9 +5,6 @@ import (
 	"context"
 	"strings"
 	"testing"
-	"unicode/utf8"
-
-	"github.com/spf13/cobra"
 
 	"heartwood.dev/heartwood/internal/cli"
 )
@@ -33,7 +30,7 @@ func TestExitCodes(t *testing.T) {
 		{"required flag", []string{"broker", "--cluster", "demo"}, 2,
 			"flag --namespace is required"},
 		{"all missing required flags", []string{"broker", "--cluster", "demo"}, 2,
-			"flag --advertise is required: HOST:PORT at which"},
+			"flag --advertise is required: where clients reach"},
 		{"pod without a number", []string{
 			"broker", "--cluster", "demo", "--namespace", "n", "--pod-name", "demo", "--advertise",
 			"a:1",
@@ -157,27 +154,6 @@ func TestOrdinal(t *testing.T) {
 			t.Errorf("ordinal(%q) = %d, want an error", name, got)
 		}
 	}
-}
-
-func TestHelpFitsItsColumns(t *testing.T) {
-	var check func(cmd *cobra.Command)
-	check = func(cmd *cobra.Command) {
-		var out bytes.Buffer
-		cmd.SetOut(&out)
-		if err := cmd.Help(); err != nil {
-			t.Fatal(err)
-		}
-		for line := range strings.Lines(out.String()) {
-			if columns := utf8.RuneCountInString(strings.TrimSuffix(line,
-				"\n")); columns > helpColumns {
-				t.Errorf("%s --help: line of %d columns: %s", cmd.CommandPath(), columns, line)
-			}
-		}
-		for _, sub := range cmd.Commands() {
-			check(sub)
-		}
-	}
-	check(rootCommand())
 }
 
 // TestPluginExitCodes: under the name of the plugin, the binary has the commands of kubectl

@@ -51,23 +51,23 @@ func operatorCommand() *cobra.Command {
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&f.image, "image", "",
-		"`IMAGE` of brokers of a LogCluster without spec.image; usually the operator's own image")
-	flags.Var(address(&f.metrics, ":8080"), "metrics", "`HOST:PORT` of the operator's metrics")
+		"`IMAGE` run the brokers of LogClusters without spec.image in this image; usually the operator's own image")
+	flags.Var(address(&f.metrics, ":8080"), "metrics", "`HOST:PORT` serve the operator's metrics here")
 	flags.BoolVar(&f.authorizeMetrics, "metrics-authorized", false,
 		"serve the metrics with TLS, and only to clients with a token that may get /metrics: the "+
 			"operator must be able to create tokenreviews and subjectaccessreviews")
-	flags.Var(address(&f.health, ":8081"), "health", "`HOST:PORT` of /healthz and /readyz")
+	flags.Var(address(&f.health, ":8081"), "health", "`HOST:PORT` serve /healthz and /readyz here")
 	flags.BoolVar(&f.pprof, "pprof", false,
 		"serve profiles under /debug/pprof on the port of --metrics")
 	flags.StringSliceVar(&f.namespaces, "namespaces", nil,
-		"`NAMESPACES` to watch (default: all)")
+		"`NAMESPACE,...` watch only these namespaces")
 	flags.BoolVar(&f.electLeader, "leader-elect", true,
 		"run the controllers only while this operator holds the operators' Lease")
-	flags.StringVar(&f.identity, "identity", "", "`IDENTITY` of the Lease's holder: unique among "+
+	flags.StringVar(&f.identity, "identity", "", "`IDENTITY` name of the Lease's holder: unique among "+
 		"operators and stable across restarts, such as the pod's name (default: random at each start)")
 	level := addLogLevel(cmd, slog.LevelInfo)
-	flags.StringVar(&f.levelFile, "log-level-file", "", "`FILE` that contains the log level, "+
-		"instead of --log-level; it is read again every few seconds")
+	flags.StringVar(&f.levelFile, "log-level-file", "", "`FILE` read the log level from here, "+
+		"instead of --log-level; the file is read again every few seconds")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if err := required(cmd, "image"); err != nil {
 			return err

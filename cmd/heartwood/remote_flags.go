@@ -61,7 +61,7 @@ func (a *brokerAddresses) ask(f func(addresses []string) error) error {
 
 func (a *brokerAddresses) add(cmd *cobra.Command) {
 	cmd.Flags().Var(a, "address",
-		"`HOST:PORT` of a broker's HTTP server; may be given several times (default "+
+		"`HOST:PORT` HTTP server of a broker; repeatable (default "+
 			httpDefault+")")
 	a.addSecurity(cmd)
 }
@@ -69,12 +69,12 @@ func (a *brokerAddresses) add(cmd *cobra.Command) {
 // addSecurity adds the flags of secured LogClusters.
 func (a *brokerAddresses) addSecurity(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	flags.StringVar(&a.security.CAFile, "ca-file", "", "connect with TLS, and verify brokers by "+
-		"the CA in `FILE`: key peer-ca.crt of Secret CLUSTER-ca-cert")
-	flags.StringVar(&a.security.TokenFile, "token-file", "", "`FILE` with a token of a "+
+	flags.StringVar(&a.security.CAFile, "ca-file", "", "`FILE` connect with TLS, and verify "+
+		"brokers by this CA: key peer-ca.crt of Secret CLUSTER-ca-cert")
+	flags.StringVar(&a.security.TokenFile, "token-file", "", "`FILE` send this token of a "+
 		"ServiceAccount with audience heartwood/NAMESPACE/CLUSTER")
-	flags.StringVar(&a.security.Certificates, "certificates", "", "connect with TLS by the "+
-		"certificate of the broker in whose pod the command runs, in `DIR` (default "+
+	flags.StringVar(&a.security.Certificates, "certificates", "", "`DIR` connect with TLS by the "+
+		"certificate of the broker in whose pod the command runs (default "+
 		certificatesDefault+" if it exists)")
 }
 
@@ -105,6 +105,6 @@ func (a *brokerAddresses) client(cmd *cobra.Command) (*remote.Client, error) {
 
 // addOne adds flag --address to a command that uses one address only.
 func (a *brokerAddresses) addOne(cmd *cobra.Command) {
-	cmd.Flags().Var(a, "address", "`HOST:PORT` of a broker's HTTP server (default "+httpDefault+")")
+	cmd.Flags().Var(a, "address", "`HOST:PORT` HTTP server of a broker (default "+httpDefault+")")
 	a.addSecurity(cmd)
 }

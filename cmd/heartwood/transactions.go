@@ -88,7 +88,7 @@ found hanging transactions, a last line says so.`,
 		Args: noArgs,
 	}
 	cmd.Flags().StringSliceVar(&states, "state", nil,
-		"`STATE`,... of the ids to list (default all)")
+		"`STATE,...` list only ids in these states (default all)")
 	cmd.Flags().DurationVar(&olderThan, "older-than", 0,
 		"list only transactions that have been open for at least that long")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {

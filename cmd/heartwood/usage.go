@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"heartwood.dev/heartwood/internal/cli/help"
 	"heartwood.dev/heartwood/internal/loglevel"
 )
 
@@ -48,8 +49,7 @@ func required(cmd *cobra.Command, names ...string) error {
 	for _, name := range names {
 		if flag := cmd.Flag(name); flag.Value.String() == "" {
 			missing = append(missing,
-				fmt.Errorf("flag --%s is required: %s", name,
-					strings.ReplaceAll(flag.Usage, "`", "")))
+				fmt.Errorf("flag --%s is required: %s", name, help.Text(flag)))
 		}
 	}
 	if len(missing) > 0 {
@@ -107,7 +107,7 @@ func (l *logLevel) Set(text string) error {
 func addLogLevel(cmd *cobra.Command, value slog.Level) *logLevel {
 	level := &logLevel{Level: value}
 	cmd.Flags().Var(level, "log-level",
-		"`LEVEL` of the log on standard error: debug, info, warn or error")
+		"`LEVEL` log to standard error from this level on: debug, info, warn or error")
 	return level
 }
 
@@ -127,13 +127,4 @@ func (l *logLevel) textLogger(out io.Writer) *slog.Logger {
 // jsonLogger returns a logger that writes JSON.
 func (l *logLevel) jsonLogger(out io.Writer) *slog.Logger {
 	return slog.New(slog.NewJSONHandler(out, &slog.HandlerOptions{Level: l.current()}))
-}
-
-// helpColumns is the maximum width of help texts.
-const helpColumns = 100
-
-// wrappedUsage changes a usage template of cobra so that it wraps the descriptions of flags.
-func wrappedUsage(template string) string {
-	return strings.ReplaceAll(template, ".FlagUsages ",
-		".FlagUsagesWrapped "+strconv.Itoa(helpColumns)+" ")
 }

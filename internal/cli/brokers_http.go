@@ -36,7 +36,7 @@ const (
 type account struct{ name string }
 
 func (a *account) add(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&a.name, "service-account", "", "`NAME` of a ServiceAccount whose token "+
+	cmd.Flags().StringVar(&a.name, "service-account", "", "`NAME` ServiceAccount whose token "+
 		"is sent to the brokers of a secured LogCluster")
 }
 

@@ -26,9 +26,9 @@ type kafkaFlags struct {
 
 func (k *kafkaFlags) add(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&k.listener, "listener", "",
-		"`NAME` of the listener (default: the first one that accepts the credentials)")
+		"`NAME` connect to this listener (default: the first one that accepts the credentials)")
 	cmd.Flags().StringVar(&k.user, "user", "",
-		"`NAME` of a LogUser: connect with the credentials in its Secret")
+		"`NAME` connect as this LogUser, with the credentials in its Secret")
 	k.account.add(cmd)
 }
 

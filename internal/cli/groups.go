@@ -48,9 +48,9 @@ An offset outside a partition is moved to its start or end.`,
 	g.connection.add(cmd)
 	g.consent.add(cmd)
 	cmd.Flags().StringVar(&g.reset, "reset", "",
-		"reset the committed offsets to `POSITION`: earliest, latest, an offset, a time or a duration")
+		"`POSITION` reset the committed offsets: earliest, latest, an offset, a time or a duration")
 	cmd.Flags().StringVar(&g.topic, "topic", "",
-		"`TOPIC` to reset (default: all topics that the group has committed)")
+		"`TOPIC` reset only this topic (default: all topics that the group has committed)")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if g.reset != "" && len(args) != 1 {
 			return misused(cmd, "--reset needs one GROUP")

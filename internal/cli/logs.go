@@ -39,9 +39,9 @@ func logsCommand(f *flags) *cobra.Command {
 	cmd.Flags().BoolVarP(&l.follow, "follow", "f", false, "print further lines until Ctrl-C")
 	cmd.Flags().BoolVar(&l.previous, "previous", false, "print the logs of the previous containers")
 	cmd.Flags().DurationVar(&l.since, "since", 0, "print only lines that are not older")
-	cmd.Flags().Int64Var(&l.last, "last", 100, "`NUMBER` of lines of each broker; -1: all")
+	cmd.Flags().Int64Var(&l.last, "last", 100, "`NUMBER` print the last lines of each broker; -1: all")
 	cmd.Flags().Int32SliceVar(&l.brokers, "broker", nil,
-		"`ID` of a broker; may be given several times (default: all)")
+		"`ID` print only the log of this broker; repeatable")
 	cmd.Flags().Lookup("broker").DefValue = ""
 	cmd.RunE = f.run(l.run)
 	return cmd

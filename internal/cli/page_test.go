@@ -9,6 +9,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/cobra"
+
+	"heartwood.dev/heartwood/internal/cli/help"
 )
 
 const (
@@ -16,9 +18,9 @@ const (
 	reference = "The text of `--help` of each command. Every command also has the flags of `kubectl heartwood`.\n"
 )
 
-// help returns the help of a command and of its subcommands as Markdown. The flags of the root
+// describe returns the help of a command and of its subcommands as Markdown. The flags of the root
 // command are in its own help only.
-func help(t *testing.T, cmd *cobra.Command, out *bytes.Buffer) {
+func describe(t *testing.T, cmd *cobra.Command, out *bytes.Buffer) {
 	t.Helper()
 	var text bytes.Buffer
 	cmd.SetOut(&text)
@@ -31,7 +33,7 @@ func help(t *testing.T, cmd *cobra.Command, out *bytes.Buffer) {
 		"\n```\n\n")
 	for _, sub := range cmd.Commands() {
 		if sub.IsAvailableCommand() && sub.Name() != "help" && sub.Name() != "completion" {
-			help(t, sub, out)
+			describe(t, sub, out)
 		}
 	}
 }
@@ -50,7 +52,7 @@ func TestPageContainsTheHelp(t *testing.T) {
 	var want bytes.Buffer
 	root := Root()
 	root.InitDefaultHelpCmd()
-	help(t, root, &want)
+	describe(t, root, &want)
 	text := strings.TrimRight(want.String(), "\n") + "\n"
 	if *update {
 		if err := os.WriteFile(page, []byte(before+reference+"\n"+text), 0o600); err != nil {
@@ -66,10 +68,10 @@ func TestPageContainsTheHelp(t *testing.T) {
 // TestHelpFitsTheScreen: no line of a help text is wider than a screen, or names an empty default.
 func TestHelpFitsTheScreen(t *testing.T) {
 	var text bytes.Buffer
-	help(t, Root(), &text)
+	describe(t, Root(), &text)
 	for line := range strings.Lines(text.String()) {
-		if len(strings.TrimRight(line, "\n")) > helpColumns {
-			t.Errorf("wider than %d columns: %s", helpColumns, line)
+		if len(strings.TrimRight(line, "\n")) > help.Columns {
+			t.Errorf("wider than %d columns: %s", help.Columns, line)
 		}
 		if strings.Contains(line, "(default )") {
 			t.Errorf("an empty default: %s", line)

@@ -37,9 +37,9 @@ No group commits an offset. On listeners with authentication, give --user.`,
 	}
 	connection.add(cmd)
 	cmd.Flags().Int32SliceVar(&tail.Partitions, "partition", nil,
-		"`NUMBER` of a partition; may be given several times (default: all)")
+		"`NUMBER` print only this partition; repeatable")
 	cmd.Flags().Lookup("partition").DefValue = "" // omits the default [] from the help text
-	cmd.Flags().Int64Var(&tail.Last, "last", 10, "`NUMBER` of offsets before each partition's end")
+	cmd.Flags().Int64Var(&tail.Last, "last", 10, "`NUMBER` begin this many offsets before each partition's end")
 	cmd.Flags().BoolVar(&tail.FromStart, "from-start", false, "print all records")
 	cmd.Flags().BoolVarP(&tail.Follow, "follow", "f", false, "print further records until Ctrl-C")
 	cmd.Flags().BoolVar(&tail.Committed, "committed", false,
@@ -125,10 +125,10 @@ and fails at the first one that was not.`,
 	}
 	connection.add(cmd)
 	cmd.Flags().StringVarP(&produce.Separator, "key-separator", "K", "",
-		"`TEXT` between key and value (default: records without keys)")
+		"`TEXT` separates the key from the value (default: records without keys)")
 	cmd.Flags().BoolVar(&produce.Tombstones, "tombstones", false, "write null for an empty value")
 	cmd.Flags().Int32Var(&produce.Partition, "partition", -1,
-		"`NUMBER` of the partition (default: by the hash of the key)")
+		"`NUMBER` write to this partition (default: by the hash of the key)")
 	cmd.Flags().Lookup("partition").DefValue = "0" // omits the default -1 from the help text
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		return f.run(func(ctx context.Context, s *session, args []string) error {

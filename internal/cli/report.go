@@ -37,7 +37,7 @@ be read, is listed in errors.txt in the file.`,
 		Args: noArgs,
 	}
 	account.add(cmd)
-	cmd.Flags().StringVar(&file, "file", "", "`FILE` to write (default: heartwood-CLUSTER-TIME.zip)")
+	cmd.Flags().StringVar(&file, "file", "", "`FILE` write the report here (default: heartwood-CLUSTER-TIME.zip)")
 	cmd.RunE = f.run(func(ctx context.Context, s *session, _ []string) error {
 		cluster, err := s.logCluster(ctx)
 		if err != nil {

@@ -28,7 +28,7 @@ The operator restarts a broker only while every partition keeps enough in-sync r
 	}
 	consent.add(cmd)
 	cmd.Flags().Int32SliceVar(&brokers, "broker", nil,
-		"`ID` of a broker; may be given several times (default: all)")
+		"`ID` restart only this broker; repeatable")
 	cmd.Flags().Lookup("broker").DefValue = ""
 	cmd.RunE = f.run(func(ctx context.Context, s *session, _ []string) error {
 		cluster, err := s.logCluster(ctx)

@@ -4,11 +4,11 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
-	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"heartwood.dev/heartwood/internal/cli/help"
 	"heartwood.dev/heartwood/internal/version"
 )
 
@@ -40,9 +40,6 @@ func IsPlugin(program string) bool {
 	}
 	return false
 }
-
-// helpColumns is the maximum width of help texts.
-const helpColumns = 100
 
 const rootHelp = `Show, clean, move and repair the LogClusters of a Kubernetes cluster.
 
@@ -77,8 +74,7 @@ func Root() *cobra.Command {
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return misused(cmd, "%w", err)
 	})
-	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), ".FlagUsages ",
-		".FlagUsagesWrapped "+strconv.Itoa(helpColumns)+" "))
+	help.Install(root)
 	root.CompletionOptions.HiddenDefaultCmd = true
 	f.add(root)
 	root.AddCommand(statusCommand(f), topicsCommand(f), brokersCommand(f), whyCommand(f),

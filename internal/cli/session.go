@@ -33,12 +33,12 @@ type flags struct {
 
 func (f *flags) add(root *cobra.Command) {
 	all := root.PersistentFlags()
-	all.StringVar(&f.kubeconfig, "kubeconfig", "", "`FILE` of the configuration of kubectl")
-	all.StringVar(&f.context, "context", "", "`NAME` of the context in the kubeconfig")
-	all.StringVarP(&f.namespace, "namespace", "n", "", "`NAMESPACE` of the LogCluster")
+	all.StringVar(&f.kubeconfig, "kubeconfig", "", "`FILE` configuration of kubectl")
+	all.StringVar(&f.context, "context", "", "`NAME` context in the kubeconfig")
+	all.StringVarP(&f.namespace, "namespace", "n", "", "`NAMESPACE` namespace of the LogCluster")
 	all.StringVar(&f.cluster, "cluster", "",
-		"`NAME` of the LogCluster (default: the only one of the namespace)")
-	all.StringVarP(&f.output, "output", "o", "text", "`FORMAT` of the output: text or json")
+		"`NAME` use this LogCluster (default: the only one of the namespace)")
+	all.StringVarP(&f.output, "output", "o", "text", "`FORMAT` text or json")
 }
 
 // json reports whether the output is JSON.

@@ -38,8 +38,8 @@ last pass of a replica has failed, or if a broker has not answered.`,
 	}
 	account.add(cmd)
 	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "repeat every 2 s until Ctrl-C")
-	cmd.Flags().IntVar(&limit, "limit", 20, "`NUMBER` of replicas")
-	cmd.Flags().StringVar(&order, "sort", "garbage", "`ORDER`: garbage, dirty or size")
+	cmd.Flags().IntVar(&limit, "limit", 20, "`NUMBER` show at most this many replicas")
+	cmd.Flags().StringVar(&order, "sort", "garbage", "`ORDER` sort by garbage, dirty or size")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if topOrders[order] == nil {
 			return misused(cmd, "invalid argument %q for --sort: give garbage, dirty or size", order)

@@ -44,8 +44,8 @@ credentials.`,
   kubectl heartwood user config app --directory app && kcat -F app/librdkafka.conf -L`,
 		Args: exactArgs("one USER"),
 	}
-	cmd.Flags().StringVar(&format, "format", "java", "`FORMAT` to print: java or librdkafka")
-	cmd.Flags().StringVar(&directory, "directory", "", "`DIR` to write all files to")
+	cmd.Flags().StringVar(&format, "format", "java", "`FORMAT` java or librdkafka")
+	cmd.Flags().StringVar(&directory, "directory", "", "`DIR` write all files here")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		key, known := map[string]string{"java": credentials.KeyJava,
 			"librdkafka": credentials.KeyLibrdkafka}[format]

@@ -223,8 +223,10 @@ var layers = map[string][]string{
 	"internal/cli/forward":        {},
 	"internal/cli/kafka":          {},
 	"internal/cli/health":         {"api/v1alpha1"},
+	"internal/cli/help":           nil,
 	"internal/cli": {
 		"api/report", "api/summary", "api/v1alpha1", "internal/cli/forward", "internal/cli/health",
+		"internal/cli/help",
 		"internal/cli/kafka", "internal/console", "internal/console/connect",
 		"internal/console/kafka", "internal/console/kube", "internal/credentials",
 		"internal/metadata",
