@@ -17,5 +17,5 @@ type RetainedLog struct {
 	// Offsets is the number of offsets from the log start offset to the high watermark. A compacted
 	// log has fewer records.
 	Offsets  int64   `json:"offsets"`
-	Released float64 `json:"released"` // when the log was released, in Unix seconds
+	Released float64 `json:"released"` // time of the log's release, in Unix seconds
 }

@@ -56,7 +56,7 @@ const (
 // Reconciler assigns the partitions of Topics to brokers.
 type Reconciler struct {
 	client.Client
-	Live   client.Reader // reads from the API server itself
+	Live   client.Reader // uncached reads of the API server
 	Sets   *sets.Reader
 	Writer *commit.Writer
 	// Racks returns the rack of a broker by the label of its node. known is false until the node was

@@ -55,7 +55,7 @@ type rack struct {
 	// the broker's rack: the label's value, "" if the node does not have the label
 	name       string
 	found      bool      // false if the node could not be read
-	validUntil time.Time // when the node is read again
+	validUntil time.Time // time of the next read of the node
 }
 
 func newRacks(c client.Client,

@@ -23,7 +23,7 @@ type observation struct {
 	broker placement.BrokerState // Liveness and AddressStaleFor are not set; state computes them
 	// pod is the uid of the pod that the broker runs in, "" if the Lease does not name one.
 	pod      string
-	acquired time.Time // when the broker epoch acquired the Lease, by the broker's clock
+	acquired time.Time // time at which the broker epoch acquired the Lease, by the broker's clock
 	// podChanged is the time, by the operator's clock, at which the broker was first observed in
 	// another pod than before; zero if the pod has not changed.
 	podChanged time.Time

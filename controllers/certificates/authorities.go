@@ -22,7 +22,7 @@ type ca struct {
 	// leaves returns the certificates of its kind that are in use. It is given the data of the
 	// LogUsers' Secrets.
 	leaves func(users []map[string][]byte) []*x509.Certificate
-	advice string // what clients must do when its successor issues certificates
+	advice string // next step of the clients when its successor issues certificates
 }
 
 // advance reads the CAs that are needed, applies the changes that are due, and publishes their

@@ -80,7 +80,7 @@ type scope struct {
 	faults                    []fault
 	losses                    []string             // sentences about lost CAs
 	overlap                   time.Duration        // see pki.Input
-	again                     time.Duration        // when the certificates must be checked again
+	again                     time.Duration        // time of the next check of the certificates
 	expiries                  map[string]time.Time // of the certificates in use, by name
 }
 

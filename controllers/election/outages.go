@@ -16,7 +16,7 @@ import (
 // operator started.
 type outages struct {
 	served map[partitionset.Key]bool      // partitions that served when they were observed last
-	since  map[partitionset.Key]time.Time // when each unavailable partition became unavailable
+	since  map[partitionset.Key]time.Time // begin of each unavailable partition's outage
 }
 
 // newElectionSeconds registers the histogram with controller-runtime's registry. A second call in

@@ -54,7 +54,7 @@ func ByEarlier(c client.Client, object metav1.Object, owner client.Object) bool 
 // Applier applies objects.
 type Applier struct {
 	client.Client
-	Live client.Reader // reads from the API server itself
+	Live client.Reader // uncached reads of the API server
 }
 
 // Apply creates or updates an object by server-side apply, and sets owner as its owner. It reverts

@@ -22,7 +22,7 @@ import (
 // Store reads and writes Secrets.
 type Store struct {
 	client.Client
-	Live client.Reader // reads from the API server itself
+	Live client.Reader // uncached reads of the API server
 }
 
 // Owned is a Secret of an owner, as it was read. Its data is empty if the Secret does not exist.

@@ -17,8 +17,8 @@ import (
 // store implements commit.API. The name of a set is <namespace>/<name>. It returns a set that was
 // deleted and created again with its last status.
 type store struct {
-	client client.Client // reads from the cache
-	live   client.Reader // reads from the API server itself
+	client client.Client // cached reads
+	live   client.Reader // uncached reads of the API server
 }
 
 // NewWriter returns a writer of all PartitionSets. live reads from the API server itself. The

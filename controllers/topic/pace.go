@@ -28,7 +28,7 @@ func (p Pace) withDefaults() Pace {
 
 // unsettled is the progress of a Topic that is not settled.
 type unsettled struct {
-	since   time.Time // when this was observed first
+	since   time.Time // time of the first observation
 	written time.Time // the last write since then; zero if there was none
 }
 

@@ -41,7 +41,7 @@ const defaultInterval = 15 * time.Second
 // Reconciler finds lost volumes and replaces them with consent.
 type Reconciler struct {
 	client.Client
-	Live    client.Reader // reads from the API server itself
+	Live    client.Reader // uncached reads of the API server
 	Sets    *sets.Reader
 	Brokers *brokerstate.Tracker
 	Events  conditions.Recorder

@@ -36,7 +36,7 @@ type Options struct {
 	// Review asks the API server whether a user has a right on the LogCluster.
 	Review   func(ctx context.Context, user string, right Right) (bool, error)
 	Audience string                // of accepted tokens, for messages
-	Registry prometheus.Registerer // may be nil
+	Registry prometheus.Registerer // optional
 	Logger   *slog.Logger          // default: discards everything
 }
 

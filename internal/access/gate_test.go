@@ -28,7 +28,7 @@ type accounts struct {
 	down    atomic.Bool // the API server is unavailable
 	noKeys  atomic.Bool
 	reviews atomic.Int32
-	slow    chan struct{} // if not nil, a review waits for it
+	slow    chan struct{} // release of reviews; nil: reviews do not wait
 }
 
 func (a *accounts) Verify(_ time.Time, token string) (sasl.Identity, error) {

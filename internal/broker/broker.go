@@ -68,9 +68,9 @@ type Options struct {
 	Namespace, Cluster string
 	Rack               string
 	Metadata           Metadata
-	Dialer             wire.Dialer           // connects to other brokers; default: a net.Dialer
+	Dialer             wire.Dialer           // connections to other brokers; default: a net.Dialer
 	FS                 vfs.FS                // file system of DataDir; default: that of the system
-	Registry           prometheus.Registerer // may be nil
+	Registry           prometheus.Registerer // optional
 	Logger             *slog.Logger          // default: discards everything
 	// LogLevel is the level of Logger, which the broker sets to that of the LogCluster; nil: the
 	// level does not change.

@@ -37,7 +37,7 @@ func (c *Certificates) HTTPServer() *tls.Config {
 type peerIdentity struct {
 	uri      string
 	operator bool
-	broker   int32 // if operator is false
+	broker   int32 // client, unless operator is true
 }
 
 // identifyPeer returns who a certificate of the peer CA of a LogCluster identifies, by its only

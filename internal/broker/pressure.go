@@ -39,7 +39,7 @@ type volumeWatch struct {
 	limits atomic.Pointer[volumeLimits]
 	// reported is the last report to the metadata store. Only measure uses it.
 	reported v1alpha1.BrokerVolume
-	checked  time.Time // when the report was last compared; only measure uses it
+	checked  time.Time // time of the report's last comparison; only measure uses it
 }
 
 // volumeState is the result of the last measurement. It is immutable.

@@ -67,7 +67,7 @@ var table = sync.OnceValue(func() properties {
 type Value struct {
 	*Property
 	Value string
-	Null  bool // there is no value, and Value is ""
+	Null  bool // absence of a value; Value is ""
 	Set   bool // the LogCluster sets the value
 	// Fallback is the default under its own name; nil: the setting has no default.
 	Fallback *Synonym

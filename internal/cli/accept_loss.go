@@ -62,7 +62,7 @@ type loss struct {
 	problem   v1alpha1.PartitionProblem
 	state     *partitionset.State // nil if it could not be read
 	replicas  []report.Partition  // of the brokers that have answered
-	note      string              // why replicas is incomplete
+	note      string              // reason for which replicas is incomplete
 }
 
 func (l *loss) name() string { return fmt.Sprintf("%s/%d", l.topic.Name, l.partition) }

@@ -70,7 +70,7 @@ be read, is listed in errors.txt in the file.`,
 type archive struct {
 	zip    *zip.Writer
 	now    time.Time
-	faults []string // what could not be read
+	faults []string // unreadable parts
 	err    error
 }
 

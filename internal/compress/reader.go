@@ -17,7 +17,7 @@ import (
 // Unlike Decompress it detects bad data only when it reaches them.
 type Reader struct {
 	source    sourceReader
-	in        *bufio.Reader // reads from source; pooled
+	in        *bufio.Reader // reader of source; pooled
 	codec     Codec
 	memoryMax int
 	// out returns the decompressed bytes. It is nil until the first Read, because opening it reads

@@ -25,7 +25,7 @@ var zstdStreams sync.Pool // of *zstd.Decoder
 // zstdStreamWindowMax. From that frame on it reads from the reader that openLarge returns.
 type zstdStream struct {
 	frames    zstdFrames
-	decoder   *zstd.Decoder // reads from frames
+	decoder   *zstd.Decoder // decoder of frames
 	openLarge func(io.Reader) (io.Reader, error)
 	large     io.Reader // the result of openLarge; nil until it is called
 	largeErr  error     // the error of openLarge

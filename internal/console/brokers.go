@@ -28,7 +28,7 @@ type brokerRow struct {
 // brokerList is the page Brokers.
 type brokerList struct {
 	Rows  []brokerRow
-	Fault string // why disks are not shown; "" if they are
+	Fault string // reason to show no disks, or ""
 	Sort  sorting
 }
 

@@ -10,9 +10,9 @@ import (
 type cleanPage struct {
 	Topic   string
 	Row     topicRow
-	Refusal string // why the request cannot be made; "" if it can
-	Doubt   string // why Kubernetes may refuse the request; "" if it will not
-	Fault   string // why the request failed
+	Refusal string // reason against the request, or ""
+	Doubt   string // reason for which Kubernetes may refuse the request, or ""
+	Fault   string // failure of the request
 }
 
 // cleanRefusal returns why a request may not clean; "" if it may. With an Authority, the API server

@@ -184,7 +184,7 @@ func unknownPage(r *http.Request) (view, error) {
 type fault struct {
 	status int
 	text   string // one sentence: what happened, and what to do
-	cause  error  // may be nil
+	cause  error  // optional
 }
 
 func (f *fault) Error() string {

@@ -39,7 +39,7 @@ type headerLine struct {
 
 // endLine is the last line of a download that lacks records.
 type endLine struct {
-	Truncated string          `json:"truncated"`      // why
+	Truncated string          `json:"truncated"`      // reason
 	Next      map[int32]int64 `json:"next,omitempty"` // the position of the rest, by partition
 }
 

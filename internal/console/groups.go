@@ -11,7 +11,7 @@ import (
 // groupList is the page Groups.
 type groupList struct {
 	Groups []groupRow
-	More   bool // there are more groups than the page shows
+	More   bool // true if the page shows only a part of the groups
 	Sort   sorting
 }
 

@@ -178,7 +178,7 @@ func TestUnknownPathsHaveStyles(t *testing.T) {
 	for _, test := range []struct {
 		to   http.Handler
 		root string
-		page bool // it has links to pages
+		page bool // a page with links to pages
 	}{{one, "/", true}, {one, "/team/heartwood/", true}, {several, "/", false},
 		{several, "/team/", false}, {several, "/clusters/logs/blue/", true},
 		{several, "/team/clusters/logs/blue/", true},

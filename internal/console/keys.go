@@ -36,7 +36,7 @@ type keys struct {
 	Shown   excerpt
 	Verdict string // one sentence: the value of the key
 	Tone    string // of the verdict
-	Widened string // why all partitions were searched; "" if they were not, or at once
+	Widened string // reason to search all partitions; "" if they were not, or at once
 	Found   []keyPartition
 	Missing string // partitions whose leaders did not respond; "" if all did
 }
@@ -45,8 +45,8 @@ type keys struct {
 type keyPartition struct {
 	Partition, Broker int32
 	State             string
-	Cost              string // what the search has read
-	Incomplete        string // why older records may exist; "" if the search was complete
+	Cost              string // bytes and segments that the search has read
+	Incomplete        string // reason for which older records may exist; "" if the search was complete
 	Records           []keyRow
 }
 
@@ -55,7 +55,7 @@ type keyRow struct {
 	Offset    int64
 	Time      instant
 	State     string // in bold
-	Why       string // what the state means, and why the record is still on disk
+	Why       string // meaning of the state, and reason for which the record is still on disk
 	From      instant
 	Live      bool
 	Tombstone bool

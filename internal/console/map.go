@@ -23,7 +23,7 @@ type mapPage struct {
 	Frame     *mapFrame
 	Passes    []passEntry
 	Sort      sorting // of Passes
-	CleanBy   string  // why Clean now is disabled; "" if it is not
+	CleanBy   string  // reason to disable Clean now, or ""
 	Asked     bool    // a pass was requested just now
 }
 

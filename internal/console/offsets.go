@@ -17,7 +17,7 @@ type offsetsPage struct {
 	Topic, Partition, To, At string
 	Targets                  []target
 	Changes                  []changeRow
-	PlanFault                string // why the changes cannot be planned
+	PlanFault                string // reason for which the changes cannot be planned
 }
 
 // target is a place to which offsets can be moved.

@@ -149,7 +149,7 @@ type problem struct {
 	Kind      string
 	Topic     string // "": the problem is that of a broker
 	Partition int32
-	Broker    int32 // if Topic is ""
+	Broker    int32 // subject if Topic is ""
 	Text      string
 }
 

@@ -26,8 +26,8 @@ type userList struct {
 	ACLs      []kafka.ACL
 	More      int // number of ACLs that are not shown
 	Sort      sorting
-	Unsecured bool   // there is no authorization
-	Fault     string // why a part of the page is missing
+	Unsecured bool   // absence of authorization
+	Fault     string // reason for which a part of the page is missing
 }
 
 var aclColumns = []column[kafka.ACL]{

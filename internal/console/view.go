@@ -38,7 +38,7 @@ type view struct {
 	Unanswered []remote.Unanswered
 	// Refusing are the volumes of the brokers that refuse records, because they are almost full.
 	Refusing []report.Volume
-	Writes   string // what the user may clean, for the head
+	Writes   string // topics that the user may clean, for the head
 	Site     bool   // the page is not one of a LogCluster
 	Base     string // relative URL of the root of the console; "" if the page is there
 	Root     string // relative URL of the list of LogClusters from there; "" without one
@@ -50,7 +50,7 @@ type view struct {
 	// never.
 	Refresh  int
 	Location string // relative URL to which the response leads; "" for a page
-	Fragment bool   // render the body only
+	Fragment bool   // body without the frame of the page
 	// Refusal is why the user may not do what the page offers; "" if the user may. Fault is why a
 	// request of its form failed.
 	Refusal, Fault string

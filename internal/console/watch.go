@@ -46,7 +46,7 @@ type watch struct {
 		answers remote.Answers // the last reports
 		polled  bool
 		streams map[string]*stream // by address
-		version int64              // grows with every change
+		version int64              // number of changes
 		changed chan struct{}      // closed by the next change
 		// frames are the frames of framesOf, which all viewers of one URL share.
 		frames   map[string]*mapFrame
@@ -57,13 +57,13 @@ type watch struct {
 	// viewers and stop are guarded by watches.mu.
 	viewers int
 	stop    context.CancelFunc
-	leaving *time.Timer // runs while there are no viewers
+	leaving *time.Timer // timer while there are no viewers
 }
 
 // stream is the state of the events of one broker.
 type stream struct {
 	ready bool  // the snapshot is complete
-	fault error // why there are no events; nil while there are
+	fault error // reason for which there are no events; nil while there are
 }
 
 func newWatch(fleet *remote.Fleet, topic string, wait *sync.WaitGroup) *watch {

@@ -36,7 +36,7 @@ type Options struct {
 	Await    func(ctx context.Context, enough func(*metadata.Image) bool)
 	Admin    metadata.Admin
 	Config   group.Config          // settings of the LogCluster override these
-	Registry prometheus.Registerer // may be nil
+	Registry prometheus.Registerer // optional
 	Logger   *slog.Logger          // default: discards all messages
 }
 

@@ -32,7 +32,7 @@ type TransactionOptions struct {
 	WriteMarkers func(ctx context.Context, markers []PartitionMarker) []error
 	// Reachable reports whether the metadata image is current; default: always.
 	Reachable func() bool
-	Registry  prometheus.Registerer // may be nil
+	Registry  prometheus.Registerer // optional
 	Logger    *slog.Logger          // default: discards all messages
 }
 

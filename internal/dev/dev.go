@@ -95,7 +95,7 @@ type cluster struct {
 	brokers   atomic.Pointer[broker.Brokers] // set once all brokers are open
 
 	sources  sources   // the file of each resource
-	removals removals  // decides when resources without a manifest are removed
+	removals removals  // due removals of resources without a manifest
 	kept     []absence // resources without a manifest that stay
 	// removalIn is the time until removals must be asked again; 0: it need not.
 	removalIn time.Duration

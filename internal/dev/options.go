@@ -49,8 +49,8 @@ type Options struct {
 	// AcceptDataLoss allows unclean elections for partitions whose in-sync replicas have all lost
 	// their disks.
 	AcceptDataLoss bool
-	Processes      bool   // run each broker in a separate process, with this binary
-	NoRestart      bool   // do not restart a process that has exited
+	Processes      bool   // one process per broker, with this binary
+	NoRestart      bool   // no restart of a process that has exited
 	LogLevel       string // log level of the broker processes; default: warn
 	// Level is the level of Logger, which the brokers in this process set to that of the
 	// LogCluster; nil: the level does not change.

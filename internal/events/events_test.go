@@ -29,7 +29,7 @@ type client struct {
 	cancel  context.CancelFunc
 	done    chan struct{}
 	err     error
-	release chan struct{} // if not nil, writes block until it is closed
+	release chan struct{} // end of blocked writes; nil: writes do not block
 
 	mu     sync.Mutex
 	text   bytes.Buffer

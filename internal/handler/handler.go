@@ -48,7 +48,7 @@ type Options struct {
 	// Volume returns the size and the free space of the disk in bytes, with -1 for an unknown
 	// value. If Volume is nil, both values are unknown.
 	Volume   func() (total, usable int64)
-	Registry prometheus.Registerer // may be nil
+	Registry prometheus.Registerer // optional
 	Logger   *slog.Logger          // default: discards all messages
 }
 

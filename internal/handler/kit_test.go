@@ -50,7 +50,7 @@ type broker struct {
 	lazy    bool
 	policy  metadata.AdminPolicy // overrides that of cluster
 	bounds  metadata.Groups      // settings of groups, which override those of cluster
-	cluster *v1alpha1.LogCluster // may be nil; admin requests change it
+	cluster *v1alpha1.LogCluster // optional; admin requests change it
 	// specs are the settings that admin requests have given to topics, by Kafka name.
 	specs    map[string]v1alpha1.TopicSettings
 	listener string // listener of requests; "": metadata.DefaultListener

@@ -25,7 +25,7 @@ type transactions struct {
 	open    map[int64]int64 // producer -> first offset of its open transaction
 	epochs  map[int64]int16 // latest epoch of each producer with a marker or a transactional batch
 	seen    map[int64]int64 // offset of the last marker or transactional batch of each producer
-	aborted map[int64]bool  // whether the data batch with this base offset was aborted
+	aborted map[int64]bool  // outcome by the base offset of a data batch: true if it was aborted
 	decided []struct{ first, last int64 }
 }
 

@@ -32,12 +32,12 @@ type workload struct {
 	store        *Store
 	models       []*partitionModel
 
-	chance  *rand.Rand // selects the moments at which a crash is simulated
+	chance  *rand.Rand // choice of the moments at which a crash is simulated
 	oneIn   int        // a crash is simulated at one of oneIn moments, on average
 	crashes []crashPoint
 	moments int
 	trace   []string  // the acts so far, for the report of a failure
-	seen    io.Writer // receives one line per moment
+	seen    io.Writer // one line per moment
 
 	mu sync.Mutex // guards chance, crashes and moments, because logs are opened concurrently
 }

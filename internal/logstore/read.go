@@ -86,8 +86,8 @@ func (l *Log) ReadReplica(offset int64, bytesMax int, wholeFirst bool) (*Slice, 
 type readRequest struct {
 	offset, limit int64
 	bytesMax      int
-	wholeFirst    bool // also return a first batch that is larger than bytesMax
-	empties       bool // also return a first batch without a record at or above offset
+	wholeFirst    bool // a first batch is returned even if it is larger than bytesMax
+	empties       bool // a first batch is returned even without a record at or above offset
 }
 
 // ReadCommitted reads for consumers with read_committed. It returns batches below the last stable

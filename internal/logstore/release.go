@@ -64,7 +64,7 @@ type released struct {
 	log   *Log             // nil if the partition is offline
 	state datadir.Retained // the content of the file "retained", if the data is kept
 	name  string           // new name of the directory
-	err   error            // why the directory could not be renamed
+	err   error            // failure to rename the directory
 }
 
 func newReleased(r Removal, log *Log, broken offline) *released {

@@ -114,7 +114,7 @@ type Store struct {
 		reopened map[PartitionID]bool
 	}
 
-	wake   chan struct{} // receives a value when failures is not empty; its buffer has 1 element
+	wake   chan struct{} // signal that failures is not empty; its buffer has 1 element
 	doomed chan struct{} // the same for released
 	stop   chan struct{}
 	done   chan struct{}

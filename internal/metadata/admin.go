@@ -81,7 +81,7 @@ type TopicChange struct {
 	// Replace resets each property that Properties does not name to its default. Settings without a
 	// Kafka name keep their values.
 	Replace  bool
-	Validate bool // check the change without applying it
+	Validate bool // a check of the change only, without applying it
 }
 
 // ClusterChange is a request to change settings of the LogCluster, by the Kafka names of the
@@ -91,8 +91,8 @@ type ClusterChange struct {
 	// such as consumer.session.timeout.ms, instead of the settings of brokers.
 	Group      string
 	Properties []PropertyChange
-	Replace    bool // resets each alterable setting that Properties does not name
-	Validate   bool // check the change without applying it
+	Replace    bool // a reset of each alterable setting that Properties does not name
+	Validate   bool // a check of the change only, without applying it
 }
 
 // NewPartitions is a request to add partitions.
@@ -102,7 +102,7 @@ type NewPartitions struct {
 	// Assignment contains the replicas of each added partition, the preferred leader first. If it
 	// is nil, the replicas are chosen by package placement.
 	Assignment [][]int32
-	Validate   bool // check the change without applying it
+	Validate   bool // a check of the change only, without applying it
 }
 
 // Alterer changes topics and the cluster for Kafka admin clients, by changing their resources. Each

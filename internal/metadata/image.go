@@ -175,7 +175,7 @@ type Partition struct {
 	// UnprovenEpoch is the latest leader epoch whose leader may have lacked acknowledged records
 	// when it was elected; 0: there is no such epoch.
 	UnprovenEpoch int32
-	LeaderEpoch   int32 // grows with each election; every batch contains it
+	LeaderEpoch   int32 // number of the election; every batch contains it
 	// PartitionEpoch grows with each change of the partition's recorded state, as in KRaft
 	// (KIP-497). It may be lower than that of the state that the other fields show, if the change
 	// in between concerns none of them.

@@ -139,7 +139,7 @@ type NewTopic struct {
 	// and Replicas must agree with it. If it is nil, the replicas are chosen by package placement.
 	Assignment [][]int32
 	Properties map[string]string // topic settings, by Kafka name
-	Validate   bool              // check the request without creating the topic
+	Validate   bool              // a check of the request only, without creating the topic
 }
 
 // Admin creates and deletes topics for Kafka admin clients. Each topic is a Topic resource.

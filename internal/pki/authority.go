@@ -44,7 +44,7 @@ type Authority struct {
 	// the leaves of Issuing after the overlap.
 	Issuing CA
 	Next    *Candidate // published, and will issue leaves; nil if no replacement is in progress
-	Retired []Retired  // do not issue any more; leaves of them may be in use
+	Retired []Retired  // CAs that issue no more leaves; leaves of them may be in use
 	// Replaced is the last value of Input.Replace that was followed.
 	Replaced string
 	// Lost is the time at which the previous CA was found to be lost. It is zero if none was, and
@@ -61,7 +61,7 @@ type Candidate struct {
 // Retired is the certificate of a CA that does not issue any more.
 type Retired struct {
 	Certificate *x509.Certificate
-	Until       time.Time // when the last leaf of the CA has expired
+	Until       time.Time // expiry of the last leaf of the CA
 }
 
 // Input is what Step decides from, besides the time.

@@ -31,7 +31,7 @@ const certificatesMax = 64
 // state is what an encoded authority contains besides certificates and keys.
 type state struct {
 	Published time.Time   `json:"published,omitzero"` // of the next CA
-	Retired   []time.Time `json:"retired,omitempty"`  // until, in the order of keyRetired
+	Retired   []time.Time `json:"retired,omitempty"`  // values of Until, in the order of keyRetired
 	Replaced  string      `json:"replaced,omitempty"`
 	Lost      time.Time   `json:"lost,omitzero"`
 }

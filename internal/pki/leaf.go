@@ -21,8 +21,8 @@ type Request struct {
 	DNSNames   []string
 	IPs        []netip.Addr
 	URIs       []string
-	Server     bool // may authenticate a server
-	Client     bool // may authenticate a client
+	Server     bool // server authentication
+	Client     bool // client authentication
 }
 
 // Leaf is a certificate with its private key.

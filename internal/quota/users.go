@@ -15,7 +15,7 @@ const (
 // concurrent use.
 type Users struct {
 	buckets map[string]*[Kinds]bucket
-	scanned time.Time // when forgetFull was called last
+	scanned time.Time // last call of forgetFull
 }
 
 // Charge charges units of a kind to a user and returns how long to throttle the user. It returns 0

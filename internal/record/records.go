@@ -25,7 +25,7 @@ type Record struct {
 	// AllHeaders.
 	Headers []Header
 
-	encoded encodedHeaders // if Headers is empty
+	encoded encodedHeaders // source of the headers if Headers is empty
 	// bodyBytes is the result of BodyBytes.
 	bodyBytes int
 }

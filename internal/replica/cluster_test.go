@@ -32,7 +32,7 @@ type nodes struct {
 	ids   []int32
 	nodes map[int32]*node
 	meta  *metadataStore
-	flush time.Duration // how often logs are synced in the background
+	flush time.Duration // interval of syncing logs in the background
 	// refuse is set if the machine of a broker that is down refuses connections to the broker.
 	// Otherwise connections are not answered.
 	refuse atomic.Bool
@@ -71,7 +71,7 @@ type node struct {
 	named        atomic.Int64                  // the number of partitions in all its fetch requests
 	live         atomic.Pointer[Set]           // the Set to which others connect; nil: it is down
 	disconnected atomic.Bool                   // disconnected from all other brokers
-	slow         atomic.Pointer[chan struct{}] // if not nil, each of its fetches waits for a token
+	slow         atomic.Pointer[chan struct{}] // tokens for its fetches; nil: no wait
 }
 
 // metadataStore is the metadata of the cluster: one topic, updated by compare-and-swap.

@@ -42,7 +42,7 @@ type FetchRequest struct {
 	BytesMax   int           // limit for all partitions together; the first batch may exceed it
 	Wait       time.Duration // the longest wait; <= 0: the fetch does not wait
 
-	ReadCommitted bool   // read only up to the last stable offset
+	ReadCommitted bool   // a read up to the last stable offset only
 	Rack          string // the rack of the consumer; "": unknown
 	AnyReplica    bool   // the consumer also accepts responses of followers (KIP-392)
 	Replica       *metadata.InSync

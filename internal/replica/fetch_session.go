@@ -28,11 +28,11 @@ type fetchSession struct {
 	follower *metadata.InSync // nil: a consumer's session
 	topicIDs bool             // the session's fetches name topics by id
 
-	fetchLock     chan struct{} // contains one token while no fetch is in progress
+	fetchLock     chan struct{} // one token while no fetch is in progress
 	sequence      session.Sequence
 	partitions    map[session.Key]*sessionPartition
-	readCommitted bool      // whether the last fetch was read_committed
-	scanned       time.Time // when all partitions were last scanned
+	readCommitted bool      // isolation level of the last fetch
+	scanned       time.Time // time of the last scan of all partitions
 	lastFetch     lastFetch
 	// markAllNext makes the next fetch mark all partitions dirty.
 	markAllNext atomic.Bool

@@ -60,7 +60,7 @@ type fetcher struct {
 		applied []*followedPartition
 		// peer is the connection of the fetch in progress; nil: no fetch is in progress.
 		peer      Peer
-		interrupt context.CancelFunc // cancels the fetch in progress
+		interrupt context.CancelFunc // cancel function of the fetch in progress
 	}
 
 	// Only the fetcher's goroutine uses the other fields.
@@ -76,7 +76,7 @@ type fetcher struct {
 	session   session.Follower[FollowerPartition]
 	// the partitions whose request may have changed, without duplicates
 	dirty       []*followedPartition
-	scanned     time.Time // when all partitions were last marked dirty
+	scanned     time.Time // time at which all partitions were last marked dirty
 	version     int       // the value of mu.version when scanned was set
 	diskWorkers diskWorkers
 }

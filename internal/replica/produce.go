@@ -161,7 +161,7 @@ type produceWait struct {
 	partition *partition
 	role      *role
 	result    *ProduceResult
-	all       bool // wait for the high watermark, not only for this replica
+	all       bool // a wait for the high watermark, not only for this replica
 }
 
 // isOver reports whether the wait for a batch has ended, and stores the batch's error in the

@@ -14,7 +14,7 @@ type role struct {
 	// unprovenEpoch is the latest leader epoch whose leader was elected without proof that it had
 	// every acknowledged record; 0: none. All roles of a leader epoch have the same value.
 	unprovenEpoch int32
-	refusal       error // why this broker does not serve as the leader; nil if it does
+	refusal       error // reason for which this broker does not serve as the leader; nil if it does
 	leader        int32 // metadata.NoBroker if the partition has no leader
 	minISR        int
 	replicas      []int32

@@ -31,7 +31,7 @@ type sessionModel struct {
 
 	replica  metadata.InSync
 	follower session.Follower[FollowerPartition]
-	wants    map[PartitionID]FetchPartition // what the follower fetches
+	wants    map[PartitionID]FetchPartition // partitions that the follower fetches
 
 	consumer         session.ID
 	consumerSent     map[PartitionID]FetchPartition

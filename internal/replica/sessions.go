@@ -200,7 +200,7 @@ func (c *sessionCache) all() []*fetchSession {
 // sessionWatch contains the partitions of all sessions, by partition id.
 type sessionWatch struct {
 	mu         sync.RWMutex
-	partitions map[PartitionID][]*sessionPartition // contains no empty lists
+	partitions map[PartitionID][]*sessionPartition // partitions without empty lists
 }
 
 func (w *sessionWatch) add(p *sessionPartition) {

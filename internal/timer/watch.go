@@ -2,7 +2,7 @@ package timer
 
 // watchLists lists the operations that watch each key. It is guarded by the purgatory's lock.
 type watchLists[K comparable] struct {
-	lists  map[K]*list[K] // contains only keys with watchers
+	lists  map[K]*list[K] // lists of keys with watchers only
 	spare  *list[K]       // linked list of unused lists
 	spares int            // length of the list spare
 	links  int64          // current number of links in all lists

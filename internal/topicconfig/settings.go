@@ -77,7 +77,7 @@ type Settings struct {
 	// TimestampBeforeMax is how far in the past a producer's timestamp may be; Unlimited: no
 	// limit. Like TimestampAfterMax, it applies only to CreateTime.
 	TimestampBeforeMax time.Duration
-	TimestampAfterMax  time.Duration // how far in the future; Unlimited: no limit
+	TimestampAfterMax  time.Duration // maximum distance to the future; Unlimited: no limit
 	// MinInSyncReplicas (1..32767) is the smallest size of the ISR with which a produce request
 	// with acks=all is accepted.
 	MinInSyncReplicas int

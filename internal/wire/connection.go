@@ -16,7 +16,7 @@ import (
 // connection is the connection of one client, from accept to close. It answers requests one at a
 // time, in the order of their arrival.
 type connection struct {
-	server   *Server // provides the options, metrics and budget
+	server   *Server // source of the options, metrics and budget
 	socket   net.Conn
 	stream   net.Conn       // socket, or the TLS connection over it
 	cancel   func()         // ends the connection

@@ -33,9 +33,9 @@ const flexibleFrom = 2
 type testHandler struct {
 	frameMax int
 	chunks   []Chunk
-	waiting  chan struct{} // receives a value when a request begins to wait
-	released chan struct{} // receives a value when a reply is released
-	got      chan Request  // receives each request, with a copy of its body
+	waiting  chan struct{} // signal that a request begins to wait
+	released chan struct{} // signal that a reply is released
+	got      chan Request  // each request, with a copy of its body
 }
 
 func newTestHandler() *testHandler {

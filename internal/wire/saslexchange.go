@@ -29,7 +29,7 @@ const (
 type authenticationError struct {
 	mechanism string
 	user      string // as the client has sent it
-	known     bool   // there is such a user
+	known     bool   // existence of the user
 	blocked   bool   // the user was refused for too many failures
 	reason    string
 	hint      string
@@ -57,7 +57,7 @@ type answered struct {
 	body     []byte
 	flexible bool
 	session  *Session // not nil: the client is authenticated
-	err      error    // closes the connection after body was sent
+	err      error    // reason to close the connection after body was sent
 }
 
 // handshake answers SaslHandshake, versions 0 and 1.

@@ -64,7 +64,7 @@ func (r *Request) ReleaseBody() {
 // Chunk is a part of a reply: bytes, or a range of a file that is sent without being copied.
 type Chunk struct {
 	Bytes    []byte
-	File     vfs.File // if not nil, the chunk is Length bytes from Position of File
+	File     vfs.File // file of the chunk, which is Length bytes from Position; or nil
 	Position int64
 	Length   int
 }
@@ -102,7 +102,7 @@ type Options struct {
 	Handler  Handler
 	Name     string                 // listener label of metrics; default "kafka"
 	APIName  func(key int16) string // api label of metrics; default: the key's number
-	Registry prometheus.Registerer  // may be nil
+	Registry prometheus.Registerer  // optional
 	Logger   *slog.Logger           // default: discards all messages
 
 	Security Security // TLS and authentication; default: none
@@ -167,7 +167,7 @@ type Server struct {
 	metrics *metrics
 	medium  budget        // memory of frames above aheadBytesMax and up to largeBytes
 	large   budget        // memory of frames above largeBytes
-	slots   chan struct{} // contains one token for each open connection
+	slots   chan struct{} // one token for each open connection
 	peers   peerCounts    // connections by client address
 	conns   sync.WaitGroup
 	// accepted is the number of the newest connection.

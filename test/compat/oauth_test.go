@@ -53,7 +53,7 @@ var oauthCases = []string{"valid", "expired", "audience", "issuer", "forged"}
 type identityProvider struct {
 	t      *testing.T
 	issuer *jwts.Issuer
-	forger *jwts.Issuer // has another key with the same id
+	forger *jwts.Issuer // another key with the same id
 	ca     *certs.CA
 	keys   *httptest.Server // HTTPS
 	tokens *httptest.Server // the token endpoint of each case: /valid, ...

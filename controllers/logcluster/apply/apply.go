@@ -23,7 +23,7 @@ import (
 // Applier applies the objects that run a LogCluster.
 type Applier struct {
 	client.Client
-	Live     client.Reader // reads from the API server itself
+	Live     client.Reader // uncached reads of the API server
 	Settings render.Settings
 	Events   conditions.Recorder
 	// ResizeWait is the time that file systems have to grow before their brokers are restarted; 0:

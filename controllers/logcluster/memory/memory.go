@@ -38,7 +38,7 @@ type PendingResize struct {
 	Claim     types.UID
 	Requested string
 	Pod       types.UID // of the pod that had mounted the volume before; "" if there was none
-	Since     time.Time // when the operator first observed it
+	Since     time.Time // time of the operator's first observation
 }
 
 // readyPod identifies a pod and the moment at which it became ready.
@@ -47,7 +47,7 @@ type readyPod struct {
 	// time of becoming ready by the node's clock; another value means that the pod became ready
 	// again
 	ready time.Time
-	since time.Time // when the operator first observed ready, by the operator's clock
+	since time.Time // time of the operator's first observation of ready, by its clock
 }
 
 // ObserveReady updates the times at which the pods became ready. It returns, for each broker whose

@@ -29,10 +29,10 @@ const restartsWithin = time.Minute
 // Step is a step of a rolling update.
 type Step struct {
 	rollout.Decision
-	Refusal string // why brokers refused the restart; "" if they did not
+	Refusal string // the brokers' reason to refuse the restart; "" if they did not
 	Held    Held   // with phase Held
-	Volume  string // describes the replacement of a volume, if this is the step; or ""
-	Lending string // describes the loans of replicas for which the restart waits; or ""
+	Volume  string // replacement of a volume, if this is the step; or ""
+	Lending string // loans of replicas for which the restart waits; or ""
 }
 
 // Outcome is the result of Reconciler's last reconciliation of a LogCluster.
@@ -41,12 +41,12 @@ type Outcome struct {
 	Failure    string // error of the apply; "" after success
 	Foreign    bool   // failure says that a foreign object has the name of one of the LogCluster's
 	Paused     bool
-	Applying   string // what the replacement of the StatefulSet waits for; "" if it is applied
+	Applying   string // condition of the StatefulSet's replacement; "" if it is applied
 	Storage    Storage
 	// decided is true if step was decided. If an apply fails before, RollingOut stays as it is.
 	Decided bool
 	Step    Step
-	since   time.Time // when the rolling update began to wait for what it waits for now
+	since   time.Time // begin of the rolling update's present wait
 	// restarts is true from the decision that brokers have an outdated pod until all pods are ready.
 	restarts bool
 }

@@ -36,7 +36,7 @@ const keepAfter = time.Minute
 // Replacer replaces the volumes of brokers.
 type Replacer struct {
 	client.Client
-	Live    client.Reader // reads from the API server itself
+	Live    client.Reader // uncached reads of the API server
 	Events  conditions.Recorder
 	MayStop *maystop.Asker
 }

@@ -34,7 +34,7 @@ import (
 // Reconciler writes LogCluster.status.
 type Reconciler struct {
 	client.Client
-	Live    client.Reader // reads from the API server instead of the cache
+	Live    client.Reader // uncached reads of the API server
 	Events  conditions.Recorder
 	Brokers *brokerstate.Tracker
 	Sets    *sets.Reader

@@ -23,9 +23,9 @@ type Figure struct {
 // to bottom, unless X is set: then each row is a position on a horizontal axis.
 type Chart struct {
 	Title string `json:"title"`
-	Axis  string `json:"axis"`           // what the values are, with their unit
+	Axis  string `json:"axis"`           // description of the values, with their unit
 	Log   bool   `json:"log,omitempty"`  // a logarithmic axis of values; all are above 0
-	X     string `json:"x,omitempty"`    // what the positions are, with their unit
+	X     string `json:"x,omitempty"`    // description of the positions, with their unit
 	LogX  bool   `json:"logX,omitempty"` // a logarithmic axis of positions; all are above 0
 	Rows  []Row  `json:"rows"`
 }

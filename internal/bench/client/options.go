@@ -74,7 +74,7 @@ func (o ProduceOptions) Expected() int64 {
 type ProduceOptions struct {
 	Target
 	Partitions int  // number of partitions if the topic is created; 1 to 10,000
-	Create     bool // create a missing topic, with the default replication factor
+	Create     bool // creation of a missing topic, with the default replication factor
 	Records    int64
 	// the run ends after this time, or earlier when Records records were sent
 	Duration    time.Duration
@@ -84,7 +84,7 @@ type ProduceOptions struct {
 	Acks       string        // "0", "1" or "all"
 	Codec      string        // "none", "gzip", "snappy", "lz4" or "zstd"
 	BatchBytes int           // maximum size of a batch
-	Linger     time.Duration // how long a batch waits for more records
+	Linger     time.Duration // time that a batch waits for more records
 	Producers  int           // number of clients, each with its own connections
 	Seed       uint64        // seed from which the records are generated
 	// Transaction is the time after which a producer commits its records and begins another
@@ -138,7 +138,7 @@ type ConsumeOptions struct {
 	// The run ends after Duration, after Records records, or when no records arrive.
 	Duration  time.Duration
 	Consumers int           // number of clients, which share the partitions
-	MaxWait   time.Duration // how long a fetch may wait for records
+	MaxWait   time.Duration // maximum time that a fetch waits for records
 	MaxBytes  int           // maximum size of a fetch response
 }
 

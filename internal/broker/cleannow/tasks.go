@@ -56,7 +56,7 @@ type task struct {
 	ticket int64  // ticket of the requested pass; 0: no pass is requested
 
 	done     string    // the value that was completed last; "": no value was completed
-	finished time.Time // when done was completed
+	finished time.Time // time at which done was completed
 }
 
 // interval is how often the progress of requested passes is polled.

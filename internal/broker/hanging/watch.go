@@ -40,7 +40,7 @@ type Watch struct {
 	opts    Options
 	aborted prometheus.Counter
 
-	first map[openKey]time.Time // when this broker first saw a late transaction
+	first map[openKey]time.Time // this broker's first observation of a late transaction
 
 	mu      sync.Mutex
 	hanging map[openKey]bool // as of the last check
@@ -51,7 +51,7 @@ type Options struct {
 	Serves    <-chan struct{}        // closed once requests are accepted
 	States    func() []replica.State // of the partitions on this broker
 	LateAfter func() time.Duration   // the age from which an open transaction is late
-	Reachable func() bool            // whether the metadata image is current
+	Reachable func() bool            // reports whether the metadata image is current
 	// Known returns which of some producers the transaction coordinators know, and whether the
 	// transaction of each is open.
 	Known func(ctx context.Context, producers []int64) (map[int64]bool, error)

@@ -41,7 +41,7 @@ type keysQuery struct {
 	topic      string
 	key        []byte
 	partition  int32 // -1: the one that the default partitioner chooses
-	all        bool  // search all partitions
+	all        bool  // search of all partitions
 	latest     bool  // end at the latest committed record
 	valueBytes int
 }

@@ -148,7 +148,7 @@ const outOfMemory = "OOMKilled"
 type wait struct {
 	crashed bool   // the container has run: its last log says why it ended
 	edit    bool   // the LogCluster must be changed
-	text    string // what to change
+	text    string // advice
 }
 
 // waits are by the reason why a container does not run. For other reasons, the events of the pod

@@ -17,7 +17,7 @@ type Piece struct {
 type Block struct {
 	Piece            // of a folded block: the first base offset, and the sums
 	Segments int     // number of segments, at least 1
-	Open     bool    // it is in the unfolded span of its row
+	Open     bool    // member of the unfolded span of its row
 	X, Width float64 // percent of the width of the map
 }
 

@@ -19,7 +19,7 @@ func id(n int) TopicID { return TopicID{byte(n >> 8), byte(n)} }
 type history struct {
 	t          *testing.T
 	random     *rand.Rand
-	sameTopics bool // whether all members subscribe to all topics
+	sameTopics bool // true if all members subscribe to all topics
 	topics     map[TopicID]int
 	members    []Member
 	nextID     int

@@ -80,7 +80,7 @@ type Group struct {
 	ID string
 
 	stored          bool  // a group record is stored
-	epoch           int32 // grows with each change of members, subscriptions or topics
+	epoch           int32 // number of changes of members, subscriptions and topics
 	hash            int64 // hash of the subscribed topics in this epoch
 	assignmentEpoch int32 // epoch for which targets were computed; at most epoch
 	assignedMs      int64 // time at which targets were computed, Unix ms; 0: unknown

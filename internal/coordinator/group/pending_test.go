@@ -27,7 +27,7 @@ type pendingWorld struct {
 	t     *testing.T
 	now   time.Time
 	state *State
-	log   []entry // may have gaps once it is compacted
+	log   []entry // records, with gaps once it is compacted
 	end   int64   // offset of the next record
 }
 

@@ -39,7 +39,7 @@ type client struct {
 	fresh      bool     // the epoch is confirmed
 	sequence   map[Partition]int
 	connection uint64
-	instance   int // counts the starts of the client; answers to earlier instances are dropped
+	instance   int // number of starts of the client; answers to earlier instances are dropped
 	busy       bool
 	txn        *txn
 	added      []Partition

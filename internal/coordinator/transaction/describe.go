@@ -42,7 +42,7 @@ type Filter struct {
 	// OpenFor selects transactions that were started at least this long ago and are Ongoing or
 	// Prepare*; negative: all.
 	OpenFor time.Duration
-	Pattern *regexp.Regexp // matches the whole transactional id
+	Pattern *regexp.Regexp // pattern of the whole transactional id
 }
 
 func (f *Filter) selects(now time.Time, t *transaction) bool {

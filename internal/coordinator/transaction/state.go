@@ -77,7 +77,7 @@ type Result struct {
 // Marker is the end of a transaction, to be written to its partitions.
 type Marker struct {
 	ID         string // transactional id
-	Serial     uint64 // identifies the marker in acknowledgements to this State
+	Serial     uint64 // id of the marker in acknowledgements to this State
 	Producer   Producer
 	Commit     bool
 	Version    int16 // transaction version

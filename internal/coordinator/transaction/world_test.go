@@ -16,7 +16,7 @@ var errUnknown = errors.New("outcome unknown")
 // mutant disables one rule of the coordinator or of its runtime. The model must then find a fault.
 type mutant struct {
 	unsafeMarkers  bool // release markers before the decision is below the high watermark
-	unsafeAnswers  bool // answer before the record is below the high watermark
+	unsafeAnswers  bool // answers before the record is below the high watermark
 	noResend       bool // a new coordinator does not send the markers again
 	firstAckEnds   bool // complete a transaction after the first acknowledgement
 	anySerial      bool // accept acknowledgements of earlier markers
@@ -24,7 +24,7 @@ type mutant struct {
 	keepLastEpoch  bool // after an Init without producer id, the previous epoch counts as a retry
 	noVerification bool // partitions accept batches without verification
 	noGuard        bool // partitions accept batches verified before a marker
-	noConnections  bool // ignore the order of connections
+	noConnections  bool // no order of connections
 	noFenceBump    bool // the coordinator's own abort keeps the epoch
 }
 

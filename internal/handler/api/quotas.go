@@ -41,7 +41,7 @@ var errThrottled = errors.New("the throttling quota has been exceeded")
 // Quotas contains the charges of all users.
 type Quotas struct {
 	Image      func() *metadata.Image
-	PlainPeers func(listener string) bool // may be nil
+	PlainPeers func(listener string) bool // optional
 
 	mu    sync.Mutex
 	Users quota.Users

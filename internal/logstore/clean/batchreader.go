@@ -43,7 +43,7 @@ type batchReader struct {
 	io     *ioMeter
 	memory *memory
 	visit  func(r readBatch, b record.Batch) error
-	stage  func(Step) // may be nil
+	stage  func(Step) // optional
 	staged int64      // position of the last step
 
 	pending []readBatch

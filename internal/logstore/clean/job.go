@@ -154,7 +154,7 @@ type Env struct {
 
 // SidecarOptions control Env.OpenSidecar.
 type SidecarOptions struct {
-	Rebuild bool // build the sidecar even if it exists
+	Rebuild bool // a new sidecar even if one exists
 	// LogRead is called after each read of n bytes from the segment. SidecarWritten is called after
 	// each n bytes that are written, or read again for sorting, to build the sidecar. Both
 	// functions may block to limit the I/O rate. If one of them fails, the build fails.

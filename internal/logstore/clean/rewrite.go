@@ -160,7 +160,7 @@ type groupRewrite struct {
 	memory    *memory
 	rebuilder batchRebuilder
 	writer    segmentWriter
-	stage     func(Step) // may be nil
+	stage     func(Step) // optional
 
 	coldSources int // number of sources of which less than half was in the page cache
 }

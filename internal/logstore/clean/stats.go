@@ -40,7 +40,7 @@ type PassProgress struct {
 	ReclaimableBytes int64
 	Measured         bool
 	Chosen           Chosen
-	Stats            Stats // so far
+	Stats            Stats // present state of the statistics
 }
 
 // Chosen describes the segments that a pass has chosen to rewrite, in the windows that it has
@@ -66,7 +66,7 @@ type Stats struct {
 
 	SidecarReadBytes    int64
 	SidecarWrittenBytes int64
-	LogReadBytes        int64 // read from sources
+	LogReadBytes        int64 // bytes read from sources
 	LogWrittenBytes     int64 // written to output segments, including discarded ones
 	// ReclaimedBytes is the size of the sources minus the size of their output, summed over the
 	// groups whose output is smaller.

@@ -60,7 +60,7 @@ type Cleaner struct {
 
 	stop context.CancelFunc
 	ctx  context.Context // canceled by stop; parent of the passes' contexts
-	wake chan struct{}   // has a value if a pass ended or the options changed; buffered 1
+	wake chan struct{}   // signal that a pass ended or the options changed; buffered 1
 	done sync.WaitGroup
 
 	mu struct {

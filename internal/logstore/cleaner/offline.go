@@ -30,7 +30,7 @@ type OfflineOptions struct {
 	MinLag             time.Duration // segments with younger records are not compacted
 	TombstoneRetention time.Duration
 	SegmentBytes       int64 // size of output segments; default: that of the largest segment
-	DryRun             bool  // report what would be removed, without rewriting anything
+	DryRun             bool  // report of what would be removed, without rewriting anything
 }
 
 // OfflineResult contains the sums of all passes of CleanOffline. SegmentsRewritten and

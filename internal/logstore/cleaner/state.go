@@ -20,16 +20,16 @@ type logState struct {
 	// log identifies the log. If a topic is deleted and created again, its new log has the same id
 	// but another Compaction, and so another state.
 	log       *compaction.Compaction
-	firstSeen time.Time // when the state was created
+	firstSeen time.Time // creation of the state
 	due       time.Time // since when the log has needed a pass; zero if it needs none
 	pressure  Pressure
-	rolled    time.Time // when the log was last rolled by rollActive
+	rolled    time.Time // last roll of the log by rollActive
 
 	quarantine quarantine
 	request    request
 	estimate   estimate
-	oldest     time.Time // when the oldest garbage was superseded that the last pass left
-	ended      time.Time // when the last pass ended
+	oldest     time.Time // time at which the oldest garbage that the last pass left was superseded
+	ended      time.Time // end of the last pass
 	garbage    countedGarbage
 	counters   counters
 	// before is the totals of the passes that ended before the state was created, also in earlier
@@ -54,7 +54,7 @@ type logState struct {
 	progress    clean.PassProgress
 	rate        ioRate
 	throttled   time.Duration // sum of the waits of all its goroutines for the I/O budget
-	began       time.Time     // when the pass got its first worker slot
+	began       time.Time     // time at which the pass got its first worker slot
 	passID      int64         // of the pass in the history; 0 before it began
 	// chosen contains the base offsets of the segments that the pass will rewrite, and whether it
 	// must.
@@ -67,7 +67,7 @@ type countedGarbage struct {
 	known       bool
 	records     int64
 	truncations int64 // of the log when the pass counted
-	logStart    int64 // when the pass began; retention above it also deletes garbage
+	logStart    int64 // log start at the begin of the pass; retention above it also deletes garbage
 }
 
 // distinctKeys returns the upper limit of the number of keys in a log with a number of records; nil

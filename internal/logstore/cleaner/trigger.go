@@ -32,7 +32,7 @@ type passDue struct {
 
 // triggerInputs are the values, besides a log's sections, that decide whether the log needs a pass.
 type triggerInputs struct {
-	horizon time.Time // when a pass can next remove tombstones; zero if there are none
+	horizon time.Time // time of the next pass that can remove tombstones; zero if there are none
 	// oldest is the time at which the oldest garbage that the last pass left was superseded. It is
 	// zero if the pass left no garbage.
 	oldest time.Time

@@ -21,7 +21,7 @@ const readAhead = 256 << 10
 
 // batch is a batch of a data file.
 type batch struct {
-	record.Batch       // contains only the header if tooLarge is true
+	record.Batch       // the header only, if tooLarge is true
 	position     int64 // of the batch in the file
 	size         int   // bytes in the file
 	tooLarge     bool

@@ -18,7 +18,7 @@ const textMaxDefault = 80
 
 // DumpOptions are the options of Dump.
 type DumpOptions struct {
-	Records bool  // print each record too
+	Records bool  // output of each record too
 	From    int64 // first offset; batches that end below it are omitted
 	To      int64 // batches that begin at or above this offset are omitted; 0: no limit
 	JSON    bool  // one JSON object per line

@@ -33,7 +33,7 @@ type Entries struct {
 	any        bool   // a page was read, so last is set
 	page       Page   // entries that Next has not returned yet
 	entry      Entry
-	entriesMax int64 // how many more entries the sidecar can contain according to its header
+	entriesMax int64 // number of further entries that the sidecar can contain according to its header
 }
 
 // Entries returns an iterator over the entries of a range. Next or NextPage moves it to the first

@@ -27,7 +27,7 @@ type Options struct {
 	// DecompressedMax is the number of bytes of records that may be searched; default 512 MiB. A
 	// batch may decompress to many thousand times its size.
 	DecompressedMax int64
-	Now             time.Time // decides what tombstones wait for; default: the real time
+	Now             time.Time // time by which tombstones are judged; default: the real time
 }
 
 func (o Options) withDefaults() Options {
@@ -147,15 +147,15 @@ var errLookupLimit = errors.New("limit of the lookup")
 
 // keyLookup is the state of one attempt.
 type keyLookup struct {
-	compaction *compaction.Compaction
-	log        *compaction.Env
-	ctx        context.Context
-	key        []byte
-	opts       Options
-	list       *segmentlist.List
-	states     []compaction.StateOf // of the segments of list
-	result     Records
-	values     int // bytes of values and headers in the result
+	compaction  *compaction.Compaction
+	log         *compaction.Env
+	ctx         context.Context
+	key         []byte
+	opts        Options
+	list        *segmentlist.List
+	states      []compaction.StateOf // of the segments of list
+	result      Records
+	resultBytes int // values and headers
 	// decompressed counts the bytes of the searched records, and unchecked those since the last
 	// check of the context.
 	decompressed, unchecked int64
@@ -385,7 +385,7 @@ func (s *keyLookup) take(block *recentRecords) error {
 		s.result.Records = append(s.result.Records, r)
 		s.committed = s.committed || r.State == Live
 	}
-	s.values += block.bytes
+	s.resultBytes += block.bytes
 	if block.dropped {
 		return errLookupLimit
 	}

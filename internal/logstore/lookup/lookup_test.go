@@ -55,7 +55,7 @@ func TestLookupBehindAnUnreadableBatch(t *testing.T) {
 	block.forget()
 	block.add(Record{Offset: 3, Value: []byte("new")})
 	if err := s.take(block); !errors.Is(err, errLookupLimit) || len(s.result.Records) != 1 ||
-		s.result.Records[0].Offset != 3 || s.values != 3 {
+		s.result.Records[0].Offset != 3 || s.resultBytes != 3 {
 		t.Errorf("error %v, got %+v", err, s.result.Records)
 	}
 }

@@ -43,7 +43,7 @@ type recentRecords struct {
 // recent returns an empty block with what is left of the limits.
 func (s *keyLookup) recent() *recentRecords {
 	return &recentRecords{recordsMax: s.opts.RecordsMax - len(s.result.Records),
-		bytesMax: s.opts.ValuesBytesMax - s.values}
+		bytesMax: s.opts.ValuesBytesMax - s.resultBytes}
 }
 
 func (b *recentRecords) add(r Record) {

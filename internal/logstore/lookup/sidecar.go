@@ -39,11 +39,11 @@ func (s *keyLookup) bySidecar(i int) (ok bool, err error) {
 		return false, err
 	}
 	reader.OnRead(s.spend)
-	records, values, committed := len(s.result.Records), s.values, s.committed
+	records, values, committed := len(s.result.Records), s.resultBytes, s.committed
 	ok, err = s.search(i, reader)
 	if err = errors.Join(err, reader.Close()); keys.Unusable(err) {
 		// The scan finds the records before the damage again.
-		s.result.Records, s.values, s.committed = s.result.Records[:records], values, committed
+		s.result.Records, s.resultBytes, s.committed = s.result.Records[:records], values, committed
 		return false, s.stillListed(h)
 	}
 	return ok, err

@@ -102,7 +102,7 @@ type State struct {
 type openTxn struct {
 	producer int64
 	first    int64     // offset of its first batch
-	since    time.Time // when the first batch was written, or later if a snapshot was loaded
+	since    time.Time // time of the first batch, or later if a snapshot was loaded
 }
 
 // isOpen reports whether a producer has an open transaction: no marker has ended it, and the log
@@ -214,7 +214,7 @@ func (s *State) Producers() []Info {
 type Last struct {
 	LastOffset int64 // -1 if only a marker of the epoch is known
 	Epoch      int16
-	ExpiresAt  time.Time // unless the producer writes again
+	ExpiresAt  time.Time // expiry without further writes of the producer
 }
 
 // LastBatches returns the last data batch of each producer. Cleaning keeps these batches, without

@@ -57,7 +57,7 @@ type Scrubber struct {
 	files pacedFS
 
 	settings atomic.Pointer[Settings]
-	changed  chan struct{} // receives a value after Configure; its buffer has 1 element
+	changed  chan struct{} // signal of Configure; its buffer has 1 element
 	checked  atomic.Int64  // bytes read
 	anew     atomic.Bool   // begin a round at the next step
 

@@ -14,7 +14,7 @@ import (
 type Recovered struct {
 	Batches        int64
 	TruncatedBytes int64 // removed: the first invalid batch and everything after it
-	Cause          error // why the segment was truncated; nil if it was not
+	Cause          error // reason for the truncation; nil if there was none
 }
 
 // Recover opens a segment after an unclean stop. It checks the length, CRC and offsets of every

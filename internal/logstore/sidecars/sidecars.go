@@ -29,7 +29,7 @@ type Set struct {
 	log      Source
 	fs       vfs.FS
 	dir      string
-	logger   *slog.Logger // adds the partition to each line
+	logger   *slog.Logger // logger of the partition
 	maintain sync.Locker  // Log.maintain
 	mu       sync.Locker  // Log.mu, which guards spools
 

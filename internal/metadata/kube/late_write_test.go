@@ -27,7 +27,7 @@ type badNetwork struct {
 	next http.RoundTripper
 	mu   struct {
 		sync.Mutex
-		hold    bool          // hold the next write back
+		hold    bool          // a hold of the next write
 		held    *http.Request // the write that was held back
 		body    []byte
 		between func() // repeat the next write, and call this function in between

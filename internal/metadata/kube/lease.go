@@ -40,7 +40,7 @@ const (
 
 // keeper acquires, renews and releases this broker's Lease.
 type keeper struct {
-	client  client.Client // reads from the API server, not from a cache
+	client  client.Client // uncached reads of the API server
 	key     client.ObjectKey
 	cluster string
 	self    metadata.Broker
@@ -59,7 +59,7 @@ type keeper struct {
 	written *coordinationv1.Lease // the Lease as last written or read
 	leaving bool                  // every write announces the controlled shutdown
 
-	waiting atomic.Pointer[error] // why acquire waits for a consent; nil: it does not
+	waiting atomic.Pointer[error] // reason for which acquire waits for a consent; nil: it does not
 	renewed atomic.Int64          // time of the last successful write, in Unix nanoseconds
 	leave   chan chan<- error     // requests to announce the controlled shutdown
 	hurry   <-chan struct{}       // requests to renew the Lease now; may be nil

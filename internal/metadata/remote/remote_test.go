@@ -51,8 +51,8 @@ type broker struct {
 	conn   net.Conn
 	images chan *metadata.Image
 	stop   context.CancelFunc
-	ran    chan error // receives the error of Run
-	served chan error // receives the error of Serve
+	ran    chan error // error of Run
+	served chan error // error of Serve
 }
 
 func start(t *testing.T, s *local.Store, id int32) *broker {

@@ -147,7 +147,7 @@ func (p part) err() error {
 // storeError is an error of the store, decoded by the broker.
 type storeError struct {
 	text string
-	kind error // may be nil
+	kind error // optional
 }
 
 func (e *storeError) Error() string { return e.text }

@@ -25,7 +25,7 @@ type Single struct {
 
 // Host is a broker as the host of lent replicas.
 type Host struct {
-	Receives bool  // it may receive replicas
+	Receives bool  // permission to receive replicas
 	Leaves   bool  // all replicas are to leave it
 	Free     int64 // number of bytes that replicas may add on its volume
 }

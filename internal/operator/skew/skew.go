@@ -57,7 +57,7 @@ func (k Kind) Holds() bool { return k == Ahead || k == Unsupported }
 // Decision is the format level of a LogCluster, and its skew.
 type Decision struct {
 	Level   int32
-	RaiseAt time.Time // when the level rises if nothing changes; zero: never
+	RaiseAt time.Time // time at which the level rises if nothing changes; zero: never
 	Kind    Kind
 	Brokers []int32 // with Behind, Ahead and Unsupported
 	Message string

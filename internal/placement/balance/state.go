@@ -13,7 +13,7 @@ type partition struct {
 	topic    int
 	bytes    int64 // Bytes plus replicaBytes
 	replicas []int
-	anyway   bool // it may leave draining brokers although racks or disks prevent it
+	anyway   bool // permission to leave draining brokers although racks or disks prevent it
 }
 
 // band contains the bounds of a goal for one broker, inclusive.

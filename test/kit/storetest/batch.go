@@ -16,7 +16,7 @@ type Batch struct {
 	Producer      int64 // 0: the batch has no producer id
 	Epoch         int16 // producer epoch
 	Sequence      int32
-	Transactional bool      // applies only with a Producer
+	Transactional bool      // of batches with a Producer
 	Timestamp     time.Time // default: Start
 	Keys          []string
 	Value         string // value of every record

@@ -35,7 +35,7 @@ type cluster struct {
 	names    []string // of the sets
 	mu       sync.Mutex
 	states   map[int32]placement.BrokerState
-	changed  time.Time // when the state of a broker changed last
+	changed  time.Time // time of the last change of a broker's state
 	random   *rand.Rand
 }
 

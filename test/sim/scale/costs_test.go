@@ -54,7 +54,7 @@ func readCPU(partitions int) time.Duration { return writeCPU(partitions, 0) / 4 
 // processor is the cores of the API server. Requests wait for a core in the order of their arrival.
 type processor struct {
 	mu   sync.Mutex
-	free []time.Time // when each core has completed all earlier requests
+	free []time.Time // time at which each core has completed all earlier requests
 	used time.Duration
 }
 

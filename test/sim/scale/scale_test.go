@@ -14,8 +14,8 @@ import (
 // phase is what the cluster needs after an event.
 type phase struct {
 	name      string
-	served    time.Duration // until every partition has a leader that serves
-	inSync    time.Duration // until every ISR contains exactly the brokers that are up
+	served    time.Duration // time until every partition has a leader that serves
+	inSync    time.Duration // time until every ISR contains exactly the brokers that are up
 	writes    int
 	conflicts int
 	cpu       time.Duration // of the API server

@@ -22,7 +22,7 @@ type Recorder struct {
 	// and position are those of the last kept one.
 	stride         int64
 	base, position int64
-	segmentsLeft   int // how many more segments the steps may contain
+	segmentsLeft   int // number of further segments that the steps may contain
 	omitted        int
 }
 

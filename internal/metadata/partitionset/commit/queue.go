@@ -93,7 +93,7 @@ type request struct {
 	urgent  bool
 	change  Change
 	refusal error      // of the last version that refused the change; nil after it was accepted
-	settled chan error // has a buffer of one
+	settled chan error // result; its buffer has 1 element
 }
 
 // New returns a writer.
