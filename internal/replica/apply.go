@@ -19,7 +19,7 @@ type applier struct {
 	// cluster is the id of the cluster to which the store's logs belong; "": the store contains no
 	// logs.
 	cluster string
-	// replication and brokers are those of the image that was applied last.
+	// replication and brokers come from the last applied image.
 	replication metadata.Replication
 	brokers     []metadata.Broker
 	// shrunk is the number of ISRs that the image being applied has shrunk.
@@ -36,11 +36,10 @@ type assignedPartition struct {
 
 // Apply makes the set match a metadata image: it creates, opens, configures and releases logs, and
 // begins leader epochs. It returns the partitions that this broker reports to the metadata store
-// (metadata.Served). The error
-// joins the errors of single partitions; all other partitions are served. Apply must be called from
-// one goroutine. Partitions that the image does not change are skipped: after the failure of a
-// broker, tens of images follow each other, and each of them changes a few of a thousand partitions
-// (ADR 0254).
+// (metadata.Served). The error joins the errors of single partitions; all other partitions are
+// served. Apply must be called from one goroutine. Partitions that the image does not change are
+// skipped: after the failure of a broker, tens of images arrive in quick succession, and each of
+// them changes a few of a thousand partitions (ADR 0254).
 //
 // The order of the steps matters:
 //
@@ -97,8 +96,8 @@ func (a *applier) apply(img *metadata.Image) ([]metadata.Served, error) {
 	return served, errors.Join(faults...)
 }
 
-// configure applies the replication settings of an image. It returns true if the settings or the
-// brokers have changed, on which the roles of all partitions depend.
+// configure applies the replication settings of an image. It reports whether the settings or the
+// brokers have changed; if so, the roles of all partitions must be computed again.
 func (a *applier) configure(img *metadata.Image) (changed bool) {
 	if slices.Equal(img.Brokers, a.brokers) && img.Replication == a.replication {
 		return false
@@ -110,14 +109,14 @@ func (a *applier) configure(img *metadata.Image) (changed bool) {
 	return true
 }
 
-// wake wakes the requests that wait under the old roles of partitions that were changed or removed.
-// It is called after the new view is stored, so that the requests read the new view.
+// wake wakes the requests that wait in changed or removed partitions, because these requests still
+// refer to the old roles. The caller has stored the new view, which the requests read next.
 func (a *applier) wake(old map[PartitionID]*partition, next *view, changed []assignedPartition) {
 	s := a.set
 	ids := make([]PartitionID, 0, len(changed))
 	for _, ap := range changed {
-		// logSynced finds only partitions of the stored view, so a sync that ended while the
-		// partition was only in next advanced no high watermark. There may be no later sync.
+		// logSynced advances high watermarks only in the stored view. If a sync of a new partition ended
+		// before next was stored, the high watermark has not advanced yet, and no later sync may follow.
 		next.partitions[ap.id].advance()
 		ids = append(ids, ap.id)
 	}
@@ -207,10 +206,10 @@ func (v *view) with(partitions map[PartitionID]*partition) *view {
 }
 
 // release ends the roles of partitions that are no longer assigned to this broker. It releases
-// every log on the disk that belongs to no assigned partition. These are logs of partitions in the
-// previous image. At the first image they are also logs of topics that were deleted while the
-// broker was down. A log that was unassigned meanwhile stays until an image shows a later leader
-// epoch of its partition.
+// every log on the disk that belongs to no assigned partition: logs of partitions in the previous
+// image and, at the first image, logs of topics that were deleted while the broker was down. If the
+// first image has the same leader epoch as a log without an assignment, the log is kept until an
+// image shows a later leader epoch (mayPrecedeAssignment).
 func (a *applier) release(img *metadata.Image, old map[PartitionID]*partition,
 	assigned []assignedPartition) []error {
 	topics := make(map[PartitionID]metadata.ID, len(assigned))

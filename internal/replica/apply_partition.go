@@ -52,8 +52,8 @@ func (a *applier) applyPartitions(img *metadata.Image, next *view, assigned []as
 // applyPartition brings a partition into the state that an image describes; old is its previous
 // state, or nil. It always returns a partition: if the partition cannot be served, its role
 // contains the reason. As long as the log is kept, applyPartition returns the old partition with a
-// new role. Waiting requests refer to the partition and detect the change by its role. A leader
-// epoch begins once, not with every image.
+// new role, because waiting requests refer to the partition and detect the change by its role. A
+// leader epoch begins once, not with every image.
 func (a *applier) applyPartition(img *metadata.Image, old *partition,
 	ap assignedPartition) (*partition, error) {
 	s, p := a.set, old
@@ -147,8 +147,8 @@ func (p *partition) setRoleLocked(r *role) error {
 var errRestartedLeader = fmt.Errorf("%w: it began before this broker started; waiting for an "+
 	"election", ErrFencedLeaderEpoch)
 
-// AwaitsElection reports whether an error of Apply for one partition ends by itself: with the next
-// election, which the report of the served partitions requests.
+// AwaitsElection reports whether the next election resolves an error of Apply. The report of the
+// served partitions requests this election.
 func AwaitsElection(err error) bool { return errors.Is(err, errRestartedLeader) }
 
 // beginLeaderEpoch makes this broker the leader in a new leader epoch.

@@ -1,7 +1,7 @@
 package replica
 
-// sameAs reports whether the partition's role, and the settings of its log, are the same as those
-// that before was applied for. The brokers of both images must be equal.
+// sameAs reports whether a previous image, before, gives the partition the same role and its log
+// the same settings. The caller has checked that both images contain the same brokers.
 func (ap assignedPartition) sameAs(before assignedPartition) bool {
 	if before.partition == nil || !ap.partition.Equal(before.partition) {
 		return false
@@ -25,14 +25,15 @@ func sameLogs(old map[PartitionID]*partition, assigned []assignedPartition) bool
 	return true
 }
 
-// keepUnchanged adds the partitions that an image does not change to the next view. It returns the
-// other ones.
+// keepUnchanged adds the partitions that an image does not change to the view v. It returns the
+// changed ones.
 func (v *view) keepUnchanged(old map[PartitionID]*partition,
 	assigned []assignedPartition) (changed []assignedPartition) {
 	for _, ap := range assigned {
 		if p := old[ap.id]; p != nil && ap.sameAs(p.applied) && !p.foundLost.Load() {
 			p.applied = ap
-			// A fetch that finds nothing new does not show whether the fault lasts.
+			// A fetch without new records does not reset the fault, so it is reset here. If the fault
+			// remains, the next fetch sets it again.
 			p.followFault.Store(nil)
 			v.partitions[ap.id] = p
 		} else {

@@ -24,9 +24,9 @@ const (
 
 // AwaitLeader waits, for at most 200 ms, until this broker leads those of the partitions that it is
 // about to lead. Produce requests call it before Append. A client that learned of a new leader from
-// another broker may reach the new leader before the metadata does. It would get
-// NOT_LEADER_OR_FOLLOWER and send its records again after a backoff, which is longer than the wait
-// (ADR 0306).
+// another broker may reach the new leader before the metadata does. Without the wait, the client
+// would receive NOT_LEADER_OR_FOLLOWER and send its records again after a backoff, which is longer
+// than the wait (ADR 0306).
 //
 // A request contains no leader epoch. So AwaitLeader infers from the state of the partition whether
 // the client's metadata may be newer than this broker's (see mayLeadSoon). It returns early if ctx
@@ -49,9 +49,9 @@ func (s *Set) AwaitLeader(ctx context.Context, partitions []ProducePartition) {
 }
 
 // mayLeadSoon reports whether a client that sends records here may know of a later leader epoch, in
-// which this broker leads: this broker follows, and the client is unlikely to have old metadata.
-// The broker may not know yet that it is in the ISR: at the end of a reassignment, a new replica
-// joins the ISR and is elected within milliseconds.
+// which this broker leads. This is so if this broker follows and the client is unlikely to have old
+// metadata. It does not matter whether the broker is in the ISR: at the end of a reassignment, a
+// new replica joins the ISR and is elected within milliseconds.
 func (s *Set) mayLeadSoon(id PartitionID) bool {
 	p := s.view.Load().partitions[id]
 	if p == nil {

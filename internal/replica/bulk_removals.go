@@ -13,16 +13,17 @@ const (
 	bulkDelayMax    = 5 * time.Second
 )
 
-// bulkRemovals decides whether removals are left to the operator. The zero value is ready for use.
+// bulkRemovals decides whether a leader leaves removals to the operator. The zero value is ready
+// for use.
 type bulkRemovals struct {
-	since time.Time // of the first removals that are left; zero: none are
+	since time.Time // time of the first removals left to the operator; zero: none are left
 	check time.Time // the next check for progress
 	left  int       // number of removals at the last check
 }
 
-// leave decides about the removals that an evaluation has proposed; all reports whether it was one
-// of all partitions. If leave is true, the removals are withdrawn and evaluated again after the
-// time wait, which is 0 if an evaluation at a check is scheduled already.
+// leave decides about the removals that an evaluation has proposed; all is set if the evaluation
+// covered all partitions. If leave is true, the caller withdraws the removals and evaluates them
+// again after wait. If wait is 0, an evaluation is already scheduled.
 func (b *bulkRemovals) leave(removals int, all bool, now time.Time) (wait time.Duration,
 	leave bool) {
 	switch {

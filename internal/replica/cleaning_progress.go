@@ -22,8 +22,8 @@ func updateCleaningProgress(p *partition, r *role) int64 {
 	return progress
 }
 
-// TombstonesWaitFor returns the replicas for which a tombstone at an offset waits, ascending. It
-// returns none unless this broker leads the partition.
+// TombstonesWaitFor returns, in ascending order, the replicas that prevent the removal of a
+// tombstone at an offset. It returns none unless this broker leads the partition.
 func (s *Set) TombstonesWaitFor(id PartitionID, offset int64) []int32 {
 	p := s.view.Load().partitions[id]
 	if p == nil {

@@ -50,9 +50,9 @@ func (s *Set) AppendVerifiedIn(epoch int32, batch ProducePartition,
 	return result.Appended.LastOffset, nil
 }
 
-// VerifyIn asks the transaction coordinator whether a producer's transaction includes a partition
-// of a coordinator, which this broker leads in the given leader epoch. If the transaction is open
-// in the log, it asks nothing.
+// VerifyIn asks the transaction coordinator whether a producer's transaction includes a
+// coordinator's partition, which this broker leads in the given leader epoch. If the log already
+// contains records of the transaction, VerifyIn sends no question.
 func (s *Set) VerifyIn(ctx context.Context, epoch int32, q Verification) (logstore.Verified,
 	error) {
 	verified := logstore.Verified{Transaction: true, EpochBump: q.Add, Unsequenced: true}
@@ -93,7 +93,7 @@ func (s *Set) AppendMarkerIn(epoch int32, m Marker) (logstore.Appended, error) {
 	return appended, err
 }
 
-// inRole appends to the log if the partition still has the role in parameter then.
+// inRole calls appendTo if the partition still has the role then and enough replicas are in sync.
 func (p *partition) inRole(then *role,
 	appendTo func() (logstore.Appended, error)) (logstore.Appended, error) {
 	p.changing.Lock()

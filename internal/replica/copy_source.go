@@ -18,7 +18,7 @@ import (
 // add this replica to the ISR, and the log of an ISR member must not be discarded. For the same
 // reason the replica fetches nothing while the image's ISR contains this broker in an earlier
 // broker epoch. In that state the stored copy source may be outdated: a power cut may have restored
-// it, or the broker was killed before it removed it.
+// the note, or the broker was killed before it removed the note.
 func (p *partition) requireSingleSource(r *role) error {
 	if p.log == nil {
 		return nil
@@ -33,9 +33,9 @@ func (p *partition) requireSingleSource(r *role) error {
 	if !r.mayFollow() || !p.log.Settings().Compact || !otherSource && !lost {
 		return nil
 	}
-	// The image's ISR contains this broker in an earlier epoch. A fetch now could make the leader
-	// keep this broker in the ISR. This log would then count as complete and could not be discarded
-	// any more, although it is not.
+	// The image's ISR contains this broker in an earlier epoch. A fetch now could make the leader keep
+	// this broker in the ISR. The incomplete log would then count as complete, and could no longer be
+	// discarded.
 	if r.inISR {
 		r.refusal = errMembershipUndecided
 		return nil

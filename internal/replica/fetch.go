@@ -168,8 +168,8 @@ func (s *Set) read(req *FetchRequest, results []FetchResult, positions []positio
 			enough = true
 			continue
 		}
-		// at keeps the original BytesMax; want.BytesMax was reduced by the bytes of other
-		// partitions
+		// want.BytesMax was reduced by the bytes of other partitions, so the state keeps the original
+		// request
 		state.request = req.Partitions[i]
 		total += state.bytes
 		enough = enough || state.more || results[i].OffsetsChanged && state.role.pushHighWatermark
@@ -296,8 +296,7 @@ func (s *Set) preferredReplica(r *role, rack string, offset int64) int32 {
 // diverging returns the point below the client's offset at which the client's log diverges from
 // this broker's log (KIP-320, KIP-595). It returns nil if the logs do not diverge, or if the client
 // did not send the epoch of its last record. It fails if that epoch is later than every epoch in
-// this log. Argument committed is an offset: all records of the client below it were once below a
-// high watermark.
+// this log. Every record of the client below the offset committed was once below a high watermark.
 //
 // A log that was copied from a cleaned log does not contain the exact start offsets of its epochs
 // (Log.AppendReplicated). But it contains every record that was below a high watermark, apart from

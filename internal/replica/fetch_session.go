@@ -49,7 +49,8 @@ type fetchSession struct {
 }
 
 // lastFetch is the time of the last fetch in a session. At that time a follower's log of each
-// partition still had the end offset that the follower last reported. It implements isr.Session.
+// partition still had the end offset that the follower last reported. lastFetch implements
+// isr.Session.
 type lastFetch struct{ pointer atomic.Pointer[time.Time] }
 
 // LastFetch implements isr.Session.

@@ -29,10 +29,9 @@ func (d *delayedFetch) TryComplete() bool {
 func (d *delayedFetch) Expire() { close(d.done) }
 
 // available returns how many bytes a read of the partition would return now. Result now is set if
-// the fetch must not wait longer, because it would receive no further records, or would fail.
-// available stores its result in the position. Suppose that a fetch of a thousand partitions is
-// evaluated after an append to one of them. Then only the index of that partition is read, not the
-// indexes of all partitions that have grown since the fetch arrived.
+// the fetch must not wait longer, because the fetch would receive no further records, or would
+// fail. available caches its result in the position: when a fetch of a thousand partitions is
+// evaluated after an append to one of them, only the index of that partition is read.
 func (a *position) available(req FetchRequest) (bytes int, now bool) {
 	if a.partition.checkStillServes(a.role) != nil {
 		return 0, true

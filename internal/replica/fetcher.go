@@ -38,7 +38,7 @@ const (
 // fetcher copies the partitions that one broker leads, with one goroutine, one connection and one
 // fetch at a time for all of them.
 //
-// Partitions under durability Fsync have a separate fetcher. It sends a fetch only after the
+// Partitions under durability Fsync have a separate fetcher, which sends a fetch only after the
 // records of the previous one are synced, because the fetch acknowledges these records to the
 // leader. With a common fetcher all other partitions would wait for the sync too.
 type fetcher struct {
@@ -81,9 +81,9 @@ type fetcher struct {
 	diskWorkers diskWorkers
 }
 
-// followedPartition is a partition of a fetcher. partition does not change, and mu guards role.
-// Only the fetcher's goroutine uses the other fields, or one of its workers: a worker of applyAll
-// while applyAll runs, or the worker of applyLater while busy is set.
+// followedPartition is a partition of a fetcher. Field partition does not change, and mu guards
+// role. The other fields belong to the fetcher's goroutine, or to one of its workers: a worker of
+// applyAll while applyAll runs, or the worker of applyLater while busy is set.
 type followedPartition struct {
 	partition *partition
 	role      *role
@@ -91,8 +91,8 @@ type followedPartition struct {
 	retryAt   time.Time
 	sentRole  *role // the role in which the last request was sent
 	answered  int   // the number of the last fetch that contained a result for it
-	dirty     bool  // fetcher.dirty contains it
-	busy      bool  // a worker of applyLater uses it, so it is not fetched
+	dirty     bool  // in fetcher.dirty
+	busy      bool  // in use by a worker of applyLater, so not fetched
 }
 
 // fetcherKey identifies a fetcher.
@@ -123,9 +123,9 @@ func (f *fetcher) stop() {
 	<-f.done
 }
 
-// setPartitions sets the leader and the partitions to copy. If a partition is new or has a new
-// leader epoch, the fetch in progress does not contain it. In this case the leader is asked to
-// answer that fetch at once. If another broker process is the leader now, the fetch is canceled.
+// setPartitions sets the leader and the partitions to copy. The fetch in progress does not contain
+// a partition that is new or has a new leader epoch. So setPartitions then asks the leader to
+// answer that fetch at once. If another broker process is the leader now, it cancels the fetch.
 func (f *fetcher) setPartitions(leader metadata.Broker, self metadata.InSync,
 	partitions map[PartitionID]*followedPartition) {
 	if f.replacePartitions(leader, self, partitions) {
@@ -168,8 +168,8 @@ func (f *fetcher) replacePartitions(leader metadata.Broker, self metadata.InSync
 	return changed
 }
 
-// fetchSoon ends the wait of the fetch in progress. It calls Interrupt without holding mu. So the
-// call may interrupt the next fetch instead, which then returns without a wait.
+// fetchSoon ends the wait of the fetch in progress. It calls Interrupt without holding mu, so it
+// may interrupt the next fetch instead, which then returns without a wait.
 func (f *fetcher) fetchSoon() {
 	f.mu.Lock()
 	peer := f.mu.peer
@@ -283,8 +283,8 @@ func (f *fetcher) noteAnswer() {
 	f.failingSince, f.warned = time.Time{}, false
 }
 
-// pause returns when wake contains a token, when d has passed, or when ctx ends. If d is 0, it has
-// no time limit.
+// pause returns when wake contains a token, when d has passed, or when ctx ends. If d is 0, there
+// is no time limit.
 func (f *fetcher) pause(ctx context.Context, d time.Duration) {
 	var due <-chan time.Time
 	if d > 0 {

@@ -10,8 +10,8 @@ import (
 	"heartwood.dev/heartwood/internal/logstore"
 )
 
-// diskWorkerBytesMax limits the total size of the records that are copied for disk workers. Beyond
-// it, results are applied before the next fetch instead.
+// diskWorkerBytesMax limits the total size of the records that are copied for disk workers. A
+// result that would exceed it is applied before the next fetch instead.
 const diskWorkerBytesMax = 16 << 20
 
 // diskWorkers are the goroutines of a fetcher that apply results which wait for the disk.
@@ -21,10 +21,10 @@ type diskWorkers struct {
 	bytes   atomic.Int64  // total size of the copied records
 }
 
-// applyLater passes a result to a worker if applying the result waits for the disk. Such results
-// are a truncation and a reset of the log. After a failover hundreds of partitions may have such
-// results at once, while the producers of all other partitions wait for the next fetch. The
-// partition is not fetched until its result is applied.
+// applyLater passes a result to a worker if applying the result waits for the disk: the result is a
+// truncation or a reset of the log. After a failover hundreds of partitions may have such results
+// at once, while the producers of all other partitions wait for the next fetch. The partition is
+// not fetched until its result is applied.
 //
 // applyLater reports whether a worker applies the result. Under durability Fsync no worker does,
 // because the next fetch waits for the disk anyway.

@@ -8,8 +8,8 @@ import (
 )
 
 // scanInterval is how often a fetcher builds the requests of all its partitions and compares them
-// with the requests that it last sent. It does so because the log start and the tombstone-clean
-// offset change without an event.
+// with the requests that it last sent. The comparison finds changes of the log start and the
+// tombstone-clean offset, which cause no event.
 const scanInterval = followerFetchWait
 
 // nextRequest builds the next fetch. A fetch that starts a session contains all partitions, any

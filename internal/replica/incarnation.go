@@ -6,10 +6,10 @@ import (
 	"heartwood.dev/heartwood/internal/logstore"
 )
 
-// errMembershipUndecided is the reason for not following a leader if the log has to be discarded
-// while the image's ISR contains an earlier epoch of this broker. The log is one of another replica
-// incarnation, or an incomplete copy of another leader's log. The broker waits until an image shows
-// whether it stays in the ISR: an ISR member keeps its log.
+// errMembershipUndecided is the reason for not following a leader while the image's ISR contains an
+// earlier epoch of this broker and the log would have to be discarded: it belongs to another
+// replica incarnation, or is an incomplete copy of another leader's log. The broker waits until an
+// image shows whether it stays in the ISR, because an ISR member keeps its log.
 var errMembershipUndecided = fmt.Errorf("%w: the log must be discarded, "+
 	"but it is undecided whether this broker stays in the ISR", ErrNotLeader)
 
@@ -18,10 +18,10 @@ var errMembershipUndecided = fmt.Errorf("%w: the log must be discarded, "+
 // the other replicas did not wait for it before they removed tombstones. So a deleted value in the
 // log would never be removed (ADR 0185).
 //
-// Two kinds of logs are kept in spite of another incarnation id:
+// Two kinds of logs are kept although their incarnation id differs:
 //
-//   - The log of a leader or of a replica in sync. Its records are the partition's records, for
-//     whatever incarnation the log was created. This happens if the entry of the partition
+//   - The log of a leader or of a replica in sync. Its records are the partition's records,
+//     whichever incarnation the log was created for. This happens if the entry of the partition
 //     was lost, and after accepted data loss. In all other cases a follower joins the ISR only
 //     with the incarnation that the leader expects.
 //   - The log of a partition without a leader, because it may be the last copy.

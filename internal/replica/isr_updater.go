@@ -32,8 +32,8 @@ type isrUpdater struct {
 		all   bool                 // all partitions are to be evaluated
 		// additionsInFlight is set while a batch of updates that add replicas is being sent.
 		additionsInFlight bool
-		// outage tracks updates that end without an answer. While the API server is down, each of a
-		// thousand partitions has one such update a second.
+		// outage tracks updates that end without an answer. While the API server is down, a thousand
+		// partitions have a thousand such updates a second.
 		outage outage.State
 	}
 }
@@ -327,9 +327,9 @@ func (u *isrUpdater) logOutcome(id PartitionID, change metadata.ISRChange, outco
 	}
 }
 
-// processExited is called when a broker that answered a moment ago refuses connections: its process
-// has exited, and producers of every partition that it follows wait for it. The metadata will show
-// the exit too, but up to a second later if the kubelet must detect the exit.
+// processExited is called when a broker that answered a moment ago refuses connections. This shows
+// that its process has exited, and producers of every partition that it follows wait for it. The
+// metadata shows the exit too, but up to a second later if the kubelet must detect the exit.
 func (s *Set) processExited(member metadata.InSync) {
 	// The updater counts the removals of one evaluation (bulkRemovals), so they are enqueued
 	// together.
@@ -340,7 +340,7 @@ func (s *Set) processExited(member metadata.InSync) {
 		}
 	}
 	s.isrUpdater.enqueue(affected...)
-	// A broker that fetches again is alive. Because of the marks, its next fetch reads all its
-	// partitions, so every partition's leaderState processes that fetch.
+	// A broker that fetches again is alive. Its next fetch reads all marked partitions, so every
+	// partition's leaderState processes that fetch.
 	s.sessions.markAllOf(member.Broker)
 }

@@ -11,7 +11,7 @@ import (
 )
 
 // leaderState is this broker's leadership of a partition in one leader epoch: the ISR state, and
-// the log whose high watermark follows from it. It is the shell of isr.State.
+// the log whose high watermark follows from that state. It is the shell of isr.State.
 //
 // mu is held while the high watermark is computed and advanced, and while an ISR update is
 // proposed. So a proposal and an advance never overlap: an advance after the proposal includes the

@@ -5,9 +5,9 @@ import (
 	"fmt"
 )
 
-// ErrLostLog is the reason for not leading and not following a partition: its log has lost records
-// that were on the disk (logstore.Log.Loss), and the metadata does not show yet that they are lost,
-// or shows that no other replica has them.
+// ErrLostLog is the reason for neither leading nor following a partition whose log has lost records
+// that were on the disk (logstore.Log.Loss). It applies until the metadata shows the loss, or
+// longer if this log may be the last copy.
 var ErrLostLog = fmt.Errorf("%w: the log has lost records", ErrNotLeader)
 
 // lossUnreported reports whether the log has lost records, and the image was made without that
@@ -26,11 +26,11 @@ func (p *partition) lossUnreported(r *role) bool {
 // Another id shows that the loss was taken into account. Then there are three cases:
 //
 //   - This broker leads: no other replica has the records, and the loss was accepted. The log keeps
-//     what is left.
-//   - Another broker leads, and this one is not in the ISR. The records are discarded, because they
-//     need not be a part of the leader's log: a segment in between may be missing, or a value whose
-//     tombstone all other replicas have removed already.
-//   - Otherwise the broker waits. The log may be the last one.
+//     the remaining records.
+//   - Another broker leads, and this one is not in the ISR. The log is discarded, because its
+//     records need not be a part of the leader's log: a segment in between may be missing, or the
+//     log may contain a value whose tombstone all other replicas have removed already.
+//   - Otherwise the broker waits, because its log may be the last copy.
 //
 // The loss is removed before the new id is stored. After a crash in between, the log is treated as
 // one of an earlier incarnation, with the same result. The caller holds changing.
@@ -65,9 +65,9 @@ func (p *partition) lossError() error {
 }
 
 // stampLoss stores the replica incarnation id in the first image after a loss was found. No
-// decision about this image, or an earlier one, can have taken the loss into account. This may be
-// another id than that of the log: the broker may have been elected with it and have stopped before
-// it stored the id.
+// decision behind this image, or an earlier one, can have taken the loss into account. The id may
+// differ from the log's: the broker may have been elected with the new id and have stopped before
+// it stored that id.
 func (p *partition) stampLoss(incarnation string) error {
 	if _, stamped := p.log.Notes().LossOf(); stamped || p.log.Notes().Loss() == "" {
 		return nil
@@ -76,9 +76,9 @@ func (p *partition) stampLoss(incarnation string) error {
 }
 
 // leaderLost reports whether a fetch proves that this leader has lost records: the follower knows
-// of a high watermark above the end of the leader's log. No clean election chooses such a leader,
-// and after an unclean one the follower's high watermark may be that of records which are no longer
-// part of the partition.
+// of a high watermark above the end of the leader's log. No clean election chooses such a leader.
+// After an unclean election the fetch proves nothing, because the records below the follower's high
+// watermark may no longer be part of the partition.
 func (p *partition) leaderLost(r *role, want *FetchPartition) bool {
 	return want.HighWater > p.log.LogEnd() && !r.lostSince(want.LastEpoch)
 }

@@ -22,8 +22,8 @@ type Marker struct {
 // logstore.ErrInvalidProducerEpoch and logstore.ErrCoordinatorFenced besides the errors of a
 // produce.
 //
-// A marker depends on no state that AppendMarkers has read, so it may be appended in any leader
-// epoch, unlike the records of AppendIn.
+// Unlike the records of AppendIn, a marker does not depend on state that the caller has read from
+// the log, so it may be appended in any leader epoch.
 func (s *Set) AppendMarkers(markers []Marker) *PendingProduce {
 	pending := &PendingProduce{set: s, results: make([]ProduceResult, len(markers))}
 	for i, m := range markers {

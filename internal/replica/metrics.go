@@ -87,8 +87,8 @@ func verificationSeconds(registry prometheus.Registerer) prometheus.Histogram {
 	return histogram
 }
 
-// verified updates the metrics after a question to a transaction coordinator, which it has answered
-// with one error for each partition.
+// verified updates the metrics after a transaction coordinator has answered a question; errs
+// contains one error for each partition.
 func (m *metrics) verified(errs []error, took time.Duration) {
 	m.verificationLength.Observe(took.Seconds())
 	for _, err := range errs {

@@ -45,7 +45,7 @@ func (s *Set) Append(acks int16, batches []ProducePartition) *PendingProduce {
 	return pending
 }
 
-// appendOne appends one batch, and stores its result or its wait in pending. Parameter at is the
+// appendOne appends one batch, and stores its result or its wait in pending. Parameter index is the
 // index of the batch's result.
 func (s *Set) appendOne(acks int16, batch ProducePartition, verified logstore.Verified,
 	pending *PendingProduce, index int) {

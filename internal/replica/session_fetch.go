@@ -19,7 +19,7 @@ func (s *sessions) fetch(ctx context.Context, in *fetchSession, req *FetchReques
 	s.update(in, req)
 	if !s.cache.use(in, len(in.partitions), now) {
 		s.close(in)
-		// The cache has no room for a new session of that size either, so the client continues
+		// The cache does not even have room for a new session of that size, so the client continues
 		// without a session.
 		return FetchResponse{}, session.ErrNotFound
 	}
@@ -43,10 +43,10 @@ func (s *sessions) fetch(ctx context.Context, in *fetchSession, req *FetchReques
 }
 
 // closedResponse returns the response to a fetch whose session was closed while the fetch waited. A
-// follower receives an empty response without a session, and then starts a new session. Its
-// partitions are not read again: the requests in the closed session may be older than those in a
-// newer session of this follower. A consumer receives an error, because it may have to receive all
-// its partitions again.
+// follower receives an empty response without a session, and then starts a new session. The
+// partitions of the closed session are not read again, because their requests may be older than
+// those in a newer session of this follower. A consumer receives an error, because it may have to
+// receive all its partitions again.
 func (s *fetchSession) closedResponse() (FetchResponse, error) {
 	if s.follower != nil {
 		return FetchResponse{}, nil
@@ -122,7 +122,7 @@ func (s *sessions) readDirty(in *fetchSession, req *FetchRequest) (all sessionRe
 		want.BytesMax = min(want.BytesMax, max(most-total, 0))
 		var result FetchResult
 		result, p.state = s.set.readOne(req, want, &in.lastFetch, total == 0 && most > 0)
-		// p.at keeps the original BytesMax; want.BytesMax was reduced by the bytes of others
+		// want.BytesMax was reduced by the bytes of others, so the state keeps the original request
 		p.state.request = p.request
 		state := &p.state
 		failed, reported := state.partition == nil,
@@ -144,8 +144,8 @@ func (s *sessions) readDirty(in *fetchSession, req *FetchRequest) (all sessionRe
 	return all
 }
 
-// byUrgency orders the partitions of a follower: first those that reject acks=all until a follower
-// has caught up. If the other partitions have many records, these would wait for them otherwise.
+// byUrgency orders the partitions of a follower. Partitions that reject acks=all until a follower
+// has caught up come first, so that they do not wait for partitions with many records.
 func (s *fetchSession) byUrgency(dirty []*sessionPartition) []*sessionPartition {
 	if s.follower == nil || len(dirty) < 2 {
 		return dirty

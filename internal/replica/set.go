@@ -195,8 +195,8 @@ func (s *Set) CheckEndOffset(id PartitionID) error {
 }
 
 // LeaderOfNewest is Leader for a reader whose result depends on the newest acknowledged records. It
-// fails as CheckEndOffset does. After its reads, the reader passes the epoch to Leader: if that
-// fails, another broker may have acknowledged newer records meanwhile.
+// fails as CheckEndOffset does. After its reads, the reader passes the epoch to Leader. If Leader
+// then fails, another broker may have acknowledged newer records meanwhile.
 func (s *Set) LeaderOfNewest(id PartitionID) (log *logstore.Log, epoch int32, err error) {
 	p, r, err := s.leader(id, -1)
 	if err != nil {
@@ -272,8 +272,8 @@ func wait(ctx context.Context, waiting timer.Waiting[PartitionID], interrupt,
 	select {
 	case <-done:
 		return
-	// ctx.Done is not called for an operation that has ended, because the call makes the listener
-	// watch the connection.
+	// An operation that has ended needs no ctx.Done, whose first call starts a goroutine that watches
+	// the connection.
 	default:
 	}
 	select {

@@ -8,9 +8,9 @@ import (
 )
 
 // catchUpThrottle limits the bytes that followers outside the ISR copy from this broker. Followers
-// in the ISR are not limited, because producers wait for them. One throttle is for replicas that a
-// reassignment adds (spec.rebalance.rate), and another one for all others, such as those on
-// restarted brokers (spec.replication.catchUpRate): the latter must not wait for moves.
+// in the ISR are not limited, because producers wait for them. Replicas that a reassignment adds
+// share one throttle (spec.rebalance.rate). All others, such as those on restarted brokers, share
+// another (spec.replication.catchUpRate), so that they do not wait for moves.
 type catchUpThrottle struct{ limiter *rate.Limiter }
 
 func newCatchUpThrottle() catchUpThrottle { return catchUpThrottle{rate.NewLimiter(rate.Inf, 0)} }

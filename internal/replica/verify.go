@@ -26,9 +26,10 @@ var (
 const verifyTimeout = 3 * time.Second
 
 // verifyAttempts is how often a batch is verified. If the producer's previous transaction is not
-// complete, the coordinator answers when it is. Its marker was then written to this log after the
-// guard was taken, so the answer is outdated, although it concerns the next transaction: the
-// question is repeated at once instead of by the producer after its backoff (KAFKA-18575).
+// complete, the coordinator answers only once it is. By then the marker of that transaction has
+// been written to this log after the guard was taken, so the answer is outdated, although it
+// concerns the next transaction. The set repeats the question at once; otherwise the producer would
+// repeat it after its backoff (KAFKA-18575).
 const verifyAttempts = 3
 
 // Verifier asks transaction coordinators about transactions (KIP-890).
@@ -129,7 +130,7 @@ func (s *Set) questions(transaction Transaction, batches []ProducePartition,
 		}
 		p, r, err := s.leader(batch.ID, -1)
 		if err != nil {
-			// Without a question the log could only refuse the batch with a fatal error, even if
+			// Without this refusal the log would reject the unverified batch with a fatal error, even if
 			// this broker leads again by then.
 			q.refuse(i, err)
 			continue
@@ -188,8 +189,8 @@ func (s *Set) ask(ctx context.Context, q questions) {
 	}
 }
 
-// answerFor returns what was verified for the batch with an index, or the error with which the
-// batch is refused.
+// answerFor returns what the coordinator has verified for the batch with an index, or the error
+// with which the batch is refused.
 func (q *questions) answerFor(index int) (logstore.Verified, error) {
 	for _, one := range q.all {
 		for i, batch := range one.batches {

@@ -49,8 +49,8 @@ type follower struct {
 	// partition in each fetch. At session.LastFetch() the follower's log still had the end offset
 	// durableEnd.
 	session Session
-	// exitedEpoch is a broker epoch whose process has probably exited, and that has not fetched
-	// since then; -1: none.
+	// exitedEpoch is the broker epoch of a process that has probably exited, and that has not fetched
+	// since; -1: none.
 	exitedEpoch int64
 	// Broker epochs below fencedBelow are fenced; see Replica.FencedBelow. A process with a fenced
 	// epoch has certainly exited, unlike that of exitedEpoch.
@@ -91,9 +91,9 @@ func (s *State) Fetched(fetch Fetch, leaderEnd int64, now time.Time) (first, ok 
 	return !sameEpoch, true
 }
 
-// SetLogEnd stores the leader's log end offset. A follower may have had the whole log until now,
-// and may have omitted the partition from its session's fetches since. Such a follower was caught
-// up at its session's last fetch. (The caller calls SetLogEnd shortly after the log has grown. If a
+// SetLogEnd stores the leader's log end offset. A follower that had the whole log until now may
+// have omitted the partition from the later fetches of its session. Such a follower was caught up
+// at its session's last fetch. (The caller calls SetLogEnd shortly after the log has grown. If a
 // follower fetches in between, its lag is underestimated by that short time.)
 func (s *State) SetLogEnd(leaderEnd int64) {
 	if leaderEnd == s.logEnd {
@@ -126,8 +126,8 @@ func (s *State) SessionClosed(broker int32, session Session) {
 }
 
 // ProcessExited processes a sign that a broker's process has exited, before an image shows the
-// exit. The sign is only a hint: Propose removes the follower from the ISR, and adds it again if it
-// fetches. ProcessExited reports whether the sign is new.
+// exit. The sign is only a hint: Propose removes the follower from the ISR, and adds it again after
+// its next fetch. ProcessExited reports whether the sign is new.
 func (s *State) ProcessExited(member metadata.InSync) bool {
 	f := s.followers[member.Broker]
 	if f == nil || f.liveEpoch != member.Epoch || f.exitedEpoch == member.Epoch {

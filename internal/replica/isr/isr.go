@@ -31,8 +31,8 @@ type State struct {
 	// metadataEpoch is the partition epoch of that image.
 	inMetadata    []int32
 	metadataEpoch int64
-	// metadataStaleUntil is a point in time. Before it, a metadata image is treated as stale if its
-	// ISR differs from the recorded ISR.
+	// metadataStaleUntil is the time until which a metadata image is treated as stale if its ISR
+	// differs from the recorded ISR.
 	metadataStaleUntil time.Time
 	// lastUpdateConflicted is set after an update conflicted. In that case the recorded ISR is
 	// probably wrong, and inMetadata may be right.
@@ -106,18 +106,19 @@ func (s *State) IsRecorded(broker int32) bool { return slices.Contains(s.recorde
 // recorded when the image was made.
 //
 // The first image sets the recorded ISR. A later image may be older than one of the leader's own
-// updates. Only a partition epoch above that of the last update proves that it is not; then the
-// leader accepts the removal of members (see acceptRemovals). If images continue to contradict the
-// leader, a compare-and-swap resolves the contradiction (see Propose). But images arrive in order,
-// so one fact holds even if an image is stale: a replica that the image no longer lists, or lists
-// with another incarnation id, was removed from the partition, and at the same time from the
-// recorded ISR. (A replica that is listed without its earlier incarnation id was not necessarily
-// removed: a broker or an operator of an earlier version may have written the resource.)
+// updates. Only a partition epoch above that of the leader's last update proves that the image is
+// newer; then the leader accepts the removal of members (see acceptRemovals). If images continue to
+// contradict the leader, a compare-and-swap resolves the contradiction (see Propose). But images
+// arrive in order, so one fact holds even if an image is stale: a replica that the image no longer
+// lists, or lists with another incarnation id, was removed from the partition, and at the same time
+// from the recorded ISR. (A replica that is listed without its earlier incarnation id was not
+// necessarily removed: a broker or an operator of an earlier version may have written the
+// resource.)
 //
-// A fenced member stays in the maximal ISR until its removal is recorded. It cannot be elected any
-// more, but it may have been elected before its process exited, and the image does not show that if
-// the partition in it is older than the broker (ADR 0253). Then this leader is deposed, and the
-// removal fails.
+// A fenced member stays in the maximal ISR until its removal is recorded. It can no longer be
+// elected, but it may have been elected before its process exited. The image does not show such an
+// election if the image's entry for the partition is older than its entry for the broker (ADR
+// 0253). In that case this leader is deposed, and the removal fails.
 func (s *State) ApplyImage(replicas []Replica, isr []int32, partitionEpoch int64,
 	now time.Time) {
 	first := s.recorded == nil
@@ -159,10 +160,11 @@ func (s *State) ApplyImage(replicas []Replica, isr []int32, partitionEpoch int64
 // leader's last update and shows only removals. When a broker fails, the operator removes it from
 // the ISRs in the writes that elect other leaders, and the leader need not write again.
 //
-// This is safe because only the leader adds members in its leader epoch: the recorded ISR is a
-// subset of that in the image, unless an update of the leader has added a member since. The last
-// recorded update has not, because the partition epoch of the image is higher. An update in flight,
-// or one that ended without an answer, may have; its members stay in the maximal ISR.
+// This is safe because only the leader adds members in its leader epoch. So the recorded ISR is a
+// subset of the image's ISR, unless an update of the leader has added a member since. The last
+// recorded update has added none, because the partition epoch of the image is higher. An update in
+// flight, or one that ended without an answer, may have added members; these stay in the maximal
+// ISR.
 func (s *State) acceptRemovals() {
 	if s.metadataEpoch <= s.partitionEpoch ||
 		slices.ContainsFunc(s.inMetadata, func(id int32) bool { return !s.IsRecorded(id) }) {
@@ -258,8 +260,8 @@ func (s *State) TombstoneCleanOffset(own int64) int64 {
 	return own
 }
 
-// TombstonesWaitFor returns the followers for which a tombstone at an offset waits, ascending:
-// their tombstone-clean offset is not above it, or unknown.
+// TombstonesWaitFor returns, in ascending order, the followers that prevent the removal of a
+// tombstone at an offset: their tombstone-clean offset is not above that offset, or unknown.
 func (s *State) TombstonesWaitFor(offset int64) (brokers []int32) {
 	for id, f := range s.followers {
 		if f.tombstoneClean <= offset {

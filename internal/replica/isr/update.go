@@ -7,9 +7,9 @@ import (
 	"heartwood.dev/heartwood/internal/metadata"
 )
 
-// RetryDelay is how long Propose waits after a conflict, so that an image can show the cause. It
-// also waits so long after an update without an answer. The delay grows with each further conflict,
-// up to retryDelayMax.
+// RetryDelay is how long Propose waits after a conflict, so that an image can show the cause, and
+// after an update without an answer. The delay grows with each further conflict, up to
+// retryDelayMax.
 const (
 	RetryDelay    = time.Second
 	retryDelayMax = 4 * time.Second
@@ -19,8 +19,7 @@ const (
 // arrive. No store or network delays a request for so long after its sender has abandoned it.
 const pendingMax = 30 * time.Second
 
-// imageDelay is the longest time for which images may still be older than an update that was
-// recorded.
+// imageDelay limits how long images may still be older than a recorded update.
 const imageDelay = 2 * time.Second
 
 // update is a change of the ISR from one set to another.
@@ -61,21 +60,22 @@ const (
 // The update contains a member only with a broker epoch that has fetched everything below the high
 // watermark. A broker that restarted without its last records has a new epoch and must not be
 // mistaken for its earlier process (KIP-903). So an update waits until every remaining member has
-// fetched. A follower that still has records which the leader has deleted must not join. A client
-// may already have received the response that no in-sync replica has them (Set.AwaitLogStart).
+// fetched. A follower that still has records which the leader has deleted must not join: a client
+// may already have received the response that no in-sync replica has these records
+// (Set.AwaitLogStart).
 //
 // While updates are pending, or images continue to contradict the recorded ISR, the leader sends an
 // update even if it does not change the ISR. Each attempt assumes a different one of the ISRs that
 // may be recorded. The first attempt that succeeds resolves the uncertainty. An update may also
-// change only the broker epoch of a member: one that is recorded with a fenced epoch could not be
-// elected.
+// change only the broker epoch of a member, because a member that is recorded with a fenced epoch
+// cannot be elected.
 func (s *State) Propose(own int64, log Extent, now time.Time) (from []int32, to []metadata.InSync,
 	ok bool) {
 	if own < 0 || s.inFlight != nil || now.Before(s.retryAt) {
 		return nil, nil, false
 	}
 	to = []metadata.InSync{{Broker: s.self, Epoch: own, ReplicaIncarnation: s.incarnation}}
-	renewed := false // a member gets another broker epoch
+	renewed := false // whether a member gets another broker epoch
 	for id, f := range s.followers {
 		complete := f.isAlive() && f.fetchEpoch == f.liveEpoch && f.durableEnd >= log.HighWatermark
 		caughtUp := s.isCaughtUp(f, log.End, now)
@@ -125,8 +125,8 @@ func (s *State) assumed(contradicted bool) []int32 {
 // Withdraw discards the update in flight, which was not sent.
 func (s *State) Withdraw() { s.inFlight = nil }
 
-// Settle processes the outcome of the update in flight. Parameter partitionEpoch is that after a
-// recorded update.
+// Settle processes the outcome of the update in flight. Parameter partitionEpoch is the partition
+// epoch after a recorded update.
 //
 // A recorded update replaces every set that was recorded before it. If an earlier update arrives
 // later, it fails, because the version of the resource has changed. Only an update that changed

@@ -36,7 +36,7 @@ func (f *Follower[P]) Update(key Key, request P) bool {
 	if known && last == request {
 		return false
 	}
-	if !known { // otherwise the fetch would add and then remove it
+	if !known { // a fetch must not both name and forget a partition
 		f.forgotten = slices.DeleteFunc(f.forgotten, func(k Key) bool { return k == key })
 	}
 	if f.sent == nil {
