@@ -12,13 +12,13 @@ import (
 // other requests. Copying so many takes about a millisecond.
 const committedStep = 5000
 
-// KeepOffset reports whether a committed offset of a partition is wanted. The id is that of the
-// topic at the time of the commit, or zero if the client did not send it.
+// KeepOffset reports whether AllCommitted includes the committed offset of a partition. The id is
+// the topic's id at the time of the commit, or zero if the client did not send the id.
 type KeepOffset func(topic string, id [16]byte, partition int32) bool
 
-// AllCommitted returns the committed offsets of all groups that this broker coordinates, without
-// those that keep rejects. If some shards cannot answer now, for example because they load, the
-// result lacks their groups and the error says why.
+// AllCommitted returns the committed offsets of all groups that this broker coordinates, except
+// those that keep rejects. If some shards cannot answer now, for example because they are loading,
+// the result omits their groups, and the error contains the reasons.
 func (g *Groups) AllCommitted(ctx context.Context, keep KeepOffset) (all []lag.Committed,
 	err error) {
 	for _, s := range g.runtime.Shards() {

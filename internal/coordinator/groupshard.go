@@ -12,8 +12,8 @@ import (
 	"heartwood.dev/heartwood/internal/coordinator/state"
 )
 
-// groupShard is the runtime.Machine for the groups of one partition. To the pure group.State it
-// adds the metrics and the settings and topics of the metadata image.
+// groupShard is the runtime.Machine for the groups of one partition. It adds metrics, and the
+// settings and topics of the metadata image, to the pure group.State.
 type groupShard struct {
 	*group.State
 	groups *Groups
@@ -71,9 +71,9 @@ func (s *groupShard) deleteStaleOffsets(d runtime.Delta) group.Output {
 
 // stale reports whether an offset, committed for the given topic id, must be deleted because the
 // topic was deleted with its records. A topic may also have been deleted and created again while no
-// coordinator had the partition loaded. The topic id tells then: an offset with another id is
-// stale, unless the new topic's reclaim policy is Retain, so that the new topic may have adopted
-// the old records. If no topic has the name, the offset stays until it expires.
+// coordinator had the partition loaded. This is recognized by the topic id: an offset with another
+// id is stale, unless the new topic's reclaim policy is Retain, so that the new topic may have
+// adopted the old records. If no topic has the name, the offset stays until it expires.
 func stale(d runtime.Delta, topic string, id [16]byte) bool {
 	current := d.Image.Topic(topic)
 	switch {

@@ -12,11 +12,10 @@ import (
 	"heartwood.dev/heartwood/internal/metadata"
 )
 
-// ErrUnknownCoordinators is the error for a question to all transaction coordinators that some of
-// them have not answered.
+// ErrUnknownCoordinators is the error of Known if some transaction coordinators have not answered.
 var ErrUnknownCoordinators = errors.New("not all transaction coordinators have answered")
 
-// KnownProducers is the answer of one broker to the question which producer ids belong to a
+// KnownProducers is one broker's answer to the question which producer ids belong to a
 // transactional id.
 type KnownProducers struct {
 	// Open contains the known producer ids. The value is true if a transaction of the producer has
@@ -29,9 +28,9 @@ type KnownProducers struct {
 // StatePartition is a partition of __transaction_state that a broker coordinates.
 type StatePartition struct{ Index, LeaderEpoch int32 }
 
-// KnownHere returns those of the producer ids that this broker knows as a transaction coordinator.
-// The answer depends only on records below the high watermark. A partition that is not loaded is
-// missing in the answer.
+// KnownHere returns the given producer ids that this broker knows as a transaction coordinator. The
+// answer depends only on records below the high watermark, and omits partitions that are not
+// loaded.
 func (t *Transactions) KnownHere(ctx context.Context, producers []int64) (KnownProducers, error) {
 	known := KnownProducers{Open: map[int64]bool{}}
 	filter := transaction.Filter{Producers: producers, OpenFor: -1}
@@ -60,10 +59,10 @@ func (k *KnownProducers) add(d *transaction.Description) {
 }
 
 // Known asks all transaction coordinators of the cluster about producer ids. The result contains
-// the known ones; its values are those of KnownProducers.Open. It fails with ErrUnknownCoordinators
-// unless each partition of __transaction_state was answered for by the leader, and in the leader
-// epoch, of the metadata image: a previous coordinator may lack the latest transactions. If the
-// image is outdated, the answer may be as old as the image.
+// the known ones; its values are those of KnownProducers.Open. For each partition of
+// __transaction_state, the leader of the metadata image must answer, in the image's leader epoch,
+// because a previous coordinator may lack the latest transactions. Otherwise Known fails with
+// ErrUnknownCoordinators. If the image is outdated, the answer may be as old as the image.
 func (t *Transactions) Known(ctx context.Context, producers []int64) (map[int64]bool, error) {
 	image, all := t.opts.Image(), KnownProducers{Open: map[int64]bool{}}
 	topic := image.Topic(metadata.TransactionsTopic)

@@ -22,19 +22,19 @@ const (
 	// for its followers.
 	markerTimeout                    = 10 * time.Second
 	markerDelayFirst, markerDelayMax = 20 * time.Millisecond, time.Second
-	// absentMax is the time after which a marker for a topic that does not exist is taken as
-	// written. The metadata image may be older than that of the topic's leader, so the topic may
-	// still appear.
+	// absentMax is the time after which a marker for a topic that does not exist is treated as
+	// written. The metadata image may be older than that of the topic's leader, so the topic may still
+	// appear.
 	absentMax = time.Minute
 )
 
 // errNoLeader is the reason for which a marker waits for another metadata image.
 var errNoLeader = errors.New("partition has no leader")
 
-// markerSender writes the markers of this broker's transactions to their partitions. A marker is
-// repeated until its partition has written it, or its shard ends: the next coordinator sends it
-// again. For each broker there is a queue with one connection and one request in flight. The
-// markers that arrive meanwhile are sent together in the next request.
+// markerSender writes the markers of this broker's transactions to their partitions. It repeats a
+// marker until the partition has written the marker, or until the marker's shard ends: the next
+// coordinator then sends the marker again. For each broker there is a queue with one connection and
+// one request in flight. The markers that arrive meanwhile are sent together in the next request.
 type markerSender struct {
 	opts    *TransactionOptions
 	metrics txnMetrics
@@ -59,9 +59,10 @@ type markerQueue struct {
 type markerItem struct {
 	PartitionMarker
 	sentMarker *sentMarker
-	delay      time.Duration // before the next attempt
-	due        time.Time     // of the next attempt
-	// absent is the time since which the metadata image lacks the partition; zero: it does not.
+	delay      time.Duration // time before the next attempt
+	due        time.Time     // time of the next attempt
+	// absent is the time since which the metadata image lacks the partition; zero: the image contains
+	// it.
 	absent time.Time
 }
 
@@ -202,7 +203,7 @@ func (q *markerQueue) run() {
 	}
 }
 
-// take returns the markers that are due, or the time until the next one is.
+// take returns the markers that are due, or the time until the next marker is due.
 func (q *markerQueue) take(now time.Time) (due []*markerItem, wait time.Duration) {
 	q.sender.mu.Lock()
 	defer q.sender.mu.Unlock()

@@ -25,10 +25,10 @@ type TransactionalCommit struct {
 
 // CommitTransactional stores offsets in a transaction of a producer. They become committed offsets
 // when the transaction is committed. It returns one error per offset, in the order of c.Offsets, or
-// a single error for the whole request. The latter may be an error of replica.Verifier.
+// a single error for the whole request, which may be an error of replica.Verifier.
 //
 // The transaction coordinator is asked before the shard checks the member and its generation, so
-// that the check and the append are one step.
+// that no other request runs between the check and the append.
 func (g *Groups) CommitTransactional(ctx context.Context, c TransactionalCommit) ([]error, error) {
 	s, err := g.shard(c.Group, false)
 	if err != nil {
@@ -46,8 +46,9 @@ func (g *Groups) CommitTransactional(ctx context.Context, c TransactionalCommit)
 	}
 }
 
-// commitAttempts is how often a commit is verified. The verification is outdated if it has waited
-// for the end of the producer's previous transaction, whose marker was written meanwhile.
+// commitAttempts is how often a commit is verified. A verification may wait for the end of the
+// producer's previous transaction. The marker of that transaction is then written meanwhile, so the
+// verification is outdated.
 const commitAttempts = 3
 
 func commitOnce(ctx context.Context, s *shard, c *TransactionalCommit) ([]error, error) {
@@ -62,8 +63,8 @@ func commitOnce(ctx context.Context, s *shard, c *TransactionalCommit) ([]error,
 		})
 }
 
-// commitVerificationError returns the error for a commit whose verification has failed. A client of
-// a coordinator does not know the errors of partitions.
+// commitVerificationError returns the error for a commit whose verification has failed. It
+// translates partition errors, which clients of a coordinator do not know.
 func commitVerificationError(err error) error {
 	switch {
 	case errors.Is(err, replica.ErrNotEnoughReplicas):

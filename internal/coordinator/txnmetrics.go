@@ -72,7 +72,7 @@ func (m txnMetrics) count(before, now transaction.Ended) {
 	m.ended.WithLabelValues("fenced").Add(float64(now.Fenced - before.Fenced))
 }
 
-// retryOther is the reason of an error that retryReasons lacks.
+// retryOther is the label for an error that is not in retryReasons.
 const retryOther = "other"
 
 // retryReasons are the reasons for which a marker is repeated.

@@ -11,8 +11,8 @@ import (
 	"heartwood.dev/heartwood/internal/metadata"
 )
 
-// txnShard is the runtime.Machine for the transactional ids of one partition. To the pure
-// transaction.State it adds the metrics and the settings of the metadata image.
+// txnShard is the runtime.Machine for the transactional ids of one partition. It adds metrics, and
+// the settings of the metadata image, to the pure transaction.State.
 type txnShard struct {
 	*transaction.State
 	transactions *Transactions

@@ -85,7 +85,8 @@ func unassigned(n int) []int {
 	return all
 }
 
-// setOwner assigns a partition to a member, which may take it from another member.
+// setOwner assigns a partition to a member. If another member owns the partition, that member loses
+// it.
 func (u *uniform) setOwner(topic TopicID, partition, to int) {
 	if from := u.owner[topic][partition]; from >= 0 {
 		u.load[from]--
@@ -122,9 +123,9 @@ func (u *uniform) sameSubscriptions() bool {
 	return true
 }
 
-// releaseExcess makes all partitions free that a member has above its share; balance would have to
-// move them one by one. If the shares of two members differ by one, the member with more partitions
-// gets the larger share.
+// releaseExcess releases the partitions that a member owns above its share. Without it, balance
+// would move these partitions one by one. If the shares of two members differ by one, the member
+// with more partitions gets the larger share.
 func (u *uniform) releaseExcess() {
 	if len(u.members) == 0 {
 		return
@@ -178,8 +179,9 @@ func (u *uniform) assignFree() {
 	}
 }
 
-// balance looks for a path from a member to a member with at least two partitions fewer, and
-// transfers one partition along each of its steps. It returns false if there is no such path.
+// balance looks for a path from a member to another member that has at least two partitions fewer,
+// and transfers one partition along each step of that path. It returns false if there is no such
+// path.
 func (u *uniform) balance() bool {
 	// settled marks the members from which no path leads to a member with at least two partitions
 	// fewer
@@ -214,16 +216,16 @@ func (u *uniform) balance() bool {
 	}
 }
 
-// step is the last step of a path to a member: a partition of the topic moves from member from to
-// that member.
+// step is the last step of a path to a member: a partition of the topic moves to that member from
+// the member in field from.
 type step struct {
 	from  int
 	topic TopicID
 }
 
-// reach returns all members to which a path leads from one member (argument from), in order of
-// distance. The first of them is that member itself. It also returns the last step of the path to
-// each reached member.
+// reach returns all members that can be reached by a path from one member, in order of distance,
+// beginning with the member itself. It also returns the last step of the path to each reached
+// member.
 func (u *uniform) reach(from int) (reached []int, steps map[int]step) {
 	reached, steps = []int{from}, map[int]step{from: {from: -1}}
 	seen := map[TopicID]bool{}

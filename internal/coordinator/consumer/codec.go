@@ -88,7 +88,8 @@ func (v groupValue) append() []byte {
 	return kbin.AppendInt64(value, v.hash)
 }
 
-// Profile is what a member tells about itself in heartbeats: the value of kindMember.
+// Profile is a member's description of itself, which its heartbeats contain: the value of
+// kindMember.
 type Profile struct {
 	Instance, Rack       string // "": none
 	ClientID, ClientHost string

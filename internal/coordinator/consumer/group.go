@@ -41,7 +41,7 @@ type Config struct {
 	RecordBytesMax int // limit for each record
 }
 
-// Phase says how far a member has reached its target. The numbers are stored in records.
+// Phase is the progress of a member towards its target. The numbers are stored in records.
 type Phase int8
 
 // The phases of a member.
@@ -120,8 +120,8 @@ func (g *Group) Unused() bool { return !g.stored && len(g.members) == 0 }
 // member.
 func (g *Group) Loaded(now time.Time, session time.Duration) {
 	g.loading = false
-	// two members may have the same instance: one that has left temporarily, and its successor,
-	// which must come last to become the owner of their partitions
+	// Two members may have the same instance: one that has left temporarily, and its successor. The
+	// successor must come last, so that it becomes the owner of their partitions.
 	for _, away := range []bool{true, false} {
 		for _, m := range g.members {
 			if away == (m.Epoch == EpochLeaveStatic) {

@@ -18,7 +18,7 @@ type Heartbeat struct {
 	ClientID, ClientHost string
 	Rebalance            time.Duration // time limit for revoking partitions
 	Topics               []string      // topics that the member subscribes to by name
-	Expression           *string       // topics that it subscribes to by expression; "": none
+	Expression           *string       // topics that the member subscribes to by expression; "": none
 	Assignor             *string
 	Owned                assignor.Assignment // partitions that the member owns
 }

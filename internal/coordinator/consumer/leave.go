@@ -30,8 +30,8 @@ func (g *Group) Leave(h *Heartbeat) (Answer, []Record, error) {
 	return Answer{Epoch: h.Epoch}, g.remove(m), nil
 }
 
-// RemoveInstance returns the records that remove the member with an instance id. Administrators do
-// this.
+// RemoveInstance returns the records that remove the member with an instance id, at the request of
+// an administrator.
 func (g *Group) RemoveInstance(instance string) ([]Record, error) {
 	if m := g.members[g.instances[instance]]; m != nil {
 		return g.remove(m), nil

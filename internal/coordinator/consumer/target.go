@@ -11,8 +11,8 @@ import (
 )
 
 // updateEpoch increments the group epoch if a member joined, or if subscriptions or subscribed
-// topics have changed. A member without a target and changed topics do not increment it while new
-// targets are due anyway.
+// topics have changed. While new targets are due anyway, a member without a target and a change of
+// the subscribed topics do not increment it.
 func (t *transition) updateEpoch(before *Member) {
 	due := t.epoch > t.assignmentEpoch
 	changed := t.isNew || !t.g.stored || len(t.resolved) > 0 || t.replaces == "" &&

@@ -150,13 +150,12 @@ func (s *State) rejoin(now time.Time, g *group, j Join) error {
 		return ErrUnknownMember
 	case g.phase == completing && m.hasProtocols(j.Protocols),
 		g.phase == stable && m.hasProtocols(j.Protocols) && g.leader != m.id:
-		// The member has lost the answer to its previous join, or it joins again without a new
-		// subscription. No rebalance is needed, so the member receives the current generation
-		// again.
+		// The member has lost the answer to its previous join, or joins again without a new subscription.
+		// No rebalance is needed, so the member receives the current generation again.
 		s.answer(Answer{To: j.To, Result: Result{Joined: g.joined(m)}})
 		return nil
 	}
-	// the previous join of the member, if it still waits, fails
+	// fail the previous join of the member, if that join still waits
 	s.answer(Answer{To: m.joining, Err: ErrRebalanceInProgress,
 		Result: Result{Joined: Joined{Generation: -1, Member: m.id}}})
 	g.sizeBytes -= m.sizeBytes()

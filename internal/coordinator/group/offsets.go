@@ -140,8 +140,8 @@ func (s *State) DeleteOffsets(groupID string, topicPartitions []TopicPartition) 
 	return errs, s.take(), nil
 }
 
-// consumerProtocol is the protocol type of consumers. Only of this type is the format of
-// Protocol.Metadata known.
+// consumerProtocol is the protocol type of consumers, the only type for which the format of
+// Protocol.Metadata is known.
 const consumerProtocol = "consumer"
 
 // subscriptions is the set of topics that the members of a group subscribe to.
@@ -191,8 +191,8 @@ func (s *State) Delete(groupID string) (Output, error) {
 	return s.take(), nil
 }
 
-// tombstoneAll stores tombstones for all records of a group, including its offsets. Those of
-// pending offsets make the later markers of their transactions change nothing.
+// tombstoneAll stores tombstones for all records of a group, including its offsets. The tombstones
+// of pending offsets ensure that later markers of their transactions have no effect.
 func (s *State) tombstoneAll(g *group) {
 	for _, o := range s.AllCommitted(g.id) {
 		s.store(Record{Key: offsetKey(g.id, topicPartition{o.Topic, o.Partition})})
@@ -279,9 +279,9 @@ func (s *State) expired(now time.Time, g *group, o Offset) bool {
 	return !now.Before(since.Add(s.config.Retention))
 }
 
-// DeleteStaleOffsets deletes all offsets for whose topic name and id the function stale returns
-// true. The caller's function stale recognizes topics that were deleted, even if a topic with
-// another id was created under the same name. It is called once for each name and id.
+// DeleteStaleOffsets deletes the offsets whose topic name and topic id are stale. The function
+// stale recognizes deleted topics, even if a topic with another id was created under the same name.
+// It is called once for each name and id.
 func (s *State) DeleteStaleOffsets(stale func(topic string, id [16]byte) bool) Output {
 	type identity struct {
 		topic string

@@ -9,8 +9,9 @@ import (
 )
 
 // This file contains the offsets that producers commit in transactions (KIP-98, KIP-447). Such an
-// offset is pending until the marker of its transaction is replayed. A committed transaction then
-// makes it a committed offset, an aborted one drops it.
+// offset is pending until the marker of its transaction is replayed. If the transaction is
+// committed, the pending offset becomes a committed offset; if it is aborted, the pending offset is
+// dropped.
 //
 // A pending offset becomes a committed offset only if its record lies above that of the committed
 // offset of the partition. So the last record of a key decides, whatever the order of the markers
@@ -94,9 +95,9 @@ func (s *State) CommitTransactional(now time.Time, c Commit) (errs []error, out 
 }
 
 // checkTransactionalCommit rejects transactional commits of former members, as checkCommit does for
-// others (KIP-447). It accepts any commit that names no member, because producers before KIP-447
-// send none. Unlike checkCommit it accepts commits while the group completes a rebalance: the
-// generation of the commit is the new one, so its member has left the old one behind. g may be nil.
+// other commits (KIP-447). It accepts any commit without a member id, because producers before
+// KIP-447 send none. Unlike checkCommit it accepts commits while the group completes a rebalance: a
+// commit in the new generation cannot come from a former member. g may be nil.
 func (g *group) checkTransactionalCommit(c *Commit) error {
 	anonymous := c.Generation < 0 && c.Member == "" && c.Instance == ""
 	switch {

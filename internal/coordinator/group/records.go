@@ -13,9 +13,9 @@ import (
 )
 
 // The record formats of __consumer_offsets are Kafka's (GroupCoordinatorRecordHelpers). The version
-// of a record's key says what the record is: 0 and 1 an offset, 2 a group of the classic protocol.
-// Package consumer reads the key versions of the consumer protocol. Replay skips records with other
-// key versions, which Heartwood does not write.
+// of a record's key determines the kind of the record: 0 and 1 are offsets, 2 is a group of the
+// classic protocol. Package consumer reads the key versions of the consumer protocol. Replay skips
+// records with other key versions, which Heartwood does not write.
 //
 // Values of groups are written in version 3. Values of offsets are written in version 4, the first
 // with a topic id, or in version 1 if the client set an expiry.

@@ -12,10 +12,10 @@ import (
 const effectRetry = 100 * time.Millisecond
 
 // effects contains the results of answers with token state.Effect that are not released yet. One
-// goroutine releases them, in the order in which the machine returned them: release.
+// goroutine releases them, in the order in which the machine returned them.
 type effects[A any] struct {
-	// ctx ends when the shard discards the machine. Only the shard's goroutine cancels it, so an
-	// event that finds it alive runs with the machine of the effect.
+	// ctx ends when the shard discards the machine. Only the shard's goroutine cancels ctx, so an
+	// event that finds ctx alive runs with the machine of the effect.
 	ctx  context.Context //nolint:containedctx // canceled by close
 	stop context.CancelFunc
 	done chan struct{} // closed once the goroutine has returned

@@ -11,9 +11,8 @@ import (
 )
 
 // event is a unit of work for a shard's goroutine. There are two kinds. An event with the function
-// run is handled alone. An event with the functions prepare and stored shares its append with such
-// events next to it in the queue. If the shard cannot serve an event, it calls the event's function
-// fail and no other function.
+// run is handled alone. Adjacent events with the functions prepare and stored share one append. If
+// the shard cannot serve an event, it calls only the event's function fail.
 type event struct {
 	run     func(now time.Time)
 	prepare func(now time.Time) []state.Record // returns the records to store
@@ -109,7 +108,7 @@ func (s *Shard[S, K, A]) failAll(events []event) {
 	}
 }
 
-// result is what a function returned that ran in the shard's goroutine. last is the offset of the
+// result is the result of a function that ran in the shard's goroutine. last is the offset of the
 // last record in the state at that moment.
 type result[T any] struct {
 	value T
@@ -183,8 +182,8 @@ func Wait[S Machine[K, A], K comparable, A any](ctx context.Context, s *Shard[S,
 		run: func(now time.Time) {
 			s.token++
 			s.waiting[s.token] = done
-			// on an error, apply sends it as the answer to the token, or the state is inconsistent
-			// and unload answers all tokens
+			// on an error, either apply sends the error as the answer to the token, or the state is
+			// inconsistent and unload answers all tokens
 			_ = s.apply(now, f(now, s.machine, s.token))
 		},
 		fail: func(err error) { done <- answered[A]{state.Answer[A]{Err: err}, -1} },

@@ -57,10 +57,9 @@ func (r *Add) absent(e *entry) []Partition {
 	return slices.DeleteFunc(slices.Clone(r.Partitions), e.includes)
 }
 
-// checkConnection refuses a request of a client below EpochBumpVersion from an earlier connection
-// than the newest one of the current producer id and epoch. In these versions successive
-// transactions have the same epoch, so a request that was delayed on a broken connection would be
-// taken for one of the next transaction.
+// checkConnection refuses a request of a client below EpochBumpVersion if a newer connection of the
+// same producer id and epoch exists. In these versions successive transactions have the same epoch.
+// So a request that was delayed on a broken connection would count as one of the next transaction.
 func (s *State) checkConnection(id string, producer Producer, version int16,
 	connection uint64) error {
 	t := s.byID[id]

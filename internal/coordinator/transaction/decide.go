@@ -29,9 +29,9 @@ func refuse(err error) decision { return decision{err: err} }
 // run decides on requests one after the other, beginning in the state e. It adds the records and
 // the answers to the output, and returns the requests that must wait.
 //
-// The state e is ahead of the stored state while the records of the output are not stored. If that
-// fails, the runtime answers the requests with the error. The waiting requests keep waiting for
-// the end of a transaction that is still in the stored state.
+// The state e is ahead of the stored state until the records of the output are stored. If storing
+// them fails, the runtime answers the requests with the error. The waiting requests continue to
+// wait for the end of a transaction that is still in the stored state.
 func (s *State) run(now time.Time, id string, e *entry, queue []parked, out *Output) (
 	waiting []parked) {
 	for i := 0; i < len(queue); {
@@ -93,7 +93,7 @@ func (s *State) Acknowledged(now time.Time, id string, serial uint64,
 	partitions []Partition) (out Output) {
 	t := s.byID[id]
 	if t == nil || t.serial != serial || !t.phase.prepared() {
-		return out // an acknowledgement that was repeated
+		return out // a repeated acknowledgement
 	}
 	for _, p := range partitions {
 		delete(t.unmarked, p)
@@ -202,7 +202,7 @@ func (e *entry) fenced(now time.Time, c *Config) (entry, error) {
 	return aborted.withNextID(c, e.needsNextID(e.version))
 }
 
-// withNextID returns the entry with a new producer id that Complete* changes to, if needed.
+// withNextID returns the entry with a new producer id for Complete*, if the id is needed.
 func (e entry) withNextID(c *Config, needed bool) (entry, error) {
 	if !needed {
 		return e, nil

@@ -40,8 +40,8 @@ func (r *End) decide(now time.Time, c *Config, e *entry) decision {
 	return r.repeat(e)
 }
 
-// decideBump decides on an EndTxn of transaction version 2. The end of the transaction has changed
-// the epoch, so the epoch of the request distinguishes a repetition from the end of the next
+// decideBump decides on an EndTxn of transaction version 2. The end of a transaction increases the
+// epoch, so the epoch of the request distinguishes a repetition from the end of the next
 // transaction.
 func (r *End) decideBump(now time.Time, c *Config, e *entry) decision {
 	switch {
@@ -59,9 +59,10 @@ func (r *End) decideBump(now time.Time, c *Config, e *entry) decision {
 	return refuse(ErrInvalidState) // a commit without a transaction
 }
 
-// repeats reports whether the request has the epoch before the end of the transaction. If that end
-// has not increased the epoch (version 0), the preceding epoch is the one of another instance of
-// the producer, which must not receive the current epoch.
+// repeats reports whether the request has the epoch that was current before the end of the
+// transaction. Below EpochBumpVersion the end of a transaction does not increase the epoch. There,
+// the preceding epoch belongs to another instance of the producer, which must not receive the
+// current epoch.
 func (r *End) repeats(e *entry) bool {
 	switch {
 	case e.phase == Empty || e.phase == Ongoing || e.version < EpochBumpVersion,
@@ -74,9 +75,9 @@ func (r *End) repeats(e *entry) bool {
 	}
 }
 
-// decideRepeated answers a repetition. An epoch without lastEpoch was increased by the
-// coordinator's own abort, which a commit has not expected (KAFKA-20785). Its sender must not
-// continue as if its request had ended the transaction.
+// decideRepeated answers a repetition. If the entry has no lastEpoch, the coordinator's own abort
+// has increased the epoch. In that case a repeated commit is refused, so that its sender does not
+// continue as if the commit had succeeded (KAFKA-20785).
 func (r *End) decideRepeated(e *entry) decision {
 	switch {
 	case e.phase.commits() == r.Commit:

@@ -82,9 +82,9 @@ func comparePartitions(a, b Partition) int {
 // copy and does not change the partitions of the original.
 type entry struct {
 	producer   Producer
-	previousID int64 // producer id before the last change of it, or NoProducerID
+	previousID int64 // producer id before its last change, or NoProducerID
 	nextID     int64 // in Prepare*: the producer id from Complete* on, or NoProducerID
-	nextEpoch  int16 // Kafka's field for two-phase commit (KIP-939), which is only passed on
+	nextEpoch  int16 // Kafka's field for two-phase commit (KIP-939); stored unchanged
 	// lastEpoch is the epoch that the producer sent with the request that gave it the current epoch,
 	// or noEpoch. A request with this epoch is a retry.
 	lastEpoch  int16

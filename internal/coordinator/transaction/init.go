@@ -45,8 +45,9 @@ func (r *Init) matches(e *entry) bool {
 	return r.Expected.ID == NoProducerID || r.Expected == e.producer
 }
 
-// retries reports whether the request repeats the one that was answered with the current producer.
-// If that one also changed the producer id, the repetition has the previous producer id.
+// retries reports whether the request repeats an earlier Init, whose answer was the current
+// producer. If the earlier Init also changed the producer id, the repetition has the previous
+// producer id.
 func (r *Init) retries(e *entry) bool {
 	id := r.Expected.ID
 	return id != NoProducerID && e.lastEpoch != noEpoch && r.Expected.Epoch == e.lastEpoch &&
@@ -62,8 +63,8 @@ func (r *Init) decideNew(now time.Time, c *Config) decision {
 	return decision{store: &e, result: Result{Producer: e.producer}}
 }
 
-// decideOngoing begins to abort the transaction. A producer that continues with its own epoch is
-// then answered with the epoch of the abort. Any other producer gets one more epoch.
+// decideOngoing begins to abort the transaction. If the producer continues with its own epoch, the
+// answer contains the epoch of the abort. Any other producer gets the epoch after that.
 func (r *Init) decideOngoing(now time.Time, c *Config, e *entry) decision {
 	if !r.matches(e) {
 		return refuse(ErrFenced) // the sender cannot know the epoch in which the transaction began

@@ -24,8 +24,9 @@ const (
 	// ParkedMax is the longest time for which a request waits for the end of a transaction. Then it
 	// is answered with ErrConcurrent.
 	ParkedMax = time.Second
-	// LoadGrace is the time after a load in which no transaction times out. Its client may have been
-	// waiting for this coordinator, and this broker's clock may be ahead of the previous one's.
+	// LoadGrace is the time after a load in which no transaction times out. The client of a
+	// transaction may have been waiting for this coordinator, and this broker's clock may be ahead of
+	// the clock of the previous coordinator.
 	LoadGrace = 10 * time.Second
 	// retryInterval is the time between two attempts to store the same record.
 	retryInterval = time.Second
@@ -142,7 +143,7 @@ type State struct {
 	byID    map[string]*transaction
 	topics  map[string]string // shared copies of topic names
 	loading bool
-	grace   time.Time // no transaction times out before
+	grace   time.Time // time before which no transaction times out
 	serial  uint64    // of the newest marker
 	ended   Ended
 }
@@ -189,9 +190,9 @@ func (s *State) mark(t *transaction) Answer {
 	}}}
 }
 
-// setAbortTimer sets the timer of an Ongoing transaction to its deadline, and to the end of the
-// grace after a load at the earliest. A deadline that is further away than the timeout is the
-// result of a clock that was ahead.
+// setAbortTimer sets the timer of an Ongoing transaction to its deadline, but not before the end of
+// the grace period after a load. The time left never exceeds the timeout: a later deadline results
+// from a clock that was ahead.
 func (s *State) setAbortTimer(now time.Time, t *transaction) {
 	left := max(min(t.deadline().Sub(now), t.timeout), s.grace.Sub(now), 0)
 	s.timers.Set(TimerKey{t.id, abortTimer}, left)
