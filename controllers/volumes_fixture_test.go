@@ -130,7 +130,7 @@ func (f *fixture) expectReplaced(before types.UID) *appsv1.StatefulSet {
 	return brokers
 }
 
-// pods returns the UIDs of all pods, sorted by name.
+// podUIDs returns the UIDs of all pods, sorted by name.
 func (f *fixture) podUIDs() (uids []types.UID) {
 	pods := &corev1.PodList{}
 	Expect(api.List(context.Background(), pods, client.InNamespace(f.namespace))).To(Succeed())

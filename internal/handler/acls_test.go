@@ -69,7 +69,7 @@ func newACL(principal, topic string, pattern kmsg.ACLResourcePatternType,
 		Operation: operation, PermissionType: kmsg.ACLPermissionTypeAllow}
 }
 
-// described returns the ACLs as text.
+// describedACLs returns the ACLs as text.
 func (b *broker) describedACLs(change func(*kmsg.DescribeACLsRequest)) (acls []string) {
 	req := kmsg.NewPtrDescribeACLsRequest()
 	req.ResourceType, req.ResourcePatternType = kmsg.ACLResourceTypeAny, 1

@@ -150,7 +150,7 @@ func (l *Log) noteCheckpointed(recoveryPoint int64) {
 	}
 }
 
-// checkpoint.State returns the values that the checkpoint files store for this log.
+// checkpointState returns the values that the checkpoint files store for this log.
 func (l *Log) checkpointState() checkpoint.State {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -86,7 +86,7 @@ func compareWatchers(t *testing.T, lists *watchLists[int], watching map[*item[in
 	}
 }
 
-// add and remove process at most keysPerLock keys in a call.
+// TestKeysPerLock: add and remove process at most keysPerLock keys in a call.
 func TestKeysPerLock(t *testing.T) {
 	lists, it, keys := new(watchLists[int]), &item[int]{links: make([]link[int], 0, 100)},
 		make([]int, 100)

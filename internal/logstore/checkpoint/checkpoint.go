@@ -96,7 +96,7 @@ func decodeLines(content []byte) ([][]string, error) {
 	return fields, nil
 }
 
-// datadir.ParsePartition parses the two fields that identify a partition.
+// parsePartition parses the two fields that identify a partition.
 func parsePartition(topic, index string) (PartitionID, error) {
 	n, err := strconv.ParseInt(index, 10, 32)
 	if err != nil || n < 0 {

@@ -5,9 +5,9 @@ package cleaner
 // pass, but makes it slower.
 const passMemoryBytesMin = 64 << 10
 
-// sidecars.MemoryBytes is the memory reserved for key sidecars and estimates: the most that
+// sidecarMemoryBytes is the memory reserved for key sidecars and estimates: the largest amount that
 // building one sidecar needs. If the budget is below 64 MiB, less is reserved, and the sidecar of a
-// segment with very many records then exceeds it.
+// segment with very many records then exceeds the reserved amount.
 const sidecarMemoryBytes = 16 << 20
 
 // sidecarsMemoryBytes returns the part of the memory budget that is reserved for key sidecars and

@@ -41,7 +41,7 @@ func (v *verifier) checkDataDirectory(partition string) error {
 	return v.checkDataFiles(dir)
 }
 
-// recovery.CheckFormat checks the files of a data directory.
+// checkDataFiles checks the files of a data directory.
 func (v *verifier) checkDataFiles(dir string) error {
 	for _, f := range dataFiles {
 		path := filepath.Join(dir, f.name)

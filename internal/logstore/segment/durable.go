@@ -309,7 +309,7 @@ func (s *Segment) Pin() (unpin func(), err error) {
 // fails earlier, without harm.
 func (s *Segment) pinLocked() (unpin func(), err error) { return pinAll(s.filesLocked()) }
 
-// swap.PinAll opens files and keeps them open until unpin is called.
+// pinAll opens files and keeps them open until unpin is called.
 func pinAll(files []*vfs.Handle) (unpin func(), err error) {
 	for i, file := range files {
 		if _, err := file.Pin(); err != nil {
