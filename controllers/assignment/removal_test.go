@@ -39,8 +39,9 @@ func (w *world) inSync(key partitionset.Key) {
 	set, _ := w.in.sets.Of(key)
 	entry, _ := set.Get(key)
 	p := placement.Partition{Replicas: entry.Assignment.Replicas,
-		Leader: entry.Assignment.Replicas[0], LeaderEpoch: 1}
+		Leader: entry.Assignment.Replicas[0], LeaderEpoch: 1, ReplicaIncarnations: map[int32]string{}}
 	for _, id := range p.Replicas {
+		p.ReplicaIncarnations[id] = "i"
 		p.ISR = append(p.ISR, placement.InSyncReplica{Broker: id, Epoch: 1})
 	}
 	set.PutState(key, partitionset.State{Serving: true, Partition: p})

@@ -46,7 +46,7 @@ func recreated(t *testing.T, uid string) *v1alpha1.PartitionSet {
 		UID: types.UID(uid)}, Spec: v1alpha1.PartitionSetSpec{Cluster: "main", Count: 16,
 		Assignments: map[string]string{"orders/0": "0,1,2 tag"}}}
 	if err := partitionset.Remember(set, v1alpha1.PartitionSetStatus{
-		Partitions: map[string]string{"orders/0": "-@7 2:5 - 4"}}); err != nil {
+		Partitions: map[string]string{"orders/0": "-@7 2:5 i 4"}}); err != nil {
 		t.Fatal(err)
 	}
 	return set

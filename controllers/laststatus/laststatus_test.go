@@ -25,7 +25,7 @@ func newSet(uid types.UID) *v1alpha1.PartitionSet {
 func TestStatusIsRestoredOnce(t *testing.T) {
 	last := v1alpha1.PartitionSetStatus{
 		Partitions: map[string]string{"orders/3": "1@7 0,1:4,2:5 mZ81 12",
-			"orders/19": "-@3? 2:5 - 4 dir=old", "orders/35": "not an entry"},
+			"orders/19": "-@3? 2:5 i 4 dir=old", "orders/35": "not an entry"},
 		Directories: map[string]string{"1:4": "disk-1", "2:5": "disk-2"},
 	}
 	set := newSet("b")

@@ -16,14 +16,14 @@ func TestOnlyTopicsOfChangedEntriesAreQueued(t *testing.T) {
 	before := &v1alpha1.PartitionSet{
 		Spec: v1alpha1.PartitionSetSpec{Assignments: map[string]string{"kept/0": "0 a",
 			"moved/3": "0 a", "gone/1": "0 a"}},
-		Status: v1alpha1.PartitionSetStatus{Partitions: map[string]string{"kept/0": "0@1 0:1 - 1",
-			"elected/7": "0@1 0:1 - 1", "no key": "x"}},
+		Status: v1alpha1.PartitionSetStatus{Partitions: map[string]string{"kept/0": "0@1 0:1 i 1",
+			"elected/7": "0@1 0:1 i 1", "no key": "x"}},
 	}
 	after := before.DeepCopy()
 	after.Spec.Assignments["moved/3"] = "1 a"
 	delete(after.Spec.Assignments, "gone/1")
 	after.Spec.Assignments["new/2"] = "2 b"
-	after.Status.Partitions["elected/7"] = "0@2 0:2 - 2"
+	after.Status.Partitions["elected/7"] = "0@2 0:2 i 2"
 	after.Status.Partitions["no key"] = "y"
 	got := slices.Sorted(maps.Keys(changedTopics(before, after)))
 	if want := []string{"elected", "gone", "moved", "new"}; !slices.Equal(got, want) {

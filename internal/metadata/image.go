@@ -184,8 +184,8 @@ type Partition struct {
 	// Target is the assignment after the current reassignment; nil: no reassignment is in progress.
 	Target []int32
 	// ReplicaIncarnations are the replica incarnation ids of Replicas, in the order of Replicas.
-	// The id is "" for a replica that an earlier version of Heartwood assigned; the list may be
-	// nil. A replica that is removed and added again gets another id (ADR 0185).
+	// Before the first election the ids are "", or the list is nil. A replica that is removed and
+	// added again gets another id (ADR 0185).
 	ReplicaIncarnations []string
 	// ISREpochs are the broker epochs of the brokers in ISR, in the order of ISR; nil: unknown.
 	ISREpochs []int64

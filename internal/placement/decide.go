@@ -135,9 +135,6 @@ func (e *election) addTargetReplicas() {
 
 // beginIncarnation sets the incarnation id of a broker that becomes a replica.
 func (e *election) beginIncarnation(id int32) {
-	if e.options.ReplicaIncarnation == "" {
-		return // the caller does not use incarnation ids
-	}
 	if e.ReplicaIncarnations == nil {
 		e.ReplicaIncarnations = map[int32]string{}
 	}

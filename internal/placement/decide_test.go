@@ -198,16 +198,18 @@ func digits(members []InSyncReplica) string {
 
 func TestDecideReassigns(t *testing.T) {
 	brokers := map[int32]BrokerState{0: up(0), 1: up(1), 2: up(2), 3: up(3)}
-	reassigning := Decide(withTarget(led("01", "01"), 2, 3), brokers, Options{}).Partition
+	reassigning := Decide(withTarget(led("01", "01"), 2, 3), brokers,
+		Options{ReplicaIncarnation: "new"}).Partition
 	want := led("0123", "01")
 	want.Target = []int32{2, 3}
+	want.ReplicaIncarnations = map[int32]string{2: "new", 3: "new"}
 	if diff := cmp.Diff(want, reassigning); diff != "" {
 		t.Errorf("replicas of both assignments (-want +got):\n%s", diff)
 	}
 	half, err := ChangeISR(reassigning,
 		Proposal{LeaderEpoch: 5, From: []int32{0, 1},
 			To: []InSyncReplica{{Broker: 0, Epoch: 1}, {Broker: 1, Epoch: 1},
-				{Broker: 2, Epoch: 1}}},
+				{Broker: 2, Epoch: 1}}, ReplicaIncarnations: want.ReplicaIncarnations},
 		brokers)
 	if err != nil {
 		t.Fatal(err)
@@ -448,7 +450,8 @@ func TestLoseLog(t *testing.T) {
 		return InSyncReplica{Broker: id, Epoch: 4, Directory: "d"}
 	}
 	before := Partition{Replicas: []int32{0, 1}, Leader: 0, LeaderEpoch: 7, LeaderDirectory: "d",
-		ISR: []InSyncReplica{member(0), member(1)}, ReplicaIncarnations: map[int32]string{0: "x"}}
+		ISR:                 []InSyncReplica{member(0), member(1)},
+		ReplicaIncarnations: map[int32]string{0: "x", 1: "z"}}
 	brokers := map[int32]BrokerState{0: {Liveness: Up, Epoch: 5, CleanEpoch: 4, Directory: "d"}}
 	for name, p := range map[string]Partition{
 		"outdated":      LoseLog(before, 0, "w", "y"),
@@ -465,7 +468,7 @@ func TestLoseLog(t *testing.T) {
 		[]int32{1}) || after.ReplicaIncarnations[0] != "y" || before.ReplicaIncarnations[0] != "x" {
 		t.Errorf("the leader lost its log: %+v", after)
 	}
-	after = LoseLog(before, 1, "", "y")
+	after = LoseLog(before, 1, "z", "y")
 	if after.Leader != 0 || after.LeaderEpoch != 7 || !slices.Equal(ids(after.ISR), []int32{0}) {
 		t.Errorf("a follower lost its log: %+v", after)
 	}

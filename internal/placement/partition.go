@@ -16,7 +16,7 @@ const NoLeader int32 = -1
 //
 // Invariants of a returned Partition: the ids in Replicas are distinct. ISR is a subset of
 // Replicas, with distinct brokers. Leader is NoLeader or a member of ISR. ISR is empty only before
-// the first election. The keys of ReplicaIncarnations are a subset of Replicas.
+// the first election. The keys of ReplicaIncarnations are those in Replicas.
 type Partition struct {
 	Replicas []int32 // brokers that hold a log, the preferred leader first
 	// Target is the assignment after the present reassignment, the preferred leader first; nil if
@@ -24,7 +24,7 @@ type Partition struct {
 	Target []int32
 	// ReplicaIncarnations are the incarnation ids of the replicas. A broker that is removed from
 	// Replicas and added again gets another id, and discards the log of its earlier incarnation
-	// (ADR 0185). A replica without an entry was added by a version without incarnation ids.
+	// (ADR 0185). Nil before the first decision.
 	ReplicaIncarnations map[int32]string
 	Leader              int32 // NoLeader if the partition is offline
 	// LeaderEpoch grows whenever Leader changes, even to NoLeader, or the leader's broker epoch
@@ -73,14 +73,10 @@ func (m InSyncReplica) LostLog() bool { return m.Epoch == 0 && m.Directory == lo
 // remains, and the records are lost: it is a member that an election may elect only uncleanly
 // (LostLog).
 func LoseLog(p Partition, broker int32, incarnation, next string) Partition {
-	if !slices.Contains(p.Replicas, broker) || p.ReplicaIncarnations[broker] != incarnation ||
-		len(p.ISR) == 0 {
+	if id, known := p.ReplicaIncarnations[broker]; !known || id != incarnation || len(p.ISR) == 0 {
 		return p
 	}
 	p = p.clone()
-	if p.ReplicaIncarnations == nil {
-		p.ReplicaIncarnations = map[int32]string{}
-	}
 	p.ReplicaIncarnations[broker] = next
 	if p.Leader == broker {
 		p.Leader = NoLeader
@@ -143,8 +139,7 @@ type Proposal struct {
 	LeaderEpoch int32
 	From        []int32 // the ISR that the leader wants to change, in any order
 	To          []InSyncReplica
-	// ReplicaIncarnations are the incarnation ids of the members in To, as the leader knows them. A
-	// member without an incarnation id has no entry.
+	// ReplicaIncarnations are the incarnation ids of the members in To, as the leader knows them.
 	ReplicaIncarnations map[int32]string
 }
 

@@ -8,7 +8,6 @@ import (
 
 	"heartwood.dev/heartwood/internal/logstore"
 	"heartwood.dev/heartwood/internal/metadata"
-	"heartwood.dev/heartwood/internal/replica/isr"
 	"heartwood.dev/heartwood/internal/replica/session"
 )
 
@@ -30,10 +29,6 @@ type FetchPartition struct {
 	LogStart               int64
 	ReplicaIncarnation     string
 }
-
-// AnyReplicaIncarnation is the ReplicaIncarnation of a follower of an earlier version, which sends
-// no id.
-const AnyReplicaIncarnation = isr.AnyIncarnation
 
 // FetchRequest is a consumer's fetch request, or a follower's if Replica is set.
 type FetchRequest struct {

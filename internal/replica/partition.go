@@ -23,8 +23,8 @@ type partition struct {
 	// source is the broker of whose log this log is an incomplete copy; metadata.NoBroker: the log
 	// is complete or empty. Guarded by changing.
 	source int32
-	// incarnation is the replica incarnation id for which the log was created; "": a version
-	// without such ids created the log. Guarded by changing.
+	// incarnation is the replica incarnation id for which the log was created; "": the log
+	// is new, and no incarnation has been decided for it. Guarded by changing.
 	incarnation string
 	// gapEpoch is the leader epoch in which the log last received records that follow an offset
 	// gap; -1: it received no such records since this broker was last in sync. The records that

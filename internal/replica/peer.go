@@ -55,8 +55,8 @@ type FollowerPartition struct {
 	TombstoneClean int64
 	// ReplicasTombstoneClean is the replicated cleaning progress that the follower last received.
 	ReplicasTombstoneClean int64
-	// ReplicaIncarnation is the replica incarnation id for which the log was created; "": a version
-	// without such ids created the log.
+	// ReplicaIncarnation is the replica incarnation id for which the log was created; "": the log
+	// is new, and no incarnation has been decided for it.
 	ReplicaIncarnation string
 	BytesMax           int
 }

@@ -24,9 +24,9 @@ type role struct {
 	// inISR is set if the image's ISR contains this broker, in its present or an earlier broker
 	// epoch.
 	inISR bool
-	// incarnation is this broker's replica incarnation id in the image; "": the image contains
-	// none. logIncarnation is the incarnation id for which the log was created; fetches report it
-	// to the leader.
+	// incarnation is this broker's replica incarnation id in the image; "": it is no replica, or
+	// no first leader has been elected. logIncarnation is the incarnation id for which the log was
+	// created; fetches report it to the leader.
 	incarnation, logIncarnation string
 	// lossUnreported is set if the log has lost records, and the image was made without that
 	// knowledge.

@@ -27,7 +27,7 @@ func (w *world) changeNeighbors() {
 		ctx, cancel := context.WithTimeout(w.ctx, 10*time.Second)
 		_ = writer.ChangeStatus(ctx, set, func(s *partitionset.Set) error {
 			state := partitionset.State{Partition: placement.Partition{Replicas: []int32{9},
-				Leader: placement.NoLeader}}
+				ReplicaIncarnations: map[int32]string{9: "i"}, Leader: placement.NoLeader}}
 			if entry, _ := s.Get(key); entry.State != nil {
 				state = *entry.State
 			}

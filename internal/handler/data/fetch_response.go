@@ -176,7 +176,7 @@ func (e *fetchEncoder) partitionTags(r *replica.FetchResult) {
 	}
 	private := e.follower && (r.Err != nil || r.ReplicasTombstoneClean > 0)
 	count := byte(0)
-	for _, present := range []bool{r.Diverging != nil, led, private, private} {
+	for _, present := range []bool{r.Diverging != nil, led, private} {
 		if present {
 			count++
 		}
@@ -201,7 +201,6 @@ func (e *fetchEncoder) partitionTags(r *replica.FetchResult) {
 		e.out = kbin.AppendInt64(e.out, r.LogStart)
 		e.out = kbin.AppendInt64(e.out, r.LogEnd)
 		e.out = kbin.AppendInt64(e.out, r.ReplicasTombstoneClean)
-		e.out = append(kbin.AppendUvarint(e.out, tombstoneCleanTag), 0)
 	}
 }
 

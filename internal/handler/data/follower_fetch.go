@@ -21,11 +21,10 @@ import (
 //
 //	followerTag in the request, empty: the response may leave out partitions that have not changed
 //	followerTag in a partition of the request: the follower's durable end offset and tombstone-clean
-//	    offset, and the replicated cleaning progress that the follower has received last
+//	    offset, the replicated cleaning progress that the follower has received last, and the replica
+//	    incarnation id of its log
 //	followerTag in a partition of the response: the leader's log start offset and log end offset,
 //	    also if the partition has an error, and the replicated cleaning progress
-//	incarnationTag in a partition of the request: the replica incarnation id of the follower's log
-//	tombstoneCleanTag in each partition with followerTag: see its comment below
 
 // followerFetchVersion is the version of Fetch that followers use.
 const followerFetchVersion = 18
@@ -34,47 +33,26 @@ const followerFetchVersion = 18
 // number soon.
 const followerTag = 0x4857
 
-// Followers always send incarnationTag, even with an empty id. If it is missing, the follower runs
-// an earlier version of Heartwood.
 const (
-	incarnationTag      = 0x4858
+	// durable end offset, tombstone-clean offset, replicated cleaning progress; the incarnation id
+	// follows them
+	requestOffsetsBytes = 24
 	incarnationBytesMax = 64
-)
-
-// tombstoneCleanTag is an empty tag. It says that the offsets of cleaning in followerTag are
-// tombstone-clean offsets. Earlier versions of Heartwood do not send this tag. In place of a
-// tombstone-clean offset they sent the end of their clean section, in which garbage may remain.
-//
-// An offset without this tag is treated as 0, so that no tombstone is removed before all replicas
-// are upgraded. An earlier version treats a received tombstone-clean offset as the end of a clean
-// section. This is safe, because a tombstone-clean offset is never larger.
-const tombstoneCleanTag = 0x4859
-
-const (
-	// durable end offset, tombstone-clean offset, replicated cleaning progress
-	requestTagBytes  = 24
-	responseTagBytes = 24 // log start offset, log end offset, replicated cleaning progress
+	responseTagBytes    = 24 // log start offset, log end offset, replicated cleaning progress
 )
 
 // readFollowerTags reads the private fields of one partition of a follower's request into the
 // argument want.
 func readFollowerTags(tags *kmsg.Tags, want *replica.FetchPartition) {
-	want.ReplicaIncarnation = replica.AnyReplicaIncarnation
-	tombstoneClean := false
 	tags.Each(func(tag uint32, value []byte) {
-		if tag == incarnationTag && len(value) <= incarnationBytesMax {
-			want.ReplicaIncarnation = string(value)
-		}
-		if tag == followerTag && len(value) == requestTagBytes {
+		if tag == followerTag && requestOffsetsBytes <= len(value) &&
+			len(value) <= requestOffsetsBytes+incarnationBytesMax {
 			want.DurableEnd = int64(binary.BigEndian.Uint64(value))
 			want.TombstoneClean = int64(binary.BigEndian.Uint64(value[8:]))
 			want.ReplicasTombstoneClean = int64(binary.BigEndian.Uint64(value[16:]))
+			want.ReplicaIncarnation = string(value[requestOffsetsBytes:])
 		}
-		tombstoneClean = tombstoneClean || tag == tombstoneCleanTag
 	})
-	if !tombstoneClean {
-		want.TombstoneClean = 0
-	}
 }
 
 // isFollower reports whether a client may fetch as the follower with an id. Kafka checks that the
@@ -107,7 +85,7 @@ func hasFollowerTags(req *kmsg.FetchRequest) bool {
 	for i := range req.Topics {
 		for j := range req.Topics[i].Partitions {
 			req.Topics[i].Partitions[j].UnknownTags.Each(func(tag uint32, _ []byte) {
-				found = found || followerTag <= tag && tag <= tombstoneCleanTag
+				found = found || tag == followerTag
 			})
 		}
 	}
@@ -170,29 +148,15 @@ func appendFollowerPartition(out []byte, partition *replica.FollowerPartition) [
 	out = kbin.AppendInt32(out, partition.LastEpoch)
 	out = kbin.AppendInt64(out, partition.LogStart)
 	out = kbin.AppendInt32(out, int32(partition.BytesMax))
-	private := partition.DurableEnd != partition.Offset || partition.TombstoneClean != 0 ||
-		partition.ReplicasTombstoneClean != 0
-	if private {
-		out = append(out, 4)
-	} else {
-		out = append(out, 2)
-	}
-	out = append(out, 1, 8)
+	// two tags; the first has number 1 (high watermark) and 8 bytes
+	out = append(out, 2, 1, 8)
 	out = kbin.AppendInt64(out, partition.HighWater)
-	if private {
-		out = kbin.AppendUvarint(out, followerTag)
-		out = append(out, requestTagBytes)
-		out = kbin.AppendInt64(out, partition.DurableEnd)
-		out = kbin.AppendInt64(out, partition.TombstoneClean)
-		out = kbin.AppendInt64(out, partition.ReplicasTombstoneClean)
-	}
-	out = kbin.AppendUvarint(out, incarnationTag)
-	out = kbin.AppendUvarint(out, uint32(len(partition.ReplicaIncarnation)))
-	out = append(out, partition.ReplicaIncarnation...)
-	if private {
-		out = append(kbin.AppendUvarint(out, tombstoneCleanTag), 0)
-	}
-	return out
+	out = kbin.AppendUvarint(out, followerTag)
+	out = kbin.AppendUvarint(out, requestOffsetsBytes+uint32(len(partition.ReplicaIncarnation)))
+	out = kbin.AppendInt64(out, partition.DurableEnd)
+	out = kbin.AppendInt64(out, partition.TombstoneClean)
+	out = kbin.AppendInt64(out, partition.ReplicasTombstoneClean)
+	return append(out, partition.ReplicaIncarnation...)
 }
 
 // appendForgotten appends the partitions to remove from the session. Each is encoded as a topic
@@ -268,18 +232,13 @@ func followerResult(topic string, part *kmsg.FetchResponseTopicPartition) replic
 	if part.ErrorCode != 0 {
 		got.Err = peerError(part.ErrorCode)
 	}
-	tombstoneClean := false
 	part.UnknownTags.Each(func(tag uint32, value []byte) {
 		if tag == followerTag && len(value) == responseTagBytes {
 			got.LogStart = int64(binary.BigEndian.Uint64(value))
 			got.LogEnd = int64(binary.BigEndian.Uint64(value[8:]))
 			got.ReplicasTombstoneClean = int64(binary.BigEndian.Uint64(value[16:]))
 		}
-		tombstoneClean = tombstoneClean || tag == tombstoneCleanTag
 	})
-	if !tombstoneClean {
-		got.ReplicasTombstoneClean = 0
-	}
 	return got
 }
 

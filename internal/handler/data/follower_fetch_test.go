@@ -2,7 +2,6 @@ package data
 
 import (
 	"bytes"
-	"encoding/binary"
 	"slices"
 	"testing"
 	"time"
@@ -25,7 +24,8 @@ func TestFollowerFetchDecodesWithKmsg(t *testing.T) {
 		Wait: 500 * time.Millisecond, BytesMax: 1000, Session: session.ID{ID: 8, Epoch: 9},
 		Forgotten: forgotten, Partitions: []replica.FollowerPartition{
 			{ID: replica.PartitionID{Topic: "a", Index: 1}, Topic: a, LeaderEpoch: 3, Offset: 10,
-				LastEpoch: 2, DurableEnd: 10, LogStart: 4, HighWater: 9, BytesMax: 100},
+				LastEpoch: 2, DurableEnd: 10, LogStart: 4, HighWater: 9, BytesMax: 100,
+				ReplicaIncarnation: "mZ81cQx4"},
 			{ID: replica.PartitionID{Topic: "a", Index: 2}, Topic: a, LeaderEpoch: 4, Offset: 20,
 				LastEpoch: -1, DurableEnd: 19, TombstoneClean: 18, ReplicasTombstoneClean: 17,
 				BytesMax: 200},
@@ -68,6 +68,7 @@ func TestFollowerFetchDecodesWithKmsg(t *testing.T) {
 				LastEpoch:   want.LastEpoch, HighWater: want.HighWater, DurableEnd: want.DurableEnd,
 				TombstoneClean:         want.TombstoneClean,
 				ReplicasTombstoneClean: want.ReplicasTombstoneClean, LogStart: want.LogStart,
+				ReplicaIncarnation: want.ReplicaIncarnation,
 			}) {
 				t.Errorf("partition %d: %+v, want %+v", position, got, want)
 			}
@@ -104,36 +105,22 @@ func FuzzDecodeFollowerFetch(f *testing.F) {
 	})
 }
 
-// TestTombstoneCleanOffsetOfEarlierVersionsIsIgnored: earlier versions of Heartwood send no
-// tombstoneCleanTag, and the end of their clean section in place of the tombstone-clean offset. The
-// received offset must then be treated as 0.
-func TestTombstoneCleanOffsetOfEarlierVersionsIsIgnored(t *testing.T) {
-	numbers := func(encoded ...uint64) (value []byte) {
-		for _, n := range encoded {
-			value = binary.BigEndian.AppendUint64(value, n)
+// TestFollowerTagOfAnotherLengthIsIgnored: the offsets in a tag count only if it has all of them,
+// and an incarnation id of an allowed length.
+func TestFollowerTagOfAnotherLengthIsIgnored(t *testing.T) {
+	untagged := replica.FetchPartition{DurableEnd: -1}
+	for length, want := range map[int]replica.FetchPartition{
+		0: untagged, 23: untagged, 24: {}, 25: {ReplicaIncarnation: "\x00"}, 89: untagged,
+	} {
+		request, got := kmsg.NewFetchRequestTopicPartition(), untagged
+		request.UnknownTags.Set(followerTag, make([]byte, length))
+		if readFollowerTags(&request.UnknownTags, &got); got != want {
+			t.Errorf("a tag of %d bytes: %+v, want %+v", length, got, want)
 		}
-		return value
 	}
-	for _, tagged := range []bool{false, true} {
-		request, answer, tombstoneClean := kmsg.NewFetchRequestTopicPartition(),
-			kmsg.NewFetchResponseTopicPartition(), int64(0)
-		request.UnknownTags.Set(followerTag, numbers(9, 7, 5))
-		answer.UnknownTags.Set(followerTag, numbers(1, 9, 7))
-		if tagged {
-			request.UnknownTags.Set(tombstoneCleanTag, nil)
-			answer.UnknownTags.Set(tombstoneCleanTag, nil)
-			tombstoneClean = 7
-		}
-		want := replica.FetchPartition{DurableEnd: -1}
-		readFollowerTags(&request.UnknownTags, &want)
-		if want.TombstoneClean != tombstoneClean || want.DurableEnd != 9 ||
-			want.ReplicasTombstoneClean != 5 {
-			t.Errorf("request with tombstoneCleanTag %t: %+v", tagged, want)
-		}
-		if got := followerResult("a", &answer); got.ReplicasTombstoneClean != tombstoneClean ||
-			got.LogEnd != 9 ||
-			got.LogStart != 1 {
-			t.Errorf("response with tombstoneCleanTag %t: %+v", tagged, got)
-		}
+	answer := kmsg.NewFetchResponseTopicPartition()
+	answer.UnknownTags.Set(followerTag, make([]byte, 25))
+	if got := followerResult("a", &answer); got.LogEnd != -1 {
+		t.Errorf("a response with a tag of 25 bytes: %+v", got)
 	}
 }

@@ -16,7 +16,7 @@ const AssignmentFile = "assignment"
 const AssignmentBytesMax = 64
 
 // ReplicaIncarnation returns the id of the replica incarnation for which the log was created, "" if
-// the log was created before such ids existed. Each call reads the id from a file.
+// the log is new, and no incarnation has been decided for it. Each call reads the id from a file.
 func (n *Notes) ReplicaIncarnation() (string, error) {
 	values, err := readFields(n.fs, filepath.Join(n.dir, AssignmentFile))
 	if values == nil || err != nil {

@@ -63,8 +63,9 @@ func (c *cluster) put(set *partitionset.Set, key partitionset.Key, topic *v1alph
 	replicas := []int32{key.Index % 3, (key.Index + 1) % 3, (key.Index + 2) % 3}
 	set.Assign(key, partitionset.Assignment{Replicas: replicas, Tag: partitionset.Tag(topicID)})
 	p := placement.Partition{Replicas: replicas, Leader: placement.NoLeader,
-		LeaderEpoch: leaderEpoch}
+		LeaderEpoch: leaderEpoch, ReplicaIncarnations: map[int32]string{}}
 	for _, broker := range replicas {
+		p.ReplicaIncarnations[broker] = "i"
 		if epochs[broker] >= 0 {
 			p.ISR = append(p.ISR, placement.InSyncReplica{Broker: broker, Epoch: epochs[broker],
 				Directory: "disk-" + strconv.Itoa(int(broker))})

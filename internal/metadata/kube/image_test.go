@@ -152,7 +152,7 @@ func TestFaultsHaveAStableOrder(t *testing.T) {
 func TestImageOfResources(t *testing.T) {
 	alive := map[int32]metadata.Broker{0: {ID: 0, Epoch: 4}, 1: {ID: 1, Epoch: 2}}
 	led := func(broker, epoch int) string {
-		return fmt.Sprintf("%d@7 %d:%d - 1", broker, broker, epoch)
+		return fmt.Sprintf("%d@7 %d:%d i 1", broker, broker, epoch)
 	}
 	offline := ""
 	for _, test := range []struct{ name, text, want string }{
@@ -250,7 +250,7 @@ func TestTopicWithInvalidSettingsKeepsItsPreviousOnes(t *testing.T) {
 		partitionText(
 			"a",
 			0,
-			"-@3 0 - 1",
+			"-@3 0 i 1",
 		) + "---\n" +
 		partitionText(
 			"new",
@@ -298,7 +298,7 @@ func TestCleanIsRequestedByAnnotation(t *testing.T) {
 			partitionText(
 				"a",
 				0,
-				"-@3 0 - 1",
+				"-@3 0 i 1",
 			),
 	)
 	before, _ := all.build(nil, nil)
@@ -320,7 +320,7 @@ func TestTopicWithoutPartitionsStays(t *testing.T) {
 	all := parse(
 		t,
 		demo+"kind: Topic\nmetadata: {name: a}\nspec: {cluster: demo, partitions: 1}\n---\n"+
-			partitionText("a", 0, "-@3 0 - 1"),
+			partitionText("a", 0, "-@3 0 i 1"),
 	)
 	before, _ := all.build(nil, nil)
 	all.sets = (&decodedSets{}).decode("demo", emptySets("demo"))
@@ -335,7 +335,7 @@ func TestTopicWithoutPartitionsStays(t *testing.T) {
 // must not be built from such caches.
 func TestCacheComplete(t *testing.T) {
 	const topic = "kind: Topic\nmetadata: {name: a, namespace: here}\nspec: {cluster: demo, partitions: 1}\n---\n"
-	live := parse(t, demo+topic+partitionText("a", 0, "-@3 0 - 1"))
+	live := parse(t, demo+topic+partitionText("a", 0, "-@3 0 i 1"))
 	none := parse(t, demo+strings.TrimSuffix(topic, "---\n"))
 	key := partitionset.Key{Topic: "a"}
 	set := setOf("", "").DeepCopy()
@@ -443,7 +443,7 @@ func TestStatusOfTopicsDoesNotAffectImages(t *testing.T) {
 // Replicas.
 func TestImageHasReplicaIncarnations(t *testing.T) {
 	set, faults := partitionset.Decode(setOf("2,0,1 abcdefgh",
-		"2@9 2:3,0,1:8 two,-,one 1 unproven=4"), nil)
+		"2@9 2:3,0,1:8 two,zero,one 1 unproven=4"), nil)
 	if len(faults) > 0 {
 		t.Fatal(faults)
 	}
@@ -453,13 +453,13 @@ func TestImageHasReplicaIncarnations(t *testing.T) {
 	want := &metadata.Partition{
 		Leader: 2, LeaderEpoch: 9, PartitionEpoch: 1, UnprovenEpoch: 4,
 		Replicas:            []int32{2, 0, 1},
-		ReplicaIncarnations: []string{"two", "", "one"},
+		ReplicaIncarnations: []string{"two", "zero", "one"},
 		ISR:                 []int32{2, 1}, ISREpochs: []int64{3, 8},
 	}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got partition %+v, want %+v", got, want)
 	}
-	for broker, want := range map[int32]string{2: "two", 0: "", 1: "one", 7: "", -1: ""} {
+	for broker, want := range map[int32]string{2: "two", 0: "zero", 1: "one", 7: "", -1: ""} {
 		if id := got.ReplicaIncarnation(broker); id != want {
 			t.Errorf("broker %d: got incarnation id %q, want %q", broker, id, want)
 		}

@@ -22,7 +22,7 @@ import (
 // are in sync; broker 2 is not.
 func replicated(t *testing.T) *partitionset.Set {
 	t.Helper()
-	resource := setOf("0,1,2 abcdefgh", "0@7 0:1,1:1,2 - 1")
+	resource := setOf("0,1,2 abcdefgh", "0@7 0:1,1:1,2 i 1")
 	resource.Status.Directories = map[string]string{"0:1": "disk-0", "1:1": "disk-1"}
 	set, faults := partitionset.Decode(resource, nil)
 	if len(faults) > 0 {
@@ -42,8 +42,9 @@ func TestProposalIsCheckedBeforeItIsWritten(t *testing.T) {
 	change := func(epoch int32, from []int32, to ...metadata.InSync) metadata.ISRChange {
 		return metadata.ISRChange{LeaderEpoch: epoch, From: from, To: to}
 	}
-	self, other, third := metadata.InSync{Broker: 0, Epoch: 1},
-		metadata.InSync{Broker: 1, Epoch: 1}, metadata.InSync{Broker: 2, Epoch: 4}
+	self, other, third := metadata.InSync{Broker: 0, Epoch: 1, ReplicaIncarnation: "i"},
+		metadata.InSync{Broker: 1, Epoch: 1, ReplicaIncarnation: "i"},
+		metadata.InSync{Broker: 2, Epoch: 4, ReplicaIncarnation: "i"}
 	const tag = "abcdefgh"
 	for name, c := range map[string]struct {
 		change  metadata.ISRChange
@@ -58,9 +59,9 @@ func TestProposalIsCheckedBeforeItIsWritten(t *testing.T) {
 		"another leader epoch": {change(6, []int32{0, 1}, self), tag, -1, nil},
 		"another ISR":          {change(7, []int32{0}, self), tag, -1, nil},
 		"an earlier broker epoch": {change(7, []int32{0, 1}, self,
-			metadata.InSync{Broker: 2, Epoch: 3}), tag, -1, nil},
+			metadata.InSync{Broker: 2, Epoch: 3, ReplicaIncarnation: "i"}), tag, -1, nil},
 		"not a replica": {change(7, []int32{0, 1}, self,
-			metadata.InSync{Broker: 9, Epoch: 1}), tag, -1, nil},
+			metadata.InSync{Broker: 9, Epoch: 1, ReplicaIncarnation: "i"}), tag, -1, nil},
 		"another replica incarnation": {change(7, []int32{0, 1}, self, metadata.InSync{Broker: 1,
 			Epoch: 1, ReplicaIncarnation: "earlier"}), tag, -1, nil},
 		"without the leader":        {change(7, []int32{0, 1}, other), tag, -1, nil},
@@ -174,7 +175,8 @@ func testChangeISR(f *fixture) {
 	change := func(epoch int32, from []int32, to ...metadata.InSync) error {
 		return b0.changeOne(metadata.ISRChange{Topic: topic, LeaderEpoch: epoch, From: from, To: to})
 	}
-	self, other := metadata.InSync{Broker: 0, Epoch: 1}, metadata.InSync{Broker: 1, Epoch: 1}
+	self, other := metadata.InSync{Broker: 0, Epoch: 1, ReplicaIncarnation: "i"},
+		metadata.InSync{Broker: 1, Epoch: 1, ReplicaIncarnation: "i"}
 	// Another client changes another part of the set. This must not be reported as a conflict.
 	f.note(orders(0))
 	if err := change(3, []int32{0}, self, other); err != nil {
@@ -196,7 +198,7 @@ func testChangeISR(f *fixture) {
 		"from another leader epoch": change(2, []int32{0, 1}, self),
 		"from another ISR":          change(3, []int32{0}, self),
 		"to an earlier broker epoch": change(3, []int32{0, 1}, self,
-			metadata.InSync{Broker: 1, Epoch: 7}),
+			metadata.InSync{Broker: 1, Epoch: 7, ReplicaIncarnation: "i"}),
 		"of an unknown topic": b0.changeOne(metadata.ISRChange{Topic: metadata.ID{1}}),
 	} {
 		if !errors.Is(err, metadata.ErrISRConflict) {
@@ -240,7 +242,8 @@ func testISRChangesShareWrites(f *fixture) {
 	for index := range int32(partitions) {
 		changes = append(changes, metadata.ISRChange{Topic: topic, Partition: index,
 			LeaderEpoch: 3 - index%2, From: []int32{0},
-			To: []metadata.InSync{{Broker: 0, Epoch: 1}, {Broker: 1, Epoch: 1}}})
+			To: []metadata.InSync{{Broker: 0, Epoch: 1, ReplicaIncarnation: "i"},
+				{Broker: 1, Epoch: 1, ReplicaIncarnation: "i"}}})
 	}
 	before, results := b0.writes(), make([]error, partitions)
 	b0.ChangeISR(f.t.Context(), changes, func(i int, _ int64, err error) { results[i] = err })
@@ -338,7 +341,7 @@ func TestReassignmentIsInTheImage(t *testing.T) {
 		fillPartition(to, entry, nil)
 		return to
 	}
-	const state = "0@7 0:1,1:1,2 - 1"
+	const state = "0@7 0:1,1:1,2 i 1"
 	if to := fill("0,1,2 abcdefgh", state); !slices.Equal(to.Replicas, []int32{0, 1, 2}) ||
 		to.Target != nil {
 		t.Errorf("no reassignment: %+v", to)

@@ -155,7 +155,7 @@ func (f *lateFixture) propose(from, to int32) error {
 		change.From = append(change.From, id)
 	}
 	for id := range to {
-		change.To = append(change.To, metadata.InSync{Broker: id, Epoch: 1})
+		change.To = append(change.To, metadata.InSync{Broker: id, Epoch: 1, ReplicaIncarnation: "i"})
 	}
 	return f.leader.changeOne(change)
 }
@@ -309,7 +309,8 @@ func testConcurrentWriters(f *fixture) {
 	for index := range int32(partitions) {
 		leader := []*broker{b0, b1}[index%2]
 		done.Go(func() {
-			all := []metadata.InSync{{Broker: 0, Epoch: 1}, {Broker: 1, Epoch: 1}}
+			all := []metadata.InSync{{Broker: 0, Epoch: 1, ReplicaIncarnation: "i"},
+				{Broker: 1, Epoch: 1, ReplicaIncarnation: "i"}}
 			alone := all[index%2 : index%2+1]
 			for round := range rounds {
 				change := metadata.ISRChange{Topic: topic, Partition: index, LeaderEpoch: 3,
@@ -354,7 +355,7 @@ func testConcurrentWriters(f *fixture) {
 // TestWriteNeedsAVersion: a write without a resourceVersion would replace any version of the set.
 func TestWriteNeedsAVersion(t *testing.T) {
 	api := commitAPI{&Store{metrics: newMetrics()}}
-	set := setOf("0 abcdefgh", "0@1 0:1 - 1")
+	set := setOf("0 abcdefgh", "0@1 0:1 i 1")
 	set.ResourceVersion = ""
 	if _, err := api.UpdateStatus(t.Context(), set); !errors.Is(err, commit.ErrConflict) {
 		t.Errorf("status: got error %v", err)

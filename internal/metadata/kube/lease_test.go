@@ -60,7 +60,7 @@ func (c setsClient) List(_ context.Context, into client.ObjectList, _ ...client.
 // be used again.
 func TestEpochsOutliveTheLeaseAndASet(t *testing.T) {
 	last := v1alpha1.PartitionSetStatus{
-		Partitions:  map[string]string{"orders/0": "-@3 0:7 - 4"},
+		Partitions:  map[string]string{"orders/0": "-@3 0:7 i 4"},
 		Directories: map[string]string{"0:9": "disk"},
 	}
 	sets := emptySets("demo")
@@ -81,7 +81,7 @@ func TestEpochsOutliveTheLeaseAndASet(t *testing.T) {
 		t.Errorf("status in the annotation: got epoch %d, error %v, want 9", epoch, err)
 	}
 	sets[1].Status = v1alpha1.PartitionSetStatus{
-		Partitions: map[string]string{"orders/0": "-@3 0:11 - 5"}}
+		Partitions: map[string]string{"orders/0": "-@3 0:11 i 5"}}
 	if epoch, err := latest(sets...); epoch != 11 || err != nil {
 		t.Errorf("status restored: got epoch %d, error %v, want 11", epoch, err)
 	}

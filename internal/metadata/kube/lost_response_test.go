@@ -50,7 +50,8 @@ func testLostResponse(f *fixture) {
 	armed.Store(true)
 	err := leader.changeOne(metadata.ISRChange{
 		Topic: topic, LeaderEpoch: 3, From: []int32{0},
-		To: []metadata.InSync{{Broker: 0, Epoch: 1}, {Broker: 1, Epoch: 1}},
+		To: []metadata.InSync{{Broker: 0, Epoch: 1, ReplicaIncarnation: "i"},
+			{Broker: 1, Epoch: 1, ReplicaIncarnation: "i"}},
 	})
 	if isr := f.state(orders(0)).ISR; len(isr) != 2 || armed.Load() {
 		f.t.Fatalf("the ISR is %+v, want the change written", isr)

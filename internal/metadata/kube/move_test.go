@@ -115,7 +115,8 @@ func testMovesShareWrites(f *fixture) {
 		f.change(orders(index), func(set *partitionset.Set) {
 			set.PutState(orders(index), partitionset.State{Partition: placement.Partition{
 				Replicas: []int32{0, 1}, Leader: 0, LeaderEpoch: 3,
-				ISR: []placement.InSyncReplica{{Broker: 0, Epoch: 1}, {Broker: 1, Epoch: 1}}}})
+				ReplicaIncarnations: map[int32]string{0: "i", 1: "i"},
+				ISR:                 []placement.InSyncReplica{{Broker: 0, Epoch: 1}, {Broker: 1, Epoch: 1}}}})
 		})
 		moves = append(moves, metadata.Move{Topic: "orders", Partition: index,
 			Replicas: []int32{1, 0}})

@@ -152,7 +152,8 @@ func testRecreatedTopic(f *fixture) {
 		f.change(orders(0), func(set *partitionset.Set) {
 			set.PutState(orders(0), partitionset.State{Partition: placement.Partition{
 				Replicas: []int32{0, 1}, Leader: 0, LeaderEpoch: 1,
-				ISR: []placement.InSyncReplica{{Broker: 0, Epoch: 1}, {Broker: 1, Epoch: 1}}}})
+				ReplicaIncarnations: map[int32]string{0: "i", 1: "i"},
+				ISR:                 []placement.InSyncReplica{{Broker: 0, Epoch: 1}, {Broker: 1, Epoch: 1}}}})
 		})
 		topic := &v1alpha1.Topic{}
 		f.get("orders", topic)

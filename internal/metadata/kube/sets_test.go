@@ -123,9 +123,14 @@ func (f *fixture) lead(key partitionset.Key, leader, leaderEpoch int32, brokerEp
 	f.t.Helper()
 	f.change(key, func(set *partitionset.Set) {
 		entry, _ := set.Get(key)
-		set.PutState(key, partitionset.State{Partition: placement.Partition{
+		placed := placement.Partition{
 			Replicas: entry.Placed().Replicas, Leader: leader, LeaderEpoch: leaderEpoch,
-			ISR: []placement.InSyncReplica{{Broker: leader, Epoch: brokerEpoch}}}})
+			ReplicaIncarnations: map[int32]string{},
+			ISR:                 []placement.InSyncReplica{{Broker: leader, Epoch: brokerEpoch}}}
+		for _, id := range placed.Replicas {
+			placed.ReplicaIncarnations[id] = "i"
+		}
+		set.PutState(key, partitionset.State{Partition: placed})
 	})
 }
 
@@ -197,7 +202,7 @@ func TestSetsAreDecodedOnce(t *testing.T) {
 // TestFaultyEntriesAreReportedAndFound: an entry that cannot be parsed, and a state without an
 // assignment, are unusable. They are not the same as no entry.
 func TestFaultyEntriesAreReportedAndFound(t *testing.T) {
-	const good = "0@1 0:1 - 1"
+	const good = "0@1 0:1 i 1"
 	for name, c := range map[string]struct {
 		assignment, state string
 		unusable          bool
@@ -220,7 +225,7 @@ func TestFaultyEntriesAreReportedAndFound(t *testing.T) {
 
 // TestRetainedPartitionsAreListed: the image contains the retained partitions of all sets.
 func TestRetainedPartitionsAreListed(t *testing.T) {
-	set := setOf("0,1 abcdefgh retained", "-@4? 0:1,1 - 3")
+	set := setOf("0,1 abcdefgh retained", "-@4? 0:1,1 i 3")
 	set.Spec.Assignments["orders/1"] = "1 abcdefgh"
 	got := (&decodedSets{}).decode("demo", []*v1alpha1.PartitionSet{set}).retained
 	want := []metadata.RetainedPartition{

@@ -38,7 +38,7 @@ const example = `{
     "tickets/0": "2,1 0S1Yt0aG"
   },
   "partitions": {
-    "old/0": "-@7? 5:9,6 - 3",
+    "old/0": "-@7? 5:9,6 i 3",
     "tickets/0": "2@4? 2:3 a1b2 11"
   },
   "directories": {

@@ -167,7 +167,7 @@ const (
 )
 
 const (
-	none       = "-" // no leader, no incarnation id, unknown directory
+	none       = "-" // no leader, unknown directory
 	notServing = "?" // follows the leader epoch
 )
 
@@ -201,10 +201,7 @@ func (s State) format() string {
 				replicas[i] = epochKey(m)
 			}
 		}
-		incarnations[i] = none
-		if incarnation := s.ReplicaIncarnations[id]; incarnation != "" {
-			incarnations[i] = incarnation
-		}
+		incarnations[i] = s.ReplicaIncarnations[id]
 	}
 	if all := slices.Compact(slices.Clone(incarnations)); len(all) == 1 {
 		incarnations = all
@@ -308,16 +305,11 @@ func (s *State) parseIncarnations(word string) error {
 	if len(ids) != 1 && len(ids) != len(s.Replicas) {
 		return fmt.Errorf("%d incarnation ids for %d replicas", len(ids), len(s.Replicas))
 	}
+	s.ReplicaIncarnations = make(map[int32]string, len(s.Replicas))
 	for i, broker := range s.Replicas {
 		id := ids[min(i, len(ids)-1)]
-		switch id {
-		case "":
-			return errors.New("an incarnation id is empty")
-		case none:
-			continue
-		}
-		if s.ReplicaIncarnations == nil {
-			s.ReplicaIncarnations = make(map[int32]string, len(s.Replicas))
+		if id == "" || id == none {
+			return fmt.Errorf("the replica of broker %d has no incarnation id", broker)
 		}
 		s.ReplicaIncarnations[broker] = id
 	}

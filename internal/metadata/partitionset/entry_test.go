@@ -25,10 +25,10 @@ func TestEntriesHaveTheDocumentedText(t *testing.T) {
 	rare := state
 	rare.Leader, rare.LeaderEpoch, rare.Serving = placement.NoLeader, 35, false
 	rare.UnprovenEpoch, rare.FoundEpoch, rare.Prefer = 30, &found, 34
-	rare.ReplicaIncarnations = map[int32]string{0: "x", 2: "y"}
+	rare.ReplicaIncarnations = map[int32]string{0: "x", 1: "x", 2: "y"}
 	for want, s := range map[string]State{
 		"1@34 0:7,1:12,2 mZ81cQx4 51":                                    state,
-		"-@35? 0:7,1:12,2 x,-,y 51 dir=b unproven=30 found=40 prefer=34": rare,
+		"-@35? 0:7,1:12,2 x,x,y 51 dir=b unproven=30 found=40 prefer=34": rare,
 	} {
 		if got := s.format(); got != want {
 			t.Errorf("format: got %q, want %q", got, want)
@@ -50,9 +50,9 @@ func TestInvalidEntriesAreKept(t *testing.T) {
 		"orders/4": "-1 abcdefgh",
 		"a/00":     "0 abcdefgh",
 	}
-	status := map[string]string{"orders/0": "0@3 0:1,1 - 2", "orders/1": "0@3 0:1 - 2 later=1",
-		"orders/2": "0 0 - 2", "orders/3": "0@1 0,0 - 2", "orders/4": "0@1 0,1 a,b,c 2",
-		"orders/5": "0@1 0 - 2 unproven=x", "orders/6": ""}
+	status := map[string]string{"orders/0": "0@3 0:1,1 i 2", "orders/1": "0@3 0:1 i 2 later=1",
+		"orders/2": "0 0 - 2", "orders/3": "0@1 0,0 i 2", "orders/4": "0@1 0,1 a,b,c 2",
+		"orders/5": "0@1 0 i 2 unproven=x", "orders/6": ""}
 	from := &v1alpha1.PartitionSet{}
 	from.Spec.Assignments, from.Status.Partitions = spec, status
 	from.Status.Directories = map[string]string{"0:1": "disk", "7:7": "named by an invalid entry"}
@@ -73,7 +73,7 @@ func TestInvalidEntriesAreKept(t *testing.T) {
 	to := from.DeepCopy()
 	s.EncodeSpec(to)
 	s.EncodeStatus(to)
-	spec["orders/0"], status["orders/0"] = "1 abcdefgh", "0@4 0:1,1 - 3"
+	spec["orders/0"], status["orders/0"] = "1 abcdefgh", "0@4 0:1,1 i 3"
 	if !reflect.DeepEqual(to.Spec.Assignments, spec) ||
 		!reflect.DeepEqual(to.Status.Partitions, status) || len(to.Status.Directories) != 2 {
 		t.Errorf("got %v and %v, %v", to.Spec, to.Status.Partitions, to.Status.Directories)
@@ -83,8 +83,8 @@ func TestInvalidEntriesAreKept(t *testing.T) {
 // FuzzState: a text that parses is formatted as the same text.
 func FuzzState(f *testing.F) {
 	f.Add("1@34 0:7,1:12,2 mZ81cQx4 51")
-	f.Add("-@35? 0:7,1:12,2 x,-,y 51 dir=b unproven=30 found=40 prefer=34")
-	f.Add("0@1? 0 - 0 dir=-")
+	f.Add("-@35? 0:7,1:12,2 x,x,y 51 dir=b unproven=30 found=40 prefer=34")
+	f.Add("0@1? 0 i 0 dir=-")
 	f.Fuzz(func(t *testing.T, text string) {
 		s, err := parseState(text, directories{"0:7": "disk"})
 		if err != nil {

@@ -18,7 +18,8 @@ func led() *Set {
 	s.Assign(orders, Assignment{Replicas: []int32{1, 0, 2}, Tag: "abcdefgh"})
 	s.PutState(orders, State{Partition: placement.Partition{Leader: 0, LeaderEpoch: 5,
 		Replicas: []int32{1, 0, 2}, ISR: []placement.InSyncReplica{{Broker: 1, Epoch: 3,
-			Directory: "b"}, {Broker: 0, Epoch: 7, Directory: "a"}}, LeaderDirectory: "a"}})
+			Directory: "b"}, {Broker: 0, Epoch: 7, Directory: "a"}}, LeaderDirectory: "a",
+		ReplicaIncarnations: map[int32]string{0: "i", 1: "i", 2: "i"}}})
 	s.statusChanged = false
 	return s
 }
@@ -36,31 +37,34 @@ func (s *Set) raw() string { return s.states[orders].raw }
 
 func TestLeaderChangesISR(t *testing.T) {
 	grow := metadata.ISRChange{LeaderEpoch: 5, From: []int32{0, 1},
-		To: []metadata.InSync{{Broker: 0, Epoch: 7}, {Broker: 1, Epoch: 3}, {Broker: 2, Epoch: 9}}}
+		To: []metadata.InSync{{Broker: 0, Epoch: 7, ReplicaIncarnation: "i"},
+			{Broker: 1, Epoch: 3, ReplicaIncarnation: "i"},
+			{Broker: 2, Epoch: 9, ReplicaIncarnation: "i"}}}
 	shrink := metadata.ISRChange{LeaderEpoch: 5, From: []int32{1, 0},
-		To: []metadata.InSync{{Broker: 0, Epoch: 7}}}
+		To: []metadata.InSync{{Broker: 0, Epoch: 7, ReplicaIncarnation: "i"}}}
 	late := grow
 	late.LeaderEpoch = 4
 	same := metadata.ISRChange{LeaderEpoch: 5, From: []int32{0, 1}, To: grow.To[:2]}
 	again := same
 	again.From = []int32{0} // the change was made, and its response was lost
 	restarted := metadata.ISRChange{LeaderEpoch: 5, From: []int32{0, 1},
-		To: []metadata.InSync{{Broker: 0, Epoch: 8}, {Broker: 1, Epoch: 3}}}
+		To: []metadata.InSync{{Broker: 0, Epoch: 8, ReplicaIncarnation: "i"},
+			{Broker: 1, Epoch: 3, ReplicaIncarnation: "i"}}}
 	for _, c := range []struct {
 		name   string
 		change metadata.ISRChange
 		up     map[int32]placement.BrokerState
 		want   string // "" if the change is refused
 	}{
-		{"grows, which shows that the leader serves", grow, up(7, 3, 9), "0@5 1:3,0:7,2:9 - 2"},
-		{"shrinks", shrink, up(7, 3, 9), "0@5? 1,0:7,2 - 2"},
-		{"proposes the present ISR", same, up(7, 3, 9), "0@5? 1:3,0:7,2 - 2"},
-		{"was made already", again, up(7, 3, 9), "0@5? 1:3,0:7,2 - 2"},
+		{"grows, which shows that the leader serves", grow, up(7, 3, 9), "0@5 1:3,0:7,2:9 i 2"},
+		{"shrinks", shrink, up(7, 3, 9), "0@5? 1,0:7,2 i 2"},
+		{"proposes the present ISR", same, up(7, 3, 9), "0@5? 1:3,0:7,2 i 2"},
+		{"was made already", again, up(7, 3, 9), "0@5? 1:3,0:7,2 i 2"},
 		{"is of an earlier leader epoch", late, up(7, 3, 9), ""},
 		{"names the leader in a broker epoch in which it was not elected", restarted, up(8, 3, 9),
 			""},
 		{"names a broker epoch that is over", grow, up(7, 3, 10), ""},
-		{"removes only a fenced member", shrink, up(7, 4, 9), "0@5? 1,0:7,2 - 2"},
+		{"removes only a fenced member", shrink, up(7, 4, 9), "0@5? 1,0:7,2 i 2"},
 	} {
 		s := led()
 		before := s.raw()
@@ -93,28 +97,28 @@ func TestLeaderReportsWhatItServes(t *testing.T) {
 		report func(*Set)
 		want   string
 	}{
-		{"serves", func(s *Set) { s.Serve(orders, self, 5) }, "0@5 1:3,0:7,2 - 2"},
+		{"serves", func(s *Set) { s.Serve(orders, self, 5) }, "0@5 1:3,0:7,2 i 2"},
 		{"serves twice", func(s *Set) { s.Serve(orders, self, 5); s.Serve(orders, self, 5) },
-			"0@5 1:3,0:7,2 - 2"},
+			"0@5 1:3,0:7,2 i 2"},
 		{"served in an earlier leader epoch", func(s *Set) { s.Serve(orders, self, 4) },
-			"0@5? 1:3,0:7,2 - 1"},
+			"0@5? 1:3,0:7,2 i 1"},
 		{"served in an earlier broker epoch", func(s *Set) {
 			s.Serve(orders, placement.InSyncReplica{Broker: 0, Epoch: 6}, 5)
-		}, "0@5? 1:3,0:7,2 - 1"},
+		}, "0@5? 1:3,0:7,2 i 1"},
 		{"stops, and another broker can lead", func(s *Set) {
 			s.Serve(orders, self, 5)
 			s.StopServing(orders, self, 5, up(7, 3, 9))
-		}, "0@5? 1:3,0,2 - 3 dir=a"},
+		}, "0@5? 1:3,0,2 i 3 dir=a"},
 		{"stops, and no other broker can lead", func(s *Set) {
 			s.Serve(orders, self, 5)
 			s.StopServing(orders, self, 5, up(7, 4, 9))
-		}, "0@5? 1:3,0:7,2 - 3"},
+		}, "0@5? 1:3,0:7,2 i 3"},
 		{"found a later leader epoch", func(s *Set) { s.ReportFoundEpoch(orders, 0, 8) },
-			"0@5? 1:3,0:7,2 - 2 found=8"},
+			"0@5? 1:3,0:7,2 i 2 found=8"},
 		{"found an earlier leader epoch", func(s *Set) { s.ReportFoundEpoch(orders, 0, 4) },
-			"0@5? 1:3,0:7,2 - 1"},
+			"0@5? 1:3,0:7,2 i 1"},
 		{"is not the leader and found a leader epoch",
-			func(s *Set) { s.ReportFoundEpoch(orders, 1, 8) }, "0@5? 1:3,0:7,2 - 1"},
+			func(s *Set) { s.ReportFoundEpoch(orders, 1, 8) }, "0@5? 1:3,0:7,2 i 1"},
 	} {
 		s := led()
 		c.report(s)
@@ -131,11 +135,11 @@ func TestPreferredLeaderIsElectedOnRequest(t *testing.T) {
 	if s.Decide(in); s.StatusChanged() {
 		t.Fatalf("without a request: got %q", s.raw())
 	}
-	if err := s.RequestPreferred(orders); err != nil || s.raw() != "0@5? 1:3,0:7,2 - 2 prefer=5" {
+	if err := s.RequestPreferred(orders); err != nil || s.raw() != "0@5? 1:3,0:7,2 i 2 prefer=5" {
 		t.Fatalf("got %v, %q", err, s.raw())
 	}
 	s.Decide(in)
-	if want := "1@6? 1:3,0:7,2 - 3"; s.raw() != want {
+	if want := "1@6? 1:3,0:7,2 i 3"; s.raw() != want {
 		t.Errorf("got %q, want %q", s.raw(), want)
 	}
 	if err := s.RequestPreferred(orders); !errors.Is(err, metadata.ErrElectionNotNeeded) {
@@ -158,7 +162,7 @@ func TestTopicDecidesOnTheLeader(t *testing.T) {
 	} {
 		s := led()
 		s.Decide(Input{Topics: topics, Brokers: up(7, 3, 9), Incarnation: "i"})
-		if want := "-@6? 1:3,0:7,2 - 2 dir=a"; s.raw() != want {
+		if want := "-@6? 1:3,0:7,2 i 2 dir=a"; s.raw() != want {
 			t.Errorf("%s: got %q, want %q", name, s.raw(), want)
 		}
 	}
@@ -179,13 +183,13 @@ func TestLeadersChangeTheISRThemselves(t *testing.T) {
 		t.Errorf("the operator changed %q to %q", before, s.raw())
 	}
 	in.LeaveISR = false
-	if s.Decide(in); s.raw() != "0@5 1,0:7,2 - 3" {
+	if s.Decide(in); s.raw() != "0@5 1,0:7,2 i 3" {
 		t.Errorf("later: got %q", s.raw())
 	}
 	s = led()
 	in.LeaveISR, in.Brokers = true, up(7, 3, 9)
 	delete(in.Brokers, 0)
-	if s.Decide(in); s.raw() != "1@6? 1:3,0,2 - 2" {
+	if s.Decide(in); s.raw() != "1@6? 1:3,0,2 i 2" {
 		t.Errorf("the leader is down: got %q", s.raw())
 	}
 }

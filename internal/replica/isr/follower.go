@@ -6,10 +6,6 @@ import (
 	"heartwood.dev/heartwood/internal/metadata"
 )
 
-// AnyIncarnation is used as the replica incarnation id of a fetch by a follower of an earlier
-// version, which sends no id. It matches every incarnation.
-const AnyIncarnation = "*"
-
 // Session is a follower's fetch session. State compares sessions by identity.
 type Session interface {
 	// LastFetch returns the time of the session's last fetch, whether or not that fetch named this
@@ -44,7 +40,7 @@ type follower struct {
 	leaderEndThen  int64
 	tombstoneClean int64  // the follower's tombstone-clean offset; 0: unknown
 	logStart       int64  // the follower's log start offset; 0: unknown
-	incarnation    string // replica incarnation id; "": none, so every id matches
+	incarnation    string // replica incarnation id
 	// session is the fetch session that contains the partition; nil: the follower names the
 	// partition in each fetch. At session.LastFetch() the follower's log still had the end offset
 	// durableEnd.
@@ -61,12 +57,6 @@ type follower struct {
 // the leader knows.
 func (f *follower) isAlive() bool { return f.liveEpoch >= 0 && f.exitedEpoch != f.liveEpoch }
 
-// matches reports whether a log that was created for a replica incarnation belongs to this
-// follower.
-func (f *follower) matches(incarnation string) bool {
-	return f.incarnation == "" || incarnation == f.incarnation || incarnation == AnyIncarnation
-}
-
 // Fetched processes a follower's fetch. The caller has checked that the follower's log does not
 // diverge below fetch.DurableEnd. leaderEnd is the leader's log end offset.
 //
@@ -75,7 +65,7 @@ func (f *follower) matches(incarnation string) bool {
 // first reports whether this is the first fetch of the broker epoch in the leader epoch.
 func (s *State) Fetched(fetch Fetch, leaderEnd int64, now time.Time) (first, ok bool) {
 	f := s.followers[fetch.From.Broker]
-	if f == nil || fetch.From.Epoch < f.fetchEpoch || !f.matches(fetch.From.ReplicaIncarnation) {
+	if f == nil || fetch.From.Epoch < f.fetchEpoch || fetch.From.ReplicaIncarnation != f.incarnation {
 		return false, false
 	}
 	sameEpoch := fetch.From.Epoch == f.fetchEpoch

@@ -57,7 +57,7 @@ type Replica struct {
 	// LiveEpoch is the current epoch of the replica's broker; -1: the broker is down or in
 	// controlled shutdown, and may not be in sync.
 	LiveEpoch   int64
-	Incarnation string // the replica incarnation id; "": the replica has none
+	Incarnation string // the replica incarnation id
 	// RecordedEpoch is the broker epoch in which the replica is in the ISR; -1: it is not in the
 	// ISR, or its epoch is unknown.
 	RecordedEpoch int64
@@ -111,9 +111,7 @@ func (s *State) IsRecorded(broker int32) bool { return slices.Contains(s.recorde
 // contradict the leader, a compare-and-swap resolves the contradiction (see Propose). But images
 // arrive in order, so one fact holds even if an image is stale: a replica that the image no longer
 // lists, or lists with another incarnation id, was removed from the partition, and at the same time
-// from the recorded ISR. (A replica that is listed without its earlier incarnation id was not
-// necessarily removed: a broker or an operator of an earlier version may have written the
-// resource.)
+// from the recorded ISR.
 //
 // A fenced member stays in the maximal ISR until its removal is recorded. It can no longer be
 // elected, but it may have been elected before its process exited. The image does not show such an
@@ -181,7 +179,7 @@ func (s *State) removeReplaced(replicas []Replica) {
 	keep := map[int32]bool{s.self: true}
 	for _, r := range replicas {
 		f := s.followers[r.Broker]
-		keep[r.Broker] = f == nil || r.Incarnation == "" || r.Incarnation == f.incarnation
+		keep[r.Broker] = f == nil || r.Incarnation == f.incarnation
 	}
 	maps.DeleteFunc(s.followers, func(id int32, _ *follower) bool { return !keep[id] })
 	s.recorded = slices.DeleteFunc(slices.Clone(s.recorded),

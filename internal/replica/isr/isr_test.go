@@ -38,7 +38,6 @@ func TestNewIncarnationResetsTheFollower(t *testing.T) {
 	fetch("three", true)
 	fetch("another", false)
 	fetch("", false)
-	fetch(AnyIncarnation, true) // a broker of an earlier version
 
 	// Broker 3 has a new incarnation. The leader did not receive the image in between, in which
 	// the ISR did not contain broker 3.
@@ -59,13 +58,6 @@ func TestNewIncarnationResetsTheFollower(t *testing.T) {
 		t.Errorf("proposed %+v, want %+v", to, want)
 	}
 	s.Settle(Recorded, 0, now)
-
-	image("", 1, 2, 3) // written by an operator of an earlier version
-	if !s.IsRecorded(3) || s.followers[3].durableEnd != 10 {
-		t.Errorf("after an image without ids: recorded ISR %v, follower %+v", s.recorded,
-			s.followers[3])
-	}
-	fetch("any", true)
 }
 
 // TestFollowerWithDeletedRecordsDoesNotJoin: a follower still has records that the leader has

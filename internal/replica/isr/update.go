@@ -179,6 +179,5 @@ func (s *State) Settle(outcome Outcome, partitionEpoch int64, now time.Time) {
 // another incarnation id.
 func (s *State) wasRemoved(m metadata.InSync) bool {
 	f := s.followers[m.Broker]
-	return m.Broker != s.self && (f == nil ||
-		f.incarnation != "" && m.ReplicaIncarnation != "" && f.incarnation != m.ReplicaIncarnation)
+	return m.Broker != s.self && (f == nil || f.incarnation != m.ReplicaIncarnation)
 }

@@ -125,7 +125,7 @@ var key = partitionset.Key{Topic: "orders"}
 func raise(key partitionset.Key, decided *int32) Change {
 	return func(s *partitionset.Set) error {
 		state := partitionset.State{Partition: placement.Partition{Leader: placement.NoLeader,
-			Replicas: []int32{0}}}
+			Replicas: []int32{0}, ReplicaIncarnations: map[int32]string{0: "i"}}}
 		if entry, ok := s.Get(key); ok {
 			state = *entry.State
 		}
