@@ -12,9 +12,9 @@ import (
 
 	"heartwood.dev/heartwood/api/v1alpha1"
 	"heartwood.dev/heartwood/internal/cli/health"
-	"heartwood.dev/heartwood/internal/cli/kafka"
 	"heartwood.dev/heartwood/internal/console/connect"
 	"heartwood.dev/heartwood/internal/credentials"
+	"heartwood.dev/heartwood/internal/kafkaclient"
 	"heartwood.dev/heartwood/internal/operator/render"
 )
 
@@ -34,12 +34,12 @@ func (k *kafkaFlags) add(cmd *cobra.Command) {
 
 // connect returns the options of connections to the brokers of a LogCluster.
 func (k *kafkaFlags) connect(ctx context.Context, s *session,
-	cluster *v1alpha1.LogCluster) (kafka.Options, error) {
+	cluster *v1alpha1.LogCluster) (kafkaclient.Options, error) {
 	var secret corev1.Secret
 	if k.user != "" {
 		name := v1alpha1.UserSecretName(k.user)
 		if err := s.get(ctx, "Secret", name, &secret); err != nil {
-			return kafka.Options{}, err
+			return kafkaclient.Options{}, err
 		}
 	}
 	own := connect.Credentials{User: secret.Data}
@@ -48,16 +48,16 @@ func (k *kafkaFlags) connect(ctx context.Context, s *session,
 	}
 	listener, err := own.Choose(cluster.Spec.Listeners.OrDefault(), k.listener)
 	if err != nil {
-		return kafka.Options{}, UsageError{fmt.Errorf("LogCluster %s: %w: give --user with a LogUser, "+
-			"or --service-account", cluster.Name, err)}
+		return kafkaclient.Options{}, UsageError{fmt.Errorf("LogCluster %s: %w: give --user with a "+
+			"LogUser, or --service-account", cluster.Name, err)}
 	}
-	o := kafka.Options{Addresses: map[int32]string{},
+	o := kafkaclient.Options{Addresses: map[int32]string{},
 		Dial: func(ctx context.Context, broker int32) (net.Conn, error) {
 			return s.pods.Dial(ctx, v1alpha1.BrokerLeaseName(cluster.Name, broker), listener.Port)
 		}}
 	pods, err := s.podsOf(ctx, cluster.Name)
 	if err != nil {
-		return kafka.Options{}, err
+		return kafkaclient.Options{}, err
 	}
 	for _, id := range connect.BrokerIDs(cluster) {
 		o.Addresses[id] = advertised(cluster, listener, id)
@@ -68,10 +68,10 @@ func (k *kafkaFlags) connect(ctx context.Context, s *session,
 	if listener.TLS != nil {
 		ca, err := s.listenerCA(ctx, cluster, secret.Data)
 		if err != nil {
-			return kafka.Options{}, err
+			return kafkaclient.Options{}, err
 		}
 		if o.TLS, err = own.TLS(ca); err != nil {
-			return kafka.Options{}, err
+			return kafkaclient.Options{}, err
 		}
 	}
 	o.SASL = own.SASL(own.Accepted(listener))

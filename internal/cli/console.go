@@ -12,11 +12,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"heartwood.dev/heartwood/api/v1alpha1"
-	"heartwood.dev/heartwood/internal/cli/kafka"
 	"heartwood.dev/heartwood/internal/console"
 	"heartwood.dev/heartwood/internal/console/connect"
 	consolekafka "heartwood.dev/heartwood/internal/console/kafka"
 	"heartwood.dev/heartwood/internal/console/kube"
+	"heartwood.dev/heartwood/internal/kafkaclient"
 	"heartwood.dev/heartwood/internal/operator/render"
 	"heartwood.dev/heartwood/internal/remote"
 )
@@ -102,7 +102,7 @@ func (s *session) consoleOptions(ctx context.Context, cluster *v1alpha1.LogClust
 			if unreachable != nil {
 				return nil, unreachable
 			}
-			bootstrap, options := kafka.Reach(reach)
+			bootstrap, options := kafkaclient.Reach(reach)
 			return consolekafka.New(bootstrap, options...)
 		},
 		Clean: func(ctx context.Context, topic string) error {

@@ -11,6 +11,7 @@ import (
 
 	"heartwood.dev/heartwood/api/v1alpha1"
 	"heartwood.dev/heartwood/internal/cli/kafka"
+	"heartwood.dev/heartwood/internal/kafkaclient"
 )
 
 // groupsFlags are the flags of command groups.
@@ -148,7 +149,7 @@ func parseReset(text string, now time.Time) (kafka.Reset, error) {
 }
 
 func (g *groupsFlags) resetGroup(ctx context.Context, s *session, cluster *v1alpha1.LogCluster,
-	o kafka.Options, group string) error {
+	o kafkaclient.Options, group string) error {
 	reset, err := parseReset(g.reset, time.Now())
 	if err != nil {
 		return err

@@ -22,7 +22,8 @@ var (
 		"internal/manifest",
 	}
 	kafka = []string{"internal/wire", "internal/handler", "internal/coordinator", "internal/broker",
-		"internal/bench/client", "internal/cli", "internal/console", "test", "hack"}
+		"internal/bench/client", "internal/cli", "internal/console", "internal/kafkaclient", "test",
+		"hack"}
 )
 
 func TestImportsGoDownward(t *testing.T) {

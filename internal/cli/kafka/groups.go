@@ -11,6 +11,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
+
+	"heartwood.dev/heartwood/internal/kafkaclient"
 )
 
 // Group is a consumer group.
@@ -49,8 +51,9 @@ type GroupPartition struct {
 
 // Groups returns the groups with these names, or all groups, sorted by name. If a broker does not
 // answer, the list of all groups lacks its groups, and missing contains the cause.
-func Groups(ctx context.Context, o Options, names []string) (groups []Group, missing, err error) {
-	client, err := Connect(ctx, o)
+func Groups(ctx context.Context, o kafkaclient.Options, names []string) (groups []Group,
+	missing, err error) {
+	client, err := kafkaclient.Connect(ctx, o)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -148,8 +151,8 @@ type Change struct {
 
 // PlanReset returns the changes of a reset, sorted by topic and partition. It fails if the group
 // has members: their commits would undo the reset, and the coordinator refuses it.
-func PlanReset(ctx context.Context, o Options, reset Reset) ([]Change, error) {
-	client, err := Connect(ctx, o)
+func PlanReset(ctx context.Context, o kafkaclient.Options, reset Reset) ([]Change, error) {
+	client, err := kafkaclient.Connect(ctx, o)
 	if err != nil {
 		return nil, err
 	}
@@ -287,8 +290,8 @@ func listed(offsets kadm.ListedOffsets, topic string, partition int32) (int64, e
 }
 
 // Commit commits the offsets of changes for a group.
-func Commit(ctx context.Context, o Options, group string, changes []Change) error {
-	client, err := Connect(ctx, o)
+func Commit(ctx context.Context, o kafkaclient.Options, group string, changes []Change) error {
+	client, err := kafkaclient.Connect(ctx, o)
 	if err != nil {
 		return err
 	}

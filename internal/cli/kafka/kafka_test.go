@@ -19,6 +19,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/sasl/scram"
 
+	"heartwood.dev/heartwood/internal/kafkaclient"
 	"heartwood.dev/heartwood/test/kit/devcluster"
 )
 
@@ -35,8 +36,8 @@ spec: {cluster: main, partitions: 3, replicas: 3, cleanupPolicy: Compact}
 
 // unroutable returns options by which no advertised address can be reached: the names of the pods
 // do not resolve, and every connection goes through Dial, as to forwarded ports.
-func unroutable(c *devcluster.Cluster) Options {
-	o := Options{Addresses: map[int32]string{}}
+func unroutable(c *devcluster.Cluster) kafkaclient.Options {
+	o := kafkaclient.Options{Addresses: map[int32]string{}}
 	for id := range c.Bootstrap {
 		o.Addresses[int32(id)] = fmt.Sprintf("main-broker-%d.main-brokers.logs.svc:9092", id)
 	}
@@ -48,7 +49,7 @@ func unroutable(c *devcluster.Cluster) Options {
 }
 
 // read returns the records as partition/key=value, sorted.
-func read(t *testing.T, o Options, tail Tail) []string {
+func read(t *testing.T, o kafkaclient.Options, tail Tail) []string {
 	t.Helper()
 	var got []string
 	err := Read(t.Context(), o, tail, func(r Record) error {
@@ -131,20 +132,18 @@ func TestOneBrokerIsDown(t *testing.T) {
 			}
 			tried = 0
 			o.Seeds = []int32{leader}
-			if _, err := newRoutes(o).client(newRoutes(o).dialKnown); err != nil {
-				t.Fatal(err)
-			}
-			if got := o.seeds(); !slices.Equal(got, []string{up.Addresses[leader]}) {
-				t.Errorf("seeds %v", got)
+			seeds, _ := kafkaclient.Reach(o)
+			if !slices.Equal(seeds, []string{up.Addresses[leader]}) {
+				t.Errorf("seeds %v", seeds)
 			}
 		})
 	}
 }
 
 // leaderOf returns the leader of partition 0 of topic tickets.
-func leaderOf(t *testing.T, o Options) int32 {
+func leaderOf(t *testing.T, o kafkaclient.Options) int32 {
 	t.Helper()
-	client, err := Connect(t.Context(), o)
+	client, err := kafkaclient.Connect(t.Context(), o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -156,7 +155,7 @@ func leaderOf(t *testing.T, o Options) int32 {
 	return topics["tickets"].Partitions[0].Leader
 }
 
-func testErrors(t *testing.T, o Options) {
+func testErrors(t *testing.T, o kafkaclient.Options) {
 	for want, tail := range map[string]Tail{
 		"UNKNOWN_TOPIC_OR_PARTITION": {Topic: "absent"},
 		"has no partition 7":         {Topic: "tickets", Partitions: []int32{0, 7}},
@@ -176,14 +175,10 @@ func testErrors(t *testing.T, o Options) {
 		strings.NewReader("x\n")); n != 0 || err == nil {
 		t.Errorf("a record without a key: %d records, error %v", n, err)
 	}
-	if _, err := newRoutes(o).dialKnown(t.Context(), "tcp", "elsewhere:1"); err == nil ||
-		!strings.Contains(err.Error(), "no broker of the LogCluster advertises this address") {
-		t.Errorf("an unknown address: %v", err)
-	}
 }
 
 // testFollow reads the record of testErrors, and then one that is written while Read follows.
-func testFollow(t *testing.T, o Options) {
+func testFollow(t *testing.T, o kafkaclient.Options) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	var got []string
@@ -209,7 +204,7 @@ func testFollow(t *testing.T, o Options) {
 	}
 }
 
-func testLast(t *testing.T, o Options) {
+func testLast(t *testing.T, o kafkaclient.Options) {
 	tail := Tail{Topic: "tickets", Partitions: []int32{0}, Last: 2}
 	if got := read(t, o, tail); !slices.Equal(got, []string{"a=1", "a=2"}) {
 		t.Errorf("the last two offsets: %q", got)
@@ -220,7 +215,7 @@ func testLast(t *testing.T, o Options) {
 	}
 }
 
-func testGroups(t *testing.T, o Options) {
+func testGroups(t *testing.T, o kafkaclient.Options) {
 	ctx := t.Context()
 	if groups, _, err := Groups(ctx, o, nil); err != nil || len(groups) != 0 {
 		t.Fatalf("before any group: %+v, error %v", groups, err)
@@ -260,8 +255,8 @@ func testGroups(t *testing.T, o Options) {
 }
 
 // testMembers: a group with members is shown with them, and is not reset. Without them it is reset.
-func testMembers(t *testing.T, o Options, group string, opts ...kgo.Opt) {
-	client, err := Connect(t.Context(), o, append(opts, kgo.ConsumerGroup(group),
+func testMembers(t *testing.T, o kafkaclient.Options, group string, opts ...kgo.Opt) {
+	client, err := kafkaclient.Connect(t.Context(), o, append(opts, kgo.ConsumerGroup(group),
 		kgo.ConsumeTopics("tickets"), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))...)
 	if err != nil {
 		t.Fatal(err)
@@ -303,7 +298,7 @@ func testMembers(t *testing.T, o Options, group string, opts ...kgo.Opt) {
 }
 
 // testBothProtocols: all groups are shown, sorted by name, whatever their protocols are.
-func testBothProtocols(t *testing.T, o Options) {
+func testBothProtocols(t *testing.T, o kafkaclient.Options) {
 	groups, _, err := Groups(t.Context(), o, nil)
 	var names []string
 	for _, g := range groups {
@@ -359,11 +354,11 @@ func TestSecuredListener(t *testing.T) {
 		t.Fatalf("wrote %d records, error %v", n, err)
 	}
 	o.SASL = scram.Auth{User: "app", Pass: "wrong"}.AsSha512Mechanism()
-	if _, err := Connect(t.Context(), o); err == nil {
+	if _, err := kafkaclient.Connect(t.Context(), o); err == nil {
 		t.Error("connected with a wrong password")
 	}
 	o.TLS.RootCAs = x509.NewCertPool()
-	if _, err := Connect(t.Context(), o); err == nil ||
+	if _, err := kafkaclient.Connect(t.Context(), o); err == nil ||
 		!strings.Contains(err.Error(), "connect to broker 0 with TLS") {
 		t.Errorf("connected without the CA: %v", err)
 	}

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
+
+	"heartwood.dev/heartwood/internal/kafkaclient"
 )
 
 const (
@@ -75,13 +77,13 @@ func (r *results) get() (int, error) {
 
 // Write writes each line of in as a record with acks=all. It stops at the first error, and returns
 // how many records were acknowledged.
-func Write(ctx context.Context, o Options, produce Produce, in io.Reader) (int, error) {
+func Write(ctx context.Context, o kafkaclient.Options, produce Produce, in io.Reader) (int, error) {
 	options := []kgo.Opt{kgo.DefaultProduceTopic(produce.Topic),
 		kgo.RecordDeliveryTimeout(deliveryTimeout)}
 	if produce.Partition >= 0 {
 		options = append(options, kgo.RecordPartitioner(kgo.ManualPartitioner()))
 	}
-	client, err := Connect(ctx, o, options...)
+	client, err := kafkaclient.Connect(ctx, o, options...)
 	if err != nil {
 		return 0, err
 	}

@@ -11,6 +11,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"heartwood.dev/heartwood/internal/kafkaclient"
 )
 
 const (
@@ -49,8 +51,8 @@ type span struct{ begin, end int64 }
 // Read reads records, one partition after the other up to their ends, and then with Follow the
 // later ones of all partitions. It passes each record to function each and stops if that fails.
 // With Follow it returns nil when ctx ends.
-func Read(ctx context.Context, o Options, tail Tail, each func(Record) error) error {
-	client, err := Connect(ctx, o, kgo.FetchIsolationLevel(tail.isolation()))
+func Read(ctx context.Context, o kafkaclient.Options, tail Tail, each func(Record) error) error {
+	client, err := kafkaclient.Connect(ctx, o, kgo.FetchIsolationLevel(tail.isolation()))
 	if err != nil {
 		return err
 	}
