@@ -116,7 +116,7 @@ type Broker struct {
 	close sync.Once // Run calls Close, and so may its caller
 }
 
-// network is what a broker listens on.
+// network contains the listeners of the broker.
 type network struct {
 	// listeners are open once New has returned; their order is that of the options.
 	listeners []*openListener
@@ -124,9 +124,9 @@ type network struct {
 	issuers   []*tokens.Source
 }
 
-// readiness says whether requests are accepted.
+// readiness is the readiness of the broker for requests.
 type readiness struct {
-	serves   chan struct{}         // closed once they are
+	serves   chan struct{}         // closed once requests are accepted
 	obstacle atomic.Pointer[error] // nil: ready
 }
 
@@ -252,8 +252,8 @@ func (b *Broker) identity() (metadata.Broker, error) {
 		endpoints[l.Name] = l.endpoint
 	}
 	if _, named := endpoints[metadata.DefaultListener]; !named {
-		// Its host is the one at which the HTTP port is found, and its address the one of peers
-		// without TLS.
+		// The default listener is the first one. Its endpoint also contains the host of the HTTP port and
+		// the address for peers without TLS.
 		endpoints[metadata.DefaultListener] = b.listeners[0].endpoint
 	}
 	peer, err := b.peerAddress()
@@ -291,7 +291,7 @@ func (b *Broker) Ready() error {
 // once. It returns nil if ctx ended and everything closed without an error, and otherwise the
 // joined errors.
 func (b *Broker) Run(ctx context.Context) error {
-	// The broker follows the metadata for longer than ctx. The server stops first, so that until
+	// The broker continues to follow the metadata after ctx ends, until the server has stopped: until
 	// then this broker leads the partitions that clients expect it to lead.
 	following, stopFollowing := context.WithCancel(context.WithoutCancel(ctx))
 	metadataStore := start(func() error { return b.opts.Metadata.Run(following, b.self, b.offer) })
@@ -302,10 +302,10 @@ func (b *Broker) Run(ctx context.Context) error {
 	}
 	err := b.serve(ctx, metadataStore)
 
-	// The server has stopped, so nothing is appended any more and its requests have ended. Closing
-	// the set of replicas ends delayed operations that started in between. The broker then stops to
-	// follow the metadata, because until then an image may open or close logs. The store, which
-	// owns the logs, is closed last.
+	// The server has stopped, so nothing is appended any more and its requests have ended. Closing the
+	// set of replicas ends delayed operations that started in between. Then the broker stops following
+	// the metadata, because an image may open or close logs. The store, which owns the logs, is closed
+	// last.
 	b.readiness.obstacle.Store(&errStopping)
 	b.transactions.Close()
 	b.groups.Close()
@@ -355,8 +355,8 @@ func (b *Broker) serve(ctx context.Context, metadataStore *task) error {
 	return nil
 }
 
-// Close closes what New opened, in the reverse order of dependence. Run calls Close before it
-// returns.
+// Close closes everything that New opened, in reverse order of dependence. Run calls Close before
+// it returns.
 func (b *Broker) Close() (err error) {
 	b.close.Do(func() {
 		for _, l := range b.allListeners() {

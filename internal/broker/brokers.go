@@ -68,9 +68,8 @@ func (all Brokers) Topics(now time.Time) summary.Topics {
 
 // CleanNow requests a cleaner pass over each replica of a topic that these brokers hold, whatever
 // its dirty ratio. Parameter partitions lists the partitions; if it is empty, all partitions are
-// included. The result also lists the replicas that brokers of other processes hold. If the cleaner
-// rejects a request, CleanNow returns the reason as an error, although it has made the other
-// requests.
+// included. The result also lists the replicas on brokers of other processes. If the cleaner
+// rejects a request, CleanNow returns the reason as an error; the other requests have been made.
 func (all Brokers) CleanNow(topicName string, partitions []int32) (report.CleanRequests, error) {
 	answer := report.CleanRequests{Topic: topicName, Requests: []report.CleanRequest{}}
 	image := all.image()
@@ -131,7 +130,8 @@ func (all Brokers) cleanReplica(answer *report.CleanRequests, image *metadata.Im
 	return nil
 }
 
-// HTTPOf returns the options for the brokers that brokers returns: an empty list while they start.
+// HTTPOf returns the options of the HTTP port. The function brokers returns the brokers of the
+// process, or none while they start.
 func HTTPOf(gatherer prometheus.Gatherer, ready func() error,
 	brokers func() Brokers) httpport.Options {
 	return httpport.Options{
@@ -152,7 +152,7 @@ func HTTPOf(gatherer prometheus.Gatherer, ready func() error,
 	}
 }
 
-// ports returns what the HTTP port reads of these brokers.
+// ports returns the view of these brokers that the HTTP port uses.
 func (all Brokers) ports() httpport.Brokers {
 	ports := make(httpport.Brokers, 0, len(all))
 	for _, b := range all {

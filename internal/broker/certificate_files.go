@@ -88,7 +88,7 @@ func (f *CertificateFiles) Follow(ctx context.Context) {
 	}
 }
 
-// readFiles reads the files of a directory. Those of a mounted Secret are links, and names that
+// readFiles reads the files of a directory. The files of a mounted Secret are links. Names that
 // begin with two dots belong to the kubelet.
 func readFiles(dir string) (map[string][]byte, error) {
 	entries, err := os.ReadDir(dir)

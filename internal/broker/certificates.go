@@ -108,8 +108,8 @@ func (c *Certificates) Update(data map[string][]byte, listeners []string, broker
 	return errors.Join(faults...)
 }
 
-// parsePool returns a pool of the certificates in a PEM file. A file without a certificate results
-// in an empty pool: no certificate of a client is valid then.
+// parsePool returns a pool of the certificates in a PEM file. For a file without a certificate the
+// pool is empty, so every client certificate is invalid.
 func parsePool(content []byte) (*x509.CertPool, error) {
 	pool := x509.NewCertPool()
 	for block, rest := pem.Decode(content); block != nil; block, rest = pem.Decode(rest) {
@@ -131,8 +131,8 @@ var (
 	errNoClientCA    = errors.New("the CA of clients is not known yet")
 )
 
-// server returns the function that returns the TLS configuration of a listener for a connection.
-// The configuration is built again only when the certificates have changed.
+// server returns a function that returns the TLS configuration of a listener. The configuration is
+// built again only when the certificates have changed.
 func (c *Certificates) server(listener string, mutual bool) func() *tls.Config {
 	return c.cached(func(m *material) *tls.Config {
 		loaded := m.listeners[listener]
@@ -204,10 +204,10 @@ func refusing(reason error) *tls.Config {
 	return tlsconfig.ServeAs(func(*tls.ClientHelloInfo) (*tls.Config, error) { return nil, reason })
 }
 
-// client returns the session of a client with a verified certificate. Without CAs of its own, a
-// listener accepts only certificates of LogUsers, whose principal is the common name. Otherwise the
-// principal is the result of the rules: a common name would let each of these CAs issue
-// certificates in the name of every LogUser.
+// client returns the session of a client with a verified certificate. A listener without CAs of its
+// own accepts only certificates of LogUsers, whose principal is the common name. For a listener
+// with its own CAs, the principal is the result of the rules: a common name would let each of these
+// CAs issue certificates in the name of every LogUser.
 func (c *Certificates) client(listener string,
 	rules certname.Rules) func(*tls.ConnectionState) (*wire.Session, error) {
 	return func(state *tls.ConnectionState) (*wire.Session, error) {

@@ -68,11 +68,11 @@ func (b *Broker) follow(ctx context.Context) {
 }
 
 // apply applies an image. Then requests can use the image, and the served partitions are reported
-// to the cluster (serving.go). This is so even if apply fails, because the failure concerns only
-// some partitions and the other partitions must be served.
+// to the cluster (serving.go). Both happen even if apply fails, because the failure concerns only
+// some partitions, and the other partitions must be served.
 func (b *Broker) apply(image *metadata.Image) error {
-	// A broker that is too old for its cluster has an empty disk: it would not have opened another
-	// one. It must not copy records in formats that it does not know.
+	// A broker that is too old for its cluster has an empty disk, because it would have refused to
+	// open a disk of the newer format. It must not copy records in formats that it does not know.
 	if err := b.store.RaiseFormatLevel(image.FormatLevel); err != nil {
 		return err
 	}

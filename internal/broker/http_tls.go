@@ -12,8 +12,8 @@ import (
 )
 
 // HTTPServer returns the TLS configuration of the HTTP port. It uses the certificate for
-// connections between brokers, and verifies that of a client if there is one: the kubelet and users
-// have none.
+// connections between brokers. It verifies a client's certificate but does not require one, because
+// the kubelet and users have none.
 func (c *Certificates) HTTPServer() *tls.Config {
 	current := c.cached(func(m *material) *tls.Config {
 		if m.peer == nil || m.peerCA == nil {
@@ -33,14 +33,14 @@ func (c *Certificates) HTTPServer() *tls.Config {
 	})
 }
 
-// peerIdentity is who has a certificate of the peer CA.
+// peerIdentity is the identity in a certificate of the peer CA.
 type peerIdentity struct {
 	uri      string
 	operator bool
-	broker   int32 // client, unless operator is true
+	broker   int32 // broker id of the client, unless operator is true
 }
 
-// identifyPeer returns who a certificate of the peer CA of a LogCluster identifies, by its only
+// identifyPeer returns the identity in a certificate of the peer CA of a LogCluster, from its only
 // URI. The CA issues certificates to brokers and the operator only.
 func identifyPeer(leaf *x509.Certificate, namespace, cluster string) (peerIdentity, error) {
 	uri, err := singleURI(leaf)

@@ -162,7 +162,8 @@ func principalRules(authentication []v1alpha1.Authentication) []string {
 	return nil
 }
 
-// saslOptions returns the verifiers of the present image, and that of tokens; nil without one.
+// saslOptions returns SASL options with the password verifiers of the present image. Parameter
+// tokens verifies tokens; nil: the listener accepts no tokens.
 func (b *Broker) saslOptions(tokens sasl.TokenVerifier) *sasl.Options {
 	security := b.image().Security
 	o := &sasl.Options{Verifiers: security.Verifiers, Tokens: tokens}
@@ -172,7 +173,8 @@ func (b *Broker) saslOptions(tokens sasl.TokenVerifier) *sasl.Options {
 	return o
 }
 
-// sessionValid reports whether a session may continue: a password must still be one of the user.
+// sessionValid reports whether a session may continue. Its password must still be one of the user's
+// passwords.
 func (b *Broker) sessionValid(s *wire.Session) bool {
 	if s.Credential == "" {
 		return true
@@ -189,7 +191,7 @@ func (b *Broker) sessionValid(s *wire.Session) bool {
 // credentialsInterval is how often the sessions of rotated passwords are checked.
 const credentialsInterval = 5 * time.Second
 
-// endSessions ends the sessions whose credential is not valid any more.
+// endSessions ends the sessions whose credential is no longer valid.
 func (b *Broker) endSessions() {
 	for _, l := range b.listeners {
 		if l.server != nil {
@@ -238,8 +240,8 @@ func (b *Broker) serveAll(ctx context.Context) error {
 	return group.Wait()
 }
 
-// failingClients returns the clients that fail to authenticate at the broker, those that are
-// blocked first within each listener.
+// failingClients returns the clients that fail to authenticate at the broker. Within each listener,
+// blocked clients come first.
 func (b *Broker) failingClients() (clients []report.FailingClient) {
 	for _, l := range b.allListeners() {
 		if l.server == nil {

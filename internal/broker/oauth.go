@@ -15,8 +15,8 @@ import (
 var errOnlyKubernetes = errors.New("oauth.serviceAccounts needs the API server of Kubernetes, " +
 	"which has the keys of the tokens: set issuer, jwksURL and audience instead")
 
-// tokens returns the verifier of the tokens of a listener, nil without OAuthBearer. Run reads the
-// keys of its issuer.
+// tokens returns the verifier of a listener's tokens, or nil if the listener does not use
+// OAuthBearer. Run reads the keys of the issuer.
 func (b *Broker) tokens(l *Listener) (sasl.TokenVerifier, error) {
 	for i := range l.Authentication {
 		if l.Authentication[i].Type != v1alpha1.AuthenticationOAuthBearer {

@@ -93,9 +93,10 @@ func singleURI(certificate *x509.Certificate) (string, error) {
 	return certificate.URIs[0].String(), nil
 }
 
-// dialPeer connects to another broker, as the broker has registered. A broker without certificates
-// connects without TLS, which the port for peers accepts while not all brokers have certificates.
-// Otherwise a rolling update to TLS, or back, would stop replication.
+// dialPeer connects to another broker at the addresses that the broker has registered. A broker
+// without certificates connects without TLS. The port for peers accepts such connections until all
+// brokers have certificates, because otherwise a rolling update to TLS, or back, would stop
+// replication.
 func (b *Broker) dialPeer(ctx context.Context, to metadata.Broker) (*wire.Peer, error) {
 	name := b.clientID()
 	address, secure := strings.CutPrefix(to.Peer, metadata.PeerTLS)
@@ -127,7 +128,7 @@ func (b *Broker) dialPeer(ctx context.Context, to metadata.Broker) (*wire.Peer, 
 }
 
 // peerClient returns the configuration for a connection to a broker. The address is that of a pod,
-// which may belong to another pod by now. So the certificate is verified by the URI, which contains
+// and may belong to another pod by now. So the certificate is verified by the URI, which contains
 // the id of the broker, and not by a host name.
 func (b *Broker) peerClient(to int32) (*tls.Config, error) {
 	m := b.opts.Certificates.current.Load()
@@ -171,8 +172,9 @@ func (b *Broker) plainPeers() bool {
 	return false
 }
 
-// plainFollower reports whether a client of a listener may act as a broker without a certificate. A
-// broker with a port for peers has registered it, so no broker connects to its other listeners.
+// plainFollower reports whether a client of a listener may act as a broker without a certificate.
+// If this broker has a port for peers, only clients of that port may: other brokers know the port
+// from the registration and connect to no other listener.
 func (b *Broker) plainFollower(listener string) bool {
 	return (b.peers == nil || listener == peersListener) && b.plainPeers()
 }

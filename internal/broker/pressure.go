@@ -90,9 +90,9 @@ func (w *volumeWatch) run(ctx context.Context) {
 	}
 }
 
-// measureInterval returns the time until the next measurement, in which a disk can write at most
-// slack bytes. It does not depend on the present rate, because a load may begin at any time.
-// Without slack the level changes only when space becomes free.
+// measureInterval returns the time until the next measurement: within it a disk can write at most
+// slack bytes. It does not depend on the present rate, because a load may begin at any time. If
+// slack is 0, the level can change only when space becomes free, and the longest interval applies.
 func measureInterval(slack int64) time.Duration {
 	if slack == 0 {
 		return longestMeasureInterval

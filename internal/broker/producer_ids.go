@@ -162,9 +162,9 @@ func producerID(node int32, counter int64) (int64, error) {
 
 // firstCounter returns the first counter for a disk without a file, unless the registered bound is
 // higher: the microseconds since producerEpoch. The counter is above all counters that an earlier
-// disk of the same node allocated, provided that no clock was set back. A broker does not allocate
-// a million ids a second, and it does not restart a thousand times a second; each restart skips at
-// most one block of 1,000 ids.
+// disk of the same node allocated, provided that no clock was set back: a broker does not allocate
+// a million ids a second, nor restart a thousand times a second, and each restart skips at most one
+// block of 1,000 ids.
 func firstCounter(now time.Time) int64 { return max(now.Sub(producerEpoch).Microseconds(), 0) }
 
 // formatProducerIDs returns the content of the file, which has two lines: the version of the

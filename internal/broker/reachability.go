@@ -11,12 +11,12 @@ import (
 	"heartwood.dev/heartwood/internal/wire"
 )
 
-// reachWatch pings all other brokers, and reports those that do not answer to the metadata store.
-// A ping is a small request on a connection of its own, so a slow disk or a large fetch response
-// does not delay its answer.
+// reachWatch pings all other brokers, and reports those that do not answer to the metadata store. A
+// ping is a small request on a separate connection, so a slow disk or a large fetch response does
+// not delay its answer.
 //
-// Goroutines: run, and one for each peer that is pinged. run stops them, and returns when they have
-// ended.
+// Goroutines: run, and one for each peer that is pinged. run stops these goroutines and waits for
+// them before it returns.
 type reachWatch struct {
 	broker *Broker
 	mu     struct {

@@ -11,12 +11,12 @@ import (
 	"heartwood.dev/heartwood/internal/outage"
 )
 
-// removals deletes the retained records of deleted topics that a person has given up, and reports
-// that to the metadata store (docs/format/partition-sets.md describes the entry of such a
-// partition).
+// removals deletes the retained records of deleted topics that an administrator has released for
+// deletion, and reports each deletion to the metadata store (docs/format/partition-sets.md
+// describes the entry of such a partition).
 //
-// The removal is durable before it is reported, and repeated after a restart: the image names this
-// broker until the report is stored. One goroutine, run, removes and reports.
+// A deletion is durable before it is reported. It is repeated after a restart, because the image
+// names this broker until the report is stored. One goroutine, run, removes and reports.
 type removals struct {
 	broker  *Broker
 	changed chan struct{} // buffer of one; a token means that an image names such partitions

@@ -45,8 +45,8 @@ func (b *Broker) row(state replica.State) report.Partition {
 	return row
 }
 
-// observer returns functions that send the cleaner's passes and their steps to the hub of the HTTP
-// port.
+// observer returns functions that send the cleaner's passes and the steps of passes to the hub of
+// the HTTP port.
 func (b *Broker) observer() passlog.Observer {
 	return passlog.Observer{
 		Pass: func(pass report.PartitionPass) {

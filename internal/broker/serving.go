@@ -9,9 +9,9 @@ import (
 	"heartwood.dev/heartwood/internal/outage"
 )
 
-// servingReport is the list of partitions that this broker serves, to be reported to the cluster. A
-// separate goroutine reports it. After a failover of a thousand partitions, a report to a slow API
-// server takes a minute, and newer images must be applied in that time.
+// servingReport is the list of partitions that this broker serves and must report to the cluster. A
+// separate goroutine reports it, because after a failover of a thousand partitions, a report to a
+// slow API server takes a minute, and newer images must be applied in that time.
 type servingReport struct {
 	newest  atomic.Pointer[[]metadata.Served]
 	changed chan struct{} // buffer of one; a token means that newest was set

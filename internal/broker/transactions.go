@@ -37,8 +37,8 @@ func (b *Broker) metadataReachable() bool {
 	return !ok || store.Outage(time.Now()) == 0
 }
 
-// verifier is the replica.Verifier of a broker. The set of replicas is created before the
-// coordinator that it asks.
+// verifier is the replica.Verifier of a broker. It exists because the set of replicas is created
+// before the coordinator that answers the questions.
 type verifier struct{ broker *Broker }
 
 // Verify implements replica.Verifier.

@@ -61,7 +61,8 @@ const (
 )
 
 // identify sets the transactional ids of the transactions in rows that these brokers coordinate.
-// The others, and all while their coordinator is loading, keep only their producer id.
+// All other transactions keep only their producer id, and so do transactions whose coordinator is
+// loading.
 func (all Brokers) identify(now time.Time, rows []report.Partition) {
 	old := func(row report.Partition) bool {
 		return row.OldestTransaction != nil &&
@@ -143,8 +144,8 @@ func (b *Broker) transactionRow(partitionID replica.PartitionID,
 		Hanging: slices.Contains(b.hanging.FirstOffsets(partitionID), open.First)}
 }
 
-// lateMargin is the time beyond the largest timeout of a producer after which an open transaction
-// is late (KIP-664). Its coordinator should have aborted it by then.
+// lateMargin is added to the longest timeout of a producer: an open transaction of that age is late
+// (KIP-664), because its coordinator should have aborted it by then.
 const lateMargin = 5 * time.Minute
 
 // lateAfter returns the age from which an open transaction is late.
@@ -209,8 +210,8 @@ func (all Brokers) AbortOpen(ctx context.Context, key report.TopicPartition,
 	return report.Aborted{Partitions: []report.TopicPartition{key}}, nil
 }
 
-// abortOpen aborts the open transaction of the producer that matches, in a partition that this
-// broker leads in a leader epoch (-1: any).
+// abortOpen aborts an open transaction in a partition that this broker leads in a leader epoch (-1:
+// any). The function matches selects the transaction.
 func (b *Broker) abortOpen(ctx context.Context, id replica.PartitionID, leaderEpoch int32,
 	matches func(logstore.ProducerInfo) bool) error {
 	log, err := b.replicas.Leader(id, leaderEpoch)

@@ -21,8 +21,8 @@ import (
 )
 
 const (
-	// interval is the time between two computations of the lag of groups, and retry that after one in
-	// which a shard or a leader has not answered.
+	// interval is the time between two computations of the lag of groups. After a computation in which
+	// a shard or a leader has not answered, retry applies instead.
 	interval, retry = 15 * time.Second, 5 * time.Second
 	// timeout limits the wait for the shards, and then for all leaders together.
 	timeout = 5 * time.Second
@@ -30,8 +30,8 @@ const (
 	pairsMax = 100
 )
 
-// Lag computes the lag of the groups that a broker coordinates, in rounds. Only one goroutine, that
-// of Run, may use the fields except state.
+// Lag computes the lag of the groups that a broker coordinates, in rounds. All fields except state
+// belong to the goroutine of Run.
 type Lag struct {
 	opts   Options
 	peers  map[int32]*Peer
@@ -43,7 +43,7 @@ type Lag struct {
 	state atomic.Pointer[State]
 }
 
-// Options are what a Lag reads and calls of its broker.
+// Options are the parts of its broker that a Lag uses.
 type Options struct {
 	NodeID int32
 	Serves <-chan struct{} // closed once requests are accepted
@@ -63,7 +63,7 @@ type State struct {
 	Success    time.Time // end of the last complete round; zero: there was none
 }
 
-// knownEnd is an end offset of the topic with an id.
+// knownEnd is the end offset of a partition, with the id of the topic.
 type knownEnd struct {
 	topic metadata.ID
 	end   int64
@@ -120,7 +120,7 @@ func (g *Lag) Close() {
 }
 
 // ended logs the end of a round and returns the time until the next one. A single incomplete round
-// is not logged: a shard loads, or a leader has just changed.
+// is usual, because a shard loads or a leader has just changed, so it is not logged.
 func (g *Lag) ended(err error) time.Duration {
 	if err == nil {
 		g.incomplete = 0
@@ -136,7 +136,7 @@ func (g *Lag) ended(err error) time.Duration {
 	return retry
 }
 
-// Round computes the lag. The error says which shards and leaders have not answered.
+// Round computes the lag. The error names the shards and leaders that have not answered.
 func (g *Lag) Round(ctx context.Context) error {
 	image := g.opts.Image()
 	reading, cancel := context.WithTimeout(ctx, timeout)
@@ -156,8 +156,8 @@ func (g *Lag) Round(ctx context.Context) error {
 	return err
 }
 
-// keepExisting returns a filter of the committed offsets of partitions that exist. The coordinator
-// will delete the offsets of other topics; they have no lag.
+// keepExisting returns a filter for the committed offsets of existing partitions. The offsets of
+// other topics have no lag, and the coordinator will delete them.
 func keepExisting(image *metadata.Image) func(string, [16]byte, int32) bool {
 	return func(name string, id [16]byte, partition int32) bool {
 		topic := image.Topic(name)
@@ -166,8 +166,9 @@ func keepExisting(image *metadata.Image) func(string, [16]byte, int32) bool {
 	}
 }
 
-// endOffsets returns the end offsets of partitions, which are sorted. It returns the last known one
-// of a partition whose leader does not answer, and the number of these partitions.
+// endOffsets returns the end offsets of partitions, which are sorted. If a leader does not answer,
+// its partitions get their last known end offsets. Result unanswered is the number of these
+// partitions.
 func (g *Lag) endOffsets(ctx context.Context, image *metadata.Image, partitions []lag.Partition) (
 	ends map[lag.Partition]int64, unanswered int, err error) {
 	byLeader := map[int32][]data.EndOffset{}

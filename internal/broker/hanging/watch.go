@@ -16,10 +16,10 @@ import (
 
 const (
 	interval = time.Minute
-	// ObservedFor is the time for which this broker must have seen a transaction open before it
-	// asks the coordinators. The age of a transaction is not enough: after a restart it is computed
-	// from timestamps of producers. And a coordinator may answer from a metadata image that is old
-	// by this time at most.
+	// ObservedFor is the time for which this broker must have observed an open transaction before it
+	// asks the coordinators. The age of a transaction is not sufficient: after a restart it is
+	// computed from timestamps of producers. Also, a coordinator may answer from a metadata image that
+	// is older by up to this time.
 	ObservedFor = 5 * time.Minute
 	// askTimeout limits the questions to all coordinators.
 	askTimeout = 30 * time.Second
@@ -46,17 +46,17 @@ type Watch struct {
 	hanging map[openKey]bool // as of the last check
 }
 
-// Options are what a Watch reads and calls of its broker.
+// Options are the parts of its broker that a Watch uses.
 type Options struct {
 	Serves    <-chan struct{}        // closed once requests are accepted
 	States    func() []replica.State // of the partitions on this broker
 	LateAfter func() time.Duration   // the age from which an open transaction is late
 	Reachable func() bool            // reports whether the metadata image is current
-	// Known returns which of some producers the transaction coordinators know, and whether the
-	// transaction of each is open.
+	// Known returns the given producers that transaction coordinators know. The value reports whether
+	// the transaction of the producer is open.
 	Known func(ctx context.Context, producers []int64) (map[int64]bool, error)
-	// Abort aborts the transaction of the producer that matches, if this broker leads the partition
-	// in the leader epoch.
+	// Abort aborts the transaction of the producer for which the argument returns true, if this broker
+	// leads the partition in the leader epoch.
 	Abort func(ctx context.Context, id replica.PartitionID, leaderEpoch int32,
 		matches func(logstore.ProducerInfo) bool) error
 	Logger *slog.Logger
@@ -129,8 +129,8 @@ func (h *Watch) Check(ctx context.Context, now time.Time) {
 	}
 }
 
-// stillHanging returns those of the suspects that were hanging at the last check. They remain the
-// result if the coordinators do not answer.
+// stillHanging returns the suspects that were hanging at the last check. They remain the result if
+// the coordinators do not answer.
 func (h *Watch) stillHanging(suspects []openKey) map[openKey]bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -143,7 +143,7 @@ func (h *Watch) stillHanging(suspects []openKey) map[openKey]bool {
 	return still
 }
 
-// suspects returns the late transactions that this broker has seen open for ObservedFor.
+// suspects returns the late transactions that this broker has observed as open for ObservedFor.
 func (h *Watch) suspects(now time.Time) (all []openKey) {
 	seen := map[openKey]time.Time{}
 	limit := h.opts.LateAfter()

@@ -18,18 +18,18 @@ var (
 	ErrStarting         = errors.New("broker is starting")
 )
 
-// Broker is what the HTTP port reads of one broker.
+// Broker is the part of a broker that the HTTP port uses.
 type Broker struct {
 	ID       int32
 	Image    func() *metadata.Image // returns the image that requests use; never nil
 	Store    *logstore.Store
 	Cleaner  *cleaner.Cleaner
 	Replicas *replica.Set
-	Observe  func(*events.Hub) // makes the broker pass on its passes and steps to a hub
+	Observe  func(*events.Hub) // makes the broker send its passes and their steps to a hub
 	// Volume returns the last measurement of the volume, unless its size is unknown.
 	Volume func() (v report.Volume, known bool)
-	// FailingClients returns the clients that fail to authenticate, those that are blocked first
-	// within each listener.
+	// FailingClients returns the clients that fail to authenticate. Within each listener, blocked
+	// clients come first.
 	FailingClients func() []report.FailingClient
 }
 

@@ -52,7 +52,7 @@ func handleEvents(mux *http.ServeMux, brokers func() Brokers) {
 		})))
 }
 
-// observe makes the brokers pass on their passes and steps to a hub.
+// observe makes the brokers send their passes and the steps of passes to a hub.
 func (all Brokers) observe(hub *events.Hub) {
 	for _, b := range all {
 		b.Observe(hub)

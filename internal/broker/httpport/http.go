@@ -21,9 +21,9 @@ import (
 )
 
 const (
-	// requestTimeout limits the time from the header of a request to the end of its response. A
-	// client that does not read must not hold the memory of a response for longer. Recording a
-	// profile takes as long as its client asks for and has no limit.
+	// requestTimeout limits the time from the header of a request to the end of its response, because
+	// a client that does not read must not hold the memory of a response for longer. The recording of
+	// a profile has no limit, because its client determines the duration.
 	requestTimeout = 30 * time.Second
 	// scrapesMax limits the concurrent requests for metrics, each of which gathers all metrics.
 	scrapesMax = 10
@@ -127,9 +127,9 @@ func withDeadline(limit time.Duration, next http.Handler) http.Handler {
 	})
 }
 
-// readyHTTP responds whether the brokers are ready, and to clients with a right also why not. A
-// broker that refuses records because its volume is almost full remains ready: it serves consumers,
-// and the cleaner and deletions need it to free space.
+// readyHTTP reports whether the brokers are ready. If they are not, clients with a right also
+// receive the reason. A broker that refuses records because its volume is almost full remains
+// ready: it serves consumers, and the cleaner and deletions need it to free space.
 func readyHTTP(w http.ResponseWriter, r *http.Request, opts *Options) {
 	detailed := access.Detailed(r)
 	if err := opts.Ready(); err != nil {

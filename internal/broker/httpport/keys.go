@@ -22,8 +22,8 @@ import (
 const (
 	// lookupTimeout limits the lookup of a key in all partitions of a request.
 	lookupTimeout = 2 * time.Second
-	// lookupWait limits the wait for other lookups. Together with lookupTimeout it is below the time
-	// that a client waits for a broker.
+	// lookupWait limits the wait for other lookups. The sum of lookupWait and lookupTimeout is less
+	// than the time that a client waits for a broker.
 	lookupWait = 500 * time.Millisecond
 	// lookupBytesMax limits the bytes that a request reads, and the bytes of values in its response.
 	lookupBytesMax = 32 << 20
@@ -32,7 +32,8 @@ const (
 	lookupsMax = 4
 	// keyBytesMax is the longest key that can be looked up.
 	keyBytesMax = 16 << 10
-	// valueBytesDefault is the size at which values are cut without the parameter valueBytes.
+	// valueBytesDefault is the size at which values are truncated if the parameter valueBytes is
+	// absent.
 	valueBytesDefault = 4 << 10
 )
 
@@ -153,8 +154,8 @@ func (all Brokers) keys(ctx context.Context, q keysQuery) (report.Keys, error) {
 			answer.Elsewhere = append(answer.Elsewhere, elsewhere(image, p))
 			continue
 		}
-		// Each partition has a share of the limits, so that one that has to be scanned does not
-		// leave the others unsearched.
+		// Each partition gets a share of the limits, so that a scan of one partition does not prevent the
+		// search of the others.
 		share := len(searched) - i
 		found, err := b.lookup(ctx, id, q, max(1, bytesLeft/int64(share)), valuesLeft/share)
 		if err != nil {
@@ -177,7 +178,7 @@ func headerBytes(headers []report.KeyHeader) (n int) {
 	return n
 }
 
-// elsewhere returns where a partition is led, by the metadata image.
+// elsewhere returns the leader of a partition, by the metadata image.
 func elsewhere(image *metadata.Image, p *metadata.Partition) report.KeyElsewhere {
 	e := report.KeyElsewhere{Partition: p.Index, Broker: metadata.NoBroker}
 	if broker, up := image.Broker(p.Leader); up {
@@ -207,8 +208,9 @@ func (b *Broker) lookup(ctx context.Context, id logstore.PartitionID, q keysQuer
 	return keyPartition(b.ID, id.Index, &found, now), nil
 }
 
-// notLeading returns the failure of a lookup on a broker that does not lead the partition, or not
-// yet long enough to know all acknowledged records, or not in the epoch in which it began.
+// notLeading returns the failure of a lookup on a broker that does not lead the partition, that has
+// not led it long enough to know all acknowledged records, or whose leader epoch has changed during
+// the lookup.
 func notLeading(err error) error {
 	if errors.Is(err, replica.ErrOffsetNotAvailable) ||
 		errors.Is(err, replica.ErrFencedLeaderEpoch) {

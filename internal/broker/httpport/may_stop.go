@@ -13,8 +13,8 @@ import (
 )
 
 // MayStop returns the response of GET /api/v1/may-stop/BROKER. It considers the partitions that
-// brokers of this process lead: their leaders know the ISR before anybody else. It fails with
-// ErrStarting while the brokers have no metadata.
+// brokers of this process lead, because the leader is the first broker that knows a change of the
+// ISR. It fails with ErrStarting while the brokers have no metadata.
 func (all Brokers) MayStop(broker int32) (report.MayStop, error) {
 	answer := report.MayStop{Broker: broker, MayStop: true,
 		Blocking: []report.BlockingPartition{}}

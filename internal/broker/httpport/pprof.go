@@ -20,7 +20,7 @@ func NewPprof() http.Handler {
 	mux.HandleFunc("GET "+PprofPath+"cmdline", pprof.Cmdline)
 	mux.HandleFunc("GET "+PprofPath+"profile", pprof.Profile)
 	mux.HandleFunc("GET "+PprofPath+"trace", pprof.Trace)
-	// go tool pprof sends the addresses that it wants to resolve with POST.
+	// go tool pprof sends addresses with POST to resolve them.
 	mux.HandleFunc("POST "+PprofPath+"symbol", pprof.Symbol)
 	mux.HandleFunc("GET "+PprofPath+"symbol", pprof.Symbol)
 	return mux
