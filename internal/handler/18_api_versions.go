@@ -32,7 +32,7 @@ const groupFeature = "group.version"
 const groupFeatureLevel = 1
 
 // transactionFeature is Kafka's name for the transaction version (KIP-890). The cluster uses
-// version 2 once all brokers support it, and before version 0.
+// version 2 once all brokers support it, and version 0 before that.
 const transactionFeature = "transaction.version"
 
 // transactionFeatureLevel is the highest level of transactionFeature.
@@ -103,9 +103,9 @@ func (h *Handler) addFeatures(response *kmsg.ApiVersionsResponse) {
 }
 
 // featureEpoch assigns epochs to the level of transactionFeature. An epoch is the time in ms at
-// which this process found the level. So it also rises if the level falls because an older broker
-// registers, and over restarts of this broker, although no epoch is stored. Kafka's epoch is an
-// offset of its metadata log.
+// which this process found the level. So the epoch also increases if the level falls because an
+// older broker registers, and after a restart of this broker, although no epoch is stored. Kafka's
+// epoch is an offset of its metadata log.
 type featureEpoch struct {
 	mu    sync.Mutex
 	level int16

@@ -11,9 +11,9 @@ import (
 )
 
 // UpdateFeatures (key 57), versions 0-2 (KIP-584): sets the levels of the cluster's features. Each
-// feature has only one level, or one that the brokers determine, so the request succeeds if it sets
-// every feature to that level. Any
-// other request changes nothing and gets INVALID_UPDATE_VERSION, as in Kafka.
+// feature has only one level, or a level that the brokers determine. So a request succeeds only if
+// it sets every feature to its current level. Any other request changes nothing and gets
+// INVALID_UPDATE_VERSION, as in Kafka.
 //
 //	1  upgrade type, validation without a change (KIP-778)
 //	2  one error for the whole request (KIP-1022)
@@ -50,8 +50,8 @@ func (h *Handler) updateFeatures(_ context.Context, raw *wire.Request,
 	return api.Reply(response, result)
 }
 
-// checkFeature returns nil if an update keeps the level of its feature.
-// Parameter current is the level of transactionFeature.
+// checkFeature returns nil if an update keeps the level of its feature. Parameter current is the
+// level of transactionFeature.
 func checkFeature(version int16, update *kmsg.UpdateFeaturesRequestFeatureUpdate,
 	current int16) error {
 	reason := ""

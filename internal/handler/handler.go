@@ -43,8 +43,8 @@ type Options struct {
 	// fetch as followers, and ClusterAction. If it is nil, Authorize decides about both.
 	PlainPeers func(listener string) bool
 	Users      metadata.UserAdmin
-	DataDir    string // data directory that admin clients are shown
-	Listen     string // host:port of the listener, as admin clients are shown
+	DataDir    string // data directory that responses to admin clients contain
+	Listen     string // host:port of the listener that responses to admin clients contain
 	// Volume returns the size and the free space of the disk in bytes, with -1 for an unknown
 	// value. If Volume is nil, both values are unknown.
 	Volume   func() (total, usable int64)

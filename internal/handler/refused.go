@@ -10,14 +10,15 @@ import (
 	"heartwood.dev/heartwood/internal/wire"
 )
 
-// A client may send requests of an API that ApiVersions does not list: some clients assume the
-// versions of a Kafka release instead of asking. Kafka closes the connection after such a request.
-// The client then reports a network error, retries, and loses the other requests on the connection.
+// A client may send requests of an API that ApiVersions does not list, because some clients assume
+// the versions of a Kafka release instead of asking. Kafka closes the connection after such a
+// request. The client then reports a network error, retries, and loses the other requests on the
+// connection.
 //
-// Therefore the requests of all APIs that clients use are answered in the format of the API, with
-// an error: UNSUPPORTED_VERSION, by which Kafka refuses an API whose feature is disabled, or the
-// error for the particular feature. Only an API without a row in table or refused closes the
-// connection: its format is unknown, or only brokers and controllers use it.
+// Therefore requests of all APIs that clients use are answered in the format of the API, with an
+// error: UNSUPPORTED_VERSION, which Kafka uses for an API whose feature is disabled, or the error
+// for the particular feature. Only an API without a row in table or refused closes the connection:
+// its format is unknown, or only brokers and controllers use it.
 
 // refused lists the APIs that are answered with an error and that ApiVersions does not list. An
 // implemented API moves to table.

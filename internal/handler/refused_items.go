@@ -10,8 +10,8 @@ import (
 )
 
 // The APIs of this file are refused (refused.go), and their responses have an error for each item
-// of the request. Clients match the items of a response with those of the request: a client that
-// misses its item waits forever, or reports success.
+// of the request. Clients match the items of a response with those of the request. A client that
+// finds no result for its item waits forever, or reports success.
 
 var (
 	shareGroupDescribeShape   = api.Shape{api.PlainArray(api.Text()), api.Fixed(1)}

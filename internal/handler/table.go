@@ -119,8 +119,8 @@ var table = []row{
 		api.KeyListGroups, "ListGroups", 0, 5, 3, requires(api.DescribeCluster, api.DescribeGroup),
 		in(groupsHandler, api.Decoded(groups.ListGroupsShape, (*groups.Handler).ListGroups)),
 	},
-	// Package wire answers the APIs of SASL during authentication. They are listed on every listener,
-	// as in Kafka, and answered here where they do not authenticate the client.
+	// Package wire answers the APIs of SASL during authentication. ApiVersions lists these APIs on
+	// every listener, as in Kafka. Requests that do not authenticate the client are answered here.
 	{
 		api.KeySASLHandshake, "SaslHandshake", 0, 1, neverFlexible, nil,
 		refuse(api.ErrNoSASL),

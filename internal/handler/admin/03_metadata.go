@@ -69,9 +69,9 @@ func (h *Handler) Metadata(ctx context.Context, raw *wire.Request,
 }
 
 // autoCreate creates the requested topics that do not exist, with the cluster's defaults, and waits
-// until they can be used. It does nothing if the request does not allow it; requests below version
-// 4 always allow it. If the cluster does not allow it, it only logs which setting would. A topic
-// that cannot be created is reported as unknown in the response.
+// until they can be used. It does nothing if the request does not allow auto-creation; requests
+// below version 4 always allow it. If the cluster does not allow auto-creation, it only logs the
+// setting that would. A topic that cannot be created is reported as unknown in the response.
 func (h *Handler) autoCreate(ctx context.Context, raw *wire.Request,
 	req *kmsg.MetadataRequest) {
 	if req.Version >= 4 && !req.AllowAutoTopicCreation {
@@ -179,8 +179,8 @@ func (h *Handler) requestedTopics(img *metadata.Image, raw *wire.Request,
 }
 
 // authorizeDescribe returns nil if the client may describe a topic that it requested by name or by
-// id. A requested name is authorized even if the topic does not exist: the error must not reveal
-// whether a topic exists.
+// id. A requested name is authorized even if the topic does not exist, so that the error does not
+// reveal whether the topic exists.
 func (h *Handler) authorizeDescribe(raw *wire.Request, requested *kmsg.MetadataRequestTopic,
 	found *metadata.Topic) error {
 	switch {

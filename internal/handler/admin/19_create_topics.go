@@ -109,7 +109,7 @@ func allLed(img *metadata.Image, topics []metadata.ID) bool {
 }
 
 // createTopic checks the rules that depend on the version of the request, and creates the topic.
-// Admin checks the other rules.
+// Admin.CreateTopic checks the other rules.
 func (h *Handler) createTopic(ctx context.Context, quotas *api.Meter, req *kmsg.CreateTopicsRequest,
 	requested *kmsg.CreateTopicsRequestTopic) (*metadata.Topic, error) {
 	assignment, err := manualAssignment(requested)
@@ -136,8 +136,8 @@ func (h *Handler) createTopic(ctx context.Context, quotas *api.Meter, req *kmsg.
 	return h.createWithin(ctx, quotas, req.Version >= 6, topic)
 }
 
-// createWithin creates a topic within the quota of the client, whose requests are strict from a
-// certain version on.
+// createWithin creates a topic within the quota of the client. If strict is set, it fails while the
+// client exceeds the quota.
 func (h *Handler) createWithin(ctx context.Context, quotas *api.Meter, strict bool,
 	topic metadata.NewTopic) (created *metadata.Topic, err error) {
 	if topic.Validate {
@@ -156,9 +156,9 @@ func (h *Handler) createWithin(ctx context.Context, quotas *api.Meter, strict bo
 }
 
 // manualAssignment returns the replicas that a request assigns to the partitions of a topic, or nil
-// if it leaves them to the cluster. The partitions may be in any order, but must be consecutive
-// from 0. As in Kafka, numbers of partitions and replicas must not be given as well. Admin checks
-// the replicas.
+// if the request leaves the assignment to the cluster. The partitions may be in any order, but must
+// be consecutive from 0. As in Kafka, the request must not also contain numbers of partitions and
+// replicas. Admin checks the replicas.
 func manualAssignment(requested *kmsg.CreateTopicsRequestTopic) ([][]int32, error) {
 	count := len(requested.ReplicaAssignment)
 	switch {

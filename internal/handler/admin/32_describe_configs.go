@@ -146,8 +146,8 @@ func topicConfigs(topic *metadata.Topic, img *metadata.Image) []config {
 	return configs
 }
 
-// checkBroker returns an error for the id of another broker, as in Kafka, because only a broker
-// itself has its configuration.
+// checkBroker returns an error for the id of another broker, as in Kafka, because only that broker
+// has its configuration.
 func (h *Handler) checkBroker(name string) error {
 	if _, err := strconv.Atoi(name); err != nil {
 		return fmt.Errorf("%w: node id must be an integer, but it is: %s", api.ErrInvalidRequest, name)

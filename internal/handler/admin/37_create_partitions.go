@@ -75,8 +75,8 @@ func (h *Handler) CreatePartitions(ctx context.Context, raw *wire.Request,
 	return api.Reply(response, result)
 }
 
-// growWithin adds partitions within the quota of the client, whose requests are strict from a
-// certain version on.
+// growWithin adds partitions within the quota of the client. If strict is set, it fails while the
+// client exceeds the quota.
 func (h *Handler) growWithin(ctx context.Context, quotas *api.Meter, strict bool,
 	more metadata.NewPartitions) error {
 	topic := h.Image().Topic(more.Name)

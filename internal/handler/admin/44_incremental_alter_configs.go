@@ -128,8 +128,8 @@ func (h *Handler) alterTopic(ctx context.Context, change metadata.TopicChange) e
 	return nil
 }
 
-// matchesChange reports whether a topic itself sets every value that a change sets. It does not
-// check deletions, appends and subtractions.
+// matchesChange reports whether the topic's own settings contain every value that a change sets. It
+// does not check deletions, appends and subtractions.
 func matchesChange(topic *metadata.Topic, change metadata.TopicChange) bool {
 	target := topic.Settings
 	for _, p := range change.Properties {
@@ -138,11 +138,11 @@ func matchesChange(topic *metadata.Topic, change metadata.TopicChange) bool {
 		}
 		if isLevel := strings.HasSuffix(p.Name, ".level"); !isLevel &&
 			!slices.Contains(topic.Own, p.Name) {
-			return false // the default, which a level of another codec keeps
+			return false // default value, which remains if the level of another codec is set
 		}
 		if target.Set(p.Name, p.Value) != nil {
-			// Set fails, for example, for the level of a codec that is set after it; the store
-			// accepted the change, so it is valid
+			// Set fails, for example, for the level of a codec that a later property sets. The store has
+			// accepted the change, so the change is valid.
 			return true
 		}
 	}

@@ -88,8 +88,8 @@ func (h *Handler) namesToDescribe(img *metadata.Image, raw *wire.Request,
 	return slices.Compact(names)
 }
 
-// describePage describes at most limit partitions of a topic, beginning with the partition whose
-// index is first. The result next is the first partition that is left out, or -1 if none is.
+// describePage describes at most limit partitions of a topic, beginning with index first. Result
+// next is the first partition that is left out, or -1 if there is none.
 func (h *Handler) describePage(raw *wire.Request, v api.View, name string, first int32, limit int,
 	result *api.Outcome) (answer kmsg.DescribeTopicPartitionsResponseTopic, next int32) {
 	answer = kmsg.NewDescribeTopicPartitionsResponseTopic()

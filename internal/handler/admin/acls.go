@@ -142,9 +142,9 @@ func creation(c *kmsg.CreateACLsRequestCreation) (authz.ACL, error) {
 	return a, nil
 }
 
-// changeUsers changes the ACLs of each principal that has an ACL without a fault, and sets the
-// faults of those whose change has failed. It returns once this broker's image contains the
-// changes.
+// changeUsers changes the ACLs of each principal that has an ACL without a fault. If the change of
+// a principal fails, it sets the fault of the principal's ACLs. It returns once this broker's image
+// contains the changes.
 func (h *Handler) changeUsers(ctx context.Context, raw *wire.Request, acls []authz.ACL,
 	faults []error, change func(name string, listed []authz.ACL) metadata.UserChange) {
 	byName := map[string][]int{}

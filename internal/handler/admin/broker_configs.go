@@ -106,8 +106,9 @@ var throttles = []string{"leader.replication.throttled.rate", "follower.replicat
 	"replica.alter.log.dirs.io.max.bytes.per.second"}
 
 // alterBroker changes settings of all brokers, if the name of the resource is empty. It returns an
-// error for a single broker, unless the request only deletes settings or sets throttles: no setting
-// applies to a single broker, so none is set. Tools delete throttles that are not set.
+// error for a single broker, because no setting applies to a single broker. Requests that only
+// delete settings or set throttles succeed without effect, because tools set throttles and delete
+// them.
 func (h *Handler) alterBroker(ctx context.Context, change metadata.TopicChange) error {
 	if change.Name == "" {
 		return h.alterCluster(ctx, metadata.ClusterChange{Properties: change.Properties,

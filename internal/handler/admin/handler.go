@@ -23,7 +23,7 @@ type Handler struct {
 	missing logLimit // requested topics that do not exist; all have the same key
 }
 
-// Broker is what the settings of this broker show of it.
+// Broker contains the properties of this broker that its settings show.
 type Broker struct {
 	NodeID  int32
 	DataDir string

@@ -24,7 +24,7 @@ type logLimit struct {
 }
 
 // due reports whether a request is to be logged now. If so, it stores that the request was logged,
-// and returns how many requests since the previous message were not.
+// and returns the number of requests that were not logged since the previous message.
 func (l *logLimit) due(key string, now time.Time) (omitted int, due bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -40,8 +40,7 @@ func (l *logLimit) due(key string, now time.Time) (omitted int, due bool) {
 	return omitted, true
 }
 
-// free reports whether neither limit prevents a message. It removes expired keys if there are too
-// many.
+// free reports whether both limits permit a message. It removes expired keys if there are too many.
 func (l *logLimit) free(key string, now time.Time) bool {
 	if last, ok := l.loggedAt[key]; ok && now.Sub(last) < logInterval {
 		return false

@@ -7,8 +7,9 @@ import (
 	"heartwood.dev/heartwood/internal/wire"
 )
 
-// logMissing logs that a client has requested topics that do not exist and that it allows to be
-// created, and the setting that would create them. Clients show only that a topic is unknown.
+// logMissing logs that a client has requested topics that do not exist, and the setting that would
+// create them. The client's request allows auto-creation. Clients show only that a topic is
+// unknown.
 func (h *Handler) logMissing(raw *wire.Request, policy metadata.AdminPolicy, topics []string) {
 	omitted, due := h.missing.due("", time.Now())
 	if !due {

@@ -224,7 +224,7 @@ func (h *Handler) changeScram(ctx context.Context, raw *wire.Request, changes []
 	return nil
 }
 
-// hasVerifier reports whether verifiers contain one; nil: whether there are none.
+// hasVerifier reports whether all contains v. If v is nil, it reports whether all is empty.
 func hasVerifier(all []sasl.Verifier, v *v1alpha1.ScramVerifier) bool {
 	if v == nil {
 		return len(all) == 0

@@ -16,13 +16,14 @@ type auditKey struct {
 	api       int16
 }
 
-// auditLog folds equal denials.
+// auditLog limits the logging of equal denials.
 type auditLog struct {
 	mu   sync.Mutex
 	fold outage.Fold[auditKey]
 }
 
-// due reports whether a denial must be logged, and how many were not logged before.
+// due reports whether a denial must be logged, and the number of equal denials that were not logged
+// before.
 func (l *auditLog) due(key auditKey, now time.Time) (folded int, due bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

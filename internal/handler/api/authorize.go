@@ -99,12 +99,12 @@ var errDenied = map[ResourceType]error{
 	ResourceTransactionalID: ErrTransactionalIDAuthorization,
 }
 
-// errUnlistedOperation is the error of a handler that asks for an operation that is missing in the
-// API's row of table. It is a fault of the code and denies the operation.
+// errUnlistedOperation is the error for an operation that the API's row of table does not list. It
+// is a fault of the handler's code, and the operation is denied.
 var errUnlistedOperation = errors.New("handler authorizes an operation that table.go does not list")
 
-// Access decides what clients may do, and logs what they were denied and the faults of the broker.
-// It is a part of the handlers of all APIs.
+// Access decides what clients may do. It logs denials, and faults of the broker. The handlers of
+// all APIs contain it.
 type Access struct {
 	// Authorizer reports whether a client may perform an action. If it is nil, every client may
 	// perform every action.
@@ -124,7 +124,7 @@ type Access struct {
 // Authorize returns nil if the client may perform an operation on the named resource, otherwise the
 // error of the resource's type.
 //
-// A handler calls authorize once for each resource, before it uses the resource, and answers the
+// A handler calls Authorize once for each resource, before it uses the resource, and returns the
 // error for that resource only. A request that acts on the whole cluster passes ClusterName.
 func (a *Access) Authorize(req *wire.Request, required RequiredOperation, name string) error {
 	ok, err := a.probe(req, required, name)
@@ -143,7 +143,7 @@ func (a *Access) May(req *wire.Request, required RequiredOperation, name string)
 	return ok && err == nil
 }
 
-// probe is allowed with the check that the API's row in table lists the operation.
+// probe calls allowed, after a check that the API's row in table lists the operation.
 func (a *Access) probe(req *wire.Request, required RequiredOperation, name string) (bool, error) {
 	if a.Authorizer == nil {
 		return true, nil

@@ -19,8 +19,8 @@ import (
 )
 
 // Quotas of users (KIP-13, KIP-124, KIP-219, KIP-599). A request is charged when it is answered.
-// The response contains the throttle time, and package wire handles no further request of the
-// connection before it has passed. A user without quotas costs one lookup for each request.
+// The response contains the throttle time. Package wire handles no further request of the
+// connection before that time has passed. A user without quotas costs one lookup for each request.
 //
 // Differences from Kafka: a Fetch response that puts the user into debt is sent with its records,
 // where Kafka discards them and reads them again after the throttle. So a batch that is larger than
@@ -69,24 +69,25 @@ func (q *Quotas) Register(registry prometheus.Registerer) {
 	}
 }
 
-// Meter measures one request of a user with quotas. It is the context of the request, so that it
-// learns when the request begins to wait.
+// Meter measures one request of a user with quotas. It is the context of the request, so that a
+// call of Done marks the beginning of the wait.
 type Meter struct {
 	context.Context
 	quotas *Quotas
 	user   string
 	limits *quota.Limits
 	Begun  time.Time
-	// processed is the processing time in ns if the request has waited, else 0.
+	// Processed is the processing time in ns if the request has waited, else 0.
 	Processed atomic.Int64
-	// mutation is the throttle because of created and deleted partitions.
+	// mutation is the throttle for created and deleted partitions.
 	mutation time.Duration
-	// exempt is set for a request that is not charged: one of another broker.
+	// Exempt is set for a request of another broker, which is not charged.
 	Exempt bool
 }
 
 // Meter returns the meter of a request, or nil if the user has no quotas. Brokers and the operator
-// have none, and neither has a client that has not authenticated yet: it may send ApiVersions.
+// have no quotas. Neither has a client that has not authenticated yet; it may only send
+// ApiVersions.
 func (q *Quotas) Meter(ctx context.Context, req *wire.Request) *Meter {
 	security := q.Image().Security
 	if security == nil {
@@ -104,9 +105,8 @@ func (q *Quotas) Meter(ctx context.Context, req *wire.Request) *Meter {
 		Begun: time.Now()}
 }
 
-// plainPeerRequest reports whether a request is one of those that brokers send each other for
-// transactions, and may be that of a broker without a certificate. A quota of anonymous clients
-// must not delay transactions.
+// plainPeerRequest reports whether a request may be one that a broker without a certificate sends
+// for transactions. A quota of anonymous clients must not delay transactions.
 func (q *Quotas) plainPeerRequest(req *wire.Request) bool {
 	between := req.Key == KeyWriteTxnMarkers ||
 		req.Key == KeyAddPartitionsToTxn && req.Version >= PeerAddVersion
@@ -120,8 +120,8 @@ func Exempt(ctx context.Context) {
 	}
 }
 
-// MeterOf returns the meter of a request, or nil. Parameter ctx is the context that the handler
-// got, and not one that is derived from it.
+// MeterOf returns the meter of a request, or nil. Parameter ctx must be the context that the
+// handler received, not a derived one.
 func MeterOf(ctx context.Context) *Meter {
 	m, _ := ctx.(*Meter)
 	return m
@@ -137,9 +137,9 @@ func (m *Meter) waits() {
 	m.Processed.CompareAndSwap(0, max(1, int64(time.Since(m.Begun))))
 }
 
-// WithTimeout derives a context with a timeout from the context that a handler got. Package context
-// calls Done of the parent at once, which would end the processing time of a meter. So the result
-// has the parent of the meter, and only its own Done ends the processing time.
+// WithTimeout derives a context with a timeout from the context that a handler received. Package
+// context calls Done of the parent at once, which would end the processing time of a meter. So the
+// result has the parent of the meter, and only its own Done ends the processing time.
 func WithTimeout(ctx context.Context, timeout time.Duration) (context.Context, context.CancelFunc) {
 	m := MeterOf(ctx)
 	if m == nil {
@@ -149,7 +149,8 @@ func WithTimeout(ctx context.Context, timeout time.Duration) (context.Context, c
 	return &meteredWait{limited, m}, cancel
 }
 
-// meteredWait is a context with a timeout whose Done tells a meter that the request waits.
+// meteredWait is a context with a timeout. A call of its Done notifies a meter that the request
+// waits.
 type meteredWait struct {
 	context.Context
 	meter *Meter
@@ -220,8 +221,9 @@ func (m *Meter) charge(units *quota.Limits) time.Duration {
 	return throttle
 }
 
-// LimitFetch applies the quota to a fetch: it is exempt for a follower. The response to a consumer
-// contains at most what the quota permits at once, and no records while the user is in debt.
+// LimitFetch applies the quota to a fetch. The fetch of a follower is exempt. The response to a
+// consumer contains at most the bytes that the quota permits at once, and no records while the user
+// is in debt.
 func (m *Meter) LimitFetch(want *replica.FetchRequest) {
 	if m == nil {
 		return
@@ -242,8 +244,8 @@ func (m *Meter) debt(kind quota.Kind) time.Duration {
 	return m.quotas.Users.Debt(m.user, m.limits, kind, time.Now())
 }
 
-// Mutate charges created or deleted partitions. A strict request fails if the user is in debt; its
-// API version has the error for that. Other requests are throttled only.
+// Mutate charges created or deleted partitions. A strict request fails if the user is in debt,
+// because its API version has an error for this case. Other requests are only throttled.
 func (m *Meter) Mutate(partitions int, strict bool) error {
 	if m == nil || m.limits[quota.Mutation] <= 0 {
 		return nil
@@ -258,7 +260,7 @@ func (m *Meter) Mutate(partitions int, strict bool) error {
 	return nil
 }
 
-// Adjust corrects a charge of mutate. A negative number undoes the charge of a change that failed.
+// Adjust corrects a charge of Mutate. A negative number undoes the charge of a change that failed.
 func (m *Meter) Adjust(partitions int, strict bool) {
 	if m == nil || m.limits[quota.Mutation] <= 0 {
 		return
@@ -271,8 +273,8 @@ func (m *Meter) Adjust(partitions int, strict bool) {
 	}
 }
 
-// SetThrottle sets the throttle time in an encoded response. Only the response of a throttled
-// client is decoded for that. A response without the field stays as it is.
+// SetThrottle sets the throttle time in an encoded response. It decodes only the responses of
+// throttled clients. A response without the field stays as it is.
 func SetThrottle(req *wire.Request, answer *wire.Reply) {
 	if answer.None || len(answer.Chunks) == 0 {
 		return

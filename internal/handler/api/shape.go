@@ -147,14 +147,14 @@ func (w *Walk) text() {
 		w.CompactNullableBytes()
 		return
 	}
-	// The length of a string has 16 bits, and the length of bytes (blob) has 32. Flexible versions
-	// use the same length for both.
+	// The length of a string has 16 bits, and the length of bytes (blob) has 32. Flexible versions use
+	// the same length for both.
 	w.UnsafeNullableString()
 }
 
 // array walks through an array. A null array (-1) has no elements. The walk stops at the first
-// invalid byte and at the limit, so a wrong count of 2^31-1 takes as little time as the bytes that
-// exist.
+// invalid byte and at the limit. So its duration depends on the bytes that exist, even if the count
+// is 2^31-1.
 func (w *Walk) array(f *Field) {
 	var n int32
 	if w.Flexible {
@@ -198,7 +198,7 @@ func (w *Walk) taggedField(f *Field, content []byte) {
 	inner := Walk{Reader: kbin.Reader{Src: content}, Version: w.Version, Flexible: true}
 	inner.Structure(f.elements)
 	if !inner.Ok() {
-		w.Span(-1) // makes check return errMalformed
+		w.Span(-1) // makes Check return errMalformed
 	}
 }
 

@@ -125,11 +125,11 @@ func (h *Handler) Fetch(ctx context.Context, from *wire.Request) (wire.Reply, er
 	return encodeFetch(&answer), nil
 }
 
-// fetchPartitions adds to the argument want the partitions of a request and the partitions that the
-// request removes from the session. Partitions that the client may not read are not added. They are
-// returned with an error in the result denied, and make the fetch return without a wait. In version
-// 13 and above topics are identified by id. The name for an unknown id is empty, and the fetch of
-// its partitions fails later.
+// fetchPartitions adds the partitions of a request to want, and the partitions that the request
+// removes from the session. It does not add partitions that the client may not read: result denied
+// contains them with an error, and the fetch then returns without a wait. In version 13 and above
+// topics are identified by id. The name for an unknown id is empty, and the fetch of its partitions
+// fails later.
 func (h *Handler) fetchPartitions(from *wire.Request, answer *fetchAnswer,
 	want *replica.FetchRequest) (denied []replica.FetchResult) {
 	for i := range answer.request.Topics {
@@ -163,8 +163,8 @@ func (h *Handler) fetchPartitions(from *wire.Request, answer *fetchAnswer,
 }
 
 // authorizeRead returns nil if the client may read a topic. A follower may read every topic,
-// because method fetch has authorized it for the cluster. A topic with an empty name is not
-// authorized here, because its fetch fails as unknown.
+// because Fetch has authorized it for the cluster. A topic with an empty name is not authorized
+// here, because its fetch fails as unknown.
 func (h *Handler) authorizeRead(from *wire.Request, follower bool, topic string) error {
 	if follower || topic == "" {
 		return nil

@@ -13,8 +13,8 @@ import (
 )
 
 // AlterReplicaLogDirs (key 34), versions 1-2 (KIP-113): moves replicas of this broker to another of
-// its data directories. A broker has only one data directory: a replica that is to move to it is
-// there already, and any other directory gets LOG_DIR_NOT_FOUND, as in Kafka.
+// its data directories. A broker has only one data directory. A move to this directory has no
+// effect, and any other directory gets LOG_DIR_NOT_FOUND, as in Kafka.
 //
 //	2  flexible
 

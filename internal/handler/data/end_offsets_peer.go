@@ -8,9 +8,9 @@ import (
 	"heartwood.dev/heartwood/internal/wire"
 )
 
-// Group coordinators ask the leaders of partitions for end offsets, to compute the lag of groups:
-// ListOffsets for the latest offset with isolation level read_uncommitted, which is the high
-// watermark.
+// Group coordinators ask the leaders of partitions for end offsets, to compute the lag of groups.
+// They send ListOffsets for the latest offset with isolation level read_uncommitted, which is the
+// high watermark.
 
 // endOffsetsVersion is the first version with the flexible encoding.
 const endOffsetsVersion = 6

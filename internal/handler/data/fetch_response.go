@@ -82,7 +82,7 @@ func topicRun(results []replica.FetchResult) int {
 	return n
 }
 
-// topicRuns returns the number of such groups of results.
+// topicRuns returns the number of runs of results that belong to the same topic.
 func topicRuns(results []replica.FetchResult) (n int) {
 	for ; len(results) > 0; n++ {
 		results = results[topicRun(results):]

@@ -181,7 +181,7 @@ func topicPrefix(partitions []replica.FollowerPartition) int {
 	return n
 }
 
-// topicPrefixes returns the number of such groups of partitions.
+// topicPrefixes returns the number of runs of partitions that belong to the same topic.
 func topicPrefixes(partitions []replica.FollowerPartition) (n int) {
 	for ; len(partitions) > 0; n++ {
 		partitions = partitions[topicPrefix(partitions):]

@@ -11,7 +11,7 @@ type Handler struct {
 	*api.Access
 	Image    func() *metadata.Image // returns the current metadata image; never nil
 	Replicas *replica.Set
-	DataDir  string // data directory that admin clients are shown
+	DataDir  string // data directory that responses to admin clients contain
 	// Volume returns the size and the free space of the disk in bytes, with -1 for an unknown
 	// value. If Volume is nil, both values are unknown.
 	Volume func() (total, usable int64)

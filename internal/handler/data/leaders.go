@@ -22,9 +22,10 @@ func isLeaderError(err error) bool {
 	return errors.Is(err, replica.ErrNotLeader) || errors.Is(err, replica.ErrFencedLeaderEpoch)
 }
 
-// hint returns the leader of a partition. While an image is applied, replicas already have its
-// roles, but img is still the image before it. A client backs off if the response names the earlier
-// leader. The result ok is false if the partition does not exist or its leader is not up.
+// hint returns the leader of a partition. While an image is applied, replicas already have the
+// roles of that image, but img is still the previous image. So the later leader epoch of the two is
+// used, because a client backs off if the response names the earlier leader. The result ok is false
+// if the partition does not exist or its leader is not up.
 func hint(img *metadata.Image, replicas *replica.Set, id replica.PartitionID) (leader leaderHint,
 	ok bool) {
 	topic := img.Topic(id.Topic)

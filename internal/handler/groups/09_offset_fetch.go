@@ -126,8 +126,8 @@ func (h *Handler) fetchGroup(ctx context.Context, raw *wire.Request, req *kmsg.O
 	return answer
 }
 
-// offsetTopics returns for each topic of a request its name, or the error because of which its
-// offsets are not returned. Below version 10 topics are requested by name, and need not exist.
+// offsetTopics returns, for each topic of a request, the topic's name or the error for its offsets.
+// Below version 10 topics are requested by name, and need not exist.
 func (h *Handler) offsetTopics(img *metadata.Image, raw *wire.Request, version int16,
 	requested *kmsg.OffsetFetchRequestGroup) (names []string, faults []error) {
 	names, faults = make([]string, len(requested.Topics)), make([]error, len(requested.Topics))
@@ -178,8 +178,8 @@ func noOffset(index int32, err error) fetchedOffset {
 		Offset: group.Offset{Offset: -1, LeaderEpoch: -1}}, err}
 }
 
-// fetchOffsets returns the committed offsets of partitions of a group; of all partitions if of is
-// nil.
+// fetchOffsets returns the committed offsets of the given partitions of a group, or of all
+// partitions if partitions is nil.
 func (h *Handler) fetchOffsets(ctx context.Context, req *kmsg.OffsetFetchRequest, groupID string,
 	to group.Reader, partitions []group.TopicPartition) ([]fetchedOffset, error) {
 	committed, unstable, err := h.Groups.CommittedFor(ctx, groupID, to, partitions)
@@ -198,10 +198,10 @@ func (h *Handler) fetchOffsets(ctx context.Context, req *kmsg.OffsetFetchRequest
 	return found, nil
 }
 
-// knownEpoch returns the leader epoch of a committed offset, or -1 (unknown) if it is above that of
-// the partition. Such an offset was copied from another cluster, or was committed before the topic
-// was created again. A client that validates it waits for that epoch: it fetches nothing and gets
-// no error.
+// knownEpoch returns the leader epoch of a committed offset, or -1 (unknown) if it is above the
+// partition's leader epoch. Such an offset was copied from another cluster, or was committed before
+// the topic was created again. A client that validates such an offset would wait for that epoch: it
+// would fetch nothing and get no error.
 func knownEpoch(img *metadata.Image, o group.CommitOffset) int32 {
 	_, p, err := img.Partition(metadata.PartitionRef{Topic: o.Topic, Partition: o.Partition})
 	if err == nil && o.LeaderEpoch > p.LeaderEpoch {

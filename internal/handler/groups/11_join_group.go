@@ -23,7 +23,7 @@ import (
 //	6  flexible
 //	7  protocol type in the answer (KIP-559)
 //	8  reason (KIP-800), ignored
-//	9  tells the leader to keep the existing assignment (KIP-814)
+//	9  instructs the leader to keep the existing assignment (KIP-814)
 //
 // The request waits until the group starts its next generation.
 

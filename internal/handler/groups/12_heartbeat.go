@@ -9,8 +9,8 @@ import (
 	"heartwood.dev/heartwood/internal/wire"
 )
 
-// Heartbeat (key 12), versions 0-4: keeps a member in its group. The error REBALANCE_IN_PROGRESS
-// tells the member to join again.
+// Heartbeat (key 12), versions 0-4: keeps a member in its group. After the error
+// REBALANCE_IN_PROGRESS the member must join again.
 //
 //	3  static members (KIP-345)
 //	4  flexible

@@ -60,21 +60,21 @@ func (h *Handler) WriteTxnMarkers(ctx context.Context, raw *wire.Request,
 }
 
 // markerSenders contains the newest connection over which each broker has sent markers. A broker
-// uses one connection to each other broker for them, so those that arrive over an earlier one are
-// late (producer.EndTxn).
+// sends its markers to each other broker over one connection, so markers that arrive over an
+// earlier connection are late (producer.EndTxn).
 type markerSenders struct {
 	mu     sync.Mutex
 	newest map[string]*atomic.Uint64 // by client id
 }
 
 const (
-	brokerClientPrefix = "broker-" // of the client ids of brokers
+	brokerClientPrefix = "broker-" // prefix of the client ids of brokers
 	// markerSendersMax limits the client ids, because a client may choose any.
 	markerSendersMax = 10_000
 )
 
-// superseded records the connection of a request. It returns a function that reports whether its
-// sender has used a later one, or nil if the sender is not a broker.
+// superseded records the connection of a request. It returns a function that reports whether the
+// sender has used a later connection, or nil if the sender is not a broker.
 func (m *markerSenders) superseded(raw *wire.Request) func() bool {
 	if !strings.HasPrefix(raw.ClientID, brokerClientPrefix) {
 		return nil
@@ -116,8 +116,8 @@ func markersOf(req *kmsg.WriteTxnMarkersRequest,
 }
 
 // appendMarkers appends the markers and waits until they are replicated. It returns one error for
-// each marker. Both operations suffice, as in Kafka: brokers have the one, and administrators the
-// other.
+// each marker. As in Kafka, either of two operations is sufficient: brokers have one of them, and
+// administrators the other.
 func (h *Handler) appendMarkers(ctx context.Context, raw *wire.Request,
 	markers []replica.Marker) []error {
 	if !h.May(raw, api.AlterCluster, api.ClusterName) {

@@ -61,8 +61,8 @@ func (h *Handler) TxnOffsetCommit(ctx context.Context, raw *wire.Request,
 	return h.txnOffsetCommitResponse(req, faults, errs, txnCommitError(req.Version, err))
 }
 
-// transactionalOffsets returns the offsets of the request's partitions that exist, and for each
-// partition of the request the error because of which it is not committed.
+// transactionalOffsets returns the offsets of the request's existing partitions, and one error for
+// each partition of the request: nil if offsets contains the partition.
 func (h *Handler) transactionalOffsets(raw *wire.Request,
 	req *kmsg.TxnOffsetCommitRequest) (offsets []group.CommitOffset, faults []error) {
 	img := h.Image()

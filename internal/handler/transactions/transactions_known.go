@@ -75,7 +75,7 @@ func DecodeKnownProducers(body []byte) (known coordinator.KnownProducers, err er
 	})
 	known.Open = map[int64]bool{}
 	for _, s := range answer.TransactionStates {
-		// A state of a later version counts as open: then nothing is aborted.
+		// A state of a later version counts as open, so that nothing is aborted.
 		ended := slices.Contains([]string{transaction.Empty.String(),
 			transaction.CompleteCommit.String(), transaction.CompleteAbort.String()},
 			s.TransactionState)
@@ -90,8 +90,8 @@ func asksAllProducers(req *kmsg.ListTransactionsRequest) (asks bool) {
 	return asks
 }
 
-// knownProducers answers another broker. The answer leaves nothing out, so the sender needs the
-// operation of brokers.
+// knownProducers answers another broker. The answer is not filtered by ACLs, so the sender must be
+// allowed ClusterAction.
 func (h *Handler) knownProducers(ctx context.Context, raw *wire.Request,
 	req *kmsg.ListTransactionsRequest) wire.Reply {
 	response, result := kmsg.NewPtrListTransactionsResponse(), h.Outcome()
@@ -99,7 +99,7 @@ func (h *Handler) knownProducers(ctx context.Context, raw *wire.Request,
 	var known coordinator.KnownProducers
 	err := h.Authorize(raw, api.ClusterAction, api.ClusterName)
 	if err == nil {
-		api.Exempt(ctx) // it may be that of a broker without a certificate
+		api.Exempt(ctx) // the sender may be a broker without a certificate
 		known, err = h.Transactions.KnownHere(ctx, req.ProducerIDFilters)
 	}
 	if response.ErrorCode = result.Code(err); err == nil {

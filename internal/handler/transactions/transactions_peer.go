@@ -13,8 +13,8 @@ import (
 	"heartwood.dev/heartwood/internal/wire"
 )
 
-// The requests that brokers send each other for transactions: WriteTxnMarkers from coordinators to
-// leaders, and AddPartitionsToTxn from leaders to coordinators.
+// This file contains the requests that brokers send each other for transactions: WriteTxnMarkers
+// from coordinators to leaders, and AddPartitionsToTxn from leaders to coordinators.
 
 const (
 	markersVersion = 2
@@ -133,8 +133,8 @@ func DecodeVerify(body []byte, questions []replica.Verification) ([][]error, err
 	return all, nil
 }
 
-// transactionPeerErrors maps error codes of other brokers to errors. After an error code that it
-// lacks, the sender repeats the request.
+// transactionPeerErrors maps error codes of other brokers to errors. For a code that is not in the
+// map, the sender repeats the request.
 var transactionPeerErrors = map[int16]error{
 	3: replica.ErrUnknownPartition, 6: replica.ErrNotLeader, 7: replica.ErrTimeout,
 	19: replica.ErrNotEnoughReplicas, 20: replica.ErrNotEnoughReplicasAfterAppend,
