@@ -18,8 +18,8 @@ type ClosedLog struct {
 	// Segments ascend by base offset. A segment with a transaction index is omitted, because every
 	// entry of the index must be checked when the segment is opened.
 	Segments []segment.Summary
-	// Ranges are those of the segments that Segments omits, ascending. They only show later that a
-	// segment is missing.
+	// Ranges are those of the segments that Segments omits, ascending. A later start uses them only to
+	// detect that a segment is missing.
 	Ranges []Range
 	Epochs ClosedEpochs
 }

@@ -11,7 +11,7 @@ type State struct {
 	RecoveryPoint int64 // UnknownOffset: recovery scans every segment
 	HighWatermark int64
 	FirstDirty    int64
-	// Horizon is 0, unknown, after a Release, so that the next pass searches for tombstones.
+	// Horizon is 0 (unknown) after a Release, so that the next pass searches for tombstones.
 	Horizon        int64
 	TombstoneClean int64                  // 0 for a retained log; the next pass computes it
 	Progress       clean.CleaningProgress // nil for a retained log
@@ -19,10 +19,10 @@ type State struct {
 	Aborted AbortedCounts
 }
 
-// Merge combines two checkpoint states of one log. Each field only rises during the life of
-// a log, so Merge returns the larger value of each field. The delete horizon is an exception,
-// because it may fall: it becomes 0, unknown, so that the next pass searches for tombstones.
-// The other fields about tombstones are reset too, because they were not updated meanwhile.
+// Merge combines two checkpoint states of one log. Each field only increases during the life of a
+// log, so Merge returns the larger value of each field. The delete horizon is an exception, because
+// it may decrease: Merge sets it to 0 (unknown), so that the next pass searches for tombstones. The
+// other fields about tombstones are reset too, because they were not updated meanwhile.
 func (s State) Merge(other State) State {
 	return State{
 		LogStart:      max(s.LogStart, other.LogStart),

@@ -9,8 +9,8 @@ import (
 )
 
 // Sizes of reads. Two batches are read with one request if the gap between them is below
-// gapBytesMax, because reading such a gap costs less than a second request. A request is for at
-// most chunkBytesMax, with which a disk reaches its full throughput.
+// gapBytesMax, because reading such a gap costs less than a second request. A request reads at most
+// chunkBytesMax, which is large enough for the full throughput of a disk.
 const (
 	gapBytesMax   = 128 << 10
 	chunkBytesMax = 1 << 20

@@ -4,8 +4,8 @@ import "heartwood.dev/heartwood/internal/logstore/keys"
 
 // emptiedTxns finds the transactions whose last batch a pass has removed. The markers of these
 // transactions have become removable (I20). So the pass can start their retention and plan the pass
-// that removes them, instead of a later pass that finds them only when it runs for other reasons:
-// nothing else may ever require it in a log that is not written to any more.
+// that removes them. Otherwise only a later pass would find them, and a log that is no longer
+// written to may never need such a pass.
 //
 // It reads the batch entries of the log once, in ascending order, each segment after the rewrites
 // of its window. When it reads a marker, all batches of the transaction below it were read.

@@ -8,9 +8,9 @@ import (
 	"heartwood.dev/heartwood/internal/logstore/keys"
 )
 
-// A sample is one hash slice. The keys of the log are divided into the smallest number of slices, a
-// power of two, that have at most sampleEntries entries each on average, but into at most
-// sampleSlicesMax. If a single slice suffices, the estimate reads all entries and is exact.
+// The sample is one hash slice. The keys of the log are divided into the smallest number of slices,
+// a power of two, for which a slice has at most sampleEntries entries on average, but into at most
+// sampleSlicesMax slices. If a single slice suffices, the estimate reads all entries and is exact.
 const (
 	sampleSlicesMax = 128
 	sampleEntries   = 1 << 15
@@ -31,9 +31,9 @@ type Estimate struct {
 }
 
 // EstimateGarbage estimates the garbage of a log from one of several hash slices. It reads little
-// more of each sidecar than the part for this slice, and does not change the log. It uses only
-// these fields of the Job: Sources, Bound, AbortedAcrossBound, LogStart, Limits, and of Env
-// OpenSidecar, Throttle and Report.
+// more of each sidecar than the part for this slice, and does not change the log. It uses these
+// fields of Job: Sources, Bound, AbortedAcrossBound, LogStart, Limits, and OpenSidecar, Throttle
+// and Report of Env.
 //
 // It counts the keys in the sample and not the dead records: one record of each key is live, and
 // all other records are garbage. The number of dead records in a sample varies much more than the

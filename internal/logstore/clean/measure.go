@@ -27,8 +27,8 @@ type measurement struct {
 
 	hasDueTombstone bool
 	hasDeleted      bool // the segment contains records below the log start offset
-	// overdue: a record has been superseded for longer than MaxLag, or has blocked a tombstone for
-	// too long (F7).
+	// overdue is set if a record has been superseded for longer than MaxLag, or has blocked a
+	// tombstone for too long (F7).
 	overdue bool
 }
 

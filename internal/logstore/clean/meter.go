@@ -22,7 +22,7 @@ type ioMeter struct {
 
 	sidecarBytes atomic.Int64 // bytes read from sidecars
 	readBytes    atomic.Int64 // bytes read in the stages so far, corrected at the end of each
-	stageBegin   int64        // readBytes at the begin and the end of the current stage
+	stageBegin   int64        // readBytes at the start of the current stage, and as planned at its end
 	stageEnd     int64
 	unthrottled  atomic.Int64 // bytes that were not passed to throttle yet
 }
@@ -34,15 +34,15 @@ func (m *ioMeter) begin(n int64) {
 	m.readBytes.Store(m.stageBegin)
 }
 
-// end ends the stage. A stage may have read less than planned, as no stage reads a whole sidecar,
-// or more: it may read parts of a sidecar several times.
+// end ends the stage. A stage may have read less than planned, because no stage reads a whole
+// sidecar, or more, because it may read parts of a sidecar several times.
 func (m *ioMeter) end() {
 	m.stageBegin = m.stageEnd
 	m.readBytes.Store(m.stageEnd)
 }
 
-// doneBytes returns PassProgress.DoneBytes. Until end, it is less than what was planned, so that a
-// stage that reads more than that does not look as if it had ended.
+// doneBytes returns PassProgress.DoneBytes. Until end it stays below the planned bytes, so that a
+// stage that reads more than planned does not seem to have ended.
 func (m *ioMeter) doneBytes() int64 {
 	return min(m.readBytes.Load(), max(m.stageBegin, m.stageEnd-1))
 }

@@ -25,7 +25,7 @@ type pass struct {
 	// unknownKeys is set if a segment has no sidecar or has opaque batches. Any key may have an
 	// older record in such a segment, so no tombstone becomes removable or is removed.
 	unknownKeys bool
-	replaced    []*outputSegment // that the current window has written, and that have a sidecar
+	replaced    []*outputSegment // output of the current window that has a sidecar
 	emptied     emptiedTxns
 }
 
@@ -257,8 +257,9 @@ func (p *pass) deletion() deletion {
 	return deletion{logStart: p.job.LogStart, batchBytesMax: p.job.Limits.BatchBytesMax, io: &p.io}
 }
 
-// countSidecarReads lowers TotalBytes once all sidecars exist: to what was read already, a rewrite
-// of every segment, and one read of all sidecars per window, whose size it returns.
+// countSidecarReads lowers TotalBytes once all sidecars exist. The new value contains the bytes
+// that were already read, a rewrite of every segment, and one read of all sidecars per window. The
+// size of that read is the result.
 func (p *pass) countSidecarReads(windows int) (perWindow int64) {
 	p.progress.TotalBytes = p.io.doneBytes()
 	for _, plan := range p.plans {
@@ -269,8 +270,8 @@ func (p *pass) countSidecarReads(windows int) (perWindow int64) {
 	return perWindow
 }
 
-// sidecarBytes returns the number of bytes that are planned for some reads of the sidecar: at most
-// the size of the segment, which the initial TotalBytes includes.
+// sidecarBytes returns the number of bytes that are planned for a number of reads of the sidecar:
+// at most the size of the segment, which the initial TotalBytes includes.
 func (p *plan) sidecarBytes(reads int64) int64 {
 	if p.keys == nil {
 		return 0
@@ -285,8 +286,9 @@ func sizeOfPlans(plans []*plan) (bytes int64) {
 	return bytes
 }
 
-// countRewrites reports what rewriting the groups of a window will read, remove and free. It never
-// increases TotalBytes, which included a rewrite of every segment of the window before.
+// countRewrites reports the bytes and records that rewriting the groups of a window will read,
+// remove and free. It never increases TotalBytes, which until now included a rewrite of every
+// segment of the window.
 func (p *pass) countRewrites(plans []*plan, groups []rewriteGroup) {
 	p.progress.Measured = true
 	for _, plan := range plans {

@@ -9,7 +9,7 @@ import (
 	"heartwood.dev/heartwood/internal/logstore/segment"
 )
 
-// plan is what a pass has computed and decided about one segment.
+// plan contains the results and decisions of a pass about one segment.
 //
 // A plan is valid only for the bytes from which the segment's sidecar was built: applied to other
 // bytes, its bitmaps would remove live records. The segments of a pass do not change, because they
@@ -51,9 +51,8 @@ type plan struct {
 	// tombstone must remain (F1).
 	blocks recordPosition
 	// supersededMs is the earliest time at which a record of this segment was superseded;
-	// math.MaxInt64 if no record was. The time at which a record was superseded is not stored: it
-	// is taken to be the time of the first append to the segment that contains the superseding
-	// record.
+	// math.MaxInt64 if no record was. That time is not stored in the log. The time of the first append
+	// to the segment with the superseding record is used instead.
 	supersededMs int64
 
 	measurement

@@ -33,15 +33,15 @@ type batchPolicy struct {
 	producers map[int64]Producer
 }
 
-// removableEnd returns the end of the ordinals of those records of a batch that a pass may remove
-// although nothing has superseded them: tombstones, markers, and records without a key. It leaves
-// out the last record below the bound, which may be the last record of the log (I29). A consumer
-// that waits for the record before the log end would wait until another record is appended, and
-// some clients request a batch without records again and again. A later pass, whose bound is
-// higher, may remove the record.
+// removableEnd returns the end of the ordinals of a batch whose records a pass may remove although
+// nothing has superseded them: tombstones, markers, and records without a key. It excludes the last
+// record below the bound, which may be the last record of the log (I29). A consumer that waits for
+// the record before the log end would wait until another record is appended, and some clients
+// request a batch without records again and again. A later pass, whose bound is higher, may remove
+// the record.
 //
 // Records of aborted transactions and records below the log start are removed nevertheless. The log
-// does not end with them: a marker follows, or no record of the log is left to read.
+// does not end with them: a marker follows, or the log has no further record.
 func (p batchPolicy) removableEnd(b keys.Batch) uint32 {
 	end := b.FirstOrdinal + uint32(b.Records)
 	if b.LastOffset+1 == p.bound && b.Records > 0 {
@@ -50,15 +50,15 @@ func (p batchPolicy) removableEnd(b keys.Batch) uint32 {
 	return end
 }
 
-// required reports whether a batch must remain although all its records are removed. That applies
-// to three kinds of batches:
+// required reports whether a batch must remain although all its records are removed. There are
+// three kinds of such batches:
 //
 //   - the last data batch of an active producer, which contains its latest sequence numbers (I25).
 //     It is identified by its offset (I27).
-//   - the markers of an active producer of which the log has no data batch (I25).
+//   - the markers of an active producer without a data batch in the log (I25).
 //   - the batch that ends at the bound. Without it, a recovery could not find the log end offset if
-//     no batch follows. It keeps its last record, too (removableEnd), unless that was aborted or
-//     is below the log start (I29).
+//     no batch follows. Its last record also remains (removableEnd), unless that record was aborted
+//     or is below the log start (I29).
 func (p batchPolicy) required(b keys.Batch) bool {
 	if b.LastOffset+1 == p.bound {
 		return true

@@ -117,9 +117,9 @@ func (s *settler) settleOutput(out *outputSegment) error {
 	return s.save(out.segment, d, false)
 }
 
-// removable returns the tombstones and markers of a source that are removable after this pass. The
-// retention of those that this pass has made removable begins at its start (X3): tombstones whose
-// older records it has removed, and markers whose last batch it has removed.
+// removable returns the tombstones and markers of a source that are removable after this pass. For
+// tombstones whose older records this pass has removed, and markers whose last batch it has
+// removed, the retention begins at the start of the pass (X3).
 func (s *settler) removable(source *plan) []RemovableSet {
 	sets := s.addUnblocked(slices.Clone(source.removable), source.blockedSet(), source)
 	if emptied := source.emptied; emptied.Count > 0 {

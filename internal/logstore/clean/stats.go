@@ -99,10 +99,10 @@ type Stats struct {
 	// OldestGarbage is the earliest time at which a remaining dead record was superseded; zero if
 	// no superseded record remains.
 	OldestGarbage time.Time
-	// NextPass is the time at which the log needs another pass even if no record is appended: when
-	// the retention of a tombstone or marker ends, when remaining garbage reaches MaxLag, when a
-	// record has blocked a tombstone for two retentions, or when the producers expire because of
-	// which empty batches remain. It is zero if no such pass is needed.
+	// NextPass is the time at which the log needs another pass even if no record is appended: when the
+	// retention of a tombstone or marker ends, when remaining garbage reaches MaxLag, when a record
+	// has blocked a tombstone for two retentions, or when producers expire whose empty batches remain.
+	// It is zero if no such pass is needed.
 	NextPass time.Time
 	// AwaitsReplicasAt is the lowest offset of a tombstone or marker that is removable on this
 	// replica but above the replicated cleaning progress (Job.CleaningProgress); -1 if no record

@@ -33,8 +33,8 @@ func (e estimate) stale(s compaction.Sections) bool {
 // is more than the topic's maxGarbage, or the garbage is unknown.
 //
 // Only a pass detects that a tombstone has no older record of its key, and starts the tombstone's
-// retention. So a dirty section waits for a pass no longer than one tombstone retention. If all its
-// keys are unique, this pass only reads the sidecars once.
+// retention. So a dirty section waits for a pass no longer than one tombstone retention. If all
+// keys of the log are unique, this pass only reads the sidecars once.
 func (e estimate) worthPass(s compaction.Sections, settings *topicconfig.Settings,
 	now time.Time) bool {
 	if !e.Known || e.Sections.Truncations != s.Truncations ||
@@ -56,7 +56,7 @@ func (s *logState) reclaimable(view compaction.Sections) (bytes *int64, exact bo
 		return &left, true
 	case view.CleanBytes+view.DirtyBytes == 0:
 		return new(int64), false // no segment is cleanable
-	case !e.Known || e.stale(view): // the estimate of the log as it is now is still to be made
+	case !e.Known || e.stale(view): // the log has changed since its last estimate
 		return nil, false
 	}
 	return &e.Bytes, e.Exact && view.DirtyBytes == 0

@@ -3,7 +3,7 @@ package cleaner
 import "time"
 
 // ioRate measures the bytes per second of a running pass over the last rateWindow. The mean since
-// the begin of the pass would hide that a pass has become slower. The zero value has no samples.
+// the start of the pass would hide that a pass has become slower. The zero value has no samples.
 type ioRate struct {
 	samples []ioSample // ascending, at least rateGap apart
 }

@@ -20,7 +20,7 @@ import (
 type collector struct {
 	cleaner *Cleaner
 	level   *scrape.Level
-	mu      sync.Mutex // held during a scrape, so that concurrent ones do not disorder totals
+	mu      sync.Mutex // held during a scrape, so that concurrent scrapes do not mix their totals
 	totals  scrape.Totals[logstore.PartitionID]
 }
 
@@ -165,8 +165,8 @@ func (c *collector) pool(s series, waiting, quarantined int) {
 	s.gauge(quarantineDesc, float64(quarantined))
 }
 
-// series exports metrics that share their first labels. Its methods append to a copy of labels, by
-// limiting its capacity. Otherwise two calls would overwrite each other's last label.
+// series exports metrics that share their first labels. Its methods limit the capacity of labels,
+// so that append copies them. Otherwise two calls would overwrite each other's last label.
 type series struct {
 	metrics chan<- prometheus.Metric
 	labels  []string

@@ -45,7 +45,7 @@ type OfflineResult struct {
 // may find that a tombstone is removable, and without a retention the second removes it.
 const offlinePassesMax = 4
 
-// CleanOffline runs passes over a log that no broker uses, until nothing else can be removed now.
+// CleanOffline runs passes over a log that no broker uses, until nothing more can be removed now.
 // Rewrites that were committed before an error or the end of ctx are kept.
 func CleanOffline(ctx context.Context, log *logstore.Offline,
 	opts OfflineOptions) (OfflineResult, error) {

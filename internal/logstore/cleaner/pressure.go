@@ -8,18 +8,19 @@ import (
 
 const (
 	// pressureBytesMin is the garbage in bytes from which a log needs a pass under storage pressure.
-	// The garbage must also exceed a share of the log, in percent: pressureGarbageMax, which the
-	// pass then leaves, or severeGarbageMin under severe pressure. Without a share, a large log
-	// with random updates would be rewritten again and again.
+	// The garbage must also exceed a share of the log, in percent. This share is severeGarbageMin
+	// under severe pressure. Otherwise it is pressureGarbageMax, which is also the garbage that the
+	// pass may leave. Without a share, a large log with random updates would be rewritten again and
+	// again.
 	pressureBytesMin   = 1 << 20
 	pressureGarbageMax = 5
 	severeGarbageMin   = 1
 	// pressureRetry is the minimum time between the end of a pass and the next one of the same log
 	// because of storage pressure.
 	pressureRetry = 10 * time.Second
-	// pressureRollBytes is the size from which an active segment is rolled under storage pressure,
-	// and pressureRollInterval the minimum time between two such rolls of a log. Active segments
-	// cannot be cleaned, and with default settings they alone may fill a volume.
+	// pressureRollBytes is the size from which an active segment is rolled under storage pressure, and
+	// pressureRollInterval the minimum time between two such rolls of a log. Active segments cannot be
+	// cleaned, and with default settings active segments alone may fill a volume.
 	pressureRollBytes    = 256 << 10
 	pressureRollInterval = time.Minute
 	// pressureUrgency is the urgency of a log without garbage under storage pressure. Each mebibyte
@@ -28,7 +29,7 @@ const (
 	pressureUrgency = 3
 )
 
-// Pressure is how short of space the volume is.
+// Pressure is the degree to which the volume lacks free space.
 type Pressure int
 
 // The values of Pressure.
@@ -40,9 +41,9 @@ const (
 	Severe
 )
 
-// SetPressure sets how short of space the volume is. Under pressure, logs with garbage need a pass,
-// the log with the most garbage first, whatever their dirty ratios are. Active segments are rolled,
-// so that passes include their records.
+// SetPressure sets the pressure of the volume. Under pressure, logs with garbage need a pass,
+// whatever their dirty ratios are; the log with the most garbage is first. Active segments are
+// rolled, so that passes include their records.
 func (c *Cleaner) SetPressure(pressure Pressure) {
 	c.mu.Lock()
 	c.mu.pressure = pressure
@@ -69,11 +70,11 @@ func (c *Cleaner) ReclaimableBytes() (bytes int64) {
 	return bytes
 }
 
-// underPressure returns the garbage in bytes because of which a log needs a pass under storage
-// pressure; 0: it needs none. If the garbage is unknown, half of the dirty section is assumed.
+// underPressure returns the garbage in bytes for which a log needs a pass under storage pressure,
+// or 0 if the log needs none. If the garbage is unknown, half of the dirty section is assumed.
 //
-// Garbage of a log without dirty records was left by the last pass, such as segments for which the
-// disk had no space. It is tried again after a minute.
+// If a log has no dirty records, the last pass has left its garbage, for example because the disk
+// had no space for a segment. The next attempt is made after a minute.
 func (in triggerInputs) underPressure(s compaction.Sections, now time.Time) int64 {
 	all, garbage := s.CleanBytes+s.DirtyBytes, s.DirtyBytes/2
 	if e := in.estimate; e.Known && e.Sections.Truncations == s.Truncations {
@@ -97,9 +98,9 @@ func (p Pressure) leastGarbage() int64 {
 	return pressureGarbageMax
 }
 
-// rollActive rolls active segments whose records must become cleanable: those of logs that rollsDue
-// returns. It is called before the logs are viewed for the queue. A log that was rolled becomes
-// cleanable with the next flush, within a second.
+// rollActive rolls the active segments of the logs that rollsDue returns, so that their records
+// become cleanable. It is called before the logs are viewed for the queue. A log that was rolled
+// becomes cleanable with the next flush, within a second.
 func (c *Cleaner) rollActive(views []logView, now time.Time) {
 	for _, log := range c.rollsDue(views, now) {
 		if _, err := log.Roll(); err != nil {

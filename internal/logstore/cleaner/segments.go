@@ -40,7 +40,7 @@ func (c *Cleaner) Segments(id logstore.PartitionID, from int64, limit int) (repo
 	return all, nil
 }
 
-// segmentMarks is what the cleaner adds to the rows of a log.
+// segmentMarks contains the information that the cleaner adds to the rows of a log.
 type segmentMarks struct {
 	quarantined bool
 	chosen      map[int64]bool // see logState.chosen; a copy

@@ -67,7 +67,7 @@ type countedGarbage struct {
 	known       bool
 	records     int64
 	truncations int64 // of the log when the pass counted
-	logStart    int64 // log start at the begin of the pass; retention above it also deletes garbage
+	logStart    int64 // log start at the start of the pass; retention above it also deletes garbage
 }
 
 // distinctKeys returns the upper limit of the number of keys in a log with a number of records; nil

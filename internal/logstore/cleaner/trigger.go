@@ -18,10 +18,10 @@ const (
 )
 
 // passDue is the reason why a log needs a pass now, and the urgency of the pass. Each trigger has
-// its own range of urgency. Garbage has the highest while the volume is short of space, followed by
-// a request, a log that exceeds maxLag, and then by tombstones that can be removed, which are as
-// urgent as a log with a dirty ratio of 1. Other logs are as urgent as their dirty ratio. The
-// longer a log waits, the more its priority grows.
+// its own range of urgency. The ranges in descending order: garbage while the volume is short of
+// space; a request; a log that exceeds maxLag; tombstones that can be removed, which are as urgent
+// as a log with a dirty ratio of 1. The urgency of other logs is their dirty ratio. The priority of
+// a log increases while it waits.
 type passDue struct {
 	trigger string  // "" if the log needs no pass now
 	urgency float64 // the dirty ratio, 0 to 1; at least 1 for the other triggers
@@ -75,9 +75,10 @@ func decide(s compaction.Sections, settings *topicconfig.Settings, in triggerInp
 	return passDue{}
 }
 
-// overdueBy returns by how much the age of the oldest dirty segment exceeds maxLag, or that of the
-// garbage that was superseded at oldest, if oldest is not zero. It returns 0 if neither exceeds
-// maxLag (I5, KIP-354). It ignores blocked segments, because a pass cannot clean them.
+// overdueBy returns the time by which the age of the oldest dirty segment, or of garbage that was
+// superseded at oldest, exceeds maxLag. If oldest is zero, there is no such garbage. It returns 0
+// if neither exceeds maxLag (I5, KIP-354). It ignores blocked segments, because a pass cannot clean
+// them.
 func overdueBy(s compaction.Sections, settings *topicconfig.Settings,
 	oldest, now time.Time) time.Duration {
 	due := maxLagDue(s, settings, oldest)
@@ -116,7 +117,7 @@ func (s *logState) passDue(view logView, now time.Time) passDue {
 	return decide(view.Sections, view.settings, s.inputs(view), now)
 }
 
-// inputs returns the values by which decide decides on a log. The caller holds Cleaner.mu.
+// inputs returns the inputs of decide for a log. The caller holds Cleaner.mu.
 func (s *logState) inputs(view logView) triggerInputs {
 	in := triggerInputs{horizon: s.tombstonesDue(view), oldest: s.oldest, request: s.request,
 		estimate: s.estimate, pressure: s.pressure}
@@ -127,8 +128,8 @@ func (s *logState) inputs(view logView) triggerInputs {
 	return in
 }
 
-// nextDue returns when the log will next need a pass even if nothing is appended to it, or zero if
-// never. The caller holds Cleaner.mu.
+// nextDue returns the time at which the log will next need a pass even if nothing is appended, or
+// zero if it will need none. The caller holds Cleaner.mu.
 func (s *logState) nextDue(view logView, now time.Time) time.Time {
 	if s.quarantine.active(now, view.settings) {
 		return s.quarantine.until
@@ -143,9 +144,9 @@ func (s *logState) nextDue(view logView, now time.Time) time.Time {
 	return next
 }
 
-// tombstonesDue returns when a pass can next remove tombstones of the log, or zero if it has none.
-// A tombstone that was the last record of the log is removed within one retention after the append
-// of later records, so that such tombstones cause at most one pass in a retention.
+// tombstonesDue returns the time of the next pass that can remove tombstones of the log, or zero if
+// the log has none. A tombstone that was the last record of the log is removed within one retention
+// after later records are appended, so that such tombstones cause at most one pass in a retention.
 //
 // The time is unknown if the checkpoint was lost or the files come from another cluster. Then a
 // pass runs one tombstone retention after the state of the log was created, when the retention of

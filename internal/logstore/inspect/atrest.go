@@ -33,12 +33,12 @@ const damagesMax = 16
 
 // CheckSegment checks the files of one sealed segment while its broker uses them: the checksum and
 // the offsets of each batch, both indexes, the transaction index, the key sidecar and the .dead
-// file. In contrast to Verify, it does not decompress batches, does not apply the rules of
-// producers and leader epochs, and accepts a derived file that is missing or belongs to an earlier
-// content of the segment, because the broker rebuilds it.
+// file. In contrast to Verify, it does not decompress batches, and does not apply the rules of
+// producers and leader epochs. It accepts a derived file that is missing or belongs to an earlier
+// content of the segment, because the broker rebuilds such a file.
 //
 // A swap or a truncation may replace the files meanwhile. So the caller must check afterwards that
-// the segment is still the same one, before it believes the result.
+// the segment is still the same one, before it uses the result.
 func CheckSegment(fsys vfs.FS, dir string, base int64) ([]Damage, error) {
 	v := newAtRest(fsys)
 	v.dir = &directory{v: v, path: dir, first: base, next: base, synced: math.MaxInt64}

@@ -8,8 +8,8 @@ import (
 	"heartwood.dev/heartwood/internal/logstore/segment"
 )
 
-// deadNote is the note about a .dead file of other bytes than those of its segment, which a
-// truncation or a crash within a pass leaves.
+// deadNote is the note about a .dead file that was computed for other bytes than those of its
+// segment. A truncation or a crash within a pass leaves such a file.
 const deadNote = "the file belongs to other bytes of the segment and is ignored; " +
 	"the next pass replaces it"
 

@@ -11,7 +11,8 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// directory is what verify has derived from the segments of one partition that were read so far.
+// directory is the state that verify has derived from the segments of one partition that were read
+// so far.
 type directory struct {
 	v    *verifier
 	path string
@@ -19,12 +20,11 @@ type directory struct {
 	whole bool
 	first int64 // base offset of the first segment
 	next  int64 // end offset of the batches read so far
-	// synced is the offset below which index files must be complete. For batches above it, a broker
-	// may have index entries in memory only (syncedBelow).
+	// synced is the offset below which index files must be complete. A broker may have the index
+	// entries of batches above it in memory only (syncedBelow).
 	synced int64
 	// missing is the number of offsets below next that no batch contains. Cleaning removes whole
-	// batches. So the number of a producer's sequence numbers that cleaning has removed is not
-	// larger than missing.
+	// batches, so it has removed at most this many sequence numbers of a producer.
 	missing int64
 	// damaged is true if the header of a batch is invalid. Then nothing that is derived from the
 	// batches is certain.

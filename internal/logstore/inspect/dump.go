@@ -26,7 +26,7 @@ type DumpOptions struct {
 	// BatchBytesMax is the maximum size of a batch, compressed or decompressed, whose checksum and
 	// records are read; default 128 MiB.
 	BatchBytesMax int
-	// Done counts the printed lines, for a display of the progress; nil: it does not.
+	// Done counts the printed lines, for a display of the progress; nil: lines are not counted.
 	Done *atomic.Int64
 }
 
@@ -40,9 +40,9 @@ func (o DumpOptions) withDefaults() DumpOptions {
 	return o
 }
 
-// Dump prints the content of files. Of a data file it prints one line per batch, and optionally one
-// per record. Of an index file it prints one line per entry, and of a producer snapshot one per
-// producer. Of a directory it prints the data files. An invalid batch is printed together with its
+// Dump prints the content of files. For a data file it prints one line per batch, and optionally
+// one per record; for an index file, one line per entry; for a producer snapshot, one line per
+// producer. For a directory it prints the data files. An invalid batch is printed together with its
 // problem. If the remaining part of a file cannot be read, Dump continues with the next file. It
 // returns all errors joined.
 func Dump(fsys vfs.FS, paths []string, opts DumpOptions, out io.Writer) error {

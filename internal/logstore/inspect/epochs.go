@@ -88,9 +88,9 @@ func (d *directory) loadEpochs() error {
 
 // add checks the leader epoch of a batch. The epochs of batches must not decrease, and must match
 // leader-epoch-checkpoint. A batch below the first entry of the file is not compared with the file:
-// it has no epoch, or it is below a log start that has advanced. A running or killed broker may not
-// have written an epoch to the file that starts above the recovery point; the next start finds it
-// in the batches.
+// the batch has no epoch, or is below a log start that has advanced. The file of a running or
+// killed broker may lack an epoch that starts above the recovery point; the next start finds that
+// epoch in the batches.
 func (h *epochHistory) add(v *verifier, f file, b batch) {
 	epoch := b.LeaderEpoch()
 	if h.any && epoch < h.latest {

@@ -67,8 +67,8 @@ func parseRecoveryPoints(content []byte) (map[string]int64, error) {
 }
 
 // checkpointLines returns the lines of a checkpoint file after the version and the number of lines.
-// It fails with errCheckpoint if the content is malformed. An empty file has no lines: Apache Kafka
-// creates it so, and writes it with the first line.
+// It fails with errCheckpoint if the content is malformed. An empty file has no lines, because
+// Apache Kafka creates the file empty and writes it with the first line.
 func checkpointLines(content []byte) ([]string, error) {
 	if len(content) == 0 {
 		return nil, nil

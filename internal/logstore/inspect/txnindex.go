@@ -42,8 +42,8 @@ func (l txnLine) text() string {
 // cleaning may have removed batches. So an entry may begin before the first known batch of its
 // transaction. A transaction without a known batch may have an entry or not.
 //
-// A transaction of which only empty batches remain needs no entry either, because a reader has no
-// record of it to skip. Cleaning keeps such empty batches for the state of their producers. Kafka's
+// A transaction with only empty batches left needs no entry either, because a reader has no record
+// of it to skip. Cleaning keeps such empty batches for the state of their producers. Kafka's
 // cleaner also keeps the entry (I22); Heartwood's cleaner removes it.
 type transactions struct {
 	dir    string
@@ -51,7 +51,7 @@ type transactions struct {
 	cursor cursor[segment.AbortedTxn]
 }
 
-// openTxn is what the batches so far show of an open transaction.
+// openTxn is the state of an open transaction, from the batches so far.
 type openTxn struct {
 	first   int64 // offset of the first known batch
 	records bool  // true if at least one batch contains records

@@ -59,8 +59,8 @@ func (e *Entries) start() (err error) {
 	if e.span.First > e.span.Last || e.reader.header.counts.Entries() == 0 {
 		return io.EOF
 	}
-	// Look up the end first. Then the page of the bucket table that contains the begin is in
-	// memory, and the next lookups need it.
+	// Look up the end first. Then the page of the bucket table with the start of the range is in
+	// memory for the next lookups.
 	if e.rangeEnd, err = e.begins.at(e.reader, e.lastBucket+1); err != nil {
 		return err
 	}
@@ -110,7 +110,7 @@ func (e *Entries) nextBucket() (err error) {
 	return nil
 }
 
-// readPage reads and checks the page at e.at.
+// readPage reads and checks the page at e.position.
 func (e *Entries) readPage() ([]byte, error) {
 	size := int(min(e.bucketEnd-e.position, entryPageBytes+checksumBytes))
 	if (size-checksumBytes)%entryBytes != 0 || size <= checksumBytes {
@@ -130,7 +130,7 @@ func (e *Entries) readPage() ([]byte, error) {
 	return payload, e.checkOrder(Page(payload))
 }
 
-// fill reads the section from position e.at into the buffer, until the buffer is full or the range
+// fill reads the section from e.position into the buffer, until the buffer is full or the range
 // ends.
 func (e *Entries) fill() error {
 	size := int(min(e.rangeEnd-e.position, entriesBufferBytes))

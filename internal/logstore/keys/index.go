@@ -46,8 +46,8 @@ func (i indexItem) append(b []byte) []byte {
 	return big.AppendUint64(b, uint64(c.maxTimestamp))
 }
 
-// decodeIndexItem decodes an item from at least indexItemBytes. A reader checks it by what it finds
-// in the section of batches.
+// decodeIndexItem decodes an item from at least indexItemBytes. A reader compares the item with the
+// section of batches.
 func decodeIndexItem(b []byte) indexItem {
 	big := binary.BigEndian
 	_ = b[indexItemBytes-1]
@@ -71,7 +71,7 @@ type batchIndex struct {
 	batches  int
 }
 
-// add adds the next batch, of which the argument encoded is the item, in a context.
+// add adds the next batch. encoded is the batch's item, encoded in the given context.
 func (x *batchIndex) add(context itemContext, encoded []byte) {
 	if x.batches%spanBatches == 0 {
 		x.items = append(x.items, indexItem{context: context, itemsAt: x.position,
@@ -134,8 +134,8 @@ func (l *Locator) inSpan(ordinal uint32) (Batch, bool) {
 	return Batch{}, false
 }
 
-// find returns the span that contains an ordinal: the last one whose first ordinal is not above it,
-// because spans without records have the first ordinal of the next span.
+// find returns the span that contains an ordinal. It is the last span whose first ordinal is not
+// above the given one, because spans without records have the first ordinal of the next span.
 func (l *Locator) find(ordinal uint32) (indexItem, int, error) {
 	if !l.reader.HasIndex() {
 		return l.findWithoutIndex(ordinal)
@@ -173,8 +173,8 @@ func lastNotAbove(items []indexItem, ordinal uint32) int {
 	return first
 }
 
-// findWithoutIndex is find for a sidecar without a batch index: it makes the index of the items up
-// to the ordinal. Then it is in memory for all lower ordinals.
+// findWithoutIndex is find for a sidecar without a batch index. It builds the index of the items up
+// to the ordinal, and keeps the index in memory for lower ordinals.
 func (l *Locator) findWithoutIndex(ordinal uint32) (indexItem, int, error) {
 	if l.batches == nil {
 		l.batches = l.reader.Batches()

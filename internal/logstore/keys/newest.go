@@ -6,9 +6,9 @@ import (
 	"sort"
 )
 
-// Newest iterates over the ordinals of the records with one hash, in descending order. In memory is
-// one page of entries, 16 KiB, whatever the number of records. It reads the page that contains the
-// last of them, and each page before it when the iteration reaches it.
+// Newest iterates over the ordinals of the records with one hash, in descending order. It keeps one
+// page of entries, 16 KiB, in memory, whatever the number of records. It first reads the page that
+// contains the last record, and each earlier page when the iteration reaches that page.
 type Newest struct {
 	reader     *Reader
 	hash       Hash
@@ -65,8 +65,8 @@ func (n *Newest) seek() (err error) {
 
 // seekPage loads the last page that begins with the hash or a lower one, or the first page.
 //
-// A bucket of many pages consists of many records of one key, and few of other keys. So the page is
-// the last one, or one of the first, more often than not.
+// A bucket has many pages if it contains many records of one key, and few of other keys. So the
+// search usually ends at the last page or at one of the first pages.
 func (n *Newest) seekPage(pages int) error {
 	first, end := 0, pages // the page is in this range
 	for probe := pages - 1; ; {

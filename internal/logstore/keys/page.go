@@ -41,7 +41,7 @@ func pageChecksum(digest uint64, part section, position int64, payload []byte) u
 	return crc32.Update(pageTag(digest, part, position), castagnoli, payload)
 }
 
-// pageTag returns the checksum of what precedes the payload of a page in its checksum.
+// pageTag returns the checksum of the bytes that precede the payload in a page's checksum.
 func pageTag(digest uint64, part section, position int64) uint32 {
 	var tag [16]byte
 	binary.BigEndian.PutUint64(tag[:], digest)

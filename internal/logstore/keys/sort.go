@@ -28,7 +28,7 @@ func sortPacked(entries, scratch []packed) []packed {
 	for i := 1; i < len(begins); i++ {
 		begins[i] += begins[i-1]
 	}
-	// begins[b] advances while bucket b is filled. At the end it is the begin of bucket b+1.
+	// begins[b] advances while bucket b is filled. Finally it is the start of bucket b+1.
 	for i := range entries {
 		entry := &begins[entries[i].high>>shift]
 		scratch[*entry] = entries[i]

@@ -33,7 +33,7 @@ type Spool struct {
 	item    []byte // reused
 	pages   pageWriter
 	created bool  // the file was created, or its creation may have succeeded
-	size    int64 // size of the file or, before it exists, of held
+	size    int64 // size of the file or, before the file exists, of held
 	// held is the content that would be in the file, while its size is at most heldMax. It is nil
 	// once the file exists.
 	held    []byte
@@ -50,9 +50,9 @@ func NewSpool(fsys vfs.FS, name string, base int64, salt Salt) *Spool {
 	return s
 }
 
-// Hold makes the spool create its file only when it exceeds the given number of bytes, and keep
-// them in memory before. It is meant for a spool from which the sidecar is built at once, such as
-// after a scan. It must be called before the first Append.
+// Hold makes the spool keep its content in memory, and create its file only when the content
+// exceeds the given number of bytes. Hold is meant for a spool from which the sidecar is built at
+// once, such as after a scan. It must be called before the first Append.
 func (s *Spool) Hold(bytesMax int) { s.heldMax = bytesMax }
 
 // Append adds a batch that was appended to the segment, with its records. It ignores and computes

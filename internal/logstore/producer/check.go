@@ -7,9 +7,9 @@ import (
 	"heartwood.dev/heartwood/internal/record"
 )
 
-// Verified is what the caller of an append has verified with the transaction coordinator. With the
-// zero value, a transactional batch is accepted only if its transaction is already open in this
-// log.
+// Verified contains the results of a verification with the transaction coordinator before an
+// append. With the zero value, a transactional batch is accepted only if its transaction is already
+// open in this log.
 type Verified struct {
 	// Transaction is true if the transaction is ongoing and includes this partition (KIP-890).
 	Transaction bool
@@ -79,9 +79,9 @@ type EndTxn struct {
 //     (KAFKA-19690).
 //  3. The transaction of a transactional batch must be open in this log or verified (KIP-890).
 //     Otherwise a batch that arrives after its marker would open a transaction that never ends.
-//  4. A transaction that is open in an earlier epoch has not ended, although its coordinator knows
-//     only the later epoch. A batch of the later epoch is rejected, because it would be decided
-//     together with that transaction.
+//  4. A batch is rejected if a transaction of an earlier epoch is still open in this log. The
+//     coordinator knows only the later epoch, so its marker would end the earlier transaction
+//     together with the batch's transaction.
 //  5. The first batch of a new epoch must have sequence number 0. Any other batch must follow the
 //     producer's last batch without a gap.
 //  6. While a producer has an open transaction, its batches must belong to the transaction.

@@ -113,7 +113,7 @@ func (s *State) isOpen(e *entry) bool {
 	return e != nil && e.txnFirst != NoTransaction && e.lastOffset() >= s.start
 }
 
-// SetLogStart sets the log start offset. A transaction of which the log contains no record any more
+// SetLogStart sets the log start offset. A transaction without a record at or above the log start
 // is no longer open. It stays in the snapshots, because a crash may revert the log start.
 func (s *State) SetLogStart(start int64) {
 	s.start = start

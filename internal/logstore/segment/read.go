@@ -90,7 +90,7 @@ func (r *headerReader) fill(position, left int64) error {
 	return nil
 }
 
-// noEOF converts io.EOF to io.ErrUnexpectedEOF, because callers of this package take io.EOF as the
+// noEOF converts io.EOF to io.ErrUnexpectedEOF, because callers of this package treat io.EOF as the
 // end of the data.
 func noEOF(err error) error {
 	if errors.Is(err, io.EOF) {

@@ -77,8 +77,8 @@ func (s *Segment) recover(visit func(record.Batch) error) (Recovered, error) {
 		return Recovered{}, err
 	}
 	s.mu.written = false
-	// The names of a segment are already durable if a part of its data was synced. Sync the
-	// directory only if that is not so, or if this function has created or removed a file.
+	// The names of a segment are already durable if a part of its data was synced. Otherwise, or if
+	// this function has created or removed a file, the directory must be synced.
 	removed := s.fsys.Remove(s.pathLocked(TxnIndexExtension))
 	if removed != nil && !errors.Is(removed, fs.ErrNotExist) {
 		return Recovered{}, removed

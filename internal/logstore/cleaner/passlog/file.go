@@ -53,7 +53,7 @@ func (f *passFile) load() (all []report.PartitionPass) {
 }
 
 // decode returns the passes of a file and the size of its complete lines. It skips lines that are
-// not a pass, and an incomplete last line: damaged is their number.
+// not a pass, and an incomplete last line; damaged is the number of skipped lines.
 func decode(content []byte) (passes []report.PartitionPass, size, damaged int) {
 	size, damaged = eachLine(content, func(line []byte) bool {
 		var pass report.PartitionPass

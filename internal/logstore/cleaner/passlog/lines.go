@@ -26,8 +26,8 @@ func newLineFile(opts Options, name string) lineFile {
 	return lineFile{fs: opts.FS, path: filepath.Join(opts.Dir, name), logger: opts.Logger}
 }
 
-// written logs the result of a write: an error at the beginning of an outage only, because the pass
-// itself has not failed.
+// written logs the result of a write. It logs an error only at the beginning of an outage, because
+// the pass itself has not failed.
 func (f *lineFile) written(err error) {
 	if err == nil {
 		if failures, ends := f.writes.Succeed(); ends {
@@ -77,8 +77,8 @@ func readAtMost(fsys vfs.FS, path string, bytesMax int64) ([]byte, error) {
 }
 
 // eachLine calls decode with each complete line of a file, without its line feed. size is the size
-// of the complete lines, and damaged the number of those that decode rejects, plus an incomplete
-// last one.
+// of the complete lines. damaged is the number of lines that decode rejects, including an
+// incomplete last line.
 func eachLine(content []byte, decode func(line []byte) bool) (size, damaged int) {
 	for {
 		end := bytes.IndexByte(content[size:], '\n')

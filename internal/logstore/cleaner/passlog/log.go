@@ -75,7 +75,7 @@ func Open(opts Options) *Log {
 		l.mu.steps += len(e.steps)
 		l.mu.lastID = max(l.mu.lastID, pass.ID)
 	}
-	l.trimLocked() // nobody else uses l yet
+	l.trimLocked() // no other goroutine uses l yet
 	return l
 }
 

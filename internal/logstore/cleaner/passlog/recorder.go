@@ -12,14 +12,14 @@ import (
 // readStride is the number of bytes between two steps of kind read in a short pass.
 const readStride = 64 << 10
 
-// Recorder keeps the steps of one pass. A long pass has more steps than are kept: then it keeps
-// every second, fourth, ... step of kind read, and at last no further group. The zero value is not
-// ready for use; see newRecorder.
+// Recorder keeps the steps of one pass. If a long pass has more steps than can be kept, the
+// recorder keeps every second, then every fourth step of kind read and so on, and finally adds no
+// further group. The zero value is not ready for use; see newRecorder.
 type Recorder struct {
 	began time.Time
 	steps []report.Step
-	// stride is the number of bytes between two kept steps of kind read in the same segment. base
-	// and position are those of the last kept one.
+	// stride is the number of bytes between two kept steps of kind read in the same segment. base and
+	// position are those of the last kept step.
 	stride         int64
 	base, position int64
 	segmentsLeft   int // number of further segments that the steps may contain
@@ -78,12 +78,12 @@ func (r *Recorder) thin() {
 		}
 		kept = append(kept, step)
 	}
-	clear(r.steps[len(kept):]) // they refer to memory
+	clear(r.steps[len(kept):]) // frees the memory to which the removed steps refer
 	r.steps, r.stride = kept, 2*r.stride
 }
 
-// keepSegments returns the segments of a step that are kept, and the number of the others. Of a
-// window that is too large, only chosen segments are kept.
+// keepSegments returns the segments of a step that are kept, and the number of the omitted ones. If
+// a window has too many segments, only the chosen segments are kept.
 func (r *Recorder) keepSegments(all []report.StepSegment) (kept []report.StepSegment,
 	omitted int) {
 	kept = all

@@ -50,7 +50,7 @@ func (l *totalsLine) appendTo(lines []byte) []byte {
 type totalsFile struct {
 	lines lineFile
 	count int // number of lines in the file
-	// stale is set after a failed write: the file lacks totals, until it is written anew.
+	// stale is set after a failed write. The file then lacks totals until it is rewritten.
 	stale bool
 }
 
@@ -70,7 +70,8 @@ func (f *totalsFile) load() map[Key]Totals {
 }
 
 // decodeTotals returns the totals of a file, and the number and the size of its complete lines. It
-// skips lines that are not totals, and an incomplete last line: damaged is their number.
+// skips lines that are not totals, and an incomplete last line; damaged is the number of skipped
+// lines.
 func decodeTotals(content []byte) (all map[Key]Totals, lines, size, damaged int) {
 	all = map[Key]Totals{}
 	size, damaged = eachLine(content, func(text []byte) bool {
@@ -91,7 +92,7 @@ func decodeTotals(content []byte) (all map[Key]Totals, lines, size, damaged int)
 }
 
 // write adds lines to the file. If the file would then have more than twice as many lines as
-// necessary, or lacks some after a failed write, it is replaced: current returns its new content,
+// necessary, or lacks lines after a failed write, write replaces the file by the result of current:
 // one line for each log.
 func (f *totalsFile) write(lines []totalsLine, logs int, current func() []totalsLine) {
 	err := f.tryWrite(lines, logs, current)

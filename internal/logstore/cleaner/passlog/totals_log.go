@@ -20,7 +20,7 @@ func (l *Log) addToTotals(key Key, ended report.Pass) {
 }
 
 // Remove discards the totals of logs that were removed from this broker. If such a replica returns,
-// it is a copy that was never cleaned here.
+// its log is a new copy that was never cleaned here.
 func (l *Log) Remove(logs []Key) {
 	l.writing.Lock()
 	defer l.writing.Unlock()
@@ -50,8 +50,8 @@ func (l *Log) writeTotals(lines []totalsLine) {
 	l.totalsFile.write(lines, logs, l.currentTotals)
 }
 
-// currentTotals discards the totals of logs that do not exist, and returns the others. A crash
-// leaves such totals if it comes between the removal of a log and Remove.
+// currentTotals discards the totals of logs that do not exist, and returns the others. Such totals
+// remain after a crash between the removal of a log and the call of Remove.
 func (l *Log) currentTotals() []totalsLine {
 	var existing map[Key]bool
 	if l.opts.Logs != nil {
