@@ -23,8 +23,8 @@ type Broker struct {
 	Full bool
 }
 
-// open returns the brokers that are not cordoned, or all if fewer than replicas are not. Method
-// assign then prefers those that are not.
+// open returns the brokers that are not cordoned. If there are fewer of them than replicas, it
+// returns all brokers; method assign then prefers those that are not cordoned.
 func open(brokers []Broker, replicas int) []Broker {
 	others := slices.DeleteFunc(slices.Clone(brokers), func(b Broker) bool { return b.Cordoned })
 	if len(others) < replicas {
@@ -33,8 +33,8 @@ func open(brokers []Broker, replicas int) []Broker {
 	return others
 }
 
-// withSpace returns the brokers that may get new replicas, and an error that wraps
-// ErrNotEnoughBrokers if there are fewer than replicas.
+// withSpace returns the brokers that may get new replicas. If there are fewer of them than
+// replicas, it returns an error that wraps ErrNotEnoughBrokers.
 func withSpace(brokers []Broker, replicas int) ([]Broker, error) {
 	free := slices.DeleteFunc(slices.Clone(brokers), func(b Broker) bool { return b.Full })
 	switch {
@@ -102,11 +102,10 @@ type assigner struct {
 }
 
 // newAssigner sorts the brokers by id and sets the order of each. The order starts at a broker that
-// depends on the total load and on the number of existing partitions. If it always started at the
-// same broker, this broker would lead all topics with one partition and a replica on every broker,
-// because the loads are then always equal. The total load determines the start by scatter. With a
-// simple rotation (total modulo n) and 2 replicas on 4 brokers, the same two brokers would always
-// be the leaders.
+// depends on the total load and on the number of existing partitions. With a fixed start, one
+// broker would lead all topics with one partition and a replica on every broker, because the loads
+// are then always equal. The total load determines the start by scatter. With a simple rotation
+// (total modulo n) and 2 replicas on 4 brokers, the same two brokers would always be the leaders.
 func newAssigner(brokers []Broker, load map[int32]int, existing int) *assigner {
 	a := &assigner{}
 	total := 0
@@ -131,8 +130,8 @@ func scatter(x uint64) uint64 {
 	return x ^ x>>31
 }
 
-// assign chooses the brokers of one partition, one after the other, each from a rack with the
-// fewest replicas of this partition, and there from those that are not cordoned. The last
+// assign chooses the brokers of one partition, one after the other. Each broker is from a rack with
+// the fewest replicas of this partition, and within that rack preferably not cordoned. The last
 // criterion, order, differs for each broker, so the choice is always unique.
 func (a *assigner) assign(replicas int) []int32 {
 	var chosen []*candidate
@@ -172,8 +171,8 @@ func leaderFirst(chosen []*candidate) []int32 {
 	return ids
 }
 
-// without returns the elements of the list all that are not in the list some, in the same order. It
-// modifies neither list.
+// without returns the elements of all that are not in some, in the same order. It modifies neither
+// list.
 func without(all, some []*candidate) []*candidate {
 	return slices.DeleteFunc(slices.Clone(all),
 		func(b *candidate) bool { return slices.Contains(some, b) })

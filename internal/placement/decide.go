@@ -28,16 +28,17 @@ type Options struct {
 }
 
 // DataLossConsent returns the consent to continue with the records of one disk, even if the disk
-// lacks acknowledged records. The id is the directory id of the disk. While the disk does not exist
-// yet, because it is to replace a lost volume, it is the UID of the PersistentVolumeClaim of that
-// volume. The consent is valid for one election only, because it contains the leader epoch and the
-// election starts another leader epoch: a claim may lose one volume after the other.
+// lacks acknowledged records. The id is the directory id of the disk. If the disk does not exist
+// yet, because it will replace a lost volume, the id is the UID of the PersistentVolumeClaim of
+// that volume. The consent contains the leader epoch, and each election starts another leader
+// epoch. So the consent is valid for one election only, even if a claim loses several volumes one
+// after the other.
 func DataLossConsent(id string, leaderEpoch int32) string {
 	return fmt.Sprintf("%s@%d", id, leaderEpoch)
 }
 
-// ConsentedID returns the id in a DataLossConsent with a leader epoch; "" if the text has another
-// leader epoch, or none.
+// ConsentedID returns the id in a DataLossConsent with the given leader epoch; "" if the text has
+// another leader epoch, or none.
 func ConsentedID(consent string, leaderEpoch int32) string {
 	id, epoch, _ := strings.Cut(consent, "@")
 	if epoch != strconv.Itoa(int(leaderEpoch)) {
@@ -258,8 +259,8 @@ func (e *election) completeReassignment() {
 		func(id int32, _ string) bool { return !slices.Contains(e.Replicas, id) })
 }
 
-// preference returns the replicas in the order in which an election considers them: first those of
-// the target. A broker may occur twice.
+// preference returns the replicas in the order in which an election considers them: first the
+// replicas in the target. A broker may occur twice.
 func (e *election) preference() []int32 {
 	return slices.Concat(e.Target, e.Replicas)
 }
@@ -380,9 +381,10 @@ func (e *election) allUnclean(lastLeader bool) func(id int32) bool {
 	}
 }
 
-// allowedMember reports whether a broker is a member that has returned from an unclean stop and the
-// topic allows its election. Such a member is considered before other replicas: it lacks at most
-// records that it had not synced, whereas another replica lacks all records since it left the ISR.
+// allowedMember reports whether a broker is a member that has returned from an unclean stop, and
+// whose election the topic allows. Such a member is considered before other replicas: it lacks at
+// most records that it had not synced, whereas another replica lacks all records since it left the
+// ISR.
 func (e *election) allowedMember(id int32) bool {
 	m, ok := e.member(id)
 	return ok && e.state(m) == memberUnclean && e.allowed(id)
@@ -410,8 +412,8 @@ func (e *election) allowed(id int32) bool {
 
 // recordLeader sets the leader in the result. It starts another leader epoch if the leader is
 // another broker or has another broker epoch. It also starts one if the leader has found later
-// leader epochs in its log (FoundEpoch), for example after the metadata was lost and created again;
-// the new leader epoch is above these, so that none is used twice.
+// leader epochs in its log (FoundEpoch), for example after the metadata was lost and created again.
+// The new leader epoch is above all of these, so that no epoch is used twice.
 func (e *election) recordLeader(leader int32, epoch int64) {
 	last, known := InSyncReplica{}, false
 	for _, m := range e.before.ISR {

@@ -10,8 +10,7 @@
 //     possible.
 //  2. Without racks, the numbers of replicas that one call assigns to the brokers differ by at most
 //     one.
-//  3. If these numbers differ, the brokers that are assigned one more are those with the smallest
-//     load.
+//  3. If these numbers differ, the brokers with the smallest load are assigned one replica more.
 //  4. The preferred leader of a partition is the broker that is the preferred leader of the fewest
 //     partitions of this call, so leaders are balanced too.
 //
@@ -19,9 +18,9 @@
 // moves as few replicas as possible.
 //
 // Decide elects the leader of one partition and decides ISR, replicas and leader epoch (decide.go).
-// ChangeISR checks an ISR change that a leader proposes, and LoseLog takes a replica out that has
-// lost its log (partition.go). They guarantee the following, which decide_model_test.go checks
-// against simulated brokers and logs:
+// ChangeISR checks an ISR change that a leader proposes, and LoseLog removes a replica that has
+// lost its log from the ISR (partition.go). They guarantee the following, which
+// decide_model_test.go checks against simulated brokers and logs:
 //  1. A new leader has every record that was acknowledged with acks=all. The exceptions are unclean
 //     elections: no in-sync replica has returned with its complete log, or the topic or a user has
 //     accepted the loss of records.

@@ -17,19 +17,18 @@ import (
 // partition has too many replicas. In that case it first removes replicas that share a rack with
 // other replicas of the partition, and among those the replica on the broker with the most
 // replicas. Fit assigns a new replica to a rack with the fewest replicas of the partition, and in
-// that rack to the broker with the fewest replicas; cordoned brokers get one only if there is no
-// other broker. If Fit keeps the first replica, it remains the
-// first.
+// that rack to the broker with the fewest replicas. A cordoned broker gets a replica only if there
+// is no other broker. If Fit keeps the first replica, that replica remains the first.
 //
-// Fit moves no replica just because a new broker has few replicas; only the assignment of new
-// partitions balances the cluster (see Assign). Fit returns ErrNotEnoughBrokers if replicas >
+// Fit does not move a replica only because a new broker has few replicas: only the assignment of
+// new partitions balances the cluster (see Assign). Fit returns ErrNotEnoughBrokers if replicas >
 // len(brokers), or if a partition lacks brokers that are not Full.
 func Fit(brokers []Broker, load map[int32]int, current [][]int32, replicas int) ([][]int32,
 	error) {
 	return FitDisks(brokers, load, current, replicas, Disks{})
 }
 
-// Disks is what FitDisks considers besides the number of replicas. The zero value has no effect.
+// Disks contains additional inputs of FitDisks. The zero value has no effect.
 type Disks struct {
 	Bytes []int64 // size of each partition; nil if unknown
 	// Free contains the bytes that new replicas may add on each broker. FitDisks subtracts those that
@@ -37,9 +36,9 @@ type Disks struct {
 	Free map[int32]int64
 }
 
-// FitDisks is Fit that, among the brokers of a rack, prefers those whose disks have space for a new
-// replica. If none has, the replica is assigned nevertheless, and an entry of disks.Free becomes
-// negative.
+// FitDisks is Fit that, among the brokers of a rack, prefers brokers whose disks have space for a
+// new replica. If no broker has space, the replica is assigned nevertheless, and an entry of
+// disks.Free becomes negative.
 func FitDisks(brokers []Broker, load map[int32]int, current [][]int32, replicas int,
 	disks Disks) ([][]int32, error) {
 	if replicas < 1 || replicas > len(brokers) {

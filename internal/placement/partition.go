@@ -60,17 +60,17 @@ const lostDirectory = "lost"
 // LostLog reports whether the member has lost its log (LoseLog).
 func (m InSyncReplica) LostLog() bool { return m.Epoch == 0 && m.Directory == lostDirectory }
 
-// LoseLog returns the partition after a report that a replica has lost records that it had: its log
-// is missing, damaged or an older one (ADR 0315). The caller must write the result by
-// compare-and-swap. incarnation is the incarnation id of the lost log. If it is not recorded, the
-// loss is known already, or the log is not that of this replica, and the partition is unchanged.
-// A new partition is unchanged too, because it has no records. Otherwise the replica gets the
-// incarnation id next, which must be new and unique. So it discards
-// what is left of its log before it becomes a follower, and a repeated report has no effect.
+// LoseLog returns the partition after a report that a replica has lost records: its log is missing,
+// damaged or an older one (ADR 0315). The caller must write the result by compare-and-swap.
+// incarnation is the incarnation id of the lost log. If this id is not recorded, the loss is
+// already known, or the log belongs to another replica, and the partition is unchanged. A new
+// partition is unchanged too, because it has no records. Otherwise the replica gets the incarnation
+// id next, which must be new and unique. So the replica discards the rest of its log before it
+// becomes a follower, and a repeated report has no effect.
 //
 // If the replica leads, the partition loses its leader. The replica is removed from the ISR,
-// because the other members have every acknowledged record. If there is no other member, it
-// remains, and the records are lost: it is a member that an election may elect only uncleanly
+// because the other members have every acknowledged record. If there is no other member, the
+// replica remains a member, and the records are lost: only an unclean election may elect it
 // (LostLog).
 func LoseLog(p Partition, broker int32, incarnation, next string) Partition {
 	if id, known := p.ReplicaIncarnations[broker]; !known || id != incarnation || len(p.ISR) == 0 {
@@ -92,16 +92,17 @@ func LoseLog(p Partition, broker int32, incarnation, next string) Partition {
 
 // Fenced reports whether the process of a member's broker epoch is proved to have exited, and not
 // gracefully: the broker has a later epoch on the same disk. Two processes never use a disk at the
-// same time, so the earlier process has exited. No election will treat a member that is recorded
-// so, in this or a later broker epoch, as intact. An earlier election may have: b may be newer than
-// the recorded member that the caller knows. So the leader removes the member by an ISR change, at
-// once (ADR 0253). A later epoch on another disk does not prove that the process has exited.
+// same time, so the earlier process has exited. No later election will treat a member as intact
+// that is recorded with this broker epoch. An earlier election may have done so, because b may be
+// newer than the recorded member that the caller knows. So the leader removes the member by an ISR
+// change, at once (ADR 0253). A later epoch on another disk does not prove that the process has
+// exited.
 func (m InSyncReplica) Fenced(b BrokerState) bool {
 	return b.Epoch > m.Epoch && b.CleanEpoch != m.Epoch && m.Directory != "" &&
 		m.Directory == b.Directory
 }
 
-// Liveness says whether a broker is running, as far as the caller knows.
+// Liveness is the caller's knowledge about whether a broker is running.
 type Liveness int
 
 const (
@@ -149,8 +150,9 @@ type Proposal struct {
 //     include or omit fenced members.
 //   - A proposed member is not a replica, is not up in the proposed broker epoch, or has another
 //     replica incarnation id.
-//   - A proposed new member is in controlled shutdown: it would be removed at once. A present
-//     member in controlled shutdown may remain, because it still has every acknowledged record.
+//   - A proposed new member is in controlled shutdown, because such a member would be removed at
+//     once. A present member in controlled shutdown may remain, because it still has every
+//     acknowledged record.
 //   - The leader is not among the proposed members.
 func ChangeISR(p Partition, proposal Proposal, brokers map[int32]BrokerState) (Partition, error) {
 	switch {

@@ -13,9 +13,9 @@ type Stop struct {
 // enough replicas on other brokers are in sync. A replica that is not in sync may be stopped unless
 // the partition has too few in-sync replicas and waits for it.
 //
-// A partition cannot have more in-sync replicas on other brokers than it has other replicas. So a
-// partition with a single replica allows every stop, and one that needs all its replicas allows a
-// stop while all the others are in sync; it is unavailable meanwhile.
+// The number of in-sync replicas that are required on other brokers is at most the number of other
+// replicas. So a partition with a single replica permits every stop. A partition that needs all its
+// replicas permits a stop while all the others are in sync; it is unavailable meanwhile.
 func (p Stop) MayStop(broker int32) bool {
 	if len(p.Replicas) == 1 || !slices.Contains(p.Replicas, broker) {
 		return true

@@ -10,15 +10,16 @@ import (
 type Broker struct {
 	ID   int32  // unique in a Cluster
 	Rack string // "" if unknown; all brokers without a rack form one rack
-	// Capacity is the size of the broker's volume in bytes; 0 if unknown: then its disk has no
+	// Capacity is the size of the broker's volume in bytes. If it is 0 (unknown), the disk has no
 	// limit.
 	Capacity int64
-	// Other is the number of bytes on the volume that are not of replicas in Cluster.Partitions.
+	// Other is the number of bytes on the volume that do not belong to replicas in Cluster.Partitions.
 	Other    int64
 	Cordoned bool // the broker gets no more replicas (KIP-1066)
 	Draining bool // all replicas are to leave the broker
-	// Removed is true if the broker is being removed. Its rack does not count. A broker that is only
-	// draining may return, so its rack counts: replicas are not to share racks because of a drain.
+	// Removed is true if the broker is being removed. The rack of a removed broker does not count for
+	// the number of racks. The rack of a broker that is only draining counts, because the broker may
+	// return: a drain must not make replicas share racks.
 	Removed bool
 }
 
@@ -40,12 +41,12 @@ type Partition struct {
 type Cluster struct {
 	Brokers    []Broker
 	Partitions []Partition
-	// AnywayPercent, if not 0, is how much of a disk the replicas may fill that a plan with
-	// Options.DrainOnly leaves on draining brokers otherwise. They may also share racks.
+	// AnywayPercent, if not 0, permits replicas that would otherwise remain on draining brokers to
+	// fill this share of a disk, and to share racks. It applies to plans with Options.DrainOnly.
 	AnywayPercent int64
 }
 
-// Goal is what a move is for. The order of the constants is that of their priority.
+// Goal is the purpose of a move. The order of the constants is that of their priority.
 type Goal int
 
 const (
@@ -73,7 +74,8 @@ var goalNames = [goals]string{"Drain", "Racks", "Capacity", "Disk", "LeaderRate"
 // String returns the name of the goal.
 func (g Goal) String() string { return goalNames[g] }
 
-// Potential contains, for each goal, how far the cluster is from reaching it; 0: it is reached.
+// Potential contains, for each goal, the distance of the cluster from the goal; 0: the goal is
+// reached.
 type Potential [goals]int64
 
 // Compare compares goal by goal, the first goal first.
@@ -83,8 +85,8 @@ func (p Potential) Compare(q Potential) int { return slices.Compare(p[:], q[:]) 
 type Move struct {
 	Partition int     // index in Cluster.Partitions
 	Replicas  []int32 // after the move, the preferred leader first
-	// From and To are the broker that loses a replica and the one that gets it, or, if the move
-	// copies nothing, the present and the new preferred leader.
+	// From is the broker that loses a replica, and To the broker that gets it. If the move copies
+	// nothing, they are the present and the new preferred leader.
 	From, To int32
 	Copy     bool // false if only the preferred leader changes
 	Goal     Goal
@@ -111,8 +113,8 @@ type Plan struct {
 
 // Options are limits of a plan. The zero value selects the defaults.
 type Options struct {
-	// TolerancePercent is how far a broker may be from the mean in goals Disk, LeaderRate and
-	// Leaders; default 10.
+	// TolerancePercent is how far a broker may be from the mean in goals Disk, LeaderRate and Leaders;
+	// default 10.
 	TolerancePercent int64
 	// CapacityPercent is how much of a broker's disk may be used; default 80.
 	CapacityPercent int64
@@ -120,7 +122,7 @@ type Options struct {
 	DrainOnly bool
 }
 
-// replicaBytes is added to the size of each replica. So the replicas of empty partitions are
+// replicaBytes is added to the size of each replica, so that the replicas of empty partitions are
 // balanced by their number.
 const replicaBytes = 4 << 10
 
@@ -143,9 +145,9 @@ func Evaluate(cluster Cluster, options Options) Potential {
 	return newPlanner(cluster, options).potential()
 }
 
-// relax lets the partitions whose replicas remain on draining brokers break goals Racks and
-// Capacity. It reports whether the input allows this and there are such partitions. Partitions that
-// can leave within the limits are not relaxed.
+// relax permits the partitions whose replicas remain on draining brokers to break goals Racks and
+// Capacity. It returns true if the input allows this and such partitions exist. Partitions that can
+// leave within the limits are not relaxed.
 func (p *planner) relax() (relaxed bool) {
 	if !p.options.DrainOnly || p.anywayPercent == 0 {
 		return false

@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// candidate is a possible move. The replica at index k of a partition moves to broker to, or, if
-// copies is false, becomes the preferred leader.
+// candidate is a possible move. The replica at index k of a partition moves to broker to. If copies
+// is false, that replica becomes the preferred leader instead.
 type candidate struct {
 	partition *partition // nil: there is none
 	k, to     int
@@ -15,7 +15,7 @@ type candidate struct {
 }
 
 // copying returns the candidate that moves the replica at index k to a broker. ok is false if the
-// broker cannot get the replica or the move makes a hard goal worse that it may not break.
+// broker cannot get the replica, or if the move worsens a hard goal that it may not break.
 func (p *planner) copying(moved *partition, k, to int) (c candidate, ok bool) {
 	if moved.Fixed || p.brokers[to].Cordoned || p.brokers[to].Draining ||
 		slices.Contains(moved.replicas, to) {
@@ -131,9 +131,9 @@ func (p *planner) byLoad(l *load) []int {
 	return order
 }
 
-// searchDrain moves the largest replica of the first draining broker to the broker for which this
-// is best, and among equal ones to the broker with the fewest bytes. Large replicas go first
-// because the small ones then fill the gaps.
+// searchDrain moves the largest replica of the first draining broker to the broker for which the
+// move lowers the potential most. Among equal brokers it chooses the one with the fewest bytes.
+// Large replicas move first, because small ones then fill the gaps.
 func (p *planner) searchDrain() (best candidate) {
 	for b := range p.brokers {
 		if !p.brokers[b].Draining {
@@ -180,10 +180,10 @@ func (p *planner) searchRacks() (best candidate) {
 	return best
 }
 
-// searchDisk moves a replica from the broker with the most bytes to the one with the fewest, if
-// possible, and else between the next ones. Of the replicas it chooses the one that gains the most
-// per byte; most moves gain the same. Then it prefers what is better for the later goals, and then
-// the largest replica: fewer moves.
+// searchDisk moves a replica from the broker with the most bytes to the broker with the fewest. If
+// no such move is possible, it tries the next pair of brokers. It chooses the replica that gains
+// the most per byte. Most moves gain the same; among these it prefers the best one for the later
+// goals, and then the largest replica, so that fewer moves are needed.
 func (p *planner) searchDisk(goal Goal) (best candidate) {
 	order := p.byLoad(&p.disk)
 	for _, from := range order {
@@ -220,8 +220,8 @@ func (c candidate) gainsMore(than candidate, goal Goal) bool {
 		slices.Compare(c.delta[goal+1:], than.delta[goal+1:])) < 0
 }
 
-// searchTopic moves a replica of a topic that has too many on one broker to the broker with the
-// fewest of them. It prefers small replicas.
+// searchTopic moves a replica of a topic that has too many replicas on one broker to the broker
+// with the fewest replicas of the topic. It prefers small replicas.
 func (p *planner) searchTopic() (best candidate) {
 	for number := range p.topics {
 		l := &p.topics[number]
@@ -249,9 +249,9 @@ func (p *planner) searchTopic() (best candidate) {
 	return best
 }
 
-// searchLeader makes another replica of a partition of the busiest broker its preferred leader. If
-// this is possible for no broker, it moves the replica of a leader, but only for goal LeaderRate:
-// the number of leaders is not worth a copy.
+// searchLeader changes the preferred leader of a partition of the busiest broker to another
+// replica. If this is possible for no broker, it moves the replica of a leader, but only for goal
+// LeaderRate: the number of leaders does not justify a copy.
 func (p *planner) searchLeader(goal Goal) (best candidate) {
 	l := &p.rate
 	if goal == Leaders {
@@ -302,7 +302,8 @@ func (p *planner) searchLeaderCopy(order []int) (best candidate) {
 	return best
 }
 
-// blocked returns the replicas that the plan leaves on draining brokers, and why.
+// blocked returns the replicas that the plan leaves on draining brokers, with the goal that
+// prevents each move.
 func (p *planner) blocked() (all []Blocked) {
 	for b := range p.brokers {
 		if !p.brokers[b].Draining {
@@ -318,8 +319,8 @@ func (p *planner) blocked() (all []Blocked) {
 	return all
 }
 
-// obstacle returns the goal that prevents the move of a replica: the last one that some broker
-// fails.
+// obstacle returns the goal that prevents the move of a replica. If different goals exclude the
+// brokers, it returns the last of these goals.
 func (p *planner) obstacle(moved *partition, k int) Goal {
 	worst := Drain
 	for to := range p.brokers {

@@ -25,7 +25,7 @@ func (b band) excess(value int64) int64 { return max(0, value-b.high, b.low-valu
 // unbounded is the band of a broker to which a goal does not apply.
 var unbounded = band{low: -1 << 62, high: 1 << 62}
 
-// load is what a broker holds in the measure of one goal, and its bounds.
+// load contains the amounts that the brokers hold in the measure of one goal, and their bounds.
 type load struct {
 	value []int64
 	bands []band
@@ -104,7 +104,8 @@ func (p *planner) nameRacks() {
 	p.rackCount = max(1, len(used))
 }
 
-// addPartitions converts the partitions, in an order that does not depend on that of the input.
+// addPartitions converts the partitions, in an order that does not depend on the order of the
+// input.
 func (p *planner) addPartitions(all []Partition) {
 	position := make(map[int32]int, len(p.brokers))
 	for i, b := range p.brokers {
@@ -227,8 +228,9 @@ func (p *planner) potential() Potential {
 }
 
 // rackExcess returns the number of replicas of a partition above the fair share of their rack, plus
-// the number of racks that it lacks, if the replica at index k were on another broker. k is -1 for
-// the present replicas. Of four replicas in three racks two may share a rack, but not two pairs.
+// the number of racks that the partition lacks, if the replica at index k were on another broker. k
+// is -1 for the present replicas. For example, of four replicas in three racks two may share a
+// rack, but two racks with two replicas each are one too many.
 func (p *planner) rackExcess(moved *partition, k, broker int) int64 {
 	share := (len(moved.replicas) + p.rackCount - 1) / p.rackCount
 	excess, missing := int64(0), min(len(moved.replicas), p.rackCount)
