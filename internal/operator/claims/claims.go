@@ -4,7 +4,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// Claim is the volume claim of a broker that runs, or will run.
+// Claim is the volume claim of a broker that runs or will run.
 type Claim struct {
 	Broker int32
 	Name   string
@@ -20,17 +20,17 @@ type Claim struct {
 	FileSystemPending bool
 	// Replaced is true if the claim is to be replaced by one of another StorageClass.
 	Replaced bool
-	// ResizeError is the message of condition ControllerResizeError or NodeResizeError, or says that
-	// the driver has given up.
+	// ResizeError is the message of condition ControllerResizeError or NodeResizeError, or a message
+	// that the driver has stopped trying.
 	ResizeError string
 }
 
-// Expansion is whether a StorageClass allows its volumes to grow.
+// Expansion is the permission of a StorageClass to expand its volumes.
 type Expansion int
 
 const (
-	// Unknown means that the operator may not read the StorageClass. The API server knows it, and
-	// refuses a growth that the class does not allow.
+	// Unknown means that the operator may not read the StorageClass. The API server then refuses a
+	// growth that the class does not allow.
 	Unknown Expansion = iota
 	// Allowed means that allowVolumeExpansion is true.
 	Allowed
@@ -38,16 +38,16 @@ const (
 	Forbidden
 )
 
-// step is the unit by which a request must exceed the capacity: Kubernetes accepts a lower request
-// only above the capacity. Drivers round up to their own unit.
+// step is the amount by which a reduced request must exceed the capacity: Kubernetes accepts a
+// lower request only if it is above the capacity. Drivers round up to their own unit.
 var step = resource.MustParse("1Mi")
 
-// Next returns the size that the operator must request, and false if the request remains.
+// Next returns the size that the operator must request. It returns false if the request remains.
 //
-//   - A volume that is too small grows, unless the operator has asked for this size before: then
-//     somebody has lowered the request since, to recover from a growth that failed.
-//   - A growth that the operator has asked for, and that has not happened, is withdrawn when the
-//     size is lowered. A request that others have raised remains.
+//   - A volume that is too small grows, unless the operator has requested this size before. In that
+//     case a user has lowered the request since, to recover from a growth that failed.
+//   - If the size is lowered, a growth that the operator has requested is withdrawn, provided that
+//     it has not happened yet. A request that a user has raised remains.
 func (c Claim) Next(size resource.Quantity) (resource.Quantity, bool) {
 	switch {
 	case !c.Bound:
@@ -65,8 +65,8 @@ func (c Claim) Next(size resource.Quantity) (resource.Quantity, bool) {
 	return next, next.Cmp(c.Requested) < 0
 }
 
-// ours reports whether the operator has asked for the requested size, or for a larger one that
-// somebody has lowered.
+// ours reports whether the operator has requested the present size, or a larger size that a user
+// has lowered.
 func (c Claim) ours() bool { return c.Asked != nil && c.Asked.Cmp(c.Requested) >= 0 }
 
 // asked reports whether the operator requested this size last.
@@ -74,8 +74,8 @@ func (c Claim) asked(size resource.Quantity) bool {
 	return c.Asked != nil && c.Asked.Cmp(size) == 0
 }
 
-// lowered reports whether somebody has lowered the request below a size for which the operator has
-// asked.
+// lowered reports whether a user has lowered the request below a size that the operator has
+// requested.
 func (c Claim) lowered(size resource.Quantity) bool {
 	return c.Requested.Cmp(size) < 0 && c.asked(size)
 }
@@ -84,12 +84,12 @@ func (c Claim) lowered(size resource.Quantity) bool {
 func (c Claim) resizing() bool { return c.Bound && c.Capacity.Cmp(c.Requested) < 0 }
 
 // withdrawn reports whether the request is larger than a size only because of a growth that the
-// operator has asked for and withdraws: the volume is not larger.
+// operator has requested and now withdraws, and that has not enlarged the volume.
 func (c Claim) withdrawn(size resource.Quantity) bool {
 	return c.resizing() && c.Requested.Cmp(size) > 0 && c.Capacity.Cmp(size) <= 0 && c.ours()
 }
 
-// Refusal is why a request was not changed.
+// Refusal is the reason why a request was not changed.
 type Refusal struct {
 	ByClass bool   // its StorageClass does not allow it
 	Message string // words of the API server; "" if the operator has not asked it

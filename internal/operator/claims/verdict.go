@@ -17,12 +17,12 @@ type Verdict struct {
 	Message string
 }
 
-// State is the state of all claims of a LogCluster after the operator has asked for their growth.
+// State is the state of all claims of a LogCluster after the operator has requested their growth.
 type State struct {
 	Size     resource.Quantity // spec.storage.size
 	Claims   []Claim           // by broker id
 	Refusals map[int32]Refusal // by broker id
-	// Restarts are the brokers that are restarted so that their file systems grow.
+	// Restarts contains the brokers that are being restarted so that their file systems grow.
 	Restarts map[int32]bool
 }
 
@@ -94,7 +94,7 @@ func (s State) notLowered() Verdict {
 		strings.TrimSuffix(s.Refusals[first.Broker].Message, "."))}
 }
 
-// lowered describes requests that somebody has lowered, which the operator does not raise again.
+// lowered describes requests that a user has lowered, which the operator does not raise again.
 func (s State) lowered() Verdict {
 	found := s.filter(func(c Claim) bool { return c.lowered(s.Size) })
 	if len(found) == 0 {
@@ -122,7 +122,8 @@ func (s State) failed() Verdict {
 		strings.TrimSuffix(s.problem(first), "."), largest(s.Claims), first.Name)}
 }
 
-// problem returns why a claim has not grown, unless its class is the reason; "" if nothing failed.
+// problem returns the reason why a claim has not grown, unless its class is the reason; "" if
+// nothing failed.
 func (s State) problem(c Claim) string {
 	if refusal, ok := s.Refusals[c.Broker]; ok {
 		return refusal.Message
@@ -206,7 +207,7 @@ func (s State) larger() Verdict {
 		first.Capacity.String(), first.Name)}
 }
 
-// others says how many claims besides the first are in the same state.
+// others describes the number of claims besides the first that are in the same state.
 func others(found []Claim) string {
 	if len(found) == 1 {
 		return ""

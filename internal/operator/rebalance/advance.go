@@ -12,8 +12,8 @@ import (
 )
 
 const (
-	// capacityPercent is how much of a disk moves may fill, except those of a drain that is blocked
-	// otherwise and is to begin anyway.
+	// capacityPercent is the share of a disk that moves may fill. It does not apply to moves with
+	// Move.Anyway.
 	capacityPercent = 80
 	// rejectPercent is the default of spec.storage.pressure.reject.
 	rejectPercent = 92
@@ -58,7 +58,7 @@ func (d *decider) capacity(id int32) int64 { return capacity(d.Cluster, id) }
 // used returns the number of bytes in use on a broker's volume.
 func (d *decider) used(id int32) int64 { return inUse(d.Cluster, id, d.Used[id]) }
 
-// known returns the number of bytes on each broker that are of replicas in the input.
+// known returns the number of bytes that the replicas in the input take on each broker.
 func (d *decider) known() map[int32]int64 {
 	known := map[int32]int64{}
 	for i := range d.Partitions {
@@ -69,8 +69,8 @@ func (d *decider) known() map[int32]int64 {
 	return known
 }
 
-// ratesKnown reports whether the rates of all partitions with a leader are known. If not, the rates
-// are not balanced: an unknown rate is not 0.
+// ratesKnown reports whether the rates of all partitions with a leader are known. Otherwise the
+// rates are not balanced, because an unknown rate must not count as 0.
 func (d *decider) ratesKnown() bool {
 	return !slices.ContainsFunc(d.Partitions,
 		func(p Partition) bool { return p.Leader >= 0 && p.Rate < 0 })
@@ -113,8 +113,8 @@ func (d *decider) advance() {
 	}
 }
 
-// drainedDown says which broker in spec.drain is down, if any. While its drain is blocked it is
-// like any other broker: no move begins while it is down.
+// drainedDown describes a broker in spec.drain that is down, if there is one. While the drain is
+// blocked, such a broker is treated like any other broker: no move begins while it is down.
 func (d *decider) drainedDown() string {
 	for _, id := range d.Drained.Requested {
 		if d.Down[id] {
@@ -160,7 +160,7 @@ func (d *decider) execute() {
 	}
 }
 
-// describeRemaining says why a drain without moves has not ended.
+// describeRemaining describes why a drain without moves has not ended.
 func (d *decider) describeRemaining() string {
 	if len(d.Invalid) > 0 {
 		return fmt.Sprintf("The entry of partition %s in its PartitionSet is invalid, so its brokers "+
@@ -170,8 +170,10 @@ func (d *decider) describeRemaining() string {
 		"progress, or the numbers of replicas change.", d.Drained.Remaining)
 }
 
-// plan returns the moves that are left. A run that only drains brokers makes no other moves. A run
-// for balance makes last those that only a plan for a drain has; see balance.Cluster.AnywayPercent.
+// plan returns the moves that remain. A run that only drains brokers makes no other moves. Any
+// other run first makes the moves for balance. If none remain but the brokers in spec.drain still
+// hold replicas, it makes the moves of a plan with Options.DrainOnly, which may use
+// balance.Cluster.AnywayPercent.
 func (d *decider) plan() balance.Plan {
 	cluster := d.cluster()
 	if d.run().Trigger != v1alpha1.TriggerDrain {
@@ -183,8 +185,9 @@ func (d *decider) plan() balance.Plan {
 	return balance.New(cluster, d.options(balance.Options{DrainOnly: true}))
 }
 
-// selectMoves begins moves within the limits. It returns what the first move that does not begin
-// waits for. A move of a partition that already has an earlier move in the plan begins later.
+// selectMoves begins moves within the limits. It returns the reason why the first move that does
+// not begin must wait. If a partition has several moves in the plan, only the first of them may
+// begin.
 func (d *decider) selectMoves(plan balance.Plan) (waits string) {
 	s := selection{decider: d, sends: map[int32]int{}, receives: map[int32]int{},
 		bytes: map[int32]int64{}, cleans: map[int32]int{}, passes: map[string]time.Time{}}
@@ -210,7 +213,7 @@ func (d *decider) selectMoves(plan balance.Plan) (waits string) {
 	return waits
 }
 
-// selection counts what the moves in progress take.
+// selection counts the resources that the moves in progress use.
 type selection struct {
 	*decider
 	sends, receives map[int32]int
@@ -232,7 +235,7 @@ func (s *selection) occupy(p *Partition) {
 	}
 }
 
-// begin begins a move, or returns what it waits for.
+// begin begins a move, or returns the reason why it must wait.
 func (s *selection) begin(m balance.Move) (waits string) {
 	p, run := &s.Partitions[m.Partition], s.run()
 	bytes, key := int64(0), p.Key()
@@ -261,7 +264,7 @@ func (s *selection) begin(m balance.Move) (waits string) {
 	return ""
 }
 
-// obstacle returns what a copy waits for; "" if it may begin.
+// obstacle returns the reason why a copy must wait; "" if it may begin.
 func (s *selection) obstacle(p *Partition, m balance.Move) string {
 	percent := CapacityPercent(s.Cluster)
 	if m.Anyway {

@@ -9,19 +9,19 @@ import (
 )
 
 const (
-	// reclaimablePercent is how much of a partition must be reclaimable for the cleaner to clean it
+	// reclaimablePercent is the reclaimable share of a partition from which the cleaner cleans it
 	// before a copy.
 	reclaimablePercent = 30
 	// cleanerWaitMax is how long a move waits for the cleaner to remove garbage.
 	cleanerWaitMax = 10 * time.Minute
-	// passWaitMax is how long a move waits for passes on the broker that loses the replica. A pass
-	// ends, but the next one may begin before the broker reports again, so that a partition with
-	// many updates is always being cleaned.
+	// passWaitMax is how long a move waits for passes on the broker that loses the replica. If a
+	// partition has many updates, the next pass may begin before the broker reports again, so the
+	// partition would always be reported as being cleaned.
 	passWaitMax = 6 * time.Hour
 )
 
-// awaitCleaner returns what a copy waits for: that the cleaner removes garbage, so that it is not
-// copied, and that a pass ends whose replica would be removed.
+// awaitCleaner returns the reason why a copy must wait for the cleaner: the cleaner removes garbage
+// first, so that it is not copied, or a pass is running on the broker that loses the replica.
 func (s *selection) awaitCleaner(p *Partition, m balance.Move) string {
 	if slices.Contains(p.Cleaning, m.From) {
 		return s.awaitPass(p, m.From)
@@ -31,7 +31,8 @@ func (s *selection) awaitCleaner(p *Partition, m balance.Move) string {
 		return ""
 	}
 	run := s.run()
-	// After a clean long before the move there would be garbage again.
+	// The number of cleans is limited, because new garbage accumulates between a clean and a much
+	// later move.
 	if s.cleans[m.To]++; s.cleans[m.To] > 2*s.limit {
 		return "Further partitions follow."
 	}
@@ -48,8 +49,8 @@ func (s *selection) awaitCleaner(p *Partition, m balance.Move) string {
 	return fmt.Sprintf("The cleaner cleans partition %s before it moves.", p.Key())
 }
 
-// awaitPass returns what a copy waits for while the broker that loses the replica cleans it. A
-// limit as short as that for garbage would cut off passes of large partitions.
+// awaitPass returns the reason why a copy must wait while the broker that loses the replica cleans
+// it. Its limit is longer than cleanerWaitMax, so that passes of large partitions are not cut off.
 func (s *selection) awaitPass(p *Partition, from int32) string {
 	since, waiting := s.run().Passes[p.Key()]
 	if !waiting {

@@ -24,7 +24,7 @@ const (
 	// checkInterval is the time between two checks of policy Continuous.
 	checkInterval = 5 * time.Minute
 	// forgetAfter is the time after which a decided assignment that is still not in the cache is
-	// forgotten: somebody else has assigned the partition.
+	// forgotten, because a user or another controller has assigned the partition.
 	forgetAfter = 30 * time.Second
 )
 
@@ -40,7 +40,7 @@ type decider struct {
 	planned int64
 }
 
-// Decide returns what is to be done now.
+// Decide returns the next actions.
 func Decide(in Input) Decision {
 	d := newDecider(in)
 	d.progress()
@@ -100,7 +100,7 @@ func (d *decider) progress() {
 	run.Moving = slices.DeleteFunc(run.Moving, func(key string) bool {
 		i, exists := d.byKey[key]
 		target, known := run.Targets[key]
-		if exists && !known { // since a restart of the operator
+		if exists && !known { // after a restart of the operator
 			target = Target{Replicas: d.Partitions[i].Assigned, At: d.Now}
 			if len(d.Partitions[i].adding()) > 0 {
 				target.Bytes = d.Partitions[i].Bytes
@@ -112,7 +112,7 @@ func (d *decider) progress() {
 				d.Partitions[i].Assigned = target.Replicas
 				return false
 			}
-			exists = false // it is no move of this run any more
+			exists = false // the partition is no longer a move of this run
 		}
 		if exists && d.Partitions[i].reassigning() {
 			return false
@@ -140,7 +140,7 @@ func (d *decider) drained() Drained {
 	if d.Obstacle != "" {
 		state.Waits = d.Obstacle
 		if run := d.run(); run.Phase == v1alpha1.RebalanceBlocked && state.Remaining > 0 {
-			state.Obstacle = run.Message // a plan would need what is unknown now
+			state.Obstacle = run.Message // a plan would need the unknown state
 		}
 		return state
 	}
@@ -155,7 +155,8 @@ func (d *decider) drained() Drained {
 	return state
 }
 
-// describeBlocked says why brokers cannot be drained, by the first replica that cannot leave.
+// describeBlocked describes why brokers cannot be drained, by the example of the first replica that
+// cannot leave.
 func (d *decider) describeBlocked(cluster balance.Cluster, blocked []balance.Blocked) string {
 	first := blocked[0]
 	partition := cluster.Partitions[first.Partition]
@@ -194,7 +195,8 @@ func (d *decider) trigger() {
 		if d.mustCancel(request) {
 			d.cancel()
 		} else if requested && run.Phase != v1alpha1.RebalanceCancelling {
-			// The run in progress does what is requested. Now the annotation decides about its end.
+			// The run in progress already does what is requested. Its trigger becomes the annotation, so
+			// that the annotation determines its end.
 			run.Request, run.Trigger = request, v1alpha1.TriggerManual
 		}
 		return
@@ -239,7 +241,7 @@ func (d *decider) unbalanced() bool {
 		d.options(balance.Options{TolerancePercent: triggerTolerance})).Moves) > 0
 }
 
-// mustCancel reports whether nobody wants the run any more.
+// mustCancel reports whether the reason for the run no longer exists.
 func (d *decider) mustCancel(request string) bool {
 	switch run := d.run(); {
 	case run.Phase == v1alpha1.RebalanceCancelling:
@@ -265,16 +267,16 @@ func (d *decider) begin(trigger v1alpha1.RebalanceTrigger) {
 		Checked: last.Checked}
 }
 
-// cancel ends the beginning of moves.
+// cancel stops the run from beginning further moves.
 func (d *decider) cancel() {
 	run := d.run()
 	run.Phase, run.ETA = v1alpha1.RebalanceCancelling, nil
 	run.Brokers = d.Cluster.Spec.Brokers
 }
 
-// takeBack takes back the moves of a cancelled run that have copied less than half of the bytes, or
-// whose target is down. Moves whose progress is unknown stay for a later decision. Other brokers
-// that are down do not matter.
+// takeBack reverts the moves of a cancelled run that have copied less than half of the bytes, or
+// whose target is down. Moves whose progress is unknown are left to a later decision. Other brokers
+// may be down.
 func (d *decider) takeBack() {
 	run := d.run()
 	run.Moving = slices.DeleteFunc(run.Moving, func(key string) bool {

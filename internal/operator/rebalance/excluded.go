@@ -9,15 +9,16 @@ import (
 	"heartwood.dev/heartwood/internal/placement/balance"
 )
 
-// excluded are the brokers, sorted, that would get replicas for the balance, but may not.
+// excluded contains the brokers, sorted, that would get replicas for balance but are excluded.
 type excluded struct {
 	full     []int32 // that refuse records, or whose disks would be filled too far
 	cordoned []int32 // in spec.cordoned
 }
 
-// excluded returns the brokers because of which a plan for balance has no moves: those that get
-// replicas in a plan without cordons and with unlimited disks. The potential of the plan does not
-// show this: it is also above 0 if the partitions are too large to be balanced.
+// excluded returns the brokers whose exclusion leaves a plan for balance without moves. These are
+// the brokers that get replicas in a plan without cordons and with unlimited disks. The potential
+// of the plan does not show this, because it is also above 0 if the partitions are too large to be
+// balanced.
 func (d *decider) excluded() (e excluded) {
 	cluster := d.cluster()
 	for i := range cluster.Brokers {
@@ -38,7 +39,7 @@ func (d *decider) excluded() (e excluded) {
 		switch {
 		case slices.Contains(d.Cluster.Spec.Cordoned, m.To):
 			e.cordoned = append(e.cordoned, m.To)
-		// Only a limit can have prevented the first move.
+		// The first move of this plan can only have been prevented by a limit.
 		case i == 0, full[m.To], limit > 0 && d.used(m.To)+d.Partitions[m.Partition].Bytes > limit:
 			e.full = append(e.full, m.To)
 		}
@@ -50,7 +51,7 @@ func (d *decider) excluded() (e excluded) {
 	return e
 }
 
-// describe says which brokers get no replicas, and why; "" if there are none.
+// describe describes the brokers that get no replicas, and the reasons; "" if there are none.
 func (e excluded) describe(percent int64) string {
 	var all []string
 	if len(e.full) > 0 {
@@ -65,11 +66,10 @@ func (e excluded) describe(percent int64) string {
 	return strings.Join(all, " ")
 }
 
-// finish ends a run whose plan has no moves, or lets it wait. It waits while new brokers are
-// excluded that hold no replica, because no other run fills them. Else it waits for space if it has
-// moved nothing. It does not wait until new brokers that hold replicas have their share: on full
-// disks the last moves may never fit. Nor does it wait for the end of a cordon of old brokers,
-// which may last.
+// finish ends a run whose plan has no moves, or makes it wait. The run waits if a new broker
+// without replicas is excluded, because no other run would fill that broker. It also waits for disk
+// space if it has made no move. Otherwise the run ends: on full disks the last moves to new brokers
+// may never fit, and a cordon of old brokers may last for long.
 func (d *decider) finish() {
 	run := d.run()
 	if run.Trigger == v1alpha1.TriggerDrain {
@@ -94,7 +94,7 @@ func (d *decider) finish() {
 	}
 }
 
-// begins returns the moves of a plan for which a run begins: only if a broker is further than
+// begins returns the moves for which a run begins. They require that a broker is further than
 // triggerTolerance from the mean.
 func (d *decider) begins(cluster balance.Cluster) balance.Plan {
 	return balance.New(cluster, d.options(balance.Options{TolerancePercent: triggerTolerance}))

@@ -10,14 +10,14 @@ import (
 // holdPrefix begins the part of a message that hold adds.
 const holdPrefix = "No run begins while the annotation "
 
-// pauses says that a pause stops the run in progress, and how to end it.
+// pauses describes the pause that stops the run in progress, and how to end it.
 func (d *decider) pauses() string {
 	return "The annotation " + v1alpha1.AnnotationPaused + " pauses the run. " +
 		d.removal(v1alpha1.AnnotationPaused)
 }
 
-// held says which annotations prevent the beginning of all runs, and how to remove them; "" if none
-// does.
+// held describes the annotations that prevent runs from beginning, and how to remove them; "" if
+// there are none.
 func (d *decider) held() string {
 	var all []string
 	for _, a := range []struct {
@@ -38,8 +38,8 @@ func (d *decider) removal(annotation string) string {
 		d.Cluster.Namespace, d.Cluster.Name, annotation)
 }
 
-// hold adds to the message of the last run which annotation prevents the next one, if one is due.
-// Otherwise the message of the last run would be the only explanation.
+// hold adds to the message of the last run the annotation that prevents the next run, if one is
+// due. Otherwise the message of the last run would be the only explanation.
 func (d *decider) hold() {
 	run := d.run()
 	held := d.held()

@@ -8,7 +8,7 @@ import (
 	"heartwood.dev/heartwood/api/v1alpha1"
 )
 
-// Input is what a decision depends on.
+// Input contains everything that a decision depends on.
 type Input struct {
 	Now time.Time
 	// Cluster is the LogCluster. Of its status only the brokers' volumes are used.
@@ -31,8 +31,8 @@ type Input struct {
 	Down map[int32]bool
 	// Silent contains the brokers that have not reported the sizes of their replicas.
 	Silent map[int32]bool
-	// Obstacle says why no move may begin; "" if moves may begin. A broker in spec.drain that is
-	// down is none: its replicas are copied from other brokers.
+	// Obstacle is the reason why no move may begin; "" if moves may begin. A broker in spec.drain that
+	// is down is not an obstacle, because its replicas are copied from other brokers.
 	Obstacle string
 }
 
@@ -47,14 +47,14 @@ type Run struct {
 	Completed int64
 	// Speed is the speed at which the run copies.
 	Speed Speed
-	// Led contains the time at which the run has changed the preferred leader of a partition, by key.
+	// Led contains the times at which the run has changed the preferred leader of a partition, by key.
 	Led map[string]time.Time
-	// Waits contains the time since which a partition waits for the cleaner to remove garbage.
+	// Waits contains the times since which partitions have waited for the cleaner to remove garbage.
 	Waits map[string]time.Time
-	// Passes contains the time since which a partition waits for the end of a pass on the broker
-	// that is to lose its replica.
+	// Passes contains the times since which partitions have waited for the end of a pass on the broker
+	// that will lose its replica.
 	Passes map[string]time.Time
-	// Checked is when policy Continuous has last checked the balance.
+	// Checked is the time of the last check of the balance by policy Continuous.
 	Checked time.Time
 }
 
@@ -74,7 +74,7 @@ type Partition struct {
 	// previous assignment.
 	Replicas []int32
 	Leader   int32
-	Bytes    int64           // size of the leader's log; of the largest known one if it is unknown
+	Bytes    int64           // size of the leader's log; the largest known replica if it is unknown
 	Rate     int64           // bytes per second that producers append; -1: unknown
 	Sizes    map[int32]int64 // size of each replica
 	// Reclaimable is the number of bytes that the cleaner can remove; 0 if unknown or not
@@ -109,7 +109,7 @@ func (p *Partition) adding() (brokers []int32) {
 // origin returns the assignment before the present reassignment.
 func (p *Partition) origin() []int32 { return p.Replicas[:min(len(p.Replicas), len(p.Assigned))] }
 
-// copied returns the number of bytes that the new replicas have: that of the one with the fewest.
+// copied returns the smallest number of bytes that one of the new replicas has.
 func (p *Partition) copied() int64 {
 	fewest := int64(-1)
 	for _, id := range p.adding() {
@@ -126,14 +126,14 @@ type Change struct {
 	Before, After []int32
 }
 
-// Decision is what is to be done.
+// Decision contains the actions that a decision requires.
 type Decision struct {
 	Run    Run
 	Assign []Change
 	Clean  []int // indexes of partitions that the cleaner is to clean before they move
 	// Drained describes the brokers in spec.drain.
 	Drained Drained
-	// Again is when the next decision is due even if nothing changes; 0: never.
+	// Again is the time until the next decision even if nothing changes; 0: none is due.
 	Again time.Duration
 }
 
@@ -144,8 +144,9 @@ type Drained struct {
 	// as one.
 	Remaining int
 	Retained  int // Input.Retained
-	// Obstacle says why replicas cannot leave, and what to do; "" if they can.
+	// Obstacle is the reason why replicas cannot leave, and the remedy; "" if they can.
 	Obstacle string
-	// Waits says what the drain waits for: Input.Obstacle, or an annotation that prevents all runs.
+	// Waits is the reason why the drain waits: Input.Obstacle, or an annotation that prevents all
+	// runs.
 	Waits string
 }

@@ -9,10 +9,11 @@ import (
 	"heartwood.dev/heartwood/internal/placement/balance"
 )
 
-// PlanInput returns the input of a plan for the brokers of a LogCluster. known is by broker the
-// number of bytes of its replicas among the partitions, and used that of all its replicas. Bytes on
-// a volume beyond known, such as those of retained partitions, stay where they are. Partitions with
-// replicas on brokers that are to be removed are fixed: the assignment controller moves them.
+// PlanInput returns the input of a plan for the brokers of a LogCluster. known contains, by broker,
+// the number of bytes of its replicas among the partitions, and used the number of bytes of all its
+// replicas. Bytes on a volume beyond known, such as those of retained partitions, cannot be moved.
+// Partitions with replicas on brokers that are being removed are fixed, because the assignment
+// controller moves them.
 func PlanInput(cluster *v1alpha1.LogCluster, racks map[int32]string, known, used map[int32]int64,
 	partitions []balance.Partition) balance.Cluster {
 	in := balance.Cluster{Partitions: partitions}
@@ -41,12 +42,12 @@ func PlanInput(cluster *v1alpha1.LogCluster, racks map[int32]string, known, used
 	return in
 }
 
-// CapacityPercent returns how much of a disk moves may fill, except those with Move.Anyway.
+// CapacityPercent returns the share of a disk that moves may fill, except moves with Move.Anyway.
 func CapacityPercent(cluster *v1alpha1.LogCluster) int64 {
 	return min(capacityPercent, anywayPercent(cluster))
 }
 
-// RemovalPercent returns how much of a disk the replicas of removed brokers may fill.
+// RemovalPercent returns the share of a disk that the replicas of removed brokers may fill.
 func RemovalPercent(cluster *v1alpha1.LogCluster) int64 {
 	if DrainsAnyway(cluster) {
 		return anywayPercent(cluster)
@@ -54,20 +55,19 @@ func RemovalPercent(cluster *v1alpha1.LogCluster) int64 {
 	return CapacityPercent(cluster)
 }
 
-// anywayPercent returns how much of a disk moves with Move.Anyway may fill: its broker still
-// accepts records.
+// anywayPercent returns the share of a disk that moves with Move.Anyway may fill, so that the
+// broker still accepts records.
 func anywayPercent(cluster *v1alpha1.LogCluster) int64 { return rejectsAt(cluster) - 1 }
 
-// DrainsAnyway reports whether brokers that are drained or removed may fill disks, and drained ones
-// crowd racks, where they are blocked otherwise.
+// DrainsAnyway reports whether a blocked drain or removal of brokers may fill disks, and a blocked
+// drain may also place replicas in the same rack.
 func DrainsAnyway(cluster *v1alpha1.LogCluster) bool {
 	return cluster.Annotations[v1alpha1.AnnotationDrainAnyway] == "true"
 }
 
-// FreeSpace returns the number of bytes that new replicas may add on the volume of a broker: they
-// may fill it as far as moves may. It is negative if the volume is fuller. used is the number of
-// bytes of the present replicas. If the size of the volume is unknown, FreeSpace returns
-// math.MaxInt64.
+// FreeSpace returns the number of bytes that new replicas may add on the volume of a broker, up to
+// CapacityPercent. It is negative if the volume is fuller. used is the number of bytes of the
+// present replicas. If the size of the volume is unknown, FreeSpace returns math.MaxInt64.
 func FreeSpace(cluster *v1alpha1.LogCluster, broker int32, used int64) int64 {
 	size := capacity(cluster, broker)
 	if size == 0 {
@@ -77,9 +77,9 @@ func FreeSpace(cluster *v1alpha1.LogCluster, broker int32, used int64) int64 {
 }
 
 // Free returns the number of bytes that replicas of removed brokers may add on the volume of a
-// broker: they may fill RemovalPercent of it. They may always add 1 % of its size, which is the
-// precision of the measurement, unless its cleaner reclaims space already. used is the number of
-// bytes of the present replicas. If the size of the volume is unknown, limited is false.
+// broker, up to RemovalPercent. They may always add 1 % of its size, which is the precision of the
+// measurement, unless the cleaner of the broker already reclaims space. used is the number of bytes
+// of the present replicas. If the size of the volume is unknown, limited is false.
 func Free(cluster *v1alpha1.LogCluster, broker int32, used int64) (free int64, limited bool) {
 	size := capacity(cluster, broker)
 	free = size/100*RemovalPercent(cluster) - inUse(cluster, broker, used)
@@ -90,7 +90,8 @@ func Free(cluster *v1alpha1.LogCluster, broker int32, used int64) (free int64, l
 	return free, size > 0
 }
 
-// Percent returns the used share of the volume of a broker, in percent, once added bytes are on it.
+// Percent returns the used share of the volume of a broker, in percent, after added bytes were
+// written to it.
 func Percent(cluster *v1alpha1.LogCluster, broker int32, used, added int64) int64 {
 	size := max(1, capacity(cluster, broker)/100)
 	return (inUse(cluster, broker, used) + added + size - 1) / size

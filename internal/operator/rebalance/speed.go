@@ -8,8 +8,8 @@ import (
 	"heartwood.dev/heartwood/api/v1alpha1"
 )
 
-// speedInterval is the time over which the speed of a run is measured at least. The brokers report
-// once in an interval, so in a shorter time bytes may seem not to move.
+// speedInterval is the minimum time over which the speed of a run is measured. The brokers report
+// once in an interval, so in a shorter time no progress may be visible.
 const speedInterval = 2 * interval
 
 // etaMax is the longest time for which an end is estimated. After the first bytes of a run the
@@ -19,13 +19,13 @@ const etaMax = 30 * 24 * time.Hour
 // Speed is the speed at which a run copies.
 type Speed struct {
 	Rate Rate // its zero value while nothing is copied
-	// At and Bytes are the time of the last measurement, and BytesDone then.
+	// At and Bytes are the time of the last measurement, and BytesDone at that time.
 	At    time.Time
 	Bytes int64
 }
 
 // after returns the speed with a further number of bytes. In a time without copies, such as a wait
-// for the window, the speed is unknown, and it is measured anew afterwards.
+// for the window, the speed is unknown; its measurement then starts again.
 func (s Speed) after(now time.Time, bytes int64) Speed {
 	since := now.Sub(s.At)
 	switch {

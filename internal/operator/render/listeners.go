@@ -83,8 +83,9 @@ func BrokerServiceName(cluster, listener string, broker int32) string {
 	return fmt.Sprintf("%s-%s-%d", cluster, listener, broker)
 }
 
-// listenerService renders a Service of a listener. Connections from outside go to a broker on the
-// node that they reach: brokers see the addresses of the clients, and no node forwards twice.
+// listenerService renders a Service of a listener. A connection from outside goes to a broker on
+// the node that it reaches. So brokers see the addresses of the clients, and no connection is
+// forwarded between nodes.
 func listenerService(cluster *v1alpha1.LogCluster, listener *v1alpha1.Listener,
 	name string) *corev1.Service {
 	service := bootstrapService(cluster)
@@ -104,7 +105,7 @@ func listenerService(cluster *v1alpha1.LogCluster, listener *v1alpha1.Listener,
 	return service
 }
 
-// EndpointInput is what the advertised address of a broker depends on, besides the listener.
+// EndpointInput contains the inputs of the advertised address of a broker besides the listener.
 type EndpointInput struct {
 	Broker  int32
 	Service *corev1.Service // of the broker and listener; nil if it does not exist
@@ -137,8 +138,8 @@ func Endpoint(cluster *v1alpha1.LogCluster, listener *v1alpha1.Listener,
 	return net.JoinHostPort(host, strconv.Itoa(int(port)))
 }
 
-// nodeHost returns the address of a node that clients outside the Kubernetes cluster are most
-// likely to reach.
+// nodeHost returns the address of a node that clients outside the Kubernetes cluster can most
+// likely reach.
 func nodeHost(addresses []corev1.NodeAddress) string {
 	for _, kind := range []corev1.NodeAddressType{corev1.NodeExternalDNS, corev1.NodeExternalIP,
 		corev1.NodeInternalIP} {

@@ -82,8 +82,8 @@ func listenerServiceName(cluster, listener string) string {
 const bootstrapMax = 3
 
 // ListenerBootstrap returns the bootstrap addresses of a listener, host:port,...: for type Internal
-// that of the Service, otherwise those that brokers have published in their Leases, "" while there
-// are none.
+// the address of the Service, otherwise the addresses that brokers have published in their Leases,
+// or "" if there are none yet.
 func ListenerBootstrap(cluster *v1alpha1.LogCluster, listener *v1alpha1.Listener,
 	leases []coordinationv1.Lease) string {
 	if internal(listener) {
@@ -113,7 +113,7 @@ func ListenerCertificateName(cluster, listener string) string {
 	return cluster + "-listener-" + listener + "-tls"
 }
 
-// AdvertisedHost returns the advertised host of a broker: a host in which {id} is replaced.
+// AdvertisedHost returns the advertised host of a broker: the host with {id} replaced.
 func AdvertisedHost(host string, broker int32) string {
 	return strings.ReplaceAll(host, "{id}", strconv.Itoa(int(broker)))
 }

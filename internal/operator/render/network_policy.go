@@ -58,8 +58,8 @@ func ingress(port int32,
 	}
 }
 
-// chartPeer selects the pods of a component of the chart, in the namespace of the operator. Without
-// this namespace, it selects pods with their labels in all namespaces.
+// chartPeer selects the pods of a component of the chart, in the namespace of the operator. If that
+// namespace is unknown, it selects pods with the component's labels in all namespaces.
 func chartPeer(settings Settings, component string) networkingv1.NetworkPolicyPeer {
 	namespaces := &metav1.LabelSelector{}
 	if settings.Namespace != "" {

@@ -10,9 +10,9 @@ import (
 
 // PodDisruptionBudget returns the budget of the brokers. It allows the eviction of one broker at a
 // time, and of none while partitions are under-replicated: a pod is ready before its replicas have
-// caught up, so drains of two nodes, one after the other, would make both in-sync replicas
-// unavailable. A pod that is not ready may always be evicted. The budget sets maxUnavailable and
-// not minAvailable: with a single broker, minAvailable 1 would block every node drain.
+// caught up, so successive drains of two nodes would make both in-sync replicas unavailable. A pod
+// that is not ready may always be evicted. The budget sets maxUnavailable and not minAvailable:
+// with a single broker, minAvailable 1 would block every node drain.
 func PodDisruptionBudget(cluster *v1alpha1.LogCluster,
 	settings Settings) *policyv1.PodDisruptionBudget {
 	return &policyv1.PodDisruptionBudget{

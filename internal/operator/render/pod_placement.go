@@ -57,9 +57,9 @@ func podAnnotations(cluster *v1alpha1.LogCluster, settings Settings) map[string]
 	return annotations
 }
 
-// memoryLimit returns the variable that makes Go's garbage collector run more often when the
-// broker approaches its memory limit: at nine tenths of it, because the kernel also counts memory
-// outside of Go's heap. Without it, garbage alone may exceed the limit.
+// memoryLimit returns the variable that makes Go's garbage collector run more often when the broker
+// approaches its memory limit. The value is nine tenths of the limit, because the kernel also
+// counts memory outside of Go's heap. Without this variable, garbage alone may exceed the limit.
 func memoryLimit(spec *v1alpha1.Resources) []corev1.EnvVar {
 	if spec == nil {
 		return nil

@@ -12,9 +12,8 @@ import (
 // role grants brokers exactly the permissions that internal/metadata/kube needs. Brokers watch the
 // metadata, renew their Leases and update the status of PartitionSets. For Kafka's admin clients
 // they create, change and delete Topics, reassign partitions, and change settings of their
-// LogCluster.
-// With adminApi ReadOnly they may create Topics only: __consumer_offsets, and topics that are
-// created automatically (autoCreateTopics).
+// LogCluster. With adminApi ReadOnly they may only create Topics: __consumer_offsets, and topics
+// that are created automatically (autoCreateTopics).
 //
 // A broker may patch only its own LogCluster. RBAC cannot restrict the permission to some fields;
 // the policy in config/admission/logclusters.yaml does.
@@ -66,9 +65,9 @@ func role(cluster *v1alpha1.LogCluster, settings Settings) *rbacv1.Role {
 	}
 }
 
-// securityRules grants what authentication and authorization need. Brokers read the LogUsers; for
-// Kafka's admin clients they create LogUsers and change their ACLs and quotas, as the policy in
-// config/admission/logusers.yaml restricts it. Brokers read only the Secrets that are named here,
+// securityRules grants the permissions for authentication and authorization. Brokers read the
+// LogUsers. For Kafka's admin clients they create LogUsers and change their ACLs and quotas, within
+// the policy in config/admission/logusers.yaml. Brokers read only the Secrets that are named here,
 // and can create none: a Secret of type kubernetes.io/service-account-token would contain a token
 // of any ServiceAccount of the namespace. A request to list or watch needs the name of the Secret
 // as a field selector.

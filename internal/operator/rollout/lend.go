@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Loan is a second replica of a partition with one replica. The partition has it so that it serves
+// Loan is a second replica of a partition with one replica. With it the partition stays available
 // while the broker of its own replica is restarted.
 type Loan struct {
 	Partition string
@@ -37,11 +37,11 @@ type Lending struct {
 	Hosts   []Host // by id
 }
 
-// LendingObstacle is why a replica cannot be lent.
+// LendingObstacle is the reason why a replica cannot be lent.
 type LendingObstacle int
 
 const (
-	// NoObstacle means that all replicas are lent that are needed.
+	// NoObstacle means that all required replicas are lent.
 	NoObstacle LendingObstacle = iota
 	// NoHost means that no other broker is up and may receive replicas.
 	NoHost
@@ -51,11 +51,11 @@ const (
 	UnknownSize
 )
 
-// LendingDecision is which loans begin and end.
+// LendingDecision contains the loans that begin and end.
 type LendingDecision struct {
 	Begin, End []Loan
-	// Lender is the broker whose partitions have loans, or are to have them, before it restarts; -1
-	// if there is none.
+	// Lender is the broker whose partitions have loans, or will have them, before it restarts; -1 if
+	// there is none.
 	Lender    int32
 	Obstacle  LendingObstacle
 	Partition string // to which no replica can be lent, with an obstacle
@@ -63,15 +63,15 @@ type LendingDecision struct {
 
 // Lend returns the loans that begin and end, after the decision of Next about restarts.
 //
-// A loan begins when nothing but partitions with one replica prevents the restart of a broker, and
-// no other broker is being restarted. All loans of a broker begin together, or none if one of them
-// cannot; then the next broker is considered. While a broker that is to be restarted has loans, no
-// other one gets them.
+// A loan begins when only partitions with one replica prevent the restart of a broker, and no other
+// broker is being restarted. All loans of a broker begin together. If one of them cannot begin,
+// none does, and the next broker is considered. While a broker that must be restarted has loans, no
+// other broker gets any.
 //
-// A loan ends when its home serves again and is settled, and also when its restart is not due any
-// more: the update was taken back, or must wait for an approval or a window. It also ends when its
-// host is to lose all replicas, and begins on another one. The loan does not end while its home is
-// down, because then only the host has the records.
+// A loan ends when its home serves again and is settled. It also ends when the restart of its home
+// is no longer due: the update was reverted, or must wait for an approval or a window. If its host
+// must lose all replicas, the loan ends, and another one begins on another host. A loan does not
+// end while its home is down, because then only the host has the records.
 func Lend(s State, l Lending, next Decision) LendingDecision {
 	d := LendingDecision{Lender: -1}
 	if !s.Observed {
@@ -104,7 +104,7 @@ func Lend(s State, l Lending, next Decision) LendingDecision {
 // ends reports whether a loan ends now.
 func (s State) ends(loan Loan, hosts []Host) bool {
 	if int(loan.Home) >= len(s.Brokers) {
-		return false // the assignments of removed brokers are changed otherwise
+		return false // the assignment controller changes the assignments of removed brokers
 	}
 	home := s.Brokers[loan.Home]
 	if !home.Ready || !home.Up || home.Settling {
@@ -114,8 +114,8 @@ func (s State) ends(loan Loan, hosts []Host) bool {
 	return !due || int(loan.Host) < len(hosts) && hosts[loan.Host].Leaves
 }
 
-// lenders returns the brokers whose restarts wait for loans: if there is one that has loans, only
-// this one.
+// lenders returns the brokers whose restarts wait for loans. If one of them already has loans, it
+// returns only that broker.
 func (s State) lenders(loans []Loan) (ids []int32) {
 	for _, id := range s.outdated() {
 		if s.Brokers[id].Hold != NoHold {

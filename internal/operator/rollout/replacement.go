@@ -7,7 +7,7 @@ import (
 
 // Volumes are the volumes that are to be replaced.
 type Volumes struct {
-	// Replace contains the brokers whose volumes are to be replaced by those of another
+	// Replace contains the brokers whose volumes are to be replaced by volumes of another
 	// StorageClass. The value is true if the broker's claim has no volume yet.
 	Replace map[int32]bool
 	// Outside contains the brokers that are in no ISR, and hold no retained records.
@@ -16,7 +16,7 @@ type Volumes struct {
 	Retained []Partition
 }
 
-// Why is the reason for which a broker keeps its volume for now.
+// Why is the reason why a broker keeps its volume for now.
 type Why int
 
 const (
@@ -34,16 +34,16 @@ const (
 )
 
 // NextVolume returns the next step of the replacement of volumes, after the decision about
-// restarts. With phase Restart the broker may be stopped and its volume be replaced; Outdated is
-// the number of brokers whose volumes are to be replaced.
+// restarts. With phase Restart the broker may be stopped and its volume replaced; Outdated is the
+// number of brokers whose volumes are to be replaced.
 //
-// A claim without a volume is replaced at once if its broker does not run: nothing is lost. Every
-// other replacement requires that no restart is pending, that all brokers are ready and settled,
-// and that all replicas of all partitions are in sync, so that the copies of one broker are
-// complete before the next broker loses its own. A broker that does not run and is in no ISR, for
-// example because its volume cannot be mounted, need not be ready and in sync itself. A broker with
-// the only replica of a partition, or with retained records, keeps its volume; the others
-// continue.
+// A claim without a volume is replaced at once if its broker does not run, because nothing is lost.
+// Every other replacement requires that no restart is pending, that all brokers are ready and
+// settled, and that all replicas of all partitions are in sync, so that the copies of one broker
+// are complete before the next broker loses its own. These requirements do not include the broker
+// itself if it does not run and is in no ISR, for example because its volume cannot be mounted. A
+// broker with the only replica of a partition, or with retained records, keeps its volume; the
+// other brokers continue.
 func NextVolume(s State, v Volumes, restart Decision) (Decision, Why) {
 	ids := s.order(v.Replace)
 	if len(ids) == 0 || !s.Observed {
@@ -100,8 +100,9 @@ func (s State) order(set map[int32]bool) (ids []int32) {
 	return ids
 }
 
-// mayDiscard reports whether the broker for which restarts wait does not run and is in no ISR, its
-// volume is to be replaced, and all others are ready, settled and in sync.
+// mayDiscard reports whether the volume of the broker that restarts wait for may be replaced: the
+// broker does not run and is in no ISR, its volume is to be replaced, and all other brokers are
+// ready, settled and in sync.
 func (s State) mayDiscard(restart Decision, v Volumes) bool {
 	_, replace := v.Replace[restart.Broker]
 	if !replace || !v.Outside[restart.Broker] || restart.Outdated > 0 {
@@ -125,7 +126,7 @@ func (s State) notInSync(except int32) string {
 	})
 }
 
-// keeps returns a partition because of which a broker keeps its volume, and why; "" if there is
+// keeps returns a partition for which a broker keeps its volume, and the reason; "" if there is
 // none.
 func (s State) keeps(broker int32, retained []Partition) (name string, why Why) {
 	only := smallest(s.Partitions,
@@ -152,7 +153,7 @@ func smallest(all []Partition, matches func(*Partition) bool) (name string) {
 }
 
 // Stopping is the state of a broker whose volume is to be replaced, and whose pod is being deleted.
-// Until Release the pod remains, so the broker cannot start again with its volume.
+// The pod remains until Release, so the broker cannot start again with its volume.
 type Stopping struct {
 	// Wanted is true if the claim exists, is not being deleted, and is to be replaced.
 	Wanted  bool
@@ -162,11 +163,11 @@ type Stopping struct {
 	Expired bool // the broker has been stopped and in an ISR for a while
 }
 
-// Action is what is done about a broker that is stopping.
+// Action is the next action for a broker that is stopping.
 type Action int
 
 const (
-	// Wait means that nothing is done yet.
+	// Wait means that no action is due yet.
 	Wait Action = iota
 	// Discard means that the claim is deleted, and then the pod is released.
 	Discard
@@ -174,10 +175,10 @@ const (
 	Release
 )
 
-// Next returns what is done now. Before the caller discards, it calls Next again with InISR from
-// the API server itself. The claim is deleted only when the broker has exited and is in no ISR:
-// then every acknowledged record is on another broker. A broker that is the last member of an ISR
-// when it stops, because others have failed meanwhile, starts again with its volume.
+// Next returns the next action. Before the caller discards, it calls Next again with InISR read
+// from the API server itself. The claim is deleted only when the broker has exited and is in no
+// ISR: then every acknowledged record is on another broker. If other brokers have failed meanwhile
+// and this broker is the last member of an ISR when it stops, it starts again with its volume.
 func (s Stopping) Next() Action {
 	switch {
 	case !s.Wanted, s.Forced && !s.Stopped:

@@ -9,8 +9,8 @@ import (
 
 // Broker is the state of a broker and its pod during a rolling update.
 type Broker struct {
-	// Updated is true if the pod has the latest template and nobody has requested its restart. A
-	// missing pod, and one that is being deleted, is updated: the pod that replaces it is.
+	// Updated is true if the pod has the latest template and its restart was not requested. A pod that
+	// is missing or being deleted counts as updated, because the pod that replaces it will be.
 	Updated bool
 	Ready   bool // the pod is ready and not being deleted
 	// Up is true if the broker renews its Lease. The pods of a node that Kubernetes cannot reach
@@ -55,7 +55,7 @@ const (
 	// Waiting means that the update continues when the broker is ready and settled, or when the
 	// partition has enough in-sync replicas.
 	Waiting
-	// Held means that all restarts wait for what Decision.Hold says.
+	// Held means that all restarts wait for the reason in Decision.Hold.
 	Held
 )
 
@@ -75,7 +75,7 @@ type Decision struct {
 
 // Next returns the next step of a rolling update.
 //
-// A broker that is neither ready nor up serves nobody and is restarted at once. Otherwise a
+// A broker that is neither ready nor up serves no clients and is restarted at once. Otherwise a
 // template that does not start could not be replaced. Every other restart requires that
 //   - no other broker is being replaced: each pod with the latest template is ready and settled.
 //     So a template that does not start stops the update at the first broker;
@@ -83,10 +83,10 @@ type Decision struct {
 //     replica if Partition.Lend is set;
 //   - the broker has no Hold.
 //
-// Of the brokers that may be restarted, one that is not ready is first: while it is away, no broker
-// that serves goes too. Of the others, the one that leads the fewest partitions is first, and of
-// these the one with the highest id. A partition with too few in-sync replicas blocks only the
-// brokers that hold its replicas.
+// Of the brokers that may be restarted, a broker that is not ready is first, because a serving
+// broker must not be unavailable at the same time. Of the others, the broker that leads the fewest
+// partitions is first; among equals, the one with the highest id. A partition with too few in-sync
+// replicas blocks only the brokers that hold its replicas.
 func Next(s State) Decision {
 	if !s.Observed {
 		return Decision{Phase: Waiting, Broker: -1}
@@ -130,8 +130,8 @@ func Next(s State) Decision {
 }
 
 // Blocking returns the name of a partition that has too few in-sync replicas without a broker; ""
-// if there is none. Of several it is the smallest name, whatever their order is: the time for which
-// an update has waited for a partition is measured by its name.
+// if there is none. Of several partitions it returns the smallest name, whatever their order is,
+// because the time for which an update has waited is measured for each partition name.
 func (s State) Blocking(broker int32) string {
 	name, _ := s.blocking(broker)
 	return name

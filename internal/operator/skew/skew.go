@@ -9,7 +9,7 @@ import (
 
 const (
 	// RaiseAfter is the time for which all brokers must support a higher format level before the
-	// LogCluster gets it. In this time the update can be taken back.
+	// LogCluster gets it. During this time the update can be reverted.
 	RaiseAfter = 24 * time.Hour
 	// MinorsMax is by how many minor releases brokers may be behind the operator.
 	MinorsMax = 2
@@ -17,7 +17,7 @@ const (
 	first = 1
 )
 
-// Broker is what a broker has reported when it registered last.
+// Broker contains the values that a broker has reported in its last registration.
 type Broker struct {
 	Version string // "" if it never registered
 	// Level is the highest format level that the broker supports; 0 if it never registered.
@@ -43,7 +43,7 @@ const (
 	None Kind = iota
 	// Behind means that brokers are too far behind the operator.
 	Behind
-	// Refused means that spec.formatLevel cannot be had.
+	// Refused means that spec.formatLevel cannot take effect.
 	Refused
 	// Ahead means that brokers are newer than the operator.
 	Ahead
@@ -65,10 +65,10 @@ type Decision struct {
 
 // Decide returns the format level and the skew.
 //
-// The level rises to the highest one that all brokers support: at once up to spec.formatLevel if it
-// is given, and otherwise by one, RaiseAfter after the last broker has supported a higher one and
-// after the level has risen last. So if brokers are updated again in this time, the version of the
-// first update can still be used. It never falls.
+// If spec.formatLevel is given, the level rises at once, up to spec.formatLevel and to the highest
+// level that all brokers support. Otherwise it rises by one at a time, RaiseAfter after all brokers
+// support a higher level, and RaiseAfter after its last rise. So if brokers are updated again in
+// this time, the version of the first update can still be used. The level never decreases.
 func Decide(in Input) Decision {
 	d := Decision{Level: max(in.Level, first)}
 	supported := in.supported()
@@ -146,9 +146,9 @@ func (in *Input) which(match func(Broker) bool) (ids []int32) {
 	return ids
 }
 
-// behind returns by how many minor releases version b is behind version a: negative if it is ahead,
-// and more than MinorsMax if its major release is lower. It is 0 if one of them is no release, such
-// as that of a development build.
+// behind returns the number of minor releases by which version b is behind version a. The result is
+// negative if b is ahead, and more than MinorsMax if the major release of b is lower. It is 0 if
+// one of the versions is not a release, such as a development build.
 func behind(a, b string) int {
 	majorA, minorA, ok := release(a)
 	majorB, minorB, known := release(b)

@@ -10,7 +10,7 @@ import (
 // namesMax is the maximum number of partitions that a LostVolume names.
 const namesMax = 5
 
-// guard finds the partitions whose last in-sync replica would be given up.
+// guard finds the partitions whose last in-sync replica would be lost.
 type guard struct {
 	partitions []Partition
 	brokers    map[int32]*Broker
@@ -25,8 +25,8 @@ func newGuard(in Input, causes []v1alpha1.VolumeLossCause) guard {
 	return g
 }
 
-// blocking returns the partitions of which a broker is the last in-sync replica, unless their loss
-// is accepted: those of Topics, and retained ones. Both are sorted.
+// blocking returns the partitions whose last in-sync replica is on a broker, unless their loss is
+// accepted: partitions of Topics, and retained ones. Both are sorted.
 func (g guard) blocking(broker int32) (topics, retained []string) {
 	for i := range g.partitions {
 		p := &g.partitions[i]
@@ -42,8 +42,8 @@ func (g guard) blocking(broker int32) (topics, retained []string) {
 	return first(topics), first(retained)
 }
 
-// last reports whether a broker is the last member of an ISR: it is a member with its lost volume,
-// and every other member has lost its volume, too.
+// last reports whether a broker holds the last member of an ISR: the broker is a member with its
+// lost volume, and every other member has lost its volume, too.
 func (g guard) last(p *Partition, broker int32) bool {
 	member := false
 	for _, m := range p.ISR {
@@ -59,7 +59,7 @@ func (g guard) last(p *Partition, broker int32) bool {
 }
 
 // gone reports whether the records of a member of an ISR are lost: its broker has lost its volume,
-// or has continued with another one. A broker that does not run has its volume.
+// or has continued with another one. The volume of a broker that does not run counts as present.
 func (g guard) gone(m placement.InSyncReplica) bool {
 	b := g.brokers[m.Broker]
 	if b == nil {
@@ -68,10 +68,10 @@ func (g guard) gone(m placement.InSyncReplica) bool {
 	return g.lost[m.Broker] || m.Directory != "" && b.Directory != "" && m.Directory != b.Directory
 }
 
-// accepted reports whether the loss of a partition's records is accepted. The consent names the
-// claim of any member of the ISR: all of them are lost. It is the claim of the lost volume, or one
-// that was replaced with consent after the lost volume. The claim of a consent that was used before
-// the member's directory was created does not count: it named an earlier loss.
+// accepted reports whether the loss of a partition's records is accepted. The consent may name the
+// claim of any member of the ISR, because the records of all members are lost. The claim is that of
+// the lost volume, or a later one that was replaced with consent. A consent that was used before
+// the member's directory was created does not count, because it concerned an earlier loss.
 func (g guard) accepted(p *Partition) bool {
 	return p.Accepted != "" && slices.ContainsFunc(p.ISR, func(m placement.InSyncReplica) bool {
 		b := g.brokers[m.Broker]

@@ -7,10 +7,10 @@ import (
 	"heartwood.dev/heartwood/internal/placement"
 )
 
-// Presence says whether an object exists.
+// Presence is the existence of an object.
 type Presence int
 
-// Unknown means that the operator may not read the object, or has failed to.
+// Unknown means that the operator may not read the object, or that the read failed.
 const (
 	Unknown Presence = iota
 	Present
@@ -23,12 +23,13 @@ type Claim struct {
 	UID  string // "" if the claim does not exist
 	// Lost is true if Kubernetes reports that the PersistentVolume does not exist any more.
 	Lost bool
-	// Volume and Node are the claim's PersistentVolume and a node that can mount it. They are
-	// Present if the claim has none yet, and for a broker that is up, whose volume is not checked.
+	// Volume and Node are the presence of the claim's PersistentVolume and of a node that can mount
+	// it. Both are Present if the claim has no volume yet, and for a broker that is up, whose volume
+	// is not checked.
 	Volume, Node Presence
 }
 
-// Broker is what is known about a broker and its volume.
+// Broker is the known state of a broker and its volume.
 type Broker struct {
 	ID int32
 	Up bool // the broker renews its Lease, or may do so
@@ -54,8 +55,8 @@ type Partition struct {
 	ISR  []placement.InSyncReplica
 	// Retained is true for a partition of a deleted topic whose records are retained.
 	Retained bool
-	// Accepted is the consent to the loss of the partition's records, "" without one: for lost
-	// volumes it is the UID of a claim.
+	// Accepted is the consent to the loss of the partition's records; "" without one. For lost volumes
+	// it is the UID of a claim.
 	Accepted string
 }
 
@@ -68,21 +69,21 @@ type Input struct {
 	Requested  []string // the UIDs in annotation heartwood.dev/replace-volume
 }
 
-// Lost is a lost volume and what is to be done about it.
+// Lost is a lost volume, with the actions for it.
 type Lost struct {
 	v1alpha1.LostVolume
 	// Write is the VolumeConsent to be written into the Lease; nil: none.
 	Write *v1alpha1.VolumeConsent
-	// Used is the UID in Requested that has taken effect, and is to be removed; "" if there is none.
+	// Used is the UID in Requested that has taken effect and must be removed; "" if there is none.
 	Used string
-	// Delete is true if the claim and the pod are to be deleted, after Write was written.
+	// Delete is true if the claim and the pod must be deleted, after Write was written.
 	Delete bool
 }
 
 // Decision is the result of Decide.
 type Decision struct {
 	Lost []Lost // by broker id
-	// Unreadable are brokers whose volumes may be lost, but that cannot be known.
+	// Unreadable contains the brokers whose volumes may be lost but could not be checked.
 	Unreadable []int32
 	// Unused are UIDs in Requested that name no lost volume.
 	Unused []string
@@ -99,8 +100,8 @@ func (in *Input) AnyLost() bool {
 	return slices.ContainsFunc(in.Brokers, func(b Broker) bool { return b.cause() != "" })
 }
 
-// Decide returns the lost volumes. It does not depend on earlier decisions: a step that failed is
-// decided again.
+// Decide returns the lost volumes. It does not depend on earlier decisions, so a step that failed
+// is decided again.
 func Decide(in Input) Decision {
 	d := Decision{}
 	causes := make([]v1alpha1.VolumeLossCause, len(in.Brokers))
@@ -130,15 +131,17 @@ func Decide(in Input) Decision {
 	return d
 }
 
-// cause returns why the volume of a broker is lost, "" if it is not. A claim that does not exist is
-// no cause: the StatefulSet controller creates it again, and the broker reports the volume.
+// cause returns the reason why the volume of a broker counts as lost, "" if it does not. A missing
+// claim is no reason: the StatefulSet controller creates the claim again, and the broker reports
+// the volume.
 func (b *Broker) cause() v1alpha1.VolumeLossCause {
 	switch {
 	case b.Claim.UID == "" || b.Directory == "":
 		return "" // a broker that has never started has no records
 	case b.Up:
 		return ""
-	// These come first: a broker that has found another volume may have lost that one, too.
+	// These cases come first, because a broker that has found another volume may have lost that
+	// volume, too.
 	case b.Claim.Lost || b.Claim.Volume == Absent:
 		return v1alpha1.LostVolumeDeleted
 	case b.Claim.Volume == Present && b.Claim.Node == Absent:
@@ -160,11 +163,11 @@ func (b *Broker) unknown() bool {
 		(b.Claim.Volume == Unknown || b.Claim.Node == Unknown)
 }
 
-// unreadable reports whether the volume of a broker may be lost, but that cannot be known. Pods
-// that were scheduled have their volume and node.
+// unreadable reports whether the volume of a broker may be lost but could not be checked. If the
+// pod was scheduled, its volume and node exist.
 func (b *Broker) unreadable() bool { return b.unknown() && b.Unscheduled }
 
-// decide returns what is to be done about the lost volume of a broker.
+// decide returns the actions for the lost volume of a broker.
 func (b *Broker) decide(cause v1alpha1.VolumeLossCause, in *Input, guard guard) Lost {
 	lost := Lost{LostVolume: v1alpha1.LostVolume{Broker: b.ID, Claim: b.Claim.Name,
 		ClaimUID: b.Claim.UID, Cause: cause}}
@@ -172,7 +175,7 @@ func (b *Broker) decide(cause v1alpha1.VolumeLossCause, in *Input, guard guard) 
 	if cause == v1alpha1.LostNewVolume && b.Consent.Claim != "" && b.Consent.Directory == b.Found {
 		lost.Replacing = true // the broker is about to register
 		if consents {
-			lost.Used = b.Claim.UID // its removal has failed before
+			lost.Used = b.Claim.UID // an earlier removal of the UID has failed
 		}
 		return lost
 	}
@@ -200,9 +203,9 @@ func (b *Broker) decide(cause v1alpha1.VolumeLossCause, in *Input, guard guard) 
 	return lost
 }
 
-// permitted returns the UID of the claim of which an earlier consent permits the replacement, "" if
-// there is none. It is this claim if it is to be deleted. If the broker has found a new volume, it
-// is an earlier claim, which was deleted and is replaced by this one.
+// permitted returns the UID of the claim whose replacement an earlier consent permits, "" if there
+// is none. If the claim must be deleted, the UID is that of this claim. If the broker has found a
+// new volume, the UID is that of an earlier claim, which was deleted and replaced by this one.
 func (b *Broker) permitted(cause v1alpha1.VolumeLossCause) string {
 	isThis := b.Consent.Claim == b.Claim.UID
 	if b.Consent.Directory != "" || isThis == (cause == v1alpha1.LostNewVolume) {
