@@ -129,9 +129,9 @@ func ruleOf(a *authz.ACL) v1alpha1.ACL {
 	return rule
 }
 
-// AlteredUser returns a copy of a LogUser with changed ACLs and quotas. An operation is added to a
-// rule that differs in the operations only, so that a list of ACLs becomes a short list of rules.
-// Rules that become empty are removed; other rules stay as they were written.
+// AlteredUser returns a copy of a LogUser with changed ACLs and quotas. If an ACL differs from an
+// existing rule only in its operation, the operation is added to that rule, so that many ACLs
+// become few rules. Rules that become empty are removed; other rules are unchanged.
 func AlteredUser(u *v1alpha1.LogUser, change UserChange) *v1alpha1.LogUser {
 	altered := u.DeepCopy()
 	present := ACLsOf(u)
@@ -185,9 +185,8 @@ func removeRule(u *v1alpha1.LogUser, removed *authz.ACL) {
 }
 
 // NewUser returns the LogUser of type External that is created for the first ACL or quota of a
-// principal.
-// The name of the resource depends on the name of the principal alone, so that two brokers cannot
-// create two.
+// principal. The name of the resource depends on the name of the principal alone, so that two
+// brokers cannot create two resources.
 func NewUser(name, cluster string) *v1alpha1.LogUser {
 	u := &v1alpha1.LogUser{
 		TypeMeta:   metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "LogUser"},

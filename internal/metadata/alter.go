@@ -188,8 +188,8 @@ func rewritten(written v1alpha1.TopicSettings, after topicconfig.Settings,
 }
 
 // rewrittenCompression returns the group compression after changes of its properties. The resource
-// has one level, which belongs to its type: who sets a level also sets the type, and a level that
-// is not the codec's default is written with the type.
+// has one level, which belongs to its type. So a change that sets a level also writes the type, and
+// a type is written with its level if the level is not the codec's default.
 func rewrittenCompression(written *v1alpha1.Compression, after topicconfig.Settings,
 	properties []PropertyChange) *v1alpha1.Compression {
 	resolved := compression(after)

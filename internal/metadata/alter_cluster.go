@@ -10,8 +10,8 @@ import (
 )
 
 // AlteredCluster returns a copy of the LogCluster with changed settings. Fields that the change
-// does not name keep their values. It checks each value alone; the rules of the schema, which
-// compare fields, are the caller's.
+// does not name keep their values. It checks each value separately; the caller checks the rules of
+// the schema that compare fields.
 func AlteredCluster(cluster *v1alpha1.LogCluster,
 	change ClusterChange) (*v1alpha1.LogCluster, error) {
 	if change.Group != "" {

@@ -59,8 +59,8 @@ func checkReplicas(ids []int32, exists func(id int32) bool) error {
 	return nil
 }
 
-// initialReplicas returns the entries of a Topic resource for assigned partitions, of which first
-// is the index of the first one.
+// initialReplicas returns the entries of a Topic resource for assigned partitions; first is the
+// index of the first partition.
 func initialReplicas(assigned [][]int32, first int32) []v1alpha1.InitialReplicas {
 	var entries []v1alpha1.InitialReplicas
 	for i, ids := range assigned {
@@ -72,9 +72,10 @@ func initialReplicas(assigned [][]int32, first int32) []v1alpha1.InitialReplicas
 
 // InitialReplicas returns the replicas that spec.initialReplicas of a Topic assigns to new
 // partitions, by index. Parameter isNew reports whether the topic needs a partition that never
-// existed. All other entries are ignored: their partitions have replicas, which may have moved
-// since, or the topic does not have so many partitions yet. Parameter brokers is the number of
-// brokers, up or down. The error wraps ErrInvalidAssignment and begins with the path of the field.
+// existed. Entries of other partitions are ignored: those partitions already have replicas, which
+// may have moved since, or the topic does not have so many partitions yet. Parameter brokers is the
+// number of brokers, up or down. The error wraps ErrInvalidAssignment and begins with the path of
+// the field.
 func InitialReplicas(spec *v1alpha1.TopicSpec, cluster *v1alpha1.LogCluster, brokers int32,
 	isNew func(partition int32) bool) (map[int32][]int32, error) {
 	assigned := map[int32][]int32{}

@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// DefaultListener names the listener of a broker that has a single listener. A broker that has no
-// listener of this name has the address of its first listener under it.
+// DefaultListener is the name of a broker's listener if it has only one. If no listener of a broker
+// has this name, the address of its first listener is also registered under it.
 const DefaultListener = "kafka"
 
 // Endpoint is the address of one listener that clients connect to.

@@ -52,10 +52,10 @@ type Image struct {
 	byID   map[ID]*Topic
 }
 
-// PeerTLS begins the peer address of a broker that serves mutual TLS at this address. A broker
-// dials the address as the target has registered it, so a LogCluster needs one rolling restart to
-// begin with mutual TLS: brokers that have restarted dial each other with TLS. Until all have
-// restarted, they also accept followers without TLS at this address.
+// PeerTLS is the prefix of the peer address of a broker that serves mutual TLS at this address. A
+// broker uses TLS for an address that is registered with this prefix, so one rolling restart of a
+// LogCluster introduces mutual TLS. Until all brokers have restarted, they also accept followers
+// without TLS at this address.
 const PeerTLS = "tls://"
 
 // Broker is a broker that is up.
@@ -81,8 +81,8 @@ type Broker struct {
 	CleanEpoch int64
 	// ProducerIDs is a bound: every producer id that a broker with this ID has allocated contains a
 	// counter below it. At registration the broker sends the bound for its disk; the bound includes
-	// the ids that the broker may allocate before its next registration. The store keeps the
-	// highest bound (NextProducerIDs).
+	// the ids that the broker may allocate before its next registration. The store keeps the highest
+	// bound (NextProducerIDs).
 	ProducerIDs int64
 	// ProducerIDsLost reports that the file of allocated producer ids was unusable when the broker
 	// registered; NextProducerIDs treats the disk as a new one.
@@ -176,9 +176,9 @@ type Partition struct {
 	// when it was elected; 0: there is no such epoch.
 	UnprovenEpoch int32
 	LeaderEpoch   int32 // number of the election; every batch contains it
-	// PartitionEpoch grows with each change of the partition's recorded state, as in KRaft
-	// (KIP-497). It may be lower than that of the state that the other fields show, if the change
-	// in between concerns none of them.
+	// PartitionEpoch grows with each change of the partition's recorded state, as in KRaft (KIP-497).
+	// It may be lower than the epoch of the state in the other fields, if the changes in between
+	// concern none of them.
 	PartitionEpoch int64
 	ISR            []int32 // in-sync replicas; each holds all records below the high watermark
 	// Target is the assignment after the current reassignment; nil: no reassignment is in progress.
@@ -189,17 +189,19 @@ type Partition struct {
 	ReplicaIncarnations []string
 	// ISREpochs are the broker epochs of the brokers in ISR, in the order of ISR; nil: unknown.
 	ISREpochs []int64
-	// Fenced are the members of ISR whose broker epoch is fenced (placement.InSyncReplica.Fenced).
-	// The leader proposes to remove them at once. It counts them until that is recorded, because the
-	// ISR may be older than the brokers in this image.
+	// Fenced contains the members of ISR whose broker epoch is fenced
+	// (placement.InSyncReplica.Fenced). The leader proposes at once to remove them. Until the removal
+	// is recorded, it treats them as members, because the ISR may be older than the brokers in this
+	// image.
 	Fenced []InSync
 	// RecordsLost is true if the partition has no leader, and its in-sync replicas have all lost
 	// their records: only an unclean election ends that (placement.RecordsLost).
 	RecordsLost bool
 }
 
-// Equal reports whether two partitions have the same content. It ignores PartitionEpoch, so that a
-// partition whose leader reports that it serves is not applied again.
+// Equal reports whether two partitions have the same content. It ignores PartitionEpoch, because a
+// report that the leader serves changes only that field, and such a partition need not be applied
+// again.
 func (p *Partition) Equal(other *Partition) bool {
 	return p == other || p.Index == other.Index && p.Leader == other.Leader &&
 		p.UnprovenEpoch == other.UnprovenEpoch && p.LeaderEpoch == other.LeaderEpoch &&
@@ -210,9 +212,9 @@ func (p *Partition) Equal(other *Partition) bool {
 		p.RecordsLost == other.RecordsLost
 }
 
-// RetainedPartition is a partition of a topic that was deleted with reclaimPolicy Retain. A topic
-// that is created again under the same name continues with its records, unless they are being
-// removed.
+// RetainedPartition is a partition of a topic that was deleted with reclaimPolicy Retain. If a
+// topic is created again under the same name, it continues with these records, unless they are
+// being removed.
 type RetainedPartition struct {
 	Topic       string // name of the Topic resource; in heartwood dev the Kafka name
 	Partition   int32
@@ -228,10 +230,10 @@ func (p RetainedPartition) Compare(other RetainedPartition) int {
 }
 
 // DependsOn reports whether the controlled shutdown of a broker must still wait for another broker.
-// That is so if the broker leads a partition whose ISR contains another available broker, which can
-// become the leader. It is also so if the broker is in the ISR of a partition whose leader is
-// another available broker, which can remove it. A broker is available if it is up and not in
-// controlled shutdown.
+// This is the case if the broker leads a partition whose ISR contains another available broker,
+// which can become the leader, or if the broker is in the ISR of a partition that another available
+// broker leads, which can remove it. A broker is available if it is up and not in controlled
+// shutdown.
 func (i *Image) DependsOn(broker int32) bool {
 	stays := func(id int32) bool {
 		other, up := i.Broker(id)

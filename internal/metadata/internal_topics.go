@@ -7,7 +7,7 @@ import (
 )
 
 // internalSettings returns the settings of a Topic. The cleanup policy of an internal topic is
-// Compact, also if its resource has none, or another one that an earlier CRD allowed: with Delete,
+// Compact, even if its resource has none, or another one that an earlier CRD allowed. With Delete,
 // committed offsets and transactional ids would expire. The policy counts as the topic's own, as in
 // Kafka, where brokers create these topics with it.
 func internalSettings(topic *v1alpha1.Topic) v1alpha1.TopicSettings {

@@ -35,9 +35,9 @@ func CheckTopicName(name string) error {
 	return nil
 }
 
-// CheckCollision returns an error that wraps ErrInvalidTopicName if an existing topic has a name
-// that differs from a new one only in '.' and '_'. Kafka refuses such a topic, because its metrics
-// have the same names: tools that replace the dots confuse the two.
+// CheckCollision returns an error that wraps ErrInvalidTopicName if the name of an existing topic
+// differs from a new name only in '.' and '_'. Kafka refuses such a topic, because the metrics of
+// both topics would have the same names in tools that replace the dots.
 func CheckCollision(name string, existing iter.Seq[string]) error {
 	for other := range existing {
 		if other != name && CollisionKey(other) == CollisionKey(name) {
@@ -48,7 +48,7 @@ func CheckCollision(name string, existing iter.Seq[string]) error {
 	return nil
 }
 
-// CollisionKey returns the text that topics have in common whose names collide.
+// CollisionKey returns a text that is equal for topics whose names collide.
 func CollisionKey(name string) string { return strings.ReplaceAll(name, ".", "_") }
 
 // topicNameRune reports whether Kafka allows a character in a topic name.

@@ -11,15 +11,15 @@ import (
 	"heartwood.dev/heartwood/internal/quota"
 )
 
-// AllUsers is the name of the LogUser whose quotas are the defaults of all users: each user has
-// them who has no quota of the same kind. Kafka calls it the default user entity.
+// AllUsers is the name of the LogUser whose quotas are the defaults of all users. A default applies
+// to each user without a quota of the same kind. Kafka calls it the default user entity.
 const AllUsers = authz.Wildcard
 
 // QuotaKeys are the Kafka names of quotas, in the order of their names.
 var QuotaKeys = []string{"consumer_byte_rate", "controller_mutation_rate", "producer_byte_rate",
 	"request_percentage"}
 
-// quotaKey is a Kafka name of a quota.
+// quotaKey describes a quota with a Kafka name.
 type quotaKey struct {
 	kind quota.Kind
 	// units are the units of quota.Limits for each unit of the LogUser.
@@ -78,7 +78,7 @@ func countKey(kind quota.Kind, units float64, most int64,
 }
 
 // CheckQuota returns an error if a LogUser cannot have a value of a quota. The value may come from
-// a client. The texts are those of Kafka, as far as it has them.
+// a client. The error texts are Kafka's where Kafka has such an error.
 func CheckQuota(key string, value float64) error {
 	quotaKey, known := quotaKeys[key]
 	switch {
@@ -124,7 +124,7 @@ func alterQuotas(u *v1alpha1.LogUser, changes map[string]*int64) {
 	}
 }
 
-// limitsOf returns the rates of quotas, where the quotas of AllUsers replace missing ones.
+// limitsOf returns the rates of quotas. The quotas of AllUsers, in defaults, replace missing ones.
 func limitsOf(quotas, defaults map[string]int64) *quota.Limits {
 	limits := &quota.Limits{}
 	for name, key := range quotaKeys {

@@ -211,10 +211,10 @@ func SettingsOf(topic *v1alpha1.Topic, cluster *v1alpha1.LogCluster) (topicconfi
 }
 
 // ResolveSettings returns a topic's settings. For each setting it uses the topic's value, else the
-// cluster's default, else Kafka's default. A default of minInSyncReplicas applies as the number of
-// replicas if that is smaller, as in Kafka: otherwise every client that creates a topic with few
-// replicas would have to set both. cluster may be nil. The error wraps ErrInvalidSettings and
-// begins with the path of the field.
+// cluster's default, else Kafka's default. A default of minInSyncReplicas is lowered to the number
+// of replicas, as in Kafka. Otherwise every client that creates a topic with few replicas would
+// have to set both. cluster may be nil. The error wraps ErrInvalidSettings and begins with the path
+// of the field.
 func ResolveSettings(topic v1alpha1.TopicSettings,
 	cluster *v1alpha1.LogCluster) (topicconfig.Settings, error) {
 	settings, err := resolve(topic, cluster)

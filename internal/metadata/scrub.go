@@ -6,7 +6,7 @@ import (
 	"heartwood.dev/heartwood/api/v1alpha1"
 )
 
-// Scrub configures how brokers check what they keep at rest.
+// Scrub configures how brokers check their data at rest.
 type Scrub struct {
 	Interval  time.Duration // 0: the scrub is off
 	BytesRate int64         // bytes a second

@@ -10,9 +10,9 @@ import (
 	"heartwood.dev/heartwood/internal/sasl"
 )
 
-// Security contains the users of a cluster: who may do what and how much, and the verifiers of
-// passwords. It is immutable. A metadata store keeps one Security for as long as the users do not
-// change, because its Matcher takes time to build.
+// Security contains the users of a cluster: their permissions and quotas, and the verifiers of
+// their passwords. It is immutable. A metadata store keeps one Security until the users change,
+// because its Matcher takes time to build.
 type Security struct {
 	Authorize  bool     // false: every request is allowed
 	SuperUsers []string // names of principals of type User
@@ -122,7 +122,7 @@ func (s *Security) addScram(scramVerifiers *v1alpha1.ScramVerifiers) {
 	}
 }
 
-// OldestUsers returns the users without those whose principal an older LogUser has.
+// OldestUsers returns the users, except those whose principal an older LogUser has.
 func OldestUsers(users []*v1alpha1.LogUser) (oldest []*v1alpha1.LogUser) {
 	indexes := map[string]int{}
 	for _, u := range users {

@@ -94,9 +94,10 @@ type ShutdownAnnouncer interface {
 	AnnounceShutdown(ctx context.Context) error
 }
 
-// RegistrationWaiter is a Store in which the registration of a broker may wait for a person.
+// RegistrationWaiter is a Store in which the registration of a broker may have to wait for a user's
+// consent.
 type RegistrationWaiter interface {
-	// WaitsFor returns what the registration in Run waits for, nil if it does not wait.
+	// WaitsFor returns the reason why the registration in Run waits, or nil if it does not wait.
 	WaitsFor() error
 }
 
@@ -109,9 +110,8 @@ type RemovalRecorder interface {
 	RecordRemoved(ctx context.Context, broker int32, removed []RetainedPartition) error
 }
 
-// Served is one partition in the report of a broker: a partition that the broker leads and serves,
-// one that it was elected to lead and refuses to serve (Ahead), or one of which it has lost the log
-// (Lost).
+// Served is one partition in the report of a broker. The broker leads and serves the partition, was
+// elected to lead it and refuses to serve it (Ahead), or has lost the partition's log (Lost).
 type Served struct {
 	Topic       ID
 	Partition   int32

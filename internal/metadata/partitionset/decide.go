@@ -6,7 +6,7 @@ import (
 	"heartwood.dev/heartwood/internal/placement"
 )
 
-// Topic is what the operator's decisions depend on in a Topic.
+// Topic contains the properties of a Topic on which the operator's decisions depend.
 type Topic struct {
 	Tag          string // Tag of the topic id
 	Partitions   int32
@@ -23,8 +23,8 @@ type Input struct {
 	Incarnation string
 	// Preferred selects partitions whose leadership moves back to the preferred leader now.
 	Preferred func(Key) bool
-	// LeaveISR leaves changes that concern only the ISR to the leaders that serve. They notice a
-	// failure themselves and change many partitions in one write, too.
+	// LeaveISR leaves changes that concern only the ISR to the leaders that serve. Such leaders detect
+	// a failure themselves, and also change many partitions in one write.
 	LeaveISR bool
 }
 
@@ -37,8 +37,8 @@ type Decided struct {
 }
 
 // Decide decides about every partition, in the order of their keys, and writes the decisions into
-// the set. It retires a partition whose Topic does not exist or has fewer partitions; without a
-// state such a partition has no decision. Decide is idempotent.
+// the set. It retires a partition whose Topic does not exist or has fewer partitions. A partition
+// without a Topic and without a state has no decision. Decide is idempotent.
 func (s *Set) Decide(in Input) []Decided {
 	var all []Decided
 	for _, key := range s.Keys() {
@@ -79,8 +79,8 @@ func (in Input) options(key Key, topic Topic, before Entry) placement.Options {
 	}
 }
 
-// nextState returns the state after a decision. A leader of a new leader epoch has not reported yet
-// that it serves, and a request of an earlier leader epoch is void.
+// nextState returns the state after a decision. In a new leader epoch the leader has not reported
+// yet that it serves, and a request of an earlier leader epoch is void.
 func nextState(before *State, decided placement.Partition) State {
 	next := State{Partition: decided}
 	next.Target = nil

@@ -10,7 +10,7 @@ import (
 	"heartwood.dev/heartwood/internal/placement"
 )
 
-// Reclaim says what happens to the records of a partition.
+// Reclaim determines what happens to the records of a partition.
 type Reclaim string
 
 const (
@@ -20,8 +20,8 @@ const (
 	Delete Reclaim = "delete"
 	// Retained is the value after the deletion of a Topic whose records are retained.
 	Retained Reclaim = "retained"
-	// Remove is the value of a retained partition whose records a person has given up: the brokers
-	// delete them, and no Topic continues with them.
+	// Remove is the value of a retained partition whose records a user has released for deletion: the
+	// brokers delete the records, and no Topic continues with them.
 	Remove Reclaim = "remove"
 )
 
@@ -48,7 +48,7 @@ type State struct {
 	Changes int64
 }
 
-// Entry is what a set contains about a partition. Its values are immutable.
+// Entry contains the entries of a set for one partition. Its values are immutable.
 type Entry struct {
 	Assignment *Assignment // nil: the set has only the state
 	State      *State      // nil: the partition is new
@@ -88,7 +88,7 @@ func (e Entry) UnderReplicated() bool {
 	return e.Leaderless() || len(e.State.ISR) < len(e.State.Replicas)
 }
 
-// Brokers returns, sorted, the ids of all brokers that hold a replica, are to hold one, or are in
+// Brokers returns, sorted, the ids of all brokers that hold a replica, are assigned one, or are in
 // sync.
 func (e Entry) Brokers() []int32 {
 	var all []int32
@@ -171,8 +171,8 @@ const (
 	notServing = "?" // follows the leader epoch
 )
 
-// impliedDirectory returns the directory of the last leader that a state without wordDirectory has:
-// that of the leader, or without a leader that of the only in-sync replica.
+// impliedDirectory returns the directory of the last leader in a state without wordDirectory: the
+// directory of the leader or, without a leader, of the only in-sync replica.
 func (s State) impliedDirectory() string {
 	for _, m := range s.ISR {
 		if m.Broker == s.Leader || s.Leader == placement.NoLeader && len(s.ISR) == 1 {

@@ -13,10 +13,10 @@ import (
 // epoch after it, which is State.Changes. After a refusal the set is unchanged, and the error wraps
 // metadata.ErrISRConflict.
 //
-// If the ISR is the proposed one already, whatever it was before, the change is counted
-// nevertheless. The leader has lost the response to an earlier proposal, or a proxy has repeated
-// the request. The write then gives the set another version, so that no earlier proposal of the
-// leader that is still under way can take effect.
+// If the ISR already equals the proposed one, the change is counted nevertheless. This happens if
+// the leader has lost the response to an earlier proposal, or if a proxy has repeated the request.
+// The write gives the set another version, so that no earlier proposal of the leader that is still
+// in transit can take effect.
 func (s *Set) ChangeISR(key Key, change metadata.ISRChange,
 	brokers map[int32]placement.BrokerState) (partitionEpoch int64, err error) {
 	entry, _ := s.Get(key)
@@ -72,8 +72,7 @@ func (s *State) Leads(self placement.InSyncReplica, leaderEpoch int32) bool {
 		})
 }
 
-// Serve records that a leader serves a partition. It changes nothing if another election has been
-// held since.
+// Serve records that a leader serves a partition. It has no effect after a later election.
 func (s *Set) Serve(key Key, self placement.InSyncReplica, leaderEpoch int32) {
 	entry, _ := s.Get(key)
 	if !entry.State.Leads(self, leaderEpoch) {
@@ -84,9 +83,8 @@ func (s *Set) Serve(key Key, self placement.InSyncReplica, leaderEpoch int32) {
 	s.PutState(key, next)
 }
 
-// StopServing records that a leader does not serve a partition any more, because its log has
-// failed. If another broker can lead, the leader leaves the ISR, so that the operator elects
-// another one.
+// StopServing records that a leader no longer serves a partition, because its log has failed. If
+// another broker can lead, the leader leaves the ISR, so that the operator elects another one.
 func (s *Set) StopServing(key Key, self placement.InSyncReplica, leaderEpoch int32,
 	brokers map[int32]placement.BrokerState) {
 	entry, _ := s.Get(key)

@@ -2,13 +2,13 @@ package partitionset
 
 import "slices"
 
-// Lend assigns a partition with one replica a second one on another broker, as a loan. It does
-// nothing if the partition has not one assigned replica, or has it on that broker. The loan ends
-// with TakeBack or KeepLent, and with each other assignment.
+// Lend assigns a second replica on another broker to a partition with one replica, as a loan. It
+// does nothing unless the partition has exactly one assigned replica, on another broker. The loan
+// ends with TakeBack or KeepLent, and with every other assignment.
 //
-// The loans are a map of their own, not a word of the assignment: brokers of earlier versions could
-// not read the entry. A broker of such a version removes the loans when it writes an assignment;
-// the operator then removes the second replicas as surplus ones, and lends again if needed.
+// The loans are a separate map and not part of the assignment, because brokers of earlier versions
+// could not read such an entry. A broker of such a version removes the loans when it writes an
+// assignment. The operator then removes the second replicas as surplus, and lends again if needed.
 func (s *Set) Lend(key Key, broker int32) {
 	a := s.assignments[key]
 	if a == nil || len(a.value.Replicas) != 1 || a.value.Replicas[0] == broker {

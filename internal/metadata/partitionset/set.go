@@ -23,7 +23,7 @@ type Set struct {
 	uid, version                      string // metadata.uid and metadata.resourceVersion
 }
 
-// text is a value and its text in the resource. It is immutable.
+// text is a value together with its text in the resource. It is immutable.
 type text[T any] struct {
 	raw   string
 	value T

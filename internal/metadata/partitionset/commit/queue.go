@@ -34,8 +34,8 @@ type API interface {
 }
 
 // Change changes a set. It is called again for each version of the set on which the change is
-// decided, never concurrently with other changes of the set. After an error, which refuses the
-// change, it must have left the set as it was.
+// decided, never concurrently with other changes of the set. If it returns an error, the change is
+// refused, and it must have left the set unchanged.
 type Change func(*partitionset.Set) error
 
 // Options of a Writer.
@@ -48,9 +48,9 @@ type Options struct {
 	// writes fewer sets at the same time, so that the requests of all of them do not wait in the API
 	// server for longer than Timeout.
 	Writers func() int
-	// TrustWatch makes a change succeed that has no effect on the watched version, although the
-	// stored version may be another. It saves a read for a caller that makes its changes again for
-	// each version that the watch delivers.
+	// TrustWatch makes a change succeed if it has no effect on the watched version, although the
+	// stored version may differ. It saves a read for a caller that repeats its changes for each
+	// version that the watch delivers.
 	TrustWatch bool
 }
 
@@ -74,7 +74,7 @@ const (
 	status
 )
 
-// queue is the pending changes of a set, and what the writer knows about the set.
+// queue contains the pending changes of a set, and the state of the set that the writer knows.
 type queue struct {
 	set     string
 	pending []*request
@@ -169,8 +169,7 @@ func (w *Writer) add(set string, requests []*request) {
 	w.dispatchLocked()
 }
 
-// Forget removes what the writer knows about a set that does not exist. Pending changes are still
-// settled.
+// Forget removes the state of a set that does not exist. Pending changes are still settled.
 func (w *Writer) Forget(set string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -17,8 +17,8 @@ import (
 // attempts is the number of attempts to write a batch while other writers change the set.
 const attempts = 10
 
-// The pause after a conflict is up to the time that the write took, and at least pauseShortest. The
-// bound doubles with each further conflict, up to pauseLongest.
+// The pause after a conflict is random. Its maximum is the duration of the write, but at least
+// pauseShortest. The maximum doubles with each further conflict, up to pauseLongest.
 const (
 	pauseShortest = 5 * time.Millisecond
 	pauseLongest  = 500 * time.Millisecond
@@ -80,8 +80,8 @@ func (w *Writer) writePart(ctx context.Context, q *queue, part part, pending []*
 		if changed(set, part) {
 			err = w.update(ctx, q, part, base, set)
 		} else if !live && (!w.options.TrustWatch || attempt > 0) && len(applied) > 0 {
-			// There is nothing to write on this version, but the stored one may be another: only a
-			// compare-and-swap or a read can confirm that the set is as the callers want it.
+			// There is nothing to write on this version, but the stored version may differ: only a
+			// compare-and-swap or a read can confirm that the set is in the state that the callers request.
 			pending, base = slices.Concat(applied, refused), nil
 			continue
 		}
@@ -111,8 +111,8 @@ func (w *Writer) writePart(ctx context.Context, q *queue, part part, pending []*
 }
 
 // afterConflict returns the version that the watch has delivered since a conflict, which costs the
-// API server nothing; nil: the stored version must be read. A version that was read from the API
-// server may be newer than what the watch delivers next, so the next one is read, too.
+// API server nothing. It returns nil if the stored version must be read. After a read the next
+// version is read, too, because the watch may deliver an older version.
 func (w *Writer) afterConflict(q *queue, base *v1alpha1.PartitionSet,
 	live bool) *v1alpha1.PartitionSet {
 	watched := q.own.latest(w.api.Latest(q.set))
@@ -122,10 +122,10 @@ func (w *Writer) afterConflict(q *queue, base *v1alpha1.PartitionSet,
 	return watched
 }
 
-// pause waits for a random time after conflicts in a row; took is the time of the last one. When a
-// broker of a hundred fails, tens of leaders write the same set. Without the pause each of them
-// would repeat its write after each write of another one, and an API server with a long queue would
-// mostly answer conflicts. Other sets may be written meanwhile.
+// pause waits for a random time after consecutive conflicts; took is the duration of the last
+// write. When one of a hundred brokers fails, tens of leaders write the same set. Without the pause
+// each of them would repeat its write after each write of another leader, and an API server with a
+// long queue would mostly respond with conflicts. Other sets may be written meanwhile.
 func (w *Writer) pause(ctx context.Context, conflicts int, took time.Duration) {
 	w.count(-1)
 	defer w.count(1)
@@ -154,9 +154,9 @@ func changed(set *partitionset.Set, part part) bool {
 	return set.StatusChanged()
 }
 
-// apply applies changes to a version of the set. It settles a change whose context has ended, and
-// if the version is live one that is refused. It returns the changed set, the changes that it
-// contains, and those that are to be decided on the live version.
+// apply applies changes to a version of the set. It settles the changes whose context has ended
+// and, if the version is live, the refused changes. It returns the changed set, the changes that it
+// contains, and the changes that must be decided on the live version.
 func (w *Writer) apply(q *queue, base *v1alpha1.PartitionSet, live bool,
 	pending []*request) (set *partitionset.Set, applied, refused []*request) {
 	decoded, _ := partitionset.Decode(base, q.decoded) // invalid entries are reported by readers
@@ -221,16 +221,18 @@ func settle(requests []*request, err error) {
 	}
 }
 
-// settleUndecided settles changes that were not part of a write. A change that a version has
-// refused gets its refusal, which may say that the outcome of an earlier attempt is unknown.
+// settleUndecided settles changes that were not part of a write. A change that was refused on a
+// version gets the error of the refusal, which may state that the outcome of an earlier attempt is
+// unknown.
 func settleUndecided(requests []*request, err error) {
 	for _, r := range requests {
 		r.settled <- cmp.Or(r.refusal, err)
 	}
 }
 
-// ownVersions is the result of the writer's last write of a set, until the watch has delivered it
-// or a later version. Without it, a write that follows another one would conflict with it.
+// ownVersions contains the result of the writer's last write of a set, until the watch delivers the
+// result or a later version. Without it, each write would conflict with the writer's own previous
+// write.
 type ownVersions struct {
 	result *v1alpha1.PartitionSet
 	older  map[string]bool // resourceVersions that the result has replaced
@@ -245,7 +247,7 @@ func (o *ownVersions) record(base, result *v1alpha1.PartitionSet) {
 	o.result = result
 }
 
-// latest returns the later one of the watched version, which may be nil, and the writer's own
+// latest returns the later of two versions: the watched one, which may be nil, and the writer's own
 // result. No version of another writer is between a version in older and the result, because each
 // write is a compare-and-swap.
 func (o *ownVersions) latest(watched *v1alpha1.PartitionSet) *v1alpha1.PartitionSet {
