@@ -96,7 +96,7 @@ type CleanElsewhere struct {
 type Failure struct {
 	Error string `json:"error"`
 	// Reason is the machine-readable cause: one of UnknownTopic, UnknownPartition, NotCompacted,
-	// CleanerDisabled, NotReady, BadRequest, NotFound, Misdirected.
+	// CleanerDisabled, ScrubOff, NotReady, BadRequest, NotFound, Misdirected.
 	Reason string `json:"reason,omitempty"`
 	// Addresses are the HTTP ports of the brokers, HOST:PORT, if this process runs none.
 	Addresses []string `json:"addresses,omitempty"`

@@ -87,6 +87,7 @@ Size a topic:         heartwood plan --keys 1.6G --record-size 5k`,
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.AddCommand(devCommand(), devBrokerCommand(), topicsCommand(), partitionsCommand(),
 		transactionsCommand(), getCommand(), consoleCommand(),
-		cleanCommand(), brokerCommand(), operatorCommand(), logCommand(), planCommand(), benchCommand())
+		cleanCommand(), scrubCommand(), brokerCommand(), operatorCommand(), logCommand(),
+		planCommand(), benchCommand())
 	return root
 }

@@ -102,13 +102,14 @@ func TestRequestsNeedRights(t *testing.T) {
 		{"POST", "/debug/pprof/symbol", ReadReports}, {"POST", "/debug/pprof", AbortTransaction},
 		{"GET", "/unknown", ReadReports}, {"GET", "/healthz/", ReadReports},
 		{"POST", "/api/v1/topics/orders/clean", CleanTopics},
+		{"POST", "/api/v1/scrub", ScrubBrokers}, {"GET", "/api/v1/scrub", ReadReports},
 		{"POST", "/api/v1/transactions/t/abort", AbortTransaction},
 		{"POST", "/api/v1/topics/orders/abort-transaction", AbortTransaction},
 		{"POST", "/metrics", AbortTransaction}, {"DELETE", "/healthz/x", AbortTransaction},
 	} {
 		every := map[question]bool{}
 		for _, right := range []Right{ReadMetrics, ReadReports, ReadRecords, CleanTopics,
-			AbortTransaction} {
+			ScrubBrokers, AbortTransaction} {
 			every[question{"allowed", right}] = right == c.right
 			every[question{"others", right}] = right != c.right
 		}

@@ -19,6 +19,7 @@ var (
 	ReadReports      = Right{"get", "report"}
 	ReadRecords      = Right{"get", "records"}
 	CleanTopics      = Right{"create", "clean"}
+	ScrubBrokers     = Right{"create", "scrub"}
 	AbortTransaction = Right{"create", "abort"}
 )
 
@@ -39,6 +40,8 @@ func rightOf(method, path string) Right {
 		return ReadReports
 	case strings.HasSuffix(path, "/clean"):
 		return CleanTopics
+	case path == "/api/v1/scrub":
+		return ScrubBrokers
 	}
 	return AbortTransaction
 }

@@ -147,6 +147,9 @@ func HTTPOf(gatherer prometheus.Gatherer, ready func() error,
 		CleanNow: func(topic string, partitions []int32) (report.CleanRequests, error) {
 			return brokers().CleanNow(topic, partitions)
 		},
+		ScrubNow: func(topic string) (report.ScrubRequests, error) {
+			return brokers().ScrubNow(topic)
+		},
 		Transactions: func() httpport.Transactions { return brokers() },
 		Brokers:      func() httpport.Brokers { return brokers().ports() },
 	}
@@ -158,7 +161,7 @@ func (all Brokers) ports() httpport.Brokers {
 	for _, b := range all {
 		ports = append(ports, &httpport.Broker{ID: b.opts.NodeID, Image: b.image, Store: b.store,
 			Cleaner: b.cleaner, Replicas: b.replicas, Observe: b.events.Store,
-			Volume: b.volumes.volume, FailingClients: b.failingClients})
+			Volume: b.volumes.volume, Scrub: b.scrubReport, FailingClients: b.failingClients})
 	}
 	return ports
 }

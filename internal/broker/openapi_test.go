@@ -40,7 +40,8 @@ var openAPITypes = []reflect.Type{
 	reflect.TypeFor[report.RetainedLogs](), reflect.TypeFor[report.Volumes](),
 	reflect.TypeFor[report.Placement](), reflect.TypeFor[report.Transactions](),
 	reflect.TypeFor[report.MayStop](), reflect.TypeFor[report.Failure](),
-	reflect.TypeFor[report.FailingClients](),
+	reflect.TypeFor[report.FailingClients](), reflect.TypeFor[report.Scrubs](),
+	reflect.TypeFor[report.ScrubRequests](),
 }
 
 // openAPIHead are the components that are not made from types.

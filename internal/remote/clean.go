@@ -62,23 +62,15 @@ type Cleaning struct {
 func (c *Client) Start(ctx context.Context, clean Clean) (*Cleaning, error) {
 	found := &Cleaning{Topic: clean.Topic, Replicas: []*Replica{}}
 	elsewhere := map[[2]int32]report.CleanElsewhere{}
-	for _, address := range clean.Addresses {
+	err := spread(ctx, clean.Addresses, func(address string) error {
 		answer, err := c.clean(ctx, address, clean.Topic, clean.Partitions)
-		if err != nil {
-			return nil, err
-		}
-		found.add(address, answer, elsewhere)
-	}
-	for _, host := range hosts(elsewhere) {
-		_, port, _ := net.SplitHostPort(clean.Addresses[0]) // ParseAddress has accepted it
-		address := net.JoinHostPort(host, port)
-		answer, err := c.clean(ctx, address, clean.Topic, clean.Partitions)
-		if errors.As(err, new(*Refused)) || ctx.Err() != nil {
-			return nil, err
-		}
 		if err == nil {
 			found.add(address, answer, elsewhere)
 		}
+		return err
+	}, func() []string { return hosts(elsewhere) })
+	if err != nil {
+		return nil, err
 	}
 	for _, other := range elsewhere {
 		found.Replicas = append(found.Replicas,
@@ -88,6 +80,26 @@ func (c *Client) Start(ctx context.Context, clean Clean) (*Cleaning, error) {
 		return slices.Compare([]int32{a.Partition, a.Broker}, []int32{b.Partition, b.Broker})
 	})
 	return found, nil
+}
+
+// spread sends a request to the brokers at addresses, and then to the brokers on the hosts that
+// their responses name, at the port of the first address. It fails if a broker refuses the request,
+// or if one of addresses cannot be reached.
+func spread(ctx context.Context, addresses []string, send func(address string) error,
+	named func() []string) error {
+	for _, address := range addresses {
+		if err := send(address); err != nil {
+			return err
+		}
+	}
+	_, port, _ := net.SplitHostPort(addresses[0]) // ParseAddress has accepted it
+	for _, host := range named() {
+		err := send(net.JoinHostPort(host, port))
+		if errors.As(err, new(*Refused)) || ctx.Err() != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // add adds the replicas for which a broker has accepted the request. elsewhere collects the

@@ -21,31 +21,49 @@ const (
 // Wait returns nil when every replica of the request is done or has failed. It returns an error if
 // ctx ends first. It calls printLine with one line for each step of each replica.
 func (c *Client) Wait(ctx context.Context, cleaning *Cleaning, printLine func(line string)) error {
+	return poll(ctx, "the cleaning of "+cleaning.Topic, cleaning.open,
+		func(address string, timedOut bool) error {
+			rows, err := c.rows(ctx, address, []string{cleaning.Topic})
+			if ctx.Err() == nil {
+				cleaning.update(address, rows, err, timedOut, printLine)
+			}
+			return err
+		})
+}
+
+// open returns the addresses of the brokers whose replicas are not done.
+func (c *Cleaning) open() map[string]bool {
+	open := map[string]bool{}
+	for _, r := range c.Replicas {
+		if r.State == Asked {
+			open[r.address] = true
+		}
+	}
+	return open
+}
+
+// poll asks the brokers at the addresses that open returns for their progress, until open returns
+// none. timedOut is set if the broker has not responded for silenceMax when it also fails to
+// respond now. poll returns an error only if ctx ends first.
+func poll(ctx context.Context, what string, open func() map[string]bool,
+	ask func(address string, timedOut bool) error) error {
 	ticker := time.NewTicker(waitInterval)
 	defer ticker.Stop()
 	silent := map[string]int{} // number of polls without a response, by address
 	for {
-		open := map[string]bool{}
-		for _, r := range cleaning.Replicas {
-			if r.State == Asked {
-				open[r.address] = true
-			}
-		}
-		if len(open) == 0 {
+		addresses := open()
+		if len(addresses) == 0 {
 			return nil
 		}
-		for address := range open {
-			rows, err := c.rows(ctx, address, []string{cleaning.Topic})
-			if ctx.Err() != nil {
-				return fmt.Errorf("wait for the cleaning of %s, which continues: %w", cleaning.Topic,
-					ctx.Err())
-			}
+		for address := range addresses {
 			silent[address]++
-			if err == nil {
+			timedOut := time.Duration(silent[address])*waitInterval >= silenceMax
+			if err := ask(address, timedOut); err == nil {
 				silent[address] = 0
 			}
-			cleaning.update(address, rows, err,
-				time.Duration(silent[address])*waitInterval >= silenceMax, printLine)
+			if ctx.Err() != nil {
+				return fmt.Errorf("wait for %s, which continues: %w", what, ctx.Err())
+			}
 		}
 		select {
 		case <-ctx.Done():

@@ -32,6 +32,7 @@ func TestUnknownNamesFail(t *testing.T) {
 		{append([]string{"partitions", "tickets", "--retained"}, names...), "",
 			`unknown retained topic "tickets"`},
 		{append([]string{"clean", "nosuch"}, names...), "", `unknown topic "nosuch"`},
+		{append([]string{"scrub", "nosuch"}, names...), "", `unknown topic "nosuch"`},
 		{append([]string{"get", "nosuch", "key"}, names...), "", `nosuch`},
 		{append([]string{"transactions", "describe", "nosuch"}, names...), "", `nosuch`},
 		{[]string{"log", "clean", missing}, "cleaned: 0 bytes", "no such file or directory"},
@@ -56,7 +57,7 @@ func TestCommandsFollowTheBrokerProcesses(t *testing.T) {
 	s.HTTP = ports.Free(t, 3)
 	process.Start(t, append(s.Args(), "--processes")...).Ready(t)
 	for _, args := range [][]string{{"topics", "tickets"}, {"partitions", "tickets"},
-		{"transactions"}, {"clean", "tickets", "--wait"}} {
+		{"transactions"}, {"clean", "tickets", "--wait"}, {"scrub", "tickets", "--wait"}} {
 		await.For(t, func() string {
 			code, out, errOut := heartwood(t, append(args, "--address", s.HTTP)...)
 			if code != 0 || args[0] != "transactions" && !strings.Contains(out, "tickets") {

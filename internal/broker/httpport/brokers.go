@@ -16,6 +16,8 @@ var (
 	ErrUnknownTopic     = errors.New("unknown topic")
 	ErrUnknownPartition = errors.New("unknown partition")
 	ErrStarting         = errors.New("broker is starting")
+	// ErrScrubOff is returned by ScrubNow.
+	ErrScrubOff = errors.New("the scrub is off: set spec.scrub.interval of the LogCluster")
 )
 
 // Broker is the part of a broker that the HTTP port uses.
@@ -28,6 +30,8 @@ type Broker struct {
 	Observe  func(*events.Hub) // makes the broker send its passes and their steps to a hub
 	// Volume returns the last measurement of the volume, unless its size is unknown.
 	Volume func() (v report.Volume, known bool)
+	// Scrub returns the state of the scrub.
+	Scrub func() report.Scrub
 	// FailingClients returns the clients that fail to authenticate. Within each listener, blocked
 	// clients come first.
 	FailingClients func() []report.FailingClient

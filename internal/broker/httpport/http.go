@@ -42,6 +42,8 @@ type Options struct {
 	MayStop    func(broker int32) (report.MayStop, error) // Brokers.MayStop
 	// CleanNow is Brokers.CleanNow.
 	CleanNow func(topic string, partitions []int32) (report.CleanRequests, error)
+	// ScrubNow is Brokers.ScrubNow.
+	ScrubNow func(topic string) (report.ScrubRequests, error)
 	// Transactions returns the brokers whose transactions are served, or none while they start.
 	Transactions func() Transactions
 	// Brokers returns the brokers of the other reports, or none while they start.
@@ -89,6 +91,7 @@ func New(opts Options) http.Handler {
 	handleReplicas(mux, opts.Brokers)
 	handleRetained(mux, opts.Brokers)
 	handleVolumes(mux, opts.Brokers)
+	handleScrub(mux, opts)
 	handleFailingClients(mux, opts.Brokers)
 	if opts.Pprof {
 		mux.Handle(PprofPath, withDeadline(0, NewPprof()))
@@ -177,6 +180,11 @@ func cleanNowHTTP(w http.ResponseWriter, r *http.Request,
 		partitions = append(partitions, int32(index))
 	}
 	answer, err := cleanNow(r.PathValue("topic"), partitions)
+	respondAccepted(w, answer, err)
+}
+
+// respondAccepted responds with status 202 and the requests that were accepted, or with the error.
+func respondAccepted(w http.ResponseWriter, answer any, err error) {
 	if err == nil {
 		respond(w, http.StatusAccepted, answer)
 		return
@@ -191,6 +199,7 @@ func cleanNowHTTP(w http.ResponseWriter, r *http.Request,
 		{ErrStarting, http.StatusServiceUnavailable, "NotReady"},
 		{cleaner.ErrNotCompacted, http.StatusConflict, "NotCompacted"},
 		{cleaner.ErrDisabled, http.StatusConflict, "CleanerDisabled"},
+		{ErrScrubOff, http.StatusConflict, "ScrubOff"},
 		{nil, http.StatusInternalServerError, "Failed"},
 	} {
 		if known.err == nil || errors.Is(err, known.err) {

@@ -73,7 +73,7 @@ func twice(check func() ([]inspect.Damage, error), unchanged func() bool) ([]ins
 
 // stopped reports whether a check was ended by the shutdown or because the scrub is off.
 func stopped(err error) bool {
-	return errors.Is(err, errOff) || errors.Is(err, context.Canceled)
+	return errors.Is(err, ErrOff) || errors.Is(err, context.Canceled)
 }
 
 // damageOf adds the read errors of the disk to the places that a check has found. Other errors, as

@@ -22,8 +22,8 @@ const (
 	shortestRest = 10 * time.Millisecond
 )
 
-// errOff ends a check while the scrub is off.
-var errOff = errors.New("the scrub is off")
+// ErrOff is the error of a request, and of a running check, while the scrub is off.
+var ErrOff = errors.New("the scrub is off")
 
 // readError is the failure of the disk to read a file.
 type readError struct {
@@ -56,7 +56,7 @@ func rest(n int, took time.Duration, rate int64, busy bool) time.Duration {
 // before fails if no more may be read.
 func (p *pacer) before() error {
 	if p.rate() == 0 {
-		return errOff
+		return ErrOff
 	}
 	return p.ctx.Err()
 }
@@ -66,7 +66,7 @@ func (p *pacer) after(n int, took time.Duration) error {
 	p.checked.Add(int64(n))
 	rate := p.rate()
 	if rate == 0 {
-		return errOff
+		return ErrOff
 	}
 	p.debt += rest(n, took, rate, p.busy())
 	if p.debt < shortestRest {

@@ -61,12 +61,12 @@ type Scrubber struct {
 	checked  atomic.Int64  // bytes read
 	anew     atomic.Bool   // begin a round at the next step
 
-	mu    sync.Mutex
-	state State
-	found int64 // targets in which this process has found damage
+	mu      sync.Mutex
+	state   State
+	found   int64    // targets in which this process has found damage
+	targets []Target // as last listed by Run; never changed
 
 	// used by Run only
-	targets    []Target
 	listed     time.Time
 	saved      time.Time
 	saveFailed bool
@@ -97,10 +97,36 @@ func (s *Scrubber) Configure(settings Settings) {
 	if before != &unconfigured && before.Interval == 0 && settings.Interval > 0 {
 		s.anew.Store(true)
 	}
+	s.wake()
+}
+
+// wake makes Run evaluate what is due.
+func (s *Scrubber) wake() {
 	select {
 	case s.changed <- struct{}{}:
 	default:
 	}
+}
+
+// Request requests that a topic, or everything if topic is empty, is checked at once. It returns
+// the ticket of the request: see State.Requests. It fails with ErrOff if the scrub is off.
+func (s *Scrubber) Request(topic string) (ticket int64, err error) {
+	if s.settings.Load().Interval == 0 {
+		return 0, ErrOff
+	}
+	s.update(func(state State) State {
+		state, ticket = state.Requested(topic)
+		return state
+	})
+	s.wake()
+	return ticket, nil
+}
+
+// Annotate makes the request of the annotation heartwood.dev/scrub-now. Each value is requested
+// once, also over restarts. If the scrub is off, the request remains until it is on.
+func (s *Scrubber) Annotate(topic, value string) {
+	s.update(func(state State) State { return state.Annotate(topic, value) })
+	s.wake()
 }
 
 // State returns the current state.
@@ -130,7 +156,7 @@ func (s *Scrubber) Run(ctx context.Context) {
 				recheck = recheck[1:]
 			}
 		default:
-			wait = s.step(time.Now())
+			wait = s.advance(time.Now())
 		}
 		s.save(time.Now(), false)
 		s.wait(ctx, wait)
@@ -152,29 +178,60 @@ func (s *Scrubber) wait(ctx context.Context, wait time.Duration) {
 	}
 }
 
-// step checks the next target of the round. It returns how long to wait before the next step.
-func (s *Scrubber) step(now time.Time) time.Duration {
-	if s.anew.Swap(false) {
-		s.set(s.State().Anew())
+// advance checks the next target: that of a request, or else that of the round. It returns how long
+// to wait before the next one.
+func (s *Scrubber) advance(now time.Time) time.Duration {
+	if s.listed.IsZero() || now.Sub(s.listed) >= listInterval || s.State().begins() {
+		targets := s.list()
+		s.mu.Lock()
+		s.targets, s.listed = targets, now
+		s.mu.Unlock()
 	}
-	if s.listed.IsZero() || now.Sub(s.listed) >= listInterval || s.State().Complete {
-		s.targets, s.listed = s.list(), now
-	}
-	before := s.State()
-	next, state, due, ok := before.Next(s.targets, s.settings.Load().Interval, now)
-	s.set(state)
-	if !ok {
-		if state.Complete && !before.Complete {
-			s.opts.Logger.Info("scrub completed", "began", state.Began, "damaged",
-				len(state.Damaged))
-			s.save(now, true)
-		}
-		return min(due.Sub(now), listInterval)
+	var next Target
+	requested := false
+	s.update(func(state State) State {
+		next, state, requested = state.NextRequested(s.targets, now)
+		return state
+	})
+	if !requested {
+		return s.step(now)
 	}
 	if wait := s.visit(next); wait > 0 {
 		return wait
 	}
-	s.set(s.State().Passed(next))
+	s.update(func(state State) State { return state.RequestPassed(next) })
+	return 0
+}
+
+// step checks the next target of the round. It returns how long to wait before the next step.
+func (s *Scrubber) step(now time.Time) time.Duration {
+	anew := s.anew.Swap(false)
+	var next Target
+	var before, after State
+	var due time.Time
+	ok := false
+	s.update(func(state State) State {
+		if anew {
+			state = state.Anew()
+		}
+		before = state
+		next, after, due, ok = state.Next(s.targets, s.settings.Load().Interval, now)
+		return after
+	})
+	if !ok {
+		if after.Complete && !before.Complete {
+			s.opts.Logger.Info("scrub completed", "began", after.Began, "damaged",
+				len(after.Damaged))
+			s.save(now, true)
+		}
+		return min(due.Sub(now), listInterval)
+	}
+	read := s.checked.Load()
+	if wait := s.visit(next); wait > 0 {
+		return wait
+	}
+	read = s.checked.Load() - read
+	s.update(func(state State) State { return state.Passed(next, read) })
 	return 0
 }
 
@@ -198,7 +255,7 @@ func (s *Scrubber) visit(t Target) time.Duration {
 	}
 	_, known := slices.BinarySearchFunc(s.State().Damaged, t,
 		func(d Damaged, t Target) int { return d.compare(t) })
-	s.set(s.State().Checked(t, places, time.Now()))
+	s.update(func(state State) State { return state.Checked(t, places, time.Now()) })
 	if len(places) == 0 {
 		return 0
 	}
@@ -216,10 +273,11 @@ func (s *Scrubber) visit(t Target) time.Duration {
 	return 0
 }
 
-func (s *Scrubber) set(state State) {
+// update changes the state. change must not call methods of s that lock s.mu.
+func (s *Scrubber) update(change func(State) State) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.state = state
+	s.state = change(s.state)
 }
 
 // list returns all targets in the order of a round.

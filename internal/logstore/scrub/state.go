@@ -38,6 +38,8 @@ type Damaged struct {
 	Target
 	Found  time.Time        `json:"found"`
 	Places []inspect.Damage `json:"places"`
+	// Repaired is when the files were replaced by correct ones; zero until then.
+	Repaired time.Time `json:"repaired,omitzero"`
 }
 
 // State is what a broker knows about its scrub, and keeps in the file scrub. It is a value: its
@@ -53,8 +55,20 @@ type State struct {
 	// CheckedSince is the begin of the last complete round: everything that is at rest since then
 	// was checked afterwards. It is zero before the end of the first round.
 	CheckedSince time.Time `json:"checkedSince"`
+	// Bytes is the number of bytes that the round has read.
+	Bytes int64 `json:"bytes,omitempty"`
+	// Ended is the end of the last complete round.
+	Ended time.Time `json:"ended,omitzero"`
 	// Damaged are the targets with damage, in their order.
 	Damaged []Damaged `json:"damaged,omitempty"`
+	// Repaired are the last repairs, the newest last.
+	Repaired []Damaged `json:"repaired,omitempty"`
+	// Tickets is the ticket of the last request.
+	Tickets int64 `json:"tickets,omitempty"`
+	// Requests are the requests to check at once, sorted by topic.
+	Requests []Request `json:"requests,omitempty"`
+	// Annotated is the last request by annotation; nil before the first one.
+	Annotated *Annotated `json:"annotated,omitempty"`
 }
 
 const stateVersion = 1
@@ -92,20 +106,13 @@ func (s State) Next(targets []Target, interval time.Duration, now time.Time) (ne
 		if due = s.Began.Add(interval); !s.Began.IsZero() && now.Before(due) {
 			return Target{}, s, due, false
 		}
-		s.Began, s.Complete, s.Last = now, false, nil
+		s.Began, s.Complete, s.Last, s.Bytes = now, false, nil, 0
 	}
-	index := 0
-	if s.Last != nil {
-		passed, exists := slices.BinarySearchFunc(targets, *s.Last, Target.compare)
-		if index = passed; exists {
-			index++
-		}
-	}
-	if index < len(targets) {
+	if index := passed(targets, s.Last); index < len(targets) {
 		return targets[index], s, time.Time{}, true
 	}
-	s.Complete, s.CheckedSince = true, s.Began
-	return Target{}, s.without(targets), s.Began.Add(interval), false
+	s.Complete, s.CheckedSince, s.Ended = true, s.Began, now
+	return Target{}, s.without(targets).served(targets, now), s.Began.Add(interval), false
 }
 
 // without returns the state without the damaged targets that no longer exist.
@@ -134,13 +141,13 @@ func (s State) Checked(t Target, places []inspect.Damage, now time.Time) State {
 	case len(places) > 0 && found:
 		s.Damaged[index].Places = places
 	case len(places) > 0:
-		s.Damaged = slices.Insert(s.Damaged, index, Damaged{t, now, places})
+		s.Damaged = slices.Insert(s.Damaged, index, Damaged{Target: t, Found: now, Places: places})
 	}
 	return s
 }
 
 // Passed returns the state after a target of the round was checked, or has disappeared.
-func (s State) Passed(t Target) State {
-	s.Last = &t
+func (s State) Passed(t Target, bytes int64) State {
+	s.Last, s.Bytes = &t, s.Bytes+bytes
 	return s
 }

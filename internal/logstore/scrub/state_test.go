@@ -67,7 +67,7 @@ func TestEachTargetIsCheckedOnceARound(t *testing.T) {
 		if checks[next]++; checks[next] > 1 {
 			t.Fatalf("target %v was checked twice", next)
 		}
-		state = state.Checked(next, nil, now).Passed(next)
+		state = state.Checked(next, nil, now).Passed(next, 1)
 	}
 	if rounds < 10 {
 		t.Fatalf("%d rounds, want at least 10", rounds)
@@ -104,14 +104,15 @@ func TestDamageIsKeptUntilItIsRepairedOrGone(t *testing.T) {
 	places := []inspect.Damage{{File: "x.log", Position: 7, Problem: "checksum"}}
 	state := State{}.Checked(b, places, now).Checked(a, places, now.Add(1)).
 		Checked(a, places, now.Add(2))
-	want := []Damaged{{a, now.Add(1), places}, {b, now, places}}
+	want := []Damaged{{Target: a, Found: now.Add(1), Places: places},
+		{Target: b, Found: now, Places: places}}
 	if got := restarted(t, state).Damaged; !reflect.DeepEqual(got, want) {
 		t.Fatalf("got %v, want %v", got, want)
 	}
 	if got := state.Checked(a, nil, now).Damaged; len(got) != 1 || got[0].Target != b {
 		t.Errorf("got %v after a healthy check of a", got)
 	}
-	_, state, _, _ = state.Passed(b).Next([]Target{a}, time.Hour, now)
+	_, state, _, _ = state.Passed(b, 1).Next([]Target{a}, time.Hour, now)
 	_, state, _, _ = state.Next([]Target{a}, time.Hour, now)
 	if len(state.Damaged) == 2 && state.Complete {
 		t.Errorf("got %v after the segment of b was removed", state.Damaged)
@@ -166,10 +167,10 @@ func TestScrubThatIsOffReadsNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	rate = 0
-	if _, err := file.ReadAt(make([]byte, 1), 0); !errors.Is(err, errOff) {
+	if _, err := file.ReadAt(make([]byte, 1), 0); !errors.Is(err, ErrOff) {
 		t.Errorf("read of an open file: %v", err)
 	}
-	if _, err := files.ReadFile("/file"); !errors.Is(err, errOff) || checked.Load() != 0 {
+	if _, err := files.ReadFile("/file"); !errors.Is(err, ErrOff) || checked.Load() != 0 {
 		t.Errorf("read: %v, %d bytes checked", err, checked.Load())
 	}
 }

@@ -1,0 +1,247 @@
+package remote
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	"heartwood.dev/heartwood/api/report"
+)
+
+// ScrubBroker is the state of a request to check files at rest, on one broker.
+type ScrubBroker struct {
+	Broker int32 `json:"broker"`
+	// State is first asked, and later done or failed. It is unreached if the broker could not be
+	// reached.
+	State string `json:"state"`
+	Error string `json:"error,omitempty"`
+	// Damage is the damage of the topic, or all damage, that the broker knows.
+	Damage []report.ScrubDamage `json:"damage"`
+
+	address string
+	ticket  int64
+	printed string // the last step that WaitScrub reported
+}
+
+// Scrubbing is the state of a request to check a topic, or everything if Topic is empty, on all
+// brokers, which are sorted by id.
+type Scrubbing struct {
+	Topic   string         `json:"topic,omitempty"`
+	Brokers []*ScrubBroker `json:"brokers"`
+}
+
+// Scrubs requests GET /api/v1/scrub.
+func (c *Client) Scrubs(ctx context.Context, address string) (response report.Scrubs, err error) {
+	err = c.do(ctx, http.MethodGet, address, "/api/v1/scrub", &response)
+	return response, err
+}
+
+// StartScrub requests that the brokers at addresses, and those that their responses name, check a
+// topic, or everything if topic is empty. It fails like Start.
+func (c *Client) StartScrub(ctx context.Context, addresses []string,
+	topic string) (*Scrubbing, error) {
+	found := &Scrubbing{Topic: topic, Brokers: []*ScrubBroker{}}
+	elsewhere := map[int32]string{}
+	path := "/api/v1/scrub"
+	if topic != "" {
+		path += "?" + url.Values{"topic": {topic}}.Encode()
+	}
+	err := spread(ctx, addresses, func(address string) error {
+		var answer report.ScrubRequests
+		err := c.do(ctx, http.MethodPost, address, path, &answer)
+		if err == nil {
+			found.add(address, answer, elsewhere)
+		}
+		return err
+	}, func() (names []string) {
+		for _, host := range elsewhere {
+			if host != "" && !slices.Contains(names, host) {
+				names = append(names, host)
+			}
+		}
+		slices.Sort(names)
+		return names
+	})
+	if err != nil {
+		return nil, err
+	}
+	for id := range elsewhere {
+		found.Brokers = append(found.Brokers, &ScrubBroker{Broker: id, State: Unreached,
+			Damage: []report.ScrubDamage{}})
+	}
+	slices.SortFunc(found.Brokers,
+		func(a, b *ScrubBroker) int { return cmp.Compare(a.Broker, b.Broker) })
+	return found, nil
+}
+
+// add adds the brokers that have accepted the request. elsewhere collects the hosts of the others.
+func (s *Scrubbing) add(address string, answer report.ScrubRequests, elsewhere map[int32]string) {
+	for _, request := range answer.Requests {
+		delete(elsewhere, request.Broker)
+		if s.find(request.Broker) == nil {
+			s.Brokers = append(s.Brokers, &ScrubBroker{Broker: request.Broker, State: Asked,
+				Damage: []report.ScrubDamage{}, address: address, ticket: request.Ticket})
+		}
+	}
+	for _, other := range answer.Elsewhere {
+		if s.find(other.Broker) == nil {
+			elsewhere[other.Broker] = other.Host
+		}
+	}
+}
+
+func (s *Scrubbing) find(id int32) *ScrubBroker {
+	for _, b := range s.Brokers {
+		if b.Broker == id {
+			return b
+		}
+	}
+	return nil
+}
+
+// subject returns what is checked, for people.
+func (s *Scrubbing) subject() string { return cmp.Or(s.Topic, "everything") }
+
+// WaitScrub returns nil when every broker has served the request or has failed. It returns an error
+// if ctx ends first. It calls printLine with one line for each step of each broker.
+func (c *Client) WaitScrub(ctx context.Context, scrubbing *Scrubbing,
+	printLine func(line string)) error {
+	return poll(ctx, "the scrub of "+scrubbing.subject(), scrubbing.open,
+		func(address string, timedOut bool) error {
+			rows, err := c.Scrubs(ctx, address)
+			if ctx.Err() == nil {
+				scrubbing.update(address, rows, err, timedOut, printLine)
+			}
+			return err
+		})
+}
+
+// open returns the addresses of the brokers that have not served the request.
+func (s *Scrubbing) open() map[string]bool {
+	open := map[string]bool{}
+	for _, b := range s.Brokers {
+		if b.State == Asked {
+			open[b.address] = true
+		}
+	}
+	return open
+}
+
+// update applies one response to its brokers. If err is set, there was none; they then fail only if
+// timedOut is set.
+func (s *Scrubbing) update(address string, rows report.Scrubs, err error, timedOut bool,
+	printLine func(string)) {
+	for _, b := range s.Brokers {
+		if b.State != Asked || b.address != address || err != nil && !timedOut {
+			continue
+		}
+		step := ""
+		if err != nil {
+			b.State, b.Error = Failed, err.Error()
+			step = "failed: " + b.Error
+		} else {
+			step = b.update(s.Topic, rows)
+		}
+		if step != b.printed {
+			b.printed = step
+			printLine(fmt.Sprintf("%s on broker %d: %s", s.subject(), b.Broker, step))
+		}
+	}
+}
+
+// errScrubOff is the error of a broker whose scrub was turned off after the request.
+var errScrubOff = errors.New("the scrub was turned off (spec.scrub.interval of the LogCluster); " +
+	"the request remains")
+
+// update sets the state from the report of the broker, and returns the step for people.
+func (b *ScrubBroker) update(topic string, rows report.Scrubs) string {
+	row := report.Scrub{}
+	for i := range rows.Scrubs {
+		if rows.Scrubs[i].Broker == b.Broker {
+			row = rows.Scrubs[i]
+		}
+	}
+	request := report.ScrubRequest{}
+	for _, r := range row.Requests {
+		if r.Topic == topic {
+			request = r
+		}
+	}
+	switch {
+	case request.Asked < b.ticket:
+		b.State, b.Error = Failed, errRequestLost.Error()
+		return "failed: " + b.Error
+	case request.Served >= b.ticket:
+		b.State = Done
+		for _, d := range row.Damage {
+			if topic == "" || d.Topic == topic {
+				b.Damage = append(b.Damage, d)
+			}
+		}
+		return "checked, " + DescribeDamage(len(b.Damage))
+	case row.State == report.ScrubOff:
+		b.State, b.Error = Failed, errScrubOff.Error()
+		return "failed: " + b.Error
+	case !request.Running:
+		return "waiting"
+	}
+	percent := 100
+	if request.Segments > 0 {
+		percent = 100 * request.CheckedSegments / request.Segments
+	}
+	return fmt.Sprintf("%d %% checked", percent/10*10)
+}
+
+// DescribeDamage returns the number of damaged places, for people.
+func DescribeDamage(places int) string {
+	switch places {
+	case 0:
+		return "no damage"
+	case 1:
+		return "1 damaged place"
+	}
+	return fmt.Sprintf("%d damaged places", places)
+}
+
+// Fault returns an error that names the brokers that failed, could not be reached, or have found
+// damage. It returns nil otherwise.
+func (s *Scrubbing) Fault() error {
+	var unreached, failed []string
+	places := 0
+	for _, b := range s.Brokers {
+		places += len(b.Damage)
+		switch b.State {
+		case Unreached:
+			unreached = append(unreached, fmt.Sprintf("broker %d", b.Broker))
+		case Failed:
+			failed = append(failed, fmt.Sprintf("broker %d: %s", b.Broker, b.Error))
+		}
+	}
+	var faults []error
+	if places > 0 {
+		faults = append(faults, fmt.Errorf("%s found at rest", DescribeDamage(places)))
+	}
+	if len(failed) > 0 {
+		faults = append(faults, fmt.Errorf("not checked: %s", strings.Join(failed, "; ")))
+	}
+	if len(unreached) > 0 {
+		faults = append(faults, fmt.Errorf("failed to reach %s\n"+
+			"Pass their addresses with further --address flags; or, on Kubernetes, run\n"+
+			"kubectl heartwood scrub --now", strings.Join(unreached, ", ")))
+	}
+	return errors.Join(faults...)
+}
+
+// Scrubs requests GET /api/v1/scrub from all brokers. Brokers that do not respond, and those of
+// earlier versions, are omitted.
+func (f *Fleet) Scrubs(ctx context.Context) (all []report.Scrub) {
+	for _, scrubs := range each(ctx, f, f.client.Scrubs) {
+		all = append(all, scrubs.Scrubs...)
+	}
+	return all
+}

@@ -1,0 +1,87 @@
+package smoke
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"heartwood.dev/heartwood/api/report"
+	"heartwood.dev/heartwood/internal/remote"
+	"heartwood.dev/heartwood/test/kit/await"
+	"heartwood.dev/heartwood/test/kit/ledger"
+	"heartwood.dev/heartwood/test/kit/process"
+)
+
+// TestScrubOnRequest flips a bit of a segment of a running broker: `heartwood scrub --wait` must
+// find it, and fail; then the scrub is turned off, and requests fail with the remedy.
+func TestScrubOnRequest(t *testing.T) {
+	t.Parallel()
+	s := process.NewSetup(t, 1, cluster, onRequest("minDirtyPercent: 100", ""))
+	bootstrap, _ := process.Start(t, s.Args()...).Ready(t)
+	load(t, bootstrap, ledger.New(), 5)
+	await.For(t, func() string {
+		code, out, errOut := heartwood(t, "scrub", "--wait", "--address", s.HTTP)
+		if code != 0 || !strings.Contains(out, "1 of 1 brokers have checked everything at rest") {
+			return fmt.Sprintf("exit code %d: %s %s", code, out, errOut)
+		}
+		return ""
+	})
+	var state report.Scrubs
+	s.GetJSON(t, "/api/v1/scrub", &state)
+	if len(state.Scrubs) != 1 || state.Scrubs[0].CheckedSince == nil ||
+		state.Scrubs[0].Segments == 0 || state.Scrubs[0].CheckedBytes == 0 || state.Scrubs[0].State != report.ScrubWaiting {
+		t.Errorf("%+v", state)
+	}
+	flipBit(t, filepath.Join(s.DataDir, "*", "tickets-0", "00000000000000000000.log"))
+	await.For(t, func() string {
+		code, out, errOut := heartwood(t, "scrub", "tickets", "--wait", "--json", "--address", s.HTTP)
+		var got remote.Scrubbing
+		if err := json.Unmarshal([]byte(out), &got); err != nil {
+			return err.Error()
+		}
+		if len(got.Brokers) != 1 || len(got.Brokers[0].Damage) != 1 || code != 1 ||
+			!strings.Contains(errOut, "1 damaged place found at rest") {
+			return fmt.Sprintf("exit code %d: %s %s", code, out, errOut)
+		}
+		d := got.Brokers[0].Damage[0]
+		if d.File != "tickets-0/00000000000000000000.log" || d.Topic != "tickets" ||
+			!strings.Contains(d.Problem, "checksum") {
+			t.Errorf("damage: %+v", d)
+		}
+		return ""
+	})
+	s.Apply(t, "cluster.yaml", strings.Replace(cluster, "brokers: 1",
+		`brokers: 1, scrub: {interval: "Off"}`, 1)+"---\n"+onRequest("minDirtyPercent: 100", ""))
+	await.For(t, func() string {
+		code, _, errOut := heartwood(t, "scrub", "--address", s.HTTP)
+		if code != 1 || !strings.Contains(errOut, "the scrub is off: set spec.scrub.interval") {
+			return fmt.Sprintf("exit code %d: %s", code, errOut)
+		}
+		return ""
+	})
+}
+
+// flipBit flips a bit in the first batch of the file that matches a pattern.
+func flipBit(t *testing.T, pattern string) {
+	t.Helper()
+	names, err := filepath.Glob(pattern)
+	if err != nil || len(names) != 1 {
+		t.Fatalf("files %v, %v", names, err)
+	}
+	file, err := os.OpenFile(names[0], os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = file.Close() }()
+	content := make([]byte, 1)
+	if _, err := file.ReadAt(content, 100); err != nil {
+		t.Fatal(err)
+	}
+	content[0] ^= 4
+	if _, err := file.WriteAt(content, 100); err != nil {
+		t.Fatal(err)
+	}
+}
