@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"net/http"
 	"slices"
+	"time"
 
 	"heartwood.dev/heartwood/api/report"
 	"heartwood.dev/heartwood/internal/console/kafka"
@@ -30,6 +31,7 @@ type brokerList struct {
 	Rows  []brokerRow
 	Fault string // reason to show no disks, or ""
 	Sort  sorting
+	Scrub scrubPanel
 }
 
 // brokerColumns are the columns by which the page can be sorted.
@@ -83,6 +85,7 @@ func (c *Console) brokers(r *http.Request) (view, error) {
 			}
 		}
 	}
+	page.Scrub = scrubPanelOf(c.opts.Fleet.Scrubs(r.Context()), time.Now())
 	page.Sort = sorted("brokers", r.URL.Query(), page.Rows, brokerColumns)
 	return c.answered(view{Template: "brokers", Title: "Brokers", Body: page}, answers), nil
 }

@@ -248,7 +248,7 @@ func goldenViews() map[string]view {
 	several.describe(goldenLog(), 0, 20_000)
 	list := topicList{Rows: topics, Search: hostileText, Most: 12 << 20, More: 3, Sort: goldenSort("size"), SortBy: "size"}
 	brokers := brokerList{Rows: brokersOf(answers), Fault: "This page is not available.",
-		Sort: goldenSort("-garbage")}
+		Sort: goldenSort("-garbage"), Scrub: scrubPanelOf(goldenScrubs(), goldenNow)}
 	brokers.Rows[0].Disks = []kafka.Disk{{Dir: "/data", LogBytes: 36 << 20, TotalBytes: 10 << 30,
 		Usable: 9 << 30, Replicas: 3}}
 	record := goldenRecords()[0]
