@@ -83,6 +83,10 @@ const (
 	// names no retained records.
 	AnnotationRemoveRetained = "heartwood.dev/remove-retained"
 
+	// AnnotationScrubNow, on a LogCluster, requests that all brokers check everything at rest, or the
+	// files of a topic, once for each new value; see LogCluster.ScrubNow.
+	AnnotationScrubNow = "heartwood.dev/scrub-now"
+
 	// AnnotationRebalance, on a LogCluster, requests one run that balances the brokers for each new
 	// value. The value RebalanceCancel cancels the present run, as does the removal of the annotation
 	// if it has started the run; while it is set, no run begins.

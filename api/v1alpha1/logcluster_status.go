@@ -126,6 +126,10 @@ type BrokerStatus struct {
 	// Volume is the volume of the broker. It is absent until the broker has measured it.
 	// +optional
 	Volume *BrokerVolume `json:"volume,omitempty"`
+	// Scrub is the check of everything that the broker keeps at rest. It is absent until the broker
+	// has reported it.
+	// +optional
+	Scrub *BrokerScrub `json:"scrub,omitempty"`
 }
 
 // CertificateExpiry is when a certificate expires. The operator renews its own before.

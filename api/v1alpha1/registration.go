@@ -60,6 +60,8 @@ const (
 	AnnotationFoundDirectory = "heartwood.dev/found-directory-id"
 	// AnnotationVolume, on a broker's Lease, is the BrokerVolume of the broker as JSON.
 	AnnotationVolume = "heartwood.dev/volume"
+	// AnnotationScrub, on a broker's Lease, is the BrokerScrub of the broker as JSON.
+	AnnotationScrub = "heartwood.dev/scrub"
 )
 
 // Registration is what a broker writes on its Lease besides the fields of the Lease itself. The
@@ -98,6 +100,8 @@ type Registration struct {
 	Trust string
 	// Volume is the broker's volume; without a Pressure, the broker has not measured it.
 	Volume BrokerVolume
+	// Scrub is the value of AnnotationScrub, not decoded; see ReadScrub.
+	Scrub string
 }
 
 // ReadRegistration returns what a broker has written on its Lease.
@@ -117,6 +121,7 @@ func ReadRegistration(lease metav1.Object) Registration {
 		Pod:                texts[AnnotationPod],
 		Trust:              texts[AnnotationTrust],
 		Volume:             readVolume(texts[AnnotationVolume]),
+		Scrub:              texts[AnnotationScrub],
 	}
 }
 
@@ -155,6 +160,7 @@ func (r Registration) texts() map[string]string {
 		AnnotationPod:                r.Pod,
 		AnnotationTrust:              r.Trust,
 		AnnotationVolume:             volumeText(r.Volume),
+		AnnotationScrub:              r.Scrub,
 	}
 }
 

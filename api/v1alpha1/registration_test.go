@@ -16,7 +16,7 @@ var complete = Registration{Directory: "disk", FoundDirectory: "other", Endpoint
 	Peer: "10.0.0.7:9093", PeerTLS: true, CleanEpoch: 0, ProducerIDs: math.MaxInt64, Leaving: 7,
 	Unreachable: "1:4,2:1", TransactionVersion: 2, Version: "1.2.3", FormatLevel: 3, Pod: "uid",
 	Trust: "fingerprint", Volume: BrokerVolume{Pressure: "Reject", UsedPercent: 93,
-		TotalBytes: 10 << 30, ReclaimableBytes: 5}}
+		TotalBytes: 10 << 30, ReclaimableBytes: 5}, Scrub: `{"state":"Off"}`}
 
 // TestRegistrationOnTheLease: each annotation has the text that earlier versions wrote.
 func TestRegistrationOnTheLease(t *testing.T) {
@@ -37,6 +37,7 @@ func TestRegistrationOnTheLease(t *testing.T) {
 		"heartwood.dev/trust":               "fingerprint",
 		"heartwood.dev/volume": `{"pressure":"Reject","usedPercent":93,"totalBytes":10737418240,` +
 			`"reclaimableBytes":5}`,
+		"heartwood.dev/scrub": `{"state":"Off"}`,
 	}
 	lease := &metav1.ObjectMeta{}
 	complete.Write(lease)

@@ -215,8 +215,8 @@ func (b *Broker) open() (err error) {
 		return err
 	}
 	reach := &reachWatch{broker: b}
-	b.background = []func(context.Context){b.cleanNow.Run, b.hanging.Run, groupLag.Run, b.scrub.Run,
-		b.volumes.run, reach.run, b.removals.run, b.followIssuers}
+	b.background = []func(context.Context){b.cleanNow.Run, b.hanging.Run, groupLag.Run,
+		b.scrub.Run, b.reportScrub, b.volumes.run, reach.run, b.removals.run, b.followIssuers}
 	b.register(b.opts.Registry, groupLag)
 	return nil
 }

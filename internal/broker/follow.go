@@ -92,6 +92,7 @@ func (b *Broker) apply(image *metadata.Image) error {
 		b.cleaner.Configure(cleanerOptions(image.Cleaner, b))
 	}
 	b.scrub.Configure(scrub.Settings(image.Scrub))
+	b.scrub.Annotate(image.ScrubNow.Topic, image.ScrubNow.Value)
 	b.volumes.configure(image)
 	b.level.Set(image.Metrics.AllOfPartitions)
 	if b.opts.LogLevel != nil && b.opts.LogLevel.Set(image.LogLevel) {

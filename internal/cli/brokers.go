@@ -29,6 +29,8 @@ type broker struct {
 	RestartReason string `json:"restartReason,omitempty"`
 	// Volume is absent until the broker has measured it.
 	Volume *v1alpha1.BrokerVolume `json:"volume,omitempty"`
+	// Scrub is absent until the broker has reported it.
+	Scrub *v1alpha1.BrokerScrub `json:"scrub,omitempty"`
 }
 
 // brokersOf returns the brokers of the status, with what their pods add; pods is nil if they could
@@ -37,7 +39,7 @@ func brokersOf(cluster *v1alpha1.LogCluster, pods []corev1.Pod) []broker {
 	brokers := []broker{}
 	for _, b := range cluster.Status.Brokers {
 		row := broker{ID: b.ID, Version: b.Version, Zone: b.Zone, Leaders: b.Leaders,
-			RestartReason: b.RestartReason, Volume: b.Volume}
+			RestartReason: b.RestartReason, Volume: b.Volume, Scrub: b.Scrub}
 		pod := health.PodOf(pods, cluster.Name, b.ID)
 		row.Ready = b.Ready && (pods == nil || health.PodReady(pod))
 		if pod != nil {
@@ -52,8 +54,11 @@ func brokersOf(cluster *v1alpha1.LogCluster, pods []corev1.Pod) []broker {
 }
 
 func printBrokers(out io.Writer, brokers []broker) error {
-	rows := newTable("BROKER READY VERSION ZONE LEADERS DISK PRESSURE NODE RESTARTS RESTART-REASON")
+	rows := newTable("BROKER READY VERSION ZONE LEADERS DISK PRESSURE SCRUBBED DAMAGED NODE " +
+		"RESTARTS RESTART-REASON")
+	now := time.Now()
 	for _, b := range brokers {
+		scrubbed, damaged := scrubColumns(b.Scrub, now)
 		restarts, disk, pressure := "", "", ""
 		if v := b.Volume; v != nil {
 			disk = fmt.Sprintf("%d%% of %s", v.UsedPercent, remote.Bytes(v.TotalBytes))
@@ -63,7 +68,7 @@ func printBrokers(out io.Writer, brokers []broker) error {
 			restarts = strconv.Itoa(int(*b.Restarts))
 		}
 		rows.add(strconv.Itoa(int(b.ID)), strconv.FormatBool(b.Ready), b.Version, b.Zone,
-			strconv.Itoa(int(b.Leaders)), disk, pressure, b.Node, restarts, b.RestartReason)
+			strconv.Itoa(int(b.Leaders)), disk, pressure, scrubbed, damaged, b.Node, restarts, b.RestartReason)
 	}
 	return rows.print(out, "")
 }
@@ -75,11 +80,12 @@ func brokersCommand(f *flags) *cobra.Command {
 		Long: `Show the brokers of a LogCluster, one per line.
 
 DISK is the used share of the volume. PRESSURE is its storage pressure: None, Warn, Clean, Reject or
-Reserve; from Reject on the broker refuses produce requests, and a finding says so. RESTARTS is the
-number of restarts of the container. RESTART-REASON says why the operator is going to restart the
-broker. READY is also false if the pod is missing, being deleted or not ready, although the status
-says that the broker is ready: the operator may not run. The exit code is 3 if a broker is not
-ready, or if a volume is almost full.`,
+Reserve; from Reject on the broker refuses produce requests, and a finding says so. SCRUBBED is how
+long ago the last complete check of everything at rest began, and DAMAGED the number of segments
+with damage ('kubectl heartwood scrub'). RESTARTS is the number of restarts of the container.
+RESTART-REASON says why the operator is going to restart the broker. READY is also false if the pod
+is missing, being deleted or not ready, although the status says that the broker is ready: the
+operator may not run. The exit code is 3 if a broker is not ready, or if a volume is almost full.`,
 		Args: noArgs,
 	}
 	cmd.RunE = f.run(func(ctx context.Context, s *session, _ []string) error {

@@ -37,7 +37,7 @@ func TestCommands(t *testing.T) {
 		{"drain of a broker that is down", f.testDrainDown}, {"console", f.testConsole},
 		{"user", f.testUser}, {"rotate refused", f.testRotateRefused},
 		{"loss that is not listed", f.testAcceptUnlisted},
-		{"pressure", f.testPressure},
+		{"pressure", f.testPressure}, {"scrub", f.testScrub},
 		{"accept loss", f.testAcceptLoss}, {"retained", f.testRetained},
 		{"report", f.testReport}, {"secured", f.testSecured}, {"two clusters", f.testTwoClusters},
 	} {

@@ -39,12 +39,7 @@ An offset outside a partition is moved to its start or end.`,
 		Example: `  kubectl heartwood groups
   kubectl heartwood groups billing
   kubectl heartwood groups billing --reset earliest --topic tickets`,
-		Args: func(cmd *cobra.Command, args []string) error {
-			if len(args) > 1 {
-				return misused(cmd, "give at most one GROUP")
-			}
-			return nil
-		},
+		Args: oneOrNone("GROUP"),
 	}
 	g.connection.add(cmd)
 	g.consent.add(cmd)

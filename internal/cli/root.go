@@ -78,8 +78,8 @@ func Root() *cobra.Command {
 	root.CompletionOptions.HiddenDefaultCmd = true
 	f.add(root)
 	root.AddCommand(statusCommand(f), topicsCommand(f), brokersCommand(f), whyCommand(f),
-		cleanCommand(f), topCommand(f), tailCommand(f), produceCommand(f), groupsCommand(f),
-		userCommand(f), restartCommand(f), approveCommand(f), pauseCommand(f), resumeCommand(f),
+		cleanCommand(f), scrubCommand(f), topCommand(f), tailCommand(f), produceCommand(f),
+		groupsCommand(f), userCommand(f), restartCommand(f), approveCommand(f), pauseCommand(f), resumeCommand(f),
 		moveCommand(f), rebalanceCommand(f), drainCommand(f), cordonCommand(f), acceptLossCommand(f),
 		retainedCommand(f),
 		logsCommand(f), reportCommand(f), consoleCommand(f))
@@ -92,6 +92,16 @@ func noArgs(cmd *cobra.Command, args []string) error {
 		return nil
 	}
 	return misused(cmd, "unknown command or argument %q", args[0])
+}
+
+// oneOrNone accepts at most one argument.
+func oneOrNone(name string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) > 1 {
+			return misused(cmd, "give at most one %s", name)
+		}
+		return nil
+	}
 }
 
 // exactArgs requires one argument for each name.

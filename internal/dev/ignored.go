@@ -58,6 +58,10 @@ func (s *state) ignoredMoves() (texts []string) {
 	if s.cluster.Spec.Rollout != nil {
 		texts = append(texts, name+"spec.rollout needs Kubernetes: there are no pods to restart")
 	}
+	if s.cluster.Annotations[v1alpha1.AnnotationScrubNow] != "" {
+		texts = append(texts, name+"the annotation "+v1alpha1.AnnotationScrubNow+
+			" needs Kubernetes; run heartwood scrub")
+	}
 	for _, annotation := range []string{v1alpha1.AnnotationRebalance,
 		v1alpha1.AnnotationDrainAnyway} {
 		if s.cluster.Annotations[annotation] != "" {

@@ -50,6 +50,7 @@ func (i *Image) WithPolicies(cluster *v1alpha1.LogCluster) *Image {
 	i.Transactions, i.Pressure = ResolveTransactions(cluster), ResolvePressure(cluster)
 	i.GroupOverrides, i.Metrics = ResolveGroupOverrides(cluster), ResolveMetrics(cluster)
 	i.LogLevel, i.Scrub = ResolveLogLevel(cluster), ResolveScrub(cluster)
+	i.ScrubNow = resolveScrubRequest(cluster)
 	if defaults, err := resolve(v1alpha1.TopicSettings{}, cluster); err == nil {
 		i.Defaults = defaults
 	}

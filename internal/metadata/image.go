@@ -29,6 +29,7 @@ type Image struct {
 	Pressure pressure.Thresholds
 	Metrics  Metrics
 	Scrub    Scrub
+	ScrubNow ScrubRequest
 	// LogLevel is the log level of the brokers; nil: the one that they have been started with.
 	LogLevel *slog.Level
 	// GroupOverrides contains the settings of single groups, by group id; it may be nil.

@@ -12,6 +12,27 @@ type Scrub struct {
 	BytesRate int64         // bytes a second
 }
 
+// ScrubRequest is the request of annotation heartwood.dev/scrub-now.
+type ScrubRequest struct {
+	Topic string `json:"topic,omitempty"` // empty for everything
+	Value string `json:"value,omitempty"` // empty without a request
+}
+
+// ScrubReporter is a Store to which brokers report the state of their scrubs.
+type ScrubReporter interface {
+	// ReportScrub publishes the state of the broker that uses the store. It returns at once. It may
+	// be called before Run, and the last report remains valid until the next one.
+	ReportScrub(scrub v1alpha1.BrokerScrub)
+}
+
+// resolveScrubRequest returns the request to the brokers of a LogCluster, which may be nil.
+func resolveScrubRequest(cluster *v1alpha1.LogCluster) (r ScrubRequest) {
+	if cluster != nil {
+		r.Topic, r.Value = cluster.ScrubNow()
+	}
+	return r
+}
+
 const (
 	scrubIntervalDefault  = 7 * 24 * time.Hour
 	scrubBytesRateDefault = 20 << 20

@@ -29,6 +29,7 @@ func describeBrokers(s *facts.Facts, replaced map[int32]bool) []v1alpha1.BrokerS
 			all[id].Version = registered.Version
 			all[id].Zone = s.Leases[i].Annotations[v1alpha1.AnnotationRack]
 			all[id].Volume = registered.MeasuredVolume()
+			all[id].Scrub = registered.ReadScrub()
 		}
 	}
 	return all

@@ -57,9 +57,10 @@ func withoutEndpoint(s *facts.Facts, listener string) []int32 {
 }
 
 // leaseChanged drops the renewals of Leases: the status depends on the endpoints, the rack, the
-// volume and the versions in a Lease only.
+// volume, the scrub and the versions in a Lease only.
 var leaseChanged = predicate.Or(watch.EndpointsChanged,
 	watch.AnnotationsChanged(func(name string) bool { return name == v1alpha1.AnnotationRack }),
 	watch.RegistrationChanged(func(r v1alpha1.Registration) v1alpha1.Registration {
-		return v1alpha1.Registration{Volume: r.Volume, Version: r.Version, FormatLevel: r.FormatLevel}
+		return v1alpha1.Registration{Volume: r.Volume, Scrub: r.Scrub, Version: r.Version,
+			FormatLevel: r.FormatLevel}
 	}))

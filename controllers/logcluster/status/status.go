@@ -133,6 +133,13 @@ func (r *Reconciler) recordChanges(before, after *v1alpha1.LogCluster) {
 		}
 		report(after, resize.Reason, "Reconcile", "%s", resize.Message)
 	}
+	for _, found := range newFindings(before.Status.Brokers, after.Status.Brokers) {
+		if found.Repaired == nil {
+			r.Events.Warning(after, v1alpha1.EventDamageFound, "Scrub", "%s", found.Text)
+		} else {
+			r.Events.Normal(after, v1alpha1.EventDamageRepaired, "Scrub", "%s", found.Text)
+		}
+	}
 }
 
 // describeCluster returns the new status, with conditions of other controllers. Conditions whose

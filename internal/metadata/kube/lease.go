@@ -51,6 +51,8 @@ type keeper struct {
 	trust   func() string // Options.Trust, never nil
 	// volume returns the broker's volume, the zero value if it is unknown; never nil.
 	volume func() v1alpha1.BrokerVolume
+	// scrub returns the last report of the scrub, as text.
+	scrub func() string
 	// unreachable returns the value of Registration.Unreachable; never nil.
 	unreachable func() string
 
@@ -75,6 +77,7 @@ func newKeeper(c client.Client, opts Options, self metadata.Broker) *keeper {
 		client: c, cluster: opts.Cluster, self: self, pod: opts.PodUID, holder: uuid.NewString(),
 		logger: opts.Logger, times: opts.times.withDefaults(), trust: trust,
 		volume:      func() v1alpha1.BrokerVolume { return v1alpha1.BrokerVolume{} },
+		scrub:       func() string { return "" },
 		unreachable: func() string { return "" }, leave: make(chan chan<- error), ended: make(chan struct{}),
 		key: client.ObjectKey{Namespace: opts.Namespace,
 			Name: v1alpha1.BrokerLeaseName(opts.Cluster, self.ID)},
@@ -300,7 +303,7 @@ func (k *keeper) keep(ctx context.Context) error {
 }
 
 // renew writes the Lease as last written, with a new renewTime, and with the present trust,
-// volume and unreachable peers. After a conflict, or if the Lease was deleted, it calls reread.
+// volume, scrub and unreachable peers. After a conflict, or if the Lease was deleted, it calls reread.
 func (k *keeper) renew(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, k.times.request)
 	defer cancel()
@@ -308,7 +311,7 @@ func (k *keeper) renew(ctx context.Context) error {
 	next.Spec.RenewTime = new(metav1.NowMicro())
 	registered := v1alpha1.ReadRegistration(next)
 	registered.Trust, registered.Volume = k.trust(), k.volume()
-	registered.Unreachable = k.unreachable()
+	registered.Unreachable, registered.Scrub = k.unreachable(), k.scrub()
 	if k.leaving {
 		registered.Leaving = lease.Epoch(next)
 	}

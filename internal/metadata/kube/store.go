@@ -8,6 +8,7 @@ import (
 	"maps"
 	"net/http"
 	"reflect"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -73,6 +74,7 @@ type Store struct {
 	// registering is the keeper that acquires the Lease, or has acquired it.
 	registering atomic.Pointer[keeper]
 	volume      atomic.Pointer[v1alpha1.BrokerVolume] // last argument of ReportVolume
+	scrub       atomic.Pointer[string]                // last argument of ReportScrub, as text
 	// unreachable is the last argument of ReportUnreachable, and renew has a buffer of one.
 	unreachable atomic.Pointer[string]
 	renew       chan struct{}
@@ -240,7 +242,7 @@ func notify(flag chan<- struct{}) {
 // affectsImage reports whether an update can change an image. An image does not depend on the
 // status of LogClusters, Topics and LogUsers. That status only aggregates the state of partitions,
 // and it is written many times while a broker fails or returns. Of their annotations, an image
-// depends on AnnotationCleanNow only.
+// depends on AnnotationCleanNow and AnnotationScrubNow only.
 func affectsImage(before, after any) bool {
 	switch before.(type) {
 	case *v1alpha1.LogCluster, *v1alpha1.Topic, *v1alpha1.LogUser:
@@ -248,8 +250,10 @@ func affectsImage(before, after any) bool {
 		return before.GetUID() != after.GetUID() ||
 			before.GetGeneration() != after.GetGeneration() ||
 			before.GetDeletionTimestamp().IsZero() != after.GetDeletionTimestamp().IsZero() ||
-			before.GetAnnotations()[v1alpha1.AnnotationCleanNow] !=
-				after.GetAnnotations()[v1alpha1.AnnotationCleanNow]
+			slices.ContainsFunc([]string{v1alpha1.AnnotationCleanNow, v1alpha1.AnnotationScrubNow},
+				func(name string) bool {
+					return before.GetAnnotations()[name] != after.GetAnnotations()[name]
+				})
 	default:
 		return true
 	}
@@ -258,6 +262,7 @@ func affectsImage(before, after any) bool {
 // run acquires the Lease and builds images until ctx ends or the Lease is lost.
 func (s *Store) run(ctx context.Context, self metadata.Broker, apply func(*metadata.Image)) error {
 	keeper := newKeeper(s.client, s.opts, self)
+	keeper.scrub = s.reportedScrub
 	keeper.volume, keeper.unreachable, keeper.hurry = s.reportedVolume, s.reportedUnreachable, s.renew
 	s.registering.Store(keeper)
 	epoch, err := keeper.acquire(ctx)

@@ -1,0 +1,46 @@
+package status
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"heartwood.dev/heartwood/api/v1alpha1"
+)
+
+// finding is a finding of a scrub that is worth an event.
+type finding struct {
+	v1alpha1.ScrubFinding
+	Text string // the message of the event
+}
+
+// newFindings returns the findings of brokers that their last status did not contain.
+func newFindings(before, after []v1alpha1.BrokerStatus) (found []finding) {
+	for i := range after {
+		if after[i].Scrub == nil {
+			continue
+		}
+		for _, f := range after[i].Scrub.Findings {
+			known := slices.ContainsFunc(before, func(b v1alpha1.BrokerStatus) bool {
+				return b.ID == after[i].ID && b.Scrub != nil &&
+					slices.ContainsFunc(b.Scrub.Findings,
+						func(other v1alpha1.ScrubFinding) bool { return f.Same(&other) })
+			})
+			if !known {
+				found = append(found, finding{f, describeFinding(after[i].ID, f)})
+			}
+		}
+	}
+	return found
+}
+
+// describeFinding returns the message of the event of a finding.
+func describeFinding(broker int32, f v1alpha1.ScrubFinding) string {
+	where := fmt.Sprintf("broker %d, partition %s, file %s, position %d", broker,
+		cmp.Or(f.Partition, "none (data directory)"), f.File, f.Position)
+	if f.Repaired != nil {
+		return fmt.Sprintf("Damage at rest was repaired on %s: %s.", where, f.Problem)
+	}
+	return fmt.Sprintf("Damage at rest was found on %s: %s. What to do is in "+
+		"docs/runbooks/HeartwoodDamageAtRest.md.", where, f.Problem)
+}

@@ -1,0 +1,55 @@
+package status
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"heartwood.dev/heartwood/api/v1alpha1"
+)
+
+// TestEachFindingIsReportedOnce plays the statuses of a broker: a finding is new when it is found,
+// and when it is repaired, and no more in later rounds, which find it again.
+func TestEachFindingIsReportedOnce(t *testing.T) {
+	at := metav1.NewTime(time.UnixMilli(1_700_000_000_400))
+	index := v1alpha1.ScrubFinding{Partition: "tickets-0", File: "tickets-0/7.index", Position: 8,
+		Problem: "does not ascend", Found: at}
+	data := v1alpha1.ScrubFinding{File: "cleaner-history", Problem: "line 3 is not JSON", Found: at}
+	repaired := index
+	repaired.Repaired = &at
+	again := index
+	again.Found = metav1.NewTime(at.Add(time.Hour))
+	rounded := index // as read from JSON
+	rounded.Found = metav1.Unix(at.Unix(), 0)
+	var before []v1alpha1.BrokerStatus
+	for i, step := range []struct {
+		findings []v1alpha1.ScrubFinding
+		want     []string
+	}{
+		{[]v1alpha1.ScrubFinding{index},
+			[]string{"found on broker 4, partition tickets-0, file tickets-0/7.index, position 8"}},
+		{[]v1alpha1.ScrubFinding{rounded}, nil},
+		{[]v1alpha1.ScrubFinding{index, data},
+			[]string{"broker 4, partition none (data directory), file cleaner-history"}},
+		{[]v1alpha1.ScrubFinding{data, repaired}, []string{"Damage at rest was repaired on broker 4"}},
+		{[]v1alpha1.ScrubFinding{data, repaired}, nil},
+		{[]v1alpha1.ScrubFinding{data, repaired, again}, []string{"Damage at rest was found on"}},
+		{nil, nil},
+	} {
+		after := []v1alpha1.BrokerStatus{{ID: 4, Scrub: &v1alpha1.BrokerScrub{State: "Waiting",
+			Findings: step.findings}}, {ID: 5}}
+		found := newFindings(before, after)
+		if len(found) != len(step.want) {
+			t.Errorf("step %d: got %+v, want %v", i, found, step.want)
+			continue
+		}
+		for j := range found {
+			if !strings.Contains(found[j].Text, step.want[j]) {
+				t.Errorf("step %d: got %q, want %q", i, found[j].Text, step.want[j])
+			}
+		}
+		before = after
+	}
+}

@@ -1,0 +1,118 @@
+package broker
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"heartwood.dev/heartwood/api/report"
+	"heartwood.dev/heartwood/api/v1alpha1"
+	"heartwood.dev/heartwood/internal/logstore"
+	"heartwood.dev/heartwood/internal/logstore/scrub"
+	"heartwood.dev/heartwood/internal/metadata"
+)
+
+// scrubReportInterval is how often the state of the scrub is compared with the last report.
+const scrubReportInterval = time.Second
+
+// reportScrub reports each change of the scrub's state to the metadata store until ctx ends.
+func (b *Broker) reportScrub(ctx context.Context) {
+	reporter, ok := b.opts.Metadata.(metadata.ScrubReporter)
+	if !ok {
+		return
+	}
+	ticker := time.NewTicker(scrubReportInterval)
+	defer ticker.Stop()
+	last := ""
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		next := b.scrubStatus()
+		if text := next.Text(); text != last {
+			last = text
+			reporter.ReportScrub(next)
+		}
+	}
+}
+
+// scrubStatus returns the state of the scrub for the status of the LogCluster.
+func (b *Broker) scrubStatus() v1alpha1.BrokerScrub {
+	status := b.scrub.Status()
+	answer := v1alpha1.BrokerScrub{State: v1alpha1.ScrubStateRunning,
+		Damaged: int32(len(status.Damaged)), Findings: b.findings(status)}
+	if !status.CheckedSince.IsZero() {
+		answer.CheckedSince = new(metav1.NewTime(status.CheckedSince))
+	}
+	if checked, total := status.Progress(status.Targets, ""); total > 0 {
+		answer.CheckedPercent = int32(10*checked/total) * 10
+	}
+	switch {
+	case status.Settings.Interval == 0:
+		answer.State = v1alpha1.ScrubStateOff
+	case status.Complete:
+		answer.State = v1alpha1.ScrubStateWaiting
+	}
+	if asked := status.Annotated; asked != nil {
+		answer.Requested, answer.RequestState = asked.Value, requestState(status.State)
+	}
+	return answer
+}
+
+// requestState returns the state of the request by annotation.
+func requestState(state scrub.State) string {
+	for _, r := range state.Requests {
+		switch {
+		case r.Topic != state.Annotated.Topic || r.Served >= state.Annotated.Ticket:
+		case r.Running >= state.Annotated.Ticket:
+			return v1alpha1.ScrubRequestRunning
+		default:
+			return v1alpha1.ScrubRequestPending
+		}
+	}
+	return v1alpha1.ScrubRequestDone
+}
+
+// findings returns the damaged files that were found or repaired last, the oldest first.
+func (b *Broker) findings(status scrub.Status) []v1alpha1.ScrubFinding {
+	var findings []v1alpha1.ScrubFinding
+	files := map[string]bool{}
+	for _, place := range slices.Concat(b.places(status.Repaired), b.places(status.Damaged)) {
+		f := findingOf(place)
+		if key := f.File + f.Found.String(); !files[key] {
+			files[key] = true
+			findings = append(findings, f)
+		}
+	}
+	slices.SortStableFunc(findings, func(a, b v1alpha1.ScrubFinding) int {
+		return cmp.Or(changed(a).Compare(changed(b)), strings.Compare(a.File, b.File))
+	})
+	return findings[max(0, len(findings)-v1alpha1.ScrubFindingsMax):]
+}
+
+// changed returns when a finding has changed last.
+func changed(f v1alpha1.ScrubFinding) time.Time {
+	if f.Repaired != nil {
+		return f.Repaired.Time
+	}
+	return f.Found.Time
+}
+
+func findingOf(place report.ScrubDamage) v1alpha1.ScrubFinding {
+	f := v1alpha1.ScrubFinding{File: place.File, Position: place.Position,
+		Problem: place.Problem[:min(len(place.Problem), v1alpha1.ScrubProblemMax)],
+		Found:   metav1.Unix(int64(place.Found), 0)}
+	if place.Topic != "" {
+		f.Partition = logstore.PartitionID{Topic: place.Topic, Index: place.Partition}.String()
+	}
+	if place.Repaired != nil {
+		f.Repaired = new(metav1.Unix(int64(*place.Repaired), 0))
+	}
+	return f
+}
