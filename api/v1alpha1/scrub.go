@@ -105,8 +105,8 @@ func (s *BrokerScrub) Text() string {
 	return string(text)
 }
 
-// ReadScrub returns the report in a registration, or nil if it contains no valid one, as of a broker
-// of an earlier version.
+// ReadScrub returns the report in a registration. It returns nil if there is no valid one, as of a
+// broker of an earlier version.
 func (r Registration) ReadScrub() *BrokerScrub {
 	s := &BrokerScrub{}
 	if json.Unmarshal([]byte(r.Scrub), s) != nil || s.State == "" {

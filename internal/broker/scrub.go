@@ -1,10 +1,16 @@
 package broker
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
+	"time"
 
+	"heartwood.dev/heartwood/api/report"
+	"heartwood.dev/heartwood/internal/broker/httpport"
+	"heartwood.dev/heartwood/internal/broker/scrubreport"
 	"heartwood.dev/heartwood/internal/logstore"
 	"heartwood.dev/heartwood/internal/logstore/inspect"
 	"heartwood.dev/heartwood/internal/logstore/scrub"
@@ -54,4 +60,90 @@ func dispensable(image *metadata.Image, id logstore.PartitionID, self int32) boo
 		}
 	}
 	return others >= max(1, topic.Settings.MinInSyncReplicas)
+}
+
+// scrubReportInterval is how often the state of the scrub is compared with the last report.
+const scrubReportInterval = time.Second
+
+// reportScrub reports each change of the scrub's state to the metadata store until ctx ends.
+func (b *Broker) reportScrub(ctx context.Context) {
+	reporter, ok := b.opts.Metadata.(metadata.ScrubReporter)
+	if !ok {
+		return
+	}
+	ticker := time.NewTicker(scrubReportInterval)
+	defer ticker.Stop()
+	last := ""
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		next := scrubreport.Status(b.opts.DataDir, b.scrub.Status())
+		if text := next.Text(); text != last {
+			last = text
+			reporter.ReportScrub(next)
+		}
+	}
+}
+
+// scrubReport returns the row of GET /api/v1/scrub for this broker.
+func (b *Broker) scrubReport() report.Scrub {
+	return scrubreport.Row(b.opts.NodeID, b.opts.DataDir, b.scrub.Status())
+}
+
+// ScrubNow requests that these brokers check the files of a topic, or all files if topic is empty,
+// at once. The result also lists the brokers of other processes.
+func (all Brokers) ScrubNow(topic string) (report.ScrubRequests, error) {
+	answer := report.ScrubRequests{Topic: topic, Requests: []report.ScrubNowRequest{}}
+	image := all.image()
+	if image == nil {
+		return answer, ErrStarting
+	}
+	if topic != "" && image.Topic(topic) == nil {
+		return answer, fmt.Errorf("%w %q", ErrUnknownTopic, topic)
+	}
+	ids := holders(image, topic)
+	for _, b := range all {
+		if !ids[b.opts.NodeID] {
+			continue
+		}
+		delete(ids, b.opts.NodeID)
+		ticket, err := b.scrub.Request(topic)
+		if err != nil {
+			return answer, fmt.Errorf("broker %d: %w", b.opts.NodeID, httpport.ErrScrubOff)
+		}
+		answer.Requests = append(answer.Requests,
+			report.ScrubNowRequest{Broker: b.opts.NodeID, Ticket: ticket})
+	}
+	for _, id := range slices.Sorted(maps.Keys(ids)) {
+		other, _ := image.Broker(id)
+		endpoint, _ := other.Endpoints.On(metadata.DefaultListener)
+		answer.Elsewhere = append(answer.Elsewhere,
+			report.ScrubElsewhere{Broker: id, Host: endpoint.Host})
+	}
+	return answer, nil
+}
+
+// holders returns the brokers that have replicas of a topic, or all brokers that are up or have
+// replicas if topic is empty.
+func holders(image *metadata.Image, topic string) map[int32]bool {
+	ids := map[int32]bool{}
+	for _, t := range image.Topics {
+		if topic != "" && t.Name != topic {
+			continue
+		}
+		for _, p := range t.Partitions {
+			for _, id := range p.Replicas {
+				ids[id] = true
+			}
+		}
+	}
+	if topic == "" {
+		for i := range image.Brokers {
+			ids[image.Brokers[i].ID] = true
+		}
+	}
+	return ids
 }

@@ -68,7 +68,8 @@ func printBrokers(out io.Writer, brokers []broker) error {
 			restarts = strconv.Itoa(int(*b.Restarts))
 		}
 		rows.add(strconv.Itoa(int(b.ID)), strconv.FormatBool(b.Ready), b.Version, b.Zone,
-			strconv.Itoa(int(b.Leaders)), disk, pressure, scrubbed, damaged, b.Node, restarts, b.RestartReason)
+			strconv.Itoa(int(b.Leaders)), disk, pressure, scrubbed, damaged, b.Node, restarts,
+			b.RestartReason)
 	}
 	return rows.print(out, "")
 }

@@ -79,7 +79,8 @@ func Root() *cobra.Command {
 	f.add(root)
 	root.AddCommand(statusCommand(f), topicsCommand(f), brokersCommand(f), whyCommand(f),
 		cleanCommand(f), scrubCommand(f), topCommand(f), tailCommand(f), produceCommand(f),
-		groupsCommand(f), userCommand(f), restartCommand(f), approveCommand(f), pauseCommand(f), resumeCommand(f),
+		groupsCommand(f), userCommand(f), restartCommand(f), approveCommand(f),
+		pauseCommand(f), resumeCommand(f),
 		moveCommand(f), rebalanceCommand(f), drainCommand(f), cordonCommand(f), acceptLossCommand(f),
 		retainedCommand(f),
 		logsCommand(f), reportCommand(f), consoleCommand(f))

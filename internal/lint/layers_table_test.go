@@ -167,6 +167,8 @@ var layers = map[string][]string{
 	},
 	"internal/broker/cleannow": {"api/report", "api/v1alpha1", "internal/logstore",
 		"internal/metadata", "internal/outage", "internal/vfs"},
+	"internal/broker/scrubreport": {"api/report", "api/v1alpha1", "internal/logstore",
+		"internal/logstore/scrub"},
 	"internal/broker/httpport": {"api/report", "api/summary", "internal/access",
 		"internal/coordinator", "internal/coordinator/transaction", "internal/events",
 		"internal/logstore", "internal/logstore/cleaner", "internal/logstore/cleaner/passlog",
@@ -178,7 +180,7 @@ var layers = map[string][]string{
 		"internal/wire"},
 	"internal/broker": {
 		"internal/broker/cleannow", "internal/broker/grouplag", "internal/broker/hanging",
-		"internal/broker/httpport",
+		"internal/broker/httpport", "internal/broker/scrubreport",
 		"api/v1alpha1", "api/report", "api/summary", "internal/authz",
 		"internal/events", "internal/certname", "internal/sasl", "internal/tokens",
 		"internal/wire", "internal/handler", "internal/handler/api", "internal/handler/data",

@@ -57,8 +57,8 @@ func annotationConstants(t *testing.T) map[string]bool {
 		found[spec.Names[0].Name], found[value] = true, true
 		return true
 	})
-	if len(found) != 30 {
-		t.Fatalf("got %d names and values of annotations, want those of 15", len(found))
+	if len(found) != 32 {
+		t.Fatalf("got %d names and values of annotations, want those of 16", len(found))
 	}
 	return found
 }

@@ -32,7 +32,8 @@ func TestScrubOnRequest(t *testing.T) {
 	var state report.Scrubs
 	s.GetJSON(t, "/api/v1/scrub", &state)
 	if len(state.Scrubs) != 1 || state.Scrubs[0].CheckedSince == nil ||
-		state.Scrubs[0].Segments == 0 || state.Scrubs[0].CheckedBytes == 0 || state.Scrubs[0].State != report.ScrubWaiting {
+		state.Scrubs[0].Segments == 0 || state.Scrubs[0].CheckedBytes == 0 ||
+		state.Scrubs[0].State != report.ScrubWaiting {
 		t.Errorf("%+v", state)
 	}
 	flipBit(t, filepath.Join(s.DataDir, "*", "tickets-0", "00000000000000000000.log"))

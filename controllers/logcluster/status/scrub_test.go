@@ -13,16 +13,16 @@ import (
 // TestEachFindingIsReportedOnce plays the statuses of a broker: a finding is new when it is found,
 // and when it is repaired, and no more in later rounds, which find it again.
 func TestEachFindingIsReportedOnce(t *testing.T) {
-	at := metav1.NewTime(time.UnixMilli(1_700_000_000_400))
+	found := metav1.NewTime(time.UnixMilli(1_700_000_000_400))
 	index := v1alpha1.ScrubFinding{Partition: "tickets-0", File: "tickets-0/7.index", Position: 8,
-		Problem: "does not ascend", Found: at}
-	data := v1alpha1.ScrubFinding{File: "cleaner-history", Problem: "line 3 is not JSON", Found: at}
+		Problem: "does not ascend", Found: found}
+	data := v1alpha1.ScrubFinding{File: "cleaner-history", Problem: "line 3 is not JSON", Found: found}
 	repaired := index
-	repaired.Repaired = &at
+	repaired.Repaired = &found
 	again := index
-	again.Found = metav1.NewTime(at.Add(time.Hour))
+	again.Found = metav1.NewTime(found.Add(time.Hour))
 	rounded := index // as read from JSON
-	rounded.Found = metav1.Unix(at.Unix(), 0)
+	rounded.Found = metav1.Unix(found.Unix(), 0)
 	var before []v1alpha1.BrokerStatus
 	for i, step := range []struct {
 		findings []v1alpha1.ScrubFinding
@@ -40,14 +40,14 @@ func TestEachFindingIsReportedOnce(t *testing.T) {
 	} {
 		after := []v1alpha1.BrokerStatus{{ID: 4, Scrub: &v1alpha1.BrokerScrub{State: "Waiting",
 			Findings: step.findings}}, {ID: 5}}
-		found := newFindings(before, after)
-		if len(found) != len(step.want) {
-			t.Errorf("step %d: got %+v, want %v", i, found, step.want)
+		got := newFindings(before, after)
+		if len(got) != len(step.want) {
+			t.Errorf("step %d: got %+v, want %v", i, got, step.want)
 			continue
 		}
-		for j := range found {
-			if !strings.Contains(found[j].Text, step.want[j]) {
-				t.Errorf("step %d: got %q, want %q", i, found[j].Text, step.want[j])
+		for j := range got {
+			if !strings.Contains(got[j].Text, step.want[j]) {
+				t.Errorf("step %d: got %q, want %q", i, got[j].Text, step.want[j])
 			}
 		}
 		before = after

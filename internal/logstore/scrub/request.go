@@ -85,9 +85,9 @@ func (s State) NextRequested(targets []Target, now time.Time) (next Target, stat
 		case r.Topic == "" && begins:
 			s = s.Anew()
 		case r.Topic != "" && r.Running > 0:
-			of := ofTopic(targets, r.Topic)
-			if passed := passed(of, r.Last); passed < len(of) {
-				return of[passed], s, true
+			scope := ofTopic(targets, r.Topic)
+			if passed := passed(scope, r.Last); passed < len(scope) {
+				return scope[passed], s, true
 			}
 			r.serve(now)
 		}
@@ -132,11 +132,11 @@ func (s State) begins() bool {
 // has checked, and how many there are.
 func (s State) Progress(targets []Target, topic string) (checked, total int) {
 	if topic != "" {
-		of := ofTopic(targets, topic)
+		scope := ofTopic(targets, topic)
 		if index, found := s.request(topic); found && s.Requests[index].Running > 0 {
-			return passed(of, s.Requests[index].Last), len(of)
+			return passed(scope, s.Requests[index].Last), len(scope)
 		}
-		return 0, len(of)
+		return 0, len(scope)
 	}
 	if s.Complete {
 		return len(targets), len(targets)

@@ -303,7 +303,8 @@ func (k *keeper) keep(ctx context.Context) error {
 }
 
 // renew writes the Lease as last written, with a new renewTime, and with the present trust,
-// volume, scrub and unreachable peers. After a conflict, or if the Lease was deleted, it calls reread.
+// volume, scrub and unreachable peers. After a conflict, or if the Lease was deleted, it calls
+// reread.
 func (k *keeper) renew(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, k.times.request)
 	defer cancel()

@@ -1,8 +1,7 @@
-package broker
+package scrubreport
 
 import (
 	"cmp"
-	"context"
 	"slices"
 	"strings"
 	"time"
@@ -13,40 +12,12 @@ import (
 	"heartwood.dev/heartwood/api/v1alpha1"
 	"heartwood.dev/heartwood/internal/logstore"
 	"heartwood.dev/heartwood/internal/logstore/scrub"
-	"heartwood.dev/heartwood/internal/metadata"
 )
 
-// scrubReportInterval is how often the state of the scrub is compared with the last report.
-const scrubReportInterval = time.Second
-
-// reportScrub reports each change of the scrub's state to the metadata store until ctx ends.
-func (b *Broker) reportScrub(ctx context.Context) {
-	reporter, ok := b.opts.Metadata.(metadata.ScrubReporter)
-	if !ok {
-		return
-	}
-	ticker := time.NewTicker(scrubReportInterval)
-	defer ticker.Stop()
-	last := ""
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C:
-		}
-		next := b.scrubStatus()
-		if text := next.Text(); text != last {
-			last = text
-			reporter.ReportScrub(next)
-		}
-	}
-}
-
-// scrubStatus returns the state of the scrub for the status of the LogCluster.
-func (b *Broker) scrubStatus() v1alpha1.BrokerScrub {
-	status := b.scrub.Status()
+// Status returns the state of the scrub for the status of the LogCluster.
+func Status(dataDir string, status scrub.Status) v1alpha1.BrokerScrub {
 	answer := v1alpha1.BrokerScrub{State: v1alpha1.ScrubStateRunning,
-		Damaged: int32(len(status.Damaged)), Findings: b.findings(status)}
+		Damaged: int32(len(status.Damaged)), Findings: findings(dataDir, status)}
 	if !status.CheckedSince.IsZero() {
 		answer.CheckedSince = new(metav1.NewTime(status.CheckedSince))
 	}
@@ -80,20 +51,21 @@ func requestState(state scrub.State) string {
 }
 
 // findings returns the damaged files that were found or repaired last, the oldest first.
-func (b *Broker) findings(status scrub.Status) []v1alpha1.ScrubFinding {
-	var findings []v1alpha1.ScrubFinding
+func findings(dataDir string, status scrub.Status) []v1alpha1.ScrubFinding {
+	var all []v1alpha1.ScrubFinding
 	files := map[string]bool{}
-	for _, place := range slices.Concat(b.places(status.Repaired), b.places(status.Damaged)) {
+	for _, place := range slices.Concat(places(dataDir, status.Repaired),
+		places(dataDir, status.Damaged)) {
 		f := findingOf(place)
 		if key := f.File + f.Found.String(); !files[key] {
 			files[key] = true
-			findings = append(findings, f)
+			all = append(all, f)
 		}
 	}
-	slices.SortStableFunc(findings, func(a, b v1alpha1.ScrubFinding) int {
+	slices.SortStableFunc(all, func(a, b v1alpha1.ScrubFinding) int {
 		return cmp.Or(changed(a).Compare(changed(b)), strings.Compare(a.File, b.File))
 	})
-	return findings[max(0, len(findings)-v1alpha1.ScrubFindingsMax):]
+	return all[max(0, len(all)-v1alpha1.ScrubFindingsMax):]
 }
 
 // changed returns when a finding has changed last.
