@@ -10,7 +10,7 @@ import (
 // DecompressSingle is Decompress. It also reports whether src consists of a single gzip member, lz4
 // frame, zstd frame or xerial stream, without bytes after it. Decompress accepts a concatenation
 // where the format allows one, but not every client does: librdkafka decompresses the first gzip
-// member and passes over the others without an error.
+// member and ignores the others without an error.
 func DecompressSingle(dst, src []byte, codec Codec, limit int) (out []byte, single bool,
 	err error) {
 	if codec == Gzip {
@@ -50,7 +50,7 @@ func singleSnappy(src []byte) bool {
 }
 
 // singleLZ4 reports whether valid data end with their first frame. Decompress ignores bytes after
-// that, as Kafka does; librdkafka refuses them.
+// the first frame, as Kafka does; librdkafka refuses them.
 func singleLZ4(src []byte) bool {
 	frame, rest, err := parseLZ4Header(src)
 	if err != nil {

@@ -78,9 +78,9 @@ func (s *zstdStream) Read(p []byte) (int, error) {
 	return s.large.Read(p)
 }
 
-// openZstdInMemory decodes all of a source, if neither its compressed nor its decoded size exceeds
-// memoryMax bytes. In memory a large window costs nothing, only the actual data do: at level 22
-// Kafka's clients declare a window of 128 MiB around a few kilobytes.
+// openZstdInMemory decodes the whole source, if neither its compressed nor its decoded size exceeds
+// memoryMax bytes. The memory depends only on the actual data and not on the declared window: at
+// level 22 Kafka's clients declare a window of 128 MiB around a few kilobytes.
 func openZstdInMemory(in io.Reader, memoryMax int) (io.Reader, error) {
 	// Data that exceed the limit when compressed would exceed it when decoded.
 	src, err := readLimited(nil, in, memoryMax)
@@ -95,9 +95,9 @@ func openZstdInMemory(in io.Reader, memoryMax int) (io.Reader, error) {
 }
 
 // zstdFrames returns the bytes of a zstd source up to the first frame whose window exceeds
-// zstdStreamWindowMax, and io.EOF there. It reads the headers of frames and blocks, which contain
-// the sizes that lead from one header to the next. Bytes that it does not understand, and all bytes
-// after them, are returned for the decoder to refuse.
+// zstdStreamWindowMax, and io.EOF there. It reads the headers of frames and blocks, whose sizes
+// determine the position of the next header. Bytes that it cannot parse, and all bytes after them,
+// are returned unchanged, so that the decoder refuses them.
 type zstdFrames struct {
 	in       *bufio.Reader
 	left     int64 // bytes before the next header that are still to be returned

@@ -5,9 +5,9 @@ import (
 	"slices"
 )
 
-// headersDecodedMax is the number of headers of a record up to which parse decodes them. A Header
-// has 48 bytes of memory, but as few as two bytes in a batch, so a record of 64 MiB with that many
-// headers would need 1.5 GB. Records in practice have a few headers.
+// headersDecodedMax is the largest number of headers of a record that parse decodes. A Header has
+// 48 bytes of memory, but as few as two bytes in a batch, so a record of 64 MiB with as many
+// headers as possible would need 1.5 GB. Records in practice have a few headers.
 const headersDecodedMax = 1024
 
 // encodedHeaders are the headers of a record as they are in its batch.
@@ -19,9 +19,9 @@ type encodedHeaders struct {
 // HeaderCount returns the number of headers.
 func (r *Record) HeaderCount() int { return max(len(r.Headers), r.encoded.count) }
 
-// AllHeaders iterates over the headers, in order. Unlike the field Headers it also yields those of
-// a record with very many of them, without memory for each. The slices are valid as long as those
-// of the record.
+// AllHeaders iterates over the headers, in order. Unlike the field Headers it also yields the
+// headers of a record with more than headersDecodedMax headers, without memory for each. The slices
+// are valid as long as those of the record.
 func (r *Record) AllHeaders() iter.Seq[Header] {
 	if r.encoded.count == 0 {
 		return slices.Values(r.Headers)
@@ -61,7 +61,7 @@ func headersSize(r *Record) int {
 	return size
 }
 
-// appendHeaders encodes the number of headers and the headers. It copies those that were not
+// appendHeaders encodes the number of headers and the headers. It copies headers that were not
 // decoded.
 func appendHeaders(dst []byte, r *Record) []byte {
 	dst = appendVarint(dst, int64(r.HeaderCount()))

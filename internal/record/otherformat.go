@@ -38,10 +38,10 @@ func (f frame) size() int64 { return lengthEnd + f.length }
 // that cannot be right. Without such records it returns nil. Otherwise it returns an error that
 // wraps ErrFormat, with offset and position. With firstOnly it examines one batch or message only.
 //
-// The bytes at the end of a file after a crash must not be taken for records. A message of format
-// v0 or v1 therefore counts only if its checksum matches. The checksum of a later format is not
-// known; such a batch counts if its offset lies in the 31 bits above next, the end of the batches
-// before it.
+// After a crash, arbitrary bytes at the end of a file must not count as records. A message of
+// format v0 or v1 therefore counts only if its checksum matches. The checksum of a later format is
+// not known; such a batch counts if its offset lies in the 31 bits above next, the end of the
+// batches before it.
 func FindOtherFormat(file io.ReaderAt, position, size, next int64, firstOnly bool) error {
 	header := make([]byte, HeaderBytes)
 	for position+frameHeaderBytes <= size {
@@ -81,7 +81,7 @@ func (f frame) writer() string {
 	return "Apache Kafka before 0.11"
 }
 
-// otherFormat reports whether a frame is a valid one of another format.
+// otherFormat reports whether a frame is valid in another format.
 func (f frame) otherFormat(file io.ReaderAt, position, next int64) (bool, error) {
 	switch {
 	case f.magic == magic:
@@ -101,7 +101,7 @@ func (f frame) otherFormat(file io.ReaderAt, position, next int64) (bool, error)
 	return sum.Sum32() == binary.BigEndian.Uint32(stored), nil
 }
 
-// noEOF converts the end of a file within the bytes that the file has according to its size.
+// noEOF converts an io.EOF that occurs within the size of the file.
 func noEOF(err error) error {
 	if err == nil || errors.Is(err, io.EOF) {
 		return io.ErrUnexpectedEOF

@@ -51,8 +51,9 @@ type RecordKey struct {
 	BodyBytes int
 }
 
-// decompressedMax returns the limit on the decompressed bytes of a batch. With a limit of records,
-// a batch that expands beyond it is not decompressed to its end.
+// decompressedMax returns the limit on the decompressed bytes of a batch. If the size of records is
+// limited, the limit also bounds the batch, so that a batch beyond it is not decompressed to its
+// end.
 func (r Rules) decompressedMax(records int32) int {
 	limit := r.DecompressedMax
 	if limit == 0 {
@@ -64,8 +65,8 @@ func (r Rules) decompressedMax(records int32) int {
 	return int(min(int64(limit), int64(max(0, records))*int64(r.RecordMax+binary.MaxVarintLen32)))
 }
 
-// codec returns the codec in which the batch is stored, and the level at which it is compressed if
-// it has to be. As in Kafka, a different level alone is no reason to recompress a batch. A batch in
+// codec returns the codec in which the batch is stored, and the level of compression if it must be
+// compressed. As in Kafka, a batch is not recompressed only because the level differs. A batch in
 // the topic's codec is recompressed, at the topic's level, only if its offset deltas have to be
 // corrected.
 func (r Rules) codec(b Batch) (codec compress.Codec, level int) {

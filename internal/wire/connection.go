@@ -122,8 +122,8 @@ func (c *connection) work(ctx context.Context, cancel func()) {
 
 // mute waits for the throttle of the request that was answered, or until the connection ends. The
 // next request is not handled before c.idle has its token, so that a client that ignores the
-// throttle is slowed down too (KIP-219). But its first bytes are read, as during a long poll:
-// otherwise the end of the connection would not be detected.
+// throttle is slowed down too (KIP-219). As during a long poll, the first bytes of the next request
+// are read, because otherwise the end of the connection would not be detected.
 func (c *connection) mute(request *requestContext) {
 	if c.throttle <= 0 {
 		return
@@ -247,10 +247,10 @@ func (e *refusedError) Unwrap() error { return e.error }
 
 // linger closes the sending direction after an invalid request, and discards the bytes that the
 // client still sends. If a socket with unread bytes were closed, TCP would reset the connection,
-// and the client could lose the replies to its earlier requests. After a failed authentication the
-// client may close the connection first: kafka-python loses a reply that arrives together with the
-// end of the connection, and then reports that the connection was lost. After other errors linger
-// returns at once. No other goroutine may read from the socket.
+// and the client could lose the replies to its earlier requests. After a failed authentication
+// linger lets the client close the connection first, because kafka-python loses a reply that
+// arrives together with the end of the connection, and then reports that the connection was lost.
+// After other errors linger returns at once. No other goroutine may read from the socket.
 func (c *connection) linger(ctx context.Context, err error) {
 	socket, half := c.stream.(interface{ CloseWrite() error })
 	if !half || !isInvalid(err) {
@@ -274,8 +274,8 @@ func (c *connection) discard(ctx context.Context) error {
 	return err
 }
 
-// isInvalid reports whether the error means that a request is invalid. Too slow a client sends a
-// valid request; more time would not help it.
+// isInvalid reports whether the error means that a request is invalid. A request of a client that
+// is too slow counts as valid, because more time would not help that client.
 func isInvalid(err error) bool {
 	var refused *refusedError
 	var rejected *rejectedError
@@ -306,7 +306,8 @@ func (c *connection) writeUntil(ctx context.Context) {
 	}
 }
 
-// logEnd logs why a connection is closed, unless the peer has closed it or the server stops.
+// logEnd logs the reason why a connection is closed, unless the peer has closed it or the server
+// stops.
 func (c *connection) logEnd(ctx context.Context, err error) {
 	logger := c.server.opts.Logger.With("listener", c.server.opts.Name, "remote",
 		c.socket.RemoteAddr())

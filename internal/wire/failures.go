@@ -14,29 +14,29 @@ const (
 	failuresMax   = 10
 	failureWindow = time.Minute
 	failureBlock  = 30 * time.Second
-	// unnamedFactor times Security.FailuresMax is the number of failures without a name of a user
-	// after which an address is refused. The number is higher than that of a user, because the
-	// other clients behind the address are refused, too.
+	// unnamedFactor is multiplied by Security.FailuresMax. The product is the number of failures
+	// without a user name after which an address is refused. It is higher than the limit for a user,
+	// because the other clients at the address are refused, too.
 	unnamedFactor = 10
 	// failureAddressesMax bounds the memory for failures. If there are more addresses, failures of
 	// further ones are not counted until entries have expired.
 	failureAddressesMax = 10_000
-	// failureNamesMax is the same bound for the names of users of all addresses, and
-	// addressNamesMax the one for the names of an address. Further names of the address share one
-	// count, so that nobody evades the limit by varied names.
+	// failureNamesMax is the same bound for the user names of all addresses, and addressNamesMax the
+	// bound for the names of one address. Further names of the address share one count, so that no
+	// client evades the limit by varying names.
 	failureNamesMax = 10_000
 	addressNamesMax = 100
-	// failingMin is the number of failures in failureWindow from which a client counts as failing,
-	// and not as somebody who has mistyped a password. A client remains so for failingFor.
+	// failingMin is the number of failures in failureWindow from which a client counts as failing.
+	// Fewer failures may be mistyped passwords. A client counts as failing for failingFor.
 	failingMin = 3
 	failingFor = 2 * failureWindow
 )
 
-// failures counts failed authentications by address and name of the user. Users are not blocked at
-// all addresses: otherwise an attacker could lock a user out by its name. Other users of the
-// address are not blocked either, because many clients may be behind one address, such as that of a
-// Kubernetes node. Names count as they are sent, whether there is such a user or not: otherwise a
-// blocked name would reveal that it exists.
+// failures counts failed authentications by address and user name. Users are not blocked at all
+// addresses, because an attacker could then lock a user out by its name. Other users at the address
+// are not blocked either, because many clients may share one address, such as that of a Kubernetes
+// node. Names are counted as they are sent, whether such a user exists or not, because otherwise a
+// block would reveal that the name exists.
 type failures struct {
 	mu        sync.Mutex
 	byAddress map[netip.Addr]*addressFailures
@@ -81,9 +81,9 @@ func (f *failureCount) add(known bool, limit int, now time.Time) {
 	}
 }
 
-// add counts a failure. Parameter name is "" if the client has sent none, and known says whether
-// there is a user of this name. The result logs is true for the first failures in a window: further
-// ones would only fill the log.
+// add counts a failure. Parameter name is "" if the client has sent none, and known is set if a
+// user of this name exists. Result logs is true only for the first failures in a window, so that
+// further ones do not fill the log.
 func (f *failures) add(address netip.Addr, name string, known bool, limit int,
 	now time.Time) (logs bool) {
 	f.mu.Lock()
@@ -161,8 +161,8 @@ func (f *failures) purge(now time.Time) {
 	})
 }
 
-// succeeded forgets the failures of a user that has authenticated, but not that its client counts
-// as failing: another client of the user may have an old password.
+// succeeded forgets the failures of a user that has authenticated. The client still counts as
+// failing, because another client of the user may have an old password.
 func (f *failures) succeeded(address netip.Addr, name string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -200,8 +200,8 @@ type FailingClient struct {
 	Blocked bool   // the user was refused in the last minute for too many failures
 }
 
-// FailingClients returns the clients that fail again and again to authenticate, those that are
-// blocked first.
+// FailingClients returns the clients that fail repeatedly to authenticate. Blocked clients come
+// first.
 func (s *Server) FailingClients() []FailingClient {
 	return s.failures.failing(time.Now())
 }

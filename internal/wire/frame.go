@@ -30,10 +30,10 @@ const (
 	// contendedShare divides Options.Stall. A frame with at most largeBytes must arrive within
 	// Options.Stall/contendedShare if other frames wait for the budget when its read begins.
 	contendedShare = 10
-	// largePace is the minimum rate of a large frame, in bytes per second, while other frames wait
-	// for the budget. It applies to the whole frame, which gets Options.Stall in addition. If
-	// stepBytes in each Options.Stall were the only limit, a frame of 100 MiB could occupy its
-	// memory for 50 minutes.
+	// largePace is the minimum rate of a large frame, in bytes per second, while other frames wait for
+	// the budget. It applies to the whole frame, which gets Options.Stall in addition. If the only
+	// limit were stepBytes in each Options.Stall, a frame of 100 MiB could occupy its memory for 50
+	// minutes.
 	largePace = 1 << 20
 )
 
@@ -85,7 +85,8 @@ func (c *connection) readFrame(ctx context.Context, r io.Reader) (frame, error) 
 	return f, err
 }
 
-// reject returns err when the previous request is answered, as in Kafka, or the error of ctx.
+// reject returns err once the previous request is answered, as in Kafka. If ctx ends first, it
+// returns the error of ctx.
 func (c *connection) reject(ctx context.Context, err error) error {
 	if idleErr := c.awaitIdle(ctx); idleErr != nil {
 		return idleErr

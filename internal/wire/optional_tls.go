@@ -12,7 +12,7 @@ import (
 // with its size, whose first byte is 0 for every accepted size below 16 MiB.
 const tlsRecordHandshake = 0x16
 
-// startedConn is a connection of which bytes have been read before.
+// startedConn is a connection whose first bytes have already been read.
 type startedConn struct {
 	net.Conn
 	start []byte

@@ -128,8 +128,8 @@ func (p *Peer) Do(ctx context.Context, call Call) ([]byte, error) {
 	}
 }
 
-// Interrupt ends the wait of the peer's handler: it sends an interrupting request behind the
-// request that Do waits for, and the peer then answers the earlier request at once. If Do does not
+// Interrupt ends the wait of the peer's handler. It sends an interrupting request after the request
+// whose response Do waits for; the peer then answers the earlier request at once. If Do does not
 // wait now, the interrupting request is sent after the next request of Do. The response to the
 // interrupting request is read and discarded.
 //

@@ -43,7 +43,7 @@ func (e *authenticationError) Error() string { return e.reason }
 type saslExchange struct {
 	security *Security
 	previous *Session // nil, or the session that is to be re-authenticated
-	// blocked reports whether a user has failed too often; nil: none has.
+	// blocked reports whether a user has failed too often; nil: no user is blocked.
 	blocked      func(user string) bool
 	mechanism    string // "" before the handshake
 	conversation sasl.Conversation
@@ -168,7 +168,7 @@ func (x *saslExchange) step(now time.Time, message []byte) (reply []byte, sessio
 	err error) {
 	reply, done, err := x.conversation.Step(now, message)
 	if errors.Is(err, sasl.ErrNoKeys) {
-		// Clients take a response with an error for final, but connect again after a disconnection.
+		// Clients treat a response with an error as final, but connect again after a disconnection.
 		return nil, nil, &rejectedError{rejectNoKeys, "a token cannot be verified yet: " + err.Error()}
 	}
 	if name := x.conversation.Identity().Name; x.isBlocked(name) {
@@ -192,8 +192,9 @@ func (x *saslExchange) step(now time.Time, message []byte) (reply []byte, sessio
 	return reply, session, nil
 }
 
-// isBlocked reports whether a user is refused, whatever its password. A client that was
-// authenticated before is not: another client has failed. A token cannot be guessed.
+// isBlocked reports whether a user is refused, whatever its password. A client that
+// re-authenticates is not refused, because the failures were those of another client. A token is
+// not refused, because it cannot be guessed.
 func (x *saslExchange) isBlocked(user string) bool {
 	return x.blocked != nil && x.mechanism != sasl.OAuthBearer && x.previous == nil && user != "" && x.blocked(user)
 }

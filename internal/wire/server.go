@@ -223,8 +223,8 @@ func (s *Server) untrack(c *connection) {
 
 // Serve accepts connections until ctx ends. It then stops reading requests, waits until the
 // requests that are being handled are answered, and returns after all its goroutines have exited.
-// Long polls are answered at once, because their context ends too. Serve returns an error, and
-// earlier, only if the listener fails.
+// Long polls are answered at once, because their context ends too. Serve returns an error only if
+// the listener fails; it then returns before ctx ends.
 func (s *Server) Serve(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	stop := context.AfterFunc(ctx, func() { _ = s.opts.Listener.Close() })

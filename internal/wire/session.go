@@ -7,7 +7,7 @@ import (
 	"heartwood.dev/heartwood/internal/sasl"
 )
 
-// Role says which connections a session may take part in.
+// Role determines the kinds of connections of which a session may be a part.
 type Role int8
 
 // The roles. Only a listener for peers assigns the roles of brokers and the operator.

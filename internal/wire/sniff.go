@@ -23,7 +23,7 @@ func detectProtocol(start [4]byte) string {
 }
 
 // rejectSize returns the error for an invalid frame size. If the client uses HTTP or TLS, the error
-// says so.
+// states that.
 func rejectSize(start [4]byte, size int) error {
 	switch detectProtocol(start) {
 	case rejectHTTP:

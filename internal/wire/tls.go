@@ -13,9 +13,9 @@ import (
 	"time"
 )
 
-// handshakeGate limits the TLS handshakes that compute at the same time to half of the processors,
-// for all listeners of the process. Otherwise 1,000 clients that reconnect at once would delay the
-// requests of all others.
+// handshakeGate limits the number of concurrent TLS handshakes to half of the processors, for all
+// listeners of the process. Otherwise 1,000 clients that reconnect at once would delay the requests
+// of all other clients.
 var handshakeGate = make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/2))
 
 // gatedConn is the socket below a TLS connection. During the handshake, the goroutine holds a place
