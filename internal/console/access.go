@@ -20,7 +20,7 @@ type ClusterName struct{ Namespace, Name string }
 
 func (n ClusterName) String() string { return n.Namespace + "/" + n.Name }
 
-// Right is what a user may do with a LogCluster.
+// Right is a permission of a user on a LogCluster.
 type Right int
 
 // Rights. ReadReport is get logclusters/report, ReadRecords is get logclusters/records, and Clean
@@ -39,9 +39,9 @@ const (
 	ListUsers
 )
 
-// Authority authenticates the users of a console, and decides what they may do. Each method acts
-// with the token of the user, never with rights of the console. They fail with ErrToken if the
-// token is not accepted.
+// Authority authenticates the users of a console, and decides about their rights. Each method acts
+// with the token of the user, never with rights of the console. The methods fail with ErrToken if
+// the token is not accepted.
 type Authority interface {
 	// User returns the name of the user of a token.
 	User(ctx context.Context, token string) (string, error)
@@ -85,8 +85,8 @@ func tokenOf(r *http.Request) (token string, cookie bool) {
 	return found.Value, true
 }
 
-// identified passes on requests with a token that the authority accepts, with their caller. It
-// sends other browsers to the login page, whose relative URL is login.
+// identified passes on a request, together with its caller, if the authority accepts the token. It
+// redirects other browsers to the login page, whose relative URL is login.
 func identified(authority Authority, login string, next http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		token, cookie := tokenOf(r)
@@ -163,14 +163,14 @@ func permit(r *http.Request, authority Authority, cluster ClusterName, right Rig
 	return nil
 }
 
-// rightTexts are the words for rights in refusals.
+// rightTexts are the texts for rights in refusals.
 var rightTexts = map[Right]string{ReadReport: "get logclusters/report",
 	ReadRecords: "get logclusters/records", Clean: "patch topics", CleanSome: "patch topics",
 	WriteRecords: "create logclusters/records", WriteGroups: "update logclusters/groups",
 	Abort: "create logclusters/abort", ListUsers: "list logusers"}
 
-// whilePermitted returns a context for a stream that ends when the user has lost the right to it.
-// The caller calls stop, which waits for the end of the checks.
+// whilePermitted returns a context for a stream. The context ends when the user has lost the right
+// to the stream. The caller must call stop, which waits for the end of the checks.
 func (c *Console) whilePermitted(r *http.Request, right Right) (ctx context.Context,
 	stop func()) {
 	ctx, cancel := context.WithCancel(r.Context())
@@ -203,8 +203,8 @@ func (c *Console) local(r *http.Request) bool {
 		loopbackHost(r) && !proxied(r.Header)
 }
 
-// writesOf says what the user of a request may clean. Without an Authority it must be one of this
-// machine.
+// writesOf describes the topics that the user of a request may clean. Without an Authority, only
+// users of this machine may clean.
 func (c *Console) writesOf(r *http.Request) string {
 	switch {
 	case c.opts.Authority == nil && !c.local(r):
@@ -230,8 +230,8 @@ func (c *Console) may(r *http.Request, right Right) bool {
 	return err == nil && allowed
 }
 
-// mayRead returns nil if a request may see records, that is messages and keys: if its user may get
-// logclusters/records or, without an Authority, is a user of this machine.
+// mayRead returns nil if the user of a request may see records (messages and keys). The user needs
+// the right to get logclusters/records or, without an Authority, must be a user of this machine.
 func (c *Console) mayRead(r *http.Request) error {
 	switch {
 	case c.opts.Authority != nil:
@@ -261,7 +261,7 @@ func (c *Console) requestClean(r *http.Request, topic string) error {
 	return err
 }
 
-// audit logs a request that changes something, and who made it.
+// audit logs a request for a change, and its user.
 func (c *Console) audit(r *http.Request, what string, err error, subject ...any) {
 	args := append([]any{"audit", true, "change", what, "user", cmp.Or(callerOf(r).name, "local"),
 		"remote", r.RemoteAddr, "userAgent", r.UserAgent(), "accepted", err == nil}, subject...)

@@ -18,7 +18,7 @@ type action struct {
 // formBytesMax is the size of the largest form without records.
 const formBytesMax = 16 << 10
 
-// get returns the page of the form. A user without the right sees why.
+// get returns the page of the form. For a user without the right, the page contains the reason.
 func (c *Console) get(a *action) func(*http.Request) (view, error) {
 	return func(r *http.Request) (view, error) {
 		v, err := a.form(r)
@@ -27,8 +27,8 @@ func (c *Console) get(a *action) func(*http.Request) (view, error) {
 	}
 }
 
-// post makes the change of a form, and leads to the page that shows it. If it fails, the form says
-// why.
+// post makes the change of a form, and redirects to the page that shows the change. If the change
+// fails, the form shows the reason.
 func (c *Console) post(a *action) http.HandlerFunc {
 	return c.page(func(r *http.Request) (view, error) {
 		if err := c.mayDo(r, a.right); err != nil {
@@ -64,7 +64,7 @@ func (a *action) subjectsOf(r *http.Request) (args []any) {
 	return args
 }
 
-// refusalOf returns why the user of a request may not use a right; "" if the user may.
+// refusalOf returns the reason why the user of a request lacks a right; "" if the user has it.
 func (c *Console) refusalOf(r *http.Request, right Right) string {
 	if err := c.mayDo(r, right); err != nil {
 		return err.Error()
@@ -72,8 +72,8 @@ func (c *Console) refusalOf(r *http.Request, right Right) string {
 	return ""
 }
 
-// mayDo returns nil if the user of a request has a right or, without an Authority, is a user of
-// this machine: then the brokers decide what the console may do.
+// mayDo returns nil if the user of a request has a right. Without an Authority it returns nil for
+// users of this machine; the brokers then authorize the console.
 func (c *Console) mayDo(r *http.Request, right Right) error {
 	switch {
 	case c.opts.Authority != nil:
@@ -86,6 +86,6 @@ func (c *Console) mayDo(r *http.Request, right Right) error {
 		"proxy, or if it authenticates its users (--auth)."}
 }
 
-// actionTexts say what a console does for users with a right.
+// actionTexts describe the actions that a right permits.
 var actionTexts = map[Right]string{WriteRecords: "produces records",
 	WriteGroups: "changes groups", Abort: "aborts transactions", ListUsers: "shows users"}

@@ -59,7 +59,7 @@ func (b *brokerRow) knownGarbage() *int64 {
 	return &b.Garbage
 }
 
-// usedPercent returns how full the volume is; -1 if that is unknown.
+// usedPercent returns the used share of the volume in percent; -1 if it is unknown.
 func (b *brokerRow) usedPercent() float64 {
 	if b.Volume == nil {
 		return -1

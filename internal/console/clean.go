@@ -15,8 +15,8 @@ type cleanPage struct {
 	Fault   string // failure of the request
 }
 
-// cleanRefusal returns why a request may not clean; "" if it may. With an Authority, the API server
-// decides when it receives the request.
+// cleanRefusal returns the reason why the user of a request may not clean; "" if the user may. With
+// an Authority, the API server decides when it receives the request.
 func (c *Console) cleanRefusal(r *http.Request) string {
 	if c.opts.Authority != nil || c.local(r) {
 		return ""
@@ -53,7 +53,7 @@ func (c *Console) cleanView(r *http.Request, topic, failure string) (view, error
 		Body: page}, answers), nil
 }
 
-// clean requests a pass of all replicas of a topic, and leads to its map.
+// clean requests a pass of all replicas of a topic, and redirects to the topic's map.
 func (c *Console) clean(w http.ResponseWriter, r *http.Request) {
 	const formBytesMax = 4 << 10
 	r.Body = http.MaxBytesReader(w, r.Body, formBytesMax)

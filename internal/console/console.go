@@ -219,8 +219,8 @@ func (c *Console) failed(r *http.Request, err error) view {
 		Page: pageOf(r), Body: err.Error()}
 }
 
-// statusOfError returns the status of a page that shows an error: that of a fault, 404 or 403 if a
-// broker says so, and otherwise 502, because the cluster has failed.
+// statusOfError returns the status of a page that shows an error: the status of a fault, 404 or 403
+// after such a response of a broker, and otherwise 502, because the cluster has failed.
 func statusOfError(err error) int {
 	var known *fault
 	if errors.As(err, &known) {

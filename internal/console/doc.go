@@ -11,7 +11,7 @@
 //
 //   - console.go: options, routes, rendering.
 //   - guard.go: which requests are refused, and the headers of every response.
-//   - access.go: who may see and do what. reviews.go: cached decisions of Kubernetes. login.go: the
+//   - access.go: the rights of users. reviews.go: cached decisions of Kubernetes. login.go: the
 //     login page. site.go: the consoles of several LogClusters.
 //   - view.go: the data that all pages have in common. format.go: numbers, sizes and times as text.
 //   - watch.go: keeps the map of a topic up to date while it has viewers, by the brokers' events.
@@ -28,13 +28,15 @@
 // settings and disks come by the Kafka protocol (internal/console/kafka), so that the
 // authorization of the listeners applies to them.
 //
-// The console changes only what a person requests: by users of the same machine or, with an
-// Authority, by users that have the right. Package kube implements it by the API server. Requests
-// to clean are sent with the token of the user, and all others as the console (ADR 0340).
+// The console makes only changes that users request: users of the same machine or, with an
+// Authority, users that have the right. Package kube implements Authority by the API server. The
+// console sends requests to clean with the token of the user, and all other requests with its own
+// credentials (ADR 0340).
 //
-// Each watched topic has one goroutine that polls the brokers' reports, and one for each broker
-// that reads its events, however many pages show it. They end 10 s after the last page is closed,
-// and Close joins them. The lock of watches is taken before that of a watch. Invariants:
+// Each watched topic has one goroutine that polls the brokers' reports and, for each broker, one
+// that reads its events, independently of the number of pages that show the topic. The goroutines
+// end 10 s after the last page is closed, and Close joins them. The lock of watches is taken before
+// the lock of a watch. Invariants:
 //
 //   - Every request has a bound: time, bytes read, and concurrent browses.
 //   - Bytes of records reach the page only as text nodes, by html/template.

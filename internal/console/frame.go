@@ -56,8 +56,9 @@ type mapBlock struct {
 	Link    string  `json:"h"` // relative URL of the details
 }
 
-// frameOf computes the frame of a view. The rows are those of the leaders, with followers each
-// followed by its other replicas. A partition without a leader shows its preferred one.
+// frameOf computes the frame of a view. It has one row for each leader. With followers, the row of
+// a leader is followed by the rows of the other replicas. For a partition without a leader, the
+// preferred leader has the row.
 func frameOf(shown *mapView, answers *remote.Answers, logs map[replicaID]*cleanermap.Log,
 	now time.Time) *mapFrame {
 	frame := &mapFrame{}
@@ -150,8 +151,8 @@ func rowOf(topic string, p *report.PlacedPartition, broker int32, log *cleanerma
 	return row, log.Pieces()
 }
 
-// thinWidth is the width below which a block has thin outlines, in percent of the width of the map:
-// others would hide it.
+// thinWidth is the width below which a block has thin outlines, in percent of the width of the map,
+// because normal outlines would hide the block.
 const thinWidth = 0.8
 
 // draw sets the blocks of a row.
@@ -242,8 +243,9 @@ func garbageOf(pieces []cleanermap.Piece) (sum int64) {
 	return sum
 }
 
-// mapCards returns the sums over the leaders' logs. counted is the garbage that the blocks show:
-// while passes run it is more than brokers report, as each reports that of complete passes.
+// mapCards returns the sums over the leaders' logs. counted is the garbage that the blocks show.
+// While passes run it exceeds the reported garbage, because brokers report the garbage of complete
+// passes only.
 func mapCards(answers *remote.Answers, counted int64, now time.Time) []card {
 	rows := topicsOf(*answers, now)
 	if len(rows) == 0 {

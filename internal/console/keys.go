@@ -66,9 +66,9 @@ type keyRow struct {
 	NextAt    int64
 }
 
-// keyLink returns the relative URL of the records of a key. A key that a form does not keep as it
-// is, such as one with control characters, is in base64. Null keys, and those that are too long to
-// be looked up, have none.
+// keyLink returns the relative URL of the records of a key. A key that a form cannot keep
+// unchanged, such as one with control characters, is in base64. Null keys and keys that are too
+// long for a lookup have no link.
 func keyLink(topic string, key []byte) string {
 	if key == nil || len(key) > keyBytesMax {
 		return ""
@@ -167,7 +167,7 @@ func noRecord(found *report.Keys) bool {
 		found.Partitions[0].Complete && len(found.Partitions[0].Records) == 0
 }
 
-// describe sets what the page shows of a search.
+// describe sets the fields of the page that describe a search.
 func (page *keys) describe(found *report.Keys, failed []remote.Unanswered) {
 	for i := range found.Partitions {
 		p := &found.Partitions[i]
@@ -190,7 +190,7 @@ func (page *keys) describe(found *report.Keys, failed []remote.Unanswered) {
 	page.Verdict, page.Tone = verdictOf(found)
 }
 
-// verdictOf says what the key's value is.
+// verdictOf describes the value of the key.
 func verdictOf(found *report.Keys) (verdict, tone string) {
 	if len(found.Elsewhere) > 0 {
 		return "The latest record of the key is unknown, because not every partition was searched.",
@@ -259,8 +259,8 @@ func (page *keys) rowOf(partition int32, r *report.KeyRecord) keyRow {
 	return row
 }
 
-// keepWords say why a pass has not removed a superseded or aborted record yet, by the state of its
-// segment.
+// keepWords describe why a pass has not removed a superseded or aborted record yet, by the state of
+// its segment.
 var keepWords = map[string]string{
 	report.SegmentClean:       "its segment has too little garbage for a rewrite so far",
 	report.SegmentDirty:       "no pass has compared the keys of its segment yet",
@@ -268,7 +268,7 @@ var keepWords = map[string]string{
 	report.SegmentUncompacted: "the topic is not compacted",
 }
 
-// tombstoneWords say what the removal of a tombstone waits for, by report.KeyRecord.WaitsFor.
+// tombstoneWords describe what the removal of a tombstone waits for, by report.KeyRecord.WaitsFor.
 var tombstoneWords = map[string]string{
 	report.WaitsForOlderRecord: "it waits until a pass has removed all older records of the key",
 	report.WaitsForReplicas:    "it waits for replicas that may still have older records of the key",
@@ -276,7 +276,7 @@ var tombstoneWords = map[string]string{
 	report.WaitsForPass:        "the next pass that rewrites its segment may remove it",
 }
 
-// whyStill says why a record is on disk, beyond its state.
+// whyStill returns the reason, besides its state, why a record is still on disk.
 func whyStill(r *report.KeyRecord) string {
 	switch r.State {
 	case report.RecordUndecided:

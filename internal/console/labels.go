@@ -11,9 +11,9 @@ import (
 // map that is too narrow for it shows no labels (web/console.css).
 func textWidth(label string) float64 { return 0.9 * float64(utf8.RuneCountInString(label)) }
 
-// labelBlocks sets the labels below the blocks of a row. A label is below blocks that it describes
-// only, so no two overlap: neighbours that the pass has written share one, and a block that is too
-// narrow for its label has none. The labels leave out the bracket of an unfolded block.
+// labelBlocks sets the labels below the blocks of a row. A label is only below the blocks that it
+// describes, so labels do not overlap. Neighbours that the pass has written share a label, and a
+// block that is too narrow has none. No label overlaps the bracket of an unfolded block.
 func labelBlocks(blocks []cleanermap.Block, drawn []mapBlock, open *openBlock) {
 	for from := 0; from < len(blocks); {
 		to := from + 1

@@ -14,7 +14,7 @@ const (
 	liveGap = 100 * time.Millisecond
 	// liveComment is the interval of comments, which keep proxies from closing the stream.
 	liveComment = 15 * time.Second
-	// liveWrite limits the time to send one update. A page that does not read is cut off.
+	// liveWrite limits the time to send one update. The stream of a page that does not read is closed.
 	liveWrite = 20 * time.Second
 	// viewersMax is the number of streams of a console.
 	viewersMax = 200

@@ -34,9 +34,10 @@ func (s *Site) loginForm(w http.ResponseWriter, r *http.Request) {
 	s.render(w, r, view{Template: "login", Title: "Log in", Body: loginPage{}})
 }
 
-// login verifies a token and gives it to the browser as a cookie. The cookie has no Path: browsers
-// then limit it to the path of this page and those below (RFC 6265, 5.1.4), which the console does
-// not know behind a proxy that removes a prefix. Other servers behind the proxy do not receive it.
+// login verifies a token and gives it to the browser as a cookie. The cookie has no Path, because
+// the console does not know its path behind a proxy that removes a prefix. Browsers then limit the
+// cookie to the path of this page and the paths below it (RFC 6265, 5.1.4), so other servers behind
+// the proxy do not receive it.
 func (s *Site) login(w http.ResponseWriter, r *http.Request) {
 	r.Body = http.MaxBytesReader(w, r.Body, 2*tokenBytesMax)
 	// fails only if w is not a connection, as in tests

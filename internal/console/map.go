@@ -59,7 +59,7 @@ var passColumns = []column[passEntry]{
 	{"gone", func(a, b *passEntry) int { return cmp.Compare(a.RemovedRecords, b.RemovedRecords) }},
 }
 
-// seconds returns how long a pass took. One that runs is longer than all others.
+// seconds returns the duration of a pass. A running pass counts as longer than all others.
 func (e *passEntry) seconds() float64 {
 	if e.Ended == nil {
 		return math.Inf(1)

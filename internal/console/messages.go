@@ -132,9 +132,9 @@ func (c *Console) browse(r *http.Request, client *kafka.Client, topic string,
 // markLimit limits the time in which a page compares its records with later ones.
 const markLimit = 3 * time.Second
 
-// markSuperseded marks the records of a compacted topic that are not the latest of their keys, also
-// if the later record is not on the page: it looks up each key. It returns the number of records
-// that it could not compare in time.
+// markSuperseded marks the records of a compacted topic that are not the latest of their keys. It
+// looks up each key, because the later record may not be on the page. It returns the number of
+// records that it could not compare in time.
 func (c *Console) markSuperseded(ctx context.Context, topic string,
 	records []kafka.Record) (unsure int) {
 	ctx, cancel := context.WithTimeout(ctx, markLimit)

@@ -143,7 +143,8 @@ func hasMembers(group *kafka.Group) error {
 		plural(len(group.Members), "member") + ": stop its consumers first."}
 }
 
-// changeOffsets changes the offsets of a group, and leads to the group.
+// changeOffsets changes the offsets of a group. It redirects to the group or, if it deleted the
+// offsets, to the list of groups.
 func (c *Console) changeOffsets(r *http.Request) (location string, err error) {
 	client, group, err := c.groupOf(r, r.PostForm.Get("group"))
 	if err == nil {
@@ -172,7 +173,7 @@ func (c *Console) deleteGroupForm(r *http.Request) (view, error) {
 		Body: group}, nil
 }
 
-// deleteGroup deletes a group, and leads to the list of groups.
+// deleteGroup deletes a group, and redirects to the list of groups.
 func (c *Console) deleteGroup(r *http.Request) (location string, err error) {
 	client, group, err := c.groupOf(r, r.PostForm.Get("group"))
 	if err == nil {

@@ -9,7 +9,7 @@ import (
 	"heartwood.dev/heartwood/internal/remote"
 )
 
-// overview is the first page: what needs attention, the worst first, and where the garbage is.
+// overview is the first page: the problems, the worst first, and the topics with the most garbage.
 type overview struct {
 	Cards    []card
 	Problems []problem

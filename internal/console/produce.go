@@ -60,7 +60,7 @@ func valuesOf(r *http.Request) url.Values {
 	return r.URL.Query()
 }
 
-// produce appends the record of a form, and leads to its page.
+// produce appends the record of a form, and redirects to its page.
 func (c *Console) produce(r *http.Request) (location string, err error) {
 	record, err := parseRecord(r.PostForm)
 	if err != nil {

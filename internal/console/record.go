@@ -26,7 +26,7 @@ type recordPage struct {
 	Edge string
 }
 
-// message is the page of one record. With parameter go it leads to a neighbour of the record.
+// message is the page of one record. With parameter go it redirects to a neighbour of the record.
 func (c *Console) message(r *http.Request) (view, error) {
 	if err := c.mayRead(r); err != nil {
 		return view{}, err
@@ -106,7 +106,7 @@ func backOf(q url.Values, location place) string {
 		location.partition, "at", location.offset)
 }
 
-// neighbour leads to the record before or after another one in its partition.
+// neighbour redirects to the record before or after another one in its partition.
 func neighbour(ctx context.Context, client *kafka.Client, location place, to string,
 	q url.Values) (view, error) {
 	wanted := kafka.Query{Topic: location.topic, Partitions: []int32{location.partition}, Limit: 1,

@@ -126,7 +126,7 @@ func framesOf(topic string, pass *report.PartitionPass) []replayFrame {
 	return frames
 }
 
-// stepText says in a sentence what happens at a step.
+// stepText describes a step in a sentence.
 func stepText(f *cleanermap.Frame, pass *report.PartitionPass) string {
 	switch f.Kind {
 	case report.StepAnnounce:

@@ -11,13 +11,13 @@ import (
 )
 
 const (
-	// reviewTTL is how long an answer of an Authority is used. A right that is withdrawn, and a
-	// token that is revoked, remain that long.
+	// reviewTTL is how long an answer of an Authority is used. A withdrawn right and a revoked token
+	// remain valid for that time.
 	reviewTTL = 10 * time.Second
 	// reviewsMax is the maximum number of cached answers.
 	reviewsMax = 4096
-	// reviewsRunning is the maximum number of requests to an Authority at the same time. Everyone
-	// who reaches the console can cause them.
+	// reviewsRunning is the maximum number of concurrent requests to an Authority. It is limited
+	// because any client of the console can cause such requests.
 	reviewsRunning = 16
 	// reviewTimeout limits one request to an Authority, with the time that it waits for others.
 	reviewTimeout = 5 * time.Second
@@ -92,8 +92,8 @@ func (r *reviews) LogUsers(ctx context.Context, token string, cluster ClusterNam
 	return r.authority.LogUsers(ctx, token, cluster)
 }
 
-// ask returns the cached answer, or that of the authority. Equal questions at the same time cause
-// one request, which does not end with that of the first user.
+// ask returns the cached answer, or asks the authority. Equal questions at the same time cause one
+// request, which continues even if the request of the first user ends.
 func (r *reviews) ask(ctx context.Context, key reviewKey,
 	request func(context.Context) (review, error)) (review, error) {
 	if answer, known := r.cached(key, time.Now()); known {

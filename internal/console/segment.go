@@ -160,7 +160,7 @@ var blockedWords = map[string]string{
 	"quarantined":      "the last pass failed and is retried with backoff",
 }
 
-// tombstonesText says how many tombstones a segment has and what their removal waits for.
+// tombstonesText describes the number of tombstones in a segment, and what their removal waits for.
 func tombstonesText(count int64, clocks []report.TombstoneClock) string {
 	text := formatCount(count)
 	waits := map[string]int64{}
@@ -185,7 +185,7 @@ func tombstonesText(count int64, clocks []report.TombstoneClock) string {
 	return text + "; " + strings.Join(parts, ", ")
 }
 
-// passText says what the running pass does with a segment.
+// passText describes the work of the running pass on a segment.
 func passText(s *report.Segment, piece *cleanermap.Piece) string {
 	switch {
 	case piece.Written:

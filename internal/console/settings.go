@@ -46,7 +46,7 @@ func own(row settingRow) int {
 }
 
 // cleanerSettings returns the settings of the cleaner that have no name in Kafka. The reports do
-// not say whether they come from the Topic.
+// not contain the source of these settings.
 func cleanerSettings(answers remote.Answers) (rows []settingRow) {
 	for i := range answers.Partitions {
 		c := answers.Partitions[i].Compaction
@@ -115,8 +115,8 @@ func ratioText(value string) string {
 	return strconv.FormatFloat(math.Round(ratio*1e6)/1e4, 'f', -1, 64) + " %"
 }
 
-// exactDuration formats milliseconds in the largest unit of which they are a multiple, and a
-// number that is a multiple of none, such as 604800001, approximately.
+// exactDuration formats milliseconds in the largest unit of which they are a multiple. If they are
+// a multiple of none, such as 604800001, it formats them approximately.
 func exactDuration(milliseconds int64) string {
 	const ms = int64(time.Millisecond)
 	if milliseconds == 0 {

@@ -31,7 +31,7 @@ type Cluster struct {
 	Secured bool
 }
 
-// Connection is how a console reaches a LogCluster.
+// Connection contains the connections of a console to a LogCluster.
 type Connection struct {
 	Fleet *remote.Fleet
 	Kafka func() (*kafka.Client, error) // as Options.Kafka
@@ -132,7 +132,8 @@ func (s *Site) page(build func(http.ResponseWriter, *http.Request)) http.Handler
 	return identified(s.opts.Authority, "login", build)
 }
 
-// list is the page that lists the LogClusters that the user may see. With only one, it leads there.
+// list is the page that lists the LogClusters that the user may see. If there is only one, it
+// redirects to the console of that LogCluster, unless parameter list is set.
 func (s *Site) list(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), requestTimeout)
 	defer cancel()

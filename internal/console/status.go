@@ -7,7 +7,8 @@ import (
 	"heartwood.dev/heartwood/api/summary"
 )
 
-// status says in a few words what the cleaner does with a partition, or why it does nothing.
+// status is a short description of the cleaner's work on a partition, or of the reason why it does
+// nothing.
 type status struct {
 	Head   string  // in bold
 	Rest   string  // after Head, in the same line
@@ -77,7 +78,8 @@ func runningStatus(c *report.Compaction) status {
 	return running
 }
 
-// runningSpeed says how fast a running pass is, and how long it has waited; "" if neither is known.
+// runningSpeed describes the speed of a running pass and the time that it has waited; "" if neither
+// is known.
 func runningSpeed(p *report.Pass) string {
 	var parts []string
 	if p.BytesPerSecond != nil {
@@ -118,7 +120,7 @@ func speedOf(p *report.Pass) (facts []fact) {
 	return append(facts, fact{"throttled", waited})
 }
 
-// idleReason says why no pass runs, with the numbers that decide.
+// idleReason describes why no pass runs, with the deciding numbers.
 func idleReason(c *report.Compaction) string {
 	known, ok := summary.Explain(c.Reason)
 	if !ok {

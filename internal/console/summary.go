@@ -143,7 +143,7 @@ func (row *topicRow) add(p *report.Partition) {
 	}
 }
 
-// problem is something that a person may have to act on.
+// problem is a condition that may require an action of the user.
 type problem struct {
 	Severity  int // 0: the worst
 	Kind      string
@@ -153,7 +153,7 @@ type problem struct {
 	Text      string
 }
 
-// problemsOf returns what needs attention, the worst first.
+// problemsOf returns the problems, the worst first.
 func problemsOf(answers remote.Answers) (found []problem) {
 	for i := range answers.Placement.Partitions {
 		p := &answers.Placement.Partitions[i]

@@ -39,7 +39,7 @@ type tailUpdate struct {
 	Skipped int64  `json:"skipped"` // offsets
 }
 
-// follow turns the page into one that follows the topic from ends on.
+// follow makes the page follow the topic from the offsets ends on.
 func (m *messages) follow(ends map[int32]int64) {
 	m.Tail = query("tail", "name", m.Topic, "partition", m.Partition, "key", m.Key,
 		"value", m.Value)
@@ -157,7 +157,7 @@ func parseTail(r *http.Request) (page messages, tailQuery kafka.TailQuery, err e
 	return page, tailQuery, err
 }
 
-// faultText is what a page says about a step that failed; "" without an error.
+// faultText returns the text for a failed step; "" without an error.
 func faultText(err error) string {
 	if err == nil {
 		return ""
@@ -191,7 +191,7 @@ func (e eventWriter) event(name, id string, data any) error {
 	return e.write("event: " + name + "\n" + id + "data: " + string(encoded) + "\n\n")
 }
 
-// step writes what a step of a tail has found, if it has found anything.
+// step writes the result of a step of a tail, unless it is empty.
 func (e eventWriter) step(c *Console, page *messages, tailStep kafka.TailStep,
 	position string) error {
 	if tailStep.Looked == 0 && tailStep.Skipped == 0 {

@@ -26,9 +26,9 @@ type topicPage struct {
 	Settings []settingRow
 	Groups   []groupRow
 	Sort     sorting // of Groups or Replicas
-	// Fault is why the tab cannot be shown; "" if it can.
+	// Fault is the reason why the tab cannot be shown; "" if it can.
 	Fault string
-	// Refusal is why the user may not produce records; "" if the user may.
+	// Refusal is the reason why the user may not produce records; "" if the user may.
 	Refusal string
 }
 

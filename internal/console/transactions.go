@@ -153,7 +153,8 @@ func abortForm(r *http.Request) (view, error) {
 		Body: page}, nil
 }
 
-// abort aborts the transaction of a form, and leads to the list.
+// abort aborts the transaction of a form. It redirects to the transaction or, if the form has no
+// transactional ID, to the list.
 func (c *Console) abort(r *http.Request) (location string, err error) {
 	if id := r.PostForm.Get("id"); id != "" {
 		_, err = c.opts.Fleet.AbortTransaction(r.Context(), id)
@@ -162,7 +163,7 @@ func (c *Console) abort(r *http.Request) (location string, err error) {
 	return "transactions", c.abortHanging(r, r.PostForm)
 }
 
-// abortHanging aborts a transaction in one partition, if the leader says that it hangs.
+// abortHanging aborts a transaction in one partition, if the leader reports that it hangs.
 func (c *Console) abortHanging(r *http.Request, q url.Values) error {
 	wanted, err := placeOf(q)
 	if err != nil {

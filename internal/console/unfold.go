@@ -13,8 +13,8 @@ import (
 // openMax is the number of blocks of a page that are unfolded at the same time.
 const openMax = 8
 
-// mapView is what a page shows of the map of a topic. The URL contains it, so that a link shows the
-// same to another person.
+// mapView is the view of a topic's map that a page shows. The URL contains the view, so a link
+// shows the same view to other users.
 type mapView struct {
 	topic     string
 	followers bool
@@ -80,7 +80,7 @@ func (id replicaID) text() string {
 	return strconv.Itoa(int(id.partition)) + "@" + strconv.Itoa(int(id.broker))
 }
 
-// without returns the view with one block less unfolded.
+// without returns the view without the unfolded block of a replica.
 func (v mapView) without(id replicaID) mapView {
 	open := map[replicaID]cleanermap.Span{}
 	for other, span := range v.open {

@@ -62,7 +62,7 @@ func (c *Console) users(r *http.Request) (view, error) {
 	return view{Template: "users", Title: "Users", Body: page}, nil
 }
 
-// readUsers sets what the brokers know.
+// readUsers sets the fields that come from the brokers.
 func (c *Console) readUsers(r *http.Request, page *userList) error {
 	client, err := c.kafka()
 	if err != nil {

@@ -26,7 +26,7 @@ var templateFiles embed.FS
 //go:embed assets
 var assetFiles embed.FS
 
-// view is what a page shows. The fields above Body are for templates/frame.html.
+// view is the content of a page. The fields above Body are for templates/frame.html.
 type view struct {
 	Template string // name of the file in templates, without .html
 	Title    string
@@ -51,8 +51,8 @@ type view struct {
 	Refresh  int
 	Location string // relative URL to which the response leads; "" for a page
 	Fragment bool   // body without the frame of the page
-	// Refusal is why the user may not do what the page offers; "" if the user may. Fault is why a
-	// request of its form failed.
+	// Refusal is the reason why the user may not use the form of the page; "" if the user may. Fault
+	// is the reason why a request of the form failed.
 	Refusal, Fault string
 	Body           any
 }
@@ -138,8 +138,8 @@ func (c *Console) render(w http.ResponseWriter, r *http.Request, v view) {
 	writePage(w, r, v, c.opts.Logger)
 }
 
-// writePage renders a page and writes it. It renders into memory first, so that an error is not a
-// half page.
+// writePage renders a page and writes it. It renders into memory first, so that an error does not
+// leave a partial page.
 func writePage(w http.ResponseWriter, r *http.Request, v view, logger *slog.Logger) {
 	v.Version = assetVersion
 	caller := callerOf(r)

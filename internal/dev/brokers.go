@@ -120,8 +120,8 @@ func (c *cluster) listeners(i int) []broker.Listener {
 }
 
 // plainPeerHost returns the host at which the brokers reach each other on the port of the first
-// listener; "" for the advertised address. An address that --advertise names may lead here only
-// from outside, such as from outside of a container.
+// listener; "" for the advertised address. An address in --advertise may be reachable only from
+// outside, such as from outside of a container.
 func (c *cluster) plainPeerHost() string {
 	if c.advertise == (address{}) {
 		return ""
@@ -211,10 +211,10 @@ func (c *cluster) awaitBrokers(ctx context.Context) error {
 	return c.store.AwaitBrokers(ctx, 1)
 }
 
-// awaitServing waits until every partition is served whose records are not lost. Whenever slowStart
-// has passed, it logs a partition that is not served. If AcceptDataLoss is set, it performs unclean
-// elections: after slowStart, when all brokers have had the chance to start, and for partitions
-// whose records are lost as soon as the others are served.
+// awaitServing waits until all partitions whose records are not lost are served. Each time
+// slowStart passes, it logs a partition that is not served. If AcceptDataLoss is set, it performs
+// unclean elections: after slowStart, so that all brokers can start first, and for partitions whose
+// records are lost as soon as all other partitions are served.
 func (c *cluster) awaitServing(ctx context.Context) error {
 	for {
 		waitCtx, cancel := context.WithTimeout(ctx, slowStart)

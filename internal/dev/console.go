@@ -32,8 +32,8 @@ func (c *cluster) newConsole(httpAddress string) *console.Console {
 }
 
 // httpAddresses returns the addresses at which the brokers serve HTTP. With --processes and a port
-// that the system chooses, the brokers serve none; then it returns the address of this process,
-// whose response says so.
+// that the system chooses, the brokers serve no HTTP. In this case it returns the address of this
+// process, whose response states that.
 func (c *cluster) httpAddresses(own string) (addresses []string) {
 	if !c.opts.Processes || c.http.port == 0 {
 		_, port, _ := net.SplitHostPort(own) // it is the address of a listener

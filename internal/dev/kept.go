@@ -143,7 +143,7 @@ func (c *cluster) firstBootstrap() string {
 	return addresses[0]
 }
 
-// whyUnread returns why a file was not read.
+// whyUnread returns the reason why a file was not read.
 func whyUnread(file string) string {
 	if file == "" {
 		return "an earlier version of heartwood did not store which file it is"

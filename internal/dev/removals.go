@@ -18,8 +18,8 @@ type absence struct {
 
 // removals decides when absent resources are removed. It is pure; now must never decrease.
 //
-// A resource is removed once its own file has lacked it for removalDelay. A file that is missing,
-// or that could not be read, is no reason to remove anything, and starts the delay anew.
+// A resource is removed once its own file has lacked it for removalDelay. A file that is missing or
+// could not be read removes nothing, and restarts the delay.
 type removals struct {
 	since map[string]time.Time // by resource: when its file was first read without it
 }

@@ -16,9 +16,9 @@ import (
 // key.
 const secretsDir = "secrets"
 
-// addForeignCAs adds the CAs that listeners name and that are not those of this cluster: of client
-// certificates, and of the servers with the keys of tokens. Without them, the CAs of LogUsers or
-// the public ones would apply, so an error prevents the start.
+// addForeignCAs adds the CAs in listeners that do not belong to this cluster: the CAs of client
+// certificates, and of the servers that publish the keys of tokens. Without these CAs, the CAs of
+// LogUsers or the public CAs would apply, so an error prevents the start.
 func (s *security) addForeignCAs(listeners v1alpha1.Listeners, data map[string][]byte) error {
 	for i := range listeners {
 		name := listeners[i].Name

@@ -58,7 +58,7 @@ var authorityNames = map[string]string{
 	"peer-ca": "heartwood dev peer CA",
 }
 
-// openSecurity reads the CAs, or makes them.
+// openSecurity reads the CAs, or creates them.
 func openSecurity(dataDir, cluster string, hosts []string, brokers int) (*security, error) {
 	s := &security{dir: dataDir, cluster: cluster, hosts: hosts, brokers: brokers,
 		authorities: map[string]*pki.Authority{}, passwords: map[string]password{}}
@@ -81,7 +81,7 @@ func openSecurity(dataDir, cluster string, hosts []string, brokers int) (*securi
 	return s, err
 }
 
-// stepAuthorities makes the CAs, replaces those that expire soon, and stores them. The brokers load
+// stepAuthorities creates the CAs, replaces CAs that expire soon, and stores them. The brokers load
 // a new CA at once or, in other processes, long before it issues certificates.
 func (s *security) stepAuthorities() error {
 	for directory, name := range authorityNames {
@@ -181,7 +181,7 @@ func (s *security) leaf(authority string, request pki.Request,
 	return s.authorities[authority].Issue(request, now)
 }
 
-// verifiers returns the verifiers of all LogUsers of type Scram, and makes missing passwords.
+// verifiers returns the verifiers of all LogUsers of type Scram, and creates missing passwords.
 func (s *security) verifiers(users []*v1alpha1.LogUser) (map[string]*v1alpha1.ScramVerifiers,
 	error) {
 	all := map[string]*v1alpha1.ScramVerifiers{}

@@ -19,7 +19,7 @@ type state struct {
 	topics  []*v1alpha1.Topic
 	users   []*v1alpha1.LogUser
 	brokers int
-	// keepCluster: the metadata store contains the cluster, and no manifest does.
+	// keepCluster is set if the metadata store contains the cluster and no manifest does.
 	keepCluster bool
 	keptTopics  []string // Kafka names of topics without a manifest that stay
 

@@ -27,8 +27,8 @@ type Replica struct {
 	State string `json:"state"`
 	// Pass is the pass that served the request; nil until the pass has ended.
 	Pass *report.Pass `json:"pass,omitempty"`
-	// Reason is why the pass left part of the dirty section, if that part is blocked. It is a
-	// reason of the Topic condition Compacting.
+	// Reason is the reason why the pass left a blocked part of the dirty section. It is a reason of
+	// the Topic condition Compacting.
 	Reason string `json:"reason,omitempty"`
 	Error  string `json:"error,omitempty"`
 

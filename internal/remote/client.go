@@ -59,7 +59,7 @@ type Client struct {
 	token Token // nil for none
 }
 
-// Unknown returns an error that names the requested names that are not among those found, or nil.
+// Unknown returns an error that lists the requested names that were not found, or nil.
 func Unknown(what string, requested, found []string) error {
 	var faults []error
 	for _, name := range requested {
@@ -140,10 +140,9 @@ func (c *Client) request(ctx context.Context, method, address, path string) (*ht
 	return request, nil
 }
 
-// do sends a request and decodes the response, which is JSON, into parameter into; if that is a
-// *[]byte, it contains the response afterwards. It fails with a *Refused if the
-// broker responded with an error. It ignores unknown fields, so brokers may be newer than this
-// client.
+// do sends a request and decodes the JSON response into the parameter into. If into is a *[]byte,
+// do stores the response in it unchanged. It fails with a *Refused if the broker responds with an
+// error. It ignores unknown fields, so brokers may be newer than this client.
 func (c *Client) do(ctx context.Context, method, address, path string, into any) error {
 	ctx, cancel := context.WithTimeout(ctx, responseTimeout)
 	defer cancel()

@@ -27,7 +27,8 @@ const (
 var errEventsSilent = errors.New("the stream was silent")
 
 // Events requests GET /api/v1/events of a topic from the broker at an address, and calls handle
-// with the name and the data of each event, until ctx or the stream ends. The error says why.
+// with the name and the data of each event, until ctx or the stream ends. The error is the reason
+// of the end.
 func (c *Client) Events(ctx context.Context, address, topic string,
 	handle func(name string, data []byte)) error {
 	ctx, cancel := context.WithCancelCause(ctx)

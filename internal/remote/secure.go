@@ -19,8 +19,8 @@ import (
 	"heartwood.dev/heartwood/internal/tlsconfig"
 )
 
-// Security says how a client connects to the brokers of a secured LogCluster. The zero value
-// connects without TLS.
+// Security configures the connections of a client to the brokers of a secured LogCluster. The zero
+// value connects without TLS.
 type Security struct {
 	// CAFile is a file with the peer CA (key peer-ca.crt of Secret CLUSTER-ca-cert). TokenFile
 	// contains a token of a ServiceAccount.

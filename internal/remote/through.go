@@ -14,8 +14,8 @@ type Dial func(ctx context.Context, network, address string) (net.Conn, error)
 // Token returns the token of a ServiceAccount for one request.
 type Token func(ctx context.Context) (string, error)
 
-// Access says how a client reaches the HTTP ports of brokers. The zero value connects directly and
-// without TLS.
+// Access configures the connections of a client to the HTTP ports of brokers. The zero value
+// connects directly and without TLS.
 type Access struct {
 	Dial Dial // nil: connects directly
 	// CA returns the CA of the brokers (PEM), by which the client verifies them; nil: without TLS.

@@ -18,7 +18,7 @@ import (
 
 // Topics requests GET /api/v1/topics. If topics is empty, it returns all topics. From several
 // addresses, it requests the reports of all replicas and summarizes them, because a broker in a
-// process of its own knows only those of its own replicas.
+// separate process knows only the reports of its own replicas.
 func (c *Client) Topics(ctx context.Context, addresses, topics []string) (summary.Topics, error) {
 	if len(addresses) > 1 {
 		return c.summarize(ctx, addresses, topics)

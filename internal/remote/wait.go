@@ -151,7 +151,7 @@ func (r *Replica) describe(row *report.Compaction) (step, more string) {
 	return step, more
 }
 
-// kept returns which dirty records the pass did not clean.
+// kept describes the dirty records that the pass did not clean.
 func kept(reason string) string {
 	if known, _ := summary.Explain(reason); known.Kept != "" {
 		return " (" + known.Kept + " were kept)"

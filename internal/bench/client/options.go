@@ -32,7 +32,8 @@ type Target struct {
 	Bootstrap []string // HOST:PORT of brokers of the cluster
 	Topic     string
 	Security  Security
-	// Done counts the records while the run lasts, for a display of the progress; nil: it does not.
+	// Done counts the records during the run, for a display of the progress; nil: records are not
+	// counted.
 	Done *atomic.Int64
 }
 

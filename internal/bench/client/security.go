@@ -12,7 +12,8 @@ import (
 	"heartwood.dev/heartwood/internal/tlsconfig"
 )
 
-// Security is how clients connect. The zero value connects without TLS and authentication.
+// Security configures the connections of clients. The zero value connects without TLS and
+// authentication.
 type Security struct {
 	// CAFile contains the CAs of the cluster (PEM). If it is set, clients connect with TLS.
 	CAFile string

@@ -35,8 +35,8 @@ type Options struct {
 	// directory for temporary files.
 	Dir   string
 	Flush time.Duration // interval at which the log is synced
-	// Done counts the records that were appended or read, for a display of the progress; nil: it
-	// does not. Half of Expected are appended, and half are read.
+	// Done counts the records that were appended or read, for a display of the progress; nil: records
+	// are not counted. Half of Expected are appended, and half are read.
 	Done *atomic.Int64
 }
 

@@ -94,7 +94,7 @@ func align(blocks []Block) {
 	}
 }
 
-// likeness is how much two neighbouring pieces must have in common to share a block.
+// likeness is the condition under which two neighbouring pieces may share a block.
 type likeness int
 
 const (

@@ -7,15 +7,14 @@ import (
 	"heartwood.dev/heartwood/api/report"
 )
 
-// Log is one partition replica as its broker reported it last. The zero value is a log of which
-// nothing is known.
+// Log is one partition replica as its broker reported it last. The zero value is an unknown log.
 type Log struct {
 	Of       report.SegmentsOf
 	Segments []report.Segment // ascending by Base
 	Pass     *Progress        // the running pass; nil while none runs
 }
 
-// Progress is what the running pass has done so far.
+// Progress is the progress of the running pass.
 type Progress struct {
 	ID       int64
 	Announce map[int64]report.StepSegment // the segments as the pass found them, by base offset
@@ -138,7 +137,7 @@ func (l *Log) Pieces() []Piece {
 	return pieces
 }
 
-// mark adds to a piece what the running pass does with its segment.
+// mark adds the work of the running pass on a segment to its piece.
 func (p *Progress) mark(piece *Piece) {
 	if p == nil {
 		return
@@ -150,7 +149,7 @@ func (p *Progress) mark(piece *Piece) {
 	}
 	if found, ok := p.Announce[piece.Base]; ok {
 		piece.Known, piece.Chosen, piece.Forced = true, found.Chosen, found.Forced
-		// The pass has just counted the garbage; what the segment's row has is older.
+		// The pass has just counted the garbage; the value in the segment's row is older.
 		piece.Garbage = min(found.GarbageBytes, piece.Bytes)
 	}
 	if p.From <= piece.Base && piece.Base < p.To {

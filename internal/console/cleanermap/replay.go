@@ -100,7 +100,8 @@ func (r *replay) find(base int64) (int, bool) {
 		func(p Piece, base int64) int { return cmp.Compare(p.Base, base) })
 }
 
-// read sets how far a segment was read. The segments before it in the group were read whole.
+// read sets the position up to which a segment was read. Earlier segments of the group were read
+// completely.
 func (r *replay) read(base, position int64) {
 	for i := range r.pieces {
 		p := &r.pieces[i]

@@ -19,8 +19,8 @@ const (
 	openShare = 75
 )
 
-// foldAround returns the blocks of a row of which a span is unfolded. The blocks outside the span
-// are those of the row without it, as long as the span is one of them.
+// foldAround returns the blocks of a row with one unfolded span. If the span is one block of the
+// folded row, the other blocks of that row are unchanged.
 func foldAround(row []Piece, limit int, open Span) []Block {
 	from := slices.IndexFunc(row, func(p Piece) bool { return p.Base >= open.From })
 	to := from
@@ -42,8 +42,8 @@ func foldAround(row []Piece, limit int, open Span) []Block {
 	return slices.Insert(outside, index, inside...)
 }
 
-// enlarge widens the unfolded blocks of a row, into the free room on the right or, if there is too
-// little, at the cost of the other blocks.
+// enlarge widens the unfolded blocks of a row. It uses the free space on the right; if that is too
+// small, the other blocks become narrower.
 func enlarge(blocks []Block) {
 	count := 0.0
 	for i := range blocks {

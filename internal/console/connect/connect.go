@@ -24,7 +24,7 @@ import (
 	"heartwood.dev/heartwood/internal/tokens"
 )
 
-// Credentials are what a client can authenticate with. The zero value has none.
+// Credentials are the credentials of a client. The zero value contains none.
 type Credentials struct {
 	// User contains the keys of the Secret of a LogUser (package credentials); may be nil.
 	User map[string][]byte
@@ -33,8 +33,8 @@ type Credentials struct {
 }
 
 // Choose returns the listener with a name, or with "" the first one that accepts the credentials.
-// If none does, it returns the first one that needs none: there the client has no name, and only
-// the ACLs of ANONYMOUS.
+// If no listener does, it returns the first listener without authentication; there the client has
+// only the ACLs of ANONYMOUS.
 func (c Credentials) Choose(listeners []v1alpha1.Listener, name string) (*v1alpha1.Listener,
 	error) {
 	if name != "" {
@@ -69,8 +69,8 @@ func (c Credentials) First(listeners []v1alpha1.Listener) *v1alpha1.Listener {
 	return nil
 }
 
-// Accepted returns how a listener authenticates with the credentials; "" if it does not accept
-// them, or needs none.
+// Accepted returns the type of authentication that a listener performs with the credentials; "" if
+// it does not accept them or has no authentication.
 func (c Credentials) Accepted(listener *v1alpha1.Listener) v1alpha1.AuthenticationType {
 	for _, way := range listener.Authentication {
 		switch way.Type {

@@ -71,8 +71,8 @@ type Page struct {
 	Ends   map[int32]int64
 	Looked int64 // number of records that were read
 	Span   int64 // number of offsets between the start and the end of the partitions
-	// Limited is why the page ended before Query.Limit records were found and before the end:
-	// "time" or "bytes"; otherwise "".
+	// Limited is the reason why the page ended before Query.Limit records were found and before the
+	// end: "time" or "bytes"; otherwise "".
 	Limited string
 }
 

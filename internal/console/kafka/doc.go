@@ -1,6 +1,6 @@
-// Package kafka reads, by the Kafka protocol, what the console shows of messages, consumer groups,
-// settings, users and disks, and makes the changes that a person requests there. The authorization
-// of the cluster's listeners applies to every request.
+// Package kafka reads messages, consumer groups, settings, users and disks for the console by the
+// Kafka protocol, and makes the changes that users request there. The authorization of the
+// cluster's listeners applies to every request.
 //
 //   - client.go: the connection.
 //   - browse.go: reads records of a topic within a budget. tail.go: follows the end of a topic.

@@ -126,8 +126,8 @@ type describedGroup struct {
 	owners map[partition]string
 }
 
-// describe describes groups of both protocols. The consumer protocol comes first: a broker answers
-// for a group of the other protocol that it is dead.
+// describe describes groups of both protocols. It tries the consumer protocol first, because a
+// broker reports a group of the other protocol as dead.
 func (c *Client) describe(ctx context.Context, names []string) map[string]describedGroup {
 	described := map[string]describedGroup{}
 	var classic []string

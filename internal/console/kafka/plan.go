@@ -17,9 +17,9 @@ func (s span) backward(before, wanted int64) span {
 // share returns how many of limit records a browse takes of each of n partitions, at least one.
 func share(limit, n int) int { return max(1, (limit+n-1)/max(1, n)) }
 
-// tailWindow returns what a step of a tail reads of a partition, from offset at to its end, and how
-// many offsets it skips. Without a filter it reads at most quota offsets, the last ones. After a
-// truncation below at it reads nothing and continues at the end.
+// tailWindow returns the window of a partition that a step of a tail reads, from offset to the end,
+// and the number of offsets that the step skips. Without a filter it reads at most quota offsets,
+// the last ones. After a truncation below offset it reads nothing and continues at the end.
 func tailWindow(offset, end int64, quota int, filtered bool) (window span, skipped int64) {
 	from := min(offset, end)
 	if most := int64(quota); !filtered && end-from > most {

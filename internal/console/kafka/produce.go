@@ -15,9 +15,9 @@ const produceTimeout = 10 * time.Second
 // partitioner.
 const AnyPartition = -1
 
-// Produce appends a record to the partition in it or, with AnyPartition, to that of its key, and
-// waits until all in-sync replicas have it. It returns its partition and offset. After an error
-// without an answer of the broker the record may have been appended.
+// Produce appends a record to its partition or, with AnyPartition, to the partition of its key, and
+// waits until all in-sync replicas have it. It returns the partition and the offset. If it fails
+// without a response of the broker, the record may have been appended.
 func (c *Client) Produce(ctx context.Context, topic string, r Record) (partition int32,
 	offset int64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, produceTimeout)

@@ -21,7 +21,7 @@ const (
 	ToNothing  = "delete" // no committed offset
 )
 
-// Target is where the committed offsets of a group are moved to.
+// Target is the place to which the committed offsets of a group are moved.
 type Target struct {
 	Kind   string
 	Offset int64     // of ToOffset
@@ -134,7 +134,7 @@ func (c *Client) bounds(ctx context.Context, topics []string, to Target) (b logB
 	return b, nil
 }
 
-// change returns where the offset of a partition is moved to.
+// change returns the change of the offset of a partition.
 func (b logBounds) change(start kadm.ListedOffset, to Target) (Change, error) {
 	change := Change{Topic: start.Topic, Partition: start.Partition}
 	end, ok := b.ends.Lookup(start.Topic, start.Partition)

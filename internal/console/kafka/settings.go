@@ -13,7 +13,7 @@ import (
 // Setting is one setting of a topic.
 type Setting struct {
 	Name, Value string
-	// Source is where the value comes from: "topic", "cluster" or "default".
+	// Source is the source of the value: "topic", "cluster" or "default".
 	Source string
 	// Overridden contains the value that would apply without this one; "" if there is none.
 	Overridden string

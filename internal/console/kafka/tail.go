@@ -48,7 +48,7 @@ type Tail struct {
 	first     int             // partition at which the next step begins, so that all get a share
 }
 
-// TailStep is what one step of a Tail has found.
+// TailStep is the result of one step of a Tail.
 type TailStep struct {
 	Records []Record // by time, at most TailRecords
 	Looked  int64    // number of records that were read

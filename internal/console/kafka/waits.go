@@ -37,8 +37,8 @@ func (o *GroupOffset) Wait(now time.Time) (time.Duration, bool) {
 	return max(0, now.Sub(o.Next)), true
 }
 
-// Wait returns the longest known wait of a partition, and whether that of every partition with a
-// known lag is known.
+// Wait returns the longest known wait of a partition. complete reports whether the wait of every
+// partition with a known lag is known.
 func (g *Group) Wait(now time.Time) (longest time.Duration, complete bool) {
 	complete = true
 	for i := range g.Offsets {
@@ -68,9 +68,9 @@ type position struct {
 	offset int64
 }
 
-// AddWaits sets GroupOffset.Next of the partitions with lag, by reading the next record: of those
-// with the largest lag, at most waitsMax, for at most waitsTimeout. It leaves the others unknown,
-// and those whose next record cannot be read.
+// AddWaits sets GroupOffset.Next of partitions with lag by reading their next record. It reads at
+// most waitsMax partitions, those with the largest lag, for at most waitsTimeout. The other
+// partitions stay unknown, and also those whose next record cannot be read.
 func (c *Client) AddWaits(ctx context.Context, groups []Group) {
 	asked := map[position][]*GroupOffset{}
 	lags := map[position]int64{}

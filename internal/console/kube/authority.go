@@ -143,8 +143,9 @@ func as(request *rest.Request, token string) *rest.Request {
 	return request.SetHeader("Authorization", "Bearer "+token)
 }
 
-// failure is the error of a request to the API server: console.ErrToken if it does not accept the
-// token, else what has failed and why, with console.ErrForbidden if the user may not do it.
+// failure is the error of a request to the API server: console.ErrToken if the API server does not
+// accept the token. Otherwise it describes the failure, and wraps console.ErrForbidden if the user
+// lacks the right.
 func failure(what string, err error) error {
 	if err == nil {
 		return nil

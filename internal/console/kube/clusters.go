@@ -159,8 +159,8 @@ func (c *Clusters) link(cluster *v1alpha1.LogCluster) *link {
 	return l
 }
 
-// createToken creates a token of the console's ServiceAccount for the brokers of the LogCluster. It
-// is of no use elsewhere.
+// createToken creates a token of the console's ServiceAccount that is valid only for the brokers of
+// the LogCluster.
 func (l *link) createToken(ctx context.Context) (string, time.Duration, error) {
 	serviceAccount := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: l.o.Account.Name,
 		Namespace: l.o.Account.Namespace}}
@@ -184,8 +184,8 @@ func (l *link) peerCA() ([]byte, error) {
 	return secret[v1alpha1.KeyPeerCA], err
 }
 
-// credentials returns what the console can authenticate with. The Secret of the LogUser is read
-// only if a listener authenticates its clients, and none by tokens of ServiceAccounts.
+// credentials returns the credentials of the console. It reads the Secret of the LogUser only if a
+// listener authenticates its clients and no listener accepts tokens of ServiceAccounts.
 func (l *link) credentials(ctx context.Context) (connect.Credentials, error) {
 	own := connect.Credentials{Token: l.tokens}
 	authenticates := func(listener v1alpha1.Listener) bool { return len(listener.Authentication) > 0 }
