@@ -17,6 +17,7 @@ import (
 	"heartwood.dev/heartwood/internal/metadata"
 	"heartwood.dev/heartwood/internal/metadata/partitionset"
 	"heartwood.dev/heartwood/internal/metadata/partitionset/commit"
+	"heartwood.dev/heartwood/internal/metadata/remote"
 	"heartwood.dev/heartwood/internal/placement"
 	"heartwood.dev/heartwood/internal/replica"
 	"heartwood.dev/heartwood/internal/vfs"
@@ -55,6 +56,7 @@ type liveBroker struct {
 	epoch        atomic.Int64 // 0: not registered yet
 	image        atomic.Pointer[metadata.Image]
 	api          *apiClient
+	client       *remote.Client // to the parent process; nil without one, or not connected yet
 	writer       *commit.Writer
 	brokers      atomic.Pointer[registrations] // as of image
 	reports      chan []metadata.Served        // the latest report, with a buffer of one
@@ -102,8 +104,11 @@ func (b *broker) start() {
 	l.cleaner = cleaner.New(store,
 		cleaner.Options{Logger: logger, MemoryBytes: 1 << 20})
 	opts := replica.Options{
-		NodeID: b.id, Cluster: "simulated", Store: store, Logger: logger, Dial: l.dial,
+		NodeID: b.id, Cluster: b.w.cluster, Store: store, Logger: logger, Dial: l.dial,
 		ChangeISR: l.changeISR, LagMax: b.w.profile.lagMax,
+	}
+	if b.w.parent != nil {
+		opts.ChangeISR = l.changeISRByParent
 	}
 	if b.w.exactlyOnce != nil {
 		opts.Verifier = l
@@ -127,6 +132,10 @@ func (b *broker) start() {
 func (l *liveBroker) run() {
 	self := metadata.Broker{ID: l.id, Endpoints: "kafka://sim:1",
 		Directory: metadata.ID(l.store.DirectoryID()).String(), CleanEpoch: l.store.CleanEpoch()}
+	if l.w.parent != nil {
+		l.runWithParent(self)
+		return
+	}
 	for {
 		registered := func() error { l.epoch.Store(l.w.meta.register(self)); return nil }
 		if l.api.call(l.ctx, registered) == nil {
@@ -163,6 +172,7 @@ func (l *liveBroker) apply(image *metadata.Image) {
 	if self, up := image.Broker(l.id); up {
 		l.store.SetBrokerEpoch(self.Epoch)
 	}
+	l.w.oracle.checkImage(l, image)
 	served, err := l.set.Apply(image)
 	if err != nil {
 		l.w.logger.Warn("failed to apply image", "broker", l.id, "error", err)
@@ -304,7 +314,7 @@ func (l *liveBroker) shut() {
 func (l *liveBroker) stop() {
 	ctx, cancel := context.WithTimeout(l.ctx, 20*time.Second)
 	defer cancel()
-	if l.api.call(ctx, func() error { l.w.meta.leave(l.id, l.epoch.Load()); return nil }) == nil {
+	if l.announce(ctx) == nil {
 		for image := l.image.Load(); image != nil && image.DependsOn(l.id); image = l.image.Load() {
 			if sleep(ctx, 50*time.Millisecond) != nil {
 				break
@@ -314,10 +324,18 @@ func (l *liveBroker) stop() {
 	if l.dead.Load() {
 		return // a fault has ended the process first
 	}
-	l.shut()
-	if !l.dead.Swap(true) {
-		l.w.stopped <- l
+	l.exit()
+}
+
+// announce announces the controlled shutdown.
+func (l *liveBroker) announce(ctx context.Context) error {
+	switch {
+	case l.w.parent == nil:
+		return l.api.call(ctx, func() error { l.w.meta.leave(l.id, l.epoch.Load()); return nil })
+	case l.client == nil:
+		return errUnreachable
 	}
+	return l.client.AnnounceShutdown(ctx)
 }
 
 // link is a connection between two brokers.

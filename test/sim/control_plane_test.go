@@ -93,15 +93,19 @@ func (c *controlPlane) createSets(count int32) {
 	}
 	for i, t := range c.topics {
 		t.set = v1alpha1.PartitionSetName("sim", partitionset.Number(t.key(), count))
-		var replicas []int32
-		for j := range c.w.profile.replicas {
-			replicas = append(replicas, int32((i+j)%c.w.profile.brokers))
-		}
 		c.w.store.change(t.set, true, func(s *partitionset.Set) {
-			s.Assign(t.key(), partitionset.Assignment{Replicas: replicas,
+			s.Assign(t.key(), partitionset.Assignment{Replicas: c.firstReplicas(i),
 				Tag: partitionset.Tag(t.id)})
 		})
 	}
+}
+
+// firstReplicas returns the brokers to which topic i is assigned at first.
+func (c *controlPlane) firstReplicas(i int) (replicas []int32) {
+	for j := range c.w.profile.replicas {
+		replicas = append(replicas, int32((i+j)%c.w.profile.brokers))
+	}
+	return replicas
 }
 
 // liveness returns the state of a broker as the operator knows it.
@@ -193,7 +197,7 @@ func (c *controlPlane) image(sets map[string]*partitionset.Set,
 		topics = append(topics, &metadata.Topic{Name: t.name, ID: t.id, Settings: t.settings,
 			Partitions: []*metadata.Partition{partition}})
 	}
-	return metadata.NewImage("simulated", metadata.CleanerBudget{Workers: 1}, brokers, topics)
+	return metadata.NewImage(c.w.cluster, metadata.CleanerBudget{Workers: 1}, brokers, topics)
 }
 
 func imaged(p placement.Partition, up map[int32]metadata.Broker) *metadata.Partition {
@@ -263,5 +267,8 @@ func (c *controlPlane) leave(id int32, epoch int64) {
 
 // recorded returns the current state of a partition.
 func (c *controlPlane) recorded(name string) placement.Partition {
+	if c.w.parent != nil {
+		return placedOf(c.w.parent.file.get(c.topicNamed(name)))
+	}
 	return c.w.store.placed(c.topicNamed(name))
 }

@@ -18,6 +18,24 @@
 // They mark brokers that others report as unreachable (isolation_test.go). Messages may be lost in
 // one direction only.
 //
+// One of four runs has the metadata of `heartwood dev --processes` instead (parent_test.go): a real
+// local store (internal/metadata/local) in a parent process, and a real connection of each broker
+// to it (internal/metadata/remote), whose bytes pass through the simulated network. Flag
+// -sim.parent selects it for all runs. The parent process is killed, loses its power, also in the
+// middle of a write of its file, and stops with all brokers. Its file is on a disk in memory. ISR
+// changes lose their answers, or are made late. Brokers exit when their connection ends, as in
+// internal/broker. The simulation reads each content of the file by its documented format and makes
+// the same checks of its entries. Four things had to be adapted:
+//
+//   - No simulated time passes while the store writes, because a goroutine that waits for the
+//     store's lock would stop the bubble's time. Instead, the other goroutines run before the
+//     process ends in a write (processDisk.step).
+//   - The settings of topics in images are those of the simulation, because segments of a few
+//     kilobytes are not valid in a resource (restoreSettings).
+//   - The store does not report its decisions. The simulation recognizes unclean elections by the
+//     broker epochs and the ISR changes in progress (parentProcess.unclean).
+//   - Ids come from crypto/rand. testing/cryptotest derives them from the seed.
+//
 // The oracle (oracle_test.go, check_test.go) checks the invariants many times a second of simulated
 // time, and again after all faults have ended:
 //
@@ -42,6 +60,9 @@
 //     each transaction that is open in a log (listed_test.go).
 //   - Each write of a set changes an entry only from its stored version: the number of its changes
 //     grows, and its leader epoch does not decrease. No entry is lost.
+//   - A broker receives an image only of what is stored: no leader before the election is durable,
+//     no image without a topic. An ISR change that was confirmed is in the metadata file, and the
+//     file never returns to an earlier content.
 //   - A leader epoch has one leader. A record that a deposed leader acknowledges must remain like
 //     any other acknowledged record.
 //   - The history of each key is linearizable as that of a register (checked by porcupine).
@@ -54,8 +75,7 @@
 // permanently. Logs lose their directory, a segment or the end of one while a broker is stopped. In
 // one of five runs followers and consumers use Kafka's protocol through internal/wire and
 // internal/handler. In the other runs leaders evict fetch sessions, and requests arrive twice. The
-// simulation does not cover the local metadata store, producers over the wire, members of consumer
-// groups, and disk errors.
+// simulation does not cover producers over the wire, members of consumer groups, and disk errors.
 //
 // The value of a simulation shows when the code is broken on purpose. Each of these faults was
 // found within some hundred seeds, most within a few:
@@ -81,6 +101,9 @@
 //   - a broker that leads with a log that has lost records
 //   - a leader that appends a batch although a marker was written after the coordinator had
 //     verified the batch
+//   - a local store that publishes an image before it is written, that confirms an ISR change
+//     before it is written, that does not sync its file or its directory, that writes its file in
+//     place, or that omits a topic
 //
 // docs/adr/0185, 0186, 0200, 0206, 0207 and 0253 describe faults that the simulation found and no
 // other test had found.

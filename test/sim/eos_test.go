@@ -8,6 +8,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/cryptotest"
 	"testing/synctest"
 	"time"
 
@@ -130,8 +131,12 @@ func TestExactlyOnce(t *testing.T) {
 // runExactlyOnce returns the number of transactions by outcome, and last 1 if the run was not
 // checked.
 func runExactlyOnce(t *testing.T, seed uint64) (count [4]int) {
+	cryptotest.SetGlobalRandom(t, seed)
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, seed, nil)
+		if usesParent(seed) {
+			w.parent = newParent(w)
+		}
 		w.profile.brokers, w.profile.replicas, w.profile.minISR = 3, 3, 2
 		w.profile.allowLoss, w.profile.overWire = false, false
 		w.profile.decideEvery = 500 * time.Millisecond // the operator is not what this run examines
@@ -183,11 +188,7 @@ func (e *exactlyOnce) addTopics() {
 func (e *exactlyOnce) run() {
 	w := e.w
 	defer w.shutDown()
-	for _, b := range w.members() {
-		b.start()
-	}
-	w.runFor(2 * time.Second) // all brokers register before the first election
-	w.startOperator()
+	w.startCluster()
 	w.runFor(2 * time.Second)
 	e.load()
 	e.startClients()

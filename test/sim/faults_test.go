@@ -78,7 +78,7 @@ func (w *world) injectFault() {
 	case 21:
 		w.replaceOperator()
 	case 22:
-		w.disconnect(w.randomOperator(), apiServer)
+		w.disconnectOperator()
 	case 23:
 		w.stopAPIServer()
 	case 26, 27, 28:
@@ -103,6 +103,15 @@ func (w *world) randomOperator() int32 {
 	return firstOperator
 }
 
+// disconnectOperator disconnects an operator process from the API server for a while.
+func (w *world) disconnectOperator() {
+	if w.parent != nil {
+		w.parent.fault()
+		return
+	}
+	w.disconnect(w.randomOperator(), apiServer)
+}
+
 // stopAPIServer disconnects all nodes from the API server for a while.
 func (w *world) stopAPIServer() {
 	d := w.randomDuration(100*time.Millisecond, 14*time.Second)
@@ -125,6 +134,10 @@ func (w *world) disconnect(a, b int32) {
 // operator stops the operator for a while, pauses it, or lets it or a client move leaders to their
 // preferred replicas.
 func (w *world) operator() {
+	if w.parent != nil {
+		w.parent.fault()
+		return
+	}
 	switch w.random.IntN(4) {
 	case 0:
 		w.tracef("operator moves leaders to their preferred replicas")
@@ -164,7 +177,16 @@ func (w *world) move(t *topic, target []int32) {
 	if slices.ContainsFunc(target, func(id int32) bool { return !slices.Contains(stay, id) }) {
 		return
 	}
-	if w.meta.recorded(t.name).LeaderEpoch > 0 {
+	if w.meta.recorded(t.name).LeaderEpoch == 0 {
+		return
+	}
+	if w.parent != nil {
+		if !w.parent.move(t, target) {
+			w.schedule(time.Second, func() { w.move(t, target) })
+			return
+		}
+		w.tracef("%s: to be moved to %v", t.name, target)
+	} else {
 		w.tracef("%s: to be moved to %v", t.name, target)
 		w.store.change(t.set, true, func(s *partitionset.Set) {
 			s.Assign(t.key(), partitionset.Assignment{Replicas: target,

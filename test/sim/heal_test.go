@@ -49,6 +49,13 @@ func (w *world) endFaults() {
 		clear(w.net.delays)
 	})
 	w.restartBrokers()
+	if w.parent != nil {
+		if live := w.parent.live.Load(); live != nil {
+			live.disk.endAfter(0, false)
+		}
+		w.parent.start()
+		return
+	}
 	for len(w.operators.running) > 1 {
 		w.stopOperator(w.operators.running[0])
 	}

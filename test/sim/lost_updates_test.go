@@ -6,7 +6,7 @@ import "testing"
 // checks of the logs and of the elections detect that, without the checks of the entries.
 func TestLostUpdatesAreDetected(t *testing.T) {
 	for seed := range uint64(60) {
-		w := simulate(t, seed+1, nil, func(w *world) { w.store.acceptStale = true })
+		w := simulate(t, seed+1, nil, false, func(w *world) { w.store.acceptStale = true })
 		if w == nil {
 			return
 		}

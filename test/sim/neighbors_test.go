@@ -14,7 +14,7 @@ const neighborWriter int32 = -3
 
 // changeNeighbors changes partitions that the cluster does not serve, one in each set, so that the
 // writes of brokers and operators conflict although their own partitions have not changed.
-// checkEntryLocked verifies that none of these changes is lost.
+// checkEntry verifies that none of these changes is lost.
 func (w *world) changeNeighbors() {
 	api := newAPIClient(w, neighborWriter, func() bool { return w.ctx.Err() != nil })
 	writer := api.writer()

@@ -187,6 +187,16 @@ func (s *objectStore) checkLocked(next *v1alpha1.PartitionSet) {
 		s.w.fail("PartitionSet %s: %v", next.Name, faults)
 	}
 	s.mu.decoded[next.Name] = after
+	s.w.checkChange(before, after, func(key partitionset.Key, _, has *partitionset.State) bool {
+		return s.mu.unclean[uncleanKey(key, *has)]
+	})
+}
+
+// checkChange verifies what a write changes in each entry of a set, and passes it to the oracle.
+// Parameter unclean reports whether a change of an entry is an unclean election.
+func (w *world) checkChange(before, after *partitionset.Set,
+	unclean func(key partitionset.Key, had, has *partitionset.State) bool) {
+	strict := !w.store.acceptStale
 	for _, key := range after.Keys() {
 		had, _ := before.Get(key)
 		has, _ := after.Get(key)
@@ -194,36 +204,36 @@ func (s *objectStore) checkLocked(next *v1alpha1.PartitionSet) {
 			continue
 		}
 		if has.State == nil {
-			if !s.acceptStale {
-				s.w.fail("%s: the state was removed", key)
+			if strict {
+				w.fail("%s: the state was removed", key)
 			}
 			continue
 		}
-		if had.State != nil && !s.acceptStale {
-			s.checkEntryLocked(key, *had.State, *has.State)
+		if had.State != nil && strict {
+			w.checkEntry(key, *had.State, *has.State)
 		}
-		if t := s.w.meta.topicNamed(key.Topic); t != nil {
-			s.w.changed(t, placedOf(had), placedOf(has), s.mu.unclean[uncleanKey(key, *has.State)])
+		if t := w.meta.topicNamed(key.Topic); t != nil {
+			w.changed(t, placedOf(had), placedOf(has), unclean(key, had.State, has.State))
 		}
 	}
 	for _, key := range before.Keys() {
-		if _, exists := after.Get(key); !exists && !s.acceptStale {
-			s.w.fail("%s: the entry was removed", key)
+		if _, exists := after.Get(key); !exists && strict {
+			w.fail("%s: the entry was removed", key)
 		}
 	}
 }
 
-// checkEntryLocked verifies a change of an entry.
-func (s *objectStore) checkEntryLocked(key partitionset.Key, had, has partitionset.State) {
+// checkEntry verifies a change of an entry.
+func (w *world) checkEntry(key partitionset.Key, had, has partitionset.State) {
 	switch {
 	case has.Changes <= had.Changes:
-		s.w.fail("%s: the write replaces change %d by change %d: %+v, %+v", key, had.Changes,
+		w.fail("%s: the write replaces change %d by change %d: %+v, %+v", key, had.Changes,
 			has.Changes, had, has)
 	case has.LeaderEpoch < had.LeaderEpoch:
-		s.w.fail("%s: the leader epoch decreases from %d to %d", key, had.LeaderEpoch,
+		w.fail("%s: the leader epoch decreases from %d to %d", key, had.LeaderEpoch,
 			has.LeaderEpoch)
 	case has.LeaderEpoch == had.LeaderEpoch && has.Leader != had.Leader:
-		s.w.fail("%s: the leader of epoch %d changes from %d to %d", key, had.LeaderEpoch,
+		w.fail("%s: the leader of epoch %d changes from %d to %d", key, had.LeaderEpoch,
 			had.Leader, has.Leader)
 	}
 }

@@ -170,6 +170,10 @@ func (o *operator) consent(t *topic, brokers registrations) map[int32]string {
 
 // replaceOperator starts another operator process, and ends the others after a while.
 func (w *world) replaceOperator() {
+	if w.parent != nil {
+		w.parent.fault()
+		return
+	}
 	w.startOperator()
 	w.stopOperatorsBut(1, w.randomDuration(0, 10*time.Second))
 }

@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"heartwood.dev/heartwood/internal/logstore"
+	"heartwood.dev/heartwood/internal/metadata"
 	"heartwood.dev/heartwood/internal/placement"
 	"heartwood.dev/heartwood/internal/record"
 	"heartwood.dev/heartwood/internal/replica"
@@ -77,6 +78,7 @@ type tally struct {
 	// committed and aborted transactions, and records read by read_committed consumers
 	committed, aborted, readCommitted int
 	overWire                          int // runs with profile.overWire
+	withParent, parentEnds            int // runs with a parent process, and ends of that process
 	// PartitionSets: writes, conflicts, writes that arrived after their sender had abandoned them,
 	// and watches that had to list all sets because the history was compacted
 	writes, conflicts, late, relists int
@@ -104,6 +106,8 @@ func (t *tally) add(o tally) {
 	t.lost += o.lost
 	t.damaged += o.damaged
 	t.overWire += o.overWire
+	t.withParent += o.withParent
+	t.parentEnds += o.parentEnds
 	t.committed += o.committed
 	t.aborted += o.aborted
 	t.readCommitted += o.readCommitted
@@ -117,15 +121,17 @@ func (t *tally) add(o tally) {
 
 // reaches reports whether a number of runs exercised everything that the simulation must exercise.
 func (t *tally) reaches(runs int) bool {
-	for _, count := range []int{
+	counts := []int{
 		t.unclean, t.duplicates, t.cleaned, t.deleted, t.deletesConfirmed, t.expired,
 		t.fromFollowers, t.repeated, t.discarded,
 		t.added, t.drained, t.lost, t.damaged, t.committed, t.aborted,
-		t.readCommitted, t.overWire, t.conflicts, t.late, t.relists,
-	} {
-		if count == 0 {
-			return false
-		}
+		t.readCommitted, t.overWire, t.withParent, t.parentEnds, t.late,
+	}
+	if t.withParent < runs {
+		counts = append(counts, t.conflicts, t.relists)
+	}
+	if slices.Contains(counts, 0) {
+		return false
 	}
 	return t.acknowledged >= 50*runs && t.elections >= 5*runs
 }
@@ -208,6 +214,30 @@ func (w *world) elected(t *topic, before, next placement.Partition, unclean bool
 	if unclean {
 		model.count.unclean++
 		o.uncleanElection(model, before, next)
+	}
+}
+
+// checkImage verifies that an image has each topic, and that the leaders in it were elected, and
+// stored, before.
+func (o *oracle) checkImage(l *liveBroker, image *metadata.Image) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, t := range o.mu.models {
+		shown := image.Topic(t.name)
+		if shown == nil {
+			o.w.fail("%s: the image of broker %d does not have the topic", t.name, l.id)
+			return
+		}
+		p := shown.Partitions[0]
+		if p.Leader == metadata.NoBroker {
+			continue
+		}
+		broker, _ := image.Broker(p.Leader)
+		leader := [2]int64{int64(p.Leader), broker.Epoch}
+		if stored, ok := t.leaders[p.LeaderEpoch]; !ok || stored != leader {
+			o.w.fail("%s: the image of broker %d shows leader %v of epoch %d; the stored one is %v",
+				t.name, l.id, leader, p.LeaderEpoch, stored)
+		}
 	}
 }
 

@@ -54,6 +54,7 @@ func (w *world) rescale() {
 	case w.scale.draining > 0:
 		w.tracef("draining is canceled: %d brokers", w.scale.draining)
 		w.scale.brokers, w.scale.draining = w.scale.draining, 0
+		w.applyScale()
 	case w.scale.brokers < len(w.brokers) && w.random.IntN(2) == 0:
 		b := w.brokers[w.scale.brokers]
 		if w.random.IntN(2) == 0 {
@@ -63,13 +64,22 @@ func (w *world) rescale() {
 		w.tracef("broker %d is added", b.id)
 		w.scale.brokers++
 		w.scale.count.added++
+		w.applyScale()
 		w.start(b)
 		w.assignToNew(b)
 	case len(w.staying()) > w.profile.replicas:
 		w.tracef("draining of broker %d begins", w.scale.brokers-1)
 		w.scale.draining = w.scale.brokers
 		w.scale.brokers--
+		w.applyScale()
 		w.moveOff()
+	}
+}
+
+// applyScale passes the number of brokers to the parent process.
+func (w *world) applyScale() {
+	if w.parent != nil {
+		w.parent.rescale()
 	}
 }
 
@@ -133,7 +143,7 @@ func (s *scale) mustMove(p placement.Partition) bool {
 // a drained broker once no partition has a replica there.
 func (w *world) continueDraining() {
 	waits := w.scale.draining > 0 || len(w.scale.lost) > 0
-	if !waits || w.failed() {
+	if !waits || w.failed() || w.parent != nil && !w.parent.up() {
 		return
 	}
 	for _, t := range w.meta.topics {

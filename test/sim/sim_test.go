@@ -20,8 +20,9 @@ var (
 	seedFlag = flag.Uint64("sim.seed", 0, "run only this seed")
 	runsFlag = flag.Int("sim.runs", 0,
 		"number of seeds to run (default: 100)")
-	timeFlag = flag.Duration("sim.time", 0, "how long to run seeds")
-	fromFlag = flag.Uint64("sim.from", 0, "the first seed (default: 1; HEARTWOOD_SEED overrides it)")
+	timeFlag   = flag.Duration("sim.time", 0, "how long to run seeds")
+	parentFlag = flag.Bool("sim.parent", false, "run all seeds with the metadata of `heartwood dev`")
+	fromFlag   = flag.Uint64("sim.from", 0, "the first seed (default: 1; HEARTWOOD_SEED overrides it)")
 )
 
 const (

@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"sync"
 	"testing"
+	"testing/cryptotest"
 	"testing/synctest"
 	"time"
 
@@ -60,13 +61,16 @@ type world struct {
 	tasks  sync.WaitGroup
 	begin  time.Time
 
-	net       *network
-	meta      *controlPlane
-	store     *objectStore
+	net   *network
+	meta  *controlPlane
+	store *objectStore
+	// parent is the process with the local metadata store; nil: the API server has the metadata.
+	parent    *parent
 	operators struct { // only the controller uses it
 		started int
 		running []*operator
 	}
+	cluster string    // the id of the cluster
 	brokers []*broker // including those that are not added yet
 	scale   scale
 	oracle  *oracle
@@ -121,7 +125,7 @@ func newProfile(random *rand.Rand) profile {
 
 // runSeed runs one seed and returns its tally. It fails if the run violates an invariant.
 func runSeed(t *testing.T, seed uint64, out io.Writer) (reached tally) {
-	w := simulate(t, seed, out, func(*world) {})
+	w := simulate(t, seed, out, usesParent(seed), func(*world) {})
 	if w == nil {
 		return tally{}
 	}
@@ -139,15 +143,28 @@ func runSeed(t *testing.T, seed uint64, out io.Writer) (reached tally) {
 	if w.profile.overWire {
 		reached.overWire++
 	}
+	if w.parent != nil {
+		reached.withParent++
+	}
 	reached.histories, reached.unchecked = w.history.check(t, seed, w.oracle.lostRecords)
 	return reached
 }
 
-// simulate runs one seed and returns its world after the end, or nil if the test has failed.
-// Parameter prepare is called before the run.
-func simulate(t *testing.T, seed uint64, out io.Writer, prepare func(*world)) (finished *world) {
+// usesParent reports whether a run has the metadata of `heartwood dev`.
+func usesParent(seed uint64) bool {
+	return *parentFlag || rand.New(rand.NewPCG(seed, 9)).IntN(4) == 0
+}
+
+// simulate runs one seed and returns its world after the end, or nil if the test has failed. If
+// withParent is set, a parent process has the metadata. Parameter prepare is called before the run.
+func simulate(t *testing.T, seed uint64, out io.Writer, withParent bool,
+	prepare func(*world)) (finished *world) {
+	cryptotest.SetGlobalRandom(t, seed) // for the ids of topics, disks and replica incarnations
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, seed, out)
+		if withParent {
+			w.parent = newParent(w)
+		}
 		prepare(w)
 		w.run()
 		finished = w
@@ -159,7 +176,7 @@ func newWorld(t *testing.T, seed uint64, out io.Writer) *world {
 	random := rand.New(rand.NewPCG(seed, 1))
 	w := &world{
 		t: t, seed: seed, random: random, profile: newProfile(random),
-		logger: slog.New(slog.DiscardHandler), net: newNetwork(seed),
+		cluster: "simulated", logger: slog.New(slog.DiscardHandler), net: newNetwork(seed),
 		begin: time.Now(), stopped: make(chan *liveBroker, 64),
 	}
 	if out != nil {
@@ -204,12 +221,7 @@ func (w *world) addTopics() {
 // run injects faults for a while, heals everything, and checks the result.
 func (w *world) run() {
 	defer w.shutDown()
-	for _, b := range w.members() {
-		b.start()
-	}
-	w.runFor(2 * time.Second) // all brokers register before the first election
-	w.startOperator()
-	w.spawn(w.changeNeighbors)
+	w.startCluster()
 	w.startClients()
 	if w.profile.replacesReplica {
 		w.runFor(w.randomDuration(2*time.Second, 5*time.Second))
@@ -221,6 +233,22 @@ func (w *world) run() {
 			time.Duration(w.random.Int64N(int64(w.profile.faultEvery))))
 	}
 	w.heal()
+}
+
+// startCluster starts the brokers, and what decides about their partitions. All brokers register
+// before the first election.
+func (w *world) startCluster() {
+	if w.parent != nil {
+		w.parent.start()
+	}
+	for _, b := range w.members() {
+		b.start()
+	}
+	w.runFor(2 * time.Second)
+	if w.parent == nil {
+		w.startOperator()
+		w.spawn(w.changeNeighbors)
+	}
 }
 
 // runFor lets simulated time pass. Meanwhile the controller runs its scheduled actions and checks
@@ -265,6 +293,9 @@ func (w *world) runDue() {
 		e.do()
 	}
 	w.scheduled = left
+	if w.parent != nil {
+		w.parent.supervise()
+	}
 }
 
 func (w *world) schedule(after time.Duration, do func()) {

@@ -1,0 +1,92 @@
+package sim
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"heartwood.dev/heartwood/internal/metadata"
+	"heartwood.dev/heartwood/internal/metadata/remote"
+)
+
+// retryInterval is how long a broker waits until it repeats a report.
+const retryInterval = time.Second
+
+// runWithParent connects the broker to the parent process, registers it, and applies images. When
+// the connection ends, the process ends as well, as in internal/broker.
+func (l *liveBroker) runWithParent(self metadata.Broker) {
+	conn, err := l.w.parent.connect(l)
+	for ; err != nil; conn, err = l.w.parent.connect(l) {
+		if sleep(l.ctx, time.Second) != nil {
+			return
+		}
+	}
+	l.client = remote.NewClient(conn)
+	l.w.spawn(l.reportToParent)
+	err = l.client.Run(l.ctx, self, func(image *metadata.Image) {
+		l.w.restoreSettings(image)
+		l.apply(image)
+	})
+	if l.ctx.Err() == nil {
+		l.w.tracef("broker %d has no connection to the parent process any more: %v", l.id, err)
+		l.w.spawn(l.exit)
+	}
+}
+
+// restoreSettings replaces the settings of the topics in an image. The segments of the simulation
+// are smaller than those that the settings of a topic allow.
+func (w *world) restoreSettings(image *metadata.Image) {
+	for _, t := range image.Topics {
+		if known := w.meta.topicNamed(t.Name); known != nil {
+			t.Settings = known.settings
+		}
+	}
+}
+
+// exit ends the process without a controlled shutdown. Its log is closed.
+func (l *liveBroker) exit() {
+	l.shut()
+	if !l.dead.Swap(true) {
+		l.w.stopped <- l
+	}
+}
+
+// reportToParent sends the reports of served partitions, one after the other, and repeats a report
+// that has failed.
+func (l *liveBroker) reportToParent() {
+	for {
+		select {
+		case <-l.ctx.Done():
+			return
+		case served := <-l.reports:
+			for l.client.ReportServing(l.ctx, l.id, served) != nil {
+				if sleep(l.ctx, retryInterval) != nil {
+					return
+				}
+				select {
+				case served = <-l.reports:
+				default:
+				}
+			}
+		}
+	}
+}
+
+// changeISRByParent sends ISR changes to the parent process. Some brokers are isolated while they
+// do not know the outcome of a change.
+func (l *liveBroker) changeISRByParent(ctx context.Context, changes []metadata.ISRChange,
+	settled metadata.SettledISR) {
+	unknown := false
+	l.client.ChangeISR(ctx, changes, func(i int, partitionEpoch int64, err error) {
+		t := l.w.meta.topicByID(changes[i].Topic)
+		unknown = unknown || err != nil && !errors.Is(err, metadata.ErrISRConflict)
+		if state := l.w.parent.file.get(t).State; err == nil && state.Changes < partitionEpoch {
+			l.w.fail("%s: the ISR of broker %d was confirmed as of partition epoch %d; the "+
+				"metadata file has %d", t.name, l.id, partitionEpoch, state.Changes)
+		}
+		settled(i, partitionEpoch, err)
+	})
+	if unknown && !l.w.isHealed() && l.w.parent.intN(2) == 0 {
+		l.isolate(2*l.w.profile.lagMax + 3*time.Second)
+	}
+}
