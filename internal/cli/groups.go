@@ -126,18 +126,18 @@ func printGroup(s *session, groups []kafka.Group) error {
 func parseReset(text string, now time.Time) (kafka.Reset, error) {
 	switch text {
 	case "earliest":
-		return kafka.Reset{To: kafka.Earliest}, nil
+		return kafka.Reset{To: kafkaclient.Earliest}, nil
 	case "latest":
-		return kafka.Reset{To: kafka.Latest}, nil
+		return kafka.Reset{To: kafkaclient.Latest}, nil
 	}
 	if n, err := strconv.ParseInt(text, 10, 64); err == nil && n >= 0 {
-		return kafka.Reset{To: kafka.AtOffset, Offset: n}, nil
+		return kafka.Reset{To: kafkaclient.AtOffset, Offset: n}, nil
 	}
 	if ago, err := time.ParseDuration(text); err == nil && ago >= 0 {
-		return kafka.Reset{To: kafka.AtTime, Millis: now.Add(-ago).UnixMilli()}, nil
+		return kafka.Reset{To: kafkaclient.AtTime, Millis: now.Add(-ago).UnixMilli()}, nil
 	}
 	if moment, err := time.Parse(time.RFC3339, text); err == nil {
-		return kafka.Reset{To: kafka.AtTime, Millis: moment.UnixMilli()}, nil
+		return kafka.Reset{To: kafkaclient.AtTime, Millis: moment.UnixMilli()}, nil
 	}
 	return kafka.Reset{}, UsageError{fmt.Errorf("invalid argument %q for --reset: give earliest, "+
 		"latest, an offset, a time such as 2026-11-23T08:00:00Z, or a duration such as 1h", text)}

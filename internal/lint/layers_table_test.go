@@ -198,7 +198,7 @@ var layers = map[string][]string{
 		"internal/tlsconfig"},
 	"internal/kafkaclient":        {},
 	"internal/console/cleanermap": {"api/report"},
-	"internal/console/kafka":      {"internal/compress"},
+	"internal/console/kafka":      {"internal/compress", "internal/kafkaclient"},
 	"internal/console": {"api/report", "api/summary", "internal/console/cleanermap",
 		"internal/pressure",
 		"internal/console/kafka", "internal/remote"},

@@ -1,45 +1,15 @@
 package kafka
 
 import (
-	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"maps"
 	"slices"
 
 	"github.com/twmb/franz-go/pkg/kadm"
-	"github.com/twmb/franz-go/pkg/kerr"
+
+	"heartwood.dev/heartwood/internal/kafkaclient"
 )
-
-// describeConsumer describes groups of the consumer protocol (KIP-848). The error of a group of the
-// classic protocol, or of one that does not exist, is GROUP_ID_NOT_FOUND: classic. The result
-// contains every group.
-func describeConsumer(ctx context.Context, admin *kadm.Client,
-	names ...string) kadm.DescribedConsumerGroups {
-	described, err := admin.DescribeConsumerGroups(ctx, names...)
-	if described == nil {
-		described = kadm.DescribedConsumerGroups{}
-	}
-	_, denied := errors.AsType[*kadm.AuthError](err)
-	for _, name := range names {
-		group, found := described[name]
-		if !found && denied && len(names) > 1 {
-			// One group that the user may not describe ends the description of all groups.
-			group, found = describeConsumer(ctx, admin, name)[name], true
-		}
-		if !found {
-			group = kadm.DescribedConsumerGroup{Group: name, Err: cmp.Or(err, errNoAnswer)}
-		}
-		described[name] = group
-	}
-	return described
-}
-
-// classic reports whether a group does not use the consumer protocol.
-func classic(group kadm.DescribedConsumerGroup) bool {
-	return errors.Is(group.Err, kerr.GroupIDNotFound)
-}
 
 // consumerGroups returns groups of the consumer protocol with their lag. kadm.Lag describes only
 // groups of the classic protocol.
@@ -62,7 +32,7 @@ func consumerGroups(ctx context.Context, admin *kadm.Client,
 	for topic := range committed.CommittedPartitions() {
 		topics[topic] = true
 	}
-	starts, ends, err := logOffsets(ctx, admin, slices.Collect(maps.Keys(topics)))
+	bounds, err := logBounds(ctx, admin, slices.Collect(maps.Keys(topics)))
 	if err != nil {
 		return nil, err
 	}
@@ -72,7 +42,7 @@ func consumerGroups(ctx context.Context, admin *kadm.Client,
 		lag := kadm.DescribedGroupLag{Group: group.Group, State: group.State,
 			Coordinator: group.Coordinator, DescribeErr: group.Err, FetchErr: offsets.Err}
 		lag.Lag = kadm.CalculateGroupLagWithStartOffsets(kadm.DescribedGroup{},
-			withAssigned(offsets.Fetched, group), starts, ends)
+			withAssigned(offsets.Fetched, group), bounds.Starts, bounds.Ends)
 		groups[i] = newGroup(lag)
 		groups[i].Members = len(group.Members)
 		groups[i].addOwners(group.Members)
@@ -80,27 +50,23 @@ func consumerGroups(ctx context.Context, admin *kadm.Client,
 	return groups, nil
 }
 
-// logOffsets returns the first offsets and the end offsets of topics. It omits topics that do not
-// exist and brokers that did not answer: the lag of their partitions is unknown.
-func logOffsets(ctx context.Context, admin *kadm.Client,
-	topics []string) (starts, ends kadm.ListedOffsets, err error) {
+// logBounds returns the bounds of topics. It omits topics that do not exist and brokers that did
+// not answer: the lag of their partitions is unknown.
+func logBounds(ctx context.Context, admin *kadm.Client,
+	topics []string) (bounds kafkaclient.Bounds, err error) {
 	if len(topics) == 0 {
-		return nil, nil, nil
+		return bounds, nil
 	}
-	for _, list := range []struct {
-		request func(context.Context, ...string) (kadm.ListedOffsets, error)
-		into    *kadm.ListedOffsets
-	}{{admin.ListStartOffsets, &starts}, {admin.ListEndOffsets, &ends}} {
-		listed, err := list.request(ctx, topics...)
-		if _, partial := errors.AsType[*kadm.ShardErrors](err); err != nil && !partial {
-			return nil, nil, fmt.Errorf("list offsets: %w", err)
-		}
+	bounds, err = kafkaclient.Ask{}.List(ctx, admin, topics...)
+	if _, partial := errors.AsType[*kadm.ShardErrors](err); err != nil && !partial {
+		return bounds, err
+	}
+	for _, listed := range []kadm.ListedOffsets{bounds.Starts, bounds.Ends} {
 		for _, partitions := range listed {
 			delete(partitions, -1) // stands for a topic that does not exist
 		}
-		*list.into = listed
 	}
-	return starts, ends, nil
+	return bounds, nil
 }
 
 // withAssigned returns committed offsets with all partitions that members consume: those without a

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -72,8 +73,8 @@ func Groups(ctx context.Context, o kafkaclient.Options, names []string) (groups 
 	}
 	var older []string
 	var newer []kadm.DescribedConsumerGroup
-	for _, group := range describeConsumer(ctx, admin, names...) {
-		if classic(group) {
+	for _, group := range kafkaclient.DescribeConsumer(ctx, admin, names...) {
+		if kafkaclient.Classic(group) {
 			older = append(older, group.Group)
 			continue
 		}
@@ -125,21 +126,10 @@ type Reset struct {
 	Group string
 	Topic string // "": every topic that the group has committed
 	// To is Earliest, Latest, AtTime or AtOffset.
-	To     Position
+	To     kafkaclient.Position
 	Millis int64 // of AtTime, Unix milliseconds
 	Offset int64 // of AtOffset
 }
-
-// Position is a kind of offset.
-type Position int
-
-// Kinds of offsets. AtTime is the offset of the first record that is not older.
-const (
-	Earliest Position = iota
-	Latest
-	AtTime
-	AtOffset
-)
 
 // Change is the change of one committed offset.
 type Change struct {
@@ -180,8 +170,8 @@ func PlanReset(ctx context.Context, o kafkaclient.Options, reset Reset) ([]Chang
 
 // inactive fails if a group of either protocol has members, or may have some.
 func inactive(ctx context.Context, admin *kadm.Client, name string) error {
-	group := describeConsumer(ctx, admin, name)[name]
-	if !classic(group) {
+	group := kafkaclient.DescribeConsumer(ctx, admin, name)[name]
+	if !kafkaclient.Classic(group) {
 		return noMembers(name, len(group.Members), group.Err)
 	}
 	described, err := admin.DescribeGroups(ctx, name)
@@ -197,7 +187,7 @@ func inactiveClassic(described kadm.DescribedGroups, name string) error {
 	group, found := described[name]
 	switch {
 	case !found:
-		return fmt.Errorf("describe group %s: %w", name, errNoAnswer)
+		return fmt.Errorf("describe group %s: %w", name, kafkaclient.ErrNoAnswer)
 	case errors.Is(group.Err, kerr.GroupIDNotFound):
 		return nil
 	}
@@ -216,24 +206,18 @@ func noMembers(name string, members int, err error) error {
 
 func (r Reset) changes(ctx context.Context, admin *kadm.Client, committed kadm.OffsetResponses,
 	topics []string) ([]Change, error) {
-	starts, err := admin.ListStartOffsets(ctx, topics...)
-	if err != nil {
-		return nil, fmt.Errorf("list start offsets: %w", err)
+	ask := kafkaclient.Ask{}
+	if r.To == kafkaclient.AtTime {
+		ask.Since = new(time.UnixMilli(r.Millis))
 	}
-	ends, err := admin.ListEndOffsets(ctx, topics...)
+	bounds, err := ask.List(ctx, admin, topics...)
 	if err != nil {
-		return nil, fmt.Errorf("list end offsets: %w", err)
-	}
-	var times kadm.ListedOffsets
-	if r.To == AtTime {
-		if times, err = admin.ListOffsetsAfterMilli(ctx, r.Millis, topics...); err != nil {
-			return nil, fmt.Errorf("list offsets by time: %w", err)
-		}
+		return nil, err
 	}
 	var changes []Change
-	for topic, partitions := range ends {
-		for partition, end := range partitions {
-			to, err := r.offset(topic, partition, starts, end, times)
+	for topic, partitions := range bounds.Ends {
+		for partition := range partitions {
+			to, err := bounds.Offset(topic, partition, r.To, r.Offset)
 			if err != nil {
 				return nil, fmt.Errorf("list the offsets of %s-%d: %w", topic, partition, err)
 			}
@@ -248,45 +232,6 @@ func (r Reset) changes(ctx context.Context, admin *kadm.Client, committed kadm.O
 		return cmp.Or(cmp.Compare(a.Topic, b.Topic), cmp.Compare(a.Partition, b.Partition))
 	})
 	return changes, nil
-}
-
-// errNoAnswer is the error of a group or partition that a response does not contain.
-var errNoAnswer = errors.New("the response does not contain it")
-
-// offset returns the new offset of a partition. It fails if a response lacks the partition: its
-// zero value would reset the group to the start.
-func (r Reset) offset(topic string, partition int32, starts kadm.ListedOffsets,
-	end kadm.ListedOffset, times kadm.ListedOffsets) (int64, error) {
-	start, err := listed(starts, topic, partition)
-	if err != nil {
-		return 0, err
-	}
-	to := end.Offset
-	switch r.To {
-	case Earliest:
-		to = start
-	case AtTime:
-		if to, err = listed(times, topic, partition); err != nil {
-			return 0, err
-		}
-	case AtOffset:
-		to = r.Offset
-	}
-	return min(max(to, start), end.Offset), end.Err
-}
-
-// listed returns the offset of a partition in a response.
-func listed(offsets kadm.ListedOffsets, topic string, partition int32) (int64, error) {
-	found, ok := offsets.Lookup(topic, partition)
-	switch {
-	case !ok:
-		return 0, errNoAnswer
-	case found.Err != nil:
-		return 0, found.Err
-	case found.Offset < 0:
-		return 0, errors.New("the response contains no offset")
-	}
-	return found.Offset, nil
 }
 
 // Commit commits the offsets of changes for a group.

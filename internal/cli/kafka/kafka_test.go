@@ -234,8 +234,10 @@ func testGroups(t *testing.T, o kafkaclient.Options) {
 		reset Reset
 		want  int64
 	}{
-		{Reset{To: Earliest}, 0}, {Reset{To: Latest}, end}, {Reset{To: AtOffset, Offset: 2}, 2},
-		{Reset{To: AtOffset, Offset: 1 << 40}, end}, {Reset{To: AtTime, Millis: 1}, 0},
+		{Reset{To: kafkaclient.Earliest}, 0}, {Reset{To: kafkaclient.Latest}, end},
+		{Reset{To: kafkaclient.AtOffset, Offset: 2}, 2},
+		{Reset{To: kafkaclient.AtOffset, Offset: 1 << 40}, end},
+		{Reset{To: kafkaclient.AtTime, Millis: 1}, 0},
 	} {
 		c.reset.Group = "billing"
 		changes, err := PlanReset(ctx, o, c.reset)

@@ -1,6 +1,7 @@
 package kafka
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -10,7 +11,6 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
-	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"heartwood.dev/heartwood/internal/kafkaclient"
 )
@@ -18,6 +18,7 @@ import (
 const (
 	// fetchBytesMax is the number of bytes of one fetch request.
 	fetchBytesMax = 8 << 20
+	fetchWait     = 500 * time.Millisecond
 	// retryInterval is the time between attempts while a partition has no leader.
 	retryInterval = 250 * time.Millisecond
 )
@@ -38,21 +39,12 @@ type Tail struct {
 	Committed bool
 }
 
-func (t Tail) isolation() kgo.IsolationLevel {
-	if t.Committed {
-		return kgo.ReadCommitted()
-	}
-	return kgo.ReadUncommitted()
-}
-
-// span is a range of offsets of a partition: from begin up to, but not including, end.
-type span struct{ begin, end int64 }
-
 // Read reads records, one partition after the other up to their ends, and then with Follow the
 // later ones of all partitions. It passes each record to function each and stops if that fails.
 // With Follow it returns nil when ctx ends.
 func Read(ctx context.Context, o kafkaclient.Options, tail Tail, each func(Record) error) error {
-	client, err := kafkaclient.Connect(ctx, o, kgo.FetchIsolationLevel(tail.isolation()))
+	client, err := kafkaclient.Connect(ctx, o,
+		kgo.FetchIsolationLevel(kafkaclient.Isolation(tail.Committed)))
 	if err != nil {
 		return err
 	}
@@ -64,7 +56,7 @@ func Read(ctx context.Context, o kafkaclient.Options, tail Tail, each func(Recor
 	ends := map[int32]kgo.Offset{}
 	for _, partition := range slices.Sorted(maps.Keys(spans)) {
 		s := spans[partition]
-		ends[partition] = kgo.NewOffset().At(s.end)
+		ends[partition] = kgo.NewOffset().At(s.End)
 		if err := readSpan(ctx, client, tail, partition, s, each); err != nil {
 			return fmt.Errorf("read %s-%d: %w", tail.Topic, partition, err)
 		}
@@ -76,33 +68,22 @@ func Read(ctx context.Context, o kafkaclient.Options, tail Tail, each func(Recor
 }
 
 // spans returns the offsets to read before following, by partition.
-func spans(ctx context.Context, admin *kadm.Client, tail Tail) (map[int32]span, error) {
-	starts, err := admin.ListStartOffsets(ctx, tail.Topic)
+func spans(ctx context.Context, admin *kadm.Client, tail Tail) (map[int32]kafkaclient.Span, error) {
+	bounds, err := kafkaclient.Ask{Committed: tail.Committed}.List(ctx, admin, tail.Topic)
 	if err != nil {
-		return nil, fmt.Errorf("list the start offsets of topic %s: %w", tail.Topic, err)
+		return nil, fmt.Errorf("topic %s: %w", tail.Topic, err)
 	}
-	list := admin.ListEndOffsets
-	if tail.Committed {
-		list = admin.ListCommittedOffsets
-	}
-	ends, err := list(ctx, tail.Topic)
-	if err != nil {
-		return nil, fmt.Errorf("list the end offsets of topic %s: %w", tail.Topic, err)
-	}
-	spans := map[int32]span{}
-	for partition, end := range ends[tail.Topic] {
+	spans := map[int32]kafkaclient.Span{}
+	for partition := range bounds.Ends[tail.Topic] {
 		if len(tail.Partitions) > 0 && !slices.Contains(tail.Partitions, partition) {
 			continue
 		}
-		start := starts[tail.Topic][partition]
-		for _, fault := range []error{end.Err, start.Err} {
-			if fault != nil {
-				return nil, fmt.Errorf("list the offsets of %s-%d: %w", tail.Topic, partition, fault)
-			}
+		s, err := bounds.Span(tail.Topic, partition)
+		if err != nil {
+			return nil, fmt.Errorf("list the offsets of %s-%d: %w", tail.Topic, partition, err)
 		}
-		s := span{start.Offset, end.Offset}
 		if !tail.FromStart {
-			s.begin = max(s.begin, s.end-tail.Last)
+			s.Begin = max(s.Begin, s.End-tail.Last)
 		}
 		spans[partition] = s
 	}
@@ -114,12 +95,10 @@ func spans(ctx context.Context, admin *kadm.Client, tail Tail) (map[int32]span, 
 	return spans, nil
 }
 
-// readSpan reads the records of a span. It requests them from the leader itself: a consumer does
-// not report that it has passed offsets whose records were removed by the cleaner, so it cannot say
-// when a span has ended.
-func readSpan(ctx context.Context, client *kgo.Client, tail Tail, partition int32, s span,
-	each func(Record) error) error {
-	for offset := s.begin; offset < s.end; {
+// readSpan reads the records of a span.
+func readSpan(ctx context.Context, client *kgo.Client, tail Tail, partition int32,
+	s kafkaclient.Span, each func(Record) error) error {
+	for offset := s.Begin; offset < s.End; {
 		fetched, next, err := fetch(ctx, client, tail, partition, offset)
 		switch {
 		case kerr.IsRetriable(err):
@@ -133,7 +112,7 @@ func readSpan(ctx context.Context, client *kgo.Client, tail Tail, partition int3
 			return err
 		}
 		for _, r := range fetched {
-			if r.Offset >= s.end {
+			if r.Offset >= s.End {
 				return nil
 			}
 			if err := each(newRecord(r)); err != nil {
@@ -153,43 +132,17 @@ func fetch(ctx context.Context, client *kgo.Client, tail Tail, partition int32,
 		return nil, 0, fmt.Errorf("request the leader: %w", err)
 	}
 	detail := topics.Topics[tail.Topic]
-	placed := detail.Partitions[partition]
-	if err := cmpErr(detail.Err, placed.Err); err != nil {
+	if err := cmp.Or(detail.Err, detail.Partitions[partition].Err); err != nil {
 		return nil, 0, err
 	}
-	request := kmsg.NewPtrFetchRequest()
-	request.MaxWaitMillis, request.MinBytes, request.MaxBytes = 500, 1, fetchBytesMax
-	if tail.Committed {
-		request.IsolationLevel = 1
-	}
-	part := kmsg.NewFetchRequestTopicPartition()
-	part.Partition, part.FetchOffset, part.PartitionMaxBytes = partition, offset, fetchBytesMax
-	topic := kmsg.NewFetchRequestTopic()
-	topic.Topic, topic.TopicID = tail.Topic, [16]byte(detail.ID)
-	topic.Partitions = append(topic.Partitions, part)
-	request.Topics = append(request.Topics, topic)
-	answer, err := client.Broker(int(placed.Leader)).RetriableRequest(ctx, request)
+	request := kafkaclient.Fetch{Topic: detail, Partition: partition, Offset: offset,
+		Wait: fetchWait, BytesMax: fetchBytesMax, PartitionBytesMax: fetchBytesMax,
+		Committed: tail.Committed, Decompressor: kgo.DefaultDecompressor()}
+	fetched, next, err := request.Do(ctx, client)
 	if err != nil {
 		return nil, 0, err
 	}
-	response := answer.(*kmsg.FetchResponse)
-	if len(response.Topics) != 1 || len(response.Topics[0].Partitions) != 1 {
-		return nil, 0, cmpErr(kerr.ErrorForCode(response.ErrorCode), kerr.UnknownServerError)
-	}
-	fetched, next := kgo.ProcessFetchPartition(kgo.ProcessFetchPartitionOpts{Offset: offset,
-		IsolationLevel: tail.isolation(), Topic: tail.Topic, Partition: partition},
-		&response.Topics[0].Partitions[0], kgo.DefaultDecompressor(), nil)
 	return fetched.Records, next, fetched.Err
-}
-
-// cmpErr returns the first error that is not nil.
-func cmpErr(errs ...error) error {
-	for _, err := range errs {
-		if err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // follow reads all records from the given offsets on, until ctx ends.

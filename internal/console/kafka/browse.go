@@ -12,7 +12,8 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
-	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"heartwood.dev/heartwood/internal/kafkaclient"
 )
 
 // Limits of one browse.
@@ -81,7 +82,7 @@ type browse struct {
 	client  *kgo.Client
 	query   Query
 	topic   kadm.TopicDetail
-	spans   map[int32]span
+	spans   map[int32]kafkaclient.Span
 	budget  budget
 	page    Page
 	stopped bool
@@ -109,7 +110,7 @@ func (c *Client) Browse(ctx context.Context, query Query) (Page, error) {
 	}
 	b.page.Next, b.page.Ends = map[int32]int64{}, map[int32]int64{}
 	for p, span := range b.spans {
-		b.page.Ends[p] = span.end
+		b.page.Ends[p] = span.End
 	}
 	read := b.forward
 	if query.Backward {
@@ -136,41 +137,32 @@ func (b *browse) locate(ctx context.Context, admin *kadm.Client) error {
 	if b.topic.Err != nil {
 		return fmt.Errorf("read metadata of topic %s: %w", b.query.Topic, b.topic.Err)
 	}
-	starts, err := admin.ListStartOffsets(ctx, b.query.Topic)
-	if err != nil {
-		return fmt.Errorf("list start offsets: %w", err)
-	}
-	ends, err := admin.ListCommittedOffsets(ctx, b.query.Topic)
-	if err != nil {
-		return fmt.Errorf("list end offsets: %w", err)
-	}
-	var since kadm.ListedOffsets
+	ask := kafkaclient.Ask{Committed: true}
 	if !b.query.Since.IsZero() {
-		since, err = admin.ListOffsetsAfterMilli(ctx, b.query.Since.UnixMilli(), b.query.Topic)
-		if err != nil {
-			return fmt.Errorf("list offsets by time: %w", err)
-		}
+		ask.Since = &b.query.Since
+	}
+	bounds, err := ask.List(ctx, admin, b.query.Topic)
+	if err != nil {
+		return err
 	}
 	for _, p := range b.query.Partitions {
 		if _, found := b.topic.Partitions[p]; !found {
 			return fmt.Errorf("read partition %d of topic %s: %w", p, b.query.Topic, errNoPartition)
 		}
 	}
-	b.spans = map[int32]span{}
+	b.spans = map[int32]kafkaclient.Span{}
 	from := map[int32]int64{}
 	for p := range b.topic.Partitions {
 		if len(b.query.Partitions) > 0 && !slices.Contains(b.query.Partitions, p) {
 			continue
 		}
-		start, _ := starts.Lookup(b.query.Topic, p)
-		end, ok := ends.Lookup(b.query.Topic, p)
-		if !ok || end.Err != nil || start.Err != nil {
-			return fmt.Errorf("read offsets of partition %d: %w", p,
-				cmp.Or(end.Err, start.Err, errors.New("the broker did not respond")))
+		span, err := bounds.Span(b.query.Topic, p)
+		if err != nil {
+			return fmt.Errorf("read offsets of partition %d: %w", p, err)
 		}
-		b.spans[p] = span{start.Offset, end.Offset}
-		b.page.Span += end.Offset - start.Offset
-		from[p] = b.begin(p, since)
+		b.spans[p] = span
+		b.page.Span += span.End - span.Begin
+		from[p] = b.begin(p, bounds.Times)
 	}
 	b.query.From = from
 	return nil
@@ -181,25 +173,26 @@ func (b *browse) begin(p int32, since kadm.ListedOffsets) int64 {
 	span := b.spans[p]
 	if found, ok := since.Lookup(b.query.Topic, p); ok && !b.query.Backward {
 		if found.Offset < 0 {
-			return span.end
+			return span.End
 		}
 		return found.Offset
 	}
 	offset, given := b.query.From[p]
 	switch {
 	case given:
-		return min(max(offset, span.start), span.end)
+		return min(max(offset, span.Begin), span.End)
 	case b.query.Backward:
-		return span.end
+		return span.End
 	}
-	return span.start
+	return span.Begin
 }
 
 // forward reads up to quota records of a partition, from its position towards its end.
 func (b *browse) forward(ctx context.Context, p int32, quota int) error {
-	found, next, err := b.read(ctx, p, span{b.query.From[p], b.spans[p].end}, quota)
+	window := kafkaclient.Span{Begin: b.query.From[p], End: b.spans[p].End}
+	found, next, err := b.read(ctx, p, window, quota)
 	b.page.Records = append(b.page.Records, found...)
-	if next < b.spans[p].end {
+	if next < b.spans[p].End {
 		b.page.Next[p] = next
 	}
 	return err
@@ -209,13 +202,13 @@ func (b *browse) forward(ctx context.Context, p int32, quota int) error {
 func (b *browse) backward(ctx context.Context, p int32, quota int) error {
 	before, wanted := b.query.From[p], int64(quota)
 	var kept []Record
-	for len(kept) < quota && before > b.spans[p].start && !b.stopped {
-		window := b.spans[p].backward(before, wanted)
+	for len(kept) < quota && before > b.spans[p].Begin && !b.stopped {
+		window := backward(b.spans[p], before, wanted)
 		found, next, err := b.read(ctx, p, window, RecordsMax)
 		if err != nil {
 			return err
 		}
-		if next < window.end {
+		if next < window.End {
 			// A limit was reached within the window. The part that was read is older than the part
 			// that was not, so another page has to read it. If the page is empty, a smaller window
 			// is tried.
@@ -227,7 +220,7 @@ func (b *browse) backward(ctx context.Context, p int32, quota int) error {
 			continue
 		}
 		kept = append(found, kept...)
-		before = window.start
+		before = window.Begin
 		wanted *= windowFactor
 	}
 	if extra := len(kept) - quota; extra > 0 {
@@ -235,17 +228,17 @@ func (b *browse) backward(ctx context.Context, p int32, quota int) error {
 		before = kept[0].Offset
 	}
 	b.page.Records = append(b.page.Records, kept...)
-	if before > b.spans[p].start {
+	if before > b.spans[p].Begin {
 		b.page.Next[p] = before
 	}
 	return nil
 }
 
 // read returns up to most matching records of a window, and the offset up to which it has read.
-func (b *browse) read(ctx context.Context, p int32, window span, most int) (found []Record,
-	offset int64, err error) {
-	offset = window.start
-	for offset < window.end && len(found) < most && !b.stopped {
+func (b *browse) read(ctx context.Context, p int32, window kafkaclient.Span,
+	most int) (found []Record, offset int64, err error) {
+	offset = window.Begin
+	for offset < window.End && len(found) < most && !b.stopped {
 		records, next, err := b.fetch(ctx, p, offset)
 		switch {
 		case errors.Is(err, errBudget) || b.budget.left <= 0 && err == nil && next == offset:
@@ -256,7 +249,7 @@ func (b *browse) read(ctx context.Context, p int32, window span, most int) (foun
 			return nil, offset, err
 		}
 		for _, r := range records {
-			if r.Offset >= window.end || len(found) >= most {
+			if r.Offset >= window.End || len(found) >= most {
 				next = min(next, r.Offset)
 				break
 			}
@@ -268,7 +261,7 @@ func (b *browse) read(ctx context.Context, p int32, window span, most int) (foun
 		if next <= offset && !b.stopped {
 			return found, offset, fmt.Errorf("fetch partition %d: no progress at offset %d", p, offset)
 		}
-		offset = max(offset, min(next, window.end))
+		offset = max(offset, min(next, window.End))
 		if b.budget.left <= 0 {
 			b.stop("bytes")
 		}
@@ -290,31 +283,16 @@ func (b *browse) matches(r *kgo.Record) bool {
 // fetch requests records from an offset on, and returns the offset after the last batch. A deadline
 // within a request returns no records.
 func (b *browse) fetch(ctx context.Context, p int32, offset int64) ([]*kgo.Record, int64, error) {
-	leader := b.topic.Partitions[p].Leader
-	request := kmsg.NewFetchRequest()
-	request.MaxWaitMillis = int32(fetchWait.Milliseconds())
-	request.MinBytes, request.MaxBytes = 1, fetchBytes
-	request.IsolationLevel = 1
-	topic := kmsg.NewFetchRequestTopic()
-	topic.Topic, topic.TopicID = b.query.Topic, b.topic.ID
-	partition := kmsg.NewFetchRequestTopicPartition()
-	partition.Partition, partition.FetchOffset, partition.PartitionMaxBytes = p, offset, fetchBytes
+	request := kafkaclient.Fetch{Topic: b.topic, Partition: p, Offset: offset, Wait: fetchWait,
+		BytesMax: fetchBytes, PartitionBytesMax: fetchBytes, Committed: true, Decompressor: &b.budget}
 	if b.oneBatch {
-		partition.PartitionMaxBytes = 1 // brokers return at least one batch
+		request.PartitionBytesMax = 1 // brokers return at least one batch
 	}
-	topic.Partitions = append(topic.Partitions, partition)
-	request.Topics = append(request.Topics, topic)
-	answer, err := b.client.Broker(int(leader)).RetriableRequest(ctx, &request)
+	fetched, next, err := request.Do(ctx, b.client)
 	if err != nil {
-		return nil, offset, fmt.Errorf("fetch partition %d from broker %d: %w", p, leader, err)
+		return nil, offset, fmt.Errorf("fetch partition %d from broker %d: %w", p,
+			b.topic.Partitions[p].Leader, err)
 	}
-	response := answer.(*kmsg.FetchResponse)
-	if len(response.Topics) != 1 || len(response.Topics[0].Partitions) != 1 {
-		return nil, offset, fmt.Errorf("fetch partition %d: broker %d returned no partition", p, leader)
-	}
-	fetched, next := kgo.ProcessFetchPartition(kgo.ProcessFetchPartitionOpts{
-		Offset: offset, IsolationLevel: kgo.ReadCommitted(), Topic: b.query.Topic, Partition: p,
-	}, &response.Topics[0].Partitions[0], &b.budget, nil)
 	if fetched.Err != nil && len(fetched.Records) == 0 {
 		return nil, next, fmt.Errorf("fetch partition %d: %w", p, fetched.Err)
 	}

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
+
+	"heartwood.dev/heartwood/internal/kafkaclient"
 )
 
 // GroupsMax is the number of groups that one page shows.
@@ -108,7 +110,7 @@ func (c *Client) Groups(ctx context.Context, names ...string) (groups []Group, m
 		group.State = cmp.Or(group.State, listed[name].State)
 		group.Type = cmp.Or(group.Type, listed[name].ProtocolType)
 		group.Err = cmp.Or(group.Err, offsets[name].Err)
-		group.Offsets = logs.offsets(offsets[name].Fetched, group.owners)
+		group.Offsets = rows(logs, offsets[name].Fetched, group.owners)
 		groups = append(groups, group.Group)
 	}
 	return groups, more, nil
@@ -131,10 +133,10 @@ type describedGroup struct {
 func (c *Client) describe(ctx context.Context, names []string) map[string]describedGroup {
 	described := map[string]describedGroup{}
 	var classic []string
-	modern, _ := c.admin.DescribeConsumerGroups(ctx, names...) // errors are those of each group
+	modern := kafkaclient.DescribeConsumer(ctx, c.admin, names...)
 	for _, name := range names {
-		g, ok := modern[name]
-		if !ok || g.Err != nil {
+		g := modern[name]
+		if g.Err != nil {
 			classic = append(classic, name)
 			continue
 		}
@@ -182,12 +184,9 @@ func (g *describedGroup) add(m Member, assigned kadm.TopicsSet) {
 	g.Members = append(g.Members, m)
 }
 
-// logOffsets are the first and the last stable offsets of logs.
-type logOffsets struct{ starts, ends kadm.ListedOffsets }
-
 // logs requests the offsets of the topics that groups have committed to.
 func (c *Client) logs(ctx context.Context,
-	fetchOffsetsResponses kadm.FetchOffsetsResponses) (logs logOffsets, err error) {
+	fetchOffsetsResponses kadm.FetchOffsetsResponses) (bounds kafkaclient.Bounds, err error) {
 	topics := map[string]bool{}
 	for _, group := range fetchOffsetsResponses {
 		for topic := range group.Fetched {
@@ -195,25 +194,18 @@ func (c *Client) logs(ctx context.Context,
 		}
 	}
 	if len(topics) == 0 {
-		return logOffsets{}, nil
+		return bounds, nil
 	}
-	names := slices.Sorted(maps.Keys(topics))
-	if logs.starts, err = c.admin.ListStartOffsets(ctx, names...); err != nil {
-		return logs, fmt.Errorf("list start offsets: %w", err)
-	}
-	if logs.ends, err = c.admin.ListCommittedOffsets(ctx, names...); err != nil {
-		return logs, fmt.Errorf("list end offsets: %w", err)
-	}
-	return logs, nil
+	return kafkaclient.Ask{Committed: true}.List(ctx, c.admin, slices.Sorted(maps.Keys(topics))...)
 }
 
-// offsets returns the rows of a group, sorted by topic and partition.
-func (l logOffsets) offsets(committed kadm.OffsetResponses,
+// rows returns the rows of a group, sorted by topic and partition.
+func rows(bounds kafkaclient.Bounds, committed kadm.OffsetResponses,
 	owners map[partition]string) (rows []GroupOffset) {
 	for topic, partitions := range committed {
 		for index, offsetResponse := range partitions {
-			start, _ := l.starts.Lookup(topic, index)
-			end, ok := l.ends.Lookup(topic, index)
+			start, _ := bounds.Starts.Lookup(topic, index)
+			end, ok := bounds.Ends.Lookup(topic, index)
 			row := GroupOffset{Topic: topic, Partition: index, Committed: offsetResponse.At,
 				Start: start.Offset, End: end.Offset, Member: owners[partition{topic, index}],
 				Err: cmp.Or(offsetResponse.Err, start.Err, end.Err)}

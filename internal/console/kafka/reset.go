@@ -3,13 +3,14 @@ package kafka
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
+
+	"heartwood.dev/heartwood/internal/kafkaclient"
 )
 
 // Kinds of a Target.
@@ -62,12 +63,16 @@ func (c *Client) PlanOffsets(ctx context.Context, group *Group, topic string, pa
 	if to.Kind == ToNothing {
 		return withoutOffsets(before, topics, partition), nil
 	}
-	logs, err := c.bounds(ctx, topics, to)
+	ask := kafkaclient.Ask{}
+	if to.Kind == ToTime {
+		ask.Since = &to.Time
+	}
+	bounds, err := ask.List(ctx, c.admin, topics...)
 	if err != nil {
 		return nil, err
 	}
 	for _, name := range topics {
-		for index, start := range logs.starts[name] {
+		for index := range bounds.Starts[name] {
 			if partition != AnyPartition && partition != index {
 				continue
 			}
@@ -79,7 +84,7 @@ func (c *Client) PlanOffsets(ctx context.Context, group *Group, topic string, pa
 			default:
 				committed = -1
 			}
-			change, err := logs.change(start, to)
+			change, err := change(&bounds, name, index, to)
 			if err != nil {
 				return nil, err
 			}
@@ -115,49 +120,18 @@ func sortChanges(changes []Change) {
 	})
 }
 
-// logBounds are the starts and ends of logs, and the offsets of a time.
-type logBounds struct{ starts, ends, times kadm.ListedOffsets }
-
-func (c *Client) bounds(ctx context.Context, topics []string, to Target) (b logBounds, err error) {
-	if b.starts, err = c.admin.ListStartOffsets(ctx, topics...); err != nil {
-		return b, fmt.Errorf("list start offsets: %w", err)
-	}
-	if b.ends, err = c.admin.ListEndOffsets(ctx, topics...); err != nil {
-		return b, fmt.Errorf("list end offsets: %w", err)
-	}
-	if to.Kind == ToTime {
-		b.times, err = c.admin.ListOffsetsAfterMilli(ctx, to.Time.UnixMilli(), topics...)
-		if err != nil {
-			return b, fmt.Errorf("list offsets by time: %w", err)
-		}
-	}
-	return b, nil
-}
+// positions are the positions of the kinds of a Target.
+var positions = map[string]kafkaclient.Position{ToEarliest: kafkaclient.Earliest,
+	ToLatest: kafkaclient.Latest, ToTime: kafkaclient.AtTime, ToOffset: kafkaclient.AtOffset}
 
 // change returns the change of the offset of a partition.
-func (b logBounds) change(start kadm.ListedOffset, to Target) (Change, error) {
-	change := Change{Topic: start.Topic, Partition: start.Partition}
-	end, ok := b.ends.Lookup(start.Topic, start.Partition)
-	if !ok || start.Err != nil || end.Err != nil {
-		return change, fmt.Errorf("read offsets of %s-%d: %w", start.Topic, start.Partition,
-			cmp.Or(start.Err, end.Err, errors.New("the broker did not respond")))
+func change(bounds *kafkaclient.Bounds, topic string, partition int32, to Target) (Change, error) {
+	after, err := bounds.Offset(topic, partition, positions[to.Kind], to.Offset)
+	if err != nil {
+		return Change{}, fmt.Errorf("read offsets of %s-%d: %w", topic, partition, err)
 	}
-	switch to.Kind {
-	case ToEarliest:
-		change.After = start.Offset
-	case ToLatest:
-		change.After = end.Offset
-	case ToTime:
-		change.After = end.Offset
-		if listedOffset, ok := b.times.Lookup(start.Topic,
-			start.Partition); ok && listedOffset.Offset >= 0 {
-			change.After = listedOffset.Offset
-		}
-	default:
-		change.After = min(max(to.Offset, start.Offset), end.Offset)
-		change.Cut = change.After != to.Offset
-	}
-	return change, nil
+	return Change{Topic: topic, Partition: partition, After: after,
+		Cut: to.Kind == ToOffset && after != to.Offset}, nil
 }
 
 // ChangeOffsets makes the changes. The group must have no members. It returns the first error, and

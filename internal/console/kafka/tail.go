@@ -196,8 +196,8 @@ func (t *Tail) read(ctx context.Context, b *browse, p int32, end kadm.ListedOffs
 	}
 	filtered := len(t.query.Key)+len(t.query.Value) > 0
 	window, skipped := tailWindow(t.positions[p], end.Offset, quota, filtered)
-	t.positions[p] = window.start
-	if window.start == window.end {
+	t.positions[p] = window.Begin
+	if window.Begin == window.End {
 		return skipped, nil
 	}
 	found, next, err := b.read(ctx, p, window, RecordsMax)
@@ -205,8 +205,8 @@ func (t *Tail) read(ctx context.Context, b *browse, p int32, end kadm.ListedOffs
 	gone := errors.Is(err, kerr.OffsetOutOfRange) // the records before a new start were deleted
 	full := len(found) >= RecordsMax || b.page.Limited == "bytes"
 	if t.positions[p] = next; gone || err == nil && full {
-		skipped += window.end - next
-		t.positions[p] = window.end
+		skipped += window.End - next
+		t.positions[p] = window.End
 		return skipped, nil
 	}
 	return skipped, err
