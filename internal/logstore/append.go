@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"heartwood.dev/heartwood/internal/logstore/producer"
-	"heartwood.dev/heartwood/internal/logstore/segmentlist"
 	"heartwood.dev/heartwood/internal/record"
 )
 
@@ -121,9 +120,9 @@ func (l *Log) appendBatch(batch []byte, verified Verified, now time.Time,
 // error, and an administrator may have to free space.
 func (l *Log) appending(now time.Time, write func() error) (err error) {
 	l.mu.Lock()
-	if l.mu.stopped != nil {
+	if l.fault.StoppedLocked() != nil {
 		defer l.mu.Unlock()
-		return l.mu.stopped
+		return l.fault.StoppedLocked()
 	}
 	if l.mu.truncation.isRunning() {
 		defer l.mu.Unlock()
@@ -135,7 +134,7 @@ func (l *Log) appending(now time.Time, write func() error) (err error) {
 	switch {
 	case err == nil && l.offsets.LogEnd() > end: // a duplicate does not write to the disk
 		failed, ends = l.mu.appends.Succeed()
-	case errors.Is(err, ErrStorage) && l.mu.stopped == nil:
+	case errors.Is(err, ErrStorage) && l.fault.StoppedLocked() == nil:
 		begins = l.mu.appends.Fail(now)
 	}
 	l.mu.Unlock()
@@ -182,7 +181,7 @@ func (l *Log) writeAtLocked(b record.Parts, config *config, now time.Time) error
 		active = l.list.Load().Active()
 	}
 	if err := active.AppendParts(b); err != nil {
-		return l.appendFailedLocked(active, err)
+		return l.fault.AppendFailedLocked(active, err)
 	}
 	active.Appended.AddLocked(active.SizeBytes(), b)
 	ended, err := l.mu.producers.Update(b.Batch, now)
@@ -193,8 +192,8 @@ func (l *Log) writeAtLocked(b record.Parts, config *config, now time.Time) error
 		// Neither Update nor AddAborted can fail here: the marker was checked before, and the index
 		// entries ascend with the offsets. If one of them fails anyway, the log stops, because the
 		// batch is already in the file.
-		l.failLocked(err)
-		return l.mu.stopped
+		l.fault.FailLocked(err)
+		return l.fault.StoppedLocked()
 	}
 	l.offsets.Settle(&l.mu.producers, ended)
 	if l.mu.firstAppend.IsZero() {
@@ -202,17 +201,6 @@ func (l *Log) writeAtLocked(b record.Parts, config *config, now time.Time) error
 	}
 	l.offsets.SetLogEnd(b.NextOffset())
 	return nil
-}
-
-// appendFailedLocked returns the error of a failed write. If the write left the segment intact
-// (usually because the disk is full), the next append may succeed. Otherwise the content of the
-// file is unknown, and the log stops.
-func (l *Log) appendFailedLocked(active *segmentlist.Handle, cause error) error {
-	if active.Broken() != nil {
-		l.failLocked(cause)
-		return l.mu.stopped
-	}
-	return fmt.Errorf("%w: %w", ErrStorage, cause)
 }
 
 // errReserved is the cause of ErrStorage while the remaining space of the volume is reserved for

@@ -229,7 +229,7 @@ func (l *Log) syncIdleIndexes() error {
 	}
 	defer list.Release()
 	if err := list.Active().SyncIdleIndexes(); err != nil {
-		return l.syncFailed(list.Active(), err)
+		return l.fault.SyncFailed(list.Active(), err)
 	}
 	return nil
 }

@@ -1,12 +1,9 @@
 package logstore
 
 import (
-	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"heartwood.dev/heartwood/internal/logstore/segmentlist"
 )
 
 const (
@@ -61,7 +58,7 @@ func (l *Log) appended(config *config) {
 // one failed, the second one might still return success for data that the kernel has dropped.
 func (l *Log) commit() error {
 	l.mu.Lock()
-	end, truncations, stopped := l.offsets.LogEnd(), l.truncations.Load(), l.mu.stopped
+	end, truncations, stopped := l.offsets.LogEnd(), l.truncations.Load(), l.fault.StoppedLocked()
 	list := l.list.Acquire() // a roll needs Log.mu, so this list contains everything below end
 	l.mu.Unlock()
 	if list == nil {
@@ -74,7 +71,7 @@ func (l *Log) commit() error {
 	began := time.Now()
 	for _, h := range list.Handles[list.Floor(l.disk.synced.Load()):] {
 		if err := h.Sync(); err != nil {
-			return l.syncFailed(h, err)
+			return l.fault.SyncFailed(h, err)
 		}
 	}
 	l.syncs.add(time.Since(began))
@@ -217,17 +214,4 @@ func (s *Store) durableEndChanged(l *Log) {
 	if f := s.durableEnd.Load(); f != nil {
 		(*f)(l.id)
 	}
-}
-
-// syncFailed returns the error of a sync of segment h that failed with cause, and stops the log if
-// the segment is broken. A failed sync is not retried: the kernel may have dropped the pages that
-// it could not write, and would report success the next time (ADR 0011). The segment is not broken
-// if the disk only had no room to rewrite the end of the segment (segment.Recover). In this case
-// the sync was not attempted, and a later sync may succeed.
-func (l *Log) syncFailed(h *segmentlist.Handle, cause error) error {
-	err := fmt.Errorf("sync: %w", cause)
-	if h.Broken() != nil {
-		l.fail(err)
-	}
-	return fmt.Errorf("%w: %w", ErrStorage, err)
 }

@@ -146,12 +146,12 @@ func TestFailureAtEveryStepOfSwap(t *testing.T) {
 			!slices.Equal(got, swapped()) {
 			t.Fatalf("step %d: read %v", step, got)
 		}
-		if err != nil && log.mu.stopped == nil {
+		if err != nil && log.fault.StoppedLocked() == nil {
 			if err := swapFiles(t, log); err != nil {
 				t.Fatalf("step %d: a second swap after a failed one: %v", step, err)
 			}
 		}
-		if err := store.Close(); err != nil && log.mu.stopped == nil {
+		if err := store.Close(); err != nil && log.fault.StoppedLocked() == nil {
 			t.Fatalf("step %d: %v", step, err)
 		}
 		checkSwapped(t, mem.CrashClone(), "restart")

@@ -21,7 +21,7 @@ func (l *Log) flush() error {
 	l.maintain.Lock()
 	defer l.maintain.Unlock()
 	l.mu.Lock()
-	stopped := l.mu.stopped != nil
+	stopped := l.fault.StoppedLocked() != nil
 	l.mu.Unlock()
 	if stopped {
 		return nil
@@ -54,7 +54,7 @@ func (l *Log) flushMaintained() error {
 	}
 	active := handles[len(handles)-1]
 	if err := active.Sync(); err != nil {
-		return l.syncFailed(active, err)
+		return l.fault.SyncFailed(active, err)
 	}
 	l.syncs.add(time.Since(began))
 	if len(rolled) > 0 {
@@ -113,11 +113,11 @@ func (l *Log) sealAll(rolled []unsealed) error {
 // until the segment is sealed.
 func (l *Log) seal(u unsealed) error {
 	if err := u.segment.Sync(); err != nil {
-		return l.syncFailed(u.segment, err)
+		return l.fault.SyncFailed(u.segment, err)
 	}
 	err := u.segment.Seal()
 	if err != nil && !segmentlist.IsTemporary(err) {
-		return l.sealFailed(err)
+		return l.fault.SealFailed(err)
 	}
 	if err == nil && u.state != nil {
 		err = l.snapshots.Write(u.end, u.state)
@@ -126,14 +126,6 @@ func (l *Log) seal(u unsealed) error {
 		return fmt.Errorf("%w: seal segment %d: %w", ErrStorage, u.segment.Base(), err)
 	}
 	return nil
-}
-
-// sealFailed stops the log. An index that cannot be written although the disk has room shows that
-// the disk has failed.
-func (l *Log) sealFailed(cause error) error {
-	err := fmt.Errorf("seal: %w", cause)
-	l.fail(err)
-	return fmt.Errorf("%w: %w", ErrStorage, err)
 }
 
 // noteCheckpointed stores that the recovery point is on disk. The cleaner may clean a segment only
@@ -198,8 +190,8 @@ func (l *Log) close() error {
 	l.maintain.Lock()
 	defer l.maintain.Unlock()
 	l.mu.Lock()
-	failed := l.mu.stopped
-	l.mu.stopped = ErrClosed
+	failed := l.fault.StoppedLocked()
+	l.fault.CloseLocked()
 	// The producer state is encoded under the same lock that ends appends, so it is the final state
 	// at logEnd.
 	state := l.mu.producers.Encode(l.offsets.LogEnd())
@@ -233,7 +225,7 @@ func (l *Log) discard() {
 	l.maintain.Lock()
 	defer l.maintain.Unlock()
 	l.mu.Lock()
-	l.mu.stopped = ErrClosed
+	l.fault.CloseLocked()
 	l.mu.Unlock()
 	l.unpublish(func(handles []*segmentlist.Handle) {
 		for _, h := range handles {

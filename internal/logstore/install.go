@@ -16,6 +16,7 @@ func newLog(env environment, id PartitionID, topic TopicID, dir string, config *
 	files := swap.Dir{FS: env.fs, Path: dir, Config: env.segments, Logger: env.logger}
 	l := &Log{id: id, dir: dir, env: env, files: files, snapshots: snapshots.New(files),
 		epochs: leaderEpochs{fs: env.fs, dir: dir}, notes: datadir.NewNotes(env.fs, dir)}
+	l.fault = faultState{id: id, logger: env.logger, mu: &l.mu.Mutex, failed: env.failed}
 	view := compactionView{l}
 	l.compaction.Init(view.environment(), view.sidecarSource(), &l.maintain, &l.mu.Mutex)
 	l.offsets.Restore(0, 0, 0, &l.mu.producers)

@@ -208,7 +208,7 @@ func (l *Log) epochsDue(now time.Time) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	handles := l.list.Handles()
-	return l.mu.stopped == nil && handles != nil &&
+	return l.fault.StoppedLocked() == nil && handles != nil &&
 		l.epochs.due(now, handles[len(handles)-1].Base())
 }
 
@@ -217,7 +217,7 @@ func (l *Log) saveDueEpochs() error {
 	l.maintain.Lock()
 	defer l.maintain.Unlock()
 	l.mu.Lock()
-	stopped := l.mu.stopped != nil
+	stopped := l.fault.StoppedLocked() != nil
 	l.mu.Unlock()
 	if stopped {
 		return nil
@@ -258,7 +258,7 @@ func (l *Log) truncateEpochsFront(logStart int64) error {
 	defer l.epochs.writing.Unlock()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.mu.stopped != nil {
+	if l.fault.StoppedLocked() != nil {
 		return nil
 	}
 	return l.epochs.truncateFront(logStart)

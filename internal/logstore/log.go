@@ -84,10 +84,9 @@ type Log struct {
 	epochs leaderEpochs
 	// files executes the file operations on segments. snapshots are the producer snapshots in the
 	// same directory.
-	files     swap.Dir
-	snapshots snapshots.Files
-	// fault is the error that stopped the log, nil while the log works. It is set at most once.
-	fault      atomic.Pointer[error]
+	files      swap.Dir
+	snapshots  snapshots.Files
+	fault      faultState
 	notes      *datadir.Notes
 	compaction compaction.Compaction
 
@@ -107,7 +106,6 @@ type Log struct {
 
 	mu struct {
 		sync.Mutex
-		stopped error // the error with which all appends are rejected; nil while the log works
 		// follows is true between Follow and the next Lead. Meanwhile the log only accepts
 		// replicated batches.
 		follows bool
@@ -131,8 +129,7 @@ type environment struct {
 	fs       vfs.FS
 	segments segment.Config // shared by all logs, and so are the open files
 	logger   *slog.Logger
-	// failed reports to the store that the log has stopped. It does not block.
-	failed func(PartitionID, error)
+	failed   func(PartitionID, error) // see faultState
 	// saveCheckpoints is Store.save. It acquires Store.saving and then Log.mu, so its caller holds
 	// no lock of the log.
 	saveCheckpoints func() error
@@ -258,8 +255,8 @@ func (l *Log) Lead(epoch int32) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch {
-	case l.mu.stopped != nil:
-		return l.mu.stopped
+	case l.fault.StoppedLocked() != nil:
+		return l.fault.StoppedLocked()
 	case epoch < l.epochs.latest():
 		return fmt.Errorf("%w: lead in epoch %d after %d", ErrFencedLeaderEpoch, epoch,
 			l.epochs.latest())
@@ -334,32 +331,9 @@ func (l *Log) Stats() Stats {
 	return stats
 }
 
-// failLocked stops the log: from now on it rejects all appends. The state in memory may differ from
-// the disk, and only recovery can reconcile the two. Reads continue. The caller holds Log.mu.
-func (l *Log) failLocked(cause error) {
-	if l.mu.stopped != nil {
-		return
-	}
-	stopped := fmt.Errorf("%w: log stopped: %w", ErrStorage, cause)
-	l.mu.stopped = stopped
-	l.fault.Store(&stopped)
-	l.env.logger.Error("log failed: it accepts no more appends", "partition", l.id, "error", cause)
-	l.env.failed(l.id, stopped)
-}
-
 // Fault returns the error that stopped the log, nil while the log accepts appends. The error wraps
 // ErrStorage. Closing a log is not a fault. Fault acquires no lock, so a report does not wait for
 // an append that waits for the disk.
 func (l *Log) Fault() error {
-	if fault := l.fault.Load(); fault != nil {
-		return *fault
-	}
-	return nil
-}
-
-// fail does the same as failLocked, for callers that do not hold Log.mu.
-func (l *Log) fail(cause error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.failLocked(cause)
+	return l.fault.Err()
 }

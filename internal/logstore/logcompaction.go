@@ -67,7 +67,7 @@ func (v compactionView) keep(s *segment.Segment, do func(h *segmentlist.Handle) 
 	v.maintain.Lock()
 	defer v.maintain.Unlock()
 	v.mu.Lock()
-	stopped, handles := v.mu.stopped, v.list.Handles()
+	stopped, handles := v.fault.StoppedLocked(), v.list.Handles()
 	v.mu.Unlock()
 	if stopped != nil {
 		return stopped

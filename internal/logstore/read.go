@@ -325,4 +325,4 @@ func (l *Log) Dir() string { return l.dir }
 
 // StopDamaged stops the log because a segment at rest is damaged: from now on the log rejects all
 // appends, and the partition is offline on this broker. Reads continue.
-func (l *Log) StopDamaged(cause error) { l.fail(cause) }
+func (l *Log) StopDamaged(cause error) { l.fault.Fail(cause) }

@@ -94,7 +94,7 @@ func (l *Log) deleteExpired(now time.Time) (count int, err error) {
 	settings := l.Settings()
 	l.mu.Lock()
 	handles := l.list.Handles()
-	stopped := l.mu.stopped
+	stopped := l.fault.StoppedLocked()
 	l.mu.Unlock()
 	if stopped != nil || len(handles) < 2 {
 		return 0, nil
@@ -237,7 +237,7 @@ func (l *Log) deleteBefore(offset int64) (moved bool, err error) {
 	l.maintain.Lock()
 	defer l.maintain.Unlock()
 	l.mu.Lock()
-	handles, stopped := l.list.Handles(), l.mu.stopped
+	handles, stopped := l.list.Handles(), l.fault.StoppedLocked()
 	l.mu.Unlock()
 	switch {
 	case stopped != nil:

@@ -79,7 +79,7 @@ func (l *Log) rollLocked() error {
 func (l *Log) rollIf(due func(active *segmentlist.Handle) bool) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.mu.stopped != nil || l.mu.truncation.isRunning() ||
+	if l.fault.StoppedLocked() != nil || l.mu.truncation.isRunning() ||
 		!due(l.list.Load().Active()) {
 		return nil
 	}
@@ -102,8 +102,8 @@ func (l *Log) rollNow() (end int64, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch {
-	case l.mu.stopped != nil:
-		return 0, l.mu.stopped
+	case l.fault.StoppedLocked() != nil:
+		return 0, l.fault.StoppedLocked()
 	case !l.mu.truncation.isRunning() && !l.mu.firstAppend.IsZero():
 		err = l.rollLocked()
 	}
@@ -140,10 +140,10 @@ func (l *Log) skipTo(offset int64) error {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.mu.stopped == nil && l.disk.checkpointed < offset {
+	if l.fault.StoppedLocked() == nil && l.disk.checkpointed < offset {
 		return fmt.Errorf("%w: the recovery point is not behind the gap", ErrStorage)
 	}
-	return l.mu.stopped
+	return l.fault.StoppedLocked()
 }
 
 // rollAt begins a segment at an offset above the log end, and moves the recovery point to this
@@ -155,7 +155,7 @@ func (l *Log) rollAt(offset int64) error {
 		return err
 	}
 	l.mu.Lock()
-	err := l.mu.stopped
+	err := l.fault.StoppedLocked()
 	if err == nil && l.mu.truncation.isRunning() {
 		err = fmt.Errorf("%w: %w", ErrStorage, errTruncating)
 	}

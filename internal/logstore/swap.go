@@ -74,7 +74,7 @@ func (s segmentSwap) run() error {
 		// reconciles the two. Until the restart, readers continue with the sources: their files
 		// stay open under whatever name they have.
 		err = fmt.Errorf("finish replacing segments: %w", err)
-		s.log.fail(err)
+		s.log.fault.Fail(err)
 		return errors.Join(fmt.Errorf("%w: %w", ErrStorage, err), swap.CloseSegments(s.cleaned))
 	}
 	s.publish()
@@ -88,8 +88,8 @@ func (s segmentSwap) check() (behind []*segmentlist.Handle, err error) {
 	l := s.log
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.mu.stopped != nil {
-		return nil, l.mu.stopped
+	if l.fault.StoppedLocked() != nil {
+		return nil, l.fault.StoppedLocked()
 	}
 	handles := l.list.Handles()
 	first, ok := segmentlist.Find(handles, s.sources)

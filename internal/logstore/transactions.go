@@ -35,8 +35,8 @@ func (l *Log) NeedsVerification(producerID int64, producerEpoch int16) (needed b
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch {
-	case l.mu.stopped != nil:
-		return false, Guard{}, l.mu.stopped
+	case l.fault.StoppedLocked() != nil:
+		return false, Guard{}, l.fault.StoppedLocked()
 	case l.mu.follows:
 		return false, Guard{}, ErrFollows
 	}

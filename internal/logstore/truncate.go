@@ -241,8 +241,8 @@ func (t *truncation) announce() error {
 	l := t.log
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.mu.stopped != nil {
-		return l.mu.stopped
+	if l.fault.StoppedLocked() != nil {
+		return l.fault.StoppedLocked()
 	}
 	announced := t.target
 	l.mu.truncation = &announced
@@ -264,9 +264,9 @@ func (t *truncation) runAnnounced(changeFiles func([]*segmentlist.Handle) error)
 	l.maintain.Lock()
 	defer l.maintain.Unlock()
 	l.mu.Lock()
-	if l.mu.stopped != nil {
+	if l.fault.StoppedLocked() != nil {
 		defer l.mu.Unlock()
-		return l.mu.stopped
+		return l.fault.StoppedLocked()
 	}
 	running := t.target
 	running.running = true
@@ -280,7 +280,7 @@ func (t *truncation) runAnnounced(changeFiles func([]*segmentlist.Handle) error)
 // reconciles the two.
 func (t *truncation) stop(cause error) error {
 	cause = fmt.Errorf("truncate: %w", cause)
-	t.log.fail(cause)
+	t.log.fault.Fail(cause)
 	return fmt.Errorf("%w: %w", ErrStorage, cause)
 }
 
@@ -291,8 +291,8 @@ func (t *truncation) truncateEpochs(end int64) error {
 	defer l.epochs.writing.Unlock()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.mu.stopped != nil {
-		return l.mu.stopped
+	if l.fault.StoppedLocked() != nil {
+		return l.fault.StoppedLocked()
 	}
 	return l.epochs.truncateEnd(end)
 }
