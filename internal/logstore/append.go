@@ -88,7 +88,7 @@ func (l *Log) appendBatch(batch []byte, verified Verified, now time.Time,
 		// outdated epoch is certain.
 		if !errors.Is(err, ErrInvalidProducerEpoch) {
 			err = cmp.Or(checkSpace(&l.env),
-				l.mu.producers.CheckGuard(b.Batch, verified, l.epochs.latest()), err)
+				l.mu.producers.CheckGuard(b.Batch, verified, l.epochs.Latest()), err)
 		}
 		if err != nil {
 			return err
@@ -164,7 +164,7 @@ func (l *Log) writeLocked(b record.Parts, config *config, now time.Time) error {
 		return ErrFollows
 	}
 	b.SetBaseOffset(l.offsets.LogEnd())
-	b.SetLeaderEpoch(l.epochs.latest())
+	b.SetLeaderEpoch(l.epochs.Latest())
 	return l.writeAtLocked(b, config, now)
 }
 
@@ -322,12 +322,12 @@ func (l *Log) followLocked(b record.Batch, from int64, config *config, now time.
 			ErrUnexpectedOffset, b.BaseOffset(), active.Base())
 	}
 	epoch := b.LeaderEpoch()
-	if epoch < l.epochs.latest() {
+	if epoch < l.epochs.Latest() {
 		return fmt.Errorf("%w: a batch of epoch %d at %d, the log knows %d", ErrFencedLeaderEpoch,
-			epoch, b.BaseOffset(), l.epochs.latest())
+			epoch, b.BaseOffset(), l.epochs.Latest())
 	}
-	if epoch > l.epochs.latest() {
-		l.epochs.assignLocked(epoch, from)
+	if epoch > l.epochs.Latest() {
+		l.epochs.AssignLocked(epoch, from)
 	}
 	return l.writeAtLocked(record.Whole(b), config, now)
 }
@@ -338,5 +338,5 @@ func (l *Log) EndOffsetFor(epoch int32) (found int32, end int64) {
 	// The log end is loaded before the epochs. An epoch that starts between the two loads starts at
 	// or above the loaded log end.
 	logEnd := l.offsets.LogEnd()
-	return l.epochs.load().EndOf(epoch, logEnd)
+	return l.epochs.Load().EndOf(epoch, logEnd)
 }

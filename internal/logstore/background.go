@@ -95,6 +95,40 @@ func (s *Store) maintain(log *Log, now time.Time, retention bool) {
 	}
 }
 
+const (
+	// epochFilesMin is the number of epoch files that one round of maintenance may always write.
+	epochFilesMin = 32
+	// epochRounds is the number of rounds in which the store writes the epoch files of all logs, if
+	// many are due at once.
+	epochRounds = 30
+)
+
+// saveEpochs writes the epoch files that are due in the round of maintenance at the time now. It
+// limits their number, so that the files of many logs do not occupy the disk at once; the next
+// rounds write the others.
+func (s *Store) saveEpochs(now time.Time) error {
+	var due []*Log
+	for _, log := range s.Logs() {
+		handles := log.list.Handles()
+		if len(handles) > 0 && log.epochs.Due(now, handles[len(handles)-1].Base()) {
+			due = append(due, log)
+		}
+	}
+	due = due[:min(len(due), max(epochFilesMin, len(due)/epochRounds))]
+	failed := make(chan error, len(due))
+	inParallel(due, s.opts.workers(backgroundWorkers), func(log *Log) {
+		if err := log.epochs.SaveDue(); err != nil {
+			failed <- fmt.Errorf("partition %s: %w", log.id, err)
+		}
+	})
+	close(failed)
+	var faults []error
+	for err := range failed {
+		faults = append(faults, err)
+	}
+	return errors.Join(faults...)
+}
+
 // inParallel calls the function do for each element, with at most workersMax concurrent calls, and
 // returns when all calls have returned. There may be more workers than processors, because a worker
 // mostly waits for the disk. A slow call occupies one worker and does not delay the other elements.

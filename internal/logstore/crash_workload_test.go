@@ -306,7 +306,7 @@ func (w *workload) lead(p *partitionModel, log *Log) {
 
 // saveEpochs does what the store's goroutine does some time after the start of a leader epoch.
 func (w *workload) saveEpochs(p *partitionModel, log *Log) {
-	if w.done(log.saveDueEpochs(), "save epochs") {
+	if w.done(log.epochs.SaveDue(), "save epochs") {
 		p.epochsSaved, p.wasFull = max(p.epochsSaved, log.LeaderEpoch()), w.fullFor > 0
 	}
 }

@@ -160,7 +160,7 @@ func (l *Log) checkpointState() checkpoint.State {
 // exceed the start of an unsaved leader epoch, because a start finds that epoch only in the batches
 // that it scans. The caller holds Log.mu.
 func (l *Log) savedRecoveryPointLocked() int64 {
-	return max(min(l.disk.recoveryPoint, l.epochs.unsavedFrom()), l.disk.checkpointed)
+	return max(min(l.disk.recoveryPoint, l.epochs.UnsavedFromLocked()), l.disk.checkpointed)
 }
 
 // countAborted returns the number of aborted transactions in each transaction index, in ascending
@@ -209,11 +209,11 @@ func (l *Log) close() error {
 		err = l.snapshots.Write(l.offsets.LogEnd(), state)
 	}
 	if err == nil {
-		err = l.saveEpochs()
+		err = l.epochs.Save()
 	}
 	l.unpublish(func(handles []*segmentlist.Handle) {
 		if err == nil {
-			l.closed = summarize(handles, l.epochs.load())
+			l.closed = summarize(handles, l.epochs.Load())
 		}
 	})
 	return err

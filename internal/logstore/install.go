@@ -15,8 +15,10 @@ import (
 func newLog(env environment, id PartitionID, topic TopicID, dir string, config *config) *Log {
 	files := swap.Dir{FS: env.fs, Path: dir, Config: env.segments, Logger: env.logger}
 	l := &Log{id: id, dir: dir, env: env, files: files, snapshots: snapshots.New(files),
-		epochs: leaderEpochs{fs: env.fs, dir: dir}, notes: datadir.NewNotes(env.fs, dir)}
+		notes: datadir.NewNotes(env.fs, dir)}
 	l.fault = faultState{id: id, logger: env.logger, mu: &l.mu.Mutex, failed: env.failed}
+	l.epochs = leaderEpochs{fs: env.fs, dir: dir, maintain: &l.maintain, mu: &l.mu.Mutex,
+		fault: &l.fault}
 	view := compactionView{l}
 	l.compaction.Init(view.environment(), view.sidecarSource(), &l.maintain, &l.mu.Mutex)
 	l.offsets.Restore(0, 0, 0, &l.mu.producers)
@@ -53,7 +55,8 @@ func (l *Log) recover(in recovery.Input) (recovery.Found, error) {
 // install stores the recovered state in the log. It writes the epoch file before it publishes the
 // segments. No lock is needed, because no other goroutine uses the log yet.
 func (l *Log) install(in recovery.Input, found recovery.Found) error {
-	if err := l.restoreEpochs(in, found); err != nil {
+	if err := l.epochs.Restore(found.Epochs, found.EpochsOnDisk, found.EpochsUnusable,
+		in.Saved.RecoveryPoint); err != nil {
 		return err
 	}
 	l.savedStart.Store(in.Saved.LogStart)
@@ -70,14 +73,6 @@ func (l *Log) install(in recovery.Input, found recovery.Found) error {
 	}
 	l.list.Publish(found.Handles)
 	return nil
-}
-
-// restoreEpochs stores the recovered epochs in the log. It replaces an unusable file at once.
-func (l *Log) restoreEpochs(in recovery.Input, found recovery.Found) error {
-	if found.EpochsUnusable {
-		return l.epochs.save(found.Epochs)
-	}
-	return l.epochs.restore(found.Epochs, found.EpochsOnDisk, in.Saved.RecoveryPoint)
 }
 
 // installDisk initializes Log.disk. Records that a scan has read are durable, because

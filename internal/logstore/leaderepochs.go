@@ -17,18 +17,11 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-const (
-	// epochsDelay is how long a leader epoch is known before the store writes it to the epoch file
-	// of its log. After the failure of a broker, hundreds of logs begin an epoch at once. Their
-	// files are written when the failover is over, and an epoch that was soon replaced by another
-	// one is never written.
-	epochsDelay = 30 * time.Second
-	// epochFilesMin is the number of epoch files that one round of maintenance may always write.
-	epochFilesMin = 32
-	// epochRounds is the number of rounds in which the store writes the epoch files of all logs, if
-	// many are due at once.
-	epochRounds = 30
-)
+// epochsDelay is how long a leader epoch is known before the store writes it to the epoch file of
+// its log. After the failure of a broker, hundreds of logs begin an epoch at once. Their files are
+// written when the failover is over, and an epoch that was soon replaced by another one is never
+// written.
+const epochsDelay = 30 * time.Second
 
 // leaderEpochs are a log's leader epochs together with the file that stores them.
 //
@@ -44,6 +37,10 @@ const (
 type leaderEpochs struct {
 	fs  vfs.FS
 	dir string
+	// maintain and mu are locks of the log; fault is its state.
+	maintain, mu sync.Locker
+	fault        *faultState
+
 	// cache contains the epochs. Log.mu is held while it changes, except by recovery, because no
 	// other goroutine uses the log yet. Readers acquire no lock.
 	cache atomic.Pointer[leaderepoch.Cache]
@@ -60,22 +57,22 @@ type leaderEpochs struct {
 	unsavedSince time.Time
 }
 
-// load returns the current epochs.
-func (e *leaderEpochs) load() leaderepoch.Cache { return *e.cache.Load() }
+// Load returns the current epochs.
+func (e *leaderEpochs) Load() leaderepoch.Cache { return *e.cache.Load() }
 
-// latest returns the latest epoch, which a leader's appends write into their batches.
-func (e *leaderEpochs) latest() int32 { return e.load().Latest() }
+// Latest returns the latest epoch, which a leader's appends write into their batches.
+func (e *leaderEpochs) Latest() int32 { return e.Load().Latest() }
 
-// assignLocked adds a new epoch, in memory. The caller holds Log.mu.
-func (e *leaderEpochs) assignLocked(epoch int32, start int64) {
-	next := e.load().Assign(epoch, start)
+// AssignLocked adds a new epoch, in memory. The caller holds Log.mu.
+func (e *leaderEpochs) AssignLocked(epoch int32, start int64) {
+	next := e.Load().Assign(epoch, start)
 	e.cache.Store(&next)
 }
 
-// unsavedFrom returns the start of the first epoch that is not in the file, or math.MaxInt64. The
-// caller holds Log.mu.
-func (e *leaderEpochs) unsavedFrom() int64 {
-	for _, entry := range e.load() {
+// UnsavedFromLocked returns the start of the first epoch that is not in the file, or
+// math.MaxInt64. The caller holds Log.mu.
+func (e *leaderEpochs) UnsavedFromLocked() int64 {
+	for _, entry := range e.Load() {
 		if entry.Epoch > e.saved.Latest() {
 			return entry.Start
 		}
@@ -105,11 +102,18 @@ func (e *leaderEpochs) save(next leaderepoch.Cache) error {
 	return nil
 }
 
-// truncateEnd removes the epochs that start at or above the offset end, because the next leader may
+// TruncateEnd removes the epochs that start at or above the offset end, because the next leader may
 // append records of other epochs at those offsets. It writes the file if the file may contain such
-// epochs. The caller holds writing and Log.mu.
-func (e *leaderEpochs) truncateEnd(end int64) error {
-	epochs := e.load()
+// epochs. It fails if the log has stopped.
+func (e *leaderEpochs) TruncateEnd(end int64) error {
+	e.writing.Lock()
+	defer e.writing.Unlock()
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if stopped := e.fault.StoppedLocked(); stopped != nil {
+		return stopped
+	}
+	epochs := e.Load()
 	kept := epochs.Below(end)
 	if len(kept) < len(epochs) && e.failed || len(e.saved.Below(end)) < len(e.saved) {
 		return e.save(kept)
@@ -118,27 +122,38 @@ func (e *leaderEpochs) truncateEnd(end int64) error {
 	return nil
 }
 
-// truncateFront removes the epochs that end at or below the log start. It writes the file only if
-// it removes an epoch, or if an epoch that starts below the log start is unsaved: there may be no
-// batch left that contains its number. Otherwise only the start offset of the first epoch would
-// change. That change affects no lookup at or above the log start, and the next start of the store
-// computes it anyway (recovery.install). The caller holds writing and Log.mu.
-func (e *leaderEpochs) truncateFront(logStart int64) error {
-	epochs := e.load()
+// TruncateFront removes the epochs that end at or below a log start that no crash reverts. It
+// writes the file only if it removes an epoch, or if an epoch that starts below the log start is
+// unsaved: there may be no batch left that contains its number. Otherwise only the start offset of
+// the first epoch would change. That change affects no lookup at or above the log start, and the
+// next start of the store computes it anyway (Log.install).
+//
+// TruncateFront does nothing if the log has stopped: if it was closed, its directory may belong to
+// another log by now, so no file is written. The next start removes the old leader epochs.
+func (e *leaderEpochs) TruncateFront(logStart int64) error {
+	e.writing.Lock()
+	defer e.writing.Unlock()
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.fault.StoppedLocked() != nil {
+		return nil
+	}
+	epochs := e.Load()
 	kept := epochs.TruncateFront(logStart)
-	if len(kept) == len(epochs) && e.unsavedFrom() >= logStart {
+	if len(kept) == len(epochs) && e.UnsavedFromLocked() >= logStart {
 		return nil
 	}
 	return e.save(kept)
 }
 
-// restore sets the epochs that recovery has found. found contains those of the file, or is nil if
-// the file does not exist. If the log has later epochs as well, and the scanned batches contain
-// them, they stay unsaved: after a failover the start of a broker would otherwise write hundreds of
-// files.
-func (e *leaderEpochs) restore(epochs, found leaderepoch.Cache, scannedFrom int64) error {
+// Restore sets the epochs that recovery has found. It replaces an unusable file at once. found
+// contains the epochs of the file, or is nil if the file does not exist. If the log has later epochs
+// as well, and the scanned batches contain them, they stay unsaved: after a failover the start of a
+// broker would otherwise write hundreds of files.
+func (e *leaderEpochs) Restore(epochs, found leaderepoch.Cache, unusable bool,
+	scannedFrom int64) error {
 	known := len(found)
-	if len(epochs) >= known && slices.Equal(epochs[:known], found) &&
+	if !unusable && len(epochs) >= known && slices.Equal(epochs[:known], found) &&
 		(len(epochs) == known || epochs[known].Start >= scannedFrom) {
 		e.cache.Store(&epochs)
 		e.saved = found
@@ -150,11 +165,16 @@ func (e *leaderEpochs) restore(epochs, found leaderepoch.Cache, scannedFrom int6
 	return e.save(epochs)
 }
 
-// due reports whether a round of maintenance at the time now should write the file. rolledAt is the
+// Due reports whether a round of maintenance at the time now should write the file. rolledAt is the
 // base offset of the active segment: unsaved epochs of other segments are due at once, so that a
-// start does not have to scan these segments. The caller holds Log.mu.
-func (e *leaderEpochs) due(now time.Time, rolledAt int64) bool {
-	from := e.unsavedFrom()
+// start does not have to scan these segments.
+func (e *leaderEpochs) Due(now time.Time, rolledAt int64) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.fault.StoppedLocked() != nil {
+		return false
+	}
+	from := e.UnsavedFromLocked()
 	if from == math.MaxInt64 {
 		e.unsavedSince = time.Time{}
 		return false
@@ -165,109 +185,59 @@ func (e *leaderEpochs) due(now time.Time, rolledAt int64) bool {
 	return from < rolledAt || now.Sub(e.unsavedSince) >= epochsDelay
 }
 
-// saveEpochs writes the epoch file if an epoch is unsaved. Appends continue meanwhile. The caller
-// holds Log.maintain, so the log is not closed meanwhile.
-func (l *Log) saveEpochs() error {
-	e := &l.epochs
+// SaveDue writes the epoch file, unless the log has stopped meanwhile.
+func (e *leaderEpochs) SaveDue() error {
+	e.maintain.Lock()
+	defer e.maintain.Unlock()
+	e.mu.Lock()
+	stopped := e.fault.StoppedLocked() != nil
+	e.mu.Unlock()
+	if stopped {
+		return nil
+	}
+	return e.Save()
+}
+
+// Save writes the epoch file if an epoch is unsaved. Appends continue meanwhile. The caller holds
+// Log.maintain, so the log is not closed meanwhile.
+func (e *leaderEpochs) Save() error {
 	e.writing.Lock()
 	defer e.writing.Unlock()
-	l.mu.Lock()
-	content, unsaved := e.load(), e.unsavedFrom() < math.MaxInt64
-	l.mu.Unlock()
+	e.mu.Lock()
+	content, unsaved := e.Load(), e.UnsavedFromLocked() < math.MaxInt64
+	e.mu.Unlock()
 	if !unsaved {
 		return nil
 	}
 	if err := e.write(content); err != nil {
 		return err
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
+	e.mu.Lock()
+	defer e.mu.Unlock()
 	e.saved, e.unsavedSince = content, time.Time{}
 	return nil
 }
 
-// saveEpochsBelow writes the epoch file if an epoch that starts below the offset end is unsaved. It
-// is called before the batches below this offset are deleted, or the log start passes them. If the
+// SaveBelow writes the epoch file if an epoch that starts below the offset end is unsaved. It is
+// called before the batches below this offset are deleted, or the log start passes them. If the
 // disk is full, they are deleted nevertheless, because that makes room. The caller holds
 // Log.maintain.
-func (l *Log) saveEpochsBelow(end int64) error {
-	l.mu.Lock()
-	unsaved := l.epochs.unsavedFrom() < end
-	l.mu.Unlock()
+func (e *leaderEpochs) SaveBelow(end int64) error {
+	e.mu.Lock()
+	unsaved := e.UnsavedFromLocked() < end
+	e.mu.Unlock()
 	if !unsaved {
 		return nil
 	}
-	if err := l.saveEpochs(); err != nil && !segmentlist.IsTemporary(err) {
+	if err := e.Save(); err != nil && !segmentlist.IsTemporary(err) {
 		return err
 	}
 	return nil
 }
 
-// epochsDue reports whether a round of maintenance should call saveDueEpochs.
-func (l *Log) epochsDue(now time.Time) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	handles := l.list.Handles()
-	return l.fault.StoppedLocked() == nil && handles != nil &&
-		l.epochs.due(now, handles[len(handles)-1].Base())
-}
-
-// saveDueEpochs writes the epoch file, unless the log has stopped meanwhile.
-func (l *Log) saveDueEpochs() error {
-	l.maintain.Lock()
-	defer l.maintain.Unlock()
-	l.mu.Lock()
-	stopped := l.fault.StoppedLocked() != nil
-	l.mu.Unlock()
-	if stopped {
-		return nil
-	}
-	return l.saveEpochs()
-}
-
-// saveEpochs writes the epoch files that are due in the round of maintenance at the time now. It
-// limits their number, so that the files of many logs do not occupy the disk at once; the next
-// rounds write the others.
-func (s *Store) saveEpochs(now time.Time) error {
-	var due []*Log
-	for _, log := range s.Logs() {
-		if log.epochsDue(now) {
-			due = append(due, log)
-		}
-	}
-	due = due[:min(len(due), max(epochFilesMin, len(due)/epochRounds))]
-	failed := make(chan error, len(due))
-	inParallel(due, s.opts.workers(backgroundWorkers), func(log *Log) {
-		if err := log.saveDueEpochs(); err != nil {
-			failed <- fmt.Errorf("partition %s: %w", log.id, err)
-		}
-	})
-	close(failed)
-	var faults []error
-	for err := range failed {
-		faults = append(faults, err)
-	}
-	return errors.Join(faults...)
-}
-
-// truncateEpochsFront calls leaderEpochs.truncateFront for a log start that no crash reverts,
-// unless the log has stopped: if it was closed, its directory may belong to another log by now, so
-// no file is written. The next start removes the old leader epochs.
-func (l *Log) truncateEpochsFront(logStart int64) error {
-	l.epochs.writing.Lock()
-	defer l.epochs.writing.Unlock()
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.fault.StoppedLocked() != nil {
-		return nil
-	}
-	return l.epochs.truncateFront(logStart)
-}
-
-// removeEpochs durably removes the epoch file, and all epochs. Without the sync a crash could
-// restore the file, and its epochs would apply to other records at the same offsets.
-func (l *Log) removeEpochs() error {
-	e := &l.epochs
+// Remove durably removes the epoch file, and all epochs. Without the sync a crash could restore the
+// file, and its epochs would apply to other records at the same offsets.
+func (e *leaderEpochs) Remove() error {
 	e.writing.Lock()
 	defer e.writing.Unlock()
 	err := e.fs.Remove(filepath.Join(e.dir, checkpoint.EpochsFile))
@@ -277,8 +247,8 @@ func (l *Log) removeEpochs() error {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
+	e.mu.Lock()
+	defer e.mu.Unlock()
 	e.cache.Store(&leaderepoch.Cache{})
 	e.saved, e.failed, e.unsavedSince = nil, false, time.Time{}
 	return nil

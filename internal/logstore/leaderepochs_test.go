@@ -47,7 +47,7 @@ func ledLog(t *testing.T) (*vfs.Mem, *Store, *Log) {
 		}
 		fill(t, log, 10)
 		if epoch == 3 {
-			if err := log.saveDueEpochs(); err != nil {
+			if err := log.epochs.SaveDue(); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -70,7 +70,7 @@ func TestCrashKeepsEpochsOfBatches(t *testing.T) {
 	crashed := mem.CrashClone()
 	for range 2 { // the second start finds the same, because the first one wrote no file
 		recovered := openStore(t, crashed).Logs()[0]
-		if got := recovered.epochs.load(); !slices.Equal(got, want) || recovered.LogEnd() != 20 {
+		if got := recovered.epochs.Load(); !slices.Equal(got, want) || recovered.LogEnd() != 20 {
 			t.Fatalf("after a crash: %v, log end %d", got, recovered.LogEnd())
 		}
 		crashed = crashed.CrashClone()
@@ -94,7 +94,7 @@ func TestCloseSavesEpochs(t *testing.T) {
 	if got := savedEpochs(t, mem); !slices.Equal(got, want) {
 		t.Errorf("the file contains %v", got)
 	}
-	if got := openStore(t, mem.CrashClone()).Logs()[0].epochs.load(); !slices.Equal(got, want) {
+	if got := openStore(t, mem.CrashClone()).Logs()[0].epochs.Load(); !slices.Equal(got, want) {
 		t.Errorf("opened with %v", got)
 	}
 }
@@ -193,11 +193,11 @@ func TestTruncationReplacesUncertainFile(t *testing.T) {
 	store := openStore(t, fault)
 	log := createLog(t, store, settings(nil))
 	fill(t, log, 5)
-	if err := errors.Join(log.saveDueEpochs(), log.Lead(7)); err != nil {
+	if err := errors.Join(log.epochs.SaveDue(), log.Lead(7)); err != nil {
 		t.Fatal(err)
 	}
 	fault.Inject(vfs.Rule{Op: vfs.OpSyncDir, Name: "tickets-0", Times: 1, Err: syscall.EIO})
-	if err := log.saveDueEpochs(); !errors.Is(err, ErrStorage) {
+	if err := log.epochs.SaveDue(); !errors.Is(err, ErrStorage) {
 		t.Fatal(err)
 	}
 	if got := savedEpochs(t, mem); got.Latest() != 7 {
@@ -215,7 +215,7 @@ func TestTruncationReplacesUncertainFile(t *testing.T) {
 // contradict the epochs of the records that were copied afterwards.
 func TestRestartedLogForgetsSavedEpochs(t *testing.T) {
 	mem, _, log := ledLog(t)
-	if err := errors.Join(log.saveDueEpochs(), log.StartAt(30)); err != nil {
+	if err := errors.Join(log.epochs.SaveDue(), log.StartAt(30)); err != nil {
 		t.Fatal(err)
 	}
 	b := record.Batch(keyed(t, "a"))
@@ -227,7 +227,7 @@ func TestRestartedLogForgetsSavedEpochs(t *testing.T) {
 	for seed := range uint64(20) {
 		got := openStore(t, mem.CrashClonePartly(seed)).Logs()[0]
 		if got.LogEnd() > 30 && got.EpochAt(30) != 2 || got.LeaderEpoch() > 2 {
-			t.Errorf("seed %d: epochs %v", seed, got.epochs.load())
+			t.Errorf("seed %d: epochs %v", seed, got.epochs.Load())
 		}
 	}
 }
@@ -241,7 +241,7 @@ func TestAppendsContinueDuringWriteOfEpochs(t *testing.T) {
 	}
 	hung := disk.hold(vfs.OpSync, checkpoint.EpochsFile+vfs.TemporarySuffix)
 	written := make(chan error)
-	go func() { written <- log.saveDueEpochs() }()
+	go func() { written <- log.epochs.SaveDue() }()
 	<-hung.reached
 	fill(t, log, 3)
 	if err := log.Lead(10); err != nil {
@@ -255,7 +255,7 @@ func TestAppendsContinueDuringWriteOfEpochs(t *testing.T) {
 		t.Errorf("the file contains %v, the log %d", got, log.LeaderEpoch())
 	}
 	log.mu.Lock()
-	from := log.epochs.unsavedFrom()
+	from := log.epochs.UnsavedFromLocked()
 	log.mu.Unlock()
 	if from != log.LogEnd() {
 		t.Errorf("the first unsaved epoch starts at %d, want %d", from, log.LogEnd())

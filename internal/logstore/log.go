@@ -257,14 +257,14 @@ func (l *Log) Lead(epoch int32) error {
 	switch {
 	case l.fault.StoppedLocked() != nil:
 		return l.fault.StoppedLocked()
-	case epoch < l.epochs.latest():
+	case epoch < l.epochs.Latest():
 		return fmt.Errorf("%w: lead in epoch %d after %d", ErrFencedLeaderEpoch, epoch,
-			l.epochs.latest())
-	case epoch == l.epochs.latest():
+			l.epochs.Latest())
+	case epoch == l.epochs.Latest():
 		l.mu.follows = false
 		return nil
 	}
-	l.epochs.assignLocked(epoch, l.offsets.LogEnd())
+	l.epochs.AssignLocked(epoch, l.offsets.LogEnd())
 	l.mu.follows = false
 	return nil
 }
@@ -280,7 +280,7 @@ func (l *Log) Follow() {
 }
 
 // LeaderEpoch returns the latest leader epoch of the log, -1 if the log has no leader epoch yet.
-func (l *Log) LeaderEpoch() int32 { return l.epochs.latest() }
+func (l *Log) LeaderEpoch() int32 { return l.epochs.Latest() }
 
 // EpochAt returns the leader epoch of an offset. It returns -1 for an offset at or above LogEnd,
 // and for one below the first known epoch.
@@ -288,7 +288,7 @@ func (l *Log) EpochAt(offset int64) int32 {
 	if offset >= l.offsets.LogEnd() {
 		return -1
 	}
-	return l.epochs.load().At(offset)
+	return l.epochs.Load().At(offset)
 }
 
 // LogStart returns the first offset that may be read.

@@ -165,7 +165,7 @@ func (o *Offline) open(id PartitionID) error {
 	}
 	// No maintenance writes the leader epochs later, and unsaved ones would hold back the recovery
 	// point and with it the cleaner.
-	if err := o.log.saveEpochs(); err != nil {
+	if err := o.log.epochs.Save(); err != nil {
 		return err
 	}
 	// A pass removes segments that the summaries of the last clean shutdown contain.

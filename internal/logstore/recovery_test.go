@@ -79,7 +79,7 @@ func stopped(t *testing.T, clean bool) *vfs.Mem {
 		appendBatch(t, log, storetest.Batch{Producer: 7, Sequence: i,
 			Keys: []string{fmt.Sprintf("k%d", log.LogEnd())}}.Bytes(t))
 	}
-	if err := log.saveDueEpochs(); err != nil {
+	if err := log.epochs.SaveDue(); err != nil {
 		t.Fatal(err)
 	}
 	store.tick(epoch0, false)

@@ -128,7 +128,7 @@ func (l *Log) deleteFront(handles []*segmentlist.Handle, count int) error {
 	if err := l.snapshots.EnsureForDeletion(handles, count); err != nil {
 		return err
 	}
-	if err := l.saveEpochsBelow(handles[count].Base()); err != nil {
+	if err := l.epochs.SaveBelow(handles[count].Base()); err != nil {
 		return err
 	}
 	defer func() { l.writePendingSnapshot(handles[count:]) }()
@@ -187,7 +187,7 @@ func (d frontDeletion) publish(count int) error {
 	old := l.list.Publish(l.list.Handles()[count:])
 	l.mu.Unlock()
 	old.Release()
-	return l.truncateEpochsFront(logStart)
+	return l.epochs.TruncateFront(logStart)
 }
 
 // DeleteBefore deletes all records below an offset (DeleteRecords, KIP-107). A follower calls it
@@ -228,7 +228,7 @@ func (l *Log) DeleteBefore(offset int64) error {
 	if err := l.env.saveCheckpoints(); err != nil {
 		return fmt.Errorf("%w: save the log start: %w", ErrStorage, err)
 	}
-	return l.truncateEpochsFront(l.offsets.LogStart())
+	return l.epochs.TruncateFront(l.offsets.LogStart())
 }
 
 // deleteBefore executes the steps 1 to 3 of DeleteBefore, and reports whether the log start has
@@ -253,7 +253,7 @@ func (l *Log) deleteBefore(offset int64) (moved bool, err error) {
 	if err := l.flushMaintained(); err != nil && !segmentlist.IsTemporary(err) {
 		return false, err
 	}
-	if err := l.saveEpochsBelow(offset); err != nil {
+	if err := l.epochs.SaveBelow(offset); err != nil {
 		return false, err
 	}
 	l.mu.Lock()

@@ -171,5 +171,5 @@ func (l *Log) rollAt(offset int64) error {
 		return err
 	}
 	// an unsaved leader epoch would hold back the recovery point on disk
-	return errors.Join(l.flushMaintained(), l.saveEpochs())
+	return errors.Join(l.flushMaintained(), l.epochs.Save())
 }

@@ -124,7 +124,7 @@ func TestReadersDoNotWaitForTheDisk(t *testing.T) {
 			}},
 		{"a leader epoch's sync", vfs.OpSync, checkpoint.EpochsFile + vfs.TemporarySuffix,
 			func(t *testing.T, _ *Store, l *Log) {
-				if err := errors.Join(l.Lead(9), l.saveDueEpochs()); err != nil {
+				if err := errors.Join(l.Lead(9), l.epochs.SaveDue()); err != nil {
 					t.Error(err)
 				}
 			}},

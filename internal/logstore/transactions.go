@@ -44,7 +44,7 @@ func (l *Log) NeedsVerification(producerID int64, producerEpoch int16) (needed b
 		return false, Guard{}, err
 	}
 	return !l.mu.producers.HasOpen(producerID, producerEpoch),
-		l.mu.producers.Guard(producerID, l.epochs.latest()), nil
+		l.mu.producers.Guard(producerID, l.epochs.Latest()), nil
 }
 
 // OpenTransactions returns the number of open transactions, and the one with the lowest first

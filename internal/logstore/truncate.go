@@ -41,7 +41,7 @@ func (l *Log) TruncateTo(offset int64) error {
 	defer l.truncating.Unlock()
 	switch {
 	case offset >= l.offsets.LogEnd():
-		return (&truncation{log: l}).truncateEpochs(offset)
+		return l.epochs.TruncateEnd(offset)
 	case offset <= l.offsets.LogStart():
 		return l.restartAt(max(offset, 0))
 	}
@@ -131,7 +131,7 @@ func (t *truncation) fillGap(to int64) error {
 		}
 		builder := record.NewBuilder(compress.None, compress.LevelDefault)
 		builder.Reset(record.Identity{
-			BaseOffset: end, LastOffsetDelta: int32(to - end - 1), LeaderEpoch: l.epochs.latest(),
+			BaseOffset: end, LastOffsetDelta: int32(to - end - 1), LeaderEpoch: l.epochs.Latest(),
 			ProducerID: -1, ProducerEpoch: -1, BaseSequence: -1,
 			MaxTimestamp: timestamp,
 		})
@@ -282,19 +282,6 @@ func (t *truncation) stop(cause error) error {
 	cause = fmt.Errorf("truncate: %w", cause)
 	t.log.fault.Fail(cause)
 	return fmt.Errorf("%w: %w", ErrStorage, cause)
-}
-
-// truncateEpochs removes the leader epochs that start at or above the offset end.
-func (t *truncation) truncateEpochs(end int64) error {
-	l := t.log
-	l.epochs.writing.Lock()
-	defer l.epochs.writing.Unlock()
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.fault.StoppedLocked() != nil {
-		return l.fault.StoppedLocked()
-	}
-	return l.epochs.truncateEnd(end)
 }
 
 // heldFiles are the files that a truncation needs open. The truncation opens them before it changes

@@ -53,7 +53,7 @@ func (t *truncation) truncateFiles(handles []*segmentlist.Handle) error {
 	}
 	// Everything but the file of leader epochs is truncated. If the disk has no room for this file,
 	// the caller calls TruncateTo again, which then only truncates the epochs.
-	if err := t.truncateEpochs(t.target.epochsFrom); err != nil && !segmentlist.IsTemporary(err) {
+	if err := l.epochs.TruncateEnd(t.target.epochsFrom); err != nil && !segmentlist.IsTemporary(err) {
 		return t.stop(err)
 	} else if err != nil {
 		return err
@@ -179,7 +179,7 @@ func (t *truncation) replaceFiles(handles []*segmentlist.Handle) error {
 	// leader epochs does not exist, a start rebuilds the epochs from the batches.
 	err = l.snapshots.RemoveAbove(held.listed, -1)
 	if err == nil {
-		err = l.removeEpochs()
+		err = l.epochs.Remove()
 	}
 	if err != nil {
 		return t.stop(errors.Join(err, active.Close()))
