@@ -110,7 +110,7 @@ func (l *Log) appendBatch(batch []byte, verified Verified, now time.Time,
 		return l.answer(duplicate.BaseOffset(), duplicate.LastOffset,
 			duplicate.Timestamp, true), nil
 	}
-	l.unsynced.Add(int64(b.SizeBytes()))
+	l.disk.AddUnsynced(b.SizeBytes())
 	l.appended(config)
 	return l.answer(b.BaseOffset(), b.LastOffset(), b.MaxTimestamp(), false), nil
 }
@@ -275,7 +275,7 @@ func (l *Log) AppendReplicated(batches []byte, now time.Time) error {
 			func() error { return l.followLocked(b, from, config, now) }); err != nil {
 			return err
 		}
-		l.unsynced.Add(int64(len(b)))
+		l.disk.AddUnsynced(len(b))
 		batches = rest
 	}
 	return nil

@@ -76,13 +76,13 @@ func (s *Store) tick(now time.Time, retention bool) {
 
 // maintain runs one round of maintenance on one log.
 func (s *Store) maintain(log *Log, now time.Time, retention bool) {
-	before := log.disk.synced.Load()
-	err := errors.Join(log.rollIdle(now), log.flush())
+	before := log.disk.Synced()
+	err := errors.Join(log.rollIdle(now), log.disk.Flush())
 	if retention {
 		log.expireProducers(now)
 		err = errors.Join(err, log.applyRetention(now))
 	}
-	if log.disk.synced.Load() != before {
+	if log.disk.Synced() != before {
 		s.durableEndChanged(log)
 	}
 	switch begins, ends, failed := recordOutcome(&log.mu, &log.mu.background, err, now); {
@@ -230,7 +230,7 @@ func (s *Store) closeIdleFiles(r *idleRound, now time.Time) (done bool) {
 	return true
 }
 
-// syncIdleIndexes calls Log.syncIdleIndexes for the pending logs, until idleSyncMax has passed.
+// syncIdleIndexes calls durability.SyncIdleIndexes for the pending logs, until idleSyncMax has passed.
 func (s *Store) syncIdleIndexes(r *idleRound) {
 	until := time.Now().Add(idleSyncMax)
 	var mu sync.Mutex
@@ -242,30 +242,13 @@ func (s *Store) syncIdleIndexes(r *idleRound) {
 			pending = append(pending, log)
 			return
 		}
-		if err := log.syncIdleIndexes(); err != nil {
+		if err := log.disk.SyncIdleIndexes(); err != nil {
 			mu.Lock()
 			defer mu.Unlock()
 			r.failed, r.failure = r.failed+1, fmt.Errorf("%s: %w", log.id, err)
 		}
 	})
 	r.pending = pending
-}
-
-// syncIdleIndexes syncs the indexes of the active segment if nothing was added to them since the
-// previous call. Only then can the files be closed. A rolled segment needs no such sync, because
-// the next flush seals it.
-func (l *Log) syncIdleIndexes() error {
-	l.maintain.Lock()
-	defer l.maintain.Unlock()
-	list := l.list.Acquire()
-	if list == nil {
-		return nil
-	}
-	defer list.Release()
-	if err := list.Active().SyncIdleIndexes(); err != nil {
-		return l.fault.SyncFailed(list.Active(), err)
-	}
-	return nil
 }
 
 // openFilesLimit returns the number of file descriptors that this process may have, or 0 if it is

@@ -3,7 +3,6 @@ package logstore
 import (
 	"sync"
 	"sync/atomic"
-	"time"
 )
 
 const (
@@ -30,7 +29,7 @@ func (l *Log) DurableEnd() int64 {
 	// A truncation lowers synced before it lowers the log end, and a sync raises synced after the
 	// log end has risen. So the result never exceeds the log end, even if one of the two values
 	// changes between the loads.
-	return min(l.disk.synced.Load(), l.offsets.LogEnd())
+	return min(l.disk.Synced(), l.offsets.LogEnd())
 }
 
 // appended requests the sync that an append needs. Under durability Fsync it requests the sync at
@@ -40,59 +39,12 @@ func (l *Log) DurableEnd() int64 {
 func (l *Log) appended(config *config) {
 	switch {
 	case config.settings.Fsync:
-		if l.disk.synced.Load() < l.offsets.LogEnd() {
+		if l.disk.Synced() < l.offsets.LogEnd() {
 			l.env.commit(l)
 		}
-	case l.unsynced.Load() > l.env.flushBytes:
-		l.unsynced.Store(0) // the next sync is requested after another flushBytes bytes
+	case l.disk.NeedsSync(l.env.flushBytes):
 		l.env.commit(l)
 	}
-}
-
-// commit makes all records durable that were appended before the call. One sync covers all appends
-// since the previous sync, and appends continue during the sync. Unlike flush, commit seals no
-// segment and does not acquire Log.maintain. A producer therefore waits only for a sync of its log,
-// and never for a swap of the cleaner.
-//
-// Segment.Sync runs one sync of a segment at a time. If two syncs ran concurrently and the first
-// one failed, the second one might still return success for data that the kernel has dropped.
-func (l *Log) commit() error {
-	l.mu.Lock()
-	end, truncations, stopped := l.offsets.LogEnd(), l.truncations.Load(), l.fault.StoppedLocked()
-	list := l.list.Acquire() // a roll needs Log.mu, so this list contains everything below end
-	l.mu.Unlock()
-	if list == nil {
-		return ErrClosed
-	}
-	defer list.Release()
-	if stopped != nil || end <= l.disk.synced.Load() {
-		return stopped
-	}
-	began := time.Now()
-	for _, h := range list.Handles[list.Floor(l.disk.synced.Load()):] {
-		if err := h.Sync(); err != nil {
-			return l.fault.SyncFailed(h, err)
-		}
-	}
-	l.syncs.add(time.Since(began))
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.truncations.Load() != truncations {
-		return nil // after the truncation, unsynced records may have been appended below end
-	}
-	l.disk.syncedTo(end)
-	return nil
-}
-
-// syncMeter counts the syncs of a log and the time that they took. Both values only rise.
-type syncMeter struct {
-	count atomic.Int64
-	spent atomic.Int64 // nanoseconds of wall-clock time
-}
-
-func (m *syncMeter) add(took time.Duration) {
-	m.spent.Add(int64(took))
-	m.count.Add(1)
 }
 
 // committer syncs the logs whose producers wait for a sync. It runs one sync per log at a time; the
@@ -157,7 +109,7 @@ func (c *committer) work() {
 		}
 		// The error is not needed here. After a failed sync the log has stopped, or the next flush
 		// retries; requests that wait for the sync check the state of the log.
-		_ = l.commit()
+		_ = l.disk.Commit()
 		c.finish(l)
 		c.synced(l)
 	}

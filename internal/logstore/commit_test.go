@@ -233,13 +233,13 @@ func TestDurabilityChange(t *testing.T) {
 	signal := durableSignal(store)
 	log := createLog(t, store, settings(nil))
 	fill(t, log, 3)
-	if log.DurableEnd() != 3 || log.disk.synced.Load() != 0 {
-		t.Errorf("Replicated: durable end %d, synced %d", log.DurableEnd(), log.disk.synced.Load())
+	if log.DurableEnd() != 3 || log.disk.Synced() != 0 {
+		t.Errorf("Replicated: durable end %d, synced %d", log.DurableEnd(), log.disk.Synced())
 	}
 	log.Configure(settings(fsync), true)
 	awaitDurable(t, log, signal)
-	if log.disk.synced.Load() != 3 {
-		t.Errorf("Fsync: %d is synced", log.disk.synced.Load())
+	if log.disk.Synced() != 3 {
+		t.Errorf("Fsync: %d is synced", log.disk.Synced())
 	}
 }
 
@@ -260,7 +260,7 @@ func TestManyUnsyncedBytesCauseASync(t *testing.T) {
 	case <-time.After(await.Limit):
 		t.Fatal("nothing was synced")
 	}
-	if log.disk.synced.Load() == 0 {
+	if log.disk.Synced() == 0 {
 		t.Error("nothing is synced")
 	}
 }
@@ -274,14 +274,14 @@ func TestSyncDuringTruncationDoesNotAdvanceDurableEnd(t *testing.T) {
 	fill(t, log, 5)
 	held := disk.hold(vfs.OpSync, "*.log")
 	done := make(chan error, 1)
-	go func() { done <- log.commit() }()
+	go func() { done <- log.disk.Commit() }()
 	<-held.reached
 	log.mu.Lock()
-	log.disk.truncate(2) // the part of a truncation that concerns the durable end
+	log.disk.TruncateLocked(2) // the part of a truncation that concerns the durable end
 	log.truncations.Add(1)
 	log.mu.Unlock()
 	close(held.free)
-	if err := <-done; err != nil || log.disk.synced.Load() > 2 {
-		t.Errorf("%v; synced %d", err, log.disk.synced.Load())
+	if err := <-done; err != nil || log.disk.Synced() > 2 {
+		t.Errorf("%v; synced %d", err, log.disk.Synced())
 	}
 }

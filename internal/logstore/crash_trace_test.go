@@ -23,7 +23,7 @@ func (w *workload) note(what string) {
 				s := log.checkpointState()
 				line += fmt.Sprintf("; log %d..%d hw %d recovery %d/%d dirty %d bases %v",
 					log.LogStart(), log.LogEnd(), s.HighWatermark,
-					s.RecoveryPoint, log.disk.checkpointed, s.FirstDirty, bases(log))
+					s.RecoveryPoint, log.disk.CheckpointedLocked(), s.FirstDirty, bases(log))
 			}
 		}
 		entries, _ := w.disk.mem.ReadDir(dataDir + "/" + p.id.String())

@@ -281,7 +281,7 @@ func (w *workload) wantDuplicate(log *Log, b appended) {
 }
 
 func (w *workload) flush(p *partitionModel, log *Log) {
-	if w.done(log.flush(), "flush") {
+	if w.done(log.disk.Flush(), "flush") {
 		p.synced = p.dataEnd()
 	}
 }

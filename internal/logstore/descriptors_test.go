@@ -134,7 +134,7 @@ func TestIdleIndexesDoNotDelayFlushes(t *testing.T) {
 		var longest time.Duration
 		for unflushed := began; time.Since(began) < 2*time.Minute; time.Sleep(step) {
 			busy.mu.Lock()
-			flushed := busy.disk.recoveryPoint == busy.LogEnd()
+			flushed := busy.disk.RecoveryPointLocked() == busy.LogEnd()
 			busy.mu.Unlock()
 			if flushed {
 				unflushed = time.Now()

@@ -58,7 +58,7 @@ func TestTruncationIntoGapFillsIt(t *testing.T) {
 		if err := log.TruncateTo(offset); err != nil || log.LogEnd() != offset {
 			t.Fatalf("truncated to %d: ends at %d, %v", offset, log.LogEnd(), err)
 		}
-		if err := log.flush(); err != nil {
+		if err := log.disk.Flush(); err != nil {
 			t.Fatal(err)
 		}
 		if again := createLog(t, openStore(t, mem.CrashClone()),
@@ -68,7 +68,7 @@ func TestTruncationIntoGapFillsIt(t *testing.T) {
 		gapped(t, log, offset)
 		rollNow(t, log)
 		gapped(t, log, 30)
-		if err := log.flush(); err != nil {
+		if err := log.disk.Flush(); err != nil {
 			t.Fatal(err)
 		}
 		log = createLog(t, openStore(t, mem.CrashClone()), settings(nil))
@@ -111,7 +111,7 @@ func TestFileOfFailedRollIsRemoved(t *testing.T) {
 		if !torn {
 			fill(t, log, 1)
 		}
-		if err := log.flush(); err != nil {
+		if err := log.disk.Flush(); err != nil {
 			t.Fatal(err)
 		}
 		crashed := mem.CrashClone()
@@ -283,7 +283,7 @@ func TestAbortedStaysAbortedAfterCrashesDuringRecovery(t *testing.T) {
 	store.tick(epoch0, false) // the recovery point is 8
 	rollNow(t, log)
 	fill(t, log, 2)
-	if err := log.commit(); err != nil {
+	if err := log.disk.Commit(); err != nil {
 		t.Fatal(err)
 	}
 	want := committedKeys(t, log, 0)
@@ -335,7 +335,7 @@ func TestStartAtOnFullDiskDoesNotStopTheLog(t *testing.T) {
 			store.tick(epoch0, false)
 			end := log.LogEnd()
 			fill(t, log, 1)
-			if err := log.flush(); err != nil {
+			if err := log.disk.Flush(); err != nil {
 				t.Fatal(err)
 			}
 			again := createLog(t, openStore(t, mem.CrashClone()), settings(nil))
@@ -423,7 +423,7 @@ func TestInterruptedRetentionKeepsTransactions(t *testing.T) {
 		store.tick(epoch0, false)
 		fill(t, log, 3)
 		endTxn(t, log, 9, false)
-		if err := log.flush(); err != nil {
+		if err := log.disk.Flush(); err != nil {
 			t.Fatal(err)
 		}
 		marking = segment.Name(second, segment.LogExtension, "")

@@ -19,6 +19,9 @@ func newLog(env environment, id PartitionID, topic TopicID, dir string, config *
 	l.fault = faultState{id: id, logger: env.logger, mu: &l.mu.Mutex, failed: env.failed}
 	l.epochs = leaderEpochs{fs: env.fs, dir: dir, maintain: &l.maintain, mu: &l.mu.Mutex,
 		fault: &l.fault}
+	l.disk.log = durabilityOf{id: id, logger: env.logger, list: &l.list, offsets: &l.offsets,
+		snapshots: &l.snapshots, fault: &l.fault, truncations: &l.truncations,
+		maintain: &l.maintain, mu: &l.mu.Mutex}
 	view := compactionView{l}
 	l.compaction.Init(view.environment(), view.sidecarSource(), &l.maintain, &l.mu.Mutex)
 	l.offsets.Restore(0, 0, 0, &l.mu.producers)
@@ -64,7 +67,7 @@ func (l *Log) install(in recovery.Input, found recovery.Found) error {
 	l.offsets.Restore(found.LogStart, found.HighWatermark, found.End, &l.mu.producers)
 	l.offsets.RestoreEnded(found.Ended)
 	l.compaction.Restore(in.Saved, found.LogStart, found.End)
-	l.installDisk(in, found)
+	l.disk.Start(found.Handles, found.End, in.Saved.RecoveryPoint)
 	if active := found.Handles[len(found.Handles)-1]; active.SizeBytes() > 0 {
 		l.mu.firstAppend = in.Now
 		if first, ok := active.FirstTimestamp(); ok && first > 0 && first < in.Now.UnixMilli() {
@@ -73,24 +76,4 @@ func (l *Log) install(in recovery.Input, found recovery.Found) error {
 	}
 	l.list.Publish(found.Handles)
 	return nil
-}
-
-// installDisk initializes Log.disk. Records that a scan has read are durable, because
-// segment.Recover syncs them. If the rebuilt indexes of a segment did not fit onto a full disk, a
-// later flush seals the segment. Until then the recovery point stays at the base offset of this
-// segment.
-func (l *Log) installDisk(in recovery.Input, found recovery.Found) {
-	recoveryPoint := found.End
-	var rolled []unsealed
-	for i, h := range found.Handles[:len(found.Handles)-1] {
-		if h.NeedsSeal() {
-			rolled = append(rolled, unsealed{segment: h, end: found.Handles[i+1].Base()})
-			recoveryPoint = rolled[0].segment.Base()
-		}
-	}
-	if active := found.Handles[len(found.Handles)-1]; active.Unsynced() {
-		// The end of the active segment could not be rewritten; the next flush does it and syncs.
-		recoveryPoint = min(recoveryPoint, active.Base())
-	}
-	l.disk.start(recoveryPoint, in.Saved.RecoveryPoint, rolled)
 }

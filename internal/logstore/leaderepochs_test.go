@@ -142,14 +142,14 @@ func TestUnsavedEpochsAreNotCleaned(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := errors.Join(log.flush(), store.save()); err != nil {
+	if err := errors.Join(log.disk.Flush(), store.save()); err != nil {
 		t.Fatal(err)
 	}
-	if end := log.disk.sealedEnd.Load(); end > 10 {
+	if end := log.disk.SealedEnd(); end > 10 {
 		t.Errorf("segments below %d may be cleaned", end)
 	}
 	store.tick(ledAt, false)
-	if end := log.disk.sealedEnd.Load(); end != 20 {
+	if end := log.disk.SealedEnd(); end != 20 {
 		t.Errorf("after the file was written: segments below %d may be cleaned", end)
 	}
 }
@@ -221,7 +221,7 @@ func TestRestartedLogForgetsSavedEpochs(t *testing.T) {
 	b := record.Batch(keyed(t, "a"))
 	b.SetBaseOffset(30)
 	b.SetLeaderEpoch(2) // below the removed epochs
-	if err := errors.Join(log.AppendReplicated(b, epoch0), log.flush()); err != nil {
+	if err := errors.Join(log.AppendReplicated(b, epoch0), log.disk.Flush()); err != nil {
 		t.Fatal(err)
 	}
 	for seed := range uint64(20) {

@@ -74,13 +74,7 @@ type Log struct {
 	// savedStart is the log start in the checkpoint on disk (Store.save).
 	savedStart atomic.Int64
 	// disk tracks how much of the log is synced, sealed and checkpointed.
-	disk durability
-	// unsynced is the number of bytes that were appended after the last flush, or after the last
-	// sync that was requested because this number was too large.
-	unsynced atomic.Int64
-	// syncs counts the syncs of commits and flushes, including the seals of rolled segments. Only
-	// the metrics use it.
-	syncs  syncMeter
+	disk   durability
 	epochs leaderEpochs
 	// files executes the file operations on segments. snapshots are the producer snapshots in the
 	// same directory.

@@ -28,9 +28,9 @@ func (v compactionView) environment() compaction.Env {
 		Segments: l.env.segments,
 		List:     &l.list, Offsets: &l.offsets, TopicID: l.TopicID,
 		Settings: func() *topicconfig.Settings { return &l.config.Load().settings },
-		Fault:    l.Fault, Truncations: l.truncations.Load, SealedEnd: l.disk.sealedEnd.Load,
+		Fault:    l.Fault, Truncations: l.truncations.Load, SealedEnd: l.disk.SealedEnd,
 		SavedStart: l.savedStart.Load, EpochAt: l.EpochAt, Producers: v.producers,
-		Flush: l.flush, Save: l.env.saveCheckpoints, Roll: l.rollNow, Replace: l.replaceIn,
+		Flush: l.disk.Flush, Save: l.env.saveCheckpoints, Roll: l.rollNow, Replace: l.replaceIn,
 		Record: v.record, Keep: v.keep,
 		Compress: func() compress.Func { return l.env.compress(siteClean) }}
 }
@@ -83,7 +83,7 @@ func (v compactionView) keep(s *segment.Segment, do func(h *segmentlist.Handle) 
 func (v compactionView) sidecarSource() sidecars.Source {
 	l := v.Log
 	return sidecars.Source{Settings: l.Settings, Acquire: l.list.Acquire,
-		CleanableEnd: l.disk.sealedEnd.Load, Truncations: l.truncations.Load,
+		CleanableEnd: l.disk.SealedEnd, Truncations: l.truncations.Load,
 		OwnsSealed: v.ownsSealed}
 }
 

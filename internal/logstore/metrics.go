@@ -116,8 +116,8 @@ func (c *collector) Collect(metrics chan<- prometheus.Metric) {
 	for _, log := range c.store.Logs() {
 		s := logSeries{metrics, []string{log.id.Topic, strconv.Itoa(int(log.id.Index))}, c.level}
 		s.log(log)
-		syncs[log.id] = []float64{float64(log.syncs.count.Load()),
-			time.Duration(log.syncs.spent.Load()).Seconds()}
+		count, spent := log.disk.Syncs()
+		syncs[log.id] = []float64{float64(count), spent.Seconds()}
 		if sections, ok := log.compaction.Sections(now); log.Settings().Compact && ok {
 			s.compaction(&log.compaction, sections)
 			all.add(sections, log.compaction.Quarantined())
@@ -161,9 +161,9 @@ func (s logSeries) log(log *Log) {
 		s.gauge(oldestTransactionDesc, float64(oldest.Since.UnixMilli())/1000)
 	}
 	if s.level.Full() {
-		s.metrics <- counter(syncsDesc, float64(log.syncs.count.Load()), s.labels...)
-		s.metrics <- counter(syncTimeDesc, time.Duration(log.syncs.spent.Load()).Seconds(),
-			s.labels...)
+		count, spent := log.disk.Syncs()
+		s.metrics <- counter(syncsDesc, float64(count), s.labels...)
+		s.metrics <- counter(syncTimeDesc, spent.Seconds(), s.labels...)
 	}
 }
 

@@ -89,7 +89,7 @@ func TestNoFileDescriptorsLeft(t *testing.T) {
 	for range 20 {
 		appendBatch(t, log, keyed(t, "k"))
 	}
-	fails("a flush", log.flush)
+	fails("a flush", log.disk.Flush)
 	if log.DurableEnd() != log.LogEnd() {
 		t.Errorf("durable end %d of %d", log.DurableEnd(), log.LogEnd())
 	}
@@ -282,7 +282,7 @@ func TestRecoveryPointWaitsForSegmentRolledDuringFlush(t *testing.T) {
 	fill(t, log, 10) // the segment is full
 	held := disk.hold(vfs.OpSync, "*.log")
 	done := make(chan error, 1)
-	go func() { done <- log.flush() }()
+	go func() { done <- log.disk.Flush() }()
 	<-held.reached
 	appendBatch(t, log, keyed(t, "k10"))
 	close(held.free)
@@ -292,10 +292,10 @@ func TestRecoveryPointWaitsForSegmentRolledDuringFlush(t *testing.T) {
 	if got := bases(log); len(got) != 2 {
 		t.Fatalf("segments %v, want two", got)
 	}
-	if point := log.checkpointState().RecoveryPoint; point != 0 || log.disk.synced.Load() < 10 {
-		t.Errorf("the recovery point is %d, %d is synced", point, log.disk.synced.Load())
+	if point := log.checkpointState().RecoveryPoint; point != 0 || log.disk.Synced() < 10 {
+		t.Errorf("the recovery point is %d, %d is synced", point, log.disk.Synced())
 	}
-	if err := log.flush(); err != nil || log.checkpointState().RecoveryPoint != 11 {
+	if err := log.disk.Flush(); err != nil || log.checkpointState().RecoveryPoint != 11 {
 		t.Errorf("the next flush: %v, recovery point %d", err, log.checkpointState().RecoveryPoint)
 	}
 }
@@ -306,15 +306,15 @@ func TestCheckpointDuringTruncationAllowsNoCleaningAboveIt(t *testing.T) {
 	store := openStore(t, vfs.NewMem())
 	log := createLog(t, store, settings(nil))
 	fill(t, log, 25)
-	if err := log.flush(); err != nil {
+	if err := log.disk.Flush(); err != nil {
 		t.Fatal(err)
 	}
 	before := log.checkpointState().RecoveryPoint
 	log.mu.Lock()
-	log.disk.truncate(12)
+	log.disk.TruncateLocked(12)
 	log.mu.Unlock()
 	log.noteCheckpointed(before)
-	if durable := log.disk.sealedEnd.Load(); durable > 12 {
+	if durable := log.disk.SealedEnd(); durable > 12 {
 		t.Errorf("sealed end %d after a truncation to 12", durable)
 	}
 }

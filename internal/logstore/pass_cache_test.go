@@ -31,7 +31,7 @@ func cachedAfterPass(t *testing.T, cold bool) float64 {
 		appendBatch(t, log, storetest.Batch{Keys: []string{fmt.Sprintf("key %d", i-i%3*(i%2))},
 			Value: string(value)}.Bytes(t))
 	}
-	if err := log.flush(); err != nil {
+	if err := log.disk.Flush(); err != nil {
 		t.Fatal(err)
 	}
 	if err := store.save(); err != nil {

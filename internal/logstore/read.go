@@ -298,7 +298,7 @@ func (l *Log) AtRest() (segments []AtRest) {
 		return nil
 	}
 	defer list.Release()
-	end := l.disk.sealedEnd.Load() // loaded after the list, as in Compaction.limits
+	end := l.disk.SealedEnd() // loaded after the list, as in Compaction.limits
 	for _, h := range list.Handles[:len(list.Handles)-1] {
 		if h.NextOffset() > end {
 			break

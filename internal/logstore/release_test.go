@@ -119,7 +119,7 @@ func TestDeletionOfDirectoriesDoesNotDelayFlushes(t *testing.T) {
 			}
 			fill(t, log, 5)
 			time.Sleep(2 * flushIntervalDefault)
-			if synced := log.disk.synced.Load(); synced != log.LogEnd() {
+			if synced := log.disk.Synced(); synced != log.LogEnd() {
 				t.Errorf("round %d: synced to %d of %d while a directory is being deleted", i,
 					synced, log.LogEnd())
 			}

@@ -131,7 +131,7 @@ func (l *Log) deleteFront(handles []*segmentlist.Handle, count int) error {
 	if err := l.epochs.SaveBelow(handles[count].Base()); err != nil {
 		return err
 	}
-	defer func() { l.writePendingSnapshot(handles[count:]) }()
+	defer func() { l.disk.WritePendingSnapshot(handles[count:]) }()
 	d := frontDeletion{log: l, handles: handles}
 	count, failed := d.mark(count)
 	if count == 0 {
@@ -180,7 +180,7 @@ func (d frontDeletion) publish(count int) error {
 		h.Doomed.Store(true)
 	}
 	l.mu.Lock()
-	l.disk.forget(func(u unsealed) bool { return u.segment.Base() < logStart })
+	l.disk.ForgetLocked(func(h *segmentlist.Handle) bool { return h.Base() < logStart })
 	// The log start is stored before the list. So a reader whose list lacks a deleted segment also
 	// finds that its offset is below the log start.
 	l.raiseLogStartLocked(max(l.offsets.LogStart(), logStart))
@@ -250,7 +250,7 @@ func (l *Log) deleteBefore(offset int64) (moved bool, err error) {
 	}
 	// If the disk is full, the deletion continues without the flush, because deleting segments
 	// makes room.
-	if err := l.flushMaintained(); err != nil && !segmentlist.IsTemporary(err) {
+	if err := l.disk.FlushMaintained(); err != nil && !segmentlist.IsTemporary(err) {
 		return false, err
 	}
 	if err := l.epochs.SaveBelow(offset); err != nil {

@@ -244,7 +244,7 @@ func TestCrashAtEveryStepOfRetention(t *testing.T) {
 		store := openStore(t, fault)
 		log := createLog(t, store, settings(nil))
 		fill(t, log, 50)
-		if err := log.flush(); err != nil {
+		if err := log.disk.Flush(); err != nil {
 			t.Fatal(err)
 		}
 		log.Configure(settings(func(s *topicconfig.Settings) { s.RetentionBytes = 1500 }), true)

@@ -65,9 +65,9 @@ func (l *Log) rollLocked() error {
 	}
 	handles := l.list.Handles()
 	old := handles[len(handles)-1]
-	// disk.rolled must be called before the list with the rolled segment is published; see
+	// disk.RolledLocked must be called before the list with the rolled segment is published; see
 	// Compaction.limits.
-	l.disk.rolled(unsealed{segment: old, end: end, state: l.mu.producers.Encode(end)})
+	l.disk.RolledLocked(old, end, l.mu.producers.Encode(end))
 	l.mu.firstAppend = time.Time{}
 	// The new list contains all segments of the old one, so releasing the old list closes no file.
 	l.list.Publish(append(handles[:len(handles):len(handles)], next)).Release()
@@ -140,7 +140,7 @@ func (l *Log) skipTo(offset int64) error {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.fault.StoppedLocked() == nil && l.disk.checkpointed < offset {
+	if l.fault.StoppedLocked() == nil && l.disk.CheckpointedLocked() < offset {
 		return fmt.Errorf("%w: the recovery point is not behind the gap", ErrStorage)
 	}
 	return l.fault.StoppedLocked()
@@ -151,7 +151,7 @@ func (l *Log) skipTo(offset int64) error {
 func (l *Log) rollAt(offset int64) error {
 	l.maintain.Lock()
 	defer l.maintain.Unlock()
-	if err := l.flushMaintained(); err != nil {
+	if err := l.disk.FlushMaintained(); err != nil {
 		return err
 	}
 	l.mu.Lock()
@@ -171,5 +171,5 @@ func (l *Log) rollAt(offset int64) error {
 		return err
 	}
 	// an unsaved leader epoch would hold back the recovery point on disk
-	return errors.Join(l.flushMaintained(), l.epochs.Save())
+	return errors.Join(l.disk.FlushMaintained(), l.epochs.Save())
 }

@@ -31,7 +31,7 @@ func TestAppendRollsWhenIndexIsFull(t *testing.T) {
 	if got := bases(log); !slices.Equal(got, []int64{0, 1, 6, 11, 16, 21, 26}) {
 		t.Errorf("segments begin at %v", got)
 	}
-	if err := log.flush(); err != nil {
+	if err := log.disk.Flush(); err != nil {
 		t.Errorf("seal: %v", err)
 	}
 	if got := readKeys(t, log, 0); len(got) != 31 {
@@ -59,7 +59,7 @@ func TestAppendRollsWhenOffsetIsOutOfRange(t *testing.T) {
 	if got := readKeys(t, log, 0); len(got) != 4 {
 		t.Errorf("read %v", got)
 	}
-	if err := log.flush(); err != nil {
+	if err := log.disk.Flush(); err != nil {
 		t.Errorf("seal: %v", err)
 	}
 }

@@ -253,7 +253,7 @@ func TestMinLagOfFutureTimestampsBeginsAtTheAppend(t *testing.T) {
 	log.AdvanceHighWatermark(log.LogEnd())
 	base := log.list.Load().Active().Base()
 	fill(t, log, 20)
-	if err := log.flush(); err != nil {
+	if err := log.disk.Flush(); err != nil {
 		t.Fatal(err)
 	}
 	log.noteCheckpointed(log.LogEnd())

@@ -66,7 +66,7 @@ func modelState(log *Log, handles []*segmentlist.Handle, index int,
 			reason = compaction.BlockedUnreplicated
 		case end(i) > log.LastStable():
 			reason = compaction.BlockedTransaction
-		case end(i) > log.disk.sealedEnd.Load():
+		case end(i) > log.disk.SealedEnd():
 			reason = compaction.BlockedActive
 		case end(i) > firstDirty && log.Settings().MinLag > 0 && young:
 			reason = compaction.BlockedMinLag

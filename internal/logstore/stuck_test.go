@@ -194,23 +194,24 @@ func TestManySegmentsAreSealedConcurrently(t *testing.T) {
 	mem := vfs.NewMem()
 	disk := &stuckDisk{FS: mem}
 	log := createLog(t, openStore(t, disk), settings(nil))
-	fill(t, log, 20*sealersMax)
-	bases := log.disk.unsealed
-	if len(bases) < sealersMax {
-		t.Fatalf("%d segments are unsealed, want at least %d", len(bases), sealersMax)
+	const many = 20 // segments; a few would be sealed one after the other
+	fill(t, log, 20*many)
+	bases := bases(log)
+	if len(bases) < many {
+		t.Fatalf("%d segments, want at least %d", len(bases), many)
 	}
 	hung := disk.hold(vfs.OpSync, segment.Name(0, segment.LogExtension, ""))
 	flushed := make(chan error)
-	go func() { flushed <- log.flush() }()
+	go func() { flushed <- log.disk.Flush() }()
 	<-hung.reached
-	for _, u := range bases[1:] {
-		name := filepath.Join(dataDir, partition.String(), segment.Name(u.end, swap.SnapshotSuffix, ""))
+	for _, end := range bases[2:] {
+		name := filepath.Join(dataDir, partition.String(), segment.Name(end, swap.SnapshotSuffix, ""))
 		await.Until(t, "the other segments are sealed while segment 0 is synced", func() bool {
 			_, err := mem.Stat(name)
 			return err == nil
 		})
 	}
-	if got := log.disk.sealedEnd.Load(); got != 0 {
+	if got := log.disk.SealedEnd(); got != 0 {
 		t.Errorf("segments below %d may be cleaned, although segment 0 is not sealed", got)
 	}
 	close(hung.free)

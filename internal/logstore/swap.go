@@ -97,7 +97,7 @@ func (s segmentSwap) check() (behind []*segmentlist.Handle, err error) {
 		return nil, segmentlist.ErrChanged
 	}
 	end := handles[first+len(s.sources)].Base()
-	if sealed := l.disk.sealedEnd.Load(); end > sealed {
+	if sealed := l.disk.SealedEnd(); end > sealed {
 		return nil, fmt.Errorf("replace segments: they end at %d, and the log is sealed and "+
 			"checkpointed up to %d only", end, sealed)
 	}

@@ -119,7 +119,7 @@ func (l *Log) AppendControl(end EndTxn, now time.Time) (Appended, error) {
 		return Appended{}, err
 	}
 	if !repeated {
-		l.unsynced.Add(int64(len(b)))
+		l.disk.AddUnsynced(len(b))
 	}
 	l.appended(config)
 	return l.answer(b.BaseOffset(), b.LastOffset(), b.MaxTimestamp(), repeated), nil

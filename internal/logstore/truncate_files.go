@@ -81,8 +81,8 @@ func (t *truncation) publish(state producer.State, before, after []*segmentlist.
 	l.mu.Lock()
 	active := after[len(after)-1]
 	l.compaction.Sidecars.InvalidateLocked(l.list.Handles())
-	l.disk.truncate(end)
-	l.disk.forget(func(u unsealed) bool { return u.segment.Base() >= active.Base() })
+	l.disk.TruncateLocked(end)
+	l.disk.ForgetLocked(func(h *segmentlist.Handle) bool { return h.Base() >= active.Base() })
 	l.truncations.Add(1)
 	l.mu.producers = state
 	l.compaction.Truncated(active.Base(), end)
@@ -230,7 +230,7 @@ func (t *truncation) publishEmpty(before []*segmentlist.Handle, active *segmentl
 	l, offset := t.log, t.target.end
 	l.mu.Lock()
 	l.compaction.Sidecars.InvalidateLocked(l.list.Handles())
-	l.disk.restart(offset)
+	l.disk.RestartLocked(offset)
 	l.truncations.Add(1)
 	l.mu.producers, l.mu.firstAppend = producer.State{}, time.Time{}
 	l.snapshots.ForgetPending()

@@ -1,0 +1,397 @@
+package logstore
+
+import (
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"heartwood.dev/heartwood/internal/logstore/offsets"
+	"heartwood.dev/heartwood/internal/logstore/segmentlist"
+	"heartwood.dev/heartwood/internal/logstore/snapshots"
+)
+
+// durability tracks how much of a log is on disk, and syncs the rest. Its offsets are ordered:
+//
+//	sealedEnd <= checkpointed <= recoveryPoint <= synced <= log end
+//
+// Log.mu guards every field, and the caller of each method whose name ends with Locked holds it.
+// synced and sealedEnd are also read without the lock. The offsets fall only by a truncation.
+type durability struct {
+	log durabilityOf
+	// synced is the end of the synced records.
+	synced atomic.Int64
+	// recoveryPoint is the offset below which recovery need not scan: the records below it are
+	// synced, and their segments are sealed.
+	recoveryPoint int64
+	// checkpointed is the recovery point in the checkpoint on disk (Store.save).
+	checkpointed int64
+	// unsealed are rolled segments that the next flush seals, oldest first.
+	unsealed []unsealed
+	// sealedEnd is the offset below which segments may be cleaned: min(checkpointed, base of
+	// unsealed[0]). A roll updates it before it publishes the segment list with the rolled segment
+	// (Compaction.limits).
+	sealedEnd atomic.Int64
+	// unsynced is the number of bytes that were appended after the last flush, or after the last
+	// sync that was requested because this number was too large.
+	unsynced atomic.Int64
+	// syncs counts the syncs of commits and flushes, including the seals of rolled segments. Only
+	// the metrics use it.
+	syncs syncMeter
+}
+
+// durabilityOf is what durability uses of its log.
+type durabilityOf struct {
+	id           PartitionID
+	logger       *slog.Logger
+	list         *segmentlist.Current
+	offsets      *offsets.Offsets
+	snapshots    *snapshots.Files
+	fault        *faultState
+	truncations  *atomic.Int64
+	maintain, mu sync.Locker // Log.maintain and Log.mu
+}
+
+// syncMeter counts the syncs of a log and the time that they took. Both values only rise.
+type syncMeter struct {
+	count atomic.Int64
+	spent atomic.Int64 // nanoseconds of wall-clock time
+}
+
+func (m *syncMeter) add(took time.Duration) {
+	m.spent.Add(int64(took))
+	m.count.Add(1)
+}
+
+// unsealed is a rolled segment that is not sealed yet.
+type unsealed struct {
+	segment *segmentlist.Handle
+	end     int64 // end offset, which is the base offset of the next segment
+	// state is the encoded producer state as of end; nil for a segment that recovery found, because
+	// recovery no longer has the producer state as of end.
+	state []byte
+}
+
+// Start sets the state of a log that recovery has found, with the end offset end and the recovery
+// point checkpointed on disk. Records that a scan has read are durable, because segment.Recover
+// syncs them. If the rebuilt indexes of a segment did not fit onto a full disk, a later flush seals
+// the segment. Until then the recovery point stays at the base offset of this segment.
+func (d *durability) Start(handles []*segmentlist.Handle, end, checkpointed int64) {
+	d.recoveryPoint = end
+	for i, h := range handles[:len(handles)-1] {
+		if h.NeedsSeal() {
+			d.unsealed = append(d.unsealed, unsealed{segment: h, end: handles[i+1].Base()})
+			d.recoveryPoint = d.unsealed[0].segment.Base()
+		}
+	}
+	if active := handles[len(handles)-1]; active.Unsynced() {
+		// The end of the active segment could not be rewritten; the next flush does it and syncs.
+		d.recoveryPoint = min(d.recoveryPoint, active.Base())
+	}
+	d.synced.Store(d.recoveryPoint)
+	d.checkpointed = min(max(checkpointed, 0), d.recoveryPoint)
+	d.settle()
+}
+
+// Synced returns the end of the synced records.
+func (d *durability) Synced() int64 { return d.synced.Load() }
+
+// SealedEnd returns the offset below which segments may be cleaned.
+func (d *durability) SealedEnd() int64 { return d.sealedEnd.Load() }
+
+// Syncs returns the number of syncs of commits and flushes, including the seals of rolled segments,
+// and the time that they took.
+func (d *durability) Syncs() (count int64, spent time.Duration) {
+	return d.syncs.count.Load(), time.Duration(d.syncs.spent.Load())
+}
+
+// AddUnsynced adds the number of bytes that were appended.
+func (d *durability) AddUnsynced(n int) { d.unsynced.Add(int64(n)) }
+
+// NeedsSync reports whether more than bytesMax bytes are unsynced. If so, it reports true again
+// only after another bytesMax bytes.
+func (d *durability) NeedsSync(bytesMax int64) bool {
+	if d.unsynced.Load() <= bytesMax {
+		return false
+	}
+	d.unsynced.Store(0)
+	return true
+}
+
+// CheckpointedLocked returns the recovery point in the checkpoint on disk.
+func (d *durability) CheckpointedLocked() int64 { return d.checkpointed }
+
+// RecoveryPointLocked returns the offset below which recovery need not scan.
+func (d *durability) RecoveryPointLocked() int64 { return d.recoveryPoint }
+
+// SavedRecoveryPointLocked returns the recovery point that the checkpoint stores. It does not exceed
+// unsavedFrom, the start of an unsaved leader epoch, because a start finds that epoch only in the
+// batches that it scans.
+func (d *durability) SavedRecoveryPointLocked(unsavedFrom int64) int64 {
+	return max(min(d.recoveryPoint, unsavedFrom), d.checkpointed)
+}
+
+// CheckpointedToLocked notes that a recovery point is on disk. The cleaner may clean a segment only
+// after the recovery point on disk has passed it. Cleaning leaves gaps between segments, and
+// recovery treats a gap above the recovery point on disk as lost data (ADR 0015). A truncation may
+// have lowered d.recoveryPoint after the given recovery point was read, so the lower of the two is
+// stored.
+func (d *durability) CheckpointedToLocked(recoveryPoint int64) {
+	d.checkpointed = min(recoveryPoint, d.recoveryPoint)
+	d.settle()
+}
+
+// RolledLocked adds a segment that the next flush seals, with its end offset and the encoded
+// producer state as of this offset.
+func (d *durability) RolledLocked(segment *segmentlist.Handle, end int64, state []byte) {
+	d.unsealed = append(d.unsealed, unsealed{segment: segment, end: end, state: state})
+	d.settle()
+}
+
+// ForgetLocked removes the unsealed segments that match, because their files were deleted.
+func (d *durability) ForgetLocked(match func(*segmentlist.Handle) bool) {
+	d.unsealed = slices.DeleteFunc(slices.Clone(d.unsealed),
+		func(u unsealed) bool { return match(u.segment) })
+	d.settle()
+}
+
+// TruncateLocked lowers all offsets to at most the offset end. A truncation calls it before it
+// lowers the log end. Records that are appended above this offset afterwards are then not treated
+// as synced, even if a sync that began earlier reports success.
+func (d *durability) TruncateLocked(end int64) {
+	d.synced.Store(min(d.synced.Load(), end))
+	d.recoveryPoint = min(d.recoveryPoint, end)
+	d.checkpointed = min(d.checkpointed, end)
+	d.settle()
+}
+
+// RestartLocked sets the state of a log that starts again, empty, at an offset. An empty log is
+// synced.
+func (d *durability) RestartLocked(offset int64) {
+	d.TruncateLocked(offset)
+	d.unsealed, d.recoveryPoint = nil, offset
+	d.synced.Store(offset)
+	d.settle()
+}
+
+// settle computes and stores sealedEnd after a change of checkpointed or unsealed.
+func (d *durability) settle() {
+	end := d.checkpointed
+	if len(d.unsealed) > 0 {
+		end = min(end, d.unsealed[0].segment.Base())
+	}
+	d.sealedEnd.Store(end)
+}
+
+// syncedTo notes that everything below end is synced. If all rolled segments are sealed, it also
+// raises the recovery point to end. It must not do so while a segment is unsealed, because recovery
+// opens a segment below the recovery point without a scan.
+func (d *durability) syncedTo(end int64) {
+	d.synced.Store(max(d.synced.Load(), end))
+	if len(d.unsealed) == 0 && end > d.recoveryPoint {
+		d.recoveryPoint = end
+		d.settle()
+	}
+}
+
+// sealed notes that a flush has sealed the first count segments of the list d.unsealed. The flush
+// has also synced everything below the offset end.
+func (d *durability) sealed(count int, end int64) {
+	d.unsealed = slices.Clone(d.unsealed[count:])
+	point := end
+	if rest := d.unsealed; len(rest) > 0 && rest[0].end <= end {
+		// The segment that was active when the flush began was rolled exactly at end, and is not
+		// sealed. Recovery has to scan this segment, so the recovery point is at most its base
+		// offset.
+		point = rest[0].segment.Base()
+	}
+	// A concurrent commit may already have raised the recovery point above point.
+	d.recoveryPoint = max(d.recoveryPoint, point)
+	d.syncedTo(end)
+	d.settle()
+}
+
+// sealersMax is the maximum number of segments of a log that are sealed concurrently. If there are
+// fewer, they are sealed one after the other.
+const sealersMax = 16
+
+// Commit makes all records durable that were appended before the call. One sync covers all appends
+// since the previous sync, and appends continue during the sync. Unlike Flush, Commit seals no
+// segment and does not acquire Log.maintain. A producer therefore waits only for a sync of its log,
+// and never for a swap of the cleaner.
+//
+// Segment.Sync runs one sync of a segment at a time. If two syncs ran concurrently and the first
+// one failed, the second one might still return success for data that the kernel has dropped.
+func (d *durability) Commit() error {
+	d.log.mu.Lock()
+	end, truncations := d.log.offsets.LogEnd(), d.log.truncations.Load()
+	stopped := d.log.fault.StoppedLocked()
+	list := d.log.list.Acquire() // a roll needs Log.mu, so this list contains everything below end
+	d.log.mu.Unlock()
+	if list == nil {
+		return ErrClosed
+	}
+	defer list.Release()
+	if stopped != nil || end <= d.synced.Load() {
+		return stopped
+	}
+	began := time.Now()
+	for _, h := range list.Handles[list.Floor(d.synced.Load()):] {
+		if err := h.Sync(); err != nil {
+			return d.log.fault.SyncFailed(h, err)
+		}
+	}
+	d.syncs.add(time.Since(began))
+	d.log.mu.Lock()
+	defer d.log.mu.Unlock()
+	if d.log.truncations.Load() != truncations {
+		return nil // after the truncation, unsynced records may have been appended below end
+	}
+	d.syncedTo(end)
+	return nil
+}
+
+// Flush makes all records durable that were appended before the call, and moves the recovery point
+// to their end. A failed sync stops the log: the kernel may have dropped the pages that it could
+// not write, and would report success the next time.
+func (d *durability) Flush() error {
+	d.log.maintain.Lock()
+	defer d.log.maintain.Unlock()
+	d.log.mu.Lock()
+	stopped := d.log.fault.StoppedLocked() != nil
+	d.log.mu.Unlock()
+	if stopped {
+		return nil
+	}
+	return d.FlushMaintained()
+}
+
+// FlushMaintained does the same as Flush, for callers that hold Log.maintain.
+//
+// Appends continue concurrently. The sync may also cover records that are appended during the
+// flush, but the recovery point does not rise above end, the log end when the flush began. If an
+// append rolls the active segment meanwhile, the last element of handles is still that segment, so
+// its sync covers everything below end. The next flush seals that segment.
+func (d *durability) FlushMaintained() error {
+	d.unsynced.Store(0)
+	d.log.mu.Lock()
+	handles := d.log.list.Handles()
+	end, rolled := d.log.offsets.LogEnd(), slices.Clone(d.unsealed)
+	checkpointed := d.checkpointed
+	done := handles == nil || end == d.recoveryPoint && len(rolled) == 0
+	d.log.mu.Unlock()
+	d.WritePendingSnapshot(handles)
+	if done {
+		return nil
+	}
+	began := time.Now()
+	// No segment can be removed meanwhile, because that requires Log.maintain.
+	if err := d.sealAll(rolled); err != nil {
+		return err
+	}
+	active := handles[len(handles)-1]
+	if err := active.Sync(); err != nil {
+		return d.log.fault.SyncFailed(active, err)
+	}
+	d.syncs.add(time.Since(began))
+	if len(rolled) > 0 {
+		if err := d.log.snapshots.Prune(handles,
+			scannedFrom(handles, checkpointed)); err != nil {
+			d.log.logger.Warn("failed to remove old producer snapshots", "partition", d.log.id, "error",
+				err)
+		}
+	}
+	d.log.mu.Lock()
+	defer d.log.mu.Unlock()
+	d.sealed(len(rolled), end)
+	return nil
+}
+
+// WritePendingSnapshot writes the producer snapshot that could not be written earlier because the
+// disk was full. The caller holds Log.maintain.
+func (d *durability) WritePendingSnapshot(handles []*segmentlist.Handle) {
+	if len(handles) == 0 {
+		return
+	}
+	if err := d.log.snapshots.WritePending(handles[0].Base()); err != nil {
+		d.log.logger.Warn("failed to write a producer snapshot", "partition", d.log.id, "error", err)
+	}
+}
+
+// sealAll seals rolled segments. If there are many, it seals several concurrently: each needs seven
+// syncs, and a file system commits concurrent syncs together. One after the other, those of a log
+// with 10,000 unsealed segments would delay a shutdown for more than ten seconds.
+func (d *durability) sealAll(rolled []unsealed) error {
+	if len(rolled) < sealersMax {
+		for _, u := range rolled {
+			if err := d.seal(u); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	var failed atomic.Pointer[error]
+	inParallel(rolled, sealersMax, func(u unsealed) {
+		if failed.Load() != nil {
+			return
+		}
+		if err := d.seal(u); err != nil {
+			failed.CompareAndSwap(nil, &err)
+		}
+	})
+	if err := failed.Load(); err != nil {
+		return *err
+	}
+	return nil
+}
+
+// seal seals a rolled segment and writes the producer snapshot at its end. If the disk is full or
+// no file descriptor is available, the next flush retries. The recovery point does not advance
+// until the segment is sealed.
+func (d *durability) seal(u unsealed) error {
+	if err := u.segment.Sync(); err != nil {
+		return d.log.fault.SyncFailed(u.segment, err)
+	}
+	err := u.segment.Seal()
+	if err != nil && !segmentlist.IsTemporary(err) {
+		return d.log.fault.SealFailed(err)
+	}
+	if err == nil && u.state != nil {
+		err = d.log.snapshots.Write(u.end, u.state)
+	}
+	if err != nil {
+		return fmt.Errorf("%w: seal segment %d: %w", ErrStorage, u.segment.Base(), err)
+	}
+	return nil
+}
+
+// scannedFrom returns the offset at which recovery begins to scan after a crash: the base offset of
+// the segment that contains the recovery point on disk.
+func scannedFrom(handles []*segmentlist.Handle, checkpointed int64) int64 {
+	from := handles[0].Base()
+	for _, h := range handles {
+		if h.Base() <= checkpointed {
+			from = h.Base()
+		}
+	}
+	return from
+}
+
+// SyncIdleIndexes syncs the indexes of the active segment if nothing was added to them since the
+// previous call. Only then can the files be closed. A rolled segment needs no such sync, because
+// the next flush seals it.
+func (d *durability) SyncIdleIndexes() error {
+	d.log.maintain.Lock()
+	defer d.log.maintain.Unlock()
+	list := d.log.list.Acquire()
+	if list == nil {
+		return nil
+	}
+	defer list.Release()
+	if err := list.Active().SyncIdleIndexes(); err != nil {
+		return d.log.fault.SyncFailed(list.Active(), err)
+	}
+	return nil
+}
