@@ -4,9 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-	"sync/atomic"
 	"time"
 
+	"heartwood.dev/heartwood/internal/logstore/parallel"
 	"heartwood.dev/heartwood/internal/outage"
 	"heartwood.dev/heartwood/internal/vfs"
 )
@@ -63,7 +63,7 @@ func (s *Store) run() {
 // retention finds these segments sealed. The checkpoints are written last, so they describe
 // everything that the round has synced.
 func (s *Store) tick(now time.Time, retention bool) {
-	inParallel(s.Logs(), s.opts.workers(backgroundWorkers),
+	parallel.Each(s.Logs(), s.opts.workers(backgroundWorkers),
 		func(log *Log) { s.maintain(log, now, retention) })
 	err := errors.Join(s.saveEpochs(now), s.save())
 	switch begins, ends, failed := recordOutcome(&s.mu, &s.mu.checkpoints, err, now); {
@@ -116,7 +116,7 @@ func (s *Store) saveEpochs(now time.Time) error {
 	}
 	due = due[:min(len(due), max(epochFilesMin, len(due)/epochRounds))]
 	failed := make(chan error, len(due))
-	inParallel(due, s.opts.workers(backgroundWorkers), func(log *Log) {
+	parallel.Each(due, s.opts.workers(backgroundWorkers), func(log *Log) {
 		if err := log.epochs.SaveDue(); err != nil {
 			failed <- fmt.Errorf("partition %s: %w", log.id, err)
 		}
@@ -127,22 +127,6 @@ func (s *Store) saveEpochs(now time.Time) error {
 		faults = append(faults, err)
 	}
 	return errors.Join(faults...)
-}
-
-// inParallel calls the function do for each element, with at most workersMax concurrent calls, and
-// returns when all calls have returned. There may be more workers than processors, because a worker
-// mostly waits for the disk. A slow call occupies one worker and does not delay the other elements.
-func inParallel[T any](all []T, workersMax int, do func(T)) {
-	var next atomic.Int64
-	var workers sync.WaitGroup
-	for range min(workersMax, len(all)) {
-		workers.Go(func() {
-			for i := next.Add(1) - 1; i < int64(len(all)); i = next.Add(1) - 1 {
-				do(all[i])
-			}
-		})
-	}
-	workers.Wait()
 }
 
 // recordOutcome stores the success or failure of a step in the outage.State o, under the lock that
@@ -230,12 +214,13 @@ func (s *Store) closeIdleFiles(r *idleRound, now time.Time) (done bool) {
 	return true
 }
 
-// syncIdleIndexes calls durability.SyncIdleIndexes for the pending logs, until idleSyncMax has passed.
+// syncIdleIndexes calls durability.Disk.SyncIdleIndexes for the pending logs, until idleSyncMax has
+// passed.
 func (s *Store) syncIdleIndexes(r *idleRound) {
 	until := time.Now().Add(idleSyncMax)
 	var mu sync.Mutex
 	var pending []*Log
-	inParallel(r.pending, s.opts.workers(backgroundWorkers), func(log *Log) {
+	parallel.Each(r.pending, s.opts.workers(backgroundWorkers), func(log *Log) {
 		if time.Now().After(until) {
 			mu.Lock()
 			defer mu.Unlock()

@@ -329,7 +329,7 @@ func (w *workload) clean(p *partitionModel, log *Log) {
 	if !p.settings.Compact {
 		return
 	}
-	// The bound is the recovery point and not durability.sealedEnd: a reset of the first dirty
+	// The bound is the recovery point and not durability.Disk.SealedEnd: a reset of the first dirty
 	// offset saves the recovery point, which then applies at once.
 	p.cleanable = max(p.cleanable, min(log.checkpointState().RecoveryPoint, log.LastStable()))
 	p.replicatedTo = max(p.replicatedTo, log.HighWatermark())

@@ -28,7 +28,7 @@
 // # Locks
 //
 // Locks are acquired in this order: Store.changes; Log.truncating; Log.maintain or Store.saving,
-// never both; leaderEpochs.writing; Log.mu; the mutex of Log.offsets; Store.mu.
+// never both; epochfile.File.writing; Log.mu; the mutex of Log.offsets; Store.mu.
 //
 //   - Log.truncating: one TruncateTo or StartAt at a time.
 //   - Log.offsets: the high watermark and the state behind the last stable offset; never held over
@@ -43,7 +43,7 @@
 //     change of the segment list. An append holds Log.mu while it writes, and may open the files of
 //     a segment meanwhile. The only file that is synced under Log.mu is the small file of leader
 //     epochs: by a truncation, and when the log start passes the end of an epoch.
-//   - leaderEpochs.writing: one write of the file of leader epochs at a time.
+//   - epochfile.File.writing: one write of the file of leader epochs at a time.
 //   - committer.mu: the logs that wait for a sync. No other lock is acquired while it is held.
 //     Group commit syncs the files without any of these locks (commit.go).
 //   - Store.mu: the map of logs. Store.saving: one writer of checkpoint files at a time.

@@ -23,7 +23,8 @@ func (l *Log) noteCheckpointed(recoveryPoint int64) {
 func (l *Log) checkpointState() checkpoint.State {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	aborted, recoveryPoint := l.mu.aborted, l.disk.SavedRecoveryPointLocked(l.epochs.UnsavedFromLocked())
+	aborted, recoveryPoint := l.mu.aborted, l.disk.SavedRecoveryPointLocked(
+		l.epochs.UnsavedFromLocked())
 	if handles := l.list.Handles(); handles != nil {
 		aborted = countAborted(handles, recoveryPoint)
 	}

@@ -5,6 +5,9 @@ import (
 	"time"
 
 	"heartwood.dev/heartwood/internal/logstore/datadir"
+	"heartwood.dev/heartwood/internal/logstore/durability"
+	"heartwood.dev/heartwood/internal/logstore/epochfile"
+	"heartwood.dev/heartwood/internal/logstore/fault"
 	"heartwood.dev/heartwood/internal/logstore/recovery"
 	"heartwood.dev/heartwood/internal/logstore/snapshots"
 	"heartwood.dev/heartwood/internal/logstore/swap"
@@ -16,12 +19,12 @@ func newLog(env environment, id PartitionID, topic TopicID, dir string, config *
 	files := swap.Dir{FS: env.fs, Path: dir, Config: env.segments, Logger: env.logger}
 	l := &Log{id: id, dir: dir, env: env, files: files, snapshots: snapshots.New(files),
 		notes: datadir.NewNotes(env.fs, dir)}
-	l.fault = faultState{id: id, logger: env.logger, mu: &l.mu.Mutex, failed: env.failed}
-	l.epochs = leaderEpochs{fs: env.fs, dir: dir, maintain: &l.maintain, mu: &l.mu.Mutex,
-		fault: &l.fault}
-	l.disk.log = durabilityOf{id: id, logger: env.logger, list: &l.list, offsets: &l.offsets,
-		snapshots: &l.snapshots, fault: &l.fault, truncations: &l.truncations,
-		maintain: &l.maintain, mu: &l.mu.Mutex}
+	l.fault = fault.State{ID: id, Logger: env.logger, Mu: &l.mu.Mutex, Failed: env.failed}
+	l.epochs = epochfile.File{FS: env.fs, Dir: dir, Maintain: &l.maintain, Mu: &l.mu.Mutex,
+		Fault: &l.fault}
+	l.disk.Log = durability.Env{ID: id, Logger: env.logger, List: &l.list, Offsets: &l.offsets,
+		Snapshots: &l.snapshots, Fault: &l.fault, Truncations: &l.truncations,
+		Maintain: &l.maintain, Mu: &l.mu.Mutex}
 	view := compactionView{l}
 	l.compaction.Init(view.environment(), view.sidecarSource(), &l.maintain, &l.mu.Mutex)
 	l.offsets.Restore(0, 0, 0, &l.mu.producers)

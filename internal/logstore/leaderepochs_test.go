@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"heartwood.dev/heartwood/internal/logstore/checkpoint"
+	"heartwood.dev/heartwood/internal/logstore/epochfile"
 	"heartwood.dev/heartwood/internal/logstore/leaderepoch"
 	"heartwood.dev/heartwood/internal/record"
 	"heartwood.dev/heartwood/internal/vfs"
@@ -99,15 +100,15 @@ func TestCloseSavesEpochs(t *testing.T) {
 	}
 }
 
-// Maintenance writes the file epochsDelay after it has found the epoch, and then the recovery point
-// passes the epoch.
+// Maintenance writes the file epochfile.Delay after it has found the epoch, and then the recovery
+// point passes the epoch.
 func TestMaintenanceSavesEpochsLater(t *testing.T) {
 	mem, store, log := ledLog(t)
-	store.tick(ledAt.Add(epochsDelay-time.Second), false)
+	store.tick(ledAt.Add(epochfile.Delay-time.Second), false)
 	if got := savedEpochs(t, mem); len(got) != 1 {
 		t.Errorf("the file contains %v too early", got)
 	}
-	store.tick(ledAt.Add(epochsDelay), false)
+	store.tick(ledAt.Add(epochfile.Delay), false)
 	if got := savedEpochs(t, mem); len(got) != 3 {
 		t.Errorf("the file contains %v", got)
 	}
@@ -179,7 +180,7 @@ func TestEpochFilesAreWrittenInRounds(t *testing.T) {
 		return n
 	}
 	for round, want := range []int{0, epochFilesMin, logs} {
-		store.tick(epoch0.Add(time.Duration(round)*epochsDelay), false)
+		store.tick(epoch0.Add(time.Duration(round)*epochfile.Delay), false)
 		if n := written(); n != want {
 			t.Errorf("round %d: %d files, want %d", round, n, want)
 		}
@@ -279,13 +280,13 @@ func TestFailedWriteOfEpochsIsRepeated(t *testing.T) {
 	}
 	fault.Inject(vfs.Rule{Op: vfs.OpCreate, Name: checkpoint.EpochsFile + "*", Err: syscall.ENOSPC})
 	store.tick(epoch0, false)
-	store.tick(epoch0.Add(epochsDelay), false)
+	store.tick(epoch0.Add(epochfile.Delay), false)
 	if !strings.Contains(out.String(), "failed to write checkpoints") {
 		t.Errorf("logged: %s", out.String())
 	}
 	fill(t, log, 1)
 	fault.Clear()
-	store.tick(epoch0.Add(2*epochsDelay), false)
+	store.tick(epoch0.Add(2*epochfile.Delay), false)
 	if got := savedEpochs(t, mem); got.Latest() != log.LeaderEpoch() {
 		t.Errorf("the file contains %v", got)
 	}

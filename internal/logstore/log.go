@@ -12,6 +12,9 @@ import (
 	"heartwood.dev/heartwood/internal/logstore/checkpoint"
 	"heartwood.dev/heartwood/internal/logstore/compaction"
 	"heartwood.dev/heartwood/internal/logstore/datadir"
+	"heartwood.dev/heartwood/internal/logstore/durability"
+	"heartwood.dev/heartwood/internal/logstore/epochfile"
+	"heartwood.dev/heartwood/internal/logstore/fault"
 	"heartwood.dev/heartwood/internal/logstore/offsets"
 	"heartwood.dev/heartwood/internal/logstore/producer"
 	"heartwood.dev/heartwood/internal/logstore/segment"
@@ -74,13 +77,13 @@ type Log struct {
 	// savedStart is the log start in the checkpoint on disk (Store.save).
 	savedStart atomic.Int64
 	// disk tracks how much of the log is synced, sealed and checkpointed.
-	disk   durability
-	epochs leaderEpochs
+	disk   durability.Disk
+	epochs epochfile.File
 	// files executes the file operations on segments. snapshots are the producer snapshots in the
 	// same directory.
 	files      swap.Dir
 	snapshots  snapshots.Files
-	fault      faultState
+	fault      fault.State
 	notes      *datadir.Notes
 	compaction compaction.Compaction
 
@@ -123,7 +126,7 @@ type environment struct {
 	fs       vfs.FS
 	segments segment.Config // shared by all logs, and so are the open files
 	logger   *slog.Logger
-	failed   func(PartitionID, error) // see faultState
+	failed   func(PartitionID, error) // see fault.State
 	// saveCheckpoints is Store.save. It acquires Store.saving and then Log.mu, so its caller holds
 	// no lock of the log.
 	saveCheckpoints func() error

@@ -14,6 +14,7 @@ import (
 
 	"heartwood.dev/heartwood/internal/logstore/checkpoint"
 	"heartwood.dev/heartwood/internal/logstore/datadir"
+	"heartwood.dev/heartwood/internal/logstore/parallel"
 	"heartwood.dev/heartwood/internal/logstore/producer"
 	"heartwood.dev/heartwood/internal/logstore/recovery"
 	"heartwood.dev/heartwood/internal/logstore/segment"
@@ -129,7 +130,7 @@ func (s *Store) load() (err error) {
 	if clean {
 		sealed, current = datadir.LoadClosed(s.opts.FS, s.opts.Dir, s.opts.Logger, cleanEpoch)
 	}
-	inParallel(ids, s.opts.workers(openWorkers), func(id PartitionID) {
+	parallel.Each(ids, s.opts.workers(openWorkers), func(id PartitionID) {
 		known, ok := checkpoints[id]
 		if !ok {
 			known.RecoveryPoint = checkpoint.UnknownOffset
@@ -325,7 +326,7 @@ const foreignShown = 10
 func (s *Store) refuseForeign(ids []PartitionID) error {
 	var mu sync.Mutex
 	faults := map[PartitionID]error{}
-	inParallel(ids, s.opts.workers(openWorkers), func(id PartitionID) {
+	parallel.Each(ids, s.opts.workers(openWorkers), func(id PartitionID) {
 		err := checkForeign(s.opts.FS, filepath.Join(s.opts.Dir, id.String()))
 		if err != nil {
 			mu.Lock()

@@ -9,6 +9,7 @@ import (
 
 	"heartwood.dev/heartwood/internal/logstore/checkpoint"
 	"heartwood.dev/heartwood/internal/logstore/datadir"
+	"heartwood.dev/heartwood/internal/logstore/parallel"
 	"heartwood.dev/heartwood/internal/topicconfig"
 )
 
@@ -69,11 +70,11 @@ func (s *Store) CreateAll(specs []LogSpec) []CreateResult {
 	dirs, err := s.newestRetainedDirs()
 	if err == nil {
 		// All directories are durable before any log is opened.
-		inParallel(missing, s.opts.workers(createWorkers),
+		parallel.Each(missing, s.opts.workers(createWorkers),
 			func(i int) { results[i].Err = s.makeDirectoryOf(specs[i], dirs[specs[i].ID]) })
 		err = s.opts.FS.SyncDir(s.opts.Dir)
 	}
-	inParallel(missing, s.opts.workers(createWorkers), func(i int) {
+	parallel.Each(missing, s.opts.workers(createWorkers), func(i int) {
 		if results[i].Err = errors.Join(results[i].Err, err); results[i].Err == nil {
 			// clean is only true for a new log. For a reopened log recover also uses the file
 			// "retained", which contains whether the log was closed cleanly.

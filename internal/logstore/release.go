@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"heartwood.dev/heartwood/internal/logstore/datadir"
+	"heartwood.dev/heartwood/internal/logstore/parallel"
 )
 
 // Removal names a partition that ReleaseAll removes from this broker.
@@ -48,7 +49,7 @@ func (s *Store) ReleaseAll(removals []Removal) error {
 	case len(released) == 0:
 		return nil
 	}
-	inParallel(released, s.opts.workers(backgroundWorkers), s.closeReleased)
+	parallel.Each(released, s.opts.workers(backgroundWorkers), s.closeReleased)
 	faults := s.renameReleased(released)
 	// The directories are deleted after the checkpoints omit their partitions. Otherwise a start
 	// after a crash would treat a deleted directory as one that is missing (noteMissing). If the

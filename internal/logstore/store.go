@@ -13,6 +13,7 @@ import (
 
 	"heartwood.dev/heartwood/internal/logstore/checkpoint"
 	"heartwood.dev/heartwood/internal/logstore/datadir"
+	"heartwood.dev/heartwood/internal/logstore/parallel"
 	"heartwood.dev/heartwood/internal/outage"
 	"heartwood.dev/heartwood/internal/vfs"
 )
@@ -216,7 +217,7 @@ func (s *Store) Close() error {
 func (s *Store) closeLogs() (failed []error, sealed map[PartitionID]checkpoint.ClosedLog) {
 	var mu sync.Mutex
 	sealed = map[PartitionID]checkpoint.ClosedLog{}
-	inParallel(s.Logs(), s.opts.workers(backgroundWorkers), func(log *Log) {
+	parallel.Each(s.Logs(), s.opts.workers(backgroundWorkers), func(log *Log) {
 		err := log.close()
 		mu.Lock()
 		defer mu.Unlock()

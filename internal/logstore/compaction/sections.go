@@ -90,7 +90,7 @@ type cleanableLimits struct {
 	// replicated is the high watermark. Between lastStable and replicated an open transaction
 	// blocks cleaning.
 	replicated int64
-	end        int64 // durability.sealedEnd: nothing above it is cleaned
+	end        int64 // durability.Disk.SealedEnd: nothing above it is cleaned
 	firstDirty int64 // within [logStart, logEnd]; see firstDirtyWithin
 }
 

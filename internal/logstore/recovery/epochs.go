@@ -50,7 +50,7 @@ func (r *recovery) rebuildEpochs(cause string, latest leaderepoch.Entry) {
 
 // verifyEpochs compares the leader epochs in the file with the first batch of each segment below
 // the recovery point, and with the last batch of these segments, after an unclean shutdown. The
-// file contains every epoch that starts below the recovery point (leaderEpochs). So a file that
+// file contains every epoch that starts below the recovery point (epochfile.File). So a file that
 // contradicts such a batch does not belong to this state of the log; it may be an old copy, which
 // is well-formed too.
 func (r *recovery) verifyEpochs() error {

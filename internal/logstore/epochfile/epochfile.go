@@ -1,4 +1,12 @@
-package logstore
+// Package epochfile holds the leader epochs of a log together with the file that stores them
+// (File).
+//
+// # Locks
+//
+// A File acquires locks of its log: Log.maintain, then File.writing, then Log.mu. The file is
+// written without Log.mu, except by a truncation, and when the log start passes the end of an
+// epoch.
+package epochfile
 
 import (
 	"errors"
@@ -12,18 +20,19 @@ import (
 	"time"
 
 	"heartwood.dev/heartwood/internal/logstore/checkpoint"
+	"heartwood.dev/heartwood/internal/logstore/fault"
 	"heartwood.dev/heartwood/internal/logstore/leaderepoch"
 	"heartwood.dev/heartwood/internal/logstore/segmentlist"
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// epochsDelay is how long a leader epoch is known before the store writes it to the epoch file of
+// Delay is how long a leader epoch is known before the store writes it to the epoch file of
 // its log. After the failure of a broker, hundreds of logs begin an epoch at once. Their files are
 // written when the failover is over, and an epoch that was soon replaced by another one is never
 // written.
-const epochsDelay = 30 * time.Second
+const Delay = 30 * time.Second
 
-// leaderEpochs are a log's leader epochs together with the file that stores them.
+// File are a log's leader epochs together with the file that stores them.
 //
 // A new epoch is added in memory only, and the file follows later (ADR 0252). Until then the
 // recovery point on disk is at or below the start of the epoch. So a start of the store scans all
@@ -34,12 +43,12 @@ const epochsDelay = 30 * time.Second
 // An epoch without batches that is not in the file is lost in a crash.
 //
 // Epochs are removed from the file before another record can be appended at their offsets.
-type leaderEpochs struct {
-	fs  vfs.FS
-	dir string
-	// maintain and mu are locks of the log; fault is its state.
-	maintain, mu sync.Locker
-	fault        *faultState
+type File struct {
+	FS  vfs.FS
+	Dir string
+	// Maintain and Mu are locks of the log; Fault is its state.
+	Maintain, Mu sync.Locker
+	Fault        *fault.State
 
 	// cache contains the epochs. Log.mu is held while it changes, except by recovery, because no
 	// other goroutine uses the log yet. Readers acquire no lock.
@@ -58,20 +67,20 @@ type leaderEpochs struct {
 }
 
 // Load returns the current epochs.
-func (e *leaderEpochs) Load() leaderepoch.Cache { return *e.cache.Load() }
+func (e *File) Load() leaderepoch.Cache { return *e.cache.Load() }
 
 // Latest returns the latest epoch, which a leader's appends write into their batches.
-func (e *leaderEpochs) Latest() int32 { return e.Load().Latest() }
+func (e *File) Latest() int32 { return e.Load().Latest() }
 
 // AssignLocked adds a new epoch, in memory. The caller holds Log.mu.
-func (e *leaderEpochs) AssignLocked(epoch int32, start int64) {
+func (e *File) AssignLocked(epoch int32, start int64) {
 	next := e.Load().Assign(epoch, start)
 	e.cache.Store(&next)
 }
 
 // UnsavedFromLocked returns the start of the first epoch that is not in the file, or
 // math.MaxInt64. The caller holds Log.mu.
-func (e *leaderEpochs) UnsavedFromLocked() int64 {
+func (e *File) UnsavedFromLocked() int64 {
 	for _, entry := range e.Load() {
 		if entry.Epoch > e.saved.Latest() {
 			return entry.Start
@@ -81,11 +90,11 @@ func (e *leaderEpochs) UnsavedFromLocked() int64 {
 }
 
 // write durably replaces the file. The caller holds writing.
-func (e *leaderEpochs) write(content leaderepoch.Cache) error {
-	if err := vfs.WriteFileAtomic(e.fs, filepath.Join(e.dir, checkpoint.EpochsFile),
+func (e *File) write(content leaderepoch.Cache) error {
+	if err := vfs.WriteFileAtomic(e.FS, filepath.Join(e.Dir, checkpoint.EpochsFile),
 		checkpoint.EncodeEpochs(content)); err != nil {
 		e.failed = true
-		return fmt.Errorf("%w: write leader epochs: %w", ErrStorage, err)
+		return fmt.Errorf("%w: write leader epochs: %w", segmentlist.ErrStorage, err)
 	}
 	e.failed = false
 	return nil
@@ -93,7 +102,7 @@ func (e *leaderEpochs) write(content leaderepoch.Cache) error {
 
 // save durably writes new epochs, the argument next, to the file. It then replaces the current
 // epochs by them. The caller holds writing and Log.mu, or runs recovery.
-func (e *leaderEpochs) save(next leaderepoch.Cache) error {
+func (e *File) save(next leaderepoch.Cache) error {
 	if err := e.write(next); err != nil {
 		return err
 	}
@@ -105,12 +114,12 @@ func (e *leaderEpochs) save(next leaderepoch.Cache) error {
 // TruncateEnd removes the epochs that start at or above the offset end, because the next leader may
 // append records of other epochs at those offsets. It writes the file if the file may contain such
 // epochs. It fails if the log has stopped.
-func (e *leaderEpochs) TruncateEnd(end int64) error {
+func (e *File) TruncateEnd(end int64) error {
 	e.writing.Lock()
 	defer e.writing.Unlock()
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if stopped := e.fault.StoppedLocked(); stopped != nil {
+	e.Mu.Lock()
+	defer e.Mu.Unlock()
+	if stopped := e.Fault.StoppedLocked(); stopped != nil {
 		return stopped
 	}
 	epochs := e.Load()
@@ -130,12 +139,12 @@ func (e *leaderEpochs) TruncateEnd(end int64) error {
 //
 // TruncateFront does nothing if the log has stopped: if it was closed, its directory may belong to
 // another log by now, so no file is written. The next start removes the old leader epochs.
-func (e *leaderEpochs) TruncateFront(logStart int64) error {
+func (e *File) TruncateFront(logStart int64) error {
 	e.writing.Lock()
 	defer e.writing.Unlock()
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.fault.StoppedLocked() != nil {
+	e.Mu.Lock()
+	defer e.Mu.Unlock()
+	if e.Fault.StoppedLocked() != nil {
 		return nil
 	}
 	epochs := e.Load()
@@ -147,10 +156,10 @@ func (e *leaderEpochs) TruncateFront(logStart int64) error {
 }
 
 // Restore sets the epochs that recovery has found. It replaces an unusable file at once. found
-// contains the epochs of the file, or is nil if the file does not exist. If the log has later epochs
-// as well, and the scanned batches contain them, they stay unsaved: after a failover the start of a
-// broker would otherwise write hundreds of files.
-func (e *leaderEpochs) Restore(epochs, found leaderepoch.Cache, unusable bool,
+// contains the epochs of the file, or is nil if the file does not exist. If the log has later
+// epochs as well, and the scanned batches contain them, they stay unsaved: after a failover the
+// start of a broker would otherwise write hundreds of files.
+func (e *File) Restore(epochs, found leaderepoch.Cache, unusable bool,
 	scannedFrom int64) error {
 	known := len(found)
 	if !unusable && len(epochs) >= known && slices.Equal(epochs[:known], found) &&
@@ -168,10 +177,10 @@ func (e *leaderEpochs) Restore(epochs, found leaderepoch.Cache, unusable bool,
 // Due reports whether a round of maintenance at the time now should write the file. rolledAt is the
 // base offset of the active segment: unsaved epochs of other segments are due at once, so that a
 // start does not have to scan these segments.
-func (e *leaderEpochs) Due(now time.Time, rolledAt int64) bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.fault.StoppedLocked() != nil {
+func (e *File) Due(now time.Time, rolledAt int64) bool {
+	e.Mu.Lock()
+	defer e.Mu.Unlock()
+	if e.Fault.StoppedLocked() != nil {
 		return false
 	}
 	from := e.UnsavedFromLocked()
@@ -182,16 +191,16 @@ func (e *leaderEpochs) Due(now time.Time, rolledAt int64) bool {
 	if e.unsavedSince.IsZero() {
 		e.unsavedSince = now
 	}
-	return from < rolledAt || now.Sub(e.unsavedSince) >= epochsDelay
+	return from < rolledAt || now.Sub(e.unsavedSince) >= Delay
 }
 
 // SaveDue writes the epoch file, unless the log has stopped meanwhile.
-func (e *leaderEpochs) SaveDue() error {
-	e.maintain.Lock()
-	defer e.maintain.Unlock()
-	e.mu.Lock()
-	stopped := e.fault.StoppedLocked() != nil
-	e.mu.Unlock()
+func (e *File) SaveDue() error {
+	e.Maintain.Lock()
+	defer e.Maintain.Unlock()
+	e.Mu.Lock()
+	stopped := e.Fault.StoppedLocked() != nil
+	e.Mu.Unlock()
 	if stopped {
 		return nil
 	}
@@ -200,20 +209,20 @@ func (e *leaderEpochs) SaveDue() error {
 
 // Save writes the epoch file if an epoch is unsaved. Appends continue meanwhile. The caller holds
 // Log.maintain, so the log is not closed meanwhile.
-func (e *leaderEpochs) Save() error {
+func (e *File) Save() error {
 	e.writing.Lock()
 	defer e.writing.Unlock()
-	e.mu.Lock()
+	e.Mu.Lock()
 	content, unsaved := e.Load(), e.UnsavedFromLocked() < math.MaxInt64
-	e.mu.Unlock()
+	e.Mu.Unlock()
 	if !unsaved {
 		return nil
 	}
 	if err := e.write(content); err != nil {
 		return err
 	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
+	e.Mu.Lock()
+	defer e.Mu.Unlock()
 	e.saved, e.unsavedSince = content, time.Time{}
 	return nil
 }
@@ -222,10 +231,10 @@ func (e *leaderEpochs) Save() error {
 // called before the batches below this offset are deleted, or the log start passes them. If the
 // disk is full, they are deleted nevertheless, because that makes room. The caller holds
 // Log.maintain.
-func (e *leaderEpochs) SaveBelow(end int64) error {
-	e.mu.Lock()
+func (e *File) SaveBelow(end int64) error {
+	e.Mu.Lock()
 	unsaved := e.UnsavedFromLocked() < end
-	e.mu.Unlock()
+	e.Mu.Unlock()
 	if !unsaved {
 		return nil
 	}
@@ -237,18 +246,18 @@ func (e *leaderEpochs) SaveBelow(end int64) error {
 
 // Remove durably removes the epoch file, and all epochs. Without the sync a crash could restore the
 // file, and its epochs would apply to other records at the same offsets.
-func (e *leaderEpochs) Remove() error {
+func (e *File) Remove() error {
 	e.writing.Lock()
 	defer e.writing.Unlock()
-	err := e.fs.Remove(filepath.Join(e.dir, checkpoint.EpochsFile))
+	err := e.FS.Remove(filepath.Join(e.Dir, checkpoint.EpochsFile))
 	if err == nil {
-		err = e.fs.SyncDir(e.dir)
+		err = e.FS.SyncDir(e.Dir)
 	}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
+	e.Mu.Lock()
+	defer e.Mu.Unlock()
 	e.cache.Store(&leaderepoch.Cache{})
 	e.saved, e.failed, e.unsavedSince = nil, false, time.Time{}
 	return nil

@@ -1,4 +1,10 @@
-package logstore
+// Package durability tracks how much of a log is on disk, and syncs the rest (Disk).
+//
+// # Locks
+//
+// Commit and Flush acquire locks of the log, Log.maintain before Log.mu, and hold Log.mu only while
+// they read and change offsets: appends continue while files are synced.
+package durability
 
 import (
 	"fmt"
@@ -8,19 +14,22 @@ import (
 	"sync/atomic"
 	"time"
 
+	"heartwood.dev/heartwood/internal/logstore/checkpoint"
+	"heartwood.dev/heartwood/internal/logstore/fault"
 	"heartwood.dev/heartwood/internal/logstore/offsets"
+	"heartwood.dev/heartwood/internal/logstore/parallel"
 	"heartwood.dev/heartwood/internal/logstore/segmentlist"
 	"heartwood.dev/heartwood/internal/logstore/snapshots"
 )
 
-// durability tracks how much of a log is on disk, and syncs the rest. Its offsets are ordered:
+// Disk tracks how much of a log is on disk, and syncs the rest. Its offsets are ordered:
 //
 //	sealedEnd <= checkpointed <= recoveryPoint <= synced <= log end
 //
 // Log.mu guards every field, and the caller of each method whose name ends with Locked holds it.
 // synced and sealedEnd are also read without the lock. The offsets fall only by a truncation.
-type durability struct {
-	log durabilityOf
+type Disk struct {
+	Log Env
 	// synced is the end of the synced records.
 	synced atomic.Int64
 	// recoveryPoint is the offset below which recovery need not scan: the records below it are
@@ -42,16 +51,16 @@ type durability struct {
 	syncs syncMeter
 }
 
-// durabilityOf is what durability uses of its log.
-type durabilityOf struct {
-	id           PartitionID
-	logger       *slog.Logger
-	list         *segmentlist.Current
-	offsets      *offsets.Offsets
-	snapshots    *snapshots.Files
-	fault        *faultState
-	truncations  *atomic.Int64
-	maintain, mu sync.Locker // Log.maintain and Log.mu
+// Env is what a Disk uses of its log.
+type Env struct {
+	ID           checkpoint.PartitionID
+	Logger       *slog.Logger
+	List         *segmentlist.Current
+	Offsets      *offsets.Offsets
+	Snapshots    *snapshots.Files
+	Fault        *fault.State
+	Truncations  *atomic.Int64
+	Maintain, Mu sync.Locker // Log.maintain and Log.mu
 }
 
 // syncMeter counts the syncs of a log and the time that they took. Both values only rise.
@@ -78,7 +87,7 @@ type unsealed struct {
 // point checkpointed on disk. Records that a scan has read are durable, because segment.Recover
 // syncs them. If the rebuilt indexes of a segment did not fit onto a full disk, a later flush seals
 // the segment. Until then the recovery point stays at the base offset of this segment.
-func (d *durability) Start(handles []*segmentlist.Handle, end, checkpointed int64) {
+func (d *Disk) Start(handles []*segmentlist.Handle, end, checkpointed int64) {
 	d.recoveryPoint = end
 	for i, h := range handles[:len(handles)-1] {
 		if h.NeedsSeal() {
@@ -96,23 +105,23 @@ func (d *durability) Start(handles []*segmentlist.Handle, end, checkpointed int6
 }
 
 // Synced returns the end of the synced records.
-func (d *durability) Synced() int64 { return d.synced.Load() }
+func (d *Disk) Synced() int64 { return d.synced.Load() }
 
 // SealedEnd returns the offset below which segments may be cleaned.
-func (d *durability) SealedEnd() int64 { return d.sealedEnd.Load() }
+func (d *Disk) SealedEnd() int64 { return d.sealedEnd.Load() }
 
 // Syncs returns the number of syncs of commits and flushes, including the seals of rolled segments,
 // and the time that they took.
-func (d *durability) Syncs() (count int64, spent time.Duration) {
+func (d *Disk) Syncs() (count int64, spent time.Duration) {
 	return d.syncs.count.Load(), time.Duration(d.syncs.spent.Load())
 }
 
 // AddUnsynced adds the number of bytes that were appended.
-func (d *durability) AddUnsynced(n int) { d.unsynced.Add(int64(n)) }
+func (d *Disk) AddUnsynced(n int) { d.unsynced.Add(int64(n)) }
 
 // NeedsSync reports whether more than bytesMax bytes are unsynced. If so, it reports true again
 // only after another bytesMax bytes.
-func (d *durability) NeedsSync(bytesMax int64) bool {
+func (d *Disk) NeedsSync(bytesMax int64) bool {
 	if d.unsynced.Load() <= bytesMax {
 		return false
 	}
@@ -121,15 +130,15 @@ func (d *durability) NeedsSync(bytesMax int64) bool {
 }
 
 // CheckpointedLocked returns the recovery point in the checkpoint on disk.
-func (d *durability) CheckpointedLocked() int64 { return d.checkpointed }
+func (d *Disk) CheckpointedLocked() int64 { return d.checkpointed }
 
 // RecoveryPointLocked returns the offset below which recovery need not scan.
-func (d *durability) RecoveryPointLocked() int64 { return d.recoveryPoint }
+func (d *Disk) RecoveryPointLocked() int64 { return d.recoveryPoint }
 
-// SavedRecoveryPointLocked returns the recovery point that the checkpoint stores. It does not exceed
-// unsavedFrom, the start of an unsaved leader epoch, because a start finds that epoch only in the
-// batches that it scans.
-func (d *durability) SavedRecoveryPointLocked(unsavedFrom int64) int64 {
+// SavedRecoveryPointLocked returns the recovery point that the checkpoint stores. It does not
+// exceed unsavedFrom, the start of an unsaved leader epoch, because a start finds that epoch only
+// in the batches that it scans.
+func (d *Disk) SavedRecoveryPointLocked(unsavedFrom int64) int64 {
 	return max(min(d.recoveryPoint, unsavedFrom), d.checkpointed)
 }
 
@@ -138,20 +147,20 @@ func (d *durability) SavedRecoveryPointLocked(unsavedFrom int64) int64 {
 // recovery treats a gap above the recovery point on disk as lost data (ADR 0015). A truncation may
 // have lowered d.recoveryPoint after the given recovery point was read, so the lower of the two is
 // stored.
-func (d *durability) CheckpointedToLocked(recoveryPoint int64) {
+func (d *Disk) CheckpointedToLocked(recoveryPoint int64) {
 	d.checkpointed = min(recoveryPoint, d.recoveryPoint)
 	d.settle()
 }
 
 // RolledLocked adds a segment that the next flush seals, with its end offset and the encoded
 // producer state as of this offset.
-func (d *durability) RolledLocked(segment *segmentlist.Handle, end int64, state []byte) {
+func (d *Disk) RolledLocked(segment *segmentlist.Handle, end int64, state []byte) {
 	d.unsealed = append(d.unsealed, unsealed{segment: segment, end: end, state: state})
 	d.settle()
 }
 
 // ForgetLocked removes the unsealed segments that match, because their files were deleted.
-func (d *durability) ForgetLocked(match func(*segmentlist.Handle) bool) {
+func (d *Disk) ForgetLocked(match func(*segmentlist.Handle) bool) {
 	d.unsealed = slices.DeleteFunc(slices.Clone(d.unsealed),
 		func(u unsealed) bool { return match(u.segment) })
 	d.settle()
@@ -160,7 +169,7 @@ func (d *durability) ForgetLocked(match func(*segmentlist.Handle) bool) {
 // TruncateLocked lowers all offsets to at most the offset end. A truncation calls it before it
 // lowers the log end. Records that are appended above this offset afterwards are then not treated
 // as synced, even if a sync that began earlier reports success.
-func (d *durability) TruncateLocked(end int64) {
+func (d *Disk) TruncateLocked(end int64) {
 	d.synced.Store(min(d.synced.Load(), end))
 	d.recoveryPoint = min(d.recoveryPoint, end)
 	d.checkpointed = min(d.checkpointed, end)
@@ -169,7 +178,7 @@ func (d *durability) TruncateLocked(end int64) {
 
 // RestartLocked sets the state of a log that starts again, empty, at an offset. An empty log is
 // synced.
-func (d *durability) RestartLocked(offset int64) {
+func (d *Disk) RestartLocked(offset int64) {
 	d.TruncateLocked(offset)
 	d.unsealed, d.recoveryPoint = nil, offset
 	d.synced.Store(offset)
@@ -177,7 +186,7 @@ func (d *durability) RestartLocked(offset int64) {
 }
 
 // settle computes and stores sealedEnd after a change of checkpointed or unsealed.
-func (d *durability) settle() {
+func (d *Disk) settle() {
 	end := d.checkpointed
 	if len(d.unsealed) > 0 {
 		end = min(end, d.unsealed[0].segment.Base())
@@ -188,7 +197,7 @@ func (d *durability) settle() {
 // syncedTo notes that everything below end is synced. If all rolled segments are sealed, it also
 // raises the recovery point to end. It must not do so while a segment is unsealed, because recovery
 // opens a segment below the recovery point without a scan.
-func (d *durability) syncedTo(end int64) {
+func (d *Disk) syncedTo(end int64) {
 	d.synced.Store(max(d.synced.Load(), end))
 	if len(d.unsealed) == 0 && end > d.recoveryPoint {
 		d.recoveryPoint = end
@@ -198,7 +207,7 @@ func (d *durability) syncedTo(end int64) {
 
 // sealed notes that a flush has sealed the first count segments of the list d.unsealed. The flush
 // has also synced everything below the offset end.
-func (d *durability) sealed(count int, end int64) {
+func (d *Disk) sealed(count int, end int64) {
 	d.unsealed = slices.Clone(d.unsealed[count:])
 	point := end
 	if rest := d.unsealed; len(rest) > 0 && rest[0].end <= end {
@@ -224,14 +233,14 @@ const sealersMax = 16
 //
 // Segment.Sync runs one sync of a segment at a time. If two syncs ran concurrently and the first
 // one failed, the second one might still return success for data that the kernel has dropped.
-func (d *durability) Commit() error {
-	d.log.mu.Lock()
-	end, truncations := d.log.offsets.LogEnd(), d.log.truncations.Load()
-	stopped := d.log.fault.StoppedLocked()
-	list := d.log.list.Acquire() // a roll needs Log.mu, so this list contains everything below end
-	d.log.mu.Unlock()
+func (d *Disk) Commit() error {
+	d.Log.Mu.Lock()
+	end, truncations := d.Log.Offsets.LogEnd(), d.Log.Truncations.Load()
+	stopped := d.Log.Fault.StoppedLocked()
+	list := d.Log.List.Acquire() // a roll needs Log.mu, so this list contains everything below end
+	d.Log.Mu.Unlock()
 	if list == nil {
-		return ErrClosed
+		return segmentlist.ErrClosed
 	}
 	defer list.Release()
 	if stopped != nil || end <= d.synced.Load() {
@@ -240,13 +249,13 @@ func (d *durability) Commit() error {
 	began := time.Now()
 	for _, h := range list.Handles[list.Floor(d.synced.Load()):] {
 		if err := h.Sync(); err != nil {
-			return d.log.fault.SyncFailed(h, err)
+			return d.Log.Fault.SyncFailed(h, err)
 		}
 	}
 	d.syncs.add(time.Since(began))
-	d.log.mu.Lock()
-	defer d.log.mu.Unlock()
-	if d.log.truncations.Load() != truncations {
+	d.Log.Mu.Lock()
+	defer d.Log.Mu.Unlock()
+	if d.Log.Truncations.Load() != truncations {
 		return nil // after the truncation, unsynced records may have been appended below end
 	}
 	d.syncedTo(end)
@@ -256,12 +265,12 @@ func (d *durability) Commit() error {
 // Flush makes all records durable that were appended before the call, and moves the recovery point
 // to their end. A failed sync stops the log: the kernel may have dropped the pages that it could
 // not write, and would report success the next time.
-func (d *durability) Flush() error {
-	d.log.maintain.Lock()
-	defer d.log.maintain.Unlock()
-	d.log.mu.Lock()
-	stopped := d.log.fault.StoppedLocked() != nil
-	d.log.mu.Unlock()
+func (d *Disk) Flush() error {
+	d.Log.Maintain.Lock()
+	defer d.Log.Maintain.Unlock()
+	d.Log.Mu.Lock()
+	stopped := d.Log.Fault.StoppedLocked() != nil
+	d.Log.Mu.Unlock()
 	if stopped {
 		return nil
 	}
@@ -274,14 +283,14 @@ func (d *durability) Flush() error {
 // flush, but the recovery point does not rise above end, the log end when the flush began. If an
 // append rolls the active segment meanwhile, the last element of handles is still that segment, so
 // its sync covers everything below end. The next flush seals that segment.
-func (d *durability) FlushMaintained() error {
+func (d *Disk) FlushMaintained() error {
 	d.unsynced.Store(0)
-	d.log.mu.Lock()
-	handles := d.log.list.Handles()
-	end, rolled := d.log.offsets.LogEnd(), slices.Clone(d.unsealed)
+	d.Log.Mu.Lock()
+	handles := d.Log.List.Handles()
+	end, rolled := d.Log.Offsets.LogEnd(), slices.Clone(d.unsealed)
 	checkpointed := d.checkpointed
 	done := handles == nil || end == d.recoveryPoint && len(rolled) == 0
-	d.log.mu.Unlock()
+	d.Log.Mu.Unlock()
 	d.WritePendingSnapshot(handles)
 	if done {
 		return nil
@@ -293,37 +302,37 @@ func (d *durability) FlushMaintained() error {
 	}
 	active := handles[len(handles)-1]
 	if err := active.Sync(); err != nil {
-		return d.log.fault.SyncFailed(active, err)
+		return d.Log.Fault.SyncFailed(active, err)
 	}
 	d.syncs.add(time.Since(began))
 	if len(rolled) > 0 {
-		if err := d.log.snapshots.Prune(handles,
+		if err := d.Log.Snapshots.Prune(handles,
 			scannedFrom(handles, checkpointed)); err != nil {
-			d.log.logger.Warn("failed to remove old producer snapshots", "partition", d.log.id, "error",
+			d.Log.Logger.Warn("failed to remove old producer snapshots", "partition", d.Log.ID, "error",
 				err)
 		}
 	}
-	d.log.mu.Lock()
-	defer d.log.mu.Unlock()
+	d.Log.Mu.Lock()
+	defer d.Log.Mu.Unlock()
 	d.sealed(len(rolled), end)
 	return nil
 }
 
 // WritePendingSnapshot writes the producer snapshot that could not be written earlier because the
 // disk was full. The caller holds Log.maintain.
-func (d *durability) WritePendingSnapshot(handles []*segmentlist.Handle) {
+func (d *Disk) WritePendingSnapshot(handles []*segmentlist.Handle) {
 	if len(handles) == 0 {
 		return
 	}
-	if err := d.log.snapshots.WritePending(handles[0].Base()); err != nil {
-		d.log.logger.Warn("failed to write a producer snapshot", "partition", d.log.id, "error", err)
+	if err := d.Log.Snapshots.WritePending(handles[0].Base()); err != nil {
+		d.Log.Logger.Warn("failed to write a producer snapshot", "partition", d.Log.ID, "error", err)
 	}
 }
 
 // sealAll seals rolled segments. If there are many, it seals several concurrently: each needs seven
 // syncs, and a file system commits concurrent syncs together. One after the other, those of a log
 // with 10,000 unsealed segments would delay a shutdown for more than ten seconds.
-func (d *durability) sealAll(rolled []unsealed) error {
+func (d *Disk) sealAll(rolled []unsealed) error {
 	if len(rolled) < sealersMax {
 		for _, u := range rolled {
 			if err := d.seal(u); err != nil {
@@ -333,7 +342,7 @@ func (d *durability) sealAll(rolled []unsealed) error {
 		return nil
 	}
 	var failed atomic.Pointer[error]
-	inParallel(rolled, sealersMax, func(u unsealed) {
+	parallel.Each(rolled, sealersMax, func(u unsealed) {
 		if failed.Load() != nil {
 			return
 		}
@@ -350,19 +359,19 @@ func (d *durability) sealAll(rolled []unsealed) error {
 // seal seals a rolled segment and writes the producer snapshot at its end. If the disk is full or
 // no file descriptor is available, the next flush retries. The recovery point does not advance
 // until the segment is sealed.
-func (d *durability) seal(u unsealed) error {
+func (d *Disk) seal(u unsealed) error {
 	if err := u.segment.Sync(); err != nil {
-		return d.log.fault.SyncFailed(u.segment, err)
+		return d.Log.Fault.SyncFailed(u.segment, err)
 	}
 	err := u.segment.Seal()
 	if err != nil && !segmentlist.IsTemporary(err) {
-		return d.log.fault.SealFailed(err)
+		return d.Log.Fault.SealFailed(err)
 	}
 	if err == nil && u.state != nil {
-		err = d.log.snapshots.Write(u.end, u.state)
+		err = d.Log.Snapshots.Write(u.end, u.state)
 	}
 	if err != nil {
-		return fmt.Errorf("%w: seal segment %d: %w", ErrStorage, u.segment.Base(), err)
+		return fmt.Errorf("%w: seal segment %d: %w", segmentlist.ErrStorage, u.segment.Base(), err)
 	}
 	return nil
 }
@@ -382,16 +391,16 @@ func scannedFrom(handles []*segmentlist.Handle, checkpointed int64) int64 {
 // SyncIdleIndexes syncs the indexes of the active segment if nothing was added to them since the
 // previous call. Only then can the files be closed. A rolled segment needs no such sync, because
 // the next flush seals it.
-func (d *durability) SyncIdleIndexes() error {
-	d.log.maintain.Lock()
-	defer d.log.maintain.Unlock()
-	list := d.log.list.Acquire()
+func (d *Disk) SyncIdleIndexes() error {
+	d.Log.Maintain.Lock()
+	defer d.Log.Maintain.Unlock()
+	list := d.Log.List.Acquire()
 	if list == nil {
 		return nil
 	}
 	defer list.Release()
 	if err := list.Active().SyncIdleIndexes(); err != nil {
-		return d.log.fault.SyncFailed(list.Active(), err)
+		return d.Log.Fault.SyncFailed(list.Active(), err)
 	}
 	return nil
 }

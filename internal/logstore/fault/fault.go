@@ -1,4 +1,6 @@
-package logstore
+// Package fault holds the state that stops a log: its disk has failed, or it was closed. The lock
+// of the log guards it.
+package fault
 
 import (
 	"fmt"
@@ -6,51 +8,52 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"heartwood.dev/heartwood/internal/logstore/checkpoint"
 	"heartwood.dev/heartwood/internal/logstore/segmentlist"
 )
 
-// faultState is whether a log works. A log stops when it is closed, or when its disk fails.
-type faultState struct {
-	id     PartitionID
-	logger *slog.Logger
-	mu     sync.Locker // the lock of the log
-	// failed reports to the store that the log has stopped. It does not block.
-	failed func(PartitionID, error)
+// State is whether a log works. A log stops when it is closed, or when its disk fails.
+type State struct {
+	ID     checkpoint.PartitionID
+	Logger *slog.Logger
+	Mu     sync.Locker // the lock of the log
+	// Failed reports to the store that the log has stopped. It does not block.
+	Failed func(checkpoint.PartitionID, error)
 
-	stopped error // guarded by mu; see StoppedLocked
+	stopped error // guarded by Mu; see StoppedLocked
 	// fault is the error that stopped the log, nil while the log works. It is set at most once.
 	fault atomic.Pointer[error]
 }
 
 // StoppedLocked returns the error with which all appends are rejected, nil while the log works. The
 // caller holds Log.mu.
-func (f *faultState) StoppedLocked() error { return f.stopped }
+func (f *State) StoppedLocked() error { return f.stopped }
 
 // CloseLocked stops a log that is being closed. The caller holds Log.mu.
-func (f *faultState) CloseLocked() { f.stopped = ErrClosed }
+func (f *State) CloseLocked() { f.stopped = segmentlist.ErrClosed }
 
 // FailLocked stops the log: from now on it rejects all appends. The state in memory may differ from
 // the disk, and only recovery can reconcile the two. Reads continue. The caller holds Log.mu.
-func (f *faultState) FailLocked(cause error) {
+func (f *State) FailLocked(cause error) {
 	if f.stopped != nil {
 		return
 	}
-	stopped := fmt.Errorf("%w: log stopped: %w", ErrStorage, cause)
+	stopped := fmt.Errorf("%w: log stopped: %w", segmentlist.ErrStorage, cause)
 	f.stopped = stopped
 	f.fault.Store(&stopped)
-	f.logger.Error("log failed: it accepts no more appends", "partition", f.id, "error", cause)
-	f.failed(f.id, stopped)
+	f.Logger.Error("log failed: it accepts no more appends", "partition", f.ID, "error", cause)
+	f.Failed(f.ID, stopped)
 }
 
 // Fail does the same as FailLocked, for callers that do not hold Log.mu.
-func (f *faultState) Fail(cause error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
+func (f *State) Fail(cause error) {
+	f.Mu.Lock()
+	defer f.Mu.Unlock()
 	f.FailLocked(cause)
 }
 
 // Err returns the error that stopped the log; see Log.Fault.
-func (f *faultState) Err() error {
+func (f *State) Err() error {
 	if fault := f.fault.Load(); fault != nil {
 		return *fault
 	}
@@ -60,12 +63,12 @@ func (f *faultState) Err() error {
 // AppendFailedLocked returns the error of a failed write. If the write left the segment intact
 // (usually because the disk is full), the next append may succeed. Otherwise the content of the
 // file is unknown, and the log stops. The caller holds Log.mu.
-func (f *faultState) AppendFailedLocked(active *segmentlist.Handle, cause error) error {
+func (f *State) AppendFailedLocked(active *segmentlist.Handle, cause error) error {
 	if active.Broken() != nil {
 		f.FailLocked(cause)
 		return f.stopped
 	}
-	return fmt.Errorf("%w: %w", ErrStorage, cause)
+	return fmt.Errorf("%w: %w", segmentlist.ErrStorage, cause)
 }
 
 // SyncFailed returns the error of a sync of segment h that failed with cause, and stops the log if
@@ -73,18 +76,18 @@ func (f *faultState) AppendFailedLocked(active *segmentlist.Handle, cause error)
 // it could not write, and would report success the next time (ADR 0011). The segment is not broken
 // if the disk only had no room to rewrite the end of the segment (segment.Recover). In this case
 // the sync was not attempted, and a later sync may succeed.
-func (f *faultState) SyncFailed(h *segmentlist.Handle, cause error) error {
+func (f *State) SyncFailed(h *segmentlist.Handle, cause error) error {
 	err := fmt.Errorf("sync: %w", cause)
 	if h.Broken() != nil {
 		f.Fail(err)
 	}
-	return fmt.Errorf("%w: %w", ErrStorage, err)
+	return fmt.Errorf("%w: %w", segmentlist.ErrStorage, err)
 }
 
 // SealFailed stops the log. An index that cannot be written although the disk has room shows that
 // the disk has failed.
-func (f *faultState) SealFailed(cause error) error {
+func (f *State) SealFailed(cause error) error {
 	err := fmt.Errorf("seal: %w", cause)
 	f.Fail(err)
-	return fmt.Errorf("%w: %w", ErrStorage, err)
+	return fmt.Errorf("%w: %w", segmentlist.ErrStorage, err)
 }
