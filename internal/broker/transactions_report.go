@@ -124,7 +124,7 @@ func (b *Broker) openTransactions(now time.Time, minAge time.Duration) (
 		if count, _ := state.Log.OpenTransactions(); count == 0 {
 			continue // without the log's lock
 		}
-		for _, open := range state.Log.Transactions() {
+		for _, open := range state.Log.Producers().Transactions() {
 			if minAge > 0 && now.Sub(open.Since) < minAge {
 				continue
 			}
@@ -162,7 +162,7 @@ func (b *Broker) lateTransactions(state replica.State, now time.Time) (late int,
 	if open == 0 || now.Sub(oldest.Since) < limit {
 		return 0, open > 0
 	}
-	for _, open := range state.Log.Transactions() {
+	for _, open := range state.Log.Producers().Transactions() {
 		if now.Sub(open.Since) >= limit {
 			late++
 		}
@@ -218,7 +218,7 @@ func (b *Broker) abortOpen(ctx context.Context, id replica.PartitionID, leaderEp
 	if err != nil {
 		return err
 	}
-	for _, p := range log.Producers() {
+	for _, p := range log.Producers().All() {
 		if !matches(p) {
 			continue
 		}

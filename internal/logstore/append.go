@@ -8,6 +8,7 @@ import (
 
 	"heartwood.dev/heartwood/internal/logstore/producer"
 	"heartwood.dev/heartwood/internal/record"
+	"heartwood.dev/heartwood/internal/topicconfig"
 )
 
 // Appended describes where a batch was appended.
@@ -107,12 +108,24 @@ func (l *Log) appendBatch(batch []byte, verified Verified, now time.Time,
 		return Appended{}, err
 	case duplicate != nil:
 		l.appended(config)
-		return l.answer(duplicate.BaseOffset(), duplicate.LastOffset,
-			duplicate.Timestamp, true), nil
+		return Appended{BaseOffset: duplicate.BaseOffset(), LastOffset: duplicate.LastOffset,
+			LogAppendTime: appendTime(&l.config.Load().settings, duplicate.Timestamp),
+			LogStart:      l.LogStart(),
+			Duplicate:     true}, nil
 	}
 	l.disk.AddUnsynced(b.SizeBytes())
 	l.appended(config)
-	return l.answer(b.BaseOffset(), b.LastOffset(), b.MaxTimestamp(), false), nil
+	return Appended{BaseOffset: b.BaseOffset(), LastOffset: b.LastOffset(),
+			LogAppendTime: appendTime(&l.config.Load().settings, b.MaxTimestamp()), LogStart: l.LogStart()},
+		nil
+}
+
+// appendTime returns the timestamp of a batch if the topic uses LogAppendTime, otherwise -1.
+func appendTime(s *topicconfig.Settings, timestamp int64) int64 {
+	if s.TimestampType == record.LogAppendTime {
+		return timestamp
+	}
+	return -1
 }
 
 // appending calls write under Log.mu if the log accepts appends. It logs the first append that the
@@ -145,16 +158,6 @@ func (l *Log) appending(now time.Time, write func() error) (err error) {
 		l.env.logger.Info("appends succeed again", "partition", l.id, "failedAttempts", failed)
 	}
 	return err
-}
-
-// answer returns the Appended of a batch. It uses timestamp only if the topic uses LogAppendTime.
-func (l *Log) answer(base, last, timestamp int64, duplicate bool) Appended {
-	appended := Appended{BaseOffset: base, LastOffset: last, LogAppendTime: -1,
-		LogStart: l.LogStart(), Duplicate: duplicate}
-	if l.Settings().TimestampType == record.LogAppendTime {
-		appended.LogAppendTime = timestamp
-	}
-	return appended
 }
 
 // writeLocked assigns the log end offset and the latest leader epoch to the batch, and writes it.

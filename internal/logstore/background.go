@@ -79,7 +79,7 @@ func (s *Store) maintain(log *Log, now time.Time, retention bool) {
 	before := log.disk.Synced()
 	err := errors.Join(log.rollIdle(now), log.disk.Flush())
 	if retention {
-		log.expireProducers(now)
+		log.Producers().expire(now)
 		err = errors.Join(err, log.applyRetention(now))
 	}
 	if log.disk.Synced() != before {
@@ -141,14 +141,6 @@ func recordOutcome(lock sync.Locker, o *outage.State, err error, now time.Time) 
 	}
 	failed, ends = o.Succeed()
 	return false, ends, failed
-}
-
-// expireProducers removes idle producers. It visits every producer of the log under Log.mu, so it
-// runs in each round of retention and not at each append.
-func (l *Log) expireProducers(now time.Time) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.mu.producers.Expire(now)
 }
 
 // reportFailures calls the callback of OnDurableEnd and Options.Failed for each log that has

@@ -166,7 +166,7 @@ func (w *workload) checkTransactions(p *partitionModel, log *Log) {
 		if known.seen[id] < p.forgotten {
 			continue
 		}
-		if _, open := known.open[id]; log.HasOpenTransaction(id, epoch) != open {
+		if _, open := known.open[id]; log.Producers().HasOpenTransaction(id, epoch) != open {
 			w.failf("%s: open transaction of producer %d: %t, want %t", p.id, id, !open, open)
 		}
 		if epoch == 0 {

@@ -293,7 +293,7 @@ func (w world) open(t *testing.T, path string, mayReject bool, except func(got, 
 	if appended, err := log.Append(next, epoch0); err != nil || appended.BaseOffset != w.want.end {
 		t.Errorf("next batch of producer 7: %+v, %v", appended, err)
 	}
-	if !log.HasOpenTransaction(9, 0) {
+	if !log.Producers().HasOpenTransaction(9, 0) {
 		t.Error("the open transaction of producer 9 is lost")
 	}
 }

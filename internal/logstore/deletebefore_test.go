@@ -128,7 +128,7 @@ func TestDeletedTransactionIsNotOpen(t *testing.T) {
 			log.AdvanceHighWatermark(log.LogEnd())
 		}
 		count, oldest := log.OpenTransactions()
-		if log.LastStable() != 22 || log.HasOpenTransaction(7, 0) || count != 0 ||
+		if log.LastStable() != 22 || log.Producers().HasOpenTransaction(7, 0) || count != 0 ||
 			oldest.First != producer.NoTransaction {
 			t.Fatalf("restart %t: last stable offset %d of %d, open %d, %+v", restart,
 				log.LastStable(), log.LogEnd(), count, oldest)

@@ -428,7 +428,7 @@ func TestInterruptedRetentionKeepsTransactions(t *testing.T) {
 		}
 		marking = segment.Name(second, segment.LogExtension, "")
 		log.maintain.Lock()
-		err := log.deleteFront(log.list.Load().Handles, 2)
+		err := deleteFront(log, 2)
 		log.maintain.Unlock()
 		if err != nil {
 			t.Fatal(err)

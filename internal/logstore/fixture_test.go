@@ -125,3 +125,8 @@ func bases(log *Log) []int64 {
 	}
 	return all
 }
+
+// deleteFront deletes segments at the front of a log, as retention does.
+func deleteFront(log *Log, count int) error {
+	return frontDeletion{log: log, handles: log.list.Load().Handles}.run(count)
+}

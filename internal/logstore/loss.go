@@ -56,7 +56,7 @@ func lossOf(known evidence, base, next []int64, end int64) string {
 
 // recordLoss stores durably that the recovered log has lost records. It is called before the
 // checkpoints are written again, because these describe the log as it is then.
-func (l *Log) recordLoss(from start, in recovery.Input, found recovery.Found) error {
+func recordLoss(notes *datadir.Notes, from start, in recovery.Input, found recovery.Found) error {
 	known := evidence{missing: from.missing, clean: in.Clean && !from.offline,
 		recoveryPoint: in.Saved.RecoveryPoint, highWatermark: in.Saved.HighWatermark}
 	if from.current {
@@ -71,12 +71,12 @@ func (l *Log) recordLoss(from start, in recovery.Input, found recovery.Found) er
 		base[i], next[i] = h.Base(), h.NextOffset()
 	}
 	if cause := lossOf(known, base, next, found.End); cause != "" {
-		l.env.logger.Error("log has lost records that were on the disk", "partition", l.id,
-			"cause", cause, "logStart", l.LogStart(), "logEnd", l.LogEnd(),
+		in.Logger.Error("log has lost records that were on the disk", "partition", in.ID,
+			"cause", cause, "logStart", found.LogStart, "logEnd", found.End,
 			"recoveryPoint", in.Saved.RecoveryPoint, "highWatermark", in.Saved.HighWatermark)
-		return l.notes.SetLoss(cause)
+		return notes.SetLoss(cause)
 	}
-	return l.notes.LoadLoss()
+	return notes.LoadLoss()
 }
 
 // noteMissing stores the state of the logs that the checkpoints list and whose directory does not

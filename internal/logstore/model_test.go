@@ -317,7 +317,7 @@ func (m *model) check() {
 		if left >= 0 {
 			low, high = min(low, first), min(high, m.batches[left].base)
 		}
-		if m.log.HasOpenTransaction(producer, 0) != (left >= 0) {
+		if m.log.Producers().HasOpenTransaction(producer, 0) != (left >= 0) {
 			m.t.Fatalf("open transaction of producer %d: want %t", producer, left >= 0)
 		}
 	}

@@ -263,7 +263,7 @@ func (s *Store) recover(id PartitionID, from start) (log *Log, known checkpoint.
 	if err != nil {
 		return nil, known, err
 	}
-	if err := log.recordLoss(from, in, found); err != nil {
+	if err := recordLoss(log.notes, from, in, found); err != nil {
 		log.discard()
 		return nil, known, err
 	}

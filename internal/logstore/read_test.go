@@ -131,7 +131,7 @@ func TestI44ReadAtEveryOffsetOfACleanedLog(t *testing.T) {
 func TestReadOutsideTheLogIsRejected(t *testing.T) {
 	_, log := swapLog(t, vfs.NewMem())
 	log.maintain.Lock()
-	if err := log.deleteFront(log.list.Load().Handles, 1); err != nil {
+	if err := deleteFront(log, 1); err != nil {
 		t.Fatal(err)
 	}
 	log.maintain.Unlock()
@@ -201,7 +201,7 @@ func TestMaxTimestampSkipsEmptyBatchesAndDeletedRecords(t *testing.T) {
 	if err != nil || !ok || result.Offset != 12 || result.Timestamp != epoch0.UnixMilli()+12 {
 		t.Errorf("%+v, %t, %v", result, ok, err)
 	}
-	log.offsets.SetLogStart(13) // as DeleteRecords does
+	log.offsets.RaiseLogStart(13, &log.mu.producers) // as DeleteRecords does
 	if result, ok, err = log.MaxTimestamp(); err != nil || !ok || result.Offset != 30 {
 		t.Errorf("above the log start: %+v, %t, %v", result, ok, err)
 	}
@@ -242,7 +242,7 @@ func lookups(t *testing.T, huge []byte, tests []timeLookup) {
 	fill(t, log, 1)
 	ms := epoch0.UnixMilli()
 	for _, test := range tests {
-		log.offsets.SetLogStart(test.logStart)
+		log.offsets.RaiseLogStart(test.logStart, &log.mu.producers)
 		result, ok, err := log.OffsetForTimestamp(ms+test.ms, test.limit)
 		if err != nil || ok != (test.want >= 0) || ok &&
 			(result.Offset != test.want || result.Timestamp != ms+test.timestamp) {

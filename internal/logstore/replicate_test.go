@@ -60,7 +60,7 @@ func TestFollowerHasTheLeadersLog(t *testing.T) {
 			t.Fatalf("%s: the bytes differ", stage)
 		}
 		if log.LastStable() != leader.LastStable() || log.LeaderEpoch() != 6 ||
-			!log.HasOpenTransaction(9, 0) {
+			!log.Producers().HasOpenTransaction(9, 0) {
 			t.Fatalf("%s: last stable offset %d, epoch %d", stage, log.LastStable(),
 				log.LeaderEpoch())
 		}

@@ -112,19 +112,25 @@ func (l *Log) deleteExpired(now time.Time) (count int, err error) {
 	if count == 0 {
 		return 0, nil
 	}
-	return count, l.deleteFront(handles, count)
+	return count, frontDeletion{log: l, handles: handles}.run(count)
 }
 
-// deleteFront deletes segments from the front of the list handles. Parameter count is the number of
-// segments to delete. The caller holds Log.maintain, so only the end of the segment list can change
-// meanwhile.
+// frontDeletion deletes segments at the front of a log. Its caller holds Log.maintain.
+type frontDeletion struct {
+	log     *Log
+	handles []*segmentlist.Handle
+}
+
+// run deletes segments from the front of the list. Parameter count is the number of segments to
+// delete. The caller holds Log.maintain, so only the end of the segment list can change meanwhile.
 //
 // The files are renamed before the segments leave the list. A reader may use the files for a long
 // time, and a restart must not treat them as segments of the log. If a segment cannot be renamed,
 // it stays in the list together with all segments behind it, and the next round retries. If such a
 // segment left the list, its last reader would remove files whose names a new log in the same
 // directory may use.
-func (l *Log) deleteFront(handles []*segmentlist.Handle, count int) error {
+func (d frontDeletion) run(count int) error {
+	l, handles := d.log, d.handles
 	if err := l.snapshots.EnsureForDeletion(handles, count); err != nil {
 		return err
 	}
@@ -132,18 +138,11 @@ func (l *Log) deleteFront(handles []*segmentlist.Handle, count int) error {
 		return err
 	}
 	defer func() { l.disk.WritePendingSnapshot(handles[count:]) }()
-	d := frontDeletion{log: l, handles: handles}
 	count, failed := d.mark(count)
 	if count == 0 {
 		return failed
 	}
 	return errors.Join(failed, d.publish(count))
-}
-
-// frontDeletion deletes segments at the front of a log. Its caller holds Log.maintain.
-type frontDeletion struct {
-	log     *Log
-	handles []*segmentlist.Handle
 }
 
 // mark durably renames segments at the front of the list, and returns the number of renamed
@@ -183,7 +182,7 @@ func (d frontDeletion) publish(count int) error {
 	l.disk.ForgetLocked(func(h *segmentlist.Handle) bool { return h.Base() < logStart })
 	// The log start is stored before the list. So a reader whose list lacks a deleted segment also
 	// finds that its offset is below the log start.
-	l.raiseLogStartLocked(max(l.offsets.LogStart(), logStart))
+	l.offsets.RaiseLogStart(max(l.offsets.LogStart(), logStart), &l.mu.producers)
 	old := l.list.Publish(l.list.Handles()[count:])
 	l.mu.Unlock()
 	old.Release()
@@ -257,7 +256,7 @@ func (l *Log) deleteBefore(offset int64) (moved bool, err error) {
 		return false, err
 	}
 	l.mu.Lock()
-	l.raiseLogStartLocked(offset)
+	l.offsets.RaiseLogStart(offset, &l.mu.producers)
 	l.mu.Unlock()
 	count := 0
 	for count+1 < len(handles) && handles[count+1].Base() <= offset {
@@ -266,13 +265,5 @@ func (l *Log) deleteBefore(offset int64) (moved bool, err error) {
 	if count == 0 {
 		return true, nil
 	}
-	return true, l.deleteFront(handles, count)
-}
-
-// raiseLogStartLocked stores a new log start. It also raises the last stable offset if a
-// transaction has no record left above the log start. The caller holds Log.mu.
-func (l *Log) raiseLogStartLocked(offset int64) {
-	l.offsets.SetLogStart(offset)
-	l.mu.producers.SetLogStart(offset)
-	l.offsets.Settle(&l.mu.producers, nil)
+	return true, frontDeletion{log: l, handles: handles}.run(count)
 }

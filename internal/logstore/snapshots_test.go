@@ -38,7 +38,7 @@ func TestCrashDuringRetentionKeepsProducers(t *testing.T) {
 	damageAll(t, mem, swap.SnapshotSuffix, func([]byte) []byte { return nil })
 	third = strings.TrimSuffix(segment.Name(all[2], segment.LogExtension, ""), segment.LogExtension)
 	log.maintain.Lock()
-	err := log.deleteFront(log.list.Load().Handles, 3)
+	err := deleteFront(log, 3)
 	log.maintain.Unlock()
 	if err != nil || crashed == nil {
 		t.Fatalf("%v; crashed %t", err, crashed != nil)

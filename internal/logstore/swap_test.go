@@ -169,7 +169,7 @@ func TestReplaceFailsWhenRetentionDeletedASource(t *testing.T) {
 		t.Fatal(err)
 	}
 	log.maintain.Lock()
-	err = log.deleteFront(log.list.Load().Handles, 1)
+	err = deleteFront(log, 1)
 	log.maintain.Unlock()
 	if err != nil {
 		t.Fatal(err)

@@ -2,6 +2,7 @@ package logstore
 
 import (
 	"fmt"
+	"sync"
 	"time"
 
 	"heartwood.dev/heartwood/internal/logstore/producer"
@@ -47,24 +48,49 @@ func (l *Log) NeedsVerification(producerID int64, producerEpoch int16) (needed b
 		l.mu.producers.Guard(producerID, l.epochs.Latest()), nil
 }
 
+// Producers is the state of the producers of a log, as of its log end.
+type Producers struct {
+	mu    sync.Locker // the lock of the log
+	state *producer.State
+}
+
+// Producers returns the state of the log's producers.
+func (l *Log) Producers() Producers { return Producers{&l.mu.Mutex, &l.mu.producers} }
+
+// All returns all known producers, ascending by id (DescribeProducers, KIP-664).
+func (p Producers) All() []ProducerInfo {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.state.Producers()
+}
+
+// Transactions returns all open transactions in ascending order of their first offsets.
+func (p Producers) Transactions() []Transaction {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.state.Transactions()
+}
+
+// HasOpenTransaction reports whether a producer has an open transaction with the given producer
+// epoch in this log.
+func (p Producers) HasOpenTransaction(producerID int64, producerEpoch int16) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.state.HasOpen(producerID, producerEpoch)
+}
+
+// expire removes idle producers. It visits every producer of the log under Log.mu, so it runs in
+// each round of retention and not at each append.
+func (p Producers) expire(now time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.state.Expire(now)
+}
+
 // OpenTransactions returns the number of open transactions, and the one with the lowest first
 // offset.
 func (l *Log) OpenTransactions() (count int, oldest Transaction) {
 	return l.offsets.Open()
-}
-
-// Transactions returns all open transactions in ascending order of their first offsets.
-func (l *Log) Transactions() []Transaction {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.mu.producers.Transactions()
-}
-
-// Producers returns all known producers, ascending by id (DescribeProducers, KIP-664).
-func (l *Log) Producers() []ProducerInfo {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.mu.producers.Producers()
 }
 
 // AppendControl appends the marker that ends a producer's transaction. It also appends the marker
@@ -122,7 +148,9 @@ func (l *Log) AppendControl(end EndTxn, now time.Time) (Appended, error) {
 		l.disk.AddUnsynced(len(b))
 	}
 	l.appended(config)
-	return l.answer(b.BaseOffset(), b.LastOffset(), b.MaxTimestamp(), repeated), nil
+	return Appended{BaseOffset: b.BaseOffset(), LastOffset: b.LastOffset(),
+		LogAppendTime: appendTime(&l.config.Load().settings, b.MaxTimestamp()), LogStart: l.LogStart(),
+		Duplicate: repeated}, nil
 }
 
 // LastStable returns the last stable offset, below which consumers with read_committed may read.
@@ -131,11 +159,3 @@ func (l *Log) AppendControl(end EndTxn, now time.Time) (Appended, error) {
 // deleted the beginning of an open transaction. LastStable acquires only a mutex that is never held
 // during I/O.
 func (l *Log) LastStable() int64 { return l.offsets.LastStable() }
-
-// HasOpenTransaction reports whether a producer has an open transaction with the given producer
-// epoch in this log.
-func (l *Log) HasOpenTransaction(producerID int64, producerEpoch int16) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.mu.producers.HasOpen(producerID, producerEpoch)
-}

@@ -287,12 +287,12 @@ func TestTransactionRules(t *testing.T) {
 func TestProducerWithOpenTransactionDoesNotExpire(t *testing.T) {
 	_, _, log := newLogForTest(t)
 	inTxn(t, log, 7, 0, "a")
-	log.expireProducers(epoch0.Add(100 * producer.Expiry))
-	if !log.HasOpenTransaction(7, 0) || log.LastStable() != 0 {
+	log.Producers().expire(epoch0.Add(100 * producer.Expiry))
+	if !log.Producers().HasOpenTransaction(7, 0) || log.LastStable() != 0 {
 		t.Fatal("the transaction is lost")
 	}
 	endTxn(t, log, 7, true)
-	log.expireProducers(epoch0.Add(100 * producer.Expiry))
+	log.Producers().expire(epoch0.Add(100 * producer.Expiry))
 	if log.mu.producers.Len() != 0 {
 		t.Error("the producer did not expire")
 	}
@@ -374,7 +374,7 @@ func TestTransactionsSurviveRestart(t *testing.T) {
 				log = createLog(t, openStore(t, mem), settings(nil))
 				log.AdvanceHighWatermark(end)
 				if log.LastStable() != stable || log.LogEnd() != end ||
-					!log.HasOpenTransaction(9, 0) {
+					!log.Producers().HasOpenTransaction(9, 0) {
 					t.Fatalf("last stable offset %d of %d, want %d of %d", log.LastStable(),
 						log.LogEnd(), stable, end)
 				}

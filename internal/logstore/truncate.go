@@ -43,7 +43,7 @@ func (l *Log) TruncateTo(offset int64) error {
 	case offset >= l.offsets.LogEnd():
 		return l.epochs.TruncateEnd(offset)
 	case offset <= l.offsets.LogStart():
-		return l.restartAt(max(offset, 0))
+		return (&truncation{log: l}).restart(max(offset, 0))
 	}
 	// The new log end is the end of the last remaining batch and not the offset. The offset may be
 	// higher, and the recovery point on disk must not exceed the log end. The log must not end
@@ -59,7 +59,7 @@ func (l *Log) TruncateTo(offset int64) error {
 	case err != nil:
 		return fmt.Errorf("%w: truncate to %d: %w", ErrStorage, offset, err)
 	case end <= l.offsets.LogStart(): // no batch remains; the removed batch may contain the log start
-		return l.restartAt(epochsFrom)
+		return (&truncation{log: l}).restart(epochsFrom)
 	}
 	highWatermark := l.offsets.HighWatermark()
 	t := &truncation{log: l, target: pendingTruncation{end: end, epochsFrom: epochsFrom,
@@ -84,14 +84,7 @@ func (l *Log) StartAt(offset int64) error {
 	}
 	l.truncating.Lock()
 	defer l.truncating.Unlock()
-	return l.restartAt(offset)
-}
-
-// restartAt does the same as StartAt, for callers that hold Log.truncating.
-func (l *Log) restartAt(offset int64) error {
-	t := &truncation{log: l, target: pendingTruncation{end: offset, firstDirty: offset,
-		restart: true}}
-	return t.run(t.replaceFiles)
+	return (&truncation{log: l}).restart(offset)
 }
 
 // endBelow returns the end of the log after the removal of all batches that end at or above the
@@ -187,6 +180,12 @@ func (p *pendingTruncation) apply(s checkpoint.State) checkpoint.State {
 type truncation struct {
 	log    *Log
 	target pendingTruncation
+}
+
+// restart removes all records, and begins the log again, empty, at an offset.
+func (t *truncation) restart(offset int64) error {
+	t.target = pendingTruncation{end: offset, firstDirty: offset, restart: true}
+	return t.run(t.replaceFiles)
 }
 
 // run writes checkpoints that describe the log after the truncation, and then calls changeFiles.

@@ -105,8 +105,8 @@ func TestTruncateRestoresEpochsProducersAndTransactions(t *testing.T) {
 		t.Fatal(err)
 	}
 	for stage := range 2 {
-		if log.LeaderEpoch() != 1 || log.LastStable() != 0 || !log.HasOpenTransaction(7, 0) ||
-			!log.HasOpenTransaction(8, 0) {
+		if log.LeaderEpoch() != 1 || log.LastStable() != 0 || !log.Producers().HasOpenTransaction(7, 0) ||
+			!log.Producers().HasOpenTransaction(8, 0) {
 			t.Errorf("stage %d: epoch %d, last stable offset %d", stage, log.LeaderEpoch(),
 				log.LastStable())
 		}

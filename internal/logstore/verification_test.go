@@ -54,7 +54,7 @@ func TestVerificationGuard(t *testing.T) {
 			inTxn(t, log, 7, 0, "next")
 		}, ErrVerificationOutdated},
 		"the producer expires": {abort, func(log *Log) {
-			log.expireProducers(epoch0.Add(producer.Expiry))
+			log.Producers().expire(epoch0.Add(producer.Expiry))
 			abort(log)
 		}, ErrVerificationOutdated},
 		"another leader epoch": {abort, func(log *Log) {
@@ -74,7 +74,7 @@ func TestVerificationGuard(t *testing.T) {
 			end, stable := log.LogEnd(), log.LastStable()
 			batch := storetest.Batch{Producer: 7, Sequence: int32(log.LogEnd()), Keys: []string{"a"},
 				Transactional: true}
-			if test.want == nil || !log.HasOpenTransaction(7, 0) {
+			if test.want == nil || !log.Producers().HasOpenTransaction(7, 0) {
 				batch.Sequence = 0
 			}
 			_, err = log.AppendVerified(batch.Bytes(t), Verified{Transaction: true, Guard: guard},

@@ -34,7 +34,7 @@ func (e *exactlyOnce) checkListed(name string) {
 	if err != nil || log.LeaderEpoch() != e.w.meta.recorded(name).LeaderEpoch {
 		return // the leader does not know of its election yet
 	}
-	before := log.Transactions()
+	before := log.Producers().Transactions()
 	if len(before) == 0 {
 		return
 	}
@@ -47,9 +47,10 @@ func (e *exactlyOnce) checkListed(name string) {
 			return d.Producer.ID == open.ProducerID &&
 				slices.Contains(d.Partitions, txn.Partition{Topic: name})
 		})
-		stillOpen := slices.ContainsFunc(log.Transactions(), func(t logstore.Transaction) bool {
-			return t.ProducerID == open.ProducerID && t.First == open.First
-		})
+		stillOpen := slices.ContainsFunc(log.Producers().Transactions(),
+			func(t logstore.Transaction) bool {
+				return t.ProducerID == open.ProducerID && t.First == open.First
+			})
 		if !isListed && stillOpen && e.leader(name) == l && !e.lostRecords() {
 			e.w.fail("%s: the coordinator does not know the open transaction %+v; it knows %+v",
 				name, open, listed)

@@ -154,7 +154,7 @@ func (h *Watch) suspects(now time.Time) (all []openKey) {
 		if count, _ := state.Log.OpenTransactions(); count == 0 {
 			continue // without the log's lock
 		}
-		for _, open := range state.Log.Transactions() {
+		for _, open := range state.Log.Producers().Transactions() {
 			key := keyOf(state, open)
 			since, before := h.first[key]
 			if !before {

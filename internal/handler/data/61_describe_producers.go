@@ -47,7 +47,7 @@ func (h *Handler) activeProducers(topic string,
 	if err != nil {
 		return nil, err
 	}
-	known := log.Producers()
+	known := log.Producers().All()
 	all := make([]kmsg.DescribeProducersResponseTopicPartitionActiveProducer, 0, len(known))
 	for _, p := range known {
 		all = append(all, activeProducer(p))

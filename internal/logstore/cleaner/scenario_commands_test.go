@@ -205,7 +205,7 @@ func (b *ledgerBatch) build(codec compress.Codec) record.Batch {
 func (s *scenario) append(b ledgerBatch, codec compress.Codec) {
 	if b.producer >= 0 {
 		b.sequence = s.ledger.nextSequence(b.producer)
-		b.transactional = b.transactional || s.log.HasOpenTransaction(b.producer, 0)
+		b.transactional = b.transactional || s.log.Producers().HasOpenTransaction(b.producer, 0)
 	}
 	built := b.build(codec)
 	b.wire = append(b.wire, built...)
@@ -343,7 +343,7 @@ func (s *scenario) truncate(args []string) {
 // (scenario.producers), as a coordinator does after their timeout.
 func (s *scenario) abortExpired() {
 	for _, b := range s.ledger.lastOfProducers() {
-		if b.producer < s.producers && s.log.HasOpenTransaction(b.producer, 0) {
+		if b.producer < s.producers && s.log.Producers().HasOpenTransaction(b.producer, 0) {
 			s.end(b.producer, false)
 		}
 	}

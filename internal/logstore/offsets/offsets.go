@@ -96,9 +96,14 @@ func (o *Offsets) Settle(producers *producer.State, ended *producer.EndedTxn) {
 // SetLogEnd stores the log end. The caller holds the lock of the log.
 func (o *Offsets) SetLogEnd(offset int64) { o.end.Store(offset) }
 
-// SetLogStart stores a higher log start. The caller holds the lock of the log, and then calls
-// Settle: a transaction may have no record left above the log start.
-func (o *Offsets) SetLogStart(offset int64) { o.start.Store(offset) }
+// RaiseLogStart stores a higher log start, also in the producer state. It also raises the last
+// stable offset if a transaction has no record left above the log start. The caller holds the lock
+// of the log.
+func (o *Offsets) RaiseLogStart(offset int64, producers *producer.State) {
+	o.start.Store(offset)
+	producers.SetLogStart(offset)
+	o.Settle(producers, nil)
+}
 
 // Lower sets the offsets of a truncated log that now covers [start, end). The offsets change in
 // such an order that LogStart <= HighWatermark <= LogEnd at every moment. producers is the producer
