@@ -36,7 +36,7 @@ func TestConcurrentReaders(t *testing.T) {
 		for !isClosed(stop) {
 			store.tick(epoch0, true)
 			_ = log.Stats()
-			_, _, _ = log.MaxTimestamp()
+			_, _, _ = log.Timestamps().Largest()
 		}
 	})
 	readers.Go(func() {

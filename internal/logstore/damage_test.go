@@ -55,7 +55,7 @@ func stateOf(t *testing.T, log *Log) state {
 		s.epochs += fmt.Sprint(" ", log.EpochAt(offset))
 	}
 	for ms := int64(0); ms < 60; ms += 7 {
-		result, ok, err := log.OffsetForTimestamp(epoch0.UnixMilli()+ms, log.LogEnd())
+		result, ok, err := log.Timestamps().First(epoch0.UnixMilli()+ms, log.LogEnd())
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -25,6 +25,7 @@ func newLog(env environment, id PartitionID, topic TopicID, dir string, config *
 	l.disk.Log = durability.Env{ID: id, Logger: env.logger, List: &l.list, Offsets: &l.offsets,
 		Snapshots: &l.snapshots, Fault: &l.fault, Truncations: &l.truncations,
 		Maintain: &l.maintain, Mu: &l.mu.Mutex}
+	l.reader = reader{list: &l.list, offsets: &l.offsets, dir: dir}
 	view := compactionView{l}
 	l.compaction.Init(view.environment(), view.sidecarSource(), &l.maintain, &l.mu.Mutex)
 	l.offsets.Restore(0, 0, 0, &l.mu.producers)

@@ -74,6 +74,7 @@ type Log struct {
 	list   segmentlist.Current // empty once the log is closed
 
 	offsets offsets.Offsets
+	reader  reader
 	// savedStart is the log start in the checkpoint on disk (Store.save).
 	savedStart atomic.Int64
 	// disk tracks how much of the log is synced, sealed and checkpointed.
@@ -301,6 +302,22 @@ func (l *Log) HighWatermark() int64 { return l.offsets.HighWatermark() }
 // moved. It never lowers the high watermark, so callers may run concurrently in any order.
 func (l *Log) AdvanceHighWatermark(offset int64) bool {
 	return l.offsets.AdvanceHighWatermark(offset)
+}
+
+// Read returns complete batches below the offset limit; see package reader.
+func (l *Log) Read(offset, limit int64, bytesMax int, wholeFirst bool) (*Slice, error) {
+	return l.reader.Read(offset, limit, bytesMax, wholeFirst)
+}
+
+// ReadReplica reads for another replica, up to the log end; see package reader.
+func (l *Log) ReadReplica(offset int64, bytesMax int, wholeFirst bool) (*Slice, error) {
+	return l.reader.ReadReplica(offset, bytesMax, wholeFirst)
+}
+
+// ReadCommitted reads for consumers with read_committed, up to the last stable offset; see package
+// reader.
+func (l *Log) ReadCommitted(offset, limit int64, bytesMax int, wholeFirst bool) (*Slice, error) {
+	return l.reader.ReadCommitted(offset, limit, bytesMax, wholeFirst)
 }
 
 // Stats is a snapshot of a log, for metrics and reports. Invariant: LogStart <= LastStable <=

@@ -5,14 +5,21 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
-	"slices"
 
 	"heartwood.dev/heartwood/internal/compress"
+	"heartwood.dev/heartwood/internal/logstore/offsets"
 	"heartwood.dev/heartwood/internal/logstore/segment"
 	"heartwood.dev/heartwood/internal/logstore/segmentlist"
 	"heartwood.dev/heartwood/internal/record"
 	"heartwood.dev/heartwood/internal/vfs"
 )
+
+// reader reads the batches of a log. It acquires no lock but that of the last stable offset.
+type reader struct {
+	list    *segmentlist.Current
+	offsets *offsets.Offsets
+	dir     string
+}
 
 // Slice is a range of complete batches in one data file. It keeps the segment's files open until
 // Release.
@@ -55,30 +62,30 @@ func (s *Slice) Release() {
 // Cleaning may leave a first batch that contains no record at or above the offset. Read skips such
 // a batch if it can return a later one. A client that received only this batch would find no record
 // and request the same offset forever.
-func (l *Log) Read(offset, limit int64, bytesMax int, wholeFirst bool) (*Slice, error) {
+func (r reader) Read(offset, limit int64, bytesMax int, wholeFirst bool) (*Slice, error) {
 	// The log end is loaded before the list, so the list contains all batches below the log end
 	// even if the log rolls meanwhile.
-	limit = min(limit, l.offsets.LogEnd())
-	list := l.list.Acquire()
+	limit = min(limit, r.offsets.LogEnd())
+	list := r.list.Acquire()
 	if list == nil {
 		return nil, ErrClosed
 	}
 	defer list.Release()
-	return l.readFrom(list, readRequest{offset: offset, limit: limit, bytesMax: bytesMax,
+	return r.readFrom(list, readRequest{offset: offset, limit: limit, bytesMax: bytesMax,
 		wholeFirst: wholeFirst})
 }
 
 // ReadReplica reads for another replica. It returns batches up to the log end, including batches
 // that cleaning left without records. Such a batch still contains sequence numbers of its producer,
 // and a replica without the batch would accept a repeated batch as a new one.
-func (l *Log) ReadReplica(offset int64, bytesMax int, wholeFirst bool) (*Slice, error) {
-	limit := l.offsets.LogEnd() // loaded before the list for the same reason as in Read
-	list := l.list.Acquire()
+func (r reader) ReadReplica(offset int64, bytesMax int, wholeFirst bool) (*Slice, error) {
+	limit := r.offsets.LogEnd() // loaded before the list for the same reason as in Read
+	list := r.list.Acquire()
 	if list == nil {
 		return nil, ErrClosed
 	}
 	defer list.Release()
-	return l.readFrom(list, readRequest{offset: offset, limit: limit, bytesMax: bytesMax,
+	return r.readFrom(list, readRequest{offset: offset, limit: limit, bytesMax: bytesMax,
 		wholeFirst: wholeFirst, empties: true})
 }
 
@@ -92,16 +99,16 @@ type readRequest struct {
 
 // ReadCommitted reads for consumers with read_committed. It returns batches below the last stable
 // offset, together with the aborted transactions.
-func (l *Log) ReadCommitted(offset, limit int64, bytesMax int, wholeFirst bool) (*Slice, error) {
+func (r reader) ReadCommitted(offset, limit int64, bytesMax int, wholeFirst bool) (*Slice, error) {
 	// The last stable offset is loaded before the list, as in Read. So the list contains the
 	// markers of all transactions that ended below the limit.
-	limit = min(limit, l.LastStable())
-	list := l.list.Acquire()
+	limit = min(limit, r.offsets.LastStable())
+	list := r.list.Acquire()
 	if list == nil {
 		return nil, ErrClosed
 	}
 	defer list.Release()
-	slice, err := l.readFrom(list,
+	slice, err := r.readFrom(list,
 		readRequest{offset: offset, limit: limit, bytesMax: bytesMax, wholeFirst: wholeFirst})
 	if err != nil || slice.Length == 0 {
 		return slice, err
@@ -140,12 +147,12 @@ func (s *Slice) findAborted(list *segmentlist.List, offset, limit int64) error {
 
 // readFrom does the same as Read, on a list to which the caller holds a reference. r.limit is at
 // most the log end that was loaded before the list.
-func (l *Log) readFrom(list *segmentlist.List, r readRequest) (*Slice, error) {
+func (r reader) readFrom(list *segmentlist.List, request readRequest) (*Slice, error) {
 	// The log end is loaded again after the list, because a truncation lowers the log end before it
 	// publishes the new list (truncate_files.go).
-	offset, limit := r.offset, min(r.limit, l.offsets.LogEnd())
-	slice := &Slice{LogStart: l.LogStart(), HighWatermark: l.HighWatermark(),
-		LastStable: l.LastStable()}
+	offset, limit := request.offset, min(request.limit, r.offsets.LogEnd())
+	slice := &Slice{LogStart: r.offsets.LogStart(), HighWatermark: r.offsets.HighWatermark(),
+		LastStable: r.offsets.LastStable()}
 	if offset < slice.LogStart || offset > limit {
 		return nil, fmt.Errorf("%w: %d is not in [%d, %d]", ErrOffsetOutOfRange, offset,
 			slice.LogStart, limit)
@@ -153,11 +160,11 @@ func (l *Log) readFrom(list *segmentlist.List, r readRequest) (*Slice, error) {
 	if offset == limit {
 		return slice, nil
 	}
-	first, found, err := firstBatch(list, offset, limit, r.empties)
+	first, found, err := firstBatch(list, offset, limit, request.empties)
 	if err == nil && found {
-		err = slice.fill(first, limit, r.bytesMax, r.wholeFirst)
+		err = slice.fill(first, limit, request.bytesMax, request.wholeFirst)
 	}
-	if err != nil && l.list.Load() == nil {
+	if err != nil && r.list.Load() == nil {
 		// The log was closed. Its directory may belong to another log, so the read failed to open
 		// the files of a frozen segment.
 		return nil, ErrClosed
@@ -165,7 +172,7 @@ func (l *Log) readFrom(list *segmentlist.List, r readRequest) (*Slice, error) {
 	if err != nil {
 		name := segment.Name(list.Handles[list.Floor(offset)].Base(), segment.LogExtension, "")
 		return nil, fmt.Errorf("%w: read at offset %d, from %s on: %w", ErrStorage, offset,
-			filepath.Join(l.dir, name), err)
+			filepath.Join(r.dir, name), err)
 	}
 	return slice, nil
 }
@@ -280,49 +287,3 @@ func rangeEnd(first segmentlist.Batch, limit, bytesMax int64) (end int64, trunca
 	}
 	return end, false, nil
 }
-
-// AtRest is a sealed segment below the recovery point on disk. Its files do not change until a
-// truncation, retention or the cleaner replaces or removes them.
-type AtRest struct {
-	Base      int64
-	SizeBytes int64
-
-	handle *segmentlist.Handle // compared only: it is not a reference
-}
-
-// AtRest returns the sealed segments that end at or below the recovery point on disk, ascending.
-// It returns nil once the log is closed.
-func (l *Log) AtRest() (segments []AtRest) {
-	list := l.list.Acquire()
-	if list == nil {
-		return nil
-	}
-	defer list.Release()
-	end := l.disk.SealedEnd() // loaded after the list, as in Compaction.limits
-	for _, h := range list.Handles[:len(list.Handles)-1] {
-		if h.NextOffset() > end {
-			break
-		}
-		segments = append(segments, AtRest{h.Base(), h.SizeBytes(), h})
-	}
-	return segments
-}
-
-// StillAtRest reports whether the log has kept the segment since AtRest returned it, and no
-// operation on its files is running. A caller that has read the files since can then rely on what
-// it has read: swaps, retention and truncations rename and remove files only under the locks that
-// StillAtRest acquires, and publish another handle before they release them.
-func (l *Log) StillAtRest(s AtRest) bool {
-	l.truncating.Lock()
-	defer l.truncating.Unlock()
-	l.maintain.Lock()
-	defer l.maintain.Unlock()
-	return slices.Contains(l.AtRest(), s)
-}
-
-// Dir returns the partition's directory.
-func (l *Log) Dir() string { return l.dir }
-
-// StopDamaged stops the log because a segment at rest is damaged: from now on the log rejects all
-// appends, and the partition is offline on this broker. Reads continue.
-func (l *Log) StopDamaged(cause error) { l.fault.Fail(cause) }

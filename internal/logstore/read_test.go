@@ -174,7 +174,7 @@ func TestTimestampLookups(t *testing.T) {
 		{290, 59, 58}, {290, 58, -1}, {10, 2, -1},
 	} {
 		ms := epoch0.Add(time.Duration(test.seconds) * time.Second).UnixMilli()
-		result, ok, err := log.OffsetForTimestamp(ms, test.limit)
+		result, ok, err := log.Timestamps().First(ms, test.limit)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -183,7 +183,7 @@ func TestTimestampLookups(t *testing.T) {
 				test.offset)
 		}
 	}
-	result, ok, err := log.MaxTimestamp()
+	result, ok, err := log.Timestamps().Largest()
 	if err != nil || !ok || result.Offset != 58 ||
 		result.Timestamp != epoch0.Add(290*time.Second).UnixMilli() {
 		t.Errorf("max timestamp %+v, %t, %v", result, ok, err)
@@ -192,21 +192,21 @@ func TestTimestampLookups(t *testing.T) {
 
 func TestMaxTimestampSkipsEmptyBatchesAndDeletedRecords(t *testing.T) {
 	empty := createLog(t, openStore(t, vfs.NewMem()), settings(nil))
-	if result, ok, err := empty.MaxTimestamp(); ok || err != nil {
+	if result, ok, err := empty.Timestamps().Largest(); ok || err != nil {
 		t.Errorf("of an empty log: %+v, %t, %v", result, ok, err)
 	}
 	horizon := cleanedBatch(t, 20, 29, compress.None)
 	log := cleanedLog(t, cleanedBatch(t, 10, 14, compress.None, 10, 12), horizon)
-	result, ok, err := log.MaxTimestamp()
+	result, ok, err := log.Timestamps().Largest()
 	if err != nil || !ok || result.Offset != 12 || result.Timestamp != epoch0.UnixMilli()+12 {
 		t.Errorf("%+v, %t, %v", result, ok, err)
 	}
 	log.offsets.RaiseLogStart(13, &log.mu.producers) // as DeleteRecords does
-	if result, ok, err = log.MaxTimestamp(); err != nil || !ok || result.Offset != 30 {
+	if result, ok, err = log.Timestamps().Largest(); err != nil || !ok || result.Offset != 30 {
 		t.Errorf("above the log start: %+v, %t, %v", result, ok, err)
 	}
 	// This record is below the log start, in the batch that contains the log start.
-	if result, ok, err = log.OffsetForTimestamp(epoch0.UnixMilli()+12, 50); ok || err != nil {
+	if result, ok, err = log.Timestamps().First(epoch0.UnixMilli()+12, 50); ok || err != nil {
 		t.Errorf("above the log start: %+v, %t, %v", result, ok, err)
 	}
 }
@@ -243,12 +243,13 @@ func lookups(t *testing.T, huge []byte, tests []timeLookup) {
 	ms := epoch0.UnixMilli()
 	for _, test := range tests {
 		log.offsets.RaiseLogStart(test.logStart, &log.mu.producers)
-		result, ok, err := log.OffsetForTimestamp(ms+test.ms, test.limit)
+		result, ok, err := log.Timestamps().First(ms+test.ms, test.limit)
 		if err != nil || ok != (test.want >= 0) || ok &&
 			(result.Offset != test.want || result.Timestamp != ms+test.timestamp) {
 			t.Errorf("%+v: %+v, %t, %v", test, result, ok, err)
 		}
-		if result, ok, err = log.MaxTimestamp(); err != nil || !ok || result.Offset != test.latest ||
+		if result, ok, err = log.Timestamps().Largest(); err != nil || !ok ||
+			result.Offset != test.latest ||
 			result.Timestamp != ms+12 {
 			t.Errorf("largest timestamp from %d on: %+v, %t, %v", test.logStart, result, ok, err)
 		}

@@ -66,7 +66,7 @@ func TestStartAfterCleanShutdownReadsCheckpointsOnly(t *testing.T) {
 		t.Errorf("read %v", got)
 	}
 	fill(t, log, 25)
-	if result, ok, err := log.OffsetForTimestamp(epoch0.UnixMilli(), log.LogEnd()); err != nil ||
+	if result, ok, err := log.Timestamps().First(epoch0.UnixMilli(), log.LogEnd()); err != nil ||
 		!ok ||
 		result.Offset != 0 {
 		t.Errorf("lookup: %+v, %t, %v", result, ok, err)

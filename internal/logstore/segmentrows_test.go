@@ -95,7 +95,7 @@ func TestSegmentStatesMatchDefinitions(t *testing.T) {
 		for range 100 {
 			log.offsets.Restore(log.LogStart(), random.Int64N(log.LogEnd()+1), log.LogEnd(),
 				&log.mu.producers)
-			log.offsets.RaiseLogStart(random.Int64N(log.offsets.HighWatermark() + 1), &log.mu.producers)
+			log.offsets.RaiseLogStart(random.Int64N(log.offsets.HighWatermark()+1), &log.mu.producers)
 			must(t, log.compaction.SetFirstDirty(random.Int64N(log.LogEnd()+5)))
 			log.Configure(settings(func(s *topicconfig.Settings) {
 				s.Delete, s.Compact = false, true

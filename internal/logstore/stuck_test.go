@@ -169,10 +169,10 @@ func readEverything(t *testing.T, store *Store, log *Log) {
 		}
 		slice.Release()
 	}
-	if _, ok, err := log.OffsetForTimestamp(epoch0.UnixMilli(), 50); !ok || err != nil {
+	if _, ok, err := log.Timestamps().First(epoch0.UnixMilli(), 50); !ok || err != nil {
 		t.Errorf("no offset for a timestamp: %v", err)
 	}
-	if _, ok, err := log.MaxTimestamp(); !ok || err != nil {
+	if _, ok, err := log.Timestamps().Largest(); !ok || err != nil {
 		t.Errorf("no largest timestamp: %v", err)
 	}
 	if stats := log.Stats(); stats.LogEnd < 50 || log.Fault() != nil || log.EpochAt(40) > 9 {

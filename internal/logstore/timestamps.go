@@ -6,6 +6,7 @@ import (
 	"io"
 
 	"heartwood.dev/heartwood/internal/compress"
+	"heartwood.dev/heartwood/internal/logstore/offsets"
 	"heartwood.dev/heartwood/internal/logstore/segmentlist"
 )
 
@@ -16,23 +17,32 @@ type TimestampOffset struct {
 	LeaderEpoch int32 // of the record's batch
 }
 
-// OffsetForTimestamp returns the first record below the offset limit whose timestamp is at least
+// timestamps finds records of a log by their timestamps.
+type timestamps struct {
+	list    *segmentlist.Current
+	offsets *offsets.Offsets
+}
+
+// Timestamps returns the search for records by their timestamps.
+func (l *Log) Timestamps() timestamps { return timestamps{&l.list, &l.offsets} }
+
+// First returns the first record below the offset limit whose timestamp is at least
 // ms. ok is false if there is no such record (ListOffsets, KIP-79). It fails with ErrStorage or
 // ErrClosed.
 //
 // Clients choose the timestamps, so timestamps need not ascend. The result is the first such record
 // in the order of offsets. The search therefore begins at the first segment, and skips each segment
 // whose largest timestamp is below ms without reading it.
-func (l *Log) OffsetForTimestamp(ms, limit int64) (result TimestampOffset, ok bool, err error) {
-	limit = min(limit, l.offsets.LogEnd())
-	list := l.list.Acquire()
+func (s timestamps) First(ms, limit int64) (result TimestampOffset, ok bool, err error) {
+	limit = min(limit, s.offsets.LogEnd())
+	list := s.list.Acquire()
 	if list == nil {
 		return result, false, ErrClosed
 	}
 	defer list.Release()
 	// the log end is loaded again after the list, for the same reason as in readFrom
-	limit = min(limit, l.offsets.LogEnd())
-	logStart := l.LogStart()
+	limit = min(limit, s.offsets.LogEnd())
+	logStart := s.offsets.LogStart()
 	for _, h := range list.Handles {
 		if largest, _ := h.MaxTimestamp(); largest < ms || h.NextOffset() <= logStart {
 			continue
@@ -112,16 +122,16 @@ func byHeader(b segmentlist.Batch, from int64) TimestampOffset {
 		b.Header.LeaderEpoch()}
 }
 
-// MaxTimestamp returns the first record with the largest timestamp; ok is false if the log is empty
+// Largest returns the first record with the largest timestamp; ok is false if the log is empty
 // (ListOffsets with -3, KIP-734). The largest timestamp of each segment is in memory, so
-// MaxTimestamp reads only segments whose largest timestamp exceeds those of all segments before it.
-func (l *Log) MaxTimestamp() (result TimestampOffset, ok bool, err error) {
-	list := l.list.Acquire()
+// Largest reads only segments whose largest timestamp exceeds those of all segments before it.
+func (s timestamps) Largest() (result TimestampOffset, ok bool, err error) {
+	list := s.list.Acquire()
 	if list == nil {
 		return result, false, ErrClosed
 	}
 	defer list.Release()
-	logStart := l.LogStart()
+	logStart := s.offsets.LogStart()
 	for _, h := range list.Handles {
 		largest, _ := h.MaxTimestamp()
 		if h.NextOffset() <= logStart || ok && largest <= result.Timestamp {

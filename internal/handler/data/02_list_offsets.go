@@ -124,10 +124,10 @@ func (h *Handler) offsetAt(raw *wire.Request, req *kmsg.ListOffsetsRequest, topi
 		found = logstore.TimestampOffset{Timestamp: -1, Offset: start, LeaderEpoch: log.EpochAt(start)}
 	case timestampLatestTiered, timestampEarliestPending:
 	case timestampMax: // unknown if the record is at or above the limit, as in Kafka
-		found, ok, err = log.MaxTimestamp()
+		found, ok, err = log.Timestamps().Largest()
 		ok = ok && found.Offset < limit
 	default:
-		found, ok, err = log.OffsetForTimestamp(requested.Timestamp, limit)
+		found, ok, err = log.Timestamps().First(requested.Timestamp, limit)
 	}
 	if err != nil || !ok {
 		return offsetUnknown, err

@@ -1,0 +1,53 @@
+package logstore
+
+import (
+	"slices"
+
+	"heartwood.dev/heartwood/internal/logstore/segmentlist"
+)
+
+// AtRest is a sealed segment below the recovery point on disk. Its files do not change until a
+// truncation, retention or the cleaner replaces or removes them.
+type AtRest struct {
+	Base      int64
+	SizeBytes int64
+
+	handle *segmentlist.Handle // compared only: it is not a reference
+}
+
+// AtRest returns the sealed segments that end at or below the recovery point on disk, ascending.
+// It returns nil once the log is closed.
+func (l *Log) AtRest() (segments []AtRest) {
+	list := l.list.Acquire()
+	if list == nil {
+		return nil
+	}
+	defer list.Release()
+	end := l.disk.SealedEnd() // loaded after the list, as in Compaction.limits
+	for _, h := range list.Handles[:len(list.Handles)-1] {
+		if h.NextOffset() > end {
+			break
+		}
+		segments = append(segments, AtRest{h.Base(), h.SizeBytes(), h})
+	}
+	return segments
+}
+
+// StillAtRest reports whether the log has kept the segment since AtRest returned it, and no
+// operation on its files is running. A caller that has read the files since can then rely on what
+// it has read: swaps, retention and truncations rename and remove files only under the locks that
+// StillAtRest acquires, and publish another handle before they release them.
+func (l *Log) StillAtRest(s AtRest) bool {
+	l.truncating.Lock()
+	defer l.truncating.Unlock()
+	l.maintain.Lock()
+	defer l.maintain.Unlock()
+	return slices.Contains(l.AtRest(), s)
+}
+
+// Dir returns the partition's directory.
+func (l *Log) Dir() string { return l.dir }
+
+// StopDamaged stops the log because a segment at rest is damaged: from now on the log rejects all
+// appends, and the partition is offline on this broker. Reads continue.
+func (l *Log) StopDamaged(cause error) { l.fault.Fail(cause) }
