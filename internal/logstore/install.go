@@ -8,6 +8,7 @@ import (
 	"heartwood.dev/heartwood/internal/logstore/durability"
 	"heartwood.dev/heartwood/internal/logstore/epochfile"
 	"heartwood.dev/heartwood/internal/logstore/fault"
+	"heartwood.dev/heartwood/internal/logstore/reader"
 	"heartwood.dev/heartwood/internal/logstore/recovery"
 	"heartwood.dev/heartwood/internal/logstore/snapshots"
 	"heartwood.dev/heartwood/internal/logstore/swap"
@@ -25,7 +26,7 @@ func newLog(env environment, id PartitionID, topic TopicID, dir string, config *
 	l.disk.Log = durability.Env{ID: id, Logger: env.logger, List: &l.list, Offsets: &l.offsets,
 		Snapshots: &l.snapshots, Fault: &l.fault, Truncations: &l.truncations,
 		Maintain: &l.maintain, Mu: &l.mu.Mutex}
-	l.reader = reader{list: &l.list, offsets: &l.offsets, dir: dir}
+	l.reader = reader.Reader{List: &l.list, Offsets: &l.offsets, Dir: dir}
 	view := compactionView{l}
 	l.compaction.Init(view.environment(), view.sidecarSource(), &l.maintain, &l.mu.Mutex)
 	l.offsets.Restore(0, 0, 0, &l.mu.producers)

@@ -17,10 +17,12 @@ import (
 	"heartwood.dev/heartwood/internal/logstore/fault"
 	"heartwood.dev/heartwood/internal/logstore/offsets"
 	"heartwood.dev/heartwood/internal/logstore/producer"
+	"heartwood.dev/heartwood/internal/logstore/reader"
 	"heartwood.dev/heartwood/internal/logstore/segment"
 	"heartwood.dev/heartwood/internal/logstore/segmentlist"
 	"heartwood.dev/heartwood/internal/logstore/snapshots"
 	"heartwood.dev/heartwood/internal/logstore/swap"
+	"heartwood.dev/heartwood/internal/logstore/timestamps"
 	"heartwood.dev/heartwood/internal/outage"
 	"heartwood.dev/heartwood/internal/record"
 	"heartwood.dev/heartwood/internal/topicconfig"
@@ -31,7 +33,7 @@ import (
 // methods that return the error, and the reason.
 var (
 	// Read: the offset is below the log start or above the limit of the read
-	ErrOffsetOutOfRange = errors.New("offset out of range")
+	ErrOffsetOutOfRange = reader.ErrOffsetOutOfRange
 	// Append: the batch is larger than a segment, and a batch never spans two segments
 	ErrBatchTooLarge = errors.New("batch larger than a segment")
 	// Append: the log contains a later epoch of the producer (KIP-98)
@@ -55,6 +57,12 @@ var (
 	ErrFollows = errors.New("log follows another replica")
 )
 
+// Slice is the result of a read; see package reader.
+type Slice = reader.Slice
+
+// TimestampOffset is the result of a search for a timestamp; see package timestamps.
+type TimestampOffset = timestamps.Result
+
 // Log is one partition's log: an ordered list of segments, the last of which is active. One append
 // runs at a time. Reads run concurrently with appends, rolls, retention and cleaning, on an
 // immutable snapshot of the segment list.
@@ -74,7 +82,7 @@ type Log struct {
 	list   segmentlist.Current // empty once the log is closed
 
 	offsets offsets.Offsets
-	reader  reader
+	reader  reader.Reader
 	// savedStart is the log start in the checkpoint on disk (Store.save).
 	savedStart atomic.Int64
 	// disk tracks how much of the log is synced, sealed and checkpointed.
@@ -302,6 +310,11 @@ func (l *Log) HighWatermark() int64 { return l.offsets.HighWatermark() }
 // moved. It never lowers the high watermark, so callers may run concurrently in any order.
 func (l *Log) AdvanceHighWatermark(offset int64) bool {
 	return l.offsets.AdvanceHighWatermark(offset)
+}
+
+// Timestamps returns the search for records by their timestamps.
+func (l *Log) Timestamps() timestamps.Search {
+	return timestamps.Search{List: &l.list, Offsets: &l.offsets}
 }
 
 // Read returns complete batches below the offset limit; see package reader.

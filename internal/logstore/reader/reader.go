@@ -1,4 +1,8 @@
-package logstore
+// Package reader reads the batches of a log from the current list of its segments (Reader).
+//
+// A read acquires no lock but that of the last stable offset. It loads the log end again after it
+// has loaded the list, because a truncation lowers the log end before it publishes the new list.
+package reader
 
 import (
 	"errors"
@@ -14,12 +18,15 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// reader reads the batches of a log. It acquires no lock but that of the last stable offset.
-type reader struct {
-	list    *segmentlist.Current
-	offsets *offsets.Offsets
-	dir     string
+// Reader reads the batches of a log. It acquires no lock but that of the last stable offset.
+type Reader struct {
+	List    *segmentlist.Current
+	Offsets *offsets.Offsets
+	Dir     string // of the log
 }
+
+// ErrOffsetOutOfRange: the offset is below the log start or above the limit of the read.
+var ErrOffsetOutOfRange = errors.New("offset out of range")
 
 // Slice is a range of complete batches in one data file. It keeps the segment's files open until
 // Release.
@@ -56,19 +63,20 @@ func (s *Slice) Release() {
 // if that batch is larger. A limit above LogEnd is lowered to LogEnd. At the limit Read returns an
 // empty slice. It acquires only the mutex of LastStable.
 //
-// Read fails with ErrOffsetOutOfRange if the offset is outside [LogStart, limit], with ErrStorage
-// if the disk fails, and with ErrClosed. A disk failure during a read does not stop the log.
+// Read fails with ErrOffsetOutOfRange if the offset is outside [LogStart, limit], with
+// segmentlist.ErrStorage if the disk fails, and with ErrClosed. A disk failure during a read does
+// not stop the log.
 //
 // Cleaning may leave a first batch that contains no record at or above the offset. Read skips such
 // a batch if it can return a later one. A client that received only this batch would find no record
 // and request the same offset forever.
-func (r reader) Read(offset, limit int64, bytesMax int, wholeFirst bool) (*Slice, error) {
+func (r Reader) Read(offset, limit int64, bytesMax int, wholeFirst bool) (*Slice, error) {
 	// The log end is loaded before the list, so the list contains all batches below the log end
 	// even if the log rolls meanwhile.
-	limit = min(limit, r.offsets.LogEnd())
-	list := r.list.Acquire()
+	limit = min(limit, r.Offsets.LogEnd())
+	list := r.List.Acquire()
 	if list == nil {
-		return nil, ErrClosed
+		return nil, segmentlist.ErrClosed
 	}
 	defer list.Release()
 	return r.readFrom(list, readRequest{offset: offset, limit: limit, bytesMax: bytesMax,
@@ -78,11 +86,11 @@ func (r reader) Read(offset, limit int64, bytesMax int, wholeFirst bool) (*Slice
 // ReadReplica reads for another replica. It returns batches up to the log end, including batches
 // that cleaning left without records. Such a batch still contains sequence numbers of its producer,
 // and a replica without the batch would accept a repeated batch as a new one.
-func (r reader) ReadReplica(offset int64, bytesMax int, wholeFirst bool) (*Slice, error) {
-	limit := r.offsets.LogEnd() // loaded before the list for the same reason as in Read
-	list := r.list.Acquire()
+func (r Reader) ReadReplica(offset int64, bytesMax int, wholeFirst bool) (*Slice, error) {
+	limit := r.Offsets.LogEnd() // loaded before the list for the same reason as in Read
+	list := r.List.Acquire()
 	if list == nil {
-		return nil, ErrClosed
+		return nil, segmentlist.ErrClosed
 	}
 	defer list.Release()
 	return r.readFrom(list, readRequest{offset: offset, limit: limit, bytesMax: bytesMax,
@@ -99,13 +107,13 @@ type readRequest struct {
 
 // ReadCommitted reads for consumers with read_committed. It returns batches below the last stable
 // offset, together with the aborted transactions.
-func (r reader) ReadCommitted(offset, limit int64, bytesMax int, wholeFirst bool) (*Slice, error) {
+func (r Reader) ReadCommitted(offset, limit int64, bytesMax int, wholeFirst bool) (*Slice, error) {
 	// The last stable offset is loaded before the list, as in Read. So the list contains the
 	// markers of all transactions that ended below the limit.
-	limit = min(limit, r.offsets.LastStable())
-	list := r.list.Acquire()
+	limit = min(limit, r.Offsets.LastStable())
+	list := r.List.Acquire()
 	if list == nil {
-		return nil, ErrClosed
+		return nil, segmentlist.ErrClosed
 	}
 	defer list.Release()
 	slice, err := r.readFrom(list,
@@ -115,7 +123,7 @@ func (r reader) ReadCommitted(offset, limit int64, bytesMax int, wholeFirst bool
 	}
 	if err := slice.findAborted(list, offset, limit); err != nil {
 		slice.Release()
-		return nil, fmt.Errorf("%w: read at offset %d: %w", ErrStorage, offset, err)
+		return nil, fmt.Errorf("%w: read at offset %d: %w", segmentlist.ErrStorage, offset, err)
 	}
 	return slice, nil
 }
@@ -147,12 +155,12 @@ func (s *Slice) findAborted(list *segmentlist.List, offset, limit int64) error {
 
 // readFrom does the same as Read, on a list to which the caller holds a reference. r.limit is at
 // most the log end that was loaded before the list.
-func (r reader) readFrom(list *segmentlist.List, request readRequest) (*Slice, error) {
+func (r Reader) readFrom(list *segmentlist.List, request readRequest) (*Slice, error) {
 	// The log end is loaded again after the list, because a truncation lowers the log end before it
 	// publishes the new list (truncate_files.go).
-	offset, limit := request.offset, min(request.limit, r.offsets.LogEnd())
-	slice := &Slice{LogStart: r.offsets.LogStart(), HighWatermark: r.offsets.HighWatermark(),
-		LastStable: r.offsets.LastStable()}
+	offset, limit := request.offset, min(request.limit, r.Offsets.LogEnd())
+	slice := &Slice{LogStart: r.Offsets.LogStart(), HighWatermark: r.Offsets.HighWatermark(),
+		LastStable: r.Offsets.LastStable()}
 	if offset < slice.LogStart || offset > limit {
 		return nil, fmt.Errorf("%w: %d is not in [%d, %d]", ErrOffsetOutOfRange, offset,
 			slice.LogStart, limit)
@@ -164,15 +172,15 @@ func (r reader) readFrom(list *segmentlist.List, request readRequest) (*Slice, e
 	if err == nil && found {
 		err = slice.fill(first, limit, request.bytesMax, request.wholeFirst)
 	}
-	if err != nil && r.list.Load() == nil {
+	if err != nil && r.List.Load() == nil {
 		// The log was closed. Its directory may belong to another log, so the read failed to open
 		// the files of a frozen segment.
-		return nil, ErrClosed
+		return nil, segmentlist.ErrClosed
 	}
 	if err != nil {
 		name := segment.Name(list.Handles[list.Floor(offset)].Base(), segment.LogExtension, "")
-		return nil, fmt.Errorf("%w: read at offset %d, from %s on: %w", ErrStorage, offset,
-			filepath.Join(r.dir, name), err)
+		return nil, fmt.Errorf("%w: read at offset %d, from %s on: %w", segmentlist.ErrStorage, offset,
+			filepath.Join(r.Dir, name), err)
 	}
 	return slice, nil
 }

@@ -1,4 +1,5 @@
-package logstore
+// Package timestamps finds records of a log by their timestamps (Search). It acquires no lock.
+package timestamps
 
 import (
 	"errors"
@@ -10,21 +11,18 @@ import (
 	"heartwood.dev/heartwood/internal/logstore/segmentlist"
 )
 
-// TimestampOffset is an offset with the timestamp (ms) of its record.
-type TimestampOffset struct {
+// Result is an offset with the timestamp (ms) of its record.
+type Result struct {
 	Timestamp   int64
 	Offset      int64
 	LeaderEpoch int32 // of the record's batch
 }
 
-// timestamps finds records of a log by their timestamps.
-type timestamps struct {
-	list    *segmentlist.Current
-	offsets *offsets.Offsets
+// Search finds records of a log by their timestamps.
+type Search struct {
+	List    *segmentlist.Current
+	Offsets *offsets.Offsets
 }
-
-// Timestamps returns the search for records by their timestamps.
-func (l *Log) Timestamps() timestamps { return timestamps{&l.list, &l.offsets} }
 
 // First returns the first record below the offset limit whose timestamp is at least
 // ms. ok is false if there is no such record (ListOffsets, KIP-79). It fails with ErrStorage or
@@ -33,16 +31,16 @@ func (l *Log) Timestamps() timestamps { return timestamps{&l.list, &l.offsets} }
 // Clients choose the timestamps, so timestamps need not ascend. The result is the first such record
 // in the order of offsets. The search therefore begins at the first segment, and skips each segment
 // whose largest timestamp is below ms without reading it.
-func (s timestamps) First(ms, limit int64) (result TimestampOffset, ok bool, err error) {
-	limit = min(limit, s.offsets.LogEnd())
-	list := s.list.Acquire()
+func (s Search) First(ms, limit int64) (result Result, ok bool, err error) {
+	limit = min(limit, s.Offsets.LogEnd())
+	list := s.List.Acquire()
 	if list == nil {
-		return result, false, ErrClosed
+		return result, false, segmentlist.ErrClosed
 	}
 	defer list.Release()
 	// the log end is loaded again after the list, for the same reason as in readFrom
-	limit = min(limit, s.offsets.LogEnd())
-	logStart := s.offsets.LogStart()
+	limit = min(limit, s.Offsets.LogEnd())
+	logStart := s.Offsets.LogStart()
 	for _, h := range list.Handles {
 		if largest, _ := h.MaxTimestamp(); largest < ms || h.NextOffset() <= logStart {
 			continue
@@ -52,7 +50,7 @@ func (s timestamps) First(ms, limit int64) (result TimestampOffset, ok bool, err
 		}
 		result, ok, err = firstSince(h, ms, logStart, limit)
 		if err != nil {
-			return result, false, fmt.Errorf("%w: look up timestamp %d: %w", ErrStorage, ms, err)
+			return result, false, fmt.Errorf("%w: look up timestamp %d: %w", segmentlist.ErrStorage, ms, err)
 		}
 		if ok {
 			return result, true, nil
@@ -65,7 +63,7 @@ func (s timestamps) First(ms, limit int64) (result TimestampOffset, ok bool, err
 // least ms. A batch may contain no such record although its header has such a timestamp: cleaning
 // keeps the timestamp of the header when it removes records (LogAppendTime), and records below the
 // offset from are ignored.
-func firstSince(h *segmentlist.Handle, ms, from, limit int64) (result TimestampOffset, ok bool,
+func firstSince(h *segmentlist.Handle, ms, from, limit int64) (result Result, ok bool,
 	err error) {
 	position, found, err := h.PositionForTimestamp(ms)
 	if err != nil || !found {
@@ -94,7 +92,7 @@ func firstSince(h *segmentlist.Handle, ms, from, limit int64) (result TimestampO
 // firstRecordSince returns the batch's first record in the offsets [from, limit) whose timestamp is
 // at least ms. It stops reading at that record. The caller has checked that the batch's
 // largest timestamp is at least ms.
-func firstRecordSince(b segmentlist.Batch, ms, from, limit int64) (result TimestampOffset, ok bool,
+func firstRecordSince(b segmentlist.Batch, ms, from, limit int64) (result Result, ok bool,
 	err error) {
 	for r, err := range b.Records() {
 		switch {
@@ -106,7 +104,7 @@ func firstRecordSince(b segmentlist.Batch, ms, from, limit int64) (result Timest
 		case r.Offset >= limit:
 			return result, false, nil
 		case r.Timestamp >= ms && r.Offset >= from:
-			return TimestampOffset{r.Timestamp, r.Offset, b.Header.LeaderEpoch()}, true, nil
+			return Result{r.Timestamp, r.Offset, b.Header.LeaderEpoch()}, true, nil
 		}
 	}
 	return result, false, nil
@@ -117,21 +115,21 @@ func firstRecordSince(b segmentlist.Batch, ms, from, limit int64) (result Timest
 // largest timestamp. Such a record exists if its topic allows larger messages, or if another broker
 // wrote the batch. A consumer that begins at this offset may receive some records that are too old,
 // but misses none. An error instead would fail every lookup that ends in this batch.
-func byHeader(b segmentlist.Batch, from int64) TimestampOffset {
-	return TimestampOffset{b.Header.MaxTimestamp(), max(b.Header.BaseOffset(), from),
+func byHeader(b segmentlist.Batch, from int64) Result {
+	return Result{b.Header.MaxTimestamp(), max(b.Header.BaseOffset(), from),
 		b.Header.LeaderEpoch()}
 }
 
 // Largest returns the first record with the largest timestamp; ok is false if the log is empty
 // (ListOffsets with -3, KIP-734). The largest timestamp of each segment is in memory, so
 // Largest reads only segments whose largest timestamp exceeds those of all segments before it.
-func (s timestamps) Largest() (result TimestampOffset, ok bool, err error) {
-	list := s.list.Acquire()
+func (s Search) Largest() (result Result, ok bool, err error) {
+	list := s.List.Acquire()
 	if list == nil {
-		return result, false, ErrClosed
+		return result, false, segmentlist.ErrClosed
 	}
 	defer list.Release()
-	logStart := s.offsets.LogStart()
+	logStart := s.Offsets.LogStart()
 	for _, h := range list.Handles {
 		largest, _ := h.MaxTimestamp()
 		if h.NextOffset() <= logStart || ok && largest <= result.Timestamp {
@@ -139,7 +137,8 @@ func (s timestamps) Largest() (result TimestampOffset, ok bool, err error) {
 		}
 		candidate, found, err := latest(h, largest, logStart)
 		if err != nil {
-			return result, false, fmt.Errorf("%w: look up the largest timestamp: %w", ErrStorage, err)
+			return result, false, fmt.Errorf("%w: look up the largest timestamp: %w", segmentlist.ErrStorage,
+				err)
 		}
 		if found && (!ok || candidate.Timestamp > result.Timestamp) {
 			result, ok = candidate, true
@@ -151,7 +150,7 @@ func (s timestamps) Largest() (result TimestampOffset, ok bool, err error) {
 // latest returns the record with the largest timestamp among the segment's records at or above the
 // offset from, the first one if several have this timestamp. largest is the largest timestamp of
 // the segment.
-func latest(h *segmentlist.Handle, largest, from int64) (result TimestampOffset, ok bool,
+func latest(h *segmentlist.Handle, largest, from int64) (result Result, ok bool,
 	err error) {
 	if h.Base() < from {
 		// the record with the timestamp largest may be below the offset from
@@ -176,7 +175,7 @@ func latest(h *segmentlist.Handle, largest, from int64) (result TimestampOffset,
 // largest timestamp of the segment. It reads the header of each batch from that offset on. It reads
 // the records of two batches at most: of the batch that begins below the offset, and of the one
 // with the largest timestamp in its header.
-func latestByHeaders(h *segmentlist.Handle, from int64) (result TimestampOffset, ok bool,
+func latestByHeaders(h *segmentlist.Handle, from int64) (result Result, ok bool,
 	err error) {
 	position, err := h.Position(from)
 	if err != nil {
@@ -211,7 +210,7 @@ func latestByHeaders(h *segmentlist.Handle, from int64) (result TimestampOffset,
 
 // latestRecord returns the record with the largest timestamp among the batch's records at or above
 // the offset from, the first one if several have this timestamp.
-func latestRecord(b segmentlist.Batch, from int64) (result TimestampOffset, ok bool, err error) {
+func latestRecord(b segmentlist.Batch, from int64) (result Result, ok bool, err error) {
 	for r, err := range b.Records() {
 		switch {
 		case errors.Is(err, compress.ErrTooLarge):
@@ -219,7 +218,7 @@ func latestRecord(b segmentlist.Batch, from int64) (result TimestampOffset, ok b
 		case err != nil:
 			return result, false, err
 		case r.Offset >= from && (!ok || r.Timestamp > result.Timestamp):
-			result, ok = TimestampOffset{r.Timestamp, r.Offset, b.Header.LeaderEpoch()}, true
+			result, ok = Result{r.Timestamp, r.Offset, b.Header.LeaderEpoch()}, true
 		}
 		if ok && result.Timestamp >= b.Header.MaxTimestamp() {
 			break // no later record of the batch can have a larger timestamp
