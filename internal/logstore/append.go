@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"heartwood.dev/heartwood/internal/logstore/compressmeter"
 	"heartwood.dev/heartwood/internal/logstore/producer"
 	"heartwood.dev/heartwood/internal/record"
 	"heartwood.dev/heartwood/internal/topicconfig"
@@ -60,7 +61,7 @@ func (l *Log) appendBatch(batch []byte, verified Verified, now time.Time,
 	// The batch is validated without Log.mu: decompression and recompression are most of the work,
 	// and do not use the state of the log.
 	rules := config.rules
-	rules.Compress = l.env.compress(siteProduce)
+	rules.Compress = l.env.compress(compressmeter.SiteProduce)
 	collected := l.compaction.Sidecars.Collector(config.settings.Compact)
 	if collected != nil {
 		rules.Keys = collected.AddKey

@@ -139,8 +139,8 @@ type environment struct {
 	// saveCheckpoints is Store.save. It acquires Store.saving and then Log.mu, so its caller holds
 	// no lock of the log.
 	saveCheckpoints func() error
-	// compress returns a compression function that updates the metrics of a site (siteProduce or
-	// siteClean).
+	// compress returns a compression function that updates the metrics of a site (package
+	// compressmeter).
 	compress func(site string) compress.Func
 	// commit requests a sync of the log, and does not wait for it. flushBytes is the number of
 	// unsynced bytes above which appended calls commit.
@@ -342,6 +342,10 @@ type Stats struct {
 	LogEnd        int64
 	HighWatermark int64
 	LastStable    int64
+	// Syncs is the number of syncs, including the seals of rolled segments, and SyncTime the time
+	// that they took. Both only rise.
+	Syncs    int64
+	SyncTime time.Duration
 }
 
 // Stats returns a snapshot of the log.
@@ -350,6 +354,7 @@ func (l *Log) Stats() Stats {
 	// advance meanwhile.
 	stats := Stats{LogStart: l.LogStart(), LastStable: l.LastStable(),
 		HighWatermark: l.HighWatermark(), LogEnd: l.LogEnd()}
+	stats.Syncs, stats.SyncTime = l.disk.Syncs()
 	if list := l.list.Acquire(); list != nil {
 		defer list.Release()
 		stats.Segments = len(list.Handles)

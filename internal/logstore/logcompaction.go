@@ -6,6 +6,7 @@ import (
 	"heartwood.dev/heartwood/internal/compress"
 	"heartwood.dev/heartwood/internal/logstore/clean"
 	"heartwood.dev/heartwood/internal/logstore/compaction"
+	"heartwood.dev/heartwood/internal/logstore/compressmeter"
 	"heartwood.dev/heartwood/internal/logstore/segment"
 	"heartwood.dev/heartwood/internal/logstore/segmentlist"
 	"heartwood.dev/heartwood/internal/logstore/sidecars"
@@ -32,7 +33,7 @@ func (v compactionView) environment() compaction.Env {
 		SavedStart: l.savedStart.Load, EpochAt: l.EpochAt, Producers: v.producers,
 		Flush: l.disk.Flush, Save: l.env.saveCheckpoints, Roll: l.rollNow, Replace: l.replaceIn,
 		Record: v.record, Keep: v.keep,
-		Compress: func() compress.Func { return l.env.compress(siteClean) }}
+		Compress: func() compress.Func { return l.env.compress(compressmeter.SiteClean) }}
 }
 
 // producers returns the last batch of each active producer, which a pass keeps (cleaner invariant

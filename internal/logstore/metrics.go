@@ -1,15 +1,14 @@
 package logstore
 
 import (
-	"maps"
 	"strconv"
 	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"heartwood.dev/heartwood/internal/compress"
 	"heartwood.dev/heartwood/internal/logstore/compaction"
+	"heartwood.dev/heartwood/internal/logstore/compressmeter"
 	"heartwood.dev/heartwood/internal/scrape"
 )
 
@@ -109,18 +108,18 @@ func (c *collector) Describe(descs chan<- *prometheus.Desc) {
 func (c *collector) Collect(metrics chan<- prometheus.Metric) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.store.compressed.collect(metrics)
+	collectCompression(metrics, c.store.Compressed().Sums())
 	all := brokerSections{blocked: map[string]int64{}}
 	syncs := map[PartitionID][]float64{}
 	now := time.Now()
 	for _, log := range c.store.Logs() {
-		s := logSeries{metrics, []string{log.id.Topic, strconv.Itoa(int(log.id.Index))}, c.level}
-		s.log(log)
-		count, spent := log.disk.Syncs()
-		syncs[log.id] = []float64{float64(count), spent.Seconds()}
-		if sections, ok := log.compaction.Sections(now); log.Settings().Compact && ok {
-			s.compaction(&log.compaction, sections)
-			all.add(sections, log.compaction.Quarantined())
+		id, stats := log.ID(), log.Stats()
+		s := logSeries{metrics, []string{id.Topic, strconv.Itoa(int(id.Index))}, c.level}
+		s.log(log, stats)
+		syncs[id] = []float64{float64(stats.Syncs), stats.SyncTime.Seconds()}
+		if sections, ok := log.Compaction().Sections(now); log.Settings().Compact && ok {
+			s.compaction(log.Compaction(), sections)
+			all.add(sections, log.Compaction().Quarantined())
 		}
 	}
 	all.collect(metrics)
@@ -147,8 +146,7 @@ func (s logSeries) detail(desc *prometheus.Desc, value float64, more ...string) 
 	}
 }
 
-func (s logSeries) log(log *Log) {
-	stats := log.Stats()
+func (s logSeries) log(log *Log, stats Stats) {
 	s.gauge(sizeDesc, float64(stats.SizeBytes))
 	s.detail(segmentsDesc, float64(stats.Segments))
 	s.detail(startDesc, float64(stats.LogStart))
@@ -161,9 +159,8 @@ func (s logSeries) log(log *Log) {
 		s.gauge(oldestTransactionDesc, float64(oldest.Since.UnixMilli())/1000)
 	}
 	if s.level.Full() {
-		count, spent := log.disk.Syncs()
-		s.metrics <- counter(syncsDesc, float64(count), s.labels...)
-		s.metrics <- counter(syncTimeDesc, spent.Seconds(), s.labels...)
+		s.metrics <- counter(syncsDesc, float64(stats.Syncs), s.labels...)
+		s.metrics <- counter(syncTimeDesc, stats.SyncTime.Seconds(), s.labels...)
 	}
 }
 
@@ -218,14 +215,6 @@ func counter(desc *prometheus.Desc, value float64, labels ...string) prometheus.
 	return prometheus.MustNewConstMetric(desc, prometheus.CounterValue, value, labels...)
 }
 
-// Values of the label site of heartwood_compression_*: what the broker compressed a batch for. The
-// metrics do not include a batch that keeps its producer's codec, because the broker does not
-// compress it.
-const (
-	siteProduce = "produce" // an append
-	siteClean   = "clean"   // a pass of the cleaner
-)
-
 var compressionLabels = []string{"codec", "level", "site"}
 
 var (
@@ -237,76 +226,20 @@ var (
 		"Time spent compressing records, including waits for a processor.", compressionLabels, nil)
 )
 
-// compressionMeter counts the batches that the logs of a store compress. The metrics have one
-// series for each codec, level and site in use. Codecs and levels are settings of topics, and
-// clients cannot choose them, so the number of series stays small. The zero value is ready to use.
-type compressionMeter struct {
-	mu struct {
-		sync.Mutex
-		sums map[compressionKind]compressionSum
-	}
-}
-
-// compressionKind is one set of label values: it identifies one series of each metric.
-type compressionKind struct {
-	codec compress.Codec
-	level int
-	site  string
-}
-
-// compressionSum holds the counters of one compressionKind. Its values only rise.
-type compressionSum struct {
-	in, out int64         // bytes of records before and after compression
-	spent   time.Duration // wall-clock time
-}
-
-// at returns compress.To wrapped with a measurement for the site. The wrapper holds the lock only
-// while it adds to the counters.
-func (m *compressionMeter) at(site string) compress.Func {
-	return func(dst *compress.Chunks, src []byte, codec compress.Codec, level int) error {
-		before, began := dst.Len(), time.Now()
-		err := compress.To(dst, src, codec, level)
-		if err == nil {
-			m.add(compressionKind{codec, level, site},
-				compressionSum{int64(len(src)), int64(dst.Len() - before), time.Since(began)})
-		}
-		return err
-	}
-}
-
-func (m *compressionMeter) add(kind compressionKind, one compressionSum) {
-	// The label is the actual level, so the default level and an equal explicit level share one
-	// series.
-	if kind.level == compress.LevelDefault {
-		_, _, kind.level, _ = kind.codec.Levels()
-	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.mu.sums == nil {
-		m.mu.sums = map[compressionKind]compressionSum{}
-	}
-	sum := m.mu.sums[kind]
-	m.mu.sums[kind] = compressionSum{sum.in + one.in, sum.out + one.out, sum.spent + one.spent}
-}
-
-// collect sends the counters to the channel. It copies them first: the channel may block, and
-// appends must not wait for a scrape of the metrics.
-func (m *compressionMeter) collect(metrics chan<- prometheus.Metric) {
-	m.mu.Lock()
-	sums := maps.Clone(m.mu.sums)
-	m.mu.Unlock()
-	for kind, sum := range sums {
-		labels := []string{kind.codec.String(), kind.levelLabel(), kind.site}
-		metrics <- counter(compressedInDesc, float64(sum.in), labels...)
-		metrics <- counter(compressedOutDesc, float64(sum.out), labels...)
-		metrics <- counter(compressedTimeDesc, sum.spent.Seconds(), labels...)
+// collectCompression sends the counters to the channel.
+func collectCompression(metrics chan<- prometheus.Metric, sums []compressmeter.Sum) {
+	for _, sum := range sums {
+		labels := []string{sum.Codec.String(), levelLabel(sum), sum.Site}
+		metrics <- counter(compressedInDesc, float64(sum.In), labels...)
+		metrics <- counter(compressedOutDesc, float64(sum.Out), labels...)
+		metrics <- counter(compressedTimeDesc, sum.Spent.Seconds(), labels...)
 	}
 }
 
 // levelLabel returns the number of the level, or "none" for a codec without levels.
-func (k compressionKind) levelLabel() string {
-	if _, _, _, leveled := k.codec.Levels(); !leveled {
+func levelLabel(s compressmeter.Sum) string {
+	if _, _, _, leveled := s.Codec.Levels(); !leveled {
 		return "none"
 	}
-	return strconv.Itoa(k.level)
+	return strconv.Itoa(s.Level)
 }

@@ -283,7 +283,7 @@ func (s *Store) environment() environment {
 		segments: segment.Config{Handles: s.handles,
 			UnwrittenEntriesMax: s.opts.indexEntriesMax},
 		failed:          s.logFailed,
-		saveCheckpoints: s.save, compress: s.compressed.at, commit: s.commits.request,
+		saveCheckpoints: s.save, compress: s.compressed.At, commit: s.commits.request,
 		flushBytes: s.opts.FlushBytes, reserved: &s.reserved, refusal: &s.refusal,
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"heartwood.dev/heartwood/internal/logstore/checkpoint"
+	"heartwood.dev/heartwood/internal/logstore/compressmeter"
 	"heartwood.dev/heartwood/internal/logstore/datadir"
 	"heartwood.dev/heartwood/internal/logstore/parallel"
 	"heartwood.dev/heartwood/internal/outage"
@@ -82,7 +83,7 @@ type Store struct {
 	directoryID TopicID
 	formatLevel atomic.Int32 // result of FormatLevel
 
-	compressed compressionMeter
+	compressed compressmeter.Meter
 	commits    *committer
 	handles    *vfs.Handles       // open segment files of all logs
 	durableEnd durableEndCallback // see OnDurableEnd
@@ -138,6 +139,9 @@ type failure struct {
 // DirectoryID returns the id of the data directory, which is created once and stored in
 // meta.properties.
 func (s *Store) DirectoryID() TopicID { return s.directoryID }
+
+// Compressed returns the meter of what the logs compress.
+func (s *Store) Compressed() *compressmeter.Meter { return &s.compressed }
 
 // Log returns a partition's log, nil if the store has no log of the partition.
 func (s *Store) Log(id PartitionID) *Log {
