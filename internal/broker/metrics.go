@@ -7,6 +7,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"heartwood.dev/heartwood/internal/logstore/collector"
 	"heartwood.dev/heartwood/internal/version"
 )
 
@@ -28,7 +29,7 @@ func (b *Broker) register(registry prometheus.Registerer, groupLag prometheus.Co
 	desc := func(name, help string) *prometheus.Desc {
 		return prometheus.NewDesc("heartwood_"+name, help, []string{"topic", "partition"}, nil)
 	}
-	registry.MustRegister(b.store.Collector(&b.level))
+	registry.MustRegister(collector.New(b.store, &b.level))
 	registry.MustRegister(b.cleaner.Collector(&b.level))
 	registry.MustRegister(b.volumes, groupLag, b.scrub)
 	registry.MustRegister(&partitionMetrics{

@@ -73,8 +73,9 @@ var layers = map[string][]string{
 	"internal/logstore/sidecars": {"internal/logstore/keys", "internal/logstore/segment",
 		"internal/logstore/segmentlist", "internal/record", "internal/topicconfig",
 		"internal/vfs"},
-	"internal/logstore/parallel": {},
-	"internal/logstore/fault":    {"internal/logstore/checkpoint", "internal/logstore/segmentlist"},
+	"internal/logstore/parallel":      {},
+	"internal/logstore/compressmeter": {"internal/compress"},
+	"internal/logstore/fault":         {"internal/logstore/checkpoint", "internal/logstore/segmentlist"},
 	"internal/logstore/epochfile": {"internal/logstore/checkpoint", "internal/logstore/fault",
 		"internal/logstore/leaderepoch", "internal/logstore/segmentlist", "internal/vfs"},
 	"internal/logstore/durability": {"internal/logstore/checkpoint", "internal/logstore/fault",
@@ -98,8 +99,9 @@ var layers = map[string][]string{
 		"internal/logstore/keys", "internal/logstore/segment", "internal/logstore/segmentlist",
 		"internal/logstore/sidecars", "internal/compress", "internal/record"},
 	"internal/logstore": {
-		"internal/logstore/compaction", "internal/logstore/durability",
-		"internal/logstore/epochfile", "internal/logstore/fault", "internal/logstore/parallel",
+		"internal/logstore/compaction", "internal/logstore/compressmeter",
+		"internal/logstore/durability", "internal/logstore/epochfile", "internal/logstore/fault",
+		"internal/logstore/parallel",
 		"internal/logstore/reader", "internal/logstore/recovery", "internal/logstore/sidecars",
 		"internal/logstore/timestamps",
 		"internal/logstore/datadir", "internal/logstore/offsets", "internal/logstore/segmentlist",
@@ -107,9 +109,10 @@ var layers = map[string][]string{
 		"internal/logstore/segment",
 		"internal/logstore/clean", "internal/logstore/checkpoint", "internal/logstore/leaderepoch",
 		"internal/logstore/producer", "internal/topicconfig",
-		"internal/record", "internal/compress", "internal/outage", "internal/scrape",
-		"internal/vfs",
+		"internal/record", "internal/compress", "internal/outage", "internal/vfs",
 	},
+	"internal/logstore/collector": {"internal/logstore", "internal/logstore/compaction",
+		"internal/logstore/compressmeter", "internal/scrape"},
 
 	"internal/metadata": {"api/v1alpha1", "internal/authz", "internal/brokerconfig",
 		"internal/placement", "internal/pressure", "internal/quota", "internal/sasl",
@@ -201,6 +204,7 @@ var layers = map[string][]string{
 		"internal/coordinator", "internal/coordinator/transaction",
 		"internal/replica", "internal/replica/session", "internal/logstore",
 		"internal/logstore/cleaner", "internal/logstore/cleaner/passlog",
+		"internal/logstore/collector",
 		"internal/logstore/inspect", "internal/logstore/scrub", "internal/metadata",
 		"internal/outage", "internal/tlsconfig", "internal/version", "internal/vfs",
 		"internal/pressure", "internal/reachability", "internal/scrape",
@@ -415,7 +419,10 @@ var testLayers = map[string][]string{
 	"internal/placement/balance": {"internal/placement"},
 	"internal/logstore": {"internal/brokerconfig", "internal/logstore/inspect",
 		"internal/logstore/lookup"},
-	"internal/logstore/lookup": {"internal/logstore", "internal/vfs"}, // looks up in a real log
+	"internal/logstore/lookup":    {"internal/logstore", "internal/vfs"},    // looks up in a real log
+	"internal/logstore/collector": {"internal/topicconfig", "internal/vfs"}, // opens a store
+	// collects the metrics of the store too
+	"internal/logstore/cleaner": {"internal/logstore/collector"},
 	// compacts a log that is checked
 	"internal/logstore/scrub": {"internal/logstore/cleaner"},
 	// serves this store to a client

@@ -6,9 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/testutil"
-
 	"heartwood.dev/heartwood/internal/logstore/clean"
 	"heartwood.dev/heartwood/internal/logstore/compaction"
 	"heartwood.dev/heartwood/internal/logstore/producer"
@@ -190,51 +187,6 @@ func TestViewKeepsSegmentsReadable(t *testing.T) {
 		}
 	}
 	view.Release()
-}
-
-func TestLogMetrics(t *testing.T) {
-	store, log := compactLog(t, vfs.NewMem(), nil)
-	if _, err := store.Create(PartitionID{Topic: "plain", Index: 3}, topicTwo, settings(nil),
-		true); err != nil {
-		t.Fatal(err)
-	}
-	if err := log.compaction.SetFirstDirty(10); err != nil {
-		t.Fatal(err)
-	}
-	registry := prometheus.NewPedanticRegistry()
-	registry.MustRegister(store.Collector(nil))
-	for name, want := range map[string]int{
-		"heartwood_log_size_bytes": 2, "heartwood_log_segments": 2, "heartwood_log_start_offset": 2,
-		"heartwood_log_end_offset":     2,
-		"heartwood_log_high_watermark": 2, "heartwood_log_last_stable_offset": 2,
-		"heartwood_log_syncs_total": 2, "heartwood_log_sync_seconds_total": 2,
-		"heartwood_log_clean_bytes": 1, "heartwood_log_dirty_bytes": 1,
-		"heartwood_log_dirty_ratio": 1, "heartwood_log_blocked_bytes": 5,
-	} {
-		if got, err := testutil.GatherAndCount(registry, name); err != nil || got != want {
-			t.Errorf("%s: %d series, want %d; %v", name, got, want, err)
-		}
-	}
-	families, err := registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	sizes := sizesOf(log)
-	values := map[string]float64{
-		"heartwood_log_size_bytes": float64(sum(sizes)), "heartwood_log_end_offset": 50,
-		"heartwood_log_segments":    5,
-		"heartwood_log_dirty_ratio": float64(sum(sizes[1:4])) / float64(sum(sizes[:4])),
-	}
-	for _, family := range families {
-		for _, metric := range family.GetMetric() {
-			labels := metric.GetLabel()
-			want, checked := values[family.GetName()]
-			if checked && labels[len(labels)-1].GetValue() == "tickets" &&
-				metric.GetGauge().GetValue() != want {
-				t.Errorf("%s is %v, want %v", family.GetName(), metric.GetGauge().GetValue(), want)
-			}
-		}
-	}
 }
 
 func TestMinLagOfFutureTimestampsBeginsAtTheAppend(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"heartwood.dev/heartwood/internal/compress"
+	storemetrics "heartwood.dev/heartwood/internal/logstore/collector"
 	"heartwood.dev/heartwood/internal/topicconfig"
 	"heartwood.dev/heartwood/test/kit/storetest"
 )
@@ -20,7 +21,7 @@ func TestCompressionMetricsBySite(t *testing.T) {
 	})
 	inBubble(t, config, Options{}, func(t *testing.T, f *fixture) {
 		registry := prometheus.NewRegistry()
-		registry.MustRegister(f.store.Collector(nil))
+		registry.MustRegister(storemetrics.New(f.store, nil))
 		read := func(name, site string) float64 {
 			value, series := total(t, registry, "heartwood_compression_"+name+"_total", "gzip", "7",
 				site)
@@ -54,7 +55,7 @@ func TestCompressionMetricsBySite(t *testing.T) {
 		}
 		// Check only that the series exists: the time in the bubble does not advance during a pass.
 		_ = read("seconds", "clean")
-		if problems, err := testutil.CollectAndLint(f.store.Collector(nil)); err != nil ||
+		if problems, err := testutil.CollectAndLint(storemetrics.New(f.store, nil)); err != nil ||
 			len(problems) > 0 {
 			t.Errorf("%v, %v", problems, err)
 		}

@@ -9,6 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"heartwood.dev/heartwood/internal/logstore/clean"
+	storemetrics "heartwood.dev/heartwood/internal/logstore/collector"
 )
 
 // total returns the sum of those series of a metric whose label values include the given ones, and
@@ -43,7 +44,7 @@ func TestCleanerMetrics(t *testing.T) {
 	inBubble(t, compacted(nil), Options{MemoryBytes: 5000000, Workers: 2},
 		func(t *testing.T, f *fixture) {
 			registry := prometheus.NewRegistry()
-			registry.MustRegister(f.store.Collector(nil), f.cleaner.Collector(nil))
+			registry.MustRegister(storemetrics.New(f.store, nil), f.cleaner.Collector(nil))
 			want := func(value float64, name string, labels ...string) {
 				t.Helper()
 				if got, n := total(t, registry, "heartwood_"+name, labels...); got != value ||
@@ -105,7 +106,7 @@ func TestPhaseMetrics(t *testing.T) {
 				func(t *testing.T, f *fixture) {
 					f.holdInPhase(phase)
 					registry := prometheus.NewRegistry()
-					registry.MustRegister(f.store.Collector(nil), f.cleaner.Collector(nil))
+					registry.MustRegister(storemetrics.New(f.store, nil), f.cleaner.Collector(nil))
 					for _, one := range clean.Phases {
 						if got, n := total(t, registry, "heartwood_cleaner_phase", "tickets",
 							one.String()); got != boolean(one.String() == phase) || n != 1 {

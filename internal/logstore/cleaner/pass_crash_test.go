@@ -3,7 +3,6 @@ package cleaner
 import (
 	"flag"
 	"fmt"
-	"heartwood.dev/heartwood/internal/logstore/checkpoint"
 	"math/rand/v2"
 	"regexp"
 	"slices"
@@ -12,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"heartwood.dev/heartwood/internal/logstore/checkpoint"
 	"heartwood.dev/heartwood/internal/vfs"
 	"heartwood.dev/heartwood/test/kit/seed"
 	"heartwood.dev/heartwood/test/kit/storetest"

@@ -2,12 +2,12 @@ package cleaner
 
 import (
 	"errors"
-	"heartwood.dev/heartwood/internal/logstore/checkpoint"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"heartwood.dev/heartwood/internal/logstore/checkpoint"
 	"heartwood.dev/heartwood/internal/topicconfig"
 )
 

@@ -3,7 +3,6 @@ package cleaner
 import (
 	"errors"
 	"fmt"
-	"heartwood.dev/heartwood/internal/logstore/checkpoint"
 	"io/fs"
 	"path/filepath"
 	"runtime"
@@ -15,6 +14,7 @@ import (
 
 	"heartwood.dev/heartwood/internal/compress"
 	"heartwood.dev/heartwood/internal/logstore"
+	"heartwood.dev/heartwood/internal/logstore/checkpoint"
 	"heartwood.dev/heartwood/internal/record"
 	"heartwood.dev/heartwood/internal/topicconfig"
 	"heartwood.dev/heartwood/internal/vfs"

@@ -1,4 +1,7 @@
-package logstore
+// Package collector exports the metrics heartwood_log_*, heartwood_broker_log_* and
+// heartwood_compression_* of a store. It uses the exported methods of the store and its logs only,
+// which acquire no lock that is held during I/O: a scrape waits for no disk.
+package collector
 
 import (
 	"strconv"
@@ -7,6 +10,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"heartwood.dev/heartwood/internal/logstore"
 	"heartwood.dev/heartwood/internal/logstore/compaction"
 	"heartwood.dev/heartwood/internal/logstore/compressmeter"
 	"heartwood.dev/heartwood/internal/scrape"
@@ -14,10 +18,10 @@ import (
 
 // collector computes the metrics heartwood_log_* of docs/metrics.md at each scrape.
 type collector struct {
-	store *Store
+	store *logstore.Store
 	level *scrape.Level
 	mu    sync.Mutex // held during a scrape, so that concurrent ones do not disorder totals
-	syncs scrape.Totals[PartitionID]
+	syncs scrape.Totals[logstore.PartitionID]
 }
 
 var partitionLabels = []string{"topic", "partition"}
@@ -85,9 +89,9 @@ func describeBroker(name, help string, labels ...string) *prometheus.Desc {
 var blockedReasons = []string{compaction.BlockedActive, compaction.BlockedMinLag,
 	compaction.BlockedTransaction, compaction.BlockedUnreplicated}
 
-// Collector returns the store's metrics. The level selects the series of each partition; nil: all.
-func (s *Store) Collector(level *scrape.Level) prometheus.Collector {
-	return &collector{store: s, level: level}
+// New returns the metrics of a store. The level selects the series of each partition; nil: all.
+func New(store *logstore.Store, level *scrape.Level) prometheus.Collector {
+	return &collector{store: store, level: level}
 }
 
 // Describe implements prometheus.Collector.
@@ -110,7 +114,7 @@ func (c *collector) Collect(metrics chan<- prometheus.Metric) {
 	defer c.mu.Unlock()
 	collectCompression(metrics, c.store.Compressed().Sums())
 	all := brokerSections{blocked: map[string]int64{}}
-	syncs := map[PartitionID][]float64{}
+	syncs := map[logstore.PartitionID][]float64{}
 	now := time.Now()
 	for _, log := range c.store.Logs() {
 		id, stats := log.ID(), log.Stats()
@@ -146,7 +150,7 @@ func (s logSeries) detail(desc *prometheus.Desc, value float64, more ...string) 
 	}
 }
 
-func (s logSeries) log(log *Log, stats Stats) {
+func (s logSeries) log(log *logstore.Log, stats logstore.Stats) {
 	s.gauge(sizeDesc, float64(stats.SizeBytes))
 	s.detail(segmentsDesc, float64(stats.Segments))
 	s.detail(startDesc, float64(stats.LogStart))
