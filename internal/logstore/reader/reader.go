@@ -25,7 +25,8 @@ type Reader struct {
 	Dir     string // of the log
 }
 
-// ErrOffsetOutOfRange: the offset is below the log start or above the limit of the read.
+// ErrOffsetOutOfRange is returned if the offset is below the log start or above the limit of a
+// read.
 var ErrOffsetOutOfRange = errors.New("offset out of range")
 
 // Slice is a range of complete batches in one data file. It keeps the segment's files open until
