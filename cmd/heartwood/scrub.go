@@ -87,7 +87,8 @@ func scrubNow(ctx context.Context, client *remote.Client, addresses []string, to
 			return scrubbing, err
 		}
 	}
-	return scrubbing, scrubbing.Fault()
+	err = scrubbing.Fault()
+	return scrubbing, err
 }
 
 // printScrubbing prints the damage, and one line about all brokers.

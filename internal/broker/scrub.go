@@ -27,6 +27,14 @@ func (b *Broker) newScrub() *scrub.Scrubber {
 			return b.cleaner.Busy() || b.volumes.state.Load().level >= pressure.Clean
 		},
 		Damaged: b.damaged,
+		Cleaning: func(log *logstore.Log) bool {
+			status := b.cleaner.Status(log.ID())
+			return status != nil && status.RunningPass != nil
+		},
+		Clean: func(log *logstore.Log) {
+			// fails without workers: then no pass needs the file
+			_, _ = b.cleaner.CleanNow(log.ID())
+		},
 	})
 }
 

@@ -1,8 +1,10 @@
 package logstore
 
 import (
+	"context"
 	"slices"
 
+	"heartwood.dev/heartwood/internal/logstore/repair"
 	"heartwood.dev/heartwood/internal/logstore/segmentlist"
 )
 
@@ -13,6 +15,18 @@ type AtRest struct {
 	SizeBytes int64
 
 	handle *segmentlist.Handle // compared only: it is not a reference
+	log    *Log
+}
+
+// Repair replaces the derived file with an extension by one that is computed from the data file,
+// whose checksums the caller has verified; see package repair.
+func (s AtRest) Repair(ctx context.Context, extension string) error {
+	l := s.log
+	return repair.Segment{Handle: s.handle, Config: l.config.Load().indexes(l.env.segments),
+		Files: l.files, List: &l.list, Snapshots: &l.snapshots,
+		Sidecars: &l.compaction.Sidecars, Truncating: &l.truncating, Maintain: &l.maintain,
+		Mu: &l.mu, AtRest: func() bool { return slices.Contains(l.AtRest(), s) },
+	}.Replace(ctx, extension)
 }
 
 // AtRest returns the sealed segments that end at or below the recovery point on disk, ascending.
@@ -28,7 +42,7 @@ func (l *Log) AtRest() (segments []AtRest) {
 		if h.NextOffset() > end {
 			break
 		}
-		segments = append(segments, AtRest{h.Base(), h.SizeBytes(), h})
+		segments = append(segments, AtRest{h.Base(), h.SizeBytes(), h, l})
 	}
 	return segments
 }

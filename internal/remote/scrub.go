@@ -140,7 +140,7 @@ func (s *Scrubbing) update(address string, rows report.Scrubs, err error, timedO
 		if b.State != Asked || b.address != address || err != nil && !timedOut {
 			continue
 		}
-		step := ""
+		var step string
 		if err != nil {
 			b.State, b.Error = Failed, err.Error()
 			step = "failed: " + b.Error

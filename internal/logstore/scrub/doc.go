@@ -18,7 +18,9 @@
 //   - Damage of a segment is reported only if the segment is the same one before and after the
 //     check, and if a second check finds damage, too. Otherwise a swap, retention or a truncation
 //     that runs meanwhile would look like damage.
-//   - The scrub changes no file but its own.
+//   - The scrub changes no file but its own, and derived files that it has found damaged in a
+//     segment without damaged records (package repair). These count as repaired only after another
+//     check.
 //
 // # Locks
 //

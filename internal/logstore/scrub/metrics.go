@@ -14,6 +14,8 @@ var (
 			"absent before the end of the first round.", nil, nil)
 	foundDesc = prometheus.NewDesc("heartwood_scrub_damage_found_total",
 		"Segments, and groups of other files, in which the scrub has found damage.", nil, nil)
+	repairedDesc = prometheus.NewDesc("heartwood_scrub_repaired_total",
+		"Damaged files that were replaced by correct ones, computed from their segments.", nil, nil)
 	damagedDesc = prometheus.NewDesc("heartwood_scrub_damaged_segments",
 		"Segments, and groups of other files, of a partition in which the last check has found "+
 			"damage; topic is empty for the files of the data directory. Absent without damage.",
@@ -22,7 +24,8 @@ var (
 
 // Describe implements prometheus.Collector.
 func (s *Scrubber) Describe(to chan<- *prometheus.Desc) {
-	for _, desc := range []*prometheus.Desc{checkedDesc, sinceDesc, foundDesc, damagedDesc} {
+	for _, desc := range []*prometheus.Desc{checkedDesc, sinceDesc, foundDesc, repairedDesc,
+		damagedDesc} {
 		to <- desc
 	}
 }
@@ -37,6 +40,7 @@ func (s *Scrubber) Collect(metrics chan<- prometheus.Metric) {
 		metrics <- prometheus.MustNewConstMetric(desc, kind, value, labels...)
 	}
 	send(checkedDesc, prometheus.CounterValue, float64(s.checked.Load()))
+	send(repairedDesc, prometheus.CounterValue, float64(s.repaired.Load()))
 	send(foundDesc, prometheus.CounterValue, float64(found))
 	if !state.CheckedSince.IsZero() {
 		send(sinceDesc, prometheus.GaugeValue, float64(state.CheckedSince.UnixMilli())/1000)

@@ -48,6 +48,10 @@ type Options struct {
 	// Damaged is called, from Run, for each segment whose records are damaged: when damage is
 	// found, and again in each later check that finds it.
 	Damaged func(log *logstore.Log, base int64, places []inspect.Damage)
+	// Cleaning reports whether a pass of the cleaner runs in a log. No file of it is then repaired.
+	Cleaning func(log *logstore.Log) bool
+	// Clean requests a pass of a log, because a .dead file was removed.
+	Clean func(log *logstore.Log)
 }
 
 // Scrubber checks the files at rest of a store.
@@ -59,6 +63,7 @@ type Scrubber struct {
 	settings atomic.Pointer[Settings]
 	changed  chan struct{} // signal of Configure; its buffer has 1 element
 	checked  atomic.Int64  // bytes read
+	repaired atomic.Int64  // files replaced
 	anew     atomic.Bool   // begin a round at the next step
 
 	mu      sync.Mutex
@@ -71,6 +76,9 @@ type Scrubber struct {
 	saved      time.Time
 	saveFailed bool
 	failures   int // consecutive checks of the next target that failed
+	// recheck are the targets that are checked next, from recheckAt on.
+	recheck   []Target
+	recheckAt time.Time
 }
 
 // New returns a Scrubber that is off until Configure is called. It reads the state of an earlier
@@ -145,18 +153,22 @@ func (s *Scrubber) Run(ctx context.Context) {
 			}
 			return 0
 		}}}
-	recheck := slices.Clone(s.State().Damaged)
+	for _, d := range s.State().Damaged {
+		s.recheck = append(s.recheck, d.Target)
+	}
 	for ctx.Err() == nil {
 		var wait time.Duration
 		switch {
 		case s.settings.Load().Interval == 0:
 			wait = listInterval // or until Configure
-		case len(recheck) > 0:
-			if wait = s.visit(recheck[0].Target); wait == 0 {
-				recheck = recheck[1:]
+		case len(s.recheck) > 0 && !time.Now().Before(s.recheckAt):
+			next := s.recheck[0]
+			s.recheck = s.recheck[1:]
+			if wait = s.visit(ctx, next); wait > 0 {
+				s.recheck = append(s.recheck, next)
 			}
 		default:
-			wait = s.advance(time.Now())
+			wait = s.advance(ctx, time.Now())
 		}
 		s.save(time.Now(), false)
 		s.wait(ctx, wait)
@@ -180,7 +192,7 @@ func (s *Scrubber) wait(ctx context.Context, wait time.Duration) {
 
 // advance checks the next target: that of a request, or else that of the round. It returns how long
 // to wait before the next one.
-func (s *Scrubber) advance(now time.Time) time.Duration {
+func (s *Scrubber) advance(ctx context.Context, now time.Time) time.Duration {
 	if s.listed.IsZero() || now.Sub(s.listed) >= listInterval || s.State().begins() {
 		targets := s.list()
 		s.mu.Lock()
@@ -194,9 +206,9 @@ func (s *Scrubber) advance(now time.Time) time.Duration {
 		return state
 	})
 	if !requested {
-		return s.step(now)
+		return s.step(ctx, now)
 	}
-	if wait := s.visit(next); wait > 0 {
+	if wait := s.visit(ctx, next); wait > 0 {
 		return wait
 	}
 	s.update(func(state State) State { return state.RequestPassed(next) })
@@ -204,7 +216,7 @@ func (s *Scrubber) advance(now time.Time) time.Duration {
 }
 
 // step checks the next target of the round. It returns how long to wait before the next step.
-func (s *Scrubber) step(now time.Time) time.Duration {
+func (s *Scrubber) step(ctx context.Context, now time.Time) time.Duration {
 	anew := s.anew.Swap(false)
 	var next Target
 	var before, after State
@@ -224,10 +236,10 @@ func (s *Scrubber) step(now time.Time) time.Duration {
 				len(after.Damaged))
 			s.save(now, true)
 		}
-		return min(due.Sub(now), listInterval)
+		return s.untilRecheck(min(due.Sub(now), listInterval))
 	}
 	read := s.checked.Load()
-	if wait := s.visit(next); wait > 0 {
+	if wait := s.visit(ctx, next); wait > 0 {
 		return wait
 	}
 	read = s.checked.Load() - read
@@ -235,9 +247,17 @@ func (s *Scrubber) step(now time.Time) time.Duration {
 	return 0
 }
 
+// untilRecheck shortens a wait to the time of the next recheck.
+func (s *Scrubber) untilRecheck(wait time.Duration) time.Duration {
+	if len(s.recheck) == 0 {
+		return wait
+	}
+	return max(time.Millisecond, min(wait, time.Until(s.recheckAt)))
+}
+
 // visit checks a target and records the result. It returns how long to wait if the target could not
 // be checked; 0 if it was.
-func (s *Scrubber) visit(t Target) time.Duration {
+func (s *Scrubber) visit(ctx context.Context, t Target) time.Duration {
 	places, err := s.check(t)
 	if stopped(err) {
 		return time.Millisecond // Run then evaluates why
@@ -253,8 +273,7 @@ func (s *Scrubber) visit(t Target) time.Duration {
 	if err != nil {
 		return 0 // the next round tries again
 	}
-	_, known := slices.BinarySearchFunc(s.State().Damaged, t,
-		func(d Damaged, t Target) int { return d.compare(t) })
+	_, known := s.State().damaged(t)
 	s.update(func(state State) State { return state.Checked(t, places, time.Now()) })
 	if len(places) == 0 {
 		return 0
@@ -266,10 +285,14 @@ func (s *Scrubber) visit(t Target) time.Duration {
 	}
 	s.opts.Logger.Error("damage found at rest", "partition", t.id(), "segment", t.Base, "places",
 		places)
-	if log := s.store.Log(t.id()); log != nil && t.Base >= 0 && ofRecords(places) {
-		s.opts.Damaged(log, t.Base, places)
-	}
 	s.save(time.Now(), true)
+	switch log := s.store.Log(t.id()); {
+	case log == nil || t.Base < 0:
+	case ofRecords(places):
+		s.opts.Damaged(log, t.Base, places)
+	default:
+		s.repair(ctx, log, t, places)
+	}
 	return 0
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"math/rand/v2"
 	"path/filepath"
@@ -18,6 +19,7 @@ import (
 	"heartwood.dev/heartwood/internal/logstore/cleaner"
 	"heartwood.dev/heartwood/internal/logstore/inspect"
 	"heartwood.dev/heartwood/internal/logstore/segment"
+	"heartwood.dev/heartwood/internal/logstore/segmentlist"
 	"heartwood.dev/heartwood/internal/topicconfig"
 	"heartwood.dev/heartwood/internal/vfs"
 	"heartwood.dev/heartwood/test/kit/await"
@@ -32,6 +34,8 @@ var (
 	events  = logstore.PartitionID{Topic: "events", Index: 3}
 	quiet   = slog.New(slog.DiscardHandler)
 )
+
+func idle(*logstore.Log) bool { return false }
 
 // fixture is a store with a compacted log, which was cleaned and contains aborted transactions, and
 // a log with retention.
@@ -100,13 +104,23 @@ func fill(t *testing.T, f *fixture) {
 func start(t *testing.T, f *fixture, damaged func(*logstore.Log, int64)) (s *Scrubber,
 	stop func()) {
 	t.Helper()
-	s = New(f.store, Options{FS: f.fs, Dir: dataDir, Logger: quiet,
-		Busy: func() bool { return false },
-		Damaged: func(log *logstore.Log, base int64, _ []inspect.Damage) {
+	return startWith(t, f, func(o *Options) {
+		o.Damaged = func(log *logstore.Log, base int64, _ []inspect.Damage) {
 			if damaged != nil {
 				damaged(log, base)
 			}
-		}})
+		}
+	})
+}
+
+// startWith is start with changed options.
+func startWith(t *testing.T, f *fixture, change func(*Options)) (s *Scrubber, stop func()) {
+	t.Helper()
+	options := Options{FS: f.fs, Dir: dataDir, Logger: quiet,
+		Busy: func() bool { return false }, Cleaning: idle, Clean: func(*logstore.Log) {},
+		Damaged: func(*logstore.Log, int64, []inspect.Damage) {}}
+	change(&options)
+	s = New(f.store, options)
 	s.Configure(Settings{Interval: time.Millisecond, BytesRate: 1 << 40})
 	ctx, cancel := context.WithCancel(context.Background())
 	var run sync.WaitGroup
@@ -139,18 +153,15 @@ func TestHealthyFilesHaveNoDamage(t *testing.T) {
 }
 
 // TestEveryKindOfFileIsChecked breaks one file of each kind that the store has written, and expects
-// it in the places of damage.
+// it in the places of damage. Derived files do not remain there: they are repaired.
 func TestEveryKindOfFileIsChecked(t *testing.T) {
 	random := rand.New(rand.NewPCG(seed.New(t), 0))
-	for _, kind := range []string{".log", ".index", ".timeindex", ".keys", ".dead", ".snapshot",
-		"key-salt", "leader-epoch-checkpoint", "recovery-point-offset-checkpoint"} {
+	for _, kind := range []string{".log", ".snapshot", "key-salt", "leader-epoch-checkpoint",
+		"recovery-point-offset-checkpoint"} {
 		t.Run(kind, func(t *testing.T) {
 			mem := vfs.NewMem()
 			f := open(t, mem)
 			fill(t, f)
-			if kind == ".dead" {
-				addDead(t, f)
-			}
 			name := sealedFile(t, f, kind)
 			var mu sync.Mutex
 			stopped := 0
@@ -160,16 +171,7 @@ func TestEveryKindOfFileIsChecked(t *testing.T) {
 				defer mu.Unlock()
 				stopped++
 			})
-			await.Until(t, "damage of "+name, func() bool {
-				for _, d := range s.State().Damaged {
-					for _, place := range d.Places {
-						if place.File == name {
-							return true
-						}
-					}
-				}
-				return false
-			})
+			awaitPlace(t, s, name, func(state State) []Damaged { return state.Damaged })
 			mu.Lock()
 			defer mu.Unlock()
 			if ofData := kind == ".log"; ofData != (stopped > 0) {
@@ -177,6 +179,21 @@ func TestEveryKindOfFileIsChecked(t *testing.T) {
 			}
 		})
 	}
+}
+
+// awaitPlace waits until a file is in one of the places of a state.
+func awaitPlace(t *testing.T, s *Scrubber, name string, places func(State) []Damaged) {
+	t.Helper()
+	await.Until(t, "a place in "+name, func() bool {
+		for _, d := range places(s.State()) {
+			for _, place := range d.Places {
+				if place.File == name {
+					return true
+				}
+			}
+		}
+		return false
+	})
 }
 
 // addDead writes a .dead file as a pass does.
@@ -281,7 +298,7 @@ func TestRestartContinuesARoundAndRechecksDamage(t *testing.T) {
 
 	reported := make(chan int64, 100)
 	s = New(f.store, Options{FS: mem, Dir: dataDir, Logger: quiet,
-		Busy: func() bool { return false },
+		Busy: func() bool { return false }, Cleaning: idle, Clean: func(*logstore.Log) {},
 		Damaged: func(_ *logstore.Log, base int64, _ []inspect.Damage) {
 			reported <- base
 		}})
@@ -314,8 +331,22 @@ func TestTurningTheScrubOnBeginsARound(t *testing.T) {
 		func() bool { return s.State().CheckedSince.After(before) })
 }
 
+// repairAny repairs a derived file that is not damaged.
+func repairAny(t *testing.T, random *rand.Rand, logs []*logstore.Log) {
+	t.Helper()
+	resting := logs[random.IntN(len(logs))].AtRest()
+	if len(resting) == 0 {
+		return
+	}
+	extension := []string{".index", ".timeindex", ".txnindex"}[random.IntN(3)]
+	err := resting[random.IntN(len(resting))].Repair(t.Context(), extension)
+	if err != nil && !errors.Is(err, segmentlist.ErrChanged) && !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("repair %s: %v", extension, err)
+	}
+}
+
 // TestBusyLogsHaveNoDamage scrubs without a pause while logs are appended to, rolled, cleaned,
-// truncated and expired. Nothing may be reported.
+// truncated, expired and repaired. Nothing may be reported.
 func TestBusyLogsHaveNoDamage(t *testing.T) {
 	random := rand.New(rand.NewPCG(seed.New(t), 0))
 	f := open(t, vfs.NewMem())
@@ -341,6 +372,8 @@ func TestBusyLogsHaveNoDamage(t *testing.T) {
 			}
 		case 2:
 			_, _ = c.CleanNow(tickets)
+		case 3:
+			repairAny(t, random, f.store.Logs())
 		}
 		if i%1000 == 999 {
 			awaitRounds(t, s, 1)

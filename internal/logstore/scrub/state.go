@@ -130,10 +130,15 @@ func (s State) Anew() State {
 	return s
 }
 
+// damaged returns the index of a target in Damaged, or where it is to be inserted.
+func (s State) damaged(t Target) (index int, found bool) {
+	return slices.BinarySearchFunc(s.Damaged, t,
+		func(d Damaged, t Target) int { return d.compare(t) })
+}
+
 // Checked returns the state after a target was checked. Without places it is healthy.
 func (s State) Checked(t Target, places []inspect.Damage, now time.Time) State {
-	index, found := slices.BinarySearchFunc(s.Damaged, t,
-		func(d Damaged, t Target) int { return d.compare(t) })
+	index, found := s.damaged(t)
 	s.Damaged = slices.Clone(s.Damaged)
 	switch {
 	case len(places) == 0 && found:

@@ -85,6 +85,21 @@ func (s *Set) OpenOrBuild(ctx context.Context, target *segment.Segment,
 	return s.Open(h, true)
 }
 
+// Rebuild builds the sidecar of a sealed segment anew, although one may exist. It fails with
+// segmentlist.ErrChanged if the segment is no longer in the log.
+func (s *Set) Rebuild(ctx context.Context, target *segment.Segment, opts Options) error {
+	h, err := s.hold(target)
+	if err != nil {
+		return err
+	}
+	defer h.Release()
+	if err := s.lock(ctx); err != nil {
+		return err
+	}
+	defer s.unlock()
+	return s.Build(ctx, h, opts)
+}
+
 // hold returns the handle of a segment of the log with a new reference, which the caller releases.
 // It keeps no reference to the other segments, because building a sidecar may take long.
 func (s *Set) hold(target *segment.Segment) (*segmentlist.Handle, error) {
