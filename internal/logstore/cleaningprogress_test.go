@@ -18,25 +18,25 @@ func TestF4CleaningProgressIsTruncatedWithTheLog(t *testing.T) {
 		settings(func(s *topicconfig.Settings) { s.Compact, s.Delete = true, false }))
 	fill(t, log, 50)
 	store.tick(epoch0, false)
-	if err := log.compaction.SetCleaned(compaction.Basis{Truncations: log.truncations.Load()},
+	if err := log.compaction.Progress.SetCleaned(compaction.Basis{Truncations: log.truncations.Load()},
 		clean.Stats{CleanedTo: 40, TombstoneCleanOffset: 40, AwaitsReplicasAt: -1}); err != nil {
 		t.Fatal(err)
 	}
-	log.compaction.SetReplicasTombstoneClean(38)
+	log.compaction.Progress.SetReplicasTombstoneClean(38)
 	if err := log.TruncateTo(25); err != nil {
 		t.Fatal(err)
 	}
 	after := createLog(t, openStore(t, mem.CrashClone()), settings(nil))
 	for name, l := range map[string]*Log{"now": log, "after a crash": after} {
-		l.compaction.SetReplicasTombstoneClean(30) // a value from before the truncation
-		l.compaction.SetReplicasTombstoneClean(39)
-		if l.compaction.TombstoneClean() != 20 {
+		l.compaction.Progress.SetReplicasTombstoneClean(30) // a value from before the truncation
+		l.compaction.Progress.SetReplicasTombstoneClean(39)
+		if l.compaction.Progress.TombstoneClean() != 20 {
 			t.Errorf("%s: tombstone-clean offset %d, want 20", name,
-				l.compaction.TombstoneClean())
+				l.compaction.Progress.TombstoneClean())
 		}
 	}
 	for name, l := range map[string]*Log{"now": log, "after a crash": after} {
-		l.compaction.SetReplicasTombstoneClean(20)
+		l.compaction.Progress.SetReplicasTombstoneClean(20)
 		if _, ok := l.compaction.Progress.ForPass().Since(19); !ok {
 			t.Errorf("%s: the progress below the truncation is lost", name)
 		}
@@ -45,9 +45,9 @@ func TestF4CleaningProgressIsTruncatedWithTheLog(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, ok := log.compaction.Progress.ForPass().Since(0); ok ||
-		log.compaction.TombstoneClean() != 30 {
+		log.compaction.Progress.TombstoneClean() != 30 {
 		t.Errorf("empty log: progress %v, tombstone-clean offset %d",
 			log.compaction.Progress.ForPass(),
-			log.compaction.TombstoneClean())
+			log.compaction.Progress.TombstoneClean())
 	}
 }

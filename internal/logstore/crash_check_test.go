@@ -94,7 +94,7 @@ func (w *workload) checkLog(p *partitionModel, log *Log) {
 		w.failf("high watermark of %s is %d, not in [%d, %d], log [%d, %d)", p.id, hw,
 			p.highWatermark, p.highWatermarkMax, start, end)
 	}
-	if dirty := log.compaction.FirstDirty(); dirty > max(min(p.cleanable, end), start) {
+	if dirty := log.compaction.Progress.FirstDirty(); dirty > max(min(p.cleanable, end), start) {
 		w.failf("%s is clean up to %d: no pass went above %d", p.id, dirty, p.cleanable)
 	}
 	p = p.upTo(end)

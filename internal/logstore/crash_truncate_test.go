@@ -79,7 +79,7 @@ func (w *workload) truncate(p *partitionModel, log *Log) {
 	p.highWatermarkMax = min(p.highWatermarkMax, got)
 	w.forgetEpochs(p, got)
 	p.epochsChanging = false
-	if dirty := log.compaction.FirstDirty(); dirty > bases(log)[len(bases(log))-1] {
+	if dirty := log.compaction.Progress.FirstDirty(); dirty > bases(log)[len(bases(log))-1] {
 		w.failf("%s is clean up to %d, above the truncation to %d", p.id, dirty, got)
 	}
 	w.checkLog(p, log)

@@ -335,7 +335,7 @@ func (w *workload) clean(p *partitionModel, log *Log) {
 	p.replicatedTo = max(p.replicatedTo, log.HighWatermark())
 	_, err := compact(context.Background(), log)
 	w.done(err, "clean")
-	if dirty := log.compaction.FirstDirty(); dirty > p.end() {
+	if dirty := log.compaction.Progress.FirstDirty(); dirty > p.end() {
 		w.failf("first dirty offset of %s is %d, beyond the log end %d", p.id, dirty, p.end())
 	}
 }

@@ -178,11 +178,12 @@ func TestDeleteBeforeResetsTheFirstDirtyOffset(t *testing.T) {
 	log := createLog(t, store, settings(nil))
 	fill(t, log, 50)
 	store.tick(epoch0, false)
-	if err := errors.Join(log.compaction.SetFirstDirty(10), log.DeleteBefore(25)); err != nil {
+	if err := errors.Join(log.compaction.Progress.SetFirstDirty(10),
+		log.DeleteBefore(25)); err != nil {
 		t.Fatal(err)
 	}
 	again := createLog(t, openStore(t, mem.CrashClone()), settings(nil))
-	if got := again.compaction.FirstDirty(); got != 25 {
+	if got := again.compaction.Progress.FirstDirty(); got != 25 {
 		t.Errorf("first dirty offset %d", got)
 	}
 }

@@ -30,7 +30,7 @@ func (l *Log) checkpointState() checkpoint.State {
 	}
 	state := checkpoint.State{Aborted: aborted, LogStart: l.offsets.LogStart(),
 		RecoveryPoint: recoveryPoint, HighWatermark: l.offsets.HighWatermark()}
-	l.compaction.AddTo(&state)
+	l.compaction.Progress.AddTo(&state)
 	return l.mu.truncation.apply(state)
 }
 

@@ -71,7 +71,7 @@ func (l *Log) install(in recovery.Input, found recovery.Found) error {
 	l.mu.producers = found.Producers
 	l.offsets.Restore(found.LogStart, found.HighWatermark, found.End, &l.mu.producers)
 	l.offsets.RestoreEnded(found.Ended)
-	l.compaction.Restore(in.Saved, found.LogStart, found.End)
+	l.compaction.Progress.Restore(in.Saved, found.LogStart, found.End)
 	l.disk.Start(found.Handles, found.End, in.Saved.RecoveryPoint)
 	if active := found.Handles[len(found.Handles)-1]; active.SizeBytes() > 0 {
 		l.mu.firstAppend = in.Now

@@ -97,7 +97,7 @@ func TestRetainedLogIsReopenedWithNewTopicID(t *testing.T) {
 	store := openStore(t, fsys)
 	log := createLog(t, store, settings(nil))
 	fill(t, log, 20)
-	if err := log.compaction.SetFirstDirty(10); err != nil {
+	if err := log.compaction.Progress.SetFirstDirty(10); err != nil {
 		t.Fatal(err)
 	}
 	if err := store.Release(partition, true); err != nil {
@@ -403,7 +403,7 @@ func reopenUnlisted(t *testing.T, store *Store) {
 func releaseAndReopen(t *testing.T, mem *vfs.Mem) *Store {
 	t.Helper()
 	store, log := swapLog(t, mem)
-	if err := errors.Join(log.compaction.SetFirstDirty(20),
+	if err := errors.Join(log.compaction.Progress.SetFirstDirty(20),
 		store.Release(partition, true)); err != nil {
 		t.Fatal(err)
 	}

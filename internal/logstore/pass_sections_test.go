@@ -30,7 +30,7 @@ func TestSectionsKeepTheirRatioDuringAPass(t *testing.T) {
 		store.tick(epoch0, false)
 		updateSidecars(log, now)
 	}
-	if err := c.SetFirstDirty(log.LogEnd() / 2); err != nil {
+	if err := c.Progress.SetFirstDirty(log.LogEnd() / 2); err != nil {
 		t.Fatal(err)
 	}
 	before, _ := c.Sections(now)

@@ -223,7 +223,7 @@ func (l *Log) DeleteBefore(offset int64) error {
 	// If the log start has not moved now, an earlier call moved it and failed to write it.
 	// No lock is held here, because writing the checkpoints reads the offsets of every log. The
 	// checkpoints also contain the first dirty offset, which the log start may have passed.
-	l.compaction.LogStartRaised()
+	l.compaction.Progress.LogStartRaised()
 	if err := l.env.saveCheckpoints(); err != nil {
 		return fmt.Errorf("%w: save the log start: %w", ErrStorage, err)
 	}

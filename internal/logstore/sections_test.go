@@ -67,7 +67,7 @@ func TestI4DirtySectionBeginsWithASegment(t *testing.T) { // I4
 	_, log := compactLog(t, vfs.NewMem(), nil)
 	for _, test := range []struct{ firstDirty, clean int64 }{{20, 2}, {25, 2}, {29, 2}, {30, 3},
 		{40, 4}} {
-		if err := log.compaction.SetFirstDirty(test.firstDirty); err != nil {
+		if err := log.compaction.Progress.SetFirstDirty(test.firstDirty); err != nil {
 			t.Fatal(err)
 		}
 		view := log.compaction.View(epoch0)
@@ -120,7 +120,7 @@ func TestI2BoundIsRoundedDownToASegment(t *testing.T) { // I2
 			t.Errorf("an hour later: %+v", view)
 		}
 		view.Release()
-		if err := log.compaction.SetFirstDirty(20); err != nil {
+		if err := log.compaction.Progress.SetFirstDirty(20); err != nil {
 			t.Fatal(err)
 		}
 		if view = log.compaction.View(epoch0); view.Bound != 20 || view.FirstDirty != 20 {
@@ -135,7 +135,7 @@ func TestI2BoundIsRoundedDownToASegment(t *testing.T) { // I2
 func TestI3FirstDirtyOutsideTheLogIsReset(t *testing.T) {
 	mem := vfs.NewMem()
 	store, log := compactLog(t, mem, nil)
-	if err := log.compaction.SetFirstDirty(99); err != nil {
+	if err := log.compaction.Progress.SetFirstDirty(99); err != nil {
 		t.Fatal(err)
 	}
 	view := log.compaction.View(epoch0)
@@ -148,7 +148,7 @@ func TestI3FirstDirtyOutsideTheLogIsReset(t *testing.T) {
 		t.Errorf("%d after a crash", got)
 	}
 
-	if err := log.compaction.SetFirstDirty(10); err != nil {
+	if err := log.compaction.Progress.SetFirstDirty(10); err != nil {
 		t.Fatal(err)
 	}
 	log.Configure(settings(func(s *topicconfig.Settings) {

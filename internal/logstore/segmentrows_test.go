@@ -51,7 +51,7 @@ func modelState(log *Log, handles []*segmentlist.Handle, index int,
 	if end(index) <= log.LogStart() {
 		return compaction.SegmentExpired, ""
 	}
-	firstDirty := log.Compaction().FirstDirty()
+	firstDirty := log.Compaction().Progress.FirstDirty()
 	if firstDirty < log.LogStart() || firstDirty > log.LogEnd() {
 		firstDirty = log.LogStart()
 	}
@@ -96,7 +96,7 @@ func TestSegmentStatesMatchDefinitions(t *testing.T) {
 			log.offsets.Restore(log.LogStart(), random.Int64N(log.LogEnd()+1), log.LogEnd(),
 				&log.mu.producers)
 			log.offsets.RaiseLogStart(random.Int64N(log.offsets.HighWatermark()+1), &log.mu.producers)
-			must(t, log.compaction.SetFirstDirty(random.Int64N(log.LogEnd()+5)))
+			must(t, log.compaction.Progress.SetFirstDirty(random.Int64N(log.LogEnd()+5)))
 			log.Configure(settings(func(s *topicconfig.Settings) {
 				s.Delete, s.Compact = false, true
 				s.MinLag = time.Duration(random.IntN(3)) * time.Hour

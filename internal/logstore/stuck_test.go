@@ -181,7 +181,8 @@ func readEverything(t *testing.T, store *Store, log *Log) {
 	}
 	// the other methods that a scrape of the metrics calls (package collector)
 	_, _ = log.OpenTransactions()
-	_ = log.Compaction().TombstoneClean() + log.Compaction().ReportedReplicasTombstoneClean()
+	_ = log.Compaction().Progress.TombstoneClean() +
+		log.Compaction().Progress.ReportedReplicasTombstoneClean()
 	if len(store.Logs()) != 1 || log.Compaction().Quarantined() {
 		t.Errorf("%d logs, quarantined %t", len(store.Logs()), log.Compaction().Quarantined())
 	}

@@ -85,7 +85,7 @@ func (t *truncation) publish(state producer.State, before, after []*segmentlist.
 	l.disk.ForgetLocked(func(h *segmentlist.Handle) bool { return h.Base() >= active.Base() })
 	l.truncations.Add(1)
 	l.mu.producers = state
-	l.compaction.Truncated(active.Base(), end)
+	l.compaction.Progress.Truncated(active.Base(), end)
 	if end <= active.Base() {
 		l.mu.firstAppend = time.Time{}
 	}
@@ -234,7 +234,7 @@ func (t *truncation) publishEmpty(before []*segmentlist.Handle, active *segmentl
 	l.truncations.Add(1)
 	l.mu.producers, l.mu.firstAppend = producer.State{}, time.Time{}
 	l.snapshots.ForgetPending()
-	l.compaction.Emptied(offset)
+	l.compaction.Progress.Emptied(offset)
 	l.offsets.Lower(offset, offset, &l.mu.producers)
 	for _, h := range before {
 		h.Doomed.Store(true)

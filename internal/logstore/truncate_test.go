@@ -286,7 +286,7 @@ func TestI35TruncateEndsPasses(t *testing.T) {
 		settings(func(s *topicconfig.Settings) { s.Compact, s.Delete = true, false }))
 	fill(t, log, 50)
 	store.tick(epoch0, false)
-	if err := log.compaction.SetFirstDirty(40); err != nil {
+	if err := log.compaction.Progress.SetFirstDirty(40); err != nil {
 		t.Fatal(err)
 	}
 	view := log.compaction.View(epoch0)
@@ -298,19 +298,19 @@ func TestI35TruncateEndsPasses(t *testing.T) {
 	if err := log.TruncateTo(25); err != nil {
 		t.Fatal(err)
 	}
-	if got := log.compaction.FirstDirty(); got != 20 {
+	if got := log.compaction.Progress.FirstDirty(); got != 20 {
 		t.Errorf("first dirty offset %d", got)
 	}
 	if err := log.replaceIn(view.Truncations, sourcesOf(log, 0, 1), cleaned); !errors.Is(err,
 		segmentlist.ErrChanged) {
 		t.Errorf("an earlier pass replaced segments: %v", err)
 	}
-	if err := log.compaction.SetCleaned(compaction.Basis{Truncations: view.Truncations},
+	if err := log.compaction.Progress.SetCleaned(compaction.Basis{Truncations: view.Truncations},
 		clean.Stats{CleanedTo: 40, NextPass: epoch0}); !errors.Is(err, segmentlist.ErrChanged) {
 		t.Errorf("the result of an earlier pass was stored: %v", err)
 	}
 	if got := createLog(t, openStore(t, mem.CrashClone()),
-		settings(nil)).compaction.FirstDirty(); got != 20 {
+		settings(nil)).compaction.Progress.FirstDirty(); got != 20 {
 		t.Errorf("after a crash the first dirty offset is %d", got)
 	}
 }

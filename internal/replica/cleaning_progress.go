@@ -14,11 +14,11 @@ import "math"
 // continue on another replica, and miss the tombstone there (docs/replication-compacted.md).
 func updateCleaningProgress(p *partition, r *role) int64 {
 	if len(r.replicas) == 1 {
-		p.log.Compaction().SetReplicasTombstoneClean(math.MaxInt64)
-		return p.log.Compaction().TombstoneClean()
+		p.log.Compaction().Progress.SetReplicasTombstoneClean(math.MaxInt64)
+		return p.log.Compaction().Progress.TombstoneClean()
 	}
-	progress := r.leaderState.tombstoneCleanOffset(p.log.Compaction().TombstoneClean())
-	p.log.Compaction().SetReplicasTombstoneClean(progress)
+	progress := r.leaderState.tombstoneCleanOffset(p.log.Compaction().Progress.TombstoneClean())
+	p.log.Compaction().Progress.SetReplicasTombstoneClean(progress)
 	return progress
 }
 
@@ -43,6 +43,6 @@ func resetCleaningProgress(p *partition, before, r *role) {
 	case r.leaderState != nil:
 		updateCleaningProgress(p, r)
 	case before == nil || before.epoch != r.epoch:
-		p.log.Compaction().SetReplicasTombstoneClean(0)
+		p.log.Compaction().Progress.SetReplicasTombstoneClean(0)
 	}
 }

@@ -229,7 +229,7 @@ func TestX1IdlePartitionRemovesTombstones(t *testing.T) {
 		for _, id := range n.ids {
 			n.want(id, "gone", false, false)
 			n.want(id, "stays", true, false)
-			progress, start := n.log(id).Compaction().ReplicasTombstoneClean(), n.log(id).LogStart()
+			progress, start := n.log(id).Compaction().Progress.ReplicasTombstoneClean(), n.log(id).LogStart()
 			if progress != 4 || start != 1 {
 				n.t.Errorf("broker %d: replicated cleaning progress %d, want 4; log start %d, want 1",
 					id, progress, start)

@@ -21,8 +21,8 @@ func (p *partition) followerRequest(r *role, bytesMax int) (FollowerPartition, e
 	req := FollowerPartition{
 		ID: p.id, Topic: p.topic, LeaderEpoch: r.epoch, LastEpoch: p.log.LeaderEpoch(),
 		LogStart: p.log.LogStart(), HighWater: p.log.HighWatermark(),
-		TombstoneClean:         p.log.Compaction().TombstoneClean(),
-		ReplicasTombstoneClean: p.log.Compaction().ReplicasTombstoneClean(),
+		TombstoneClean:         p.log.Compaction().Progress.TombstoneClean(),
+		ReplicasTombstoneClean: p.log.Compaction().Progress.ReplicasTombstoneClean(),
 		ReplicaIncarnation:     r.logIncarnation, BytesMax: bytesMax,
 	}
 	req.Offset = p.log.LogEnd()
@@ -59,7 +59,7 @@ func (p *partition) applyResponse(r *role, sent *FollowerPartition, got *Followe
 	if got.HighWater >= 0 {
 		advanced = p.log.AdvanceHighWatermark(got.HighWater) // the log limits it to the log end
 	}
-	p.log.Compaction().SetReplicasTombstoneClean(got.ReplicasTombstoneClean)
+	p.log.Compaction().Progress.SetReplicasTombstoneClean(got.ReplicasTombstoneClean)
 	// Delete the records that the leader has deleted, but no record above this replica's high
 	// watermark, which may be below the leader's log start for a moment.
 	if start := min(got.LogStart, p.log.HighWatermark()); start > p.log.LogStart() {

@@ -63,7 +63,7 @@ func (p *partition) discardLog(r *role) error {
 	p.logger.Info(MessageDiscardIncarnation, "partition", p.id,
 		"logStart", p.log.LogStart(), "logEnd", p.log.LogEnd(),
 		"logIncarnation", p.incarnation, "incarnation", r.incarnation)
-	p.log.Compaction().SetReplicasTombstoneClean(0)
+	p.log.Compaction().Progress.SetReplicasTombstoneClean(0)
 	if err := p.resetLog(0); err != nil {
 		return fmt.Errorf("discard log of another replica incarnation: %w", err)
 	}

@@ -45,7 +45,7 @@ func (p *partition) resolveLoss(r *role) error {
 	case r.mayFollow() && !r.inISR:
 		p.logger.Info(MessageDiscardLost, "partition",
 			p.id, "cause", p.log.Notes().Loss(), "logEnd", p.log.LogEnd(), "leader", r.leader)
-		p.log.Compaction().SetReplicasTombstoneClean(0)
+		p.log.Compaction().Progress.SetReplicasTombstoneClean(0)
 		if err := p.resetLog(0); err != nil {
 			return fmt.Errorf("discard a log that has lost records: %w", err)
 		}

@@ -145,7 +145,7 @@ func TestGarbageCountSurvivesRestart(t *testing.T) {
 			!before.ReclaimableExact {
 			t.Fatalf("status %+v, want counted garbage", before)
 		}
-		firstDirty, due := f.log.Compaction().FirstDirty(), f.tombstonesDue()
+		firstDirty, due := f.log.Compaction().Progress.FirstDirty(), f.tombstonesDue()
 		f.restart()
 		wait(5 * time.Second)
 		after := f.cleaner.Status(partition)
@@ -154,9 +154,9 @@ func TestGarbageCountSurvivesRestart(t *testing.T) {
 			t.Errorf("status %+v after the restart, want %d counted bytes", after,
 				*before.ReclaimableBytes)
 		}
-		if f.log.Compaction().FirstDirty() != firstDirty || f.tombstonesDue() != due {
+		if f.log.Compaction().Progress.FirstDirty() != firstDirty || f.tombstonesDue() != due {
 			t.Errorf("first dirty offset %d, next pass due at %d; before the restart %d and %d",
-				f.log.Compaction().FirstDirty(), f.tombstonesDue(), firstDirty, due)
+				f.log.Compaction().Progress.FirstDirty(), f.tombstonesDue(), firstDirty, due)
 		}
 		if runs := after.Runs; runs[runSuccess]+runs[runNothingToDo] != 0 {
 			t.Errorf("runs %v after the restart", runs)

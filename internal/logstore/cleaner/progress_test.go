@@ -23,29 +23,29 @@ func (f *fixture) has(key string) bool {
 func TestX3ReplicatedProgressSurvivesRestart(t *testing.T) {
 	config := compacted(func(s *topicconfig.Settings) { s.TombstoneRetention = time.Hour })
 	inBubble(t, config, Options{}, func(t *testing.T, f *fixture) {
-		f.log.Compaction().SetReplicasTombstoneClean(0)
+		f.log.Compaction().Progress.SetReplicasTombstoneClean(0)
 		f.put("gone")
 		f.delete("gone")
 		keys, _ := updatesOf(40, 3)
 		f.put(keys...)
 		f.until(time.Minute, "clean log",
-			func() bool { return f.log.Compaction().TombstoneClean() > 2 })
-		clean := f.log.Compaction().TombstoneClean()
+			func() bool { return f.log.Compaction().Progress.TombstoneClean() > 2 })
+		clean := f.log.Compaction().Progress.TombstoneClean()
 		// Wait longer than the retention. The tombstone stays, because another replica still has an
 		// older record of its key.
 		wait(3 * time.Hour)
-		f.log.Compaction().SetReplicasTombstoneClean(clean)
+		f.log.Compaction().Progress.SetReplicasTombstoneClean(clean)
 		wait(40 * time.Minute)
 		f.restart()
-		if f.log.Compaction().TombstoneClean() != clean {
+		if f.log.Compaction().Progress.TombstoneClean() != clean {
 			t.Errorf("tombstone-clean offset %d; before the restart %d",
-				f.log.Compaction().TombstoneClean(),
+				f.log.Compaction().Progress.TombstoneClean(),
 				clean)
 		}
 		// A new leader reports 0, because not all replicas have reported to it yet.
-		f.log.Compaction().SetReplicasTombstoneClean(0)
+		f.log.Compaction().Progress.SetReplicasTombstoneClean(0)
 		wait(10 * time.Minute)
-		f.log.Compaction().SetReplicasTombstoneClean(clean)
+		f.log.Compaction().Progress.SetReplicasTombstoneClean(clean)
 		wait(9 * time.Minute)
 		if !f.has("gone") {
 			t.Error("the tombstone was removed before its retention")
@@ -67,21 +67,21 @@ func TestX1LostTombstoneStateIsRecomputed(t *testing.T) {
 		keys, _ := updatesOf(40, 3)
 		f.put(keys...)
 		f.until(time.Minute, "clean log",
-			func() bool { return f.log.Compaction().TombstoneClean() > 2 })
-		clean := f.log.Compaction().TombstoneClean()
+			func() bool { return f.log.Compaction().Progress.TombstoneClean() > 2 })
+		clean := f.log.Compaction().Progress.TombstoneClean()
 		if err := errors.Join(f.store.Close(),
 			f.fsys.Remove(dataDir+"/"+checkpoint.CleaningFile)); err != nil {
 			t.Fatal(err)
 		}
 		f.restart()
-		if f.log.Compaction().TombstoneClean() != 0 {
+		if f.log.Compaction().Progress.TombstoneClean() != 0 {
 			t.Errorf("tombstone-clean offset %d after the loss, want 0",
-				f.log.Compaction().TombstoneClean())
+				f.log.Compaction().Progress.TombstoneClean())
 		}
 		wait(65 * time.Minute)
-		if f.log.Compaction().TombstoneClean() != clean {
+		if f.log.Compaction().Progress.TombstoneClean() != clean {
 			t.Errorf("tombstone-clean offset %d, want %d again",
-				f.log.Compaction().TombstoneClean(), clean)
+				f.log.Compaction().Progress.TombstoneClean(), clean)
 		}
 	})
 }

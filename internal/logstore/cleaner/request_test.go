@@ -57,8 +57,8 @@ func TestCleanNowSkipsBlockedSegments(t *testing.T) {
 		}
 		wait(requestWaitMax)
 		if status := f.cleaner.Status(partition); status.Runs[runSuccess] != 1 ||
-			f.log.Compaction().FirstDirty() > undecided {
-			t.Errorf("status %+v, clean to %d", status, f.log.Compaction().FirstDirty())
+			f.log.Compaction().Progress.FirstDirty() > undecided {
+			t.Errorf("status %+v, clean to %d", status, f.log.Compaction().Progress.FirstDirty())
 		}
 		f.log.AdvanceHighWatermark(f.log.LogEnd())
 		f.latest(latest)

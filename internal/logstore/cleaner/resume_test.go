@@ -38,9 +38,9 @@ func TestPassResumesAfterRestart(t *testing.T) {
 			return status.RemovedRecords > 1_000 && status.Reason == reasonCleaning
 		})
 		first := f.cleaner.Status(partition)
-		if f.log.Compaction().FirstDirty() != 0 || first.Runs[runSuccess] != 0 ||
+		if f.log.Compaction().Progress.FirstDirty() != 0 || first.Runs[runSuccess] != 0 ||
 			first.RemovedRecords > 2_500 {
-			t.Fatalf("clean to %d, status %+v", f.log.Compaction().FirstDirty(), first)
+			t.Fatalf("clean to %d, status %+v", f.log.Compaction().Progress.FirstDirty(), first)
 		}
 		f.restart()
 		f.until(time.Minute, "pass over the rest",

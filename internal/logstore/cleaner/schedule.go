@@ -119,7 +119,7 @@ func (c *Cleaner) schedule(now time.Time) (running bool) {
 	var views []logView
 	for _, log := range c.compactions() {
 		if log.Settings().Compact {
-			log.ResetFirstDirty() // I3: for all logs, even those that never need a pass
+			log.Progress.ResetFirstDirty() // I3: for all logs, even those that never need a pass
 		}
 		views = append(views, viewOf(log, now))
 	}

@@ -150,7 +150,7 @@ func TestX1TombstonesStayUntilReplicatedProgress(t *testing.T) {
 		f.put("gone", "later")
 		// The tombstone of "gone" is at offset 2, below the replicated progress, that of "later" at
 		// 3.
-		f.log.Compaction().SetReplicasTombstoneClean(3)
+		f.log.Compaction().Progress.SetReplicasTombstoneClean(3)
 		f.delete("gone")
 		f.delete("later")
 		keys, _ := updatesOf(20, 3)
@@ -165,7 +165,7 @@ func TestX1TombstonesStayUntilReplicatedProgress(t *testing.T) {
 			runs[runNothingToDo] > 8 {
 			t.Errorf("runs %v, %v", runs, readKeys(t, f.log, 0))
 		}
-		f.log.Compaction().SetReplicasTombstoneClean(f.log.Compaction().TombstoneClean())
+		f.log.Compaction().Progress.SetReplicasTombstoneClean(f.log.Compaction().Progress.TombstoneClean())
 		wait(2 * time.Hour)
 		if f.has("later") {
 			t.Error("the tombstone is not removed, although the replicated progress is above it")

@@ -173,8 +173,8 @@ func (s logSeries) compaction(c *compaction.Compaction, sections compaction.Sect
 	s.gauge(dirtyRatioDesc, sections.DirtyRatio())
 	s.detail(cleanDesc, float64(sections.CleanBytes))
 	s.detail(dirtyDesc, float64(sections.DirtyBytes))
-	s.detail(tombstoneCleanDesc, float64(c.TombstoneClean()))
-	s.detail(replicasTombstoneCleanDesc, float64(c.ReportedReplicasTombstoneClean()))
+	s.detail(tombstoneCleanDesc, float64(c.Progress.TombstoneClean()))
+	s.detail(replicasTombstoneCleanDesc, float64(c.Progress.ReportedReplicasTombstoneClean()))
 	for _, reason := range blockedReasons {
 		s.detail(blockedDesc, float64(sections.Blocked[reason]), reason)
 	}

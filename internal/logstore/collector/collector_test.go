@@ -47,7 +47,7 @@ func metricsStore(t *testing.T) (*logstore.Store, *logstore.Log) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := log.Compaction().SetFirstDirty(rows.Rows[1].Base); err != nil {
+	if err := log.Compaction().Progress.SetFirstDirty(rows.Rows[1].Base); err != nil {
 		t.Fatal(err)
 	}
 	await.Until(t, "all segments but the active one are sealed", func() bool {

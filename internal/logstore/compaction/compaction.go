@@ -2,13 +2,11 @@ package compaction
 
 import (
 	"context"
-	"math"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"heartwood.dev/heartwood/internal/logstore/checkpoint"
-	"heartwood.dev/heartwood/internal/logstore/clean"
 	"heartwood.dev/heartwood/internal/logstore/datadir"
 	"heartwood.dev/heartwood/internal/logstore/keys"
 	"heartwood.dev/heartwood/internal/logstore/sidecars"
@@ -26,15 +24,10 @@ import (
 type Compaction struct {
 	env Env
 
-	// firstDirty is the first dirty offset: every record below it was cleaned.
-	firstDirty atomic.Int64
-	// horizon is the time (Unix milliseconds) from which the first tombstone below firstDirty may
-	// be removed, or TombstonesNone, TombstonesAfterAppend or TombstonesUnknown.
-	horizon atomic.Int64
-	// tombstoneClean is clean.Stats.TombstoneCleanOffset of the last pass; 0 if that value is not
-	// known. See TombstoneClean.
-	tombstoneClean atomic.Int64
-	Progress       cleaningProgress
+	// Progress is how far the log is cleaned.
+	Progress Progress
+	// Dead are the .dead files of the log.
+	Dead DeadFiles
 	// pass describes the pass that runs; nil while no pass has replaced segments.
 	pass atomic.Pointer[runningPass]
 	// Sidecars are the key sidecars of the log.
@@ -44,23 +37,15 @@ type Compaction struct {
 	quarantined atomic.Bool
 }
 
-// Special values of Sections.TombstonesDue, which otherwise is a time.
-const (
-	TombstonesUnknown = 0 // no pass has run, or its result was lost
-	// the last pass left no tombstone that a later pass can remove
-	TombstonesNone = math.MaxInt64
-	// the last pass left no tombstone that a later pass can remove, except for the last record of
-	// the log, which a pass can remove after more records are appended
-	TombstonesAfterAppend = TombstonesNone - 1
-)
-
 // Init connects the Compaction to its log. It is called once, before the log is used. maintain and
 // mu are the locks of the log.
 func (c *Compaction) Init(env Env, source sidecars.Source, maintain, mu sync.Locker) {
 	c.env = env
 	c.Sidecars = sidecars.New(source, env.FS, env.Dir, env.Logger.With("partition", env.ID),
 		maintain, mu)
-	c.Progress.restore(nil, 0)
+	c.Progress.Init(ProgressOf{ID: env.ID, Logger: env.Logger, List: env.List, Offsets: env.Offsets,
+		Settings: env.Settings, Save: env.Save, Record: env.Record})
+	c.Dead = DeadFiles{ID: env.ID, FS: env.FS, Dir: env.Dir, Logger: env.Logger, Keep: env.Keep}
 }
 
 // Env returns what the Compaction uses of its log.
@@ -100,7 +85,7 @@ func (c *Compaction) Sections(now time.Time) (s Sections, ok bool) {
 	if pass := c.pass.Load(); pass != nil {
 		s.during(pass, cleanable)
 	}
-	s.Truncations, s.TombstonesDue = truncations, c.tombstonesDue()
+	s.Truncations, s.TombstonesDue = truncations, c.Progress.TombstonesDue()
 	return s, true
 }
 
@@ -114,193 +99,6 @@ func (c *Compaction) Quarantined() bool { return c.quarantined.Load() }
 // SetQuarantined sets whether the cleaner skips the log because a pass failed. Only the metrics use
 // this value.
 func (c *Compaction) SetQuarantined(quarantined bool) { c.quarantined.Store(quarantined) }
-
-// FirstDirty returns the first dirty offset.
-func (c *Compaction) FirstDirty() int64 { return c.firstDirty.Load() }
-
-// ResetFirstDirty corrects a first dirty offset that is outside the log: it becomes the log start,
-// and is saved even if no pass follows (cleaner invariant I3).
-func (c *Compaction) ResetFirstDirty() {
-	was := c.firstDirty.Load()
-	within := firstDirtyWithin(was, c.env.Offsets.LogStart(), c.env.Offsets.LogEnd())
-	if within == was {
-		return
-	}
-	c.env.Logger.Info("first dirty offset reset", "partition", c.env.ID, "from", was, "to",
-		within)
-	if err := c.SetFirstDirty(within); err != nil {
-		c.env.Logger.Warn("failed to save the first dirty offset", "partition", c.env.ID,
-			"error", err)
-	}
-}
-
-// SetFirstDirty sets the first dirty offset and writes cleaner-offset-checkpoint. It returns the
-// error of the write. The offset in memory changes even if the write fails. After a crash, a pass
-// then cleans the same section once more, which changes nothing (cleaner invariant I38).
-func (c *Compaction) SetFirstDirty(offset int64) error {
-	c.firstDirty.Store(offset)
-	return c.env.Save()
-}
-
-// Basis is the state of the log that the result of a pass is based on.
-type Basis struct {
-	Truncations int64 // number of truncations when the pass took its view of the log
-	logStart    int64 // the pass has removed the deleted records below this offset
-}
-
-// SetCleaned stores the result of a pass: the first dirty offset, the tombstone-clean offset, and
-// the time from which the first tombstone may be removed. It stores that time before the first
-// dirty offset, for the same reason as the checkpoints. If the log was truncated since
-// the pass took its view, SetCleaned fails with segmentlist.ErrChanged and stores nothing.
-func (c *Compaction) SetCleaned(basis Basis, stats clean.Stats) error {
-	ms := int64(TombstonesNone)
-	switch {
-	case !stats.NextPass.IsZero(): // that pass finds out again whether the last record may go
-		ms = stats.NextPass.UnixMilli()
-	case stats.KeptLastRecord:
-		ms = TombstonesAfterAppend
-	}
-	err := c.env.Record(basis.Truncations, func(first int64) {
-		if start := c.env.Offsets.LogStart(); start > basis.logStart && first < start {
-			ms = min(ms, time.Now().Add(erasureDelay).UnixMilli()) // deleted during the pass
-		}
-		c.Progress.setWaitsAt(stats.AwaitsReplicasAt)
-		c.horizon.Store(ms)
-		c.tombstoneClean.Store(stats.TombstoneCleanOffset)
-		c.firstDirty.Store(stats.CleanedTo)
-	})
-	if err != nil {
-		return err
-	}
-	return c.env.Save()
-}
-
-// erasureDelay is the time between DeleteRecords and the pass that removes the deleted records of
-// segments with other records. So a client that deletes records all the time causes at most one
-// pass in that time.
-const erasureDelay = time.Minute
-
-// planErasure plans a pass if the first segment contains records below the log start, which
-// DeleteRecords has deleted. The pass removes them also if the log is idle.
-func (c *Compaction) planErasure() {
-	list := c.env.List.Acquire()
-	if list == nil {
-		return
-	}
-	first := list.Handles[0].Base()
-	list.Release()
-	if !c.Settings().Compact || first >= c.env.Offsets.LogStart() {
-		return
-	}
-	position := time.Now().Add(erasureDelay).UnixMilli()
-	for was := c.horizon.Load(); was > position || was == TombstonesUnknown; was = c.horizon.Load() {
-		if c.horizon.CompareAndSwap(was, position) {
-			return
-		}
-	}
-}
-
-// SetReplicasTombstoneClean sets the replicated cleaning progress: the smallest TombstoneClean of
-// all replicas of the partition, in sync or not. The offset is math.MaxInt64 if this log is the
-// only replica. Until the first call the log is treated as the only replica.
-//
-// Passes keep every tombstone and transaction marker at or above the offset. They keep each
-// tombstone and marker below the offset until one retention time after the first call with an
-// offset above it. Without this rule, this replica could remove a tombstone while another replica
-// still holds an older record of the same key. A consumer would read that record again after the
-// other replica becomes the leader, or when the consumer continues at the other replica (cleaner
-// invariants X1 and X3).
-//
-// The offset may be lower than before when a replica was added, or while a new leader does not know
-// the progress of all replicas.
-func (c *Compaction) SetReplicasTombstoneClean(offset int64) {
-	// Every fetch of every follower calls this method, so the offset is mostly unchanged.
-	if c.Progress.replicated.Load() != offset {
-		c.Progress.advance(offset, c.TombstoneClean(), time.Now(), c.Settings().TombstoneRetention)
-	}
-}
-
-// ReplicasTombstoneClean returns the last argument of SetReplicasTombstoneClean, math.MaxInt64
-// before the first call.
-func (c *Compaction) ReplicasTombstoneClean() int64 {
-	if offset := c.Progress.replicated.Load(); offset != progressUnknown {
-		return offset
-	}
-	return onlyReplica
-}
-
-// ReportedReplicasTombstoneClean returns ReplicasTombstoneClean for metrics and reports. If this
-// log is the only replica, it returns the log's own tombstone-clean offset.
-func (c *Compaction) ReportedReplicasTombstoneClean() int64 {
-	if offset := c.ReplicasTombstoneClean(); offset != onlyReplica {
-		return offset
-	}
-	return c.TombstoneClean()
-}
-
-// TombstoneClean returns the tombstone-clean offset. Every tombstone of this replica below this
-// offset is removable, because the log contains no older record of the tombstone's key, dead or
-// not. The offset is at most the first dirty offset. Mostly it is lower, because a pass may keep
-// dead records to save I/O. It is at least the log start, because no record below the log start can
-// be read.
-func (c *Compaction) TombstoneClean() int64 {
-	return max(c.env.Offsets.LogStart(), min(c.tombstoneClean.Load(), c.firstDirty.Load()))
-}
-
-// tombstonesDue returns the time from which the log needs a pass for its tombstones; see
-// Sections.TombstonesDue.
-func (c *Compaction) tombstonesDue() int64 {
-	return c.Progress.due(c.horizon.Load(), c.Settings().TombstoneRetention)
-}
-
-// LogStartRaised updates the state after DeleteRecords has raised the log start: the first dirty
-// offset must be within the log (cleaner invariant I3), and a pass is planned that removes the
-// deleted records of the first segment.
-func (c *Compaction) LogStartRaised() {
-	was := c.firstDirty.Load()
-	within := firstDirtyWithin(was, c.env.Offsets.LogStart(), c.env.Offsets.LogEnd())
-	if within != was {
-		c.firstDirty.Store(within)
-	}
-	c.planErasure()
-}
-
-// AddTo stores in a checkpoint state what the checkpoints contain about the compaction of the log.
-func (c *Compaction) AddTo(s *checkpoint.State) {
-	s.FirstDirty = c.firstDirty.Load()
-	s.Horizon = c.tombstonesDue()
-	s.TombstoneClean = c.tombstoneClean.Load()
-	s.Progress = c.Progress.saved(c.TombstoneClean())
-}
-
-// Truncated updates the state after a truncation of the log to the offset end. The argument base is
-// the base offset of the active segment after the truncation. The caller holds Log.mu.
-func (c *Compaction) Truncated(base, end int64) {
-	c.firstDirty.Store(min(c.firstDirty.Load(), base))
-	c.tombstoneClean.Store(min(c.tombstoneClean.Load(), base))
-	c.Progress.truncate(end)
-}
-
-// Emptied updates the state after a truncation that left the log empty at an offset. The caller
-// holds Log.mu.
-func (c *Compaction) Emptied(offset int64) {
-	c.firstDirty.Store(offset)
-	c.tombstoneClean.Store(offset)
-	c.Progress.truncate(0)
-}
-
-// Restore sets the state of a log that was opened and that covers the offsets [start, end).
-func (c *Compaction) Restore(from checkpoint.State, start, end int64) {
-	c.firstDirty.Store(from.FirstDirty)
-	c.tombstoneClean.Store(from.TombstoneClean)
-	c.Progress.restore(from.Progress, end)
-	c.horizon.Store(from.Horizon)
-	if c.TombstoneClean() == start && from.FirstDirty > start {
-		// It is not known which tombstones the clean section contains, so the log needs a pass that
-		// reads them, even if nothing is appended to the log.
-		c.horizon.Store(TombstonesUnknown)
-	}
-}
 
 // BuildOptions limits the resources that BuildSidecar uses.
 type BuildOptions struct {

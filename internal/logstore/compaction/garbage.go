@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"slices"
 	"time"
 
@@ -13,7 +12,6 @@ import (
 	"heartwood.dev/heartwood/internal/logstore/segment"
 	"heartwood.dev/heartwood/internal/logstore/segmentlist"
 	"heartwood.dev/heartwood/internal/logstore/sidecars"
-	"heartwood.dev/heartwood/internal/vfs"
 )
 
 // Garbage is the amount of garbage of a log at one moment.
@@ -46,16 +44,18 @@ func (c *Compaction) EstimateGarbage(ctx context.Context, opts EstimateOptions) 
 	defer v.Release()
 	found := Garbage{Sections: v.Sections}
 	if v.DirtyBytes == 0 && !v.Deleted { // the last pass may not know of the deleted records
-		if bytes, ok := c.countedGarbage(v); ok {
+		if bytes, ok := countedGarbage(v, &c.Dead, c.env.EpochBelow); ok {
 			found.Known, found.Exact, found.Bytes = true, true, bytes
 			return found, nil
 		}
 	}
-	handles, err := c.withSidecars(v)
+	handles, err := withSidecars(v, c.env.List)
 	if err != nil || handles == nil {
 		return found, err
 	}
-	sample, err := clean.EstimateGarbage(ctx, c.estimateJob(v, handles, opts))
+	job := estimateJob(v, handles, &c.Sidecars, opts)
+	job.LogStart = deletedBelow(v, c.env.SavedStart())
+	sample, err := clean.EstimateGarbage(ctx, job)
 	if err != nil {
 		return found, fmt.Errorf("estimate garbage: %w", err)
 	}
@@ -66,8 +66,9 @@ func (c *Compaction) EstimateGarbage(ctx context.Context, opts EstimateOptions) 
 // withSidecars returns the handle of each segment in the view if every one of these segments has a
 // key sidecar. It returns nil if a segment will never have one, and ErrSidecarsMissing if one is
 // not built yet. The view holds references to the segments.
-func (c *Compaction) withSidecars(v View) (map[*segment.Segment]*segmentlist.Handle, error) {
-	list := c.env.List.Acquire()
+func withSidecars(v View, current *segmentlist.Current) (
+	map[*segment.Segment]*segmentlist.Handle, error) {
+	list := current.Acquire()
 	if list == nil {
 		return nil, segmentlist.ErrClosed
 	}
@@ -92,27 +93,21 @@ func (c *Compaction) withSidecars(v View) (map[*segment.Segment]*segmentlist.Han
 	return handles, nil
 }
 
-// deletedBelow returns the offset below which a pass may remove records as deleted: the log start
-// that is on disk. If only the log start in memory were higher, a crash would lower the log start
-// again. The log would then contain older records of a key whose latest record the pass removed.
-func (c *Compaction) deletedBelow(v View) int64 {
-	return min(v.LogStart, max(0, c.env.SavedStart()))
-}
-
-func (c *Compaction) estimateJob(v View, handles map[*segment.Segment]*segmentlist.Handle,
-	opts EstimateOptions) clean.Job {
+// estimateJob returns the job of an estimate, without its log start.
+func estimateJob(v View, handles map[*segment.Segment]*segmentlist.Handle,
+	files *sidecars.Set, opts EstimateOptions) clean.Job {
 	job := clean.Job{
-		LogStart: c.deletedBelow(v), FirstDirty: v.FirstDirty, Bound: v.Bound,
+		FirstDirty: v.FirstDirty, Bound: v.Bound,
 		AbortedAcrossBound: v.aborted, Producers: v.producers,
 		Limits: clean.Limits{MemoryBytes: opts.MemoryBytes},
 		Env: clean.Env{
 			OpenSidecar: func(_ context.Context, s *segment.Segment,
 				_ clean.SidecarOptions) (*keys.Reader,
 				error) {
-				return c.Sidecars.Open(handles[s], false)
+				return files.Open(handles[s], false)
 			},
 			Throttle: func(ctx context.Context, n int) error {
-				c.Sidecars.ReadBytes.Add(int64(n))
+				files.ReadBytes.Add(int64(n))
 				if opts.Throttle == nil {
 					return ctx.Err()
 				}
@@ -132,89 +127,18 @@ func (c *Compaction) estimateJob(v View, handles map[*segment.Segment]*segmentli
 // section. ok is false if a .dead file does not match its segment or the log. A pass writes the
 // .dead files before it moves the first dirty offset, so a segment without a .dead file has no
 // garbage.
-func (c *Compaction) countedGarbage(v View) (bytes int64, ok bool) {
+func countedGarbage(v View, dead *DeadFiles, lineage func(int64) uint64) (bytes int64, ok bool) {
 	for _, s := range v.Segments {
-		content := c.LoadDead(s)
+		content := dead.Load(s)
 		if content == nil {
 			continue
 		}
 		d, err := clean.DecodeDeadFile(content)
 		if err != nil || d.Base != s.Base() || d.LogBytes != s.SizeBytes() ||
-			d.ComputedThrough > v.Bound || d.Lineage != c.env.EpochBelow(d.ComputedThrough) {
+			d.ComputedThrough > v.Bound || d.Lineage != lineage(d.ComputedThrough) {
 			return 0, false
 		}
 		bytes += d.DeadBytes
 	}
 	return bytes, true
-}
-
-// deadBytesMax is the size above which LoadDead ignores a .dead file, so that a damaged file cannot
-// exhaust the memory. Valid files are smaller: they contain one bit for each record, of which a key
-// sidecar holds 2^30 at most, and a few bytes for each removable tombstone.
-const deadBytesMax = 256 << 20
-
-// LoadDead returns the content of the .dead file of a segment, nil if the segment has no .dead file
-// or the file cannot be read. In that case a pass computes the content again.
-func (c *Compaction) LoadDead(s *segment.Segment) []byte {
-	fsys, name := c.env.FS, c.Sidecars.Path(s.Base(), segment.DeadExtension, "")
-	info, err := fsys.Stat(name)
-	if err != nil || info.Size() > deadBytesMax {
-		return nil
-	}
-	content, err := fsys.ReadFile(name)
-	if err != nil {
-		c.env.Logger.Warn(
-			"failed to read the .dead file of a segment; the next pass rebuilds it",
-			"partition", c.env.ID, "segment", s.Base(), "error", err)
-		return nil
-	}
-	return content
-}
-
-// saveDead writes the .dead file of a segment that is in the log; nil content deletes it.
-func (c *Compaction) saveDead(s *segment.Segment, content []byte) error {
-	return c.env.Keep(s, func(h *segmentlist.Handle) error {
-		defer h.Facts.ForgetDead()
-		name := c.Sidecars.Path(s.Base(), segment.DeadExtension, "")
-		if content == nil {
-			if err := c.env.FS.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
-				return fmt.Errorf("%w: %w", segmentlist.ErrStorage, err)
-			}
-			return nil
-		}
-		if err := vfs.WriteFileAtomic(c.env.FS, name, content); err != nil {
-			return fmt.Errorf("%w: %w", segmentlist.ErrStorage, err)
-		}
-		return nil
-	})
-}
-
-// deadSummary returns the summary of the segment's .dead file; nil if there is none that was
-// computed for the present bytes of the segment. The caller checks the lineage.
-func (c *Compaction) deadSummary(h *segmentlist.Handle) *clean.DeadSummary {
-	size := h.SizeBytes()
-	d := h.Facts.DeadOf(size, func() *clean.DeadSummary { return c.readDeadSummary(h) })
-	if d == nil || d.Base != h.Base() || d.LogBytes != size {
-		return nil
-	}
-	if state := h.SidecarState(); state != nil && state.Digest != 0 && state.Digest != d.Identity {
-		return nil
-	}
-	return d
-}
-
-func (c *Compaction) readDeadSummary(h *segmentlist.Handle) *clean.DeadSummary {
-	file, err := c.env.FS.Open(c.Sidecars.Path(h.Base(), segment.DeadExtension, ""))
-	if err != nil {
-		return nil
-	}
-	size, err := file.Size()
-	var d *clean.DeadSummary
-	if err == nil {
-		d, err = clean.ReadDeadSummary(file, size)
-	}
-	if err = errors.Join(err, file.Close()); err != nil {
-		return nil
-	}
-	return d
 }

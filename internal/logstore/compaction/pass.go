@@ -59,7 +59,7 @@ func IsPassAborted(err error) bool {
 // rebuilds this sidecar, and Pass repeats the pass once.
 func (c *Compaction) Pass(ctx context.Context, opts PassOptions) (clean.Stats, error) {
 	if err := ctx.Err(); err != nil {
-		return clean.Stats{CleanedTo: c.firstDirty.Load()}, err
+		return clean.Stats{CleanedTo: c.Progress.FirstDirty()}, err
 	}
 	defer c.Sidecars.Trim()
 	defer c.pass.Store(nil)
@@ -75,7 +75,7 @@ func (c *Compaction) Pass(ctx context.Context, opts PassOptions) (clean.Stats, e
 	if err != nil {
 		return stats, err
 	}
-	return stats, c.SetCleaned(basis, stats)
+	return stats, c.Progress.SetCleaned(basis, stats)
 }
 
 // passOnce runs the pass. It also returns the state of the log that the pass was based on.
@@ -97,7 +97,7 @@ func (c *Compaction) passOnce(ctx context.Context, opts PassOptions) (clean.Stat
 	}
 	v := c.View(now)
 	defer v.Release()
-	basis := Basis{v.Truncations, c.deletedBelow(v)}
+	basis := Basis{v.Truncations, deletedBelow(v, c.env.SavedStart())}
 	if len(v.Segments) == 0 { // the log was closed or truncated meanwhile
 		return clean.Stats{CleanedTo: v.FirstDirty}, basis, nil
 	}
@@ -130,7 +130,7 @@ func (c *Compaction) passOnce(ctx context.Context, opts PassOptions) (clean.Stat
 		job.Rules.MaxGarbagePercent = 0
 	}
 	for _, s := range v.Segments {
-		job.Sources = append(job.Sources, clean.Source{Segment: s, DeadFile: c.LoadDead(s)})
+		job.Sources = append(job.Sources, clean.Source{Segment: s, DeadFile: c.Dead.Load(s)})
 	}
 	run := clean.Run
 	if opts.Run != nil {
@@ -138,6 +138,13 @@ func (c *Compaction) passOnce(ctx context.Context, opts PassOptions) (clean.Stat
 	}
 	stats, err := run(ctx, job)
 	return stats, basis, err
+}
+
+// deletedBelow returns the offset below which a pass may remove records as deleted: the log start
+// that is on disk. If only the log start in memory were higher, a crash would lower the log start
+// again. The log would then contain older records of a key whose latest record the pass removed.
+func deletedBelow(v View, savedStart int64) int64 {
+	return min(v.LogStart, max(0, savedStart))
 }
 
 // PassRules returns the rules that a topic's settings define for a pass.
@@ -193,7 +200,7 @@ func (c *Compaction) passEnv(began Sections, opts PassOptions) clean.Env {
 			return c.env.Replace(began.Truncations, sources, cleaned)
 		},
 		Producers: c.env.Producers,
-		SaveDead:  c.saveDead,
+		SaveDead:  c.Dead.Save,
 		FreeBytes: func() (uint64, error) { return c.env.FS.Free(c.env.Dir) },
 		Throttle:  opts.Throttle,
 		Compress:  c.env.Compress(),
@@ -241,7 +248,7 @@ type View struct {
 // View returns a view of the log for a pass or an estimate. The View holds references to its
 // segments. If the first dirty offset is outside the log, it is reset first.
 func (c *Compaction) View(now time.Time) View {
-	c.ResetFirstDirty()
+	c.Progress.ResetFirstDirty()
 	// The number of truncations is loaded before the segment list. If the log is truncated between
 	// the two, the view has an outdated number, so the result of the pass is rejected.
 	truncations := c.Truncations()
@@ -255,7 +262,7 @@ func (c *Compaction) View(now time.Time) View {
 	var v View
 	var cleanable []*segmentlist.Handle
 	v.Sections, cleanable = divide(list.Handles, limits, c.Settings(), now)
-	v.Truncations, v.TombstonesDue = truncations, c.tombstonesDue()
+	v.Truncations, v.TombstonesDue = truncations, c.Progress.TombstonesDue()
 	v.Segments, v.producers = segmentlist.Segments(cleanable), c.env.Producers()
 	for _, h := range cleanable {
 		h.Acquire()

@@ -1,121 +1,294 @@
 package compaction
 
 import (
+	"log/slog"
 	"math"
-	"sync"
 	"sync/atomic"
 	"time"
 
+	"heartwood.dev/heartwood/internal/logstore/checkpoint"
 	"heartwood.dev/heartwood/internal/logstore/clean"
+	"heartwood.dev/heartwood/internal/logstore/keys"
+	"heartwood.dev/heartwood/internal/logstore/offsets"
+	"heartwood.dev/heartwood/internal/logstore/segmentlist"
+	"heartwood.dev/heartwood/internal/topicconfig"
 )
 
-// cleaningProgress is the replicated cleaning progress of a partition as far as this log knows it.
-// Each step of the progress is an offset and the time at which this log learned it. No replica
-// holds a record that is older than a tombstone of the same key below that offset (cleaner
-// invariants X1 and X3). The progress only limits which records a pass may remove, so a pass may
-// use an outdated progress: a step that was valid once stays valid.
-type cleaningProgress struct {
-	// replicated is the last argument of SetReplicasTombstoneClean: progressUnknown before the
-	// first call, onlyReplica for a log without other replicas.
-	replicated atomic.Int64
-	mu         struct {
-		sync.Mutex // no other lock is acquired while it is held
-		steps      clean.CleaningProgress
-		// waitsAt is clean.Stats.AwaitsReplicasAt of the last pass: the offset of the first
-		// tombstone that the pass kept because of other replicas. It is -1 if the pass kept no such
-		// tombstone, or if no pass has run since the log was opened.
-		waitsAt int64
-	}
-}
-
+// Special values of Sections.TombstonesDue, which otherwise is a time.
 const (
-	progressUnknown = -1
-	onlyReplica     = math.MaxInt64
+	TombstonesUnknown = 0 // no pass has run, or its result was lost
+	// the last pass left no tombstone that a later pass can remove
+	TombstonesNone = math.MaxInt64
+	// the last pass left no tombstone that a later pass can remove, except for the last record of
+	// the log, which a pass can remove after more records are appended
+	TombstonesAfterAppend = TombstonesNone - 1
 )
 
-// restore initializes the progress when a log is opened: with the steps from the checkpoint, up to
-// the log end offset end.
-func (p *cleaningProgress) restore(steps clean.CleaningProgress, end int64) {
-	p.replicated.Store(progressUnknown)
-	p.mu.steps, p.mu.waitsAt = steps.Truncate(end), -1
+// Progress is how far a log is cleaned, here and on the other replicas of its partition. All
+// methods may be called concurrently.
+type Progress struct {
+	log ProgressOf
+	// firstDirty is the first dirty offset: every record below it was cleaned.
+	firstDirty atomic.Int64
+	// horizon is the time (Unix milliseconds) from which the first tombstone below firstDirty may
+	// be removed, or TombstonesNone, TombstonesAfterAppend or TombstonesUnknown.
+	horizon atomic.Int64
+	// tombstoneClean is clean.Stats.TombstoneCleanOffset of the last pass; 0 if that value is not
+	// known. See TombstoneClean.
+	tombstoneClean atomic.Int64
+	replicas       cleaningProgress
 }
 
-// advance adds a step: at the time now, all replicas have reached the given offset. The argument
-// own is the tombstone-clean offset of this replica. If the partition previously had one replica
-// and now has several, only the progress below the offset own remains valid. The new replicas copy
-// the records that this replica holds.
-func (p *cleaningProgress) advance(offset, own int64, now time.Time, retention time.Duration) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if offset != onlyReplica {
-		p.mu.steps = withoutOnlyReplica(p.mu.steps, own)
+// ProgressOf is what Progress uses of its log.
+type ProgressOf struct {
+	ID       checkpoint.PartitionID
+	Logger   *slog.Logger
+	List     *segmentlist.Current
+	Offsets  *offsets.Offsets
+	Settings func() *topicconfig.Settings
+	Save     func() error
+	Record   func(truncations int64, store func(first int64)) error
+}
+
+// Init connects the Progress to its log. It is called once, before the log is used.
+func (p *Progress) Init(log ProgressOf) {
+	p.log = log
+	p.replicas.restore(nil, 0)
+}
+
+// Basis is the state of the log that the result of a pass is based on.
+type Basis struct {
+	Truncations int64 // number of truncations when the pass took its view of the log
+	logStart    int64 // the pass has removed the deleted records below this offset
+}
+
+// erasureDelay is the time between DeleteRecords and the pass that removes the deleted records of
+// segments with other records. So a client that deletes records all the time causes at most one
+// pass in that time.
+const erasureDelay = time.Minute
+
+// FirstDirty returns the first dirty offset.
+func (p *Progress) FirstDirty() int64 { return p.firstDirty.Load() }
+
+// ResetFirstDirty corrects a first dirty offset that is outside the log: it becomes the log start,
+// and is saved even if no pass follows (cleaner invariant I3).
+func (p *Progress) ResetFirstDirty() {
+	was := p.firstDirty.Load()
+	within := firstDirtyWithin(was, p.log.Offsets.LogStart(), p.log.Offsets.LogEnd())
+	if within == was {
+		return
 	}
-	p.mu.steps = p.mu.steps.Add(offset, now, retention)
-	p.replicated.Store(offset)
-}
-
-// withoutOnlyReplica returns the steps that stay valid when other replicas are added to a
-// partition: those below own, if this log was the only replica, else all steps.
-func withoutOnlyReplica(steps clean.CleaningProgress, own int64) clean.CleaningProgress {
-	if n := len(steps); n > 0 && steps[n-1].Below == onlyReplica {
-		return steps.Truncate(own)
-	}
-	return steps
-}
-
-// ForPass returns the steps that a pass may use. They end at the last offset that the leader sent.
-// The leader sends a lower offset while it does not know the progress of all replicas.
-func (p *cleaningProgress) ForPass() clean.CleaningProgress {
-	replicated := p.replicated.Load()
-	if replicated == progressUnknown {
-		return clean.SingleReplica()
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.mu.steps.Truncate(replicated)
-}
-
-// truncate discards the progress at and above an offset, because other records may be appended
-// there. If the leader has already sent an offset, passes then use no progress until the leader
-// sends the next one.
-func (p *cleaningProgress) truncate(offset int64) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.mu.steps = p.mu.steps.Truncate(offset)
-	if p.replicated.Load() != progressUnknown {
-		p.replicated.Store(0)
+	p.log.Logger.Info("first dirty offset reset", "partition", p.log.ID, "from", was, "to",
+		within)
+	if err := p.SetFirstDirty(within); err != nil {
+		p.log.Logger.Warn("failed to save the first dirty offset", "partition", p.log.ID,
+			"error", err)
 	}
 }
 
-// saved returns the steps that the checkpoint stores. The partition may have other replicas when
-// the log is opened again, so saved omits the steps that are only valid for a single replica.
-func (p *cleaningProgress) saved(own int64) clean.CleaningProgress {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return withoutOnlyReplica(p.mu.steps, own)
+// SetFirstDirty sets the first dirty offset and writes cleaner-offset-checkpoint. It returns the
+// error of the write. The offset in memory changes even if the write fails. After a crash, a pass
+// then cleans the same section once more, which changes nothing (cleaner invariant I38).
+func (p *Progress) SetFirstDirty(offset int64) error {
+	p.firstDirty.Store(offset)
+	return p.log.Save()
 }
 
-// setWaitsAt stores the offset of the first tombstone that the last pass kept because of other
-// replicas, -1 if the pass kept none.
-func (p *cleaningProgress) setWaitsAt(offset int64) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.mu.waitsAt = offset
+// SetCleaned stores the result of a pass: the first dirty offset, the tombstone-clean offset, and
+// the time from which the first tombstone may be removed. It stores that time before the first
+// dirty offset, for the same reason as the checkpoints. If the log was truncated since
+// the pass took its view, SetCleaned fails with segmentlist.ErrChanged and stores nothing.
+func (p *Progress) SetCleaned(basis Basis, stats clean.Stats) error {
+	ms := int64(TombstonesNone)
+	switch {
+	case !stats.NextPass.IsZero(): // that pass finds out again whether the last record may go
+		ms = stats.NextPass.UnixMilli()
+	case stats.KeptLastRecord:
+		ms = TombstonesAfterAppend
+	}
+	err := p.log.Record(basis.Truncations, func(first int64) {
+		if start := p.log.Offsets.LogStart(); start > basis.logStart && first < start {
+			ms = min(ms, time.Now().Add(erasureDelay).UnixMilli()) // deleted during the pass
+		}
+		p.replicas.setWaitsAt(stats.AwaitsReplicasAt)
+		p.horizon.Store(ms)
+		p.tombstoneClean.Store(stats.TombstoneCleanOffset)
+		p.firstDirty.Store(stats.CleanedTo)
+	})
+	if err != nil {
+		return err
+	}
+	return p.log.Save()
 }
 
-// due returns the time (Unix milliseconds) from which the log needs a pass for its tombstones: the
-// earlier of two times. The first is horizon, the time that the last pass returned. The second is
-// one tombstone retention after all replicas reached the tombstone at waitsAt.
-func (p *cleaningProgress) due(horizon int64, retention time.Duration) int64 {
-	p.mu.Lock()
-	waitsAt := p.mu.waitsAt
-	p.mu.Unlock()
-	if waitsAt < 0 {
-		return horizon
+// planErasure plans a pass if the first segment contains records below the log start, which
+// DeleteRecords has deleted. The pass removes them also if the log is idle.
+func (p *Progress) planErasure() {
+	list := p.log.List.Acquire()
+	if list == nil {
+		return
 	}
-	since, ok := p.ForPass().Since(waitsAt)
-	if !ok {
-		return horizon
+	first := list.Handles[0].Base()
+	list.Release()
+	if !p.log.Settings().Compact || first >= p.log.Offsets.LogStart() {
+		return
 	}
-	return min(horizon, since+retention.Milliseconds())
+	position := time.Now().Add(erasureDelay).UnixMilli()
+	for was := p.horizon.Load(); was > position || was == TombstonesUnknown; was = p.horizon.Load() {
+		if p.horizon.CompareAndSwap(was, position) {
+			return
+		}
+	}
+}
+
+// SetReplicasTombstoneClean sets the replicated cleaning progress: the smallest TombstoneClean of
+// all replicas of the partition, in sync or not. The offset is math.MaxInt64 if this log is the
+// only replica. Until the first call the log is treated as the only replica.
+//
+// Passes keep every tombstone and transaction marker at or above the offset. They keep each
+// tombstone and marker below the offset until one retention time after the first call with an
+// offset above it. Without this rule, this replica could remove a tombstone while another replica
+// still holds an older record of the same key. A consumer would read that record again after the
+// other replica becomes the leader, or when the consumer continues at the other replica (cleaner
+// invariants X1 and X3).
+//
+// The offset may be lower than before when a replica was added, or while a new leader does not know
+// the progress of all replicas.
+func (p *Progress) SetReplicasTombstoneClean(offset int64) {
+	// Every fetch of every follower calls this method, so the offset is mostly unchanged.
+	if p.replicas.replicated.Load() != offset {
+		p.replicas.advance(offset, p.TombstoneClean(), time.Now(), p.log.Settings().TombstoneRetention)
+	}
+}
+
+// ReplicasTombstoneClean returns the last argument of SetReplicasTombstoneClean, math.MaxInt64
+// before the first call.
+func (p *Progress) ReplicasTombstoneClean() int64 {
+	if offset := p.replicas.replicated.Load(); offset != progressUnknown {
+		return offset
+	}
+	return onlyReplica
+}
+
+// ReportedReplicasTombstoneClean returns ReplicasTombstoneClean for metrics and reports. If this
+// log is the only replica, it returns the log's own tombstone-clean offset.
+func (p *Progress) ReportedReplicasTombstoneClean() int64 {
+	if offset := p.ReplicasTombstoneClean(); offset != onlyReplica {
+		return offset
+	}
+	return p.TombstoneClean()
+}
+
+// TombstoneClean returns the tombstone-clean offset. Every tombstone of this replica below this
+// offset is removable, because the log contains no older record of the tombstone's key, dead or
+// not. The offset is at most the first dirty offset. Mostly it is lower, because a pass may keep
+// dead records to save I/O. It is at least the log start, because no record below the log start can
+// be read.
+func (p *Progress) TombstoneClean() int64 {
+	return max(p.log.Offsets.LogStart(), min(p.tombstoneClean.Load(), p.firstDirty.Load()))
+}
+
+// TombstonesDue returns the time from which the log needs a pass for its tombstones; see
+// Sections.TombstonesDue.
+func (p *Progress) TombstonesDue() int64 {
+	return p.replicas.due(p.horizon.Load(), p.log.Settings().TombstoneRetention)
+}
+
+// LogStartRaised updates the state after DeleteRecords has raised the log start: the first dirty
+// offset must be within the log (cleaner invariant I3), and a pass is planned that removes the
+// deleted records of the first segment.
+func (p *Progress) LogStartRaised() {
+	was := p.firstDirty.Load()
+	within := firstDirtyWithin(was, p.log.Offsets.LogStart(), p.log.Offsets.LogEnd())
+	if within != was {
+		p.firstDirty.Store(within)
+	}
+	p.planErasure()
+}
+
+// AddTo stores in a checkpoint state what the checkpoints contain about the compaction of the log.
+func (p *Progress) AddTo(s *checkpoint.State) {
+	s.FirstDirty = p.firstDirty.Load()
+	s.Horizon = p.TombstonesDue()
+	s.TombstoneClean = p.tombstoneClean.Load()
+	s.Progress = p.replicas.saved(p.TombstoneClean())
+}
+
+// Truncated updates the state after a truncation of the log to the offset end. The argument base is
+// the base offset of the active segment after the truncation. The caller holds Log.mu.
+func (p *Progress) Truncated(base, end int64) {
+	p.firstDirty.Store(min(p.firstDirty.Load(), base))
+	p.tombstoneClean.Store(min(p.tombstoneClean.Load(), base))
+	p.replicas.truncate(end)
+}
+
+// Emptied updates the state after a truncation that left the log empty at an offset. The caller
+// holds Log.mu.
+func (p *Progress) Emptied(offset int64) {
+	p.firstDirty.Store(offset)
+	p.tombstoneClean.Store(offset)
+	p.replicas.truncate(0)
+}
+
+// Restore sets the state of a log that was opened and that covers the offsets [start, end).
+func (p *Progress) Restore(from checkpoint.State, start, end int64) {
+	p.firstDirty.Store(from.FirstDirty)
+	p.tombstoneClean.Store(from.TombstoneClean)
+	p.replicas.restore(from.Progress, end)
+	p.horizon.Store(from.Horizon)
+	if p.TombstoneClean() == start && from.FirstDirty > start {
+		// It is not known which tombstones the clean section contains, so the log needs a pass that
+		// reads them, even if nothing is appended to the log.
+		p.horizon.Store(TombstonesUnknown)
+	}
+}
+
+// ForPass returns the steps of the replicated cleaning progress that a pass may use.
+func (p *Progress) ForPass() clean.CleaningProgress { return p.replicas.ForPass() }
+
+// FirstDirtyIn returns the first dirty offset within the log.
+func (p *Progress) FirstDirtyIn(logStart, logEnd int64) int64 {
+	return firstDirtyWithin(p.firstDirty.Load(), logStart, logEnd)
+}
+
+// firstDirtyWithin returns firstDirty, or the log start if firstDirty is outside the log (cleaner
+// invariant I3).
+func firstDirtyWithin(firstDirty, logStart, logEnd int64) int64 {
+	if firstDirty < logStart || firstDirty > logEnd {
+		return logStart
+	}
+	return firstDirty
+}
+
+// TombstoneClock is a group of tombstones and markers whose retention has begun.
+type TombstoneClock struct {
+	Count   int64
+	SinceMs int64
+	// Replicated is false while the group waits for other replicas. GoesFromMs is the time from
+	// which a pass may remove the whole group; it is valid if Replicated is set.
+	Replicated bool
+	GoesFromMs int64
+}
+
+// Clocks returns when the tombstones of a segment that ends at an offset may be removed.
+func (p *Progress) Clocks(d *clean.DeadSummary, last int64,
+	settings *topicconfig.Settings) []TombstoneClock {
+	if len(d.Removable) == 0 {
+		return nil
+	}
+	replicatedMs, ok := p.ForPass().Since(last)
+	clocks := make([]TombstoneClock, len(d.Removable))
+	for i, set := range d.Removable {
+		clocks[i] = TombstoneClock{Count: int64(set.Count), SinceMs: set.SinceMs, Replicated: ok,
+			GoesFromMs: max(set.SinceMs, replicatedMs) + settings.TombstoneRetention.Milliseconds()}
+	}
+	return clocks
+}
+
+// ClockOf returns the clock of a removable tombstone.
+func (p *Progress) ClockOf(set clean.RemovableSet, b keys.Batch) *TombstoneClock {
+	replicatedMs, ok := p.ForPass().Since(b.LastOffset)
+	retention := p.log.Settings().TombstoneRetention.Milliseconds()
+	return &TombstoneClock{Count: 1, SinceMs: set.SinceMs, Replicated: ok,
+		GoesFromMs: max(max(set.SinceMs, replicatedMs)+retention, b.HorizonMs)}
 }

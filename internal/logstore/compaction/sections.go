@@ -91,7 +91,7 @@ type cleanableLimits struct {
 	// blocks cleaning.
 	replicated int64
 	end        int64 // durability.Disk.SealedEnd: nothing above it is cleaned
-	firstDirty int64 // within [logStart, logEnd]; see firstDirtyWithin
+	firstDirty int64 // within [logStart, logEnd]; see Progress.FirstDirtyIn
 }
 
 // limits returns the segment list, which the caller releases, and the limits. It never waits for
@@ -115,7 +115,7 @@ func (c *Compaction) currentLimits() cleanableLimits {
 		lastStable: o.LastStable(),
 		replicated: o.HighWatermark(),
 		end:        c.env.SealedEnd(),
-		firstDirty: firstDirtyWithin(c.firstDirty.Load(), logStart, o.LogEnd()),
+		firstDirty: c.Progress.FirstDirtyIn(logStart, o.LogEnd()),
 	}
 }
 
@@ -222,13 +222,4 @@ func blockedBy(handles []*segmentlist.Handle, i int, dirty bool, limits cleanabl
 		return BlockedMinLag
 	}
 	return ""
-}
-
-// firstDirtyWithin returns firstDirty, or the log start if firstDirty is outside the log (cleaner
-// invariant I3).
-func firstDirtyWithin(firstDirty, logStart, logEnd int64) int64 {
-	if firstDirty < logStart || firstDirty > logEnd {
-		return logStart
-	}
-	return firstDirty
 }

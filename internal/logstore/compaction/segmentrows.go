@@ -4,7 +4,6 @@ import (
 	"time"
 
 	"heartwood.dev/heartwood/internal/compress"
-	"heartwood.dev/heartwood/internal/logstore/clean"
 	"heartwood.dev/heartwood/internal/logstore/keys"
 	"heartwood.dev/heartwood/internal/logstore/segmentlist"
 	"heartwood.dev/heartwood/internal/topicconfig"
@@ -41,16 +40,6 @@ type SegmentGarbage struct {
 	CountedMs      int64 // start of the pass; 0 if the pass left no .dead file
 }
 
-// TombstoneClock is a group of tombstones and markers whose retention has begun.
-type TombstoneClock struct {
-	Count   int64
-	SinceMs int64
-	// Replicated is false while the group waits for other replicas. GoesFromMs is the time from
-	// which a pass may remove the whole group; it is valid if Replicated is set.
-	Replicated bool
-	GoesFromMs int64
-}
-
 // SegmentRows returns rows for at most limit segments, from the one on that contains the offset
 // from. It reads the headers of files that no earlier call has read. It holds references to the
 // segments of its rows meanwhile, and acquires no lock. It fails with segmentlist.ErrClosed only.
@@ -60,7 +49,7 @@ func (c *Compaction) SegmentRows(from int64, limit int, now time.Time) (SegmentR
 		return SegmentRows{}, segmentlist.ErrClosed
 	}
 	settings := c.Settings()
-	all, selected := c.Arrange(list.Handles, limits, settings, now)
+	all, selected := arrange(list.Handles, limits, c.env.Offsets.LogEnd(), settings, now)
 	first := list.Floor(from)
 	last := min(len(list.Handles), first+max(0, limit))
 	selected = selected[first:last]
@@ -90,11 +79,11 @@ type StateOf struct {
 	Active    bool
 }
 
-// Arrange returns the state of every segment, without reading a file.
-func (c *Compaction) Arrange(handles []*segmentlist.Handle, limits cleanableLimits,
+// arrange returns the state of every segment, without reading a file.
+func arrange(handles []*segmentlist.Handle, limits cleanableLimits, logEnd int64,
 	settings *topicconfig.Settings, now time.Time) (all SegmentRows, segments []StateOf) {
 	all = SegmentRows{Compacted: settings.Compact, LogStart: limits.logStart,
-		LogEnd: c.env.Offsets.LogEnd(), Total: len(handles)}
+		LogEnd: logEnd, Total: len(handles)}
 	segments = make([]StateOf, 0, len(handles))
 	if !settings.Compact {
 		for _, h := range handles {
@@ -120,7 +109,7 @@ func (c *Compaction) Arrange(handles []*segmentlist.Handle, limits cleanableLimi
 // file.
 func (c *Compaction) States(handles []*segmentlist.Handle, now time.Time) (all SegmentRows,
 	segments []StateOf) {
-	return c.Arrange(handles, c.currentLimits(), c.Settings(), now)
+	return arrange(handles, c.currentLimits(), c.env.Offsets.LogEnd(), c.Settings(), now)
 }
 
 // row returns the row of a segment.
@@ -138,39 +127,16 @@ func (c *Compaction) row(s StateOf, settings *topicconfig.Settings) SegmentRow {
 	if counts, ok := c.Sidecars.CountsOf(h); ok {
 		row.Counts = &counts
 	}
-	d := c.deadSummary(h)
+	d := c.Dead.Summary(h)
 	switch {
 	case d != nil && d.ComputedThrough <= c.env.Offsets.LogEnd() &&
 		d.Lineage == c.env.EpochBelow(d.ComputedThrough):
 		row.Garbage = &SegmentGarbage{Bytes: d.DeadBytes, Records: int64(d.DeadRecords),
 			CountedMs: d.PassedAtMs}
-		row.Clocks = c.clocks(d, row.LastOffset, settings)
+		row.Clocks = c.Progress.Clocks(d, row.LastOffset, settings)
 	case d == nil && s.State == SegmentClean:
 		// A pass writes the .dead files before it moves the first dirty offset.
 		row.Garbage = &SegmentGarbage{}
 	}
 	return row
-}
-
-// clocks returns when the tombstones of a segment that ends at an offset may be removed.
-func (c *Compaction) clocks(d *clean.DeadSummary, last int64,
-	settings *topicconfig.Settings) []TombstoneClock {
-	if len(d.Removable) == 0 {
-		return nil
-	}
-	replicatedMs, ok := c.Progress.ForPass().Since(last)
-	clocks := make([]TombstoneClock, len(d.Removable))
-	for i, set := range d.Removable {
-		clocks[i] = TombstoneClock{Count: int64(set.Count), SinceMs: set.SinceMs, Replicated: ok,
-			GoesFromMs: max(set.SinceMs, replicatedMs) + settings.TombstoneRetention.Milliseconds()}
-	}
-	return clocks
-}
-
-// ClockOf returns the clock of a removable tombstone.
-func (c *Compaction) ClockOf(set clean.RemovableSet, b keys.Batch) *TombstoneClock {
-	replicatedMs, ok := c.Progress.ForPass().Since(b.LastOffset)
-	retention := c.Settings().TombstoneRetention.Milliseconds()
-	return &TombstoneClock{Count: 1, SinceMs: set.SinceMs, Replicated: ok,
-		GoesFromMs: max(max(set.SinceMs, replicatedMs)+retention, b.HorizonMs)}
 }

@@ -191,7 +191,7 @@ func (l batchLocator) locate(ordinal uint32) (keys.Batch, error) {
 func (s *keyLookup) clock(i int, reader *keys.Reader, b keys.Batch,
 	last uint32) *compaction.TombstoneClock {
 	c, h := s.compaction, s.list.Handles[i]
-	content := c.LoadDead(h.Segment)
+	content := c.Dead.Load(h.Segment)
 	if content == nil || s.spend(len(content)) != nil {
 		return nil
 	}
@@ -204,7 +204,7 @@ func (s *keyLookup) clock(i int, reader *keys.Reader, b keys.Batch,
 	for _, set := range d.Removable {
 		for ordinal := range set.All {
 			if ordinal == last {
-				return c.ClockOf(set, b)
+				return c.Progress.ClockOf(set, b)
 			}
 		}
 	}

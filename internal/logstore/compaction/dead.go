@@ -1,0 +1,101 @@
+package compaction
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"path/filepath"
+
+	"heartwood.dev/heartwood/internal/logstore/checkpoint"
+	"heartwood.dev/heartwood/internal/logstore/clean"
+	"heartwood.dev/heartwood/internal/logstore/segment"
+	"heartwood.dev/heartwood/internal/logstore/segmentlist"
+	"heartwood.dev/heartwood/internal/vfs"
+)
+
+// DeadFiles are the .dead files of a log.
+type DeadFiles struct {
+	ID     checkpoint.PartitionID
+	FS     vfs.FS
+	Dir    string
+	Logger *slog.Logger
+	Keep   func(s *segment.Segment, do func(h *segmentlist.Handle) error) error // see Env
+}
+
+// path returns the path of the .dead file of a segment.
+func (d *DeadFiles) path(base int64) string {
+	return filepath.Join(d.Dir, segment.Name(base, segment.DeadExtension, ""))
+}
+
+// deadBytesMax is the size above which Load ignores a .dead file, so that a damaged file cannot
+// exhaust the memory. Valid files are smaller: they contain one bit for each record, of which a key
+// sidecar holds 2^30 at most, and a few bytes for each removable tombstone.
+const deadBytesMax = 256 << 20
+
+// Load returns the content of the .dead file of a segment, nil if the segment has no .dead file
+// or the file cannot be read. In that case a pass computes the content again.
+func (d *DeadFiles) Load(s *segment.Segment) []byte {
+	fsys, name := d.FS, d.path(s.Base())
+	info, err := fsys.Stat(name)
+	if err != nil || info.Size() > deadBytesMax {
+		return nil
+	}
+	content, err := fsys.ReadFile(name)
+	if err != nil {
+		d.Logger.Warn(
+			"failed to read the .dead file of a segment; the next pass rebuilds it",
+			"partition", d.ID, "segment", s.Base(), "error", err)
+		return nil
+	}
+	return content
+}
+
+// Save writes the .dead file of a segment that is in the log; nil content deletes it.
+func (d *DeadFiles) Save(s *segment.Segment, content []byte) error {
+	return d.Keep(s, func(h *segmentlist.Handle) error {
+		defer h.Facts.ForgetDead()
+		name := d.path(s.Base())
+		if content == nil {
+			if err := d.FS.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+				return fmt.Errorf("%w: %w", segmentlist.ErrStorage, err)
+			}
+			return nil
+		}
+		if err := vfs.WriteFileAtomic(d.FS, name, content); err != nil {
+			return fmt.Errorf("%w: %w", segmentlist.ErrStorage, err)
+		}
+		return nil
+	})
+}
+
+// Summary returns the summary of the segment's .dead file; nil if there is none that was
+// computed for the present bytes of the segment. The caller checks the lineage.
+func (d *DeadFiles) Summary(h *segmentlist.Handle) *clean.DeadSummary {
+	size := h.SizeBytes()
+	summary := h.Facts.DeadOf(size, func() *clean.DeadSummary { return d.readSummary(h) })
+	if summary == nil || summary.Base != h.Base() || summary.LogBytes != size {
+		return nil
+	}
+	if state := h.SidecarState(); state != nil && state.Digest != 0 &&
+		state.Digest != summary.Identity {
+		return nil
+	}
+	return summary
+}
+
+func (d *DeadFiles) readSummary(h *segmentlist.Handle) *clean.DeadSummary {
+	file, err := d.FS.Open(d.path(h.Base()))
+	if err != nil {
+		return nil
+	}
+	size, err := file.Size()
+	var summary *clean.DeadSummary
+	if err == nil {
+		summary, err = clean.ReadDeadSummary(file, size)
+	}
+	if err = errors.Join(err, file.Close()); err != nil {
+		return nil
+	}
+	return summary
+}
