@@ -4,7 +4,7 @@ import (
 	"testing"
 
 	"heartwood.dev/heartwood/internal/logstore/clean"
-	"heartwood.dev/heartwood/internal/logstore/compaction"
+	"heartwood.dev/heartwood/internal/logstore/progress"
 	"heartwood.dev/heartwood/internal/topicconfig"
 	"heartwood.dev/heartwood/internal/vfs"
 )
@@ -18,7 +18,7 @@ func TestF4CleaningProgressIsTruncatedWithTheLog(t *testing.T) {
 		settings(func(s *topicconfig.Settings) { s.Compact, s.Delete = true, false }))
 	fill(t, log, 50)
 	store.tick(epoch0, false)
-	if err := log.compaction.Progress.SetCleaned(compaction.Basis{Truncations: log.truncations.Load()},
+	if err := log.compaction.Progress.SetCleaned(progress.Basis{Truncations: log.truncations.Load()},
 		clean.Stats{CleanedTo: 40, TombstoneCleanOffset: 40, AwaitsReplicasAt: -1}); err != nil {
 		t.Fatal(err)
 	}

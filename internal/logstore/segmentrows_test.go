@@ -13,6 +13,7 @@ import (
 	"heartwood.dev/heartwood/internal/logstore/clean"
 	"heartwood.dev/heartwood/internal/logstore/compaction"
 	"heartwood.dev/heartwood/internal/logstore/keys"
+	"heartwood.dev/heartwood/internal/logstore/progress"
 	"heartwood.dev/heartwood/internal/logstore/segment"
 	"heartwood.dev/heartwood/internal/logstore/segmentlist"
 	"heartwood.dev/heartwood/internal/record"
@@ -180,14 +181,14 @@ func checkRow(t testing.TB, log *Log, h *segmentlist.Handle, row compaction.Segm
 		t.Fatalf("segment %d: got counts %+v, the file has %+v", row.Base, row.Counts, f)
 	}
 	var want *compaction.SegmentGarbage
-	var clocks []compaction.TombstoneClock
+	var clocks []progress.TombstoneClock
 	switch {
 	case f.dead != nil && f.dead.ComputedThrough > log.LogEnd(): // truncated since
 	case f.dead != nil && f.dead.Lineage == uint64(log.EpochAt(f.dead.ComputedThrough-1)):
 		want = &compaction.SegmentGarbage{Bytes: f.dead.DeadBytes,
 			Records: int64(f.dead.DeadRecords), CountedMs: f.dead.PassedAtMs}
 		for _, set := range f.dead.Removable {
-			clocks = append(clocks, compaction.TombstoneClock{Count: int64(set.Count), SinceMs: set.SinceMs,
+			clocks = append(clocks, progress.TombstoneClock{Count: int64(set.Count), SinceMs: set.SinceMs,
 				Replicated: true,
 				GoesFromMs: set.SinceMs + log.Settings().TombstoneRetention.Milliseconds()})
 		}

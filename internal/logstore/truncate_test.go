@@ -8,7 +8,7 @@ import (
 	"testing/synctest"
 
 	"heartwood.dev/heartwood/internal/logstore/clean"
-	"heartwood.dev/heartwood/internal/logstore/compaction"
+	"heartwood.dev/heartwood/internal/logstore/progress"
 	"heartwood.dev/heartwood/internal/logstore/segmentlist"
 	"heartwood.dev/heartwood/internal/logstore/swap"
 	"heartwood.dev/heartwood/internal/topicconfig"
@@ -305,7 +305,7 @@ func TestI35TruncateEndsPasses(t *testing.T) {
 		segmentlist.ErrChanged) {
 		t.Errorf("an earlier pass replaced segments: %v", err)
 	}
-	if err := log.compaction.Progress.SetCleaned(compaction.Basis{Truncations: view.Truncations},
+	if err := log.compaction.Progress.SetCleaned(progress.Basis{Truncations: view.Truncations},
 		clean.Stats{CleanedTo: 40, NextPass: epoch0}); !errors.Is(err, segmentlist.ErrChanged) {
 		t.Errorf("the result of an earlier pass was stored: %v", err)
 	}

@@ -10,6 +10,7 @@ import (
 	"heartwood.dev/heartwood/internal/logstore/clean"
 	"heartwood.dev/heartwood/internal/logstore/compaction"
 	"heartwood.dev/heartwood/internal/logstore/keys"
+	"heartwood.dev/heartwood/internal/logstore/progress"
 	"heartwood.dev/heartwood/internal/logstore/segment"
 	"heartwood.dev/heartwood/internal/topicconfig"
 )
@@ -106,8 +107,8 @@ func (o OfflineOptions) settings(log *logstore.Offline) topicconfig.Settings {
 // passDue reports whether the options require a first pass.
 func (o OfflineOptions) passDue(view logView, now time.Time) bool {
 	return o.MinDirtyPercent <= 0 || view.DirtyRatio()*100 > o.MinDirtyPercent ||
-		view.TombstonesDue != compaction.TombstonesNone &&
-			view.TombstonesDue != compaction.TombstonesUnknown &&
+		view.TombstonesDue != progress.TombstonesNone &&
+			view.TombstonesDue != progress.TombstonesUnknown &&
 			view.TombstonesDue <= now.UnixMilli()
 }
 

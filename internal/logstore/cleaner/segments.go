@@ -8,6 +8,7 @@ import (
 	"heartwood.dev/heartwood/api/report"
 	"heartwood.dev/heartwood/internal/logstore"
 	"heartwood.dev/heartwood/internal/logstore/compaction"
+	"heartwood.dev/heartwood/internal/logstore/progress"
 	"heartwood.dev/heartwood/internal/topicconfig"
 )
 
@@ -106,7 +107,7 @@ func segmentReport(row *compaction.SegmentRow, marks segmentMarks, now time.Time
 }
 
 // ClockReport returns the report on a group of tombstones at the time now.
-func ClockReport(clock compaction.TombstoneClock, now time.Time) report.TombstoneClock {
+func ClockReport(clock progress.TombstoneClock, now time.Time) report.TombstoneClock {
 	r := report.TombstoneClock{Count: clock.Count, Since: *millisToSeconds(clock.SinceMs),
 		WaitsFor: report.WaitsForReplicas}
 	if !clock.Replicated {

@@ -5,6 +5,7 @@ import (
 
 	"heartwood.dev/heartwood/api/report"
 	"heartwood.dev/heartwood/internal/logstore/compaction"
+	"heartwood.dev/heartwood/internal/logstore/progress"
 	"heartwood.dev/heartwood/internal/topicconfig"
 )
 
@@ -153,14 +154,14 @@ func (s *logState) nextDue(view logView, now time.Time) time.Time {
 // all existing tombstones has passed.
 func (s *logState) tombstonesDue(view logView) time.Time {
 	switch view.TombstonesDue {
-	case compaction.TombstonesNone:
+	case progress.TombstonesNone:
 		return time.Time{}
-	case compaction.TombstonesAfterAppend:
+	case progress.TombstonesAfterAppend:
 		if view.OldestDirty.IsZero() {
 			return time.Time{}
 		}
 		return view.OldestDirty.Add(view.settings.TombstoneRetention)
-	case compaction.TombstonesUnknown:
+	case progress.TombstonesUnknown:
 		return s.firstSeen.Add(view.settings.TombstoneRetention)
 	}
 	return time.UnixMilli(view.TombstonesDue)

@@ -9,6 +9,7 @@ import (
 	"heartwood.dev/heartwood/internal/logstore/checkpoint"
 	"heartwood.dev/heartwood/internal/logstore/datadir"
 	"heartwood.dev/heartwood/internal/logstore/keys"
+	"heartwood.dev/heartwood/internal/logstore/progress"
 	"heartwood.dev/heartwood/internal/logstore/sidecars"
 	"heartwood.dev/heartwood/internal/topicconfig"
 )
@@ -25,7 +26,7 @@ type Compaction struct {
 	env Env
 
 	// Progress is how far the log is cleaned.
-	Progress Progress
+	Progress progress.Progress
 	// Dead are the .dead files of the log.
 	Dead DeadFiles
 	// pass describes the pass that runs; nil while no pass has replaced segments.
@@ -43,7 +44,7 @@ func (c *Compaction) Init(env Env, source sidecars.Source, maintain, mu sync.Loc
 	c.env = env
 	c.Sidecars = sidecars.New(source, env.FS, env.Dir, env.Logger.With("partition", env.ID),
 		maintain, mu)
-	c.Progress.Init(ProgressOf{ID: env.ID, Logger: env.Logger, List: env.List, Offsets: env.Offsets,
+	c.Progress.Init(progress.Env{ID: env.ID, Logger: env.Logger, List: env.List, Offsets: env.Offsets,
 		Settings: env.Settings, Save: env.Save, Record: env.Record})
 	c.Dead = DeadFiles{ID: env.ID, FS: env.FS, Dir: env.Dir, Logger: env.Logger, Keep: env.Keep}
 }

@@ -7,6 +7,7 @@ import (
 
 	"heartwood.dev/heartwood/internal/logstore/clean"
 	"heartwood.dev/heartwood/internal/logstore/keys"
+	"heartwood.dev/heartwood/internal/logstore/progress"
 	"heartwood.dev/heartwood/internal/logstore/segment"
 	"heartwood.dev/heartwood/internal/logstore/segmentlist"
 	"heartwood.dev/heartwood/internal/logstore/sidecars"
@@ -89,7 +90,7 @@ func (c *Compaction) Pass(ctx context.Context, opts PassOptions) (clean.Stats, e
 // When the pass replaces segments, it does not know whether they are still in the log. replaceIn
 // checks that under Log.maintain and fails with segmentlist.ErrChanged if not. The pass is then
 // aborted, and the next pass starts from the current segments.
-func (c *Compaction) passOnce(ctx context.Context, opts PassOptions) (clean.Stats, Basis,
+func (c *Compaction) passOnce(ctx context.Context, opts PassOptions) (clean.Stats, progress.Basis,
 	error) {
 	now := opts.Now
 	if now.IsZero() {
@@ -97,7 +98,8 @@ func (c *Compaction) passOnce(ctx context.Context, opts PassOptions) (clean.Stat
 	}
 	v := c.View(now)
 	defer v.Release()
-	basis := Basis{v.Truncations, deletedBelow(v, c.env.SavedStart())}
+	basis := progress.Basis{Truncations: v.Truncations,
+		LogStart: deletedBelow(v, c.env.SavedStart())}
 	if len(v.Segments) == 0 { // the log was closed or truncated meanwhile
 		return clean.Stats{CleanedTo: v.FirstDirty}, basis, nil
 	}
@@ -115,7 +117,7 @@ func (c *Compaction) passOnce(ctx context.Context, opts PassOptions) (clean.Stat
 		return clean.Stats{CleanedTo: v.FirstDirty}, basis, sidecars.ErrNoKeys
 	}
 	job := clean.Job{
-		LogStart: basis.logStart, FirstDirty: v.FirstDirty, Bound: v.Bound,
+		LogStart: basis.LogStart, FirstDirty: v.FirstDirty, Bound: v.Bound,
 		AbortedAcrossBound: v.aborted, Lineage: c.env.EpochBelow,
 		Now: now, Rules: PassRules(opts.Settings),
 		Limits: clean.Limits{MemoryBytes: opts.MemoryBytes, Workers: opts.Workers,

@@ -47,7 +47,7 @@ type Sections struct {
 	// sections were computed.
 	Truncations int64
 	// TombstonesDue is the time (Unix milliseconds) from which the log needs a pass for its
-	// tombstones, or TombstonesNone, TombstonesAfterAppend or TombstonesUnknown.
+	// tombstones, or a special value of package progress.
 	TombstonesDue int64
 }
 

@@ -5,6 +5,7 @@ import (
 
 	"heartwood.dev/heartwood/internal/compress"
 	"heartwood.dev/heartwood/internal/logstore/keys"
+	"heartwood.dev/heartwood/internal/logstore/progress"
 	"heartwood.dev/heartwood/internal/logstore/segmentlist"
 	"heartwood.dev/heartwood/internal/topicconfig"
 )
@@ -31,7 +32,7 @@ type SegmentRow struct {
 	HasBatches         bool
 	Codec              compress.Codec
 	OldestMs, NewestMs int64
-	Clocks             []TombstoneClock
+	Clocks             []progress.TombstoneClock
 }
 
 // SegmentGarbage is the garbage of a segment as of a pass.

@@ -10,6 +10,7 @@ import (
 
 	"heartwood.dev/heartwood/internal/compress"
 	"heartwood.dev/heartwood/internal/logstore/compaction"
+	"heartwood.dev/heartwood/internal/logstore/progress"
 	"heartwood.dev/heartwood/internal/logstore/segment"
 	"heartwood.dev/heartwood/internal/logstore/segmentlist"
 	"heartwood.dev/heartwood/internal/record"
@@ -102,7 +103,7 @@ type Record struct {
 	SegmentState compaction.SegmentState
 	BlockedBy    string
 	// Clock is that of a Tombstone whose retention has begun; else nil.
-	Clock *compaction.TombstoneClock
+	Clock *progress.TombstoneClock
 }
 
 // lookupAttempts is the maximum number of times that a lookup begins again because a pass has

@@ -8,8 +8,8 @@ import (
 	"slices"
 
 	"heartwood.dev/heartwood/internal/logstore/clean"
-	"heartwood.dev/heartwood/internal/logstore/compaction"
 	"heartwood.dev/heartwood/internal/logstore/keys"
+	"heartwood.dev/heartwood/internal/logstore/progress"
 	"heartwood.dev/heartwood/internal/logstore/segment"
 	"heartwood.dev/heartwood/internal/logstore/segmentlist"
 	"heartwood.dev/heartwood/internal/logstore/sidecars"
@@ -189,7 +189,7 @@ func (l batchLocator) locate(ordinal uint32) (keys.Batch, error) {
 // clock returns the clock of a tombstone, the record of the key with the ordinal last; nil if its
 // retention has not begun, or if the .dead file of its segment cannot be used.
 func (s *keyLookup) clock(i int, reader *keys.Reader, b keys.Batch,
-	last uint32) *compaction.TombstoneClock {
+	last uint32) *progress.TombstoneClock {
 	c, h := s.compaction, s.list.Handles[i]
 	content := c.Dead.Load(h.Segment)
 	if content == nil || s.spend(len(content)) != nil {

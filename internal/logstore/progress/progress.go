@@ -1,4 +1,4 @@
-package compaction
+package progress
 
 import (
 	"log/slog"
@@ -14,7 +14,7 @@ import (
 	"heartwood.dev/heartwood/internal/topicconfig"
 )
 
-// Special values of Sections.TombstonesDue, which otherwise is a time.
+// Special values of Progress.TombstonesDue, which otherwise is a time.
 const (
 	TombstonesUnknown = 0 // no pass has run, or its result was lost
 	// the last pass left no tombstone that a later pass can remove
@@ -27,7 +27,7 @@ const (
 // Progress is how far a log is cleaned, here and on the other replicas of its partition. All
 // methods may be called concurrently.
 type Progress struct {
-	log ProgressOf
+	log Env
 	// firstDirty is the first dirty offset: every record below it was cleaned.
 	firstDirty atomic.Int64
 	// horizon is the time (Unix milliseconds) from which the first tombstone below firstDirty may
@@ -39,8 +39,8 @@ type Progress struct {
 	replicas       cleaningProgress
 }
 
-// ProgressOf is what Progress uses of its log.
-type ProgressOf struct {
+// Env is what Progress uses of its log.
+type Env struct {
 	ID       checkpoint.PartitionID
 	Logger   *slog.Logger
 	List     *segmentlist.Current
@@ -51,7 +51,7 @@ type ProgressOf struct {
 }
 
 // Init connects the Progress to its log. It is called once, before the log is used.
-func (p *Progress) Init(log ProgressOf) {
+func (p *Progress) Init(log Env) {
 	p.log = log
 	p.replicas.restore(nil, 0)
 }
@@ -59,7 +59,7 @@ func (p *Progress) Init(log ProgressOf) {
 // Basis is the state of the log that the result of a pass is based on.
 type Basis struct {
 	Truncations int64 // number of truncations when the pass took its view of the log
-	logStart    int64 // the pass has removed the deleted records below this offset
+	LogStart    int64 // the pass has removed the deleted records below this offset
 }
 
 // erasureDelay is the time between DeleteRecords and the pass that removes the deleted records of
@@ -107,7 +107,7 @@ func (p *Progress) SetCleaned(basis Basis, stats clean.Stats) error {
 		ms = TombstonesAfterAppend
 	}
 	err := p.log.Record(basis.Truncations, func(first int64) {
-		if start := p.log.Offsets.LogStart(); start > basis.logStart && first < start {
+		if start := p.log.Offsets.LogStart(); start > basis.LogStart && first < start {
 			ms = min(ms, time.Now().Add(erasureDelay).UnixMilli()) // deleted during the pass
 		}
 		p.replicas.setWaitsAt(stats.AwaitsReplicasAt)
