@@ -30,13 +30,18 @@ func readClusterID(fsys vfs.FS, dir string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("read cluster id: %w", err)
 	}
+	id, err := parseClusterID(content)
+	if err != nil {
+		return "", fmt.Errorf("read cluster id from %s: %w", file, err)
+	}
+	return id, nil
+}
+
+// parseClusterID returns the id in the content of the file.
+func parseClusterID(content []byte) (string, error) {
 	id, ended := strings.CutSuffix(string(content), "\n")
 	if !ended || !validClusterID(id) {
-		return "", fmt.Errorf(
-			"read cluster id from %s: want one line of 1 to %d printable characters",
-			file,
-			clusterIDBytesMax,
-		)
+		return "", fmt.Errorf("want one line of 1 to %d printable characters", clusterIDBytesMax)
 	}
 	return id, nil
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"heartwood.dev/heartwood/api/report"
+	"heartwood.dev/heartwood/internal/broker/cleannow"
 	"heartwood.dev/heartwood/internal/broker/httpport"
 	"heartwood.dev/heartwood/internal/broker/scrubreport"
 	"heartwood.dev/heartwood/internal/logstore"
@@ -21,12 +22,29 @@ import (
 // errDamaged is the cause of a log that is stopped because a segment at rest is damaged.
 var errDamaged = errors.New("damaged segment")
 
+// smallFiles are the checks of files in the data directory that brokers write themselves.
+var smallFiles = map[string]func(content []byte) error{
+	clusterIDFile: func(content []byte) error {
+		_, err := parseClusterID(content)
+		return err
+	},
+	producerIDsFile: func(content []byte) error {
+		_, err := parseProducerIDs(content)
+		return err
+	},
+	cleannow.FileName: cleannow.Check,
+	scrub.StateFile: func(content []byte) error {
+		_, err := scrub.DecodeState(content)
+		return err
+	},
+}
+
 func (b *Broker) newScrub() *scrub.Scrubber {
 	return scrub.New(b.store, scrub.Options{FS: b.opts.FS, Dir: b.opts.DataDir, Logger: b.logger,
 		Busy: func() bool {
 			return b.cleaner.Busy() || b.volumes.state.Load().level >= pressure.Clean
 		},
-		Damaged: b.damaged,
+		Damaged: b.damaged, Files: smallFiles,
 		Cleaning: func(log *logstore.Log) bool {
 			status := b.cleaner.Status(log.ID())
 			return status != nil && status.RunningPass != nil

@@ -20,8 +20,8 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// fileName is in the data directory; docs/format/clean-now.md describes it.
-const fileName = "clean-now.json"
+// FileName is in the data directory; docs/format/clean-now.md describes it.
+const FileName = "clean-now.json"
 
 const fileVersion = 1
 
@@ -44,7 +44,7 @@ type doneTask struct {
 // The annotated replicas are then cleaned once more, which does no harm.
 func readFile(fsys vfs.FS, dir string,
 	logger *slog.Logger) map[logstore.PartitionID]task {
-	file := filepath.Join(dir, fileName)
+	file := filepath.Join(dir, FileName)
 	content, err := fsys.ReadFile(file)
 	if err == nil {
 		var tasks map[logstore.PartitionID]task
@@ -59,6 +59,12 @@ func readFile(fsys vfs.FS, dir string,
 		)
 	}
 	return map[logstore.PartitionID]task{}
+}
+
+// Check fails if the content of the file is malformed.
+func Check(content []byte) error {
+	_, err := decode(content)
+	return err
 }
 
 func decode(content []byte) (map[logstore.PartitionID]task, error) {
@@ -125,7 +131,7 @@ func (c *Tasks) save() bool {
 	c.mu.Unlock()
 	content, err := encode(tasks)
 	if err == nil {
-		err = vfs.WriteFileAtomic(c.fs, filepath.Join(c.dir, fileName), content)
+		err = vfs.WriteFileAtomic(c.fs, filepath.Join(c.dir, FileName), content)
 	}
 	c.mu.Lock()
 	begins, ends, failed := false, false, 0

@@ -312,7 +312,7 @@ func TestDamagedCleanNowFileIsIgnored(t *testing.T) {
 		}
 		mem := vfs.NewMem()
 		if err := errors.Join(mem.MkdirAll("/data"),
-			vfs.WriteFileAtomic(mem, "/data/"+fileName, []byte(content))); err != nil {
+			vfs.WriteFileAtomic(mem, "/data/"+FileName, []byte(content))); err != nil {
 			t.Fatal(err)
 		}
 		var log bytes.Buffer

@@ -7,6 +7,7 @@ import (
 	"math"
 	"path/filepath"
 
+	"heartwood.dev/heartwood/internal/logstore/datadir"
 	"heartwood.dev/heartwood/internal/logstore/keys"
 	"heartwood.dev/heartwood/internal/logstore/segment"
 	"heartwood.dev/heartwood/internal/vfs"
@@ -47,7 +48,8 @@ func CheckSegment(fsys vfs.FS, dir string, base int64) ([]Damage, error) {
 }
 
 // CheckPartition checks the files of a partition that belong to no segment: producer snapshots,
-// leader epochs and the salt of key sidecars. A broker replaces each of them as a whole.
+// leader epochs, the salt of key sidecars, and the files of package datadir. A broker replaces each
+// of them as a whole.
 func CheckPartition(fsys vfs.FS, dir string) ([]Damage, error) {
 	v := newAtRest(fsys)
 	entries, err := fsys.ReadDir(dir)
@@ -66,10 +68,19 @@ func CheckPartition(fsys vfs.FS, dir string) ([]Damage, error) {
 			failed = append(failed, ignoreMissing(v.verifySmall(f)))
 		}
 	}
+	failed = append(failed, v.checkSmallFiles(datadir.CheckPartition, dir))
 	return v.found, errors.Join(failed...)
 }
 
-// CheckDataDirectory checks the checkpoints and the cleaner's reports of a data directory.
+// checkSmallFiles finds the malformed files that a check of package datadir reports.
+func (v *verifier) checkSmallFiles(
+	check func(fsys vfs.FS, dir string, found func(path string, err error)) error,
+	dir string) error {
+	return check(v.fsys, dir, func(path string, err error) { v.find(path, 0, "%v", err) })
+}
+
+// CheckDataDirectory checks the checkpoints, the files that identify a data directory, and the
+// cleaner's reports.
 func CheckDataDirectory(fsys vfs.FS, dir string) ([]Damage, error) {
 	v := newAtRest(fsys)
 	path := filepath.Join(dir, recoveryFile)

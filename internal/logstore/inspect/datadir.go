@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 
 	"heartwood.dev/heartwood/internal/logstore/checkpoint"
+	"heartwood.dev/heartwood/internal/logstore/datadir"
 )
 
 // dataFiles are the files of a data directory that are decoded, besides recoveryFile. The reports
@@ -56,7 +57,7 @@ func (v *verifier) checkDataFiles(dir string) error {
 			}
 		}
 	}
-	return nil
+	return v.checkSmallFiles(datadir.CheckDirectory, dir)
 }
 
 func checkOffsets(content []byte) error {

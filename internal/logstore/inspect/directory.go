@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"heartwood.dev/heartwood/internal/logstore/datadir"
 	"heartwood.dev/heartwood/internal/logstore/segment"
 	"heartwood.dev/heartwood/internal/vfs"
 )
@@ -63,6 +64,9 @@ func (v *verifier) enter(f file) error {
 		case leftover(entry.Name()):
 			v.note(path, "leftover of an interrupted operation; the next start removes it")
 		}
+	}
+	if err := v.checkSmallFiles(datadir.CheckPartition, f.dir); err != nil {
+		return err
 	}
 	return v.dir.loadEpochs()
 }

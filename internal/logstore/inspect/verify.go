@@ -29,8 +29,8 @@ type VerifyOptions struct {
 //   - whether the segments of a directory overlap;
 //   - the rules of producers and leader epochs;
 //   - whether producer snapshots, leader-epoch-checkpoint and key sidecars match the batches;
-//   - the checksum of .dead files, and the form of the checkpoints and of the cleaner's reports in
-//     the data directory.
+//   - the checksum of .dead files, and the form of the checkpoints, the cleaner's reports and the
+//     other small files in the directories of partitions and in the data directory.
 //
 // It returns the number of problems. It returns an error if it could not perform a check.
 func Verify(fsys vfs.FS, paths []string, opts VerifyOptions, out io.Writer) (problems int,

@@ -20,9 +20,7 @@ const attemptsMax = 3
 // it could not check the target. A target that no longer exists has no damage.
 func (s *Scrubber) check(t Target) ([]inspect.Damage, error) {
 	if t == dataDirectory {
-		return twice(func() ([]inspect.Damage, error) {
-			return inspect.CheckDataDirectory(s.files, s.opts.Dir)
-		}, func() bool { return true })
+		return twice(s.checkDirectory, func() bool { return true })
 	}
 	log := s.store.Log(t.id())
 	if log == nil {
@@ -30,7 +28,7 @@ func (s *Scrubber) check(t Target) ([]inspect.Damage, error) {
 	}
 	if t.Base < 0 {
 		return twice(func() ([]inspect.Damage, error) {
-			return inspect.CheckPartition(s.files, log.Dir())
+			return s.checkPartition(log)
 		}, func() bool { return log.Stats().Segments > 0 })
 	}
 	for range attemptsMax {

@@ -38,7 +38,7 @@ type Settings struct {
 	BytesRate int64         // maximum rate of its reads in bytes per second
 }
 
-// Options configure a Scrubber. All fields are required.
+// Options configure a Scrubber. All fields but Files are required.
 type Options struct {
 	FS     vfs.FS
 	Dir    string // data directory
@@ -50,6 +50,8 @@ type Options struct {
 	Damaged func(log *logstore.Log, base int64, places []inspect.Damage)
 	// Cleaning reports whether a pass of the cleaner runs in a log. No file of it is then repaired.
 	Cleaning func(log *logstore.Log) bool
+	// Files are the checks of further files of the data directory, by their names; may be nil.
+	Files map[string]func(content []byte) error
 	// Clean requests a pass of a log, because a .dead file was removed.
 	Clean func(log *logstore.Log)
 }
@@ -76,6 +78,9 @@ type Scrubber struct {
 	saved      time.Time
 	saveFailed bool
 	failures   int // consecutive checks of the next target that failed
+	// digests are those of small files, by path.
+	digests map[string]digest
+	settled time.Duration // settled, except in tests
 	// recheck are the targets that are checked next, from recheckAt on.
 	recheck   []Target
 	recheckAt time.Time
@@ -84,7 +89,8 @@ type Scrubber struct {
 // New returns a Scrubber that is off until Configure is called. It reads the state of an earlier
 // process; if it cannot be used, it begins a new round.
 func New(store *logstore.Store, opts Options) *Scrubber {
-	s := &Scrubber{store: store, opts: opts, changed: make(chan struct{}, 1)}
+	s := &Scrubber{store: store, opts: opts, changed: make(chan struct{}, 1),
+		digests: map[string]digest{}, settled: settled}
 	s.settings.Store(&unconfigured)
 	content, err := opts.FS.ReadFile(filepath.Join(opts.Dir, StateFile))
 	if err == nil {

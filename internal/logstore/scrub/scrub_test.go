@@ -121,6 +121,7 @@ func startWith(t *testing.T, f *fixture, change func(*Options)) (s *Scrubber, st
 		Damaged: func(*logstore.Log, int64, []inspect.Damage) {}}
 	change(&options)
 	s = New(f.store, options)
+	s.settled = 0
 	s.Configure(Settings{Interval: time.Millisecond, BytesRate: 1 << 40})
 	ctx, cancel := context.WithCancel(context.Background())
 	var run sync.WaitGroup

@@ -1,0 +1,154 @@
+package scrub
+
+import (
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io/fs"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"heartwood.dev/heartwood/internal/logstore"
+	"heartwood.dev/heartwood/internal/logstore/datadir"
+	"heartwood.dev/heartwood/internal/logstore/inspect"
+	"heartwood.dev/heartwood/internal/logstore/segment"
+	"heartwood.dev/heartwood/internal/vfs"
+)
+
+const (
+	// settled is the age of a modification time from which on it identifies a content. Below it,
+	// another write may get the same time, because the clock of file systems is coarse.
+	settled = 2 * time.Second
+	// smallMax is the size of the largest file that is compared with its digest.
+	smallMax = 64 << 20
+)
+
+// digest is the content of a small file when this process read it last. Most of these files are
+// text without a checksum, so that a flipped bit may leave them well-formed. A write changes the
+// modification time; a flipped bit does not.
+type digest struct {
+	modified time.Time
+	size     int64
+	sum      uint32
+}
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// compareDigests compares the small files of a directory with their digests, and records those of
+// files that were written since.
+func (s *Scrubber) compareDigests(dir string) (places []inspect.Damage, err error) {
+	entries, err := s.opts.FS.ReadDir(dir)
+	if err != nil {
+		return nil, fmt.Errorf("list %s: %w", dir, err)
+	}
+	present := map[string]bool{}
+	var failed []error
+	for _, entry := range entries {
+		path := filepath.Join(dir, entry.Name())
+		if entry.IsDir() || !hasDigest(entry.Name()) {
+			continue
+		}
+		present[path] = true
+		differs, err := s.compareDigest(path)
+		if differs {
+			places = append(places, inspect.Damage{File: path,
+				Problem: "the content has changed since the last check, and the file was not written"})
+		}
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			failed = append(failed, err)
+		}
+	}
+	for path := range s.digests {
+		if filepath.Dir(path) == dir && !present[path] {
+			delete(s.digests, path)
+		}
+	}
+	return places, errors.Join(failed...)
+}
+
+// hasDigest reports whether a file is compared with its digest: all but those of segments, which
+// are verified otherwise, and those that exist for a moment only.
+func hasDigest(name string) bool {
+	if name == datadir.LockFile || strings.HasSuffix(name, vfs.TemporarySuffix) {
+		return false
+	}
+	_, rest, ok := segment.ParseName(name)
+	return !ok || rest == ".snapshot"
+}
+
+// compareDigest reports whether the content of a file differs from that of its digest, although the
+// file has not been written since.
+func (s *Scrubber) compareDigest(path string) (differs bool, err error) {
+	before, err := s.opts.FS.Stat(path)
+	if err != nil || before.Size() > smallMax {
+		return false, err
+	}
+	content, err := s.files.ReadFile(path)
+	if err != nil {
+		return false, err
+	}
+	after, err := s.opts.FS.Stat(path)
+	if err != nil || !after.ModTime().Equal(before.ModTime()) || after.Size() != before.Size() {
+		return false, err // it is being written
+	}
+	now := digest{before.ModTime(), before.Size(), crc32.Checksum(content, castagnoli)}
+	known, exists := s.digests[path]
+	switch {
+	case exists && known.size == now.size && known.modified.Equal(now.modified):
+		return known.sum != now.sum, nil
+	case time.Since(now.modified) >= s.settled:
+		s.digests[path] = now
+	default:
+		delete(s.digests, path)
+	}
+	return false, nil
+}
+
+// checkPartition checks the files of a partition that belong to no segment.
+func (s *Scrubber) checkPartition(log *logstore.Log) ([]inspect.Damage, error) {
+	places, err := inspect.CheckPartition(s.files, log.Dir())
+	changed, compareErr := s.compareDigests(log.Dir())
+	places = append(places, changed...)
+	if err := errors.Join(err, compareErr); err != nil {
+		return places, err
+	}
+	differs := func(name string, file, memory any) {
+		places = append(places, inspect.Damage{File: filepath.Join(log.Dir(), name),
+			Problem: fmt.Sprintf("the file contains %v, and the log has %v", file, memory)})
+	}
+	// The files are well-formed, or in places already.
+	topic, err := datadir.ReadTopicID(s.files, log.Dir())
+	if err == nil && topic != (datadir.TopicID{}) && topic != log.TopicID() {
+		differs(datadir.PartitionFile, topic, log.TopicID())
+	}
+	if _, missing := s.opts.FS.Stat(filepath.Join(log.Dir(), datadir.PolicyFile)); missing == nil {
+		retain, err := datadir.ReadPolicy(s.files, log.Dir())
+		if err == nil && retain != log.Retain() {
+			differs(datadir.PolicyFile, retain, log.Retain())
+		}
+	}
+	return places, nil
+}
+
+// checkDirectory checks the files of the data directory.
+func (s *Scrubber) checkDirectory() ([]inspect.Damage, error) {
+	places, err := inspect.CheckDataDirectory(s.files, s.opts.Dir)
+	changed, compareErr := s.compareDigests(s.opts.Dir)
+	places = append(places, changed...)
+	failed := []error{err, compareErr}
+	for name, check := range s.opts.Files {
+		path := filepath.Join(s.opts.Dir, name)
+		content, err := s.files.ReadFile(path)
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+		case err != nil:
+			failed = append(failed, err)
+		default:
+			if err := check(content); err != nil {
+				places = append(places, inspect.Damage{File: path, Problem: err.Error()})
+			}
+		}
+	}
+	return places, errors.Join(failed...)
+}

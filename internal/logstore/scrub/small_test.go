@@ -1,0 +1,191 @@
+package scrub
+
+import (
+	"errors"
+	"math/rand/v2"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"heartwood.dev/heartwood/internal/logstore"
+	"heartwood.dev/heartwood/internal/logstore/checkpoint"
+	"heartwood.dev/heartwood/internal/logstore/datadir"
+	"heartwood.dev/heartwood/internal/logstore/inspect"
+	"heartwood.dev/heartwood/internal/topicconfig"
+	"heartwood.dev/heartwood/internal/vfs"
+	"heartwood.dev/heartwood/test/kit/seed"
+	"heartwood.dev/heartwood/test/kit/storetest"
+)
+
+// furtherFiles are the files of a data directory that the store of a test does not write itself.
+var furtherFiles = map[string]string{"cluster-id": "demo\n", "producer-ids": "0\n1000\n",
+	"clean-now.json": `{"version":1,"done":[]}` + "\n", "format-level": "1\n",
+	"segment-checkpoint": string(checkpoint.EncodeClosedLogs(nil, 7)),
+	"cleaner-history":    `{"pass":{"readBytes":17}}` + "\n", "cleaner-totals": `{"passes":3}` + "\n"}
+
+// smallKinds are the kinds of small files: names, or extensions of names.
+var smallKinds = []string{"meta.properties", "recovery-point-offset-checkpoint",
+	"log-start-offset-checkpoint", "replication-offset-checkpoint", "cleaner-offset-checkpoint",
+	"segment-checkpoint", "tombstone-horizon-checkpoint", "tombstone-agreement-checkpoint",
+	"aborted-transactions-checkpoint", "cluster-id", "producer-ids", "clean-now.json", "format-level",
+	"cleaner-history", "cleaner-totals", StateFile, "partition.metadata", "reclaim.policy",
+	"assignment", "copy.source", "copy.gap", "records.lost", "leader-epoch-checkpoint", "key-salt",
+	".snapshot"}
+
+// smallFiles returns the small files below the data directory, by their kinds.
+func smallFiles(t *testing.T, f *fixture) map[string]string {
+	t.Helper()
+	log := f.store.Log(events)
+	if err := errors.Join(log.Notes().SetCopySource(2), log.Notes().SetCopyGap(7),
+		log.Notes().SetReplicaIncarnation("k3f9x2ab"), log.Notes().SetLoss("a test")); err != nil {
+		t.Fatal(err)
+	}
+	for name, content := range furtherFiles {
+		if err := vfs.WriteFileAtomic(f.fs, filepath.Join(dataDir, name),
+			[]byte(content)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	found := map[string]string{}
+	for _, dir := range []string{dataDir, f.store.Log(events).Dir(), f.store.Log(tickets).Dir()} {
+		entries, err := f.fs.ReadDir(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, entry := range entries {
+			kind := entry.Name()
+			if strings.HasSuffix(kind, ".snapshot") {
+				kind = ".snapshot"
+			}
+			if !entry.IsDir() && hasDigest(entry.Name()) {
+				found[kind] = filepath.Join(dir, entry.Name())
+			}
+		}
+	}
+	return found
+}
+
+// TestEveryBitOfSmallFilesIsChecked flips any bit of a small file of each kind, as a disk does:
+// without a new modification time. The file may remain well-formed.
+func TestEveryBitOfSmallFilesIsChecked(t *testing.T) {
+	random := rand.New(rand.NewPCG(seed.New(t), 0))
+	fileKinds := smallKinds
+	for _, kind := range fileKinds {
+		t.Run(kind, func(t *testing.T) {
+			mem := vfs.NewMem()
+			f := open(t, mem)
+			fill(t, f)
+			s, stop := start(t, f, nil)
+			awaitRounds(t, s, 1)
+			files := smallFiles(t, f)
+			for found := range files {
+				if !slices.Contains(fileKinds, found) {
+					t.Errorf("kind %s is not tested", found)
+				}
+			}
+			name, exists := files[kind]
+			if !exists {
+				t.Fatalf("no file %s in %v", kind, files)
+			}
+			if kind == StateFile {
+				stop() // it writes the file
+				s.update(State.Anew)
+				mustCompare(t, s, name, false)
+				flipAny(t, mem, name, random)
+				mustCompare(t, s, name, true)
+				return
+			}
+			awaitRounds(t, s, 1)
+			if damaged := s.State().Damaged; len(damaged) > 0 {
+				t.Fatalf("damage before a bit was flipped: %v", damaged)
+			}
+			flipAny(t, mem, name, random)
+			awaitPlace(t, s, name, func(state State) []Damaged { return state.Damaged })
+		})
+	}
+}
+
+// mustCompare compares a file with its digest.
+func mustCompare(t *testing.T, s *Scrubber, name string, want bool) {
+	t.Helper()
+	s.files.pace.ctx = t.Context()
+	if differs, err := s.compareDigest(name); err != nil || differs != want {
+		t.Errorf("%s: differs %t, %v", name, differs, err)
+	}
+}
+
+// flipAny flips any bit of a file, and keeps its modification time.
+func flipAny(t *testing.T, fsys vfs.FS, name string, random *rand.Rand) {
+	t.Helper()
+	info, err := fsys.Stat(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	content := read(t, fsys, name)
+	content[random.IntN(len(content))] ^= 1 << random.IntN(8)
+	file, err := fsys.OpenReadWrite(name)
+	if err == nil {
+		_, err = file.WriteAt(content, 0)
+		err = errors.Join(err, file.Close(), fsys.Chtimes(name, info.ModTime()))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestMalformedSmallFilesAreDamage: files are checked for their form, and against what the log
+// knows, also if this process has not read them before.
+func TestMalformedSmallFilesAreDamage(t *testing.T) {
+	for name, content := range map[string]string{
+		"partition.metadata": "version: 0\ntopic_id: " + datadir.NewID().String() + "\n",
+		"reclaim.policy":     "version: 0\nretain: false\n",
+		"assignment":         "version: 0\nid: \n",
+		"copy.source":        "version: 1\nbroker: 2\n",
+		"copy.gap":           "version: 0\nepoch: x\n",
+		"records.lost":       "version: 0\n",
+		"../meta.properties": "version=3\n",
+		"../format-level":    "one\n",
+		"../further":         "malformed",
+	} {
+		t.Run(filepath.Base(name), func(t *testing.T) {
+			mem := vfs.NewMem()
+			f := open(t, mem)
+			log := f.create(t, events, storetest.Settings(func(*topicconfig.Settings) {}))
+			path := filepath.Join(log.Dir(), name)
+			if err := vfs.WriteFileAtomic(mem, path, []byte(content)); err != nil {
+				t.Fatal(err)
+			}
+			s, _ := startWith(t, f, func(o *Options) {
+				o.Files = map[string]func([]byte) error{
+					"further": func([]byte) error { return errMalformedFile }}
+			})
+			awaitPlace(t, s, path, func(state State) []Damaged { return state.Damaged })
+		})
+	}
+}
+
+var errMalformedFile = errors.New("malformed")
+
+// TestRewrittenFilesAreNoDamage rewrites files between rounds, some with the same size.
+func TestRewrittenFilesAreNoDamage(t *testing.T) {
+	mem := vfs.NewMem()
+	f := open(t, mem)
+	log := f.create(t, events, storetest.Settings(func(*topicconfig.Settings) {}))
+	s, _ := startWith(t, f, func(o *Options) {
+		o.Damaged = func(_ *logstore.Log, _ int64, places []inspect.Damage) { t.Error(places) }
+	})
+	for i := range int32(20) {
+		if err := log.Notes().SetCopyGap(i); err != nil {
+			t.Fatal(err)
+		}
+		awaitRounds(t, s, 1)
+		if damaged := s.State().Damaged; len(damaged) > 0 {
+			t.Fatal(damaged)
+		}
+	}
+	if err := log.Notes().SetCopyGap(-1); err != nil {
+		t.Fatal(err)
+	}
+	awaitRounds(t, s, 1)
+}
