@@ -106,7 +106,11 @@ func (b *Broker) reportScrub(ctx context.Context) {
 			return
 		case <-ticker.C:
 		}
-		next := scrubreport.Status(b.opts.DataDir, b.scrub.Status())
+		status := b.scrub.Status()
+		if !status.Configured {
+			continue // the last process may have reported another state
+		}
+		next := scrubreport.Status(b.opts.DataDir, status)
 		if text := next.Text(); text != last {
 			last = text
 			reporter.ReportScrub(next)

@@ -1,6 +1,8 @@
 package status
 
 import (
+	"cmp"
+
 	"heartwood.dev/heartwood/api/v1alpha1"
 	"heartwood.dev/heartwood/controllers/logcluster/facts"
 )
@@ -29,8 +31,19 @@ func describeBrokers(s *facts.Facts, replaced map[int32]bool) []v1alpha1.BrokerS
 			all[id].Version = registered.Version
 			all[id].Zone = s.Leases[i].Annotations[v1alpha1.AnnotationRack]
 			all[id].Volume = registered.MeasuredVolume()
-			all[id].Scrub = registered.ReadScrub()
+			all[id].Scrub = cmp.Or(registered.ReadScrub(), lastScrub(s.Cluster, id))
 		}
 	}
 	return all
+}
+
+// lastScrub returns the scrub in the last status of a broker, or nil. It remains in the status
+// until a restarted broker reports again: otherwise its findings would be new.
+func lastScrub(cluster *v1alpha1.LogCluster, broker int32) *v1alpha1.BrokerScrub {
+	for i := range cluster.Status.Brokers {
+		if cluster.Status.Brokers[i].ID == broker {
+			return cluster.Status.Brokers[i].Scrub
+		}
+	}
+	return nil
 }

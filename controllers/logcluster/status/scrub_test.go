@@ -53,3 +53,17 @@ func TestEachFindingIsReportedOnce(t *testing.T) {
 		before = after
 	}
 }
+
+// TestScrubOfARestartedBrokerRemains: a Lease without a report, as of a broker that has just
+// started, does not remove the last report, whose findings would be new again afterwards.
+func TestScrubOfARestartedBrokerRemains(t *testing.T) {
+	cluster := &v1alpha1.LogCluster{}
+	cluster.Status.Brokers = []v1alpha1.BrokerStatus{{ID: 0}, {ID: 1,
+		Scrub: &v1alpha1.BrokerScrub{State: "Waiting"}}}
+	if got := lastScrub(cluster, 1); got == nil || got.State != "Waiting" {
+		t.Errorf("got %+v", got)
+	}
+	if got := lastScrub(cluster, 2); got != nil {
+		t.Errorf("got %+v for a new broker", got)
+	}
+}

@@ -4,6 +4,8 @@ package scrub
 type Status struct {
 	State
 	Settings Settings
+	// Configured is false before the first call of Configure.
+	Configured bool
 	// Targets are all targets when the scrub last listed them; nil before.
 	Targets []Target
 }
@@ -12,5 +14,6 @@ type Status struct {
 func (s *Scrubber) Status() Status {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return Status{s.state, *s.settings.Load(), s.targets}
+	settings := s.settings.Load()
+	return Status{s.state, *settings, settings != &unconfigured, s.targets}
 }

@@ -408,6 +408,8 @@ func TestStatusOfTopicsDoesNotAffectImages(t *testing.T) {
 		&metav1.Time{Time: time.Unix(1, 0)}
 	requested, annotated := objectMeta, objectMeta
 	requested.Annotations = map[string]string{v1alpha1.AnnotationCleanNow: "today"}
+	scrubbed := objectMeta
+	scrubbed.Annotations = map[string]string{v1alpha1.AnnotationScrubNow: "today"}
 	annotated.Annotations = map[string]string{"example.com/note": "today"}
 	counted := v1alpha1.TopicStatus{ReadyPartitions: 3}
 	for name, c := range map[string]struct {
@@ -422,6 +424,8 @@ func TestStatusOfTopicsDoesNotAffectImages(t *testing.T) {
 			&v1alpha1.Topic{ObjectMeta: other}, true},
 		"Topic being deleted": {&v1alpha1.Topic{ObjectMeta: objectMeta},
 			&v1alpha1.Topic{ObjectMeta: deleting}, true},
+		"requested scrub": {&v1alpha1.LogCluster{ObjectMeta: objectMeta},
+			&v1alpha1.LogCluster{ObjectMeta: scrubbed}, true},
 		"requested compaction": {&v1alpha1.Topic{ObjectMeta: objectMeta},
 			&v1alpha1.Topic{ObjectMeta: requested}, true},
 		"other annotation": {&v1alpha1.Topic{ObjectMeta: objectMeta},

@@ -254,6 +254,7 @@ func (k *keeper) registration(before v1alpha1.Registration) v1alpha1.Registratio
 		CleanEpoch:  k.self.CleanEpoch, Leaving: -1, Pod: k.pod, Version: version.Version(),
 		FormatLevel: version.FormatLevel(), TransactionVersion: k.self.TransactionVersion,
 		Trust: k.trust(), Volume: k.volume(), Unreachable: k.unreachable(),
+		Scrub: k.scrub(),
 	}
 }
 
