@@ -164,10 +164,11 @@ func (w *world) permitVolumes(t testing.TB) {
 		if current == nil {
 			continue
 		}
+		registered := v1alpha1.ReadRegistration(current)
 		decision := volumes.Decide(volumes.Input{Brokers: []volumes.Broker{{
 			ID: broker, Up: ptr.Deref(current.Spec.HolderIdentity, "") != "",
-			Directory: current.Annotations[v1alpha1.AnnotationDirectory],
-			Found:     current.Annotations[v1alpha1.AnnotationFoundDirectory],
+			Directory: registered.Directory,
+			Found:     registered.FoundDirectory,
 			Consent: v1alpha1.ParseVolumeConsent(
 				current.Annotations[v1alpha1.AnnotationVolumeConsent]),
 			Claim: volumes.Claim{UID: "claim", Volume: volumes.Present, Node: volumes.Present},
