@@ -19,9 +19,10 @@ var _ = Describe("A broker that is cut off from the other brokers", func() {
 	report := func(broker int32, unreachable string) {
 		change(f, v1alpha1.BrokerLeaseName("main", broker), &coordinationv1.Lease{},
 			func(l *coordinationv1.Lease) {
-				v1alpha1.ChangeRegistration(l, func(r *v1alpha1.Registration) {
-					r.Unreachable = unreachable
-				})
+				l.Annotations[v1alpha1.AnnotationUnreachable] = unreachable
+				if unreachable == "" {
+					delete(l.Annotations, v1alpha1.AnnotationUnreachable)
+				}
 				l.Spec.RenewTime = new(metav1.NowMicro())
 			})
 	}

@@ -37,6 +37,12 @@ const (
 	// ConditionCompacting is True on a compacted Topic while a cleaning pass is running and no
 	// replica is quarantined. If it is False, its reason says why.
 	ConditionCompacting = "Compacting"
+	// ConditionReconciling exists while the operator is changing what the resource describes, and
+	// ConditionStalled while that cannot continue without a person. Each is True while it exists,
+	// and has the reason and the message of the condition that caused it. At most one of them
+	// exists. kubectl, Helm, Flux and other tools read them by the rules of kstatus.
+	ConditionReconciling = "Reconciling"
+	ConditionStalled     = "Stalled"
 )
 
 // Reasons of ConditionReady.

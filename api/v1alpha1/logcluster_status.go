@@ -82,8 +82,8 @@ type LogClusterStatus struct {
 	// +optional
 	NextCertificateExpiry *CertificateExpiry `json:"nextCertificateExpiry,omitempty"`
 	// Conditions are Ready, Replicated, Applied, Scaled, Drained, RollingOut, Spread, VersionSkew,
-	// StoragePressure, StorageResized, VolumeLost, ListenersReady, CertificatesReady, UsersReady
-	// and ClientsFailing.
+	// StoragePressure, StorageResized, VolumeLost, ListenersReady, CertificatesReady, UsersReady,
+	// ClientsFailing, Reconciling and Stalled.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

@@ -32,7 +32,10 @@ type LogCluster struct {
 
 	// +optional
 	// +kubebuilder:default={}
-	Spec   LogClusterSpec   `json:"spec,omitempty"`
+	Spec LogClusterSpec `json:"spec,omitempty"`
+	// Status is the observed state. The operator writes it. Its observedGeneration is -1 until
+	// the operator has seen the resource.
+	// +kubebuilder:default={"observedGeneration":-1,"partitions":0,"readyBrokers":0,"topics":0,"underReplicated":0}
 	Status LogClusterStatus `json:"status,omitempty"`
 }
 

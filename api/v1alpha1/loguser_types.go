@@ -23,7 +23,10 @@ type LogUser struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	Spec   LogUserSpec   `json:"spec"`
+	Spec LogUserSpec `json:"spec"`
+	// Status is the observed state. The operator writes it. It contains no credentials. Its
+	// observedGeneration is -1 until the operator has seen the resource.
+	// +kubebuilder:default={"acls":0,"observedGeneration":-1}
 	Status LogUserStatus `json:"status,omitempty"`
 }
 

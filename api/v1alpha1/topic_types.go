@@ -35,7 +35,10 @@ type Topic struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	Spec   TopicSpec   `json:"spec"`
+	Spec TopicSpec `json:"spec"`
+	// Status is the observed state. The operator writes it. Its observedGeneration is -1 until
+	// the operator has seen the resource.
+	// +kubebuilder:default={"observedGeneration":-1,"partitions":0,"readyPartitions":0,"underReplicated":0}
 	Status TopicStatus `json:"status,omitempty"`
 }
 
@@ -155,7 +158,7 @@ type TopicStatus struct {
 	// +optional
 	Compaction *CompactionStatus `json:"compaction,omitempty"`
 
-	// Conditions are Ready, Replicated and Compacting.
+	// Conditions are Ready, Replicated, Compacting, Reconciling and Stalled.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

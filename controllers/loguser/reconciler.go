@@ -154,6 +154,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	condition.Message += s.lost
 	condition.ObservedGeneration = before.Generation
 	meta.SetStatusCondition(&s.status.Conditions, condition)
+	conditions.SetProgress(&s.status.Conditions, before.Generation)
 	if !equality.Semantic.DeepEqual(before.Status, s.status) {
 		after := before.DeepCopy()
 		after.Status = s.status

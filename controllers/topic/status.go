@@ -43,6 +43,7 @@ func (s *scope) status() v1alpha1.TopicStatus {
 	s.set(&status, s.replicatedCondition(status))
 	s.setCompaction(&status)
 	s.setCompression(&status)
+	conditions.SetProgress(&status.Conditions, s.topic.Generation)
 	return status
 }
 

@@ -98,6 +98,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if known {
 		last.Describe(found, &after.Status, time.Now())
 	}
+	conditions.SetProgress(&after.Status.Conditions, before.Generation)
 	var bootstrapErr error
 	after.Status.Bootstrapped, bootstrapErr = r.bootstrapped(ctx, before)
 	result := ctrl.Result{}
