@@ -34,7 +34,7 @@ var partitionChecks = []check{
 		_, err := NewNotes(fsys, dir).CopyGap()
 		return err
 	}},
-	{lossFile, func(fsys vfs.FS, dir string) error {
+	{LossFile, func(fsys vfs.FS, dir string) error {
 		_, err := readLoss(fsys, dir)
 		return err
 	}},

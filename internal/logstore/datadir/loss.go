@@ -10,8 +10,8 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// lossFile states that the log has lost records which were on the disk, and why that is known.
-const lossFile = "records.lost"
+// LossFile states that the log has lost records which were on the disk, and why that is known.
+const LossFile = "records.lost"
 
 // loss is the content of records.lost.
 type loss struct {
@@ -46,12 +46,12 @@ func (n *Notes) SetLoss(cause string) error {
 	if cause != "" {
 		return n.writeLoss(loss{cause: cause})
 	}
-	err := n.fs.Remove(filepath.Join(n.dir, lossFile))
+	err := n.fs.Remove(filepath.Join(n.dir, LossFile))
 	if err == nil {
 		err = n.fs.SyncDir(n.dir)
 	}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("remove %s: %w: %w", lossFile, segmentlist.ErrStorage, err)
+		return fmt.Errorf("remove %s: %w: %w", LossFile, segmentlist.ErrStorage, err)
 	}
 	n.loss.Store(nil)
 	return nil
@@ -68,9 +68,9 @@ func (n *Notes) writeLoss(found loss) error {
 	if found.stamped {
 		content += "replica: " + found.incarnation + "\n"
 	}
-	if err := vfs.WriteFileAtomic(n.fs, filepath.Join(n.dir, lossFile),
+	if err := vfs.WriteFileAtomic(n.fs, filepath.Join(n.dir, LossFile),
 		[]byte(content)); err != nil {
-		return fmt.Errorf("write %s: %w: %w", lossFile, segmentlist.ErrStorage, err)
+		return fmt.Errorf("write %s: %w: %w", LossFile, segmentlist.ErrStorage, err)
 	}
 	n.loss.Store(&found)
 	return nil
@@ -78,13 +78,13 @@ func (n *Notes) writeLoss(found loss) error {
 
 // readLoss reads the stored loss, nil if there is none.
 func readLoss(fsys vfs.FS, dir string) (*loss, error) {
-	values, err := readFields(fsys, filepath.Join(dir, lossFile))
+	values, err := readFields(fsys, filepath.Join(dir, LossFile))
 	if values == nil || err != nil {
 		return nil, err
 	}
 	found := &loss{cause: values["cause"]}
 	if found.incarnation, found.stamped = values["replica"]; found.cause == "" {
-		return nil, fmt.Errorf("read %s: %w: no cause", lossFile, ErrMalformed)
+		return nil, fmt.Errorf("read %s: %w: no cause", LossFile, ErrMalformed)
 	}
 	return found, nil
 }

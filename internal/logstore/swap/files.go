@@ -108,7 +108,7 @@ func isTemporaryFile(name string) bool {
 		return found
 	}
 	return slices.Contains([]string{datadir.PartitionFile, datadir.PolicyFile, datadir.RetainedFile,
-		datadir.AssignmentFile, datadir.CopySourceFile, datadir.CopyGapFile,
+		datadir.AssignmentFile, datadir.CopySourceFile, datadir.CopyGapFile, datadir.LossFile,
 		checkpoint.EpochsFile, keys.SaltFile}, name)
 }
 
