@@ -299,22 +299,3 @@ func TestRecoveryPointWaitsForSegmentRolledDuringFlush(t *testing.T) {
 		t.Errorf("the next flush: %v, recovery point %d", err, log.checkpointState().RecoveryPoint)
 	}
 }
-
-// The log is truncated between the moment at which the state for a checkpoint is read and the write
-// of the checkpoint. The written checkpoint must not allow cleaning above the new log end.
-func TestCheckpointDuringTruncationAllowsNoCleaningAboveIt(t *testing.T) {
-	store := openStore(t, vfs.NewMem())
-	log := createLog(t, store, settings(nil))
-	fill(t, log, 25)
-	if err := log.disk.Flush(); err != nil {
-		t.Fatal(err)
-	}
-	before := log.checkpointState().RecoveryPoint
-	log.mu.Lock()
-	log.disk.TruncateLocked(12)
-	log.mu.Unlock()
-	log.noteCheckpointed(before)
-	if durable := log.disk.SealedEnd(); durable > 12 {
-		t.Errorf("sealed end %d after a truncation to 12", durable)
-	}
-}

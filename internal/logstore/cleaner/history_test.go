@@ -60,7 +60,8 @@ func TestHistoriesAgainstLedger(t *testing.T) {
 		})
 		short = append(short, settle...)
 		_, why := runScript(t, short)
-		t.Fatalf("seed %d: %v\nshortened script, which fails with %v:\n\n%s", seed, err, why, strings.Join(short, "\n"))
+		t.Fatalf("seed %d: %v\nshortened script, which fails with %v:\n\n%s", seed, err, why,
+			strings.Join(short, "\n"))
 	}
 	t.Logf("%d histories", runs)
 }
@@ -105,9 +106,15 @@ func TestLedgerDetectsFaults(t *testing.T) {
 				records: l.batches[0].records})
 		},
 		"record that was not appended": func(l *ledger) { l.batches = l.batches[1:] },
-		"other value":                  func(l *ledger) { l.batches[0].records[0].Value = []byte("other") },
-		"other timestamp":              func(l *ledger) { l.batches[0].records[0].Timestamp++ },
-		"other header":                 func(l *ledger) { l.batches[0].records[0].Headers[0].Value = nil },
+		"other value": func(l *ledger) {
+			l.batches[0].records[0].Value = []byte(
+				"other")
+		},
+		"other timestamp": func(l *ledger) { l.batches[0].records[0].Timestamp++ },
+		"other header": func(
+			l *ledger) {
+			l.batches[0].records[0].Headers[0].Value = nil
+		},
 	} {
 		commands["change"] = func(s *scenario, _ []string) { change(&s.ledger) }
 		if _, err := runScript(t,

@@ -65,7 +65,8 @@ func txnPartition(t testing.TB) *vfs.Mem {
 
 func TestDumpPrintsTheTransactionIndex(t *testing.T) {
 	mem := txnPartition(t)
-	want := txnFile + "\naborted producer=7 offsets=0-4 lastStable=1\naborted producer=7 offsets=6-7 lastStable=8\n"
+	want := txnFile +
+		"\naborted producer=7 offsets=0-4 lastStable=1\naborted producer=7 offsets=6-7 lastStable=8\n"
 	if got := dump(t, mem, DumpOptions{}, txnFile); got != want {
 		t.Errorf("got:\n%s\nwant:\n%s", got, want)
 	}
