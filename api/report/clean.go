@@ -69,8 +69,8 @@ const (
 type CleanRequests struct {
 	Topic    string         `json:"topic"`
 	Requests []CleanRequest `json:"requests"`
-	// Elsewhere lists the replicas on other brokers: a broker accepts requests for its own replicas
-	// only.
+	// Elsewhere lists the replicas on other brokers, because a broker accepts requests only for its
+	// own replicas.
 	Elsewhere []CleanElsewhere `json:"elsewhere,omitempty"`
 }
 

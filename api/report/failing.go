@@ -1,7 +1,7 @@
 package report
 
-// FailingClients is the response of GET /api/v1/failing-clients: the clients that fail again and
-// again to authenticate at the brokers of the process.
+// FailingClients is the response of GET /api/v1/failing-clients: the clients that repeatedly fail
+// to authenticate at the brokers of the process.
 type FailingClients struct {
 	// Clients contains at most 20 clients of each broker. A client stays two minutes after its last
 	// failures.

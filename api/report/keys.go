@@ -1,8 +1,7 @@
 package report
 
-// Keys is the response of GET /api/v1/topics/TOPIC/keys?key=KEY: the records of one key that are in
-// the logs of the partitions, as their leaders have them. Times are Unix seconds; keys and values
-// are in standard base64.
+// Keys is the response of GET /api/v1/topics/TOPIC/keys?key=KEY: the records of one key in the logs
+// of the partitions' leaders. Times are Unix seconds; keys and values are in standard base64.
 type Keys struct {
 	Topic string `json:"topic"`
 	Key   []byte `json:"key"`
@@ -35,8 +34,8 @@ type KeyPartition struct {
 	LogStartOffset   int64 `json:"logStartOffset"`
 	HighWatermark    int64 `json:"highWatermark"`
 	LastStableOffset int64 `json:"lastStableOffset"`
-	// State is what a consumer with read_committed finds that reads the whole log: one of the Key
-	// constants.
+	// State is the state of the key for a consumer that reads the whole log with read_committed: one
+	// of the Key constants.
 	State string `json:"state"`
 	// Complete is false if the search ended early, at 32 MiB or after 2 s. It begins at the end of
 	// the log, so the records that it found are the newest.
@@ -55,7 +54,7 @@ type KeyPartition struct {
 const (
 	RecordLive       = "live"       // the latest committed record of the key
 	RecordTombstone  = "tombstone"  // the same, and it deletes the key
-	RecordSuperseded = "superseded" // a later record of the key is committed
+	RecordSuperseded = "superseded" // the latest committed record of the key, without a value
 	RecordAborted    = "aborted"    // its transaction was aborted
 	// RecordUndecided is at or above the last stable offset: consumers with read_committed do not
 	// receive it yet.
@@ -74,17 +73,17 @@ type KeyRecord struct {
 	Value      []byte      `json:"value"`
 	ValueBytes int         `json:"valueBytes"`
 	Headers    []KeyHeader `json:"headers,omitempty"`
-	// HeadersOmitted is true if the record has headers that are left out, because they exceed 32 MiB
-	// together with the values and headers of newer records.
+	// HeadersOmitted is true if the response omits the headers of the record, because they would
+	// exceed 32 MiB together with the values and headers of newer records.
 	HeadersOmitted bool `json:"headersOmitted,omitempty"`
-	// Segment is the base offset of the record's segment, with the state and the reason of
-	// Segment.State and Segment.BlockedBy: they say why a superseded record is still there.
+	// Segment is the base offset of the record's segment. SegmentState and BlockedBy are its
+	// Segment.State and Segment.BlockedBy: the reason why a superseded record is still in the log.
 	Segment      int64  `json:"segment"`
 	SegmentState string `json:"segmentState"`
 	BlockedBy    string `json:"blockedBy,omitempty"`
 	// GoesFrom is the time from which a pass may remove the tombstone. WaitsFor is what the removal
-	// waits for: older_record, replicas, retention or pass. Only of state tombstone; GoesFrom is
-	// absent while WaitsFor is older_record or replicas.
+	// waits for: older_record, replicas, retention or pass. Both are present only in state tombstone;
+	// GoesFrom is also absent while WaitsFor is older_record or replicas.
 	GoesFrom *float64 `json:"goesFromTimestampSeconds,omitempty"`
 	WaitsFor string   `json:"waitsFor,omitempty"`
 }

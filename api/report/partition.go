@@ -25,11 +25,12 @@ type Partition struct {
 	// ProducedBytes is the number of bytes that this replica has appended for producers since the
 	// broker started.
 	ProducedBytes int64 `json:"producedBytes"`
-	// Fault is why this replica is unavailable, such as a failed disk; absent if it is available.
+	// Fault is the reason why this replica is unavailable, such as a failed disk; absent if it is
+	// available.
 	Fault string `json:"fault,omitempty"`
 
 	// OpenTransactions is the number of transactions that have records in the log and no marker.
-	// OldestTransaction is the one with the lowest offset; absent without one.
+	// OldestTransaction is the open transaction with the lowest offset; absent if none is open.
 	OpenTransactions  int          `json:"openTransactions"`
 	OldestTransaction *Transaction `json:"oldestTransaction,omitempty"`
 
@@ -38,7 +39,8 @@ type Partition struct {
 }
 
 // Transaction is an open transaction in the log of one partition replica. Until it ends, consumers
-// with read_committed get no record from FirstOffset on, and the cleaner removes none.
+// with read_committed receive no record from FirstOffset on, and the cleaner removes none of these
+// records.
 type Transaction struct {
 	ProducerID  int64 `json:"producerId"`
 	Epoch       int16 `json:"epoch"`
@@ -47,10 +49,11 @@ type Transaction struct {
 	// broker it may be the time of a later batch.
 	Since float64 `json:"sinceTimestampSeconds"`
 	// Hanging is true if no transaction coordinator will end the transaction. The leader of the
-	// partition finds out once a minute.
+	// partition checks this once a minute.
 	Hanging bool `json:"hanging"`
-	// TransactionalID is the id of the producer, and Until the time at which the coordinator aborts
-	// the transaction; both are absent while the coordinator of the id has not reported.
+	// TransactionalID is the transactional ID of the producer. Until is the time at which the
+	// coordinator aborts the transaction. Both are absent until the coordinator of the ID has
+	// reported.
 	TransactionalID string   `json:"transactionalId,omitempty"`
 	Until           *float64 `json:"untilTimestampSeconds,omitempty"`
 }
@@ -73,21 +76,21 @@ type Compaction struct {
 	// GarbageRatio is ReclaimableBytes / (clean + dirty), 0..1; absent if ReclaimableBytes is
 	// absent.
 	GarbageRatio *float64 `json:"garbageRatio,omitempty"`
-	// Records is the number of records in the log, with tombstones, superseded records and
-	// transaction markers; absent in reports of older brokers. RecordsExact is false if some
-	// segments were not counted: those without a key sidecar that this process has not written.
-	// Their number is then estimated.
+	// Records is the number of records in the log, including tombstones, superseded records and
+	// transaction markers; absent in reports of older brokers. RecordsExact is false if the number of
+	// records of some segments is an estimate: of segments without a key sidecar that this process has
+	// not written.
 	Records      *int64 `json:"records,omitempty"`
 	RecordsExact bool   `json:"recordsExact"`
-	// DistinctKeys is Records without those that the last pass counted as superseded: an upper
-	// limit of the number of distinct keys if Records is exact. It includes keys whose latest
-	// record is a tombstone, records that no pass has compared yet, and transaction markers. It is
-	// absent while a pass runs, and until one has run since the broker started and since records
-	// were deleted from the start of the log.
+	// DistinctKeys is Records without the records that the last pass counted as superseded: an upper
+	// limit of the number of distinct keys if Records is exact. It includes keys whose latest record
+	// is a tombstone, records that no pass has compared yet, and transaction markers. It is absent
+	// while a pass runs. It is also absent until a pass has ended since the broker started, and since
+	// records were deleted from the start of the log.
 	DistinctKeys *int64 `json:"distinctKeys,omitempty"`
 	// Phase is idle, queued, indexing, deduplicating, rewriting or committing.
 	Phase string `json:"phase"`
-	// Reason says why the replica is in this phase. It is one of the reasons of condition
+	// Reason is the reason why the replica is in this phase. It is one of the reasons of condition
 	// Compacting.
 	Reason string `json:"reason"`
 	// Trigger is the reason why a pass is running or queued: max_lag, requested, storage_pressure,
@@ -107,9 +110,9 @@ type Compaction struct {
 	NextDue       *float64 `json:"nextDueTimestampSeconds,omitempty"`
 	ProgressRatio float64  `json:"progressRatio"`
 	EtaSeconds    *float64 `json:"etaSeconds,omitempty"`
-	// Runs counts passes that have ended by result: success, nothing_to_do, aborted, failed. This
-	// and the following sums are those of all passes since the log was created on this broker, also
-	// across restarts; the sums include the running pass.
+	// Runs counts the ended passes by result: success, nothing_to_do, aborted, failed. Runs and the
+	// following sums cover all passes since the log was created on this broker, also across restarts.
+	// The sums include the running pass.
 	Runs map[string]int64 `json:"runs"`
 	// ReadBytes and WrittenBytes are the cleaner's I/O on data files; SidecarReadBytes and
 	// SidecarWrittenBytes are its I/O on key sidecars.
@@ -132,9 +135,9 @@ type Compaction struct {
 	// ended.
 	RunningPass *Pass `json:"runningPass,omitempty"`
 	LastPass    *Pass `json:"lastPass,omitempty"`
-	// MaxGarbagePercent is the topic's compaction.maxGarbagePercent, and CleanCompression its
-	// compression.clean, as a codec with its level; absent if the topic has none. Neither has a name
-	// in Kafka, and both are absent in reports of older brokers.
+	// MaxGarbagePercent is the topic's compaction.maxGarbagePercent. CleanCompression is its
+	// compression.clean, a codec with its level; absent if the topic has none. Neither setting has a
+	// name in Kafka, and both fields are absent in reports of older brokers.
 	MaxGarbagePercent *int   `json:"maxGarbagePercent,omitempty"`
 	CleanCompression  string `json:"cleanCompression,omitempty"`
 	// CleanNowAsked is the ticket of the latest request for an immediate pass. CleanNowServed is

@@ -8,7 +8,7 @@ type Passes struct {
 	Next *int64 `json:"next,omitempty"`
 }
 
-// Limits of what a broker keeps of passes.
+// Limits of the passes that a broker keeps.
 const (
 	PassesMax       = 256  // passes, including running ones
 	PassStepsMax    = 1024 // steps of a pass
@@ -30,7 +30,8 @@ type PartitionPass struct {
 	// Steps are present if they were requested, ascending by time. StepCount is their number.
 	Steps     []Step `json:"steps,omitempty"`
 	StepCount int    `json:"stepCount"`
-	// OmittedSteps is the number of steps that were not kept: of a long pass, or of an old one.
+	// OmittedSteps is the number of steps that the broker did not keep, because the pass was long or
+	// is old.
 	OmittedSteps int `json:"omittedSteps,omitempty"`
 }
 
@@ -57,12 +58,12 @@ type Step struct {
 	// OmittedSegments is the number of segments that are missing in Segments, because a pass keeps
 	// at most StepSegmentsMax.
 	OmittedSegments int `json:"omittedSegments,omitempty"`
-	// Base and Position are those of kind read: the segment with this base offset was read up to
-	// this position.
+	// Base and Position are present in steps of kind read: the segment with this base offset was read
+	// up to this position.
 	Base     *int64 `json:"base,omitempty"`
 	Position int64  `json:"position,omitempty"`
-	// From and To are the range of offsets of kinds group and replace: every segment with a base
-	// offset in [From, To) was replaced.
+	// From and To are present in steps of kinds group and replace. They are the range of offsets:
+	// every segment with a base offset in [From, To) was replaced.
 	From *int64 `json:"from,omitempty"`
 	To   *int64 `json:"to,omitempty"`
 }
@@ -84,8 +85,8 @@ const (
 	EventSegments = "segments"
 	// EventPass reports that a pass has begun or ended.
 	EventPass = "pass"
-	// EventStep reports a step at once. Of steps of kind read, a stream omits those that follow
-	// another one of the same pass within 50 ms.
+	// EventStep reports a step immediately. A stream omits a step of kind read that follows another
+	// one of the same pass within 50 ms.
 	EventStep = "step"
 	// EventReady ends the snapshot with which each stream begins: all segments, and the running
 	// passes with their steps so far.

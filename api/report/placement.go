@@ -1,7 +1,7 @@
 package report
 
-// Placement is the response of GET /api/v1/placement: where the partitions are, as the metadata
-// image of the broker describes them.
+// Placement is the response of GET /api/v1/placement: the leaders and replicas of the partitions,
+// as in the metadata image of the broker.
 type Placement struct {
 	Partitions []PlacedPartition `json:"partitions"`
 	// Retained contains the partitions of deleted topics whose records are retained or being
@@ -21,11 +21,11 @@ type PlacedPartition struct {
 	InSyncReplicas []int32 `json:"inSyncReplicas"`
 	// Target contains the target replicas of a reassignment; absent without a reassignment.
 	Target []int32 `json:"target,omitempty"`
-	// Lag is the number of offsets by which the replica that is behind the most is behind the
-	// leader. It is absent unless the broker leads the partition and serves it.
+	// Lag is the largest number of offsets by which a replica is behind the leader. It is absent
+	// unless the broker leads the partition and serves it.
 	Lag *int64 `json:"lag,omitempty"`
-	// Reason says why the partition does not serve or is not fully replicated: ReplicaLost
-	// (its in-sync replicas have all lost their records, so it stays offline until a person accepts
+	// Reason is the reason why the partition does not serve or is not fully replicated: ReplicaLost
+	// (all its in-sync replicas have lost their records, so it stays offline until a person accepts
 	// the loss), LeaderOffline, LeaderStarting, UnderMinInSyncReplicas, Reassigning or
 	// UnderReplicated; absent if it serves and all its replicas are in sync. Only the leader itself
 	// reports LeaderStarting.
@@ -39,7 +39,7 @@ type RetainedPartition struct {
 	Replicas    []int32 `json:"replicas"`    // the brokers that hold the records
 	LeaderEpoch int32   `json:"leaderEpoch"` // of the last election
 	Tag         string  `json:"tag"`         // the first 8 characters of the topic id
-	// Removing is true while brokers delete the records, because a person has given them up.
+	// Removing is true while brokers delete the records, because a person has accepted their loss.
 	Removing bool `json:"removing,omitempty"`
 }
 

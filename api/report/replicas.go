@@ -15,24 +15,24 @@ type ReplicatedPartition struct {
 	Leader            int32 `json:"leader"` // -1: the partition has no leader that is up
 	LeaderEpoch       int32 `json:"leaderEpoch"`
 	MinInSyncReplicas int   `json:"minInSyncReplicas"`
-	// Reported is true if a broker of this process leads the partition; only then the offsets and
-	// the lags are present.
+	// Reported is true if a broker of this process leads the partition. Otherwise the offsets and the
+	// lags are absent.
 	Reported       bool   `json:"reported"`
 	LogStartOffset *int64 `json:"logStartOffset,omitempty"`
 	LogEndOffset   *int64 `json:"logEndOffset,omitempty"`
 	HighWatermark  *int64 `json:"highWatermark,omitempty"`
-	// Reason is that of PlacedPartition.
+	// Reason has the values of PlacedPartition.Reason.
 	Reason   string             `json:"reason,omitempty"`
 	Replicas []PartitionReplica `json:"replicas"`
 }
 
-// PartitionReplica is a replica of a partition, the preferred leader first.
+// PartitionReplica is a replica of a partition. Responses list the preferred leader first.
 type PartitionReplica struct {
 	Broker int32 `json:"broker"`
 	Leader bool  `json:"leader"`
 	InSync bool  `json:"inSync"`
-	// Joining is true if a reassignment keeps or adds the replica and it is not in sync yet, and
-	// Leaving if the reassignment removes it.
+	// Joining is true if a reassignment keeps or adds the replica and it is not in sync yet. Leaving
+	// is true if the reassignment removes the replica.
 	Joining bool `json:"joining,omitempty"`
 	Leaving bool `json:"leaving,omitempty"`
 	// Lag is the number of offsets by which the replica is behind the leader; absent if unknown.

@@ -6,8 +6,8 @@ type RetainedLogs struct {
 	Logs []RetainedLog `json:"logs"`
 }
 
-// RetainedLog is the log of a partition of a deleted topic, or of a replica that was moved away
-// before another one was known to be complete.
+// RetainedLog is the log of a partition of a deleted topic, or of a replica that was moved to
+// another broker before any other replica was known to be complete.
 type RetainedLog struct {
 	Broker    int32  `json:"broker"`
 	Topic     string `json:"topic"` // name in Kafka

@@ -65,11 +65,12 @@ type Segment struct {
 	// NullKeys is the number of records without a key, including transaction markers.
 	NullKeys *int64 `json:"nullKeys,omitempty"`
 	// GarbageBytes and GarbageRecords are the garbage that the last pass counted in the segment and
-	// left there; absent if no pass has counted it since the segment was written. Garbage of
-	// records that were appended after that pass is not included.
+	// did not remove; absent if no pass has counted it since the segment was written. They do not
+	// include garbage due to records that were appended after that pass.
 	GarbageBytes   *int64 `json:"garbageBytes,omitempty"`
 	GarbageRecords *int64 `json:"garbageRecords,omitempty"`
-	// Counted is the start of that pass; absent if it found neither garbage nor tombstones.
+	// Counted is the start of the pass that counted the garbage; absent if it found neither garbage
+	// nor tombstones.
 	Counted *float64 `json:"countedTimestampSeconds,omitempty"`
 	// Codec is the codec of the first batch: none, gzip, snappy, lz4 or zstd; absent if the segment
 	// is empty.
@@ -81,8 +82,9 @@ type Segment struct {
 	// Clocks are the tombstones and transaction markers whose retention has begun, in at most 16
 	// groups.
 	Clocks []TombstoneClock `json:"clocks,omitempty"`
-	// Chosen is true if the running pass rewrites the segment, and Forced if it must do so, however
-	// little that frees: because of maxLag, of tombstones that are due, or of deleted records.
+	// Chosen is true if the running pass rewrites the segment. Forced is true if the pass must rewrite
+	// it even if that frees little: because of maxLag, of tombstones that are due, or of deleted
+	// records.
 	Chosen bool `json:"chosen"`
 	Forced bool `json:"forced"`
 }
@@ -91,12 +93,12 @@ type Segment struct {
 // pass: none of them has an older record of its key left in the log.
 type TombstoneClock struct {
 	Count int64 `json:"count"`
-	// Since is the start of the pass that found them removable.
+	// Since is the start of the pass that found the group removable.
 	Since float64 `json:"sinceTimestampSeconds"`
 	// GoesFrom is the time from which a pass may remove the whole group; absent while WaitsFor is
 	// replicas.
 	GoesFrom *float64 `json:"goesFromTimestampSeconds,omitempty"`
-	// WaitsFor is replicas if another replica may still hold an older record of such a key,
+	// WaitsFor is replicas if another replica may still contain an older record of one of the keys,
 	// retention until GoesFrom, and pass after GoesFrom.
 	WaitsFor string `json:"waitsFor"`
 	// Replicas are the brokers that WaitsFor waits for. Only the leader reports them.

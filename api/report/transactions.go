@@ -12,7 +12,7 @@ type Transactions struct {
 	TransactionalIDs []TransactionalID `json:"transactionalIds"`
 	// Open is sorted by topic, partition and first offset.
 	Open []OpenTransaction `json:"open"`
-	// TimeoutMaxSeconds is the longest timeout that a producer may ask for.
+	// TimeoutMaxSeconds is the longest transaction timeout that a producer may request.
 	TimeoutMaxSeconds float64 `json:"timeoutMaxSeconds"`
 	// Reporting contains the ids of the brokers of this process.
 	Reporting []int32 `json:"reporting"`
@@ -29,13 +29,13 @@ type TransactionalID struct {
 	ProducerID     int64   `json:"producerId"`
 	Epoch          int16   `json:"epoch"`
 	TimeoutSeconds float64 `json:"timeoutSeconds"`
-	// Since is the time at which the last transaction began; absent if there was none.
+	// Since is the time at which the last transaction began; absent if no transaction has begun.
 	Since *float64 `json:"sinceTimestampSeconds,omitempty"`
 	// Until is the time at which the coordinator aborts the transaction; only in state Ongoing.
 	Until   *float64 `json:"untilTimestampSeconds,omitempty"`
 	Changed float64  `json:"changedTimestampSeconds"` // of the last change of the state
 	// Partitions contains the partitions of the transaction in states Ongoing, PrepareCommit and
-	// PrepareAbort. Unmarked is the number of them that have not written the outcome yet.
+	// PrepareAbort. Unmarked is the number of partitions in which the outcome is not written yet.
 	Partitions []TopicPartition `json:"partitions"`
 	Unmarked   int              `json:"unmarked"`
 }
@@ -78,8 +78,8 @@ func (t *TransactionalID) IsOpen() bool { return slices.Contains(OpenStates, t.S
 // all its partitions.
 var OpenStates = []string{"Ongoing", "PrepareCommit", "PrepareAbort"}
 
-// Owner returns the transactional id whose transaction an open transaction is part of, or nil if
-// none of these coordinators knows it: then the transaction hangs.
+// Owner returns the transactional ID to whose transaction an open transaction belongs, or nil if
+// none of these coordinators knows such an ID.
 func (t *Transactions) Owner(open *OpenTransaction) *TransactionalID {
 	for i := range t.TransactionalIDs {
 		id := &t.TransactionalIDs[i]
@@ -91,8 +91,8 @@ func (t *Transactions) Owner(open *OpenTransaction) *TransactionalID {
 	return nil
 }
 
-// Identify sets the transactional id and the end of the oldest transaction of each row, as far as
-// these coordinators know it.
+// Identify sets the transactional ID and the end of the oldest transaction of each row, if these
+// coordinators know them.
 func (t *Transactions) Identify(rows []Partition) {
 	for i := range rows {
 		oldest := rows[i].OldestTransaction

@@ -1,9 +1,8 @@
 package report
 
-// Volumes is the response of GET /api/v1/volumes: how full the volumes of the brokers of the
-// process are.
+// Volumes is the response of GET /api/v1/volumes: the volumes of the brokers of the process.
 type Volumes struct {
-	// Volumes does not contain the brokers that cannot measure their volume.
+	// Volumes omits brokers that cannot measure their volume.
 	Volumes []Volume `json:"volumes"`
 }
 
@@ -21,8 +20,9 @@ type Volume struct {
 	FreeBytes int64 `json:"freeBytes"`
 	// RejectFreeBytes is the number of free bytes at which Reject begins.
 	RejectFreeBytes int64 `json:"rejectFreeBytes"`
-	// ReclaimableBytes is the number of bytes that the cleaner can free, as far as it is known.
+	// ReclaimableBytes is the number of bytes that the cleaner can free, summed over the logs of which
+	// it is known.
 	ReclaimableBytes int64 `json:"reclaimableBytes"`
-	// Message says for people what the pressure means and what to do; absent without pressure.
+	// Message describes the pressure and the remedy for people; absent without pressure.
 	Message string `json:"message,omitempty"`
 }

@@ -15,8 +15,9 @@ import (
 const blockedByTransaction = "open_transaction"
 
 // transactionOf returns the part of a message that describes the oldest transaction that blocks the
-// cleaner in any partition: the producer, its times, and what it holds back. It returns "" if no
-// broker has reported one. Sizes are rounded, so that the message is stable while nothing happens.
+// cleaner in any partition: its producer, its times, and the bytes that it blocks. It returns "" if
+// no broker has reported one. Sizes are rounded, so that the message is stable while nothing
+// happens.
 func transactionOf(rows Rows) string {
 	var blocked *report.Partition
 	for i := range rows.Replicas {

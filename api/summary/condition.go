@@ -11,8 +11,8 @@ import (
 	"heartwood.dev/heartwood/api/v1alpha1"
 )
 
-// Polled says how many brokers were polled and how many of them responded; 0 <= Responded <=
-// Brokers.
+// Polled contains the number of brokers that were polled and of those that responded; 0 <=
+// Responded <= Brokers.
 type Polled struct{ Brokers, Responded int }
 
 // Condition returns condition Compacting; its message summarizes the partitions' reasons in one
@@ -111,7 +111,7 @@ func quarantined(rows Rows) *report.Partition {
 // maxErrorBytes is the length to which a message truncates a broker's error.
 const maxErrorBytes = 300
 
-// failure returns the part of a message that names the failed replica and its error.
+// failure returns the part of a message that contains the failed replica and its error.
 func failure(row *report.Partition) string {
 	text := row.Compaction.LastError
 	if text == "" {

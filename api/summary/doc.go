@@ -1,6 +1,6 @@
-// Package summary aggregates the brokers' reports on their replicas into what is reported per
-// Topic: status.compaction and condition Compacting. The operator writes them to the Topic
-// resource; brokers and heartwood dev return them from GET /api/v1/topics. All functions are pure.
+// Package summary aggregates the brokers' reports on their replicas for each Topic, into
+// status.compaction and condition Compacting. The operator writes them to the Topic resource;
+// brokers and heartwood dev return them from GET /api/v1/topics. All functions are pure.
 //
 // # Rules
 //
@@ -9,6 +9,6 @@
 // cover all replicas: a quarantine, because a replica that is not compacted keeps tombstones on the
 // other replicas, and a clean that was requested by annotation.
 //
-// Numbers are rounded, so that a status changes when the difference matters to a reader and not
+// Numbers are rounded, so that the status changes only if the difference matters to a reader, not
 // with every byte.
 package summary

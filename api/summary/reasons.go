@@ -6,24 +6,24 @@ import (
 	"heartwood.dev/heartwood/api/v1alpha1"
 )
 
-// Explanation is what the operator, the commands, the console and the documents say about a reason
-// of condition Compacting: why a log is compacted now, or why not.
+// Explanation contains the texts of the operator, the commands, the console and the documents for a
+// reason of condition Compacting: why a log is compacted now, or why not.
 type Explanation struct {
 	Reason string
-	// Condition is the meaning in the message of the condition, and Manual the one in docs/http.md.
+	// Condition is the text in the message of the condition, and Manual the text in docs/http.md.
 	Condition, Manual string
-	// Why is a sentence with the numbers that decide, of kubectl heartwood why. Short is the part of
-	// it for which the console has room.
+	// Why is the sentence of kubectl heartwood why, with the deciding numbers. Short is a shorter
+	// version for the console.
 	Why, Short func(Facts) string
-	// Kept names the dirty records that a pass does not clean; "" if it cleans all.
+	// Kept describes the dirty records that a pass does not clean; "" if it cleans all.
 	Kept string
 }
 
-// Facts are the numbers of a replica that an explanation names, in the format of its reader.
+// Facts are the numbers of a replica in an explanation, formatted for its reader.
 type Facts struct {
 	Phase, Done, Left string // running pass; Left "": unknown
 	Trigger           string
-	Dirty, MinDirty   string // ratio of dirty bytes, and the one above which a pass starts
+	Dirty, MinDirty   string // ratio of dirty bytes, and the ratio above which a pass starts
 	Garbage           string // part of the dirty bytes
 	Active            string // dirty bytes in the active segment
 	MinLag            string
@@ -132,7 +132,7 @@ var reasons = []Explanation{
 	},
 }
 
-// Explain returns the explanation of a reason. It returns false for one of a newer version.
+// Explain returns the explanation of a reason. It returns false for a reason of a newer version.
 func Explain(reason string) (Explanation, bool) {
 	for _, known := range reasons {
 		if known.Reason == reason {

@@ -20,9 +20,9 @@ type Topic struct {
 	Compacted  bool   `json:"compacted"`
 	// SizeBytes is the size of the leaders' logs.
 	SizeBytes int64 `json:"sizeBytes"`
-	// Records is the number of records in the leaders' logs, with tombstones, superseded records
-	// and transaction markers. It is absent if the topic is not compacted, or if the leader of some
-	// partition has not reported. RecordsExact is false if the number is partly estimated.
+	// Records is the number of records in the leaders' logs, including tombstones, superseded records
+	// and transaction markers. It is absent if the topic is not compacted, or if the leader of any
+	// partition has not reported. RecordsExact is false if part of the number is an estimate.
 	Records      *int64 `json:"records,omitempty"`
 	RecordsExact bool   `json:"recordsExact"`
 	// DistinctKeys is Records without the garbage that passes have counted: an upper limit of the
@@ -69,8 +69,8 @@ func Of(topic Metadata, rows Rows, polled Polled) Topic {
 	return counted
 }
 
-// count sums the records and the keys of the leaders' logs. It leaves absent what the leader of
-// some partition has not reported.
+// count sums the records and the keys of the leaders' logs. A sum stays absent if the leader of any
+// partition has not reported the value.
 func (t *Topic) count(rows Rows) {
 	leaders := rows.leaders()
 	if len(leaders) == 0 || len(leaders) < t.Partitions {

@@ -11,8 +11,8 @@ const (
 	ConditionReplicated = "Replicated"
 	// ConditionScaled is True on a LogCluster if it has spec.brokers brokers.
 	ConditionScaled = "Scaled"
-	// ConditionDrained is True on a LogCluster if the brokers in spec.drain hold no replicas. A
-	// LogCluster without spec.drain does not have it.
+	// ConditionDrained is True on a LogCluster if the brokers in spec.drain hold no replicas. It is
+	// absent without spec.drain.
 	ConditionDrained = "Drained"
 	// ConditionApplied is True on a LogCluster if the operator has applied its spec to the objects
 	// that run it.
@@ -21,7 +21,7 @@ const (
 	// other.
 	ConditionRollingOut = "RollingOut"
 	// ConditionVersionSkew is True on a LogCluster if the versions of its brokers and of the operator,
-	// or the format level, do not fit together.
+	// or the format level, are incompatible.
 	ConditionVersionSkew = "VersionSkew"
 	// ConditionListenersReady is True on a LogCluster if every listener has an address on every
 	// broker. Its message also names listeners on which passwords are not encrypted.
@@ -31,11 +31,11 @@ const (
 	ConditionCertificatesReady = "CertificatesReady"
 	// ConditionUsersReady is True on a LogCluster if brokers have the verifiers of all passwords.
 	ConditionUsersReady = "UsersReady"
-	// ConditionClientsFailing is True on a LogCluster while clients fail again and again to
-	// authenticate. A LogCluster that does not authenticate clients does not have it.
+	// ConditionClientsFailing is True on a LogCluster while clients repeatedly fail to authenticate.
+	// It is absent on a LogCluster that does not authenticate clients.
 	ConditionClientsFailing = "ClientsFailing"
-	// ConditionCompacting is True on a compacted Topic while a cleaning pass is running and no
-	// replica is quarantined. If it is False, its reason says why.
+	// ConditionCompacting is True on a compacted Topic while a cleaning pass is running and no replica
+	// is quarantined. If it is False, its reason is why no pass is running.
 	ConditionCompacting = "Compacting"
 	// ConditionReconciling exists while the operator is changing what the resource describes, and
 	// ConditionStalled while that cannot continue without a person. Each is True while it exists,
@@ -70,9 +70,9 @@ const (
 	ReasonTopicNameCollides = "TopicNameCollides"
 	// ReasonDeleting: the resource is being deleted.
 	ReasonDeleting = "Deleting"
-	// ReasonSecretNameTaken: a Secret of the LogUser or the LogCluster exists and was not made for
-	// it. The operator does not overwrite it. Also a reason of ConditionCertificatesReady and
-	// ConditionUsersReady.
+	// ReasonSecretNameTaken: a Secret with the name of a Secret of the LogUser or the LogCluster
+	// exists and was not created for it. The operator does not overwrite it. Also a reason of
+	// ConditionCertificatesReady and ConditionUsersReady.
 	ReasonSecretNameTaken = "SecretNameTaken"
 	// ReasonUserNameTaken: an older LogUser of the same LogCluster has the same principal.
 	ReasonUserNameTaken = "UserNameTaken"
@@ -88,10 +88,10 @@ const (
 const (
 	// ReasonApplied: the objects are as the spec requests.
 	ReasonApplied = "Applied"
-	// ReasonApplyFailed: the API server has rejected an object; the message contains its words.
+	// ReasonApplyFailed: the API server has rejected an object; the message contains its error.
 	ReasonApplyFailed = "ApplyFailed"
-	// ReasonObjectNameTaken: an object has the name of one of the LogCluster's, and was not made for
-	// it. The operator does not change it.
+	// ReasonObjectNameTaken: an object with the name of one of the LogCluster's objects exists and was
+	// not created for it. The operator does not change it.
 	ReasonObjectNameTaken = "ObjectNameTaken"
 )
 
@@ -101,7 +101,8 @@ const (
 	ReasonComplete = "Complete"
 	// ReasonRestarting: a broker is being restarted.
 	ReasonRestarting = "Restarting"
-	// ReasonObserving: the StatefulSet was changed, and Kubernetes has not compared its pods with it.
+	// ReasonObserving: the StatefulSet was changed, and Kubernetes has not compared its pods with it
+	// yet.
 	ReasonObserving = "Observing"
 	// ReasonWaiting: the next restart waits for a broker, or for replicas of a partition.
 	ReasonWaiting = "Waiting"
@@ -114,13 +115,13 @@ const (
 	ReasonApprovalRequired = "ApprovalRequired"
 	// ReasonOutsideWindow: the next restart waits for the window spec.rollout.window.
 	ReasonOutsideWindow = "OutsideWindow"
-	// ReasonVersionSkew: condition VersionSkew is True; its message says what to do.
+	// ReasonVersionSkew: condition VersionSkew is True; its message contains the remedy.
 	ReasonVersionSkew = "VersionSkew"
 )
 
 // Reasons of ConditionVersionSkew.
 const (
-	// ReasonCompatible: the versions and the format level fit together.
+	// ReasonCompatible: the versions and the format level are compatible.
 	ReasonCompatible = "Compatible"
 	// ReasonBrokersBehind: brokers are more than two minor releases behind the operator.
 	ReasonBrokersBehind = "BrokersBehind"
@@ -173,7 +174,7 @@ const (
 
 // Reasons of ConditionClientsFailing.
 const (
-	// ReasonNoFailures: no client fails again and again.
+	// ReasonNoFailures: no client fails repeatedly.
 	ReasonNoFailures = "NoFailures"
 	// ReasonAuthenticationFailing: clients fail, and none is blocked.
 	ReasonAuthenticationFailing = "AuthenticationFailing"
@@ -185,7 +186,7 @@ const (
 // of all passwords.
 const ReasonUsersReady = "UsersReady"
 
-// ReasonSecretLost is the reason of an event of a LogUser: its Secret was lost and made again.
+// ReasonSecretLost is the reason of an event of a LogUser: its Secret was lost and created again.
 const ReasonSecretLost = "SecretLost"
 
 // Reasons of ConditionReplicated.
@@ -263,7 +264,7 @@ const (
 	ReasonQuarantined = "Quarantined"
 	// ReasonCleanerDisabled: the LogCluster has no cleaner workers.
 	ReasonCleanerDisabled = "CleanerDisabled"
-	// ReasonUnknown: no leader has reported, or only with reasons of a newer version.
+	// ReasonUnknown: no leader has reported, or all reported reasons are those of a newer version.
 	ReasonUnknown = "Unknown"
 )
 
@@ -271,18 +272,18 @@ const (
 const (
 	// EventUncleanElection: a leader was elected that may lack acknowledged records.
 	EventUncleanElection = "UncleanElection"
-	// EventApplyFailed: applying an object of a LogCluster failed; the note names the object and
-	// the error.
+	// EventApplyFailed: the operator could not apply an object of a LogCluster; the note contains the
+	// name of the object and the error.
 	EventApplyFailed = ReasonApplyFailed
-	// EventRebalanceStarted: moves of replicas have begun; the note says why.
+	// EventRebalanceStarted: moves of replicas have begun; the note contains the reason.
 	EventRebalanceStarted = "RebalanceStarted"
-	// EventRebalanceEnded: moves of replicas have ended; the note says how.
+	// EventRebalanceEnded: moves of replicas have ended; the note contains the outcome.
 	EventRebalanceEnded = "RebalanceEnded"
 	// EventBrokerIsolated: a broker is cut off from other brokers; others lead its partitions.
 	EventBrokerIsolated = "BrokerIsolated"
 	// EventBrokerReconnected: a broker that was isolated reaches the other brokers again.
 	EventBrokerReconnected = "BrokerReconnected"
-	// EventRestarting: the operator restarts a broker; the note says why.
+	// EventRestarting: the operator restarts a broker; the note contains the reason.
 	EventRestarting = ReasonRestarting
 	// EventReplicasLent: partitions with one replica get a second one before their broker restarts.
 	EventReplicasLent = "ReplicasLent"

@@ -12,8 +12,8 @@ const (
 	// PartitionSets). Its value is the LogCluster's name.
 	LabelCluster = "heartwood.dev/cluster"
 
-	// LabelRemovedBroker marks the volume claims of removed brokers until they are added again. Its
-	// value is the broker id.
+	// LabelRemovedBroker marks the volume claims of removed brokers until the brokers are added again.
+	// Its value is the broker id.
 	LabelRemovedBroker = "heartwood.dev/removed-broker"
 
 	// AnnotationEndpointPrefix, followed by the name of a listener, is an annotation on a broker's
@@ -24,9 +24,9 @@ const (
 	// pod's node. The operator writes it.
 	AnnotationRack = "heartwood.dev/rack"
 
-	// AnnotationIsolated, on a broker's Lease, is the broker epoch in which the broker is cut off
-	// from a majority of the other brokers. It must not be elected leader or be in sync. The operator
-	// writes it.
+	// AnnotationIsolated, on a broker's Lease, is the broker epoch in which the broker is cut off from
+	// a majority of the other brokers. In this epoch the broker must not be elected leader or be in
+	// sync. The operator writes it.
 	AnnotationIsolated = "heartwood.dev/isolated"
 
 	// AnnotationAcceptDataLoss, on a Topic, allows the operator to elect leaders that may lack
@@ -57,30 +57,31 @@ const (
 	AnnotationRequestedSize = "heartwood.dev/requested-size"
 
 	// AnnotationRestart, on a LogCluster, requests a rolling restart of all brokers for each new
-	// value. On the pod of a broker, it requests a restart of this broker; the new pod does not
-	// have it.
+	// value. On the pod of a broker, it requests a restart of this broker; the new pod does not have
+	// the annotation.
 	AnnotationRestart = "heartwood.dev/restart"
 	// AnnotationRestartedFor, on the pod of a broker, is the value of AnnotationRestart of the
 	// LogCluster when the pod was created.
 	AnnotationRestartedFor = "heartwood.dev/restarted-for"
 	// AnnotationApproveRollout, on a LogCluster with rollout policy OnApproval, approves the rolling
-	// update to the revision of the pod template that is its value: that of status.updateRevision.
+	// update to one revision of the pod template. Its value is this revision, as in
+	// status.updateRevision.
 	AnnotationApproveRollout = "heartwood.dev/approve-rollout"
 	// AnnotationPaused, with value true on a LogCluster, pauses changes of its objects and rolling
 	// updates. Elections, assignments and certificates continue.
 	AnnotationPaused = "heartwood.dev/paused"
 
 	// AnnotationReplaceVolume, on a LogCluster, consents to the replacement of lost volumes of
-	// brokers; see LogCluster.ReplaceVolumes. The operator removes each consent that it has used, and
-	// each that names no lost volume.
+	// brokers; see LogCluster.ReplaceVolumes. The operator removes consents that it has used, and
+	// consents that match no lost volume.
 	AnnotationReplaceVolume = "heartwood.dev/replace-volume"
 	// AnnotationVolumeConsent, on a broker's Lease, permits the broker to continue with another
 	// volume; see VolumeConsent. The operator writes it.
 	AnnotationVolumeConsent = "heartwood.dev/volume-consent"
 
-	// AnnotationRemoveRetained, on a LogCluster, gives up the retained records of deleted topics; see
-	// LogCluster.GivenUp. The operator removes each word when the removal has begun, and each that
-	// names no retained records.
+	// AnnotationRemoveRetained, on a LogCluster, consents to the removal of the retained records of
+	// deleted topics; see LogCluster.GivenUp. The operator removes a word once the removal has begun,
+	// or if it matches no retained records.
 	AnnotationRemoveRetained = "heartwood.dev/remove-retained"
 
 	// AnnotationScrubNow, on a LogCluster, requests that all brokers check everything at rest, or the
@@ -88,11 +89,11 @@ const (
 	AnnotationScrubNow = "heartwood.dev/scrub-now"
 
 	// AnnotationRebalance, on a LogCluster, requests one run that balances the brokers for each new
-	// value. The value RebalanceCancel cancels the present run, as does the removal of the annotation
-	// if it has started the run; while it is set, no run begins.
+	// value. The value RebalanceCancel cancels the present run, and prevents new runs while it is set.
+	// The removal of the annotation cancels the run that the annotation has started.
 	AnnotationRebalance = "heartwood.dev/rebalance"
-	// AnnotationDrainAnyway, with value true on a LogCluster, lets the replicas that cannot leave
-	// the brokers in spec.drain otherwise share racks and fill disks further. It changes no other
+	// AnnotationDrainAnyway, with value true on a LogCluster, permits replicas that cannot leave the
+	// brokers in spec.drain otherwise to share racks and to fill disks further. It affects no other
 	// moves.
 	AnnotationDrainAnyway = "heartwood.dev/drain-anyway"
 
@@ -149,8 +150,8 @@ func ParseVolumeClaimName(name string) (cluster string, broker int32, ok bool) {
 // volumeClaimPrefix is the name of the StatefulSet's claim template and a dash.
 const volumeClaimPrefix = "data-"
 
-// LeaseIsolated reports whether the operator has found the broker cut off from other brokers in the
-// given broker epoch.
+// LeaseIsolated reports whether the operator has marked the broker as cut off from other brokers in
+// the given broker epoch.
 func LeaseIsolated(annotations map[string]string, epoch int64) bool {
 	return annotations[AnnotationIsolated] == strconv.FormatInt(epoch, 10)
 }

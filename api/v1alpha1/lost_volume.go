@@ -7,9 +7,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// ConditionVolumeLost is True on a LogCluster while the volume of a broker is lost. Such a broker
-// does not serve, because it would begin with an empty log in place of the records that its leaders
-// count on. It is Unknown if the operator may not read what it needs to decide.
+// ConditionVolumeLost is True on a LogCluster while the volume of a broker is lost. The broker does
+// not serve, because it would begin with an empty log instead of the records that its leaders
+// expect it to have. The condition is Unknown if the operator lacks the permission to read the
+// objects for the decision.
 const ConditionVolumeLost = "VolumeLost"
 
 // Reasons of ConditionVolumeLost.
@@ -32,7 +33,7 @@ const (
 const (
 	// EventReplacingVolume: the operator has permitted a broker to start with an empty volume.
 	EventReplacingVolume = ReasonReplacingVolume
-	// EventConsentUnused: a consent in AnnotationReplaceVolume was removed, because it names no lost
+	// EventConsentUnused: a consent in AnnotationReplaceVolume was removed, because it matches no lost
 	// volume.
 	EventConsentUnused = "ConsentUnused"
 )
@@ -97,8 +98,8 @@ type VolumeConsent struct {
 	// Claim is the UID of the PersistentVolumeClaim that was named in the consent.
 	Claim string
 	// Directory is the directory id of the volume with which the broker may continue. If it is empty,
-	// the claim is being deleted, and the next directory that the broker finds on another claim is
-	// meant.
+	// the claim is being deleted, and the consent is for the next directory that the broker finds on
+	// another claim.
 	Directory string
 }
 
@@ -116,9 +117,9 @@ func LeaseVolumeConsent(lease metav1.Object) VolumeConsent {
 	return ParseVolumeConsent(lease.GetAnnotations()[AnnotationVolumeConsent])
 }
 
-// LeaseVolumeLost reports whether a volume with a directory id is not the one that the broker of a
-// Lease used last, and may not replace it. A Lease without a directory id belongs to a broker that
-// has never started.
+// LeaseVolumeLost reports whether a volume with a directory id is another one than the broker of a
+// Lease used last, and may not replace that one. A Lease without a directory id belongs to a broker
+// that has never started.
 func LeaseVolumeLost(lease metav1.Object, directory string) bool {
 	registered := ReadRegistration(lease).Directory
 	if registered == "" || directory == "" || registered == directory {

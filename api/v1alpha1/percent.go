@@ -16,7 +16,7 @@ type Percent struct {
 	Text string `json:"-"`
 }
 
-// PercentOf returns the shortest decimal number that a number is the nearest one to.
+// PercentOf returns the shortest decimal number whose nearest float64 is value.
 func PercentOf(value float64) *Percent {
 	return &Percent{strconv.FormatFloat(value, 'f', -1, 64)}
 }

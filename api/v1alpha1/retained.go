@@ -9,8 +9,8 @@ import (
 const (
 	// EventRemovingRetained: brokers have begun to delete the retained records of a deleted topic.
 	EventRemovingRetained = "RemovingRetained"
-	// EventRetainedKept: a word in AnnotationRemoveRetained was removed, because it names no retained
-	// records, or because the Topic exists again.
+	// EventRetainedKept: a word in AnnotationRemoveRetained was removed, because it matches no
+	// retained records, or because the Topic exists again.
 	EventRetainedKept = "RetainedKept"
 )
 
@@ -45,7 +45,7 @@ type GivenUp struct {
 func (g GivenUp) String() string { return g.Topic + "=" + g.ID }
 
 // GivenUp returns the consents in annotation heartwood.dev/remove-retained, which are separated by
-// spaces. A word without an id is returned with an empty one, which no topic has.
+// spaces. A word without an id is returned with an empty id, which matches no topic.
 func (c *LogCluster) GivenUp() []GivenUp {
 	var all []GivenUp
 	for word := range strings.FieldsSeq(c.Annotations[AnnotationRemoveRetained]) {

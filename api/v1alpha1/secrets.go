@@ -36,9 +36,9 @@ func CACertSecretName(cluster string) string { return cluster + "-ca-cert" }
 // BrokersTLSSecretName returns the name of the Secret with the brokers' certificates.
 func BrokersTLSSecretName(cluster string) string { return cluster + "-brokers-tls" }
 
-// ScramSecretName returns the name of a shard of the SCRAM verifiers of LogUsers. A LogCluster has
-// shards from 0 on, without gaps. The key of a LogUser is its resource name; the value is the JSON
-// of ScramVerifiers.
+// ScramSecretName returns the name of a shard of the SCRAM verifiers of LogUsers. The shards of a
+// LogCluster are numbered from 0, without gaps. The key of a LogUser is its resource name; the
+// value is the JSON of ScramVerifiers.
 func ScramSecretName(cluster string, shard int) string {
 	return cluster + "-scram-" + strconv.Itoa(shard)
 }
@@ -49,7 +49,7 @@ func ScramSecretName(cluster string, shard int) string {
 func ScramAdminSecretName(cluster string) string { return cluster + "-scram-admin" }
 
 // ScramAdminKey returns the key of a user in Secret ScramAdminSecretName: the name in hexadecimal,
-// as the keys of a Secret must not contain every character.
+// because the keys of a Secret may not contain all characters.
 func ScramAdminKey(userName string) string { return fmt.Sprintf("user.%x", userName) }
 
 // UserSecretName returns the name of the Secret with the credentials of a LogUser.
@@ -61,8 +61,8 @@ const (
 	KeyPeerCA = "peer-ca.crt"
 	// KeyUsersCA contains the certificates of the users CA.
 	KeyUsersCA = "users-ca.crt"
-	// KeyUnknownUsers contains 32 random bytes. Brokers derive from it the salts that they send for
-	// unknown users, so that these look like known ones.
+	// KeyUnknownUsers contains 32 random bytes. Brokers derive from them the salts that they send for
+	// unknown users, so that clients cannot distinguish unknown users from known ones.
 	KeyUnknownUsers = "unknown-users.key"
 )
 
@@ -72,8 +72,8 @@ func ListenerCertificateKeys(listener string) (certificate, key string) {
 }
 
 // ListenerClientCAKey returns the key of the CAs in Authentication.ClientCAs of a listener, each of
-// which is a trust anchor. The key is absent if the users CA applies. A value without a certificate
-// means that no client certificate is valid: the CA could not be read.
+// which is a trust anchor. The key is absent if the users CA applies. If its value contains no
+// certificate, because the CA could not be read, no client certificate is valid.
 func ListenerClientCAKey(listener string) string {
 	return "listener." + listener + ".client-ca.crt"
 }
@@ -91,7 +91,7 @@ func PeerCertificateKeys(broker int32) (certificate, key string) {
 	return "peer." + id + ".crt", "peer." + id + ".key"
 }
 
-// TrustFingerprint returns a hash of the certificates in Secret BrokersTLSSecretName by which
+// TrustFingerprint returns a hash of the CA certificates in Secret BrokersTLSSecretName, by which
 // brokers verify other brokers and users.
 func TrustFingerprint(brokersTLS map[string][]byte) string {
 	hash := sha256.New()
@@ -130,10 +130,10 @@ const (
 )
 
 // ScramVerifiers are the verifiers of one user. A client may authenticate with any of them. They do
-// not contain the password, but allow to guess it offline.
+// not contain the password, but can be used to guess it offline.
 type ScramVerifiers struct {
 	UserName string `json:"userName"`
-	// UID is that of the LogUser. Verifiers of earlier versions have none.
+	// UID is the UID of the LogUser; empty in verifiers of earlier versions.
 	UID       string          `json:"uid,omitempty"`
 	Verifiers []ScramVerifier `json:"verifiers"`
 }

@@ -15,9 +15,9 @@ func (s *LogClusterSpec) Secured() bool {
 		s.Authorization != nil && s.Authorization.Type == AuthorizationSimple
 }
 
-// ValidatePeers returns an error if a secured LogCluster has plain connections between brokers:
-// everyone who reaches a broker could read all records as a follower. Without a value, a secured
-// LogCluster has MutualTLS.
+// ValidatePeers returns an error if a secured LogCluster has plain connections between brokers,
+// because any client that reaches a broker could then read all records as a follower. If the field
+// is not set, a secured LogCluster has MutualTLS.
 func (s *LogClusterSpec) ValidatePeers() error {
 	if s.Secured() && s.Peers == PeersPlain {
 		return errors.New("peers must be MutualTLS with tls, authentication, authorization or " +

@@ -1,8 +1,8 @@
 package v1alpha1
 
 // ConditionSpread is True on a LogCluster if its brokers and the replicas of each partition are
-// spread across racks as evenly as possible. A LogCluster whose brokers are not known to be in at
-// least two racks does not have it.
+// spread across racks as evenly as possible. It is absent unless brokers are known to be in at
+// least two racks.
 const ConditionSpread = "Spread"
 
 // Reasons of ConditionSpread.

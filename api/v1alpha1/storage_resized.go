@@ -13,7 +13,7 @@ const (
 	// ReasonClassCannotExpand: the StorageClass of a claim does not allow its volume to grow.
 	ReasonClassCannotExpand = "ClassCannotExpand"
 	// ReasonResizeFailed: the API server has refused the growth of a claim, or the driver of its
-	// volume has failed; the message contains their words.
+	// volume has failed; the message contains the error.
 	ReasonResizeFailed = "ResizeFailed"
 	// ReasonGrowthWithdrawn: somebody has lowered the request of a claim whose growth had failed.
 	ReasonGrowthWithdrawn = "GrowthWithdrawn"

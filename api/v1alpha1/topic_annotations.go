@@ -10,10 +10,10 @@ import (
 // AcceptedDataLoss returns, by partition, the consents of the annotation
 // heartwood.dev/accept-data-loss. The annotation is a list such as "3=<directory> 5=<directory>@7":
 // for each partition the directory id of the disk whose records are to be used. If this disk does
-// not replace a lost disk, @ and the leader epoch follow. So a consent allows one election only. If
-// the disk is to replace a lost volume and does not exist yet, the UID of the claim of the volume
-// takes the place of the directory id, also with @ and the leader epoch.
-// Words that do not parse are ignored.
+// not replace a lost disk, @ and the leader epoch follow, so that a consent allows only one
+// election. If the disk is to replace a lost volume and does not exist yet, the UID of the claim of
+// the volume takes the place of the directory id, also with @ and the leader epoch. Words that
+// cannot be parsed are ignored.
 func (t *Topic) AcceptedDataLoss() map[int32]string {
 	var consents map[int32]string
 	for word := range strings.FieldsSeq(t.Annotations[AnnotationAcceptDataLoss]) {
