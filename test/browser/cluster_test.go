@@ -20,6 +20,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"heartwood.dev/heartwood/test/kit/await"
+	"heartwood.dev/heartwood/test/kit/ports"
 )
 
 const manifests = `apiVersion: heartwood.dev/v1alpha1
@@ -87,8 +88,8 @@ func startClusterOf(t *testing.T, limit, segment string) *cluster {
 	}
 	c := &cluster{t: t, dir: t.TempDir(), segment: segment, pids: map[int]int{}}
 	c.limit(limit)
-	c.http = freePorts(t, 4)
-	command := exec.Command(binary, "dev", "-f", c.manifests(), "--processes", "--listen", freePorts(t, 3),
+	c.http = ports.Free(t, 4)
+	command := exec.Command(binary, "dev", "-f", c.manifests(), "--processes", "--listen", ports.Free(t, 3),
 		"--http", c.http, "--data-dir", filepath.Join(c.dir, "data"))
 	command.Stderr = os.Stderr
 	out, err := command.StdoutPipe()
@@ -163,19 +164,6 @@ func (c *cluster) kill(broker int) {
 	if err := syscall.Kill(c.pids[broker], syscall.SIGKILL); err != nil {
 		c.t.Fatal(err)
 	}
-}
-
-// freePorts returns the address of the first of n consecutive free ports.
-func freePorts(t *testing.T, n int) string {
-	t.Helper()
-	for range 100 {
-		first := 20000 + rand.IntN(10000)
-		if free(first, n) {
-			return "127.0.0.1:" + strconv.Itoa(first)
-		}
-	}
-	t.Fatal("found no free ports")
-	return ""
 }
 
 func free(first, n int) bool {

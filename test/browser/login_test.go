@@ -20,6 +20,7 @@ import (
 	"testing"
 
 	"heartwood.dev/heartwood/test/kit/await"
+	"heartwood.dev/heartwood/test/kit/ports"
 )
 
 // tokens are the users of the API server: an administrator, one who may see everything and clean,
@@ -45,7 +46,7 @@ func startAPIServer(t *testing.T) *apiServer {
 		t.Skip("SKIPPED: KUBEBUILDER_ASSETS names no directory; run make browser")
 	}
 	s := &apiServer{t: t, dir: t.TempDir()}
-	client, peer, secure := freePorts(t, 1), freePorts(t, 1), freePorts(t, 1)
+	client, peer, secure := ports.Free(t, 1), ports.Free(t, 1), ports.Free(t, 1)
 	s.url = "https://" + secure
 	s.write("tokens.csv", []byte(tokens))
 	s.write("key.pem", accountKey(t))
@@ -151,7 +152,7 @@ clusters: [{name: test, cluster: {server: %s, insecure-skip-tls-verify: true}}]
 contexts: [{name: test, context: {cluster: test}}]
 current-context: test
 `, s.url))
-	listen := freePorts(s.t, 1)
+	listen := ports.Free(s.t, 1)
 	command := exec.Command(os.Getenv("HEARTWOOD_BINARY"), "console", "--auth=kubernetes",
 		"--logcluster=default/demo", "--http", listen, "--bootstrap",
 		strings.Join(c.bootstrap, ","), "--address", strings.Join(c.brokerHTTP(), ","))

@@ -10,8 +10,7 @@ import (
 
 // Tests use ports below the system's range for outgoing connections. Otherwise the system could
 // assign the port of a stopped broker to a client's outgoing connection or to a listener on port 0,
-// and the broker could not restart on its port. Ports from 20000 on are those of test/browser,
-// which is another module and reserves none.
+// and the broker could not restart on its port.
 const portFirst, portLast = 10000, 20000
 
 // blockPorts is the number of consecutive ports that one call reserves. The test itself listens on
