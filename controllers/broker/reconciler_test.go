@@ -2,34 +2,26 @@ package broker
 
 import (
 	"bytes"
-	"errors"
 	"testing"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"heartwood.dev/heartwood/api/v1alpha1"
 	"heartwood.dev/heartwood/controllers/brokerstate"
 	"heartwood.dev/heartwood/controllers/peertls"
 	"heartwood.dev/heartwood/internal/pki"
+	"heartwood.dev/heartwood/test/kit/fakeapi"
 )
 
 // TestCertificateIsForgottenWithTheLease: the operator stores its certificate for a LogCluster
 // while Leases of brokers exist. The garbage collector deletes them with the LogCluster.
 func TestCertificateIsForgottenWithTheLease(t *testing.T) {
-	scheme := runtime.NewScheme()
-	if err := errors.Join(clientgoscheme.AddToScheme(scheme),
-		v1alpha1.AddToScheme(scheme)); err != nil {
-		t.Fatal(err)
-	}
 	cluster := types.NamespacedName{Namespace: "space", Name: "main"}
 	authority, _, err := (&pki.Authority{}).Step(time.Now(), pki.Input{Name: "peers", Loaded: true})
 	if err != nil {
@@ -44,7 +36,7 @@ func TestCertificateIsForgottenWithTheLease(t *testing.T) {
 		Name:   v1alpha1.BrokerLeaseName("main", 0),
 		Labels: map[string]string{v1alpha1.LabelCluster: "main"}},
 		Spec: coordinationv1.LeaseSpec{LeaseTransitions: new(int32(1))}}
-	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(secret, lease).Build()
+	c := fakeapi.Builder(t, secret, lease).Build()
 	r := &Reconciler{Client: c, Live: c, TLS: peertls.New(c, nil),
 		Brokers: brokerstate.NewTracker(c, c), racks: newRacks(c, c),
 		isolation:   &isolation{Client: c, live: c, brokers: brokerstate.NewTracker(c, c)},

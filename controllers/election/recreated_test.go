@@ -6,12 +6,9 @@ import (
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"heartwood.dev/heartwood/api/v1alpha1"
@@ -19,19 +16,15 @@ import (
 	"heartwood.dev/heartwood/controllers/index"
 	"heartwood.dev/heartwood/controllers/sets"
 	"heartwood.dev/heartwood/internal/metadata/partitionset"
+	"heartwood.dev/heartwood/test/kit/fakeapi"
 )
 
 // newReconciler returns a reconciler and its API server, which stores the given objects.
 func newReconciler(t *testing.T, funcs interceptor.Funcs,
 	objects ...client.Object) (*Reconciler, client.Client) {
 	t.Helper()
-	scheme := runtime.NewScheme()
-	if err := errors.Join(clientgoscheme.AddToScheme(scheme),
-		v1alpha1.AddToScheme(scheme)); err != nil {
-		t.Fatal(err)
-	}
-	c := fake.NewClientBuilder().WithScheme(scheme).WithGlobalResourceVersionCounter().
-		WithObjects(objects...).WithStatusSubresource(&v1alpha1.PartitionSet{}).
+	c := fakeapi.Builder(t, objects...).WithGlobalResourceVersionCounter().
+		WithStatusSubresource(&v1alpha1.PartitionSet{}).
 		WithIndex(&v1alpha1.PartitionSet{}, index.ByCluster, func(o client.Object) []string {
 			return []string{o.(*v1alpha1.PartitionSet).Spec.Cluster}
 		}).WithInterceptorFuncs(funcs).Build()

@@ -5,6 +5,7 @@ import (
 	"heartwood.dev/heartwood/controllers/logcluster/facts"
 	"heartwood.dev/heartwood/controllers/logcluster/outcome"
 	"heartwood.dev/heartwood/controllers/logcluster/replace"
+	"heartwood.dev/heartwood/test/kit/fakeapi"
 
 	"context"
 	"errors"
@@ -13,11 +14,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"heartwood.dev/heartwood/api/v1alpha1"
@@ -27,15 +25,10 @@ import (
 // TestFailedReconciliationsHaveALastSuccess: alert HeartwoodReconcileFailing needs the series of a
 // LogCluster also if each reconciliation since the start of the operator has failed.
 func TestFailedReconciliationsHaveALastSuccess(t *testing.T) {
-	scheme := runtime.NewScheme()
-	if err := errors.Join(clientgoscheme.AddToScheme(scheme),
-		v1alpha1.AddToScheme(scheme)); err != nil {
-		t.Fatal(err)
-	}
 	cluster := &v1alpha1.LogCluster{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "main"}}
 	forbidden := errors.New("forbidden")
 	fails := func(client.Object) bool { return true }
-	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(cluster).WithInterceptorFuncs(
+	c := fakeapi.Builder(t, cluster).WithInterceptorFuncs(
 		interceptor.Funcs{
 			Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey,
 				object client.Object, options ...client.GetOption) error {

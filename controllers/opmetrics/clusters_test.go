@@ -7,22 +7,17 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"heartwood.dev/heartwood/api/v1alpha1"
+	"heartwood.dev/heartwood/test/kit/fakeapi"
 )
 
 func TestRebalanceMetricsShowTheRun(t *testing.T) {
-	scheme := runtime.NewScheme()
-	if err := v1alpha1.AddToScheme(scheme); err != nil {
-		t.Fatal(err)
-	}
 	idle := &v1alpha1.LogCluster{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "idle"}}
 	moving := &v1alpha1.LogCluster{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "moving"}}
 	moving.Status.Rebalance = &v1alpha1.RebalanceStatus{Phase: v1alpha1.RebalanceMoving,
 		Moves: 5, MovesDone: 3, BytesDone: 1 << 30, BytesTotal: 2 << 30}
-	reader := fake.NewClientBuilder().WithScheme(scheme).WithObjects(idle, moving).Build()
+	reader := fakeapi.Builder(t, idle, moving).Build()
 	want := `
 # HELP heartwood_logcluster_rebalance_completed_moves Number of completed moves of the present or last run.
 # TYPE heartwood_logcluster_rebalance_completed_moves gauge
@@ -47,13 +42,9 @@ heartwood_logcluster_rebalance_copied_bytes{logcluster="moving",namespace="n"} 1
 // TestReplicationMetricsShowTheStatus: a broker exports the state of partitions that it leads, so
 // only the operator can export the number of those without a leader.
 func TestReplicationMetricsShowTheStatus(t *testing.T) {
-	scheme := runtime.NewScheme()
-	if err := v1alpha1.AddToScheme(scheme); err != nil {
-		t.Fatal(err)
-	}
 	cluster := &v1alpha1.LogCluster{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "c"}}
 	cluster.Status.UnderReplicated, cluster.Status.Leaderless = 5, 2
-	reader := fake.NewClientBuilder().WithScheme(scheme).WithObjects(cluster).Build()
+	reader := fakeapi.Builder(t, cluster).Build()
 	want := `
 # HELP heartwood_logcluster_leaderless_partitions Number of partitions of a LogCluster without a leader.
 # TYPE heartwood_logcluster_leaderless_partitions gauge

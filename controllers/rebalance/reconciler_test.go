@@ -5,23 +5,18 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"heartwood.dev/heartwood/api/v1alpha1"
 	"heartwood.dev/heartwood/controllers/index"
 	"heartwood.dev/heartwood/controllers/sets"
+	"heartwood.dev/heartwood/test/kit/fakeapi"
 )
 
 // TestNothingIsDecidedWhileSetsAreMissing: a drained broker may hold replicas of partitions whose
 // PartitionSet was deleted, so condition Drained must not become True.
 func TestNothingIsDecidedWhileSetsAreMissing(t *testing.T) {
-	scheme := runtime.NewScheme()
-	if err := v1alpha1.AddToScheme(scheme); err != nil {
-		t.Fatal(err)
-	}
 	cluster := &v1alpha1.LogCluster{ObjectMeta: metav1.ObjectMeta{Namespace: "logs", Name: "main"},
 		Spec: v1alpha1.LogClusterSpec{Brokers: 3, Drain: []int32{1}}}
 	objects := []client.Object{cluster}
@@ -32,7 +27,7 @@ func TestNothingIsDecidedWhileSetsAreMissing(t *testing.T) {
 			Spec: v1alpha1.PartitionSetSpec{Cluster: "main", Index: number,
 				Count: v1alpha1.PartitionSets}})
 	}
-	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).
+	c := fakeapi.Builder(t, objects...).
 		WithStatusSubresource(cluster).
 		WithIndex(&v1alpha1.PartitionSet{}, index.ByCluster, func(set client.Object) []string {
 			return []string{set.(*v1alpha1.PartitionSet).Spec.Cluster}

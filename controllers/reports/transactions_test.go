@@ -9,10 +9,9 @@ import (
 	"sync"
 	"testing"
 
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
-
 	"heartwood.dev/heartwood/api/report"
 	"heartwood.dev/heartwood/api/v1alpha1"
+	"heartwood.dev/heartwood/test/kit/fakeapi"
 )
 
 // brokersOf responds to the requests of a Collector as the brokers of a cluster do: broker 0 leads
@@ -49,7 +48,7 @@ func (b *brokersOf) RoundTrip(r *http.Request) (*http.Response, error) {
 func TestBlockingTransactionIsIdentified(t *testing.T) {
 	cluster := &v1alpha1.LogCluster{}
 	cluster.Name, cluster.Namespace, cluster.Spec.Brokers = "demo", "default", 2
-	reader := fake.NewClientBuilder().Build() // there are no Leases, so the brokers have no TLS
+	reader := fakeapi.Builder(t).Build() // there are no Leases, so the brokers have no TLS
 	for reason, want := range map[string]string{
 		v1alpha1.ReasonBlockedByOpenTransaction: "payments-7", v1alpha1.ReasonUpToDate: ""} {
 		brokers := &brokersOf{reason: reason}

@@ -8,15 +8,15 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"heartwood.dev/heartwood/internal/operator/volumes"
+	"heartwood.dev/heartwood/test/kit/fakeapi"
 )
 
 // TestPlacesAreForgotten: a place is removed when it is not valid any more, and with its
 // LogCluster.
 func TestPlacesAreForgotten(t *testing.T) {
-	c := fake.NewClientBuilder().WithScheme(newScheme(t)).WithObjects(&corev1.PersistentVolume{
+	c := fakeapi.Builder(t, &corev1.PersistentVolume{
 		ObjectMeta: metav1.ObjectMeta{Name: "present"}}).Build()
 	r := &Reconciler{Client: c, Live: c}
 	cluster := types.NamespacedName{Namespace: "space", Name: "main"}

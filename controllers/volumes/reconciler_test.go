@@ -7,38 +7,23 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"heartwood.dev/heartwood/api/v1alpha1"
 	"heartwood.dev/heartwood/controllers/brokerstate"
 	"heartwood.dev/heartwood/controllers/conditions"
 	"heartwood.dev/heartwood/internal/operator/render"
+	"heartwood.dev/heartwood/test/kit/fakeapi"
 )
-
-func newScheme(t *testing.T) *runtime.Scheme {
-	t.Helper()
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme,
-		v1alpha1.AddToScheme} {
-		if err := add(scheme); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return scheme
-}
 
 // TestConsentIsKeptWithoutStatefulSet: while the operator replaces the StatefulSet, because volumes
 // grow or get another class, a consent remains, and condition VolumeLost is not decided again.
 func TestConsentIsKeptWithoutStatefulSet(t *testing.T) {
-	scheme := newScheme(t)
 	cluster := &v1alpha1.LogCluster{ObjectMeta: metav1.ObjectMeta{Namespace: "space", Name: "main",
 		Annotations: map[string]string{v1alpha1.AnnotationReplaceVolume: "claim-1"}},
 		Spec: v1alpha1.LogClusterSpec{Brokers: 3}}
-	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(cluster).Build()
+	c := fakeapi.Builder(t, cluster).Build()
 	status := conditions.NewShared()
 	go func() {
 		for range status.Changes() {

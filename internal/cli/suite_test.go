@@ -16,8 +16,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
@@ -27,6 +25,7 @@ import (
 	"heartwood.dev/heartwood/internal/operator/render"
 	"heartwood.dev/heartwood/test/kit/devcluster"
 	"heartwood.dev/heartwood/test/kit/envtest"
+	"heartwood.dev/heartwood/test/kit/fakeapi"
 	"heartwood.dev/heartwood/test/kit/podforward"
 )
 
@@ -66,13 +65,7 @@ type fixture struct {
 func newFixture(t *testing.T) *fixture {
 	t.Helper()
 	f := &fixture{config: envtest.Start(t)}
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme,
-		v1alpha1.AddToScheme} {
-		if err := add(scheme); err != nil {
-			t.Fatal(err)
-		}
-	}
+	scheme := fakeapi.Scheme(t)
 	var err error
 	if f.api, err = client.New(f.config, client.Options{Scheme: scheme}); err != nil {
 		t.Fatal(err)

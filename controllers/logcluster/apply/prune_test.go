@@ -10,11 +10,11 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"heartwood.dev/heartwood/api/v1alpha1"
 	"heartwood.dev/heartwood/controllers/logcluster/facts"
+	"heartwood.dev/heartwood/test/kit/fakeapi"
 )
 
 // checkUID acts as the API server, which checks the UID of a deletion; the fake client does not.
@@ -41,7 +41,7 @@ func TestServiceThatWasCreatedAgainIsNotPruned(t *testing.T) {
 	for uid, stays := range map[types.UID]bool{"cached": false, "other": true} {
 		stored := cached.DeepCopy()
 		stored.UID = uid
-		c := fake.NewClientBuilder().WithObjects(stored).WithInterceptorFuncs(
+		c := fakeapi.Builder(t, stored).WithInterceptorFuncs(
 			interceptor.Funcs{Delete: checkUID}).Build()
 		r := &Applier{Client: c}
 		if err := r.prune(t.Context(), &facts.Facts{Cluster: cluster}, cached.DeepCopy(),

@@ -13,8 +13,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -22,6 +20,7 @@ import (
 	"heartwood.dev/heartwood/internal/console"
 	"heartwood.dev/heartwood/internal/remote"
 	"heartwood.dev/heartwood/test/kit/envtest"
+	"heartwood.dev/heartwood/test/kit/fakeapi"
 )
 
 // fixture is a namespace of a real API server, whose configuration has all rights.
@@ -35,13 +34,7 @@ type fixture struct {
 func newFixture(t *testing.T) *fixture {
 	t.Helper()
 	f := &fixture{t: t, config: envtest.Start(t)}
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme,
-		v1alpha1.AddToScheme} {
-		if err := add(scheme); err != nil {
-			t.Fatal(err)
-		}
-	}
+	scheme := fakeapi.Scheme(t)
 	var err error
 	if f.api, err = client.New(f.config, client.Options{Scheme: scheme}); err != nil {
 		t.Fatal(err)

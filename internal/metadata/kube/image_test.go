@@ -10,15 +10,14 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/yaml"
 
 	"heartwood.dev/heartwood/api/v1alpha1"
 	"heartwood.dev/heartwood/internal/metadata"
 	"heartwood.dev/heartwood/internal/metadata/partitionset"
+	"heartwood.dev/heartwood/test/kit/fakeapi"
 )
 
 const clusterUID = "550e8400-e29b-41d4-a716-446655440000"
@@ -344,14 +343,10 @@ func TestCacheComplete(t *testing.T) {
 	set.Spec.Assignments = map[string]string{"a/0": "0 " + partitionset.Tag(metadata.ID{})}
 	other := emptySets("demo")[1-set.Spec.Index]
 	other.Namespace = "here"
-	scheme := runtime.NewScheme()
-	if err := v1alpha1.AddToScheme(scheme); err != nil {
-		t.Fatal(err)
-	}
 	complete := func(known resources, stored ...client.Object) bool {
 		s := &Store{
 			opts:   Options{Namespace: "here", Cluster: "demo"},
-			client: fake.NewClientBuilder().WithScheme(scheme).WithObjects(stored...).Build(),
+			client: fakeapi.Builder(t, stored...).Build(),
 		}
 		got, err := s.cacheComplete(t.Context(), known)
 		if err != nil {

@@ -13,8 +13,6 @@ import (
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -24,6 +22,7 @@ import (
 	"heartwood.dev/heartwood/internal/metadata/partitionset"
 	"heartwood.dev/heartwood/test/kit/await"
 	"heartwood.dev/heartwood/test/kit/envtest"
+	"heartwood.dev/heartwood/test/kit/fakeapi"
 )
 
 // fixture is a namespace of a real API server that contains the LogCluster demo, and a client with
@@ -103,11 +102,7 @@ func newFixture(t *testing.T, config *rest.Config) *fixture {
 	if err != nil {
 		t.Fatal(err)
 	}
-	scheme := runtime.NewScheme()
-	if err := errors.Join(clientgoscheme.AddToScheme(scheme),
-		v1alpha1.AddToScheme(scheme)); err != nil {
-		t.Fatal(err)
-	}
+	scheme := fakeapi.Scheme(t)
 	all, err := client.New(config, client.Options{Scheme: scheme})
 	if err != nil {
 		t.Fatal(err)
