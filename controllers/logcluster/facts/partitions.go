@@ -79,7 +79,9 @@ func (s *Facts) Leaders() map[int32]int { return s.walked().leaders }
 // InISR reports whether a broker is in the ISR of a partition.
 func (s *Facts) InISR(id int32) bool { return s.walked().inISR[id] }
 
-// InISR reports whether a broker is in the ISR of one of the partitions.
+// InISR reports whether a broker is in the ISR of one of the partitions. It walks over partitions
+// that were read from the API server itself, before a step that cannot be undone. Facts are from the
+// cache and must not replace them.
 func InISR(all *sets.Cluster, id int32) bool {
 	for _, entry := range all.All() {
 		if entry.State != nil && slices.ContainsFunc(entry.State.ISR,
@@ -93,15 +95,20 @@ func InISR(all *sets.Cluster, id int32) bool {
 // Assignments returns the assigned replicas of each partition of existing Topics, by its name.
 func (s *Facts) Assignments() iter.Seq2[string, []int32] {
 	return func(yield func(string, []int32) bool) {
-		tags := s.walked().tags
-		for key, entry := range s.Sets.All() {
-			if entry.BelongsTo(tags[key.Topic]) && entry.Assignment != nil &&
-				!yield(key.String(), entry.Assignment.Replicas) {
+		for _, p := range s.walked().assigned {
+			if !yield(p.name, p.replicas) {
 				return
 			}
 		}
 	}
 }
+
+// Lendable returns the elected partitions of existing Topics that have a lent replica, or may get
+// one (LendsTo).
+func (s *Facts) Lendable() []Partition { return s.walked().lendable }
+
+// Orphaned returns the partitions of deleted Topics whose records are retained or being removed.
+func (s *Facts) Orphaned() []Partition { return s.walked().orphaned }
 
 // LendsTo reports whether the partitions of a Topic get a second replica while their broker is
 // restarted.

@@ -3,6 +3,7 @@ package facts
 import (
 	"slices"
 
+	"heartwood.dev/heartwood/api/v1alpha1"
 	"heartwood.dev/heartwood/controllers/sets"
 	"heartwood.dev/heartwood/internal/metadata"
 	"heartwood.dev/heartwood/internal/metadata/partitionset"
@@ -21,6 +22,22 @@ type walk struct {
 	stops       []rollout.Partition // of existing Topics
 	retained    []rollout.Partition // of deleted topics
 	lent        int32
+	assigned    []assigned  // of existing Topics
+	lendable    []Partition // see Lendable
+	orphaned    []Partition // see Orphaned
+}
+
+// assigned are the assigned replicas of a partition.
+type assigned struct {
+	name     string
+	replicas []int32
+}
+
+// Partition is a partition with its entry, and with its Topic if that exists.
+type Partition struct {
+	partitionset.Key
+	partitionset.Entry
+	Topic *v1alpha1.Topic
 }
 
 // topicFacts is what a partition inherits from its Topic.
@@ -28,6 +45,7 @@ type topicFacts struct {
 	tag    string
 	minISR int
 	lends  bool // see LendsTo
+	object *v1alpha1.Topic
 }
 
 // walked returns the result of the walk. It is made by the first call, because the watch of
@@ -41,7 +59,8 @@ func (s *Facts) walked() *walk {
 	topics := make(map[string]topicFacts, len(s.Topics))
 	for i := range s.Topics {
 		topic := &s.Topics[i]
-		known := topicFacts{tag: sets.Tag(topic.UID), minISR: 1, lends: s.LendsTo(topic)}
+		known := topicFacts{tag: sets.Tag(topic.UID), minISR: 1, lends: s.LendsTo(topic),
+			object: topic}
 		if settings, err := metadata.SettingsOf(topic, s.Cluster); err == nil {
 			known.minISR = settings.MinInSyncReplicas
 		}
@@ -60,6 +79,9 @@ func (s *Facts) walked() *walk {
 		} else {
 			w.retained = append(w.retained, rollout.Partition{Name: key.String(),
 				Stop: placement.Stop{Replicas: entry.Brokers()}})
+		}
+		if a := entry.Assignment; a != nil && a.Reclaim.Orphaned() {
+			w.orphaned = append(w.orphaned, Partition{Key: key, Entry: entry})
 		}
 	}
 	slices.Sort(w.draining.TooMany)
@@ -87,14 +109,19 @@ func (w *walk) add(key partitionset.Key, entry partitionset.Entry, topic topicFa
 	if entry.Lent {
 		w.lent++
 	}
+	name := key.String()
+	w.assigned = append(w.assigned, assigned{name, entry.Assignment.Replicas})
 	if entry.State == nil {
 		return
+	}
+	if entry.Lent || topic.lends {
+		w.lendable = append(w.lendable, Partition{Key: key, Entry: entry, Topic: topic.object})
 	}
 	stop := placement.Stop{Replicas: entry.State.Replicas, MinISR: topic.minISR}
 	for _, member := range entry.State.ISR {
 		stop.InSync = append(stop.InSync, member.Broker)
 	}
-	w.stops = append(w.stops, rollout.Partition{Name: key.String(), Stop: stop,
+	w.stops = append(w.stops, rollout.Partition{Name: name, Stop: stop,
 		// a partition without a leader cannot be copied, and serves nobody
 		Lend: topic.lends && entry.State.Leader != placement.NoLeader})
 }

@@ -86,15 +86,9 @@ type lending struct {
 // lendingOf gathers the loans, the partitions that may get one, and the brokers. The loans of
 // partitions that are not assigned any more are ignored: the assignment controller changes those.
 func lendingOf(s *facts.Facts, latest *reports.Cluster) (l lending) {
-	byName, sizes := map[string]*v1alpha1.Topic{}, sizesOf(latest)
-	for i := range s.Topics {
-		byName[s.Topics[i].Name] = &s.Topics[i]
-	}
-	for key, entry := range s.Sets.All() {
-		topic := byName[key.Topic]
-		if topic == nil || !entry.BelongsTo(sets.Tag(topic.UID)) || entry.State == nil {
-			continue
-		}
+	sizes := sizesOf(latest)
+	for _, p := range s.Lendable() {
+		key, entry, topic := p.Key, p.Entry, p.Topic
 		replicas := entry.Assignment.Replicas
 		home := replicas[0]
 		replicaSizes := sizes[report.TopicPartition{Topic: topic.KafkaName(), Partition: key.Index}]

@@ -16,20 +16,17 @@ const retainedTopicsMax = 20
 func describeRetained(s *facts.Facts, status *v1alpha1.LogClusterStatus) {
 	topics := map[v1alpha1.GivenUp]*v1alpha1.RetainedTopic{}
 	status.RetainedPartitions, status.RetainedTopics = 0, nil
-	for key, entry := range s.Sets.All() {
-		a := entry.Assignment
-		if a == nil || !a.Reclaim.Orphaned() {
-			continue
-		}
+	for _, p := range s.Orphaned() {
+		a := p.Assignment
 		status.RetainedPartitions++
-		named := v1alpha1.GivenUp{Topic: key.Topic, ID: a.Tag}
+		named := v1alpha1.GivenUp{Topic: p.Key.Topic, ID: a.Tag}
 		if topics[named] == nil {
-			topics[named] = &v1alpha1.RetainedTopic{Topic: key.Topic, ID: a.Tag}
+			topics[named] = &v1alpha1.RetainedTopic{Topic: p.Key.Topic, ID: a.Tag}
 		}
 		topics[named].Partitions++
 		if a.Reclaim == partitionset.Remove {
 			topics[named].Removing = true
-			topics[named].WaitsFor = append(topics[named].WaitsFor, replicasOf(entry)...)
+			topics[named].WaitsFor = append(topics[named].WaitsFor, replicasOf(p.Entry)...)
 		}
 	}
 	for _, topic := range topics {
