@@ -137,18 +137,19 @@ func (r *Reconciler) ofChangingCluster(ctx context.Context,
 		(allowed.IntVal == 0) == r.isUnderReplicated(ctx, set.(*v1alpha1.PartitionSet)) {
 		return nil // this set alone requires no other budget
 	}
-	s, err := r.Facts.GatherPartitions(ctx, cluster)
+	s, err := r.Facts.Gather(ctx, cluster)
 	if err != nil {
 		return found
 	}
 	if allowed := budget.Spec.MaxUnavailable; !drains && allowed != nil &&
-		allowed.IntVal == render.MaxUnavailable(apply.SettingsOf(s, r.Apply.Settings)) {
+		allowed.IntVal == render.MaxUnavailable(apply.SettingsOf(s, r.Apply.Settings, "")) {
 		return nil
 	}
 	return found
 }
 
 // isUnderReplicated reports whether a partition of an existing Topic in a set is under-replicated.
+// It walks over the set of an event only: most events need no Facts, which contain all sets.
 func (r *Reconciler) isUnderReplicated(ctx context.Context, set *v1alpha1.PartitionSet) bool {
 	for key, entry := range r.Facts.Sets.Decode(ctx, set).All() {
 		if !entry.UnderReplicated() {
@@ -214,7 +215,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	if s.RestartedFor, err = r.Apply.RestartedFor(ctx, s); err != nil {
+	restartedFor, err := r.Apply.RestartedFor(ctx, s)
+	if err != nil {
 		return ctrl.Result{}, err
 	}
 	replacing, err := r.Replace.Continue(ctx, s, m)
@@ -222,12 +224,11 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, err
 	}
 	if m.Restarted != "" {
-		s.RemovePod(m.Restarted)
+		s = s.WithoutPod(m.Restarted)
 	}
 	var resized time.Duration
 	volumes.Restarts, resized = r.Apply.ResizeRestarts(s, m, objects, time.Now())
-	s.Volumes = volumes
-	result, again, err := r.advance(ctx, s, m)
+	result, again, err := r.advance(ctx, s, m, facts.Applied{Volumes: volumes}, restartedFor)
 	if r.Outcomes.Put(req.NamespacedName, result, time.Now()) {
 		if err := watch.Send(ctx, r.Changed, cluster); err != nil {
 			return ctrl.Result{}, err
@@ -251,10 +252,12 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 // advance applies a LogCluster and continues its rolling update, unless it is paused. again is the
 // time after which the next step is due; 0 if there is none. It returns no error for an invalid
 // LogCluster: a retry would not help, and a change of the LogCluster triggers the next one.
-func (r *Reconciler) advance(ctx context.Context, s *facts.Facts,
-	m *memory.Memory) (result outcome.Outcome, again time.Duration, err error) {
+func (r *Reconciler) advance(ctx context.Context, s *facts.Facts, m *memory.Memory,
+	applied facts.Applied, restartedFor string) (result outcome.Outcome, again time.Duration,
+	err error) {
 	result = outcome.Outcome{Generation: s.Cluster.Generation, Paused: s.Cluster.Paused(),
-		Storage: outcome.DescribeStorage(s.Cluster, s.Volumes, s.VolumesToReplace().Replace)}
+		Storage: outcome.DescribeStorage(s.Cluster, applied.Volumes,
+			s.VolumesToReplace(applied).Replace)}
 	budgetErr := r.Apply.Budget(ctx, s)
 	if invalid := cmp.Or(s.Cluster.Spec.ValidatePeers(),
 		s.Cluster.Spec.Pod.Validate()); invalid != nil {
@@ -262,23 +265,25 @@ func (r *Reconciler) advance(ctx context.Context, s *facts.Facts,
 		return result, 0, budgetErr
 	}
 	if result.Paused {
-		result.Decided, result.Step.Decision = true, outcome.PausedStep(s)
+		result.Decided, result.Step.Decision = true, outcome.PausedStep(s, applied)
 		if foreign := owned.AsForeign(budgetErr); foreign != nil {
 			result.Failure, result.Foreign = foreign.Message(), true
 			again, budgetErr = retryInterval, nil
 		}
 		return result, again, budgetErr
 	}
-	if err := r.Apply.All(ctx, s, m); err != nil {
+	brokers, replaces, err := r.Apply.All(ctx, s, m, restartedFor)
+	if err != nil {
 		result.Fail(err)
 		if result.Foreign {
 			return result, retryInterval, nil // no event announces the end of a foreign object
 		}
 		return result, 0, err
 	}
-	if s.Replaces != "" {
+	applied.Brokers = brokers
+	if replaces != "" {
 		// No broker is restarted meanwhile: its pod would not be created again.
-		result.Applying = s.Replaces
+		result.Applying = replaces
 		return result, apply.ReplaceInterval, nil
 	}
 	// Routes must not delay a rolling update: the Gateway API may be missing or too old.
@@ -286,7 +291,7 @@ func (r *Reconciler) advance(ctx context.Context, s *facts.Facts,
 		result.Fail(err)
 		r.Apply.Failed(s, err)
 	}
-	result.Step, again, err = r.Roll.Next(ctx, s, m)
+	result.Step, again, err = r.Roll.Next(ctx, s, m, applied)
 	result.Decided = err == nil || result.Step.Refusal != ""
 	if result.Failure != "" && again == 0 {
 		again = retryInterval

@@ -45,7 +45,7 @@ func (a *Applier) Failed(s *facts.Facts, err error) {
 // than the replicas do. Neither a pause nor a spec that cannot be applied may delay that: with an
 // outdated budget, the drain of a node would evict a broker whose replicas others need.
 func (a *Applier) Budget(ctx context.Context, s *facts.Facts) error {
-	budget, settings := &policyv1.PodDisruptionBudget{}, SettingsOf(s, a.Settings)
+	budget, settings := &policyv1.PodDisruptionBudget{}, SettingsOf(s, a.Settings, "")
 	key := types.NamespacedName{Namespace: s.Cluster.Namespace,
 		Name: render.BrokersName(s.Cluster.Name)}
 	if err := a.Get(ctx, key, budget); err != nil {
@@ -61,36 +61,40 @@ func (a *Applier) Budget(ctx context.Context, s *facts.Facts) error {
 // All applies all objects in the order in which package render returns them. It stops at the
 // first error, because later objects may depend on the failed one, as pods depend on their
 // ServiceAccount. It creates an event for the error; the queue retries with backoff.
-func (a *Applier) All(ctx context.Context, s *facts.Facts, m *memory.Memory) error {
-	rendered := render.Cluster(s.Cluster, SettingsOf(s, a.Settings))
+//
+// Parameter restartedFor is the result of RestartedFor. All returns the StatefulSet as applied, and
+// what its replacement waits for; "" if it is not being replaced.
+func (a *Applier) All(ctx context.Context, s *facts.Facts, m *memory.Memory,
+	restartedFor string) (applied *appsv1.StatefulSet, replaces string, err error) {
+	rendered := render.Cluster(s.Cluster, SettingsOf(s, a.Settings, restartedFor))
 	for _, object := range rendered {
 		if brokers, ok := object.(*appsv1.StatefulSet); ok {
-			var err error
-			if s.Replaces, err = a.makeWay(ctx, s, m, brokers); err != nil {
+			if replaces, err = a.makeWay(ctx, s, m, brokers); err != nil {
 				a.Failed(s, err)
-				return err
-			} else if s.Replaces != "" {
+				return nil, "", err
+			} else if replaces != "" {
 				break
 			}
 		}
 		if err := a.applier().Apply(ctx, s.Cluster, object); err != nil {
 			a.Failed(s, err)
-			return err
+			return nil, "", err
 		}
 		if brokers, ok := object.(*appsv1.StatefulSet); ok {
-			s.Applied = brokers
+			applied = brokers
 			m.Replacing = false
 		}
 	}
-	return a.pruneServices(ctx, s, rendered)
+	return applied, replaces, a.pruneServices(ctx, s, rendered)
 }
 
-// SettingsOf returns the settings for package render.
-func SettingsOf(s *facts.Facts, base render.Settings) render.Settings {
+// SettingsOf returns the settings for package render. Parameter restartedFor is needed for the
+// StatefulSet only.
+func SettingsOf(s *facts.Facts, base render.Settings, restartedFor string) render.Settings {
 	base.Brokers, base.PartitionSets = s.Drain().Brokers, s.Sets.Count
 	base.ScramShards = s.ScramShards
 	// The template keeps the last requested restart: removing the annotation restarts nothing.
-	base.RestartRequest = cmp.Or(s.Cluster.Annotations[v1alpha1.AnnotationRestart], s.RestartedFor)
+	base.RestartRequest = cmp.Or(s.Cluster.Annotations[v1alpha1.AnnotationRestart], restartedFor)
 	base.NoEvictions = s.Replication().UnderReplicated > 0 || s.StaleFor > 0
 	return base
 }

@@ -20,7 +20,7 @@ import (
 // Routes applies the TLSRoutes, and deletes those of listeners and brokers that no longer
 // exist. The list is read from the API server, not from a cache: the kind may not exist.
 func (a *Applier) Routes(ctx context.Context, s *facts.Facts) error {
-	rendered := render.TLSRoutes(s.Cluster, SettingsOf(s, a.Settings))
+	rendered := render.TLSRoutes(s.Cluster, SettingsOf(s, a.Settings, ""))
 	for _, route := range rendered {
 		if err := a.applier().Apply(ctx, s.Cluster, route); apierrors.IsNotFound(err) {
 			return fmt.Errorf("%w: the Gateway API v1.5 or later is not installed", err)

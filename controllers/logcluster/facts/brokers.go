@@ -20,9 +20,12 @@ func (s *Facts) Pod(id int32) *corev1.Pod {
 	return nil
 }
 
-// RemovePod removes a pod that was deleted, if the cache still contains it.
-func (s *Facts) RemovePod(uid types.UID) {
-	s.Pods = slices.DeleteFunc(s.Pods, func(pod corev1.Pod) bool { return pod.UID == uid })
+// WithoutPod returns the Facts without a pod that was deleted, which the cache may still contain.
+func (s *Facts) WithoutPod(uid types.UID) *Facts {
+	without := *s
+	without.Pods = slices.DeleteFunc(slices.Clone(s.Pods),
+		func(pod corev1.Pod) bool { return pod.UID == uid })
+	return &without
 }
 
 // RunningBrokers returns the replicas of the StatefulSet, or the number of pods while the

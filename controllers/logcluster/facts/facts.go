@@ -17,26 +17,17 @@ import (
 	"heartwood.dev/heartwood/controllers/brokerstate"
 	"heartwood.dev/heartwood/controllers/index"
 	"heartwood.dev/heartwood/controllers/sets"
-	"heartwood.dev/heartwood/internal/operator/claims"
 	"heartwood.dev/heartwood/internal/operator/render"
 	"heartwood.dev/heartwood/internal/placement"
 )
 
-// Facts is the input of a LogCluster's reconciliation. Gather reads it from the cache. The objects
-// must not be changed.
+// Facts is the input of a LogCluster's reconciliation. Gather reads it from the cache. It is
+// immutable: neither its fields nor the objects may be changed.
 type Facts struct {
 	Cluster *v1alpha1.LogCluster
 	Brokers *appsv1.StatefulSet // zero value if it does not exist yet
 	Topics  []v1alpha1.Topic
 	Sets    *sets.Cluster
-	// Applied is the StatefulSet after it was applied, of which the cache may contain an earlier
-	// version; nil if it was not applied.
-	Applied *appsv1.StatefulSet
-	// Replaces is what the replacement of the StatefulSet waits for; "" if it is not being replaced.
-	Replaces string
-	// RestartedFor is the restart request in the pod template of the StatefulSet.
-	RestartedFor string
-	Volumes      claims.State
 
 	Pods   []corev1.Pod
 	Leases []coordinationv1.Lease
@@ -57,10 +48,8 @@ type Gatherer struct {
 	Brokers *brokerstate.Tracker
 }
 
-// GatherPartitions reads the StatefulSet, the Topics and the partitions of a LogCluster. The rest
-// of the Facts remains empty.
-func (g Gatherer) GatherPartitions(ctx context.Context,
-	cluster *v1alpha1.LogCluster) (*Facts, error) {
+// Gather reads the Facts of a LogCluster.
+func (g Gatherer) Gather(ctx context.Context, cluster *v1alpha1.LogCluster) (*Facts, error) {
 	s := &Facts{Cluster: cluster, Brokers: &appsv1.StatefulSet{}}
 	statefulSet := types.NamespacedName{Namespace: cluster.Namespace,
 		Name: render.BrokersName(cluster.Name)}
@@ -85,27 +74,8 @@ func (g Gatherer) GatherPartitions(ctx context.Context,
 	if s.Sets, err = g.Sets.OfCluster(ctx, cluster.Namespace, cluster.Name); err != nil {
 		return nil, err
 	}
-	return s, g.observeBrokers(ctx, s)
-}
-
-// Gather reads the Facts of a LogCluster.
-func (g Gatherer) Gather(ctx context.Context, cluster *v1alpha1.LogCluster) (*Facts, error) {
-	s, err := g.GatherPartitions(ctx, cluster)
-	if err != nil {
+	if s.ScramShards, err = g.countScramShards(ctx, cluster); err != nil {
 		return nil, err
-	}
-	for {
-		shard := types.NamespacedName{Namespace: cluster.Namespace,
-			Name: v1alpha1.ScramSecretName(cluster.Name, s.ScramShards)}
-		secret := &corev1.Secret{}
-		err := g.Get(ctx, shard, secret)
-		// Brokers must not read the verifiers in a Secret of others.
-		if apierrors.IsNotFound(err) || err == nil && !metav1.IsControlledBy(secret, cluster) {
-			break
-		} else if err != nil {
-			return nil, fmt.Errorf("get secret %s: %w", shard.Name, err)
-		}
-		s.ScramShards++
 	}
 	leases := &coordinationv1.LeaseList{}
 	if err := g.List(ctx, leases, client.InNamespace(cluster.Namespace),
@@ -114,7 +84,24 @@ func (g Gatherer) Gather(ctx context.Context, cluster *v1alpha1.LogCluster) (*Fa
 		return nil, fmt.Errorf("list leases: %w", err)
 	}
 	s.Leases = leases.Items
-	return s, nil
+	return s, g.observeBrokers(ctx, s)
+}
+
+// countScramShards returns the number of Secrets with SCRAM verifiers.
+func (g Gatherer) countScramShards(ctx context.Context,
+	cluster *v1alpha1.LogCluster) (int, error) {
+	for count := 0; ; count++ {
+		shard := types.NamespacedName{Namespace: cluster.Namespace,
+			Name: v1alpha1.ScramSecretName(cluster.Name, count)}
+		secret := &corev1.Secret{}
+		err := g.Get(ctx, shard, secret)
+		// Brokers must not read the verifiers in a Secret of others.
+		if apierrors.IsNotFound(err) || err == nil && !metav1.IsControlledBy(secret, cluster) {
+			return count, nil
+		} else if err != nil {
+			return 0, fmt.Errorf("get secret %s: %w", shard.Name, err)
+		}
+	}
 }
 
 // observeBrokers reads which brokers are up, and whether their addresses are stale. A broker whose

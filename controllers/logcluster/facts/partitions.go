@@ -80,8 +80,8 @@ func (s *Facts) Leaders() map[int32]int { return s.walked().leaders }
 func (s *Facts) InISR(id int32) bool { return s.walked().inISR[id] }
 
 // InISR reports whether a broker is in the ISR of one of the partitions. It walks over partitions
-// that were read from the API server itself, before a step that cannot be undone. Facts are from the
-// cache and must not replace them.
+// that were read from the API server itself, before a step that cannot be undone. Facts are from
+// the cache and must not replace them.
 func InISR(all *sets.Cluster, id int32) bool {
 	for _, entry := range all.All() {
 		if entry.State != nil && slices.ContainsFunc(entry.State.ISR,

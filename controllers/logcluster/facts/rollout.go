@@ -14,11 +14,11 @@ import (
 )
 
 // RestartReason says why the pod of a broker is restarted.
-func (s *Facts) RestartReason(pod *corev1.Pod, id int32) string {
+func (s *Facts) RestartReason(pod *corev1.Pod, id int32, applied Applied) string {
 	switch {
 	case s.Requested(pod):
 		return v1alpha1.RestartRequested
-	case s.Volumes.Restarts[id]:
+	case applied.Volumes.Restarts[id]:
 		return v1alpha1.RestartVolumeResized
 	}
 	return v1alpha1.RestartTemplateChanged
@@ -36,14 +36,14 @@ func restartsPod(pod *corev1.Pod) bool { return pod.Annotations[v1alpha1.Annotat
 
 // RolloutState returns the state of a rolling update. A missing pod, and one that is being deleted,
 // is created from the latest template.
-func (s *Facts) RolloutState() rollout.State {
+func (s *Facts) RolloutState(applied Applied) rollout.State {
 	status := s.Brokers.Status
 	running := s.Drain().Brokers
 	state := rollout.State{
 		Brokers: make([]rollout.Broker, running),
 		Observed: s.Brokers.UID != "" && s.Brokers.DeletionTimestamp == nil &&
 			status.UpdateRevision != "" &&
-			status.ObservedGeneration >= s.Brokers.Generation && s.containsApplied(),
+			status.ObservedGeneration >= s.Brokers.Generation && applied.isIn(s),
 		Partitions: s.walked().stops, Lends: s.Cluster.Spec.Rollout.LendsReplicas(),
 	}
 	leaders := s.Leaders()
@@ -59,27 +59,22 @@ func (s *Facts) RolloutState() rollout.State {
 		}
 		b := &state.Brokers[id]
 		b.Ready = PodReady(pod)
-		b.Updated = pod.DeletionTimestamp != nil || !restartsPod(pod) && !s.Volumes.Restarts[id] &&
+		b.Updated = pod.DeletionTimestamp != nil || !restartsPod(pod) &&
+			!applied.Volumes.Restarts[id] &&
 			pod.Labels[appsv1.ControllerRevisionHashLabelKey] == status.UpdateRevision
 	}
 	return state
 }
 
-// containsApplied reports whether the cache contains the StatefulSet as it was applied.
-func (s *Facts) containsApplied() bool {
-	return s.Applied == nil || s.Applied.UID == s.Brokers.UID &&
-		s.Brokers.Generation >= s.Applied.Generation
-}
-
 // VolumesToReplace returns the volumes whose StorageClass is another one than that of the spec.
-func (s *Facts) VolumesToReplace() rollout.Volumes {
+func (s *Facts) VolumesToReplace(applied Applied) rollout.Volumes {
 	v := rollout.Volumes{Replace: map[int32]bool{}, Outside: map[int32]bool{},
 		Retained: s.walked().retained}
 	class := s.Cluster.Spec.Storage.ClassName
 	if class == nil {
 		return v // whatever was the default
 	}
-	for _, claim := range s.Volumes.Claims {
+	for _, claim := range applied.Volumes.Claims {
 		if claim.Class != *class {
 			v.Replace[claim.Broker] = !claim.Bound
 			v.Outside[claim.Broker] = !s.InISR(claim.Broker) && !slices.ContainsFunc(v.Retained,

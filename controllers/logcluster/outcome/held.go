@@ -32,9 +32,10 @@ func HeldBy(s *facts.Facts, hold rollout.Hold) Held {
 }
 
 // PausedStep returns the step that a pause holds up. The replacement of volumes is one, too.
-func PausedStep(s *facts.Facts) rollout.Decision {
-	next := rollout.Next(s.RolloutState())
-	if volumes := len(s.VolumesToReplace().Replace); next.Phase == rollout.Complete && volumes > 0 {
+func PausedStep(s *facts.Facts, applied facts.Applied) rollout.Decision {
+	next := rollout.Next(s.RolloutState(applied))
+	volumes := len(s.VolumesToReplace(applied).Replace)
+	if next.Phase == rollout.Complete && volumes > 0 {
 		next = rollout.Decision{Phase: rollout.Waiting, Broker: -1, Outdated: volumes}
 	}
 	return next

@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"heartwood.dev/heartwood/api/v1alpha1"
+	"heartwood.dev/heartwood/controllers/logcluster/facts"
 	"heartwood.dev/heartwood/controllers/logcluster/factstest"
 	"heartwood.dev/heartwood/internal/operator/rollout"
 )
@@ -16,13 +17,13 @@ import (
 // deleted pod. Next must wait for broker 2 and not restart another broker.
 func TestOneRestartWithAnOutdatedCache(t *testing.T) {
 	s := factstest.Outdated()
-	first := rollout.Next(s.RolloutState())
+	first := rollout.Next(s.RolloutState(facts.Applied{}))
 	if first.Phase != rollout.Restart || first.Broker != 2 {
 		t.Fatalf("got %+v, want a restart of broker 2", first)
 	}
-	s.RemovePod(s.Pod(2).UID)
+	s = s.WithoutPod(s.Pod(2).UID)
 	want := rollout.Decision{Phase: rollout.Waiting, Broker: 2, Outdated: 2}
-	if got := rollout.Next(s.RolloutState()); got != want {
+	if got := rollout.Next(s.RolloutState(facts.Applied{})); got != want {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
 }
@@ -36,10 +37,10 @@ func TestAppliedTemplateIsNotObserved(t *testing.T) {
 	}
 	for applied, want := range map[int64]string{2: v1alpha1.ReasonComplete,
 		3: v1alpha1.ReasonObserving} {
-		s.Applied = &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{UID: "brokers",
-			Generation: applied}}
+		state := s.RolloutState(facts.Applied{Brokers: &appsv1.StatefulSet{
+			ObjectMeta: metav1.ObjectMeta{UID: "brokers", Generation: applied}}})
 		now := time.Now()
-		o := Outcome{Step: Step{Decision: rollout.Next(s.RolloutState())}, Decided: true, since: now}
+		o := Outcome{Step: Step{Decision: rollout.Next(state)}, Decided: true, since: now}
 		if got := o.rollingOutCondition(s, nil, now); got.Reason != want {
 			t.Errorf("applied generation %d: got %+v, want reason %s", applied, got, want)
 		}
@@ -50,8 +51,9 @@ func TestAppliedTemplateIsNotObserved(t *testing.T) {
 // cache still contains the deleted one.
 func TestRecreatedStatefulSetIsNotObserved(t *testing.T) {
 	s := factstest.Outdated()
-	s.Applied = &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{UID: "others", Generation: 1}}
-	if got := rollout.Next(s.RolloutState()); got.Phase != rollout.Waiting || got.Broker != -1 {
+	applied := facts.Applied{Brokers: &appsv1.StatefulSet{
+		ObjectMeta: metav1.ObjectMeta{UID: "others", Generation: 1}}}
+	if got := rollout.Next(s.RolloutState(applied)); got.Phase != rollout.Waiting || got.Broker != -1 {
 		t.Errorf("got %+v, want it to wait", got)
 	}
 }

@@ -108,7 +108,7 @@ func TestRestartIsShownUntilThePodIsReady(t *testing.T) {
 	s.put(0, decided(rollout.Decision{Phase: rollout.Restart, Broker: 2, Outdated: 3}),
 		v1alpha1.ReasonRestarting)
 	deleted := s.scope.Pods[2]
-	s.scope.RemovePod(deleted.UID)
+	s.scope = s.scope.WithoutPod(deleted.UID)
 	s.put(time.Second, waits, v1alpha1.ReasonRestarting, "Broker 2", "outdated pod: 2")
 	s.put(restartsWithin, waits, v1alpha1.ReasonWaiting, "has not created the pod of broker 2",
 		"kubectl describe statefulset")
@@ -167,11 +167,12 @@ func TestPauseHoldsUpTheReplacementOfVolumes(t *testing.T) {
 		s.scope.Pods[i].Labels[appsv1.ControllerRevisionHashLabelKey] = "second"
 	}
 	s.scope.Cluster.Spec.Storage.ClassName = new("fast")
-	s.scope.Volumes.Claims = []claims.Claim{{Broker: 0, Class: "fast", Bound: true},
+	applied := facts.Applied{}
+	applied.Volumes.Claims = []claims.Claim{{Broker: 0, Class: "fast", Bound: true},
 		{Broker: 1, Class: "slow", Bound: true}}
-	paused := Outcome{Decided: true, Paused: true, Step: Step{Decision: PausedStep(s.scope)}}
+	paused := Outcome{Decided: true, Paused: true, Step: Step{Decision: PausedStep(s.scope, applied)}}
 	s.put(0, paused, v1alpha1.ReasonPaused)
-	s.scope.Volumes.Claims[1].Class = "fast"
-	paused.Step.Decision = PausedStep(s.scope)
+	applied.Volumes.Claims[1].Class = "fast"
+	paused.Step.Decision = PausedStep(s.scope, applied)
 	s.put(time.Second, paused, v1alpha1.ReasonComplete)
 }

@@ -44,9 +44,10 @@ type Replacer struct {
 // Next executes the next step of the replacement of volumes, if it is the turn of one after
 // the decision about restarts; again is the time after which the next step is due. The result
 // handled is false if it is not.
-func (r *Replacer) Next(ctx context.Context, s *facts.Facts, m *memory.Memory, state rollout.State,
-	taken outcome.Step) (next outcome.Step, again time.Duration, handled bool, err error) {
-	volumes := s.VolumesToReplace()
+func (r *Replacer) Next(ctx context.Context, s *facts.Facts, m *memory.Memory,
+	applied facts.Applied, state rollout.State, taken outcome.Step) (next outcome.Step,
+	again time.Duration, handled bool, err error) {
+	volumes := s.VolumesToReplace(applied)
 	decision, why := rollout.NextVolume(state, volumes, taken.Decision)
 	if len(volumes.Replace) == 0 || decision == taken.Decision &&
 		(decision.Phase != rollout.Waiting || decision.Broker < 0 || decision.Outdated > 0) {
@@ -68,8 +69,8 @@ func (r *Replacer) Next(ctx context.Context, s *facts.Facts, m *memory.Memory, s
 	if decision.Phase == rollout.Restart {
 		taken.Volume = fmt.Sprintf("Broker %d is stopping, and its volume is replaced. %s",
 			decision.Broker, remaining)
-		if taken.Refusal, err = r.replaceVolume(ctx, s, m, decision.Broker,
-			state); err != nil {
+		if taken.Refusal, err = r.replaceVolume(ctx, s, m, applied,
+			decision.Broker, state); err != nil {
 			taken.Refusal = fmt.Sprintf("The operator failed to replace the volume of broker %d: %v.",
 				decision.Broker, err)
 		}
@@ -107,8 +108,8 @@ func describeWait(s *facts.Facts, d rollout.Decision, why rollout.Why) string {
 // replaceVolume begins the replacement of a broker's volume: it deletes the broker's pod with a
 // finalizer, so that the broker cannot start again with the volume. Continue does the
 // rest. It returns the reason for a refusal, or "".
-func (r *Replacer) replaceVolume(ctx context.Context, s *facts.Facts, m *memory.Memory, id int32,
-	state rollout.State) (refusal string, err error) {
+func (r *Replacer) replaceVolume(ctx context.Context, s *facts.Facts, m *memory.Memory,
+	applied facts.Applied, id int32, state rollout.State) (refusal string, err error) {
 	class := *s.Cluster.Spec.Storage.ClassName
 	_, complete, err := sets.Live(ctx, r.Live, s.Cluster.Namespace, s.Cluster.Name)
 	if err != nil {
@@ -123,11 +124,11 @@ func (r *Replacer) replaceVolume(ctx context.Context, s *facts.Facts, m *memory.
 		return fmt.Sprintf("Broker %d keeps its volume: StorageClass %s does not exist. Create it, "+
 			"or correct spec.storage.className.", id, class), nil
 	}
-	for _, claim := range s.Volumes.Claims {
-		if claim.Broker == id && claim.Capacity.Cmp(s.Volumes.Size) > 0 {
+	for _, claim := range applied.Volumes.Claims {
+		if claim.Broker == id && claim.Capacity.Cmp(applied.Volumes.Size) > 0 {
 			return fmt.Sprintf("Broker %d keeps its volume: that of claim %s has %s, and the next one "+
 				"would have %s. Raise spec.storage.size.", id, claim.Name,
-				claim.Capacity.String(), s.Volumes.Size.String()), nil
+				claim.Capacity.String(), applied.Volumes.Size.String()), nil
 		}
 	}
 	cached := s.Pod(id)

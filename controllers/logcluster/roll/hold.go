@@ -10,7 +10,8 @@ import (
 
 // hold sets what the restart of each broker must wait for (spec.rollout, VersionSkew). It returns
 // the time until the window begins; 0 if there is none or it has begun.
-func hold(s *facts.Facts, state *rollout.State, now time.Time) (left time.Duration) {
+func hold(s *facts.Facts, applied facts.Applied, state *rollout.State,
+	now time.Time) (left time.Duration) {
 	terms := rollout.Terms{Inside: true,
 		Approved: s.Cluster.RolloutApproved(s.Brokers.Status.UpdateRevision)}
 	if spec := s.Cluster.Spec.Rollout; spec != nil {
@@ -26,7 +27,7 @@ func hold(s *facts.Facts, state *rollout.State, now time.Time) (left time.Durati
 		}
 		if pod := s.Pod(int32(id)); pod != nil {
 			// spec.storage.size was changed to make room, perhaps on a full volume.
-			asked := s.Requested(pod) || s.Volumes.Restarts[int32(id)]
+			asked := s.Requested(pod) || applied.Volumes.Restarts[int32(id)]
 			state.Brokers[id].Hold = terms.Hold(asked)
 		}
 	}

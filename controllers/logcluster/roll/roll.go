@@ -44,11 +44,11 @@ type Roller struct {
 
 // Next executes the next step of a rolling update, if there is one. It returns the decision, and
 // the time after which the next step is due; 0 if there is none.
-func (r *Roller) Next(ctx context.Context, s *facts.Facts,
-	m *memory.Memory) (outcome.Step, time.Duration, error) {
+func (r *Roller) Next(ctx context.Context, s *facts.Facts, m *memory.Memory,
+	applied facts.Applied) (outcome.Step, time.Duration, error) {
 	now := time.Now()
-	state := s.RolloutState()
-	left := hold(s, &state, now)
+	state := s.RolloutState(applied)
+	left := hold(s, applied, &state, now)
 	again := cmp.Or(r.Interval, outcome.Interval)
 	readySince := m.ObserveReady(s.Pods, now)
 	for id, since := range readySince {
@@ -64,7 +64,8 @@ func (r *Roller) Next(ctx context.Context, s *facts.Facts,
 		return outcome.Step{}, 0, err
 	}
 	taken.Lending = lending
-	if taken, next, handled, err := r.Replace.Next(ctx, s, m, state, taken); handled || err != nil {
+	if taken, next, handled, err := r.Replace.Next(ctx, s, m, applied, state,
+		taken); handled || err != nil {
 		return taken, min(again, next), err
 	}
 	switch taken.Phase {
@@ -79,7 +80,8 @@ func (r *Roller) Next(ctx context.Context, s *facts.Facts,
 		}
 	case rollout.Restart:
 		var err error
-		if taken.Refusal, err = r.restart(ctx, s, m, taken.Broker, state); err != nil {
+		if taken.Refusal, err = r.restart(ctx, s, m, applied, taken.Broker,
+			state); err != nil {
 			return taken, 0, err
 		}
 	}
@@ -88,8 +90,8 @@ func (r *Roller) Next(ctx context.Context, s *facts.Facts,
 
 // restart deletes the pod of a broker, unless a broker refuses. The StatefulSet controller creates
 // it again. It returns the refusal, or "". With an error, the refusal describes it.
-func (r *Roller) restart(ctx context.Context, s *facts.Facts, m *memory.Memory, id int32,
-	state rollout.State) (refusal string, err error) {
+func (r *Roller) restart(ctx context.Context, s *facts.Facts, m *memory.Memory,
+	applied facts.Applied, id int32, state rollout.State) (refusal string, err error) {
 	pod := s.Pod(id)
 	if pod == nil || pod.DeletionTimestamp != nil {
 		return "", nil // the cache is outdated
@@ -108,7 +110,7 @@ func (r *Roller) restart(ctx context.Context, s *facts.Facts, m *memory.Memory, 
 	}
 	m.Restarted = pod.UID
 	r.Events.Normal(s.Cluster, v1alpha1.EventRestarting, "Restart", "Restarting broker %d: %s.", id,
-		restartTexts[s.RestartReason(pod, id)])
+		restartTexts[s.RestartReason(pod, id, applied)])
 	return "", nil
 }
 

@@ -5,12 +5,15 @@ import (
 
 	"heartwood.dev/heartwood/api/v1alpha1"
 	"heartwood.dev/heartwood/controllers/logcluster/facts"
+	"heartwood.dev/heartwood/controllers/logcluster/outcome"
 )
 
-// describeBrokers returns the status of each broker, by id.
-// Parameter replaced contains the brokers whose volumes are replaced.
-func describeBrokers(s *facts.Facts, replaced map[int32]bool) []v1alpha1.BrokerStatus {
-	state, leaders := s.RolloutState(), s.Leaders()
+// describeBrokers returns the status of each broker, by id. Parameter storage is that of the last
+// outcome.
+func describeBrokers(s *facts.Facts, storage outcome.Storage) []v1alpha1.BrokerStatus {
+	applied := facts.Applied{}
+	applied.Volumes.Restarts = storage.Restarts
+	state, leaders := s.RolloutState(applied), s.Leaders()
 	all := make([]v1alpha1.BrokerStatus, len(state.Brokers))
 	for i := range all {
 		id := int32(i)
@@ -18,8 +21,8 @@ func describeBrokers(s *facts.Facts, replaced map[int32]bool) []v1alpha1.BrokerS
 		b.ID, b.Leaders = id, int32(leaders[id])
 		b.Ready = state.Brokers[i].Ready && s.Up[id]
 		if pod := s.Pod(id); pod != nil && state.Observed && !state.Brokers[i].Updated {
-			b.RestartReason = s.RestartReason(pod, id)
-		} else if _, replace := replaced[id]; replace {
+			b.RestartReason = s.RestartReason(pod, id, applied)
+		} else if _, replace := storage.Replaced[id]; replace {
 			b.RestartReason = v1alpha1.RestartStorageClassChanged
 		}
 	}

@@ -75,11 +75,10 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, err
 	}
 	last, known := r.Outcomes.Get(req.NamespacedName)
-	found.Volumes.Restarts = last.Storage.Restarts
 	after := before.DeepCopy()
 	after.Status = describeCluster(found, r.Shared.Get(req.NamespacedName),
 		r.Shared.Removal(req.NamespacedName))
-	after.Status.Brokers = describeBrokers(found, last.Storage.Replaced)
+	after.Status.Brokers = describeBrokers(found, last.Storage)
 	describeSpread(found, &after.Status)
 	if rebalance := r.Shared.Rebalance(req.NamespacedName); rebalance != nil {
 		after.Status.Rebalance = rebalance.DeepCopy()
