@@ -322,7 +322,7 @@ func (f *fixture) renew(broker int32, holder string, epoch int32, disk string,
 		maps.DeleteFunc(lease.Annotations, func(name, _ string) bool {
 			return !strings.HasPrefix(name, v1alpha1.AnnotationEndpointPrefix)
 		})
-		metav1.SetMetaDataAnnotation(&lease.ObjectMeta, v1alpha1.AnnotationDirectory, disk)
+		v1alpha1.ChangeRegistration(lease, func(r *v1alpha1.Registration) { r.Directory = disk })
 		now := metav1.NowMicro()
 		lease.Spec = coordinationv1.LeaseSpec{
 			HolderIdentity: &holder, LeaseTransitions: &epoch, RenewTime: &now,

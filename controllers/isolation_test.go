@@ -19,10 +19,9 @@ var _ = Describe("A broker that is cut off from the other brokers", func() {
 	report := func(broker int32, unreachable string) {
 		change(f, v1alpha1.BrokerLeaseName("main", broker), &coordinationv1.Lease{},
 			func(l *coordinationv1.Lease) {
-				l.Annotations[v1alpha1.AnnotationUnreachable] = unreachable
-				if unreachable == "" {
-					delete(l.Annotations, v1alpha1.AnnotationUnreachable)
-				}
+				v1alpha1.ChangeRegistration(l, func(r *v1alpha1.Registration) {
+					r.Unreachable = unreachable
+				})
 				l.Spec.RenewTime = new(metav1.NowMicro())
 			})
 	}

@@ -31,8 +31,9 @@ func (f *fixture) loadTrust(brokers int32) {
 		f.renew(id, "broker", 1, "disk", validThroughout)
 		Eventually(func(g Gomega) {
 			lease := f.lease(g, id)
-			metav1.SetMetaDataAnnotation(&lease.ObjectMeta, v1alpha1.AnnotationTrust,
-				v1alpha1.TrustFingerprint(f.secret(g, "main-brokers-tls")))
+			v1alpha1.ChangeRegistration(lease, func(r *v1alpha1.Registration) {
+				r.Trust = v1alpha1.TrustFingerprint(f.secret(g, "main-brokers-tls"))
+			})
 			g.Expect(api.Update(context.Background(), lease)).To(Succeed())
 		}).Should(Succeed())
 	}

@@ -26,7 +26,7 @@ const expired = time.Second
 // foundVolume acts as a broker that does not run, and waits with a volume that is not its own.
 func (f *fixture) foundVolume(id int32, directory string) {
 	f.renew(id, "", 1, diskOf(id), expired)
-	f.annotate(id, map[string]string{v1alpha1.AnnotationFoundDirectory: directory})
+	f.announce(id, func(r *v1alpha1.Registration) { r.FoundDirectory = directory })
 }
 
 func diskOf(id int32) string { return fmt.Sprint("disk", id) }
@@ -185,8 +185,8 @@ var _ = Describe("The volume of a broker", func() {
 
 		t.Log("asking again when the next volume of the same claim is lost")
 		f.renew(1, "", 2, "new", expired)
-		f.annotate(1, map[string]string{v1alpha1.AnnotationFoundDirectory: "newer",
-			v1alpha1.AnnotationVolumeConsent: permitted.String()})
+		f.annotate(1, map[string]string{v1alpha1.AnnotationVolumeConsent: permitted.String()})
+		f.announce(1, func(r *v1alpha1.Registration) { r.FoundDirectory = "newer" })
 		f.consent(uid)
 		f.expectLost(v1alpha1.ReasonLastInSyncReplica, "partitions orders/0")
 		Consistently(func(g Gomega) {
@@ -291,7 +291,7 @@ func (f *fixture) expectReplaced1() {
 	}).Should(Succeed())
 	Expect(get(Default, f, "main-broker", &appsv1.StatefulSet{}).DeletionTimestamp).To(BeNil())
 	f.claim(1)
-	f.annotate(1, map[string]string{v1alpha1.AnnotationFoundDirectory: "new"})
+	f.announce(1, func(r *v1alpha1.Registration) { r.FoundDirectory = "new" })
 	Eventually(func(g Gomega) {
 		g.Expect(f.consentIn(g, 1)).To(Equal(
 			v1alpha1.VolumeConsent{Claim: string(before.UID), Directory: "new"}))

@@ -35,7 +35,7 @@ var _ = Describe("A broker's rack", func() {
 		}
 		f.create(pod)
 		f.renew(broker, "holder", 1, "disk", validThroughout)
-		f.annotate(broker, map[string]string{v1alpha1.AnnotationPod: string(pod.UID)})
+		f.runIn(broker, pod.UID)
 	}
 	BeforeEach(func(t *testing.T) {
 		f = newFixture(t)

@@ -30,7 +30,7 @@ var _ = Describe("A deleted PartitionSet", func() {
 		f.putState("kept/0", func(_ Gomega, state *partitionset.State) {
 			state.LeaderEpoch, state.Leader, state.Serving = 7, placement.NoLeader, false
 			state.ISR = []placement.InSyncReplica{{Broker: 2, Epoch: 5, Directory: "disk"}}
-			state.ReplicaIncarnations = map[int32]string{2: "third"}
+			state.ReplicaIncarnations = map[int32]string{0: "first", 1: "second", 2: "third"}
 		})
 		deleted, _ := f.setOf(Default, parse("kept/0"))
 		before := f.entry(Default, "kept/0")

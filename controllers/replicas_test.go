@@ -11,6 +11,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"heartwood.dev/heartwood/api/v1alpha1"
@@ -88,6 +89,20 @@ func (f *fixture) annotate(broker int32, annotations map[string]string) {
 		})
 }
 
+// announce changes what a broker has written on its Lease, in another broker epoch.
+func (f *fixture) announce(broker int32, announced func(*v1alpha1.Registration)) {
+	change(f, v1alpha1.BrokerLeaseName("main", broker), &coordinationv1.Lease{},
+		func(lease *coordinationv1.Lease) {
+			lease.Spec.AcquireTime = new(metav1.NowMicro())
+			v1alpha1.ChangeRegistration(lease, announced)
+		})
+}
+
+// runIn makes the Lease of a broker name the pod in which it runs.
+func (f *fixture) runIn(broker int32, pod types.UID) {
+	f.announce(broker, func(r *v1alpha1.Registration) { r.Pod = string(pod) })
+}
+
 var _ = Describe("A partition of three replicas", func() {
 	var f *fixture
 	status := func(g Gomega) partitionset.State { return f.state(g, "orders/0") }
@@ -115,7 +130,7 @@ var _ = Describe("A partition of three replicas", func() {
 				lease := get(g, f, v1alpha1.BrokerLeaseName("main", id), &coordinationv1.Lease{})
 				state.ISR = append(state.ISR, placement.InSyncReplica{
 					Broker: id, Epoch: int64(*lease.Spec.LeaseTransitions),
-					Directory: lease.Annotations[v1alpha1.AnnotationDirectory],
+					Directory: v1alpha1.ReadRegistration(lease).Directory,
 				})
 			}
 		})
@@ -138,7 +153,7 @@ var _ = Describe("A partition of three replicas", func() {
 		"fails over at once when its leader's container exits, and back when that broker is in sync again",
 		func(t *testing.T) {
 			pod := f.pod(replicas[0])
-			f.annotate(replicas[0], map[string]string{v1alpha1.AnnotationPod: string(pod.UID)})
+			f.runIn(replicas[0], pod.UID)
 			rest := slices.Sorted(slices.Values(replicas[1:]))
 			Consistently(func(g Gomega) { g.Expect(status(g).Leader).To(Equal(replicas[0])) },
 				"300ms").Should(Succeed())
@@ -156,7 +171,7 @@ var _ = Describe("A partition of three replicas", func() {
 
 			t.Log("the pod's earlier exit is no evidence against the restarted broker")
 			f.renew(replicas[0], "b", 2, "disk"+string('0'+replicas[0]), validThroughout)
-			f.annotate(replicas[0], map[string]string{v1alpha1.AnnotationPod: string(pod.UID)})
+			f.runIn(replicas[0], pod.UID)
 			f.container(
 				pod,
 				corev1.ContainerState{
@@ -178,7 +193,7 @@ var _ = Describe("A partition of three replicas", func() {
 	It("fails over when its leader's pod is deleted, although the Lease is still valid",
 		func(t *testing.T) {
 			pod := f.pod(replicas[0])
-			f.annotate(replicas[0], map[string]string{v1alpha1.AnnotationPod: string(pod.UID)})
+			f.runIn(replicas[0], pod.UID)
 			Expect(api.Delete(context.Background(), pod, client.GracePeriodSeconds(0))).To(Succeed())
 			f.eventuallyRenewing(func(g Gomega) {
 				g.Expect(status(g).Leader).To(Equal(replicas[1]))
@@ -188,13 +203,14 @@ var _ = Describe("A partition of three replicas", func() {
 
 	It("fails over when its leader shuts down, and keeps the last leader when all brokers shut down",
 		func(t *testing.T) {
-			f.annotate(replicas[0], map[string]string{v1alpha1.AnnotationLeaving: "1"})
+			leave := func(r *v1alpha1.Registration) { r.Leaving = 1 }
+			f.announce(replicas[0], leave)
 			expect(replicas[1], slices.Sorted(slices.Values(replicas[1:]))...)
 			f.serve("orders/0")
-			f.annotate(replicas[1], map[string]string{v1alpha1.AnnotationLeaving: "1"})
+			f.announce(replicas[1], leave)
 			expect(replicas[2], replicas[2])
 			f.serve("orders/0")
-			f.annotate(replicas[2], map[string]string{v1alpha1.AnnotationLeaving: "1"})
+			f.announce(replicas[2], leave)
 			Consistently(func(g Gomega) { g.Expect(status(g).Leader).To(Equal(replicas[2])) },
 				"300ms").Should(Succeed())
 		})

@@ -18,6 +18,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"heartwood.dev/heartwood/api/report"
@@ -260,12 +261,12 @@ var _ = Describe("A rolling update", func() {
 				&policyv1.PodDisruptionBudget{}).Spec.MaxUnavailable.IntVal
 		}
 		Eventually(maxUnavailable).Should(Equal(int32(1)))
-		pod := string(get(Default, f, "main-broker-1", &corev1.Pod{}).UID)
-		next := map[string]string{"": pod, pod: ""}
+		pod := get(Default, f, "main-broker-1", &corev1.Pod{}).UID
+		next := map[types.UID]types.UID{"": pod, pod: ""}
 		Eventually(func(g Gomega) {
 			// The broker changes its pod each time: clients use the previous address for 30 s only.
 			pod = next[pod]
-			f.annotate(1, map[string]string{v1alpha1.AnnotationPod: pod})
+			f.runIn(1, pod)
 			f.advance(0) // a Lease alone triggers no apply
 			g.Expect(maxUnavailable(g)).To(BeZero())
 		}).WithPolling(200 * time.Millisecond).Should(Succeed())

@@ -1,7 +1,6 @@
 package controllers
 
 import (
-	"strconv"
 	"testing"
 	"time"
 
@@ -9,7 +8,6 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"heartwood.dev/heartwood/api/v1alpha1"
 	. "heartwood.dev/heartwood/test/kit/specs"
@@ -20,8 +18,9 @@ var _ = Describe("The format level", func() {
 	report := func(broker, level int32) {
 		change(f, v1alpha1.BrokerLeaseName("main", broker), &coordinationv1.Lease{},
 			func(lease *coordinationv1.Lease) {
-				metav1.SetMetaDataAnnotation(&lease.ObjectMeta, v1alpha1.AnnotationFormatLevel,
-					strconv.Itoa(int(level)))
+				v1alpha1.ChangeRegistration(lease, func(r *v1alpha1.Registration) {
+					r.FormatLevel = level
+				})
 			})
 	}
 	status := func(g Gomega) v1alpha1.LogClusterStatus {

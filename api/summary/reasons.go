@@ -17,6 +17,9 @@ type Explanation struct {
 	Why, Short func(Facts) string
 	// Kept describes the dirty records that a pass does not clean; "" if it cleans all.
 	Kept string
+	// BlockedBy is the value of report.Segment.BlockedBy of segments that the reason keeps from
+	// being cleaned, and Segment says why; "" if there are none.
+	BlockedBy, Segment string
 }
 
 // Facts are the numbers of a replica in an explanation, formatted for its reader.
@@ -41,6 +44,8 @@ var reasons = []Explanation{
 		Manual:    "the last pass failed; it is retried with backoff",
 		Why:       func(f Facts) string { return "the last pass failed and is retried: " + f.Error },
 		Short:     func(f Facts) string { return "the last pass failed: " + f.Error },
+		BlockedBy: "quarantined",
+		Segment:   "the last pass failed and is retried with backoff",
 	},
 	{
 		Reason:    v1alpha1.ReasonCleaning,
@@ -66,6 +71,9 @@ var reasons = []Explanation{
 		Why:   func(f Facts) string { return f.Transaction },
 		Short: always("an open transaction blocks the dirty records"),
 		Kept:  "records above an open transaction",
+
+		BlockedBy: blockedByTransaction,
+		Segment:   "an open transaction begins before its end",
 	},
 	{
 		Reason: v1alpha1.ReasonCleanerDisabled,
@@ -84,6 +92,9 @@ var reasons = []Explanation{
 		},
 		Short: always("the dirty records are younger than minLag"),
 		Kept:  "records younger than compaction.minLag",
+
+		BlockedBy: "min_lag",
+		Segment:   "its records are younger than compaction.minLag",
 	},
 	{
 		Reason:    v1alpha1.ReasonBelowDirtyRatio,
@@ -122,6 +133,9 @@ var reasons = []Explanation{
 				"heartwood clean rolls it"
 		},
 		Short: always("only the active segment is dirty"),
+
+		BlockedBy: "active_segment",
+		Segment:   "it is the active segment, which takes appends",
 	},
 	{
 		Reason:    v1alpha1.ReasonUpToDate,
@@ -140,6 +154,26 @@ func Explain(reason string) (Explanation, bool) {
 		}
 	}
 	return Explanation{}, false
+}
+
+// Unreplicated records keep a segment from being cleaned, but are no reason of the condition.
+const (
+	unreplicated     = "unreplicated"
+	unreplicatedText = "its records are not on all in-sync replicas yet"
+)
+
+// ExplainSegment returns why a segment cannot be cleaned now, by the value of
+// report.Segment.BlockedBy. It returns false for one of a newer version.
+func ExplainSegment(blockedBy string) (string, bool) {
+	if blockedBy == unreplicated {
+		return unreplicatedText, true
+	}
+	for _, known := range reasons {
+		if known.BlockedBy != "" && known.BlockedBy == blockedBy {
+			return known.Segment, true
+		}
+	}
+	return "", false
 }
 
 func always(text string) func(Facts) string { return func(Facts) string { return text } }

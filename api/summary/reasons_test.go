@@ -26,3 +26,21 @@ func TestEveryReasonIsExplained(t *testing.T) {
 		t.Error("an unknown reason is explained")
 	}
 }
+
+// TestSegmentsHaveOneExplanation: each value of report.Segment.BlockedBy is explained once, and an
+// unknown one is not.
+func TestSegmentsHaveOneExplanation(t *testing.T) {
+	for by, want := range map[string]string{
+		"active_segment":   "it is the active segment, which takes appends",
+		"min_lag":          "its records are younger than compaction.minLag",
+		"open_transaction": "an open transaction begins before its end",
+		"unreplicated":     "its records are not on all in-sync replicas yet",
+		"quarantined":      "the last pass failed and is retried with backoff",
+		"of_the_future":    "",
+		"":                 "",
+	} {
+		if got, known := ExplainSegment(by); got != want || known != (want != "") {
+			t.Errorf("%s: got %q, known %t", by, got, known)
+		}
+	}
+}

@@ -3,6 +3,7 @@ package v1alpha1
 import (
 	"maps"
 	"math"
+	"strings"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -18,87 +19,114 @@ var complete = Registration{Directory: "disk", FoundDirectory: "other", Endpoint
 	Trust: "fingerprint", Volume: BrokerVolume{Pressure: "Reject", UsedPercent: 93,
 		TotalBytes: 10 << 30, ReclaimableBytes: 5}, Scrub: `{"state":"Off"}`}
 
-// TestRegistrationOnTheLease: each annotation has the text that earlier versions wrote.
+// TestRegistrationOnTheLease: the annotation is that of docs/format/registration.md.
 func TestRegistrationOnTheLease(t *testing.T) {
-	want := map[string]string{
-		"heartwood.dev/directory-id":        "disk",
-		"heartwood.dev/found-directory-id":  "other",
-		"heartwood.dev/endpoint":            "host:9092",
-		"heartwood.dev/peer":                "10.0.0.7:9093",
-		"heartwood.dev/peer-tls":            "true",
-		"heartwood.dev/clean-epoch":         "0",
-		"heartwood.dev/producer-ids":        "9223372036854775807",
-		"heartwood.dev/leaving":             "7",
-		"heartwood.dev/unreachable":         "1:4,2:1",
-		"heartwood.dev/transaction-version": "2",
-		"heartwood.dev/version":             "1.2.3",
-		"heartwood.dev/format-level":        "3",
-		"heartwood.dev/pod-uid":             "uid",
-		"heartwood.dev/trust":               "fingerprint",
-		"heartwood.dev/volume": `{"pressure":"Reject","usedPercent":93,"totalBytes":10737418240,` +
-			`"reclaimableBytes":5}`,
-		"heartwood.dev/scrub": `{"state":"Off"}`,
-	}
+	const want = `{"directory":"disk","foundDirectory":"other","endpoint":"host:9092",` +
+		`"peer":"10.0.0.7:9093","peerTLS":true,"unreachable":"1:4,2:1","transactionVersion":2,` +
+		`"version":"1.2.3","formatLevel":3,"pod":"uid","trust":"fingerprint",` +
+		`"volume":{"pressure":"Reject","usedPercent":93,"totalBytes":10737418240,` +
+		`"reclaimableBytes":5},"cleanEpoch":0,"producerIDs":9223372036854775807,"leaving":7,` +
+		`"scrub":{"state":"Off"}}`
 	lease := &metav1.ObjectMeta{}
 	complete.Write(lease)
-	if !maps.Equal(lease.Annotations, want) {
-		t.Errorf("got annotations %v, want %v", lease.Annotations, want)
+	if got := lease.Annotations["heartwood.dev/registration"]; got != want {
+		t.Errorf("got %s, want %s", got, want)
 	}
-	if got := ReadRegistration(lease); got != complete {
-		t.Errorf("read %+v, want %+v", got, complete)
+	if got, err := ParseRegistration(lease); got != complete || err != nil {
+		t.Errorf("read %+v, %v, want %+v", got, err, complete)
 	}
 	nothing.Write(lease)
-	if len(lease.Annotations) > 0 {
-		t.Errorf("an empty registration leaves %v", lease.Annotations)
-	}
-	if got := ReadRegistration(lease); got != nothing || got.SupportedLevel() != 1 ||
-		got.MeasuredVolume() != nil || got.Leaves(0) {
-		t.Errorf("without annotations: read %+v", got)
+	if got := lease.Annotations[registrationAnnotation]; got != "{}" {
+		t.Errorf("an empty registration is %s", got)
 	}
 	first := nothing
 	first.ProducerIDs, first.FormatLevel = 0, 1
-	if first.Write(lease); ReadRegistration(lease) != first || len(lease.Annotations) != 2 {
+	if first.Write(lease); ReadRegistration(lease) != first {
 		t.Errorf("the first registration is %v", lease.Annotations)
 	}
 }
 
-// TestInvalidRegistration: what cannot be read is absent, and what stands beside it is kept.
-func TestInvalidRegistration(t *testing.T) {
-	for name, texts := range map[string][]string{
-		AnnotationCleanEpoch:         {"", "-1", "seven", "99999999999999999999"},
-		AnnotationProducerIDs:        {"", "-7", "many", "1.5"},
-		AnnotationLeaving:            {"", "-1", "true"},
-		AnnotationTransactionVersion: {"", "-1", "two", "40000"},
-		AnnotationFormatLevel:        {"", "-1", "x", "9999999999"},
-		AnnotationPeerTLS:            {"", "false", "TRUE"},
-		AnnotationVolume:             {"", "full", "{}", `{"usedPercent": 12}`, `{"pressure": 1}`},
-	} {
-		for _, text := range texts {
-			lease := &metav1.ObjectMeta{Annotations: map[string]string{name: text}}
-			if got := ReadRegistration(lease); got != nothing {
-				t.Errorf("%s=%s: read %+v", name, text, got)
-			}
-			if complete.Write(lease); ReadRegistration(lease) != complete {
-				t.Errorf("%s=%s: not replaced: %v", name, text, lease.Annotations)
-			}
+// TestUnregistered: without a registration, and with the empty ones that JSON has, a broker has
+// not registered, and there is no error.
+func TestUnregistered(t *testing.T) {
+	for _, annotations := range []map[string]string{nil, {AnnotationRack: "east"},
+		{registrationAnnotation: "{}"}, {registrationAnnotation: "null"},
+		{registrationAnnotation: `{"volume":{"usedPercent":12}}`}} {
+		got, err := ParseRegistration(&metav1.ObjectMeta{Annotations: annotations})
+		if got != nothing || err != nil || got.SupportedLevel() != 1 ||
+			got.MeasuredVolume() != nil || got.Leaves(0) {
+			t.Errorf("%v: read %+v, %v", annotations, got, err)
 		}
 	}
 }
 
-// TestWriteKeepsWhatItDoesNotChange: annotations of other writers, and values in the form of
-// another version.
-func TestWriteKeepsWhatItDoesNotChange(t *testing.T) {
-	const volume = `{"pressure":"None","later":true}`
-	lease := &metav1.ObjectMeta{Annotations: map[string]string{AnnotationRack: "east",
-		AnnotationIsolated: "3", AnnotationVolumeConsent: "claim", AnnotationVolume: volume,
-		AnnotationEndpointPrefix + "kafka": "host:1", AnnotationPod: "old"}}
-	want := maps.Clone(lease.Annotations)
-	want[AnnotationPod] = "new"
-	registered := ReadRegistration(lease)
-	registered.Pod = "new"
-	if registered.Write(lease); !maps.Equal(lease.Annotations, want) {
-		t.Errorf("got %v, want %v", lease.Annotations, want)
+// TestInvalidRegistration: the broker of an invalid registration has not registered, the error
+// names its Lease, and the next registration replaces the invalid one.
+func TestInvalidRegistration(t *testing.T) {
+	for _, text := range []string{"", "{", "[]", "true", `"text"`, `{"directory":"a"} {}`,
+		`{"directory":7}`, `{"directory":"a","leaving":"true"}`, `{"cleanEpoch":-2}`,
+		`{"cleanEpoch":99999999999999999999}`, `{"producerIDs":-7}`, `{"producerIDs":1.5}`,
+		`{"transactionVersion":40000}`, `{"transactionVersion":-1}`, `{"formatLevel":-1}`,
+		`{"peerTLS":"true"}`, `{"volume":"full"}`, `{"volume":{"pressure":1}}`, `{"scrub":"Off"}`} {
+		lease := &metav1.ObjectMeta{Name: "demo-broker-0",
+			Annotations: map[string]string{registrationAnnotation: text}}
+		got, err := ParseRegistration(lease)
+		if got != nothing || err == nil || !strings.Contains(err.Error(), "lease demo-broker-0") {
+			t.Errorf("%s: read %+v, %v", text, got, err)
+		}
+		if got := ReadRegistration(lease); got != nothing {
+			t.Errorf("%s: read %+v", text, got)
+		}
+		if complete.Write(lease); ReadRegistration(lease) != complete {
+			t.Errorf("%s: not replaced: %v", text, lease.Annotations)
+		}
 	}
+}
+
+// TestFieldsOfLaterVersionsAreIgnored: a broker that an update was taken back from reads the rest.
+func TestFieldsOfLaterVersionsAreIgnored(t *testing.T) {
+	lease := &metav1.ObjectMeta{Annotations: map[string]string{registrationAnnotation: `{"later":[1],
+		"pod":"uid","volume":{"pressure":"None","later":true}}`}}
+	want := nothing
+	want.Pod, want.Volume.Pressure = "uid", "None"
+	if got, err := ParseRegistration(lease); got != want || err != nil {
+		t.Errorf("read %+v, %v, want %+v", got, err, want)
+	}
+}
+
+// TestWriteKeepsOtherAnnotations: Write changes the annotation of the registration only.
+func TestWriteKeepsOtherAnnotations(t *testing.T) {
+	others := map[string]string{AnnotationRack: "east", AnnotationIsolated: "3",
+		AnnotationVolumeConsent: "claim", AnnotationEndpointPrefix + "kafka": "host:1"}
+	lease := &metav1.ObjectMeta{Annotations: maps.Clone(others)}
+	complete.Write(lease)
+	ChangeRegistration(lease, func(r *Registration) { r.Pod = "new" })
+	want := complete
+	want.Pod = "new"
+	if got := ReadRegistration(lease); got != want {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+	if delete(lease.Annotations, registrationAnnotation); !maps.Equal(lease.Annotations, others) {
+		t.Errorf("got annotations %v, want %v", lease.Annotations, others)
+	}
+}
+
+// FuzzParseRegistration: whatever the annotation contains, the result is a registration that can be
+// written and read, or an error.
+func FuzzParseRegistration(f *testing.F) {
+	f.Add(`{"directory":"a","cleanEpoch":3}`)
+	f.Add(`{"volume":{"pressure":"\xff"}}`)
+	f.Fuzz(func(t *testing.T, text string) {
+		lease := &metav1.ObjectMeta{Annotations: map[string]string{registrationAnnotation: text}}
+		read, err := ParseRegistration(lease)
+		if err != nil && read != nothing {
+			t.Fatalf("both %+v and error %v", read, err)
+		}
+		read.Write(lease)
+		if again, err := ParseRegistration(lease); again != read || err != nil {
+			t.Fatalf("read %+v, then %+v, %v", read, again, err)
+		}
+	})
 }
 
 func TestShutdownIsAnnouncedForOneEpoch(t *testing.T) {

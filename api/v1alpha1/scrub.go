@@ -99,7 +99,7 @@ func (c *LogCluster) ScrubNow() (topic, value string) {
 	return "", value
 }
 
-// Text returns the report as the value of AnnotationScrub.
+// Text returns the report as the value of Registration.Scrub.
 func (s *BrokerScrub) Text() string {
 	text, _ := json.Marshal(s) // cannot fail: the fields are strings, numbers and times
 	return string(text)

@@ -36,8 +36,8 @@ func (c *brokerClient) Get(_ context.Context, _ client.ObjectKey, into client.Ob
 	_ ...client.GetOption) error {
 	switch into := into.(type) {
 	case *coordinationv1.Lease:
-		into.Annotations = map[string]string{v1alpha1.AnnotationPod: "uid",
-			v1alpha1.AnnotationRack: "east"}
+		into.Annotations = map[string]string{v1alpha1.AnnotationRack: "east"}
+		v1alpha1.Registration{Pod: "uid"}.Write(into)
 	case *corev1.Pod:
 		into.UID, into.Spec.NodeName = "uid", "node"
 	}

@@ -213,7 +213,10 @@ func (r *Reconciler) brokerOf(ctx context.Context, key types.NamespacedName) (cl
 	if err := r.Get(ctx, key, lease); err != nil {
 		return cluster, "", false, apierrors.IsNotFound(err), client.IgnoreNotFound(err)
 	}
-	registered := v1alpha1.ReadRegistration(lease)
+	registered, err := v1alpha1.ParseRegistration(lease)
+	if err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "broker is treated as not registered")
+	}
 	return cluster, registered.Peer, registered.PeerTLS,
 		lease.Labels[v1alpha1.LabelCluster] == cluster, nil
 }

@@ -15,15 +15,19 @@ var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 
 // leaseAt returns a Lease with a duration of 6 s. renewed is its renewTime, by the broker's clock.
 func leaseAt(holder string, renewed time.Time, transitions int32) *coordinationv1.Lease {
-	return &coordinationv1.Lease{
-		ObjectMeta: metav1.ObjectMeta{
-			Annotations: map[string]string{v1alpha1.AnnotationDirectory: "disk-a"},
-		},
+	lease := &coordinationv1.Lease{
 		Spec: coordinationv1.LeaseSpec{
 			HolderIdentity: &holder, LeaseDurationSeconds: new(int32(6)),
 			RenewTime: &metav1.MicroTime{Time: renewed}, LeaseTransitions: &transitions,
 		},
 	}
+	v1alpha1.ChangeRegistration(lease, func(r *v1alpha1.Registration) { r.Directory = "disk-a" })
+	return lease
+}
+
+// runIn makes a Lease name the pod in which the broker runs.
+func runIn(lease *coordinationv1.Lease, pod string) {
+	v1alpha1.ChangeRegistration(lease, func(r *v1alpha1.Registration) { r.Pod = pod })
 }
 
 func TestLivenessFollowsTheLease(t *testing.T) {
@@ -83,7 +87,7 @@ func TestStateHasEpochAndDirectoryOfTheLease(t *testing.T) {
 func TestAddressIsStaleAfterAPodChange(t *testing.T) {
 	in := func(pod string, after time.Duration, transitions int32) *coordinationv1.Lease {
 		lease := leaseAt("a", noon.Add(after), transitions)
-		lease.Annotations[v1alpha1.AnnotationPod] = pod
+		runIn(lease, pod)
 		return lease
 	}
 	seen := observation{}.observe(in("first", 0, 1), noon)

@@ -149,7 +149,7 @@ func (r *podReader) Get(ctx context.Context, key client.ObjectKey, into client.O
 // the pod was deleted.
 func TestPodUnknownToTheWatchIsReadFromTheAPIServer(t *testing.T) {
 	lease := leaseAt("a", time.Now(), 3)
-	lease.Annotations[v1alpha1.AnnotationPod] = "new"
+	runIn(lease, "new")
 	pod := func(uid string, deleting bool) *corev1.Pod {
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: types.UID(uid)}}
 		if deleting {

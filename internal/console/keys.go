@@ -284,14 +284,14 @@ func whyStill(r *report.KeyRecord) string {
 	case report.RecordTombstone:
 		switch {
 		case r.WaitsFor == report.WaitsForPass && r.BlockedBy != "":
-			return "its segment cannot be cleaned now: " + word(blockedWords, r.BlockedBy)
+			return "its segment cannot be cleaned now: " + blockedText(r.BlockedBy)
 		case r.WaitsFor == report.WaitsForPass && r.GoesFrom == nil:
 			return "a pass has to find the older records of the key first"
 		}
 		return tombstoneWords[r.WaitsFor]
 	case report.RecordSuperseded, report.RecordAborted:
 		if r.BlockedBy != "" {
-			return "its segment cannot be cleaned now: " + word(blockedWords, r.BlockedBy)
+			return "its segment cannot be cleaned now: " + blockedText(r.BlockedBy)
 		}
 		return keepWords[r.SegmentState]
 	}

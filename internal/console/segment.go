@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"heartwood.dev/heartwood/api/report"
+	"heartwood.dev/heartwood/api/summary"
 	"heartwood.dev/heartwood/internal/console/cleanermap"
 )
 
@@ -137,7 +138,7 @@ func factsOf(s *report.Segment, piece *cleanermap.Piece) []fact {
 	}
 	facts = append(facts, fact{"on disk", disk})
 	if s.BlockedBy != "" {
-		facts = append(facts, fact{"blocked", word(blockedWords, s.BlockedBy)})
+		facts = append(facts, fact{"blocked", blockedText(s.BlockedBy)})
 	}
 	if s.State == report.SegmentDirty {
 		facts = append(facts, fact{"dirty", "no pass has compared its keys with older records yet"})
@@ -151,13 +152,12 @@ func factsOf(s *report.Segment, piece *cleanermap.Piece) []fact {
 	return facts
 }
 
-// blockedWords are the words for report.Segment.BlockedBy.
-var blockedWords = map[string]string{
-	"active_segment":   "it is the active segment, which takes appends",
-	"min_lag":          "its records are younger than compaction.minLag",
-	"open_transaction": "an open transaction begins before its end",
-	"unreplicated":     "its records are not on all in-sync replicas yet",
-	"quarantined":      "the last pass failed and is retried with backoff",
+// blockedText describes the value of report.Segment.BlockedBy.
+func blockedText(by string) string {
+	if text, known := summary.ExplainSegment(by); known {
+		return text
+	}
+	return strings.ReplaceAll(by, "_", " ")
 }
 
 // tombstonesText describes the number of tombstones in a segment, and what their removal waits for.

@@ -120,7 +120,7 @@ func TestBrokerOfALease(t *testing.T) {
 
 func TestShutdownIsAnnouncedByOneBrokerEpoch(t *testing.T) {
 	lease := &coordinationv1.Lease{}
-	lease.Annotations = map[string]string{v1alpha1.AnnotationLeaving: "4"}
+	v1alpha1.Registration{Leaving: 4}.Write(lease)
 	for epoch, want := range map[int32]bool{3: false, 4: true, 5: false} {
 		lease.Spec.LeaseTransitions = &epoch
 		if got := Leaving(lease); got != want {

@@ -174,7 +174,7 @@ func (e *changingCluster) becomesSecured(t *testing.T) {
 			Name: v1alpha1.BrokerLeaseName(changing, id)}, &lease); err != nil {
 			t.Fatal(err)
 		}
-		if lease.Annotations[v1alpha1.AnnotationPeerTLS] != "true" {
+		if !v1alpha1.ReadRegistration(&lease).PeerTLS {
 			t.Errorf("other brokers reach broker %d without TLS: %v", id, lease.Annotations)
 		}
 	}

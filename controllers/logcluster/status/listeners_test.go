@@ -15,9 +15,7 @@ import (
 func TestStatusFollowsLeases(t *testing.T) {
 	registers := func(change func(*v1alpha1.Registration)) func(*coordinationv1.Lease) {
 		return func(lease *coordinationv1.Lease) {
-			registered := v1alpha1.ReadRegistration(lease)
-			change(&registered)
-			registered.Write(lease)
+			v1alpha1.ChangeRegistration(lease, change)
 		}
 	}
 	annotates := func(name, value string) func(*coordinationv1.Lease) {
@@ -39,11 +37,15 @@ func TestStatusFollowsLeases(t *testing.T) {
 		"no volume": {registers(func(r *v1alpha1.Registration) {
 			r.Volume = v1alpha1.BrokerVolume{}
 		}), true},
-		"notation of the volume": {annotates(v1alpha1.AnnotationVolume, `{"pressure": "None"}`), false},
-		"version":                {registers(func(r *v1alpha1.Registration) { r.Version = "2" }), true},
-		"format level":           {registers(func(r *v1alpha1.Registration) { r.FormatLevel = 2 }), true},
-		"unreachable":            {registers(func(r *v1alpha1.Registration) { r.Unreachable = "1:4" }), false},
-		"leaving":                {registers(func(r *v1alpha1.Registration) { r.Leaving = 4 }), false},
+		"notation": {func(lease *coordinationv1.Lease) {
+			for name, value := range lease.Annotations {
+				lease.Annotations[name] = " " + value
+			}
+		}, false},
+		"version":      {registers(func(r *v1alpha1.Registration) { r.Version = "2" }), true},
+		"format level": {registers(func(r *v1alpha1.Registration) { r.FormatLevel = 2 }), true},
+		"unreachable":  {registers(func(r *v1alpha1.Registration) { r.Unreachable = "1:4" }), false},
+		"leaving":      {registers(func(r *v1alpha1.Registration) { r.Leaving = 4 }), false},
 	} {
 		before := &coordinationv1.Lease{}
 		v1alpha1.Registration{Volume: v1alpha1.BrokerVolume{Pressure: "None"}}.Write(before)

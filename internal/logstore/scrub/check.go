@@ -22,6 +22,9 @@ func (s *Scrubber) check(t Target) ([]inspect.Damage, error) {
 	if t == dataDirectory {
 		return twice(s.checkDirectory, func() bool { return true })
 	}
+	if t.Retained != "" {
+		return s.checkRetained(t)
+	}
 	log := s.store.Log(t.id())
 	if log == nil {
 		return nil, nil
@@ -38,7 +41,7 @@ func (s *Scrubber) check(t Target) ([]inspect.Damage, error) {
 		}
 		replaced := false
 		places, err := twice(func() ([]inspect.Damage, error) {
-			return s.checkSegment(log, t.Base)
+			return s.checkSegment(log.Dir(), t.Base)
 		}, func() bool {
 			replaced = !log.StillAtRest(sealed)
 			return !replaced
@@ -89,10 +92,10 @@ func damageOf(places []inspect.Damage, err error) ([]inspect.Damage, error) {
 }
 
 // checkSegment checks a segment. A missing data file is damage.
-func (s *Scrubber) checkSegment(log *logstore.Log, base int64) ([]inspect.Damage, error) {
-	places, err := inspect.CheckSegment(s.files, log.Dir(), base)
+func (s *Scrubber) checkSegment(dir string, base int64) ([]inspect.Damage, error) {
+	places, err := inspect.CheckSegment(s.files, dir, base)
 	if errors.Is(err, fs.ErrNotExist) {
-		name := filepath.Join(log.Dir(), segment.Name(base, segment.LogExtension, ""))
+		name := filepath.Join(dir, segment.Name(base, segment.LogExtension, ""))
 		if _, missing := s.opts.FS.Stat(name); errors.Is(missing, fs.ErrNotExist) {
 			return append(places, inspect.Damage{File: name, Problem: "the file is missing"}), nil
 		}

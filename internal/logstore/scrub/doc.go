@@ -2,9 +2,10 @@
 // or a replica reads it: flipped bits, truncated files and read errors.
 //
 // A round checks all targets in order: the data directory, and for each partition the files that
-// belong to no segment, and each sealed segment below the recovery point. Package inspect contains
-// the checks, the same ones that `heartwood log verify` uses. Everything above the recovery point
-// is checked by the recovery after a crash, and in the next round once it is sealed.
+// belong to no segment, and each sealed segment below the recovery point; also those of retained
+// logs. Package inspect contains the checks, the same ones that `heartwood log verify` uses.
+// Everything above the recovery point is checked by the recovery after a crash, and in the next
+// round once it is sealed.
 //
 // State is pure: it decides, from what was checked when, the settings and the time, which target is
 // next (docs/format/scrub.md). Scrubber is the shell: it owns one goroutine, Run.

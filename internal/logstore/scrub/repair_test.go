@@ -251,10 +251,10 @@ func TestMendedKeepsTheLastRepairs(t *testing.T) {
 	now := time.UnixMilli(1_700_000_000_000).UTC()
 	var state State
 	for i := range int64(repairedMax + 3) {
-		target := Target{"a", 0, i}
+		target := Target{Topic: "a", Partition: 0, Base: i}
 		state = state.Checked(target, []inspect.Damage{{File: "x.index"}}, now).Mended(target, now)
 	}
-	state = restarted(t, state.Mended(Target{"never damaged", 0, 0}, now))
+	state = restarted(t, state.Mended(Target{Topic: "never damaged", Partition: 0, Base: 0}, now))
 	if len(state.Repaired) != repairedMax || state.Repaired[0].Base != 3 || len(state.Damaged) > 0 {
 		t.Errorf("%+v", state)
 	}

@@ -293,7 +293,7 @@ func (s *Scrubber) visit(ctx context.Context, t Target) time.Duration {
 		places)
 	s.save(time.Now(), true)
 	switch log := s.store.Log(t.id()); {
-	case log == nil || t.Base < 0:
+	case log == nil || t.Base < 0 || t.Retained != "":
 	case ofRecords(places):
 		s.opts.Damaged(log, t.Base, places)
 	default:
@@ -314,11 +314,13 @@ func (s *Scrubber) list() []Target {
 	targets := []Target{dataDirectory}
 	for _, log := range s.store.Logs() {
 		id := log.ID()
-		targets = append(targets, Target{id.Topic, id.Index, -1})
+		targets = append(targets, Target{Topic: id.Topic, Partition: id.Index, Base: -1})
 		for _, sealed := range log.AtRest() {
-			targets = append(targets, Target{id.Topic, id.Index, sealed.Base})
+			targets = append(targets, Target{Topic: id.Topic, Partition: id.Index,
+				Base: sealed.Base})
 		}
 	}
+	targets = append(targets, s.retainedTargets()...)
 	slices.SortFunc(targets, Target.compare)
 	return targets
 }

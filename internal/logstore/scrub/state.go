@@ -17,6 +17,8 @@ type Target struct {
 	// Partition is empty for the files of the data directory.
 	Topic     string `json:"topic,omitempty"`
 	Partition int32  `json:"partition"`
+	// Retained is the name of the directory of a retained log; empty for the log of a replica.
+	Retained string `json:"retained,omitempty"`
 	// Base is the base offset of a segment, or -1 for the files that belong to no segment.
 	Base int64 `json:"base"`
 }
@@ -30,7 +32,8 @@ func (t Target) id() checkpoint.PartitionID {
 
 // compare is the order of a round.
 func (t Target) compare(other Target) int {
-	return cmp.Or(t.id().Compare(other.id()), cmp.Compare(t.Base, other.Base))
+	return cmp.Or(t.id().Compare(other.id()), cmp.Compare(t.Retained, other.Retained),
+		cmp.Compare(t.Base, other.Base))
 }
 
 // Damaged is a target in which the last check found damage.

@@ -75,7 +75,7 @@ func TestEachTargetIsCheckedOnceARound(t *testing.T) {
 }
 
 func changeTargets(random *rand.Rand, targets *[]Target, stayed map[Target]bool) {
-	t := Target{"topic", int32(random.IntN(4)), int64(random.IntN(10)) - 1}
+	t := Target{Topic: "topic", Partition: int32(random.IntN(4)), Base: int64(random.IntN(10)) - 1}
 	index, found := slices.BinarySearchFunc(*targets, t, Target.compare)
 	if found {
 		*targets = slices.Delete(slices.Clone(*targets), index, index+1)
@@ -100,7 +100,7 @@ func restarted(t *testing.T, state State) State {
 
 func TestDamageIsKeptUntilItIsRepairedOrGone(t *testing.T) {
 	now := time.UnixMilli(1_700_000_000_000).UTC()
-	a, b := Target{"a", 0, 10}, Target{"b", 1, 20}
+	a, b := Target{Topic: "a", Partition: 0, Base: 10}, Target{Topic: "b", Partition: 1, Base: 20}
 	places := []inspect.Damage{{File: "x.log", Position: 7, Problem: "checksum"}}
 	state := State{}.Checked(b, places, now).Checked(a, places, now.Add(1)).
 		Checked(a, places, now.Add(2))

@@ -3,6 +3,7 @@ package kube
 import (
 	"errors"
 	"net/http"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -32,12 +33,13 @@ type world struct {
 	*fixture
 	killed     map[int32]*atomic.Bool
 	writesFail atomic.Bool
+	block      atomic.Pointer[blocked]
 	leases     map[int32]lease.Observation
 }
 
 // testConformance runs the suite of the metadata stores.
 func testConformance(t *testing.T, config *rest.Config) {
-	metadatatest.Run(t, func(t testing.TB) metadatatest.World {
+	metadatatest.Run(t, metadatatest.Kube, func(t testing.TB) metadatatest.World {
 		f := newFixture(t.(*testing.T), config)
 		f.create(f.owned(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{
 			Name: v1alpha1.ScramAdminSecretName("demo")}}))
@@ -53,9 +55,13 @@ func (w *world) Open(t testing.TB, broker int32) metadatatest.Store {
 			if killed.Load() {
 				return nil, errors.New("the broker is killed")
 			}
-			if w.writesFail.Load() && request.Method != http.MethodGet &&
-				!strings.Contains(request.URL.Path, "/leases") {
+			if w.writesFail.Load() && isWrite(request) {
 				return nil, errors.New("the API server fails")
+			}
+			if block := w.block.Load(); block != nil && isWrite(request) {
+				if err := block.wait(request); err != nil {
+					return nil, err
+				}
 			}
 			return next.RoundTrip(request)
 		})
@@ -67,6 +73,37 @@ func (w *world) Open(t testing.TB, broker int32) metadatatest.Store {
 	}
 	w.killed[broker] = killed
 	return store
+}
+
+// isWrite reports whether a request writes, other than a Lease.
+func isWrite(request *http.Request) bool {
+	return request.Method != http.MethodGet && !strings.Contains(request.URL.Path, "/leases")
+}
+
+// blocked lets requests wait until the channel end is closed, or until they are canceled.
+type blocked struct {
+	end     chan struct{}
+	waiting atomic.Bool
+}
+
+func (b *blocked) wait(request *http.Request) error {
+	b.waiting.Store(true)
+	select {
+	case <-b.end:
+		return nil
+	case <-request.Context().Done():
+		return request.Context().Err()
+	}
+}
+
+// Block lets the writes of all brokers wait, except those of Leases.
+func (w *world) Block() (waiting func() bool, end func()) {
+	block := &blocked{end: make(chan struct{})}
+	w.block.Store(block)
+	return block.waiting.Load, func() {
+		w.block.Store(nil)
+		close(block.end)
+	}
 }
 
 // Kill lets no request of the broker reach the API server any more, so that it neither renews nor
@@ -109,6 +146,7 @@ func (w *world) Decide(t testing.TB) {
 			Partitions: topic.Spec.Partitions}
 		w.assignTopic(t, topic, in.Topics[topic.Name].Tag)
 	}
+	w.reclaimOrphans(in.Topics)
 	for index := range int32(testSets) {
 		err := w.tryChangeSet(v1alpha1.PartitionSetName("demo", index),
 			func(set *partitionset.Set) { set.Decide(in) })
@@ -126,10 +164,11 @@ func (w *world) permitVolumes(t testing.TB) {
 		if current == nil {
 			continue
 		}
+		registered := v1alpha1.ReadRegistration(current)
 		decision := volumes.Decide(volumes.Input{Brokers: []volumes.Broker{{
 			ID: broker, Up: ptr.Deref(current.Spec.HolderIdentity, "") != "",
-			Directory: current.Annotations[v1alpha1.AnnotationDirectory],
-			Found:     current.Annotations[v1alpha1.AnnotationFoundDirectory],
+			Directory: registered.Directory,
+			Found:     registered.FoundDirectory,
 			Consent: v1alpha1.ParseVolumeConsent(
 				current.Annotations[v1alpha1.AnnotationVolumeConsent]),
 			Claim: volumes.Claim{UID: "claim", Volume: volumes.Present, Node: volumes.Present},
@@ -188,6 +227,9 @@ func (w *world) assignTopic(t testing.TB, topic *v1alpha1.Topic, tag string) {
 	brokers := make([]placement.Broker, metadatatest.Brokers)
 	for i := range brokers {
 		brokers[i].ID = int32(i)
+		if current := w.lease(t, brokers[i].ID); current != nil {
+			brokers[i].Full = v1alpha1.ReadRegistration(current).MeasuredVolume().Full()
+		}
 	}
 	cluster := &v1alpha1.LogCluster{}
 	w.get("demo", cluster)
@@ -202,12 +244,128 @@ func (w *world) assignTopic(t testing.TB, topic *v1alpha1.Topic, tag string) {
 		if initial[index] != nil {
 			replicas = initial[index]
 		}
-		if entry := w.entry(key); entry.Assignment != nil && entry.Assignment.Tag == tag {
+		assigned := partitionset.Assignment{Replicas: replicas, Tag: tag}
+		if topic.Spec.ReclaimPolicy == v1alpha1.ReclaimDelete {
+			assigned.Reclaim = partitionset.Delete
+		}
+		entry := w.entry(key)
+		if entry.Assignment != nil && entry.Assignment.Tag == tag {
 			continue
 		}
+		adopts := entry.Assignment != nil && entry.Assignment.Reclaim == partitionset.Retained
+		if adopts {
+			assigned.Replicas = entry.Assignment.Replicas
+		}
 		w.change(key, func(set *partitionset.Set) {
-			set.RemoveState(key)
-			set.Assign(key, partitionset.Assignment{Replicas: replicas, Tag: tag})
+			if !adopts {
+				set.RemoveState(key)
+			}
+			set.Assign(key, assigned)
 		})
 	}
+}
+
+// reclaimOrphans marks the entries of deleted topics as retained, or removes them, as
+// controllers/assignment does.
+func (w *world) reclaimOrphans(topics map[string]partitionset.Topic) {
+	for index := range int32(testSets) {
+		resource := &v1alpha1.PartitionSet{}
+		w.get(v1alpha1.PartitionSetName("demo", index), resource)
+		all, _ := partitionset.Decode(resource, nil)
+		for key, entry := range all.All() {
+			a := entry.Assignment
+			if a == nil || topics[key.Topic].Tag == a.Tag {
+				continue
+			}
+			w.change(key, func(set *partitionset.Set) {
+				switch {
+				case a.Reclaim == partitionset.Retain:
+					next := *a
+					next.Reclaim = partitionset.Retained
+					set.Assign(key, next)
+				case a.Reclaim == partitionset.Delete, entry.State == nil:
+					set.Unassign(key)
+					set.RemoveState(key)
+				}
+			})
+		}
+	}
+}
+
+// Apply creates the Topics that do not exist, and deletes those that are not given.
+func (w *world) Apply(t testing.TB, topics ...*v1alpha1.Topic) {
+	t.Helper()
+	names := map[string]bool{}
+	for _, topic := range topics {
+		names[topic.Name] = true
+		topic.Spec.Cluster = "demo"
+		w.create(topic)
+	}
+	list := &v1alpha1.TopicList{}
+	if err := w.client.List(t.Context(), list, client.InNamespace(w.namespace)); err != nil {
+		t.Fatal(err)
+	}
+	for i := range list.Items {
+		if names[list.Items[i].Name] {
+			continue
+		}
+		if err := w.client.Delete(t.Context(), &list.Items[i]); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// GiveUp marks the partitions of a deleted topic for removal, in place of the operator.
+func (w *world) GiveUp(_ testing.TB, partition metadata.RetainedPartition) {
+	for index := range int32(2) {
+		key := partitionset.Key{Topic: partition.Topic, Index: index}
+		w.change(key, func(set *partitionset.Set) {
+			if entry, _ := set.Get(key); entry.Assignment != nil &&
+				entry.Assignment.Tag == partition.Tag {
+				given := *entry.Assignment
+				given.Reclaim = partitionset.Remove
+				set.Assign(key, given)
+			}
+		})
+	}
+}
+
+// Authenticate makes the listener authenticate by passwords, and creates LogUsers.
+func (w *world) Authenticate(_ testing.TB, users ...*v1alpha1.LogUser) {
+	w.authenticate()
+	for _, user := range users {
+		user.Spec.Cluster = "demo"
+		w.create(user)
+	}
+}
+
+// changeLease changes the Lease of a broker.
+func (w *world) changeLease(t testing.TB, broker int32, change func(*coordinationv1.Lease)) {
+	t.Helper()
+	await.Until(t, "the Lease is written", func() bool {
+		current := w.lease(t, broker)
+		change(current)
+		return w.client.Update(t.Context(), current) == nil // a renewal may conflict
+	})
+}
+
+// Isolate marks the Lease of a broker, in its present epoch.
+func (w *world) Isolate(t testing.TB, broker int32) {
+	w.changeLease(t, broker, func(current *coordinationv1.Lease) {
+		current.Annotations[v1alpha1.AnnotationIsolated] =
+			strconv.FormatInt(lease.Epoch(current), 10)
+	})
+}
+
+// DeleteLease deletes the Lease of a broker.
+func (w *world) DeleteLease(t testing.TB, broker int32) {
+	if err := w.client.Delete(t.Context(), w.lease(t, broker)); err != nil {
+		t.Fatal(err)
+	}
+	delete(w.leases, broker)
+}
+
+// Unreachable returns the report in the Lease of a broker.
+func (w *world) Unreachable(t testing.TB, broker int32) string {
+	return v1alpha1.ReadRegistration(w.lease(t, broker)).Unreachable
 }

@@ -282,7 +282,7 @@ func testAnnounceShutdown(f *fixture) {
 	await.Until(f.t, "lease renewed with the announcement", func() bool {
 		f.get("demo-broker-0", lease)
 		return lease.Spec.RenewTime.After(first) &&
-			lease.Annotations[v1alpha1.AnnotationLeaving] == "1"
+			v1alpha1.ReadRegistration(lease).Leaving == 1
 	})
 	b0.stop()
 	if err := b0.AnnounceShutdown(f.t.Context()); err == nil {
@@ -312,17 +312,17 @@ func testOutageIsReported(f *fixture) {
 }
 
 // TestCleanEpochAndLeavingOfALease: the announcement of a controlled shutdown applies only if it
-// names the present broker epoch, which is 4 here. An invalid clean epoch is treated as none.
+// names the present broker epoch, which is 4 here.
 func TestCleanEpochAndLeavingOfALease(t *testing.T) {
 	for _, c := range []struct {
-		clean, leaving string
-		want           int64
+		clean, leaving int64
 		wantLeaving    bool
-	}{{"", "", -1, false}, {"3", "4", 3, true}, {"x", "3", -1, false}, {"-2", "x", -1, false}} {
+	}{{-1, -1, false}, {3, 4, true}, {0, 3, false}} {
 		lease := leaseOf(1, "a", 4, at(0))
-		lease.Annotations[v1alpha1.AnnotationCleanEpoch],
-			lease.Annotations[v1alpha1.AnnotationLeaving] = c.clean, c.leaving
-		if got, _ := leaseBroker(lease); got.CleanEpoch != c.want || got.Leaving != c.wantLeaving {
+		v1alpha1.ChangeRegistration(lease, func(r *v1alpha1.Registration) {
+			r.CleanEpoch, r.Leaving = c.clean, c.leaving
+		})
+		if got, _ := leaseBroker(lease); got.CleanEpoch != c.clean || got.Leaving != c.wantLeaving {
 			t.Errorf("%+v: got clean epoch %d, leaving %t", c, got.CleanEpoch, got.Leaving)
 		}
 	}

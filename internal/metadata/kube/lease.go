@@ -56,10 +56,12 @@ type keeper struct {
 	// unreachable returns the value of Registration.Unreachable; never nil.
 	unreachable func() string
 
-	// The next two fields are not locked: method acquire uses them first, and after its return only
-	// the goroutine that runs method keep.
+	// The next three fields are not locked: method acquire uses them first, and after its return
+	// only the goroutine that runs method keep.
 	written *coordinationv1.Lease // the Lease as last written or read
 	leaving bool                  // every write announces the controlled shutdown
+	// registered is what this incarnation writes on the Lease. Changes of others do not last.
+	registered v1alpha1.Registration
 
 	waiting atomic.Pointer[error] // reason for which acquire waits for a consent; nil: it does not
 	renewed atomic.Int64          // time of the last successful write, in Unix nanoseconds
@@ -119,6 +121,9 @@ func (k *keeper) tryAcquire(ctx context.Context) error {
 		return err
 	}
 	found := err == nil
+	if _, err := v1alpha1.ParseRegistration(current); err != nil {
+		k.logger.Warn("replacing an invalid registration", "lease", k.key.Name, "error", err)
+	}
 	if v1alpha1.LeaseVolumeLost(current, k.self.Directory) {
 		return k.reportFound(ctx, current)
 	}
@@ -228,7 +233,8 @@ func (k *keeper) fill(next *coordinationv1.Lease, transitions int32) {
 		next.Labels = map[string]string{}
 	}
 	next.Labels[v1alpha1.LabelCluster] = k.cluster
-	k.registration(v1alpha1.ReadRegistration(next)).Write(next)
+	k.registered = k.registration(v1alpha1.ReadRegistration(next))
+	k.registered.Write(next)
 	// The operator has marked an earlier incarnation.
 	delete(next.Annotations, v1alpha1.AnnotationIsolated)
 	voidConsent(next)
@@ -311,13 +317,12 @@ func (k *keeper) renew(ctx context.Context) error {
 	defer cancel()
 	next := k.written.DeepCopy()
 	next.Spec.RenewTime = new(metav1.NowMicro())
-	registered := v1alpha1.ReadRegistration(next)
-	registered.Trust, registered.Volume = k.trust(), k.volume()
-	registered.Unreachable, registered.Scrub = k.unreachable(), k.scrub()
+	k.registered.Trust, k.registered.Volume = k.trust(), k.volume()
+	k.registered.Unreachable, k.registered.Scrub = k.unreachable(), k.scrub()
 	if k.leaving {
-		registered.Leaving = lease.Epoch(next)
+		k.registered.Leaving = lease.Epoch(next)
 	}
-	registered.Write(next)
+	k.registered.Write(next)
 	err := k.recordWrite(next, k.client.Update(ctx, next))
 	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
 		return k.reread(ctx)

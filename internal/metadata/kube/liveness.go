@@ -30,6 +30,8 @@ type liveness struct {
 	self   metadata.Broker
 	others map[string]brokerLease // by Lease name
 	outage bool                   // the API server was unreachable at the last observe
+	// invalid describes the Leases whose registrations cannot be parsed: their brokers are not alive.
+	invalid []error
 }
 
 // observe updates the state from all Leases that the watch has delivered. Parameter ownRenewed is
@@ -42,6 +44,7 @@ type liveness struct {
 // expire.
 func (l *liveness) observe(leases []*coordinationv1.Lease, ownRenewed, now time.Time) {
 	others := map[string]brokerLease{}
+	l.invalid = nil
 	for _, current := range leases {
 		broker, ok := leaseBroker(current)
 		switch {
@@ -57,6 +60,10 @@ func (l *liveness) observe(leases []*coordinationv1.Lease, ownRenewed, now time.
 			// renewTime and ownRenewed are from the clock of this broker.
 			if renew := current.Spec.RenewTime; renew != nil && renew.Time.Before(ownRenewed) {
 				ownRenewed = renew.Time
+			}
+		case !ok:
+			if _, err := v1alpha1.ParseRegistration(current); err != nil {
+				l.invalid = append(l.invalid, err)
 			}
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -27,19 +28,32 @@ func at(
 
 // leaseOf returns a Lease whose holder renewed it at the time renewed, by the clock of the holder.
 func leaseOf(id int32, holder string, epoch int32, renewed time.Time) *coordinationv1.Lease {
-	return &coordinationv1.Lease{
+	l := &coordinationv1.Lease{
 		ObjectMeta: metav1.ObjectMeta{
-			Name:   v1alpha1.BrokerLeaseName("demo", id),
-			Labels: map[string]string{v1alpha1.LabelCluster: "demo"},
-			Annotations: map[string]string{
-				v1alpha1.AnnotationEndpoint: fmt.Sprintf("demo-broker-%d.demo:9092", id),
-				v1alpha1.AnnotationRack:     "r",
-			},
+			Name:        v1alpha1.BrokerLeaseName("demo", id),
+			Labels:      map[string]string{v1alpha1.LabelCluster: "demo"},
+			Annotations: map[string]string{v1alpha1.AnnotationRack: "r"},
 		},
 		Spec: coordinationv1.LeaseSpec{
 			HolderIdentity: &holder, LeaseTransitions: &epoch, LeaseDurationSeconds: new(int32(6)),
 			RenewTime: new(metav1.NewMicroTime(renewed)),
 		},
+	}
+	advertise(fmt.Sprintf("demo-broker-%d.demo:9092", id))(l)
+	return l
+}
+
+// advertise returns a change of the endpoint in a Lease.
+func advertise(endpoint string) func(*coordinationv1.Lease) {
+	return func(l *coordinationv1.Lease) {
+		v1alpha1.ChangeRegistration(l, func(r *v1alpha1.Registration) { r.Endpoint = endpoint })
+	}
+}
+
+// damage replaces all annotations of a Lease by text that is not JSON.
+func damage(l *coordinationv1.Lease) {
+	for name := range l.Annotations {
+		l.Annotations[name] = "{"
 	}
 }
 
@@ -206,14 +220,34 @@ func TestLeaseBroker(t *testing.T) {
 		"leading zero":       func(l *coordinationv1.Lease) { l.Name = "demo-broker-07" },
 		"negative id":        func(l *coordinationv1.Lease) { l.Name = "demo-broker--1" },
 		"no endpoint":        func(l *coordinationv1.Lease) { l.Annotations = nil },
-		"no port":            func(l *coordinationv1.Lease) { l.Annotations[v1alpha1.AnnotationEndpoint] = "host" },
-		"port 0":             func(l *coordinationv1.Lease) { l.Annotations[v1alpha1.AnnotationEndpoint] = "host:0" },
-		"no host":            func(l *coordinationv1.Lease) { l.Annotations[v1alpha1.AnnotationEndpoint] = ":9092" },
+		"no port":            advertise("host"),
+		"port 0":             advertise("host:0"),
+		"no host":            advertise(":9092"),
+		"not JSON":           damage,
 	} {
 		lease := leaseOf(7, "a", 9, at(0))
 		spoil(lease)
 		if got, ok := leaseBroker(lease); ok {
 			t.Errorf("%s: accepted as broker %+v", name, got)
 		}
+	}
+}
+
+// TestInvalidRegistrationIsReported: the broker of a Lease with an invalid registration is not
+// alive, and the error names the Lease. It ends when the broker has written the Lease again.
+func TestInvalidRegistrationIsReported(t *testing.T) {
+	l := liveness{self: metadata.Broker{ID: 0, Epoch: 5, Endpoints: "kafka://me:9092"}}
+	damaged := leaseOf(1, "a", 1, at(0))
+	damage(damaged)
+	leases := []*coordinationv1.Lease{damaged, leaseOf(2, "a", 1, at(0))}
+	l.observe(leases, at(1), at(1))
+	if got := ids(l.brokers(at(1))); !slices.Equal(got, []int32{0, 2}) || len(l.invalid) != 1 ||
+		!strings.Contains(l.invalid[0].Error(), "lease demo-broker-1") {
+		t.Errorf("got brokers %v, errors %v", got, l.invalid)
+	}
+	leases[0] = leaseOf(1, "a", 1, at(2))
+	l.observe(leases, at(2), at(2))
+	if got := ids(l.brokers(at(2))); !slices.Equal(got, []int32{0, 1, 2}) || len(l.invalid) != 0 {
+		t.Errorf("after another write: got brokers %v, errors %v", got, l.invalid)
 	}
 }

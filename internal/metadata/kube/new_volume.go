@@ -18,9 +18,10 @@ var errNewVolume = errors.New("the volume is not the one that this broker used l
 // reportFound writes the directory id of this broker's volume into the Lease, from which the
 // operator learns that the broker waits. It does not renew the Lease. It returns errNewVolume.
 func (k *keeper) reportFound(ctx context.Context, current *coordinationv1.Lease) error {
-	if found := v1alpha1.ReadRegistration(current); found.FoundDirectory != k.self.Directory {
-		found.FoundDirectory = k.self.Directory
-		found.Write(current)
+	if v1alpha1.ReadRegistration(current).FoundDirectory != k.self.Directory {
+		v1alpha1.ChangeRegistration(current, func(r *v1alpha1.Registration) {
+			r.FoundDirectory = k.self.Directory
+		})
 		if err := k.client.Update(ctx, current); err != nil {
 			return err
 		}

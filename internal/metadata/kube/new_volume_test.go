@@ -5,7 +5,6 @@ import (
 	"strings"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"heartwood.dev/heartwood/api/v1alpha1"
 	"heartwood.dev/heartwood/internal/metadata"
@@ -29,18 +28,18 @@ func testNewVolume(f *fixture) {
 		return f.runAs(metadata.Broker{ID: 0, Directory: directory, CleanEpoch: -1,
 			Endpoints: metadata.Endpoints("kafka://demo-broker-0:9092")}, f.config)
 	}
-	annotations := func() map[string]string {
+	lease := func() *coordinationv1.Lease {
 		lease := &coordinationv1.Lease{}
 		f.get(v1alpha1.BrokerLeaseName("demo", 0), lease)
-		return lease.Annotations
+		return lease
 	}
 	// waits expects that a broker has reported a volume, and has not registered.
 	waits := func(b *broker, found string) {
 		f.t.Helper()
 		await.Until(f.t, "volume reported", func() bool {
-			return annotations()[v1alpha1.AnnotationFoundDirectory] == found
+			return v1alpha1.ReadRegistration(lease()).FoundDirectory == found
 		})
-		if got := annotations()[v1alpha1.AnnotationDirectory]; got != "first" {
+		if got := v1alpha1.ReadRegistration(lease()).Directory; got != "first" {
 			f.t.Errorf("registered with directory %s", got)
 		}
 		await.Until(f.t, "broker waits", func() bool {
@@ -65,11 +64,11 @@ func testNewVolume(f *fixture) {
 	// The volume is restored: the broker needs no consent, and withdraws what was given.
 	b = run("first")
 	registered(b, "first", 2)
-	for _, name := range []string{v1alpha1.AnnotationFoundDirectory,
-		v1alpha1.AnnotationVolumeConsent} {
-		if value := annotations()[name]; value != "" {
-			f.t.Errorf("annotation %s is still %q", name, value)
-		}
+	if got := v1alpha1.ReadRegistration(lease()).FoundDirectory; got != "" {
+		f.t.Errorf("the lease still contains the found directory %q", got)
+	}
+	if got := v1alpha1.LeaseVolumeConsent(lease()); got != (v1alpha1.VolumeConsent{}) {
+		f.t.Errorf("the lease still contains the consent %q", got)
 	}
 	b.stop()
 
@@ -78,8 +77,7 @@ func testNewVolume(f *fixture) {
 	f.permit(v1alpha1.VolumeConsent{Claim: "claim", Directory: "second"})
 	registered(b, "second", 3)
 	// The consent is kept with the directory that it permits, so it names the loss.
-	if got := v1alpha1.LeaseReplacedClaim(
-		&metav1.ObjectMeta{Annotations: annotations()}); got != "claim" {
+	if got := v1alpha1.LeaseReplacedClaim(lease()); got != "claim" {
 		f.t.Errorf("replaced claim %q, want claim", got)
 	}
 }

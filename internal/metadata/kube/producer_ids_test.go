@@ -10,7 +10,7 @@ import (
 )
 
 // TestLeaseBoundsProducerIDs: the bound of producer ids in the Lease grows when the broker
-// registers with another disk. An invalid bound is treated as no bound.
+// registers with another disk. An invalid registration has no bound.
 func TestLeaseBoundsProducerIDs(t *testing.T) {
 	const ahead = metadata.ProducerIDsAhead
 	lease := &coordinationv1.Lease{}
@@ -25,8 +25,6 @@ func TestLeaseBoundsProducerIDs(t *testing.T) {
 	}
 	register("a", 100+ahead, 100+ahead)
 	register("b", 50+ahead, 100+2*ahead)
-	lease.Annotations[v1alpha1.AnnotationProducerIDs] = "many"
+	damage(lease)
 	register("b", 50+ahead, 50+ahead)
-	lease.Annotations[v1alpha1.AnnotationProducerIDs] = "-7"
-	register("c", 50+ahead, 50+ahead)
 }

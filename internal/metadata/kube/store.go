@@ -271,8 +271,8 @@ func (s *Store) run(ctx context.Context, self metadata.Broker, apply func(*metad
 	}
 	self.Epoch, self.Leaving = epoch, false
 	// The bound of producer ids in the Lease may be higher than the requested bound. It must be
-	// read before keep starts, because keeper.written belongs to keep's goroutine from then on.
-	self.ProducerIDs = max(0, v1alpha1.ReadRegistration(keeper.written).ProducerIDs)
+	// read before keep starts, because keeper.registered belongs to keep's goroutine from then on.
+	self.ProducerIDs = max(0, keeper.registered.ProducerIDs)
 	s.self.Store(&self)
 	s.keeper.Store(keeper)
 	ctx, cancel := context.WithCancel(ctx)
@@ -420,7 +420,7 @@ func (s *Store) applyImage(v *view, all resources) {
 		return
 	}
 	image, faults := v.cache.image(all, v.alive, v.last)
-	s.reportFaults(v, faults...)
+	s.reportFaults(v, append(faults, v.liveness.invalid...)...)
 	if image == nil {
 		return
 	}

@@ -29,19 +29,20 @@ func TestReportOfUnreachablePeersIsWrittenOnlyWhenItChanges(t *testing.T) {
 	}
 	lease := &coordinationv1.Lease{}
 	k.fill(lease, 1)
-	if got := lease.Annotations[v1alpha1.AnnotationUnreachable]; got != "1:4" {
+	if got := v1alpha1.ReadRegistration(lease).Unreachable; got != "1:4" {
 		t.Errorf("report in the lease: %q", got)
 	}
 	lease.Labels[v1alpha1.LabelCluster], lease.Name = "main", v1alpha1.BrokerLeaseName("main", 0)
-	lease.Annotations[v1alpha1.AnnotationEndpoint] = "host:9092"
+	advertise("host:9092")(lease)
 	lease.Annotations[v1alpha1.AnnotationIsolated] = "1"
 	if b, ok := leaseBroker(lease); !ok || !b.Isolated || !b.Leaving {
 		t.Errorf("broker of a marked lease: %+v, %t", b, ok)
 	}
 	newKeeper(nil, Options{Cluster: "main"}, metadata.Broker{}).fill(lease, 2)
-	for _, name := range []string{v1alpha1.AnnotationUnreachable, v1alpha1.AnnotationIsolated} {
-		if value, found := lease.Annotations[name]; found {
-			t.Errorf("the next incarnation has %s=%s", name, value)
-		}
+	if got := v1alpha1.ReadRegistration(lease).Unreachable; got != "" {
+		t.Errorf("the next incarnation has the report %s", got)
+	}
+	if value, found := lease.Annotations[v1alpha1.AnnotationIsolated]; found {
+		t.Errorf("the next incarnation has the mark %s", value)
 	}
 }

@@ -2,10 +2,13 @@ package remote
 
 import (
 	"context"
+	"errors"
 	"net"
 	"syscall"
 	"testing"
 
+	"heartwood.dev/heartwood/api/v1alpha1"
+	"heartwood.dev/heartwood/internal/metadata"
 	"heartwood.dev/heartwood/internal/metadata/local"
 	"heartwood.dev/heartwood/internal/vfs"
 	"heartwood.dev/heartwood/test/kit/metadatatest"
@@ -27,7 +30,7 @@ type served struct {
 const file = "/data/metadata.json"
 
 func TestConformance(t *testing.T) {
-	metadatatest.Run(t, func(t testing.TB) metadatatest.World {
+	metadatatest.Run(t, metadatatest.Remote, func(t testing.TB) metadatatest.World {
 		w := &world{fs: vfs.NewFault(vfs.NewMem()), served: map[int32]*served{}}
 		if err := w.fs.MkdirAll("/data"); err != nil {
 			t.Fatal(err)
@@ -72,5 +75,43 @@ func (w *world) FailWrites(fail bool) {
 	w.fs.Clear()
 	if fail {
 		w.fs.Inject(vfs.Rule{Op: vfs.OpWrite, Err: syscall.ENOSPC})
+	}
+}
+
+// Apply applies manifests.
+func (w *world) Apply(t testing.TB, topics ...*v1alpha1.Topic) {
+	if err := w.store.Sync(nil, metadatatest.Brokers, topics); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// GiveUp applies a LogCluster that gives up the records.
+func (w *world) GiveUp(t testing.TB, partition metadata.RetainedPartition) {
+	cluster := &v1alpha1.LogCluster{}
+	cluster.Annotations = map[string]string{
+		v1alpha1.AnnotationRemoveRetained: partition.Topic + "=" + partition.Tag}
+	if err := w.store.Sync(cluster, metadatatest.Brokers, nil); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Authenticate applies a LogCluster whose listener uses passwords, and LogUsers.
+func (w *world) Authenticate(t testing.TB, users ...*v1alpha1.LogUser) {
+	cluster := &v1alpha1.LogCluster{Spec: v1alpha1.LogClusterSpec{
+		Listeners: v1alpha1.Listeners{{Name: "scram", Port: 9092,
+			Authentication: []v1alpha1.Authentication{{Type: v1alpha1.AuthenticationScramSha512}}}}}}
+	if err := errors.Join(w.store.Sync(cluster, metadatatest.Brokers, nil),
+		w.store.SyncUsers(users, nil)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Block blocks the disk.
+func (w *world) Block() (waiting func() bool, end func()) {
+	until, before := make(chan struct{}), w.fs.Count()
+	w.fs.Inject(vfs.Rule{Op: vfs.OpSync, Until: until})
+	return func() bool { return w.fs.Count() > before }, func() {
+		close(until)
+		w.fs.Clear()
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"sync"
 
-	"heartwood.dev/heartwood/internal/authz"
 	"heartwood.dev/heartwood/internal/metadata"
 )
 
@@ -148,26 +147,6 @@ func testMoves(c *cluster) {
 		c.expect(fmt.Sprintf("election %d", i), err,
 			[]error{metadata.ErrElectionNotNeeded, metadata.ErrUnknownPartition}[i])
 	}
-}
-
-func testUsers(c *cluster) {
-	b := c.startAll()[0]
-	rule := authz.ACL{Principal: authz.Principal{Type: metadata.PrincipalUser, Name: "app"},
-		Host: authz.Wildcard, Operation: authz.OpRead, Permission: authz.Allow,
-		Type: authz.ResourceTopic, Pattern: authz.PatternLiteral, Name: "a"}
-	has := func(want bool) func(*metadata.Image) bool {
-		return func(i *metadata.Image) bool {
-			return want == (i.Security != nil && slices.Contains(i.Security.ACLs, rule))
-		}
-	}
-	c.expect("add", b.ChangeUser(c.Context(), metadata.UserChange{Name: "app",
-		Add: []authz.ACL{rule}}), nil)
-	b.until("the ACL", has(true))
-	c.expect("remove", b.ChangeUser(c.Context(), metadata.UserChange{Name: "app",
-		Remove: []authz.ACL{rule}}), nil)
-	b.until("no ACL", has(false))
-	c.expect("delete an unknown password", b.AlterScram(c.Context(), metadata.ScramChange{
-		Name: "nobody", Mechanism: "SCRAM-SHA-512"}), metadata.ErrUnknownUser)
 }
 
 func testRemoval(c *cluster) {

@@ -17,6 +17,7 @@ import (
 // cluster is a World and its running brokers.
 type cluster struct {
 	testing.TB
+	kind    Kind
 	world   World
 	running []*broker
 	epochs  map[int32]int64 // the highest broker epoch of each broker so far
@@ -50,8 +51,8 @@ func (c *cluster) start(id int32) *broker {
 		Endpoints: metadata.Endpoints(fmt.Sprintf("kafka://127.0.0.1:%d", 9092+id))})
 }
 
-func (c *cluster) startAs(self metadata.Broker) *broker {
-	c.Helper()
+// launch starts a broker, which need not register.
+func (c *cluster) launch(self metadata.Broker) *broker {
 	ctx, cancel := context.WithCancel(context.Background())
 	b := &broker{Store: c.world.Open(c.TB, self.ID), c: c, id: self.ID, cancel: cancel,
 		ended: make(chan struct{})}
@@ -60,6 +61,12 @@ func (c *cluster) startAs(self metadata.Broker) *broker {
 		b.err = b.Run(ctx, self, b.apply)
 	}()
 	c.running = append(c.running, b)
+	return b
+}
+
+func (c *cluster) startAs(self metadata.Broker) *broker {
+	c.Helper()
+	b := c.launch(self)
 	image := b.until("the broker is in its image", func(*metadata.Image) bool { return true })
 	registered, up := image.Broker(self.ID)
 	if !up || registered.Epoch <= c.epochs[self.ID] {

@@ -8,13 +8,20 @@
 //     a stop, a kill and a reopened store, and self never leads by an election of an earlier epoch.
 //   - ISR: a change is a compare-and-swap on the leader, its epoch and the ISR. It is settled once
 //     and before ChangeISR returns. A conflict changes nothing and does not affect other changes.
+//     A change that takes longer than its context has an unknown outcome.
 //   - serving: a report is complete and can be repeated. After a report of a log ahead of the
 //     metadata, the partition is led in a higher leader epoch.
 //   - shutdown: a broker in controlled shutdown is Leaving and leads nothing that another in-sync
 //     replica can lead. The next Run clears it.
 //   - topics, alter, moves, users: a successful change appears in an image; a change that fails or
 //     only validates has no effect. The errors are those of the interfaces of package metadata.
-//   - removal: RecordRemoved ignores partitions that are not being removed.
+//     Passwords and quotas change one by one, and the passwords of the operator are refused.
+//   - retention: the records of a deleted topic are retained if its policy is Retain. A later topic
+//     of its name has another id and continues with its brokers and leader epochs.
+//   - removal: RecordRemoved ignores partitions that are not being removed. Records that were given
+//     up are listed until every broker has recorded their removal.
+//   - abilities: which optional interfaces a store has, and what they do. A table names the
+//     implementations.
 //   - failures: a store that is opened again has the same topics, and concurrent callers do not
 //     lose changes.
 package metadatatest

@@ -1,9 +1,13 @@
 package metadatatest
 
 import (
+	"context"
 	"errors"
+	"slices"
+	"time"
 
 	"heartwood.dev/heartwood/internal/metadata"
+	"heartwood.dev/heartwood/test/kit/await"
 )
 
 // WriteFailer is a World that can make the writes of its store fail.
@@ -49,4 +53,60 @@ func testFailedWrite(c *cluster) {
 		!got.Partitions[0].Equal(topic.Partitions[0]) {
 		c.Errorf("got %d topics and %+v, want a as before and c", len(image.Topics), got)
 	}
+}
+
+// testUnknownISR: a change that takes longer than its context has an unknown outcome, which is
+// reported before ChangeISR returns. The store may have made the change, or makes it later, and the
+// leader continues from the recorded ISR.
+func testUnknownISR(c *cluster) {
+	leader := c.startAll()[0]
+	leader.create("a", 1)
+	image := leader.inSync(0, 1, 2)
+	for what, begin := range map[string]func() (context.Context, context.CancelFunc){
+		"timeout": func() (context.Context, context.CancelFunc) {
+			return context.WithTimeout(c.Context(), time.Millisecond)
+		},
+		"cancel": func() (context.Context, context.CancelFunc) {
+			return context.WithCancel(c.Context())
+		},
+	} {
+		waiting, end := c.world.Block()
+		ctx, cancel := begin()
+		to := []int32{0, 1}
+		if len(image.Topic("a").Partitions[0].ISR) == 2 {
+			to = []int32{0, 1, 2}
+		}
+		calls, outcome, returned := 0, error(nil), make(chan struct{})
+		go func() {
+			defer close(returned)
+			leader.ChangeISR(ctx, []metadata.ISRChange{proposal(image, "a", 0, to...)},
+				func(_ int, _ int64, err error) { calls, outcome = calls+1, err })
+		}()
+		if what == "cancel" {
+			await.Until(c.TB, "the write waits", waiting)
+			cancel()
+		}
+		<-returned
+		if calls != 1 || outcome == nil || errors.Is(outcome, metadata.ErrISRConflict) {
+			c.Errorf("%s: settled %d times, error %v; want once with an unknown outcome", what, calls,
+				outcome)
+		}
+		cancel()
+		end()
+		image = c.agree(leader, to...)
+	}
+}
+
+// agree proposes an ISR until it is recorded.
+func (c *cluster) agree(leader *broker, to ...int32) *metadata.Image {
+	c.Helper()
+	await.Until(c.TB, "the ISR is recorded", func() bool {
+		image := leader.last()
+		if slices.Equal(slices.Sorted(slices.Values(image.Topic("a").Partitions[0].ISR)), to) {
+			return true
+		}
+		_, faults := leader.propose(proposal(image, "a", 0, to...))
+		return faults[0] == nil
+	})
+	return leader.inSync(to...)
 }

@@ -1,8 +1,10 @@
 package metadatatest
 
 import (
+	"slices"
 	"testing"
 
+	"heartwood.dev/heartwood/api/v1alpha1"
 	"heartwood.dev/heartwood/internal/metadata"
 )
 
@@ -33,35 +35,72 @@ type World interface {
 	Decide(t testing.TB)
 	// Reopen opens the stored state again while no broker runs.
 	Reopen(t testing.TB)
+	// Apply makes these Topics those that have a manifest. It deletes the others that had one.
+	Apply(t testing.TB, topics ...*v1alpha1.Topic)
+	// GiveUp begins the removal of the retained records of a deleted topic.
+	GiveUp(t testing.TB, partition metadata.RetainedPartition)
+	// Authenticate makes clients authenticate by passwords, and adds LogUsers.
+	Authenticate(t testing.TB, users ...*v1alpha1.LogUser)
+	// Block makes the writes of all brokers wait, except those of a registration, until the returned
+	// function end is called. waiting reports whether a write waits.
+	Block() (waiting func() bool, end func())
+}
+
+// Leases is a World whose brokers register in Leases.
+type Leases interface {
+	// DeleteLease deletes the Lease of a broker that does not run.
+	DeleteLease(t testing.TB, broker int32)
+	// Isolate marks a broker that is cut off from the others, as the operator does.
+	Isolate(t testing.TB, broker int32)
+	// Unreachable returns the last report of a broker (metadata.ReachabilityReporter).
+	Unreachable(t testing.TB, broker int32) string
+}
+
+// tests are the subtests. The kinds of stores of a test are nil if it applies to all.
+var tests = []struct {
+	name  string
+	run   func(*cluster)
+	kinds []Kind
+}{
+	{"abilities", testAbilities, nil},
+	{"images", testImages, nil},
+	{"registration", testRegistration, nil},
+	{"registration waits", testWaits, []Kind{Kube}},
+	{"producer ids", testProducerIDs, nil},
+	{"deleted Lease", testDeletedLease, []Kind{Kube}},
+	{"ISR", testISR, nil},
+	{"ISR of many partitions", testISRBatch, nil},
+	{"ISR of unknown outcome", testUnknownISR, nil},
+	{"isolated broker", testIsolated, []Kind{Kube}},
+	{"unreachable brokers", testUnreachable, []Kind{Kube}},
+	{"full volume", testVolume, nil},
+	{"serving", testServing, nil},
+	{"shutdown", testShutdown, nil},
+	{"shutdown of all", testShutdownOfAll, nil},
+	{"topics", testTopics, nil},
+	{"retention", testRetention, nil},
+	{"alter", testAlter, nil},
+	{"moves", testMoves, nil},
+	{"users", testUsers, nil},
+	{"quotas", testQuotas, nil},
+	{"passwords", testScram, nil},
+	{"removal", testRemoval, nil},
+	{"removal of retained records", testRemovalOfRetained, nil},
+	{"reopen", testReopen, nil},
+	{"ended context", testEndedContext, nil},
+	{"failed write", testFailedWrite, nil},
+	{"concurrent callers", testConcurrentCallers, nil},
 }
 
 // Run tests the stores of the worlds that newWorld returns. Each subtest has a new one.
-func Run(t *testing.T, newWorld func(testing.TB) World) {
-	for _, test := range []struct {
-		name string
-		run  func(*cluster)
-	}{
-		{"images", testImages},
-		{"registration", testRegistration},
-		{"producer ids", testProducerIDs},
-		{"ISR", testISR},
-		{"ISR of many partitions", testISRBatch},
-		{"serving", testServing},
-		{"shutdown", testShutdown},
-		{"shutdown of all", testShutdownOfAll},
-		{"topics", testTopics},
-		{"alter", testAlter},
-		{"moves", testMoves},
-		{"users", testUsers},
-		{"removal", testRemoval},
-		{"reopen", testReopen},
-		{"ended context", testEndedContext},
-		{"failed write", testFailedWrite},
-		{"concurrent callers", testConcurrentCallers},
-	} {
+func Run(t *testing.T, kind Kind, newWorld func(testing.TB) World) {
+	for _, test := range tests {
+		if test.kinds != nil && !slices.Contains(test.kinds, kind) {
+			continue
+		}
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
-			c := &cluster{TB: t, world: newWorld(t), epochs: map[int32]int64{}}
+			c := &cluster{TB: t, kind: kind, world: newWorld(t), epochs: map[int32]int64{}}
 			defer c.stop()
 			test.run(c)
 		})
