@@ -114,7 +114,9 @@ func testUnreachable(c *cluster) {
 	reported("1:1")
 	b.stop()
 	c.start(0)
-	reported("")
+	if got := leases.Unreachable(c.TB, 0); got != "" {
+		c.Errorf("the report after the next Run is %q, want none", got)
+	}
 }
 
 // testIsolated: an isolated broker is Leaving, is not elected, and cannot join an ISR.

@@ -104,4 +104,6 @@ func testScram(c *cluster) {
 	b = c.start(0)
 	until(sha256, "third")
 	until(sha512)
+	c.expect("delete the last one", alter("App", sha256, nil), nil)
+	until(sha256)
 }
