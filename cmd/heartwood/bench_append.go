@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"heartwood.dev/heartwood/internal/bench/logappend"
+	"heartwood.dev/heartwood/internal/cli/usage"
 	"heartwood.dev/heartwood/internal/compress"
 )
 
@@ -31,7 +32,7 @@ results for every codec and level; docs/bench/append.md compares them with Apach
 		Example: `  heartwood bench append --codec zstd --level 3 --batch-bytes 65536 --record-bytes 1000 \
     --records 500000
   heartwood bench append --codec lz4 --sent lz4    # no recompression`,
-		Args: noArgs,
+		Args: usage.NoArgs,
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&codec, "codec", "none", "codec of the topic: none, gzip, snappy, lz4 or zstd")
@@ -62,7 +63,7 @@ results for every codec and level; docs/bench/append.md compares them with Apach
 			err = opts.Validate()
 		}
 		if err != nil {
-			return misused(cmd, err)
+			return usage.Misused(cmd, err)
 		}
 		opts.Done = new(atomic.Int64)
 		end := showProgress(cmd, *quiet, "records", opts.Expected(), opts.Done)

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"heartwood.dev/heartwood/internal/bench/client"
+	"heartwood.dev/heartwood/internal/cli/usage"
 )
 
 // compareHelp is the part of the help text that bench produce and bench consume share.
@@ -51,7 +52,7 @@ the transaction to the response.` + "\n" + compareHelp,
 		Example: `  heartwood bench produce --records 1000000 --record-bytes 1000 --acks all --codec zstd
   heartwood bench produce --bootstrap kafka:9092 --rate 20000 --duration 30s --json
   heartwood bench produce --rate 20000 --duration 30s --transaction 10ms`,
-		Args: noArgs,
+		Args: usage.NoArgs,
 	}
 	asJSON, quiet := targetFlags(cmd, &opts.Target)
 	flags := cmd.Flags()
@@ -103,7 +104,7 @@ The run uses no consumer group: the partitions are distributed among --consumers
 		Example: `  heartwood bench consume
   heartwood bench consume --latest --duration 30s &
   heartwood bench produce --rate 20000 --duration 25s`,
-		Args: noArgs,
+		Args: usage.NoArgs,
 	}
 	asJSON, quiet := targetFlags(cmd, &opts.Target)
 	flags := cmd.Flags()
@@ -132,7 +133,7 @@ The run uses no consumer group: the partitions are distributed among --consumers
 func measured(cmd *cobra.Command, asJSON bool, invalid error,
 	run func(context.Context) (*client.Result, error)) error {
 	if invalid != nil {
-		return misused(cmd, invalid)
+		return usage.Misused(cmd, invalid)
 	}
 	result, err := run(cmd.Context())
 	if err != nil {

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"heartwood.dev/heartwood/internal/bench/purgatory"
+	"heartwood.dev/heartwood/internal/cli/usage"
 )
 
 // benchPurgatoryCommand runs internal/bench/purgatory once.
@@ -27,7 +28,7 @@ introduced; docs/bench/purgatory.md compares the two.
 The results cover the whole process, including the load generator. --kind baseline measures only
 the load generator.`,
 		Example: "  heartwood bench purgatory --rate 105000 --pct50 200ms --pct75 400ms",
-		Args:    noArgs,
+		Args:    usage.NoArgs,
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&opts.Kind, "kind", "purgatory",
@@ -48,7 +49,7 @@ the load generator.`,
 	quiet := addQuiet(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if err := opts.Validate(); err != nil {
-			return misused(cmd, err)
+			return usage.Misused(cmd, err)
 		}
 		opts.Done = new(atomic.Int64)
 		end := showProgress(cmd, *quiet, "requests", int64(opts.Requests), opts.Done)

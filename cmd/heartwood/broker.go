@@ -19,6 +19,7 @@ import (
 	"heartwood.dev/heartwood/internal/access"
 	"heartwood.dev/heartwood/internal/broker"
 	"heartwood.dev/heartwood/internal/broker/httpport"
+	"heartwood.dev/heartwood/internal/cli/usage"
 	"heartwood.dev/heartwood/internal/loglevel"
 	"heartwood.dev/heartwood/internal/metadata/kube"
 	"heartwood.dev/heartwood/internal/tokens"
@@ -48,7 +49,7 @@ func brokerCommand() *cobra.Command {
 
 The broker reads its topics and leaderships from the Topics and PartitionSets of its namespace.
 Its node id is the number at the end of the pod's name.`,
-		Args: noArgs,
+		Args: usage.NoArgs,
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&f.cluster, "cluster", "", "`NAME` LogCluster of the broker")
@@ -83,14 +84,14 @@ Its node id is the number at the end of the pod's name.`,
 		}
 		nodeID, err := ordinal(f.podName)
 		if err != nil {
-			return misused(cmd, err)
+			return usage.Misused(cmd, err)
 		}
 		listeners, err := f.clientListeners()
 		if err != nil {
-			return misused(cmd, err)
+			return usage.Misused(cmd, err)
 		}
 		if err := f.checkHTTP(); err != nil {
-			return misused(cmd, err)
+			return usage.Misused(cmd, err)
 		}
 		f.level = level.current()
 		return runBroker(cmd.Context(), nodeID, f, listeners, level.jsonLogger(cmd.ErrOrStderr()))

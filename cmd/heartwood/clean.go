@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"heartwood.dev/heartwood/internal/cli/usage"
 	"heartwood.dev/heartwood/internal/remote"
 )
 
@@ -44,7 +45,7 @@ heartwood log clean.`,
 			clean.Topic = args[0]
 			for _, index := range clean.Partitions {
 				if index < 0 {
-					return misused(cmd,
+					return usage.Misused(cmd,
 						fmt.Errorf("invalid argument %d for --partition: give 0 or more",
 							index))
 				}
@@ -84,7 +85,7 @@ func oneTopic(cmd *cobra.Command, args []string) error {
 	if len(args) == 1 {
 		return nil
 	}
-	return misused(cmd, fmt.Errorf("give one TOPIC"))
+	return usage.Misused(cmd, fmt.Errorf("give one TOPIC"))
 }
 
 // progressTo returns a function that prints a line of progress to standard output. With --json it

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 
+	"heartwood.dev/heartwood/internal/cli/usage"
 	"heartwood.dev/heartwood/internal/console"
 	"heartwood.dev/heartwood/internal/console/connect"
 	"heartwood.dev/heartwood/internal/console/kafka"
@@ -67,7 +68,7 @@ that it may list, and connects to them by the names of their pods. For those tha
 creates tokens of its own ServiceAccount.`,
 		Example: `  kubectl port-forward demo-broker-0 9644 9092 &
   heartwood console --address 127.0.0.1:9644 --bootstrap 127.0.0.1:9092`,
-		Args: noArgs,
+		Args: usage.NoArgs,
 	}
 	flags.add(cmd)
 	level := addLogLevel(cmd, slog.LevelInfo)

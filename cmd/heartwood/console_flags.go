@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"heartwood.dev/heartwood/internal/cli/usage"
 	"heartwood.dev/heartwood/internal/tlsconfig"
 )
 
@@ -51,14 +52,14 @@ func (f *consoleFlags) add(cmd *cobra.Command) {
 // check reports flags that do not fit.
 func (f *consoleFlags) check(cmd *cobra.Command) error {
 	if p := f.options.PathPrefix; p != "" && !strings.HasPrefix(p, "/") {
-		return misused(cmd, fmt.Errorf("invalid argument %q for --path-prefix: begin with /", p))
+		return usage.Misused(cmd, fmt.Errorf("invalid argument %q for --path-prefix: begin with /", p))
 	}
 	if f.auth != authNone && f.auth != authKubernetes {
-		return misused(cmd, fmt.Errorf("invalid argument %q for --auth: give none or kubernetes",
+		return usage.Misused(cmd, fmt.Errorf("invalid argument %q for --auth: give none or kubernetes",
 			f.auth))
 	}
 	if (f.certificate == "") != (f.key == "") {
-		return misused(cmd, errors.New("give both --tls-cert and --tls-key"))
+		return usage.Misused(cmd, errors.New("give both --tls-cert and --tls-key"))
 	}
 	for _, name := range map[bool][]string{
 		true:  {"address", "bootstrap", "user-dir", "logcluster", "ca-file", "token-file", "certificates"},
@@ -66,7 +67,7 @@ func (f *consoleFlags) check(cmd *cobra.Command) error {
 	}[f.kubernetes] {
 		if cmd.Flags().Changed(name) {
 			with := map[bool]string{true: "without", false: "with"}[f.kubernetes]
-			return misused(cmd, fmt.Errorf("flag --%s is used %s --kubernetes only", name, with))
+			return usage.Misused(cmd, fmt.Errorf("flag --%s is used %s --kubernetes only", name, with))
 		}
 	}
 	if f.kubernetes {
@@ -81,7 +82,7 @@ func (f *consoleFlags) check(cmd *cobra.Command) error {
 // required reports a flag whose value is not NAMESPACE/NAME.
 func (f *consoleFlags) required(cmd *cobra.Command, flag, value string) error {
 	if _, _, ok := namespaced(value); !ok {
-		return misused(cmd, fmt.Errorf("invalid argument %q for --%s: give NAMESPACE/NAME", value,
+		return usage.Misused(cmd, fmt.Errorf("invalid argument %q for --%s: give NAMESPACE/NAME", value,
 			flag))
 	}
 	return nil

@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"heartwood.dev/heartwood/internal/cli/usage"
 	"heartwood.dev/heartwood/internal/dev"
 )
 
@@ -32,7 +33,7 @@ manifest, but none that a manifest describes.`,
 		Example: `  heartwood dev -f config/samples
   echo 'T-1:printer on fire' | kcat -b 127.0.0.1:9092 -t tickets -P -K:
   curl -s 127.0.0.1:9644/api/v1/partitions`,
-		Args: noArgs,
+		Args: usage.NoArgs,
 	}
 	flags := cmd.Flags()
 	flags.StringArrayVarP(&opts.Manifests, "filename", "f", nil,
@@ -64,7 +65,7 @@ manifest, but none that a manifest describes.`,
 	level := addLogLevel(cmd, slog.LevelWarn)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if cmd.Flags().Changed("brokers") && (opts.Brokers < 1 || opts.Brokers > devBrokersMax) {
-			return misused(cmd,
+			return usage.Misused(cmd,
 				fmt.Errorf("invalid argument %d for --brokers: give 1 to %d", opts.Brokers,
 					devBrokersMax))
 		}
@@ -72,7 +73,7 @@ manifest, but none that a manifest describes.`,
 		opts.Logger, opts.Level = level.textLogger(cmd.ErrOrStderr()), level.current()
 		err := dev.Run(cmd.Context(), opts)
 		if errors.Is(err, dev.ErrUsage) {
-			return usageError{err}
+			return usage.New(err)
 		}
 		return err
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"heartwood.dev/heartwood/internal/cli/usage"
 	"heartwood.dev/heartwood/internal/dev"
 )
 
@@ -16,7 +17,7 @@ func devBrokerCommand() *cobra.Command {
 	var opts dev.ChildOptions
 	var listeners string
 	cmd := &cobra.Command{Use: "dev-broker", Short: "Run one broker of heartwood dev --processes",
-		Hidden: true, Args: noArgs}
+		Hidden: true, Args: usage.NoArgs}
 	flags := cmd.Flags()
 	flags.Int32Var(&opts.NodeID, "node-id", 0, "`ID` number of the broker")
 	flags.StringVar(&listeners, "listeners", "", "`JSON` listeners of the broker")
@@ -33,7 +34,7 @@ func devBrokerCommand() *cobra.Command {
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		opts.Logger, opts.Level = level.textLogger(cmd.ErrOrStderr()), level.current()
 		if err := json.Unmarshal([]byte(listeners), &opts.Listeners); err != nil {
-			return misused(cmd, fmt.Errorf("invalid argument for --listeners: %w", err))
+			return usage.Misused(cmd, fmt.Errorf("invalid argument for --listeners: %w", err))
 		}
 		return dev.RunChild(cmd.Context(), opts)
 	}

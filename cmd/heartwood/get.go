@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"heartwood.dev/heartwood/api/report"
+	"heartwood.dev/heartwood/internal/cli/usage"
 	"heartwood.dev/heartwood/internal/remote"
 )
 
@@ -64,7 +65,7 @@ On a secured LogCluster it needs the right to get logclusters/records.`,
 			if len(args) == 2 {
 				return nil
 			}
-			return misused(cmd, errors.New("give one TOPIC and one KEY"))
+			return usage.Misused(cmd, errors.New("give one TOPIC and one KEY"))
 		},
 		RunE: flags.run,
 	}
@@ -84,15 +85,15 @@ func (f *getFlags) run(cmd *cobra.Command, args []string) error {
 	if f.isBase64 {
 		var err error
 		if f.Key, err = base64.StdEncoding.DecodeString(args[1]); err != nil {
-			return misused(cmd, fmt.Errorf("invalid argument %q for KEY: %w", args[1], err))
+			return usage.Misused(cmd, fmt.Errorf("invalid argument %q for KEY: %w", args[1], err))
 		}
 	}
 	switch given := cmd.Flags().Changed("partition"); {
 	case given && f.Partition < 0:
-		return misused(cmd, fmt.Errorf("invalid argument %d for --partition: give 0 or more",
+		return usage.Misused(cmd, fmt.Errorf("invalid argument %d for --partition: give 0 or more",
 			f.Partition))
 	case given && f.All:
-		return misused(cmd, errors.New("give either --partition or --all-partitions"))
+		return usage.Misused(cmd, errors.New("give either --partition or --all-partitions"))
 	}
 	if !f.history {
 		f.Latest, f.ValueBytes = true, getValueBytesMax

@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"heartwood.dev/heartwood/internal/cli/usage"
 	"heartwood.dev/heartwood/internal/logstore/inspect"
 	"heartwood.dev/heartwood/internal/vfs"
 )
@@ -21,7 +22,7 @@ func logCommand() *cobra.Command {
 
 A PATH is a file (.log, .index, .timeindex, .txnindex, .snapshot, leader-epoch-checkpoint), a
 partition's directory, a data directory, or the directory of heartwood dev.`,
-		Args: noArgs,
+		Args: usage.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(logDumpCommand(), logVerifyCommand(), logCleanCommand())

@@ -16,6 +16,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"heartwood.dev/heartwood/internal/cli/usage"
 	"heartwood.dev/heartwood/internal/logstore"
 	"heartwood.dev/heartwood/internal/logstore/cleaner"
 	"heartwood.dev/heartwood/internal/vfs"
@@ -104,7 +105,7 @@ it repairs files that a crash has left incomplete.`,
 	quiet := addQuiet(cmd)
 	cmd.RunE = func(cmd *cobra.Command, dirs []string) error {
 		if err := f.resolve(); err != nil {
-			return misused(cmd, err)
+			return usage.Misused(cmd, err)
 		}
 		logger := slog.New(slog.NewTextHandler(cmd.ErrOrStderr(),
 			&slog.HandlerOptions{Level: slog.LevelWarn}))

@@ -13,14 +13,12 @@ import (
 
 	"heartwood.dev/heartwood/internal/cli"
 	"heartwood.dev/heartwood/internal/cli/help"
+	"heartwood.dev/heartwood/internal/cli/usage"
 	"heartwood.dev/heartwood/internal/version"
 )
 
-// Exit codes.
-const (
-	exitFailed = 1
-	exitUsage  = 2
-)
+// exitFailed is the exit code of a failure.
+const exitFailed = 1
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -54,8 +52,8 @@ func execute(ctx context.Context, root *cobra.Command, args []string, out, errOu
 		return cli.ExitDegraded // the output says what is degraded
 	}
 	_, _ = fmt.Fprintln(errOut, err)
-	if errors.As(err, new(usageError)) || errors.As(err, new(cli.UsageError)) {
-		return exitUsage
+	if usage.Is(err) {
+		return usage.Exit
 	}
 	return exitFailed
 }
@@ -79,10 +77,10 @@ Size a topic:         heartwood plan --keys 1.6G --record-size 5k`,
 		Version:       version.Version() + " (" + version.Commit() + ")",
 		SilenceErrors: true,
 		SilenceUsage:  true,
-		Args:          noArgs,
+		Args:          usage.NoArgs,
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	root.SetFlagErrorFunc(misused)
+	root.SetFlagErrorFunc(usage.Misused)
 	help.Install(root)
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.AddCommand(devCommand(), devBrokerCommand(), topicsCommand(), partitionsCommand(),

@@ -23,6 +23,7 @@ import (
 	"heartwood.dev/heartwood/controllers"
 	accesskube "heartwood.dev/heartwood/internal/access/kube"
 	"heartwood.dev/heartwood/internal/broker/httpport"
+	"heartwood.dev/heartwood/internal/cli/usage"
 	"heartwood.dev/heartwood/internal/loglevel"
 	"heartwood.dev/heartwood/internal/metadata/kube"
 	"heartwood.dev/heartwood/internal/operator/render"
@@ -47,7 +48,7 @@ func operatorCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "operator",
 		Short: "Run the controllers that reconcile LogClusters and Topics",
-		Args:  noArgs,
+		Args:  usage.NoArgs,
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&f.image, "image", "",

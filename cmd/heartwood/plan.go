@@ -3,6 +3,7 @@ package main
 import (
 	"github.com/spf13/cobra"
 
+	"heartwood.dev/heartwood/internal/cli/usage"
 	"heartwood.dev/heartwood/internal/plan"
 	"heartwood.dev/heartwood/internal/topicconfig"
 )
@@ -29,14 +30,14 @@ A COUNT or SIZE is a Kubernetes quantity: 300, 1.6G (decimal), 5Ki (binary). A R
 		Example: `  heartwood plan --keys 1.6G --record-size 5k --compression-ratio 4 --update-rate 300/s \
     --max-garbage-percent 0 --partitions 8 --replicas 3 --brokers 9 --republish-rate 43k/s \
     --io-rate 200M/s --kafka-buffer 128Mi`,
-		Args: noArgs,
+		Args: usage.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := required(cmd, "keys", "record-size"); err != nil {
 				return err
 			}
 			p, err := plan.Make(in)
 			if err != nil {
-				return misused(cmd, err)
+				return usage.Misused(cmd, err)
 			}
 			return p.Print(cmd.OutOrStdout(), asJSON)
 		},

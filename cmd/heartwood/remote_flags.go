@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"heartwood.dev/heartwood/internal/cli/usage"
 	"heartwood.dev/heartwood/internal/remote"
 )
 
@@ -92,13 +93,13 @@ func (a *brokerAddresses) client(cmd *cobra.Command) (*remote.Client, error) {
 			return nil, fmt.Errorf("read the name of the pod: %w", err)
 		}
 		if security.Broker, err = ordinal(name); err != nil {
-			return nil, misused(cmd, fmt.Errorf("invalid argument %q for --certificates: host %s is "+
+			return nil, usage.Misused(cmd, fmt.Errorf("invalid argument %q for --certificates: host %s is "+
 				"not the pod of a broker", security.Certificates, name))
 		}
 	}
 	client, err := remote.NewClient(security)
 	if err != nil {
-		return nil, misused(cmd, err)
+		return nil, usage.Misused(cmd, err)
 	}
 	return client, nil
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"heartwood.dev/heartwood/internal/cli/usage"
 	"heartwood.dev/heartwood/internal/remote"
 )
 
@@ -70,7 +71,7 @@ func topicOrNone(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 || len(args) == 1 && args[0] != "" {
 		return nil
 	}
-	return misused(cmd, errors.New("give one TOPIC, or none for everything"))
+	return usage.Misused(cmd, errors.New("give one TOPIC, or none for everything"))
 }
 
 // scrubNow requests a check of a topic, or of everything. If the argument wait is true, it then

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"heartwood.dev/heartwood/api/report"
+	"heartwood.dev/heartwood/internal/cli/usage"
 	"heartwood.dev/heartwood/internal/remote"
 )
 
@@ -55,7 +56,7 @@ The command asks one broker over HTTP, and the other brokers at the same port on
 response contains. If a broker cannot be reached, the command shows what it has received, and fails.
 On Kubernetes, run the command in a pod:
   kubectl exec demo-broker-0 -- heartwood transactions`,
-		Args: noArgs,
+		Args: usage.NoArgs,
 		RunE: list.RunE,
 	}
 	cmd.Flags().AddFlagSet(list.Flags())
@@ -85,7 +86,7 @@ began. ENDS-IN is the time after which the coordinator aborts it. If the leaders
 found hanging transactions, a last line says so.`,
 		Example: `  heartwood transactions --state Ongoing --older-than 1m
   heartwood transactions list --json | jq '.transactionalIds[].transactionalId'`,
-		Args: noArgs,
+		Args: usage.NoArgs,
 	}
 	cmd.Flags().StringSliceVar(&states, "state", nil,
 		"`STATE,...` list only ids in these states (default all)")
@@ -142,7 +143,7 @@ each transaction, so one hangs only in a log that was written elsewhere, or if t
 __transaction_state are lost.`,
 		Example: `  heartwood transactions find-hanging
   heartwood transactions abort --topic orders --partition 3 --first-offset 1042`,
-		Args: noArgs,
+		Args: usage.NoArgs,
 	}
 	cmd.Flags().DurationVar(&olderThan, "older-than", 0,
 		"consider transactions that have been open for at least that long (default: the longest\n"+
@@ -193,7 +194,7 @@ refuses that for a transaction that a coordinator knows.`,
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		hanging := key.Topic != ""
 		if hanging == (len(args) == 1) || hanging != (firstOffset >= 0) {
-			return misused(cmd, errors.New(
+			return usage.Misused(cmd, errors.New(
 				"give a transactional id, or --topic, --partition and --first-offset"))
 		}
 		client, err := flags.client(cmd)
@@ -221,14 +222,14 @@ refuses that for a transaction that a coordinator knows.`,
 
 func oneTransactionalID(cmd *cobra.Command, args []string) error {
 	if len(args) != 1 {
-		return misused(cmd, errors.New("give one transactional id"))
+		return usage.Misused(cmd, errors.New("give one transactional id"))
 	}
 	return nil
 }
 
 func atMostOneTransactionalID(cmd *cobra.Command, args []string) error {
 	if len(args) > 1 {
-		return misused(cmd, errors.New("give one transactional id"))
+		return usage.Misused(cmd, errors.New("give one transactional id"))
 	}
 	return nil
 }

@@ -12,33 +12,16 @@ import (
 	"github.com/spf13/cobra"
 
 	"heartwood.dev/heartwood/internal/cli/help"
+	"heartwood.dev/heartwood/internal/cli/usage"
 	"heartwood.dev/heartwood/internal/loglevel"
 )
-
-// usageError is an error in flags, arguments or manifests; its exit code is 2.
-type usageError struct{ error }
-
-func (e usageError) Unwrap() error { return e.error }
-
-// misused returns a usageError: err, followed by a line that refers to the command's --help.
-func misused(cmd *cobra.Command, err error) error {
-	return usageError{fmt.Errorf("%w\nsee '%s --help'", err, cmd.CommandPath())}
-}
-
-// noArgs rejects arguments.
-func noArgs(cmd *cobra.Command, args []string) error {
-	if len(args) == 0 {
-		return nil
-	}
-	return misused(cmd, fmt.Errorf("unknown command or argument %q", args[0]))
-}
 
 // someArgs requires at least one argument.
 func someArgs(cmd *cobra.Command, args []string) error {
 	if len(args) > 0 {
 		return nil
 	}
-	return misused(cmd, fmt.Errorf("give at least one PATH"))
+	return usage.Misused(cmd, fmt.Errorf("give at least one PATH"))
 }
 
 // required returns an error that lists all missing flags. It replaces cobra's check of required
@@ -53,7 +36,7 @@ func required(cmd *cobra.Command, names ...string) error {
 		}
 	}
 	if len(missing) > 0 {
-		return misused(cmd, errors.Join(missing...))
+		return usage.Misused(cmd, errors.Join(missing...))
 	}
 	return nil
 }

@@ -12,10 +12,8 @@ import (
 	"syscall"
 
 	"heartwood.dev/heartwood/internal/cli"
+	"heartwood.dev/heartwood/internal/cli/usage"
 )
-
-// exitUsage is the exit code of a command that was called in a wrong way.
-const exitUsage = 2
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -29,8 +27,8 @@ func main() {
 		os.Exit(cli.ExitDegraded) // the output says what is degraded
 	default:
 		fmt.Fprintln(os.Stderr, err)
-		if errors.As(err, new(cli.UsageError)) {
-			os.Exit(exitUsage)
+		if usage.Is(err) {
+			os.Exit(usage.Exit)
 		}
 		os.Exit(1)
 	}

@@ -14,6 +14,7 @@ import (
 
 	"heartwood.dev/heartwood/api/report"
 	"heartwood.dev/heartwood/api/v1alpha1"
+	"heartwood.dev/heartwood/internal/cli/usage"
 	"heartwood.dev/heartwood/internal/metadata/partitionset"
 	"heartwood.dev/heartwood/internal/remote"
 )
@@ -186,8 +187,8 @@ func (l *loss) print(s *session) error {
 func (l *loss) confirm(s *session, name string, in io.Reader) error {
 	if name == "" {
 		if !isTerminal(in) {
-			return UsageError{errors.New("standard input is not a terminal: give the name of the " +
-				"partition again with --name")}
+			return usage.New(errors.New("standard input is not a terminal: give the name of the " +
+				"partition again with --name"))
 		}
 		_, _ = fmt.Fprint(s.errOut, "Type the name of the partition to accept the loss: ")
 		line, err := bufio.NewReader(in).ReadString('\n')

@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"heartwood.dev/heartwood/api/v1alpha1"
+	"heartwood.dev/heartwood/internal/cli/usage"
 	"heartwood.dev/heartwood/internal/operator/rebalance"
 	"heartwood.dev/heartwood/internal/placement/balance"
 )
@@ -38,7 +39,7 @@ plan after each move, with the rates of producers too, so it may move other repl
 plan shows none.
 'kubectl heartwood status' shows the progress. --cancel ends the run: moves that are less than half
 done are taken back.`,
-		Args: noArgs,
+		Args: usage.NoArgs,
 	}
 	b.account.add(cmd)
 	b.consent.add(cmd)
@@ -216,8 +217,8 @@ func (b *balanceFlags) change(ctx context.Context, s *session, args []string, un
 	for _, arg := range args {
 		id, err := strconv.ParseUint(arg, 10, 31)
 		if err != nil || int32(id) >= cluster.Spec.Brokers {
-			return UsageError{fmt.Errorf("invalid argument %q: LogCluster %s has the brokers 0 to %d",
-				arg, cluster.Name, cluster.Spec.Brokers-1)}
+			return usage.New(fmt.Errorf("invalid argument %q: LogCluster %s has the brokers 0 to %d",
+				arg, cluster.Name, cluster.Spec.Brokers-1))
 		}
 		*ids = slices.DeleteFunc(*ids, func(other int32) bool { return other == int32(id) })
 		if !undo {

@@ -13,6 +13,7 @@ import (
 
 	"heartwood.dev/heartwood/api/v1alpha1"
 	"heartwood.dev/heartwood/internal/cli/health"
+	"heartwood.dev/heartwood/internal/cli/usage"
 	"heartwood.dev/heartwood/internal/remote"
 )
 
@@ -87,7 +88,7 @@ with damage ('kubectl heartwood scrub'). RESTARTS is the number of restarts of t
 RESTART-REASON says why the operator is going to restart the broker. READY is also false if the pod
 is missing, being deleted or not ready, although the status says that the broker is ready: the
 operator may not run. The exit code is 3 if a broker is not ready, or if a volume is almost full.`,
-		Args: noArgs,
+		Args: usage.NoArgs,
 	}
 	cmd.RunE = f.run(func(ctx context.Context, s *session, _ []string) error {
 		cluster, err := s.logCluster(ctx)

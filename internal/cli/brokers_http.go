@@ -19,6 +19,7 @@ import (
 
 	"heartwood.dev/heartwood/api/report"
 	"heartwood.dev/heartwood/api/v1alpha1"
+	"heartwood.dev/heartwood/internal/cli/usage"
 	"heartwood.dev/heartwood/internal/console/connect"
 	"heartwood.dev/heartwood/internal/operator/render"
 	"heartwood.dev/heartwood/internal/remote"
@@ -85,8 +86,8 @@ func (s *session) http(ctx context.Context, cluster *v1alpha1.LogCluster,
 		return remote.NewClientThrough(dial, nil, "")
 	}
 	if account.name == "" {
-		return nil, UsageError{fmt.Errorf("LogCluster %s is secured: name a ServiceAccount that "+
-			"may get logclusters/report with --service-account", cluster.Name)}
+		return nil, usage.New(fmt.Errorf("LogCluster %s is secured: name a ServiceAccount that "+
+			"may get logclusters/report with --service-account", cluster.Name))
 	}
 	secret := &corev1.Secret{}
 	if err := s.get(ctx, "Secret", v1alpha1.CACertSecretName(cluster.Name), secret); err != nil {

@@ -12,6 +12,7 @@ import (
 
 	"heartwood.dev/heartwood/api/v1alpha1"
 	"heartwood.dev/heartwood/internal/cli/health"
+	"heartwood.dev/heartwood/internal/cli/usage"
 	"heartwood.dev/heartwood/internal/console/connect"
 	"heartwood.dev/heartwood/internal/credentials"
 	"heartwood.dev/heartwood/internal/kafkaclient"
@@ -48,8 +49,8 @@ func (k *kafkaFlags) connect(ctx context.Context, s *session,
 	}
 	listener, err := own.Choose(cluster.Spec.Listeners.OrDefault(), k.listener)
 	if err != nil {
-		return kafkaclient.Options{}, UsageError{fmt.Errorf("LogCluster %s: %w: give --user with a "+
-			"LogUser, or --service-account", cluster.Name, err)}
+		return kafkaclient.Options{}, usage.New(fmt.Errorf("LogCluster %s: %w: give --user with a "+
+			"LogUser, or --service-account", cluster.Name, err))
 	}
 	o := kafkaclient.Options{Addresses: map[int32]string{},
 		Dial: func(ctx context.Context, broker int32) (net.Conn, error) {

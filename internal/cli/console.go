@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"heartwood.dev/heartwood/api/v1alpha1"
+	"heartwood.dev/heartwood/internal/cli/usage"
 	"heartwood.dev/heartwood/internal/console"
 	"heartwood.dev/heartwood/internal/console/connect"
 	consolekafka "heartwood.dev/heartwood/internal/console/kafka"
@@ -39,7 +40,7 @@ On a secured LogCluster, --service-account is needed. If no listener accepts its
 as well: otherwise messages, groups and settings are not shown.`,
 		Example: `  kubectl heartwood console
   kubectl heartwood console --service-account console --user console`,
-		Args: noArgs,
+		Args: usage.NoArgs,
 	}
 	connection.add(cmd)
 	cmd.Flags().Uint16Var(&port, "port", 9645, "`PORT` serve the console here on 127.0.0.1; 0: any free port")

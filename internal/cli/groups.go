@@ -11,6 +11,7 @@ import (
 
 	"heartwood.dev/heartwood/api/v1alpha1"
 	"heartwood.dev/heartwood/internal/cli/kafka"
+	"heartwood.dev/heartwood/internal/cli/usage"
 	"heartwood.dev/heartwood/internal/kafkaclient"
 )
 
@@ -139,8 +140,8 @@ func parseReset(text string, now time.Time) (kafka.Reset, error) {
 	if moment, err := time.Parse(time.RFC3339, text); err == nil {
 		return kafka.Reset{To: kafkaclient.AtTime, Millis: moment.UnixMilli()}, nil
 	}
-	return kafka.Reset{}, UsageError{fmt.Errorf("invalid argument %q for --reset: give earliest, "+
-		"latest, an offset, a time such as 2026-11-23T08:00:00Z, or a duration such as 1h", text)}
+	return kafka.Reset{}, usage.New(fmt.Errorf("invalid argument %q for --reset: give earliest, "+
+		"latest, an offset, a time such as 2026-11-23T08:00:00Z, or a duration such as 1h", text))
 }
 
 func (g *groupsFlags) resetGroup(ctx context.Context, s *session, cluster *v1alpha1.LogCluster,

@@ -15,6 +15,7 @@ import (
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 
 	"heartwood.dev/heartwood/api/v1alpha1"
+	"heartwood.dev/heartwood/internal/cli/usage"
 	"heartwood.dev/heartwood/internal/console/connect"
 	"heartwood.dev/heartwood/internal/operator/render"
 )
@@ -34,7 +35,7 @@ func logsCommand(f *flags) *cobra.Command {
 		Short: "Print the logs of all brokers, each line with the broker's id",
 		Example: `  kubectl heartwood logs --since 10m
   kubectl heartwood logs --broker 2 --previous`,
-		Args: noArgs,
+		Args: usage.NoArgs,
 	}
 	cmd.Flags().BoolVarP(&l.follow, "follow", "f", false, "print further lines until Ctrl-C")
 	cmd.Flags().BoolVar(&l.previous, "previous", false, "print the logs of the previous containers")

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"heartwood.dev/heartwood/api/v1alpha1"
+	"heartwood.dev/heartwood/internal/cli/usage"
 	"heartwood.dev/heartwood/internal/metadata/partitionset"
 )
 
@@ -52,8 +53,8 @@ func parsePartition(text string) (topic string, partition int32, err error) {
 	topic, number, found := strings.Cut(text, "/")
 	index, err := strconv.ParseUint(number, 10, 31)
 	if !found || topic == "" || err != nil {
-		return "", 0, UsageError{fmt.Errorf("invalid argument %q: give TOPIC/PARTITION, such as "+
-			"tickets/0", text)}
+		return "", 0, usage.New(fmt.Errorf("invalid argument %q: give TOPIC/PARTITION, such as "+
+			"tickets/0", text))
 	}
 	return topic, int32(index), nil
 }
@@ -64,8 +65,8 @@ func parseBrokers(text string) ([]int32, error) {
 	for word := range strings.SplitSeq(text, ",") {
 		id, err := strconv.ParseUint(word, 10, 31)
 		if err != nil || slices.Contains(ids, int32(id)) {
-			return nil, UsageError{fmt.Errorf("invalid argument %q: give different broker ids, such "+
-				"as 1,2,3", text)}
+			return nil, usage.New(fmt.Errorf("invalid argument %q: give different broker ids, such "+
+				"as 1,2,3", text))
 		}
 		ids = append(ids, int32(id))
 	}

@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"heartwood.dev/heartwood/api/v1alpha1"
+	"heartwood.dev/heartwood/internal/cli/usage"
 )
 
 func pauseCommand(f *flags) *cobra.Command {
@@ -17,7 +18,7 @@ func pauseCommand(f *flags) *cobra.Command {
 
 Leaders are still elected, Topics are still assigned, and certificates are still renewed.
 'kubectl heartwood resume' ends the pause.`,
-		Args: noArgs,
+		Args: usage.NoArgs,
 	}, true)
 }
 
@@ -25,7 +26,7 @@ func resumeCommand(f *flags) *cobra.Command {
 	return pausing(f, &cobra.Command{
 		Use:   "resume",
 		Short: "End the pause of a LogCluster",
-		Args:  noArgs,
+		Args:  usage.NoArgs,
 	}, false)
 }
 

@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"heartwood.dev/heartwood/internal/cli/usage"
 )
 
 // consent is how a command that changes something asks for consent.
@@ -53,8 +55,8 @@ func (c *consent) confirm(s *session, steps ...string) (bool, error) {
 	case c.yes:
 		return true, nil
 	case !c.terminal:
-		return false, UsageError{errors.New("standard input is not a terminal: confirm the plan " +
-			"with --yes")}
+		return false, usage.New(errors.New("standard input is not a terminal: confirm the plan " +
+			"with --yes"))
 	}
 	_, _ = fmt.Fprint(s.errOut, "Continue? [y/N] ")
 	answer, err := bufio.NewReader(c.in).ReadString('\n')

@@ -14,6 +14,7 @@ import (
 
 	"heartwood.dev/heartwood/api/v1alpha1"
 	"heartwood.dev/heartwood/internal/cli/kafka"
+	"heartwood.dev/heartwood/internal/cli/usage"
 )
 
 func tailCommand(f *flags) *cobra.Command {
@@ -48,7 +49,7 @@ No group commits an offset. On listeners with authentication, give --user.`,
 	cmd.Flags().BoolVar(&meta, "offsets", false, "print partition and offset before each record")
 	cmd.RunE = f.run(func(ctx context.Context, s *session, args []string) error {
 		if tail.Last < 0 {
-			return UsageError{errors.New("invalid argument for --last: give 0 or more")}
+			return usage.New(errors.New("invalid argument for --last: give 0 or more"))
 		}
 		name, cluster, err := s.kafkaTopic(ctx, args[0])
 		if err != nil {

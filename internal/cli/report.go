@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"heartwood.dev/heartwood/api/v1alpha1"
+	"heartwood.dev/heartwood/internal/cli/usage"
 	"heartwood.dev/heartwood/internal/console/connect"
 	"heartwood.dev/heartwood/internal/operator/render"
 )
@@ -34,7 +35,7 @@ the pods the environment, the arguments, and the requests and commands of probes
 contain names of topics, users, nodes and groups; the logs of the operator also name those of its
 other LogClusters. A log has at most 16 MiB, the newest. What you may not read, and what could not
 be read, is listed in errors.txt in the file.`,
-		Args: noArgs,
+		Args: usage.NoArgs,
 	}
 	account.add(cmd)
 	cmd.Flags().StringVar(&file, "file", "", "`FILE` write the report here (default: heartwood-CLUSTER-TIME.zip)")

@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"heartwood.dev/heartwood/api/v1alpha1"
+	"heartwood.dev/heartwood/internal/cli/usage"
 	"heartwood.dev/heartwood/internal/console/connect"
 )
 
@@ -24,7 +25,7 @@ The operator restarts a broker only while every partition keeps enough in-sync r
 'kubectl heartwood status' shows the progress (condition RollingOut).`,
 		Example: `  kubectl heartwood restart
   kubectl heartwood restart --broker 2`,
-		Args: noArgs,
+		Args: usage.NoArgs,
 	}
 	consent.add(cmd)
 	cmd.Flags().Int32SliceVar(&brokers, "broker", nil,
@@ -101,7 +102,7 @@ func approveCommand(f *flags) *cobra.Command {
 
 It is needed with spec.rollout.policy OnApproval. A later change of the pod template needs another
 approval. With spec.rollout.window, the restarts begin in the window.`,
-		Args: noArgs,
+		Args: usage.NoArgs,
 	}
 	consent.add(cmd)
 	cmd.RunE = f.run(func(ctx context.Context, s *session, _ []string) error {

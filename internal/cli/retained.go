@@ -13,6 +13,7 @@ import (
 
 	"heartwood.dev/heartwood/api/report"
 	"heartwood.dev/heartwood/api/v1alpha1"
+	"heartwood.dev/heartwood/internal/cli/usage"
 	"heartwood.dev/heartwood/internal/metadata"
 	"heartwood.dev/heartwood/internal/metadata/partitionset"
 	"heartwood.dev/heartwood/internal/remote"
@@ -29,7 +30,7 @@ name continues with the records; 'kubectl heartwood retained remove' deletes the
 ID is the beginning of the topic id. SIZE is the space on the disks of all brokers. RECORDS is the
 number of offsets, and so the largest possible number of records: a compacted topic has fewer. STATE
 is Removing until all brokers have deleted the records.`,
-		Args: noArgs,
+		Args: usage.NoArgs,
 	}
 	account.add(cmd)
 	cmd.RunE = f.run(func(ctx context.Context, s *session, _ []string) error {

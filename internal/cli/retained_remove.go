@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"heartwood.dev/heartwood/api/v1alpha1"
+	"heartwood.dev/heartwood/internal/cli/usage"
 	"heartwood.dev/heartwood/internal/metadata"
 )
 
@@ -113,8 +114,8 @@ func (r *removal) print(s *session) error {
 func (r *removal) confirm(s *session, name string, in io.Reader) error {
 	if name == "" {
 		if !isTerminal(in) {
-			return UsageError{errors.New("standard input is not a terminal: give the name of the topic " +
-				"again with --name")}
+			return usage.New(errors.New("standard input is not a terminal: give the name of the topic " +
+				"again with --name"))
 		}
 		_, _ = fmt.Fprint(s.errOut, "Type the name of the topic to remove its records: ")
 		line, err := bufio.NewReader(in).ReadString('\n')

@@ -9,27 +9,19 @@ import (
 	"github.com/spf13/cobra"
 
 	"heartwood.dev/heartwood/internal/cli/help"
+	"heartwood.dev/heartwood/internal/cli/usage"
 	"heartwood.dev/heartwood/internal/version"
 )
 
-// Exit codes, besides 0 for success and 1 for a failure.
-const (
-	ExitUsage    = 2
-	ExitDegraded = 3
-)
+// ExitDegraded is the exit code of ErrDegraded.
+const ExitDegraded = 3
 
 // ErrDegraded is the error of a command that has shown a LogCluster that is degraded.
 var ErrDegraded = errors.New("degraded")
 
-// UsageError is an error in flags or arguments.
-type UsageError struct{ error }
-
-func (e UsageError) Unwrap() error { return e.error }
-
-// misused returns a UsageError: the message, followed by a line that refers to --help.
+// misused is usage.Misused of a formatted message.
 func misused(cmd *cobra.Command, format string, args ...any) error {
-	return UsageError{fmt.Errorf("%w\nsee 'kubectl %s --help'", fmt.Errorf(format, args...),
-		strings.TrimPrefix(cmd.CommandPath(), "kubectl "))}
+	return usage.Misused(cmd, fmt.Errorf(format, args...))
 }
 
 // IsPlugin reports whether the name of the program is that of the kubectl plugin.
@@ -68,7 +60,7 @@ func Root() *cobra.Command {
 		Version:       version.Version() + " (" + version.Commit() + ")",
 		SilenceErrors: true,
 		SilenceUsage:  true,
-		Args:          noArgs,
+		Args:          usage.NoArgs,
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
@@ -85,14 +77,6 @@ func Root() *cobra.Command {
 		retainedCommand(f),
 		logsCommand(f), reportCommand(f), consoleCommand(f))
 	return root
-}
-
-// noArgs rejects arguments.
-func noArgs(cmd *cobra.Command, args []string) error {
-	if len(args) == 0 {
-		return nil
-	}
-	return misused(cmd, "unknown command or argument %q", args[0])
 }
 
 // oneOrNone accepts at most one argument.

@@ -23,6 +23,7 @@ import (
 
 	"heartwood.dev/heartwood/api/v1alpha1"
 	"heartwood.dev/heartwood/internal/cli/forward"
+	"heartwood.dev/heartwood/internal/cli/usage"
 	"heartwood.dev/heartwood/internal/restmapper"
 )
 
@@ -188,8 +189,8 @@ func (s *session) topicIn(ctx context.Context, name, cluster string) (*v1alpha1.
 	for i, topic := range found {
 		texts[i] = fmt.Sprintf("Topic %s of LogCluster %s", topic.Name, topic.Spec.Cluster)
 	}
-	return nil, UsageError{fmt.Errorf("topic %s in namespace %s is ambiguous: %s: choose one with "+
-		"--cluster, or give the name of the Topic", name, s.namespace, strings.Join(texts, ", "))}
+	return nil, usage.New(fmt.Errorf("topic %s in namespace %s is ambiguous: %s: choose one with "+
+		"--cluster, or give the name of the Topic", name, s.namespace, strings.Join(texts, ", ")))
 }
 
 // matches returns the Topic whose resource has a name, or else the Topics that have the name in

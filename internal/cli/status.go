@@ -15,6 +15,7 @@ import (
 
 	"heartwood.dev/heartwood/api/v1alpha1"
 	"heartwood.dev/heartwood/internal/cli/health"
+	"heartwood.dev/heartwood/internal/cli/usage"
 )
 
 // watchInterval is the time between two outputs of --watch.
@@ -32,7 +33,7 @@ what to do next.
 The exit code is 3 if a finding is critical or a warning: clients are refused, data is at risk,
 somebody should act, or there is less redundancy than the resources request. Work in progress, such
 as a rolling update, is reported as info.`,
-		Args: noArgs,
+		Args: usage.NoArgs,
 	}
 	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "repeat every 2 s until Ctrl-C")
 	cmd.RunE = f.run(func(ctx context.Context, s *session, _ []string) error {

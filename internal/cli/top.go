@@ -12,6 +12,7 @@ import (
 
 	"heartwood.dev/heartwood/api/report"
 	"heartwood.dev/heartwood/api/v1alpha1"
+	"heartwood.dev/heartwood/internal/cli/usage"
 	"heartwood.dev/heartwood/internal/remote"
 )
 
@@ -34,7 +35,7 @@ func topCommand(f *flags) *cobra.Command {
 
 READ and WRITTEN are the bytes of the running pass, or of the last one. The exit code is 3 if the
 last pass of a replica has failed, or if a broker has not answered.`,
-		Args: noArgs,
+		Args: usage.NoArgs,
 	}
 	account.add(cmd)
 	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "repeat every 2 s until Ctrl-C")

@@ -10,6 +10,7 @@ import (
 
 	"heartwood.dev/heartwood/api/v1alpha1"
 	"heartwood.dev/heartwood/internal/cli/health"
+	"heartwood.dev/heartwood/internal/cli/usage"
 	"heartwood.dev/heartwood/internal/remote"
 )
 
@@ -29,7 +30,7 @@ full is a finding below the table.
 The exit code is 3 if 'kubectl heartwood status' shows a finding of a Topic or a partition that is
 critical or a warning, or if a volume is almost full. Partitions that are being assigned or
 reassigned are none.`,
-		Args: noArgs,
+		Args: usage.NoArgs,
 	}
 	cmd.RunE = f.run(func(ctx context.Context, s *session, _ []string) error {
 		cluster, err := s.logCluster(ctx)

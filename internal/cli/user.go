@@ -15,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"heartwood.dev/heartwood/api/v1alpha1"
+	"heartwood.dev/heartwood/internal/cli/usage"
 	"heartwood.dev/heartwood/internal/credentials"
 )
 
@@ -22,7 +23,7 @@ func userCommand(f *flags) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "user",
 		Short: "Write the client configuration of a LogUser; rotate its credentials",
-		Args:  noArgs,
+		Args:  usage.NoArgs,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(userConfigCommand(f), userRotateCommand(f))

@@ -256,9 +256,10 @@ var layers = map[string][]string{
 	"internal/cli/kafka":          {"internal/kafkaclient"},
 	"internal/cli/health":         {"api/v1alpha1"},
 	"internal/cli/help":           nil,
+	"internal/cli/usage":          nil,
 	"internal/cli": {
 		"api/report", "api/summary", "api/v1alpha1", "internal/cli/forward", "internal/cli/health",
-		"internal/cli/help",
+		"internal/cli/help", "internal/cli/usage",
 		"internal/cli/kafka", "internal/kafkaclient", "internal/console", "internal/console/connect",
 		"internal/console/kafka", "internal/console/kube", "internal/credentials",
 		"internal/metadata",
