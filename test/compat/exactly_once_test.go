@@ -74,7 +74,7 @@ func (b *brokers) killOne() {
 	b.kills.Add(1)
 }
 
-// killing kills brokers until the returned function is called, or the test ends.
+// killing kills one broker after each interval until the test calls the returned function, or ends.
 func (b *brokers) killing(every time.Duration) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
@@ -127,8 +127,8 @@ func TestCopierKafkaPython(t *testing.T) {
 	})
 }
 
-// testCopier runs two instances of a program that copies a topic of three partitions. They have one
-// group, and a transactional id each. An instance that exits is started again.
+// testCopier runs two instances of a program that copies a topic of three partitions. They share
+// one group, and each has its own transactional ID. An instance that exits is started again.
 func testCopier(t *testing.T, proof *row,
 	command func(b *brokers, id, group, from, to string) []string) {
 	t.Helper()
@@ -173,8 +173,8 @@ func testCopier(t *testing.T, proof *row,
 	}
 }
 
-// produceNumbers creates the topics, and writes the numbers below copied to the first one: in
-// transactions, of which every fourth is aborted.
+// produceNumbers creates the topics, and writes the numbers below copied to the first topic, in
+// transactions of which every fourth is aborted.
 func (b *brokers) produceNumbers(from string, others ...string) {
 	t := b.t
 	t.Helper()

@@ -16,8 +16,8 @@ func TestJavaGroup(t *testing.T) {
 	testJavaGroup(t, "classic", `"protocolType":"consumer"`, `"subscription":\{"topics":\["`+topic)
 }
 
-// TestJavaConsumerProtocolGroup uses the consumer protocol (KIP-848). The coordinator stores its
-// groups in other kinds of records than those of the classic protocol.
+// TestJavaConsumerProtocolGroup uses the consumer protocol (KIP-848). The coordinator stores such
+// groups in other kinds of records than groups of the classic protocol.
 func TestJavaConsumerProtocolGroup(t *testing.T) {
 	testJavaGroup(t, "consumer", `"subscribedTopicNames":\["`+topic, `"assignmentEpoch"`)
 }

@@ -29,7 +29,7 @@ func TestMirrorMakerFromKafka(t *testing.T) {
 const mirrored = 3
 
 // testMirror runs MirrorMaker 2 in dedicated mode. It copies the topic orders from a source cluster
-// to the topic a.orders of another, and the offsets of the group readers.
+// to the topic a.orders of another cluster, and the offsets of the group readers.
 func testMirror(t *testing.T, proof *row, startSource func(*testing.T) string) {
 	t.Helper()
 	java, classes, version := ecosystem(t)

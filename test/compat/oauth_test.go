@@ -197,7 +197,8 @@ func (p *identityProvider) write(name string, content []byte) string {
 	return file
 }
 
-// keysURL is the URL from which Kafka reads the keys: its client for HTTPS has no CA of its own.
+// keysURL is the URL from which Kafka reads the keys. It is not HTTPS, because Kafka's HTTPS client
+// cannot be configured with a CA.
 func (p *identityProvider) keysURL() string {
 	return "file://" + filepath.Join(p.dir, "keys.json")
 }
@@ -278,8 +279,8 @@ func poolOf(t *testing.T, file string) *x509.CertPool {
 }
 
 // compareMessages authenticates again on a connection, as KIP-368 permits: with a new token of the
-// same principal, as another principal, and with a token that is not valid. It compares the
-// answers.
+// same principal, with a token of another principal, and with an invalid token. It compares the
+// responses of the servers.
 func (p *identityProvider) compareMessages(servers []oauthServer) {
 	p.t.Helper()
 	for name, token := range map[string]string{
@@ -311,7 +312,7 @@ func (p *identityProvider) again(s oauthServer, token string) string {
 		p.t.Fatalf("%s: %v", s.name, err)
 	}
 	time.Sleep(1100 * time.Millisecond) // the minimum time between two authentications in Kafka
-	// These are requests like any other to the client, which sends them on the same connection.
+	// The client sends these requests on the same connection, like any other requests.
 	broker := client.SeedBrokers()[0]
 	handshake := kmsg.NewPtrSASLHandshakeRequest()
 	handshake.Mechanism = "OAUTHBEARER"

@@ -38,8 +38,8 @@ const lookedUpKeys = 40
 // deletes reports whether the record with this number of its key is a tombstone.
 func deletes(n int) bool { return n%5 == 0 }
 
-// numbers stores for each key the numbers of the last record that was sent and that was
-// acknowledged. The numbers of a key ascend with the offsets of its records.
+// numbers stores for each key the number of the last record that was sent, and of the last record
+// that was acknowledged. The numbers of a key ascend with the offsets of its records.
 type numbers struct {
 	mu          sync.Mutex
 	sent, acked [lookedUpKeys]int
@@ -51,8 +51,8 @@ func (n *numbers) of(key int) (sent, acked int) {
 	return n.sent[key], n.acked[key]
 }
 
-// produce writes records with ascending numbers for each key until ctx ends. A key has one record
-// in flight, so a record that is sent again after a failure is never written after a later one.
+// produce writes records with ascending numbers for each key until ctx ends. Each key has at most
+// one record in flight, so a retried record is never written after a later one.
 func (n *numbers) produce(ctx context.Context, client *kgo.Client) error {
 	random := rand.New(rand.NewPCG(1, 1))
 	for next := 1; ctx.Err() == nil; next++ {
@@ -87,9 +87,9 @@ func (n *numbers) produce(ctx context.Context, client *kgo.Client) error {
 	return nil
 }
 
-// judge returns the fault of a lookup's output, or "", and whether the command found the state of
-// the key. before is the last record that was acknowledged when the command began, and after the
-// last one that had been sent when it ended.
+// judge returns the fault in the output of a lookup, or "". known is true if the command found the
+// state of the key. before is the last record that was acknowledged when the command began, and
+// after the last record that had been sent when it ended.
 func judge(before, after, code int, out, errOut string) (fault string, known bool) {
 	deleted := false
 	for n := max(1, before); n <= after; n++ {
@@ -140,9 +140,9 @@ func TestJudgeFindsWrongLookups(t *testing.T) {
 }
 
 // TestLookupsDuringKillsAreCurrent runs `heartwood get` while a producer writes, passes of the
-// cleaner run and brokers are killed. A lookup may fail while a partition has no leader. It must
-// never return a value that a record superseded which was acknowledged before the lookup began, and
-// never miss such a record.
+// cleaner run and brokers are killed. A lookup may fail while a partition has no leader. If a
+// record was acknowledged before the lookup began, a successful lookup must return this record or a
+// later one of the key.
 func TestLookupsDuringKillsAreCurrent(t *testing.T) {
 	t.Parallel()
 	setup := process.NewSetup(t, 3, cluster, lookedUpTopic)

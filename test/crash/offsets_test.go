@@ -50,8 +50,8 @@ func (r *run) everyOffset() {
 	}
 }
 
-// fetchAt fetches at an offset and returns the offset of the first record in the response that is
-// not below it, or -1.
+// fetchAt fetches at an offset. It returns the offset of the first record in the response at or
+// above this offset, or -1.
 func (r *run) fetchAt(topic kadm.TopicID, offset int64) int64 {
 	r.t.Helper()
 	// process.WithDeadline would keep a context for each of thousands of requests until the test

@@ -38,7 +38,7 @@ spec:
 // stallMax is the longest time for which a partition may acknowledge no write.
 const stallMax = 4 * time.Minute
 
-// promises stores which records were acknowledged, and when.
+// promises stores the acknowledged records and the times of their acknowledgements.
 type promises struct {
 	mu    sync.Mutex
 	acked map[string][]int        // by key: the acknowledged numbers

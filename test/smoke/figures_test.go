@@ -43,9 +43,9 @@ func figures(compactions map[int32]report.Compaction) map[int32]report.Compactio
 }
 
 // TestCleanerFiguresSurviveKill kills the process in the middle of a pass, and damages the last
-// line of the file of totals. The counts of passes, their bytes and the time of the last clean are
-// those before the pass. Those of a topic that is created again start at 0, although it continues
-// with the retained records.
+// line of the file of totals. After the restart, the counts of passes, their bytes and the time of
+// the last clean must be the values from before the pass. If the topic is deleted and created
+// again, its values must start at 0, although it continues with the retained records.
 func TestCleanerFiguresSurviveKill(t *testing.T) {
 	t.Parallel()
 	topic := onRequest("minDirtyPercent: 100", "")

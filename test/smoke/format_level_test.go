@@ -16,9 +16,9 @@ import (
 	"heartwood.dev/heartwood/test/kit/traffic"
 )
 
-// TestDowngradeToTheFormatLevel runs two binaries in turn: this version, and a later one that
-// supports one more format level. The earlier one runs again while the cluster has its level. Once
-// the level was raised, it refuses the data directory and changes no file.
+// TestDowngradeToTheFormatLevel runs two binaries in turn: this version, and a later version that
+// supports one more format level. The earlier version must run again while the cluster has its
+// level. After the level was raised, it must refuse the data directory and change no file.
 func TestDowngradeToTheFormatLevel(t *testing.T) {
 	t.Parallel()
 	later := filepath.Join(t.TempDir(), "heartwood-later")

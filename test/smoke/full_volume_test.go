@@ -44,10 +44,10 @@ spec:
   segment: {size: 4Mi}
 `
 
-// TestFullVolumeRecovers fills a small volume. The cleaner reclaims space at the threshold clean,
-// produce requests are refused at the threshold reject, and reads, commits and deletions continue.
-// When a topic is deleted, a producer that has retried meanwhile continues by itself, and every
-// acknowledged record is there.
+// TestFullVolumeRecovers fills a small volume. The cleaner reclaims space at the threshold clean.
+// At the threshold reject, the broker refuses produce requests, and reads, commits and deletions
+// continue. After a topic is deleted, a producer that has retried until then must succeed without a
+// restart. All acknowledged records must be present.
 func TestFullVolumeRecovers(t *testing.T) {
 	t.Parallel()
 	s := process.NewSetup(t, 1, pressured)
@@ -148,7 +148,7 @@ func blob(random *rand.Rand, topic string, key, round, size int) *kgo.Record {
 	return &kgo.Record{Topic: topic, Key: fmt.Appendf(nil, "key-%d", key), Value: value}
 }
 
-// send produces a record and waits for its acknowledgement, which it stores.
+// send produces a record, waits for its acknowledgement, and stores both in the ledger.
 func send(ctx context.Context, client *kgo.Client, book *ledger.Ledger, r *kgo.Record) error {
 	book.Sent(r)
 	err := client.ProduceSync(ctx, r).FirstErr()
@@ -205,7 +205,7 @@ func reclaimed(t *testing.T, s process.Setup) (bytes float64) {
 	return bytes
 }
 
-// readToEnd reads a topic without producing to it (traffic.ReadAll does). The last record of each
+// readToEnd reads a topic without producing to it, unlike traffic.ReadAll. The last record of each
 // partition is the latest of its key, so the cleaner does not remove it.
 func readToEnd(ctx context.Context, t *testing.T, admin *kadm.Client, bootstrap []string,
 	topic string) (read []*kgo.Record) {

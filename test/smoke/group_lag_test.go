@@ -26,7 +26,7 @@ spec: {cluster: smoke, partitions: 6, replicas: 1, cleanupPolicy: Delete}
 `
 
 // TestGroupLagMetric compares the metric with the lag that an admin client computes: while the
-// consumer has stopped in the middle, and after it has read everything.
+// consumer is stopped in the middle of the topic, and after the consumer has read everything.
 func TestGroupLagMetric(t *testing.T) {
 	t.Parallel()
 	s := process.NewSetup(t, 3, lagTopic)
@@ -42,8 +42,8 @@ func TestGroupLagMetric(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer client.Close()
-	// Each partition must have a committed offset: only then the client and the metric agree that
-	// the whole topic has a lag.
+	// Each partition must have a committed offset. Otherwise the client and the metric compute
+	// different lags.
 	seen, read := map[int32]bool{}, 0
 	for ctx := process.WithDeadline(t); len(seen) < 6; {
 		fetches := client.PollRecords(ctx, 10)

@@ -22,7 +22,7 @@ spec: {brokers: 2%s}
 }
 
 // TestLogLevelChangesWithoutARestart: the brokers log messages of level debug while the manifest
-// asks for them, in one process and in one process for each broker.
+// requests this level, in one process and in one process for each broker.
 func TestLogLevelChangesWithoutARestart(t *testing.T) {
 	t.Parallel()
 	// In one process the brokers share a level, so the first of them changes it.

@@ -11,8 +11,8 @@ import (
 	"heartwood.dev/heartwood/test/kit/process"
 )
 
-// TestUnknownNamesFail: a command for something that does not exist fails, and names it. One that
-// also exists is shown.
+// TestUnknownNamesFail: a command with the name of an object that does not exist fails, and prints
+// the name. If the command also has the name of an existing object, it shows that object.
 func TestUnknownNamesFail(t *testing.T) {
 	t.Parallel()
 	s := process.NewSetup(t, 1, cluster, tickets)
@@ -49,8 +49,8 @@ func TestUnknownNamesFail(t *testing.T) {
 	}
 }
 
-// TestCommandsFollowTheBrokerProcesses: with --processes, the commands ask the brokers whose
-// addresses the parent process names.
+// TestCommandsFollowTheBrokerProcesses: with --processes, the parent process returns the addresses
+// of the brokers, and the commands send their requests to these.
 func TestCommandsFollowTheBrokerProcesses(t *testing.T) {
 	t.Parallel()
 	s := process.NewSetup(t, 2, cluster, tickets)

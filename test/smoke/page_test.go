@@ -51,8 +51,8 @@ var transient = map[string]bool{
 }
 
 // checkMetricsPage checks that docs/metrics.md lists exactly the metrics of a process that has
-// served requests and exports every series of partitions: first those that remain with the default
-// level of metrics, then the others. It applies the manifests with the default level.
+// served requests and exports every series of partitions. The page first lists the metrics of the
+// default level, then the others. checkMetricsPage applies the manifests with the default level.
 func checkMetricsPage(t *testing.T, s process.Setup, client *kgo.Client, manifests string) {
 	t.Helper()
 	// This request fails, so that the process exports the metric of errors.

@@ -15,9 +15,9 @@ import (
 	"heartwood.dev/heartwood/test/kit/process"
 )
 
-// TestReadmeCommands runs the commands of the README that need no Kubernetes, one after the other,
-// on other ports and in another data directory. bench runs for a shorter time. Without kcat, the
-// test produces its records.
+// TestReadmeCommands runs the commands of the README that do not need Kubernetes, one after the
+// other, on other ports and in another data directory. It runs bench for a shorter time. If kcat is
+// not installed, the test itself produces the records.
 func TestReadmeCommands(t *testing.T) {
 	t.Parallel()
 	content, err := os.ReadFile("../../README.md")
@@ -102,8 +102,8 @@ func (r *readme) check(words []string, out string) {
 // numbers matches the numbers in a line, with their units.
 var numbers = regexp.MustCompile(`[0-9][0-9.]*( ([KMG]i)?B)?`)
 
-// checkSample checks that each line of the sample of `heartwood clean tickets --wait` in
-// docs/cleaner.md is like a line of the output, apart from numbers.
+// checkSample compares each line of the sample of `heartwood clean tickets --wait` in
+// docs/cleaner.md with the lines of the output, without the numbers.
 func checkSample(t *testing.T, out string) {
 	t.Helper()
 	page, err := os.ReadFile("../../docs/cleaner.md")

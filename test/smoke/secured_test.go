@@ -139,8 +139,8 @@ func scan(t *testing.T, s process.Setup, fips bool) {
 	}
 }
 
-// TestFIPSMode runs brokers with the FIPS 140-3 mode of Go: enabled, and with the setting under
-// which every other algorithm fails. Users authenticate by password and by certificate, and the
+// TestFIPSMode runs brokers in Go's FIPS 140-3 mode, with fips140=on and with fips140=only, in
+// which all other algorithms fail. Users authenticate by password and by certificate, and the
 // brokers replicate.
 func TestFIPSMode(t *testing.T) {
 	t.Parallel()

@@ -17,7 +17,7 @@ import (
 )
 
 // seriesMax is the largest number of series that a broker exports by default for a topic with one
-// partition, those with the label topic but not partition included.
+// partition. It includes series with the label topic and without the label partition.
 const seriesMax = 20
 
 // busy is the manifest of a cluster in whose topic a pass takes minutes.
@@ -89,8 +89,8 @@ func TestDefaultSeriesOfAPartitionAreLimited(t *testing.T) {
 	})
 }
 
-// largestSeries returns the names of the series of a topic on the broker that has the most of them.
-// A name is repeated for each of its series.
+// largestSeries returns the names of a topic's series on the broker with the most series of the
+// topic. It contains a name once for each series.
 func largestSeries(metrics process.Metrics, topic string) []string {
 	byBroker := map[string][]string{}
 	for _, name := range slices.Sorted(maps.Keys(metrics)) {

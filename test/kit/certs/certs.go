@@ -60,7 +60,7 @@ func (c *CA) Server(name string) tls.Certificate {
 		DNSNames:    []string{"localhost"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}})
 }
 
-// Client returns a certificate of a client.
+// Client returns a certificate for a client.
 func (c *CA) Client(subject pkix.Name) tls.Certificate {
 	c.t.Helper()
 	return c.leaf(&x509.Certificate{Subject: subject,
@@ -83,7 +83,8 @@ func (c *CA) leaf(template *x509.Certificate) tls.Certificate {
 	return tls.Certificate{Certificate: chain, PrivateKey: key, Leaf: certificate}
 }
 
-// sign issues a certificate; without a certificate of its own, the CA signs its own one.
+// sign issues a certificate. If the CA has no certificate yet, sign issues the CA's own
+// certificate.
 func (c *CA) sign(template *x509.Certificate) (*x509.Certificate, *ecdsa.PrivateKey) {
 	c.t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

@@ -24,8 +24,8 @@ type Cluster struct {
 	DataDir   string
 }
 
-// Start runs a cluster with these manifests (YAML) until the test ends. Clients may open the HTTP
-// port under the names hosts, besides localhost and addresses.
+// Start runs a cluster with these manifests (YAML) until the test ends. The HTTP port accepts
+// requests for the names in hosts, besides localhost and IP addresses.
 func Start(t testing.TB, brokers int, manifests string, hosts ...string) *Cluster {
 	t.Helper()
 	dir := t.TempDir()

@@ -86,8 +86,8 @@ func start(t testing.TB, crds ...string) *rest.Config {
 	return config
 }
 
-// collectLess lets the processes, which inherit the variable, collect garbage less often: with the
-// default, a quarter of their CPU time is that of the garbage collector.
+// collectLess sets a variable that makes the processes, which inherit it, collect garbage less
+// often. With the default, garbage collection takes a quarter of their CPU time.
 func collectLess() error {
 	if err := os.Setenv("GOGC", "400"); err != nil {
 		return fmt.Errorf("set GOGC: %w", err)

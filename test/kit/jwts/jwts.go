@@ -46,8 +46,8 @@ func JWKS(t testing.TB, issuers ...*Issuer) []byte {
 	return content
 }
 
-// Token returns a token with the claims iss, sub, aud and exp, and others; a nil value removes one
-// of the former.
+// Token returns a token with the claims iss, sub, aud and exp. The claims in others replace claims
+// of the same name; a nil value removes the claim.
 func (i *Issuer) Token(subject, audience string, expires time.Time,
 	others map[string]any) string {
 	i.t.Helper()

@@ -10,7 +10,7 @@ import (
 	"heartwood.dev/heartwood/internal/metadata"
 )
 
-// expect checks that an error wraps another one; want nil: that there is none.
+// expect checks that err wraps want; if want is nil, it checks that err is nil.
 func (c *cluster) expect(what string, err, want error) {
 	c.Helper()
 	if !errors.Is(err, want) {
@@ -181,7 +181,7 @@ func testReopen(c *cluster) {
 	}
 }
 
-// testEndedContext: a change whose context has ended fails, or it has been stored.
+// testEndedContext: a change whose context has ended either fails or is stored.
 func testEndedContext(c *cluster) {
 	b := c.startAll()[0]
 	b.create("a", 1)

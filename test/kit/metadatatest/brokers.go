@@ -29,7 +29,8 @@ func testImages(c *cluster) {
 	}
 }
 
-// testRegistration: start checks that epochs rise.
+// testRegistration starts a broker again after a kill and after the store was opened again; start
+// checks that the broker epochs rise.
 func testRegistration(c *cluster) {
 	all := c.startAll()
 	topic := all[0].create("a", 1)
@@ -88,7 +89,8 @@ func checkNoEarlierEpoch(b *broker, earlier int32) {
 	}
 }
 
-// proposal returns the proposal to change the ISR of a partition to some brokers.
+// proposal returns the proposal to change the ISR of a partition to the brokers in the parameter
+// to.
 func proposal(image *metadata.Image, topic string, index int32, to ...int32) metadata.ISRChange {
 	found := image.Topic(topic)
 	p := found.Partitions[index]
@@ -110,7 +112,7 @@ func (b *broker) propose(changes ...metadata.ISRChange) (epochs []int64, faults 
 		epoch  int64
 		err    error
 	}
-	settled := make(chan outcome, 2*len(changes)) // room for outcomes that are one too many
+	settled := make(chan outcome, 2*len(changes)) // with capacity for surplus outcomes
 	b.ChangeISR(b.c.Context(), changes, func(i int, epoch int64, err error) {
 		settled <- outcome{i, epoch, err}
 	})
@@ -132,7 +134,7 @@ func (b *broker) propose(changes ...metadata.ISRChange) (epochs []int64, faults 
 	return epochs, faults
 }
 
-// inSync waits until brokers are the ISR of partition 0 of topic a.
+// inSync waits until the ISR of partition 0 of topic a consists of the given brokers.
 func (b *broker) inSync(ids ...int32) *metadata.Image {
 	b.c.Helper()
 	b.untilPartition("a", 0, fmt.Sprintf("ISR %v", ids), func(p *metadata.Partition) bool {

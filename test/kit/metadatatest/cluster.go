@@ -23,7 +23,7 @@ type cluster struct {
 	epochs  map[int32]int64 // the highest broker epoch of each broker so far
 }
 
-// broker is a broker that runs, and the images that it has received.
+// broker is a running broker with the images that it has received.
 type broker struct {
 	Store
 	c        *cluster
@@ -38,7 +38,7 @@ type broker struct {
 	}
 }
 
-// received is an image and its content when it was applied.
+// received is an image, with its content as text at the time at which it was applied.
 type received struct {
 	image   *metadata.Image
 	content string
@@ -116,7 +116,7 @@ func contentOf(image *metadata.Image) string {
 	return string(content)
 }
 
-// invalid returns the invariants of package metadata that an image violates.
+// invalid returns the violations of the invariants of package metadata by an image.
 func invalid(image *metadata.Image) (faults []string) {
 	if !slices.IsSortedFunc(image.Brokers,
 		func(a, b metadata.Broker) int { return int(a.ID - b.ID) }) {
@@ -187,8 +187,8 @@ func (b *broker) untilPartition(topic string, index int32, what string,
 	return image.Topic(topic).Partitions[index]
 }
 
-// create creates a topic of partitions with all brokers as replicas, broker 0 first, and waits
-// until broker 0 leads all.
+// create creates a topic with a number of partitions and all brokers as replicas, broker 0 first.
+// It waits until broker 0 leads all partitions.
 func (b *broker) create(name string, partitions int32) *metadata.Topic {
 	b.c.Helper()
 	assignment := make([][]int32, partitions)

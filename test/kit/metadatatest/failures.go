@@ -10,9 +10,9 @@ import (
 	"heartwood.dev/heartwood/test/kit/await"
 )
 
-// WriteFailer is a World that can make the writes of its store fail.
+// WriteFailer is a World that can make its store's writes fail.
 type WriteFailer interface {
-	// FailWrites makes writes fail until it is called with false.
+	// FailWrites(true) makes writes fail, until FailWrites(false) is called.
 	FailWrites(fail bool)
 }
 

@@ -7,14 +7,14 @@ import (
 	"strings"
 )
 
-// inlinePrograms are the programs with which a command in a sentence begins.
+// inlinePrograms are the programs whose commands are recognized in sentences.
 var inlinePrograms = []string{"kubectl", "helm", "heartwood"}
 
 // span matches a code span of Markdown, which may contain the end of a line.
 var span = regexp.MustCompile("`([^`]+)`")
 
-// Mentions name a program or one of its commands without the arguments that it needs. A sentence
-// says what such a command does; a reader does not run it as it is written.
+// Mentions are programs and commands that sentences mention without the required arguments. Such a
+// sentence describes the command; a reader does not run it as written.
 var Mentions = []string{
 	"heartwood dev",
 	"heartwood partitions",

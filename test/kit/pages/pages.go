@@ -29,7 +29,8 @@ var placeholders = []string{"NAMESPACE", "OPERATOR-NAMESPACE", "POD", "CLUSTER",
 	"TRANSACTIONAL-ID", "PARTITION", "OFFSET", "USER", "GROUP", "CLAIM-UID", "CLAIM",
 	"CLASS"}
 
-// longestFirst are the placeholders: OPERATOR-NAMESPACE contains NAMESPACE.
+// longestFirst are the placeholders, the longest first, because OPERATOR-NAMESPACE contains
+// NAMESPACE.
 var longestFirst = slices.SortedFunc(slices.Values(placeholders),
 	func(a, b string) int { return len(b) - len(a) })
 
@@ -40,9 +41,9 @@ var (
 	known    = regexp.MustCompile(`\b(?:` + strings.Join(longestFirst, "|") + `)\b`)
 )
 
-// Extract returns the commands of a page: first those in code blocks, in their order. Blocks of sh
-// contain commands only, blocks of console mark them with "$ ". Blocks without a language, and of
-// promql, are queries. The commands in sentences and tables follow.
+// Extract returns the commands of a page: first the commands in code blocks, in their order, then
+// the commands in sentences and tables. Blocks of sh contain only commands; in blocks of console,
+// commands begin with "$ ". Blocks without a language, and blocks of promql, are queries.
 func Extract(page, content string) (commands []Command, err error) {
 	language, inBlock := "", false
 	lines := strings.Split(content, "\n")
@@ -85,7 +86,7 @@ func Extract(page, content string) (commands []Command, err error) {
 	return append(commands, inline...), err
 }
 
-// check reports a command that cannot be run by a test.
+// check returns an error for a command that a test cannot run.
 func check(c Command) error {
 	program := strings.Fields(c.Text)[0]
 	if !slices.Contains(programs, program) && !c.Inline {

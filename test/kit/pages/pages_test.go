@@ -40,8 +40,8 @@ func TestCommandsAreExtracted(t *testing.T) {
 	}
 }
 
-// TestCommandsInSentencesFollowOnce: a command in a sentence is not run again if a block contains
-// it, and runs after all blocks.
+// TestCommandsInSentencesFollowOnce: a command in a sentence runs after all blocks, and not at all
+// if a block contains it.
 func TestCommandsInSentencesFollowOnce(t *testing.T) {
 	text := "Run `kubectl get a`, `kubectl get b`.\n\n```sh\nkubectl get b   # a comment\n```\n"
 	got, err := All(fstest.MapFS{"docs/runbooks/HeartwoodVolumeFull.md": {Data: []byte(text)},
@@ -60,7 +60,7 @@ func TestCommandsInSentencesFollowOnce(t *testing.T) {
 	}
 }
 
-// TestProgramOfBrokersIsRunInAPod: a reader has the plugin only, besides heartwood dev.
+// TestProgramOfBrokersIsRunInAPod: besides heartwood dev, a reader has only the kubectl plugin.
 func TestProgramOfBrokersIsRunInAPod(t *testing.T) {
 	for text, want := range map[string]bool{"`heartwood partitions T`": false,
 		"`kubectl exec POD -- heartwood partitions TOPIC`": true, "`heartwood dev --pprof`": true} {

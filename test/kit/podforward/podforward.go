@@ -1,6 +1,6 @@
-// Package podforward is a test server for connections to pods: it is an API server and a kubelet in
-// one for the subresource portforward, and passes every other request on. It speaks SPDY only, so
-// clients that try WebSockets first must fall back.
+// Package podforward provides a test server for connections to pods. For the subresource
+// portforward the server acts as API server and kubelet. It passes on every other request. It
+// supports only SPDY, so clients that try WebSockets first must fall back.
 package podforward
 
 import (
@@ -57,7 +57,7 @@ func Start(t testing.TB, config *rest.Config) *Server {
 	return s
 }
 
-// Forward sets the address to which connections to a port of a pod go.
+// Forward sets the address to which the server forwards connections to a port of a pod.
 func (s *Server) Forward(pod string, port int32, address string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

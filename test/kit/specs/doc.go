@@ -1,13 +1,13 @@
 // Package specs runs specifications in the style of Ginkgo as parallel subtests of one Go test.
-// Ginkgo itself runs specs one after another within a process; its processes in parallel need a
-// command of their own, and each would need an API server or an operator of its own.
+// Ginkgo itself runs the specs of a process one after another. Its parallel processes need a
+// separate command, and each would need its own API server or operator.
 //
 // Each spec is a subtest "container spec", which `go test -run 'Test/container_spec'` selects. The
-// function of a container runs anew for each of its specs, so that variables that its specs share
-// in the source are not shared in a run. Specs that run at the same time share what is outside of
-// the container: a spec works in a namespace of its own, and one that observes or changes something
-// of the whole cluster or process is declared by ItAlone.
+// function of a container runs again for each of its specs, so its specs do not share the values of
+// its variables. Parallel specs share everything outside of the container. A spec therefore works
+// in its own namespace. A spec that observes or changes the whole cluster or process is declared by
+// ItAlone.
 //
-// A failed assertion of Gomega's global functions panics, and ends the spec. It must be on the
-// goroutine of the spec.
+// A failed assertion of Gomega's global functions panics, and ends the spec. The assertion must be
+// on the goroutine of the spec.
 package specs

@@ -11,7 +11,7 @@ import (
 // and for intervals of the components under test.
 const parallel = 8
 
-// A container is a group of specs that have a text and preparations in common.
+// A container is a group of specs with a common text and common preparations.
 type container struct {
 	text string
 	body func()
@@ -113,7 +113,7 @@ func runTogether(all []func()) {
 	workers.Wait()
 }
 
-// specs runs the function of the container and returns its specs, with variables of their own.
+// specs runs the function of the container, and returns its specs. Each call creates new variables.
 func (c *container) specs() []spec {
 	building.Lock()
 	defer building.Unlock()

@@ -3,7 +3,7 @@ package storetest
 import "heartwood.dev/heartwood/internal/vfs"
 
 // Disk is a filesystem that calls Step before each change of a file or a name, and after each sync.
-// At these moments the state changes that a power failure would leave. To simulate a power failure,
+// At these moments the state that a power failure would leave changes. To simulate a power failure,
 // Step clones the underlying vfs.Mem.
 type Disk struct {
 	vfs.FS

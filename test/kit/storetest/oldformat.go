@@ -47,7 +47,8 @@ func OldMessages(magic int8, offset int64, n int) (set []byte) {
 }
 
 // OldCompressed returns a message that contains n messages from an offset on, compressed. Its
-// offset is that of the last of them. The offsets of the inner messages are relative in v1.
+// offset is the offset of the last contained message. In v1, the offsets of the contained messages
+// are relative.
 func OldCompressed(t testing.TB, magic int8, offset int64, n int) []byte {
 	t.Helper()
 	inner := offset

@@ -1,6 +1,6 @@
-// Package tlsscan checks in tests what a TLS server accepts: versions, cipher suites,
-// renegotiation, and what it sends to a client that does not use TLS. docs/security.md names the
-// same parameters.
+// Package tlsscan checks in tests what a TLS server accepts: versions, cipher suites and
+// renegotiation. It also checks the response to a client that does not use TLS. docs/security.md
+// contains the same parameters.
 package tlsscan
 
 import (
@@ -24,7 +24,8 @@ const timeout = 30 * time.Second
 // Server is a server to scan.
 type Server struct {
 	Address string
-	// Config is that of a client whose handshake succeeds. It must not have versions or suites.
+	// Config is the configuration of a client whose handshake succeeds. It must not contain versions
+	// or suites.
 	Config *tls.Config
 	// Certificate checks the certificate of the server.
 	Certificate func(*x509.Certificate) error
@@ -34,8 +35,8 @@ type Server struct {
 	FIPS bool
 }
 
-// suites are the cipher suites of TLS 1.2 that a server accepts, by the algorithm of its key. They
-// are those that Go enables. FIPS 140-3 permits the first two.
+// suites are the cipher suites of TLS 1.2 that a server accepts, by the algorithm of its key: those
+// that Go enables. FIPS 140-3 permits the first two of each list.
 var suites = map[x509.PublicKeyAlgorithm][]uint16{
 	x509.ECDSA: {
 		tls.TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256, tls.TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384,
@@ -51,7 +52,8 @@ var suites = map[x509.PublicKeyAlgorithm][]uint16{
 
 const fipsSuites = 2
 
-// Scan connects to a server in each way, and reports what it should not accept or refuse.
+// Scan connects to a server in several ways, and reports each connection that the server should
+// have refused or accepted.
 func Scan(t *testing.T, s *Server) {
 	t.Helper()
 	s.suites(t, s.versions(t))
@@ -60,7 +62,7 @@ func Scan(t *testing.T, s *Server) {
 	s.renegotiation(t)
 }
 
-// connect performs a handshake. change changes the configuration of the client.
+// connect performs a handshake. The function change changes the configuration of the client.
 func (s *Server) connect(t *testing.T, change func(*tls.Config)) (*tls.Conn, error) {
 	t.Helper()
 	config := s.Config.Clone()
@@ -127,8 +129,8 @@ func (s *Server) suites(t *testing.T, key x509.PublicKeyAlgorithm) {
 	}
 }
 
-// withoutTLS sends a request of HTTP and one of the Kafka protocol without TLS. The server may
-// explain the error, but must not answer the request.
+// withoutTLS sends a request of HTTP and a request of the Kafka protocol without TLS. The server
+// may explain the error, but must not process the request.
 func (s *Server) withoutTLS(t *testing.T) {
 	t.Helper()
 	for name, request := range map[string]string{
@@ -174,7 +176,7 @@ func (s *Server) withoutCertificate(t *testing.T) {
 		conn, err := s.connect(t, func(c *tls.Config) {
 			c.MinVersion, c.MaxVersion, c.Certificates = version, version, nil
 		})
-		if err == nil { // in TLS 1.3, the refusal comes with the first bytes of the server
+		if err == nil { // in TLS 1.3, the first read returns the refusal
 			_ = conn.SetReadDeadline(time.Now().Add(timeout))
 			_, err = conn.Read(make([]byte, 1))
 		}
@@ -186,7 +188,7 @@ func (s *Server) withoutCertificate(t *testing.T) {
 }
 
 // renegotiation requests another handshake in an open connection of TLS 1.2 (CVE-2009-3555,
-// CVE-2011-1473), by OpenSSL, since Go cannot request one.
+// CVE-2011-1473). It runs OpenSSL, because Go cannot request a renegotiation.
 func (s *Server) renegotiation(t *testing.T) {
 	t.Helper()
 	program, err := exec.LookPath("openssl")
