@@ -23,12 +23,12 @@ type Options struct {
 	Cluster string
 	// Fleet asks the brokers over HTTP.
 	Fleet *remote.Fleet
-	// Kafka connects to the brokers by the Kafka protocol. It is called once, before the first
-	// page that needs it; after an error it is called again for the next page. The error says what
-	// the user has to do.
+	// Kafka connects to the brokers by the Kafka protocol. The console calls it once, before the first
+	// page that needs the connection, and after an error again for the next page. The error contains
+	// the remedy.
 	Kafka func() (*kafka.Client, error)
-	// Authority authenticates the users and decides what they may do. Without one, the console does
-	// not authenticate its users; then Loopback, Hosts and PathPrefix decide.
+	// Authority authenticates the users and decides about their rights. If it is nil, the console does
+	// not authenticate its users; Loopback, Hosts and PathPrefix then decide.
 	Authority Authority
 	// LogCluster is the name that Authority decides on.
 	LogCluster ClusterName

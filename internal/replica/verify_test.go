@@ -247,7 +247,8 @@ func TestMarkerIsAcknowledgedOnceReplicated(t *testing.T) {
 	})
 }
 
-// A partition below min.insync.replicas accepts no marker, and does not delay those of others.
+// A partition below min.insync.replicas accepts no marker, and does not delay the markers of other
+// partitions.
 func TestMarkerNeedsMinInSyncReplicas(t *testing.T) {
 	b, _ := transactionalBroker(t)
 	topic := b.topic("b", 1, nil)

@@ -14,14 +14,14 @@ const namesMax = 5
 type Draining struct {
 	Replicas   int32    // replicas that brokers to be removed hold or are assigned
 	Partitions []string // the partitions of these replicas, sorted
-	// brokers is the number of running brokers until draining is done: the highest id of a broker
-	// with replicas, plus one, and at least spec.brokers.
+	// Brokers is the number of running brokers until draining is done: the highest id of a broker with
+	// replicas, plus one, and at least spec.brokers.
 	Brokers int32
-	// retained is the number of retained partitions of deleted topics with a replica on a broker that
+	// Retained is the number of retained partitions of deleted topics with a replica on a broker that
 	// is to be removed, or was. They do not move.
 	Retained int
 	TooMany  []string // Topics with more replicas than spec.brokers, sorted
-	// unknown describes the PartitionSets and partitions whose replicas are unknown, sorted. No broker
+	// Unknown describes the PartitionSets and partitions whose replicas are unknown, sorted. No broker
 	// is removed until they are known.
 	Unknown []string
 }

@@ -43,7 +43,7 @@ type Outcome struct {
 	Paused     bool
 	Applying   string // condition of the StatefulSet's replacement; "" if it is applied
 	Storage    Storage
-	// decided is true if step was decided. If an apply fails before, RollingOut stays as it is.
+	// Decided is true if Step was decided. If an apply fails before, RollingOut stays as it is.
 	Decided bool
 	Step    Step
 	since   time.Time // begin of the rolling update's present wait

@@ -113,7 +113,8 @@ func (q *Quotas) plainPeerRequest(req *wire.Request) bool {
 	return between && q.PlainPeers != nil && q.PlainPeers(req.Listener)
 }
 
-// Exempt exempts a request of another broker from its charge. Parameter ctx is that of MeterOf.
+// Exempt exempts a request of another broker from its charge. Parameter ctx is the context of the
+// request, as for MeterOf.
 func Exempt(ctx context.Context) {
 	if m := MeterOf(ctx); m != nil {
 		m.Exempt = true

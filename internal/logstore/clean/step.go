@@ -20,11 +20,11 @@ type Step struct {
 	// Segments are the segments of the window (StepAnnounce), of the group (StepGroup), or the new
 	// segments (StepReplace).
 	Segments []StepSegment
-	// Base and Position are those of StepRead: the segment with this base offset was processed up
-	// to this position.
+	// Base and Position are set in steps of kind StepRead: the segment with this base offset was
+	// processed up to this position.
 	Base, Position int64
-	// From and To are those of StepGroup and StepReplace: the group are the segments with base
-	// offsets in [From, To).
+	// From and To are set in steps of kinds StepGroup and StepReplace: the group contains the segments
+	// with base offsets in [From, To).
 	From, To int64
 }
 

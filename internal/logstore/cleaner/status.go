@@ -49,7 +49,8 @@ func (c *Cleaner) sample(view logView, now time.Time) (*report.Compaction, count
 	if !view.compacted() {
 		return nil, counters{}
 	}
-	// before the lock, because it takes time in proportion to the number of segments
+	// CountRecords is called before the lock is acquired, because its duration grows with the number
+	// of segments.
 	records, exact := view.log.CountRecords()
 	c.mu.Lock()
 	defer c.mu.Unlock()

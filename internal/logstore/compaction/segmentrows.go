@@ -28,7 +28,7 @@ type SegmentRow struct {
 	Counts                      *keys.Counts
 	// Garbage is nil if no pass has counted the garbage of the segment.
 	Garbage *SegmentGarbage
-	// Codec is that of the first batch. Codec and the timestamps are valid if HasBatches is set.
+	// Codec is the codec of the first batch. Codec and the timestamps are valid if HasBatches is set.
 	HasBatches         bool
 	Codec              compress.Codec
 	OldestMs, NewestMs int64

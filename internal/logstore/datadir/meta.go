@@ -208,7 +208,7 @@ func readFields(fsys vfs.FS, name string) (map[string]string, error) {
 	return values, nil
 }
 
-// ReleaseOf returns a function that reports whether a name is that of the released directory of a
+// ReleaseOf returns a function that reports whether a name is the name of a released directory of a
 // partition.
 func ReleaseOf(id checkpoint.PartitionID) func(name string) bool {
 	pattern := ReleasedName(id, TopicID{}, DeleteSuffix)

@@ -102,7 +102,7 @@ type Record struct {
 	Segment      int64
 	SegmentState compaction.SegmentState
 	BlockedBy    string
-	// Clock is that of a Tombstone whose retention has begun; else nil.
+	// Clock is the clock of a tombstone whose retention has begun; nil for other records.
 	Clock *progress.TombstoneClock
 }
 

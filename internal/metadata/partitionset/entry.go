@@ -25,7 +25,7 @@ const (
 	Remove Reclaim = "remove"
 )
 
-// Orphaned reports whether the entry is that of a deleted Topic whose records were retained.
+// Orphaned reports whether the entry belongs to a deleted Topic whose records were retained.
 func (r Reclaim) Orphaned() bool { return r == Retained || r == Remove }
 
 // Assignment is the requested assignment of a partition.
@@ -37,7 +37,8 @@ type Assignment struct {
 
 // State is the state of a partition.
 type State struct {
-	// Partition has no Target, which is the Assignment. See Entry.Placed.
+	// Partition contains the stored state. Its field Target is not set, because the assignment is the
+	// target; see Entry.Placed.
 	placement.Partition
 	// Serving is true if the leader has reported that it serves in LeaderEpoch.
 	Serving bool

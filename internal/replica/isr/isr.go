@@ -237,8 +237,9 @@ func (s *State) HighWatermark(ownEnd, leaderEnd int64, now time.Time) int64 {
 	return smallest
 }
 
-// LowestLogStart returns the lowest log start offset over the maximal ISR; own is that of the
-// leader. A replica that joins the ISR later has no lower log start offset: see Propose.
+// LowestLogStart returns the lowest log start offset over the maximal ISR. Parameter own is the
+// leader's log start offset. A replica that joins the ISR later has no lower log start offset: see
+// Propose.
 func (s *State) LowestLogStart(own int64) int64 {
 	maximal := s.maximal()
 	for id, f := range s.followers {
@@ -249,8 +250,9 @@ func (s *State) LowestLogStart(own int64) int64 {
 	return own
 }
 
-// TombstoneCleanOffset returns the smallest tombstone-clean offset over all replicas; own is that
-// of the leader. It returns 0 while a replica has not reported its offset.
+// TombstoneCleanOffset returns the smallest tombstone-clean offset over all replicas. Parameter own
+// is the leader's tombstone-clean offset. The result is 0 while a replica has not reported its
+// offset.
 func (s *State) TombstoneCleanOffset(own int64) int64 {
 	for _, f := range s.followers {
 		own = min(own, f.tombstoneClean)
