@@ -46,7 +46,7 @@ func TestDerivedFilesAreRepaired(t *testing.T) {
 				name := sealedFile(t, f, kind)
 				original := read(t, mem, name)
 				damage(t, mem, name)
-				s, _ := start(t, f, nil)
+				s, stop := start(t, f, nil)
 				awaitPlace(t, s, name, repairs)
 				if got := read(t, mem, name); !bytes.Equal(got, original) {
 					t.Errorf("%d bytes %x, want %d bytes %x", len(got), got, len(original), original)
@@ -55,6 +55,11 @@ func TestDerivedFilesAreRepaired(t *testing.T) {
 					t.Errorf("%d files repaired, damage %v", s.repaired.Load(), damaged)
 				}
 				readAll(t, f)
+				stop()
+				if err := f.store.Close(); err != nil {
+					t.Errorf("close after a repair: %v", err)
+				}
+				readAll(t, reopen(t, mem))
 			})
 		}
 	}
@@ -134,6 +139,18 @@ func readAll(t *testing.T, f *fixture) {
 			slice.Release()
 		}
 	}
+}
+
+// reopen opens the store again, with the settings of fill.
+func reopen(t *testing.T, fsys vfs.FS) *fixture {
+	t.Helper()
+	f := open(t, fsys)
+	f.create(t, tickets, storetest.Compacted(nil))
+	f.create(t, events, storetest.Settings(nil))
+	for _, log := range f.store.Logs() {
+		log.AdvanceHighWatermark(log.LogEnd())
+	}
+	return f
 }
 
 // TestDeadFileIsRemovedAndCleaned: a damaged .dead file is removed, and a pass is requested, which
