@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"strconv"
-	"strings"
 	"sync/atomic"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -19,6 +17,7 @@ import (
 	"heartwood.dev/heartwood/internal/access"
 	"heartwood.dev/heartwood/internal/broker"
 	"heartwood.dev/heartwood/internal/broker/httpport"
+	"heartwood.dev/heartwood/internal/cli/direct"
 	"heartwood.dev/heartwood/internal/cli/usage"
 	"heartwood.dev/heartwood/internal/loglevel"
 	"heartwood.dev/heartwood/internal/metadata/kube"
@@ -82,7 +81,7 @@ Its node id is the number at the end of the pod's name.`,
 		if err := required(cmd, "cluster", "namespace", "pod-name", "advertise"); err != nil {
 			return err
 		}
-		nodeID, err := ordinal(f.podName)
+		nodeID, err := direct.Ordinal(f.podName)
 		if err != nil {
 			return usage.Misused(cmd, err)
 		}
@@ -97,18 +96,6 @@ Its node id is the number at the end of the pod's name.`,
 		return runBroker(cmd.Context(), nodeID, f, listeners, level.jsonLogger(cmd.ErrOrStderr()))
 	}
 	return cmd
-}
-
-// ordinal returns the number at the end of the name of a StatefulSet's pod, which is the node id: 0
-// to 2^31-1.
-func ordinal(podName string) (int32, error) {
-	number := podName[strings.LastIndex(podName, "-")+1:]
-	id, err := strconv.ParseUint(number, 10, 31)
-	if err != nil {
-		return 0, fmt.Errorf("invalid argument %q for --pod-name: give a name that ends in a number, "+
-			"such as demo-broker-0", podName)
-	}
-	return int32(id), nil
 }
 
 // runBroker runs a broker and its HTTP server until ctx ends or either fails, and returns the first

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 
+	"heartwood.dev/heartwood/internal/cli/direct"
 	"heartwood.dev/heartwood/internal/cli/usage"
 	"heartwood.dev/heartwood/internal/console"
 	"heartwood.dev/heartwood/internal/console/connect"
@@ -26,7 +27,7 @@ import (
 
 // consoleFlags are the flags of `heartwood console`.
 type consoleFlags struct {
-	addresses brokerAddresses
+	addresses direct.Addresses
 	bootstrap []string
 	userDir   string
 	listen    string
@@ -116,11 +117,11 @@ func (f *consoleFlags) pages(cmd *cobra.Command) (consolePages, error) {
 	site := console.SiteOptions{Loopback: f.options.Loopback, Hosts: f.options.Hosts,
 		Prefix: f.options.PathPrefix, Logger: f.options.Logger}
 	if !f.kubernetes {
-		client, err := f.addresses.client(cmd)
+		client, err := f.addresses.Client(cmd)
 		if err != nil {
 			return nil, err
 		}
-		f.options.Fleet = remote.NewFleet(client, f.addresses.orDefault(), true)
+		f.options.Fleet = remote.NewFleet(client, f.addresses.OrDefault(), true)
 		if len(f.bootstrap) > 0 || f.userDir != "" {
 			f.options.Kafka = f.kafka
 		}

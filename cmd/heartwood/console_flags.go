@@ -19,7 +19,7 @@ const (
 )
 
 func (f *consoleFlags) add(cmd *cobra.Command) {
-	f.addresses.add(cmd)
+	f.addresses.Add(cmd)
 	set := cmd.Flags()
 	set.StringSliceVar(&f.bootstrap, "bootstrap", nil,
 		"`HOST:PORT,...` the brokers' Kafka listeners; without them, messages, groups and settings "+

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"heartwood.dev/heartwood/internal/cli"
+	"heartwood.dev/heartwood/internal/cli/direct"
 	"heartwood.dev/heartwood/internal/cli/help"
 	"heartwood.dev/heartwood/internal/cli/usage"
 	"heartwood.dev/heartwood/internal/version"
@@ -83,9 +84,8 @@ Size a topic:         heartwood plan --keys 1.6G --record-size 5k`,
 	root.SetFlagErrorFunc(usage.Misused)
 	help.Install(root)
 	root.CompletionOptions.HiddenDefaultCmd = true
-	root.AddCommand(devCommand(), devBrokerCommand(), topicsCommand(), partitionsCommand(),
-		transactionsCommand(), getCommand(), consoleCommand(),
-		cleanCommand(), scrubCommand(), brokerCommand(), operatorCommand(), logCommand(),
-		planCommand(), benchCommand())
+	root.AddCommand(direct.Commands()...)
+	root.AddCommand(devCommand(), devBrokerCommand(), consoleCommand(), brokerCommand(),
+		operatorCommand(), logCommand(), planCommand(), benchCommand())
 	return root
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"heartwood.dev/heartwood/internal/cli"
+	"heartwood.dev/heartwood/internal/cli/direct"
 )
 
 func TestExitCodes(t *testing.T) {
@@ -148,12 +149,12 @@ func TestExitCodes(t *testing.T) {
 
 func TestOrdinal(t *testing.T) {
 	for name, want := range map[string]int32{"demo-broker-0": 0, "a-b-c-17": 17} {
-		if got, err := ordinal(name); err != nil || got != want {
+		if got, err := direct.Ordinal(name); err != nil || got != want {
 			t.Errorf("ordinal(%q) = %d, %v; want %d", name, got, err, want)
 		}
 	}
 	for _, name := range []string{"", "demo", "demo-", "demo-x", "demo--1x", "demo-99999999999"} {
-		if got, err := ordinal(name); err == nil {
+		if got, err := direct.Ordinal(name); err == nil {
 			t.Errorf("ordinal(%q) = %d, want an error", name, got)
 		}
 	}

@@ -1,4 +1,4 @@
-package main
+package direct
 
 import (
 	"encoding/json"
@@ -30,7 +30,7 @@ func printPressure(out io.Writer, volumes []report.Volume) {
 }
 
 func topicsCommand() *cobra.Command {
-	addresses, asJSON := brokerAddresses{}, false
+	addresses, asJSON := Addresses{}, false
 	cmd := &cobra.Command{
 		Use:   "topics [TOPIC]...",
 		Short: "Show topics and the state of their compaction",
@@ -48,7 +48,7 @@ Volumes that are almost full are described on standard error, and in the field v
 		Example: `  heartwood topics
   heartwood topics tickets --json | jq '.topics[].compaction'`,
 		RunE: func(cmd *cobra.Command, names []string) error {
-			client, err := addresses.client(cmd)
+			client, err := addresses.Client(cmd)
 			if err != nil {
 				return err
 			}

@@ -1,4 +1,4 @@
-package main
+package direct
 
 import (
 	"context"
@@ -14,7 +14,7 @@ import (
 )
 
 func cleanCommand() *cobra.Command {
-	clean, addresses, wait, asJSON := remote.Clean{}, brokerAddresses{}, false, false
+	clean, addresses, wait, asJSON := remote.Clean{}, Addresses{}, false, false
 	cmd := &cobra.Command{
 		Use:   "clean TOPIC",
 		Short: "Clean a topic now, regardless of its dirty ratio",
@@ -50,7 +50,7 @@ heartwood log clean.`,
 							index))
 				}
 			}
-			client, err := addresses.client(cmd)
+			client, err := addresses.Client(cmd)
 			if err != nil {
 				return err
 			}
@@ -73,7 +73,7 @@ heartwood log clean.`,
 	cmd.Flags().Int32SliceVar(&clean.Partitions, "partition", nil,
 		"`NUMBER` clean only this partition; repeatable")
 	cmd.Flags().Lookup("partition").DefValue = "" // omits the default [] from the help text
-	addresses.add(cmd)
+	addresses.Add(cmd)
 	cmd.Flags().BoolVar(&wait, "wait", false,
 		"wait until the topic is clean, and show the progress")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")

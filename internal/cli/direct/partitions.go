@@ -1,4 +1,4 @@
-package main
+package direct
 
 import (
 	"encoding/json"
@@ -12,7 +12,7 @@ import (
 )
 
 func partitionsCommand() *cobra.Command {
-	addresses, retained, asJSON := brokerAddresses{}, false, false
+	addresses, retained, asJSON := Addresses{}, false, false
 	cmd := &cobra.Command{
 		Use:   "partitions [TOPIC]...",
 		Short: "Show the leader, the replicas and the lag of partitions",
@@ -41,7 +41,7 @@ The exit code is 1 if a TOPIC does not exist, or with --retained has no retained
 		Example: `  heartwood partitions
   heartwood partitions tickets --json | jq '.partitions[] | select(.reason)'`,
 		RunE: func(cmd *cobra.Command, names []string) error {
-			client, err := addresses.client(cmd)
+			client, err := addresses.Client(cmd)
 			if err != nil {
 				return err
 			}

@@ -1,4 +1,4 @@
-package main
+package direct
 
 import (
 	"context"
@@ -27,7 +27,7 @@ const (
 
 // getFlags are the flags of heartwood get.
 type getFlags struct {
-	brokerAddresses
+	Addresses
 	remote.KeyQuery
 	history, isBase64, asJSON bool
 }
@@ -75,7 +75,7 @@ On a secured LogCluster it needs the right to get logclusters/records.`,
 	cmd.Flags().BoolVar(&flags.All, "all-partitions", false, "search all partitions")
 	cmd.Flags().BoolVar(&flags.history, "history", false, "show every record of the key on disk")
 	cmd.Flags().BoolVar(&flags.isBase64, "base64", false, "KEY is in base64")
-	flags.add(cmd)
+	flags.Add(cmd)
 	cmd.Flags().BoolVar(&flags.asJSON, "json", false, "print one JSON object")
 	return cmd
 }
@@ -98,7 +98,7 @@ func (f *getFlags) run(cmd *cobra.Command, args []string) error {
 	if !f.history {
 		f.Latest, f.ValueBytes = true, getValueBytesMax
 	}
-	client, err := f.client(cmd)
+	client, err := f.Client(cmd)
 	if err != nil {
 		return err
 	}
@@ -121,7 +121,7 @@ func (f *getFlags) run(cmd *cobra.Command, args []string) error {
 			remote.Bytes(int64(latest.ValueBytes)), remote.Bytes(getValueBytesMax))
 	case latest != nil:
 		value := latest.Value
-		if isTerminal(out) {
+		if IsTerminal(out) {
 			value = printable(value)
 		}
 		_, err = out.Write(append(value, '\n'))
@@ -152,8 +152,8 @@ func (f *getFlags) find(ctx context.Context, client *remote.Client,
 	return found, latest, missing, nil
 }
 
-// isTerminal reports whether a writer is a terminal.
-func isTerminal(out io.Writer) bool {
+// IsTerminal reports whether a writer is a terminal.
+func IsTerminal(out io.Writer) bool {
 	file, ok := out.(*os.File)
 	if !ok {
 		return false

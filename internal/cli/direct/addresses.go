@@ -1,4 +1,4 @@
-package main
+package direct
 
 import (
 	"errors"
@@ -19,18 +19,21 @@ const httpDefault = "127.0.0.1:9644"
 // LogCluster.
 const certificatesDefault = "/etc/heartwood/certificates"
 
-// brokerAddresses are the flags of commands that send requests to brokers over HTTP. It is the
-// value of flag --address.
-type brokerAddresses struct {
+// Addresses are the flags of commands that send requests to brokers over HTTP. It is the value of
+// flag --address.
+type Addresses struct {
 	list     []string
 	security remote.Security
 }
 
-func (a *brokerAddresses) Type() string { return "HOST:PORT" }
+// Type implements pflag.Value.
+func (a *Addresses) Type() string { return "HOST:PORT" }
 
-func (a *brokerAddresses) String() string { return strings.Join(a.list, ",") }
+// String implements pflag.Value.
+func (a *Addresses) String() string { return strings.Join(a.list, ",") }
 
-func (a *brokerAddresses) Set(text string) error {
+// Set implements pflag.Value.
+func (a *Addresses) Set(text string) error {
 	for one := range strings.SplitSeq(text, ",") {
 		address, err := remote.ParseAddress(one)
 		if err != nil {
@@ -41,8 +44,8 @@ func (a *brokerAddresses) Set(text string) error {
 	return nil
 }
 
-// orDefault returns the addresses of the flag, or httpDefault if the flag was not set.
-func (a *brokerAddresses) orDefault() []string {
+// OrDefault returns the addresses of the flag, or httpDefault if the flag was not set.
+func (a *Addresses) OrDefault() []string {
 	if len(a.list) == 0 {
 		return []string{httpDefault}
 	}
@@ -51,8 +54,8 @@ func (a *brokerAddresses) orDefault() []string {
 
 // ask calls f with the addresses. If the process at an address runs no broker, as the parent of
 // heartwood dev --processes, and names those of its brokers, ask calls f again with these.
-func (a *brokerAddresses) ask(f func(addresses []string) error) error {
-	err := f(a.orDefault())
+func (a *Addresses) ask(f func(addresses []string) error) error {
+	err := f(a.OrDefault())
 	var refused *remote.Refused
 	if errors.As(err, &refused) && len(refused.Addresses) > 0 {
 		return f(refused.Addresses)
@@ -60,7 +63,8 @@ func (a *brokerAddresses) ask(f func(addresses []string) error) error {
 	return err
 }
 
-func (a *brokerAddresses) add(cmd *cobra.Command) {
+// Add adds the flags to a command.
+func (a *Addresses) Add(cmd *cobra.Command) {
 	cmd.Flags().Var(a, "address",
 		"`HOST:PORT` HTTP server of a broker; repeatable (default "+
 			httpDefault+")")
@@ -68,7 +72,7 @@ func (a *brokerAddresses) add(cmd *cobra.Command) {
 }
 
 // addSecurity adds the flags of secured LogClusters.
-func (a *brokerAddresses) addSecurity(cmd *cobra.Command) {
+func (a *Addresses) addSecurity(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringVar(&a.security.CAFile, "ca-file", "", "`FILE` connect with TLS, and verify "+
 		"brokers by this CA: key peer-ca.crt of Secret CLUSTER-ca-cert")
@@ -79,8 +83,8 @@ func (a *brokerAddresses) addSecurity(cmd *cobra.Command) {
 		certificatesDefault+" if it exists)")
 }
 
-// client returns the client of the flags.
-func (a *brokerAddresses) client(cmd *cobra.Command) (*remote.Client, error) {
+// Client returns the client of the flags.
+func (a *Addresses) Client(cmd *cobra.Command) (*remote.Client, error) {
 	security := a.security
 	if security.CAFile == "" && security.TokenFile == "" && security.Certificates == "" {
 		if _, err := os.Stat(certificatesDefault); err == nil {
@@ -92,7 +96,7 @@ func (a *brokerAddresses) client(cmd *cobra.Command) (*remote.Client, error) {
 		if err != nil {
 			return nil, fmt.Errorf("read the name of the pod: %w", err)
 		}
-		if security.Broker, err = ordinal(name); err != nil {
+		if security.Broker, err = Ordinal(name); err != nil {
 			return nil, usage.Misused(cmd, fmt.Errorf("invalid argument %q for --certificates: host %s is "+
 				"not the pod of a broker", security.Certificates, name))
 		}
@@ -105,7 +109,7 @@ func (a *brokerAddresses) client(cmd *cobra.Command) (*remote.Client, error) {
 }
 
 // addOne adds flag --address to a command that uses one address only.
-func (a *brokerAddresses) addOne(cmd *cobra.Command) {
+func (a *Addresses) addOne(cmd *cobra.Command) {
 	cmd.Flags().Var(a, "address", "`HOST:PORT` HTTP server of a broker (default "+httpDefault+")")
 	a.addSecurity(cmd)
 }

@@ -1,4 +1,4 @@
-package main
+package direct
 
 import (
 	"encoding/json"
@@ -16,7 +16,7 @@ import (
 
 // transactionsFlags are the flags that all subcommands of transactions share.
 type transactionsFlags struct {
-	brokerAddresses
+	Addresses
 	asJSON bool
 }
 
@@ -32,7 +32,7 @@ func (f *transactionsFlags) print(cmd *cobra.Command, value any,
 // transactions requests the transactions that match.
 func (f *transactionsFlags) transactions(cmd *cobra.Command, states []string,
 	olderThan time.Duration) (all *remote.Transactions, err error) {
-	client, err := f.client(cmd)
+	client, err := f.Client(cmd)
 	if err != nil {
 		return nil, err
 	}
@@ -60,11 +60,11 @@ On Kubernetes, run the command in a pod:
 		RunE: list.RunE,
 	}
 	cmd.Flags().AddFlagSet(list.Flags())
-	flags.add(cmd)
+	flags.Add(cmd)
 	cmd.Flags().BoolVar(&flags.asJSON, "json", false, "print one JSON object")
 	for _, sub := range []*cobra.Command{list, transactionsDescribeCommand(flags),
 		transactionsHangingCommand(flags), transactionsAbortCommand(flags)} {
-		flags.add(sub)
+		flags.Add(sub)
 		sub.Flags().BoolVar(&flags.asJSON, "json", false, "print one JSON object")
 		cmd.AddCommand(sub)
 	}
@@ -197,7 +197,7 @@ refuses that for a transaction that a coordinator knows.`,
 			return usage.Misused(cmd, errors.New(
 				"give a transactional id, or --topic, --partition and --first-offset"))
 		}
-		client, err := flags.client(cmd)
+		client, err := flags.Client(cmd)
 		if err != nil {
 			return err
 		}

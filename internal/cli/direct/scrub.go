@@ -1,4 +1,4 @@
-package main
+package direct
 
 import (
 	"context"
@@ -14,7 +14,7 @@ import (
 )
 
 func scrubCommand() *cobra.Command {
-	addresses, wait, asJSON := brokerAddresses{}, false, false
+	addresses, wait, asJSON := Addresses{}, false, false
 	cmd := &cobra.Command{
 		Use:   "scrub [TOPIC]",
 		Short: "Check everything at rest, or the files of a topic, now",
@@ -40,7 +40,7 @@ fails if the scrub is off.`,
 			if len(args) > 0 {
 				topic = args[0]
 			}
-			client, err := addresses.client(cmd)
+			client, err := addresses.Client(cmd)
 			if err != nil {
 				return err
 			}
@@ -59,7 +59,7 @@ fails if the scrub is off.`,
 			return errors.Join(printScrubbing(cmd.OutOrStdout(), scrubbing, wait), err)
 		},
 	}
-	addresses.add(cmd)
+	addresses.Add(cmd)
 	cmd.Flags().BoolVar(&wait, "wait", false,
 		"wait until the files are checked, and show the progress and the damage")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
