@@ -22,16 +22,16 @@ func TestReplicaIncarnationIsStored(t *testing.T) {
 	}
 	want(log, "")
 	for _, id := range []string{"first", "-second_of: two"[:7],
-		strings.Repeat("x", datadir.AssignmentBytesMax)} {
+		strings.Repeat("x", 64)} {
 		if err := log.Notes().SetReplicaIncarnation(id); err != nil {
 			t.Fatal(err)
 		}
 		want(log, id)
 	}
 	behind := openStore(t, disk.CrashClone())
-	want(behind.Log(partition), strings.Repeat("x", datadir.AssignmentBytesMax))
+	want(behind.Log(partition), strings.Repeat("x", 64))
 	for _, id := range []string{"", "two words", "two\nlines",
-		strings.Repeat("x", datadir.AssignmentBytesMax+1), "\x00"} {
+		strings.Repeat("x", 65), "\x00"} {
 		if err := log.Notes().SetReplicaIncarnation(id); !errors.Is(err, datadir.ErrMalformed) {
 			t.Errorf("id %q was stored: %v", id, err)
 		}

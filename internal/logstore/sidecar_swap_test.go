@@ -221,8 +221,9 @@ func TestSpoolsOfRolledSegmentsAreBounded(t *testing.T) {
 	store := openStore(t, fsys)
 	log := createLog(t, store, keyedSettings(nil))
 	fillKeyed(t, log, 200)
-	if n := len(log.compaction.Sidecars.Spools.Rolled); n != sidecars.SpoolsMax {
-		t.Errorf("%d spools of %d segments, want %d", n, len(bases(log)), sidecars.SpoolsMax)
+	const spoolsMax = 4 // as in package sidecars
+	if n := len(log.compaction.Sidecars.Spools.Rolled); n != spoolsMax {
+		t.Errorf("%d spools of %d segments, want %d", n, len(bases(log)), spoolsMax)
 	}
 	store.tick(epoch0, false)
 	updateSidecars(log, epoch0.Add(time.Hour))

@@ -12,8 +12,8 @@ import (
 // AssignmentFile holds the replica incarnation id for which the log was created (ADR 0185).
 const AssignmentFile = "assignment"
 
-// AssignmentBytesMax is the maximum length of the id; generated ids have 22 bytes.
-const AssignmentBytesMax = 64
+// assignmentBytesMax is the maximum length of the id; generated ids have 22 bytes.
+const assignmentBytesMax = 64
 
 // ReplicaIncarnation returns the id of the replica incarnation for which the log was created, "" if
 // the log is new, and no incarnation has been decided for it. Each call reads the id from a file.
@@ -46,7 +46,7 @@ func (n *Notes) SetReplicaIncarnation(id string) error {
 // checkAssignment fails with ErrMalformed if the id is empty, too long, or contains anything but
 // printable ASCII characters without spaces. The file could not store such an id unchanged.
 func checkAssignment(id string) error {
-	if id == "" || len(id) > AssignmentBytesMax ||
+	if id == "" || len(id) > assignmentBytesMax ||
 		strings.ContainsFunc(id, func(r rune) bool { return r <= ' ' || r > '~' }) {
 		return fmt.Errorf("%w: id %.100q", ErrMalformed, id)
 	}

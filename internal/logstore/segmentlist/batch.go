@@ -45,8 +45,8 @@ func (p Batch) CheckCRC() error {
 		return nil
 	}
 	sum := crc32.New(crc32.MakeTable(crc32.Castagnoli))
-	stored := io.NewSectionReader(p.Handle.File(), p.Header.Position+CRCEnd,
-		int64(p.Header.SizeBytes-CRCEnd))
+	stored := io.NewSectionReader(p.Handle.File(), p.Header.Position+crcEnd,
+		int64(p.Header.SizeBytes-crcEnd))
 	if _, err := io.Copy(sum, stored); err != nil {
 		return fmt.Errorf("read the batch at %d of segment %d: %w", p.Header.Position,
 			p.Handle.Base(), err)
@@ -58,8 +58,8 @@ func (p Batch) CheckCRC() error {
 	return nil
 }
 
-// CRCEnd is the position in a batch of the bytes that its checksum covers.
-const CRCEnd = 21
+// crcEnd is the position in a batch of the bytes that its checksum covers.
+const crcEnd = 21
 
 // DecompressedBytesMax is the maximum decompressed size of a produced batch, unless its topic
 // allows larger messages. 64 MiB is far above what any client puts into a batch of 1 MiB. The limit

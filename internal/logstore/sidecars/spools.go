@@ -13,10 +13,10 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// SpoolsMax is the number of spools of rolled segments that a log keeps until their sidecars are
+// spoolsMax is the number of spools of rolled segments that a log keeps until their sidecars are
 // built. If sidecars are not built fast enough, the oldest spools are discarded, and the sidecars
 // of their segments are built from a scan of the segment instead.
-const SpoolsMax = 4
+const spoolsMax = 4
 
 // spools contains the collected keys of the segments that this process has appended to. There is
 // one spool for the active segment, and one for each rolled segment that has no sidecar yet. Log.mu
@@ -129,7 +129,7 @@ func (s *spools) RollLocked(rolled *segmentlist.Handle) {
 	}
 	s.Rolled = append(s.Rolled, rolledSpool{rolled, s.Active})
 	s.Active = nil
-	if len(s.Rolled) > SpoolsMax {
+	if len(s.Rolled) > spoolsMax {
 		s.discard(s.Rolled[0].spool, nil)
 		s.Rolled = append([]rolledSpool(nil), s.Rolled[1:]...)
 	}
