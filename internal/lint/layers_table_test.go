@@ -257,7 +257,7 @@ var layers = map[string][]string{
 	"internal/cli/health":         {"api/v1alpha1"},
 	"internal/cli/help":           nil,
 	"internal/cli/usage":          nil,
-	"internal/cli/direct": {"api/report", "api/summary", "internal/cli/usage", "internal/remote"},
+	"internal/cli/direct":         {"api/report", "api/summary", "internal/cli/usage", "internal/remote"},
 	"internal/cli": {
 		"api/report", "api/summary", "api/v1alpha1", "internal/cli/forward", "internal/cli/health",
 		"internal/cli/help", "internal/cli/usage",

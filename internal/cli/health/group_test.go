@@ -103,9 +103,15 @@ func TestEveryWaitHasItsRemedy(t *testing.T) {
 		pod := corev1.Pod{}
 		pod.Name, pod.Status.ContainerStatuses = "main-broker-1", []corev1.ContainerStatus{status}
 		found := Pods(Input{Cluster: healthy(), Pods: []corev1.Pod{pod}, Now: now})
-		if len(found) != 1 || found[0].Reason != reason || found[0].Next != want ||
-			!strings.HasPrefix(found[0].Message, "because.") {
-			t.Errorf("%s: %+v, want next %q", reason, found, want)
+		if len(found) != 1 || found[0].Reason != reason {
+			t.Errorf("found %+v, want %s", found, reason)
+			continue
+		}
+		if found[0].Next != want {
+			t.Errorf("%s: next %q, want %q", reason, found[0].Next, want)
+		}
+		if !strings.HasPrefix(found[0].Message, "because.") {
+			t.Errorf("%s: message %q, want that of the kubelet first", reason, found[0].Message)
 		}
 	}
 }

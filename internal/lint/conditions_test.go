@@ -1,0 +1,62 @@
+package lint
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"path"
+	"slices"
+	"testing"
+)
+
+// shortConditions are the packages whose tests check one fact at a time. The others follow.
+var shortConditions = []string{"internal/cli/direct", "internal/cli/forward", "internal/cli/health",
+	"internal/cli/kafka", "internal/kafkaclient", "test/kit/fakeapi"}
+
+// TestConditionsOfTestsAreShort: a condition of a test has at most two alternatives. A failure of a
+// longer one does not say which of them was true; it becomes several checks with a message each, or
+// rows of a table.
+func TestConditionsOfTestsAreShort(t *testing.T) {
+	for _, file := range sources(t) {
+		if !isTest(file) || !slices.Contains(shortConditions, path.Dir(file)) {
+			continue
+		}
+		set := token.NewFileSet()
+		parsed, err := parser.ParseFile(set, root+file, nil, parser.SkipObjectResolution)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ast.Inspect(parsed, func(node ast.Node) bool {
+			if branch, ok := node.(*ast.IfStmt); ok && alternatives(branch.Cond) > 2 {
+				t.Errorf("%s: a condition of more than two alternatives", set.Position(branch.Pos()))
+			}
+			return true
+		})
+	}
+}
+
+// alternatives returns the number of operands of || in a condition.
+func alternatives(condition ast.Expr) int {
+	switch e := condition.(type) {
+	case *ast.ParenExpr:
+		return alternatives(e.X)
+	case *ast.BinaryExpr:
+		if e.Op == token.LOR {
+			return alternatives(e.X) + alternatives(e.Y)
+		}
+	}
+	return 1
+}
+
+func TestAlternativesAreCounted(t *testing.T) {
+	for condition, want := range map[string]int{"a": 1, "a && b": 1, "a || b": 2,
+		"a || (b || c)": 3, "a && (b || c || d)": 1} {
+		parsed, err := parser.ParseExpr(condition)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := alternatives(parsed); got != want {
+			t.Errorf("%s: got %d, want %d", condition, got, want)
+		}
+	}
+}
