@@ -6,7 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"heartwood.dev/heartwood/internal/cli/direct"
+	"heartwood.dev/heartwood/internal/cli/terminal"
 	"heartwood.dev/heartwood/internal/cli/usage"
 	"heartwood.dev/heartwood/internal/logstore/inspect"
 	"heartwood.dev/heartwood/internal/vfs"
@@ -50,7 +50,7 @@ their error. With --json each line is an object that names its file.`,
 	cmd.RunE = func(cmd *cobra.Command, paths []string) error {
 		opts.Done = new(atomic.Int64)
 		// On a terminal the output itself shows the progress.
-		hidden := *quiet || direct.IsTerminal(cmd.OutOrStdout())
+		hidden := *quiet || terminal.Is(cmd.OutOrStdout())
 		defer showProgress(cmd, hidden, "lines", -1, opts.Done)()
 		return inspect.Dump(vfs.OS{}, paths, opts, cmd.OutOrStdout())
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/schollz/progressbar/v3"
 	"github.com/spf13/cobra"
 
-	"heartwood.dev/heartwood/internal/cli/direct"
+	"heartwood.dev/heartwood/internal/cli/terminal"
 )
 
 // progressInterval is the interval at which a line of progress is drawn again.
@@ -26,7 +26,7 @@ func addQuiet(cmd *cobra.Command) *bool {
 // if quiet is set, or if standard error is not a terminal.
 func showProgress(cmd *cobra.Command, quiet bool, unit string, total int64,
 	count *atomic.Int64) (end func()) {
-	if quiet || !direct.IsTerminal(cmd.ErrOrStderr()) {
+	if quiet || !terminal.Is(cmd.ErrOrStderr()) {
 		return func() {}
 	}
 	options := []progressbar.Option{progressbar.OptionSetWriter(cmd.ErrOrStderr()),

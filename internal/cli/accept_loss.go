@@ -14,6 +14,7 @@ import (
 
 	"heartwood.dev/heartwood/api/report"
 	"heartwood.dev/heartwood/api/v1alpha1"
+	"heartwood.dev/heartwood/internal/cli/terminal"
 	"heartwood.dev/heartwood/internal/cli/usage"
 	"heartwood.dev/heartwood/internal/metadata/partitionset"
 	"heartwood.dev/heartwood/internal/remote"
@@ -186,7 +187,7 @@ func (l *loss) print(s *session) error {
 // confirm asks for the name of the partition, unless the flag has it.
 func (l *loss) confirm(s *session, name string, in io.Reader) error {
 	if name == "" {
-		if !isTerminal(in) {
+		if !terminal.Is(in) {
 			return usage.New(errors.New("standard input is not a terminal: give the name of the " +
 				"partition again with --name"))
 		}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"heartwood.dev/heartwood/internal/cli/terminal"
 	"heartwood.dev/heartwood/internal/cli/usage"
 )
 
@@ -27,7 +28,7 @@ func (c *consent) add(cmd *cobra.Command) {
 	cmd.Flags().BoolVar(&c.dryRun, "dry-run", false, "print the plan, and change nothing")
 	cmd.PreRun = func(cmd *cobra.Command, _ []string) {
 		c.in = cmd.InOrStdin()
-		c.terminal = isTerminal(c.in)
+		c.terminal = terminal.Is(c.in)
 	}
 }
 

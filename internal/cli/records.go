@@ -14,6 +14,7 @@ import (
 
 	"heartwood.dev/heartwood/api/v1alpha1"
 	"heartwood.dev/heartwood/internal/cli/kafka"
+	"heartwood.dev/heartwood/internal/cli/terminal"
 	"heartwood.dev/heartwood/internal/cli/usage"
 )
 
@@ -91,7 +92,7 @@ func printRecord(out io.Writer, r kafka.Record, keys, meta bool) error {
 	if keys {
 		line += readable(r.Key) + "\t"
 	}
-	if line += readable(r.Value); isTerminal(out) {
+	if line += readable(r.Value); terminal.Is(out) {
 		line = printable(line)
 	}
 	_, err := fmt.Fprintln(out, line)

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"heartwood.dev/heartwood/api/v1alpha1"
+	"heartwood.dev/heartwood/internal/cli/terminal"
 	"heartwood.dev/heartwood/internal/cli/usage"
 	"heartwood.dev/heartwood/internal/metadata"
 )
@@ -113,7 +114,7 @@ func (r *removal) print(s *session) error {
 // confirm asks for the name of the topic, unless the flag has it.
 func (r *removal) confirm(s *session, name string, in io.Reader) error {
 	if name == "" {
-		if !isTerminal(in) {
+		if !terminal.Is(in) {
 			return usage.New(errors.New("standard input is not a terminal: give the name of the topic " +
 				"again with --name"))
 		}

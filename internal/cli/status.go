@@ -15,6 +15,7 @@ import (
 
 	"heartwood.dev/heartwood/api/v1alpha1"
 	"heartwood.dev/heartwood/internal/cli/health"
+	"heartwood.dev/heartwood/internal/cli/terminal"
 	"heartwood.dev/heartwood/internal/cli/usage"
 )
 
@@ -204,7 +205,7 @@ func printFindings(out io.Writer, findings []health.Finding) {
 // previous one.
 func (s *session) repeat(ctx context.Context, watch bool, show func(io.Writer) error) error {
 	for {
-		if watch && isTerminal(s.out) {
+		if watch && terminal.Is(s.out) {
 			_, _ = fmt.Fprint(s.out, "\x1b[H\x1b[2J\x1b[3J")
 		}
 		err := show(s.out)

@@ -6,14 +6,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"os"
 	"strconv"
 	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
 	"heartwood.dev/heartwood/api/report"
+	"heartwood.dev/heartwood/internal/cli/terminal"
 	"heartwood.dev/heartwood/internal/cli/usage"
 	"heartwood.dev/heartwood/internal/remote"
 )
@@ -121,7 +120,7 @@ func (f *getFlags) run(cmd *cobra.Command, args []string) error {
 			remote.Bytes(int64(latest.ValueBytes)), remote.Bytes(getValueBytesMax))
 	case latest != nil:
 		value := latest.Value
-		if IsTerminal(out) {
+		if terminal.Is(out) {
 			value = printable(value)
 		}
 		_, err = out.Write(append(value, '\n'))
@@ -150,16 +149,6 @@ func (f *getFlags) find(ctx context.Context, client *remote.Client,
 	}
 	latest, missing = remote.LatestValue(&found)
 	return found, latest, missing, nil
-}
-
-// IsTerminal reports whether a writer is a terminal.
-func IsTerminal(out io.Writer) bool {
-	file, ok := out.(*os.File)
-	if !ok {
-		return false
-	}
-	info, err := file.Stat()
-	return err == nil && info.Mode()&os.ModeCharDevice != 0
 }
 
 // printable escapes the characters by which a value could control a terminal, as in Go's strings:
