@@ -14,9 +14,13 @@ var inPod = regexp.MustCompile(`kubectl [^\n]*exec [^\n]*? -- ([^\s]+)(?: ([a-z-
 // no other one in a container, and only subcommands that the program has.
 func TestCommandsInPodsExist(t *testing.T) {
 	subcommands := map[string]bool{}
-	sources, err := filepath.Glob(root + "cmd/heartwood/*.go")
-	if err != nil || len(sources) == 0 {
-		t.Fatalf("no sources of the command: %v", err)
+	var sources []string
+	for _, directory := range []string{"cmd/heartwood/", "internal/cli/direct/"} {
+		files, err := filepath.Glob(root + directory + "*.go")
+		if err != nil || len(files) == 0 {
+			t.Fatalf("no sources of commands in %s: %v", directory, err)
+		}
+		sources = append(sources, files...)
 	}
 	use := regexp.MustCompile(`Use:\s+"([a-z-]+)`)
 	for _, source := range sources {
