@@ -53,9 +53,17 @@ func TestUnregistered(t *testing.T) {
 		{registrationAnnotation: "{}"}, {registrationAnnotation: "null"},
 		{registrationAnnotation: `{"volume":{"usedPercent":12}}`}} {
 		got, err := ParseRegistration(&metav1.ObjectMeta{Annotations: annotations})
-		if got != nothing || err != nil || got.SupportedLevel() != 1 ||
-			got.MeasuredVolume() != nil || got.Leaves(0) {
-			t.Errorf("%v: read %+v, %v", annotations, got, err)
+		if got != nothing || err != nil {
+			t.Errorf("%v: read %+v, %v, want no registration and no error", annotations, got, err)
+		}
+		if level := got.SupportedLevel(); level != 1 {
+			t.Errorf("%v: supports format level %d, want 1", annotations, level)
+		}
+		if volume := got.MeasuredVolume(); volume != nil {
+			t.Errorf("%v: measured volume %+v, want none", annotations, volume)
+		}
+		if got.Leaves(0) {
+			t.Errorf("%v: the broker leaves", annotations)
 		}
 	}
 }

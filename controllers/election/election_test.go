@@ -329,10 +329,19 @@ func TestRecreatedPartitionIsLedByAnInSyncReplica(t *testing.T) {
 		}
 		entry, _ := set.Get(orders)
 		state := entry.State
-		if state.Leader != test.leader || state.LeaderEpoch < 8 || len(state.ISR) != test.isr ||
-			state.UnprovenEpoch != 3 ||
-			!reflect.DeepEqual(state.ReplicaIncarnations, map[int32]string{0: "a", 1: "b", 2: "c"}) {
-			t.Errorf("%s: got %+v, want leader %d, ISR of %d", name, state, test.leader, test.isr)
+		if state.Leader != test.leader || state.LeaderEpoch < 8 {
+			t.Errorf("%s: leader %d in epoch %d, want %d in epoch 8 or later", name, state.Leader,
+				state.LeaderEpoch, test.leader)
+		}
+		if len(state.ISR) != test.isr {
+			t.Errorf("%s: ISR %+v, want %d members", name, state.ISR, test.isr)
+		}
+		if state.UnprovenEpoch != 3 {
+			t.Errorf("%s: unproven epoch %d, want 3", name, state.UnprovenEpoch)
+		}
+		incarnations := map[int32]string{0: "a", 1: "b", 2: "c"}
+		if got := state.ReplicaIncarnations; !reflect.DeepEqual(got, incarnations) {
+			t.Errorf("%s: replica incarnations %v, want %v", name, got, incarnations)
 		}
 	}
 }

@@ -45,10 +45,21 @@ func TestStatusIsRestoredOnce(t *testing.T) {
 	}
 	restored, _ := partitionset.Decode(object, nil)
 	entry, _ := restored.Get(partitionset.Key{Topic: "orders", Index: 3})
-	if s := entry.State; s.Leader != placement.NoLeader || s.LeaderEpoch != 8 || len(s.ISR) != 2 ||
-		s.ISR[1].Directory != "disk-2" || s.LeaderDirectory != "disk-1" || s.Serving ||
-		s.Changes != 13 {
-		t.Errorf("got %+v, want no leader, epoch 8 and both in-sync replicas", s)
+	s := entry.State
+	if len(s.ISR) != 2 {
+		t.Fatalf("got ISR %+v, want both in-sync replicas", s.ISR)
+	}
+	if s.Leader != placement.NoLeader || s.LeaderEpoch != 8 {
+		t.Errorf("got leader %d in epoch %d, want none in epoch 8", s.Leader, s.LeaderEpoch)
+	}
+	if got := s.ISR[1].Directory; got != "disk-2" {
+		t.Errorf("got directory %q of the second in-sync replica, want disk-2", got)
+	}
+	if s.LeaderDirectory != "disk-1" {
+		t.Errorf("got directory %q of the leader, want disk-1", s.LeaderDirectory)
+	}
+	if s.Serving || s.Changes != 13 {
+		t.Errorf("got serving %t, %d changes, want a 13th change, not served", s.Serving, s.Changes)
 	}
 	entry, _ = restored.Get(partitionset.Key{Topic: "orders", Index: 19})
 	if s := entry.State; s.LeaderEpoch != 3 || s.LeaderDirectory != "old" || s.Changes != 4 {

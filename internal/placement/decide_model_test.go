@@ -249,6 +249,19 @@ func (s *simulation) leads(id int32, a *simulatedBroker) bool {
 			func(m InSyncReplica) bool { return m.Broker == id && m.Epoch == a.Epoch })
 }
 
+// mayFetch reports whether a member of the ISR, in its broker epoch there, fetches from a leader
+// now: sometimes it is late.
+func (s *simulation) mayFetch(m InSyncReplica, leader *simulatedBroker) bool {
+	follower := s.brokers[m.Broker]
+	if !follower.running || follower.Epoch != m.Epoch {
+		return false
+	}
+	if follower.lost || follower.image.LeaderEpoch != leader.image.LeaderEpoch {
+		return false
+	}
+	return s.random.IntN(8) > 0
+}
+
 // write appends a record to the log of a broker that considers itself the leader, and lets
 // followers fetch it. The record is acknowledged if every member of the ISR in the leader's image
 // has fetched it, in the broker epoch in that image.
@@ -260,16 +273,14 @@ func (s *simulation) write(id int32, a *simulatedBroker) string {
 	a.log = append(slices.Clip(a.log), s.writes)
 	all := true
 	for _, m := range a.image.ISR {
-		follower := s.brokers[m.Broker]
 		if m.Broker == id {
 			continue
 		}
-		if !follower.running || follower.Epoch != m.Epoch ||
-			follower.image.LeaderEpoch != a.image.LeaderEpoch || follower.lost || s.random.IntN(8) == 0 {
+		if !s.mayFetch(m, a) {
 			all = false
 			continue
 		}
-		s.fetch(follower, a)
+		s.fetch(s.brokers[m.Broker], a)
 	}
 	// If unclean elections are allowed, a leader that was replaced but still runs may acknowledge
 	// records that are lost. Such records are not checked.

@@ -101,9 +101,14 @@ func TestBlockedDrainMovesNothing(t *testing.T) {
 	m.cluster.Spec.Storage.Size = *resource.NewQuantity(need*100/86, resource.BinarySI)
 	m.cluster.Spec.Drain = []int32{0}
 	d := m.step()
-	if len(d.Assign) > 0 || d.Run.Phase != v1alpha1.RebalanceBlocked || d.Again == 0 ||
-		!strings.Contains(d.Drained.Obstacle, "more than 80 %") || d.Drained.Remaining == 0 {
-		t.Fatalf("got %+v", d)
+	if len(d.Assign) > 0 || d.Run.Phase != v1alpha1.RebalanceBlocked {
+		t.Fatalf("got assignments %v in phase %s, want a blocked run", d.Assign, d.Run.Phase)
+	}
+	if d.Again == 0 {
+		t.Fatalf("got %+v, want another decision later", d)
+	}
+	if !strings.Contains(d.Drained.Obstacle, "more than 80 %") || d.Drained.Remaining == 0 {
+		t.Fatalf("got %+v, want partitions that remain, and why", d.Drained)
 	}
 	m.cluster.Annotations = map[string]string{v1alpha1.AnnotationDrainAnyway: "true"}
 	m.until(v1alpha1.RebalanceDone)

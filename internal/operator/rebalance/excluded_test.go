@@ -22,9 +22,14 @@ func (m *model) waits(message string) {
 	m.until(v1alpha1.RebalanceWaiting)
 	for range 5 {
 		d := m.step()
-		if len(d.Assign) > 0 || d.Run.Phase != v1alpha1.RebalanceWaiting || d.Run.Brokers != 3 ||
-			!strings.Contains(d.Run.Message, message) || m.bytes(3)+m.bytes(4) > 0 {
-			m.t.Fatalf("got %+v", d)
+		if len(d.Assign) > 0 || d.Run.Phase != v1alpha1.RebalanceWaiting {
+			m.t.Fatalf("got assignments %v in phase %s, want a run that waits", d.Assign, d.Run.Phase)
+		}
+		if !strings.Contains(d.Run.Message, message) || d.Run.Brokers != 3 {
+			m.t.Fatalf("got run %+v, want 3 brokers and %q", d.Run.RebalanceStatus, message)
+		}
+		if moved := m.bytes(3) + m.bytes(4); moved > 0 {
+			m.t.Fatalf("the new brokers have %d bytes, want none", moved)
 		}
 	}
 }

@@ -205,9 +205,16 @@ func TestScalingBalancesOnce(t *testing.T) {
 			m.until(v1alpha1.RebalanceDone)
 			m.settled()
 			run := m.run.RebalanceStatus
-			if run.Trigger != v1alpha1.TriggerOnScale || run.Brokers != 5 ||
-				run.Moves != run.MovesDone || run.CompletionTime == nil || len(run.Moving) > 0 {
-				t.Errorf("the run ended as %+v", run)
+			if run.Trigger != v1alpha1.TriggerOnScale || run.Brokers != 5 {
+				t.Errorf("the run of trigger %s ended with %d brokers, want OnScale with 5",
+					run.Trigger, run.Brokers)
+			}
+			if run.Moves != run.MovesDone || len(run.Moving) > 0 {
+				t.Errorf("the run ended after %d of %d moves, and moves %v", run.MovesDone, run.Moves,
+					run.Moving)
+			}
+			if run.CompletionTime == nil {
+				t.Errorf("the run ended without a completion time: %+v", run)
 			}
 			if d := run.BytesDone - m.copied; d > m.copied/10 || d < -m.copied/10 {
 				t.Errorf("the status says %d bytes, %d were copied", run.BytesDone, m.copied)

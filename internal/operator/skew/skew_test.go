@@ -53,10 +53,16 @@ func TestDecide(t *testing.T) {
 	} {
 		c.in.Now = now
 		got := Decide(c.in)
-		if got.Level != c.want.Level || !got.RaiseAt.Equal(c.want.RaiseAt) ||
-			got.Kind != c.want.Kind || !slices.Equal(got.Brokers, c.want.Brokers) ||
-			got.Message == "" {
-			t.Errorf("%s: got %+v, want %+v", name, got, c.want)
+		if got.Level != c.want.Level || !got.RaiseAt.Equal(c.want.RaiseAt) {
+			t.Errorf("%s: got level %d, raised at %s, want %d at %s", name, got.Level, got.RaiseAt,
+				c.want.Level, c.want.RaiseAt)
+		}
+		if got.Kind != c.want.Kind || !slices.Equal(got.Brokers, c.want.Brokers) {
+			t.Errorf("%s: got skew %v of brokers %v, want %v of %v", name, got.Kind, got.Brokers,
+				c.want.Kind, c.want.Brokers)
+		}
+		if got.Message == "" {
+			t.Errorf("%s: got %+v, want a message", name, got)
 		}
 	}
 }

@@ -115,9 +115,15 @@ func TestNothingIsReplacedWhileNotAllPartitionsAreKnown(t *testing.T) {
 	for _, holds := range []bool{true, false} {
 		in.Brokers[1].Holds = holds
 		d := Decide(in)
-		if lost := only(t, d); lost.Write != nil || lost.Delete || lost.Replacing ||
-			lost.Used != "" || len(d.Unused) > 0 {
-			t.Errorf("%+v, want no decision, and the consent kept", d)
+		lost := only(t, d)
+		if lost.Write != nil || lost.Delete {
+			t.Errorf("holds %t: %+v, want no action", holds, lost)
+		}
+		if lost.Replacing {
+			t.Errorf("holds %t: %+v, want no replacement", holds, lost)
+		}
+		if lost.Used != "" || len(d.Unused) > 0 {
+			t.Errorf("holds %t: used %q, unused %v, want the consent kept", holds, lost.Used, d.Unused)
 		}
 	}
 }
