@@ -48,10 +48,18 @@ func TestFoldedBlockUnfoldsInItsRow(t *testing.T) {
 			}
 		}
 	}
-	if found != 64 || row.Open == nil || row.Open.From != folded.Key ||
-		row.Open.Label != "64 segments, enlarged: fold" ||
-		row.Open.Link != "map?open=1%400%3A70-20&open=1%407%3A0-90&topic=customers" {
-		t.Errorf("got %d segments and %+v", found, row.Open)
+	if found != 64 || row.Open == nil {
+		t.Fatalf("got %d segments and %+v, want 64 in an open block", found, row.Open)
+	}
+	if row.Open.From != folded.Key {
+		t.Errorf("the open block begins at %s, want %s", row.Open.From, folded.Key)
+	}
+	if want := "64 segments, enlarged: fold"; row.Open.Label != want {
+		t.Errorf("got label %q, want %q", row.Open.Label, want)
+	}
+	fold := "map?open=1%400%3A70-20&open=1%407%3A0-90&topic=customers"
+	if row.Open.Link != fold {
+		t.Errorf("got link %s, want %s", row.Open.Link, fold)
 	}
 	if !reflect.DeepEqual(after.Rows[1], before.Rows[1]) {
 		t.Error("another partition has changed")

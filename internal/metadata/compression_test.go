@@ -19,9 +19,18 @@ func TestCompressionOfTheCleaner(t *testing.T) {
 		t.Fatal(err)
 	}
 	status := Compression(settings)
-	if clean := status.Clean; status.Type != "lz4" || clean == nil || clean.Type != "zstd" ||
-		*clean.Level != 19 || clean.Encoder != "zstd best (as levels 10 to 22)" {
-		t.Errorf("got status %+v with clean %+v, want lz4 with clean zstd 19", status, status.Clean)
+	if status.Type != "lz4" {
+		t.Errorf("got type %s, want lz4", status.Type)
+	}
+	clean := status.Clean
+	if clean == nil || clean.Level == nil {
+		t.Fatalf("got clean %+v, want a level", clean)
+	}
+	if clean.Type != "zstd" || *clean.Level != 19 {
+		t.Errorf("got clean %s %d, want zstd 19", clean.Type, *clean.Level)
+	}
+	if want := "zstd best (as levels 10 to 22)"; clean.Encoder != want {
+		t.Errorf("got encoder %q, want %q", clean.Encoder, want)
 	}
 	settings.Compact = false
 	if status := Compression(settings); status.Clean != nil {

@@ -113,19 +113,21 @@ func TestSourcesOfGroupConfigs(t *testing.T) {
 	cluster := Groups{ConsumerSession: 50 * time.Second}
 	configs := GroupConfigs(cluster, GroupOverride{ConsumerInterval: 7 * time.Second,
 		ConsumerAssignment: -1})
-	assignment, interval, session := configs[0], configs[1], configs[2]
-	if !assignment.Set || assignment.Value != 0 || assignment.Cluster != time.Second ||
-		assignment.Default != time.Second {
-		t.Errorf("assignment: %+v", assignment)
+	for i, want := range []GroupConfig{
+		{Set: true, Value: 0, Cluster: time.Second, Default: time.Second}, // assignment interval
+		{Set: true, Value: 7 * time.Second, Cluster: 5 * time.Second, Default: 5 * time.Second},
+		{Value: 50 * time.Second, ClusterSet: true, Cluster: 50 * time.Second,
+			Default: 45 * time.Second},
+	} {
+		got := configs[i]
+		want.Name, want.Doc, want.BrokerName = got.Name, got.Doc, got.BrokerName
+		want.Min, want.Max = got.Min, got.Max
+		if got != want {
+			t.Errorf("got %+v, want %+v", got, want)
+		}
 	}
-	if !interval.Set || interval.Value != 7*time.Second || interval.ClusterSet ||
-		interval.Cluster != 5*time.Second || interval.Default != 5*time.Second ||
-		interval.BrokerName != "group.consumer.heartbeat.interval.ms" {
-		t.Errorf("interval: %+v", interval)
-	}
-	if session.Set || session.Value != 50*time.Second || !session.ClusterSet ||
-		session.Cluster != 50*time.Second || session.Default != 45*time.Second {
-		t.Errorf("session: %+v", session)
+	if got := configs[1].BrokerName; got != "group.consumer.heartbeat.interval.ms" {
+		t.Errorf("got %s as the broker's setting of the heartbeat interval", got)
 	}
 }
 

@@ -170,9 +170,14 @@ func (f *fixture) checkUsers(t *testing.T, authority *Authority) {
 		f.create(user)
 	}
 	got, err := authority.LogUsers(t.Context(), f.token("writer"), found)
-	if err != nil || len(got) != 2 || got[0].Name != "app" || got[1].Principal != "User:orders" ||
-		got[0].Ready || got[0].Authentication != "External" {
-		t.Errorf("got %+v, %v", got, err)
+	if err != nil || len(got) != 2 {
+		t.Fatalf("got %+v, %v, want two LogUsers", got, err)
+	}
+	if got[0].Name != "app" || got[1].Principal != "User:orders" {
+		t.Errorf("got %+v, want app and User:orders", got)
+	}
+	if got[0].Ready || got[0].Authentication != "External" {
+		t.Errorf("got %+v, want External, not ready", got[0])
 	}
 	if _, err := authority.LogUsers(t.Context(), f.token("reader"), found); !errors.Is(err,
 		console.ErrForbidden) {

@@ -86,9 +86,17 @@ func testLastLostLog(f *fixture) {
 	b := f.run(0, f.config)
 	b.until("up", up(0))
 	state := f.reportLost(b, f.ledBy0(b, 0))
-	if state.Leader != placement.NoLeader || state.LeaderEpoch != 4 || state.Serving ||
-		len(state.ISR) != 1 || !state.ISR[0].LostLog() || state.ISR[0].Broker != 0 {
-		f.t.Errorf("got state %+v, want no leader, and a lost log in the ISR", state)
+	if state.Leader != placement.NoLeader || state.LeaderEpoch != 4 {
+		f.t.Errorf("got leader %d in epoch %d, want none in epoch 4", state.Leader, state.LeaderEpoch)
+	}
+	if state.Serving {
+		f.t.Errorf("got state %+v, want a partition that is not served", state)
+	}
+	if len(state.ISR) != 1 {
+		f.t.Fatalf("got ISR %+v, want one member", state.ISR)
+	}
+	if member := state.ISR[0]; !member.LostLog() || member.Broker != 0 {
+		f.t.Errorf("got ISR member %+v, want the lost log of broker 0", member)
 	}
 	f.waitForNewIncarnation(b, state)
 	decision := placement.Decide(f.entry(orders(0)).Placed(), b.brokerStates(),

@@ -328,9 +328,15 @@ func TestRetainedDataIsAdopted(t *testing.T) {
 	fill(`a {partitions: 1}`)
 	fill(`a {partitions: 3}`, `c {partitions: 1}`)
 	s = open(t, mem)
-	if got := s.Image().Retained; len(got) != 2 || got[1].Topic != "b" || got[1].Partition != 1 ||
-		got[1].LeaderEpoch != 2 || len(got[1].Replicas) != 1 {
-		t.Errorf("got retained partitions %+v, want those of b", got)
+	retained := s.Image().Retained
+	if len(retained) != 2 {
+		t.Fatalf("got retained partitions %+v, want those of b", retained)
+	}
+	if got := retained[1]; got.Topic != "b" || got.Partition != 1 {
+		t.Errorf("got retained partition %+v, want b/1", got)
+	}
+	if got := retained[1]; got.LeaderEpoch != 2 || len(got.Replicas) != 1 {
+		t.Errorf("got retained partition %+v, want leader epoch 2 and one replica", got)
 	}
 	fill(`a {partitions: 3}`, `c {partitions: 1}`, `b {partitions: 3}`, `gone {partitions: 1}`)
 	b := s.Image().Topic("b")

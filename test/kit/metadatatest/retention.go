@@ -52,10 +52,14 @@ func testRetention(c *cluster) {
 	kept, image := c.retained(b)
 	for i, p := range image.Retained {
 		before := kept.Partitions[i]
-		if p.Topic != "kept" || p.Partition != int32(i) || p.Removing ||
-			!slices.Equal(p.Replicas, before.Replicas) || p.LeaderEpoch < before.LeaderEpoch ||
-			p.Tag != partitionset.Tag(kept.ID) {
-			c.Errorf("retained: got %+v, want one for %+v of topic %s", p, before, kept.ID)
+		if p.Topic != "kept" || p.Partition != int32(i) {
+			c.Errorf("retained: got %+v, want partition %d of topic kept", p, i)
+		}
+		if !slices.Equal(p.Replicas, before.Replicas) || p.LeaderEpoch < before.LeaderEpoch {
+			c.Errorf("retained: got %+v, want the replicas and leader epoch of %+v", p, before)
+		}
+		if tag := partitionset.Tag(kept.ID); p.Tag != tag || p.Removing {
+			c.Errorf("retained: got %+v, want tag %s, and no removal", p, tag)
 		}
 	}
 	c.world.Apply(c.TB, manifest("kept", v1alpha1.ReclaimRetain))
