@@ -199,9 +199,14 @@ func (b *browser) login(token string) {
 	}
 	_ = response.Body.Close()
 	cookies := response.Cookies()
-	if response.StatusCode != http.StatusSeeOther || len(cookies) != 1 || cookies[0].Path != "" ||
-		!cookies[0].HttpOnly || !cookies[0].Secure {
-		b.t.Fatalf("login: status %s, cookies %v", response.Status, cookies)
+	if response.StatusCode != http.StatusSeeOther || len(cookies) != 1 {
+		b.t.Fatalf("login: status %s, cookies %v, want a redirect with one", response.Status, cookies)
+	}
+	if path := cookies[0].Path; path != "" {
+		b.t.Fatalf("login: a cookie of path %q, want that of the console", path)
+	}
+	if !cookies[0].HttpOnly || !cookies[0].Secure {
+		b.t.Fatalf("login: cookie %v, want HttpOnly and Secure", cookies[0])
 	}
 	b.cookie = cookies[0].Name + "=" + cookies[0].Value
 }

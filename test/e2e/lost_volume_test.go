@@ -196,10 +196,14 @@ func (e *environment) waitVolumeLost(t *testing.T, broker int32,
 		pod := &corev1.Pod{}
 		err := e.Get(ctx, client.ObjectKey{Namespace: e.namespace,
 			Name: v1alpha1.BrokerLeaseName("demo", broker)}, pod)
-		if condition.Reason != v1alpha1.ReasonWaitingForConsent || index < 0 ||
-			!strings.HasPrefix(condition.Message, fmt.Sprintf("Broker %d ", broker)) ||
-			err != nil || pod.UID == before {
-			return fmt.Sprintf("%+v, %v", condition, err)
+		if condition.Reason != v1alpha1.ReasonWaitingForConsent || index < 0 {
+			return fmt.Sprintf("%+v, want a command for the consent", condition)
+		}
+		if !strings.HasPrefix(condition.Message, fmt.Sprintf("Broker %d ", broker)) {
+			return fmt.Sprintf("%+v, want broker %d", condition, broker)
+		}
+		if err != nil || pod.UID == before {
+			return fmt.Sprintf("pod %s, error %v, want another pod than %s", pod.UID, err, before)
 		}
 		command = condition.Message[index:]
 		return ""

@@ -55,9 +55,15 @@ func (e *environment) retained(t *testing.T) {
 	}
 	t.Log(p.ok(t, "", "retained", "-n", e.namespace))
 	logs, _ := e.retainedLogs(t, p)
-	if len(logs) != 1 || len(logs[0].Partitions) != 3 || len(logs[0].Brokers) != brokerCount ||
-		logs[0].RecordsMax < 3000 || logs[0].SizeBytes == 0 {
-		t.Errorf("the brokers retain %+v", logs)
+	if len(logs) != 1 {
+		t.Fatalf("the brokers retain %+v, want one log", logs)
+	}
+	if l := logs[0]; len(l.Partitions) != 3 || len(l.Brokers) != brokerCount {
+		t.Errorf("the brokers retain %+v, want three partitions on %d brokers", l, brokerCount)
+	}
+	if l := logs[0]; l.RecordsMax < 3000 || l.SizeBytes == 0 {
+		t.Errorf("the brokers retain %d records, %d bytes, want at least 3000 records", l.RecordsMax,
+			l.SizeBytes)
 	}
 
 	t.Log(p.ok(t, "", "retained", "remove", kept, "--name", kept, "--wait", "-n", e.namespace))
