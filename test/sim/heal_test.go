@@ -2,6 +2,7 @@ package sim
 
 import (
 	"bytes"
+	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -86,20 +87,34 @@ func (w *world) acceptDataLoss() {
 
 func (w *world) recovered() bool { return w.unrecovered() == "" }
 
-// unrecovered returns a partition that has not recovered, or "". Such a partition has no leader, an
-// incomplete reassignment, a replica that is not in sync, or an ISR member that is recorded in an
-// old broker epoch.
+// unrecovered returns a partition that has not recovered, with the reason, or "".
 func (w *world) unrecovered() string {
+	for _, t := range w.meta.topics {
+		if reason := w.incomplete(w.meta.recorded(t.name)); reason != "" {
+			return t.name + ": " + reason
+		}
+	}
+	return ""
+}
+
+// incomplete returns the reason why a partition has not recovered, or "". A reassignment may be
+// incomplete, or an ISR member be recorded in an old broker epoch.
+func (w *world) incomplete(p placement.Partition) string {
 	ended := func(m placement.InSyncReplica) bool {
 		l := w.brokers[m.Broker].live.Load()
 		return l == nil || l.epoch.Load() != m.Epoch
 	}
-	for _, t := range w.meta.topics {
-		p := w.meta.recorded(t.name)
-		if p.Leader == metadata.NoBroker || w.scale.mustMove(p) || p.Target != nil ||
-			len(p.ISR) < len(p.Replicas) || slices.ContainsFunc(p.ISR, ended) {
-			return t.name
-		}
+	switch {
+	case p.Leader == metadata.NoBroker:
+		return "it has no leader"
+	case w.scale.mustMove(p):
+		return fmt.Sprintf("replicas %v, target %v must move", p.Replicas, p.Target)
+	case p.Target != nil:
+		return fmt.Sprintf("its reassignment to %v is incomplete", p.Target)
+	case len(p.ISR) < len(p.Replicas):
+		return fmt.Sprintf("ISR %+v of replicas %v", p.ISR, p.Replicas)
+	case slices.ContainsFunc(p.ISR, ended):
+		return fmt.Sprintf("ISR %+v has a member of an old broker epoch", p.ISR)
 	}
 	return ""
 }

@@ -230,8 +230,13 @@ func (p *parentProcess) noteEpochs(epochs map[int32]int64) {
 // replica that joins the ISR and becomes the leader in one change is in sync: it is the only target
 // of a reassignment.
 func (p *parentProcess) unclean(key partitionset.Key, had, has *partitionset.State) bool {
-	if had == nil || had.LeaderEpoch == 0 || has.LeaderEpoch == had.LeaderEpoch ||
-		has.Leader == placement.NoLeader || len(has.ISR) != 1 {
+	if had == nil || had.LeaderEpoch == 0 {
+		return false // never elected before
+	}
+	if has.LeaderEpoch == had.LeaderEpoch || has.Leader == placement.NoLeader {
+		return false // not an election
+	}
+	if len(has.ISR) != 1 {
 		return false
 	}
 	index := slices.IndexFunc(had.ISR,

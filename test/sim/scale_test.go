@@ -176,8 +176,13 @@ func (w *world) continueDraining() {
 // replicas. continueDraining moves the replicas.
 func (w *world) losePermanently(b *broker) {
 	l := b.live.Load()
-	if l == nil || int(b.id) >= w.scale.brokers || len(w.staying()) <= w.profile.replicas ||
-		!w.mayLoseData(b) || w.random.IntN(2) == 0 {
+	if l == nil || int(b.id) >= w.scale.brokers {
+		return
+	}
+	if len(w.staying()) <= w.profile.replicas || !w.mayLoseData(b) {
+		return
+	}
+	if w.random.IntN(2) == 0 {
 		return
 	}
 	w.tracef("broker %d is lost permanently", b.id)
