@@ -85,6 +85,9 @@ type ScrubRequests struct {
 type ScrubNowRequest struct {
 	Broker int32 `json:"broker"`
 	Ticket int64 `json:"ticket"`
+	// Accepted is the time of the broker. Repairs since then are results of the request or of the
+	// round.
+	Accepted float64 `json:"acceptedTimestampSeconds"`
 }
 
 // ScrubElsewhere is another broker. Host is the address at which clients reach it, empty if it is

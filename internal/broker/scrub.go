@@ -140,12 +140,13 @@ func (all Brokers) ScrubNow(topic string) (report.ScrubRequests, error) {
 			continue
 		}
 		delete(ids, b.opts.NodeID)
+		accepted := float64(time.Now().UnixMilli()) / 1000
 		ticket, err := b.scrub.Request(topic)
 		if err != nil {
 			return answer, fmt.Errorf("broker %d: %w", b.opts.NodeID, httpport.ErrScrubOff)
 		}
 		answer.Requests = append(answer.Requests,
-			report.ScrubNowRequest{Broker: b.opts.NodeID, Ticket: ticket})
+			report.ScrubNowRequest{Broker: b.opts.NodeID, Ticket: ticket, Accepted: accepted})
 	}
 	for _, id := range slices.Sorted(maps.Keys(ids)) {
 		other, _ := image.Broker(id)

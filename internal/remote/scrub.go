@@ -22,10 +22,14 @@ type ScrubBroker struct {
 	Error string `json:"error,omitempty"`
 	// Damage is the damage of the topic, or all damage, that the broker knows.
 	Damage []report.ScrubDamage `json:"damage"`
+	// Repaired are the places of the topic, or all places, that were damaged and were repaired since
+	// the request.
+	Repaired []report.ScrubDamage `json:"repaired"`
 
-	address string
-	ticket  int64
-	printed string // the last step that WaitScrub reported
+	address  string
+	ticket   int64
+	accepted float64 // seconds since 1970, by the broker's clock
+	printed  string  // the last step that WaitScrub reported
 }
 
 // Scrubbing is the state of a request to check a topic, or everything if Topic is empty, on all
@@ -72,7 +76,7 @@ func (c *Client) StartScrub(ctx context.Context, addresses []string,
 	}
 	for id := range elsewhere {
 		found.Brokers = append(found.Brokers, &ScrubBroker{Broker: id, State: Unreached,
-			Damage: []report.ScrubDamage{}})
+			Damage: []report.ScrubDamage{}, Repaired: []report.ScrubDamage{}})
 	}
 	slices.SortFunc(found.Brokers,
 		func(a, b *ScrubBroker) int { return cmp.Compare(a.Broker, b.Broker) })
@@ -85,7 +89,8 @@ func (s *Scrubbing) add(address string, answer report.ScrubRequests, elsewhere m
 		delete(elsewhere, request.Broker)
 		if s.find(request.Broker) == nil {
 			s.Brokers = append(s.Brokers, &ScrubBroker{Broker: request.Broker, State: Asked,
-				Damage: []report.ScrubDamage{}, address: address, ticket: request.Ticket})
+				Damage: []report.ScrubDamage{}, Repaired: []report.ScrubDamage{}, address: address,
+				ticket: request.Ticket, accepted: request.Accepted})
 		}
 	}
 	for _, other := range answer.Elsewhere {
@@ -178,12 +183,12 @@ func (b *ScrubBroker) update(topic string, rows report.Scrubs) string {
 		return "failed: " + b.Error
 	case request.Served >= b.ticket:
 		b.State = Done
-		for _, d := range row.Damage {
-			if topic == "" || d.Topic == topic {
-				b.Damage = append(b.Damage, d)
-			}
+		b.collect(topic, row)
+		step := "checked, " + DescribeDamage(len(b.Damage))
+		if len(b.Repaired) > 0 {
+			step += fmt.Sprintf(", %d repaired", len(b.Repaired))
 		}
-		return "checked, " + DescribeDamage(len(b.Damage))
+		return step
 	case row.State == report.ScrubOff:
 		b.State, b.Error = Failed, errScrubOff.Error()
 		return "failed: " + b.Error
@@ -195,6 +200,20 @@ func (b *ScrubBroker) update(topic string, rows report.Scrubs) string {
 		percent = 100 * request.CheckedSegments / request.Segments
 	}
 	return fmt.Sprintf("%d %% checked", percent/10*10)
+}
+
+// collect sets the damage of the topic, and what was repaired since the request.
+func (b *ScrubBroker) collect(topic string, row report.Scrub) {
+	for _, d := range row.Damage {
+		if topic == "" || d.Topic == topic {
+			b.Damage = append(b.Damage, d)
+		}
+	}
+	for _, d := range row.Repaired {
+		if (topic == "" || d.Topic == topic) && d.Repaired != nil && *d.Repaired >= b.accepted {
+			b.Repaired = append(b.Repaired, d)
+		}
+	}
 }
 
 // DescribeDamage returns the number of damaged places, for people.

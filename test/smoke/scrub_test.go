@@ -36,7 +36,8 @@ func TestScrubOnRequest(t *testing.T) {
 		state.Scrubs[0].State != report.ScrubWaiting {
 		t.Errorf("%+v", state)
 	}
-	flipBit(t, filepath.Join(s.DataDir, "*", "tickets-0", "00000000000000000000.log"))
+	checkRepair(t, s)
+	flipBit(t, filepath.Join(s.DataDir, "*", "tickets-0", "00000000000000000000.log"), 100)
 	await.For(t, func() string {
 		code, out, errOut := heartwood(t, "scrub", "tickets", "--wait", "--json", "--address", s.HTTP)
 		var got remote.Scrubbing
@@ -65,8 +66,23 @@ func TestScrubOnRequest(t *testing.T) {
 	})
 }
 
-// flipBit flips a bit in the first batch of the file that matches a pattern.
-func flipBit(t *testing.T, pattern string) {
+// checkRepair flips a bit of an offset index. A scrub replaces the file, and says so.
+func checkRepair(t *testing.T, s process.Setup) {
+	t.Helper()
+	flipBit(t, filepath.Join(s.DataDir, "*", "tickets-0", "00000000000000000000.timeindex"), 4)
+	code, out, errOut := heartwood(t, "scrub", "tickets", "--wait", "--address", s.HTTP)
+	if want := "repaired on broker 0: tickets-0/00000000000000000000.timeindex: "; code != 0 ||
+		!strings.Contains(out, want) {
+		t.Errorf("exit code %d, want 0: %s %s, want %q", code, out, errOut, want)
+	}
+	code, out, _ = heartwood(t, "scrub", "tickets", "--wait", "--address", s.HTTP)
+	if code != 0 || strings.Contains(out, "repaired") {
+		t.Errorf("the next scrub reports an earlier repair: exit code %d: %s", code, out)
+	}
+}
+
+// flipBit flips a bit of the byte at a position of the file that matches a pattern.
+func flipBit(t *testing.T, pattern string, position int64) {
 	t.Helper()
 	names, err := filepath.Glob(pattern)
 	if err != nil || len(names) != 1 {
@@ -78,11 +94,11 @@ func flipBit(t *testing.T, pattern string) {
 	}
 	defer func() { _ = file.Close() }()
 	content := make([]byte, 1)
-	if _, err := file.ReadAt(content, 100); err != nil {
+	if _, err := file.ReadAt(content, position); err != nil {
 		t.Fatal(err)
 	}
 	content[0] ^= 4
-	if _, err := file.WriteAt(content, 100); err != nil {
+	if _, err := file.WriteAt(content, position); err != nil {
 		t.Fatal(err)
 	}
 }

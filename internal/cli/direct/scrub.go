@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"heartwood.dev/heartwood/api/report"
 	"heartwood.dev/heartwood/internal/cli/usage"
 	"heartwood.dev/heartwood/internal/remote"
 )
@@ -99,11 +100,9 @@ func printScrubbing(out io.Writer, scrubbing *remote.Scrubbing, waited bool) err
 		if b.State == remote.Asked || b.State == remote.Done {
 			asked++
 		}
-		for _, d := range b.Damage {
-			if _, err := fmt.Fprintf(out, "damage on broker %d: %s: position %d: %s\n", b.Broker,
-				d.File, d.Position, d.Problem); err != nil {
-				return err
-			}
+		if err := errors.Join(printPlaces(out, "damage on", b.Broker, b.Damage),
+			printPlaces(out, "repaired on", b.Broker, b.Repaired)); err != nil {
+			return err
 		}
 	}
 	what := "will check"
@@ -117,4 +116,15 @@ func printScrubbing(out io.Writer, scrubbing *remote.Scrubbing, waited bool) err
 	_, err := fmt.Fprintf(out, "%d of %d brokers %s %s\n", asked, len(scrubbing.Brokers), what,
 		subject)
 	return err
+}
+
+// printPlaces prints a line for each place. The argument what precedes the broker.
+func printPlaces(out io.Writer, what string, broker int32, places []report.ScrubDamage) error {
+	for _, d := range places {
+		if _, err := fmt.Fprintf(out, "%s broker %d: %s: position %d: %s\n", what, broker, d.File,
+			d.Position, d.Problem); err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -49,7 +49,7 @@ func (s *Scrubber) repair(ctx context.Context, log *logstore.Log, t Target,
 	}
 	s.repaired.Add(int64(len(files)))
 	s.update(func(state State) State { return state.Mended(t, time.Now()) })
-	s.opts.Logger.Info("damage at rest repaired", "partition", t.id(), "segment", t.Base, "files",
+	s.opts.Logger.Warn("damage at rest repaired", "partition", t.id(), "segment", t.Base, "files",
 		files)
 	s.save(time.Now(), true)
 	if slices.ContainsFunc(files, func(file string) bool {
