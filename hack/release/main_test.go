@@ -86,11 +86,21 @@ func TestManifestFitsTheArchives(t *testing.T) {
 	if err := yaml.UnmarshalStrict(content, &m); err != nil {
 		t.Fatal(err)
 	}
-	if m.APIVersion != "krew.googlecontainertools.github.com/v1alpha2" || m.Kind != "Plugin" ||
-		m.Metadata.Name != "heartwood" || m.Spec.Version != "v1.2.3" || m.Spec.Homepage == "" ||
-		m.Spec.ShortDescription == "" || strings.Contains(m.Spec.ShortDescription, "\n") ||
-		m.Spec.Description == "" || len(m.Spec.Platforms) != 3 {
-		t.Fatalf("got %s", content)
+	if m.APIVersion != "krew.googlecontainertools.github.com/v1alpha2" || m.Kind != "Plugin" {
+		t.Errorf("got %s %s, want a Plugin of krew", m.APIVersion, m.Kind)
+	}
+	if m.Metadata.Name != "heartwood" || m.Spec.Version != "v1.2.3" {
+		t.Errorf("got %s %s, want heartwood v1.2.3", m.Metadata.Name, m.Spec.Version)
+	}
+	if m.Spec.Homepage == "" || m.Spec.Description == "" {
+		t.Errorf("got no homepage or no description: %s", content)
+	}
+	short := m.Spec.ShortDescription
+	if short == "" || strings.Contains(short, "\n") {
+		t.Errorf("got short description %q, want one line", short)
+	}
+	if len(m.Spec.Platforms) != 3 {
+		t.Fatalf("got platforms %+v, want 3", m.Spec.Platforms)
 	}
 	for _, p := range m.Spec.Platforms {
 		name := path(p.URI)

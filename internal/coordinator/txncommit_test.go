@@ -118,10 +118,14 @@ func TestTransactionalCommitIsVerified(t *testing.T) {
 		answer, asked = nil, nil
 		must(t, b.commitIn(0, 10))
 		must(t, b.commitIn(0, 11))
-		if len(asked) != 1 || asked[0].TransactionalID != "payments" || !asked[0].Add ||
-			asked[0].ProducerID != 7 || len(asked[0].Partitions) != 1 ||
-			asked[0].Partitions[0].Topic != OffsetsTopic {
-			t.Errorf("asked %+v", asked)
+		if len(asked) != 1 || len(asked[0].Partitions) != 1 {
+			t.Fatalf("asked %+v, want one question about one partition", asked)
+		}
+		if asked[0].TransactionalID != "payments" || asked[0].ProducerID != 7 {
+			t.Errorf("asked %+v, want payments of producer 7", asked[0])
+		}
+		if !asked[0].Add || asked[0].Partitions[0].Topic != OffsetsTopic {
+			t.Errorf("asked %+v, want to add the offsets topic", asked[0])
 		}
 		must(t, b.mark(0, true))
 		if err := b.commitIn(0, 12); !errors.Is(err, logstore.ErrInvalidProducerEpoch) {

@@ -31,10 +31,15 @@ func TestRandomBatchesRoundTripInEveryCodec(t *testing.T) {
 				t.Fatal(err)
 			}
 			b, rest, err := Next(built)
-			if err != nil || len(rest) > 0 || b.CheckCRC() != nil || b.Codec() != codec ||
-				int(b.Count()) != len(added) {
-				t.Fatalf("%s: %v, %d bytes left, %v, %d records", codec, err, len(rest),
-					b.CheckCRC(), b.Count())
+			if err != nil || len(rest) > 0 {
+				t.Fatalf("%s: %v, %d bytes left", codec, err, len(rest))
+			}
+			if err := b.CheckCRC(); err != nil {
+				t.Fatalf("%s: %v", codec, err)
+			}
+			if b.Codec() != codec || int(b.Count()) != len(added) {
+				t.Fatalf("%s: codec %s, %d records, want %d", codec, b.Codec(), b.Count(),
+					len(added))
 			}
 			if read := collect(t, b); !slices.Equal(texts(read), texts(added)) {
 				t.Fatalf("%s: added %v, read %v", codec, texts(added), texts(read))

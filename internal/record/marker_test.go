@@ -36,11 +36,20 @@ func TestMarkersRoundTrip(t *testing.T) {
 		if err := b.CheckCRC(); err != nil {
 			t.Error(err)
 		}
-		if !b.Control() || !b.Transactional() || b.Count() != 1 || b.LastOffset() != 100 ||
-			b.BaseSequence() != -1 ||
-			b.ProducerID() != 7 || b.ProducerEpoch() != 2 ||
-			b.MaxTimestamp() != 1_700_000_000_000 || b.Codec() != compress.None {
-			t.Errorf("header %+v", IdentityOf(b))
+		if !b.Control() || !b.Transactional() {
+			t.Errorf("control %t, transactional %t", b.Control(), b.Transactional())
+		}
+		if b.Count() != 1 || b.LastOffset() != 100 {
+			t.Errorf("%d records to offset %d, want 1 to 100", b.Count(), b.LastOffset())
+		}
+		if b.ProducerID() != 7 || b.ProducerEpoch() != 2 {
+			t.Errorf("producer %d, epoch %d, want 7 and 2", b.ProducerID(), b.ProducerEpoch())
+		}
+		if b.BaseSequence() != -1 || b.Codec() != compress.None {
+			t.Errorf("sequence %d, codec %s, want none", b.BaseSequence(), b.Codec())
+		}
+		if got := b.MaxTimestamp(); got != 1_700_000_000_000 {
+			t.Errorf("timestamp %d", got)
 		}
 	}
 }

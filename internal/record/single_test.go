@@ -41,10 +41,14 @@ func TestConcatenationsAreCompressedAgain(t *testing.T) {
 			}
 			stored := Batch(joined(valid.Parts()))
 			_, single, err := compress.DecompressSingle(nil, stored[HeaderBytes:], codec, 1<<20)
-			if err != nil || !single || stored.Codec() != codec || stored.CheckCRC() != nil ||
-				!reflect.DeepEqual(collect(t, stored), want) {
-				t.Errorf("%s in %d parts: single %v, error %v, codec %s, records %v", codec, parts,
-					single, err, stored.Codec(), collect(t, stored))
+			if err != nil || !single {
+				t.Errorf("%s in %d parts: single %v, error %v", codec, parts, single, err)
+			}
+			if err := stored.CheckCRC(); err != nil || stored.Codec() != codec {
+				t.Errorf("%s in %d parts: codec %s, %v", codec, parts, stored.Codec(), err)
+			}
+			if got := collect(t, stored); !reflect.DeepEqual(got, want) {
+				t.Errorf("%s in %d parts: records %v, want %v", codec, parts, got, want)
 			}
 			if unchanged := slices.Equal(stored, original); unchanged != (parts == 1) {
 				t.Errorf("%s in %d parts: unchanged %v", codec, parts, unchanged)

@@ -60,9 +60,14 @@ func TestFaultyPartitionDoesNotAffectOthers(t *testing.T) {
 	}
 	b.mustProduce(id("a", 1), "x")
 	states := b.States()
-	if len(states) != 2 || states[0].Fault == nil || states[0].Leader || states[1].Fault != nil ||
-		!states[1].Leader {
-		t.Errorf("states %+v", states)
+	if len(states) != 2 {
+		t.Fatalf("states %+v, want 2", states)
+	}
+	if states[0].Fault == nil || states[0].Leader {
+		t.Errorf("state %+v, want a fault", states[0])
+	}
+	if states[1].Fault != nil || !states[1].Leader {
+		t.Errorf("state %+v, want a leader without a fault", states[1])
 	}
 }
 

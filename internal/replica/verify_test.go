@@ -87,9 +87,14 @@ func TestOnlyFirstBatchesAreVerified(t *testing.T) {
 	}
 	want("first batches", b.transact(transaction, within(t, 3, 0), 0, 1), 1)
 	q := s.asked[0]
-	if q.TransactionalID != "payments" || q.ProducerID != 7 || q.ProducerEpoch != 3 || !q.Add ||
-		!slices.Equal(q.Partitions, []PartitionID{id("a", 0), id("a", 1)}) {
-		t.Errorf("asked %+v", q)
+	if q.TransactionalID != "payments" || !q.Add {
+		t.Errorf("asked %+v, want to add to payments", q)
+	}
+	if q.ProducerID != 7 || q.ProducerEpoch != 3 {
+		t.Errorf("asked %+v, want producer 7 in epoch 3", q)
+	}
+	if !slices.Equal(q.Partitions, []PartitionID{id("a", 0), id("a", 1)}) {
+		t.Errorf("asked %+v, want both partitions", q.Partitions)
 	}
 	want("second batches", b.transact(transaction, within(t, 3, 1), 0, 1), 1)
 	want("first batch in another partition", b.transact(transaction, within(t, 3, 0), 0, 2), 2)

@@ -165,18 +165,27 @@ func TestProduceAndConsume(t *testing.T) {
 			if err != nil || got.Err() != nil {
 				t.Fatalf("%s, acks %s: %v, %+v", codec, acks, err, got)
 			}
-			if got.Records != 1000 || got.Bytes != 200_000 ||
-				(got.Latency == nil) != (acks == "0") || got.CPUSeconds <= 0 ||
-				got.RecordsSecond <= 0 {
-				t.Errorf("%s, acks %s: %+v", codec, acks, got)
+			if got.Records != 1000 || got.Bytes != 200_000 {
+				t.Errorf("%s, acks %s: %+v, want 1000 records of 200 bytes", codec, acks, got)
+			}
+			if (got.Latency == nil) != (acks == "0") {
+				t.Errorf("%s, acks %s: latency %+v", codec, acks, got.Latency)
+			}
+			if got.CPUSeconds <= 0 || got.RecordsSecond <= 0 {
+				t.Errorf("%s, acks %s: %+v, want CPU time and throughput", codec, acks, got)
 			}
 			want += 1000
 		}
 	}
 	got, err := Consume(t.Context(), consumeOptions(target))
-	if err != nil || got.Records != want || got.Bytes != 200*want || got.Latency != nil ||
-		len(got.Errors) > 0 {
-		t.Errorf("read %+v, %v; want %d records", got, err, want)
+	if err != nil || len(got.Errors) > 0 {
+		t.Fatalf("read %+v, %v", got, err)
+	}
+	if got.Records != want || got.Bytes != 200*want {
+		t.Errorf("read %+v, want %d records of 200 bytes", got, want)
+	}
+	if got.Latency != nil {
+		t.Errorf("read with latency %+v, want none", got.Latency)
 	}
 	some := consumeOptions(target)
 	some.Records, some.Consumers = 1234, 7
@@ -193,9 +202,14 @@ func TestProduceInTransactions(t *testing.T) {
 	byRecords := produceOptions(target)
 	byRecords.TransactionRecords, byRecords.Producers = 100, 2
 	got, err := Produce(t.Context(), byRecords)
-	if err != nil || got.Err() != nil || got.Records != 1000 || got.Transactions != 10 ||
-		got.Commit == nil || got.Commit.Records != 10 {
+	if err != nil || got.Err() != nil {
 		t.Fatalf("%v, %+v", err, got)
+	}
+	if got.Records != 1000 || got.Transactions != 10 {
+		t.Fatalf("%+v, want 1000 records in 10 transactions", got)
+	}
+	if got.Commit == nil || got.Commit.Records != 10 {
+		t.Fatalf("commits %+v, want 10", got.Commit)
 	}
 	byTime := produceOptions(target)
 	byTime.Transaction, byTime.Rate = 10*time.Millisecond, 10_000
@@ -273,9 +287,14 @@ func TestEndToEndLatency(t *testing.T) {
 	}()
 	got := <-read
 	cancel()
-	if got.error != nil || got.Records != 500 || got.Latency == nil || got.Latency.Records == 0 ||
-		got.Latency.P50 <= 0 || got.Latency.P50 > got.Latency.Max {
-		t.Errorf("read %+v, %v", got.Result, got.error)
+	if got.error != nil || got.Latency == nil {
+		t.Fatalf("read %+v, %v", got.Result, got.error)
+	}
+	if got.Records != 500 || got.Latency.Records == 0 {
+		t.Errorf("read %+v, want 500 records", got.Result)
+	}
+	if got.Latency.P50 <= 0 || got.Latency.P50 > got.Latency.Max {
+		t.Errorf("latency %+v, want ascending percentiles", got.Latency)
 	}
 	if result := <-sent; result.error != nil || result.Err() != nil {
 		t.Errorf("sent %+v, %v", result.Result, result.error)

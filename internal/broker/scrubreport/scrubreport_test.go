@@ -44,10 +44,20 @@ func status() scrub.Status {
 
 func TestRowDescribesTheRound(t *testing.T) {
 	row := Row(4, "/data", status())
-	if row.Broker != 4 || row.State != report.ScrubRunning || row.CheckedSegments != 3 ||
-		row.Segments != 4 || row.CheckedBytes != 99 || row.Next != nil || len(row.Damage) != 4 ||
-		len(row.Repaired) != 1 || row.Repaired[0].Repaired == nil {
-		t.Errorf("%+v", row)
+	if row.Broker != 4 || row.State != report.ScrubRunning {
+		t.Errorf("broker %d is %s, want 4 to be running", row.Broker, row.State)
+	}
+	if row.CheckedSegments != 3 || row.Segments != 4 {
+		t.Errorf("%d of %d segments, want 3 of 4", row.CheckedSegments, row.Segments)
+	}
+	if row.CheckedBytes != 99 || row.Next != nil {
+		t.Errorf("%+v, want 99 bytes and no next round", row)
+	}
+	if len(row.Damage) != 4 {
+		t.Fatalf("damage %+v, want 4 files", row.Damage)
+	}
+	if len(row.Repaired) != 1 || row.Repaired[0].Repaired == nil {
+		t.Errorf("repaired %+v, want one file with its time", row.Repaired)
 	}
 	if d := row.Damage[1]; d.File != "a-0/7.log" || d.Topic != "a" || d.Repaired != nil {
 		t.Errorf("%+v", d)
@@ -71,9 +81,14 @@ func TestRowDescribesTheRound(t *testing.T) {
 // is one for each file.
 func TestStatusListsEachFileOnce(t *testing.T) {
 	got := Status("/data", status())
-	if got.State != v1alpha1.ScrubStateRunning || got.Damaged != 2 || got.CheckedPercent != 70 ||
-		got.Requested != "a=monday" || got.RequestState != v1alpha1.ScrubRequestRunning {
-		t.Errorf("%+v", got)
+	if got.State != v1alpha1.ScrubStateRunning || got.Damaged != 2 {
+		t.Errorf("%s with %d damaged, want running with 2", got.State, got.Damaged)
+	}
+	if got.CheckedPercent != 70 {
+		t.Errorf("checked %d %%, want 70", got.CheckedPercent)
+	}
+	if got.Requested != "a=monday" || got.RequestState != v1alpha1.ScrubRequestRunning {
+		t.Errorf("request %s is %s, want a=monday to be running", got.Requested, got.RequestState)
 	}
 	want := []string{"a-0/7.index", "a-0/7.log", "cleaner-history", "b-1/30.index"}
 	if len(got.Findings) != len(want) {

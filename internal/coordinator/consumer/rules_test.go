@@ -85,9 +85,14 @@ func TestPartitionsAreRevokedBeforeTheyAreAssigned(t *testing.T) {
 		t.Errorf("heartbeat of b: %+v in a group that is %s", b, w.group.State())
 	}
 	d := w.group.Describe()
-	if d.Epoch != 2 || d.AssignmentEpoch != 2 || d.Assignor != "uniform" || len(d.Members) != 2 ||
-		!d.Members[0].Target.Equal(half) {
-		t.Errorf("description %+v", d)
+	if d.Epoch != 2 || d.AssignmentEpoch != 2 {
+		t.Errorf("epochs %d and %d, want 2", d.Epoch, d.AssignmentEpoch)
+	}
+	if d.Assignor != "uniform" {
+		t.Errorf("assignor %s, want uniform", d.Assignor)
+	}
+	if len(d.Members) != 2 || !d.Members[0].Target.Equal(half) {
+		t.Errorf("members %+v, want two with half of the partitions", d.Members)
 	}
 }
 

@@ -77,9 +77,14 @@ func TestInitialRebalanceDelay(t *testing.T) {
 	}
 	p.advance(3 * time.Second)
 	a, b := p.answers[first].Result.Joined, p.answers[second].Result.Joined
-	if a.Generation != 1 || b.Generation != 1 || a.Leader != "1" || b.Leader != "1" ||
-		len(a.Members) != 2 || len(b.Members) != 0 {
-		t.Errorf("joined %+v and %+v", a, b)
+	if a.Generation != 1 || b.Generation != 1 {
+		t.Errorf("generations %d and %d, want 1", a.Generation, b.Generation)
+	}
+	if a.Leader != "1" || b.Leader != "1" {
+		t.Errorf("leaders %s and %s, want 1", a.Leader, b.Leader)
+	}
+	if len(a.Members) != 2 || len(b.Members) != 0 {
+		t.Errorf("members %+v and %+v, want both for the leader only", a.Members, b.Members)
 	}
 }
 

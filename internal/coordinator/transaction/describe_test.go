@@ -31,9 +31,14 @@ func TestListAndDescribe(t *testing.T) {
 		}
 	}
 	d, err := l.Describe("a")
-	if err != nil || d.Phase != Ongoing || d.Producer != (Producer{7, 3}) ||
-		len(d.Partitions) != 1 || d.Timeout != time.Minute {
-		t.Errorf("got %+v, %v", d, err)
+	if err != nil {
+		t.Fatalf("%v", err)
+	}
+	if d.Phase != Ongoing || d.Producer != (Producer{7, 3}) {
+		t.Errorf("got %v of %+v, want Ongoing of 7 in epoch 3", d.Phase, d.Producer)
+	}
+	if len(d.Partitions) != 1 || d.Timeout != time.Minute {
+		t.Errorf("got %+v, want one partition and one minute", d)
 	}
 	if _, err := l.Describe("c"); !errors.Is(err, ErrNotFound) {
 		t.Errorf("got %v, want ErrNotFound", err)
