@@ -29,9 +29,11 @@ func TestRetainedLogsAreRemovedByTopicID(t *testing.T) {
 	retain(t, store, doomed, topicOne)
 	retain(t, store, kept, topicTwo)
 	all, err := store.Retained()
-	if err != nil || len(all) != 2 || all[0].ID != doomed || all[0].Topic != topicOne ||
-		all[0].SizeBytes == 0 {
-		t.Fatalf("%+v, error %v", all, err)
+	if err != nil || len(all) != 2 {
+		t.Fatalf("retained %+v, error %v, want two logs", all, err)
+	}
+	if all[0].ID != doomed || all[0].Topic != topicOne || all[0].SizeBytes == 0 {
+		t.Fatalf("first %+v, want %s of topic id %s with its size", all[0], doomed, topicOne)
 	}
 	removed, err := store.RemoveRetained(func(id PartitionID, topic TopicID) bool {
 		return topic == topicOne && id.Index == 3

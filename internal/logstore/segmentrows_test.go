@@ -306,9 +306,11 @@ func TestSegmentRowsOfOtherLogs(t *testing.T) {
 		t.Errorf("got %+v", rows)
 	}
 	for _, row := range rows.Rows {
-		if row.State != compaction.SegmentUncompacted || row.Counts != nil || row.Garbage != nil ||
-			!row.HasBatches || row.OldestMs != epoch0.UnixMilli() {
-			t.Errorf("got row %+v", row)
+		if row.State != compaction.SegmentUncompacted || row.Counts != nil || row.Garbage != nil {
+			t.Errorf("row %+v, want an uncompacted one without counts and garbage", row)
+		}
+		if !row.HasBatches || row.OldestMs != epoch0.UnixMilli() {
+			t.Errorf("row %+v, want the oldest time %d", row, epoch0.UnixMilli())
 		}
 	}
 	if err := store.Close(); err != nil {

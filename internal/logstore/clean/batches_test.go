@@ -20,11 +20,15 @@ func TestI25LastBatchOfAnActiveProducerRemainsEmpty(t *testing.T) {
 	l.pass()
 	l.want("3:a=4")
 	empty := l.batches()[0]
-	if len(empty) != record.HeaderBytes || empty.ProducerID() != 7 || empty.ProducerEpoch() != 3 ||
-		empty.LastSequence() != 41 ||
-		empty.BaseOffset() != 0 || empty.LastOffset() != 1 {
-		t.Errorf("first batch has %d bytes and identity %+v, want an empty batch of producer 7",
-			len(empty), record.IdentityOf(empty))
+	if len(empty) != record.HeaderBytes {
+		t.Errorf("first batch has %d bytes, want a header only", len(empty))
+	}
+	if empty.ProducerID() != 7 || empty.ProducerEpoch() != 3 || empty.LastSequence() != 41 {
+		t.Errorf("first batch has identity %+v and last sequence %d, want 7, epoch 3 and 41",
+			record.IdentityOf(empty), empty.LastSequence())
+	}
+	if empty.BaseOffset() != 0 || empty.LastOffset() != 1 {
+		t.Errorf("first batch covers %d to %d, want 0 to 1", empty.BaseOffset(), empty.LastOffset())
 	}
 	if n := len(l.batches()); n != 2 {
 		t.Errorf("%d batches remain, want the empty one and the live one", n)

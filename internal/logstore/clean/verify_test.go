@@ -64,9 +64,15 @@ func TestF6WrongSidecarIsRebuiltBeforeAnythingIsRemoved(t *testing.T) {
 	}
 	before := l.content()
 	stats, err := l.try(t.Context())
-	if !errors.Is(err, ErrSidecar) || stats.SidecarsRebuilt != 1 || l.content() != before ||
-		l.commits != 0 || len(l.leftovers()) > 0 {
-		t.Fatalf("%v, %+v, %d commits, leftover files %v", err, stats, l.commits, l.leftovers())
+	if !errors.Is(err, ErrSidecar) || stats.SidecarsRebuilt != 1 {
+		t.Fatalf("error %v, stats %+v, want %v and one rebuilt sidecar", err, stats, ErrSidecar)
+	}
+	if l.content() != before || l.commits != 0 {
+		t.Fatalf("%d commits, want none and the log unchanged: %t", l.commits,
+			l.content() == before)
+	}
+	if left := l.leftovers(); len(left) > 0 {
+		t.Fatalf("leftover files %v, want none", left)
 	}
 	l.job.Env.OpenSidecar = nil
 	l.pass()

@@ -48,11 +48,18 @@ func TestRequestIsServedByTicket(t *testing.T) {
 			t.Fatalf("after the request: %+v", status)
 		}
 		pass := *status.LastPass
-		if pass.Trigger != triggerRequested || pass.Result != runSuccess || pass.Error != "" ||
-			*pass.Ended < pass.Began ||
-			pass.RemovedRecords != 95 || pass.ReclaimedBytes != status.ReclaimedBytes ||
-			pass.RewrittenSegments == 0 {
-			t.Errorf("last pass: %+v", pass)
+		if pass.Trigger != triggerRequested || *pass.Ended < pass.Began {
+			t.Errorf("last pass %+v, want one by request that has ended", pass)
+		}
+		if pass.Result != runSuccess || pass.Error != "" {
+			t.Errorf("last pass: result %v, error %q, want success", pass.Result, pass.Error)
+		}
+		if pass.RemovedRecords != 95 || pass.RewrittenSegments == 0 {
+			t.Errorf("last pass removed %d records in %d segments, want 95", pass.RemovedRecords,
+				pass.RewrittenSegments)
+		}
+		if pass.ReclaimedBytes != status.ReclaimedBytes {
+			t.Errorf("last pass freed %d bytes, want %d", pass.ReclaimedBytes, status.ReclaimedBytes)
 		}
 		if n := f.latest(latest); n != 5 {
 			t.Errorf(

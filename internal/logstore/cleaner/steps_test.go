@@ -150,9 +150,14 @@ func TestRunningPassIsReported(t *testing.T) {
 		}
 		f.until(3*time.Hour, "a chosen segment", func() bool { return chosen() > 0 })
 		passes := running()
-		if len(passes) != 1 || passes[0].Ended != nil || passes[0].SidecarReadBytes == 0 ||
-			passes[0].Topic != partition.Topic || passes[0].Began == 0 {
-			t.Errorf("got %+v", passes)
+		if len(passes) != 1 || passes[0].Topic != partition.Topic {
+			t.Fatalf("passes %+v, want one of %s", passes, partition.Topic)
+		}
+		if passes[0].Began == 0 || passes[0].Ended != nil {
+			t.Errorf("pass %+v, want one that has begun and not ended", passes[0])
+		}
+		if passes[0].SidecarReadBytes == 0 {
+			t.Errorf("pass %+v, want the bytes read from sidecars", passes[0])
 		}
 		f.until(24*time.Hour, "the end", func() bool { return len(running()) == 0 })
 		if n := chosen(); n != 0 {

@@ -204,11 +204,14 @@ func (m *model) checkScan(t testing.TB, s *Segment, position int64) {
 	offset, got := position, []byte{}
 	must(t, s.Scan(position, func(p int64, b record.Batch) error {
 		header, err := s.HeaderAt(p)
-		if err != nil || p != offset || header.Position != p || header.SizeBytes != len(b) ||
-			header.LastOffset() != b.LastOffset() {
-			t.Fatalf("header at %d: %+v, %v; batch of %d bytes, want position %d", p, header, err,
-				len(b),
-				offset)
+		if err != nil || p != offset {
+			t.Fatalf("header at %d: error %v, want position %d", p, err, offset)
+		}
+		if header.Position != p || header.SizeBytes != len(b) {
+			t.Fatalf("header at %d: %+v, want its position and %d bytes", p, header, len(b))
+		}
+		if header.LastOffset() != b.LastOffset() {
+			t.Fatalf("header at %d: last offset %d, want %d", p, header.LastOffset(), b.LastOffset())
 		}
 		offset += int64(len(b))
 		got = append(got, b...)

@@ -207,11 +207,16 @@ func TestLongPassIsThinned(t *testing.T) {
 				t.Fatalf("step %d, %+v, was not taken at this place", i, step)
 			}
 		}
-		if len(r.steps) > report.PassStepsMax || segments > report.StepSegmentsMax ||
-			len(r.steps)+r.omitted != len(all) || r.steps[0].Kind != report.StepAnnounce ||
-			r.steps[len(r.steps)-1].Kind != report.StepEnd {
-			t.Fatalf("kept %d of %d steps, omitted %d, with %d segments", len(r.steps), len(all),
-				r.omitted, segments)
+		if len(r.steps) > report.PassStepsMax || segments > report.StepSegmentsMax {
+			t.Fatalf("kept %d steps with %d segments, want at most %d and %d", len(r.steps),
+				segments, report.PassStepsMax, report.StepSegmentsMax)
+		}
+		if len(r.steps)+r.omitted != len(all) {
+			t.Fatalf("kept %d and omitted %d steps, want %d", len(r.steps), r.omitted, len(all))
+		}
+		firstKind, lastKind := r.steps[0].Kind, r.steps[len(r.steps)-1].Kind
+		if firstKind != report.StepAnnounce || lastKind != report.StepEnd {
+			t.Fatalf("the first step is %v and the last %v", firstKind, lastKind)
 		}
 		if first := r.steps[0]; len(first.Segments)+first.OmittedSegments !=
 			len(announced.Segments) {
