@@ -89,10 +89,18 @@ func TestSegmentsAndPassesOverHTTP(t *testing.T) {
 				records += *s.Records
 			}
 		}
-		if bytes != row.SizeBytes || clean != row.Compaction.CleanBytes || records == 0 ||
-			all.Total != row.Segments || len(all.Segments) != all.Total || !all.Leader ||
-			all.LogEndOffset != row.LogEndOffset || all.Next != nil {
-			t.Errorf("partition %d: got %+v of %+v", row.Partition, all, row)
+		if bytes != row.SizeBytes || clean != row.Compaction.CleanBytes {
+			t.Errorf("partition %d: got %d bytes, %d clean, want %+v", row.Partition, bytes,
+				clean, row)
+		}
+		if records == 0 || !all.Leader {
+			t.Errorf("partition %d: got %d records of %+v", row.Partition, records, all)
+		}
+		if all.Total != row.Segments || len(all.Segments) != all.Total {
+			t.Errorf("partition %d: got %+v, want %d segments", row.Partition, all, row.Segments)
+		}
+		if all.LogEndOffset != row.LogEndOffset || all.Next != nil {
+			t.Errorf("partition %d: got %+v, want end %d", row.Partition, all, row.LogEndOffset)
 		}
 		first := fetch[report.Segments](t, handler, path+"?limit=1&broker=0", http.StatusOK)
 		second := fetch[report.Segments](t, handler,
@@ -105,10 +113,15 @@ func TestSegmentsAndPassesOverHTTP(t *testing.T) {
 	passes := fetch[report.Passes](t, handler, "/api/v1/passes?topic=tickets&steps=true&limit=3",
 		http.StatusOK)
 	newest := passes.Passes[0]
-	if len(passes.Passes) != 3 || passes.Next == nil || newest.Trigger != "requested" ||
-		newest.Ended == nil || len(newest.Steps) != newest.StepCount ||
-		newest.Steps[len(newest.Steps)-1].Kind != report.StepEnd {
-		t.Errorf("got %+v", passes)
+	if len(passes.Passes) != 3 || passes.Next == nil {
+		t.Fatalf("got %+v, want 3 passes and more", passes)
+	}
+	if newest.Trigger != "requested" || newest.Ended == nil {
+		t.Errorf("got %+v, want a requested pass that ended", newest)
+	}
+	steps := newest.Steps
+	if len(steps) != newest.StepCount || steps[len(steps)-1].Kind != report.StepEnd {
+		t.Errorf("got steps %+v, want %d", steps, newest.StepCount)
 	}
 	older := fetch[report.Passes](t, handler,
 		fmt.Sprintf("/api/v1/passes?partition=1&before=%d", *passes.Next), http.StatusOK)
@@ -207,10 +220,15 @@ func TestKeysOverHTTP(t *testing.T) {
 			}
 			in := found.Partitions[0]
 			partitions[in.Partition]++
-			if in.State != state || !in.Complete || len(in.Records) == 0 ||
-				!cleaned && len(in.Records) != count ||
-				i != 7 && string(in.Records[0].Value) != fmt.Sprint("new-", i) {
-				t.Fatalf("%s: got %+v", key, in)
+			if in.State != state || !in.Complete {
+				t.Fatalf("%s: got %+v, want all of %s", key, in, state)
+			}
+			if len(in.Records) == 0 || !cleaned && len(in.Records) != count {
+				t.Fatalf("%s: got %+v, want %d records", key, in.Records, count)
+			}
+			value := string(in.Records[0].Value)
+			if i != 7 && value != fmt.Sprint("new-", i) {
+				t.Fatalf("%s: got value %q", key, value)
 			}
 			for n, r := range in.Records[1:] {
 				if r.State != report.RecordSuperseded || *r.SupersededBy != in.Records[n].Offset {

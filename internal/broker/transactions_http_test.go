@@ -54,10 +54,17 @@ func TestTransactionsOverHTTP(t *testing.T) {
 		t.Fatalf("got %+v", all)
 	}
 	id, open := all.TransactionalIDs[0], all.Open[0]
-	if id.TransactionalID != "pay/7" || id.TimeoutSeconds != 60 || id.Until == nil ||
-		*id.Until-*id.Since != 60 || len(id.Partitions) != 1 ||
-		id.Partitions[0] != open.TopicPartition || open.ProducerID != id.ProducerID {
-		t.Errorf("got %+v and %+v", id, open)
+	if id.TransactionalID != "pay/7" || id.TimeoutSeconds != 60 {
+		t.Errorf("got %+v, want pay/7 with 60 s", id)
+	}
+	if id.Until == nil || *id.Until-*id.Since != 60 {
+		t.Errorf("got %+v, want an end after 60 s", id)
+	}
+	if len(id.Partitions) != 1 || id.Partitions[0] != open.TopicPartition {
+		t.Errorf("got partitions %+v, want %+v", id.Partitions, open.TopicPartition)
+	}
+	if open.ProducerID != id.ProducerID {
+		t.Errorf("got producer %d, want %d", open.ProducerID, id.ProducerID)
 	}
 	if owner := all.Owner(&open); owner == nil || owner.TransactionalID != "pay/7" {
 		t.Errorf("the owner of the open transaction is %+v", owner)

@@ -2,6 +2,7 @@ package brokerconfig
 
 import (
 	"os"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -89,10 +90,14 @@ func TestDescribe(t *testing.T) {
 		"min.insync.replicas":     {Value: "1", Fallback: &Synonym{"min.insync.replicas", "1"}},
 	} {
 		got := values[name]
-		if got.Value != want.Value || got.Null != want.Null || got.Set != want.Set ||
-			(got.Fallback == nil) != (want.Fallback == nil) ||
-			got.Fallback != nil && *got.Fallback != *want.Fallback {
-			t.Errorf("%s: got %+v with fallback %+v, want %+v", name, got, got.Fallback, want)
+		if !reflect.DeepEqual(got.Fallback, want.Fallback) {
+			t.Errorf("%s: got fallback %+v, want %+v", name, got.Fallback, want.Fallback)
+		}
+		if got.Value != want.Value {
+			t.Errorf("%s: got value %q, want %q", name, got.Value, want.Value)
+		}
+		if got.Null != want.Null || got.Set != want.Set {
+			t.Errorf("%s: got %+v, want %+v", name, got, want)
 		}
 	}
 	if _, described := values[NodeID]; described {

@@ -109,10 +109,14 @@ func TestACLsAreStoredInLogUsers(t *testing.T) {
 		t.Fatalf("error codes %v", codes)
 	}
 	alice, bob := users.users["alice"], users.users["CN=bob,O=x"]
-	if len(alice.Spec.ACLs) != 1 || len(alice.Spec.ACLs[0].Operations) != 2 ||
-		alice.Spec.UserName != "" || bob.Spec.UserName != "CN=bob,O=x" ||
-		bob.Spec.Authentication.Type != v1alpha1.UserExternal {
-		t.Errorf("LogUsers: %+v, %+v", alice.Spec, bob.Spec)
+	if len(alice.Spec.ACLs) != 1 || len(alice.Spec.ACLs[0].Operations) != 2 {
+		t.Errorf("ACLs of alice: %+v, want one of two operations", alice.Spec.ACLs)
+	}
+	if alice.Spec.UserName != "" || bob.Spec.UserName != "CN=bob,O=x" {
+		t.Errorf("user names %q and %q", alice.Spec.UserName, bob.Spec.UserName)
+	}
+	if got := bob.Spec.Authentication.Type; got != v1alpha1.UserExternal {
+		t.Errorf("authentication of bob: %s, want external", got)
 	}
 	got := b.describedACLs(func(*kmsg.DescribeACLsRequest) {})
 	want := []string{"ALLOW READ on TOPIC:LITERAL:orders to User:alice from *",
@@ -212,9 +216,15 @@ func TestSCRAMCredentialsAreAltered(t *testing.T) {
 	}
 	describe := kmsg.NewPtrDescribeUserSCRAMCredentialsRequest()
 	got := ask[*kmsg.DescribeUserSCRAMCredentialsResponse](b, 0, describe).Results
-	if len(got) != 1 || got[0].User != "alice" || len(got[0].CredentialInfos) != 1 ||
-		got[0].CredentialInfos[0].Mechanism != 1 || got[0].CredentialInfos[0].Iterations != 4096 {
-		t.Errorf("described: %+v", got)
+	if len(got) != 1 || len(got[0].CredentialInfos) != 1 {
+		t.Fatalf("described: %+v, want one user with one credential", got)
+	}
+	info := got[0].CredentialInfos[0]
+	if got[0].User != "alice" {
+		t.Errorf("described %s, want alice", got[0].User)
+	}
+	if info.Mechanism != 1 || info.Iterations != 4096 {
+		t.Errorf("described: %+v, want mechanism 1, 4096 iterations", info)
 	}
 	describe.Users = []kmsg.DescribeUserSCRAMCredentialsRequestUser{{Name: "bob"}, {Name: "alice"},
 		{Name: "alice"}}

@@ -31,12 +31,22 @@ func TestConsumerGroupHeartbeatAtEveryVersion(t *testing.T) {
 	everyVersion(t, api.KeyConsumerHeartbeat, func(t *testing.T, b *broker, version int16) {
 		coordinated(t, b)
 		answer := b.consume(version, "a", 0, nil)
-		if answer.ErrorCode != 0 || *answer.MemberID != "a" || answer.MemberEpoch != 1 ||
-			answer.HeartbeatIntervalMillis != 5000 ||
-			len(answer.Assignment.Topics) != 1 ||
-			!slices.Equal(answer.Assignment.Topics[0].Partitions, []int32{0, 1, 2, 3}) ||
-			answer.Assignment.Topics[0].TopicID != b.image.Load().Topic("tickets").ID {
-			t.Fatalf("joined: %+v", answer)
+		if answer.ErrorCode != 0 || len(answer.Assignment.Topics) != 1 {
+			t.Fatalf("joined: %+v, want one topic", answer)
+		}
+		if *answer.MemberID != "a" || answer.MemberEpoch != 1 {
+			t.Fatalf("joined as %s in epoch %d, want a in 1", *answer.MemberID,
+				answer.MemberEpoch)
+		}
+		if answer.HeartbeatIntervalMillis != 5000 {
+			t.Fatalf("heartbeat interval %d, want 5000", answer.HeartbeatIntervalMillis)
+		}
+		assigned := answer.Assignment.Topics[0]
+		if !slices.Equal(assigned.Partitions, []int32{0, 1, 2, 3}) {
+			t.Fatalf("assigned partitions %v, want all four", assigned.Partitions)
+		}
+		if want := b.image.Load().Topic("tickets").ID; assigned.TopicID != want {
+			t.Fatalf("assigned topic %v, want %v", assigned.TopicID, want)
 		}
 		if answer = b.consume(version, "a", 1, nil); answer.ErrorCode != 0 ||
 			answer.MemberEpoch != 1 || answer.Assignment != nil {
@@ -90,19 +100,37 @@ func TestConsumerGroupDescribeAtEveryVersion(t *testing.T) {
 			r.InstanceID, r.RackID, r.SubscribedTopicRegex = &instance, &rack, &expression
 		})
 		group := describe()[0]
-		if group.ErrorCode != 0 || group.State != "Stable" || group.Epoch != 1 ||
-			group.AssignmentEpoch != 1 || group.AssignorName != "uniform" ||
-			group.AuthorizedOperations != kafkaGroupOperations || len(group.Members) != 1 {
-			t.Fatalf("group %+v", group)
+		if group.ErrorCode != 0 || group.State != "Stable" {
+			t.Fatalf("error %d, state %s, want Stable", group.ErrorCode, group.State)
+		}
+		if group.Epoch != 1 || group.AssignmentEpoch != 1 {
+			t.Fatalf("epochs %d and %d, want 1", group.Epoch, group.AssignmentEpoch)
+		}
+		if group.AssignorName != "uniform" || len(group.Members) != 1 {
+			t.Fatalf("group %+v, want one member, assigned by uniform", group)
+		}
+		if group.AuthorizedOperations != kafkaGroupOperations {
+			t.Fatalf("operations %d, want %d", group.AuthorizedOperations, kafkaGroupOperations)
 		}
 		m, kind := &group.Members[0], int8(-1)
 		if version >= 1 {
 			kind = 1
 		}
-		if m.MemberID != "a" || *m.InstanceID != "i" || *m.RackID != "r" || m.MemberEpoch != 1 ||
-			!slices.Equal(m.SubscribedTopics, []string{"tickets"}) ||
-			*m.SubscribedTopicRegex != "tick.*" || m.MemberType != kind || m.ClientHost == "" {
-			t.Errorf("member %+v", m)
+		if m.MemberID != "a" || m.MemberEpoch != 1 {
+			t.Errorf("member %s in epoch %d, want a in 1", m.MemberID, m.MemberEpoch)
+		}
+		if *m.InstanceID != "i" || *m.RackID != "r" {
+			t.Errorf("instance %s in rack %s, want i in r", *m.InstanceID, *m.RackID)
+		}
+		if !slices.Equal(m.SubscribedTopics, []string{"tickets"}) {
+			t.Errorf("subscribed to %q, want tickets", m.SubscribedTopics)
+		}
+		if *m.SubscribedTopicRegex != "tick.*" {
+			t.Errorf("subscribed to %q, want tick.*", *m.SubscribedTopicRegex)
+		}
+		if m.MemberType != kind || m.ClientHost == "" {
+			t.Errorf("type %d, host %q, want type %d and a host", m.MemberType, m.ClientHost,
+				kind)
 		}
 		for _, assigned := range []kmsg.Assignment{m.Assignment, m.TargetAssignment} {
 			if len(assigned.TopicPartitions) != 1 || assigned.TopicPartitions[0].Topic != "tickets" ||

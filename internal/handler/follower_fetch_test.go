@@ -69,9 +69,14 @@ func TestFollowerFetchResponses(t *testing.T) {
 		t.Fatal("produce")
 	}
 	got := b.followerFetch(t, followerPartition(topic, 0), followerPartition(other, 0))
-	if len(got) != 1 || got[0].Err != nil || len(values(t, got[0].Records)) != 2 ||
-		got[0].HighWater != 0 || got[0].DivergingEpoch != -1 {
-		t.Fatalf("%+v", got)
+	if len(got) != 1 || got[0].Err != nil {
+		t.Fatalf("%+v, want one partition", got)
+	}
+	if len(values(t, got[0].Records)) != 2 {
+		t.Fatalf("%+v, want two records", got[0])
+	}
+	if got[0].HighWater != 0 || got[0].DivergingEpoch != -1 {
+		t.Fatalf("%+v, want high watermark 0 and no diverging epoch", got[0])
 	}
 	got = b.followerFetch(t, followerPartition(topic, 2), followerPartition(other, 0))
 	if len(got) != 1 || got[0].HighWater != 2 || len(got[0].Records) != 0 {

@@ -392,10 +392,14 @@ func TestQuirk9StaticMemberRejoins(t *testing.T) {
 	}
 	b.sync(5, first)
 	second := static()
-	if second.ErrorCode != 0 || second.MemberID == first.MemberID ||
-		second.Generation != first.Generation ||
-		second.LeaderID != second.MemberID || !second.SkipAssignment || len(second.Members) != 1 {
-		t.Errorf("joined again: %+v", second)
+	if second.ErrorCode != 0 || second.MemberID == first.MemberID {
+		t.Errorf("joined again: %+v, want another member id", second)
+	}
+	if second.Generation != first.Generation || second.LeaderID != second.MemberID {
+		t.Errorf("joined again: %+v, want the leader of generation %d", second, first.Generation)
+	}
+	if !second.SkipAssignment || len(second.Members) != 1 {
+		t.Errorf("joined again: %+v, want to skip the assignment", second)
 	}
 	if answer := b.sync(5, second); answer.ErrorCode != 0 ||
 		string(answer.MemberAssignment) != "all" {

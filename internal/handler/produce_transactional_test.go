@@ -223,9 +223,15 @@ func TestDescribeProducers(t *testing.T) {
 	if len(part.ActiveProducers) != 1 {
 		t.Fatalf("open transaction: %+v", part)
 	}
-	if p := part.ActiveProducers[0]; p.ProducerID != 1 || p.LastSequence != 1 ||
-		p.CurrentTxnStartOffset != 1 || p.CoordinatorEpoch != -1 || p.LastTimestamp <= 0 {
-		t.Errorf("open transaction: %+v", p)
+	p := part.ActiveProducers[0]
+	if p.ProducerID != 1 || p.LastSequence != 1 {
+		t.Errorf("open transaction: %+v, want producer 1 at sequence 1", p)
+	}
+	if p.CurrentTxnStartOffset != 1 || p.CoordinatorEpoch != -1 {
+		t.Errorf("open transaction: %+v, want it from offset 1", p)
+	}
+	if p.LastTimestamp <= 0 {
+		t.Errorf("open transaction: timestamp %d", p.LastTimestamp)
 	}
 	b.markProducer1(2, func(m *kmsg.WriteTxnMarkersRequestMarker) { m.CoordinatorEpoch = 7 })
 	part, _ = describe()

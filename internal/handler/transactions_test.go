@@ -208,11 +208,19 @@ func TestDescribeAndListTransactions(t *testing.T) {
 	describe := kmsg.NewPtrDescribeTransactionsRequest()
 	describe.TransactionalIDs = []string{"a", "missing"}
 	states := ask[*kmsg.DescribeTransactionsResponse](b, 0, describe).TransactionStates
-	if s := states[0]; s.ErrorCode != 0 || s.State != "Ongoing" || s.ProducerID != p.ID ||
-		s.TimeoutMillis != 60_000 || len(s.Topics) != 1 || s.Topics[0].Topic != "t" ||
-		time.UnixMilli(s.StartTimestamp).Before(begin.Truncate(time.Millisecond)) ||
-		time.UnixMilli(s.StartTimestamp).After(time.Now()) {
-		t.Errorf("described as %+v", s)
+	s := states[0]
+	if s.ErrorCode != 0 || len(s.Topics) != 1 {
+		t.Fatalf("described as %+v, want one topic", s)
+	}
+	if s.State != "Ongoing" || s.Topics[0].Topic != "t" {
+		t.Errorf("described as %+v, want Ongoing in t", s)
+	}
+	if s.ProducerID != p.ID || s.TimeoutMillis != 60_000 {
+		t.Errorf("described as %+v, want producer %d, 60 s", s, p.ID)
+	}
+	started := time.UnixMilli(s.StartTimestamp)
+	if started.Before(begin.Truncate(time.Millisecond)) || started.After(time.Now()) {
+		t.Errorf("started at %v, want after %v", started, begin)
 	}
 	if states[1].ErrorCode != 105 {
 		t.Errorf("a missing id: %+v, want error 105", states[1])
