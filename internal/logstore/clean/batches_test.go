@@ -47,10 +47,13 @@ func TestI27LastBatchIsIdentifiedByItsOffset(t *testing.T) {
 	l.job.Producers = producers(map[int64]int64{7: 1})
 	l.pass()
 	l.want("2:a=3 3:z=1")
-	if all := l.batches(); len(all) != 3 || all[0].BaseOffset() != 1 || all[0].Count() != 0 ||
-		all[0].ProducerEpoch() != 1 {
-		t.Errorf("%d batches, the first at %d, want 3 batches and an empty one at 1", len(all),
-			all[0].BaseOffset())
+	all := l.batches()
+	if len(all) != 3 {
+		t.Fatalf("%d batches, want 3", len(all))
+	}
+	if all[0].BaseOffset() != 1 || all[0].Count() != 0 || all[0].ProducerEpoch() != 1 {
+		t.Errorf("first batch at %d has %d records and epoch %d, want 1, 0 and 1",
+			all[0].BaseOffset(), all[0].Count(), all[0].ProducerEpoch())
 	}
 }
 
