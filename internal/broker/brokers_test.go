@@ -140,14 +140,24 @@ func TestTopicSummaries(t *testing.T) {
 	c.sync(1, 1, 2, "monday")
 	await.Until(t, "the annotation to be carried out", func() bool {
 		topics := (Brokers{c.Broker}).Topics(time.Now()).Topics
-		if len(topics) != 2 || topics[0].Topic != "events" || topics[0].Compacted ||
-			topics[0].Compaction != nil || topics[0].Compacting != nil {
-			t.Fatalf("got topics %+v", topics)
+		if len(topics) != 2 {
+			t.Fatalf("got topics %+v, want 2", topics)
+		}
+		if topics[0].Topic != "events" || topics[0].Compacted {
+			t.Fatalf("got topic %+v, want events, not compacted", topics[0])
+		}
+		if topics[0].Compaction != nil || topics[0].Compacting != nil {
+			t.Fatalf("got %+v, want no compaction of events", topics[0])
 		}
 		tickets := topics[1]
-		if !tickets.Compacted || tickets.Partitions != 2 || tickets.Compacting == nil ||
-			tickets.Compaction == nil || tickets.Compaction.CleanNow == nil {
-			t.Fatalf("got summary of tickets %+v", tickets)
+		if !tickets.Compacted || tickets.Partitions != 2 {
+			t.Fatalf("got %+v, want tickets compacted, 2 partitions", tickets)
+		}
+		if tickets.Compacting == nil || tickets.Compaction == nil {
+			t.Fatalf("got %+v, want the compaction of tickets", tickets)
+		}
+		if tickets.Compaction.CleanNow == nil {
+			t.Fatalf("got %+v, want a clean-now pass", tickets.Compaction)
 		}
 		now := tickets.Compaction.CleanNow
 		return now.Value == "monday" && now.State == v1alpha1.CleanNowDone &&

@@ -110,12 +110,29 @@ func TestSegmentsAndPassesOverHTTP(t *testing.T) {
 			t.Errorf("in two pages: got %+v", got)
 		}
 	}
+	newest := checkPasses(t, handler)
+	client.Close()
+	if err := c.stop(); err != nil {
+		t.Fatal(err)
+	}
+	c.start()
+	again := fetch[report.Passes](t, handlerOf(c.Broker),
+		fmt.Sprintf("/api/v1/passes?id=%d&steps=true", newest.ID), http.StatusOK)
+	if len(again.Passes) != 1 || again.Passes[0].Began != newest.Began ||
+		len(again.Passes[0].Steps) != newest.StepCount {
+		t.Errorf("after a restart: got %+v, want %+v", again, newest)
+	}
+}
+
+// checkPasses checks two pages of passes, those with steps and older ones, and returns the newest.
+func checkPasses(t *testing.T, handler http.Handler) report.PartitionPass {
+	t.Helper()
 	passes := fetch[report.Passes](t, handler, "/api/v1/passes?topic=tickets&steps=true&limit=3",
 		http.StatusOK)
-	newest := passes.Passes[0]
 	if len(passes.Passes) != 3 || passes.Next == nil {
 		t.Fatalf("got %+v, want 3 passes and more", passes)
 	}
+	newest := passes.Passes[0]
 	if newest.Trigger != "requested" || newest.Ended == nil {
 		t.Errorf("got %+v, want a requested pass that ended", newest)
 	}
@@ -131,17 +148,7 @@ func TestSegmentsAndPassesOverHTTP(t *testing.T) {
 		}) {
 		t.Errorf("older passes: got %+v", older)
 	}
-	client.Close()
-	if err := c.stop(); err != nil {
-		t.Fatal(err)
-	}
-	c.start()
-	again := fetch[report.Passes](t, handlerOf(c.Broker),
-		fmt.Sprintf("/api/v1/passes?id=%d&steps=true", newest.ID), http.StatusOK)
-	if len(again.Passes) != 1 || again.Passes[0].Began != newest.Began ||
-		len(again.Passes[0].Steps) != newest.StepCount {
-		t.Errorf("after a restart: got %+v, want %+v", again, newest)
-	}
+	return newest
 }
 
 // TestReportRequestsAreChecked: each invalid request has a status and a reason.
@@ -275,8 +282,13 @@ func TestReplicasOverHTTP(t *testing.T) {
 		all, _ := Brokers(c.brokers[:]).ports().ReplicasOf("rep")
 		for _, p := range all.Partitions {
 			for _, r := range p.Replicas {
-				if !r.InSync || r.Lag == nil || *r.Lag != 0 || r.Leader != (r.Broker == p.Leader) ||
-					!p.Reported || p.HighWatermark == nil || r.Joining || r.Leaving {
+				if !r.InSync || r.Lag == nil || *r.Lag != 0 {
+					return false
+				}
+				if r.Leader != (r.Broker == p.Leader) || r.Joining || r.Leaving {
+					return false
+				}
+				if !p.Reported || p.HighWatermark == nil {
 					return false
 				}
 			}

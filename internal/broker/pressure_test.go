@@ -120,9 +120,15 @@ func TestRefusalIsReportedAndTheBrokerStaysReady(t *testing.T) {
 		}
 		return answer.Volumes[0]
 	}
-	if v := volume(); v.Pressure != "None" || v.Message != "" || v.FreeBytes != 500<<20 ||
-		v.TotalBytes != 1000<<20 || v.RejectFreeBytes != 80<<20 {
-		t.Errorf("without pressure: %+v", v)
+	v := volume()
+	if v.Pressure != "None" || v.Message != "" {
+		t.Errorf("without pressure: got %s, %q", v.Pressure, v.Message)
+	}
+	if v.FreeBytes != 500<<20 || v.TotalBytes != 1000<<20 {
+		t.Errorf("without pressure: got %+v, want 500Mi of 1000Mi", v)
+	}
+	if v.RejectFreeBytes != 80<<20 {
+		t.Errorf("without pressure: limit %d, want 80Mi", v.RejectFreeBytes)
 	}
 	for _, test := range []struct {
 		free  uint64

@@ -150,9 +150,14 @@ func TestFindCoordinatorAtEveryVersion(t *testing.T) {
 			}
 		}
 		topic := b.image.Load().Topic(coordinator.OffsetsTopic)
-		if topic == nil || !topic.Internal || len(topic.Partitions) != 50 ||
-			!topic.Settings.Compact || topic.Settings.SegmentBytes != 100<<20 {
-			t.Errorf("the offsets topic was created as %+v", topic)
+		if topic == nil || len(topic.Partitions) != 50 {
+			t.Fatalf("the offsets topic was created as %+v, want 50 partitions", topic)
+		}
+		if !topic.Internal || !topic.Settings.Compact {
+			t.Errorf("the offsets topic %+v is not internal and compacted", topic)
+		}
+		if got := topic.Settings.SegmentBytes; got != 100<<20 {
+			t.Errorf("segments of the offsets topic: %d bytes, want 100Mi", got)
 		}
 		topic = b.image.Load().Topic(metadata.TransactionsTopic)
 		if version > 0 && (topic == nil || !topic.Internal || len(topic.Partitions) != 50 ||

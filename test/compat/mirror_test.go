@@ -98,11 +98,21 @@ func checkMirrored(sent, got map[int32][]*kgo.Record) string {
 			return fmt.Sprintf("partition %d: %d records, want %d", partition, len(have), len(want))
 		}
 		for i, r := range want {
-			if o := have[i]; o.Offset != r.Offset || !bytes.Equal(o.Key, r.Key) ||
-				!bytes.Equal(o.Value, r.Value) || (o.Value == nil) != (r.Value == nil) ||
-				!o.Timestamp.Equal(r.Timestamp) || len(o.Headers) != 1 ||
-				!bytes.Equal(o.Headers[0].Value, r.Headers[0].Value) {
-				return fmt.Sprintf("partition %d: got %+v, want %+v", partition, o, r)
+			o := have[i]
+			if o.Offset != r.Offset || !o.Timestamp.Equal(r.Timestamp) {
+				return fmt.Sprintf("partition %d: got offset or time of %+v, want %+v",
+					partition, o, r)
+			}
+			if !bytes.Equal(o.Key, r.Key) {
+				return fmt.Sprintf("partition %d: got key %q, want %q", partition, o.Key, r.Key)
+			}
+			if !bytes.Equal(o.Value, r.Value) || (o.Value == nil) != (r.Value == nil) {
+				return fmt.Sprintf("partition %d: got value %q, want %q", partition, o.Value,
+					r.Value)
+			}
+			if len(o.Headers) != 1 || !bytes.Equal(o.Headers[0].Value, r.Headers[0].Value) {
+				return fmt.Sprintf("partition %d: got headers %q, want %q", partition, o.Headers,
+					r.Headers)
 			}
 		}
 	}

@@ -75,10 +75,16 @@ func TestKeysArePrinted(t *testing.T) {
 		}
 	}
 	code, out, _ := heartwood(t, "get", "tickets", "one", "--history", "--address", s.HTTP)
-	if lines := strings.Split(out, "\n"); code != 0 || len(lines) != 3 ||
-		!strings.Contains(lines[1], "live") || !strings.Contains(lines[1], `"new"`) ||
-		!strings.Contains(lines[2], "superseded by") || !strings.Contains(lines[2], `"old\x00"`) {
-		t.Errorf("history: got exit code %d, %q", code, out)
+	lines := strings.Split(out, "\n")
+	if code != 0 || len(lines) != 3 {
+		t.Fatalf("history: got exit code %d, %q, want two lines", code, out)
+	}
+	if !strings.Contains(lines[1], "live") || !strings.Contains(lines[1], `"new"`) {
+		t.Errorf("history: got %q, want the live record", lines[1])
+	}
+	old := lines[2]
+	if !strings.Contains(old, "superseded by") || !strings.Contains(old, `"old\x00"`) {
+		t.Errorf("history: got %q, want the superseded record", old)
 	}
 	code, out, _ = heartwood(t, "get", "tickets", "gone", "--history", "--address", s.HTTP)
 	if code != 1 || !strings.Contains(out, "tombstone, waits for") {

@@ -44,9 +44,14 @@ func TestPartitionsAreListed(t *testing.T) {
 			return fmt.Sprintf("%d partitions: %v", len(rows), rows)
 		}
 		for i, row := range rows {
-			if len(row) != 8 || row[1] != fmt.Sprint(i) || strings.Count(row[5], ",") != 2 ||
-				row[6] != "0" || row[7] != "-" {
-				return fmt.Sprintf("not in sync: %v", row)
+			if len(row) != 8 || row[1] != fmt.Sprint(i) {
+				return fmt.Sprintf("got row %q, want partition %d", row, i)
+			}
+			if strings.Count(row[5], ",") != 2 {
+				return fmt.Sprintf("in sync: %s, want three replicas", row[5])
+			}
+			if row[6] != "0" || row[7] != "-" {
+				return fmt.Sprintf("lag %s, note %s, want none", row[6], row[7])
 			}
 		}
 		return ""

@@ -31,10 +31,15 @@ func TestScrubOnRequest(t *testing.T) {
 	})
 	var state report.Scrubs
 	s.GetJSON(t, "/api/v1/scrub", &state)
-	if len(state.Scrubs) != 1 || state.Scrubs[0].CheckedSince == nil ||
-		state.Scrubs[0].Segments == 0 || state.Scrubs[0].CheckedBytes == 0 ||
-		state.Scrubs[0].State != report.ScrubWaiting {
-		t.Errorf("%+v", state)
+	if len(state.Scrubs) != 1 {
+		t.Fatalf("%+v, want one broker", state)
+	}
+	scrub := state.Scrubs[0]
+	if scrub.CheckedSince == nil || scrub.State != report.ScrubWaiting {
+		t.Errorf("%+v, want a complete round", scrub)
+	}
+	if scrub.Segments == 0 || scrub.CheckedBytes == 0 {
+		t.Errorf("%+v, want segments and bytes", scrub)
 	}
 	checkRepair(t, s)
 	flipBit(t, filepath.Join(s.DataDir, "*", "tickets-0", "00000000000000000000.log"), 100)
