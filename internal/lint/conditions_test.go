@@ -14,19 +14,6 @@ import (
 var shortConditions = []string{"internal/cli/direct", "internal/cli/forward", "internal/cli/health",
 	"internal/cli/kafka", "internal/kafkaclient", "test/kit/fakeapi"}
 
-// longConditions counts the conditions with more than four alternatives that a file still has.
-// Entries are lowered and removed, never added or raised.
-var longConditions = map[string]int{
-	"internal/broker/brokers_test.go":      2,
-	"internal/broker/console_http_test.go": 1,
-	"internal/broker/pressure_test.go":     1,
-	"internal/handler/groups_test.go":      1,
-	"test/compat/mirror_test.go":           1,
-	"test/smoke/get_test.go":               1,
-	"test/smoke/partitions_test.go":        1,
-	"test/smoke/scrub_test.go":             1,
-}
-
 // TestConditionsOfTestsAreShort: a condition of a test has at most four alternatives, and two in
 // the packages of shortConditions. A failure of a longer one does not say which of them was true;
 // it becomes several checks with a message each, or rows of a table.
@@ -39,10 +26,8 @@ func TestConditionsOfTestsAreShort(t *testing.T) {
 		if slices.Contains(shortConditions, path.Dir(file)) {
 			limit = 2
 		}
-		long := longerThan(t, file, limit)
-		if len(long) > longConditions[file] {
-			t.Errorf("conditions of more than %d alternatives at %v, want at most %d", limit, long,
-				longConditions[file])
+		for _, place := range longerThan(t, file, limit) {
+			t.Errorf("%s: a condition of more than %d alternatives", place, limit)
 		}
 	}
 }
