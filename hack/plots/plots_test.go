@@ -80,8 +80,8 @@ func page(t *testing.T, name string) string {
 
 var numeral = regexp.MustCompile(`[0-9][0-9,]*(?:\.[0-9]+)?`)
 
-// TestResultsAreOnTheirPage checks that each number in the results is in the text of the page, so
-// that a picture never shows a figure that the page does not have, or that was changed there.
+// TestResultsAreOnTheirPage checks that each number in the results is in the text of the page.
+// Otherwise a picture could show a figure that the page lacks, or that was changed on the page.
 func TestResultsAreOnTheirPage(t *testing.T) {
 	files, err := filepath.Glob(filepath.Join(bench, "results", "*.json"))
 	if err != nil || len(files) == 0 {

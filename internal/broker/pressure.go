@@ -129,7 +129,7 @@ func (w *volumeWatch) measure() (slack int64) {
 	return slack
 }
 
-// cleanerPressure returns the pressure on the cleaner at a level.
+// cleanerPressure returns the cleaner's pressure for a level of the volume.
 func cleanerPressure(level pressure.Level) cleaner.Pressure {
 	switch {
 	case level >= pressure.Reject:

@@ -125,7 +125,8 @@ func (s *selection) owns(object runtime.Object) bool {
 func redact(object runtime.Object) {
 	if accessor, err := meta.Accessor(object); err == nil {
 		accessor.SetManagedFields(nil)
-		// kubectl apply stores a copy of the object: that of a Secret contains its values
+		// kubectl apply stores a copy of the object in this annotation. The copy of a Secret
+		// contains its values.
 		delete(accessor.GetAnnotations(), corev1.LastAppliedConfigAnnotation)
 	}
 	switch o := object.(type) {

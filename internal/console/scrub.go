@@ -16,8 +16,8 @@ type scrubRow struct {
 	Last     string // the last complete round; "" before its end
 	Progress string // of the present or last round
 	Bytes    int64
-	// Unchecked is how long ago everything at rest was checked at the latest; "" before the end of
-	// the first round.
+	// Unchecked is the longest time for which anything at rest may not have been checked; "" before
+	// the end of the first round.
 	Unchecked string
 	Damage    int // damaged places
 }

@@ -106,9 +106,9 @@ func (f slowIndexFile) Sync() error {
 	return f.File.Sync()
 }
 
-// TestIdleIndexesDoNotDelayFlushes has many segments with unsynced indexes on a slow disk, as after
-// a crash. While their indexes are synced, the records of another log are flushed in time, and in
-// the end no file of an idle log is open.
+// TestIdleIndexesDoNotDelayFlushes: after a crash, many segments may have unsynced indexes. While
+// these are synced on a slow disk, the records of another log are flushed in time. In the end no
+// file of an idle log is open.
 func TestIdleIndexesDoNotDelayFlushes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, err := Open(Options{FS: slowIndexes{vfs.NewMem()}, Dir: dataDir, Logger: quiet(),

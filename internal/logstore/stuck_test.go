@@ -188,8 +188,9 @@ func readEverything(t *testing.T, store *Store, log *Log) {
 	}
 }
 
-// Each rolled segment needs several syncs. While one of them waits for the disk, a flush seals the
-// others of the same log; otherwise the shutdown of a log with many of them would take minutes.
+// Sealing a rolled segment takes several syncs. While one segment waits for the disk, a flush seals
+// the other rolled segments of the same log. One after the other, the shutdown of a log with many
+// segments would take minutes.
 func TestManySegmentsAreSealedConcurrently(t *testing.T) {
 	mem := vfs.NewMem()
 	disk := &stuckDisk{FS: mem}

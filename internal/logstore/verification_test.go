@@ -34,10 +34,10 @@ func TestRepeatedMarkerSucceedsWithoutAWrite(t *testing.T) {
 	}
 }
 
-// A transaction ends between its verification and the append of a batch (KAFKA-14884), perhaps so
-// that the next transaction of the producer, in the same epoch, is open already. The batch is
-// refused, although the coordinator has approved it. So is a batch that was verified in another
-// leader epoch.
+// A transaction ends between the verification of a batch and its append (KAFKA-14884). The next
+// transaction of the producer, in the same epoch, may be open by then. The batch is refused,
+// although the coordinator has approved it. A batch that was verified in another leader epoch is
+// refused, too.
 func TestVerificationGuard(t *testing.T) {
 	abort := func(log *Log) { endTxn(t, log, 7, false) }
 	for name, test := range map[string]struct {

@@ -70,8 +70,8 @@ func TestIdleFollowersStayInSync(t *testing.T) {
 	})
 }
 
-// TestFalseExitSignIsRevertedByIdleFollower: a leader wrongly assumes that a follower's process has
-// exited. The fetches of an idle follower name no partition, but still revert this.
+// TestFalseExitSignIsRevertedByIdleFollower: a leader wrongly concludes that the process of a
+// follower has exited. The fetches of an idle follower name no partition, but correct the mistake.
 func TestFalseExitSignIsRevertedByIdleFollower(t *testing.T) {
 	inCluster(t, 3, nil, func(t *testing.T, n *nodes) {
 		n.mustProduce(1, "a")

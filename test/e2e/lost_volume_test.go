@@ -185,8 +185,8 @@ func (e *environment) directory(t *testing.T, lease string) string {
 		`jsonpath={.metadata.annotations.heartwood\.dev/directory-id}`)
 }
 
-// waitVolumeLost waits until the LogCluster reports the lost volume of a broker whose pod is a new
-// one, and returns the command in the message of the condition.
+// waitVolumeLost waits until the LogCluster reports that a broker, whose pod was replaced, has lost
+// its volume. It returns the command in the message of the condition.
 func (e *environment) waitVolumeLost(t *testing.T, broker int32,
 	before types.UID) (command string) {
 	t.Helper()

@@ -74,7 +74,7 @@ func TestDefaultSeriesOfAPartitionAreLimited(t *testing.T) {
 		}
 		return ""
 	})
-	// The first pass has not ended, so that one series is absent.
+	// The first pass has not ended yet, and one series exists only after it.
 	if len(names)+1 > seriesMax {
 		t.Errorf("%d series, want at most %d:\n%s", len(names)+1, seriesMax,
 			strings.Join(names, "\n"))

@@ -30,11 +30,11 @@ import (
 // +kubebuilder:rbac:groups="",resources=persistentvolumeclaims,verbs=get;list;watch;patch;delete
 // +kubebuilder:rbac:groups=storage.k8s.io,resources=storageclasses,verbs=get
 
-// GrowClaims raises the requested size of the volume claims that request less than
-// spec.storage.size, withdraws growths to an earlier, larger size that have not happened, and
-// returns the state of all claims. It needs nothing of the cluster but its
-// spec, and precedes everything else: a full volume must be able to grow while nothing else works.
-// A refusal is part of the result; the error is that of reading the cache.
+// GrowClaims raises the requested size of volume claims that request less than spec.storage.size.
+// If an earlier spec asked for more, it withdraws the expansions that have not happened yet. It
+// returns the state of all claims. It needs only the spec of the cluster and runs before everything
+// else: a full volume must be able to grow while nothing else works. A refused request is part of
+// the result; the error is one of reading the cache.
 func (a *Applier) GrowClaims(ctx context.Context,
 	cluster *v1alpha1.LogCluster) (claims.State, []corev1.PersistentVolumeClaim, error) {
 	state := claims.State{Size: render.VolumeSize(cluster), Refusals: map[int32]claims.Refusal{}}

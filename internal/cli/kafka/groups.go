@@ -168,7 +168,7 @@ func PlanReset(ctx context.Context, o kafkaclient.Options, reset Reset) ([]Chang
 	return reset.changes(ctx, admin, committed, topics)
 }
 
-// inactive fails if a group of either protocol has members, or may have some.
+// inactive returns an error if a group of either protocol has members, or if this is unknown.
 func inactive(ctx context.Context, admin *kadm.Client, name string) error {
 	group := kafkaclient.DescribeConsumer(ctx, admin, name)[name]
 	if !kafkaclient.Classic(group) {

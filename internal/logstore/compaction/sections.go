@@ -201,9 +201,9 @@ func divide(handles []*segmentlist.Handle, limits cleanableLimits, settings *top
 	return s, cleanable
 }
 
-// BlockedBy returns the reason why the segment handles[i] cannot be cleaned, "" if it can be
-// cleaned. MinLag blocks only dirty segments. A clean segment was old enough when it was cleaned,
-// and a higher MinLag must not move the bound below firstDirty.
+// blockedBy returns the reason why the segment handles[i] cannot be cleaned, "" if it can be
+// cleaned. MinLag blocks only dirty segments: a clean segment was old enough when it was cleaned,
+// and a higher MinLag must not move the end of the cleanable section below firstDirty.
 func blockedBy(handles []*segmentlist.Handle, i int, dirty bool, limits cleanableLimits,
 	settings *topicconfig.Settings, now time.Time) string {
 	if i == len(handles)-1 {

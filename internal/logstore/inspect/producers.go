@@ -14,7 +14,7 @@ const (
 	noOffset     = -1
 )
 
-// producer is the state of one producer id that the batches so far define.
+// producer is the state of one producer id, as the batches read so far define it.
 type producer struct {
 	epoch    int16
 	sequence int32 // last sequence number, sequenceUnknown or sequenceNone

@@ -272,7 +272,7 @@ func TestBuildRejectsSpoolOfOtherSegment(t *testing.T) {
 	}
 }
 
-// A batch is rejected if the segment would contain RecordsMax records or more with it.
+// A batch is rejected if it would bring the segment to RecordsMax records or more.
 func TestTooManyRecordsAreRejected(t *testing.T) {
 	context := startOf(0)
 	context.ordinal = RecordsMax - 10

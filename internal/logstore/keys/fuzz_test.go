@@ -149,7 +149,7 @@ func FuzzItem(f *testing.F) {
 	})
 }
 
-// paged returns a reader of a section of one page with the given payload.
+// paged returns a reader of a section with one page, which contains payload.
 func paged(payload []byte) *pageReader {
 	var out bytes.Buffer
 	pages := pageWriter{out: &out, section: batchesSection, capacity: len(payload) + 1}

@@ -130,8 +130,8 @@ func (r Reader) ReadCommitted(offset, limit int64, bytesMax int, wholeFirst bool
 }
 
 // findAborted collects the aborted transactions that overlap the range from offset to the end of
-// the slice. It reads the transaction indexes from the segment that contains offset on. It stops at
-// the first entry which shows that every transaction in the range has ended (Kafka's
+// the slice. It reads the transaction indexes, starting with the segment that contains offset, and
+// stops at the first entry which shows that every transaction in the range has ended (Kafka's
 // collectAbortedTransactions).
 func (s *Slice) findAborted(list *segmentlist.List, offset, limit int64) error {
 	// The slice ends at the first batch behind it, or at the end of the segment. A concurrent

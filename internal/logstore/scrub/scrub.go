@@ -78,7 +78,7 @@ type Scrubber struct {
 	saved      time.Time
 	saveFailed bool
 	failures   int // consecutive checks of the next target that failed
-	// digests are those of small files, by path.
+	// digests contains the digests of small files, by path.
 	digests map[string]digest
 	settled time.Duration // settled, except in tests
 	// recheck are the targets that are checked next, from recheckAt on.

@@ -24,7 +24,7 @@ import (
 // point on disk, because recovery scans from below them.
 const snapshotsKept = 2
 
-// Files are the files <offset>.snapshot of a log.
+// Files reads and writes the files <offset>.snapshot of a log.
 type Files struct {
 	dir swap.Dir
 	// pending is a snapshot that could not be written because the disk was full; nil if there is no

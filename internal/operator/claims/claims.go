@@ -18,7 +18,7 @@ type Claim struct {
 	// FileSystemPending is true if the volume has grown, and its file system grows when a pod mounts
 	// it (condition FileSystemResizePending). Many drivers let it grow while the pod runs.
 	FileSystemPending bool
-	// Replaced is true if the claim is to be replaced by one of another StorageClass.
+	// Replaced is true if a claim with another StorageClass is to replace the claim.
 	Replaced bool
 	// ResizeError is the message of condition ControllerResizeError or NodeResizeError, or a message
 	// that the driver has stopped trying.

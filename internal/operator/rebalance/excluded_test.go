@@ -34,7 +34,8 @@ func (m *model) waits(message string) {
 	}
 }
 
-// TestRunThatFullDisksPreventWaits: it names the brokers, and continues when space is free.
+// TestRunThatFullDisksPreventWaits: a run that full disks prevent waits and names the brokers with
+// these disks. It continues when they have space.
 func TestRunThatFullDisksPreventWaits(t *testing.T) {
 	m := scaled(t)
 	m.fill(82)

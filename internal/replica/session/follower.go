@@ -22,7 +22,7 @@ func (f *Follower[P]) ID() ID { return f.id }
 // calls Reset before it adds partitions.
 func (f *Follower[P]) Full() bool { return f.id.Epoch == New }
 
-// Reset prepares a full fetch: no request is stored as sent.
+// Reset makes the next fetch a full one: it forgets the requests that were sent.
 func (f *Follower[P]) Reset() {
 	clear(f.sent)
 	f.forgotten = f.forgotten[:0]
