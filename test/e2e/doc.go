@@ -4,8 +4,12 @@
 // It runs with the build tag e2e against the cluster of KUBECONFIG. It requires kubectl on the
 // PATH. The environment variables IMAGE and CLIENT_IMAGE name images that the nodes have or can
 // pull. The test creates a namespace and deletes it at the end, and also the CRDs if it has
-// installed them. Steps use the state that earlier steps left, so they run in order; after a failed
-// step the run continues with the next one.
+// installed them. Steps use the LogCluster and the Topics of the samples and restore what they change
+// in them. After a failed step the run continues with the next one. One step runs alone by
+//
+//	make e2e E2E_RUN='/the_network_fails_in_part'
+//
+// A run of all steps writes what they measured to docs/bench/e2e.md.
 //
 // FAULTS is the path of a script that stops and starts nodes and the API server, such as
 // hack/e2e-faults.sh. If it is unset, the steps that need the script are skipped.

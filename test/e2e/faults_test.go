@@ -56,7 +56,7 @@ func (e *environment) underLoad(t *testing.T, do func(t *testing.T)) stats {
 	e.waitAcknowledged(t, failover, 1000)
 	stopped = true
 	answer := e.mustCall(t, "POST", "stop", "topic", failover)
-	t.Logf("MEASURED %s: a partition was unavailable for writes for %d ms at most; by partition: %v", t.Name(),
+	e.measured(t, "a partition was unavailable for writes for %d ms at most; by partition: %v",
 		answer.Gap, answer.Gaps)
 	e.checkAllRecords(t, failover)
 	return answer
@@ -95,8 +95,8 @@ func (e *environment) successiveFailures(t *testing.T) {
 					e.pause(t, killInterval)
 					led, others := before.split(e.mustCall(t, "GET", "stats", "topic",
 						failover).Gaps, int32(round%brokerCount))
-					t.Logf(
-						"MEASURED round %d, broker %d led %d: unavailable for writes for %d ms; partitions of other leaders: %d ms",
+					e.measured(t,
+						"round %d, broker %d led %d: unavailable for writes for %d ms; partitions of other leaders: %d ms",
 						round,
 						round%brokerCount,
 						before.count(int32(round%brokerCount)),
@@ -151,7 +151,7 @@ func (e *environment) nodesFail(t *testing.T) {
 			e.mustCall(t, "POST", "mark", "topic", failover)
 			e.faults(t, "power-off", node)
 			e.pause(t, 45*time.Second)
-			t.Logf("MEASURED while the node is off: unavailable for writes for %v ms",
+			e.measured(t, "while the node is off: unavailable for writes for %v ms",
 				e.mustCall(t, "GET", "stats", "topic", failover).Gaps)
 			t.Logf("pods and partitions:\n%s",
 				e.kubectl(t, "get", "pods,logclusters,topics,partitionsets", "-o", "wide"))
@@ -203,7 +203,7 @@ func (e *environment) apiServerFails(t *testing.T) {
 			began := time.Now()
 			e.waitAPI(t)
 			e.waitReady(t, 1, topics)
-			t.Logf("MEASURED everything Ready %s after the API server started",
+			e.measured(t, "everything Ready %s after the API server started",
 				time.Since(began).Round(100*time.Millisecond))
 		})
 	})

@@ -28,7 +28,7 @@ func (e *environment) groups(t *testing.T) {
 			})
 			e.waitConsumed(t)
 			left := e.mustCall(t, "POST", "leave", "topic", failover)
-			t.Logf("MEASURED %s: %d records consumed, %d of them more than once", protocol.name,
+			e.measured(t, "%s: %d records consumed, %d of them more than once", protocol.name,
 				left.Consumed, left.Duplicates)
 			// A new member must receive the records that are written from now on, and no earlier
 			// records.

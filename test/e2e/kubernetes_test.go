@@ -41,6 +41,7 @@ type environment struct {
 	cluster     string // the LogCluster of conditions and changes, by default that of config/samples
 	client      string // name of the client's pod
 	skips       *skips
+	figures     *figures
 }
 
 func newEnvironment(namespace, image, clientImage string) (*environment, error) {
@@ -62,7 +63,7 @@ func newEnvironment(namespace, image, clientImage string) (*environment, error) 
 	}
 	return &environment{Client: client.NewNamespacedClient(typed, namespace), set: set,
 		namespace: namespace, image: image, clientImage: clientImage, cluster: logCluster,
-		client: "client", skips: &skips{}}, nil
+		client: "client", skips: &skips{}, figures: &figures{}}, nil
 }
 
 // command runs a program in the root directory of the repository and returns its output. If the

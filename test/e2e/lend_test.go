@@ -63,7 +63,7 @@ func (e *environment) lends(t *testing.T) {
 	})
 	e.waitAcknowledged(t, alone, 1000)
 	stopped := e.mustCall(t, "POST", "stop", "topic", alone)
-	t.Logf("MEASURED partitions with one replica were unavailable for writes for %d ms at most, %d "+
+	e.measured(t, "partitions with one replica were unavailable for writes for %d ms at most, %d "+
 		"replicas were lent at the same time: %s", stopped.Gap, most, stopped.longest())
 	if gap := time.Duration(stopped.Gap) * time.Millisecond; gap > maxLendGap || most == 0 {
 		t.Errorf("a partition was unavailable for writes for %s; %d replicas were lent", gap, most)

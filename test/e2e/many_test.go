@@ -53,7 +53,7 @@ func (e *environment) manyPartitionsFailOver(t *testing.T) {
 		}
 		return ""
 	})
-	t.Logf("MEASURED %d partitions ready after %s", manyPartitions(),
+	e.measured(t, "%d partitions ready after %s", manyPartitions(),
 		time.Since(began).Round(100*time.Millisecond))
 	e.probe(t, leads{}, -1) // so that the client has all leaders in its metadata cache
 	kill := func(t *testing.T, broker int32) { e.killProcess(t, brokerPod(broker)) }
@@ -89,8 +89,8 @@ func (e *environment) manyPartitionsFailOver(t *testing.T) {
 			e.waitAcknowledged(t, many, 500)
 			stopped := e.mustCall(t, "POST", "stop", "topic", many)
 			led, others := before.split(stopped.Gaps, broker)
-			t.Logf(
-				"MEASURED all in sync with preferred leaders after %s; longest gap under load %d ms, of partitions of other leaders %d ms: %s",
+			e.measured(t,
+				"all in sync with preferred leaders after %s; longest gap under load %d ms, of partitions of other leaders %d ms: %s",
 				time.Since(moment).Round(100*time.Millisecond),
 				led,
 				others,
@@ -109,8 +109,8 @@ func (e *environment) probe(t *testing.T, before leads, broker int32) {
 	latencies := e.mustCall(t, "POST", "probe", "topic", many, "partitions",
 		strconv.Itoa(manyPartitions())).Latencies
 	led, others := before.split(latencies, broker)
-	t.Logf(
-		"MEASURED broker %d led %d of %d: the last of them accepted a write after %d ms, the last of the others after %d ms",
+	e.measured(t,
+		"broker %d led %d of %d: the last of them accepted a write after %d ms, the last of the others after %d ms",
 		broker,
 		before.count(broker),
 		manyPartitions(),

@@ -197,7 +197,7 @@ func (e *environment) racks(t *testing.T) {
 				"topology.kubernetes.io/zone")
 		}
 		answer := e.mustCall(t, "GET", "nearest", "topic", failover, "rack", rack)
-		t.Logf("MEASURED rack %s: %d records, batches by broker %v", rack, answer.Held,
+		e.measured(t, "rack %s: %d records, batches by broker %v", rack, answer.Held,
 			answer.Sources)
 		for broker, batches := range answer.Sources {
 			if broker != id && batches > answer.Sources[id] {

@@ -165,7 +165,7 @@ func (e *environment) networkFailure(t *testing.T, failure networkFailure) {
 	marked, replaced := e.observe(t, v, began)
 	answer := e.mustCall(t, "GET", "stats", "topic", failover)
 	led, others := before.split(answer.Gaps, v.id)
-	t.Logf("MEASURED broker %d led %d of %d partitions: unavailable for writes for %d ms; partitions "+
+	e.measured(t, "broker %d led %d of %d partitions: unavailable for writes for %d ms; partitions "+
 		"of other leaders: %d ms; isolated after %s; other leaders after %s; %s", v.id,
 		before.count(v.id), len(before), led, others, marked, replaced, answer.longest())
 	if (marked > 0) != failure.isolated {
@@ -188,7 +188,7 @@ func (e *environment) networkFailure(t *testing.T, failure networkFailure) {
 	}
 	e.waitInSync(t)
 	e.waitReady(t, 1, topics)
-	t.Logf("MEASURED after the failure: %s",
+	e.measured(t, "after the failure: %s",
 		e.mustCall(t, "GET", "stats", "topic", failover).longest())
 }
 

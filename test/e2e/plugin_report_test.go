@@ -27,7 +27,8 @@ const secretLine = 16
 // applied with kubectl, which stores its values in an annotation, too.
 func (o *operatedCluster) reports(t *testing.T) {
 	manifest := fmt.Sprintf(`{apiVersion: v1, kind: Secret, metadata: {name: operated-secret,
-  labels: {%s: %s}}, stringData: {token: not-to-be-seen-by-others}}`, v1alpha1.LabelCluster, operated)
+  labels: {%s: %s}},
+	stringData: {token: not-to-be-seen-by-others}}`, v1alpha1.LabelCluster, operated)
 	if _, err := command(t.Context(), manifest, "kubectl", "--namespace", o.namespace, "apply",
 		"-f", "-"); err != nil {
 		t.Fatal(err)

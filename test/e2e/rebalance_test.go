@@ -66,14 +66,14 @@ func (e *environment) addBrokers(t *testing.T) {
 	moving := e.latency(t, "moves to 2 new brokers",
 		func() { e.waitRun(t, v1alpha1.TriggerOnScale, v1alpha1.RebalanceDone) })
 	// This is no assertion: the brokers, the client and Kubernetes share the CPUs of one machine.
-	t.Logf("MEASURED 99th percentile of the latency: %.1f times that without moves; the target is 2",
+	e.measured(t, "99th percentile of the latency: %.1f times that without moves; the target is 2",
 		float64(moving)/float64(quiet))
 	sizes, largest := e.sizes(t, 5)
 	total := int64(0)
 	for _, bytes := range sizes {
 		total += bytes
 	}
-	t.Logf("MEASURED bytes by broker after 3 -> 5: %v, the mean is %d", sizes, total/5)
+	e.measured(t, "bytes by broker after 3 -> 5: %v, the mean is %d", sizes, total/5)
 	for id, bytes := range sizes {
 		if off := max(bytes-total/5, total/5-bytes); off > total/50+largest {
 			t.Errorf("broker %d has %d bytes, the mean is %d", id, bytes, total/5)
@@ -82,7 +82,7 @@ func (e *environment) addBrokers(t *testing.T) {
 	// Both new brokers need at least 90 % of the mean. The total includes the records that were
 	// written during the run, as copies do.
 	copied, bound := e.lastRun(t).BytesDone, total/5*2*9/10
-	t.Logf("MEASURED the run copied %d bytes, the lower bound is %d", copied, bound)
+	e.measured(t, "the run copied %d bytes, the lower bound is %d", copied, bound)
 	if copied > bound*11/10 {
 		t.Errorf("the run copied %d bytes, the lower bound is %d", copied, bound)
 	}
@@ -96,7 +96,7 @@ func (e *environment) latency(t *testing.T, name string, during func()) time.Dur
 	e.mustCall(t, "POST", "mark", "topic", failover)
 	during()
 	got := e.mustCall(t, "GET", "stats", "topic", failover)
-	t.Logf("MEASURED %s: latency of %d records: p50 %d ms, p99 %d ms; %d leader changes; %s", name,
+	e.measured(t, "%s: latency of %d records: p50 %d ms, p99 %d ms; %d leader changes; %s", name,
 		got.Measured, got.P50, got.P99, e.leaderEpochs(t)-before, got.longest())
 	if got.Measured < 1000 {
 		t.Fatalf("only %d records were acknowledged", got.Measured)

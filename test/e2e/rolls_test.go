@@ -82,7 +82,7 @@ func (e *environment) waitWrites(t *testing.T) {
 		e.pause(t, time.Second)
 		gap := time.Duration(e.mustCall(t, "GET", "stats", "topic", failover).Gap) * time.Millisecond
 		if gap < 2*time.Second {
-			t.Logf("MEASURED all partitions accept writes %s after the API server",
+			e.measured(t, "all partitions accept writes %s after the API server",
 				back.Round(100*time.Millisecond))
 			return
 		}
@@ -109,7 +109,7 @@ func (e *environment) rollHundred(t *testing.T) {
 		e.waitAcknowledged(t, hundred, 1000)
 	}).Gap
 	stopped := e.mustCall(t, "POST", "stop", "topic", hundred)
-	t.Logf("MEASURED %d of a hundred partitions were written to, and unavailable for %d ms at most: %s",
+	e.measured(t, "%d of a hundred partitions were written to, and unavailable for %d ms at most: %s",
 		len(stopped.Gaps), stopped.Gap, stopped.longest())
 	if len(stopped.Gaps) != 100 {
 		t.Errorf("%d partitions were written to", len(stopped.Gaps))

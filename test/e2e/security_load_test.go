@@ -39,6 +39,8 @@ func (c *current) get() []byte {
 
 // load writes 500 records a second to topic loaded, with acks=all and idempotence.
 type load struct {
+	measured func(t *testing.T, format string, args ...any)
+
 	book   *ledger.Ledger
 	client *kgo.Client
 	cancel context.CancelFunc
@@ -53,7 +55,7 @@ const loadPerSecond = 500
 
 func (e *changingCluster) startLoad(t *testing.T, seeds []string, options ...kgo.Opt) *load {
 	t.Helper()
-	l := &load{book: e.book, done: make(chan struct{})}
+	l := &load{measured: e.measured, book: e.book, done: make(chan struct{})}
 	var err error
 	l.client, err = kgo.NewClient(append(options, kgo.SeedBrokers(seeds...), kgo.WithHooks(l),
 		kgo.MetadataMinAge(100*time.Millisecond))...)
@@ -127,7 +129,7 @@ func (l *load) stop(t *testing.T) {
 	if len(l.lost) > 0 {
 		t.Errorf("%d records were not written, such as: %v", len(l.lost), l.lost[0])
 	}
-	t.Logf("MEASURED %d records acknowledged; %d connections failed", l.book.Count(), len(l.failed))
+	l.measured(t, "%d records acknowledged; %d connections failed", l.book.Count(), len(l.failed))
 }
 
 // verify reads the topic: it must contain every acknowledged record once.
@@ -194,7 +196,7 @@ func (e *changingCluster) throttles(t *testing.T) {
 		})
 	}
 	group.Wait()
-	t.Logf("MEASURED limited: %.0f bytes/s, throttled %d times; steady: %.0f bytes/s, throttled %d "+
+	e.measured(t, "limited: %.0f bytes/s, throttled %d times; steady: %.0f bytes/s, throttled %d "+
 		"times", rates["limited"], counts["limited"].times(), rates["steady"],
 		counts["steady"].times())
 	if off := math.Abs(rates["limited"]/quota - 1); off > 0.2 {

@@ -34,7 +34,7 @@ func (e *environment) transactions(t *testing.T) {
 		return e.notCopied(ctx, func(s stats) bool { return s.Behind == 0 })
 	})
 	answer := e.mustCall(t, "POST", "endCopy", "topic", failover)
-	t.Logf("MEASURED %d records copied in %d transactions, %d transactions aborted; %d ms at most "+
+	e.measured(t, "%d records copied in %d transactions, %d transactions aborted; %d ms at most "+
 		"between two commits", answer.Held, answer.Committed, answer.Aborted, answer.CommitGap)
 	if answer.Held < 2000 {
 		t.Errorf("only %d records were copied", answer.Held)

@@ -68,7 +68,7 @@ func (e *environment) laterVersion(t *testing.T) {
 	e.checkAllRecords(t, sealed)
 	e.waitConsumed(t)
 	left := e.mustCall(t, "POST", "leave", "topic", failover)
-	t.Logf("MEASURED %d records consumed, %d of them more than once", left.Consumed,
+	e.measured(t, "%d records consumed, %d of them more than once", left.Consumed,
 		left.Duplicates)
 }
 
@@ -177,7 +177,7 @@ func (e *environment) runTooOld(t *testing.T, later string) {
 	e.waitPod(t, v1alpha1.BrokerLeaseName(e.cluster, broken), nil)
 	e.waitAcknowledged(t, "levels", 500)
 	stopped := e.mustCall(t, "POST", "stop", "topic", "levels")
-	t.Logf("MEASURED a partition was unavailable for writes for %d ms at most", stopped.Gap)
+	e.measured(t, "a partition was unavailable for writes for %d ms at most", stopped.Gap)
 	e.checkAllRecords(t, "levels")
 }
 

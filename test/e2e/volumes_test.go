@@ -230,7 +230,7 @@ func (e *environment) fill(t *testing.T) {
 	})
 	e.waitConsumed(t)
 	left := e.mustCall(t, "POST", "leave", "topic", failover)
-	t.Logf("MEASURED %d records consumed, %d of them more than once", left.Consumed, left.Duplicates)
+	e.measured(t, "%d records consumed, %d of them more than once", left.Consumed, left.Duplicates)
 	e.kubectl(t, "delete", "topic", filling, "--timeout=120s")
 	after := &corev1.Pod{}
 	if err := e.Get(t.Context(), client.ObjectKey{Name: brokerPod(id)}, after); err != nil {
