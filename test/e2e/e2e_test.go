@@ -192,7 +192,7 @@ func (e *environment) brokerDeleted(t *testing.T) {
 	if err := e.Get(t.Context(), client.ObjectKey{Name: name}, &before); err != nil {
 		t.Fatal(err)
 	}
-	e.mustCall(t, "POST", "stream", "topic", "ledger", "keys", "1000")
+	e.stream(t, "ledger", "keys", "1000")
 	e.waitAcknowledged(t, "ledger", 1000)
 	// With --force the broker is killed, as it would be if its node failed.
 	e.kubectl(t, "delete", "pod", name, "--grace-period=0", "--force")

@@ -5,6 +5,7 @@ package e2e
 import (
 	"context"
 	"fmt"
+	"net/url"
 	"os"
 	"strings"
 	"testing"
@@ -42,24 +43,28 @@ func (e *environment) faults(t *testing.T, args ...string) {
 func (e *environment) underLoad(t *testing.T, do func(t *testing.T)) stats {
 	t.Helper()
 	e.waitInSync(t)
-	e.mustCall(t, "POST", "stream", "topic", failover, "keys", "500", "perSecond", "500")
-	stopped := false
-	defer func() {
-		if !stopped { // do has failed or skipped the step; the next step starts its own stream
-			_, _ = e.call(context.Background(), "POST", "stop",
-				map[string][]string{"topic": {failover}})
-		}
-	}()
+	e.stream(t, failover, "keys", "500", "perSecond", "500")
 	e.waitAcknowledged(t, failover, 1000)
 	do(t)
 	e.waitInSync(t)
 	e.waitAcknowledged(t, failover, 1000)
-	stopped = true
 	answer := e.mustCall(t, "POST", "stop", "topic", failover)
 	e.measured(t, "a partition was unavailable for writes for %d ms at most; by partition: %v",
 		answer.Gap, answer.Gaps)
 	e.checkAllRecords(t, failover)
 	return answer
+}
+
+// stream starts a stream to a topic. If the step fails before it stops the stream, it is stopped
+// after the step, so that it neither disturbs the next steps nor waits for a deleted topic.
+func (e *environment) stream(t *testing.T, topic string, pairs ...string) {
+	t.Helper()
+	e.mustCall(t, "POST", "stream", append([]string{"topic", topic}, pairs...)...)
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		_, _ = e.call(ctx, "POST", "stop", url.Values{"topic": {topic}}) // it has mostly ended
+	})
 }
 
 // checkAllRecords checks a topic that is not compacted: every acknowledged record must exist, and

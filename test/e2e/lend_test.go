@@ -30,7 +30,7 @@ func (e *environment) lends(t *testing.T) {
 	e.waitReady(t, 1, topics+1)
 	e.patch(t, `{"spec":{"rollout":{"singleReplica":"Move"}}}`)
 	before, most := e.assigned(t, alone), int32(0)
-	e.mustCall(t, "POST", "stream", "topic", alone, "keys", "500", "perSecond", "500")
+	e.stream(t, alone, "keys", "500", "perSecond", "500")
 	e.waitAcknowledged(t, alone, 1000)
 	watch := e.watchBrokers(t)
 	e.restartAll(t)

@@ -79,7 +79,7 @@ func (e *environment) manyPartitionsFailOver(t *testing.T) {
 			e.waitPreferredLeaders(t)
 			before, broker := e.leads(t, many), int32(round%brokerCount)
 			// This is a steady load on about 30 partitions.
-			e.mustCall(t, "POST", "stream", "topic", many, "keys", "30", "perSecond", "300")
+			e.stream(t, many, "keys", "30", "perSecond", "300")
 			e.waitAcknowledged(t, many, 500)
 			e.mustCall(t, "POST", "mark", "topic", many)
 			moment := time.Now()

@@ -99,7 +99,7 @@ func (e *environment) waitWrites(t *testing.T) {
 func (e *environment) rollHundred(t *testing.T) {
 	gap := e.underLoad(t, func(t *testing.T) {
 		// A record every 0.3 s to each partition, so that a gap is measured this precisely.
-		e.mustCall(t, "POST", "stream", "topic", hundred, "keys", "500", "perSecond", "300")
+		e.stream(t, hundred, "keys", "500", "perSecond", "300")
 		e.waitAcknowledged(t, hundred, 1000)
 		watch := e.watchBrokers(t)
 		e.changeImage(t, os.Getenv("LATER_IMAGE"))

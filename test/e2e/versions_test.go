@@ -166,7 +166,7 @@ func (e *environment) runTooOld(t *testing.T, later string) {
 	e.kubectl(t, "wait", "logcluster", e.cluster, "--for=jsonpath={.status.formatLevel}=2",
 		"--timeout=60s")
 	e.runClient(t, e.cluster)
-	e.mustCall(t, "POST", "stream", "topic", "levels", "keys", "500", "perSecond", "500")
+	e.stream(t, "levels", "keys", "500", "perSecond", "500")
 	e.waitAcknowledged(t, "levels", 500)
 	e.patchImage(t, e.image)
 	e.waitRollout(t, v1alpha1.ReasonWaiting, "is not ready")

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log"
 	"net/http"
@@ -39,6 +40,9 @@ type account struct {
 	group  *group     // the consumer; nil if the client has joined no group
 	copier *copier    // nil if the topic is not being copied
 }
+
+// flushTimeout limits the time for which the end of a stream waits for acknowledgements.
+const flushTimeout = 50 * time.Second
 
 // Stats is the response of every successful call.
 type Stats struct {
@@ -210,7 +214,13 @@ func (s *server) stop(r *http.Request, a *account, _ *Stats) error {
 	}
 	stop()
 	<-stream
-	return s.producing().Flush(r.Context())
+	ctx, cancel := context.WithTimeout(r.Context(), flushTimeout)
+	defer cancel()
+	if err := s.producing().Flush(ctx); err != nil {
+		// Records that wait for a topic without leaders would fail the next steps.
+		return errors.Join(err, s.producing().AbortBufferedRecords(context.Background()))
+	}
+	return nil
 }
 
 // mark resets the longest gaps and the latencies of a running stream.
