@@ -86,10 +86,12 @@ func TestHeartwoodOnKubernetes(t *testing.T) {
 			e.clusterDeleted},
 		{"the commands of the pages for operators work", e.commandsOfPages},
 	}
+	var names []string
 	for _, step := range steps {
 		e.record(t, step.name, step.run)
+		names = append(names, step.name)
 	}
-	e.writeFigures(t, len(steps))
+	e.writeFigures(t, names)
 }
 
 // samples applies the samples and starts the client.

@@ -3,7 +3,9 @@
 package e2e
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -14,7 +16,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// figuresPage is the page that a whole run writes.
+// figuresPage is the page that a run writes.
 const figuresPage = "docs/bench/e2e.md"
 
 // figures collects the result of each step and what it measured.
@@ -56,23 +58,37 @@ func (e *environment) measured(t *testing.T, format string, args ...any) {
 	e.figures.add(line)
 }
 
-// page returns the page. versions describes what was measured, a line each.
-func (f *figures) page(versions []string) string {
-	var page strings.Builder
-	page.WriteString("# Figures of the last end-to-end run\n\nA whole run of `make e2e` writes " +
-		"this page. The nodes, the brokers and the\nclient share the CPUs of one machine, so the " +
-		"figures show orders of magnitude.\n\n")
-	for _, line := range versions {
-		fmt.Fprintf(&page, "- %s\n", line)
+// figuresHead is the page before its table.
+const figuresHead = `# Figures of the last end-to-end run
+
+` + "`make e2e` writes this page: each step that it runs replaces its row. The nodes, the brokers and" + `
+the client share the CPUs of one machine, so the figures show orders of magnitude.
+
+| Step | Result | Seconds | Version | Measured |
+|---|---|---|---|---|
+`
+
+// page returns the page with the rows of a previous page and of the steps that ran, in the order of
+// all steps. version describes what was measured.
+func (f *figures) page(previous, version string, names []string) string {
+	rows := map[string]string{}
+	for line := range strings.Lines(previous) {
+		if cells := strings.SplitN(line, " | ", 2); len(cells) == 2 {
+			rows[strings.TrimPrefix(cells[0], "| ")] = line
+		}
 	}
-	page.WriteString("\n| Step | Result | Seconds | Measured |\n|---|---|---|---|\n")
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, step := range f.steps {
-		fmt.Fprintf(&page, "| %s | %s | %.0f | %s |\n", step.name, step.result, step.took.Seconds(),
+		rows[step.name] = fmt.Sprintf("| %s | %s | %.0f | %s | %s |\n", step.name, step.result,
+			step.took.Seconds(), version,
 			strings.ReplaceAll(strings.Join(step.lines, "<br>"), "|", `\|`))
 	}
-	return page.String()
+	page := figuresHead
+	for _, name := range names {
+		page += rows[name]
+	}
+	return page
 }
 
 // record runs a step and adds its result and duration. A failed step does not end the run.
@@ -92,26 +108,27 @@ func (e *environment) record(t *testing.T, name string, run func(*testing.T)) {
 	})
 }
 
-// writeFigures writes the page if all steps were selected. A run of single steps keeps the page.
-func (e *environment) writeFigures(t *testing.T, steps int) {
-	if len(e.figures.steps) != steps {
-		t.Logf("%d of %d steps were selected: %s is kept", len(e.figures.steps), steps, figuresPage)
-		return
+// writeFigures writes the page. A step that was not selected keeps its row.
+func (e *environment) writeFigures(t *testing.T, names []string) {
+	file := filepath.Join("../..", figuresPage)
+	previous, err := os.ReadFile(file)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join("../..", figuresPage),
-		[]byte(e.figures.page(e.versions(t))), 0o644); err != nil {
+	page := e.figures.page(string(previous), e.version(t), names)
+	if err := os.WriteFile(file, []byte(page), 0o644); err != nil {
 		t.Error(err)
 	}
 }
 
-// versions describes what a run measures.
-func (e *environment) versions(t *testing.T) []string {
+// version describes what a run measures.
+func (e *environment) version(t *testing.T) string {
 	t.Helper()
 	server, err := e.set.Discovery().ServerVersion()
 	if err != nil {
 		t.Fatal(err)
 	}
-	commit, err := command(t.Context(), "", "git", "describe", "--always", "--dirty", "--exclude=*")
+	commit, err := command(t.Context(), "", "git", "describe", "--always", "--exclude=*")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -119,23 +136,25 @@ func (e *environment) versions(t *testing.T) []string {
 	if err := e.List(t.Context(), &nodes); err != nil {
 		t.Fatal(err)
 	}
-	return []string{"Date: " + time.Now().UTC().Format(time.DateOnly),
-		"Commit: " + strings.TrimSpace(commit), "Kubernetes: " + server.GitVersion,
-		fmt.Sprintf("Nodes: %d", len(nodes.Items))}
+	return fmt.Sprintf("%s, %s, Kubernetes %s, %d nodes", time.Now().UTC().Format(time.DateOnly),
+		strings.TrimSpace(commit), server.GitVersion, len(nodes.Items))
 }
 
-// TestFiguresOfSteps checks the page: each figure stands in the row of its step.
+// TestFiguresOfSteps checks the page: a step that ran replaces its row, others keep theirs.
 func TestFiguresOfSteps(t *testing.T) {
 	f := &figures{}
-	*f.begin("first") = figuresOfStep{name: "first", result: "pass", took: 2 * time.Second}
+	*f.begin("second") = figuresOfStep{name: "second", result: "pass", took: 2 * time.Second}
 	f.add("3 ms")
 	f.add("a|b")
-	*f.begin("second") = figuresOfStep{name: "second", result: "**fail**"}
-	page := f.page([]string{"Kubernetes: v1"})
-	for _, want := range []string{"\n- Kubernetes: v1\n", "\n| first | pass | 2 | 3 ms<br>a\\|b |\n",
-		"\n| second | **fail** | 0 |  |\n"} {
-		if !strings.Contains(page, want) {
-			t.Errorf("no %q in:\n%s", want, page)
-		}
+	names := []string{"first", "second", "third"}
+	page := f.page(figuresHead+"| first | **fail** | 9 | v1 | 8 ms |\n| second | pass | 1 | v1 |  |\n"+
+		"| removed | pass | 1 | v1 |  |\n", "v2", names)
+	want := figuresHead + "| first | **fail** | 9 | v1 | 8 ms |\n| second | pass | 2 | v2 | " +
+		"3 ms<br>a\\|b |\n"
+	if page != want {
+		t.Errorf("got:\n%s\nwant:\n%s", page, want)
+	}
+	if again := (&figures{}).page(page, "v3", names); again != page {
+		t.Errorf("a run without steps changes the page:\n%s", again)
 	}
 }
