@@ -74,7 +74,16 @@ func TestScrubOnRequest(t *testing.T) {
 // checkRepair flips a bit of an offset index. A scrub replaces the file, and says so.
 func checkRepair(t *testing.T, s process.Setup) {
 	t.Helper()
-	flipBit(t, filepath.Join(s.DataDir, "*", "tickets-0", "00000000000000000000.timeindex"), 4)
+	index := filepath.Join(s.DataDir, "*", "tickets-0", "00000000000000000000.timeindex")
+	await.Until(t, "the first segment has its index", func() bool {
+		names, err := filepath.Glob(index)
+		if err != nil || len(names) != 1 {
+			return false
+		}
+		info, err := os.Stat(names[0])
+		return err == nil && info.Size() > 4
+	})
+	flipBit(t, index, 4)
 	code, out, errOut := heartwood(t, "scrub", "tickets", "--wait", "--address", s.HTTP)
 	if want := "repaired on broker 0: tickets-0/00000000000000000000.timeindex: "; code != 0 ||
 		!strings.Contains(out, want) {
