@@ -4,10 +4,10 @@
 // It runs with the build tag e2e against the cluster of KUBECONFIG. It requires kubectl on the
 // PATH. The environment variables IMAGE and CLIENT_IMAGE name images that the nodes have or can
 // pull. The test creates a namespace and deletes it at the end, and also the CRDs if it has
-// installed them. Steps use the LogCluster and the Topics of the samples and restore what they change
-// in them. After a failed step the run continues with the next one. One step runs alone by
+// installed them. Steps use the LogCluster and the Topics of the samples, and restore what they
+// change there. After a failed step the run continues with the next one. One step runs alone by
 //
-//	make e2e E2E_RUN='/the_network_fails_in_part'
+//	make e2e E2E_RUN=TestHeartwoodOnKubernetes/the_network_fails_in_part
 //
 // A run writes what its steps measured to docs/bench/e2e.md.
 //

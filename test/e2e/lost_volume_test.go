@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -181,8 +182,11 @@ func (e *environment) waitVolumesPresent(t *testing.T) {
 // directory returns the directory id with which a broker has registered.
 func (e *environment) directory(t *testing.T, lease string) string {
 	t.Helper()
-	return e.kubectl(t, "get", "lease", lease, "-o",
-		`jsonpath={.metadata.annotations.heartwood\.dev/directory-id}`)
+	var found coordinationv1.Lease
+	if err := e.Get(t.Context(), client.ObjectKey{Name: lease}, &found); err != nil {
+		t.Fatal(err)
+	}
+	return v1alpha1.ReadRegistration(&found).Directory
 }
 
 // waitVolumeLost waits until the LogCluster reports that a broker, whose pod was replaced, has lost
