@@ -110,7 +110,7 @@ func (e *environment) record(t *testing.T, name string, run func(*testing.T)) {
 
 // writeFigures writes the page. A step that was not selected keeps its row.
 func (e *environment) writeFigures(t *testing.T, names []string) {
-	file := filepath.Join("../..", figuresPage)
+	file := filepath.FromSlash("../../" + figuresPage)
 	previous, err := os.ReadFile(file)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		t.Fatal(err)
