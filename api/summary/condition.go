@@ -11,8 +11,7 @@ import (
 	"heartwood.dev/heartwood/api/v1alpha1"
 )
 
-// Polled contains the number of brokers that were polled and of those that responded; 0 <=
-// Responded <= Brokers.
+// Polled counts the polled brokers and their responses: 0 <= Responded <= Brokers.
 type Polled struct{ Brokers, Responded int }
 
 // Condition returns condition Compacting; its message summarizes the partitions' reasons in one
@@ -51,7 +50,8 @@ func Condition(rows Rows, partitions int, polled Polled) metav1.Condition {
 		return condition(known.Reason, message+".")
 	}
 	return Unknown(fmt.Sprintf(
-		"The brokers report reason %.40q, which this version of the operator does not support; upgrade the operator.",
+		"The brokers report reason %.40q, which this version of the operator does not support; upgrade "+
+			"the operator.",
 		leaders[0].Reason))
 }
 

@@ -63,8 +63,8 @@ Its node id is the number at the end of the pod's name.`,
 	flags.Var(address(&f.listen, ":9092"), "listen", "`HOST:PORT` listen here for Kafka clients")
 	flags.Var(address(&f.advertise, ""), "advertise",
 		"`HOST:PORT` where clients reach this broker")
-	flags.StringVar(&f.listeners, "listeners", "", "`JSON` LogCluster.spec.listeners as text, instead of "+
-		"the port of --listen; all listen on its host and advertise that of --advertise")
+	flags.StringVar(&f.listeners, "listeners", "", "`JSON` LogCluster.spec.listeners as text, "+
+		"instead of the port of --listen; all listen on its host and advertise that of --advertise")
 	flags.Var(address(&f.peerListen, ""), "peer-listen",
 		"`HOST:PORT` listen here for other brokers with mutual TLS (default: they connect to --listen)")
 	flags.StringVar(&f.certificates, "certificates", "",
@@ -72,8 +72,8 @@ Its node id is the number at the end of the pod's name.`,
 	flags.Var(address(&f.http, ":9644"), "http",
 		"`HOST:PORT` serve metrics, health and /api/v1/partitions here")
 	flags.StringVar(&f.httpMetrics, "http-metrics", string(v1alpha1.HTTPMetricsOpen),
-		"`WHO` the clients that may read the metrics if the port of --http has TLS, as it has with --certificates: "+
-			"Open or Authorized")
+		"`WHO` the clients that may read the metrics if the port of --http has TLS, as it has with "+
+			"--certificates: Open or Authorized")
 	flags.BoolVar(&f.pprof, "pprof", false,
 		"serve profiles under /debug/pprof on the port of --http")
 	level := addLogLevel(cmd, slog.LevelInfo)

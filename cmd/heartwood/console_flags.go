@@ -41,8 +41,8 @@ func (f *consoleFlags) add(cmd *cobra.Command) {
 		"`PATH` a proxy serves the console below this path and does not remove it")
 	set.BoolVar(&f.kubernetes, "kubernetes", false, "serve the LogClusters of the Kubernetes "+
 		"cluster in which the console runs")
-	set.StringSliceVar(&f.namespaces, "namespaces", nil, "`NAMESPACE,...` serve only LogClusters in these namespaces, with "+
-		"--kubernetes (default: all)")
+	set.StringSliceVar(&f.namespaces, "namespaces", nil, "`NAMESPACE,...` serve only LogClusters "+
+		"in these namespaces, with --kubernetes (default: all)")
 	set.StringVar(&f.serviceAccount, "service-account", "", "`NAMESPACE/NAME` the console's "+
 		"ServiceAccount, with --kubernetes: its tokens are sent to secured LogClusters")
 	set.StringVar(&f.logUser, "log-user", "", "`NAME` a LogUser, with --kubernetes: its Secret "+

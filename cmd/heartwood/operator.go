@@ -52,7 +52,8 @@ func operatorCommand() *cobra.Command {
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&f.image, "image", "",
-		"`IMAGE` run the brokers of LogClusters without spec.image in this image; usually the operator's own image")
+		"`IMAGE` run the brokers of LogClusters without spec.image in this image; usually the "+
+			"operator's own image")
 	flags.Var(address(&f.metrics, ":8080"), "metrics", "`HOST:PORT` serve the operator's metrics here")
 	flags.BoolVar(&f.authorizeMetrics, "metrics-authorized", false,
 		"serve the metrics with TLS, and only to clients with a token that may get /metrics: the "+
@@ -64,8 +65,9 @@ func operatorCommand() *cobra.Command {
 		"`NAMESPACE,...` watch only these namespaces")
 	flags.BoolVar(&f.electLeader, "leader-elect", true,
 		"run the controllers only while this operator holds the operators' Lease")
-	flags.StringVar(&f.identity, "identity", "", "`IDENTITY` name of the Lease's holder: unique among "+
-		"operators and stable across restarts, such as the pod's name (default: random at each start)")
+	flags.StringVar(&f.identity, "identity", "", "`IDENTITY` name of the Lease's holder: unique "+
+		"among operators and stable across restarts, such as the pod's name (default: random at each "+
+		"start)")
 	level := addLogLevel(cmd, slog.LevelInfo)
 	flags.StringVar(&f.levelFile, "log-level-file", "", "`FILE` read the log level from here, "+
 		"instead of --log-level; the file is read again every few seconds")

@@ -103,7 +103,8 @@ func (r *release) archive(path string, license []byte) (artifact written, err er
 		return artifact, fmt.Errorf("read the program: %w", err)
 	}
 	files := []file{{program, content, 0o755}, {"LICENSE", license, 0o644}}
-	artifact.file = strings.Join([]string{artifact.program, r.version, artifact.os, artifact.arch}, "_")
+	artifact.file = strings.Join([]string{artifact.program, r.version, artifact.os, artifact.arch},
+		"_")
 	pack := tarball
 	if artifact.os == "windows" {
 		artifact.file, pack = artifact.file+".zip", zipped

@@ -75,7 +75,8 @@ func newTokenCluster(t *testing.T) *tokenCluster {
 	for _, name := range []string{"idp", "accounts"} {
 		certificate, key := v1alpha1.ListenerCertificateKeys(name)
 		data[certificate], data[key] = certs.KeyPEM(t, c.ca.Server("broker"))
-		options.Listeners = append(options.Listeners, Listener{Name: name, Listen: "127.0.0.1:0", TLS: true,
+		options.Listeners = append(options.Listeners, Listener{Name: name,
+			Listen: "127.0.0.1:0", TLS: true,
 			Authentication: []v1alpha1.Authentication{{Type: v1alpha1.AuthenticationOAuthBearer,
 				OAuth: listeners[name]}}})
 	}

@@ -38,7 +38,8 @@ begin with those that status shows: the status of a Topic contains the worst 5 p
 		Args: exactArgs("one TOPIC/PARTITION"),
 	}
 	account.add(cmd)
-	cmd.Flags().StringVar(&name, "name", "", "`TOPIC/PARTITION` repeat the name of the partition here, instead of being asked for it")
+	cmd.Flags().StringVar(&name, "name", "",
+		"`TOPIC/PARTITION` repeat the name of the partition here, instead of being asked for it")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		return f.run(func(ctx context.Context, s *session, args []string) error {
 			loss, err := s.loss(ctx, args[0], account)

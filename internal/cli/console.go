@@ -43,7 +43,8 @@ as well: otherwise messages, groups and settings are not shown.`,
 		Args: usage.NoArgs,
 	}
 	connection.add(cmd)
-	cmd.Flags().Uint16Var(&port, "port", 9645, "`PORT` serve the console here on 127.0.0.1; 0: any free port")
+	cmd.Flags().Uint16Var(&port, "port", 9645,
+		"`PORT` serve the console here on 127.0.0.1; 0: any free port")
 	cmd.RunE = f.run(func(ctx context.Context, s *session, _ []string) error {
 		cluster, err := s.logCluster(ctx)
 		if err != nil {

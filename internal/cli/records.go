@@ -41,7 +41,8 @@ No group commits an offset. On listeners with authentication, give --user.`,
 	cmd.Flags().Int32SliceVar(&tail.Partitions, "partition", nil,
 		"`NUMBER` print only this partition; repeatable")
 	cmd.Flags().Lookup("partition").DefValue = "" // omits the default [] from the help text
-	cmd.Flags().Int64Var(&tail.Last, "last", 10, "`NUMBER` begin this many offsets before each partition's end")
+	cmd.Flags().Int64Var(&tail.Last, "last", 10,
+		"`NUMBER` begin this many offsets before each partition's end")
 	cmd.Flags().BoolVar(&tail.FromStart, "from-start", false, "print all records")
 	cmd.Flags().BoolVarP(&tail.Follow, "follow", "f", false, "print further records until Ctrl-C")
 	cmd.Flags().BoolVar(&tail.Committed, "committed", false,

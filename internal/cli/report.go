@@ -38,7 +38,8 @@ be read, is listed in errors.txt in the file.`,
 		Args: usage.NoArgs,
 	}
 	account.add(cmd)
-	cmd.Flags().StringVar(&file, "file", "", "`FILE` write the report here (default: heartwood-CLUSTER-TIME.zip)")
+	cmd.Flags().StringVar(&file, "file", "",
+		"`FILE` write the report here (default: heartwood-CLUSTER-TIME.zip)")
 	cmd.RunE = f.run(func(ctx context.Context, s *session, _ []string) error {
 		cluster, err := s.logCluster(ctx)
 		if err != nil {

@@ -38,7 +38,8 @@ ends the command, but not the removal.`,
 		Args:    exactArgs("one TOPIC"),
 	}
 	account.add(cmd)
-	cmd.Flags().StringVar(&name, "name", "", "`TOPIC` repeat the name of the topic here, instead of being asked for it")
+	cmd.Flags().StringVar(&name, "name", "",
+		"`TOPIC` repeat the name of the topic here, instead of being asked for it")
 	cmd.Flags().BoolVar(&wait, "wait", false, "wait until all brokers have deleted the records")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		return f.run(func(ctx context.Context, s *session, args []string) error {

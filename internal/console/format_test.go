@@ -46,7 +46,8 @@ func FuzzPrintable(f *testing.F) {
 				t.Fatalf("%q: got control character %U", raw, r)
 			}
 		}
-		if !excerpt.Hex && !excerpt.Cut && strings.Count(excerpt.Text, "") != strings.Count(string(raw), "") {
+		if !excerpt.Hex && !excerpt.Cut &&
+			strings.Count(excerpt.Text, "") != strings.Count(string(raw), "") {
 			t.Fatalf("%q: got another number of characters: %q", raw, excerpt.Text)
 		}
 	})

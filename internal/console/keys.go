@@ -223,8 +223,8 @@ func (page *keys) partitionOf(p *report.KeyPartition) keyPartition {
 		line.Cost += ", of which " + formatCount(p.Scanned) + " without a key sidecar were read through."
 	}
 	if !p.Complete {
-		line.Incomplete = "The search ended early, at its limit of 32 MiB, 2 seconds or 10,000 records: " +
-			"older records of the key may exist."
+		line.Incomplete = "The search ended early, at its limit of 32 MiB, 2 seconds or 10,000 " +
+			"records: older records of the key may exist."
 		if len(p.Records) > 0 {
 			line.Incomplete += " It begins at the end of the log, so the records below are the newest."
 		}

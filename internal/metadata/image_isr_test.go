@@ -38,9 +38,10 @@ func TestSetISRMarksFencedReplicas(t *testing.T) {
 func TestSetISRMarksLostRecords(t *testing.T) {
 	kept := placement.InSyncReplica{Broker: 0, Epoch: 3, Directory: "a"}
 	moved := placement.InSyncReplica{Broker: 1, Epoch: 3, Directory: "b"}
-	lost := placement.LoseLog(placement.Partition{Replicas: []int32{2}, Leader: 2,
+	alone := placement.Partition{Replicas: []int32{2}, Leader: 2,
 		ReplicaIncarnations: map[int32]string{2: "i"},
-		ISR:                 []placement.InSyncReplica{{Broker: 2, Epoch: 3, Directory: "c"}}}, 2, "i", "id").ISR[0]
+		ISR:                 []placement.InSyncReplica{{Broker: 2, Epoch: 3, Directory: "c"}}}
+	lost := placement.LoseLog(alone, 2, "i", "id").ISR[0]
 	absent := placement.InSyncReplica{Broker: 3, Epoch: 3, Directory: "d"}
 	up := map[int32]Broker{0: {ID: 0, Epoch: 4, CleanEpoch: -1, Directory: "a"},
 		1: {ID: 1, Epoch: 4, CleanEpoch: -1, Directory: "z"},

@@ -89,8 +89,8 @@ func startClusterOf(t *testing.T, limit, segment string) *cluster {
 	c := &cluster{t: t, dir: t.TempDir(), segment: segment, pids: map[int]int{}}
 	c.limit(limit)
 	c.http = ports.Free(t, 4)
-	command := exec.Command(binary, "dev", "-f", c.manifests(), "--processes", "--listen", ports.Free(t, 3),
-		"--http", c.http, "--data-dir", filepath.Join(c.dir, "data"))
+	command := exec.Command(binary, "dev", "-f", c.manifests(), "--processes", "--listen",
+		ports.Free(t, 3), "--http", c.http, "--data-dir", filepath.Join(c.dir, "data"))
 	command.Stderr = os.Stderr
 	out, err := command.StdoutPipe()
 	if err != nil {

@@ -101,7 +101,8 @@ func (e *environment) successiveFailures(t *testing.T) {
 					led, others := before.split(e.mustCall(t, "GET", "stats", "topic",
 						failover).Gaps, int32(round%brokerCount))
 					e.measured(t,
-						"round %d, broker %d led %d: unavailable for writes for %d ms; partitions of other leaders: %d ms",
+						"round %d, broker %d led %d: unavailable for writes for %d ms; "+
+							"partitions of other leaders: %d ms",
 						round,
 						round%brokerCount,
 						before.count(int32(round%brokerCount)),

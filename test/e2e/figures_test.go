@@ -61,8 +61,8 @@ func (e *environment) measured(t *testing.T, format string, args ...any) {
 // figuresHead is the page before its table.
 const figuresHead = `# Figures of the last end-to-end run
 
-` + "`make e2e` writes this page: each step that it runs replaces its row. The nodes, the brokers and" + `
-the client share the CPUs of one machine, so the figures show orders of magnitude.
+` + "`make e2e`" + ` writes this page: each step that it runs replaces its row. The nodes, brokers and the
+client share the CPUs of one machine, so the figures show orders of magnitude.
 
 | Step | Result | Seconds | Version | Measured |
 |---|---|---|---|---|

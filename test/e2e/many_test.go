@@ -90,7 +90,8 @@ func (e *environment) manyPartitionsFailOver(t *testing.T) {
 			stopped := e.mustCall(t, "POST", "stop", "topic", many)
 			led, others := before.split(stopped.Gaps, broker)
 			e.measured(t,
-				"all in sync with preferred leaders after %s; longest gap under load %d ms, of partitions of other leaders %d ms: %s",
+				"all in sync with preferred leaders after %s; longest gap under load "+
+					"%d ms, of partitions of other leaders %d ms: %s",
 				time.Since(moment).Round(100*time.Millisecond),
 				led,
 				others,
@@ -110,7 +111,8 @@ func (e *environment) probe(t *testing.T, before leads, broker int32) {
 		strconv.Itoa(manyPartitions())).Latencies
 	led, others := before.split(latencies, broker)
 	e.measured(t,
-		"broker %d led %d of %d: the last of them accepted a write after %d ms, the last of the others after %d ms",
+		"broker %d led %d of %d: the last of them accepted a write after %d ms, the "+
+			"last of the others after %d ms",
 		broker,
 		before.count(broker),
 		manyPartitions(),

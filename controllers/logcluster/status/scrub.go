@@ -14,7 +14,8 @@ type finding struct {
 	Text string // the message of the event
 }
 
-// newFindings returns the findings of brokers that their last status did not contain.
+// newFindings returns the findings in the statuses of brokers, without those that their last statuses
+// contained.
 func newFindings(before, after []v1alpha1.BrokerStatus) (found []finding) {
 	for i := range after {
 		if after[i].Scrub == nil {

@@ -1,6 +1,5 @@
-// Command kstatus reads Kubernetes objects, as JSON documents one after the other, from the standard
-// input, and prints what kstatus makes of each: its kind, its name, the status and the message,
-// separated by tabs.
+// Command kstatus reads Kubernetes objects from standard input, as a sequence of JSON documents. It
+// prints a line for each: its kind, name, status by kstatus, and message, separated by tabs.
 package main
 
 import (

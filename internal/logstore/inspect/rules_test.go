@@ -301,7 +301,8 @@ func TestSnapshotsAndEpochsAreDumped(t *testing.T) {
 			TxnFirstOffset: -1})))
 	must(t, vfs.WriteFileAtomic(mem, "/p-0/"+epochFile, []byte("0\n1\n3 0\n")))
 	want := snapshot +
-		"\nproducer id=7 epoch=0 sequence=5 offset=1 delta=0 time=1970-01-01T00:00:01.000Z coordinator=0 transaction=-1\n" +
+		"\nproducer id=7 epoch=0 sequence=5 offset=1 delta=0 time=1970-01-01T00:00:01.000Z " +
+		"coordinator=0 transaction=-1\n" +
 		"/p-0/" + epochFile + "\nepoch 3 from offset 0\n"
 	if got := dump(t, mem, DumpOptions{}, snapshot, "/p-0/"+epochFile); got != want {
 		t.Errorf("got:\n%s\nwant:\n%s", got, want)

@@ -18,8 +18,9 @@ import (
 func TestRequestsAreServedByAWalkThatBeginsLater(t *testing.T) {
 	random := rand.New(rand.NewPCG(seed.New(t), 0))
 	topics := []string{"", "a", "b", "without replicas"}
-	targets := []Target{dataDirectory, {Topic: "a", Partition: 0, Base: -1}, {Topic: "a", Partition: 0, Base: 7}, {Topic: "a", Partition: 1, Base: -1}, {Topic: "b", Partition: 0, Base: -1},
-		{Topic: "b", Partition: 0, Base: 30}}
+	targets := []Target{dataDirectory, {Topic: "a", Partition: 0, Base: -1},
+		{Topic: "a", Partition: 0, Base: 7}, {Topic: "a", Partition: 1, Base: -1},
+		{Topic: "b", Partition: 0, Base: -1}, {Topic: "b", Partition: 0, Base: 30}}
 	now := time.UnixMilli(1_700_000_000_000).UTC()
 	var state State
 	type asked struct {

@@ -122,7 +122,7 @@ func TestSegmentsAreFound(t *testing.T) {
 	}
 }
 
-// The records of a segment are counted only if this process has appended all of them.
+// A segment has a count of records only if this process has appended all of its records.
 func TestAppendedRecordsAreCounted(t *testing.T) {
 	h := handles(t, vfs.NewMem(), 1)[0]
 	batch := record.Whole(record.Batch(storetest.Keyed(t, "a", "b", "c")))
