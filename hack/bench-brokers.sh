@@ -29,7 +29,7 @@ echo "{\"Replace\": {\"$PWD/$sendfile\": \"$dir/copying.go\"}}" > "$dir/overlay.
 CGO_ENABLED=0 go build -overlay "$dir/overlay.json" -trimpath -ldflags '-s -w' -o "$dir/copying" \
   ./cmd/heartwood
 
-. hack/bench-lib.sh
+. hack/bench-lib.bash
 
 client=$dir/ours
 

@@ -24,7 +24,7 @@ client=${HEARTWOOD:-$dir/heartwood}
 [ -n "${HEARTWOOD:-}" ] || CGO_ENABLED=0 go build -trimpath -ldflags '-s -w' -o "$client" \
   ./cmd/heartwood
 
-. hack/bench-lib.sh
+. hack/bench-lib.bash
 
 cat > "$dir/secured.yaml" <<YAML
 apiVersion: heartwood.dev/v1alpha1

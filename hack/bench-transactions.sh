@@ -22,7 +22,7 @@ heartwood=${HEARTWOOD:-$dir/heartwood}
 [ -n "${HEARTWOOD:-}" ] || CGO_ENABLED=0 go build -trimpath -ldflags '-s -w' -o "$heartwood" \
   ./cmd/heartwood
 
-. hack/bench-lib.sh
+. hack/bench-lib.bash
 
 bench() { # ARGUMENTS...
   "$heartwood" bench produce --bootstrap "127.0.0.1:$port" --records 1000000000 \

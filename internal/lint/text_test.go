@@ -177,7 +177,7 @@ func scripts(t *testing.T) []string {
 			rel, err := filepath.Rel(root, name)
 			rel = filepath.ToSlash(rel)
 			switch filepath.Ext(rel) {
-			case ".sh", ".yaml", ".yml", ".tpl", ".txt":
+			case ".sh", ".bash", ".yaml", ".yml", ".tpl", ".txt":
 				if rel != phrasesFile && !strings.HasPrefix(rel, "config/crd/") && !isGenerated(rel) {
 					found = append(found, rel)
 				}

@@ -14,8 +14,8 @@ type finding struct {
 	Text string // the message of the event
 }
 
-// newFindings returns the findings in the statuses of brokers, without those that their last statuses
-// contained.
+// newFindings returns the findings in the statuses of brokers, without those of their last
+// statuses.
 func newFindings(before, after []v1alpha1.BrokerStatus) (found []finding) {
 	for i := range after {
 		if after[i].Scrub == nil {

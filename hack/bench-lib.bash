@@ -1,4 +1,4 @@
-# bench-lib.sh contains what the scripts that measure brokers share. A script sets these variables,
+# bench-lib.bash is shared by the scripts that measure brokers. A script sets these variables,
 # sources this file, and calls start and stop.
 #
 #   dir         existing directory of the script; start replaces $dir/data
