@@ -24,44 +24,43 @@ type Ask struct {
 }
 
 // List lists the bounds of topics. If only some brokers answer, the error is a *kadm.ShardErrors,
-// and the bounds contain their partitions. A topic that does not exist has one partition, -1, with
-// an error.
+// and the bounds contain their partitions. Any other error ends the listing. A topic that does not
+// exist has one partition, -1, with an error.
 func (a Ask) List(ctx context.Context, admin *kadm.Client, topics ...string) (b Bounds, err error) {
-	var faults []error
-	list := func(what string, into *kadm.ListedOffsets,
-		request func(context.Context, ...string) (kadm.ListedOffsets, error)) {
-		var fault error
-		if *into, fault = request(ctx, topics...); fault != nil {
-			faults = append(faults, fmt.Errorf("list %s: %w", what, fault))
-		}
-	}
-	list("start offsets", &b.Starts, admin.ListStartOffsets)
+	ends := admin.ListEndOffsets
 	if a.Committed {
-		list("end offsets", &b.Ends, admin.ListCommittedOffsets)
-	} else {
-		list("end offsets", &b.Ends, admin.ListEndOffsets)
+		ends = admin.ListCommittedOffsets
 	}
-	if a.Since != nil {
-		list("offsets by time", &b.Times,
-			func(ctx context.Context, topics ...string) (kadm.ListedOffsets, error) {
-				return admin.ListOffsetsAfterMilli(ctx, a.Since.UnixMilli(), topics...)
-			})
+	byTime := func(ctx context.Context, topics ...string) (kadm.ListedOffsets, error) {
+		if a.Since == nil {
+			return nil, nil
+		}
+		return admin.ListOffsetsAfterMilli(ctx, a.Since.UnixMilli(), topics...)
 	}
-	return b, firstFatal(faults)
+	var first error // of some brokers only
+	for _, listing := range []struct {
+		what    string
+		into    *kadm.ListedOffsets
+		request func(context.Context, ...string) (kadm.ListedOffsets, error)
+	}{
+		{"start offsets", &b.Starts, admin.ListStartOffsets}, {"end offsets", &b.Ends, ends},
+		{"offsets by time", &b.Times, byTime},
+	} {
+		if *listing.into, err = listing.request(ctx, topics...); err == nil {
+			continue
+		}
+		err = fmt.Errorf("list %s: %w", listing.what, err)
+		if _, partial := errors.AsType[*kadm.ShardErrors](err); !partial {
+			return b, err
+		}
+		first = cmp.Or(first, err)
+	}
+	return b, first
 }
 
-// firstFatal returns the first error that is not that of some brokers only, or else the first one.
-func firstFatal(faults []error) error {
-	for _, fault := range faults {
-		if _, partial := errors.AsType[*kadm.ShardErrors](fault); !partial {
-			return fault
-		}
-	}
-	if len(faults) == 0 {
-		return nil
-	}
-	return faults[0]
-}
+// errNoOffset is the error of a response without an offset. To a caller, -1 would be before the
+// start of the log.
+var errNoOffset = errors.New("the response contains no offset")
 
 // Span returns the offsets of a partition.
 func (b *Bounds) Span(topic string, partition int32) (Span, error) {
@@ -73,15 +72,19 @@ func (b *Bounds) Span(topic string, partition int32) (Span, error) {
 	if !started || !ended {
 		return Span{}, ErrNoAnswer
 	}
+	if start.Offset < 0 || end.Offset < 0 {
+		return Span{}, errNoOffset
+	}
 	return Span{start.Offset, end.Offset}, nil
 }
 
 // Position is a kind of offset.
 type Position int
 
-// Kinds of offsets. AtTime is the offset of the first record that is not older.
+// Kinds of offsets. AtTime is the offset of the first record that is not older. The zero value is
+// none of them.
 const (
-	Earliest Position = iota
+	Earliest Position = iota + 1
 	Latest
 	AtTime
 	AtOffset
@@ -108,9 +111,12 @@ func (b *Bounds) Offset(topic string, partition int32, to Position, offset int64
 		case found.Err != nil:
 			return 0, found.Err
 		case found.Offset < 0:
-			return 0, errors.New("the response contains no offset")
+			return 0, errNoOffset
 		}
 		offset = found.Offset
+	case AtOffset:
+	default:
+		return 0, fmt.Errorf("unknown position %d", to)
 	}
 	return min(max(offset, span.Begin), span.End), nil
 }

@@ -26,7 +26,8 @@ func TestOffsetNeedsAnswers(t *testing.T) {
 			-1},
 		{AtTime, build(5, nil), nil, nil, -1}, {AtTime, build(5, nil), build(-1, nil), nil, -1},
 		{Latest, nil, nil, nil, -1}, {Latest, build(0, failed), nil, nil, -1},
-		{Earliest, build(5, nil), nil, failed, -1},
+		{Earliest, build(5, nil), nil, failed, -1}, {Earliest, build(-1, nil), nil, nil, -1},
+		{0, build(5, nil), nil, nil, -1},
 	} {
 		end := kadm.ListedOffset{Topic: "t", Offset: 20, Err: test.endErr}
 		bounds := Bounds{test.starts, kadm.ListedOffsets{"t": {0: end}}, test.times}

@@ -289,7 +289,7 @@ func testMembers(t *testing.T, o kafkaclient.Options, group string, opts ...kgo.
 	if err := client.CommitUncommittedOffsets(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	_, err = PlanReset(t.Context(), o, Reset{Group: group})
+	_, err = PlanReset(t.Context(), o, Reset{Group: group, To: kafkaclient.Earliest})
 	if err == nil || !strings.Contains(err.Error(), "has 1 members: stop them first") {
 		t.Errorf("reset of a group with a member: %v", err)
 	}
@@ -316,7 +316,7 @@ func testMembers(t *testing.T, o kafkaclient.Options, group string, opts ...kgo.
 		t.Errorf("no committed offset: %+v", groups[0])
 	}
 	client.Close()
-	changes, err := PlanReset(t.Context(), o, Reset{Group: group})
+	changes, err := PlanReset(t.Context(), o, Reset{Group: group, To: kafkaclient.Earliest})
 	if err == nil {
 		err = Commit(t.Context(), o, group, changes)
 	}

@@ -136,12 +136,12 @@ func (c *Client) describe(ctx context.Context, names []string) map[string]descri
 	modern := kafkaclient.DescribeConsumer(ctx, c.admin, names...)
 	for _, name := range names {
 		g := modern[name]
-		if g.Err != nil {
+		if kafkaclient.Classic(g) {
 			classic = append(classic, name)
 			continue
 		}
 		found := describedGroup{Group{Type: "consumer", State: g.State,
-			Coordinator: g.Coordinator.NodeID}, map[partition]string{}}
+			Coordinator: g.Coordinator.NodeID, Err: g.Err}, map[partition]string{}}
 		for _, m := range g.Members {
 			found.add(Member{ID: m.MemberID, Instance: text(m.InstanceID), Client: m.ClientID,
 				Host: m.ClientHost}, m.Assignment)
