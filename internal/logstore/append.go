@@ -110,15 +110,13 @@ func (l *Log) appendBatch(batch []byte, verified Verified, now time.Time,
 	case duplicate != nil:
 		l.appended(config)
 		return Appended{BaseOffset: duplicate.BaseOffset(), LastOffset: duplicate.LastOffset,
-			LogAppendTime: appendTime(&l.config.Load().settings, duplicate.Timestamp),
-			LogStart:      l.LogStart(),
-			Duplicate:     true}, nil
+			LogAppendTime: appendTime(&config.settings, duplicate.Timestamp), LogStart: l.LogStart(),
+			Duplicate: true}, nil
 	}
 	l.disk.AddUnsynced(b.SizeBytes())
 	l.appended(config)
 	return Appended{BaseOffset: b.BaseOffset(), LastOffset: b.LastOffset(),
-			LogAppendTime: appendTime(&l.config.Load().settings, b.MaxTimestamp()), LogStart: l.LogStart()},
-		nil
+		LogAppendTime: appendTime(&config.settings, b.MaxTimestamp()), LogStart: l.LogStart()}, nil
 }
 
 // appendTime returns the timestamp of a batch if the topic uses LogAppendTime, otherwise -1.

@@ -103,14 +103,21 @@ const (
 	epochRounds = 30
 )
 
+// epochsDue reports whether the epoch file of a log is due at the time now.
+func epochsDue(log *Log, now time.Time) bool {
+	log.mu.Lock()
+	defer log.mu.Unlock()
+	handles := log.list.Handles()
+	return len(handles) > 0 && log.epochs.DueLocked(now, handles[len(handles)-1].Base())
+}
+
 // saveEpochs writes the epoch files that are due in the round of maintenance at the time now. It
 // limits their number, so that the files of many logs do not occupy the disk at once; the next
 // rounds write the others.
 func (s *Store) saveEpochs(now time.Time) error {
 	var due []*Log
 	for _, log := range s.Logs() {
-		handles := log.list.Handles()
-		if len(handles) > 0 && log.epochs.Due(now, handles[len(handles)-1].Base()) {
+		if epochsDue(log, now) {
 			due = append(due, log)
 		}
 	}

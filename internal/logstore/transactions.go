@@ -149,7 +149,7 @@ func (l *Log) AppendControl(end EndTxn, now time.Time) (Appended, error) {
 	}
 	l.appended(config)
 	return Appended{BaseOffset: b.BaseOffset(), LastOffset: b.LastOffset(),
-		LogAppendTime: appendTime(&l.config.Load().settings, b.MaxTimestamp()), LogStart: l.LogStart(),
+		LogAppendTime: appendTime(&config.settings, b.MaxTimestamp()), LogStart: l.LogStart(),
 		Duplicate: repeated}, nil
 }
 

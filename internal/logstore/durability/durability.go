@@ -26,8 +26,9 @@ import (
 //
 //	sealedEnd <= checkpointed <= recoveryPoint <= synced <= log end
 //
-// Log.mu guards every field, and the caller of each method whose name ends with Locked holds it.
-// synced and sealedEnd are also read without the lock. The offsets fall only by a truncation.
+// Log.mu guards the offsets and unsealed, and the caller of each method whose name ends with Locked
+// holds it. synced and sealedEnd are also read without the lock; unsynced and syncs need none. The
+// offsets fall only by a truncation.
 type Disk struct {
 	Log Env
 	// synced is the end of the synced records.

@@ -135,7 +135,7 @@ func (e *File) TruncateEnd(end int64) error {
 // writes the file only if it removes an epoch, or if an epoch that starts below the log start is
 // unsaved: there may be no batch left that contains its number. Otherwise only the start offset of
 // the first epoch would change. That change affects no lookup at or above the log start, and the
-// next start of the store computes it anyway (Log.install).
+// next start of the store computes it anyway (package recovery).
 //
 // TruncateFront does nothing if the log has stopped: if it was closed, its directory may belong to
 // another log by now, so no file is written. The next start removes the old leader epochs.
@@ -174,12 +174,10 @@ func (e *File) Restore(epochs, found leaderepoch.Cache, unusable bool,
 	return e.save(epochs)
 }
 
-// Due reports whether a round of maintenance at the time now should write the file. rolledAt is the
-// base offset of the active segment: unsaved epochs of other segments are due at once, so that a
-// start does not have to scan these segments.
-func (e *File) Due(now time.Time, rolledAt int64) bool {
-	e.Mu.Lock()
-	defer e.Mu.Unlock()
+// DueLocked reports whether a round of maintenance at the time now should write the file. rolledAt
+// is the base offset of the active segment: unsaved epochs of other segments are due at once, so
+// that a start does not have to scan these segments.
+func (e *File) DueLocked(now time.Time, rolledAt int64) bool {
 	if e.Fault.StoppedLocked() != nil {
 		return false
 	}

@@ -4,7 +4,8 @@
 //
 // # Invariants
 //
-//   - The first dirty offset is within the log after every change (cleaner invariant I3).
+//   - The stored first dirty offset may be outside the log, as after retention. Readers use
+//     FirstDirtyIn, and ResetFirstDirty corrects it before a pass (cleaner invariant I3).
 //   - The result of a pass is stored only if the log was not truncated since the pass took its
 //     view.
 //

@@ -38,7 +38,7 @@ func (s Search) First(ms, limit int64) (result Result, ok bool, err error) {
 		return result, false, segmentlist.ErrClosed
 	}
 	defer list.Release()
-	// the log end is loaded again after the list, for the same reason as in readFrom
+	// A truncation lowers the log end before it publishes its list.
 	limit = min(limit, s.Offsets.LogEnd())
 	logStart := s.Offsets.LogStart()
 	for _, h := range list.Handles {

@@ -113,11 +113,11 @@ func (p *planner) addPartitions(all []Partition) {
 	}
 	p.partitions = make([]*partition, len(all))
 	for i := range all {
-		moved := &partition{Partition: all[i], index: i, bytes: all[i].Bytes + replicaBytes}
+		added := &partition{Partition: all[i], index: i, bytes: all[i].Bytes + replicaBytes}
 		for _, id := range all[i].Replicas {
-			moved.replicas = append(moved.replicas, position[id])
+			added.replicas = append(added.replicas, position[id])
 		}
-		p.partitions[i] = moved
+		p.partitions[i] = added
 	}
 	slices.SortFunc(p.partitions, compareKeys)
 	p.held = make([][]*partition, len(p.brokers))
@@ -184,7 +184,7 @@ func (p *planner) count() {
 
 // bands returns the bounds of each broker, given the total of all values and the number of brokers
 // that are not draining. A cordoned broker has no lower bound, because it can get no replica.
-func (p *planner) bands(values []int64, cost func(total, n int64) band) []band {
+func (p *planner) bands(values []int64, bounds func(total, n int64) band) []band {
 	total, n := int64(0), int64(0)
 	for i, b := range p.brokers {
 		total += values[i]
@@ -194,7 +194,7 @@ func (p *planner) bands(values []int64, cost func(total, n int64) band) []band {
 	}
 	common := unbounded
 	if n > 0 {
-		common = cost(total, n)
+		common = bounds(total, n)
 	}
 	bands := make([]band, len(p.brokers))
 	for i, b := range p.brokers {
@@ -231,16 +231,16 @@ func (p *planner) potential() Potential {
 // the number of racks that the partition lacks, if the replica at index k were on another broker. k
 // is -1 for the present replicas. For example, of four replicas in three racks two may share a
 // rack, but two racks with two replicas each are one too many.
-func (p *planner) rackExcess(moved *partition, k, broker int) int64 {
-	share := (len(moved.replicas) + p.rackCount - 1) / p.rackCount
-	excess, missing := int64(0), min(len(moved.replicas), p.rackCount)
+func (p *planner) rackExcess(placed *partition, k, broker int) int64 {
+	share := (len(placed.replicas) + p.rackCount - 1) / p.rackCount
+	excess, missing := int64(0), min(len(placed.replicas), p.rackCount)
 	rack := func(i int) int {
 		if i == k {
 			return p.racks[broker]
 		}
-		return p.racks[moved.replicas[i]]
+		return p.racks[placed.replicas[i]]
 	}
-	for i := range moved.replicas {
+	for i := range placed.replicas {
 		before := 0 // replicas with a lower index in the same rack
 		for j := range i {
 			if rack(j) == rack(i) {
