@@ -56,10 +56,11 @@ type liveBroker struct {
 	epoch        atomic.Int64 // 0: not registered yet
 	image        atomic.Pointer[metadata.Image]
 	api          *apiClient
-	client       *remote.Client // to the parent process; nil without one, or not connected yet
-	writer       *commit.Writer
-	brokers      atomic.Pointer[registrations] // as of image
-	reports      chan []metadata.Served        // the latest report, with a buffer of one
+	// client is the connection to the parent process; nil without one, or not connected yet.
+	client  atomic.Pointer[remote.Client]
+	writer  *commit.Writer
+	brokers atomic.Pointer[registrations] // as of image
+	reports chan []metadata.Served        // the latest report, with a buffer of one
 	// isrChanges is the number of calls of changeISR that have not returned.
 	isrChanges atomic.Int32
 	dead       atomic.Bool // the process has ended, and no longer affects other nodes
@@ -329,13 +330,14 @@ func (l *liveBroker) stop() {
 
 // announce announces the controlled shutdown.
 func (l *liveBroker) announce(ctx context.Context) error {
-	switch {
-	case l.w.parent == nil:
+	if l.w.parent == nil {
 		return l.api.call(ctx, func() error { l.w.meta.leave(l.id, l.epoch.Load()); return nil })
-	case l.client == nil:
+	}
+	client := l.client.Load()
+	if client == nil {
 		return errUnreachable
 	}
-	return l.client.AnnounceShutdown(ctx)
+	return client.AnnounceShutdown(ctx)
 }
 
 // link is a connection between two brokers.

@@ -21,9 +21,10 @@ func (l *liveBroker) runWithParent(self metadata.Broker) {
 			return
 		}
 	}
-	l.client = remote.NewClient(conn)
+	client := remote.NewClient(conn)
+	l.client.Store(client)
 	l.w.spawn(l.reportToParent)
-	err = l.client.Run(l.ctx, self, func(image *metadata.Image) {
+	err = client.Run(l.ctx, self, func(image *metadata.Image) {
 		l.w.restoreSettings(image)
 		l.apply(image)
 	})
@@ -59,7 +60,7 @@ func (l *liveBroker) reportToParent() {
 		case <-l.ctx.Done():
 			return
 		case served := <-l.reports:
-			for l.client.ReportServing(l.ctx, l.id, served) != nil {
+			for l.client.Load().ReportServing(l.ctx, l.id, served) != nil {
 				if sleep(l.ctx, retryInterval) != nil {
 					return
 				}
@@ -77,7 +78,7 @@ func (l *liveBroker) reportToParent() {
 func (l *liveBroker) changeISRByParent(ctx context.Context, changes []metadata.ISRChange,
 	settled metadata.SettledISR) {
 	unknown := false
-	l.client.ChangeISR(ctx, changes, func(i int, partitionEpoch int64, err error) {
+	l.client.Load().ChangeISR(ctx, changes, func(i int, partitionEpoch int64, err error) {
 		t := l.w.meta.topicByID(changes[i].Topic)
 		unknown = unknown || err != nil && !errors.Is(err, metadata.ErrISRConflict)
 		if state := l.w.parent.file.get(t).State; err == nil && state.Changes < partitionEpoch {
