@@ -42,6 +42,7 @@ func (e *environment) commandsOfPages(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := e.newShell(t)
+	e.copying(t, func(t *testing.T) { e.waitCopying(t) }) // leaves a transactional id and a group
 	s.values["TRANSACTIONAL-ID"], s.values["GROUP"] = e.transactionalID(t), s.group(t)
 	for _, c := range commands {
 		if _, reason, untested := c.Reason(); untested {
@@ -96,7 +97,7 @@ func (e *environment) transactionalID(t *testing.T) string {
 	return strings.Fields(lines[1])[0]
 }
 
-// group returns a consumer group without members that an earlier step has left.
+// group returns a consumer group without members.
 func (s *shell) group(t *testing.T) string {
 	t.Helper()
 	out := s.ok(t, "", "groups")

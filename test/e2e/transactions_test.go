@@ -15,11 +15,7 @@ const copied = "copied"
 // coordinator of a transaction and the leader of an output partition are deleted, twice. Each
 // record of the input must be in the output exactly once.
 func (e *environment) transactions(t *testing.T) {
-	e.kubectl(t, "apply", "-f", "test/e2e/testdata/copied.yaml")
-	e.waitReady(t, 1, topics+1)
-	e.mustCall(t, "POST", "copy", "topic", failover, "to", copied, "group", "e2e-copier",
-		"instances", "3")
-	e.underLoad(t, func(t *testing.T) {
+	answer := e.copying(t, func(t *testing.T) {
 		for range 2 {
 			coordinator := e.waitCopying(t).Coordinator
 			t.Logf("delete broker %d, a transaction coordinator", coordinator)
@@ -30,16 +26,28 @@ func (e *environment) transactions(t *testing.T) {
 			e.deleteBroker(t, leader)
 		}
 	})
-	until(t, "all records copied", func(ctx context.Context) string {
-		return e.notCopied(ctx, func(s stats) bool { return s.Behind == 0 })
-	})
-	answer := e.mustCall(t, "POST", "endCopy", "topic", failover)
 	e.measured(t, "%d records copied in %d transactions, %d transactions aborted; %d ms at most "+
 		"between two commits", answer.Held, answer.Committed, answer.Aborted, answer.CommitGap)
 	if answer.Held < 2000 {
 		t.Errorf("only %d records were copied", answer.Held)
 	}
+}
+
+// copying copies a topic exactly once under load while the function do runs, and to its end.
+func (e *environment) copying(t *testing.T, do func(*testing.T)) stats {
+	t.Helper()
+	e.kubectl(t, "apply", "-f", "test/e2e/testdata/copied.yaml")
+	e.atEnd(t, "delete", "topic", copied, "--ignore-not-found", "--timeout=120s")
+	e.waitReady(t, 1, topics+1)
+	e.mustCall(t, "POST", "copy", "topic", failover, "to", copied, "group", "e2e-copier",
+		"instances", "3")
+	e.underLoad(t, do)
+	until(t, "all records copied", func(ctx context.Context) string {
+		return e.notCopied(ctx, func(s stats) bool { return s.Behind == 0 })
+	})
+	answer := e.mustCall(t, "POST", "endCopy", "topic", failover)
 	e.kubectl(t, "delete", "topic", copied, "--timeout=120s")
+	return answer
 }
 
 // deleteBroker deletes the pod of a broker, and waits until all replicas are in sync again.
