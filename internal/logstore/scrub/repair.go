@@ -67,6 +67,32 @@ func (s *Scrubber) recheckLater(t Target) {
 	s.recheckAt = time.Now().Add(retryDelay)
 }
 
+// visitAgain checks the next target of recheck, and returns how long to wait after it. A target
+// whose repair waits for a pass, which may take hours, is not read before the pass has ended.
+func (s *Scrubber) visitAgain(ctx context.Context) (wait time.Duration) {
+	next := s.recheck[0]
+	s.recheck = s.recheck[1:]
+	if s.waitsForPass(next) {
+		s.recheckLater(next)
+		return 0
+	}
+	if wait = s.visit(ctx, next); wait > 0 {
+		s.recheck = append(s.recheck, next)
+	}
+	return wait
+}
+
+// waitsForPass reports whether a target has derived files to repair while a pass runs in its log.
+func (s *Scrubber) waitsForPass(t Target) bool {
+	state := s.State()
+	index, known := state.damaged(t)
+	if !known || t.Base < 0 || t.Retained != "" || ofRecords(state.Damaged[index].Places) {
+		return false
+	}
+	log := s.store.Log(t.id())
+	return log != nil && s.opts.Cleaning(log)
+}
+
 // damagedFiles returns the files of places, each once.
 func damagedFiles(places []inspect.Damage) (files []string) {
 	for _, place := range places {

@@ -193,6 +193,48 @@ func TestRepairWaitsForAPass(t *testing.T) {
 	awaitPlace(t, s, name, repairs)
 }
 
+// TestSegmentIsNotReadWhileItsRepairWaits: a pass may take hours, and each check reads the segment.
+func TestSegmentIsNotReadWhileItsRepairWaits(t *testing.T) {
+	mem := vfs.NewMem()
+	f := open(t, mem)
+	fill(t, f)
+	name := sealedFile(t, f, ".index")
+	flip(t, mem, name, rand.New(rand.NewPCG(seed.New(t), 0)))
+	s, stop := startWith(t, f, func(o *Options) {
+		o.Cleaning = func(*logstore.Log) bool { return true }
+	})
+	await.Until(t, "damage", func() bool { return len(s.State().Damaged) > 0 })
+	stop()
+	s.recheck = []Target{s.State().Damaged[0].Target}
+	before := s.checked.Load()
+	if wait := s.visitAgain(t.Context()); wait > 0 || s.checked.Load() != before {
+		t.Errorf("%d bytes were read during a pass, wait %v", s.checked.Load()-before, wait)
+	}
+	if len(s.recheck) != 1 || !s.recheckAt.After(time.Now()) {
+		t.Errorf("the check is not repeated later: %v at %v", s.recheck, s.recheckAt)
+	}
+}
+
+// TestSeveralFilesOfASegmentAreRepaired: while one index is replaced, the other one is damaged.
+func TestSeveralFilesOfASegmentAreRepaired(t *testing.T) {
+	random := rand.New(rand.NewPCG(seed.New(t), 0))
+	mem := vfs.NewMem()
+	f := open(t, mem)
+	fill(t, f)
+	name := sealedFile(t, f, ".index")
+	other := name[:len(name)-len(".index")] + ".timeindex"
+	originals := [][]byte{read(t, mem, name), read(t, mem, other)}
+	flip(t, mem, name, random)
+	flip(t, mem, other, random)
+	s, _ := start(t, f, nil)
+	awaitPlace(t, s, name, repairs)
+	for i, file := range []string{name, other} {
+		if got := read(t, mem, file); !bytes.Equal(got, originals[i]) {
+			t.Errorf("%s: %x, want %x", file, got, originals[i])
+		}
+	}
+}
+
 // TestDamagedRecordsAreNotUsedForARepair: an index of a segment whose records are damaged stays as
 // it is.
 func TestDamagedRecordsAreNotUsedForARepair(t *testing.T) {

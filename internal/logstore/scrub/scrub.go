@@ -168,11 +168,7 @@ func (s *Scrubber) Run(ctx context.Context) {
 		case s.settings.Load().Interval == 0:
 			wait = listInterval // or until Configure
 		case len(s.recheck) > 0 && !time.Now().Before(s.recheckAt):
-			next := s.recheck[0]
-			s.recheck = s.recheck[1:]
-			if wait = s.visit(ctx, next); wait > 0 {
-				s.recheck = append(s.recheck, next)
-			}
+			wait = s.visitAgain(ctx)
 		default:
 			wait = s.advance(ctx, time.Now())
 		}
