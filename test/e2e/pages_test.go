@@ -42,7 +42,9 @@ func (e *environment) commandsOfPages(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := e.newShell(t)
-	e.copying(t, func(t *testing.T) { e.waitCopying(t) }) // leaves a transactional id and a group
+	if e.transactionalID(t) == "" { // no earlier step has left one, and a group
+		e.copying(t, func(t *testing.T) { e.waitCopying(t) })
+	}
 	s.values["TRANSACTIONAL-ID"], s.values["GROUP"] = e.transactionalID(t), s.group(t)
 	for _, c := range commands {
 		if _, reason, untested := c.Reason(); untested {
@@ -86,13 +88,13 @@ func (e *environment) newShell(t *testing.T) *shell {
 		"TOPIC": "tickets", "PARTITION": "0"}}
 }
 
-// transactionalID returns the id of a transaction that an earlier step has made.
+// transactionalID returns a transactional id of the LogCluster, "" if there is none.
 func (e *environment) transactionalID(t *testing.T) string {
 	t.Helper()
 	out := e.kubectl(t, "exec", brokerPod(0), "--", "heartwood", "transactions")
 	lines := strings.Split(out, "\n")
 	if len(lines) < 2 || strings.TrimSpace(lines[1]) == "" {
-		t.Fatalf("no transactional id: %s", out)
+		return ""
 	}
 	return strings.Fields(lines[1])[0]
 }
