@@ -1,7 +1,6 @@
 package dev
 
 import (
-	"bytes"
 	"os"
 	"path/filepath"
 	"strings"
@@ -15,6 +14,7 @@ import (
 	"heartwood.dev/heartwood/api/v1alpha1"
 	"heartwood.dev/heartwood/internal/manifest"
 	"heartwood.dev/heartwood/internal/metadata"
+	"heartwood.dev/heartwood/test/kit/output"
 )
 
 func imageTopic(t *testing.T, id byte, name, spec string, partitions int) *metadata.Topic {
@@ -125,7 +125,7 @@ func TestAddresses(t *testing.T) {
 func TestSlowStopIsAnnounced(t *testing.T) {
 	for took, want := range map[time.Duration]bool{slowStop - 1: false, slowStop + 1: true} {
 		synctest.Test(t, func(t *testing.T) {
-			var out bytes.Buffer
+			var out output.Buffer
 			c := &cluster{opts: Options{Out: &out}}
 			if err := c.announceSlow(func() error { time.Sleep(took); return nil }); err != nil {
 				t.Fatal(err)

@@ -65,6 +65,13 @@ func (c *client) Write(p []byte) (int, error) {
 	}
 }
 
+// received returns the names of the events, and the steps.
+func (c *client) received() (names []string, steps []report.StepEvent) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Clone(c.names), slices.Clone(c.steps)
+}
+
 func (c *client) apply(text string) {
 	name, data := "comment", ""
 	for line := range strings.Lines(text) {
@@ -189,8 +196,20 @@ func (s *source) hub() *Hub {
 			}
 			return all
 		},
-		Running: func([]string) []report.PartitionPass { return s.running },
+		Running: func([]string) []report.PartitionPass {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			return s.running
+		},
 	})
+}
+
+// polls returns the number of polls since the previous call.
+func (s *source) polls() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	defer func() { s.calls = 0 }()
+	return s.calls
 }
 
 // set sets the rows of a replica.
@@ -304,20 +323,20 @@ func TestStreamsOfOneTopicPollOnce(t *testing.T) {
 		if refused.err != ErrTooManyStreams { //nolint:errorlint // not wrapped
 			t.Errorf("one client too many: error %v", refused.err)
 		}
-		s.calls = 0
+		s.polls()
 		time.Sleep(10*pollInterval + pollInterval/2)
 		synctest.Wait()
-		if s.calls < 9 || s.calls > 11 {
-			t.Errorf("%d polls in ten seconds", s.calls)
+		if n := s.polls(); n < 9 || n > 11 {
+			t.Errorf("%d polls in ten seconds", n)
 		}
 		for _, c := range clients {
 			c.disconnect()
 		}
-		s.calls = 0
+		s.polls()
 		time.Sleep(time.Minute)
 		h.Pass(report.PartitionPass{Topic: "a"})
-		if s.calls != 0 || h.active.Load() || len(h.mu.ring.events) != 0 {
-			t.Errorf("without a client: %d polls, active %t, %d events", s.calls, h.active.Load(),
+		if n := s.polls(); n != 0 || h.active.Load() || len(h.mu.ring.events) != 0 {
+			t.Errorf("without a client: %d polls, active %t, %d events", n, h.active.Load(),
 				len(h.mu.ring.events))
 		}
 	})
@@ -364,10 +383,11 @@ func TestPassesAndSteps(t *testing.T) {
 		h := s.hub()
 		h.Step(report.StepEvent{Topic: "a", Step: report.Step{Kind: report.StepGroup}})
 		all, other := connect(t, h, nil), connect(t, h, nil, "b")
-		if want := []string{"pass", "ready"}; !slices.Equal(all.names, want) ||
+		names, _ := all.received()
+		if want := []string{"pass", "ready"}; !slices.Equal(names, want) ||
 			len(all.passes[0].Steps) != 1 || all.header.Get("X-Accel-Buffering") != "no" ||
 			all.header.Get("Content-Type") != "text/event-stream" {
-			t.Errorf("snapshot: got %v, %+v, header %v", all.names, all.passes, all.header)
+			t.Errorf("snapshot: got %v, %+v, header %v", names, all.passes, all.header)
 		}
 		step := func(kind string, after float64) {
 			h.Step(report.StepEvent{Topic: "a", Pass: 7, Step: report.Step{Kind: kind, After: after}})
@@ -379,17 +399,18 @@ func TestPassesAndSteps(t *testing.T) {
 		step(report.StepReplace, 1)
 		h.Pass(report.PartitionPass{ID: 7, Topic: "a", Pass: report.Pass{Ended: new(1.0)}})
 		synctest.Wait()
-		if n := len(all.steps); n < 20 || n > 24 || all.steps[n-1].Kind != report.StepReplace ||
-			all.names[len(all.names)-1] != "pass" {
-			t.Errorf("got %d steps, events %v", n, all.names)
+		names, steps := all.received()
+		if n := len(steps); n < 20 || n > 24 || steps[n-1].Kind != report.StepReplace ||
+			names[len(names)-1] != "pass" {
+			t.Errorf("got %d steps, events %v", n, names)
 		}
-		if len(other.steps) != 0 {
-			t.Errorf("a client of another topic got %d steps", len(other.steps))
+		if _, steps := other.received(); len(steps) != 0 {
+			t.Errorf("a client of another topic got %d steps", len(steps))
 		}
 		time.Sleep(commentInterval + 2*pollInterval)
 		synctest.Wait()
-		if all.names[len(all.names)-1] != "comment" {
-			t.Errorf("without events: got %v", all.names)
+		if names, _ := all.received(); names[len(names)-1] != "comment" {
+			t.Errorf("without events: got %v", names)
 		}
 		time.Sleep(streamTimeMax)
 		<-all.done
@@ -407,8 +428,8 @@ func TestSlowReaderIsCutOff(t *testing.T) {
 			h.Step(report.StepEvent{Pass: int64(i), Step: report.Step{Kind: report.StepGroup}})
 			synctest.Wait()
 		}
-		if len(fast.steps) != 3*ringEventsMax {
-			t.Errorf("the other client got %d steps", len(fast.steps))
+		if _, steps := fast.received(); len(steps) != 3*ringEventsMax {
+			t.Errorf("the other client got %d steps", len(steps))
 		}
 		close(slow.release)
 		<-slow.done

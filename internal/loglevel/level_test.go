@@ -10,6 +10,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"heartwood.dev/heartwood/test/kit/output"
 )
 
 func TestLevelChangesWhileALoggerIsInUse(t *testing.T) {
@@ -40,7 +42,7 @@ func TestFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	synctest.Test(t, func(t *testing.T) {
-		var out bytes.Buffer
+		var out output.Buffer
 		f := &File{Path: path, Level: New(slog.LevelInfo),
 			Logger: slog.New(slog.NewTextHandler(&out, nil))}
 		ctx, stop := context.WithCancel(t.Context())

@@ -11,7 +11,6 @@ import (
 	"net"
 	"os"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -23,6 +22,7 @@ import (
 	"heartwood.dev/heartwood/internal/metadata"
 	"heartwood.dev/heartwood/internal/topicconfig"
 	"heartwood.dev/heartwood/internal/vfs"
+	"heartwood.dev/heartwood/test/kit/output"
 )
 
 // nodes is a small cluster in a synctest bubble: several Sets that are connected to each other,
@@ -36,25 +36,7 @@ type nodes struct {
 	// refuse is set if the machine of a broker that is down refuses connections to the broker.
 	// Otherwise connections are not answered.
 	refuse atomic.Bool
-	logs   logBuffer // of all brokers
-}
-
-// logBuffer is a log that tests can read while brokers write to it.
-type logBuffer struct {
-	mu   sync.Mutex
-	text strings.Builder
-}
-
-func (s *logBuffer) Write(line []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.text.Write(line)
-}
-
-func (s *logBuffer) count(words string) int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return strings.Count(s.text.String(), words)
+	logs   output.Buffer // of all brokers
 }
 
 // node is one broker.

@@ -16,6 +16,7 @@ import (
 
 	"heartwood.dev/heartwood/internal/sasl"
 	"heartwood.dev/heartwood/test/kit/jwts"
+	"heartwood.dev/heartwood/test/kit/output"
 )
 
 const audience = "heartwood/ns/demo"
@@ -186,7 +187,7 @@ func TestQuietHourEndsTheSlowdown(t *testing.T) {
 // TestFailureSaysWhetherKeysRemain: the log does not promise previous keys if there are none.
 func TestFailureSaysWhetherKeysRemain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var log lockedBuffer
+		var log output.Buffer
 		k := &keys{err: errors.New("unavailable")}
 		source := New(Options{Read: k.read, Accept: sasl.Issuer{Audience: audience}, Name: "test",
 			Logger: slog.New(slog.NewTextHandler(&log, nil))})
@@ -211,24 +212,6 @@ func TestFailureSaysWhetherKeysRemain(t *testing.T) {
 			t.Errorf("with keys: %s", got)
 		}
 	})
-}
-
-// lockedBuffer is a log that one goroutine writes and another one reads.
-type lockedBuffer struct {
-	mu   sync.Mutex
-	text strings.Builder
-}
-
-func (b *lockedBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.Write(p)
-}
-
-func (b *lockedBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.String()
 }
 
 func TestRetriesOfFailedReadsSlowDown(t *testing.T) {

@@ -7,12 +7,13 @@ import (
 	"io"
 	"log/slog"
 	"net"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/twmb/franz-go/pkg/kbin"
+
+	"heartwood.dev/heartwood/test/kit/output"
 )
 
 // The API keys that testHandler serves, with what it does for each.
@@ -97,24 +98,7 @@ type testServer struct {
 	registry *prometheus.Registry
 	stop     context.CancelFunc
 	served   chan error
-	log      syncBuffer
-}
-
-type syncBuffer struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (b *syncBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.Write(p)
-}
-
-func (b *syncBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.String()
+	log      output.Buffer
 }
 
 // lengthen sets the times that a test has not set. A slow machine must not exceed them.

@@ -2,7 +2,6 @@ package process
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -11,12 +10,12 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
 
 	"heartwood.dev/heartwood/test/kit/await"
+	"heartwood.dev/heartwood/test/kit/output"
 	"heartwood.dev/heartwood/test/kit/ports"
 )
 
@@ -113,7 +112,7 @@ func (s Setup) Args() []string {
 type Process struct {
 	cmd    *exec.Cmd
 	Lines  chan string // lines of stdout; closed at the end of stdout
-	Stderr *safeBuffer
+	Stderr *output.Buffer
 	exited chan struct{} // closed when the process has exited and its exit code is known
 }
 
@@ -163,7 +162,7 @@ func (p *Process) PID() int { return p.cmd.Process.Pid }
 func run(t *testing.T, cmd *exec.Cmd) *Process {
 	t.Helper()
 	p := &Process{
-		cmd: cmd, Lines: make(chan string, 1024), Stderr: &safeBuffer{},
+		cmd: cmd, Lines: make(chan string, 1024), Stderr: &output.Buffer{},
 		exited: make(chan struct{}),
 	}
 	p.cmd.Stderr = p.Stderr
@@ -265,24 +264,6 @@ func (p *Process) Wait(t *testing.T) int {
 		t.Fatalf("%v has not exited", p.cmd.Args)
 		return -1
 	}
-}
-
-// safeBuffer is a buffer that os/exec may write while the test reads it.
-type safeBuffer struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (b *safeBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.Write(p)
-}
-
-func (b *safeBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.String()
 }
 
 // WithDeadline returns the test's context with a timeout of await.Limit.
