@@ -163,6 +163,7 @@ func FuzzDecodeClosedLogs(f *testing.F) {
 	f.Add([]byte("0\n1\n" + line + " " + checksum([]byte(line)) + "\n"))
 	f.Add([]byte("0\n1\n" + line + " 00000000\n"))
 	f.Add([]byte("0\n1\n" + line + "\n"))
+	f.Add([]byte("0\n1\n  "))
 	f.Fuzz(func(t *testing.T, content []byte) {
 		all, writer, err := DecodeClosedLogs(content)
 		if err != nil {

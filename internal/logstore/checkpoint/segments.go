@@ -107,6 +107,9 @@ func DecodeClosedLogs(content []byte) (all map[PartitionID]ClosedLog, writer int
 	all, writer = map[PartitionID]ClosedLog{}, UnknownWriter
 	for _, line := range lines {
 		last := len(line) - 1
+		if last < 0 {
+			return nil, 0, fmt.Errorf("%w: a line without fields", ErrMalformed)
+		}
 		if want := checksum([]byte(strings.Join(line[:last], " "))); line[last] != want {
 			return nil, 0, fmt.Errorf("%w: checksum %q of a line, want %s", ErrMalformed, line[last],
 				want)
