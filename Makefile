@@ -174,7 +174,7 @@ dashboards: build ## Test dashboards and alerts with real Prometheus and Alertma
 # Needs KUBECONFIG; the nodes must have IMAGE and CLIENT_IMAGE. FAULTS names a script that stops and
 # starts nodes and the API server of the cluster, such as hack/e2e-faults.sh. Steps that are skipped
 # without it or without LATER_IMAGE fail the run, unless E2E_PARTIAL=1 is set. A run writes what
-# its steps measured to docs/bench/e2e.md.
+# its steps measured to docs/bench/results/e2e.md.
 FAULTS ?=
 # An image of a later version, to which brokers are updated (test/e2e/doc.go).
 LATER_IMAGE ?=

@@ -17,7 +17,7 @@ import (
 )
 
 // figuresPage is the page that a run writes.
-const figuresPage = "docs/bench/e2e.md"
+const figuresPage = "docs/bench/results/e2e.md"
 
 // figures collects the result of each step and what it measured.
 type figures struct {
