@@ -10,12 +10,12 @@ import (
 )
 
 // blocks is a reader of a format that is decoded block by block. It decodes a block only when the
-// caller has read all previous blocks, and reuses their memory. If the caller stops reading, the
-// remaining blocks are never decoded.
+// caller has read all previous blocks, and reuses their memory. If the caller stops reading, blocks
+// does not decode the remaining blocks.
 type blocks struct {
 	// next decodes the next block and appends it to dst; it returns io.EOF after the last block.
 	next func(dst []byte) ([]byte, error)
-	all  []byte // the last decoded block
+	all  []byte // the decoded bytes of the last block
 	rest []byte // the unread part of all
 }
 
@@ -26,7 +26,7 @@ func (b *blocks) Read(p []byte) (int, error) {
 		if b.all, err = b.next(b.all[:0]); err != nil {
 			return 0, err
 		}
-		// A block without bytes is skipped, because Read must not return 0, nil.
+		// Skip a block without bytes, because Read must not return 0, nil.
 		b.rest = b.all
 	}
 	n := copy(p, b.rest)
@@ -34,21 +34,21 @@ func (b *blocks) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// readBlock reads n bytes into dst. It enlarges dst as data arrive, because n is only a claim of
-// the sender.
+// readBlock reads n bytes into dst. It enlarges dst as data arrive, because the sender may claim
+// any n.
 func readBlock(dst []byte, in io.Reader, n int) ([]byte, error) {
 	dst, err := readLimited(dst[:0], io.LimitReader(in, int64(n)), n)
-	// readLimited reports no error if the source ends before n bytes, so compare the length.
+	// readLimited returns no error if the source ends before n bytes, so compare the length.
 	if err == nil && len(dst) < n {
 		err = io.ErrUnexpectedEOF
 	}
 	return dst, err
 }
 
-// lz4Stream decodes one LZ4 frame by the rules of decompressLZ4.
+// lz4Stream decodes one LZ4 frame. It follows the rules of decompressLZ4.
 type lz4Stream struct {
 	in     *bufio.Reader
-	frame  lz4Frame // blockBytesMax is 0 until the header was read
+	frame  lz4Frame // header of the frame; its blockBytesMax is 0 until the header has been read
 	stored []byte   // the block in its stored form
 }
 
@@ -84,13 +84,13 @@ func (s *lz4Stream) next(dst []byte) ([]byte, error) {
 	if word&lz4StoredRaw != 0 {
 		return append(dst, s.stored...), nil
 	}
-	// The total size of all blocks has no limit, because the caller decides how much it reads.
+	// The sum of all block sizes has no limit, because the caller decides how much it reads.
 	return lz4Block(dst, s.stored, s.frame.blockBytesMax, s.frame.blockBytesMax)
 }
 
 // readHeader reads the frame's header.
 func (s *lz4Stream) readHeader() error {
-	// Peek may return fewer bytes, with an error. The next read returns the same error.
+	// Peek may return fewer bytes and an error. The next read returns the same error.
 	begin, _ := s.in.Peek(lz4HeaderBytesMax)
 	frame, rest, err := parseLZ4Header(begin)
 	if err != nil {
@@ -101,14 +101,14 @@ func (s *lz4Stream) readHeader() error {
 	return err
 }
 
-// snappyStream decodes a xerial stream or one raw block, by the rules of decompressSnappy. Neither
-// format limits the size of a block, and some clients put all data into one block, so memoryMax is
-// the limit.
+// snappyStream decodes a xerial stream or one raw block. It follows the rules of decompressSnappy.
+// Neither format limits the size of a block, and some clients put all data into one block, so
+// memoryMax limits the size.
 type snappyStream struct {
 	in        *bufio.Reader
 	memoryMax int
 	begun     bool
-	raw       bool   // the input is one raw block without the xerial header
+	raw       bool   // whether the input is one raw block without the xerial header
 	stored    []byte // the block in its stored form
 }
 
@@ -119,7 +119,7 @@ func (s *snappyStream) next(dst []byte) ([]byte, error) {
 	}
 	for {
 		begin, _ := s.in.Peek(xerialHeaderBytes)
-		// The magic may also follow a block, because streams may be concatenated.
+		// The magic can also follow a block, because streams can be concatenated.
 		magic := bytes.HasPrefix(begin, xerialMagic)
 		if !s.begun && !magic {
 			s.raw = true
@@ -135,7 +135,7 @@ func (s *snappyStream) next(dst []byte) ([]byte, error) {
 	}
 }
 
-// nextRaw decodes all input as one block, because a raw block has no end mark.
+// nextRaw decodes the rest of the input as one block, because a raw block has no end mark.
 func (s *snappyStream) nextRaw(dst []byte) ([]byte, error) {
 	var err error
 	if s.stored, err = readLimited(s.stored[:0], s.in, s.memoryMax); err != nil {
@@ -153,8 +153,8 @@ func (s *snappyStream) nextBlock(dst []byte) ([]byte, error) {
 		return dst, fmt.Errorf("%w: short snappy block", ErrCorrupt)
 	}
 	size := int64(binary.BigEndian.Uint32(head[:]))
-	// Compression enlarges a block by little at most. So a compressed block above the limit decodes
-	// to a block of about that size, which is too large as well.
+	// Compression enlarges a block only slightly. So a compressed block above the limit decodes to a
+	// block of about that size, which is too large as well.
 	if size > int64(s.memoryMax) {
 		return dst, fmt.Errorf("%w: snappy block of %d bytes", ErrTooLarge, size)
 	}

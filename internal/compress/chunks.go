@@ -2,8 +2,8 @@ package compress
 
 import "sync"
 
-// ChunkBytes is the size of a chunk. The largest block that a codec compresses in one piece (64 KiB
-// for LZ4, which may grow a little) fits in an empty chunk, and so does the whole output for most
+// ChunkBytes is the size of a chunk. The largest block that a codec compresses in one piece is 64
+// KiB for LZ4, plus a small overhead; it fits in an empty chunk. So does the whole output for most
 // batches.
 const ChunkBytes = 128 << 10
 
@@ -15,8 +15,8 @@ var chunkPool = sync.Pool{New: func() any { return new([ChunkBytes]byte) }}
 var chunkLists = sync.Pool{New: func() any { return new(Chunks) }}
 
 // Chunks is the memory into which a batch is compressed: a list of pooled chunks. It grows by whole
-// chunks, so the final size need not be known in advance. The written data are never moved, as they
-// would be in a slice that grows.
+// chunks, so the caller does not have to know the final size in advance. Unlike a slice that grows,
+// it never moves the written data.
 //
 // Invariant: only the last chunk may be empty, and the sizes of all chunks add up to Len.
 type Chunks struct {
@@ -50,10 +50,10 @@ func (c *Chunks) Len() int {
 }
 
 // Pieces returns the written bytes in order, one slice per chunk. The slices are valid until
-// Release. Further writes change only the last slice, or append others.
+// Release. A further write changes only the last slice, or adds slices after it.
 func (c *Chunks) Pieces() [][]byte { return c.pieces }
 
-// Write appends p, over as many chunks as necessary. It never fails.
+// Write appends p, and uses as many chunks as necessary. It never fails.
 func (c *Chunks) Write(p []byte) (int, error) {
 	for rest := p; len(rest) > 0; {
 		n := copy(c.room(1), rest)
@@ -63,8 +63,9 @@ func (c *Chunks) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Reserve appends n contiguous bytes with undefined contents (n <= ChunkBytes) and returns them. It
-// makes room for a header that can be filled in only when the data after it are known.
+// Reserve appends n contiguous bytes with undefined contents (n <= ChunkBytes) and returns them.
+// The caller reserves a header in this way, and fills it in when the data after the header are
+// known.
 func (c *Chunks) Reserve(n int) []byte {
 	room := c.room(n)
 	c.extend(n)
@@ -72,8 +73,8 @@ func (c *Chunks) Reserve(n int) []byte {
 }
 
 // room returns the free bytes of the last chunk, at least n (n <= ChunkBytes). If the last chunk
-// has fewer free bytes, room adds a chunk first. The caller writes to the free bytes and then calls
-// extend, which makes them part of the data.
+// has fewer free bytes, room adds a chunk first. The caller writes to the free bytes, and then
+// calls extend to add them to the data.
 func (c *Chunks) room(n int) []byte {
 	if last := len(c.pieces) - 1; last >= 0 && cap(c.pieces[last])-len(c.pieces[last]) >= n {
 		return c.pieces[last][len(c.pieces[last]):cap(c.pieces[last])]
@@ -83,7 +84,7 @@ func (c *Chunks) room(n int) []byte {
 	return chunk[:]
 }
 
-// extend marks the first n bytes of the slice from the last call of room as written.
+// extend adds the first n bytes of the slice returned by room to the data.
 func (c *Chunks) extend(n int) {
 	last := len(c.pieces) - 1
 	c.pieces[last] = c.pieces[last][:len(c.pieces[last])+n]

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestChunksEqualByteSlice appends the same random bytes to Chunks, by each of its methods, and to
-// a byte slice. Both must have the same contents.
+// TestChunksEqualByteSlice appends the same random bytes to a byte slice and to Chunks, using each
+// of its methods. Both must have the same contents.
 func TestChunksEqualByteSlice(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 4))
 	for range 20 {
@@ -47,7 +47,7 @@ func TestChunksEqualByteSlice(t *testing.T) {
 }
 
 // TestReservedBytesStayInPlace checks that a slice returned by Reserve remains part of the data,
-// even after more data than a chunk were appended.
+// even after more than a chunk was appended.
 func TestReservedBytesStayInPlace(t *testing.T) {
 	chunks := NewChunks()
 	defer chunks.Release()
@@ -69,8 +69,8 @@ func TestNilChunksAreEmpty(t *testing.T) {
 	}
 }
 
-// TestCompressionDoesNotAllocate checks that there is no buffer between a codec and its chunks when
-// the pools are filled. The limit allows for a garbage collection, which may empty the pools.
+// TestCompressionDoesNotAllocate checks that compression with filled pools needs no buffer between
+// the codec and its chunks. The limit allows for a garbage collection, which may empty the pools.
 func TestCompressionDoesNotAllocate(t *testing.T) {
 	if raceDetector {
 		t.Skip("under the race detector the pools do not keep their items")

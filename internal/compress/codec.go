@@ -5,10 +5,11 @@ import (
 	"fmt"
 )
 
-// Codec is the compression of a record batch, with Kafka's numbers (batch attributes, bits 0 to 2).
+// Codec is the compression codec of a record batch. Its values are Kafka's numbers (batch
+// attributes, bits 0 to 2).
 type Codec int8
 
-// The codecs of record batch v2. The numbers 5 to 7 are invalid.
+// These are the codecs of record batch v2. The numbers 5 to 7 are invalid.
 const (
 	None   Codec = 0
 	Gzip   Codec = 1
@@ -17,19 +18,19 @@ const (
 	Zstd   Codec = 4
 )
 
-// LevelDefault selects the codec's default level. It is below every codec's range, so that 0 and
-// -1, which are zstd levels, keep their meaning.
+// LevelDefault selects the codec's default level. It is below every codec's range, because 0 and -1
+// are valid zstd levels.
 const LevelDefault = -1 << 31
 
-// Errors of Decompress. Callers treat them differently: corrupt bytes contain no records, but a
-// batch that is too large may be valid and has to be kept.
+// These are the errors of Decompress. Callers treat them differently: corrupt bytes contain no
+// records, but a batch that is too large may be valid and must be kept.
 var (
 	ErrCorrupt  = errors.New("corrupt compressed data")
 	ErrTooLarge = errors.New("decompressed data exceeds the limit")
 )
 
-// codecs contains the properties of each codec; the index is its number. standard, the default
-// level, is 0 for a codec without levels.
+// codecs contains the properties of each codec. The index is the codec's number. standard is the
+// default level, and 0 for a codec without levels.
 var codecs = [...]struct {
 	name                      string
 	lowest, highest, standard int
@@ -71,8 +72,8 @@ func (c Codec) Levels() (lowest, highest, standard int, ok bool) {
 	return codecs[c].lowest, codecs[c].highest, codecs[c].standard, true
 }
 
-// CheckLevel returns an error that names the valid range if level is neither in the codec's range
-// nor LevelDefault.
+// CheckLevel returns an error unless level is LevelDefault or in the codec's range. The error names
+// the range.
 func (c Codec) CheckLevel(level int) error {
 	if level == LevelDefault {
 		return nil

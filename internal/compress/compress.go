@@ -6,16 +6,16 @@ import (
 	"slices"
 )
 
-// Func is the type of To. Package record reads no clock, so it accepts a Func as a parameter: the
-// caller can pass a function that measures the time of To.
+// Func is the type of the function To. Package record accepts a Func as a parameter, because it
+// reads no clock itself: its caller can pass a function that measures how long To takes.
 type Func func(dst *Chunks, src []byte, codec Codec, level int) error
 
 // To appends src, compressed at level (or LevelDefault), to dst. The codec writes directly into
-// dst's chunks, or appends its own block buffer to them: no byte of its output is copied more than
-// once on this path (docs/format/copies.md).
+// dst's chunks, or appends its own block buffer to them. So each byte of the codec's output is
+// copied at most once on this path (docs/format/copies.md).
 //
-// To fails on an unknown codec, and on a level outside the codec's range with an error that names
-// the range. The codecs themselves do not fail, because they write to memory. After an error the
+// To fails if the codec is unknown, or if level is outside the codec's range; the error names the
+// range. The codecs themselves do not fail, because they write to memory. After an error the
 // contents of dst after its old length are undefined. Different versions of this program may
 // compress the same input to different bytes.
 func To(dst *Chunks, src []byte, codec Codec, level int) error {
@@ -44,7 +44,7 @@ func To(dst *Chunks, src []byte, codec Codec, level int) error {
 }
 
 // Compress is like To, but appends to a slice, which costs another copy. It is meant for data that
-// is not written to a file. On an error it returns dst unchanged.
+// are not written to a file. If it fails, it returns dst unchanged.
 func Compress(dst, src []byte, codec Codec, level int) ([]byte, error) {
 	chunks := NewChunks()
 	defer chunks.Release()
@@ -54,8 +54,8 @@ func Compress(dst, src []byte, codec Codec, level int) ([]byte, error) {
 	return chunks.AppendTo(dst), nil
 }
 
-// Decompress appends src, decompressed, to dst. It fails with ErrTooLarge if src decompresses to
-// more than limit bytes, and with ErrCorrupt on bad data. On an error it returns dst unchanged.
+// Decompress appends src, decompressed, to dst. It returns ErrTooLarge if src decompresses to more
+// than limit bytes, and ErrCorrupt if the data are invalid. If it fails, it returns dst unchanged.
 func Decompress(dst, src []byte, codec Codec, limit int) ([]byte, error) {
 	var out []byte
 	var err error
@@ -79,7 +79,7 @@ func Decompress(dst, src []byte, codec Codec, limit int) ([]byte, error) {
 	return out, nil
 }
 
-// copyLimited is Decompress for uncompressed data. The limit applies to uncompressed data too.
+// copyLimited does the work of Decompress for uncompressed data, to which the limit applies too.
 func copyLimited(dst, src []byte, limit int) ([]byte, error) {
 	if len(src) > limit {
 		return nil, ErrTooLarge
@@ -87,9 +87,9 @@ func copyLimited(dst, src []byte, limit int) ([]byte, error) {
 	return append(dst, src...), nil
 }
 
-// readLimited appends data from r to dst until EOF. It enlarges dst as data arrive, never by a size
-// that the data declare. At the limit it reads one more byte, to distinguish data of exactly limit
-// bytes from longer data.
+// readLimited appends data from r to dst until EOF. It enlarges dst as data arrive, and never by a
+// size that the data declare. At the limit it reads one more byte, to distinguish data of exactly
+// limit bytes from longer data.
 func readLimited(dst []byte, r io.Reader, limit int) ([]byte, error) {
 	start := len(dst)
 	for {
@@ -100,7 +100,7 @@ func readLimited(dst []byte, r io.Reader, limit int) ([]byte, error) {
 		if len(dst) == cap(dst) {
 			dst = slices.Grow(dst, min(left, max(4096, len(dst)-start)))
 		}
-		// The capacity of dst may exceed the limit: fill it only up to the limit.
+		// The capacity of dst may exceed the limit, so fill dst only up to the limit.
 		n, err := r.Read(dst[len(dst):min(cap(dst), len(dst)+left)])
 		dst = dst[:len(dst)+n]
 		if err == io.EOF {
@@ -112,8 +112,9 @@ func readLimited(dst []byte, r io.Reader, limit int) ([]byte, error) {
 	}
 }
 
-// expectEOF distinguishes data that end exactly at the limit from data that are longer, and from
-// data that are corrupt after the limit, such as a wrong checksum in gzip's trailer.
+// expectEOF checks the rest of r after the limit was reached. It distinguishes data that end
+// exactly at the limit from data that are longer, and from data that are corrupt after the limit,
+// such as a wrong checksum in gzip's trailer.
 func expectEOF(r io.Reader) error {
 	var one [1]byte
 	switch _, err := io.ReadFull(r, one[:]); err {

@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// samples returns payloads around the block sizes: 32 KiB (snappy), 64 KiB (lz4), 128 KiB (zstd),
-// and more than one window.
+// samples returns payloads whose sizes are near the block sizes (32 KiB for snappy, 64 KiB for lz4,
+// 128 KiB for zstd), and a payload larger than a window.
 func samples() map[string][]byte {
 	random := rand.New(rand.NewPCG(1, 2))
 	noise := make([]byte, 200<<10)
@@ -92,8 +92,8 @@ func TestDecompressEnforcesLimitExactly(t *testing.T) {
 	}
 }
 
-// TestDecompressionBombIsBoundedByLimit decompresses a few kilobytes that become 64 MiB. In Kafka
-// such a batch exhausted the memory of the log cleaner (Kafka's PR #23429).
+// TestDecompressionBombIsBoundedByLimit decompresses a few kilobytes that expand to 64 MiB. In
+// Kafka such a batch exhausted the log cleaner's memory (Kafka's PR #23429).
 func TestDecompressionBombIsBoundedByLimit(t *testing.T) {
 	bomb := make([]byte, 64<<20)
 	const limit = 1 << 20

@@ -12,7 +12,7 @@ import (
 )
 
 // foreignText returns the decompressed contents of each frame in testdata/foreign. The function
-// content() in testdata/foreign/make.py creates the same text.
+// content in testdata/foreign/make.py creates the same text.
 func foreignText() []byte {
 	var out bytes.Buffer
 	for i := range 2800 {
@@ -32,7 +32,7 @@ func foreignFrames(t testing.TB, visit func(name string, codec Codec, packed []b
 	for _, path := range paths {
 		codec, err := ParseCodec(strings.TrimPrefix(filepath.Ext(path), "."))
 		if err != nil {
-			continue // make.py
+			continue // the script that made the frames
 		}
 		packed, err := os.ReadFile(path)
 		if err != nil {
@@ -68,8 +68,8 @@ func TestForeignFramesAreDecoded(t *testing.T) {
 }
 
 // TestTruncatedForeignFramesNeverDecodeToOtherBytes truncates each frame at many positions.
-// Decompress must return an error or a prefix of the text; a prefix is possible if the frame ends
-// between two independent parts, such as gzip members.
+// Decompress must return an error or a prefix of the text. It can return a prefix if the truncated
+// frame ends between two independent parts, such as gzip members.
 func TestTruncatedForeignFramesNeverDecodeToOtherBytes(t *testing.T) {
 	text := foreignText()
 	foreignFrames(t, func(name string, codec Codec, packed []byte) {
@@ -86,8 +86,8 @@ func TestTruncatedForeignFramesNeverDecodeToOtherBytes(t *testing.T) {
 	})
 }
 
-// TestForeignFrameAllocationIsBoundedByLimit checks that memory depends on the decoded data and the
-// limit, and not on the sizes and windows that a frame declares.
+// TestForeignFrameAllocationIsBoundedByLimit checks that the allocated memory depends on the
+// decoded data and the limit, and not on the sizes and windows that a frame declares.
 func TestForeignFrameAllocationIsBoundedByLimit(t *testing.T) {
 	const limit = 10_000
 	foreignFrames(t, func(name string, codec Codec, packed []byte) {
@@ -96,15 +96,15 @@ func TestForeignFrameAllocationIsBoundedByLimit(t *testing.T) {
 		runtime.ReadMemStats(&before)
 		_, _ = Decompress(nil, packed, codec, limit)
 		runtime.ReadMemStats(&after)
-		// The largest allocation is one block of LZ4, at most 4 MiB.
+		// The largest allocation is one LZ4 block of at most 4 MiB.
 		if allocated := after.TotalAlloc - before.TotalAlloc; allocated > 5<<20 {
 			t.Errorf("%s: allocated %d bytes with a limit of %d", name, allocated, limit)
 		}
 	})
 }
 
-// FuzzCompressThenDecompress checks that arbitrary bytes round-trip with every codec and level, and
-// that a limit one byte too low is enforced.
+// FuzzCompressThenDecompress checks that arbitrary bytes survive compression and decompression with
+// every codec and level. It also checks that Decompress enforces a limit that is one byte too low.
 func FuzzCompressThenDecompress(f *testing.F) {
 	for codec := None; codec <= Zstd; codec++ {
 		for _, level := range []int{-131072, -1, 1, 9, 17, 22, LevelDefault} {

@@ -100,7 +100,8 @@ func TestLZ4BlockChecksumIsVerified(t *testing.T) {
 		discardCount(w.Write(samples()["noise"])), w.Close()); err != nil {
 		t.Fatal(err)
 	}
-	packed.Bytes()[1000] ^= 1 // inside a raw block, where only the checksum detects it
+	// a byte inside a raw block, where only the checksum can detect the change
+	packed.Bytes()[1000] ^= 1
 	if _, err := Decompress(nil, packed.Bytes(), LZ4, 1<<20); !errors.Is(err, ErrCorrupt) {
 		t.Errorf("damaged block: %v, want ErrCorrupt", err)
 	}
@@ -144,7 +145,7 @@ func TestSnappyRawAndConcatenatedStreamsAreDecoded(t *testing.T) {
 	}
 }
 
-func TestGzipMembersAreConcatenated(t *testing.T) { // RFC 1952 2.2
+func TestGzipMembersAreConcatenated(t *testing.T) { // see RFC 1952, section 2.2
 	first, _ := Compress(nil, []byte("one "), Gzip, 1)
 	both, err := Compress(first, []byte("two"), Gzip, 9)
 	if err != nil {

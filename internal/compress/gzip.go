@@ -9,12 +9,12 @@ import (
 )
 
 var (
-	gzipWriters [10]sync.Pool // by level, 1 to 9: Reset cannot change a writer's level
-	gzipReaders sync.Pool     // of *gzipReader
+	gzipWriters [10]sync.Pool // pools by level, 1 to 9, because Reset cannot change a writer's level
+	gzipReaders sync.Pool     // elements are *gzipReader
 )
 
-// compressGzip writes one member. The writer returns to the pool even after an error, because its
-// next Reset clears all state.
+// compressGzip writes one gzip member. It returns the writer to the pool even after an error,
+// because the writer's next Reset clears all state.
 func compressGzip(dst *Chunks, src []byte, level int) error {
 	w, pooled := gzipWriters[level].Get().(*gzip.Writer)
 	if pooled {
@@ -26,7 +26,7 @@ func compressGzip(dst *Chunks, src []byte, level int) error {
 		}
 	}
 	defer gzipWriters[level].Put(w)
-	// Writes to dst never fail; errors come from the library itself.
+	// Writes to dst never fail, so an error comes from the gzip library itself.
 	if _, err := w.Write(src); err != nil {
 		return fmt.Errorf("compress with gzip: %w", err)
 	}
@@ -36,17 +36,17 @@ func compressGzip(dst *Chunks, src []byte, level int) error {
 	return nil
 }
 
-// gzipReader is a pooled gzip reader with the bytes.Reader that it uses for input in memory.
+// gzipReader is a pooled gzip reader and the bytes.Reader from which it reads input in memory.
 type gzipReader struct {
 	gzip.Reader
 	memory bytes.Reader
 }
 
-// release returns the reader to the pool without its source. The source is the memory of a request
-// or of a buffer, which will be reused, so the pool must not refer to it.
+// release clears the reader's source and returns the reader to the pool. The source is the memory
+// of a request or of a buffer, which will be reused, so the pool must not refer to it.
 func (r *gzipReader) release() {
 	r.memory.Reset(nil)
-	_ = r.Reset(&r.memory) // always fails because there is no header; it only clears the source
+	_ = r.Reset(&r.memory) // clears the source; Reset always fails here, because there is no header
 	gzipReaders.Put(r)
 }
 
@@ -56,14 +56,15 @@ func decompressGzip(dst, src []byte, limit int) ([]byte, error) {
 	return out, err
 }
 
-// decompressMembers is decompressGzip. It also returns the number of members.
+// decompressMembers does the work of decompressGzip, and also returns the number of members.
 func decompressMembers(dst, src []byte, limit int) (out []byte, members int, err error) {
 	r, pooled := gzipReaders.Get().(*gzipReader)
 	if !pooled {
 		r = new(gzipReader)
 	}
 	defer r.release()
-	r.memory.Reset(src) // implements io.ByteReader, so the library adds no buffer of its own
+	// bytes.Reader implements io.ByteReader, so the library adds no buffer of its own
+	r.memory.Reset(src)
 	out = dst
 	for members == 0 || r.memory.Len() > 0 {
 		if err := r.Reset(&r.memory); err != nil {

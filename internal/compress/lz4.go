@@ -9,32 +9,34 @@ import (
 	"github.com/pierrec/lz4/v4"
 )
 
-// lz4Fast is the level that selects the fast compressor; all other levels select the
-// high-compression one. As in Kafka, it is the default level.
+// lz4Fast is the level that selects the fast compressor. All other levels select the
+// high-compression one. lz4Fast is the default level, as in Kafka.
 const lz4Fast = 9
 
-// Constants of the frame as Kafka writes it. The framing is implemented here because the library's
-// writer is made for large streams. A batch is small: this code needs no goroutines and no buffers
-// of 4 MiB, and applies the limit before each block.
+// These are the constants of an LZ4 frame as Kafka writes it. The framing is implemented here
+// because the library's writer is made for large streams. A batch is small: this code needs no
+// goroutines and no buffers of 4 MiB, and it applies the limit before each block.
 const (
 	lz4Magic      = 0x184D2204
 	lz4BlockBytes = 64 << 10
-	lz4StoredRaw  = 1 << 31 // bit of a block's size field that marks an uncompressed block
-	// lz4HeaderBytesMax is the size of magic, FLG, BD, content size and checksum.
+	lz4StoredRaw  = 1 << 31 // bit in a block's size field that marks an uncompressed block
+	// lz4HeaderBytesMax is the maximum size of a frame header: magic, FLG, BD, content size, checksum.
 	lz4HeaderBytesMax = 4 + 2 + 8 + 1
 )
 
-// lz4Header is magic, FLG 0x60 (version 1, independent blocks, no checksums, no content size), BD
-// 0x40 (64 KiB blocks), and the second byte of xxHash32 over FLG and BD.
+// lz4Header contains the magic, FLG 0x60 (version 1, independent blocks, no checksums, no content
+// size), BD 0x40 (64 KiB blocks), and the header checksum, which is the second byte of xxHash32
+// over FLG and BD.
 var lz4Header = []byte{0x04, 0x22, 0x4D, 0x18, 0x60, 0x40, 0x82}
 
 var (
-	lz4FastPool sync.Pool // of *lz4.Compressor
-	lz4HighPool sync.Pool // of *lz4.CompressorHC
+	lz4FastPool sync.Pool // elements are *lz4.Compressor
+	lz4HighPool sync.Pool // elements are *lz4.CompressorHC
 )
 
-// compressLZ4 writes one frame, each block directly to its final position. A block that does not
-// shrink is stored raw, as the format requires: the frame grows by at most four bytes per block.
+// compressLZ4 writes one frame, each block directly to its final position. It stores a block raw if
+// compression does not shrink it, as the format requires. So the frame exceeds its contents by at
+// most four bytes per block.
 func compressLZ4(dst *Chunks, src []byte, level int) error {
 	compressBlock, release := lz4Compressor(level)
 	defer release()
@@ -54,12 +56,12 @@ func compressLZ4(dst *Chunks, src []byte, level int) error {
 		binary.LittleEndian.PutUint32(room, word)
 		dst.extend(4 + size)
 	}
-	clear(dst.Reserve(4)) // EndMark
+	clear(dst.Reserve(4)) // the EndMark
 	return nil
 }
 
-// lz4Compressor returns a pooled compressor for a level, and a function that returns it to the
-// pool.
+// lz4Compressor returns the block function of a pooled compressor for level, and a function that
+// returns the compressor to the pool.
 func lz4Compressor(level int) (block func(src, dst []byte) (int, error), release func()) {
 	if level == lz4Fast {
 		c, pooled := lz4FastPool.Get().(*lz4.Compressor)
@@ -72,7 +74,7 @@ func lz4Compressor(level int) (block func(src, dst []byte) (int, error), release
 	if !pooled {
 		c = new(lz4.CompressorHC)
 	}
-	// The library accepts any search depth, not only its named ones.
+	// The library accepts any search depth, and not only the depths that it names.
 	c.Level = lz4.CompressionLevel(lz4Attempts(level))
 	return c.CompressBlock, func() { lz4HighPool.Put(c) }
 }
@@ -82,12 +84,12 @@ type lz4Frame struct {
 	// blockBytesMax is the maximum decoded size of a block, 64 KiB to 4 MiB. It bounds the memory
 	// that is allocated for a block.
 	blockBytesMax int
-	blockChecksum bool // each block is followed by four bytes, the checksum of its stored form
+	blockChecksum bool // whether each block is followed by four bytes, the checksum of its stored form
 }
 
 // parseLZ4Header returns the frame's header and the bytes after it. It rejects reserved bits, other
-// versions, dependent blocks and dictionaries: no Kafka client writes such frames, and Kafka's
-// reader rejects them too.
+// versions, dependent blocks and dictionaries, because no Kafka client writes such frames, and
+// Kafka's reader rejects them too.
 func parseLZ4Header(src []byte) (lz4Frame, []byte, error) {
 	if len(src) < 7 || binary.LittleEndian.Uint32(src) != lz4Magic {
 		return lz4Frame{}, nil, fmt.Errorf("%w: not an lz4 frame", ErrCorrupt)
@@ -101,7 +103,7 @@ func parseLZ4Header(src []byte) (lz4Frame, []byte, error) {
 	}
 	end := 6
 	if flags&0x08 != 0 {
-		end += 8 // the content size is skipped, and never used to allocate memory
+		end += 8 // skips the content size, which never determines how much memory is allocated
 	}
 	if len(src) <= end {
 		return lz4Frame{}, nil, fmt.Errorf("%w: short lz4 header", ErrCorrupt)
@@ -113,8 +115,8 @@ func parseLZ4Header(src []byte) (lz4Frame, []byte, error) {
 		src[end+1:], nil
 }
 
-// decompressLZ4 reads one frame and stops at its EndMark. It ignores the content checksum after the
-// EndMark, as Kafka does: the batch has a checksum of its own.
+// decompressLZ4 reads one frame and stops at its EndMark. Like Kafka, it ignores the content
+// checksum after the EndMark, because the batch has its own checksum.
 func decompressLZ4(dst, src []byte, limit int) ([]byte, error) {
 	frame, rest, err := parseLZ4Header(src)
 	if err != nil {
@@ -129,7 +131,7 @@ func decompressLZ4(dst, src []byte, limit int) ([]byte, error) {
 		if word == 0 {
 			return dst, nil
 		}
-		// Even a raw block must not exceed the frame's block size.
+		// A raw block, too, must not exceed the frame's block size.
 		size, trailer := int(word&^lz4StoredRaw), 0
 		if frame.blockChecksum {
 			trailer = 4
@@ -155,8 +157,8 @@ func decompressLZ4(dst, src []byte, limit int) ([]byte, error) {
 	}
 }
 
-// lz4Block decodes one block. It may allocate up to one block more than the limit, because the
-// decoder does not distinguish "too long" from "corrupt".
+// lz4Block decodes one block. It may allocate one block more than the limit, because the decoder
+// does not distinguish "too long" from "corrupt".
 func lz4Block(dst, block []byte, bytesMax, limit int) ([]byte, error) {
 	room := min(bytesMax, 255*len(block)) // one byte of a match length encodes at most 255 bytes
 	dst = slices.Grow(dst, room)

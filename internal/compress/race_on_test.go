@@ -2,5 +2,5 @@
 
 package compress
 
-// raceDetector is set if the race detector is on: sync.Pool then drops items at random.
+// raceDetector is true if the race detector is on. sync.Pool then drops items at random.
 const raceDetector = true

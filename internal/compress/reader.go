@@ -10,21 +10,21 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// Reader decompresses a batch piece by piece, in bounded memory, and a caller may stop reading
-// early. It returns the same bytes as Decompress. Its errors wrap ErrCorrupt and ErrTooLarge as
-// those of Decompress do. It returns errors of the source, such as a disk error, unchanged.
+// Reader decompresses a batch piece by piece in bounded memory. A caller can stop reading early. A
+// Reader returns the same bytes as Decompress, and like Decompress it wraps ErrCorrupt and
+// ErrTooLarge in its errors. It returns errors of the source, such as a disk error, unchanged.
 //
-// Unlike Decompress it detects bad data only when it reaches them.
+// Unlike Decompress, a Reader detects invalid data only when it reaches them.
 type Reader struct {
 	source    sourceReader
-	in        *bufio.Reader // reader of source; pooled
+	in        *bufio.Reader // pooled reader of source
 	codec     Codec
 	memoryMax int
-	// out returns the decompressed bytes. It is nil until the first Read, because opening it reads
-	// from the source and may fail.
+	// out returns the decompressed bytes. It is nil until the first Read, because creating it reads
+	// from the source and can fail.
 	out     io.Reader
-	release func() // returns the decoder of out to its pool; may be nil
-	// openLarge opens the rest of a zstd source, which begins with a frame whose window exceeds
+	release func() // returns out's decoder to its pool; may be nil
+	// openLarge opens the rest of a zstd source, starting with the first frame whose window exceeds
 	// zstdStreamWindowMax.
 	openLarge func(in io.Reader, memoryMax int) (io.Reader, error)
 }
@@ -35,10 +35,10 @@ const readerBytes = 64 << 10
 var readerInputs = sync.Pool{New: func() any { return bufio.NewReaderSize(nil, readerBytes) }}
 
 // NewReader returns a reader of the decompressed contents of source. It holds at most memoryMax
-// bytes of data at once, in addition to a buffer and the codec's own window (32 KiB for gzip, up to
-// zstdStreamWindowMax for zstd). Read returns ErrTooLarge if a snappy block exceeds memoryMax. It
-// also returns ErrTooLarge if a zstd frame declares a window above zstdStreamWindowMax and the data
-// from this frame on exceed memoryMax. The caller must Close the reader once.
+// bytes of data at once, a buffer, and the codec's own window (32 KiB for gzip, up to
+// zstdStreamWindowMax for zstd). Read returns ErrTooLarge in two cases: a snappy block exceeds
+// memoryMax, or a zstd frame declares a window above zstdStreamWindowMax and the data from this
+// frame on exceed memoryMax. The caller must call Close once.
 func NewReader(source io.Reader, codec Codec, memoryMax int) *Reader {
 	r := &Reader{source: sourceReader{from: source}, codec: codec, memoryMax: memoryMax,
 		openLarge: openZstdInMemory}
@@ -47,8 +47,8 @@ func NewReader(source io.Reader, codec Codec, memoryMax int) *Reader {
 	return r
 }
 
-// Close returns the memory to the pools; the reader must not be used afterwards. It does not close
-// the source.
+// Close returns the reader's memory to the pools. The reader must not be used afterwards. Close
+// does not close the source.
 func (r *Reader) Close() {
 	if r.release != nil {
 		r.release()
@@ -56,7 +56,7 @@ func (r *Reader) Close() {
 	// The pool must not refer to the source, which may be a file that will be closed.
 	r.in.Reset(nil)
 	readerInputs.Put(r.in)
-	*r = Reader{} // a use after Close fails on a nil pointer instead of reading other data
+	*r = Reader{} // so that a use after Close fails on a nil pointer, and does not read other data
 }
 
 // Read implements io.Reader.
@@ -64,7 +64,7 @@ func (r *Reader) Read(p []byte) (int, error) {
 	if r.out == nil {
 		err := r.open()
 		if errors.Is(err, io.EOF) {
-			// Every codec writes a header even for no data, so an empty source is truncated.
+			// Every codec writes a header even if there are no data, so an empty source is truncated.
 			err = io.ErrUnexpectedEOF
 		}
 		if err != nil {
@@ -75,7 +75,7 @@ func (r *Reader) Read(p []byte) (int, error) {
 	return n, r.classify(err)
 }
 
-// open sets out.
+// open sets r.out.
 func (r *Reader) open() (err error) {
 	switch r.codec {
 	case None:
@@ -96,8 +96,8 @@ func (r *Reader) open() (err error) {
 	return err
 }
 
-// classify distinguishes an error of the source from corrupt data. A source that ends too early is
-// corrupt data.
+// classify wraps err in ErrCorrupt, unless the source itself failed. If the source ends too early,
+// the data are corrupt.
 func (r *Reader) classify(err error) error {
 	switch {
 	case err == nil,
@@ -107,18 +107,18 @@ func (r *Reader) classify(err error) error {
 		return r.source.err
 	case errors.Is(err, ErrTooLarge), errors.Is(err, ErrCorrupt):
 		return err
-	// The library returns these errors for windows above its maximum.
+	// The library returns these errors if a window exceeds its maximum.
 	case errors.Is(err, zstd.ErrWindowSizeExceeded), errors.Is(err, zstd.ErrDecoderSizeExceeded):
 		return fmt.Errorf("%w: %w", ErrTooLarge, err)
 	}
 	return fmt.Errorf("%w: %w", ErrCorrupt, err)
 }
 
-// sourceReader remembers the error of a source, because decoders wrap it or report an unexpected
-// end instead.
+// sourceReader remembers the error of a source, because decoders wrap such an error, or report an
+// unexpected end instead.
 type sourceReader struct {
 	from io.Reader
-	err  error // not io.EOF
+	err  error // first error of the source, except io.EOF
 }
 
 func (w *sourceReader) Read(p []byte) (int, error) {

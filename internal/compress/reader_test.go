@@ -12,7 +12,7 @@ import (
 	"testing/iotest"
 )
 
-// readAll reads all of packed through a Reader. wrap wraps its source.
+// readAll reads all of packed through a Reader, whose source is wrapped by wrap.
 func readAll(packed []byte, codec Codec, memoryMax int, wrap func(io.Reader) io.Reader) ([]byte,
 	error) {
 	r := NewReader(wrap(bytes.NewReader(packed)), codec, memoryMax)
@@ -31,8 +31,8 @@ func TestReaderEqualsDecompress(t *testing.T) {
 			}
 			for source, wrap := range map[string]func(io.Reader) io.Reader{"whole": unwrapped,
 				"halves": iotest.HalfReader, "the end with data": iotest.DataErrReader} {
-				// The limit of 128 KiB is less than most samples, because a Reader holds one piece
-				// at a time.
+				// Most samples are larger than this limit of 128 KiB, because a Reader holds only one piece at
+				// a time.
 				if out, err := readAll(packed, codec, 128<<10, wrap); err != nil ||
 					!bytes.Equal(out, sample) {
 					t.Errorf("%s of %s, %s: got %d of %d bytes, %v", codec, name, source, len(out),
@@ -78,8 +78,8 @@ func TestReaderDistinguishesSourceErrorsFromBadData(t *testing.T) {
 	})
 }
 
-// TestReaderMemoryIsBounded checks that memory depends on pieces and windows, and not on the total
-// decoded size or on what a frame declares.
+// TestReaderMemoryIsBounded checks that a Reader's memory depends on the size of pieces and
+// windows, and not on the total decoded size or on the sizes that a frame declares.
 func TestReaderMemoryIsBounded(t *testing.T) {
 	const memoryMax = 1 << 20
 	check := func(name string, packed []byte, codec Codec) {
@@ -96,7 +96,7 @@ func TestReaderMemoryIsBounded(t *testing.T) {
 		runtime.ReadMemStats(&before)
 		read()
 		runtime.ReadMemStats(&after)
-		// The limit is enough for two zstd windows of 8 MiB, and for LZ4 blocks of 4 MiB.
+		// The limit allows for two zstd windows of 8 MiB, and for LZ4 blocks of 4 MiB.
 		if allocated := after.TotalAlloc - before.TotalAlloc; allocated > 20<<20 {
 			t.Errorf("%s: allocated %d bytes, want at most 20 MiB", name, allocated)
 		}
@@ -140,8 +140,8 @@ func TestReaderRejectsPiecesAboveItsLimit(t *testing.T) {
 	}
 }
 
-// TestOwnZstdFramesStreamAtEveryLevel checks that every frame that this package writes can be read
-// in pieces, because its window is not above zstdStreamWindowMax.
+// TestOwnZstdFramesStreamAtEveryLevel checks that a Reader can read every frame that this package
+// writes in pieces, because no window exceeds zstdStreamWindowMax.
 func TestOwnZstdFramesStreamAtEveryLevel(t *testing.T) {
 	long := bytes.Repeat(foreignText(), 80) // 11 MB, more than every window
 	for _, level := range []int{-5, 3, 7, 22} {
@@ -156,8 +156,8 @@ func TestOwnZstdFramesStreamAtEveryLevel(t *testing.T) {
 	}
 }
 
-// largeWindowSources returns zstd sources with a frame that needs a window above
-// zstdStreamWindowMax, by a description of that frame.
+// largeWindowSources returns zstd sources by description. Each contains a frame that needs a window
+// above zstdStreamWindowMax.
 func largeWindowSources() map[string][]byte {
 	const windowLog = 24
 	small, large := zstdZeros(3, 20), zstdZeros(5, windowLog)
@@ -173,8 +173,8 @@ func largeWindowSources() map[string][]byte {
 	}
 }
 
-// zstdSingleSegment returns a zstd frame of a single segment (RFC 8878, 3.1.1.1.1.2), which
-// decompresses to the given number of blocks of 128 KiB of zeros.
+// zstdSingleSegment returns a single-segment zstd frame (RFC 8878, 3.1.1.1.1.2). It decompresses to
+// the given number of blocks of 128 KiB of zeros.
 func zstdSingleSegment(blocks int) []byte {
 	const singleSegment, contentSizeOf4Bytes, headerBytes = 1 << 5, 2 << 6, 6
 	frame := []byte{0x28, 0xb5, 0x2f, 0xfd, singleSegment | contentSizeOf4Bytes}
@@ -182,9 +182,9 @@ func zstdSingleSegment(blocks int) []byte {
 	return append(frame, zstdZeros(blocks, 20)[headerBytes:]...)
 }
 
-// TestReaderDecodesLargeWindowsOfEveryFrame is also a regression test: Reader and Size returned
-// ErrTooLarge for a frame of a single segment above 8 MiB, and Reader also for any window above 8
-// MiB of a frame after the first.
+// TestReaderDecodesLargeWindowsOfEveryFrame is a regression test. Reader and Size returned
+// ErrTooLarge for a single-segment frame above 8 MiB. Reader also returned it if a frame other than
+// the first had a window above 8 MiB.
 func TestReaderDecodesLargeWindowsOfEveryFrame(t *testing.T) {
 	const limit = 128 << 20
 	for name, packed := range largeWindowSources() {
@@ -205,8 +205,8 @@ func TestReaderDecodesLargeWindowsOfEveryFrame(t *testing.T) {
 	}
 }
 
-// TestReaderBoundsTheMemoryOfLargeWindows reads frames whose large window contains more data than a
-// reader may hold.
+// TestReaderBoundsTheMemoryOfLargeWindows reads frames with a large window that contain more data
+// than a Reader may hold.
 func TestReaderBoundsTheMemoryOfLargeWindows(t *testing.T) {
 	const memoryMax, windowLog = 1 << 20, 27
 	bomb := zstdZeros(4<<30/zstdBlockBytes, windowLog)
@@ -249,8 +249,8 @@ func TestReaderEqualsDecompressForConcatenatedFrames(t *testing.T) {
 }
 
 // FuzzReader compares a Reader with Decompress on arbitrary bytes. A Reader returns the data before
-// a fault. It may return ErrTooLarge because of a declared size, where Decompress returns
-// ErrCorrupt because the bytes are missing.
+// a fault. A Reader may return ErrTooLarge because of a declared size, where Decompress returns
+// ErrCorrupt because bytes are missing.
 func FuzzReader(f *testing.F) {
 	for codec := None; codec <= Zstd; codec++ {
 		packed, err := Compress(nil, []byte("hello hello hello"), codec, LevelDefault)
@@ -259,7 +259,7 @@ func FuzzReader(f *testing.F) {
 		}
 		f.Add(int8(codec), packed)
 	}
-	// regression: a truncated header was treated as empty data
+	// regression test: a truncated header was treated as empty data
 	f.Add(int8(Gzip), []byte("\x1f\x8b\b\xda\x00\ta_^^"))
 	foreignFrames(f, func(_ string, codec Codec, packed []byte) {
 		if len(packed) < 4<<10 {
@@ -275,7 +275,7 @@ func FuzzReader(f *testing.F) {
 		want, wantErr := Decompress(nil, packed, codec, limit)
 		r := NewReader(bytes.NewReader(packed), codec, limit)
 		defer r.Close()
-		got, err := io.ReadAll(io.LimitReader(r, limit+1)) // bounds a decompression bomb
+		got, err := io.ReadAll(io.LimitReader(r, limit+1)) // LimitReader bounds a decompression bomb
 		switch {
 		case errors.Is(wantErr, ErrTooLarge): // a Reader succeeds if each piece is below the limit
 		case wantErr == nil:

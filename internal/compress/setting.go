@@ -6,19 +6,19 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// Setting is the encoder setting that is used for a level. Kafka's levels are those of zlib, lz4
-// and zstd. The Go encoders have settings of their own, sometimes one for several levels. Such
-// levels give the same bytes.
+// Setting describes the encoder setting that is used for a level. Kafka's levels are those of zlib,
+// lz4 and zstd. The Go encoders have their own settings, and some settings cover several levels.
+// Such levels compress data to the same bytes.
 type Setting struct {
-	Level int // the requested level, or the codec's default; 0 for a codec without levels
-	// Lowest and Highest bound the levels that share the setting, Lowest <= Level <= Highest; both
-	// are 0 for a codec without levels.
+	Level int // requested level, or the codec's default level; 0 for a codec without levels
+	// Lowest and Highest are the bounds of the levels that share the setting: Lowest <= Level <=
+	// Highest. Both are 0 for a codec without levels.
 	Lowest, Highest int
-	// Encoder is a name for people, such as "zstd better"; empty for None.
+	// Encoder is the setting's name for display, such as "zstd better"; empty for None.
 	Encoder string
 }
 
-// String returns a description for people, such as "lz4 high compression with 8 attempts" or "zstd
+// String returns a description for display, such as "lz4 high compression with 8 attempts" or "zstd
 // best (as levels 10 to 22)".
 func (s Setting) String() string {
 	if s.Lowest == s.Highest {
@@ -27,14 +27,14 @@ func (s Setting) String() string {
 	return fmt.Sprintf("%s (as levels %d to %d)", s.Encoder, s.Lowest, s.Highest)
 }
 
-// Effective returns the setting that Compress uses for level, or for LevelDefault. The level must
-// be valid according to CheckLevel. Compress uses the same tables, so this is the actual setting.
+// Effective returns the setting that Compress uses for level, which must be LevelDefault or valid
+// according to CheckLevel. Compress uses the same tables.
 func Effective(codec Codec, level int) Setting {
 	if level == LevelDefault && codec.Valid() {
 		level = codecs[codec].standard
 	}
 	switch codec {
-	case Gzip: // every level has a setting of its own
+	case Gzip: // each level has its own setting
 		return Setting{Level: level, Lowest: level, Highest: level,
 			Encoder: fmt.Sprintf("deflate %d", level)}
 	case Snappy:
@@ -53,14 +53,15 @@ func Effective(codec Codec, level int) Setting {
 	return Setting{}
 }
 
-// lz4Attempts returns the number of earlier positions with the same first bytes that the
-// high-compression encoder compares to find the longest match. It doubles with each level, as in
-// lz4-java, which Kafka's clients and brokers use. In the native library levels 10 to 12 add a
-// better parser, which the Go library does not have, and levels above 12 equal 12.
+// lz4Attempts returns the search depth of the high-compression encoder: the number of earlier
+// positions with the same first bytes that it compares to find the longest match. The number
+// doubles with each level, as in lz4-java, which Kafka's clients and brokers use. In the native
+// library, levels 10 to 12 add a better parser, which the Go library does not have, and levels
+// above 12 equal level 12.
 func lz4Attempts(level int) int { return 1 << (level - 1) }
 
-// zstdSpeeds contains the library's four encoders, each with the highest level that is mapped to
-// it. The library itself maps levels in the same way.
+// zstdSpeeds contains the library's four encoders, and the highest level that is mapped to each.
+// The library itself maps levels in the same way.
 var zstdSpeeds = [...]struct {
 	speed   zstd.EncoderLevel
 	highest int

@@ -10,7 +10,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// levelSample returns text on which higher levels compress better: words of a small vocabulary, and
+// levelSample returns text that higher levels compress better: words of a small vocabulary, and
 // repetitions of every length.
 func levelSample() []byte {
 	random := rand.New(rand.NewPCG(3, 4))
@@ -24,7 +24,7 @@ func levelSample() []byte {
 		}
 		out.WriteString(word)
 	}
-	// Three random letters: hundreds of earlier positions have the same first four bytes.
+	// Write three random letters: hundreds of earlier positions have the same first four bytes.
 	for range 12 << 10 {
 		out.WriteByte("abc"[random.IntN(3)])
 	}
@@ -44,7 +44,7 @@ func everyLevel(codec Codec) []int {
 	return levels
 }
 
-// TestEffectiveMatchesCompress compares Effective with the output of Compress: levels with the same
+// TestEffectiveMatchesCompress compares Effective with the output of Compress. Levels with the same
 // setting must give the same bytes, and levels with different settings must give different bytes.
 func TestEffectiveMatchesCompress(t *testing.T) { // KIP-390
 	sample := levelSample()
@@ -124,8 +124,8 @@ func TestZstdSpeedsAreTheLibrarysOwnMapping(t *testing.T) {
 	}
 }
 
-// TestHigherLevelsAreNotLarger checks levels that are far apart, on typical records. Of two
-// neighbouring levels the higher one may give more bytes.
+// TestHigherLevelsAreNotLarger compares levels that are far apart, on typical records. Of two
+// neighbouring levels, the higher one can give more bytes.
 func TestHigherLevelsAreNotLarger(t *testing.T) {
 	sample := samples()["64K"]
 	for codec, levels := range map[Codec][]int{Gzip: {1, 9}, LZ4: {1, 2, 4, 6, 8, 12, 17},

@@ -7,10 +7,10 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// DecompressSingle is Decompress. It also reports whether src consists of a single gzip member, lz4
-// frame, zstd frame or xerial stream, without bytes after it. Decompress accepts a concatenation
-// where the format allows one, but not every client does: librdkafka decompresses the first gzip
-// member and ignores the others without an error.
+// DecompressSingle does the work of Decompress. It also reports whether src consists of a single
+// gzip member, lz4 frame, zstd frame or xerial stream, without bytes after it. Decompress accepts
+// concatenations where the format allows them, but not every client does: librdkafka decompresses
+// the first gzip member and silently ignores the others.
 func DecompressSingle(dst, src []byte, codec Codec, limit int) (out []byte, single bool,
 	err error) {
 	if codec == Gzip {
@@ -35,7 +35,7 @@ func DecompressSingle(dst, src []byte, codec Codec, limit int) (out []byte, sing
 	return out, true, nil
 }
 
-// singleSnappy reports whether valid data contain at most one xerial header.
+// singleSnappy reports whether src, which must be valid, contains at most one xerial header.
 func singleSnappy(src []byte) bool {
 	if !bytes.HasPrefix(src, xerialMagic) {
 		return true // one raw block
@@ -49,8 +49,8 @@ func singleSnappy(src []byte) bool {
 	return true
 }
 
-// singleLZ4 reports whether valid data end with their first frame. Decompress ignores bytes after
-// the first frame, as Kafka does; librdkafka refuses them.
+// singleLZ4 reports whether src, which must be valid, ends with its first frame. Decompress ignores
+// bytes after the first frame, as Kafka does; librdkafka refuses them.
 func singleLZ4(src []byte) bool {
 	frame, rest, err := parseLZ4Header(src)
 	if err != nil {
@@ -75,10 +75,12 @@ func singleLZ4(src []byte) bool {
 	return len(rest) == contentChecksum
 }
 
-// lz4ContentChecksum is the flag of a frame whose EndMark is followed by a checksum of the content.
+// lz4ContentChecksum is the flag in FLG which means that a checksum of the content follows the
+// EndMark.
 const lz4ContentChecksum = 0x04
 
-// singleZstd reports whether valid data end with their first frame (RFC 8878, section 3.1.1).
+// singleZstd reports whether src, which must be valid, ends with its first frame (RFC 8878, section
+// 3.1.1).
 func singleZstd(src []byte) bool {
 	var header zstd.Header
 	if err := header.Decode(src); err != nil || header.Skippable {

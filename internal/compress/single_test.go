@@ -10,8 +10,8 @@ import (
 	"github.com/pierrec/lz4/v4"
 )
 
-// TestSingleStreamsAreToldFromConcatenations: DecompressSingle returns the bytes of Decompress, and
-// reports every concatenation, and bytes behind the stream, for each codec.
+// TestSingleStreamsAreToldFromConcatenations checks, for each codec, that DecompressSingle returns
+// the same bytes as Decompress, and detects concatenations and bytes after the stream.
 func TestSingleStreamsAreToldFromConcatenations(t *testing.T) {
 	for name, sample := range samples() {
 		for codec := None; codec.Valid(); codec++ {
@@ -28,7 +28,7 @@ func TestSingleStreamsAreToldFromConcatenations(t *testing.T) {
 				continue
 			}
 			behind := slices.Concat(sample, sample)
-			if codec == LZ4 { // Decompress ends at the first frame, as Kafka does
+			if codec == LZ4 { // Decompress stops after the first frame, as Kafka does
 				wantSingle(t, name+" lz4 with more bytes", codec, slices.Concat(one, []byte{1}),
 					sample, false)
 				behind = sample
@@ -52,8 +52,8 @@ func wantSingle(t *testing.T, name string, codec Codec, packed, want []byte, wan
 	}
 }
 
-// TestSingleStreamsOfOtherWriters: checksums, content sizes and block sizes that Heartwood does not
-// write do not make a stream a concatenation.
+// TestSingleStreamsOfOtherWriters checks that DecompressSingle does not mistake a stream for a
+// concatenation because of checksums, content sizes or block sizes that Heartwood does not write.
 func TestSingleStreamsOfOtherWriters(t *testing.T) {
 	sample := samples()["long"]
 	for _, options := range [][]lz4.Option{{lz4.ChecksumOption(true)}, {lz4.ChecksumOption(false)},

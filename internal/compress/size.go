@@ -7,15 +7,15 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// Size returns how many bytes src decompresses to, or ErrTooLarge if they exceed limit. It accepts
-// the data that Decompress accepts.
+// Size returns how many bytes src decompresses to, or ErrTooLarge if the number exceeds limit. It
+// accepts the same data as Decompress.
 //
-// Size holds one piece of the decompressed data at a time, so a few kilobytes that decompress to
-// gigabytes need time but little memory. The largest pieces are a snappy block, of at most limit
-// bytes, and the window of a zstd frame, of at most 128 MiB.
+// Size holds one piece of the decompressed data at a time. So a few kilobytes that decompress to
+// gigabytes need time, but little memory. The largest pieces are a snappy block of at most limit
+// bytes, and the window of a zstd frame of at most 128 MiB.
 func Size(src []byte, codec Codec, limit int) (int, error) {
-	// A Reader applies memoryMax to compressed blocks too. src is in memory anyway, so a compressed
-	// block may be as long as src, even if limit is less.
+	// A Reader applies memoryMax to compressed blocks too. Because src is already in memory, a
+	// compressed block may be as long as src, even if limit is less.
 	r := NewReader(bytes.NewReader(src), codec, max(limit, len(src)))
 	defer r.Close()
 	r.openLarge = openZstdLargeWindow
@@ -28,7 +28,7 @@ func openZstdLargeWindow(in io.Reader, _ int) (io.Reader, error) {
 	return newZstdStream(in, zstdWindowMax, zstd.WithDecoderLowmem(true))
 }
 
-// sizeOf returns the number of bytes that r decompresses, or ErrTooLarge if they exceed limit.
+// sizeOf returns the number of bytes that r returns, or ErrTooLarge if the number exceeds limit.
 func sizeOf(r *Reader, limit int) (int, error) {
 	var piece [4096]byte
 	for size := 0; ; {

@@ -43,8 +43,8 @@ func TestSizeAcceptsTheForeignFramesThatDecompressAccepts(t *testing.T) {
 }
 
 // zstdZeros returns a zstd frame that decompresses to the given number of blocks of 128 KiB of
-// zeros. The blocks have the type RLE (RFC 8878, 3.1.1.2.2). The frame declares a window of 2 to
-// the power of windowLog bytes.
+// zeros. The blocks have the type RLE (RFC 8878, 3.1.1.2.2). The frame declares a window of
+// 2^windowLog bytes.
 func zstdZeros(blocks, windowLog int) []byte {
 	frame := []byte{0x28, 0xb5, 0x2f, 0xfd, 0, byte(windowLog-10) << 3}
 	for i := range blocks {
@@ -79,8 +79,8 @@ func TestSizeHoldsAPieceOfTheData(t *testing.T) {
 				t.Errorf("%s: size %d, %v; want %d", name, n, err, size)
 			}
 		})
-		// The largest allocations are zstd's window of 2 MiB and the blocks of LZ4 and snappy, of
-		// at most 64 KiB.
+		// The largest allocations are zstd's window of 2 MiB, and LZ4 and snappy blocks of at most 64
+		// KiB.
 		if allocated > 12<<20 {
 			t.Errorf("%s: %d bytes were allocated for the size of %d", name, allocated, size)
 		}
@@ -93,7 +93,7 @@ func TestSizeHoldsTheWindowOfAFrame(t *testing.T) {
 	if len(packed) > 1<<20 {
 		t.Fatalf("the frame has %d bytes", len(packed))
 	}
-	// The large frame is once the only frame, and once the second frame.
+	// The frame with the large window is first the only frame, and then the second frame.
 	for _, src := range [][]byte{packed, append(zstdZeros(1, 20), packed...)} {
 		allocated := allocatedBy(func() {
 			if _, err := Size(src, Zstd, limit); !errors.Is(err, ErrTooLarge) {
@@ -114,8 +114,7 @@ func TestSizeHoldsTheWindowOfAFrame(t *testing.T) {
 	}
 }
 
-// allocatedBy returns how many bytes f allocates, which is an upper bound of the memory that f
-// holds at any time.
+// allocatedBy returns how many bytes f allocates. f never holds more memory than that.
 func allocatedBy(f func()) uint64 {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)

@@ -5,7 +5,7 @@ import (
 	"math/bits"
 )
 
-// The primes of xxHash32.
+// These are the primes of xxHash32.
 const (
 	xxPrime1 uint32 = 2654435761
 	xxPrime2 uint32 = 2246822519
@@ -14,10 +14,10 @@ const (
 	xxPrime5 uint32 = 374761393
 )
 
-// xxHash32 returns the xxHash32 of data with seed 0, the checksum of LZ4 frames. The lz4 library
-// does not export its implementation, and another dependency is not worth forty lines.
+// xxHash32 returns the xxHash32 of data with seed 0, which LZ4 frames use as checksum. The lz4
+// library does not export its implementation, and forty lines are not worth another dependency.
 func xxHash32(data []byte) uint32 {
-	// Input of less than 16 bytes is not divided into lanes; its hash starts with a prime instead.
+	// Input of less than 16 bytes is not divided into lanes. Its hash starts with a prime instead.
 	size, hash := uint32(len(data)), xxPrime5
 	if len(data) >= 16 {
 		lanes := [4]uint32{xxPrime1, xxPrime2, 0, 0}
@@ -41,7 +41,7 @@ func xxHash32(data []byte) uint32 {
 		hash += uint32(b) * xxPrime5
 		hash = bits.RotateLeft32(hash, 11) * xxPrime1
 	}
-	// Avalanche: each bit of the input changes half of the output's bits.
+	// Avalanche: each bit of the input changes half of the bits of the output.
 	hash = (hash ^ hash>>15) * xxPrime2
 	hash = (hash ^ hash>>13) * xxPrime3
 	return hash ^ hash>>16

@@ -18,25 +18,24 @@ const zstdBlockBytes = 128 << 10
 
 // zstdWindows contains the windows that this package declares. compressZstd chooses the first that
 // is at least as large as the input, because a reader allocates the whole window even for a small
-// batch. 0 selects the window of the level, but at most zstdStreamWindowMax.
+// batch. The element 0 selects the level's window, but at most zstdStreamWindowMax.
 var zstdWindows = [...]int{64 << 10, 1 << 20, 0}
 
-// zstdWriters keeps encoders by speed and window, neither of which Reset can change. The library
-// has four speeds; zstd's levels are mapped to them, so neighbouring levels may give the same
-// bytes.
-var zstdWriters [zstd.SpeedBestCompression + 1][len(zstdWindows)]sync.Pool // of *zstd.Encoder
+// zstdWriters keeps encoders by speed and window, because Reset can change neither. The library has
+// four speeds. zstd's levels are mapped to them, so neighbouring levels may give the same bytes.
+// elements are *zstd.Encoder
+var zstdWriters [zstd.SpeedBestCompression + 1][len(zstdWindows)]sync.Pool
 
-// zstdReader decodes whole inputs, and several goroutines may use it at the same time. The
-// library's own size limit is disabled; the capacity of the destination limits the decoded size.
+// zstdReader decodes whole inputs. Several goroutines can use it at the same time. The library's
+// own size limit is disabled, because the capacity of the destination limits the decoded size.
 var zstdReader = sync.OnceValues(func() (*zstd.Decoder, error) {
 	return zstd.NewReader(nil, zstd.WithDecoderMaxWindow(zstdWindowMax),
 		zstd.WithDecodeAllCapLimit(true),
-		// As many concurrent decodes as processors; the library's default is at most four.
+		// Allow as many concurrent decodes as processors; the library's default is at most four.
 		zstd.WithDecoderConcurrency(0))
 })
 
-// compressZstd writes one frame as a stream encoder does: without content size and without
-// checksum.
+// compressZstd writes one frame as a stream encoder does, without content size and checksum.
 func compressZstd(dst *Chunks, src []byte, level int) error {
 	speed, _, _ := zstdSpeed(level)
 	window := slices.IndexFunc(zstdWindows[:],
@@ -64,16 +63,17 @@ func compressZstd(dst *Chunks, src []byte, level int) error {
 	return nil
 }
 
-// newZstdWriter returns an encoder that runs in the caller's goroutine (concurrency 1), writes no
-// checksum, as Kafka does, and writes a frame even for empty input. It limits the window to 8 MiB,
-// because a decoder need not support more; the library's own windows for its two highest speeds
-// would be 16 and 32 MiB.
+// newZstdWriter returns an encoder that runs in the caller's goroutine (concurrency 1). Like
+// Kafka's, it writes no checksum, and it writes a frame even for empty input. It limits the window
+// to 8 MiB, because decoders do not have to support more. The library's own windows for its two
+// highest speeds would be 16 and 32 MiB.
 func newZstdWriter(speed zstd.EncoderLevel, window int) (*zstd.Encoder, error) {
 	options := []zstd.EOption{
 		zstd.WithEncoderLevel(speed), zstd.WithEncoderConcurrency(1), zstd.WithEncoderCRC(false),
 		zstd.WithZeroFrames(true),
-		// As in libzstd: text without repetition (random letters, encoded ids) still has fewer than
-		// eight bits of entropy per byte. The library's two fastest levels would store it raw.
+		// Text without repetition, such as random letters or encoded ids, still has fewer than eight bits
+		// of entropy per byte, so compress it, as libzstd does. The library's two fastest levels would
+		// store it raw.
 		zstd.WithAllLitEntropyCompression(true),
 	}
 	if window == 0 && speed > zstd.SpeedDefault {
@@ -85,8 +85,8 @@ func newZstdWriter(speed zstd.EncoderLevel, window int) (*zstd.Encoder, error) {
 	return zstd.NewWriter(nil, options...)
 }
 
-// decompressZstd reads concatenated and skippable frames. The size in a frame's header is only a
-// claim of the sender, so it is not used to allocate memory. Decoding starts with a small
+// decompressZstd reads concatenated and skippable frames. It does not allocate memory by the size
+// in a frame's header, because the sender may claim any size. Decoding starts with a small
 // destination. If the data do not fit, decoding is repeated with a destination four times as large,
 // up to the limit plus one block.
 //

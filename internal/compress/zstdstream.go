@@ -10,25 +10,25 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// zstdStreamWindowMax is the largest window that a Reader allocates because a frame declares it;
-// the library allocates windows whole. It is the size that every decoder must support (RFC 8878,
-// 3.1.1.1.2), and the largest that this package writes.
+// zstdStreamWindowMax is the largest declared window for which a Reader allocates memory; the
+// library allocates a window as a whole. Every decoder must support this size (RFC 8878,
+// 3.1.1.1.2), and this package writes no larger window.
 const zstdStreamWindowMax = 8 << 20
 
-// zstdFrameHeaderBytesMax is the maximum size of a frame's header (RFC 8878, 3.1.1.1): the magic
+// zstdFrameHeaderBytesMax is the maximum size of a frame header (RFC 8878, 3.1.1.1): the magic
 // number (4 bytes), descriptor (1), window (1), dictionary id (4) and content size (8).
 const zstdFrameHeaderBytesMax = 18
 
-var zstdStreams sync.Pool // of *zstd.Decoder
+var zstdStreams sync.Pool // elements are *zstd.Decoder
 
-// zstdStream decodes zstd frames in pieces up to the first frame whose window exceeds
-// zstdStreamWindowMax. From that frame on it reads from the reader that openLarge returns.
+// zstdStream decodes zstd frames in pieces, up to the first frame whose window exceeds
+// zstdStreamWindowMax. From that frame on, it reads from the reader that openLarge returns.
 type zstdStream struct {
 	frames    zstdFrames
-	decoder   *zstd.Decoder // decoder of frames
+	decoder   *zstd.Decoder // decoder of the frames before the first large one
 	openLarge func(io.Reader) (io.Reader, error)
-	large     io.Reader // the result of openLarge; nil until it is called
-	largeErr  error     // the error of openLarge
+	large     io.Reader // reader that openLarge returned; nil until openLarge is called
+	largeErr  error     // error that openLarge returned
 }
 
 // openZstd returns a reader of all frames, and a function that returns its decoder to the pool.
@@ -42,7 +42,7 @@ func openZstd(in *bufio.Reader, openLarge func(io.Reader) (io.Reader, error)) (i
 		}
 	}
 	release := func() {
-		_ = d.Reset(nil) // clears the reference to the source; it never fails
+		_ = d.Reset(nil) // clears the reference to the source; Reset(nil) never fails
 		zstdStreams.Put(d)
 	}
 	s := &zstdStream{frames: zstdFrames{in: in}, decoder: d, openLarge: openLarge}
@@ -53,8 +53,8 @@ func openZstd(in *bufio.Reader, openLarge func(io.Reader) (io.Reader, error)) (i
 	return s, release, nil
 }
 
-// newZstdStream returns a decoder that runs in the caller's goroutine (concurrency 1). It starts no
-// goroutine, so it need not be closed.
+// newZstdStream returns a decoder that runs in the caller's goroutine (concurrency 1). The decoder
+// starts no goroutine, so callers do not have to close it.
 func newZstdStream(in io.Reader, windowMax uint64, more ...zstd.DOption) (*zstd.Decoder, error) {
 	return zstd.NewReader(in, append(more, zstd.WithDecoderMaxWindow(windowMax),
 		zstd.WithDecoderConcurrency(1))...)
@@ -78,11 +78,11 @@ func (s *zstdStream) Read(p []byte) (int, error) {
 	return s.large.Read(p)
 }
 
-// openZstdInMemory decodes the whole source, if neither its compressed nor its decoded size exceeds
-// memoryMax bytes. The memory depends only on the actual data and not on the declared window: at
-// level 22 Kafka's clients declare a window of 128 MiB around a few kilobytes.
+// openZstdInMemory decodes the whole source, and fails if its compressed or its decoded size
+// exceeds memoryMax bytes. The memory depends only on the actual data, and not on the declared
+// window: at level 22 Kafka's clients declare a window of 128 MiB even for a few kilobytes.
 func openZstdInMemory(in io.Reader, memoryMax int) (io.Reader, error) {
-	// Data that exceed the limit when compressed would exceed it when decoded.
+	// Data whose compressed size exceeds the limit would also exceed it when decoded.
 	src, err := readLimited(nil, in, memoryMax)
 	if err != nil {
 		return nil, err
@@ -95,15 +95,15 @@ func openZstdInMemory(in io.Reader, memoryMax int) (io.Reader, error) {
 }
 
 // zstdFrames returns the bytes of a zstd source up to the first frame whose window exceeds
-// zstdStreamWindowMax, and io.EOF there. It reads the headers of frames and blocks, whose sizes
-// determine the position of the next header. Bytes that it cannot parse, and all bytes after them,
-// are returned unchanged, so that the decoder refuses them.
+// zstdStreamWindowMax, and then io.EOF. It reads the headers of frames and blocks, whose sizes
+// determine the position of the next header. If it cannot parse some bytes, it returns them and all
+// later bytes unchanged, so that the decoder refuses them.
 type zstdFrames struct {
 	in       *bufio.Reader
-	left     int64 // bytes before the next header that are still to be returned
-	inFrame  bool  // the next header is that of a block
-	checksum bool  // the current frame ends with a checksum
-	atLarge  bool  // the next bytes of in are a frame with a window above zstdStreamWindowMax
+	left     int64 // number of bytes still to be returned before the next header
+	inFrame  bool  // whether the next header belongs to a block
+	checksum bool  // whether the current frame ends with a checksum
+	atLarge  bool  // whether the next bytes of in are a frame with a window above zstdStreamWindowMax
 }
 
 // Read implements io.Reader.
@@ -123,8 +123,8 @@ func (f *zstdFrames) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// nextFrame reads the header of a frame. Like nextBlock it only peeks, so an error of the source is
-// returned by the next read of its bytes.
+// nextFrame reads a frame header. Like nextBlock, it only peeks at the bytes, so the next read of
+// these bytes returns an error of the source.
 func (f *zstdFrames) nextFrame() {
 	var header zstd.Header
 	begin, _ := f.in.Peek(zstdFrameHeaderBytesMax)
@@ -140,8 +140,8 @@ func (f *zstdFrames) nextFrame() {
 	f.inFrame, f.checksum = !header.Skippable, header.HasCheckSum
 }
 
-// zstdWindow returns the size of the window that a decoder needs for a frame; 0 for a skippable
-// frame. A frame of a single segment declares no window, because its whole content is the window.
+// zstdWindow returns the size of the window that a decoder needs for a frame, or 0 for a skippable
+// frame. A single-segment frame declares no window, because its whole content is the window.
 func zstdWindow(header *zstd.Header) uint64 {
 	if header.SingleSegment {
 		return header.FrameContentSize
@@ -149,16 +149,16 @@ func zstdWindow(header *zstd.Header) uint64 {
 	return header.WindowSize
 }
 
-// The header of a block (RFC 8878, 3.1.1.2) consists of 3 bytes: bit 0 marks the last block of a
-// frame, bits 1 and 2 are the type of the block, and the other bits are its size.
+// A block header (RFC 8878, 3.1.1.2) consists of 3 bytes. Bit 0 marks the last block of a frame,
+// bits 1 and 2 are the block's type, and the other bits are its size.
 const (
 	zstdBlockHeaderBytes = 3
-	zstdBlockRLE         = 1 // one byte is stored, and the size is that of the decoded block
+	zstdBlockRLE         = 1 // one byte is stored; the size field is the size of the decoded block
 	zstdBlockReserved    = 3
 	zstdChecksumBytes    = 4
 )
 
-// nextBlock reads the header of a block.
+// nextBlock reads a block header.
 func (f *zstdFrames) nextBlock() {
 	begin, err := f.in.Peek(zstdBlockHeaderBytes)
 	if err != nil {

@@ -43,7 +43,7 @@ func BenchmarkWheelAddRemove(b *testing.B) {
 			b.ReportAllocs()
 			for i := 0; b.Loop(); i++ {
 				e := &entries[i%len(entries)]
-				wheel.Remove(e) // added 1024 iterations ago
+				wheel.Remove(e) // the entry added 1024 iterations ago
 				wheel.Add(e, int64(1+i%30_000))
 			}
 		})
@@ -69,8 +69,8 @@ func BenchmarkWheelExpire(b *testing.B) {
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/count, "ns/entry")
 }
 
-// addRemover returns a function that keeps 1024 timeouts pending. Each call removes the oldest of
-// these timeouts and adds another one. The argument is the number of the call.
+// addRemover returns a function that keeps 1024 timeouts pending. Each call removes the oldest
+// timeout and adds another one. The caller passes the number of the call, counted from 0.
 func addRemover(timer *Timer[int]) func(call int) {
 	entries := make([]Entry[int], 1024)
 	return func(call int) {
@@ -91,7 +91,7 @@ func timerWithPending(b *testing.B, pending int) *Timer[int] {
 	return timer
 }
 
-// BenchmarkAddRemove measures Add and Remove of a Timer, including its lock and clock, from one
+// BenchmarkAddRemove measures Timer.Add and Timer.Remove, including lock and clock, in one
 // goroutine.
 func BenchmarkAddRemove(b *testing.B) {
 	for _, pending := range pendings {
@@ -105,8 +105,8 @@ func BenchmarkAddRemove(b *testing.B) {
 	}
 }
 
-// BenchmarkAddRemoveContended measures Add and Remove from one goroutine and from four goroutines
-// per CPU.
+// BenchmarkAddRemoveContended measures Timer.Add and Timer.Remove, in one goroutine and in four
+// goroutines per CPU.
 func BenchmarkAddRemoveContended(b *testing.B) {
 	for _, perCPU := range []int{1, 4} {
 		b.Run(fmt.Sprintf("goroutines=%dx", perCPU), func(b *testing.B) {
@@ -123,7 +123,7 @@ func BenchmarkAddRemoveContended(b *testing.B) {
 	}
 }
 
-// BenchmarkReset measures Reset with 100,000 pending entries, as sessions call it for each
+// BenchmarkReset measures Timer.Reset with 100,000 pending entries. A session calls Reset for each
 // heartbeat.
 func BenchmarkReset(b *testing.B) {
 	timer := NewTimer(TimerOptions{}, func(int) {})
@@ -138,8 +138,8 @@ func BenchmarkReset(b *testing.B) {
 	}
 }
 
-// BenchmarkWaitNotify adds an operation with three of a million keys to the purgatory, and
-// completes it by a Notify of one of these keys.
+// BenchmarkWaitNotify adds an operation that watches three of a million keys, and completes it by
+// notifying one of the three.
 func BenchmarkWaitNotify(b *testing.B) {
 	p := NewPurgatory[int](Options{})
 	defer p.Close()

@@ -1,6 +1,6 @@
-// Package timer contains the purgatory of the broker. A delayed operation waits in it for an event
-// on one of the keys that it watches, or for its timeout: a produce request waits for its replicas,
-// and a fetch request for records.
+// Package timer contains the broker's purgatory, which holds delayed operations. A delayed
+// operation waits for an event on one of the keys that it watches, or for its timeout. A produce
+// request waits for its replicas, and a fetch request waits for records.
 //
 //   - Wheel (wheel.go) is a hierarchical timing wheel: a plain struct without goroutine, lock or
 //     clock.
@@ -14,8 +14,8 @@
 // # The wheel
 //
 // The wheel follows Varghese and Lauck ("Hashed and Hierarchical Timing Wheels", 1997), as Kafka's
-// does. This example shows three levels of a wheel with 20 buckets per level. The current tick,
-// now, is 8,134:
+// wheel does. This example shows three levels of a wheel with 20 buckets per level. The current
+// tick, now, is 8,134:
 //
 //	              now
 //	               v
@@ -29,12 +29,12 @@
 //
 // An entry is in the lowest level whose ring contains its due tick: an entry due at 8,200 is in
 // bucket 8,200 of level 1. When now reaches that bucket, its entries move to the buckets of level
-// 0, each of which is one tick. Most entries are removed before, because their request completes.
-// Each level has a bitmap of its buckets in use. So the wheel finds the next bucket in use without
-// visiting empty ones. If the clock jumps, the cost depends on the entries in the buckets that it
-// passes, and not on the number of ticks.
+// 0, each of which is one tick. Most entries are removed earlier, because their request completes.
+// Each level has a bitmap of its buckets in use, by which the wheel finds the next bucket in use
+// without visiting empty ones. If the clock jumps, the cost depends on the number of entries in the
+// buckets that it passes, and not on the number of ticks.
 //
-// The goroutine sleeps until the first bucket that is not empty, of any level. While no entry is
+// The goroutine sleeps until the first bucket of any level that is not empty. While no entry is
 // pending, the goroutine does not wake at all. An entry never fires early, because its timeout is
 // rounded up to a tick. So it fires at most one tick late, plus the time that the operating system
 // needs to wake a thread.
@@ -64,16 +64,16 @@
 //   - Each operation passed to Wait ends exactly once: TryComplete returns true, or Expire is
 //     called.
 //   - TryComplete and Expire of one operation never run concurrently.
-//   - An operation that has ended is in no watch list and not in the wheel, as soon as Wait and the
-//     call that ended the operation have returned. So memory is proportional to the number of
-//     pending operations.
+//   - As soon as Wait and the call that ended an operation have returned, the operation is in no
+//     watch list and not in the wheel. So memory is proportional to the number of pending
+//     operations.
 //   - No event is lost: if a Notify of a watched key begins after the last check of Wait, the
 //     operation is checked again.
 //
-// Lock: a purgatory and its timer share one lock, and no callback runs while it is held. The
-// timeout and the keys of an operation are added under one acquisition of the lock, and removed in
-// the same way. If an operation has many keys, the lock is released and reacquired after every
-// keysPerLock keys.
+// Lock: a purgatory and its timer share one lock, and no callback runs while the lock is held.
+// Adding an operation's timeout and keys takes one acquisition of the lock, and so does removing
+// them. If an operation has many keys, the lock is released and reacquired after every keysPerLock
+// keys.
 //
 // Goroutines: each Timer has one goroutine, which ends in Close. This goroutine calls Expire, so an
 // Expire must not block. Notify runs TryComplete in the caller's goroutine.

@@ -12,10 +12,10 @@ import (
 	"heartwood.dev/heartwood/test/kit/seed"
 )
 
-// Several goroutines concurrently wait, notify, cancel, check and reset operations on a few keys.
-// The type request checks that each operation ends exactly once and is never called concurrently.
-// At the end all operations must have ended, and the purgatory must be empty. Run this test with
-// -race.
+// TestConcurrentOperations waits, notifies, cancels, checks and resets operations on a few keys in
+// several goroutines. The type request checks that each operation ends exactly once and is never
+// called concurrently. At the end all operations must have ended, and the purgatory must be empty.
+// Run this test with -race.
 func TestConcurrentOperations(t *testing.T) {
 	p := NewPurgatory[string](Options{Operation: "test"})
 	const goroutines, rounds, keys = 8, 2000, 5
@@ -68,9 +68,9 @@ func TestConcurrentOperations(t *testing.T) {
 	}
 }
 
-// One goroutine passes an operation to Wait while another goroutine makes the operation ready and
-// notifies its key. So the checks, the addition to the lists and the event occur in every order.
-// The operation must have ended when both goroutines have returned.
+// TestNoWakeupIsLost passes an operation to Wait in one goroutine, while another goroutine makes
+// the operation ready and notifies its key. So the checks, the addition to the lists and the event
+// occur in every order. The operation must have ended when both goroutines have returned.
 func TestNoWakeupIsLost(t *testing.T) {
 	p := NewPurgatory[string](Options{Operation: "test"})
 	defer p.Close()
@@ -90,9 +90,9 @@ func TestNoWakeupIsLost(t *testing.T) {
 	wantEmpty(t, p)
 }
 
-// Each operation is completed or cancelled at the moment at which its timeout passes, on the real
-// clock. It must end exactly once, and the metrics of the purgatory must count its outcome
-// correctly.
+// TestCompletionsRaceExpiries completes or cancels each operation at the moment at which its
+// timeout passes on the real clock. The operation must end exactly once, and the purgatory's
+// metrics must count its outcome correctly.
 func TestCompletionsRaceExpiries(t *testing.T) {
 	before := timerGoroutines()
 	p := NewPurgatory[int](Options{})
@@ -122,7 +122,7 @@ func TestCompletionsRaceExpiries(t *testing.T) {
 		}
 		group.Wait()
 	}
-	p.Close() // returns after the last Expire call of the timer's goroutine
+	p.Close() // returns after the timer's goroutine has made its last call of Expire
 	for _, r := range requests {
 		if r.ends.Load() != 1 {
 			t.Fatalf("an operation ended %d times", r.ends.Load())

@@ -2,7 +2,7 @@ package timer
 
 import "github.com/prometheus/client_golang/prometheus"
 
-// register exports the counters of the purgatory as metrics.
+// register exports the purgatory's counters as metrics.
 func (p *Purgatory[K]) register(opts Options) {
 	if opts.Registry == nil {
 		return

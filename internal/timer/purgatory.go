@@ -12,21 +12,22 @@ import (
 // completes it, or its timeout expires it.
 type Purgatory[K comparable] struct {
 	timer *Timer[*item[K]]
-	// immediate counts the operations that ended in Wait, without waiting.
+	// immediate counts the operations that ended within the call of Wait.
 	immediate struct{ completed, expired atomic.Int64 }
 
-	// Guarded by the timer's lock, so that adding or removing an operation acquires one lock only.
+	// This state is guarded by the timer's lock, so that adding or removing an operation acquires only
+	// one lock.
 	lists watchLists[K]
-	// number of items since the start, without immediate ones
+	// numbers of items since the start; operations counted in immediate are excluded
 	count struct{ admitted, completed, expired int64 }
 }
 
 // Options configures a Purgatory.
 type Options struct {
-	Operation string                // value of the metric label operation: produce, fetch, ...
+	Operation string                // value of the metric label "operation", such as produce or fetch
 	Tick      time.Duration         // resolution of timeouts; default 1 ms
-	Buckets   int                   // per level of the timing wheel; default 20
-	Registry  prometheus.Registerer // for the metrics of the purgatory; may be nil
+	Buckets   int                   // number of buckets per level of the timing wheel; default 20
+	Registry  prometheus.Registerer // registry for the purgatory's metrics; may be nil
 	Logger    *slog.Logger          // logs panics of operations; default slog.Default()
 }
 
@@ -34,13 +35,13 @@ type Options struct {
 type item[K comparable] struct {
 	waiter
 	entry  Entry[*item[K]]
-	links  []link[K]            // its entries in the watch lists
-	inline [inlineLinks]link[K] // storage of links if they fit
+	links  []link[K]            // the item's entries in the watch lists
+	inline [inlineLinks]link[K] // storage of links, if the links fit
 }
 
 // inlineLinks is the largest number of keys that an operation can watch without a second
-// allocation. Three is enough for most requests. With it, an item takes 192 bytes, which is a size
-// class of the allocator.
+// allocation. Three keys suffice for most requests, and make an item 192 bytes long, which is a
+// size class of Go's allocator.
 const inlineLinks = 3
 
 // Waiting refers to an operation that was passed to Wait. The zero value refers to no operation.
@@ -49,8 +50,8 @@ type Waiting[K comparable] struct {
 	item      *item[K] // nil if the operation ended without waiting
 }
 
-// Cancel expires the operation now, unless it has ended. Callers use it when their client has
-// disconnected.
+// Cancel expires the operation now, unless the operation has ended. A caller uses it when its
+// client has disconnected.
 func (w Waiting[K]) Cancel() {
 	if w.item != nil {
 		w.purgatory.expire(w.item)
@@ -58,14 +59,15 @@ func (w Waiting[K]) Cancel() {
 }
 
 // Reset sets a new timeout, which begins now, and reports whether the operation was still waiting.
-// It has no effect on an operation that has ended or is being expired. It does not allocate. A
-// timeout <= 0 expires at the next tick.
+// It has no effect on an operation that has ended or is being expired. If the timeout is <= 0, the
+// operation expires at the next tick. Reset does not allocate.
 func (w Waiting[K]) Reset(timeout time.Duration) bool {
 	return w.item != nil && w.purgatory.timer.Reset(&w.item.entry, timeout)
 }
 
-// Check tries to complete this operation, as an event on one of its keys does, but no other
-// operation with that key. It reports whether this call completed the operation.
+// Check tries to complete this operation, as an event on one of its keys does. Unlike an event, it
+// does not check the other operations that watch the key. Check reports whether this call completed
+// the operation.
 func (w Waiting[K]) Check() bool { return w.item != nil && w.purgatory.check(w.item) }
 
 // NewPurgatory starts a purgatory; Close stops it.
@@ -79,10 +81,10 @@ func NewPurgatory[K comparable](opts Options) *Purgatory[K] {
 
 // Wait completes op at once if TryComplete returns true. Otherwise op watches the keys until it
 // completes, or expires after the timeout. If the timeout is <= 0 or the purgatory is closed, op
-// expires at once. Wait does not block: when op ends, the purgatory calls TryComplete, which
-// returns true, or Expire. An operation must be passed to Wait only once.
+// expires at once. Wait does not block. op ends when its TryComplete returns true, or when the
+// purgatory calls its Expire. An operation must be passed to Wait only once.
 func (p *Purgatory[K]) Wait(op Operation, timeout time.Duration, keys ...K) Waiting[K] {
-	if p.timer.guard.tryComplete(op) { // no other goroutine can call op yet
+	if p.timer.guard.tryComplete(op) { // no other goroutine can use op yet
 		p.immediate.completed.Add(1)
 		return Waiting[K]{}
 	}
@@ -96,14 +98,14 @@ func (p *Purgatory[K]) Wait(op Operation, timeout time.Duration, keys ...K) Wait
 		p.immediate.expired.Add(1)
 		return Waiting[K]{}
 	}
-	// Check again: an event after the first check and before admit did not reach the operation.
-	// Every event from now on reaches it.
+	// Check again: an event after the first check and before admit did not reach the operation. Every
+	// later event reaches it.
 	p.check(it)
 	return Waiting[K]{purgatory: p, item: it}
 }
 
-// admit adds an item to the wheel and the watch lists, or returns false if the purgatory is closed.
-// Another goroutine may end the item at any time after it was added to the wheel.
+// admit adds an item to the wheel and the watch lists. It returns false if the purgatory is closed.
+// As soon as the item is in the wheel, another goroutine can end it.
 func (p *Purgatory[K]) admit(it *item[K], timeout time.Duration, keys []K) bool {
 	now, due := p.timer.ticks(timeout)
 	p.timer.mu.Lock()
@@ -115,24 +117,24 @@ func (p *Purgatory[K]) admit(it *item[K], timeout time.Duration, keys []K) bool 
 	for keys = p.lists.add(it, keys); len(keys) > 0; keys = p.lists.add(it, keys) {
 		p.yieldLocked()
 		if it.ended() {
-			// The call that ended the item may already have removed its links from the lists. It
-			// would not remove links that are added now.
+			// Another goroutine has ended the item, and may already have removed its links from the lists.
+			// Links that are added now would remain there.
 			break
 		}
 	}
 	return true
 }
 
-// yieldLocked releases and reacquires the lock, so that other goroutines can acquire it in between.
+// yieldLocked releases and reacquires the lock, to let waiting goroutines acquire it.
 func (p *Purgatory[K]) yieldLocked() {
 	p.timer.mu.Unlock()
 	p.timer.mu.Lock()
 }
 
 // Notify tries to complete the operations that watch key. It returns the number of operations that
-// this call completed.
+// it completed.
 func (p *Purgatory[K]) Notify(key K) int {
-	var few [16]*item[K] // most keys have fewer watchers, and Notify then does not allocate
+	var few [16]*item[K] // holds the watchers of most keys, so that Notify does not allocate
 	count := 0
 	for _, it := range p.appendWatchers(few[:0], key) {
 		if p.check(it) {
@@ -142,8 +144,8 @@ func (p *Purgatory[K]) Notify(key K) int {
 	return count
 }
 
-// appendWatchers appends the items that watch key to dst. The caller checks the items in this copy
-// without holding the lock, because a check may take long, and an item that completes acquires the
+// appendWatchers appends the items that watch key to dst. The caller checks these items without
+// holding the lock, for two reasons: a check can take long, and an item that completes acquires the
 // lock to leave the lists.
 func (p *Purgatory[K]) appendWatchers(dst []*item[K], key K) []*item[K] {
 	p.timer.mu.Lock()
@@ -154,20 +156,20 @@ func (p *Purgatory[K]) appendWatchers(dst []*item[K], key K) []*item[K] {
 // Close expires all waiting operations, and returns when the timer's goroutine has ended.
 func (p *Purgatory[K]) Close() { p.timer.Close() }
 
-// check tries to complete an operation in this goroutine, and reports whether this call completed
-// it.
+// check tries to complete an operation in this goroutine, and reports whether it completed it.
 func (p *Purgatory[K]) check(it *item[K]) bool {
 	end := it.check()
 	p.account(it, end)
 	return end == completed
 }
 
-// expire expires an operation after its timeout or a cancellation. It is the timer's callback.
+// expire ends an operation after its timeout, or because it was cancelled. It is the timer's
+// callback.
 func (p *Purgatory[K]) expire(it *item[K]) { p.account(it, it.waiter.expire()) }
 
-// account counts the end of an operation, and removes the operation from the wheel and from all
-// lists. Of all calls that check or expire an operation, exactly one returns an ending other than
-// pending.
+// account counts the outcome of an operation that has ended, and removes the operation from the
+// wheel and from all lists. Among all calls of check and expire for an operation, exactly one
+// returns an ending other than pending, so each operation is counted once.
 func (p *Purgatory[K]) account(it *item[K], end ending) {
 	if end == pending {
 		return
@@ -185,13 +187,14 @@ func (p *Purgatory[K]) account(it *item[K], end ending) {
 	}
 }
 
-// figures are the counters of a purgatory.
+// figures contains the counters of a purgatory.
 type figures struct {
-	pending   int64 // waiting operations
-	completed int64 // operations since the start that completed, by an event or without waiting
-	expired   int64 // operations since the start that expired, by timeout, Cancel or Close
-	watched   int64 // current links in watch lists
-	purged    int64 // links that were removed since the start
+	pending int64 // number of waiting operations
+	// number of operations since the start that completed, after an event or without waiting
+	completed int64
+	expired   int64 // number of operations since the start that expired, by timeout, Cancel or Close
+	watched   int64 // number of current links in watch lists
+	purged    int64 // number of links removed since the start
 }
 
 func (p *Purgatory[K]) figures() figures {

@@ -14,8 +14,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 )
 
-// request is an operation that completes once ready is set. Each call checks the guarantees of the
-// purgatory: no concurrent calls, and no call after the end.
+// request is an operation that completes once ready is set. It checks what the purgatory guarantees
+// to an operation: no concurrent calls, and no call after the end.
 type request struct {
 	t       testing.TB
 	ready   atomic.Bool
@@ -24,7 +24,7 @@ type request struct {
 	ends    atomic.Int64
 	expired atomic.Bool
 	moment  time.Time
-	onCheck func() // runs inside each TryComplete
+	onCheck func() // called inside each TryComplete
 }
 
 func (r *request) TryComplete() bool {
@@ -147,15 +147,15 @@ func TestZeroTimeoutExpiresAtOnce(t *testing.T) {
 	})
 }
 
-// The event occurs after the first check of Wait has read the state, and before the operation
-// watches its key, so Notify finds no operation. The second check of Wait must complete the
-// operation.
+// TestEventBetweenCheckAndWatchIsNotLost checks that an event is not lost if it occurs after the
+// first check of Wait has read the state, and before the operation watches its key. Notify then
+// finds no operation, and the second check of Wait completes the operation.
 func TestEventBetweenCheckAndWatchIsNotLost(t *testing.T) {
 	inBubble(t, func(t *testing.T, p *Purgatory[string]) {
 		r := &request{t: t}
 		r.onCheck = func() {
 			r.onCheck = nil
-			r.ready.Store(true) // TryComplete has read ready before
+			r.ready.Store(true) // TryComplete has already read ready
 			p.Notify("a")
 		}
 		p.Wait(r, time.Hour, "a")
@@ -166,8 +166,8 @@ func TestEventBetweenCheckAndWatchIsNotLost(t *testing.T) {
 	})
 }
 
-// The event occurs while the operation is being checked. The goroutine that checks it must check it
-// again.
+// TestEventDuringCheckIsNotLost checks that an operation is checked again if an event occurs while
+// the operation is being checked.
 func TestEventDuringCheckIsNotLost(t *testing.T) {
 	inBubble(t, func(t *testing.T, p *Purgatory[string]) {
 		r := &request{t: t}
@@ -186,9 +186,9 @@ func TestEventDuringCheckIsNotLost(t *testing.T) {
 	})
 }
 
-// An operation has more than keysPerLock keys, so Wait releases the lock while it adds them.
-// Another goroutine completes the operation by its first key meanwhile. No watch list entry may
-// remain, not even one that is added after the end.
+// TestOperationEndsWhileItsKeysAreAdded checks that no watch list entry remains if an operation
+// ends while Wait adds its keys. The operation has more than keysPerLock keys, so Wait releases the
+// lock in between, and another goroutine completes the operation by its first key.
 func TestOperationEndsWhileItsKeysAreAdded(t *testing.T) {
 	p := NewPurgatory[string](Options{})
 	defer p.Close()
@@ -215,8 +215,8 @@ func TestOperationEndsWhileItsKeysAreAdded(t *testing.T) {
 	}
 }
 
-// The timeout passes while the operation is being checked. If the check succeeds, the operation
-// completes; otherwise it expires.
+// TestTimeoutDuringCheck checks an operation whose timeout passes while it is being checked. It
+// completes if the check succeeds, and expires otherwise.
 func TestTimeoutDuringCheck(t *testing.T) {
 	for _, ready := range []bool{false, true} {
 		inBubble(t, func(t *testing.T, p *Purgatory[string]) {
@@ -247,8 +247,9 @@ func TestCancelExpiresAtOnce(t *testing.T) {
 	})
 }
 
-// An operation that completes by one of its keys must also leave the lists of its other keys, which
-// have no events. Kafka's first purgatory leaked memory in this case.
+// TestCompletedOperationLeavesAllLists checks that an operation that completes by one of its keys
+// also leaves the lists of its other keys, which have no events. Kafka's first purgatory leaked
+// memory in this case.
 func TestCompletedOperationLeavesAllLists(t *testing.T) {
 	inBubble(t, func(t *testing.T, p *Purgatory[string]) {
 		for range 1000 {
@@ -333,7 +334,8 @@ func value(t *testing.T, registry *prometheus.Registry, name, operation string) 
 	return 0
 }
 
-// Reset changes the timeout of an operation, and does not change the keys that it watches.
+// TestResetChangesTheTimeout checks that Reset changes an operation's timeout, but not the keys
+// that it watches.
 func TestResetChangesTheTimeout(t *testing.T) {
 	inBubble(t, func(t *testing.T, p *Purgatory[string]) {
 		start := time.Now()
@@ -361,7 +363,8 @@ func TestResetChangesTheTimeout(t *testing.T) {
 	})
 }
 
-// Reset of a completed operation must not add a timeout, which would keep the operation in memory.
+// TestResetAfterCompletionHasNoEffect checks that Reset adds no timeout to a completed operation.
+// The timeout would keep the operation in memory.
 func TestResetAfterCompletionHasNoEffect(t *testing.T) {
 	inBubble(t, func(t *testing.T, p *Purgatory[string]) {
 		r := &request{t: t}
@@ -391,9 +394,9 @@ func TestCheckConcernsOneOperation(t *testing.T) {
 	})
 }
 
-// An operation whose TryComplete panics does not complete, and expires later. An operation whose
-// Expire panics has ended. The panics stop neither the goroutine that calls Notify nor the timer's
-// goroutine.
+// TestPanicsOfOperationsAreRecovered checks that an operation whose TryComplete panics expires
+// later, and that an operation whose Expire panics has ended. The panics must end neither the
+// goroutine that calls Notify nor the timer's goroutine.
 func TestPanicsOfOperationsAreRecovered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := NewPurgatory[string](Options{Logger: slog.New(slog.DiscardHandler)})
@@ -430,7 +433,8 @@ type panicking struct{ *request }
 func (p panicking) TryComplete() bool { return false }
 func (p panicking) Expire()           { panic("expire") }
 
-// The lists of keys without watchers are kept for reuse, but at most spareListsMax of them.
+// TestListsAreReused checks that the lists of keys without watchers are kept for reuse, but at most
+// spareListsMax of them.
 func TestListsAreReused(t *testing.T) {
 	p := NewPurgatory[string](Options{})
 	defer p.Close()

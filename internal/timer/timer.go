@@ -8,12 +8,11 @@ import (
 	"time"
 )
 
-// Timer calls a function for each entry when the entry is due. It is a Wheel with a lock, a clock
-// and a goroutine.
+// Timer calls a function for each entry when the entry is due. It consists of a Wheel, a lock, a
+// clock and a goroutine.
 type Timer[T any] struct {
 	opts TimerOptions
-	// start is the time of tick 0. It is a monotonic time, so that setting the wall clock has no
-	// effect.
+	// start is the time of tick 0. It is a monotonic time, so setting the wall clock has no effect.
 	start time.Time
 	fire  func(T)
 	guard guard
@@ -26,16 +25,17 @@ type Timer[T any] struct {
 
 	mu struct {
 		sync.Mutex
-		wheel  Wheel[T]
-		wakeAt int64 // the tick at which the goroutine wakes; MaxInt64: it sleeps until poke
+		wheel Wheel[T]
+		// tick at which the goroutine wakes; MaxInt64 if the goroutine sleeps until poke is called
+		wakeAt int64
 		closed bool
 	}
 }
 
 // TimerOptions configures a Timer. The zero value selects the defaults.
 type TimerOptions struct {
-	Tick    time.Duration // resolution of timeouts; default 1 ms
-	Buckets int           // per level of the wheel, 2 to 64; default 20
+	Tick    time.Duration // duration of a tick; default 1 ms
+	Buckets int           // number of buckets per level of the wheel, 2 to 64; default 20
 	Logger  *slog.Logger  // logs panics of callbacks; default slog.Default()
 }
 
@@ -50,9 +50,9 @@ func (o *TimerOptions) setDefaults() {
 
 // Stats are the counters of a Timer.
 type Stats struct {
-	Pending int   // pending entries
-	Wakeups int64 // number of times that the goroutine woke since the start
-	Panics  int64 // callbacks that panicked since the start
+	Pending int   // number of pending entries
+	Wakeups int64 // number of times that the goroutine has woken since the start
+	Panics  int64 // number of callbacks that have panicked since the start
 }
 
 // NewTimer starts a timer; Close stops it. The timer's goroutine calls the function fire for each
@@ -75,8 +75,8 @@ func NewTimer[T any](opts TimerOptions, fire func(T)) *Timer[T] {
 	return t
 }
 
-// Add schedules the entry e to fire after a timeout. It never fires early. It fires at most one
-// tick late, plus the time that the goroutine needs to wake and to fire earlier entries. Add
+// Add schedules the entry e to fire after a timeout. The entry never fires early. It fires at most
+// one tick late, plus the time that the goroutine needs to wake and to fire earlier entries. Add
 // returns false if the timer is closed. The entry must not be pending.
 func (t *Timer[T]) Add(e *Entry[T], timeout time.Duration) bool {
 	now, due := t.ticks(timeout)
@@ -85,7 +85,7 @@ func (t *Timer[T]) Add(e *Entry[T], timeout time.Duration) bool {
 	return t.addLocked(e, now, due)
 }
 
-// addLocked does the work of Add. Its arguments now and due are the results of the method ticks.
+// addLocked does the work of Add. The parameters now and due are the results of ticks.
 func (t *Timer[T]) addLocked(e *Entry[T], now, due int64) bool {
 	if t.mu.closed {
 		return false
@@ -97,8 +97,8 @@ func (t *Timer[T]) addLocked(e *Entry[T], now, due int64) bool {
 }
 
 // Reset sets a new timeout, which begins now, if the entry e is pending. It reports whether e was
-// pending. If e was not pending, fire may be running for e. Reset does not allocate, because
-// sessions call it for each heartbeat.
+// pending. If e was not pending, the goroutine may be firing e at this moment. Reset does not
+// allocate, because sessions call it for each heartbeat.
 func (t *Timer[T]) Reset(e *Entry[T], timeout time.Duration) bool {
 	now, due := t.ticks(timeout)
 	t.mu.Lock()
@@ -112,8 +112,8 @@ func (t *Timer[T]) Reset(e *Entry[T], timeout time.Duration) bool {
 }
 
 // Remove removes the entry e if it is pending, and reports whether it was pending. If e was not
-// pending, fire may be running for e. Remove does not notify the goroutine, which may therefore
-// wake once without a due entry.
+// pending, the goroutine may be firing e at this moment. Remove does not wake the goroutine, which
+// may therefore wake later and find no due entry.
 func (t *Timer[T]) Remove(e *Entry[T]) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -138,12 +138,12 @@ func (t *Timer[T]) Close() {
 	<-t.joined
 }
 
-// wakeEarlierLocked wakes the goroutine if an added entry is due before wakeAt. No wake-up is lost:
-// the goroutine sets wakeAt before it sleeps, and the channel wake buffers the value until the
+// wakeEarlierLocked wakes the goroutine if the tick due is before wakeAt. No wake-up is lost: the
+// goroutine sets wakeAt before it sleeps, and the channel wake buffers the value until the
 // goroutine receives it.
 func (t *Timer[T]) wakeEarlierLocked(due int64) {
 	if due < t.mu.wakeAt {
-		t.mu.wakeAt = due // entries that are due later need not call poke again
+		t.mu.wakeAt = due // so that entries that are due later do not call poke again
 		t.poke()
 	}
 }
@@ -157,8 +157,8 @@ func (t *Timer[T]) poke() {
 	}
 }
 
-// run is the timer's goroutine. It fires due entries without holding the lock, and sleeps until the
-// next bucket in use begins or poke is called. If no entry is pending, it sleeps until poke is
+// run is the timer's goroutine. It fires due entries without holding the lock. Then it sleeps until
+// the next bucket in use begins or poke is called. If no entry is pending, it sleeps until poke is
 // called, without an alarm.
 func (t *Timer[T]) run() {
 	defer close(t.joined)
@@ -174,7 +174,7 @@ func (t *Timer[T]) run() {
 			due[i] = nil // release the operation to the garbage collector
 		}
 		if len(due) > 0 {
-			continue // the calls take time, so more entries may be due now
+			continue // while fire was called, more entries may have become due
 		}
 		if closed {
 			return
@@ -197,7 +197,7 @@ func (t *Timer[T]) call(e *Entry[T]) {
 }
 
 // advance returns the due entries, or all entries if the timer is closed. It also returns the time
-// until the next bucket in use begins, which is MaxInt64 if no entry is pending.
+// until the next bucket in use begins, or MaxInt64 if no entry is pending.
 func (t *Timer[T]) advance(due []*Entry[T]) (_ []*Entry[T], sleep time.Duration, closed bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -17,7 +17,7 @@ type firing struct {
 	elapsed time.Duration
 }
 
-// recorder provides the fire callback of a timer, and keeps the value and the time of each call.
+// recorder provides the fire callback of a timer. It keeps the value and the time of each call.
 type recorder struct {
 	start time.Time
 	mu    sync.Mutex
@@ -36,7 +36,8 @@ func (r *recorder) all() []firing {
 	return append([]firing(nil), r.fired...)
 }
 
-// Entries fire in the order of their due ticks, never early, and at most one tick late.
+// TestTimerFiresInTimeAndInOrder checks that entries fire in the order of their due ticks, never
+// early, and at most one tick late.
 func TestTimerFiresInTimeAndInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &recorder{start: time.Now()}
@@ -67,8 +68,8 @@ func TestTimerFiresInTimeAndInOrder(t *testing.T) {
 	})
 }
 
-// The goroutine sleeps for an hour when an entry is added that is due in 5 ms. The goroutine must
-// wake for this entry.
+// TestTimerWakesForAnEarlierEntry checks that the goroutine, which sleeps for an hour, wakes for an
+// added entry that is due in 5 ms.
 func TestTimerWakesForAnEarlierEntry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &recorder{start: time.Now()}
@@ -115,8 +116,9 @@ func TestTimerDoesNotFireRemovedEntries(t *testing.T) {
 	})
 }
 
-// Close fires pending entries, even one with the largest timeout, and ends the goroutine: synctest
-// fails if a goroutine remains. A closed timer accepts no entries.
+// TestTimerCloseFiresPendingEntries checks that Close fires all pending entries, even one with the
+// largest timeout, and ends the goroutine: synctest fails if a goroutine remains. A closed timer
+// must accept no entries.
 func TestTimerCloseFiresPendingEntries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &recorder{start: time.Now()}
@@ -134,8 +136,9 @@ func TestTimerCloseFiresPendingEntries(t *testing.T) {
 	})
 }
 
-// The goroutine does not wake while no entry is pending. For a timeout of a day it wakes at most
-// once per level of the wheel. If it woke for each tick, it would wake 86 million times.
+// TestIdleTimerDoesNotWake checks that the goroutine does not wake while no entry is pending, and
+// wakes at most once per level of the wheel for a timeout of a day. If it woke for each tick, it
+// would wake 86 million times.
 func TestIdleTimerDoesNotWake(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &recorder{start: time.Now()}
@@ -160,8 +163,8 @@ func TestIdleTimerDoesNotWake(t *testing.T) {
 	})
 }
 
-// Entries that are removed long before their timeout, as for most requests, do not wake the
-// goroutine each time.
+// TestRemovedEntriesDoNotWakeTheTimer checks that the goroutine does not wake for each of many
+// entries that are removed long before their timeout. Most requests end in this way.
 func TestRemovedEntriesDoNotWakeTheTimer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		timer := NewTimer(TimerOptions{}, func(int) { t.Error("a removed entry fired") })
@@ -178,8 +181,8 @@ func TestRemovedEntriesDoNotWakeTheTimer(t *testing.T) {
 	})
 }
 
-// A session with a timeout of 10 s is renewed every 3 s. It must expire 10 s after the last
-// renewal, and not before.
+// TestTimerReset renews a session with a timeout of 10 s every 3 s. The session must expire 10 s
+// after the last renewal, and not earlier.
 func TestTimerReset(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &recorder{start: time.Now()}
@@ -206,7 +209,7 @@ func TestTimerReset(t *testing.T) {
 		if len(r.all()) != 1 || timer.Reset(&session, time.Second) {
 			t.Errorf("fired %v", r.all())
 		}
-		// A Reset to an earlier time must wake the goroutine, which sleeps until the old time.
+		// Reset to an earlier time must wake the goroutine, which sleeps until the old time.
 		timer.Add(&session, time.Hour)
 		synctest.Wait()
 		timer.Reset(&session, 5*time.Millisecond)
@@ -227,7 +230,8 @@ func TestTimerReset(t *testing.T) {
 	})
 }
 
-// A panic of a callback is counted and logged, and later callbacks are called.
+// TestTimerRecoversPanics checks that a callback's panic is counted and logged, and that later
+// callbacks are called.
 func TestTimerRecoversPanics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
@@ -254,7 +258,8 @@ func TestTimerRecoversPanics(t *testing.T) {
 	})
 }
 
-// The callback runs without the lock, so it may call methods of the timer.
+// TestTimerCallbackMayUseTheTimer checks that a callback, which runs without the lock, can call the
+// timer's methods.
 func TestTimerCallbackMayUseTheTimer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var timer *Timer[*Entry[int]]

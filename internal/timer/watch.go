@@ -1,15 +1,15 @@
 package timer
 
-// watchLists lists the operations that watch each key. It is guarded by the purgatory's lock.
+// watchLists lists the operations that watch each key. The purgatory's lock guards it.
 type watchLists[K comparable] struct {
-	lists  map[K]*list[K] // lists of keys with watchers only
-	spare  *list[K]       // linked list of unused lists
+	lists  map[K]*list[K] // lists by key, of keys with watchers only
+	spare  *list[K]       // linked list of unused lists, kept for reuse
 	spares int            // length of the list spare
-	links  int64          // current number of links in all lists
-	purged int64          // number of links that were removed since the start
+	links  int64          // current number of links, in all lists
+	purged int64          // number of links removed since the start
 }
 
-// spareListsMax is the largest number of unused lists that are kept for reuse.
+// spareListsMax is the maximum number of unused lists that are kept for reuse.
 const spareListsMax = 1024
 
 // list contains the watchers of one key.
@@ -26,13 +26,13 @@ type link[K comparable] struct {
 	prev, next *link[K]
 }
 
-// keysPerLock is the largest number of keys that add and remove process while the caller holds the
-// purgatory's lock, which takes about ten microseconds.
+// keysPerLock is the maximum number of keys that add and remove process in a call. They take about
+// ten microseconds, during which the caller holds the purgatory's lock.
 const keysPerLock = 64
 
 // add adds an item to the lists of the first keysPerLock keys, and returns the remaining keys. It
-// takes O(1) per key, because the lists are unordered. it.links must have the capacity for all keys
-// of the item, so that its links do not move.
+// takes O(1) per key, because the lists are unordered. The capacity of it.links must suffice for
+// all of the item's keys, so that its links do not move.
 func (l *watchLists[K]) add(it *item[K], keys []K) (left []K) {
 	now, left := keys[:min(len(keys), keysPerLock)], keys[min(len(keys), keysPerLock):]
 	for _, key := range now {
@@ -52,8 +52,8 @@ func (l *watchLists[K]) add(it *item[K], keys []K) (left []K) {
 	return left
 }
 
-// remove removes the last keysPerLock links of an item from their lists, and reports whether the
-// item has more links.
+// remove removes an item's last keysPerLock links from their lists, and reports whether the item
+// has more links.
 func (l *watchLists[K]) remove(it *item[K]) (more bool) {
 	first := max(len(it.links)-keysPerLock, 0)
 	now := it.links[first:]
@@ -75,7 +75,7 @@ func (l *watchLists[K]) remove(it *item[K]) (more bool) {
 	return first > 0
 }
 
-// newList creates the list of a key, or reuses one.
+// newList creates a list for key, or reuses one.
 func (l *watchLists[K]) newList(key K) *list[K] {
 	created := l.spare
 	if created == nil {
@@ -99,7 +99,7 @@ func (l *watchLists[K]) dropList(empty *list[K]) {
 		return
 	}
 	var none K
-	empty.key = none // release the memory of the key, such as a topic name
+	empty.key = none // lets the garbage collector free the key's memory, such as a topic name
 	empty.spare, l.spare = l.spare, empty
 	l.spares++
 }

@@ -9,9 +9,9 @@ import (
 	"heartwood.dev/heartwood/test/kit/seed"
 )
 
-// TestWatchListsAgainstModel adds and removes items with up to 8 keys, and some with 200 keys,
-// including duplicates. It compares the watchers of each key with a map. It removes some items
-// twice, which must have no effect.
+// TestWatchListsAgainstModel adds and removes items with up to 8 keys, and some items with 200
+// keys, including duplicates. It compares the watchers of each key with a map. It removes some
+// items twice; the second removal must have no effect.
 func TestWatchListsAgainstModel(t *testing.T) {
 	random := rand.New(rand.NewPCG(seed.New(t), 0))
 	const keys = 200
@@ -23,7 +23,7 @@ func TestWatchListsAgainstModel(t *testing.T) {
 			i := random.IntN(len(items))
 			removeAll(lists, items[i])
 			delete(watching, items[i])
-			if random.IntN(2) == 0 { // otherwise the item may be removed again later
+			if random.IntN(2) == 0 { // otherwise the item stays in the model and may be removed again later
 				items = slices.Delete(items, i, i+1)
 			}
 			continue
@@ -86,7 +86,7 @@ func compareWatchers(t *testing.T, lists *watchLists[int], watching map[*item[in
 	}
 }
 
-// TestKeysPerLock: add and remove process at most keysPerLock keys in a call.
+// TestKeysPerLock checks that a call of add or remove processes at most keysPerLock keys.
 func TestKeysPerLock(t *testing.T) {
 	lists, it, keys := new(watchLists[int]), &item[int]{links: make([]link[int], 0, 100)},
 		make([]int, 100)
@@ -99,14 +99,15 @@ func TestKeysPerLock(t *testing.T) {
 	}
 }
 
-// The comment of inlineLinks states this size.
+// TestItemFitsItsSizeClass checks the size that the comment of inlineLinks states.
 func TestItemFitsItsSizeClass(t *testing.T) {
 	if size := unsafe.Sizeof(item[string]{}); size > 192 {
 		t.Errorf("an item takes %d bytes, want at most 192", size)
 	}
 }
 
-// Wait allocates once if the links of the keys fit in the item, and twice if they do not.
+// TestWaitAllocations checks that Wait allocates once if the keys' links fit in the item, and twice
+// otherwise.
 func TestWaitAllocations(t *testing.T) {
 	p := NewPurgatory[int](Options{})
 	defer p.Close()

@@ -7,13 +7,13 @@ import (
 )
 
 const (
-	bucketsDefault = 20 // buckets per level
-	bucketsMax     = 64 // number of bits of level.used
+	bucketsDefault = 20 // number of buckets per level
+	bucketsMax     = 64 // number of bits in level.used
 )
 
-// Entry is one timeout. It is embedded in the waiting operation, so adding it does not allocate.
+// Entry is one timeout. The waiting operation embeds it, so adding an entry does not allocate.
 type Entry[T any] struct {
-	Value T // passed to the callback of the Timer
+	Value T // value passed to the Timer's callback
 
 	due           int64
 	prev, next    *Entry[T]
@@ -21,25 +21,26 @@ type Entry[T any] struct {
 	pending       bool
 }
 
-// Wheel is a hierarchical timing wheel. A time is a number of ticks since the start of the wheel.
-// The zero value is ready to use.
+// Wheel is a hierarchical timing wheel. It measures time in ticks since its start. The zero value
+// is ready to use.
 //
-// With n = Buckets, a bucket of level l spans n^l ticks. A level is created when an entry first
+// If n is Buckets, a bucket of level l spans n^l ticks. A level is created when an entry first
 // needs it. The buckets of a level are a ring: when the current time leaves a bucket, the bucket is
 // reused for the time n buckets later. An entry is in the lowest level whose ring contains its due
-// tick. When the current time reaches a bucket of level 0, the entries of the bucket are due. When
-// it reaches a bucket of a higher level, the entries of the bucket move to lower levels. Therefore
-// Add and Reset take O(levels), Remove takes O(1), an entry moves down at most levels-1 times, and
-// every entry is due in its exact tick.
+// tick. When the current time reaches a bucket of level 0, the bucket's entries are due. When it
+// reaches a bucket of a higher level, the bucket's entries move to lower levels. Therefore Add and
+// Reset take O(levels), Remove takes O(1), an entry moves down at most levels-1 times, and every
+// entry is due in its exact tick.
 //
 // Invariants, for each pending entry e in level l: now < e.due; 0 < e.due/l.width - l.position < n.
 // So all entries of a bucket belong to the same round of the ring, and the bucket at l.position is
 // empty.
 type Wheel[T any] struct {
-	// Buckets per level, 2 to 64; 0 means 20. It must not change after the first Add.
+	// Buckets is the number of buckets per level, 2 to 64; 0 means 20. It must not change after the
+	// first Add.
 	Buckets int
 
-	now    int64 // current tick; never decreases
+	now    int64 // current tick, which never decreases
 	count  int   // number of pending entries
 	levels []level[T]
 }
@@ -48,21 +49,20 @@ type Wheel[T any] struct {
 type level[T any] struct {
 	width    int64 // number of ticks that a bucket spans
 	position int64 // now / width
-	index    int   // position % n: index of the bucket that contains now
-	until    int64 // last tick of the current bucket
+	index    int   // position % n, the index of the bucket that contains now
+	until    int64 // last tick of the bucket that contains now
 	// reach is the last tick of the ring: the last tick of bucket position+n-1, but at most
 	// MaxInt64.
 	reach int64
-	used  uint64      // bit b is set if and only if heads[b] != nil
+	used  uint64      // bitmap of the buckets in use: bit b is set if and only if heads[b] != nil
 	heads []*Entry[T] // first entry of each bucket
 }
 
 // Len returns the number of pending entries.
 func (w *Wheel[T]) Len() int { return w.count }
 
-// Add schedules the entry e for the tick given by the parameter due. If that tick is not after the
-// current tick, e is due in the next tick. The entry must not be pending, and the current tick must
-// be below MaxInt64.
+// Add schedules the entry e for the tick due. If due is not after the current tick, e is due in the
+// next tick. The entry must not be pending, and the current tick must be below MaxInt64.
 func (w *Wheel[T]) Add(e *Entry[T], due int64) {
 	if e.pending {
 		panic("timer: entry added twice")
@@ -84,8 +84,8 @@ func (w *Wheel[T]) Remove(e *Entry[T]) bool {
 	return true
 }
 
-// Reset moves the entry e to another tick if it is pending, and reports whether it was pending. An
-// entry that is not pending is not scheduled.
+// Reset moves the entry e to the tick due if e is pending, and reports whether e was pending. It
+// does not schedule an entry that is not pending.
 func (w *Wheel[T]) Reset(e *Entry[T], due int64) bool {
 	if !e.pending {
 		return false
@@ -105,7 +105,7 @@ func (w *Wheel[T]) notBeforeNext(due int64) int64 {
 	return max(due, w.now+1)
 }
 
-// Next returns the first tick of the next bucket that is not empty. The tick is after the current
+// Next returns the first tick of the next bucket that is not empty. This tick is after the current
 // one, and no entry is due before it. If no entry is pending, ok is false and tick is MaxInt64.
 // Next reads one word per level.
 func (w *Wheel[T]) Next() (tick int64, ok bool) {
@@ -113,10 +113,10 @@ func (w *Wheel[T]) Next() (tick int64, ok bool) {
 	return tick, w.count > 0
 }
 
-// Advance sets the current tick to the parameter now. It appends the entries that are due by that
-// tick to the slice due, in the order of their ticks, and returns the slice. It has no effect if
-// that tick is before the current tick. It visits only buckets in use, so a long time without
-// entries costs nothing.
+// Advance sets the current tick to now. It appends the entries that are due by now to the slice
+// due, in the order of their ticks, and returns the slice. If now is before the current tick,
+// Advance has no effect. It visits only buckets in use, so a long time without entries costs
+// nothing.
 func (w *Wheel[T]) Advance(now int64, due []*Entry[T]) []*Entry[T] {
 	for w.count > 0 {
 		lowest, begin := w.first()
@@ -130,9 +130,9 @@ func (w *Wheel[T]) Advance(now int64, due []*Entry[T]) []*Entry[T] {
 	return due
 }
 
-// Skip sets the current tick to the parameter now, or to the tick before the next bucket that is
-// not empty if that tick is earlier. The wheel is correct without Skip. But if the current tick
-// lags behind, an added entry is put in a higher level than necessary, and moves down more often.
+// Skip sets the current tick to now, but at most to the tick before the next bucket that is not
+// empty. The wheel is also correct without Skip. But if the current tick lags behind, an added
+// entry is put in a higher level than necessary, and moves down more often.
 func (w *Wheel[T]) Skip(now int64) {
 	if now <= w.now {
 		return
@@ -143,7 +143,7 @@ func (w *Wheel[T]) Skip(now int64) {
 	w.moveTo(now)
 }
 
-// first returns the level and the first tick of the bucket that begins next. If two buckets begin
+// first returns the bucket that begins next, as its level and its first tick. If two buckets begin
 // in the same tick, it returns the one of the higher level, because its entries may have to move to
 // the lower level first. If no entry is pending, it returns nil and MaxInt64.
 func (w *Wheel[T]) first() (*level[T], int64) {
@@ -154,8 +154,8 @@ func (w *Wheel[T]) first() (*level[T], int64) {
 		if l.used == 0 {
 			continue
 		}
-		// Rotate the bitmap so that bit 0 is the bucket of the current tick. A bit of l.used can
-		// appear twice in the result; TrailingZeros64 uses the lower one, which is correct.
+		// Rotate the bitmap, so that bit 0 is the bucket of the current tick. A bit of l.used can appear
+		// twice in the result. TrailingZeros64 finds its lower position, which is the correct one.
 		rotated := l.used>>l.index | l.used<<(len(l.heads)-l.index)
 		if b := (l.position + int64(bits.TrailingZeros64(rotated))) * l.width; b <= begin {
 			found, begin = l, b
@@ -164,9 +164,9 @@ func (w *Wheel[T]) first() (*level[T], int64) {
 	return found, begin
 }
 
-// empty removes all entries from the current bucket of a level. The current tick must be the first
-// tick of this bucket. Entries that are due in this tick are appended to the slice due; the other
-// entries move to lower levels.
+// empty removes all entries from a level's current bucket. The current tick must be the first tick
+// of this bucket. empty appends entries that are due in this tick to the slice due, and moves the
+// other entries to lower levels.
 func (w *Wheel[T]) empty(l *level[T], due []*Entry[T]) []*Entry[T] {
 	e := l.heads[l.index]
 	l.heads[l.index] = nil
@@ -195,7 +195,8 @@ func (w *Wheel[T]) moveTo(now int64) {
 	for i := range w.levels {
 		l := &w.levels[i]
 		if now <= l.until {
-			return // now is still in the current bucket of this level, and so of all higher levels
+			// now is still in the current bucket of this level, and therefore in those of all higher levels
+			return
 		}
 		l.moveTo(now)
 	}
@@ -209,8 +210,8 @@ func (l *level[T]) moveTo(now int64) {
 	l.reach = l.lastTick(buckets - 1)
 }
 
-// lastTick returns the last tick of the bucket that is the given number of buckets after the
-// current bucket, but at most MaxInt64.
+// lastTick returns the last tick of the bucket that lies the given number of buckets after the
+// current one, but at most MaxInt64.
 func (l *level[T]) lastTick(buckets int64) int64 {
 	if l.position >= math.MaxInt64/l.width-buckets {
 		return math.MaxInt64
@@ -218,7 +219,7 @@ func (l *level[T]) lastTick(buckets int64) int64 {
 	return (l.position+buckets+1)*l.width - 1
 }
 
-// link adds the entry e to the lowest level whose ring contains its due tick. The due tick must be
+// link adds the entry e to the lowest level whose ring contains e's due tick. The due tick must be
 // after the current tick.
 func (w *Wheel[T]) link(e *Entry[T]) {
 	i := 0
@@ -231,7 +232,7 @@ func (w *Wheel[T]) link(e *Entry[T]) {
 		}
 	}
 	l := &w.levels[i]
-	// The due tick is less than one round after the current tick, so a subtraction replaces the
+	// The due tick is less than one round after the current tick, so a subtraction can replace the
 	// modulo operation.
 	bucket := l.index + int(e.due/l.width-l.position)
 	if bucket >= len(l.heads) {

@@ -48,7 +48,7 @@ func (m *model) advance(now int64) []int64 {
 	return ticks
 }
 
-// skip calls Skip of the wheel, and sets the current tick of the model to that of the wheel. This
+// skip calls the wheel's Skip, and sets the model's current tick to the wheel's current tick. This
 // tick must be between the old current tick and now, and before the first entry.
 func (m *model) skip(t testing.TB, wheel *Wheel[int], now int64) {
 	t.Helper()
@@ -66,7 +66,7 @@ func (m *model) skip(t testing.TB, wheel *Wheel[int], now int64) {
 	m.now = wheel.now
 }
 
-// pair is a wheel and its model. A test performs the same calls on both.
+// pair consists of a wheel and its model. A test performs the same calls on both.
 type pair struct {
 	wheel   Wheel[int]
 	model   *model
@@ -74,7 +74,8 @@ type pair struct {
 }
 
 // step performs one operation on the wheel and the model, and compares the two. The argument kind
-// selects the operation, which selects the entry, and ticks is the distance of the tick from now.
+// selects the operation, which selects the entry, and ticks is the distance from the current tick
+// to the entry's tick.
 func (p *pair) step(t testing.TB, kind, which int, ticks int64) {
 	t.Helper()
 	position := p.model.now + ticks
@@ -143,7 +144,7 @@ func (p *pair) compareNext(t testing.TB) {
 	}
 }
 
-// checkInvariants checks the invariants that the comment of Wheel states.
+// checkInvariants checks the invariants stated in the comment of Wheel.
 func (p *pair) checkInvariants(t testing.TB) {
 	t.Helper()
 	seen := 0
@@ -174,7 +175,7 @@ func (p *pair) checkInvariants(t testing.TB) {
 }
 
 // TestWheelAgainstModel performs random operations on wheels with several numbers of buckets, and
-// compares each wheel with the model. The times include times before the current tick.
+// compares each wheel with the model. Some due ticks are before the current tick.
 func TestWheelAgainstModel(t *testing.T) {
 	for _, buckets := range []int{0, 2, 3, 20, 64} {
 		for seed := range seed.Sequence(t, 15) {
@@ -191,8 +192,8 @@ func TestWheelAgainstModel(t *testing.T) {
 	}
 }
 
-// distance returns a random number of ticks below 2^(powers+1). All magnitudes are equally likely,
-// except that some results are near powers of the default number of buckets, zero or negative.
+// distance returns a random number of ticks below 2^(powers+1). All magnitudes are equally likely.
+// Some results are near powers of the default number of buckets, zero or negative.
 func distance(random *rand.Rand, powers int) int64 {
 	switch random.IntN(8) {
 	case 0:
@@ -229,7 +230,8 @@ func FuzzWheel(f *testing.F) {
 	})
 }
 
-// Entries are due in their exact tick, also if the tick is at the boundary of a bucket or level.
+// TestWheelFindsEntriesInTheirTick checks that entries are due in their exact tick, even if the
+// tick is at the boundary of a bucket or level.
 func TestWheelFindsEntriesInTheirTick(t *testing.T) {
 	for _, start := range []int64{0, 1, 19, 20, 21, 398, 399, 400, 7999, 8000, 1 << 36,
 		math.MaxInt64 - 201} {
@@ -273,8 +275,8 @@ func TestWheelIgnoresDecreasingTime(t *testing.T) {
 	}
 }
 
-// Advance over all ticks up to MaxInt64 must return all entries. A wheel that visited every tick
-// would not finish this test.
+// TestAdvanceOverIdleTimeIsCheap checks that Advance over all ticks up to MaxInt64 returns all
+// entries. A wheel that visited every tick would not finish this test.
 func TestAdvanceOverIdleTimeIsCheap(t *testing.T) {
 	var wheel Wheel[int]
 	for shift := range 62 {
@@ -285,7 +287,8 @@ func TestAdvanceOverIdleTimeIsCheap(t *testing.T) {
 	}
 }
 
-// An entry may be added again after it was due or removed. Adding a pending entry panics.
+// TestWheelEntriesAreReusable checks that an entry can be added again after it was due or removed,
+// and that adding a pending entry panics.
 func TestWheelEntriesAreReusable(t *testing.T) {
 	var wheel Wheel[int]
 	var e Entry[int]
@@ -324,7 +327,7 @@ func wantPanic(t *testing.T, what string, do func()) {
 func TestWheelDoesNotAllocate(t *testing.T) {
 	var wheel Wheel[int]
 	var e Entry[int]
-	wheel.Add(&e, 30_000) // creates the level of the entry
+	wheel.Add(&e, 30_000) // creates the entry's level
 	wheel.Remove(&e)
 	if n := testing.AllocsPerRun(100,
 		func() { wheel.Add(&e, 30_000); wheel.Reset(&e, 20_000); wheel.Remove(&e) }); n != 0 {
