@@ -11,17 +11,17 @@ import (
 	"heartwood.dev/heartwood/internal/compress"
 )
 
-// HeaderBytes is the size of a batch's header in bytes; the records follow it.
+// HeaderBytes is the size of a batch header in bytes. The records follow the header.
 const HeaderBytes = 61
 
-// Positions of the header fields (docs/format/batch.md).
+// These are the positions of the header fields (docs/format/batch.md).
 const (
 	baseOffsetAt      = 0
 	lengthAt          = 8
 	leaderEpochAt     = 12
 	magicAt           = 16
 	crcAt             = 17
-	attributesAt      = 21 // the checksum covers the batch from this position on
+	attributesAt      = 21 // the checksum covers the bytes from this position to the end of the batch
 	lastOffsetDeltaAt = 23
 	baseTimestampAt   = 27
 	maxTimestampAt    = 35
@@ -30,43 +30,44 @@ const (
 	baseSequenceAt    = 53
 	countAt           = 57
 
-	lengthEnd = 12 // the field batchLength is the size of the batch from this position on
+	lengthEnd = 12 // the field batchLength contains the number of bytes after this position
 	magic     = 2
 )
 
-// Attribute bits and special values.
+// These are attribute bits and special values.
 const (
-	codecMask         = 0b111
-	logAppendTimeBit  = 1 << 3
-	transactionalBit  = 1 << 4
-	controlBit        = 1 << 5
-	deleteHorizonBit  = 1 << 6
-	noTimestamp       = -1            // the timestamp of an empty batch, or of a record without one
-	sequenceNumberMax = math.MaxInt32 // the next sequence number is 0
+	codecMask        = 0b111
+	logAppendTimeBit = 1 << 3
+	transactionalBit = 1 << 4
+	controlBit       = 1 << 5
+	deleteHorizonBit = 1 << 6
+	// timestamp of an empty batch, or of a record without a timestamp
+	noTimestamp       = -1
+	sequenceNumberMax = math.MaxInt32 // after this sequence number, the next one is 0
 )
 
 // TimestampType is the source of a batch's timestamps: the producer or the broker.
 type TimestampType int8
 
-// The timestamp types, with Kafka's numbers (batch attributes, bit 3).
+// These are the timestamp types, with Kafka's numbers (batch attributes, bit 3).
 const (
 	CreateTime    TimestampType = 0
 	LogAppendTime TimestampType = 1
 )
 
-// ErrCorrupt is wrapped by every error about bytes that are not a valid record batch or whose
-// checksum does not match.
+// ErrCorrupt is wrapped by every error that means that bytes are not a valid record batch, or that
+// its checksum does not match.
 var ErrCorrupt = errors.New("corrupt record batch")
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// Batch is a view over the bytes of exactly one record batch v2 (magic 2), as Next returns it; it
-// never copies them. Its length is 12 + batchLength >= HeaderBytes.
+// Batch is a view of the bytes of exactly one record batch v2 (magic 2), as Next returns it. It
+// never copies the bytes. Its length is 12 + batchLength >= HeaderBytes.
 type Batch []byte
 
-// Next splits the first batch off buf. It checks length and magic, not the checksum. It returns
-// io.ErrUnexpectedEOF if buf holds less than the whole batch, and an error wrapping ErrCorrupt for
-// an invalid length or magic.
+// Next splits the first batch off buf. It checks the length and the magic, but not the checksum. It
+// returns io.ErrUnexpectedEOF if buf contains less than the whole batch, and an error that wraps
+// ErrCorrupt if the length or the magic is invalid.
 func Next(buf []byte) (first Batch, rest []byte, err error) {
 	size, err := PeekSize(buf)
 	if err != nil {
@@ -78,10 +79,10 @@ func Next(buf []byte) (first Batch, rest []byte, err error) {
 	return Batch(buf[:size:size]), buf[size:], nil
 }
 
-// PeekSize returns the size in bytes of a batch whose first 17 bytes or more are header. It checks
-// length and magic, as Next does. The size may be up to 2 GiB although fewer bytes follow, so the
-// caller must compare it with the available bytes before it allocates memory. If header has less
-// than 17 bytes, PeekSize returns io.ErrUnexpectedEOF.
+// PeekSize returns the size of a batch in bytes. header must begin with the batch's first 17 bytes;
+// if it is shorter, PeekSize returns io.ErrUnexpectedEOF. Like Next, PeekSize checks the length and
+// the magic. The returned size can be up to 2 GiB even if fewer bytes follow, so the caller must
+// compare it with the available bytes before it allocates memory.
 func PeekSize(header []byte) (int, error) {
 	if len(header) <= magicAt {
 		return 0, io.ErrUnexpectedEOF
@@ -97,7 +98,7 @@ func PeekSize(header []byte) (int, error) {
 	return lengthEnd + int(length), nil
 }
 
-// The accessors need no bounds checks, because a Batch is at least HeaderBytes long.
+// The accessors need no bounds checks, because a Batch has at least HeaderBytes bytes.
 func (b Batch) int64At(index int) int64 { return int64(binary.BigEndian.Uint64(b[index:])) }
 func (b Batch) int32At(index int) int32 { return int32(binary.BigEndian.Uint32(b[index:])) }
 func (b Batch) int16At(index int) int16 { return int16(binary.BigEndian.Uint16(b[index:])) }
@@ -114,7 +115,8 @@ func (b Batch) LastOffset() int64 { return b.BaseOffset() + int64(b.LastOffsetDe
 // NextOffset is LastOffset + 1.
 func (b Batch) NextOffset() int64 { return b.LastOffset() + 1 }
 
-// LeaderEpoch is the epoch of the leader that appended the batch; -1 in a batch from a client.
+// LeaderEpoch is the epoch of the leader that appended the batch. It is -1 in a batch from a
+// client.
 func (b Batch) LeaderEpoch() int32 { return b.int32At(leaderEpochAt) }
 
 // CRC is the checksum in the header.
@@ -131,10 +133,10 @@ func (b Batch) TimestampType() TimestampType {
 // Transactional reports whether the batch belongs to a transaction.
 func (b Batch) Transactional() bool { return b.attributes()&transactionalBit != 0 }
 
-// Control reports whether the batch holds a transaction marker rather than data.
+// Control reports whether the batch contains a transaction marker instead of data.
 func (b Batch) Control() bool { return b.attributes()&controlBit != 0 }
 
-// DeleteHorizon returns the time (ms) from which the batch's tombstones may be removed; ok is false
+// DeleteHorizon returns the time (ms) from which the batch's tombstones may be removed. ok is false
 // if the batch has no delete horizon.
 func (b Batch) DeleteHorizon() (ms int64, ok bool) {
 	if b.attributes()&deleteHorizonBit == 0 {
@@ -146,25 +148,25 @@ func (b Batch) DeleteHorizon() (ms int64, ok bool) {
 // LastOffsetDelta is LastOffset - BaseOffset.
 func (b Batch) LastOffsetDelta() int32 { return b.int32At(lastOffsetDeltaAt) }
 
-// BaseTimestamp is the timestamp (ms) to which the timestamp deltas of the records are relative:
+// BaseTimestamp is the timestamp (ms) to which the records' timestamp deltas are relative. It is
 // the first record's timestamp, or the delete horizon if the batch has one.
 func (b Batch) BaseTimestamp() int64 { return b.int64At(baseTimestampAt) }
 
-// MaxTimestamp is the largest timestamp of the records (ms). With LogAppendTime it is the timestamp
-// of every record.
+// MaxTimestamp is the largest timestamp of the records (ms). With LogAppendTime, every record has
+// this timestamp.
 func (b Batch) MaxTimestamp() int64 { return b.int64At(maxTimestampAt) }
 
-// ProducerID is -1 for a producer without idempotence.
+// ProducerID is the id of an idempotent producer, or -1 for other producers.
 func (b Batch) ProducerID() int64 { return b.int64At(producerIDAt) }
 
-// ProducerEpoch is -1 for a producer without idempotence.
+// ProducerEpoch is the epoch of an idempotent producer, or -1 for other producers.
 func (b Batch) ProducerEpoch() int16 { return b.int16At(producerEpochAt) }
 
-// BaseSequence is the sequence number of BaseOffset; -1 if the batch has no sequence numbers.
+// BaseSequence is the sequence number of BaseOffset, or -1 if the batch has no sequence numbers.
 func (b Batch) BaseSequence() int32 { return b.int32At(baseSequenceAt) }
 
-// LastSequence is the sequence number of LastOffset; -1 if the batch has no sequence numbers. The
-// number after 2^31-1 is 0.
+// LastSequence is the sequence number of LastOffset, or -1 if the batch has no sequence numbers.
+// The number after 2^31-1 is 0.
 func (b Batch) LastSequence() int32 {
 	if b.BaseSequence() < 0 {
 		return -1
@@ -179,9 +181,9 @@ func (b Batch) LastSequence() int32 {
 // Count is the number of records according to the header.
 func (b Batch) Count() int32 { return b.int32At(countAt) }
 
-// CheckCRC returns an error wrapping ErrCorrupt if the checksum does not match. The checksum covers
-// the bytes from the attributes on; base offset, length, leader epoch and magic precede them and
-// are not covered.
+// CheckCRC returns an error that wraps ErrCorrupt if the checksum does not match. The checksum
+// covers the bytes from the attributes on. It does not cover the preceding fields: base offset,
+// length, leader epoch and magic.
 func (b Batch) CheckCRC() error {
 	if sum := crc32.Checksum(b[attributesAt:], castagnoli); sum != b.CRC() {
 		return fmt.Errorf("%w: checksum %#08x at offset %d, want %#08x", ErrCorrupt, sum,
@@ -210,8 +212,8 @@ func (b Batch) setAttributes(attributes int16) {
 	binary.BigEndian.PutUint16(b[attributesAt:], uint16(attributes))
 }
 
-// setCRC recomputes the checksum over b and over the other pieces of the batch, which are in the
-// parameter rest. It must be called after every other change to the batch.
+// setCRC recomputes the checksum over b and over the batch's other pieces, which the caller passes
+// as rest. The caller must call setCRC after every other change to the batch.
 func (b Batch) setCRC(rest ...[]byte) {
 	sum := crc32.Checksum(b[attributesAt:], castagnoli)
 	for _, piece := range rest {

@@ -88,7 +88,7 @@ func TestAttributeBits(t *testing.T) {
 	}
 }
 
-func TestLastSequenceWraps(t *testing.T) { // from 2^31-1 to 0
+func TestLastSequenceWraps(t *testing.T) { // checks the step from 2^31-1 to 0
 	b := make(Batch, HeaderBytes)
 	for _, tt := range []struct{ base, delta, last int32 }{
 		{0, 0, 0}, {5, 3, 8}, {math.MaxInt32, 0, math.MaxInt32}, {math.MaxInt32, 1, 0},

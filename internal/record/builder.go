@@ -7,27 +7,27 @@ import (
 	"heartwood.dev/heartwood/internal/compress"
 )
 
-// Identity is the header state that a rebuilt batch keeps from its original batch and that cannot
-// be derived from its records. Recovery rebuilds producer state and leader epochs from it, and
-// consumers compute their next offset from it.
+// Identity contains the header fields that a rebuilt batch keeps from its original batch, because
+// its records do not determine them. Recovery rebuilds producer state and leader epochs from these
+// fields, and consumers compute their next offset from them.
 type Identity struct {
 	BaseOffset int64
-	// LastOffsetDelta is kept even if the last records are removed: a consumer fetches from the
-	// offset after LastOffset next, and with a smaller delta it would fetch the same batch forever.
-	// It also determines the last sequence number (invariant I25 of docs/cleaner-invariants.md).
+	// LastOffsetDelta is kept even if the last records are removed. A consumer continues at the offset
+	// after LastOffset, so with a smaller delta it would fetch the same batch forever. LastOffsetDelta
+	// also determines the last sequence number (invariant I25 of docs/cleaner-invariants.md).
 	LastOffsetDelta int32
 	LeaderEpoch     int32
 	TimestampType   TimestampType
-	// MaxTimestamp is in ms. It is used for LogAppendTime and for a batch without records;
-	// otherwise the maximum is computed from the records.
+	// MaxTimestamp is in ms. It is used for LogAppendTime and for a batch without records. Otherwise
+	// the builder computes the maximum from the records.
 	MaxTimestamp  int64
 	Transactional bool
 	Control       bool
 	ProducerID    int64
 	ProducerEpoch int16
 	BaseSequence  int32 // sequence number of BaseOffset, even if that record was removed
-	// DeleteHorizonMs is in ms; 0 means that the batch has no delete horizon. The horizon is stored
-	// as the base timestamp (KIP-534), so the timestamp deltas are relative to it.
+	// DeleteHorizonMs is in ms; 0 means that the batch has no delete horizon. The batch stores the
+	// horizon as its base timestamp (KIP-534), so the timestamp deltas are relative to the horizon.
 	DeleteHorizonMs int64
 }
 
@@ -49,7 +49,7 @@ func IdentityOf(b Batch) Identity {
 	}
 }
 
-// attributes returns the attributes field of a batch compressed with codec.
+// attributes returns the attributes field of a batch that is compressed with codec.
 func (id Identity) attributes(codec compress.Codec) int16 {
 	attributes := int16(codec) | int16(id.TimestampType)<<3
 	if id.Transactional {
@@ -65,8 +65,8 @@ func (id Identity) attributes(codec compress.Codec) int16 {
 }
 
 // Builder builds one batch at a time: call Reset, then Add for each record, then Build or Encode.
-// Reset starts the next batch in the same buffers. NewBuilder creates a Builder. A Builder is not
-// safe for concurrent use.
+// Reset starts the next batch and reuses the buffers. NewBuilder creates a Builder. A Builder is
+// not safe for concurrent use.
 type Builder struct {
 	codec    compress.Codec
 	level    int
@@ -74,29 +74,31 @@ type Builder struct {
 
 	id Identity
 	// buffer contains space for the header, then the encoded, uncompressed records. An uncompressed
-	// batch is completed in this buffer. Compression reads all records at once from it.
+	// batch is completed in this buffer. For a compressed batch, the codec reads all records from it
+	// at once.
 	buffer []byte
-	chunks *compress.Chunks // the last batch that Encode returned; nil if it is uncompressed
+	// memory of the last batch that Encode returned; nil if that batch is uncompressed
+	chunks *compress.Chunks
 	count  int32
-	last   int64 // offset delta of the last added record, initially -1; deltas ascend
+	last   int64 // offset delta of the last added record, or -1; deltas ascend
 
-	// baseTimestamp is the delete horizon or the first record's timestamp. It is fixed before the
-	// first record is encoded, because the deltas depend on it.
+	// baseTimestamp is the delete horizon, or the first record's timestamp. It is set before the first
+	// record is encoded, because the timestamp deltas depend on it.
 	baseTimestamp, maxTimestamp int64
-	err                         error // the first violation in Add; Build returns it
+	err                         error // first violation that Add found; Build returns it
 }
 
-// NewBuilder returns a builder that compresses with codec at level (or compress.LevelDefault).
-// Control batches are never compressed.
+// NewBuilder returns a builder that compresses batches with codec at level (or
+// compress.LevelDefault). It never compresses control batches.
 func NewBuilder(codec compress.Codec, level int) *Builder {
 	return &Builder{codec: codec, level: level, compress: compress.To}
 }
 
-// emptyHeader reserves the space before the records until the header is known.
+// emptyHeader is appended to reserve the space before the records until the header is known.
 var emptyHeader [HeaderBytes]byte
 
-// Reset starts a new batch and discards the previous one, whether it was built or not. The result
-// of an earlier Encode becomes invalid. Codec, level and buffers are kept.
+// Reset starts a new batch and discards the previous one, even if it was not built. The result of
+// an earlier Encode becomes invalid. Codec, level and buffers are kept.
 func (b *Builder) Reset(id Identity) {
 	b.Release()
 	b.id, b.buffer, b.count, b.last, b.err = id, append(b.buffer[:0], emptyHeader[:]...), 0, -1, nil
@@ -115,9 +117,9 @@ func (b *Builder) CompressWith(f compress.Func) {
 	b.compress = f
 }
 
-// Add appends a record. Offsets must ascend within [BaseOffset, BaseOffset+LastOffsetDelta]; a
-// record that violates this makes Build fail, so that callers need not check an error at every Add.
-// The record is encoded immediately: r and its slices may be reused.
+// Add appends a record. Offsets must ascend within [BaseOffset, BaseOffset+LastOffsetDelta]. If a
+// record violates this, Build fails, so callers do not have to check an error after every Add. Add
+// encodes the record immediately: the caller may reuse r and its slices.
 func (b *Builder) Add(r *Record) {
 	delta := r.Offset - b.id.BaseOffset
 	if b.err == nil && (delta <= b.last || delta > int64(b.id.LastOffsetDelta)) {
@@ -127,7 +129,7 @@ func (b *Builder) Add(r *Record) {
 	if b.count == 0 && b.id.DeleteHorizonMs == 0 {
 		b.baseTimestamp = r.Timestamp
 	}
-	b.last = delta // also after a violation, because only the first one is reported
+	b.last = delta // set even after a violation, because only the first violation is reported
 	b.count++
 	b.maxTimestamp = max(b.maxTimestamp, r.Timestamp)
 	b.buffer = appendRecord(b.buffer, r, r.Timestamp-b.baseTimestamp, delta)
@@ -139,7 +141,7 @@ func (b *Builder) Count() int { return int(b.count) }
 // SizeBytes returns the memory that the builder's buffers occupy.
 func (b *Builder) SizeBytes() int { return cap(b.buffer) + b.chunks.Len() }
 
-// Build appends a copy of the batch that Encode returns to dst. On an error it returns dst
+// Build appends a copy of the batch that Encode returns to dst. If Encode fails, it returns dst
 // unchanged.
 func (b *Builder) Build(dst []byte) ([]byte, error) {
 	parts, err := b.Encode()
@@ -149,11 +151,12 @@ func (b *Builder) Build(dst []byte) ([]byte, error) {
 	return parts.AppendTo(dst), nil
 }
 
-// Encode finishes the batch, including its checksum, and returns it without a copy: the result is
-// valid until Reset or Release. Without records it returns the empty batch of docs/format/batch.md:
-// no codec, because there is nothing to decompress; no delete horizon, because there is no
-// tombstone; base timestamp -1 and the original maximum timestamp, so that the segment's largest
-// timestamp (retention, lag) does not change.
+// Encode finishes the batch, including its checksum, and returns it without a copy. The result is
+// valid until Reset or Release. If no record was added, Encode returns the empty batch of
+// docs/format/batch.md. An empty batch has no codec, because there is nothing to decompress, and no
+// delete horizon, because there is no tombstone. Its base timestamp is -1. It keeps the original
+// maximum timestamp, so that the segment's largest timestamp (used for retention and lag) does not
+// change.
 func (b *Builder) Encode() (Parts, error) {
 	if b.err != nil {
 		return Parts{}, fmt.Errorf("build batch: %w", b.err)
@@ -179,13 +182,13 @@ func (b *Builder) Encode() (Parts, error) {
 	return parts, parts.seal()
 }
 
-// encodeRecords returns the records after space for the header, compressed with codec, which is the
-// builder's codec or compress.None.
+// encodeRecords returns the records, compressed with codec, after space for the header. codec is
+// the builder's codec or compress.None.
 func (b *Builder) encodeRecords(codec compress.Codec) (Parts, error) {
 	if codec == compress.None {
 		return Whole(b.buffer), nil
 	}
-	b.Release() // the chunks of a previous Encode
+	b.Release() // releases the chunks of a previous Encode
 	b.chunks = compress.NewChunks()
 	b.chunks.Reserve(HeaderBytes)
 	if err := b.compress(b.chunks, b.buffer[HeaderBytes:], codec, b.level); err != nil {
@@ -194,14 +197,14 @@ func (b *Builder) encodeRecords(codec compress.Codec) (Parts, error) {
 	return partsOf(b.chunks), nil
 }
 
-// Release releases the chunks of the batch that Encode returned, which must not be used afterwards.
-// Reset also releases them.
+// Release releases the chunks of the batch that Encode returned. The batch must not be used
+// afterwards. Reset also releases the chunks.
 func (b *Builder) Release() {
 	b.chunks.Release()
 	b.chunks = nil
 }
 
-// putHeader writes the header except for length, attributes, count and checksum.
+// putHeader writes all header fields except length, attributes, count and checksum.
 func putHeader(b Batch, id Identity, baseTimestamp, maxTimestamp int64) {
 	b.SetBaseOffset(id.BaseOffset)
 	b.SetLeaderEpoch(id.LeaderEpoch)
@@ -215,12 +218,13 @@ func putHeader(b Batch, id Identity, baseTimestamp, maxTimestamp int64) {
 }
 
 // appendRecord encodes one record: the length of its body, then the body. The length is a varint,
-// whose own size depends on its value, so it is computed before the body is encoded.
+// so the number of its bytes depends on its value. Therefore appendRecord computes the length
+// before it encodes the body.
 func appendRecord(dst []byte, r *Record, timestampDelta, offsetDelta int64) []byte {
 	body := 1 + varintSize(timestampDelta) + varintSize(offsetDelta) + nullableSize(r.Key) +
 		nullableSize(r.Value) + headersSize(r)
 	dst = appendVarint(dst, int64(body))
-	dst = append(dst, 0) // attributes
+	dst = append(dst, 0) // the attributes byte
 	dst = appendVarint(dst, timestampDelta)
 	dst = appendVarint(dst, offsetDelta)
 	dst = appendNullable(dst, r.Key)

@@ -48,8 +48,7 @@ func TestRandomBatchesRoundTripInEveryCodec(t *testing.T) {
 	}
 }
 
-// survivors returns records with gaps between their offsets, as a batch contains them after
-// cleaning.
+// survivors returns records with gaps between their offsets, like the records of a cleaned batch.
 func survivors() []Record {
 	return []Record{
 		{Offset: 103, Timestamp: 5000, Key: []byte("a"), Value: []byte("1"),
@@ -102,8 +101,8 @@ func TestRebuiltBatchKeepsIdentityAndRecords(t *testing.T) {
 	}
 }
 
-// TestDeleteHorizonReplacesBaseTimestampAndKeepsTimestamps builds a batch with a delete horizon
-// (attribute bit 6) after the timestamps of its records. The timestamp deltas are negative then,
+// TestDeleteHorizonReplacesBaseTimestampAndKeepsTimestamps builds a batch whose delete horizon
+// (attribute bit 6) is later than its records' timestamps. The timestamp deltas are then negative,
 // and the records must read back with the same timestamps.
 func TestDeleteHorizonReplacesBaseTimestampAndKeepsTimestamps(t *testing.T) {
 	id := identity()

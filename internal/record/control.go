@@ -8,7 +8,7 @@ import (
 // ControlType is the type of a control record.
 type ControlType int16
 
-// The types that end a transaction. Kafka's controllers use other types, and more may be added, so
+// These types end a transaction. Kafka's controllers use other types, and Kafka may add more, so
 // readers must keep records of an unknown type.
 const (
 	ControlAbort  ControlType = 0
@@ -16,22 +16,22 @@ const (
 )
 
 // controlVersion is the version of a control record's key and value. Later versions may only append
-// fields, so all versions are read in the same way.
+// fields, so readers treat all versions alike.
 const controlVersion = 0
 
-// Control is the content of a control record: the marker that a coordinator writes to each
-// partition of a transaction.
+// Control is the content of a control record. A transaction coordinator writes such a record, the
+// marker, to each partition of a transaction.
 type Control struct {
 	Type ControlType
-	// CoordinatorEpoch is the epoch of the transaction coordinator that wrote the marker. It is 0
-	// for types other than abort and commit.
+	// CoordinatorEpoch is the epoch of the transaction coordinator that wrote the marker. It is 0 for
+	// types other than abort and commit.
 	CoordinatorEpoch int32
 }
 
-// ParseControl decodes a record of a control batch: the key is {i16 version, i16 type}, the value
-// of an abort or a commit {i16 version, i32 coordinator epoch} (KIP-98). An unknown type is not an
-// error, and its value is ignored. The error wraps ErrCorrupt if the key or a marker's value is too
-// short or has a negative version.
+// ParseControl decodes a record of a control batch (KIP-98). The key is {i16 version, i16 type};
+// the value of an abort or a commit is {i16 version, i32 coordinator epoch}. An unknown type is not
+// an error, and its value is ignored. ParseControl returns an error that wraps ErrCorrupt if the
+// key or a marker's value is too short or has a negative version.
 func ParseControl(r *Record) (Control, error) {
 	if len(r.Key) < 4 || int16(binary.BigEndian.Uint16(r.Key)) < controlVersion {
 		return Control{}, fmt.Errorf("%w: control record at offset %d with key %x", ErrCorrupt,

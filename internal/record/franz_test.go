@@ -13,7 +13,7 @@ import (
 	"heartwood.dev/heartwood/internal/compress"
 )
 
-// franzCodecs maps our codecs to those of franz-go.
+// franzCodecs maps this package's codecs to franz-go's codecs.
 var franzCodecs = map[compress.Codec]kgo.CompressionCodec{
 	compress.None: kgo.NoCompression(), compress.Gzip: kgo.GzipCompression(),
 	compress.Snappy: kgo.SnappyCompression(),
@@ -29,7 +29,7 @@ func TestRecordsReadsBatchesOfFranzGo(t *testing.T) {
 			r.Value = nil
 		}
 		r.Headers = []kmsg.Header{{Key: "h", Value: []byte{byte(i)}}, {Key: "null"}}
-		// without the byte in which AppendTo encodes the unset length 0
+		// Length excludes the byte in which AppendTo encodes the unset length 0.
 		r.Length = int32(len(r.AppendTo(nil)) - 1)
 		payload = r.AppendTo(payload)
 	}

@@ -5,23 +5,23 @@ import (
 	"slices"
 )
 
-// headersDecodedMax is the largest number of headers of a record that parse decodes. A Header has
-// 48 bytes of memory, but as few as two bytes in a batch, so a record of 64 MiB with as many
-// headers as possible would need 1.5 GB. Records in practice have a few headers.
+// headersDecodedMax is the maximum number of headers of a record that parse decodes. A Header takes
+// 48 bytes of memory, but possibly only two bytes in a batch. So a record of 64 MiB with as many
+// headers as possible would need 1.5 GB. In practice, records have few headers.
 const headersDecodedMax = 1024
 
-// encodedHeaders are the headers of a record as they are in its batch.
+// encodedHeaders contains a record's headers in the encoding of its batch.
 type encodedHeaders struct {
 	count int
-	bytes []byte // without the count; valid
+	bytes []byte // the encoded headers, checked, without their count
 }
 
 // HeaderCount returns the number of headers.
 func (r *Record) HeaderCount() int { return max(len(r.Headers), r.encoded.count) }
 
-// AllHeaders iterates over the headers, in order. Unlike the field Headers it also yields the
-// headers of a record with more than headersDecodedMax headers, without memory for each. The slices
-// are valid as long as those of the record.
+// AllHeaders iterates over the headers, in order. Unlike the field Headers, it also yields the
+// headers of a record that has more than headersDecodedMax, and allocates no memory for them. The
+// slices are valid as long as the record's slices.
 func (r *Record) AllHeaders() iter.Seq[Header] {
 	if r.encoded.count == 0 {
 		return slices.Values(r.Headers)

@@ -43,8 +43,9 @@ func batchOf(t testing.TB, codec compress.Codec, records ...*Record) Batch {
 	return content
 }
 
-// TestHeadersOfAnyNumberSurviveARebuild: records read back with equal headers, below and above the
-// number up to which they are decoded, also if the next record has another number.
+// TestHeadersOfAnyNumberSurviveARebuild checks that records read back with equal headers, whether
+// their number is below or above headersDecodedMax, and even if the next record has another number
+// of headers.
 func TestHeadersOfAnyNumberSurviveARebuild(t *testing.T) {
 	counts := []int{0, 3, headersDecodedMax + 1, 0, headersDecodedMax, 5000, 1}
 	var records []*Record
@@ -70,7 +71,7 @@ func TestHeadersOfAnyNumberSurviveARebuild(t *testing.T) {
 				t.Fatalf("record %d has other headers", r.Offset)
 			}
 			for range r.AllHeaders() {
-				break // an iteration may end early
+				break // checks that an iteration can end early
 			}
 			seen++
 		}
@@ -91,11 +92,11 @@ func TestHeadersOfAnyNumberSurviveARebuild(t *testing.T) {
 	}
 }
 
-// TestManyHeadersNeedLittleMemory: the memory to read a record does not depend on the number of its
-// headers, and a damaged header among many is found.
+// TestManyHeadersNeedLittleMemory checks that the memory needed to read a record does not depend on
+// the number of its headers, and that a damaged header among many is detected.
 func TestManyHeadersNeedLittleMemory(t *testing.T) {
 	const count = 1 << 20
-	// Each header has an empty key and no value: two bytes.
+	// Each header has an empty key and no value, which take two bytes.
 	b := batchOf(t, compress.None, &Record{Key: []byte("k"),
 		Headers: slices.Repeat([]Header{{Key: []byte{}}}, count)})
 	var before, after runtime.MemStats
@@ -111,7 +112,7 @@ func TestManyHeadersNeedLittleMemory(t *testing.T) {
 	if used := after.TotalAlloc - before.TotalAlloc; err != nil || n != count || used > 1<<20 {
 		t.Errorf("%d headers, %d bytes were allocated, error %v", n, used, err)
 	}
-	b[len(b)-2] = 1 // the key of the last header has the length -1: null
+	b[len(b)-2] = 1 // the last header's key gets the length -1, which means null
 	if err := b.Records(1<<30, func(*Record) error { return nil }); err == nil {
 		t.Error("a null key was accepted")
 	}

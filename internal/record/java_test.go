@@ -12,8 +12,8 @@ import (
 	"heartwood.dev/heartwood/internal/compress"
 )
 
-// kafkaLib returns the Java classpath of the jars of Kafka 4.4, whose internal classes the tests
-// use. It skips the test if the jars or Java are missing.
+// kafkaLib returns the Java classpath of Kafka 4.4's jars, whose internal classes the tests use. It
+// skips the test if the jars or Java are missing.
 func kafkaLib(t *testing.T) string {
 	t.Helper()
 	dir := os.Getenv("KAFKA_LIB")
@@ -33,7 +33,7 @@ func kafkaLib(t *testing.T) string {
 	return filepath.Join(dir, "*")
 }
 
-// codecLevels lists for each codec the levels to test: the bounds, the default, and one level for
+// codecLevels lists the levels to test for each codec: the bounds, the default, and one level for
 // each encoder.
 var codecLevels = map[compress.Codec][]int{
 	compress.None: {compress.LevelDefault}, compress.Snappy: {compress.LevelDefault},
@@ -42,9 +42,10 @@ var codecLevels = map[compress.Codec][]int{
 	compress.Zstd: {compress.LevelDefault, -131072, -1, 0, 2, 3, 5, 6, 9, 10, 22},
 }
 
-// ourBatches returns batches that this package builds, at every level of every codec: small, with
-// several blocks and chunks, recompressed from another codec, empty, and with nulls, headers,
-// negative timestamp deltas, delete horizons, markers and log append time.
+// ourBatches returns batches that this package builds, at every level of every codec. They include
+// small batches, batches with several blocks and chunks, batches recompressed from another codec,
+// and empty batches. Some contain nulls, headers, negative timestamp deltas, delete horizons,
+// markers or log append time.
 func ourBatches(t *testing.T) []Batch {
 	t.Helper()
 	large := make([]Record, 300)
@@ -92,7 +93,8 @@ func ourBatches(t *testing.T) []Batch {
 
 func ourBatch(t *testing.T, codec compress.Codec, level int, id Identity, records []Record) Batch {
 	t.Helper()
-	// The batch covers one offset more than it has records, as if its last record was removed.
+	// The batch covers one offset more than it has records, as if cleaning had removed its last
+	// record.
 	id.LastOffsetDelta = int32(max(4, len(records)))
 	builder := NewBuilder(codec, level)
 	builder.Reset(id)
@@ -107,8 +109,8 @@ func ourBatch(t *testing.T, codec compress.Codec, level int, id Identity, record
 	return built
 }
 
-// TestKafkaReadsOurBatches starts a JVM in which Kafka's own reader reads the batches of
-// ourBatches. It must read the same records as this package.
+// TestKafkaReadsOurBatches starts a JVM in which Kafka's own reader reads the batches that
+// ourBatches returns. It must read the same records as this package.
 func TestKafkaReadsOurBatches(t *testing.T) {
 	lib := kafkaLib(t)
 	if testing.Short() {

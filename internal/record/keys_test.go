@@ -24,13 +24,13 @@ func TestKeysIsCalledForEachRecordInOrder(t *testing.T) {
 		{Key: []byte{}, Value: []byte{}, Timestamp: 10},
 		{Key: []byte("a"), Value: make([]byte, 1000), Timestamp: 10},
 	}
-	// The number after each key is BodyBytes. A body contains attributes, two deltas, the lengths
-	// of key and value, and the number of headers: six bytes besides key and value. The length of
-	// the value of 1000 bytes needs one byte more.
+	// The number after each key is BodyBytes. Besides key and value, a body contains six bytes:
+	// attributes, two deltas, the lengths of key and value, and the number of headers. The length of
+	// the 1000-byte value needs one more byte.
 	want := []string{`"a" false 8`, `"b" true 7`, "null 7", "null 6", `"" false 6`,
 		`"a" false 1008`}
 	for codec := compress.None; codec <= compress.Zstd; codec++ {
-		// The batch stays in its codec, or is recompressed with gzip.
+		// Validate keeps the batch's codec, or recompresses the batch with gzip.
 		for _, target := range []compress.Codec{codec, compress.Gzip} {
 			var got []string
 			rules := Rules{Codec: target, CodecLevel: compress.LevelDefault,
@@ -47,7 +47,7 @@ func TestKeysIsCalledForEachRecordInOrder(t *testing.T) {
 
 func TestKeysIsNotCalledForUnparsableRecords(t *testing.T) {
 	b := clientBatch(t, compress.None, keyed("a", "1", 10), keyed("b", "2", 10))
-	b[len(b)-1] = 9 // invalid header count of the last record
+	b[len(b)-1] = 9 // makes the last record's header count invalid
 	b.setCRC()
 	var calls int
 	_, err := Validate(b, Rules{Keys: func(RecordKey) { calls++ }}, now)

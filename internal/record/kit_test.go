@@ -11,7 +11,7 @@ import (
 )
 
 // clientBatch builds a batch as a client sends it: base offset 0, leader epoch -1, no producer id.
-// It sets the offsets of the records to 0, 1, 2...
+// It sets the records' offsets to 0, 1, 2...
 func clientBatch(t testing.TB, codec compress.Codec, records ...Record) Batch {
 	t.Helper()
 	return buildBatch(t, codec, Identity{
@@ -61,7 +61,7 @@ func clone(r Record) Record {
 	return r
 }
 
-// text formats a record. Null values and empty values give different texts.
+// text formats a record. It distinguishes null values from empty values.
 func text(r Record) string {
 	out := fmt.Sprintf("%d@%d %s=%s", r.Offset, r.Timestamp, nullable(r.Key), nullable(r.Value))
 	for _, h := range r.Headers {

@@ -16,7 +16,8 @@ import (
 // librdkafkaNow is the constant NOW of testdata/librdkafka/make.py, in ms.
 const librdkafkaNow = 1_700_000_000_000
 
-// librdkafkaRecords returns the records of a test vector, as records() of make.py creates them.
+// librdkafkaRecords returns the records of a test vector. The function records in make.py creates
+// the same records.
 func librdkafkaRecords(name string) []Record {
 	ticket := func(i int) []byte {
 		return fmt.Appendf(nil, `{"id":%d,"subject":"ticket %d","status":"open"}`, i, i*31%17)
@@ -74,7 +75,7 @@ func TestBatchesOfLibrdkafkaAreValid(t *testing.T) {
 			t.Fatalf("%s: %v, %d bytes left, %v", path, err, len(rest), b.CheckCRC())
 		}
 		name, codec, _ := strings.Cut(strings.TrimSuffix(filepath.Base(path), ".bin"), "-")
-		// librdkafka sends data that compression does not shrink uncompressed.
+		// If compression does not shrink the data, librdkafka sends them uncompressed.
 		if got := b.Codec().String(); got != codec && got != "none" {
 			t.Errorf("%s has codec %s", path, got)
 		}

@@ -17,17 +17,17 @@ func (t ControlType) String() string {
 	return fmt.Sprintf("type %d", int16(t))
 }
 
-// markerBytesMax limits the size of a control batch's record; a marker has about 20 bytes.
+// markerBytesMax limits the size of the record in a control batch. A marker has about 20 bytes.
 const markerBytesMax = 1 << 10
 
-// Marker returns the transaction marker of a control batch. ok is false for a batch that ends no
-// transaction: a data batch, a batch emptied by cleaning, or a control record of another type. The
-// error wraps ErrCorrupt if the record is not a valid control record.
+// Marker returns the transaction marker in a control batch. ok is false if the batch ends no
+// transaction: it is a data batch, cleaning has emptied it, or its control record has another type.
+// The error wraps ErrCorrupt if the record is not a valid control record.
 func (b Batch) Marker() (m Control, ok bool, err error) {
 	if !b.Control() || b.Count() == 0 {
 		return Control{}, false, nil
 	}
-	// Only the first record is read, as in Kafka.
+	// Like Kafka, read only the first record.
 	first := true
 	err = b.Records(markerBytesMax, func(r *Record) error {
 		if !first {
@@ -43,9 +43,9 @@ func (b Batch) Marker() (m Control, ok bool, err error) {
 	return m, m.Type == ControlAbort || m.Type == ControlCommit, nil
 }
 
-// AppendMarker appends the control batch of marker m with timestamp ms to dst. Base offset, epochs,
-// producer id and timestamp type are those of id. A marker is a single transactional record without
-// a sequence number.
+// AppendMarker appends a control batch to dst, which contains the marker m with timestamp ms. It
+// takes base offset, epochs, producer id and timestamp type from id. A marker is a single
+// transactional record without a sequence number.
 func AppendMarker(dst []byte, id Identity, ms int64, m Control) ([]byte, error) {
 	id.LastOffsetDelta, id.BaseSequence = 0, -1
 	id.Control, id.Transactional, id.DeleteHorizonMs = true, true, 0

@@ -9,7 +9,7 @@ import (
 	"heartwood.dev/heartwood/internal/compress"
 )
 
-// markerOf builds a batch with a marker of producer 7 at offset 100.
+// markerOf builds a batch that contains a marker of producer 7 at offset 100.
 func markerOf(t testing.TB, m Control) Batch {
 	t.Helper()
 	id := Identity{BaseOffset: 100, LastOffsetDelta: 9, LeaderEpoch: 3, ProducerID: 7,

@@ -9,39 +9,42 @@ import (
 	"math"
 )
 
-// ErrFormat is wrapped by every error about valid records in another message format than v2. Such
-// records are not corrupt: another program has written them, so their file must not be changed.
+// ErrFormat is wrapped by every error that means that valid records are in another message format
+// than v2. Such records are not corrupt: another program has written them, so their file must not
+// be changed.
 var ErrFormat = errors.New("unsupported message format")
 
-// Fields that every message format has at the same position: an offset, the number of bytes behind
-// it, and the magic byte, which is the number of the format. The checksum of the formats v0 and v1
-// precedes the magic byte and covers the bytes from the magic byte on.
+// These fields have the same position in every message format: an offset, the number of bytes after
+// the length field, and the magic byte, which is the number of the format. In the formats v0 and
+// v1, the checksum precedes the magic byte and covers the bytes from the magic byte on.
 const (
 	frameHeaderBytes = magicAt + 1
 	oldCRCAt         = 12
-	oldLengthMin     = 14 // checksum, magic, attributes, length of the key, length of the value
+	oldLengthMin     = 14 // size of checksum, magic, attributes, key length and value length
 )
 
-// frame is the part of a batch, or of a message of format v0 or v1, that all formats share. In an
-// old compressed message the offset is that of the last record.
+// frame contains the fields that all message formats share; it describes a batch, or a message of
+// format v0 or v1. For a compressed message of format v0 or v1, the offset is the offset of its
+// last record.
 type frame struct {
 	offset int64
-	length int64 // bytes behind the length field
+	length int64 // number of bytes after the length field
 	magic  int8
 }
 
 func (f frame) size() int64 { return lengthEnd + f.length }
 
 // FindOtherFormat searches the first size bytes of a data file for records in another message
-// format than v2, from a position at which a record batch or a message begins. It follows the
-// length fields of batches and messages, whether valid or damaged, and stops at the first length
-// that cannot be right. Without such records it returns nil. Otherwise it returns an error that
-// wraps ErrFormat, with offset and position. With firstOnly it examines one batch or message only.
+// format than v2. It starts at position, where a record batch or a message must begin. It follows
+// the length fields of batches and messages, whether valid or damaged, and stops at the first
+// length that cannot be right. If it finds no such records, it returns nil. Otherwise it returns an
+// error that wraps ErrFormat and contains offset and position. If firstOnly is true, it examines
+// only one batch or message.
 //
 // After a crash, arbitrary bytes at the end of a file must not count as records. A message of
-// format v0 or v1 therefore counts only if its checksum matches. The checksum of a later format is
-// not known; such a batch counts if its offset lies in the 31 bits above next, the end of the
-// batches before it.
+// format v0 or v1 therefore counts only if its checksum matches. The position of the checksum in a
+// later format is unknown. Such a batch counts if its offset is less than 2^31 above next, the
+// offset at which the preceding batches end.
 func FindOtherFormat(file io.ReaderAt, position, size, next int64, firstOnly bool) error {
 	header := make([]byte, HeaderBytes)
 	for position+frameHeaderBytes <= size {
@@ -73,7 +76,7 @@ func FindOtherFormat(file io.ReaderAt, position, size, next int64, firstOnly boo
 	return nil
 }
 
-// writer describes the program that writes the format.
+// writer names the kind of program that writes the frame's format.
 func (f frame) writer() string {
 	if f.magic > magic {
 		return "a later version"
@@ -81,7 +84,7 @@ func (f frame) writer() string {
 	return "Apache Kafka before 0.11"
 }
 
-// otherFormat reports whether a frame is valid in another format.
+// otherFormat reports whether the frame is a valid record in another format than v2.
 func (f frame) otherFormat(file io.ReaderAt, position, next int64) (bool, error) {
 	switch {
 	case f.magic == magic:
@@ -101,7 +104,8 @@ func (f frame) otherFormat(file io.ReaderAt, position, next int64) (bool, error)
 	return sum.Sum32() == binary.BigEndian.Uint32(stored), nil
 }
 
-// noEOF converts an io.EOF that occurs within the size of the file.
+// noEOF converts nil and io.EOF to io.ErrUnexpectedEOF, because bytes within the file's known size
+// were not read.
 func noEOF(err error) error {
 	if err == nil || errors.Is(err, io.EOF) {
 		return io.ErrUnexpectedEOF

@@ -14,7 +14,7 @@ import (
 	"heartwood.dev/heartwood/test/kit/storetest"
 )
 
-// at returns a batch of format v2 with a base offset.
+// at returns a batch of format v2 with the given base offset.
 func at(t *testing.T, offset int64) []byte {
 	t.Helper()
 	b := storetest.Keyed(t, "k")
@@ -37,15 +37,15 @@ func damaged(b []byte) []byte {
 	return b
 }
 
-// TestFindOtherFormat: records of other formats are found where they are, and nothing else is taken
-// for them.
+// TestFindOtherFormat checks that records of other formats are found at their positions, and that
+// other bytes are not mistaken for them.
 func TestFindOtherFormat(t *testing.T) {
 	v0, v1 := storetest.OldMessages(0, 5, 2), storetest.OldMessages(1, 5, 2)
 	broken := at(t, 5)
 	broken = broken[:len(broken)-1]
 	for name, c := range map[string]struct {
 		content []byte
-		want    string // "": nothing is found
+		want    string // "" if nothing is to be found
 	}{
 		"empty":               {nil, ""},
 		"v2":                  {slices.Concat(at(t, 5), at(t, 6)), ""},
@@ -81,8 +81,8 @@ func TestFindOtherFormat(t *testing.T) {
 	}
 }
 
-// TestGarbageIsNoOtherFormat: random bytes, and bytes that a crash has left of old messages, are
-// not taken for records of another format.
+// TestGarbageIsNoOtherFormat checks that two kinds of bytes are not mistaken for records of another
+// format: random bytes, and the remains of old messages after a crash.
 func TestGarbageIsNoOtherFormat(t *testing.T) {
 	random := rand.New(rand.NewPCG(seed.New(t), 0))
 	for range 20_000 {
@@ -90,7 +90,7 @@ func TestGarbageIsNoOtherFormat(t *testing.T) {
 		for i := range content {
 			content[i] = byte(random.Uint32())
 		}
-		// The length and the magic byte are plausible, the offset is not; or a bit of an old
+		// Either the length and the magic byte are plausible and the offset is not, or a bit of an old
 		// message is flipped.
 		binary.BigEndian.PutUint32(content[8:], uint32(random.IntN(len(content))))
 		content[16] = byte(random.IntN(5))

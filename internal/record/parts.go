@@ -8,9 +8,8 @@ import (
 	"heartwood.dev/heartwood/internal/compress"
 )
 
-// Parts is one whole batch whose bytes may be spread over several pieces of memory: a batch that
-// the broker compresses stays in the output chunks of the compressor until it is written to the
-// file.
+// Parts is one whole batch, whose bytes may be spread over several pieces of memory. A batch that
+// the broker compresses stays in the compressor's output chunks until it is written to the file.
 //
 // The embedded Batch is the first piece. It contains the whole header, so the accessors and setters
 // of header fields work. Records, CheckCRC and len give correct results only if Rest is empty.
@@ -40,14 +39,15 @@ func (p Parts) AppendTo(dst []byte) []byte {
 	return dst
 }
 
-// partsOf returns the batch in chunks, whose first bytes were reserved for the header.
+// partsOf returns a batch that is stored in chunks. The first bytes of the chunks are reserved for
+// the header.
 func partsOf(chunks *compress.Chunks) Parts {
 	pieces := chunks.Pieces()
 	return Parts{Batch: Batch(pieces[0]), Rest: pieces[1:]}
 }
 
-// seal sets the length and then the checksum over all pieces. It must be called after every other
-// change to the batch.
+// seal sets the length and then the checksum, over all pieces. The caller must call seal after
+// every other change to the batch.
 func (p Parts) seal() error {
 	size := p.SizeBytes()
 	if size-lengthEnd > math.MaxInt32 {

@@ -12,13 +12,13 @@ import (
 // timestamp types, with and without transactions and delete horizons, and for every subset of four
 // records.
 
-// rewrite is a batch before and after cleaning.
+// rewrite consists of a batch before cleaning and the rebuilt batch.
 type rewrite struct {
 	oldBatch, newBatch Batch
 	oldRecords         []Record
 	survivors          []Record
 	newRecords         []Record
-	horizon            int64 // delete horizon of the rebuilt batch, 0: none
+	horizon            int64 // delete horizon of the rebuilt batch; 0 if there is none
 }
 
 // rebuildRules are the rules for a batch that keeps at least one record. Each function reports
@@ -115,7 +115,7 @@ func TestRebuiltBatchesFollowTheFormatRules(t *testing.T) {
 				BaseSequence: sequenceNumberMax - 1,
 			}
 			if shape&4 != 0 {
-				id.DeleteHorizonMs = 40_000 // set by an earlier pass
+				id.DeleteHorizonMs = 40_000 // as set by an earlier pass
 			}
 			oldBatch := buildBatch(t, codec, id, keyed("a", "1", 50_000),
 				Record{Key: []byte("b"), Timestamp: 30_000, Headers: duplicateHeaders},
@@ -133,8 +133,8 @@ func TestRebuiltBatchesFollowTheFormatRules(t *testing.T) {
 	}
 }
 
-// checkRewrite rebuilds a batch with the records whose bit is set in keep, and sets the delete
-// horizon unless it is 0.
+// checkRewrite rebuilds a batch with the records whose bits are set in keep. It sets the delete
+// horizon unless horizon is 0.
 func checkRewrite(t *testing.T, oldBatch Batch, keep int, horizon int64) {
 	t.Helper()
 	r := rewrite{oldBatch: oldBatch, oldRecords: collect(t, oldBatch), horizon: horizon}

@@ -7,11 +7,12 @@ import (
 	"heartwood.dev/heartwood/internal/compress"
 )
 
-// memory is the pooled memory of a Valid, besides the request's own bytes. Each field may be nil.
+// memory is the pooled memory that a Valid uses in addition to the request's own bytes. Each field
+// may be nil.
 type memory struct {
 	buffer  *buffer          // decompressed records
 	chunks  *compress.Chunks // compressed records
-	builder *Builder         // of a batch that was rebuilt record by record
+	builder *Builder         // builder of a batch that was rebuilt record by record
 }
 
 func (m *memory) release() {
@@ -23,7 +24,8 @@ func (m *memory) release() {
 	*m = memory{}
 }
 
-// dropBuffer releases the buffer of decompressed records, when the batch no longer uses it.
+// dropBuffer releases the buffer of decompressed records. The batch must not use the buffer any
+// longer.
 func (m *memory) dropBuffer() {
 	if m.buffer != nil {
 		m.buffer.release()
@@ -31,14 +33,14 @@ func (m *memory) dropBuffer() {
 	}
 }
 
-// recompress replaces the batch by one that contains the same payload in another codec. The records
-// stay as their producer encoded them, so they need not be encoded again.
+// recompress replaces the batch by a batch that contains the same payload in another codec. It does
+// not re-encode the records: they stay as their producer encoded them.
 func (v *Valid) recompress(payload []byte, codec compress.Codec, level int,
 	encode compress.Func) error {
 	b := v.Batch
 	var parts Parts
-	// decompressPayload left space for the header before the records, so the batch is completed in
-	// the same buffer.
+	// Complete the batch in the same buffer, because decompressPayload left space for the header
+	// before the records.
 	if codec == compress.None {
 		parts = Whole(v.memory.buffer.bytes)
 	} else {
@@ -50,27 +52,28 @@ func (v *Valid) recompress(payload []byte, codec compress.Codec, level int,
 		if err := encode(v.memory.chunks, payload, codec, level); err != nil {
 			return fmt.Errorf("recompress batch: %w", err)
 		}
-		// The buffer contains the payload, which is no longer needed and may be many megabytes.
+		// Release the buffer: it contains the payload, which is no longer needed and may be many
+		// megabytes.
 		v.memory.dropBuffer()
 		parts = partsOf(v.memory.chunks)
 	}
-	// The header is kept except for codec, length and checksum. seal sets the last two after all
-	// other changes.
+	// Keep the header except for codec, length and checksum. seal sets the last two after all other
+	// changes.
 	copy(parts.Batch, b[:HeaderBytes])
 	parts.setAttributes(IdentityOf(b).attributes(codec))
 	v.Batch, v.Rest = parts.Batch, parts.Rest
 	return nil
 }
 
-// builders pools builders with their buffers.
+// builders keeps unused builders and their buffers.
 var builders = sync.Pool{New: func() any {
 	return NewBuilder(compress.None,
 		compress.LevelDefault)
 }}
 
-// rebuild re-encodes the batch record by record with offset deltas 0, 1, 2... The last one equals
-// LastOffsetDelta, because checkHeader verified that LastOffsetDelta is the number of records minus
-// one.
+// rebuild re-encodes the batch record by record with offset deltas 0, 1, 2... The last delta equals
+// LastOffsetDelta, because checkHeader has verified that LastOffsetDelta is the number of records
+// minus one.
 func (v *Valid) rebuild(payload []byte, codec compress.Codec, level int,
 	encode compress.Func) error {
 	builder := builders.Get().(*Builder)
@@ -95,8 +98,8 @@ func (v *Valid) rebuild(payload []byte, codec compress.Codec, level int,
 	return nil
 }
 
-// recycle returns the builder to the pool, unless a large batch grew its buffer beyond
-// bufferBytesMax.
+// recycle returns the builder to the pool, unless its buffer has grown beyond bufferBytesMax for a
+// large batch.
 func (b *Builder) recycle() {
 	b.Release()
 	if b.SizeBytes() <= bufferBytesMax {

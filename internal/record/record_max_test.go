@@ -8,12 +8,12 @@ import (
 	"heartwood.dev/heartwood/internal/compress"
 )
 
-// TestRecordsAreLimitedAfterDecompression: a compressed batch with a record above RecordMax is
-// rejected, and one that expands far beyond it is not decompressed to its end. As in Kafka, the
-// limit does not apply to batches that are not compressed.
+// TestRecordsAreLimitedAfterDecompression checks that a compressed batch with a record above
+// RecordMax is rejected, and that a batch that expands far beyond RecordMax is not decompressed to
+// its end. As in Kafka, RecordMax does not apply to uncompressed batches.
 func TestRecordsAreLimitedAfterDecompression(t *testing.T) {
 	value := make([]byte, 1000)
-	// The body has attributes, two deltas, a null key, the length of the value in two bytes, the
+	// The body contains attributes, two deltas, a null key, the value's length in two bytes, the
 	// value, and the number of headers.
 	const body = 1 + 1 + 1 + 1 + 2 + 1000 + 1
 	for _, codec := range []compress.Codec{compress.Gzip, compress.Snappy, compress.LZ4,

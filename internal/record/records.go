@@ -8,39 +8,40 @@ import (
 	"heartwood.dev/heartwood/internal/compress"
 )
 
-// Header is one header of a record. Value is nil when null; a null key is corrupt. Order and
-// duplicates are significant.
+// Header is one header of a record. Value is nil if it is null; a null key is corrupt. The order of
+// headers and duplicates are significant.
 type Header struct {
 	Key   []byte
 	Value []byte
 }
 
-// Record is one record of a batch. Its slices point into the batch or into the iterator's buffer.
+// Record is one record of a batch. Its slices refer to the batch's memory or to the iterator's
+// buffer.
 type Record struct {
 	Offset    int64
 	Timestamp int64  // ms
 	Key       []byte // nil when null
 	Value     []byte // nil when null; a record with a key and a null value is a tombstone
-	// Headers is empty if the record was read from a batch and has more than 1,024 headers: see
-	// AllHeaders.
+	// Headers is empty if the record was read from a batch and has more than headersDecodedMax
+	// headers. Use AllHeaders for such a record.
 	Headers []Header
 
-	encoded encodedHeaders // source of the headers if Headers is empty
-	// bodyBytes is the result of BodyBytes.
+	encoded encodedHeaders // the record's headers if Headers is empty
+	// bodyBytes is the number that BodyBytes returns.
 	bodyBytes int
 }
 
-// BodyBytes returns the record's encoded size, without the length prefix, in the batch it was read
-// from. It is 0 for a record that was not read from a batch.
+// BodyBytes returns the size of the record's encoding in the batch from which it was read, without
+// the length prefix. It is 0 if the record was not read from a batch.
 func (r *Record) BodyBytes() int { return r.bodyBytes }
 
-// Tombstone reports whether the record deletes its key.
+// Tombstone reports whether the record deletes its key: it has a key and a null value.
 func (r *Record) Tombstone() bool { return r.Key != nil && r.Value == nil }
 
-// Records calls visit for each record of the batch, decompressing at most limit bytes. The record
-// and its slices are valid during the call only. If the batch violates the format, the error wraps
-// ErrCorrupt. Records stops at an error of visit and returns it. If the records decompress to more
-// than limit, the error wraps compress.ErrTooLarge and not ErrCorrupt.
+// Records calls visit for each record of the batch. The record and its slices are valid only during
+// the call. If visit returns an error, Records stops and returns it. If the batch violates the
+// format, the error wraps ErrCorrupt. If the records decompress to more than limit bytes, the error
+// wraps compress.ErrTooLarge and not ErrCorrupt.
 func (b Batch) Records(limit int, visit func(*Record) error) error {
 	last := int64(-1) // offset delta of the previous record
 	return b.walk(limit, func(r *Record) error {
@@ -54,8 +55,8 @@ func (b Batch) Records(limit int, visit func(*Record) error) error {
 	})
 }
 
-// walk is Records without the check that offsets ascend. Old producers assign wrong offset deltas
-// within a compressed batch, and Validate corrects these deltas.
+// walk does the work of Records, but does not check that offsets ascend: old producers assign wrong
+// offset deltas within a compressed batch, and Validate corrects these deltas.
 func (b Batch) walk(limit int, visit func(*Record) error) error {
 	if b.Count() == 0 && len(b) == HeaderBytes {
 		return nil // cleaning has removed all records
@@ -72,7 +73,8 @@ func (b Batch) walk(limit int, visit func(*Record) error) error {
 
 // decompressPayload returns the encoded records, decompressed if necessary. Decompressed records
 // are in a pooled buffer, after space for a header. If the batch is not compressed, the buffer is
-// nil. Result single is false if the compressed data are a concatenation (DecompressSingle).
+// nil. The result single is false if the compressed data are a concatenation
+// (compress.DecompressSingle).
 func (b Batch) decompressPayload(limit int) (payload []byte, decompressed *buffer, single bool,
 	err error) {
 	payload = b[HeaderBytes:]
@@ -89,9 +91,10 @@ func (b Batch) decompressPayload(limit int) (payload []byte, decompressed *buffe
 	return decompressed.bytes[HeaderBytes:], decompressed, single, nil
 }
 
-// PayloadSize returns the decompressed size of the batch's records in bytes, without buffering them
-// (compress.Size). The error wraps compress.ErrTooLarge if they exceed limit, and ErrCorrupt if
-// they cannot be decompressed. As in Records, the limit does not apply to an uncompressed batch.
+// PayloadSize returns the decompressed size of the batch's records in bytes. It does not buffer
+// them (compress.Size). The error wraps compress.ErrTooLarge if the size exceeds limit, and
+// ErrCorrupt if the records cannot be decompressed. As in Records, the limit does not apply to an
+// uncompressed batch.
 func (b Batch) PayloadSize(limit int) (int, error) {
 	payload := b[HeaderBytes:]
 	if b.Codec() == compress.None || b.Count() == 0 && len(payload) == 0 {
@@ -104,8 +107,8 @@ func (b Batch) PayloadSize(limit int) (int, error) {
 	return size, nil
 }
 
-// decompressError keeps ErrTooLarge distinct from ErrCorrupt: a batch beyond the caller's limit may
-// still be valid.
+// decompressError returns an error that wraps either ErrTooLarge or ErrCorrupt. A batch that
+// exceeds the caller's limit may be valid, so it must not be reported as corrupt.
 func decompressError(b Batch, err error) error {
 	if errors.Is(err, compress.ErrTooLarge) {
 		return fmt.Errorf("decompress %s batch at offset %d: %w", b.Codec(), b.BaseOffset(), err)
@@ -113,9 +116,9 @@ func decompressError(b Batch, err error) error {
 	return fmt.Errorf("%w: decompress at offset %d: %w", ErrCorrupt, b.BaseOffset(), err)
 }
 
-// walkPayload visits the records of a decompressed payload. The number of records in the header
-// must match the payload exactly. If it were smaller, a cleaner that rebuilds the batch would
-// silently drop the remaining records.
+// walkPayload visits the records of a decompressed payload. The header's record count must match
+// the payload exactly. If the count were smaller, a cleaner that rebuilds the batch would silently
+// drop the remaining records.
 func (b Batch) walkPayload(payload []byte, visit func(*Record) error) error {
 	var r Record
 	base := b.BaseOffset()
@@ -140,8 +143,8 @@ func (b Batch) walkPayload(payload []byte, visit func(*Record) error) error {
 	return nil
 }
 
-// resolveDeltas converts the deltas that parse leaves in r to the absolute offset and timestamp.
-// With LogAppendTime the timestamp is the batch's largest timestamp instead.
+// resolveDeltas converts the deltas that parse stored in r to the absolute offset and timestamp.
+// With LogAppendTime, it uses the batch's largest timestamp instead.
 func (b Batch) resolveDeltas(r *Record) {
 	r.Offset += b.BaseOffset()
 	r.Timestamp += b.BaseTimestamp()
@@ -157,7 +160,7 @@ func splitRecord(buf []byte) (body, rest []byte, err error) {
 		return nil, nil, errVarint
 	}
 	buf = buf[size:]
-	// The sender chose the length, so it is checked before slicing.
+	// Check the length before slicing, because the sender may send any length.
 	if length < 0 || int(length) > len(buf) {
 		return nil, nil, fmt.Errorf("body of %d bytes in %d", length, len(buf))
 	}
@@ -176,8 +179,8 @@ func (r *Record) parse(body []byte) error {
 		return errors.New("empty body")
 	}
 	r.bodyBytes = len(body)
-	// The cursor keeps its first error and returns zero values afterwards, so one check after
-	// several fields is enough.
+	// The cursor keeps its first error and then returns zero values, so one check after several fields
+	// suffices.
 	cursor := cursor{rest: body[1:]} // skips the unused attributes byte
 	r.Timestamp = cursor.int64()
 	r.Offset = int64(cursor.int32())
@@ -200,14 +203,14 @@ func (r *Record) parse(body []byte) error {
 		}
 		r.Headers = append(r.Headers, Header{Key: key, Value: cursor.nullable("header value")})
 	}
-	// Bytes after the last field would be lost when the record is re-encoded.
+	// Reject bytes after the last field, because re-encoding the record would lose them.
 	if cursor.err == nil && len(cursor.rest) > 0 {
 		return fmt.Errorf("%d bytes after the last field", len(cursor.rest))
 	}
 	return cursor.err
 }
 
-// cursor reads fields until the first error, after which it returns zero values.
+// cursor reads fields. After its first error, it returns zero values.
 type cursor struct {
 	rest []byte
 	err  error
@@ -223,7 +226,8 @@ func (c *cursor) int64() int64 {
 	return advance(c, value, size)
 }
 
-// advance consumes a value of size bytes; size 0 means an unterminated varint.
+// advance consumes a varint that was decoded from the next size bytes, and returns its value. If
+// size is 0, the varint is unterminated, and advance sets the error.
 func advance[T int32 | int64](c *cursor, value T, size int) T {
 	if c.err == nil && size == 0 {
 		c.err = errVarint
@@ -235,8 +239,8 @@ func advance[T int32 | int64](c *cursor, value T, size int) T {
 	return value
 }
 
-// nullable reads a length and that many bytes. It returns nil only for null: an empty key is not a
-// null key.
+// nullable reads a length and that many bytes. It returns nil only for null, because an empty key
+// is not a null key.
 func (c *cursor) nullable(what string) []byte {
 	length := c.int32()
 	if c.err == nil && (length < -1 || int(length) > len(c.rest)) {
@@ -245,14 +249,14 @@ func (c *cursor) nullable(what string) []byte {
 	if c.err != nil || length == -1 {
 		return nil
 	}
-	// The capacity is clipped, so that an append to a key cannot overwrite the value after it.
+	// Clip the capacity, so that an append to a key cannot overwrite the value after it.
 	value := c.rest[:length:length]
 	c.rest = c.rest[length:]
 	return value
 }
 
-// bufferBytesMax is the largest buffer that the pool keeps, so that a rare large batch does not
-// stay in memory.
+// bufferBytesMax is the size of the largest buffer that the pool keeps. A larger buffer is dropped,
+// so that a rare large batch does not stay in memory.
 const bufferBytesMax = 4 << 20
 
 // buffer is pooled memory for decompressed records.
@@ -262,7 +266,7 @@ var buffers = sync.Pool{New: func() any { return new(buffer) }}
 
 func getBuffer() *buffer { return buffers.Get().(*buffer) }
 
-// release returns the buffer to the pool. No slice of it may be used afterwards.
+// release returns the buffer to the pool. The caller must not use slices of it afterwards.
 func (b *buffer) release() {
 	if cap(b.bytes) > bufferBytesMax {
 		b.bytes = nil

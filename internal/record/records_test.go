@@ -39,7 +39,7 @@ func TestRecordsOfKnownBytes(t *testing.T) {
 			`0@1001 null=null`},
 	} {
 		if name == "overlong varint" || name == "header" {
-			// The first byte of these payloads is a placeholder for the length of the body.
+			// The first byte of each payload is a placeholder for the body's length.
 			raw, _ := hex.DecodeString(tt.payload[2:])
 			tt.payload = hex.EncodeToString(appendVarint(nil, int64(len(raw)))) + tt.payload[2:]
 		}
@@ -167,7 +167,7 @@ func FuzzRecords(f *testing.F) {
 			}
 			return
 		}
-		// A readable batch can be rebuilt with the same records.
+		// Check that a batch that can be read can be rebuilt with the same records.
 		builder := NewBuilder(compress.Snappy, compress.LevelDefault)
 		builder.Reset(IdentityOf(b))
 		for i := range all {

@@ -7,19 +7,19 @@ import (
 	"heartwood.dev/heartwood/internal/compress"
 )
 
-// TestReleaseReturnsBuffersOnce checks for each outcome of Validate that pooled memory is returned
-// exactly once. If memory were returned twice, two batches would use it at the same time.
+// TestReleaseReturnsBuffersOnce checks that pooled memory is returned exactly once, for each
+// outcome of Validate. If memory were returned twice, two batches would use it at the same time.
 func TestReleaseReturnsBuffersOnce(t *testing.T) {
 	failure := errors.New("encoder failed")
 	failing := func(dst *compress.Chunks, src []byte, _ compress.Codec, _ int) error {
-		_, _ = dst.Write(src) // the encoder fails after it has written output
+		_, _ = dst.Write(src) // this encoder fails after it has written output
 		return failure
 	}
 	compressed := func() Batch {
 		return clientBatch(t, compress.Zstd, keyed("a", "1", 10),
 			Record{Key: []byte("b"), Value: make([]byte, 9999)})
 	}
-	zeroDelta := func() Batch { // both records have offset delta 0
+	zeroDelta := func() Batch { // a batch in which both records have offset delta 0
 		b := clientBatch(t, compress.None, keyed("a", "1", 10), keyed("b", "2", 20))
 		second := HeaderBytes + (len(b)-HeaderBytes)/2
 		b[second+3] = 0
@@ -54,22 +54,22 @@ func TestReleaseReturnsBuffersOnce(t *testing.T) {
 			if (err != nil) != c.fails {
 				t.Fatalf("%s: %v", name, err)
 			}
-			valid.Release() // no effect after an error
-			valid.Release() // no effect the second time
+			valid.Release() // must have no effect after an error
+			valid.Release() // must have no effect the second time
 		}
 		checkPools(t, name)
 	}
 }
 
-// corrupted corrupts a batch's payload and updates its checksum.
+// corrupted returns a batch whose payload is corrupted and whose checksum matches.
 func corrupted(b Batch) Batch {
 	b[HeaderBytes+2] ^= 0xff
 	b.setCRC()
 	return b
 }
 
-// checkPools removes more objects from the pools than were ever in use at once, and checks that no
-// pool contained an object twice.
+// checkPools takes more objects from the pools than were ever in use at once, and checks that no
+// pool contains an object twice.
 func checkPools(t *testing.T, name string) {
 	t.Helper()
 	seen := map[any]bool{}

@@ -10,7 +10,7 @@ import (
 	"heartwood.dev/heartwood/internal/compress"
 )
 
-// zeroDeltas returns a gzip batch of two records that both have offset delta 0, like the compressed
+// zeroDeltas returns a gzip batch of two records, both with offset delta 0, like the compressed
 // batches of old producers.
 func zeroDeltas(t *testing.T) Batch {
 	t.Helper()
@@ -58,7 +58,8 @@ func TestRenumberedBatchIsCompressedAtTheTopicsLevel(t *testing.T) {
 	}
 }
 
-func TestBuilderProducesTheDocumentedBytes(t *testing.T) { // docs/format/batch.md
+// the bytes are documented in docs/format/batch.md
+func TestBuilderProducesTheDocumentedBytes(t *testing.T) {
 	want, err := hex.DecodeString("0000000000000000" + "0000003a" + "ffffffff" + "02" + "00000000" +
 		"0000" + "00000000" + "0000018bcfe56800" +
 		"0000018bcfe56800" + "ffffffffffffffff" + "ffff" + "ffffffff" + "00000001" + "10" + "00" +

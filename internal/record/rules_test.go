@@ -14,7 +14,7 @@ import (
 // This file checks the rules of docs/format/batch.md for the bytes of a batch. records_test.go
 // contains more valid and invalid records.
 
-// overlong encodes value as a zigzag varint of exactly n bytes, which may be more than necessary.
+// overlong encodes value as a zigzag varint of exactly n bytes, even if fewer bytes would suffice.
 func overlong(value int64, n int) []byte {
 	raw := uint64(value<<1) ^ uint64(value>>63)
 	out := make([]byte, n)
@@ -25,8 +25,8 @@ func overlong(value int64, n int) []byte {
 	return out
 }
 
-// varintFields are the varints of the record that varintRecord returns, in order, with the maximum
-// size of each.
+// varintFields lists the varints of the record that varintRecord returns, in order, with their
+// maximum sizes.
 var varintFields = []struct {
 	name     string
 	value    int64
@@ -37,7 +37,8 @@ var varintFields = []struct {
 }
 
 // varintRecord returns one record in hex. The varint with index field in varintFields has n bytes,
-// and all other varints have their minimal size. Field -1 is bodyLength; field -2 means no varint.
+// and all other varints have their minimal size. Field -1 selects bodyLength; field -2 selects no
+// varint.
 func varintRecord(field, n int) string {
 	body := []byte{0}
 	for i, f := range varintFields {
@@ -85,7 +86,7 @@ func TestBodyLengthMustBeConsumedExactly(t *testing.T) {
 	raw, _ := hex.DecodeString(varintRecord(-2, 0))
 	for _, by := range []int{-1, 1} {
 		wrong := slices.Clone(raw)
-		wrong[0] += byte(2 * by) // zigzag encoding doubles the difference
+		wrong[0] += byte(2 * by) // zigzag encoding doubles the difference by
 		wrong = append(wrong, make([]byte, max(0, by))...)
 		if err := batchOfHex(t, 1, hex.EncodeToString(wrong)).Records(1<<20,
 			func(*Record) error { return nil }); !errors.Is(err, ErrCorrupt) {
@@ -94,11 +95,11 @@ func TestBodyLengthMustBeConsumedExactly(t *testing.T) {
 	}
 }
 
-// TestHeaderCountIsBoundedByTheRemainingBytes checks that negative header counts are refused, and
-// counts of more headers than the remaining bytes can contain.
+// TestHeaderCountIsBoundedByTheRemainingBytes checks that a header count is refused if it is
+// negative, or larger than the number of headers that the remaining bytes can contain.
 func TestHeaderCountIsBoundedByTheRemainingBytes(t *testing.T) {
 	for count, valid := range map[int64]bool{
-		// The body contains two headers, each with an empty key and a null value: four bytes.
+		// The body contains two headers, each with an empty key and a null value, so together four bytes.
 		0: false, 1: false, 2: true, 3: false,
 		-1: false, math.MinInt32: false, 4: false, 5: false, math.MaxInt32: false,
 	} {

@@ -9,9 +9,9 @@ import (
 	"heartwood.dev/heartwood/internal/compress"
 )
 
-// TestConcatenationsAreCompressedAgain: a batch whose records are compressed in two parts is stored
-// with one part, because some clients read only the first. Its records and codec stay. A batch with
-// one part is stored as it is.
+// TestConcatenationsAreCompressedAgain checks that a batch whose records are compressed in two
+// parts is stored with one part, because some clients read only the first. Its records and codec
+// must not change. A batch with one part must be stored unchanged.
 func TestConcatenationsAreCompressedAgain(t *testing.T) {
 	for _, codec := range []compress.Codec{compress.Gzip, compress.Snappy, compress.Zstd} {
 		plain := clientBatch(t, compress.None, keyed("a", "1", 10), keyed("b", "2", 20),

@@ -10,16 +10,15 @@ import (
 	"heartwood.dev/heartwood/internal/compress"
 )
 
-// Stream is Records for a batch that need not be in memory: b may be the header alone, and payload
-// supplies the stored bytes after the header. Stream holds one record at a time, besides the
-// buffers of the codec (compress.NewReader). It stops reading when the caller breaks out of the
-// loop. The record and its slices are valid until the next iteration.
+// Stream iterates over the records of a batch that does not have to be in memory: b may be the
+// header alone, and payload supplies the stored bytes after the header. Stream holds one record at
+// a time, besides the codec's buffers (compress.NewReader). It stops reading when the caller breaks
+// out of the loop. The record and its slices are valid until the next iteration.
 //
-// It yields the same records and errors as Records, with three differences. An error is yielded
-// last, with a nil record, after the records that precede it in the batch; after a break it is not
-// reported. The limit bufferMax (bytes) applies to each record and to the memory of the codec
-// (compress.NewReader), and not to the sum of all records. Errors of payload are returned
-// unchanged.
+// Stream yields the same records and errors as Records, with three differences. First, an error is
+// yielded last, with a nil record, after the records that precede it in the batch; after a break it
+// is not reported. Second, the limit bufferMax (bytes) applies to each record and to the codec's
+// memory, and not to the sum of all records. Third, errors of payload are returned unchanged.
 func (b Batch) Stream(payload io.Reader, bufferMax int) iter.Seq2[*Record, error] {
 	return func(yield func(*Record, error) bool) {
 		payload := payload // the caller must supply a new reader for a second pass
@@ -29,7 +28,7 @@ func (b Batch) Stream(payload io.Reader, bufferMax int) iter.Seq2[*Record, error
 				if err != nil {
 					yield(nil, err)
 				}
-				// cleaning has removed all records: the payload contains not even a codec frame
+				// cleaning has removed all records, so the payload contains not even a codec frame
 				return
 			}
 		}
@@ -43,7 +42,7 @@ func (b Batch) Stream(payload io.Reader, bufferMax int) iter.Seq2[*Record, error
 	}
 }
 
-// nonEmptyReader returns a reader of the bytes of r, or nil if r is empty or fails.
+// nonEmptyReader returns a reader of all bytes of r, or nil if r is empty or fails.
 func nonEmptyReader(r io.Reader) (io.Reader, error) {
 	var first [1]byte
 	switch _, err := io.ReadFull(r, first[:]); err {
@@ -56,13 +55,13 @@ func nonEmptyReader(r io.Reader) (io.Reader, error) {
 	}
 }
 
-// yieldRecords yields the records of s. When yield returns false, it returns nil and does not check
-// the remaining bytes. So a caller that has found its record gets no error from a later part of the
-// batch.
+// yieldRecords yields the records of s. If yield returns false, yieldRecords returns nil and does
+// not check the remaining bytes. So a caller that has found its record gets no error from a later
+// part of the batch.
 func (b Batch) yieldRecords(s *stream, yield func(*Record, error) bool) error {
 	var r Record
 	last := int64(-1) // offset delta of the previous record
-	// A negative count skips the loop and fails in checkEnd.
+	// A negative count skips the loop, and checkEnd then fails.
 	for index := range b.Count() {
 		body, err := s.next()
 		if err == nil {
@@ -85,8 +84,8 @@ func (b Batch) yieldRecords(s *stream, yield func(*Record, error) bool) error {
 	return b.checkEnd(s)
 }
 
-// checkEnd checks that no bytes follow the last record. It also makes the codec read its trailer,
-// where gzip and zstd store their checksums.
+// checkEnd checks that no bytes follow the last record. Reading to the end also makes the codec
+// read its trailer, which contains the checksum of gzip and zstd.
 func (b Batch) checkEnd(s *stream) error {
 	if err := s.fill(1); err != nil {
 		return b.streamError(err)
@@ -109,11 +108,11 @@ func (b Batch) streamError(err error) error {
 	return fmt.Errorf("%w: at offset %d: %w", ErrCorrupt, b.BaseOffset(), err)
 }
 
-// sourceError marks an error of the payload's reader. A disk error must not be mistaken for corrupt
-// data, on which a cleaner or a recovery would act.
+// sourceError marks an error of the payload's reader. It distinguishes a disk error from corrupt
+// data, which would make a cleaner or a recovery act.
 type sourceError struct{ error }
 
-// streamBytes is the initial buffer size of a stream, larger than most records.
+// streamBytes is the initial buffer size of a stream. Most records are smaller.
 const streamBytes = 16 << 10
 
 // stream splits the decompressed bytes of a reader into records.
@@ -121,14 +120,14 @@ type stream struct {
 	in        *compress.Reader
 	bufferMax int
 	memory    *buffer
-	rest      []byte // the part of memory that was read and not yet returned by next
-	ended     bool   // in has returned io.EOF
+	rest      []byte // the part of memory that was read and that next has not yet returned
+	ended     bool   // whether in has returned io.EOF
 }
 
-// next returns the body of the next record, valid until the next call. A length field may be wrong,
-// so the memory grows only with the bytes that were read.
+// next returns the body of the next record, which is valid until the next call. A length field may
+// be wrong, so next enlarges the memory only by bytes that were read.
 func (s *stream) next() ([]byte, error) {
-	// Near the end fill may buffer fewer bytes than a varint can have; splitRecord checks whether
+	// Near the end, fill may buffer fewer bytes than a varint can have. splitRecord checks whether
 	// they suffice.
 	if err := s.fill(varint32BytesMax); err != nil {
 		return nil, err
@@ -154,7 +153,7 @@ func (s *stream) fill(n int) error {
 	for len(s.rest) < n && !s.ended {
 		s.makeRoom()
 		read, err := s.in.Read(s.rest[len(s.rest):cap(s.rest)])
-		s.rest = s.rest[:len(s.rest)+read] // Read may return bytes together with an error or io.EOF
+		s.rest = s.rest[:len(s.rest)+read] // Read may return bytes together with an error
 		switch {
 		case err == io.EOF: //nolint:errorlint // only an unwrapped io.EOF is the end
 			s.ended = true
@@ -167,9 +166,9 @@ func (s *stream) fill(n int) error {
 	return nil
 }
 
-// makeRoom frees space after the buffered bytes. If at least half of the buffer becomes free, it
-// moves them to the front; otherwise it allocates a buffer of twice the size. So a byte is moved
-// about once on average.
+// makeRoom makes space after the buffered bytes. If the buffered bytes take at most half of the
+// buffer, makeRoom moves them to the front. Otherwise it allocates a buffer of twice the size. So a
+// byte is moved about once on average.
 func (s *stream) makeRoom() {
 	if len(s.rest) < cap(s.rest) {
 		return

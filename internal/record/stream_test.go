@@ -14,7 +14,7 @@ import (
 	"heartwood.dev/heartwood/internal/compress"
 )
 
-// streamed returns the records and the error that Stream yields for a batch whose payload is read
+// streamed returns the records and the error that Stream yields for a batch, whose payload it reads
 // through wrap.
 func streamed(b Batch, heldMax int, wrap func(io.Reader) io.Reader) (all []Record, err error) {
 	header := slices.Clip(b[:HeaderBytes])
@@ -61,7 +61,7 @@ func TestStreamEqualsRecords(t *testing.T) {
 	}
 }
 
-// counted is a reader that counts the bytes that it returns.
+// counted is a reader that counts the bytes that it has returned.
 type counted struct {
 	io.Reader
 	bytes int
@@ -107,7 +107,7 @@ func TestStreamBuffersOneRecord(t *testing.T) {
 			small[i].Value = make([]byte, 30_000)
 		}
 		large[1].Value = make([]byte, 200_000)
-		// The records exceed the limit together but not individually.
+		// The records exceed the limit together, but not individually.
 		if got, err := streamed(clientBatch(t, codec, small...), 100_000, whole); err != nil ||
 			len(got) != len(small) {
 			t.Errorf("%s: %d records, %v", codec, len(got), err)
@@ -130,7 +130,7 @@ func TestStreamDistinguishesReadErrorsFromCorruptData(t *testing.T) {
 			failing := func(io.Reader) io.Reader {
 				return io.MultiReader(bytes.NewReader(payload[:index]), iotest.ErrReader(readErr))
 			}
-			// The error must be returned even if all records precede it.
+			// The error must be returned, even though all records precede it.
 			if _, err := streamed(b, 1<<20, failing); !errors.Is(err, readErr) ||
 				errors.Is(err, ErrCorrupt) {
 				t.Errorf("%s: read error at byte %d of %d: %v", name, index, len(payload), err)
@@ -159,8 +159,8 @@ func TestStreamOfAnEmptyBatchYieldsNothing(t *testing.T) {
 	}
 }
 
-// TestStreamReadsFramesWithLargeWindows is a regression test: a stream returned ErrTooLarge for a
-// zstd frame after the first whose window exceeds 8 MiB.
+// TestStreamReadsFramesWithLargeWindows is a regression test. A stream returned ErrTooLarge for a
+// zstd frame after the first if its window exceeded 8 MiB.
 func TestStreamReadsFramesWithLargeWindows(t *testing.T) {
 	const windowAt, windowLog = 5, 24
 	b := clientBatch(t, compress.None, keyed("a", strings.Repeat("1", 100_000), 1),
@@ -173,7 +173,7 @@ func TestStreamReadsFramesWithLargeWindows(t *testing.T) {
 			t.Fatal(err)
 		}
 		if len(packed) > HeaderBytes {
-			frame[windowAt] = (windowLog - 10) << 3 // a larger window than necessary is valid
+			frame[windowAt] = (windowLog - 10) << 3 // a larger window than necessary, which is valid
 		}
 		packed = append(packed, frame...)
 	}
@@ -183,7 +183,7 @@ func TestStreamReadsFramesWithLargeWindows(t *testing.T) {
 	}
 }
 
-// kind returns the kind of err, of those that callers of Stream distinguish.
+// kind returns the kind of err, as far as callers of Stream distinguish errors.
 func kind(err error) string {
 	switch {
 	case err == nil:
@@ -197,8 +197,8 @@ func kind(err error) string {
 }
 
 // FuzzStream checks that Stream and Records return the same records and the same kind of error for
-// any bytes. There are two exceptions. Stream reports an error after the records that precede it.
-// For a length field above its limit Stream returns ErrTooLarge, where Records returns ErrCorrupt,
+// any bytes. There are two exceptions. Stream returns the records that precede an error. If a
+// length field is above Stream's limit, Stream returns ErrTooLarge. Records returns ErrCorrupt,
 // because it has all bytes and detects that some are missing.
 func FuzzStream(f *testing.F) {
 	for _, b := range vectors(f) {
@@ -221,8 +221,8 @@ func FuzzStream(f *testing.F) {
 		wantKind, gotKind := kind(wantErr), kind(err)
 		switch {
 		case wantKind == "too large":
-			// The batch exceeds the limit, but its records individually may not, and the bytes
-			// after the limit may be corrupt.
+			// The batch exceeds the limit, but its records individually may not, and the bytes after the
+			// limit may be corrupt.
 			if gotKind == "none" && len(got) != int(b.Count()) {
 				t.Fatalf("%d records of %d", len(got), b.Count())
 			}

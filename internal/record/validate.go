@@ -10,7 +10,7 @@ import (
 	"heartwood.dev/heartwood/internal/compress"
 )
 
-// Errors of Validate besides ErrCorrupt. Each maps to one Kafka error code.
+// These are the errors of Validate besides ErrCorrupt. Each maps to one Kafka error code.
 var (
 	ErrInvalidRecord    = errors.New("invalid record")
 	ErrInvalidTimestamp = errors.New("invalid timestamp")
@@ -18,42 +18,41 @@ var (
 	ErrUnsupportedCodec = errors.New("unsupported compression type")
 )
 
-// decompressedMaxDefault is the default limit on the decompressed size of a batch, in bytes.
+// decompressedMaxDefault is the default limit for the decompressed size of a batch, in bytes.
 const decompressedMaxDefault = 128 << 20
 
-// Rules are a topic's requirements for produced batches. The zero value accepts every well-formed
-// batch and stores it uncompressed.
+// Rules contains a topic's requirements for produced batches. The zero value accepts every
+// well-formed batch and stores it uncompressed.
 type Rules struct {
-	BytesMax           int  // maximum size of a batch, as sent and as stored; 0: unlimited
-	DecompressedMax    int  // limit on decompressed bytes; default 128 MiB
-	RecordMax          int  // maximum size of a record of a compressed batch; 0: unlimited
-	Compacted          bool // every record needs a key, which may be empty
+	BytesMax           int  // maximum size of a batch in bytes, as sent and as stored; 0: unlimited
+	DecompressedMax    int  // maximum decompressed size of a batch in bytes; default 128 MiB
+	RecordMax          int  // maximum size of a record in a compressed batch, in bytes; 0: unlimited
+	Compacted          bool // whether every record needs a key, which may be empty
 	TimestampType      TimestampType
-	TimestampBeforeMax time.Duration // 0: unlimited
-	TimestampAfterMax  time.Duration // 0: unlimited
-	Codec              compress.Codec
-	CodecLevel         int
-	KeepCodec          bool          // compression.type=producer: keep the batch's codec
-	Compress           compress.Func // instruments recompression; default compress.To
+	TimestampBeforeMax time.Duration // maximum age of a timestamp; 0: unlimited
+	// maximum time by which a timestamp may be in the future; 0: unlimited
+	TimestampAfterMax time.Duration
+	Codec             compress.Codec
+	CodecLevel        int
+	KeepCodec         bool // whether to keep the batch's codec (compression.type=producer)
+	// function that compresses batches, such as an instrumented one; default compress.To
+	Compress compress.Func
 
-	// Keys, if set, is called for each record of the batch, in the order of their offsets. The
-	// calls happen while the records are checked, so they may be used only if Validate returns no
-	// error.
+	// Keys, if set, is called for each record of the batch, in the order of their offsets. Validate
+	// calls it while it checks the records, so the keys may be used only if Validate returns no error.
 	Keys func(RecordKey)
 }
 
-// RecordKey is the argument of Rules.Keys. It is passed by value, so that a call allocates nothing.
+// RecordKey is the argument of Rules.Keys. It is passed by value, so a call allocates nothing.
 type RecordKey struct {
-	Key       []byte // nil when null; points into the batch or a buffer, valid during the call only
-	Tombstone bool   // the record has a key and a null value, and so deletes its key
-	// BodyBytes is the encoded size of the record as sent by the producer, without its length
-	// prefix.
+	Key       []byte // nil if null; refers to the batch or a buffer, and is valid only during the call
+	Tombstone bool   // whether the record has a key and a null value, and so deletes its key
+	// BodyBytes is the size of the record's encoding by the producer, without the length prefix.
 	BodyBytes int
 }
 
-// decompressedMax returns the limit on the decompressed bytes of a batch. If the size of records is
-// limited, the limit also bounds the batch, so that a batch beyond it is not decompressed to its
-// end.
+// decompressedMax returns the limit for a batch's decompressed bytes. If the size of records is
+// limited, that limit also bounds the batch, so a batch beyond it is not decompressed to its end.
 func (r Rules) decompressedMax(records int32) int {
 	limit := r.DecompressedMax
 	if limit == 0 {
@@ -65,9 +64,9 @@ func (r Rules) decompressedMax(records int32) int {
 	return int(min(int64(limit), int64(max(0, records))*int64(r.RecordMax+binary.MaxVarintLen32)))
 }
 
-// codec returns the codec in which the batch is stored, and the level of compression if it must be
-// compressed. As in Kafka, a batch is not recompressed only because the level differs. A batch in
-// the topic's codec is recompressed, at the topic's level, only if its offset deltas have to be
+// codec returns the codec in which the batch is stored, and the level to use if it must be
+// compressed. As in Kafka, a different level alone is no reason to recompress a batch. A batch in
+// the topic's codec is recompressed, at the topic's level, only if its offset deltas must be
 // corrected.
 func (r Rules) codec(b Batch) (codec compress.Codec, level int) {
 	if r.KeepCodec {
@@ -76,29 +75,31 @@ func (r Rules) codec(b Batch) (codec compress.Codec, level int) {
 	return r.Codec, r.CodecLevel
 }
 
-// Valid is a validated batch, ready to be appended once its offsets and leader epoch are set. It
-// may use pooled memory: call Release after it is written to the file.
+// Valid is a validated batch. It can be appended after its offsets and leader epoch are set. It may
+// use pooled memory, so the caller must call Release after writing it to the file.
 type Valid struct {
 	// Batch contains the client's bytes, changed in place, or the first piece of a recompressed or
 	// rebuilt batch. Rest contains the other pieces (see Parts).
 	Batch        Batch
 	Rest         [][]byte
-	MaxTimestamp int64 // ms; the append time for LogAppendTime
+	MaxTimestamp int64 // in ms; the append time if the topic uses LogAppendTime
 	memory       memory
 }
 
 // Parts returns all pieces of the batch.
 func (v *Valid) Parts() Parts { return Parts{Batch: v.Batch, Rest: v.Rest} }
 
-// Release returns the memory of the batch to its pools. The batch must not be used afterwards.
+// Release returns the batch's memory to its pools. The batch must not be used afterwards.
 func (v *Valid) Release() { v.memory.release() }
 
-// Validate checks one produced batch (exactly one in buf) in Kafka's order, sets the timestamps of
-// LogAppendTime, corrects maxTimestamp and recompresses the batch if the topic's codec differs or
-// its compressed data are a concatenation. The log sets offsets and leader epoch afterwards.
-// Validate may write to buf. The error of a rejected batch wraps one of the errors above or
-// ErrCorrupt, and is a *BatchError if it concerns single records. After an error the contents of
-// buf are undefined and must not be appended.
+// Validate checks one produced batch, in Kafka's order; buf must contain exactly one. It sets the
+// timestamps for LogAppendTime and corrects maxTimestamp. It recompresses the batch if the topic's
+// codec differs or if the compressed data are a concatenation. The log sets offsets and leader
+// epoch afterwards. Validate may write to buf.
+//
+// If Validate rejects the batch, the error wraps one of the errors above or ErrCorrupt, and is a
+// *BatchError if it concerns single records. After an error, the contents of buf are undefined and
+// must not be appended.
 func Validate(buf []byte, rules Rules, now time.Time) (Valid, error) {
 	b, err := singleBatch(buf)
 	if err != nil {
@@ -108,7 +109,8 @@ func Validate(buf []byte, rules Rules, now time.Time) (Valid, error) {
 		return Valid{}, err
 	}
 	payload, decompressed, single, err := b.decompressPayload(rules.decompressedMax(b.Count()))
-	if err != nil { // ErrCorrupt or ErrTooLarge; both become INVALID_RECORD for the producer
+	// ErrCorrupt or ErrTooLarge, for both of which the producer receives INVALID_RECORD
+	if err != nil {
 		return Valid{}, invalid("%v", err)
 	}
 	valid := Valid{Batch: b, memory: memory{buffer: decompressed}}
@@ -119,8 +121,8 @@ func Validate(buf []byte, rules Rules, now time.Time) (Valid, error) {
 	return valid, nil
 }
 
-// apply checks every record and converts the batch to the form that the rules require. Compressed
-// data that are not a single stream are compressed again, because some clients read only a part.
+// apply checks every record, and converts the batch to the form that the rules require. It
+// recompresses data that are not a single stream, because some clients read only a part of them.
 func (v *Valid) apply(payload []byte, single bool, rules Rules, now time.Time) error {
 	found, err := inspect(v.Batch, payload, rules, now)
 	if err != nil {
@@ -166,8 +168,8 @@ func singleBatch(buf []byte) (Batch, error) {
 	return b, nil
 }
 
-// checkHeader checks the header, cheapest checks first: the checksum is computed only for batches
-// within the size limit.
+// checkHeader checks the header, with the cheapest checks first. It computes the checksum only if
+// the batch is within the size limit.
 func checkHeader(b Batch, rules Rules) error {
 	if b.BaseOffset() != 0 {
 		return invalid("base offset %d, want 0", b.BaseOffset())
@@ -189,8 +191,8 @@ func checkHeader(b Batch, rules Rules) error {
 	case b.ProducerID() >= 0 && b.BaseSequence() < 0:
 		return invalid("producer id %d with base sequence %d", b.ProducerID(), b.BaseSequence())
 	case hasHorizon:
-		// Kafka has no such check. A client that sets a delete horizon could have tombstones
-		// removed before consumers read them.
+		// Kafka has no such check. Without it, a client that sets a delete horizon could make the cleaner
+		// remove tombstones before consumers read them.
 		return invalid("clients may not set a delete horizon")
 	case !b.Codec().Valid():
 		return fmt.Errorf("%w: %s", ErrUnsupportedCodec, b.Codec())
@@ -199,7 +201,7 @@ func checkHeader(b Batch, rules Rules) error {
 }
 
 // checkSize compares the stored size with max.message.bytes. It is called before and after
-// recompression, which may enlarge a batch.
+// recompression, because recompression may enlarge a batch.
 func checkSize(size int, rules Rules) error {
 	if rules.BytesMax > 0 && size > rules.BytesMax {
 		return fmt.Errorf("%w: batch of %d bytes, at most %d allowed", ErrMessageTooLarge, size,
@@ -208,18 +210,18 @@ func checkSize(size int, rules Rules) error {
 	return nil
 }
 
-// invalid returns an error that producers receive as INVALID_RECORD, with the text as its message.
+// invalid returns an error for which producers receive INVALID_RECORD and the given text.
 func invalid(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", ErrInvalidRecord, fmt.Sprintf(format, args...))
 }
 
-// findings are the results of inspect.
+// findings contains the results of inspect.
 type findings struct {
 	maxTimestamp int64
-	consecutive  bool // offset deltas are 0, 1, 2...
+	consecutive  bool // whether the offset deltas are 0, 1, 2...
 }
 
-// inspect checks every record. It stops at a record that does not parse, and collects the records
+// inspect checks every record. It stops at a record that cannot be parsed, and collects the records
 // that violate the topic's rules.
 func inspect(b Batch, payload []byte, rules Rules, now time.Time) (findings, error) {
 	found := findings{maxTimestamp: noTimestamp, consecutive: true}
@@ -251,8 +253,8 @@ func inspect(b Batch, payload []byte, rules Rules, now time.Time) (findings, err
 	return found, rejected.err()
 }
 
-// checkTimestamp returns the problem with a record's timestamp, or "". A record without a timestamp
-// (-1) is exempt.
+// checkTimestamp returns a description of the problem with a record's timestamp, or "". It accepts
+// a record without a timestamp (-1).
 func checkTimestamp(b Batch, r *Record, rules Rules, now time.Time) string {
 	if b.TimestampType() == LogAppendTime {
 		return "producers may not set log append time"
@@ -270,9 +272,9 @@ func checkTimestamp(b Batch, r *Record, rules Rules, now time.Time) string {
 	return ""
 }
 
-// setTimestamps sets the header's timestamps in place. It reports whether it changed them and the
-// checksum must be recomputed. For CreateTime it need not clear attribute bit 3 (log append time),
-// because inspect rejects batches in which the producer set this bit.
+// setTimestamps sets the header's timestamps in place. It reports whether it has changed them, so
+// that the checksum must be recomputed. For CreateTime it does not have to clear attribute bit 3
+// (log append time), because inspect rejects batches in which the producer has set this bit.
 func setTimestamps(b Batch, rules Rules, now time.Time, maxTimestamp int64) (changed bool) {
 	if rules.TimestampType == LogAppendTime {
 		b.setAttributes(b.attributes() | logAppendTimeBit)

@@ -2,21 +2,22 @@ package record
 
 import "fmt"
 
-// recordErrorsMax limits the records listed in an error response; a batch may hold millions.
+// recordErrorsMax is the maximum number of records listed in an error response. A batch may contain
+// millions of records.
 const recordErrorsMax = 100
 
-// RecordError is the problem with one record of a batch (KIP-467).
+// RecordError describes the problem with one record of a batch (KIP-467).
 type RecordError struct {
-	Index   int32 // in the batch, from 0
+	Index   int32 // position of the record in the batch, from 0
 	Message string
 }
 
-// BatchError is the error of Validate if single records are invalid. Unwrap returns
+// BatchError is the error that Validate returns if single records are invalid. Unwrap returns
 // ErrInvalidRecord or ErrInvalidTimestamp.
 type BatchError struct {
 	Err     error
 	Message string
-	Records []RecordError // in batch order, at most the first 100
+	Records []RecordError // problems in batch order, at most recordErrorsMax
 }
 
 // Error returns the kind of error and the message for the whole batch.
@@ -29,11 +30,11 @@ func (e *BatchError) Unwrap() error { return e.Err }
 type recordErrors struct {
 	first []RecordError
 	count int
-	// at least one problem concerns a timestamp, so the error is ErrInvalidTimestamp
+	// whether a problem concerns a timestamp, so that the error is ErrInvalidTimestamp
 	timestamps bool
 }
 
-// add counts one problem, and stores it unless recordErrorsMax problems are stored already.
+// add counts one problem, and stores it unless recordErrorsMax problems are already stored.
 func (e *recordErrors) add(index int32, message string) {
 	e.count++
 	if len(e.first) < recordErrorsMax {

@@ -15,7 +15,7 @@ import (
 
 var now = time.UnixMilli(1_000_000_000)
 
-// modified returns a valid batch changed by modify, with a correct checksum.
+// modified returns a valid batch that modify has changed, with a correct checksum.
 func modified(t testing.TB, modify func(Batch)) Batch {
 	b := clientBatch(t, compress.None, keyed("a", "1", 10), keyed("b", "2", 20))
 	modify(b)
@@ -135,7 +135,7 @@ func TestBatchErrorListsAtMost100Records(t *testing.T) {
 	}
 }
 
-func TestBatchInTheTopicsCodecIsStoredUnchanged(t *testing.T) { // even if the level differs
+func TestBatchInTheTopicsCodecIsStoredUnchanged(t *testing.T) { // applies even if the level differs
 	for _, rules := range []Rules{{KeepCodec: true}, {Codec: compress.Zstd, CodecLevel: 19}} {
 		sent := clientBatch(t, compress.Zstd, keyed("a", "1", 10), keyed("b", "2", 20))
 		valid, err := Validate(sent, rules, now)
@@ -193,7 +193,7 @@ func TestCompressIsCalledForRecompressedBatchesOnly(t *testing.T) {
 	}
 }
 
-func TestLogAppendTimeIsSet(t *testing.T) { // in place, and in a recompressed batch
+func TestLogAppendTimeIsSet(t *testing.T) { // checks a change in place and a recompressed batch
 	for codec := compress.None; codec <= compress.Gzip; codec++ {
 		rules := Rules{TimestampType: LogAppendTime, Codec: codec,
 			CodecLevel: compress.LevelDefault}
@@ -222,7 +222,8 @@ func TestWrongMaxTimestampIsCorrected(t *testing.T) {
 func TestOffsetDeltasAreCorrected(t *testing.T) {
 	sent := clientBatch(t, compress.Snappy, keyed("a", "1", 10), keyed("b", "2", 20))
 	wrong := clientBatch(t, compress.None, keyed("a", "1", 10), keyed("b", "2", 20))
-	index := bytes.LastIndex(wrong, []byte{2, 2, 'b'}) // offset delta 1, key length 1, key
+	// finds offset delta 1, key length 1, and the key
+	index := bytes.LastIndex(wrong, []byte{2, 2, 'b'})
 	wrong[index] = 0
 	wrong.setCRC()
 	for name, b := range map[string]Batch{"consecutive": sent, "both 0": wrong} {
@@ -243,7 +244,7 @@ func FuzzValidate(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, buf []byte, codec int8, appendTime bool) {
 		if len(buf) >= HeaderBytes {
-			Batch(buf).setCRC() // otherwise almost every input fails the checksum
+			Batch(buf).setCRC() // without a correct checksum, almost every input would be rejected
 		}
 		rules := Rules{Compacted: true, DecompressedMax: 1 << 20, BytesMax: 1 << 20,
 			CodecLevel: compress.LevelDefault}

@@ -10,20 +10,21 @@ const (
 	varint64BytesMax = 10
 )
 
-// varint32 decodes an int32 at the start of buf; size is 0 if the varint is unterminated.
+// varint32 decodes the int32 at the start of buf. size is 0 if the varint is unterminated.
 func varint32(buf []byte) (value int32, size int) {
 	raw, size := uvarint(buf, varint32BytesMax)
 	low := uint32(raw)
 	return int32(low>>1) ^ -int32(low&1), size
 }
 
-// varint64 decodes an int64 at the start of buf; size is 0 if the varint is unterminated.
+// varint64 decodes the int64 at the start of buf. size is 0 if the varint is unterminated.
 func varint64(buf []byte) (value int64, size int) {
 	raw, size := uvarint(buf, varint64BytesMax)
 	return int64(raw>>1) ^ -int64(raw&1), size
 }
 
-// uvarint decodes at most bytesMax bytes; size is 0 if none of them terminates the varint.
+// uvarint decodes a varint of at most bytesMax bytes. size is 0 if none of these bytes terminates
+// it.
 func uvarint(buf []byte, bytesMax int) (value uint64, size int) {
 	for i := 0; i < len(buf) && i < bytesMax; i++ {
 		value |= uint64(buf[i]&0x7f) << (7 * i)
@@ -34,8 +35,8 @@ func uvarint(buf []byte, bytesMax int) (value uint64, size int) {
 	return 0, 0
 }
 
-// appendVarint appends the shortest encoding of value, which does not depend on the type of the
-// field (int32 or int64).
+// appendVarint appends the shortest encoding of value, which is the same for int32 and int64
+// fields.
 func appendVarint(dst []byte, value int64) []byte { return binary.AppendVarint(dst, value) }
 
 // varintSize returns the number of bytes that appendVarint appends.

@@ -93,7 +93,7 @@ func TestRecordsReadsKafkasBatches(t *testing.T) {
 	}
 }
 
-// rebuilt returns a batch built from the identity and the records of b.
+// rebuilt returns a batch that is built from b's identity and records.
 func rebuilt(t *testing.T, b Batch, codec compress.Codec) Batch {
 	t.Helper()
 	builder := NewBuilder(codec, compress.LevelDefault)
@@ -110,8 +110,8 @@ func rebuilt(t *testing.T, b Batch, codec compress.Codec) Batch {
 
 // TestBuilderProducesKafkasBatchesByteForByte rebuilds Kafka's uncompressed batches, which include
 // nulls, headers, delete horizons, markers and cleaned batches. An uncompressed batch has only one
-// encoding, so the bytes must be equal. Batches with log append time are excluded, because Kafka's
-// header keeps the base timestamp that the client sent.
+// encoding, so the bytes must be equal. The test excludes batches with log append time, because
+// Kafka's header keeps the base timestamp that the client sent.
 func TestBuilderProducesKafkasBatchesByteForByte(t *testing.T) {
 	compared := 0
 	for name, b := range vectors(t) {
@@ -130,7 +130,7 @@ func TestBuilderProducesKafkasBatchesByteForByte(t *testing.T) {
 
 func TestKafkasBatchesRoundTripThroughOurCodecs(t *testing.T) {
 	for name, b := range vectors(t) {
-		if b.Control() || b.Count() == 0 { // never compressed
+		if b.Control() || b.Count() == 0 { // such batches are never compressed
 			continue
 		}
 		want := javaText(t, b)
