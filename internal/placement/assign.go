@@ -7,24 +7,24 @@ import (
 	"slices"
 )
 
-// ErrNotEnoughBrokers is the error if a partition has more replicas than there are brokers. Two
+// ErrNotEnoughBrokers is returned if a partition has more replicas than there are brokers. Two
 // replicas on one broker would be useless, because they would be lost together.
 var ErrNotEnoughBrokers = errors.New("not enough brokers")
 
-// Broker is a broker that may hold replicas.
+// Broker is a broker that can hold replicas.
 type Broker struct {
-	ID   int32  // unique in each call of Assign or Fit
+	ID   int32  // unique within a call of Assign or Fit
 	Rack string // "" if unknown; all brokers without a rack form one rack
-	// Cordoned brokers keep their replicas, and get more only if there are too few other brokers
-	// (KIP-1066).
+	// Cordoned is set if the broker gets new replicas only if there are too few other brokers
+	// (KIP-1066). The broker keeps its replicas.
 	Cordoned bool
-	// Full is set if the volume of the broker is almost full: it keeps its replicas and gets no new
+	// Full is set if the broker's volume is almost full. The broker keeps its replicas and gets no new
 	// ones.
 	Full bool
 }
 
-// open returns the brokers that are not cordoned. If there are fewer of them than replicas, it
-// returns all brokers; method assign then prefers those that are not cordoned.
+// open returns the brokers that are not cordoned. If they are fewer than the replicas, it returns
+// all brokers, and the method assign prefers those that are not cordoned.
 func open(brokers []Broker, replicas int) []Broker {
 	others := slices.DeleteFunc(slices.Clone(brokers), func(b Broker) bool { return b.Cordoned })
 	if len(others) < replicas {
@@ -33,8 +33,8 @@ func open(brokers []Broker, replicas int) []Broker {
 	return others
 }
 
-// withSpace returns the brokers that may get new replicas. If there are fewer of them than
-// replicas, it returns an error that wraps ErrNotEnoughBrokers.
+// withSpace returns the brokers that can get new replicas. If they are fewer than the replicas, it
+// returns an error that wraps ErrNotEnoughBrokers.
 func withSpace(brokers []Broker, replicas int) ([]Broker, error) {
 	free := slices.DeleteFunc(slices.Clone(brokers), func(b Broker) bool { return b.Full })
 	switch {
@@ -48,11 +48,11 @@ func withSpace(brokers []Broker, replicas int) ([]Broker, error) {
 	return free, nil
 }
 
-// Assign assigns the replicas of new partitions to brokers. Parameter existing is the number of
+// Assign assigns the replicas of new partitions to brokers. The parameter existing is the number of
 // partitions that the topic already has, and count is the number of new partitions. Each partition
-// has the given number of replicas, the preferred leader first. Parameter load contains the number
-// of replicas that each broker already holds, by broker id. The replicas of a partition are spread
-// across racks.
+// has the given number of replicas, the preferred leader first. The parameter load contains the
+// number of replicas that each broker already holds, by broker id. Assign spreads a partition's
+// replicas across racks.
 //
 // The result contains a list of distinct broker ids for each new partition. The parameters existing
 // and count must not be negative; load may be nil. Assign does not modify load: before another
@@ -79,16 +79,16 @@ func Assign(brokers []Broker, load map[int32]int, existing, count, replicas int)
 	return assigned, nil
 }
 
-// candidate is a broker during one call of Assign.
+// candidate is a broker and its state during one call of Assign.
 type candidate struct {
 	Broker
-	load  int // replicas before this call
-	held  int // replicas assigned by this call
-	leads int // partitions of this call whose preferred leader is this broker
-	order int // rank of the broker, 0 to n-1, which breaks ties; see newAssigner
+	load  int // number of replicas before this call
+	held  int // number of replicas assigned by this call
+	leads int // number of partitions of this call whose preferred leader is this broker
+	order int // the broker's position in the order that breaks ties, 0 to n-1; see newAssigner
 }
 
-// cordoned returns 1 if the broker is cordoned, else 0.
+// cordoned returns 1 if the broker is cordoned, and 0 otherwise.
 func (c *candidate) cordoned() int {
 	if c.Cordoned {
 		return 1
@@ -98,14 +98,16 @@ func (c *candidate) cordoned() int {
 
 // assigner is the state of one call of Assign.
 type assigner struct {
-	brokers []*candidate // sorted by id, so that the result does not depend on the caller's order
+	// sorted by id, so that the result does not depend on the order of the caller's list
+	brokers []*candidate
 }
 
-// newAssigner sorts the brokers by id and sets the order of each. The order starts at a broker that
-// depends on the total load and on the number of existing partitions. With a fixed start, one
-// broker would lead all topics with one partition and a replica on every broker, because the loads
-// are then always equal. The total load determines the start by scatter. With a simple rotation
-// (total modulo n) and 2 replicas on 4 brokers, the same two brokers would always be the leaders.
+// newAssigner sorts the brokers by id and sets each broker's order. The broker at which the order
+// starts depends on the total load and on the number of existing partitions. With a fixed start,
+// one broker would lead all topics that have one partition and a replica on every broker, because
+// the loads would always be equal. scatter computes the start from the total load. With a simple
+// rotation (total modulo n) and 2 replicas on 4 brokers, the same two brokers would always be the
+// leaders.
 func newAssigner(brokers []Broker, load map[int32]int, existing int) *assigner {
 	a := &assigner{}
 	total := 0
@@ -130,9 +132,9 @@ func scatter(x uint64) uint64 {
 	return x ^ x>>31
 }
 
-// assign chooses the brokers of one partition, one after the other. Each broker is from a rack with
-// the fewest replicas of this partition, and within that rack preferably not cordoned. The last
-// criterion, order, differs for each broker, so the choice is always unique.
+// assign chooses the brokers of one partition, one after the other. It chooses each broker from a
+// rack with the fewest replicas of this partition, and within that rack prefers brokers that are
+// not cordoned. The last criterion, order, differs for each broker, so the choice is always unique.
 func (a *assigner) assign(replicas int) []int32 {
 	var chosen []*candidate
 	racks := map[string]int{}
@@ -141,9 +143,9 @@ func (a *assigner) assign(replicas int) []int32 {
 			return cmp.Or(
 				cmp.Compare(racks[x.Rack], racks[y.Rack]),
 				cmp.Compare(x.cordoned(), y.cordoned()),
-				// The replicas that this call has assigned are compared before the earlier load.
-				// Otherwise a new, empty broker would receive all partitions of the next topic,
-				// with all of its traffic.
+				// Compare the numbers of replicas assigned by this call before the earlier loads. Otherwise a
+				// new, empty broker would receive all partitions of the next topic, with all of the topic's
+				// traffic.
 				cmp.Compare(x.held, y.held),
 				cmp.Compare(x.load, y.load),
 				cmp.Compare(x.order, y.order),
@@ -156,9 +158,9 @@ func (a *assigner) assign(replicas int) []int32 {
 	return leaderFirst(chosen)
 }
 
-// leaderFirst returns the ids of a partition's brokers, first the broker that is the preferred
-// leader of the fewest partitions of this call. The leaders of earlier calls are unknown, because
-// load contains numbers of replicas only.
+// leaderFirst returns the ids of a partition's brokers. The first is the broker that is the
+// preferred leader of the fewest partitions of this call. The leaders assigned by earlier calls are
+// unknown, because load contains only numbers of replicas.
 func leaderFirst(chosen []*candidate) []int32 {
 	slices.SortStableFunc(chosen, func(x, y *candidate) int {
 		return cmp.Or(cmp.Compare(x.leads, y.leads), cmp.Compare(x.order, y.order))
@@ -171,8 +173,8 @@ func leaderFirst(chosen []*candidate) []int32 {
 	return ids
 }
 
-// without returns the elements of all that are not in some, in the same order. It modifies neither
-// list.
+// without returns the elements of all that are not in some, in the same order. It does not modify
+// the lists.
 func without(all, some []*candidate) []*candidate {
 	return slices.DeleteFunc(slices.Clone(all),
 		func(b *candidate) bool { return slices.Contains(some, b) })

@@ -66,7 +66,7 @@ func TestAssignRejectsMoreReplicasThanBrokers(t *testing.T) {
 	}
 }
 
-// cluster is a random input of Assign.
+// cluster is a random input for Assign.
 type cluster struct {
 	brokers                   []Broker
 	load                      map[int32]int
@@ -156,8 +156,8 @@ func (c cluster) check(assigned [][]int32) string {
 	return c.checkRemainder(held)
 }
 
-// checkRemainder checks that, if some brokers hold one replica more than others, these are the
-// brokers with the smallest load.
+// checkRemainder checks that only the brokers with the smallest load hold one replica more than
+// others.
 func (c cluster) checkRemainder(held map[int32]int) string {
 	for a := range held {
 		for b := range held {
@@ -176,7 +176,7 @@ func spread(counts map[int32]int) int {
 }
 
 // TestManySmallTopicsAreBalanced assigns 400 topics with one partition, one after the other, and
-// updates the load as the operator does. The brokers must hold equal numbers of replicas and lead
+// updates the load as the operator does. The brokers must hold equal numbers of replicas, and lead
 // similar numbers of partitions.
 func TestManySmallTopicsAreBalanced(t *testing.T) {
 	brokers := []Broker{{ID: 0}, {ID: 1}, {ID: 2}, {ID: 3}}

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestCordonedBrokersGetNoReplicas: neither by new partitions nor by changes of the number of
-// replicas, unless the other brokers do not suffice. They keep their replicas.
+// TestCordonedBrokersGetNoReplicas checks that cordoned brokers keep their replicas, and get none
+// from new partitions or from a larger number of replicas, unless the other brokers do not suffice.
 func TestCordonedBrokersGetNoReplicas(t *testing.T) {
 	brokers := []Broker{{ID: 0}, {ID: 1, Cordoned: true}, {ID: 2}, {ID: 3}}
 	assigned, err := Assign(brokers, nil, 0, 20, 3)
@@ -31,20 +31,20 @@ func TestCordonedBrokersGetNoReplicas(t *testing.T) {
 	}
 }
 
-// TestCordonedBrokersGetOnlyTheRest: if there are too few other brokers, each of them gets a
-// replica of each partition, as far as racks permit.
+// TestCordonedBrokersGetOnlyTheRest checks that, if there are too few other brokers, each of them
+// gets a replica of each partition, as far as racks permit.
 func TestCordonedBrokersGetOnlyTheRest(t *testing.T) {
 	for name, racks := range map[string][]string{
 		"no racks":         {"", "", "", "", "", ""},
 		"three racks":      {"a", "b", "c", "a", "b", "c"},
-		"others in a rack": {"a", "b", "c", "b", "c", "a"}, // brokers 0 and 5
+		"others in a rack": {"a", "b", "c", "b", "c", "a"}, // brokers 0 and 5 are in this rack
 	} {
 		var brokers []Broker
 		for id, rack := range racks {
 			brokers = append(brokers, Broker{ID: int32(id), Rack: rack,
 				Cordoned: id != 0 && id != 5})
 		}
-		want := 2 // replicas on brokers 0 and 5
+		want := 2 // the replicas on brokers 0 and 5
 		if racks[0] == "a" && racks[5] == "a" {
 			want = 1
 		}

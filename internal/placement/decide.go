@@ -9,36 +9,36 @@ import (
 	"strings"
 )
 
-// Options are the inputs of Decide besides the state of the partition and of the brokers.
+// Options contains the inputs of Decide other than the states of the partition and of the brokers.
 type Options struct {
 	// AllowUnclean allows unclean elections (Kafka's unclean.leader.election.enable).
 	AllowUnclean bool
-	// PreferLeader moves leadership back to the preferred leader, the first replica. The caller
-	// should set it only after the preferred leader has been stable for a while, because each move
-	// makes every client refresh its metadata.
+	// PreferLeader makes Decide move leadership back to the preferred leader, which is the first
+	// replica. The caller should set it only after the preferred leader has been stable for a while,
+	// because each move makes every client refresh its metadata.
 	PreferLeader bool
-	// ReplicaIncarnation is the incarnation id of replicas that this decision adds. It must be a
-	// new, unique id. See Partition.ReplicaIncarnations.
+	// ReplicaIncarnation is the incarnation id for replicas that this decision adds. It must be a new,
+	// unique id. See Partition.ReplicaIncarnations.
 	ReplicaIncarnation string
-	// AcceptedDataLoss is a user's consent to continue with the records of one disk, although the
-	// disk may lack acknowledged records. It is a value of DataLossConsent, or only the directory
-	// id of a disk that replaced the disk of an in-sync replica. It is empty if no user has
+	// AcceptedDataLoss is a user's consent to continue with the records of one disk, even if the disk
+	// lacks acknowledged records. It is a value of DataLossConsent, or only a directory id; the disk
+	// with this id has then replaced the disk of an in-sync replica. It is empty if no user has
 	// consented.
 	AcceptedDataLoss string
 }
 
 // DataLossConsent returns the consent to continue with the records of one disk, even if the disk
-// lacks acknowledged records. The id is the directory id of the disk. If the disk does not exist
-// yet, because it will replace a lost volume, the id is the UID of the PersistentVolumeClaim of
-// that volume. The consent contains the leader epoch, and each election starts another leader
-// epoch. So the consent is valid for one election only, even if a claim loses several volumes one
-// after the other.
+// lacks acknowledged records. id is the disk's directory id. If the disk does not exist yet,
+// because it will replace a lost volume, id is the UID of the lost volume's PersistentVolumeClaim.
+// The consent contains the leader epoch, and each election starts another leader epoch. So the
+// consent is valid for one election only, even if several volumes of a claim are lost one after the
+// other.
 func DataLossConsent(id string, leaderEpoch int32) string {
 	return fmt.Sprintf("%s@%d", id, leaderEpoch)
 }
 
-// ConsentedID returns the id in a DataLossConsent with the given leader epoch; "" if the text has
-// another leader epoch, or none.
+// ConsentedID returns the id in a DataLossConsent with the given leader epoch. It returns "" if the
+// text contains another leader epoch, or none.
 func ConsentedID(consent string, leaderEpoch int32) string {
 	id, epoch, _ := strings.Cut(consent, "@")
 	if epoch != strconv.Itoa(int(leaderEpoch)) {
@@ -47,35 +47,35 @@ func ConsentedID(consent string, leaderEpoch int32) string {
 	return id
 }
 
-// Decision is the decided state of a partition.
+// Decision is the state of a partition that Decide returns.
 type Decision struct {
 	Partition
-	// Unclean is true if this decision elected a leader without proof that the leader has every
-	// acknowledged record. Either all in-sync replicas have returned from an unclean stop, or the
-	// topic or a user has accepted the loss of records.
+	// Unclean is true if this decision elected a leader that is not proved to have every acknowledged
+	// record. Either all in-sync replicas have returned from an unclean stop, or the topic or a user
+	// has accepted the loss of records.
 	Unclean bool
-	// Awaited and Lost are set for a partition without a leader. Awaited are the in-sync replicas
-	// that the partition waits for. Lost are the in-sync replicas whose records are lost, because
-	// they returned with another disk or without their log.
+	// Awaited and Lost are set only if the partition has no leader. Awaited contains the in-sync
+	// replicas for which the partition waits. Lost contains the in-sync replicas whose records are
+	// lost, because they returned with another disk or without their log.
 	Awaited, Lost []int32
 }
 
-// Decide elects the leader of a partition, and decides the partition's leader epoch, ISR and
-// replicas, from the states of the brokers. A broker that is missing in brokers is down. Decide is
-// pure and idempotent: if it is applied to its own result, it changes nothing. Every change that
-// the operator or the metadata store of `heartwood dev` makes to these fields is a result of Decide
-// or Retire. It decides in this order:
+// Decide elects a partition's leader, and decides the partition's leader epoch, ISR and replicas.
+// It decides by the states of the brokers; a broker that is missing in brokers is down. Decide is
+// pure and idempotent: if it is applied to its own result, it changes nothing. The operator and the
+// metadata store of `heartwood dev` change these fields only by Decide or Retire. It decides in
+// this order:
 //  1. Replicas: the brokers of Target are added to the replicas. Once all brokers of Target are in
 //     sync, the other replicas are removed. A broker that becomes a replica gets a new incarnation
 //     id.
 //  2. ISR: a member that stopped gracefully and has returned with its disk remains, with its new
-//     broker epoch. A member is removed if it is down, has returned from an unclean stop or with
-//     another disk, or is leaving, but only if an intact member remains. So the ISR never becomes
-//     empty: it always identifies a replica that has the records.
+//     broker epoch. A member is removed if it is down, is leaving, or has returned from an unclean
+//     stop or with another disk. But members are removed only if an intact member remains. So the
+//     ISR never becomes empty: it always identifies a replica that has the records.
 //  3. Leader: the present leader remains while it is in sync in its broker epoch, unless it is
 //     leaving and has a possible successor. Otherwise an in-sync replica that is up and not leaving
-//     is elected; replicas whose address is least stale are preferred, and of these the first one.
-//     If there is no such replica, see electUnclean.
+//     is elected. Replicas whose address is least stale are preferred, and among these the first
+//     one. If there is no such replica, electUnclean decides.
 //
 // The caller must write the result by compare-and-swap with the input, or hold one lock from
 // reading the input to writing the result. For a partition whose topic does not exist, the caller
@@ -87,15 +87,15 @@ func Decide(p Partition, brokers map[int32]BrokerState, options Options) Decisio
 	e.updateISR()
 	e.completeReassignment()
 	leader, epoch := e.chooseLeader()
-	// an unclean election may have made the only broker of the target the leader
+	// an unclean election may have elected the only broker of the target
 	e.completeReassignment()
 	e.recordLeader(leader, epoch)
 	return e.decision()
 }
 
-// Retire returns a partition whose topic does not exist without its leader. If the partition had a
-// leader, the leader epoch grows. Replicas and ISR are kept, because they identify the brokers that
-// have the records.
+// Retire removes the leader of a partition whose topic does not exist, and returns the partition.
+// If the partition had a leader, the leader epoch grows. Replicas and ISR are kept, because they
+// identify the brokers that have the records.
 func Retire(p Partition) Partition {
 	p = p.clone()
 	if p.Leader != NoLeader {
@@ -108,15 +108,15 @@ func Retire(p Partition) Partition {
 // election is the state of one call of Decide.
 type election struct {
 	Partition           // the result so far
-	before    Partition // the input
+	before    Partition // the argument of Decide
 	brokers   map[int32]BrokerState
 	options   Options
 	unclean   bool
 }
 
 // addTargetReplicas adds the brokers of the target to the replicas. It also adds members of the ISR
-// that are not replicas, for example because a user has overwritten the replicas: they must remain
-// replicas until others have their records.
+// that are not replicas, for example because a user has overwritten the replicas. These members
+// must remain replicas until others have their records.
 func (e *election) addTargetReplicas() {
 	target := e.Target
 	if len(target) == 0 {
@@ -134,7 +134,7 @@ func (e *election) addTargetReplicas() {
 	}
 }
 
-// beginIncarnation sets the incarnation id of a broker that becomes a replica.
+// beginIncarnation sets the incarnation id for a broker that becomes a replica.
 func (e *election) beginIncarnation(id int32) {
 	if e.ReplicaIncarnations == nil {
 		e.ReplicaIncarnations = map[int32]string{}
@@ -163,26 +163,27 @@ func (e *election) initializeISR() {
 	}
 }
 
-// memberState is the state of a member of the ISR.
+// memberState is the state of an ISR member.
 type memberState int
 
 const (
 	// memberDown is a member that is down or cannot be observed. It may return with all records.
 	memberDown memberState = iota
-	// memberReplaced is a member that is up with another disk, or that has lost its log: its
-	// records are lost.
+	// memberReplaced is a member that is up with another disk, or that has lost its log. Its records
+	// are lost.
 	memberReplaced
 	// memberUnclean is a member that is up with its disk after an unclean stop. It may lack records
-	// that were not synced.
+	// that had not been synced.
 	memberUnclean
-	// memberUnknown is a member with the recorded broker epoch and unknown liveness.
+	// memberUnknown is a member with the recorded broker epoch, of which it is unknown whether it is
+	// running.
 	memberUnknown
 	// memberIntact is a member that is up and has lost no record.
 	memberIntact
 )
 
-// state returns the state of a member of the ISR. If the directory id of the broker or of the
-// member is unknown, the disk is assumed to be the same.
+// state returns the state of an ISR member. If the directory id of the broker or of the member is
+// unknown, state assumes that the disk is the same.
 func (e *election) state(m InSyncReplica) memberState {
 	b := e.brokers[m.Broker]
 	switch {
@@ -206,8 +207,8 @@ func (e *election) state(m InSyncReplica) memberState {
 }
 
 // RecordsLost reports whether every member of an ISR is up with another disk or has lost its log.
-// No member will return with the records, so a partition without a leader stays offline until an
-// unclean election.
+// No member can then return with the records, so a partition without a leader stays offline until
+// an unclean election.
 func RecordsLost(isr []InSyncReplica, brokers map[int32]BrokerState) bool {
 	e := election{brokers: brokers}
 	return len(isr) > 0 && !slices.ContainsFunc(isr,
@@ -216,14 +217,14 @@ func RecordsLost(isr []InSyncReplica, brokers map[int32]BrokerState) bool {
 
 // updateISR updates the broker epochs of intact members and removes other members; see Decide. It
 // removes members only if an intact member remains that is not leaving. A member of unknown
-// liveness is not sufficient, because it may turn out to be down. And when all brokers stop
-// gracefully, their replicas must still be members at the next start.
+// liveness does not suffice, because it may be down. If all brokers stop gracefully, no intact
+// member remains, so all replicas are still members at the next start.
 func (e *election) updateISR() {
 	remains := false
 	for i, m := range e.ISR {
 		if b := e.brokers[m.Broker]; e.state(m) == memberIntact {
-			// If the broker does not report its directory id, the stored id is kept. Otherwise a
-			// later replacement of the disk would not be detected.
+			// If the broker does not report its directory id, keep the stored id. Otherwise a later
+			// replacement of the disk would not be detected.
 			e.ISR[i] = InSyncReplica{Broker: m.Broker, Epoch: b.Epoch,
 				Directory: cmp.Or(b.Directory, m.Directory)}
 			remains = remains || !b.Leaving
@@ -242,7 +243,7 @@ func (e *election) updateISR() {
 }
 
 // completeReassignment removes the replicas that are not in the target, if all brokers of the
-// target may lead.
+// target can be elected cleanly.
 func (e *election) completeReassignment() {
 	if e.Target == nil {
 		return
@@ -259,8 +260,8 @@ func (e *election) completeReassignment() {
 		func(id int32, _ string) bool { return !slices.Contains(e.Replicas, id) })
 }
 
-// preference returns the replicas in the order in which an election considers them: first the
-// replicas in the target. A broker may occur twice.
+// preference returns the replicas in the order in which an election considers them, with the
+// replicas in the target first. A broker may occur twice.
 func (e *election) preference() []int32 {
 	return slices.Concat(e.Target, e.Replicas)
 }
@@ -274,16 +275,16 @@ func (e *election) member(id int32) (m InSyncReplica, ok bool) {
 	return e.ISR[index], true
 }
 
-// mayLead reports whether a broker may be elected cleanly: it is an intact member of the ISR and
+// mayLead reports whether a broker can be elected cleanly: it is an intact member of the ISR and
 // not leaving.
 func (e *election) mayLead(id int32) bool {
 	m, ok := e.member(id)
 	return ok && e.state(m) == memberIntact && !e.brokers[id].Leaving
 }
 
-// candidate returns the replica that a clean election would choose as leader, as an index into
-// order, or -1 if there is no such replica. It chooses a replica whose address is least stale. For
-// a new partition it ignores stale addresses, because the partition has no clients yet.
+// candidate returns the replica that a clean election would elect, as an index into order, or -1 if
+// there is none. It prefers a replica whose address is least stale. For a new partition it ignores
+// stale addresses, because the partition has no clients yet.
 func (e *election) candidate(order []int32) int {
 	first := slices.IndexFunc(order, e.mayLead)
 	if first < 0 || e.LeaderEpoch == 0 || first == 0 && e.options.PreferLeader {
@@ -306,7 +307,7 @@ func (e *election) chooseLeader() (leader int32, epoch int64) {
 	holds := isMember && e.state(present) >= memberUnknown
 	toPreferred := e.options.PreferLeader && index == 0 && e.state(present) == memberIntact
 	switch {
-	case holds && index < 0: // the leader may be leaving, but there is no possible successor
+	case holds && index < 0: // the leader may be leaving, but no broker can succeed it
 		return e.Leader, present.Epoch
 	case holds && !e.brokers[e.Leader].Leaving && !toPreferred:
 		return e.Leader, present.Epoch
@@ -317,14 +318,14 @@ func (e *election) chooseLeader() (leader int32, epoch int64) {
 	return e.electUnclean()
 }
 
-// electUnclean elects a leader if no member of the ISR may lead cleanly. The elected broker becomes
+// electUnclean elects a leader if no member of the ISR can lead cleanly. The elected broker becomes
 // the only member of the ISR. Records that only other replicas have are lost.
 //
 // A member that has returned from an unclean stop with its own disk may lack records that it had
 // not synced. It is elected once every other member has also returned, from an unclean stop or with
-// another disk: then no member can be proved to have more records. The last leader is preferred,
-// because its log probably has the most records. While another member is down or leaving, the
-// partition waits for it, because it may return with all records. A topic (AllowUnclean) or a user
+// another disk: then no member is known to have more records. The last leader is preferred, because
+// its log probably has the most records. While another member is down or leaving, the partition
+// waits for this member, because it may return with all records. A topic (AllowUnclean) or a user
 // (AcceptedDataLoss) can choose not to wait.
 func (e *election) electUnclean() (leader int32, epoch int64) {
 	for _, eligible := range []func(id int32) bool{e.dataLossAccepted, e.allUnclean(true),
@@ -344,8 +345,8 @@ func (e *election) electUnclean() (leader int32, epoch int64) {
 	return NoLeader, 0
 }
 
-// dataLossAccepted reports whether a user has consented to continue with the records on the disk of
-// a broker.
+// dataLossAccepted reports whether a user has consented to continue with the records on a broker's
+// disk.
 func (e *election) dataLossAccepted(id int32) bool {
 	directory := e.brokers[id].Directory
 	if directory == "" || e.options.AcceptedDataLoss == "" {
@@ -353,10 +354,10 @@ func (e *election) dataLossAccepted(id int32) bool {
 	}
 	if m, ok := e.member(id); ok && e.state(m) == memberReplaced && !m.LostLog() &&
 		e.options.AcceptedDataLoss == directory {
-		// AcceptedDataLoss contains the id of the new disk, so it does not apply to a later
-		// replacement. The user has accepted only the loss of this broker's old disk. A member
-		// whose disk was not replaced may still have the records, so the consent applies only if
-		// the disks of all members were replaced.
+		// AcceptedDataLoss contains the new disk's id, so it does not apply to a later replacement. The
+		// user has accepted only the loss of this broker's old disk. A member whose disk was not replaced
+		// may still have the records, so the consent applies only if the disks of all members were
+		// replaced.
 		return !slices.ContainsFunc(e.ISR,
 			func(m InSyncReplica) bool { return e.state(m) != memberReplaced })
 	}
@@ -364,8 +365,8 @@ func (e *election) dataLossAccepted(id int32) bool {
 }
 
 // allUnclean returns a function that reports whether a broker is a member that has returned from an
-// unclean stop, and every other member has returned from an unclean stop or with another disk; see
-// electUnclean. If lastLeader is true, the broker must also have the disk of the last leader.
+// unclean stop, if every other member has also returned, from an unclean stop or with another disk.
+// See electUnclean. If lastLeader is true, the broker must also have the disk of the last leader.
 func (e *election) allUnclean(lastLeader bool) func(id int32) bool {
 	return func(id int32) bool {
 		m, ok := e.member(id)
@@ -382,16 +383,15 @@ func (e *election) allUnclean(lastLeader bool) func(id int32) bool {
 }
 
 // allowedMember reports whether a broker is a member that has returned from an unclean stop, and
-// whose election the topic allows. Such a member is considered before other replicas: it lacks at
-// most records that it had not synced, whereas another replica lacks all records since it left the
-// ISR.
+// whose election the topic allows. Such a member precedes other replicas: it lacks at most the
+// records that it had not synced, whereas another replica lacks all records since it left the ISR.
 func (e *election) allowedMember(id int32) bool {
 	m, ok := e.member(id)
 	return ok && e.state(m) == memberUnclean && e.allowed(id)
 }
 
 // allowed reports whether the topic allows the unclean election of a broker. A broker with a
-// replaced disk may be elected only if no other replica is available. No broker may be elected
+// replaced disk can be elected only if no other replica is available. No broker can be elected
 // while a member is intact (but leaving) or of unknown liveness: the partition waits, because these
 // states last only a moment.
 func (e *election) allowed(id int32) bool {
@@ -412,8 +412,8 @@ func (e *election) allowed(id int32) bool {
 
 // recordLeader sets the leader in the result. It starts another leader epoch if the leader is
 // another broker or has another broker epoch. It also starts one if the leader has found later
-// leader epochs in its log (FoundEpoch), for example after the metadata was lost and created again.
-// The new leader epoch is above all of these, so that no epoch is used twice.
+// leader epochs in its log (FoundEpoch), for example after the metadata were lost and created
+// again. The new leader epoch is above all of these epochs, so that no epoch is used twice.
 func (e *election) recordLeader(leader int32, epoch int64) {
 	last, known := InSyncReplica{}, false
 	for _, m := range e.before.ISR {
@@ -446,8 +446,8 @@ func (e *election) recordLeader(leader int32, epoch int64) {
 	e.LeaderDirectory = cmp.Or(e.brokers[leader].Directory, e.LeaderDirectory)
 }
 
-// decision returns the result of Decide. For a partition without a leader it includes the replicas
-// for which the partition waits, and the lost ones.
+// decision returns the result of Decide. For a partition without a leader, it includes the awaited
+// and the lost replicas.
 func (e *election) decision() Decision {
 	d := Decision{Partition: e.Partition, Unclean: e.unclean}
 	if e.Leader != NoLeader {

@@ -12,8 +12,8 @@ import (
 )
 
 // TestDecideKeepsAcknowledgedRecords simulates five brokers and one partition with random steps.
-// Brokers are killed, lose unsynced writes, their logs or their disks, are observed as down
-// although they run, shut down and return. Meanwhile leaders accept writes, based on the last
+// Brokers shut down, are killed, and return. They lose unsynced writes, their logs or their disks,
+// and are observed as down although they run. Meanwhile leaders accept writes, based on the last
 // metadata image that they have received. After each step, Decide runs, and its result is checked
 // against the simulated logs: it must satisfy the guarantees in doc.go.
 func TestDecideKeepsAcknowledgedRecords(t *testing.T) {
@@ -35,7 +35,7 @@ func TestDecideKeepsAcknowledgedRecords(t *testing.T) {
 	t.Logf("%d writes acknowledged, %d elections, %d of them unclean, %d with an accepted loss",
 		acknowledged, elections, unclean, accepted)
 	if _, alone := seed.Single(t); alone || testing.Short() {
-		return // a few seeds need not reach every state
+		return // a few seeds are not enough to reach every state
 	}
 	if acknowledged < 500 || elections < 500 || unclean < 100 || accepted < 10 {
 		t.Error("got too few acknowledged writes, elections or unclean elections to cover the guarantees")
@@ -58,16 +58,17 @@ type simulation struct {
 	acceptedLosses   int
 }
 
-// simulatedBroker is a broker with its log. The embedded BrokerState is the state that the operator
+// simulatedBroker is a broker and its log. The embedded BrokerState is the state that the operator
 // observes.
 type simulatedBroker struct {
 	BrokerState
 	running bool
-	image   Partition // the partition in the last metadata image that the broker received
-	log     []int     // the numbers of the writes in the broker's log
-	synced  int       // number of writes in log that survive a power failure
-	lost    bool      // writes of the log are missing
-	// lostIn is the replica incarnation id in the first image after the loss; "": none yet.
+	image   Partition // the partition as in the last metadata image that the broker received
+	log     []int     // numbers of the writes in the broker's log
+	synced  int       // number of writes in log that would survive a power failure
+	lost    bool      // whether writes are missing from the log
+	// lostIn is the replica incarnation id in the first image that the broker received after the loss;
+	// "" before.
 	lostIn string
 	// incarnation is the replica incarnation id of the log.
 	incarnation string
@@ -90,13 +91,13 @@ func (s *simulation) replaceDisk(a *simulatedBroker) {
 	a.lost, a.incarnation = false, ""
 }
 
-// unreported reports whether a broker has lost its log and its last image does not show that. It
-// neither leads nor follows then.
+// unreported reports whether a broker has lost its log, and its last image does not yet show the
+// loss. Such a broker neither leads nor follows.
 func (a *simulatedBroker) unreported(id int32) bool {
 	return a.lost && a.image.ReplicaIncarnations[id] == a.lostIn
 }
 
-// reportLoss lets a broker report that it has lost its log, if it has.
+// reportLoss makes a broker that has lost its log report the loss.
 func (s *simulation) reportLoss(id int32, a *simulatedBroker) {
 	if a.running && a.unreported(id) {
 		s.partition = LoseLog(s.partition, id, a.lostIn, s.nextIncarnation())
@@ -118,7 +119,7 @@ func (s *simulation) step() string {
 		return s.stop(id, a)
 	case 1, 2:
 		return s.start(id, a)
-	case 3: // the observed liveness changes, although the broker runs on
+	case 3: // the observed liveness changes, although the broker continues to run
 		if a.running {
 			a.Liveness = Liveness(s.random.IntN(3))
 		}
@@ -160,13 +161,13 @@ func (s *simulation) step() string {
 	}
 }
 
-// stop stops a broker: gracefully, by a kill, by a power failure, or with the loss of its disk.
+// stop stops a broker: gracefully, by a kill, by a power failure, or by the loss of its disk.
 func (s *simulation) stop(id int32, a *simulatedBroker) string {
 	if !a.running {
 		return "nothing"
 	}
 	a.running, a.Leaving = false, false
-	a.Liveness = Liveness(s.random.IntN(2)) // Down or Unknown
+	a.Liveness = Liveness(s.random.IntN(2)) // becomes Down or Unknown
 	how := s.random.IntN(11)
 	switch {
 	case how >= 8:
@@ -189,14 +190,14 @@ func (s *simulation) stop(id int32, a *simulatedBroker) string {
 }
 
 // removeFiles makes a stopped broker lose a part of its log, as if a person had removed files. The
-// next start finds that.
+// broker finds the loss at its next start.
 func (s *simulation) removeFiles(a *simulatedBroker) {
 	a.lost, a.lostIn = a.lost || len(a.log) > 0, ""
 	a.log = a.log[:s.random.IntN(len(a.log)+1)]
 	a.synced = min(a.synced, len(a.log))
 }
 
-// restartAll stops all brokers gracefully, lets one of them lose its log, and starts all of them.
+// restartAll stops all brokers gracefully, makes one of them lose its log, and starts all of them.
 func (s *simulation) restartAll(id int32, loses *simulatedBroker) string {
 	for _, a := range s.brokers {
 		if a.running {
@@ -211,7 +212,7 @@ func (s *simulation) restartAll(id int32, loses *simulatedBroker) string {
 	return fmt.Sprintf("all brokers restart, broker %d has lost its log", id)
 }
 
-// start starts a broker with the next broker epoch.
+// start starts a broker, with a new broker epoch.
 func (s *simulation) start(id int32, a *simulatedBroker) string {
 	if a.running {
 		return "nothing"
@@ -222,8 +223,8 @@ func (s *simulation) start(id int32, a *simulatedBroker) string {
 	return fmt.Sprintf("broker %d starts with broker epoch %d", id, a.Epoch)
 }
 
-// receive gives a broker the present image. A log of another incarnation is discarded, unless its
-// broker leads or is in sync.
+// receive gives a broker the present image. The broker discards a log of another incarnation,
+// unless it leads or is in sync.
 func (s *simulation) receive(id int32, a *simulatedBroker) {
 	a.image = s.partition
 	incarnation := a.image.ReplicaIncarnations[id]
@@ -242,15 +243,15 @@ func (s *simulation) receive(id int32, a *simulatedBroker) {
 	}
 }
 
-// leads reports whether a broker considers itself the leader, according to its last image.
+// leads reports whether a broker considers itself the leader, by its last image.
 func (s *simulation) leads(id int32, a *simulatedBroker) bool {
 	return a.running && a.image.Leader == id && !a.unreported(id) &&
 		slices.ContainsFunc(a.image.ISR,
 			func(m InSyncReplica) bool { return m.Broker == id && m.Epoch == a.Epoch })
 }
 
-// mayFetch reports whether a member of the ISR, in its broker epoch there, fetches from a leader
-// now: sometimes it is late.
+// mayFetch reports whether an ISR member, in the recorded broker epoch, fetches from a leader in
+// this step. It sometimes returns false at random, as if the member were late.
 func (s *simulation) mayFetch(m InSyncReplica, leader *simulatedBroker) bool {
 	follower := s.brokers[m.Broker]
 	if !follower.running || follower.Epoch != m.Epoch {
@@ -263,8 +264,8 @@ func (s *simulation) mayFetch(m InSyncReplica, leader *simulatedBroker) bool {
 }
 
 // write appends a record to the log of a broker that considers itself the leader, and lets
-// followers fetch it. The record is acknowledged if every member of the ISR in the leader's image
-// has fetched it, in the broker epoch in that image.
+// followers fetch it. The record is acknowledged if every ISR member in the leader's image has
+// fetched it, in the member's broker epoch in that image.
 func (s *simulation) write(id int32, a *simulatedBroker) string {
 	if !s.leads(id, a) {
 		return "nothing"
@@ -282,8 +283,8 @@ func (s *simulation) write(id int32, a *simulatedBroker) string {
 		}
 		s.fetch(s.brokers[m.Broker], a)
 	}
-	// If unclean elections are allowed, a leader that was replaced but still runs may acknowledge
-	// records that are lost. Such records are not checked.
+	// If unclean elections are allowed, a replaced leader that still runs can acknowledge records that
+	// are lost. Such records are not checked.
 	if all && (!s.options.AllowUnclean || a.image.LeaderEpoch == s.partition.LeaderEpoch) {
 		s.acknowledged[s.writes] = true
 	}
@@ -335,7 +336,7 @@ func (s *simulation) states() map[int32]BrokerState {
 	return known
 }
 
-// decide runs Decide, as the operator does, and applies and checks the decision. It returns a
+// decide runs Decide as the operator does, applies the decision and checks it. It returns a
 // description of a violated guarantee, or "".
 func (s *simulation) decide() string {
 	s.before = s.partition.clone()
@@ -350,8 +351,8 @@ func (s *simulation) decide() string {
 	if fault := s.shape(d); fault != "" {
 		return fault
 	}
-	// A random part of the running brokers receives the new image at once; the others keep their
-	// older image.
+	// Some of the running brokers, chosen at random, receive the new image at once. The others keep
+	// their older image.
 	for id, a := range s.brokers {
 		if a.running && s.random.IntN(3) > 0 {
 			s.receive(int32(id), a)
@@ -379,7 +380,7 @@ func (s *simulation) decide() string {
 	return ""
 }
 
-// acceptLoss lets a user accept, now and then, that the last in-sync replica has lost its log.
+// acceptLoss sometimes lets a user accept that the last in-sync replica has lost its log.
 func (s *simulation) acceptLoss() {
 	s.options.AcceptedDataLoss = ""
 	if len(s.partition.ISR) != 1 || !s.partition.ISR[0].LostLog() || s.random.IntN(2) == 0 {
@@ -390,8 +391,8 @@ func (s *simulation) acceptLoss() {
 		s.partition.LeaderEpoch)
 }
 
-// loss checks that an unclean election was necessary or allowed. It removes the lost records from
-// s.acknowledged.
+// loss checks that an unclean election was necessary or allowed. It removes the records that the
+// election has lost from s.acknowledged.
 func (s *simulation) loss(d Decision) string {
 	s.uncleanElections++
 	disk := s.brokers[d.Leader].Directory
@@ -422,7 +423,7 @@ func (s *simulation) loss(d Decision) string {
 	return ""
 }
 
-// forgetLost removes the records that the log of a leader lacks from s.acknowledged.
+// forgetLost removes the records that a leader's log lacks from s.acknowledged.
 func (s *simulation) forgetLost(leader int32) {
 	for id := range s.acknowledged {
 		if !slices.Contains(s.brokers[leader].log, id) {
@@ -431,7 +432,7 @@ func (s *simulation) forgetLost(leader int32) {
 	}
 }
 
-// shape checks the invariants of a decision that do not depend on the logs.
+// shape checks those invariants of a decision that do not depend on the logs.
 func (s *simulation) shape(d Decision) string {
 	leading := func(p Partition) InSyncReplica {
 		for _, m := range p.ISR {

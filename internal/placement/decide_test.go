@@ -238,8 +238,8 @@ func TestDecideReassigns(t *testing.T) {
 	}
 }
 
-// TestMemberThatIsNotAReplica: a user has overwritten the replicas, and the leader, broker 0, is
-// not among them. It must lead until the new replica has its records.
+// TestMemberThatIsNotAReplica checks a partition whose replicas a user has overwritten. The leader,
+// broker 0, is not among them. It must lead until the new replica has its records.
 func TestMemberThatIsNotAReplica(t *testing.T) {
 	p := led("0", "0")
 	p.Replicas = []int32{1}
@@ -361,9 +361,9 @@ func TestMemberIsFencedAfterAnUncleanRestart(t *testing.T) {
 	}
 }
 
-// TestChangeISRMayOmitFencedMembers: broker 1 is a fenced member. A leader's proposal may be based
-// on the ISR with or without fenced members, but must include all other members. UnfencedISR
-// includes the leader even if it is fenced.
+// TestChangeISRMayOmitFencedMembers checks proposals for an ISR in which broker 1 is fenced. A
+// leader's proposal can be based on the ISR with or without fenced members, but must include all
+// other members. UnfencedISR includes the leader even if it is fenced.
 func TestChangeISRMayOmitFencedMembers(t *testing.T) {
 	crashed := BrokerState{Liveness: Up, Epoch: 2, CleanEpoch: -1, Directory: "d1"}
 	brokers := map[int32]BrokerState{0: up(0), 1: crashed, 2: up(2)}
@@ -390,8 +390,8 @@ func TestChangeISRMayOmitFencedMembers(t *testing.T) {
 	}
 }
 
-// TestDecideGivesNewReplicasAnIncarnationID: a replica that a decision adds gets the id in the
-// decision's Options. A replica that remains keeps its id.
+// TestDecideGivesNewReplicasAnIncarnationID checks that a replica that a decision adds gets the id
+// in the decision's Options, and that a remaining replica keeps its id.
 func TestDecideGivesNewReplicasAnIncarnationID(t *testing.T) {
 	brokers := map[int32]BrokerState{0: up(0), 1: up(1), 2: up(2), 3: up(3)}
 	decide := func(p Partition, target, id string) Partition {
@@ -416,9 +416,9 @@ func TestDecideGivesNewReplicasAnIncarnationID(t *testing.T) {
 	p := decide(Partition{Replicas: []int32{0, 1, 2}, Leader: NoLeader}, "", "new")
 	want(p, map[int32]string{0: "new", 1: "new", 2: "new"})
 
-	p = decide(p, "013", "reassign") // 3 is added; 2 remains a replica until 3 is in sync
+	p = decide(p, "013", "reassign") // adds broker 3; broker 2 remains a replica until 3 is in sync
 	want(p, map[int32]string{0: "new", 1: "new", 2: "new", 3: "reassign"})
-	p = decide(p, "012", "cancel") // all brokers of the target are in sync, so 3 is removed
+	p = decide(p, "012", "cancel") // all brokers of the target are in sync, so broker 3 is removed
 	want(p, map[int32]string{0: "new", 1: "new", 2: "new"})
 	p = decide(p, "01", "fewer")
 	want(p, map[int32]string{0: "new", 1: "new"})
@@ -429,7 +429,7 @@ func TestDecideGivesNewReplicasAnIncarnationID(t *testing.T) {
 	want(decide(decide(added, "01", "fewer"), "012", "once more"),
 		map[int32]string{0: "new", 1: "new", 2: "once more"})
 
-	old := led("01", "01") // a partition of a version without incarnation ids
+	old := led("01", "01") // as stored by a version without incarnation ids
 	want(decide(old, "", "unused"), nil)
 	want(decide(old, "012", "added"), map[int32]string{2: "added"})
 }
@@ -448,8 +448,9 @@ func TestConsentedID(t *testing.T) {
 	}
 }
 
-// TestLoseLog: a report of a lost log takes the replica out, unless it is outdated. The last member
-// of the ISR can be elected only by a consent in this leader epoch.
+// TestLoseLog checks that a report of a lost log removes the replica from the ISR, unless the
+// report is outdated. If that replica is the last ISR member, it can be elected only after a user's
+// consent for this leader epoch.
 func TestLoseLog(t *testing.T) {
 	member := func(id int32) InSyncReplica {
 		return InSyncReplica{Broker: id, Epoch: 4, Directory: "d"}

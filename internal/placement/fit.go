@@ -9,9 +9,9 @@ import (
 
 // Fit changes existing assignments so that each partition has the given number of replicas, all of
 // them on the given brokers. It is used when a topic's number of replicas has changed, or when
-// brokers will be removed: the caller passes only the brokers that remain. Parameter current
-// contains the present assignments. Parameter load contains the number of replicas on each broker,
-// including the replicas in current; Fit does not modify load.
+// brokers will be removed: the caller then passes only the remaining brokers. The parameter current
+// contains the present assignments. The parameter load contains the number of replicas on each
+// broker, including the replicas in current; Fit does not modify load.
 //
 // Fit moves as few replicas as possible. It keeps a replica on a remaining broker unless the
 // partition has too many replicas. In that case it first removes replicas that share a rack with
@@ -22,7 +22,7 @@ import (
 //
 // Fit does not move a replica only because a new broker has few replicas: only the assignment of
 // new partitions balances the cluster (see Assign). Fit returns ErrNotEnoughBrokers if replicas >
-// len(brokers), or if a partition lacks brokers that are not Full.
+// len(brokers), or if too few brokers that are not Full can get a partition's new replicas.
 func Fit(brokers []Broker, load map[int32]int, current [][]int32, replicas int) ([][]int32,
 	error) {
 	return FitDisks(brokers, load, current, replicas, Disks{})
@@ -30,15 +30,15 @@ func Fit(brokers []Broker, load map[int32]int, current [][]int32, replicas int) 
 
 // Disks contains additional inputs of FitDisks. The zero value has no effect.
 type Disks struct {
-	Bytes []int64 // size of each partition; nil if unknown
-	// Free contains the bytes that new replicas may add on each broker. FitDisks subtracts those that
-	// it assigns. A broker without an entry has no limit.
+	Bytes []int64 // size of each partition in bytes; nil if unknown
+	// Free contains the number of bytes that new replicas may add on each broker. FitDisks subtracts
+	// the bytes of the replicas that it assigns. A broker without an entry has no limit.
 	Free map[int32]int64
 }
 
-// FitDisks is Fit that, among the brokers of a rack, prefers brokers whose disks have space for a
-// new replica. If no broker has space, the replica is assigned nevertheless, and an entry of
-// disks.Free becomes negative.
+// FitDisks is like Fit, but among the brokers of a rack it prefers those whose disks have space for
+// the new replica. If no broker has space, FitDisks assigns the replica nevertheless, and an entry
+// of disks.Free becomes negative.
 func FitDisks(brokers []Broker, load map[int32]int, current [][]int32, replicas int,
 	disks Disks) ([][]int32, error) {
 	if replicas < 1 || replicas > len(brokers) {
@@ -76,13 +76,13 @@ func FitDisks(brokers []Broker, load map[int32]int, current [][]int32, replicas 
 type fitter struct {
 	brokers map[int32]Broker
 	load    map[int32]int // number of replicas on each broker, after the changes so far
-	// number of partitions in which each broker is first, after the changes so far
+	// number of partitions whose first replica is on the broker, after the changes so far
 	leads map[int32]int
 	free  map[int32]int64 // see Disks
 	bytes int64           // size of the present partition
 }
 
-// lacksSpace reports whether too few brokers can get a new replica of a partition.
+// lacksSpace reports whether too few brokers can get a partition's new replicas.
 func (f *fitter) lacksSpace(current []int32, replicas int) bool {
 	usable := 0
 	for id, b := range f.brokers {
@@ -116,8 +116,8 @@ func (f *fitter) fit(current []int32, replicas int) []int32 {
 			f.free[id] -= f.bytes
 		}
 	}
-	// The preferred leader was removed. The new one is the broker that is first in the fewest
-	// partitions.
+	// The preferred leader was removed. The broker that is first in the fewest partitions becomes the
+	// new one.
 	if kept[0] != current[0] {
 		first := slices.MinFunc(kept, func(a, b int32) int {
 			return cmp.Or(cmp.Compare(f.leads[a], f.leads[b]), cmp.Compare(a, b))
@@ -142,8 +142,9 @@ func (f *fitter) removable(kept []int32) int32 {
 	})
 }
 
-// best returns the broker for a new replica, which must not hold another replica of the partition.
-// The last criterion is the broker id, so the result does not depend on the order of the map.
+// best returns the broker for a new replica. The broker must not hold another replica of the
+// partition. The last criterion is the broker id, so the result does not depend on the order of the
+// map.
 func (f *fitter) best(kept []int32) int32 {
 	racks := f.racks(kept)
 	free := slices.DeleteFunc(slices.Collect(maps.Keys(f.brokers)),
@@ -163,7 +164,7 @@ func (f *fitter) best(kept []int32) int32 {
 	})
 }
 
-// overfull returns 1 if the disk of a broker lacks space for the present partition, else 0.
+// overfull returns 1 if a broker's disk lacks space for the present partition, and 0 otherwise.
 func (f *fitter) overfull(id int32) int {
 	if free, limited := f.free[id]; limited && free < f.bytes {
 		return 1
@@ -171,7 +172,7 @@ func (f *fitter) overfull(id int32) int {
 	return 0
 }
 
-// racks returns the number of replicas of one partition in each rack.
+// racks returns, for each rack, the number of replicas of one partition.
 func (f *fitter) racks(ids []int32) map[string]int {
 	counts := map[string]int{}
 	for _, id := range ids {

@@ -59,9 +59,9 @@ func count(load map[int32]int, assigned [][]int32) {
 	}
 }
 
-// TestFitMovesAsFewReplicasAsPossible removes brokers from random clusters or changes the number of
-// replicas. Fit must keep as many replicas as possible, and its result must not depend on the order
-// of the brokers.
+// TestFitMovesAsFewReplicasAsPossible removes random brokers from a cluster, or changes the number
+// of replicas. Fit must keep as many replicas as possible, and its result must not depend on the
+// order of the brokers.
 func TestFitMovesAsFewReplicasAsPossible(t *testing.T) {
 	for seed := range seed.Sequence(t, 2000) {
 		random := rand.New(rand.NewPCG(seed, 3))
@@ -127,8 +127,8 @@ func checkFit(remaining []Broker, before, after []int32, replicas int) string {
 			kept++
 		}
 	}
-	// New replicas use racks that the kept replicas do not use. Kept replicas may share a rack, as
-	// before the call.
+	// New replicas must use racks that the kept replicas do not use. Kept replicas may share a rack,
+	// as they did before the call.
 	least := min(len(racks), len(keptRacks)+max(replicas-possible, 0), replicas)
 	switch {
 	case len(after) != replicas:
@@ -144,7 +144,7 @@ func checkFit(remaining []Broker, before, after []int32, replicas int) string {
 	return ""
 }
 
-// TestDrainedReplicasAreBalanced: one of four brokers is removed. Its replicas must be distributed
+// TestDrainedReplicasAreBalanced removes one of four brokers. Fit must distribute its replicas
 // evenly over the other three.
 func TestDrainedReplicasAreBalanced(t *testing.T) {
 	brokers := []Broker{{ID: 0}, {ID: 1}, {ID: 2}, {ID: 3}}

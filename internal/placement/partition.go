@@ -11,42 +11,43 @@ import (
 // NoLeader is the value of Partition.Leader if there is no leader, as in Kafka's Metadata API.
 const NoLeader int32 = -1
 
-// Partition is the part of a partition's state that this package decides. It is immutable: Decide
+// Partition contains the state of a partition that this package decides. It is immutable: Decide
 // and ChangeISR return another Partition, which shares no slices or maps with their argument.
 //
 // Invariants of a returned Partition: the ids in Replicas are distinct. ISR is a subset of
 // Replicas, with distinct brokers. Leader is NoLeader or a member of ISR. ISR is empty only before
-// the first election. The keys of ReplicaIncarnations are those in Replicas.
+// the first election. The keys of ReplicaIncarnations are the ids in Replicas.
 type Partition struct {
 	Replicas []int32 // brokers that hold a log, the preferred leader first
 	// Target is the assignment after the present reassignment, the preferred leader first; nil if
 	// no reassignment is in progress.
 	Target []int32
-	// ReplicaIncarnations are the incarnation ids of the replicas. A broker that is removed from
-	// Replicas and added again gets another id, and discards the log of its earlier incarnation
-	// (ADR 0185). Nil before the first decision.
+	// ReplicaIncarnations contains the replicas' incarnation ids, by broker id. A broker that is
+	// removed from Replicas and added again gets another id, and discards the log of its earlier
+	// incarnation (ADR 0185). The map is nil before the first decision.
 	ReplicaIncarnations map[int32]string
 	Leader              int32 // NoLeader if the partition is offline
-	// LeaderEpoch grows whenever Leader changes, even to NoLeader, or the leader's broker epoch
-	// changes. So a previous leader that still runs has an outdated leader epoch.
+	// LeaderEpoch grows whenever Leader changes, even to NoLeader, and whenever the leader's broker
+	// epoch changes. So a previous leader that still runs has an outdated leader epoch.
 	LeaderEpoch int32
 	// UnprovenEpoch is the latest leader epoch that began with an unclean election; 0 if there was
-	// no unclean election. Replicas whose latest leader epoch is earlier may have records above the
-	// start offset of UnprovenEpoch. Such records are no longer part of the partition, even if they
-	// are below a high watermark (ADR 0186).
+	// none. A replica whose latest leader epoch is earlier may have records above the start offset of
+	// UnprovenEpoch. Such records are no longer part of the partition, even if they are below a high
+	// watermark (ADR 0186).
 	UnprovenEpoch int32
-	// ISR contains the in-sync replicas, which have every acknowledged record. It is empty before
-	// the first election.
+	// ISR contains the in-sync replicas. They have every acknowledged record. ISR is empty before the
+	// first election.
 	ISR []InSyncReplica
-	// LeaderDirectory is the directory id of the latest leader's disk; "" if unknown. It is kept
+	// LeaderDirectory is the directory id of the disk of the latest leader; "" if unknown. It is kept
 	// when the leader goes down.
 	LeaderDirectory string
-	// FoundEpoch is the latest leader epoch in the leader's log, if the leader has reported that it
-	// is later than LeaderEpoch; nil otherwise. The next election starts a later leader epoch.
+	// FoundEpoch is the latest leader epoch in the leader's log, if the leader has reported that this
+	// epoch is later than LeaderEpoch; nil otherwise. The next election starts a later leader epoch.
 	FoundEpoch *int32
 }
 
-// InSyncReplica is a member of the ISR: a broker, and the broker epoch in which it is in sync.
+// InSyncReplica is a member of the ISR: a broker, and the broker epoch in which the broker is in
+// sync.
 type InSyncReplica struct {
 	Broker    int32
 	Epoch     int64
@@ -54,23 +55,23 @@ type InSyncReplica struct {
 }
 
 // lostDirectory is the directory id of a member that has lost its log. No disk has this id, and no
-// broker has epoch 0, so versions that do not know LostLog treat the disk as replaced.
+// broker has epoch 0. So versions that do not know LostLog treat the disk as replaced.
 const lostDirectory = "lost"
 
-// LostLog reports whether the member has lost its log (LoseLog).
+// LostLog reports whether the member has lost its log; see LoseLog.
 func (m InSyncReplica) LostLog() bool { return m.Epoch == 0 && m.Directory == lostDirectory }
 
 // LoseLog returns the partition after a report that a replica has lost records: its log is missing,
 // damaged or an older one (ADR 0315). The caller must write the result by compare-and-swap.
-// incarnation is the incarnation id of the lost log. If this id is not recorded, the loss is
-// already known, or the log belongs to another replica, and the partition is unchanged. A new
-// partition is unchanged too, because it has no records. Otherwise the replica gets the incarnation
-// id next, which must be new and unique. So the replica discards the rest of its log before it
-// becomes a follower, and a repeated report has no effect.
+// incarnation is the lost log's incarnation id. If this id is not recorded, LoseLog changes
+// nothing: the loss is already known, or the log belongs to another replica. It does not change a
+// new partition either, because a new partition has no records. Otherwise the replica gets the
+// incarnation id next, which must be new and unique. So the replica discards the rest of its log
+// before it becomes a follower, and a repeated report has no effect.
 //
 // If the replica leads, the partition loses its leader. The replica is removed from the ISR,
 // because the other members have every acknowledged record. If there is no other member, the
-// replica remains a member, and the records are lost: only an unclean election may elect it
+// replica remains a member, and the records are lost: only an unclean election can elect it
 // (LostLog).
 func LoseLog(p Partition, broker int32, incarnation, next string) Partition {
 	if id, known := p.ReplicaIncarnations[broker]; !known || id != incarnation || len(p.ISR) == 0 {
@@ -90,57 +91,56 @@ func LoseLog(p Partition, broker int32, incarnation, next string) Partition {
 	return p
 }
 
-// Fenced reports whether the process of a member's broker epoch is proved to have exited, and not
-// gracefully: the broker has a later epoch on the same disk. Two processes never use a disk at the
-// same time, so the earlier process has exited. No later election will treat a member as intact
-// that is recorded with this broker epoch. An earlier election may have done so, because b may be
-// newer than the recorded member that the caller knows. So the leader removes the member by an ISR
-// change, at once (ADR 0253). A later epoch on another disk does not prove that the process has
-// exited.
+// Fenced reports whether it is proved that the process with the member's broker epoch has exited,
+// and not gracefully. The proof is that the broker has a later epoch on the same disk: two
+// processes never use a disk at the same time. A later epoch on another disk does not prove that
+// the process has exited. No later election treats a member that is recorded with this broker epoch
+// as intact. An earlier election may have done so, because b can be newer than the recorded member
+// that the caller knows. So the leader removes the member by an ISR change, at once (ADR 0253).
 func (m InSyncReplica) Fenced(b BrokerState) bool {
 	return b.Epoch > m.Epoch && b.CleanEpoch != m.Epoch && m.Directory != "" &&
 		m.Directory == b.Directory
 }
 
-// Liveness is the caller's knowledge about whether a broker is running.
+// Liveness is the caller's knowledge of whether a broker is running.
 type Liveness int
 
 const (
-	// Down is a broker that has stopped, was killed, or never existed.
+	// Down is the liveness of a broker that has stopped, was killed, or never existed.
 	Down Liveness = iota
-	// Unknown is a broker that is proved neither up nor down. It remains the leader of its
-	// partitions and a member of its ISRs, but is not elected and not added to ISRs.
+	// Unknown is the liveness of a broker that is proved neither up nor down. Such a broker remains
+	// the leader of its partitions and a member of its ISRs, but is not elected and not added to ISRs.
 	Unknown
-	// Up is a broker that is running.
+	// Up is the liveness of a broker that is running.
 	Up
 )
 
-// BrokerState is the state of a broker, as an election uses it. The zero value represents a broker
-// that was never observed.
+// BrokerState is the state of a broker that an election considers. The zero value represents a
+// broker that was never observed.
 type BrokerState struct {
 	Liveness Liveness
-	Epoch    int64 // broker epoch
+	Epoch    int64 // broker epoch of the running or last observed process
 	// CleanEpoch is the broker epoch of the broker's previous process, if that process stopped
 	// gracefully; otherwise -1. Broker epochs are never negative.
 	CleanEpoch int64
 	Directory  string // directory id of the broker's disk; "" if unknown
-	Leaving    bool   // the broker is in controlled shutdown and must not become a leader
-	// AddressStaleFor is the remaining time for which clients may still use the broker's previous
-	// address; 0 if all clients have the current address. Of several eligible replicas, an election
-	// chooses one with the smallest value.
+	Leaving    bool   // whether the broker is in controlled shutdown and must not become a leader
+	// AddressStaleFor is the remaining time in which clients may still use the broker's previous
+	// address; 0 if all clients have the current address. Among eligible replicas, an election chooses
+	// one with the smallest value.
 	AddressStaleFor time.Duration
 }
 
-// ErrConflict is the error of ChangeISR if a proposal is based on an outdated state of the
-// partition or of a member.
+// ErrConflict is returned by ChangeISR if a proposal is based on an outdated state of the partition
+// or of a member.
 var ErrConflict = errors.New("the ISR has changed")
 
 // Proposal is a leader's request to change the ISR (KIP-497, KIP-903).
 type Proposal struct {
 	LeaderEpoch int32
-	From        []int32 // the ISR that the leader wants to change, in any order
+	From        []int32 // the ISR that the leader knows and wants to change, in any order
 	To          []InSyncReplica
-	// ReplicaIncarnations are the incarnation ids of the members in To, as the leader knows them.
+	// ReplicaIncarnations contains the incarnation ids of the members in To, as the leader knows them.
 	ReplicaIncarnations map[int32]string
 }
 
@@ -150,9 +150,9 @@ type Proposal struct {
 //     include or omit fenced members.
 //   - A proposed member is not a replica, is not up in the proposed broker epoch, or has another
 //     replica incarnation id.
-//   - A proposed new member is in controlled shutdown, because such a member would be removed at
-//     once. A present member in controlled shutdown may remain, because it still has every
-//     acknowledged record.
+//   - A proposed new member is in controlled shutdown, because it would be removed at once. A
+//     present member in controlled shutdown may remain, because it still has every acknowledged
+//     record.
 //   - The leader is not among the proposed members.
 func ChangeISR(p Partition, proposal Proposal, brokers map[int32]BrokerState) (Partition, error) {
 	switch {
@@ -192,7 +192,7 @@ func ChangeISR(p Partition, proposal Proposal, brokers map[int32]BrokerState) (P
 }
 
 // UnfencedISR returns the ISR without fenced members. It always includes the leader, because only
-// an election may remove the leader.
+// an election may remove the leader from the ISR.
 func (p Partition) UnfencedISR(brokers map[int32]BrokerState) []InSyncReplica {
 	return slices.DeleteFunc(slices.Clone(p.ISR),
 		func(m InSyncReplica) bool { return m.Broker != p.Leader && m.Fenced(brokers[m.Broker]) })
@@ -206,7 +206,7 @@ func (p Partition) clone() Partition {
 	return p
 }
 
-// ids returns the broker ids of members, in the order of members.
+// ids returns the broker ids of members, in the same order.
 func ids(members []InSyncReplica) []int32 {
 	all := make([]int32, len(members))
 	for i, m := range members {

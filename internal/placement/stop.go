@@ -4,18 +4,18 @@ import "slices"
 
 // Stop describes a partition for MayStop.
 type Stop struct {
-	Replicas []int32 // brokers that hold a replica
-	InSync   []int32 // brokers of the ISR that are up, distinct
-	MinISR   int     // min.insync.replicas, at least 1
+	Replicas []int32 // ids of the brokers that hold a replica
+	InSync   []int32 // distinct ids of ISR brokers that are up
+	MinISR   int     // value of min.insync.replicas, at least 1
 }
 
-// MayStop reports whether the partition serves producers with acks=all while a broker is stopped:
-// enough replicas on other brokers are in sync. A replica that is not in sync may be stopped unless
-// the partition has too few in-sync replicas and waits for it.
+// MayStop reports whether the partition still serves producers with acks=all while the given broker
+// is stopped, because enough replicas on other brokers are in sync. A replica that is not in sync
+// may be stopped, unless the partition has too few in-sync replicas and waits for it.
 //
-// The number of in-sync replicas that are required on other brokers is at most the number of other
-// replicas. So a partition with a single replica permits every stop. A partition that needs all its
-// replicas permits a stop while all the others are in sync; it is unavailable meanwhile.
+// MayStop requires at most as many in-sync replicas on other brokers as there are other replicas.
+// So a partition with a single replica permits every stop. A partition that needs all its replicas
+// permits a stop while all the others are in sync; it is unavailable during the stop.
 func (p Stop) MayStop(broker int32) bool {
 	if len(p.Replicas) == 1 || !slices.Contains(p.Replicas, broker) {
 		return true

@@ -8,32 +8,32 @@ import (
 
 // Broker is a broker of the cluster.
 type Broker struct {
-	ID   int32  // unique in a Cluster
+	ID   int32  // unique within a Cluster
 	Rack string // "" if unknown; all brokers without a rack form one rack
-	// Capacity is the size of the broker's volume in bytes. If it is 0 (unknown), the disk has no
-	// limit.
+	// Capacity is the size of the broker's volume in bytes. If it is 0 (unknown), the planner does not
+	// limit the disk's use.
 	Capacity int64
 	// Other is the number of bytes on the volume that do not belong to replicas in Cluster.Partitions.
 	Other    int64
-	Cordoned bool // the broker gets no more replicas (KIP-1066)
-	Draining bool // all replicas are to leave the broker
-	// Removed is true if the broker is being removed. The rack of a removed broker does not count for
-	// the number of racks. The rack of a broker that is only draining counts, because the broker may
+	Cordoned bool // whether the broker gets no more replicas (KIP-1066)
+	Draining bool // whether all replicas must leave the broker
+	// Removed is true if the broker is being removed. The number of racks excludes the rack of a
+	// removed broker. It includes the rack of a broker that is only draining, because that broker may
 	// return: a drain must not make replicas share racks.
 	Removed bool
 }
 
 // Partition is a partition and its replicas.
 type Partition struct {
-	Topic    string // Topic and Index identify the partition
+	Topic    string // Topic and Index identify the partition.
 	Index    int32
-	Bytes    int64   // size of a replica, >= 0
-	Rate     int64   // bytes per second that producers append, >= 0
+	Bytes    int64   // size of one replica, >= 0
+	Rate     int64   // number of bytes per second that producers append, >= 0
 	Replicas []int32 // ids of distinct brokers in Cluster.Brokers, the preferred leader first
 	// Fixed is true if the partition must not be moved, for example because a move is in progress.
 	Fixed bool
-	// KeepLeader is true if the preferred leader must not be changed for goals LeaderRate and
-	// Leaders. A copy for another goal may replace the leader's replica.
+	// KeepLeader is true if the goals LeaderRate and Leaders must not change the preferred leader. A
+	// copy for another goal may replace the leader's replica.
 	KeepLeader bool
 }
 
@@ -41,26 +41,30 @@ type Partition struct {
 type Cluster struct {
 	Brokers    []Broker
 	Partitions []Partition
-	// AnywayPercent, if not 0, permits replicas that would otherwise remain on draining brokers to
-	// fill this share of a disk, and to share racks. It applies to plans with Options.DrainOnly.
+	// AnywayPercent, if not 0, applies to replicas that would otherwise remain on draining brokers:
+	// they may fill disks to this percentage, and may share racks. It is used by plans with
+	// Options.DrainOnly.
 	AnywayPercent int64
 }
 
-// Goal is the purpose of a move. The order of the constants is that of their priority.
+// Goal is the purpose of a move. The constants are in the order of their priority, the highest
+// first.
 type Goal int
 
 const (
 	// Drain removes replicas from draining brokers.
 	Drain Goal = iota
-	// Racks spreads the replicas of each partition across as many racks as possible, evenly.
+	// Racks spreads the replicas of each partition evenly across as many racks as possible.
 	Racks
-	// Capacity keeps the disk of each broker below Options.CapacityPercent of its size.
+	// Capacity keeps the used bytes on each broker's disk below Options.CapacityPercent of the disk's
+	// size.
 	Capacity
-	// Disk keeps the bytes on each broker near the mean.
+	// Disk keeps the number of bytes on each broker near the mean.
 	Disk
-	// LeaderRate keeps the bytes per second that producers send to each broker near the mean.
+	// LeaderRate keeps the number of bytes per second that producers send to each broker near the
+	// mean.
 	LeaderRate
-	// TopicReplicas keeps each topic from having most of its replicas on few brokers.
+	// TopicReplicas prevents a topic from having most of its replicas on few brokers.
 	TopicReplicas
 	// Leaders keeps the number of partitions that each broker leads near the mean.
 	Leaders
@@ -71,54 +75,56 @@ const (
 var goalNames = [goals]string{"Drain", "Racks", "Capacity", "Disk", "LeaderRate", "TopicReplicas",
 	"Leaders"}
 
-// String returns the name of the goal.
+// String returns the goal's name.
 func (g Goal) String() string { return goalNames[g] }
 
-// Potential contains, for each goal, the distance of the cluster from the goal; 0: the goal is
+// Potential contains, for each goal, the cluster's distance from the goal. It is 0 if the goal is
 // reached.
 type Potential [goals]int64
 
-// Compare compares goal by goal, the first goal first.
+// Compare compares two potentials goal by goal, the goal with the highest priority first.
 func (p Potential) Compare(q Potential) int { return slices.Compare(p[:], q[:]) }
 
 // Move is one change of a partition's replicas.
 type Move struct {
-	Partition int     // index in Cluster.Partitions
-	Replicas  []int32 // after the move, the preferred leader first
-	// From is the broker that loses a replica, and To the broker that gets it. If the move copies
-	// nothing, they are the present and the new preferred leader.
+	Partition int     // index of the partition in Cluster.Partitions
+	Replicas  []int32 // replicas after the move, the preferred leader first
+	// From is the broker that loses a replica, and To is the broker that gets it. If the move copies
+	// nothing, From is the present and To the new preferred leader.
 	From, To int32
-	Copy     bool // false if only the preferred leader changes
+	Copy     bool // whether a replica is copied; if false, only the preferred leader changes
 	Goal     Goal
-	// Anyway is true if the move may break goals Racks and Capacity by Cluster.AnywayPercent.
+	// Anyway is true if the move may violate the goals Racks and Capacity, as Cluster.AnywayPercent
+	// permits.
 	Anyway bool
 }
 
 // Blocked is a replica on a draining broker that the plan does not move.
 type Blocked struct {
-	Partition int // index in Cluster.Partitions
+	Partition int // index of the partition in Cluster.Partitions
 	Broker    int32
-	Goal      Goal // Drain: no broker is left that lacks the partition; else the goal that prevents it
+	// goal that prevents the move; Drain if every other broker already holds the partition
+	Goal Goal
 }
 
 // Plan is an ordered list of moves.
 type Plan struct {
 	Moves []Move
-	// Blocked contains the replicas that remain on draining brokers, except those of fixed
+	// Blocked contains the replicas that remain on draining brokers, except replicas of fixed
 	// partitions.
 	Blocked []Blocked
-	// Before and After are the potentials of the cluster without and with the moves.
+	// Before and After are the cluster's potentials before and after the moves.
 	Before, After Potential
 }
 
-// Options are limits of a plan. The zero value selects the defaults.
+// Options contains limits for a plan. The zero value selects the defaults.
 type Options struct {
-	// TolerancePercent is how far a broker may be from the mean in goals Disk, LeaderRate and Leaders;
-	// default 10.
+	// TolerancePercent is the distance from the mean, in percent, that the goals Disk, LeaderRate and
+	// Leaders permit for a broker; default 10.
 	TolerancePercent int64
-	// CapacityPercent is how much of a broker's disk may be used; default 80.
+	// CapacityPercent is the percentage of a broker's disk that may be used; default 80.
 	CapacityPercent int64
-	// DrainOnly plans only moves for goal Drain.
+	// DrainOnly restricts the plan to moves for the goal Drain.
 	DrainOnly bool
 }
 
@@ -130,7 +136,7 @@ const replicaBytes = 4 << 10
 func New(cluster Cluster, options Options) Plan {
 	p := newPlanner(cluster, options)
 	plan := Plan{Before: p.potential()}
-	for p.round() { // a move for a later goal may make another one for an earlier goal possible
+	for p.round() { // a move for a later goal can make another move for an earlier goal possible
 	}
 	if p.relax() {
 		for p.round() {
@@ -145,9 +151,9 @@ func Evaluate(cluster Cluster, options Options) Potential {
 	return newPlanner(cluster, options).potential()
 }
 
-// relax permits the partitions whose replicas remain on draining brokers to break goals Racks and
-// Capacity. It returns true if the input allows this and such partitions exist. Partitions that can
-// leave within the limits are not relaxed.
+// relax permits the partitions whose replicas remain on draining brokers to violate the goals Racks
+// and Capacity. It returns true if the input allows this and such partitions exist. It does not
+// relax partitions that can leave within the limits.
 func (p *planner) relax() (relaxed bool) {
 	if !p.options.DrainOnly || p.anywayPercent == 0 {
 		return false
@@ -163,7 +169,7 @@ func (p *planner) relax() (relaxed bool) {
 	return relaxed
 }
 
-// round makes moves for each goal until none is possible. It reports whether it has made one.
+// round makes moves for each goal until no move is possible. It reports whether it has made a move.
 func (p *planner) round() bool {
 	before := len(p.moves)
 	last := goals - 1
@@ -177,7 +183,7 @@ func (p *planner) round() bool {
 	return len(p.moves) > before
 }
 
-// step makes one move for a goal; false if there is none.
+// step makes one move for a goal. It returns false if there is none.
 func (p *planner) step(goal Goal) bool {
 	if p.state[goal] == 0 {
 		return false
@@ -202,7 +208,7 @@ func (p *planner) step(goal Goal) bool {
 	return true
 }
 
-// compareKeys orders partitions independently of their order in the input.
+// compareKeys orders partitions by a key that does not depend on their order in the input.
 func compareKeys(a, b *partition) int {
 	return cmp.Or(strings.Compare(a.Topic, b.Topic), cmp.Compare(a.Index, b.Index))
 }

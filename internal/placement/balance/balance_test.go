@@ -9,10 +9,10 @@ import (
 	"heartwood.dev/heartwood/internal/placement"
 )
 
-const largest = 8 << 27 // of the partitions that assigned returns
+const largest = 8 << 27 // size of the largest partition that assigned returns
 
-// assigned returns a cluster whose partitions package placement has assigned to the first brokers
-// of all. The sizes of the partitions differ by up to factor 8.
+// assigned returns a cluster whose partitions package placement has assigned to the given number of
+// first brokers of all. The sizes of the partitions differ by up to a factor of 8.
 func assigned(t testing.TB, all []Broker, first, topics, partitions int) Cluster {
 	t.Helper()
 	random := rand.New(rand.NewPCG(uint64(len(all)), uint64(topics)))
@@ -46,7 +46,7 @@ func brokers(n, racks int) (all []Broker) {
 	return all
 }
 
-// execute returns the cluster after a plan and the bytes that the plan copies.
+// execute returns the cluster after a plan, and the number of bytes that the plan copies.
 func execute(c Cluster, plan Plan) (after Cluster, copied int64) {
 	after = c.clone()
 	for _, m := range plan.Moves {
@@ -58,8 +58,8 @@ func execute(c Cluster, plan Plan) (after Cluster, copied int64) {
 	return after, copied
 }
 
-// near fails the test if a broker that is not draining is further than 10 % and one partition from
-// the mean.
+// near fails the test if a broker that is not draining is further from the mean than 10 % plus the
+// cost of one partition.
 func near(t *testing.T, c Cluster, what string, one int64, cost func(Partition, int32) int64) {
 	t.Helper()
 	sums, total, n := map[int32]int64{}, int64(0), int64(0)
@@ -94,7 +94,8 @@ func leadersOn(p Partition, id int32) int64 {
 	return 0
 }
 
-// TestNewBrokersAreFilled: 3 brokers become 5, with little more copied than the new ones must get.
+// TestNewBrokersAreFilled extends a cluster of 3 brokers to 5. The plan must copy little more than
+// the bytes that the new brokers need.
 func TestNewBrokersAreFilled(t *testing.T) {
 	c := assigned(t, brokers(5, 1), 3, 6, 20)
 	plan := New(c, Options{})
@@ -105,14 +106,14 @@ func TestNewBrokersAreFilled(t *testing.T) {
 	for _, b := range c.Brokers {
 		total += c.bytes(b.ID)
 	}
-	// Both new brokers need at least 90 % of the mean.
+	// Both new brokers need at least 90 % of the mean number of bytes.
 	if bound := total / 5 * 2 * 9 / 10; copied > bound*11/10 {
 		t.Errorf("the plan copies %d bytes, the lower bound is %d", copied, bound)
 	}
 }
 
-// TestHundredBrokers: a cluster of 80 brokers and 10,000 partitions in 4 racks gets 20 brokers, and
-// one of the old brokers is drained.
+// TestHundredBrokers adds 20 brokers to a cluster of 80 brokers and 10,000 partitions in 4 racks,
+// and drains one of the old brokers.
 func TestHundredBrokers(t *testing.T) {
 	all := brokers(100, 4)
 	all[7].Draining = true
@@ -135,7 +136,8 @@ func TestHundredBrokers(t *testing.T) {
 	t.Logf("%d moves", len(plan.Moves))
 }
 
-// TestBalancedClusterGetsNoMoves: package placement balances new partitions of the same size.
+// TestBalancedClusterGetsNoMoves checks that partitions of equal size that package placement has
+// assigned need no moves.
 func TestBalancedClusterGetsNoMoves(t *testing.T) {
 	c := assigned(t, brokers(6, 3), 6, 10, 12)
 	for i := range c.Partitions {
@@ -146,8 +148,8 @@ func TestBalancedClusterGetsNoMoves(t *testing.T) {
 	}
 }
 
-// TestLeadershipMovesWithoutCopies: if all partitions are led by one of three brokers that hold all
-// replicas, nothing is copied.
+// TestLeadershipMovesWithoutCopies checks that nothing is copied if one of three brokers leads all
+// partitions and all brokers hold all replicas.
 func TestLeadershipMovesWithoutCopies(t *testing.T) {
 	c := Cluster{Brokers: brokers(3, 3)}
 	for index := range int32(30) {
@@ -162,8 +164,8 @@ func TestLeadershipMovesWithoutCopies(t *testing.T) {
 	near(t, after, "leaders", 0, leadersOn)
 }
 
-// TestBlockedDrain: a drain that cannot be completed reports the obstacle and moves nothing that
-// would break it.
+// TestBlockedDrain checks that a plan for a drain that cannot be completed reports the obstacle,
+// and contains no move that violates the obstructing goal.
 func TestBlockedDrain(t *testing.T) {
 	for name, test := range map[string]struct {
 		change func(c *Cluster)
@@ -196,8 +198,8 @@ func TestBlockedDrain(t *testing.T) {
 	}
 }
 
-// TestRackOfRemovedBrokersDoesNotCount: the replicas of a removed broker may share the racks that
-// remain.
+// TestRackOfRemovedBrokersDoesNotCount checks that the replicas of a removed broker can share the
+// remaining racks.
 func TestRackOfRemovedBrokersDoesNotCount(t *testing.T) {
 	c := Cluster{Brokers: brokers(4, 3), Partitions: []Partition{{Topic: "orders",
 		Replicas: []int32{0, 1, 2}}}}
@@ -207,9 +209,10 @@ func TestRackOfRemovedBrokersDoesNotCount(t *testing.T) {
 	}
 }
 
-// TestDrainAnywayRelaxesOnlyBlockedReplicas: a replica that fits into its rack stays in it, one
-// that does not shares a rack, and one may fill a disk further than other moves. Plans with other
-// goals leave the blocked replicas.
+// TestDrainAnywayRelaxesOnlyBlockedReplicas checks plans with AnywayPercent. A replica that fits
+// into its rack must stay in the rack, and a replica that does not fit must share another rack.
+// Such a replica may fill a disk further than other moves. Plans with other goals must leave the
+// blocked replicas.
 func TestDrainAnywayRelaxesOnlyBlockedReplicas(t *testing.T) {
 	c := Cluster{Brokers: brokers(4, 2), AnywayPercent: 91, Partitions: []Partition{
 		{Topic: "large", Bytes: 50 << 20, Replicas: []int32{0, 1}},

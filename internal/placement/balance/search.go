@@ -5,17 +5,17 @@ import (
 	"slices"
 )
 
-// candidate is a possible move. The replica at index k of a partition moves to broker to. If copies
-// is false, that replica becomes the preferred leader instead.
+// candidate is a possible move. It moves the replica at index k of a partition to the broker to. If
+// copies is false, that replica becomes the preferred leader instead.
 type candidate struct {
-	partition *partition // nil: there is none
+	partition *partition // nil if there is no move
 	k, to     int
 	copies    bool
-	delta     Potential // by which the move changes the potential
+	delta     Potential // change of the potential by the move
 }
 
-// copying returns the candidate that moves the replica at index k to a broker. ok is false if the
-// broker cannot get the replica, or if the move worsens a hard goal that it may not break.
+// copying returns the candidate that moves the replica at index k to the broker to. ok is false if
+// the broker cannot get the replica, or if the move worsens a hard goal that it must not violate.
 func (p *planner) copying(moved *partition, k, to int) (c candidate, ok bool) {
 	if moved.Fixed || p.brokers[to].Cordoned || p.brokers[to].Draining ||
 		slices.Contains(moved.replicas, to) {
@@ -43,7 +43,7 @@ func (p *planner) copying(moved *partition, k, to int) (c candidate, ok bool) {
 	return c, true
 }
 
-// limit returns the number of bytes to which a replica of a partition may fill a broker's disk.
+// limit returns the number of bytes up to which a replica of a partition may fill a broker's disk.
 func (p *planner) limit(moved *partition, to int) int64 {
 	high := p.capacity.bands[to].high
 	if moved.anyway && p.brokers[to].Capacity > 0 {
@@ -64,7 +64,7 @@ func (p *planner) leading(moved *partition, k int) (c candidate, ok bool) {
 	return c, true
 }
 
-// serves reports whether a candidate improves a goal and makes no earlier goal worse.
+// serves reports whether a candidate improves a goal and makes no goal of higher priority worse.
 func (c candidate) serves(goal Goal) bool {
 	for earlier := range goal {
 		if c.delta[earlier] > 0 {
@@ -74,8 +74,8 @@ func (c candidate) serves(goal Goal) bool {
 	return c.delta[goal] < 0
 }
 
-// better reports whether a candidate lowers the potential more than another one. rest compares
-// candidates that lower it equally.
+// better reports whether a candidate lowers the potential more than another one. If both lower it
+// equally, the numbers in rest decide.
 func (c candidate) better(than candidate, rest ...int) bool {
 	if than.partition == nil {
 		return true
@@ -121,7 +121,7 @@ func (p *planner) apply(c candidate, goal Goal) {
 		To: p.brokers[c.to].ID, Copy: c.copies, Goal: goal, Anyway: moved.anyway})
 }
 
-// byLoad returns all brokers, those with the highest load first.
+// byLoad returns all brokers, sorted by load, the highest first.
 func (p *planner) byLoad(l *load) []int {
 	order := make([]int, len(p.brokers))
 	for i := range order {
@@ -131,9 +131,9 @@ func (p *planner) byLoad(l *load) []int {
 	return order
 }
 
-// searchDrain moves the largest replica of the first draining broker to the broker for which the
-// move lowers the potential most. Among equal brokers it chooses the one with the fewest bytes.
-// Large replicas move first, because small ones then fill the gaps.
+// searchDrain moves the largest replica of the first draining broker. It chooses the target broker
+// for which the move lowers the potential most, and among equal ones the broker with the fewest
+// bytes. Large replicas move first, because small ones can then fill the gaps.
 func (p *planner) searchDrain() (best candidate) {
 	for b := range p.brokers {
 		if !p.brokers[b].Draining {
@@ -149,7 +149,7 @@ func (p *planner) searchDrain() (best candidate) {
 	return best
 }
 
-// bestTarget returns the best broker for a replica.
+// bestTarget returns the candidate with the best target broker for a replica.
 func (p *planner) bestTarget(moved *partition, k int, goal Goal) (best candidate) {
 	for to := range p.brokers {
 		c, ok := p.copying(moved, k, to)
@@ -181,9 +181,9 @@ func (p *planner) searchRacks() (best candidate) {
 }
 
 // searchDisk moves a replica from the broker with the most bytes to the broker with the fewest. If
-// no such move is possible, it tries the next pair of brokers. It chooses the replica that gains
-// the most per byte. Most moves gain the same; among these it prefers the best one for the later
-// goals, and then the largest replica, so that fewer moves are needed.
+// no such move is possible, it tries the next pair of brokers. It chooses the replica with the
+// largest gain per byte. Most replicas gain the same; among these, it prefers the best one for the
+// later goals, and then the largest one, so that fewer moves are needed.
 func (p *planner) searchDisk(goal Goal) (best candidate) {
 	order := p.byLoad(&p.disk)
 	for _, from := range order {
@@ -202,18 +202,20 @@ func (p *planner) searchDisk(goal Goal) (best candidate) {
 	return best
 }
 
-// worthwhile reports whether a copy for the goal Disk gains at least half of its bytes.
+// worthwhile reports whether a copy for the goal Disk gains at least half of the bytes that it
+// copies.
 func (c candidate) worthwhile(goal Goal) bool {
 	return goal != Disk || -2*c.delta[Disk] >= c.partition.bytes
 }
 
-// gainsMore reports whether a copy gains more per byte than another one.
+// gainsMore reports whether a copy gains more per copied byte than another one.
 func (c candidate) gainsMore(than candidate, goal Goal) bool {
 	if than.partition == nil {
 		return true
 	}
-	// Floating-point division, because the products of two sizes exceed 64 bits. The deltas of
-	// replicas that fit into the gap are exact multiples of their sizes, so equal gains are equal.
+	// Use floating-point division, because the products of two sizes exceed 64 bits. The deltas of
+	// replicas that fit into the gap are exact multiples of the replicas' sizes, so equal gains
+	// compare as equal.
 	mine := float64(c.delta[goal]) / float64(c.partition.bytes)
 	other := float64(than.delta[goal]) / float64(than.partition.bytes)
 	return cmp.Or(cmp.Compare(mine, other),
@@ -249,9 +251,9 @@ func (p *planner) searchTopic() (best candidate) {
 	return best
 }
 
-// searchLeader changes the preferred leader of a partition of the busiest broker to another
-// replica. If this is possible for no broker, it moves the replica of a leader, but only for goal
-// LeaderRate: the number of leaders does not justify a copy.
+// searchLeader makes another replica the preferred leader of a partition that the busiest broker
+// leads. If this is possible for no broker, searchLeader moves a leader's replica, but only for the
+// goal LeaderRate: a more even number of leaders does not justify a copy.
 func (p *planner) searchLeader(goal Goal) (best candidate) {
 	l := &p.rate
 	if goal == Leaders {
@@ -280,7 +282,7 @@ func (p *planner) searchLeader(goal Goal) (best candidate) {
 	return p.searchLeaderCopy(order)
 }
 
-// searchLeaderCopy moves the replica of a leader for goal LeaderRate.
+// searchLeaderCopy moves a leader's replica to another broker for the goal LeaderRate.
 func (p *planner) searchLeaderCopy(order []int) (best candidate) {
 	for _, from := range order {
 		for i := len(order) - 1; i >= 0 && order[i] != from; i-- {
@@ -302,8 +304,8 @@ func (p *planner) searchLeaderCopy(order []int) (best candidate) {
 	return best
 }
 
-// blocked returns the replicas that the plan leaves on draining brokers, with the goal that
-// prevents each move.
+// blocked returns the replicas that the plan leaves on draining brokers, and the goal that prevents
+// each move.
 func (p *planner) blocked() (all []Blocked) {
 	for b := range p.brokers {
 		if !p.brokers[b].Draining {
@@ -319,8 +321,8 @@ func (p *planner) blocked() (all []Blocked) {
 	return all
 }
 
-// obstacle returns the goal that prevents the move of a replica. If different goals exclude the
-// brokers, it returns the last of these goals.
+// obstacle returns the goal that prevents a replica's move. If different goals exclude the brokers,
+// it returns the last of these goals.
 func (p *planner) obstacle(moved *partition, k int) Goal {
 	worst := Drain
 	for to := range p.brokers {

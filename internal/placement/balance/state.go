@@ -5,33 +5,33 @@ import (
 	"slices"
 )
 
-// partition is a partition during the planning. Brokers are identified by their positions in
+// partition is a partition while a plan is computed. It identifies brokers by their positions in
 // planner.brokers.
 type partition struct {
 	Partition
-	index    int // index in Cluster.Partitions
+	index    int // index of the partition in Cluster.Partitions
 	topic    int
-	bytes    int64 // Bytes plus replicaBytes
+	bytes    int64 // Partition.Bytes plus replicaBytes
 	replicas []int
-	anyway   bool // permission to leave draining brokers although racks or disks prevent it
+	anyway   bool // whether the replicas may leave draining brokers even if racks or disks prevent it
 }
 
-// band contains the bounds of a goal for one broker, inclusive.
+// band contains the bounds that a goal sets for one broker; both are inclusive.
 type band struct{ low, high int64 }
 
-// excess returns how far a value is outside the band.
+// excess returns the distance of a value from the band, or 0 for a value in the band.
 func (b band) excess(value int64) int64 { return max(0, value-b.high, b.low-value) }
 
 // unbounded is the band of a broker to which a goal does not apply.
 var unbounded = band{low: -1 << 62, high: 1 << 62}
 
-// load contains the amounts that the brokers hold in the measure of one goal, and their bounds.
+// load contains each broker's amount in the measure of one goal, and the bounds.
 type load struct {
 	value []int64
 	bands []band
 }
 
-// change returns by how much the excess changes when amount moves from one broker to another.
+// change returns the change of the excess if amount moves from one broker to another.
 func (l *load) change(from, to int, amount int64) int64 {
 	if amount == 0 || from == to {
 		return 0
@@ -60,15 +60,15 @@ type planner struct {
 	// anywayPercent is Cluster.AnywayPercent.
 	anywayPercent int64
 
-	brokers    []Broker // sorted by id
+	brokers    []Broker // brokers, sorted by id
 	partitions []*partition
-	held       [][]*partition // by broker, sorted by size, the largest first
+	held       [][]*partition // partitions by broker, sorted by size, the largest first
 	racks      []int          // rack of each broker
-	rackCount  int            // racks with a broker that is not being removed
+	rackCount  int            // number of racks with a broker that is not being removed
 
 	capacity, disk, rate, leaders load
 	topics                        []load
-	state                         Potential // kept up to date by apply
+	state                         Potential // present potential, which apply updates
 
 	moves []Move
 }
@@ -86,7 +86,7 @@ func newPlanner(cluster Cluster, options Options) *planner {
 	return p
 }
 
-// nameRacks numbers the racks.
+// nameRacks assigns a number to each rack.
 func (p *planner) nameRacks() {
 	numbers, used := map[string]int{}, map[int]bool{}
 	p.racks = make([]int, len(p.brokers))
@@ -104,8 +104,8 @@ func (p *planner) nameRacks() {
 	p.rackCount = max(1, len(used))
 }
 
-// addPartitions converts the partitions, in an order that does not depend on the order of the
-// input.
+// addPartitions converts the partitions, and sorts them so that their order in the input has no
+// effect.
 func (p *planner) addPartitions(all []Partition) {
 	position := make(map[int32]int, len(p.brokers))
 	for i, b := range p.brokers {
@@ -167,7 +167,7 @@ func (p *planner) count() {
 	}
 	for _, l := range []*load{&p.disk, &p.rate, &p.leaders} {
 		l.bands = p.bands(l.value, func(total, n int64) band {
-			// rounded outwards: a mean of 2.5 leaders allows 2 and 3
+			// rounded outwards, so that a mean of 2.5 leaders allows 2 and 3
 			low := total * (100 - p.options.TolerancePercent) / (100 * n)
 			high := (total*(100+p.options.TolerancePercent) + 100*n - 1) / (100 * n)
 			return band{low, high}
@@ -182,8 +182,9 @@ func (p *planner) count() {
 	}
 }
 
-// bands returns the bounds of each broker, given the total of all values and the number of brokers
-// that are not draining. A cordoned broker has no lower bound, because it can get no replica.
+// bands returns the bounds for each broker. It passes the total of all values, and the number of
+// brokers that are not draining, to the function bounds. A cordoned broker has no lower bound,
+// because it can get no replica.
 func (p *planner) bands(values []int64, bounds func(total, n int64) band) []band {
 	total, n := int64(0), int64(0)
 	for i, b := range p.brokers {
@@ -227,10 +228,10 @@ func (p *planner) potential() Potential {
 	return sum
 }
 
-// rackExcess returns the number of replicas of a partition above the fair share of their rack, plus
-// the number of racks that the partition lacks, if the replica at index k were on another broker. k
-// is -1 for the present replicas. For example, of four replicas in three racks two may share a
-// rack, but two racks with two replicas each are one too many.
+// rackExcess returns the number of a partition's replicas that exceed the fair share of their rack,
+// plus the number of racks that the partition lacks. It assumes that the replica at index k is on
+// the given broker; if k is -1, it counts the present replicas. For example, two of four replicas
+// in three racks may share a rack, but two racks with two replicas each are one too many.
 func (p *planner) rackExcess(placed *partition, k, broker int) int64 {
 	share := (len(placed.replicas) + p.rackCount - 1) / p.rackCount
 	excess, missing := int64(0), min(len(placed.replicas), p.rackCount)
@@ -241,7 +242,7 @@ func (p *planner) rackExcess(placed *partition, k, broker int) int64 {
 		return p.racks[placed.replicas[i]]
 	}
 	for i := range placed.replicas {
-		before := 0 // replicas with a lower index in the same rack
+		before := 0 // number of replicas with a lower index in the same rack
 		for j := range i {
 			if rack(j) == rack(i) {
 				before++
