@@ -108,7 +108,7 @@ type snappyStream struct {
 	in        *bufio.Reader
 	memoryMax int
 	begun     bool
-	raw       bool   // whether the input is one raw block without the xerial header
+	raw       bool   // true if the input is one raw block without the xerial header
 	stored    []byte // the block in its stored form
 }
 

@@ -84,7 +84,7 @@ type lz4Frame struct {
 	// blockBytesMax is the maximum decoded size of a block, 64 KiB to 4 MiB. It bounds the memory
 	// that is allocated for a block.
 	blockBytesMax int
-	blockChecksum bool // whether each block is followed by four bytes, the checksum of its stored form
+	blockChecksum bool // true if each block is followed by four bytes, the checksum of its stored form
 }
 
 // parseLZ4Header returns the frame's header and the bytes after it. It rejects reserved bits, other

@@ -101,9 +101,9 @@ func openZstdInMemory(in io.Reader, memoryMax int) (io.Reader, error) {
 type zstdFrames struct {
 	in       *bufio.Reader
 	left     int64 // number of bytes still to be returned before the next header
-	inFrame  bool  // whether the next header belongs to a block
-	checksum bool  // whether the current frame ends with a checksum
-	atLarge  bool  // whether the next bytes of in are a frame with a window above zstdStreamWindowMax
+	inFrame  bool  // true if the next header belongs to a block
+	checksum bool  // true if the current frame ends with a checksum
+	atLarge  bool  // true if the next bytes of in are a frame with a window above zstdStreamWindowMax
 }
 
 // Read implements io.Reader.

@@ -66,7 +66,7 @@ type simulatedBroker struct {
 	image   Partition // the partition as in the last metadata image that the broker received
 	log     []int     // numbers of the writes in the broker's log
 	synced  int       // number of writes in log that would survive a power failure
-	lost    bool      // whether writes are missing from the log
+	lost    bool      // true if writes are missing from the log
 	// lostIn is the replica incarnation id in the first image that the broker received after the loss;
 	// "" before.
 	lostIn string

@@ -124,7 +124,7 @@ type BrokerState struct {
 	// gracefully; otherwise -1. Broker epochs are never negative.
 	CleanEpoch int64
 	Directory  string // directory id of the broker's disk; "" if unknown
-	Leaving    bool   // whether the broker is in controlled shutdown and must not become a leader
+	Leaving    bool   // true if the broker is in controlled shutdown and must not become a leader
 	// AddressStaleFor is the remaining time in which clients may still use the broker's previous
 	// address; 0 if all clients have the current address. Among eligible replicas, an election chooses
 	// one with the smallest value.

@@ -121,7 +121,7 @@ type stream struct {
 	bufferMax int
 	memory    *buffer
 	rest      []byte // the part of memory that was read and that next has not yet returned
-	ended     bool   // whether in has returned io.EOF
+	ended     bool   // true if in has returned io.EOF
 }
 
 // next returns the body of the next record, which is valid until the next call. A length field may

@@ -27,14 +27,14 @@ type Rules struct {
 	BytesMax           int  // maximum size of a batch in bytes, as sent and as stored; 0: unlimited
 	DecompressedMax    int  // maximum decompressed size of a batch in bytes; default 128 MiB
 	RecordMax          int  // maximum size of a record in a compressed batch, in bytes; 0: unlimited
-	Compacted          bool // whether every record needs a key, which may be empty
+	Compacted          bool // true if every record needs a key, which may be empty
 	TimestampType      TimestampType
 	TimestampBeforeMax time.Duration // maximum age of a timestamp; 0: unlimited
 	// maximum time by which a timestamp may be in the future; 0: unlimited
 	TimestampAfterMax time.Duration
 	Codec             compress.Codec
 	CodecLevel        int
-	KeepCodec         bool // whether to keep the batch's codec (compression.type=producer)
+	KeepCodec         bool // true if the batch's codec is kept (compression.type=producer)
 	// function that compresses batches, such as an instrumented one; default compress.To
 	Compress compress.Func
 
@@ -46,7 +46,7 @@ type Rules struct {
 // RecordKey is the argument of Rules.Keys. It is passed by value, so a call allocates nothing.
 type RecordKey struct {
 	Key       []byte // nil if null; refers to the batch or a buffer, and is valid only during the call
-	Tombstone bool   // whether the record has a key and a null value, and so deletes its key
+	Tombstone bool   // true if the record has a key and a null value, and so deletes its key
 	// BodyBytes is the size of the record's encoding by the producer, without the length prefix.
 	BodyBytes int
 }
@@ -218,7 +218,7 @@ func invalid(format string, args ...any) error {
 // findings contains the results of inspect.
 type findings struct {
 	maxTimestamp int64
-	consecutive  bool // whether the offset deltas are 0, 1, 2...
+	consecutive  bool // true if the offset deltas are 0, 1, 2...
 }
 
 // inspect checks every record. It stops at a record that cannot be parsed, and collects the records

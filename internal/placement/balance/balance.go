@@ -15,8 +15,8 @@ type Broker struct {
 	Capacity int64
 	// Other is the number of bytes on the volume that do not belong to replicas in Cluster.Partitions.
 	Other    int64
-	Cordoned bool // whether the broker gets no more replicas (KIP-1066)
-	Draining bool // whether all replicas must leave the broker
+	Cordoned bool // true if the broker gets no more replicas (KIP-1066)
+	Draining bool // true if all replicas must leave the broker
 	// Removed is true if the broker is being removed. The number of racks excludes the rack of a
 	// removed broker. It includes the rack of a broker that is only draining, because that broker may
 	// return: a drain must not make replicas share racks.
@@ -92,7 +92,7 @@ type Move struct {
 	// From is the broker that loses a replica, and To is the broker that gets it. If the move copies
 	// nothing, From is the present and To the new preferred leader.
 	From, To int32
-	Copy     bool // whether a replica is copied; if false, only the preferred leader changes
+	Copy     bool // true if a replica is copied, false if only the preferred leader changes
 	Goal     Goal
 	// Anyway is true if the move may violate the goals Racks and Capacity, as Cluster.AnywayPercent
 	// permits.

@@ -13,7 +13,7 @@ type partition struct {
 	topic    int
 	bytes    int64 // Partition.Bytes plus replicaBytes
 	replicas []int
-	anyway   bool // whether the replicas may leave draining brokers even if racks or disks prevent it
+	anyway   bool // true if the replicas may leave draining brokers even if racks or disks prevent it
 }
 
 // band contains the bounds that a goal sets for one broker; both are inclusive.
